@@ -1,0 +1,160 @@
+"""Section `agent`: the real program. Memory and CPU of all its processes at 1 s, and how soon after its
+start it answers. It is scraped once a second meanwhile, as in life."""
+import os
+import pathlib
+import socket
+import statistics
+import subprocess
+import tempfile
+import time
+import urllib.error
+import urllib.request
+
+from harness import measure, scrapes
+from harness.measure import Absent
+
+SETTLE = 5
+SPAN = 30
+STARTS = 10
+SCRAPED_SAMPLES = 5000
+
+
+def processes(pid):
+    """A process and all its living descendants."""
+    found, queue = [], [pid]
+    while queue:
+        one = queue.pop()
+        found.append(one)
+        try:
+            for task in os.listdir(f"/proc/{one}/task"):
+                children = pathlib.Path(f"/proc/{one}/task/{task}/children").read_text(encoding="ascii")
+                queue += [int(child) for child in children.split()]
+        except OSError:
+            continue
+    return found
+
+
+def pss_bytes(pids):
+    total = 0
+    for pid in pids:
+        try:
+            text = pathlib.Path(f"/proc/{pid}/smaps_rollup").read_text(encoding="ascii")
+        except OSError:
+            continue
+        total += sum(int(line.split()[1]) * 1024 for line in text.splitlines() if line.startswith("Pss:"))
+    return total
+
+
+def get(port):
+    """The page, or nothing while the agent is not ready."""
+    try:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=5) as answer:
+            return answer.read()
+    except (urllib.error.URLError, OSError):
+        return None
+
+
+class Agent:
+    """A running agent; as a context manager it is ended again."""
+
+    def __init__(self, *options, config=""):
+        program = measure.RELEASE / "gpulens"
+        if not program.exists():
+            raise Absent("build/release/gpulens is not built")
+        self.folder = tempfile.TemporaryDirectory()
+        self.port = scrapes.free_port()
+        file = pathlib.Path(self.folder.name, "gpulens.yaml")
+        file.write_text(f"state_dir: {self.folder.name}\n{config}", encoding="utf-8")
+        self.log = pathlib.Path(self.folder.name, "log")
+        self.started = time.perf_counter()
+        with open(self.log, "wb") as log:
+            self.process = subprocess.Popen(
+                [
+                    program, "agent", "--config", file, "--http-listen", f"127.0.0.1:{self.port}",
+                    "--ws-listen", f"127.0.0.1:{scrapes.free_port()}", *options,
+                ],
+                stdout=log, stderr=log,
+            )  # fmt: skip
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.process.terminate()
+        try:
+            self.process.wait(10)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+        self.folder.cleanup()
+
+    def wait_for(self, text, seconds=20):
+        """Seconds from the start until a page has `text`."""
+        while time.perf_counter() - self.started < seconds:
+            if self.process.poll() is not None:
+                break
+            with socket.socket() as probe:
+                listening = probe.connect_ex(("127.0.0.1", self.port)) == 0
+            page = get(self.port) if listening else None
+            if page and text in page:
+                return time.perf_counter() - self.started
+            time.sleep(0.001)
+        last = self.log.read_text(errors="replace").strip().split("\n")[-1]
+        raise Absent(f"the agent showed no {text.decode()} within {seconds} s: {last}")
+
+
+def steady(text, *options, config=""):
+    """Memory and CPU over SPAN seconds, after it has shown `text` and settled."""
+    with Agent(*options, config=config) as agent:
+        agent.wait_for(text)
+        time.sleep(SETTLE)
+        before, start = scrapes.cpu_seconds(processes(agent.process.pid)), time.monotonic()
+        memory, page = [], b""
+        for second in range(1, SPAN + 1):
+            time.sleep(max(0.0, start + second - time.monotonic()))
+            page = get(agent.port)
+            if page is None:
+                raise Absent("the agent stopped answering")
+            memory.append(pss_bytes(processes(agent.process.pid)))
+        pids = processes(agent.process.pid)
+        used = scrapes.cpu_seconds(pids) - before
+        return {
+            "pss_bytes": statistics.median(memory), "pss_max_bytes": max(memory), "processes": len(pids),
+            "cpu": used / (time.monotonic() - start), "page_bytes": len(page),
+            "samples": sum(1 for line in page.splitlines() if line and not line.startswith(b"#")),
+        }  # fmt: skip
+
+
+def scraping():
+    """The host and one target of 5,000 samples."""
+    target = scrapes.start_ours()
+    try:
+        url = f"http://127.0.0.1:{target.port}/metrics"
+        config = f'collectors:\n  scrape: {{targets: [{{name: bench, url: "{url}", interval: 1s}}]}}\n'
+        return steady(b"node_gpu_gauge_29_ratio{", config=config)
+    finally:
+        target.stop()
+
+
+def start_times():
+    times = []
+    for _ in range(STARTS):
+        with Agent() as agent:
+            times.append(agent.wait_for(b"\nsystem_"))
+    return {"median_s": statistics.median(times), "best_s": min(times), "runs": len(times)}
+
+
+def agent():
+    parts = {
+        "start": start_times,
+        "host": lambda: steady(b"\nsystem_"),
+        "demo": lambda: steady(b"\ngpu_power", "--demo"),
+        "scrape": scraping,
+    }
+    result, absent = {}, {}
+    for name, part in parts.items():
+        try:
+            result[name] = part()
+        except Absent as reason:
+            absent[name] = str(reason)
+    return {**result, "absent": absent}

@@ -1,0 +1,159 @@
+"""The results as a page in Markdown and as a table for the terminal."""
+from harness.budgets import BUDGETS
+
+NAMES = {
+    "BM_Encode": "gpulens, every number another one",
+    "BM_Gzip": "gpulens, gzip of that page",
+    "client_golang": "client_golang",
+    "victoriametrics_metrics": "VictoriaMetrics/metrics",
+    "prometheus_cpp": "prometheus-cpp",
+    "BM_ParseSteady": "gpulens, steady, every number another one",
+    "BM_ParseHundredthNew": "gpulens, 1 % of the lines new",
+    "BM_ParseFirst": "gpulens, first scrape, series made",
+    "victoriametrics": "VictoriaMetrics, rows of views",
+    "textparse_labels": "Prometheus textparse, with labels",
+}
+
+
+def _number(value):
+    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
+
+
+def _table(header, rows):
+    lines = ["| " + " | ".join(header) + " |", "|" + "---|" * len(header)]
+    return lines + ["| " + " | ".join(row) + " |" for row in rows]
+
+
+def budget_rows(results):
+    rows = []
+    for budget in BUDGETS:
+        number, verdict = budget.verdict(results)
+        sign = "≤" if budget.at_most else "≥"
+        measured = "–" if number is None else f"{_number(number)} {budget.unit}".strip()
+        detail = "" if number is None else budget.detail(results[budget.section]["found"])
+        rows.append([budget.what, f"{sign} {budget.limit:g} {budget.unit}".strip(), measured, verdict, detail])
+    return rows
+
+
+def terminal(results):
+    rows = [["", "budget", "measured", "verdict", ""]] + budget_rows(results)
+    widths = [max(len(row[column]) for row in rows) for column in range(5)]
+    return "\n".join("  ".join(text.ljust(width) for text, width in zip(row, widths)).rstrip() for row in rows)
+
+
+def _timings(found):
+    rows = []
+    for name, timing in found["timings"].items():
+        if name.startswith("BM_TextPage"):
+            continue
+        note = timing.get("version", "")
+        if "allocs" in timing:
+            note += f" {_number(timing['allocs'])} allocations a call"
+        if "packed" in timing:
+            note += f" {_number(timing['bytes'] / timing['packed'])} × smaller"
+        if "bytes_per_sample" in timing:
+            note += f" {_number(timing['bytes_per_sample'])} B of memory a sample"
+        rows.append([
+            NAMES.get(name, name), _number(timing["best_s"] * 1e6), _number(timing["median_s"] * 1e6),
+            _number(timing["wall_median_s"] * 1e6), _number(timing["bytes_per_s"] / 1e6),
+            f"{timing['samples'] / timing['best_s'] / 1e6:.3g}", note.strip(),
+        ])  # fmt: skip
+    header = ["what", "CPU µs, best", "median", "wall µs, median", "MB/s, best", "M samples/s, best", ""]
+    return _table(header, rows) + [""]
+
+
+def _encoder_alone(found):
+    rows = []
+    for name, timing in found["timings"].items():
+        if name.startswith("BM_TextPage"):
+            rows.append([name, _number(timing["best_s"] * 1e6), _number(timing["median_s"] * 1e6), f"{timing['allocs']:.3g}"])
+    if not rows:
+        return []
+    text = "5,000 gauges with five attributes; numbers 0: whole, 1: three decimals, 2: full length; format 0: text 0.0.4, 2: OpenMetrics."
+    return [text, ""] + _table(["the encoder alone", "CPU µs, best", "median", "allocations"], rows) + [""]
+
+
+def _loads(found):
+    rows = []
+    for name, load in sorted(found["loads"].items()):
+        rows.append([
+            name, _number(load["requests_per_s"]), _number(load["requests_per_s_median"]),
+            _number(load["bytes_per_s"] / 1e6), f"{load['p50_us'] / 1000:.3f}", f"{load['p99_us'] / 1000:.3f}",
+            f"{load['p99_us_median'] / 1000:.3f}", _number(load["server_cpu_us_median"]),
+        ])  # fmt: skip
+    header = ["", "requests/s, best", "median", "MB/s, best", "p50 ms, best", "p99 ms, best", "p99 ms, median", "server CPU µs a request"]
+    return _table(header, rows) + [""]
+
+
+def _agent(found):
+    rows = []
+    for name in ("host", "demo", "scrape"):
+        if name in found:
+            part = found[name]
+            rows.append([
+                name, f"{part['pss_bytes'] / 1e6:.1f}", f"{part['pss_max_bytes'] / 1e6:.1f}", f"{part['cpu'] * 100:.2f}",
+                str(part["processes"]), str(part["samples"]), f"{part['page_bytes'] / 1000:,.0f}",
+            ])  # fmt: skip
+    lines = _table(["", "PSS MB, median", "greatest", "CPU %", "processes", "samples", "page kB"], rows) if rows else []
+    if "start" in found:
+        start = found["start"]
+        lines += ["", f"First good scrape after {start['median_s'] * 1000:.0f} ms (median of {start['runs']}; "
+                      f"best {start['best_s'] * 1000:.0f} ms)."]  # fmt: skip
+    return lines + [""]
+
+
+SECTIONS = {
+    "ticks": ("A steady tick", "Heap allocations of collectors, pipeline and encoders, counted by a test.",
+              lambda found: [f"{found['allocations']:g} a tick.", ""]),
+    "encode": ("Writing a page", "5,000 samples, 65 families, half with 5 labels and half with 8: bench/pages/make_pages.py, "
+               "`series`. One thread, in memory. Peers are filled from the same page; Go runs with GOMAXPROCS=1, its "
+               "garbage collection included.", lambda found: _timings(found) + _encoder_alone(found)),
+    "parse": ("Reading a page", "About 10 MB as inference engines show them: `engine`. One thread, in memory. Peers read the "
+              "same page again and again; ours reads two pages in turn.", _timings),
+    "http": ("Serving a page", "The page of `series` over kept-alive connections on the loopback, server on one core, client on "
+             "another. *one*: one connection; *many*: 16. /metrics has a tick each second, as the agent closes them, and "
+             "scrapes in between share its bytes; *fresh* renders (and packs) a page for every request. nginx serves the "
+             "same bytes from files, gzip from a file packed before.", _loads),
+    "agent": ("The agent", "All its processes, scraped once a second for 30 s after 5 s to settle. *host*: nothing but the "
+              "machine; *demo*: 8 fake GPUs besides; *scrape*: the host and a target of 5,000 samples read each second.", _agent),
+}  # fmt: skip
+
+
+def markdown(results, machine, reasons):
+    lines = [
+        "# Performance",
+        "",
+        "Written by `./dev bench`; numbers are of the machine and time named here, beside peers measured in the same run.",
+        "",
+        "The machine was shared while this ran: **the best of the runs is the property of the code, the median is what the",
+        "machine gave.** Codecs are compared by CPU time of the best run. Only ratios, counts and sizes are gates",
+        "(`python3 tools/bench.py --check`); a time says as much about the machine as about the program.",
+        "",
+        *[f"- {name}: {value}" for name, value in machine.items()],
+        "",
+        "## Budgets",
+        "",
+        *_table(["what", "budget", "measured", "verdict", "found"], budget_rows(results)),
+        "",
+    ]
+    lines += _why(results, reasons)
+    absent = {f"{section}: {name}": reason for section, result in results.items() for name, reason in result["found"]["absent"].items()}
+    if absent or set(SECTIONS) - set(results):
+        lines += ["**This page is incomplete.** What was not measured, and why:", ""]
+        lines += [f"- {name}: {reason}" for name, reason in absent.items()]
+        lines += [f"- {name}: not asked for in any run here" for name in SECTIONS if name not in results] + [""]
+    for section, (title, text, show) in SECTIONS.items():
+        if section in results:
+            lines += [f"## {title}", "", text, "", f"Measured {results[section]['when']}.", ""]
+            found = results[section]["found"]
+            lines += show(found) if set(found) - {"absent"} else []
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def _why(results, reasons):
+    lines = []
+    for budget in BUDGETS:
+        number, verdict = budget.verdict(results)
+        if number is not None and not budget.met(number):
+            lines.append(f"- {budget.what}: {verdict}. {reasons.get(budget.key, 'Why is not known yet.')}")
+    return ["Missed, and why:", "", *lines, ""] if lines else []

@@ -1,0 +1,30 @@
+# Debian packages only, found here, static archives by name: the shipped binary needs glibc alone.
+# docs/dependencies.md has a row for each.
+include_guard()
+
+# An IMPORTED target on the static archive lib<library>.a, or on the shared one where none is shipped.
+function(house_archive target library header)
+  find_path(${target}_INCLUDE ${header} REQUIRED)
+  find_library(${target}_LIBRARY NAMES lib${library}.a ${library} REQUIRED)
+  mark_as_advanced(${target}_INCLUDE ${target}_LIBRARY)
+  add_library(${target} UNKNOWN IMPORTED)
+  set_target_properties(${target} PROPERTIES IMPORTED_LOCATION ${${target}_LIBRARY}
+    INTERFACE_INCLUDE_DIRECTORIES ${${target}_INCLUDE})
+endfunction()
+
+find_package(Boost 1.81 REQUIRED)
+set(OPENSSL_USE_STATIC_LIBS TRUE)
+find_package(OpenSSL 3.0 REQUIRED)
+set(ZLIB_USE_STATIC_LIBS TRUE)
+find_package(ZLIB REQUIRED)
+house_archive(dep_yaml yaml-cpp yaml-cpp/yaml.h)
+house_archive(dep_deflate deflate libdeflate.h)
+house_archive(dep_crypt crypt crypt.h)
+find_package(CLI11 2.1 REQUIRED)
+if(GPULENS_TESTS)
+  find_package(GTest 1.12 REQUIRED)
+  find_package(rapidcheck QUIET)
+endif()
+if(GPULENS_BENCHES)
+  find_package(benchmark 1.7 REQUIRED)
+endif()

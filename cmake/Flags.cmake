@@ -1,0 +1,37 @@
+# house_flags: what every target of ours is compiled and linked with. Nothing is set globally.
+include_guard()
+set(GPULENS_SANITIZE "" CACHE STRING "address (with undefined behaviour, fuzzing, coverage) or thread")
+add_library(house_flags INTERFACE)
+target_compile_features(house_flags INTERFACE cxx_std_20)
+target_compile_options(house_flags INTERFACE -Wall -Wextra -Wconversion -Wshadow -Werror)
+if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 13)
+  # False positives of gcc 12 inside libstdc++ with -O2; clang's own checks stay on.
+  target_compile_options(house_flags INTERFACE -Wno-restrict -Wno-stringop-overflow -Wno-array-bounds)
+endif()
+if(GPULENS_SANITIZE STREQUAL "address")
+  set(sanitize -fsanitize=address,undefined,fuzzer-no-link -fno-sanitize-recover=all
+               -fprofile-instr-generate -fcoverage-mapping -fno-omit-frame-pointer)
+elseif(GPULENS_SANITIZE STREQUAL "thread")
+  set(sanitize -fsanitize=thread -fno-omit-frame-pointer)
+endif()
+target_compile_options(house_flags INTERFACE ${sanitize})
+target_link_options(house_flags INTERFACE ${sanitize})
+
+if(NOT GPULENS_SANITIZE)
+  target_link_options(house_flags INTERFACE -static-libgcc -static-libstdc++ -Wl,--gc-sections -Wl,--as-needed)
+  target_compile_options(house_flags INTERFACE -ffunction-sections -fdata-sections)
+endif()
+find_program(GPULENS_MOLD mold)
+if(GPULENS_MOLD)
+  target_link_options(house_flags INTERFACE -fuse-ld=mold)
+endif()
+find_program(GPULENS_CCACHE ccache)
+if(GPULENS_CCACHE)
+  # Another checkout of the same sources finds what this one has compiled: paths below the root count
+  # as relative ones.
+  set(CMAKE_CXX_COMPILER_LAUNCHER ${CMAKE_COMMAND} -E env CCACHE_BASEDIR=${CMAKE_SOURCE_DIR} CCACHE_NOHASHDIR=1
+      ${GPULENS_CCACHE})
+  set(CMAKE_C_COMPILER_LAUNCHER ${CMAKE_CXX_COMPILER_LAUNCHER})
+endif()
+find_package(Threads REQUIRED)
+target_link_libraries(house_flags INTERFACE Threads::Threads)

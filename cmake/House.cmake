@@ -1,0 +1,97 @@
+# One call makes all targets of a folder from the suffixes of its files:
+#   x.cc x.h → library    x_test.cc → <name>_test    x_bench.cc → <name>_bench    x_fuzz.cc → <name>_x_fuzz
+include_guard()
+
+# house_library(name [DIR folder] [DEPS targets…] [PRIVATE_DEPS targets…] [TEST_DEPS targets…])
+# `name` is the folder below src/ with "/" as "_"; its target is gpulens_<name>.
+function(house_library name)
+  cmake_parse_arguments(ARG "" "DIR" "DEPS;PRIVATE_DEPS;TEST_DEPS" ${ARGN})
+  if(NOT ARG_DIR)
+    set(ARG_DIR src/${name})
+  endif()
+  file(GLOB sources CONFIGURE_DEPENDS ${ARG_DIR}/*.cc)
+  file(GLOB headers CONFIGURE_DEPENDS ${ARG_DIR}/*.h)
+  foreach(kind test bench fuzz)
+    set(${kind}s ${sources})
+    list(FILTER ${kind}s INCLUDE REGEX "_${kind}\\.cc$")
+  endforeach()
+  list(FILTER sources EXCLUDE REGEX "_(test|bench|fuzz|main)\\.cc$")
+
+  set(target gpulens_${name})
+  if(sources)
+    add_library(${target} STATIC ${sources})
+    target_link_libraries(${target} PUBLIC house_flags ${ARG_DEPS} PRIVATE ${ARG_PRIVATE_DEPS})
+    target_include_directories(${target} PUBLIC src include)
+  else()
+    add_library(${target} INTERFACE)
+    target_link_libraries(${target} INTERFACE ${ARG_DEPS})
+    target_include_directories(${target} INTERFACE src include)
+  endif()
+  house_tests(${name} ${target} "${tests}" "${ARG_TEST_DEPS}")
+  house_benches(${name} ${target} "${benchs}")
+  house_fuzzers(${name} ${target} "${fuzzs}")
+endfunction()
+
+function(house_tests name target tests deps)
+  if(NOT tests OR NOT GPULENS_TESTS)
+    return()
+  endif()
+  add_executable(${name}_test ${tests})
+  target_link_libraries(${name}_test PRIVATE house_flags ${target} ${deps} GTest::gmock GTest::gtest_main)
+  # Tests run in the root of the tree, so its path is not part of what is compiled (and cached).
+  target_compile_definitions(${name}_test PRIVATE GPULENS_SOURCE_DIR=".")
+  add_test(NAME ${name} COMMAND ${name}_test WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
+  set_tests_properties(${name} PROPERTIES LABELS unit TIMEOUT 120 SKIP_REGULAR_EXPRESSION "^SKIP ALL")
+endfunction()
+
+function(house_benches name target benches)
+  if(NOT benches OR NOT GPULENS_BENCHES)
+    return()
+  endif()
+  add_executable(${name}_bench ${benches})
+  target_link_libraries(${name}_bench PRIVATE house_flags ${target} benchmark::benchmark_main)
+  target_compile_definitions(${name}_bench PRIVATE GPULENS_SOURCE_DIR=".")
+endfunction()
+
+# Every fuzzer is built with -fsanitize=fuzzer where that exists (clang), and has a seed folder
+# testdata/<x>_corpus beside it.
+function(house_fuzzers name target fuzzers)
+  if(NOT fuzzers OR NOT GPULENS_FUZZERS)
+    return()
+  endif()
+  foreach(source ${fuzzers})
+    get_filename_component(fuzzer ${source} NAME_WE)
+    add_executable(${fuzzer} ${source})
+    target_link_libraries(${fuzzer} PRIVATE house_flags ${target})
+    target_link_options(${fuzzer} PRIVATE -fsanitize=fuzzer)
+    set_property(GLOBAL APPEND PROPERTY HOUSE_FUZZERS ${fuzzer})
+  endforeach()
+endfunction()
+
+# house_plugins(kind [DEPS targets…]): one library per line NAME(x) of src/agent/<kind>.def, from
+# src/<kind>/x; the same list makes the C++ table. Sets <kind>_TARGETS for the caller. What a plugin
+# needs beyond DEPS stands in src/<kind>/x/deps.cmake as house_deps(targets…), what only its tests need as
+# house_test_deps(targets…).
+function(house_plugins kind)
+  cmake_parse_arguments(ARG "" "" "DEPS" ${ARGN})
+  set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/agent/${kind}.def)
+  file(STRINGS src/agent/${kind}.def lines REGEX "^GPULENS_PLUGIN\\(")
+  set(targets)
+  foreach(line ${lines})
+    string(REGEX REPLACE "^GPULENS_PLUGIN\\(([a-z0-9_]+)\\).*" "\\1" plugin "${line}")
+    set(house_extra_deps)
+    set(house_extra_test_deps)
+    include(src/${kind}/${plugin}/deps.cmake OPTIONAL)
+    house_library(${kind}_${plugin} DIR src/${kind}/${plugin} DEPS ${ARG_DEPS} ${house_extra_deps}
+                  TEST_DEPS ${house_extra_test_deps})
+    list(APPEND targets gpulens_${kind}_${plugin})
+  endforeach()
+  set(${kind}_TARGETS ${targets} PARENT_SCOPE)
+endfunction()
+
+macro(house_deps)
+  list(APPEND house_extra_deps ${ARGN})
+endmacro()
+macro(house_test_deps)
+  list(APPEND house_extra_test_deps ${ARGN})
+endmacro()

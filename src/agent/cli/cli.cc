@@ -1,0 +1,235 @@
+#include "agent/cli/cli.h"
+
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <string>
+
+#include "agent/cli/collect_command.h"
+#include "agent/cli/config_command.h"
+#include "agent/cli/doctor_command.h"
+#include "agent/cli/driver_command.h"
+#include "agent/cli/metrics_command.h"
+#include "agent/plugin_tables.h"
+#include "agent/run/agent.h"
+#include "base/log.h"
+#include "base/text.h"
+#include "base/version.h"
+
+namespace gpulens {
+namespace {
+
+constexpr const char* kHelp =
+    R"(See a GPU machine, the LLM engines that serve on it and the jobs that train on it.
+
+  gpulens agent                      collect everything that is here, serve it at http://127.0.0.1:9091
+  gpulens agent --demo               the same with eight simulated GPUs, marked simulated="true"
+  gpulens doctor                     what is found, what is not, why, and what to do
+  gpulens collect host --once        one collector, once, as a table
+
+LOOK      doctor · metrics [NAME] · version
+COLLECT   agent · collect COLLECTOR
+SET UP    config check|print|schema
+--help in every command has examples.
+)";
+
+constexpr const char* kAgentFooter = R"(
+  gpulens agent                                   what is here, at http://127.0.0.1:9091 and ws://127.0.0.1:9092
+  gpulens agent --config /etc/gpulens/gpulens.yaml
+  GPULENS_INTERVAL=5s gpulens agent               every key of the file is a variable, too: gpulens config schema
+
+Flags win over variables, variables over the file. SIGHUP or POST /-/reload read the file again.
+Exit: 0 stopped by Ctrl-C or SIGTERM · 1 cannot run (port in use) · 2 bad configuration)";
+
+constexpr const char* kCollectFooter = R"(
+  gpulens collect host --once                                        a table
+  gpulens collect host --once --sink stdout                          JSON
+  gpulens collect scrape -o url=http://127.0.0.1:9100/metrics --once
+  gpulens collect host --interval 5s --sink file -o path=host.jsonl
+
+Exit: 0 something was read · 1 nothing could be read · 2 wrong use)";
+
+constexpr const char* kDoctorFooter = R"(
+Exit: 0 fine · 1 limited: something is here that may not be read · 2 a fault. What is not on this
+machine never counts.)";
+
+std::vector<std::string> CollectorNames() {
+  std::vector<std::string> names;
+  for (const CollectorSpec* spec : AllCollectors()) names.emplace_back(spec->name);
+  return names;
+}
+
+std::string Joined(const std::vector<std::string>& words) {
+  std::string out;
+  for (const std::string& word : words) out += (out.empty() ? "" : " ") + word;
+  return out;
+}
+
+constexpr std::string_view kCommands[] = {"agent", "collect", "doctor", "metrics", "config", "version"};
+
+// A word that is no command gets the right one.
+int NoCommand(std::string_view word) {
+  std::string_view nearest = NearestWord(word, kCommands);
+  std::string text = "gpulens: no command \"";
+  AppendPrintable(text, word);
+  text += "\".";
+  if (!nearest.empty()) text += " Did you mean " + std::string(nearest) + "?";
+  ::dprintf(STDERR_FILENO, "%s   All of them: gpulens --help\n", text.c_str());
+  return 2;
+}
+
+// The whole command line as values. Each command sets `code` when it has run.
+struct CommandLine {
+  AgentOptions agent;
+  std::string http, websocket, interval, log_level, metrics_port, websocket_port, push_ms;
+  CollectOptions collect;
+  std::vector<std::string> pairs;
+  DoctorOptions doctor;
+  MetricsOptions metrics;
+  std::string config_file;
+  bool schema_json = false, version_json = false;
+  int code = 0;
+};
+
+void AddAgent(CLI::App& app, CommandLine& line) {
+  CLI::App* agent = app.add_subcommand("agent", "Collect everything that is here and serve it.");
+  agent->add_option("--config", line.agent.config_file, "Configuration file (YAML)")->type_name("FILE");
+  agent->add_option("--http-listen", line.http, "Where /metrics is served, 127.0.0.1:9091 and [::1]:9091")
+      ->type_name("HOST:PORT");
+  agent->add_option("--ws-listen", line.websocket, "Where the WebSocket stream is served, port 9092")
+      ->type_name("HOST:PORT");
+  agent->add_option("--interval", line.interval, "How often a snapshot is made, 1s")->type_name("D");
+  agent->add_option("--log-level", line.log_level, "info, or per part: info,nvidia=debug")->type_name("L");
+  agent->add_flag("--demo,--simulate", line.agent.demo, "Eight simulated GPUs; host series stay real");
+  agent->add_flag("-q,--quiet", line.agent.quiet, "No banner, only log lines");
+  agent->add_option("--metrics-port", line.metrics_port, "Port alone, as zerneld has it")->group("Aliases");
+  agent->add_option("--ws-port", line.websocket_port, "Port alone, as zerneld has it")->group("Aliases");
+  agent->add_option("--push-interval-ms", line.push_ms, "websocket.push_interval in ms")->group("Aliases");
+  agent->footer(kAgentFooter);
+  agent->callback([&line] {
+    auto flag = [&line](const char* name, const char* path, const std::string& text) {
+      if (!text.empty()) line.agent.flags.push_back({name, path, text});
+    };
+    flag("--http-listen", "http.listen", line.http);
+    flag("--ws-listen", "websocket.listen", line.websocket);
+    flag("--interval", "interval", line.interval);
+    flag("--log-level", "log.level", line.log_level);
+    auto port = [](const std::string& p) { return p.empty() ? p : "127.0.0.1:" + p + ",[::1]:" + p; };
+    flag("--metrics-port", "http.listen", port(line.metrics_port));
+    flag("--ws-port", "websocket.listen", port(line.websocket_port));
+    flag("--push-interval-ms", "websocket.push_interval", line.push_ms.empty() ? "" : line.push_ms + "ms");
+    line.code = RunAgent(line.agent);
+  });
+}
+
+void AddCollect(CLI::App& app, CommandLine& line) {
+  CLI::App* collect = app.add_subcommand("collect", "Run one collector once or in a loop; needs no agent.");
+  collect->add_option("COLLECTOR", line.collect.collector, Joined(CollectorNames()))->required();
+  collect->add_flag("--once", line.collect.once, "One run; rates come from two readings one interval apart");
+  collect->add_option("--interval", line.collect.interval, "How often; default: the collector's own")
+      ->type_name("D");
+  collect->add_option("--sink", line.collect.sink, "stdout (JSON), file; without it: a table")
+      ->type_name("S");
+  collect->add_option("-o", line.pairs, "An option of the collector or the sink; repeatable")
+      ->type_name("KEY=VALUE");
+  collect->add_option("--config", line.collect.config_file, "Configuration file (YAML)")->type_name("FILE");
+  collect->add_flag("--json", line.collect.json, "JSON instead of a table");
+  collect->add_flag("--demo", line.collect.demo, "Simulated GPUs");
+  collect->add_flag("--strict", line.collect.strict, "Exit 1 when a reading is stale or rejected");
+  collect->footer(kCollectFooter);
+  collect->callback([&line] {
+    for (const std::string& pair : line.pairs) {
+      size_t equals = pair.find('=');
+      if (equals == pair.npos) {
+        ::dprintf(STDERR_FILENO, "gpulens collect: -o %s: expected KEY=VALUE\n", pair.c_str());
+        line.code = 2;
+        return;
+      }
+      line.collect.options.emplace_back(pair.substr(0, equals), pair.substr(equals + 1));
+    }
+    // What is printed is data; the log says only what went wrong.
+    static_cast<void>(SetLogLevels("error"));
+    line.code = RunCollect(line.collect);
+  });
+}
+
+void AddLooks(CLI::App& app, CommandLine& line) {
+  CLI::App* doctor = app.add_subcommand("doctor", "What is found, what is not, why, and what to do.");
+  doctor->add_option("--config", line.doctor.config_file, "Configuration file (YAML)")->type_name("FILE");
+  doctor->add_flag("--json", line.doctor.json, "JSON");
+  doctor->footer(kDoctorFooter);
+  doctor->callback([&line] { line.code = RunDoctor(line.doctor); });
+
+  CLI::App* metrics = app.add_subcommand("metrics", "The catalogue of metrics, or the page of one.");
+  metrics->add_option("NAME", line.metrics.name, "A native, Prometheus or dialect name");
+  metrics->add_option("--format", line.metrics.format, "table, md or json")
+      ->check(CLI::IsMember({"table", "md", "json"}));
+  metrics->add_option("--dialect", line.metrics.dialect, "Only the names of this dialect: native, zernel");
+  metrics->callback([&line] { line.code = RunMetrics(line.metrics); });
+
+  CLI::App* version = app.add_subcommand("version", "Which build this is.");
+  version->add_flag("--json", line.version_json, "JSON");
+  version->callback([&line] {
+    std::string_view v = Version(), r = Revision(), c = Compiler(), b = BuildType();
+    const char* form = line.version_json
+                           ? "{\"schema\":\"gpulens.version/1\",\"version\":\"%.*s\",\"revision\":\"%.*s\","
+                             "\"compiler\":\"%.*s\",\"build\":\"%.*s\"}\n"
+                           : "gpulens %.*s (%.*s), %.*s, %.*s build\n";
+    std::printf(form, static_cast<int>(v.size()), v.data(), static_cast<int>(r.size()), r.data(),
+                static_cast<int>(c.size()), c.data(), static_cast<int>(b.size()), b.data());
+  });
+}
+
+void AddConfig(CLI::App& app, CommandLine& line) {
+  CLI::App* config = app.add_subcommand("config", "Check, print and explain the configuration.");
+  config->require_subcommand(1);
+  CLI::App* check = config->add_subcommand("check", "Say what is wrong with it, or that it is good.");
+  CLI::App* print = config->add_subcommand("print", "Every value in force, with where it comes from.");
+  for (CLI::App* command : {check, print})
+    command->add_option("FILE,--config", line.config_file, "Configuration file");
+  check->callback([&line] { line.code = RunConfigCheck(line.config_file, {}); });
+  print->callback([&line] { line.code = RunConfigPrint(line.config_file, {}); });
+  CLI::App* schema = config->add_subcommand("schema", "Every key with its type, default and meaning.");
+  schema->add_flag("--json", line.schema_json, "JSON Schema, for editors");
+  schema->callback([&line] { line.code = RunConfigSchema(line.schema_json); });
+}
+
+}  // namespace
+
+int RunCommandLine(int argc, char** argv) {
+  // Before anything else: a driver process stays small.
+  if (argc > 1 && std::string_view(argv[1]) == "driver") {
+    RunDriver(std::vector<std::string_view>(argv + 2, argv + argc));
+  }
+  CLI::App app("", "gpulens");
+  CommandLine line;
+  app.set_help_flag("-h,--help", "Help");
+  app.set_version_flag("--version", "gpulens " + std::string(Version()));
+  AddAgent(app, line);
+  AddCollect(app, line);
+  AddLooks(app, line);
+  AddConfig(app, line);
+  if (argc <= 1) {
+    std::fputs(kHelp, stderr);
+    return 2;
+  }
+  std::string_view first = argv[1];
+  if (first == "--help" || first == "-h" || first == "help") {
+    std::fputs(kHelp, stdout);
+    return 0;
+  }
+  bool known = std::find(std::begin(kCommands), std::end(kCommands), first) != std::end(kCommands);
+  if (!known && !first.starts_with('-')) return NoCommand(first);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    // 0 for --help and --version; every wrong use is 2.
+    return app.exit(error) == 0 ? 0 : 2;
+  }
+  return line.code;
+}
+
+}  // namespace gpulens

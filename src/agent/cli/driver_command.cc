@@ -1,0 +1,27 @@
+#include "agent/cli/driver_command.h"
+
+#include <signal.h>
+#include <unistd.h>
+
+#include <vector>
+
+#include "sources/nvml/driver/driver_loop.h"
+#include "sources/nvml/fake/fake_nvml.h"
+
+namespace gpulens {
+
+void RunDriver(std::span<const std::string_view> arguments) {
+  std::vector<std::string_view> rest(arguments.begin(), arguments.end());
+  if (rest.empty() || rest.front() != "nvml") ::_exit(nvml::kDriverBadStart);
+  rest.erase(rest.begin());
+  // Ctrl-C reaches the whole group of a terminal. This process ends when the agent closes the socket.
+  for (int signal : {SIGINT, SIGTERM}) ::signal(signal, SIG_IGN);
+  bool simulated = !rest.empty() && rest.front() == "--simulated";
+  if (simulated) rest.erase(rest.begin());
+  auto options = nvml::ParseDriverArguments(rest);
+  if (!options) ::_exit(nvml::kDriverBadStart);
+  if (simulated) options->lookup = nvml::FakeNvmlLookup;
+  ::_exit(nvml::RunNvmlDriver(*options));
+}
+
+}  // namespace gpulens

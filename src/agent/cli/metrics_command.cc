@@ -1,0 +1,214 @@
+#include "agent/cli/metrics_command.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <map>
+#include <vector>
+
+#include "agent/plugin_tables.h"
+#include "base/text.h"
+#include "catalog/all.h"
+#include "catalog/spelling.h"
+#include "dialects/dialect.h"
+#include "pipeline/self_metrics.h"
+
+namespace gpulens {
+namespace {
+
+// One row as all three formats show it.
+struct Row {
+  std::string name, unit, kind, prometheus, attributes, help, stability, from;
+};
+
+std::string PrometheusName(const MetricDesc& metric) {
+  std::string out;
+  AppendPrometheusName(out, metric);
+  return out;
+}
+
+std::string SourceOf(const MetricDesc& metric) {
+  for (const CollectorSpec* spec : AllCollectors()) {
+    if (std::find(spec->metrics.begin(), spec->metrics.end(), &metric) != spec->metrics.end())
+      return std::string(spec->name);
+  }
+  for (const AnalyzerSpec* spec : AllAnalyzers()) {
+    if (std::find(spec->metrics.begin(), spec->metrics.end(), &metric) != spec->metrics.end())
+      return std::string(spec->name);
+  }
+  std::span<const MetricDesc* const> own = SelfMetricRows();
+  // A row that no part of this program writes is not shown at all.
+  return std::find(own.begin(), own.end(), &metric) != own.end() ? "gpulens" : "";
+}
+
+Row NativeRow(const MetricDesc& metric) {
+  Row row;
+  row.name = metric.name;
+  row.unit = metric.unit;
+  row.kind = KindName(metric.kind);
+  row.prometheus = PrometheusName(metric);
+  for (std::string_view key : metric.keys)
+    row.attributes += (row.attributes.empty() ? "" : " ") + std::string(key);
+  row.help = metric.help;
+  row.stability = FactsOf(metric).stability == Stability::kStable ? "stable" : "development";
+  row.from = SourceOf(metric);
+  return row;
+}
+
+std::vector<Row> NativeRows() {
+  std::vector<Row> rows;
+  for (const MetricDesc* metric : AllMetrics()) {
+    Row row = NativeRow(*metric);
+    if (!row.from.empty()) rows.push_back(std::move(row));
+  }
+  return rows;
+}
+
+std::vector<Row> DialectRows(const Dialect& dialect) {
+  std::vector<Row> rows;
+  for (const DialectFamily& family : dialect.families) {
+    Row row;
+    row.name = row.prometheus = family.name;
+    row.kind = KindName(family.kind);
+    row.help = family.help;
+    row.from = "no collector yet: HELP and TYPE only";
+    for (const DialectRow& from : dialect.rows) {
+      if (from.name != family.name) continue;
+      row.unit = from.unit;
+      row.from = from.native->name;
+      for (const DialectLabel& label : from.labels)
+        row.attributes += (row.attributes.empty() ? "" : " ") + std::string(label.label);
+    }
+    rows.push_back(std::move(row));
+  }
+  return rows;
+}
+
+std::string Padded(std::string_view text, size_t width) {
+  std::string out(text);
+  out.resize(std::max(out.size() + 2, width), ' ');
+  return out;
+}
+
+std::string Table(const std::vector<Row>& rows) {
+  std::string out =
+      Padded("NAME", 38) + Padded("UNIT", 14) + Padded("KIND", 16) + Padded("FROM", 14) + "MEANING\n";
+  for (const Row& row : rows) {
+    out += Padded(row.name, 38) + Padded(row.unit.empty() ? "–" : row.unit, row.unit.empty() ? 16 : 14) +
+           Padded(row.kind, 16) + Padded(row.from, 14) + row.help + "\n";
+  }
+  return out;
+}
+
+std::string Json(const std::vector<Row>& rows) {
+  std::string out = "{\"schema\":\"gpulens.metrics/1\",\"metrics\":[";
+  for (const Row& row : rows) {
+    if (&row != &rows.front()) out += ',';
+    out += "\n{";
+    auto field = [&](std::string_view key, std::string_view value) {
+      if (out.back() != '{') out += ',';
+      AppendJsonString(out, key);
+      out += ':';
+      AppendJsonString(out, value);
+    };
+    field("name", row.name);
+    field("unit", row.unit);
+    field("kind", row.kind);
+    field("prometheus", row.prometheus);
+    field("attributes", row.attributes);
+    field("from", row.from);
+    if (!row.stability.empty()) field("stability", row.stability);
+    field("help", row.help);
+    out += '}';
+  }
+  return out + "\n]}\n";
+}
+
+std::string Markdown(const std::vector<Row>& rows) {
+  std::string out =
+      "| name | unit | kind | Prometheus | attributes | from | meaning |\n|---|---|---|---|---|---|---|\n";
+  for (const Row& row : rows) {
+    out += "| `" + row.name + "` | " + (row.unit.empty() ? "–" : "`" + row.unit + "`") + " | " + row.kind +
+           " | `" + row.prometheus + "` | " + (row.attributes.empty() ? "–" : row.attributes) + " | " +
+           row.from + " | " + row.help + " |\n";
+  }
+  return out;
+}
+
+// The page of one metric, under whatever name it was asked for.
+int ShowOne(const std::string& name) {
+  std::vector<std::string> known;
+  for (const MetricDesc* metric : AllMetrics()) {
+    Row row = NativeRow(*metric);
+    known.push_back(row.name);
+    known.push_back(row.prometheus);
+    const DialectRow* dialect_row = nullptr;
+    std::string dialects;
+    for (std::string_view dialect_name : DialectNames()) {
+      const Dialect* dialect = FindDialect(dialect_name);
+      for (const DialectRow& candidate : dialect ? dialect->rows : std::span<const DialectRow>()) {
+        if (candidate.native != metric) continue;
+        dialects += " · " + std::string(dialect_name) + " " + std::string(candidate.name);
+        if (candidate.name == name) dialect_row = &candidate;
+      }
+    }
+    if (row.name != name && row.prometheus != name && !dialect_row) continue;
+    std::string out = Padded(row.name, 24) + row.help + "   " + row.kind +
+                      (row.unit.empty() ? "" : ", " + row.unit) + ", " + row.stability + "\n";
+    out += "  prometheus  " + row.prometheus + dialects + "\n";
+    if (!row.attributes.empty()) out += "  attributes  " + row.attributes + "\n";
+    out += "  from        " + (row.from.empty() ? "no collector of this program yet" : row.from) + "\n";
+    out += "  query       " + row.prometheus + "\n";
+    std::fputs(out.c_str(), stdout);
+    return 0;
+  }
+  std::vector<std::string_view> words(known.begin(), known.end());
+  std::string_view nearest = NearestWord(name, words);
+  ::dprintf(STDERR_FILENO, "gpulens metrics: no metric \"%s\".%s%.*s%s   all of them: gpulens metrics\n",
+            name.c_str(), nearest.empty() ? "" : " Did you mean ", static_cast<int>(nearest.size()),
+            nearest.data(), nearest.empty() ? "" : "?");
+  return 2;
+}
+
+}  // namespace
+
+std::string MetricsMarkdown() {
+  std::string out =
+      "# Metrics\n\nMade by `gpulens metrics --format md`; a test fails when this page is stale.\n\n"
+      "A value that is not known is absent, never 0. Attributes of the measured thing (`gpu.index`, "
+      "`gpu.uuid`,\n"
+      "`gpu.model` on every GPU series) are not repeated here.\n\n## Native names\n\n";
+  out += Markdown(NativeRows());
+  for (std::string_view name : DialectNames()) {
+    const Dialect* dialect = FindDialect(name);
+    if (!dialect) continue;
+    out += "\n## Dialect `" + std::string(name) + "`: " + std::string(dialect->help) + "\n\n";
+    out += Markdown(DialectRows(*dialect));
+  }
+  return out;
+}
+
+int RunMetrics(const MetricsOptions& options) {
+  if (!options.name.empty()) return ShowOne(options.name);
+  const Dialect* dialect = nullptr;
+  if (!options.dialect.empty() && options.dialect != kNativeDialect) {
+    dialect = FindDialect(options.dialect);
+    if (!dialect) {
+      ::dprintf(STDERR_FILENO, "gpulens metrics: no dialect \"%s\"\n", options.dialect.c_str());
+      return 2;
+    }
+  }
+  if (options.format == "md" && options.dialect.empty()) {
+    std::fputs(MetricsMarkdown().c_str(), stdout);
+    return 0;
+  }
+  std::vector<Row> rows = dialect ? DialectRows(*dialect) : NativeRows();
+  std::string text = options.format == "json" ? Json(rows)
+                     : options.format == "md" ? Markdown(rows)
+                                              : Table(rows);
+  std::fputs(text.c_str(), stdout);
+  return 0;
+}
+
+}  // namespace gpulens

@@ -1,0 +1,76 @@
+#include "agent/config/loader.h"
+
+#include <climits>
+#include <unordered_set>
+#include <utility>
+
+#include "agent/config/overlay.h"
+#include "agent/config/text/convert.h"
+#include "agent/config/text/yaml_tree.h"
+#include "agent/config/validate.h"
+#include "agent/config/walk.h"
+
+namespace gpulens {
+namespace {
+
+// Hides the scalars under every key that looks secret, known or not, before anything is quoted; and
+// whatever may be a URL with a password, also one that is written wrong.
+void HideSecrets(const YamlTree& tree, SourceText& source) {
+  std::unordered_set<const YamlNode*> secrets;
+  for (const YamlNode& node : tree.nodes()) {
+    for (const YamlNode::Member& member : node.members) {
+      if (!IsSecretKey(member.key)) continue;
+      secrets.insert(member.value);
+      secrets.insert(member.value->items.begin(), member.value->items.end());
+    }
+    size_t at = node.text.rfind('@');
+    if (at != std::string::npos && node.text.find(':') < at) secrets.insert(&node);
+  }
+  for (size_t i = 0; i < tree.nodes().size(); ++i) {
+    const YamlNode& node = tree.nodes()[i];
+    if (node.kind != YamlNode::kScalar || !secrets.contains(&node)) continue;
+    source.Hide(node.span);
+    // A text over several lines ends where the next node begins.
+    int end = i + 1 < tree.nodes().size() ? tree.nodes()[i + 1].span.line : source.lines() + 1;
+    for (int line = node.span.line + 1; line < end && !node.literal; ++line)
+      source.Hide({line, 1, INT_MAX / 2});
+  }
+}
+
+}  // namespace
+
+LoadOutcome Load(const Schema& schema, const Sources& sources) {
+  LoadOutcome outcome;
+  Problems problems;
+  Overlay overlay(schema, sources, problems, outcome.warnings);
+  SourceText source(sources.file_text ? sources.file_name : "", sources.file_text.value_or(""));
+  size_t before = problems.count();
+  YamlTree tree;
+  if (sources.file_text) tree = ParseYaml(source, problems);
+  HideSecrets(tree, source);
+  bool silent = tree.root() == nullptr || tree.root()->kind == YamlNode::kNull;
+  if (sources.file_text && silent && problems.count() == before) {
+    outcome.warnings.push_back(source.name() + ": says nothing, so every key has its default");
+  }
+  OptionSpec root{
+      .key = "", .type = OptionType::kGroup, .fallback = "", .help = "", .children = schema.options()};
+  Walk::Shared shared{schema, overlay, problems, {}};
+  outcome.config = Walk(shared, source, Origin::kFile).Group(root, tree.root(), "");
+  Validate(outcome.config, shared.spots, sources.look, problems);
+  outcome.errors = problems.Shown(&source);
+  outcome.error_count = problems.count();
+  outcome.error_files = problems.Files();
+  return outcome;
+}
+
+std::string LoadOutcome::Report() const {
+  std::string out;
+  for (const std::string& warning : warnings) out += "warning: " + warning + "\n";
+  for (const Diagnostic& error : errors) out += Render(error);
+  if (error_count == 0) return out;
+  out += std::to_string(error_count) + (error_count == 1 ? " error in " : " errors in ") + error_files;
+  if (error_count > errors.size()) out += ", the first " + std::to_string(errors.size()) + " are shown";
+  return out + ".   every key with its default: gpulens config schema\n";
+}
+
+}  // namespace gpulens

@@ -1,0 +1,66 @@
+// The configuration from its four places: flags over environment over file over defaults. Every
+// problem is found in one go and told with its place.
+//
+//   LoadOutcome outcome = Load(schema, {.file_name = "gpulens.yaml", .file_text = text});
+//   if (!outcome.ok()) … outcome.Report() on stderr, exit 2
+//
+// Reads no file and no environment by itself: both are passed in. A bad file never changes anything.
+#pragma once
+
+#include <cstddef>
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "agent/config/schema.h"
+#include "agent/config/text/diagnostic.h"
+#include "pipeline/config.h"
+
+namespace gpulens {
+
+// GPULENS_HTTP_LISTEN=…, and the few names of other programs that are read as aliases. An empty value
+// is as if it were not set. Lists are comma-separated, maps KEY=TEXT,KEY=TEXT.
+struct Variable {
+  std::string name, value;
+};
+
+// {"--interval", "interval", "5s"}; {"-o", "sinks.file.path", "x"}. Later ones win.
+struct FlagValue {
+  std::string flag, path, text;
+};
+
+// What a look at a file found: `problem` is empty when it can be read.
+struct FileAnswer {
+  std::string problem;  // "permission denied"
+  std::string hint;     // "owned by root, mode 0600; this runs as gpulens.   do: chown …"
+};
+// Opens and closes it; never waits, also not on a pipe.
+FileAnswer LookAtFile(const std::string& path);
+
+struct Sources {
+  std::string file_name = {};                 // as it is shown; empty: there is no file
+  std::optional<std::string> file_text = {};  // nothing: there is no file
+  std::vector<Variable> environment = {};     // all of it; others' variables are passed over
+  std::vector<FlagValue> flags = {};
+  // Whether files that the configuration names can be read. Null: not looked at.
+  std::function<FileAnswer(const std::string& path)> look = LookAtFile;
+};
+
+// A plain value.
+struct LoadOutcome {
+  // Every option of the schema with the right type; where there were errors, with its default.
+  Config config;
+  std::vector<Diagnostic> errors;     // at most 20, in the order of the file
+  size_t error_count = 0;             // all of them
+  std::string error_files;            // "gpulens.yaml and the environment"
+  std::vector<std::string> warnings;  // "environment: GPULENS_X is no option; …"
+
+  bool ok() const noexcept { return error_count == 0; }
+  // Warnings, errors and their count as a person should see them; empty when there are none.
+  std::string Report() const;
+};
+
+LoadOutcome Load(const Schema& schema, const Sources& sources);
+
+}  // namespace gpulens

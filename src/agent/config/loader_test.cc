@@ -1,0 +1,282 @@
+#include "agent/config/loader.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <filesystem>
+
+#include "agent/config/print.h"
+#include "agent/config/schema_for_test.h"
+#include "agent/config/validate.h"
+#include "base/files.h"
+
+namespace gpulens {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using testing::LoadText;
+using testing::TestSchema;
+
+Config Good(std::string text, std::vector<Variable> environment = {}, std::vector<FlagValue> flags = {}) {
+  LoadOutcome outcome = LoadText(std::move(text), std::move(environment), std::move(flags));
+  EXPECT_TRUE(outcome.ok()) << outcome.Report();
+  return outcome.config;
+}
+
+std::string Bad(std::string text, std::vector<Variable> environment = {}, std::vector<FlagValue> flags = {}) {
+  LoadOutcome outcome = LoadText(std::move(text), std::move(environment), std::move(flags));
+  EXPECT_FALSE(outcome.ok());
+  return outcome.Report();
+}
+
+const Config& Plugin(const Config& config, std::string_view section, std::string_view name) {
+  return config.Group(section).Group(name);
+}
+
+TEST(LoaderTest, DefaultsWithoutAnything) {
+  LoadOutcome outcome = Load(TestSchema(), {});
+  ASSERT_TRUE(outcome.ok()) << outcome.Report();
+  EXPECT_EQ(outcome.Report(), "");
+  const Config& config = outcome.config;
+  EXPECT_EQ(config.Time("interval"), seconds(1));
+  EXPECT_EQ(config.Where("interval"), "default");
+  EXPECT_THAT(config.Group("http").Texts("listen"), ElementsAre("127.0.0.1:9091", "[::1]:9091"));
+  EXPECT_FALSE(config.Group("http").Bool("insecure"));
+  EXPECT_EQ(config.Group("limits").Size("memory"), 256u << 20);
+  EXPECT_EQ(config.Group("resource").Text("cluster"), "");
+  EXPECT_TRUE(config.Group("resource").TextMap("attributes").empty());
+  EXPECT_EQ(Plugin(config, "collectors", "scrape").Time("interval"), seconds(15));
+  EXPECT_EQ(Plugin(config, "collectors", "scrape").Time("ttl"), seconds(60));
+  EXPECT_EQ(Plugin(config, "collectors", "scrape").Time("timeout"), Duration::zero());
+  EXPECT_EQ(Plugin(config, "collectors", "scrape").Groups("ports")[1].Int("port"), 8002);
+  EXPECT_TRUE(Plugin(config, "sinks", "prometheus").Bool("enabled"));
+  EXPECT_FALSE(Plugin(config, "sinks", "otlp").Bool("enabled"));
+  EXPECT_EQ(Plugin(config, "sinks", "otlp").Group("queue").Text("dir"), "spool");
+  EXPECT_FALSE(Plugin(config, "sinks", "otlp").Has("ttl"));
+}
+
+TEST(LoaderTest, EveryKindFromTheFileWithItsPlace) {
+  Config config = Good(R"(interval: 500ms
+http:
+  listen: 127.0.0.1:1
+  max_body: 2MiB
+resource: {cluster: 17, attributes: {site: north, rack: 4, empty: }}
+collectors:
+  nvidia: {processes: false}
+  scrape:
+    share: 0.25
+    retries: 3
+    targets:
+      - {url: "http://a/"}
+      - {name: b, url: 'https://b:1/x', interval: 1m, headers: {X: "1"}}
+sinks: {prometheus: {dialects: [dcgm]}, otlp: {endpoint: "http://c", batch: 7}}
+analyzers:
+)");
+  EXPECT_EQ(config.Time("interval"), milliseconds(500));
+  EXPECT_EQ(config.Where("interval"), "gpulens.yaml:1:11");
+  EXPECT_THAT(config.Group("http").Texts("listen"), ElementsAre("127.0.0.1:1"));
+  EXPECT_EQ(config.Group("resource").Text("cluster"), "17");
+  EXPECT_EQ(config.Group("resource").TextMap("attributes").at("rack"), "4");
+  EXPECT_EQ(config.Group("resource").TextMap("attributes").at("empty"), "");
+  const Config& scrape = Plugin(config, "collectors", "scrape");
+  EXPECT_EQ(scrape.Double("share"), 0.25);
+  EXPECT_EQ(scrape.Int("retries"), 3);
+  ASSERT_EQ(scrape.Groups("targets").size(), 2u);
+  EXPECT_EQ(scrape.Groups("targets")[0].Time("interval"), seconds(15));
+  EXPECT_EQ(scrape.Groups("targets")[1].Text("url"), "https://b:1/x");
+  EXPECT_EQ(scrape.Groups("targets")[1].Where("url"), "gpulens.yaml:13:24");
+  EXPECT_TRUE(Plugin(config, "sinks", "otlp").Bool("enabled"));
+  EXPECT_EQ(Plugin(config, "sinks", "otlp").Int("batch"), 7);
+}
+
+TEST(LoaderTest, FlagsOverEnvironmentOverFileOverDefault) {
+  std::string file = "interval: 2s\n";
+  std::vector<Variable> environment = {{"GPULENS_INTERVAL", "3s"}};
+  EXPECT_EQ(Good("").Time("interval"), seconds(1));
+  EXPECT_EQ(Good(file).Time("interval"), seconds(2));
+  Config config = Good(file, environment);
+  EXPECT_EQ(config.Time("interval"), seconds(3));
+  EXPECT_EQ(config.Where("interval"), "GPULENS_INTERVAL");
+  config = Good(file, environment, {{"--interval", "interval", "4s"}});
+  EXPECT_EQ(config.Time("interval"), seconds(4));
+  EXPECT_EQ(config.Where("interval"), "--interval");
+  // What stands in the file must be right even when it is replaced.
+  EXPECT_THAT(Bad("interval: fast\n", environment),
+              HasSubstr("gpulens.yaml:1:11: interval: expected a duration"));
+  // An empty variable is none.
+  EXPECT_EQ(Good(file, {{"GPULENS_INTERVAL", ""}}).Time("interval"), seconds(2));
+}
+
+TEST(LoaderTest, VariablesOfEveryKind) {
+  Config config = Good("", {{"GPULENS_HTTP_LISTEN", "127.0.0.1:1, [::1]:2"},
+                            {"GPULENS_RESOURCE_ATTRIBUTES", "site=north,rack=4=b"},
+                            {"GPULENS_COLLECTORS_NVIDIA_INTERVAL", "7s"},
+                            {"GPULENS_LIMITS_SERIES_PER_TARGET", "9"},
+                            {"GPULENS_SINKS_OTLP_ENDPOINT", "http://c:1"},
+                            {"GPULENS_SINKS_OTLP_BATCH", "5"},
+                            {"GPULENS_SINKS_OTLP_QUEUE_MAX_BYTES", "1GB"},
+                            {"PATH", "/bin"}});
+  EXPECT_THAT(config.Group("http").Texts("listen"), ElementsAre("127.0.0.1:1", "[::1]:2"));
+  EXPECT_EQ(config.Group("resource").TextMap("attributes").at("rack"), "4=b");
+  EXPECT_EQ(Plugin(config, "collectors", "nvidia").Time("interval"), seconds(7));
+  EXPECT_EQ(config.Group("limits").Int("series_per_target"), 9);
+  // A variable turns a sink on as listing it in the file would.
+  EXPECT_TRUE(Plugin(config, "sinks", "otlp").Bool("enabled"));
+  EXPECT_EQ(Plugin(config, "sinks", "otlp").Group("queue").Size("max_bytes"), 1'000'000'000u);
+  EXPECT_EQ(Plugin(config, "sinks", "otlp").Group("queue").Text("dir"), "spool");
+  EXPECT_FALSE(
+      Plugin(Good("", {{"GPULENS_COLLECTORS_HOST_ENABLED", "false"}}), "collectors", "host").Bool("enabled"));
+}
+
+TEST(LoaderTest, WrongVariablesAndFlagsAreShownWithCarets) {
+  EXPECT_EQ(Bad("log:", {{"GPULENS_INTERVAL", "fast"}, {"GPULENS_HTTP_LISTEN", "127.0.0.1:1,localhost:x"}}),
+            "environment: interval: expected a duration, got the text \"fast\"\n"
+            "    | GPULENS_INTERVAL=fast\n"
+            "    |                  ^~~~  a number and a unit: 500ms 1s 5m 2h\n"
+            "environment: http.listen: \"localhost:x\" is not an address to listen on\n"
+            "    | GPULENS_HTTP_LISTEN=127.0.0.1:1,localhost:x\n"
+            "    |                                           ^  a port is 1 to 65535\n"
+            "2 errors in the environment.   every key with its default: gpulens config schema\n");
+  EXPECT_EQ(
+      Bad("interval: 1\n", {}, {{"-o", "resource.attributes", "a=1,b,a=2,=3"}}),
+      "gpulens.yaml:1:11: interval: \"1\" has no unit\n"
+      "  1 | interval: 1\n"
+      "    |           ^  a number and a unit: 1ms 1s 1m\n"
+      "command line: resource.attributes: expected KEY=TEXT\n"
+      "    | -o a=1,b,a=2,=3\n"
+      "    |        ^  like a=1,b=2\n"
+      "command line: resource.attributes: duplicate key \"a\"\n"
+      "    | -o a=1,b,a=2,=3\n"
+      "    |          ^~~  like a=1,b=2\n"
+      "command line: resource.attributes: expected KEY=TEXT\n"
+      "    | -o a=1,b,a=2,=3\n"
+      "    |              ^~  like a=1,b=2\n"
+      "4 errors in gpulens.yaml and the command line.   every key with its default: gpulens config schema\n");
+  EXPECT_EQ(Bad("log:", {}, {{"-o", "interval.x", "1s"}, {"-o", "zzzzzz", "1"}}),
+            "command line: no option \"interval.x\"\n"
+            "  did you mean interval?\n"
+            "command line: no option \"zzzzzz\"\n"
+            "  every key with its default: gpulens config schema\n"
+            "2 errors in the command line.   every key with its default: gpulens config schema\n");
+  EXPECT_THAT(Bad("", {{"GPULENS_COLLECTORS_SCRAPE_TARGETS", "x"}}),
+              HasSubstr("collectors.scrape.targets: a list of maps can only stand in the file"));
+  EXPECT_THAT(Bad("", {{"GPULENS_STATE_DIR", "caf\xe9"}}), HasSubstr("state_dir: bytes that are not UTF-8"));
+  EXPECT_THAT(Bad("", {{"GPULENS_HTTP_LISTEN", "0.0.0.0:1"}}),
+              HasSubstr("^~~~~~~~~  do: set http.web_config"));
+  EXPECT_THAT(Bad("sinks: {otlp: {batch: 1}}", {{"GPULENS_SINKS_OTLP_ENDPOINT", "http//u:pw12345@h"}}),
+              ::testing::Not(HasSubstr("pw12345")));
+  EXPECT_THAT(Bad("", {}, {{"-o", "sinks.otlp.token", "…masked"}}), ::testing::Not(HasSubstr("masked")));
+}
+
+TEST(LoaderTest, UnknownVariablesAreWarnings) {
+  LoadOutcome outcome = LoadText("", {{"GPULENS_HTTP_LISEN", ":9191"},
+                                      {"GPULENS_ZZZZZZZZZZ\x1b[2J", "1"},
+                                      {"GPULENS_CONFIG", "x"},
+                                      {"GPULENS_SERVICE_HOST", "10.0.0.1"},
+                                      {"GPULENS_PORT", "tcp://10.0.0.1:9091"},
+                                      {"GPULENS_PORT_9091_TCP", "x"}});
+  EXPECT_TRUE(outcome.ok());
+  EXPECT_EQ(outcome.Report(),
+            "warning: environment: GPULENS_HTTP_LISEN is no option; did you mean GPULENS_HTTP_LISTEN?\n"
+            "warning: environment: GPULENS_ZZZZZZZZZZ\\x1b[2J is no option\n"
+            "warning: gpulens.yaml: says nothing, so every key has its default\n");
+  std::vector<Variable> many;
+  for (int i = 0; i < 1000; ++i) many.push_back({"GPULENS_NO_" + std::to_string(i), "1"});
+  EXPECT_LE(LoadText("interval: 1s", many).warnings.size(), 20u);
+}
+
+TEST(LoaderTest, AliasesOfOtherPrograms) {
+  Config config = Good("", {{"ZERNEL_METRICS_PORT", "9191"},
+                            {"ZERNEL_WS_PORT", "9192"},
+                            {"ZERNEL_PUSH_INTERVAL_MS", "200"},
+                            {"ZERNEL_LOG", "zernel_ebpf=debug,warn"},
+                            {"L9GPU_CLUSTER_NAME", "c1"}});
+  EXPECT_THAT(config.Group("http").Texts("listen"), ElementsAre("127.0.0.1:9191", "[::1]:9191"));
+  EXPECT_THAT(config.Group("websocket").Texts("listen"), ElementsAre("127.0.0.1:9192", "[::1]:9192"));
+  EXPECT_EQ(config.Group("websocket").Time("push_interval"), milliseconds(200));
+  EXPECT_EQ(config.Group("websocket").Where("push_interval"), "ZERNEL_PUSH_INTERVAL_MS");
+  EXPECT_EQ(config.Group("log").Text("level"), "debug,warn");
+  EXPECT_EQ(config.Group("resource").Text("cluster"), "c1");
+  config = Good("", {{"ZERNEL_LOG", "warn"},
+                     {"GPULENS_LOG", "debug"},
+                     {"L9GPU_CLUSTER_NAME", "a"},
+                     {"GPULENS_RESOURCE_CLUSTER", "b"}});
+  EXPECT_EQ(config.Group("log").Text("level"), "debug");
+  EXPECT_EQ(config.Group("resource").Text("cluster"), "b");
+  EXPECT_THAT(Bad("", {{"ZERNEL_METRICS_PORT", "0"}}),
+              HasSubstr("http.listen: expected a port, got the text \"0\""));
+  EXPECT_THAT(Bad("", {{"ZERNEL_PUSH_INTERVAL_MS", "1s"}}), HasSubstr("expected a number of milliseconds"));
+  EXPECT_THAT(Bad("", {{"ZERNEL_PUSH_INTERVAL_MS", "0"}}),
+              HasSubstr("websocket.push_interval: 0ms is too short"));
+}
+
+TEST(LoaderTest, PluginsAreOnAsTheySayOrOnceListed) {
+  EXPECT_TRUE(Plugin(Good("sinks: {otlp: {endpoint: http://c, batch: 1}}"), "sinks", "otlp").Bool("enabled"));
+  EXPECT_FALSE(Plugin(Good("sinks: {otlp: {enabled: false}}"), "sinks", "otlp").Bool("enabled"));
+  EXPECT_FALSE(Plugin(Good("collectors: {host: {enabled: false}}"), "collectors", "host").Bool("enabled"));
+  EXPECT_TRUE(Plugin(Good("collectors: {host: }"), "collectors", "host").Bool("enabled"));
+  EXPECT_THAT(Bad("sinks: {otlp: }"), HasSubstr("\"endpoint\" is missing in sinks.otlp"));
+  EXPECT_THAT(Bad("", {}, {{"-o", "sinks.otlp.batch", "1"}}),
+              HasSubstr("\"endpoint\" is missing in sinks.otlp"));
+}
+
+TEST(LoaderTest, AnchorsAreRead) {
+  Config config = Good("collectors:\n  host: &common {interval: 3s}\n  nvidia: *common\n");
+  EXPECT_EQ(Plugin(config, "collectors", "nvidia").Time("interval"), seconds(3));
+}
+
+TEST(LoaderTest, OtherAddressesNeedTlsOrAWord) {
+  std::string open = "http: {listen: \"0.0.0.0:9091\", ";
+  EXPECT_TRUE(LoadText(open + "insecure: true}").ok());
+  EXPECT_TRUE(LoadText(open + "web_config: web.yaml}").ok());
+  EXPECT_FALSE(LoadText(open + "insecure: false}").ok());
+}
+
+TEST(LoaderTest, TextsThatYamlWritesOverSeveralLines) {
+  EXPECT_EQ(Good("state_dir: \"a\\\n  b\"\n").Text("state_dir"), "ab");
+  EXPECT_EQ(Good("state_dir: \"a\n  b\"").Text("state_dir"), "a b");
+  EXPECT_EQ(Good("state_dir: |\n  a\n  b\n").Text("state_dir"), "a\nb\n");
+  EXPECT_EQ(Good("\xEF\xBB\xBFinterval: 2s\r\nstate_dir: x\r\n").Text("state_dir"), "x");
+  EXPECT_THAT(Bad("interval: \"\\x41\"\n"), HasSubstr("gpulens.yaml:1:11: interval: expected a duration"));
+}
+
+TEST(LookAtFileTest, SaysWhyAFileCannotBeRead) {
+  std::filesystem::path folder =
+      std::filesystem::temp_directory_path() / ("look_" + std::to_string(getpid()));
+  std::filesystem::create_directory(folder);
+  std::string file = (folder / "web.yaml").string();
+  ASSERT_TRUE(WriteFileAtomically(file, "x").ok());
+  EXPECT_EQ(LookAtFile(file).problem, "");
+  EXPECT_EQ(LookAtFile(folder.string()).problem, "it is a folder");
+  EXPECT_EQ(LookAtFile(file + "x").problem, "no such file");
+  EXPECT_EQ(LookAtFile(file + "/x").problem, "Not a directory");
+  chmod(file.c_str(), 0);
+  bool root = geteuid() == 0;
+  if (root) {
+    ASSERT_EQ(seteuid(65534), 0);
+  }
+  FileAnswer denied = LookAtFile(file);
+  if (root) {
+    ASSERT_EQ(seteuid(0), 0);
+  }
+  EXPECT_EQ(denied.problem, "permission denied");
+  EXPECT_THAT(denied.hint, HasSubstr("mode 0000; this runs as "));
+  chmod(folder.c_str(), 0700);
+  if (root) {
+    ASSERT_EQ(seteuid(65534), 0);
+    denied = LookAtFile(file);
+    ASSERT_EQ(seteuid(0), 0);
+    EXPECT_EQ(denied.hint, "a folder on the way to it may not be entered");
+  }
+  std::filesystem::remove_all(folder);
+  EXPECT_EQ(DescribeOwner("/x", 0, 0600, 4'000'000'000u),
+            "owned by root, mode 0600; this runs as 4000000000.   do: chown 4000000000 /x");
+}
+
+}  // namespace
+}  // namespace gpulens

@@ -1,0 +1,139 @@
+#include "agent/config/root_options.h"
+
+namespace gpulens {
+namespace {
+
+constexpr OptionSpec kHttp[] = {
+    {.key = "listen",
+     .type = OptionType::kTexts,
+     .fallback = R"(["127.0.0.1:9091", "[::1]:9091"])",
+     .help = "Where /metrics and the other pages are served: HOST:PORT, :PORT for all interfaces"},
+    {.key = "web_config",
+     .fallback = {},
+     .help = "File with TLS and passwords, in the format of Prometheus's exporter-toolkit"},
+    {.key = "insecure",
+     .type = OptionType::kBool,
+     .fallback = "false",
+     .help = "Allow other machines without TLS and passwords; for closed networks"},
+    {.key = "max_connections",
+     .type = OptionType::kInt,
+     .fallback = "512",
+     .help = "Open connections; further ones are refused and counted",
+     .min = 1,
+     .max = 65536},
+    {.key = "max_header",
+     .type = OptionType::kSize,
+     .fallback = "16KiB",
+     .help = "Longest request header",
+     .min = 1024,
+     .max = 1 << 20},
+    {.key = "max_body",
+     .type = OptionType::kSize,
+     .fallback = "1MiB",
+     .help = "Longest request body",
+     .min = 1024,
+     .max = 1 << 30},
+    {.key = "idle_timeout",
+     .type = OptionType::kTime,
+     .fallback = "60s",
+     .help = "A connection that says nothing for so long is closed",
+     .min = 0.1,
+     .max = 86400},
+};
+
+constexpr OptionSpec kWebsocket[] = {
+    {.key = "listen",
+     .type = OptionType::kTexts,
+     .fallback = R"(["127.0.0.1:9092", "[::1]:9092"])",
+     .help = "Where the WebSocket stream is served; http.web_config and http.insecure hold here, too"},
+    {.key = "push_interval",
+     .type = OptionType::kTime,
+     .fallback = "1s",
+     .help = "How often a frame is sent to each client",
+     .min = 0.01,
+     .max = 86400},
+    {.key = "allowed_origins",
+     .type = OptionType::kTexts,
+     .help = "Web pages elsewhere that may connect: https://grafana.example.org"},
+};
+
+constexpr OptionSpec kResource[] = {
+    {.key = "cluster",
+     .fallback = {},
+     .help = "Name of the cluster, an attribute of everything that is sent"},
+    {.key = "attributes",
+     .type = OptionType::kTextMap,
+     .fallback = {},
+     .help = "Further attributes of everything that is sent"},
+};
+
+constexpr OptionSpec kLimits[] = {
+    {.key = "series",
+     .type = OptionType::kInt,
+     .fallback = "200000",
+     .help = "Series over all; further ones are dropped and counted",
+     .min = 1,
+     .max = 100e6},
+    {.key = "series_per_target",
+     .type = OptionType::kInt,
+     .fallback = "20000",
+     .help = "Series of one instance",
+     .min = 1,
+     .max = 100e6},
+    {.key = "memory",
+     .type = OptionType::kSize,
+     .fallback = "256MiB",
+     .help = "Memory of all processes of the agent; above it, new series are refused",
+     .min = 16 << 20},
+};
+
+constexpr std::string_view kFormats[] = {"auto", "text", "journal", "json"};
+constexpr OptionSpec kLog[] = {
+    {.key = "level",
+     .fallback = "info",
+     .help = "error, warn, info, debug, trace or off, also per part: info,nvidia=debug"},
+    {.key = "format",
+     .fallback = "auto",
+     .help = "auto is journal under systemd, else text",
+     .allowed = kFormats},
+};
+
+constexpr OptionSpec kRoot[] = {
+    {.key = "interval",
+     .type = OptionType::kTime,
+     .fallback = "1s",
+     .help = "How often a snapshot is made",
+     .min = 0.01,
+     .max = 86400},
+    {.key = "http", .type = OptionType::kGroup, .fallback = {}, .help = "The HTTP server", .children = kHttp},
+    {.key = "websocket",
+     .type = OptionType::kGroup,
+     .fallback = {},
+     .help = "The WebSocket server",
+     .children = kWebsocket},
+    {.key = "resource",
+     .type = OptionType::kGroup,
+     .fallback = {},
+     .help = "What this machine is part of",
+     .children = kResource},
+    {.key = "limits",
+     .type = OptionType::kGroup,
+     .fallback = {},
+     .help = "What the agent never exceeds",
+     .children = kLimits},
+    {.key = "state_dir",
+     .fallback = {},
+     .help = "Folder that the agent may write; without it, /var/lib/gpulens as a service, else the XDG state "
+             "folder"},
+    {.key = "log",
+     .type = OptionType::kGroup,
+     .fallback = {},
+     .help = "What the agent says about itself",
+     .children = kLog},
+};
+
+}  // namespace
+
+std::span<const OptionSpec> RootOptions() noexcept { return kRoot; }
+
+}  // namespace gpulens

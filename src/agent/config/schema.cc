@@ -1,0 +1,129 @@
+#include "agent/config/schema.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "agent/config/root_options.h"
+#include "agent/config/text/value_parse.h"
+#include "base/check.h"
+
+namespace gpulens {
+namespace {
+
+struct Section {
+  std::string_view key, noun, help;
+  bool always;  // stands in the file even when no plugin of it exists yet
+};
+constexpr Section kSections[] = {
+    {"collectors", "collector",
+     "What is read. Everything that is here is collected; a listed one is configured, enabled: false turns "
+     "it off",
+     true},
+    {"analyzers", "analyzer", "What is derived from the readings", true},
+    {"enrichers", "enricher", "What describes the things that are measured", true},
+    {"discovery", "discovery", "What finds targets to collect from", false},
+    {"sinks", "sink", "Where the numbers go", true},
+    {"receivers", "receiver", "What takes numbers from others", false},
+};
+
+std::string VariableOf(std::string_view path) {
+  std::string name = "GPULENS_";
+  for (char c : path) {
+    name += c == '.' ? '_' : c >= 'a' && c <= 'z' ? static_cast<char>(c - 'a' + 'A') : c;
+  }
+  return name;
+}
+
+bool Declares(std::span<const OptionSpec> options, std::string_view key) {
+  return std::any_of(options.begin(), options.end(), [&](const OptionSpec& spec) { return spec.key == key; });
+}
+
+}  // namespace
+
+std::string_view Schema::SectionNoun(std::string_view key) noexcept {
+  for (const Section& section : kSections) {
+    if (section.key == key) return section.noun;
+  }
+  return {};
+}
+
+std::vector<OptionSpec> Schema::PluginOptions(const PluginSchema& plugin) {
+  std::vector<OptionSpec> options;
+  auto add = [&](OptionSpec spec) {
+    if (!Declares(plugin.options, spec.key)) options.push_back(spec);
+  };
+  add({.key = "enabled",
+       .type = OptionType::kBool,
+       .fallback = plugin.on_by_default ? "true" : "false",
+       .help = plugin.on_by_default ? "Whether it runs" : "Whether it runs; listing it here turns it on"});
+  if (plugin.interval != Duration::zero()) {
+    add({.key = "interval",
+         .type = OptionType::kTime,
+         .fallback = Keep(FormatTimeValue(plugin.interval)),
+         .help = "How often it runs",
+         .min = 0.01});
+    add({.key = "ttl",
+         .type = OptionType::kTime,
+         .fallback = Keep(FormatTimeValue(plugin.ttl)),
+         .help = "How long a value that is not read again is still shown",
+         .min = 0.01});
+    add({.key = "timeout",
+         .type = OptionType::kTime,
+         .fallback = {},
+         .help = "How long one run may take; without it, one interval",
+         .min = 0.001});
+  }
+  options.insert(options.end(), plugin.options.begin(), plugin.options.end());
+  return options;
+}
+
+void Schema::AddSection(std::string_view key, std::span<const PluginSchema> plugins) {
+  const Section* section = std::find_if(std::begin(kSections), std::end(kSections),
+                                        [&](const Section& s) { return s.key == key; });
+  std::vector<OptionSpec> groups;
+  for (const PluginSchema& plugin : plugins) {
+    if (plugin.section != key) continue;
+    CHECK(!Declares(groups, plugin.name));
+    groups.push_back({.key = plugin.name,
+                      .type = OptionType::kGroup,
+                      .fallback = {},
+                      .help = plugin.help,
+                      .children = Keep(PluginOptions(plugin))});
+  }
+  if (groups.empty() && !section->always) return;
+  std::span<const OptionSpec> kept = Keep(std::move(groups));
+  for (const OptionSpec& group : kept) plugins_.insert(&group);
+  root_.push_back(
+      {.key = key, .type = OptionType::kGroup, .fallback = {}, .help = section->help, .children = kept});
+}
+
+void Schema::AddLeaves(std::span<const OptionSpec> options, const std::string& prefix) {
+  for (const OptionSpec& spec : options) {
+    std::string path = prefix + std::string(spec.key);
+    if (spec.type == OptionType::kGroup) {
+      AddLeaves(spec.children, path + ".");
+    } else {
+      std::string variable = VariableOf(path);
+      leaves_.push_back({std::move(path), std::move(variable), &spec});
+    }
+  }
+}
+
+Schema::Schema(std::span<const PluginSchema> plugins) {
+  std::span<const OptionSpec> own = RootOptions();
+  root_.assign(own.begin(), own.end());
+  for (const PluginSchema& plugin : plugins) CHECK(!SectionNoun(plugin.section).empty());
+  for (const Section& section : kSections) AddSection(section.key, plugins);
+  AddLeaves(root_, "");
+  std::unordered_set<std::string_view> variables;
+  for (const Leaf& leaf : leaves_) CHECK(variables.insert(leaf.variable).second);
+}
+
+const Schema::Leaf* Schema::FindLeaf(std::string_view path) const noexcept {
+  for (const Leaf& leaf : leaves_) {
+    if (leaf.path == path) return &leaf;
+  }
+  return nullptr;
+}
+
+}  // namespace gpulens

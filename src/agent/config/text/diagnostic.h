@@ -1,0 +1,99 @@
+// What is wrong with a configuration, said so that a person can mend it: the place, the source line
+// with carets, and a hint.
+//
+//   gpulens.yaml:1:11: interval: expected a duration, got the text "fast"
+//     1 | interval: fast
+//       |           ^~~~  a number and a unit: 500ms 1s 5m 2h
+//
+// Knows nothing about options. Plain values: safe to copy between threads, not to share.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace gpulens {
+
+// A place in a text. Lines and columns count from 1, columns and lengths in characters, not bytes.
+struct TextSpan {
+  int line = 0;  // 0: no place in a text
+  int column = 0;
+  int length = 1;
+};
+
+// A place that a message can point at: in a file, or in a variable or flag, which have no line.
+struct Spot {
+  std::string file;  // "gpulens.yaml", "environment", "command line"
+  int line = 0, column = 0, length = 1;
+  std::string excerpt;  // the source line, printable; empty: nothing is quoted
+  int caret = 0;        // characters of `excerpt` before the first caret
+};
+
+struct Diagnostic : Spot {
+  std::string message;
+  std::string hint;
+};
+
+// The text of one file, cut into lines for quoting. Owns the text; stays where it is.
+class SourceText {
+ public:
+  SourceText(std::string name, std::string text);
+  SourceText(const SourceText&) = delete;
+  SourceText& operator=(const SourceText&) = delete;
+
+  const std::string& name() const noexcept { return name_; }
+  std::string_view text() const noexcept { return text_; }
+  // Empty for a line that is not there. Without its line end.
+  std::string_view Line(int line) const noexcept;
+  int lines() const noexcept { return static_cast<int>(lines_.size()); }
+  // `line` and `byte` from 0, as parsers count; `bytes` of that line.
+  TextSpan SpanOf(int line, int byte, size_t bytes) const noexcept;
+  // The spot of `span`, without an excerpt: Quote fills that in, once all secrets are hidden.
+  Spot SpotOf(TextSpan span) const;
+  // What stands there is shown as stars.
+  void Hide(TextSpan span) { hidden_.push_back(span); }
+  // Cuts a line that is too long for a terminal around the place.
+  void Quote(Spot& spot) const;
+
+ private:
+  size_t CharactersBefore(size_t byte) const noexcept;
+  bool IsHidden(int line, int column) const noexcept;
+
+  std::string name_, text_;
+  std::vector<std::string_view> lines_;
+  std::vector<uint32_t> checkpoints_;  // characters before each kStride-th byte
+  std::vector<TextSpan> hidden_;
+};
+
+// Collects. Counts all, keeps so many that a hostile file cannot fill the memory.
+class Problems {
+ public:
+  static constexpr size_t kKept = 1000;
+  static constexpr size_t kShown = 20;
+
+  void Add(Spot spot, std::string message, std::string hint = {});
+  size_t count() const noexcept { return count_; }
+  // Further ones are only counted: their words need not be made.
+  bool full() const noexcept { return count_ >= kKept; }
+  // The first kShown in the order of the file, then variables and flags; quoted from `source`.
+  std::vector<Diagnostic> Shown(const SourceText* source) const;
+  // "gpulens.yaml and the environment".
+  std::string Files() const;
+
+ private:
+  std::vector<Diagnostic> kept_;
+  size_t count_ = 0;
+};
+
+// As above, with a newline at the end of each line.
+std::string Render(const Diagnostic& diagnostic);
+
+size_t CountCharacters(std::string_view text) noexcept;
+// `text` between double quotes, printable, cut when it is long.
+std::string QuotedText(std::string_view text);
+// "did you mean X?   allowed: a b c", each part where there is one.
+std::string WordHint(std::string_view word, std::vector<std::string_view> allowed);
+
+}  // namespace gpulens

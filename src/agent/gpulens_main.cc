@@ -1,0 +1,3 @@
+#include "agent/cli/cli.h"
+
+int main(int argc, char** argv) { return gpulens::RunCommandLine(argc, argv); }

@@ -1,0 +1,49 @@
+#include "agent/plugin_tables.h"
+
+namespace gpulens {
+
+#define GPULENS_PLUGIN(name) extern const CollectorSpec name##_collector;
+#include "agent/collectors.def"
+#undef GPULENS_PLUGIN
+#define GPULENS_PLUGIN(name) extern const AnalyzerSpec name##_analyzer;
+#include "agent/analyzers.def"
+#undef GPULENS_PLUGIN
+#define GPULENS_PLUGIN(name) extern const SinkSpec name##_sink;
+#include "agent/sinks.def"
+#undef GPULENS_PLUGIN
+
+namespace {
+
+constexpr const CollectorSpec* kCollectors[] = {
+#define GPULENS_PLUGIN(name) &name##_collector,
+#include "agent/collectors.def"
+#undef GPULENS_PLUGIN
+};
+constexpr const AnalyzerSpec* kAnalyzers[] = {
+#define GPULENS_PLUGIN(name) &name##_analyzer,
+#include "agent/analyzers.def"
+#undef GPULENS_PLUGIN
+};
+constexpr const SinkSpec* kSinks[] = {
+#define GPULENS_PLUGIN(name) &name##_sink,
+#include "agent/sinks.def"
+#undef GPULENS_PLUGIN
+};
+
+template <class Spec>
+const Spec* Find(std::span<const Spec* const> specs, std::string_view name) noexcept {
+  for (const Spec* spec : specs) {
+    if (spec->name == name) return spec;
+  }
+  return nullptr;
+}
+
+}  // namespace
+
+std::span<const CollectorSpec* const> AllCollectors() noexcept { return kCollectors; }
+std::span<const AnalyzerSpec* const> AllAnalyzers() noexcept { return kAnalyzers; }
+std::span<const SinkSpec* const> AllSinks() noexcept { return kSinks; }
+const CollectorSpec* FindCollector(std::string_view name) noexcept { return Find(AllCollectors(), name); }
+const SinkSpec* FindSink(std::string_view name) noexcept { return Find(AllSinks(), name); }
+
+}  // namespace gpulens

@@ -1,0 +1,297 @@
+#include "agent/run/agent.h"
+
+#include <malloc.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <condition_variable>
+#include <cstdio>
+#include <cstdlib>
+#include <mutex>
+
+#include "agent/run/banner.h"
+#include "agent/run/config_file.h"
+#include "agent/run/endpoints.h"
+#include "agent/run/notify.h"
+#include "agent/run/plan.h"
+#include "base/log.h"
+#include "base/result.h"
+#include "base/workers.h"
+#include "net/auth/authenticator.h"
+#include "net/client/http_client.h"
+#include "net/http/http_server.h"
+#include "pipeline/agent_stats.h"
+
+namespace gpulens {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+
+// Ctrl-C ends the agent within a second; sinks get most of it to flush.
+constexpr Duration kFlushTime = milliseconds(700);
+constexpr Duration kHttpLinger = milliseconds(100);
+
+std::string HostName() {
+  char name[256] = {};
+  return ::gethostname(name, sizeof name - 1) == 0 ? name : "";
+}
+
+HttpServer::Options HttpOptions(const Config& http, Authenticator* authenticator) {
+  HttpServer::Options options;
+  options.limits.connections = static_cast<size_t>(http.Int("max_connections"));
+  options.limits.header_bytes = http.Size("max_header");
+  options.limits.body_bytes = http.Size("max_body");
+  options.limits.idle_timeout = http.Time("idle_timeout");
+  options.authenticator = authenticator;
+  return options;
+}
+
+LogOptions LogOptionsFor(const Config& log) {
+  LogOptions options;
+  const std::string& format = log.Text("format");
+  bool journal = format == "journal" || (format == "auto" && ::getenv("JOURNAL_STREAM") != nullptr);
+  options.format = format == "json" ? LogFormat::kJson : journal ? LogFormat::kJournal : LogFormat::kText;
+  options.utc = ::isatty(STDERR_FILENO) == 0;
+  return options;
+}
+
+// The running program. Members are in the order in which they may be destroyed backwards.
+class Agent {
+ public:
+  explicit Agent(const AgentOptions& options) : options_(options), schema_(MakeSchema()) {}
+
+  int Run();
+
+ private:
+  Status Start();
+  Status Listen(const Config& config);
+  Status MayServe(const Endpoint& endpoint, const Config& http);
+  Status Reload();
+  Status ReloadNow();
+  void WatchSignals();
+  void KeepWatchdogQuiet();
+  void WaitForStop();
+  void Stop();
+
+  const AgentOptions options_;
+  const std::unique_ptr<Schema> schema_;
+  const Instant started_ = RealClock().Now();
+  std::string file_;
+  Config config_;
+  IoLoop io_;
+  Workers workers_{2};
+  HttpClient client_{io_};
+  std::unique_ptr<Authenticator> authenticator_;
+  SnapshotHub hub_;
+  PageBoard pages_;
+  AgentStats stats_;
+  Env env_;
+  std::unique_ptr<SeriesBudget> budget_;
+  std::unique_ptr<Pipeline> pipeline_;
+  std::unique_ptr<Banner> banner_;
+  std::unique_ptr<Endpoints> endpoints_;
+  std::unique_ptr<HttpServer> http_;
+  std::vector<Endpoint> listening_;
+  std::mutex reload_mutex_;  // one reload at a time
+
+  std::mutex mutex_;  // guards what follows
+  std::condition_variable wake_;
+  bool stop_ = false;
+};
+
+// Other machines are served only with TLS and passwords, or when somebody has said that they need not be.
+Status Agent::MayServe(const Endpoint& endpoint, const Config& http) {
+  if (endpoint.IsLoopback() || http.Bool("insecure")) return Ok();
+  bool safe = false;
+  io_.Call([&] { safe = authenticator_->config().tls && authenticator_->config().authenticates(); });
+  if (safe) return Ok();
+  return {Code::kInvalidArgument,
+          "http.listen " + endpoint.ToString() +
+              " is open to other machines: it needs http.web_config with TLS and users, or "
+              "http.insecure: true on a closed network"};
+}
+
+Status Agent::Listen(const Config& config) {
+  // New addresses are bound before old ones close, so that a reload has no gap.
+  std::vector<Endpoint> wanted;
+  std::vector<Endpoint> bound;
+  for (const std::string& text : config.Group("http").Texts("listen")) {
+    ASSIGN_OR_RETURN(Endpoint endpoint, ParseListenAddress(text));
+    RETURN_IF_ERROR(MayServe(endpoint, config.Group("http")));
+    bool present = std::find(listening_.begin(), listening_.end(), endpoint) != listening_.end();
+    wanted.push_back(endpoint);
+    if (present) continue;
+    Result<Endpoint> listening = http_->Listen(endpoint);
+    // A machine without IPv6 is served by the other addresses.
+    bool optional = endpoint.family == Endpoint::Family::kIpv6 &&
+                    config.Group("http").origin("listen").where == Origin::kDefault;
+    if (!listening && optional && listening.error().code == Code::kUnavailable) continue;
+    if (!listening) {
+      for (const Endpoint& undo : bound) http_->StopListening(undo);
+      return listening.error();
+    }
+    bound.push_back(endpoint);
+  }
+  for (const Endpoint& old : listening_) {
+    if (std::find(wanted.begin(), wanted.end(), old) == wanted.end()) http_->StopListening(old);
+  }
+  listening_ = std::move(wanted);
+  return Ok();
+}
+
+Status Agent::Start() {
+  env_.io = &io_;
+  env_.http = &client_;
+  env_.workers = &workers_;
+  env_.latest = &hub_;
+  env_.pages = &pages_;
+  env_.stats = &stats_;
+  env_.demo = options_.demo;
+  io_.Start();
+  auto offload = [this](std::function<void()> task) {
+    // The queue is bounded; a password check that finds it full is done here rather than lost.
+    if (!workers_.Post(task)) task();
+  };
+  ASSIGN_OR_RETURN(authenticator_,
+                   Authenticator::Open(io_, config_.Group("http").Text("web_config"), offload));
+  env_.authenticator = authenticator_.get();
+  budget_ = std::make_unique<SeriesBudget>(static_cast<uint64_t>(config_.Group("limits").Int("series")));
+  pipeline_ = std::make_unique<Pipeline>(env_, workers_, hub_, *budget_);
+  endpoints_ = std::make_unique<Endpoints>(env_, *pipeline_, [this] { return Reload(); });
+  http_ = std::make_unique<HttpServer>(io_, *endpoints_,
+                                       HttpOptions(config_.Group("http"), authenticator_.get()));
+  stats_.http = &http_->stats();
+  RETURN_IF_ERROR(pipeline_->Apply(MakePlan(config_, {options_.demo, HostName()})));
+  RETURN_IF_ERROR(Listen(config_));
+  banner_ =
+      std::make_unique<Banner>(env_, config_, *pipeline_, Banner::Options{file_, started_, options_.quiet});
+  pipeline_->OnTick([this](const Ref<const Snapshot>&) { banner_->AfterTick(); });
+  pipeline_->Start();
+  return Ok();
+}
+
+Status Agent::ReloadNow() {
+  LoadOutcome outcome = LoadConfig(*schema_, file_, options_.flags);
+  if (!outcome.ok()) return {Code::kInvalidArgument, outcome.Report()};
+  if (outcome.config.Group("http").Text("web_config") != config_.Group("http").Text("web_config")) {
+    return {Code::kInvalidArgument, "http.web_config names another file: that needs a restart"};
+  }
+  // The authenticator belongs to the loop.
+  Status reread;
+  io_.Call([&] { reread = authenticator_->Reload(); });
+  RETURN_IF_ERROR(reread);
+  if (outcome.config == config_) {
+    ++stats_.reloads_unchanged;
+    return Ok();
+  }
+  RETURN_IF_ERROR(Listen(outcome.config));
+  RETURN_IF_ERROR(pipeline_->Apply(MakePlan(outcome.config, {options_.demo, HostName()})));
+  static_cast<void>(SetLogLevels(outcome.config.Group("log").Text("level")));
+  config_ = std::move(outcome.config);
+  ++stats_.reloads_applied;
+  return Ok();
+}
+
+Status Agent::Reload() {
+  std::lock_guard one_at_a_time(reload_mutex_);
+  NotifyServiceManager("RELOADING=1");
+  Status status = ReloadNow();
+  stats_.last_reload_ok = status.ok();
+  if (status) {
+    stats_.last_reload_unix_ns = env_.clock->Now().unix_ns;
+    Log(LogLevel::kInfo, "config", "reloaded", "the configuration was read again and is in force.");
+  } else {
+    ++stats_.reloads_rejected;
+    Log(LogLevel::kError, "config", "reload_rejected", "kept the old configuration: " + status.detail);
+  }
+  NotifyServiceManager("READY=1");
+  return status;
+}
+
+void Agent::WatchSignals() {
+  auto stop = [this] {
+    std::lock_guard lock(mutex_);
+    stop_ = true;
+    wake_.notify_all();
+  };
+  // A closed connection and a file limit are errors of a write, not the end of the program.
+  ::signal(SIGPIPE, SIG_IGN);
+  ::signal(SIGXFSZ, SIG_IGN);
+  for (int signal : {SIGINT, SIGTERM}) static_cast<void>(io_.OnSignal(signal, stop));
+  static_cast<void>(io_.OnSignal(SIGHUP, [this] { workers_.Post([this] { static_cast<void>(Reload()); }); }));
+}
+
+// Only a healthy agent says so: one whose ticks have stopped is restarted by the service manager.
+void Agent::KeepWatchdogQuiet() {
+  Duration interval = WatchdogInterval();
+  if (interval.count() == 0) return;
+  if (!pipeline_->Stuck(env_.clock->Now())) NotifyServiceManager("WATCHDOG=1");
+  io_.After(interval, [this] { KeepWatchdogQuiet(); });
+}
+
+void Agent::WaitForStop() {
+  std::unique_lock lock(mutex_);
+  wake_.wait(lock, [this] { return stop_; });
+}
+
+void Agent::Stop() {
+  NotifyServiceManager("STOPPING=1");
+  std::mutex mutex;
+  std::condition_variable ended;
+  bool closed = false;
+  if (http_) {
+    io_.Post([&] {
+      http_->Shutdown(kHttpLinger, [&] {
+        std::lock_guard lock(mutex);
+        closed = true;
+        ended.notify_all();
+      });
+    });
+  }
+  if (pipeline_) pipeline_->Stop(env_.clock->Now() + kFlushTime);
+  if (http_) {
+    std::unique_lock lock(mutex);
+    ended.wait_for(lock, kHttpLinger * 2, [&] { return closed; });
+  }
+  io_.Stop();
+  workers_.Stop();
+}
+
+int Agent::Run() {
+  file_ = FindConfigFile(options_.config_file);
+  LoadOutcome outcome = LoadConfig(*schema_, file_, options_.flags);
+  std::string report = outcome.Report();
+  if (!report.empty()) ::dprintf(STDERR_FILENO, "%s", report.c_str());
+  if (!outcome.ok()) return 2;
+  config_ = std::move(outcome.config);
+  SetLogOptions(LogOptionsFor(config_.Group("log")));
+  static_cast<void>(SetLogLevels(config_.Group("log").Text("level")));
+  WatchSignals();
+  Status status = Start();
+  if (!status) {
+    ::dprintf(STDERR_FILENO, "gpulens: %s\n", status.detail.c_str());
+    Stop();
+    return status.code == Code::kInvalidArgument ? 2 : 1;
+  }
+  NotifyServiceManager("READY=1");
+  KeepWatchdogQuiet();
+  WaitForStop();
+  Stop();
+  banner_->Farewell();
+  return 0;
+}
+
+}  // namespace
+
+int RunAgent(const AgentOptions& options) {
+  // Two arenas are enough for this program's threads; glibc would make eight times the cores.
+  ::mallopt(M_ARENA_MAX, 2);
+  // Large page buffers go back to the system when they are freed, however many there were before.
+  ::mallopt(M_MMAP_THRESHOLD, 128 << 10);
+  Agent agent(options);
+  return agent.Run();
+}
+
+}  // namespace gpulens

@@ -1,0 +1,21 @@
+// `gpulens agent`: everything that is here, collected and served until a signal says stop.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "agent/config/loader.h"
+
+namespace gpulens {
+
+struct AgentOptions {
+  std::string config_file;       // empty: $GPULENS_CONFIG, else /etc/gpulens/gpulens.yaml if it is there
+  std::vector<FlagValue> flags;  // what stood on the command line
+  bool demo = false;             // eight simulated GPUs
+  bool quiet = false;            // no banner
+};
+
+// Blocks until SIGINT or SIGTERM; returns the exit code: 0 stopped, 1 could not run, 2 bad configuration.
+int RunAgent(const AgentOptions& options);
+
+}  // namespace gpulens

@@ -1,0 +1,59 @@
+#include "agent/run/config_file.h"
+
+#include <unistd.h>
+
+#include <cstdlib>
+
+#include "base/files.h"
+
+extern char** environ;
+
+namespace gpulens {
+namespace {
+
+constexpr const char* kSystemFile = "/etc/gpulens/gpulens.yaml";
+constexpr size_t kFileLimit = 1 << 20;
+
+std::vector<Variable> Environment() {
+  std::vector<Variable> out;
+  for (char** entry = environ; *entry; ++entry) {
+    std::string_view text = *entry;
+    size_t equals = text.find('=');
+    if (equals != text.npos)
+      out.push_back({std::string(text.substr(0, equals)), std::string(text.substr(equals + 1))});
+  }
+  return out;
+}
+
+}  // namespace
+
+std::string FindConfigFile(const std::string& asked_for) {
+  if (!asked_for.empty()) return asked_for;
+  const char* variable = ::getenv("GPULENS_CONFIG");
+  if (variable && *variable) return variable;
+  return ::access(kSystemFile, R_OK) == 0 ? kSystemFile : "";
+}
+
+LoadOutcome LoadConfig(const Schema& schema, const std::string& file, const std::vector<FlagValue>& flags) {
+  Sources sources;
+  sources.environment = Environment();
+  sources.flags = flags;
+  if (!file.empty()) {
+    Result<std::string> text = ReadFile(file, kFileLimit);
+    if (!text) {
+      LoadOutcome outcome = Load(schema, sources);
+      Diagnostic problem;
+      problem.file = file;
+      problem.message = "cannot be read: " + text.error().detail;
+      outcome.errors = {problem};
+      outcome.error_count = 1;
+      outcome.error_files = file;
+      return outcome;
+    }
+    sources.file_name = file;
+    sources.file_text = std::move(*text);
+  }
+  return Load(schema, sources);
+}
+
+}  // namespace gpulens

@@ -1,0 +1,19 @@
+// Finds and loads the configuration as every command does.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "agent/config/loader.h"
+
+namespace gpulens {
+
+// The file that counts: `asked_for`, else $GPULENS_CONFIG, else /etc/gpulens/gpulens.yaml when it
+// exists, else none (empty).
+std::string FindConfigFile(const std::string& asked_for);
+
+// Reads it and the process's environment. A file that was asked for and cannot be read is an error of
+// the outcome.
+LoadOutcome LoadConfig(const Schema& schema, const std::string& file, const std::vector<FlagValue>& flags);
+
+}  // namespace gpulens

@@ -1,0 +1,64 @@
+#include "agent/run/endpoints.h"
+
+#include "agent/run/landing_page.h"
+#include "base/workers.h"
+
+namespace gpulens {
+
+Endpoints::Endpoints(const Env& env, const Pipeline& pipeline, Reload reload)
+    : env_(env), pipeline_(pipeline), reload_(std::move(reload)) {
+  auto health = [this](const HttpRequest&, HttpResponder responder) { Health(std::move(responder)); };
+  router_.Add("/health", "GET", health);
+  router_.Add("/-/healthy", "GET", health);
+  router_.Add("/-/ready", "GET",
+              [this](const HttpRequest&, HttpResponder responder) { Ready(std::move(responder)); });
+  router_.Add("/", "GET",
+              [this](const HttpRequest&, HttpResponder responder) { Landing(std::move(responder)); });
+  router_.Add("/-/reload", "POST, PUT", [this](const HttpRequest&, HttpResponder responder) {
+    auto answer = std::make_shared<HttpResponder>(std::move(responder));
+    bool posted = env_.workers->Post([this, answer] {
+      Status status = reload_();
+      answer->Send(status ? HttpResponse::Text(200, "reloaded") : HttpResponse::Text(500, status.detail));
+    });
+    if (!posted) answer->Send(HttpResponse::Text(503, "too much work is waiting"));
+  });
+}
+
+void Endpoints::Handle(const HttpRequest& request, HttpResponder responder) {
+  std::shared_ptr<HttpHandler> page = env_.pages->Find(request.path());
+  if (!page) return router_.Handle(request, std::move(responder));
+  if (request.method() == "GET" || request.method() == "HEAD")
+    return page->Handle(request, std::move(responder));
+  HttpResponse response = HttpResponse::Text(405, "this page is read with GET or HEAD");
+  response.AddHeader("Allow", "GET, HEAD");
+  responder.Send(std::move(response));
+}
+
+// The body is exactly "ok", without a newline: that is what probes compare with.
+void Endpoints::Health(HttpResponder responder) const {
+  if (pipeline_.Stuck(env_.clock->Now())) {
+    return responder.Send(HttpResponse::Text(503, "stuck: no tick has been closed for three intervals"));
+  }
+  HttpResponse response;
+  response.body = SharedBytes("ok");
+  responder.Send(std::move(response));
+}
+
+void Endpoints::Ready(HttpResponder responder) const {
+  if (pipeline_.ticks() == 0) return responder.Send(HttpResponse::Text(503, "no tick has been closed yet"));
+  responder.Send(HttpResponse::Text(200, "ready"));
+}
+
+void Endpoints::Landing(HttpResponder responder) const {
+  auto answer = std::make_shared<HttpResponder>(std::move(responder));
+  bool posted = env_.workers->Post([this, answer] {
+    HttpResponse response;
+    response.content_type = "text/html; charset=utf-8";
+    response.AddHeader("Content-Security-Policy", "default-src 'none'; style-src 'unsafe-inline'");
+    response.body = SharedBytes(MakeLandingPage(env_, pipeline_));
+    answer->Send(std::move(response));
+  });
+  if (!posted) answer->Send(HttpResponse::Text(503, "too much work is waiting"));
+}
+
+}  // namespace gpulens

@@ -1,0 +1,33 @@
+// The agent's HTTP pages that are nobody's sink: health, readiness, reload, and the landing page.
+#pragma once
+
+#include <functional>
+#include <memory>
+
+#include "net/http/http_router.h"
+#include "pipeline/page_board.h"
+#include "pipeline/pipeline.h"
+
+namespace gpulens {
+
+// Used on the loop's thread. What it refers to outlives it.
+class Endpoints final : public HttpHandler {
+ public:
+  // Re-reads the configuration; called on a worker.
+  using Reload = std::function<Status()>;
+
+  Endpoints(const Env& env, const Pipeline& pipeline, Reload reload);
+  void Handle(const HttpRequest& request, HttpResponder responder) override;
+
+ private:
+  void Health(HttpResponder responder) const;
+  void Ready(HttpResponder responder) const;
+  void Landing(HttpResponder responder) const;
+
+  const Env& env_;
+  const Pipeline& pipeline_;
+  const Reload reload_;
+  HttpRouter router_;
+};
+
+}  // namespace gpulens

@@ -1,0 +1,40 @@
+#include "agent/run/notify.h"
+
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <cstddef>
+#include <cstdlib>
+#include <cstring>
+
+#include "base/fd.h"
+#include "base/parse.h"
+
+namespace gpulens {
+
+void NotifyServiceManager(std::string_view state) {
+  const char* path = ::getenv("NOTIFY_SOCKET");
+  if (!path || (path[0] != '/' && path[0] != '@')) return;
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  size_t length = std::strlen(path);
+  if (length >= sizeof address.sun_path) return;
+  std::memcpy(address.sun_path, path, length);
+  if (path[0] == '@') address.sun_path[0] = '\0';  // the abstract namespace
+  UniqueFd fd(::socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+  if (!fd) return;
+  auto size = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + length);
+  ::sendto(fd.get(), state.data(), state.size(), MSG_NOSIGNAL, reinterpret_cast<const sockaddr*>(&address),
+           size);
+}
+
+Duration WatchdogInterval() {
+  const char* pid = ::getenv("WATCHDOG_PID");
+  if (pid && ParseInt<int64_t>(pid) != static_cast<int64_t>(::getpid())) return {};
+  const char* period = ::getenv("WATCHDOG_USEC");
+  int64_t microseconds = period ? ParseInt<int64_t>(period).value_or(0) : 0;
+  return microseconds > 0 ? std::chrono::microseconds(microseconds / 2) : Duration{};
+}
+
+}  // namespace gpulens

@@ -1,0 +1,97 @@
+#include "agent/run/plan.h"
+
+#include <algorithm>
+
+#include "agent/plugin_tables.h"
+
+namespace gpulens {
+namespace {
+
+// The WebSocket stream stands beside http in the file, not among the sinks.
+constexpr std::string_view kWebsocket = "websocket";
+
+Instance::Setup MakeInstance(const CollectorSpec& spec, const Config& common, const Config& own,
+                             std::string name) {
+  auto time = [&](std::string_view key) { return own.Has(key) ? own.Time(key) : common.Time(key); };
+  Instance::Setup setup;
+  setup.name = std::move(name);
+  setup.spec = &spec;
+  setup.config = own;
+  setup.period = time("interval");
+  setup.deadline = time("timeout");
+  if (setup.deadline.count() == 0) setup.deadline = setup.period;
+  setup.ttl = std::max(time("ttl"), setup.period * 2);
+  return setup;
+}
+
+AttributeSet MakeResource(const Config& config, const PlanContext& context) {
+  std::vector<AttributeSet::Attribute> attributes;
+  attributes.push_back({"service.name", std::string_view("gpulens")});
+  if (!context.host_name.empty()) attributes.push_back({"host.name", std::string_view(context.host_name)});
+  const Config& resource = config.Group("resource");
+  if (!resource.Text("cluster").empty()) {
+    attributes.push_back({"k8s.cluster.name", std::string_view(resource.Text("cluster"))});
+  }
+  for (const auto& [key, value] : resource.TextMap("attributes")) {
+    attributes.push_back({key, std::string_view(value)});
+  }
+  return AttributeSet(std::span<const AttributeSet::Attribute>(attributes));
+}
+
+}  // namespace
+
+std::unique_ptr<Schema> MakeSchema() {
+  std::vector<PluginSchema> plugins;
+  for (const CollectorSpec* spec : AllCollectors()) {
+    plugins.push_back({"collectors", spec->name, spec->help, spec->options, true, spec->period, spec->ttl});
+  }
+  for (const AnalyzerSpec* spec : AllAnalyzers()) {
+    plugins.push_back({"analyzers", spec->name, spec->help, spec->options, true, {}, {}});
+  }
+  for (const SinkSpec* spec : AllSinks()) {
+    if (spec->name == kWebsocket) continue;
+    plugins.push_back({"sinks", spec->name, spec->help, spec->options, spec->on_by_default, {}, {}});
+  }
+  return std::make_unique<Schema>(plugins);
+}
+
+std::vector<Instance::Setup> MakeInstances(const CollectorSpec& spec, const Config& config) {
+  const Config& common = config.Group("collectors").Group(spec.name);
+  std::vector<Instance::Setup> setups;
+  if (spec.instances_option.empty()) {
+    setups.push_back(MakeInstance(spec, common, common, std::string(spec.name)));
+    return setups;
+  }
+  for (const Config& own : common.Groups(spec.instances_option)) {
+    setups.push_back(MakeInstance(spec, common, own, std::string(spec.name) + "/" + own.Text("name")));
+    setups.back().table.limit = static_cast<uint32_t>(config.Group("limits").Int("series_per_target"));
+  }
+  return setups;
+}
+
+PipelinePlan MakePlan(const Config& config, const PlanContext& context) {
+  PipelinePlan plan;
+  plan.interval = config.Time("interval");
+  plan.resource = MakeResource(config, context);
+  for (const CollectorSpec* spec : AllCollectors()) {
+    if (!config.Group("collectors").Group(spec->name).Bool("enabled")) continue;
+    for (Instance::Setup& setup : MakeInstances(*spec, config)) plan.instances.push_back(std::move(setup));
+  }
+  for (const AnalyzerSpec* spec : AllAnalyzers()) {
+    const Config& own = config.Group("analyzers").Group(spec->name);
+    if (own.Bool("enabled")) plan.analyzers.push_back({spec, own});
+  }
+  for (const SinkSpec* spec : AllSinks()) {
+    if (spec->name == kWebsocket) {
+      const Config& own = config.Group(kWebsocket);
+      if (!own.Texts("listen").empty()) plan.sinks.push_back({spec, own, {}});
+      continue;
+    }
+    const Config& own = config.Group("sinks").Group(spec->name);
+    if (!own.Bool("enabled")) continue;
+    plan.sinks.push_back({spec, own, own.Has("interval") ? own.Time("interval") : Duration{}});
+  }
+  return plan;
+}
+
+}  // namespace gpulens

@@ -1,0 +1,28 @@
+// From the configuration to what shall run.
+#pragma once
+
+#include <memory>
+
+#include <gpulens/status.h>
+
+#include "agent/config/schema.h"
+#include "pipeline/pipeline.h"
+
+namespace gpulens {
+
+// The configuration's shape, of the root options and of every plugin.
+std::unique_ptr<Schema> MakeSchema();
+
+// What the machine and the command line say, beside the configuration.
+struct PlanContext {
+  bool demo = false;
+  std::string host_name;
+};
+
+// Instances, analyzers and sinks that are switched on. `config` was loaded with MakeSchema's schema.
+PipelinePlan MakePlan(const Config& config, const PlanContext& context);
+
+// One collector alone, with the same configuration as in the agent: for `gpulens collect`.
+std::vector<Instance::Setup> MakeInstances(const CollectorSpec& spec, const Config& config);
+
+}  // namespace gpulens

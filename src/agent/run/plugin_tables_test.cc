@@ -1,0 +1,149 @@
+// The contract that every plugin keeps, run over every row of the tables.
+
+#include "agent/plugin_tables.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <set>
+
+#include "agent/config/loader.h"
+#include "agent/run/plan.h"
+#include "catalog/all.h"
+
+namespace gpulens {
+namespace {
+
+template <class Specs>
+void ExpectDescribed(Specs specs) {
+  std::set<std::string_view> names;
+  for (const auto* spec : specs) {
+    EXPECT_TRUE(names.insert(spec->name).second) << spec->name << " stands twice";
+    EXPECT_FALSE(spec->help.empty()) << spec->name;
+    EXPECT_TRUE(spec->help.ends_with('.')) << spec->name << ": help is a sentence";
+    EXPECT_NE(spec->create, nullptr) << spec->name;
+    std::set<std::string_view> keys;
+    for (const OptionSpec& option : spec->options) {
+      EXPECT_TRUE(keys.insert(option.key).second) << spec->name << "." << option.key;
+      EXPECT_FALSE(option.help.empty()) << spec->name << "." << option.key;
+    }
+  }
+}
+
+TEST(PluginTablesTest, EveryPluginDescribesItself) {
+  ExpectDescribed(AllCollectors());
+  ExpectDescribed(AllAnalyzers());
+  ExpectDescribed(AllSinks());
+}
+
+TEST(PluginTablesTest, EveryMetricIsARowOfTheCatalogue) {
+  auto known = AllMetrics();
+  auto expect_known = [&](std::string_view plugin, std::span<const MetricDesc* const> metrics) {
+    for (const MetricDesc* metric : metrics) {
+      EXPECT_NE(std::find(known.begin(), known.end(), metric), known.end()) << plugin << ": " << metric->name;
+    }
+  };
+  for (const CollectorSpec* spec : AllCollectors()) expect_known(spec->name, spec->metrics);
+  for (const AnalyzerSpec* spec : AllAnalyzers()) expect_known(spec->name, spec->metrics);
+}
+
+// The defaults of the whole configuration, over a root without /proc and /sys.
+class EmptyMachine : public ::testing::Test {
+ protected:
+  EmptyMachine() {
+    Sources sources;
+    sources.file_name = "test";
+    sources.file_text = "collectors: {host: {root: " + root_ + "}}\n";
+    LoadOutcome loaded = Load(*schema_, sources);
+    EXPECT_TRUE(loaded.ok()) << loaded.Report();
+    config_ = loaded.config;
+    env_.root = root_;
+  }
+  const std::string root_ = GPULENS_SOURCE_DIR "/src/agent";
+  std::unique_ptr<Schema> schema_ = MakeSchema();
+  Config config_;
+  Env env_;
+};
+
+TEST_F(EmptyMachine, CollectorsSayWhatIsMissingAndNeverCrash) {
+  for (const CollectorSpec* spec : AllCollectors()) {
+    for (Instance::Setup& setup : MakeInstances(*spec, config_)) {
+      auto made = spec->create(setup.config, env_);
+      if (!made) {
+        EXPECT_FALSE(made.error().detail.empty()) << spec->name;
+        continue;
+      }
+      SeriesTable table;
+      FrameWriter writer(table, std::chrono::seconds(10));
+      for (int run = 0; run < 2; ++run) {
+        writer.Begin(env_.clock->Now());
+        Status status = (*made)->Collect(writer);
+        EXPECT_TRUE(status.ok() || !status.detail.empty()) << spec->name;
+        EXPECT_TRUE(writer.Finish()) << spec->name;
+        EXPECT_EQ(writer.counts().invalid, 0u) << spec->name << " writes to series it does not have";
+        EXPECT_EQ(table.refused(SeriesRefusal::kDuplicate), 0u) << spec->name << " declares a series twice";
+      }
+    }
+  }
+}
+
+TEST_F(EmptyMachine, ProbesSayWhatTheyFind) {
+  for (const CollectorSpec* spec : AllCollectors()) {
+    if (!spec->probe) continue;
+    auto findings = spec->probe(config_.Group("collectors").Group(spec->name), env_);
+    EXPECT_FALSE(findings.empty()) << spec->name;
+    for (const Finding& finding : findings) {
+      EXPECT_FALSE(finding.subject.empty()) << spec->name;
+      bool said = !finding.why.empty() || !finding.what.empty();
+      EXPECT_TRUE(finding.kind == Finding::kFound || said) << spec->name;
+    }
+  }
+}
+
+TEST_F(EmptyMachine, AttributesAreThoseOfTheRow) {
+  Env demo = env_;
+  demo.demo = true;
+  for (const CollectorSpec* spec : AllCollectors()) {
+    for (Instance::Setup& setup : MakeInstances(*spec, config_)) {
+      auto made = spec->create(setup.config, demo);
+      if (!made) continue;
+      SeriesTable table;
+      FrameWriter writer(table, std::chrono::seconds(10));
+      writer.Begin(env_.clock->Now());
+      static_cast<void>((*made)->Collect(writer));
+      Ref<const Frame> frame = writer.Finish();
+      for (uint32_t slot = 0; slot < frame->layout->slots(); ++slot) {
+        const SeriesInfo& info = (*frame->layout)[slot];
+        if (!info.desc || info.desc->spelling == Spelling::kVerbatim) continue;
+        for (auto [key, value] : info.attributes) {
+          const MetricDesc& desc = *info.desc;
+          bool own = std::find(desc.keys.begin(), desc.keys.end(), key) != desc.keys.end();
+          bool of_entity = false;
+          for (const Entity* entity = info.entity.get(); entity; entity = entity->parent.get()) {
+            of_entity = of_entity || entity->attributes.Has(key);
+          }
+          EXPECT_TRUE(own || of_entity || key == "simulated") << desc.name << " has " << key;
+        }
+      }
+    }
+  }
+}
+
+TEST(PlanTest, DefaultsRunEverythingThatIsHere) {
+  std::unique_ptr<Schema> schema = MakeSchema();
+  LoadOutcome loaded = Load(*schema, {});
+  ASSERT_TRUE(loaded.ok()) << loaded.Report();
+  PipelinePlan plan = MakePlan(loaded.config, {.demo = false, .host_name = "box"});
+  EXPECT_EQ(plan.interval, Duration(std::chrono::seconds(1)));
+  EXPECT_EQ(plan.resource.Text("host.name"), "box");
+  std::set<std::string> names;
+  for (const Instance::Setup& setup : plan.instances) {
+    names.insert(setup.name);
+    EXPECT_GT(setup.deadline.count(), 0) << setup.name;
+    EXPECT_GE(setup.ttl, setup.period * 2) << setup.name;
+  }
+  EXPECT_TRUE(names.contains("host") && names.contains("nvidia") && names.contains("self"));
+}
+
+}  // namespace
+}  // namespace gpulens

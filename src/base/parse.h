@@ -1,0 +1,44 @@
+// Text to numbers, strictly: the whole text must be the number, in the C locale, in range.
+#pragma once
+
+#include <charconv>
+#include <concepts>
+#include <optional>
+#include <string_view>
+
+namespace gpulens {
+
+// Decimal by default. Empty, blanks, a plus sign, trailing bytes and overflow give nothing.
+template <std::integral T>
+std::optional<T> ParseInt(std::string_view text, int base = 10) noexcept {
+  T value{};
+  auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value, base);
+  if (error != std::errc{} || end != text.data() + text.size()) return std::nullopt;
+  return value;
+}
+
+// What from_chars takes: decimal or scientific, "inf", "nan"; no hexadecimal, no plus sign.
+inline std::optional<double> ParseDouble(std::string_view text) noexcept {
+  double value = 0;
+  auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc{} || end != text.data() + text.size()) return std::nullopt;
+  return value;
+}
+
+// Text without the blanks, tabs, returns and newlines around it.
+constexpr std::string_view Trim(std::string_view text) noexcept {
+  constexpr std::string_view kBlank = " \t\r\n";
+  size_t first = text.find_first_not_of(kBlank);
+  if (first == std::string_view::npos) return {};
+  return text.substr(first, text.find_last_not_of(kBlank) - first + 1);
+}
+
+// Takes the text before the next `separator` off the front of `rest`; all of it when there is none.
+constexpr std::string_view TakeUntil(std::string_view& rest, char separator) noexcept {
+  size_t at = rest.find(separator);
+  std::string_view head = rest.substr(0, at);
+  rest = at == std::string_view::npos ? std::string_view{} : rest.substr(at + 1);
+  return head;
+}
+
+}  // namespace gpulens

@@ -1,0 +1,56 @@
+// Child processes that talk over a socketpair, and what happens when they end.
+#pragma once
+
+#include <sys/types.h>
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <gpulens/status.h>
+
+#include "base/fd.h"
+
+namespace gpulens {
+
+// Two connected SOCK_SEQPACKET ends, close-on-exec, non-blocking.
+struct SocketPair {
+  UniqueFd ours, theirs;
+};
+Result<SocketPair> MakeSocketPair();
+
+// A running child. Move-only; the destructor kills (SIGKILL) and reaps what still runs, but never
+// waits for a process stuck in the kernel. Used by one thread.
+class ChildProcess {
+ public:
+  struct Options {
+    std::string program = "/proc/self/exe";
+    std::vector<std::string> arguments;         // without argv[0]
+    std::vector<std::string> environment;       // added to ours, "KEY=value"
+    std::vector<std::pair<int, int>> pass_fds;  // {our fd, its number in the child}
+  };
+  // The child gets SIGKILL when our thread that started it ends (PR_SET_PDEATHSIG).
+  static Result<ChildProcess> Start(const Options& options);
+
+  ChildProcess() noexcept = default;
+  ChildProcess(ChildProcess&&) noexcept;
+  ChildProcess& operator=(ChildProcess&&) noexcept;
+  ~ChildProcess();
+
+  pid_t pid() const noexcept { return pid_; }
+  // A pidfd that becomes readable when the child ends.
+  int pidfd() const noexcept { return pidfd_.get(); }
+  bool running() const noexcept { return pid_ > 0; }
+  void Signal(int signal) noexcept;
+  // The wait status when the child has ended (and is reaped now); nothing while it runs. Never waits.
+  std::optional<int> TryWait() noexcept;
+
+ private:
+  pid_t pid_ = -1;
+  UniqueFd pidfd_;
+};
+
+// "exited with 3" or "killed by signal 9 (Killed)".
+std::string DescribeWaitStatus(int status);
+
+}  // namespace gpulens

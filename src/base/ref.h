@@ -1,0 +1,79 @@
+// Ref: a counted pointer whose count lives in the object.
+//
+// Unlike std::shared_ptr it is 8 bytes, and `unique()` is a real synchronisation point: when it
+// answers true, everything that earlier holders did with the object has happened before. Pools
+// rely on that to write into an object again.
+//
+// The count is thread-safe; the object is as thread-safe as it says of itself.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <type_traits>
+#include <utility>
+
+namespace gpulens {
+
+// Base of a counted class T: `class Frame : public RefCounted<Frame>`. Starts with no holder.
+template <class T>
+class RefCounted {
+ public:
+  RefCounted() noexcept = default;
+  RefCounted(const RefCounted&) noexcept {}
+  RefCounted& operator=(const RefCounted&) noexcept { return *this; }
+
+  void Acquire() const noexcept { holders_.fetch_add(1, std::memory_order_relaxed); }
+  // acq_rel: the last holder sees all writes of the others before it destroys the object.
+  void Release() const noexcept {
+    if (holders_.fetch_sub(1, std::memory_order_acq_rel) == 1) delete static_cast<const T*>(this);
+  }
+  // acquire: pairs with the release half of Release() of the holder that left.
+  bool unique() const noexcept { return holders_.load(std::memory_order_acquire) == 1; }
+
+ protected:
+  ~RefCounted() = default;
+
+ private:
+  mutable std::atomic<uint32_t> holders_{0};
+};
+
+template <class T>
+class Ref {
+ public:
+  Ref() noexcept = default;
+  Ref(std::nullptr_t) noexcept {}
+  explicit Ref(T* object) noexcept : object_(object) {
+    if (object_) object_->Acquire();
+  }
+  Ref(const Ref& other) noexcept : Ref(other.object_) {}
+  Ref(Ref&& other) noexcept : object_(std::exchange(other.object_, nullptr)) {}
+  template <class U>
+    requires std::is_convertible_v<U*, T*>
+  Ref(const Ref<U>& other) noexcept : Ref(static_cast<T*>(other.get())) {}
+  ~Ref() {
+    if (object_) object_->Release();
+  }
+  Ref& operator=(Ref other) noexcept {
+    std::swap(object_, other.object_);
+    return *this;
+  }
+
+  T* get() const noexcept { return object_; }
+  T& operator*() const noexcept { return *object_; }
+  T* operator->() const noexcept { return object_; }
+  explicit operator bool() const noexcept { return object_ != nullptr; }
+  // True when this is the only holder; see RefCounted::unique.
+  bool unique() const noexcept { return object_ && object_->unique(); }
+  friend bool operator==(const Ref& a, const Ref& b) noexcept { return a.object_ == b.object_; }
+
+ private:
+  T* object_ = nullptr;
+};
+
+template <class T, class... Args>
+Ref<T> MakeRef(Args&&... args) {
+  return Ref<T>(new T(std::forward<Args>(args)...));
+}
+
+}  // namespace gpulens

@@ -1,0 +1,119 @@
+#include "base/text.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <vector>
+
+namespace gpulens {
+namespace {
+
+constexpr char kHex[] = "0123456789abcdef";
+
+bool Continues(std::string_view text, size_t at) noexcept {
+  return at < text.size() && (static_cast<unsigned char>(text[at]) & 0xC0) == 0x80;
+}
+
+void AppendHex(std::string& out, const char* lead, unsigned char byte) {
+  out += lead;
+  out += kHex[byte >> 4];
+  out += kHex[byte & 15];
+}
+
+size_t EditDistance(std::string_view a, std::string_view b) {
+  std::vector<size_t> row(b.size() + 1);
+  for (size_t j = 0; j <= b.size(); ++j) row[j] = j;
+  for (size_t i = 1; i <= a.size(); ++i) {
+    size_t diagonal = row[0];
+    row[0] = i;
+    for (size_t j = 1; j <= b.size(); ++j) {
+      size_t substitute = diagonal + (a[i - 1] != b[j - 1]);
+      diagonal = row[j];
+      row[j] = std::min({row[j] + 1, row[j - 1] + 1, substitute});
+    }
+  }
+  return row[b.size()];
+}
+
+}  // namespace
+
+// RFC 3629: no overlong forms, no surrogates, nothing above U+10FFFF.
+size_t Utf8Length(std::string_view text) noexcept {
+  if (text.empty()) return 0;
+  auto byte = [&](size_t i) { return static_cast<unsigned char>(text[i]); };
+  unsigned char first = byte(0);
+  if (first < 0x80) return 1;
+  if (first < 0xC2 || first > 0xF4 || !Continues(text, 1)) return 0;
+  if (first < 0xE0) return 2;
+  if (!Continues(text, 2)) return 0;
+  if (first < 0xF0) {
+    if ((first == 0xE0 && byte(1) < 0xA0) || (first == 0xED && byte(1) > 0x9F)) return 0;
+    return 3;
+  }
+  if (!Continues(text, 3)) return 0;
+  if ((first == 0xF0 && byte(1) < 0x90) || (first == 0xF4 && byte(1) > 0x8F)) return 0;
+  return 4;
+}
+
+bool IsUtf8(std::string_view text) noexcept {
+  while (!text.empty()) {
+    size_t length = Utf8Length(text);
+    if (length == 0) return false;
+    text.remove_prefix(length);
+  }
+  return true;
+}
+
+void AppendJsonString(std::string& out, std::string_view text) {
+  out += '"';
+  while (!text.empty()) {
+    size_t length = Utf8Length(text);
+    unsigned char byte = static_cast<unsigned char>(text[0]);
+    if (length == 0) {
+      out += "\\ufffd";
+      length = 1;
+    } else if (byte == '"' || byte == '\\') {
+      out += '\\';
+      out += text[0];
+    } else if (byte == '\n') {
+      out += "\\n";
+    } else if (byte < 0x20 || byte == 0x7F) {
+      AppendHex(out, "\\u00", byte);
+    } else {
+      out += text.substr(0, length);
+    }
+    text.remove_prefix(length);
+  }
+  out += '"';
+}
+
+void AppendPrintable(std::string& out, std::string_view text) {
+  while (!text.empty()) {
+    size_t length = Utf8Length(text);
+    unsigned char byte = static_cast<unsigned char>(text[0]);
+    if (length == 0 || byte < 0x20 || byte == 0x7F) {
+      AppendHex(out, "\\x", byte);
+      length = 1;
+    } else {
+      out += text.substr(0, length);
+    }
+    text.remove_prefix(length);
+  }
+}
+
+std::string_view NearestWord(std::string_view word, std::span<const std::string_view> candidates) {
+  constexpr size_t kLongestWord = 64;  // Distance is quadratic; nobody mistypes more than this.
+  if (word.empty() || word.size() > kLongestWord) return {};
+  std::string_view best;
+  size_t best_distance = std::max<size_t>(1, word.size() / 3) + 1;
+  for (std::string_view candidate : candidates) {
+    if (candidate.size() > kLongestWord) continue;
+    size_t distance = EditDistance(word, candidate);
+    if (distance < best_distance) {
+      best_distance = distance;
+      best = candidate;
+    }
+  }
+  return best;
+}
+
+}  // namespace gpulens

@@ -1,0 +1,23 @@
+// Text that came from elsewhere, made safe to print, and help with words people mistyped.
+#pragma once
+
+#include <span>
+#include <string>
+#include <string_view>
+
+namespace gpulens {
+
+// Appends `text` as a JSON string with its quotes. Control bytes are escaped; invalid UTF-8 becomes
+// U+FFFD, so the output is always valid JSON.
+void AppendJsonString(std::string& out, std::string_view text);
+// Appends `text` with control bytes (terminal escapes, newlines) and invalid UTF-8 as \xNN.
+void AppendPrintable(std::string& out, std::string_view text);
+// The length of the well-formed UTF-8 sequence at the front of `text`; 0 when there is none.
+size_t Utf8Length(std::string_view text) noexcept;
+bool IsUtf8(std::string_view text) noexcept;
+
+// The candidate that `word` most likely meant (edit distance at most a third of its length, at
+// least 1); empty when none is near.
+std::string_view NearestWord(std::string_view word, std::span<const std::string_view> candidates);
+
+}  // namespace gpulens

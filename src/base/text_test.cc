@@ -1,0 +1,104 @@
+#include "base/text.h"
+
+#include <gtest/gtest.h>
+
+#include <array>
+#include <string>
+
+namespace gpulens {
+namespace {
+
+std::string Json(std::string_view text) {
+  std::string out;
+  AppendJsonString(out, text);
+  return out;
+}
+std::string Printable(std::string_view text) {
+  std::string out;
+  AppendPrintable(out, text);
+  return out;
+}
+
+TEST(Utf8Length, FollowsTheTable) {
+  EXPECT_EQ(Utf8Length(""), 0u);
+  EXPECT_EQ(Utf8Length("a"), 1u);
+  EXPECT_EQ(Utf8Length(std::string_view("\0", 1)), 1u);
+  EXPECT_EQ(Utf8Length("\xC2\x80"), 2u);
+  EXPECT_EQ(Utf8Length("\xDF\xBF"), 2u);
+  EXPECT_EQ(Utf8Length("\xE0\xA0\x80"), 3u);
+  EXPECT_EQ(Utf8Length("\xED\x9F\xBF"), 3u);
+  EXPECT_EQ(Utf8Length("\xEF\xBF\xBF"), 3u);
+  EXPECT_EQ(Utf8Length("\xF0\x90\x80\x80"), 4u);
+  EXPECT_EQ(Utf8Length("\xF4\x8F\xBF\xBF"), 4u);
+}
+
+TEST(Utf8Length, RefusesWhatIsNotWellFormed) {
+  constexpr std::string_view kBad[] = {
+      "\x80",              // a continuation alone
+      "\xC0\x80",          // overlong NUL
+      "\xC1\xBF",          // overlong
+      "\xE0\x9F\xBF",      // overlong, three bytes
+      "\xF0\x8F\xBF\xBF",  // overlong, four bytes
+      "\xED\xA0\x80",      // a surrogate
+      "\xF4\x90\x80\x80",  // above U+10FFFF
+      "\xF5\x80\x80\x80",
+      "\xFF",
+      "\xC2",  // cut off
+      "\xE2\x82",
+      "\xF0\x9F\x98",
+      "\xC2\x41",
+      "\xE2\x28\xA1",
+      "\xE2\x82\x28",
+      "\xF0\x9F\x28\x80",
+      "\xF0\x28\x9F\x80",
+  };
+  for (std::string_view bad : kBad) {
+    EXPECT_EQ(Utf8Length(bad), 0u) << Printable(bad);
+    EXPECT_FALSE(IsUtf8(bad)) << Printable(bad);
+  }
+}
+
+TEST(IsUtf8, WholeText) {
+  EXPECT_TRUE(IsUtf8(""));
+  EXPECT_TRUE(IsUtf8("größe € 😀"));
+  EXPECT_FALSE(IsUtf8("good until \xff"));
+}
+
+TEST(AppendJsonString, EscapesWhatJsonCannotHold) {
+  EXPECT_EQ(Json(""), "\"\"");
+  EXPECT_EQ(Json("a\"b\\c/d"), R"("a\"b\\c/d")");
+  EXPECT_EQ(Json("\n\t\r\b\x01\x1f\x7f"), R"("\n\u0009\u000d\u0008\u0001\u001f\u007f")");
+  EXPECT_EQ(Json(std::string_view("a\0b", 3)), R"("a\u0000b")");
+  EXPECT_EQ(Json("größe 😀"), "\"größe 😀\"");
+  EXPECT_EQ(Json("\xff x \xC2"), R"("\ufffd x \ufffd")");
+  EXPECT_EQ(Json("\xE2\x82 x"), R"("\ufffd\ufffd x")");
+}
+
+TEST(AppendPrintable, NamesBytesThatATerminalMightObey) {
+  EXPECT_EQ(Printable("plain ü"), "plain ü");
+  EXPECT_EQ(Printable("\x1b[2J\n"), "\\x1b[2J\\x0a");
+  EXPECT_EQ(Printable("\x7f\xff"), "\\x7f\\xff");
+}
+
+constexpr std::array<std::string_view, 4> kWords = {"interval", "listen", "log", "ttl"};
+
+TEST(NearestWord, FindsWhatWasMeant) {
+  EXPECT_EQ(NearestWord("intervall", kWords), "interval");
+  EXPECT_EQ(NearestWord("intreval", kWords), "interval");
+  EXPECT_EQ(NearestWord("lsiten", kWords), "listen");
+  EXPECT_EQ(NearestWord("tll", kWords), "ttl");
+  EXPECT_EQ(NearestWord("interval", kWords), "interval");
+}
+
+TEST(NearestWord, NothingWhenNoneIsNear) {
+  EXPECT_EQ(NearestWord("dashboard", kWords), "");
+  EXPECT_EQ(NearestWord("", kWords), "");
+  EXPECT_EQ(NearestWord("interval", {}), "");
+  EXPECT_EQ(NearestWord(std::string(65, 'i'), kWords), "");
+  std::string huge(100'000, 'x');
+  std::array<std::string_view, 2> candidates = {huge, "xxxx"};
+  EXPECT_EQ(NearestWord("xxx", candidates), "xxxx") << "a long candidate is passed over";
+}
+
+}  // namespace
+}  // namespace gpulens

@@ -1,0 +1,172 @@
+#include "catalog/all.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <filesystem>
+#include <set>
+#include <string>
+
+#include "base/files.h"
+#include "catalog/gpu.h"
+#include "catalog/gpu_health.h"
+#include "catalog/host_cpu_memory.h"
+#include "catalog/self.h"
+#include "catalog/spelling.h"
+#include "core/judge.h"
+
+namespace gpulens {
+namespace {
+
+std::string Spelt(const MetricDesc& metric) {
+  std::string out;
+  AppendPrometheusName(out, metric);
+  return out;
+}
+
+TEST(Catalogue, EveryRowOfTheHeadersIsListedOnce) {
+  constexpr std::string_view kDeclaration = "inline constexpr MetricDesc k";
+  size_t declared = 0;
+  for (const auto& file : std::filesystem::directory_iterator(GPULENS_SOURCE_DIR "/src/catalog")) {
+    if (file.path().extension() != ".h") continue;
+    auto text = ReadFile(file.path().string());
+    ASSERT_TRUE(text.ok());
+    for (size_t at = text->find(kDeclaration); at != std::string::npos;
+         at = text->find(kDeclaration, at + 1)) {
+      ++declared;
+    }
+  }
+  std::set<const MetricDesc*> listed(AllMetrics().begin(), AllMetrics().end());
+  EXPECT_EQ(listed.size(), AllMetrics().size());
+  EXPECT_EQ(listed.size(), declared);
+}
+
+TEST(Catalogue, NamesAndFamiliesAreUnique) {
+  std::set<std::string_view> names;
+  std::set<std::string> families;
+  for (const MetricDesc* metric : AllMetrics()) {
+    EXPECT_TRUE(names.insert(metric->name).second) << metric->name;
+    EXPECT_TRUE(families.insert(Spelt(*metric)).second) << metric->name;
+    EXPECT_EQ(FindMetric(metric->name), metric);
+  }
+  EXPECT_EQ(FindMetric("gpu.unheard_of"), nullptr);
+}
+
+TEST(Catalogue, NamesFollowTheRules) {
+  for (const MetricDesc* metric : AllMetrics()) {
+    EXPECT_EQ(metric->spelling, Spelling::kOtel);
+    for (char c : metric->name) {
+      EXPECT_TRUE((c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '.' || c == '_') << metric->name;
+    }
+    std::string_view area = metric->name.substr(0, metric->name.find('.'));
+    constexpr std::array<std::string_view, 6> kAreas = {"gpu",     "host",    "system",
+                                                        "gpulens", "process", "target"};
+    EXPECT_NE(std::ranges::find(kAreas, area), kAreas.end()) << metric->name;
+  }
+}
+
+TEST(Catalogue, HelpIsASentence) {
+  for (const MetricDesc* metric : AllMetrics()) {
+    ASSERT_GT(metric->help.size(), 10u) << metric->name;
+    EXPECT_TRUE(metric->help.ends_with('.')) << metric->help;
+    EXPECT_EQ(metric->help.find('\n'), std::string_view::npos);
+  }
+}
+
+TEST(Catalogue, UnitsAreKnownAndFitTheKind) {
+  const std::set<std::string_view> known = {"", "1", "By", "By/s", "s", "W", "J", "Cel", "Hz", "MHz"};
+  for (const MetricDesc* metric : AllMetrics()) {
+    bool counted = metric->unit.starts_with('{') && metric->unit.ends_with('}');
+    EXPECT_TRUE(counted || known.contains(metric->unit)) << metric->name << " " << metric->unit;
+    bool unitless = metric->kind == Kind::kInfo || metric->kind == Kind::kStateSet;
+    EXPECT_EQ(metric->unit.empty(), unitless) << metric->name;
+    if (metric->unit == "1" || metric->unit == "s" || metric->unit == "W" || metric->unit == "J") {
+      EXPECT_EQ(metric->number, Number::kDouble) << metric->name;
+    }
+    if (metric->unit == "By") {
+      EXPECT_EQ(metric->number, metric->kind == Kind::kHistogram ? Number::kDouble : Number::kInt)
+          << metric->name;
+    }
+    if (metric->unit == "{bool}") {
+      EXPECT_EQ(metric->rule, &row::kZeroToOne) << metric->name;
+    }
+  }
+  EXPECT_EQ(kSystemCpuLoadAverage1m.number, Number::kDouble);
+  EXPECT_EQ(kGpuMemoryUsedPercent.number, Number::kDouble);
+}
+
+TEST(Catalogue, KeysAreUniqueAndSpeltUniquely) {
+  for (const MetricDesc* metric : AllMetrics()) {
+    std::set<std::string> labels;
+    for (std::string_view key : metric->keys) {
+      std::string label;
+      AppendPrometheusLabel(label, key);
+      EXPECT_TRUE(labels.insert(label).second) << metric->name << " " << key;
+      EXPECT_FALSE(key.empty());
+    }
+    if (metric->kind == Kind::kStateSet) {
+      ASSERT_EQ(metric->keys.size(), 1u);
+      EXPECT_EQ(metric->keys[0], metric->name);
+    }
+  }
+}
+
+TEST(Catalogue, RulesAreSane) {
+  for (const MetricDesc* metric : AllMetrics()) {
+    if (metric->kind == Kind::kHistogram) {
+      EXPECT_EQ(metric->rule, nullptr) << metric->name;
+      continue;
+    }
+    ASSERT_NE(metric->rule, nullptr) << metric->name;
+    const Rule& rule = *metric->rule;
+    EXPECT_LT(rule.low, rule.high) << metric->name;
+    EXPECT_GT(rule.max_change_per_second, 0) << metric->name;
+    EXPECT_FALSE(std::isnan(rule.low) || std::isnan(rule.high)) << metric->name;
+    EXPECT_EQ(Judge(*metric, std::nan(""), 1, nullptr), Verdict::kOutOfRange) << metric->name;
+    if (metric->on_decrease == OnDecrease::kReject) {
+      EXPECT_EQ(metric->kind, Kind::kCounter) << metric->name;
+    }
+    // The bounds themselves are believed, unless a source uses one to say that it does not know.
+    if (std::isfinite(rule.low)) {
+      EXPECT_EQ(Judge(*metric, rule.low, 1, nullptr), Verdict::kAccepted);
+    }
+    if (std::isfinite(rule.high)) {
+      EXPECT_EQ(Judge(*metric, rule.high, 1, nullptr), Verdict::kAccepted);
+    }
+  }
+}
+
+TEST(Catalogue, WhatDriversSayWhenTheyDoNotKnowIsNotBelieved) {
+  EXPECT_EQ(Judge(kGpuTemperature, 65535, 1, nullptr), Verdict::kSentinel);
+  EXPECT_EQ(Judge(kGpuTemperature, 131, 1, nullptr), Verdict::kOutOfRange);
+  EXPECT_EQ(Judge(kGpuPowerState, 32, 1, nullptr), Verdict::kSentinel);
+  EXPECT_EQ(Judge(kGpuPowerState, 16, 1, nullptr), Verdict::kOutOfRange);
+  EXPECT_EQ(Judge(kGpuClockFrequency, 65535, 1, nullptr), Verdict::kSentinel);
+  EXPECT_EQ(Judge(kGpuMemoryUsed, -1, 1, nullptr), Verdict::kSentinel);
+  EXPECT_EQ(Judge(kGpuProcessMemoryUsed, 18446744073709551615.0, 1, nullptr), Verdict::kSentinel);
+  EXPECT_EQ(Judge(kGpuUtilization, 655.35, 1, nullptr), Verdict::kOutOfRange);
+  EXPECT_EQ(Judge(kGpuMemoryTotal, 0, 1, nullptr), Verdict::kOutOfRange);
+  EXPECT_EQ(Judge(kGpuEnergyConsumption, -5, 1, nullptr), Verdict::kOutOfRange);
+}
+
+TEST(Catalogue, Facts) {
+  EXPECT_EQ(FactsOf(kGpuPowerDraw).stability, Stability::kStable);
+  EXPECT_FALSE(FactsOf(kGpuPowerDraw).opt_in);
+  EXPECT_TRUE(FactsOf(kHostEntropy).opt_in);
+  EXPECT_EQ(FactsOf(kHostPressureTime).stability, Stability::kDevelopment);
+}
+
+TEST(Catalogue, KindsHaveNames) {
+  std::set<std::string_view> names;
+  for (uint8_t kind = 0; kind <= static_cast<uint8_t>(Kind::kUnknown); ++kind) {
+    EXPECT_TRUE(names.insert(KindName(static_cast<Kind>(kind))).second);
+  }
+  EXPECT_EQ(KindName(Kind::kUpDownCounter), "updowncounter");
+  EXPECT_EQ(KindName(static_cast<Kind>(99)), "unknown");
+}
+
+}  // namespace
+}  // namespace gpulens

@@ -1,0 +1,135 @@
+// What rows of the catalogue are made of: key lists and the rules that several rows share.
+//
+// Rows are `inline constexpr MetricDesc` in the other headers of this folder, one per native name;
+// they are compared by address. Limits are in the unit of the row, after scaling. Sentinels are what
+// the source says before any scaling, so a collector that scales asks them of the raw reading.
+#pragma once
+
+#include <cstddef>
+#include <span>
+#include <string_view>
+
+#include "core/metric_desc.h"
+
+namespace gpulens::row {
+
+// A text that may be a template argument.
+template <size_t kSize>
+struct KeyText {
+  char text[kSize];
+  consteval KeyText(const char (&from)[kSize]) {
+    for (size_t i = 0; i < kSize; ++i) text[i] = from[i];
+  }
+};
+
+// The attributes a row may add to its entity's: `row::kKeys<"gpu.clock.type">`.
+template <KeyText... keys>
+inline constexpr std::string_view kKeys[] = {std::string_view(keys.text, sizeof keys.text - 1)...};
+
+// How drivers say "I do not know" in 16, 32 and 64 bits.
+inline constexpr double kUnknown16[] = {65535};
+inline constexpr double kUnknown16Or32[] = {65535, 4294967295.0};
+inline constexpr double kUnknown64[] = {-1, 18446744073709551615.0};
+inline constexpr double kUnknownPowerState[] = {32};
+inline constexpr double kUnknownSpeed[] = {-1};
+
+inline constexpr Rule kZeroToOne{.low = 0, .high = 1};
+inline constexpr Rule kNotNegative{.low = 0};
+// Above zero, whatever the unit.
+inline constexpr Rule kPositive{.low = 1e-3};
+inline constexpr Rule kPercent{.low = 0, .high = 100};
+
+inline constexpr Rule kUtilization{.low = 0, .high = 1, .sentinels = kUnknown16Or32};
+inline constexpr Rule kUsedMemory{.low = 0, .sentinels = kUnknown64};
+// The largest modules are rated below 3 kW; a collector that knows the board's limit may be stricter.
+inline constexpr Rule kPower{.low = 0, .high = 5000, .sentinels = kUnknown16};
+inline constexpr Rule kPowerShare{.low = 0, .high = 1.5};
+inline constexpr Rule kBoardEnergy{.low = 0, .max_change_per_second = 5000};
+inline constexpr Rule kDieTemperature{
+    .low = -40, .high = 130, .max_change_per_second = 25, .sentinels = kUnknown16};
+inline constexpr Rule kSensorTemperature{.low = -40, .high = 130};
+// Above every clock a board has, effective memory clocks included.
+inline constexpr Rule kClock{.low = 0, .high = 20'000, .sentinels = kUnknown16};
+inline constexpr Rule kPowerState{.low = 0, .high = 15, .sentinels = kUnknownPowerState};
+inline constexpr Rule kFanSpeed{.low = 0, .high = 1.3};
+// 1.1 times a generation 7 link of 16 lanes; 1.1 times NVLink of twice the fastest generation.
+inline constexpr Rule kPcieRate{.low = 0, .high = 2.8e11};
+inline constexpr Rule kLinkRate{.low = 0, .high = 4e12};
+inline constexpr Rule kPcieGeneration{.low = 1, .high = 7};
+inline constexpr Rule kPcieWidth{.low = 1, .high = 32, .sentinels = kUnknown16};
+
+// The kernel's counter underflows to 2^32-n.
+inline constexpr Rule kPendingOperations{.low = 0, .high = 2147483647};
+inline constexpr Rule kNetworkSpeed{.low = 0, .sentinels = kUnknownSpeed};
+// The kernel holds the offset it is to work off within half a second.
+inline constexpr Rule kTimeOffset{.low = -1, .high = 1};
+// Seconds per second, with the slack that reading times need.
+inline constexpr Rule kDiskBusy{.low = 0, .max_change_per_second = 1.1};
+inline constexpr Rule kPressureTime{.low = 0, .max_change_per_second = 1.05};
+
+using Keys = std::span<const std::string_view>;
+
+// Bytes, megahertz and counted things are whole numbers, everything else is not.
+consteval Number NumberOf(std::string_view unit) {
+  bool counted = unit.starts_with('{') && unit.ends_with('}');
+  return counted || unit == "By" || unit == "MHz" ? Number::kInt : Number::kDouble;
+}
+
+// One builder per kind. No rule means: not negative, and a number.
+consteval MetricDesc Of(Kind kind, std::string_view name, std::string_view unit, std::string_view help) {
+  return {.name = name, .unit = unit, .help = help, .kind = kind, .number = NumberOf(unit)};
+}
+consteval MetricDesc With(MetricDesc row, Keys keys, const Rule* rule) {
+  row.keys = keys;
+  row.rule = rule;
+  return row;
+}
+consteval MetricDesc Gauge(std::string_view name, std::string_view unit, std::string_view help,
+                           Keys keys = {}, const Rule* rule = &kNotNegative) {
+  return With(Of(Kind::kGauge, name, unit, help), keys, rule);
+}
+// A level that may be added over its entities.
+consteval MetricDesc UpDown(std::string_view name, std::string_view unit, std::string_view help,
+                            Keys keys = {}, const Rule* rule = &kNotNegative) {
+  return With(Of(Kind::kUpDownCounter, name, unit, help), keys, rule);
+}
+// A fall means that its source began anew.
+consteval MetricDesc Counter(std::string_view name, std::string_view unit, std::string_view help,
+                             Keys keys = {}, const Rule* rule = &kNotNegative) {
+  return With(Of(Kind::kCounter, name, unit, help), keys, rule);
+}
+// A fall is a glitch until readings agree that it is not.
+consteval MetricDesc StrictCounter(std::string_view name, std::string_view unit, std::string_view help,
+                                   Keys keys = {}, const Rule* rule = &kNotNegative) {
+  MetricDesc row = Counter(name, unit, help, keys, rule);
+  row.on_decrease = OnDecrease::kReject;
+  return row;
+}
+consteval MetricDesc Histogram(std::string_view name, std::string_view unit, std::string_view help,
+                               Keys keys = {}) {
+  MetricDesc row = With(Of(Kind::kHistogram, name, unit, help), keys, nullptr);
+  row.number = Number::kDouble;
+  return row;
+}
+consteval MetricDesc Flag(std::string_view name, std::string_view help, Keys keys = {}) {
+  return With(Of(Kind::kGauge, name, "{bool}", help), keys, &kZeroToOne);
+}
+// Always 1; what it says stands in its attributes.
+consteval MetricDesc Info(std::string_view name, std::string_view help, Keys keys = {}) {
+  MetricDesc row = With(Of(Kind::kInfo, name, "", help), keys, &kZeroToOne);
+  row.number = Number::kInt;
+  return row;
+}
+// One series per state, 1 for the one that holds. Its attribute key is its name.
+consteval MetricDesc StateSet(std::string_view name, std::string_view help, Keys keys) {
+  MetricDesc row = Info(name, help, keys);
+  row.kind = Kind::kStateSet;
+  return row;
+}
+// A counted thing whose number has fractions: a load average, a percentage.
+consteval MetricDesc Real(MetricDesc row) {
+  row.number = Number::kDouble;
+  return row;
+}
+
+}  // namespace gpulens::row

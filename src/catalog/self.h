@@ -1,0 +1,112 @@
+// What the agent says about itself: build, configuration, its processes, collectors, ticks, drivers.
+#pragma once
+
+#include "catalog/row.h"
+
+namespace gpulens {
+
+inline constexpr MetricDesc kSelfBuildInfo =
+    row::Info("gpulens.build.info", "1, with version and build of the agent.",
+              row::kKeys<"version", "revision", "compiler", "build_type">);
+inline constexpr MetricDesc kSelfStartTime = row::Gauge("gpulens.start.time", "s", "When the agent started.");
+inline constexpr MetricDesc kSelfReady =
+    row::Flag("gpulens.ready", "1 once every collector of the first configuration has run or failed.");
+inline constexpr MetricDesc kSelfConfigReloads = row::Counter(
+    "gpulens.config.reloads", "{reload}", "Configuration reloads by result.", row::kKeys<"result">);
+inline constexpr MetricDesc kSelfConfigLastReloadSuccess =
+    row::Flag("gpulens.config.last_reload.success", "1 when the last reload was applied.");
+inline constexpr MetricDesc kSelfConfigLastReloadTime =
+    row::Gauge("gpulens.config.last_reload.time", "s", "When configuration was last applied.");
+inline constexpr MetricDesc kSelfConfigInfo =
+    row::Info("gpulens.config.info", "1, with a hash of the configuration in force.", row::kKeys<"hash">);
+inline constexpr MetricDesc kSelfLogMessages = row::Counter(
+    "gpulens.log.messages", "{message}", "Log messages by level.", row::kKeys<"level", "result">);
+inline constexpr MetricDesc kSelfInstrumentInvalid =
+    row::Counter("gpulens.instrument.invalid", "{write}", "Writes to series that were refused.");
+inline constexpr MetricDesc kSelfSimulated =
+    row::Flag("gpulens.simulated", "1 when the agent runs with simulated GPUs.");
+inline constexpr MetricDesc kSelfMemoryLimit =
+    row::Gauge("gpulens.memory.limit", "By", "Memory the agent may use.");
+inline constexpr MetricDesc kTargetInfo =
+    row::Info("target.info", "1, with the resource attributes, as the OTel to Prometheus rules ask.",
+              row::kKeys<"service.name", "service.version", "service.instance.id", "host.name", "host.id",
+                         "k8s.cluster.name", "k8s.node.name">);
+
+inline constexpr MetricDesc kSelfProcessMemory =
+    row::UpDown("gpulens.process.memory", "By", "Memory of each of our processes.",
+                row::kKeys<"process", "gpulens.memory.type">);
+inline constexpr MetricDesc kSelfProcessCpuTime = row::Counter(
+    "gpulens.process.cpu.time", "s", "CPU time of each of our processes.", row::kKeys<"process">);
+inline constexpr MetricDesc kSelfProcessThreads = row::UpDown(
+    "gpulens.process.threads", "{thread}", "Threads of each of our processes.", row::kKeys<"process">);
+inline constexpr MetricDesc kSelfOverheadCpu =
+    row::Gauge("gpulens.overhead.cpu", "1", "CPU used by all our processes as a share of one core.");
+inline constexpr MetricDesc kProcessCpuTime = row::Counter("process.cpu.time", "s", "CPU time of the agent.");
+inline constexpr MetricDesc kProcessMemoryUsage =
+    row::UpDown("process.memory.usage", "By", "Resident memory of the agent.");
+inline constexpr MetricDesc kProcessMemoryVirtual =
+    row::UpDown("process.memory.virtual", "By", "Virtual memory of the agent.");
+inline constexpr MetricDesc kProcessUnixFileDescriptorCount = row::UpDown(
+    "process.unix.file_descriptor.count", "{file_descriptor}", "Open file descriptors of the agent.");
+inline constexpr MetricDesc kProcessUnixFileDescriptorLimit = row::UpDown(
+    "process.unix.file_descriptor.limit", "{file_descriptor}", "File descriptors the agent may open.");
+inline constexpr MetricDesc kProcessStartTime =
+    row::Gauge("process.start.time", "s", "When the agent process started.");
+
+inline constexpr MetricDesc kSelfCollectorUp = row::Flag(
+    "gpulens.collector.up", "1 when the last run of the collector succeeded.", row::kKeys<"collector">);
+inline constexpr MetricDesc kSelfCollectorDuration =
+    row::Gauge("gpulens.collector.duration", "s", "How long the last run took.", row::kKeys<"collector">);
+inline constexpr MetricDesc kSelfCollectorRuns = row::Counter(
+    "gpulens.collector.runs", "{run}", "Runs of the collector by result.", row::kKeys<"collector", "result">);
+inline constexpr MetricDesc kSelfCollectorErrors =
+    row::Counter("gpulens.collector.errors", "{error}", "Errors of the collector by code.",
+                 row::kKeys<"collector", "code">);
+inline constexpr MetricDesc kSelfCollectorLastSuccessTime =
+    row::Gauge("gpulens.collector.last_success.time", "s", "When the collector last succeeded.",
+               row::kKeys<"collector">);
+inline constexpr MetricDesc kSelfCollectorInterval = row::Gauge(
+    "gpulens.collector.interval", "s", "How often the collector should run.", row::kKeys<"collector">);
+
+inline constexpr MetricDesc kSelfSamples =
+    row::Counter("gpulens.samples", "{sample}", "Readings by what the quality rules made of them.",
+                 row::kKeys<"collector", "result", "reason">);
+inline constexpr MetricDesc kSelfSampleAge =
+    row::Gauge("gpulens.sample.age", "s", "Age of the oldest value that the collector has on the page.",
+               row::kKeys<"collector">);
+inline constexpr MetricDesc kSelfSeries =
+    row::UpDown("gpulens.series", "{series}", "Series that the collector has.", row::kKeys<"collector">);
+inline constexpr MetricDesc kSelfSeriesLimit =
+    row::Gauge("gpulens.series.limit", "{series}", "Most series allowed.", row::kKeys<"limit">);
+inline constexpr MetricDesc kSelfSeriesRefused = row::Counter(
+    "gpulens.series.refused", "{series}", "Series refused, by reason.", row::kKeys<"collector", "reason">);
+inline constexpr MetricDesc kSelfTickDuration =
+    row::Gauge("gpulens.tick.duration", "s", "How long the last tick took from start to snapshot.");
+inline constexpr MetricDesc kSelfTickLate =
+    row::Counter("gpulens.tick.late", "{tick}", "Ticks that began more than half an interval late.");
+
+inline constexpr MetricDesc kSelfAnalyzerDuration = row::Gauge(
+    "gpulens.analyzer.duration", "s", "How long the last run of the analyzer took.", row::kKeys<"analyzer">);
+inline constexpr MetricDesc kSelfAnalyzerErrors = row::Counter(
+    "gpulens.analyzer.errors", "{error}", "Errors of the analyzer by code.", row::kKeys<"analyzer", "code">);
+
+inline constexpr MetricDesc kSelfDriverUp =
+    row::Flag("gpulens.driver.up", "1 while the driver process runs and answers.", row::kKeys<"driver">);
+inline constexpr MetricDesc kSelfDriverStarts =
+    row::Counter("gpulens.driver.starts", "{start}", "Starts of the driver process by reason.",
+                 row::kKeys<"driver", "reason">);
+inline constexpr MetricDesc kSelfDriverHeartbeatAge = row::Gauge(
+    "gpulens.driver.heartbeat.age", "s", "Time since the driver process last spoke.", row::kKeys<"driver">);
+inline constexpr MetricDesc kSelfDriverCallDuration =
+    row::Gauge("gpulens.driver.call.duration", "s", "Longest call of the driver library in the last run.",
+               row::kKeys<"driver">);
+inline constexpr MetricDesc kSelfDriverCallsHung = row::UpDown(
+    "gpulens.driver.calls.hung", "{call}", "Calls past their deadline now.", row::kKeys<"driver">);
+inline constexpr MetricDesc kSelfDriverDevices =
+    row::UpDown("gpulens.driver.devices", "{device}", "Devices read, and devices left out because they hung.",
+                row::kKeys<"driver", "state">);
+inline constexpr MetricDesc kSelfDriverFields =
+    row::UpDown("gpulens.driver.fields", "{field}", "Fields by what the library answers.",
+                row::kKeys<"driver", "status">);
+
+}  // namespace gpulens

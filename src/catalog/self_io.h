@@ -1,0 +1,75 @@
+// What the agent says about what goes in and out: scrapes, sinks, HTTP and WebSocket.
+#pragma once
+
+#include "catalog/row.h"
+
+namespace gpulens {
+
+inline constexpr MetricDesc kSelfScrapeUp =
+    row::Flag("gpulens.scrape.up", "1 when the last scrape of the target succeeded.", row::kKeys<"target">);
+inline constexpr MetricDesc kSelfScrapeDuration =
+    row::Gauge("gpulens.scrape.duration", "s", "How long the last scrape took.", row::kKeys<"target">);
+inline constexpr MetricDesc kSelfScrapeSamples =
+    row::UpDown("gpulens.scrape.samples", "{sample}", "Samples on the last page.", row::kKeys<"target">);
+inline constexpr MetricDesc kSelfScrapeSize =
+    row::UpDown("gpulens.scrape.size", "By", "Size of the last page, unpacked.", row::kKeys<"target">);
+inline constexpr MetricDesc kSelfScrapeErrors = row::Counter(
+    "gpulens.scrape.errors", "{error}", "Failed scrapes by reason.", row::kKeys<"target", "reason">);
+inline constexpr MetricDesc kSelfScrapeParseErrors = row::Counter(
+    "gpulens.scrape.parse.errors", "{line}", "Lines that could not be read.", row::kKeys<"target">);
+inline constexpr MetricDesc kSelfScrapeFamiliesUnknown =
+    row::UpDown("gpulens.scrape.families.unknown", "{family}", "Families that no engine table knows.",
+                row::kKeys<"target">);
+inline constexpr MetricDesc kSelfScrapeInfo =
+    row::Info("gpulens.scrape.info", "1 per target, with its address.", row::kKeys<"target", "url">);
+
+inline constexpr MetricDesc kSelfSinkUp =
+    row::Flag("gpulens.sink.up", "1 when the last delivery succeeded.", row::kKeys<"sink">);
+inline constexpr MetricDesc kSelfSinkQueueLength = row::UpDown(
+    "gpulens.sink.queue.length", "{parcel}", "Parcels that wait for the sink.", row::kKeys<"sink", "lane">);
+inline constexpr MetricDesc kSelfSinkQueueCapacity = row::Gauge(
+    "gpulens.sink.queue.capacity", "{parcel}", "Parcels that may wait.", row::kKeys<"sink", "lane">);
+inline constexpr MetricDesc kSelfSinkDropped = row::Counter(
+    "gpulens.sink.dropped", "{parcel}", "Parcels dropped by reason.", row::kKeys<"sink", "lane", "reason">);
+inline constexpr MetricDesc kSelfSinkDelivered = row::Counter(
+    "gpulens.sink.delivered", "{point}", "Points delivered and acknowledged.", row::kKeys<"sink", "signal">);
+inline constexpr MetricDesc kSelfSinkRejected =
+    row::Counter("gpulens.sink.rejected", "{point}", "Points the peer refused in a partial success.",
+                 row::kKeys<"sink", "signal">);
+inline constexpr MetricDesc kSelfSinkRequests =
+    row::Counter("gpulens.sink.requests", "{request}", "Requests by answer: HTTP or gRPC status, or error.",
+                 row::kKeys<"sink", "code">);
+inline constexpr MetricDesc kSelfSinkRetries =
+    row::Counter("gpulens.sink.retries", "{retry}", "Requests sent again.", row::kKeys<"sink">);
+inline constexpr MetricDesc kSelfSinkSent =
+    row::Counter("gpulens.sink.sent", "By", "Bytes sent, packed.", row::kKeys<"sink">);
+inline constexpr MetricDesc kSelfSinkDuration =
+    row::Gauge("gpulens.sink.duration", "s", "How long the last delivery took.", row::kKeys<"sink">);
+inline constexpr MetricDesc kSelfSinkLastSuccessTime =
+    row::Gauge("gpulens.sink.last_success.time", "s", "When the sink last delivered.", row::kKeys<"sink">);
+inline constexpr MetricDesc kSelfSinkDiskQueueSize =
+    row::UpDown("gpulens.sink.disk_queue.size", "By", "Size of the disk queue.", row::kKeys<"sink">);
+inline constexpr MetricDesc kSelfSinkDiskQueueLimit =
+    row::Gauge("gpulens.sink.disk_queue.limit", "By", "Size the disk queue may reach.", row::kKeys<"sink">);
+inline constexpr MetricDesc kSelfSinkDiskQueueOldestAge =
+    row::Gauge("gpulens.sink.disk_queue.oldest.age", "s", "Age of the oldest request in the disk queue.",
+               row::kKeys<"sink">);
+
+inline constexpr MetricDesc kSelfHttpRequests = row::Counter(
+    "gpulens.http.requests", "{request}", "HTTP requests answered.", row::kKeys<"handler", "code">);
+inline constexpr MetricDesc kSelfHttpDuration =
+    row::Histogram("gpulens.http.duration", "s", "Time to answer a request.", row::kKeys<"handler">);
+inline constexpr MetricDesc kSelfHttpResponseSize = row::Gauge(
+    "gpulens.http.response.size", "By", "Size of the last answer, unpacked.", row::kKeys<"handler">);
+inline constexpr MetricDesc kSelfHttpConnections =
+    row::UpDown("gpulens.http.connections", "{connection}", "Open connections.", row::kKeys<"listener">);
+inline constexpr MetricDesc kSelfHttpRefused =
+    row::Counter("gpulens.http.refused", "{connection}", "Connections and requests refused.",
+                 row::kKeys<"listener", "reason">);
+inline constexpr MetricDesc kSelfWebsocketFrames =
+    row::Counter("gpulens.websocket.frames", "{frame}",
+                 "WebSocket frames sent, and dropped for slow clients.", row::kKeys<"result">);
+inline constexpr MetricDesc kSelfWebsocketDisconnects = row::Counter(
+    "gpulens.websocket.disconnects", "{client}", "WebSocket clients gone, by reason.", row::kKeys<"reason">);
+
+}  // namespace gpulens

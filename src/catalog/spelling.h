@@ -1,0 +1,22 @@
+// How native names, units and attribute keys are spelt in the Prometheus formats: letter by letter as
+// OpenTelemetry's translator does, so that a name is the same scraped from the agent or through a
+// Collector. Pure functions; thread-safe.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "core/metric_desc.h"
+
+namespace gpulens {
+
+// Appends the name of the metric's family, with the suffixes of its unit and kind:
+// "gpu_power_draw_watts", "gpu_energy_consumption_joules_total", "gpu_info". Scraped names
+// (Spelling::kVerbatim) come unchanged. Histograms and summaries get no suffix of a sample.
+void AppendPrometheusName(std::string& out, const MetricDesc& metric);
+
+// Appends an attribute key as a label name: what a label cannot hold becomes "_", one for each
+// character, and a leading digit gets "key_" before it. An empty key gives nothing.
+void AppendPrometheusLabel(std::string& out, std::string_view key);
+
+}  // namespace gpulens

@@ -1,0 +1,194 @@
+// The host collector: what /proc, /sys and the system calls beside them say of this machine, each part at
+// its own pace.
+
+#include "base/result.h"
+#include "collectors/host/host_part.h"
+
+namespace gpulens {
+namespace {
+
+class HostCollector final : public Collector {
+ public:
+  HostCollector(HostFiles files, HostOptions options, HostSeams seams)
+      : host_(std::move(files), std::move(options), seams) {
+    AddCpuParts(host_, parts_);
+    AddMemoryParts(host_, parts_);
+    AddDiskParts(host_, parts_);
+    AddNetworkParts(host_, parts_);
+    AddRdmaParts(host_, parts_);
+    AddMachineParts(host_, parts_);
+  }
+
+  // One part that fails does not keep the others from reading; the first failure is told.
+  Status Collect(FrameWriter& out) override {
+    Status first;
+    for (const auto& part : parts_) {
+      Status status = part->Collect(out);
+      if (first && !status) first = std::move(status);
+    }
+    return first;
+  }
+
+ private:
+  HostContext host_;
+  HostParts parts_;
+};
+
+HostOptions OptionsOf(const Config& config) {
+  using Temperatures = HostOptions::Temperatures;
+  const std::string& temperatures = config.Text("temperatures");
+  HostOptions options;
+  options.per_cpu = config.Bool("per_cpu");
+  options.processes = config.Bool("processes");
+  options.pressure_shares = config.Bool("pressure_shares");
+  options.entropy = config.Bool("entropy");
+  if (temperatures == "none") options.temperatures = Temperatures::kNone;
+  if (temperatures == "all") options.temperatures = Temperatures::kAll;
+  options.disks_exclude = config.Group("disks").Texts("exclude");
+  options.filesystems_exclude = config.Group("filesystems").Texts("exclude");
+  options.network_exclude = config.Group("network").Texts("exclude");
+  return options;
+}
+
+Result<std::unique_ptr<Collector>> Create(const Config& config, Env& env) {
+  return MakeHostCollector(config, env, HostSeams{});
+}
+
+constexpr std::string_view kTemperatures[] = {"none", "main", "all"};
+constexpr OptionSpec kDisks[] = {
+    {.key = "exclude",
+     .type = OptionType::kTexts,
+     .help = "Names of block devices that are left out; * and ? stand for any text and any character"}};
+constexpr OptionSpec kFileSystems[] = {
+    {.key = "exclude", .type = OptionType::kTexts, .help = "Mount points that are left out, like /boot/*"}};
+constexpr OptionSpec kNetwork[] = {
+    {.key = "exclude",
+     .type = OptionType::kTexts,
+     .fallback = "[veth*, cali*, lxc*]",
+     .help = "Names of interfaces that are left out; by default those that come and go with containers"}};
+
+constexpr OptionSpec kOptions[] = {
+    {.key = "root", .fallback = "/", .help = "Where the machine's /proc and /sys are found"},
+    {.key = "per_cpu",
+     .type = OptionType::kBool,
+     .fallback = "false",
+     .help = "Time and frequency of every CPU, besides the sums"},
+    {.key = "processes",
+     .type = OptionType::kBool,
+     .fallback = "false",
+     .help = "Processes by state, which needs a walk over all of them"},
+    {.key = "pressure_shares",
+     .type = OptionType::kBool,
+     .fallback = "false",
+     .help = "The kernel's own averages of pressure, besides the time"},
+    {.key = "entropy",
+     .type = OptionType::kBool,
+     .fallback = "false",
+     .help = "Entropy in the kernel's pool"},
+    {.key = "temperatures",
+     .fallback = "main",
+     .help = "Which sensors are read; main: processors and NVMe drives",
+     .allowed = kTemperatures},
+    {.key = "disks", .type = OptionType::kGroup, .help = "Block devices", .children = kDisks},
+    {.key = "filesystems", .type = OptionType::kGroup, .help = "File systems", .children = kFileSystems},
+    {.key = "network", .type = OptionType::kGroup, .help = "Network interfaces", .children = kNetwork}};
+
+constexpr const MetricDesc* kMetrics[] = {&kSystemCpuTime,
+                                          &kSystemCpuUtilization,
+                                          &kSystemCpuLogicalCount,
+                                          &kSystemCpuPhysicalCount,
+                                          &kSystemCpuFrequency,
+                                          &kSystemCpuLoadAverage1m,
+                                          &kSystemCpuLoadAverage5m,
+                                          &kSystemCpuLoadAverage15m,
+                                          &kHostCpuEnergy,
+                                          &kHostMemoryUtilization,
+                                          &kSystemMemoryUsage,
+                                          &kSystemMemoryUtilization,
+                                          &kSystemMemoryLimit,
+                                          &kSystemMemoryLinuxAvailable,
+                                          &kSystemMemoryLinuxShared,
+                                          &kSystemMemoryLinuxSlabUsage,
+                                          &kHostMemoryOomKills,
+                                          &kHostMemoryHugepages,
+                                          &kHostMemoryCommitted,
+                                          &kHostMemoryDirty,
+                                          &kHostMemoryHardwareErrors,
+                                          &kHostMemoryEnergy,
+                                          &kSystemPagingUsage,
+                                          &kSystemPagingUtilization,
+                                          &kSystemPagingOperations,
+                                          &kSystemPagingFaults,
+                                          &kHostNumaMemoryUsage,
+                                          &kHostNumaMemoryAllocations,
+                                          &kHostPressureTime,
+                                          &kHostPressureShare,
+                                          &kSystemProcessCount,
+                                          &kSystemProcessCreated,
+                                          &kSystemUptime,
+                                          &kHostContextSwitches,
+                                          &kHostInterrupts,
+                                          &kHostFileDescriptors,
+                                          &kHostEntropy,
+                                          &kHostTimeOffset,
+                                          &kHostTimeSynchronized,
+                                          &kHostTemperature,
+                                          &kHostInfo,
+                                          &kSystemDiskIo,
+                                          &kSystemDiskOperations,
+                                          &kSystemDiskIoTime,
+                                          &kSystemDiskOperationTime,
+                                          &kSystemDiskMerged,
+                                          &kSystemDiskLimit,
+                                          &kHostDiskPendingOperations,
+                                          &kSystemFilesystemUsage,
+                                          &kSystemFilesystemUtilization,
+                                          &kSystemFilesystemLimit,
+                                          &kHostFilesystemInodes,
+                                          &kHostFilesystemUnreachable,
+                                          &kSystemNetworkIo,
+                                          &kSystemNetworkPacketCount,
+                                          &kSystemNetworkPacketDropped,
+                                          &kSystemNetworkErrors,
+                                          &kSystemNetworkConnectionCount,
+                                          &kHostNetworkUp,
+                                          &kHostNetworkSpeed,
+                                          &kHostNetworkTcpRetransmits,
+                                          &kHostRdmaIo,
+                                          &kHostRdmaPackets,
+                                          &kHostRdmaErrors,
+                                          &kHostRdmaWait,
+                                          &kHostRdmaPortActive,
+                                          &kHostRdmaPortSpeed,
+                                          &kHostRdmaPortInfo};
+
+}  // namespace
+
+const std::string& HostRoot(const Config& config, const Env& env) {
+  const std::string& root = config.Text("root");
+  return root == "/" ? env.root : root;
+}
+
+Result<std::unique_ptr<Collector>> MakeHostCollector(const Config& config, const Env& env,
+                                                     const HostSeams& seams) {
+  const std::string& root = HostRoot(config, env);
+  ASSIGN_OR_RETURN(HostFiles files, HostFiles::Open(root));
+  if (!files.Exists("proc") && !files.Exists("sys")) {
+    return Status{Code::kUnavailable, "neither proc nor sys below " + root};
+  }
+  return std::unique_ptr<Collector>(
+      std::make_unique<HostCollector>(std::move(files), OptionsOf(config), seams));
+}
+
+extern const CollectorSpec host_collector;
+const CollectorSpec host_collector{
+    .name = "host",
+    .help = "Processors, memory, disks, network and what else the kernel counts.",
+    .period = std::chrono::seconds(1),
+    .ttl = std::chrono::seconds(10),
+    .options = kOptions,
+    .metrics = kMetrics,
+    .create = &Create,
+    .probe = &ProbeHost};
+
+}  // namespace gpulens

@@ -1,0 +1,1 @@
+house_deps(gpulens_sources_nvml gpulens_sources_nvml_probe)

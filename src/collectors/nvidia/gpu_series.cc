@@ -1,0 +1,278 @@
+#include "collectors/nvidia/gpu_series.h"
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "base/files.h"
+#include "base/parse.h"
+
+namespace gpulens {
+namespace {
+
+using nvml::Field;
+using nvml::FieldReading;
+using nvml::GpuState;
+using nvml::ReadStatus;
+
+constexpr std::pair<GpuState, std::string_view> kStates[] = {
+    {GpuState::kOk, "ok"},
+    {GpuState::kHung, "hung"},
+    {GpuState::kLost, "lost"},
+    {GpuState::kResetRequired, "reset_required"},
+    {GpuState::kNoPermission, "no_permission"},
+};
+constexpr std::string_view kProcessTypes[] = {"compute", "graphics", "mps"};
+
+// Facts of the driver that gpu.info shows as attributes.
+constexpr std::pair<std::string_view, std::string_view> kInfoFacts[] = {
+    {"architecture", "gpu.architecture"},
+    {"pci_bus_id", "gpu.pci.bus_id"},
+    {"minor", "gpu.minor"},
+    {"numa_node", "gpu.numa_node"},
+    {"vbios", "gpu.vbios.version"},
+    {"inforom", "gpu.inforom.version"},
+    {"compute_capability", "gpu.compute_capability"},
+};
+
+EntityRef MakeEntity(const nvml::Gpu& gpu, bool simulated) {
+  std::vector<AttributeSet::Attribute> attributes = {{"gpu.index", int64_t{gpu.index}}};
+  if (!gpu.Fact("uuid").empty()) attributes.push_back({"gpu.uuid", gpu.Fact("uuid")});
+  if (!gpu.Fact("name").empty()) attributes.push_back({"gpu.model", gpu.Fact("name")});
+  if (!gpu.Fact("mig_mode").empty()) attributes.push_back({"gpu.mig.enabled", gpu.Fact("mig_mode") == "1"});
+  if (simulated) attributes.push_back({"simulated", true});
+  return MakeRef<Entity>("gpu", AttributeSet(std::span<const AttributeSet::Attribute>(attributes)));
+}
+
+// The name as the kernel has it; empty when the process is not ours to see.
+std::string ExecutableName(uint32_t pid) {
+  auto text = ReadFile("/proc/" + std::to_string(pid) + "/comm", 4096);
+  return text ? std::string(Trim(*text)) : "";
+}
+
+}  // namespace
+
+void GpuSeries::Retire(SeriesTable& table) {
+  for (auto& [pid, process] : processes_) table.Retire(process.entity);
+  if (entity_) table.Retire(entity_);
+  *this = GpuSeries(options_);
+}
+
+void GpuSeries::Declare(const nvml::Gpu& gpu, SeriesTable& table) {
+  entity_ = MakeEntity(gpu, options_.simulated);
+  identity_version_ = gpu.identity_version;
+  std::vector<AttributeSet::Attribute> info = {{"gpu.vendor", std::string_view("nvidia")}};
+  for (auto [fact, key] : kInfoFacts) {
+    if (!gpu.Fact(fact).empty()) info.push_back({key, gpu.Fact(fact)});
+  }
+  if (options_.serial && !gpu.Fact("serial").empty()) info.push_back({"gpu.serial", gpu.Fact("serial")});
+  info_ = table.Declare(kGpuInfo, entity_, AttributeSet(std::span<const AttributeSet::Attribute>(info)));
+  sample_age_ = table.Declare(kGpuSampleAge, entity_);
+  for (size_t i = 0; i < std::size(kStates); ++i) {
+    states_[i] = table.Declare(kGpuState, entity_, {{"gpu.state", kStates[i].second}});
+  }
+}
+
+void GpuSeries::Update(const nvml::Gpu& gpu, const FieldPatience& patience, Instant now, FrameWriter& out) {
+  if (gpu.facts.empty() && !entity_) return;  // Not opened yet: nobody knows which GPU this is.
+  if (entity_ && gpu.identity_version != identity_version_ && !gpu.facts.empty()) Retire(out.table());
+  if (!entity_) Declare(gpu, out.table());
+  now_ = now;
+  patience_ = patience;
+  ++update_;
+  UpdateState(gpu, now, out);
+  UpdateFields(gpu, out);
+  UpdateRates(gpu, out);
+  UpdateShares(gpu, out);
+  UpdateThrottling(gpu, out);
+  UpdateRemapping(gpu, out);
+  UpdateLinks(gpu, out);
+  UpdateProcesses(gpu, out);
+  out.ReadAt(now);
+}
+
+void GpuSeries::UpdateState(const nvml::Gpu& gpu, Instant now, FrameWriter& out) {
+  out.Set(info_, 1);
+  for (size_t i = 0; i < std::size(kStates); ++i) out.Set(states_[i], gpu.state == kStates[i].first ? 1 : 0);
+  if (gpu.last_read_boot_ns != 0) {
+    out.Set(sample_age_, static_cast<double>(now.boot_ns - gpu.last_read_boot_ns) * 1e-9);
+  }
+}
+
+const FieldReading* GpuSeries::Fresh(const nvml::Gpu& gpu, Field field, FrameWriter& out) const {
+  const FieldReading& reading = gpu[field];
+  if (reading.status != ReadStatus::kOk || reading.boot_ns == 0) return nullptr;
+  int64_t age = now_.boot_ns - reading.boot_ns;
+  if (age > patience_.ns[static_cast<size_t>(nvml::InfoOf(field).tier)]) return nullptr;
+  out.ReadAt(now_ + Duration(-age));
+  return &reading;
+}
+
+void GpuSeries::SetFrom(const FieldReading& reading, double per, Series series, FrameWriter& out) const {
+  double raw = static_cast<double>(reading.raw);
+  const Rule* rule = out.table().Live(series) ? out.table().InfoAt(series.slot).desc->rule : nullptr;
+  if (rule && std::find(rule->sentinels.begin(), rule->sentinels.end(), raw) != rule->sentinels.end()) {
+    return out.Reject(series, Verdict::kSentinel);
+  }
+  if (per == 1) out.Set(series, reading.raw);
+  else out.Set(series, raw / per);
+}
+
+void GpuSeries::UpdateFields(const nvml::Gpu& gpu, FrameWriter& out) {
+  for (size_t i = 0; i < std::size(kFieldRows); ++i) {
+    const FieldRow& row = kFieldRows[i];
+    const FieldReading* reading = Fresh(gpu, row.field, out);
+    if (!reading) continue;
+    if (!fields_[i]) {
+      std::vector<AttributeSet::Attribute> extra;
+      if (!row.key.empty()) extra.push_back({row.key, row.value});
+      if (!row.key2.empty()) extra.push_back({row.key2, row.value2});
+      fields_[i] = out.table().Declare(*row.metric, entity_,
+                                       AttributeSet(std::span<const AttributeSet::Attribute>(extra)));
+    }
+    SetFrom(*reading, row.per, fields_[i], out);
+  }
+}
+
+void GpuSeries::UpdateRates(const nvml::Gpu& gpu, FrameWriter& out) {
+  for (size_t i = 0; i < std::size(kRateRows); ++i) UpdateRate(kRateRows[i], rates_[i], gpu, out);
+}
+
+void GpuSeries::UpdateRate(const RateRow& row, Rate& rate, const nvml::Gpu& gpu, FrameWriter& out) {
+  const FieldReading* counter = Fresh(gpu, row.counter, out);
+  const FieldReading* fallback =
+      counter || row.fallback == Field::kCount ? nullptr : Fresh(gpu, row.fallback, out);
+  if (!counter && !fallback) return;
+  bool first = counter && rate.at_ns == 0;
+  if (!rate.series && !first) {
+    rate.series = out.table().Declare(
+        *row.metric, entity_,
+        {{"gpu.interconnect.direction", row.direction}, {"gpu.interconnect.type", row.type}});
+  }
+  if (fallback) return SetFrom(*fallback, 1 / row.fallback_factor, rate.series, out);
+  if (!first && counter->boot_ns == rate.at_ns) return out.Keep(rate.series);
+  // A counter that fell began anew (the driver was reloaded) or wrapped: no rate for this span.
+  if (!first && counter->raw >= rate.raw) {
+    double seconds = static_cast<double>(counter->boot_ns - rate.at_ns) * 1e-9;
+    out.Set(rate.series, static_cast<double>(counter->raw - rate.raw) / seconds);
+  }
+  rate.raw = counter->raw;
+  rate.at_ns = counter->boot_ns;
+}
+
+void GpuSeries::UpdateShares(const nvml::Gpu& gpu, FrameWriter& out) {
+  const FieldReading* limit = Fresh(gpu, Field::kPowerLimitEnforced, out);
+  const FieldReading* power = Fresh(gpu, Field::kPower, out);
+  if (power && limit && limit->raw > 0) {
+    if (!power_share_) power_share_ = out.table().Declare(kGpuPowerUtilization, entity_);
+    out.Set(power_share_, static_cast<double>(power->raw) / static_cast<double>(limit->raw));
+  }
+  const FieldReading* total = Fresh(gpu, Field::kMemoryTotal, out);
+  const FieldReading* used = Fresh(gpu, Field::kMemoryUsed, out);
+  if (total && used && total->raw > 0) {
+    if (!memory_percent_) memory_percent_ = out.table().Declare(kGpuMemoryUsedPercent, entity_);
+    out.Set(memory_percent_, 100.0 * static_cast<double>(used->raw) / static_cast<double>(total->raw));
+  }
+}
+
+void GpuSeries::UpdateThrottling(const nvml::Gpu& gpu, FrameWriter& out) {
+  const FieldReading* reasons = Fresh(gpu, Field::kClockEventReasons, out);
+  if (!reasons) return;
+  if (!throttle_mask_) {
+    throttle_mask_ = out.table().Declare(kGpuThrottleMask, entity_);
+    clock_idle_ = out.table().Declare(kGpuClockIdle, entity_);
+    for (size_t i = 0; i < std::size(kThrottleBits); ++i) {
+      throttle_[i] =
+          out.table().Declare(kGpuThrottleReason, entity_, {{"gpu.throttle.cause", kThrottleBits[i].cause}});
+    }
+  }
+  uint64_t mask = static_cast<uint64_t>(reasons->raw);
+  out.Set(throttle_mask_, mask);
+  out.Set(clock_idle_, mask & kClockIdleBit ? 1 : 0);
+  for (size_t i = 0; i < std::size(kThrottleBits); ++i)
+    out.Set(throttle_[i], mask & kThrottleBits[i].bit ? 1 : 0);
+}
+
+// Rows are remapped since Ampere; earlier boards retire pages, which are their count of the same thing.
+void GpuSeries::UpdateRemapping(const nvml::Gpu& gpu, FrameWriter& out) {
+  auto update = [&](Field remapped, Field retired, std::string_view type, Series& series) {
+    const FieldReading* reading = Fresh(gpu, remapped, out);
+    if (!reading) reading = Fresh(gpu, retired, out);
+    if (!reading) return;
+    if (!series) series = out.table().Declare(kGpuRowRemapCount, entity_, {{"gpu.ecc.error_type", type}});
+    out.Set(series, reading->raw);
+  };
+  update(Field::kRemappedCorrectable, Field::kRetiredSingleBit, "correctable", remapped_correctable_);
+  update(Field::kRemappedUncorrectable, Field::kRetiredDoubleBit, "uncorrectable", remapped_uncorrectable_);
+}
+
+void GpuSeries::UpdateLinks(const nvml::Gpu& gpu, FrameWriter& out) {
+  const FieldReading* total = Fresh(gpu, Field::kNvlinkTotal, out);
+  const FieldReading* active = Fresh(gpu, Field::kNvlinkActive, out);
+  if (!total || !active || total->raw == 0) return;
+  if (!links_active_) {
+    auto declare = [&](std::string_view state) {
+      return out.table().Declare(kGpuInterconnectLinks, entity_,
+                                 {{"gpu.interconnect.type", "nvlink"}, {"gpu.interconnect.state", state}});
+    };
+    links_active_ = declare("active");
+    links_inactive_ = declare("inactive");
+  }
+  out.Set(links_active_, active->raw);
+  out.Set(links_inactive_, total->raw - active->raw);
+}
+
+void GpuSeries::UpdateProcesses(const nvml::Gpu& gpu, FrameWriter& out) {
+  if (!Fresh(gpu, Field::kProcessCount, out) || gpu.processes_boot_ns == 0) return;
+  std::array<uint64_t, std::size(kProcessTypes)> counts{};
+  // One process may hold several contexts here (compute and graphics, two MIG slices). The driver tells
+  // the same memory for each type, so types count once and slices add up.
+  for (auto& [pid, bytes] : bytes_by_pid_) bytes = 0;
+  for (const nvml::GpuProcess& process : gpu.processes) {
+    ++counts[static_cast<size_t>(process.type)];
+    if (process.memory_used == nvml::GpuProcess::kUnknownMemory) continue;
+    uint64_t& bytes = bytes_by_pid_[process.pid];
+    bool sliced = process.gpu_instance != nvml::GpuProcess::kNoInstance;
+    bytes = sliced ? bytes + process.memory_used : std::max(bytes, process.memory_used);
+  }
+  for (size_t i = 0; i < counts.size(); ++i) {
+    if (!process_counts_[i]) {
+      process_counts_[i] =
+          out.table().Declare(kGpuProcesses, entity_, {{"gpu.process.type", kProcessTypes[i]}});
+    }
+    out.Set(process_counts_[i], counts[i]);
+  }
+  for (const nvml::GpuProcess& process : gpu.processes) {
+    if (process.memory_used == nvml::GpuProcess::kUnknownMemory) continue;
+    UpdateProcess(process.pid, bytes_by_pid_[process.pid], out);
+  }
+  for (auto at = processes_.begin(); at != processes_.end();) {
+    if (at->second.seen == update_) {
+      ++at;
+      continue;
+    }
+    out.table().Retire(at->second.entity);
+    bytes_by_pid_.erase(at->first);
+    at = processes_.erase(at);
+  }
+}
+
+void GpuSeries::UpdateProcess(uint32_t pid, uint64_t bytes, FrameWriter& out) {
+  Process& process = processes_[pid];
+  if (process.seen == update_) return;  // Its other context came first.
+  process.seen = update_;
+  if (!process.entity) {
+    std::string name = options_.simulated ? "" : ExecutableName(pid);
+    std::vector<AttributeSet::Attribute> attributes = {{"process.pid", int64_t{pid}}};
+    if (!name.empty()) attributes.push_back({"process.executable.name", std::string_view(name)});
+    process.entity = MakeRef<Entity>(
+        "process", AttributeSet(std::span<const AttributeSet::Attribute>(attributes)), entity_);
+    process.used = out.table().Declare(kGpuProcessMemoryUsed, process.entity);
+    process.peak = out.table().Declare(kGpuProcessMemoryPeak, process.entity);
+  }
+  process.peak_bytes = std::max(process.peak_bytes, bytes);
+  out.Set(process.used, bytes);
+  out.Set(process.peak, process.peak_bytes);
+}
+
+}  // namespace gpulens

@@ -1,0 +1,80 @@
+// The series of one GPU, from the readings of its driver.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <iterator>
+#include <map>
+
+#include "collectors/nvidia/field_rows.h"
+#include "core/frame_writer.h"
+#include "sources/nvml/driver_supervisor.h"
+
+namespace gpulens {
+
+// Ages up to which a reading counts as just read, by tier: one period and what a reader may be late.
+struct FieldPatience {
+  std::array<int64_t, nvml::kTierCount> ns{};
+};
+
+// Used inside the collector's run. Declares what the driver supports when it first answers, never before.
+class GpuSeries {
+ public:
+  struct Options {
+    bool simulated = false;
+    bool serial = false;  // whether gpu.info tells the board's serial number
+  };
+
+  explicit GpuSeries(Options options) : options_(options) {}
+
+  // Ends all series of this GPU: its identity changed, or it is gone.
+  void Retire(SeriesTable& table);
+  void Update(const nvml::Gpu& gpu, const FieldPatience& patience, Instant now, FrameWriter& out);
+
+ private:
+  struct Rate {
+    Series series;
+    int64_t raw = 0, at_ns = 0;
+  };
+  struct Process {
+    Series used, peak;
+    EntityRef entity;
+    uint64_t peak_bytes = 0;
+    uint64_t seen = 0;
+  };
+
+  void Declare(const nvml::Gpu& gpu, SeriesTable& table);
+  void UpdateState(const nvml::Gpu& gpu, Instant now, FrameWriter& out);
+  void UpdateFields(const nvml::Gpu& gpu, FrameWriter& out);
+  void UpdateRates(const nvml::Gpu& gpu, FrameWriter& out);
+  void UpdateRate(const RateRow& row, Rate& rate, const nvml::Gpu& gpu, FrameWriter& out);
+  void UpdateShares(const nvml::Gpu& gpu, FrameWriter& out);
+  void UpdateThrottling(const nvml::Gpu& gpu, FrameWriter& out);
+  void UpdateRemapping(const nvml::Gpu& gpu, FrameWriter& out);
+  void UpdateLinks(const nvml::Gpu& gpu, FrameWriter& out);
+  void UpdateProcesses(const nvml::Gpu& gpu, FrameWriter& out);
+  void UpdateProcess(uint32_t pid, uint64_t bytes, FrameWriter& out);
+
+  // The reading when it is good and young enough; null otherwise. Makes `out` date it.
+  const nvml::FieldReading* Fresh(const nvml::Gpu& gpu, nvml::Field field, FrameWriter& out) const;
+  void SetFrom(const nvml::FieldReading& reading, double per, Series series, FrameWriter& out) const;
+
+  Options options_;
+  EntityRef entity_;
+  uint32_t identity_version_ = 0;
+  Instant now_;
+  FieldPatience patience_;
+  uint64_t update_ = 0;
+
+  std::array<Series, std::size(kFieldRows)> fields_;
+  std::array<Rate, std::size(kRateRows)> rates_;
+  std::array<Series, std::size(kThrottleBits)> throttle_;
+  std::array<Series, 5> states_;
+  std::array<Series, 3> process_counts_;
+  Series info_, sample_age_, throttle_mask_, clock_idle_, power_share_, memory_percent_;
+  Series remapped_correctable_, remapped_uncorrectable_, links_active_, links_inactive_;
+  std::map<uint32_t, Process> processes_;  // by pid
+  std::map<uint32_t, uint64_t> bytes_by_pid_;
+};
+
+}  // namespace gpulens

@@ -1,0 +1,293 @@
+// NVIDIA GPUs, through the NVML driver process. This file keeps the process in view and lets one
+// GpuSeries per GPU turn readings into values; no library call happens in this process.
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "base/version.h"
+#include "catalog/self.h"
+#include "collectors/nvidia/gpu_series.h"
+#include "pipeline/agent_stats.h"
+#include "pipeline/plugin.h"
+#include "sources/nvml/driver_supervisor.h"
+#include "sources/nvml/probe/gpu_probe.h"
+
+namespace gpulens {
+namespace {
+
+using nvml::DriverFault;
+using nvml::DriverState;
+using nvml::ReadStatus;
+using nvml::StartReason;
+
+constexpr std::string_view kDefaultLibrary = "libnvidia-ml.so.1";
+constexpr auto kMedium = std::chrono::seconds(10);
+constexpr auto kSlow = std::chrono::seconds(60);
+
+// The driver's fields by status, under the catalogue's words.
+constexpr std::pair<ReadStatus, std::string_view> kFieldStatuses[] = {
+    {ReadStatus::kOk, "ok"},
+    {ReadStatus::kNotSupported, "not_supported"},
+    {ReadStatus::kNoPermission, "no_permission"},
+    {ReadStatus::kNotFound, "not_found"},
+    {ReadStatus::kError, "error"},
+};
+
+Code CodeOf(DriverFault fault) {
+  switch (fault) {
+    case DriverFault::kNoPermission: return Code::kPermissionDenied;
+    case DriverFault::kLibraryNotFound:
+    case DriverFault::kDriverNotLoaded:
+    case DriverFault::kNoGpus: return Code::kUnavailable;
+    case DriverFault::kHung:
+    case DriverFault::kStuckInKernel: return Code::kTimeout;
+    case DriverFault::kBadMessage: return Code::kDataLoss;
+    default: return Code::kIo;
+  }
+}
+
+nvml::SourceOptions MakeSourceOptions(const Config& config, const Env& env) {
+  nvml::SourceOptions options;
+  options.interval = config.Time("interval");
+  options.medium = std::max<Duration>(kMedium, options.interval);
+  options.slow = std::max<Duration>(kSlow, options.interval);
+  options.build_id = std::string(Version()) + " " + std::string(Revision());
+  if (config.Text("library") != kDefaultLibrary) options.library_path = config.Text("library");
+  if (env.demo) options.arguments.push_back("--simulated");
+  return options;
+}
+
+class NvidiaCollector final : public Collector {
+ public:
+  NvidiaCollector(const Config& config, Env& env)
+      : env_(env), source_(MakeSourceOptions(config, env)), gpu_options_{env.demo, config.Bool("serial")} {
+    // A reading is as old as its tier's period at most, and a late reader gets one interval more.
+    int64_t interval = config.Time("interval").count();
+    patience_.ns = {2 * interval, std::max<int64_t>(Duration(kMedium).count(), interval) + 2 * interval,
+                    std::max<int64_t>(Duration(kSlow).count(), interval) + 2 * interval};
+  }
+  ~NvidiaCollector() override {
+    if (env_.stats) env_.stats->nvml_driver_pid = 0;
+  }
+
+  Status Collect(FrameWriter& out) override {
+    source_.Poll(out.read_at());
+    const DriverState& driver = source_.driver();
+    if (env_.stats) env_.stats->nvml_driver_pid = std::max(driver.pid, 0);
+    UpdateDriver(driver, out);
+    UpdateDriverInfo(driver, out);
+    UpdateGpus(out);
+    if (driver.up) return Ok();
+    if (driver.fault == DriverFault::kNone) return {Code::kTimeout, "the driver process is starting"};
+    return {CodeOf(driver.fault), driver.last_error};
+  }
+
+ private:
+  void DeclareDriver(SeriesTable& table) {
+    driver_entity_ = MakeRef<Entity>("driver", AttributeSet({{"driver", "nvml"}}));
+    up_ = table.Declare(kSelfDriverUp, driver_entity_);
+    heartbeat_ = table.Declare(kSelfDriverHeartbeatAge, driver_entity_);
+    hung_ = table.Declare(kSelfDriverCallsHung, driver_entity_);
+    used_ = table.Declare(kSelfDriverDevices, driver_entity_, {{"state", "used"}});
+    left_out_ = table.Declare(kSelfDriverDevices, driver_entity_, {{"state", "left_out"}});
+    for (size_t i = 0; i < starts_.size(); ++i) {
+      starts_[i] = table.Declare(kSelfDriverStarts, driver_entity_,
+                                 {{"reason", nvml::StartReasonName(static_cast<StartReason>(i))}});
+    }
+    for (size_t i = 0; i < std::size(kFieldStatuses); ++i) {
+      fields_[i] = table.Declare(kSelfDriverFields, driver_entity_, {{"status", kFieldStatuses[i].second}});
+    }
+  }
+
+  void UpdateDriver(const DriverState& driver, FrameWriter& out) {
+    if (!driver_entity_) DeclareDriver(out.table());
+    out.Set(up_, driver.up ? 1 : 0);
+    if (driver.last_heartbeat_boot_ns != 0) {
+      out.Set(heartbeat_, static_cast<double>(out.read_at().boot_ns - driver.last_heartbeat_boot_ns) * 1e-9);
+    }
+    auto gpus = source_.gpus();
+    auto hung = std::count_if(gpus.begin(), gpus.end(),
+                              [](const auto& gpu) { return gpu.state == nvml::GpuState::kHung; });
+    out.Set(hung_, hung);
+    out.Set(used_, driver.gpus_used);
+    out.Set(left_out_, driver.gpus_left_out);
+    for (size_t i = 0; i < starts_.size(); ++i) out.Set(starts_[i], driver.starts[i]);
+    auto by_status = source_.FieldsByStatus();
+    for (size_t i = 0; i < std::size(kFieldStatuses); ++i) {
+      out.Set(fields_[i], by_status[static_cast<size_t>(kFieldStatuses[i].first)]);
+    }
+  }
+
+  void UpdateDriverInfo(const DriverState& driver, FrameWriter& out) {
+    std::string versions = driver.driver_version + "/" + driver.library_version;
+    if (driver.driver_version.empty()) return;
+    if (!info_ || versions != versions_) {
+      out.table().Retire(info_);
+      versions_ = versions;
+      std::vector<AttributeSet::Attribute> attributes = {
+          {"gpu.vendor", std::string_view("nvidia")},
+          {"gpu.driver.version", std::string_view(driver.driver_version)}};
+      if (!driver.library_version.empty())
+        attributes.push_back({"gpu.library.version", std::string_view(driver.library_version)});
+      if (!driver.cuda_version.empty())
+        attributes.push_back({"gpu.runtime.version", std::string_view(driver.cuda_version)});
+      if (env_.demo) attributes.push_back({"simulated", true});
+      info_ = out.table().Declare(kGpuDriverInfo, {},
+                                  AttributeSet(std::span<const AttributeSet::Attribute>(attributes)));
+      std::vector<AttributeSet::Attribute> vendor = {{"gpu.vendor", std::string_view("nvidia")}};
+      if (env_.demo) vendor.push_back({"simulated", true});
+      if (!devices_)
+        devices_ = out.table().Declare(kGpuDevices, {},
+                                       AttributeSet(std::span<const AttributeSet::Attribute>(vendor)));
+    }
+    if (!driver.up) return;
+    out.Set(info_, 1);
+    auto gpus = source_.gpus();
+    auto answering = std::count_if(gpus.begin(), gpus.end(),
+                                   [](const auto& gpu) { return gpu.state == nvml::GpuState::kOk; });
+    out.Set(devices_, answering);
+  }
+
+  void UpdateGpus(FrameWriter& out) {
+    auto gpus = source_.gpus();
+    while (gpus_.size() < gpus.size()) gpus_.emplace_back(gpu_options_);
+    for (size_t i = 0; i < gpus.size(); ++i) gpus_[i].Update(gpus[i], patience_, out.read_at(), out);
+  }
+
+  Env& env_;
+  nvml::NvmlSource source_;
+  const GpuSeries::Options gpu_options_;
+  FieldPatience patience_;
+  std::vector<GpuSeries> gpus_;
+  EntityRef driver_entity_;
+  Series up_, heartbeat_, hung_, used_, left_out_, info_, devices_;
+  std::array<Series, static_cast<size_t>(StartReason::kCount)> starts_;
+  std::array<Series, std::size(kFieldStatuses)> fields_;
+  std::string versions_;
+};
+
+bool Asked(const Config& config) { return config.Text("library") != kDefaultLibrary; }
+
+Result<std::unique_ptr<Collector>> Create(const Config& config, Env& env) {
+  // Without a device on the bus no process is started again and again to find that out.
+  if (!env.demo && !Asked(config) && nvml::ProbeGpus().pci_gpus.empty()) {
+    return Status{Code::kUnavailable, "no NVIDIA device on the PCI bus"};
+  }
+  return std::unique_ptr<Collector>(std::make_unique<NvidiaCollector>(config, env));
+}
+
+std::string Plural(size_t count, const std::string& noun) {
+  return std::to_string(count) + " " + noun + (count == 1 ? "" : "s");
+}
+
+std::vector<Finding> Probe(const Config& config, Env& env) {
+  Finding finding;
+  finding.subject = "nvidia";
+  if (env.demo) {
+    finding.what = "8 SIMULATED GPUs, no hardware is read";
+    return {finding};
+  }
+  nvml::GpuProbe probe = nvml::ProbeGpus();
+  if (probe.pci_gpus.empty()) {
+    finding.kind = Asked(config) ? Finding::kFound : Finding::kNotHere;
+    finding.what = Asked(config) ? "library " + config.Text("library") : "";
+    finding.why = "no NVIDIA device on the PCI bus";
+    return {finding};
+  }
+  finding.what = Plural(probe.pci_gpus.size(), "device") + " on the PCI bus";
+  if (probe.devices.empty()) {
+    finding.kind = Finding::kNoPermission;
+    finding.why = probe.kernel_driver ? "the driver is loaded, but /dev/nvidia* is not in this container"
+                                      : "the kernel driver is not loaded";
+    finding.remedy = probe.kernel_driver ? "docker run --gpus all …     Kubernetes: runtimeClassName: nvidia"
+                                         : "sudo modprobe nvidia     or install the driver";
+  } else if (!probe.unreadable.empty()) {
+    finding.kind = Finding::kNoPermission;
+    finding.why = probe.unreadable.front() + ": permission denied";
+    finding.remedy = "sudo gpulens agent     or add this user to the device's group";
+  } else if (!probe.kernel_driver_version.empty()) {
+    finding.what += ", driver " + probe.kernel_driver_version;
+  }
+  return {finding};
+}
+
+constexpr OptionSpec kOptions[] = {
+    {.key = "library",
+     .fallback = kDefaultLibrary,
+     .help = "NVML, by name or path; opened in a process of its own"},
+    {.key = "serial",
+     .type = OptionType::kBool,
+     .fallback = "false",
+     .help = "Whether gpu.info tells serial numbers"},
+};
+
+constexpr const MetricDesc* kMetrics[] = {&kGpuUtilization,
+                                          &kGpuMemoryUtilization,
+                                          &kGpuEncodeUtilization,
+                                          &kGpuDecodeUtilization,
+                                          &kGpuMemoryTotal,
+                                          &kGpuMemoryUsed,
+                                          &kGpuMemoryFree,
+                                          &kGpuMemoryReserved,
+                                          &kGpuMemoryUsedPercent,
+                                          &kGpuMemoryUnifiedTotal,
+                                          &kGpuMemoryUnifiedUsed,
+                                          &kGpuTemperature,
+                                          &kGpuPowerDraw,
+                                          &kGpuPowerInstant,
+                                          &kGpuPowerLimit,
+                                          &kGpuPowerUtilization,
+                                          &kGpuEnergyConsumption,
+                                          &kGpuClockFrequency,
+                                          &kGpuClockIdle,
+                                          &kGpuPowerState,
+                                          &kGpuThrottleReason,
+                                          &kGpuThrottleMask,
+                                          &kGpuFanSpeed,
+                                          &kGpuEccErrors,
+                                          &kGpuEccMode,
+                                          &kGpuRowRemapCount,
+                                          &kGpuRowRemapFailed,
+                                          &kGpuRowRemapResetPending,
+                                          &kGpuRetiredPages,
+                                          &kGpuRetiredPagesPending,
+                                          &kGpuPcieReplayCount,
+                                          &kGpuPcieIo,
+                                          &kGpuPcieThroughput,
+                                          &kGpuPcieLinkGenCurrent,
+                                          &kGpuPcieLinkGenMax,
+                                          &kGpuPcieLinkWidthCurrent,
+                                          &kGpuPcieLinkWidthMax,
+                                          &kGpuInterconnectThroughput,
+                                          &kGpuInterconnectLinks,
+                                          &kGpuProcesses,
+                                          &kGpuProcessMemoryUsed,
+                                          &kGpuProcessMemoryPeak,
+                                          &kGpuInfo,
+                                          &kGpuDriverInfo,
+                                          &kGpuDevices,
+                                          &kGpuState,
+                                          &kGpuSampleAge,
+                                          &kGpuMigMode,
+                                          &kGpuPersistenceEnabled,
+                                          &kSelfDriverUp,
+                                          &kSelfDriverStarts,
+                                          &kSelfDriverHeartbeatAge,
+                                          &kSelfDriverCallsHung,
+                                          &kSelfDriverDevices,
+                                          &kSelfDriverFields};
+
+}  // namespace
+
+extern const CollectorSpec nvidia_collector;
+const CollectorSpec nvidia_collector{.name = "nvidia",
+                                     .help = "NVIDIA GPUs, through NVML in a process of its own.",
+                                     .period = std::chrono::seconds(1),
+                                     .ttl = std::chrono::seconds(10),
+                                     .options = kOptions,
+                                     .metrics = kMetrics,
+                                     .create = &Create,
+                                     .probe = &Probe};
+
+}  // namespace gpulens

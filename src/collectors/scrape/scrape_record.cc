@@ -1,0 +1,53 @@
+#include "collectors/scrape/scrape_record.h"
+
+#include "catalog/self_io.h"
+
+namespace gpulens {
+namespace {
+
+std::string_view NameOf(size_t failure) noexcept {
+  constexpr std::string_view kOurs[] = {"credentials", "content_type", "page"};
+  if (failure >= kHttpFailures) return kOurs[failure - kHttpFailures];
+  return HttpFailureName(static_cast<HttpFailure>(failure));
+}
+
+}  // namespace
+
+ScrapeRecord::ScrapeRecord(std::string_view target, std::string_view url)
+    : entity_(MakeRef<Entity>("target", AttributeSet({{"target", target}}))), url_(url) {}
+
+void ScrapeRecord::Declare(SeriesTable& table) {
+  declared_ = true;
+  up_ = table.Declare(kSelfScrapeUp, entity_);
+  duration_ = table.Declare(kSelfScrapeDuration, entity_);
+  samples_series_ = table.Declare(kSelfScrapeSamples, entity_);
+  size_ = table.Declare(kSelfScrapeSize, entity_);
+  parse_errors_ = table.Declare(kSelfScrapeParseErrors, entity_);
+  info_ = table.Declare(kSelfScrapeInfo, entity_, {{"url", std::string_view(url_)}});
+  for (size_t i = 1; i < kScrapeFailures; ++i) {
+    errors_[i] = table.Declare(kSelfScrapeErrors, entity_, {{"reason", NameOf(i)}});
+  }
+}
+
+void ScrapeRecord::Page(const ExpositionReport& report, size_t body_bytes) {
+  has_page_ = true;
+  samples_ = report.samples;
+  bytes_ = body_bytes;
+  bad_lines_ += report.bad_lines;
+}
+
+void ScrapeRecord::Write(bool up, Duration took, FrameWriter& out) {
+  if (!declared_) Declare(out.table());
+  out.Set(up_, up ? 1 : 0);
+  out.Set(duration_, static_cast<double>(took.count()) * 1e-9);
+  if (has_page_) {
+    out.Set(samples_series_, samples_);
+    out.Set(size_, bytes_);
+  }
+  has_page_ = false;
+  out.Set(parse_errors_, bad_lines_);
+  out.Set(info_, 1);
+  for (size_t i = 1; i < kScrapeFailures; ++i) out.Set(errors_[i], failures_[i]);
+}
+
+}  // namespace gpulens

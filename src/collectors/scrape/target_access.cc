@@ -1,0 +1,119 @@
+#include "collectors/scrape/target_access.h"
+
+#include <sys/stat.h>
+
+#include <algorithm>
+
+#include "base/files.h"
+#include "base/parse.h"
+#include "base/result.h"
+#include "base/version.h"
+#include "net/address.h"
+#include "net/client/http_client.h"
+
+namespace gpulens {
+namespace {
+
+constexpr size_t kSecretBytes = 64u << 10;
+
+// Changes when a file is replaced or written; 0 for one that is not there.
+uint64_t PrintOf(const std::string& path) noexcept {
+  struct stat facts{};
+  if (::stat(path.c_str(), &facts) != 0) return 0;
+  uint64_t print = static_cast<uint64_t>(facts.st_mtim.tv_sec) * 1'000'000'007u;
+  print ^= static_cast<uint64_t>(facts.st_mtim.tv_nsec) * 31u;
+  return print ^ (static_cast<uint64_t>(facts.st_ino) << 20) ^ static_cast<uint64_t>(facts.st_size);
+}
+
+bool IsHeader(const std::string& name, std::string_view lower) {
+  return std::equal(name.begin(), name.end(), lower.begin(), lower.end(),
+                    [](char a, char b) { return (a >= 'A' && a <= 'Z' ? a - 'A' + 'a' : a) == b; });
+}
+
+Status TwoWays(std::string_view one, std::string_view other) {
+  return {Code::kInvalidArgument, std::string(one) + " and " + std::string(other) + " contradict each other"};
+}
+
+}  // namespace
+
+Result<TargetAccess> TargetAccess::Make(const Config& target, const HttpUrl& url) {
+  TargetAccess access;
+  RETURN_IF_ERROR(access.SetPlain(target, url));
+  const std::string &password = target.Text("password"), &token = target.Text("bearer_token");
+  const std::string &password_file = target.Text("password_file"),
+                    &token_file = target.Text("bearer_token_file");
+  access.user_ = target.Text("username").empty() ? url.user : target.Text("username");
+  access.bearer_ = !token.empty() || !token_file.empty();
+  access.basic_ = !access.user_.empty() || !password.empty() || !password_file.empty();
+  if (!password.empty() && !password_file.empty()) return TwoWays("password", "password_file");
+  if (!token.empty() && !token_file.empty()) return TwoWays("bearer_token", "bearer_token_file");
+  if (access.bearer_ && access.basic_) return TwoWays("bearer_token", "username");
+  access.secret_ = access.bearer_ ? token : password.empty() ? url.password : password;
+  access.secret_file_ = access.bearer_ ? token_file : password_file;
+  access.wants_tls_ = url.tls;
+  const Config& tls = target.Group("tls");
+  TlsClientOptions& options = access.tls_options_;
+  options.ca.file = tls.Text("ca_file");
+  options.certificate.file = tls.Text("cert_file");
+  options.key.file = tls.Text("key_file");
+  options.server_name = tls.Text("server_name");
+  options.insecure_skip_verify = tls.Bool("insecure_skip_verify");
+  if (options.certificate.empty() != options.key.empty()) {
+    return Status{Code::kInvalidArgument, "tls.cert_file and tls.key_file belong together"};
+  }
+  for (const PemSource* source : {&options.ca, &options.certificate, &options.key}) {
+    if (!source->file.empty()) access.tls_files_.push_back(source->file);
+  }
+  return access;
+}
+
+Status TargetAccess::SetPlain(const Config& target, const HttpUrl& url) {
+  std::string& out = plain_headers_;
+  bool accepts = false;
+  for (const auto& [name, value] : target.TextMap("headers")) {
+    RETURN_IF_ERROR(AddRequestField(out, name, value));
+    accepts |= IsHeader(name, "accept");
+    bool secret = !target.Text("username").empty() || !target.Text("bearer_token").empty() ||
+                  !target.Text("bearer_token_file").empty();
+    if (IsHeader(name, "authorization") && secret)
+      return TwoWays("headers.Authorization", "username or bearer_token");
+  }
+  if (!accepts) out += kAcceptFields;
+  // Packing a page costs more than sending it as it is to the same machine.
+  bool local = !target.Text("unix_socket").empty() || IsLoopbackHost(url.host);
+  if (!local) out += "Accept-Encoding: gzip\r\n";
+  out += "User-Agent: gpulens/" + std::string(Version()) + "\r\n";
+  return Ok();
+}
+
+Status TargetAccess::Refresh() {
+  RETURN_IF_ERROR(RefreshSecret());
+  return wants_tls_ ? RefreshTls() : Ok();
+}
+
+Status TargetAccess::RefreshSecret() {
+  std::string_view secret = secret_;
+  if (!secret_file_.empty()) {
+    RETURN_IF_ERROR(ReadFile(secret_file_.c_str(), scratch_, kSecretBytes));
+    secret = Trim(scratch_);
+  }
+  if (shown_ && secret == shown_secret_) return Ok();
+  headers_ = plain_headers_;
+  if (basic_) AddBasicAuth(headers_, user_, secret);
+  if (bearer_) RETURN_IF_ERROR(AddRequestField(headers_, "Authorization", "Bearer " + std::string(secret)));
+  shown_secret_ = secret;
+  shown_ = true;
+  return Ok();
+}
+
+Status TargetAccess::RefreshTls() {
+  uint64_t print = 1;
+  for (const std::string& file : tls_files_) print = print * 31 + PrintOf(file);
+  if (tls_ && print == tls_print_) return Ok();
+  ASSIGN_OR_RETURN(auto made, TlsContext::Client(tls_options_));
+  tls_ = std::move(made);
+  tls_print_ = print;
+  return Ok();
+}
+
+}  // namespace gpulens

@@ -1,0 +1,54 @@
+// What a target needs to let us in: header fields, passwords, TLS. Files behind it are read again while
+// it is in use, since passwords, tokens and certificates are replaced under running programs.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <gpulens/status.h>
+
+#include "net/client/http_url.h"
+#include "net/tls.h"
+#include "pipeline/config.h"
+
+namespace gpulens {
+
+// Not thread-safe; Refresh may wait for files, so it belongs on a worker.
+class TargetAccess {
+ public:
+  // kInvalidArgument for options that contradict each other. Reads no file yet.
+  static Result<TargetAccess> Make(const Config& target, const HttpUrl& url);
+
+  // Reads what may have changed. Not ok: the target cannot be asked now; the detail tells why.
+  Status Refresh();
+
+  // Whole header lines, Authorization among them.
+  const std::string& headers() const noexcept { return headers_; }
+  // Null for http.
+  const std::shared_ptr<const TlsContext>& tls() const noexcept { return tls_; }
+
+ private:
+  TargetAccess() = default;
+  Status SetPlain(const Config& target, const HttpUrl& url);
+  Status RefreshSecret();
+  Status RefreshTls();
+
+  std::string user_, secret_, secret_file_;
+  bool basic_ = false, bearer_ = false;
+  std::string plain_headers_, headers_, scratch_, shown_secret_;
+  bool shown_ = false;
+  bool wants_tls_ = false;
+  TlsClientOptions tls_options_;
+  std::vector<std::string> tls_files_;
+  uint64_t tls_print_ = 0;
+  std::shared_ptr<const TlsContext> tls_;
+};
+
+// The fields that ask for an exposition page, best format first.
+inline constexpr std::string_view kAcceptFields =
+    "Accept: application/openmetrics-text;version=1.0.0;escaping=allow-utf-8;q=0.9,"
+    "text/plain;version=1.0.0;escaping=allow-utf-8;q=0.8,text/plain;version=0.0.4;q=0.7,*/*;q=0.1\r\n";
+
+}  // namespace gpulens

@@ -1,0 +1,1 @@
+house_deps(gpulens_sources_host)

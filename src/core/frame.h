@@ -1,0 +1,81 @@
+// What one run of one instance read: numbers, their quality, and when the source read them.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/clock.h"
+#include "base/ref.h"
+#include "core/layout.h"
+
+namespace gpulens {
+
+// `MetricDesc::number` says which member holds.
+union Cell {
+  double d;
+  int64_t i;
+};
+static_assert(sizeof(Cell) == 8);
+
+enum class Quality : uint8_t {
+  kAbsent,  // Never read, rejected, or older than its time to live: no output shows it.
+  kOk,
+  kStale,  // The last good value, shown with its age.
+};
+
+// An example behind a bucket or a counter: a trace id with the value it had.
+struct Exemplar {
+  uint32_t cell = 0;
+  double value = 0;
+  int64_t unix_ns = 0;  // 0: the source did not say
+  AttributeSet attributes;
+};
+
+// Immutable once published, shared by every tick until the instance's next run, then used again by
+// its writer when nobody holds it any more. Values are cumulative, never deltas.
+struct Frame : RefCounted<Frame> {
+  std::string source;  // the instance whose run it is: "host", "scrape/node"
+  Ref<const Layout> layout;
+  uint64_t run = 0;                 // counts up; an analyzer integrates only when it moved
+  Instant read_at;                  // when the source read it, not when the tick closed
+  std::vector<Cell> cells;          // layout->cells()
+  std::vector<Quality> quality;     // layout->slots()
+  std::vector<uint32_t> age_ms;     // of kStale slots, before read_at; empty when none is stale
+  std::vector<Exemplar> exemplars;  // by cell
+
+  uint32_t AgeMs(uint32_t slot) const noexcept { return age_ms.empty() ? 0 : age_ms[slot]; }
+};
+
+// Which source wins when two say the same family or series: lower is stronger.
+enum class Standing : uint8_t { kNative, kPassThrough };
+
+struct SnapshotEntry {
+  Ref<const Frame> frame;
+  std::string_view source;  // frame->source
+  Standing standing = Standing::kNative;
+  bool overdue = false;  // it rides again although its instance should have run since
+};
+
+// One tick: the latest frame of every instance. Immutable once published, pooled, counted.
+struct Snapshot : RefCounted<Snapshot> {
+  Instant closed_at;
+  uint64_t tick = 0;
+  AttributeSet resource;
+  std::vector<SnapshotEntry> frames;
+};
+
+// Something that happened, once: an XID, an OOM kill.
+struct Event {
+  Instant at;
+  std::string_view name;  // of a catalogue row
+  EntityRef entity;
+  AttributeSet attributes;
+  std::string body;
+};
+struct Events : RefCounted<Events> {
+  std::vector<Event> list;
+};
+
+}  // namespace gpulens

@@ -1,0 +1,167 @@
+#include "core/frame_writer.h"
+
+#include <algorithm>
+#include <cstring>
+
+namespace gpulens {
+namespace {
+
+constexpr size_t kExemplarsMax = 1000;
+// One being read by sinks, one published, one being filled, one for a slow reader. Beyond that a
+// frame is made and thrown away rather than kept.
+constexpr size_t kPooledFrames = 4;
+constexpr double kInt64End = 9223372036854775808.0;  // 2^63, the least double above every int64
+
+}  // namespace
+
+void FrameWriter::Begin(Instant now) noexcept {
+  begun_at_ = read_at_ = now;
+  ++run_;
+  exemplars_.clear();
+}
+
+void FrameWriter::Grow() {
+  if (slots_.size() < table_.slots()) slots_.resize(table_.slots());
+  if (cells_.size() < table_.cells()) cells_.resize(table_.cells());
+}
+
+// Makes room for the series and forgets what a former series in its slot had.
+bool FrameWriter::Admit(Series series) noexcept {
+  if (!table_.Live(series)) return ++counts_.invalid, false;
+  if (series.slot >= slots_.size()) Grow();
+  Slot& slot = slots_[series.slot];
+  if (slot.generation != series.generation) {
+    slot = Slot{.generation = series.generation};
+    memories_.erase(series.slot);
+  }
+  return true;
+}
+
+void FrameWriter::Accept(uint32_t index, const SeriesInfo& info, double value) noexcept {
+  Slot& slot = slots_[index];
+  if (info.desc->kind == Kind::kCounter) {
+    Cell before = cells_[info.first_cell];
+    double last = info.desc->number == Number::kInt ? static_cast<double>(before.i) : before.d;
+    bool fell = slot.counted && value < last;
+    slot.counted = true;
+    if (fell || info.start_unix_ns == 0) table_.Restart(index, read_at_.unix_ns);
+  }
+  slot.run = run_;
+  slot.ok_at_ns = read_at_.boot_ns;
+  ++counts_.accepted;
+}
+
+void FrameWriter::Set(Series series, double value) noexcept {
+  if (!Admit(series)) return;
+  const SeriesInfo& info = table_.InfoAt(series.slot);
+  bool as_int = info.desc->number == Number::kInt;
+  // Written so that NaN does not fit, either.
+  if (as_int && !(value >= -kInt64End && value < kInt64End)) return Reject(series, Verdict::kOutOfRange);
+  JudgeMemory* memory = NeedsMemory(*info.desc) ? &memories_[series.slot] : nullptr;
+  Verdict verdict = Judge(*info.desc, value, read_at_.boot_ns, memory);
+  if (verdict != Verdict::kAccepted) return Reject(series, verdict);
+  uint32_t cell = info.first_cell;
+  Accept(series.slot, info, value);
+  if (as_int) cells_[cell].i = static_cast<int64_t>(value);
+  else cells_[cell].d = value;
+}
+
+void FrameWriter::SetInt(Series series, int64_t value) noexcept {
+  if (!Admit(series)) return;
+  const SeriesInfo& info = table_.InfoAt(series.slot);
+  if (info.desc->number != Number::kInt) return Set(series, static_cast<double>(value));
+  JudgeMemory* memory = NeedsMemory(*info.desc) ? &memories_[series.slot] : nullptr;
+  Verdict verdict = Judge(*info.desc, static_cast<double>(value), read_at_.boot_ns, memory);
+  if (verdict != Verdict::kAccepted) return Reject(series, verdict);
+  uint32_t cell = info.first_cell;
+  Accept(series.slot, info, static_cast<double>(value));
+  cells_[cell].i = value;
+}
+
+std::span<Cell> FrameWriter::Cells(Series series) noexcept {
+  if (!Admit(series)) return {};
+  const SeriesInfo& info = table_.InfoAt(series.slot);
+  Slot& slot = slots_[series.slot];
+  slot.run = run_;
+  slot.ok_at_ns = read_at_.boot_ns;
+  ++counts_.accepted;
+  return {cells_.data() + info.first_cell, info.cells()};
+}
+
+void FrameWriter::Reject(Series series, Verdict why) noexcept {
+  ++counts_.rejected[static_cast<size_t>(why)];
+  if (!Admit(series)) return;
+  Slot& slot = slots_[series.slot];
+  if (slot.run != run_) return;
+  // It was already written in this run, so no older good value is left to show.
+  slot.run = 0;
+  slot.ok_at_ns = 0;
+}
+
+void FrameWriter::Keep(Series series) noexcept {
+  if (!Admit(series)) return;
+  Slot& slot = slots_[series.slot];
+  if (slot.ok_at_ns == 0) return;
+  slot.run = run_;
+  slot.ok_at_ns = read_at_.boot_ns;
+  ++counts_.accepted;
+}
+
+void FrameWriter::Attach(Series series, Exemplar exemplar) {
+  if (exemplars_.size() >= kExemplarsMax || !Admit(series)) return;
+  exemplar.cell += table_.InfoAt(series.slot).first_cell;
+  exemplars_.push_back(std::move(exemplar));
+}
+
+Ref<Frame> FrameWriter::TakeFrame() {
+  for (Ref<Frame>& frame : pool_) {
+    if (frame.unique()) return frame;
+  }
+  Ref<Frame> frame = MakeRef<Frame>();
+  frame->source = source_;
+  if (pool_.size() < kPooledFrames) pool_.push_back(frame);
+  return frame;
+}
+
+void FrameWriter::FillQuality(Frame& frame) noexcept {
+  frame.quality.resize(slots_.size());
+  frame.age_ms.clear();
+  oldest_ns_ = 0;
+  for (uint32_t i = 0; i < slots_.size(); ++i) {
+    const Slot& slot = slots_[i];
+    if (slot.run == run_ && slot.run != 0) {
+      frame.quality[i] = Quality::kOk;
+      continue;
+    }
+    // A source may say that it read this later than what it read last.
+    int64_t age = std::max<int64_t>(0, read_at_.boot_ns - slot.ok_at_ns);
+    bool known = slot.ok_at_ns != 0 && age <= ttl_.count();
+    frame.quality[i] = known ? Quality::kStale : Quality::kAbsent;
+    if (!known) continue;
+    if (frame.age_ms.empty()) frame.age_ms.resize(slots_.size());
+    frame.age_ms[i] = static_cast<uint32_t>(age / 1'000'000);
+    oldest_ns_ = std::max(oldest_ns_, age);
+    ++counts_.stale;
+  }
+}
+
+Ref<const Frame> FrameWriter::Finish() {
+  Grow();
+  // A value must not show under a new layout once its series was retired, even if another has the slot.
+  for (uint32_t i = 0; i < slots_.size(); ++i) {
+    if (!table_.Live(Series{i, slots_[i].generation})) slots_[i] = Slot{.generation = slots_[i].generation};
+  }
+  Ref<Frame> frame = TakeFrame();
+  frame->layout = table_.Freeze();
+  frame->run = run_;
+  frame->read_at = begun_at_;
+  frame->cells.resize(cells_.size());
+  if (!cells_.empty()) std::memcpy(frame->cells.data(), cells_.data(), cells_.size() * sizeof(Cell));
+  FillQuality(*frame);
+  std::sort(exemplars_.begin(), exemplars_.end(),
+            [](const Exemplar& a, const Exemplar& b) { return a.cell < b.cell; });
+  frame->exemplars.assign(exemplars_.begin(), exemplars_.end());
+  return frame;
+}
+
+}  // namespace gpulens

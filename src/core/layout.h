@@ -1,0 +1,84 @@
+// Which series a frame carries, where their cells lie and what they are known by: a SeriesTable,
+// frozen. Sinks cache by (layout id, slot) what they derive from it.
+//
+// Immutable and counted; thread-safe.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/ref.h"
+#include "core/attribute_set.h"
+#include "core/metric_desc.h"
+
+namespace gpulens {
+
+// The thing measured: a GPU, a MIG slice, a link, a process, an engine, the host. Made by the
+// collector that found it; analyzers declare series on it; enrichers describe it. Immutable.
+struct Entity : RefCounted<Entity> {
+  Entity(std::string kind, AttributeSet known_by, Ref<const Entity> of = {})
+      : type(std::move(kind)), attributes(std::move(known_by)), parent(std::move(of)) {}
+  std::string type;
+  AttributeSet attributes;
+  Ref<const Entity> parent;
+};
+using EntityRef = Ref<const Entity>;
+
+// The inner form of a histogram or summary: which cells it has. Cells lie in this order: one per
+// bound (histogram: cumulative count up to it; summary: the quantile), then sum, then count.
+struct Shape : RefCounted<Shape> {
+  std::vector<double> bounds;  // ascending; +Inf stands only where the source has that bucket
+  bool has_sum = true;
+  bool has_count = true;
+
+  uint32_t cells() const noexcept { return static_cast<uint32_t>(bounds.size()) + has_sum + has_count; }
+  uint32_t sum_cell() const noexcept { return static_cast<uint32_t>(bounds.size()); }
+  uint32_t count_cell() const noexcept { return static_cast<uint32_t>(bounds.size()) + has_sum; }
+};
+
+struct SeriesInfo {
+  const MetricDesc* desc = nullptr;  // null: a free slot
+  EntityRef entity;
+  AttributeSet attributes;    // resolved: extra over entity over its parents over enrichers
+  Ref<const Shape> shape;     // null: one cell
+  int64_t start_unix_ns = 0;  // of this identity; a counter reset begins a new one
+  uint32_t first_cell = 0;
+  bool start_known = false;  // false: the first reading is the base, so no `_created`
+
+  uint32_t cells() const noexcept { return shape ? shape->cells() : 1; }
+};
+
+// Scraped families' rows; lives as long as any layout that uses it.
+struct DescStore;
+
+class Layout : public RefCounted<Layout> {
+ public:
+  static constexpr size_t kBlockSlots = 256;
+  struct Block : RefCounted<Block> {
+    std::vector<SeriesInfo> slots;
+  };
+
+  Layout(uint64_t id, uint32_t slots, uint32_t cells, std::vector<Ref<const Block>> blocks,
+         std::shared_ptr<const DescStore> descs)
+      : id_(id), slots_(slots), cells_(cells), blocks_(std::move(blocks)), descs_(std::move(descs)) {}
+
+  // Unique in the process; never 0.
+  uint64_t id() const noexcept { return id_; }
+  // Slots, free ones included: `desc` of a free one is null.
+  uint32_t slots() const noexcept { return slots_; }
+  uint32_t cells() const noexcept { return cells_; }
+  const SeriesInfo& operator[](uint32_t slot) const noexcept {
+    return blocks_[slot / kBlockSlots]->slots[slot % kBlockSlots];
+  }
+
+ private:
+  uint64_t id_;
+  uint32_t slots_, cells_;
+  std::vector<Ref<const Block>> blocks_;
+  std::shared_ptr<const DescStore> descs_;
+};
+
+}  // namespace gpulens

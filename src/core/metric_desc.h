@@ -1,0 +1,59 @@
+// What a family of numbers means: its name, unit, kind, and what a believable value is.
+//
+// Rows of our own are `inline constexpr` in catalog/ and are compared by address. A scraped family
+// gets its row from SeriesTable::Own. Immutable; safe to read from any thread.
+#pragma once
+
+#include <cstdint>
+#include <limits>
+#include <span>
+#include <string_view>
+
+namespace gpulens {
+
+enum class Kind : uint8_t {
+  kGauge,
+  kCounter,
+  kUpDownCounter,
+  kHistogram,
+  kGaugeHistogram,
+  kSummary,
+  kInfo,
+  kStateSet,
+  kUnknown,
+};
+
+// How cells of a family are read: as double or as int64.
+enum class Number : uint8_t { kDouble, kInt };
+
+// kOtel names are spelt for each output by its rules; kVerbatim ones (scraped) never.
+enum class Spelling : uint8_t { kOtel, kVerbatim };
+
+// What a falling counter means: a program restarted, or a sensor glitched.
+enum class OnDecrease : uint8_t { kReset, kReject };
+
+// When a reading is not believed. All bounds are in the unit of the family.
+struct Rule {
+  static constexpr double kNone = std::numeric_limits<double>::infinity();
+
+  double low = -kNone;
+  double high = kNone;
+  // Greatest plausible change per second, either way (gauges) or upwards (counters).
+  double max_change_per_second = kNone;
+  // Values by which a source says "I do not know" (0xFFFF, -1), before any scaling.
+  std::span<const double> sentinels = {};
+};
+
+struct MetricDesc {
+  std::string_view name = {}, unit = {}, help = {};
+  Kind kind = Kind::kGauge;
+  Number number = Number::kDouble;
+  Spelling spelling = Spelling::kOtel;
+  OnDecrease on_decrease = OnDecrease::kReset;
+  const Rule* rule = nullptr;
+  std::span<const std::string_view> keys = {};  // attributes a series may add to its entity's
+};
+
+constexpr bool IsMonotonic(Kind kind) noexcept { return kind == Kind::kCounter || kind == Kind::kHistogram; }
+
+}  // namespace gpulens

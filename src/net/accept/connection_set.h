@@ -1,0 +1,93 @@
+// All connections of one server: what each is waiting for, until when, and who goes first when there
+// are too many.
+//
+// Every phase has one fixed timeout, so its connections stand in the order in which they expire:
+// entering a phase, leaving it and finding the next to expire cost the same with one connection as
+// with thousands. Lives on the loop's thread.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+
+#include "base/clock.h"
+#include "base/ref.h"
+#include "net/io_loop.h"
+
+namespace gpulens {
+
+enum class Phase : uint8_t {
+  kRequest,  // a request is expected or has begun: half-open connections stand here
+  kIdle,     // between two requests
+  kWork,     // a handler has the request; no timeout
+  kWrite,    // an answer waits for the client
+  kLinger,   // everything is said; reading what still comes
+  kOpen,     // an established WebSocket
+};
+inline constexpr size_t kPhases = 6;
+
+// Counted, because answers come back from other threads to connections that may be gone.
+class Connection : public RefCounted<Connection> {
+ public:
+  virtual ~Connection() = default;
+  // The timeout of `phase` is over. Must change the phase, enter it anew, or close.
+  virtual void OnDeadline(Phase phase) = 0;
+  // Ends the connection now and leaves the set. Idempotent.
+  virtual void Close() = 0;
+  // The server is stopping: close when nothing is in flight, else after the last answer.
+  virtual void FinishAndClose() = 0;
+
+  Phase phase() const noexcept { return phase_; }
+
+ private:
+  friend class ConnectionSet;
+  Connection* before_ = nullptr;
+  Connection* after_ = nullptr;
+  int64_t entered_ns_ = 0;
+  Phase phase_ = Phase::kRequest;
+  bool member_ = false;
+};
+
+class ConnectionSet {
+ public:
+  // A timeout of 0 means none.
+  ConnectionSet(IoLoop& loop, std::array<Duration, kPhases> timeouts);
+  ~ConnectionSet();
+  ConnectionSet(const ConnectionSet&) = delete;
+  ConnectionSet& operator=(const ConnectionSet&) = delete;
+
+  size_t size() const noexcept { return size_; }
+  // The set holds a reference until Remove.
+  void Add(Connection& connection, Phase phase);
+  void Remove(Connection& connection);
+  // Enters `phase`; its timeout starts again, also when it is the present one.
+  void Enter(Connection& connection, Phase phase);
+  // Closes the connection that can best be spared: the oldest half-open one, then the longest idle one,
+  // then a client that has not taken its answer for a second. False when there is none.
+  bool CloseOne();
+  void CloseAll();
+  void FinishAll();
+  // Calls `empty` once, when the set is or gets empty.
+  void OnEmpty(std::function<void()> empty);
+
+ private:
+  struct List {
+    Connection* first = nullptr;
+    Connection* last = nullptr;
+  };
+  void Link(Connection& connection, Phase phase);
+  void Unlink(Connection& connection);
+  void Arm(int64_t at_ns);
+  void Expire();
+
+  IoLoop& loop_;
+  std::array<Duration, kPhases> timeouts_;
+  std::array<List, kPhases> lists_;
+  size_t size_ = 0;
+  IoLoop::TimerId timer_ = 0;
+  int64_t timer_at_ns_ = 0;
+  std::function<void()> empty_;
+};
+
+}  // namespace gpulens

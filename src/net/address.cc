@@ -1,0 +1,186 @@
+#include "net/address.h"
+
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <sys/un.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "base/parse.h"
+#include "base/result.h"
+#include "base/text.h"
+
+namespace gpulens {
+namespace {
+
+constexpr std::string_view kUnixPrefix = "unix:";
+
+Status BadAddress(std::string_view text, std::string_view why) {
+  std::string detail = "listen address \"";
+  AppendPrintable(detail, text.substr(0, 256));
+  detail += "\": ";
+  detail += why;
+  return {Code::kInvalidArgument, std::move(detail)};
+}
+
+bool IsMappedIpv4(const Endpoint& e) noexcept {
+  static constexpr uint8_t kPrefix[12] = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff};
+  return e.family == Endpoint::Family::kIpv6 && std::equal(kPrefix, kPrefix + 12, e.ip.begin());
+}
+
+Result<Endpoint> ParseUnix(std::string_view text) {
+  Endpoint endpoint;
+  endpoint.family = Endpoint::Family::kUnix;
+  endpoint.path = text.substr(kUnixPrefix.size());
+  if (endpoint.path.empty() || endpoint.path[0] != '/' || endpoint.path.find('\0') != std::string::npos) {
+    return BadAddress(text, "a Unix socket needs an absolute path, as in unix:/run/gpulens/gpulens.sock");
+  }
+  if (endpoint.path.size() >= sizeof(sockaddr_un::sun_path)) {
+    return BadAddress(text, "the path is longer than the 107 bytes that a Unix socket allows");
+  }
+  return endpoint;
+}
+
+}  // namespace
+
+std::string Endpoint::Host() const {
+  char text[INET6_ADDRSTRLEN] = {};
+  switch (family) {
+    case Family::kNone: return {};
+    case Family::kUnix: return path;
+    case Family::kIpv4: ::inet_ntop(AF_INET, ip.data(), text, sizeof(text)); return text;
+    case Family::kIpv6: ::inet_ntop(AF_INET6, ip.data(), text, sizeof(text)); return text;
+  }
+  return {};
+}
+
+std::string Endpoint::ToString() const {
+  switch (family) {
+    case Family::kNone: return "(none)";
+    case Family::kUnix: return std::string(kUnixPrefix) + path;
+    case Family::kIpv4: return Host() + ":" + std::to_string(port);
+    case Family::kIpv6: return "[" + Host() + "]:" + std::to_string(port);
+  }
+  return {};
+}
+
+bool Endpoint::IsLoopback() const noexcept {
+  switch (family) {
+    case Family::kNone: return false;
+    case Family::kUnix: return true;
+    case Family::kIpv4: return ip[0] == 127;
+    case Family::kIpv6: {
+      if (IsMappedIpv4(*this)) return ip[12] == 127;
+      static constexpr std::array<uint8_t, 16> kOne = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1};
+      return ip == kOne;
+    }
+  }
+  return false;
+}
+
+socklen_t Endpoint::ToSockaddr(sockaddr_storage& out) const noexcept {
+  out = {};
+  if (family == Family::kIpv4) {
+    auto& in = reinterpret_cast<sockaddr_in&>(out);
+    in.sin_family = AF_INET;
+    in.sin_port = htons(port);
+    std::memcpy(&in.sin_addr, ip.data(), 4);
+    return sizeof(in);
+  }
+  if (family == Family::kIpv6) {
+    auto& in = reinterpret_cast<sockaddr_in6&>(out);
+    in.sin6_family = AF_INET6;
+    in.sin6_port = htons(port);
+    in.sin6_scope_id = scope;
+    std::memcpy(&in.sin6_addr, ip.data(), 16);
+    return sizeof(in);
+  }
+  if (family == Family::kUnix && path.size() < sizeof(sockaddr_un::sun_path)) {
+    auto& un = reinterpret_cast<sockaddr_un&>(out);
+    un.sun_family = AF_UNIX;
+    std::memcpy(un.sun_path, path.data(), path.size());
+    return sizeof(un);
+  }
+  return 0;
+}
+
+Endpoint Endpoint::FromSockaddr(const sockaddr_storage& address, socklen_t length) {
+  Endpoint endpoint;
+  if (address.ss_family == AF_INET && length >= sizeof(sockaddr_in)) {
+    const auto& in = reinterpret_cast<const sockaddr_in&>(address);
+    endpoint.family = Family::kIpv4;
+    endpoint.port = ntohs(in.sin_port);
+    std::memcpy(endpoint.ip.data(), &in.sin_addr, 4);
+  } else if (address.ss_family == AF_INET6 && length >= sizeof(sockaddr_in6)) {
+    const auto& in = reinterpret_cast<const sockaddr_in6&>(address);
+    endpoint.family = Family::kIpv6;
+    endpoint.port = ntohs(in.sin6_port);
+    endpoint.scope = in.sin6_scope_id;
+    std::memcpy(endpoint.ip.data(), &in.sin6_addr, 16);
+  } else if (address.ss_family == AF_UNIX) {
+    const auto& un = reinterpret_cast<const sockaddr_un&>(address);
+    endpoint.family = Family::kUnix;
+    size_t limit = length > offsetof(sockaddr_un, sun_path) ? length - offsetof(sockaddr_un, sun_path) : 0;
+    endpoint.path.assign(un.sun_path, ::strnlen(un.sun_path, std::min(limit, sizeof(un.sun_path))));
+  }
+  return endpoint;
+}
+
+Result<Endpoint> ParseIp(std::string_view text, uint16_t port) {
+  std::string host(text);
+  bool brackets = host.size() > 2 && host.front() == '[' && host.back() == ']';
+  if (brackets) host = host.substr(1, host.size() - 2);
+  Endpoint endpoint;
+  endpoint.port = port;
+  if (host.find('\0') == std::string::npos && host.size() < INET6_ADDRSTRLEN) {
+    if (!brackets && ::inet_pton(AF_INET, host.c_str(), endpoint.ip.data()) == 1) {
+      endpoint.family = Endpoint::Family::kIpv4;
+      return endpoint;
+    }
+    if (::inet_pton(AF_INET6, host.c_str(), endpoint.ip.data()) == 1) {
+      endpoint.family = Endpoint::Family::kIpv6;
+      return endpoint;
+    }
+  }
+  std::string detail = "\"";
+  AppendPrintable(detail, text.substr(0, 256));
+  return Status{Code::kInvalidArgument, detail + "\" is not an IP address"};
+}
+
+Result<Endpoint> ParseListenAddress(std::string_view text) {
+  if (text.starts_with(kUnixPrefix)) return ParseUnix(text);
+  size_t colon = text.rfind(':');
+  if (colon == std::string_view::npos) {
+    return BadAddress(text, "the port is missing; write HOST:PORT, as in 127.0.0.1:9091");
+  }
+  std::string_view host = text.substr(0, colon), port_text = text.substr(colon + 1);
+  auto port = ParseInt<uint16_t>(port_text);
+  if (!port) return BadAddress(text, "the port is not a number from 0 to 65535");
+  Endpoint endpoint;
+  if (host.empty()) {
+    endpoint.family = Endpoint::Family::kIpv6;
+    endpoint.any_family = true;
+    endpoint.port = *port;
+    return endpoint;
+  }
+  if (host == "localhost") host = "127.0.0.1";
+  bool bare_ipv6 = host.front() != '[' && host.find(':') != std::string_view::npos;
+  if (bare_ipv6) return BadAddress(text, "an IPv6 address stands in brackets, as in [::1]:9091");
+  auto parsed = ParseIp(host, *port);
+  if (!parsed) {
+    return BadAddress(
+        text, parsed.error().detail + "; write 127.0.0.1, [::1], localhost or nothing for every interface");
+  }
+  return parsed;
+}
+
+bool IsLoopbackHost(std::string_view host) {
+  std::string lower(host);
+  for (char& c : lower) c = c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
+  if (lower == "localhost" || lower.ends_with(".localhost")) return true;
+  auto ip = ParseIp(lower);
+  return ip && ip->IsLoopback();
+}
+
+}  // namespace gpulens

@@ -1,0 +1,249 @@
+#include "net/auth/authenticator.h"
+
+#include <crypt.h>
+#include <openssl/crypto.h>
+#include <openssl/evp.h>
+#include <openssl/rand.h>
+#include <openssl/sha.h>
+#include <sys/stat.h>
+
+#include <array>
+#include <cstring>
+#include <deque>
+
+#include "base/files.h"
+#include "base/log.h"
+#include "base/parse.h"
+#include "base/result.h"
+
+namespace gpulens {
+namespace {
+
+constexpr size_t kMaxCredentials = 1024;
+constexpr size_t kMaxRemembered = 128;
+// A hash of nobody's password, tried for names that do not exist; its cost is set to a real user's.
+constexpr std::string_view kNobody = "$2y$10$hdrrOJ0W/5ts2rE0nFWT.egzLtAmEk8tmFHLyg.n56Lsup.xVP87u";
+
+using Digest = std::array<unsigned char, SHA256_DIGEST_LENGTH>;
+
+// What shows that a file was replaced or written.
+struct FileMark {
+  dev_t device = 0;
+  ino_t inode = 0;
+  off_t size = -1;
+  int64_t modified_ns = 0;
+  bool operator==(const FileMark&) const = default;
+};
+
+FileMark MarkOf(const std::string& path) {
+  struct stat info{};
+  if (::stat(path.c_str(), &info) != 0) return {};
+  int64_t ns = static_cast<int64_t>(info.st_mtim.tv_sec) * 1'000'000'000 + info.st_mtim.tv_nsec;
+  return {info.st_dev, info.st_ino, info.st_size, ns};
+}
+
+bool SameText(std::string_view a, std::string_view b) {
+  // Lengths may be told apart; contents not.
+  return a.size() == b.size() && CRYPTO_memcmp(a.data(), b.data(), a.size()) == 0;
+}
+
+bool EqualsNoCase(std::string_view a, std::string_view b) {
+  return a.size() == b.size() && ::strncasecmp(a.data(), b.data(), a.size()) == 0;
+}
+
+// Strict enough for credentials: whole groups, padding at the end only.
+std::string DecodeBase64(std::string_view text) {
+  if (text.empty() || text.size() % 4 != 0 || text.size() > kMaxCredentials) return {};
+  std::string out(text.size() / 4 * 3, '\0');
+  int size =
+      EVP_DecodeBlock(reinterpret_cast<unsigned char*>(out.data()),
+                      reinterpret_cast<const unsigned char*>(text.data()), static_cast<int>(text.size()));
+  if (size < 0) return {};
+  size_t padding = text.ends_with("==") ? 2 : text.ends_with('=') ? 1 : 0;
+  out.resize(static_cast<size_t>(size) - padding);
+  return out;
+}
+
+bool PasswordFits(const std::string& password, const std::string& hash) {
+  auto data = std::make_unique<crypt_data>();
+  const char* made = ::crypt_r(password.c_str(), hash.c_str(), data.get());
+  bool fits = made && made[0] != '*' && SameText(made, hash);
+  OPENSSL_cleanse(data.get(), sizeof(*data));
+  return fits;
+}
+
+}  // namespace
+
+struct Authenticator::State {
+  State(IoLoop& loop_in, std::string path_in, Offload offload_in)
+      : loop(loop_in), path(std::move(path_in)), offload(std::move(offload_in)) {
+    RAND_bytes(salt.data(), static_cast<int>(salt.size()));
+  }
+
+  Status Load();
+  std::vector<std::pair<std::string, FileMark>> Marks(const WebConfig& of) const;
+  bool Changed() const;
+  Digest Fingerprint(std::string_view user, std::string_view password, std::string_view hash) const;
+  Access CheckPassword(std::string credentials, const std::shared_ptr<State>& self,
+                       std::function<void(Access)> done);
+
+  IoLoop& loop;
+  const std::string path;
+  const Offload offload;
+  WebConfig config;
+  std::string token;
+  std::shared_ptr<const WebRules> rules = std::make_shared<WebRules>();
+  std::vector<std::pair<std::string, FileMark>> marks;
+  std::chrono::steady_clock::time_point looked_at{};
+  uint64_t failed_reloads = 0;
+  std::array<unsigned char, 32> salt{};
+  std::deque<Digest> remembered;  // newest last
+  size_t pending = 0;
+  bool gone = false;
+};
+
+std::vector<std::pair<std::string, FileMark>> Authenticator::State::Marks(const WebConfig& of) const {
+  std::vector<std::pair<std::string, FileMark>> made;
+  made.emplace_back(path, MarkOf(path));
+  for (const std::string& file : of.Files()) made.emplace_back(file, MarkOf(file));
+  return made;
+}
+
+bool Authenticator::State::Changed() const {
+  for (const auto& [file, mark] : marks) {
+    if (MarkOf(file) != mark) return true;
+  }
+  return false;
+}
+
+Status Authenticator::State::Load() {
+  // Marks are taken before reading, so a file that changes meanwhile is read again; and kept when the
+  // files are bad, so the same bad ones are tried and reported once.
+  marks = Marks(config);
+  FileMark config_mark = marks.front().second;
+  ASSIGN_OR_RETURN(WebConfig fresh, LoadWebConfig(path));
+  marks = Marks(fresh);
+  marks.front().second = config_mark;
+  auto made = std::make_shared<WebRules>();
+  if (fresh.tls) {
+    auto tls = TlsContext::Server(*fresh.tls);
+    if (!tls) return {tls.error().code, path + ": tls_server_config: " + tls.error().detail};
+    made->tls = *tls;
+  }
+  std::string fresh_token = fresh.bearer_token;
+  if (!fresh.bearer_token_file.empty()) {
+    ASSIGN_OR_RETURN(fresh_token, ReadFile(fresh.bearer_token_file, 64 << 10));
+    fresh_token = Trim(fresh_token);
+    if (fresh_token.empty())
+      return {Code::kInvalidArgument, fresh.bearer_token_file + ": the token is empty"};
+  }
+  for (const auto& [name, value] : fresh.headers) made->headers += name + ": " + value + "\r\n";
+  if (!fresh.users.empty()) {
+    made->challenge = "Basic realm=\"gpulens\", charset=\"UTF-8\"";
+  } else if (!fresh_token.empty()) {
+    made->challenge = "Bearer realm=\"gpulens\"";
+  }
+  config = std::move(fresh);
+  token = std::move(fresh_token);
+  rules = std::move(made);
+  return Ok();
+}
+
+Digest Authenticator::State::Fingerprint(std::string_view user, std::string_view password,
+                                         std::string_view hash) const {
+  // The hash is part of it, so that a changed password forgets the old one.
+  std::string text(reinterpret_cast<const char*>(salt.data()), salt.size());
+  for (std::string_view part : {user, password, hash}) {
+    text += std::to_string(part.size()) + ":";
+    text += part;
+  }
+  Digest digest{};
+  SHA256(reinterpret_cast<const unsigned char*>(text.data()), text.size(), digest.data());
+  OPENSSL_cleanse(text.data(), text.size());
+  return digest;
+}
+
+Access Authenticator::State::CheckPassword(std::string credentials, const std::shared_ptr<State>& self,
+                                           std::function<void(Access)> done) {
+  size_t colon = credentials.find(':');
+  // crypt(3) ends at a NUL: a longer text must not pass for its beginning.
+  if (colon == std::string::npos || credentials.find('\0') != std::string::npos) return Access::kDenied;
+  std::string user = credentials.substr(0, colon), password = credentials.substr(colon + 1);
+  auto found = config.users.find(user);
+  bool known = found != config.users.end();
+  std::string hash = known ? found->second : std::string(kNobody);
+  if (!known) hash.replace(4, 2, config.users.begin()->second, 4, 2);
+  Digest print = Fingerprint(user, password, hash);
+  bool remembered_one = false;
+  for (const Digest& each : remembered) {
+    remembered_one |= CRYPTO_memcmp(each.data(), print.data(), print.size()) == 0;
+  }
+  if (known && remembered_one) return Access::kGranted;
+  if (pending >= kMaxPending) return Access::kBusy;
+  ++pending;
+  offload(
+      [self, known, print, password = std::move(password), hash = std::move(hash), done = std::move(done)] {
+        bool good = PasswordFits(password, hash) && known;
+        self->loop.Post([self, good, print, done] {
+          --self->pending;
+          if (self->gone) return;
+          if (good) {
+            if (self->remembered.size() == kMaxRemembered) self->remembered.pop_front();
+            self->remembered.push_back(print);
+          }
+          done(good ? Access::kGranted : Access::kDenied);
+        });
+      });
+  return Access::kPending;
+}
+
+Authenticator::Authenticator(std::shared_ptr<State> state) : state_(std::move(state)) {}
+Authenticator::~Authenticator() {
+  state_->loop.Call([this] { state_->gone = true; });
+}
+
+Result<std::unique_ptr<Authenticator>> Authenticator::Open(IoLoop& loop, const std::string& path,
+                                                           Offload offload) {
+  auto state = std::make_shared<State>(loop, path, std::move(offload));
+  if (!path.empty()) RETURN_IF_ERROR(state->Load());
+  return std::unique_ptr<Authenticator>(new Authenticator(std::move(state)));
+}
+
+Status Authenticator::Reload() { return state_->path.empty() ? Ok() : state_->Load(); }
+
+std::shared_ptr<const WebRules> Authenticator::Rules() {
+  auto now = std::chrono::steady_clock::now();
+  if (!state_->path.empty() && now - state_->looked_at >= std::chrono::seconds(1)) {
+    state_->looked_at = now;
+    if (state_->Changed()) {
+      Status loaded = state_->Load();
+      if (!loaded) {
+        ++state_->failed_reloads;
+        Log(LogLevel::kError, "net", "web_config_bad",
+            loaded.detail + "; the rules read before stay in force");
+      } else {
+        Log(LogLevel::kInfo, "net", "web_config_loaded", "web config or its certificates changed; read again",
+            state_->path);
+      }
+    }
+  }
+  return state_->rules;
+}
+
+const WebConfig& Authenticator::config() const noexcept { return state_->config; }
+uint64_t Authenticator::failed_reloads() const noexcept { return state_->failed_reloads; }
+
+Access Authenticator::Check(std::string_view authorization, std::function<void(Access)> done) {
+  State& state = *state_;
+  if (state.config.users.empty() && state.token.empty()) return Access::kGranted;
+  std::string_view rest = Trim(authorization);
+  std::string_view scheme = TakeUntil(rest, ' ');
+  rest = Trim(rest);
+  if (!state.token.empty() && EqualsNoCase(scheme, "Bearer")) {
+    return SameText(rest, state.token) ? Access::kGranted : Access::kDenied;
+  }
+  if (state.config.users.empty() || !EqualsNoCase(scheme, "Basic")) return Access::kDenied;
+  return state.CheckPassword(DecodeBase64(rest), state_, std::move(done));
+}
+
+}  // namespace gpulens

@@ -1,0 +1,109 @@
+// HTTP requests to other programs: scrapes. One channel per target keeps its connection alive and its
+// buffers, so that asking the same page again and again costs little.
+//
+// Redirects are not followed: whoever configured an address with a password did not mean another one.
+// Bodies come as they were sent; whoever wants them unpacked has workers for it.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include <gpulens/status.h>
+
+#include "base/clock.h"
+#include "base/ref.h"
+#include "net/client/http_response.h"
+#include "net/client/http_url.h"
+#include "net/io_loop.h"
+#include "net/tls.h"
+
+namespace gpulens {
+
+enum class HttpFailure : uint8_t {
+  kNone,
+  kConnect,   // no such host, refused, unreachable
+  kTls,       // handshake, certificates
+  kTimeout,   // no whole answer in time
+  kAuth,      // 401, 403
+  kStatus,    // any other answer than 200
+  kTooLarge,  // head or body above its limit
+  kProtocol,  // no HTTP, damaged or cut
+};
+inline constexpr size_t kHttpFailures = 8;
+// "connect", as it stands in metrics.
+std::string_view HttpFailureName(HttpFailure failure) noexcept;
+Code HttpFailureCode(HttpFailure failure) noexcept;
+
+// How it went. A plain value.
+struct HttpReply {
+  HttpFailure failure = HttpFailure::kNone;
+  std::string detail;  // of a failure, for people: "connection refused"
+  int status = 0;      // 0: no answer
+  std::string content_type;
+  bool gzip = false;  // the body is packed
+  std::string body;   // of a 200 only
+};
+
+// Where to ask, and what an answer may cost.
+struct HttpTarget {
+  HttpUrl url;
+  std::string unix_socket;  // when set, connects there instead of to the URL's host
+  HttpResponseParser::Limits limits;
+};
+
+// One request.
+struct HttpGet {
+  std::string_view headers;               // whole lines, each ending "\r\n"; copied
+  std::shared_ptr<const TlsContext> tls;  // needed for https; another one ends the kept connection
+  Duration timeout{};                     // for all of it: look-up, connect, handshake, answer
+  std::string buffer;                     // whose memory the body may use
+};
+
+// The way to one target: at most one request at a time. Used on the loop's thread; made and destroyed on
+// any. Destruction ends the connection; a request in flight is then forgotten and its `done` not called.
+class HttpChannel {
+ public:
+  // The reply is the channel's: what is wanted of it is moved out before `done` returns. `done` may
+  // start the next request or destroy the channel.
+  using Done = std::function<void(HttpReply& reply)>;
+
+  ~HttpChannel();
+  HttpChannel(const HttpChannel&) = delete;
+  HttpChannel& operator=(const HttpChannel&) = delete;
+
+  // Calls `done` exactly once, never from inside, at the latest when the timeout has passed. A kept
+  // connection that the server has closed meanwhile is replaced by a new one without a word.
+  void Get(HttpGet get, Done done);
+
+ private:
+  friend class HttpClient;
+  class Core;
+  explicit HttpChannel(Ref<Core> core) noexcept;
+  Ref<Core> core_;
+};
+
+// Makes channels. Thread-safe. Outlives them, as the loop does.
+class HttpClient {
+ public:
+  explicit HttpClient(IoLoop& loop) noexcept : loop_(loop) {}
+  HttpClient(const HttpClient&) = delete;
+  HttpClient& operator=(const HttpClient&) = delete;
+
+  // Opens no connection yet.
+  std::unique_ptr<HttpChannel> Open(HttpTarget target);
+
+ private:
+  IoLoop& loop_;
+};
+
+// Appends "Name: value\r\n". kInvalidArgument when `name` is no field name, is one of those that the
+// client sets itself (Connection, Content-Length, Host, Transfer-Encoding and the like), or `value` has a
+// control byte.
+Status AddRequestField(std::string& headers, std::string_view name, std::string_view value);
+// Appends an Authorization field of user and password.
+void AddBasicAuth(std::string& headers, std::string_view user, std::string_view password);
+
+}  // namespace gpulens

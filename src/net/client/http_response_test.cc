@@ -1,0 +1,160 @@
+#include "net/client/http_response.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <tuple>
+
+namespace gpulens {
+namespace {
+
+using ::testing::HasSubstr;
+using State = HttpResponseParser::State;
+
+struct Parsed {
+  State state = State::kMore;
+  size_t consumed = 0;
+};
+
+// Feeds all of it, `step` bytes at a time, then ends the connection when nothing is decided.
+Parsed Feed(HttpResponseParser& parser, std::string_view all, size_t step = SIZE_MAX) {
+  Parsed parsed;
+  while (!all.empty() && parsed.state == State::kMore) {
+    size_t used = 0;
+    parsed.state = parser.Feed(all.substr(0, std::min(step, all.size())), used);
+    parsed.consumed += used;
+    all.remove_prefix(used);
+  }
+  if (parsed.state == State::kMore) parsed.state = parser.End();
+  return parsed;
+}
+
+TEST(HttpResponse, ReadsALengthAndKeepsTheConnection) {
+  for (size_t step : {size_t{1}, size_t{7}, SIZE_MAX}) {
+    HttpResponseParser parser({});
+    std::string text =
+        "HTTP/1.1 200 OK\r\nContent-Type:  text/plain; version=0.0.4 \r\nCONTENT-LENGTH: "
+        "5\r\n\r\nhelloHTTP/1.1";
+    Parsed parsed = Feed(parser, text, step);
+    EXPECT_EQ(parsed.state, State::kDone);
+    EXPECT_EQ(parsed.consumed, text.size() - 8);
+    EXPECT_EQ(parser.body(), "hello");
+    EXPECT_EQ(parser.content_type(), "text/plain; version=0.0.4");
+    EXPECT_TRUE(parser.keeps_alive());
+    EXPECT_FALSE(parser.gzip());
+  }
+}
+
+TEST(HttpResponse, ReadsChunksWithExtensionsAndTrailers) {
+  std::string text =
+      "HTTP/1.1 200\r\nTransfer-Encoding: Chunked\r\nContent-Encoding: gzip\r\n\r\n"
+      "4;a=b\r\nwiki\r\n05\r\npedia\r\n0\r\nX: y\r\n\r\n";
+  for (size_t step : {size_t{1}, size_t{3}, SIZE_MAX}) {
+    HttpResponseParser parser({});
+    EXPECT_EQ(Feed(parser, text, step).state, State::kDone);
+    EXPECT_EQ(parser.body(), "wikipedia");
+    EXPECT_TRUE(parser.gzip());
+    EXPECT_TRUE(parser.keeps_alive());
+  }
+}
+
+TEST(HttpResponse, BodyWithoutLengthEndsWithTheConnection) {
+  HttpResponseParser parser({});
+  EXPECT_EQ(Feed(parser, "HTTP/1.0 200 OK\n\nall of it").state, State::kDone) << "bare newlines are let pass";
+  EXPECT_EQ(parser.body(), "all of it");
+  EXPECT_FALSE(parser.keeps_alive());
+  EXPECT_EQ(parser.End(), State::kDone);
+}
+
+TEST(HttpResponse, KnowsWhenTheConnectionEnds) {
+  auto keeps = [](std::string_view head) {
+    HttpResponseParser parser({});
+    EXPECT_EQ(Feed(parser, std::string(head) + "Content-Length: 0\r\n\r\n").state, State::kDone);
+    return parser.keeps_alive();
+  };
+  EXPECT_TRUE(keeps("HTTP/1.1 200 OK\r\n"));
+  EXPECT_FALSE(keeps("HTTP/1.1 200 OK\r\nConnection: x, Close\r\n"));
+  EXPECT_FALSE(keeps("HTTP/1.0 200 OK\r\n"));
+  EXPECT_TRUE(keeps("HTTP/1.0 200 OK\r\nConnection: Keep-Alive\r\n"));
+}
+
+TEST(HttpResponse, PassesOverInterimAnswersAndBodilessOnes) {
+  HttpResponseParser parser({});
+  EXPECT_EQ(
+      Feed(parser, "HTTP/1.1 103 Early\r\nLink: x\r\n\r\nHTTP/1.1 204 No\r\nLocation: /x\r\n\r\n").state,
+      State::kDone);
+  EXPECT_EQ(parser.status(), 204);
+  EXPECT_EQ(parser.location(), "/x");
+  std::string kept(1000, 'x');
+  const char* memory = kept.data();
+  parser.Reset(std::move(kept));
+  EXPECT_EQ(Feed(parser, "HTTP/1.1 200 OK\r\nContent-Length: 3, 3\r\n\r\nabc").state, State::kDone);
+  EXPECT_EQ(parser.body().data(), memory) << "the buffer is used again";
+}
+
+struct Bad {
+  const char *name, *text, *why;
+  State state = State::kBroken;
+};
+class HttpResponseBad : public ::testing::TestWithParam<Bad> {};
+
+TEST_P(HttpResponseBad, IsRefused) {
+  for (size_t step : {size_t{1}, SIZE_MAX}) {
+    HttpResponseParser parser({.head_bytes = 500, .body_bytes = 100});
+    EXPECT_EQ(Feed(parser, GetParam().text, step).state, GetParam().state);
+    EXPECT_THAT(parser.why(), HasSubstr(GetParam().why));
+    EXPECT_EQ(parser.End(), GetParam().state) << "stays bad";
+  }
+}
+
+constexpr State kBig = State::kTooLarge;
+#define HEAD "HTTP/1.1 200 OK\r\n"
+#define X50 "xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx"
+INSTANTIATE_TEST_SUITE_P(
+    Each, HttpResponseBad,
+    ::testing::Values(
+        Bad{"empty", "", "without an answer"}, Bad{"ssh", "SSH-2.0-OpenSSH_9.2\r\n", "\"SSH-2.0"},
+        Bad{"http2", "HTTP/2 200\r\n", "no HTTP/1.1"}, Bad{"no_code", "HTTP/1.1 abc\r\n", "no HTTP/1.1"},
+        Bad{"code_999", "HTTP/1.1 999 x\r\n", "no HTTP/1.1"},
+        Bad{"long_code", "HTTP/1.1 2000\r\n", "no HTTP/1.1"},
+        Bad{"switch", "HTTP/1.1 101 x\r\n\r\n", "switch"}, Bad{"cut_head", HEAD "A: b", "inside its head"},
+        Bad{"no_colon", HEAD "abc\r\n", "broken field"}, Bad{"blank_name", HEAD "a b: c\r\n", "broken field"},
+        Bad{"folded", HEAD "A: b\r\n  c\r\n", "broken field"}, Bad{"no_name", HEAD ": c\r\n", "broken field"},
+        Bad{"lengths", HEAD "Content-Length: 1\r\nContent-Length: 2\r\n", "two different lengths"},
+        Bad{"minus", HEAD "Content-Length: -1\r\n", "no number"},
+        Bad{"too_long_number", HEAD "Content-Length: 99999999999999999999\r\n", "no number"},
+        Bad{"big", HEAD "Content-Length: 101\r\n\r\n", "larger than 100 bytes", kBig},
+        Bad{"cut", HEAD "Content-Length: 10\r\n\r\nabc", "3 of 10 bytes"},
+        Bad{"both", HEAD "Content-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n", "two ways"},
+        Bad{"chunked_10", "HTTP/1.0 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n", "two ways"},
+        Bad{"codings", HEAD "Transfer-Encoding: gzip, chunked\r\n", "\"gzip, chunked\""},
+        Bad{"brotli", HEAD "Content-Encoding: br\r\n", "\"br\""},
+        Bad{"chunk_size", HEAD "Transfer-Encoding: chunked\r\n\r\nxyz\r\n", "size of a chunk"},
+        Bad{"chunk_long", HEAD "Transfer-Encoding: chunked\r\n\r\n1\r\nabc\r\n", "longer than it says"},
+        Bad{"chunk_big", HEAD "Transfer-Encoding: chunked\r\n\r\nffffffffffffffff\r\n", "larger than 100",
+            kBig},
+        Bad{"chunks_big",
+            HEAD "Transfer-Encoding: chunked\r\n\r\n32\r\n" X50 "\r\n32\r\n" X50 "\r\n1\r\nx\r\n",
+            "larger than 100", kBig},
+        Bad{"chunk_cut", HEAD "Transfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n", "last chunk is missing"},
+        Bad{"head_big", HEAD "A: " X50 X50 X50 X50 X50 X50 X50 X50 X50 X50 "\r\n\r\n", "head is larger",
+            kBig},
+        Bad{"interim_endless",
+            "HTTP/1.1 100 a\r\n\r\nHTTP/1.1 100 a\r\n\r\n" HEAD "A: " X50 X50 X50 X50 X50 X50 X50 X50 X50
+            "\r\n\r\n",
+            "head is larger", kBig},
+        Bad{"close_big", HEAD "\r\n" X50 X50 "x", "larger than 100", kBig}),
+    [](const auto& each) { return each.param.name; });
+
+TEST(HttpResponse, EndlessChunkLinesAndTrailersAreBounded) {
+  for (std::string start : {"5;", "0\r\nA: "}) {
+    HttpResponseParser parser({.head_bytes = 2000, .body_bytes = 100});
+    std::string text = HEAD "Transfer-Encoding: chunked\r\n\r\n" + start + std::string(5000, 'x');
+    EXPECT_EQ(Feed(parser, text).state, State::kTooLarge) << start;
+  }
+  HttpResponseParser parser({});
+  EXPECT_EQ(Feed(parser, std::string_view(HEAD "A: b\0c\r\n", 25)).state, State::kBroken);
+}
+
+}  // namespace
+}  // namespace gpulens

@@ -1,0 +1,345 @@
+#include "net/http/http_connection.h"
+
+#include <utility>
+
+namespace gpulens {
+
+using Outcome = IoResult::Outcome;
+
+namespace {
+
+constexpr size_t kProgress = 64 << 10;
+constexpr size_t kMaxDiscarded = 1 << 20;
+constexpr int kReadsPerTurn = 4;
+
+bool KeepsAlive(const HttpRequest& request) {
+  if (request.version_minor() >= 1) return !request.HeaderHasToken("Connection", "close");
+  return request.HeaderHasToken("Connection", "keep-alive");
+}
+
+}  // namespace
+
+HttpConnection::HttpConnection(HttpShared& shared, Stream stream, const Endpoint& peer,
+                               std::shared_ptr<const WebRules> rules)
+    : shared_(shared), stream_(std::move(stream)), peer_(peer), rules_(std::move(rules)) {}
+
+void HttpConnection::Start() {
+  stream_.SetHandler(this);
+  shared_.connections.Add(*this, Phase::kRequest);
+  shared_.stats.connections.fetch_add(1, std::memory_order_relaxed);
+  stream_.WaitReadable();
+}
+
+void HttpConnection::Close() {
+  if (gone_.exchange(true, std::memory_order_relaxed)) return;
+  stream_.Close();
+  slots_.clear();
+  parser_ = nullptr;
+  unparsed_ = {};
+  shared_.stats.connections.fetch_sub(1, std::memory_order_relaxed);
+  shared_.connections.Remove(*this);
+}
+
+void HttpConnection::FinishAndClose() {
+  finishing_ = true;
+  if (lingering_ || !slots_.empty()) return;
+  Close();
+}
+
+void HttpConnection::OnDeadline(Phase phase) {
+  if (phase == Phase::kRequest) shared_.stats.Refused(Refusal::kTimeout);
+  if (phase == Phase::kWrite) shared_.stats.Refused(Refusal::kSlow);
+  bool begun = parser_ || !unparsed_.empty();
+  if (phase != Phase::kRequest || !begun || !stream_.handshake_done()) return Close();
+  Reject(408, "The request did not arrive in time.");
+  Flush();
+  Settle();
+}
+
+void HttpConnection::OnReadable() {
+  Ref<Connection> self(this);
+  busy_ = true;
+  for (int i = 0; i < kReadsPerTurn && !gone() && (lingering_ || CanParse()); ++i) {
+    IoResult read = stream_.ReadSome(shared_.buffer);
+    if (read.outcome == Outcome::kWouldBlock) break;
+    if (read.outcome == Outcome::kClosed) {
+      PeerFinished();
+      break;
+    }
+    if (read.outcome == Outcome::kFailed) {
+      Broken();
+      break;
+    }
+    if (lingering_) {
+      Discard(read.bytes);
+    } else {
+      Parse({shared_.buffer.data(), read.bytes});
+      Flush();
+    }
+    if (read.bytes < shared_.buffer.size()) break;
+  }
+  busy_ = false;
+  Settle();
+}
+
+void HttpConnection::OnWritable() {
+  Ref<Connection> self(this);
+  busy_ = true;
+  Flush();
+  busy_ = false;
+  Settle();
+}
+
+bool HttpConnection::CanParse() const noexcept {
+  return !last_taken_ && !awaits_access_ && !finishing_ && !input_ended_ &&
+         slots_.size() < shared_.limits.pipelined;
+}
+
+void HttpConnection::Parse(std::string_view fresh) {
+  std::string joined;
+  std::string_view bytes = fresh;
+  if (!unparsed_.empty()) {
+    unparsed_.append(fresh);
+    joined.swap(unparsed_);
+    bytes = joined;
+  }
+  bool more = false;
+  while (!bytes.empty() && !more && !gone() && CanParse()) {
+    if (!parser_) parser_ = std::move(shared_.spare_parser);
+    if (!parser_) parser_ = std::make_unique<HttpParser>(shared_.limits);
+    HttpParser::Step step = parser_->Feed(bytes);
+    bytes.remove_prefix(step.consumed);
+    if (step.state == HttpParser::State::kDone) {
+      OnRequest();
+    } else if (step.state == HttpParser::State::kRejected) {
+      Reject(step.status, step.why);
+      bytes = {};
+    } else {
+      more = true;
+      if (!parser_->TakeExpectContinue()) continue;
+      Slot& slot = slots_.emplace_back();
+      slot.number = next_number_++;
+      slot.ready = true;
+      slot.head = "HTTP/1.1 100 Continue\r\n\r\n";
+    }
+  }
+  if (gone()) return;
+  held_ = !bytes.empty() && !more;
+  unparsed_.assign(bytes);
+}
+
+void HttpConnection::OnRequest() {
+  HttpRequest& request = parser_->request();
+  request.remote_ = peer_;
+  request.tls_ = stream_.is_tls();
+  Slot& slot = slots_.emplace_back();
+  slot.number = next_number_++;
+  slot.head_only = request.method() == "HEAD";
+  slot.http10 = request.version_minor() == 0;
+  slot.close = !KeepsAlive(request);
+  last_taken_ |= slot.close;
+  new_request_ = true;
+  if (!shared_.authenticator) return Judge(Access::kGranted);
+  // Rules that change reach clients that never connect anew: the present ones hold for every request,
+  // and a changed TLS context ends the connection, politely.
+  auto rules = shared_.authenticator->Rules();
+  if (rules->tls != rules_->tls) last_taken_ = slot.close = true;
+  rules_ = std::move(rules);
+  Access access = shared_.authenticator->Check(
+      request.Header("Authorization"),
+      [self = Ref<HttpConnection>(this)](Access found) { self->OnAccess(found); });
+  if (access != Access::kPending) return Judge(access);
+  awaits_access_ = true;
+}
+
+void HttpConnection::OnAccess(Access access) {
+  if (gone() || !awaits_access_) return;
+  awaits_access_ = false;
+  busy_ = true;
+  Judge(access);
+  Flush();
+  busy_ = false;
+  Settle();
+}
+
+void HttpConnection::Judge(Access access) {
+  uint64_t number = slots_.back().number;
+  if (access == Access::kGranted) {
+    HttpResponder responder(shared_.loop, Ref<HttpConnection>(this), number);
+    shared_.handler.Handle(parser_->request(), std::move(responder));
+    if (gone()) return;
+  } else {
+    bool busy = access == Access::kBusy;
+    HttpResponse response = busy ? HttpResponse::Text(503, "Too many passwords are being checked. Try again.")
+                                 : HttpResponse::Text(401, "Unauthorized");
+    if (busy) response.AddHeader("Retry-After", "1");
+    if (!busy && !rules_->challenge.empty()) response.AddHeader("WWW-Authenticate", rules_->challenge);
+    shared_.stats.Refused(Refusal::kAuth);
+    Answer(number, std::move(response));
+  }
+  parser_->Reset();
+  if (!shared_.spare_parser) shared_.spare_parser = std::move(parser_);
+  parser_ = nullptr;
+}
+
+void HttpConnection::Reject(int status, std::string_view why) {
+  if (status == 413) shared_.stats.Refused(Refusal::kBodySize);
+  if (status == 414 || status == 431) shared_.stats.Refused(Refusal::kHeaderSize);
+  last_taken_ = true;
+  parser_ = nullptr;
+  unparsed_.clear();
+  Slot& slot = slots_.emplace_back();
+  slot.number = next_number_++;
+  slot.close = true;
+  FillSlot(slot, HttpResponse::Text(status, std::string(why)), true);
+}
+
+void HttpConnection::Answer(uint64_t number, HttpResponse response) {
+  if (gone()) return;
+  for (Slot& slot : slots_) {
+    if (slot.number != number || slot.ready) continue;
+    FillSlot(slot, std::move(response), &slot == &slots_.back());
+    break;
+  }
+  if (busy_) return;
+  Ref<Connection> self(this);
+  Flush();
+  Settle();
+}
+
+void HttpConnection::FillSlot(Slot& slot, HttpResponse response, bool last) {
+  slot.ready = true;
+  slot.close |= response.close || (finishing_ && last);
+  shared_.stats.answers[static_cast<size_t>(response.status / 100) % 6].fetch_add(1,
+                                                                                  std::memory_order_relaxed);
+  std::string& head = slot.head;
+  head.reserve(256 + response.headers.size() + rules_->headers.size());
+  head = "HTTP/1.1 ";
+  head += std::to_string(response.status);
+  head += ' ';
+  head += HttpReason(response.status);
+  head += "\r\nDate: ";
+  head += HttpDate();
+  if (!response.content_type.empty()) {
+    head += "\r\nContent-Type: ";
+    head += response.content_type;
+  }
+  if (response.status != 204 && response.status != 304) {
+    head += "\r\nContent-Length: ";
+    head += std::to_string(response.body.bytes.size());
+    if (!slot.head_only) slot.body = std::move(response.body);
+  }
+  head += "\r\n";
+  head += response.headers;
+  head += rules_->headers;
+  if (slot.close) {
+    head += "Connection: close\r\n";
+  } else if (slot.http10) {
+    head += "Connection: keep-alive\r\n";
+  }
+  head += "\r\n";
+}
+
+void HttpConnection::Flush() {
+  while (!gone() && !slots_.empty() && slots_.front().ready) {
+    std::array<std::string_view, Stream::kMaxPieces> pieces;
+    size_t count = 0, total = 0, skip = sent_;
+    for (const Slot& slot : slots_) {
+      if (!slot.ready || count + 2 > pieces.size()) break;
+      for (std::string_view piece : {std::string_view(slot.head), slot.body.bytes}) {
+        size_t part = std::min(skip, piece.size());
+        skip -= part;
+        piece.remove_prefix(part);
+        if (piece.empty()) continue;
+        pieces[count++] = piece;
+        total += piece.size();
+      }
+      if (slot.close) break;
+    }
+    IoResult wrote = stream_.WriteSome({pieces.data(), count});
+    if (wrote.outcome == Outcome::kFailed || wrote.outcome == Outcome::kClosed) return Close();
+    Sent(wrote.bytes);
+    if (wrote.bytes < total) return stream_.WaitWritable();
+  }
+  if (gone() || lingering_ || !slots_.empty()) return;
+  if (finishing_) return Linger();
+  if (input_ended_) Close();
+}
+
+void HttpConnection::Sent(size_t bytes) {
+  shared_.stats.bytes_sent.fetch_add(bytes, std::memory_order_relaxed);
+  progress_ += bytes;
+  sent_ += bytes;
+  size_t done = 0;
+  bool close = false;
+  while (done < slots_.size() && !close && slots_[done].ready && sent_ >= slots_[done].size()) {
+    sent_ -= slots_[done].size();
+    close = slots_[done++].close;
+  }
+  slots_.erase(slots_.begin(), slots_.begin() + static_cast<ptrdiff_t>(done));
+  if (close) Linger();
+}
+
+// A reset for unread bytes would overtake the answer, so these are read for a while.
+void HttpConnection::Linger() {
+  slots_.clear();
+  unparsed_ = {};
+  last_taken_ = true;
+  if (input_ended_) return Close();
+  lingering_ = true;
+  stream_.Shutdown();
+  shared_.connections.Enter(*this, Phase::kLinger);
+}
+
+void HttpConnection::Discard(size_t bytes) {
+  discarded_ += bytes;
+  if (discarded_ > kMaxDiscarded) Close();
+}
+
+// A client may close its sending side and still read: what it asked for is answered.
+void HttpConnection::PeerFinished() {
+  input_ended_ = true;
+  if (lingering_ || slots_.empty()) Close();
+}
+
+void HttpConnection::Broken() {
+  if (!stream_.is_tls() || stream_.handshake_done()) return Close();
+  shared_.stats.Refused(Refusal::kTls);
+  if (!stream_.peer_spoke_http()) return Close();
+  static const std::string kReply = [] {
+    std::string text = "This port speaks HTTPS. Use https:// for it.\n";
+    return "HTTP/1.1 400 Bad Request\r\nContent-Type: text/plain; charset=utf-8\r\nContent-Length: " +
+           std::to_string(text.size()) + "\r\nConnection: close\r\n\r\n" + text;
+  }();
+  stream_.PlainReply(kReply);
+  Close();
+}
+
+// The last thing every callback does: goes on with what was held back, asks for what is missing, and
+// enters the phase that this makes.
+void HttpConnection::Settle() {
+  while (!gone() && held_ && CanParse()) {
+    busy_ = true;
+    Parse({});
+    Flush();
+    busy_ = false;
+  }
+  if (gone()) return;
+  if (lingering_ || CanParse()) stream_.WaitReadable();
+  if (lingering_) return;
+  Phase phase = next_number_ > 0 ? Phase::kIdle : Phase::kRequest;
+  if (!slots_.empty() && slots_.front().ready) {
+    phase = Phase::kWrite;
+  } else if (!slots_.empty()) {
+    phase = Phase::kWork;
+  } else if (parser_ || !unparsed_.empty()) {
+    phase = Phase::kRequest;
+  }
+  bool progressed = phase == Phase::kWrite && progress_ >= kProgress;
+  if (phase == this->phase() && !new_request_ && !progressed) return;
+  new_request_ = false;
+  progress_ = 0;
+  shared_.connections.Enter(*this, phase);
+}
+
+}  // namespace gpulens

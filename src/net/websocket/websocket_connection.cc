@@ -1,0 +1,331 @@
+#include "net/websocket/websocket_connection.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/parse.h"
+
+namespace gpulens {
+
+using Outcome = IoResult::Outcome;
+
+namespace {
+
+constexpr size_t kProgress = 64 << 10;
+constexpr size_t kMaxDiscarded = 1 << 20;
+constexpr int kReadsPerTurn = 4;
+
+std::shared_ptr<const OutFrame> WholeFrame(std::string bytes, bool last) {
+  return std::make_shared<const OutFrame>(OutFrame{std::move(bytes), {}, last});
+}
+
+// A Sec-WebSocket-Key is 16 bytes in base64.
+bool IsKey(std::string_view key) {
+  auto good = [](char c) {
+    return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '+' || c == '/';
+  };
+  return key.size() == 24 && key.ends_with("==") && std::all_of(key.begin(), key.end() - 2, good);
+}
+
+}  // namespace
+
+WebSocketConnection::WebSocketConnection(WebSocketShared& shared, Stream stream, const Endpoint& peer,
+                                         std::shared_ptr<const WebRules> rules)
+    : shared_(shared),
+      stream_(std::move(stream)),
+      peer_(peer),
+      rules_(std::move(rules)),
+      reader_(shared.limits.client_message) {}
+
+void WebSocketConnection::Start() {
+  stream_.SetHandler(this);
+  shared_.connections.Add(*this, Phase::kRequest);
+  shared_.stats.connections.fetch_add(1, std::memory_order_relaxed);
+  stream_.WaitReadable();
+}
+
+void WebSocketConnection::Close() {
+  if (std::exchange(gone_, true)) return;
+  if (state_ == State::kOpen || state_ == State::kClosing) {
+    std::erase(shared_.open, this);
+    shared_.clients = shared_.open.size();
+  }
+  stream_.Close();
+  queue_.clear();
+  parser_ = nullptr;
+  unparsed_ = {};
+  shared_.stats.connections.fetch_sub(1, std::memory_order_relaxed);
+  shared_.connections.Remove(*this);
+}
+
+void WebSocketConnection::FinishAndClose() {
+  Ref<Connection> self(this);
+  if (state_ == State::kHandshake || state_ == State::kAccess) return Close();
+  if (state_ == State::kOpen) SayClose(CloseCode::kGoingAway, "the server is stopping");
+  if (!gone_) Flush();
+  if (!gone_) Settle();
+}
+
+void WebSocketConnection::Drop(Refusal why) {
+  shared_.stats.Refused(why);
+  Close();
+}
+
+void WebSocketConnection::OnDeadline(Phase phase) {
+  if (phase == Phase::kRequest) return Drop(Refusal::kTimeout);
+  if (phase == Phase::kWrite) return Drop(Refusal::kSlow);
+  if (phase != Phase::kOpen) return Close();
+  if (!std::exchange(alive_, false)) return Drop(Refusal::kTimeout);
+  std::string ping;
+  AppendFrameHead(ping, Opcode::kPing, 0);
+  Queue(WholeFrame(std::move(ping), false));
+  shared_.connections.Enter(*this, Phase::kOpen);
+  Flush();
+  Settle();
+}
+
+void WebSocketConnection::OnReadable() {
+  Ref<Connection> self(this);
+  for (int i = 0; i < kReadsPerTurn && !gone_ && state_ != State::kAccess; ++i) {
+    IoResult read = stream_.ReadSome(shared_.buffer);
+    if (read.outcome == Outcome::kWouldBlock) break;
+    if (read.outcome != Outcome::kOk) {
+      bool broken_tls = stream_.is_tls() && !stream_.handshake_done() && read.outcome == Outcome::kFailed;
+      return broken_tls ? Drop(Refusal::kTls) : Close();
+    }
+    TakeBytes({shared_.buffer.data(), read.bytes});
+    if (read.bytes < shared_.buffer.size()) break;
+  }
+  if (!gone_) Flush();
+  if (!gone_) Settle();
+}
+
+void WebSocketConnection::OnWritable() {
+  Ref<Connection> self(this);
+  Flush();
+  if (!gone_) Settle();
+}
+
+void WebSocketConnection::TakeBytes(std::string_view bytes) {
+  switch (state_) {
+    case State::kHandshake: return TakeHandshake(bytes);
+    case State::kAccess: unparsed_.append(bytes); return;
+    case State::kOpen:
+    case State::kClosing: return TakeFrames(bytes);
+    case State::kLingering: break;
+  }
+  discarded_ += bytes.size();
+  if (discarded_ > kMaxDiscarded) Close();
+}
+
+void WebSocketConnection::TakeHandshake(std::string_view bytes) {
+  std::string joined;
+  if (!unparsed_.empty()) {
+    unparsed_.append(bytes);
+    joined.swap(unparsed_);
+    bytes = joined;
+  }
+  if (!parser_) parser_ = std::make_unique<HttpParser>(shared_.limits.http);
+  HttpParser::Step step = parser_->Feed(bytes);
+  unparsed_.assign(bytes.substr(step.consumed));
+  if (step.state == HttpParser::State::kMore) return;
+  if (step.state == HttpParser::State::kDone) return OnRequest();
+  if (step.status == 413) shared_.stats.Refused(Refusal::kBodySize);
+  if (step.status == 414 || step.status == 431) shared_.stats.Refused(Refusal::kHeaderSize);
+  Refuse(step.status, std::string(step.why));
+}
+
+void WebSocketConnection::OnRequest() {
+  const HttpRequest& request = parser_->request();
+  bool upgrades =
+      request.HeaderHasToken("Upgrade", "websocket") && request.HeaderHasToken("Connection", "Upgrade");
+  if (!upgrades) {
+    std::string host(request.Header("Host"));
+    return Refuse(426,
+                  "This port speaks WebSocket. Connect to " +
+                      std::string(stream_.is_tls() ? "wss://" : "ws://") +
+                      (host.empty() ? stream_.local().ToString() : host) + " with a WebSocket client.",
+                  "Upgrade: websocket\r\n");
+  }
+  if (request.method() != "GET" || request.version_minor() < 1 ||
+      !IsKey(request.Header("Sec-WebSocket-Key"))) {
+    return Refuse(400, "The WebSocket handshake is not valid.");
+  }
+  if (request.Header("Sec-WebSocket-Version") != "13") {
+    return Refuse(426, "This server speaks WebSocket version 13.", "Sec-WebSocket-Version: 13\r\n");
+  }
+  if (request.HasHeader("Origin") && !OriginAllowed(request.Header("Origin"), request.Header("Host"),
+                                                    stream_.local().IsLoopback(), shared_.allowed_origins)) {
+    shared_.stats.Refused(Refusal::kOrigin);
+    return Refuse(403, "Pages of this origin may not connect; see websocket.allowed_origins.");
+  }
+  if (!shared_.authenticator) return Upgrade();
+  state_ = State::kAccess;
+  Access access = shared_.authenticator->Check(request.Header("Authorization"),
+                                               [self = Ref<WebSocketConnection>(this)](Access found) {
+                                                 if (self->gone_ || self->state_ != State::kAccess) return;
+                                                 self->OnAccess(found);
+                                                 if (!self->gone_) self->Flush();
+                                                 if (!self->gone_) self->Settle();
+                                               });
+  if (access != Access::kPending) OnAccess(access);
+}
+
+void WebSocketConnection::OnAccess(Access access) {
+  if (access == Access::kGranted) return Upgrade();
+  shared_.stats.Refused(Refusal::kAuth);
+  if (access == Access::kBusy) return Refuse(503, "Too many passwords are being checked. Try again.");
+  std::string challenge;
+  if (!rules_->challenge.empty()) challenge = "WWW-Authenticate: " + rules_->challenge + "\r\n";
+  Refuse(401, "Unauthorized", challenge);
+}
+
+void WebSocketConnection::Upgrade() {
+  std::string head =
+      "HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: "
+      "Upgrade\r\nSec-WebSocket-Accept: " +
+      AcceptKey(parser_->request().Header("Sec-WebSocket-Key")) + "\r\n" + rules_->headers + "\r\n";
+  shared_.stats.answers[1].fetch_add(1, std::memory_order_relaxed);
+  parser_ = nullptr;
+  state_ = State::kOpen;
+  shared_.open.push_back(this);
+  shared_.clients = shared_.open.size();
+  SharedBytes text = shared_.first_frame ? shared_.first_frame() : SharedBytes();
+  if (!text.bytes.empty()) {
+    AppendFrameHead(head, Opcode::kText, text.bytes.size());
+    shared_.frames.fetch_add(1, std::memory_order_relaxed);
+  }
+  Queue(std::make_shared<const OutFrame>(OutFrame{std::move(head), std::move(text), false}));
+  std::string early = std::exchange(unparsed_, {});
+  if (!early.empty()) TakeFrames(early);
+}
+
+void WebSocketConnection::Refuse(int status, std::string sentence, std::string fields) {
+  shared_.stats.answers[static_cast<size_t>(status / 100) % 6].fetch_add(1, std::memory_order_relaxed);
+  sentence += '\n';
+  std::string text =
+      "HTTP/1.1 " + std::to_string(status) + " " + std::string(HttpReason(status)) +
+      "\r\nDate: " + std::string(HttpDate()) +
+      "\r\nContent-Type: text/plain; charset=utf-8\r\nContent-Length: " + std::to_string(sentence.size()) +
+      "\r\nConnection: " + (status == 426 ? "Upgrade, close" : "close") + "\r\n" + fields + "\r\n";
+  if (!parser_ || parser_->request().method() != "HEAD") text += sentence;
+  parser_ = nullptr;
+  unparsed_ = {};
+  state_ = State::kLingering;
+  Queue(WholeFrame(std::move(text), true));
+}
+
+void WebSocketConnection::TakeFrames(std::string_view bytes) {
+  alive_ = true;
+  while (!bytes.empty() && !gone_) {
+    FrameReader::Event event = reader_.Next(bytes);
+    switch (event.kind) {
+      case FrameReader::Event::Kind::kPing: {
+        if (pong_queued_ || state_ != State::kOpen) break;
+        std::string pong;
+        AppendFrameHead(pong, Opcode::kPong, event.payload.size());
+        pong += event.payload;
+        pong_queued_ = true;
+        Queue(WholeFrame(std::move(pong), false));
+        break;
+      }
+      case FrameReader::Event::Kind::kClose:
+        peer_closed_ = true;
+        if (state_ == State::kClosing) return queue_.empty() ? Linger() : void();
+        return SayClose(event.code, {});
+      case FrameReader::Event::Kind::kError: return SayClose(event.code, "the client broke the protocol");
+      default: break;
+    }
+  }
+}
+
+void WebSocketConnection::SayClose(uint16_t code, std::string_view reason) {
+  if (state_ != State::kOpen) return;
+  state_ = State::kClosing;
+  // After an error nothing more is understood, so no answer is waited for.
+  bool answered = peer_closed_ || code == CloseCode::kProtocolError || code == CloseCode::kBadData ||
+                  code == CloseCode::kTooBig;
+  Queue(WholeFrame(CloseFrame(code, reason), answered));
+}
+
+void WebSocketConnection::Push(const std::shared_ptr<const OutFrame>& frame) {
+  if (gone_ || state_ != State::kOpen) return;
+  Ref<Connection> self(this);
+  bool too_much = queue_.size() >= shared_.limits.queued_frames ||
+                  (!queue_.empty() && queued_bytes_ + frame->size() > shared_.limits.queued_bytes);
+  if (too_much) return Drop(Refusal::kSlow);
+  shared_.frames.fetch_add(1, std::memory_order_relaxed);
+  Queue(frame);
+  if (queue_.size() > 1) return;  // a wait is under way already
+  Flush();
+  if (!gone_) Settle();
+}
+
+void WebSocketConnection::Queue(std::shared_ptr<const OutFrame> frame) {
+  queued_bytes_ += frame->size();
+  queue_.push_back(std::move(frame));
+}
+
+void WebSocketConnection::Flush() {
+  while (!gone_ && !queue_.empty()) {
+    std::array<std::string_view, Stream::kMaxPieces> pieces;
+    size_t count = 0, total = 0, skip = sent_;
+    for (const auto& frame : queue_) {
+      if (count + 2 > pieces.size()) break;
+      for (std::string_view piece : {std::string_view(frame->head), frame->payload.bytes}) {
+        size_t part = std::min(skip, piece.size());
+        skip -= part;
+        piece.remove_prefix(part);
+        if (piece.empty()) continue;
+        pieces[count++] = piece;
+        total += piece.size();
+      }
+    }
+    IoResult wrote = stream_.WriteSome({pieces.data(), count});
+    if (wrote.outcome == Outcome::kFailed || wrote.outcome == Outcome::kClosed) return Close();
+    shared_.stats.bytes_sent.fetch_add(wrote.bytes, std::memory_order_relaxed);
+    sent_ += wrote.bytes;
+    progress_ += wrote.bytes;
+    size_t done = 0;
+    bool last = false;
+    while (done < queue_.size() && sent_ >= queue_[done]->size()) {
+      sent_ -= queue_[done]->size();
+      queued_bytes_ -= queue_[done]->size();
+      last |= queue_[done++]->last;
+    }
+    queue_.erase(queue_.begin(), queue_.begin() + static_cast<ptrdiff_t>(done));
+    if (last) return Linger();
+    if (wrote.bytes < total) return stream_.WaitWritable();
+  }
+  pong_queued_ = false;
+}
+
+void WebSocketConnection::Linger() {
+  if (state_ == State::kClosing || state_ == State::kOpen) {
+    std::erase(shared_.open, this);
+    shared_.clients = shared_.open.size();
+  }
+  state_ = State::kLingering;
+  queue_.clear();
+  stream_.Shutdown();
+}
+
+void WebSocketConnection::Settle() {
+  if (state_ != State::kAccess) stream_.WaitReadable();
+  Phase phase = Phase::kRequest;
+  if (!queue_.empty() && state_ != State::kClosing) {
+    phase = Phase::kWrite;
+  } else if (state_ == State::kAccess) {
+    phase = Phase::kWork;
+  } else if (state_ == State::kOpen) {
+    phase = Phase::kOpen;
+  } else if (state_ == State::kClosing || state_ == State::kLingering) {
+    phase = Phase::kLinger;
+  }
+  bool progressed = phase == Phase::kWrite && progress_ >= kProgress;
+  if (phase == this->phase() && !progressed) return;
+  progress_ = 0;
+  shared_.connections.Enter(*this, phase);
+}
+
+}  // namespace gpulens

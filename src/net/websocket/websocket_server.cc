@@ -1,0 +1,149 @@
+#include "net/websocket/websocket_server.h"
+
+#include "base/parse.h"
+#include "base/result.h"
+#include "net/accept/connection_set.h"
+#include "net/accept/listener.h"
+#include "net/websocket/websocket_connection.h"
+
+namespace gpulens {
+namespace {
+
+// "host" of "host:port" and "[::1]:port".
+std::string_view HostOnly(std::string_view text) {
+  if (text.starts_with('[')) return text.substr(0, std::min(text.find(']') + 1, text.size()));
+  return text.substr(0, text.find(':'));
+}
+
+}  // namespace
+
+bool OriginAllowed(std::string_view origin, std::string_view host, bool local_is_loopback,
+                   const std::vector<std::string>& allowed) {
+  for (const std::string& each : allowed) {
+    if (each == "*" || EqualsIgnoringCase(each, origin)) return true;
+  }
+  size_t scheme = origin.find("://");
+  if (scheme == std::string_view::npos) return false;  // "null": a sandboxed or local page
+  std::string_view name = HostOnly(origin.substr(scheme + 3));
+  if (name.empty()) return false;
+  if (IsLoopbackHost(name)) return true;
+  if (!EqualsIgnoringCase(name, HostOnly(host))) return false;
+  return !local_is_loopback || ParseIp(name).ok();
+}
+
+class WebSocketServer::Core final : private Acceptor {
+ public:
+  Core(IoLoop& loop, FirstFrame first_frame, Options options)
+      : shared{.loop = loop,
+               .first_frame = std::move(first_frame),
+               .authenticator = options.authenticator,
+               .limits = options.limits,
+               .allowed_origins = std::move(options.allowed_origins),
+               .stats = {},
+               .clients = 0,
+               .frames = 0,
+               .open = {},
+               .buffer = {},
+               .connections = {loop,
+                               {options.limits.http.request_timeout, Duration(0), Duration(0),
+                                options.limits.http.write_timeout, options.limits.close_timeout,
+                                options.limits.ping_interval}}},
+        listeners(loop, *this) {}
+
+  void SendAll(SharedBytes text) {
+    OutFrame frame;
+    AppendFrameHead(frame.head, Opcode::kText, text.bytes.size());
+    frame.payload = std::move(text);
+    auto shared_frame = std::make_shared<const OutFrame>(std::move(frame));
+    // Backwards, since a slow client takes itself out of the list.
+    for (size_t i = shared.open.size(); i-- > 0;) {
+      if (i < shared.open.size()) shared.open[i]->Push(shared_frame);
+    }
+  }
+
+  WebSocketShared shared;
+  Listeners listeners;
+  IoLoop::TimerId deadline = 0;
+  // Tasks that were posted may run after the server has gone.
+  std::shared_ptr<Core*> alive = std::make_shared<Core*>(this);
+
+ private:
+  void OnAccept(UniqueFd socket, const Endpoint& peer) override {
+    shared.stats.accepted.fetch_add(1, std::memory_order_relaxed);
+    if (shared.connections.size() >= shared.limits.http.connections) {
+      shared.stats.Refused(Refusal::kLimit);
+      if (!shared.connections.CloseOne()) return;
+    }
+    static const auto kPlain = std::make_shared<const WebRules>();
+    auto rules = shared.authenticator ? shared.authenticator->Rules() : kPlain;
+    auto stream = Stream::Adopt(shared.loop, std::move(socket), rules->tls);
+    if (!stream) return shared.stats.Refused(Refusal::kLimit);
+    MakeRef<WebSocketConnection>(shared, *std::move(stream), peer, std::move(rules))->Start();
+  }
+
+  bool MakeRoom() override {
+    shared.stats.Refused(Refusal::kLimit);
+    return shared.connections.CloseOne();
+  }
+};
+
+WebSocketServer::WebSocketServer(IoLoop& loop, FirstFrame first_frame, Options options)
+    : loop_(loop), core_(std::make_unique<Core>(loop, std::move(first_frame), std::move(options))) {}
+
+WebSocketServer::~WebSocketServer() {
+  loop_.Call([this] {
+    if (core_->deadline) loop_.Cancel(core_->deadline);
+    *core_->alive = nullptr;
+    core_ = nullptr;
+  });
+}
+
+Result<Endpoint> WebSocketServer::Listen(const Endpoint& at) {
+  ASSIGN_OR_RETURN(UniqueFd socket, OpenListeningSocket(at));
+  return Listen(std::move(socket));
+}
+
+Result<Endpoint> WebSocketServer::Listen(UniqueFd listening) {
+  Result<Endpoint> added = Status{Code::kIo, "not run"};
+  loop_.Call([&] { added = core_->listeners.Add(std::move(listening)); });
+  return added;
+}
+
+void WebSocketServer::StopListening(const Endpoint& at) {
+  loop_.Call([&] { core_->listeners.Remove(at); });
+}
+
+std::vector<Endpoint> WebSocketServer::addresses() const {
+  std::vector<Endpoint> found;
+  loop_.Call([&] { found = core_->listeners.addresses(); });
+  return found;
+}
+
+void WebSocketServer::Broadcast(SharedBytes text) {
+  if (loop_.InLoop()) return core_->SendAll(std::move(text));
+  loop_.Post([alive = core_->alive, text = std::move(text)] {
+    if (*alive) (*alive)->SendAll(text);
+  });
+}
+
+size_t WebSocketServer::clients() const noexcept {
+  return core_->shared.clients.load(std::memory_order_relaxed);
+}
+uint64_t WebSocketServer::frames_sent() const noexcept {
+  return core_->shared.frames.load(std::memory_order_relaxed);
+}
+const ServerStats& WebSocketServer::stats() const noexcept { return core_->shared.stats; }
+
+void WebSocketServer::Shutdown(Duration deadline, std::function<void()> done) {
+  loop_.Call([&] {
+    core_->listeners.RemoveAll();
+    core_->deadline = loop_.After(deadline, [core = core_.get()] {
+      core->deadline = 0;
+      core->shared.connections.CloseAll();
+    });
+    core_->shared.connections.OnEmpty(std::move(done));
+    core_->shared.connections.FinishAll();
+  });
+}
+
+}  // namespace gpulens

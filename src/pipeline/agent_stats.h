@@ -1,0 +1,22 @@
+// What the agent's own parts count, for the collector that reports on the agent itself.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+
+#include "net/accept/limits.h"
+
+namespace gpulens {
+
+// Written by the agent and its sinks, read from any thread. Pointers are set before the pipeline
+// starts and stay valid while it runs; null: there is no such server.
+struct AgentStats {
+  std::atomic<uint64_t> reloads_applied{0}, reloads_rejected{0}, reloads_unchanged{0};
+  std::atomic<bool> last_reload_ok{true};
+  std::atomic<int64_t> last_reload_unix_ns{0};
+  std::atomic<int32_t> nvml_driver_pid{0};  // 0: does not run
+  std::atomic<const ServerStats*> http{nullptr};
+  std::atomic<const ServerStats*> websocket{nullptr};
+};
+
+}  // namespace gpulens

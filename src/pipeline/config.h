@@ -1,0 +1,104 @@
+// One plugin's part of the configuration, checked against the options its spec declares: every
+// option is there with the right type, from a flag, the environment, the file or its default.
+//
+//   Duration interval = config.Time("interval");
+//
+// Asking for an option that the spec does not declare, or with another type, is a programmer error.
+// Immutable after it is built; safe to share.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <span>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+#include "base/clock.h"
+
+namespace gpulens {
+
+enum class OptionType : uint8_t {
+  kBool,
+  kInt,      // 5
+  kDouble,   // 0.5
+  kTime,     // 500ms 1s 5m 2h
+  kSize,     // 64MiB 10GB 4096
+  kText,     // anything
+  kUrl,      // http://host:port/path
+  kTexts,    // ["a", "b"]; a single text is a list of one
+  kTextMap,  // {key: text, …}
+  kGroup,    // {option: …}, see `children`
+  kGroups,   // [{option: …}, …], see `children`
+};
+
+// A row of a plugin's option table. Static storage.
+struct OptionSpec {
+  std::string_view key;
+  OptionType type = OptionType::kText;
+  // As it would stand in the file. Empty: none, so a text is "", a list is empty, a group is its
+  // children's defaults.
+  std::string_view fallback = {};
+  std::string_view help = {};
+  bool required = false;
+  double min = -1e300, max = 1e300;                // numbers; times in seconds, sizes in bytes
+  std::span<const std::string_view> allowed = {};  // texts; empty: any
+  std::span<const OptionSpec> children = {};
+};
+
+// Where a value came from, for messages and `config print`.
+struct Origin {
+  enum Where : uint8_t { kDefault, kFile, kEnvironment, kFlag } where = kDefault;
+  std::string name;  // the file, the variable, the flag
+  int line = 0, column = 0;
+};
+
+class Config {
+ public:
+  using Value = std::variant<bool, int64_t, double, Duration, std::string, std::vector<std::string>,
+                             std::map<std::string, std::string>, Config, std::vector<Config>>;
+  struct Entry;
+
+  Config();
+  Config(const Config&);
+  Config(Config&&) noexcept;
+  Config& operator=(const Config&);
+  Config& operator=(Config&&) noexcept;
+  ~Config();
+
+  bool Bool(std::string_view key) const;
+  int64_t Int(std::string_view key) const;
+  double Double(std::string_view key) const;
+  Duration Time(std::string_view key) const;
+  uint64_t Size(std::string_view key) const;
+  const std::string& Text(std::string_view key) const;
+  const std::vector<std::string>& Texts(std::string_view key) const;
+  const std::map<std::string, std::string>& TextMap(std::string_view key) const;
+  const Config& Group(std::string_view key) const;
+  const std::vector<Config>& Groups(std::string_view key) const;
+
+  // "gpulens.yaml:7:15", "--interval", "GPULENS_INTERVAL", "default".
+  std::string Where(std::string_view key) const;
+  const Origin& origin(std::string_view key) const;
+  bool Has(std::string_view key) const;
+  // Insertion order, which is the order of the spec.
+  std::span<const Entry> entries() const;
+
+  void Set(std::string_view key, Value value, Origin origin);
+
+  // Equal values; origins do not count. Reload keeps an instance whose configuration is equal.
+  friend bool operator==(const Config& a, const Config& b);
+
+ private:
+  const Entry& At(std::string_view key) const;
+  std::vector<Entry> entries_;
+};
+
+struct Config::Entry {
+  std::string key;
+  Value value;
+  Origin origin;
+};
+
+}  // namespace gpulens

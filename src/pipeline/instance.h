@@ -1,0 +1,84 @@
+// One collector at work: its plugin, its table, its writer, its latest frame and what it did.
+//
+// The pipeline drives it: Start, then (Fetch, Collect)* one at a time from any worker. `latest()`
+// and `stats()` may be called from any thread.
+#pragma once
+
+#include <array>
+#include <memory>
+#include <mutex>
+#include <string>
+
+#include "pipeline/plugin.h"
+
+namespace gpulens {
+
+inline constexpr size_t kCodes = 8;
+
+struct InstanceStats {
+  bool up = false;
+  Status last;  // of the last attempt: why it is not up
+  Duration duration{};
+  int64_t last_success_unix_ns = 0;
+  uint64_t runs_ok = 0, runs_error = 0, runs_timeout = 0;
+  std::array<uint64_t, kCodes> errors{};  // by Code
+  FrameWriter::Counts samples;
+  int64_t oldest_ns = 0;  // greatest age within the last frame
+  uint32_t series = 0;
+  std::array<uint64_t, kSeriesRefusals> refused{};
+
+  // Whether it has run, or has said why it cannot; a source that is still starting has done neither.
+  bool answered() const noexcept { return runs_ok != 0 || (!last.ok() && last.code != Code::kTimeout); }
+};
+
+class Instance {
+ public:
+  struct Setup {
+    std::string name;  // "host", "scrape/node"
+    const CollectorSpec* spec = nullptr;
+    Config config;
+    Duration period{}, deadline{}, ttl{};
+    SeriesTable::Options table;
+  };
+
+  Instance(Setup setup, Env& env);
+
+  const std::string& name() const noexcept { return setup_.name; }
+  const Setup& setup() const noexcept { return setup_; }
+  // Whether an instance made of `setup` would do the same.
+  bool SameAs(const Setup& setup) const;
+
+  // True when this instance has its plugin; else tries to make it, at most every `retry`.
+  bool Ready();
+  bool fetches() const noexcept { return collector_ && collector_->fetches(); }
+  void Fetch(Instant deadline, std::function<void(Status)> done) {
+    collector_->Fetch(deadline, std::move(done));
+  }
+  // Runs the collector and publishes its frame. `fetched` not ok: publishes what is left as stale.
+  void Collect(const Status& fetched);
+  // The run passed its deadline; it may still finish later.
+  void TimedOut();
+
+  // Null before the first run.
+  Ref<const Frame> latest() const;
+  // Whether `frame` (the latest) can still be shown at `now`, and whether a newer one is overdue.
+  enum class Age { kFresh, kOverdue, kExpired };
+  Age AgeOf(const Frame& frame, Instant now) const noexcept;
+  InstanceStats stats() const;
+
+ private:
+  void Record(const Status& status, Instant started);
+
+  const Setup setup_;
+  Env& env_;
+  SeriesTable table_;
+  FrameWriter writer_;
+  std::unique_ptr<Collector> collector_;
+  int64_t retry_at_ns_ = 0;
+  Duration retry_;
+  mutable std::mutex mutex_;  // guards what follows
+  Ref<const Frame> latest_;
+  InstanceStats stats_;
+};
+
+}  // namespace gpulens

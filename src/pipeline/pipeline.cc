@@ -1,0 +1,263 @@
+#include "pipeline/pipeline.h"
+
+#include <pthread.h>
+
+#include <algorithm>
+
+#include "base/log.h"
+#include "net/io_loop.h"
+#include "pipeline/running_analyzer.h"
+
+namespace gpulens {
+namespace {
+
+// A tick waits this long for the collectors that it started; slower ones join the next tick.
+constexpr Duration kLongestGrace = std::chrono::milliseconds(250);
+// One published, one being built, one with a slow sink, one with a slow scrape.
+constexpr size_t kPooledSnapshots = 4;
+constexpr int kStuckIntervals = 3;
+
+void AddFrame(Snapshot& snapshot, Ref<const Frame> frame, Standing standing, bool overdue) {
+  std::string_view source = frame->source;
+  snapshot.frames.push_back({std::move(frame), source, standing, overdue});
+}
+
+Duration Grace(Duration interval) { return std::min(interval / 2, kLongestGrace); }
+
+}  // namespace
+
+Pipeline::Pipeline(Env& env, Workers& workers, SnapshotHub& hub, SeriesBudget& budget)
+    : env_(env), workers_(workers), hub_(hub), budget_(budget), self_(budget) {}
+
+Pipeline::~Pipeline() { Stop(env_.clock->Now()); }
+
+void Pipeline::Start() {
+  {
+    std::lock_guard lock(mutex_);
+    Instant now = env_.clock->Now();
+    tick_task_ = scheduler_.Add(plan_.interval, plan_.interval, now);
+    for (const auto& running : running_) scheduler_.DueAt(running->task, now);
+    closed_at_ns_ = now.boot_ns;
+    started_ = true;
+  }
+  thread_ = std::thread([this] {
+    ::pthread_setname_np(::pthread_self(), "scheduler");
+    Loop();
+  });
+}
+
+void Pipeline::Stop(Instant deadline) {
+  {
+    std::lock_guard lock(mutex_);
+    stopping_ = true;
+  }
+  wake_.notify_all();
+  if (thread_.joinable()) thread_.join();
+  workers_.Stop();
+  std::vector<std::shared_ptr<SinkRunner>> sinks;
+  {
+    std::lock_guard lock(mutex_);
+    sinks.swap(sinks_);
+  }
+  for (const auto& sink : sinks) sink->Stop(deadline);
+}
+
+Pipeline::Running* Pipeline::Find(Scheduler::TaskId task) {
+  for (const auto& running : running_) {
+    if (running->task == task) return running.get();
+  }
+  return nullptr;
+}
+
+void Pipeline::Loop() {
+  std::unique_lock lock(mutex_);
+  while (!stopping_) {
+    Instant now = env_.clock->Now();
+    bool late = now.boot_ns - scheduler_.due_ns(tick_task_) > plan_.interval.count() / 2;
+    scheduler_.Run(now, decision_);
+    for (Scheduler::TaskId task : decision_.timed_out) {
+      if (Running* running = Find(task)) running->instance->TimedOut();
+    }
+    for (Scheduler::TaskId task : decision_.start) {
+      if (task != tick_task_) continue;
+      scheduler_.Finished(task);
+      ++tick_;
+      late_ += late;
+      tick_open_ = true;
+      tick_opened_ns_ = now.boot_ns;
+      close_by_ns_ = now.boot_ns + Grace(plan_.interval).count();
+    }
+    for (Scheduler::TaskId task : decision_.start) StartTask(task);
+    bool waiting = std::any_of(running_.begin(), running_.end(), [&](const auto& r) {
+      return r->started_in_tick == tick_ && scheduler_.running(r->task);
+    });
+    int64_t wake_at = decision_.wake_at_ns;
+    if (tick_open_ && (!waiting || now.boot_ns >= close_by_ns_)) {
+      tick_open_ = false;
+      if (closing_) ++late_;
+      else closing_ = workers_.Post([this] { CloseTick(); });
+    } else if (tick_open_) {
+      wake_at = std::min(wake_at, close_by_ns_);
+    }
+    wake_.wait_for(lock, Duration(std::max<int64_t>(0, wake_at - now.boot_ns)));
+  }
+}
+
+void Pipeline::StartTask(Scheduler::TaskId task) {
+  Running* running = task == tick_task_ ? nullptr : Find(task);
+  if (!running) return;
+  running->started_in_tick = tick_;
+  if (!workers_.Post([running] { running->pipeline->RunInstance(running); })) scheduler_.Finished(task);
+}
+
+void Pipeline::RunInstance(Running* running) {
+  Instance& instance = *running->instance;
+  if (!instance.Ready()) return Finished(running->task);
+  if (instance.fetches() && env_.io)
+    return env_.io->Post([running] { running->pipeline->FetchInstance(running); });
+  running->fetched = Ok();
+  CollectInstance(running);
+}
+
+void Pipeline::FetchInstance(Running* running) {
+  Instant deadline = env_.clock->Now() + running->instance->setup().deadline;
+  running->instance->Fetch(deadline, [running](Status fetched) {
+    Pipeline* pipeline = running->pipeline;
+    running->fetched = std::move(fetched);
+    if (!pipeline->workers_.Post([running] { running->pipeline->CollectInstance(running); })) {
+      pipeline->Finished(running->task);
+    }
+  });
+}
+
+void Pipeline::CollectInstance(Running* running) {
+  running->instance->Collect(running->fetched);
+  Finished(running->task);
+}
+
+void Pipeline::Finished(Scheduler::TaskId task) {
+  {
+    std::lock_guard lock(mutex_);
+    scheduler_.Finished(task);
+    if (!tick_open_) return;
+  }
+  wake_.notify_all();
+}
+
+Ref<Snapshot> Pipeline::TakeSnapshot() {
+  for (Ref<Snapshot>& snapshot : snapshots_) {
+    if (snapshot.unique()) return snapshot;
+  }
+  Ref<Snapshot> snapshot = MakeRef<Snapshot>();
+  if (snapshots_.size() < kPooledSnapshots) snapshots_.push_back(snapshot);
+  return snapshot;
+}
+
+void Pipeline::Gather(Snapshot& snapshot) {
+  gathered_.clear();
+  {
+    std::lock_guard lock(mutex_);
+    snapshot.tick = tick_;
+    snapshot.resource = plan_.resource;
+    for (const auto& running : running_) {
+      if (running->predecessor && running->instance->latest()) running->predecessor.reset();
+      gathered_.push_back(running->predecessor ? running->predecessor : running->instance);
+    }
+    analyzing_ = analyzers_;
+    offered_ = sinks_;
+  }
+  snapshot.frames.clear();
+  for (const auto& instance : gathered_) {
+    Ref<const Frame> frame = instance->latest();
+    if (!frame) continue;
+    Instance::Age age = instance->AgeOf(*frame, snapshot.closed_at);
+    if (age == Instance::Age::kExpired) continue;
+    Standing standing = instance->setup().spec->scraped ? Standing::kPassThrough : Standing::kNative;
+    AddFrame(snapshot, std::move(frame), standing, age == Instance::Age::kOverdue);
+  }
+}
+
+void Pipeline::Analyze(Snapshot& snapshot) {
+  analyzer_views_.clear();
+  for (const auto& running : analyzing_) {
+    Instant started = env_.clock->Now();
+    running->writer.Begin(snapshot.closed_at);
+    Status status = running->analyzer->Analyze(snapshot, running->writer);
+    AddFrame(snapshot, running->writer.Finish(), Standing::kNative, false);
+    running->stats.duration = env_.clock->Now() - started;
+    if (!status) {
+      ++running->stats.errors[static_cast<size_t>(status.code)];
+      Log(LogLevel::kWarn, running->setup.spec->name, "analyzer", status.detail);
+    }
+    analyzer_views_.push_back({running->setup.spec->name, running->stats});
+  }
+}
+
+// Whether every collector has run or said why it cannot.
+bool Pipeline::AllAnswered() const {
+  return std::all_of(gathered_.begin(), gathered_.end(),
+                     [](const auto& instance) { return instance->stats().answered(); });
+}
+
+void Pipeline::UpdateSelf(Snapshot& snapshot) {
+  SelfMetrics::Input input;
+  input.now = snapshot.closed_at;
+  input.resource = snapshot.resource;
+  input.instances = gathered_;
+  input.analyzers = analyzer_views_;
+  input.sinks = offered_;
+  input.ready = AllAnswered();
+  input.simulated = env_.demo;
+  {
+    std::lock_guard lock(mutex_);
+    input.tick_duration = tick_duration_;
+    input.late_ticks = late_;
+  }
+  AddFrame(snapshot, self_.Update(input), Standing::kNative, false);
+}
+
+void Pipeline::CloseTick() {
+  Ref<Snapshot> snapshot = TakeSnapshot();
+  snapshot->closed_at = env_.clock->Now();
+  Gather(*snapshot);
+  Analyze(*snapshot);
+  UpdateSelf(*snapshot);
+  Ref<const Snapshot> published(snapshot);
+  hub_.Put(published);
+  for (const auto& sink : offered_) sink->Offer(published);
+  if (listener_) listener_(published);
+  std::lock_guard lock(mutex_);
+  tick_duration_ = Duration(env_.clock->Now().boot_ns - tick_opened_ns_);
+  closing_ = false;
+  ++closed_;
+  closed_at_ns_ = snapshot->closed_at.boot_ns;
+}
+
+uint64_t Pipeline::ticks() const {
+  std::lock_guard lock(mutex_);
+  return closed_;
+}
+
+bool Pipeline::Stuck(Instant now) const {
+  std::lock_guard lock(mutex_);
+  Duration quiet(now.boot_ns - closed_at_ns_);
+  return started_ && quiet > std::max<Duration>(plan_.interval * kStuckIntervals, std::chrono::seconds(3));
+}
+
+std::vector<Pipeline::InstanceView> Pipeline::instances() const {
+  std::vector<std::shared_ptr<Instance>> list;
+  {
+    std::lock_guard lock(mutex_);
+    for (const auto& running : running_) list.push_back(running->instance);
+  }
+  std::vector<InstanceView> views;
+  for (const auto& instance : list) {
+    InstanceStats stats = instance->stats();
+    bool answered = stats.answered();
+    views.push_back(
+        {instance->name(), instance->setup().spec, instance->setup().period, std::move(stats), answered});
+  }
+  return views;
+}
+
+}  // namespace gpulens

@@ -1,0 +1,130 @@
+// The one way through the house: runs collectors when they are due, closes ticks, lets analyzers
+// see them, and hands snapshots to sinks.
+//
+// Threads: one of its own that only sleeps and decides; collecting and closing happen on the
+// workers, waiting on the I/O loop. All public functions are thread-safe.
+#pragma once
+
+#include <condition_variable>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "base/workers.h"
+#include "pipeline/instance.h"
+#include "pipeline/scheduler.h"
+#include "pipeline/self_metrics.h"
+#include "pipeline/sink_runner.h"
+#include "pipeline/snapshot_hub.h"
+
+namespace gpulens {
+
+// What shall run. Made from the configuration; comparing two tells what a reload changes.
+struct PipelinePlan {
+  struct AnalyzerSetup {
+    const AnalyzerSpec* spec = nullptr;
+    Config config;
+  };
+  Duration interval = std::chrono::seconds(1);
+  AttributeSet resource;
+  std::vector<Instance::Setup> instances;
+  std::vector<AnalyzerSetup> analyzers;
+  std::vector<SinkRunner::Setup> sinks;
+};
+
+class Pipeline {
+ public:
+  struct InstanceView {
+    std::string name;
+    const CollectorSpec* spec;
+    Duration period;
+    InstanceStats stats;
+    bool answered;  // has run, or said why it cannot
+  };
+
+  // All arguments outlive the pipeline; the I/O loop is stopped before the pipeline is destroyed.
+  Pipeline(Env& env, Workers& workers, SnapshotHub& hub, SeriesBudget& budget);
+  ~Pipeline();
+
+  // Makes what `plan` wants and keeps what is equal: its frames, queues and counters. A changed
+  // instance runs beside the old one until it has a frame. Nothing changes when a sink or an
+  // analyzer cannot be made.
+  Status Apply(PipelinePlan plan);
+  void Start();
+  // Ends in this order: no new runs, workers stopped, sinks flushed until `deadline`.
+  void Stop(Instant deadline);
+
+  // Ticks closed so far.
+  uint64_t ticks() const;
+  // True when no tick was closed for three intervals: /health says 503.
+  bool Stuck(Instant now) const;
+  std::vector<InstanceView> instances() const;
+  // Calls back, from a worker, after each closed tick. Set before Start.
+  void OnTick(std::function<void(const Ref<const Snapshot>&)> listener) { listener_ = std::move(listener); }
+
+ private:
+  // One collector under way. Jobs and callbacks carry a plain pointer to it (a small capture does
+  // not allocate), so it stays until its last run has finished.
+  struct Running {
+    Pipeline* pipeline = nullptr;
+    std::shared_ptr<Instance> instance;
+    Scheduler::TaskId task = 0;
+    uint64_t started_in_tick = 0;
+    Status fetched;                         // between Fetch and Collect
+    std::shared_ptr<Instance> predecessor;  // shown until this one has a frame
+  };
+  struct RunningAnalyzer;
+
+  void Loop();
+  void StartTask(Scheduler::TaskId task);
+  void RunInstance(Running* running);
+  void FetchInstance(Running* running);
+  void CollectInstance(Running* running);
+  void Finished(Scheduler::TaskId task);
+  void CloseTick();
+  Ref<Snapshot> TakeSnapshot();
+  void Gather(Snapshot& snapshot);
+  void Analyze(Snapshot& snapshot);
+  void UpdateSelf(Snapshot& snapshot);
+  bool AllAnswered() const;
+  Running* Find(Scheduler::TaskId task);
+  void ApplyInstances(std::vector<Instance::Setup>& setups);
+  Status MakeAnalyzers(const PipelinePlan& plan, std::vector<std::shared_ptr<RunningAnalyzer>>& out);
+  Status MakeSinks(const PipelinePlan& plan, std::vector<std::shared_ptr<SinkRunner>>& out);
+
+  Env& env_;
+  Workers& workers_;
+  SnapshotHub& hub_;
+  SeriesBudget& budget_;
+  std::function<void(const Ref<const Snapshot>&)> listener_;
+
+  mutable std::mutex mutex_;  // guards what follows
+  std::condition_variable wake_;
+  Scheduler scheduler_;
+  Scheduler::Decision decision_;
+  Scheduler::TaskId tick_task_ = 0;
+  PipelinePlan plan_;
+  std::vector<std::unique_ptr<Running>> running_;
+  std::vector<std::unique_ptr<Running>> leaving_;  // removed, their last run not finished
+  std::vector<std::shared_ptr<RunningAnalyzer>> analyzers_;
+  std::vector<std::shared_ptr<SinkRunner>> sinks_;
+  uint64_t tick_ = 0, closed_ = 0, late_ = 0;
+  Duration tick_duration_{};
+  bool tick_open_ = false, closing_ = false, stopping_ = false, started_ = false;
+  int64_t tick_opened_ns_ = 0, close_by_ns_ = 0, closed_at_ns_ = 0;
+
+  // Used only while a tick closes; `closing_` keeps that to one worker.
+  std::vector<Ref<Snapshot>> snapshots_;
+  std::vector<std::shared_ptr<Instance>> gathered_;
+  std::vector<std::shared_ptr<RunningAnalyzer>> analyzing_;
+  std::vector<AnalyzerView> analyzer_views_;
+  std::vector<std::shared_ptr<SinkRunner>> offered_;
+  SelfMetrics self_;
+
+  std::thread thread_;
+};
+
+}  // namespace gpulens

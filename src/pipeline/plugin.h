@@ -1,0 +1,134 @@
+// The contracts of plugins, as small as they can be, and the specs by which the house knows them.
+//
+// Adding a plugin is one folder with one `extern const …Spec`, and one line in src/agent/*.def.
+// From the spec follow its configuration key, its command, its page in the catalogue and its
+// self-metrics.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <gpulens/status.h>
+
+#include "base/clock.h"
+#include "core/frame.h"
+#include "core/frame_writer.h"
+#include "pipeline/config.h"
+
+namespace gpulens {
+
+class Authenticator;
+class HttpClient;
+class IoLoop;
+class PageBoard;
+class Workers;
+struct AgentStats;
+class SnapshotHub;
+
+// All that a plugin may touch. Outlives every plugin. What a member points to says itself from
+// which threads it may be used; null members do not exist in this program (no network in `collect`
+// of a local source, for instance).
+struct Env {
+  const Clock* clock = &RealClock();
+  std::string root = "/";                  // where /proc and /sys are found
+  std::string state_dir;                   // may be written; empty: nothing is kept
+  bool demo = false;                       // GPU series are simulated and marked so
+  IoLoop* io = nullptr;                    // waiting happens here
+  HttpClient* http = nullptr;              // for Fetch
+  Workers* workers = nullptr;              // for what takes longer than the I/O loop may
+  const SnapshotHub* latest = nullptr;     // for pull sinks
+  PageBoard* pages = nullptr;              // for pull sinks
+  Authenticator* authenticator = nullptr;  // for sinks with a listener of their own
+  AgentStats* stats = nullptr;             // null outside `gpulens agent`
+};
+
+// Waiting. `Fetch` runs on the I/O loop, must not block it, and calls `done` exactly once, from any
+// thread, at the latest at `deadline`. Default: nothing to wait for.
+class Fetcher {
+ public:
+  virtual ~Fetcher() = default;
+  virtual bool fetches() const noexcept { return false; }
+  virtual void Fetch(Instant deadline, std::function<void(Status)> done);
+};
+
+// Turns readings into values of its series. `Collect` runs on a worker, one run at a time, and
+// never waits; it is called after a Fetch that was ok. A Status that is not ok still publishes what
+// was set: the rest turns stale.
+class Collector : public Fetcher {
+ public:
+  virtual Status Collect(FrameWriter& out) = 0;
+};
+
+// Derives numbers from one tick; reads nothing else. Runs on a worker, one tick at a time.
+class Analyzer {
+ public:
+  virtual ~Analyzer() = default;
+  virtual Status Analyze(const Snapshot& snapshot, FrameWriter& out) = 0;
+};
+
+// Describes entities. `Describe` is called by any worker; `generation` moves when an answer changed.
+class Enricher : public Fetcher {
+ public:
+  virtual uint64_t generation() const noexcept = 0;
+  virtual AttributeSet Describe(const Entity& entity) const = 0;
+};
+
+// Finds instances of a collector to run: each Config is one, as if it stood in the file.
+class Discovery : public Fetcher {
+ public:
+  virtual std::vector<Config> Targets() const = 0;
+};
+
+// Takes snapshots somewhere. `Write` and `Flush` are called by the sink's own thread (threaded) or
+// by the closing worker (not threaded; then Write must be quick and never wait).
+class Sink {
+ public:
+  virtual ~Sink() = default;
+  virtual Status Write(const Snapshot& snapshot) = 0;
+  virtual Status Write(const Events& events) { return static_cast<void>(events), Ok(); }
+  virtual Status Flush(Instant deadline) { return static_cast<void>(deadline), Ok(); }
+};
+
+// What `gpulens doctor` says of one thing a plugin needs.
+struct Finding {
+  enum Kind : uint8_t { kFound, kNotHere, kNoPermission, kBroken } kind = kFound;
+  std::string subject;  // "nvidia"
+  std::string what;     // "8 × H100, driver 570.86.10"
+  std::string why;      // for problems
+  std::string remedy;   // a line one can paste, or empty
+};
+
+struct CollectorSpec {
+  std::string_view name, help;
+  Duration period{};  // default of `interval`
+  Duration ttl{};     // default of `ttl`: how long a value not read again is shown
+  std::span<const OptionSpec> options = {};
+  std::span<const MetricDesc* const> metrics = {};
+  // The kGroups option with one instance per element ("targets"); empty: one instance.
+  std::string_view instances_option = {};
+  bool scraped = false;  // passes on somebody else's page: native names win over its own
+  Result<std::unique_ptr<Collector>> (*create)(const Config& config, Env& env) = nullptr;
+  // Looks, without side effects, whether what the collector needs is here.
+  std::vector<Finding> (*probe)(const Config& config, Env& env) = nullptr;
+};
+
+struct AnalyzerSpec {
+  std::string_view name, help;
+  std::span<const OptionSpec> options = {};
+  std::span<const MetricDesc* const> metrics = {};
+  Result<std::unique_ptr<Analyzer>> (*create)(const Config& config, Env& env) = nullptr;
+};
+
+struct SinkSpec {
+  std::string_view name, help;
+  bool threaded = false;  // gets its own thread and a lane of depth 2
+  bool on_by_default = false;
+  std::span<const OptionSpec> options = {};
+  Result<std::unique_ptr<Sink>> (*create)(const Config& config, Env& env) = nullptr;
+};
+
+}  // namespace gpulens

@@ -1,0 +1,130 @@
+#include "pipeline/sink_runner.h"
+
+#include "base/log.h"
+
+namespace gpulens {
+
+std::string_view DropReasonName(DropReason reason) noexcept {
+  switch (reason) {
+    case DropReason::kOverload: return "overload";
+    case DropReason::kRejected: return "rejected";
+    case DropReason::kShutdown: return "shutdown";
+  }
+  return "unknown";
+}
+
+// Held by the runner and by its thread, so that a thread stuck in a Write can be left behind.
+struct SinkRunner::Shared {
+  explicit Shared(std::string_view sink_name, std::unique_ptr<Sink> the_sink, const Clock& the_clock)
+      : name(sink_name), sink(std::move(the_sink)), clock(the_clock), lane(kLaneDepth) {}
+
+  const std::string name;
+  const std::unique_ptr<Sink> sink;
+  const Clock& clock;
+  mutable std::mutex mutex;  // guards what follows
+  std::condition_variable wake, ended;
+  Ring<Ref<const Snapshot>> lane;
+  SinkStats stats;
+  bool stopping = false, done = false;
+  Instant flush_by;
+};
+
+SinkRunner::SinkRunner(Setup setup, std::unique_ptr<Sink> sink, const Clock& clock)
+    : setup_(std::move(setup)), shared_(std::make_shared<Shared>(setup_.spec->name, std::move(sink), clock)) {
+  if (setup_.spec->threaded) thread_ = std::thread([shared = shared_] { Run(shared); });
+}
+
+SinkRunner::~SinkRunner() { Stop(shared_->clock.Now()); }
+
+void SinkRunner::Deliver(Shared& shared, const Snapshot& snapshot) {
+  Instant started = shared.clock.Now();
+  Status status = shared.sink->Write(snapshot);
+  Duration took = shared.clock.Now() - started;
+  std::lock_guard lock(shared.mutex);
+  SinkStats& stats = shared.stats;
+  if (stats.up != status.ok()) {
+    if (status.ok()) Log(LogLevel::kInfo, shared.name, "sink_up", "delivers again.", shared.name);
+    else Log(LogLevel::kWarn, shared.name, "sink_down", status.detail, shared.name);
+  }
+  stats.up = status.ok();
+  stats.duration = took;
+  if (status.ok()) {
+    ++stats.delivered;
+    stats.last_success_unix_ns = started.unix_ns;
+  } else {
+    ++stats.dropped[static_cast<size_t>(DropReason::kRejected)];
+  }
+  stats.last = std::move(status);
+}
+
+void SinkRunner::Offer(const Ref<const Snapshot>& snapshot) {
+  int64_t now = snapshot->closed_at.boot_ns;
+  // Half a millisecond of grace: ticks are not closed exactly on the grid.
+  if (setup_.interval.count() > 0 && now + 500'000 < next_at_ns_) return;
+  next_at_ns_ = now + setup_.interval.count();
+  if (!thread_.joinable()) return Deliver(*shared_, *snapshot);
+  {
+    std::lock_guard lock(shared_->mutex);
+    if (shared_->lane.PushDroppingOldest(snapshot))
+      ++shared_->stats.dropped[static_cast<size_t>(DropReason::kOverload)];
+  }
+  shared_->wake.notify_one();
+}
+
+void SinkRunner::Run(const std::shared_ptr<Shared>& shared) {
+  while (true) {
+    Ref<const Snapshot> snapshot;
+    Instant flush_by;
+    {
+      std::unique_lock lock(shared->mutex);
+      shared->wake.wait(lock, [&] { return shared->stopping || !shared->lane.empty(); });
+      if (auto next = shared->lane.Pop()) snapshot = std::move(*next);
+      flush_by = shared->flush_by;
+    }
+    if (snapshot) {
+      Deliver(*shared, *snapshot);
+      continue;
+    }
+    Status flushed = shared->sink->Flush(flush_by);
+    if (!flushed) Log(LogLevel::kWarn, shared->name, "flush", flushed.detail, shared->name);
+    break;
+  }
+  {
+    std::lock_guard lock(shared->mutex);
+    shared->done = true;
+  }
+  shared->ended.notify_all();
+}
+
+void SinkRunner::Stop(Instant deadline) {
+  if (!thread_.joinable()) {
+    bool first = false;
+    {
+      std::lock_guard lock(shared_->mutex);
+      first = !std::exchange(shared_->stopping, true);
+    }
+    if (first && !setup_.spec->threaded) static_cast<void>(shared_->sink->Flush(deadline));
+    return;
+  }
+  bool done = false;
+  {
+    std::unique_lock lock(shared_->mutex);
+    shared_->stopping = true;
+    shared_->flush_by = deadline;
+    shared_->wake.notify_all();
+    Duration left = deadline - shared_->clock.Now();
+    done = shared_->ended.wait_for(lock, left, [&] { return shared_->done; });
+    while (shared_->lane.Pop()) ++shared_->stats.dropped[static_cast<size_t>(DropReason::kShutdown)];
+  }
+  if (done) thread_.join();
+  else thread_.detach();
+}
+
+SinkStats SinkRunner::stats() const {
+  std::lock_guard lock(shared_->mutex);
+  SinkStats stats = shared_->stats;
+  stats.queued = shared_->lane.size();
+  return stats;
+}
+
+}  // namespace gpulens

@@ -1,0 +1,67 @@
+// One push sink at work: its lane, its thread, and what became of every snapshot it was offered.
+#pragma once
+
+#include <array>
+#include <condition_variable>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+
+#include "base/ring.h"
+#include "pipeline/plugin.h"
+
+namespace gpulens {
+
+// Why a snapshot was not delivered.
+enum class DropReason : uint8_t { kOverload, kRejected, kShutdown };
+inline constexpr size_t kDropReasons = 3;
+std::string_view DropReasonName(DropReason reason) noexcept;
+
+struct SinkStats {
+  bool up = true;
+  Status last;
+  uint64_t delivered = 0;  // snapshots
+  std::array<uint64_t, kDropReasons> dropped{};
+  size_t queued = 0;
+  Duration duration{};
+  int64_t last_success_unix_ns = 0;
+};
+
+// `Offer` and `stats` are thread-safe. A snapshot that comes while two wait drops the oldest.
+class SinkRunner {
+ public:
+  static constexpr size_t kLaneDepth = 2;
+
+  struct Setup {
+    const SinkSpec* spec = nullptr;
+    Config config;
+    Duration interval{};  // between snapshots it wants; zero: every tick
+  };
+
+  SinkRunner(Setup setup, std::unique_ptr<Sink> sink, const Clock& clock);
+  ~SinkRunner();
+  SinkRunner(const SinkRunner&) = delete;
+  SinkRunner& operator=(const SinkRunner&) = delete;
+
+  std::string_view name() const noexcept { return setup_.spec->name; }
+  const Setup& setup() const noexcept { return setup_; }
+
+  void Offer(const Ref<const Snapshot>& snapshot);
+  // Delivers what waits, flushes, ends the thread; what is not done by `deadline` is dropped and
+  // counted, and a Write that still hangs then is left behind.
+  void Stop(Instant deadline);
+  SinkStats stats() const;
+
+ private:
+  struct Shared;
+  static void Run(const std::shared_ptr<Shared>& shared);
+  static void Deliver(Shared& shared, const Snapshot& snapshot);
+
+  const Setup setup_;
+  std::shared_ptr<Shared> shared_;
+  std::thread thread_;
+  int64_t next_at_ns_ = 0;
+};
+
+}  // namespace gpulens

@@ -1,0 +1,96 @@
+// The file sink: readings as lines of JSON in a file that is rotated.
+
+#include "base/result.h"
+#include "pipeline/plugin.h"
+#include "sinks/file/json_lines.h"
+#include "sinks/file/log_file.h"
+
+namespace gpulens {
+namespace {
+
+class FileSink final : public Sink {
+ public:
+  FileSink(LogFile::Options options, const Clock& clock)
+      : file_(options), clock_(clock), sync_(options.sync) {}
+
+  Status Open() { return file_.Open(clock_.Now()); }
+
+  Status Write(const Snapshot& snapshot) override {
+    text_.clear();
+    lines_.Append(snapshot, text_);
+    RETURN_IF_ERROR(file_.Append(text_, clock_.Now()));
+    lines_.Commit();
+    return Ok();
+  }
+  Status Flush(Instant) override { return sync_ == LogFile::Sync::kNone ? Ok() : file_.SyncNow(); }
+
+ private:
+  LogFile file_;
+  JsonLines lines_;
+  const Clock& clock_;
+  const LogFile::Sync sync_;
+  std::string text_;
+};
+
+LogFile::Sync SyncOf(const std::string& word) {
+  if (word == "always") return LogFile::Sync::kAlways;
+  return word == "interval" ? LogFile::Sync::kInterval : LogFile::Sync::kNone;
+}
+
+Result<std::unique_ptr<Sink>> Create(const Config& config, Env& env) {
+  LogFile::Options options;
+  options.path = config.Text("path");
+  options.rotate_size = config.Size("rotate_size");
+  options.rotate_age = config.Time("rotate_age");
+  options.keep = static_cast<int>(config.Int("keep"));
+  options.sync = SyncOf(config.Text("fsync"));
+  options.sync_interval = config.Time("fsync_interval");
+  if (options.path.empty()) return Status{Code::kInvalidArgument, "the file sink needs a path"};
+  auto sink = std::make_unique<FileSink>(std::move(options), *env.clock);
+  Status opened = sink->Open();
+  // A full disk may have room again at the next tick; what else is wrong, people have to put right.
+  if (!opened && opened.code != Code::kExhausted) return opened;
+  return std::unique_ptr<Sink>(std::move(sink));
+}
+
+constexpr std::string_view kSyncWords[] = {"none", "interval", "always"};
+constexpr OptionSpec kOptions[] = {
+    {.key = "path", .fallback = {}, .help = "The file; its folder must be there.", .required = true},
+    {.key = "rotate_size",
+     .type = OptionType::kSize,
+     .fallback = "64MiB",
+     .help = "Begin a new file before this one gets larger; 0: never.",
+     .min = 0},
+    {.key = "rotate_age",
+     .type = OptionType::kTime,
+     .fallback = "24h",
+     .help = "Begin a new file when this one is so old; 0s: never.",
+     .min = 0},
+    {.key = "keep",
+     .type = OptionType::kInt,
+     .fallback = "5",
+     .help = "How many earlier files stay, as PATH.1 to PATH.N.",
+     .min = 0,
+     .max = 1000},
+    {.key = "fsync",
+     .fallback = "none",
+     .help = "When written lines are forced to the disk.",
+     .allowed = kSyncWords},
+    {.key = "fsync_interval",
+     .type = OptionType::kTime,
+     .fallback = "5s",
+     .help = "How often, with fsync: interval.",
+     .min = 0.1,
+     .max = 86400},
+};
+
+}  // namespace
+
+extern const SinkSpec file_sink;
+const SinkSpec file_sink{.name = "file",
+                         .help = "Every reading as a line of JSON in a file.",
+                         .threaded = true,
+                         .options = kOptions,
+                         .create = &Create};
+
+}  // namespace gpulens

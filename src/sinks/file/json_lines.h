@@ -1,0 +1,50 @@
+// Readings as lines of JSON, one line each, each whole in itself:
+//
+//   {"ts":"2026-11-21T02:14:09.120Z","name":"gpu.power.draw","unit":"W","source":"nvidia",
+//    "attributes":{"gpu.index":0},"value":612.3}
+//
+// (on one line). `ts` is when the value was read. A reading is written once: values that only ride along
+// until their collector runs again, and stale ones, are not repeated. Resource attributes come first
+// among the attributes; a series' own win.
+#pragma once
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "core/frame.h"
+#include "wire/per_layout.h"
+
+namespace gpulens {
+
+// Not thread-safe.
+class JsonLines {
+ public:
+  // Appends a line for each value read since the last Commit.
+  void Append(const Snapshot& snapshot, std::string& out);
+  // What was appended last has arrived: it is not written again.
+  void Commit();
+
+ private:
+  struct Line {
+    uint32_t slot = 0;
+    uint32_t text = 0, text_size = 0;  // in LayoutLines::arena: `","name":…,"attributes":{…},`
+  };
+  struct LayoutLines {
+    std::string arena;
+    std::vector<Line> lines;
+  };
+  struct Run {
+    uint64_t run = 0;
+    int64_t read_at_ns = 0;
+    friend bool operator==(const Run&, const Run&) = default;
+  };
+
+  static LayoutLines Spell(const Layout& layout, std::string_view source, const AttributeSet& resource);
+
+  AttributeSet resource_;
+  PerLayout<LayoutLines> texts_;
+  std::map<std::string, Run, std::less<>> written_, appended_;  // by source
+};
+
+}  // namespace gpulens

@@ -1,0 +1,180 @@
+// /metrics: the latest snapshot in the format the scraper asks for.
+//
+// A page is made at most once per tick, format and coding, on a worker; scrapes in between share its
+// bytes. No device is asked, and nothing here waits.
+
+#include <array>
+#include <atomic>
+#include <mutex>
+
+#include "base/parse.h"
+#include "base/workers.h"
+#include "dialects/dialect.h"
+#include "net/http/http_server.h"
+#include "pipeline/page_board.h"
+#include "pipeline/plugin.h"
+#include "pipeline/snapshot_hub.h"
+#include "sinks/prometheus/negotiation.h"
+#include "wire/gzip.h"
+#include "wire/text_page.h"
+
+namespace gpulens {
+namespace {
+
+constexpr size_t kFormats = 3;
+
+// The answer, given by whoever comes first: the worker with the page, or the clock.
+class OneAnswer {
+ public:
+  explicit OneAnswer(HttpResponder responder) : responder_(std::move(responder)) {}
+  void Send(HttpResponse response) {
+    if (!sent_.exchange(true)) responder_.Send(std::move(response));
+  }
+
+ private:
+  HttpResponder responder_;
+  std::atomic<bool> sent_ = false;
+};
+
+// One page per format with its plain and packed bytes of the latest tick.
+class PageMaker {
+ public:
+  PageMaker(ExpositionFormat format, std::span<const std::string> dialects)
+      : page_(format, MakeSpeller(dialects)) {
+    page_.AlwaysShow(AlwaysShown(dialects));
+  }
+
+  // The bytes for this snapshot if they are made already; no body otherwise.
+  SharedBytes Ready(const Snapshot& snapshot, bool gzip) {
+    std::lock_guard lock(mutex_);
+    return made_for_ == snapshot.tick ? (gzip ? packed_ : plain_) : SharedBytes();
+  }
+
+  SharedBytes Make(const Snapshot& snapshot, bool gzip) {
+    std::lock_guard making(making_);
+    SharedBytes ready = Ready(snapshot, gzip);
+    if (ready.owner) return ready;
+    SharedBytes plain = Ready(snapshot, false);
+    if (!plain.owner) {
+      auto text = std::make_shared<std::string>();
+      text->reserve(last_size_);
+      page_.Render(snapshot, *text);
+      last_size_ = text->capacity();
+      plain = SharedBytes(std::shared_ptr<const std::string>(text));
+    }
+    SharedBytes packed;
+    if (gzip) {
+      auto text = std::make_shared<std::string>();
+      gzip_.Compress(plain.bytes, *text);
+      packed = SharedBytes(std::shared_ptr<const std::string>(text));
+    }
+    std::lock_guard lock(mutex_);
+    made_for_ = snapshot.tick;
+    plain_ = plain;
+    packed_ = packed;
+    return gzip ? packed : plain;
+  }
+
+ private:
+  std::mutex making_;  // guards the page, the compressor and last_size_
+  TextPage page_;
+  GzipCompressor gzip_;
+  size_t last_size_ = 0;
+  std::mutex mutex_;  // guards what follows
+  uint64_t made_for_ = 0;
+  SharedBytes plain_, packed_;
+};
+
+class MetricsPage final : public HttpHandler, public std::enable_shared_from_this<MetricsPage> {
+ public:
+  MetricsPage(std::vector<std::string> dialects, Env& env) : dialects_(std::move(dialects)), env_(env) {}
+
+  void Handle(const HttpRequest& request, HttpResponder responder) override {
+    Ref<const Snapshot> snapshot = env_.latest->latest();
+    if (!snapshot) return responder.Send(HttpResponse::Text(503, "no tick has been closed yet"));
+    Negotiated wanted = Negotiate(request.JoinedHeader("Accept"), request.JoinedHeader("Accept-Encoding"));
+    PageMaker& maker = MakerOf(wanted.format);
+    SharedBytes ready = maker.Ready(*snapshot, wanted.gzip);
+    if (ready.owner) return responder.Send(Answer(wanted, std::move(ready)));
+
+    auto answer = std::make_shared<OneAnswer>(std::move(responder));
+    GuardTimeout(request, answer);
+    bool posted = env_.workers->Post([self = shared_from_this(), snapshot, wanted, &maker, answer] {
+      answer->Send(Answer(wanted, maker.Make(*snapshot, wanted.gzip)));
+    });
+    if (!posted) answer->Send(HttpResponse::Text(503, "too much work is waiting"));
+  }
+
+ private:
+  static HttpResponse Answer(const Negotiated& wanted, SharedBytes body) {
+    HttpResponse response;
+    response.content_type = wanted.content_type;
+    if (wanted.gzip) response.AddHeader("Content-Encoding", "gzip");
+    response.AddHeader("Vary", "Accept, Accept-Encoding");
+    response.body = std::move(body);
+    return response;
+  }
+
+  // Prometheus says how long it will wait: a late page is of no use to it, an error at least is seen.
+  void GuardTimeout(const HttpRequest& request, const std::shared_ptr<OneAnswer>& answer) {
+    auto seconds = ParseDouble(request.Header("X-Prometheus-Scrape-Timeout-Seconds"));
+    if (!seconds || !(*seconds > 0) || *seconds > 3600) return;
+    env_.io->After(Duration(static_cast<int64_t>(*seconds * 0.95e9)), [answer] {
+      answer->Send(HttpResponse::Text(503, "the page was not ready within the scrape timeout"));
+    });
+  }
+
+  PageMaker& MakerOf(ExpositionFormat format) {
+    std::lock_guard lock(mutex_);
+    auto& maker = makers_[static_cast<size_t>(format)];
+    if (!maker) maker = std::make_unique<PageMaker>(format, dialects_);
+    return *maker;
+  }
+
+  const std::vector<std::string> dialects_;
+  Env& env_;
+  std::mutex mutex_;
+  std::array<std::unique_ptr<PageMaker>, kFormats> makers_;
+};
+
+class PrometheusSink final : public Sink {
+ public:
+  PrometheusSink(std::string path, std::shared_ptr<MetricsPage> page, PageBoard& pages)
+      : path_(std::move(path)), page_(std::move(page)), pages_(pages) {
+    pages_.Put(path_, page_);
+  }
+  ~PrometheusSink() override { pages_.TakeDown(path_, page_.get()); }
+  Status Write(const Snapshot&) override { return Ok(); }  // Scrapes take the latest themselves.
+
+ private:
+  const std::string path_;
+  const std::shared_ptr<MetricsPage> page_;
+  PageBoard& pages_;
+};
+
+Result<std::unique_ptr<Sink>> Create(const Config& config, Env& env) {
+  if (!env.pages || !env.latest)
+    return Status{Code::kInvalidArgument, "the prometheus sink needs the agent's server"};
+  auto page = std::make_shared<MetricsPage>(config.Texts("dialects"), env);
+  return std::unique_ptr<Sink>(std::make_unique<PrometheusSink>("/metrics", std::move(page), *env.pages));
+}
+
+constexpr std::string_view kDialectNames[] = {"native", "zernel"};
+constexpr OptionSpec kOptions[] = {
+    {.key = "dialects",
+     .type = OptionType::kTexts,
+     .fallback = "[native, zernel]",
+     .help = "Under which names series are shown.",
+     .allowed = kDialectNames},
+};
+
+}  // namespace
+
+extern const SinkSpec prometheus_sink;
+const SinkSpec prometheus_sink{.name = "prometheus",
+                               .help = "A page to scrape at /metrics, in three text formats.",
+                               .on_by_default = true,
+                               .options = kOptions,
+                               .create = &Create};
+
+}  // namespace gpulens

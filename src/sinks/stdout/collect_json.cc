@@ -1,0 +1,113 @@
+#include "sinks/stdout/collect_json.h"
+
+#include "base/text.h"
+#include "catalog/self.h"
+#include "sinks/stdout/entity_groups.h"
+#include "wire/json/json_text.h"
+
+namespace gpulens {
+namespace {
+
+void AppendObject(std::string& out, const std::vector<AttributeSet::Attribute>& attributes) {
+  char before = '{';
+  for (const AttributeSet::Attribute& attribute : attributes) {
+    out += before;
+    before = ',';
+    AppendJsonAttribute(out, attribute);
+  }
+  out += before == '{' ? "{}" : "}";
+}
+
+}  // namespace
+
+CollectJson::CollectJson() : durations_(kSelfCollectorDuration) {}
+
+CollectJson::Groups CollectJson::Spell(const Layout& layout) {
+  Groups groups;
+  for (const EntityGroup& from : GroupByEntity(layout)) {
+    Group& group = groups.emplace_back();
+    group.entity = "\"entity_type\":";
+    AppendJsonString(group.entity, from.type);
+    group.entity += ",\"entity\":";
+    AppendObject(group.entity, from.known_by);
+    for (const EntityReading& reading : from.readings) {
+      const MetricDesc& desc = *layout[reading.slot].desc;
+      std::string text = "{\"name\":";
+      AppendJsonString(text, desc.name);
+      text += ",\"unit\":";
+      AppendJsonString(text, desc.unit);
+      if (!reading.extra.empty()) {
+        text += ",\"attributes\":";
+        AppendObject(text, reading.extra);
+      }
+      group.readings.push_back({reading.slot, std::move(text)});
+    }
+  }
+  return groups;
+}
+
+// What all elements of one collector begin with.
+std::string CollectJson::HeadOf(const SnapshotEntry& entry, const Snapshot& snapshot) {
+  std::string head = "{\"schema\":\"gpulens.collect/1\",\"collector\":";
+  AppendJsonString(head, entry.source);
+  head += ",\"read_at\":\"";
+  AppendRfc3339(head, entry.frame->read_at.unix_ns);
+  head += "\",";
+  durations_.ForEach(snapshot, [&](const SeriesInfo& info, double value, const Frame&, uint32_t) {
+    if (info.attributes.Text("collector") != entry.source) return;
+    AppendJsonMember(head, "duration_s", value);
+    head += ',';
+  });
+  return head;
+}
+
+void CollectJson::AppendGroup(const Group& group, const SnapshotEntry& entry, Instant now, std::string& out) {
+  const Frame& frame = *entry.frame;
+  out += group.entity;
+  out += ",\"readings\":[";
+  bool any = false;
+  for (const Reading& reading : group.readings) {
+    Quality quality = frame.quality[reading.slot];
+    if (quality == Quality::kAbsent) continue;
+    if (any) out += ',';
+    any = true;
+    out += reading.text;
+    out += ',';
+    AppendJsonReading(out, frame, reading.slot);
+    bool stale = quality == Quality::kStale || entry.overdue;
+    out += stale ? ",\"quality\":\"stale\",\"age_s\":" : ",\"quality\":\"ok\",\"age_s\":";
+    AppendJsonSeconds(out, AgeMsAt(frame, reading.slot, now));
+    out += '}';
+  }
+  out += "],\"absent\":[";
+  any = false;
+  for (const Reading& reading : group.readings) {
+    if (frame.quality[reading.slot] != Quality::kAbsent) continue;
+    if (any) out += ',';
+    any = true;
+    out += reading.text;
+    out += '}';
+  }
+  out += "]}";
+}
+
+void CollectJson::Append(const Snapshot& snapshot, std::string& out) {
+  out += '[';
+  bool any = false;
+  for (const SnapshotEntry& entry : snapshot.frames) {
+    if (entry.source == kSelfSource) continue;
+    const Groups& groups = groups_.Of(entry.frame->layout, Spell);
+    if (groups.empty()) continue;
+    std::string head = HeadOf(entry, snapshot);
+    for (const Group& group : groups) {
+      if (any) out += ",";
+      any = true;
+      out += head;
+      AppendGroup(group, entry, snapshot.closed_at, out);
+    }
+  }
+  out += "]\n";
+  groups_.Forget();
+}
+
+}  // namespace gpulens

@@ -1,0 +1,49 @@
+// The JSON form of the stdout sink: one array on one line per tick, an element per entity of a collector.
+//
+//   [{"schema":"gpulens.collect/1","collector":"nvidia","read_at":"2026-11-21T02:14:09.120Z",
+//     "duration_s":0.0148,"entity_type":"gpu","entity":{"gpu.index":0},
+//     "readings":[{"name":"gpu.power.draw","unit":"W","value":612.3,"quality":"ok","age_s":0.011}],
+//     "absent":[{"name":"gpu.fan.speed","unit":"1"}]}]
+//
+// `duration_s` is left out where it is not known, `attributes` of a reading where it adds none.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "core/frame.h"
+#include "core/series_finder.h"
+#include "wire/per_layout.h"
+
+namespace gpulens {
+
+// Not thread-safe. What the agent says of itself is left out.
+class CollectJson {
+ public:
+  CollectJson();
+  // Appends the line with its newline.
+  void Append(const Snapshot& snapshot, std::string& out);
+
+ private:
+  struct Reading {
+    uint32_t slot = 0;
+    std::string text;  // `{"name":"…","unit":"…"` and perhaps attributes
+  };
+  struct Group {
+    std::string entity;  // `"entity_type":"gpu","entity":{…}`
+    std::vector<Reading> readings;
+  };
+  using Groups = std::vector<Group>;
+
+  static Groups Spell(const Layout& layout);
+  std::string HeadOf(const SnapshotEntry& entry, const Snapshot& snapshot);
+  static void AppendGroup(const Group& group, const SnapshotEntry& entry, Instant now, std::string& out);
+
+  SeriesFinder durations_;
+  PerLayout<Groups> groups_;
+};
+
+// The source whose frame says how the agent itself does.
+inline constexpr std::string_view kSelfSource = "gpulens";
+
+}  // namespace gpulens

@@ -1,0 +1,187 @@
+#include "sinks/websocket/push_stream.h"
+
+#include <fcntl.h>
+
+#include <algorithm>
+#include <condition_variable>
+#include <map>
+#include <mutex>
+
+#include "base/files.h"
+#include "base/log.h"
+#include "base/result.h"
+#include "net/accept/listener.h"
+#include "pipeline/snapshot_hub.h"
+
+namespace gpulens {
+namespace {
+
+// The statistics of all streams of this process, one after the other.
+ServerStats& ProcessStats() {
+  static ServerStats stats;
+  return stats;
+}
+
+void Add(std::atomic<uint64_t>& to, uint64_t& seen, const std::atomic<uint64_t>& from) noexcept {
+  uint64_t now = from.load(std::memory_order_relaxed);
+  to.fetch_add(now - seen, std::memory_order_relaxed);
+  seen = now;
+}
+
+bool HasIpv6Loopback() {
+  auto at = ParseIp("::1");
+  return at && OpenListeningSocket(*at).ok();
+}
+
+}  // namespace
+
+StatsMirror::~StatsMirror() { to_.connections.fetch_sub(seen_.connections, std::memory_order_relaxed); }
+
+void StatsMirror::Update(const ServerStats& from) noexcept {
+  Add(to_.connections, seen_.connections, from.connections);
+  Add(to_.accepted, seen_.accepted, from.accepted);
+  Add(to_.bytes_sent, seen_.bytes_sent, from.bytes_sent);
+  for (size_t i = 0; i < std::size(seen_.answers); ++i)
+    Add(to_.answers[i], seen_.answers[i], from.answers[i]);
+  for (size_t i = 0; i < kRefusals; ++i) Add(to_.refused[i], seen_.refused[i], from.refused[i]);
+}
+
+// What runs on the I/O loop: the frame of the latest tick, and the timer that sends it.
+class PushStream::Loop {
+ public:
+  Loop(Env& env, Duration interval) : io_(*env.io), env_(env), interval_(interval), mirror_(ProcessStats()) {}
+
+  SharedBytes Current() {
+    Ref<const Snapshot> snapshot = env_.latest->latest();
+    if (!text_.owner || (snapshot && (!known_ || made_for_ != snapshot->tick))) {
+      text_ = SharedBytes(frame_.Make(snapshot.get()));
+      known_ = static_cast<bool>(snapshot);
+      made_for_ = snapshot ? snapshot->tick : 0;
+    }
+    return text_;
+  }
+
+  void Start(WebSocketServer& server) {
+    server_ = &server;
+    next_ = env_.clock->Now() + interval_;
+    Arm();
+  }
+  void Stop() {
+    io_.Cancel(timer_);
+    if (server_) mirror_.Update(server_->stats());
+    server_ = nullptr;
+  }
+
+ private:
+  void Arm() {
+    timer_ = io_.After(std::max<Duration>(next_ - env_.clock->Now(), Duration(0)), [this] { Push(); });
+  }
+  // On a fixed grid; pushes that were missed are not made up for.
+  void Push() {
+    mirror_.Update(server_->stats());
+    if (server_->clients() != 0) server_->Broadcast(Current());
+    Instant now = env_.clock->Now();
+    next_ = next_ + interval_;
+    if (next_ - now < Duration(0)) next_ = now + interval_;
+    Arm();
+  }
+
+  IoLoop& io_;
+  Env& env_;
+  const Duration interval_;
+  PushFrame frame_;
+  SharedBytes text_;
+  bool known_ = false;
+  uint64_t made_for_ = 0;
+  WebSocketServer* server_ = nullptr;
+  IoLoop::TimerId timer_ = 0;
+  Instant next_;
+  StatsMirror mirror_;
+};
+
+// A listening socket of this process, held by every stream that serves it.
+struct PushStream::SharedSocket {
+  UniqueFd fd;
+
+  // Ports that the system chooses and Unix sockets, whose file goes with their server, are not shared.
+  static Result<std::shared_ptr<SharedSocket>> Get(const Endpoint& at) {
+    static std::mutex mutex;
+    static std::map<std::string, std::weak_ptr<SharedSocket>> known;
+    bool shared = at.family != Endpoint::Family::kUnix && at.port != 0;
+    std::lock_guard lock(mutex);
+    std::erase_if(known, [](const auto& item) { return item.second.expired(); });
+    if (shared) {
+      if (auto there = known.find(at.ToString()); there != known.end()) {
+        if (auto socket = there->second.lock()) return socket;
+      }
+    }
+    ASSIGN_OR_RETURN(UniqueFd fd, OpenListeningSocket(at));
+    auto socket = std::make_shared<SharedSocket>(SharedSocket{std::move(fd)});
+    if (shared) known[at.ToString()] = socket;
+    return socket;
+  }
+};
+
+PushStream::PushStream(const Options& options, Env& env)
+    : io_(*env.io), loop_(std::make_shared<Loop>(env, options.interval)) {
+  WebSocketServer::Options server;
+  server.authenticator = env.authenticator;
+  server.allowed_origins = options.allowed_origins;
+  server_ =
+      std::make_unique<WebSocketServer>(io_, [loop = loop_] { return loop->Current(); }, std::move(server));
+}
+
+Result<std::unique_ptr<PushStream>> PushStream::Open(const Options& options, Env& env) {
+  std::unique_ptr<PushStream> stream(new PushStream(options, env));
+  for (const std::string& text : options.listen) {
+    ASSIGN_OR_RETURN(Endpoint at, ParseListenAddress(text));
+    bool ipv6_loopback = at.family == Endpoint::Family::kIpv6 && at.IsLoopback();
+    if (ipv6_loopback && options.listen.size() > 1 && !HasIpv6Loopback()) {
+      Log(LogLevel::kInfo, "websocket", "no_ipv6",
+          "this machine has no IPv6 loopback: " + text + " is left out");
+      continue;
+    }
+    RETURN_IF_ERROR(stream->Listen(at));
+  }
+  stream->io_.Call([&] { stream->loop_->Start(*stream->server_); });
+  if (env.stats) env.stats->websocket = &ProcessStats();
+  return stream;
+}
+
+Status PushStream::Listen(const Endpoint& at) {
+  ASSIGN_OR_RETURN(std::shared_ptr<SharedSocket> socket, SharedSocket::Get(at));
+  UniqueFd copy(::fcntl(socket->fd.get(), F_DUPFD_CLOEXEC, 0));
+  if (!copy) return ErrnoStatus("listen on " + at.ToString(), errno);
+  RETURN_IF_ERROR(server_->Listen(std::move(copy)).status());
+  sockets_.push_back(std::move(socket));
+  return Ok();
+}
+
+PushStream::~PushStream() {
+  io_.Call([&] {
+    loop_->Stop();
+    server_ = nullptr;
+  });
+}
+
+void PushStream::Close(Duration timeout) {
+  struct Gone {
+    std::mutex mutex;
+    std::condition_variable wake;
+    bool all = false;
+  };
+  auto gone = std::make_shared<Gone>();
+  // So that no client comes to a socket that nobody accepts from any more.
+  sockets_.clear();
+  io_.Call([&] { loop_->Stop(); });
+  server_->Shutdown(timeout, [gone] {
+    std::lock_guard lock(gone->mutex);
+    gone->all = true;
+    gone->wake.notify_all();
+  });
+  if (io_.InLoop()) return;
+  std::unique_lock lock(gone->mutex);
+  gone->wake.wait_for(lock, timeout, [&] { return gone->all; });
+}
+
+}  // namespace gpulens

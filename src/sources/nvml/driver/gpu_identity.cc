@@ -1,0 +1,141 @@
+#include "sources/nvml/driver/gpu_identity.h"
+
+#include <algorithm>
+#include <array>
+#include <cstdio>
+#include <cstring>
+#include <string_view>
+
+namespace gpulens::nvml {
+namespace {
+
+using Facts = std::vector<std::pair<std::string, std::string>>;
+
+std::string_view ArchitectureName(unsigned number) noexcept {
+  switch (number) {
+    case 2: return "kepler";
+    case 3: return "maxwell";
+    case 4: return "pascal";
+    case 5: return "volta";
+    case 6: return "turing";
+    case 7: return "ampere";
+    case 8: return "ada-lovelace";
+    case 9: return "hopper";
+    case 10: return "blackwell";
+    case 13: return "rubin";
+    default: return {};
+  }
+}
+
+template <class Function>
+void AddText(Caller& caller, GpuIdentity& out, const char* key, Call call, Function function) {
+  std::array<char, 96> text{};
+  if (caller.Do(call, function, out.device, text.data(), static_cast<unsigned>(text.size())) != kSuccess)
+    return;
+  size_t length = ::strnlen(text.data(), text.size());
+  if (length) out.facts.emplace_back(key, std::string(text.data(), length));
+}
+
+void AddNumber(Caller& caller, GpuIdentity& out, const char* key, Call call,
+               int (*function)(Device, unsigned*)) {
+  unsigned number = 0;
+  if (caller.Do(call, function, out.device, &number) == kSuccess)
+    out.facts.emplace_back(key, std::to_string(number));
+}
+
+std::string Hex(unsigned number) {
+  char text[16];
+  std::snprintf(text, sizeof text, "0x%08x", number);
+  return text;
+}
+
+// As sysfs spells it: "0000:1a:00.0". The library writes eight digits of domain and capitals.
+std::string BusId(unsigned domain, unsigned bus, unsigned device) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%04x:%02x:%02x.0", domain, bus & 0xFF, device & 0xFF);
+  return text;
+}
+
+void AddPci(Caller& caller, Device device, Facts& facts) {
+  PciInfo info{};
+  if (int code = caller.Do(Call::kPciInfo, caller.fn().PciInfo, device, &info); code == kFunctionNotFound) {
+    PciInfoV2 old{};
+    if (caller.Do(Call::kPciInfoV2, caller.fn().PciInfoV2, device, &old) != kSuccess) return;
+    info.domain = old.domain, info.bus = old.bus, info.device = old.device;
+    info.device_id = old.device_id, info.subsystem_id = old.subsystem_id;
+  } else if (code != kSuccess) {
+    return;
+  }
+  facts.emplace_back("pci_bus_id", BusId(info.domain, info.bus, info.device));
+  facts.emplace_back("pci_device_id", Hex(info.device_id));
+  facts.emplace_back("pci_subsystem_id", Hex(info.subsystem_id));
+}
+
+void AddArchitecture(Caller& caller, Device device, Facts& facts) {
+  unsigned number = 0;
+  if (caller.Do(Call::kArchitecture, caller.fn().Architecture, device, &number) == kSuccess) {
+    if (std::string_view name = ArchitectureName(number); !name.empty())
+      facts.emplace_back("architecture", name);
+  }
+  int major = 0, minor = 0;
+  if (caller.Do(Call::kComputeCapability, caller.fn().ComputeCapability, device, &major, &minor) ==
+      kSuccess) {
+    facts.emplace_back("compute_capability", std::to_string(major) + "." + std::to_string(minor));
+  }
+}
+
+void AddAddressing(Caller& caller, GpuIdentity& out) {
+  AddressingMode mode{.version = kAddressingModeV1, .value = 0};
+  if (caller.Do(Call::kAddressingMode, caller.fn().AddressingMode, out.device, &mode) == kSuccess) {
+    constexpr std::string_view kNames[] = {"none", "hmm", "ats"};
+    if (mode.value < std::size(kNames)) out.facts.emplace_back("addressing_mode", kNames[mode.value]);
+    out.coherent_memory = mode.value == kAddressingAts;
+  }
+  unsigned node = 0;
+  if (caller.Do(Call::kNumaNodeId, caller.fn().NumaNodeId, out.device, &node) == kSuccess && node < 4096) {
+    out.numa_node = static_cast<int>(node);
+    out.facts.emplace_back("numa_node", std::to_string(node));
+  }
+}
+
+void AddNvlink(Caller& caller, GpuIdentity& out) {
+  FieldValue value{};
+  value.field_id = kFiNvlinkCount;
+  int code = caller.Do(Call::kFieldValues, caller.fn().FieldValues, out.device, 1, &value);
+  if (code != kSuccess || value.code != kSuccess) return;
+  out.nvlink_count = std::min(value.value.uint_value, kMaxLinks);
+  out.facts.emplace_back("nvlink_links", std::to_string(out.nvlink_count));
+}
+
+}  // namespace
+
+int ReadIdentity(Caller& caller, unsigned index, GpuIdentity& out) {
+  const Symbols& fn = caller.fn();
+  out = GpuIdentity{};
+  out.facts.emplace_back("index", std::to_string(index));
+  Device device = nullptr;
+  int code = fn.HandleByIndex ? caller.Do(Call::kHandleByIndex, fn.HandleByIndex, index, &device)
+                              : caller.Do(Call::kHandleByIndexV1, fn.HandleByIndexV1, index, &device);
+  if (code != kSuccess) return code;
+  out.device = device;
+  Facts& facts = out.facts;
+  AddText(caller, out, "uuid", Call::kUuid, fn.Uuid);
+  AddText(caller, out, "name", Call::kName, fn.Name);
+  AddText(caller, out, "serial", Call::kSerial, fn.Serial);
+  AddPci(caller, device, facts);
+  AddNumber(caller, out, "minor", Call::kMinorNumber, fn.MinorNumber);
+  AddText(caller, out, "vbios", Call::kVbios, fn.Vbios);
+  AddText(caller, out, "inforom", Call::kInforom, fn.Inforom);
+  AddArchitecture(caller, device, facts);
+  AddNumber(caller, out, "memory_bus_width", Call::kMemoryBusWidth, fn.MemoryBusWidth);
+  AddAddressing(caller, out);
+  unsigned current = 0, pending = 0;
+  if (caller.Do(Call::kMigMode, fn.MigMode, device, &current, &pending) == kSuccess) {
+    facts.emplace_back("mig_mode", current ? "enabled" : "disabled");
+  }
+  AddNumber(caller, out, "fans", Call::kNumFans, fn.NumFans);
+  AddNvlink(caller, out);
+  return kSuccess;
+}
+
+}  // namespace gpulens::nvml

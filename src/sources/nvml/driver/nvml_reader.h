@@ -1,0 +1,144 @@
+// Reads everything the library tells of one GPU, on a schedule of three tiers, into readings.
+#pragma once
+
+#include <array>
+#include <bitset>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "sources/nvml/driver/gpu_identity.h"
+#include "sources/nvml/driver_protocol.h"
+
+namespace gpulens::nvml {
+
+struct ReaderOptions {
+  // Between two readings of a tier; a tier is never read more often than the reader is asked to.
+  std::array<Duration, kTierCount> periods = {std::chrono::seconds(1), std::chrono::seconds(10),
+                                              std::chrono::seconds(60)};
+  std::string sysfs = "/sys";  // Where the memory of a GPU that is a NUMA node is read.
+  // Driver 535 before 98 lays out _v3 process lists in its own way; _v2 is right there.
+  bool avoid_process_v3 = false;
+};
+
+// Used by one thread. Everything it is given outlives it. Allocates only when it is attached and when
+// a GPU has more processes than ever before.
+//
+// What a GPU does not support is learnt at the first answer and not asked for again while attached.
+class GpuReader {
+ public:
+  GpuReader(const NvmlLibrary& library, unsigned index, CallSlot& slot, const Clock& clock,
+            ReaderOptions options);
+
+  // Opens the GPU and reads its identity; forgets all that was learnt. The library's code.
+  int Attach();
+  const GpuIdentity& identity() const noexcept { return identity_; }
+
+  // One round over the tiers that are due at `boot_ns`. The results stay until the next round. False
+  // when the GPU has to be attached again: it is lost, or its MIG mode has changed.
+  bool Read(int64_t boot_ns);
+  // What blocks by design (PCIe throughput: 20 ms a direction, only where there is no counter), for
+  // after the round's readings are on their way. Appends to no round: replaces the readings.
+  bool ReadBlocking();
+
+  std::span<const Reading> readings() const noexcept { return readings_; }
+  // True when the last round has read the process list.
+  bool has_processes() const noexcept { return has_processes_; }
+  std::span<const GpuProcess> processes() const noexcept { return processes_; }
+  int64_t processes_boot_ns() const noexcept { return processes_boot_ns_; }
+  uint64_t calls() const noexcept { return caller_.calls(); }
+
+ private:
+  // A group of fields that one or a few calls give together.
+  struct Item {
+    Tier tier;
+    std::array<Field, 6> fields;  // Field::kCount after the last.
+    int (GpuReader::*read)();
+  };
+  struct FieldIdRow;
+  struct LinkCounter {
+    Field field;
+    FieldId all_links, per_link;
+    std::array<uint64_t, kMaxLinks> last{};
+    bool all_absent = false, each_absent = false;
+  };
+  static constexpr size_t kItemCount = 31;
+  static const std::array<Item, kItemCount> kItems;
+  static const std::array<FieldIdRow, 14> kFieldIds;
+
+  void Emit(Field field, int64_t raw) { Emit(field, ReadStatus::kOk, raw); }
+  void Emit(Field field, ReadStatus status, int64_t raw);
+  void EmitFailure(const Item& item, ReadStatus status);
+  bool Due(Tier tier) const noexcept { return due_[static_cast<size_t>(tier)]; }
+  // Remembers a code that ends the round: the GPU is lost or needs a reset.
+  void Note(int code) noexcept;
+
+  void ReadItems();
+  void ReadFieldIds();
+  void AddRequest(unsigned id, unsigned scope);
+  void TakeFieldId(size_t row, const FieldValue& value);
+  void TakePcieBytes(Field field, const FieldValue& value);
+  size_t TakeLinks(LinkCounter& counter, size_t at);
+  void ReadProcesses();
+  int ReadProcessList(size_t list, size_t& count);
+  void AppendProcesses(ProcessType type, size_t count, bool v1);
+
+  int ReadUtilization();
+  int ReadEncoder();
+  int ReadDecoder();
+  int ReadMemory();
+  int ReadMemoryOfNode();
+  void EmitMemory(const MemoryV2& memory, bool reserved_known);
+  int ReadBar1();
+  int ReadTemperature();
+  int ReadPower();
+  int ReadPowerLimit();
+  int ReadEnergy();
+  template <Field kField, ClockType kType>
+  int ReadClock();
+  template <Field kField, ClockType kType>
+  int ReadMaxClock();
+  int ReadPerformanceState();
+  int ReadClockReasons();
+  int ReadFans();
+  int ReadEcc();
+  int ReadEccMode();
+  int ReadRemappedRows();
+  int ReadRetiredPages();
+  int ReadRetiredPending();
+  int ReadPcieReplay();
+  int ReadPcieLink();
+  int ReadPcieMaxLink();
+  int ReadNvlinks();
+  int ReadMigMode();
+  int ReadPersistence();
+  int ReadOne(Field field, Call call, int (*function)(Device, unsigned*));
+
+  unsigned index_;
+  Caller caller_;
+  ReaderOptions options_;
+  GpuIdentity identity_;
+
+  std::array<int64_t, kTierCount> next_{};
+  std::array<bool, kTierCount> due_{};
+  std::bitset<kItemCount> item_absent_, item_denied_;
+  std::bitset<64> field_id_absent_;
+  std::array<bool, 3> list_absent_{};
+  ReadStatus broken_ = ReadStatus::kOk;  // kGpuLost or kResetRequired ends a round.
+  bool memory_v1_ = false, field_values_absent_ = false, pcie_counter_wraps_ = false,
+       blocking_absent_ = false;
+  bool blocking_due_ = false, mig_changed_ = false;
+  int mig_mode_ = -1;
+  std::array<uint64_t, 2> pcie_last_{};
+  std::array<LinkCounter, 2> links_;
+
+  std::vector<Reading> readings_;
+  std::vector<FieldValue> requests_;
+  std::vector<GpuProcess> processes_;
+  std::vector<std::byte> process_buffer_;
+  int64_t processes_boot_ns_ = 0;
+  bool has_processes_ = false;
+};
+
+}  // namespace gpulens::nvml

@@ -1,0 +1,68 @@
+// What the functions of the simulated library share: the way in, handles, and putting results out.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string_view>
+
+#include "sources/nvml/driver/nvml_abi.h"
+#include "sources/nvml/fake/fake_world.h"
+
+// Names of the library are visible outside only when they are built into a libnvidia-ml.so.1.
+#ifdef GPULENS_FAKE_NVML_EXPORT
+#define FAKE_API extern "C" __attribute__((visibility("default")))
+#else
+#define FAKE_API extern "C" __attribute__((visibility("hidden")))
+#endif
+
+#define FAKE_SYMBOL(function) {#function, reinterpret_cast<void*>(&function)}
+
+namespace gpulens::nvml {
+
+struct FakeSymbol {
+  std::string_view name;
+  void* function;
+};
+std::span<const FakeSymbol> FakeIdentitySymbols() noexcept;
+std::span<const FakeSymbol> FakeStateSymbols() noexcept;
+std::span<const FakeSymbol> FakeListSymbols() noexcept;
+
+// A handle points at the place of its GPU in here.
+inline char fake_handles[kMaxFakeGpus];
+
+inline int FakeIndexOf(Device device) noexcept {
+  auto place = reinterpret_cast<uintptr_t>(device), first = reinterpret_cast<uintptr_t>(fake_handles);
+  return place >= first && place < first + kMaxFakeGpus ? static_cast<int>(place - first) : -1;
+}
+
+// What stands before every call that takes a GPU: initialized, a known handle, the profile's errors and
+// hangs. Then `body(view)` gives the code.
+template <class Body>
+int With(const char* call, Device device, Body body) {
+  FakeWorld& world = FakeWorld::Get();
+  if (!world.open()) return kUninitialized;
+  int index = FakeIndexOf(device);
+  if (index < 0) return kInvalidArgument;
+  if (int code = world.Enter(call, index); code != kSuccess) return code;
+  FakeView view;
+  auto profile = world.profile();  // Kept alive while the view points into it.
+  if (!world.View(static_cast<unsigned>(index), view)) return kGpuIsLost;
+  return body(view);
+}
+
+inline uint64_t Flow(const FakeView& view, FakeFlow flow) { return view.flows[static_cast<size_t>(flow)]; }
+
+template <class T, class V>
+int Put(T* out, V value) {
+  if (!out) return kInvalidArgument;
+  *out = static_cast<T>(value);
+  return kSuccess;
+}
+
+template <class T, class V>
+int PutIf(bool supported, T* out, V value) {
+  return supported ? Put(out, value) : int{kNotSupported};
+}
+
+}  // namespace gpulens::nvml

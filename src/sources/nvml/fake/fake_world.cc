@@ -1,0 +1,255 @@
+#include "sources/nvml/fake/fake_world.h"
+
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <cstdlib>
+#include <ctime>
+#include <numbers>
+
+#include "base/files.h"
+
+namespace gpulens::nvml {
+namespace {
+
+constexpr int64_t kLookEveryNs = 20'000'000;
+constexpr double kMib = 1024.0 * 1024.0;
+constexpr unsigned kSuccessCode = 0, kNotInitialized = 1, kUnknownCode = 999;
+
+double PowerAt(const FakeModel& model, double busy) noexcept {
+  return model.idle_mw + (model.limit_mw * 0.97 - model.idle_mw) * busy;
+}
+
+// The rate at full load, in units per second.
+double FullRate(const FakeModel& model, const FakeGpu& gpu, FakeFlow flow) noexcept {
+  double pcie_lane = model.pcie_gen >= 5 ? 3.9e9 : 1.95e9;
+  switch (flow) {
+    case FakeFlow::kNvlinkTx: return gpu.nvlink_share * model.links * model.link_mb_per_s * 1e6;
+    case FakeFlow::kNvlinkRx: return 0.98 * gpu.nvlink_share * model.links * model.link_mb_per_s * 1e6;
+    case FakeFlow::kPcieTx: return 0.3 * gpu.pcie_share * model.pcie_width * pcie_lane;
+    case FakeFlow::kPcieRx: return gpu.pcie_share * model.pcie_width * pcie_lane;
+    default: return 0;
+  }
+}
+
+void FillMemory(FakeView& view) {
+  const FakeModel& model = *view.model;
+  view.total = model.memory_mib << 20;
+  view.reserved = model.reserved_mib << 20;
+  uint64_t left = view.total - view.reserved;
+  for (const FakeProcess& rule : view.profile->processes) {
+    if (!rule.when.Holds(static_cast<int>(view.index), view.since_open)) continue;
+    GpuProcess process;
+    process.pid = rule.when.gpu < 0 ? rule.pid + view.index : rule.pid;
+    process.type = static_cast<ProcessType>(rule.type);
+    double wave = std::sin(2 * std::numbers::pi * view.since_open / rule.period);
+    auto bytes = static_cast<uint64_t>((rule.bytes + rule.swing * wave) / kMib) * (uint64_t{1} << 20);
+    process.memory_used = std::min(bytes, left);
+    if (view.gpu->mig) process.gpu_instance = 1, process.compute_instance = 0;
+    left -= process.memory_used;
+    view.processes.push_back(process);
+  }
+  view.free = left;
+  view.used = view.total - view.reserved - left;
+}
+
+void FillState(FakeView& view) {
+  const FakeModel& model = *view.model;
+  double warm = view.gpu->load.Mean(view.since_open + 1e3, 20);  // 1e3: the load began long ago.
+  view.temperature = model.idle_temperature +
+                     static_cast<unsigned>((model.busy_temperature - model.idle_temperature) * warm + 0.5);
+  if (view.busy < 0.01) view.reasons |= 0x1;
+  if (view.busy > 0.97) view.reasons |= 0x4;
+  for (const FakeRule& rule : view.profile->throttles) {
+    if (rule.when.Holds(static_cast<int>(view.index), view.since_open)) view.reasons |= rule.mask;
+  }
+  double clock = view.busy < 0.01 ? model.idle_clock : model.max_clock * (1 - 0.08 * view.busy);
+  if (view.reasons & 0x60) clock *= 0.75;
+  if (view.reasons & 0x88) clock *= 0.5;
+  view.clock = static_cast<unsigned>(std::max(clock, double{15}) / 15) * 15;
+}
+
+}  // namespace
+
+unsigned FakeView::Faults(FakeFault::Counter counter) const noexcept {
+  unsigned sum = 0;
+  for (const FakeFault& fault : profile->faults) {
+    if (fault.counter == counter && fault.when.Holds(static_cast<int>(index), since_open))
+      sum += fault.amount;
+  }
+  return sum;
+}
+
+uint64_t FakeView::ThrottledNs(uint64_t mask) const noexcept {
+  double seconds = 0;
+  for (const FakeRule& rule : profile->throttles) {
+    if ((rule.mask & mask) == 0 || (rule.when.gpu >= 0 && rule.when.gpu != static_cast<int>(index))) continue;
+    seconds += std::max(0.0, std::min(since_open, rule.when.to) - rule.when.from);
+  }
+  return static_cast<uint64_t>(seconds * 1e9);
+}
+
+unsigned FakeView::LinksUp() const noexcept {
+  return model->links - std::min(model->links, Faults(FakeFault::Counter::kLinksDown));
+}
+
+FakeWorld& FakeWorld::Get() {
+  static FakeWorld* world = new FakeWorld;  // Never destroyed: calls may hang while the process ends.
+  return *world;
+}
+
+double FakeWorld::Seconds() const noexcept { return static_cast<double>(clock_->Now().boot_ns) * 1e-9; }
+
+double FakeWorld::SinceOpen() const noexcept {
+  return static_cast<double>(clock_->Now().boot_ns - opened_ns_) * 1e-9;
+}
+
+// Loads run from the boot of the machine, not from the start of a process: a driver process that is
+// restarted finds its counters where they would be.
+double FakeWorld::Flow(const FakeProfile& profile, unsigned index, FakeFlow flow, double seconds) const {
+  const FakeGpu& gpu = profile.gpus[index];
+  double busy_seconds = gpu.load.Integral(seconds);
+  if (flow != FakeFlow::kEnergyMillijoules) return FullRate(*profile.model, gpu, flow) * busy_seconds;
+  double idle = profile.model->idle_mw;
+  return idle * seconds + (PowerAt(*profile.model, 1) - idle) * busy_seconds;
+}
+
+void FakeWorld::Replace(FakeProfile profile) {
+  double now = Seconds();
+  for (unsigned i = 0; i < kMaxFakeGpus; ++i) {
+    for (size_t f = 0; f < kFakeFlows; ++f) {
+      auto flow = static_cast<FakeFlow>(f);
+      double& base = memory_[i].base[f];
+      if (profile_ && i < profile_->gpus.size()) base += Flow(*profile_, i, flow, now);
+      if (profile_ && i < profile.gpus.size()) base -= Flow(profile, i, flow, now);
+    }
+  }
+  profile_ = std::make_shared<const FakeProfile>(std::move(profile));
+}
+
+Status FakeWorld::Use(const std::string& yaml, const Clock* clock) {
+  Result<FakeProfile> profile = ParseFakeProfile(yaml);
+  if (!profile) return profile.error();
+  std::lock_guard lock(mutex_);
+  profile_ = nullptr;
+  memory_ = {};
+  clock_ = clock ? clock : &RealClock();
+  Replace(*std::move(profile));
+  given_ = true;
+  return Status{};
+}
+
+void FakeWorld::ReloadWhenChanged() {
+  int64_t now = RealClock().Now().boot_ns;
+  if (given_ || path_.empty() || now - last_look_ns_ < kLookEveryNs) return;
+  last_look_ns_ = now;
+  struct stat state{};
+  if (::stat(path_.c_str(), &state) != 0) return;
+  // The time alone is too coarse: two files within a tick of the kernel have the same.
+  std::array<int64_t, 4> seen = {state.st_mtim.tv_sec, state.st_mtim.tv_nsec,
+                                 static_cast<int64_t>(state.st_ino), state.st_size};
+  if (seen == seen_) return;
+  seen_ = seen;
+  std::string text;
+  if (!ReadFile(path_.c_str(), text)) return;
+  Result<FakeProfile> profile = ParseFakeProfile(text);
+  if (profile) {
+    Replace(*std::move(profile));
+  } else {
+    std::fprintf(stderr, "simulated NVML: %s: %s\n", path_.c_str(), profile.error().detail.c_str());
+  }
+}
+
+int FakeWorld::Open() {
+  std::unique_lock lock(mutex_);
+  opened_ns_ = clock_->Now().boot_ns;
+  if (!given_ && !profile_) {
+    const char* path = std::getenv("GPULENS_FAKE_NVML");
+    if (path && *path) {
+      path_ = path;
+      last_look_ns_ = 0;
+      ReloadWhenChanged();
+    } else {
+      Replace(*ParseFakeProfile(std::string(DemoProfile())));
+    }
+  }
+  if (!profile_) return kUnknownCode;
+  lock.unlock();
+  int code = Enter("nvmlInit_v2", -1);
+  lock.lock();
+  open_ = code == kSuccessCode;
+  return code;
+}
+
+bool FakeWorld::open() const noexcept {
+  std::lock_guard lock(mutex_);
+  return open_;
+}
+
+std::shared_ptr<const FakeProfile> FakeWorld::profile() {
+  std::lock_guard lock(mutex_);
+  return profile_;
+}
+
+int FakeWorld::Enter(const char* call, int gpu) {
+  std::unique_lock lock(mutex_);
+  uint64_t number = ++calls_[call][static_cast<size_t>(gpu + 1)];
+  auto hits = [&](const FakeRule& rule) {
+    bool named = rule.call == call || (rule.call == "*" && gpu >= 0);
+    return named && (rule.nth == 0 || rule.nth == number) && rule.when.Holds(gpu, SinceOpen());
+  };
+  while (true) {
+    ReloadWhenChanged();
+    if (!profile_) return kNotInitialized;
+    if (std::none_of(profile_->hangs.begin(), profile_->hangs.end(), hits)) break;
+    // Looked at again and again, so that a test can end a hang by changing the profile.
+    lock.unlock();
+    timespec wait{.tv_sec = 0, .tv_nsec = 5'000'000};
+    ::nanosleep(&wait, nullptr);
+    lock.lock();
+  }
+  auto error = std::find_if(profile_->errors.begin(), profile_->errors.end(), hits);
+  return error == profile_->errors.end() ? 0 : error->code;
+}
+
+bool FakeWorld::View(unsigned index, FakeView& out) {
+  std::lock_guard lock(mutex_);
+  if (!profile_ || index >= profile_->gpus.size()) return false;
+  out = FakeView{};
+  out.profile = profile_.get();
+  out.model = profile_->model;
+  out.gpu = &profile_->gpus[index];
+  out.index = index;
+  out.since_open = SinceOpen();
+  double now = Seconds();
+  out.busy = std::clamp(out.gpu->load.At(now), 0.0, 1.0);
+  out.busy_mean = std::clamp(out.gpu->load.Mean(now, 1), 0.0, 1.0);
+  out.power_mw = static_cast<unsigned>(PowerAt(*out.model, out.busy));
+  out.power_mean_mw = static_cast<unsigned>(PowerAt(*out.model, out.busy_mean));
+  for (size_t f = 0; f < kFakeFlows; ++f) {
+    double value = memory_[index].base[f] + Flow(*profile_, index, static_cast<FakeFlow>(f), now);
+    out.flows[f] = static_cast<uint64_t>(std::max(0.0, value));
+  }
+  FillMemory(out);
+  FillState(out);
+  return true;
+}
+
+uint64_t FakeWorld::Calls(std::string_view call, int gpu) {
+  std::lock_guard lock(mutex_);
+  auto found = calls_.find(std::string(call));
+  if (found == calls_.end()) return 0;
+  if (gpu >= 0) return found->second[static_cast<size_t>(gpu + 1)];
+  uint64_t sum = 0;
+  for (uint64_t count : found->second) sum += count;
+  return sum;
+}
+
+void FakeWorld::ForgetCalls() {
+  std::lock_guard lock(mutex_);
+  calls_.clear();
+}
+
+}  // namespace gpulens::nvml

@@ -1,0 +1,35 @@
+# The parts of the NVML source that are not plain libraries of one folder. Included by the top.
+include_guard()
+house_library(sources_nvml_probe DIR src/sources/nvml/probe DEPS gpulens_base)
+house_library(sources_nvml_driver DIR src/sources/nvml/driver DEPS gpulens_sources_nvml
+              PRIVATE_DEPS ${CMAKE_DL_LIBS} TEST_DEPS gpulens_sources_nvml_fake)
+house_library(sources_nvml_fake DIR src/sources/nvml/fake DEPS gpulens_sources_nvml PRIVATE_DEPS dep_yaml
+              TEST_DEPS gpulens_sources_nvml_driver)
+
+# The simulated library as a file, for whatever opens libnvidia-ml.so.1 itself.
+file(GLOB fake_nvml_sources CONFIGURE_DEPENDS src/sources/nvml/fake/*.cc)
+list(FILTER fake_nvml_sources EXCLUDE REGEX "_(test|bench|fuzz|main)\\.cc$")
+add_library(fake_nvml SHARED ${fake_nvml_sources} src/sources/nvml/nvml_names.cc src/base/clock.cc
+            src/base/files.cc src/base/fd.cc src/base/check.cc)
+# Not house_flags and not the static archives: those are not position-independent.
+find_library(GPULENS_YAML_SHARED yaml-cpp REQUIRED)
+target_compile_features(fake_nvml PRIVATE cxx_std_20)
+target_compile_definitions(fake_nvml PRIVATE GPULENS_FAKE_NVML_EXPORT)
+target_compile_options(fake_nvml PRIVATE -fvisibility=hidden)
+target_include_directories(fake_nvml PRIVATE src include)
+target_link_libraries(fake_nvml PRIVATE ${GPULENS_YAML_SHARED} Threads::Threads)
+set_target_properties(fake_nvml PROPERTIES OUTPUT_NAME nvidia-ml SUFFIX .so.1
+  LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/fake_nvml)
+
+if(GPULENS_TESTS)
+  # The driver process alone, so that the supervisor is tested against real processes.
+  add_executable(nvml_driver_main tests/fake_nvml/nvml_driver_main.cc)
+  target_link_libraries(nvml_driver_main PRIVATE house_flags gpulens_sources_nvml_driver gpulens_sources_nvml_fake)
+  foreach(test sources_nvml_test sources_nvml_driver_test sources_nvml_fake_test)
+    if(TARGET ${test})
+      target_compile_definitions(${test} PRIVATE GPULENS_NVML_DRIVER="$<TARGET_FILE:nvml_driver_main>"
+        GPULENS_FAKE_LIBRARY="$<TARGET_FILE:fake_nvml>")
+      add_dependencies(${test} nvml_driver_main fake_nvml)
+    endif()
+  endforeach()
+endif()

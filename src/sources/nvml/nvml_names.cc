@@ -1,0 +1,107 @@
+#include <array>
+
+#include "base/check.h"
+#include "sources/nvml/driver_supervisor.h"
+#include "sources/nvml/nvml_calls.h"
+#include "sources/nvml/nvml_fields.h"
+
+namespace gpulens::nvml {
+namespace {
+
+constexpr std::array<FieldInfo, kFieldCount> kFields = {{
+#define GPULENS_NVML_FIELD_INFO(id, name, unit, tier) {name, unit, Tier::tier},
+    GPULENS_NVML_FIELDS(GPULENS_NVML_FIELD_INFO)
+#undef GPULENS_NVML_FIELD_INFO
+}};
+
+constexpr std::array<std::string_view, static_cast<size_t>(Call::kCount)> kCallNames = {
+    {"none", "dlopen",
+#define GPULENS_NVML_CALL_NAME(id, name, parameters) name,
+     GPULENS_NVML_CALLS(GPULENS_NVML_CALL_NAME)
+#undef GPULENS_NVML_CALL_NAME
+    }};
+
+constexpr std::array<std::string_view, kReadStatusCount> kStatusNames = {
+    "never", "ok", "not_supported", "no_permission", "not_found", "gpu_lost", "reset_required", "error"};
+
+struct ReturnWords {
+  int code;
+  std::string_view text;
+};
+constexpr ReturnWords kReturns[] = {
+    {0, "success"},
+    {1, "library not initialized"},
+    {2, "invalid argument"},
+    {3, "not supported"},
+    {4, "no permission"},
+    {6, "not found"},
+    {7, "buffer too small"},
+    {8, "external power cables not attached"},
+    {9, "driver not loaded"},
+    {10, "timeout"},
+    {11, "interrupt problem"},
+    {12, "library not found"},
+    {13, "function not found"},
+    {14, "corrupted infoROM"},
+    {15, "GPU is lost"},
+    {16, "GPU requires reset"},
+    {17, "blocked by the operating system"},
+    {18, "driver and library have different versions"},
+    {19, "in use"},
+    {20, "out of memory"},
+    {21, "no data"},
+    {23, "out of resources"},
+    {25, "struct version not known to the driver"},
+    {26, "deprecated"},
+    {27, "not ready"},
+    {28, "GPU not found"},
+    {29, "invalid state"},
+    {999, "unknown error"},
+};
+
+}  // namespace
+
+std::string_view CallName(Call call) noexcept {
+  size_t at = static_cast<size_t>(call);
+  return at < kCallNames.size() ? kCallNames[at] : "unknown";
+}
+
+const FieldInfo& InfoOf(Field field) noexcept {
+  CHECK(static_cast<size_t>(field) < kFieldCount);
+  return kFields[static_cast<size_t>(field)];
+}
+
+std::string_view StatusName(ReadStatus status) noexcept {
+  size_t at = static_cast<size_t>(status);
+  return at < kStatusNames.size() ? kStatusNames[at] : "unknown";
+}
+
+std::string_view ReturnText(int code) noexcept {
+  for (const ReturnWords& words : kReturns) {
+    if (words.code == code) return words.text;
+  }
+  return "unlisted error";
+}
+
+std::string_view GpuStateName(GpuState state) noexcept {
+  constexpr std::array<std::string_view, static_cast<size_t>(GpuState::kCount)> kNames = {
+      "starting", "ok", "hung", "lost", "reset_required", "no_permission", "failed", "left_out"};
+  size_t at = static_cast<size_t>(state);
+  return at < kNames.size() ? kNames[at] : "unknown";
+}
+
+std::string_view StartReasonName(StartReason reason) noexcept {
+  constexpr std::array<std::string_view, static_cast<size_t>(StartReason::kCount)> kNames = {
+      "first", "crash", "exited", "hang", "killed", "reload", "protocol"};
+  size_t at = static_cast<size_t>(reason);
+  return at < kNames.size() ? kNames[at] : "unknown";
+}
+
+std::string_view Gpu::Fact(std::string_view key) const noexcept {
+  for (const auto& [name, value] : facts) {
+    if (name == key) return value;
+  }
+  return {};
+}
+
+}  // namespace gpulens::nvml

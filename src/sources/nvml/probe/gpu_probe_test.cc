@@ -1,0 +1,69 @@
+#include "sources/nvml/probe/gpu_probe.h"
+
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+
+namespace gpulens::nvml {
+namespace {
+
+class GpuProbeTest : public testing::Test {
+ protected:
+  GpuProbeTest()
+      : root_(std::filesystem::path(testing::TempDir()) /
+              ("probe_" + std::string(testing::UnitTest::GetInstance()->current_test_info()->name()))) {
+    std::filesystem::remove_all(root_);
+  }
+  ~GpuProbeTest() override { std::filesystem::remove_all(root_); }
+
+  void Write(const std::string& path, const std::string& text) {
+    std::filesystem::path file = root_ / path;
+    std::filesystem::create_directories(file.parent_path());
+    std::ofstream(file) << text;
+  }
+  void Pci(const std::string& address, const std::string& vendor, const std::string& kind) {
+    Write("sys/bus/pci/devices/" + address + "/vendor", vendor + "\n");
+    Write("sys/bus/pci/devices/" + address + "/class", kind + "\n");
+  }
+
+  std::filesystem::path root_;
+};
+
+TEST_F(GpuProbeTest, FindsWhatIsThere) {
+  Pci("0000:4a:00.0", "0x10de", "0x030200");
+  Pci("0000:1a:00.0", "0x10de", "0x030000");
+  Pci("0000:05:00.0", "0x10de", "0x068000");  // An NVSwitch.
+  Pci("0000:06:00.0", "0x1002", "0x030200");
+  Write("proc/driver/nvidia/version",
+        "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  580.95.05  Release Build  (x)\nGCC "
+        "version: 12.2.0\n");
+  Write("dev/nvidia0", "");
+  Write("dev/nvidiactl", "");
+  Write("dev/nvidia-uvm", "");
+  Write("dev/nvidia-modeset-not", "");
+  Write("dev/null2", "");
+  GpuProbe probe = ProbeGpus(root_.string());
+  EXPECT_EQ(probe.pci_gpus, (std::vector<std::string>{"0000:1a:00.0", "0000:4a:00.0"}));
+  EXPECT_TRUE(probe.kernel_driver);
+  EXPECT_EQ(probe.kernel_driver_version, "580.95.05");
+  EXPECT_EQ(probe.devices, (std::vector<std::string>{"/dev/nvidia-uvm", "/dev/nvidia0", "/dev/nvidiactl"}));
+}
+
+TEST_F(GpuProbeTest, NothingThereIsEmpty) {
+  GpuProbe probe = ProbeGpus(root_.string());
+  EXPECT_TRUE(probe.pci_gpus.empty());
+  EXPECT_FALSE(probe.kernel_driver);
+  EXPECT_TRUE(probe.kernel_driver_version.empty());
+  EXPECT_TRUE(probe.devices.empty());
+}
+
+TEST_F(GpuProbeTest, AVersionThatCannotBeReadIsEmpty) {
+  Write("proc/driver/nvidia/version", "NVRM version: something x86_64 1 2.3.4.5 a.b\n");
+  GpuProbe probe = ProbeGpus(root_.string());
+  EXPECT_TRUE(probe.kernel_driver);
+  EXPECT_TRUE(probe.kernel_driver_version.empty());
+}
+
+}  // namespace
+}  // namespace gpulens::nvml

@@ -1,0 +1,122 @@
+#include "wire/exposition/exposition_page.h"
+
+#include <algorithm>
+#include <tuple>
+
+#include "wire/exposition/exposition_page_reader.h"
+
+namespace gpulens {
+
+using exposition_internal::SeriesStore;
+
+struct ScrapedPage::Impl {
+  explicit Impl(const ExpositionLimits& limits) : reader(limits) {}
+
+  exposition_internal::PageReader reader;
+  bool current = false;  // the last Update read a page
+};
+
+ScrapedPage::ScrapedPage(const ExpositionLimits& limits) : impl_(std::make_unique<Impl>(limits)) {}
+ScrapedPage::~ScrapedPage() = default;
+
+Status ScrapedPage::Update(std::string_view body, ExpositionFormat format) {
+  auto& reader = impl_->reader;
+  const size_t limit = reader.line.limits.page_bytes;
+  impl_->current = body.size() <= limit;
+  if (!impl_->current) {
+    reader.BeginNothing();
+    return {Code::kExhausted,
+            "the page has " + std::to_string(body.size()) + " bytes, allowed are " + std::to_string(limit)};
+  }
+  reader.Read(body, format);
+  const ExpositionReport& report = reader.report;
+  if (report.samples == 0 && report.bad_lines > 0) {
+    return {Code::kDataLoss, "none of " + std::to_string(report.bad_lines) + " lines is a sample"};
+  }
+  if (report.truncated) return {Code::kDataLoss, "the page ends before its \"# EOF\""};
+  return Ok();
+}
+
+const ExpositionReport& ScrapedPage::report() const noexcept { return impl_->reader.report; }
+std::span<const ScrapedPage::BadExample> ScrapedPage::bad_examples() const noexcept {
+  return impl_->reader.bad_examples;
+}
+std::span<const double> ScrapedPage::values() const noexcept { return impl_->reader.store.values; }
+
+bool ScrapedPage::seen(uint32_t slot) const noexcept {
+  const auto& states = impl_->reader.store.states;
+  return impl_->current && slot < states.size() && (states[slot] & SeriesStore::kSeen) != 0;
+}
+
+std::optional<int64_t> ScrapedPage::timestamp_ms(uint32_t slot) const noexcept {
+  const auto& reader = impl_->reader;
+  if (slot >= reader.store.states.size() || !(reader.store.states[slot] & SeriesStore::kTimed)) return {};
+  return reader.timestamps[slot];
+}
+
+std::span<const PageExemplar> ScrapedPage::exemplars() const noexcept { return impl_->reader.exemplars; }
+
+std::span<const ExpositionFamily> ScrapedPage::families() const noexcept {
+  return impl_->reader.families.families();
+}
+
+uint64_t ScrapedPage::generation() const noexcept { return impl_->reader.generation; }
+std::span<const uint32_t> ScrapedPage::appeared() const noexcept { return impl_->reader.store.appeared; }
+std::span<const uint32_t> ScrapedPage::vanished() const noexcept { return impl_->reader.store.vanished; }
+std::span<const uint32_t> ScrapedPage::reshaped() const noexcept { return impl_->reader.store.reshaped; }
+const ScrapedPage::Work& ScrapedPage::work() const noexcept { return impl_->reader.work; }
+size_t ScrapedPage::memory_bytes() const noexcept { return impl_->reader.memory_bytes() + sizeof(Impl); }
+
+uint32_t ScrapedPage::family_of(uint32_t series) const noexcept {
+  return impl_->reader.store.series[series].family;
+}
+
+namespace {
+
+void CopyLabels(const LineReader& line, std::string_view without, std::vector<PageLabel>& out) {
+  out.clear();
+  for (const LabelView& label : line.labels) {
+    if (without.empty() || label.name != without) {
+      out.push_back({std::string(label.name), std::string(label.value)});
+    }
+  }
+}
+
+}  // namespace
+
+void ScrapedPage::ExemplarLabels(const PageExemplar& exemplar, std::vector<PageLabel>& out) const {
+  const auto& reader = impl_->reader;
+  LineReader line(reader.line.format, reader.line.limits);
+  line.ReadLabelSet(
+      std::string_view(reader.exemplar_text).substr(exemplar.text_offset, exemplar.text_length));
+  CopyLabels(line, "", out);
+}
+
+void ScrapedPage::Labels(uint32_t series, std::vector<PageLabel>& out) const {
+  const auto& store = impl_->reader.store;
+  uint32_t slot = store.series[series].first;
+  LineReader line(impl_->reader.line.format, impl_->reader.line.limits);
+  line.ReadSeries(store.Text(store.places[slot]));
+  CopyLabels(line, BoundLabel(store.role(slot)), out);
+}
+
+void ScrapedPage::Cells(uint32_t series, std::vector<PageCell>& out) const {
+  const auto& store = impl_->reader.store;
+  out.clear();
+  for (uint32_t slot = store.series[series].first; slot != SeriesStore::kNone; slot = store.next[slot]) {
+    out.push_back({slot, store.role(slot), store.bound(slot)});
+  }
+  std::sort(out.begin(), out.end(), [](const PageCell& a, const PageCell& b) {
+    return std::tie(a.role, a.bound) < std::tie(b.role, b.bound);
+  });
+}
+
+void ScrapedPage::Series(std::vector<uint32_t>& out) const {
+  const auto& store = impl_->reader.store;
+  out.clear();
+  for (uint32_t id = 0; id < store.series.size(); ++id) {
+    if (store.series[id].alive) out.push_back(id);
+  }
+}
+
+}  // namespace gpulens

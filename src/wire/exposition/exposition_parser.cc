@@ -1,0 +1,186 @@
+#include "wire/exposition/exposition_parser.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+
+#include "base/parse.h"
+#include "wire/exposition/exposition_number.h"
+
+namespace gpulens {
+namespace {
+
+std::string_view Lower(std::string_view text, char* out, size_t size) noexcept {
+  size_t length = std::min(text.size(), size);
+  std::transform(text.begin(), text.begin() + static_cast<ptrdiff_t>(length), out,
+                 [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c + 32) : c; });
+  return {out, length};
+}
+
+class PageParser {
+ public:
+  PageParser(ExpositionFormat format, const ExpositionLimits& limits, ExpositionHandler& handler)
+      : reader_(format, limits), families_(limits.families), handler_(handler) {}
+
+  ExpositionReport Run(std::string_view page) {
+    DeclareFamilies(page, reader_, families_);
+    ReportFamilies();
+    report_.open_end = !page.empty() && page.back() != '\n';
+    memory_end_ = page.data() + page.size();
+    while (!page.empty() && !ended_) {
+      std::string_view rest = page, line = TakeUntil(page, '\n');
+      if (report_.samples >= reader_.limits.samples && exposition_internal::LooksLikeSample(line)) {
+        exposition_internal::PageRest over = exposition_internal::CountRest(rest, reader_);
+        report_.samples_over_limit = over.samples;
+        ended_ = over.ended;
+        page = {};
+      } else {
+        Line(line);
+      }
+    }
+    if (ended_ && page.find_first_not_of(" \t\r\n") != std::string_view::npos) {
+      ++line_;
+      Bad(TakeUntil(page, '\n'), LineError::kAfterEof);
+    }
+    report_.truncated = reader_.format == ExpositionFormat::kOpenMetrics100 && !ended_;
+    report_.type_conflicts = families_.type_conflicts();
+    return report_;
+  }
+
+ private:
+  void ReportFamilies() {
+    for (; reported_ < families_.families().size(); ++reported_) {
+      handler_.OnFamily(reported_, families_.families()[reported_]);
+    }
+  }
+
+  void Bad(std::string_view line, LineError error) {
+    ++report_.bad_lines;
+    ++report_.by_error[static_cast<size_t>(error)];
+    handler_.OnBadLine({line_, error, line.substr(0, exposition_internal::kExcerptBytes)});
+  }
+
+  void Line(std::string_view line) {
+    ++line_;
+    switch (reader_.Read(line, memory_end_)) {
+      case LineKind::kBad: return Bad(line, reader_.error);
+      case LineKind::kSample: return Sample(line);
+      case LineKind::kEof: ended_ = true; return;
+      default: return;
+    }
+  }
+
+  void Sample(std::string_view line) {
+    SampleHome home = families_.Resolve(reader_.name);
+    if (home.family == FamilyTable::kNone) return Bad(line, LineError::kTooManyFamilies);
+    ReportFamilies();
+    SampleView sample;
+    size_t bound_label = 0;
+    if (!exposition_internal::ResolveBound(reader_.labels, home.role, sample.bound, bound_label)) {
+      return Bad(line, LineError::kBadBound);
+    }
+    sample.family = home.family;
+    sample.role = home.role;
+    sample.name = reader_.name;
+    sample.labels = reader_.labels;
+    sample.value = reader_.value;
+    sample.timestamp_ms = reader_.timestamp_ms;
+    if (reader_.has_exemplar) {
+      sample.exemplar =
+          ExemplarView{reader_.exemplar_labels, reader_.exemplar_value, reader_.exemplar_timestamp_ms};
+    }
+    ++report_.samples;
+    handler_.OnSample(sample);
+  }
+
+  LineReader reader_;
+  FamilyTable families_;
+  ExpositionHandler& handler_;
+  ExpositionReport report_;
+  uint32_t reported_ = 0;
+  size_t line_ = 0;
+  const char* memory_end_ = nullptr;
+  bool ended_ = false;
+};
+
+}  // namespace
+
+std::optional<ExpositionFormat> DetectExpositionFormat(std::string_view content_type) noexcept {
+  char type_buffer[64], version_buffer[32];
+  std::string_view type = Lower(Trim(TakeUntil(content_type, ';')), type_buffer, sizeof type_buffer);
+  std::string_view version;
+  while (!content_type.empty()) {
+    std::string_view value = TakeUntil(content_type, ';');
+    char name_buffer[16];
+    std::string_view name = Lower(Trim(TakeUntil(value, '=')), name_buffer, sizeof name_buffer);
+    if (name != "version") continue;
+    value = Trim(value);
+    if (value.size() >= 2 && value.front() == '"' && value.back() == '"') {
+      value = value.substr(1, value.size() - 2);
+    }
+    version = Lower(value, version_buffer, sizeof version_buffer);
+  }
+  if (type == "application/openmetrics-text") return ExpositionFormat::kOpenMetrics100;
+  if (type == "text/plain") {
+    return version == "1.0.0" ? ExpositionFormat::kText100 : ExpositionFormat::kText004;
+  }
+  if (type.empty()) return ExpositionFormat::kText004;
+  return std::nullopt;
+}
+
+namespace exposition_internal {
+
+bool ReadBound(std::string_view text, double& bound) noexcept {
+  const char* end = text.data() + text.size();
+  if (ReadExpositionNumber(text.data(), end, bound) != end || std::isnan(bound)) return false;
+  if (bound == 0) bound = 0.0;  // "-0" and "0" are one bound
+  return true;
+}
+
+bool ResolveBound(std::span<const LabelView> labels, SampleRole& role, double& bound, size_t& bound_label) {
+  bound_label = labels.size();
+  bound = 0;
+  std::string_view wanted = BoundLabel(role);
+  if (wanted.empty()) return true;
+  for (size_t i = 0; i < labels.size(); ++i) {
+    if (labels[i].name == wanted) bound_label = i;
+  }
+  if (bound_label == labels.size()) {
+    // A summary's own name without a quantile is a plain number of that family.
+    if (role == SampleRole::kBucket) return false;
+    role = SampleRole::kValue;
+    return true;
+  }
+  return ReadBound(labels[bound_label].value, bound);
+}
+
+bool LooksLikeSample(std::string_view line) noexcept {
+  size_t first = line.find_first_not_of(" \t\r");
+  return first != std::string_view::npos && line[first] != '#';
+}
+
+PageRest CountRest(std::string_view rest, LineReader& reader) {
+  PageRest result;
+  while (!rest.empty() && !result.ended) {
+    std::string_view line = TakeUntil(rest, '\n');
+    if (LooksLikeSample(line)) {
+      ++result.samples;
+    } else {
+      result.ended = reader.Read(line) == LineKind::kEof;
+    }
+  }
+  return result;
+}
+
+}  // namespace exposition_internal
+
+Result<ExpositionReport> ParseExposition(std::string_view page, ExpositionFormat format,
+                                         const ExpositionLimits& limits, ExpositionHandler& handler) {
+  if (page.size() > limits.page_bytes) {
+    return Status{Code::kExhausted, "the page has " + std::to_string(page.size()) + " bytes, allowed are " +
+                                        std::to_string(limits.page_bytes)};
+  }
+  return PageParser(format, limits, handler).Run(page);
+}
+
+}  // namespace gpulens

@@ -1,0 +1,264 @@
+#include "wire/exposition/exposition_series.h"
+
+#include <bit>
+#include <limits>
+
+namespace gpulens::exposition_internal {
+namespace {
+
+// Below this much waste, moving the text is not worth it.
+constexpr size_t kSlackBytes = 64 << 10;
+
+template <class T>
+size_t Bytes(const std::vector<T>& column) noexcept {
+  return column.capacity() * sizeof(T);
+}
+
+template <class T>
+void Tighten(std::vector<T>& column) {
+  if (column.capacity() > column.size() + column.size() / 8 + 64) column.shrink_to_fit();
+}
+
+}  // namespace
+
+LabelPrint PrintLabels(const std::vector<LabelView>& labels, size_t bound_label,
+                       const HashKey& key) noexcept {
+  LabelPrint print;
+  for (size_t i = 0; i < labels.size(); ++i) {
+    if (i == bound_label || labels[i].value.empty()) continue;
+    uint64_t name = HashBytes(labels[i].name, key.c, key);
+    print.a += HashBytes(labels[i].value, name, key);
+    print.b += HashBytes(labels[i].value, ~name * key.a, key);
+  }
+  return print;
+}
+
+void SeriesStore::ForgetChanges() {
+  for (uint32_t id : appeared) series[id].fresh = false;
+  for (uint32_t id : reshaped) series[id].touched = false;
+  appeared.clear();
+  vanished.clear();
+  reshaped.clear();
+}
+
+void SeriesStore::BeginChange() {
+  ForgetChanges();
+  for (uint8_t& state : states) state &= static_cast<uint8_t>(~kSeen);
+  free_slots_.insert(free_slots_.end(), freed_slots_.begin(), freed_slots_.end());
+  free_series_.insert(free_series_.end(), freed_series_.begin(), freed_series_.end());
+  freed_slots_.clear();
+  freed_series_.clear();
+}
+
+void SeriesStore::Reserve(size_t slots, size_t text_bytes) {
+  places.reserve(slots);
+  values.reserve(slots);
+  states.reserve(slots);
+  next.reserve(slots);
+  bounds_.reserve(slots);
+  owners_.reserve(slots);
+  text_.reserve(text_bytes);
+  by_cell_.Reserve(slots, CellHashes());
+}
+
+uint32_t SeriesStore::CellHash(uint32_t of_series, SampleRole role, double bound) const noexcept {
+  uint64_t mixed =
+      Mum(std::bit_cast<uint64_t>(bound) ^ key_.a, (of_series * 8ull + static_cast<uint64_t>(role)) ^ key_.b);
+  return static_cast<uint32_t>(mixed >> 32);
+}
+
+uint32_t SeriesStore::FindLiteral(std::string_view literal) {
+  if (!literals_known_) {
+    literals_known_ = true;
+    by_literal_.Reserve(live_, LiteralHashes());
+    for (uint32_t slot = 0; slot < states.size(); ++slot) {
+      if ((states[slot] & (kLive | kDuplicate)) == kLive) by_literal_.Insert(slot, LiteralHashes());
+    }
+  }
+  return by_literal_.Find(HashLiteral(literal), [&](uint32_t slot) { return Text(places[slot]) == literal; });
+}
+
+uint32_t SeriesStore::FindSeries(uint32_t family, const LabelPrint& print) const noexcept {
+  return by_print_.Find(SeriesHash(family, print), [&](uint32_t id) {
+    return series[id].family == family && series[id].print == print;
+  });
+}
+
+uint32_t SeriesStore::FindCell(uint32_t of_series, SampleRole role, double bound) const noexcept {
+  return by_cell_.Find(CellHash(of_series, role, bound), [&](uint32_t slot) {
+    return owners_[slot] == of_series && this->role(slot) == role && bounds_[slot] == bound;
+  });
+}
+
+uint32_t SeriesStore::AppendText(std::string_view bytes) {
+  uint32_t offset = static_cast<uint32_t>(text_.size());
+  text_.append(bytes);
+  return offset;
+}
+
+uint32_t SeriesStore::NewSlot(std::string_view literal) {
+  uint32_t slot = static_cast<uint32_t>(states.size());
+  if (free_slots_.empty()) {
+    places.emplace_back();
+    values.emplace_back();
+    states.emplace_back();
+    next.emplace_back();
+    bounds_.emplace_back();
+    owners_.emplace_back();
+  } else {
+    slot = free_slots_.back();
+    free_slots_.pop_back();
+  }
+  places[slot] = {AppendText(literal), static_cast<uint32_t>(literal.size())};
+  states[slot] = kLive;
+  next[slot] = kNone;
+  bounds_[slot] = 0;
+  owners_[slot] = kNone;
+  ++live_;
+  return slot;
+}
+
+uint32_t SeriesStore::AddSeries(uint32_t family, const LabelPrint& print) {
+  uint32_t id = static_cast<uint32_t>(series.size());
+  if (free_series_.empty()) {
+    series.emplace_back();
+  } else {
+    id = free_series_.back();
+    free_series_.pop_back();
+  }
+  series[id] = {print, family, kNone, true, true, false};
+  by_print_.Insert(id, SeriesHashes());
+  appeared.push_back(id);
+  families_.AddSeries(family);
+  return id;
+}
+
+uint32_t SeriesStore::AddCell(uint32_t to_series, SampleRole role, double bound, std::string_view literal) {
+  uint32_t slot = NewSlot(literal);
+  bounds_[slot] = bound;
+  owners_[slot] = to_series;
+  states[slot] = static_cast<uint8_t>(kLive | static_cast<uint8_t>(role) << kRoleShift);
+  if (literals_known_) by_literal_.Insert(slot, LiteralHashes());
+  by_cell_.Insert(slot, CellHashes());
+  Series& owner = series[to_series];
+  next[slot] = owner.first;
+  owner.first = slot;
+  if (!owner.fresh && !owner.touched) {
+    owner.touched = true;
+    reshaped.push_back(to_series);
+  }
+  return slot;
+}
+
+uint32_t SeriesStore::AddDuplicate(std::string_view literal) {
+  uint32_t slot = NewSlot(literal);
+  states[slot] = kLive | kDuplicate;
+  return slot;
+}
+
+// The same series in other words: labels in another order, another spelling of a bound.
+void SeriesStore::Rename(uint32_t slot, std::string_view literal) {
+  if (literals_known_) by_literal_.Erase(slot, LiteralHashes());
+  places[slot] = {AppendText(literal), static_cast<uint32_t>(literal.size())};
+  if (literals_known_) by_literal_.Insert(slot, LiteralHashes());
+}
+
+void SeriesStore::Detach(uint32_t slot) {
+  if (!(states[slot] & kDuplicate)) {
+    if (literals_known_) by_literal_.Erase(slot, LiteralHashes());
+    by_cell_.Erase(slot, CellHashes());
+    Series& owner = series[owners_[slot]];
+    if (!owner.touched) {
+      owner.touched = true;
+      reshaped.push_back(owners_[slot]);
+    }
+    unlinked_ = true;
+  }
+  states[slot] = 0;
+  values[slot] = std::numeric_limits<double>::quiet_NaN();
+  places[slot] = {0, 0};
+  freed_slots_.push_back(slot);
+  --live_;
+}
+
+// Rebuilds the chains of touched series; those left without a cell are gone.
+void SeriesStore::Relink() {
+  if (unlinked_) {
+    for (uint32_t id : reshaped) series[id].first = kNone;
+    for (uint32_t slot = static_cast<uint32_t>(states.size()); slot-- > 0;) {
+      if ((states[slot] & (kLive | kDuplicate)) != kLive) continue;
+      Series& owner = series[owners_[slot]];
+      if (!owner.touched) continue;
+      next[slot] = owner.first;
+      owner.first = slot;
+    }
+    unlinked_ = false;
+  }
+  size_t kept = 0;
+  for (uint32_t id : reshaped) {
+    Series& one = series[id];
+    if (one.first != kNone) {
+      reshaped[kept++] = id;
+      continue;
+    }
+    by_print_.Erase(id, SeriesHashes());
+    families_.DropSeries(one.family);
+    one = {};
+    vanished.push_back(id);
+    freed_series_.push_back(id);
+  }
+  reshaped.resize(kept);
+}
+
+void SeriesStore::RetireFamilies(const std::vector<uint32_t>& retired) {
+  std::vector<bool> gone(families_.families().size());
+  for (uint32_t family : retired) gone[family] = true;
+  for (uint32_t slot = 0; slot < states.size(); ++slot) {
+    if ((states[slot] & (kLive | kDuplicate)) != kLive) continue;
+    if (gone[series[owners_[slot]].family]) Detach(slot);
+  }
+  Relink();
+}
+
+void SeriesStore::Sweep(bool keep_unseen) {
+  for (uint32_t slot = 0; slot < states.size(); ++slot) {
+    if ((states[slot] & (kLive | kSeen)) != kLive) continue;
+    if (!keep_unseen || (states[slot] & kDuplicate)) Detach(slot);
+  }
+  Relink();
+  Tighten(places);
+  Tighten(values);
+  Tighten(states);
+  Tighten(next);
+  Tighten(bounds_);
+  Tighten(owners_);
+}
+
+void SeriesStore::Compact(const std::vector<uint32_t>& slots_and_texts, std::vector<Place>& texts) {
+  size_t used = 0;
+  for (const Place& place : places) used += place.length;
+  for (const Place& place : texts) used += place.length;
+  if (text_.size() - used < used / 4 + kSlackBytes) return;
+  std::string packed;
+  packed.reserve(used + used / 16);
+  auto move = [&](Place& place) {
+    uint32_t offset = static_cast<uint32_t>(packed.size());
+    packed.append(Text(place));
+    place.offset = offset;
+  };
+  constexpr uint32_t kText = 1u << 31;
+  for (uint32_t entry : slots_and_texts) move(entry & kText ? texts[entry & ~kText] : places[entry]);
+  for (uint32_t slot = 0; slot < states.size(); ++slot) {
+    if ((states[slot] & (kLive | kSeen)) == kLive) move(places[slot]);
+  }
+  text_.swap(packed);
+}
+
+size_t SeriesStore::memory_bytes() const noexcept {
+  return Bytes(places) + Bytes(values) + Bytes(states) + Bytes(next) + Bytes(series) + Bytes(bounds_) +
+         Bytes(owners_) + text_.size() + by_literal_.memory_bytes() + by_cell_.memory_bytes() +
+         by_print_.memory_bytes() + Bytes(free_slots_) + Bytes(freed_slots_) + Bytes(free_series_) +
+         Bytes(freed_series_) + Bytes(appeared) + Bytes(vanished) + Bytes(reshaped);
+}
+
+}  // namespace gpulens::exposition_internal

@@ -1,0 +1,119 @@
+// The memory of ScrapedPage: slots for samples, the series they belong to, and the bytes that stand
+// before each number. Internal to exposition_page.cc.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "wire/exposition/exposition_families.h"
+#include "wire/exposition/exposition_hash.h"
+
+namespace gpulens::exposition_internal {
+
+// Equal for equal label sets in any order, without the bound and without empty values, which
+// Prometheus takes as absent. 128 keyed bits stand for the set itself: two sets that meet by chance
+// or by an attacker's work are not to be expected.
+struct LabelPrint {
+  uint64_t a = 0, b = 0;
+  bool operator==(const LabelPrint&) const = default;
+};
+LabelPrint PrintLabels(const std::vector<LabelView>& labels, size_t bound_label, const HashKey& key) noexcept;
+
+// Slots and series keep their index while they live; an index is not given out again in the change in
+// which it became free. The columns are public for the loop of the steady scrape.
+class SeriesStore {
+ public:
+  static constexpr uint32_t kNone = IdIndex::kNone;
+  enum State : uint8_t {
+    kLive = 1,
+    kSeen = 2,       // on the last page
+    kDuplicate = 4,  // repeats an earlier line: read over, in no series
+    kTimed = 8,      // has a timestamp
+    kRoleShift = 4,  // the SampleRole is in the bits above
+  };
+  struct Place {
+    uint32_t offset, length;  // in text(): all bytes of the line before its number
+  };
+  struct Series {
+    LabelPrint print;
+    uint32_t family = 0, first = kNone;  // first: a cell; the others follow by `next`
+    bool alive = false, fresh = false, touched = false;
+  };
+
+  std::vector<Place> places;
+  std::vector<double> values;
+  std::vector<uint8_t> states;
+  std::vector<uint32_t> next;
+  std::vector<Series> series;
+  std::vector<uint32_t> appeared, vanished, reshaped;
+
+  explicit SeriesStore(FamilyTable& families) : families_(families), key_(ProcessHashKey()) {}
+
+  // Empties the lists of what changed.
+  void ForgetChanges();
+  // The same, forgets who was seen, and frees what vanished before.
+  void BeginChange();
+  void Reserve(size_t slots, size_t text_bytes);
+  void RetireFamilies(const std::vector<uint32_t>& retired);
+  // Ends a change: what was not seen vanishes, unless it is to be kept.
+  void Sweep(bool keep_unseen);
+  // Puts the texts in the order of the page when much of the memory is no longer in use.
+  void Compact(const std::vector<uint32_t>& slots_and_texts, std::vector<Place>& texts);
+
+  // The first call makes the index: a page that never changes does without it.
+  uint32_t FindLiteral(std::string_view literal);
+  uint32_t FindSeries(uint32_t family, const LabelPrint& print) const noexcept;
+  uint32_t FindCell(uint32_t of_series, SampleRole role, double bound) const noexcept;
+  uint32_t AddSeries(uint32_t family, const LabelPrint& print);
+  uint32_t AddCell(uint32_t to_series, SampleRole role, double bound, std::string_view literal);
+  uint32_t AddDuplicate(std::string_view literal);
+  void Rename(uint32_t slot, std::string_view literal);
+  uint32_t AppendText(std::string_view bytes);
+
+  std::string_view Text(Place place) const noexcept { return {text_.data() + place.offset, place.length}; }
+  const char* text() const noexcept { return text_.data(); }
+  size_t text_bytes() const noexcept { return text_.size(); }
+  SampleRole role(uint32_t slot) const noexcept {
+    return static_cast<SampleRole>(states[slot] >> kRoleShift);
+  }
+  double bound(uint32_t slot) const noexcept { return bounds_[slot]; }
+  size_t live_slots() const noexcept { return live_; }
+  size_t memory_bytes() const noexcept;
+
+ private:
+  uint32_t HashLiteral(std::string_view literal) const noexcept {
+    return static_cast<uint32_t>(HashBytes(literal, 0, key_) >> 32);
+  }
+  uint32_t NewSlot(std::string_view literal);
+  uint32_t SeriesHash(uint32_t family, const LabelPrint& print) const noexcept {
+    return static_cast<uint32_t>(Mum(print.b ^ key_.a, family ^ key_.c) >> 32);
+  }
+  uint32_t CellHash(uint32_t of_series, SampleRole role, double bound) const noexcept;
+  void Detach(uint32_t slot);
+  void Relink();
+  auto LiteralHashes() const {
+    return [this](uint32_t slot) { return HashLiteral(Text(places[slot])); };
+  }
+  auto CellHashes() const {
+    return [this](uint32_t slot) { return CellHash(owners_[slot], role(slot), bounds_[slot]); };
+  }
+  auto SeriesHashes() const {
+    return [this](uint32_t id) { return SeriesHash(series[id].family, series[id].print); };
+  }
+
+  FamilyTable& families_;
+  HashKey key_;
+  std::vector<double> bounds_;
+  std::vector<uint32_t> owners_;  // slot to series
+  std::string text_;
+  IdIndex by_literal_, by_cell_, by_print_;
+  std::vector<uint32_t> free_slots_, freed_slots_, free_series_, freed_series_;
+  size_t live_ = 0;
+  bool literals_known_ = false;  // by_literal_ is in use
+  bool unlinked_ = false;        // a cell was taken out since the last Relink
+};
+
+}  // namespace gpulens::exposition_internal

@@ -1,0 +1,267 @@
+#include "wire/json/json_snapshot.h"
+
+#include <algorithm>
+#include <set>
+#include <tuple>
+
+#include "base/text.h"
+#include "wire/json/json_text.h"
+
+namespace gpulens {
+namespace {
+
+constexpr std::string_view kSchema = "gpulens.json/1";
+
+void AppendKey(std::string& out, std::string_view key) {
+  out += '"';
+  out += key;
+  out += "\":";
+}
+
+// `"kind":"gauge","unit":"W",`
+std::string KindAndUnit(Kind kind, std::string_view unit) {
+  std::string out;
+  AppendKey(out, "kind");
+  AppendJsonString(out, JsonKindName(kind));
+  out += ',';
+  AppendKey(out, "unit");
+  AppendJsonString(out, unit);
+  out += ',';
+  return out;
+}
+
+std::string HelpOf(std::string_view help) {
+  std::string out;
+  AppendKey(out, "help");
+  AppendJsonString(out, help);
+  out += ',';
+  return out;
+}
+
+}  // namespace
+
+void JsonSnapshot::AlwaysShow(std::vector<SpelledSeries> families) {
+  always_ = std::move(families);
+  planned_.clear();
+}
+
+JsonSnapshot::LayoutText JsonSnapshot::Spell(const Layout& layout) const {
+  struct Draft {
+    std::vector<uint32_t> slots;
+    std::set<std::string> names;
+    const MetricDesc* desc = nullptr;
+  };
+  std::map<std::tuple<std::string_view, Kind, std::string_view>, Draft> drafts;
+  std::vector<SpelledSeries> spellings;
+  for (uint32_t slot = 0; slot < layout.slots(); ++slot) {
+    const SeriesInfo& info = layout[slot];
+    if (!info.desc) continue;
+    Draft& draft = drafts[{info.desc->name, info.desc->kind, info.desc->unit}];
+    draft.desc = info.desc;
+    draft.slots.push_back(slot);
+    spellings.clear();
+    speller_(info, spellings);
+    for (SpelledSeries& spelled : spellings) draft.names.insert(std::move(spelled.name));
+  }
+  LayoutText text;
+  for (auto& [key, draft] : drafts) {
+    Family family;
+    family.name = draft.desc->name;
+    family.own = KindAndUnit(draft.desc->kind, draft.desc->unit);
+    family.head = family.own + HelpOf(draft.desc->help);
+    family.names.assign(draft.names.begin(), draft.names.end());
+    family.first_line = static_cast<uint32_t>(text.lines.size());
+    family.lines = static_cast<uint32_t>(draft.slots.size());
+    for (uint32_t slot : draft.slots) {
+      Line line;
+      line.text = static_cast<uint32_t>(text.arena.size());
+      line.slot = slot;
+      text.arena += "{\"attributes\":";
+      AppendJsonAttributes(text.arena, layout[slot].attributes);
+      text.arena += ',';
+      line.text_size = static_cast<uint32_t>(text.arena.size()) - line.text;
+      text.lines.push_back(line);
+    }
+    text.families.push_back(std::move(family));
+  }
+  text.arena.shrink_to_fit();
+  return text;
+}
+
+bool JsonSnapshot::PlanFits(const Snapshot& snapshot) const noexcept {
+  if (planned_.size() != snapshot.frames.size() + 1) return false;
+  for (size_t i = 0; i < snapshot.frames.size(); ++i) {
+    if (planned_[i] != snapshot.frames[i].frame->layout->id()) return false;
+  }
+  return true;
+}
+
+// Collects the families of all layouts and lays them out as one object.
+class JsonSnapshot::Planner {
+ public:
+  explicit Planner(JsonSnapshot& page) : page_(page) {}
+
+  void Add(const LayoutText& text, uint32_t frame, const SnapshotEntry& entry) {
+    std::string source;
+    AppendKey(source, "source");
+    AppendJsonString(source, entry.source);
+    source += ',';
+    sources_.push_back(std::move(source));
+    for (const Family& family : text.families) parts_.push_back({&family, &text, frame, entry.standing});
+  }
+
+  void Finish() {
+    // Families of one frame stand in one vector, so their addresses tell their order.
+    std::sort(parts_.begin(), parts_.end(), [](const Part& a, const Part& b) {
+      return std::tie(a.family->name, a.standing, a.frame, a.family) <
+             std::tie(b.family->name, b.standing, b.frame, b.family);
+    });
+    for (size_t first = 0; first < parts_.size();) {
+      size_t last = first + 1;
+      while (last < parts_.size() && parts_[last].family->name == parts_[first].family->name) ++last;
+      AddFamily(first, last);
+      first = last;
+    }
+    for (const SpelledSeries& series : page_.always_) AddEmpty(series);
+    page_.end_ = (any_ ? "]}" : "") + std::string("\n}}\n");
+  }
+
+ private:
+  struct Part {
+    const Family* family;
+    const LayoutText* text;
+    uint32_t frame;
+    Standing standing;
+  };
+
+  // The text between the last series of the family before and the first of this one.
+  std::string Begin(std::string_view name, std::string_view head, const std::set<std::string>& names) {
+    std::string out = any_ ? "]},\n" : "\n";
+    any_ = true;
+    AppendJsonString(out, name);
+    out += ":{";
+    out += head;
+    out += "\"names\":[";
+    const char* before = "";
+    for (const std::string& each : names) {
+      out += before;
+      before = ",";
+      AppendJsonString(out, each);
+    }
+    out += "],\"series\":[";
+    return out;
+  }
+
+  void AddFamily(size_t first, size_t last) {
+    const Family& family = *parts_[first].family;
+    std::set<std::string> names;
+    for (size_t i = first; i < last; ++i)
+      names.insert(parts_[i].family->names.begin(), parts_[i].family->names.end());
+    shown_.insert(names.begin(), names.end());
+    shown_.insert(family.name);
+    std::string before = Begin(family.name, family.head, names);
+    for (size_t i = first; i < last; ++i) {
+      const Part& part = parts_[i];
+      Segment segment;
+      segment.before = std::exchange(before, {});
+      segment.source = sources_[part.frame];
+      if (part.family->own != family.own) segment.source += part.family->own;
+      segment.text = part.text;
+      segment.frame = part.frame;
+      segment.first = part.family->first_line;
+      segment.count = part.family->lines;
+      page_.segments_.push_back(std::move(segment));
+    }
+  }
+
+  void AddEmpty(const SpelledSeries& series) {
+    if (!shown_.insert(series.name).second) return;
+    Segment segment;
+    segment.before =
+        Begin(series.name, KindAndUnit(series.kind, series.unit) + HelpOf(series.help), {series.name});
+    page_.segments_.push_back(std::move(segment));
+  }
+
+  JsonSnapshot& page_;
+  std::vector<std::string> sources_;
+  std::vector<Part> parts_;
+  std::set<std::string> shown_;
+  bool any_ = false;
+};
+
+void JsonSnapshot::Plan(const Snapshot& snapshot) {
+  planned_.clear();
+  segments_.clear();
+  Planner planner(*this);
+  for (uint32_t i = 0; i < snapshot.frames.size(); ++i) {
+    const SnapshotEntry& entry = snapshot.frames[i];
+    planned_.push_back(entry.frame->layout->id());
+    planner.Add(texts_.Of(entry.frame->layout, [this](const Layout& layout) { return Spell(layout); }), i,
+                entry);
+  }
+  planned_.push_back(0);
+  planner.Finish();
+  texts_.Forget();
+}
+
+bool JsonSnapshot::RenderSegment(const Segment& segment, const Snapshot& snapshot, bool any,
+                                 std::string& out) const {
+  if (segment.count == 0) return any;
+  const SnapshotEntry& entry = snapshot.frames[segment.frame];
+  const Frame& frame = *entry.frame;
+  const Line* line = &segment.text->lines[segment.first];
+  for (const Line* end = line + segment.count; line != end; ++line) {
+    Quality quality = frame.quality[line->slot];
+    if (quality == Quality::kAbsent) continue;
+    out += any ? ",\n" : "\n";
+    any = true;
+    out.append(segment.text->arena, line->text, line->text_size);
+    out += segment.source;
+    AppendJsonReading(out, frame, line->slot);
+    bool stale = quality == Quality::kStale || entry.overdue;
+    out += stale ? ",\"quality\":\"stale\",\"age_s\":" : ",\"quality\":\"ok\",\"age_s\":";
+    AppendJsonSeconds(out, AgeMsAt(frame, line->slot, snapshot.closed_at));
+    out += '}';
+  }
+  return any;
+}
+
+void JsonSnapshot::Render(const Snapshot& snapshot, std::string_view members, std::string& out) {
+  if (!PlanFits(snapshot)) Plan(snapshot);
+  out.clear();
+  out += "{\"schema\":";
+  AppendJsonString(out, kSchema);
+  if (!members.empty()) out += ",\n";
+  out += members;
+  out += ",\n\"tick\":";
+  AppendJsonInt(out, static_cast<int64_t>(snapshot.tick));
+  out += ",\"last_update_ms\":";
+  AppendJsonInt(out, snapshot.closed_at.unix_ns / 1'000'000);
+  out += ",\n\"resource\":";
+  AppendJsonAttributes(out, snapshot.resource);
+  out += ",\n\"metrics\":{";
+  bool any = false;
+  for (const Segment& segment : segments_) {
+    out += segment.before;
+    if (!segment.before.empty()) any = false;
+    any = RenderSegment(segment, snapshot, any, out);
+  }
+  out += end_;
+}
+
+std::map<std::string, MemoryByProcess::Bytes> MemoryByProcess::Of(const Snapshot& snapshot) {
+  std::map<std::string, Bytes> found;
+  auto collect = [&](std::optional<int64_t> Bytes::* member) {
+    return [&found, member](const SeriesInfo& info, double value, const Frame&, uint32_t) {
+      if (!info.attributes.Has("process.pid") || !info.attributes.Has("gpu.index")) return;
+      std::string key = info.attributes.Text("process.pid") + ":" + info.attributes.Text("gpu.index");
+      std::optional<int64_t>& bytes = found[std::move(key)].*member;
+      if (!bytes) bytes = static_cast<int64_t>(value);
+    };
+  };
+  used_.ForEach(snapshot, collect(&Bytes::current));
+  peak_.ForEach(snapshot, collect(&Bytes::peak));
+  return found;
+}
+
+}  // namespace gpulens

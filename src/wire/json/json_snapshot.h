@@ -1,0 +1,98 @@
+// Snapshots to one JSON object: every family with its series, for people and programs that do not read
+// the exposition formats.
+//
+//   {"schema":"gpulens.json/1", …members…, "tick":7,"last_update_ms":1711800000000,"resource":{…},
+//    "metrics":{"gpu.power.draw":{"kind":"gauge","unit":"W","help":"…","names":["gpu_power_draw_watts"],
+//      "series":[{"attributes":{"gpu.index":0},"source":"nvidia","value":612.3,"quality":"ok","age_s":0.011}]}}}
+//
+// `names` are those under which /metrics shows the family. Families stand by their own names; one that
+// has series but no value now has an empty list. A series whose kind or unit is not that of its family
+// (two sources may say the same name) carries its own. Nothing is merged away: two sources of one series
+// are two elements.
+//
+// No I/O. Objects are for one user; not thread-safe.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/frame.h"
+#include "core/series_finder.h"
+#include "core/spelled_series.h"
+#include "wire/per_layout.h"
+
+namespace gpulens {
+
+// Between layout changes a page is the same text with other numbers, so a steady Render copies prepared
+// bytes and formats numbers.
+class JsonSnapshot {
+ public:
+  // `speller` gives the `names`.
+  explicit JsonSnapshot(Speller speller) : speller_(std::move(speller)) {}
+
+  // Families that are there even when nothing feeds them, unless another one has their name among its
+  // `names`.
+  void AlwaysShow(std::vector<SpelledSeries> families);
+
+  // Writes the object to `out` (cleared first). `members` is JSON text that stands in it too, `"a":1,"b":2`;
+  // may be empty.
+  void Render(const Snapshot& snapshot, std::string_view members, std::string& out);
+
+ private:
+  struct Line {
+    uint32_t text = 0, text_size = 0;  // in LayoutText::arena: `{"attributes":{…},`
+    uint32_t slot = 0;
+  };
+  struct Family {
+    std::string name, head;  // `"kind":"gauge","unit":"W",`, then the help
+    std::string own;         // the part of `head` before the help
+    std::vector<std::string> names;
+    uint32_t first_line = 0, lines = 0;
+  };
+  struct LayoutText {
+    std::string arena;
+    std::vector<Line> lines;
+    std::vector<Family> families;  // by name
+  };
+  // Series of one family from one frame, with the text before and in each of them.
+  struct Segment {
+    std::string before;  // up to the first series of the family; empty when it goes on
+    std::string source;  // `"source":"nvidia",` and what differs from the family
+    const LayoutText* text = nullptr;
+    uint32_t frame = 0, first = 0, count = 0;
+  };
+  class Planner;
+
+  LayoutText Spell(const Layout& layout) const;
+  bool PlanFits(const Snapshot& snapshot) const noexcept;
+  void Plan(const Snapshot& snapshot);
+  bool RenderSegment(const Segment& segment, const Snapshot& snapshot, bool any, std::string& out) const;
+
+  const Speller speller_;
+  std::vector<SpelledSeries> always_;
+  PerLayout<LayoutText> texts_;
+  std::vector<uint64_t> planned_;  // layout ids in frame order, and a 0
+  std::vector<Segment> segments_;
+  std::string end_;
+};
+
+// Memory of processes on GPUs by the key of the zernel API, "<pid>:<gpu index>": the process's attribute
+// is process.pid, the GPU's gpu.index. Where several series have one key, the first counts.
+class MemoryByProcess {
+ public:
+  struct Bytes {
+    std::optional<int64_t> current, peak;
+  };
+
+  MemoryByProcess(const MetricDesc& used, const MetricDesc& peak) : used_(used), peak_(peak) {}
+  std::map<std::string, Bytes> Of(const Snapshot& snapshot);
+
+ private:
+  SeriesFinder used_, peak_;
+};
+
+}  // namespace gpulens

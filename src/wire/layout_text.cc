@@ -1,0 +1,266 @@
+#include "wire/layout_text.h"
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <map>
+
+namespace gpulens {
+namespace {
+
+using Format = ExpositionFormat;
+
+bool IsLegacyName(std::string_view name) noexcept {
+  auto fits = [](char c, bool first) {
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_' || c == ':' ||
+           (!first && c >= '0' && c <= '9');
+  };
+  if (name.empty()) return false;
+  for (size_t i = 0; i < name.size(); ++i) {
+    if (!fits(name[i], i == 0)) return false;
+  }
+  return true;
+}
+
+// What a name becomes where UTF-8 is not allowed: every other byte is an underscore.
+std::string Underscored(std::string_view name) {
+  std::string out(name);
+  for (size_t i = 0; i < out.size(); ++i) {
+    if (!IsLegacyName(i == 0 ? out.substr(0, 1) : "_" + out.substr(i, 1))) out[i] = '_';
+  }
+  return out;
+}
+
+void AppendEscaped(std::string& out, std::string_view text, bool quotes) {
+  for (char c : text) {
+    if (c == '\\') out += "\\\\";
+    else if (c == '\n') out += "\\n";
+    else if (c == '"' && quotes) out += "\\\"";
+    else out += c;
+  }
+}
+
+void AppendQuoted(std::string& out, std::string_view text) {
+  out += '"';
+  AppendEscaped(out, text, true);
+  out += '"';
+}
+
+std::string_view TypeWord(Kind kind, Format format) noexcept {
+  bool open = format == Format::kOpenMetrics100;
+  switch (kind) {
+    case Kind::kCounter: return "counter";
+    case Kind::kGauge:
+    case Kind::kUpDownCounter: return "gauge";
+    case Kind::kHistogram: return "histogram";
+    case Kind::kGaugeHistogram: return open ? "gaugehistogram" : "histogram";
+    case Kind::kSummary: return "summary";
+    case Kind::kInfo: return open ? "info" : "gauge";
+    case Kind::kStateSet: return open ? "stateset" : "gauge";
+    case Kind::kUnknown: break;
+  }
+  return open ? "unknown" : "untyped";
+}
+
+// OpenMetrics calls a family without the suffix of its samples.
+std::string_view SampleSuffix(Kind kind) noexcept {
+  return kind == Kind::kCounter ? "_total" : kind == Kind::kInfo ? "_info" : "";
+}
+
+// Kinds that OpenMetrics would refuse under this name are told as unknown there.
+Kind KindFor(const SpelledSeries& series, Format format) noexcept {
+  if (format != Format::kOpenMetrics100) return series.kind;
+  std::string_view suffix = SampleSuffix(series.kind);
+  return suffix.empty() || series.name.ends_with(suffix) ? series.kind : Kind::kUnknown;
+}
+
+// One family of one layout while it is built.
+struct Draft {
+  TextFamily family;
+  std::vector<TextLine> lines;
+};
+
+class Builder {
+ public:
+  Builder(const Layout& layout, Format format) : layout_(layout), format_(format) {}
+
+  void Add(uint32_t slot, const SpelledSeries& series) {
+    slot_ = slot;
+    std::string name =
+        format_ == Format::kText004 && !IsLegacyName(series.name) ? Underscored(series.name) : series.name;
+    std::string family;
+    std::string header = FamilyHeader(series, format_, family);
+    Kind kind = KindFor(series, format_);
+    auto [at, added] = drafts_.try_emplace(family);
+    draft_ = &at->second;
+    if (added) draft_->family = {family, std::move(header), kind, 0, 0};
+    if (draft_->family.kind != kind) return;  // The first series decides what the family is.
+    const SeriesInfo& info = layout_[slot];
+    scale_ = series.scale;
+    TextLine::As as = info.desc->number == Number::kInt ? TextLine::kInt : TextLine::kDouble;
+    if (info.shape) AddShaped(name, series, info);
+    else AddLine({name, info.first_cell, as, kind == Kind::kCounter}, series.labels);
+    AddCreated(name, series, info, kind);
+  }
+
+  LayoutText Take() {
+    for (auto& [name, draft] : drafts_) {
+      draft.family.first_line = static_cast<uint32_t>(text_.lines.size());
+      draft.family.lines = static_cast<uint32_t>(draft.lines.size());
+      text_.lines.insert(text_.lines.end(), draft.lines.begin(), draft.lines.end());
+      text_.families.push_back(std::move(draft.family));
+    }
+    text_.arena.append(kTextStep, ' ');
+    text_.arena.shrink_to_fit();
+    return std::move(text_);
+  }
+
+ private:
+  using Labels = std::vector<std::pair<std::string, std::string>>;
+
+  // One line before it is text.
+  struct Draw {
+    std::string name;
+    uint32_t cell;
+    TextLine::As as = TextLine::kDouble;
+    bool exemplar = false;
+    std::string_view bound_label = {};
+    double bound = 0;
+  };
+
+  void AddShaped(const std::string& name, const SpelledSeries& series, const SeriesInfo& info) {
+    const Shape& shape = *info.shape;
+    bool summary = series.kind == Kind::kSummary;
+    bool gauge = series.kind == Kind::kGaugeHistogram && format_ == Format::kOpenMetrics100;
+    TextLine::As count = info.desc->number == Number::kInt ? TextLine::kInt : TextLine::kDouble;
+    for (size_t b = 0; b < shape.bounds.size(); ++b) {
+      uint32_t cell = info.first_cell + static_cast<uint32_t>(b);
+      if (summary)
+        AddLine({name, cell, TextLine::kDouble, false, "quantile", shape.bounds[b]}, series.labels);
+      else AddLine({name + "_bucket", cell, count, true, "le", shape.bounds[b]}, series.labels);
+    }
+    if (shape.has_sum)
+      AddLine({name + (gauge ? "_gsum" : "_sum"), info.first_cell + shape.sum_cell()}, series.labels);
+    if (shape.has_count) {
+      AddLine({name + (gauge ? "_gcount" : "_count"), info.first_cell + shape.count_cell(), count},
+              series.labels);
+    }
+  }
+
+  void AddCreated(const std::string& name, const SpelledSeries& series, const SeriesInfo& info, Kind kind) {
+    bool counts = kind == Kind::kCounter || kind == Kind::kHistogram || kind == Kind::kSummary;
+    if (format_ != Format::kOpenMetrics100 || !info.start_known || !counts) return;
+    std::string base =
+        kind == Kind::kCounter ? name.substr(0, name.size() - SampleSuffix(kind).size()) : name;
+    AddLine({base + "_created", info.first_cell, TextLine::kStart}, series.labels);
+    draft_->lines.back().scale = 1;
+  }
+
+  void AddLine(const Draw& draw, const Labels& labels) {
+    size_t start = text_.arena.size();
+    std::string& out = text_.arena;
+    bool legacy = IsLegacyName(draw.name);
+    if (legacy) out += draw.name;
+    bool any = false;
+    auto separate = [&] { out += any ? ',' : '{', any = true; };
+    if (!legacy) separate(), AppendQuoted(out, draw.name);
+    for (const auto& [key, value] : labels) {
+      separate();
+      AppendLabel(key, value);
+    }
+    if (!draw.bound_label.empty()) {
+      separate();
+      out += draw.bound_label;
+      out += "=\"";
+      AppendBound(out, draw.bound, format_);
+      out += '"';
+    }
+    out += any ? "} " : " ";
+    TextLine line;
+    line.text = static_cast<uint32_t>(start);
+    line.text_size = static_cast<uint32_t>(out.size() - start);
+    line.cell = draw.cell;
+    line.slot = slot_;
+    line.as = draw.as;
+    line.has_exemplar = draw.exemplar;
+    line.scale = scale_;
+    draft_->lines.push_back(line);
+  }
+
+  void AppendLabel(std::string_view key, std::string_view value) {
+    std::string& out = text_.arena;
+    if (IsLegacyName(key) && key.find(':') == key.npos) out += key;
+    else if (format_ == Format::kText004) out += Underscored(key);
+    else AppendQuoted(out, key);
+    out += '=';
+    AppendQuoted(out, value);
+  }
+
+  const Layout& layout_;
+  const Format format_;
+  std::map<std::string, Draft> drafts_;
+  Draft* draft_ = nullptr;
+  uint32_t slot_ = 0;
+  double scale_ = 1;
+  LayoutText text_;
+};
+
+}  // namespace
+
+void AppendBound(std::string& out, double bound, ExpositionFormat format) {
+  if (std::isinf(bound)) {
+    out += bound > 0 ? "+Inf" : "-Inf";
+    return;
+  }
+  if (std::isnan(bound)) {
+    out += "NaN";
+    return;
+  }
+  char text[32];
+  auto [end, error] = std::to_chars(text, text + sizeof text, bound);
+  std::string_view shown(text, static_cast<size_t>(end - text));
+  out += shown;
+  if (format == Format::kOpenMetrics100 && shown.find_first_of(".e") == shown.npos) out += ".0";
+}
+
+std::string FamilyHeader(const SpelledSeries& series, ExpositionFormat format, std::string& family) {
+  Kind kind = KindFor(series, format);
+  std::string_view suffix = format == Format::kOpenMetrics100 ? SampleSuffix(kind) : "";
+  family = series.name.substr(0, series.name.size() - suffix.size());
+  std::string shown = family;
+  if (!IsLegacyName(family)) {
+    if (format == Format::kText004) {
+      family = shown = Underscored(family);
+    } else {
+      shown.clear();
+      AppendQuoted(shown, family);
+    }
+  }
+  std::string out;
+  if (!series.help.empty()) {
+    out += "# HELP " + shown + " ";
+    AppendEscaped(out, series.help, format == Format::kOpenMetrics100);
+    out += '\n';
+  }
+  out += "# TYPE " + shown + " " + std::string(TypeWord(kind, format)) + "\n";
+  // OpenMetrics wants the unit to be the end of the family's name.
+  if (format == Format::kOpenMetrics100 && !series.unit.empty() && family.ends_with("_" + series.unit) &&
+      kind != Kind::kInfo && kind != Kind::kStateSet) {
+    out += "# UNIT " + shown + " " + series.unit + "\n";
+  }
+  return out;
+}
+
+LayoutText SpellLayout(const Layout& layout, ExpositionFormat format, const Speller& speller) {
+  Builder builder(layout, format);
+  std::vector<SpelledSeries> spellings;
+  for (uint32_t slot = 0; slot < layout.slots(); ++slot) {
+    if (!layout[slot].desc) continue;
+    spellings.clear();
+    speller(layout[slot], spellings);
+    for (const SpelledSeries& series : spellings) builder.Add(slot, series);
+  }
+  return builder.Take();
+}
+
+}  // namespace gpulens

@@ -1,0 +1,81 @@
+// Snapshots to exposition pages. Between layout changes a page is the same text with other numbers,
+// so a steady Render copies prepared bytes and formats numbers: no allocation once its buffer has
+// grown, no lookup.
+//
+// One page has one TYPE per family and one value per series: a native family beats a passed-on one,
+// then the earlier frame wins; what loses is left out and counted.
+//
+// One object per output and format; not thread-safe.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "core/frame.h"
+#include "wire/layout_text.h"
+
+namespace gpulens {
+
+class TextPage {
+ public:
+  struct Losses {
+    uint64_t type_conflicts = 0;  // series left out since their family has another type here
+    uint64_t duplicates = 0;      // lines left out since an equal one comes first
+  };
+
+  TextPage(ExpositionFormat format, Speller speller) : format_(format), speller_(std::move(speller)) {}
+
+  // Families that show HELP and TYPE even without a sample.
+  void AlwaysShow(std::vector<SpelledSeries> families);
+
+  // Writes the page of `snapshot` to `out` (cleared first). Stale values carry the time when they
+  // were read; fresh ones carry none.
+  void Render(const Snapshot& snapshot, std::string& out);
+
+  const Losses& losses() const noexcept { return losses_; }
+  // Lines with a number on the last page.
+  uint64_t samples() const noexcept { return samples_; }
+
+ private:
+  // A run of lines of one family from one layout.
+  struct Segment {
+    const std::string* header = nullptr;  // set on the first segment of a family
+    const LayoutText* text = nullptr;
+    uint32_t frame = 0;
+    uint32_t first = 0, count = 0;
+    bool always = false;
+  };
+  struct Known {
+    Ref<const Layout> layout;
+    std::unique_ptr<LayoutText> text;
+    bool used = false;
+  };
+  class Merger;
+
+  const LayoutText& TextFor(const Ref<const Layout>& layout);
+  bool PlanFits(const Snapshot& snapshot) const noexcept;
+  void Plan(const Snapshot& snapshot);
+  char* RenderSegment(const Segment& segment, const SnapshotEntry& entry, char* at);
+  static char* AppendExemplar(char* at, const Frame& frame, uint32_t cell);
+
+  const ExpositionFormat format_;
+  const Speller speller_;
+  std::unordered_map<uint64_t, Known> texts_;  // by layout id
+  LayoutText always_;
+  std::vector<uint64_t> planned_;  // layout ids in frame order
+  std::vector<Segment> segments_;
+  size_t fixed_bytes_ = 0, lines_ = 0;  // of the plan: for the buffer's size
+  const std::string* pending_header_ = nullptr;
+  uint64_t samples_ = 0;
+  Losses losses_;
+};
+
+// Appends a number as exposition text: whole numbers without a point, others as short as they can
+// be read back exactly, NaN, +Inf, -Inf. Needs kNumberBytes at `at`; returns the end.
+inline constexpr size_t kNumberBytes = 32;
+char* WriteNumber(char* at, double value) noexcept;
+
+}  // namespace gpulens

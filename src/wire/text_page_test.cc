@@ -1,0 +1,231 @@
+#include "wire/text_page.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+
+#include "core/frame_writer.h"
+
+namespace gpulens {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+constexpr MetricDesc kPower{.name = "power", .unit = "W", .help = "Power."};
+constexpr MetricDesc kRuns{
+    .name = "runs_total", .help = "Runs.", .kind = Kind::kCounter, .number = Number::kInt};
+constexpr MetricDesc kRunsAsGauge{.name = "runs_total", .help = "Not the same.", .kind = Kind::kGauge};
+constexpr MetricDesc kLatency{.name = "latency_seconds", .help = "Latency.", .kind = Kind::kHistogram};
+constexpr MetricDesc kBuild{.name = "build_info", .help = "Build.", .kind = Kind::kInfo};
+constexpr MetricDesc kUtf8{.name = "my.größe", .help = "UTF-8.", .spelling = Spelling::kVerbatim};
+
+// Names as they stand in the rows, attributes as labels.
+void SpellPlainly(const SeriesInfo& series, std::vector<SpelledSeries>& out) {
+  SpelledSeries& spelled = out.emplace_back();
+  spelled.name = series.desc->name;
+  spelled.unit = series.desc == &kPower ? "watts" : "";
+  if (series.desc == &kPower) spelled.name = "power_watts";
+  spelled.help = series.desc->help;
+  spelled.kind = series.desc->kind;
+  for (auto [key, value] : series.attributes) {
+    spelled.labels.emplace_back(std::string(key), std::string());
+    AppendValue(spelled.labels.back().second, value);
+  }
+}
+
+class TextPageTest : public ::testing::Test {
+ protected:
+  std::string Render(ExpositionFormat format) {
+    TextPage page(format, SpellPlainly);
+    return RenderWith(page);
+  }
+  std::string RenderWith(TextPage& page) {
+    Ref<Snapshot> snapshot = MakeRef<Snapshot>();
+    snapshot->frames = {{writer_.Finish(), "test", Standing::kNative, overdue_}};
+    std::string out;
+    page.Render(*snapshot, out);
+    return out;
+  }
+
+  SeriesTable table_;
+  FrameWriter writer_{table_, std::chrono::seconds(10)};
+  ManualClock clock_;
+  bool overdue_ = false;
+};
+
+TEST_F(TextPageTest, WritesFamiliesByNameWithHelpAndType) {
+  writer_.Begin(clock_.Now());
+  writer_.Set(table_.Declare(kRuns, {}, {{"result", "ok"}}), 3);
+  writer_.Set(table_.Declare(kPower, {}, {{"gpu", int64_t{0}}}), 512.25);
+  EXPECT_EQ(Render(ExpositionFormat::kText004),
+            "# HELP power_watts Power.\n# TYPE power_watts gauge\npower_watts{gpu=\"0\"} 512.25\n"
+            "# HELP runs_total Runs.\n# TYPE runs_total counter\nruns_total{result=\"ok\"} 3\n");
+}
+
+TEST_F(TextPageTest, OpenMetricsNamesFamiliesWithoutTotalTellsUnitsAndEnds) {
+  writer_.Begin(clock_.Now());
+  writer_.Set(table_.Declare(kRuns, {}), 3);
+  writer_.Set(table_.Declare(kPower, {}), 1);
+  writer_.Set(table_.Declare(kBuild, {}, {{"version", "1"}}), 1);
+  EXPECT_EQ(Render(ExpositionFormat::kOpenMetrics100),
+            "# HELP build Build.\n# TYPE build info\nbuild_info{version=\"1\"} 1\n"
+            "# HELP power_watts Power.\n# TYPE power_watts gauge\n# UNIT power_watts watts\npower_watts 1\n"
+            "# HELP runs Runs.\n# TYPE runs counter\nruns_total 3\n# EOF\n");
+}
+
+TEST_F(TextPageTest, KnownStartsAreCreatedLinesOfOpenMetricsOnly) {
+  SeriesTable::Form form;
+  form.start_unix_ns = 1'700'000'000'250'000'000;
+  writer_.Begin(clock_.Now());
+  writer_.Set(table_.Declare(kRuns, {}, {}, form), 3);
+  EXPECT_THAT(Render(ExpositionFormat::kOpenMetrics100), HasSubstr("runs_created 1700000000.250\n"));
+  EXPECT_THAT(Render(ExpositionFormat::kText004), Not(HasSubstr("_created")));
+}
+
+TEST_F(TextPageTest, HistogramsHaveBucketsSumAndCount) {
+  Ref<Shape> shape = MakeRef<Shape>();
+  shape->bounds = {0.5, 1, std::numeric_limits<double>::infinity()};
+  writer_.Begin(clock_.Now());
+  auto cells = writer_.Cells(table_.Declare(kLatency, {}, {{"model", "m"}}, {.shape = shape}));
+  ASSERT_EQ(cells.size(), 5u);
+  const double values[] = {1, 2, 3, 2.5, 3};
+  for (size_t i = 0; i < 5; ++i) cells[i].d = values[i];
+  EXPECT_EQ(
+      Render(ExpositionFormat::kText004),
+      "# HELP latency_seconds Latency.\n# TYPE latency_seconds histogram\n"
+      "latency_seconds_bucket{model=\"m\",le=\"0.5\"} 1\nlatency_seconds_bucket{model=\"m\",le=\"1\"} 2\n"
+      "latency_seconds_bucket{model=\"m\",le=\"+Inf\"} 3\nlatency_seconds_sum{model=\"m\"} 2.5\n"
+      "latency_seconds_count{model=\"m\"} 3\n");
+  EXPECT_THAT(Render(ExpositionFormat::kOpenMetrics100), HasSubstr("le=\"1.0\""));
+}
+
+TEST_F(TextPageTest, ExemplarsStandOnTheirLineInOpenMetrics) {
+  writer_.Begin(clock_.Now());
+  Series runs = table_.Declare(kRuns, {});
+  writer_.Set(runs, 3);
+  writer_.Attach(
+      runs, {.value = 0.5, .unix_ns = 1'700'000'000'123'000'000, .attributes = {{"trace_id", "a\"b\\c\nd"}}});
+  EXPECT_THAT(Render(ExpositionFormat::kOpenMetrics100),
+              HasSubstr("runs_total 3 # {trace_id=\"a\\\"b\\\\c\\nd\"} 0.5 1700000000.123\n"));
+  EXPECT_THAT(Render(ExpositionFormat::kText004), HasSubstr("runs_total 3\n"));
+}
+
+TEST_F(TextPageTest, StaleValuesCarryTheTimeWhenTheyWereRead) {
+  Series power = table_.Declare(kPower, {});
+  writer_.Begin(clock_.Now());
+  writer_.Set(power, 7);
+  static_cast<void>(writer_.Finish());
+  clock_.Advance(std::chrono::seconds(2));
+  writer_.Begin(clock_.Now());
+  EXPECT_THAT(Render(ExpositionFormat::kText004), HasSubstr("power_watts 7 1700000000000\n"));
+  EXPECT_THAT(Render(ExpositionFormat::kOpenMetrics100), HasSubstr("power_watts 7 1700000000.000\n"));
+  clock_.Advance(std::chrono::seconds(9));
+  writer_.Begin(clock_.Now());
+  EXPECT_EQ(Render(ExpositionFormat::kText004), "");
+}
+
+TEST_F(TextPageTest, OverdueFramesAreDatedToo) {
+  overdue_ = true;
+  writer_.Begin(clock_.Now());
+  writer_.Set(table_.Declare(kPower, {}), 7);
+  EXPECT_THAT(Render(ExpositionFormat::kText004), HasSubstr("power_watts 7 1700000000000\n"));
+}
+
+TEST_F(TextPageTest, OddNamesAreQuotedWhereTheFormatAllowsAndUnderscoredWhereNot) {
+  writer_.Begin(clock_.Now());
+  writer_.Set(table_.Declare(kUtf8, {}, {{"a.b", "x"}}), 1);
+  EXPECT_THAT(Render(ExpositionFormat::kText100), HasSubstr("{\"my.größe\",\"a.b\"=\"x\"} 1\n"));
+  EXPECT_THAT(Render(ExpositionFormat::kText100), HasSubstr("# TYPE \"my.größe\" gauge\n"));
+  EXPECT_THAT(Render(ExpositionFormat::kText004), HasSubstr("my_gr____e{a_b=\"x\"} 1\n"));
+}
+
+TEST_F(TextPageTest, LabelValuesAndHelpAreEscaped) {
+  writer_.Begin(clock_.Now());
+  writer_.Set(table_.Declare(kPower, {}, {{"x", "quote \" slash \\ line \n"}}), 1);
+  EXPECT_THAT(Render(ExpositionFormat::kText004), HasSubstr(R"({x="quote \" slash \\ line \n"} 1)"));
+}
+
+TEST_F(TextPageTest, AlwaysShownFamiliesNeedNoSample) {
+  TextPage page(ExpositionFormat::kText004, SpellPlainly);
+  page.AlwaysShow({{.name = "zernel_x_total", .help = "X.", .kind = Kind::kCounter}});
+  writer_.Begin(clock_.Now());
+  EXPECT_EQ(RenderWith(page), "# HELP zernel_x_total X.\n# TYPE zernel_x_total counter\n");
+}
+
+TEST_F(TextPageTest, SteadyPagesReuseThePlanAndFollowNewValuesAndNewLayouts) {
+  TextPage page(ExpositionFormat::kText004, SpellPlainly);
+  Series power = table_.Declare(kPower, {});
+  for (int i = 1; i <= 3; ++i) {
+    writer_.Begin(clock_.Now());
+    writer_.Set(power, i);
+    EXPECT_THAT(RenderWith(page), HasSubstr("power_watts " + std::to_string(i) + "\n"));
+  }
+  writer_.Begin(clock_.Now());
+  table_.Retire(power);
+  writer_.Set(table_.Declare(kRuns, {}), 1);
+  EXPECT_THAT(RenderWith(page), Not(HasSubstr("power_watts")));
+  EXPECT_EQ(page.samples(), 1u);
+}
+
+// Two frames that say the same family.
+class TwoFrames : public ::testing::Test {
+ protected:
+  std::string Render(TextPage& page) {
+    Ref<Snapshot> snapshot = MakeRef<Snapshot>();
+    // The scraped one stands first: standing decides, not order.
+    snapshot->frames = {{b_.Finish(), "scraped", Standing::kPassThrough, false},
+                        {a_.Finish(), "native", Standing::kNative, false}};
+    std::string out;
+    page.Render(*snapshot, out);
+    return out;
+  }
+  SeriesTable table_a_, table_b_;
+  FrameWriter a_{table_a_, std::chrono::seconds(10)}, b_{table_b_, std::chrono::seconds(10)};
+  ManualClock clock_;
+  TextPage page_{ExpositionFormat::kText004, SpellPlainly};
+};
+
+TEST_F(TwoFrames, NativeWinsATypeConflict) {
+  a_.Begin(clock_.Now());
+  a_.Set(table_a_.Declare(kRuns, {}), 1);
+  b_.Begin(clock_.Now());
+  b_.Set(table_b_.Declare(kRunsAsGauge, {}, {{"x", "y"}}), 2);
+  EXPECT_EQ(Render(page_), "# HELP runs_total Runs.\n# TYPE runs_total counter\nruns_total 1\n");
+  EXPECT_EQ(page_.losses().type_conflicts, 1u);
+}
+
+TEST_F(TwoFrames, OneValuePerSeriesAndOneHeaderPerFamily) {
+  a_.Begin(clock_.Now());
+  a_.Set(table_a_.Declare(kRuns, {}), 1);
+  b_.Begin(clock_.Now());
+  b_.Set(table_b_.Declare(kRuns, {}), 2);
+  b_.Set(table_b_.Declare(kRuns, {}, {{"x", "y"}}), 3);
+  EXPECT_EQ(Render(page_),
+            "# HELP runs_total Runs.\n# TYPE runs_total counter\nruns_total 1\nruns_total{x=\"y\"} 3\n");
+  EXPECT_EQ(page_.losses().duplicates, 1u);
+}
+
+std::string Number(double value) {
+  char text[kNumberBytes];
+  return std::string(text, WriteNumber(text, value));
+}
+
+TEST(WriteNumberTest, WritesWhatCanBeReadBack) {
+  constexpr double kInfinity = std::numeric_limits<double>::infinity();
+  EXPECT_EQ(Number(0), "0");
+  EXPECT_EQ(Number(-0.0), "-0");
+  EXPECT_EQ(Number(-17), "-17");
+  EXPECT_EQ(Number(0.1), "0.1");
+  EXPECT_EQ(Number(1e300), "1e+300");
+  EXPECT_EQ(Number(9007199254740993.0), "9007199254740992");
+  EXPECT_EQ(Number(kInfinity), "+Inf");
+  EXPECT_EQ(Number(-kInfinity), "-Inf");
+  EXPECT_EQ(Number(std::nan("")), "NaN");
+  EXPECT_EQ(Number(std::numeric_limits<double>::denorm_min()), "5e-324");
+}
+
+}  // namespace
+}  // namespace gpulens

@@ -1,0 +1,157 @@
+"""Starts the real program for an end-to-end test, and asks it questions.
+
+GPULENS_BIN names the program, GPULENS_PEERS a folder with Debian's prometheus and node exporter.
+"""
+import contextlib
+import http.client
+import os
+import pathlib
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+import time
+import unittest
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
+BINARY = pathlib.Path(os.environ.get("GPULENS_BIN", ROOT / "build" / "release" / "gpulens"))
+PEERS = pathlib.Path(os.environ.get("GPULENS_PEERS", ROOT / "build" / "peers"))
+PROFILES = ROOT / "tests" / "fake_nvml" / "profiles"
+
+
+def fake_library():
+    """The simulated libnvidia-ml.so.1 of the same build as the program."""
+    return BINARY.resolve().parent / "fake_nvml" / "libnvidia-ml.so.1"
+
+
+def peer(name):
+    """A program of another project; skips the test with the reason when it is not there."""
+    path = PEERS / "usr" / "bin" / name
+    if not path.exists():
+        found = shutil.which(name)
+        if not found:
+            raise unittest.SkipTest(f"peer not here: {name}; ./dev test fetches it")
+        path = pathlib.Path(found)
+    return str(path)
+
+
+def free_port():
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        return s.getsockname()[1]
+
+
+def wait_until(question, seconds=20.0, what="the answer"):
+    """Asks again and again; returns the first answer that is true."""
+    end = time.monotonic() + seconds
+    while True:
+        answer = question()
+        if answer:
+            return answer
+        if time.monotonic() > end:
+            raise AssertionError(f"{what} did not come within {seconds} s")
+        time.sleep(0.02)
+
+
+class Agent:
+    """`gpulens agent` on free ports. Use it in a with statement: it is stopped, and must exit with 0."""
+
+    def __init__(self, *arguments, config="", environment=None, binary=BINARY, tls=None):
+        self.tls = tls
+        self.folder = pathlib.Path(tempfile.mkdtemp(prefix="gpulens-e2e-"))
+        self.port, self.ws_port = free_port(), free_port()
+        self.config = self.folder / "gpulens.yaml"
+        self.config.write_text(config)
+        self.log = self.folder / "stderr"
+        self.arguments = [str(binary), "agent", "--config", str(self.config), "--http-listen",
+                          f"127.0.0.1:{self.port}", "--ws-listen", f"127.0.0.1:{self.ws_port}", *arguments]
+        self.environment = {**os.environ, **(environment or {})}
+        self.process = None
+
+    def __enter__(self):
+        self.process = subprocess.Popen(self.arguments, env=self.environment, stderr=open(self.log, "wb"),
+                                        stdout=subprocess.DEVNULL)
+        try:
+            wait_until(self.answers, 10, "a first page")
+        except AssertionError:
+            self.process.kill()
+            raise AssertionError("the agent does not answer: " + self.said()) from None
+        return self
+
+    def __exit__(self, *_):
+        if self.process.poll() is None:
+            self.process.send_signal(signal.SIGTERM)
+            code = self.process.wait(10)
+            assert code == 0, f"exit code {code}: {self.said()}"
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def answers(self):
+        with contextlib.suppress(OSError):
+            return self.get("/metrics", tls=self.tls).status in (200, 401)
+        return False
+
+    def said(self):
+        return self.log.read_text(errors="replace")
+
+    def get(self, path, method="GET", timeout=5, tls=None, **headers):
+        connection = (http.client.HTTPSConnection("127.0.0.1", self.port, timeout=timeout, context=tls) if tls else
+                      http.client.HTTPConnection("127.0.0.1", self.port, timeout=timeout))
+        connection.request(method, path, headers={k.replace("_", "-"): v for k, v in headers.items()})
+        response = connection.getresponse()
+        response.text = response.read()
+        connection.close()
+        return response
+
+    def page(self, **headers):
+        return self.get("/metrics", **headers).text.decode()
+
+    def driver_pid(self):
+        """The pid of the driver process, or 0."""
+        for folder in pathlib.Path("/proc").iterdir():
+            with contextlib.suppress(OSError, ValueError, IndexError):
+                if not folder.name.isdigit():
+                    continue
+                parent = int((folder / "stat").read_text().rsplit(")", 1)[1].split()[1])
+                if parent == self.process.pid and b"driver\0nvml" in (folder / "cmdline").read_bytes():
+                    return int(folder.name)
+        return 0
+
+
+_SAMPLE = re.compile(r"^([a-zA-Z_:][\w:]*)(?:\{(.*)\})? (\S+)(?: (\S+))?$")
+_LABEL = re.compile(r'(\w+)="((?:[^"\\]|\\.)*)"')
+
+
+class Sample:
+    def __init__(self, name, labels, value, timestamp):
+        self.name, self.labels, self.value, self.timestamp = name, labels, value, timestamp
+
+    def __repr__(self):
+        return f"{self.name}{self.labels} {self.value}"
+
+
+def samples(page, name=None, **labels):
+    """The samples of a page in text format, of one name and with these labels."""
+    found = []
+    for line in page.splitlines():
+        match = _SAMPLE.match(line)
+        if not match or (name and match[1] != name):
+            continue
+        have = dict(_LABEL.findall(match[2] or ""))
+        if all(have.get(k) == v for k, v in labels.items()):
+            found.append(Sample(match[1], have, float(match[3]), match[4]))
+    return found
+
+
+def value(page, name, **labels):
+    """The one value of a series; None when the page has none."""
+    found = samples(page, name, **labels)
+    assert len(found) <= 1, f"{name}{labels}: {len(found)} series"
+    return found[0].value if found else None
+
+
+def nvidia_config(profile, interval="1s", **options):
+    more = "".join(f", {k}: {v}" for k, v in options.items())
+    return f"collectors: {{nvidia: {{library: {fake_library()}, interval: {interval}{more}}}}}\ninterval: {interval}\n", {
+        "GPULENS_FAKE_NVML": str(PROFILES / profile) if "/" not in profile else profile}

@@ -1,0 +1,16 @@
+# Tests that cross floors: the real program among programs of others.
+include_guard()
+set(e2e_python ${CMAKE_SOURCE_DIR}/tools/venv_python.sh)
+foreach(name agent gpu peers websocket crowd)
+  add_test(NAME e2e_${name} COMMAND ${e2e_python} -m unittest -v test_${name}
+           WORKING_DIRECTORY ${CMAKE_SOURCE_DIR}/tests/e2e)
+  set_tests_properties(e2e_${name} PROPERTIES LABELS e2e TIMEOUT 300 RESOURCE_LOCK e2e_${name}
+    ENVIRONMENT "PYTHONDONTWRITEBYTECODE=1")
+endforeach()
+# Its own 10,000 connections are noise for the others' clocks.
+set_tests_properties(e2e_crowd PROPERTIES RUN_SERIAL TRUE)
+
+add_test(NAME differential_exposition
+         COMMAND ${e2e_python} ${CMAKE_SOURCE_DIR}/tests/differential/exposition_differential.py
+                 --dump $<TARGET_FILE:exposition_dump>)
+set_tests_properties(differential_exposition PROPERTIES LABELS e2e TIMEOUT 300 SKIP_RETURN_CODE 77)

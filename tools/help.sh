@@ -1,0 +1,37 @@
+# What ./dev COMMAND --help prints. Sourced by ./dev.
+# shellcheck shell=bash disable=SC2154
+
+help_of() {
+  case $1 in
+  run) echo "./dev run [--demo] [-- AGENT OPTIONS]
+Builds the release preset and becomes build/gpulens agent, so that Ctrl-C reaches it. --demo simulates 8 GPUs.
+  ./dev run -- --http-listen 127.0.0.1:9191" ;;
+  test) echo "./dev test [NAME…]
+Builds the release preset and runs every test, or those whose ctest name contains a NAME. Fetches Debian's
+prometheus and node exporter into build/peers and two Python packages into build/venv for the end-to-end
+tests; what cannot be fetched is said, and its tests skip with the reason.
+  ./dev test base wire" ;;
+  build) echo "./dev build [PRESET]
+PRESET is one of: $PRESETS (default release). Leaves build/gpulens, a link to the program just built.
+asan is clang with the address and undefined behaviour sanitizers, coverage and the fuzzers; tsan is clang's
+thread sanitizer; fuzz shares the tree of asan; tidy only writes compile_commands.json." ;;
+  bench) echo "./dev bench [NAME…]
+Runs build/release/*_bench (or those whose name contains a NAME), then tools/bench.py where there is one.
+Each result is also left in build/bench/NAME.json. Close other programs first: the numbers are of this machine." ;;
+  check) echo "./dev check [STAGE…]
+Stages: $(check_stages | tr '\n' ' ')
+  format      clang-format 19 would change nothing       layers    includes only point to a lower floor
+  tidy        sizes, banned calls and the like           clang-tidy  its short list, on src/
+  asan        every test with address and undefined behaviour sanitizers
+  coverage    lines of src/ that these tests ran; at least COVERAGE_FLOOR=$COVERAGE_FLOOR percent
+  fuzz        every fuzzer for FUZZ_SECONDS=$FUZZ_SECONDS       tsan      the unit tests with the thread sanitizer" ;;
+  fuzz) echo "./dev fuzz TARGET [SECONDS]
+Builds one fuzzer and runs it for SECONDS (default 60) from the seeds beside it. What it learns stays in
+build/fuzz/TARGET; an input that fails is left there, too. Without TARGET: lists them." ;;
+  package) echo "./dev package
+Leaves dist/gpulens_VERSION_ARCH.deb and dist/gpulens-VERSION-linux-ARCH.tar.gz, after a look at the program in
+them: it may need glibc 2.36 or older and no other library." ;;
+  clean) echo "./dev clean
+Removes build/ and dist/, nothing else." ;;
+  esac
+}

@@ -1,0 +1,156 @@
+#!/usr/bin/env python3
+"""Fails when a file includes a floor that it may not see.
+
+The tables are the architecture (docs/ARCHITECTURE.md draws it). To change it, change them, the page
+and write a page under docs/adr/ in the same commit. A star stands for "each folder below is a module of its
+own and never includes its siblings". Tests, benchmarks and fuzzers may include, besides, whatever stands on a
+lower floor than their own folder.
+"""
+import re
+import sys
+
+import tree
+
+# module: (floor, what its own code may include besides itself and include/gpulens)
+FLOORS = {
+    "base": (0, ()),
+    "core": (1, ("base",)),
+    "net": (1, ("base",)),
+    "sources/*": (1, ("base", "net")),
+    "catalog": (2, ("base", "core")),
+    "wire": (2, ("base", "core")),
+    "dialects": (2, ("base", "core", "catalog")),
+    "instruments": (2, ("base", "core")),
+    "energy": (2, ("base", "core")),
+    "store": (2, ("base", "core")),
+    "delivery": (2, ("base", "net")),
+    "pipeline": (3, ("base", "core", "net", "catalog", "instruments")),
+    "collectors/*": (4, ("base", "core", "net", "sources/*", "catalog", "wire", "instruments", "pipeline")),
+    "analyzers/*": (4, ("base", "core", "catalog", "instruments", "energy", "store", "pipeline")),
+    "enrichers/*": (4, ("base", "core", "net", "sources/*", "catalog", "instruments", "pipeline")),
+    "discovery/*": (4, ("base", "core", "net", "sources/*", "catalog", "instruments", "pipeline")),
+    "sinks/*": (
+        4,
+        ("base", "core", "net", "catalog", "wire", "dialects", "instruments", "store", "delivery", "pipeline"),
+    ),
+    "receivers/*": (4, ("base", "core", "net", "catalog", "wire", "instruments", "pipeline")),
+    "sdk": (4, ("base", "core", "net", "sources/*", "wire", "instruments", "energy", "store")),
+    "proxy": (4, ("base", "core", "net", "catalog", "wire", "dialects", "instruments", "energy", "store")),
+    "agent": (5, ("*",)),
+}
+# Where a foreign header may be included at all.
+FOREIGN = {
+    "boost/": ("net",),
+    "openssl/": ("net",),
+    "nghttp2/": ("net",),
+    "crypt.h": ("net",),
+    "protozero/": ("wire",),
+    "sqlite3.h": ("store",),
+    "CLI/": ("agent",),
+    "yaml-cpp/": ("net", "agent", "sources/*"),
+    "libdeflate.h": ("net", "wire", "delivery"),
+    "zlib.h": ("net", "wire", "delivery"),
+    "dlfcn.h": ("base", "sources/*"),
+}
+FOREIGN_IN_HEADERS = {"boost/": ("net",), "openssl/": ("net",)}
+# wire/ turns values into bytes and back; whoever calls it reads and writes.
+NO_IO = ("wire", "dialects", "catalog", "energy")
+IO_HEADERS = re.compile(
+    r"<(fstream|unistd\.h|fcntl\.h|filesystem|thread|sys/(socket|stat|epoll|uio)\.h|netdb\.h|netinet/.*)>"
+    r'|"base/(files|fd|process)\.h"'
+)
+STARRED = {name[:-2] for name in FLOORS if name.endswith("/*")}
+INCLUDE = re.compile(r'^\s*#\s*include\s+(?:"([^"]+)"|<([^>]+)>)')
+
+
+def module_of(path):
+    """The module of a path below src/: "net", or "sinks/file" where each folder is one."""
+    parts = str(path).split("/")
+    if parts[0] in STARRED and len(parts) > 2:
+        return "/".join(parts[:2])
+    return parts[0]
+
+
+def rule_of(module):
+    return module.split("/")[0] + "/*" if module.split("/")[0] in STARRED else module
+
+
+def may_include(here, there, test):
+    """None when `here` may include `there`, else why not."""
+    rule, other = rule_of(here), rule_of(there)
+    if here == there:
+        return None
+    if other not in FLOORS:
+        return f"'{there}' is on no floor; give it a row in FLOORS of tools/layers.py"
+    floor, allowed = FLOORS[rule]
+    if "*" in allowed or other in allowed and other != rule:
+        return None
+    if test and FLOORS[other][0] < floor:
+        return None
+    if other == rule:
+        return f"{here} may not include its sibling {there}; move what both need to a lower floor"
+    if FLOORS[other][0] >= floor:
+        return f"{here} (floor {floor}) may not include {there} (floor {FLOORS[other][0]}); turn it round or pass it in"
+    return f"{here} may not include {there}, only {', '.join(allowed) or 'nothing'}; let the agent pass it in"
+
+
+def check_foreign(here, header, name, test):
+    if test or here == "agent" and not header:
+        return None
+    for prefix, modules in FOREIGN.items():
+        if not name.startswith(prefix):
+            continue
+        if rule_of(here) not in modules:
+            return f"<{name}> belongs to {', '.join(modules)} alone; use what they offer"
+        if header and rule_of(here) not in FOREIGN_IN_HEADERS.get(prefix, ()):
+            return f"<{name}> in a header spreads to all who include it; hide it in the .cc"
+    return None
+
+
+def check_file(path, text):
+    """Errors of one file; `path` is relative to the root of the project."""
+    header = path.suffix == ".h"
+    if path.parts[0] == "include":
+        here, test = "include", False
+    else:
+        here, test = module_of(path.relative_to("src")), tree.is_test(path)
+        if rule_of(here) not in FLOORS:
+            return [f"{path}:1: folder '{here}' is on no floor; give it a row in FLOORS of tools/layers.py"]
+    errors = []
+    for number, line in enumerate(tree.code_of(text).splitlines(), 1):
+        match = INCLUDE.match(line)
+        if not match:
+            continue
+        own, foreign = match.groups()
+        why = None
+        if foreign is not None:
+            if here == "include" and not foreign.startswith("gpulens/"):
+                if "/" in foreign and not foreign.startswith("sys/"):
+                    why = f"<{foreign}> in the public headers; they know the standard library alone"
+            elif here != "include":
+                why = check_foreign(here, header, foreign, test)
+        elif here == "include":
+            why = f'"{own}" in the public headers; they include <gpulens/…> alone'
+        elif own.startswith("tests/"):
+            why = None if test else f"{here} may not include tests"
+        elif "/" in own:
+            why = may_include(here, module_of(own), test)
+        if why is None and rule_of(here) in NO_IO and not test and IO_HEADERS.search(line):
+            why = f"{here} does no I/O; pass the bytes in"
+        if why:
+            errors.append(f"{path}:{number}: {why}")
+    return errors
+
+
+def main():
+    errors, count = [], 0
+    for path in tree.files():
+        if path.suffix in (".h", ".cc") and path.parts[0] in ("src", "include") and "testdata" not in path.parts:
+            count += 1
+            errors += check_file(path, (tree.ROOT / path).read_text(encoding="utf-8"))
+    print("\n".join(errors) if errors else f"layers: {count} files include only what is below them")
+    return 1 if errors else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

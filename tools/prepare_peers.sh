@@ -1,0 +1,41 @@
+#!/usr/bin/env bash
+# Fetches what the end-to-end tests talk to, into build/ and nowhere else:
+#   build/peers  prometheus, promtool, prometheus-node-exporter: unpacked, not installed, so no service starts
+#   build/venv   a Python environment with tools/requirements.txt
+# Run again it does nothing. Exit 1 when something could not be had, after saying what and why.
+set -uo pipefail
+cd "$(dirname "$(readlink -f "$0")")/.." || exit 1
+result=0
+
+say() { echo "                $*"; }
+
+download() { (cd "$1" && timeout 300 apt-get download -qq prometheus prometheus-node-exporter) >"$1/log" 2>&1; }
+
+peers() {
+  local work=build/peers.new package
+  [[ -x build/peers/usr/bin/promtool && -x build/peers/usr/bin/prometheus-node-exporter ]] && return 0
+  command -v apt-get >/dev/null || { say "peers: no apt-get here"; return 1; }
+  rm -rf "$work" && mkdir -p "$work"
+  download "$work" || { ((EUID == 0)) && apt-get update -qq && download "$work"; } ||
+    { say "peers: apt-get download failed: $(tail -n 1 "$work/log")"; return 1; }
+  for package in "$work"/*.deb; do
+    dpkg -x "$package" "$work" || { say "peers: cannot unpack $package"; return 1; }
+  done
+  rm -rf "$work"/*.deb build/peers && mv "$work" build/peers
+}
+
+# The stamp is a copy of the requirements: changed ones are installed anew.
+venv() {
+  local log=build/venv.log
+  cmp -s tools/requirements.txt build/venv/installed.txt && return 0
+  rm -rf build/venv
+  python3 -m venv build/venv >"$log" 2>&1 || { say "venv: $(tail -n 1 "$log")"; return 1; }
+  timeout 300 build/venv/bin/pip install --quiet --disable-pip-version-check --retries 1 --timeout 30 \
+    -r tools/requirements.txt >"$log" 2>&1 || { say "venv: pip: $(tail -n 1 "$log")"; return 1; }
+  cp tools/requirements.txt build/venv/installed.txt
+}
+
+mkdir -p build
+peers || result=1
+venv || result=1
+exit "$result"

@@ -1,0 +1,62 @@
+#!/usr/bin/env python3
+"""Says what a run of ctest did: tools/test_summary.py BUILD_TREE reads its tests.xml (ctest --output-junit).
+
+ctest counts programs; the cases inside them, what they skipped and why are counted here. The last line is
+ctest's own, in its usual form.
+"""
+import collections
+import pathlib
+import re
+import sys
+import xml.etree.ElementTree
+
+_RAN = re.compile(r"^\[==========\] (\d+) tests? from \d+ test suites? ran\.", re.M)
+_UNITTEST = re.compile(r"^Ran (\d+) tests? in ", re.M)
+_UNITTEST_SKIPS = re.compile(r"^.*\.\.\. skipped ['\"](.*)['\"]$", re.M)
+_GTEST_SKIP = re.compile(r"^\S*:\d+: Skipped\n(?P<reason>.*)$", re.M)
+_FAILED_CASE = re.compile(r"^\[  FAILED  \] (\S+?),? .*\(\d+ ms\)$", re.M)
+
+
+def reason_of(text):
+    """The kind of a skip: what stands before the first colon or comma, so that paths do not divide it."""
+    return re.split(r"[:,;(]", text.strip() or "no reason given")[0].strip()
+
+
+def summarize(suite):
+    """(cases, failed cases, Counter of skip reasons, programs, names of failed programs) of the XML tree."""
+    cases, failed_cases, skips, failed = 0, 0, collections.Counter(), []
+    programs = suite.findall("testcase")
+    for program in programs:
+        said = program.findtext("system-out") or ""
+        inside = sum(int(n) for n in _RAN.findall(said)) + sum(int(n) for n in _UNITTEST.findall(said))
+        cases += inside or 1
+        reasons = [m.group("reason") for m in _GTEST_SKIP.finditer(said)] + _UNITTEST_SKIPS.findall(said)
+        skips.update(reason_of(reason) for reason in reasons)
+        if program.find("skipped") is not None and not reasons:
+            skips.update([reason_of(said.strip().split("\n")[0])])
+        bad = len(set(_FAILED_CASE.findall(said)))
+        if program.get("status") == "fail":
+            failed.append(program.get("name"))
+            bad = bad or 1
+        failed_cases += bad
+    return cases, failed_cases, skips, len(programs), failed
+
+
+def main(tree):
+    path = pathlib.Path(tree, "tests.xml")
+    if not path.exists():
+        print(f"dev: no test has run in {tree}", file=sys.stderr)
+        return 1
+    cases, failed_cases, skips, programs, failed = summarize(xml.etree.ElementTree.parse(path).getroot())
+    print(f"\n{cases} cases in {programs} programs: {failed_cases} failed, {skips.total()} skipped")
+    for reason, count in skips.most_common():
+        print(f"  {count:6} skipped: {reason}")
+    for name in failed:
+        print(f"  FAILED: {name}      again, with its output:  ctest --test-dir {tree} -V -R '^{name}$'")
+    percent = 100 * (programs - len(failed)) // programs if programs else 0
+    print(f"{percent}% tests passed, {len(failed)} tests failed out of {programs}")
+    return 1 if failed or not programs else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1]))

@@ -1,0 +1,267 @@
+"""Tests of the tools:  cd tools && python3 -m unittest test_tools"""
+import pathlib
+import tempfile
+import unittest
+from xml.etree import ElementTree
+
+import clang_tidy
+import coverage
+import layers
+import test_summary
+import tidy
+import tree
+
+Path = pathlib.Path
+
+
+def rules_of(name, text):
+    """The rules of tidy.py that this text of a C++ file breaks."""
+    code = tree.code_of(text)
+    found = list(tidy.text_rules(Path(name), text)) + list(tidy.banned(Path(name), code))
+    return [f.rule for f in found + list(tidy.function_rules(Path(name), code))]
+
+
+class CodeOf(unittest.TestCase):
+    def test_comments_and_literals_are_blanked_and_lines_stay(self):
+        text = 'int a; // system(\n/* rand(\n */ auto s = "atoi(\\"1\\")"; char c = \'"\'; int n = 1\'000;\n'
+        code = tree.code_of(text)
+        self.assertEqual(len(code), len(text))
+        self.assertEqual(code.count("\n"), text.count("\n"))
+        for word in ("system", "rand", "atoi"):
+            self.assertNotIn(word, code)
+        self.assertIn("int n = 1'000;", code)
+
+    def test_raw_strings(self):
+        code = tree.code_of('auto s = R"x({ rand( )" still )x"; int after;')
+        self.assertNotIn("rand", code)
+        self.assertNotIn("{", code)
+        self.assertIn("int after;", code)
+
+    def test_names_of_included_files_are_kept(self):
+        self.assertIn('"base/files.h"', tree.code_of('#include "base/files.h"  // why'))
+
+
+class Layers(unittest.TestCase):
+    def errors(self, path, *lines):
+        return layers.check_file(Path(path), "\n".join(lines) + "\n")
+
+    def test_downward_is_fine(self):
+        self.assertEqual(self.errors("src/pipeline/a.cc", '#include "core/frame.h"', "#include <vector>"), [])
+        self.assertEqual(self.errors("src/collectors/host/a.cc", '#include "sources/host/a.h"'), [])
+        self.assertEqual(self.errors("src/net/http/a.cc", '#include "net/auth/b.h"'), [])
+
+    def test_upward_names_line_and_floors(self):
+        (error,) = self.errors("src/core/a.cc", "", '#include "pipeline/plugin.h"')
+        self.assertTrue(error.startswith("src/core/a.cc:2: core (floor 1) may not include pipeline (floor 3)"), error)
+
+    def test_siblings(self):
+        self.assertIn("sibling", self.errors("src/sinks/file/a.cc", '#include "sinks/stdout/b.h"')[0])
+        self.assertIn("sibling", self.errors("src/sources/nvml/a_test.cc", '#include "sources/host/b.h"')[0])
+        self.assertEqual(self.errors("src/sinks/file/a.cc", '#include "sinks/file/b.h"'), [])
+
+    def test_sinks_never_see_sources(self):
+        self.assertIn("may not include sources/nvml", self.errors("src/sinks/file/a.cc", '#include "sources/nvml/b.h"')[0])
+
+    def test_tests_may_look_at_every_lower_floor(self):
+        line = '#include "core/frame.h"'
+        self.assertEqual(len(self.errors("src/delivery/a.cc", line)), 1)
+        self.assertEqual(self.errors("src/delivery/a_test.cc", line), [])
+        self.assertEqual(len(self.errors("src/core/a_test.cc", '#include "wire/text.h"')), 1)
+
+    def test_agent_sees_all(self):
+        self.assertEqual(self.errors("src/agent/a.cc", '#include "sinks/file/b.h"', '#include "proxy/c.h"'), [])
+
+    def test_unknown_folders(self):
+        self.assertIn("on no floor", self.errors("src/misc/a.cc")[0])
+        self.assertIn("on no floor", self.errors("src/base/a.cc", '#include "misc/b.h"')[0])
+
+    def test_foreign_headers(self):
+        self.assertEqual(self.errors("src/net/a.cc", "#include <boost/asio.hpp>"), [])
+        self.assertIn("belongs to net", self.errors("src/wire/a.cc", "#include <boost/asio.hpp>")[0])
+        self.assertIn("hide it in the .cc", self.errors("src/wire/a.h", "#include <libdeflate.h>")[0])
+
+    def test_codecs_do_no_io(self):
+        self.assertIn("does no I/O", self.errors("src/wire/a.cc", "#include <fstream>")[0])
+        self.assertIn("does no I/O", self.errors("src/wire/a.cc", '#include "base/files.h"')[0])
+        self.assertEqual(self.errors("src/wire/a_test.cc", '#include "base/files.h"'), [])
+
+    def test_public_headers_know_the_standard_library_alone(self):
+        self.assertIn("alone", self.errors("include/gpulens/a.h", '#include "base/ref.h"')[0])
+        self.assertIn("alone", self.errors("include/gpulens/a.h", "#include <boost/asio.hpp>")[0])
+        self.assertEqual(self.errors("include/gpulens/a.h", "#include <gpulens/status.h>", "#include <string>"), [])
+
+    def test_a_commented_include_is_none(self):
+        self.assertEqual(self.errors("src/core/a.cc", '// #include "agent/b.h"'), [])
+
+
+class Banned(unittest.TestCase):
+    def test_each_rule_finds_its_call(self):
+        cases = {
+            "number_parsing": "int x = std::stoi(s);",
+            "unbounded_copy": "sprintf(b, f);",
+            "shell": 'int r = system("ls");',
+            "rand": "int r = rand();",
+            "regex": "std::regex r;",
+            "iostream": "std::cerr << 1;",
+            "endl": "out << std::endl;",
+            "assert": "assert(ok);",
+            "too_new": "#include <expected>",
+            "include_from_root": '#include "sibling.h"',
+        }
+        for rule, line in cases.items():
+            self.assertEqual(rules_of("src/core/a.cc", line + "\n"), [rule], line)
+
+    def test_lookalikes_are_fine(self):
+        text = "static_assert(true);\nfoo.system(1);\nint brand(int);\nstd::snprintf(b, 1, f);\nloop->rand(1);\n// atoi(\n"
+        self.assertEqual(rules_of("src/core/a.cc", text), [])
+
+    def test_sleep_is_banned_in_tests_alone(self):
+        line = "std::this_thread::sleep_for(d);\n"
+        self.assertEqual(rules_of("src/core/a_test.cc", line), ["sleep"])
+        self.assertEqual(rules_of("src/core/a.cc", line), [])
+
+    def test_using_namespace_is_banned_in_headers_alone(self):
+        self.assertEqual(rules_of("src/core/a.h", "using namespace std;\n"), ["using_namespace"])
+        self.assertEqual(rules_of("src/core/a.cc", "using namespace std::literals;\n"), [])
+
+    def test_text(self):
+        self.assertEqual(rules_of("src/core/a.cc", "int a; \n"), ["trailing_blank"])
+        self.assertEqual(rules_of("src/core/a.cc", "\tint a;\n"), ["tab"])
+        self.assertEqual(rules_of("src/core/a.cc", "// TO" "DO later\n"), ["unfinished"])
+        self.assertEqual(rules_of("src/core/a.cc", '// see /wo' 'rk/main/x\n'), ["machine_path"])
+        self.assertEqual(rules_of("a.py", "pip --index-" "url x\n"), ["registry"])
+
+
+class Functions(unittest.TestCase):
+    def names(self, text):
+        return [(name, length, parameters) for _, length, name, parameters in tidy.functions(tree.code_of(text))]
+
+    def test_shapes(self):
+        text = (
+            "namespace a {\nclass B final : public C<D> {\n public:\n  B() : x_{1} {\n  }\n"
+            "  int Get() const noexcept { return x_; }\n  B& operator=(B other) noexcept {\n    return *this;\n  }\n"
+            "  bool operator()(int a, int b) { return true; }\n};\n"
+            "const int kTable[] = {1, 2};\nauto kLambda = [](int x) { return x; };\n"
+            "template <class T>\n  requires C<T>\nstd::map<int, int> Free(const std::map<int, T>& m, int n = f(1, 2)) {\n"
+            "  for (;;) {\n    if (n) { n = 0; }\n  }\n  return {};\n}\nenum class E { k1 };\nTEST(X, Y) {\n}\n}\n"
+        )
+        found = {name: (length, parameters) for name, length, parameters in self.names(text)}
+        self.assertEqual(found["Get"], (1, 0))
+        self.assertEqual(found["operator="], (3, 1))
+        self.assertEqual(found["Free"][1], 2)
+        self.assertEqual(found["TEST"], (2, 2))
+        self.assertNotIn("if", found)
+        self.assertNotIn("kLambda", found)
+
+    def test_long_functions_and_many_parameters(self):
+        long = "void F() {\n" + "  x();\n" * 69 + "}\n"
+        self.assertEqual(rules_of("src/core/a.cc", long), ["function_lines"])
+        self.assertEqual(rules_of("src/core/a.cc", long.replace("  x();\n", "", 1)), [])
+        self.assertEqual(rules_of("src/core/a.cc", "void F(int a, int b, int c, int d, int e, int f) {}\n"), ["parameters"])
+        self.assertEqual(rules_of("src/core/a.cc", "void F(int a, std::map<int, int> b, int c, int d, int e) {}\n"), [])
+
+
+class Tree(unittest.TestCase):
+    """Rules that need folders, over a small tree of their own."""
+
+    def findings(self, files):
+        with tempfile.TemporaryDirectory() as folder:
+            for name, text in files.items():
+                path = Path(folder, name)
+                path.parent.mkdir(parents=True, exist_ok=True)
+                path.write_text(text)
+            root = Path(folder)
+            return [(f.rule, str(f.path)) for f in tidy.findings(tree.files(root), root)]
+
+    def test_a_plugin_has_a_test_and_a_line(self):
+        found = self.findings({
+            "src/agent/sinks.def": "GPULENS_PLUGIN(good)\n",
+            "src/sinks/good/a.cc": "int a;\n", "src/sinks/good/a_test.cc": "int b;\n",
+            "src/sinks/bad/a.cc": "int a;\n",
+        })  # fmt: skip
+        self.assertEqual(found, [("no_test", "src/sinks/bad"), ("not_listed", "src/sinks/bad")])
+
+    def test_sizes(self):
+        found = self.findings({
+            "src/core/a.h": "#pragma once\n" + "\n" * 200, "src/core/b.h": "int a;\n",
+            "src/core/c.cc": "\n" * 601, "src/core/c_test.cc": "\n" * 800, "src/core/d_test.cc": "\n" * 801,
+            "src/core/testdata/page.txt": "bad \t\n", "docs/big.bin": "x" * (tidy.BLOB_LIMIT + 1),
+        })  # fmt: skip
+        self.assertEqual(
+            found,
+            [("blob", "docs/big.bin"), ("file_lines", "src/core/a.h"), ("pragma_once", "src/core/b.h"),
+             ("file_lines_hard", "src/core/c.cc"), ("file_lines_hard", "src/core/d_test.cc")],
+        )  # fmt: skip
+
+    def test_crowded_folder(self):
+        files = {f"src/core/a{i}.cc": "" for i in range(16)}
+        self.assertEqual(self.findings(files), [("folder_files", "src/core")])
+        self.assertEqual(self.findings({f"src/core/a{i}_test.cc": "" for i in range(16)}), [])
+
+
+class Ratchet(unittest.TestCase):
+    row = ("file_lines", "src/core/a.cc")
+
+    def judge(self, count, allowed):
+        found = [tidy.Finding(*self.row[:1], Path(self.row[1]), 1, count, "long")] if count else []
+        return tidy.judge(found, {self.row: allowed} if allowed else {})
+
+    def test_more_than_the_row_fails(self):
+        self.assertEqual(self.judge(400, 400), [])
+        self.assertEqual(len(self.judge(401, 400)), 1)
+        self.assertEqual(len(self.judge(400, 0)), 1)
+
+    def test_a_row_follows_downward(self):
+        self.assertEqual(self.judge(380, 400), [])
+        self.assertIn("lower the row", self.judge(379, 400)[0])
+        self.assertIn("remove the row", self.judge(0, 400)[0])
+
+    def test_nothing_lifts_the_hard_limit(self):
+        finding = tidy.Finding("file_lines_hard", Path("a.cc"), 1, 700, "long")
+        self.assertEqual(len(tidy.judge([finding], {("file_lines_hard", "a.cc"): 700})), 1)
+
+    def test_a_row_needs_a_reason(self):
+        self.assertEqual(tidy.read_allowed("# why\nassert\ta.h\t2\tpublic header, no CHECK there\n"), {("assert", "a.h"): 2})
+        for bad in ("assert\ta.h\t2\n", "assert\ta.h\tx\tlong enough a reason\n", "assert\ta.h\t2\tno\n"):
+            with self.assertRaisesRegex(ValueError, "tidy_allow.txt:1"):
+                tidy.read_allowed(bad)
+
+
+class Summary(unittest.TestCase):
+    passed = (
+        "[ RUN      ] A.B\nsrc/a_test.cc:5: Skipped\ncaptures not here: ../x\n\n[  SKIPPED ] A.B (0 ms)\n"
+        "[==========] 3 tests from 1 test suite ran. (1 ms total)\n[  SKIPPED ] 1 test, listed below:\n[  SKIPPED ] A.B\n"
+    )
+    bad = "[  FAILED  ] C.D (0 ms)\n[==========] 2 tests from 2 test suites ran. (1 ms total)\n[  FAILED  ] C.D\n"
+    python = "test_a (e2e.A) ... skipped 'no prometheus, see above'\nRan 4 tests in 0.1s\n"
+
+    def test_counts(self):
+        suite = ElementTree.Element("testsuite")
+        for name, status, said in (
+            ("base", "run", self.passed), ("core", "fail", self.bad), ("e2e", "run", self.python), ("tidy", "run", "ok\n"),
+        ):  # fmt: skip
+            case = ElementTree.SubElement(suite, "testcase", name=name, status=status)
+            ElementTree.SubElement(case, "system-out").text = said
+        cases, failed_cases, skips, programs, failed = test_summary.summarize(suite)
+        self.assertEqual((cases, failed_cases, programs, failed), (10, 1, 4, ["core"]))
+        self.assertEqual(dict(skips), {"captures not here": 1, "no prometheus": 1})
+
+
+class Others(unittest.TestCase):
+    def test_coverage_counts_the_product(self):
+        counted = [coverage.counted(Path(p)) for p in ("src/core/a.cc", "include/gpulens/status.h")]
+        left_out = [
+            coverage.counted(Path(p))
+            for p in ("src/core/a_test.cc", "src/agent/gpulens_main.cc", "src/x/main.cc", "tests/a.cc", "src/a_fuzz.cc")
+        ]
+        self.assertEqual((counted, left_out), ([True] * 2, [False] * 5))
+
+    def test_clang_tidy_sees_headers_behind_headers(self):
+        known = {}
+        seen = clang_tidy.ours_behind(tree.ROOT / "src/base/files.cc", known)
+        names = {str(path.relative_to(tree.ROOT)) for path in seen}
+        self.assertLessEqual({"src/base/files.cc", "src/base/files.h", "include/gpulens/status.h"}, names)
+
+
+if __name__ == "__main__":
+    unittest.main()

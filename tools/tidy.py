@@ -1,0 +1,279 @@
+#!/usr/bin/env python3
+"""The rules of the house that no compiler knows: sizes, banned calls, what a folder must have.
+
+Each finding says what to do. What cannot be put right stands in tools/tidy_allow.txt as a row
+    rule <tab> path <tab> count <tab> reason
+where `count` is the size or the number of findings that is let through. It is a ratchet: more fails, and a
+row that allows more than there is fails, too, until it is lowered or removed. `--allow` prints the rows
+that would silence today's findings.
+"""
+import collections
+import pathlib
+import re
+import sys
+
+import tree
+
+Finding = collections.namedtuple("Finding", "rule path line count text")
+TEXT_SUFFIXES = {".cc", ".h", ".def", ".py", ".sh", ".cmake", ".md", ".yaml", ".yml", ".service", ".txt", ".json"}
+BLOB_LIMIT = 256 * 1024
+SIZE_SLACK = 20  # lines that a file may fall below its row before the row must follow
+
+# rule: (pattern over code without comments and strings, cure, which files)
+_CODE = lambda path: not tree.is_test(path)  # noqa: E731
+_TEST = tree.is_test
+_ANY = lambda path: True  # noqa: E731
+_HEADER = lambda path: path.suffix == ".h"  # noqa: E731
+BANNED = {
+    "number_parsing": (
+        r"\bstd::sto[a-z]+\b|\b(?:atoi|atol|atoll|atof|strto[a-z]+|v?f?scanf|v?sscanf)\s*\(",
+        "ParseInt and ParseDouble of base/parse.h: strict, no locale, no exception",
+        _ANY,
+    ),
+    "unbounded_copy": (
+        r"\b(?:v?sprintf|strcpy|strcat|gets|strtok)\s*\(",
+        "snprintf into a sized array, std::string, or TakeUntil of base/parse.h",
+        _ANY,
+    ),
+    "shell": (r"(?<![\w.:>])(?:std::)?(?:system|popen)\s*\(", "ChildProcess of base/process.h: no shell", _ANY),
+    "rand": (
+        r"(?<![\w.>])(?:std::)?s?rand\s*\(|\brandom_shuffle\b",
+        "a std::mt19937_64 whose seed is passed in",
+        _ANY,
+    ),
+    "regex": (r"\bstd::(?:basic_)?regex\b|#\s*include\s*<regex>", "TakeUntil, Trim or a hand-written matcher", _ANY),
+    "iostream": (
+        r"#\s*include\s*<iostream>|\bstd::(?:cout|cerr|cin|clog)\b",
+        "Log of base/log.h for talk; the command line's writer for data",
+        _ANY,
+    ),
+    "endl": (r"\bstd::endl\b", r"'\n'", _ANY),
+    "using_namespace": (r"(?m)^using\s+namespace\b", "a using-declaration, or the full name", _HEADER),
+    "sleep": (
+        r"\bsleep_(?:for|until)\b|(?<![\w.>])(?:::|std::)?(?:sleep|usleep|nanosleep|clock_nanosleep)\s*\(",
+        "a ManualClock; for a real process or socket, poll with a deadline",
+        _TEST,
+    ),
+    "assert": (r"(?<![\w.])assert\s*\(", "CHECK of base/check.h, which stays in the release", _CODE),
+    "too_new": (
+        r"\bstd::(?:format|print|println|expected|move_only_function|generator)\b"
+        r"|#\s*include\s*<(?:format|print|expected|generator|flat_map)>",
+        "base/text.h and gpulens/status.h; the standard library of Debian 12 has none of these",
+        _ANY,
+    ),
+    "include_from_root": (
+        r'#\s*include\s+"(?:\.\.?/|[^"/]+")',
+        'the path from src/, like "base/files.h"',
+        _ANY,
+    ),
+}
+UNFINISHED = re.compile(r"\b(?:TO" r"DO|FIX" r"ME|X" r"XX)\b")
+MACHINE = re.compile(r"(?<![\w.])/(?:work/(?:main|shared)|tmp/build)\b")
+REGISTRY = re.compile(r"index-" r"url|\bGOPROXY=|https?://[^\s/]*\b(?:pypi|registry|artifactory|nexus|mirrors?)\b")
+SIZES = {".h": (200, 600), ".cc": (350, 600), ".py": (350, 600), ".sh": (250, 400)}  # wanted, never above
+TEST_SIZE, FUNCTION_LINES, PARAMETERS, FOLDER_FILES = 800, 70, 5, 15
+PLUGIN_KINDS = ("collectors", "analyzers", "enrichers", "discovery", "sinks", "receivers")
+
+
+def banned(path, code):
+    for rule, (pattern, cure, applies) in BANNED.items():
+        if not applies(path):
+            continue
+        for match in re.finditer(pattern, code):
+            line = code.count("\n", 0, match.start()) + 1
+            yield Finding(rule, path, line, 1, f"{match.group(0).strip()} is banned; use {cure}")
+
+
+def file_size(path, text):
+    if path.suffix not in SIZES:
+        return
+    lines = text.count("\n") + (not text.endswith("\n"))
+    wanted, hard = SIZES[path.suffix]
+    if path.suffix == ".cc" and tree.is_test(path):
+        wanted = hard = TEST_SIZE
+    if lines > hard:
+        yield Finding("file_lines_hard", path, 1, lines, f"{lines} lines, {hard} at most and no row lifts that; divide it")
+    elif lines > wanted:
+        yield Finding("file_lines", path, 1, lines, f"{lines} lines, {wanted} wanted; divide it by what changes together")
+
+
+def text_rules(path, text):
+    for number, line in enumerate(text.split("\n"), 1):
+        if line != line.rstrip():
+            yield Finding("trailing_blank", path, number, 1, "blanks at the end of the line; remove them")
+        if "\t" in line and path.name != "tidy_allow.txt":
+            yield Finding("tab", path, number, 1, "a tab; two spaces instead, or \\t in a string")
+        if UNFINISHED.search(line):
+            yield Finding("unfinished", path, number, 1, "a mark of unfinished work; do it, or open an issue")
+        if MACHINE.search(line):
+            yield Finding("machine_path", path, number, 1, "a path of one machine; use one relative to the project")
+        if REGISTRY.search(line):
+            yield Finding("registry", path, number, 1, "names a package registry; leave that to the machine's settings")
+
+
+_CONTAINER = re.compile(r"^\s*(?:inline\s+)?(?:namespace|extern|export)\b|\b(?:class|struct|union|enum)\b[^()]*$")
+_TYPE = re.compile(r"(?:^|[>\s\]])(?:class|struct|union|enum)\b(?:[^()]|\([^()]*\))*$")
+
+
+def functions(code):
+    """(line, length, name, parameter count) of each function with a body, by counting braces."""
+    code = re.sub(r"^[ ]*#(?:[^\n\\]|\\.|\\\n)*", lambda m: re.sub(r"[^\n]", " ", m.group(0)), code, flags=re.M | re.S)
+    depth_of_function, depth, start, heading_start = None, 0, 0, 0
+    name = parameters = None
+    result = []
+    for match in re.finditer(r"[{};]", code):
+        token = match.group(0)
+        if token == "{":
+            depth += 1
+            heading = code[heading_start : match.start()]
+            if depth_of_function is None:
+                found = function_heading(heading)
+                if found:
+                    name, parameters = found
+                    depth_of_function = depth
+                    start = heading_start + len(heading) - len(heading.lstrip())
+        elif token == "}":
+            if depth == depth_of_function:
+                first = code.count("\n", 0, start) + 1
+                result.append((first, code.count("\n", 0, match.start()) + 2 - first, name, parameters))
+                depth_of_function = None
+            depth -= 1
+        if depth_of_function is None:
+            heading_start = match.end()
+    return result
+
+
+def function_heading(heading):
+    """(name, parameter count) when the text in front of a brace begins a function."""
+    heading = re.sub(r"\b(?:public|private|protected)\s*:", " ", heading)
+    if "(" not in heading or _CONTAINER.search(heading):
+        return None
+    before = heading[: heading.index("(")]
+    if "operator" not in before and _TYPE.search(before):
+        return None
+    if "operator" not in before and re.search(r"(?<![=!<>])=(?!=)[^()]*$|\breturn\b", before):
+        return None
+    open_at = heading.index("(")
+    if re.search(r"\boperator\s*$", before):
+        open_at = heading.index("(", heading.index(")", open_at)) if heading.count("(") > 1 else open_at
+    name = re.search(r"([\w:~]+(?:\s*[^\w\s]+)?)\s*$", heading[:open_at])
+    if not name:
+        return None
+    level, commas, any_text = 0, 0, False
+    for character in heading[open_at:]:
+        if character in "([{<":
+            level += 1
+        elif character in ")]}>":
+            level -= 1
+            if level == 0:
+                break
+        elif character == "," and level == 1:
+            commas += 1
+        elif not character.isspace():
+            any_text = True
+    return name.group(1), commas + 1 if any_text else 0
+
+
+def function_rules(path, code):
+    for line, length, name, parameters in functions(code):
+        if length > FUNCTION_LINES:
+            text = f"{name} has {length} lines, {FUNCTION_LINES} at most; name its steps"
+            yield Finding("function_lines", path, line, length, text)
+        if parameters > PARAMETERS and not name.startswith(("TEST", "MATCHER", "BENCHMARK")):
+            text = f"{name} takes {parameters} parameters, {PARAMETERS} at most; give it an options struct"
+            yield Finding("parameters", path, line, 1, text)
+
+
+def folder_rules(paths, root=tree.ROOT):
+    folders = collections.defaultdict(list)
+    for path in paths:
+        if path.suffix in (".cc", ".h") and path.parts[0] == "src" and "testdata" not in path.parts:
+            folders[path.parent].append(path)
+    for folder, members in sorted(folders.items()):
+        product = [m for m in members if not tree.is_test(m)]
+        if len(product) > FOLDER_FILES:
+            text = f"{len(product)} files without tests, {FOLDER_FILES} at most; it wants a child"
+            yield Finding("folder_files", folder, 1, len(product), text)
+        if len(folder.parts) != 3 or folder.parts[1] not in PLUGIN_KINDS:
+            continue
+        if not any(m.name.endswith("_test.cc") for m in members):
+            yield Finding("no_test", folder, 1, 1, "a plugin without a test; add NAME_test.cc beside it")
+        table = pathlib.Path("src/agent", folder.parts[1] + ".def")
+        if (root / table).exists() and f"({folder.parts[2]})" not in (root / table).read_text():
+            yield Finding("not_listed", folder, 1, 1, f"no line in {table}; add GPULENS_PLUGIN({folder.parts[2]})")
+
+
+def findings(paths, root=tree.ROOT):
+    for path in paths:
+        size = (root / path).stat().st_size
+        if size > BLOB_LIMIT:
+            yield Finding("blob", path, 1, size, f"{size} bytes, {BLOB_LIMIT} at most; make it smaller or generate it")
+        if "testdata" in path.parts or not (path.suffix in TEXT_SUFFIXES or path.name in ("dev", "CMakeLists.txt", "run")):
+            continue
+        text = (root / path).read_text(encoding="utf-8")
+        yield from text_rules(path, text)
+        yield from file_size(path, text)
+        if path.suffix in (".cc", ".h"):
+            code = tree.code_of(text)
+            if path.suffix == ".h" and "#pragma once" not in code:
+                yield Finding("pragma_once", path, 1, 1, "no #pragma once")
+            yield from banned(path, code)
+            yield from function_rules(path, code)
+        elif path.suffix == ".py" and path.parts[0] == "tests":
+            for match in re.finditer(r"\btime\.sleep\(", text):
+                line = text.count("\n", 0, match.start()) + 1
+                yield Finding("sleep", path, line, 1, "time.sleep; wait for the process or socket with a deadline")
+    yield from folder_rules(paths, root)
+
+
+def read_allowed(text):
+    """{(rule, path): count}; ValueError names a row that is not right."""
+    allowed = {}
+    for number, line in enumerate(text.splitlines(), 1):
+        if not line.strip() or line.startswith("#"):
+            continue
+        parts = line.split("\t")
+        if len(parts) != 4 or not parts[2].isdigit() or len(parts[3].strip()) < 10:
+            raise ValueError(f"tools/tidy_allow.txt:{number}: expected rule, path, count and a reason, between tabs")
+        allowed[parts[0], parts[1]] = int(parts[2])
+    return allowed
+
+
+def judge(found, allowed):
+    """The messages that are left when the rows have been applied."""
+    by_row = collections.defaultdict(list)
+    for finding in found:
+        by_row[finding.rule, str(finding.path)].append(finding)
+    messages = []
+    for row, group in by_row.items():
+        sized = row[0] in ("file_lines", "function_lines", "folder_files", "blob")
+        total = max(f.count for f in group) if sized else sum(f.count for f in group)
+        limit = allowed.get(row, 0) if row[0] != "file_lines_hard" else 0
+        if total > limit:
+            messages += [f"{f.path}:{f.line}: {f.text} [{f.rule}]" for f in group if not sized or f.count > limit]
+        elif total < limit - (SIZE_SLACK if sized else 0):
+            messages.append(f"tools/tidy_allow.txt: {row[0]} {row[1]} allows {limit}, there is {total}; lower the row")
+    for row in sorted(set(allowed) - set(by_row)):
+        messages.append(f"tools/tidy_allow.txt: {row[0]} {row[1]} is not needed any more; remove the row")
+    return messages
+
+
+def main(arguments):
+    paths = tree.files()
+    found = list(findings(paths))
+    if "--allow" in arguments:
+        for finding in found:
+            print(f"{finding.rule}\t{finding.path}\t{finding.count}\tREASON: {finding.text}")
+        return 0
+    try:
+        allowed = read_allowed((tree.ROOT / "tools/tidy_allow.txt").read_text(encoding="utf-8"))
+    except ValueError as error:
+        print(error)
+        return 1
+    messages = judge(found, allowed)
+    print("\n".join(messages) if messages else f"tidy: {len(paths)} files, {len(allowed)} exceptions, each with its reason")
+    return 1 if messages else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
