@@ -11,8 +11,8 @@
 #include <string>
 
 #include "base/files.h"
-#include "catalog/gpu.h"
-#include "catalog/gpu_health.h"
+#include "catalog/gpu/health.h"
+#include "catalog/gpu/readings.h"
 #include "catalog/host_cpu_memory.h"
 #include "catalog/self.h"
 #include "catalog/spelling.h"
@@ -30,7 +30,7 @@ std::string Spelt(const MetricDesc& metric) {
 TEST(Catalogue, EveryRowOfTheHeadersIsListedOnce) {
   constexpr std::string_view kDeclaration = "inline constexpr MetricDesc k";
   size_t declared = 0;
-  for (const auto& file : std::filesystem::directory_iterator(GPULENS_SOURCE_DIR "/src/catalog")) {
+  for (const auto& file : std::filesystem::recursive_directory_iterator(GPULENS_SOURCE_DIR "/src/catalog")) {
     if (file.path().extension() != ".h") continue;
     auto text = ReadFile(file.path().string());
     ASSERT_TRUE(text.ok());
@@ -62,8 +62,9 @@ TEST(Catalogue, NamesFollowTheRules) {
       EXPECT_TRUE((c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '.' || c == '_') << metric->name;
     }
     std::string_view area = metric->name.substr(0, metric->name.find('.'));
-    constexpr std::array<std::string_view, 6> kAreas = {"gpu",     "host",    "system",
-                                                        "gpulens", "process", "target"};
+    constexpr std::array<std::string_view, 11> kAreas = {"gpu",      "host",    "system", "nvidia",
+                                                         "nvswitch", "amd",     "gaudi",  "intel",
+                                                         "gpulens",  "process", "target"};
     EXPECT_NE(std::ranges::find(kAreas, area), kAreas.end()) << metric->name;
   }
 }
@@ -77,7 +78,9 @@ TEST(Catalogue, HelpIsASentence) {
 }
 
 TEST(Catalogue, UnitsAreKnownAndFitTheKind) {
-  const std::set<std::string_view> known = {"", "1", "By", "By/s", "s", "W", "J", "Cel", "Hz", "MHz"};
+  const std::set<std::string_view> known = {"",    "1",   "By",      "By/s",      "s",
+                                            "W",   "J",   "V",       "Cel",       "Hz",
+                                            "MHz", "rpm", "Cel/min", "{error}/h", "{frame}/s"};
   for (const MetricDesc* metric : AllMetrics()) {
     bool counted = metric->unit.starts_with('{') && metric->unit.ends_with('}');
     EXPECT_TRUE(counted || known.contains(metric->unit)) << metric->name << " " << metric->unit;

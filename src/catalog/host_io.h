@@ -93,4 +93,35 @@ inline constexpr MetricDesc kHostRdmaPortInfo =
               row::kKeys<"host.rdma.device", "host.rdma.port", "host.rdma.link_layer",
                          "host.rdma.firmware.version", "host.rdma.guid", "gpu.numa_node">);
 
+// All rows of this header, in the order in which people should read them.
+inline constexpr const MetricDesc* kHostIoRows[] = {
+    &kSystemDiskIo,
+    &kSystemDiskOperations,
+    &kSystemDiskIoTime,
+    &kSystemDiskOperationTime,
+    &kSystemDiskMerged,
+    &kSystemDiskLimit,
+    &kHostDiskPendingOperations,
+    &kSystemFilesystemUsage,
+    &kSystemFilesystemUtilization,
+    &kSystemFilesystemLimit,
+    &kHostFilesystemInodes,
+    &kHostFilesystemUnreachable,
+    &kSystemNetworkIo,
+    &kSystemNetworkPacketCount,
+    &kSystemNetworkPacketDropped,
+    &kSystemNetworkErrors,
+    &kSystemNetworkConnectionCount,
+    &kHostNetworkUp,
+    &kHostNetworkSpeed,
+    &kHostNetworkTcpRetransmits,
+    &kHostRdmaIo,
+    &kHostRdmaPackets,
+    &kHostRdmaErrors,
+    &kHostRdmaWait,
+    &kHostRdmaPortActive,
+    &kHostRdmaPortSpeed,
+    &kHostRdmaPortInfo,
+};
+
 }  // namespace gpulens

@@ -47,7 +47,15 @@ inline constexpr Rule kPowerShare{.low = 0, .high = 1.5};
 inline constexpr Rule kBoardEnergy{.low = 0, .max_change_per_second = 5000};
 inline constexpr Rule kDieTemperature{
     .low = -40, .high = 130, .max_change_per_second = 25, .sentinels = kUnknown16};
-inline constexpr Rule kSensorTemperature{.low = -40, .high = 130};
+inline constexpr Rule kSensorTemperature{.low = -40, .high = 130, .sentinels = kUnknown16};
+// How far below the temperature at which something happens; it falls as the GPU heats.
+inline constexpr Rule kTemperatureMargin{.low = -40, .high = 150};
+inline constexpr Rule kMarginLimit{.low = -60, .high = 60};
+inline constexpr Rule kTemperatureLimit{.low = 0, .high = 150};
+inline constexpr Rule kRampRate{.low = -600, .high = 600};
+inline constexpr Rule kFanRotation{.low = 0, .high = 20'000, .sentinels = kUnknown16};
+inline constexpr Rule kVoltage{.low = 0, .high = 3, .sentinels = kUnknown16};
+inline constexpr Rule kXidCode{.low = 1, .high = 4095};
 // Above every clock a board has, effective memory clocks included.
 inline constexpr Rule kClock{.low = 0, .high = 20'000, .sentinels = kUnknown16};
 inline constexpr Rule kPowerState{.low = 0, .high = 15, .sentinels = kUnknownPowerState};

@@ -72,4 +72,37 @@ inline constexpr MetricDesc kSelfWebsocketFrames =
 inline constexpr MetricDesc kSelfWebsocketDisconnects = row::Counter(
     "gpulens.websocket.disconnects", "{client}", "WebSocket clients gone, by reason.", row::kKeys<"reason">);
 
+// All rows of this header, in the order in which people should read them.
+inline constexpr const MetricDesc* kSelfIoRows[] = {
+    &kSelfScrapeUp,
+    &kSelfScrapeDuration,
+    &kSelfScrapeSamples,
+    &kSelfScrapeSize,
+    &kSelfScrapeErrors,
+    &kSelfScrapeParseErrors,
+    &kSelfScrapeFamiliesUnknown,
+    &kSelfScrapeInfo,
+    &kSelfSinkUp,
+    &kSelfSinkQueueLength,
+    &kSelfSinkQueueCapacity,
+    &kSelfSinkDropped,
+    &kSelfSinkDelivered,
+    &kSelfSinkRejected,
+    &kSelfSinkRequests,
+    &kSelfSinkRetries,
+    &kSelfSinkSent,
+    &kSelfSinkDuration,
+    &kSelfSinkLastSuccessTime,
+    &kSelfSinkDiskQueueSize,
+    &kSelfSinkDiskQueueLimit,
+    &kSelfSinkDiskQueueOldestAge,
+    &kSelfHttpRequests,
+    &kSelfHttpDuration,
+    &kSelfHttpResponseSize,
+    &kSelfHttpConnections,
+    &kSelfHttpRefused,
+    &kSelfWebsocketFrames,
+    &kSelfWebsocketDisconnects,
+};
+
 }  // namespace gpulens

@@ -3,8 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "catalog/gpu.h"
-#include "catalog/gpu_health.h"
+#include "catalog/gpu/health.h"
+#include "catalog/gpu/readings.h"
 #include "dialects/zernel.h"
 
 namespace gpulens {

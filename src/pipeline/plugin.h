@@ -22,6 +22,7 @@
 namespace gpulens {
 
 class Authenticator;
+class EventDesk;
 class HttpClient;
 class IoLoop;
 class PageBoard;
@@ -43,6 +44,7 @@ struct Env {
   const SnapshotHub* latest = nullptr;     // for pull sinks
   PageBoard* pages = nullptr;              // for pull sinks
   Authenticator* authenticator = nullptr;  // for sinks with a listener of their own
+  EventDesk* events = nullptr;             // where to report what happened; null: nobody listens
   AgentStats* stats = nullptr;             // null outside `gpulens agent`
 };
 

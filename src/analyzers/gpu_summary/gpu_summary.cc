@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "catalog/gpu.h"
+#include "catalog/gpu/readings.h"
 #include "core/series_finder.h"
 #include "pipeline/plugin.h"
 

@@ -1,6 +1,6 @@
 #include <gtest/gtest.h>
 
-#include "catalog/gpu.h"
+#include "catalog/gpu/readings.h"
 #include "core/series_finder.h"
 #include "pipeline/plugin.h"
 

@@ -4,8 +4,8 @@
 
 #include <string_view>
 
-#include "catalog/gpu.h"
-#include "catalog/gpu_health.h"
+#include "catalog/gpu/health.h"
+#include "catalog/gpu/readings.h"
 #include "sources/nvml/nvml_fields.h"
 
 namespace gpulens {

@@ -7,7 +7,7 @@
 
 #include "base/parse.h"
 #include "base/workers.h"
-#include "catalog/gpu_health.h"
+#include "catalog/gpu/health.h"
 #include "dialects/dialect.h"
 #include "net/http/http_server.h"
 #include "pipeline/page_board.h"

@@ -2,8 +2,8 @@
 #include <gtest/gtest.h>
 
 #include "base/workers.h"
-#include "catalog/gpu.h"
-#include "catalog/gpu_health.h"
+#include "catalog/gpu/health.h"
+#include "catalog/gpu/readings.h"
 #include "net/http/http_server.h"
 #include "net/testing/test_client.h"
 #include "pipeline/page_board.h"

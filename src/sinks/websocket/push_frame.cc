@@ -1,6 +1,6 @@
 #include "sinks/websocket/push_frame.h"
 
-#include "catalog/gpu_health.h"
+#include "catalog/gpu/health.h"
 #include "catalog/self.h"
 #include "wire/json/json_text.h"
 

@@ -3,7 +3,7 @@
 
 #include <chrono>
 
-#include "catalog/gpu_health.h"
+#include "catalog/gpu/health.h"
 #include "catalog/self.h"
 #include "net/testing/test_client.h"
 #include "pipeline/snapshot_hub.h"

@@ -98,4 +98,40 @@ inline constexpr MetricDesc kGpuUtilizationMin = row::Gauge(
 inline constexpr MetricDesc kGpuUtilizationAvg =
     row::Gauge("gpu.utilization.avg", "1", "Mean utilisation of the GPUs of the host.", {}, &row::kZeroToOne);
 
+// All rows of this header, in the order in which people should read them.
+inline constexpr const MetricDesc* kGpuReadingsRows[] = {
+    &kGpuUtilization,
+    &kGpuMemoryUtilization,
+    &kGpuEncodeUtilization,
+    &kGpuDecodeUtilization,
+    &kGpuPowerUtilization,
+    &kGpuMemoryTotal,
+    &kGpuMemoryUsed,
+    &kGpuMemoryFree,
+    &kGpuMemoryReserved,
+    &kGpuMemoryUsedPercent,
+    &kGpuMemoryUnifiedUsed,
+    &kGpuMemoryUnifiedTotal,
+    &kGpuPowerDraw,
+    &kGpuPowerInstant,
+    &kGpuPowerLimit,
+    &kGpuEnergyConsumption,
+    &kGpuTemperature,
+    &kGpuFanSpeed,
+    &kGpuClockFrequency,
+    &kGpuClockIdle,
+    &kGpuPowerState,
+    &kGpuPcieThroughput,
+    &kGpuPcieIo,
+    &kGpuPcieLinkGenCurrent,
+    &kGpuPcieLinkGenMax,
+    &kGpuPcieLinkWidthCurrent,
+    &kGpuPcieLinkWidthMax,
+    &kGpuInterconnectThroughput,
+    &kGpuInterconnectLinks,
+    &kGpuUtilizationMax,
+    &kGpuUtilizationMin,
+    &kGpuUtilizationAvg,
+};
+
 }  // namespace gpulens

@@ -66,4 +66,30 @@ inline constexpr MetricDesc kGpuProcessMemoryPeak = row::Gauge(
     "gpu.process.memory.peak", "By", "Most device memory a process has used since it was first seen.",
     row::kKeys<"process.pid", "process.executable.name", "process.owner">);
 
+// All rows of this header, in the order in which people should read them.
+inline constexpr const MetricDesc* kGpuHealthRows[] = {
+    &kGpuInfo,
+    &kGpuDriverInfo,
+    &kGpuDevices,
+    &kGpuState,
+    &kGpuSampleAge,
+    &kGpuPersistenceEnabled,
+    &kGpuMigMode,
+    &kGpuThrottleReason,
+    &kGpuThrottleMask,
+    &kGpuEccMode,
+    &kGpuEccErrors,
+    &kGpuRetiredPages,
+    &kGpuRetiredPagesPending,
+    &kGpuRowRemapCount,
+    &kGpuRowRemapPending,
+    &kGpuRowRemapFailed,
+    &kGpuRowRemapResetPending,
+    &kGpuXidErrors,
+    &kGpuPcieReplayCount,
+    &kGpuProcesses,
+    &kGpuProcessMemoryUsed,
+    &kGpuProcessMemoryPeak,
+};
+
 }  // namespace gpulens
