@@ -5,6 +5,9 @@ include(GNUInstallDirs)
 install(TARGETS gpulens RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR} COMPONENT program)
 install(FILES deploy/gpulens.service DESTINATION lib/systemd/system COMPONENT program)
 install(FILES README.md CHANGELOG.md LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR} COMPONENT program)
+# What a machine with a GPU can be checked with: ctest --test-dir share/gpulens/tests -L gpu
+install(DIRECTORY tests/gpu/ DESTINATION ${CMAKE_INSTALL_DATADIR}/gpulens/tests COMPONENT program
+        FILES_MATCHING PATTERN "*.py" PATTERN "CTestTestfile.cmake")
 # A file of the machine: only the .deb brings it, `cmake --install` and the tar.gz do not.
 install(FILES deploy/gpulens.yaml DESTINATION /etc/gpulens COMPONENT machine EXCLUDE_FROM_ALL)
 install(FILES deploy/gpulens.yaml DESTINATION ${CMAKE_INSTALL_DOCDIR}/examples COMPONENT program)
