@@ -19,10 +19,15 @@ char* Copy(char* at, std::string_view text) noexcept {
   return at + text.size();
 }
 
-// Copies a line's text in whole steps: what is written behind it is overwritten or cut off later, and
-// the arena has as many spare bytes. A call of memcpy for each line costs more than the bytes.
-char* CopyText(char* at, const char* text, size_t size) noexcept {
-  for (size_t i = 0; i < size; i += kTextStep) std::memcpy(at + i, text + i, kTextStep);
+// Copies a piece of a line's text in whole steps: what is written behind it is overwritten or cut off
+// later, and the arena has as many spare bytes. A call of memcpy for each costs more than the bytes.
+char* CopyPiece(char* at, const char* piece) noexcept {
+  uint32_t size;
+  std::memcpy(&size, piece, sizeof size);
+  const char* text = piece + sizeof size;
+  size_t i = 0;
+  do std::memcpy(at + i, text + i, kTextStep);
+  while ((i += kTextStep) < size);
   return at + size;
 }
 
@@ -168,7 +173,7 @@ class TextPage::Merger {
   void MergeFamily(size_t first, size_t last) {
     const TextFamily& winner = *parts_[first].family;
     const std::string* header = &winner.header;
-    std::unordered_set<std::string_view> seen;
+    std::unordered_set<std::string> seen;
     for (size_t i = first; i < last; ++i) {
       const Part& part = parts_[i];
       if (part.family->kind != winner.kind) {
@@ -180,12 +185,13 @@ class TextPage::Merger {
     }
   }
 
-  void AppendUnseen(const Part& part, std::unordered_set<std::string_view>& seen,
+  void AppendUnseen(const Part& part, std::unordered_set<std::string>& seen,
                     const std::string*& header) {
     uint32_t end = part.family->first_line + part.family->lines;
     uint32_t run = part.family->first_line;
     for (uint32_t line = run; line < end; ++line) {
-      if (seen.insert(part.text->TextOf(part.text->lines[line])).second) continue;
+      part.text->TextOf(part.text->lines[line], scratch_);
+      if (seen.insert(scratch_).second) continue;
       ++page_.losses_.duplicates;
       if (line > run) Append(part, run, line - run, header);
       run = line + 1;
@@ -203,13 +209,15 @@ class TextPage::Merger {
     segment.always = part.text == &page_.always_;
     if (header) page_.fixed_bytes_ += header->size();
     header = nullptr;
-    for (uint32_t i = first; i < first + count; ++i) page_.fixed_bytes_ += part.text->lines[i].text_size;
+    for (uint32_t i = first; i < first + count; ++i)
+      page_.fixed_bytes_ += part.text->SizeOf(part.text->lines[i]);
     page_.lines_ += count;
     page_.segments_.push_back(segment);
   }
 
   TextPage& page_;
   std::vector<Part> parts_;
+  std::string scratch_;
 };
 
 void TextPage::Plan(const Snapshot& snapshot) {
@@ -261,29 +269,35 @@ char* TextPage::RenderSegment(const Segment& segment, const SnapshotEntry& entry
   const Frame& frame = *entry.frame;
   const LayoutText& text = *segment.text;
   const char* arena = text.arena.data();
+  const TextStyle* styles = text.styles.data();
+  const Cell* cells = frame.cells.data();
+  const Quality* qualities = frame.quality.data();
   bool exemplars = format_ == ExpositionFormat::kOpenMetrics100 && !frame.exemplars.empty();
   for (const TextLine *line = &text.lines[segment.first], *end = line + segment.count; line != end; ++line) {
-    Quality quality = frame.quality[line->slot];
+    Quality quality = qualities[line->slot];
     if (quality == Quality::kAbsent) continue;
     if (pending_header_) {
       at = Copy(at, *pending_header_);
       pending_header_ = nullptr;
     }
-    at = CopyText(at, arena + line->text, line->text_size);
-    Cell cell = frame.cells[line->cell];
-    if (line->as == TextLine::kStart) {
+    const TextStyle& style = styles[line->style];
+    at = CopyPiece(at, arena + style.name);
+    at = CopyPiece(at, arena + line->labels);
+    at = CopyPiece(at, arena + style.tail);
+    Cell cell = cells[line->cell];
+    if (style.as == TextStyle::kStart) {
       at = WriteTimestamp(at, (*frame.layout)[line->slot].start_unix_ns, format_);
-    } else if (line->as == TextLine::kInt && line->scale == 1) {
+    } else if (style.as == TextStyle::kInt && style.scale == 1) {
       at = WriteInt(at, cell.i);
     } else {
-      double value = line->as == TextLine::kInt ? static_cast<double>(cell.i) : cell.d;
-      at = WriteNumber(at, line->scale == 1 ? value : value * line->scale);
+      double value = style.as == TextStyle::kInt ? static_cast<double>(cell.i) : cell.d;
+      at = WriteNumber(at, style.scale == 1 ? value : value * style.scale);
     }
     if (quality == Quality::kStale || entry.overdue) {
       *at++ = ' ';
       at = WriteTimestamp(at, frame.read_at.unix_ns - int64_t{frame.AgeMs(line->slot)} * 1'000'000, format_);
     }
-    if (exemplars && line->has_exemplar) at = AppendExemplar(at, frame, line->cell);
+    if (exemplars && style.has_exemplar) at = AppendExemplar(at, frame, line->cell);
     *at++ = '\n';
     ++samples_;
   }
