@@ -1,8 +1,6 @@
 #include "wire/text_page.h"
 
 #include <algorithm>
-#include <charconv>
-#include <cmath>
 #include <cstring>
 #include <string_view>
 #include <unordered_set>
@@ -31,31 +29,11 @@ char* CopyPiece(char* at, const char* piece) noexcept {
   return at + size;
 }
 
-// Numbers of at most six decimals, as people and sensors write them: the same text as to_chars gives,
-// several times quicker. Null when the value is another one.
-char* WriteDecimals(char* at, double value) noexcept {
-  constexpr double kMillion = 1e6;
-  double size = std::fabs(value);
-  if (!(size >= 1e-3 && size < 1e9)) return nullptr;
-  auto millionths = static_cast<uint64_t>(size * kMillion + 0.5);
-  if (static_cast<double>(millionths) / kMillion != size) return nullptr;
-  if (value < 0) *at++ = '-';
-  at = std::to_chars(at, at + kNumberBytes, millionths / 1'000'000).ptr;
-  *at++ = '.';
-  auto rest = static_cast<uint32_t>(millionths % 1'000'000);
-  for (int i = 5; i >= 0; --i, rest /= 10) at[i] = static_cast<char>('0' + rest % 10);
-  at += 6;
-  while (at[-1] == '0') --at;
-  return at;
-}
-
-char* WriteInt(char* at, int64_t value) noexcept { return std::to_chars(at, at + kNumberBytes, value).ptr; }
-
 // Milliseconds in the text formats, seconds in OpenMetrics.
 char* WriteTimestamp(char* at, int64_t unix_ns, ExpositionFormat format) noexcept {
   int64_t ms = unix_ns / 1'000'000;
-  if (format != ExpositionFormat::kOpenMetrics100) return WriteInt(at, ms);
-  at = WriteInt(at, ms / 1000);
+  if (format != ExpositionFormat::kOpenMetrics100) return WriteInteger(at, ms);
+  at = WriteInteger(at, ms / 1000);
   *at++ = '.';
   int64_t rest = ms % 1000;
   *at++ = static_cast<char>('0' + rest / 100);
@@ -92,20 +70,6 @@ std::string ExemplarText(const Exemplar& exemplar) {
 }
 
 }  // namespace
-
-char* WriteNumber(char* at, double value) noexcept {
-  // Whole numbers below 2^53 are exact as integers, and several times quicker to write.
-  constexpr double kExact = 9007199254740992.0;
-  if (value > -kExact && value < kExact) {
-    int64_t whole = static_cast<int64_t>(value);
-    if (static_cast<double>(whole) == value && (whole != 0 || !std::signbit(value)))
-      return WriteInt(at, whole);
-  }
-  if (std::isnan(value)) return Copy(at, "NaN");
-  if (std::isinf(value)) return Copy(at, value > 0 ? "+Inf" : "-Inf");
-  if (char* end = WriteDecimals(at, value)) return end;
-  return std::to_chars(at, at + kNumberBytes, value).ptr;
-}
 
 void TextPage::AlwaysShow(std::vector<SpelledSeries> families) {
   always_ = {};
@@ -288,7 +252,7 @@ char* TextPage::RenderSegment(const Segment& segment, const SnapshotEntry& entry
     if (style.as == TextStyle::kStart) {
       at = WriteTimestamp(at, (*frame.layout)[line->slot].start_unix_ns, format_);
     } else if (style.as == TextStyle::kInt && style.scale == 1) {
-      at = WriteInt(at, cell.i);
+      at = WriteInteger(at, cell.i);
     } else {
       double value = style.as == TextStyle::kInt ? static_cast<double>(cell.i) : cell.d;
       at = WriteNumber(at, style.scale == 1 ? value : value * style.scale);

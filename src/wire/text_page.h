@@ -16,6 +16,7 @@
 
 #include "core/frame.h"
 #include "wire/layout_text.h"
+#include "wire/number_text.h"
 
 namespace gpulens {
 
@@ -72,10 +73,5 @@ class TextPage {
   uint64_t samples_ = 0;
   Losses losses_;
 };
-
-// Appends a number as exposition text: whole numbers without a point, others as short as they can
-// be read back exactly, NaN, +Inf, -Inf. Needs kNumberBytes at `at`; returns the end.
-inline constexpr size_t kNumberBytes = 32;
-char* WriteNumber(char* at, double value) noexcept;
 
 }  // namespace gpulens
