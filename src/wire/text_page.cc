@@ -4,12 +4,16 @@
 #include <cstring>
 #include <string_view>
 #include <unordered_set>
+#include <utility>
+
+#include "base/heap.h"
 
 namespace gpulens {
 namespace {
 
 constexpr size_t kTimestampBytes = 26;   // with the blank before it
 constexpr size_t kLineNumberBytes = 25;  // the longest double, and the newline
+constexpr size_t kManyBytes = 32 << 10;         // of texts made at once
 constexpr std::string_view kEof = "# EOF\n";
 
 char* Copy(char* at, std::string_view text) noexcept {
@@ -88,6 +92,7 @@ const LayoutText& TextPage::TextFor(const Ref<const Layout>& layout) {
   if (!known.text) {
     known.layout = layout;
     known.text = std::make_unique<LayoutText>(SpellLayout(*layout, format_, speller_));
+    made_bytes_ += known.text->memory_bytes();
   }
   known.used = true;
   return *known.text;
@@ -200,6 +205,8 @@ void TextPage::Plan(const Snapshot& snapshot) {
   merger.Add(always_, 0, Standing::kNative);
   merger.Merge();
   std::erase_if(texts_, [](const auto& item) { return !item.second.used; });
+  // Making them takes many times what they keep.
+  if (std::exchange(made_bytes_, 0) > kManyBytes) ReturnFreedMemory();
 }
 
 void TextPage::Render(const Snapshot& snapshot, std::string& out) {

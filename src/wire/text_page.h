@@ -69,6 +69,7 @@ class TextPage {
   std::vector<uint64_t> planned_;  // layout ids in frame order
   std::vector<Segment> segments_;
   size_t fixed_bytes_ = 0, lines_ = 0;  // of the plan: for the buffer's size
+  size_t made_bytes_ = 0;               // of texts made since the last plan
   const std::string* pending_header_ = nullptr;
   uint64_t samples_ = 0;
   Losses losses_;

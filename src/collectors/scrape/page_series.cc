@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "base/heap.h"
 #include "collectors/scrape/sample_names.h"
 
 namespace gpulens {
@@ -11,6 +12,8 @@ namespace {
 constexpr uint32_t kNone = UINT32_MAX;
 constexpr std::string_view kExported = "exported_";
 constexpr size_t kDeadCellsKept = 1024;
+// So many new series leave garbage behind that is worth a walk over the heap.
+constexpr size_t kManyAppeared = 1000;
 
 Kind KindOf(ExpositionType type) noexcept {
   switch (type) {
@@ -90,6 +93,7 @@ void PageSeries::Follow(std::string_view body, ExpositionFormat format, SeriesTa
   for (uint32_t id : page_.reshaped()) Declare(id, table);
   if (!page_.vanished().empty() && !refused_.empty()) RetryRefused(table);
   for (uint32_t id : page_.appeared()) Declare(id, table);
+  if (page_.appeared().size() >= kManyAppeared) ReturnFreedMemory();
 }
 
 void PageSeries::UpdateFamilies(std::string_view body, ExpositionFormat format, SeriesTable& table) {
