@@ -1,12 +1,13 @@
 #include "wire/text_page.h"
 
+#include <malloc.h>
+
 #include <algorithm>
 #include <cstring>
 #include <string_view>
 #include <unordered_set>
 #include <utility>
 
-#include "base/heap.h"
 
 namespace gpulens {
 namespace {
@@ -179,7 +180,8 @@ class TextPage::Merger {
     if (header) page_.fixed_bytes_ += header->size();
     header = nullptr;
     for (uint32_t i = first; i < first + count; ++i)
-      page_.fixed_bytes_ += part.text->SizeOf(part.text->lines[i]);
+      segment.bytes += part.text->SizeOf(part.text->lines[i]);
+    page_.fixed_bytes_ += segment.bytes;
     page_.lines_ += count;
     page_.segments_.push_back(segment);
   }
@@ -206,7 +208,7 @@ void TextPage::Plan(const Snapshot& snapshot) {
   merger.Merge();
   std::erase_if(texts_, [](const auto& item) { return !item.second.used; });
   // Making them takes many times what they keep.
-  if (std::exchange(made_bytes_, 0) > kManyBytes) ReturnFreedMemory();
+  if (std::exchange(made_bytes_, 0) > kManyBytes) ::malloc_trim(0);
 }
 
 void TextPage::Render(const Snapshot& snapshot, std::string& out) {
@@ -218,19 +220,27 @@ void TextPage::Render(const Snapshot& snapshot, std::string& out) {
     if (format_ != ExpositionFormat::kOpenMetrics100) continue;
     for (const Exemplar& exemplar : entry.frame->exemplars) more += ExemplarText(exemplar).size();
   }
-  // As little as surely holds the page: growing a string fills it with zeros first.
-  out.resize(fixed_bytes_ + lines_ * (kLineNumberBytes + (timed ? kTimestampBytes : 0)) + more + kEof.size() +
-             kNumberBytes + kTextStep);
+  const size_t number_bytes = kLineNumberBytes + (timed ? kTimestampBytes : 0);
+  const size_t spare = more + kEof.size() + kNumberBytes + kTextStep;
+  // What surely holds the page is more than the page: only as far as it is written is it touched.
+  out.reserve(fixed_bytes_ + lines_ * number_bytes + spare);
   samples_ = 0;
-  char* at = out.data();
+  size_t written = 0;
   for (const Segment& segment : segments_) {
+    size_t most = written + segment.bytes + segment.count * number_bytes + spare;
     if (segment.header) pending_header_ = segment.header;
+    if (pending_header_) most += pending_header_->size();
+    if (out.size() < most) out.resize(most);
+    char* at = out.data() + written;
     if (segment.always && pending_header_) {
       at = Copy(at, *pending_header_);
       pending_header_ = nullptr;
     }
     if (segment.count != 0) at = RenderSegment(segment, snapshot.frames[segment.frame], at);
+    written = static_cast<size_t>(at - out.data());
   }
+  if (out.size() < written + spare) out.resize(written + spare);
+  char* at = out.data() + written;
   pending_header_ = nullptr;
   if (format_ == ExpositionFormat::kOpenMetrics100) at = Copy(at, kEof);
   out.resize(static_cast<size_t>(at - out.data()));

@@ -47,6 +47,7 @@ class TextPage {
     const LayoutText* text = nullptr;
     uint32_t frame = 0;
     uint32_t first = 0, count = 0;
+    size_t bytes = 0;  // of its lines, without numbers
     bool always = false;
   };
   struct Known {

@@ -1,9 +1,10 @@
 #include "collectors/scrape/page_series.h"
 
+#include <malloc.h>
+
 #include <algorithm>
 #include <cmath>
 
-#include "base/heap.h"
 #include "collectors/scrape/sample_names.h"
 
 namespace gpulens {
@@ -93,7 +94,7 @@ void PageSeries::Follow(std::string_view body, ExpositionFormat format, SeriesTa
   for (uint32_t id : page_.reshaped()) Declare(id, table);
   if (!page_.vanished().empty() && !refused_.empty()) RetryRefused(table);
   for (uint32_t id : page_.appeared()) Declare(id, table);
-  if (page_.appeared().size() >= kManyAppeared) ReturnFreedMemory();
+  if (page_.appeared().size() >= kManyAppeared) ::malloc_trim(0);
 }
 
 void PageSeries::UpdateFamilies(std::string_view body, ExpositionFormat format, SeriesTable& table) {
