@@ -3,15 +3,12 @@
 #include <bit>
 #include <limits>
 
-#if defined(__SSE2__)
-#include <emmintrin.h>
-#endif
-
 namespace gpulens::exposition_internal {
 namespace {
 
 // Below this much waste, moving the text is not worth it.
 constexpr size_t kSlackBytes = 64 << 10;
+constexpr size_t kManyChanges = 1024;
 
 template <class T>
 size_t Bytes(const std::vector<T>& column) noexcept {
@@ -27,16 +24,14 @@ void Tighten(std::vector<T>& column) {
 
 void TextStore::Clear() {
   // The empty piece, which free slots have.
-  bytes_.assign(kAlign + kSpare, '\0');
+  bytes_.assign(kAlign, '\0');
   pieces_.Clear();
   last_head_ = 0;
 }
 
 uint32_t TextStore::Append(std::string_view bytes) {
-  size_t at = bytes_.size() - kSpare;
-  bytes_.resize(bytes_.size() + bytes.size());
-  std::memcpy(bytes_.data() + at, bytes.data(), bytes.size());
-  return static_cast<uint32_t>(at);
+  bytes_.append(bytes);
+  return static_cast<uint32_t>(bytes_.size() - bytes.size());
 }
 
 uint32_t TextStore::KeepPiece(std::string_view piece) {
@@ -44,7 +39,7 @@ uint32_t TextStore::KeepPiece(std::string_view piece) {
   const uint32_t hash = HashPiece(piece);
   uint32_t known = pieces_.Find(hash, [&](uint32_t id) { return Piece(id * kAlign) == piece; });
   if (known != IdIndex::kNone) return known * kAlign;
-  bytes_.resize((bytes_.size() - kSpare + kAlign - 1) / kAlign * kAlign + kSpare);
+  bytes_.resize((bytes_.size() + kAlign - 1) / kAlign * kAlign);
   const uint32_t size = static_cast<uint32_t>(piece.size());
   const uint32_t at = Append({reinterpret_cast<const char*>(&size), sizeof size});
   Append(piece);
@@ -80,27 +75,6 @@ bool TextStore::Equal(const Literal& kept, std::string_view literal) const noexc
   return literal.starts_with(head) && literal.substr(head.size()) == Piece(kept.tail);
 }
 
-// Most pieces are short, and a call for each costs more than the bytes.
-const char* TextStore::MatchPiece(const char* piece, const char* p, const char* end) noexcept {
-  const size_t size = SizeOf(piece), left = static_cast<size_t>(end - p);
-  const char* text = piece + sizeof(uint32_t);
-#if defined(__SSE2__)
-  if (size + kSpare <= left) {
-    auto differ = [&](size_t at) {
-      __m128i a = _mm_loadu_si128(reinterpret_cast<const __m128i*>(p + at));
-      __m128i b = _mm_loadu_si128(reinterpret_cast<const __m128i*>(text + at));
-      return 0xFFFFu ^ static_cast<unsigned>(_mm_movemask_epi8(_mm_cmpeq_epi8(a, b)));
-    };
-    size_t at = 0;
-    for (; at + kSpare <= size; at += kSpare) {
-      if (differ(at) != 0) return nullptr;
-    }
-    return (differ(at) & ((1u << (size - at)) - 1)) == 0 ? p + size : nullptr;
-  }
-#endif
-  return size <= left && std::memcmp(p, text, size) == 0 ? p + size : nullptr;
-}
-
 void TextStore::Tighten() {
   if (bytes_.capacity() > bytes_.size() + bytes_.size() / 8 + 64) bytes_.shrink_to_fit();
 }
@@ -120,9 +94,11 @@ LabelPrint PrintLabels(const std::vector<LabelView>& labels, size_t bound_label,
 void SeriesStore::ForgetChanges() {
   for (uint32_t id : appeared) series[id].fresh = false;
   for (uint32_t id : reshaped) series[id].touched = false;
-  appeared.clear();
-  vanished.clear();
-  reshaped.clear();
+  // After a first page they are as long as the page.
+  for (std::vector<uint32_t>* list : {&appeared, &vanished, &reshaped}) {
+    if (list->size() > kManyChanges) std::vector<uint32_t>().swap(*list);
+    list->clear();
+  }
 }
 
 void SeriesStore::BeginChange() {
@@ -309,6 +285,7 @@ void SeriesStore::Sweep(bool keep_unseen) {
     if (!keep_unseen || (states[slot] & kDuplicate)) Detach(slot);
   }
   Relink();
+  Tighten(series);
   Tighten(literals);
   Tighten(values);
   Tighten(states);

@@ -61,7 +61,6 @@ class TextStore {
   void Tighten();
 
  private:
-  static constexpr size_t kSpare = 16;  // behind the last byte, so that a piece can be read in steps
   static constexpr uint32_t kAlign = 8;
 
   static uint32_t SizeOf(const char* piece) noexcept {
@@ -69,7 +68,11 @@ class TextStore {
     std::memcpy(&size, piece, sizeof size);
     return size;
   }
-  static const char* MatchPiece(const char* piece, const char* p, const char* end) noexcept;
+  static const char* MatchPiece(const char* piece, const char* p, const char* end) noexcept {
+    const size_t size = SizeOf(piece);
+    if (static_cast<size_t>(end - p) < size || std::memcmp(p, piece + sizeof(uint32_t), size) != 0) return nullptr;
+    return p + size;
+  }
   uint32_t Hash(std::string_view head, std::string_view tail) const noexcept {
     return static_cast<uint32_t>(HashBytes(tail, HashBytes(head, 0, key_), key_) >> 32);
   }
