@@ -94,7 +94,10 @@ void PageSeries::Follow(std::string_view body, ExpositionFormat format, SeriesTa
   for (uint32_t id : page_.reshaped()) Declare(id, table);
   if (!page_.vanished().empty() && !refused_.empty()) RetryRefused(table);
   for (uint32_t id : page_.appeared()) Declare(id, table);
-  if (page_.appeared().size() >= kManyAppeared) ::malloc_trim(0);
+  if (page_.appeared().size() < kManyAppeared) return;
+  created_.shrink_to_fit();
+  cell_slots_.shrink_to_fit();
+  ::malloc_trim(0);
 }
 
 void PageSeries::UpdateFamilies(std::string_view body, ExpositionFormat format, SeriesTable& table) {

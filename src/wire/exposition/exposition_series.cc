@@ -185,7 +185,7 @@ uint32_t SeriesStore::AddSeries(uint32_t family, const LabelPrint& print) {
     id = free_series_.back();
     free_series_.pop_back();
   }
-  series[id] = {print, family, kNone, true, true, false};
+  series[id] = {print, kNone, family & ((1u << 29) - 1), true, true, false};
   by_print_.Insert(id, SeriesHashes());
   appeared.push_back(id);
   families_.AddSeries(family);

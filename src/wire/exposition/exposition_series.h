@@ -102,8 +102,9 @@ class SeriesStore {
   using Place = TextStore::Place;
   struct Series {
     LabelPrint print;
-    uint32_t family = 0, first = kNone;  // first: a cell; the others follow by `next`
-    bool alive = false, fresh = false, touched = false;
+    uint32_t first = kNone;  // a cell; the others follow by `next`
+    uint32_t family : 29 = 0;
+    uint32_t alive : 1 = false, fresh : 1 = false, touched : 1 = false;
   };
 
   std::vector<TextStore::Literal> literals;  // all bytes of the line before its number
