@@ -37,8 +37,8 @@ TEST(NumberText, IntegersAroundEveryPowerOfTen) {
     for (int64_t near : {value - 1, value, value + 1, value * 9, -value, 1 - value, -1 - value})
       EXPECT_EQ(Int(near), std::to_string(near));
   }
-  for (int64_t value : {std::numeric_limits<int64_t>::min(), std::numeric_limits<int64_t>::max(),
-                        int64_t{0}, int64_t{1'0000'0000'0000'0000}, int64_t{9999'9999'9999'9999}})
+  for (int64_t value : {std::numeric_limits<int64_t>::min(), std::numeric_limits<int64_t>::max(), int64_t{0},
+                        int64_t{1'0000'0000'0000'0000}, int64_t{9999'9999'9999'9999}})
     EXPECT_EQ(Int(value), std::to_string(value));
 }
 
@@ -68,8 +68,8 @@ TEST(NumberText, DecimalsAsToCharsWritesThem) {
   std::mt19937_64 random(7);
   for (int i = 0; i < 300'000; ++i) {
     double scale = std::pow(10.0, static_cast<double>(random() % 7));
-    double value = static_cast<double>(static_cast<int64_t>(random() % 2'000'000'000'000) - 1'000'000'000'000) /
-                   scale;
+    double value =
+        static_cast<double>(static_cast<int64_t>(random() % 2'000'000'000'000) - 1'000'000'000'000) / scale;
     if (value == std::trunc(value)) continue;
     ASSERT_EQ(Double(value), Expected(value));
   }

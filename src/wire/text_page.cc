@@ -8,13 +8,12 @@
 #include <unordered_set>
 #include <utility>
 
-
 namespace gpulens {
 namespace {
 
 constexpr size_t kTimestampBytes = 26;   // with the blank before it
 constexpr size_t kLineNumberBytes = 25;  // the longest double, and the newline
-constexpr size_t kManyBytes = 32 << 10;         // of texts made at once
+constexpr size_t kManyBytes = 32 << 10;  // of texts made at once
 constexpr std::string_view kEof = "# EOF\n";
 
 char* Copy(char* at, std::string_view text) noexcept {
@@ -155,8 +154,7 @@ class TextPage::Merger {
     }
   }
 
-  void AppendUnseen(const Part& part, std::unordered_set<std::string>& seen,
-                    const std::string*& header) {
+  void AppendUnseen(const Part& part, std::unordered_set<std::string>& seen, const std::string*& header) {
     uint32_t end = part.family->first_line + part.family->lines;
     uint32_t run = part.family->first_line;
     for (uint32_t line = run; line < end; ++line) {
@@ -179,8 +177,7 @@ class TextPage::Merger {
     segment.always = part.text == &page_.always_;
     if (header) page_.fixed_bytes_ += header->size();
     header = nullptr;
-    for (uint32_t i = first; i < first + count; ++i)
-      segment.bytes += part.text->SizeOf(part.text->lines[i]);
+    for (uint32_t i = first; i < first + count; ++i) segment.bytes += part.text->SizeOf(part.text->lines[i]);
     page_.fixed_bytes_ += segment.bytes;
     page_.lines_ += count;
     page_.segments_.push_back(segment);

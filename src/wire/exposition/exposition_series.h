@@ -47,7 +47,9 @@ class TextStore {
   std::string_view Piece(uint32_t piece) const noexcept {
     return {bytes_.data() + piece + sizeof(uint32_t), SizeOf(bytes_.data() + piece)};
   }
-  uint32_t Hash(const Literal& literal) const noexcept { return Hash(Piece(literal.head), Piece(literal.tail)); }
+  uint32_t Hash(const Literal& literal) const noexcept {
+    return Hash(Piece(literal.head), Piece(literal.tail));
+  }
   uint32_t Hash(std::string_view literal) const noexcept;
   bool Equal(const Literal& kept, std::string_view literal) const noexcept;
   // Behind the literal when `p` begins with it; nullptr otherwise.
@@ -70,7 +72,8 @@ class TextStore {
   }
   static const char* MatchPiece(const char* piece, const char* p, const char* end) noexcept {
     const size_t size = SizeOf(piece);
-    if (static_cast<size_t>(end - p) < size || std::memcmp(p, piece + sizeof(uint32_t), size) != 0) return nullptr;
+    if (static_cast<size_t>(end - p) < size || std::memcmp(p, piece + sizeof(uint32_t), size) != 0)
+      return nullptr;
     return p + size;
   }
   uint32_t Hash(std::string_view head, std::string_view tail) const noexcept {
@@ -114,8 +117,7 @@ class SeriesStore {
   std::vector<Series> series;
   std::vector<uint32_t> appeared, vanished, reshaped;
 
-  explicit SeriesStore(FamilyTable& families)
-      : families_(families), key_(ProcessHashKey()), text_(key_) {}
+  explicit SeriesStore(FamilyTable& families) : families_(families), key_(ProcessHashKey()), text_(key_) {}
 
   // Empties the lists of what changed.
   void ForgetChanges();
