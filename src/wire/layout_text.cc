@@ -83,7 +83,7 @@ struct Draft {
 
 class Builder {
  public:
-  Builder(const Layout& layout, Format format) : layout_(layout), format_(format) {}
+  Builder(const Layout& layout, Format format) : layout_(layout), format_(format) { Piece({}); }
 
   void Add(uint32_t slot, const SpelledSeries& series) {
     slot_ = slot;
@@ -164,37 +164,37 @@ class Builder {
       if (!scratch_.empty()) scratch_ += ',';
       AppendLabel(scratch_, key, value);
     }
-    has_labels_ = !scratch_.empty();
-    labels_ = Piece(scratch_);
+    labels_ = scratch_;
   }
 
   void AddLine(const Draw& draw) {
-    bool legacy = IsLegacyName(draw.name), bound = !draw.bound_label.empty();
+    bool legacy = IsLegacyName(draw.name), bound = !draw.bound_label.empty(), any = !labels_.empty();
     scratch_.clear();
     if (legacy) {
       scratch_ += draw.name;
-      if (has_labels_ || bound) scratch_ += '{';
+      if (any || bound) scratch_ += '{';
     } else {
       scratch_ += '{';
       AppendQuoted(scratch_, draw.name);
-      if (has_labels_ || bound) scratch_ += ',';
+      if (any || bound) scratch_ += ',';
     }
     TextStyle style;
     style.name = Piece(scratch_);
-    scratch_.clear();
+    scratch_ = any ? "," : "";
     if (bound) {
-      if (has_labels_) scratch_ += ',';
       scratch_ += draw.bound_label;
       scratch_ += "=\"";
       AppendBound(scratch_, draw.bound, format_);
-      scratch_ += '"';
+      scratch_ += "\"} ";
+      style.tail = Piece(scratch_);
     }
-    scratch_ += !legacy || has_labels_ || bound ? "} " : " ";
-    style.tail = Piece(scratch_);
+    scratch_ = labels_;
+    if (!bound) scratch_ += !legacy || any ? "} " : " ";
+    uint32_t labels = Piece(scratch_);
     style.scale = scale_;
     style.as = draw.as;
     style.has_exemplar = draw.exemplar;
-    draft_->lines.push_back({labels_, StyleOf(style), draw.cell, slot_});
+    draft_->lines.push_back({labels, StyleOf(style), draw.cell, slot_});
   }
 
   // The place of an equal piece, or of a new one.
@@ -232,8 +232,7 @@ class Builder {
   std::unordered_map<std::string, uint32_t> pieces_;
   std::unordered_map<uint32_t, std::vector<uint32_t>> styles_;  // by the place of their name
   std::string scratch_;
-  uint32_t labels_ = 0;  // of the series being added
-  bool has_labels_ = false;
+  std::string labels_;  // of the series being added
   uint32_t slot_ = 0;
   double scale_ = 1;
   LayoutText text_;

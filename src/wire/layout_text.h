@@ -18,8 +18,8 @@
 
 namespace gpulens {
 
-// What lines of one family share: `name{`, then the labels of each, then `} ` or `,le="0.5"} `. Texts
-// are places of pieces in LayoutText::arena.
+// What lines of one family share: `name{`, then the labels of each with `} `, or without and then
+// `,le="0.5"} `. Texts are places of pieces in LayoutText::arena; the one at 0 is empty.
 struct TextStyle {
   enum As : uint8_t { kDouble, kInt, kStart };  // kStart: the series' start, `_created`
   uint32_t name = 0, tail = 0;

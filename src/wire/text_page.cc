@@ -261,7 +261,7 @@ char* TextPage::RenderSegment(const Segment& segment, const SnapshotEntry& entry
     const TextStyle& style = styles[line->style];
     at = CopyPiece(at, arena + style.name);
     at = CopyPiece(at, arena + line->labels);
-    at = CopyPiece(at, arena + style.tail);
+    if (style.tail != 0) at = CopyPiece(at, arena + style.tail);
     Cell cell = cells[line->cell];
     if (style.as == TextStyle::kStart) {
       at = WriteTimestamp(at, (*frame.layout)[line->slot].start_unix_ns, format_);
