@@ -1,7 +1,8 @@
 // http_page PAGE NEXT_PAGE [PORT]: the product's /metrics on 127.0.0.1 over the series of a page,
 // without collectors, for tools/bench.py. Prints its port, ends with SIGTERM.
 //
-//   /metrics  a tick each second, as the agent closes them: scrapes in between share its bytes
+//   /metrics  a tick each second, as the agent closes them: scrapes in between share its bytes, and
+//             counters grow
 //   /fresh    the same page, but every request meets a new tick: what a lone scraper sees
 #include <csignal>
 #include <cstdio>
@@ -31,6 +32,7 @@ class Pages final : public HttpHandler {
 
   // On the loop's thread, as Handle is.
   void Tick() { hub_.Put(snapshots_.At(++tick_)); }
+  void GrownTick() { hub_.Put(snapshots_.GrownAt(++tick_)); }
 
   void Handle(const HttpRequest& request, HttpResponder responder) override {
     if (request.path() == "/fresh") Tick();
@@ -45,7 +47,7 @@ class Pages final : public HttpHandler {
 };
 
 void TickEachSecond(IoLoop& loop, Pages& pages) {
-  pages.Tick();
+  pages.GrownTick();
   loop.After(std::chrono::seconds(1), [&loop, &pages] { TickEachSecond(loop, pages); });
 }
 

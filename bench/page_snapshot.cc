@@ -91,12 +91,33 @@ Status PageSnapshots::Load(std::string_view page, std::string_view next) {
   return Ok();
 }
 
-Ref<const Snapshot> PageSnapshots::At(uint64_t tick) const {
+Ref<const Snapshot> PageSnapshots::GrownAt(uint64_t tick) const {
+  auto frame = MakeRef<Frame>();
+  const Frame& turn = *frames_[tick & 1];
+  frame->source = turn.source;
+  frame->layout = turn.layout;
+  frame->read_at = RealClock().Now();
+  frame->cells = turn.cells;
+  frame->quality = turn.quality;
+  for (uint32_t slot = 0; slot < frame->layout->slots(); ++slot) {
+    const SeriesInfo& info = (*frame->layout)[slot];
+    if (!info.desc || !IsMonotonic(info.desc->kind)) continue;
+    for (uint32_t cell = info.first_cell; cell < info.first_cell + info.cells(); ++cell) {
+      double first = frames_[0]->cells[cell].d, more = frames_[1]->cells[cell].d - first;
+      frame->cells[cell].d = first + static_cast<double>(tick) * more;
+    }
+  }
+  return Show(frame, tick);
+}
+
+Ref<const Snapshot> PageSnapshots::At(uint64_t tick) const { return Show(frames_[tick & 1], tick); }
+
+Ref<const Snapshot> PageSnapshots::Show(Ref<const Frame> frame, uint64_t tick) {
   auto snapshot = MakeRef<Snapshot>();
   snapshot->closed_at = RealClock().Now();
   snapshot->tick = tick;
   SnapshotEntry& entry = snapshot->frames.emplace_back();
-  entry.frame = frames_[tick & 1];
+  entry.frame = std::move(frame);
   entry.source = entry.frame->source;
   return snapshot;
 }

@@ -20,9 +20,14 @@ class PageSnapshots {
   Status Load(std::string_view page, std::string_view next);
   // The tick's snapshot: numbers of `page` and of `next` take turns.
   Ref<const Snapshot> At(uint64_t tick) const;
+  // The same, but counters and histograms never fall, as in life: each tick they gain what `next` has
+  // more than `page`. Makes a frame.
+  Ref<const Snapshot> GrownAt(uint64_t tick) const;
   uint32_t samples() const noexcept { return samples_; }
 
  private:
+  static Ref<const Snapshot> Show(Ref<const Frame> frame, uint64_t tick);
+
   SeriesTable table_;
   std::array<Ref<const Frame>, 2> frames_;
   uint32_t samples_ = 0;

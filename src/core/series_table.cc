@@ -1,5 +1,6 @@
 #include "core/series_table.h"
 
+#include <algorithm>
 #include <deque>
 
 #include "base/check.h"
@@ -88,6 +89,28 @@ AttributeSet SeriesTable::Resolve(const EntityRef& entity, const AttributeSet& e
   return resolved;
 }
 
+// Families of one page mostly repeat the same few label sets: each is kept once.
+AttributeSet SeriesTable::Shared(AttributeSet attributes) {
+  if (attributes.empty()) return attributes;
+  if ((run_sets_used_ + 1) * 4 > run_sets_.size() * 3) {
+    std::vector<AttributeSet> old(std::max<size_t>(16, run_sets_.size() * 2));
+    old.swap(run_sets_);
+    for (AttributeSet& set : old) {
+      if (set.empty()) continue;
+      size_t i = set.hash() & (run_sets_.size() - 1);
+      while (!run_sets_[i].empty()) i = (i + 1) & (run_sets_.size() - 1);
+      run_sets_[i] = std::move(set);
+    }
+  }
+  size_t mask = run_sets_.size() - 1;
+  for (size_t i = attributes.hash() & mask;; i = (i + 1) & mask) {
+    if (run_sets_[i] == attributes) return run_sets_[i];
+    if (!run_sets_[i].empty()) continue;
+    ++run_sets_used_;
+    return run_sets_[i] = std::move(attributes);
+  }
+}
+
 Series SeriesTable::Declare(const MetricDesc& desc, const EntityRef& entity, const AttributeSet& extra) {
   return Declare(desc, entity, extra, Form{});
 }
@@ -103,7 +126,7 @@ Series SeriesTable::Declare(const MetricDesc& desc, const EntityRef& entity, con
   SeriesInfo& info = Mutable(slot);
   info.desc = &desc;
   info.entity = entity;
-  info.attributes = std::move(attributes);
+  info.attributes = Shared(std::move(attributes));
   info.shape = form.shape;
   info.start_unix_ns = form.start_unix_ns;
   info.start_known = form.start_unix_ns != 0;
@@ -192,7 +215,7 @@ void SeriesTable::Redescribe(int64_t now_unix_ns) {
     AttributeSet attributes = Resolve(info.entity, extra == extras_.end() ? AttributeSet{} : extra->second);
     if (attributes == info.attributes) continue;
     SeriesInfo& changed = Mutable(slot);
-    changed.attributes = std::move(attributes);
+    changed.attributes = Shared(std::move(attributes));
     changed.start_unix_ns = now_unix_ns;
     changed.start_known = false;
     any = true;
@@ -240,6 +263,11 @@ void SeriesTable::Rehash(size_t buckets) {
 }
 
 Ref<const Layout> SeriesTable::Freeze() {
+  if (!run_sets_.empty()) {
+    std::vector<AttributeSet>().swap(run_sets_);
+    run_sets_used_ = 0;
+    generations_.shrink_to_fit();
+  }
   if (frozen_ && !changed_) return frozen_;
   std::vector<Ref<const Layout::Block>> blocks(blocks_.begin(), blocks_.end());
   shared_.assign(shared_.size(), true);

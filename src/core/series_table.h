@@ -104,6 +104,7 @@ class SeriesTable {
   SeriesInfo& Mutable(uint32_t slot);
   Series Refuse(SeriesRefusal why) noexcept;
   AttributeSet Resolve(const EntityRef& entity, const AttributeSet& extra) const;
+  AttributeSet Shared(AttributeSet attributes);
   uint32_t TakeSlot(uint32_t cells);
   bool Known(const MetricDesc& desc, const AttributeSet& attributes) const;
   void Index(uint32_t slot);
@@ -117,6 +118,9 @@ class SeriesTable {
   size_t indexed_ = 0;
   std::vector<FreeSlots> free_;
   std::shared_ptr<DescStore> descs_;
+  // Sets of this run, open addressing: equal ones share their text. Empty between runs.
+  std::vector<AttributeSet> run_sets_;
+  size_t run_sets_used_ = 0;
   std::unordered_map<uint32_t, AttributeSet> extras_;  // of slots whose extra is not empty, for Redescribe
   Ref<const Layout> frozen_;
   uint32_t cells_ = 0, live_ = 0;

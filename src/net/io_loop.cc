@@ -1,6 +1,7 @@
 #include "net/io_loop.h"
 
 #include <pthread.h>
+#include <signal.h>
 
 #include <atomic>
 #include <boost/asio/executor_work_guard.hpp>
@@ -21,6 +22,33 @@ namespace gpulens {
 
 namespace asio = boost::asio;
 using boost::system::error_code;
+
+namespace {
+
+// A client that is gone is an error of its stream. Where the kernel would send SIGPIPE besides (sendfile
+// cannot be asked not to), it stays with this thread and is thrown away in the end.
+class NoPipeSignal {
+ public:
+  NoPipeSignal() {
+    sigemptyset(&pipe_);
+    sigaddset(&pipe_, SIGPIPE);
+    ::pthread_sigmask(SIG_BLOCK, &pipe_, &before_);
+  }
+  ~NoPipeSignal() {
+    if (sigismember(&before_, SIGPIPE) == 1) return;
+    timespec now{};
+    while (::sigtimedwait(&pipe_, nullptr, &now) == SIGPIPE) {
+    }
+    ::pthread_sigmask(SIG_SETMASK, &before_, nullptr);
+  }
+  NoPipeSignal(const NoPipeSignal&) = delete;
+  NoPipeSignal& operator=(const NoPipeSignal&) = delete;
+
+ private:
+  sigset_t pipe_{}, before_{};
+};
+
+}  // namespace
 
 struct IoLoop::Impl {
   asio::io_context context{1};
@@ -68,6 +96,7 @@ void IoLoop::Start() {
   bool up = false;
   impl_->thread = std::thread([this, &mutex, &started, &up] {
     ::pthread_setname_np(::pthread_self(), "gpulens-io");
+    NoPipeSignal quiet;
     impl_->loop_thread = std::this_thread::get_id();
     {
       std::lock_guard lock(mutex);
@@ -81,6 +110,7 @@ void IoLoop::Start() {
 }
 
 void IoLoop::Run() {
+  NoPipeSignal quiet;
   impl_->loop_thread = std::this_thread::get_id();
   impl_->context.run();
   impl_->loop_thread = std::thread::id{};

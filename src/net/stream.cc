@@ -6,6 +6,7 @@
 #include <openssl/err.h>
 #include <openssl/ssl.h>
 #include <openssl/x509_vfy.h>
+#include <sys/sendfile.h>
 #include <sys/socket.h>
 #include <sys/uio.h>
 
@@ -253,7 +254,7 @@ IoResult Stream::ReadSome(std::span<char> into) {
   return core_->Fail(ErrnoStatus("read", errno).detail);
 }
 
-IoResult Stream::WriteSome(std::span<const std::string_view> pieces) {
+IoResult Stream::WriteSome(std::span<const std::string_view> pieces, bool more) {
   if (!*this || core_->broken) return {};
   if (!core_->ConnectDone()) return {Outcome::kWouldBlock, 0};
   if (core_->broken) return {};
@@ -266,10 +267,23 @@ IoResult Stream::WriteSome(std::span<const std::string_view> pieces) {
   msghdr message{};
   message.msg_iov = vectors;
   message.msg_iovlen = pieces.size();
-  ssize_t n = ::sendmsg(core_->descriptor.native_handle(), &message, MSG_NOSIGNAL);
+  ssize_t n = ::sendmsg(core_->descriptor.native_handle(), &message, MSG_NOSIGNAL | (more ? MSG_MORE : 0));
   if (n >= 0) return {Outcome::kOk, static_cast<size_t>(n)};
   if (errno == EAGAIN || errno == EINTR) return {Outcome::kWouldBlock, 0};
   return core_->Fail(ErrnoStatus("write", errno).detail);
+}
+
+IoResult Stream::SendFile(int file, size_t offset, size_t bytes) {
+  if (!*this || core_->broken || core_->ssl) return {};
+  if (!core_->ConnectDone()) return {Outcome::kWouldBlock, 0};
+  if (core_->broken) return {};
+  // Unlike sendmsg it has no way to ask for no SIGPIPE: the loop's thread blocks that signal.
+  auto from = static_cast<off_t>(offset);
+  ssize_t n = ::sendfile(core_->descriptor.native_handle(), file, &from, bytes);
+  if (n > 0) return {Outcome::kOk, static_cast<size_t>(n)};
+  if (n == 0) return core_->Fail("send: the file is shorter than it was");
+  if (errno == EAGAIN || errno == EINTR) return {Outcome::kWouldBlock, 0};
+  return core_->Fail(ErrnoStatus("send", errno).detail);
 }
 
 void Stream::Shutdown() {

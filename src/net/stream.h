@@ -74,7 +74,11 @@ class Stream {
   // `into` should be 16 KiB or more with TLS: one record is read whole.
   IoResult ReadSome(std::span<char> into);
   // Writes the pieces in order, as far as possible. After kWouldBlock the same bytes come first again.
-  IoResult WriteSome(std::span<const std::string_view> pieces);
+  // `more`: what follows at once, as SendFile, may go out in the same packet.
+  IoResult WriteSome(std::span<const std::string_view> pieces, bool more = false);
+  // Writes from a file, which nobody changes any more, without copying where the kernel can. Plain streams
+  // only.
+  IoResult SendFile(int file, size_t offset, size_t bytes);
   // No more writes: close_notify and FIN. Reading goes on.
   void Shutdown();
   void Close();

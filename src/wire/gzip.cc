@@ -9,21 +9,31 @@
 namespace gpulens {
 
 struct GzipCompressor::Impl {
+  explicit Impl(int level) : compressor(libdeflate_alloc_compressor(level)) { CHECK(compressor != nullptr); }
+  ~Impl() { libdeflate_free_compressor(compressor); }
+  Impl(const Impl&) = delete;
+  Impl& operator=(const Impl&) = delete;
+
   libdeflate_compressor* compressor;
+  // As large as the page, but never filled: only what the packed bytes take is ever touched.
+  std::unique_ptr<char[]> room;
+  size_t room_size = 0;
 };
 
-GzipCompressor::GzipCompressor(int level) : impl_(new Impl{libdeflate_alloc_compressor(level)}) {
-  CHECK(impl_->compressor != nullptr);
-}
-
-GzipCompressor::~GzipCompressor() { libdeflate_free_compressor(impl_->compressor); }
+GzipCompressor::GzipCompressor(int level) : level_(level) {}
+GzipCompressor::~GzipCompressor() = default;
 
 void GzipCompressor::Compress(std::string_view bytes, std::string& out) {
-  out.resize(libdeflate_gzip_compress_bound(impl_->compressor, bytes.size()));
+  if (!impl_) impl_ = std::make_unique<Impl>(level_);
+  size_t most = libdeflate_gzip_compress_bound(impl_->compressor, bytes.size());
+  if (most > impl_->room_size) {
+    impl_->room_size = most + most / 8;
+    impl_->room = std::make_unique_for_overwrite<char[]>(impl_->room_size);
+  }
   size_t size =
-      libdeflate_gzip_compress(impl_->compressor, bytes.data(), bytes.size(), out.data(), out.size());
+      libdeflate_gzip_compress(impl_->compressor, bytes.data(), bytes.size(), impl_->room.get(), most);
   CHECK(size != 0);
-  out.resize(size);
+  out.assign(impl_->room.get(), size);
 }
 
 namespace {

@@ -10,7 +10,7 @@
 
 namespace gpulens {
 
-// Keeps its working memory between calls. Not thread-safe.
+// Has no memory before the first call, and keeps it between calls. Not thread-safe.
 class GzipCompressor {
  public:
   // 1 is quickest, 12 smallest; 1 makes an exposition page about 15 times smaller.
@@ -21,6 +21,7 @@ class GzipCompressor {
 
  private:
   struct Impl;
+  const int level_;
   std::unique_ptr<Impl> impl_;
 };
 

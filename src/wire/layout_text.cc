@@ -4,6 +4,7 @@
 #include <charconv>
 #include <cmath>
 #include <map>
+#include <unordered_map>
 
 namespace gpulens {
 namespace {
@@ -82,7 +83,7 @@ struct Draft {
 
 class Builder {
  public:
-  Builder(const Layout& layout, Format format) : layout_(layout), format_(format) {}
+  Builder(const Layout& layout, Format format) : layout_(layout), format_(format) { Piece({}); }
 
   void Add(uint32_t slot, const SpelledSeries& series) {
     slot_ = slot;
@@ -97,13 +98,18 @@ class Builder {
     if (draft_->family.kind != kind) return;  // The first series decides what the family is.
     const SeriesInfo& info = layout_[slot];
     scale_ = series.scale;
-    TextLine::As as = info.desc->number == Number::kInt ? TextLine::kInt : TextLine::kDouble;
+    SetLabels(series.labels);
+    TextStyle::As as = info.desc->number == Number::kInt ? TextStyle::kInt : TextStyle::kDouble;
     if (info.shape) AddShaped(name, series, info);
-    else AddLine({name, info.first_cell, as, kind == Kind::kCounter}, series.labels);
-    AddCreated(name, series, info, kind);
+    else AddLine({name, info.first_cell, as, kind == Kind::kCounter});
+    AddCreated(name, info, kind);
   }
 
   LayoutText Take() {
+    size_t lines = 0;
+    for (auto& [name, draft] : drafts_) lines += draft.lines.size();
+    text_.lines.reserve(lines);
+    text_.families.reserve(drafts_.size());
     for (auto& [name, draft] : drafts_) {
       draft.family.first_line = static_cast<uint32_t>(text_.lines.size());
       draft.family.lines = static_cast<uint32_t>(draft.lines.size());
@@ -112,17 +118,16 @@ class Builder {
     }
     text_.arena.append(kTextStep, ' ');
     text_.arena.shrink_to_fit();
+    text_.styles.shrink_to_fit();
     return std::move(text_);
   }
 
  private:
-  using Labels = std::vector<std::pair<std::string, std::string>>;
-
   // One line before it is text.
   struct Draw {
     std::string name;
     uint32_t cell;
-    TextLine::As as = TextLine::kDouble;
+    TextStyle::As as = TextStyle::kDouble;
     bool exemplar = false;
     std::string_view bound_label = {};
     double bound = 0;
@@ -132,63 +137,87 @@ class Builder {
     const Shape& shape = *info.shape;
     bool summary = series.kind == Kind::kSummary;
     bool gauge = series.kind == Kind::kGaugeHistogram && format_ == Format::kOpenMetrics100;
-    TextLine::As count = info.desc->number == Number::kInt ? TextLine::kInt : TextLine::kDouble;
+    TextStyle::As count = info.desc->number == Number::kInt ? TextStyle::kInt : TextStyle::kDouble;
     for (size_t b = 0; b < shape.bounds.size(); ++b) {
       uint32_t cell = info.first_cell + static_cast<uint32_t>(b);
-      if (summary)
-        AddLine({name, cell, TextLine::kDouble, false, "quantile", shape.bounds[b]}, series.labels);
-      else AddLine({name + "_bucket", cell, count, true, "le", shape.bounds[b]}, series.labels);
+      if (summary) AddLine({name, cell, TextStyle::kDouble, false, "quantile", shape.bounds[b]});
+      else AddLine({name + "_bucket", cell, count, true, "le", shape.bounds[b]});
     }
-    if (shape.has_sum)
-      AddLine({name + (gauge ? "_gsum" : "_sum"), info.first_cell + shape.sum_cell()}, series.labels);
-    if (shape.has_count) {
-      AddLine({name + (gauge ? "_gcount" : "_count"), info.first_cell + shape.count_cell(), count},
-              series.labels);
-    }
+    if (shape.has_sum) AddLine({name + (gauge ? "_gsum" : "_sum"), info.first_cell + shape.sum_cell()});
+    if (shape.has_count)
+      AddLine({name + (gauge ? "_gcount" : "_count"), info.first_cell + shape.count_cell(), count});
   }
 
-  void AddCreated(const std::string& name, const SpelledSeries& series, const SeriesInfo& info, Kind kind) {
+  void AddCreated(const std::string& name, const SeriesInfo& info, Kind kind) {
     bool counts = kind == Kind::kCounter || kind == Kind::kHistogram || kind == Kind::kSummary;
     if (format_ != Format::kOpenMetrics100 || !info.start_known || !counts) return;
     std::string base =
         kind == Kind::kCounter ? name.substr(0, name.size() - SampleSuffix(kind).size()) : name;
-    AddLine({base + "_created", info.first_cell, TextLine::kStart}, series.labels);
-    draft_->lines.back().scale = 1;
+    scale_ = 1;
+    AddLine({base + "_created", info.first_cell, TextStyle::kStart});
   }
 
-  void AddLine(const Draw& draw, const Labels& labels) {
-    size_t start = text_.arena.size();
-    std::string& out = text_.arena;
-    bool legacy = IsLegacyName(draw.name);
-    if (legacy) out += draw.name;
-    bool any = false;
-    auto separate = [&] { out += any ? ',' : '{', any = true; };
-    if (!legacy) separate(), AppendQuoted(out, draw.name);
+  // The text of the labels that all lines of a series have.
+  void SetLabels(const std::vector<std::pair<std::string, std::string>>& labels) {
+    scratch_.clear();
     for (const auto& [key, value] : labels) {
-      separate();
-      AppendLabel(key, value);
+      if (!scratch_.empty()) scratch_ += ',';
+      AppendLabel(scratch_, key, value);
     }
-    if (!draw.bound_label.empty()) {
-      separate();
-      out += draw.bound_label;
-      out += "=\"";
-      AppendBound(out, draw.bound, format_);
-      out += '"';
-    }
-    out += any ? "} " : " ";
-    TextLine line;
-    line.text = static_cast<uint32_t>(start);
-    line.text_size = static_cast<uint32_t>(out.size() - start);
-    line.cell = draw.cell;
-    line.slot = slot_;
-    line.as = draw.as;
-    line.has_exemplar = draw.exemplar;
-    line.scale = scale_;
-    draft_->lines.push_back(line);
+    labels_ = scratch_;
   }
 
-  void AppendLabel(std::string_view key, std::string_view value) {
-    std::string& out = text_.arena;
+  void AddLine(const Draw& draw) {
+    bool legacy = IsLegacyName(draw.name), bound = !draw.bound_label.empty(), any = !labels_.empty();
+    scratch_.clear();
+    if (legacy) {
+      scratch_ += draw.name;
+      if (any || bound) scratch_ += '{';
+    } else {
+      scratch_ += '{';
+      AppendQuoted(scratch_, draw.name);
+      if (any || bound) scratch_ += ',';
+    }
+    TextStyle style;
+    style.name = Piece(scratch_);
+    scratch_ = any ? "," : "";
+    if (bound) {
+      scratch_ += draw.bound_label;
+      scratch_ += "=\"";
+      AppendBound(scratch_, draw.bound, format_);
+      scratch_ += "\"} ";
+      style.tail = Piece(scratch_);
+    }
+    scratch_ = labels_;
+    if (!bound) scratch_ += !legacy || any ? "} " : " ";
+    uint32_t labels = Piece(scratch_);
+    style.scale = scale_;
+    style.as = draw.as;
+    style.has_exemplar = draw.exemplar;
+    draft_->lines.push_back({labels, StyleOf(style), draw.cell, slot_});
+  }
+
+  // The place of an equal piece, or of a new one.
+  uint32_t Piece(const std::string& piece) {
+    auto [at, added] = pieces_.try_emplace(piece, static_cast<uint32_t>(text_.arena.size()));
+    if (!added) return at->second;
+    uint32_t size = static_cast<uint32_t>(piece.size());
+    text_.arena.append(reinterpret_cast<const char*>(&size), sizeof size);
+    text_.arena += piece;
+    return at->second;
+  }
+
+  uint32_t StyleOf(const TextStyle& style) {
+    std::vector<uint32_t>& known = styles_[style.name];
+    for (uint32_t one : known) {
+      if (text_.styles[one] == style) return one;
+    }
+    known.push_back(static_cast<uint32_t>(text_.styles.size()));
+    text_.styles.push_back(style);
+    return known.back();
+  }
+
+  void AppendLabel(std::string& out, std::string_view key, std::string_view value) const {
     if (IsLegacyName(key) && key.find(':') == key.npos) out += key;
     else if (format_ == Format::kText004) out += Underscored(key);
     else AppendQuoted(out, key);
@@ -200,6 +229,10 @@ class Builder {
   const Format format_;
   std::map<std::string, Draft> drafts_;
   Draft* draft_ = nullptr;
+  std::unordered_map<std::string, uint32_t> pieces_;
+  std::unordered_map<uint32_t, std::vector<uint32_t>> styles_;  // by the place of their name
+  std::string scratch_;
+  std::string labels_;  // of the series being added
   uint32_t slot_ = 0;
   double scale_ = 1;
   LayoutText text_;

@@ -1,17 +1,19 @@
 #include "wire/text_page.h"
 
+#include <malloc.h>
+
 #include <algorithm>
-#include <charconv>
-#include <cmath>
 #include <cstring>
 #include <string_view>
 #include <unordered_set>
+#include <utility>
 
 namespace gpulens {
 namespace {
 
 constexpr size_t kTimestampBytes = 26;   // with the blank before it
 constexpr size_t kLineNumberBytes = 25;  // the longest double, and the newline
+constexpr size_t kManyBytes = 32 << 10;  // of texts made at once
 constexpr std::string_view kEof = "# EOF\n";
 
 char* Copy(char* at, std::string_view text) noexcept {
@@ -19,38 +21,23 @@ char* Copy(char* at, std::string_view text) noexcept {
   return at + text.size();
 }
 
-// Copies a line's text in whole steps: what is written behind it is overwritten or cut off later, and
-// the arena has as many spare bytes. A call of memcpy for each line costs more than the bytes.
-char* CopyText(char* at, const char* text, size_t size) noexcept {
-  for (size_t i = 0; i < size; i += kTextStep) std::memcpy(at + i, text + i, kTextStep);
+// Copies a piece of a line's text in whole steps: what is written behind it is overwritten or cut off
+// later, and the arena has as many spare bytes. A call of memcpy for each costs more than the bytes.
+char* CopyPiece(char* at, const char* piece) noexcept {
+  uint32_t size;
+  std::memcpy(&size, piece, sizeof size);
+  const char* text = piece + sizeof size;
+  size_t i = 0;
+  do std::memcpy(at + i, text + i, kTextStep);
+  while ((i += kTextStep) < size);
   return at + size;
 }
-
-// Numbers of at most six decimals, as people and sensors write them: the same text as to_chars gives,
-// several times quicker. Null when the value is another one.
-char* WriteDecimals(char* at, double value) noexcept {
-  constexpr double kMillion = 1e6;
-  double size = std::fabs(value);
-  if (!(size >= 1e-3 && size < 1e9)) return nullptr;
-  auto millionths = static_cast<uint64_t>(size * kMillion + 0.5);
-  if (static_cast<double>(millionths) / kMillion != size) return nullptr;
-  if (value < 0) *at++ = '-';
-  at = std::to_chars(at, at + kNumberBytes, millionths / 1'000'000).ptr;
-  *at++ = '.';
-  auto rest = static_cast<uint32_t>(millionths % 1'000'000);
-  for (int i = 5; i >= 0; --i, rest /= 10) at[i] = static_cast<char>('0' + rest % 10);
-  at += 6;
-  while (at[-1] == '0') --at;
-  return at;
-}
-
-char* WriteInt(char* at, int64_t value) noexcept { return std::to_chars(at, at + kNumberBytes, value).ptr; }
 
 // Milliseconds in the text formats, seconds in OpenMetrics.
 char* WriteTimestamp(char* at, int64_t unix_ns, ExpositionFormat format) noexcept {
   int64_t ms = unix_ns / 1'000'000;
-  if (format != ExpositionFormat::kOpenMetrics100) return WriteInt(at, ms);
-  at = WriteInt(at, ms / 1000);
+  if (format != ExpositionFormat::kOpenMetrics100) return WriteInteger(at, ms);
+  at = WriteInteger(at, ms / 1000);
   *at++ = '.';
   int64_t rest = ms % 1000;
   *at++ = static_cast<char>('0' + rest / 100);
@@ -88,20 +75,6 @@ std::string ExemplarText(const Exemplar& exemplar) {
 
 }  // namespace
 
-char* WriteNumber(char* at, double value) noexcept {
-  // Whole numbers below 2^53 are exact as integers, and several times quicker to write.
-  constexpr double kExact = 9007199254740992.0;
-  if (value > -kExact && value < kExact) {
-    int64_t whole = static_cast<int64_t>(value);
-    if (static_cast<double>(whole) == value && (whole != 0 || !std::signbit(value)))
-      return WriteInt(at, whole);
-  }
-  if (std::isnan(value)) return Copy(at, "NaN");
-  if (std::isinf(value)) return Copy(at, value > 0 ? "+Inf" : "-Inf");
-  if (char* end = WriteDecimals(at, value)) return end;
-  return std::to_chars(at, at + kNumberBytes, value).ptr;
-}
-
 void TextPage::AlwaysShow(std::vector<SpelledSeries> families) {
   always_ = {};
   for (const SpelledSeries& series : families) {
@@ -119,6 +92,7 @@ const LayoutText& TextPage::TextFor(const Ref<const Layout>& layout) {
   if (!known.text) {
     known.layout = layout;
     known.text = std::make_unique<LayoutText>(SpellLayout(*layout, format_, speller_));
+    made_bytes_ += known.text->memory_bytes();
   }
   known.used = true;
   return *known.text;
@@ -168,7 +142,7 @@ class TextPage::Merger {
   void MergeFamily(size_t first, size_t last) {
     const TextFamily& winner = *parts_[first].family;
     const std::string* header = &winner.header;
-    std::unordered_set<std::string_view> seen;
+    std::unordered_set<std::string> seen;
     for (size_t i = first; i < last; ++i) {
       const Part& part = parts_[i];
       if (part.family->kind != winner.kind) {
@@ -180,12 +154,12 @@ class TextPage::Merger {
     }
   }
 
-  void AppendUnseen(const Part& part, std::unordered_set<std::string_view>& seen,
-                    const std::string*& header) {
+  void AppendUnseen(const Part& part, std::unordered_set<std::string>& seen, const std::string*& header) {
     uint32_t end = part.family->first_line + part.family->lines;
     uint32_t run = part.family->first_line;
     for (uint32_t line = run; line < end; ++line) {
-      if (seen.insert(part.text->TextOf(part.text->lines[line])).second) continue;
+      part.text->TextOf(part.text->lines[line], scratch_);
+      if (seen.insert(scratch_).second) continue;
       ++page_.losses_.duplicates;
       if (line > run) Append(part, run, line - run, header);
       run = line + 1;
@@ -203,13 +177,15 @@ class TextPage::Merger {
     segment.always = part.text == &page_.always_;
     if (header) page_.fixed_bytes_ += header->size();
     header = nullptr;
-    for (uint32_t i = first; i < first + count; ++i) page_.fixed_bytes_ += part.text->lines[i].text_size;
+    for (uint32_t i = first; i < first + count; ++i) segment.bytes += part.text->SizeOf(part.text->lines[i]);
+    page_.fixed_bytes_ += segment.bytes;
     page_.lines_ += count;
     page_.segments_.push_back(segment);
   }
 
   TextPage& page_;
   std::vector<Part> parts_;
+  std::string scratch_;
 };
 
 void TextPage::Plan(const Snapshot& snapshot) {
@@ -228,6 +204,8 @@ void TextPage::Plan(const Snapshot& snapshot) {
   merger.Add(always_, 0, Standing::kNative);
   merger.Merge();
   std::erase_if(texts_, [](const auto& item) { return !item.second.used; });
+  // Making them takes many times what they keep.
+  if (std::exchange(made_bytes_, 0) > kManyBytes) ::malloc_trim(0);
 }
 
 void TextPage::Render(const Snapshot& snapshot, std::string& out) {
@@ -239,19 +217,27 @@ void TextPage::Render(const Snapshot& snapshot, std::string& out) {
     if (format_ != ExpositionFormat::kOpenMetrics100) continue;
     for (const Exemplar& exemplar : entry.frame->exemplars) more += ExemplarText(exemplar).size();
   }
-  // As little as surely holds the page: growing a string fills it with zeros first.
-  out.resize(fixed_bytes_ + lines_ * (kLineNumberBytes + (timed ? kTimestampBytes : 0)) + more + kEof.size() +
-             kNumberBytes + kTextStep);
+  const size_t number_bytes = kLineNumberBytes + (timed ? kTimestampBytes : 0);
+  const size_t spare = more + kEof.size() + kNumberBytes + kTextStep;
+  // What surely holds the page is more than the page: only as far as it is written is it touched.
+  out.reserve(fixed_bytes_ + lines_ * number_bytes + spare);
   samples_ = 0;
-  char* at = out.data();
+  size_t written = 0;
   for (const Segment& segment : segments_) {
+    size_t most = written + segment.bytes + segment.count * number_bytes + spare;
     if (segment.header) pending_header_ = segment.header;
+    if (pending_header_) most += pending_header_->size();
+    if (out.size() < most) out.resize(most);
+    char* at = out.data() + written;
     if (segment.always && pending_header_) {
       at = Copy(at, *pending_header_);
       pending_header_ = nullptr;
     }
     if (segment.count != 0) at = RenderSegment(segment, snapshot.frames[segment.frame], at);
+    written = static_cast<size_t>(at - out.data());
   }
+  if (out.size() < written + spare) out.resize(written + spare);
+  char* at = out.data() + written;
   pending_header_ = nullptr;
   if (format_ == ExpositionFormat::kOpenMetrics100) at = Copy(at, kEof);
   out.resize(static_cast<size_t>(at - out.data()));
@@ -261,29 +247,35 @@ char* TextPage::RenderSegment(const Segment& segment, const SnapshotEntry& entry
   const Frame& frame = *entry.frame;
   const LayoutText& text = *segment.text;
   const char* arena = text.arena.data();
+  const TextStyle* styles = text.styles.data();
+  const Cell* cells = frame.cells.data();
+  const Quality* qualities = frame.quality.data();
   bool exemplars = format_ == ExpositionFormat::kOpenMetrics100 && !frame.exemplars.empty();
   for (const TextLine *line = &text.lines[segment.first], *end = line + segment.count; line != end; ++line) {
-    Quality quality = frame.quality[line->slot];
+    Quality quality = qualities[line->slot];
     if (quality == Quality::kAbsent) continue;
     if (pending_header_) {
       at = Copy(at, *pending_header_);
       pending_header_ = nullptr;
     }
-    at = CopyText(at, arena + line->text, line->text_size);
-    Cell cell = frame.cells[line->cell];
-    if (line->as == TextLine::kStart) {
+    const TextStyle& style = styles[line->style];
+    at = CopyPiece(at, arena + style.name);
+    at = CopyPiece(at, arena + line->labels);
+    if (style.tail != 0) at = CopyPiece(at, arena + style.tail);
+    Cell cell = cells[line->cell];
+    if (style.as == TextStyle::kStart) {
       at = WriteTimestamp(at, (*frame.layout)[line->slot].start_unix_ns, format_);
-    } else if (line->as == TextLine::kInt && line->scale == 1) {
-      at = WriteInt(at, cell.i);
+    } else if (style.as == TextStyle::kInt && style.scale == 1) {
+      at = WriteInteger(at, cell.i);
     } else {
-      double value = line->as == TextLine::kInt ? static_cast<double>(cell.i) : cell.d;
-      at = WriteNumber(at, line->scale == 1 ? value : value * line->scale);
+      double value = style.as == TextStyle::kInt ? static_cast<double>(cell.i) : cell.d;
+      at = WriteNumber(at, style.scale == 1 ? value : value * style.scale);
     }
     if (quality == Quality::kStale || entry.overdue) {
       *at++ = ' ';
       at = WriteTimestamp(at, frame.read_at.unix_ns - int64_t{frame.AgeMs(line->slot)} * 1'000'000, format_);
     }
-    if (exemplars && line->has_exemplar) at = AppendExemplar(at, frame, line->cell);
+    if (exemplars && style.has_exemplar) at = AppendExemplar(at, frame, line->cell);
     *at++ = '\n';
     ++samples_;
   }

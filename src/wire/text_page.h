@@ -16,6 +16,7 @@
 
 #include "core/frame.h"
 #include "wire/layout_text.h"
+#include "wire/number_text.h"
 
 namespace gpulens {
 
@@ -46,6 +47,7 @@ class TextPage {
     const LayoutText* text = nullptr;
     uint32_t frame = 0;
     uint32_t first = 0, count = 0;
+    size_t bytes = 0;  // of its lines, without numbers
     bool always = false;
   };
   struct Known {
@@ -68,14 +70,10 @@ class TextPage {
   std::vector<uint64_t> planned_;  // layout ids in frame order
   std::vector<Segment> segments_;
   size_t fixed_bytes_ = 0, lines_ = 0;  // of the plan: for the buffer's size
+  size_t made_bytes_ = 0;               // of texts made since the last plan
   const std::string* pending_header_ = nullptr;
   uint64_t samples_ = 0;
   Losses losses_;
 };
-
-// Appends a number as exposition text: whole numbers without a point, others as short as they can
-// be read back exactly, NaN, +Inf, -Inf. Needs kNumberBytes at `at`; returns the end.
-inline constexpr size_t kNumberBytes = 32;
-char* WriteNumber(char* at, double value) noexcept;
 
 }  // namespace gpulens

@@ -144,7 +144,7 @@ class TemperaturePart final : public HostPart {
   };
 
   Status Read(FrameWriter& out) override {
-    Status status = ReadTemperatures(host_.files, list_);
+    Status status = reader_.Read(list_);
     if (!status && status.code != Code::kDataLoss) return status;
     sensors_.Begin();
     for (size_t i = 0; i < list_.size(); ++i) {
@@ -169,6 +169,7 @@ class TemperaturePart final : public HostPart {
                                  host_.host);
   }
 
+  TemperatureReader reader_{host_.files};
   std::vector<Temperature> list_;
   DeviceList<Sensor> sensors_;
 };

@@ -1,5 +1,7 @@
 #include "collectors/scrape/page_series.h"
 
+#include <malloc.h>
+
 #include <algorithm>
 #include <cmath>
 
@@ -11,6 +13,8 @@ namespace {
 constexpr uint32_t kNone = UINT32_MAX;
 constexpr std::string_view kExported = "exported_";
 constexpr size_t kDeadCellsKept = 1024;
+// So many new series leave garbage behind that is worth a walk over the heap.
+constexpr size_t kManyAppeared = 1000;
 
 Kind KindOf(ExpositionType type) noexcept {
   switch (type) {
@@ -90,6 +94,10 @@ void PageSeries::Follow(std::string_view body, ExpositionFormat format, SeriesTa
   for (uint32_t id : page_.reshaped()) Declare(id, table);
   if (!page_.vanished().empty() && !refused_.empty()) RetryRefused(table);
   for (uint32_t id : page_.appeared()) Declare(id, table);
+  if (page_.appeared().size() < kManyAppeared) return;
+  created_.shrink_to_fit();
+  cell_slots_.shrink_to_fit();
+  ::malloc_trim(0);
 }
 
 void PageSeries::UpdateFamilies(std::string_view body, ExpositionFormat format, SeriesTable& table) {

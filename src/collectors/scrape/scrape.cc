@@ -94,6 +94,7 @@ class ScrapeCollector final : public Collector {
   }
 
   Status Collect(FrameWriter& out) override {
+    record_.Prepare(out.table());
     Outcome outcome;
     if (accessible_) outcome = Read(out);
     else outcome = Failed(ScrapeFailure::kCredentials, accessible_);

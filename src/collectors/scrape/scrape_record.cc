@@ -37,7 +37,7 @@ void ScrapeRecord::Page(const ExpositionReport& report, size_t body_bytes) {
 }
 
 void ScrapeRecord::Write(bool up, Duration took, FrameWriter& out) {
-  if (!declared_) Declare(out.table());
+  Prepare(out.table());
   out.Set(up_, up ? 1 : 0);
   out.Set(duration_, static_cast<double>(took.count()) * 1e-9);
   if (has_page_) {

@@ -24,6 +24,10 @@ class ScrapeRecord {
  public:
   ScrapeRecord(std::string_view target, std::string_view url);
 
+  // Makes its series; call before a page's, which may be limited and are many.
+  void Prepare(SeriesTable& table) {
+    if (!declared_) Declare(table);
+  }
   void Page(const ExpositionReport& report, size_t body_bytes);
   void Failed(size_t failure) noexcept { ++failures_[failure]; }
   // One run: what was told since the last one.

@@ -212,51 +212,46 @@ void HttpConnection::FillSlot(Slot& slot, HttpResponse response, bool last) {
   slot.close |= response.close || (finishing_ && last);
   shared_.stats.answers[static_cast<size_t>(response.status / 100) % 6].fetch_add(1,
                                                                                   std::memory_order_relaxed);
-  std::string& head = slot.head;
-  head.reserve(256 + response.headers.size() + rules_->headers.size());
-  head = "HTTP/1.1 ";
-  head += std::to_string(response.status);
-  head += ' ';
-  head += HttpReason(response.status);
-  head += "\r\nDate: ";
-  head += HttpDate();
-  if (!response.content_type.empty()) {
-    head += "\r\nContent-Type: ";
-    head += response.content_type;
+  std::string_view connection;
+  if (slot.close) connection = "Connection: close\r\n";
+  else if (slot.http10) connection = "Connection: keep-alive\r\n";
+  slot.head = HttpHead(response, rules_->headers, connection);
+  if (slot.head_only || !HttpHasBody(response.status)) return;
+  slot.body = std::move(response.body);
+  if (!stream_.is_tls()) slot.file = shared_.files.For(slot.body);
+}
+
+// Writes what is ready as far as it goes in one call: heads and bodies of many answers, or one file.
+IoResult HttpConnection::WriteReady(size_t& total) {
+  const Slot& first = slots_.front();
+  if (first.file && sent_ >= first.head.size()) {
+    total = first.size() - sent_;
+    return stream_.SendFile(first.file->get(), sent_ - first.head.size(), total);
   }
-  if (response.status != 204 && response.status != 304) {
-    head += "\r\nContent-Length: ";
-    head += std::to_string(response.body.bytes.size());
-    if (!slot.head_only) slot.body = std::move(response.body);
+  std::array<std::string_view, Stream::kMaxPieces> pieces;
+  size_t count = 0, skip = sent_;
+  bool more = false;
+  for (const Slot& slot : slots_) {
+    if (!slot.ready || count + 2 > pieces.size()) break;
+    more = slot.file != nullptr;
+    for (std::string_view piece :
+         {std::string_view(slot.head), more ? std::string_view() : slot.body.bytes}) {
+      size_t part = std::min(skip, piece.size());
+      skip -= part;
+      piece.remove_prefix(part);
+      if (piece.empty()) continue;
+      pieces[count++] = piece;
+      total += piece.size();
+    }
+    if (slot.close || more) break;
   }
-  head += "\r\n";
-  head += response.headers;
-  head += rules_->headers;
-  if (slot.close) {
-    head += "Connection: close\r\n";
-  } else if (slot.http10) {
-    head += "Connection: keep-alive\r\n";
-  }
-  head += "\r\n";
+  return stream_.WriteSome({pieces.data(), count}, more);
 }
 
 void HttpConnection::Flush() {
   while (!gone() && !slots_.empty() && slots_.front().ready) {
-    std::array<std::string_view, Stream::kMaxPieces> pieces;
-    size_t count = 0, total = 0, skip = sent_;
-    for (const Slot& slot : slots_) {
-      if (!slot.ready || count + 2 > pieces.size()) break;
-      for (std::string_view piece : {std::string_view(slot.head), slot.body.bytes}) {
-        size_t part = std::min(skip, piece.size());
-        skip -= part;
-        piece.remove_prefix(part);
-        if (piece.empty()) continue;
-        pieces[count++] = piece;
-        total += piece.size();
-      }
-      if (slot.close) break;
-    }
-    IoResult wrote = stream_.WriteSome({pieces.data(), count});
+    size_t total = 0;
+    IoResult wrote = WriteReady(total);
     if (wrote.outcome == Outcome::kFailed || wrote.outcome == Outcome::kClosed) return Close();
     Sent(wrote.bytes);
     if (wrote.bytes < total) return stream_.WaitWritable();

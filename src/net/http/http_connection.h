@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "net/accept/connection_set.h"
+#include "net/http/http_body_files.h"
 #include "net/http/http_parser.h"
 #include "net/http/http_server.h"
 #include "net/stream.h"
@@ -22,6 +23,7 @@ struct HttpShared {
   Authenticator* authenticator;
   HttpLimits limits;
   ServerStats stats;
+  HttpBodyFiles files;
   // Connections read into this one buffer and parse with this one parser; only what a client has sent
   // in part is kept with it.
   std::array<char, 16384> buffer;
@@ -50,6 +52,7 @@ class HttpConnection final : public Connection, private StreamHandler {
     bool ready = false, head_only = false, close = false, http10 = false;
     std::string head;
     SharedBytes body;
+    std::shared_ptr<const UniqueFd> file;  // null: the body is sent from its bytes
     size_t size() const noexcept { return head.size() + body.bytes.size(); }
   };
 
@@ -63,6 +66,7 @@ class HttpConnection final : public Connection, private StreamHandler {
   void Judge(Access access);
   void Reject(int status, std::string_view why);
   void FillSlot(Slot& slot, HttpResponse response, bool last);
+  IoResult WriteReady(size_t& total);
   void Flush();
   void Sent(size_t bytes);
   void Discard(size_t bytes);

@@ -98,6 +98,33 @@ HttpResponse HttpResponse::Text(int status, std::string sentence) {
   return response;
 }
 
+bool HttpHasBody(int status) noexcept { return status != 204 && status != 304; }
+
+std::string HttpHead(const HttpResponse& response, std::string_view more, std::string_view connection) {
+  std::string head;
+  head.reserve(256 + response.headers.size() + more.size());
+  head = "HTTP/1.1 ";
+  head += std::to_string(response.status);
+  head += ' ';
+  head += HttpReason(response.status);
+  head += "\r\nDate: ";
+  head += HttpDate();
+  if (!response.content_type.empty()) {
+    head += "\r\nContent-Type: ";
+    head += response.content_type;
+  }
+  if (HttpHasBody(response.status)) {
+    head += "\r\nContent-Length: ";
+    head += std::to_string(response.body.bytes.size());
+  }
+  head += "\r\n";
+  head += response.headers;
+  head += more;
+  head += connection;
+  head += "\r\n";
+  return head;
+}
+
 std::string_view HttpReason(int status) noexcept {
   switch (status) {
     case 100: return "Continue";

@@ -93,6 +93,10 @@ struct HttpResponse {
   static HttpResponse Text(int status, std::string sentence);
 };
 
+// The head of an answer, with its blank line. `more` and `connection` are whole header lines.
+std::string HttpHead(const HttpResponse& response, std::string_view more, std::string_view connection);
+// False for answers that never have a body, nor a Content-Length.
+bool HttpHasBody(int status) noexcept;
 // "Not Found"; "Unknown" for numbers without a name.
 std::string_view HttpReason(int status) noexcept;
 // Now as a Date header wants it: "Sun, 06 Nov 1994 08:49:37 GMT". Made once a second per thread.

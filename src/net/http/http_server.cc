@@ -41,6 +41,7 @@ class HttpServer::Core final : private Acceptor {
                .authenticator = options.authenticator,
                .limits = options.limits,
                .stats = {},
+               .files = HttpBodyFiles(loop),
                .buffer = {},
                .spare_parser = nullptr,
                .connections = {loop,

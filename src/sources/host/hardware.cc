@@ -11,6 +11,9 @@
 namespace gpulens {
 namespace {
 
+constexpr std::string_view kHwmonFolder = "sys/class/hwmon/";
+constexpr std::string_view kTemperatureInput = "_input";
+
 // The number in "node12" or "mc0".
 std::optional<uint32_t> NumberAfter(std::string_view prefix, std::string_view name) noexcept {
   return name.starts_with(prefix) ? ParseInt<uint32_t>(name.substr(prefix.size())) : std::nullopt;
@@ -161,30 +164,31 @@ Status ReadMemoryControllers(HostFiles& files, NameList& names, std::vector<Memo
   return first;
 }
 
-Status ReadTemperatures(HostFiles& files, std::vector<Temperature>& out) {
-  constexpr std::string_view kFolder = "sys/class/hwmon/";
-  constexpr std::string_view kInput = "_input";
-  NameList chips, sensors;
-  RETURN_IF_ERROR(files.List("sys/class/hwmon", "hwmon", chips, kMaxHostDevices));
+Status TemperatureReader::ReadSensor(std::string_view chip, std::string_view file, Temperature& out) {
+  std::string_view sensor = file.substr(0, file.size() - kTemperatureInput.size());
+  AssignText(out.chip, files_.FindText(files_.Path({kHwmonFolder, chip, "/name"})));
+  AssignText(out.device, files_.FindLinkName(files_.Path({kHwmonFolder, chip, "/device"})));
+  auto label = files_.FindText(files_.Path({kHwmonFolder, chip, "/", sensor, "_label"}));
+  AssignText(out.sensor, label && !label->empty() ? *label : sensor);
+  if (out.sensor.empty()) out.sensor.assign(sensor);
+  out.millidegrees.reset();
+  const char* path = files_.Path({kHwmonFolder, chip, "/", file});
+  auto text = files_.FindText(path);
+  if (!text) return Ok();
+  out.millidegrees = ParseInt<int64_t>(*text);
+  return out.millidegrees ? Ok() : BadText(path, "not a temperature", *text);
+}
+
+Status TemperatureReader::Read(std::vector<Temperature>& out) {
+  RETURN_IF_ERROR(files_.List("sys/class/hwmon", "hwmon", chips_, kMaxHostDevices));
   Status first;
   size_t count = 0;
-  for (size_t c = 0; c < chips.size(); ++c) {
-    if (!files.List(files.Path({kFolder, chips[c]}), "temp", sensors)) continue;
-    for (size_t s = 0; s < sensors.size(); ++s) {
-      if (!sensors[s].ends_with(kInput)) continue;
+  for (size_t c = 0; c < chips_.size(); ++c) {
+    if (!files_.List(files_.Path({kHwmonFolder, chips_[c]}), "temp", sensors_)) continue;
+    for (size_t s = 0; s < sensors_.size(); ++s) {
+      if (!sensors_[s].ends_with(kTemperatureInput)) continue;
       if (count == kMaxHostDevices) return TooMany("sys/class/hwmon", "sensors", kMaxHostDevices);
-      std::string_view sensor = sensors[s].substr(0, sensors[s].size() - kInput.size());
-      Temperature& temperature = SlotAt(out, count++);
-      AssignText(temperature.chip, files.FindText(files.Path({kFolder, chips[c], "/name"})));
-      AssignText(temperature.device, files.FindLinkName(files.Path({kFolder, chips[c], "/device"})));
-      AssignText(temperature.sensor, files.FindText(files.Path({kFolder, chips[c], "/", sensor, "_label"})));
-      if (temperature.sensor.empty()) temperature.sensor.assign(sensor);
-      const char* path = files.Path({kFolder, chips[c], "/", sensors[s]});
-      temperature.millidegrees.reset();
-      auto text = files.FindText(path);
-      if (!text) continue;
-      temperature.millidegrees = ParseInt<int64_t>(*text);
-      if (!temperature.millidegrees) KeepFirst(first, BadText(path, "not a temperature", *text));
+      KeepFirst(first, ReadSensor(chips_[c], sensors_[s], SlotAt(out, count++)));
     }
   }
   out.resize(count);

@@ -59,8 +59,19 @@ struct Temperature {
   std::string sensor;  // The label ("Package id 0", "Composite"), else the file's name ("temp1").
   std::optional<int64_t> millidegrees;  // Celsius; absent when the sensor does not answer.
 };
-// Some sensors are asked over slow buses. Keep this off the tick.
-Status ReadTemperatures(HostFiles& files, std::vector<Temperature>& out);
+// Some sensors are asked over slow buses. Keep this off the tick. Not thread-safe; a steady Read does not
+// allocate when `out` is the list of the call before.
+class TemperatureReader {
+ public:
+  explicit TemperatureReader(HostFiles& files) : files_(files) {}
+  Status Read(std::vector<Temperature>& out);
+
+ private:
+  Status ReadSensor(std::string_view chip, std::string_view file, Temperature& out);
+
+  HostFiles& files_;
+  NameList chips_, sensors_;
+};
 
 // What a wrapping counter gained. `range` is its largest value; 0 (unknown) or a reading past it gives
 // nothing when the counter went back: that was a reset.

@@ -109,11 +109,7 @@ const ReaderTable& SysReaders() {
          std::vector<std::optional<uint64_t>> out;
          return ReadCpuFrequencies(files, {0}, out);
        }},
-      {"hwmon",
-       [](HostFiles& files) {
-         std::vector<Temperature> out;
-         return ReadTemperatures(files, out);
-       }},
+      {"hwmon", By<TemperatureReader, std::vector<Temperature>>()},
       {"rapl", By<EnergyReader, std::vector<EnergyZone>>()},
       {"interface", By<NetInterfaceReader, std::vector<NetInterface>>()},
       {"rdma",

@@ -300,7 +300,8 @@ TEST_F(HostTest, ProcessorsAndNodes) {
 
 TEST_F(HostTest, Temperatures) {
   std::vector<Temperature> list;
-  ASSERT_OK(ReadTemperatures(files_, list));
+  TemperatureReader reader(files_);
+  ASSERT_OK(reader.Read(list));
   ASSERT_EQ(list.size(), 4u);
   EXPECT_EQ(list[0].chip, "coretemp");
   EXPECT_EQ(list[0].sensor, "Package id 0");
@@ -709,7 +710,7 @@ TEST(HostReal, NothingThatIsThereIsRefused) {
   std::vector<MemoryController> controllers;
   expect_fine("edac", ReadMemoryControllers(*files, names, controllers));
   std::vector<Temperature> temperatures;
-  expect_fine("hwmon", ReadTemperatures(*files, temperatures));
+  expect_fine("hwmon", TemperatureReader(*files).Read(temperatures));
   std::vector<EnergyZone> zones;
   expect_fine("rapl", EnergyReader(*files).Read(zones));
   std::vector<RdmaPort> ports;

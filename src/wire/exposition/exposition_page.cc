@@ -96,7 +96,8 @@ void ScrapedPage::Labels(uint32_t series, std::vector<PageLabel>& out) const {
   const auto& store = impl_->reader.store;
   uint32_t slot = store.series[series].first;
   LineReader line(impl_->reader.line.format, impl_->reader.line.limits);
-  line.ReadSeries(store.Text(store.places[slot]));
+  const std::string literal = store.LiteralOf(slot);
+  line.ReadSeries(literal);
   CopyLabels(line, BoundLabel(store.role(slot)), out);
 }
 

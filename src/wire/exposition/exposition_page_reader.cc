@@ -69,18 +69,16 @@ void PageReader::Read(std::string_view body, ExpositionFormat format) {
 bool PageReader::ReadUnchanged(Cursor& cursor) {
   const char* p = begin_;
   const char* const end = end_;
-  const char* const text = store.text();
-  const SeriesStore::Place* const places = store.places.data();
+  const TextStore& text = store.text();
+  const TextStore::Literal* const literals = store.literals.data();
   double* const values = store.values.data();
   const size_t count = order_.size(), line_limit = line.limits.line_bytes;
   size_t i = 0;
   for (; i < count; ++i) {
     const uint32_t entry = order_[i];
     const bool is_text = (entry & kText) != 0;
-    const SeriesStore::Place place = is_text ? texts_[entry & ~kText].place : places[entry];
-    if (static_cast<size_t>(end - p) < place.length || !SameBytes(p, text + place.offset, place.length))
-      break;
-    const char* q = p + place.length;
+    const char* q = is_text ? MatchText(texts_[entry & ~kText], p) : text.Match(literals[entry], p, end);
+    if (q == nullptr) break;
     if (!is_text) {
       double value;
       q = ReadExpositionNumber(q, end, value);
@@ -100,6 +98,11 @@ bool PageReader::ReadUnchanged(Cursor& cursor) {
   report.open_end = begin_ != end && end[-1] != '\n';
   // Behind the limit on samples there may be metadata that counts: such a page is never steady.
   return p == end && !cut_;
+}
+
+const char* PageReader::MatchText(const Text& text, const char* p) const noexcept {
+  const std::string_view bytes = store.text().Text(text.place);
+  return Between(p, end_).starts_with(bytes) ? p + bytes.size() : nullptr;
 }
 
 // What was decided about a line that is part of `cursor`'s past must not depend on what comes now.
@@ -170,7 +173,7 @@ void PageReader::ReadChanged(Cursor cursor) {
   first_ = store.states.empty();
   if (first_) {
     size_t lines = std::min(CountNewlines(begin_, end_) + 1, line.limits.samples);
-    store.Reserve(lines, static_cast<size_t>(end_ - begin_));
+    store.Reserve(lines);
     next_order_.reserve(lines);
   }
   positions_.assign(store.states.size(), kNowhere);
@@ -207,7 +210,7 @@ void PageReader::Finish() {
   families.EndPage();
   places_.clear();
   for (const Text& text : texts_) places_.push_back(text.place);
-  store.Compact(order_, places_);
+  store.Compact(places_);
   for (size_t i = 0; i < texts_.size(); ++i) texts_[i].place = places_[i];
   timed_ = std::any_of(store.states.begin(), store.states.end(),
                        [](uint8_t state) { return (state & SeriesStore::kTimed) != 0; });
@@ -224,26 +227,23 @@ void PageReader::Finish() {
 bool PageReader::MatchRemembered(Cursor& cursor) {
   if (cursor.index == order_.size()) return false;
   const uint32_t entry = order_[cursor.index];
-  const bool is_text = (entry & kText) != 0;
-  const SeriesStore::Place place = is_text ? texts_[entry & ~kText].place : store.places[entry];
-  const size_t left = static_cast<size_t>(end_ - cursor.at);
-  if (is_text) {
+  if (entry & kText) {
     const Text& text = texts_[entry & ~kText];
-    if (text.special || place.length > left) return false;
-    if (!SameBytes(cursor.at, store.text() + place.offset, place.length)) return false;
-    if (place.length != left && cursor.at[place.length - 1] != '\n') return false;
+    const char* behind = text.special ? nullptr : MatchText(text, cursor.at);
+    if (behind == nullptr || (behind != end_ && behind[-1] != '\n')) return false;
     next_texts_.push_back(text);
     next_order_.push_back(kText | static_cast<uint32_t>(next_texts_.size() - 1));
     open_text_ = false;
-    cursor.at += place.length;
+    cursor.at = behind;
     ++cursor.index;
     return true;
   }
   constexpr uint8_t kAnyOf = SeriesStore::kLive | SeriesStore::kSeen | SeriesStore::kDuplicate;
-  if ((store.states[entry] & kAnyOf) != SeriesStore::kLive || place.length > left) return false;
+  if ((store.states[entry] & kAnyOf) != SeriesStore::kLive) return false;
   if (report.samples == line.limits.samples) return false;
-  if (!SameBytes(cursor.at, store.text() + place.offset, place.length)) return false;
-  const char* next = TakeNumber(entry, cursor.at, cursor.at + place.length);
+  const char* number = store.text().Match(store.literals[entry], cursor.at, end_);
+  if (number == nullptr) return false;
+  const char* next = TakeNumber(entry, cursor.at, number);
   if (next == nullptr) return false;
   Accept(entry);
   cursor.at = next;

@@ -56,6 +56,8 @@ class PageReader {
   };
 
   bool ReadUnchanged(Cursor& cursor);
+  // Behind the text when `p` begins with it; nullptr otherwise.
+  const char* MatchText(const Text& text, const char* p) const noexcept;
   void ReadChanged(Cursor cursor);
   bool ReadNonsense();
   void BeginReport();

@@ -8,6 +8,7 @@ namespace {
 
 // Below this much waste, moving the text is not worth it.
 constexpr size_t kSlackBytes = 64 << 10;
+constexpr size_t kManyChanges = 1024;
 
 template <class T>
 size_t Bytes(const std::vector<T>& column) noexcept {
@@ -20,6 +21,63 @@ void Tighten(std::vector<T>& column) {
 }
 
 }  // namespace
+
+void TextStore::Clear() {
+  // The empty piece, which free slots have.
+  bytes_.assign(kAlign, '\0');
+  pieces_.Clear();
+  last_head_ = 0;
+}
+
+uint32_t TextStore::Append(std::string_view bytes) {
+  bytes_.append(bytes);
+  return static_cast<uint32_t>(bytes_.size() - bytes.size());
+}
+
+uint32_t TextStore::KeepPiece(std::string_view piece) {
+  if (piece.empty()) return 0;
+  const uint32_t hash = HashPiece(piece);
+  uint32_t known = pieces_.Find(hash, [&](uint32_t id) { return Piece(id * kAlign) == piece; });
+  if (known != IdIndex::kNone) return known * kAlign;
+  bytes_.resize((bytes_.size() + kAlign - 1) / kAlign * kAlign);
+  const uint32_t size = static_cast<uint32_t>(piece.size());
+  const uint32_t at = Append({reinterpret_cast<const char*>(&size), sizeof size});
+  Append(piece);
+  // Behind 128 MiB of text they are not found again, and kept twice.
+  if (at / kAlign < IdIndex::kMaxIds - 1) {
+    pieces_.Insert(at / kAlign, [this](uint32_t id) { return HashPiece(Piece(id * kAlign)); });
+  }
+  return at;
+}
+
+namespace {
+
+size_t HeadSize(std::string_view literal) noexcept {
+  size_t brace = literal.find('{');
+  return brace == std::string_view::npos ? literal.size() : brace + 1;
+}
+
+}  // namespace
+
+TextStore::Literal TextStore::Keep(std::string_view literal) {
+  const std::string_view head = literal.substr(0, HeadSize(literal));
+  if (Piece(last_head_) != head) last_head_ = KeepPiece(head);
+  return {last_head_, KeepPiece(literal.substr(head.size()))};
+}
+
+uint32_t TextStore::Hash(std::string_view literal) const noexcept {
+  const size_t head = HeadSize(literal);
+  return Hash(literal.substr(0, head), literal.substr(head));
+}
+
+bool TextStore::Equal(const Literal& kept, std::string_view literal) const noexcept {
+  const std::string_view head = Piece(kept.head);
+  return literal.starts_with(head) && literal.substr(head.size()) == Piece(kept.tail);
+}
+
+void TextStore::Tighten() {
+  if (bytes_.capacity() > bytes_.size() + bytes_.size() / 8 + 64) bytes_.shrink_to_fit();
+}
 
 LabelPrint PrintLabels(const std::vector<LabelView>& labels, size_t bound_label,
                        const HashKey& key) noexcept {
@@ -36,9 +94,11 @@ LabelPrint PrintLabels(const std::vector<LabelView>& labels, size_t bound_label,
 void SeriesStore::ForgetChanges() {
   for (uint32_t id : appeared) series[id].fresh = false;
   for (uint32_t id : reshaped) series[id].touched = false;
-  appeared.clear();
-  vanished.clear();
-  reshaped.clear();
+  // After a first page they are as long as the page.
+  for (std::vector<uint32_t>* list : {&appeared, &vanished, &reshaped}) {
+    if (list->size() > kManyChanges) std::vector<uint32_t>().swap(*list);
+    list->clear();
+  }
 }
 
 void SeriesStore::BeginChange() {
@@ -50,14 +110,13 @@ void SeriesStore::BeginChange() {
   freed_series_.clear();
 }
 
-void SeriesStore::Reserve(size_t slots, size_t text_bytes) {
-  places.reserve(slots);
+void SeriesStore::Reserve(size_t slots) {
+  literals.reserve(slots);
   values.reserve(slots);
   states.reserve(slots);
   next.reserve(slots);
   bounds_.reserve(slots);
   owners_.reserve(slots);
-  text_.reserve(text_bytes);
   by_cell_.Reserve(slots, CellHashes());
 }
 
@@ -75,7 +134,8 @@ uint32_t SeriesStore::FindLiteral(std::string_view literal) {
       if ((states[slot] & (kLive | kDuplicate)) == kLive) by_literal_.Insert(slot, LiteralHashes());
     }
   }
-  return by_literal_.Find(HashLiteral(literal), [&](uint32_t slot) { return Text(places[slot]) == literal; });
+  return by_literal_.Find(text_.Hash(literal),
+                          [&](uint32_t slot) { return text_.Equal(literals[slot], literal); });
 }
 
 uint32_t SeriesStore::FindSeries(uint32_t family, const LabelPrint& print) const noexcept {
@@ -90,16 +150,15 @@ uint32_t SeriesStore::FindCell(uint32_t of_series, SampleRole role, double bound
   });
 }
 
-uint32_t SeriesStore::AppendText(std::string_view bytes) {
-  uint32_t offset = static_cast<uint32_t>(text_.size());
-  text_.append(bytes);
-  return offset;
+std::string SeriesStore::LiteralOf(uint32_t slot) const {
+  std::string out(text_.Piece(literals[slot].head));
+  return out += text_.Piece(literals[slot].tail);
 }
 
 uint32_t SeriesStore::NewSlot(std::string_view literal) {
   uint32_t slot = static_cast<uint32_t>(states.size());
   if (free_slots_.empty()) {
-    places.emplace_back();
+    literals.emplace_back();
     values.emplace_back();
     states.emplace_back();
     next.emplace_back();
@@ -109,7 +168,7 @@ uint32_t SeriesStore::NewSlot(std::string_view literal) {
     slot = free_slots_.back();
     free_slots_.pop_back();
   }
-  places[slot] = {AppendText(literal), static_cast<uint32_t>(literal.size())};
+  literals[slot] = text_.Keep(literal);
   states[slot] = kLive;
   next[slot] = kNone;
   bounds_[slot] = 0;
@@ -126,7 +185,7 @@ uint32_t SeriesStore::AddSeries(uint32_t family, const LabelPrint& print) {
     id = free_series_.back();
     free_series_.pop_back();
   }
-  series[id] = {print, family, kNone, true, true, false};
+  series[id] = {print, kNone, family & ((1u << 29) - 1), true, true, false};
   by_print_.Insert(id, SeriesHashes());
   appeared.push_back(id);
   families_.AddSeries(family);
@@ -159,7 +218,7 @@ uint32_t SeriesStore::AddDuplicate(std::string_view literal) {
 // The same series in other words: labels in another order, another spelling of a bound.
 void SeriesStore::Rename(uint32_t slot, std::string_view literal) {
   if (literals_known_) by_literal_.Erase(slot, LiteralHashes());
-  places[slot] = {AppendText(literal), static_cast<uint32_t>(literal.size())};
+  literals[slot] = text_.Keep(literal);
   if (literals_known_) by_literal_.Insert(slot, LiteralHashes());
 }
 
@@ -176,7 +235,7 @@ void SeriesStore::Detach(uint32_t slot) {
   }
   states[slot] = 0;
   values[slot] = std::numeric_limits<double>::quiet_NaN();
-  places[slot] = {0, 0};
+  literals[slot] = {};
   freed_slots_.push_back(slot);
   --live_;
 }
@@ -226,7 +285,8 @@ void SeriesStore::Sweep(bool keep_unseen) {
     if (!keep_unseen || (states[slot] & kDuplicate)) Detach(slot);
   }
   Relink();
-  Tighten(places);
+  Tighten(series);
+  Tighten(literals);
   Tighten(values);
   Tighten(states);
   Tighten(next);
@@ -234,29 +294,29 @@ void SeriesStore::Sweep(bool keep_unseen) {
   Tighten(owners_);
 }
 
-void SeriesStore::Compact(const std::vector<uint32_t>& slots_and_texts, std::vector<Place>& texts) {
-  size_t used = 0;
-  for (const Place& place : places) used += place.length;
-  for (const Place& place : texts) used += place.length;
-  if (text_.size() - used < used / 4 + kSlackBytes) return;
-  std::string packed;
-  packed.reserve(used + used / 16);
-  auto move = [&](Place& place) {
-    uint32_t offset = static_cast<uint32_t>(packed.size());
-    packed.append(Text(place));
-    place.offset = offset;
-  };
-  constexpr uint32_t kText = 1u << 31;
-  for (uint32_t entry : slots_and_texts) move(entry & kText ? texts[entry & ~kText] : places[entry]);
-  for (uint32_t slot = 0; slot < states.size(); ++slot) {
-    if ((states[slot] & (kLive | kSeen)) == kLive) move(places[slot]);
+void SeriesStore::Compact(std::vector<Place>& texts) {
+  if (packed_bytes_ == 0) {
+    packed_bytes_ = text_.size();
+    packed_slots_ = live_;
+    return text_.Tighten();
   }
-  text_.swap(packed);
+  const bool grown = text_.size() > packed_bytes_ + packed_bytes_ / 4 + kSlackBytes;
+  const bool emptier = live_ < packed_slots_ / 2 && text_.size() > kSlackBytes;
+  if (!grown && !emptier) return;
+  TextStore packed(key_);
+  for (Place& place : texts) place.offset = packed.Append(text_.Text(place));
+  for (uint32_t slot = 0; slot < states.size(); ++slot) {
+    if (states[slot] & kLive) literals[slot] = packed.Keep(LiteralOf(slot));
+  }
+  text_ = std::move(packed);
+  text_.Tighten();
+  packed_bytes_ = text_.size();
+  packed_slots_ = live_;
 }
 
 size_t SeriesStore::memory_bytes() const noexcept {
-  return Bytes(places) + Bytes(values) + Bytes(states) + Bytes(next) + Bytes(series) + Bytes(bounds_) +
-         Bytes(owners_) + text_.size() + by_literal_.memory_bytes() + by_cell_.memory_bytes() +
+  return Bytes(literals) + Bytes(values) + Bytes(states) + Bytes(next) + Bytes(series) + Bytes(bounds_) +
+         Bytes(owners_) + text_.memory_bytes() + by_literal_.memory_bytes() + by_cell_.memory_bytes() +
          by_print_.memory_bytes() + Bytes(free_slots_) + Bytes(freed_slots_) + Bytes(free_series_) +
          Bytes(freed_series_) + Bytes(appeared) + Bytes(vanished) + Bytes(reshaped);
 }

@@ -1,9 +1,13 @@
 // The memory of ScrapedPage: slots for samples, the series they belong to, and the bytes that stand
 // before each number. Internal to exposition_page.cc.
+//
+// These bytes (a *literal*) are kept in two pieces, up to the brace and from there on: samples of one
+// family share the first, and equal label sets of several families the second.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -22,6 +26,70 @@ struct LabelPrint {
 };
 LabelPrint PrintLabels(const std::vector<LabelView>& labels, size_t bound_label, const HashKey& key) noexcept;
 
+// Bytes of a page, and pieces of which each is kept once.
+class TextStore {
+ public:
+  struct Place {
+    uint32_t offset, length;
+  };
+  struct Literal {
+    uint32_t head = 0, tail = 0;  // pieces: their size in four bytes, then the text
+  };
+
+  explicit TextStore(const HashKey& key) : key_(key) { Clear(); }
+
+  void Clear();
+  // Where the next Append puts its bytes goes on from where the last one ended, unless there was a Keep.
+  uint32_t Append(std::string_view bytes);
+  Literal Keep(std::string_view literal);
+
+  std::string_view Text(Place place) const noexcept { return {bytes_.data() + place.offset, place.length}; }
+  std::string_view Piece(uint32_t piece) const noexcept {
+    return {bytes_.data() + piece + sizeof(uint32_t), SizeOf(bytes_.data() + piece)};
+  }
+  uint32_t Hash(const Literal& literal) const noexcept {
+    return Hash(Piece(literal.head), Piece(literal.tail));
+  }
+  uint32_t Hash(std::string_view literal) const noexcept;
+  bool Equal(const Literal& kept, std::string_view literal) const noexcept;
+  // Behind the literal when `p` begins with it; nullptr otherwise.
+  const char* Match(const Literal& literal, const char* p, const char* end) const noexcept {
+    p = MatchPiece(bytes_.data() + literal.head, p, end);
+    return p == nullptr ? p : MatchPiece(bytes_.data() + literal.tail, p, end);
+  }
+  // Bytes of the page and pieces alike.
+  size_t size() const noexcept { return bytes_.size(); }
+  size_t memory_bytes() const noexcept { return bytes_.size() + pieces_.memory_bytes(); }
+  void Tighten();
+
+ private:
+  static constexpr uint32_t kAlign = 8;
+
+  static uint32_t SizeOf(const char* piece) noexcept {
+    uint32_t size;
+    std::memcpy(&size, piece, sizeof size);
+    return size;
+  }
+  static const char* MatchPiece(const char* piece, const char* p, const char* end) noexcept {
+    const size_t size = SizeOf(piece);
+    if (static_cast<size_t>(end - p) < size || std::memcmp(p, piece + sizeof(uint32_t), size) != 0)
+      return nullptr;
+    return p + size;
+  }
+  uint32_t Hash(std::string_view head, std::string_view tail) const noexcept {
+    return static_cast<uint32_t>(HashBytes(tail, HashBytes(head, 0, key_), key_) >> 32);
+  }
+  uint32_t HashPiece(std::string_view piece) const noexcept {
+    return static_cast<uint32_t>(HashBytes(piece, key_.b, key_) >> 32);
+  }
+  uint32_t KeepPiece(std::string_view piece);
+
+  HashKey key_;
+  std::string bytes_;
+  IdIndex pieces_;  // by offset / kAlign
+  uint32_t last_head_ = 0;
+};
+
 // Slots and series keep their index while they live; an index is not given out again in the change in
 // which it became free. The columns are public for the loop of the steady scrape.
 class SeriesStore {
@@ -34,34 +102,33 @@ class SeriesStore {
     kTimed = 8,      // has a timestamp
     kRoleShift = 4,  // the SampleRole is in the bits above
   };
-  struct Place {
-    uint32_t offset, length;  // in text(): all bytes of the line before its number
-  };
+  using Place = TextStore::Place;
   struct Series {
     LabelPrint print;
-    uint32_t family = 0, first = kNone;  // first: a cell; the others follow by `next`
-    bool alive = false, fresh = false, touched = false;
+    uint32_t first = kNone;  // a cell; the others follow by `next`
+    uint32_t family : 29 = 0;
+    uint32_t alive : 1 = false, fresh : 1 = false, touched : 1 = false;
   };
 
-  std::vector<Place> places;
+  std::vector<TextStore::Literal> literals;  // all bytes of the line before its number
   std::vector<double> values;
   std::vector<uint8_t> states;
   std::vector<uint32_t> next;
   std::vector<Series> series;
   std::vector<uint32_t> appeared, vanished, reshaped;
 
-  explicit SeriesStore(FamilyTable& families) : families_(families), key_(ProcessHashKey()) {}
+  explicit SeriesStore(FamilyTable& families) : families_(families), key_(ProcessHashKey()), text_(key_) {}
 
   // Empties the lists of what changed.
   void ForgetChanges();
   // The same, forgets who was seen, and frees what vanished before.
   void BeginChange();
-  void Reserve(size_t slots, size_t text_bytes);
+  void Reserve(size_t slots);
   void RetireFamilies(const std::vector<uint32_t>& retired);
   // Ends a change: what was not seen vanishes, unless it is to be kept.
   void Sweep(bool keep_unseen);
-  // Puts the texts in the order of the page when much of the memory is no longer in use.
-  void Compact(const std::vector<uint32_t>& slots_and_texts, std::vector<Place>& texts);
+  // Keeps the texts anew when much of the memory may no longer be in use.
+  void Compact(std::vector<Place>& texts);
 
   // The first call makes the index: a page that never changes does without it.
   uint32_t FindLiteral(std::string_view literal);
@@ -71,11 +138,10 @@ class SeriesStore {
   uint32_t AddCell(uint32_t to_series, SampleRole role, double bound, std::string_view literal);
   uint32_t AddDuplicate(std::string_view literal);
   void Rename(uint32_t slot, std::string_view literal);
-  uint32_t AppendText(std::string_view bytes);
+  uint32_t AppendText(std::string_view bytes) { return text_.Append(bytes); }
 
-  std::string_view Text(Place place) const noexcept { return {text_.data() + place.offset, place.length}; }
-  const char* text() const noexcept { return text_.data(); }
-  size_t text_bytes() const noexcept { return text_.size(); }
+  const TextStore& text() const noexcept { return text_; }
+  std::string LiteralOf(uint32_t slot) const;
   SampleRole role(uint32_t slot) const noexcept {
     return static_cast<SampleRole>(states[slot] >> kRoleShift);
   }
@@ -84,9 +150,6 @@ class SeriesStore {
   size_t memory_bytes() const noexcept;
 
  private:
-  uint32_t HashLiteral(std::string_view literal) const noexcept {
-    return static_cast<uint32_t>(HashBytes(literal, 0, key_) >> 32);
-  }
   uint32_t NewSlot(std::string_view literal);
   uint32_t SeriesHash(uint32_t family, const LabelPrint& print) const noexcept {
     return static_cast<uint32_t>(Mum(print.b ^ key_.a, family ^ key_.c) >> 32);
@@ -95,7 +158,7 @@ class SeriesStore {
   void Detach(uint32_t slot);
   void Relink();
   auto LiteralHashes() const {
-    return [this](uint32_t slot) { return HashLiteral(Text(places[slot])); };
+    return [this](uint32_t slot) { return text_.Hash(literals[slot]); };
   }
   auto CellHashes() const {
     return [this](uint32_t slot) { return CellHash(owners_[slot], role(slot), bounds_[slot]); };
@@ -108,7 +171,8 @@ class SeriesStore {
   HashKey key_;
   std::vector<double> bounds_;
   std::vector<uint32_t> owners_;  // slot to series
-  std::string text_;
+  TextStore text_;
+  size_t packed_bytes_ = 0, packed_slots_ = 0;  // after the last Compact that did something
   IdIndex by_literal_, by_cell_, by_print_;
   std::vector<uint32_t> free_slots_, freed_slots_, free_series_, freed_series_;
   size_t live_ = 0;
