@@ -15,6 +15,7 @@
 #include "agent/run/endpoints.h"
 #include "agent/run/notify.h"
 #include "agent/run/plan.h"
+#include "agent/run/state_dir.h"
 #include "base/log.h"
 #include "base/result.h"
 #include "base/workers.h"
@@ -22,6 +23,7 @@
 #include "net/client/http_client.h"
 #include "net/http/http_server.h"
 #include "pipeline/agent_stats.h"
+#include "pipeline/events/event_desk.h"
 
 namespace gpulens {
 namespace {
@@ -87,6 +89,7 @@ class Agent {
   SnapshotHub hub_;
   PageBoard pages_;
   AgentStats stats_;
+  EventDesk events_;
   Env env_;
   std::unique_ptr<SeriesBudget> budget_;
   std::unique_ptr<Pipeline> pipeline_;
@@ -148,6 +151,8 @@ Status Agent::Start() {
   env_.latest = &hub_;
   env_.pages = &pages_;
   env_.stats = &stats_;
+  env_.events = &events_;
+  env_.state_dir = StateDir(config_.Text("state_dir"));
   env_.demo = options_.demo;
   io_.Start();
   auto offload = [this](std::function<void()> task) {

@@ -67,7 +67,8 @@ void EventMaker::WriteCounters(FrameWriter& out) {
 
 bool EventMaker::IsMuted(const std::string& what, Instant at) {
   std::erase_if(muted_, [&](const Muted& each) { return each.until_boot_ns <= at.boot_ns; });
-  bool muted = std::any_of(muted_.begin(), muted_.end(), [&](const Muted& each) { return each.what == what; });
+  bool muted =
+      std::any_of(muted_.begin(), muted_.end(), [&](const Muted& each) { return each.what == what; });
   // So many different things within a minute are a flood, too.
   muted = muted || muted_.size() >= kMaxMuted;
   if (!muted) muted_.push_back({what, at.boot_ns + kMinute});
@@ -145,7 +146,8 @@ void EventMaker::TakeRas(const Notice& notice, std::string_view message, Instant
   Report(kEventGpuRas.name, attributes, message, at);
 }
 
-std::optional<PciAddress> EventMaker::GpuBehind(const PciAddress& reporter, std::string_view driver, Instant at) {
+std::optional<PciAddress> EventMaker::GpuBehind(const PciAddress& reporter, std::string_view driver,
+                                                Instant at) {
   if (at.boot_ns - bus_read_at_ns_ > kMinute) {  // devices come and go
     bus_ = kernel_log::ReadPciBus(root_);
     bus_read_at_ns_ = at.boot_ns;

@@ -14,8 +14,7 @@ namespace {
 
 using kernel_log::From;
 
-constexpr std::string_view kStillWorks =
-    "; XIDs that NVML reports, and all metrics, come without it";
+constexpr std::string_view kStillWorks = "; XIDs that NVML reports, and all metrics, come without it";
 // Kernel messages alone come first; in the others lines of the kernel are picked out.
 constexpr const char* kFiles[] = {"/var/log/kern.log", "/var/log/messages", "/var/log/syslog"};
 constexpr const char* kJournals[] = {"/run/log/journal", "/var/log/journal"};
@@ -35,7 +34,8 @@ std::string FirstReadable(const Env& env, const char* const (&paths)[kCount]) {
   return {};
 }
 
-// journalctl of this machine reads the journal of this machine; below another root it would tell of the wrong one.
+// journalctl of this machine reads the journal of this machine; below another root it would tell of the wrong
+// one.
 std::string Journalctl(const Env& env) {
   if (env.root != "/") return {};
   for (const char* path : kJournalctls) {
@@ -59,7 +59,8 @@ Result<ChosenLog> Made(Result<std::unique_ptr<kernel_log::LogReader>> reader, st
 
 Result<ChosenLog> Journal(const Env& env, From from) {
   std::string program = Journalctl(env);
-  if (program.empty()) return Status{Code::kUnavailable, "kernel log: no journalctl here" + std::string(kStillWorks)};
+  if (program.empty())
+    return Status{Code::kUnavailable, "kernel log: no journalctl here" + std::string(kStillWorks)};
   return Made(kernel_log::RunJournalctl(program, from, env.clock->Now()), "journald", program);
 }
 
@@ -86,7 +87,8 @@ Result<ChosenLog> ChooseLog(const Config& config, const Env& env) {
   const std::string& path = config.Text("path");
   if (source == "file") {
     if (path.empty())
-      return Status{Code::kInvalidArgument, "collectors.kernel_log.source: file needs collectors.kernel_log.path"};
+      return Status{Code::kInvalidArgument,
+                    "collectors.kernel_log.source: file needs collectors.kernel_log.path"};
     return Made(kernel_log::FollowFile(path, from), "file", path);
   }
   if (source == "kmsg") {
@@ -119,9 +121,11 @@ std::vector<Finding> ProbeLog(const Config& config, const Env& env) {
   } else {
     bool denied = error == EACCES || error == EPERM;
     finding.kind = denied ? Finding::kNoPermission : Finding::kNotHere;
-    finding.what = "messages of the kernel: XIDs with their process, SXids, OOM kills, errors of PCIe and memory";
+    finding.what =
+        "messages of the kernel: XIDs with their process, SXids, OOM kills, errors of PCIe and memory";
     finding.why = denied ? device + " may be read by root alone" : "no kernel log here";
-    if (denied) finding.remedy = "run as root or with CAP_SYSLOG, or add the user to group adm for journalctl";
+    if (denied)
+      finding.remedy = "run as root or with CAP_SYSLOG, or add the user to group adm for journalctl";
   }
   return {finding};
 }

@@ -15,8 +15,8 @@ struct ChosenLog {
   std::string place;        // for people: "/dev/kmsg"
 };
 
-// What `collectors.kernel_log.source` asks for; `auto` takes the first that can be read of /dev/kmsg, the journal,
-// and the files of syslog daemons. The failure says what is missing and what works without it.
+// What `collectors.kernel_log.source` asks for; `auto` takes the first that can be read of /dev/kmsg, the
+// journal, and the files of syslog daemons. The failure says what is missing and what works without it.
 Result<ChosenLog> ChooseLog(const Config& config, const Env& env);
 
 // The same as ChooseLog without a side effect: for `gpulens doctor`.

@@ -1,5 +1,5 @@
-// journalctl as a child process that follows the kernel's messages: for machines where /dev/kmsg may not be read
-// but the journal may.
+// journalctl as a child process that follows the kernel's messages: for machines where /dev/kmsg may not be
+// read but the journal may.
 
 #include <fcntl.h>
 #include <unistd.h>
@@ -34,7 +34,11 @@ class JournalReader final : public LogReader {
     UniqueFd null(::open("/dev/null", O_RDWR | O_CLOEXEC));
     ChildProcess::Options options;
     options.program = program_;
-    options.arguments = {"--dmesg", "--follow", "--quiet", "--no-pager", "--output=short-unix",
+    options.arguments = {"--dmesg",
+                         "--follow",
+                         "--quiet",
+                         "--no-pager",
+                         "--output=short-unix",
                          from_ == From::kBoot ? "--boot=0" : "--lines=0"};
     options.pass_fds = {{null.get(), 0}, {theirs.get(), 1}, {null.get(), 2}};
     ASSIGN_OR_RETURN(child_, ChildProcess::Start(options));

@@ -34,8 +34,8 @@ class KmsgReader final : public LogReader {
           backlog_ = false;
           break;
         }
-        // Records were overwritten before we came, or one is longer than any should be. The next read goes on behind
-        // them; how many there were, the gap between the numbers tells.
+        // Records were overwritten before we came, or one is longer than any should be. The next read goes on
+        // behind them; how many there were, the gap between the numbers tells.
         if (errno == EPIPE || errno == EINVAL) {
           ++count;
           gap_ = true;

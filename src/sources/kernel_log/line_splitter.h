@@ -11,7 +11,8 @@ class LineSplitter {
  public:
   static constexpr size_t kMaxKept = 64 << 10;
 
-  // Calls `visit(line)` for each line that ends in `bytes`. A line longer than kMaxKept is dropped whole and counted.
+  // Calls `visit(line)` for each line that ends in `bytes`. A line longer than kMaxKept is dropped whole and
+  // counted.
   template <class Visit>
   void Feed(std::string_view bytes, Visit&& visit) {
     while (!bytes.empty()) {

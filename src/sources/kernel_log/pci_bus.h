@@ -1,5 +1,5 @@
-// Which devices sit on the PCI bus, as sysfs shows it without any driver: for messages that name a device by its
-// address alone.
+// Which devices sit on the PCI bus, as sysfs shows it without any driver: for messages that name a device by
+// its address alone.
 #pragma once
 
 #include <string>
@@ -11,9 +11,9 @@ namespace gpulens::kernel_log {
 
 struct PciDevice {
   PciAddress address;
-  uint32_t vendor = 0, klass = 0;      // 0x10de, 0x068000
-  std::vector<PciAddress> ports;       // bridges between the root and it, the root port first
-  bool IsGpu() const noexcept;         // display controllers and processing accelerators
+  uint32_t vendor = 0, klass = 0;  // 0x10de, 0x068000
+  std::vector<PciAddress> ports;   // bridges between the root and it, the root port first
+  bool IsGpu() const noexcept;     // display controllers and processing accelerators
   bool IsNvswitch() const noexcept;
 };
 

@@ -32,7 +32,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     if (!notice) continue;
     if (notice->kind == NoticeKind::kXid) CHECK(notice->pci && *notice->code >= 1 && *notice->code <= 4095);
     if (notice->kind == NoticeKind::kSxid) CHECK(notice->pci && *notice->code >= 1);
-    if (notice->kind == NoticeKind::kGpuLost || notice->kind == NoticeKind::kRas) CHECK(notice->pci.has_value());
+    if (notice->kind == NoticeKind::kGpuLost || notice->kind == NoticeKind::kRas)
+      CHECK(notice->pci.has_value());
     if (notice->pid) CHECK(*notice->pid >= 0);
     if (notice->pci) CHECK(*ParsePciAddress(notice->pci->ToString()) == *notice->pci);
     CHECK(notice->process.size() <= 64 && notice->cgroup.size() <= 512);

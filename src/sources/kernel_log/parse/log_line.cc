@@ -96,13 +96,15 @@ bool TakeSyslogTime(std::string_view& text) noexcept {
   return true;
 }
 
-// "kern  :warn  : 2025-01-21T04:41:44,285060+00:00 message" (dmesg -x --time-format iso), or with a boot stamp.
+// "kern  :warn  : 2025-01-21T04:41:44,285060+00:00 message" (dmesg -x --time-format iso), or with a boot
+// stamp.
 bool TakeFacility(std::string_view& text, LogLine& out) noexcept {
   constexpr std::string_view kFacility = "kern";
   if (!text.starts_with(kFacility)) return false;
   size_t first = text.find(':');
   size_t second = first == std::string_view::npos ? first : text.find(':', first + 1);
-  if (second == std::string_view::npos || second > 24 || Trim(text.substr(0, first)) != kFacility) return false;
+  if (second == std::string_view::npos || second > 24 || Trim(text.substr(0, first)) != kFacility)
+    return false;
   text = Trim(text.substr(second + 1));
   std::string_view rest = text;
   if (auto when = ParseRfc3339(TakeUntil(rest, ' '))) {
@@ -124,10 +126,11 @@ std::optional<int64_t> ParseRfc3339(std::string_view text) noexcept {
   auto year = number(0, 4), month = number(5, 2), day = number(8, 2);
   auto hour = number(11, 2), minute = number(14, 2), second = number(17, 2);
   if (!year || !month || !day || !hour || !minute || !second) return std::nullopt;
-  std::chrono::year_month_day date{std::chrono::year(*year), std::chrono::month(static_cast<unsigned>(*month)),
+  std::chrono::year_month_day date{std::chrono::year(*year),
+                                   std::chrono::month(static_cast<unsigned>(*month)),
                                    std::chrono::day(static_cast<unsigned>(*day))};
-  bool fits = *year >= 1970 && *year < 2200 && *month > 0 && *day > 0 && date.ok() && *hour >= 0 && *hour < 24 &&
-              *minute >= 0 && *minute < 60 && *second >= 0 && *second <= 60;
+  bool fits = *year >= 1970 && *year < 2200 && *month > 0 && *day > 0 && date.ok() && *hour >= 0 &&
+              *hour < 24 && *minute >= 0 && *minute < 60 && *second >= 0 && *second <= 60;
   if (!fits) return std::nullopt;
   int64_t days = std::chrono::sys_days(date).time_since_epoch().count();
   int64_t seconds = ((days * 24 + *hour) * 60 + *minute) * 60 + *second;

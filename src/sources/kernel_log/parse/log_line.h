@@ -1,5 +1,5 @@
-// The frame around a kernel message: records of /dev/kmsg, and the lines that dmesg, syslog and journalctl make of
-// them.
+// The frame around a kernel message: records of /dev/kmsg, and the lines that dmesg, syslog and journalctl
+// make of them.
 //
 // Pure functions; safe from any thread.
 #pragma once
@@ -26,15 +26,15 @@ struct LogLine {
   std::string_view text;  // the message
 };
 
-// A record of /dev/kmsg: "6,339,5140900,-;message". The escapes \x0a of the kernel are undone in `scratch`, where
-// `text` may then lie. Nothing for what is no record, and for one that a program has written there: anybody may
-// claim anything. `sequence` is set even then, when there is one.
+// A record of /dev/kmsg: "6,339,5140900,-;message". The escapes \x0a of the kernel are undone in `scratch`,
+// where `text` may then lie. Nothing for what is no record, and for one that a program has written there:
+// anybody may claim anything. `sequence` is set even then, when there is one.
 bool ParseKmsgRecord(std::string_view record, std::string& scratch, LogLine& out);
 
 // A line of a file or of journalctl. Known: records of /dev/kmsg, "[ 12.345] message" (dmesg), "kern :warn :
-// TIME message" (dmesg -x), "Jan  2 03:04:05 host kernel: message" and "2026-01-02T03:04:05+00:00 host kernel:
-// message" (syslog), "1767322800.123 host kernel: message" (journalctl -o short-unix). Nothing for lines of other
-// programs and for what is none of these.
+// TIME message" (dmesg -x), "Jan  2 03:04:05 host kernel: message" and "2026-01-02T03:04:05+00:00 host
+// kernel: message" (syslog), "1767322800.123 host kernel: message" (journalctl -o short-unix). Nothing for
+// lines of other programs and for what is none of these.
 bool ParseLogLine(std::string_view line, std::string& scratch, LogLine& out);
 
 // A moment in RFC 3339 with any fraction, comma or point: nanoseconds since 1970. Exposed for tests.

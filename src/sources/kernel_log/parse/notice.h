@@ -14,16 +14,16 @@
 namespace gpulens::kernel_log {
 
 enum class NoticeKind : uint8_t {
-  kXid,           // NVIDIA driver: code, pid, process
-  kSxid,          // NVSwitch driver: code, switch, link
-  kGpuLost,       // a GPU has fallen off the bus
-  kLinkFailure,   // NVLink: link
-  kRas,           // amdgpu, habanalabs: block, count
-  kGpuReset,      // a driver resets its device by itself
-  kPcieError,     // advanced error report: layer, driver
-  kOomScope,      // which cgroup the kill that follows is about: pid, cgroup
-  kOomKill,       // pid, process
-  kHardware,      // machine check, memory controller, NVMe, heat: type
+  kXid,          // NVIDIA driver: code, pid, process
+  kSxid,         // NVSwitch driver: code, switch, link
+  kGpuLost,      // a GPU has fallen off the bus
+  kLinkFailure,  // NVLink: link
+  kRas,          // amdgpu, habanalabs: block, count
+  kGpuReset,     // a driver resets its device by itself
+  kPcieError,    // advanced error report: layer, driver
+  kOomScope,     // which cgroup the kill that follows is about: pid, cgroup
+  kOomKill,      // pid, process
+  kHardware,     // machine check, memory controller, NVMe, heat: type
 };
 
 // How bad, as the message says it; kUnsaid where it does not.
@@ -33,13 +33,15 @@ enum class Grade : uint8_t { kUnsaid, kCorrected, kDeferred, kRecoverable, kNonF
 struct Notice {
   NoticeKind kind = NoticeKind::kXid;
   Grade grade = Grade::kUnsaid;
-  std::string_view type;    // kHardware: mce edac nvme thermal; kRas: block; kPcieError: layer; kLinkFailure: what
+  std::string_view
+      type;  // kHardware: mce edac nvme thermal; kRas: block; kPcieError: layer; kLinkFailure: what
   std::string_view driver;  // kPcieError: of the device; kRas, kGpuReset: amdgpu, habanalabs
   std::optional<PciAddress> pci;
   std::optional<uint32_t> code, link, count;
   std::optional<int64_t> pid;
   std::string_view process, cgroup;
-  std::string_view facts;  // the row in the table of messages: "nvidia.fallen_off_bus"; empty: none, or by code
+  std::string_view
+      facts;  // the row in the table of messages: "nvidia.fallen_off_bus"; empty: none, or by code
 };
 
 // Nothing for messages that are not about any of this.

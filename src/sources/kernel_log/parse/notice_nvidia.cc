@@ -22,11 +22,13 @@ void TakeProcess(std::string_view text, Notice& out) noexcept {
   if (TakePrefix(text, "name=")) {
     // A name may hold blanks and commas, but hardly a comma with a blank behind it.
     std::string_view name = text.substr(0, text.find(", "));
-    if (name.size() <= kMaxProcess && name.find("<unknown>") == std::string_view::npos) out.process = Trim(name);
+    if (name.size() <= kMaxProcess && name.find("<unknown>") == std::string_view::npos)
+      out.process = Trim(name);
   }
 }
 
-// The link that a message about NVLink names: "… on link 3(0x…", "Link 46 sourcetrack …", "… Link -1 …" is none.
+// The link that a message about NVLink names: "… on link 3(0x…", "Link 46 sourcetrack …", "… Link -1 …" is
+// none.
 std::optional<uint32_t> LinkOf(std::string_view text) noexcept {
   for (std::string_view mark : {"on link ", "train link ", " Link "}) {
     auto rest = After(text, mark);
@@ -56,8 +58,9 @@ std::optional<Notice> ParseXid(std::string_view rest) noexcept {
   return out;
 }
 
-// "GPU 0000:3b:00.0: GPU has fallen off the bus.", "GPU at PCI:0000:3b:00: … fallen off the bus", and the longer
-// "The NVIDIA GPU 0000:3b:00.0 (PCI ID: …) installed in this system has fallen off the bus and is not responding".
+// "GPU 0000:3b:00.0: GPU has fallen off the bus.", "GPU at PCI:0000:3b:00: … fallen off the bus", and the
+// longer "The NVIDIA GPU 0000:3b:00.0 (PCI ID: …) installed in this system has fallen off the bus and is not
+// responding".
 std::optional<Notice> ParseFallenOff(std::string_view message) noexcept {
   Notice out;
   out.kind = NoticeKind::kGpuLost;
@@ -97,8 +100,8 @@ std::optional<Notice> ParseNvrm(std::string_view message) {
   return out;
 }
 
-// "nvidia-nvswitch3: SXid (PCI:0000:86:00.0): 20034, Fatal, Link 30 LTSSM Fault Up". The lines "… Severity 1 Engine
-// instance …" and "… Data {…}" that follow belong to the same error.
+// "nvidia-nvswitch3: SXid (PCI:0000:86:00.0): 20034, Fatal, Link 30 LTSSM Fault Up". The lines "… Severity 1
+// Engine instance …" and "… Data {…}" that follow belong to the same error.
 std::optional<Notice> ParseNvswitch(std::string_view message) {
   auto rest = After(message, ": SXid (");
   if (!rest || message.size() - rest->size() > 48) return std::nullopt;

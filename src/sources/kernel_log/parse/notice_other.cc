@@ -76,8 +76,9 @@ Notice Hardware(sv type, Grade grade, sv facts = {}) noexcept {
   return out;
 }
 
-// "[Hardware Error]: event severity: fatal", "… Corrected error, no action required.", "mce: [Hardware Error]: CPU 1:
-// Machine Check Exception: 5 Bank 3: …". The register lines around these belong to the same error.
+// "[Hardware Error]: event severity: fatal", "… Corrected error, no action required.", "mce: [Hardware
+// Error]: CPU 1: Machine Check Exception: 5 Bank 3: …". The register lines around these belong to the same
+// error.
 std::optional<Notice> ParseMachineCheck(sv message) noexcept {
   auto rest = After(message, "[Hardware Error]: ");
   if (!rest) return std::nullopt;
