@@ -22,7 +22,7 @@ TEST(JsonEvent, AsItIsDocumented) {
   EXPECT_EQ(
       out,
       "{\"ts\":\"2025-11-21T02:14:09.120Z\",\"type\":\"event\",\"name\":\"gpu.xid\",\"severity\":\"fatal\","
-      "\"body\":\"NVRM: \\\"x\\\"\\n\\u0001\xef\xbf\xbd\",\"attributes\":{\"gpu.xid.code\":79},"
+      "\"body\":\"NVRM: \\\"x\\\"\\n\\u0001\\ufffd\",\"attributes\":{\"gpu.xid.code\":79},"
       "\"entity_type\":\"gpu\",\"entity\":{\"gpu.index\":3},\"resource\":{\"host.name\":\"n1\"}}");
 }
 
