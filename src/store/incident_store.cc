@@ -1,5 +1,6 @@
 #include "store/incident_store.h"
 
+#include <fcntl.h>
 #include <sqlite3.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -7,6 +8,7 @@
 #include <cerrno>
 #include <cstdio>
 
+#include "base/fd.h"
 #include "base/files.h"
 #include "base/log.h"
 #include "base/result.h"
@@ -144,6 +146,11 @@ Result<std::unique_ptr<IncidentStore>> IncidentStore::Open(const Options& option
     return OpenOnce(options);
   }
   RETURN_IF_ERROR(MakeFolders(options.path));
+  // The kernel log may be read by root alone on many machines; what comes from it is not for everybody either.
+  // SQLite gives its other files the mode of this one.
+  UniqueFd made(::open(options.path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0640));
+  if (!made) return ErrnoStatus("open " + options.path, errno);
+  made.reset();
   auto opened = OpenOnce(options);
   if (opened || opened.error().code != Code::kDataLoss) return opened;
   // What cannot be read is kept for people to look at, and does not stop us from keeping what comes.

@@ -72,6 +72,18 @@ TEST_F(StoreTest, WhatIsAddedIsFound) {
   EXPECT_GT(store->bytes(), 0u);
 }
 
+TEST_F(StoreTest, IsNotForEverybody) {
+  mode_t before = ::umask(0);
+  auto store = Open();
+  ASSERT_TRUE(store->Add(Xid(1)));
+  ::umask(before);
+  for (const char* suffix : {"", "-wal", "-shm"}) {
+    struct stat file{};
+    ASSERT_EQ(::stat((path_ + suffix).c_str(), &file), 0) << suffix;
+    EXPECT_EQ(file.st_mode & 0777, 0640u) << suffix;
+  }
+}
+
 TEST_F(StoreTest, Filters) {
   auto store = Open();
   for (int64_t i = 1; i <= 5; ++i) ASSERT_TRUE(store->Add(Xid(i * 1000, i % 2)));

@@ -15,7 +15,6 @@
 #include "agent/run/endpoints.h"
 #include "agent/run/notify.h"
 #include "agent/run/plan.h"
-#include "agent/run/state_dir.h"
 #include "base/log.h"
 #include "base/result.h"
 #include "base/workers.h"

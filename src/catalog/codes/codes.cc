@@ -9,7 +9,7 @@
 namespace gpulens {
 namespace {
 
-#include "code_tables.inc"
+#include "catalog/codes/code_tables.inc"
 
 // Rows stand in the order of their numbers; tools/code_tables.py sees to it.
 const CodeFacts* FindNumber(std::span<const CodeFacts> rows, int64_t code) noexcept {

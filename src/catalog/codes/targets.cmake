@@ -2,7 +2,7 @@
 include_guard()
 find_package(Python3 REQUIRED COMPONENTS Interpreter)
 set(codes_folder ${CMAKE_SOURCE_DIR}/src/catalog/codes)
-set(codes_rows ${CMAKE_BINARY_DIR}/generated/code_tables.inc)
+set(codes_rows ${CMAKE_BINARY_DIR}/generated/catalog/codes/code_tables.inc)
 add_custom_command(OUTPUT ${codes_rows}
   COMMAND ${Python3_EXECUTABLE} -B ${CMAKE_SOURCE_DIR}/tools/code_tables.py ${codes_folder} ${codes_rows}
   DEPENDS ${CMAKE_SOURCE_DIR}/tools/code_tables.py ${codes_folder}/xid.tsv ${codes_folder}/sxid.tsv

@@ -11,7 +11,6 @@
 #include "agent/config/text/value_parse.h"
 #include "agent/run/config_file.h"
 #include "agent/run/plan.h"
-#include "agent/run/state_dir.h"
 #include "base/clock.h"
 #include "base/parse.h"
 #include "base/text.h"
