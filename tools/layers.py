@@ -22,7 +22,7 @@ FLOORS = {
     "dialects": (2, ("base", "core", "catalog")),
     "instruments": (2, ("base", "core")),
     "energy": (2, ("base", "core")),
-    "store": (2, ("base", "core")),
+    "store": (2, ("base", "core", "wire")),
     "delivery": (2, ("base", "net")),
     "pipeline": (3, ("base", "core", "net", "catalog", "instruments")),
     "collectors/*": (4, ("base", "core", "net", "sources/*", "catalog", "wire", "instruments", "pipeline")),

@@ -16,6 +16,7 @@
 #include "catalog/host_cpu_memory.h"
 #include "catalog/host_io.h"
 #include "catalog/self.h"
+#include "catalog/self_events.h"
 #include "catalog/self_io.h"
 
 namespace gpulens {
@@ -31,7 +32,7 @@ constexpr auto Joined(const MetricDesc* const (&... lists)[kSizes]) {
 
 constexpr auto kAll = Joined(kGpuReadingsRows, kGpuHealthRows, kGpuEnginesRows, kGpuBoardRows, kGpuErrorsRows,
                              kGpuIdentityRows, kGpuLinksRows, kGpuPartsRows, kGpuScoreRows,
-                             kHostCpuMemoryRows, kHostIoRows, kSelfRows, kSelfIoRows);
+                             kHostCpuMemoryRows, kHostIoRows, kSelfRows, kSelfIoRows, kSelfEventsRows);
 
 struct Exception {
   const MetricDesc* metric;

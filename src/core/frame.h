@@ -66,6 +66,8 @@ struct Snapshot : RefCounted<Snapshot> {
   std::vector<SnapshotEntry> frames;
 };
 
+enum class EventSeverity : uint8_t { kUnset, kInfo, kWarning, kError, kFatal };
+
 // Something that happened, once: an XID, an OOM kill.
 struct Event {
   Instant at;
@@ -73,8 +75,11 @@ struct Event {
   EntityRef entity;
   AttributeSet attributes;
   std::string body;
+  EventSeverity severity = EventSeverity::kUnset;  // kUnset: what its catalogue row says
 };
+// What became ready in one tick.
 struct Events : RefCounted<Events> {
+  AttributeSet resource;
   std::vector<Event> list;
 };
 

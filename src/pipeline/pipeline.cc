@@ -6,6 +6,7 @@
 
 #include "base/log.h"
 #include "net/io_loop.h"
+#include "pipeline/events/event_desk.h"
 #include "pipeline/running_analyzer.h"
 
 namespace gpulens {
@@ -216,6 +217,18 @@ void Pipeline::UpdateSelf(Snapshot& snapshot) {
   AddFrame(snapshot, self_.Update(input), Standing::kNative, false);
 }
 
+// What analyzers made of the reported events in this tick.
+void Pipeline::HandOutEvents(const Snapshot& snapshot) {
+  if (!env_.events) return;
+  std::vector<Event> ready = env_.events->TakeReady();
+  if (ready.empty()) return;
+  Ref<Events> events = MakeRef<Events>();
+  events->resource = snapshot.resource;
+  events->list = std::move(ready);
+  Ref<const Events> published(std::move(events));
+  for (const auto& sink : offered_) sink->Offer(published);
+}
+
 void Pipeline::CloseTick() {
   Ref<Snapshot> snapshot = TakeSnapshot();
   snapshot->closed_at = env_.clock->Now();
@@ -224,6 +237,7 @@ void Pipeline::CloseTick() {
   UpdateSelf(*snapshot);
   Ref<const Snapshot> published(snapshot);
   hub_.Put(published);
+  HandOutEvents(*snapshot);
   for (const auto& sink : offered_) sink->Offer(published);
   if (listener_) listener_(published);
   std::lock_guard lock(mutex_);

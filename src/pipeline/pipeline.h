@@ -89,6 +89,7 @@ class Pipeline {
   void Gather(Snapshot& snapshot);
   void Analyze(Snapshot& snapshot);
   void UpdateSelf(Snapshot& snapshot);
+  void HandOutEvents(const Snapshot& snapshot);
   bool AllAnswered() const;
   Running* Find(Scheduler::TaskId task);
   void ApplyInstances(std::vector<Instance::Setup>& setups);

@@ -65,6 +65,7 @@ struct SelfMetrics::OfAnalyzer {
 struct SelfMetrics::OfSink {
   EntityRef entity;
   Series up, length, capacity, duration, last_success, dropped[kDropReasons];
+  Series event_length, event_capacity, events_dropped[kDropReasons];
   uint64_t seen = 0;
 };
 
@@ -173,9 +174,13 @@ void SelfMetrics::UpdateSink(const SinkRunner& sink) {
     s.last_success = table_.Declare(kSelfSinkLastSuccessTime, s.entity);
     s.length = table_.Declare(kSelfSinkQueueLength, s.entity, {{"lane", "snapshot"}});
     s.capacity = table_.Declare(kSelfSinkQueueCapacity, s.entity, {{"lane", "snapshot"}});
+    s.event_length = table_.Declare(kSelfSinkQueueLength, s.entity, {{"lane", "event"}});
+    s.event_capacity = table_.Declare(kSelfSinkQueueCapacity, s.entity, {{"lane", "event"}});
     for (size_t i = 0; i < kDropReasons; ++i) {
       std::string_view reason = DropReasonName(static_cast<DropReason>(i));
       s.dropped[i] = table_.Declare(kSelfSinkDropped, s.entity, {{"lane", "snapshot"}, {"reason", reason}});
+      s.events_dropped[i] =
+          table_.Declare(kSelfSinkDropped, s.entity, {{"lane", "event"}, {"reason", reason}});
     }
   }
   s.seen = update_;
@@ -185,7 +190,12 @@ void SelfMetrics::UpdateSink(const SinkRunner& sink) {
   writer_.Set(s.capacity, SinkRunner::kLaneDepth);
   if (stats.delivered != 0) writer_.Set(s.duration, Seconds(stats.duration));
   if (stats.last_success_unix_ns != 0) writer_.Set(s.last_success, Seconds(stats.last_success_unix_ns));
-  for (size_t i = 0; i < kDropReasons; ++i) writer_.Set(s.dropped[i], stats.dropped[i]);
+  writer_.Set(s.event_length, stats.events_queued);
+  writer_.Set(s.event_capacity, SinkRunner::kEventLaneDepth);
+  for (size_t i = 0; i < kDropReasons; ++i) {
+    writer_.Set(s.dropped[i], stats.dropped[i]);
+    writer_.Set(s.events_dropped[i], stats.events_dropped[i]);
+  }
 }
 
 template <class Of>

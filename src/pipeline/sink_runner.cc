@@ -16,7 +16,11 @@ std::string_view DropReasonName(DropReason reason) noexcept {
 // Held by the runner and by its thread, so that a thread stuck in a Write can be left behind.
 struct SinkRunner::Shared {
   explicit Shared(std::string_view sink_name, std::unique_ptr<Sink> the_sink, const Clock& the_clock)
-      : name(sink_name), sink(std::move(the_sink)), clock(the_clock), lane(kLaneDepth) {}
+      : name(sink_name),
+        sink(std::move(the_sink)),
+        clock(the_clock),
+        lane(kLaneDepth),
+        event_lane(kEventLaneDepth) {}
 
   const std::string name;
   const std::unique_ptr<Sink> sink;
@@ -24,6 +28,7 @@ struct SinkRunner::Shared {
   mutable std::mutex mutex;  // guards what follows
   std::condition_variable wake, ended;
   Ring<Ref<const Snapshot>> lane;
+  Ring<Ref<const Events>> event_lane;
   SinkStats stats;
   bool stopping = false, done = false;
   Instant flush_by;
@@ -57,6 +62,24 @@ void SinkRunner::Deliver(Shared& shared, const Snapshot& snapshot) {
   stats.last = std::move(status);
 }
 
+void SinkRunner::Deliver(Shared& shared, const Events& events) {
+  Status status = shared.sink->Write(events);
+  if (status) return;
+  Log(LogLevel::kWarn, shared.name, "events_lost", status.detail, shared.name);
+  std::lock_guard lock(shared.mutex);
+  ++shared.stats.events_dropped[static_cast<size_t>(DropReason::kRejected)];
+}
+
+void SinkRunner::Offer(const Ref<const Events>& events) {
+  if (!thread_.joinable()) return Deliver(*shared_, *events);
+  {
+    std::lock_guard lock(shared_->mutex);
+    if (shared_->event_lane.PushDroppingOldest(events))
+      ++shared_->stats.events_dropped[static_cast<size_t>(DropReason::kOverload)];
+  }
+  shared_->wake.notify_one();
+}
+
 void SinkRunner::Offer(const Ref<const Snapshot>& snapshot) {
   int64_t now = snapshot->closed_at.boot_ns;
   // Half a millisecond of grace: ticks are not closed exactly on the grid.
@@ -74,12 +97,19 @@ void SinkRunner::Offer(const Ref<const Snapshot>& snapshot) {
 void SinkRunner::Run(const std::shared_ptr<Shared>& shared) {
   while (true) {
     Ref<const Snapshot> snapshot;
+    Ref<const Events> events;
     Instant flush_by;
     {
       std::unique_lock lock(shared->mutex);
-      shared->wake.wait(lock, [&] { return shared->stopping || !shared->lane.empty(); });
-      if (auto next = shared->lane.Pop()) snapshot = std::move(*next);
+      shared->wake.wait(
+          lock, [&] { return shared->stopping || !shared->lane.empty() || !shared->event_lane.empty(); });
+      if (auto first = shared->event_lane.Pop()) events = std::move(*first);
+      else if (auto next = shared->lane.Pop()) snapshot = std::move(*next);
       flush_by = shared->flush_by;
+    }
+    if (events) {
+      Deliver(*shared, *events);
+      continue;
     }
     if (snapshot) {
       Deliver(*shared, *snapshot);
@@ -115,6 +145,8 @@ void SinkRunner::Stop(Instant deadline) {
     Duration left = deadline - shared_->clock.Now();
     done = shared_->ended.wait_for(lock, left, [&] { return shared_->done; });
     while (shared_->lane.Pop()) ++shared_->stats.dropped[static_cast<size_t>(DropReason::kShutdown)];
+    while (shared_->event_lane.Pop())
+      ++shared_->stats.events_dropped[static_cast<size_t>(DropReason::kShutdown)];
   }
   if (done) thread_.join();
   else thread_.detach();
@@ -124,6 +156,7 @@ SinkStats SinkRunner::stats() const {
   std::lock_guard lock(shared_->mutex);
   SinkStats stats = shared_->stats;
   stats.queued = shared_->lane.size();
+  stats.events_queued = shared_->event_lane.size();
   return stats;
 }
 

@@ -1,4 +1,4 @@
-// One push sink at work: its lane, its thread, and what became of every snapshot it was offered.
+// One push sink at work: its lanes, its thread, and what became of every parcel it was offered.
 #pragma once
 
 #include <array>
@@ -13,7 +13,7 @@
 
 namespace gpulens {
 
-// Why a snapshot was not delivered.
+// Why a parcel was not delivered.
 enum class DropReason : uint8_t { kOverload, kRejected, kShutdown };
 inline constexpr size_t kDropReasons = 3;
 std::string_view DropReasonName(DropReason reason) noexcept;
@@ -24,14 +24,19 @@ struct SinkStats {
   uint64_t delivered = 0;  // snapshots
   std::array<uint64_t, kDropReasons> dropped{};
   size_t queued = 0;
+  std::array<uint64_t, kDropReasons> events_dropped{};  // parcels of events
+  size_t events_queued = 0;
   Duration duration{};
   int64_t last_success_unix_ns = 0;
 };
 
-// `Offer` and `stats` are thread-safe. A snapshot that comes while two wait drops the oldest.
+// `Offer` and `stats` are thread-safe. A snapshot that comes while two wait drops the oldest; a parcel
+// of events does so while kEventLaneDepth wait. Events go first, and every tick's, whatever interval
+// the sink has for snapshots.
 class SinkRunner {
  public:
   static constexpr size_t kLaneDepth = 2;
+  static constexpr size_t kEventLaneDepth = 64;
 
   struct Setup {
     const SinkSpec* spec = nullptr;
@@ -48,6 +53,7 @@ class SinkRunner {
   const Setup& setup() const noexcept { return setup_; }
 
   void Offer(const Ref<const Snapshot>& snapshot);
+  void Offer(const Ref<const Events>& events);
   // Delivers what waits, flushes, ends the thread; what is not done by `deadline` is dropped and
   // counted, and a Write that still hangs then is left behind.
   void Stop(Instant deadline);
@@ -57,6 +63,7 @@ class SinkRunner {
   struct Shared;
   static void Run(const std::shared_ptr<Shared>& shared);
   static void Deliver(Shared& shared, const Snapshot& snapshot);
+  static void Deliver(Shared& shared, const Events& events);
 
   const Setup setup_;
   std::shared_ptr<Shared> shared_;

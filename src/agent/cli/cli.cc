@@ -12,6 +12,7 @@
 #include "agent/cli/config_command.h"
 #include "agent/cli/doctor_command.h"
 #include "agent/cli/driver_command.h"
+#include "agent/cli/events/events_command.h"
 #include "agent/cli/metrics_command.h"
 #include "agent/plugin_tables.h"
 #include "agent/run/agent.h"
@@ -30,7 +31,7 @@ constexpr const char* kHelp =
   gpulens doctor                     what is found, what is not, why, and what to do
   gpulens collect host --once        one collector, once, as a table
 
-LOOK      doctor · metrics [NAME] · version
+LOOK      doctor · events [explain CODE] · metrics [NAME] · version
 COLLECT   agent · collect COLLECTOR
 SET UP    config check|print|schema
 --help in every command has examples.
@@ -68,7 +69,8 @@ std::string Joined(const std::vector<std::string>& words) {
   return out;
 }
 
-constexpr std::string_view kCommands[] = {"agent", "collect", "doctor", "metrics", "config", "version"};
+constexpr std::string_view kCommands[] = {"agent",   "collect", "doctor", "events",
+                                          "metrics", "config",  "version"};
 
 // A word that is no command gets the right one.
 int NoCommand(std::string_view word) {
@@ -89,6 +91,8 @@ struct CommandLine {
   std::vector<std::string> pairs;
   DoctorOptions doctor;
   MetricsOptions metrics;
+  EventsOptions events;
+  std::string explain;
   std::string config_file;
   bool schema_json = false, version_json = false;
   int code = 0;
@@ -183,6 +187,30 @@ void AddLooks(CLI::App& app, CommandLine& line) {
   });
 }
 
+void AddEvents(CLI::App& app, CommandLine& line) {
+  EventsOptions& options = line.events;
+  CLI::App* events = app.add_subcommand("events", "What happened to this machine's GPUs, and before it.");
+  events->add_option("--since", options.since, "How far back: 90m, 24h, 7d")
+      ->type_name("D")
+      ->capture_default_str();
+  events->add_option("--gpu", options.gpu, "Of one GPU: its index or UUID")->type_name("N");
+  events->add_option("--name", options.name, "Of one name: gpu.xid")->type_name("X");
+  events->add_option("--format", options.format, "table, json (a line each) or csv")
+      ->check(CLI::IsMember({"table", "json", "csv"}));
+  events->add_option("--state-dir", options.state_dir, "The agent's state folder")->type_name("D");
+  events->add_option("--config", options.config_file, "Configuration file (YAML)")->type_name("FILE");
+  events->add_option("--limit", options.limit, "At most so many, the newest")
+      ->check(CLI::Range(1, 1'000'000));
+  events->add_flag("--with-readings", options.readings, "With the readings of the 30 s before");
+  events->footer(kEventsFooter);
+  CLI::App* explain = events->add_subcommand("explain", "What a code means, what to do, and who says so.");
+  explain->add_option("CODE", line.explain, "79, \"sxid 20034\", amdgpu.ras.umc.ue")->required();
+  events->require_subcommand(0, 1);
+  events->callback([&line, explain] {
+    line.code = explain->parsed() ? RunExplain(line.explain) : RunEvents(line.events);
+  });
+}
+
 void AddConfig(CLI::App& app, CommandLine& line) {
   CLI::App* config = app.add_subcommand("config", "Check, print and explain the configuration.");
   config->require_subcommand(1);
@@ -211,6 +239,7 @@ int RunCommandLine(int argc, char** argv) {
   AddAgent(app, line);
   AddCollect(app, line);
   AddLooks(app, line);
+  AddEvents(app, line);
   AddConfig(app, line);
   if (argc <= 1) {
     std::fputs(kHelp, stderr);

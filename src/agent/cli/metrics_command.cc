@@ -10,6 +10,7 @@
 #include "agent/plugin_tables.h"
 #include "base/text.h"
 #include "catalog/all.h"
+#include "catalog/events.h"
 #include "catalog/spelling.h"
 #include "dialects/dialect.h"
 #include "pipeline/self_metrics.h"
@@ -101,7 +102,39 @@ std::string Table(const std::vector<Row>& rows) {
   return out;
 }
 
-std::string Json(const std::vector<Row>& rows) {
+std::string KeysOf(const EventDesc& event) {
+  std::string keys;
+  for (std::string_view key : event.keys) keys += (keys.empty() ? "" : " ") + std::string(key);
+  return keys;
+}
+
+void AppendEventsJson(std::string& out) {
+  out += "\n],\"events\":[";
+  for (const EventDesc* event : kEvents) {
+    out += event == kEvents[0] ? "\n{\"name\":" : ",\n{\"name\":";
+    AppendJsonString(out, event->name);
+    out += ",\"attributes\":";
+    AppendJsonString(out, KeysOf(*event));
+    out += ",\"severity\":";
+    AppendJsonString(out, EventSeverityName(event->severity));
+    out += ",\"help\":";
+    AppendJsonString(out, event->help);
+    out += '}';
+  }
+}
+
+std::string EventsMarkdown() {
+  std::string out =
+      "\n## Events\n\nWhat happens, once each: docs/events.md. A GPU that no collector knows is named by `" +
+      std::string(kEventPciBusId) + "`.\n\n| name | severity | attributes | meaning |\n|---|---|---|---|\n";
+  for (const EventDesc* event : kEvents) {
+    out += "| `" + std::string(event->name) + "` | " + std::string(EventSeverityName(event->severity)) +
+           " | " + KeysOf(*event) + " | " + std::string(event->help) + " |\n";
+  }
+  return out;
+}
+
+std::string Json(const std::vector<Row>& rows, bool events) {
   std::string out = "{\"schema\":\"gpulens.metrics/1\",\"metrics\":[";
   for (const Row& row : rows) {
     if (&row != &rows.front()) out += ',';
@@ -122,6 +155,7 @@ std::string Json(const std::vector<Row>& rows) {
     field("help", row.help);
     out += '}';
   }
+  if (events) AppendEventsJson(out);
   return out + "\n]}\n";
 }
 
@@ -180,6 +214,7 @@ std::string MetricsMarkdown() {
       "`gpu.uuid`,\n"
       "`gpu.model` on every GPU series) are not repeated here.\n\n## Native names\n\n";
   out += Markdown(NativeRows());
+  out += EventsMarkdown();
   for (std::string_view name : DialectNames()) {
     const Dialect* dialect = FindDialect(name);
     if (!dialect) continue;
@@ -204,7 +239,7 @@ int RunMetrics(const MetricsOptions& options) {
     return 0;
   }
   std::vector<Row> rows = dialect ? DialectRows(*dialect) : NativeRows();
-  std::string text = options.format == "json" ? Json(rows)
+  std::string text = options.format == "json" ? Json(rows, !dialect)
                      : options.format == "md" ? Markdown(rows)
                                               : Table(rows);
   std::fputs(text.c_str(), stdout);

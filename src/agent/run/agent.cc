@@ -22,6 +22,7 @@
 #include "net/client/http_client.h"
 #include "net/http/http_server.h"
 #include "pipeline/agent_stats.h"
+#include "pipeline/events/event_desk.h"
 
 namespace gpulens {
 namespace {
@@ -87,6 +88,7 @@ class Agent {
   SnapshotHub hub_;
   PageBoard pages_;
   AgentStats stats_;
+  EventDesk events_;
   Env env_;
   std::unique_ptr<SeriesBudget> budget_;
   std::unique_ptr<Pipeline> pipeline_;
@@ -148,6 +150,8 @@ Status Agent::Start() {
   env_.latest = &hub_;
   env_.pages = &pages_;
   env_.stats = &stats_;
+  env_.events = &events_;
+  env_.state_dir = StateDir(config_.Text("state_dir"));
   env_.demo = options_.demo;
   io_.Start();
   auto offload = [this](std::function<void()> task) {

@@ -1,4 +1,4 @@
-// Finds and loads the configuration as every command does.
+// Finds and loads the configuration as every command does, and the folder that the agent may write.
 #pragma once
 
 #include <string>
@@ -15,5 +15,10 @@ std::string FindConfigFile(const std::string& asked_for);
 // Reads it and the process's environment. A file that was asked for and cannot be read is an error of
 // the outcome.
 LoadOutcome LoadConfig(const Schema& schema, const std::string& file, const std::vector<FlagValue>& flags);
+
+// `configured` when it is not empty; else what systemd gives (STATE_DIRECTORY), /var/lib/gpulens for root,
+// and $XDG_STATE_HOME/gpulens or ~/.local/state/gpulens for users. Empty when there is no home either. Makes
+// nothing.
+std::string StateDir(const std::string& configured);
 
 }  // namespace gpulens

@@ -1,16 +1,34 @@
 #include "pipeline/events/event_desk.h"
 
+#include <algorithm>
 #include <utility>
 
 namespace gpulens {
 
-void EventDesk::Report(Event event) {
-  std::lock_guard lock(mutex_);
-  if (waiting_.size() >= kMaxWaiting) {
+// The caller holds the lock.
+void EventDesk::Add(std::vector<Event>& to, Event event) {
+  if (to.size() >= kMaxWaiting) {
     ++dropped_;
     return;
   }
-  waiting_.push_back(std::move(event));
+  to.push_back(std::move(event));
+}
+
+void EventDesk::Report(Event event) {
+  std::lock_guard lock(mutex_);
+  Add(waiting_, std::move(event));
+}
+
+void EventDesk::Watches(std::string_view source, bool works) {
+  std::lock_guard lock(mutex_);
+  auto at = std::find(watching_.begin(), watching_.end(), source);
+  if (works && at == watching_.end()) watching_.emplace_back(source);
+  else if (!works && at != watching_.end()) watching_.erase(at);
+}
+
+void EventDesk::Suppressed(uint64_t count) {
+  std::lock_guard lock(mutex_);
+  suppressed_ += count;
 }
 
 std::vector<Event> EventDesk::Take() {
@@ -18,9 +36,34 @@ std::vector<Event> EventDesk::Take() {
   return std::exchange(waiting_, {});
 }
 
+bool EventDesk::Watched() const {
+  std::lock_guard lock(mutex_);
+  return !watching_.empty();
+}
+
+bool EventDesk::Watched(std::string_view source) const {
+  std::lock_guard lock(mutex_);
+  return std::find(watching_.begin(), watching_.end(), source) != watching_.end();
+}
+
+void EventDesk::Publish(Event event) {
+  std::lock_guard lock(mutex_);
+  Add(ready_, std::move(event));
+}
+
+std::vector<Event> EventDesk::TakeReady() {
+  std::lock_guard lock(mutex_);
+  return std::exchange(ready_, {});
+}
+
 uint64_t EventDesk::dropped() const {
   std::lock_guard lock(mutex_);
   return dropped_;
+}
+
+uint64_t EventDesk::suppressed() const {
+  std::lock_guard lock(mutex_);
+  return suppressed_;
 }
 
 }  // namespace gpulens

@@ -1,9 +1,10 @@
-// The file sink: readings as lines of JSON in a file that is rotated.
+// The file sink: readings and events as lines of JSON in a file that is rotated.
 
 #include "base/result.h"
 #include "pipeline/plugin.h"
 #include "sinks/file/json_lines.h"
 #include "sinks/file/log_file.h"
+#include "wire/json/json_event.h"
 
 namespace gpulens {
 namespace {
@@ -21,6 +22,11 @@ class FileSink final : public Sink {
     RETURN_IF_ERROR(file_.Append(text_, clock_.Now()));
     lines_.Commit();
     return Ok();
+  }
+  Status Write(const Events& events) override {
+    text_.clear();
+    AppendJsonEvents(text_, events);
+    return file_.Append(text_, clock_.Now());
   }
   Status Flush(Instant) override { return sync_ == LogFile::Sync::kNone ? Ok() : file_.SyncNow(); }
 
@@ -88,7 +94,7 @@ constexpr OptionSpec kOptions[] = {
 
 extern const SinkSpec file_sink;
 const SinkSpec file_sink{.name = "file",
-                         .help = "Every reading as a line of JSON in a file.",
+                         .help = "Every reading and every event as a line of JSON in a file.",
                          .threaded = true,
                          .options = kOptions,
                          .create = &Create};

@@ -325,6 +325,29 @@ TEST_F(FileSinkTest, WritesTicksAndGoesOnAfterAFullDisk) {
   EXPECT_THAT(text, HasSubstr("\"value\":2}"));
 }
 
+TEST_F(FileSinkTest, WritesEventsBetweenTheReadings) {
+  auto sink = file_sink.create(Options(path_), env_);
+  ASSERT_TRUE(sink.ok());
+  Events events;
+  events.resource = AttributeSet({{"host.name", "n1"}});
+  events.list.resize(2);
+  events.list[0].name = "gpu.xid";
+  events.list[0].entity = MakeRef<Entity>("gpu", AttributeSet({{"gpu.index", int64_t{3}}}));
+  events.list[0].severity = EventSeverity::kFatal;
+  events.list[1].name = "host.oom_kill";
+  ASSERT_TRUE((*sink)->Write(events).ok());
+  std::string text = Text(path_);
+  ASSERT_EQ(std::count(text.begin(), text.end(), '\n'), 2);
+  auto first = JsonReader::Read(text.substr(0, text.find('\n')));
+  ASSERT_TRUE(first);
+  EXPECT_EQ((*first)["type"].text, "event");
+  EXPECT_EQ((*first)["severity"].text, "fatal");
+  EXPECT_EQ((*first)["resource"]["host.name"].text, "n1");
+  FileSizeLimit limit(text.size() + 10);
+  EXPECT_EQ((*sink)->Write(events).code, Code::kExhausted);
+  EXPECT_EQ(Text(path_), text) << "no half line";
+}
+
 TEST_F(FileSinkTest, IsNotMadeWithoutAPlaceToWrite) {
   EXPECT_EQ(file_sink.create(Options(""), env_).error().code, Code::kInvalidArgument);
   EXPECT_EQ(file_sink.create(Options(folder_ + "/no/x"), env_).error().code, Code::kUnavailable);

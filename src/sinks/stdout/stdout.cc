@@ -1,4 +1,5 @@
-// The stdout sink: every tick as JSON or as a table, for pipes and for eyes.
+// The stdout sink: every tick as JSON or as a table, for pipes and for eyes, and each event as a line of
+// JSON.
 //
 // Nobody reading any more is no error: what follows is thrown away. The sink has a thread of its own,
 // since a pipe that nobody empties makes it wait.
@@ -15,6 +16,7 @@
 #include "pipeline/plugin.h"
 #include "sinks/stdout/collect_json.h"
 #include "sinks/stdout/collect_table.h"
+#include "wire/json/json_event.h"
 
 namespace gpulens {
 namespace {
@@ -69,6 +71,17 @@ class StdoutSink final : public Sink {
     if (closed_) return Ok();
     text_.clear();
     std::visit([&](auto& form) { form.Append(snapshot, text_); }, form_);
+    return Print();
+  }
+  Status Write(const Events& events) override {
+    if (closed_) return Ok();
+    text_.clear();
+    AppendJsonEvents(text_, events);
+    return Print();
+  }
+
+ private:
+  Status Print() {
     int error = WriteAll(STDOUT_FILENO, text_);
     if (error == 0) return Ok();
     if (error != EPIPE && error != ECONNRESET && error != EBADF) return ErrnoStatus("write stdout", error);
@@ -77,7 +90,6 @@ class StdoutSink final : public Sink {
     return Ok();
   }
 
- private:
   const bool end_when_closed_;
   std::variant<CollectJson, CollectTable> form_;
   std::string text_;

@@ -1,0 +1,36 @@
+// `gpulens events` and `gpulens events explain CODE`.
+#pragma once
+
+#include <string>
+
+namespace gpulens {
+
+struct EventsOptions {
+  std::string since = "24h";
+  std::string gpu;   // an index, or the beginning of a UUID
+  std::string name;  // of events; empty: all
+  std::string format = "table";
+  std::string state_dir;
+  std::string config_file;
+  size_t limit = 1000;
+  bool readings = false;
+};
+
+// Returns the exit code: 0 told (also when there is nothing to tell), 1 the store cannot be read, 2 wrong
+// use.
+int RunEvents(const EventsOptions& options);
+
+// `code`: "79", "xid 79", "sxid 20034", or a name of the table of messages. 2 when nobody speaks of it.
+int RunExplain(const std::string& code);
+
+inline constexpr const char* kEventsFooter = R"(
+  gpulens events                                  what happened in the last 24 hours
+  gpulens events --since 7d --gpu 3               of one GPU, by index or UUID
+  gpulens events --name gpu.xid --format json     one object per line
+  gpulens events --format json --with-readings    with the 30 seconds before each
+  gpulens events explain 79                       what a code means, what to do, who says so
+
+The agent writes them into its state folder; it need not run. Times are UTC.
+Exit: 0 told, or nothing happened · 1 the store cannot be read · 2 wrong use)";
+
+}  // namespace gpulens

@@ -1,0 +1,79 @@
+#include "agent/cli/events/events_text.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "agent/cli/events/events_command.h"
+
+namespace gpulens {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+Incident Xid() {
+  Incident row;
+  row.id = 7;
+  row.unix_ns = 1'763'691'249'120'000'000;
+  row.name = "gpu.xid";
+  row.severity = EventSeverity::kFatal;
+  row.gpu_index = 3;
+  row.gpu_uuid = "GPU-x";
+  row.body = "NVRM: \x1b[31mred";
+  row.attributes =
+      "{\"gpu.xid.action\":\"reboot\",\"gpu.xid.class\":\"bus\",\"gpu.xid.code\":79,\"process.executable."
+      "name\":\"p\"}";
+  row.readings =
+      "{\"columns\":[{\"name\":\"gpu.power.draw\",\"unit\":\"W\"}],\"samples\":[[-1,300],[0,310]]}";
+  return row;
+}
+
+TEST(EventsText, TheTableSaysWhatToDoAndIsSafeForATerminal) {
+  std::string text = IncidentTable({Xid()});
+  EXPECT_THAT(text, HasSubstr("2025-11-21T02:14:09.120Z  fatal     3    gpu.xid"));
+  EXPECT_THAT(text, HasSubstr("XID 79 bus, do: reboot, p"));
+  EXPECT_THAT(text, HasSubstr("2 samples of power.draw"));
+  EXPECT_THAT(text, Not(HasSubstr("\x1b")));
+}
+
+TEST(EventsText, JsonIsOneObjectPerLine) {
+  Incident bare;
+  bare.name = "host.oom_kill";
+  std::string text = IncidentJson({Xid(), bare});
+  EXPECT_EQ(std::count(text.begin(), text.end(), '\n'), 2);
+  EXPECT_THAT(text, HasSubstr("\"readings_before\":{\"columns\""));
+  EXPECT_THAT(text, HasSubstr("\"gpu_index\":null,\"gpu_uuid\":null"));
+  EXPECT_THAT(text, HasSubstr("\\u001b[31mred"));
+}
+
+TEST(EventsText, CsvQuotesWhatASpreadsheetWouldCompute) {
+  Incident odd = Xid();
+  odd.body = "=cmd \"x\"";
+  std::string text = IncidentCsv({odd});
+  EXPECT_THAT(text, HasSubstr("\"'=cmd \"\"x\"\"\""));
+  EXPECT_EQ(text.substr(0, text.find('\n')), "time,severity,gpu_index,gpu_uuid,name,body,attributes");
+}
+
+TEST(EventsCommand, WrongUseIsTwoAndNoFileIsNoFailure) {
+  EventsOptions options;
+  options.state_dir = "/nowhere/at/all";
+  EXPECT_EQ(RunEvents(options), 0);
+  options.since = "yesterday";
+  EXPECT_EQ(RunEvents(options), 2);
+  options.since = "7d";
+  EXPECT_EQ(RunEvents(options), 0);
+  options.name = "gpu.xidd";
+  EXPECT_EQ(RunEvents(options), 2);
+  options.name.clear();
+  options.state_dir = "/proc/version";  // what is below it is no folder
+  EXPECT_EQ(RunEvents(options), 0);
+}
+
+TEST(EventsCommand, ExplainsCodesOfAllTables) {
+  for (const char* code : {"79", "xid 79", "XID79", "sxid 20034", "amdgpu.ras.umc.ue"})
+    EXPECT_EQ(RunExplain(code), 0) << code;
+  for (const char* code : {"", "xid", "999", "sxid 79", "-1", "1e3"}) EXPECT_EQ(RunExplain(code), 2) << code;
+}
+
+}  // namespace
+}  // namespace gpulens

@@ -1,0 +1,192 @@
+// Takes the events that were reported since the last tick, joins what is told twice, says which GPU they are
+// about and what they mean, counts them, keeps them with the readings before, and hands them to the sinks.
+
+#include <unistd.h>
+
+#include "analyzers/gpu_events/event_counters.h"
+#include "analyzers/gpu_events/event_facts.h"
+#include "analyzers/gpu_events/event_join.h"
+#include "analyzers/gpu_events/gpu_book.h"
+#include "analyzers/gpu_events/reading_ring.h"
+#include "base/log.h"
+#include "base/parse.h"
+#include "catalog/gpu/errors.h"
+#include "catalog/gpu/score.h"
+#include "catalog/self_events.h"
+#include "pipeline/events/event_desk.h"
+#include "pipeline/plugin.h"
+#include "store/incident_writer.h"
+
+namespace gpulens {
+namespace {
+
+constexpr int64_t kBeforeNs = 30'000'000'000;
+// How the collector of the kernel log calls itself.
+constexpr std::string_view kKernelLog = "kernel_log";
+// Of the last XIDs, after a restart.
+constexpr size_t kLookedBack = 1000;
+
+// When each GPU had its last XID, as the store knows it from before. Empty when there is none.
+std::map<std::string, EventCounters::LastXid, std::less<>> LastXids(const std::string& path) {
+  std::map<std::string, EventCounters::LastXid, std::less<>> last;
+  if (::access(path.c_str(), R_OK) != 0) return last;
+  auto store = IncidentStore::Open({.path = path, .read_only = true});
+  if (!store) return last;
+  auto rows = (*store)->Find({.gpu_index = {}, .gpu_uuid = {}, .name = "gpu.xid", .limit = kLookedBack});
+  if (!rows) return last;
+  for (const Incident& row : *rows) {
+    constexpr std::string_view kCode = "\"gpu.xid.code\":";
+    size_t at = row.attributes.find(kCode);
+    if (at == std::string::npos || row.gpu_uuid.empty()) continue;
+    std::string_view digits = std::string_view(row.attributes).substr(at + kCode.size());
+    auto code = ParseInt<int64_t>(digits.substr(0, digits.find_first_not_of("0123456789")));
+    if (code && row.unix_ns > 0) last[row.gpu_uuid] = {row.unix_ns, *code};
+  }
+  return last;
+}
+
+bool FromKernelLog(std::string_view source) noexcept {
+  return source == "kmsg" || source == "journald" || source == "file";
+}
+
+class GpuEvents final : public Analyzer {
+ public:
+  GpuEvents(const Config& config, Env& env) : desk_(env.events), clock_(*env.clock) {
+    if (env.state_dir.empty() || !config.Bool("store")) return;
+    IncidentStore::Options options;
+    options.path = env.state_dir + "/" + std::string(kIncidentFile);
+    options.max_bytes = config.Size("store_size");
+    counters_.Remember(LastXids(options.path));
+    writer_ = std::make_unique<IncidentWriter>(std::move(options), clock_);
+  }
+
+  Status Analyze(const Snapshot& snapshot, FrameWriter& out) override {
+    if (!desk_) return Ok();
+    book_.Update(snapshot);
+    ring_.Record(snapshot, book_);
+    for (Event& event : desk_->Take()) Take(std::move(event), snapshot.closed_at);
+    join_.TakeReady(snapshot.closed_at, ready_);
+    for (Event& event : ready_) HandOver(std::move(event));
+    ready_.clear();
+    counters_.Write(book_, {desk_->Watched(), desk_->Watched(kKernelLog)}, snapshot.closed_at, out);
+    WriteSelf(out);
+    return Ok();
+  }
+
+ private:
+  void Take(Event event, Instant now) {
+    if (event.at.boot_ns == 0) event.at = now;
+    std::string source = event.attributes.Text("event.source");
+    size_t gpu = book_.Find(event);
+    // What a real kernel says is not about a simulated GPU, whatever the addresses. A file is a test's.
+    if (gpu != GpuBook::kNone && book_[gpu].simulated && (source == "kmsg" || source == "journald"))
+      gpu = GpuBook::kNone;
+    if (gpu != GpuBook::kNone && !event.entity) event.entity = book_[gpu].entity;
+    bool xid = event.name == kEventGpuXid.name;
+    if (!xid && event.name != kEventGpuLost.name) {
+      counters_.Count(event, gpu);
+      ready_.push_back(std::move(event));
+      return;
+    }
+    EventJoin::Key key;
+    key.what = std::string(event.name) + (xid ? " " + event.attributes.Text("gpu.xid.code") : "");
+    key.device = gpu != GpuBook::kNone ? "gpu " + std::to_string(gpu)
+                 : event.entity        ? event.entity->attributes.Text("gpu.uuid")
+                                       : event.attributes.Text(kEventPciBusId);
+    bool wait = !FromKernelLog(source) && desk_->Watched(kKernelLog);
+    Event counted = event;
+    if (join_.Add(std::move(key), std::move(event), wait, now) == EventJoin::Fate::kNew) {
+      counters_.Count(counted, gpu);
+    } else {
+      ++joined_;
+    }
+  }
+
+  void HandOver(Event event) {
+    AddFacts(event);
+    if (std::string text = LogText(event); !text.empty()) {
+      bool bad = event.severity >= EventSeverity::kError;
+      std::string subject = event.attributes.Text("gpu.xid.code") + " " +
+                            (event.entity ? event.entity->attributes.Text("gpu.index") : "");
+      Log(bad ? LogLevel::kError : LogLevel::kWarn, "events", event.name, text, subject);
+    }
+    if (writer_) {
+      Incident incident = MakeIncident(event);
+      size_t gpu = book_.FindEntity(event.entity.get());
+      if (gpu != GpuBook::kNone) {
+        int64_t at = event.at.boot_ns;
+        incident.readings = ReadingsJson(ring_.Between(gpu, at - kBeforeNs, at));
+      }
+      writer_->Add(std::move(incident));
+    }
+    desk_->Publish(std::move(event));
+  }
+
+  void WriteSelf(FrameWriter& out) {
+    SeriesTable& table = out.table();
+    if (!dropped_[0]) {
+      constexpr std::string_view kReasons[] = {"overload", "rate_limit", "duplicate"};
+      for (size_t i = 0; i < 3; ++i)
+        dropped_[i] = table.Declare(kSelfEventsDropped, {}, {{"reason", kReasons[i]}});
+    }
+    out.Set(dropped_[0], desk_->dropped());
+    out.Set(dropped_[1], desk_->suppressed());
+    out.Set(dropped_[2], joined_);
+    if (!writer_) return;
+    if (!writes_[0]) {
+      constexpr std::string_view kResults[] = {"ok", "error", "dropped"};
+      EntityRef store = MakeRef<Entity>("store", AttributeSet({{"store", std::string_view("incidents")}}));
+      for (size_t i = 0; i < 3; ++i)
+        writes_[i] = table.Declare(kSelfStoreWrites, store, {{"result", kResults[i]}});
+      size_ = table.Declare(kSelfStoreSize, store);
+    }
+    IncidentWriter::Stats stats = writer_->stats();
+    out.Set(writes_[0], stats.ok);
+    out.Set(writes_[1], stats.errors);
+    out.Set(writes_[2], stats.dropped);
+    if (stats.bytes != 0) out.Set(size_, stats.bytes);
+  }
+
+  EventDesk* const desk_;
+  const Clock& clock_;
+  GpuBook book_;
+  ReadingRing ring_;
+  EventJoin join_;
+  EventCounters counters_;
+  std::unique_ptr<IncidentWriter> writer_;
+  std::vector<Event> ready_;
+  uint64_t joined_ = 0;
+  Series dropped_[3], writes_[3], size_;
+};
+
+Result<std::unique_ptr<Analyzer>> Create(const Config& config, Env& env) {
+  return std::unique_ptr<Analyzer>(std::make_unique<GpuEvents>(config, env));
+}
+
+constexpr OptionSpec kOptions[] = {
+    {.key = "store",
+     .type = OptionType::kBool,
+     .fallback = "true",
+     .help = "Keep events with the readings before them in state_dir, for `gpulens events`."},
+    {.key = "store_size",
+     .type = OptionType::kSize,
+     .fallback = "64MiB",
+     .help = "Size of that file; the oldest events go first.",
+     .min = 1 << 20},
+};
+
+constexpr const MetricDesc* kMetrics[] = {
+    &kGpuXidErrors, &kGpuXidCodeErrors,  &kGpuXidLastErrorTimestamp, &kGpuXidLastErrorCode, &kGpuRasErrors,
+    &kSelfEvents,   &kSelfEventsDropped, &kSelfStoreWrites,          &kSelfStoreSize,
+};
+
+}  // namespace
+
+extern const AnalyzerSpec gpu_events_analyzer;
+const AnalyzerSpec gpu_events_analyzer{.name = "gpu_events",
+                                       .help = "Joins, explains, counts and keeps what happened to GPUs.",
+                                       .options = kOptions,
+                                       .metrics = kMetrics,
+                                       .create = &Create};
+
+}  // namespace gpulens

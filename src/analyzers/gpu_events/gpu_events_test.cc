@@ -1,0 +1,373 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+
+#include "analyzers/gpu_events/event_counters.h"
+#include "analyzers/gpu_events/event_facts.h"
+#include "base/testing/allocations.h"
+#include "catalog/gpu/errors.h"
+#include "catalog/gpu/readings.h"
+#include "catalog/gpu/score.h"
+#include "catalog/self_events.h"
+#include "pipeline/events/event_desk.h"
+#include "pipeline/plugin.h"
+#include "store/incident_store.h"
+
+namespace gpulens {
+
+extern const AnalyzerSpec gpu_events_analyzer;
+
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::Optional;
+using ::testing::SizeIs;
+
+// Two NVIDIA GPUs and an AMD one, ticks a second apart, and a desk.
+class GpuEventsTest : public ::testing::Test {
+ protected:
+  GpuEventsTest() {
+    char name[] = "/tmp/gpulens-events-XXXXXX";
+    folder_ = ::mkdtemp(name);
+    env_.clock = &clock_;
+    env_.events = &desk_;
+    env_.state_dir = folder_;
+    for (int64_t i = 0; i < 3; ++i) AddGpu(i, i == 2 ? "amd" : "nvidia");
+    MakeAnalyzer();
+  }
+  ~GpuEventsTest() override {
+    analyzer_.reset();
+    std::filesystem::remove_all(folder_);
+  }
+
+  void MakeAnalyzer() {
+    Config config;
+    config.Set("store", true, {});
+    config.Set("store_size", int64_t{64 << 20}, {});
+    analyzer_ = *gpu_events_analyzer.create(config, env_);
+    out_ = {};
+    out_table_ = std::make_unique<SeriesTable>();
+    out_ = std::make_unique<FrameWriter>(*out_table_, seconds(10));
+  }
+  static std::string Bus(int64_t gpu) { return "0000:0" + std::to_string(gpu) + ":00.0"; }
+  static std::string Uuid(int64_t gpu) { return "GPU-" + std::to_string(gpu); }
+
+  void AddGpu(int64_t index, std::string_view vendor, bool simulated = false) {
+    std::string uuid = Uuid(index), bus = Bus(index);
+    std::vector<AttributeSet::Attribute> known = {{"gpu.index", index}, {"gpu.uuid", std::string_view(uuid)}};
+    if (simulated) known.push_back({"simulated", true});
+    EntityRef entity = MakeRef<Entity>("gpu", AttributeSet(std::span<const AttributeSet::Attribute>(known)));
+    gpus_.push_back({entity,
+                     table_.Declare(kGpuInfo, entity,
+                                    {{"gpu.vendor", vendor}, {"gpu.pci.bus_id", std::string_view(bus)}}),
+                     table_.Declare(kGpuPowerDraw, entity)});
+  }
+
+  // One tick; returns the events that became ready.
+  std::vector<Event> Tick(Duration after = seconds(1)) {
+    clock_.Advance(after);
+    collector_.Begin(clock_.Now());
+    for (size_t i = 0; i < gpus_.size(); ++i) {
+      if (!gpus_[i].here) continue;
+      collector_.Set(gpus_[i].info, 1);
+      collector_.Set(gpus_[i].power, power_);
+    }
+    snapshot_.closed_at = clock_.Now();
+    snapshot_.frames.assign(1, {collector_.Finish(), "nvidia", Standing::kNative, false});
+    out_->Begin(clock_.Now());
+    EXPECT_TRUE(analyzer_->Analyze(snapshot_, *out_));
+    frame_ = out_->Finish();
+    return desk_.TakeReady();
+  }
+
+  std::optional<double> Value(const MetricDesc& desc, std::string_view key = {},
+                              std::string_view value = {}) {
+    std::optional<double> found;
+    for (uint32_t slot = 0; slot < frame_->layout->slots(); ++slot) {
+      const SeriesInfo& info = (*frame_->layout)[slot];
+      if (info.desc != &desc || frame_->quality[slot] != Quality::kOk) continue;
+      if (!key.empty() && info.attributes.Text(key) != value) continue;
+      Cell cell = frame_->cells[info.first_cell];
+      found = desc.number == Number::kInt ? static_cast<double>(cell.i) : cell.d;
+    }
+    return found;
+  }
+  std::optional<double> Xids(int64_t gpu) { return Value(kGpuXidErrors, "gpu.index", std::to_string(gpu)); }
+
+  // As the kernel log collector reports an XID.
+  Event FromKernel(int64_t gpu, int64_t code, int64_t pid = 1234) {
+    std::string bus = Bus(gpu);
+    Event event;
+    event.at = clock_.Now();
+    event.name = "gpu.xid";
+    event.attributes = AttributeSet({{"gpu.xid.code", code},
+                                     {"gpu.pci.bus_id", std::string_view(bus)},
+                                     {"process.pid", pid},
+                                     {"process.executable.name", std::string_view("python3")},
+                                     {"event.source", std::string_view("kmsg")}});
+    event.body = "NVRM: Xid (PCI:0000:01:00): 79, pid=1234, name=python3, GPU has fallen off the bus.";
+    return event;
+  }
+  // As the NVIDIA collector does.
+  Event FromNvml(size_t gpu, int64_t code) {
+    Event event;
+    event.at = clock_.Now();
+    event.name = "gpu.xid";
+    event.entity = gpus_[gpu].entity;
+    event.attributes = AttributeSet({{"gpu.xid.code", code}, {"event.source", std::string_view("nvml")}});
+    return event;
+  }
+
+  struct FakeGpu {
+    EntityRef entity;
+    Series info, power;
+    bool here = true;
+  };
+  std::string folder_;
+  ManualClock clock_;
+  EventDesk desk_;
+  Env env_;
+  SeriesTable table_;
+  FrameWriter collector_{table_, seconds(1)};
+  std::unique_ptr<SeriesTable> out_table_;
+  std::unique_ptr<FrameWriter> out_;
+  std::vector<FakeGpu> gpus_;
+  double power_ = 300;
+  Snapshot snapshot_;
+  Ref<const Frame> frame_;
+  std::unique_ptr<Analyzer> analyzer_;
+};
+
+TEST_F(GpuEventsTest, CountersBeginAtZeroOnceSomebodyWatches) {
+  Tick();
+  EXPECT_EQ(Xids(0), std::nullopt) << "nobody watches: 0 would be a promise";
+  EXPECT_THAT(Value(kSelfEvents, "event", "gpu.xid"), Optional(0));
+  desk_.Watches("kernel_log", true);
+  Tick();
+  EXPECT_THAT(Xids(0), Optional(0));
+  EXPECT_THAT(Xids(1), Optional(0));
+  EXPECT_EQ(Xids(2), std::nullopt) << "an AMD GPU has no XIDs";
+  EXPECT_THAT(Value(kGpuRasErrors, "gpu.ras.severity", "fatal"), Optional(0));
+  EXPECT_EQ(Value(kGpuXidLastErrorTimestamp), std::nullopt) << "absent before the first";
+  EXPECT_EQ(Value(kGpuXidCodeErrors), std::nullopt);
+  desk_.Watches("kernel_log", false);
+  Tick();
+  EXPECT_EQ(Xids(0), std::nullopt) << "no longer fresh";
+}
+
+TEST_F(GpuEventsTest, AnXidOfTheKernelLogIsToldAtOnceWithItsGpuAndItsMeaning) {
+  desk_.Watches("kernel_log", true);
+  Tick();
+  desk_.Report(FromKernel(1, 79));
+  auto ready = Tick();
+  ASSERT_THAT(ready, SizeIs(1));
+  const Event& event = ready[0];
+  EXPECT_EQ(event.entity, gpus_[1].entity);
+  EXPECT_EQ(event.severity, EventSeverity::kFatal);
+  EXPECT_EQ(event.attributes.Text("gpu.xid.class"), "bus");
+  EXPECT_EQ(event.attributes.Text("gpu.xid.action"), "reboot");
+  EXPECT_EQ(event.attributes.Text("gpu.xid.name"), "ROBUST_CHANNEL_GPU_HAS_FALLEN_OFF_THE_BUS");
+  EXPECT_EQ(event.attributes.Text("process.pid"), "1234");
+  EXPECT_THAT(Xids(1), Optional(1));
+  EXPECT_THAT(Xids(0), Optional(0));
+  EXPECT_THAT(Value(kGpuXidCodeErrors, "gpu.xid.code", "79"), Optional(1));
+  EXPECT_THAT(Value(kGpuXidLastErrorCode), Optional(79));
+  EXPECT_THAT(Value(kSelfEvents, "event", "gpu.xid"), Optional(1));
+}
+
+TEST_F(GpuEventsTest, TwoSourcesMakeOneEventWhicheverIsFirst) {
+  desk_.Watches("kernel_log", true);
+  Tick();
+  desk_.Report(FromNvml(1, 79));
+  EXPECT_THAT(Tick(), IsEmpty()) << "waits for the process";
+  EXPECT_THAT(Xids(1), Optional(1)) << "but counts at once";
+  desk_.Report(FromKernel(1, 79));
+  auto ready = Tick();
+  ASSERT_THAT(ready, SizeIs(1));
+  EXPECT_EQ(ready[0].attributes.Text("event.source"), "kmsg+nvml");
+  EXPECT_EQ(ready[0].attributes.Text("process.executable.name"), "python3");
+  EXPECT_THAT(ready[0].body, HasSubstr("fallen off the bus"));
+  EXPECT_THAT(Xids(1), Optional(1));
+  EXPECT_THAT(Value(kSelfEventsDropped, "reason", "duplicate"), Optional(1));
+
+  Tick(seconds(60));
+  desk_.Report(FromKernel(0, 31));
+  EXPECT_THAT(Tick(), SizeIs(1));
+  desk_.Report(FromNvml(0, 31));
+  EXPECT_THAT(Tick(), IsEmpty()) << "the kernel log was first";
+  EXPECT_THAT(Xids(0), Optional(1));
+}
+
+TEST_F(GpuEventsTest, NotJoined) {
+  desk_.Watches("kernel_log", true);
+  Tick();
+  desk_.Report(FromKernel(0, 31));
+  desk_.Report(FromKernel(0, 31));  // one source, twice: twice
+  desk_.Report(FromKernel(1, 31));  // another GPU
+  desk_.Report(FromNvml(1, 45));    // another code
+  EXPECT_THAT(Tick(), SizeIs(3));
+  EXPECT_THAT(Tick(seconds(6)), SizeIs(1)) << "NVML's comes after the wait";
+  EXPECT_THAT(Xids(0), Optional(2));
+  EXPECT_THAT(Xids(1), Optional(2));
+  // More than five seconds apart they are two.
+  desk_.Report(FromKernel(0, 79));
+  Tick();
+  clock_.Advance(milliseconds(5100));
+  desk_.Report(FromNvml(0, 79));
+  Tick(milliseconds(1));
+  EXPECT_THAT(Xids(0), Optional(4));
+}
+
+TEST_F(GpuEventsTest, WithoutAKernelLogNvmlWaitsForNobody) {
+  desk_.Watches("nvml", true);
+  Tick();
+  desk_.Report(FromNvml(0, 48));
+  auto ready = Tick();
+  ASSERT_THAT(ready, SizeIs(1));
+  EXPECT_EQ(ready[0].attributes.Text("gpu.xid.action"), "reset_gpu");
+}
+
+TEST_F(GpuEventsTest, ACodeNobodyKnowsHasNoAction) {
+  desk_.Watches("kernel_log", true);
+  desk_.Report(FromKernel(0, 4000));
+  auto ready = Tick();
+  ASSERT_THAT(ready, SizeIs(1));
+  EXPECT_EQ(ready[0].attributes.Text("gpu.xid.class"), "unknown");
+  EXPECT_FALSE(ready[0].attributes.Has("gpu.xid.action"));
+  EXPECT_FALSE(ready[0].attributes.Has("gpu.xid.name"));
+  EXPECT_EQ(LogText(ready[0]).find("Reset"), std::string::npos);
+}
+
+TEST_F(GpuEventsTest, ManyCodesOfAGpuAreAtMost64Series) {
+  desk_.Watches("kernel_log", true);
+  for (int64_t code = 1; code <= 100; ++code) desk_.Report(FromKernel(0, code));
+  Tick();
+  size_t series = 0;
+  for (uint32_t slot = 0; slot < frame_->layout->slots(); ++slot)
+    series += (*frame_->layout)[slot].desc == &kGpuXidCodeErrors;
+  EXPECT_EQ(series, EventCounters::kMaxCodes);
+  EXPECT_THAT(Value(kGpuXidCodeErrors, "gpu.xid.code", "other"), Optional(37));
+  EXPECT_THAT(Xids(0), Optional(100));
+}
+
+TEST_F(GpuEventsTest, AGpuThatIsGoneKeepsItsCountersForAWhileAndGoesOnCounting) {
+  desk_.Watches("kernel_log", true);
+  Tick();
+  gpus_[0].here = false;
+  desk_.Report(FromKernel(0, 79));
+  Tick(seconds(5));
+  EXPECT_THAT(Xids(0), Optional(1)) << "an alert must be able to see it";
+  Tick(seconds(1000));
+  EXPECT_EQ(Xids(0), std::nullopt);
+  gpus_[0].here = true;
+  Tick();
+  EXPECT_THAT(Xids(0), Optional(1));
+}
+
+TEST_F(GpuEventsTest, ARealKernelDoesNotSpeakOfSimulatedGpus) {
+  gpus_.clear();
+  AddGpu(5, "nvidia", true);
+  desk_.Watches("kernel_log", true);
+  Tick();
+  desk_.Report(FromKernel(5, 79));
+  auto ready = Tick();
+  ASSERT_THAT(ready, SizeIs(1));
+  EXPECT_FALSE(ready[0].entity);
+  EXPECT_THAT(Xids(5), Optional(0));
+}
+
+TEST_F(GpuEventsTest, UnknownDevicesAndOtherEventsPassThrough) {
+  desk_.Watches("kernel_log", true);
+  desk_.Report(FromKernel(9, 79));
+  Event oom;
+  oom.at = clock_.Now();
+  oom.name = "host.oom_kill";
+  desk_.Report(oom);
+  Event odd;
+  odd.name = "not.in.the.catalogue";
+  desk_.Report(odd);
+  EXPECT_THAT(Tick(), SizeIs(3));
+  EXPECT_THAT(Value(kSelfEvents, "event", "host.oom_kill"), Optional(1));
+  EXPECT_THAT(Value(kSelfEvents, "event", "gpu.xid"), Optional(1));
+  EXPECT_THAT(Xids(0), Optional(0));
+}
+
+TEST_F(GpuEventsTest, RasBySeverity) {
+  desk_.Watches("kernel_log", true);
+  std::string bus = Bus(2);
+  Event ras;
+  ras.at = clock_.Now();
+  ras.name = "gpu.ras";
+  ras.attributes = AttributeSet({{"gpu.pci.bus_id", std::string_view(bus)},
+                                 {"gpu.ras.severity", std::string_view("corrected")},
+                                 {"event.source", std::string_view("kmsg")}});
+  desk_.Report(ras);
+  auto ready = Tick();
+  EXPECT_EQ(ready.at(0).severity, EventSeverity::kWarning);
+  EXPECT_THAT(Value(kGpuRasErrors, "gpu.ras.severity", "corrected"), Optional(1));
+  EXPECT_THAT(Value(kGpuRasErrors, "gpu.ras.severity", "fatal"), Optional(0));
+}
+
+TEST_F(GpuEventsTest, KeepsTheHalfMinuteBeforeAndRemembersOverARestart) {
+  desk_.Watches("kernel_log", true);
+  for (int i = 0; i < 90; ++i) {
+    power_ = 300 + i;
+    Tick();
+  }
+  desk_.Report(FromKernel(1, 79));
+  int64_t happened = clock_.Now().unix_ns;
+  Tick();
+  analyzer_.reset();  // writes what waits
+  auto store = IncidentStore::Open({.path = folder_ + "/incidents.db", .read_only = true});
+  ASSERT_TRUE(store.ok()) << store.error().detail;
+  auto rows = (*store)->Find({.gpu_index = 1, .gpu_uuid = {}, .name = "gpu.xid", .readings = true});
+  ASSERT_THAT(*rows, SizeIs(1));
+  const std::string& readings = rows->front().readings;
+  EXPECT_THAT(readings, HasSubstr("\"name\":\"gpu.power.draw\",\"unit\":\"W\""));
+  EXPECT_THAT(readings, HasSubstr("[[-30,359],"));
+  EXPECT_THAT(readings, HasSubstr(",[0,389]]"));
+
+  MakeAnalyzer();
+  Tick();
+  EXPECT_THAT(Value(kGpuXidLastErrorCode, "gpu.index", "1"), Optional(79));
+  EXPECT_THAT(Value(kGpuXidLastErrorTimestamp, "gpu.index", "1"),
+              Optional(::testing::DoubleNear(static_cast<double>(happened) * 1e-9, 1e-3)));
+  EXPECT_THAT(Xids(1), Optional(0)) << "counters are this process's";
+}
+
+TEST_F(GpuEventsTest, ASteadyTickDoesNotAllocate) {
+  desk_.Watches("kernel_log", true);
+  desk_.Report(FromKernel(1, 79));
+  for (int i = 0; i < 70; ++i) Tick();
+  if (!AllocationsAreCounted()) GTEST_SKIP() << "a sanitizer has its own operator new";
+  collector_.Begin(clock_.Now() + seconds(1));
+  for (FakeGpu& gpu : gpus_) {
+    collector_.Set(gpu.info, 1);
+    collector_.Set(gpu.power, 5);
+  }
+  snapshot_.closed_at = clock_.Now() + seconds(1);
+  snapshot_.frames[0].frame = collector_.Finish();
+  uint64_t before = ThreadAllocations();
+  out_->Begin(snapshot_.closed_at);
+  EXPECT_TRUE(analyzer_->Analyze(snapshot_, *out_));
+  EXPECT_EQ(ThreadAllocations() - before, 0u);
+}
+
+TEST(EventFacts, TheLogLineSaysWhatItMeansAndWhatToDo) {
+  Event event;
+  event.name = "gpu.xid";
+  event.entity = MakeRef<Entity>("gpu", AttributeSet({{"gpu.index", int64_t{3}}}));
+  event.attributes = AttributeSet({{"gpu.xid.code", int64_t{79}},
+                                   {"process.pid", int64_t{7}},
+                                   {"process.executable.name", std::string_view("p")}});
+  EXPECT_EQ(LogText(event), "GPU 3: XID 79, GPU no longer answers on PCIe; p (pid 7). Reboot the machine.");
+  event.name = "gpu.clock";
+  EXPECT_EQ(LogText(event), "") << "no news";
+}
+
+}  // namespace
+}  // namespace gpulens

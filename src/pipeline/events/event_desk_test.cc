@@ -1,0 +1,46 @@
+#include "pipeline/events/event_desk.h"
+
+#include <gtest/gtest.h>
+
+namespace gpulens {
+namespace {
+
+TEST(EventDesk, WhatIsReportedIsTakenOnceAndWhatIsPublishedToo) {
+  EventDesk desk;
+  Event event;
+  event.name = "gpu.xid";
+  desk.Report(event);
+  EXPECT_TRUE(desk.TakeReady().empty()) << "nobody has looked at it yet";
+  auto taken = desk.Take();
+  ASSERT_EQ(taken.size(), 1u);
+  EXPECT_TRUE(desk.Take().empty());
+  desk.Publish(taken[0]);
+  EXPECT_EQ(desk.TakeReady().size(), 1u);
+  EXPECT_TRUE(desk.TakeReady().empty());
+}
+
+TEST(EventDesk, AFloodIsBoundedAndCounted) {
+  EventDesk desk;
+  for (size_t i = 0; i < EventDesk::kMaxWaiting + 10; ++i) desk.Report({});
+  EXPECT_EQ(desk.Take().size(), EventDesk::kMaxWaiting);
+  EXPECT_EQ(desk.dropped(), 10u);
+  desk.Suppressed(3);
+  EXPECT_EQ(desk.suppressed(), 3u);
+}
+
+TEST(EventDesk, WhoWatches) {
+  EventDesk desk;
+  EXPECT_FALSE(desk.Watched());
+  desk.Watches("nvml", true);
+  desk.Watches("nvml", true);
+  desk.Watches("kernel_log", true);
+  EXPECT_TRUE(desk.Watched("nvml"));
+  desk.Watches("nvml", false);
+  EXPECT_FALSE(desk.Watched("nvml"));
+  EXPECT_TRUE(desk.Watched());
+  desk.Watches("kernel_log", false);
+  EXPECT_FALSE(desk.Watched());
+}
+
+}  // namespace
+}  // namespace gpulens

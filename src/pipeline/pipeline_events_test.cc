@@ -1,0 +1,99 @@
+// Events on their way from the desk to the sinks.
+
+#include <gtest/gtest.h>
+
+#include <condition_variable>
+#include <mutex>
+
+#include "pipeline/events/event_desk.h"
+#include "pipeline/sink_runner.h"
+
+namespace gpulens {
+namespace {
+
+using std::chrono::seconds;
+
+struct Taken {
+  std::mutex mutex;
+  std::condition_variable wake;
+  size_t events = 0, snapshots = 0;
+  bool block = false, fail = false;
+};
+Taken* taken = nullptr;
+
+class TestSink final : public Sink {
+ public:
+  Status Write(const Snapshot&) override {
+    std::unique_lock lock(taken->mutex);
+    taken->wake.wait(lock, [] { return !taken->block; });
+    ++taken->snapshots;
+    taken->wake.notify_all();
+    return Ok();
+  }
+  Status Write(const Events& events) override {
+    std::unique_lock lock(taken->mutex);
+    taken->wake.wait(lock, [] { return !taken->block; });
+    taken->events += events.list.size();
+    taken->wake.notify_all();
+    return taken->fail ? Status{Code::kIo, "told to fail"} : Ok();
+  }
+};
+const SinkSpec kThreaded{.name = "threaded", .help = "x.", .threaded = true};
+const SinkSpec kPlain{.name = "plain", .help = "x."};
+
+class EventLane : public ::testing::Test {
+ protected:
+  EventLane() { taken = &taken_; }
+  static Ref<const Events> Parcel(size_t count) {
+    Ref<Events> events = MakeRef<Events>();
+    events->list.resize(count);
+    return events;
+  }
+  void Block(bool on) {
+    std::lock_guard lock(taken_.mutex);
+    taken_.block = on;
+    taken_.wake.notify_all();
+  }
+  bool WaitForEvents(size_t count) {
+    std::unique_lock lock(taken_.mutex);
+    return taken_.wake.wait_for(lock, seconds(20), [&] { return taken_.events >= count; });
+  }
+  static uint64_t Dropped(const SinkRunner& runner, DropReason why) {
+    return runner.stats().events_dropped[static_cast<size_t>(why)];
+  }
+  Taken taken_;
+};
+
+TEST_F(EventLane, ASinkWithoutAThreadGetsThemAtOnce) {
+  SinkRunner runner({&kPlain, {}, {}}, std::make_unique<TestSink>(), RealClock());
+  runner.Offer(Parcel(3));
+  EXPECT_EQ(taken_.events, 3u);
+  taken_.fail = true;
+  runner.Offer(Parcel(1));
+  EXPECT_EQ(Dropped(runner, DropReason::kRejected), 1u);
+  EXPECT_EQ(runner.stats().dropped[static_cast<size_t>(DropReason::kRejected)], 0u)
+      << "snapshots count for themselves";
+}
+
+TEST_F(EventLane, ASlowSinkKeepsTheNewestAndSaysHowManyItLost) {
+  Block(true);
+  SinkRunner runner({&kThreaded, {}, {}}, std::make_unique<TestSink>(), RealClock());
+  // One may be in the sink's hands already.
+  for (size_t i = 0; i < SinkRunner::kEventLaneDepth + 11; ++i) runner.Offer(Parcel(1));
+  uint64_t lost = Dropped(runner, DropReason::kOverload);
+  EXPECT_GE(lost, 10u);
+  EXPECT_LE(lost, 11u);
+  EXPECT_EQ(runner.stats().events_queued, SinkRunner::kEventLaneDepth);
+  Block(false);
+  EXPECT_TRUE(WaitForEvents(SinkRunner::kEventLaneDepth));
+}
+
+TEST_F(EventLane, WhatWaitsAtTheEndIsDeliveredFirst) {
+  SinkRunner runner({&kThreaded, {}, {}}, std::make_unique<TestSink>(), RealClock());
+  for (int i = 0; i < 5; ++i) runner.Offer(Parcel(2));
+  runner.Stop(RealClock().Now() + seconds(20));
+  EXPECT_EQ(taken_.events, 10u);
+}
+
+}  // namespace
+}  // namespace gpulens

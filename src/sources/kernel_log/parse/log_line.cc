@@ -1,0 +1,211 @@
+#include "sources/kernel_log/parse/log_line.h"
+
+#include <algorithm>
+#include <chrono>
+
+#include "base/parse.h"
+
+namespace gpulens::kernel_log {
+namespace {
+
+constexpr int64_t kNanos = 1'000'000'000;
+
+bool IsDigit(char c) noexcept { return c >= '0' && c <= '9'; }
+
+// Digits after a point as nanoseconds: "1234" → 123,400,000. Further digits are dropped.
+std::optional<int64_t> ParseFraction(std::string_view digits) noexcept {
+  if (digits.empty() || !std::all_of(digits.begin(), digits.end(), IsDigit)) return std::nullopt;
+  int64_t value = 0;
+  for (size_t i = 0; i < 9; ++i) value = value * 10 + (i < digits.size() ? digits[i] - '0' : 0);
+  return value;
+}
+
+// "123.456789" as nanoseconds. At most about 300 years, so that no sum overflows.
+std::optional<int64_t> ParseSeconds(std::string_view text) noexcept {
+  size_t point = text.find('.');
+  if (point == std::string_view::npos) return std::nullopt;
+  auto whole = ParseInt<int64_t>(text.substr(0, point));
+  auto fraction = ParseFraction(text.substr(point + 1));
+  if (!whole || !fraction || *whole < 0 || *whole > 9'000'000'000) return std::nullopt;
+  return *whole * kNanos + *fraction;
+}
+
+int HexValue(char c) noexcept {
+  if (IsDigit(c)) return c - '0';
+  if (c >= 'a' && c <= 'f') return c - 'a' + 10;
+  return -1;
+}
+
+// The kernel writes every byte that is not printable as \xHH.
+std::string_view Unescape(std::string_view text, std::string& scratch) {
+  if (text.find("\\x") == std::string_view::npos) return text;
+  scratch.clear();
+  for (size_t i = 0; i < text.size(); ++i) {
+    bool escape = text.substr(i).starts_with("\\x") && i + 3 < text.size() && HexValue(text[i + 2]) >= 0 &&
+                  HexValue(text[i + 3]) >= 0;
+    if (!escape) {
+      scratch += text[i];
+      continue;
+    }
+    scratch += static_cast<char>(HexValue(text[i + 2]) * 16 + HexValue(text[i + 3]));
+    i += 3;
+  }
+  return scratch;
+}
+
+// "[   12.345678] " in front of a message, as dmesg and some syslogs have it.
+void TakeBootStamp(std::string_view& text, LogLine& out) noexcept {
+  if (!text.starts_with('[')) return;
+  size_t close = text.find(']');
+  if (close == std::string_view::npos || close > 32) return;
+  auto stamp = ParseSeconds(Trim(text.substr(1, close - 1)));
+  if (!stamp) return;
+  if (out.stamp == LogLine::Stamp::kNone) {
+    out.stamp = LogLine::Stamp::kSinceBoot;
+    out.stamp_ns = *stamp;
+  }
+  text.remove_prefix(close + 1);
+  // With caller information: "[   12.345678][  T123] message".
+  if (text.starts_with('[')) {
+    size_t end = text.find(']');
+    if (end != std::string_view::npos && end < 16) text.remove_prefix(end + 1);
+  }
+  text = Trim(text);
+}
+
+// "host kernel: message" → "message"; the word in front of the colon must be the kernel's.
+bool TakeHostAndTag(std::string_view& text) noexcept {
+  std::string_view rest = text;
+  std::string_view host = TakeUntil(rest, ' ');
+  constexpr std::string_view kTag = "kernel:";
+  if (host.empty() || !rest.starts_with(kTag)) return false;
+  text = Trim(rest.substr(kTag.size()));
+  return true;
+}
+
+// "Jan  2 03:04:05 ": no year and no zone, so the moment is not known.
+bool TakeSyslogTime(std::string_view& text) noexcept {
+  constexpr std::string_view kMonths = "JanFebMarAprMayJunJulAugSepOctNovDec";
+  if (text.size() < 16 || text[3] != ' ' || text[6] != ' ' || text[9] != ':' || text[12] != ':' ||
+      text[15] != ' ') {
+    return false;
+  }
+  size_t month = kMonths.find(text.substr(0, 3));
+  if (month == std::string_view::npos || month % 3 != 0) return false;
+  text.remove_prefix(16);
+  return true;
+}
+
+// "kern  :warn  : 2025-01-21T04:41:44,285060+00:00 message" (dmesg -x --time-format iso), or with a boot
+// stamp.
+bool TakeFacility(std::string_view& text, LogLine& out) noexcept {
+  constexpr std::string_view kFacility = "kern";
+  if (!text.starts_with(kFacility)) return false;
+  size_t first = text.find(':');
+  size_t second = first == std::string_view::npos ? first : text.find(':', first + 1);
+  if (second == std::string_view::npos || second > 24 || Trim(text.substr(0, first)) != kFacility)
+    return false;
+  text = Trim(text.substr(second + 1));
+  std::string_view rest = text;
+  if (auto when = ParseRfc3339(TakeUntil(rest, ' '))) {
+    out.stamp = LogLine::Stamp::kUnix;
+    out.stamp_ns = *when;
+    text = rest;
+  }
+  return true;
+}
+
+}  // namespace
+
+std::optional<int64_t> ParseRfc3339(std::string_view text) noexcept {
+  if (text.size() < 20 || text[4] != '-' || text[7] != '-' || text[10] != 'T' || text[13] != ':' ||
+      text[16] != ':') {
+    return std::nullopt;
+  }
+  auto number = [&](size_t at, size_t size) { return ParseInt<int>(text.substr(at, size)); };
+  auto year = number(0, 4), month = number(5, 2), day = number(8, 2);
+  auto hour = number(11, 2), minute = number(14, 2), second = number(17, 2);
+  if (!year || !month || !day || !hour || !minute || !second) return std::nullopt;
+  std::chrono::year_month_day date{std::chrono::year(*year),
+                                   std::chrono::month(static_cast<unsigned>(*month)),
+                                   std::chrono::day(static_cast<unsigned>(*day))};
+  bool fits = *year >= 1970 && *year < 2200 && *month > 0 && *day > 0 && date.ok() && *hour >= 0 &&
+              *hour < 24 && *minute >= 0 && *minute < 60 && *second >= 0 && *second <= 60;
+  if (!fits) return std::nullopt;
+  int64_t days = std::chrono::sys_days(date).time_since_epoch().count();
+  int64_t seconds = ((days * 24 + *hour) * 60 + *minute) * 60 + *second;
+  std::string_view rest = text.substr(19);
+  int64_t fraction = 0;
+  if (rest.starts_with('.') || rest.starts_with(',')) {
+    size_t end = rest.find_first_not_of("0123456789", 1);
+    auto parsed = ParseFraction(rest.substr(1, end == std::string_view::npos ? end : end - 1));
+    if (!parsed || end == std::string_view::npos) return std::nullopt;
+    fraction = *parsed;
+    rest = rest.substr(end);
+  }
+  if (rest == "Z") return seconds * kNanos + fraction;
+  bool zoned = rest.size() == 6 && (rest[0] == '+' || rest[0] == '-') && rest[3] == ':';
+  auto hours = zoned ? ParseInt<int>(rest.substr(1, 2)) : std::nullopt;
+  auto minutes = zoned ? ParseInt<int>(rest.substr(4, 2)) : std::nullopt;
+  if (!hours || !minutes || *hours < 0 || *hours > 15 || *minutes < 0 || *minutes > 59) return std::nullopt;
+  int64_t offset = (*hours * 60 + *minutes) * 60;
+  return (seconds - (rest[0] == '+' ? offset : -offset)) * kNanos + fraction;
+}
+
+bool ParseKmsgRecord(std::string_view record, std::string& scratch, LogLine& out) {
+  out = {};
+  size_t semicolon = record.find(';');
+  if (semicolon == std::string_view::npos || semicolon > 128) return false;
+  std::string_view head = record.substr(0, semicolon);
+  auto priority = ParseInt<uint32_t>(TakeUntil(head, ','));
+  auto sequence = ParseInt<uint64_t>(TakeUntil(head, ','));
+  auto microseconds = ParseInt<int64_t>(TakeUntil(head, ','));
+  if (!priority || !sequence || !microseconds) return false;
+  if (*microseconds < 0 || *microseconds > INT64_MAX / 1000) return false;
+  out.sequence = *sequence;
+  // Facility 0 is the kernel. What programs write to /dev/kmsg gets another one, whatever they say.
+  if (*priority >= 8) return false;
+  out.stamp = LogLine::Stamp::kSinceBoot;
+  out.stamp_ns = *microseconds * 1000;
+  std::string_view text = record.substr(semicolon + 1);
+  // Lines that begin with a blank are the record's properties.
+  text = text.substr(0, std::min({text.find('\n'), text.size(), kMaxLine}));
+  out.text = Unescape(text, scratch);
+  return true;
+}
+
+bool ParseLogLine(std::string_view line, std::string& scratch, LogLine& out) {
+  line = Trim(line.substr(0, kMaxLine));
+  if (!line.empty() && IsDigit(line[0]) && line.find(',') < 4 && line.find(';') != std::string_view::npos) {
+    return ParseKmsgRecord(line, scratch, out);
+  }
+  out = {};
+  std::string_view text = line;
+  if (text.starts_with('<')) {  // "<4>[   12.345678] message"
+    size_t close = text.find('>');
+    auto priority = close < 5 ? ParseInt<uint32_t>(text.substr(1, close - 1)) : std::nullopt;
+    if (!priority || *priority >= 8) return false;
+    text.remove_prefix(close + 1);
+  }
+  if (!text.starts_with('[') && !TakeFacility(text, out)) {
+    std::string_view rest = text;
+    std::string_view first = TakeUntil(rest, ' ');
+    if (auto when = ParseRfc3339(first)) {
+      out.stamp = LogLine::Stamp::kUnix;
+      out.stamp_ns = *when;
+      text = rest;
+    } else if (auto seconds = ParseSeconds(first)) {
+      out.stamp = LogLine::Stamp::kUnix;
+      out.stamp_ns = *seconds;
+      text = rest;
+    } else if (!TakeSyslogTime(text)) {
+      return false;
+    }
+    if (!TakeHostAndTag(text)) return false;
+  }
+  TakeBootStamp(text, out);
+  out.text = text;
+  return !text.empty();
+}
+
+}  // namespace gpulens::kernel_log

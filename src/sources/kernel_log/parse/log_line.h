@@ -1,0 +1,43 @@
+// The frame around a kernel message: records of /dev/kmsg, and the lines that dmesg, syslog and journalctl
+// make of them.
+//
+// Pure functions; safe from any thread.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+
+namespace gpulens::kernel_log {
+
+// Longer lines are cut: no message that we know is longer, and the kernel's own limit is lower.
+inline constexpr size_t kMaxLine = 4096;
+
+struct LogLine {
+  enum class Stamp : uint8_t {
+    kNone,
+    kSinceBoot,  // nanoseconds; by a clock of the kernel that drifts from others
+    kUnix,       // nanoseconds
+  };
+  Stamp stamp = Stamp::kNone;
+  int64_t stamp_ns = 0;
+  uint64_t sequence = 0;  // of a record of /dev/kmsg
+  std::string_view text;  // the message
+};
+
+// A record of /dev/kmsg: "6,339,5140900,-;message". The escapes \x0a of the kernel are undone in `scratch`,
+// where `text` may then lie. Nothing for what is no record, and for one that a program has written there:
+// anybody may claim anything. `sequence` is set even then, when there is one.
+bool ParseKmsgRecord(std::string_view record, std::string& scratch, LogLine& out);
+
+// A line of a file or of journalctl. Known: records of /dev/kmsg, "[ 12.345] message" (dmesg), "kern :warn :
+// TIME message" (dmesg -x), "Jan  2 03:04:05 host kernel: message" and "2026-01-02T03:04:05+00:00 host
+// kernel: message" (syslog), "1767322800.123 host kernel: message" (journalctl -o short-unix). Nothing for
+// lines of other programs and for what is none of these.
+bool ParseLogLine(std::string_view line, std::string& scratch, LogLine& out);
+
+// A moment in RFC 3339 with any fraction, comma or point: nanoseconds since 1970. Exposed for tests.
+std::optional<int64_t> ParseRfc3339(std::string_view text) noexcept;
+
+}  // namespace gpulens::kernel_log

@@ -1,0 +1,53 @@
+// What a message of the kernel says has happened to a GPU, to the fabric between GPUs, or to the host below
+// them. Messages that say nothing of the kind are the rule.
+//
+// Pure functions; safe from any thread.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "base/pci/pci_address.h"
+
+namespace gpulens::kernel_log {
+
+enum class NoticeKind : uint8_t {
+  kXid,          // NVIDIA driver: code, pid, process
+  kSxid,         // NVSwitch driver: code, switch, link
+  kGpuLost,      // a GPU has fallen off the bus
+  kLinkFailure,  // NVLink: link
+  kRas,          // amdgpu, habanalabs: block, count
+  kGpuReset,     // a driver resets its device by itself
+  kPcieError,    // advanced error report: layer, driver
+  kOomScope,     // which cgroup the kill that follows is about: pid, cgroup
+  kOomKill,      // pid, process
+  kHardware,     // machine check, memory controller, NVMe, heat: type
+};
+
+// How bad, as the message says it; kUnsaid where it does not.
+enum class Grade : uint8_t { kUnsaid, kCorrected, kDeferred, kRecoverable, kNonFatal, kFatal };
+
+// Views lie in the message.
+struct Notice {
+  NoticeKind kind = NoticeKind::kXid;
+  Grade grade = Grade::kUnsaid;
+  std::string_view
+      type;  // kHardware: mce edac nvme thermal; kRas: block; kPcieError: layer; kLinkFailure: what
+  std::string_view driver;  // kPcieError: of the device; kRas, kGpuReset: amdgpu, habanalabs
+  std::optional<PciAddress> pci;
+  std::optional<uint32_t> code, link, count;
+  std::optional<int64_t> pid;
+  std::string_view process, cgroup;
+  std::string_view
+      facts;  // the row in the table of messages: "nvidia.fallen_off_bus"; empty: none, or by code
+};
+
+// Nothing for messages that are not about any of this.
+std::optional<Notice> ParseMessage(std::string_view message);
+
+// Control bytes and what is not UTF-8 written visibly, at most 1,000 bytes: a message as a text for people.
+std::string CleanText(std::string_view message);
+
+}  // namespace gpulens::kernel_log

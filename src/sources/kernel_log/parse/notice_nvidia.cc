@@ -1,0 +1,124 @@
+// NVIDIA: XIDs, GPUs that are gone, NVLink, and SXids of NVSwitches.
+
+#include "base/parse.h"
+#include "sources/kernel_log/parse/notice_parts.h"
+
+namespace gpulens::kernel_log {
+namespace {
+
+// Codes above this are no codes: the driver's own are below 1,000, a switch's below 100,000.
+constexpr uint32_t kMaxXid = 4095;
+constexpr uint32_t kMaxSxid = 999'999;
+// TASK_COMM_LEN of the kernel, and room for what drivers add.
+constexpr size_t kMaxProcess = 64;
+
+// "pid=1234, name=python3, …" in front of the text; either may be missing, and both may say '<unknown>'.
+void TakeProcess(std::string_view text, Notice& out) noexcept {
+  if (TakePrefix(text, "pid=")) {
+    out.pid = ParseInt<int64_t>(Trim(TakeUntil(text, ',')));
+    if (out.pid && *out.pid <= 0) out.pid.reset();
+    text = Trim(text);
+  }
+  if (TakePrefix(text, "name=")) {
+    // A name may hold blanks and commas, but hardly a comma with a blank behind it.
+    std::string_view name = text.substr(0, text.find(", "));
+    if (name.size() <= kMaxProcess && name.find("<unknown>") == std::string_view::npos)
+      out.process = Trim(name);
+  }
+}
+
+// The link that a message about NVLink names: "… on link 3(0x…", "Link 46 sourcetrack …", "… Link -1 …" is
+// none.
+std::optional<uint32_t> LinkOf(std::string_view text) noexcept {
+  for (std::string_view mark : {"on link ", "train link ", " Link "}) {
+    auto rest = After(text, mark);
+    if (!rest) continue;
+    auto link = TakeNumber<uint32_t>(*rest);
+    if (link && *link < 1024) return link;
+  }
+  return std::nullopt;
+}
+
+// "(PCI:0000:3b:00): 79, …", "(0000:03:00): 31, …", "(PCI:0000:3b:00 GPU-I:05 GPU-CI:00): 13, …".
+std::optional<Notice> ParseXid(std::string_view rest) noexcept {
+  size_t close = rest.find(')');
+  if (close == std::string_view::npos || close > 64) return std::nullopt;
+  std::string_view where = rest.substr(0, close);
+  rest = rest.substr(close + 1);
+  if (!TakePrefix(rest, ":")) return std::nullopt;
+  rest = Trim(rest);
+  Notice out;
+  out.kind = NoticeKind::kXid;
+  out.pci = ParsePciAddress(TakeUntil(where, ' '));
+  out.code = TakeNumber<uint32_t>(rest);
+  if (!out.pci || !out.code || *out.code == 0 || *out.code > kMaxXid) return std::nullopt;
+  if (!rest.empty() && rest.front() != ',' && rest.front() != ' ') return std::nullopt;
+  TakePrefix(rest, ",");
+  TakeProcess(Trim(rest), out);
+  return out;
+}
+
+// "GPU 0000:3b:00.0: GPU has fallen off the bus.", "GPU at PCI:0000:3b:00: … fallen off the bus", and the
+// longer "The NVIDIA GPU 0000:3b:00.0 (PCI ID: …) installed in this system has fallen off the bus and is not
+// responding".
+std::optional<Notice> ParseFallenOff(std::string_view message) noexcept {
+  Notice out;
+  out.kind = NoticeKind::kGpuLost;
+  out.grade = Grade::kFatal;
+  out.facts = "nvidia.fallen_off_bus";
+  for (std::string_view mark : {"GPU at ", "NVIDIA GPU ", "GPU "}) {
+    auto rest = After(message, mark);
+    if (!rest) continue;
+    std::string_view word = rest->substr(0, rest->find_first_of(" \n\r\t"));
+    while (word.ends_with(':')) word.remove_suffix(1);
+    out.pci = ParsePciAddress(word);
+    if (out.pci) break;
+  }
+  return out.pci ? std::optional(out) : std::nullopt;
+}
+
+}  // namespace
+
+std::optional<Notice> ParseNvrm(std::string_view message) {
+  std::string_view text = message.substr(std::string_view("NVRM: ").size());
+  if (TakePrefix(text, "Xid (")) return ParseXid(text);
+  if (message.find("fallen off the bus") != std::string_view::npos) return ParseFallenOff(message);
+  auto link = After(message, "NVLink: ");
+  bool fatal = link && link->starts_with("fatal error detected on link ");
+  bool training = link && link->find("ailed to train link ") < 2;
+  if (!fatal && !training) return std::nullopt;
+  Notice out;
+  out.kind = NoticeKind::kLinkFailure;
+  out.type = fatal ? "fatal" : "training";
+  out.facts = fatal ? "nvidia.nvlink_fatal" : "nvidia.nvlink_train_failed";
+  out.link = LinkOf(*link);
+  if (auto gpu = After(message, "GPU ")) {
+    std::string_view word = gpu->substr(0, gpu->find(' '));
+    while (word.ends_with(':')) word.remove_suffix(1);
+    out.pci = ParsePciAddress(word);
+  }
+  return out;
+}
+
+// "nvidia-nvswitch3: SXid (PCI:0000:86:00.0): 20034, Fatal, Link 30 LTSSM Fault Up". The lines "… Severity 1
+// Engine instance …" and "… Data {…}" that follow belong to the same error.
+std::optional<Notice> ParseNvswitch(std::string_view message) {
+  auto rest = After(message, ": SXid (");
+  if (!rest || message.size() - rest->size() > 48) return std::nullopt;
+  size_t close = rest->find(')');
+  if (close == std::string_view::npos || close > 32) return std::nullopt;
+  Notice out;
+  out.kind = NoticeKind::kSxid;
+  out.pci = ParsePciAddress(rest->substr(0, close));
+  std::string_view text = rest->substr(close + 1);
+  if (!out.pci || !TakePrefix(text, ": ")) return std::nullopt;
+  out.code = TakeNumber<uint32_t>(text);
+  if (!out.code || *out.code == 0 || *out.code > kMaxSxid || !TakePrefix(text, ", ")) return std::nullopt;
+  if (TakePrefix(text, "Fatal")) out.grade = Grade::kFatal;
+  else if (TakePrefix(text, "Non-fatal")) out.grade = Grade::kNonFatal;
+  else return std::nullopt;
+  out.link = LinkOf(text);
+  return out;
+}
+
+}  // namespace gpulens::kernel_log
