@@ -138,8 +138,7 @@ bool DeviceBook::CheckCall(Device& device, CallSlot::View slot, Duration deadlin
   bool beyond = slot.call != kNoCall && now.boot_ns - slot.since_boot_ns > deadline.count();
   if (!beyond) {
     // It came back: its next reading or identity says how it is.
-    if (memory.hung)
-      SetState(device, device.facts.empty() ? DeviceState::kStarting : DeviceState::kOk, 0);
+    if (memory.hung) SetState(device, device.facts.empty() ? DeviceState::kStarting : DeviceState::kOk, 0);
     return false;
   }
   SetState(device, DeviceState::kHung, 0);

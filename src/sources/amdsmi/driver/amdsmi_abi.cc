@@ -13,13 +13,8 @@ constexpr Layout kEarly = {
     .driver_version = {0, 64},
     .power_current = 0,
     .power_average = 4,
-    .process = {.stride = 224,
-                .name_size = 32,
-                .pid = 32,
-                .graphics = 48,
-                .encode = 56,
-                .host = 112,
-                .memory = 128},
+    .process =
+        {.stride = 224, .name_size = 32, .pid = 32, .graphics = 48, .encode = 56, .host = 112, .memory = 128},
 };
 
 // ROCm 6.3. Its process struct changed on the way and is not certain: it is not read.

@@ -9,10 +9,10 @@ namespace gpulens::amdsmi {
 namespace {
 
 // Known instruction sets, as LLVM names them.
-constexpr std::string_view kTargets[] = {
-    "900",  "904",  "906",  "908",  "909",  "90a",  "90c",  "940",  "941",  "942",  "950",
-    "1010", "1011", "1012", "1030", "1031", "1032", "1033", "1034", "1035", "1036", "1100",
-    "1101", "1102", "1103", "1150", "1151", "1152", "1153", "1200", "1201"};
+constexpr std::string_view kTargets[] = {"900",  "904",  "906",  "908",  "909",  "90a",  "90c",  "940",
+                                         "941",  "942",  "950",  "1010", "1011", "1012", "1030", "1031",
+                                         "1032", "1033", "1034", "1035", "1036", "1100", "1101", "1102",
+                                         "1103", "1150", "1151", "1152", "1153", "1200", "1201"};
 
 template <class Number>
 Number At(std::span<const std::byte> bytes, size_t offset) noexcept {
@@ -111,14 +111,15 @@ driver::Facts ReadFacts(Caller& caller, const AmdsmiLibrary& library, const Proc
   }
   if (in.Fill(Call::kBoardInfo, fn.BoardInfo)) {
     if (std::string product = in.Text(layout->board_serial); !product.empty()) serial = product;
-    bool named = std::any_of(in.facts.begin(), in.facts.end(),
-                             [](const auto& fact) { return fact.first == "name"; });
+    bool named =
+        std::any_of(in.facts.begin(), in.facts.end(), [](const auto& fact) { return fact.first == "name"; });
     if (!named) in.Add("name", in.Text(layout->board_name));
   }
   in.Add("serial", serial);
   in.Add("pci_bus_id", BusId(processor.bdf));
   int32_t node = -1;
-  if (caller.Do(Call::kNumaNode, fn.NumaNode, processor.handle, &node) == kSuccess && node >= 0 && node < 4096) {
+  if (caller.Do(Call::kNumaNode, fn.NumaNode, processor.handle, &node) == kSuccess && node >= 0 &&
+      node < 4096) {
     in.Add("numa_node", std::to_string(node));
   }
   if (in.Fill(Call::kVbiosInfo, fn.VbiosInfo)) in.Add("vbios", in.Text(layout->vbios_version));

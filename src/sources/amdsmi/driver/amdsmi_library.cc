@@ -26,9 +26,9 @@ void Assign(Function& member, void* symbol) {
 }
 
 template <class Lookup>
-void Fill(Symbols& symbols, Lookup lookup) {
+void Fill(Symbols& symbols, Lookup lookup){
 #define GPULENS_AMDSMI_ASSIGN(id, name, parameters) Assign(symbols.id, lookup(name));
-  GPULENS_AMDSMI_CALLS(GPULENS_AMDSMI_ASSIGN)
+    GPULENS_AMDSMI_CALLS(GPULENS_AMDSMI_ASSIGN)
 #undef GPULENS_AMDSMI_ASSIGN
 }
 
@@ -100,9 +100,10 @@ Status AmdsmiLibrary::Load() {
 
 Status AmdsmiLibrary::Complete() const {
   if (symbols_.Init && symbols_.SocketHandles && symbols_.ProcessorHandles) return Ok();
-  return {Code::kDataLoss, path_ +
-                               " is not an AMD SMI library: it lacks amdsmi_init, amdsmi_get_socket_handles or "
-                               "amdsmi_get_processor_handles"};
+  return {Code::kDataLoss,
+          path_ +
+              " is not an AMD SMI library: it lacks amdsmi_init, amdsmi_get_socket_handles or "
+              "amdsmi_get_processor_handles"};
 }
 
 driver::VendorLibrary::Opened AmdsmiLibrary::Open(driver::CallSlot& slot) {
@@ -186,8 +187,7 @@ void AmdsmiLibrary::NumberBoards() {
   }
   for (Processor& processor : processors_) {
     auto same = [&](const Processor& other) { return other.gpu == processor.gpu; };
-    processor.partitions =
-        static_cast<uint32_t>(std::count_if(processors_.begin(), processors_.end(), same));
+    processor.partitions = static_cast<uint32_t>(std::count_if(processors_.begin(), processors_.end(), same));
   }
 }
 

@@ -36,8 +36,7 @@ class AmdsmiLibrary final : public driver::VendorLibrary {
   static const std::vector<std::string>& DefaultPaths();
 
   Opened Open(driver::CallSlot& slot) override;
-  std::unique_ptr<driver::DeviceReader> MakeReader(uint32_t index, driver::CallSlot& slot,
-                                                   const Clock& clock,
+  std::unique_ptr<driver::DeviceReader> MakeReader(uint32_t index, driver::CallSlot& slot, const Clock& clock,
                                                    const driver::TierClock::Periods& periods) override;
 
   const Symbols& fn() const noexcept { return symbols_; }

@@ -22,7 +22,8 @@ int AmdsmiReader::ReadActivity() {
 template <MemoryType kType, Field kTotal>
 int AmdsmiReader::ReadMemoryTotal() {
   uint64_t bytes = ~uint64_t{0};
-  int code = caller_.Do(Call::kMemoryTotal, caller_.fn().MemoryTotal, processor_.handle, uint32_t{kType}, &bytes);
+  int code =
+      caller_.Do(Call::kMemoryTotal, caller_.fn().MemoryTotal, processor_.handle, uint32_t{kType}, &bytes);
   if (code == kSuccess) EmitTold(kTotal, bytes);
   return code;
 }
@@ -30,14 +31,16 @@ int AmdsmiReader::ReadMemoryTotal() {
 template <MemoryType kType, Field kUsed>
 int AmdsmiReader::ReadMemoryUsed() {
   uint64_t bytes = ~uint64_t{0};
-  int code = caller_.Do(Call::kMemoryUsage, caller_.fn().MemoryUsage, processor_.handle, uint32_t{kType}, &bytes);
+  int code =
+      caller_.Do(Call::kMemoryUsage, caller_.fn().MemoryUsage, processor_.handle, uint32_t{kType}, &bytes);
   if (code == kSuccess) EmitTold(kUsed, bytes);
   return code;
 }
 
 int AmdsmiReader::ReadPower() {
   auto* bytes = Scratch<std::byte>();
-  int code = caller_.Do(Call::kPowerInfo, caller_.fn().PowerInfo, processor_.handle, static_cast<void*>(bytes));
+  int code =
+      caller_.Do(Call::kPowerInfo, caller_.fn().PowerInfo, processor_.handle, static_cast<void*>(bytes));
   if (code != kSuccess) return code;
   uint32_t current, average;
   std::memcpy(&current, bytes + library_.layout()->power_current, sizeof current);
@@ -49,11 +52,13 @@ int AmdsmiReader::ReadPower() {
 
 int AmdsmiReader::ReadPowerCap() {
   auto* info = Scratch<PowerCapInfo>();
-  int code = caller_.Do(Call::kPowerCap, caller_.fn().PowerCap, processor_.handle, 0U, static_cast<void*>(info));
+  int code =
+      caller_.Do(Call::kPowerCap, caller_.fn().PowerCap, processor_.handle, 0U, static_cast<void*>(info));
   if (code != kSuccess) return code;
   auto emit = [&](Field field, uint64_t value) {
+    if (value == 0) return EmitAbsent(field);  // No least cap, or none at all.
     // uW, and W where the host of virtual machines answers: no board may draw 100 kW, or only 0.1 W.
-    EmitTold(field, value, value != 0 && value < 100'000 ? 1'000'000 : 1);
+    EmitTold(field, value, value < 100'000 ? 1'000'000 : 1);
   };
   emit(Field::kPowerCap, info->cap);
   emit(Field::kPowerCapDefault, info->default_cap);

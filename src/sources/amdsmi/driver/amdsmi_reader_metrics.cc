@@ -104,8 +104,8 @@ int AmdsmiReader::ReadPcie() {
 
 int AmdsmiReader::ReadXgmiLinks() {
   auto* links = Scratch<XgmiLinkStatus>();
-  int code =
-      caller_.Do(Call::kXgmiLinkStatus, caller_.fn().XgmiLinkStatus, processor_.handle, static_cast<void*>(links));
+  int code = caller_.Do(Call::kXgmiLinkStatus, caller_.fn().XgmiLinkStatus, processor_.handle,
+                        static_cast<void*>(links));
   if (code != kSuccess) return code;
   uint32_t total = std::min(links->total, CopiesOf(Field::kXgmiLink));
   for (unsigned i = 0; i < CopiesOf(Field::kXgmiLink); ++i) {
@@ -144,8 +144,8 @@ int AmdsmiReader::ReadFanRpm() {
 
 int AmdsmiReader::ReadComputePartition() {
   char text[64] = "";
-  int code =
-      caller_.Do(Call::kComputePartition, caller_.fn().ComputePartition, processor_.handle, text, uint32_t{63});
+  int code = caller_.Do(Call::kComputePartition, caller_.fn().ComputePartition, processor_.handle, text,
+                        uint32_t{63});
   if (code != kSuccess) return code;
   std::string_view name(text, ::strnlen(text, sizeof text));
   for (unsigned i = 1; i < std::size(kComputePartitions); ++i) {

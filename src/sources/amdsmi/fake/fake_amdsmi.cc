@@ -184,8 +184,8 @@ std::span<const FakeSymbol> FakeIdentitySymbols() noexcept {
 
 void* FakeAmdsmiLookup(const char* name) {
   auto profile = FakeWorld::Get().profile();
-  bool missing = profile && std::find(profile->missing.begin(), profile->missing.end(), name) !=
-                                profile->missing.end();
+  bool missing =
+      profile && std::find(profile->missing.begin(), profile->missing.end(), name) != profile->missing.end();
   if (missing) return nullptr;
   for (std::span<const FakeSymbol> table : {FakeIdentitySymbols(), FakeStateSymbols(), FakeListSymbols()}) {
     for (const FakeSymbol& symbol : table) {

@@ -42,8 +42,11 @@ bool ClockOf(const FakeView& view, uint32_t type, Clocks& out) {
 
 uint64_t ThrottleBits(const FakeView& view) {
   using Cause = FakeThrottle::Cause;
-  constexpr std::pair<Cause, unsigned> kBits[] = {
-      {Cause::kPower, 0}, {Cause::kSocket, 36}, {Cause::kProchot, 47}, {Cause::kMemory, 34}, {Cause::kVr, 38}};
+  constexpr std::pair<Cause, unsigned> kBits[] = {{Cause::kPower, 0},
+                                                  {Cause::kSocket, 36},
+                                                  {Cause::kProchot, 47},
+                                                  {Cause::kMemory, 34},
+                                                  {Cause::kVr, 38}};
   uint64_t mask = 0;
   for (auto [cause, bit] : kBits) mask |= uint64_t{view.Throttles(cause)} << bit;
   return mask;
@@ -240,13 +243,13 @@ namespace gpulens::amdsmi {
 
 std::span<const FakeSymbol> FakeStateSymbols() noexcept {
   static const FakeSymbol kTable[] = {
-      FAKE_SYMBOL(amdsmi_get_gpu_activity),      FAKE_SYMBOL(amdsmi_get_gpu_memory_total),
-      FAKE_SYMBOL(amdsmi_get_gpu_memory_usage),  FAKE_SYMBOL(amdsmi_get_power_info),
-      FAKE_SYMBOL(amdsmi_get_power_cap_info),    FAKE_SYMBOL(amdsmi_get_energy_count),
-      FAKE_SYMBOL(amdsmi_get_temp_metric),       FAKE_SYMBOL(amdsmi_get_clock_info),
-      FAKE_SYMBOL(amdsmi_get_gpu_metrics_info),  FAKE_SYMBOL(amdsmi_get_pcie_info),
+      FAKE_SYMBOL(amdsmi_get_gpu_activity),         FAKE_SYMBOL(amdsmi_get_gpu_memory_total),
+      FAKE_SYMBOL(amdsmi_get_gpu_memory_usage),     FAKE_SYMBOL(amdsmi_get_power_info),
+      FAKE_SYMBOL(amdsmi_get_power_cap_info),       FAKE_SYMBOL(amdsmi_get_energy_count),
+      FAKE_SYMBOL(amdsmi_get_temp_metric),          FAKE_SYMBOL(amdsmi_get_clock_info),
+      FAKE_SYMBOL(amdsmi_get_gpu_metrics_info),     FAKE_SYMBOL(amdsmi_get_pcie_info),
       FAKE_SYMBOL(amdsmi_get_gpu_xgmi_link_status), FAKE_SYMBOL(amdsmi_get_gpu_fan_speed),
-      FAKE_SYMBOL(amdsmi_get_gpu_fan_speed_max), FAKE_SYMBOL(amdsmi_get_gpu_fan_rpms),
+      FAKE_SYMBOL(amdsmi_get_gpu_fan_speed_max),    FAKE_SYMBOL(amdsmi_get_gpu_fan_rpms),
   };
   return kTable;
 }

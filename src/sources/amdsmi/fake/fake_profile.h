@@ -73,12 +73,12 @@ struct FakeProfile {
   unsigned major = 26, minor = 2, release = 1;  // Of the library.
   std::string driver_version = "6.14.14";
   std::string compute_partition = "SPX", memory_partition = "NPS1";
-  unsigned partitions = 1;    // Of each GPU, from compute_partition.
-  double resolution = 15.259;  // uJ in one count of the energy counter.
-  double xgmi_share = 0.4;     // Of the full rate, at full load.
-  bool millidegrees = false;   // Temperatures as older libraries wrote them.
-  bool watts = false;          // Power caps as the host of virtual machines writes them.
-  unsigned link_down = ~0U;    // The link that is down, on every GPU.
+  unsigned partitions = 1;           // Of each GPU, from compute_partition.
+  double resolution = 15.259;        // uJ in one count of the energy counter.
+  double xgmi_share = 0.4;           // Of the full rate, at full load.
+  bool millidegrees = false;         // Temperatures as older libraries wrote them.
+  bool watts = false;                // Power caps as the host of virtual machines writes them.
+  unsigned link_down = ~0U;          // The link that is down, on every GPU.
   std::vector<std::string> missing;  // Symbols that FakeAmdsmiLookup does not find.
   std::vector<FakeProcess> processes;
   std::vector<FakeErrors> ecc;

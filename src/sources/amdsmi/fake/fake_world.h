@@ -39,7 +39,8 @@ class FakeWorld {
  public:
   static FakeWorld& Get();
 
-  // In place of GPULENS_FAKE_AMDSMI, for tests in this process. `clock` outlives its use; null: the machine's.
+  // In place of GPULENS_FAKE_AMDSMI, for tests in this process. `clock` outlives its use; null: the
+  // machine's.
   Status Use(const std::string& yaml, const Clock* clock);
 
   // amdsmi_init: reads the profile that GPULENS_FAKE_AMDSMI names, else the default; starts the time of
