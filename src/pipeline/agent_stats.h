@@ -15,6 +15,7 @@ struct AgentStats {
   std::atomic<bool> last_reload_ok{true};
   std::atomic<int64_t> last_reload_unix_ns{0};
   std::atomic<int32_t> nvml_driver_pid{0};  // 0: does not run
+  std::atomic<int32_t> amdsmi_driver_pid{0};
   std::atomic<const ServerStats*> http{nullptr};
   std::atomic<const ServerStats*> websocket{nullptr};
 };

@@ -5,6 +5,8 @@
 
 #include <vector>
 
+#include "sources/amdsmi/driver/amdsmi_driver.h"
+#include "sources/amdsmi/fake/fake_amdsmi.h"
 #include "sources/nvml/driver/driver_loop.h"
 #include "sources/nvml/fake/fake_nvml.h"
 
@@ -12,12 +14,16 @@ namespace gpulens {
 
 void RunDriver(std::span<const std::string_view> arguments) {
   std::vector<std::string_view> rest(arguments.begin(), arguments.end());
-  if (rest.empty() || rest.front() != "nvml") ::_exit(nvml::kDriverBadStart);
+  if (rest.empty()) ::_exit(nvml::kDriverBadStart);
+  std::string_view library = rest.front();
   rest.erase(rest.begin());
   // Ctrl-C reaches the whole group of a terminal. This process ends when the agent closes the socket.
   for (int signal : {SIGINT, SIGTERM}) ::signal(signal, SIG_IGN);
   bool simulated = !rest.empty() && rest.front() == "--simulated";
   if (simulated) rest.erase(rest.begin());
+  if (library == "amdsmi")
+    ::_exit(amdsmi::RunAmdsmiDriver(rest, simulated ? amdsmi::FakeAmdsmiLookup : nullptr));
+  if (library != "nvml") ::_exit(nvml::kDriverBadStart);
   auto options = nvml::ParseDriverArguments(rest);
   if (!options) ::_exit(nvml::kDriverBadStart);
   if (simulated) options->lookup = nvml::FakeNvmlLookup;

@@ -87,13 +87,20 @@ class OwnProcess {
 class SelfCollector final : public Collector {
  public:
   SelfCollector(HostFiles files, Env& env)
-      : files_(std::move(files)), env_(env), agent_("agent", files_), nvml_("nvml", files_) {}
+      : files_(std::move(files)),
+        env_(env),
+        agent_("agent", files_),
+        nvml_("nvml", files_),
+        amdsmi_("amdsmi", files_) {}
 
   Status Collect(FrameWriter& out) override {
     if (!declared_) Declare(out.table());
     agent_.Update(static_cast<int32_t>(::getpid()), out);
     nvml_.Update(env_.stats ? env_.stats->nvml_driver_pid.load() : 0, out);
-    if (agent_.share()) out.Set(overhead_, *agent_.share() + nvml_.share().value_or(0));
+    amdsmi_.Update(env_.stats ? env_.stats->amdsmi_driver_pid.load() : 0, out);
+    if (agent_.share()) {
+      out.Set(overhead_, *agent_.share() + nvml_.share().value_or(0) + amdsmi_.share().value_or(0));
+    }
     RETURN_IF_ERROR(CollectProcess(out));
     if (env_.stats) CollectStats(*env_.stats, out);
     return Ok();
@@ -164,7 +171,7 @@ class SelfCollector final : public Collector {
 
   HostFiles files_;
   Env& env_;
-  OwnProcess agent_, nvml_;
+  OwnProcess agent_, nvml_, amdsmi_;
   bool declared_ = false;
   Series overhead_, cpu_time_, resident_, virtual_, fds_, fds_limit_, reload_ok_, reload_time_, reloads_[3];
   Server http_, websocket_;

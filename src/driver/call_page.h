@@ -1,0 +1,54 @@
+// The page that a driver process shares with the agent: which library call each of its threads is in, and
+// since when. A call that never returns is so known by name although its thread cannot speak.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+
+namespace gpulens::driver {
+
+// Devices that one driver process reads: GPUs, and partitions of GPUs where the library counts these.
+inline constexpr uint32_t kMaxDevices = 64;
+
+// A number of the library's call table. kNoCall: in none.
+using CallNumber = uint16_t;
+inline constexpr CallNumber kNoCall = 0;
+
+// Written by one thread of the driver, read by the agent at any time. The reader may see the call of one
+// moment with the time of a later one: it can only make a call look younger.
+class CallSlot {
+ public:
+  void Begin(CallNumber call, int64_t boot_ns) noexcept {
+    since_boot_ns_.store(boot_ns, std::memory_order_relaxed);
+    call_.store(call, std::memory_order_release);
+  }
+  void End() noexcept { call_.store(kNoCall, std::memory_order_release); }
+
+  struct View {
+    CallNumber call = kNoCall;  // May be a number that is no call: the driver's bytes are not trusted.
+    int64_t since_boot_ns = 0;
+  };
+  View Read() const noexcept {
+    uint32_t call = call_.load(std::memory_order_acquire);
+    return {static_cast<CallNumber>(call < 0xFFFF ? call : 0xFFFF),
+            since_boot_ns_.load(std::memory_order_relaxed)};
+  }
+
+ private:
+  std::atomic<uint32_t> call_{kNoCall};
+  std::atomic<int64_t> since_boot_ns_{0};
+};
+static_assert(sizeof(CallSlot) == 16);
+static_assert(std::atomic<int64_t>::is_always_lock_free && std::atomic<uint32_t>::is_always_lock_free);
+
+// Lies in a memory file of kCallPageBytes that starts as zeros.
+struct CallPage {
+  CallSlot main;
+  std::array<CallSlot, kMaxDevices> devices;
+};
+inline constexpr size_t kCallPageBytes = 4096;
+static_assert(sizeof(CallPage) <= kCallPageBytes);
+
+}  // namespace gpulens::driver

@@ -1,0 +1,181 @@
+#include "driver/device_book.h"
+
+#include <algorithm>
+
+namespace gpulens::driver {
+namespace {
+
+Status NotCounted() { return {Code::kDataLoss, "driver message: a device it did not count"}; }
+
+bool SameFacts(const Device& device, const DeviceReport& report) {
+  if (device.facts.size() != report.fact_count) return false;
+  for (size_t i = 0; i < report.fact_count; ++i) {
+    const auto& [key, value] = device.facts[i];
+    if (key != report.facts[i].key || value != report.facts[i].value) return false;
+  }
+  return true;
+}
+
+}  // namespace
+
+std::string_view Device::Fact(std::string_view key) const noexcept {
+  for (const auto& [name, value] : facts) {
+    if (name == key) return value;
+  }
+  return {};
+}
+
+uint64_t DeviceBook::Begin(Instant now, Duration retry_left_out) {
+  uint64_t left_out = 0;
+  for (size_t i = 0; i < kMaxDevices; ++i) {
+    Memory& memory = memory_[i];
+    memory.hung = false;
+    bool rested = now.boot_ns - memory.last_hang_ns >= retry_left_out.count();
+    if (memory.hangs >= 2 && rested) memory.hangs = 1;  // One more chance.
+    memory.left_out = memory.hangs >= 2;
+    if (memory.left_out) left_out |= uint64_t{1} << i;
+  }
+  for (Device& device : devices_) {
+    SetState(device, memory_[device.index].left_out ? DeviceState::kLeftOut : DeviceState::kStarting, 0);
+  }
+  Count();
+  return left_out;
+}
+
+void DeviceBook::Expect(uint32_t count) {
+  for (auto i = static_cast<uint32_t>(devices_.size()); i < count; ++i) {
+    Device& device = devices_.emplace_back();
+    device.index = i;
+    device.fields.resize(vendor_.fields.size());
+    if (memory_[i].left_out) device.state = DeviceState::kLeftOut;
+  }
+  for (Device& device : devices_) {
+    // Fewer than before: the driver has lost it altogether.
+    if (device.index >= count) SetState(device, DeviceState::kLost, 0);
+  }
+  Count();
+}
+
+Status DeviceBook::Take(const DeviceReport& report) {
+  Device* device = Find(report.device);
+  if (!device) return NotCounted();
+  if (report.state == DeviceState::kOk && !SameFacts(*device, report)) {
+    device->facts.clear();
+    for (size_t i = 0; i < report.fact_count; ++i) {
+      device->facts.emplace_back(report.facts[i].key, report.facts[i].value);
+    }
+    ++device->identity_version;
+    std::fill(device->fields.begin(), device->fields.end(), FieldReading{});  // They may be another's.
+    device->processes.clear();
+    device->processes_boot_ns = device->last_read_boot_ns = 0;
+  }
+  memory_[device->index].left_out = false;
+  SetState(*device, report.state, report.code);
+  Count();
+  return Status{};
+}
+
+Status DeviceBook::Take(const ReadingsReport& report, Instant now) {
+  for (size_t i = 0; i < report.readings.size(); ++i) {
+    Reading reading = report.readings[i];
+    Device* device = Find(reading.device);
+    if (!device) return NotCounted();
+    FieldReading& field = device->fields[reading.field];
+    field.status = reading.status;
+    if (reading.status == ReadStatus::kLost) SetState(*device, DeviceState::kLost, 0);
+    if (reading.status == ReadStatus::kResetRequired) SetState(*device, DeviceState::kResetRequired, 0);
+    if (reading.status != ReadStatus::kOk) continue;
+    field.boot_ns = std::min(reading.boot_ns, now.boot_ns);
+    field.raw = reading.raw;
+    device->last_read_boot_ns = std::max(device->last_read_boot_ns, field.boot_ns);
+    bool over = device->state == DeviceState::kHung || device->state == DeviceState::kResetRequired;
+    if (over) SetState(*device, DeviceState::kOk, 0);
+  }
+  return Status{};
+}
+
+Status DeviceBook::Take(const ProcessesReport& report, Instant now) {
+  Device* device = Find(report.device);
+  if (!device) return NotCounted();
+  device->processes_boot_ns = std::min(report.boot_ns, now.boot_ns);
+  device->processes.resize(report.processes.size());
+  for (size_t i = 0; i < report.processes.size(); ++i) device->processes[i] = report.processes[i];
+  return Status{};
+}
+
+void DeviceBook::SetState(Device& device, DeviceState state, int32_t code) {
+  device.state = state;
+  device.code = code;
+  if (state == DeviceState::kHung) return;
+  device.hung_call = kNoCall;
+  device.hung_since_boot_ns = 0;
+  memory_[device.index].hung = false;
+}
+
+void DeviceBook::Count() noexcept {
+  used_ = left_out_ = 0;
+  for (const Device& device : devices_) ++(device.state == DeviceState::kLeftOut ? left_out_ : used_);
+}
+
+DeviceBook::Hangs DeviceBook::CheckCalls(const CallPage& page, Deadlines deadlines, Instant now) {
+  Hangs out;
+  size_t read = 0, hung = 0;
+  for (Device& device : devices_) {
+    if (device.state == DeviceState::kLeftOut) continue;
+    CallSlot::View slot = page.devices[device.index].Read();
+    out.started +=
+        CheckCall(device, slot, vendor_.slow_call(slot.call) ? deadlines.slow : deadlines.usual, now);
+    hung += device.state == DeviceState::kHung;
+    read += device.state == DeviceState::kOk || device.state == DeviceState::kHung ||
+            device.state == DeviceState::kStarting;
+  }
+  out.all = read > 0 && hung == read;
+  return out;
+}
+
+bool DeviceBook::CheckCall(Device& device, CallSlot::View slot, Duration deadline, Instant now) {
+  Memory& memory = memory_[device.index];
+  bool beyond = slot.call != kNoCall && now.boot_ns - slot.since_boot_ns > deadline.count();
+  if (!beyond) {
+    // It came back: its next reading or identity says how it is.
+    if (memory.hung) SetState(device, device.facts.empty() ? DeviceState::kStarting : DeviceState::kOk, 0);
+    return false;
+  }
+  SetState(device, DeviceState::kHung, 0);
+  if (memory.hung) return false;
+  memory.hung = true;
+  memory.last_hang_ns = now.boot_ns;
+  ++memory.hangs;
+  ++device.hangs;
+  device.hung_call = slot.call;
+  device.hung_since_boot_ns = slot.since_boot_ns;
+  return true;
+}
+
+std::string DeviceBook::HungCall() const {
+  for (const Device& device : devices_) {
+    if (device.state == DeviceState::kHung) {
+      return std::string(vendor_.call_name(device.hung_call)) + " on device " + std::to_string(device.index);
+    }
+  }
+  return "no call";
+}
+
+uint32_t DeviceBook::DueForRetry(Instant now, Duration retry_left_out) const noexcept {
+  for (const Device& device : devices_) {
+    bool rested = now.boot_ns - memory_[device.index].last_hang_ns >= retry_left_out.count();
+    if (device.state == DeviceState::kLeftOut && rested) return device.index;
+  }
+  return kMaxDevices;
+}
+
+void DeviceBook::Retry(uint32_t index) {
+  Device* device = Find(index);
+  if (!device) return;
+  memory_[index].hangs = 1;
+  memory_[index].left_out = false;
+  SetState(*device, DeviceState::kStarting, 0);
+  Count();
+}
+
+}  // namespace gpulens::driver

@@ -1,0 +1,139 @@
+#include "driver/device_book.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+namespace gpulens::driver {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::minutes;
+using std::chrono::seconds;
+
+constexpr FieldInfo kFields[] = {{"power", "W", Tier::kFast}, {"energy", "uJ", Tier::kFast}};
+constexpr Vendor kVendor{.name = "test",
+                         .no_devices = "none",
+                         .fields = kFields,
+                         .call_name = [](CallNumber call) noexcept -> std::string_view {
+                           return call == 1 ? "get_power" : call == 2 ? "open_device" : "unknown";
+                         },
+                         .slow_call = [](CallNumber call) noexcept { return call == 2; }};
+constexpr DeviceBook::Deadlines kDeadlines{milliseconds(500), seconds(30)};
+
+class DeviceBookTest : public testing::Test {
+ protected:
+  DeviceBookTest() {
+    book_.Begin(clock_.Now(), minutes(5));
+    book_.Expect(3);
+    for (uint32_t i = 0; i < 3; ++i) EXPECT_TRUE(Attach(i).ok());
+  }
+  Status Attach(uint32_t index, DeviceState state = DeviceState::kOk, std::string_view uuid = "a") {
+    DeviceReport report;
+    report.device = index;
+    report.state = state;
+    report.fact_count = state == DeviceState::kOk ? 1 : 0;
+    report.facts[0] = {"uuid", uuid};
+    return book_.Take(report);
+  }
+  Status Read(uint32_t device, ReadStatus status, int64_t raw) {
+    Reading reading{
+        .device = device, .field = 0, .status = status, .boot_ns = clock_.Now().boot_ns, .raw = raw};
+    return book_.Take(ReadingsReport{WireArray<Reading>(std::as_bytes(std::span(&reading, 1)))},
+                      clock_.Now());
+  }
+  const Device& At(size_t i) const { return book_.devices()[i]; }
+
+  ManualClock clock_;
+  CallPage page_;
+  DeviceBook book_{kVendor};
+};
+
+TEST_F(DeviceBookTest, AFailedReadingKeepsTheValueAndItsAge) {
+  ASSERT_TRUE(Read(1, ReadStatus::kOk, 512).ok());
+  int64_t then = clock_.Now().boot_ns;
+  clock_.Advance(seconds(1));
+  ASSERT_TRUE(Read(1, ReadStatus::kError, 0).ok());
+  EXPECT_EQ(At(1).fields[0].status, ReadStatus::kError);
+  EXPECT_EQ(At(1).fields[0].raw, 512);
+  EXPECT_EQ(At(1).fields[0].boot_ns, then);
+  EXPECT_FALSE(Read(3, ReadStatus::kOk, 1).ok()) << "a device that was not counted";
+}
+
+TEST_F(DeviceBookTest, AReadingFromTheFutureIsFromNow) {
+  Reading reading{.device = 0, .field = 0, .status = ReadStatus::kOk, .boot_ns = INT64_MAX, .raw = 1};
+  ASSERT_TRUE(
+      book_.Take(ReadingsReport{WireArray<Reading>(std::as_bytes(std::span(&reading, 1)))}, clock_.Now())
+          .ok());
+  EXPECT_EQ(At(0).fields[0].boot_ns, clock_.Now().boot_ns);
+}
+
+TEST_F(DeviceBookTest, AHangIsNamedOnceAndEndsWithTheCall) {
+  page_.devices[2].Begin(1, clock_.Now().boot_ns);
+  clock_.Advance(milliseconds(600));
+  DeviceBook::Hangs hangs = book_.CheckCalls(page_, kDeadlines, clock_.Now());
+  EXPECT_EQ(hangs.started, 1U);
+  EXPECT_FALSE(hangs.all);
+  EXPECT_EQ(At(2).state, DeviceState::kHung);
+  EXPECT_EQ(At(0).state, DeviceState::kOk);
+  EXPECT_EQ(book_.HungCall(), "get_power on device 2");
+  EXPECT_EQ(book_.CheckCalls(page_, kDeadlines, clock_.Now()).started, 0U);
+  page_.devices[2].End();
+  book_.CheckCalls(page_, kDeadlines, clock_.Now());
+  EXPECT_EQ(At(2).state, DeviceState::kOk);
+}
+
+TEST_F(DeviceBookTest, ASlowCallHasLonger) {
+  page_.devices[0].Begin(2, clock_.Now().boot_ns);
+  clock_.Advance(seconds(20));
+  EXPECT_EQ(book_.CheckCalls(page_, kDeadlines, clock_.Now()).started, 0U);
+  clock_.Advance(seconds(20));
+  EXPECT_EQ(book_.CheckCalls(page_, kDeadlines, clock_.Now()).started, 1U);
+}
+
+TEST_F(DeviceBookTest, AllHangingIsSaid) {
+  for (CallSlot& slot : page_.devices) slot.Begin(1, clock_.Now().boot_ns);
+  clock_.Advance(seconds(1));
+  EXPECT_TRUE(book_.CheckCalls(page_, kDeadlines, clock_.Now()).all);
+}
+
+TEST_F(DeviceBookTest, WhatHungTwiceIsLeftOutForAWhile) {
+  for (int i = 0; i < 2; ++i) {
+    page_.devices[1].Begin(1, clock_.Now().boot_ns);
+    clock_.Advance(seconds(1));
+    book_.CheckCalls(page_, kDeadlines, clock_.Now());
+    page_.devices[1].End();
+    uint64_t left_out = book_.Begin(clock_.Now(), minutes(5));
+    EXPECT_EQ(left_out, i == 0 ? 0U : 2U);
+  }
+  EXPECT_EQ(At(1).state, DeviceState::kLeftOut);
+  EXPECT_EQ(book_.left_out(), 1U);
+  EXPECT_EQ(book_.DueForRetry(clock_.Now(), minutes(5)), kMaxDevices);
+  clock_.Advance(minutes(6));
+  EXPECT_EQ(book_.DueForRetry(clock_.Now(), minutes(5)), 1U);
+  book_.Retry(1);
+  EXPECT_EQ(At(1).state, DeviceState::kStarting);
+}
+
+TEST_F(DeviceBookTest, AnotherIdentityForgetsReadings) {
+  ASSERT_TRUE(Read(0, ReadStatus::kOk, 512).ok());
+  uint32_t version = At(0).identity_version;
+  ASSERT_TRUE(Attach(0).ok());
+  EXPECT_EQ(At(0).identity_version, version) << "the same again";
+  ASSERT_TRUE(Attach(0, DeviceState::kOk, "b").ok());
+  EXPECT_EQ(At(0).identity_version, version + 1);
+  EXPECT_EQ(At(0).fields[0].boot_ns, 0);
+}
+
+TEST_F(DeviceBookTest, OneLostDeviceIsLostAlone) {
+  ASSERT_TRUE(Read(1, ReadStatus::kLost, 0).ok());
+  EXPECT_EQ(At(1).state, DeviceState::kLost);
+  EXPECT_EQ(At(0).state, DeviceState::kOk);
+  ASSERT_TRUE(Attach(1).ok());
+  EXPECT_EQ(At(1).state, DeviceState::kOk) << "it came back";
+  book_.Expect(2);
+  EXPECT_EQ(At(2).state, DeviceState::kLost) << "the library lists it no more";
+}
+
+}  // namespace
+}  // namespace gpulens::driver

@@ -1,0 +1,37 @@
+// The pieces of a running driver process: the child, its socket, its page.
+#pragma once
+
+#include <cstdint>
+
+#include <gpulens/status.h>
+
+#include "base/fd.h"
+#include "base/process.h"
+#include "driver/source.h"
+
+namespace gpulens::driver {
+
+// Used by one thread.
+class DriverLink {
+ public:
+  DriverLink() noexcept = default;
+  ~DriverLink() { Close(); }
+  DriverLink(const DriverLink&) = delete;
+  DriverLink& operator=(const DriverLink&) = delete;
+
+  // A fresh socket, a fresh page of zeros and a child that has both. `left_out`: devices not to touch.
+  Status Start(const SourceOptions& options, uint64_t left_out);
+  // Closes socket and page; the child is left as it is.
+  void Close() noexcept;
+
+  // Only while started.
+  const CallPage& page() const noexcept { return *page_; }
+
+  ChildProcess child;
+  UniqueFd socket;
+
+ private:
+  CallPage* page_ = nullptr;
+};
+
+}  // namespace gpulens::driver

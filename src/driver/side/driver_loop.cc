@@ -1,0 +1,162 @@
+#include "driver/side/driver_loop.h"
+
+#include <malloc.h>
+#include <poll.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+
+#include "base/parse.h"
+#include "base/result.h"
+#include "driver/side/device_thread.h"
+
+namespace gpulens::driver {
+namespace {
+
+constexpr int64_t kMaxIntervalNs = int64_t{24} * 3600 * 1'000'000'000;
+constexpr Duration kFarewell = std::chrono::milliseconds(50);
+
+// The driver's main thread: library start, heartbeats, requests of the agent.
+class Driver {
+ public:
+  Driver(const DriverOptions& options, std::shared_ptr<VendorLibrary> library, CallPage& page)
+      : options_(options),
+        page_(page),
+        shared_(std::make_shared<DriverShared>(options.socket_fd)),
+        library_(std::move(library)) {}
+
+  int Run() {
+    shared_->Send(encoder_.Encode(Hello{.build_id = options_.build_id}));
+    VendorLibrary::Opened opened = library_->Open(page_.main);
+    count_ = opened.fault == Fault::kNone ? std::min(opened.devices, kMaxDevices) : 0;
+    shared_->Send(encoder_.Encode(LibraryReport{.fault = opened.fault,
+                                                .code = opened.code,
+                                                .devices = count_,
+                                                .path = opened.path,
+                                                .library_version = opened.library_version,
+                                                .driver_version = opened.driver_version,
+                                                .runtime_version = opened.runtime_version,
+                                                .detail = opened.detail}));
+    if (opened.fault != Fault::kNone) return kDriverNoLibrary;
+    for (uint32_t i = 0; i < count_; ++i) {
+      if (!(options_.left_out >> i & 1)) StartDevice(i);
+    }
+    // What opening the library allocated and freed again is given back: this process stays small.
+    ::malloc_trim(0);
+    Serve();
+    shared_->Stop(kFarewell);
+    return kDriverDone;
+  }
+
+ private:
+  void StartDevice(uint32_t index) {
+    if (index >= count_ || started_ >> index & 1) return;
+    auto reader = library_->MakeReader(index, page_.devices[index], RealClock(),
+                                       {options_.interval, options_.medium, options_.slow});
+    if (StartDeviceThread(shared_, library_, std::move(reader), index, options_.interval)) {
+      started_ |= uint64_t{1} << index;
+    }
+  }
+
+  void Serve() {
+    int64_t next = RealClock().Now().boot_ns;
+    uint64_t sequence = 0;
+    while (true) {
+      int64_t now = RealClock().Now().boot_ns;
+      if (now >= next) {
+        shared_->Send(
+            encoder_.Encode(Heartbeat{.boot_ns = now,
+                                      .sequence = sequence++,
+                                      .calls = shared_->calls.load(std::memory_order_relaxed),
+                                      .dropped = shared_->dropped.load(std::memory_order_relaxed)}));
+        next = NextTick(now, options_.interval);
+      }
+      pollfd poll{.fd = options_.socket_fd, .events = POLLIN, .revents = 0};
+      timespec wait{.tv_sec = (next - now) / 1'000'000'000, .tv_nsec = (next - now) % 1'000'000'000};
+      if (::ppoll(&poll, 1, &wait, nullptr) > 0 && !TakeRequests()) return;
+    }
+  }
+
+  // False when the agent has gone.
+  bool TakeRequests() {
+    while (true) {
+      std::array<std::byte, 256> bytes;
+      ssize_t size = ::recv(options_.socket_fd, bytes.data(), bytes.size(), MSG_DONTWAIT);
+      if (size < 0 && errno == EINTR) continue;
+      if (size < 0) return errno == EAGAIN || errno == EWOULDBLOCK;
+      if (size == 0) return false;
+      Result<Message> message = DecodeMessage(std::span(bytes).first(static_cast<size_t>(size)), 0);
+      if (!message) continue;
+      if (const auto* attach = std::get_if<AttachRequest>(&*message)) StartDevice(attach->device);
+    }
+  }
+
+  const DriverOptions& options_;
+  CallPage& page_;
+  std::shared_ptr<DriverShared> shared_;
+  std::shared_ptr<VendorLibrary> library_;
+  MessageEncoder encoder_;
+  uint32_t count_ = 0;
+  uint64_t started_ = 0;
+};
+
+Status ParseOne(std::string_view key, std::string_view value, DriverOptions& out) {
+  auto fd = [&](int& into) {
+    std::optional<int> number = ParseInt<int>(value);
+    if (number && *number >= 0) into = *number;
+    return number && *number >= 0;
+  };
+  auto duration = [&](Duration& into) {
+    std::optional<int64_t> number = ParseInt<int64_t>(value);
+    bool good = number && *number >= 1'000'000 && *number <= kMaxIntervalNs;
+    if (good) into = Duration(*number);
+    return good;
+  };
+  bool good = false;
+  if (key == "--socket-fd") good = fd(out.socket_fd);
+  if (key == "--page-fd") good = fd(out.page_fd);
+  if (key == "--interval-ns") good = duration(out.interval);
+  if (key == "--medium-ns") good = duration(out.medium);
+  if (key == "--slow-ns") good = duration(out.slow);
+  if (key == "--library") good = true, out.library_path = value;
+  if (key == "--build-id") good = true, out.build_id = value;
+  if (key == "--leave-out") {
+    std::optional<uint64_t> mask = ParseInt<uint64_t>(value, 16);
+    good = mask.has_value();
+    out.left_out = mask.value_or(0);
+  }
+  if (good) return Ok();
+  return {Code::kInvalidArgument, "driver: bad argument " + std::string(key) + "=" + std::string(value)};
+}
+
+}  // namespace
+
+Result<DriverOptions> ParseDriverArguments(std::span<const std::string_view> arguments) {
+  DriverOptions out;
+  for (std::string_view argument : arguments) {
+    std::string_view value = argument;
+    std::string_view key = TakeUntil(value, '=');
+    RETURN_IF_ERROR(ParseOne(key, value, out));
+  }
+  if (out.socket_fd >= 0 && out.page_fd >= 0) return out;
+  return Status{Code::kInvalidArgument, "driver: started by the agent only (no socket given)"};
+}
+
+int RunDriver(const DriverOptions& options, std::shared_ptr<VendorLibrary> library) {
+  // One heap for all threads: an arena of its own would cost each of them pages.
+  ::mallopt(M_ARENA_MAX, 1);
+  struct stat page_stat{};
+  if (::fstat(options.page_fd, &page_stat) != 0 || page_stat.st_size < static_cast<off_t>(sizeof(CallPage))) {
+    return kDriverBadStart;
+  }
+  void* memory = ::mmap(nullptr, kCallPageBytes, PROT_READ | PROT_WRITE, MAP_SHARED, options.page_fd, 0);
+  if (memory == MAP_FAILED) return kDriverBadStart;
+  // Not unmapped: a stuck reader still writes there when it comes back.
+  return Driver(options, std::move(library), *static_cast<CallPage*>(memory)).Run();
+}
+
+}  // namespace gpulens::driver

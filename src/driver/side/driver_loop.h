@@ -1,0 +1,44 @@
+// The driver process: opens the library, reads each device on a thread of its own, and sends what it
+// learns over a socket until the other end closes it.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include <gpulens/status.h>
+
+#include "driver/side/reader.h"
+
+namespace gpulens::driver {
+
+struct DriverOptions {
+  int socket_fd = -1;  // SOCK_SEQPACKET, connected to the agent. Owned by the caller.
+  int page_fd = -1;    // The CallPage. Owned by the caller.
+  Duration interval = std::chrono::seconds(1);
+  Duration medium = std::chrono::seconds(10);
+  Duration slow = std::chrono::seconds(60);
+  std::string library_path;  // Empty: the usual places.
+  uint64_t left_out = 0;     // Bit i: do not touch device i until an AttachRequest comes.
+  std::string build_id;
+};
+
+// What DriverSource passes after `driver NAME`: --socket-fd=N --page-fd=N --interval-ns=N --medium-ns=N
+// --slow-ns=N --library=PATH --build-id=TEXT --leave-out=MASK (hexadecimal). kInvalidArgument names the
+// bad one.
+Result<DriverOptions> ParseDriverArguments(std::span<const std::string_view> arguments);
+
+// Exit codes of the driver process.
+enum DriverExit : int {
+  kDriverDone = 0,       // The agent closed the socket.
+  kDriverBadStart = 2,   // Arguments, socket or page unusable.
+  kDriverNoLibrary = 3,  // A LibraryReport has told why.
+};
+
+// Runs until the socket closes. Threads that are stuck in the library are left behind: the caller
+// must end the process with _exit and never return to library clean-up. One call at a time.
+int RunDriver(const DriverOptions& options, std::shared_ptr<VendorLibrary> library);
+
+}  // namespace gpulens::driver

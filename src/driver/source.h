@@ -1,0 +1,110 @@
+// DriverSource: the agent's side of a driver process. Starts it, reads what it sends, kills it when it is
+// stuck, starts it again with back-off, and keeps the latest reading of every field of every device.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "base/clock.h"
+#include "driver/protocol.h"
+
+namespace gpulens::driver {
+
+struct SourceOptions {
+  std::string program = "/proc/self/exe";
+  std::vector<std::string> arguments;    // Before those that the source adds: "driver", "amdsmi".
+  std::vector<std::string> environment;  // "KEY=value", added to ours.
+  std::string library_path;              // Empty: the usual places.
+  std::string build_id;
+  Duration interval = std::chrono::seconds(1);
+  Duration medium = std::chrono::seconds(10), slow = std::chrono::seconds(60);
+  Duration deadline{0};  // For a call and for a heartbeat; 0: two intervals.
+  // For opening the library and waking a device, which may rightly take long.
+  Duration slow_deadline = std::chrono::seconds(30);
+  Duration backoff_first = std::chrono::milliseconds(100), backoff_limit = std::chrono::seconds(30);
+  Duration healthy = std::chrono::minutes(1);  // After so long the back-off begins anew.
+  Duration retry_left_out = std::chrono::minutes(5);
+};
+
+// `status` is of the latest attempt; `raw` and `boot_ns` are of the latest good one and grow old.
+struct FieldReading {
+  ReadStatus status = ReadStatus::kNever;
+  int64_t boot_ns = 0;  // When the library was asked; 0: never with success.
+  int64_t raw = 0;
+};
+
+struct Device {
+  uint32_t index = 0;
+  DeviceState state = DeviceState::kStarting;
+  int32_t code = 0;                                        // The library's, in kFailed and its like.
+  std::vector<std::pair<std::string, std::string>> facts;  // Empty until opened.
+  uint32_t identity_version = 0;                           // Grows when `facts` change.
+  CallNumber hung_call = kNoCall;                          // In kHung.
+  int64_t hung_since_boot_ns = 0;
+  uint32_t hangs = 0;                // Since the source was made.
+  int64_t last_read_boot_ns = 0;     // Of the latest good reading; 0: none.
+  std::vector<FieldReading> fields;  // As many as the vendor has.
+  std::vector<ProcessUse> processes;
+  int64_t processes_boot_ns = 0;  // 0: no list yet, or none can be had.
+
+  // The fact of that key; empty when there is none.
+  std::string_view Fact(std::string_view key) const noexcept;
+};
+
+struct DriverState {
+  bool up = false;  // Running, and the library is open.
+  int pid = -1;     // -1: no process.
+  std::array<uint64_t, static_cast<size_t>(StartReason::kCount)> starts{};
+  uint64_t hung_calls = 0;
+  uint32_t used = 0, left_out = 0;  // Devices.
+  int64_t last_heartbeat_boot_ns = 0;
+  uint64_t library_calls = 0, dropped_messages = 0;  // Of the present process.
+  uint64_t messages = 0;
+  std::vector<int> stuck_pids;  // Killed processes that the kernel has not ended within a second.
+  Fault fault = Fault::kNone;
+  int32_t library_code = 0;
+  std::string last_error;  // A sentence; empty when all is well.
+  std::string library_path, library_version, driver_version, runtime_version;
+};
+
+// Used by one thread. Poll never waits and, while nothing changes in shape, does not allocate. It
+// wants to be called at least once per deadline; a longer pause (a suspended machine) is no fault of
+// the driver and starts its deadlines anew. `now` must be of the machine's clock. `vendor` outlives it.
+class DriverSource {
+ public:
+  DriverSource(const Vendor& vendor, SourceOptions options);
+  ~DriverSource();  // Kills the driver. Waits at most 50 ms.
+  DriverSource(const DriverSource&) = delete;
+  DriverSource& operator=(const DriverSource&) = delete;
+
+  // Takes what has arrived, judges deadlines, starts and ends the process. Cheap when nothing is there.
+  void Poll(Instant now);
+  // Ends the present process; the next Poll starts another without back-off.
+  void Reload();
+  // Ends the process, which frees all device handles; Poll starts none until Resume.
+  void Suspend();
+  void Resume();
+
+  // All devices that were ever seen, by index. Their number and their facts change only in Poll.
+  std::span<const Device> devices() const noexcept;
+  const DriverState& driver() const noexcept;
+  // Fields of all devices by the status of their latest reading.
+  std::array<uint32_t, kReadStatusCount> FieldsByStatus() const noexcept;
+  // Becomes readable when the driver has sent something or has ended; -1 while none runs. Another one
+  // after each start.
+  int fd() const noexcept;
+  // When Poll has something to do even if fd() stays silent (start, deadline), in CLOCK_BOOTTIME ns.
+  int64_t NextDueBootNs() const noexcept;
+
+ private:
+  class Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace gpulens::driver

@@ -1,0 +1,250 @@
+// DriverSource against real AMD SMI driver processes over the simulated library.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <poll.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <functional>
+
+#include "base/files.h"
+#include "base/testing/allocations.h"
+#include "driver/source.h"
+#include "sources/amdsmi/amdsmi_calls.h"
+#include "sources/amdsmi/amdsmi_fields.h"
+
+namespace gpulens::amdsmi {
+namespace {
+
+using driver::Device;
+using driver::DeviceState;
+using driver::DriverSource;
+using driver::Fault;
+using driver::ReadStatus;
+using driver::StartReason;
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+
+constexpr Duration kPatience = seconds(20);
+
+class AmdsmiSourceTest : public testing::Test {
+ protected:
+  AmdsmiSourceTest()
+      : profile_(testing::TempDir() + "amdsmi_" + std::to_string(::getpid()) + "_" +
+                 testing::UnitTest::GetInstance()->current_test_info()->name() + ".yaml") {
+    options_.program = GPULENS_AMDSMI_DRIVER;
+    options_.arguments = {"--simulated"};
+    options_.environment = {"GPULENS_FAKE_AMDSMI=" + profile_};
+    options_.interval = milliseconds(100);
+    options_.deadline = milliseconds(500);
+    options_.backoff_first = milliseconds(20);
+    Profile(kEight);
+  }
+  ~AmdsmiSourceTest() override { ::unlink(profile_.c_str()); }
+
+  void Profile(const std::string& text) { ASSERT_TRUE(WriteFileAtomically(profile_, text)); }
+  static Instant Now() { return RealClock().Now(); }
+  static uint64_t Starts(const DriverSource& source, StartReason reason) {
+    return source.driver().starts[static_cast<size_t>(reason)];
+  }
+  static bool AllOk(const DriverSource& source, size_t count) {
+    if (source.devices().size() != count) return false;
+    for (const Device& device : source.devices()) {
+      if (device.state != DeviceState::kOk || device.last_read_boot_ns == 0) return false;
+    }
+    return true;
+  }
+  // Polls as an event loop would until `done`; false after kPatience.
+  static bool Until(DriverSource& source, const std::function<bool()>& done) {
+    int64_t end = (Now() + kPatience).boot_ns;
+    while (true) {
+      source.Poll(Now());
+      if (done()) return true;
+      if (Now().boot_ns > end) {
+        ADD_FAILURE() << "not in time; fault: " << source.driver().last_error;
+        return false;
+      }
+      pollfd wait{.fd = source.fd(), .events = POLLIN, .revents = 0};
+      ::poll(&wait, 1, 5);
+    }
+  }
+
+  static constexpr const char* kEight =
+      "model: MI300X\ngpus: 8\nload: {level: 0.5}\nprocesses:\n  - {pid: 4000, memory: 20GiB}\n";
+  std::string profile_;
+  driver::SourceOptions options_;
+};
+
+TEST_F(AmdsmiSourceTest, ReadsEveryGpu) {
+  DriverSource source(AmdsmiVendor(), options_);
+  auto processes_told = [&] {
+    if (!AllOk(source, 8)) return false;
+    for (const Device& device : source.devices()) {
+      if (device.processes.empty()) return false;
+    }
+    return true;
+  };
+  ASSERT_TRUE(Until(source, processes_told));
+  EXPECT_TRUE(source.driver().up);
+  EXPECT_EQ(source.driver().driver_version, "6.14.14");
+  EXPECT_EQ(source.driver().library_version, "26.2.1");
+  EXPECT_EQ(source.driver().used, 8U);
+  EXPECT_EQ(Starts(source, StartReason::kFirst), 1U);
+  const Device& gpu = source.devices()[5];
+  EXPECT_EQ(gpu.Fact("name"), "AMD Instinct MI300X");
+  EXPECT_EQ(gpu.Fact("no such"), "");
+  EXPECT_EQ(gpu.processes[0].pid, 4005U);
+  EXPECT_EQ(gpu.fields[SlotOf(Field::kActivityGfx)].raw, 50);
+  EXPECT_EQ(gpu.fields[SlotOf(Field::kFanSpeed)].status, ReadStatus::kNotSupported);
+  EXPECT_EQ(source.driver().dropped_messages, 0U);
+}
+
+TEST_F(AmdsmiSourceTest, TheLibraryIsOpenedFromTheDisk) {
+  options_.arguments.clear();
+  options_.library_path = GPULENS_FAKE_AMDSMI_LIBRARY;
+  DriverSource source(AmdsmiVendor(), options_);
+  ASSERT_TRUE(Until(source, [&] { return AllOk(source, 8); }));
+  EXPECT_EQ(source.driver().library_path, GPULENS_FAKE_AMDSMI_LIBRARY);
+}
+
+TEST_F(AmdsmiSourceTest, AMissingLibraryIsToldAndTriedAgain) {
+  options_.arguments.clear();
+  options_.library_path = "/nonexistent/libamd_smi.so";
+  DriverSource source(AmdsmiVendor(), options_);
+  ASSERT_TRUE(Until(source, [&] { return Starts(source, StartReason::kExited) >= 1; }));
+  EXPECT_EQ(source.driver().fault, Fault::kLibraryNotFound);
+  EXPECT_THAT(source.driver().last_error, testing::HasSubstr("/nonexistent"));
+  EXPECT_FALSE(source.driver().up);
+}
+
+TEST_F(AmdsmiSourceTest, NoGpusIsAReason) {
+  Profile("gpus: 0\n");
+  DriverSource source(AmdsmiVendor(), options_);
+  ASSERT_TRUE(Until(source, [&] { return source.driver().up; }));
+  EXPECT_EQ(source.driver().fault, Fault::kNoDevices);
+  EXPECT_THAT(source.driver().last_error, testing::HasSubstr("no GPU"));
+}
+
+TEST_F(AmdsmiSourceTest, ASteadyPollDoesNotAllocate) {
+  if (!AllocationsAreCounted()) GTEST_SKIP() << "allocations are not counted under this sanitizer";
+  DriverSource source(AmdsmiVendor(), options_);
+  ASSERT_TRUE(Until(source, [&] {
+    if (!AllOk(source, 8)) return false;
+    for (const Device& device : source.devices()) {
+      if (device.processes.empty()) return false;
+    }
+    return true;
+  }));
+  uint64_t more = source.driver().messages + 200, counted = 0;
+  ASSERT_TRUE(Until(source, [&] {
+    uint64_t before = AllAllocations();
+    source.Poll(Now());
+    counted += AllAllocations() - before;
+    return source.driver().messages >= more;
+  }));
+  EXPECT_EQ(counted, 0U);
+}
+
+TEST_F(AmdsmiSourceTest, KilledIsStartedAgain) {
+  DriverSource source(AmdsmiVendor(), options_);
+  ASSERT_TRUE(Until(source, [&] { return AllOk(source, 8); }));
+  int pid = source.driver().pid;
+  ::kill(pid, SIGKILL);
+  ASSERT_TRUE(Until(source, [&] { return source.driver().pid != pid; }));
+  EXPECT_EQ(source.devices().size(), 8U) << "what was known stays, and grows old";
+  EXPECT_THAT(source.driver().last_error, testing::HasSubstr("killed by signal 9"));
+  ASSERT_TRUE(Until(source, [&] { return source.driver().up && AllOk(source, 8); }));
+  EXPECT_EQ(Starts(source, StartReason::kKilled), 1U);
+  EXPECT_EQ(source.driver().last_error, "");
+}
+
+TEST_F(AmdsmiSourceTest, ACrashIsTold) {
+  DriverSource source(AmdsmiVendor(), options_);
+  ASSERT_TRUE(Until(source, [&] { return AllOk(source, 8); }));
+  ::kill(source.driver().pid, SIGABRT);
+  ASSERT_TRUE(Until(source, [&] { return Starts(source, StartReason::kCrash) == 1; }));
+}
+
+TEST_F(AmdsmiSourceTest, AStoppedProcessIsKilledAndStartedAgain) {
+  DriverSource source(AmdsmiVendor(), options_);
+  ASSERT_TRUE(Until(source, [&] { return AllOk(source, 8); }));
+  int pid = source.driver().pid;
+  ::kill(pid, SIGSTOP);
+  ASSERT_TRUE(Until(source, [&] { return source.driver().pid != pid; }));
+  EXPECT_EQ(source.driver().fault, Fault::kHung);
+  EXPECT_THAT(source.driver().last_error, testing::HasSubstr("silent"));
+  ASSERT_TRUE(Until(source, [&] { return AllOk(source, 8); }));
+}
+
+TEST_F(AmdsmiSourceTest, OneHangingGpuIsNamedAndTheOthersAreRead) {
+  DriverSource source(AmdsmiVendor(), options_);
+  ASSERT_TRUE(Until(source, [&] { return AllOk(source, 8); }));
+  Profile(std::string(kEight) + "hangs:\n  - {gpu: 3, call: amdsmi_get_power_info}\n");
+  ASSERT_TRUE(Until(source, [&] { return source.devices()[3].state == DeviceState::kHung; }));
+  EXPECT_EQ(CallName(source.devices()[3].hung_call), "amdsmi_get_power_info");
+  int64_t then = Now().boot_ns;
+  ASSERT_TRUE(Until(source, [&] {
+    for (const Device& device : source.devices()) {
+      if (device.index != 3 && device.last_read_boot_ns <= then) return false;
+    }
+    return true;
+  }));
+  EXPECT_TRUE(source.driver().up);
+  Profile(kEight);
+  ASSERT_TRUE(Until(source, [&] { return AllOk(source, 8); }));
+  EXPECT_EQ(source.devices()[3].hangs, 1U);
+}
+
+TEST_F(AmdsmiSourceTest, WhenAllHangTheProcessIsReplaced) {
+  DriverSource source(AmdsmiVendor(), options_);
+  ASSERT_TRUE(Until(source, [&] { return AllOk(source, 8); }));
+  Profile(std::string(kEight) + "hangs:\n  - {call: amdsmi_get_energy_count}\n");
+  ASSERT_TRUE(Until(source, [&] { return Starts(source, StartReason::kHang) >= 1; }));
+  EXPECT_EQ(source.driver().fault == Fault::kHung || source.driver().up, true);
+  Profile(kEight);
+  ASSERT_TRUE(Until(source, [&] { return source.driver().up; }));
+}
+
+TEST_F(AmdsmiSourceTest, AHangInInitIsNamed) {
+  Profile("gpus: 1\nhangs:\n  - {call: amdsmi_init}\n");
+  options_.slow_deadline = milliseconds(600);
+  DriverSource source(AmdsmiVendor(), options_);
+  ASSERT_TRUE(Until(source, [&] { return source.driver().fault == Fault::kHung; }));
+  EXPECT_THAT(source.driver().last_error, testing::HasSubstr("amdsmi_init"));
+}
+
+TEST_F(AmdsmiSourceTest, ALostGpuIsLostAlone) {
+  DriverSource source(AmdsmiVendor(), options_);
+  ASSERT_TRUE(Until(source, [&] { return AllOk(source, 8); }));
+  Profile(std::string(kEight) + "lost:\n  - {gpu: 6}\n");
+  ASSERT_TRUE(Until(source, [&] { return source.devices()[6].state == DeviceState::kLost; }));
+  EXPECT_EQ(source.devices()[5].state, DeviceState::kOk);
+  Profile(kEight);
+  ASSERT_TRUE(Until(source, [&] { return AllOk(source, 8); }));
+}
+
+TEST_F(AmdsmiSourceTest, GarbageAndSilenceAreNotBelieved) {
+  options_.arguments = {"--garbage"};
+  DriverSource garbage(AmdsmiVendor(), options_);
+  ASSERT_TRUE(Until(garbage, [&] { return garbage.driver().fault == Fault::kBadMessage; }));
+  options_.arguments = {"--silent"};
+  options_.slow_deadline = milliseconds(600);
+  DriverSource silent(AmdsmiVendor(), options_);
+  ASSERT_TRUE(Until(silent, [&] { return silent.driver().fault == Fault::kHung; }));
+}
+
+TEST_F(AmdsmiSourceTest, SuspendFreesTheDevicesAndResumeTakesThemAgain) {
+  DriverSource source(AmdsmiVendor(), options_);
+  ASSERT_TRUE(Until(source, [&] { return AllOk(source, 8); }));
+  source.Suspend();
+  source.Poll(Now());
+  EXPECT_EQ(source.driver().pid, -1);
+  source.Resume();
+  ASSERT_TRUE(Until(source, [&] { return AllOk(source, 8) && source.driver().up; }));
+  EXPECT_EQ(Starts(source, StartReason::kReload), 1U);
+}
+
+}  // namespace
+}  // namespace gpulens::amdsmi

@@ -1,0 +1,13 @@
+#include "sources/amdsmi/driver/amdsmi_driver.h"
+
+#include "driver/side/driver_loop.h"
+
+namespace gpulens::amdsmi {
+
+int RunAmdsmiDriver(std::span<const std::string_view> arguments, SymbolLookup simulated) {
+  Result<driver::DriverOptions> options = driver::ParseDriverArguments(arguments);
+  if (!options) return driver::kDriverBadStart;
+  return driver::RunDriver(*options, std::make_shared<AmdsmiLibrary>(options->library_path, simulated));
+}
+
+}  // namespace gpulens::amdsmi

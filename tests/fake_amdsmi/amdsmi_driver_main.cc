@@ -1,0 +1,28 @@
+// The AMD driver process as a program of its own, for tests. Its first argument may be --simulated (the
+// simulated library instead of a file), --garbage (sends what is no message) or --silent (says nothing).
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <string_view>
+#include <vector>
+
+#include "driver/side/driver_loop.h"
+#include "sources/amdsmi/driver/amdsmi_driver.h"
+#include "sources/amdsmi/fake/fake_amdsmi.h"
+
+int main(int argc, char** argv) {
+  std::vector<std::string_view> arguments(argv + 1, argv + argc);
+  std::string_view mode;
+  if (!arguments.empty() && arguments.front().find('=') == std::string_view::npos) {
+    mode = arguments.front();
+    arguments.erase(arguments.begin());
+  }
+  auto options = gpulens::driver::ParseDriverArguments(arguments);
+  if (!options) _exit(gpulens::driver::kDriverBadStart);
+  if (mode == "--garbage") ::send(options->socket_fd, "garbage", 7, MSG_NOSIGNAL);
+  if (mode == "--garbage" || mode == "--silent") {
+    while (true) ::pause();
+  }
+  auto lookup = mode == "--simulated" ? gpulens::amdsmi::FakeAmdsmiLookup : nullptr;
+  _exit(gpulens::amdsmi::RunAmdsmiDriver(arguments, lookup));
+}
