@@ -47,6 +47,7 @@ Status DriverLink::Start(const SourceOptions& options, uint64_t left_out) {
   arguments.push_back(Number("--interval-ns", options.interval.count()));
   arguments.push_back(Number("--medium-ns", options.medium.count()));
   arguments.push_back(Number("--slow-ns", options.slow.count()));
+  arguments.push_back("--details=" + Hex(options.details));
   if (!options.library_path.empty()) arguments.push_back("--library=" + options.library_path);
   if (!options.build_id.empty()) arguments.push_back("--build-id=" + options.build_id);
   if (left_out) arguments.push_back("--leave-out=" + Hex(left_out));

@@ -13,7 +13,7 @@ const std::array<GpuReader::Item, GpuReader::kItemCount> GpuReader::kItems = [] 
   using R = GpuReader;
   constexpr Field kEnd = Field::kCount;
   return std::array<Item, kItemCount>{{
-      {Tier::kSlow, {F::kMigMode, kEnd}, &R::ReadMigMode},
+      {Tier::kSlow, {F::kMigMode, F::kMigModePending, kEnd}, &R::ReadMigMode},
       {Tier::kFast, {F::kUtilizationGpu, F::kUtilizationMemory, kEnd}, &R::ReadUtilization},
       {Tier::kFast, {F::kUtilizationEncoder, kEnd}, &R::ReadEncoder},
       {Tier::kFast, {F::kUtilizationDecoder, kEnd}, &R::ReadDecoder},
@@ -30,15 +30,15 @@ const std::array<GpuReader::Item, GpuReader::kItemCount> GpuReader::kItems = [] 
       {Tier::kFast, {F::kClockSm, kEnd}, &R::ReadClock<F::kClockSm, kSmClock>},
       {Tier::kFast, {F::kClockMemory, kEnd}, &R::ReadClock<F::kClockMemory, kMemoryClock>},
       {Tier::kFast, {F::kClockVideo, kEnd}, &R::ReadClock<F::kClockVideo, kVideoClock>},
-      {Tier::kSlow, {F::kClockMaxGraphics, kEnd}, &R::ReadMaxClock<F::kClockMaxGraphics, kGraphicsClock>},
-      {Tier::kSlow, {F::kClockMaxSm, kEnd}, &R::ReadMaxClock<F::kClockMaxSm, kSmClock>},
-      {Tier::kSlow, {F::kClockMaxMemory, kEnd}, &R::ReadMaxClock<F::kClockMaxMemory, kMemoryClock>},
-      {Tier::kSlow, {F::kClockMaxVideo, kEnd}, &R::ReadMaxClock<F::kClockMaxVideo, kVideoClock>},
+      {Tier::kStatic, {F::kClockMaxGraphics, kEnd}, &R::ReadMaxClock<F::kClockMaxGraphics, kGraphicsClock>},
+      {Tier::kStatic, {F::kClockMaxSm, kEnd}, &R::ReadMaxClock<F::kClockMaxSm, kSmClock>},
+      {Tier::kStatic, {F::kClockMaxMemory, kEnd}, &R::ReadMaxClock<F::kClockMaxMemory, kMemoryClock>},
+      {Tier::kStatic, {F::kClockMaxVideo, kEnd}, &R::ReadMaxClock<F::kClockMaxVideo, kVideoClock>},
       {Tier::kFast, {F::kPerformanceState, kEnd}, &R::ReadPerformanceState},
       {Tier::kFast, {F::kClockEventReasons, kEnd}, &R::ReadClockReasons},
       {Tier::kMedium, {F::kFanSpeedMean, F::kFanSpeedMax, kEnd}, &R::ReadFans},
       {Tier::kMedium, {F::kEccCorrected, F::kEccUncorrected, kEnd}, &R::ReadEcc},
-      {Tier::kSlow, {F::kEccMode, kEnd}, &R::ReadEccMode},
+      {Tier::kSlow, {F::kEccMode, F::kEccModePending, kEnd}, &R::ReadEccMode},
       {Tier::kSlow,
        {F::kRemappedCorrectable, F::kRemappedUncorrectable, F::kRemapPending, F::kRemapFailure, kEnd},
        &R::ReadRemappedRows},
@@ -46,7 +46,7 @@ const std::array<GpuReader::Item, GpuReader::kItemCount> GpuReader::kItems = [] 
       {Tier::kSlow, {F::kRetiredPending, kEnd}, &R::ReadRetiredPending},
       {Tier::kMedium, {F::kPcieReplay, kEnd}, &R::ReadPcieReplay},
       {Tier::kMedium, {F::kPcieLinkGen, F::kPcieLinkWidth, kEnd}, &R::ReadPcieLink},
-      {Tier::kSlow, {F::kPcieMaxLinkGen, F::kPcieMaxLinkWidth, kEnd}, &R::ReadPcieMaxLink},
+      {Tier::kStatic, {F::kPcieMaxLinkGen, F::kPcieMaxLinkWidth, kEnd}, &R::ReadPcieMaxLink},
       {Tier::kMedium, {F::kNvlinkTotal, F::kNvlinkActive, kEnd}, &R::ReadNvlinks},
       {Tier::kSlow, {F::kPersistenceMode, kEnd}, &R::ReadPersistence},
   }};
@@ -262,7 +262,9 @@ int GpuReader::ReadEcc() {
 int GpuReader::ReadEccMode() {
   unsigned current = 0, pending = 0;
   int code = caller_.Do(Call::kEccMode, caller_.fn().EccMode, identity_.device, &current, &pending);
-  if (code == kSuccess) Emit(Field::kEccMode, current);
+  if (code != kSuccess) return code;
+  Emit(Field::kEccMode, current);
+  Emit(Field::kEccModePending, pending);
   return code;
 }
 
@@ -322,6 +324,8 @@ int GpuReader::ReadNvlinks() {
     int code = caller_.Do(Call::kNvLinkState, caller_.fn().NvLinkState, identity_.device, link, &state);
     if (code != kSuccess && (link == 0 || (code != kNotSupported && code != kInvalidArgument))) return code;
     active += code == kSuccess && state == 1;
+    if (code == kSuccess)
+      Emit(PartOfNvlink(link), static_cast<uint16_t>(LinkField::kActive), ReadStatus::kOk, state == 1);
   }
   Emit(Field::kNvlinkTotal, identity_.nvlink_count);
   Emit(Field::kNvlinkActive, active);
@@ -336,6 +340,7 @@ int GpuReader::ReadMigMode() {
   if (mig_mode_ >= 0 && mig_mode_ != static_cast<int>(current)) mig_changed_ = true;
   mig_mode_ = static_cast<int>(current);
   Emit(Field::kMigMode, current);
+  Emit(Field::kMigModePending, pending);
   return code;
 }
 
