@@ -48,7 +48,7 @@ int GpuReader::Attach() {
   samples_.Attach();
   if (code == kSuccess) {
     AddMoreFacts(caller_, index_, options_.details, identity_);
-    each_link_.Attach(Context(), options_.details);
+    each_link_.Attach(identity_, options_.details);
   }
   size_t links = links_.size() * (identity_.nvlink_count + 1) + each_link_.most_requests();
   requests_.reserve(kFieldIdRowCount + links);

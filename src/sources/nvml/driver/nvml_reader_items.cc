@@ -1,5 +1,4 @@
-// The single readings of GpuReader: each asks the library and emits its fields, or returns the code
-// that the round then emits for all of them.
+// The single readings of GpuReader: each asks and emits its fields, or returns the code for all of them.
 #include <algorithm>
 
 #include "base/files.h"
@@ -290,6 +289,7 @@ int GpuReader::ReadRetiredPages() {
                                               unsigned{cause}, &count, nullptr, nullptr)
                                  : caller_.Do(Call::kRetiredPages, fn.RetiredPages, identity_.device,
                                               unsigned{cause}, &count, nullptr);
+    if (code == kInsufficientSize && count == 0) return kUnknownError;  // It contradicts itself.
     if (code != kSuccess && code != kInsufficientSize) return code;
     Emit(field, count);
   }

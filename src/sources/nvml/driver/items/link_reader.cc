@@ -66,6 +66,7 @@ const std::array<LinkReader::Row, LinkReader::kRows> LinkReader::kTable = [] {
       {F::kRxPackets, kSlow, kLinks, 203},
       {F::kSpeed, kSlow, kLinks, kFiNvlinkSpeed, 84, 132},
       {F::kLowPower, kSlow, kLinks, 167},
+      {F::kRemoteLink, kSlow, kLinks, 146},
       {F::kRecoverySuccess, kSlow, kLinks, 213},
       {F::kRecoveryFailure, kSlow, kLinks, 214},
       {F::kBerRaw, kSlow, kLinks, 293},
@@ -89,19 +90,12 @@ const std::array<LinkReader::Row, LinkReader::kRows> LinkReader::kTable = [] {
 
 unsigned LinkReader::LinksOf(const Row& row) const noexcept { return row.c2c ? c2c_links_ : nvlinks_; }
 
-void LinkReader::Attach(const ItemContext& in, uint32_t details) {
-  nvlinks_ = in.identity.nvlink_count;
+void LinkReader::Attach(const GpuIdentity& identity, uint32_t details) {
+  nvlinks_ = identity.nvlink_count;
+  c2c_links_ = identity.c2c_count;
   details_ = details;
   memory_ = {};
   remotes_absent_ = false;
-  FieldValue count{};
-  count.field_id = kFiC2cCount;
-  c2c_links_ = 0;
-  int code = in.caller.Do(Call::kFieldValues, in.caller.fn().FieldValues, in.identity.device, 1, &count);
-  if (code == kSuccess && count.code == kSuccess) {
-    c2c_links_ =
-        static_cast<unsigned>(std::min<uint64_t>(UnsignedOf(count.value_type, count.value), kMaxC2cLinks));
-  }
   groups_.reserve(kRows);
 }
 

@@ -17,8 +17,8 @@ class LinkReader {
  public:
   using Due = std::array<bool, kTierCount>;
 
-  // Forgets all; counts the C2C links. The NVLinks were counted with the identity.
-  void Attach(const ItemContext& in, uint32_t details);
+  // Forgets all. The links were counted with the identity.
+  void Attach(const GpuIdentity& identity, uint32_t details);
   // The most requests that a round can make.
   size_t most_requests() const noexcept;
   // Appends what is due; Take then gets the answers in the same order and emits them. The result is a code
@@ -38,7 +38,7 @@ class LinkReader {
     uint8_t row = 0;
     uint8_t links = 0;  // Requests of this row.
   };
-  static constexpr size_t kRows = 49;
+  static constexpr size_t kRows = 50;
   static const std::array<Row, kRows> kTable;
 
   unsigned LinksOf(const Row& row) const noexcept;

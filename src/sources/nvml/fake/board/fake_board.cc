@@ -21,6 +21,11 @@ int Share(const char* call, Device device, unsigned since, unsigned* out, unsign
   });
 }
 
+int SupportedReasons(const char* call, Device device, unsigned long long* out) {
+  return With(call, device,
+              [&](const FakeView& view) { return Put(out, view.model->consumer ? 0x1EFU : 0x1FFU); });
+}
+
 // Which memories a generation counts errors of.
 bool CountsErrors(const FakeModel& model, unsigned place, unsigned type) noexcept {
   constexpr unsigned kDram = 2, kCbu = 6, kSram = 7;
@@ -72,11 +77,10 @@ FAKE_API int nvmlDeviceGetApplicationsClock(Device device, unsigned type, unsign
   });
 }
 FAKE_API int nvmlDeviceGetSupportedClocksEventReasons(Device device, unsigned long long* out) {
-  return With(__func__, device,
-              [&](const FakeView& view) { return Put(out, view.model->consumer ? 0x1EFU : 0x1FFU); });
+  return SupportedReasons(__func__, device, out);
 }
 FAKE_API int nvmlDeviceGetSupportedClocksThrottleReasons(Device device, unsigned long long* out) {
-  return nvmlDeviceGetSupportedClocksEventReasons(device, out);
+  return SupportedReasons(__func__, device, out);
 }
 FAKE_API int nvmlDeviceGetFanSpeedRPM(Device device, FanSpeedInfo* out) {
   return With(__func__, device, [&](const FakeView& view) -> int {

@@ -169,6 +169,9 @@ bool FakeLinkField(const FakeView& view, FieldValue& value) {
     case kFiNvlinkSpeed:
       if (value.scope_id >= view.LinksUp() || model.architecture < kAda - 1) return false;
       return FakePutUint(value, model.link_mb_per_s), true;
+    case 146:
+      if (value.scope_id >= view.LinksUp()) return false;
+      return FakePutUint(value, value.scope_id + 2), true;
     case 167:
       if (value.scope_id >= model.links || model.architecture < kHopper) return false;
       return FakePutUint(value, 0), true;
