@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "base/parse.h"
 #include "collectors/nvidia/gpu_series.h"
 #include "sources/nvml/driver/nvml_reader.h"
 #include "sources/nvml/fake/fake_nvml.h"
@@ -81,7 +82,9 @@ class GpuRig {
   double Value(const std::string& series) const {
     std::string page = '\n' + Page(0);
     size_t at = page.find('\n' + series + ' ');
-    return at == std::string::npos ? std::nan("") : std::stod(page.substr(at + series.size() + 2));
+    if (at == std::string::npos) return std::nan("");
+    std::string_view rest = std::string_view(page).substr(at + series.size() + 2);
+    return ParseDouble(TakeUntil(rest, '\n')).value_or(std::nan(""));
   }
   bool Has(const std::string& series) const { return !std::isnan(Value(series)); }
 

@@ -158,6 +158,32 @@ TEST_F(ItemsTest, WhatIsFixedIsReadOnceAndSaidAgain) {
   EXPECT_EQ(Calls("nvmlDeviceGetMaxClockInfo"), 4U);
 }
 
+TEST_F(ItemsTest, WhatDidNotArriveIsReadAgain) {
+  Use(Of("H100"));
+  Round();
+  clock_.Advance(seconds(1));
+  reader_->ReadAgain();
+  Round();
+  EXPECT_TRUE(Has(F::kEccAggregateCorrected));
+  EXPECT_EQ(Value(F::kClockMaxSm), 1980);
+  EXPECT_EQ(Calls("nvmlDeviceGetMaxClockInfo"), 4U);
+}
+
+TEST_F(ItemsTest, GpusTakeTurnsWithTheirLongRounds) {
+  std::set<int> seconds_of_gpus;
+  for (unsigned gpu : {0U, 1U, 4U, 7U}) {
+    Use("gpus: 8\n", gpu);
+    Round();
+    for (int second = 1; second <= 60; ++second) {
+      clock_.Advance(seconds(1));
+      Round();
+      if (Has(F::kComputeMode)) seconds_of_gpus.insert(second);
+    }
+    EXPECT_TRUE(Has(F::kComputeMode) == (gpu == 0));
+  }
+  EXPECT_THAT(seconds_of_gpus, testing::ElementsAre(7, 30, 52, 60));
+}
+
 TEST_F(ItemsTest, AFixedThingThatFailedIsTriedAgain) {
   Use(Of("H100") + "errors: [{call: nvmlDeviceValidateInforom, code: 999, nth: 1}]\n");
   Round();
@@ -279,9 +305,7 @@ TEST_F(ItemsTest, ErrorsOfEachLinkComeEachMinute) {
     EXPECT_EQ(LinkValue(PartOfNvlink(1), field), 0) << model;
     EXPECT_EQ(LinkStatus(PartOfNvlink(0), LinkField::kTxBytes), ReadStatus::kNever);
     EXPECT_EQ(LinkValue(PartOfNvlink(0), LinkField::kActive), 1);
-    EXPECT_EQ(LinkValue(PartOfNvlink(static_cast<unsigned>(std::stoi(Fact("nvlink_links"))) - 1),
-                        LinkField::kActive),
-              0);
+    EXPECT_EQ(LinkValue(PartOfNvlink(reader_->identity().nvlink_count - 1), LinkField::kActive), 0);
     clock_.Advance(seconds(1));
     Round();
     EXPECT_EQ(links_.size(), 0U);

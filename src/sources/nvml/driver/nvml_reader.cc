@@ -96,7 +96,11 @@ bool GpuReader::Read(int64_t boot_ns) {
   for (size_t tier = 0; tier < kTierCount; ++tier) {
     // Rounds come a little early or late: half an interval of slack, so that none is passed over.
     due_[tier] = boot_ns + options_.periods[0].count() / 2 >= next_[tier];
-    if (due_[tier]) next_[tier] = boot_ns + options_.periods[tier].count();
+    if (!due_[tier]) continue;
+    // GPUs take turns with their long rounds: the agent has room for a few of them at a time.
+    int64_t period = options_.periods[tier].count();
+    bool first = tier > 0 && next_[tier] == 0;
+    next_[tier] = boot_ns + period - (first ? period * (index_ % 8) / 8 : 0);
   }
   if (Due(Tier::kSlow)) RepeatStatics();
   ReadItems();

@@ -42,6 +42,8 @@ class GpuReader final : private ReadingSink {
   // One round over the tiers that are due at `boot_ns`. The results stay until the next round. False
   // when the GPU has to be attached again: it is lost, or its MIG mode has changed.
   bool Read(int64_t boot_ns);
+  // The next round reads all tiers: the last one's readings did not arrive.
+  void ReadAgain() noexcept { next_ = {}; }
   // What blocks by design (PCIe throughput: 20 ms a direction, only where there is no counter), for
   // after the round's readings are on their way. Appends to no round: replaces the readings.
   bool ReadBlocking();

@@ -102,8 +102,7 @@ int GpuReader::ReadMemory() {
   return code;
 }
 
-// Unified memory is the GPU's pool where the CPU addresses it coherently, or where the library shows
-// a pool in use but no frame buffer (total 0).
+// Unified is a pool that the CPU addresses coherently, or one in use without a frame buffer (total 0).
 void GpuReader::EmitMemory(const MemoryV2& memory, bool reserved_known) {
   bool only_unified = memory.total == 0;
   if (only_unified) {

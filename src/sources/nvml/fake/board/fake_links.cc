@@ -131,7 +131,7 @@ FAKE_API int nvmlDeviceGetCpuAffinity(Device device, unsigned words, unsigned lo
   return With(__func__, device, [&](const FakeView& view) -> int {
     if (!out || words == 0) return kInvalidArgument;
     std::fill(out, out + words, 0UL);
-    out[0] = view.index < view.profile->gpus.size() / 2 ? 0xFFFFFFFFUL : 0xFFFFFFFF00000000UL;
+    out[0] = view.index < (view.profile->gpus.size() + 1) / 2 ? 0xFFFFFFFFUL : 0xFFFFFFFF00000000UL;
     return kSuccess;
   });
 }
@@ -139,7 +139,7 @@ FAKE_API int nvmlDeviceGetMemoryAffinity(Device device, unsigned words, unsigned
   return With(__func__, device, [&](const FakeView& view) -> int {
     if (!out || words == 0) return kInvalidArgument;
     std::fill(out, out + words, 0UL);
-    out[0] = view.index < view.profile->gpus.size() / 2 ? 1 : 2;
+    out[0] = view.index < (view.profile->gpus.size() + 1) / 2 ? 1 : 2;
     return kSuccess;
   });
 }
@@ -147,7 +147,7 @@ FAKE_API int nvmlDeviceGetTopologyCommonAncestor(Device device, Device peer, uns
   return With(__func__, device, [&](const FakeView& view) -> int {
     int other = FakeIndexOf(peer);
     if (other < 0) return kInvalidArgument;
-    size_t half = view.profile->gpus.size() / 2;
+    size_t half = (view.profile->gpus.size() + 1) / 2;
     return Put(out, (view.index < half) == (static_cast<size_t>(other) < half) ? 40 : 50);
   });
 }
