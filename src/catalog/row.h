@@ -73,6 +73,8 @@ inline constexpr Rule kNetworkSpeed{.low = 0, .sentinels = kUnknownSpeed};
 inline constexpr Rule kTimeOffset{.low = -1, .high = 1};
 // Seconds per second, with the slack that reading times need.
 inline constexpr Rule kDiskBusy{.low = 0, .max_change_per_second = 1.1};
+// Faster than time itself means that the unit is not the one we took it for.
+inline constexpr Rule kThrottledTime{.low = 0, .max_change_per_second = 1.05};
 inline constexpr Rule kPressureTime{.low = 0, .max_change_per_second = 1.05};
 
 using Keys = std::span<const std::string_view>;

@@ -7,13 +7,13 @@ namespace gpulens {
 
 inline constexpr MetricDesc kGpuThrottleTime =
     row::StrictCounter("gpu.throttle.time", "s", "Time for which the clock was held down for this cause.",
-                       row::kKeys<"gpu.throttle.cause">);
+                       row::kKeys<"gpu.throttle.cause">, &row::kThrottledTime);
 inline constexpr MetricDesc kGpuThrottleShare = row::Gauge(
     "gpu.throttle.share", "1", "Share of the last period for which the clock was held down for this cause.",
     row::kKeys<"gpu.throttle.cause">, &row::kZeroToOne);
 inline constexpr MetricDesc kGpuViolationTime = row::StrictCounter(
     "gpu.violation.time", "s", "Time for which a performance policy kept the GPU below the clock asked for.",
-    row::kKeys<"gpu.violation.policy">);
+    row::kKeys<"gpu.violation.policy">, &row::kThrottledTime);
 inline constexpr MetricDesc kGpuPcieErrors =
     row::StrictCounter("gpu.pcie.errors", "{error}", "PCIe errors by type as the device counts them.",
                        row::kKeys<"gpu.pcie.error_type">);

@@ -1,1 +1,2 @@
 house_deps(gpulens_sources_nvml gpulens_sources_nvml_probe)
+house_test_deps(gpulens_sources_nvml_driver gpulens_sources_nvml_fake gpulens_base_testing)

@@ -44,7 +44,7 @@ inline constexpr FieldRow kFieldRows[] = {
     {nvml::Field::kClockMemory, &kGpuClockFrequency, 1, "gpu.clock.type", "memory"},
     {nvml::Field::kClockVideo, &kGpuClockFrequency, 1, "gpu.clock.type", "video"},
     {nvml::Field::kPerformanceState, &kGpuPowerState},
-    {nvml::Field::kFanSpeedMean, &kGpuFanSpeed, 100},
+    {nvml::Field::kFanSpeedMax, &kGpuFanSpeed, 100},
     {nvml::Field::kEccCorrected, &kGpuEccErrors, 1, "gpu.ecc.count_type", "volatile", "gpu.ecc.error_type",
      "correctable"},
     {nvml::Field::kEccUncorrected, &kGpuEccErrors, 1, "gpu.ecc.count_type", "volatile", "gpu.ecc.error_type",

@@ -73,7 +73,8 @@ void GpuSeries::Declare(const nvml::Gpu& gpu, SeriesTable& table) {
   }
 }
 
-void GpuSeries::Update(const nvml::Gpu& gpu, const FieldPatience& patience, Instant now, FrameWriter& out) {
+void GpuSeries::Update(const nvml::Gpu& gpu, const FieldPatience& patience, Instant now, FrameWriter& out,
+                       std::span<const nvml::Gpu> all) {
   if (gpu.facts.empty() && !entity_) return;  // Not opened yet: nobody knows which GPU this is.
   if (entity_ && gpu.identity_version != identity_version_ && !gpu.facts.empty()) Retire(out.table());
   if (!entity_) Declare(gpu, out.table());
@@ -87,6 +88,10 @@ void GpuSeries::Update(const nvml::Gpu& gpu, const FieldPatience& patience, Inst
   UpdateThrottling(gpu, out);
   UpdateRemapping(gpu, out);
   UpdateLinks(gpu, out);
+  GpuRun run{gpu, entity_, patience_, now, out, all};
+  board_.Update(run);
+  links_.Update(run);
+  out.ReadAt(now);
   UpdateProcesses(gpu, out);
   out.ReadAt(now);
 }
@@ -100,12 +105,7 @@ void GpuSeries::UpdateState(const nvml::Gpu& gpu, Instant now, FrameWriter& out)
 }
 
 const FieldReading* GpuSeries::Fresh(const nvml::Gpu& gpu, Field field, FrameWriter& out) const {
-  const FieldReading& reading = gpu[field];
-  if (reading.status != ReadStatus::kOk || reading.boot_ns == 0) return nullptr;
-  int64_t age = now_.boot_ns - reading.boot_ns;
-  if (age > patience_.ns[static_cast<size_t>(nvml::InfoOf(field).tier)]) return nullptr;
-  out.ReadAt(now_ + Duration(-age));
-  return &reading;
+  return GpuRun{gpu, entity_, patience_, now_, out}.Fresh(field);
 }
 
 void GpuSeries::SetFrom(const FieldReading& reading, double per, Series series, FrameWriter& out) const {
@@ -127,10 +127,10 @@ void GpuSeries::UpdateFields(const nvml::Gpu& gpu, FrameWriter& out) {
       std::vector<AttributeSet::Attribute> extra;
       if (!row.key.empty()) extra.push_back({row.key, row.value});
       if (!row.key2.empty()) extra.push_back({row.key2, row.value2});
-      fields_[i] = out.table().Declare(*row.metric, entity_,
-                                       AttributeSet(std::span<const AttributeSet::Attribute>(extra)));
+      fields_[i].series = out.table().Declare(*row.metric, entity_,
+                                              AttributeSet(std::span<const AttributeSet::Attribute>(extra)));
     }
-    SetFrom(*reading, row.per, fields_[i], out);
+    fields_[i].Write(GpuRun{gpu, entity_, patience_, now_, out}, *reading, row.per);
   }
 }
 
@@ -181,7 +181,9 @@ void GpuSeries::UpdateThrottling(const nvml::Gpu& gpu, FrameWriter& out) {
   if (!throttle_mask_) {
     throttle_mask_ = out.table().Declare(kGpuThrottleMask, entity_);
     clock_idle_ = out.table().Declare(kGpuClockIdle, entity_);
+    const FieldReading* supported = Fresh(gpu, Field::kClockReasonsSupported, out);
     for (size_t i = 0; i < std::size(kThrottleBits); ++i) {
+      if (supported && (static_cast<uint64_t>(supported->raw) & kThrottleBits[i].bit) == 0) continue;
       throttle_[i] =
           out.table().Declare(kGpuThrottleReason, entity_, {{"gpu.throttle.cause", kThrottleBits[i].cause}});
     }
@@ -189,8 +191,9 @@ void GpuSeries::UpdateThrottling(const nvml::Gpu& gpu, FrameWriter& out) {
   uint64_t mask = static_cast<uint64_t>(reasons->raw);
   out.Set(throttle_mask_, mask);
   out.Set(clock_idle_, mask & kClockIdleBit ? 1 : 0);
-  for (size_t i = 0; i < std::size(kThrottleBits); ++i)
-    out.Set(throttle_[i], mask & kThrottleBits[i].bit ? 1 : 0);
+  for (size_t i = 0; i < std::size(kThrottleBits); ++i) {
+    if (throttle_[i]) out.Set(throttle_[i], mask & kThrottleBits[i].bit ? 1 : 0);
+  }
 }
 
 // Rows are remapped since Ampere; earlier boards retire pages, which are their count of the same thing.

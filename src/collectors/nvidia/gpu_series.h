@@ -6,30 +6,33 @@
 #include <iterator>
 #include <map>
 
+#include "collectors/nvidia/board_series.h"
 #include "collectors/nvidia/field_rows.h"
+#include "collectors/nvidia/gpu_run.h"
+#include "collectors/nvidia/link_series.h"
 #include "core/frame_writer.h"
 #include "sources/nvml/driver_supervisor.h"
 
 namespace gpulens {
-
-// Ages up to which a reading counts as just read, by tier: one period and what a reader may be late.
-struct FieldPatience {
-  std::array<int64_t, nvml::kTierCount> ns{};
-};
 
 // Used inside the collector's run. Declares what the driver supports when it first answers, never before.
 class GpuSeries {
  public:
   struct Options {
     bool simulated = false;
-    bool serial = false;  // whether gpu.info tells the board's serial number
+    bool serial = false;   // whether gpu.info tells the board's serial number
+    bool links = false;    // whether every link is shown by itself
+    bool details = false;  // whether rows that are off by default are shown
   };
 
-  explicit GpuSeries(Options options) : options_(options) {}
+  explicit GpuSeries(Options options)
+      : options_(options), board_({options.serial, options.details}), links_(options.links) {}
 
   // Ends all series of this GPU: its identity changed, or it is gone.
   void Retire(SeriesTable& table);
-  void Update(const nvml::Gpu& gpu, const FieldPatience& patience, Instant now, FrameWriter& out);
+  // `all`: the GPUs of the machine, for the paths between them.
+  void Update(const nvml::Gpu& gpu, const FieldPatience& patience, Instant now, FrameWriter& out,
+              std::span<const nvml::Gpu> all = {});
 
  private:
   struct Rate {
@@ -66,7 +69,9 @@ class GpuSeries {
   FieldPatience patience_;
   uint64_t update_ = 0;
 
-  std::array<Series, std::size(kFieldRows)> fields_;
+  std::array<ReadingSeries, std::size(kFieldRows)> fields_;
+  BoardSeries board_;
+  LinkSeries links_;
   std::array<Rate, std::size(kRateRows)> rates_;
   std::array<Series, std::size(kThrottleBits)> throttle_;
   std::array<Series, 5> states_;

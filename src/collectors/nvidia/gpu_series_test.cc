@@ -71,7 +71,7 @@ TEST_F(GpuSeriesTest, UnitsAreThoseOfTheCatalogue) {
   Read(Field::kPowerLimitEnforced, 700'000);
   Read(Field::kEnergy, 1'234'567);
   Read(Field::kUtilizationGpu, 57);
-  Read(Field::kFanSpeedMean, 40);
+  Read(Field::kFanSpeedMax, 40);
   Read(Field::kMemoryTotal, 1000);
   Read(Field::kMemoryUsed, 250);
   Run();
@@ -87,7 +87,7 @@ TEST_F(GpuSeriesTest, UnitsAreThoseOfTheCatalogue) {
 }
 
 TEST_F(GpuSeriesTest, WhatTheDriverCannotSayIsAbsent) {
-  Read(Field::kFanSpeedMean, 0, ReadStatus::kNotSupported);
+  Read(Field::kFanSpeedMax, 0, ReadStatus::kNotSupported);
   Read(Field::kEccCorrected, 0, ReadStatus::kNotSupported);
   Run();
   EXPECT_FALSE(Has(kGpuFanSpeed));

@@ -2,11 +2,13 @@
 // GpuSeries per GPU turn readings into values; no library call happens in this process.
 
 #include <algorithm>
+#include <array>
 #include <string>
 #include <vector>
 
 #include "base/version.h"
 #include "catalog/self.h"
+#include "collectors/nvidia/board_metrics.h"
 #include "collectors/nvidia/gpu_series.h"
 #include "pipeline/agent_stats.h"
 #include "pipeline/plugin.h"
@@ -54,14 +56,29 @@ nvml::SourceOptions MakeSourceOptions(const Config& config, const Env& env) {
   options.slow = std::max<Duration>(kSlow, options.interval);
   options.build_id = std::string(Version()) + " " + std::string(Revision());
   if (config.Text("library") != kDefaultLibrary) options.library_path = config.Text("library");
+  options.details = (config.Bool("links") ? nvml::kDetailLinks : 0U) |
+                    (config.Bool("topology") ? nvml::kDetailTopology : 0U) |
+                    (config.Bool("details") ? nvml::kDetailMore : 0U) |
+                    (config.Bool("samples") ? nvml::kDetailSamples : 0U);
   if (env.demo) options.arguments.push_back("--simulated");
   return options;
+}
+
+// What an operator says, else what the bus showed when the collector was made: a GPU that falls off the bus
+// later is missing, and not expected no more. 0: nobody knows.
+size_t ExpectedGpus(const Config& config, const Env& env) {
+  if (config.Int("expected") > 0) return static_cast<size_t>(config.Int("expected"));
+  bool real = !env.demo && config.Text("library") == kDefaultLibrary;
+  return real ? nvml::ProbeGpus().pci_gpus.size() : 0;
 }
 
 class NvidiaCollector final : public Collector {
  public:
   NvidiaCollector(const Config& config, Env& env)
-      : env_(env), source_(MakeSourceOptions(config, env)), gpu_options_{env.demo, config.Bool("serial")} {
+      : env_(env),
+        source_(MakeSourceOptions(config, env)),
+        gpu_options_{env.demo, config.Bool("serial"), config.Bool("links"), config.Bool("details")},
+        expected_(ExpectedGpus(config, env)) {
     // A reading is as old as its tier's period at most, and a late reader gets one interval more.
     int64_t interval = config.Time("interval").count();
     patience_.ns = {2 * interval, std::max<int64_t>(Duration(kMedium).count(), interval) + 2 * interval,
@@ -137,10 +154,14 @@ class NvidiaCollector final : public Collector {
                                   AttributeSet(std::span<const AttributeSet::Attribute>(attributes)));
       std::vector<AttributeSet::Attribute> vendor = {{"gpu.vendor", std::string_view("nvidia")}};
       if (env_.demo) vendor.push_back({"simulated", true});
+      if (!devices_ && expected_ > 0)
+        devices_expected_ = out.table().Declare(
+            kGpuDevicesExpected, {}, AttributeSet(std::span<const AttributeSet::Attribute>(vendor)));
       if (!devices_)
         devices_ = out.table().Declare(kGpuDevices, {},
                                        AttributeSet(std::span<const AttributeSet::Attribute>(vendor)));
     }
+    if (devices_expected_) out.Set(devices_expected_, expected_);
     if (!driver.up) return;
     out.Set(info_, 1);
     auto gpus = source_.gpus();
@@ -152,16 +173,17 @@ class NvidiaCollector final : public Collector {
   void UpdateGpus(FrameWriter& out) {
     auto gpus = source_.gpus();
     while (gpus_.size() < gpus.size()) gpus_.emplace_back(gpu_options_);
-    for (size_t i = 0; i < gpus.size(); ++i) gpus_[i].Update(gpus[i], patience_, out.read_at(), out);
+    for (size_t i = 0; i < gpus.size(); ++i) gpus_[i].Update(gpus[i], patience_, out.read_at(), out, gpus);
   }
 
   Env& env_;
   nvml::NvmlSource source_;
   const GpuSeries::Options gpu_options_;
+  const size_t expected_;
   FieldPatience patience_;
   std::vector<GpuSeries> gpus_;
   EntityRef driver_entity_;
-  Series up_, heartbeat_, hung_, used_, left_out_, info_, devices_;
+  Series up_, heartbeat_, hung_, used_, left_out_, info_, devices_, devices_expected_;
   std::array<Series, static_cast<size_t>(StartReason::kCount)> starts_;
   std::array<Series, std::size(kFieldStatuses)> fields_;
   std::string versions_;
@@ -220,63 +242,90 @@ constexpr OptionSpec kOptions[] = {
      .type = OptionType::kBool,
      .fallback = "false",
      .help = "Whether gpu.info tells serial numbers"},
+    {.key = "links",
+     .type = OptionType::kBool,
+     .fallback = "false",
+     .help = "Whether every NVLink and C2C link has series of its own; else only those with errors"},
+    {.key = "topology",
+     .type = OptionType::kBool,
+     .fallback = "false",
+     .help = "Whether the path from each GPU to each other is told"},
+    {.key = "details",
+     .type = OptionType::kBool,
+     .fallback = "false",
+     .help = "Whether metrics of the board that are off by default are shown"},
+    {.key = "samples",
+     .type = OptionType::kBool,
+     .fallback = "true",
+     .help = "Whether the driver's own samples between two readings are read"},
+    {.key = "expected",
+     .type = OptionType::kInt,
+     .fallback = "0",
+     .help = "GPUs that this machine should have; 0: as many as are on the PCI bus at the start"},
 };
 
-constexpr const MetricDesc* kMetrics[] = {&kGpuUtilization,
-                                          &kGpuMemoryUtilization,
-                                          &kGpuEncodeUtilization,
-                                          &kGpuDecodeUtilization,
-                                          &kGpuMemoryTotal,
-                                          &kGpuMemoryUsed,
-                                          &kGpuMemoryFree,
-                                          &kGpuMemoryReserved,
-                                          &kGpuMemoryUsedPercent,
-                                          &kGpuMemoryUnifiedTotal,
-                                          &kGpuMemoryUnifiedUsed,
-                                          &kGpuTemperature,
-                                          &kGpuPowerDraw,
-                                          &kGpuPowerInstant,
-                                          &kGpuPowerLimit,
-                                          &kGpuPowerUtilization,
-                                          &kGpuEnergyConsumption,
-                                          &kGpuClockFrequency,
-                                          &kGpuClockIdle,
-                                          &kGpuPowerState,
-                                          &kGpuThrottleReason,
-                                          &kGpuThrottleMask,
-                                          &kGpuFanSpeed,
-                                          &kGpuEccErrors,
-                                          &kGpuEccMode,
-                                          &kGpuRowRemapCount,
-                                          &kGpuRowRemapFailed,
-                                          &kGpuRowRemapResetPending,
-                                          &kGpuRetiredPages,
-                                          &kGpuRetiredPagesPending,
-                                          &kGpuPcieReplayCount,
-                                          &kGpuPcieIo,
-                                          &kGpuPcieThroughput,
-                                          &kGpuPcieLinkGenCurrent,
-                                          &kGpuPcieLinkGenMax,
-                                          &kGpuPcieLinkWidthCurrent,
-                                          &kGpuPcieLinkWidthMax,
-                                          &kGpuInterconnectThroughput,
-                                          &kGpuInterconnectLinks,
-                                          &kGpuProcesses,
-                                          &kGpuProcessMemoryUsed,
-                                          &kGpuProcessMemoryPeak,
-                                          &kGpuInfo,
-                                          &kGpuDriverInfo,
-                                          &kGpuDevices,
-                                          &kGpuState,
-                                          &kGpuSampleAge,
-                                          &kGpuMigMode,
-                                          &kGpuPersistenceEnabled,
-                                          &kSelfDriverUp,
-                                          &kSelfDriverStarts,
-                                          &kSelfDriverHeartbeatAge,
-                                          &kSelfDriverCallsHung,
-                                          &kSelfDriverDevices,
-                                          &kSelfDriverFields};
+constexpr const MetricDesc* kCommonMetrics[] = {&kGpuUtilization,
+                                                &kGpuMemoryUtilization,
+                                                &kGpuEncodeUtilization,
+                                                &kGpuDecodeUtilization,
+                                                &kGpuMemoryTotal,
+                                                &kGpuMemoryUsed,
+                                                &kGpuMemoryFree,
+                                                &kGpuMemoryReserved,
+                                                &kGpuMemoryUsedPercent,
+                                                &kGpuMemoryUnifiedTotal,
+                                                &kGpuMemoryUnifiedUsed,
+                                                &kGpuTemperature,
+                                                &kGpuPowerDraw,
+                                                &kGpuPowerInstant,
+                                                &kGpuPowerLimit,
+                                                &kGpuPowerUtilization,
+                                                &kGpuEnergyConsumption,
+                                                &kGpuClockFrequency,
+                                                &kGpuClockIdle,
+                                                &kGpuPowerState,
+                                                &kGpuThrottleReason,
+                                                &kGpuThrottleMask,
+                                                &kGpuFanSpeed,
+                                                &kGpuEccErrors,
+                                                &kGpuEccMode,
+                                                &kGpuRowRemapCount,
+                                                &kGpuRowRemapFailed,
+                                                &kGpuRowRemapResetPending,
+                                                &kGpuRetiredPages,
+                                                &kGpuRetiredPagesPending,
+                                                &kGpuPcieReplayCount,
+                                                &kGpuPcieIo,
+                                                &kGpuPcieThroughput,
+                                                &kGpuPcieLinkGenCurrent,
+                                                &kGpuPcieLinkGenMax,
+                                                &kGpuPcieLinkWidthCurrent,
+                                                &kGpuPcieLinkWidthMax,
+                                                &kGpuInterconnectThroughput,
+                                                &kGpuInterconnectLinks,
+                                                &kGpuProcesses,
+                                                &kGpuProcessMemoryUsed,
+                                                &kGpuProcessMemoryPeak,
+                                                &kGpuInfo,
+                                                &kGpuDriverInfo,
+                                                &kGpuDevices,
+                                                &kGpuState,
+                                                &kGpuSampleAge,
+                                                &kGpuMigMode,
+                                                &kGpuPersistenceEnabled,
+                                                &kSelfDriverUp,
+                                                &kSelfDriverStarts,
+                                                &kSelfDriverHeartbeatAge,
+                                                &kSelfDriverCallsHung,
+                                                &kSelfDriverDevices,
+                                                &kSelfDriverFields};
+
+constexpr auto kMetrics = [] {
+  std::array<const MetricDesc*, std::size(kCommonMetrics) + std::size(kBoardMetrics)> all{};
+  std::copy(std::begin(kBoardMetrics), std::end(kBoardMetrics),
+            std::copy(std::begin(kCommonMetrics), std::end(kCommonMetrics), all.begin()));
+  return all;
+}();
 
 }  // namespace
 

@@ -101,7 +101,9 @@ Result<Message> DecodeReadings(Cursor in) {
   for (size_t i = 0; i < out.readings.size(); ++i) {
     Reading reading = out.readings[i];
     if (reading.entity >= kMaxGpus) return Bad("GPU out of range");
-    if (reading.field >= kFieldCount) return Bad("field out of range");
+    if (reading.part >= kMaxParts) return Bad("part out of range");
+    if (reading.field >= (reading.part == 0 ? kFieldCount : kLinkFieldCount))
+      return Bad("field out of range");
     if (reading.status >= ReadStatus::kCount) return Bad("status out of range");
   }
   return Message(out);

@@ -17,6 +17,7 @@
 
 #include "sources/nvml/nvml_calls.h"
 #include "sources/nvml/nvml_fields.h"
+#include "sources/nvml/nvml_link_fields.h"
 
 namespace gpulens::nvml {
 
@@ -39,9 +40,9 @@ enum class MessageType : uint16_t {
 
 struct Reading {
   uint32_t entity = 0;  // The GPU's index.
-  uint16_t field = 0;   // A Field.
+  uint16_t field = 0;   // A Field; a LinkField where `part` is a link.
   ReadStatus status = ReadStatus::kNever;
-  uint8_t reserved = 0;
+  uint8_t part = 0;     // 0: the GPU; else a link, see PartOfNvlink.
   int64_t boot_ns = 0;  // When the library was asked.
   int64_t raw = 0;      // In the unit of the field; 64-bit masks and counters as their bits.
 };

@@ -161,6 +161,8 @@ TEST_F(BadMessage, NumbersOutOfRange) {
   auto bytes = Copy(encoder_.Encode(readings));
   EXPECT_EQ(Refusal(bytes, 8, kMaxGpus), "driver message: GPU out of range");
   EXPECT_EQ(Refusal(bytes, 12, kFieldCount, 2), "driver message: field out of range");
+  EXPECT_EQ(Refusal(bytes, 15, kMaxParts, 1), "driver message: part out of range");
+  EXPECT_EQ(Refusal(bytes, 15, 0xFF, 1), "driver message: part out of range");
   EXPECT_EQ(Refusal(bytes, 14, 200, 1), "driver message: status out of range");
 
   std::vector<Fact> facts(1, Fact{"a", "b"});
@@ -185,7 +187,20 @@ TEST_F(BadMessage, NumbersOutOfRange) {
   EXPECT_EQ(Refusal(Copy(encoder_.Encode(AttachRequest{})), 8, 64), "driver message: GPU out of range");
 }
 
+// A link has other fields than the GPU that it belongs to.
+TEST(DriverProtocol, FieldsOfALinkAreInTheRangeOfLinks) {
+  MessageEncoder encoder;
+  Reading reading{.entity = 1, .field = kLinkFieldCount - 1, .status = ReadStatus::kOk, .part = PartOfC2c(3)};
+  EXPECT_TRUE(DecodeMessage(encoder.Encode(std::span(&reading, 1))).ok());
+  reading.field = kLinkFieldCount;
+  EXPECT_FALSE(DecodeMessage(encoder.Encode(std::span(&reading, 1))).ok());
+}
+
 TEST(Names, EveryNumberHasOne) {
+  for (size_t i = 0; i < kLinkFieldCount; ++i) EXPECT_FALSE(LinkFieldName(static_cast<LinkField>(i)).empty());
+  EXPECT_EQ(LinkFieldName(LinkField::kFec15), "fec_15");
+  EXPECT_DOUBLE_EQ(BitErrorRate(0x50C), 5e-12);
+  EXPECT_EQ(BitErrorRate(0), 0);
   for (size_t i = 0; i < kFieldCount; ++i) EXPECT_FALSE(InfoOf(static_cast<Field>(i)).name.empty());
   EXPECT_EQ(InfoOf(Field::kPower).unit, "mW");
   EXPECT_EQ(CallName(Call::kPowerUsage), "nvmlDeviceGetPowerUsage");

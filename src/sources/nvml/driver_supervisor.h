@@ -25,7 +25,8 @@ struct SourceOptions {
   std::string build_id;
   Duration interval = std::chrono::seconds(1);
   Duration medium = std::chrono::seconds(10), slow = std::chrono::seconds(60);
-  Duration deadline{0};  // For a call and for a heartbeat; 0: two intervals.
+  uint32_t details = kDetailSamples;  // Details: what is read beyond the usual.
+  Duration deadline{0};               // For a call and for a heartbeat; 0: two intervals.
   // For opening the library and waking a GPU, which may rightly take long.
   Duration slow_deadline = std::chrono::seconds(30);
   Duration backoff_first = std::chrono::milliseconds(100), backoff_limit = std::chrono::seconds(30);
@@ -53,6 +54,8 @@ struct FieldReading {
   int64_t raw = 0;
 };
 
+using LinkReadings = std::array<FieldReading, kLinkFieldCount>;
+
 struct Gpu {
   uint32_t index = 0;
   GpuState state = GpuState::kStarting;
@@ -64,6 +67,7 @@ struct Gpu {
   uint32_t hangs = 0;             // Since the source was made.
   int64_t last_read_boot_ns = 0;  // Of the latest good reading; 0: none.
   std::array<FieldReading, kFieldCount> fields;
+  std::vector<LinkReadings> links;  // By part - 1, as far as readings came.
   std::vector<GpuProcess> processes;
   int64_t processes_boot_ns = 0;  // 0: no list yet, or none can be had (see Field::kProcessCount).
 

@@ -95,6 +95,9 @@ TEST_F(SourceTest, ReadsEveryGpu) {
   EXPECT_EQ(gpu[Field::kPower].status, ReadStatus::kOk);
   EXPECT_GT(gpu[Field::kPower].raw, 100'000);
   EXPECT_EQ(gpu[Field::kFanSpeedMean].status, ReadStatus::kNotSupported);
+  ASSERT_EQ(gpu.links.size(), 18U);
+  EXPECT_EQ(gpu.links[17][static_cast<size_t>(LinkField::kReplay)].status, ReadStatus::kOk);
+  EXPECT_EQ(gpu[Field::kMarginShutdown].raw, -8);
   EXPECT_GT(source.FieldsByStatus()[static_cast<size_t>(ReadStatus::kOk)], 8U * 40);
   ASSERT_TRUE(Until(source, [&] { return source.driver().library_calls > 0; }));
   EXPECT_EQ(source.driver().dropped_messages, 0U);

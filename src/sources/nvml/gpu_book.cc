@@ -71,6 +71,7 @@ Status GpuBook::Take(const EntityReport& report) {
     }
     ++gpu->identity_version;
     gpu->fields = {};  // They may be another GPU's.
+    gpu->links.clear();
     gpu->processes.clear();
     gpu->processes_boot_ns = gpu->last_read_boot_ns = 0;
   }
@@ -85,7 +86,9 @@ Status GpuBook::Take(const ReadingsReport& report, Instant now) {
     Reading reading = report.readings[i];
     Gpu* gpu = Find(reading.entity);
     if (!gpu) return NotCounted();
-    FieldReading& field = gpu->fields[reading.field];
+    if (reading.part > gpu->links.size()) gpu->links.resize(reading.part);
+    FieldReading& field =
+        reading.part == 0 ? gpu->fields[reading.field] : gpu->links[reading.part - 1u][reading.field];
     field.status = reading.status;
     if (reading.status == ReadStatus::kGpuLost) SetState(*gpu, GpuState::kLost, kLostCode);
     if (reading.status == ReadStatus::kResetRequired) SetState(*gpu, GpuState::kResetRequired, kResetCode);

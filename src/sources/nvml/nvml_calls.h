@@ -8,6 +8,8 @@
 #include <cstdint>
 #include <string_view>
 
+#include "sources/nvml/nvml_calls_more.h"
+
 // X(Id, "symbol", parameters). The parameter types are those of driver/nvml_abi.h. A function with
 // several versions has one row per version: the struct that goes with it differs.
 #define GPULENS_NVML_CALLS(X)                                                                         \
@@ -77,7 +79,8 @@
   X(GraphicsProcesses, "nvmlDeviceGetGraphicsRunningProcesses", (Device, unsigned*, void*))           \
   X(MpsProcessesV3, "nvmlDeviceGetMPSComputeRunningProcesses_v3", (Device, unsigned*, void*))         \
   X(MpsProcessesV2, "nvmlDeviceGetMPSComputeRunningProcesses_v2", (Device, unsigned*, void*))         \
-  X(MpsProcesses, "nvmlDeviceGetMPSComputeRunningProcesses", (Device, unsigned*, void*))
+  X(MpsProcesses, "nvmlDeviceGetMPSComputeRunningProcesses", (Device, unsigned*, void*))              \
+  GPULENS_NVML_MORE_CALLS(X)
 
 namespace gpulens::nvml {
 
@@ -94,10 +97,12 @@ enum class Call : uint16_t {
 // "nvmlDeviceGetPowerUsage"; "unknown" for a number that is no call. Static storage.
 std::string_view CallName(Call call) noexcept;
 
-// Calls that wake a sleeping GPU and may rightly take many seconds: they have a longer deadline.
+// Calls that wake a sleeping GPU or read a slow memory, and may rightly take many seconds: they have a
+// longer deadline.
 constexpr bool IsSlowCall(Call call) noexcept {
   return call == Call::kLoadLibrary || call == Call::kInit || call == Call::kInitV1 ||
-         call == Call::kDeviceCount || call == Call::kHandleByIndex || call == Call::kHandleByIndexV1;
+         call == Call::kDeviceCount || call == Call::kHandleByIndex || call == Call::kHandleByIndexV1 ||
+         call == Call::kValidateInforom;
 }
 
 inline constexpr uint32_t kMaxGpus = 64;

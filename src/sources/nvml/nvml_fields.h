@@ -6,6 +6,8 @@
 #include <cstdint>
 #include <string_view>
 
+#include "sources/nvml/nvml_fields_more.h"
+
 // X(Id, "name", "unit", Tier)
 #define GPULENS_NVML_FIELDS(X)                                        \
   X(UtilizationGpu, "utilization_gpu", "%", kFast)                    \
@@ -34,10 +36,10 @@
   X(ClockSm, "clock_sm", "MHz", kFast)                                \
   X(ClockMemory, "clock_memory", "MHz", kFast)                        \
   X(ClockVideo, "clock_video", "MHz", kFast)                          \
-  X(ClockMaxGraphics, "clock_max_graphics", "MHz", kSlow)             \
-  X(ClockMaxSm, "clock_max_sm", "MHz", kSlow)                         \
-  X(ClockMaxMemory, "clock_max_memory", "MHz", kSlow)                 \
-  X(ClockMaxVideo, "clock_max_video", "MHz", kSlow)                   \
+  X(ClockMaxGraphics, "clock_max_graphics", "MHz", kStatic)           \
+  X(ClockMaxSm, "clock_max_sm", "MHz", kStatic)                       \
+  X(ClockMaxMemory, "clock_max_memory", "MHz", kStatic)               \
+  X(ClockMaxVideo, "clock_max_video", "MHz", kStatic)                 \
   X(PerformanceState, "performance_state", "", kFast)                 \
   X(ClockEventReasons, "clock_event_reasons", "", kFast)              \
   X(ThrottleTimePower, "throttle_time_power", "ns", kMedium)          \
@@ -64,8 +66,8 @@
   X(PcieRxRate, "pcie_rx_rate", "KiB/s", kMedium)                     \
   X(PcieLinkGen, "pcie_link_gen", "", kMedium)                        \
   X(PcieLinkWidth, "pcie_link_width", "", kMedium)                    \
-  X(PcieMaxLinkGen, "pcie_max_link_gen", "", kSlow)                   \
-  X(PcieMaxLinkWidth, "pcie_max_link_width", "", kSlow)               \
+  X(PcieMaxLinkGen, "pcie_max_link_gen", "", kStatic)                 \
+  X(PcieMaxLinkWidth, "pcie_max_link_width", "", kStatic)             \
   X(NvlinkTxBytes, "nvlink_tx_bytes", "B", kFast)                     \
   X(NvlinkRxBytes, "nvlink_rx_bytes", "B", kFast)                     \
   X(NvlinkTotal, "nvlink_total", "", kMedium)                         \
@@ -73,13 +75,18 @@
   X(ProcessCount, "process_count", "", kFast)                         \
   X(MigMode, "mig_mode", "", kSlow)                                   \
   X(PersistenceMode, "persistence_mode", "", kSlow)                   \
-  X(RecoveryAction, "recovery_action", "", kMedium)
+  X(RecoveryAction, "recovery_action", "", kMedium)                   \
+  GPULENS_NVML_BOARD_FIELDS(X)                                        \
+  GPULENS_NVML_ERROR_FIELDS(X)                                        \
+  GPULENS_NVML_STATE_FIELDS(X)                                        \
+  GPULENS_NVML_SAMPLE_FIELDS(X)
 
 namespace gpulens::nvml {
 
-// How often a field is read: every interval, every 10 s, every 60 s (or every interval if longer).
-enum class Tier : uint8_t { kFast, kMedium, kSlow };
-inline constexpr size_t kTierCount = 3;
+// How often a field is read: every interval, every 10 s, every 60 s (or every interval if longer), or
+// once while the GPU is attached; a static reading is said again every 60 s without asking for it.
+enum class Tier : uint8_t { kFast, kMedium, kSlow, kStatic };
+inline constexpr size_t kTierCount = 3;  // Those with a period.
 
 enum class Field : uint16_t {
 #define GPULENS_NVML_FIELD_ID(id, name, unit, tier) k##id,

@@ -1,9 +1,11 @@
 #include <array>
+#include <cmath>
 
 #include "base/check.h"
 #include "sources/nvml/driver_supervisor.h"
 #include "sources/nvml/nvml_calls.h"
 #include "sources/nvml/nvml_fields.h"
+#include "sources/nvml/nvml_link_fields.h"
 
 namespace gpulens::nvml {
 namespace {
@@ -12,6 +14,12 @@ constexpr std::array<FieldInfo, kFieldCount> kFields = {{
 #define GPULENS_NVML_FIELD_INFO(id, name, unit, tier) {name, unit, Tier::tier},
     GPULENS_NVML_FIELDS(GPULENS_NVML_FIELD_INFO)
 #undef GPULENS_NVML_FIELD_INFO
+}};
+
+constexpr std::array<std::string_view, kLinkFieldCount> kLinkFields = {{
+#define GPULENS_NVML_LINK_FIELD_NAME(id, name) name,
+    GPULENS_NVML_LINK_FIELDS(GPULENS_NVML_LINK_FIELD_NAME)
+#undef GPULENS_NVML_LINK_FIELD_NAME
 }};
 
 constexpr std::array<std::string_view, static_cast<size_t>(Call::kCount)> kCallNames = {
@@ -69,6 +77,16 @@ std::string_view CallName(Call call) noexcept {
 const FieldInfo& InfoOf(Field field) noexcept {
   CHECK(static_cast<size_t>(field) < kFieldCount);
   return kFields[static_cast<size_t>(field)];
+}
+
+std::string_view LinkFieldName(LinkField field) noexcept {
+  CHECK(static_cast<size_t>(field) < kLinkFieldCount);
+  return kLinkFields[static_cast<size_t>(field)];
+}
+
+double BitErrorRate(uint64_t packed) noexcept {
+  auto mantissa = static_cast<double>(packed >> 8 & 0xF);
+  return mantissa * std::pow(10.0, -static_cast<double>(packed & 0xFF));
 }
 
 std::string_view StatusName(ReadStatus status) noexcept {

@@ -85,6 +85,7 @@ class Driver {
                                                 .cuda_version = cuda_version,
                                                 .detail = ""}));
     reader_options_.periods = {options_.interval, options_.medium, options_.slow};
+    reader_options_.details = options_.details;
     reader_options_.avoid_process_v3 = BadProcessV3(driver);
     return kDriverDone;
   }
@@ -170,6 +171,11 @@ Status ParseOne(std::string_view key, std::string_view value, DriverOptions& out
     std::optional<uint64_t> mask = ParseInt<uint64_t>(value, 16);
     good = mask.has_value();
     out.left_out = mask.value_or(0);
+  }
+  if (key == "--details") {
+    std::optional<uint32_t> mask = ParseInt<uint32_t>(value, 16);
+    good = mask && (*mask & ~uint32_t{kDetailsAll}) == 0;
+    out.details = mask.value_or(0);
   }
   if (good) return Ok();
   return {gpulens::Code::kInvalidArgument,

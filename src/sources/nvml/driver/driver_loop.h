@@ -22,15 +22,16 @@ struct DriverOptions {
   Duration interval = std::chrono::seconds(1);
   Duration medium = std::chrono::seconds(10);
   Duration slow = std::chrono::seconds(60);
-  std::string library_path;  // Empty: the usual places.
-  uint64_t left_out = 0;     // Bit i: do not touch GPU i until an AttachRequest comes.
+  std::string library_path;           // Empty: the usual places.
+  uint64_t left_out = 0;              // Bit i: do not touch GPU i until an AttachRequest comes.
+  uint32_t details = kDetailSamples;  // Details: what is read beyond the usual.
   std::string build_id;
   SymbolLookup lookup = nullptr;  // Instead of a file: the simulated library.
 };
 
 // What the agent's NvmlSource passes after `driver nvml`: --socket-fd=N --page-fd=N --interval-ns=N
-// --medium-ns=N --slow-ns=N --library=PATH --leave-out=MASK (hexadecimal). kInvalidArgument names the bad
-// one.
+// --medium-ns=N --slow-ns=N --details=MASK --library=PATH --leave-out=MASK (both hexadecimal).
+// kInvalidArgument names the bad one.
 Result<DriverOptions> ParseDriverArguments(std::span<const std::string_view> arguments);
 
 // Exit codes of the driver process.

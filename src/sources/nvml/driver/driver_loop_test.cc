@@ -21,8 +21,9 @@ namespace {
 
 TEST(DriverArguments, AreUnderstood) {
   std::vector<std::string_view> arguments = {
-      "--socket-fd=5",        "--page-fd=6",    "--interval-ns=100000000", "--medium-ns=2000000000",
-      "--slow-ns=3000000000", "--library=/x y", "--leave-out=a",           "--build-id=0.1"};
+      "--socket-fd=5",          "--page-fd=6",          "--interval-ns=100000000",
+      "--medium-ns=2000000000", "--slow-ns=3000000000", "--library=/x y",
+      "--leave-out=a",          "--build-id=0.1",       "--details=3"};
   auto options = ParseDriverArguments(arguments);
   ASSERT_TRUE(options.ok());
   EXPECT_EQ(options->socket_fd, 5);
@@ -31,11 +32,13 @@ TEST(DriverArguments, AreUnderstood) {
   EXPECT_EQ(options->slow, std::chrono::seconds(3));
   EXPECT_EQ(options->library_path, "/x y");
   EXPECT_EQ(options->left_out, 10U);
+  EXPECT_EQ(options->details, uint32_t{kDetailLinks | kDetailTopology});
 }
 
 TEST(DriverArguments, BadOnesAreNamed) {
-  for (std::string_view bad : {"--socket-fd=x", "--page-fd=-1", "--interval-ns=5",
-                               "--interval-ns=99999999999999999", "--leave-out=zz", "--what", "plain"}) {
+  for (std::string_view bad :
+       {"--socket-fd=x", "--page-fd=-1", "--interval-ns=5", "--interval-ns=99999999999999999",
+        "--leave-out=zz", "--details=zz", "--details=10000", "--what", "plain"}) {
     std::vector<std::string_view> arguments = {"--socket-fd=5", "--page-fd=6", bad};
     auto options = ParseDriverArguments(arguments);
     ASSERT_FALSE(options.ok()) << bad;

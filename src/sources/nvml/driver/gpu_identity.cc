@@ -98,12 +98,16 @@ void AddAddressing(Caller& caller, GpuIdentity& out) {
   }
 }
 
-void AddNvlink(Caller& caller, GpuIdentity& out) {
-  FieldValue value{};
-  value.field_id = kFiNvlinkCount;
-  int code = caller.Do(Call::kFieldValues, caller.fn().FieldValues, out.device, 1, &value);
-  if (code != kSuccess || value.code != kSuccess) return;
-  out.nvlink_count = std::min(value.value.uint_value, kMaxLinks);
+void AddLinks(Caller& caller, GpuIdentity& out) {
+  std::array<FieldValue, 2> values{};
+  values[0].field_id = kFiNvlinkCount;
+  values[1].field_id = kFiC2cCount;
+  int code = caller.Do(Call::kFieldValues, caller.fn().FieldValues, out.device,
+                       static_cast<int>(values.size()), values.data());
+  if (code != kSuccess) return;
+  if (values[1].code == kSuccess) out.c2c_count = std::min(values[1].value.uint_value, kMaxC2cLinks);
+  if (values[0].code != kSuccess) return;
+  out.nvlink_count = std::min(values[0].value.uint_value, kMaxLinks);
   out.facts.emplace_back("nvlink_links", std::to_string(out.nvlink_count));
 }
 
@@ -134,7 +138,7 @@ int ReadIdentity(Caller& caller, unsigned index, GpuIdentity& out) {
     facts.emplace_back("mig_mode", current ? "enabled" : "disabled");
   }
   AddNumber(caller, out, "fans", Call::kNumFans, fn.NumFans);
-  AddNvlink(caller, out);
+  AddLinks(caller, out);
   return kSuccess;
 }
 

@@ -11,7 +11,7 @@ namespace gpulens::nvml {
 
 struct GpuIdentity {
   Device device = nullptr;
-  unsigned nvlink_count = 0;
+  unsigned nvlink_count = 0, c2c_count = 0;
   bool coherent_memory = false;  // The CPU addresses the GPU's memory (ATS).
   int numa_node = -1;            // Of the GPU's memory, where it is one.
   // Sorted by nothing; keys: index uuid name serial pci_bus_id pci_device_id pci_subsystem_id minor

@@ -56,7 +56,9 @@ class GpuThread {
 
   bool Round(int64_t now) {
     bool good = reader_.Read(now);
-    if (!reader_.readings().empty()) shared_->Send(encoder_.Encode(reader_.readings()));
+    // What was lost may not be due again for a minute.
+    if (!reader_.readings().empty() && !shared_->Send(encoder_.Encode(reader_.readings())))
+      reader_.ReadAgain();
     if (reader_.has_processes()) {
       shared_->Send(encoder_.Encode(options_.index, reader_.processes_boot_ns(), reader_.processes()));
     }
@@ -91,9 +93,11 @@ void* RunThread(void* argument) {
 
 }  // namespace
 
-void DriverShared::Send(std::span<const std::byte> message) noexcept {
+bool DriverShared::Send(std::span<const std::byte> message) noexcept {
   ssize_t sent = ::send(socket_, message.data(), message.size(), MSG_DONTWAIT | MSG_NOSIGNAL);
-  if (sent != static_cast<ssize_t>(message.size())) dropped.fetch_add(1, std::memory_order_relaxed);
+  if (sent == static_cast<ssize_t>(message.size())) return true;
+  dropped.fetch_add(1, std::memory_order_relaxed);
+  return false;
 }
 
 bool DriverShared::SleepUntil(int64_t boot_ns) {

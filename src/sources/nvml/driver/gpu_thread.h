@@ -20,8 +20,8 @@ class DriverShared {
  public:
   explicit DriverShared(int socket) noexcept : socket_(socket) {}
 
-  // One packet. When the agent is too slow the message is dropped and counted, never waited for.
-  void Send(std::span<const std::byte> message) noexcept;
+  // One packet. When the agent is too slow the message is dropped and counted, never waited for: false.
+  bool Send(std::span<const std::byte> message) noexcept;
   // Sleeps until `boot_ns`; false when the driver ends.
   bool SleepUntil(int64_t boot_ns);
   // Tells the readers to end and waits up to `patience` for those that can.

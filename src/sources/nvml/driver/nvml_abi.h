@@ -6,7 +6,9 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "sources/nvml/driver/items/abi_more.h"
 #include "sources/nvml/nvml_calls.h"
+#include "sources/nvml/nvml_link_fields.h"
 
 namespace gpulens::nvml {
 
@@ -103,18 +105,6 @@ struct ProcessInfoV2 {  // _v2 and _v3
 };
 static_assert(sizeof(ProcessInfoV2) == 24);
 
-union Value {
-  double double_value;
-  int int_value;
-  unsigned uint_value;
-  unsigned long ulong_value;
-  unsigned long long ull_value;
-  long long sll_value;
-  unsigned short ushort_value;
-};
-static_assert(sizeof(Value) == 8);
-enum ValueType : unsigned { kDouble, kUint, kUlong, kUllong, kSllong, kSint, kUshort };
-
 struct FieldValue {
   unsigned field_id, scope_id;
   long long timestamp_us, latency_us;
@@ -154,7 +144,6 @@ enum FieldId : unsigned {
   kFiPowerBrake = 271,
 };
 inline constexpr unsigned kAllLinks = ~0U;
-inline constexpr unsigned kMaxLinks = 36;
 
 // The functions that the library has; null where it has not.
 struct Symbols {

@@ -6,60 +6,15 @@
 namespace gpulens::nvml {
 namespace {
 
-ReadStatus StatusOf(int code) noexcept {
-  switch (code) {
-    case kSuccess: return ReadStatus::kOk;
-    case kInvalidArgument:  // An id or enum value that this driver does not know yet.
-    case kNotSupported:
-    case kFunctionNotFound:
-    case kArgumentVersionMismatch:
-    case kDeprecated: return ReadStatus::kNotSupported;
-    case kNoPermission: return ReadStatus::kNoPermission;
-    case kNotFound: return ReadStatus::kNotFound;
-    case kGpuIsLost:
-    case kGpuNotFound: return ReadStatus::kGpuLost;
-    case nvml::kResetRequired: return ReadStatus::kResetRequired;
-    default: return ReadStatus::kError;
-  }
-}
+// More than any round asks for but one with every detail of many links: what a library must take at once
+// is not written anywhere.
+constexpr size_t kBatch = 256;
 
+ReadStatus StatusOf(int code) noexcept { return StatusOfCode(code); }
 int64_t Signed(uint64_t bits) noexcept { return static_cast<int64_t>(bits); }
-
-uint64_t Unsigned(const FieldValue& value) noexcept {
-  switch (value.value_type) {
-    case kDouble: return value.value.double_value > 0 ? static_cast<uint64_t>(value.value.double_value) : 0;
-    case kUint: return value.value.uint_value;
-    case kUlong: return value.value.ulong_value;
-    case kSllong: return static_cast<uint64_t>(value.value.sll_value);
-    case kSint: return static_cast<uint64_t>(static_cast<int64_t>(value.value.int_value));
-    case kUshort: return value.value.ushort_value;
-    default: return value.value.ull_value;
-  }
-}
+uint64_t Unsigned(const FieldValue& value) noexcept { return UnsignedOf(value.value_type, value.value); }
 
 }  // namespace
-
-struct GpuReader::FieldIdRow {
-  Field field;
-  FieldId id;
-};
-
-const std::array<GpuReader::FieldIdRow, 14> GpuReader::kFieldIds = {{
-    {Field::kTemperatureMemory, kFiMemoryTemperature},
-    {Field::kPowerInstant, kFiPowerInstant},
-    {Field::kPcieTxBytes, kFiPcieTxBytes},
-    {Field::kPcieRxBytes, kFiPcieRxBytes},
-    {Field::kThrottleTimePower, kFiThrottlePower},
-    {Field::kThrottleTimeSync, kFiThrottleSync},
-    {Field::kThrottleTimeSwThermal, kFiSwThermal},
-    {Field::kThrottleTimeHwThermal, kFiHwThermal},
-    {Field::kThrottleTimeBrake, kFiPowerBrake},
-    {Field::kRecoveryAction, kFiRecoveryAction},
-    {Field::kPowerLimitMin, kFiPowerMinLimit},
-    {Field::kPowerLimitMax, kFiPowerMaxLimit},
-    {Field::kPowerLimitDefault, kFiPowerDefaultLimit},
-    {Field::kPowerLimitRequested, kFiPowerRequestedLimit},
-}};
 
 GpuReader::GpuReader(const NvmlLibrary& library, unsigned index, CallSlot& slot, const Clock& clock,
                      ReaderOptions options)
@@ -69,15 +24,16 @@ GpuReader::GpuReader(const NvmlLibrary& library, unsigned index, CallSlot& slot,
       links_{
           {{.field = Field::kNvlinkTxBytes, .all_links = kFiNvlinkDataTx, .per_link = kFiNvlinkXmitBytes},
            {.field = Field::kNvlinkRxBytes, .all_links = kFiNvlinkDataRx, .per_link = kFiNvlinkRcvBytes}}} {
-  readings_.reserve(kFieldCount);
-  requests_.reserve(kFieldIds.size() + links_.size());
+  statics_.reserve(kFieldCount);
 }
 
 int GpuReader::Attach() {
   next_ = {};
-  item_absent_.reset();
-  item_denied_.reset();
+  items_ = {};
+  more_items_ = {};
   field_id_absent_.reset();
+  field_id_done_.reset();
+  statics_.clear();
   list_absent_ = {};
   broken_ = ReadStatus::kOk;
   memory_v1_ = field_values_absent_ = pcie_counter_wraps_ = blocking_absent_ = false;
@@ -89,23 +45,42 @@ int GpuReader::Attach() {
     counter.all_absent = counter.each_absent = false;
   }
   int code = ReadIdentity(caller_, index_, identity_);
-  requests_.reserve(kFieldIds.size() + links_.size() * (identity_.nvlink_count + 1));
+  samples_.Attach();
+  if (code == kSuccess) {
+    AddMoreFacts(caller_, index_, options_.details, identity_);
+    each_link_.Attach(identity_, options_.details);
+  }
+  size_t links = links_.size() * (identity_.nvlink_count + 1) + each_link_.most_requests();
+  requests_.reserve(kFieldIdRowCount + links);
+  // All fields, those of all links, their states, and what is on their other ends.
+  readings_.reserve(kFieldCount + links + size_t{5} * identity_.nvlink_count);
   return code;
 }
 
-void GpuReader::Emit(Field field, ReadStatus status, int64_t raw) {
+void GpuReader::Emit(uint8_t part, uint16_t field, ReadStatus status, int64_t raw) {
   if (readings_.size() == readings_.capacity()) return;  // A field twice in a round: cannot grow the message.
   readings_.push_back({.entity = index_,
-                       .field = static_cast<uint16_t>(field),
+                       .field = field,
                        .status = status,
+                       .part = part,
                        .boot_ns = caller_.last_boot_ns(),
                        .raw = raw});
+  bool once = part == 0 && InfoOf(static_cast<Field>(field)).tier == Tier::kStatic;
+  if (once && status == ReadStatus::kOk && statics_.size() < statics_.capacity())
+    statics_.push_back(readings_.back());
 }
 
-void GpuReader::EmitFailure(const Item& item, ReadStatus status) {
-  for (Field field : item.fields) {
+void GpuReader::EmitFailure(std::span<const Field> fields, ReadStatus status) {
+  for (Field field : fields) {
     if (field == Field::kCount) break;
     Emit(field, status, 0);
+  }
+}
+
+// Said again now and then: a message may have been lost.
+void GpuReader::RepeatStatics() {
+  for (const Reading& reading : statics_) {
+    if (readings_.size() < readings_.capacity()) readings_.push_back(reading);
   }
 }
 
@@ -121,36 +96,52 @@ bool GpuReader::Read(int64_t boot_ns) {
   for (size_t tier = 0; tier < kTierCount; ++tier) {
     // Rounds come a little early or late: half an interval of slack, so that none is passed over.
     due_[tier] = boot_ns + options_.periods[0].count() / 2 >= next_[tier];
-    if (due_[tier]) next_[tier] = boot_ns + options_.periods[tier].count();
+    if (!due_[tier]) continue;
+    // GPUs take turns with their long rounds: the agent has room for a few of them at a time.
+    int64_t period = options_.periods[tier].count();
+    bool first = tier > 0 && next_[tier] == 0;
+    next_[tier] = boot_ns + period - (first ? period * (index_ % 8) / 8 : 0);
   }
+  if (Due(Tier::kSlow)) RepeatStatics();
   ReadItems();
   ReadFieldIds();
+  if (Due(Tier::kFast) && broken_ == ReadStatus::kOk && Asked(kDetailSamples))
+    Note(samples_.Read(Context(), Due(Tier::kSlow)));
+  if (Due(Tier::kSlow) && broken_ == ReadStatus::kOk) Note(each_link_.ReadRemotes(Context()));
   if (Due(Tier::kFast)) ReadProcesses();
   blocking_due_ = (blocking_due_ || Due(InfoOf(Field::kPcieTxRate).tier)) && broken_ == ReadStatus::kOk;
   return broken_ != ReadStatus::kGpuLost && !std::exchange(mig_changed_, false);
 }
 
+template <class Function>
+void GpuReader::ReadItem(Tier tier, std::span<const Field> fields, ItemMemory& memory, Function read) {
+  if (memory.absent) {
+    if (Due(Tier::kSlow)) EmitFailure(fields, ReadStatus::kNotSupported);
+    return;
+  }
+  if (!Due(tier, memory.done) || (memory.denied && !Due(Tier::kSlow))) return;
+  if (broken_ != ReadStatus::kOk) return EmitFailure(fields, broken_);
+  int code = read();
+  Note(code);
+  ReadStatus status = StatusOf(code);
+  memory.done = status == ReadStatus::kOk;
+  memory.absent = status == ReadStatus::kNotSupported;
+  memory.denied = status == ReadStatus::kNoPermission;
+  if (status != ReadStatus::kOk) EmitFailure(fields, status);
+}
+
 void GpuReader::ReadItems() {
   for (size_t i = 0; i < kItems.size(); ++i) {
     const Item& item = kItems[i];
-    if (!Due(item.tier) && !(item_absent_[i] && Due(Tier::kSlow))) continue;
-    if (item_absent_[i]) {
-      // Said again now and then: a message may have been lost.
-      if (Due(Tier::kSlow)) EmitFailure(item, ReadStatus::kNotSupported);
-      continue;
+    ReadItem(item.tier, item.fields, items_[i], [&] { return (this->*item.read)(); });
+  }
+  ItemContext context = Context();
+  size_t at = 0;
+  for (std::span<const MoreItem> table : {BoardItems(), ErrorItems(), FabricItems()}) {
+    for (const MoreItem& item : table) {
+      ItemMemory& memory = more_items_[at++];
+      if (Asked(item.details)) ReadItem(item.tier, item.fields, memory, [&] { return item.read(context); });
     }
-    if (item_denied_[i] && !Due(Tier::kSlow)) continue;
-    if (broken_ != ReadStatus::kOk) {
-      EmitFailure(item, broken_);
-      continue;
-    }
-    int code = (this->*item.read)();
-    Note(code);
-    if (code == kSuccess) continue;
-    ReadStatus status = StatusOf(code);
-    item_absent_[i] = status == ReadStatus::kNotSupported;
-    item_denied_[i] = status == ReadStatus::kNoPermission;
-    EmitFailure(item, status);
   }
 }
 
@@ -160,21 +151,25 @@ void GpuReader::AddRequest(unsigned id, unsigned scope) {
   request.scope_id = scope;
 }
 
-void GpuReader::ReadFieldIds() {
-  requests_.clear();
-  for (size_t row = 0; row < kFieldIds.size(); ++row) {
-    Tier tier = InfoOf(kFieldIds[row].field).tier;
+void GpuReader::RequestFieldIds() {
+  requested_ = 0;
+  for (size_t row = 0; row < kFieldIdRowCount; ++row) {
+    const FieldIdRow& wanted = kFieldIdRows[row];
+    if (!Asked(wanted.details)) continue;
     if (field_values_absent_ || field_id_absent_[row]) {
-      if (Due(Tier::kSlow)) Emit(kFieldIds[row].field, ReadStatus::kNotSupported, 0);
-    } else if (Due(tier)) {
+      if (Due(Tier::kSlow)) Emit(wanted.field, ReadStatus::kNotSupported, 0);
+    } else if (Due(InfoOf(wanted.field).tier, field_id_done_[row])) {
       if (broken_ != ReadStatus::kOk) {
-        Emit(kFieldIds[row].field, broken_, 0);
+        Emit(wanted.field, broken_, 0);
       } else {
-        AddRequest(kFieldIds[row].id, 0);
+        AddRequest(wanted.id, wanted.scope);
+        requested_rows_[requested_++] = static_cast<uint8_t>(row);
       }
     }
   }
-  size_t rows = requests_.size();
+}
+
+void GpuReader::RequestLinks() {
   bool links =
       Due(Tier::kFast) && identity_.nvlink_count > 0 && !field_values_absent_ && broken_ == ReadStatus::kOk;
   for (const LinkCounter& counter : links_) {
@@ -190,25 +185,39 @@ void GpuReader::ReadFieldIds() {
       Emit(counter.field, ReadStatus::kNotSupported, 0);
     }
   }
+}
+
+void GpuReader::AskFieldValues() {
+  for (size_t at = 0; at < requests_.size(); at += kBatch) {
+    std::span<FieldValue> batch = std::span(requests_).subspan(at, std::min(kBatch, requests_.size() - at));
+    int code = caller_.Do(Call::kFieldValues, caller_.fn().FieldValues, identity_.device,
+                          static_cast<int>(batch.size()), batch.data());
+    Note(code);
+    if (code == kSuccess) continue;
+    if (at == 0) field_values_absent_ = StatusOf(code) == ReadStatus::kNotSupported;
+    for (FieldValue& request : batch) request.code = code;
+  }
+}
+
+void GpuReader::ReadFieldIds() {
+  requests_.clear();
+  RequestFieldIds();
+  RequestLinks();
+  size_t first_link = requests_.size();
+  if (!field_values_absent_ && broken_ == ReadStatus::kOk) each_link_.AddRequests(due_, requests_);
   if (requests_.empty()) return;
-  int code = caller_.Do(Call::kFieldValues, caller_.fn().FieldValues, identity_.device,
-                        static_cast<int>(requests_.size()), requests_.data());
-  Note(code);
-  if (code != kSuccess) {
-    field_values_absent_ = StatusOf(code) == ReadStatus::kNotSupported;
-    for (FieldValue& request : requests_) request.code = code;
-  }
+  AskFieldValues();
   size_t at = 0;
-  for (size_t row = 0; row < kFieldIds.size() && at < rows; ++row) {
-    if (requests_[at].field_id == kFieldIds[row].id) TakeFieldId(row, requests_[at++]);
-  }
-  for (LinkCounter& counter : links_) at += TakeLinks(counter, at);
+  for (; at < requested_; ++at) TakeFieldId(requested_rows_[at], requests_[at]);
+  for (LinkCounter& counter : links_) at += TakeLinks(counter, at, first_link);
+  if (first_link < requests_.size()) Note(each_link_.Take(std::span(requests_).subspan(first_link), *this));
 }
 
 void GpuReader::TakeFieldId(size_t row, const FieldValue& value) {
   ReadStatus status = StatusOf(value.code);
-  Field field = kFieldIds[row].field;
+  Field field = kFieldIdRows[row].field;
   Note(value.code);
+  field_id_done_[row] = status == ReadStatus::kOk;
   if (status == ReadStatus::kNotSupported) field_id_absent_[row] = true;
   if (status != ReadStatus::kOk) return Emit(field, status, 0);
   if (field == Field::kPcieTxBytes || field == Field::kPcieRxBytes) return TakePcieBytes(field, value);
@@ -224,8 +233,8 @@ void GpuReader::TakePcieBytes(Field field, const FieldValue& value) {
   last = bytes;
   if (narrow) pcie_counter_wraps_ = true;
   if (!pcie_counter_wraps_) return Emit(field, Signed(bytes));
-  for (size_t row = 0; row < kFieldIds.size(); ++row) {
-    if (kFieldIds[row].field == Field::kPcieTxBytes || kFieldIds[row].field == Field::kPcieRxBytes) {
+  for (size_t row = 0; row < kFieldIdRowCount; ++row) {
+    if (kFieldIdRows[row].field == Field::kPcieTxBytes || kFieldIdRows[row].field == Field::kPcieRxBytes) {
       field_id_absent_[row] = true;
     }
   }
@@ -233,8 +242,8 @@ void GpuReader::TakePcieBytes(Field field, const FieldValue& value) {
 }
 
 // The number of requests that belonged to the counter.
-size_t GpuReader::TakeLinks(LinkCounter& counter, size_t at) {
-  if (at >= requests_.size()) return 0;
+size_t GpuReader::TakeLinks(LinkCounter& counter, size_t at, size_t end) {
+  if (at >= end) return 0;
   const FieldValue& first = requests_[at];
   if (first.field_id == counter.all_links) {
     ReadStatus status = StatusOf(first.code);
@@ -250,7 +259,7 @@ size_t GpuReader::TakeLinks(LinkCounter& counter, size_t at) {
   size_t count = 0, good = 0, absent = 0;
   uint64_t sum = 0;
   ReadStatus failure = ReadStatus::kError;
-  for (; at + count < requests_.size() && requests_[at + count].field_id == counter.per_link; ++count) {
+  for (; at + count < end && requests_[at + count].field_id == counter.per_link; ++count) {
     const FieldValue& value = requests_[at + count];
     // A link that is down keeps its last count, so that the sum never falls.
     uint64_t& last = counter.last[value.scope_id % kMaxLinks];
@@ -277,8 +286,8 @@ bool GpuReader::ReadBlocking() {
   readings_.clear();
   if (!std::exchange(blocking_due_, false)) return false;
   bool counters = true;
-  for (size_t row = 0; row < kFieldIds.size(); ++row) {
-    if (kFieldIds[row].field == Field::kPcieTxBytes)
+  for (size_t row = 0; row < kFieldIdRowCount; ++row) {
+    if (kFieldIdRows[row].field == Field::kPcieTxBytes)
       counters = !field_id_absent_[row] && !field_values_absent_;
   }
   bool first = true;

@@ -9,6 +9,9 @@
 #include <vector>
 
 #include "sources/nvml/driver/gpu_identity.h"
+#include "sources/nvml/driver/items/field_ids.h"
+#include "sources/nvml/driver/items/link_reader.h"
+#include "sources/nvml/driver/items/sample_reader.h"
 #include "sources/nvml/driver_protocol.h"
 
 namespace gpulens::nvml {
@@ -20,13 +23,14 @@ struct ReaderOptions {
   std::string sysfs = "/sys";  // Where the memory of a GPU that is a NUMA node is read.
   // Driver 535 before 98 lays out _v3 process lists in its own way; _v2 is right there.
   bool avoid_process_v3 = false;
+  uint32_t details = kDetailSamples;  // Details: what is read beyond the usual.
 };
 
 // Used by one thread. Everything it is given outlives it. Allocates only when it is attached and when
 // a GPU has more processes than ever before.
 //
 // What a GPU does not support is learnt at the first answer and not asked for again while attached.
-class GpuReader {
+class GpuReader final : private ReadingSink {
  public:
   GpuReader(const NvmlLibrary& library, unsigned index, CallSlot& slot, const Clock& clock,
             ReaderOptions options);
@@ -38,6 +42,8 @@ class GpuReader {
   // One round over the tiers that are due at `boot_ns`. The results stay until the next round. False
   // when the GPU has to be attached again: it is lost, or its MIG mode has changed.
   bool Read(int64_t boot_ns);
+  // The next round reads all tiers: the last one's readings did not arrive.
+  void ReadAgain() noexcept { next_ = {}; }
   // What blocks by design (PCIe throughput: 20 ms a direction, only where there is no counter), for
   // after the round's readings are on their way. Appends to no round: replaces the readings.
   bool ReadBlocking();
@@ -56,7 +62,11 @@ class GpuReader {
     std::array<Field, 6> fields;  // Field::kCount after the last.
     int (GpuReader::*read)();
   };
-  struct FieldIdRow;
+  // What was learnt of an item.
+  struct ItemMemory {
+    bool absent = false, denied = false;
+    bool done = false;  // A static one that was read.
+  };
   struct LinkCounter {
     Field field;
     FieldId all_links, per_link;
@@ -65,21 +75,35 @@ class GpuReader {
   };
   static constexpr size_t kItemCount = 31;
   static const std::array<Item, kItemCount> kItems;
-  static const std::array<FieldIdRow, 14> kFieldIds;
 
   void Emit(Field field, int64_t raw) { Emit(field, ReadStatus::kOk, raw); }
-  void Emit(Field field, ReadStatus status, int64_t raw);
-  void EmitFailure(const Item& item, ReadStatus status);
+  void Emit(Field field, ReadStatus status, int64_t raw) {
+    Emit(0, static_cast<uint16_t>(field), status, raw);
+  }
+  void Emit(uint8_t part, uint16_t field, ReadStatus status, int64_t raw) override;
+  void EmitFailure(std::span<const Field> fields, ReadStatus status);
+  ItemContext Context() noexcept { return {caller_, identity_, *this}; }
+  bool Asked(uint32_t details) const noexcept { return details == 0 || (details & options_.details) != 0; }
+  // A static reading is due with the slow ones until it is there.
+  bool Due(Tier tier, bool done) const noexcept {
+    return tier == Tier::kStatic ? Due(Tier::kSlow) && !done : Due(tier);
+  }
   bool Due(Tier tier) const noexcept { return due_[static_cast<size_t>(tier)]; }
   // Remembers a code that ends the round: the GPU is lost or needs a reset.
   void Note(int code) noexcept;
 
+  void RepeatStatics();
   void ReadItems();
+  template <class Function>
+  void ReadItem(Tier tier, std::span<const Field> fields, ItemMemory& memory, Function read);
   void ReadFieldIds();
+  void RequestFieldIds();
+  void RequestLinks();
+  void AskFieldValues();
   void AddRequest(unsigned id, unsigned scope);
   void TakeFieldId(size_t row, const FieldValue& value);
   void TakePcieBytes(Field field, const FieldValue& value);
-  size_t TakeLinks(LinkCounter& counter, size_t at);
+  size_t TakeLinks(LinkCounter& counter, size_t at, size_t end);
   void ReadProcesses();
   int ReadProcessList(size_t list, size_t& count);
   void AppendProcesses(ProcessType type, size_t count, bool v1);
@@ -122,8 +146,9 @@ class GpuReader {
 
   std::array<int64_t, kTierCount> next_{};
   std::array<bool, kTierCount> due_{};
-  std::bitset<kItemCount> item_absent_, item_denied_;
-  std::bitset<64> field_id_absent_;
+  std::array<ItemMemory, kItemCount> items_{};
+  std::array<ItemMemory, kMaxMoreItems> more_items_{};
+  std::bitset<kFieldIdRowCount> field_id_absent_, field_id_done_;
   std::array<bool, 3> list_absent_{};
   ReadStatus broken_ = ReadStatus::kOk;  // kGpuLost or kResetRequired ends a round.
   bool memory_v1_ = false, field_values_absent_ = false, pcie_counter_wraps_ = false,
@@ -132,9 +157,14 @@ class GpuReader {
   int mig_mode_ = -1;
   std::array<uint64_t, 2> pcie_last_{};
   std::array<LinkCounter, 2> links_;
+  LinkReader each_link_;
+  SampleReader samples_;
+  std::vector<Reading> statics_;  // What was read once, to be said again.
 
   std::vector<Reading> readings_;
   std::vector<FieldValue> requests_;
+  std::array<uint8_t, kFieldIdRowCount> requested_rows_{};
+  size_t requested_ = 0;
   std::vector<GpuProcess> processes_;
   std::vector<std::byte> process_buffer_;
   int64_t processes_boot_ns_ = 0;

@@ -1,5 +1,4 @@
-// The single readings of GpuReader: each asks the library and emits its fields, or returns the code
-// that the round then emits for all of them.
+// The single readings of GpuReader: each asks and emits its fields, or returns the code for all of them.
 #include <algorithm>
 
 #include "base/files.h"
@@ -13,7 +12,7 @@ const std::array<GpuReader::Item, GpuReader::kItemCount> GpuReader::kItems = [] 
   using R = GpuReader;
   constexpr Field kEnd = Field::kCount;
   return std::array<Item, kItemCount>{{
-      {Tier::kSlow, {F::kMigMode, kEnd}, &R::ReadMigMode},
+      {Tier::kSlow, {F::kMigMode, F::kMigModePending, kEnd}, &R::ReadMigMode},
       {Tier::kFast, {F::kUtilizationGpu, F::kUtilizationMemory, kEnd}, &R::ReadUtilization},
       {Tier::kFast, {F::kUtilizationEncoder, kEnd}, &R::ReadEncoder},
       {Tier::kFast, {F::kUtilizationDecoder, kEnd}, &R::ReadDecoder},
@@ -30,15 +29,15 @@ const std::array<GpuReader::Item, GpuReader::kItemCount> GpuReader::kItems = [] 
       {Tier::kFast, {F::kClockSm, kEnd}, &R::ReadClock<F::kClockSm, kSmClock>},
       {Tier::kFast, {F::kClockMemory, kEnd}, &R::ReadClock<F::kClockMemory, kMemoryClock>},
       {Tier::kFast, {F::kClockVideo, kEnd}, &R::ReadClock<F::kClockVideo, kVideoClock>},
-      {Tier::kSlow, {F::kClockMaxGraphics, kEnd}, &R::ReadMaxClock<F::kClockMaxGraphics, kGraphicsClock>},
-      {Tier::kSlow, {F::kClockMaxSm, kEnd}, &R::ReadMaxClock<F::kClockMaxSm, kSmClock>},
-      {Tier::kSlow, {F::kClockMaxMemory, kEnd}, &R::ReadMaxClock<F::kClockMaxMemory, kMemoryClock>},
-      {Tier::kSlow, {F::kClockMaxVideo, kEnd}, &R::ReadMaxClock<F::kClockMaxVideo, kVideoClock>},
+      {Tier::kStatic, {F::kClockMaxGraphics, kEnd}, &R::ReadMaxClock<F::kClockMaxGraphics, kGraphicsClock>},
+      {Tier::kStatic, {F::kClockMaxSm, kEnd}, &R::ReadMaxClock<F::kClockMaxSm, kSmClock>},
+      {Tier::kStatic, {F::kClockMaxMemory, kEnd}, &R::ReadMaxClock<F::kClockMaxMemory, kMemoryClock>},
+      {Tier::kStatic, {F::kClockMaxVideo, kEnd}, &R::ReadMaxClock<F::kClockMaxVideo, kVideoClock>},
       {Tier::kFast, {F::kPerformanceState, kEnd}, &R::ReadPerformanceState},
       {Tier::kFast, {F::kClockEventReasons, kEnd}, &R::ReadClockReasons},
       {Tier::kMedium, {F::kFanSpeedMean, F::kFanSpeedMax, kEnd}, &R::ReadFans},
       {Tier::kMedium, {F::kEccCorrected, F::kEccUncorrected, kEnd}, &R::ReadEcc},
-      {Tier::kSlow, {F::kEccMode, kEnd}, &R::ReadEccMode},
+      {Tier::kSlow, {F::kEccMode, F::kEccModePending, kEnd}, &R::ReadEccMode},
       {Tier::kSlow,
        {F::kRemappedCorrectable, F::kRemappedUncorrectable, F::kRemapPending, F::kRemapFailure, kEnd},
        &R::ReadRemappedRows},
@@ -46,7 +45,7 @@ const std::array<GpuReader::Item, GpuReader::kItemCount> GpuReader::kItems = [] 
       {Tier::kSlow, {F::kRetiredPending, kEnd}, &R::ReadRetiredPending},
       {Tier::kMedium, {F::kPcieReplay, kEnd}, &R::ReadPcieReplay},
       {Tier::kMedium, {F::kPcieLinkGen, F::kPcieLinkWidth, kEnd}, &R::ReadPcieLink},
-      {Tier::kSlow, {F::kPcieMaxLinkGen, F::kPcieMaxLinkWidth, kEnd}, &R::ReadPcieMaxLink},
+      {Tier::kStatic, {F::kPcieMaxLinkGen, F::kPcieMaxLinkWidth, kEnd}, &R::ReadPcieMaxLink},
       {Tier::kMedium, {F::kNvlinkTotal, F::kNvlinkActive, kEnd}, &R::ReadNvlinks},
       {Tier::kSlow, {F::kPersistenceMode, kEnd}, &R::ReadPersistence},
   }};
@@ -103,8 +102,7 @@ int GpuReader::ReadMemory() {
   return code;
 }
 
-// Unified memory is the GPU's pool where the CPU addresses it coherently, or where the library shows
-// a pool in use but no frame buffer (total 0).
+// Unified is a pool that the CPU addresses coherently, or one in use without a frame buffer (total 0).
 void GpuReader::EmitMemory(const MemoryV2& memory, bool reserved_known) {
   bool only_unified = memory.total == 0;
   if (only_unified) {
@@ -262,7 +260,9 @@ int GpuReader::ReadEcc() {
 int GpuReader::ReadEccMode() {
   unsigned current = 0, pending = 0;
   int code = caller_.Do(Call::kEccMode, caller_.fn().EccMode, identity_.device, &current, &pending);
-  if (code == kSuccess) Emit(Field::kEccMode, current);
+  if (code != kSuccess) return code;
+  Emit(Field::kEccMode, current);
+  Emit(Field::kEccModePending, pending);
   return code;
 }
 
@@ -288,6 +288,7 @@ int GpuReader::ReadRetiredPages() {
                                               unsigned{cause}, &count, nullptr, nullptr)
                                  : caller_.Do(Call::kRetiredPages, fn.RetiredPages, identity_.device,
                                               unsigned{cause}, &count, nullptr);
+    if (code == kInsufficientSize && count == 0) return kUnknownError;  // It contradicts itself.
     if (code != kSuccess && code != kInsufficientSize) return code;
     Emit(field, count);
   }
@@ -322,6 +323,8 @@ int GpuReader::ReadNvlinks() {
     int code = caller_.Do(Call::kNvLinkState, caller_.fn().NvLinkState, identity_.device, link, &state);
     if (code != kSuccess && (link == 0 || (code != kNotSupported && code != kInvalidArgument))) return code;
     active += code == kSuccess && state == 1;
+    if (code == kSuccess)
+      Emit(PartOfNvlink(link), static_cast<uint16_t>(LinkField::kActive), ReadStatus::kOk, state == 1);
   }
   Emit(Field::kNvlinkTotal, identity_.nvlink_count);
   Emit(Field::kNvlinkActive, active);
@@ -336,6 +339,7 @@ int GpuReader::ReadMigMode() {
   if (mig_mode_ >= 0 && mig_mode_ != static_cast<int>(current)) mig_changed_ = true;
   mig_mode_ = static_cast<int>(current);
   Emit(Field::kMigMode, current);
+  Emit(Field::kMigModePending, pending);
   return code;
 }
 

@@ -27,6 +27,15 @@ struct FakeSymbol {
 std::span<const FakeSymbol> FakeIdentitySymbols() noexcept;
 std::span<const FakeSymbol> FakeStateSymbols() noexcept;
 std::span<const FakeSymbol> FakeListSymbols() noexcept;
+std::span<const FakeSymbol> FakeBoardSymbols() noexcept;
+std::span<const FakeSymbol> FakeLinkSymbols() noexcept;
+
+// Field values of board/: false when the GPU does not have the field.
+bool FakeBoardField(const FakeView& view, FieldValue& value);
+bool FakeLinkField(const FakeView& view, FieldValue& value);
+void FakePutUint(FieldValue& value, unsigned number) noexcept;
+void FakePutUllong(FieldValue& value, uint64_t number) noexcept;
+void FakePutInt(FieldValue& value, int number) noexcept;
 
 // A handle points at the place of its GPU in here.
 inline char fake_handles[kMaxFakeGpus];

@@ -20,6 +20,7 @@ struct FakeModel {
   unsigned links, link_version, link_mb_per_s;
   unsigned fans, idle_state;
   bool mig, coherent;
+  bool consumer = false;  // No ECC, no repair of memory, no fabric.
 };
 
 // Null when there is no such model ("H100").

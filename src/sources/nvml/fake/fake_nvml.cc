@@ -155,6 +155,7 @@ FAKE_API int nvmlDeviceGetMigMode(Device device, unsigned* current, unsigned* pe
 }
 FAKE_API int nvmlDeviceGetEccMode(Device device, unsigned* current, unsigned* pending) {
   return With(__func__, device, [&](const FakeView& view) {
+    if (view.model->consumer) return int{kNotSupported};
     int code = Put(current, view.gpu->ecc);
     return code == kSuccess ? Put(pending, view.gpu->ecc) : code;
   });
@@ -207,7 +208,8 @@ void* FakeNvmlLookup(const char* name) {
       std::find(profile->missing.begin(), profile->missing.end(), name) != profile->missing.end()) {
     return nullptr;
   }
-  for (std::span<const FakeSymbol> table : {FakeIdentitySymbols(), FakeStateSymbols(), FakeListSymbols()}) {
+  for (std::span<const FakeSymbol> table : {FakeIdentitySymbols(), FakeStateSymbols(), FakeListSymbols(),
+                                            FakeBoardSymbols(), FakeLinkSymbols()}) {
     for (const FakeSymbol& symbol : table) {
       if (symbol.name == name) return symbol.function;
     }

@@ -33,15 +33,6 @@ int Processes(const char* call, Device device, ListKind kind, unsigned* count, v
   });
 }
 
-void SetUllong(FieldValue& value, uint64_t number) {
-  value.value_type = kUllong;
-  value.value.ull_value = number;
-}
-void SetUint(FieldValue& value, unsigned number) {
-  value.value_type = kUint;
-  value.value.uint_value = number;
-}
-
 // False when the GPU does not have the NVLink field.
 bool NvlinkField(const FakeView& view, FieldValue& value) {
   bool tx = value.field_id == kFiNvlinkDataTx || value.field_id == kFiNvlinkXmitBytes;
@@ -51,34 +42,37 @@ bool NvlinkField(const FakeView& view, FieldValue& value) {
   if (view.model->links == 0 || data != (view.model->link_version < 5)) return false;
   if ((all && !data) || (!all && value.scope_id >= view.LinksUp())) return false;
   if (!all) bytes /= view.model->links;
-  SetUllong(value, data ? bytes / 1024 : bytes);
+  FakePutUllong(value, data ? bytes / 1024 : bytes);
   return true;
 }
 
 bool OtherField(const FakeView& view, FieldValue& value) {
   const FakeModel& model = *view.model;
   switch (value.field_id) {
-    case kFiThrottlePower: return SetUllong(value, view.ThrottledNs(0x4)), true;
-    case kFiThrottleSync: return SetUllong(value, view.ThrottledNs(0x10)), true;
-    case kFiSwThermal: return SetUllong(value, view.ThrottledNs(0x20)), true;
-    case kFiHwThermal: return SetUllong(value, view.ThrottledNs(0x40)), true;
-    case kFiPowerBrake: return SetUllong(value, view.ThrottledNs(0x80)), true;
+    case kFiThrottlePower: return FakePutUllong(value, view.ThrottledNs(0x4)), true;
+    case kFiThrottleSync: return FakePutUllong(value, view.ThrottledNs(0x10)), true;
+    case kFiSwThermal: return FakePutUllong(value, view.ThrottledNs(0x20)), true;
+    case kFiHwThermal: return FakePutUllong(value, view.ThrottledNs(0x40)), true;
+    case kFiPowerBrake: return FakePutUllong(value, view.ThrottledNs(0x80)), true;
     case kFiMemoryTemperature:
       if (model.bus_width < 1024) return false;  // Not HBM.
-      return SetUint(value, view.temperature - 3), true;
-    case kFiNvlinkCount: return SetUint(value, model.links), true;
-    case kFiPowerInstant: return SetUint(value, view.power_mw), true;
-    case kFiPowerMinLimit: return SetUint(value, model.min_limit_mw), true;
+      return FakePutUint(value, view.temperature - 3), true;
+    case kFiNvlinkCount: return FakePutUint(value, model.links), true;
+    case kFiPowerInstant:
+      if (value.scope_id != kPowerOfGpu) return false;
+      return FakePutUint(value, view.power_mw), true;
+    case kFiPowerMinLimit: return FakePutUint(value, model.min_limit_mw), true;
     case kFiPowerMaxLimit:
     case kFiPowerDefaultLimit:
-    case kFiPowerRequestedLimit: return SetUint(value, model.limit_mw), true;
-    case kFiRecoveryAction: return SetUint(value, 0), true;
+    case kFiPowerRequestedLimit: return FakePutUint(value, model.limit_mw), true;
+    case kFiRecoveryAction: return FakePutUint(value, 0), true;
     case kFiPcieTxBytes:
     case kFiPcieRxBytes:
       if (!view.profile->pcie_counters) return false;
-      SetUllong(value, Flow(view, value.field_id == kFiPcieTxBytes ? FakeFlow::kPcieTx : FakeFlow::kPcieRx));
+      FakePutUllong(value,
+                    Flow(view, value.field_id == kFiPcieTxBytes ? FakeFlow::kPcieTx : FakeFlow::kPcieRx));
       return true;
-    default: return false;
+    default: return FakeBoardField(view, value) || FakeLinkField(view, value);
   }
 }
 

@@ -12,7 +12,7 @@ unsigned Percent(double share) noexcept { return static_cast<unsigned>(share * 1
 
 int RetiredPages(const char* call, Device device, unsigned cause, unsigned* count) {
   return With(call, device, [&](const FakeView& view) -> int {
-    if (view.profile->remapped_rows) return kNotSupported;
+    if (view.profile->remapped_rows || view.model->consumer) return kNotSupported;
     if (!count || cause > kDoubleBit) return kInvalidArgument;
     unsigned room = *count;
     *count = view.Faults(cause == kDoubleBit ? FakeFault::Counter::kRetiredDouble
@@ -168,8 +168,9 @@ FAKE_API int nvmlDeviceGetRetiredPages(Device device, unsigned cause, unsigned* 
   return RetiredPages(__func__, device, cause, count);
 }
 FAKE_API int nvmlDeviceGetRetiredPagesPendingStatus(Device device, unsigned* out) {
-  return With(__func__, device,
-              [&](const FakeView& view) { return PutIf(!view.profile->remapped_rows, out, 0); });
+  return With(__func__, device, [&](const FakeView& view) {
+    return PutIf(!view.profile->remapped_rows && !view.model->consumer, out, 0);
+  });
 }
 FAKE_API int nvmlDeviceGetPcieReplayCounter(Device device, unsigned* out) {
   return With(__func__, device,

@@ -220,7 +220,16 @@ Status ReadFault(const YAML::Node& node, FakeProfile& out) {
                 {"retired_single_bit", C::kRetiredSingle},
                 {"retired_double_bit", C::kRetiredDouble},
                 {"pcie_replay", C::kPcieReplay},
-                {"links_down", C::kLinksDown}});
+                {"links_down", C::kLinksDown},
+                {"link_replay", C::kLinkReplay},
+                {"pcie_correctable", C::kPcieCorrectable},
+                {"sram_uncorrected", C::kSramUncorrected},
+                {"banks_used", C::kBanksUsed},
+                {"inforom_corrupt", C::kInforomCorrupt},
+                {"fabric_pending", C::kFabricPending},
+                {"fabric_degraded", C::kFabricDegraded},
+                {"confidential", C::kConfidential},
+                {"encoder_sessions", C::kEncoderSessions}});
   out.faults.push_back(fault);
   return in.status();
 }
@@ -274,13 +283,17 @@ Result<FakeProfile> Read(const YAML::Node& root) {
   in.Integer("cuda_version", out.cuda_version, 1000, 99990);
   in.Integer("numa_node", out.numa_node, 0, 1023);
   in.Flag("pcie_counters", out.pcie_counters);
-  in.Flag("remapped_rows", out.remapped_rows);
   in.Flag("memory_v2", out.memory_v2);
   out.model = FindFakeModel(model);
   if (!out.model) in.Fail("model", "must be one of " + std::string(FakeModelNames()));
   RETURN_IF_ERROR(in.status());
+  // Rows are remapped since Ampere.
+  out.remapped_rows = out.model->architecture >= 7 && !out.model->consumer;
+  in.Flag("remapped_rows", out.remapped_rows);
+  RETURN_IF_ERROR(in.status());
   FakeGpu usual;
   usual.fans = out.model->fans;
+  usual.ecc = !out.model->consumer;
   RETURN_IF_ERROR(ReadGpuSettings(root, usual));
   out.gpus.assign(count, usual);
   for (unsigned i = 0; i < count; ++i) {

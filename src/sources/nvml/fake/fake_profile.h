@@ -61,6 +61,15 @@ struct FakeFault {
     kRetiredDouble,
     kPcieReplay,
     kLinksDown,
+    kLinkReplay,  // On the first link.
+    kPcieCorrectable,
+    kSramUncorrected,  // The first exceeds the threshold.
+    kBanksUsed,        // Banks that have few spare rows left.
+    kInforomCorrupt,
+    kFabricPending,  // The registration does not come to its end.
+    kFabricDegraded,
+    kConfidential,  // Confidential computing is on.
+    kEncoderSessions,
   } counter = Counter::kEccCorrected;
   FakeWhen when;  // Counts from when.from on.
   unsigned amount = 1;

@@ -65,7 +65,7 @@ void FillState(FakeView& view) {
   for (const FakeRule& rule : view.profile->throttles) {
     if (rule.when.Holds(static_cast<int>(view.index), view.since_open)) view.reasons |= rule.mask;
   }
-  double clock = view.busy < 0.01 ? model.idle_clock : model.max_clock * (1 - 0.08 * view.busy);
+  double clock = view.ClockOf(view.busy);
   if (view.reasons & 0x60) clock *= 0.75;
   if (view.reasons & 0x88) clock *= 0.5;
   view.clock = static_cast<unsigned>(std::max(clock, double{15}) / 15) * 15;
@@ -93,6 +93,18 @@ uint64_t FakeView::ThrottledNs(uint64_t mask) const noexcept {
 
 unsigned FakeView::LinksUp() const noexcept {
   return model->links - std::min(model->links, Faults(FakeFault::Counter::kLinksDown));
+}
+
+double FakeView::BusyAt(double at_boot_seconds) const noexcept {
+  return std::clamp(gpu->load.At(at_boot_seconds), 0.0, 1.0);
+}
+
+unsigned FakeView::PowerAt(double at_boot_seconds) const noexcept {
+  return static_cast<unsigned>(nvml::PowerAt(*model, BusyAt(at_boot_seconds)));
+}
+
+unsigned FakeView::ClockOf(double at_busy) const noexcept {
+  return static_cast<unsigned>(at_busy < 0.01 ? model->idle_clock : model->max_clock * (1 - 0.08 * at_busy));
 }
 
 FakeWorld& FakeWorld::Get() {
@@ -224,6 +236,8 @@ bool FakeWorld::View(unsigned index, FakeView& out) {
   out.index = index;
   out.since_open = SinceOpen();
   double now = Seconds();
+  out.boot_seconds = now;
+  out.unix_us = clock_->Now().unix_ns / 1000;
   out.busy = std::clamp(out.gpu->load.At(now), 0.0, 1.0);
   out.busy_mean = std::clamp(out.gpu->load.Mean(now, 1), 0.0, 1.0);
   out.power_mw = static_cast<unsigned>(PowerAt(*out.model, out.busy));

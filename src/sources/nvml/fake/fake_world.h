@@ -28,6 +28,8 @@ struct FakeView {
   unsigned index = 0;
   double busy = 0, busy_mean = 0;  // Now; over the last second.
   double since_open = 0;           // Seconds: what rules and faults go by.
+  double boot_seconds = 0;         // What loads go by.
+  int64_t unix_us = 0;
   unsigned power_mw = 0, power_mean_mw = 0;
   unsigned temperature = 0;
   unsigned clock = 0;
@@ -39,6 +41,10 @@ struct FakeView {
   unsigned Faults(FakeFault::Counter counter) const noexcept;
   uint64_t ThrottledNs(uint64_t mask) const noexcept;
   unsigned LinksUp() const noexcept;
+  // At any time, the past too.
+  double BusyAt(double at_boot_seconds) const noexcept;
+  unsigned PowerAt(double at_boot_seconds) const noexcept;  // mW
+  unsigned ClockOf(double at_busy) const noexcept;          // MHz, when nothing throttles
 };
 
 // Thread-safe. A hang sleeps without the lock.

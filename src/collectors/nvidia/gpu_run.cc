@@ -1,0 +1,49 @@
+#include "collectors/nvidia/gpu_run.h"
+
+#include <algorithm>
+
+namespace gpulens {
+
+using nvml::FieldReading;
+using nvml::ReadStatus;
+using nvml::Tier;
+
+const FieldReading* GpuRun::Fresh(nvml::Field field) const {
+  return Fresh(gpu[field], nvml::InfoOf(field).tier);
+}
+
+const FieldReading* GpuRun::Fresh(const FieldReading& reading, Tier tier) const {
+  if (reading.status != ReadStatus::kOk || reading.boot_ns == 0) return nullptr;
+  int64_t read_ns = tier == Tier::kStatic ? gpu.last_read_boot_ns : reading.boot_ns;
+  int64_t age = now.boot_ns - read_ns;
+  if (age > patience.ns[static_cast<size_t>(tier == Tier::kStatic ? Tier::kFast : tier)]) return nullptr;
+  out.ReadAt(now + Duration(-age));
+  return &reading;
+}
+
+bool ReadingSeries::IsNew(const FieldReading& reading) noexcept {
+  if (reading.boot_ns == at_ns) return false;
+  at_ns = reading.boot_ns;
+  return true;
+}
+
+void ReadingSeries::Write(const GpuRun& run, const FieldReading& reading, double per) {
+  FrameWriter& out = run.out;
+  if (!IsNew(reading)) {
+    if (good) out.Keep(series);
+    return;
+  }
+  uint64_t before = out.counts().accepted;
+  double raw = static_cast<double>(reading.raw);
+  const Rule* rule = out.table().Live(series) ? out.table().InfoAt(series.slot).desc->rule : nullptr;
+  if (rule && std::find(rule->sentinels.begin(), rule->sentinels.end(), raw) != rule->sentinels.end()) {
+    out.Reject(series, Verdict::kSentinel);
+  } else if (per == 1) {
+    out.Set(series, reading.raw);
+  } else {
+    out.Set(series, raw / per);
+  }
+  good = out.counts().accepted != before;
+}
+
+}  // namespace gpulens
