@@ -168,6 +168,7 @@ void AddLooks(CLI::App& app, CommandLine& line) {
   metrics->add_option("--format", line.metrics.format, "table, md or json")
       ->check(CLI::IsMember({"table", "md", "json"}));
   metrics->add_option("--dialect", line.metrics.dialect, "Only the names of this dialect: native, zernel");
+  metrics->add_flag("--rules", line.metrics.rules, "Which readings are rejected, and why: a table");
   metrics->callback([&line] { line.code = RunMetrics(line.metrics); });
 
   CLI::App* version = app.add_subcommand("version", "Which build this is.");

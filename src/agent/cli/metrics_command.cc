@@ -10,6 +10,7 @@
 #include "agent/plugin_tables.h"
 #include "base/text.h"
 #include "catalog/all.h"
+#include "catalog/quality.h"
 #include "catalog/spelling.h"
 #include "dialects/dialect.h"
 #include "pipeline/self_metrics.h"
@@ -159,6 +160,9 @@ int ShowOne(const std::string& name) {
     out += "  prometheus  " + row.prometheus + dialects + "\n";
     if (!row.attributes.empty()) out += "  attributes  " + row.attributes + "\n";
     out += "  from        " + (row.from.empty() ? "no collector of this program yet" : row.from) + "\n";
+    for (const RuleText& rule : RulesOf(*metric)) {
+      out += "  rejected    " + rule.rule + "   as " + std::string(VerdictName(rule.verdict)) + "; " + rule.source + "\n";
+    }
     out += "  query       " + row.prometheus + "\n";
     std::fputs(out.c_str(), stdout);
     return 0;
@@ -190,6 +194,10 @@ std::string MetricsMarkdown() {
 }
 
 int RunMetrics(const MetricsOptions& options) {
+  if (options.rules) {
+    std::fputs(QualityMarkdown().c_str(), stdout);
+    return 0;
+  }
   if (!options.name.empty()) return ShowOne(options.name);
   const Dialect* dialect = nullptr;
   if (!options.dialect.empty() && options.dialect != kNativeDialect) {
