@@ -8,6 +8,7 @@
 #include <cstdlib>
 #include <string>
 
+#include "agent/cli/check_command.h"
 #include "agent/cli/collect_command.h"
 #include "agent/cli/config_command.h"
 #include "agent/cli/doctor_command.h"
@@ -31,7 +32,7 @@ constexpr const char* kHelp =
   gpulens collect host --once        one collector, once, as a table
 
 LOOK      doctor · metrics [NAME] · version
-COLLECT   agent · collect COLLECTOR
+COLLECT   agent · collect COLLECTOR · check CHECK…
 SET UP    config check|print|schema
 --help in every command has examples.
 )";
@@ -68,7 +69,7 @@ std::string Joined(const std::vector<std::string>& words) {
   return out;
 }
 
-constexpr std::string_view kCommands[] = {"agent", "collect", "doctor", "metrics", "config", "version"};
+constexpr std::string_view kCommands[] = {"agent", "collect", "check", "doctor", "metrics", "config", "version"};
 
 // A word that is no command gets the right one.
 int NoCommand(std::string_view word) {
@@ -89,6 +90,7 @@ struct CommandLine {
   std::vector<std::string> pairs;
   DoctorOptions doctor;
   MetricsOptions metrics;
+  CheckOptions check;
   std::string config_file;
   bool schema_json = false, version_json = false;
   int code = 0;
@@ -212,6 +214,7 @@ int RunCommandLine(int argc, char** argv) {
   AddAgent(app, line);
   AddCollect(app, line);
   AddLooks(app, line);
+  AddCheck(app, line.check, line.code);
   AddConfig(app, line);
   if (argc <= 1) {
     std::fputs(kHelp, stderr);
@@ -227,8 +230,8 @@ int RunCommandLine(int argc, char** argv) {
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
-    // 0 for --help and --version; every wrong use is 2.
-    return app.exit(error) == 0 ? 0 : 2;
+    // 0 for --help and --version; every wrong use is 2, but 3 where Nagios asks.
+    return app.exit(error) == 0 ? 0 : first == "check" ? 3 : 2;
   }
   return line.code;
 }
