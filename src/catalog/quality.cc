@@ -12,16 +12,18 @@ namespace gpulens {
 namespace {
 
 constexpr TwinRule kTwinRules[] = {
-    {&kGpuMemoryUsed, Verdict::kDisagreesWithTwin, "more than gpu.memory.total",
-     "used <= total", "NVML: nvmlMemory_t, used is a part of total"},
-    {&kGpuMemoryUsed, Verdict::kDisagreesWithTwin, "used, free and reserved do not add up to gpu.memory.total",
+    {&kGpuMemoryUsed, Verdict::kDisagreesWithTwin, "more than gpu.memory.total", "used <= total",
+     "NVML: nvmlMemory_t, used is a part of total"},
+    {&kGpuMemoryUsed, Verdict::kDisagreesWithTwin,
+     "used, free and reserved do not add up to gpu.memory.total",
      "1 MiB; without reserved only a sum above total", "NVML: nvmlMemory_v2_t"},
-    {&kGpuMemoryFree, Verdict::kDisagreesWithTwin, "used, free and reserved do not add up to gpu.memory.total",
+    {&kGpuMemoryFree, Verdict::kDisagreesWithTwin,
+     "used, free and reserved do not add up to gpu.memory.total",
      "1 MiB; without reserved only a sum above total", "NVML: nvmlMemory_v2_t"},
     {&kGpuMemoryReserved, Verdict::kDisagreesWithTwin,
      "used, free and reserved do not add up to gpu.memory.total", "1 MiB", "NVML: nvmlMemory_v2_t"},
-    {&kGpuPowerDraw, Verdict::kOutOfRange, "above what the board can be set to",
-     "1.5 x gpu.power.limit{max}", "vendors rate boards by it; short peaks stay below half above"},
+    {&kGpuPowerDraw, Verdict::kOutOfRange, "above what the board can be set to", "1.5 x gpu.power.limit{max}",
+     "vendors rate boards by it; short peaks stay below half above"},
     {&kGpuPowerInstant, Verdict::kOutOfRange, "above what the board can be set to",
      "2 x gpu.power.limit{max}", "peaks of a millisecond"},
     {&kGpuPowerDraw, Verdict::kDisagreesWithTwin, "its integral is not what gpu.energy.consumption grew by",
@@ -33,8 +35,8 @@ constexpr TwinRule kTwinRules[] = {
      "DCGM#303, dcgm-exporter#662: profiling counters that stopped report 0 for weeks"},
     {&kGpuUtilization, Verdict::kDisagreesWithTwin, "1 while gpu.sm.active is 0 and no process is on the GPU",
      "30 s", "a driver that counts its own scrubbing as load"},
-    {&kGpuTemperature, Verdict::kStuck, "the same to the digit while power moved", "1 h; 25 % of power, at least 20 W",
-     "a sensor that is not read any more keeps its last value"},
+    {&kGpuTemperature, Verdict::kStuck, "the same to the digit while power moved",
+     "1 h; 25 % of power, at least 20 W", "a sensor that is not read any more keeps its last value"},
 };
 
 std::string NumberText(double value) {

@@ -129,7 +129,8 @@ std::optional<FrameWriter::Fresh> FrameWriter::SetInThisRun(uint32_t slot) const
   const SeriesInfo& info = table_.InfoAt(slot);
   if (!table_.Live(Series{slot, slots_[slot].generation}) || info.shape) return std::nullopt;
   Cell cell = cells_[info.first_cell];
-  return Fresh{info.desc->number == Number::kInt ? static_cast<double>(cell.i) : cell.d, slots_[slot].ok_at_ns};
+  return Fresh{info.desc->number == Number::kInt ? static_cast<double>(cell.i) : cell.d,
+               slots_[slot].ok_at_ns};
 }
 
 Absence FrameWriter::WhyAbsent(const Slot& slot) const noexcept {

@@ -89,10 +89,10 @@ class FrameWriter {
 
  private:
   struct Slot {
-    uint32_t run = 0;         // in which it was last set
-    uint32_t generation = 0;  // of the series the value belongs to
-    int64_t ok_at_ns = 0;     // boot time of the last good reading; 0: none
-    bool counted = false;     // a counter has its cell from this series, though it may be withdrawn
+    uint32_t run = 0;                   // in which it was last set
+    uint32_t generation = 0;            // of the series the value belongs to
+    int64_t ok_at_ns = 0;               // boot time of the last good reading; 0: none
+    bool counted = false;               // a counter has its cell from this series, though it may be withdrawn
     Verdict last = Verdict::kAccepted;  // of the last reading
   };
 

@@ -13,8 +13,8 @@ using Attributes = std::map<std::string, std::string, std::less<>>;
 
 constexpr size_t kMaxGpus = 1024;
 // Known on every GPU, whatever the row says.
-constexpr std::string_view kEntityKeys[] = {"gpu.index",           "gpu.uuid",        "gpu.model",
-                                            "gpu.mig.instance_id", "process.pid",     "gpu.partition.id",
+constexpr std::string_view kEntityKeys[] = {"gpu.index",           "gpu.uuid",       "gpu.model",
+                                            "gpu.mig.instance_id", "process.pid",    "gpu.partition.id",
                                             "simulated",           "gpu.mig.enabled"};
 // A page says who made it.
 constexpr std::string_view kAgentFamily = "gpulens_build_info";
@@ -39,16 +39,19 @@ class Builder {
     if (label.empty() && uuid.empty()) return;
     if (attributes.contains("simulated")) data_.simulated = true;
     std::string key = uuid.empty() ? label : uuid;
-    auto at = std::find_if(data_.gpus.begin(), data_.gpus.end(), [&](const CheckGpu& g) { return g.key == key; });
+    auto at =
+        std::find_if(data_.gpus.begin(), data_.gpus.end(), [&](const CheckGpu& g) { return g.key == key; });
     if (at == data_.gpus.end()) {
       if (data_.gpus.size() >= kMaxGpus) return;
       data_.gpus.push_back({key, label.empty() ? uuid : label});
       at = data_.gpus.end() - 1;
     }
-    CheckReading reading{&metric, static_cast<size_t>(at - data_.gpus.begin()), std::move(attributes), value, stale};
+    CheckReading reading{&metric, static_cast<size_t>(at - data_.gpus.begin()), std::move(attributes), value,
+                         stale};
     // Two sources may tell one thing of a GPU: the first counts, so that nothing is added twice.
     for (const CheckReading& other : data_.readings) {
-      if (other.metric == &metric && other.gpu == reading.gpu && other.attributes == reading.attributes) return;
+      if (other.metric == &metric && other.gpu == reading.gpu && other.attributes == reading.attributes)
+        return;
     }
     data_.readings.push_back(std::move(reading));
   }

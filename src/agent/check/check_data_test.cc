@@ -13,7 +13,8 @@ namespace {
 constexpr std::string_view kPage =
     "gpulens_build_info{version=\"0.1.0\"} 1\n"
     "gpu_temperature_celsius{gpu_index=\"10\",gpu_uuid=\"GPU-b\",gpu_temperature_sensor=\"edge\"} 64\n"
-    "gpu_temperature_celsius{gpu_index=\"2\",gpu_uuid=\"GPU-a\",gpu_temperature_sensor=\"edge\"} 61 1700000000000\n"
+    "gpu_temperature_celsius{gpu_index=\"2\",gpu_uuid=\"GPU-a\",gpu_temperature_sensor=\"edge\"} 61 "
+    "1700000000000\n"
     "gpu_temperature_celsius{gpu_index=\"2\",gpu_uuid=\"GPU-a\",gpu_temperature_sensor=\"memory\"} 70\n"
     "gpu_memory_used_bytes{gpu_index=\"2\",gpu_uuid=\"GPU-a\"} 1e9\n"
     "gpu_memory_used_bytes{gpu_index=\"2\",gpu_uuid=\"GPU-a\",gpu_mig_instance_id=\"1\"} 5e8\n"
@@ -42,7 +43,8 @@ TEST(CheckData, ReadsAnAgentsPage) {
 TEST(CheckData, SomebodyElsesPageIsRefused) {
   EXPECT_FALSE(ReadPage("", AllCheckMetrics()));
   EXPECT_FALSE(ReadPage("<html>hello</html>\n", AllCheckMetrics()));
-  auto data = ReadPage("gpu_temperature_celsius{gpu_index=\"0\",gpu_temperature_sensor=\"edge\"} 64\n", AllCheckMetrics());
+  auto data = ReadPage("gpu_temperature_celsius{gpu_index=\"0\",gpu_temperature_sensor=\"edge\"} 64\n",
+                       AllCheckMetrics());
   ASSERT_FALSE(data);
   EXPECT_EQ(data.error().code, Code::kDataLoss);
 }
@@ -65,7 +67,8 @@ TEST(CheckData, ReadsASnapshot) {
   FrameWriter writer(table, std::chrono::seconds(10));
   EntityRef gpu = MakeRef<Entity>("gpu", AttributeSet({{"gpu.index", int64_t{3}}, {"gpu.uuid", "GPU-c"}}));
   EntityRef process = MakeRef<Entity>("process", AttributeSet({{"process.pid", int64_t{7}}}), gpu);
-  Series used = table.Declare(kGpuMemoryUsed, gpu), edge = table.Declare(kGpuTemperature, gpu, {{"gpu.temperature.sensor", "edge"}});
+  Series used = table.Declare(kGpuMemoryUsed, gpu),
+         edge = table.Declare(kGpuTemperature, gpu, {{"gpu.temperature.sensor", "edge"}});
   Series of_process = table.Declare(kGpuMemoryUsed, process);
   ManualClock clock;
   writer.Begin(clock.Now());
@@ -84,7 +87,8 @@ TEST(CheckData, ReadsASnapshot) {
   EXPECT_EQ(data.Sum(0, {&kGpuMemoryUsed}), 6);
   EXPECT_FALSE(data.Sum(0, Edge())) << "stale";
   snapshot.frames.push_back(snapshot.frames[0]);
-  EXPECT_EQ(ReadSnapshot(snapshot, AllCheckMetrics()).Sum(0, {&kGpuMemoryUsed}), 6) << "told twice, counted once";
+  EXPECT_EQ(ReadSnapshot(snapshot, AllCheckMetrics()).Sum(0, {&kGpuMemoryUsed}), 6)
+      << "told twice, counted once";
   snapshot.frames[0].overdue = snapshot.frames[1].overdue = true;
   EXPECT_FALSE(ReadSnapshot(snapshot, AllCheckMetrics()).Sum(0, {&kGpuMemoryUsed}));
 }

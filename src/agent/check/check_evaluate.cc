@@ -72,7 +72,8 @@ CheckCode Worse(CheckCode a, CheckCode b) noexcept { return Badness(a) >= Badnes
 
 std::string CheckNumber(double value) {
   char text[32];
-  if (value == std::trunc(value) && std::abs(value) < 1e15) return std::to_string(static_cast<int64_t>(value));
+  if (value == std::trunc(value) && std::abs(value) < 1e15)
+    return std::to_string(static_cast<int64_t>(value));
   // Six figures: what a sensor has, and no noise of a division.
   auto [end, error] = std::to_chars(text, text + sizeof text, value, std::chars_format::general, 6);
   return std::string(text, end);
@@ -103,8 +104,9 @@ CheckResult Conclude(const CheckSpec& check, const CheckData&, const CheckSettin
   result.warning = settings.warning ? settings.warning : check.warning;
   result.code = missing.empty() && !result.values.empty() ? CheckCode::kOk : CheckCode::kUnknown;
   for (const CheckValue& value : result.values) result.code = Worse(result.code, value.code);
-  std::string absent =
-      missing.empty() ? "" : GpuList(missing) + (missing.size() == 1 ? " does" : " do") + " not report " + InputNames(check);
+  std::string absent = missing.empty() ? ""
+                                       : GpuList(missing) + (missing.size() == 1 ? " does" : " do") +
+                                             " not report " + InputNames(check);
   if (result.code == CheckCode::kOk) result.text = Fine(check, result);
   else if (result.code == CheckCode::kUnknown) result.text = absent;
   else result.text = Faults(check, result) + (absent.empty() ? "" : "; " + absent);

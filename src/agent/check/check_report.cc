@@ -24,7 +24,8 @@ std::string Quoted(std::string_view text) {
 std::string PerfLabel(const std::string& gpu) {
   std::string label = "gpu" + gpu;
   for (char& c : label) {
-    bool plain = (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '-' || c == '_';
+    bool plain =
+        (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '-' || c == '_';
     if (!plain) c = '_';
   }
   return label;
@@ -52,10 +53,12 @@ std::string CheckText(const std::vector<CheckOutcome>& outcomes, bool simulated)
     const char* before = " | ";
     // As Nagios writes ranges, "10:" is a fault below 10.
     std::string_view range = outcome.check->side == CheckSide::kBelow ? ":" : "";
-    auto limit = [&](std::optional<double> value) { return value ? CheckNumber(*value) + std::string(range) : ""; };
+    auto limit = [&](std::optional<double> value) {
+      return value ? CheckNumber(*value) + std::string(range) : "";
+    };
     for (const CheckValue& value : result.values) {
-      out += before + PerfLabel(value.gpu) + "=" + CheckNumber(value.value) + ";" + limit(result.warning) + ";" +
-             limit(result.critical);
+      out += before + PerfLabel(value.gpu) + "=" + CheckNumber(value.value) + ";" + limit(result.warning) +
+             ";" + limit(result.critical);
       before = " ";
     }
     out += '\n';
@@ -103,7 +106,9 @@ std::string CheckList() {
   std::string out = padded("CHECK", 34) + padded("WARNING", 9) + padded("CRITICAL", 10) + "WHAT\n";
   for (const CheckSpec& check : AllChecks()) {
     const char* sign = check.side == CheckSide::kAbove ? ">" : "<";
-    auto limit = [&](std::optional<double> value) { return value ? sign + CheckNumber(*value) : std::string("-"); };
+    auto limit = [&](std::optional<double> value) {
+      return value ? sign + CheckNumber(*value) : std::string("-");
+    };
     out += padded(check.name, 34) + padded(limit(check.warning), 9) + padded(limit(check.critical), 10) +
            std::string(check.help) + "\n";
   }

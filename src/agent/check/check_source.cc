@@ -34,7 +34,8 @@ PipelinePlan PlanOfChecks(const Config& config, bool demo) {
   plan.sinks.clear();
   // Somebody waits.
   plan.interval = std::min<Duration>(plan.interval, milliseconds(500));
-  for (Instance::Setup& setup : plan.instances) setup.period = std::min<Duration>(setup.period, milliseconds(500));
+  for (Instance::Setup& setup : plan.instances)
+    setup.period = std::min<Duration>(setup.period, milliseconds(500));
   return plan;
 }
 
@@ -127,7 +128,8 @@ class Look {
 
 Result<CheckData> AskAgent(const std::string& url, Duration patience) {
   ASSIGN_OR_RETURN(HttpUrl parsed, ParseHttpUrl(url));
-  if (parsed.tls) return Status{Code::kInvalidArgument, "https is not spoken here; ask the agent's loopback address"};
+  if (parsed.tls)
+    return Status{Code::kInvalidArgument, "https is not spoken here; ask the agent's loopback address"};
   if (!parsed.has_path || parsed.target == "/") parsed.target = "/metrics";
   std::string headers;
   RETURN_IF_ERROR(AddRequestField(headers, "Accept", "text/plain;version=0.0.4"));

@@ -17,13 +17,13 @@ namespace gpulens {
 Result<CheckData> AskAgent(const std::string& url, Duration patience);
 
 struct LookOptions {
-  bool demo = false;                               // simulated GPUs
-  Duration patience = std::chrono::seconds(10);    // until the first reading
-  Duration more = std::chrono::seconds(3);         // after it, while `enough` says no
-  std::function<bool(const CheckData&)> enough;    // whether the readings suffice
+  bool demo = false;                             // simulated GPUs
+  Duration patience = std::chrono::seconds(10);  // until the first reading
+  Duration more = std::chrono::seconds(3);       // after it, while `enough` says no
+  std::function<bool(const CheckData&)> enough;  // whether the readings suffice
 };
-// Runs the collectors and analyzers that the checks need, until their readings suffice or time is up, and ends
-// them. The failure of a machine without GPUs is the collectors' own.
+// Runs the collectors and analyzers that the checks need, until their readings suffice or time is up, and
+// ends them. The failure of a machine without GPUs is the collectors' own.
 Result<CheckData> LookHere(const Config& config, const LookOptions& options);
 
 }  // namespace gpulens

@@ -46,7 +46,8 @@ struct CheckSpec {
   double per = 1;              // of the metric's unit in one of `unit`
   CheckSide side = CheckSide::kAbove;
   // Null: the sum over the inputs of each GPU against the thresholds.
-  CheckResult (*evaluate)(const CheckSpec& check, const CheckData& data, const CheckSettings& settings) = nullptr;
+  CheckResult (*evaluate)(const CheckSpec& check, const CheckData& data,
+                          const CheckSettings& settings) = nullptr;
   bool repeats = false;  // a fault is looked at three times, three seconds apart
 };
 

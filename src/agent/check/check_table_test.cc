@@ -38,16 +38,18 @@ class Node {
     EXPECT_TRUE(check) << name;
     return Evaluate(*check, data, settings);
   }
-  CheckCode Code(std::string_view name, const CheckSettings& settings = {}) const { return Run(name, settings).code; }
+  CheckCode Code(std::string_view name, const CheckSettings& settings = {}) const {
+    return Run(name, settings).code;
+  }
 
   CheckData data;
 };
 
 TEST(CheckTable, TheThirteenOfCheckNvidiaSmiAreHere) {
-  for (std::string_view name :
-       {"gpu_num", "running_procs", "running_procs_and_kill", "clock_freq", "gpu_temperature", "gpu_mem_usage",
-        "gpu_retired_pages", "ecc_uncorrected_volatile_total", "ecc_corrected_volatile_total", "vbios_mismatch",
-        "row_remap", "row_remap_pending", "row_remap_failed"}) {
+  for (std::string_view name : {"gpu_num", "running_procs", "running_procs_and_kill", "clock_freq",
+                                "gpu_temperature", "gpu_mem_usage", "gpu_retired_pages",
+                                "ecc_uncorrected_volatile_total", "ecc_corrected_volatile_total",
+                                "vbios_mismatch", "row_remap", "row_remap_pending", "row_remap_failed"}) {
     EXPECT_TRUE(FindCheck(name)) << name;
   }
   EXPECT_FALSE(FindCheck("gpu"));
@@ -97,7 +99,8 @@ TEST(CheckTable, Thresholds) {
   node.Set(0, kGpuTemperature, 86, {{"gpu.temperature.sensor", "edge"}});
   EXPECT_EQ(node.Code("gpu_temperature"), CheckCode::kWarning);
   EXPECT_EQ(node.Code("gpu_temperature", {.warning = 87, .critical = 90, .expect = ""}), CheckCode::kOk);
-  EXPECT_EQ(node.Code("gpu_temperature", {.warning = {}, .critical = 80, .expect = ""}), CheckCode::kCritical);
+  EXPECT_EQ(node.Code("gpu_temperature", {.warning = {}, .critical = 80, .expect = ""}),
+            CheckCode::kCritical);
   EXPECT_EQ(node.Code("gpu_temperature", {.warning = 86, .critical = {}, .expect = ""}), CheckCode::kOk)
       << "at the limit is within it";
 }
@@ -210,7 +213,8 @@ TEST(CheckTable, Nvlink) {
   EXPECT_EQ(node.Code("nvlink_errors"), CheckCode::kOk) << "not one of the four";
   node.data.readings[1].value = 1;
   EXPECT_EQ(node.Code("nvlink_errors"), CheckCode::kCritical);
-  node.Set(0, kGpuInterconnectLinks, 1, {{"gpu.interconnect.type", "nvlink"}, {"gpu.interconnect.state", "inactive"}});
+  node.Set(0, kGpuInterconnectLinks, 1,
+           {{"gpu.interconnect.type", "nvlink"}, {"gpu.interconnect.state", "inactive"}});
   EXPECT_EQ(node.Code("nvlink_status"), CheckCode::kCritical);
 }
 
@@ -296,11 +300,13 @@ TEST(CheckReport, Json) {
   outcomes.push_back({FindCheck("xid"), true, {}});
   outcomes.back().result.code = CheckCode::kOk;
   outcomes.back().result.text = "disabled";
-  EXPECT_EQ(CheckJson(outcomes, "here", false),
-            "{\"schema\":\"gpulens.check/1\",\"source\":\"here\",\"code\":1,\"status\":\"WARNING\",\"checks\":[\n"
-            "{\"name\":\"gpu_temperature\",\"code\":1,\"status\":\"WARNING\",\"text\":\"GPU 0 at 86 °C, limit 85\","
-            "\"warning\":85,\"critical\":90,\"gpus\":[{\"gpu\":\"0\",\"value\":86,\"code\":1}]},\n"
-            "{\"name\":\"xid\",\"code\":0,\"status\":\"OK\",\"text\":\"disabled\",\"disabled\":true,\"gpus\":[]}\n]}\n");
+  EXPECT_EQ(
+      CheckJson(outcomes, "here", false),
+      "{\"schema\":\"gpulens.check/1\",\"source\":\"here\",\"code\":1,\"status\":\"WARNING\",\"checks\":[\n"
+      "{\"name\":\"gpu_temperature\",\"code\":1,\"status\":\"WARNING\",\"text\":\"GPU 0 at 86 °C, limit 85\","
+      "\"warning\":85,\"critical\":90,\"gpus\":[{\"gpu\":\"0\",\"value\":86,\"code\":1}]},\n"
+      "{\"name\":\"xid\",\"code\":0,\"status\":\"OK\",\"text\":\"disabled\",\"disabled\":true,\"gpus\":[]}\n]"
+      "}\n");
 }
 
 }  // namespace

@@ -94,8 +94,9 @@ Result<std::vector<Asked>> ReadChecks(const CheckOptions& options) {
   bool limits = !options.warning.empty() || !options.critical.empty() || !options.expect.empty();
   if (!limits) return asked;
   if (asked.size() != 1) {
-    return Status{Code::kInvalidArgument, "--warning, --critical and --expect are for one check; "
-                                          "of several: NAME=WARNING,CRITICAL"};
+    return Status{Code::kInvalidArgument,
+                  "--warning, --critical and --expect are for one check; "
+                  "of several: NAME=WARNING,CRITICAL"};
   }
   asked[0].settings.expect = options.expect;
   if (!ReadLimit(options.warning, asked[0].settings.warning) ||
@@ -149,7 +150,8 @@ class Checker {
   Result<CheckData> Read() {
     bool ask = !options_.direct && !options_.demo && source_ != kHere;
     if (ask) {
-      Result<CheckData> data = AskAgent(options_.url.empty() ? AgentUrl(config_) : options_.url, kAgentPatience);
+      Result<CheckData> data =
+          AskAgent(options_.url.empty() ? AgentUrl(config_) : options_.url, kAgentPatience);
       if (data) source_ = kAgent;
       if (data || !options_.url.empty() || source_ == kAgent) return data;
     }
@@ -229,7 +231,8 @@ void AddCheck(CLI::App& app, CheckOptions& options, int& code) {
   CLI::App* check = app.add_subcommand("check", "Check GPUs with the exit codes of Nagios.");
   check->add_option("CHECK", options.checks, "Checks by name, NAME=WARNING,CRITICAL, or all");
   check->add_option("--warning", options.warning, "Threshold of the one check that is named")->type_name("X");
-  check->add_option("--critical", options.critical, "Threshold of the one check that is named")->type_name("Y");
+  check->add_option("--critical", options.critical, "Threshold of the one check that is named")
+      ->type_name("Y");
   check->add_option("--expect", options.expect, "The text that vbios_mismatch must find")->type_name("TEXT");
   check->add_option("--disable", options.disable, "A check that is OK whatever it finds; repeatable")
       ->type_name("CHECK")

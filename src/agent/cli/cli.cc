@@ -69,7 +69,8 @@ std::string Joined(const std::vector<std::string>& words) {
   return out;
 }
 
-constexpr std::string_view kCommands[] = {"agent", "collect", "check", "doctor", "metrics", "config", "version"};
+constexpr std::string_view kCommands[] = {"agent",   "collect", "check",  "doctor",
+                                          "metrics", "config",  "version"};
 
 // A word that is no command gets the right one.
 int NoCommand(std::string_view word) {

@@ -161,7 +161,8 @@ int ShowOne(const std::string& name) {
     if (!row.attributes.empty()) out += "  attributes  " + row.attributes + "\n";
     out += "  from        " + (row.from.empty() ? "no collector of this program yet" : row.from) + "\n";
     for (const RuleText& rule : RulesOf(*metric)) {
-      out += "  rejected    " + rule.rule + "   as " + std::string(VerdictName(rule.verdict)) + "; " + rule.source + "\n";
+      out += "  rejected    " + rule.rule + "   as " + std::string(VerdictName(rule.verdict)) + "; " +
+             rule.source + "\n";
     }
     out += "  query       " + row.prometheus + "\n";
     std::fputs(out.c_str(), stdout);

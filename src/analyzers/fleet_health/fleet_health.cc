@@ -20,7 +20,9 @@ constexpr int64_t kSaveEvery = 60'000'000'000;
 class FleetHealth final : public Analyzer {
  public:
   FleetHealth(Duration window, Env& env)
-      : window_(window), env_(env), path_(env.state_dir.empty() ? "" : env.state_dir + std::string(kFileName)) {
+      : window_(window),
+        env_(env),
+        path_(env.state_dir.empty() ? "" : env.state_dir + std::string(kFileName)) {
     Load();
   }
   ~FleetHealth() override {
@@ -57,7 +59,8 @@ class FleetHealth final : public Analyzer {
       if (!known[i].here && now.boot_ns - Of(known[i].key).seen_ns() > window_.count()) inputs_.Forget(i);
     }
     std::erase_if(gpus_, [&](const GpuHealth& health) {
-      bool watched = std::any_of(known.begin(), known.end(), [&](const GpuNow& g) { return g.key == health.key(); });
+      bool watched =
+          std::any_of(known.begin(), known.end(), [&](const GpuNow& g) { return g.key == health.key(); });
       return !watched && now.boot_ns - health.seen_ns() > window_.count();
     });
   }
@@ -143,9 +146,9 @@ constexpr OptionSpec kOptions[] = {
 };
 
 constexpr const MetricDesc* kMetrics[] = {
-    &kGpuXidErrorRate,     &kGpuEccSbeRate,           &kGpuEccDbeTotal,     &kGpuRowRemapAvailable,
-    &kGpuHealthScore,      &kGpuPcieLinkDowntraining, &kGpuThermalRampRate, &kGpuHealthConfidence,
-    &kGpuHealthPenalty,    &kGpuHealthState,          &kGpuHealthWindow,
+    &kGpuXidErrorRate,  &kGpuEccSbeRate,           &kGpuEccDbeTotal,     &kGpuRowRemapAvailable,
+    &kGpuHealthScore,   &kGpuPcieLinkDowntraining, &kGpuThermalRampRate, &kGpuHealthConfidence,
+    &kGpuHealthPenalty, &kGpuHealthState,          &kGpuHealthWindow,
 };
 
 }  // namespace

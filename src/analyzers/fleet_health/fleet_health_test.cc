@@ -108,7 +108,8 @@ class FleetHealthTest : public ::testing::Test {
     source_.Set(gpu, kGpuPcieLinkWidthCurrent, {}, 16);
   }
   void Ecc(const EntityRef& gpu, std::string_view type, double count) {
-    source_.Set(gpu, kGpuEccErrors, {{"gpu.ecc.count_type", "volatile"}, {"gpu.ecc.error_type", type}}, count);
+    source_.Set(gpu, kGpuEccErrors, {{"gpu.ecc.count_type", "volatile"}, {"gpu.ecc.error_type", type}},
+                count);
   }
   void Banks(const EntityRef& gpu, double max, double low, double none) {
     auto set = [&](std::string_view spare, double banks) {

@@ -33,7 +33,8 @@ SpareRows RowsOf(const GpuNow& gpu) noexcept {
   rows.none = gpu[GpuInput::kBanksNone];
   if (!gpu[GpuInput::kBanksMax]) return rows;
   rows.with_spare = 0;
-  for (GpuInput banks : {GpuInput::kBanksMax, GpuInput::kBanksHigh, GpuInput::kBanksPartial, GpuInput::kBanksLow}) {
+  for (GpuInput banks :
+       {GpuInput::kBanksMax, GpuInput::kBanksHigh, GpuInput::kBanksPartial, GpuInput::kBanksLow}) {
     *rows.with_spare += gpu[banks].value_or(0);
   }
   return rows;
@@ -60,7 +61,8 @@ void GpuHealth::Gone(SeriesTable& table) {
   if (!entity_) return;
   table.Retire(entity_);
   entity_ = {};
-  xid_rate_ = corrected_rate_ = uncorrected_ = rows_available_ = downtrained_ = ramp_ = score_ = confidence_ = {};
+  xid_rate_ = corrected_rate_ = uncorrected_ = rows_available_ = downtrained_ = ramp_ = score_ =
+      confidence_ = {};
   penalties_ = {};
   states_ = {};
   slow_since_ns_ = 0;
@@ -121,7 +123,8 @@ void GpuHealth::Update(const GpuNow& gpu, Instant now, FrameWriter& out, EventDe
   if (auto verdict = JudgeHealth(inputs, score, ReportOf(gpu))) UpdateState(*verdict, now, out, desk);
 }
 
-void GpuHealth::Write(const HealthInputs& inputs, const HealthScore& score, size_t offered, FrameWriter& out) {
+void GpuHealth::Write(const HealthInputs& inputs, const HealthScore& score, size_t offered,
+                      FrameWriter& out) {
   Put(xid_rate_, kGpuXidErrorRate, inputs.xids_per_hour, out);
   Put(corrected_rate_, kGpuEccSbeRate, inputs.corrected_per_hour, out);
   Put(uncorrected_, kGpuEccDbeTotal, inputs.uncorrected, out);
@@ -156,7 +159,8 @@ void GpuHealth::UpdateState(const HealthVerdict& verdict, Instant now, FrameWrit
   for (size_t i = 0; i < kHealthStates; ++i) {
     HealthState each = static_cast<HealthState>(i);
     if (!states_[i]) {
-      states_[i] = out.table().Declare(kGpuHealthState, entity_, {{"gpu.health.state", HealthStateName(each)}});
+      states_[i] =
+          out.table().Declare(kGpuHealthState, entity_, {{"gpu.health.state", HealthStateName(each)}});
     }
     out.Set(states_[i], each == *state_ ? 1 : 0);
   }
@@ -173,7 +177,8 @@ void GpuHealth::Report(const HealthVerdict& verdict, Instant now, EventDesk* des
                          ? AttributeSet({{"gpu.health.state", HealthStateName(verdict.state)}})
                          : AttributeSet({{"gpu.health.state", HealthStateName(verdict.state)},
                                          {"gpu.health.reason", verdict.reason}});
-  event.body = "GPU health was " + std::string(before) + ", is " + std::string(HealthStateName(verdict.state));
+  event.body =
+      "GPU health was " + std::string(before) + ", is " + std::string(HealthStateName(verdict.state));
   if (!verdict.reason.empty()) event.body += ": " + std::string(verdict.reason);
   desk->Report(std::move(event));
 }

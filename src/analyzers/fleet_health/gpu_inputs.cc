@@ -19,8 +19,9 @@ struct InputRow {
   bool add = false;  // several series are one number: blocks of a memory
 };
 
-constexpr std::string_view kState = "gpu.state", kSensor = "gpu.temperature.sensor", kCount = "gpu.ecc.count_type",
-                           kType = "gpu.ecc.error_type", kSpare = "gpu.row_remap.availability";
+constexpr std::string_view kState = "gpu.state", kSensor = "gpu.temperature.sensor",
+                           kCount = "gpu.ecc.count_type", kType = "gpu.ecc.error_type",
+                           kSpare = "gpu.row_remap.availability";
 
 // Families that collectors make come first: their entities are the GPUs.
 constexpr InputRow kRows[] = {

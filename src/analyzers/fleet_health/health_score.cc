@@ -62,7 +62,8 @@ HealthScore ScoreOf(const HealthInputs& inputs) noexcept {
   put(HealthReason::kRowRemap, RowSeverity(inputs.rows));
   if (inputs.xids_per_hour) put(HealthReason::kXidRate, Share(*inputs.xids_per_hour, kFullXidsPerHour));
   if (inputs.ramp_per_minute) {
-    put(HealthReason::kThermalRamp, Share(*inputs.ramp_per_minute - kHarmlessRamp, kFullRamp - kHarmlessRamp));
+    put(HealthReason::kThermalRamp,
+        Share(*inputs.ramp_per_minute - kHarmlessRamp, kFullRamp - kHarmlessRamp));
   }
   // The weights add up to 1 but for rounding, and the rule of the score is [0,1].
   if (out.live != 0) out.score = std::clamp(1 - taken, 0.0, 1.0);

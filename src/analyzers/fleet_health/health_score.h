@@ -26,7 +26,8 @@ struct HealthWeight {
   std::string_view full;  // when it takes all of that
 };
 inline constexpr std::array<HealthWeight, kHealthReasons> kHealthWeights = {{
-    {"pcie_downtrained", 0.10, "fewer lanes than GPU and slot can use, or a lower generation for 30 s under load"},
+    {"pcie_downtrained", 0.10,
+     "fewer lanes than GPU and slot can use, or a lower generation for 30 s under load"},
     {"ecc_correctable_rate", 0.20, "120 corrected errors an hour; fewer in proportion"},
     {"ecc_uncorrectable", 0.30, "any uncorrected error since the driver was loaded"},
     {"row_remap", 0.15, "a replacement failed, or a bank has no spare row; a bank low on rows counts half"},
@@ -67,12 +68,12 @@ std::string_view HealthStateName(HealthState state) noexcept;
 
 // What the GPU or its driver says of itself. Absent: it does not say.
 struct SelfReport {
-  std::optional<bool> answers;          // false: lost, hung, or needs a reset
-  std::optional<bool> hung;             // it may come back
-  std::optional<bool> wants_recovery;   // the driver asks for a reset, a reboot, a drain
-  std::optional<bool> sram_exceeded;    // the maker's threshold for replacing the board
-  std::optional<bool> unrepairable;     // memory errors can no longer be repaired
-  std::optional<bool> remap_pending;    // a replacement waits for a reset
+  std::optional<bool> answers;         // false: lost, hung, or needs a reset
+  std::optional<bool> hung;            // it may come back
+  std::optional<bool> wants_recovery;  // the driver asks for a reset, a reboot, a drain
+  std::optional<bool> sram_exceeded;   // the maker's threshold for replacing the board
+  std::optional<bool> unrepairable;    // memory errors can no longer be repaired
+  std::optional<bool> remap_pending;   // a replacement waits for a reset
 };
 
 struct HealthVerdict {

@@ -89,7 +89,8 @@ class Decoder {
         if (!count || *count != gpus_.size() || !rest_.empty()) return Bad("ends wrongly");
         return std::move(gpus_);
       }
-      if (word == "gpu" ? !Gpu(line) : word == "at" ? !Moment(line) : true) return Bad("cannot be understood");
+      if (word == "gpu" ? !Gpu(line) : word == "at" ? !Moment(line) : true)
+        return Bad("cannot be understood");
     }
   }
 
@@ -112,7 +113,8 @@ class Decoder {
   static bool Count(std::string_view& rest, std::string_view name, GrowingCount& out) {
     if (TakeUntil(rest, ' ') != name) return false;
     std::optional<double> grown;
-    if (!Optional(rest, 0, kMaxCount, out.last) || !Optional(rest, 0, kMaxCount, grown) || !grown) return false;
+    if (!Optional(rest, 0, kMaxCount, out.last) || !Optional(rest, 0, kMaxCount, grown) || !grown)
+      return false;
     out.grown = *grown;
     return true;
   }
@@ -126,14 +128,15 @@ class Decoder {
     for (const SavedGpu& other : gpus_) {
       if (other.key == gpu.key) return false;
     }
-    if (!Count(rest, "corrected", gpu.corrected) || !Count(rest, "xids", gpu.xids) || !rest.empty()) return false;
+    if (!Count(rest, "corrected", gpu.corrected) || !Count(rest, "xids", gpu.xids) || !rest.empty())
+      return false;
     gpus_.push_back(std::move(gpu));
     return true;
   }
 
   // A growth is between that of the moment before and that of the GPU.
-  static bool Grows(const SavedGpu& gpu, std::optional<double> HealthMoment::*member, const GrowingCount& total,
-                    const HealthMoment& moment) {
+  static bool Grows(const SavedGpu& gpu, std::optional<double> HealthMoment::* member,
+                    const GrowingCount& total, const HealthMoment& moment) {
     if (!(moment.*member)) return true;
     if (*(moment.*member) > total.grown) return false;
     for (const HealthMoment& before : gpu.moments) {
@@ -153,7 +156,8 @@ class Decoder {
     std::optional<double> temperature;
     if (!Optional(rest, kColdest, kHottest, temperature)) return false;
     if (temperature) moment.temperature = static_cast<float>(*temperature);
-    if (!Optional(rest, 0, kMaxCount, moment.corrected) || !Optional(rest, 0, kMaxCount, moment.xids)) return false;
+    if (!Optional(rest, 0, kMaxCount, moment.corrected) || !Optional(rest, 0, kMaxCount, moment.xids))
+      return false;
     if (!rest.empty() || !Grows(gpu, &HealthMoment::corrected, gpu.corrected, moment) ||
         !Grows(gpu, &HealthMoment::xids, gpu.xids, moment)) {
       return false;

@@ -35,7 +35,7 @@ void HealthWindow::Observe(int64_t now_ns, const Reading& reading) noexcept {
   if (size_ == 0 || now_ns - (*this)[size_ - 1].at_ns >= spacing) Push(now_);
 }
 
-std::optional<double> HealthWindow::PerHour(std::optional<double> HealthMoment::*count) const noexcept {
+std::optional<double> HealthWindow::PerHour(std::optional<double> HealthMoment::* count) const noexcept {
   if (!(now_.*count)) return std::nullopt;
   int64_t begin = now_.at_ns - length_.count();
   // The newest moment at or before the window began; without one, the oldest there is.

@@ -54,8 +54,8 @@ class HealthWindow {
   const HealthMoment& operator[](size_t i) const noexcept { return moments_[(first_ + i) % kMoments]; }
   const GrowingCount& corrected() const noexcept { return corrected_; }
   const GrowingCount& xids() const noexcept { return xids_; }
-  // Puts back what was saved, before the first Observe. Moments must be offered in order of time; more than fit
-  // push out the oldest.
+  // Puts back what was saved, before the first Observe. Moments must be offered in order of time; more than
+  // fit push out the oldest.
   void Restore(const HealthMoment& moment) noexcept { Push(moment); }
   void Restore(const GrowingCount& corrected, const GrowingCount& xids) noexcept {
     corrected_ = corrected;
@@ -64,7 +64,7 @@ class HealthWindow {
 
  private:
   void Push(const HealthMoment& moment) noexcept;
-  std::optional<double> PerHour(std::optional<double> HealthMoment::*count) const noexcept;
+  std::optional<double> PerHour(std::optional<double> HealthMoment::* count) const noexcept;
 
   Duration length_;
   std::array<HealthMoment, kMoments> moments_{};

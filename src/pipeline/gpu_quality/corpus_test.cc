@@ -2,7 +2,7 @@
 // nothing of it may be exported. The numbers are those of the reports; a report is named by its tracker.
 #include <gtest/gtest.h>
 
-#include "base/raw_sentinel.h"
+#include "base/raw/raw_sentinel.h"
 #include "catalog/gpu/engines.h"
 #include "catalog/gpu/health.h"
 #include "catalog/gpu/links.h"
@@ -23,7 +23,8 @@ struct BadReading {
 };
 const BadReading kBadReadings[] = {
     {"DCGM#199: 4294967295 % busy, as a ratio", &kGpuUtilization, 0.5, 42949672.95, Verdict::kOutOfRange},
-    {"DCGM#199: the raw value where nothing scales it", &kGpuUtilization, 0.5, 4294967295, Verdict::kSentinel},
+    {"DCGM#199: the raw value where nothing scales it", &kGpuUtilization, 0.5, 4294967295,
+     Verdict::kSentinel},
     {"DCGM#199: most are between 1 k and 200 k", &kGpuUtilization, 0, 1980, Verdict::kOutOfRange},
     {"dcgm-exporter#418: 808,334,905 %", &kGpuUtilization, 0.9, 8083349.05, Verdict::kOutOfRange},
     {"dcgm-exporter#418: 2,619 %", &kGpuUtilization, 0.9, 26.19, Verdict::kOutOfRange},
@@ -63,7 +64,8 @@ TEST_P(Corpus, IsFlaggedAndNotExported) {
   ManualClock clock;
   SeriesTable table;
   FrameWriter writer(table, seconds(10));
-  Series series = table.Declare(*bad.metric, MakeRef<Entity>("gpu", AttributeSet({{"gpu.index", int64_t{0}}})));
+  Series series =
+      table.Declare(*bad.metric, MakeRef<Entity>("gpu", AttributeSet({{"gpu.index", int64_t{0}}})));
   auto run = [&](double value) {
     clock.Advance(seconds(1));
     writer.Begin(clock.Now());
@@ -143,8 +145,8 @@ TEST(FieldLoss, LostSamplesAgeAndAreNeverZero) {
   }
 }
 
-// gpu-monitoring-tools#188: after its engine had restarted an exporter went on with the old values, and healthy.
-// Here a reading whose time does not move is not set again, so it ends.
+// gpu-monitoring-tools#188: after its engine had restarted an exporter went on with the old values, and
+// healthy. Here a reading whose time does not move is not set again, so it ends.
 TEST(FieldLoss, ASourceThatRepeatsItselfIsNotFresh) {
   Node node;
   Series power = node.Declare(kGpuPowerDraw);

@@ -79,7 +79,8 @@ bool StuckSensor::Judge(const std::optional<TwinReading>& sensor,
   constexpr int64_t kMinute = 60'000'000'000;
   if (!sensor) return false;
   // A value after a pause begins anew: nobody knows what was between.
-  bool goes_on = since_.at_ns != 0 && sensor->value == since_.value && sensor->at_ns - seen_ns_ <= 10 * kMinute;
+  bool goes_on =
+      since_.at_ns != 0 && sensor->value == since_.value && sensor->at_ns - seen_ns_ <= 10 * kMinute;
   if (!goes_on) Begin(*sensor);
   seen_ns_ = sensor->at_ns;
   if (power && power->at_ns > power_at_ns_) {
@@ -116,11 +117,13 @@ void TwinJudge::JudgeMemory(const TwinReadings& readings, TwinVerdicts& out) con
 }
 
 void TwinJudge::JudgePower(const TwinReadings& readings, TwinVerdicts& out) noexcept {
-  if (std::optional<Twin> culprit = energy_.Judge(readings)) out.Reject(*culprit, Verdict::kDisagreesWithTwin);
+  if (std::optional<Twin> culprit = energy_.Judge(readings))
+    out.Reject(*culprit, Verdict::kDisagreesWithTwin);
   const auto& limit = readings[Twin::kPowerLimitMax];
   if (!limit) return;
   auto above = [&](Twin twin, double times) {
-    if (readings[twin] && readings[twin]->value > times * limit->value) out.Reject(twin, Verdict::kOutOfRange);
+    if (readings[twin] && readings[twin]->value > times * limit->value)
+      out.Reject(twin, Verdict::kOutOfRange);
   };
   above(Twin::kPower, kPowerOverMax);
   above(Twin::kPowerInstant, kInstantPowerOverMax);
@@ -132,7 +135,8 @@ void TwinJudge::JudgeBusy(const TwinReadings& readings, TwinVerdicts& out) noexc
     busy_since_ns_ = 0;
     return;
   }
-  bool goes_on = busy_since_ns_ != 0 && readings.now_ns - busy_seen_ns_ <= kBridgedIntervals * readings.interval.count();
+  bool goes_on =
+      busy_since_ns_ != 0 && readings.now_ns - busy_seen_ns_ <= kBridgedIntervals * readings.interval.count();
   if (!goes_on) busy_since_ns_ = readings.now_ns;
   busy_seen_ns_ = readings.now_ns;
   if (Seconds(readings.now_ns - busy_since_ns_) < kBusyFor) return;
@@ -148,7 +152,8 @@ TwinVerdicts TwinJudge::Judge(const TwinReadings& readings) noexcept {
   JudgeBusy(readings, out);
   constexpr Twin kSensors[] = {Twin::kEdge, Twin::kHotspot, Twin::kMemoryTemperature};
   for (size_t i = 0; i < sensors_.size(); ++i) {
-    if (sensors_[i].Judge(readings[kSensors[i]], readings[Twin::kPower])) out.Reject(kSensors[i], Verdict::kStuck);
+    if (sensors_[i].Judge(readings[kSensors[i]], readings[Twin::kPower]))
+      out.Reject(kSensors[i], Verdict::kStuck);
   }
   return out;
 }

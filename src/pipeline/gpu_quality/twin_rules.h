@@ -42,7 +42,9 @@ struct TwinReadings {
   Duration interval{};  // of the collector's runs
   std::array<std::optional<TwinReading>, kTwins> of;
 
-  const std::optional<TwinReading>& operator[](Twin twin) const noexcept { return of[static_cast<size_t>(twin)]; }
+  const std::optional<TwinReading>& operator[](Twin twin) const noexcept {
+    return of[static_cast<size_t>(twin)];
+  }
   std::optional<TwinReading>& operator[](Twin twin) noexcept { return of[static_cast<size_t>(twin)]; }
 };
 // kAccepted, or why the reading is rejected.
@@ -103,8 +105,9 @@ class TwinJudge {
 // Energy of a GPU without an energy counter: the integral of power by trapezoids.
 //
 // The error bound adds up, per step, |p1 - p0| / 2 x dt — power that goes from p0 to p1 without leaving their
-// range has an integral between min x dt and max x dt, and the trapezoid is the middle — and 5 % of the step's
-// energy for the meter (NVML, nvmlDeviceGetPowerUsage: "accurate to within +/- 5% of current power draw").
+// range has an integral between min x dt and max x dt, and the trapezoid is the middle — and 5 % of the
+// step's energy for the meter (NVML, nvmlDeviceGetPowerUsage: "accurate to within +/- 5% of current power
+// draw").
 class EnergyEstimate {
  public:
   // Power at a moment. The first reading is the base; a reading more than five intervals after the one before

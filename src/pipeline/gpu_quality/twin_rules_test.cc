@@ -109,7 +109,8 @@ TEST(Energy, TwoMetersThatAgree) {
   Runs runs;
   EXPECT_TRUE(AllAccepted(Meter(runs, 200, [](int) { return 500.0; }, 1)));
   EXPECT_TRUE(AllAccepted(Meter(runs, 200, [](int) { return 500.0; }, 1.04)));
-  EXPECT_TRUE(AllAccepted(Meter(runs, 200, [](int t) { return t % 2 ? 100.0 : 700.0; }, 1.2)))
+  EXPECT_TRUE(AllAccepted(Meter(
+      runs, 200, [](int t) { return t % 2 ? 100.0 : 700.0; }, 1.2)))
       << "power that moves so much between readings says little of its integral";
 }
 

@@ -24,7 +24,8 @@ inline constexpr RawSentinel kRawSentinels[] = {
     {32, 0x7FFFFFF0, 0x7FFFFFFF, true, "DCGM_INT32_BLANK and the reasons after it"},
     {64, UINT64_MAX, UINT64_MAX, false, "all bits set: NVML_VALUE_NOT_AVAILABLE, AMD SMI, 64 bits"},
     {64, uint64_t{1} << 63, uint64_t{1} << 63, true, "2^63 or INT64_MIN: a conversion that failed"},
-    {64, 0x7FFFFFFFFFFFFFF0, 0x7FFFFFFFFFFFFFFF, true, "DCGM_INT64_BLANK (9223372036854775792) and the reasons after it"},
+    {64, 0x7FFFFFFFFFFFFFF0, 0x7FFFFFFFFFFFFFFF, true,
+     "DCGM_INT64_BLANK (9223372036854775792) and the reasons after it"},
 };
 
 // Whether the lower `width` bits (8, 16, 32 or 64) of a raw reading are no number. In a signed field all bits

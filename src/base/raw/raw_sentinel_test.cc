@@ -1,8 +1,8 @@
-#include "base/raw_sentinel.h"
+#include "base/raw/raw_sentinel.h"
 
 #include <gtest/gtest.h>
 
-#include "base/wrapping_counter.h"
+#include "base/raw/wrapping_counter.h"
 
 namespace gpulens {
 namespace {
