@@ -8,6 +8,7 @@
 
 #include "base/clock.h"
 #include "base/ref.h"
+#include "core/judge.h"
 #include "core/layout.h"
 
 namespace gpulens {
@@ -24,6 +25,14 @@ enum class Quality : uint8_t {
   kOk,
   kStale,  // The last good value, shown with its age.
 };
+
+// Why a slot is kAbsent. From kRejected on: its last reading was not believed, by Verdict.
+enum class Absence : uint8_t { kPresent, kNotRead, kTooOld, kRejected };
+constexpr Absence RejectedAs(Verdict why) noexcept {
+  return static_cast<Absence>(static_cast<uint8_t>(Absence::kRejected) + static_cast<uint8_t>(why));
+}
+// "not_read", "too_old", "out_of_range", …; empty for what is present. Static storage.
+std::string_view AbsenceName(Absence absence) noexcept;
 
 // An example behind a bucket or a counter: a trace id with the value it had.
 struct Exemplar {
@@ -42,6 +51,7 @@ struct Frame : RefCounted<Frame> {
   Instant read_at;                  // when the source read it, not when the tick closed
   std::vector<Cell> cells;          // layout->cells()
   std::vector<Quality> quality;     // layout->slots()
+  std::vector<Absence> absence;     // layout->slots(), of kAbsent ones; empty: nobody knows why
   std::vector<uint32_t> age_ms;     // of kStale slots, before read_at; empty when none is stale
   std::vector<Exemplar> exemplars;  // by cell
 

@@ -1,7 +1,9 @@
 #include "core/frame_writer.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
+#include <limits>
 
 namespace gpulens {
 namespace {
@@ -14,9 +16,21 @@ constexpr double kInt64End = 9223372036854775808.0;  // 2^63, the least double a
 
 }  // namespace
 
+std::string_view AbsenceName(Absence absence) noexcept {
+  switch (absence) {
+    case Absence::kPresent: return "";
+    case Absence::kNotRead: return "not_read";
+    case Absence::kTooOld: return "too_old";
+    default: break;
+  }
+  auto verdict = static_cast<uint8_t>(absence) - static_cast<uint8_t>(Absence::kRejected);
+  return VerdictName(static_cast<Verdict>(verdict));
+}
+
 void FrameWriter::Begin(Instant now) noexcept {
   begun_at_ = read_at_ = now;
   ++run_;
+  rejected_now_ = 0;
   exemplars_.clear();
 }
 
@@ -48,6 +62,7 @@ void FrameWriter::Accept(uint32_t index, const SeriesInfo& info, double value) n
   }
   slot.run = run_;
   slot.ok_at_ns = read_at_.boot_ns;
+  slot.last = Verdict::kAccepted;
   ++counts_.accepted;
 }
 
@@ -56,10 +71,12 @@ void FrameWriter::Set(Series series, double value) noexcept {
   const SeriesInfo& info = table_.InfoAt(series.slot);
   bool as_int = info.desc->number == Number::kInt;
   // Written so that NaN does not fit, either.
-  if (as_int && !(value >= -kInt64End && value < kInt64End)) return Reject(series, Verdict::kOutOfRange);
+  if (as_int && !(value >= -kInt64End && value < kInt64End)) {
+    return RejectValue(series, Verdict::kOutOfRange, value);
+  }
   JudgeMemory* memory = NeedsMemory(*info.desc) ? &memories_[series.slot] : nullptr;
   Verdict verdict = Judge(*info.desc, value, read_at_.boot_ns, memory);
-  if (verdict != Verdict::kAccepted) return Reject(series, verdict);
+  if (verdict != Verdict::kAccepted) return RejectValue(series, verdict, value);
   uint32_t cell = info.first_cell;
   Accept(series.slot, info, value);
   if (as_int) cells_[cell].i = static_cast<int64_t>(value);
@@ -72,7 +89,7 @@ void FrameWriter::SetInt(Series series, int64_t value) noexcept {
   if (info.desc->number != Number::kInt) return Set(series, static_cast<double>(value));
   JudgeMemory* memory = NeedsMemory(*info.desc) ? &memories_[series.slot] : nullptr;
   Verdict verdict = Judge(*info.desc, static_cast<double>(value), read_at_.boot_ns, memory);
-  if (verdict != Verdict::kAccepted) return Reject(series, verdict);
+  if (verdict != Verdict::kAccepted) return RejectValue(series, verdict, static_cast<double>(value));
   uint32_t cell = info.first_cell;
   Accept(series.slot, info, static_cast<double>(value));
   cells_[cell].i = value;
@@ -89,13 +106,36 @@ std::span<Cell> FrameWriter::Cells(Series series) noexcept {
 }
 
 void FrameWriter::Reject(Series series, Verdict why) noexcept {
+  RejectValue(series, why, std::numeric_limits<double>::quiet_NaN());
+}
+
+void FrameWriter::RejectValue(Series series, Verdict why, double value) noexcept {
   ++counts_.rejected[static_cast<size_t>(why)];
   if (!Admit(series)) return;
   Slot& slot = slots_[series.slot];
+  if (std::isnan(value)) {
+    if (auto fresh = SetInThisRun(series.slot)) value = fresh->value;
+  }
+  if (rejected_now_ < kRejectionsKept) rejections_[rejected_now_++] = {series, why, value};
+  slot.last = why;
   if (slot.run != run_) return;
   // It was already written in this run, so no older good value is left to show.
   slot.run = 0;
   slot.ok_at_ns = 0;
+}
+
+std::optional<FrameWriter::Fresh> FrameWriter::SetInThisRun(uint32_t slot) const noexcept {
+  if (slot >= slots_.size() || slots_[slot].run != run_ || run_ == 0) return std::nullopt;
+  const SeriesInfo& info = table_.InfoAt(slot);
+  if (!table_.Live(Series{slot, slots_[slot].generation}) || info.shape) return std::nullopt;
+  Cell cell = cells_[info.first_cell];
+  return Fresh{info.desc->number == Number::kInt ? static_cast<double>(cell.i) : cell.d,
+               slots_[slot].ok_at_ns};
+}
+
+Absence FrameWriter::WhyAbsent(const Slot& slot) const noexcept {
+  if (slot.last != Verdict::kAccepted) return RejectedAs(slot.last);
+  return slot.ok_at_ns == 0 ? Absence::kNotRead : Absence::kTooOld;
 }
 
 void FrameWriter::Keep(Series series) noexcept {
@@ -125,10 +165,12 @@ Ref<Frame> FrameWriter::TakeFrame() {
 
 void FrameWriter::FillQuality(Frame& frame) noexcept {
   frame.quality.resize(slots_.size());
+  frame.absence.resize(slots_.size());
   frame.age_ms.clear();
   oldest_ns_ = 0;
   for (uint32_t i = 0; i < slots_.size(); ++i) {
     const Slot& slot = slots_[i];
+    frame.absence[i] = Absence::kPresent;
     if (slot.run == run_ && slot.run != 0) {
       frame.quality[i] = Quality::kOk;
       continue;
@@ -137,7 +179,10 @@ void FrameWriter::FillQuality(Frame& frame) noexcept {
     int64_t age = std::max<int64_t>(0, read_at_.boot_ns - slot.ok_at_ns);
     bool known = slot.ok_at_ns != 0 && age <= ttl_.count();
     frame.quality[i] = known ? Quality::kStale : Quality::kAbsent;
-    if (!known) continue;
+    if (!known) {
+      frame.absence[i] = WhyAbsent(slot);
+      continue;
+    }
     if (frame.age_ms.empty()) frame.age_ms.resize(slots_.size());
     frame.age_ms[i] = static_cast<uint32_t>(age / 1'000'000);
     oldest_ns_ = std::max(oldest_ns_, age);

@@ -13,6 +13,7 @@
 #include <array>
 #include <concepts>
 #include <memory>
+#include <optional>
 #include <span>
 #include <unordered_map>
 #include <vector>
@@ -37,12 +38,14 @@ class FrameWriter {
       : table_(table), ttl_(ttl), source_(std::move(source)) {}
 
   SeriesTable& table() noexcept { return table_; }
+  const SeriesTable& table() const noexcept { return table_; }
 
   void Begin(Instant now) noexcept;
   // When the source read the values that are set from here on; default: the start of the run. Their
   // age counts from it; the frame's own time stays the start of the run.
   void ReadAt(Instant when) noexcept { read_at_ = when; }
   Instant read_at() const noexcept { return read_at_; }
+  Instant begun_at() const noexcept { return begun_at_; }
 
   void Set(Series series, double value) noexcept;
   void SetInt(Series series, int64_t value) noexcept;
@@ -53,6 +56,14 @@ class FrameWriter {
   // Counts a reading that the collector itself does not believe: a failed twin rule, a sentinel.
   // What was set in this run is withdrawn.
   void Reject(Series series, Verdict why) noexcept;
+  // What was rejected in this run, the first kRejectionsKept of it, in order. Valid until the next Begin.
+  struct Rejection {
+    Series series;
+    Verdict why = Verdict::kAccepted;
+    double value = 0;  // NaN: a value was there before it was rejected, or none was told
+  };
+  static constexpr size_t kRejectionsKept = 64;
+  std::span<const Rejection> rejections() const noexcept { return {rejections_.data(), rejected_now_}; }
   // The source still says what it said last: keeps the value fresh without judging it again.
   void Keep(Series series) noexcept;
   // At most 1,000 a frame; further ones are dropped.
@@ -61,19 +72,33 @@ class FrameWriter {
   // Freezes and publishes. The frame stays valid as long as it is held.
   Ref<const Frame> Finish();
 
+  // For rules that look at several series before Finish: the number a slot was given in this run (kept ones
+  // included), with the boot time of its reading; nothing when it was rejected or has more than one cell.
+  struct Fresh {
+    double value = 0;
+    int64_t at_ns = 0;
+  };
+  std::optional<Fresh> SetInThisRun(uint32_t slot) const noexcept;
+  Series HandleOf(uint32_t slot) const noexcept {
+    return slot < slots_.size() ? Series{slot, slots_[slot].generation} : Series{};
+  }
+
   const Counts& counts() const noexcept { return counts_; }
   // The greatest age of a value in the last frame, in nanoseconds; 0 when all were just read.
   int64_t oldest_ns() const noexcept { return oldest_ns_; }
 
  private:
   struct Slot {
-    uint32_t run = 0;         // in which it was last set
-    uint32_t generation = 0;  // of the series the value belongs to
-    int64_t ok_at_ns = 0;     // boot time of the last good reading; 0: none
-    bool counted = false;     // a counter has its cell from this series, though it may be withdrawn
+    uint32_t run = 0;                   // in which it was last set
+    uint32_t generation = 0;            // of the series the value belongs to
+    int64_t ok_at_ns = 0;               // boot time of the last good reading; 0: none
+    bool counted = false;               // a counter has its cell from this series, though it may be withdrawn
+    Verdict last = Verdict::kAccepted;  // of the last reading
   };
 
   bool Admit(Series series) noexcept;
+  void RejectValue(Series series, Verdict why, double value) noexcept;
+  Absence WhyAbsent(const Slot& slot) const noexcept;
   void Accept(uint32_t slot, const SeriesInfo& info, double value) noexcept;
   void Grow();
   void FillQuality(Frame& frame) noexcept;
@@ -89,6 +114,8 @@ class FrameWriter {
   std::unordered_map<uint32_t, JudgeMemory> memories_;  // only of slots whose rule needs one
   std::vector<Exemplar> exemplars_;
   std::vector<Ref<Frame>> pool_;
+  std::array<Rejection, kRejectionsKept> rejections_;
+  size_t rejected_now_ = 0;
   Counts counts_;
   int64_t oldest_ns_ = 0;
 };

@@ -22,7 +22,9 @@ Instance::Instance(Setup setup, Env& env)
       env_(env),
       table_(setup_.table),
       writer_(table_, setup_.ttl, setup_.name),
-      retry_(kFirstRetry) {}
+      retry_(kFirstRetry) {
+  if (GpuQuality::Concerns(setup_.spec->metrics)) gpu_quality_.emplace(setup_.period);
+}
 
 bool Instance::SameAs(const Setup& setup) const {
   return setup_.spec == setup.spec && setup_.config == setup.config && setup_.period == setup.period &&
@@ -55,7 +57,9 @@ void Instance::Collect(const Status& fetched) {
   writer_.Begin(started);
   Status status = fetched;
   if (status) status = collector_->Collect(writer_);
+  if (gpu_quality_) gpu_quality_->Judge(writer_);
   Ref<const Frame> frame = writer_.Finish();
+  if (env_.events) quality_events_.Report(writer_, *env_.events);
   {
     std::lock_guard lock(mutex_);
     std::swap(latest_, frame);

@@ -7,8 +7,11 @@
 #include <array>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 
+#include "pipeline/gpu_quality/gpu_quality.h"
+#include "pipeline/gpu_quality/quality_events.h"
 #include "pipeline/plugin.h"
 
 namespace gpulens {
@@ -73,6 +76,8 @@ class Instance {
   Env& env_;
   SeriesTable table_;
   FrameWriter writer_;
+  std::optional<GpuQuality> gpu_quality_;  // of collectors that read GPUs
+  QualityEvents quality_events_;
   std::unique_ptr<Collector> collector_;
   int64_t retry_at_ns_ = 0;
   Duration retry_;

@@ -8,6 +8,7 @@
 #include <cstdlib>
 #include <string>
 
+#include "agent/cli/check_command.h"
 #include "agent/cli/collect_command.h"
 #include "agent/cli/config_command.h"
 #include "agent/cli/doctor_command.h"
@@ -32,7 +33,7 @@ constexpr const char* kHelp =
   gpulens collect host --once        one collector, once, as a table
 
 LOOK      doctor · events [explain CODE] · metrics [NAME] · version
-COLLECT   agent · collect COLLECTOR
+COLLECT   agent · collect COLLECTOR · check CHECK…
 SET UP    config check|print|schema
 --help in every command has examples.
 )";
@@ -69,7 +70,7 @@ std::string Joined(const std::vector<std::string>& words) {
   return out;
 }
 
-constexpr std::string_view kCommands[] = {"agent",   "collect", "doctor", "events",
+constexpr std::string_view kCommands[] = {"agent",   "collect", "check",  "doctor", "events",
                                           "metrics", "config",  "version"};
 
 // A word that is no command gets the right one.
@@ -93,6 +94,7 @@ struct CommandLine {
   MetricsOptions metrics;
   EventsOptions events;
   std::string explain;
+  CheckOptions check;
   std::string config_file;
   bool schema_json = false, version_json = false;
   int code = 0;
@@ -172,6 +174,7 @@ void AddLooks(CLI::App& app, CommandLine& line) {
   metrics->add_option("--format", line.metrics.format, "table, md or json")
       ->check(CLI::IsMember({"table", "md", "json"}));
   metrics->add_option("--dialect", line.metrics.dialect, "Only the names of this dialect: native, zernel");
+  metrics->add_flag("--rules", line.metrics.rules, "Which readings are rejected, and why: a table");
   metrics->callback([&line] { line.code = RunMetrics(line.metrics); });
 
   CLI::App* version = app.add_subcommand("version", "Which build this is.");
@@ -240,6 +243,7 @@ int RunCommandLine(int argc, char** argv) {
   AddCollect(app, line);
   AddLooks(app, line);
   AddEvents(app, line);
+  AddCheck(app, line.check, line.code);
   AddConfig(app, line);
   if (argc <= 1) {
     std::fputs(kHelp, stderr);
@@ -255,8 +259,8 @@ int RunCommandLine(int argc, char** argv) {
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
-    // 0 for --help and --version; every wrong use is 2.
-    return app.exit(error) == 0 ? 0 : 2;
+    // 0 for --help and --version; every wrong use is 2, but 3 where Nagios asks.
+    return app.exit(error) == 0 ? 0 : first == "check" ? 3 : 2;
   }
   return line.code;
 }

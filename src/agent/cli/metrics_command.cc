@@ -11,6 +11,7 @@
 #include "base/text.h"
 #include "catalog/all.h"
 #include "catalog/events.h"
+#include "catalog/quality.h"
 #include "catalog/spelling.h"
 #include "dialects/dialect.h"
 #include "pipeline/self_metrics.h"
@@ -193,6 +194,10 @@ int ShowOne(const std::string& name) {
     out += "  prometheus  " + row.prometheus + dialects + "\n";
     if (!row.attributes.empty()) out += "  attributes  " + row.attributes + "\n";
     out += "  from        " + (row.from.empty() ? "no collector of this program yet" : row.from) + "\n";
+    for (const RuleText& rule : RulesOf(*metric)) {
+      out += "  rejected    " + rule.rule + "   as " + std::string(VerdictName(rule.verdict)) + "; " +
+             rule.source + "\n";
+    }
     out += "  query       " + row.prometheus + "\n";
     std::fputs(out.c_str(), stdout);
     return 0;
@@ -225,6 +230,10 @@ std::string MetricsMarkdown() {
 }
 
 int RunMetrics(const MetricsOptions& options) {
+  if (options.rules) {
+    std::fputs(QualityMarkdown().c_str(), stdout);
+    return 0;
+  }
   if (!options.name.empty()) return ShowOne(options.name);
   const Dialect* dialect = nullptr;
   if (!options.dialect.empty() && options.dialect != kNativeDialect) {

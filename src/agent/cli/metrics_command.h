@@ -9,6 +9,7 @@ struct MetricsOptions {
   std::string name;              // empty: all; a native, Prometheus or dialect name
   std::string format = "table";  // table, md, json
   std::string dialect;           // empty: native
+  bool rules = false;            // the rules by which readings are believed, instead
 };
 
 // 0 printed, 2 no such metric or dialect.

@@ -98,6 +98,10 @@ constexpr OptionSpec kLog[] = {
      .allowed = kFormats},
 };
 
+constexpr OptionSpec kCheck[] = {
+    {.key = "disable", .type = OptionType::kTexts, .help = "Checks that are OK whatever they find"},
+};
+
 constexpr OptionSpec kRoot[] = {
     {.key = "interval",
      .type = OptionType::kTime,
@@ -125,6 +129,11 @@ constexpr OptionSpec kRoot[] = {
      .fallback = {},
      .help = "Folder that the agent may write; without it, /var/lib/gpulens as a service, else the XDG state "
              "folder"},
+    {.key = "check",
+     .type = OptionType::kGroup,
+     .fallback = {},
+     .help = "What gpulens check does",
+     .children = kCheck},
     {.key = "log",
      .type = OptionType::kGroup,
      .fallback = {},

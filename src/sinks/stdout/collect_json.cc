@@ -86,6 +86,11 @@ void CollectJson::AppendGroup(const Group& group, const SnapshotEntry& entry, In
     if (any) out += ',';
     any = true;
     out += reading.text;
+    // A frame that somebody else made may not know.
+    if (reading.slot < frame.absence.size()) {
+      out += ",\"reason\":";
+      AppendJsonString(out, AbsenceName(frame.absence[reading.slot]));
+    }
     out += '}';
   }
   out += "]}";

@@ -3,7 +3,7 @@
 //   [{"schema":"gpulens.collect/1","collector":"nvidia","read_at":"2026-11-21T02:14:09.120Z",
 //     "duration_s":0.0148,"entity_type":"gpu","entity":{"gpu.index":0},
 //     "readings":[{"name":"gpu.power.draw","unit":"W","value":612.3,"quality":"ok","age_s":0.011}],
-//     "absent":[{"name":"gpu.fan.speed","unit":"1"}]}]
+//     "absent":[{"name":"gpu.fan.speed","unit":"1","reason":"not_read"}]}]
 //
 // `duration_s` is left out where it is not known, `attributes` of a reading where it adds none.
 #pragma once

@@ -1,0 +1,60 @@
+// What `gpulens check` judges: readings of GPUs by native name, wherever they came from.
+#pragma once
+
+#include <map>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include <gpulens/status.h>
+
+#include "core/frame.h"
+
+namespace gpulens {
+
+// A metric, and the attributes that its series must have. An empty key asks for nothing.
+struct CheckInput {
+  const MetricDesc* metric = nullptr;
+  std::string_view key = {}, value = {};
+  std::string_view key2 = {}, value2 = {};
+};
+
+struct CheckReading {
+  const MetricDesc* metric = nullptr;
+  size_t gpu = 0;  // index into CheckData::gpus
+  std::map<std::string, std::string, std::less<>> attributes;
+  double value = 0;
+  bool stale = false;
+};
+
+struct CheckGpu {
+  std::string key;    // its uuid; without one, its index
+  std::string label;  // "2"
+};
+
+// Plain values; made once, then only read. GPUs stand in the order of their labels.
+struct CheckData {
+  std::string source;  // "the agent at http://127.0.0.1:9091", "NVML, read here"
+  bool simulated = false;
+  bool watched = false;  // by an agent that has been running: what happens once is counted, not missed
+  std::vector<CheckGpu> gpus;
+  std::vector<CheckReading> readings;
+
+  // The sum of all fresh series of the input on the GPU; absent when there is none, or one is stale.
+  std::optional<double> Sum(size_t gpu, const CheckInput& input) const;
+  // Every fresh series of the metric on the GPU.
+  std::vector<const CheckReading*> Of(size_t gpu, const MetricDesc& metric) const;
+  // Whether the GPU has that series, but only an old value of it.
+  bool IsStale(size_t gpu, const CheckInput& input) const;
+};
+
+// The readings of these metrics in a tick. Slices and processes of a GPU are left out.
+CheckData ReadSnapshot(const Snapshot& snapshot, std::span<const MetricDesc* const> metrics);
+// The same from an agent's page in text format 0.0.4; a value with a timestamp is an old one. kDataLoss when
+// this is no page of an agent, kExhausted when it is too large.
+Result<CheckData> ReadPage(std::string_view page, std::span<const MetricDesc* const> metrics);
+
+}  // namespace gpulens

@@ -1,0 +1,397 @@
+// The analyzer over ticks as collectors make them.
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <cmath>
+#include <filesystem>
+#include <map>
+
+#include "base/files.h"
+#include "base/testing/allocations.h"
+#include "catalog/gpu/errors.h"
+#include "catalog/gpu/health.h"
+#include "catalog/gpu/identity.h"
+#include "catalog/gpu/readings.h"
+#include "catalog/gpu/score.h"
+#include "pipeline/events/event_desk.h"
+#include "pipeline/plugin.h"
+
+namespace gpulens {
+
+extern const AnalyzerSpec fleet_health_analyzer;
+
+namespace {
+
+using std::chrono::seconds;
+using Attributes = std::initializer_list<AttributeSet::Attribute>;
+
+// One source's frames of GPUs: every value set stays until it is set anew or taken away.
+class Source {
+ public:
+  void Set(const EntityRef& gpu, const MetricDesc& desc, Attributes extra, double value) {
+    Key key{gpu.get(), &desc, AttributeSet(extra).hash()};
+    auto [at, added] = series_.try_emplace(key);
+    if (added) at->second.series = table_.Declare(desc, gpu, AttributeSet(extra));
+    at->second.value = value;
+  }
+  void Clear() {
+    for (auto& [key, item] : series_) item.value = std::nan("");
+  }
+  void Retire(const EntityRef& gpu) {
+    table_.Retire(gpu);
+    std::erase_if(series_, [&](const auto& item) { return std::get<0>(item.first) == gpu.get(); });
+  }
+  Ref<const Frame> Run(Instant now) {
+    writer_.Begin(now);
+    for (auto& [key, item] : series_) {
+      if (!std::isnan(item.value)) writer_.Set(item.series, item.value);
+    }
+    return writer_.Finish();
+  }
+
+ private:
+  using Key = std::tuple<const Entity*, const MetricDesc*, uint64_t>;
+  struct Item {
+    Series series;
+    double value = 0;
+  };
+  SeriesTable table_;
+  FrameWriter writer_{table_, seconds(10)};
+  std::map<Key, Item> series_;
+};
+
+EntityRef Gpu(int64_t index) {
+  std::string uuid = "GPU-" + std::to_string(index);
+  return MakeRef<Entity>("gpu", AttributeSet({{"gpu.index", index}, {"gpu.uuid", std::string_view(uuid)}}));
+}
+
+// An analyzer with what it needs around it; Restart makes another that knows what the former one saved.
+class FleetHealthTest : public ::testing::Test {
+ protected:
+  FleetHealthTest() {
+    char folder[] = "/tmp/gpulens-health-XXXXXX";
+    EXPECT_TRUE(::mkdtemp(folder));
+    folder_ = folder;
+    env_.clock = &clock_;
+    env_.events = &desk_;
+    Restart();
+  }
+  ~FleetHealthTest() override {
+    analyzer_.reset();
+    std::filesystem::remove_all(folder_);
+  }
+
+  void Restart() {
+    analyzer_.reset();
+    table_ = std::make_unique<SeriesTable>();
+    out_ = std::make_unique<FrameWriter>(*table_, seconds(10));
+    Config config;
+    config.Set("window", Duration(seconds(300)), {});
+    analyzer_ = *fleet_health_analyzer.create(config, env_);
+  }
+  // A GPU as a healthy, idle H100 tells of itself.
+  void Healthy(const EntityRef& gpu) {
+    for (std::string_view state : {"ok", "hung", "lost", "reset_required", "no_permission"}) {
+      source_.Set(gpu, kGpuState, {{"gpu.state", state}}, state == "ok");
+    }
+    source_.Set(gpu, kGpuInfo, {{"gpu.vendor", "nvidia"}}, 1);
+    source_.Set(gpu, kGpuTemperature, {{"gpu.temperature.sensor", "edge"}}, 35);
+    source_.Set(gpu, kGpuUtilization, {{"gpu.task.type", "compute"}}, 0);
+    Ecc(gpu, "correctable", 0);
+    Ecc(gpu, "uncorrectable", 0);
+    source_.Set(gpu, kGpuRowRemapFailed, {}, 0);
+    Banks(gpu, 512, 0, 0);
+    source_.Set(gpu, kGpuXidErrors, {}, 0);
+    source_.Set(gpu, kGpuPcieLinkGenMax, {}, 5);
+    source_.Set(gpu, kGpuPcieLinkGenCurrent, {}, 1);
+    source_.Set(gpu, kGpuPcieLinkWidthMax, {}, 16);
+    source_.Set(gpu, kGpuPcieLinkWidthCurrent, {}, 16);
+  }
+  void Ecc(const EntityRef& gpu, std::string_view type, double count) {
+    source_.Set(gpu, kGpuEccErrors, {{"gpu.ecc.count_type", "volatile"}, {"gpu.ecc.error_type", type}},
+                count);
+  }
+  void Banks(const EntityRef& gpu, double max, double low, double none) {
+    auto set = [&](std::string_view spare, double banks) {
+      source_.Set(gpu, kGpuRowRemapBanks, {{"gpu.row_remap.availability", spare}}, banks);
+    };
+    set("max", max);
+    set("high", 0);
+    set("partial", 0);
+    set("low", low);
+    set("none", none);
+  }
+  void Tick(int ticks = 1) {
+    for (int i = 0; i < ticks; ++i) {
+      clock_.Advance(seconds(1));
+      snapshot_.frames.clear();
+      snapshot_.frames.push_back({source_.Run(clock_.Now()), "nvidia", Standing::kNative, false});
+      snapshot_.closed_at = clock_.Now();
+      out_->Begin(clock_.Now());
+      ASSERT_TRUE(analyzer_->Analyze(snapshot_, *out_));
+      frame_ = out_->Finish();
+    }
+  }
+  double Value(const MetricDesc& desc, std::string_view key = {}, std::string_view value = {},
+               std::string_view gpu = "0") const {
+    for (uint32_t slot = 0; slot < frame_->layout->slots(); ++slot) {
+      const SeriesInfo& info = (*frame_->layout)[slot];
+      if (info.desc != &desc || frame_->quality[slot] != Quality::kOk) continue;
+      if (!key.empty() && info.attributes.Text(key) != value) continue;
+      if (info.attributes.Has("gpu.index") && info.attributes.Text("gpu.index") != gpu) continue;
+      Cell cell = frame_->cells[info.first_cell];
+      return desc.number == Number::kInt ? static_cast<double>(cell.i) : cell.d;
+    }
+    return std::nan("");
+  }
+  bool Has(const MetricDesc& desc) const { return !std::isnan(Value(desc)); }
+  std::string State() const {
+    for (std::string_view state : {"ok", "degraded", "failed", "predicted_failure"}) {
+      if (Value(kGpuHealthState, "gpu.health.state", state) == 1) return std::string(state);
+    }
+    return "";
+  }
+
+  std::string folder_;
+  ManualClock clock_;
+  EventDesk desk_;
+  Env env_;
+  Source source_;
+  Snapshot snapshot_;
+  std::unique_ptr<SeriesTable> table_;
+  std::unique_ptr<FrameWriter> out_;
+  std::unique_ptr<Analyzer> analyzer_;
+  Ref<const Frame> frame_;
+  EntityRef gpu_ = Gpu(0);
+};
+
+TEST_F(FleetHealthTest, WithoutGpusThereIsNothingToSay) {
+  Tick(3);
+  EXPECT_EQ(table_->size(), 0u);
+}
+
+TEST_F(FleetHealthTest, AHealthyIdleGpuHasTheFullScore) {
+  Healthy(gpu_);
+  Tick(160);
+  EXPECT_EQ(Value(kGpuHealthScore), 1);
+  EXPECT_EQ(Value(kGpuHealthConfidence), 1);
+  EXPECT_EQ(State(), "ok");
+  EXPECT_EQ(Value(kGpuHealthWindow), 300);
+  EXPECT_EQ(Value(kGpuPcieLinkDowntraining), 0) << "an idle GPU lets its link slow down";
+  EXPECT_EQ(Value(kGpuEccDbeTotal), 0);
+  EXPECT_EQ(Value(kGpuRowRemapAvailable), 512);
+  EXPECT_EQ(Value(kGpuHealthPenalty, "gpu.health.reason", "ecc_uncorrectable"), 0);
+  EXPECT_TRUE(desk_.Take().empty());
+}
+
+TEST_F(FleetHealthTest, RatesAsPromised) {
+  Healthy(gpu_);
+  Tick();
+  for (int t = 1; t <= 300; ++t) {
+    Ecc(gpu_, "correctable", t / 30);
+    source_.Set(gpu_, kGpuTemperature, {{"gpu.temperature.sensor", "edge"}}, 35 + t / 30.0);
+    if (t == 200) source_.Set(gpu_, kGpuXidErrors, {}, 1);
+    Tick();
+  }
+  EXPECT_DOUBLE_EQ(Value(kGpuEccSbeRate), 120);
+  EXPECT_NEAR(Value(kGpuThermalRampRate), 2, 1e-3);
+  EXPECT_DOUBLE_EQ(Value(kGpuXidErrorRate), 12);
+}
+
+TEST_F(FleetHealthTest, UncorrectedErrorsLowerTheScoreAndAreReported) {
+  Healthy(gpu_);
+  Tick(160);
+  Ecc(gpu_, "uncorrectable", 2);
+  Tick();
+  EXPECT_EQ(Value(kGpuEccDbeTotal), 2);
+  EXPECT_NEAR(Value(kGpuHealthScore), 0.7, 1e-9);
+  EXPECT_NEAR(Value(kGpuHealthPenalty, "gpu.health.reason", "ecc_uncorrectable"), 0.3, 1e-9);
+  EXPECT_EQ(State(), "degraded");
+  auto events = desk_.Take();
+  ASSERT_EQ(events.size(), 1u);
+  EXPECT_EQ(events[0].name, "gpu.health.change");
+  EXPECT_EQ(events[0].entity->attributes.Text("gpu.uuid"), "GPU-0");
+  EXPECT_EQ(events[0].attributes.Text("gpu.health.state"), "degraded");
+  EXPECT_EQ(events[0].attributes.Text("gpu.health.reason"), "ecc_uncorrectable");
+  EXPECT_EQ(events[0].body, "GPU health was ok, is degraded: ecc_uncorrectable");
+}
+
+TEST_F(FleetHealthTest, APcieLinkWithFewerLanesIsDowntrainedAtOnce) {
+  Healthy(gpu_);
+  source_.Set(gpu_, kGpuPcieLinkWidthCurrent, {}, 8);
+  Tick();
+  EXPECT_EQ(Value(kGpuPcieLinkDowntraining), 1);
+}
+
+TEST_F(FleetHealthTest, ALowGenerationIsAFaultOnlyUnderLoadAndOnlyWhenItLasts) {
+  Healthy(gpu_);
+  Tick();
+  source_.Set(gpu_, kGpuUtilization, {{"gpu.task.type", "compute"}}, 0.9);
+  Tick(30);
+  EXPECT_EQ(Value(kGpuPcieLinkDowntraining), 0) << "the link may still be about to speed up";
+  Tick(1);
+  EXPECT_EQ(Value(kGpuPcieLinkDowntraining), 1);
+  source_.Set(gpu_, kGpuPcieLinkGenCurrent, {}, 5);
+  Tick();
+  EXPECT_EQ(Value(kGpuPcieLinkDowntraining), 0);
+}
+
+TEST_F(FleetHealthTest, WhatIsNotReadIsAbsentAndCostsConfidence) {
+  source_.Set(gpu_, kGpuInfo, {{"gpu.vendor", "nvidia"}}, 1);
+  Tick(2);
+  EXPECT_EQ(Value(kGpuHealthConfidence), 0);
+  EXPECT_FALSE(Has(kGpuHealthScore));
+  EXPECT_FALSE(Has(kGpuRowRemapAvailable)) << "before Ampere";
+  EXPECT_EQ(State(), "");
+  Ecc(gpu_, "uncorrectable", 0);
+  Tick();
+  EXPECT_EQ(Value(kGpuHealthScore), 1);
+  EXPECT_EQ(Value(kGpuHealthConfidence), 0.25) << "memory errors of: link, temperature, XIDs, memory errors";
+  EXPECT_FALSE(Has(kGpuXidErrorRate));
+  EXPECT_TRUE(std::isnan(Value(kGpuHealthPenalty, "gpu.health.reason", "xid_rate")));
+}
+
+TEST_F(FleetHealthTest, AStaleValueSaysNothingOfNow) {
+  Healthy(gpu_);
+  Tick(5);
+  source_.Clear();
+  source_.Set(gpu_, kGpuInfo, {{"gpu.vendor", "nvidia"}}, 1);
+  Tick(1);
+  EXPECT_FALSE(Has(kGpuHealthScore));
+  EXPECT_EQ(Value(kGpuHealthConfidence), 0);
+}
+
+TEST_F(FleetHealthTest, BlocksOfAmdMemoryAddUp) {
+  for (std::string_view block : {"umc", "gfx"}) {
+    source_.Set(gpu_, kGpuEccErrors,
+                {{"gpu.ecc.count_type", "volatile"},
+                 {"gpu.ecc.error_type", "uncorrectable"},
+                 {"gpu.ecc.memory_block", block}},
+                block == "umc" ? 2 : 3);
+  }
+  source_.Set(gpu_, kGpuTemperature, {{"gpu.temperature.sensor", "hotspot"}}, 50);
+  Tick(2);
+  EXPECT_EQ(Value(kGpuEccDbeTotal), 5);
+  EXPECT_NEAR(Value(kGpuHealthConfidence), 1.0 / 3, 1e-9) << "no XIDs to be had here";
+}
+
+TEST_F(FleetHealthTest, ALostGpuHasFailedAndTheOthersHaveNot) {
+  EntityRef other = Gpu(1);
+  Healthy(gpu_);
+  Healthy(other);
+  Tick(3);
+  source_.Retire(gpu_);
+  for (std::string_view state : {"ok", "lost"}) {
+    source_.Set(gpu_, kGpuState, {{"gpu.state", state}}, state == "lost");
+  }
+  Tick();
+  EXPECT_EQ(State(), "failed");
+  EXPECT_EQ(Value(kGpuHealthState, "gpu.health.state", "ok", "1"), 1);
+  EXPECT_EQ(Value(kGpuHealthScore, {}, {}, "1"), 1);
+  EXPECT_FALSE(Has(kGpuHealthScore));
+}
+
+TEST_F(FleetHealthTest, ABetterWordMustLast) {
+  Healthy(gpu_);
+  Banks(gpu_, 500, 0, 1);
+  Tick();
+  EXPECT_EQ(State(), "predicted_failure");
+  Banks(gpu_, 500, 0, 0);
+  Tick(30);
+  EXPECT_EQ(State(), "predicted_failure");
+  Tick(1);
+  EXPECT_EQ(State(), "ok");
+  EXPECT_EQ(desk_.Take().size(), 2u);
+}
+
+TEST_F(FleetHealthTest, SeriesLeaveWithTheGpuAndTheWindowStaysForItsReturn) {
+  Healthy(gpu_);
+  Tick(10);
+  source_.Retire(gpu_);
+  Tick(2);
+  EXPECT_EQ(table_->size(), 1u) << "the length of the window, which is the host's";
+  gpu_ = Gpu(0);
+  Healthy(gpu_);
+  Ecc(gpu_, "correctable", 4);
+  Tick();
+  EXPECT_DOUBLE_EQ(Value(kGpuEccSbeRate), 48);
+  source_.Retire(gpu_);
+  Tick(310);
+  Healthy(gpu_ = Gpu(0));
+  Ecc(gpu_, "correctable", 40);
+  Tick();
+  EXPECT_FALSE(Has(kGpuEccSbeRate)) << "forgotten after a window without it";
+}
+
+TEST_F(FleetHealthTest, TheWindowOutlivesARestart) {
+  env_.state_dir = folder_;
+  Restart();
+  Healthy(gpu_);
+  Ecc(gpu_, "uncorrectable", 1);
+  Tick(200);
+  desk_.Take();
+  Ecc(gpu_, "correctable", 5);
+  Tick();
+  Restart();
+  Ecc(gpu_, "correctable", 6);
+  Tick();
+  EXPECT_DOUBLE_EQ(Value(kGpuEccSbeRate), 72) << "five before the restart and one during it";
+  EXPECT_TRUE(Has(kGpuThermalRampRate)) << "half a window is known at once";
+  EXPECT_EQ(State(), "degraded");
+  EXPECT_TRUE(desk_.Take().empty()) << "the word has not changed";
+}
+
+TEST_F(FleetHealthTest, AnOldStateFileIsOfNoUse) {
+  env_.state_dir = folder_;
+  Restart();
+  Healthy(gpu_);
+  Tick(200);
+  analyzer_.reset();
+  clock_.Advance(std::chrono::hours(2));
+  Restart();
+  Tick();
+  EXPECT_FALSE(Has(kGpuThermalRampRate));
+}
+
+TEST_F(FleetHealthTest, ADamagedStateFileBeginsAnew) {
+  env_.state_dir = folder_;
+  ASSERT_TRUE(WriteFileAtomically(folder_ + "/fleet_health.state", "gpulens-fleet-health 1\ngpu \x01\n"));
+  Restart();
+  Healthy(gpu_);
+  Tick(61);
+  EXPECT_EQ(Value(kGpuHealthScore), 1);
+  auto text = ReadFile(folder_ + "/fleet_health.state");
+  ASSERT_TRUE(text);
+  EXPECT_NE(text->find("gpu GPU-0 ok"), text->npos) << "written over after a minute";
+}
+
+TEST_F(FleetHealthTest, AFolderThatCannotBeWrittenIsNoReasonToStop) {
+  env_.state_dir = folder_ + "/not/there";
+  Restart();
+  Healthy(gpu_);
+  Tick(130);
+  EXPECT_EQ(Value(kGpuHealthScore), 1);
+}
+
+TEST_F(FleetHealthTest, ASteadyRunDoesNotAllocate) {
+  std::vector<EntityRef> gpus;
+  for (int64_t i = 0; i < 16; ++i) gpus.push_back(Gpu(i));
+  for (const EntityRef& gpu : gpus) Healthy(gpu);
+  Tick(200);
+  Ref<const Frame> input = source_.Run(clock_.Now());
+  auto analyze = [&] {
+    clock_.Advance(seconds(1));
+    snapshot_.frames[0].frame = input;
+    snapshot_.closed_at = clock_.Now();
+    out_->Begin(clock_.Now());
+    ASSERT_TRUE(analyzer_->Analyze(snapshot_, *out_));
+    frame_ = out_->Finish();
+  };
+  for (int i = 0; i < 10; ++i) analyze();
+  uint64_t before = ThreadAllocations();
+  for (int i = 0; i < 100; ++i) analyze();
+  EXPECT_EQ(ThreadAllocations() - before, 0u);
+}
+
+}  // namespace
+}  // namespace gpulens

@@ -1,0 +1,60 @@
+// One GPU under watch: its window, its series, and the word that stands for it.
+#pragma once
+
+#include <array>
+#include <optional>
+#include <string>
+
+#include "analyzers/fleet_health/gpu_inputs.h"
+#include "analyzers/fleet_health/health_score.h"
+#include "analyzers/fleet_health/health_window.h"
+#include "core/frame_writer.h"
+
+namespace gpulens {
+
+class EventDesk;
+
+// Used inside the analyzer's run. Does not allocate once its series are declared, but for an event.
+class GpuHealth {
+ public:
+  GpuHealth(std::string key, Duration window) : key_(std::move(key)), window_(window) {}
+
+  const std::string& key() const noexcept { return key_; }
+  HealthWindow& window() noexcept { return window_; }
+  const HealthWindow& window() const noexcept { return window_; }
+  std::optional<HealthState> state() const noexcept { return state_; }
+  // The word it had when it was saved.
+  void Restore(HealthState state) noexcept { state_ = state; }
+  // When it was last here, boot time.
+  int64_t seen_ns() const noexcept { return seen_ns_; }
+  void SeenAt(int64_t now_ns) noexcept { seen_ns_ = now_ns; }
+
+  // `desk` may be null.
+  void Update(const GpuNow& gpu, Instant now, FrameWriter& out, EventDesk* desk);
+  // The GPU left: its series end, its window stays.
+  void Gone(SeriesTable& table);
+
+ private:
+  void Follow(const EntityRef& entity, SeriesTable& table);
+  void Put(Series& series, const MetricDesc& desc, std::optional<double> value, FrameWriter& out);
+  std::optional<bool> Downtrained(const GpuNow& gpu, int64_t now_ns) noexcept;
+  size_t Offered(const GpuNow& gpu, const HealthScore& score) noexcept;
+  void Write(const HealthInputs& inputs, const HealthScore& score, size_t offered, FrameWriter& out);
+  void UpdateState(const HealthVerdict& verdict, Instant now, FrameWriter& out, EventDesk* desk);
+  void Report(const HealthVerdict& verdict, Instant now, EventDesk* desk) const;
+
+  std::string key_;
+  HealthWindow window_;
+  int64_t seen_ns_ = 0;
+  int64_t slow_since_ns_ = 0;    // a low link generation under load; 0: not now
+  int64_t better_since_ns_ = 0;  // the word to come is better than the word that stands; 0: not now
+  std::array<bool, kHealthReasons> ever_live_{};
+  std::optional<HealthState> state_;
+
+  EntityRef entity_;
+  Series xid_rate_, corrected_rate_, uncorrected_, rows_available_, downtrained_, ramp_, score_, confidence_;
+  std::array<Series, kHealthReasons> penalties_;
+  std::array<Series, kHealthStates> states_;
+};
+
+}  // namespace gpulens

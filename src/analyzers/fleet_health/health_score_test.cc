@@ -1,0 +1,139 @@
+#include "analyzers/fleet_health/health_score.h"
+
+#include <gtest/gtest.h>
+
+#include <numeric>
+#include <set>
+
+namespace gpulens {
+namespace {
+
+HealthInputs Healthy() {
+  HealthInputs inputs;
+  inputs.pcie_downtrained = false;
+  inputs.corrected_per_hour = inputs.uncorrected = inputs.xids_per_hour = inputs.ramp_per_minute = 0;
+  inputs.rows = {.with_spare = 512, .low = 0, .none = 0, .failed = false};
+  return inputs;
+}
+double Score(const HealthInputs& inputs) { return ScoreOf(inputs).score.value(); }
+HealthVerdict Verdict(const HealthInputs& inputs, const SelfReport& self = {}) {
+  return JudgeHealth(inputs, ScoreOf(inputs), self).value();
+}
+
+TEST(HealthScore, WeightsAddUpToOne) {
+  double sum = 0;
+  std::set<std::string_view> names;
+  for (const HealthWeight& weight : kHealthWeights) {
+    sum += weight.weight;
+    EXPECT_TRUE(names.insert(weight.name).second);
+  }
+  EXPECT_DOUBLE_EQ(sum, 1);
+}
+
+TEST(HealthScore, AHealthyGpuHasAll) {
+  EXPECT_EQ(Score(Healthy()), 1);
+  EXPECT_EQ(ScoreOf(Healthy()).live, kHealthReasons);
+  EXPECT_EQ(Verdict(Healthy()).state, HealthState::kOk);
+  EXPECT_EQ(Verdict(Healthy()).reason, "");
+}
+
+TEST(HealthScore, EverythingWrongIsNothing) {
+  HealthInputs bad = Healthy();
+  bad.pcie_downtrained = true;
+  bad.corrected_per_hour = bad.uncorrected = bad.xids_per_hour = bad.ramp_per_minute = 1e9;
+  bad.rows.failed = true;
+  EXPECT_NEAR(Score(bad), 0, 1e-12);
+  EXPECT_EQ(Verdict(bad).state, HealthState::kFailed);
+  EXPECT_EQ(Verdict(bad).reason, "ecc_uncorrectable");
+}
+
+TEST(HealthScore, WhatIsNotLiveNeitherCostsNorCounts) {
+  HealthScore nothing = ScoreOf({});
+  EXPECT_FALSE(nothing.score);
+  EXPECT_EQ(nothing.live, 0u);
+  EXPECT_FALSE(JudgeHealth({}, nothing, {}));
+  HealthInputs one;
+  one.uncorrected = 0;
+  EXPECT_EQ(Score(one), 1);
+  EXPECT_EQ(ScoreOf(one).live, 1u);
+  EXPECT_FALSE(ScoreOf(one).Live(HealthReason::kXidRate));
+}
+
+TEST(HealthScore, PenaltiesAreInProportion) {
+  HealthInputs inputs = Healthy();
+  inputs.corrected_per_hour = 60;
+  EXPECT_NEAR(Score(inputs), 0.9, 1e-12);
+  inputs.corrected_per_hour = 120;
+  EXPECT_NEAR(Score(inputs), 0.8, 1e-12);
+  inputs.corrected_per_hour = 1200;
+  EXPECT_NEAR(Score(inputs), 0.8, 1e-12);
+  inputs = Healthy();
+  inputs.xids_per_hour = 12;
+  EXPECT_NEAR(Score(inputs), 0.97, 1e-12);
+  inputs = Healthy();
+  inputs.ramp_per_minute = 2;
+  EXPECT_EQ(Score(inputs), 1);
+  inputs.ramp_per_minute = 6;
+  EXPECT_NEAR(Score(inputs), 0.95, 1e-12);
+  inputs.ramp_per_minute = -30;
+  EXPECT_EQ(Score(inputs), 1) << "cooling is no fault";
+}
+
+TEST(HealthScore, RowsThatRunOut) {
+  HealthInputs inputs = Healthy();
+  inputs.rows.low = 3;
+  EXPECT_NEAR(Score(inputs), 0.925, 1e-12);
+  inputs.rows.none = 1;
+  EXPECT_NEAR(Score(inputs), 0.85, 1e-12);
+  EXPECT_EQ(Verdict(inputs).state, HealthState::kPredictedFailure);
+  EXPECT_EQ(Verdict(inputs).reason, "row_remap");
+}
+
+TEST(HealthScore, OneUncorrectedErrorDegrades) {
+  HealthInputs inputs = Healthy();
+  inputs.uncorrected = 1;
+  EXPECT_NEAR(Score(inputs), 0.7, 1e-12);
+  EXPECT_EQ(Verdict(inputs).state, HealthState::kDegraded);
+  EXPECT_EQ(Verdict(inputs).reason, "ecc_uncorrectable");
+}
+
+TEST(HealthScore, WhatTheDriverSaysOutweighsTheScore) {
+  SelfReport self;
+  self.answers = false;
+  EXPECT_EQ(Verdict({}, self).state, HealthState::kFailed) << "lost, and nothing else is known";
+  EXPECT_EQ(Verdict(Healthy(), self).reason, "gpu_state");
+  self.hung = true;
+  EXPECT_EQ(Verdict(Healthy(), self).state, HealthState::kDegraded);
+  self = {};
+  self.wants_recovery = true;
+  EXPECT_EQ(Verdict(Healthy(), self).reason, "recovery_action");
+  self = {};
+  self.unrepairable = true;
+  EXPECT_EQ(Verdict(Healthy(), self).state, HealthState::kFailed);
+  self = {};
+  self.sram_exceeded = true;
+  EXPECT_EQ(Verdict(Healthy(), self).state, HealthState::kPredictedFailure);
+  self = {};
+  self.remap_pending = true;
+  EXPECT_EQ(Verdict(Healthy(), self).state, HealthState::kDegraded);
+  self = {};
+  self.answers = true;
+  EXPECT_EQ(Verdict(Healthy(), self).state, HealthState::kOk);
+}
+
+TEST(HealthScore, ALowerLinkDegradesAlthoughItCostsLittle) {
+  HealthInputs inputs = Healthy();
+  inputs.pcie_downtrained = true;
+  EXPECT_NEAR(Score(inputs), 0.9, 1e-12);
+  EXPECT_EQ(Verdict(inputs).state, HealthState::kDegraded);
+  EXPECT_EQ(Verdict(inputs).reason, "pcie_downtrained");
+}
+
+TEST(HealthScore, StatesHaveNames) {
+  std::set<std::string_view> names;
+  for (size_t i = 0; i < kHealthStates; ++i) names.insert(HealthStateName(static_cast<HealthState>(i)));
+  EXPECT_EQ(names, (std::set<std::string_view>{"ok", "degraded", "failed", "predicted_failure"}));
+}
+
+}  // namespace
+}  // namespace gpulens

@@ -1,0 +1,76 @@
+// What one GPU went through lately: sixty evenly spaced moments of a sliding window, in fixed memory.
+//
+// A plain value without a clock; not thread-safe. Counts are kept as what was seen to grow, so a counter that
+// began anew (a driver reload) costs nothing and counts nothing twice.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+
+#include "base/clock.h"
+
+namespace gpulens {
+
+// A cumulative count of a source, turned into growth since this process (or the one before) first read it.
+struct GrowingCount {
+  std::optional<double> last;  // the newest reading
+  double grown = 0;
+
+  void Read(double value) noexcept;
+};
+
+// One moment. Absent is what could not be read then.
+struct HealthMoment {
+  int64_t at_ns = 0;  // boot time
+  std::optional<float> temperature;
+  std::optional<double> corrected, xids;  // GrowingCount::grown at that time
+};
+
+class HealthWindow {
+ public:
+  // The window, and one moment before it as the base of its counts.
+  static constexpr size_t kMoments = 62;
+
+  explicit HealthWindow(Duration length) noexcept : length_(length) {}
+
+  struct Reading {
+    std::optional<double> temperature, corrected, xids;  // the counts as the source tells them
+  };
+  // `now_ns` never falls from one call to the next.
+  void Observe(int64_t now_ns, const Reading& reading) noexcept;
+
+  // Growth within the window per hour of its length. Absent when the last Observe had no reading, or nothing
+  // earlier to compare it with. A window that is not full yet counts as full: what was not watched is not
+  // extrapolated.
+  std::optional<double> CorrectedPerHour() const noexcept { return PerHour(&HealthMoment::corrected); }
+  std::optional<double> XidsPerHour() const noexcept { return PerHour(&HealthMoment::xids); }
+  // Least-squares slope of the temperature in degrees per minute; needs readings over half a window.
+  std::optional<double> RampPerMinute() const noexcept;
+
+  // For the state file. Moments come oldest first.
+  size_t size() const noexcept { return size_; }
+  const HealthMoment& operator[](size_t i) const noexcept { return moments_[(first_ + i) % kMoments]; }
+  const GrowingCount& corrected() const noexcept { return corrected_; }
+  const GrowingCount& xids() const noexcept { return xids_; }
+  // Puts back what was saved, before the first Observe. Moments must be offered in order of time; more than
+  // fit push out the oldest.
+  void Restore(const HealthMoment& moment) noexcept { Push(moment); }
+  void Restore(const GrowingCount& corrected, const GrowingCount& xids) noexcept {
+    corrected_ = corrected;
+    xids_ = xids;
+  }
+
+ private:
+  void Push(const HealthMoment& moment) noexcept;
+  std::optional<double> PerHour(std::optional<double> HealthMoment::* count) const noexcept;
+
+  Duration length_;
+  std::array<HealthMoment, kMoments> moments_{};
+  size_t first_ = 0, size_ = 0;
+  HealthMoment now_;
+  GrowingCount corrected_, xids_;
+};
+
+}  // namespace gpulens

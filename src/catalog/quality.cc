@@ -1,0 +1,126 @@
+#include "catalog/quality.h"
+
+#include <charconv>
+#include <cmath>
+#include <map>
+
+#include "catalog/all.h"
+#include "catalog/gpu/engines.h"
+#include "catalog/gpu/readings.h"
+
+namespace gpulens {
+namespace {
+
+constexpr TwinRule kTwinRules[] = {
+    {&kGpuMemoryUsed, Verdict::kDisagreesWithTwin, "more than gpu.memory.total", "used <= total",
+     "NVML: nvmlMemory_t, used is a part of total"},
+    {&kGpuMemoryUsed, Verdict::kDisagreesWithTwin,
+     "used, free and reserved do not add up to gpu.memory.total",
+     "1 MiB; without reserved only a sum above total", "NVML: nvmlMemory_v2_t"},
+    {&kGpuMemoryFree, Verdict::kDisagreesWithTwin,
+     "used, free and reserved do not add up to gpu.memory.total",
+     "1 MiB; without reserved only a sum above total", "NVML: nvmlMemory_v2_t"},
+    {&kGpuMemoryReserved, Verdict::kDisagreesWithTwin,
+     "used, free and reserved do not add up to gpu.memory.total", "1 MiB", "NVML: nvmlMemory_v2_t"},
+    {&kGpuPowerDraw, Verdict::kOutOfRange, "above what the board can be set to", "1.5 x gpu.power.limit{max}",
+     "vendors rate boards by it; short peaks stay below half above"},
+    {&kGpuPowerInstant, Verdict::kOutOfRange, "above what the board can be set to",
+     "2 x gpu.power.limit{max}", "peaks of a millisecond"},
+    {&kGpuPowerDraw, Verdict::kDisagreesWithTwin, "its integral is not what gpu.energy.consumption grew by",
+     "5 % + 1 J over 60 s, and what the integral itself may be off", "two meters of one board"},
+    {&kGpuEnergyConsumption, Verdict::kDisagreesWithTwin,
+     "stands still, or grows faster than the board can draw, while gpu.power.draw says otherwise",
+     "5 % + 1 J over 60 s; 1.5 x gpu.power.limit{max}", "two meters of one board"},
+    {&kGpuSmActive, Verdict::kDisagreesWithTwin, "0 while gpu.utilization is 1", "30 s",
+     "DCGM#303, dcgm-exporter#662: profiling counters that stopped report 0 for weeks"},
+    {&kGpuUtilization, Verdict::kDisagreesWithTwin, "1 while gpu.sm.active is 0 and no process is on the GPU",
+     "30 s", "a driver that counts its own scrubbing as load"},
+    {&kGpuTemperature, Verdict::kStuck, "the same to the digit while power moved",
+     "1 h; 25 % of power, at least 20 W", "a sensor that is not read any more keeps its last value"},
+};
+
+std::string NumberText(double value) {
+  char text[32];
+  auto [end, error] = std::to_chars(text, text + sizeof text, value);
+  return std::string(text, end);
+}
+
+std::string WithUnit(double value, const MetricDesc& metric) {
+  bool shown = !metric.unit.empty() && metric.unit != "1" && !metric.unit.starts_with('{');
+  return NumberText(value) + (shown ? " " + std::string(metric.unit) : "");
+}
+
+std::string RangeText(const MetricDesc& metric) {
+  const Rule& rule = *metric.rule;
+  if (std::isinf(rule.high)) return "below " + WithUnit(rule.low, metric);
+  if (std::isinf(rule.low)) return "above " + WithUnit(rule.high, metric);
+  return "outside " + NumberText(rule.low) + " to " + WithUnit(rule.high, metric);
+}
+
+}  // namespace
+
+std::span<const TwinRule> TwinRules() noexcept { return kTwinRules; }
+
+std::vector<RuleText> RulesOf(const MetricDesc& metric) {
+  std::vector<RuleText> out;
+  if (const Rule* rule = metric.rule) {
+    if (!rule->sentinels.empty()) {
+      std::string text;
+      for (double sentinel : rule->sentinels) text += (text.empty() ? "" : ", ") + NumberText(sentinel);
+      out.push_back({Verdict::kSentinel, text + " as the driver says it", "the driver's way to say unknown"});
+    }
+    if (!std::isinf(rule->low) || !std::isinf(rule->high)) {
+      out.push_back({Verdict::kOutOfRange, RangeText(metric), "what the thing can be"});
+    }
+    if (!std::isinf(rule->max_change_per_second)) {
+      bool grows = IsMonotonic(metric.kind);
+      out.push_back({Verdict::kImpossibleJump,
+                     (grows ? "grows faster than " : "moves faster than ") +
+                         WithUnit(rule->max_change_per_second, metric) +
+                         " in a second; believed when three readings agree",
+                     "how fast the thing can move"});
+    }
+  }
+  if (metric.on_decrease == OnDecrease::kReject) {
+    out.push_back({Verdict::kCounterDecreased, "falls; believed as a new start when three readings agree",
+                   "a counter only falls when its source begins anew"});
+  }
+  for (const TwinRule& rule : kTwinRules) {
+    if (rule.metric != &metric) continue;
+    out.push_back({rule.verdict, std::string(rule.rule) + " (" + std::string(rule.limits) + ")",
+                   std::string(rule.source)});
+  }
+  return out;
+}
+
+std::string QualityMarkdown() {
+  std::string out = "| rejected as | metric | when | source of the rule |\n|---|---|---|---|\n";
+  auto add = [&](std::string_view verdict, std::string_view metrics, std::string_view rule,
+                 std::string_view source) {
+    out += "| `" + std::string(verdict) + "` | " + std::string(metrics) + " | " + std::string(rule) + " | " +
+           std::string(source) + " |\n";
+  };
+  for (const TwinRule& rule : kTwinRules) {
+    add(VerdictName(rule.verdict), "`" + std::string(rule.metric->name) + "`",
+        std::string(rule.rule) + " (" + std::string(rule.limits) + ")", rule.source);
+  }
+  // Rules of single readings are shared by many metrics: one line each.
+  std::map<std::pair<std::string, std::string>, std::pair<std::string, std::string>> lines;
+  for (const MetricDesc* metric : AllMetrics()) {
+    if (!metric->name.starts_with("gpu.")) continue;
+    for (const RuleText& text : RulesOf(*metric)) {
+      bool twin = false;
+      for (const TwinRule& rule : kTwinRules) {
+        twin = twin || (rule.metric == metric && rule.source == text.source);
+      }
+      if (twin) continue;
+      auto& [names, source] = lines[{std::string(VerdictName(text.verdict)), text.rule}];
+      names += (names.empty() ? "`" : ", `") + std::string(metric->name) + "`";
+      source = text.source;
+    }
+  }
+  for (const auto& [key, line] : lines) add(key.first, line.first, key.second, line.second);
+  return out;
+}
+
+}  // namespace gpulens
