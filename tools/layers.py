@@ -25,7 +25,11 @@ FLOORS = {
     "store": (2, ("base", "core")),
     "delivery": (2, ("base", "net")),
     "pipeline": (3, ("base", "core", "net", "catalog", "instruments")),
-    "collectors/*": (4, ("base", "core", "net", "sources/*", "catalog", "wire", "instruments", "pipeline")),
+    "scraping": (3, ("base", "core", "net", "catalog", "wire", "pipeline")),
+    "collectors/*": (
+        4,
+        ("base", "core", "net", "sources/*", "catalog", "wire", "instruments", "pipeline", "scraping"),
+    ),
     "analyzers/*": (4, ("base", "core", "catalog", "instruments", "energy", "store", "pipeline")),
     "enrichers/*": (4, ("base", "core", "net", "sources/*", "catalog", "instruments", "pipeline")),
     "discovery/*": (4, ("base", "core", "net", "sources/*", "catalog", "instruments", "pipeline")),

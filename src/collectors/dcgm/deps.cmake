@@ -1,0 +1,1 @@
+house_deps(gpulens_scraping_gpu)
