@@ -14,10 +14,6 @@ namespace {
 constexpr std::string_view kSource = "gpu.interconnect.source";
 constexpr std::string_view kTotal = "_total";
 
-size_t CountWords(std::string_view list) {
-  return static_cast<size_t>(std::count(list.begin(), list.end(), ',')) + 1;
-}
-
 // One reading is told by its metric, entity and attributes, wherever it was counted.
 void AppendIdentity(std::string& out, const MetricDesc& metric, const Entity* entity) {
   out = metric.name;
@@ -332,11 +328,11 @@ void GpuPageSeries::Reconcile(SeriesTable& table) {
     if (held.series.empty()) {
       bool states = candidate.row && candidate.row->take == Take::kStates;
       std::string_view rest = states ? candidate.row->states : std::string_view{};
-      for (size_t i = 0; i < (states ? CountWords(candidate.row->states) : 1); ++i) {
+      do {
         AttributeSet extra = candidate.extra;
         if (states) extra = AttributeSet({{candidate.metric->name, TakeUntil(rest, ',')}}).OverlaidOn(extra);
         held.series.push_back(table.Declare(*candidate.metric, candidate.entity, extra));
-      }
+      } while (!rest.empty());
     }
     // Above the limit of series: asked for again when the page changes.
     if (!held.series.front()) {

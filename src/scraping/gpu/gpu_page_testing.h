@@ -1,7 +1,9 @@
 // For tests of this folder: a page through the tables of its exporter, and what came out, as text.
 #pragma once
 
+#include <initializer_list>
 #include <map>
+#include <span>
 #include <string>
 #include <string_view>
 
@@ -30,7 +32,10 @@ class PageRig {
 
   // "gpu.power.draw{gpu.index=0,…}" of every series with a fresh value: its value. Attributes in the order of
   // their keys; `without` are left out of the names.
-  std::map<std::string, double> Values(std::initializer_list<std::string_view> without = {}) const {
+  std::map<std::string, double> Values(std::initializer_list<std::string_view> without) const {
+    return Values(std::span<const std::string_view>(without.begin(), without.size()));
+  }
+  std::map<std::string, double> Values(std::span<const std::string_view> without = {}) const {
     std::map<std::string, double> values;
     for (uint32_t slot = 0; slot < frame->layout->slots(); ++slot) {
       const SeriesInfo& info = (*frame->layout)[slot];
@@ -42,7 +47,7 @@ class PageRig {
     return values;
   }
 
-  static std::string NameOf(const SeriesInfo& info, std::initializer_list<std::string_view> without) {
+  static std::string NameOf(const SeriesInfo& info, std::span<const std::string_view> without) {
     std::string name(info.desc->name);
     name += '{';
     for (auto [key, value] : info.attributes) {

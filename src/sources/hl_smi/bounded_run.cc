@@ -72,28 +72,35 @@ void Kill(ChildProcess& child, const Clock& clock) {
   }
 }
 
-// Reads until the program has ended and closed its output, or must be ended. Sets its wait status.
-Status Follow(const RunOptions& options, const Clock& clock, ChildProcess& child, UniqueFd& out,
-              UniqueFd& err, std::string& printed, std::string& complaint, int& wait_status) {
+// One program under way, and what it said so far.
+struct Talk {
+  ChildProcess child;
+  UniqueFd out, err;
+  std::string printed, complaint;
+  int wait_status = 0;
+};
+
+// Reads until the program has ended and closed its output, or must be ended.
+Status Follow(const RunOptions& options, const Clock& clock, Talk& talk) {
   const Instant end = clock.Now() + options.timeout;
   bool ended = false;
   for (;;) {
-    if (!Drain(out, printed, options.most_output)) {
+    if (!Drain(talk.out, talk.printed, options.most_output)) {
       return {Code::kExhausted, "printed more than " + std::to_string(options.most_output) + " bytes"};
     }
-    if (!Drain(err, complaint, kMostComplaint)) err.reset();  // It says too much; the rest is not wanted.
-    if (auto status = child.TryWait()) {
-      wait_status = *status;
+    // It may say too much; the rest is not wanted.
+    if (!Drain(talk.err, talk.complaint, kMostComplaint)) talk.err.reset();
+    if (auto status = talk.child.TryWait()) {
+      talk.wait_status = *status;
       ended = true;
     }
-    if (ended && !out) return Ok();
+    if (ended && !talk.out) return Ok();
     Duration left = end - clock.Now();
     if (left.count() <= 0) return {Code::kTimeout, "did not end within its time and was killed"};
-    struct pollfd fds[] = {{out.get(), POLLIN, 0},
-                           {err.get(), POLLIN, 0},
-                           {ended ? -1 : child.pidfd(), POLLIN, 0},
+    struct pollfd fds[] = {{talk.out.get(), POLLIN, 0},
+                           {talk.err.get(), POLLIN, 0},
+                           {ended ? -1 : talk.child.pidfd(), POLLIN, 0},
                            {options.stop_fd, POLLIN, 0}};
-    // Its children may hold the output open after it has gone: that is waited for no longer than itself.
     ::poll(fds, std::size(fds), PollTime(left));
     if (options.stop_fd >= 0 && (fds[3].revents & POLLIN)) return {Code::kUnavailable, "was given up"};
   }
@@ -121,16 +128,17 @@ RunResult RunBounded(const RunOptions& options, const Clock& clock) {
   }
   out->theirs.reset();
   err->theirs.reset();
-  std::string complaint;
-  int wait_status = 0;
-  result.status = Follow(options, clock, *child, out->ours, err->ours, result.output, complaint, wait_status);
+  Talk talk{std::move(*child), std::move(out->ours), std::move(err->ours), {}, {}};
+  result.status = Follow(options, clock, talk);
   if (!result.status) {
-    Kill(*child, clock);
-    if (child->running()) result.stuck = std::move(*child);
-  } else if (wait_status != 0) {
-    result.status = {Code::kIo, DescribeWaitStatus(wait_status) + FirstWords(complaint, result.output)};
+    Kill(talk.child, clock);
+    if (talk.child.running()) result.stuck = std::move(talk.child);
+  } else if (talk.wait_status != 0) {
+    std::string words = FirstWords(talk.complaint, talk.printed);
+    result.status = {Code::kIo, DescribeWaitStatus(talk.wait_status) + words};
+  } else {
+    result.output = std::move(talk.printed);
   }
-  if (!result.status) result.output.clear();
   return result;
 }
 
