@@ -19,6 +19,8 @@ constexpr std::string_view kDefaultUrl = "http://127.0.0.1:9400/metrics";
 bool Asked(const Config& config) { return config.origin("url").where != Origin::kDefault; }
 
 Result<std::unique_ptr<Collector>> Create(const Config& config, Env& env) {
+  // A demonstration shows simulated GPUs, and no others that it was not told of.
+  if (env.demo && !Asked(config)) return Status{Code::kUnavailable, "not configured, and GPUs are simulated"};
   gpu_page::CollectorOptions options;
   options.name = "dcgm";
   options.exporter = gpu_page::FindExporter("dcgm");

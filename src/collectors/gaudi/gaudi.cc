@@ -120,6 +120,7 @@ class GaudiCollector final : public Collector {
 };
 
 Result<std::unique_ptr<Collector>> Create(const Config& config, Env& env) {
+  if (env.demo) return Status{Code::kUnavailable, "GPUs are simulated; no card is read"};
   ASSIGN_OR_RETURN(std::string program, hl_smi::FindProgram(config.Text("hl_smi_path")));
   return std::unique_ptr<Collector>(std::make_unique<GaudiCollector>(config, std::move(program), *env.clock));
 }
