@@ -115,7 +115,14 @@ Instance::Age Instance::AgeOf(const Frame& frame, Instant now) const noexcept {
 
 InstanceStats Instance::stats() const {
   std::lock_guard lock(mutex_);
-  return stats_;
+  InstanceStats stats = stats_;
+  stats.refused[static_cast<size_t>(SeriesRefusal::kDuplicate)] += duplicates_;
+  return stats;
+}
+
+void Instance::CountDuplicates(uint64_t series) {
+  std::lock_guard lock(mutex_);
+  duplicates_ += series;
 }
 
 }  // namespace gpulens

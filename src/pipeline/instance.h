@@ -68,6 +68,8 @@ class Instance {
   enum class Age { kFresh, kOverdue, kExpired };
   Age AgeOf(const Frame& frame, Instant now) const noexcept;
   InstanceStats stats() const;
+  // So many of its series are left out since a stronger source tells the same.
+  void CountDuplicates(uint64_t series);
 
  private:
   void Record(const Status& status, Instant started);
@@ -83,6 +85,7 @@ class Instance {
   Duration retry_;
   mutable std::mutex mutex_;  // guards what follows
   Ref<const Frame> latest_;
+  uint64_t duplicates_ = 0;
   InstanceStats stats_;
 };
 

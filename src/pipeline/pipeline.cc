@@ -178,6 +178,15 @@ void Pipeline::Gather(Snapshot& snapshot) {
   }
 }
 
+// What a driver tells is not told again by a page, and no analyzer counts it twice.
+void Pipeline::DropRepeats(Snapshot& snapshot) {
+  overlap_.Apply(snapshot, [this](std::string_view source, uint64_t series) {
+    for (const auto& instance : gathered_) {
+      if (instance->name() == source) instance->CountDuplicates(series);
+    }
+  });
+}
+
 void Pipeline::Analyze(Snapshot& snapshot) {
   analyzer_views_.clear();
   for (const auto& running : analyzing_) {
@@ -233,6 +242,7 @@ void Pipeline::CloseTick() {
   Ref<Snapshot> snapshot = TakeSnapshot();
   snapshot->closed_at = env_.clock->Now();
   Gather(*snapshot);
+  DropRepeats(*snapshot);
   Analyze(*snapshot);
   UpdateSelf(*snapshot);
   Ref<const Snapshot> published(snapshot);

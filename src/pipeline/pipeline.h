@@ -15,6 +15,7 @@
 
 #include "base/workers.h"
 #include "pipeline/instance.h"
+#include "pipeline/overlap/gpu_overlap.h"
 #include "pipeline/scheduler.h"
 #include "pipeline/self_metrics.h"
 #include "pipeline/sink_runner.h"
@@ -87,6 +88,7 @@ class Pipeline {
   void CloseTick();
   Ref<Snapshot> TakeSnapshot();
   void Gather(Snapshot& snapshot);
+  void DropRepeats(Snapshot& snapshot);
   void Analyze(Snapshot& snapshot);
   void UpdateSelf(Snapshot& snapshot);
   void HandOutEvents(const Snapshot& snapshot);
@@ -123,6 +125,7 @@ class Pipeline {
   std::vector<std::shared_ptr<RunningAnalyzer>> analyzing_;
   std::vector<AnalyzerView> analyzer_views_;
   std::vector<std::shared_ptr<SinkRunner>> offered_;
+  GpuOverlap overlap_;
   SelfMetrics self_;
 
   std::thread thread_;

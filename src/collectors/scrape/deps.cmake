@@ -1,2 +1,2 @@
-house_deps(gpulens_net_client gpulens_wire)
+house_deps(gpulens_scraping)
 house_test_deps(gpulens_base_testing gpulens_dialects gpulens_net_testing rapidcheck)

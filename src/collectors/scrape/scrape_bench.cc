@@ -4,7 +4,7 @@
 
 #include <string>
 
-#include "collectors/scrape/page_series.h"
+#include "scraping/page_series.h"
 
 namespace gpulens {
 namespace {

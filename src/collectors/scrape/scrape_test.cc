@@ -5,11 +5,11 @@
 #include <condition_variable>
 #include <mutex>
 
-#include "collectors/scrape/scrape_testing.h"
 #include "net/client/http_client.h"
 #include "net/testing/certificates.h"
 #include "net/testing/scripted_server.h"
 #include "pipeline/instance.h"
+#include "scraping/scrape_testing.h"
 #include "wire/gzip.h"
 
 namespace gpulens {

@@ -1,12 +1,12 @@
-#include "collectors/scrape/page_series.h"
+#include "scraping/page_series.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "base/files.h"
 #include "base/parse.h"
-#include "collectors/scrape/sample_names.h"
-#include "collectors/scrape/scrape_testing.h"
+#include "scraping/sample_names.h"
+#include "scraping/scrape_testing.h"
 
 namespace gpulens {
 namespace {

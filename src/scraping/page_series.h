@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -19,8 +20,12 @@ namespace gpulens {
 // Prometheus does. Timestamps on the page are not passed on: a value was read when it was scraped.
 class PageSeries {
  public:
-  // `target` carries the attributes that every series gets.
-  PageSeries(const ScrapedPage& page, EntityRef target) : page_(page), target_(std::move(target)) {}
+  // Which families are passed on; the answer for one name may change only with the page's generation.
+  using Filter = std::function<bool(const ExpositionFamily&)>;
+
+  // `target` carries the attributes that every series gets. Without a filter all families pass.
+  PageSeries(const ScrapedPage& page, EntityRef target, Filter passes = {})
+      : page_(page), target_(std::move(target)), passes_(std::move(passes)) {}
 
   // After an Update of the page that read something, each of them. `body` is what it read; not
   // `complete`: what is missing on it is left as it was.
@@ -37,6 +42,7 @@ class PageSeries {
     std::string name;
     ExpositionType type = ExpositionType::kUnknown;
     bool known = false, suffixed = false, changed = false;
+    bool left_out = false;  // by the filter
   };
   // One series of the page, by its id.
   struct Entry {
@@ -74,6 +80,7 @@ class PageSeries {
 
   const ScrapedPage& page_;
   const EntityRef target_;
+  const Filter passes_;
   bool followed_ = false;
   uint64_t generation_ = 0;
   std::vector<Family> families_;      // by index of the page

@@ -30,6 +30,11 @@ class ScrapeRecord {
   }
   void Page(const ExpositionReport& report, size_t body_bytes);
   void Failed(size_t failure) noexcept { ++failures_[failure]; }
+  // Families that no table knows: for pages that are read by tables.
+  void UnknownFamilies(size_t count) noexcept {
+    unknown_families_ = count;
+    knows_families_ = true;
+  }
   // One run: what was told since the last one.
   void Write(bool up, Duration took, FrameWriter& out);
 
@@ -38,11 +43,11 @@ class ScrapeRecord {
 
   const EntityRef entity_;
   const std::string url_;
-  bool declared_ = false, has_page_ = false;
-  size_t samples_ = 0, bytes_ = 0;
+  bool declared_ = false, has_page_ = false, knows_families_ = false;
+  size_t samples_ = 0, bytes_ = 0, unknown_families_ = 0;
   uint64_t bad_lines_ = 0;
   std::array<uint64_t, kScrapeFailures> failures_{};
-  Series up_, duration_, samples_series_, size_, parse_errors_, info_;
+  Series up_, duration_, samples_series_, size_, parse_errors_, info_, unknown_;
   std::array<Series, kScrapeFailures> errors_;
 };
 

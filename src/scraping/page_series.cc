@@ -1,11 +1,11 @@
-#include "collectors/scrape/page_series.h"
+#include "scraping/page_series.h"
 
 #include <malloc.h>
 
 #include <algorithm>
 #include <cmath>
 
-#include "collectors/scrape/sample_names.h"
+#include "scraping/sample_names.h"
 
 namespace gpulens {
 namespace {
@@ -114,6 +114,8 @@ void PageSeries::UpdateFamilies(std::string_view body, ExpositionFormat format, 
   for (size_t i = 0; i < now.size(); ++i) {
     if (!now[i].alive) continue;
     Family& family = families_[i];
+    family.left_out = passes_ && !passes_(now[i]);
+    if (family.left_out) continue;
     name = family.name;
     if (family.suffixed) name += OptionalSuffix(family.type);
     MetricDesc desc{.name = name, .unit = now[i].unit, .help = now[i].help, .kind = KindOf(family.type)};
@@ -154,6 +156,7 @@ void PageSeries::Retire(uint32_t id, SeriesTable& table) {
 void PageSeries::Declare(uint32_t id, SeriesTable& table) {
   if (id >= entries_.size()) entries_.resize(id + 1);
   Family& family = families_[page_.family_of(id)];
+  if (family.left_out) return;
   page_.Cells(id, cells_);
   if (family.desc && IsShaped(family.desc->kind)) DeclareShaped(id, family, table);
   else if (family.desc) DeclareScalar(id, *family.desc, table);

@@ -2,7 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "base/testing/allocations.h"
-#include "collectors/scrape/scrape_testing.h"
+#include "scraping/scrape_testing.h"
 
 namespace gpulens {
 namespace {

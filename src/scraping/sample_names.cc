@@ -1,4 +1,4 @@
-#include "collectors/scrape/sample_names.h"
+#include "scraping/sample_names.h"
 
 #include "base/parse.h"
 

@@ -4,7 +4,7 @@
 
 #include <set>
 
-#include "collectors/scrape/scrape_testing.h"
+#include "scraping/scrape_testing.h"
 
 namespace gpulens {
 namespace {

@@ -1,4 +1,4 @@
-#include "collectors/scrape/scrape_record.h"
+#include "scraping/scrape_record.h"
 
 #include "catalog/self_io.h"
 
@@ -43,6 +43,10 @@ void ScrapeRecord::Write(bool up, Duration took, FrameWriter& out) {
   if (has_page_) {
     out.Set(samples_series_, samples_);
     out.Set(size_, bytes_);
+  }
+  if (has_page_ && knows_families_) {
+    if (!unknown_) unknown_ = out.table().Declare(kSelfScrapeFamiliesUnknown, entity_);
+    out.Set(unknown_, unknown_families_);
   }
   has_page_ = false;
   out.Set(parse_errors_, bad_lines_);

@@ -1,4 +1,4 @@
-#include "collectors/scrape/target_access.h"
+#include "scraping/target_access.h"
 
 #include <sys/stat.h>
 

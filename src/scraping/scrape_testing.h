@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "base/check.h"
-#include "collectors/scrape/page_series.h"
 #include "dialects/dialect.h"
+#include "scraping/page_series.h"
 #include "wire/exposition/exposition_parser.h"
 #include "wire/text_page.h"
 

@@ -1,0 +1,2 @@
+house_deps(gpulens_sources_hl_smi)
+house_test_deps(gpulens_base_testing gpulens_wire gpulens_dialects)

@@ -1,0 +1,42 @@
+// Any bytes as the pages of a GPU exporter: the first byte picks the exporter, a zero byte ends a page.
+// Whatever comes, what is declared depends on the last page alone.
+#include <cstdlib>
+
+#include "base/check.h"
+#include "base/parse.h"
+#include "scraping/gpu/gpu_page_testing.h"
+
+namespace {
+
+using gpulens::gpu_page::AllExporters;
+using gpulens::gpu_page::PageRig;
+
+void Compare(const PageRig& rig, const PageRig& fresh) {
+  auto was = rig.Values(), is = fresh.Values();
+  // A counter that fell and a jump are judged by what was before; what is there is not.
+  for (const auto& [name, value] : was) CHECK(is.contains(name) || value == value);
+  CHECK(rig.table.size() == fresh.table.size());
+  CHECK(rig.writer.counts().invalid == 0);
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  if (size < 2) return 0;
+  size_t pick = data[0] % (AllExporters().size() + 1);
+  const auto* exporter = pick == 0 ? nullptr : AllExporters()[pick - 1];
+  std::string_view rest(reinterpret_cast<const char*>(data) + 1, size - 1);
+  PageRig rig(exporter);
+  std::string_view last;
+  bool ok = false;
+  while (!rest.empty()) {
+    last = gpulens::TakeUntil(rest, '\0');
+    rig.Read(last);
+    ok = rig.last.ok();
+  }
+  if (!ok) return 0;
+  PageRig fresh(rig.series.exporter());
+  fresh.Read(last);
+  Compare(rig, fresh);
+  return 0;
+}

@@ -1,0 +1,85 @@
+// One target whose page is asked for again and again: what its configuration means, the request, what may go
+// wrong on the way, and the parser that follows the page. What the page means is the matter of a PageUser.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include <gpulens/status.h>
+
+#include "net/client/http_client.h"
+#include "pipeline/plugin.h"
+#include "scraping/scrape_record.h"
+#include "scraping/target_access.h"
+#include "wire/exposition/exposition_page.h"
+
+namespace gpulens {
+
+// Turns a page that was read into values.
+class PageUser {
+ public:
+  virtual ~PageUser() = default;
+  // After an Update of the page that read something. `body` is what it read; not `complete`: what is missing
+  // on it is left as it was. A Status that is not ok says that the page is none of this user's; what was set
+  // is published all the same.
+  virtual Status Write(std::string_view body, ExpositionFormat format, bool complete, FrameWriter& out) = 0;
+};
+
+// A bare host means its /metrics, as everywhere.
+Result<HttpUrl> TargetUrl(const Config& target);
+
+// Fetch belongs on the I/O loop, the rest inside its instance's run: not thread-safe.
+class PageTarget {
+ public:
+  struct Options {
+    std::string name;  // the target attribute of its self-metrics, and the subject of its log lines
+    // Nobody asked for this target: until it first answers, it is not mentioned on any page.
+    bool on_trial = false;
+  };
+
+  // kInvalidArgument when options contradict each other, kUnavailable without a network.
+  static Result<std::unique_ptr<PageTarget>> Make(const Config& target, Options options, Env& env);
+
+  // The Status is always ok: what goes wrong is told by Collect, which runs all the same.
+  void Fetch(Instant deadline, std::function<void(Status)> done);
+  // Reads what came, has `user` write it, and writes what the scrape was like.
+  Status Collect(PageUser& user, FrameWriter& out);
+
+  const ScrapedPage& page() const noexcept { return page_; }
+  const std::string& url() const noexcept { return url_; }
+  bool answered() const noexcept { return answered_; }
+  // How many families no table knows; a PageUser tells it while it writes.
+  void SetUnknownFamilies(size_t count) noexcept { record_.UnknownFamilies(count); }
+
+ private:
+  // How one scrape ended.
+  struct Outcome {
+    size_t failure = 0;  // HttpFailure or ScrapeFailure; 0: a page was read
+    Status status;
+  };
+
+  PageTarget(const Config& target, const HttpUrl& url, TargetAccess access, Options options, Env& env);
+  void AddTimeout(Duration timeout);
+  Outcome Read(PageUser& user, FrameWriter& out);
+  Outcome ReadPage(std::string_view body, ExpositionFormat format, PageUser& user, FrameWriter& out);
+  void Complain() const;
+
+  const Clock& clock_;
+  const Options options_;
+  const std::string url_;
+  const size_t max_body_;
+  const Duration timeout_;
+  TargetAccess access_;
+  Status accessible_;
+  ScrapedPage page_;
+  ScrapeRecord record_;
+  Instant started_, finished_;
+  bool answered_ = false;
+  std::string headers_, body_, unpacked_;
+  HttpReply reply_;
+  std::unique_ptr<HttpChannel> channel_;  // last: ends before what its callback uses
+};
+
+}  // namespace gpulens
