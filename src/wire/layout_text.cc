@@ -4,6 +4,7 @@
 #include <charconv>
 #include <cmath>
 #include <map>
+#include <unordered_set>
 
 namespace gpulens {
 namespace {
@@ -70,6 +71,7 @@ std::string_view SampleSuffix(Kind kind) noexcept {
 // Kinds that OpenMetrics would refuse under this name are told as unknown there.
 Kind KindFor(const SpelledSeries& series, Format format) noexcept {
   if (format != Format::kOpenMetrics100) return series.kind;
+  if (series.name_taken) return Kind::kUnknown;
   std::string_view suffix = SampleSuffix(series.kind);
   return suffix.empty() || series.name.ends_with(suffix) ? series.kind : Kind::kUnknown;
 }
@@ -94,9 +96,13 @@ class Builder {
     auto [at, added] = drafts_.try_emplace(family);
     draft_ = &at->second;
     if (added) draft_->family = {family, std::move(header), kind, 0, 0};
-    if (draft_->family.kind != kind) return;  // The first series decides what the family is.
+    if (draft_->family.kind != kind) {  // The first series decides what the family is.
+      ++text_.type_conflicts;
+      return;
+    }
     const SeriesInfo& info = layout_[slot];
     scale_ = series.scale;
+    whole_ = series.whole;
     TextLine::As as = info.desc->number == Number::kInt ? TextLine::kInt : TextLine::kDouble;
     if (info.shape) AddShaped(name, series, info);
     else AddLine({name, info.first_cell, as, kind == Kind::kCounter}, series.labels);
@@ -105,6 +111,7 @@ class Builder {
 
   LayoutText Take() {
     for (auto& [name, draft] : drafts_) {
+      DropDuplicates(draft.lines);
       draft.family.first_line = static_cast<uint32_t>(text_.lines.size());
       draft.family.lines = static_cast<uint32_t>(draft.lines.size());
       text_.lines.insert(text_.lines.end(), draft.lines.begin(), draft.lines.end());
@@ -117,6 +124,14 @@ class Builder {
 
  private:
   using Labels = std::vector<std::pair<std::string, std::string>>;
+
+  // Two series may come to the same words in somebody else's names, which know fewer attributes.
+  void DropDuplicates(std::vector<TextLine>& lines) {
+    if (lines.size() < 2) return;
+    seen_.clear();
+    text_.duplicates += std::erase_if(
+        lines, [this](const TextLine& line) { return !seen_.insert(text_.TextOf(line)).second; });
+  }
 
   // One line before it is text.
   struct Draw {
@@ -154,6 +169,7 @@ class Builder {
         kind == Kind::kCounter ? name.substr(0, name.size() - SampleSuffix(kind).size()) : name;
     AddLine({base + "_created", info.first_cell, TextLine::kStart}, series.labels);
     draft_->lines.back().scale = 1;
+    draft_->lines.back().whole = false;
   }
 
   void AddLine(const Draw& draw, const Labels& labels) {
@@ -184,6 +200,7 @@ class Builder {
     line.as = draw.as;
     line.has_exemplar = draw.exemplar;
     line.scale = scale_;
+    line.whole = whole_;
     draft_->lines.push_back(line);
   }
 
@@ -202,6 +219,8 @@ class Builder {
   Draft* draft_ = nullptr;
   uint32_t slot_ = 0;
   double scale_ = 1;
+  bool whole_ = false;
+  std::unordered_set<std::string_view> seen_;
   LayoutText text_;
 };
 

@@ -24,6 +24,7 @@ struct TextLine {
   uint32_t slot = 0;
   enum As : uint8_t { kDouble, kInt, kStart } as = kDouble;  // kStart: the series' start, `_created`
   bool has_exemplar = false;                                 // the line may carry one
+  bool whole = false;                                        // rounded after scaling
   double scale = 1;
 };
 
@@ -41,6 +42,8 @@ struct LayoutText {
   std::string arena;
   std::vector<TextLine> lines;
   std::vector<TextFamily> families;  // by name
+  uint64_t type_conflicts = 0;       // series left out since their family has another type here
+  uint64_t duplicates = 0;           // lines left out since an equal one comes first
 
   std::string_view TextOf(const TextLine& line) const noexcept {
     return {arena.data() + line.text, line.text_size};
