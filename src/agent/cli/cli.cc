@@ -8,8 +8,8 @@
 #include <cstdlib>
 #include <string>
 
-#include "agent/cli/aliases.h"
-#include "agent/cli/collect_command.h"
+#include "agent/cli/collect/aliases.h"
+#include "agent/cli/collect/collect_command.h"
 #include "agent/cli/config_command.h"
 #include "agent/cli/doctor_command.h"
 #include "agent/cli/driver_command.h"

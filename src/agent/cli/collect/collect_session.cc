@@ -1,4 +1,4 @@
-#include "agent/cli/collect_session.h"
+#include "agent/cli/collect/collect_session.h"
 
 #include <signal.h>
 #include <unistd.h>

@@ -1,11 +1,11 @@
-#include "agent/cli/collect_command.h"
+#include "agent/cli/collect/collect_command.h"
 
 #include <unistd.h>
 
 #include <algorithm>
 #include <cstdio>
 
-#include "agent/cli/collect_session.h"
+#include "agent/cli/collect/collect_session.h"
 #include "agent/plugin_tables.h"
 #include "agent/run/config_file.h"
 #include "agent/run/plan.h"

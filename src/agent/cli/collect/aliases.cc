@@ -1,4 +1,4 @@
-#include "agent/cli/aliases.h"
+#include "agent/cli/collect/aliases.h"
 
 #include <unistd.h>
 
@@ -10,7 +10,7 @@
 #include <string>
 #include <utility>
 
-#include "agent/cli/collect_command.h"
+#include "agent/cli/collect/collect_command.h"
 #include "agent/plugin_tables.h"
 #include "base/log.h"
 
