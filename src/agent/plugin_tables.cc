@@ -44,6 +44,7 @@ std::span<const CollectorSpec* const> AllCollectors() noexcept { return kCollect
 std::span<const AnalyzerSpec* const> AllAnalyzers() noexcept { return kAnalyzers; }
 std::span<const SinkSpec* const> AllSinks() noexcept { return kSinks; }
 const CollectorSpec* FindCollector(std::string_view name) noexcept { return Find(AllCollectors(), name); }
+const AnalyzerSpec* FindAnalyzer(std::string_view name) noexcept { return Find(AllAnalyzers(), name); }
 const SinkSpec* FindSink(std::string_view name) noexcept { return Find(AllSinks(), name); }
 
 }  // namespace gpulens

@@ -13,6 +13,7 @@ std::span<const AnalyzerSpec* const> AllAnalyzers() noexcept;
 std::span<const SinkSpec* const> AllSinks() noexcept;
 
 const CollectorSpec* FindCollector(std::string_view name) noexcept;
+const AnalyzerSpec* FindAnalyzer(std::string_view name) noexcept;
 const SinkSpec* FindSink(std::string_view name) noexcept;
 
 }  // namespace gpulens

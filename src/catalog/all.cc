@@ -53,20 +53,20 @@ constexpr Exception kExceptions[] = {
     {&kNvidiaPowerSmoothingEnabled, {Stability::kStable, true}},
     {&kNvidiaMclkSwitchInterval, {Stability::kStable, true}},
     {&kGpuTemperatureStack, {Stability::kStable, true}},
-    {&kGpuMemoryBar1Free, {Stability::kStable, true}},
+    {&kGpuMemoryBar1Free, {Stability::kStable, true, true}},
     {&kGpuEccSramErrors, {Stability::kStable, true}},
     {&kGpuTopologyLink, {Stability::kStable, true}},
     {&kGpuFirmwareInfo, {Stability::kStable, true}},
     {&kGpuEncoderCapacity, {Stability::kStable, true}},
     {&kGpuFbcSessions, {Stability::kStable, true}},
     {&kGpuMigBar1Used, {Stability::kStable, true}},
-    {&kGpuInterconnectBandwidth, {Stability::kStable, true}},
+    {&kGpuInterconnectBandwidth, {Stability::kStable, true, true}},
     {&kGpuInterconnectPackets, {Stability::kStable, true}},
     {&kGpuInterconnectLinkLowPower, {Stability::kStable, true}},
     {&kGpuInterconnectLinkBitErrorRate, {Stability::kStable, true}},
     {&kGpuInterconnectLinkFecCorrected, {Stability::kStable, true}},
     {&kNvswitchLinkErrors, {Stability::kStable, true}},
-    {&kGpuInterconnectLinkBandwidth, {Stability::kStable, true}},
+    {&kGpuInterconnectLinkBandwidth, {Stability::kStable, true, true}},
 };
 
 }  // namespace
@@ -81,21 +81,6 @@ const MetricDesc* FindMetric(std::string_view name) noexcept {
 MetricFacts FactsOf(const MetricDesc& metric) noexcept {
   auto found = std::ranges::find(kExceptions, &metric, &Exception::metric);
   return found == std::end(kExceptions) ? MetricFacts{} : found->facts;
-}
-
-std::string_view KindName(Kind kind) noexcept {
-  switch (kind) {
-    case Kind::kGauge: return "gauge";
-    case Kind::kCounter: return "counter";
-    case Kind::kUpDownCounter: return "updowncounter";
-    case Kind::kHistogram: return "histogram";
-    case Kind::kGaugeHistogram: return "gaugehistogram";
-    case Kind::kSummary: return "summary";
-    case Kind::kInfo: return "info";
-    case Kind::kStateSet: return "stateset";
-    case Kind::kUnknown: return "unknown";
-  }
-  return "unknown";
 }
 
 }  // namespace gpulens

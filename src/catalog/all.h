@@ -22,11 +22,9 @@ enum class Stability : uint8_t { kStable, kDevelopment };
 
 struct MetricFacts {
   Stability stability = Stability::kStable;
-  bool opt_in = false;  // off unless configuration asks for it, wholly or by one attribute key
+  bool opt_in = false;        // off unless configuration asks for it, wholly or by one attribute key
+  bool dialect_only = false;  // made for other people's names: stands under its own on no page
 };
 MetricFacts FactsOf(const MetricDesc& metric) noexcept;
-
-// "gauge", "updowncounter", … as users read it. Static storage.
-std::string_view KindName(Kind kind) noexcept;
 
 }  // namespace gpulens

@@ -54,6 +54,22 @@ struct MetricDesc {
   std::span<const std::string_view> keys = {};  // attributes a series may add to its entity's
 };
 
+// "gauge", "updowncounter", … as users read it. Static storage.
+constexpr std::string_view KindName(Kind kind) noexcept {
+  switch (kind) {
+    case Kind::kGauge: return "gauge";
+    case Kind::kCounter: return "counter";
+    case Kind::kUpDownCounter: return "updowncounter";
+    case Kind::kHistogram: return "histogram";
+    case Kind::kGaugeHistogram: return "gaugehistogram";
+    case Kind::kSummary: return "summary";
+    case Kind::kInfo: return "info";
+    case Kind::kStateSet: return "stateset";
+    case Kind::kUnknown: break;
+  }
+  return "unknown";
+}
+
 constexpr bool IsMonotonic(Kind kind) noexcept { return kind == Kind::kCounter || kind == Kind::kHistogram; }
 
 }  // namespace gpulens

@@ -1,24 +1,30 @@
 #include "dialects/dialect.h"
 
-#include <array>
+#include <algorithm>
+#include <memory>
 
+#include "catalog/all.h"
 #include "catalog/spelling.h"
+#include "dialects/dcgm.h"
+#include "dialects/hw.h"
+#include "dialects/l9gpu.h"
 #include "dialects/zernel.h"
 
 namespace gpulens {
 namespace {
 
-constexpr const Dialect* kDialects[] = {&kZernel};
-constexpr auto kNames = [] {
-  std::array<std::string_view, std::size(kDialects) + 1> names{kNativeDialect};
-  for (size_t i = 0; i < std::size(kDialects); ++i) names[i + 1] = kDialects[i]->name;
-  return names;
-}();
+constexpr const Dialect* kDialects[] = {&kZernel, &kDcgm, &kDcgm46, &kHw, &kL9gpu};
 
-bool Applies(const DialectRow& row, const SeriesInfo& series) {
-  if (row.native != series.desc) return false;
-  return row.where_key.empty() || series.attributes.Text(row.where_key) == row.where_value;
+// The names that configuration allows are those of the tables, in their order.
+constexpr bool NamesAgree() {
+  if (std::size(kDialectNames) != std::size(kDialects) + 1 || kDialectNames[0] != kNativeDialect)
+    return false;
+  for (size_t i = 0; i < std::size(kDialects); ++i) {
+    if (kDialectNames[i + 1] != kDialects[i]->name) return false;
+  }
+  return true;
 }
+static_assert(NamesAgree());
 
 // The unit as a word at the end of a name, "bytes_per_second"; empty when the unit is not spelt.
 std::string UnitWord(const MetricDesc& desc) {
@@ -32,6 +38,127 @@ std::string UnitWord(const MetricDesc& desc) {
   return word.size() > kProbe.size() ? word.substr(kProbe.size() + 1) : "";
 }
 
+void AppendNativeLabels(const SeriesInfo& series, std::string_view without, SpelledSeries& spelled) {
+  for (auto [key, value] : series.attributes) {
+    if (!without.empty() && key == without) continue;
+    std::string label;
+    if (series.desc->spelling == Spelling::kVerbatim) label = key;
+    else AppendPrometheusLabel(label, key);
+    std::string text;
+    AppendValue(text, value);
+    spelled.labels.emplace_back(std::move(label), std::move(text));
+  }
+}
+
+// "0000:0f:00.0" to "00000000:0F:00.0"; what has another form stays as it is.
+std::string NvmlBusId(std::string text) {
+  size_t colon = text.find(':');
+  if (colon == text.npos || colon > 8) return text;
+  std::transform(text.begin(), text.end(), text.begin(),
+                 [](char c) { return c >= 'a' && c <= 'f' ? static_cast<char>(c - 'a' + 'A') : c; });
+  return std::string(8 - colon, '0') + text;
+}
+
+void AppendLabel(const DialectLabel& label, const SeriesInfo& series, const TickFacts& facts,
+                 SpelledSeries& spelled) {
+  for (const auto& [there, value] : spelled.labels) {
+    if (there == label.label) return;
+  }
+  std::string value(label.text);
+  if (!label.attribute.empty()) {
+    std::string text = facts.Text(series, label.attribute);
+    if (text.empty()) return;
+    value += label.as == DialectLabel::kNvmlBusId ? NvmlBusId(std::move(text)) : text;
+  }
+  std::string then = label.then.empty() ? std::string() : facts.Text(series, label.then);
+  if (label.then.empty() || !then.empty()) value.append(label.join).append(then);
+  spelled.labels.emplace_back(label.label, std::move(value));
+}
+
+bool Applies(const DialectRow& row, const SeriesInfo& series) {
+  if (row.native != series.desc) return false;
+  return std::all_of(row.where.begin(), row.where.end(), [&](const DialectWhere& where) {
+    return where.key.empty() || series.attributes.Text(where.key) == where.value;
+  });
+}
+
+// Another name on the same page may be what OpenMetrics would call a counter's family.
+void MarkTakenNames(std::span<SpelledSeries> spelled) {
+  for (SpelledSeries& counter : spelled) {
+    if (counter.kind != Kind::kCounter || !counter.name.ends_with("_total")) continue;
+    std::string_view family = std::string_view(counter.name).substr(0, counter.name.size() - 6);
+    counter.name_taken = std::any_of(spelled.begin(), spelled.end(),
+                                     [&](const SpelledSeries& other) { return other.name == family; });
+  }
+}
+
+// The dialects of one page, and what it knows of the present tick.
+class PageSpeller {
+ public:
+  explicit PageSpeller(std::span<const std::string> names) {
+    for (const std::string& name : names) {
+      if (name == kNativeDialect) native_ = true;
+      else if (const Dialect* dialect = FindDialect(name)) dialects_.push_back(dialect);
+    }
+  }
+
+  bool Look(const Snapshot& snapshot) {
+    bool looks = std::any_of(dialects_.begin(), dialects_.end(), [](const Dialect* d) { return d->looks; });
+    return looks && facts_.Look(snapshot);
+  }
+
+  void Spell(const SeriesInfo& series, std::vector<SpelledSeries>& out) const {
+    size_t before = out.size();
+    if (native_) SpellNative(series, out);
+    for (const Dialect* dialect : dialects_) SpellIn(*dialect, series, out);
+    MarkTakenNames(std::span(out).subspan(before));
+  }
+
+ private:
+  void SpellIn(const Dialect& dialect, const SeriesInfo& series, std::vector<SpelledSeries>& out) const {
+    if (!dialect.vendor.empty()) {
+      std::string vendor = facts_.Text(series, "gpu.vendor");
+      if (!vendor.empty() && vendor != dialect.vendor) return;
+    }
+    bool keep_native = true;
+    for (const DialectRow& row : dialect.rows) {
+      if (!Applies(row, series)) continue;
+      keep_native = row.keep_native;
+      if (!row.name.empty()) SpellRow(dialect, row, series, out);
+    }
+    if (dialect.over_native && keep_native && !native_) SpellOverNative(dialect, series, out);
+  }
+
+  void SpellRow(const Dialect& dialect, const DialectRow& row, const SeriesInfo& series,
+                std::vector<SpelledSeries>& out) const {
+    SpelledSeries& spelled = out.emplace_back();
+    spelled.name = row.name;
+    spelled.unit = row.unit;
+    spelled.help = row.help;
+    spelled.kind = row.kind;
+    spelled.scale = row.scale;
+    spelled.whole = row.whole;
+    if (row.all_attributes) AppendNativeLabels(series, row.without, spelled);
+    for (const DialectLabel& label : row.labels) AppendLabel(label, series, facts_, spelled);
+    for (const DialectLabel& label : dialect.labels) AppendLabel(label, series, facts_, spelled);
+  }
+
+  void SpellOverNative(const Dialect& dialect, const SeriesInfo& series,
+                       std::vector<SpelledSeries>& out) const {
+    size_t before = out.size();
+    SpellNative(series, out);
+    for (SpelledSeries& spelled : std::span(out).subspan(before)) {
+      if (spelled.kind == Kind::kUpDownCounter) spelled.kind = Kind::kGauge;
+      if (series.desc->spelling == Spelling::kVerbatim) continue;
+      for (const DialectLabel& label : dialect.labels) AppendLabel(label, series, facts_, spelled);
+    }
+  }
+
+  bool native_ = false;
+  std::vector<const Dialect*> dialects_;
+  TickFacts facts_;
+};
+
 }  // namespace
 
 const Dialect* FindDialect(std::string_view name) noexcept {
@@ -41,52 +168,23 @@ const Dialect* FindDialect(std::string_view name) noexcept {
   return nullptr;
 }
 
-std::span<const std::string_view> DialectNames() noexcept { return kNames; }
+std::span<const std::string_view> DialectNames() noexcept { return kDialectNames; }
 
 void SpellNative(const SeriesInfo& series, std::vector<SpelledSeries>& out) {
   const MetricDesc& desc = *series.desc;
+  if (FactsOf(desc).dialect_only) return;
   SpelledSeries& spelled = out.emplace_back();
   AppendPrometheusName(spelled.name, desc);
   spelled.unit = desc.spelling == Spelling::kVerbatim ? std::string(desc.unit) : UnitWord(desc);
   spelled.help = desc.help;
   spelled.kind = desc.kind;
-  for (auto [key, value] : series.attributes) {
-    std::string label;
-    if (desc.spelling == Spelling::kVerbatim) label = key;
-    else AppendPrometheusLabel(label, key);
-    std::string text;
-    AppendValue(text, value);
-    spelled.labels.emplace_back(std::move(label), std::move(text));
-  }
-}
-
-void SpellDialect(const Dialect& dialect, const SeriesInfo& series, std::vector<SpelledSeries>& out) {
-  for (const DialectRow& row : dialect.rows) {
-    if (!Applies(row, series)) continue;
-    SpelledSeries& spelled = out.emplace_back();
-    spelled.name = row.name;
-    spelled.unit = row.unit;
-    spelled.help = row.help;
-    spelled.kind = row.kind;
-    spelled.scale = row.scale;
-    for (const DialectLabel& label : row.labels) {
-      if (!series.attributes.Has(label.attribute)) continue;
-      spelled.labels.emplace_back(label.label, series.attributes.Text(label.attribute));
-    }
-  }
+  AppendNativeLabels(series, {}, spelled);
 }
 
 Speller MakeSpeller(std::span<const std::string> names) {
-  bool native = false;
-  std::vector<const Dialect*> dialects;
-  for (const std::string& name : names) {
-    if (name == kNativeDialect) native = true;
-    else if (const Dialect* dialect = FindDialect(name)) dialects.push_back(dialect);
-  }
-  return [native, dialects](const SeriesInfo& series, std::vector<SpelledSeries>& out) {
-    if (native) SpellNative(series, out);
-    for (const Dialect* dialect : dialects) SpellDialect(*dialect, series, out);
-  };
+  auto page = std::make_shared<PageSpeller>(names);
+  return {[page](const SeriesInfo& series, std::vector<SpelledSeries>& out) { page->Spell(series, out); },
+          [page](const Snapshot& snapshot) { return page->Look(snapshot); }};
 }
 
 std::vector<SpelledSeries> AlwaysShown(std::span<const std::string> names) {

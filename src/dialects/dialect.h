@@ -1,21 +1,39 @@
 // Other people's names for our series: tables, read by one function.
 //
-// A row is pure per series: from a native row, perhaps only where an attribute has a value, to a
-// name, a unit, a scale and renamed attributes. Static storage; thread-safe.
+// A row is pure per series: from a native row, perhaps only where attributes have given values, to a
+// name, a unit, a scale and renamed attributes. Nothing is added up or taken apart. What a label says
+// may be known of the series' GPU or host elsewhere in the tick (src/dialects/facts.h).
+//
+// Static storage; thread-safe.
 #pragma once
 
+#include <array>
 #include <span>
 #include <string_view>
 #include <vector>
 
 #include "core/metric_desc.h"
 #include "core/spelled_series.h"
+#include "dialects/facts.h"
 
 namespace gpulens {
 
 struct DialectLabel {
-  std::string_view label;      // as the page shows it
-  std::string_view attribute;  // of the native series; a series without it has no such label
+  enum As : uint8_t {
+    kPlain,
+    kNvmlBusId,  // "0000:0f:00.0" as NVML has it: "00000000:0F:00.0"
+  };
+  std::string_view label;           // as the page shows it
+  std::string_view attribute = {};  // without a value there is no such label
+  std::string_view text = {};       // before the value; alone where no attribute is named
+  std::string_view then = {};       // a second attribute; it and `join` are left out where it has no value
+  std::string_view join = {};       // before the second attribute; alone where none is named
+  As as = kPlain;
+};
+
+struct DialectWhere {
+  std::string_view key = {};
+  std::string_view value = {};  // empty: only series without this attribute
 };
 
 struct DialectRow {
@@ -24,7 +42,13 @@ struct DialectRow {
   Kind kind = Kind::kGauge;
   double scale = 1;
   std::span<const DialectLabel> labels = {};
-  std::string_view where_key = {}, where_value = {};  // only series with this attribute value
+  std::array<DialectWhere, 3> where = {};  // all that have a key must hold
+  bool whole = false;                      // theirs is an integer
+  // Before `labels`, every attribute of the series as native pages spell it, but this one.
+  bool all_attributes = false;
+  std::string_view without = {};
+  // For a dialect over native: the series keeps its native name beside this one.
+  bool keep_native = false;
 };
 
 // A family that shows HELP and TYPE although nothing feeds it yet.
@@ -35,22 +59,31 @@ struct DialectFamily {
 
 struct Dialect {
   std::string_view name, help;
-  std::span<const DialectRow> rows;
-  std::span<const DialectFamily> families;  // all of them, in the order they are documented
+  std::span<const DialectRow> rows;  // a row without a name hides its series in a dialect over native
+  std::span<const DialectFamily> families = {};  // those that are always shown, in their order
+  // Only series of this vendor's GPUs, as far as the vendor is known. Empty: all.
+  std::string_view vendor = {};
+  // Labels or `vendor` say more than the series itself does, so each new tick is looked through.
+  bool looks = false;
+  // It is native but for its rows: a series without one is spelt as the catalogue does, with `labels`
+  // besides. On a page that shows native, too, only its rows are added.
+  bool over_native = false;
+  std::span<const DialectLabel> labels = {};
 };
 
 // "native" is no table: it spells every series by the catalogue's rules, scraped ones verbatim.
 inline constexpr std::string_view kNativeDialect = "native";
+// The names that configuration may use.
+inline constexpr std::string_view kDialectNames[] = {kNativeDialect, "zernel", "dcgm",
+                                                     "dcgm_4_6",     "hw",     "l9gpu"};
 
 // Null for an unknown name, and for "native".
 const Dialect* FindDialect(std::string_view name) noexcept;
-// The names that configuration may use, native first.
 std::span<const std::string_view> DialectNames() noexcept;
 
 void SpellNative(const SeriesInfo& series, std::vector<SpelledSeries>& out);
-void SpellDialect(const Dialect& dialect, const SeriesInfo& series, std::vector<SpelledSeries>& out);
 
-// One speller for a sink's dialects, in their order. Unknown names are ignored: configuration has
+// One speller for a page's dialects, in their order. Unknown names are ignored: configuration has
 // refused them.
 Speller MakeSpeller(std::span<const std::string> names);
 // The families those dialects always show.

@@ -1,9 +1,11 @@
 #include "wire/layout_text.h"
 
 #include <algorithm>
+#include <array>
 #include <charconv>
 #include <cmath>
 #include <map>
+#include <set>
 #include <unordered_map>
 
 namespace gpulens {
@@ -71,6 +73,7 @@ std::string_view SampleSuffix(Kind kind) noexcept {
 // Kinds that OpenMetrics would refuse under this name are told as unknown there.
 Kind KindFor(const SpelledSeries& series, Format format) noexcept {
   if (format != Format::kOpenMetrics100) return series.kind;
+  if (series.name_taken) return Kind::kUnknown;
   std::string_view suffix = SampleSuffix(series.kind);
   return suffix.empty() || series.name.ends_with(suffix) ? series.kind : Kind::kUnknown;
 }
@@ -95,9 +98,13 @@ class Builder {
     auto [at, added] = drafts_.try_emplace(family);
     draft_ = &at->second;
     if (added) draft_->family = {family, std::move(header), kind, 0, 0};
-    if (draft_->family.kind != kind) return;  // The first series decides what the family is.
+    if (draft_->family.kind != kind) {  // The first series decides what the family is.
+      ++text_.type_conflicts;
+      return;
+    }
     const SeriesInfo& info = layout_[slot];
     scale_ = series.scale;
+    whole_ = series.whole;
     SetLabels(series.labels);
     TextStyle::As as = info.desc->number == Number::kInt ? TextStyle::kInt : TextStyle::kDouble;
     if (info.shape) AddShaped(name, series, info);
@@ -107,7 +114,10 @@ class Builder {
 
   LayoutText Take() {
     size_t lines = 0;
-    for (auto& [name, draft] : drafts_) lines += draft.lines.size();
+    for (auto& [name, draft] : drafts_) {
+      DropDuplicates(draft.lines);
+      lines += draft.lines.size();
+    }
     text_.lines.reserve(lines);
     text_.families.reserve(drafts_.size());
     for (auto& [name, draft] : drafts_) {
@@ -123,6 +133,17 @@ class Builder {
   }
 
  private:
+  // Two series may come to the same words in somebody else's names, which know fewer attributes. Equal
+  // words are the same pieces.
+  void DropDuplicates(std::vector<TextLine>& lines) {
+    if (lines.size() < 2) return;
+    seen_.clear();
+    text_.duplicates += std::erase_if(lines, [this](const TextLine& line) {
+      const TextStyle& style = text_.styles[line.style];
+      return !seen_.insert({style.name, line.labels, style.tail}).second;
+    });
+  }
+
   // One line before it is text.
   struct Draw {
     std::string name;
@@ -153,8 +174,6 @@ class Builder {
     if (format_ != Format::kOpenMetrics100 || !info.start_known || !counts) return;
     std::string base =
         kind == Kind::kCounter ? name.substr(0, name.size() - SampleSuffix(kind).size()) : name;
-    scale_ = 1;
-    AddLine({base + "_created", info.first_cell, TextStyle::kStart});
   }
 
   // The text of the labels that all lines of a series have.
@@ -194,6 +213,7 @@ class Builder {
     style.scale = scale_;
     style.as = draw.as;
     style.has_exemplar = draw.exemplar;
+    style.whole = whole_;
     draft_->lines.push_back({labels, StyleOf(style), draw.cell, slot_});
   }
 
@@ -235,6 +255,8 @@ class Builder {
   std::string labels_;  // of the series being added
   uint32_t slot_ = 0;
   double scale_ = 1;
+  bool whole_ = false;
+  std::set<std::array<uint32_t, 3>> seen_;
   LayoutText text_;
 };
 

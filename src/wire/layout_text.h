@@ -26,6 +26,7 @@ struct TextStyle {
   double scale = 1;
   As as = kDouble;
   bool has_exemplar = false;  // the line may carry one
+  bool whole = false;         // rounded after scaling
   bool operator==(const TextStyle&) const = default;
 };
 
@@ -52,6 +53,8 @@ struct LayoutText {
   std::vector<TextStyle> styles;
   std::vector<TextLine> lines;
   std::vector<TextFamily> families;  // by name
+  uint64_t type_conflicts = 0;       // series left out since their family has another type here
+  uint64_t duplicates = 0;           // lines left out since an equal one comes first
 
   uint32_t SizeAt(uint32_t piece) const noexcept {
     uint32_t size;

@@ -3,6 +3,7 @@
 #include <malloc.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <string_view>
 #include <unordered_set>
@@ -100,6 +101,7 @@ const LayoutText& TextPage::TextFor(const Ref<const Layout>& layout) {
 
 bool TextPage::PlanFits(const Snapshot& snapshot) const noexcept {
   if (planned_.empty() || planned_.size() != snapshot.frames.size() + 1) return false;
+  if (!(planned_resource_ == snapshot.resource)) return false;
   for (size_t i = 0; i < snapshot.frames.size(); ++i) {
     if (planned_[i] != snapshot.frames[i].frame->layout->id()) return false;
   }
@@ -193,12 +195,17 @@ void TextPage::Plan(const Snapshot& snapshot) {
   segments_.clear();
   fixed_bytes_ = lines_ = 0;
   losses_ = {};
+  planned_resource_ = snapshot.resource;
+  if (speller_.Look(snapshot)) texts_.clear();
   for (auto& [id, known] : texts_) known.used = false;
   Merger merger(*this);
   for (uint32_t i = 0; i < snapshot.frames.size(); ++i) {
     const SnapshotEntry& entry = snapshot.frames[i];
     planned_.push_back(entry.frame->layout->id());
-    merger.Add(TextFor(entry.frame->layout), i, entry.standing);
+    const LayoutText& text = TextFor(entry.frame->layout);
+    losses_.type_conflicts += text.type_conflicts;
+    losses_.duplicates += text.duplicates;
+    merger.Add(text, i, entry.standing);
   }
   planned_.push_back(0);  // So that an empty snapshot has a plan, too.
   merger.Add(always_, 0, Standing::kNative);
@@ -269,7 +276,8 @@ char* TextPage::RenderSegment(const Segment& segment, const SnapshotEntry& entry
       at = WriteInteger(at, cell.i);
     } else {
       double value = style.as == TextStyle::kInt ? static_cast<double>(cell.i) : cell.d;
-      at = WriteNumber(at, style.scale == 1 ? value : value * style.scale);
+      if (style.scale != 1) value *= style.scale;
+      at = WriteNumber(at, style.whole ? std::round(value) : value);
     }
     if (quality == Quality::kStale || entry.overdue) {
       *at++ = ' ';

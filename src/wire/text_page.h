@@ -68,6 +68,7 @@ class TextPage {
   std::unordered_map<uint64_t, Known> texts_;  // by layout id
   LayoutText always_;
   std::vector<uint64_t> planned_;  // layout ids in frame order
+  AttributeSet planned_resource_;
   std::vector<Segment> segments_;
   size_t fixed_bytes_ = 0, lines_ = 0;  // of the plan: for the buffer's size
   size_t made_bytes_ = 0;               // of texts made since the last plan

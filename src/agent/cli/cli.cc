@@ -9,7 +9,8 @@
 #include <string>
 
 #include "agent/cli/check_command.h"
-#include "agent/cli/collect_command.h"
+#include "agent/cli/collect/aliases.h"
+#include "agent/cli/collect/collect_command.h"
 #include "agent/cli/config_command.h"
 #include "agent/cli/doctor_command.h"
 #include "agent/cli/driver_command.h"
@@ -20,6 +21,7 @@
 #include "base/log.h"
 #include "base/text.h"
 #include "base/version.h"
+#include "dialects/dialect.h"
 
 namespace gpulens {
 namespace {
@@ -51,6 +53,8 @@ constexpr const char* kCollectFooter = R"(
   gpulens collect host --once --sink stdout                          JSON
   gpulens collect scrape -o url=http://127.0.0.1:9100/metrics --once
   gpulens collect host --interval 5s --sink file -o path=host.jsonl
+  gpulens collect gpu_summary --once                                 an analyzer, over the GPUs that are here
+  gpulens collect --list                                             what there is, and what of it is here
 
 Exit: 0 something was read · 1 nothing could be read · 2 wrong use)";
 
@@ -58,24 +62,38 @@ constexpr const char* kDoctorFooter = R"(
 Exit: 0 fine · 1 limited: something is here that may not be read · 2 a fault. What is not on this
 machine never counts.)";
 
-std::vector<std::string> CollectorNames() {
-  std::vector<std::string> names;
-  for (const CollectorSpec* spec : AllCollectors()) names.emplace_back(spec->name);
-  return names;
-}
-
-std::string Joined(const std::vector<std::string>& words) {
+std::string TargetNames() {
   std::string out;
-  for (const std::string& word : words) out += (out.empty() ? "" : " ") + word;
+  for (const CollectorSpec* spec : AllCollectors()) out += (out.empty() ? "" : " ") + std::string(spec->name);
+  out += "; or an analyzer:";
+  for (const AnalyzerSpec* spec : AllAnalyzers()) out += " " + std::string(spec->name);
   return out;
 }
 
 constexpr std::string_view kCommands[] = {"agent",   "collect", "check",  "doctor", "events",
                                           "metrics", "config",  "version"};
 
+std::vector<std::string_view> CommandNames() {
+  std::vector<std::string_view> names(std::begin(kCommands), std::end(kCommands));
+  for (std::string_view alias : AliasNames()) names.push_back(alias);
+  return names;
+}
+
+std::string Help() {
+  std::string text = kHelp;
+  std::vector<std::string_view> aliases = WorkingAliasNames();
+  if (aliases.empty()) return text;
+  size_t at = text.rfind("--help in every");
+  std::string line = "L9GPU    ";
+  for (std::string_view alias : aliases)
+    line += (alias == aliases.front() ? " " : " · ") + std::string(alias);
+  return text.insert(at, line + "\n");
+}
+
 // A word that is no command gets the right one.
 int NoCommand(std::string_view word) {
-  std::string_view nearest = NearestWord(word, kCommands);
+  std::vector<std::string_view> names = CommandNames();
+  std::string_view nearest = NearestWord(word, names);
   std::string text = "gpulens: no command \"";
   AppendPrintable(text, word);
   text += "\".";
@@ -96,7 +114,7 @@ struct CommandLine {
   std::string explain;
   CheckOptions check;
   std::string config_file;
-  bool schema_json = false, version_json = false;
+  bool schema_json = false, version_json = false, list = false;
   int code = 0;
 };
 
@@ -133,7 +151,8 @@ void AddAgent(CLI::App& app, CommandLine& line) {
 
 void AddCollect(CLI::App& app, CommandLine& line) {
   CLI::App* collect = app.add_subcommand("collect", "Run one collector once or in a loop; needs no agent.");
-  collect->add_option("COLLECTOR", line.collect.collector, Joined(CollectorNames()))->required();
+  collect->add_option("COLLECTOR", line.collect.target, TargetNames());
+  collect->add_flag("--list", line.list, "What there is to collect, and what of it is here");
   collect->add_flag("--once", line.collect.once, "One run; rates come from two readings one interval apart");
   collect->add_option("--interval", line.collect.interval, "How often; default: the collector's own")
       ->type_name("D");
@@ -142,11 +161,21 @@ void AddCollect(CLI::App& app, CommandLine& line) {
   collect->add_option("-o", line.pairs, "An option of the collector or the sink; repeatable")
       ->type_name("KEY=VALUE");
   collect->add_option("--config", line.collect.config_file, "Configuration file (YAML)")->type_name("FILE");
+  collect->add_option("--cluster", line.collect.cluster, "Name of the cluster, told with everything");
   collect->add_flag("--json", line.collect.json, "JSON instead of a table");
   collect->add_flag("--demo", line.collect.demo, "Simulated GPUs");
   collect->add_flag("--strict", line.collect.strict, "Exit 1 when a reading is stale or rejected");
   collect->footer(kCollectFooter);
   collect->callback([&line] {
+    if (line.list) {
+      line.code = ListCollectors(line.collect.config_file, line.collect.demo);
+      return;
+    }
+    if (line.collect.target.empty()) {
+      ::dprintf(STDERR_FILENO, "gpulens collect: which collector?   All of them: gpulens collect --list\n");
+      line.code = 2;
+      return;
+    }
     for (const std::string& pair : line.pairs) {
       size_t equals = pair.find('=');
       if (equals == pair.npos) {
@@ -173,8 +202,10 @@ void AddLooks(CLI::App& app, CommandLine& line) {
   metrics->add_option("NAME", line.metrics.name, "A native, Prometheus or dialect name");
   metrics->add_option("--format", line.metrics.format, "table, md or json")
       ->check(CLI::IsMember({"table", "md", "json"}));
-  metrics->add_option("--dialect", line.metrics.dialect, "Only the names of this dialect: native, zernel");
   metrics->add_flag("--rules", line.metrics.rules, "Which readings are rejected, and why: a table");
+  std::string dialects;
+  for (std::string_view name : DialectNames()) dialects += (dialects.empty() ? "" : ", ") + std::string(name);
+  metrics->add_option("--dialect", line.metrics.dialect, "Only the names of this dialect: " + dialects);
   metrics->callback([&line] { line.code = RunMetrics(line.metrics); });
 
   CLI::App* version = app.add_subcommand("version", "Which build this is.");
@@ -245,16 +276,18 @@ int RunCommandLine(int argc, char** argv) {
   AddEvents(app, line);
   AddCheck(app, line.check, line.code);
   AddConfig(app, line);
+  AddAliases(app, line.code);
   if (argc <= 1) {
-    std::fputs(kHelp, stderr);
+    std::fputs(Help().c_str(), stderr);
     return 2;
   }
   std::string_view first = argv[1];
   if (first == "--help" || first == "-h" || first == "help") {
-    std::fputs(kHelp, stdout);
+    std::fputs(Help().c_str(), stdout);
     return 0;
   }
-  bool known = std::find(std::begin(kCommands), std::end(kCommands), first) != std::end(kCommands);
+  std::vector<std::string_view> names = CommandNames();
+  bool known = std::find(names.begin(), names.end(), first) != names.end();
   if (!known && !first.starts_with('-')) return NoCommand(first);
   try {
     app.parse(argc, argv);

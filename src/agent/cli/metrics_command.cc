@@ -4,7 +4,7 @@
 
 #include <algorithm>
 #include <cstdio>
-#include <map>
+#include <set>
 #include <vector>
 
 #include "agent/plugin_tables.h"
@@ -67,22 +67,42 @@ std::vector<Row> NativeRows() {
   return rows;
 }
 
+void AppendWord(std::string& words, std::string_view word, std::string_view between) {
+  if (!words.empty()) words += between;
+  words += word;
+}
+
+// A family of a dialect: every row that has its name, or what is shown before any row feeds it.
+Row DialectFamilyRow(const Dialect& dialect, const DialectFamily& family) {
+  Row row;
+  row.name = row.prometheus = family.name;
+  row.kind = KindName(family.kind);
+  row.help = family.help;
+  std::set<std::string_view> natives, labels;
+  auto add_label = [&](std::string_view label) {
+    if (labels.insert(label).second) AppendWord(row.attributes, label, " ");
+  };
+  for (const DialectRow& from : dialect.rows) {
+    if (from.name != family.name) continue;
+    row.unit = from.unit;
+    if (natives.insert(from.native->name).second) AppendWord(row.from, from.native->name, " ");
+    if (from.all_attributes) add_label("(as native)");
+    for (const DialectLabel& label : from.labels) add_label(label.label);
+    for (const DialectLabel& label : dialect.labels) add_label(label.label);
+  }
+  if (row.from.empty()) row.from = "no collector yet: HELP and TYPE only";
+  return row;
+}
+
 std::vector<Row> DialectRows(const Dialect& dialect) {
   std::vector<Row> rows;
+  std::set<std::string_view> seen = {""};
   for (const DialectFamily& family : dialect.families) {
-    Row row;
-    row.name = row.prometheus = family.name;
-    row.kind = KindName(family.kind);
-    row.help = family.help;
-    row.from = "no collector yet: HELP and TYPE only";
-    for (const DialectRow& from : dialect.rows) {
-      if (from.name != family.name) continue;
-      row.unit = from.unit;
-      row.from = from.native->name;
-      for (const DialectLabel& label : from.labels)
-        row.attributes += (row.attributes.empty() ? "" : " ") + std::string(label.label);
-    }
-    rows.push_back(std::move(row));
+    if (seen.insert(family.name).second) rows.push_back(DialectFamilyRow(dialect, family));
+  }
+  for (const DialectRow& row : dialect.rows) {
+    if (seen.insert(row.name).second)
+      rows.push_back(DialectFamilyRow(dialect, {row.name, row.help, row.kind}));
   }
   return rows;
 }
@@ -183,7 +203,7 @@ int ShowOne(const std::string& name) {
     for (std::string_view dialect_name : DialectNames()) {
       const Dialect* dialect = FindDialect(dialect_name);
       for (const DialectRow& candidate : dialect ? dialect->rows : std::span<const DialectRow>()) {
-        if (candidate.native != metric) continue;
+        if (candidate.native != metric || candidate.name.empty()) continue;
         dialects += " · " + std::string(dialect_name) + " " + std::string(candidate.name);
         if (candidate.name == name) dialect_row = &candidate;
       }

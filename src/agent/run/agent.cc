@@ -34,11 +34,6 @@ using std::chrono::seconds;
 constexpr Duration kFlushTime = milliseconds(700);
 constexpr Duration kHttpLinger = milliseconds(100);
 
-std::string HostName() {
-  char name[256] = {};
-  return ::gethostname(name, sizeof name - 1) == 0 ? name : "";
-}
-
 HttpServer::Options HttpOptions(const Config& http, Authenticator* authenticator) {
   HttpServer::Options options;
   options.limits.connections = static_cast<size_t>(http.Int("max_connections"));

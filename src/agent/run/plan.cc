@@ -1,5 +1,7 @@
 #include "agent/run/plan.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 
 #include "agent/plugin_tables.h"
@@ -24,6 +26,13 @@ Instance::Setup MakeInstance(const CollectorSpec& spec, const Config& common, co
   return setup;
 }
 
+}  // namespace
+
+std::string HostName() {
+  char name[256] = {};
+  return ::gethostname(name, sizeof name - 1) == 0 ? name : "";
+}
+
 AttributeSet MakeResource(const Config& config, const PlanContext& context) {
   std::vector<AttributeSet::Attribute> attributes;
   attributes.push_back({"service.name", std::string_view("gpulens")});
@@ -37,8 +46,6 @@ AttributeSet MakeResource(const Config& config, const PlanContext& context) {
   }
   return AttributeSet(std::span<const AttributeSet::Attribute>(attributes));
 }
-
-}  // namespace
 
 std::unique_ptr<Schema> MakeSchema() {
   std::vector<PluginSchema> plugins;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <string>
 
 #include <gpulens/status.h>
 
@@ -18,6 +19,12 @@ struct PlanContext {
   bool demo = false;
   std::string host_name;
 };
+
+// The name of this machine; empty when it has none.
+std::string HostName();
+
+// The attributes of everything that is sent.
+AttributeSet MakeResource(const Config& config, const PlanContext& context);
 
 // Instances, analyzers and sinks that are switched on. `config` was loaded with MakeSchema's schema.
 PipelinePlan MakePlan(const Config& config, const PlanContext& context);

@@ -1,8 +1,7 @@
 #include "net/http/http_server.h"
 
-#include "base/result.h"
 #include "net/accept/connection_set.h"
-#include "net/accept/listener.h"
+#include "net/accept/server_sockets.h"
 #include "net/http/http_connection.h"
 
 namespace gpulens {
@@ -47,11 +46,10 @@ class HttpServer::Core final : private Acceptor {
                .connections = {loop,
                                {options.limits.request_timeout, options.limits.idle_timeout, Duration(0),
                                 options.limits.write_timeout, options.limits.linger, Duration(0)}}},
-        listeners(loop, *this) {}
+        sockets(loop, *this, shared.connections) {}
 
   HttpShared shared;
-  Listeners listeners;
-  IoLoop::TimerId deadline = 0;
+  ServerSockets sockets;
 
  private:
   void OnAccept(UniqueFd socket, const Endpoint& peer) override {
@@ -77,43 +75,18 @@ HttpServer::HttpServer(IoLoop& loop, HttpHandler& handler, Options options)
     : loop_(loop), core_(std::make_unique<Core>(loop, handler, options)) {}
 
 HttpServer::~HttpServer() {
-  loop_.Call([this] {
-    if (core_->deadline) loop_.Cancel(core_->deadline);
-    core_ = nullptr;
-  });
+  loop_.Call([this] { core_ = nullptr; });
 }
 
-Result<Endpoint> HttpServer::Listen(const Endpoint& at) {
-  ASSIGN_OR_RETURN(UniqueFd socket, OpenListeningSocket(at));
-  return Listen(std::move(socket));
-}
-
+Result<Endpoint> HttpServer::Listen(const Endpoint& at) { return core_->sockets.Listen(at); }
 Result<Endpoint> HttpServer::Listen(UniqueFd listening) {
-  Result<Endpoint> added = Status{Code::kIo, "not run"};
-  loop_.Call([&] { added = core_->listeners.Add(std::move(listening)); });
-  return added;
+  return core_->sockets.Listen(std::move(listening));
 }
-
-void HttpServer::StopListening(const Endpoint& at) {
-  loop_.Call([&] { core_->listeners.Remove(at); });
-}
-
-std::vector<Endpoint> HttpServer::addresses() const {
-  std::vector<Endpoint> found;
-  loop_.Call([&] { found = core_->listeners.addresses(); });
-  return found;
-}
+void HttpServer::StopListening(const Endpoint& at) { core_->sockets.StopListening(at); }
+std::vector<Endpoint> HttpServer::addresses() const { return core_->sockets.addresses(); }
 
 void HttpServer::Shutdown(Duration deadline, std::function<void()> done) {
-  loop_.Call([&] {
-    core_->listeners.RemoveAll();
-    core_->deadline = loop_.After(deadline, [core = core_.get()] {
-      core->deadline = 0;
-      core->shared.connections.CloseAll();
-    });
-    core_->shared.connections.OnEmpty(std::move(done));
-    core_->shared.connections.FinishAll();
-  });
+  core_->sockets.Shutdown(deadline, std::move(done));
 }
 
 const ServerStats& HttpServer::stats() const noexcept { return core_->shared.stats; }

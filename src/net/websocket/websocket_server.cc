@@ -1,9 +1,8 @@
 #include "net/websocket/websocket_server.h"
 
 #include "base/parse.h"
-#include "base/result.h"
 #include "net/accept/connection_set.h"
-#include "net/accept/listener.h"
+#include "net/accept/server_sockets.h"
 #include "net/websocket/websocket_connection.h"
 
 namespace gpulens {
@@ -48,7 +47,7 @@ class WebSocketServer::Core final : private Acceptor {
                                {options.limits.http.request_timeout, Duration(0), Duration(0),
                                 options.limits.http.write_timeout, options.limits.close_timeout,
                                 options.limits.ping_interval}}},
-        listeners(loop, *this) {}
+        sockets(loop, *this, shared.connections) {}
 
   void SendAll(SharedBytes text) {
     OutFrame frame;
@@ -62,8 +61,7 @@ class WebSocketServer::Core final : private Acceptor {
   }
 
   WebSocketShared shared;
-  Listeners listeners;
-  IoLoop::TimerId deadline = 0;
+  ServerSockets sockets;
   // Tasks that were posted may run after the server has gone.
   std::shared_ptr<Core*> alive = std::make_shared<Core*>(this);
 
@@ -92,32 +90,17 @@ WebSocketServer::WebSocketServer(IoLoop& loop, FirstFrame first_frame, Options o
 
 WebSocketServer::~WebSocketServer() {
   loop_.Call([this] {
-    if (core_->deadline) loop_.Cancel(core_->deadline);
     *core_->alive = nullptr;
     core_ = nullptr;
   });
 }
 
-Result<Endpoint> WebSocketServer::Listen(const Endpoint& at) {
-  ASSIGN_OR_RETURN(UniqueFd socket, OpenListeningSocket(at));
-  return Listen(std::move(socket));
-}
-
+Result<Endpoint> WebSocketServer::Listen(const Endpoint& at) { return core_->sockets.Listen(at); }
 Result<Endpoint> WebSocketServer::Listen(UniqueFd listening) {
-  Result<Endpoint> added = Status{Code::kIo, "not run"};
-  loop_.Call([&] { added = core_->listeners.Add(std::move(listening)); });
-  return added;
+  return core_->sockets.Listen(std::move(listening));
 }
-
-void WebSocketServer::StopListening(const Endpoint& at) {
-  loop_.Call([&] { core_->listeners.Remove(at); });
-}
-
-std::vector<Endpoint> WebSocketServer::addresses() const {
-  std::vector<Endpoint> found;
-  loop_.Call([&] { found = core_->listeners.addresses(); });
-  return found;
-}
+void WebSocketServer::StopListening(const Endpoint& at) { core_->sockets.StopListening(at); }
+std::vector<Endpoint> WebSocketServer::addresses() const { return core_->sockets.addresses(); }
 
 void WebSocketServer::Broadcast(SharedBytes text) {
   if (loop_.InLoop()) return core_->SendAll(std::move(text));
@@ -135,15 +118,7 @@ uint64_t WebSocketServer::frames_sent() const noexcept {
 const ServerStats& WebSocketServer::stats() const noexcept { return core_->shared.stats; }
 
 void WebSocketServer::Shutdown(Duration deadline, std::function<void()> done) {
-  loop_.Call([&] {
-    core_->listeners.RemoveAll();
-    core_->deadline = loop_.After(deadline, [core = core_.get()] {
-      core->deadline = 0;
-      core->shared.connections.CloseAll();
-    });
-    core_->shared.connections.OnEmpty(std::move(done));
-    core_->shared.connections.FinishAll();
-  });
+  core_->sockets.Shutdown(deadline, std::move(done));
 }
 
 }  // namespace gpulens

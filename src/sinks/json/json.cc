@@ -3,9 +3,6 @@
 //
 // The page is made at most once per tick and coding, on a worker; requests in between share its bytes.
 
-#include <mutex>
-
-#include "base/parse.h"
 #include "base/workers.h"
 #include "catalog/gpu/health.h"
 #include "dialects/dialect.h"
@@ -13,54 +10,24 @@
 #include "pipeline/page_board.h"
 #include "pipeline/plugin.h"
 #include "pipeline/snapshot_hub.h"
-#include "wire/gzip.h"
 #include "wire/json/json_snapshot.h"
 #include "wire/json/json_text.h"
+#include "wire/tick_page.h"
 
 namespace gpulens {
 namespace {
 
 constexpr std::string_view kPath = "/json";
 
-std::vector<std::string> AllDialects() {
-  std::vector<std::string> names;
-  for (std::string_view name : DialectNames()) names.emplace_back(name);
-  return names;
-}
-
-// The page of the latest tick, plain and packed.
-class PageMaker {
+// The words of the page: the snapshot's families and the members of the zernel API.
+class JsonText {
  public:
-  PageMaker() : page_(MakeSpeller(AllDialects())) { page_.AlwaysShow(AlwaysShown(AllDialects())); }
-
-  // The bytes for this snapshot if they are made already; no body otherwise.
-  SharedBytes Ready(const Snapshot& snapshot, bool gzip) {
-    std::lock_guard lock(mutex_);
-    return made_for_ == snapshot.tick ? (gzip ? packed_ : plain_) : SharedBytes();
+  explicit JsonText(const std::vector<std::string>& dialects) : page_(MakeSpeller(dialects)) {
+    page_.AlwaysShow(AlwaysShown(dialects));
   }
 
-  SharedBytes Make(const Snapshot& snapshot, bool gzip) {
-    std::lock_guard making(making_);
-    SharedBytes ready = Ready(snapshot, gzip);
-    if (ready.owner) return ready;
-    SharedBytes plain = Ready(snapshot, false), packed;
-    if (!plain.owner) {
-      auto text = std::make_shared<std::string>();
-      text->reserve(last_size_ + last_size_ / 16);
-      page_.Render(snapshot, ZernelMembers(snapshot), *text);
-      last_size_ = text->size();
-      plain = SharedBytes(std::shared_ptr<const std::string>(text));
-    }
-    if (gzip) {
-      auto text = std::make_shared<std::string>();
-      gzip_.Compress(plain.bytes, *text);
-      packed = SharedBytes(std::shared_ptr<const std::string>(text));
-    }
-    std::lock_guard lock(mutex_);
-    made_for_ = snapshot.tick;
-    plain_ = plain;
-    packed_ = packed;
-    return gzip ? packed : plain;
+  void Render(const Snapshot& snapshot, std::string& out) {
+    page_.Render(snapshot, ZernelMembers(snapshot), out);
   }
 
  private:
@@ -80,36 +47,30 @@ class PageMaker {
     return out + "},\n\"cuda_latency\":{},\"nccl_duration\":{},\"dataloader_wait\":{},\"dist_sync\":{}";
   }
 
-  std::mutex making_;  // guards the page, the finder, the compressor and last_size_
   JsonSnapshot page_;
   MemoryByProcess memory_{kGpuProcessMemoryUsed, kGpuProcessMemoryPeak};
-  GzipCompressor gzip_;
-  size_t last_size_ = 0;
-  std::mutex mutex_;  // guards what follows
-  uint64_t made_for_ = 0;
-  SharedBytes plain_, packed_;
 };
 
 class JsonPage final : public HttpHandler, public std::enable_shared_from_this<JsonPage> {
  public:
-  explicit JsonPage(Env& env) : env_(env) {}
+  JsonPage(const std::vector<std::string>& dialects, Env& env) : env_(env), text_(dialects) {}
 
   void Handle(const HttpRequest& request, HttpResponder responder) override {
     Ref<const Snapshot> snapshot = env_.latest->latest();
     if (!snapshot) return responder.Send(HttpResponse::Text(503, "no tick has been closed yet"));
     bool gzip = AcceptsGzip(request.JoinedHeader("Accept-Encoding"));
-    SharedBytes ready = maker_.Ready(*snapshot, gzip);
-    if (ready.owner) return responder.Send(Answer(gzip, std::move(ready)));
+    TickPage::Bytes ready = page_.Ready(*snapshot, gzip);
+    if (ready) return responder.Send(Answer(gzip, std::move(ready)));
 
     auto waiting = std::make_shared<HttpResponder>(std::move(responder));
     bool posted = env_.workers->Post([self = shared_from_this(), snapshot, gzip, waiting] {
-      if (waiting->wanted()) waiting->Send(Answer(gzip, self->maker_.Make(*snapshot, gzip)));
+      if (waiting->wanted()) waiting->Send(Answer(gzip, self->page_.Make(*snapshot, gzip)));
     });
     if (!posted) waiting->Send(HttpResponse::Text(503, "too much work is waiting"));
   }
 
  private:
-  static HttpResponse Answer(bool gzip, SharedBytes body) {
+  static HttpResponse Answer(bool gzip, TickPage::Bytes body) {
     HttpResponse response;
     response.content_type = "application/json";
     if (gzip) response.AddHeader("Content-Encoding", "gzip");
@@ -119,12 +80,14 @@ class JsonPage final : public HttpHandler, public std::enable_shared_from_this<J
   }
 
   Env& env_;
-  PageMaker maker_;
+  JsonText text_;  // touched by page_ alone
+  TickPage page_{[this](const Snapshot& snapshot, std::string& out) { text_.Render(snapshot, out); }};
 };
 
 class JsonSink final : public Sink {
  public:
-  explicit JsonSink(Env& env) : page_(std::make_shared<JsonPage>(env)), pages_(*env.pages) {
+  JsonSink(const std::vector<std::string>& dialects, Env& env)
+      : page_(std::make_shared<JsonPage>(dialects, env)), pages_(*env.pages) {
     pages_.Put(kPath, page_);
   }
   ~JsonSink() override { pages_.TakeDown(kPath, page_.get()); }
@@ -135,11 +98,19 @@ class JsonSink final : public Sink {
   PageBoard& pages_;
 };
 
-Result<std::unique_ptr<Sink>> Create(const Config&, Env& env) {
+Result<std::unique_ptr<Sink>> Create(const Config& config, Env& env) {
   if (!env.pages || !env.latest || !env.workers)
     return Status{Code::kInvalidArgument, "the json sink needs the agent's server"};
-  return std::unique_ptr<Sink>(std::make_unique<JsonSink>(env));
+  return std::unique_ptr<Sink>(std::make_unique<JsonSink>(config.Texts("dialects"), env));
 }
+
+constexpr OptionSpec kOptions[] = {
+    {.key = "dialects",
+     .type = OptionType::kTexts,
+     .fallback = "[native, zernel]",
+     .help = "Whose names are told beside a family: those that /metrics shows.",
+     .allowed = kDialectNames},
+};
 
 }  // namespace
 
@@ -147,7 +118,7 @@ extern const SinkSpec json_sink;
 const SinkSpec json_sink{.name = "json",
                          .help = "Everything as one JSON object at /json.",
                          .on_by_default = true,
-                         .options = {},
+                         .options = kOptions,
                          .create = &Create};
 
 }  // namespace gpulens

@@ -46,7 +46,9 @@ class JsonSinkTest : public ::testing::Test {
     loop_.Start();
     server_ = std::make_unique<HttpServer>(loop_, handler_, HttpServer::Options());
     at_ = *server_->Listen(*ParseListenAddress("127.0.0.1:0"));
-    sink_ = *json_sink.create(Config(), env_);
+    Config config;
+    config.Set("dialects", std::vector<std::string>{"native", "zernel"}, {});
+    sink_ = *json_sink.create(config, env_);
   }
   ~JsonSinkTest() override {
     sink_ = nullptr;
@@ -153,6 +155,18 @@ TEST_F(JsonSinkTest, TakesItsPageDown) {
   Tick(1, 1000);
   sink_ = nullptr;
   EXPECT_EQ(Fetch(at_, "GET", "/json").status, 404);
+}
+
+TEST_F(JsonSinkTest, TellsTheNamesOfItsDialects) {
+  sink_ = nullptr;
+  Config config;
+  config.Set("dialects", std::vector<std::string>{"dcgm"}, {});
+  sink_ = *json_sink.create(config, env_);
+  Tick(1, 1000);
+  Json json = Read(Fetch(at_, "GET", "/json").body);
+  EXPECT_EQ(json["metrics"]["gpu.power.draw"]["names"][0].text, "DCGM_FI_DEV_POWER_USAGE");
+  EXPECT_FALSE(json["metrics"]["zernel_cuda_launch_latency_seconds"].here());
+  EXPECT_EQ(json["gpu_memory"]["4242:3"]["current_bytes"].text, "1000") << "always part of the API";
 }
 
 TEST(JsonSink, NeedsAServer) {

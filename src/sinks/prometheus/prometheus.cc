@@ -15,8 +15,8 @@
 #include "pipeline/plugin.h"
 #include "pipeline/snapshot_hub.h"
 #include "sinks/prometheus/negotiation.h"
-#include "wire/gzip.h"
 #include "wire/text_page.h"
+#include "wire/tick_page.h"
 
 namespace gpulens {
 namespace {
@@ -36,53 +36,15 @@ class OneAnswer {
   std::atomic<bool> sent_ = false;
 };
 
-// One page per format with its plain and packed bytes of the latest tick.
-class PageMaker {
- public:
-  PageMaker(ExpositionFormat format, std::span<const std::string> dialects)
-      : page_(format, MakeSpeller(dialects)) {
-    page_.AlwaysShow(AlwaysShown(dialects));
+// One page per format, with the words of the dialects.
+struct FormatPage {
+  FormatPage(ExpositionFormat format, std::span<const std::string> dialects)
+      : text(format, MakeSpeller(dialects)),
+        bytes([this](const Snapshot& snapshot, std::string& out) { text.Render(snapshot, out); }) {
+    text.AlwaysShow(AlwaysShown(dialects));
   }
-
-  // The bytes for this snapshot if they are made already; no body otherwise.
-  SharedBytes Ready(const Snapshot& snapshot, bool gzip) {
-    std::lock_guard lock(mutex_);
-    return made_for_ == snapshot.tick ? (gzip ? packed_ : plain_) : SharedBytes();
-  }
-
-  SharedBytes Make(const Snapshot& snapshot, bool gzip) {
-    std::lock_guard making(making_);
-    SharedBytes ready = Ready(snapshot, gzip);
-    if (ready.owner) return ready;
-    SharedBytes plain = Ready(snapshot, false);
-    if (!plain.owner) {
-      auto text = std::make_shared<std::string>();
-      text->reserve(last_size_);
-      page_.Render(snapshot, *text);
-      last_size_ = text->capacity();
-      plain = SharedBytes(std::shared_ptr<const std::string>(text));
-    }
-    SharedBytes packed;
-    if (gzip) {
-      auto text = std::make_shared<std::string>();
-      gzip_.Compress(plain.bytes, *text);
-      packed = SharedBytes(std::shared_ptr<const std::string>(text));
-    }
-    std::lock_guard lock(mutex_);
-    made_for_ = snapshot.tick;
-    plain_ = plain;
-    packed_ = packed;
-    return gzip ? packed : plain;
-  }
-
- private:
-  std::mutex making_;  // guards the page, the compressor and last_size_
-  TextPage page_;
-  GzipCompressor gzip_;
-  size_t last_size_ = 0;
-  std::mutex mutex_;  // guards what follows
-  uint64_t made_for_ = 0;
-  SharedBytes plain_, packed_;
+  TextPage text;  // touched by `bytes` alone
+  TickPage bytes;
 };
 
 class MetricsPage final : public HttpHandler, public std::enable_shared_from_this<MetricsPage> {
@@ -93,20 +55,20 @@ class MetricsPage final : public HttpHandler, public std::enable_shared_from_thi
     Ref<const Snapshot> snapshot = env_.latest->latest();
     if (!snapshot) return responder.Send(HttpResponse::Text(503, "no tick has been closed yet"));
     Negotiated wanted = Negotiate(request.JoinedHeader("Accept"), request.JoinedHeader("Accept-Encoding"));
-    PageMaker& maker = MakerOf(wanted.format);
-    SharedBytes ready = maker.Ready(*snapshot, wanted.gzip);
-    if (ready.owner) return responder.Send(Answer(wanted, std::move(ready)));
+    TickPage& page = PageOf(wanted.format);
+    TickPage::Bytes ready = page.Ready(*snapshot, wanted.gzip);
+    if (ready) return responder.Send(Answer(wanted, std::move(ready)));
 
     auto answer = std::make_shared<OneAnswer>(std::move(responder));
     GuardTimeout(request, answer);
-    bool posted = env_.workers->Post([self = shared_from_this(), snapshot, wanted, &maker, answer] {
-      answer->Send(Answer(wanted, maker.Make(*snapshot, wanted.gzip)));
+    bool posted = env_.workers->Post([self = shared_from_this(), snapshot, wanted, &page, answer] {
+      answer->Send(Answer(wanted, page.Make(*snapshot, wanted.gzip)));
     });
     if (!posted) answer->Send(HttpResponse::Text(503, "too much work is waiting"));
   }
 
  private:
-  static HttpResponse Answer(const Negotiated& wanted, SharedBytes body) {
+  static HttpResponse Answer(const Negotiated& wanted, TickPage::Bytes body) {
     HttpResponse response;
     response.content_type = wanted.content_type;
     if (wanted.gzip) response.AddHeader("Content-Encoding", "gzip");
@@ -124,17 +86,17 @@ class MetricsPage final : public HttpHandler, public std::enable_shared_from_thi
     });
   }
 
-  PageMaker& MakerOf(ExpositionFormat format) {
+  TickPage& PageOf(ExpositionFormat format) {
     std::lock_guard lock(mutex_);
-    auto& maker = makers_[static_cast<size_t>(format)];
-    if (!maker) maker = std::make_unique<PageMaker>(format, dialects_);
-    return *maker;
+    auto& page = pages_[static_cast<size_t>(format)];
+    if (!page) page = std::make_unique<FormatPage>(format, dialects_);
+    return page->bytes;
   }
 
   const std::vector<std::string> dialects_;
   Env& env_;
   std::mutex mutex_;
-  std::array<std::unique_ptr<PageMaker>, kFormats> makers_;
+  std::array<std::unique_ptr<FormatPage>, kFormats> pages_;
 };
 
 class PrometheusSink final : public Sink {
@@ -159,7 +121,6 @@ Result<std::unique_ptr<Sink>> Create(const Config& config, Env& env) {
   return std::unique_ptr<Sink>(std::make_unique<PrometheusSink>("/metrics", std::move(page), *env.pages));
 }
 
-constexpr std::string_view kDialectNames[] = {"native", "zernel"};
 constexpr OptionSpec kOptions[] = {
     {.key = "dialects",
      .type = OptionType::kTexts,

@@ -1,5 +1,7 @@
 #include "sinks/stdout/collect_json.h"
 
+#include <algorithm>
+
 #include "base/text.h"
 #include "catalog/self.h"
 #include "sinks/stdout/entity_groups.h"
@@ -18,13 +20,22 @@ void AppendObject(std::string& out, const std::vector<AttributeSet::Attribute>& 
   out += before == '{' ? "{}" : "}";
 }
 
+// Whether it is a GPU, or an instance or a partition of one.
+bool IsGpu(const EntityGroup& group) {
+  if (group.type == "process" || group.type == "link") return false;
+  return std::any_of(group.known_by.begin(), group.known_by.end(), [](const auto& attribute) {
+    return attribute.key == "gpu.index" || attribute.key == "gpu.uuid";
+  });
+}
+
 }  // namespace
 
-CollectJson::CollectJson() : durations_(kSelfCollectorDuration) {}
+CollectJson::CollectJson(bool gpus_only) : gpus_only_(gpus_only), durations_(kSelfCollectorDuration) {}
 
-CollectJson::Groups CollectJson::Spell(const Layout& layout) {
+CollectJson::Groups CollectJson::Spell(const Layout& layout) const {
   Groups groups;
   for (const EntityGroup& from : GroupByEntity(layout)) {
+    if (gpus_only_ && !IsGpu(from)) continue;
     Group& group = groups.emplace_back();
     group.entity = "\"entity_type\":";
     AppendJsonString(group.entity, from.type);
@@ -58,6 +69,11 @@ std::string CollectJson::HeadOf(const SnapshotEntry& entry, const Snapshot& snap
     AppendJsonMember(head, "duration_s", value);
     head += ',';
   });
+  if (!snapshot.resource.empty()) {
+    head += "\"resource\":";
+    AppendJsonAttributes(head, snapshot.resource);
+    head += ',';
+  }
   return head;
 }
 
@@ -101,7 +117,8 @@ void CollectJson::Append(const Snapshot& snapshot, std::string& out) {
   bool any = false;
   for (const SnapshotEntry& entry : snapshot.frames) {
     if (entry.source == kSelfSource) continue;
-    const Groups& groups = groups_.Of(entry.frame->layout, Spell);
+    const Groups& groups =
+        groups_.Of(entry.frame->layout, [this](const Layout& layout) { return Spell(layout); });
     if (groups.empty()) continue;
     std::string head = HeadOf(entry, snapshot);
     for (const Group& group : groups) {

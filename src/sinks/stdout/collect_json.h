@@ -5,6 +5,7 @@
 //     "readings":[{"name":"gpu.power.draw","unit":"W","value":612.3,"quality":"ok","age_s":0.011}],
 //     "absent":[{"name":"gpu.fan.speed","unit":"1","reason":"not_read"}]}]
 //
+// Between `duration_s` and `entity_type` stands `"resource":{…}` where the snapshot has one.
 // `duration_s` is left out where it is not known, `attributes` of a reading where it adds none.
 #pragma once
 
@@ -20,7 +21,8 @@ namespace gpulens {
 // Not thread-safe. What the agent says of itself is left out.
 class CollectJson {
  public:
-  CollectJson();
+  // `gpus_only`: entities that are no GPU and no part of one are left out, and so are processes.
+  explicit CollectJson(bool gpus_only = false);
   // Appends the line with its newline.
   void Append(const Snapshot& snapshot, std::string& out);
 
@@ -35,10 +37,11 @@ class CollectJson {
   };
   using Groups = std::vector<Group>;
 
-  static Groups Spell(const Layout& layout);
+  Groups Spell(const Layout& layout) const;
   std::string HeadOf(const SnapshotEntry& entry, const Snapshot& snapshot);
   static void AppendGroup(const Group& group, const SnapshotEntry& entry, Instant now, std::string& out);
 
+  const bool gpus_only_;
   SeriesFinder durations_;
   PerLayout<Groups> groups_;
 };

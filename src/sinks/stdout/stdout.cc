@@ -63,7 +63,8 @@ int WriteAll(int fd, std::string_view bytes) noexcept {
 
 class StdoutSink final : public Sink {
  public:
-  StdoutSink(bool table, bool end_when_closed) : end_when_closed_(end_when_closed) {
+  StdoutSink(bool table, bool end_when_closed, bool gpus_only)
+      : end_when_closed_(end_when_closed), form_(std::in_place_type<CollectJson>, gpus_only) {
     if (table) form_.emplace<CollectTable>();
   }
 
@@ -97,8 +98,8 @@ class StdoutSink final : public Sink {
 };
 
 Result<std::unique_ptr<Sink>> Create(const Config& config, Env&) {
-  return std::unique_ptr<Sink>(
-      std::make_unique<StdoutSink>(config.Text("format") == "table", config.Bool("end_when_closed")));
+  return std::unique_ptr<Sink>(std::make_unique<StdoutSink>(
+      config.Text("format") == "table", config.Bool("end_when_closed"), config.Bool("gpus_only")));
 }
 
 constexpr std::string_view kFormats[] = {"json", "table"};
@@ -111,6 +112,10 @@ constexpr OptionSpec kOptions[] = {
      .type = OptionType::kBool,
      .fallback = "false",
      .help = "End the program once nobody reads its output any more, as in a pipe to head."},
+    {.key = "gpus_only",
+     .type = OptionType::kBool,
+     .fallback = "false",
+     .help = "As JSON, only what is measured on a GPU or an instance of it: no host, driver or process."},
 };
 
 }  // namespace

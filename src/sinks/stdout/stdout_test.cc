@@ -111,6 +111,41 @@ TEST(CollectJson, SaysReadingsByEntity) {
   EXPECT_EQ(json[1]["absent"][0]["name"].text, "gpu.temperature");
 }
 
+TEST(CollectJson, SaysTheResourceWhereThereIsOne) {
+  TwoGpus gpus;
+  auto snapshot = MakeSnapshot(1, gpus.now, {gpus.source.Entry()});
+  snapshot->resource = AttributeSet({{"k8s.cluster.name", "prod"}});
+  CollectJson form;
+  std::string text;
+  form.Append(*snapshot, text);
+  EXPECT_EQ(Read(text)[0]["resource"]["k8s.cluster.name"].text, "prod");
+}
+
+TEST(CollectJson, ShowsGpusAloneWhenAsked) {
+  constexpr MetricDesc kUsed{.name = "used", .unit = "By", .help = ""};
+  TestSource source("nvidia");
+  EntityRef gpu = Gpu(3);
+  EntityRef slice = MakeRef<const Entity>("mig", AttributeSet({{"gpu.mig.instance_id", int64_t{1}}}), gpu);
+  EntityRef process = MakeRef<const Entity>("process", AttributeSet({{"process.pid", int64_t{7}}}), gpu);
+  EntityRef driver = MakeRef<const Entity>("driver", AttributeSet({{"driver", "nvml"}}));
+  std::vector<Series> all;
+  for (const EntityRef& entity : {driver, EntityRef(), gpu, slice, process})
+    all.push_back(source.table.Declare(kUsed, entity));
+  source.writer.Begin({});
+  for (Series series : all) source.writer.Set(series, 1);
+  auto snapshot = MakeSnapshot(1, {}, {source.Entry()});
+  CollectJson everything, gpus(true);
+  std::string text;
+  everything.Append(*snapshot, text);
+  EXPECT_EQ(Read(text).items.size(), 5u);
+  text.clear();
+  gpus.Append(*snapshot, text);
+  Json json = Read(text);
+  ASSERT_EQ(json.items.size(), 2u);
+  EXPECT_EQ(json[0]["entity_type"].text, "gpu");
+  EXPECT_EQ(json[1]["entity_type"].text, "mig");
+}
+
 TEST(CollectJson, IsAnArrayAlsoOfNothing) {
   CollectJson form;
   std::string text;
@@ -276,6 +311,7 @@ Config Options(const char* format, bool end_when_closed = false) {
   Config config;
   config.Set("format", std::string(format), {});
   config.Set("end_when_closed", end_when_closed, {});
+  config.Set("gpus_only", false, {});
   return config;
 }
 

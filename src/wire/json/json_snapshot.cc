@@ -22,7 +22,7 @@ void AppendKey(std::string& out, std::string_view key) {
 std::string KindAndUnit(Kind kind, std::string_view unit) {
   std::string out;
   AppendKey(out, "kind");
-  AppendJsonString(out, JsonKindName(kind));
+  AppendJsonString(out, KindName(kind));
   out += ',';
   AppendKey(out, "unit");
   AppendJsonString(out, unit);
@@ -90,6 +90,7 @@ JsonSnapshot::LayoutText JsonSnapshot::Spell(const Layout& layout) const {
 
 bool JsonSnapshot::PlanFits(const Snapshot& snapshot) const noexcept {
   if (planned_.size() != snapshot.frames.size() + 1) return false;
+  if (!(planned_resource_ == snapshot.resource)) return false;
   for (size_t i = 0; i < snapshot.frames.size(); ++i) {
     if (planned_[i] != snapshot.frames[i].frame->layout->id()) return false;
   }
@@ -192,6 +193,8 @@ class JsonSnapshot::Planner {
 void JsonSnapshot::Plan(const Snapshot& snapshot) {
   planned_.clear();
   segments_.clear();
+  planned_resource_ = snapshot.resource;
+  if (speller_.Look(snapshot)) texts_ = {};
   Planner planner(*this);
   for (uint32_t i = 0; i < snapshot.frames.size(); ++i) {
     const SnapshotEntry& entry = snapshot.frames[i];

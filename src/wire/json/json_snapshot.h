@@ -76,6 +76,7 @@ class JsonSnapshot {
   std::vector<SpelledSeries> always_;
   PerLayout<LayoutText> texts_;
   std::vector<uint64_t> planned_;  // layout ids in frame order, and a 0
+  AttributeSet planned_resource_;
   std::vector<Segment> segments_;
   std::string end_;
 };

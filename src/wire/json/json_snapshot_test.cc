@@ -110,12 +110,6 @@ TEST(JsonText, TimesAreUtcWithMilliseconds) {
   EXPECT_EQ(out, "61.007-0.005");
 }
 
-TEST(JsonText, EveryKindHasAName) {
-  for (int kind = 0; kind < static_cast<int>(Kind::kUnknown); ++kind)
-    EXPECT_NE(JsonKindName(static_cast<Kind>(kind)), "unknown");
-  EXPECT_EQ(JsonKindName(Kind::kUnknown), "unknown");
-}
-
 TEST(JsonSnapshot, ShowsFamiliesWithTheirSeries) {
   TestSource nvidia("nvidia");
   Series power0 = nvidia.table.Declare(kPower, Gpu(0));

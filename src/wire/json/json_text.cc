@@ -174,19 +174,4 @@ int64_t AgeMsAt(const Frame& frame, uint32_t slot, Instant now) noexcept {
   return std::max<int64_t>(since, 0);
 }
 
-std::string_view JsonKindName(Kind kind) noexcept {
-  switch (kind) {
-    case Kind::kGauge: return "gauge";
-    case Kind::kCounter: return "counter";
-    case Kind::kUpDownCounter: return "updowncounter";
-    case Kind::kHistogram: return "histogram";
-    case Kind::kGaugeHistogram: return "gaugehistogram";
-    case Kind::kSummary: return "summary";
-    case Kind::kInfo: return "info";
-    case Kind::kStateSet: return "stateset";
-    case Kind::kUnknown: break;
-  }
-  return "unknown";
-}
-
 }  // namespace gpulens

@@ -36,7 +36,4 @@ void AppendJsonReading(std::string& out, const Frame& frame, uint32_t slot);
 // How old the value of a slot is at `now`, in milliseconds; never negative.
 int64_t AgeMsAt(const Frame& frame, uint32_t slot, Instant now) noexcept;
 
-// "gauge", "updowncounter", … Static storage.
-std::string_view JsonKindName(Kind kind) noexcept;
-
 }  // namespace gpulens

@@ -1,0 +1,239 @@
+#include "agent/cli/collect/aliases.h"
+
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cstdio>
+#include <memory>
+#include <span>
+#include <string>
+#include <utility>
+
+#include "agent/cli/collect/collect_command.h"
+#include "agent/plugin_tables.h"
+#include "base/log.h"
+
+namespace gpulens {
+namespace {
+
+constexpr std::string_view kEvery = "60s";  // as the project runs them
+
+struct CommandAlias {
+  std::string_view name, target, help;
+  // An option of its own: what it is called, the keys by which the target may have it, and what is passed
+  // when it is not given.
+  std::string_view option = {}, type = {}, option_help = {};
+  std::span<const std::string_view> keys = {};
+  std::string_view fallback = {};
+};
+
+constexpr std::string_view kToolKeys[] = {"hl_smi_path", "hl_smi", "command", "path"};
+constexpr std::string_view kPageKeys[] = {"url", "endpoint"};
+constexpr std::string_view kWindowKeys[] = {"window"};
+
+constexpr CommandAlias kAliases[] = {
+    {"nvml_monitor", "nvidia", "NVIDIA GPUs, read through NVML."},
+    {"amd_monitor", "amd", "AMD GPUs, read through AMD SMI."},
+    {"gaudi_monitor", "gaudi", "Intel Gaudi cards, read from hl-smi.", "--hl-smi-path", "FILE",
+     "The hl-smi program", kToolKeys},
+    {"dcgm_monitor", "dcgm", "The page of a DCGM exporter.", "--dcgm-endpoint", "URL",
+     "Where the page is, http://localhost:9400/metrics", kPageKeys, "http://localhost:9400/metrics"},
+    {"fleet_health_monitor", "fleet_health", "Health of every GPU over a sliding window.", "--health-window",
+     "D", "Length of the window, 300s", kWindowKeys},
+};
+
+// What was typed behind an alias.
+struct AliasOptions {
+  CollectOptions collect;
+  std::vector<std::string> pairs;  // -o
+  std::string own;                 // of CommandAlias::option
+  std::string log_level;           // empty: errors alone
+  bool dry_run = false;            // say what would be run
+};
+
+// Options of that project without a meaning here, and why.
+struct Ignored {
+  const char* option;
+  bool flag;
+  const char* why;
+};
+constexpr Ignored kIgnored[] = {
+    {"--collect-interval", false, "every reading of the interval counts, none is picked; see --interval"},
+    {"--vendor", false, "the command says the vendor"},
+    {"--log-folder", false, "the log goes to standard error"},
+    {"--stdout", true, "the log goes to standard error, data to --sink"},
+    {"--heterogeneous-cluster-v1", true, "no partition is added to the cluster's name"},
+};
+
+bool Works(const CommandAlias& alias) { return FindCollector(alias.target) || FindAnalyzer(alias.target); }
+
+// Durations of the project are plain seconds.
+std::string WithUnit(const std::string& text) {
+  bool number = !text.empty() && std::all_of(text.begin(), text.end(),
+                                             [](char c) { return (c >= '0' && c <= '9') || c == '.'; });
+  return number ? text + "s" : text;
+}
+
+std::span<const OptionSpec> OptionsOf(std::string_view target) {
+  if (const CollectorSpec* collector = FindCollector(target)) {
+    if (collector->instances_option.empty()) return collector->options;
+    for (const OptionSpec& option : collector->options) {
+      if (option.key == collector->instances_option) return option.children;
+    }
+  }
+  if (const AnalyzerSpec* analyzer = FindAnalyzer(target)) return analyzer->options;
+  return {};
+}
+
+// The key by which the target has the option; empty when it has none.
+std::string_view KeyOf(const CommandAlias& alias) {
+  for (std::string_view key : alias.keys) {
+    for (const OptionSpec& option : OptionsOf(alias.target)) {
+      if (option.key == key) return key;
+    }
+  }
+  return {};
+}
+
+// The project's levels are words of Python, "WARNING".
+std::string LevelsOf(std::string text) {
+  std::transform(text.begin(), text.end(), text.begin(),
+                 [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; });
+  if (text == "warning") return "warn";
+  return text == "critical" ? "error" : text;
+}
+
+int Complain(const CommandAlias& alias, const std::string& sentence) {
+  ::dprintf(STDERR_FILENO, "gpulens %.*s: %s\n", static_cast<int>(alias.name.size()), alias.name.data(),
+            sentence.c_str());
+  return 2;
+}
+
+// A word as a shell takes it back.
+std::string Quoted(const std::string& word) {
+  constexpr std::string_view kPlain =
+      "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-.,:/=@%+[]";
+  if (!word.empty() && word.find_first_not_of(kPlain) == std::string::npos) return word;
+  std::string out = "'";
+  for (char c : word) out += c == '\'' ? "'\\''" : std::string(1, c);
+  return out + "'";
+}
+
+std::string AsCollect(const CollectOptions& options) {
+  std::string out = "gpulens collect " + options.target;
+  if (options.once) out += " --once";
+  if (!options.interval.empty()) out += " --interval " + Quoted(options.interval);
+  out += " --sink " + Quoted(options.sink);
+  for (const auto& [key, value] : options.options) out += " -o " + Quoted(key + "=" + value);
+  if (options.gpus_only && options.sink == "stdout") out += " -o gpus_only=true";
+  if (!options.cluster.empty()) out += " --cluster " + Quoted(options.cluster);
+  if (!options.config_file.empty()) out += " --config " + Quoted(options.config_file);
+  if (options.demo) out += " --demo";
+  if (options.strict) out += " --strict";
+  return out + "\n";
+}
+
+// Takes the option of the alias over into those of its target.
+bool PassOwnOption(const CommandAlias& alias, AliasOptions& options) {
+  bool given = !options.own.empty();
+  if (!given && (alias.fallback.empty() || !options.collect.config_file.empty())) return true;
+  std::string_view key = KeyOf(alias);
+  if (key.empty()) return !given;
+  std::string value = given ? options.own : std::string(alias.fallback);
+  options.collect.options.emplace_back(key, alias.type == "D" ? WithUnit(value) : value);
+  return true;
+}
+
+int RunAlias(const CommandAlias& alias, AliasOptions options) {
+  CollectOptions& collect = options.collect;
+  if (!Works(alias)) {
+    return Complain(alias, "this gpulens has no \"" + std::string(alias.target) +
+                               "\", of which this is another name. What it has: gpulens collect --list");
+  }
+  collect.target = alias.target;
+  collect.gpus_only = true;
+  collect.interval = WithUnit(collect.interval);
+  // With one snapshot wanted, nobody waits a minute for the second reading that rates need.
+  if (collect.interval.empty() && !collect.once) collect.interval = kEvery;
+  for (const std::string& pair : options.pairs) {
+    size_t equals = pair.find('=');
+    if (equals == pair.npos) return Complain(alias, "-o " + pair + ": expected KEY=VALUE");
+    collect.options.emplace_back(pair.substr(0, equals), pair.substr(equals + 1));
+  }
+  if (!PassOwnOption(alias, options))
+    return Complain(alias, std::string(alias.option) + ": " + collect.target + " has no such option");
+  if (options.dry_run) {
+    std::fputs(AsCollect(collect).c_str(), stdout);
+    return 0;
+  }
+  // What is printed is data; the log says only what went wrong.
+  Status levels = SetLogLevels(options.log_level.empty() ? "error" : LevelsOf(options.log_level));
+  if (!levels) return Complain(alias, "--log-level: " + levels.detail);
+  return RunCollect(collect);
+}
+
+void AddIgnored(CLI::App& command, const CommandAlias& alias) {
+  for (const Ignored& ignored : kIgnored) {
+    auto say = [&alias, &ignored] {
+      ::dprintf(STDERR_FILENO, "gpulens %.*s: %s does nothing here: %s\n",
+                static_cast<int>(alias.name.size()), alias.name.data(), ignored.option, ignored.why);
+    };
+    constexpr const char* kHelp = "Accepted, does nothing here";
+    CLI::Option* option = ignored.flag ? command.add_flag_callback(ignored.option, say, kHelp)
+                                       : command.add_option_function<std::string>(
+                                             ignored.option, [say](const std::string&) { say(); }, kHelp);
+    option->group("Without a meaning here");
+  }
+}
+
+void AddAlias(CLI::App& app, const CommandAlias& alias, int& code) {
+  CLI::App* command = app.add_subcommand(std::string(alias.name), std::string(alias.help));
+  auto options = std::make_shared<AliasOptions>();
+  CollectOptions& collect = options->collect;
+  collect.sink = "stdout";
+  command->add_flag("--once", collect.once, "One snapshot; rates come from two readings one second apart");
+  command->add_option("--interval,--push-interval", collect.interval, "How often, 60s")->type_name("D");
+  command->add_option("--sink", collect.sink, "Where to: stdout (JSON), file, …")
+      ->type_name("S")
+      ->capture_default_str();
+  command->add_option("-o,--sink-opt,--sink-opts", options->pairs, "An option of the sink; repeatable")
+      ->type_name("KEY=VALUE");
+  if (!alias.option.empty()) {
+    command->add_option(std::string(alias.option), options->own, std::string(alias.option_help))
+        ->type_name(std::string(alias.type));
+  }
+  command->add_option("--cluster", collect.cluster, "Name of the cluster, told with everything");
+  command->add_option("--log-level", options->log_level, "error, warn, info or debug")->type_name("L");
+  command->add_option("--config", collect.config_file, "Configuration file (YAML)")->type_name("FILE");
+  command->add_flag("--demo", collect.demo, "Simulated GPUs");
+  command->add_flag("--strict", collect.strict, "Exit 1 when a reading is stale or rejected");
+  command->add_flag("--dry-run", options->dry_run, "Say which gpulens collect this is, run nothing");
+  AddIgnored(*command, alias);
+  command->footer("\nAnother name of gpulens collect " + std::string(alias.target) +
+                  ", with one element for each GPU.\nExit: 0 something was read · 1 nothing could be read · "
+                  "2 wrong use");
+  command->callback([&alias, &code, options] { code = RunAlias(alias, *options); });
+}
+
+}  // namespace
+
+void AddAliases(CLI::App& app, int& code) {
+  for (const CommandAlias& alias : kAliases) AddAlias(app, alias, code);
+}
+
+std::vector<std::string_view> AliasNames() {
+  std::vector<std::string_view> names;
+  for (const CommandAlias& alias : kAliases) names.push_back(alias.name);
+  return names;
+}
+
+std::vector<std::string_view> WorkingAliasNames() {
+  std::vector<std::string_view> names;
+  for (const CommandAlias& alias : kAliases) {
+    if (Works(alias)) names.push_back(alias.name);
+  }
+  return names;
+}
+
+}  // namespace gpulens

@@ -1,0 +1,212 @@
+#include "agent/cli/collect/collect_command.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+
+#include "agent/cli/collect/collect_session.h"
+#include "agent/plugin_tables.h"
+#include "agent/run/config_file.h"
+#include "agent/run/plan.h"
+#include "base/text.h"
+#include "catalog/gpu/readings.h"
+
+namespace gpulens {
+namespace {
+
+int Complain(const std::string& sentence) {
+  ::dprintf(STDERR_FILENO, "gpulens collect: %s\n", sentence.c_str());
+  return 2;
+}
+
+std::string Unknown(std::string_view noun, const std::string& word,
+                    const std::vector<std::string_view>& names) {
+  std::string list;
+  for (std::string_view name : names) list += (list.empty() ? "" : " ") + std::string(name);
+  std::string text = "no " + std::string(noun) + " \"" + word + "\". ";
+  std::string_view nearest = NearestWord(word, names);
+  if (!nearest.empty()) text += "Did you mean " + std::string(nearest) + "? ";
+  return text + "There are: " + list;
+}
+
+// What is to be run: a collector, or an analyzer over all collectors of GPUs.
+struct Target {
+  const CollectorSpec* collector = nullptr;
+  const AnalyzerSpec* analyzer = nullptr;
+
+  std::string_view name() const { return collector ? collector->name : analyzer->name; }
+  std::span<const OptionSpec> options() const { return collector ? collector->options : analyzer->options; }
+  // The part of the configuration that is its own.
+  std::string section() const { return (collector ? "collectors." : "analyzers.") + std::string(name()); }
+};
+
+bool ReadsGpus(const CollectorSpec& spec) {
+  return std::find(spec.metrics.begin(), spec.metrics.end(), &kGpuUtilization) != spec.metrics.end();
+}
+
+const OptionSpec* FindOption(std::span<const OptionSpec> options, std::string_view key) {
+  for (const OptionSpec& option : options) {
+    if (option.key == key) return &option;
+  }
+  return nullptr;
+}
+
+// The options a person may give with -o: those of the collector (or of one of its targets) and of the sink.
+struct Spread {
+  std::vector<FlagValue> flags;
+  std::string target_yaml;  // one element of the list of instances
+};
+
+Result<Spread> SpreadOptions(const CollectOptions& options, const Target& target, const SinkSpec& sink) {
+  Spread out;
+  std::span<const OptionSpec> element;
+  if (target.collector) {
+    if (const OptionSpec* list = FindOption(target.options(), target.collector->instances_option))
+      element = list->children;
+  }
+  for (const auto& [key, value] : options.options) {
+    bool common = target.collector && (key == "timeout" || key == "ttl");
+    if (FindOption(element, key)) {
+      out.target_yaml += out.target_yaml.empty() ? "{" : ", ";
+      out.target_yaml += key + ": ";
+      AppendJsonString(out.target_yaml, value);
+    } else if (common || FindOption(target.options(), key)) {
+      out.flags.push_back({"-o " + key, target.section() + "." + key, value});
+    } else if (FindOption(sink.options, key)) {
+      out.flags.push_back({"-o " + key, "sinks." + std::string(sink.name) + "." + key, value});
+    } else {
+      return Status{Code::kInvalidArgument, "neither " + std::string(target.name()) + " nor " +
+                                                std::string(sink.name) + " has an option \"" + key +
+                                                "\". All of them: gpulens config schema"};
+    }
+  }
+  if (!out.target_yaml.empty()) {
+    if (out.target_yaml.find("name: ") == std::string::npos) out.target_yaml += ", name: collect";
+    out.target_yaml += "}";
+  }
+  return out;
+}
+
+LoadOutcome LoadForCollect(const Schema& schema, const Target& target, const std::string& file,
+                           const Spread& spread) {
+  if (spread.target_yaml.empty()) return LoadConfig(schema, FindConfigFile(file), spread.flags);
+  // Given on the command line, the target stands in place of those of a file.
+  Sources sources;
+  sources.file_name = "command line";
+  sources.file_text = "collectors: {" + std::string(target.name()) + ": {" +
+                      std::string(target.collector->instances_option) + ": [" + spread.target_yaml + "]}}\n";
+  sources.flags = spread.flags;
+  return Load(schema, sources);
+}
+
+SessionOptions MakeSession(const CollectOptions& options, const Target& target, const Config& config) {
+  SessionOptions session;
+  session.once = options.once;
+  session.strict = options.strict;
+  session.demo = options.demo;
+  session.analyzer = target.analyzer;
+  if (target.collector) session.collectors = {target.collector};
+  for (const CollectorSpec* spec : AllCollectors()) {
+    if (!target.analyzer || !ReadsGpus(*spec)) continue;
+    if (config.Group("collectors").Group(spec->name).Bool("enabled")) session.collectors.push_back(spec);
+  }
+  return session;
+}
+
+// The values that the command line sets over the configuration.
+void AddFlags(const CollectOptions& options, const Target& target, std::vector<FlagValue>& flags) {
+  if (options.sink.empty())
+    flags.push_back({"--json", "sinks.stdout.format", options.json ? "json" : "table"});
+  if (options.sink.empty() || options.sink == "stdout") {
+    flags.push_back({"--sink", "sinks.stdout.end_when_closed", "true"});
+    if (options.gpus_only) flags.push_back({"--sink", "sinks.stdout.gpus_only", "true"});
+  }
+  if (!options.cluster.empty()) flags.push_back({"--cluster", "resource.cluster", options.cluster});
+  if (options.interval.empty()) return;
+  flags.push_back({"--interval", "interval", options.interval});
+  for (const CollectorSpec* spec : AllCollectors()) {
+    if (spec == target.collector || (target.analyzer && ReadsGpus(*spec)))
+      flags.push_back(
+          {"--interval", "collectors." + std::string(spec->name) + ".interval", options.interval});
+  }
+}
+
+std::string Padded(std::string_view text, size_t width) {
+  std::string out(text);
+  out.resize(std::max(out.size() + 1, width), ' ');
+  return out;
+}
+
+// What the probe of a collector found, in one word and one reason.
+std::string Presence(const CollectorSpec& spec, const Config& config, Env& env) {
+  if (!spec.probe) return "here";
+  const Config& own = config.Group("collectors").Group(spec.name);
+  std::string why;
+  for (const Finding& finding : spec.probe(own, env)) {
+    if (finding.kind == Finding::kFound) return "here";
+    if (why.empty()) {
+      std::string_view words[] = {"", "not here", "no permission", "broken"};
+      why = words[finding.kind];
+      const std::string& reason = finding.why.empty() ? finding.what : finding.why;
+      if (!reason.empty()) why += " (" + reason + ")";
+    }
+  }
+  return why.empty() ? "not configured" : why;
+}
+
+}  // namespace
+
+int ListCollectors(const std::string& config_file, bool demo) {
+  std::unique_ptr<Schema> schema = MakeSchema();
+  LoadOutcome loaded = LoadConfig(*schema, FindConfigFile(config_file), {});
+  std::string report = loaded.Report();
+  if (!report.empty()) ::dprintf(STDERR_FILENO, "%s", report.c_str());
+  if (!loaded.ok()) return 2;
+  Env env;
+  env.demo = demo;
+  std::string out = Padded("COLLECTOR", 16) + "WHAT IT READS\n";
+  for (const CollectorSpec* spec : AllCollectors()) {
+    out +=
+        Padded(spec->name, 16) + std::string(spec->help) + "   " + Presence(*spec, loaded.config, env) + "\n";
+  }
+  out += "\n" + Padded("ANALYZER", 16) + "WHAT IT DERIVES\n";
+  for (const AnalyzerSpec* spec : AllAnalyzers())
+    out += Padded(spec->name, 16) + std::string(spec->help) + "\n";
+  std::fputs(out.c_str(), stdout);
+  return 0;
+}
+
+int RunCollect(const CollectOptions& options) {
+  Target target{FindCollector(options.target), nullptr};
+  if (!target.collector) target.analyzer = FindAnalyzer(options.target);
+  if (!target.collector && !target.analyzer) {
+    std::vector<std::string_view> names;
+    for (const CollectorSpec* spec : AllCollectors()) names.push_back(spec->name);
+    for (const AnalyzerSpec* spec : AllAnalyzers()) names.push_back(spec->name);
+    return Complain(Unknown("collector", options.target, names));
+  }
+  std::string sink_name = options.sink.empty() ? "stdout" : options.sink == "otel" ? "otlp" : options.sink;
+  const SinkSpec* sink = FindSink(sink_name);
+  if (!sink) {
+    std::vector<std::string_view> names;
+    for (const SinkSpec* spec : AllSinks()) names.push_back(spec->name);
+    return Complain(Unknown("sink", sink_name, names));
+  }
+  Result<Spread> spread = SpreadOptions(options, target, *sink);
+  if (!spread) return Complain(spread.error().detail);
+  AddFlags(options, target, spread->flags);
+  std::unique_ptr<Schema> schema = MakeSchema();
+  LoadOutcome loaded = LoadForCollect(*schema, target, options.config_file, *spread);
+  std::string report = loaded.Report();
+  if (!report.empty()) ::dprintf(STDERR_FILENO, "%s", report.c_str());
+  if (!loaded.ok()) return 2;
+
+  if (options.demo) ::dprintf(STDERR_FILENO, "SIMULATED GPUs: no GPU is read.\n");
+  CollectSession session(MakeSession(options, target, loaded.config), loaded.config);
+  auto made = sink->create(loaded.config.Group("sinks").Group(sink->name), session.env());
+  if (!made) return Complain(made.error().detail);
+  return session.Run(**made);
+}
+
+}  // namespace gpulens

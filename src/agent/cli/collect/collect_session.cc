@@ -1,0 +1,148 @@
+#include "agent/cli/collect/collect_session.h"
+
+#include <signal.h>
+#include <unistd.h>
+
+#include <algorithm>
+
+#include "agent/run/plan.h"
+
+namespace gpulens {
+namespace {
+
+using std::chrono::seconds;
+
+// A source that needs a moment (a driver process, an HTTP page) gets this long to have its first values.
+constexpr Duration kPatience = seconds(10);
+
+bool HasValue(const Snapshot& snapshot) {
+  for (const SnapshotEntry& entry : snapshot.frames) {
+    for (Quality quality : entry.frame->quality) {
+      if (quality != Quality::kAbsent) return true;
+    }
+  }
+  return false;
+}
+
+}  // namespace
+
+CollectSession::CollectSession(SessionOptions options, const Config& config)
+    : options_(std::move(options)), budget_(static_cast<uint64_t>(config.Group("limits").Int("series"))) {
+  env_.io = &io_;
+  env_.http = &client_;
+  env_.workers = &workers_;
+  env_.latest = &hub_;
+  env_.demo = options_.demo;
+  plan_.interval = config.Time("interval");
+  plan_.resource = MakeResource(config, {.demo = options_.demo, .host_name = HostName()});
+  for (const CollectorSpec* spec : options_.collectors) {
+    for (Instance::Setup& setup : MakeInstances(*spec, config)) plan_.instances.push_back(std::move(setup));
+  }
+  if (options_.analyzer) {
+    const Config& own = config.Group("analyzers").Group(options_.analyzer->name);
+    plan_.analyzers.push_back({options_.analyzer, own});
+  }
+}
+
+Ref<const Snapshot> CollectSession::OnlyOurs(const Snapshot& snapshot) const {
+  Ref<Snapshot> ours = MakeRef<Snapshot>();
+  ours->closed_at = snapshot.closed_at;
+  ours->tick = snapshot.tick;
+  ours->resource = snapshot.resource;
+  for (const SnapshotEntry& entry : snapshot.frames) {
+    if (options_.analyzer) {
+      if (entry.source == options_.analyzer->name) ours->frames.push_back(entry);
+      continue;
+    }
+    for (const Pipeline::InstanceView& view : pipeline_->instances()) {
+      if (view.name == entry.source && view.stats.runs_ok > 0) ours->frames.push_back(entry);
+    }
+  }
+  return ours;
+}
+
+void CollectSession::Took(const Ref<const Snapshot>& snapshot) {
+  Ref<const Snapshot> ours = OnlyOurs(*snapshot);
+  if (!HasValue(*ours)) return;
+  std::lock_guard lock(mutex_);
+  newest_ = std::move(ours);
+  ++good_ticks_;
+  wake_.notify_all();
+}
+
+// With several collectors, the reason of one that is here says more than that another is not.
+Status CollectSession::WhyNothing() const {
+  Status why{Code::kUnavailable, "nothing was read"};
+  bool found = false;
+  for (const Pipeline::InstanceView& view : pipeline_->instances()) {
+    const Status& last = view.stats.last;
+    if (last.ok() || (found && last.code == Code::kUnavailable)) continue;
+    why = last;
+    found = true;
+    if (last.code != Code::kUnavailable) break;
+  }
+  return why;
+}
+
+bool CollectSession::Doubtful() const {
+  for (const Pipeline::InstanceView& view : pipeline_->instances()) {
+    if (view.stats.samples.stale != 0) return true;
+    for (uint64_t rejected : view.stats.samples.rejected) {
+      if (rejected != 0) return true;
+    }
+  }
+  return false;
+}
+
+// Hands snapshots to the sink until it is enough. `any`: at least one was written.
+Status CollectSession::Feed(Sink& sink, bool& any) {
+  // Rates need two readings, so one run is two of them.
+  const int needed = options_.once ? 2 : 1;
+  for (int seen = 0; !(any && options_.once);) {
+    std::unique_lock lock(mutex_);
+    bool ready =
+        wake_.wait_for(lock, kPatience, [&] { return stop_ || good_ticks_ >= std::max(needed, seen + 1); });
+    if (stop_) return Ok();
+    if (!ready) {
+      if (any) continue;
+      // One reading is better than none where the second is a long interval away.
+      if (good_ticks_ == 0) {
+        lock.unlock();
+        return WhyNothing();
+      }
+    }
+    seen = good_ticks_;
+    Ref<const Snapshot> snapshot = newest_;
+    lock.unlock();
+    Status written = sink.Write(*snapshot);
+    any = true;
+    if (!written) return written;
+  }
+  return Ok();
+}
+
+int CollectSession::Run(Sink& sink) {
+  ::signal(SIGPIPE, SIG_IGN);
+  ::signal(SIGXFSZ, SIG_IGN);
+  auto stop = [this] {
+    std::lock_guard lock(mutex_);
+    stop_ = true;
+    wake_.notify_all();
+  };
+  for (int signal : {SIGINT, SIGTERM}) static_cast<void>(io_.OnSignal(signal, stop));
+  io_.Start();
+  pipeline_ = std::make_unique<Pipeline>(env_, workers_, hub_, budget_);
+  Status status = pipeline_->Apply(std::move(plan_));
+  pipeline_->OnTick([this](const Ref<const Snapshot>& snapshot) { Took(snapshot); });
+  pipeline_->Start();
+  bool any = false;
+  if (status) status = Feed(sink, any);
+  if (any) static_cast<void>(sink.Flush(env_.clock->Now() + seconds(1)));
+  bool doubtful = Doubtful();
+  pipeline_->Stop(env_.clock->Now() + seconds(1));
+  io_.Stop();
+  if (!status) ::dprintf(STDERR_FILENO, "gpulens collect: %s\n", status.detail.c_str());
+  return !status || !any || (options_.strict && doubtful) ? 1 : 0;
+}
+
+}  // namespace gpulens

@@ -1,0 +1,78 @@
+#include "dialects/facts.h"
+
+#include "catalog/gpu/health.h"
+#include "catalog/gpu/parts.h"
+
+namespace gpulens {
+namespace {
+
+// By what a GPU is found again; empty for series that belong to none.
+std::string GpuKey(const AttributeSet& attributes) {
+  if (std::string uuid = attributes.Text("gpu.uuid"); !uuid.empty()) return uuid;
+  std::string index = attributes.Text("gpu.index");
+  return index.empty() ? index : "#" + index;
+}
+
+std::string SliceKey(const AttributeSet& attributes) {
+  std::string instance = attributes.Text("gpu.mig.instance_id");
+  if (instance.empty()) return instance;
+  return GpuKey(attributes) + "/" + instance + "/" + attributes.Text("gpu.mig.compute_instance_id");
+}
+
+// Also under its GPU instance alone: what is measured there has no compute instance.
+void AddSlice(const AttributeSet& attributes, std::map<std::string, AttributeSet>& slices) {
+  slices.emplace(SliceKey(attributes), attributes);
+  slices.emplace(GpuKey(attributes) + "/" + attributes.Text("gpu.mig.instance_id") + "/", attributes);
+}
+
+std::string TextIn(const std::map<std::string, AttributeSet>& sets, const std::string& key,
+                   std::string_view attribute) {
+  auto found = key.empty() ? sets.end() : sets.find(key);
+  return found == sets.end() ? std::string() : found->second.Text(attribute);
+}
+
+}  // namespace
+
+// The first to speak of a GPU is heard. An index that two GPUs have (of two vendors) names neither.
+void TickFacts::AddGpu(const SeriesInfo& info, Known& known) {
+  const AttributeSet& attributes = info.attributes;
+  std::string uuid = attributes.Text("gpu.uuid"), index = attributes.Text("gpu.index");
+  if (!uuid.empty()) known.gpus.emplace(uuid, attributes);
+  if (index.empty()) return;
+  auto [at, added] = known.gpus.emplace("#" + index, attributes);
+  if (!added && at->second.Text("gpu.uuid") != uuid) at->second = AttributeSet();
+}
+
+bool TickFacts::Look(const Snapshot& snapshot) {
+  Known known;
+  known.resource = snapshot.resource;
+  for (const SnapshotEntry& entry : snapshot.frames) {
+    const Layout& layout = *entry.frame->layout;
+    for (uint32_t slot = 0; slot < layout.slots(); ++slot) {
+      const SeriesInfo& info = layout[slot];
+      if (info.desc == &kGpuInfo) AddGpu(info, known);
+      else if (info.desc == &kGpuMigInfo) AddSlice(info.attributes, known.slices);
+      else if (info.desc == &kGpuDriverInfo)
+        known.drivers.emplace(info.attributes.Text("gpu.vendor"), info.attributes);
+    }
+  }
+  if (known == known_) return false;
+  known_ = std::move(known);
+  return true;
+}
+
+std::string TickFacts::Text(const SeriesInfo& series, std::string_view attribute) const {
+  if (series.attributes.Has(attribute)) return series.attributes.Text(attribute);
+  std::string gpu = GpuKey(series.attributes);
+  std::string text = TextIn(known_.slices, SliceKey(series.attributes), attribute);
+  if (text.empty()) text = TextIn(known_.gpus, gpu, attribute);
+  if (text.empty() && !gpu.empty()) {
+    std::string vendor = TextIn(known_.gpus, gpu, "gpu.vendor");
+    // Where one driver is here, a GPU of unknown vendor is its GPU.
+    if (vendor.empty() && known_.drivers.size() == 1) vendor = known_.drivers.begin()->first;
+    text = TextIn(known_.drivers, vendor, attribute);
+  }
+  return text.empty() ? known_.resource.Text(attribute) : text;
+}
+
+}  // namespace gpulens

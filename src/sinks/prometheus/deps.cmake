@@ -1,0 +1,1 @@
+house_test_deps(gpulens_base_testing)
