@@ -2,6 +2,7 @@
 #include <cstdlib>
 
 #include "sources/nvml/driver_protocol.h"
+#include "sources/nvml/message_encoder.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace gpulens::nvml;

@@ -6,6 +6,7 @@
 
 #include "base/files.h"
 #include "sources/nvml/driver_supervisor.h"
+#include "sources/nvml/message_encoder.h"
 
 namespace gpulens::nvml {
 namespace {

@@ -24,13 +24,17 @@ struct DriverOptions {
   Duration slow = std::chrono::seconds(60);
   std::string library_path;  // Empty: the usual places.
   uint64_t left_out = 0;     // Bit i: do not touch GPU i until an AttachRequest comes.
+  uint64_t event_types = kUsualEvents;
+  // Has one entry per GPU that the kernel driver holds. When they change the process ends, so that the
+  // library is opened anew: it counts GPUs only then.
+  std::string gpu_folder = "/proc/driver/nvidia/gpus";
   std::string build_id;
   SymbolLookup lookup = nullptr;  // Instead of a file: the simulated library.
 };
 
 // What the agent's NvmlSource passes after `driver nvml`: --socket-fd=N --page-fd=N --interval-ns=N
-// --medium-ns=N --slow-ns=N --library=PATH --leave-out=MASK (hexadecimal). kInvalidArgument names the bad
-// one.
+// --medium-ns=N --slow-ns=N --library=PATH --leave-out=MASK --events=MASK (hexadecimal) --gpu-folder=PATH.
+// kInvalidArgument names the bad one.
 Result<DriverOptions> ParseDriverArguments(std::span<const std::string_view> arguments);
 
 // Exit codes of the driver process.
@@ -39,6 +43,7 @@ enum DriverExit : int {
   kDriverBadStart = 2,    // Arguments, socket or page unusable.
   kDriverNoLibrary = 3,   // A LibraryReport has told why.
   kDriverInitFailed = 4,  // A LibraryReport has told why.
+  kDriverRecount = 5,     // GPUs have come or gone: start again, now.
 };
 
 // Runs until the socket closes. Threads that are stuck in the library are left behind: the caller

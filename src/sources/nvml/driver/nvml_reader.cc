@@ -3,25 +3,12 @@
 #include <algorithm>
 #include <utility>
 
+#include "sources/nvml/driver/read_status.h"
+
 namespace gpulens::nvml {
 namespace {
 
-ReadStatus StatusOf(int code) noexcept {
-  switch (code) {
-    case kSuccess: return ReadStatus::kOk;
-    case kInvalidArgument:  // An id or enum value that this driver does not know yet.
-    case kNotSupported:
-    case kFunctionNotFound:
-    case kArgumentVersionMismatch:
-    case kDeprecated: return ReadStatus::kNotSupported;
-    case kNoPermission: return ReadStatus::kNoPermission;
-    case kNotFound: return ReadStatus::kNotFound;
-    case kGpuIsLost:
-    case kGpuNotFound: return ReadStatus::kGpuLost;
-    case nvml::kResetRequired: return ReadStatus::kResetRequired;
-    default: return ReadStatus::kError;
-  }
-}
+ReadStatus StatusOf(int code) noexcept { return ReadStatusOf(code); }
 
 int64_t Signed(uint64_t bits) noexcept { return static_cast<int64_t>(bits); }
 

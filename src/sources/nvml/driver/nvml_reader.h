@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "sources/nvml/driver/gpu_identity.h"
+#include "sources/nvml/driver/parts/mig_reader.h"
 #include "sources/nvml/driver_protocol.h"
 
 namespace gpulens::nvml {
@@ -38,6 +39,10 @@ class GpuReader {
   // One round over the tiers that are due at `boot_ns`. The results stay until the next round. False
   // when the GPU has to be attached again: it is lost, or its MIG mode has changed.
   bool Read(int64_t boot_ns);
+  // In MIG mode: processes are listed by MIG device. Empty: of the GPU. Holds for the next Read.
+  void SplitProcesses(std::span<const MigDevice> devices) noexcept { mig_devices_ = devices; }
+  // Somebody else tells PCIe rates: none are to be asked for until the next Attach.
+  void SkipBlocking() noexcept { blocking_absent_ = true; }
   // What blocks by design (PCIe throughput: 20 ms a direction, only where there is no counter), for
   // after the round's readings are on their way. Appends to no round: replaces the readings.
   bool ReadBlocking();
@@ -81,8 +86,9 @@ class GpuReader {
   void TakePcieBytes(Field field, const FieldValue& value);
   size_t TakeLinks(LinkCounter& counter, size_t at);
   void ReadProcesses();
-  int ReadProcessList(size_t list, size_t& count);
-  void AppendProcesses(ProcessType type, size_t count, bool v1);
+  int ReadProcessList(size_t list, const MigDevice& of);
+  void AppendProcesses(ProcessType type, size_t count, bool v1, const MigDevice& of);
+  int ReadProcessLists(size_t list);
 
   int ReadUtilization();
   int ReadEncoder();
@@ -130,6 +136,7 @@ class GpuReader {
        blocking_absent_ = false;
   bool blocking_due_ = false, mig_changed_ = false;
   int mig_mode_ = -1;
+  std::span<const MigDevice> mig_devices_;
   std::array<uint64_t, 2> pcie_last_{};
   std::array<LinkCounter, 2> links_;
 
