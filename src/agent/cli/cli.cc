@@ -12,6 +12,7 @@
 #include "agent/cli/config_command.h"
 #include "agent/cli/doctor_command.h"
 #include "agent/cli/driver_command.h"
+#include "agent/cli/driver_release.h"
 #include "agent/cli/metrics_command.h"
 #include "agent/plugin_tables.h"
 #include "agent/run/agent.h"
@@ -32,7 +33,7 @@ constexpr const char* kHelp =
 
 LOOK      doctor · metrics [NAME] · version
 COLLECT   agent · collect COLLECTOR
-SET UP    config check|print|schema
+SET UP    config check|print|schema · driver release|resume|status
 --help in every command has examples.
 )";
 
@@ -52,6 +53,11 @@ constexpr const char* kCollectFooter = R"(
 
 Exit: 0 something was read · 1 nothing could be read · 2 wrong use)";
 
+constexpr const char* kDriverFooter = R"(
+  gpulens driver release --for 5m && nvidia-smi --gpu-reset && gpulens driver resume
+
+Returns when no GPU is held open. Exit: 0 done · 1 no agent, or its driver process does not end · 2 wrong use)";
+
 constexpr const char* kDoctorFooter = R"(
 Exit: 0 fine · 1 limited: something is here that may not be read · 2 a fault. What is not on this
 machine never counts.)";
@@ -68,7 +74,8 @@ std::string Joined(const std::vector<std::string>& words) {
   return out;
 }
 
-constexpr std::string_view kCommands[] = {"agent", "collect", "doctor", "metrics", "config", "version"};
+constexpr std::string_view kCommands[] = {"agent",  "collect", "doctor", "metrics",
+                                          "config", "driver",  "version"};
 
 // A word that is no command gets the right one.
 int NoCommand(std::string_view word) {
@@ -90,6 +97,7 @@ struct CommandLine {
   DoctorOptions doctor;
   MetricsOptions metrics;
   std::string config_file;
+  DriverOrder driver;
   bool schema_json = false, version_json = false;
   int code = 0;
 };
@@ -197,11 +205,32 @@ void AddConfig(CLI::App& app, CommandLine& line) {
   schema->callback([&line] { line.code = RunConfigSchema(line.schema_json); });
 }
 
+void AddDriver(CLI::App& app, CommandLine& line) {
+  CLI::App* driver = app.add_subcommand("driver", "Free the GPUs of a running agent for a while.");
+  driver->require_subcommand(1);
+  driver->footer(kDriverFooter);
+  auto add = [&](const char* verb, const char* help) {
+    CLI::App* command = driver->add_subcommand(verb, help);
+    command->add_option("--socket", line.driver.socket, "The agent's control socket")->type_name("PATH");
+    command->add_option("--config", line.driver.config_file, "Configuration file (YAML)")->type_name("FILE");
+    command->callback([&line, verb] {
+      line.driver.verb = verb;
+      line.code = RunDriverOrder(line.driver);
+    });
+    return command;
+  };
+  add("release", "End the driver process: no GPU is held open any more.")
+      ->add_option("--for", line.driver.length, "Start again by itself after so long")
+      ->type_name("D");
+  add("resume", "Start it again now.");
+  add("status", "Whether it runs or is released.");
+}
+
 }  // namespace
 
 int RunCommandLine(int argc, char** argv) {
   // Before anything else: a driver process stays small.
-  if (argc > 1 && std::string_view(argv[1]) == "driver") {
+  if (argc > 2 && std::string_view(argv[1]) == "driver" && std::string_view(argv[2]) == "nvml") {
     RunDriver(std::vector<std::string_view>(argv + 2, argv + argc));
   }
   CLI::App app("", "gpulens");
@@ -212,6 +241,7 @@ int RunCommandLine(int argc, char** argv) {
   AddCollect(app, line);
   AddLooks(app, line);
   AddConfig(app, line);
+  AddDriver(app, line);
   if (argc <= 1) {
     std::fputs(kHelp, stderr);
     return 2;

@@ -98,6 +98,14 @@ constexpr OptionSpec kLog[] = {
      .allowed = kFormats},
 };
 
+constexpr OptionSpec kControl[] = {
+    {.key = "socket",
+     .fallback = {},
+     .help =
+         "Unix socket for commands to the running agent (gpulens driver release); without it, "
+         "/run/gpulens/gpulens.sock for root, else gpulens/gpulens.sock in XDG_RUNTIME_DIR; none for none"},
+};
+
 constexpr OptionSpec kRoot[] = {
     {.key = "interval",
      .type = OptionType::kTime,
@@ -125,6 +133,11 @@ constexpr OptionSpec kRoot[] = {
      .fallback = {},
      .help = "Folder that the agent may write; without it, /var/lib/gpulens as a service, else the XDG state "
              "folder"},
+    {.key = "control",
+     .type = OptionType::kGroup,
+     .fallback = {},
+     .help = "Commands to the running agent",
+     .children = kControl},
     {.key = "log",
      .type = OptionType::kGroup,
      .fallback = {},

@@ -1,1 +1,2 @@
-house_deps(gpulens_sources_nvml gpulens_sources_nvml_probe)
+house_deps(gpulens_sources_nvml gpulens_sources_nvml_probe gpulens_sources_nvml_processes)
+house_test_deps(gpulens_base_testing gpulens_pipeline_events gpulens_dialects)

@@ -7,8 +7,10 @@
 
 #include "base/version.h"
 #include "catalog/self.h"
+#include "collectors/nvidia/event_reporter.h"
 #include "collectors/nvidia/gpu_series.h"
 #include "pipeline/agent_stats.h"
+#include "pipeline/control/driver_control.h"
 #include "pipeline/plugin.h"
 #include "sources/nvml/driver_supervisor.h"
 #include "sources/nvml/probe/gpu_probe.h"
@@ -39,6 +41,7 @@ Code CodeOf(DriverFault fault) {
     case DriverFault::kNoPermission: return Code::kPermissionDenied;
     case DriverFault::kLibraryNotFound:
     case DriverFault::kDriverNotLoaded:
+    case DriverFault::kReleased:
     case DriverFault::kNoGpus: return Code::kUnavailable;
     case DriverFault::kHung:
     case DriverFault::kStuckInKernel: return Code::kTimeout;
@@ -55,13 +58,17 @@ nvml::SourceOptions MakeSourceOptions(const Config& config, const Env& env) {
   options.build_id = std::string(Version()) + " " + std::string(Revision());
   if (config.Text("library") != kDefaultLibrary) options.library_path = config.Text("library");
   if (env.demo) options.arguments.push_back("--simulated");
+  if (config.Bool("clock_events")) options.event_types |= nvml::kEventClock | nvml::kEventPerformanceState;
   return options;
 }
 
 class NvidiaCollector final : public Collector {
  public:
   NvidiaCollector(const Config& config, Env& env)
-      : env_(env), source_(MakeSourceOptions(config, env)), gpu_options_{env.demo, config.Bool("serial")} {
+      : env_(env),
+        source_(MakeSourceOptions(config, env)),
+        book_(env.root),
+        gpu_options_{env.demo, config.Bool("serial"), config.Bool("detail"), env.demo ? nullptr : &book_} {
     // A reading is as old as its tier's period at most, and a late reader gets one interval more.
     int64_t interval = config.Time("interval").count();
     patience_.ns = {2 * interval, std::max<int64_t>(Duration(kMedium).count(), interval) + 2 * interval,
@@ -69,21 +76,40 @@ class NvidiaCollector final : public Collector {
   }
   ~NvidiaCollector() override {
     if (env_.stats) env_.stats->nvml_driver_pid = 0;
+    if (env_.nvml) env_.nvml->Leave();
   }
 
   Status Collect(FrameWriter& out) override {
+    FollowOrder(out.read_at());
     source_.Poll(out.read_at());
+    if (env_.nvml) env_.nvml->Answer(source_.quiet());
     const DriverState& driver = source_.driver();
     if (env_.stats) env_.stats->nvml_driver_pid = std::max(driver.pid, 0);
     UpdateDriver(driver, out);
     UpdateDriverInfo(driver, out);
+    book_.NextRound();
     UpdateGpus(out);
+    reporter_.Report(source_, driver_entity_, gpus_, out.read_at());
     if (driver.up) return Ok();
     if (driver.fault == DriverFault::kNone) return {Code::kTimeout, "the driver process is starting"};
     return {CodeOf(driver.fault), driver.last_error};
   }
 
  private:
+  // `gpulens driver release` frees the devices for a while.
+  void FollowOrder(Instant now) {
+    DriverControl::Order order = env_.nvml ? env_.nvml->Ask(now) : DriverControl::Order{};
+    if (order.release && !released_) {
+      std::string until = order.until_boot_ns == 0
+                              ? "until: gpulens driver resume"
+                              : "for " + std::to_string((order.until_boot_ns - now.boot_ns) / 1'000'000'000) +
+                                    " s, or until: gpulens driver resume";
+      source_.Suspend("the GPUs are released on request " + until);
+    }
+    if (!order.release && released_) source_.Resume();
+    released_ = order.release;
+  }
+
   void DeclareDriver(SeriesTable& table) {
     driver_entity_ = MakeRef<Entity>("driver", AttributeSet({{"driver", "nvml"}}));
     up_ = table.Declare(kSelfDriverUp, driver_entity_);
@@ -157,9 +183,12 @@ class NvidiaCollector final : public Collector {
 
   Env& env_;
   nvml::NvmlSource source_;
+  nvml::ProcessBook book_;
   const GpuSeries::Options gpu_options_;
   FieldPatience patience_;
   std::vector<GpuSeries> gpus_;
+  EventReporter reporter_{env_.events};
+  bool released_ = false;
   EntityRef driver_entity_;
   Series up_, heartbeat_, hung_, used_, left_out_, info_, devices_;
   std::array<Series, static_cast<size_t>(StartReason::kCount)> starts_;
@@ -220,6 +249,14 @@ constexpr OptionSpec kOptions[] = {
      .type = OptionType::kBool,
      .fallback = "false",
      .help = "Whether gpu.info tells serial numbers"},
+    {.key = "detail",
+     .type = OptionType::kBool,
+     .fallback = "false",
+     .help = "Whether metrics that are off by default are told, too"},
+    {.key = "clock_events",
+     .type = OptionType::kBool,
+     .fallback = "false",
+     .help = "Whether changes of clock and performance state become events, at most 10 a minute"},
 };
 
 constexpr const MetricDesc* kMetrics[] = {&kGpuUtilization,
@@ -264,6 +301,34 @@ constexpr const MetricDesc* kMetrics[] = {&kGpuUtilization,
                                           &kGpuProcesses,
                                           &kGpuProcessMemoryUsed,
                                           &kGpuProcessMemoryPeak,
+                                          &kGpuProcessUtilization,
+                                          &kGpuGrEngineActive,
+                                          &kGpuSmActive,
+                                          &kGpuSmOccupancy,
+                                          &kGpuDramActive,
+                                          &kGpuPipeTensorActive,
+                                          &kGpuPipeFp64Active,
+                                          &kGpuPipeFp32Active,
+                                          &kGpuPipeFp16Active,
+                                          &kGpuPipeIntActive,
+                                          &kGpuPipeTensorHmmaActive,
+                                          &kGpuPipeTensorImmaActive,
+                                          &kGpuPipeTensorDfmaActive,
+                                          &kGpuPipeTensorDmmaActive,
+                                          &kGpuC2cThroughput,
+                                          &kGpuMigInstances,
+                                          &kGpuMigInstancesMax,
+                                          &kGpuMigInfo,
+                                          &kGpuMigMemoryTotal,
+                                          &kGpuMigMemoryUsed,
+                                          &kGpuMigMemoryFree,
+                                          &kGpuMigMemoryReserved,
+                                          &kGpuMigBar1Used,
+                                          &kGpuVgpuInstances,
+                                          &kGpuVgpuInfo,
+                                          &kGpuVgpuMemoryUsed,
+                                          &kGpuVgpuUtilization,
+                                          &kGpuVgpuLicensed,
                                           &kGpuInfo,
                                           &kGpuDriverInfo,
                                           &kGpuDevices,

@@ -72,7 +72,8 @@ struct Gpu {
   std::vector<GpuProcess> processes;
   int64_t processes_boot_ns = 0;  // 0: no list yet, or none can be had (see Field::kProcessCount).
   GpuParts parts;
-  uint32_t opened = 0;  // How often it was opened since the source was made.
+  uint32_t opened = 0;   // How often it was opened since the source was made.
+  bool counted = false;  // By the present driver process: else it has been taken away.
 
   const FieldReading& operator[](Field field) const noexcept { return fields[static_cast<size_t>(field)]; }
   // The fact of that key; empty when there is none.

@@ -61,12 +61,12 @@ uint64_t GpuBook::Begin(Instant now, Duration retry_left_out) {
 }
 
 void GpuBook::Expect(uint32_t count) {
-  counted_ = count;
   for (auto i = static_cast<uint32_t>(gpus_.size()); i < count; ++i) {
     gpus_.emplace_back().index = i;
     if (memory_[i].left_out) gpus_.back().state = GpuState::kLeftOut;
   }
   for (Gpu& gpu : gpus_) {
+    gpu.counted = gpu.index < count;
     // Fewer than before: the driver has lost it altogether.
     if (gpu.index >= count) SetState(gpu, GpuState::kLost, kLostCode);
   }
@@ -192,7 +192,7 @@ Status GpuBook::Take(const ProcessSharesReport& report, Instant now) {
 
 bool GpuBook::AnyLost() const noexcept {
   return std::any_of(gpus_.begin(), gpus_.end(),
-                     [this](const Gpu& gpu) { return gpu.index < counted_ && gpu.state == GpuState::kLost; });
+                     [](const Gpu& gpu) { return gpu.counted && gpu.state == GpuState::kLost; });
 }
 
 void GpuBook::SetState(Gpu& gpu, GpuState state, int32_t code) {

@@ -72,7 +72,7 @@ class GpuBook {
 
   std::vector<Gpu> gpus_;
   std::array<Memory, kMaxGpus> memory_;
-  uint32_t used_ = 0, left_out_ = 0, counted_ = 0;
+  uint32_t used_ = 0, left_out_ = 0;
 };
 
 }  // namespace gpulens::nvml
