@@ -36,7 +36,8 @@ bool MayCommand(int fd) {
 }
 
 std::string Seconds(int64_t until_boot_ns, Instant now) {
-  return std::to_string(std::max<int64_t>(until_boot_ns - now.boot_ns, 0) / 1'000'000'000) + " s";
+  return std::to_string((std::max<int64_t>(until_boot_ns - now.boot_ns, 0) + 999'999'999) / 1'000'000'000) +
+         " s";
 }
 
 }  // namespace

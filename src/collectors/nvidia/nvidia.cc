@@ -100,10 +100,11 @@ class NvidiaCollector final : public Collector {
   void FollowOrder(Instant now) {
     DriverControl::Order order = env_.nvml ? env_.nvml->Ask(now) : DriverControl::Order{};
     if (order.release && !released_) {
-      std::string until = order.until_boot_ns == 0
-                              ? "until: gpulens driver resume"
-                              : "for " + std::to_string((order.until_boot_ns - now.boot_ns) / 1'000'000'000) +
-                                    " s, or until: gpulens driver resume";
+      std::string until =
+          order.until_boot_ns == 0
+              ? "until: gpulens driver resume"
+              : "for " + std::to_string((order.until_boot_ns - now.boot_ns + 999'999'999) / 1'000'000'000) +
+                    " s, or until: gpulens driver resume";
       source_.Suspend("the GPUs are released on request " + until);
     }
     if (!order.release && released_) source_.Resume();
