@@ -42,7 +42,7 @@ std::string Seconds(int64_t until_boot_ns, Instant now) {
 
 }  // namespace
 
-class ControlSocket::Client final : public StreamHandler, public std::enable_shared_from_this<Client> {
+class ControlSocket::Client final : public StreamHandler {
  public:
   Client(ControlSocket& owner, Stream stream) : owner_(owner), stream_(std::move(stream)) {
     stream_.SetHandler(this);
@@ -181,10 +181,11 @@ void ControlSocket::Forget(Client* client) {
   auto found =
       std::find_if(clients_.begin(), clients_.end(), [&](const auto& one) { return one.get() == client; });
   if (found == clients_.end()) return;
-  // It is among the callers.
-  std::shared_ptr<Client> last = std::move(*found);
+  gone_->push_back(std::move(*found));
   clients_.erase(found);
-  loop_.Post([last] {});
+  loop_.Post([gone = std::weak_ptr<Clients>(gone_)] {
+    if (auto clients = gone.lock()) clients->clear();
+  });
 }
 
 Result<std::string> AskAgent(const std::string& path, const std::string& command, Duration patience) {

@@ -39,7 +39,10 @@ class ControlSocket final : private Acceptor {
   const Clock& clock_;
   DriverControl& nvml_;
   Listeners listeners_;
-  std::vector<std::shared_ptr<Client>> clients_;
+  using Clients = std::vector<std::shared_ptr<Client>>;
+  Clients clients_;
+  // Those that are over but may be among the callers; freed by the next task of the loop, or with this.
+  std::shared_ptr<Clients> gone_ = std::make_shared<Clients>();
 };
 
 // Sends one command to the agent at `path` and waits for its answer at most `patience`. kUnavailable when no
