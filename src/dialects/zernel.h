@@ -7,8 +7,13 @@
 
 namespace gpulens {
 
+// One process may use several MIG instances of a GPU; without these labels they would share a name.
 inline constexpr DialectLabel kZernelGpuMemoryLabels[] = {
-    {"pid", "process.pid"}, {"gpu_id", "gpu.index"}, {"simulated", "simulated"}};
+    {"pid", "process.pid"},
+    {"gpu_id", "gpu.index"},
+    {"gpu_instance_id", "gpu.mig.instance_id"},
+    {"compute_instance_id", "gpu.mig.compute_instance_id"},
+    {"simulated", "simulated"}};
 
 inline constexpr DialectRow kZernelRows[] = {
     {.native = &kGpuProcessMemoryUsed,

@@ -146,8 +146,8 @@ Result<std::unique_ptr<IncidentStore>> IncidentStore::Open(const Options& option
     return OpenOnce(options);
   }
   RETURN_IF_ERROR(MakeFolders(options.path));
-  // The kernel log may be read by root alone on many machines; what comes from it is not for everybody either.
-  // SQLite gives its other files the mode of this one.
+  // The kernel log may be read by root alone on many machines; what comes from it is not for everybody
+  // either. SQLite gives its other files the mode of this one.
   UniqueFd made(::open(options.path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0640));
   if (!made) return ErrnoStatus("open " + options.path, errno);
   made.reset();

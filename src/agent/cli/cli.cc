@@ -14,6 +14,7 @@
 #include "agent/cli/config_command.h"
 #include "agent/cli/doctor_command.h"
 #include "agent/cli/driver_command.h"
+#include "agent/cli/driver_release.h"
 #include "agent/cli/events/events_command.h"
 #include "agent/cli/metrics_command.h"
 #include "agent/plugin_tables.h"
@@ -36,7 +37,7 @@ constexpr const char* kHelp =
 
 LOOK      doctor · events [explain CODE] · metrics [NAME] · version
 COLLECT   agent · collect COLLECTOR · check CHECK…
-SET UP    config check|print|schema
+SET UP    config check|print|schema · driver release|resume|status
 --help in every command has examples.
 )";
 
@@ -58,6 +59,11 @@ constexpr const char* kCollectFooter = R"(
 
 Exit: 0 something was read · 1 nothing could be read · 2 wrong use)";
 
+constexpr const char* kDriverFooter = R"(
+  gpulens driver release --for 5m && nvidia-smi --gpu-reset && gpulens driver resume
+
+Returns when no GPU is held open. Exit: 0 done · 1 no agent, or its driver process does not end · 2 wrong use)";
+
 constexpr const char* kDoctorFooter = R"(
 Exit: 0 fine · 1 limited: something is here that may not be read · 2 a fault. What is not on this
 machine never counts.)";
@@ -71,7 +77,7 @@ std::string TargetNames() {
 }
 
 constexpr std::string_view kCommands[] = {"agent",   "collect", "check",  "doctor", "events",
-                                          "metrics", "config",  "version"};
+                                          "metrics", "config",  "driver", "version"};
 
 std::vector<std::string_view> CommandNames() {
   std::vector<std::string_view> names(std::begin(kCommands), std::end(kCommands));
@@ -114,6 +120,7 @@ struct CommandLine {
   std::string explain;
   CheckOptions check;
   std::string config_file;
+  DriverOrder driver;
   bool schema_json = false, version_json = false, list = false;
   int code = 0;
 };
@@ -259,11 +266,32 @@ void AddConfig(CLI::App& app, CommandLine& line) {
   schema->callback([&line] { line.code = RunConfigSchema(line.schema_json); });
 }
 
+void AddDriver(CLI::App& app, CommandLine& line) {
+  CLI::App* driver = app.add_subcommand("driver", "Free the GPUs of a running agent for a while.");
+  driver->require_subcommand(1);
+  driver->footer(kDriverFooter);
+  auto add = [&](const char* verb, const char* help) {
+    CLI::App* command = driver->add_subcommand(verb, help);
+    command->add_option("--socket", line.driver.socket, "The agent's control socket")->type_name("PATH");
+    command->add_option("--config", line.driver.config_file, "Configuration file (YAML)")->type_name("FILE");
+    command->callback([&line, verb] {
+      line.driver.verb = verb;
+      line.code = RunDriverOrder(line.driver);
+    });
+    return command;
+  };
+  add("release", "End the driver process: no GPU is held open any more.")
+      ->add_option("--for", line.driver.length, "Start again by itself after so long")
+      ->type_name("D");
+  add("resume", "Start it again now.");
+  add("status", "Whether it runs or is released.");
+}
+
 }  // namespace
 
 int RunCommandLine(int argc, char** argv) {
   // Before anything else: a driver process stays small.
-  if (argc > 1 && std::string_view(argv[1]) == "driver") {
+  if (argc > 2 && std::string_view(argv[1]) == "driver" && std::string_view(argv[2]) == "nvml") {
     RunDriver(std::vector<std::string_view>(argv + 2, argv + argc));
   }
   CLI::App app("", "gpulens");
@@ -277,6 +305,7 @@ int RunCommandLine(int argc, char** argv) {
   AddCheck(app, line.check, line.code);
   AddConfig(app, line);
   AddAliases(app, line.code);
+  AddDriver(app, line);
   if (argc <= 1) {
     std::fputs(Help().c_str(), stderr);
     return 2;

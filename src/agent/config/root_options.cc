@@ -102,6 +102,14 @@ constexpr OptionSpec kCheck[] = {
     {.key = "disable", .type = OptionType::kTexts, .help = "Checks that are OK whatever they find"},
 };
 
+constexpr OptionSpec kControl[] = {
+    {.key = "socket",
+     .fallback = {},
+     .help =
+         "Unix socket for commands to the running agent (gpulens driver release); without it, "
+         "/run/gpulens/gpulens.sock for root, else gpulens/gpulens.sock in XDG_RUNTIME_DIR; none for none"},
+};
+
 constexpr OptionSpec kRoot[] = {
     {.key = "interval",
      .type = OptionType::kTime,
@@ -134,6 +142,11 @@ constexpr OptionSpec kRoot[] = {
      .fallback = {},
      .help = "What gpulens check does",
      .children = kCheck},
+    {.key = "control",
+     .type = OptionType::kGroup,
+     .fallback = {},
+     .help = "Commands to the running agent",
+     .children = kControl},
     {.key = "log",
      .type = OptionType::kGroup,
      .fallback = {},

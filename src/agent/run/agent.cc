@@ -10,6 +10,8 @@
 #include <cstdlib>
 #include <mutex>
 
+#include "agent/control/control_command.h"
+#include "agent/control/control_socket.h"
 #include "agent/run/banner.h"
 #include "agent/run/config_file.h"
 #include "agent/run/endpoints.h"
@@ -64,6 +66,7 @@ class Agent {
   Status Start();
   Status Listen(const Config& config);
   Status MayServe(const Endpoint& endpoint, const Config& http);
+  Status OpenControl();
   Status Reload();
   Status ReloadNow();
   void WatchSignals();
@@ -84,12 +87,14 @@ class Agent {
   PageBoard pages_;
   AgentStats stats_;
   EventDesk events_;
+  DriverControl nvml_control_;
   Env env_;
   std::unique_ptr<SeriesBudget> budget_;
   std::unique_ptr<Pipeline> pipeline_;
   std::unique_ptr<Banner> banner_;
   std::unique_ptr<Endpoints> endpoints_;
   std::unique_ptr<HttpServer> http_;
+  std::unique_ptr<ControlSocket> control_;
   std::vector<Endpoint> listening_;
   std::mutex reload_mutex_;  // one reload at a time
 
@@ -138,6 +143,22 @@ Status Agent::Listen(const Config& config) {
   return Ok();
 }
 
+// Without a socket of its own choice the agent also runs where it may make none, or where another has it.
+Status Agent::OpenControl() {
+  const std::string& asked = config_.Group("control").Text("socket");
+  std::string path = asked.empty() ? DefaultControlSocket() : asked;
+  if (path.empty() || path == "none") return Ok();
+  Status status;
+  io_.Call([&] {
+    control_ = std::make_unique<ControlSocket>(io_, *env_.clock, nvml_control_);
+    status = control_->Open(path);
+    if (!status) control_.reset();
+  });
+  if (status || !asked.empty()) return status;
+  Log(LogLevel::kInfo, "agent", "no_control_socket", "no commands are taken: " + status.detail);
+  return Ok();
+}
+
 Status Agent::Start() {
   env_.io = &io_;
   env_.http = &client_;
@@ -148,6 +169,7 @@ Status Agent::Start() {
   env_.events = &events_;
   env_.state_dir = StateDir(config_.Text("state_dir"));
   env_.demo = options_.demo;
+  env_.nvml = &nvml_control_;
   io_.Start();
   auto offload = [this](std::function<void()> task) {
     // The queue is bounded; a password check that finds it full is done here rather than lost.
@@ -164,6 +186,7 @@ Status Agent::Start() {
   stats_.http = &http_->stats();
   RETURN_IF_ERROR(pipeline_->Apply(MakePlan(config_, {options_.demo, HostName()})));
   RETURN_IF_ERROR(Listen(config_));
+  RETURN_IF_ERROR(OpenControl());
   banner_ =
       std::make_unique<Banner>(env_, config_, *pipeline_, Banner::Options{file_, started_, options_.quiet});
   pipeline_->OnTick([this](const Ref<const Snapshot>&) { banner_->AfterTick(); });
@@ -254,6 +277,7 @@ void Agent::Stop() {
     std::unique_lock lock(mutex);
     ended.wait_for(lock, kHttpLinger * 2, [&] { return closed; });
   }
+  io_.Call([&] { control_.reset(); });
   io_.Stop();
   workers_.Stop();
 }

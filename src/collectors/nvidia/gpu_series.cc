@@ -4,9 +4,6 @@
 #include <string>
 #include <vector>
 
-#include "base/files.h"
-#include "base/parse.h"
-
 namespace gpulens {
 namespace {
 
@@ -22,7 +19,6 @@ constexpr std::pair<GpuState, std::string_view> kStates[] = {
     {GpuState::kResetRequired, "reset_required"},
     {GpuState::kNoPermission, "no_permission"},
 };
-constexpr std::string_view kProcessTypes[] = {"compute", "graphics", "mps"};
 
 // Facts of the driver that gpu.info shows as attributes.
 constexpr std::pair<std::string_view, std::string_view> kInfoFacts[] = {
@@ -39,21 +35,17 @@ EntityRef MakeEntity(const nvml::Gpu& gpu, bool simulated) {
   std::vector<AttributeSet::Attribute> attributes = {{"gpu.index", int64_t{gpu.index}}};
   if (!gpu.Fact("uuid").empty()) attributes.push_back({"gpu.uuid", gpu.Fact("uuid")});
   if (!gpu.Fact("name").empty()) attributes.push_back({"gpu.model", gpu.Fact("name")});
-  if (!gpu.Fact("mig_mode").empty()) attributes.push_back({"gpu.mig.enabled", gpu.Fact("mig_mode") == "1"});
+  if (!gpu.Fact("mig_mode").empty())
+    attributes.push_back({"gpu.mig.enabled", gpu.Fact("mig_mode") == "enabled"});
   if (simulated) attributes.push_back({"simulated", true});
   return MakeRef<Entity>("gpu", AttributeSet(std::span<const AttributeSet::Attribute>(attributes)));
-}
-
-// The name as the kernel has it; empty when the process is not ours to see.
-std::string ExecutableName(uint32_t pid) {
-  auto text = ReadFile("/proc/" + std::to_string(pid) + "/comm", 4096);
-  return text ? std::string(Trim(*text)) : "";
 }
 
 }  // namespace
 
 void GpuSeries::Retire(SeriesTable& table) {
-  for (auto& [pid, process] : processes_) table.Retire(process.entity);
+  processes_.Retire(table);
+  parts_.Retire(table);
   if (entity_) table.Retire(entity_);
   *this = GpuSeries(options_);
 }
@@ -80,7 +72,6 @@ void GpuSeries::Update(const nvml::Gpu& gpu, const FieldPatience& patience, Inst
   if (!entity_) Declare(gpu, out.table());
   now_ = now;
   patience_ = patience;
-  ++update_;
   UpdateState(gpu, now, out);
   UpdateFields(gpu, out);
   UpdateRates(gpu, out);
@@ -92,6 +83,9 @@ void GpuSeries::Update(const nvml::Gpu& gpu, const FieldPatience& patience, Inst
   board_.Update(run);
   links_.Update(run);
   out.ReadAt(now);
+  parts_.Update(
+      gpu, entity_,
+      {.now = now, .fast_ns = patience.ns[0], .medium_ns = patience.ns[1], .slow_ns = patience.ns[2]}, out);
   UpdateProcesses(gpu, out);
   out.ReadAt(now);
 }
@@ -142,13 +136,15 @@ void GpuSeries::UpdateRate(const RateRow& row, Rate& rate, const nvml::Gpu& gpu,
   const FieldReading* counter = Fresh(gpu, row.counter, out);
   const FieldReading* fallback =
       counter || row.fallback == Field::kCount ? nullptr : Fresh(gpu, row.fallback, out);
-  if (!counter && !fallback) return;
+  const nvml::PartValue* gpm = counter ? nullptr : GpmRate(gpu, row.counter, out);
+  if (!counter && !fallback && !gpm) return;
   bool first = counter && rate.at_ns == 0;
   if (!rate.series && !first) {
     rate.series = out.table().Declare(
         *row.metric, entity_,
         {{"gpu.interconnect.direction", row.direction}, {"gpu.interconnect.type", row.type}});
   }
+  if (gpm) return out.Set(rate.series, gpm->value / kPerMib);
   if (fallback) return SetFrom(*fallback, 1 / row.fallback_factor, rate.series, out);
   if (!first && counter->boot_ns == rate.at_ns) return out.Keep(rate.series);
   // A counter that fell began anew (the driver was reloaded) or wrapped: no rate for this span.
@@ -227,55 +223,26 @@ void GpuSeries::UpdateLinks(const nvml::Gpu& gpu, FrameWriter& out) {
 
 void GpuSeries::UpdateProcesses(const nvml::Gpu& gpu, FrameWriter& out) {
   if (!Fresh(gpu, Field::kProcessCount, out) || gpu.processes_boot_ns == 0) return;
-  std::array<uint64_t, std::size(kProcessTypes)> counts{};
-  // One process may hold several contexts here (compute and graphics, two MIG slices). The driver tells
-  // the same memory for each type, so types count once and slices add up.
-  for (auto& [pid, bytes] : bytes_by_pid_) bytes = 0;
-  for (const nvml::GpuProcess& process : gpu.processes) {
-    ++counts[static_cast<size_t>(process.type)];
-    if (process.memory_used == nvml::GpuProcess::kUnknownMemory) continue;
-    uint64_t& bytes = bytes_by_pid_[process.pid];
-    bool sliced = process.gpu_instance != nvml::GpuProcess::kNoInstance;
-    bytes = sliced ? bytes + process.memory_used : std::max(bytes, process.memory_used);
-  }
-  for (size_t i = 0; i < counts.size(); ++i) {
-    if (!process_counts_[i]) {
-      process_counts_[i] =
-          out.table().Declare(kGpuProcesses, entity_, {{"gpu.process.type", kProcessTypes[i]}});
-    }
-    out.Set(process_counts_[i], counts[i]);
-  }
-  for (const nvml::GpuProcess& process : gpu.processes) {
-    if (process.memory_used == nvml::GpuProcess::kUnknownMemory) continue;
-    UpdateProcess(process.pid, bytes_by_pid_[process.pid], out);
-  }
-  for (auto at = processes_.begin(); at != processes_.end();) {
-    if (at->second.seen == update_) {
-      ++at;
-      continue;
-    }
-    out.table().Retire(at->second.entity);
-    bytes_by_pid_.erase(at->first);
-    at = processes_.erase(at);
-  }
+  int64_t shares_age = now_.boot_ns - gpu.parts.shares_boot_ns;
+  bool shares = gpu.parts.shares_boot_ns != 0 && shares_age <= patience_.ns[0];
+  processes_.Update(gpu, entity_, parts_, shares, out);
 }
 
-void GpuSeries::UpdateProcess(uint32_t pid, uint64_t bytes, FrameWriter& out) {
-  Process& process = processes_[pid];
-  if (process.seen == update_) return;  // Its other context came first.
-  process.seen = update_;
-  if (!process.entity) {
-    std::string name = options_.simulated ? "" : ExecutableName(pid);
-    std::vector<AttributeSet::Attribute> attributes = {{"process.pid", int64_t{pid}}};
-    if (!name.empty()) attributes.push_back({"process.executable.name", std::string_view(name)});
-    process.entity = MakeRef<Entity>(
-        "process", AttributeSet(std::span<const AttributeSet::Attribute>(attributes)), entity_);
-    process.used = out.table().Declare(kGpuProcessMemoryUsed, process.entity);
-    process.peak = out.table().Declare(kGpuProcessMemoryPeak, process.entity);
+const nvml::PartValue* GpuSeries::GpmRate(const nvml::Gpu& gpu, Field counter, FrameWriter& out) const {
+  constexpr std::pair<Field, nvml::PartField> kRates[] = {
+      {Field::kPcieTxBytes, nvml::PartField::kGpmPcieTx},
+      {Field::kPcieRxBytes, nvml::PartField::kGpmPcieRx},
+      {Field::kNvlinkTxBytes, nvml::PartField::kGpmNvlinkTx},
+      {Field::kNvlinkRxBytes, nvml::PartField::kGpmNvlinkRx}};
+  for (auto [field, part] : kRates) {
+    const nvml::PartValue& value = gpu.parts[part];
+    if (field != counter || value.boot_ns == 0 || value.status != ReadStatus::kOk) continue;
+    int64_t age = now_.boot_ns - value.boot_ns;
+    if (age > patience_.ns[0]) return nullptr;
+    out.ReadAt(now_ + Duration(-age));
+    return &value;
   }
-  process.peak_bytes = std::max(process.peak_bytes, bytes);
-  out.Set(process.used, bytes);
-  out.Set(process.peak, process.peak_bytes);
+  return nullptr;
 }
 
 }  // namespace gpulens

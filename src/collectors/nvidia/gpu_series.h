@@ -4,12 +4,13 @@
 #include <array>
 #include <cstdint>
 #include <iterator>
-#include <map>
 
 #include "collectors/nvidia/board_series.h"
 #include "collectors/nvidia/field_rows.h"
 #include "collectors/nvidia/gpu_run.h"
 #include "collectors/nvidia/link_series.h"
+#include "collectors/nvidia/part_series.h"
+#include "collectors/nvidia/process_series.h"
 #include "core/frame_writer.h"
 #include "sources/nvml/driver_supervisor.h"
 
@@ -20,30 +21,31 @@ class GpuSeries {
  public:
   struct Options {
     bool simulated = false;
-    bool serial = false;   // whether gpu.info tells the board's serial number
-    bool links = false;    // whether every link is shown by itself
-    bool details = false;  // whether rows that are off by default are shown
+    bool serial = false;                     // whether gpu.info tells the board's serial number
+    bool links = false;                      // whether every link is shown by itself
+    bool details = false;                    // whether rows that are off by default are shown
+    nvml::ProcessBook* processes = nullptr;  // who processes are; null: nobody knows
   };
 
   explicit GpuSeries(Options options)
-      : options_(options), board_({options.serial, options.details}), links_(options.links) {}
+      : options_(options),
+        board_({options.serial, options.details}),
+        links_(options.links),
+        parts_(options.details),
+        processes_(options.processes) {}
 
   // Ends all series of this GPU: its identity changed, or it is gone.
   void Retire(SeriesTable& table);
   // `all`: the GPUs of the machine, for the paths between them.
   void Update(const nvml::Gpu& gpu, const FieldPatience& patience, Instant now, FrameWriter& out,
               std::span<const nvml::Gpu> all = {});
+  // Null until the GPU has been opened.
+  const EntityRef& entity() const noexcept { return entity_; }
 
  private:
   struct Rate {
     Series series;
     int64_t raw = 0, at_ns = 0;
-  };
-  struct Process {
-    Series used, peak;
-    EntityRef entity;
-    uint64_t peak_bytes = 0;
-    uint64_t seen = 0;
   };
 
   void Declare(const nvml::Gpu& gpu, SeriesTable& table);
@@ -56,7 +58,8 @@ class GpuSeries {
   void UpdateRemapping(const nvml::Gpu& gpu, FrameWriter& out);
   void UpdateLinks(const nvml::Gpu& gpu, FrameWriter& out);
   void UpdateProcesses(const nvml::Gpu& gpu, FrameWriter& out);
-  void UpdateProcess(uint32_t pid, uint64_t bytes, FrameWriter& out);
+  // A rate of the same name by GPM, for where there is no counter; null when there is none, either.
+  const nvml::PartValue* GpmRate(const nvml::Gpu& gpu, nvml::Field counter, FrameWriter& out) const;
 
   // The reading when it is good and young enough; null otherwise. Makes `out` date it.
   const nvml::FieldReading* Fresh(const nvml::Gpu& gpu, nvml::Field field, FrameWriter& out) const;
@@ -67,7 +70,6 @@ class GpuSeries {
   uint32_t identity_version_ = 0;
   Instant now_;
   FieldPatience patience_;
-  uint64_t update_ = 0;
 
   std::array<ReadingSeries, std::size(kFieldRows)> fields_;
   BoardSeries board_;
@@ -75,11 +77,10 @@ class GpuSeries {
   std::array<Rate, std::size(kRateRows)> rates_;
   std::array<Series, std::size(kThrottleBits)> throttle_;
   std::array<Series, 5> states_;
-  std::array<Series, 3> process_counts_;
   Series info_, sample_age_, throttle_mask_, clock_idle_, power_share_, memory_percent_;
   Series remapped_correctable_, remapped_uncorrectable_, links_active_, links_inactive_;
-  std::map<uint32_t, Process> processes_;  // by pid
-  std::map<uint32_t, uint64_t> bytes_by_pid_;
+  PartSeries parts_;
+  ProcessSeries processes_;
 };
 
 }  // namespace gpulens

@@ -9,8 +9,10 @@
 #include "base/version.h"
 #include "catalog/self.h"
 #include "collectors/nvidia/board_metrics.h"
+#include "collectors/nvidia/event_reporter.h"
 #include "collectors/nvidia/gpu_series.h"
 #include "pipeline/agent_stats.h"
+#include "pipeline/control/driver_control.h"
 #include "pipeline/plugin.h"
 #include "sources/nvml/driver_supervisor.h"
 #include "sources/nvml/probe/gpu_probe.h"
@@ -41,6 +43,7 @@ Code CodeOf(DriverFault fault) {
     case DriverFault::kNoPermission: return Code::kPermissionDenied;
     case DriverFault::kLibraryNotFound:
     case DriverFault::kDriverNotLoaded:
+    case DriverFault::kReleased:
     case DriverFault::kNoGpus: return Code::kUnavailable;
     case DriverFault::kHung:
     case DriverFault::kStuckInKernel: return Code::kTimeout;
@@ -61,6 +64,7 @@ nvml::SourceOptions MakeSourceOptions(const Config& config, const Env& env) {
                     (config.Bool("details") ? nvml::kDetailMore : 0U) |
                     (config.Bool("samples") ? nvml::kDetailSamples : 0U);
   if (env.demo) options.arguments.push_back("--simulated");
+  if (config.Bool("clock_events")) options.event_types |= nvml::kEventClock | nvml::kEventPerformanceState;
   return options;
 }
 
@@ -77,7 +81,9 @@ class NvidiaCollector final : public Collector {
   NvidiaCollector(const Config& config, Env& env)
       : env_(env),
         source_(MakeSourceOptions(config, env)),
-        gpu_options_{env.demo, config.Bool("serial"), config.Bool("links"), config.Bool("details")},
+        book_(env.root),
+        gpu_options_{env.demo, config.Bool("serial"), config.Bool("links"), config.Bool("details"),
+                     env.demo ? nullptr : &book_},
         expected_(ExpectedGpus(config, env)) {
     // A reading is as old as its tier's period at most, and a late reader gets one interval more.
     int64_t interval = config.Time("interval").count();
@@ -86,21 +92,41 @@ class NvidiaCollector final : public Collector {
   }
   ~NvidiaCollector() override {
     if (env_.stats) env_.stats->nvml_driver_pid = 0;
+    if (env_.nvml) env_.nvml->Leave();
   }
 
   Status Collect(FrameWriter& out) override {
+    FollowOrder(out.read_at());
     source_.Poll(out.read_at());
+    if (env_.nvml) env_.nvml->Answer(source_.quiet());
     const DriverState& driver = source_.driver();
     if (env_.stats) env_.stats->nvml_driver_pid = std::max(driver.pid, 0);
     UpdateDriver(driver, out);
     UpdateDriverInfo(driver, out);
+    book_.NextRound();
     UpdateGpus(out);
+    reporter_.Report(source_, driver_entity_, gpus_, out.read_at());
     if (driver.up) return Ok();
     if (driver.fault == DriverFault::kNone) return {Code::kTimeout, "the driver process is starting"};
     return {CodeOf(driver.fault), driver.last_error};
   }
 
  private:
+  // `gpulens driver release` frees the devices for a while.
+  void FollowOrder(Instant now) {
+    DriverControl::Order order = env_.nvml ? env_.nvml->Ask(now) : DriverControl::Order{};
+    if (order.release && !released_) {
+      std::string until =
+          order.until_boot_ns == 0
+              ? "until: gpulens driver resume"
+              : "for " + std::to_string((order.until_boot_ns - now.boot_ns + 999'999'999) / 1'000'000'000) +
+                    " s, or until: gpulens driver resume";
+      source_.Suspend("the GPUs are released on request " + until);
+    }
+    if (!order.release && released_) source_.Resume();
+    released_ = order.release;
+  }
+
   void DeclareDriver(SeriesTable& table) {
     driver_entity_ = MakeRef<Entity>("driver", AttributeSet({{"driver", "nvml"}}));
     up_ = table.Declare(kSelfDriverUp, driver_entity_);
@@ -178,10 +204,13 @@ class NvidiaCollector final : public Collector {
 
   Env& env_;
   nvml::NvmlSource source_;
+  nvml::ProcessBook book_;
   const GpuSeries::Options gpu_options_;
   const size_t expected_;
   FieldPatience patience_;
   std::vector<GpuSeries> gpus_;
+  EventReporter reporter_{env_.events};
+  bool released_ = false;
   EntityRef driver_entity_;
   Series up_, heartbeat_, hung_, used_, left_out_, info_, devices_, devices_expected_;
   std::array<Series, static_cast<size_t>(StartReason::kCount)> starts_;
@@ -262,6 +291,10 @@ constexpr OptionSpec kOptions[] = {
      .type = OptionType::kInt,
      .fallback = "0",
      .help = "GPUs that this machine should have; 0: as many as are on the PCI bus at the start"},
+    {.key = "clock_events",
+     .type = OptionType::kBool,
+     .fallback = "false",
+     .help = "Whether changes of clock and performance state become events, at most 10 a minute"},
 };
 
 constexpr const MetricDesc* kCommonMetrics[] = {&kGpuUtilization,
@@ -320,10 +353,43 @@ constexpr const MetricDesc* kCommonMetrics[] = {&kGpuUtilization,
                                                 &kSelfDriverDevices,
                                                 &kSelfDriverFields};
 
+// What a GPU is divided into, who uses it, and what its performance monitors say.
+constexpr const MetricDesc* kPartMetrics[] = {&kGpuProcessUtilization,
+                                              &kGpuGrEngineActive,
+                                              &kGpuSmActive,
+                                              &kGpuSmOccupancy,
+                                              &kGpuDramActive,
+                                              &kGpuPipeTensorActive,
+                                              &kGpuPipeFp64Active,
+                                              &kGpuPipeFp32Active,
+                                              &kGpuPipeFp16Active,
+                                              &kGpuPipeIntActive,
+                                              &kGpuPipeTensorHmmaActive,
+                                              &kGpuPipeTensorImmaActive,
+                                              &kGpuPipeTensorDfmaActive,
+                                              &kGpuPipeTensorDmmaActive,
+                                              &kGpuC2cThroughput,
+                                              &kGpuMigInstances,
+                                              &kGpuMigInstancesMax,
+                                              &kGpuMigInfo,
+                                              &kGpuMigMemoryTotal,
+                                              &kGpuMigMemoryUsed,
+                                              &kGpuMigMemoryFree,
+                                              &kGpuMigMemoryReserved,
+                                              &kGpuMigBar1Used,
+                                              &kGpuVgpuInstances,
+                                              &kGpuVgpuInfo,
+                                              &kGpuVgpuMemoryUsed,
+                                              &kGpuVgpuUtilization,
+                                              &kGpuVgpuLicensed};
+
 constexpr auto kMetrics = [] {
-  std::array<const MetricDesc*, std::size(kCommonMetrics) + std::size(kBoardMetrics)> all{};
-  std::copy(std::begin(kBoardMetrics), std::end(kBoardMetrics),
-            std::copy(std::begin(kCommonMetrics), std::end(kCommonMetrics), all.begin()));
+  std::array<const MetricDesc*,
+             std::size(kCommonMetrics) + std::size(kPartMetrics) + std::size(kBoardMetrics)>
+      all{};
+  auto out = std::copy(std::begin(kCommonMetrics), std::end(kCommonMetrics), all.begin());
+  out = std::copy(std::begin(kPartMetrics), std::end(kPartMetrics), out);
+  std::copy(std::begin(kBoardMetrics), std::end(kBoardMetrics), out);
   return all;
 }();
 

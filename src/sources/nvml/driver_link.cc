@@ -5,8 +5,10 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdio>
+#include <utility>
 
 #include "base/files.h"
 #include "base/result.h"
@@ -14,6 +16,8 @@
 
 namespace gpulens::nvml {
 namespace {
+
+constexpr size_t kMaxEvents = 512, kMaxChanges = 64;
 
 std::string Hex(uint64_t mask) {
   char text[20];
@@ -54,6 +58,8 @@ Status DriverLink::Start(const SourceOptions& options, uint64_t left_out) {
   arguments.push_back("--details=" + Hex(options.details));
   if (!options.library_path.empty()) arguments.push_back("--library=" + options.library_path);
   if (!options.build_id.empty()) arguments.push_back("--build-id=" + options.build_id);
+  if (!options.gpu_folder.empty()) arguments.push_back("--gpu-folder=" + options.gpu_folder);
+  if (options.event_types != kUsualEvents) arguments.push_back("--events=" + Hex(options.event_types));
   if (left_out) arguments.push_back("--leave-out=" + Hex(left_out));
   ASSIGN_OR_RETURN(child, ChildProcess::Start(child_options));
   socket = std::move(ends.ours);
@@ -64,6 +70,28 @@ void DriverLink::Close() noexcept {
   socket.reset();
   if (page_) ::munmap(page_, kCallPageBytes);
   page_ = nullptr;
+}
+
+DriverNotes::DriverNotes() { events_.reserve(kMaxEvents); }
+
+void DriverNotes::Add(DriverChange change) {
+  if (changes_.size() < kMaxChanges) changes_.push_back(std::move(change));
+}
+
+size_t DriverNotes::Add(const EventsReport& report) {
+  size_t taken = std::min(report.events.size(), kMaxEvents - events_.size());
+  for (size_t i = 0; i < taken; ++i) events_.push_back(report.events[i]);
+  return report.events.size() - taken;
+}
+
+void DriverNotes::TakeEvents(std::vector<DeviceEvent>& out) {
+  out.assign(events_.begin(), events_.end());
+  events_.clear();
+}
+
+void DriverNotes::TakeChanges(std::vector<DriverChange>& out) {
+  out.clear();
+  std::swap(out, changes_);
 }
 
 DriverFault FaultOf(const LibraryReport& report) noexcept {

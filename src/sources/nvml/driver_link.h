@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include <gpulens/status.h>
 
@@ -34,6 +35,21 @@ class DriverLink {
 
  private:
   CallPage* page_ = nullptr;
+};
+
+// What has happened and waits to be taken: a bounded number of it. Used by one thread.
+class DriverNotes {
+ public:
+  DriverNotes();
+  void Add(DriverChange change);
+  // The number of events for which there was no room.
+  size_t Add(const EventsReport& report);
+  void TakeEvents(std::vector<DeviceEvent>& out);
+  void TakeChanges(std::vector<DriverChange>& out);
+
+ private:
+  std::vector<DeviceEvent> events_;
+  std::vector<DriverChange> changes_;
 };
 
 DriverFault FaultOf(const LibraryReport& report) noexcept;

@@ -1,19 +1,11 @@
 #include "sources/nvml/driver_protocol.h"
 
-#include <algorithm>
 #include <string>
 
 #include "base/result.h"
 
 namespace gpulens::nvml {
 namespace {
-
-struct Header {
-  uint16_t type = 0;
-  uint16_t reserved = 0;
-  uint32_t payload = 0;  // Bytes after the header.
-};
-static_assert(sizeof(Header) == 8);
 
 Status Bad(std::string_view what) { return {Code::kDataLoss, "driver message: " + std::string(what)}; }
 
@@ -101,7 +93,7 @@ Result<Message> DecodeReadings(Cursor in) {
   for (size_t i = 0; i < out.readings.size(); ++i) {
     Reading reading = out.readings[i];
     if (reading.entity >= kMaxGpus) return Bad("GPU out of range");
-    if (reading.part >= kMaxParts) return Bad("part out of range");
+    if (reading.part >= kMaxLinkParts) return Bad("part out of range");
     if (reading.field >= (reading.part == 0 ? kFieldCount : kLinkFieldCount))
       return Bad("field out of range");
     if (reading.status >= ReadStatus::kCount) return Bad("status out of range");
@@ -136,6 +128,75 @@ Result<Message> DecodeEvents(Cursor in) {
   return Message(out);
 }
 
+Status CheckKey(const PartKey& key) {
+  if (static_cast<uint8_t>(key.kind) >= kPartKinds) return Bad("part kind out of range");
+  return Ok();
+}
+
+Result<Message> DecodeParts(Cursor in) {
+  PartsReport out;
+  out.entity = in.Number<uint32_t>();
+  uint32_t kind = in.Number<uint32_t>();
+  out.max = in.Number<uint32_t>();
+  std::span<const std::byte> bytes = in.Rest();
+  if (!in.ok() || bytes.size() % sizeof(PartKey) != 0) return Bad("part list has a wrong length");
+  if (out.entity >= kMaxGpus) return Bad("GPU out of range");
+  if (kind == 0 || kind >= kPartKinds) return Bad("part kind out of range");
+  out.kind = static_cast<PartKind>(kind);
+  out.keys = WireArray<PartKey>(bytes);
+  if (out.keys.size() > kMaxParts || out.max > kMaxParts) return Bad("too many parts");
+  for (size_t i = 0; i < out.keys.size(); ++i) {
+    if (out.keys[i].kind != out.kind) return Bad("part of another kind");
+    for (size_t k = 0; k < i; ++k) {
+      if (out.keys[k] == out.keys[i]) return Bad("part stands twice");
+    }
+  }
+  return Message(out);
+}
+
+Result<Message> DecodePart(Cursor in) {
+  PartReport out;
+  out.entity = in.Number<uint32_t>();
+  out.key = in.Number<PartKey>();
+  out.fact_count = in.Number<uint32_t>();
+  if (!in.ok() || out.entity >= kMaxGpus) return Bad("GPU out of range");
+  RETURN_IF_ERROR(CheckKey(out.key));
+  if (out.fact_count > kMaxPartFacts) return Bad("too many facts");
+  for (size_t i = 0; i < out.fact_count; ++i) {
+    out.facts[i].key = in.Text();
+    out.facts[i].value = in.Text();
+  }
+  if (!in.done()) return Bad("part has a wrong length");
+  return Message(out);
+}
+
+Result<Message> DecodePartReadings(Cursor in) {
+  std::span<const std::byte> bytes = in.Rest();
+  if (bytes.size() % sizeof(PartReading) != 0) return Bad("part readings have a wrong length");
+  PartReadingsReport out{WireArray<PartReading>(bytes)};
+  for (size_t i = 0; i < out.readings.size(); ++i) {
+    PartReading reading = out.readings[i];
+    if (reading.entity >= kMaxGpus) return Bad("GPU out of range");
+    RETURN_IF_ERROR(CheckKey(reading.key));
+    if (reading.field >= kPartFieldCount) return Bad("field out of range");
+    if (reading.status >= ReadStatus::kCount) return Bad("status out of range");
+  }
+  return Message(out);
+}
+
+Result<Message> DecodeProcessShares(Cursor in) {
+  ProcessSharesReport out;
+  out.entity = in.Number<uint32_t>();
+  in.Number<uint32_t>();
+  out.boot_ns = in.Number<int64_t>();
+  std::span<const std::byte> bytes = in.Rest();
+  if (!in.ok() || bytes.size() % sizeof(ProcessShare) != 0) return Bad("process shares have a wrong length");
+  if (out.entity >= kMaxGpus) return Bad("GPU out of range");
+  out.shares = WireArray<ProcessShare>(bytes);
+  if (out.shares.size() > kMaxProcesses) return Bad("too many processes");
+  return Message(out);
+}
+
 Result<Message> DecodeHeartbeat(Cursor in) {
   Heartbeat out;
   out.boot_ns = in.Number<int64_t>();
@@ -157,9 +218,9 @@ Result<Message> DecodeAttach(Cursor in) {
 }  // namespace
 
 Result<Message> DecodeMessage(std::span<const std::byte> bytes) {
-  if (bytes.size() < sizeof(Header)) return Bad("shorter than its header");
+  if (bytes.size() < sizeof(MessageHeader)) return Bad("shorter than its header");
   if (bytes.size() > kMaxMessage) return Bad("over 64 KiB");
-  Header header;
+  MessageHeader header;
   std::memcpy(&header, bytes.data(), sizeof header);
   if (header.payload != bytes.size() - sizeof header) return Bad("length does not fit the packet");
   if (header.reserved != 0) return Bad("reserved bits are set");
@@ -173,102 +234,12 @@ Result<Message> DecodeMessage(std::span<const std::byte> bytes) {
     case MessageType::kEvents: return DecodeEvents(in);
     case MessageType::kHeartbeat: return DecodeHeartbeat(in);
     case MessageType::kAttach: return DecodeAttach(in);
+    case MessageType::kParts: return DecodeParts(in);
+    case MessageType::kPart: return DecodePart(in);
+    case MessageType::kPartReadings: return DecodePartReadings(in);
+    case MessageType::kProcessShares: return DecodeProcessShares(in);
   }
   return Bad("unknown type " + std::to_string(header.type));
-}
-
-void MessageEncoder::Begin(MessageType type) {
-  buffer_.clear();
-  Number(Header{.type = static_cast<uint16_t>(type)});
-}
-
-void MessageEncoder::Raw(const void* data, size_t size) {
-  const auto* bytes = static_cast<const std::byte*>(data);
-  buffer_.insert(buffer_.end(), bytes, bytes + size);
-}
-
-void MessageEncoder::Text(std::string_view text) {
-  text = text.substr(0, kMaxText);
-  Number(static_cast<uint16_t>(text.size()));
-  Raw(text.data(), text.size());
-}
-
-MessageEncoder::Bytes MessageEncoder::Finish() {
-  auto payload = static_cast<uint32_t>(buffer_.size() - sizeof(Header));
-  std::memcpy(buffer_.data() + offsetof(Header, payload), &payload, sizeof payload);
-  return buffer_;
-}
-
-MessageEncoder::Bytes MessageEncoder::Encode(const Hello& message) {
-  Begin(MessageType::kHello);
-  Number(message.protocol);
-  Text(message.build_id);
-  return Finish();
-}
-
-MessageEncoder::Bytes MessageEncoder::Encode(const LibraryReport& message) {
-  Begin(MessageType::kLibrary);
-  Number(static_cast<uint32_t>(message.phase));
-  Number(message.code);
-  Number(message.gpu_count);
-  for (std::string_view text : {message.path, message.library_version, message.driver_version,
-                                message.cuda_version, message.detail}) {
-    Text(text);
-  }
-  return Finish();
-}
-
-MessageEncoder::Bytes MessageEncoder::Encode(uint32_t entity, int32_t code, std::span<const Fact> facts) {
-  facts = facts.first(std::min(facts.size(), kMaxFacts));
-  Begin(MessageType::kEntity);
-  Number(entity);
-  Number(code);
-  Number(static_cast<uint32_t>(facts.size()));
-  for (const Fact& fact : facts) {
-    Text(fact.key);
-    Text(fact.value);
-  }
-  return Finish();
-}
-
-MessageEncoder::Bytes MessageEncoder::Encode(std::span<const Reading> readings) {
-  Begin(MessageType::kReadings);
-  readings = readings.first(std::min(readings.size(), (kMaxMessage - sizeof(Header)) / sizeof(Reading)));
-  Raw(readings.data(), readings.size_bytes());
-  return Finish();
-}
-
-MessageEncoder::Bytes MessageEncoder::Encode(uint32_t entity, int64_t boot_ns,
-                                             std::span<const GpuProcess> processes) {
-  Begin(MessageType::kProcesses);
-  processes = processes.first(std::min(processes.size(), kMaxProcesses));
-  Number(entity);
-  Number(uint32_t{0});
-  Number(boot_ns);
-  Raw(processes.data(), processes.size_bytes());
-  return Finish();
-}
-
-MessageEncoder::Bytes MessageEncoder::Encode(std::span<const DeviceEvent> events) {
-  Begin(MessageType::kEvents);
-  events = events.first(std::min(events.size(), (kMaxMessage - sizeof(Header)) / sizeof(DeviceEvent)));
-  Raw(events.data(), events.size_bytes());
-  return Finish();
-}
-
-MessageEncoder::Bytes MessageEncoder::Encode(const Heartbeat& message) {
-  Begin(MessageType::kHeartbeat);
-  Number(message.boot_ns);
-  Number(message.sequence);
-  Number(message.calls);
-  Number(message.dropped);
-  return Finish();
-}
-
-MessageEncoder::Bytes MessageEncoder::Encode(const AttachRequest& message) {
-  Begin(MessageType::kAttach);
-  Number(message.entity);
-  return Finish();
 }
 
 }  // namespace gpulens::nvml

@@ -18,10 +18,11 @@
 #include "sources/nvml/nvml_calls.h"
 #include "sources/nvml/nvml_fields.h"
 #include "sources/nvml/nvml_link_fields.h"
+#include "sources/nvml/parts/nvml_parts.h"
 
 namespace gpulens::nvml {
 
-inline constexpr uint32_t kProtocolVersion = 1;
+inline constexpr uint32_t kProtocolVersion = 2;
 inline constexpr size_t kMaxMessage = 64 * 1024;
 inline constexpr size_t kMaxFacts = 48;
 inline constexpr size_t kMaxText = 512;
@@ -35,8 +36,20 @@ enum class MessageType : uint16_t {
   kProcesses,
   kEvents,
   kHeartbeat,
+  kParts,
+  kPart,
+  kPartReadings,
+  kProcessShares,
   kAttach = 100,  // To the driver.
 };
+
+// Stands before every message.
+struct MessageHeader {
+  uint16_t type = 0;
+  uint16_t reserved = 0;
+  uint32_t payload = 0;  // Bytes after the header.
+};
+static_assert(sizeof(MessageHeader) == 8);
 
 struct Reading {
   uint32_t entity = 0;  // The GPU's index.
@@ -138,43 +151,42 @@ struct Heartbeat {
   uint64_t dropped = 0;  // Messages the agent was too slow for.
 };
 
+// All parts of one kind that a GPU has now: what is not in the list is gone.
+struct PartsReport {
+  uint32_t entity = 0;
+  PartKind kind = PartKind::kMig;
+  uint32_t max = 0;  // MIG: how many there may be.
+  WireArray<PartKey> keys;
+};
+
+// What identifies a part that a PartsReport has named.
+struct PartReport {
+  uint32_t entity = 0;
+  PartKey key;
+  size_t fact_count = 0;
+  std::array<Fact, kMaxPartFacts> facts;
+};
+
+struct PartReadingsReport {
+  WireArray<PartReading> readings;
+};
+
+struct ProcessSharesReport {
+  uint32_t entity = 0;
+  int64_t boot_ns = 0;
+  WireArray<ProcessShare> shares;
+};
+
 // Asks the driver to begin reading a GPU that it was told to leave out.
 struct AttachRequest {
   uint32_t entity = 0;
 };
 
-using Message = std::variant<Hello, LibraryReport, EntityReport, ReadingsReport, ProcessesReport,
-                             EventsReport, Heartbeat, AttachRequest>;
+using Message =
+    std::variant<Hello, LibraryReport, EntityReport, ReadingsReport, ProcessesReport, EventsReport, Heartbeat,
+                 AttachRequest, PartsReport, PartReport, PartReadingsReport, ProcessSharesReport>;
 
 // Every number that indexes something is in range in the result. kDataLoss says what is wrong.
 Result<Message> DecodeMessage(std::span<const std::byte> bytes);
-
-// Makes one message at a time in a buffer that it keeps. Texts over kMaxText are cut, facts over
-// kMaxFacts and elements that do not fit left out. Not thread-safe.
-class MessageEncoder {
- public:
-  using Bytes = std::span<const std::byte>;  // Valid until the next call.
-
-  Bytes Encode(const Hello& message);
-  Bytes Encode(const LibraryReport& message);
-  Bytes Encode(uint32_t entity, int32_t code, std::span<const Fact> facts);
-  Bytes Encode(std::span<const Reading> readings);
-  Bytes Encode(uint32_t entity, int64_t boot_ns, std::span<const GpuProcess> processes);
-  Bytes Encode(std::span<const DeviceEvent> events);
-  Bytes Encode(const Heartbeat& message);
-  Bytes Encode(const AttachRequest& message);
-
- private:
-  void Begin(MessageType type);
-  void Raw(const void* data, size_t size);
-  template <class T>
-  void Number(T value) {
-    Raw(&value, sizeof value);
-  }
-  void Text(std::string_view text);
-  Bytes Finish();
-
-  std::vector<std::byte> buffer_;
-};
 
 }  // namespace gpulens::nvml

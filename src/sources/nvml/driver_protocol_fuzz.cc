@@ -2,6 +2,7 @@
 #include <cstdlib>
 
 #include "sources/nvml/driver_protocol.h"
+#include "sources/nvml/message_encoder.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace gpulens::nvml;
@@ -27,6 +28,20 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   }
   if (const auto* processes = std::get_if<ProcessesReport>(&*message)) {
     if (processes->processes.size() > kMaxProcesses) std::abort();
+  }
+  if (const auto* parts = std::get_if<PartsReport>(&*message)) {
+    if (parts->keys.size() > kMaxParts || parts->kind == PartKind::kWhole) std::abort();
+  }
+  if (const auto* part = std::get_if<PartReport>(&*message)) {
+    if (part->entity >= kMaxGpus || part->fact_count > kMaxPartFacts) std::abort();
+  }
+  if (const auto* values = std::get_if<PartReadingsReport>(&*message)) {
+    for (size_t i = 0; i < values->readings.size(); ++i) {
+      if (values->readings[i].field >= kPartFieldCount) std::abort();
+    }
+  }
+  if (const auto* shares = std::get_if<ProcessSharesReport>(&*message)) {
+    if (shares->shares.size() > kMaxProcesses) std::abort();
   }
   return 0;
 }

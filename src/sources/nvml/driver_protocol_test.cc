@@ -6,6 +6,7 @@
 
 #include "base/files.h"
 #include "sources/nvml/driver_supervisor.h"
+#include "sources/nvml/message_encoder.h"
 
 namespace gpulens::nvml {
 namespace {
@@ -49,6 +50,61 @@ TEST(DriverProtocol, EveryMessageComesBackAsItWas) {
   auto attach = DecodeMessage(encoder.Encode(AttachRequest{.entity = 3}));
   ASSERT_TRUE(attach.ok());
   EXPECT_EQ(std::get<AttachRequest>(*attach).entity, 3U);
+}
+
+TEST(DriverProtocol, PartsComeBackAsTheyWere) {
+  MessageEncoder encoder;
+  std::vector<PartKey> keys = {{.kind = PartKind::kMig, .id = 1, .sub = 0},
+                               {.kind = PartKind::kMig, .id = 1, .sub = 1}};
+  auto bytes = Copy(encoder.Encode(3, PartKind::kMig, 7, keys));
+  auto message = DecodeMessage(bytes);
+  ASSERT_TRUE(message.ok());
+  const auto& parts = std::get<PartsReport>(*message);
+  EXPECT_EQ(parts.entity, 3U);
+  EXPECT_EQ(parts.max, 7U);
+  ASSERT_EQ(parts.keys.size(), 2U);
+  EXPECT_EQ(parts.keys[1], keys[1]);
+
+  std::vector<Fact> facts = {{"uuid", "MIG-1"}, {"profile", "3g.40gb"}};
+  bytes = Copy(encoder.Encode(3, keys[1], facts));
+  message = DecodeMessage(bytes);
+  ASSERT_TRUE(message.ok());
+  EXPECT_EQ(std::get<PartReport>(*message).key, keys[1]);
+  EXPECT_EQ(std::get<PartReport>(*message).facts[1].value, "3g.40gb");
+
+  std::vector<PartReading> readings(2);
+  readings[1] = {
+      .entity = 3, .key = keys[0], .field = 2, .status = ReadStatus::kOk, .boot_ns = 5, .value = 0.25};
+  bytes = Copy(encoder.Encode(readings));
+  message = DecodeMessage(bytes);
+  ASSERT_TRUE(message.ok());
+  EXPECT_EQ(std::get<PartReadingsReport>(*message).readings[1].value, 0.25);
+
+  std::vector<ProcessShare> shares = {{.pid = 42, .sm = 7}};
+  bytes = Copy(encoder.Encode(3, 99, shares));
+  message = DecodeMessage(bytes);
+  ASSERT_TRUE(message.ok());
+  EXPECT_EQ(std::get<ProcessSharesReport>(*message).boot_ns, 99);
+  EXPECT_EQ(std::get<ProcessSharesReport>(*message).shares[0].sm, 7);
+  EXPECT_EQ(std::get<ProcessSharesReport>(*message).shares[0].ofa, ProcessShare::kUnknown);
+}
+
+TEST(DriverProtocol, BadPartsAreRefused) {
+  MessageEncoder encoder;
+  auto refused = [](std::span<const std::byte> bytes) { return !DecodeMessage(bytes).ok(); };
+  PartKey mig{.kind = PartKind::kMig, .id = 1, .sub = 0}, vgpu{.kind = PartKind::kVgpu, .id = 1, .sub = 0};
+  EXPECT_TRUE(refused(encoder.Encode(kMaxGpus, PartKind::kMig, 7, std::vector{mig})));
+  EXPECT_TRUE(refused(encoder.Encode(0, PartKind::kWhole, 7, {})));
+  EXPECT_TRUE(refused(encoder.Encode(0, PartKind::kMig, 7, std::vector{vgpu}))) << "of another kind";
+  EXPECT_TRUE(refused(encoder.Encode(0, PartKind::kMig, 7, std::vector{mig, mig}))) << "twice";
+  EXPECT_TRUE(refused(encoder.Encode(0, PartKind::kMig, kMaxParts + 1, {})));
+  EXPECT_TRUE(refused(encoder.Encode(kMaxGpus, mig, {})));
+  EXPECT_TRUE(refused(encoder.Encode(0, PartKey{.kind = static_cast<PartKind>(9)}, {})));
+  PartReading reading{.entity = 0, .key = mig, .field = kPartFieldCount, .status = ReadStatus::kOk};
+  EXPECT_TRUE(refused(encoder.Encode(std::span(&reading, 1))));
+  reading = {.entity = 0, .key = mig, .field = 0, .status = static_cast<ReadStatus>(99)};
+  EXPECT_TRUE(refused(encoder.Encode(std::span(&reading, 1))));
+  EXPECT_TRUE(refused(encoder.Encode(kMaxGpus, 1, std::vector<ProcessShare>(1))));
 }
 
 TEST(DriverProtocol, ArraysComeBackAsTheyWere) {
@@ -161,7 +217,7 @@ TEST_F(BadMessage, NumbersOutOfRange) {
   auto bytes = Copy(encoder_.Encode(readings));
   EXPECT_EQ(Refusal(bytes, 8, kMaxGpus), "driver message: GPU out of range");
   EXPECT_EQ(Refusal(bytes, 12, kFieldCount, 2), "driver message: field out of range");
-  EXPECT_EQ(Refusal(bytes, 15, kMaxParts, 1), "driver message: part out of range");
+  EXPECT_EQ(Refusal(bytes, 15, kMaxLinkParts, 1), "driver message: part out of range");
   EXPECT_EQ(Refusal(bytes, 15, 0xFF, 1), "driver message: part out of range");
   EXPECT_EQ(Refusal(bytes, 14, 200, 1), "driver message: status out of range");
 

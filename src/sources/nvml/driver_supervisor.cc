@@ -6,16 +6,20 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <utility>
 
 #include "base/process.h"
 #include "sources/nvml/driver_link.h"
 #include "sources/nvml/gpu_book.h"
+#include "sources/nvml/message_encoder.h"
 
 namespace gpulens::nvml {
 namespace {
 
 constexpr size_t kMaxStuck = 4;
 constexpr int64_t kDyingNs = 1'000'000'000;
+constexpr int kRecountExit = 5;  // DriverExit: GPUs have come or gone.
+constexpr int kMaxLostRetryFactor = 16;
 constexpr int kMessagesPerPoll = 4096;  // More than any driver sends in an interval: a flood ends here.
 
 }  // namespace
@@ -25,6 +29,7 @@ class NvmlSource::Impl {
   explicit Impl(SourceOptions options) : options_(std::move(options)), buffer_(kMaxMessage + 1) {
     if (options_.deadline <= Duration(0)) options_.deadline = options_.interval * 2;
     backoff_ = options_.backoff_first;
+    retry_lost_ = options_.retry_lost;
   }
 
   void Poll(Instant now) {
@@ -37,6 +42,7 @@ class NvmlSource::Impl {
       if (link_.child.running()) CheckEnd(now);
       if (link_.child.running() && !paused) CheckDeadlines(now);
       if (link_.child.running()) RetryLeftOut(now);
+      if (link_.child.running()) RetryLost(now);
     }
     if (!link_.child.running() && !suspended_ && now.boot_ns >= next_start_ns_) Start(now);
   }
@@ -51,15 +57,23 @@ class NvmlSource::Impl {
     next_start_ns_ = 0;
   }
 
-  void Suspend() {
+  void Suspend(std::string why) {
+    if (suspended_) return;
     suspended_ = true;
     if (link_.child.running()) End();
     next_reason_ = StartReason::kReload;
+    Change(DriverChange::kReleased, why);
+    Fault(DriverFault::kReleased, std::move(why));
   }
   void Resume() {
+    if (suspended_) Fault(DriverFault::kNone, "");
     suspended_ = false;
     next_start_ns_ = 0;
+    book_.ForgetHangs();
   }
+  bool quiet() const noexcept { return !link_.child.running() && dying_.empty(); }
+
+  DriverNotes& notes() noexcept { return notes_; }
 
   std::span<const Gpu> gpus() const noexcept { return book_.gpus(); }
   const DriverState& driver() const noexcept { return driver_; }
@@ -75,6 +89,7 @@ class NvmlSource::Impl {
   struct Dying {
     ChildProcess child;
     int64_t since_ns;
+    bool told = false;
   };
 
   void Start(Instant now) {
@@ -97,6 +112,11 @@ class NvmlSource::Impl {
       return;
     }
     driver_.pid = link_.child.pid();
+    Change(DriverChange::kStarted, "");
+  }
+
+  void Change(DriverChange::Kind kind, std::string detail) {
+    notes_.Add({kind, last_poll_ns_, std::move(detail)});
   }
 
   // Kills without waiting. What the kernel does not end at once is reaped by a later Poll.
@@ -104,7 +124,7 @@ class NvmlSource::Impl {
     link_.child.Signal(SIGKILL);
     link_.Close();
     if (link_.child.running() && !link_.child.TryWait()) {
-      dying_.push_back({std::move(link_.child), last_poll_ns_});
+      dying_.push_back({std::move(link_.child), last_poll_ns_, false});
     }
     link_.child = ChildProcess();
     driver_.pid = -1;
@@ -116,8 +136,11 @@ class NvmlSource::Impl {
     if (dying_.empty()) return;
     std::erase_if(dying_, [](Dying& dying) { return dying.child.TryWait().has_value(); });
     driver_.stuck_pids.clear();
-    for (const Dying& dying : dying_) {
-      if (now.boot_ns - dying.since_ns > kDyingNs) driver_.stuck_pids.push_back(dying.child.pid());
+    for (Dying& dying : dying_) {
+      if (now.boot_ns - dying.since_ns <= kDyingNs) continue;
+      driver_.stuck_pids.push_back(dying.child.pid());
+      if (std::exchange(dying.told, true)) continue;
+      Change(DriverChange::kStuck, "process " + std::to_string(dying.child.pid()) + " cannot be ended");
     }
   }
 
@@ -129,6 +152,7 @@ class NvmlSource::Impl {
   }
 
   void Kill(DriverFault fault, std::string text, StartReason reason, Instant now) {
+    Change(fault == DriverFault::kHung ? DriverChange::kHung : DriverChange::kCrashed, text);
     Fault(fault, std::move(text));
     End();
     Schedule(reason, now);
@@ -149,6 +173,12 @@ class NvmlSource::Impl {
     driver_.pid = -1;
     driver_.up = false;
     bool exited = WIFEXITED(*status);
+    if (exited && WEXITSTATUS(*status) == kRecountExit) {
+      book_.ForgetHangs();
+      next_reason_ = StartReason::kReload;
+      next_start_ns_ = now.boot_ns + options_.backoff_first.count();
+      return;
+    }
     int signal = WIFSIGNALED(*status) ? WTERMSIG(*status) : 0;
     // What the library said is more than how the process ended.
     if (!exited || !told_) {
@@ -156,6 +186,7 @@ class NvmlSource::Impl {
       Fault(fault, "driver process " + std::to_string(pid) + " " + DescribeWaitStatus(*status));
     }
     bool killed = signal == SIGKILL || signal == SIGTERM || signal == SIGINT || signal == SIGHUP;
+    if (!told_) Change(killed ? DriverChange::kKilled : DriverChange::kCrashed, driver_.last_error);
     Schedule(exited ? StartReason::kExited : killed ? StartReason::kKilled : StartReason::kCrash, now);
   }
 
@@ -190,8 +221,13 @@ class NvmlSource::Impl {
     if (const auto* library = std::get_if<LibraryReport>(&message)) return TakeLibrary(*library);
     if (const auto* events = std::get_if<EventsReport>(&message)) {
       driver_.events += events->events.size();
+      driver_.events_dropped += notes_.Add(*events);
       return Status{};
     }
+    if (const auto* parts = std::get_if<PartsReport>(&message)) return book_.Take(*parts);
+    if (const auto* part = std::get_if<PartReport>(&message)) return book_.Take(*part);
+    if (const auto* values = std::get_if<PartReadingsReport>(&message)) return book_.Take(*values, now);
+    if (const auto* shares = std::get_if<ProcessSharesReport>(&message)) return book_.Take(*shares, now);
     if (const auto* hello = std::get_if<Hello>(&message)) {
       if (hello->protocol == kProtocolVersion) return Status{};
       return {Code::kDataLoss, "driver speaks protocol " + std::to_string(hello->protocol)};
@@ -263,15 +299,30 @@ class NvmlSource::Impl {
     }
   }
 
+  // A library that has lost a GPU does not find it again.
+  void RetryLost(Instant now) {
+    if (!ready_ || !book_.AnyLost()) {
+      lost_since_ns_ = 0;
+      if (ready_ && now.boot_ns - started_ns_ >= options_.healthy.count()) retry_lost_ = options_.retry_lost;
+      return;
+    }
+    if (lost_since_ns_ == 0) lost_since_ns_ = now.boot_ns;
+    if (now.boot_ns - lost_since_ns_ < retry_lost_.count()) return;
+    lost_since_ns_ = 0;
+    retry_lost_ = std::min(retry_lost_ * 2, options_.retry_lost * kMaxLostRetryFactor);
+    Reload();
+  }
+
   SourceOptions options_;
   DriverLink link_;
   DriverState driver_;
   GpuBook book_;
   std::vector<std::byte> buffer_;
   std::vector<Dying> dying_;
-  Duration backoff_{};
+  DriverNotes notes_;
+  Duration backoff_{}, retry_lost_{};
   StartReason next_reason_ = StartReason::kFirst;
-  int64_t next_start_ns_ = 0, started_ns_ = 0, alive_ns_ = 0, last_poll_ns_ = 0;
+  int64_t next_start_ns_ = 0, started_ns_ = 0, alive_ns_ = 0, last_poll_ns_ = 0, lost_since_ns_ = 0;
   bool suspended_ = false, spoke_ = false, told_ = false, ready_ = false;
 };
 
@@ -279,8 +330,11 @@ NvmlSource::NvmlSource(SourceOptions options) : impl_(std::make_unique<Impl>(std
 NvmlSource::~NvmlSource() = default;
 void NvmlSource::Poll(Instant now) { impl_->Poll(now); }
 void NvmlSource::Reload() { impl_->Reload(); }
-void NvmlSource::Suspend() { impl_->Suspend(); }
+void NvmlSource::Suspend(std::string why) { impl_->Suspend(std::move(why)); }
 void NvmlSource::Resume() { impl_->Resume(); }
+bool NvmlSource::quiet() const noexcept { return impl_->quiet(); }
+void NvmlSource::TakeEvents(std::vector<DeviceEvent>& out) { impl_->notes().TakeEvents(out); }
+void NvmlSource::TakeChanges(std::vector<DriverChange>& out) { impl_->notes().TakeChanges(out); }
 std::span<const Gpu> NvmlSource::gpus() const noexcept { return impl_->gpus(); }
 const DriverState& NvmlSource::driver() const noexcept { return impl_->driver(); }
 int NvmlSource::fd() const noexcept { return impl_->fd(); }

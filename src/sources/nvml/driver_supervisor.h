@@ -32,6 +32,11 @@ struct SourceOptions {
   Duration backoff_first = std::chrono::milliseconds(100), backoff_limit = std::chrono::seconds(30);
   Duration healthy = std::chrono::minutes(1);  // After so long the back-off begins anew.
   Duration retry_left_out = std::chrono::minutes(5);
+  // A GPU lost for so long: the library is opened anew, which alone can find it again. Twice as late each
+  // time, up to 16 times.
+  Duration retry_lost = std::chrono::seconds(60);
+  uint64_t event_types = kUsualEvents;  // Of EventType; those that a GPU does not support never come.
+  std::string gpu_folder;               // Empty: the kernel driver's. See DriverOptions.
 };
 
 enum class GpuState : uint8_t {
@@ -70,6 +75,9 @@ struct Gpu {
   std::vector<LinkReadings> links;  // By part - 1, as far as readings came.
   std::vector<GpuProcess> processes;
   int64_t processes_boot_ns = 0;  // 0: no list yet, or none can be had (see Field::kProcessCount).
+  GpuParts parts;
+  uint32_t opened = 0;   // How often it was opened since the source was made.
+  bool counted = false;  // By the present driver process: else it has been taken away.
 
   const FieldReading& operator[](Field field) const noexcept { return fields[static_cast<size_t>(field)]; }
   // The fact of that key; empty when there is none.
@@ -93,6 +101,14 @@ enum class DriverFault : uint8_t {
   kHung,
   kStuckInKernel,  // Killed, but the kernel will not let go of it.
   kBadMessage,
+  kReleased,  // Ended on request, until Resume.
+};
+
+// What has become of the driver process, in order.
+struct DriverChange {
+  enum Kind : uint8_t { kStarted, kCrashed, kHung, kKilled, kStuck, kReleased } kind = kStarted;
+  int64_t boot_ns = 0;
+  std::string detail;  // A sentence; may be empty.
 };
 
 struct DriverState {
@@ -103,7 +119,7 @@ struct DriverState {
   uint32_t gpus_used = 0, gpus_left_out = 0;
   int64_t last_heartbeat_boot_ns = 0;
   uint64_t library_calls = 0, dropped_messages = 0;  // Of the present process.
-  uint64_t messages = 0, events = 0;
+  uint64_t messages = 0, events = 0, events_dropped = 0;
   std::vector<int> stuck_pids;  // Killed processes that the kernel has not ended within a second.
   DriverFault fault = DriverFault::kNone;
   int32_t library_code = 0;
@@ -125,12 +141,19 @@ class NvmlSource {
   void Poll(Instant now);
   // Ends the present process; the next Poll starts another without back-off.
   void Reload();
-  // Ends the process, which frees all device handles; Poll starts none until Resume.
-  void Suspend();
+  // Ends the process, which frees all device handles; Poll starts none until Resume. `why` becomes the
+  // driver's last_error. Does nothing when it is suspended already.
+  void Suspend(std::string why);
   void Resume();
+  // No process of ours has a device open, not even one that is still dying.
+  bool quiet() const noexcept;
 
   // All GPUs that were ever seen, by index. Their number and their facts change only in Poll.
   std::span<const Gpu> gpus() const noexcept;
+  // What has happened since the last call, oldest first, in place of what `out` had. A few hundred are
+  // kept at most; further ones are counted in events_dropped.
+  void TakeEvents(std::vector<DeviceEvent>& out);
+  void TakeChanges(std::vector<DriverChange>& out);
   const DriverState& driver() const noexcept;
   // Fields of all GPUs by the status of their latest reading.
   std::array<uint32_t, kReadStatusCount> FieldsByStatus() const noexcept;

@@ -349,7 +349,7 @@ TEST_F(SourceTest, ReloadSuspendResume) {
   ASSERT_TRUE(Until(source, [&] { return source.driver().up && source.driver().pid != pid; }));
   EXPECT_EQ(Starts(source, StartReason::kReload), 1U);
   pid = source.driver().pid;
-  source.Suspend();
+  source.Suspend("for a test");
   source.Poll(Now());
   EXPECT_EQ(source.driver().pid, -1);
   EXPECT_EQ(source.fd(), -1);

@@ -21,6 +21,17 @@ GpuState StateOf(int32_t code) noexcept {
   }
 }
 
+bool Before(const PartKey& a, const PartKey& b) noexcept {
+  if (a.kind != b.kind) return a.kind < b.kind;
+  return a.id != b.id ? a.id < b.id : a.sub < b.sub;
+}
+
+Part* FindPart(GpuParts& parts, const PartKey& key) noexcept {
+  auto found =
+      std::find_if(parts.list.begin(), parts.list.end(), [&](const Part& part) { return part.key == key; });
+  return found == parts.list.end() ? nullptr : &*found;
+}
+
 bool SameFacts(const Gpu& gpu, const EntityReport& report) {
   if (gpu.facts.size() != report.fact_count) return false;
   for (size_t i = 0; i < report.fact_count; ++i) {
@@ -55,6 +66,7 @@ void GpuBook::Expect(uint32_t count) {
     if (memory_[i].left_out) gpus_.back().state = GpuState::kLeftOut;
   }
   for (Gpu& gpu : gpus_) {
+    gpu.counted = gpu.index < count;
     // Fewer than before: the driver has lost it altogether.
     if (gpu.index >= count) SetState(gpu, GpuState::kLost, kLostCode);
   }
@@ -74,7 +86,9 @@ Status GpuBook::Take(const EntityReport& report) {
     gpu->links.clear();
     gpu->processes.clear();
     gpu->processes_boot_ns = gpu->last_read_boot_ns = 0;
+    gpu->parts = {};
   }
+  if (report.code == 0) ++gpu->opened;
   memory_[gpu->index].left_out = false;
   SetState(*gpu, StateOf(report.code), report.code);
   Count();
@@ -109,6 +123,79 @@ Status GpuBook::Take(const ProcessesReport& report, Instant now) {
   gpu->processes.resize(report.processes.size());
   for (size_t i = 0; i < report.processes.size(); ++i) gpu->processes[i] = report.processes[i];
   return Status{};
+}
+
+Status GpuBook::Take(const PartsReport& report) {
+  Gpu* gpu = Find(report.entity);
+  if (!gpu) return NotCounted();
+  GpuParts& parts = gpu->parts;
+  if (report.kind == PartKind::kMig) parts.mig_max = report.max;
+  else parts.vgpu_host = true;
+  auto listed = [&](const PartKey& key) {
+    for (size_t i = 0; i < report.keys.size(); ++i) {
+      if (report.keys[i] == key) return true;
+    }
+    return false;
+  };
+  std::erase_if(parts.list,
+                [&](const Part& part) { return part.key.kind == report.kind && !listed(part.key); });
+  for (size_t i = 0; i < report.keys.size(); ++i) {
+    PartKey key = report.keys[i];
+    auto after = std::find_if(parts.list.begin(), parts.list.end(),
+                              [&](const Part& part) { return !Before(part.key, key); });
+    if (after != parts.list.end() && after->key == key) continue;
+    parts.list.insert(after, Part{})->key = key;
+  }
+  return Status{};
+}
+
+Status GpuBook::Take(const PartReport& report) {
+  Gpu* gpu = Find(report.entity);
+  if (!gpu) return NotCounted();
+  Part* part = FindPart(gpu->parts, report.key);
+  if (!part) return Status{};  // Its list was lost on the way; it is said again.
+  bool same = part->facts.size() == report.fact_count;
+  for (size_t i = 0; same && i < report.fact_count; ++i) {
+    same = part->facts[i].first == report.facts[i].key && part->facts[i].second == report.facts[i].value;
+  }
+  if (same) return Status{};
+  part->facts.clear();
+  for (size_t i = 0; i < report.fact_count; ++i)
+    part->facts.emplace_back(report.facts[i].key, report.facts[i].value);
+  part->values = {};  // They may be another instance's that had the same number.
+  return Status{};
+}
+
+Status GpuBook::Take(const PartReadingsReport& report, Instant now) {
+  for (size_t i = 0; i < report.readings.size(); ++i) {
+    PartReading reading = report.readings[i];
+    Gpu* gpu = Find(reading.entity);
+    if (!gpu) return NotCounted();
+    PartValues* values = nullptr;
+    if (reading.key.kind == PartKind::kWhole) values = &gpu->parts.whole;
+    else if (Part* part = FindPart(gpu->parts, reading.key)) values = &part->values;
+    if (!values) continue;
+    PartValue& value = (*values)[reading.field];
+    value.status = reading.status;
+    if (reading.status != ReadStatus::kOk) continue;
+    value.boot_ns = std::min(reading.boot_ns, now.boot_ns);
+    value.value = reading.value;
+  }
+  return Status{};
+}
+
+Status GpuBook::Take(const ProcessSharesReport& report, Instant now) {
+  Gpu* gpu = Find(report.entity);
+  if (!gpu) return NotCounted();
+  gpu->parts.shares_boot_ns = std::min(report.boot_ns, now.boot_ns);
+  gpu->parts.shares.resize(report.shares.size());
+  for (size_t i = 0; i < report.shares.size(); ++i) gpu->parts.shares[i] = report.shares[i];
+  return Status{};
+}
+
+bool GpuBook::AnyLost() const noexcept {
+  return std::any_of(gpus_.begin(), gpus_.end(),
+                     [](const Gpu& gpu) { return gpu.counted && gpu.state == GpuState::kLost; });
 }
 
 void GpuBook::SetState(Gpu& gpu, GpuState state, int32_t code) {

@@ -29,6 +29,10 @@ class GpuBook {
   Status Take(const EntityReport& report);
   Status Take(const ReadingsReport& report, Instant now);
   Status Take(const ProcessesReport& report, Instant now);
+  Status Take(const PartsReport& report);
+  Status Take(const PartReport& report);
+  Status Take(const PartReadingsReport& report, Instant now);
+  Status Take(const ProcessSharesReport& report, Instant now);
 
   struct Deadlines {
     Duration usual, slow;
@@ -40,6 +44,11 @@ class GpuBook {
   Hangs CheckCalls(const CallPage& page, Deadlines deadlines, Instant now);
   // "nvmlDeviceGetPowerUsage on GPU 3": the first that hangs.
   std::string HungCall() const;
+
+  // Whether a GPU that the driver has counted is lost.
+  bool AnyLost() const noexcept;
+  // The GPUs may have other numbers from now on: which of them have hung means nothing any more.
+  void ForgetHangs() noexcept { memory_ = {}; }
 
   // The next left-out GPU whose time has come; kMaxGpus when there is none. Retry() takes it in again.
   uint32_t DueForRetry(Instant now, Duration retry_left_out) const noexcept;

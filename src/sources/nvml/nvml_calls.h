@@ -9,6 +9,7 @@
 #include <string_view>
 
 #include "sources/nvml/nvml_calls_more.h"
+#include "sources/nvml/parts/nvml_part_calls.h"
 
 // X(Id, "symbol", parameters). The parameter types are those of driver/nvml_abi.h. A function with
 // several versions has one row per version: the struct that goes with it differs.
@@ -80,7 +81,8 @@
   X(MpsProcessesV3, "nvmlDeviceGetMPSComputeRunningProcesses_v3", (Device, unsigned*, void*))         \
   X(MpsProcessesV2, "nvmlDeviceGetMPSComputeRunningProcesses_v2", (Device, unsigned*, void*))         \
   X(MpsProcesses, "nvmlDeviceGetMPSComputeRunningProcesses", (Device, unsigned*, void*))              \
-  GPULENS_NVML_MORE_CALLS(X)
+  GPULENS_NVML_MORE_CALLS(X)                                                                          \
+  GPULENS_NVML_PART_CALLS(X)
 
 namespace gpulens::nvml {
 
@@ -137,6 +139,7 @@ static_assert(std::atomic<int64_t>::is_always_lock_free && std::atomic<uint32_t>
 struct CallPage {
   CallSlot main;
   std::array<CallSlot, kMaxGpus> gpus;
+  CallSlot events;  // Of the thread that waits for events; to wait is its work.
 };
 inline constexpr size_t kCallPageBytes = 4096;
 static_assert(sizeof(CallPage) <= kCallPageBytes);

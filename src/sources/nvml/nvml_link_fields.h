@@ -70,7 +70,7 @@ inline constexpr size_t kFecBins = 16;
 
 // A reading's part: 0 is the GPU itself, then come its NVLinks, then its C2C links.
 inline constexpr unsigned kMaxLinks = 36, kMaxC2cLinks = 16;
-inline constexpr unsigned kMaxParts = 1 + kMaxLinks + kMaxC2cLinks;
+inline constexpr unsigned kMaxLinkParts = 1 + kMaxLinks + kMaxC2cLinks;
 constexpr uint8_t PartOfNvlink(unsigned link) noexcept { return static_cast<uint8_t>(1 + link); }
 constexpr uint8_t PartOfC2c(unsigned link) noexcept { return static_cast<uint8_t>(1 + kMaxLinks + link); }
 

@@ -1,5 +1,6 @@
 #include "sources/nvml/driver/driver_loop.h"
 
+#include <dirent.h>
 #include <malloc.h>
 #include <poll.h>
 #include <sys/mman.h>
@@ -8,12 +9,14 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <functional>
 #include <memory>
 
 #include "base/parse.h"
 #include "base/result.h"
 #include "sources/nvml/driver/gpu_thread.h"
 #include "sources/nvml/driver/nvml_library.h"
+#include "sources/nvml/message_encoder.h"
 
 namespace gpulens::nvml {
 namespace {
@@ -22,6 +25,19 @@ constexpr int64_t kMaxIntervalNs = int64_t{24} * 3600 * 1'000'000'000;
 constexpr Duration kFarewell = std::chrono::milliseconds(50);
 
 std::string Version(int cuda) { return std::to_string(cuda / 1000) + "." + std::to_string(cuda % 1000 / 10); }
+
+// The names in a folder as one number, whatever their order; 0 when it is not there.
+uint64_t NamesIn(const std::string& folder) {
+  DIR* open = folder.empty() ? nullptr : ::opendir(folder.c_str());
+  if (!open) return 0;
+  uint64_t sum = 0;
+  while (const dirent* entry = ::readdir(open)) {
+    std::string_view name = entry->d_name;
+    if (name != "." && name != "..") sum += std::hash<std::string_view>()(name) | 1;
+  }
+  ::closedir(open);
+  return sum;
+}
 
 // The driver's main thread: library start, heartbeats, requests of the agent.
 class Driver {
@@ -32,14 +48,15 @@ class Driver {
   int Run() {
     shared_->Send(encoder_.Encode(Hello{.build_id = options_.build_id}));
     if (int exit = OpenLibrary(); exit != kDriverDone) return exit;
+    OpenEvents();
     for (unsigned i = 0; i < gpu_count_; ++i) {
       if (!(options_.left_out >> i & 1)) StartGpu(i);
     }
     // What opening the library allocated and freed again is given back: this process stays small.
     ::malloc_trim(0);
-    Serve();
+    int exit = Serve();
     shared_->Stop(kFarewell);
-    return kDriverDone;
+    return exit;
   }
 
  private:
@@ -71,8 +88,7 @@ class Driver {
     bool has_cuda = caller.Do(Call::kCudaVersion, fn.CudaVersion, &cuda) == kSuccess && cuda > 0;
     driver[sizeof driver - 1] = nvml[sizeof nvml - 1] = '\0';
     unsigned count = 0;
-    code = fn.DeviceCount ? caller.Do(Call::kDeviceCount, fn.DeviceCount, &count)
-                          : caller.Do(Call::kDeviceCountV1, fn.DeviceCountV1, &count);
+    code = CountGpus(caller, count);
     if (code != kSuccess) return Fail(LibraryPhase::kInit, code, ReturnText(code), kDriverInitFailed);
     gpu_count_ = std::min(count, kMaxGpus);
     std::string cuda_version = has_cuda ? Version(cuda) : std::string();
@@ -87,7 +103,28 @@ class Driver {
     reader_options_.periods = {options_.interval, options_.medium, options_.slow};
     reader_options_.details = options_.details;
     reader_options_.avoid_process_v3 = BadProcessV3(driver);
+    kernel_gpus_ = NamesIn(options_.gpu_folder);
     return kDriverDone;
+  }
+
+  static int CountGpus(Caller& caller, unsigned& count) {
+    const Symbols& fn = caller.fn();
+    return fn.DeviceCount ? caller.Do(Call::kDeviceCount, fn.DeviceCount, &count)
+                          : caller.Do(Call::kDeviceCountV1, fn.DeviceCountV1, &count);
+  }
+
+  // Whether GPUs have come or gone, for the library or for the kernel.
+  bool GpusChanged() {
+    Caller caller(*library_, page_.main, RealClock());
+    unsigned count = 0;
+    if (CountGpus(caller, count) == kSuccess && std::min(count, kMaxGpus) != gpu_count_) return true;
+    return NamesIn(options_.gpu_folder) != kernel_gpus_;
+  }
+
+  void OpenEvents() {
+    Caller caller(*library_, page_.main, RealClock());
+    auto hub = std::make_shared<EventHub>(options_.event_types);
+    if (hub->Open(caller) && StartEventThread(shared_, library_, hub, page_.events)) events_ = hub;
   }
 
   // 535.43 to 535.97 put a further number into each element of a _v3 list.
@@ -99,12 +136,15 @@ class Driver {
 
   void StartGpu(unsigned index) {
     if (index >= gpu_count_ || started_ >> index & 1) return;
-    GpuThreadOptions options{.index = index, .interval = options_.interval, .reader = reader_options_};
+    GpuThreadOptions options{
+        .index = index, .interval = options_.interval, .reader = reader_options_, .events = events_};
     if (StartGpuThread(shared_, library_, page_.gpus[index], options)) started_ |= uint64_t{1} << index;
   }
 
-  void Serve() {
+  // The exit code.
+  int Serve() {
     int64_t next = RealClock().Now().boot_ns;
+    int64_t next_count = next + options_.slow.count();
     uint64_t sequence = 0;
     while (true) {
       int64_t now = RealClock().Now().boot_ns;
@@ -116,10 +156,14 @@ class Driver {
                                       .dropped = shared_->dropped.load(std::memory_order_relaxed)}));
         next = NextTick(now, options_.interval);
       }
+      if (now >= next_count) {
+        if (GpusChanged()) return kDriverRecount;
+        next_count = now + options_.slow.count();
+      }
       pollfd poll{.fd = options_.socket_fd, .events = POLLIN, .revents = 0};
       timespec wait{.tv_sec = (next - now) / 1'000'000'000, .tv_nsec = (next - now) % 1'000'000'000};
       if (now >= next) continue;
-      if (::ppoll(&poll, 1, &wait, nullptr) > 0 && !TakeRequests()) return;
+      if (::ppoll(&poll, 1, &wait, nullptr) > 0 && !TakeRequests()) return kDriverDone;
     }
   }
 
@@ -143,7 +187,8 @@ class Driver {
   MessageEncoder encoder_;
   std::shared_ptr<const NvmlLibrary> library_;  // Shared with readers, of which a stuck one outlives us.
   unsigned gpu_count_ = 0;
-  uint64_t started_ = 0;
+  uint64_t started_ = 0, kernel_gpus_ = 0;
+  std::shared_ptr<EventHub> events_;  // Null: the library has no events.
   ReaderOptions reader_options_;
 };
 
@@ -167,10 +212,11 @@ Status ParseOne(std::string_view key, std::string_view value, DriverOptions& out
   if (key == "--slow-ns") good = duration(out.slow);
   if (key == "--library") good = true, out.library_path = value;
   if (key == "--build-id") good = true, out.build_id = value;
-  if (key == "--leave-out") {
+  if (key == "--gpu-folder") good = true, out.gpu_folder = value;
+  if (key == "--leave-out" || key == "--events") {
     std::optional<uint64_t> mask = ParseInt<uint64_t>(value, 16);
     good = mask.has_value();
-    out.left_out = mask.value_or(0);
+    (key == "--events" ? out.event_types : out.left_out) = mask.value_or(0);
   }
   if (key == "--details") {
     std::optional<uint32_t> mask = ParseInt<uint32_t>(value, 16);

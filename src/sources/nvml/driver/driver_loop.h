@@ -25,12 +25,17 @@ struct DriverOptions {
   std::string library_path;           // Empty: the usual places.
   uint64_t left_out = 0;              // Bit i: do not touch GPU i until an AttachRequest comes.
   uint32_t details = kDetailSamples;  // Details: what is read beyond the usual.
+  uint64_t event_types = kUsualEvents;
+  // Has one entry per GPU that the kernel driver holds. When they change the process ends, so that the
+  // library is opened anew: it counts GPUs only then.
+  std::string gpu_folder = "/proc/driver/nvidia/gpus";
   std::string build_id;
   SymbolLookup lookup = nullptr;  // Instead of a file: the simulated library.
 };
 
 // What the agent's NvmlSource passes after `driver nvml`: --socket-fd=N --page-fd=N --interval-ns=N
-// --medium-ns=N --slow-ns=N --details=MASK --library=PATH --leave-out=MASK (both hexadecimal).
+// --medium-ns=N --slow-ns=N --details=MASK --library=PATH --leave-out=MASK --events=MASK (all hexadecimal)
+// --gpu-folder=PATH.
 // kInvalidArgument names the bad one.
 Result<DriverOptions> ParseDriverArguments(std::span<const std::string_view> arguments);
 
@@ -40,6 +45,7 @@ enum DriverExit : int {
   kDriverBadStart = 2,    // Arguments, socket or page unusable.
   kDriverNoLibrary = 3,   // A LibraryReport has told why.
   kDriverInitFailed = 4,  // A LibraryReport has told why.
+  kDriverRecount = 5,     // GPUs have come or gone: start again, now.
 };
 
 // Runs until the socket closes. Threads that are stuck in the library are left behind: the caller

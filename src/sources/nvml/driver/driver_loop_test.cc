@@ -15,6 +15,7 @@
 #include "sources/nvml/driver/gpu_thread.h"
 #include "sources/nvml/fake/fake_nvml.h"
 #include "sources/nvml/fake/fake_world.h"
+#include "sources/nvml/message_encoder.h"
 
 namespace gpulens::nvml {
 namespace {

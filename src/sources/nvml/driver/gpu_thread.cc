@@ -1,4 +1,6 @@
 #include "sources/nvml/driver/gpu_thread.h"
+#include "sources/nvml/driver/parts/parts_reader.h"
+#include "sources/nvml/message_encoder.h"
 
 #include <pthread.h>
 #include <sys/socket.h>
@@ -20,7 +22,12 @@ class GpuThread {
       : shared_(std::move(shared)),
         library_(std::move(library)),
         options_(std::move(options)),
-        reader_(*library_, options_.index, slot, RealClock(), options_.reader) {}
+        reader_(*library_, options_.index, slot, RealClock(), options_.reader),
+        parts_(*library_, options_.index, slot, RealClock(),
+               {.interval = options_.interval,
+                .medium = options_.reader.periods[static_cast<size_t>(Tier::kMedium)],
+                .slow = options_.reader.periods[static_cast<size_t>(Tier::kSlow)]}),
+        send_([this](std::span<const std::byte> message) { shared_->Send(message); }) {}
 
   const std::shared_ptr<DriverShared>& shared() const noexcept { return shared_; }
 
@@ -52,9 +59,20 @@ class GpuThread {
     std::vector<Fact> facts;
     for (const auto& [key, value] : reader_.identity().facts) facts.push_back({key, value});
     shared_->Send(encoder_.Encode(options_.index, code, facts));
+    if (!attached_) return;
+    PartsReader::Mig mig = PartsReader::Mig::kNone;
+    for (const Fact& fact : facts) {
+      if (fact.key == "mig_mode")
+        mig = fact.value == "enabled" ? PartsReader::Mig::kOn : PartsReader::Mig::kOff;
+    }
+    parts_.Attach(reader_.identity().device, mig);
+    if (options_.events)
+      options_.events->Register(parts_.caller(), options_.index, reader_.identity().device);
   }
 
   bool Round(int64_t now) {
+    parts_.Scan(now, options_.events && options_.events->TakeRescan(options_.index), send_);
+    reader_.SplitProcesses(parts_.mig_devices());
     bool good = reader_.Read(now);
     // What was lost may not be due again for a minute.
     if (!reader_.readings().empty() && !shared_->Send(encoder_.Encode(reader_.readings())))
@@ -62,6 +80,8 @@ class GpuThread {
     if (reader_.has_processes()) {
       shared_->Send(encoder_.Encode(options_.index, reader_.processes_boot_ns(), reader_.processes()));
     }
+    if (good) parts_.Read(now, send_);
+    if (parts_.tells_pcie()) reader_.SkipBlocking();
     if (good && reader_.ReadBlocking() && !reader_.readings().empty()) {
       shared_->Send(encoder_.Encode(reader_.readings()));
     }
@@ -69,14 +89,17 @@ class GpuThread {
   }
 
   void CountCalls() {
-    shared_->calls.fetch_add(reader_.calls() - counted_, std::memory_order_relaxed);
-    counted_ = reader_.calls();
+    uint64_t calls = reader_.calls() + parts_.caller().calls();
+    shared_->calls.fetch_add(calls - counted_, std::memory_order_relaxed);
+    counted_ = calls;
   }
 
   std::shared_ptr<DriverShared> shared_;
   std::shared_ptr<const NvmlLibrary> library_;
   GpuThreadOptions options_;
   GpuReader reader_;
+  PartsReader parts_;
+  const PartsReader::Send send_;
   MessageEncoder encoder_;
   uint64_t counted_ = 0;
   bool attached_ = false;

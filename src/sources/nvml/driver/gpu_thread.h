@@ -10,6 +10,7 @@
 
 #include "base/clock.h"
 #include "sources/nvml/driver/nvml_reader.h"
+#include "sources/nvml/driver/parts/event_hub.h"
 #include "sources/nvml/nvml_calls.h"
 
 namespace gpulens::nvml {
@@ -44,6 +45,7 @@ struct GpuThreadOptions {
   unsigned index = 0;
   Duration interval = std::chrono::seconds(1);
   ReaderOptions reader;
+  std::shared_ptr<EventHub> events;  // Null: the library has no events.
 };
 
 // False when no thread can be made. The slot stays as long as the process.

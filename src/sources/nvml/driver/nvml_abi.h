@@ -14,6 +14,22 @@ namespace gpulens::nvml {
 
 struct DeviceHandle;  // Opaque.
 using Device = DeviceHandle*;
+struct EventSetHandle;  // Opaque.
+using EventSet = EventSetHandle*;
+struct GpmSampleHandle;  // Opaque.
+using GpmSample = GpmSampleHandle*;
+
+// Defined in parts/parts_abi.h.
+struct DeviceAttributes;
+struct EventData;
+struct EventDataV1;
+struct GpmMetricsGet;
+struct GpmSupport;
+struct ProcessesUtilization;
+struct ProcessUtilizationSample;
+struct VgpuLicenseInfo;
+struct VgpusUtilization;
+struct VgpuUtilizationSample;
 
 // Return codes (int). Those that the reader tells apart.
 enum ReturnCode : int {

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "sources/nvml/driver/read_status.h"
+
 namespace gpulens::nvml {
 namespace {
 
@@ -10,7 +12,7 @@ namespace {
 // is not written anywhere.
 constexpr size_t kBatch = 256;
 
-ReadStatus StatusOf(int code) noexcept { return StatusOfCode(code); }
+ReadStatus StatusOf(int code) noexcept { return ReadStatusOf(code); }
 int64_t Signed(uint64_t bits) noexcept { return static_cast<int64_t>(bits); }
 uint64_t Unsigned(const FieldValue& value) noexcept { return UnsignedOf(value.value_type, value.value); }
 

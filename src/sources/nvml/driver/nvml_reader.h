@@ -12,6 +12,7 @@
 #include "sources/nvml/driver/items/field_ids.h"
 #include "sources/nvml/driver/items/link_reader.h"
 #include "sources/nvml/driver/items/sample_reader.h"
+#include "sources/nvml/driver/parts/mig_reader.h"
 #include "sources/nvml/driver_protocol.h"
 
 namespace gpulens::nvml {
@@ -44,6 +45,10 @@ class GpuReader final : private ReadingSink {
   bool Read(int64_t boot_ns);
   // The next round reads all tiers: the last one's readings did not arrive.
   void ReadAgain() noexcept { next_ = {}; }
+  // In MIG mode: processes are listed by MIG device. Empty: of the GPU. Holds for the next Read.
+  void SplitProcesses(std::span<const MigDevice> devices) noexcept { mig_devices_ = devices; }
+  // Somebody else tells PCIe rates: none are to be asked for until the next Attach.
+  void SkipBlocking() noexcept { blocking_absent_ = true; }
   // What blocks by design (PCIe throughput: 20 ms a direction, only where there is no counter), for
   // after the round's readings are on their way. Appends to no round: replaces the readings.
   bool ReadBlocking();
@@ -105,8 +110,9 @@ class GpuReader final : private ReadingSink {
   void TakePcieBytes(Field field, const FieldValue& value);
   size_t TakeLinks(LinkCounter& counter, size_t at, size_t end);
   void ReadProcesses();
-  int ReadProcessList(size_t list, size_t& count);
-  void AppendProcesses(ProcessType type, size_t count, bool v1);
+  int ReadProcessList(size_t list, const MigDevice& of);
+  void AppendProcesses(ProcessType type, size_t count, bool v1, const MigDevice& of);
+  int ReadProcessLists(size_t list);
 
   int ReadUtilization();
   int ReadEncoder();
@@ -155,6 +161,7 @@ class GpuReader final : private ReadingSink {
        blocking_absent_ = false;
   bool blocking_due_ = false, mig_changed_ = false;
   int mig_mode_ = -1;
+  std::span<const MigDevice> mig_devices_;
   std::array<uint64_t, 2> pcie_last_{};
   std::array<LinkCounter, 2> links_;
   LinkReader each_link_;

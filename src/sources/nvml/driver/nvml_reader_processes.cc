@@ -6,7 +6,7 @@
 
 namespace gpulens::nvml {
 
-int GpuReader::ReadProcessList(size_t list, size_t& count) {
+int GpuReader::ReadProcessList(size_t list, const MigDevice& of) {
   struct Variants {
     int (*Symbols::* function[3])(Device, unsigned*, void*);
     Call call[3];
@@ -31,20 +31,20 @@ int GpuReader::ReadProcessList(size_t list, size_t& count) {
   while (true) {
     auto room = static_cast<unsigned>(process_buffer_.size() / kRoomPerProcess);
     unsigned number = room;
-    int code = caller_.Do(kLists[list].call[variant], fn.*kLists[list].function[variant], identity_.device,
-                          &number, static_cast<void*>(process_buffer_.data()));
+    int code = caller_.Do(kLists[list].call[variant], fn.*kLists[list].function[variant], of.device, &number,
+                          static_cast<void*>(process_buffer_.data()));
     if (code == kInsufficientSize && room < kMaxProcesses) {
       process_buffer_.resize(std::min<size_t>(room * 2, kMaxProcesses) * kRoomPerProcess);
       continue;
     }
-    count = std::min(number, room);
-    if (code == kSuccess) AppendProcesses(static_cast<ProcessType>(list), count, variant == 2);
+    if (code == kSuccess)
+      AppendProcesses(static_cast<ProcessType>(list), std::min(number, room), variant == 2, of);
     return code;
   }
 }
 
 // A process that is in two lists counts once, as what it was first: compute before graphics.
-void GpuReader::AppendProcesses(ProcessType type, size_t count, bool v1) {
+void GpuReader::AppendProcesses(ProcessType type, size_t count, bool v1, const MigDevice& of) {
   size_t earlier = processes_.size();
   for (size_t i = 0; i < count && processes_.size() < kMaxProcesses; ++i) {
     GpuProcess process{.type = type};
@@ -58,6 +58,10 @@ void GpuReader::AppendProcesses(ProcessType type, size_t count, bool v1) {
       process.pid = info.pid, process.memory_used = info.used_memory;
       process.gpu_instance = info.gpu_instance, process.compute_instance = info.compute_instance;
     }
+    if (of.key.kind == PartKind::kMig) {  // Who is asked for a MIG device need not say which.
+      process.gpu_instance = of.key.id;
+      process.compute_instance = of.key.sub;
+    }
     auto same = [&](const GpuProcess& other) {
       return other.pid == process.pid && other.gpu_instance == process.gpu_instance &&
              other.compute_instance == process.compute_instance;
@@ -67,6 +71,15 @@ void GpuReader::AppendProcesses(ProcessType type, size_t count, bool v1) {
   }
 }
 
+// One list of the GPU, or of each of its MIG devices. The first failure ends it.
+int GpuReader::ReadProcessLists(size_t list) {
+  if (mig_devices_.empty()) return ReadProcessList(list, MigDevice{.device = identity_.device, .key = {}});
+  for (const MigDevice& mig : mig_devices_) {
+    if (int code = ReadProcessList(list, mig); code != kSuccess) return code;
+  }
+  return kSuccess;
+}
+
 void GpuReader::ReadProcesses() {
   if (broken_ != ReadStatus::kOk) return Emit(Field::kProcessCount, broken_, 0);
   processes_.clear();
@@ -74,8 +87,7 @@ void GpuReader::ReadProcesses() {
   bool any = false;
   for (size_t list = 0; list < list_absent_.size() && broken_ == ReadStatus::kOk; ++list) {
     if (list_absent_[list]) continue;
-    size_t count = 0;
-    int code = ReadProcessList(list, count);
+    int code = ReadProcessLists(list);
     Note(code);
     if (code == kSuccess) {
       any = true;

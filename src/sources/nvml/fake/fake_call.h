@@ -36,14 +36,31 @@ bool FakeLinkField(const FakeView& view, FieldValue& value);
 void FakePutUint(FieldValue& value, unsigned number) noexcept;
 void FakePutUllong(FieldValue& value, uint64_t number) noexcept;
 void FakePutInt(FieldValue& value, int number) noexcept;
+std::span<const FakeSymbol> FakeMigSymbols() noexcept;
+std::span<const FakeSymbol> FakeGpmSymbols() noexcept;
+std::span<const FakeSymbol> FakeEventSymbols() noexcept;
+std::span<const FakeSymbol> FakeUseSymbols() noexcept;
 
-// A handle points at the place of its GPU in here.
-inline char fake_handles[kMaxFakeGpus];
+// A handle points at the place of its GPU in here; that of a MIG device behind all of them.
+inline char fake_handles[kMaxFakeGpus * (1 + kMaxFakeMig)];
 
 inline int FakeIndexOf(Device device) noexcept {
   auto place = reinterpret_cast<uintptr_t>(device), first = reinterpret_cast<uintptr_t>(fake_handles);
   return place >= first && place < first + kMaxFakeGpus ? static_cast<int>(place - first) : -1;
 }
+
+inline Device FakeMigHandle(unsigned gpu, unsigned slot) noexcept {
+  return reinterpret_cast<Device>(fake_handles + kMaxFakeGpus + gpu * kMaxFakeMig + slot);
+}
+// The place among MIG handles, gpu * kMaxFakeMig + slot; -1 for a handle that is none.
+inline int FakeMigPlaceOf(Device device) noexcept {
+  auto place = reinterpret_cast<uintptr_t>(device),
+       first = reinterpret_cast<uintptr_t>(fake_handles) + kMaxFakeGpus;
+  return place >= first && place < first + kMaxFakeGpus * kMaxFakeMig ? static_cast<int>(place - first) : -1;
+}
+// Narrows a view to the MIG device of that slot. The library's code when the call does not take one, or when
+// there is no such device now.
+int FakeNarrow(std::string_view call, unsigned slot, FakeView& view);
 
 // What stands before every call that takes a GPU: initialized, a known handle, the profile's errors and
 // hangs. Then `body(view)` gives the code.
@@ -51,12 +68,17 @@ template <class Body>
 int With(const char* call, Device device, Body body) {
   FakeWorld& world = FakeWorld::Get();
   if (!world.open()) return kUninitialized;
-  int index = FakeIndexOf(device);
+  int index = FakeIndexOf(device), mig = FakeMigPlaceOf(device);
+  if (mig >= 0) index = mig / static_cast<int>(kMaxFakeMig);
   if (index < 0) return kInvalidArgument;
   if (int code = world.Enter(call, index); code != kSuccess) return code;
   FakeView view;
   auto profile = world.profile();  // Kept alive while the view points into it.
   if (!world.View(static_cast<unsigned>(index), view)) return kGpuIsLost;
+  if (mig >= 0) {
+    if (int code = FakeNarrow(call, static_cast<unsigned>(mig) % kMaxFakeMig, view); code != kSuccess)
+      return code;
+  }
   return body(view);
 }
 

@@ -20,7 +20,7 @@ int CopyText(std::string_view text, char* out, unsigned size) {
   return kSuccess;
 }
 
-unsigned BusOf(unsigned index) noexcept { return 0x1A + 0x11 * index; }
+unsigned BusOf(const FakeView& view) noexcept { return 0x1A + 0x11 * view.gpu->board; }
 
 template <class Format, class... Values>
 std::string Text(Format format, Values... values) {
@@ -73,16 +73,25 @@ FAKE_API int nvmlDeviceGetIndex(Device device, unsigned* out) {
 }
 FAKE_API int nvmlDeviceGetUUID(Device device, char* out, unsigned size) {
   return With(__func__, device, [&](const FakeView& view) {
-    std::string uuid = Text("GPU-51313000-%04x-4000-8000-%012x", view.model->device_id >> 16, view.index);
+    if (view.mig) {
+      return CopyText(Text("MIG-51313000-%04x-4000-%04x-%06x%02x%04x", view.model->device_id >> 16,
+                           view.mig->slices, view.gpu->board, view.mig->instance, view.mig->compute),
+                      out, size);
+    }
+    std::string uuid =
+        Text("GPU-51313000-%04x-4000-8000-%012x", view.model->device_id >> 16, view.gpu->board);
     return CopyText(uuid, out, size);
   });
 }
 FAKE_API int nvmlDeviceGetName(Device device, char* out, unsigned size) {
-  return With(__func__, device, [&](const FakeView& view) { return CopyText(view.model->name, out, size); });
+  return With(__func__, device, [&](const FakeView& view) {
+    std::string name(view.model->name);
+    return CopyText(view.mig ? name + " MIG " + view.mig->profile : name, out, size);
+  });
 }
 FAKE_API int nvmlDeviceGetSerial(Device device, char* out, unsigned size) {
   return With(__func__, device, [&](const FakeView& view) {
-    return CopyText(Text("16528%08u", 24000 + view.index), out, size);
+    return CopyText(Text("16528%08u", 24000 + view.gpu->board), out, size);
   });
 }
 FAKE_API int nvmlDeviceGetMinorNumber(Device device, unsigned* out) {
@@ -99,7 +108,7 @@ FAKE_API int nvmlDeviceGetPciInfo_v3(Device device, PciInfo* out) {
   return With(__func__, device, [&](const FakeView& view) -> int {
     if (!out) return kInvalidArgument;
     *out = PciInfo{};
-    out->bus = BusOf(view.index);
+    out->bus = BusOf(view);
     out->device_id = view.model->device_id;
     out->subsystem_id = view.model->subsystem_id;
     std::snprintf(out->bus_id_legacy, sizeof out->bus_id_legacy, "0000:%02X:00.0", out->bus & 0xFF);
@@ -111,7 +120,7 @@ FAKE_API int nvmlDeviceGetPciInfo_v2(Device device, PciInfoV2* out) {
   return With(__func__, device, [&](const FakeView& view) -> int {
     if (!out) return kInvalidArgument;
     *out = PciInfoV2{};
-    out->bus = BusOf(view.index);
+    out->bus = BusOf(view);
     out->device_id = view.model->device_id;
     out->subsystem_id = view.model->subsystem_id;
     std::snprintf(out->bus_id, sizeof out->bus_id, "0000:%02X:00.0", out->bus & 0xFF);
@@ -208,8 +217,9 @@ void* FakeNvmlLookup(const char* name) {
       std::find(profile->missing.begin(), profile->missing.end(), name) != profile->missing.end()) {
     return nullptr;
   }
-  for (std::span<const FakeSymbol> table : {FakeIdentitySymbols(), FakeStateSymbols(), FakeListSymbols(),
-                                            FakeBoardSymbols(), FakeLinkSymbols()}) {
+  for (std::span<const FakeSymbol> table :
+       {FakeIdentitySymbols(), FakeStateSymbols(), FakeListSymbols(), FakeBoardSymbols(), FakeLinkSymbols(),
+        FakeMigSymbols(), FakeGpmSymbols(), FakeEventSymbols(), FakeUseSymbols()}) {
     for (const FakeSymbol& symbol : table) {
       if (symbol.name == name) return symbol.function;
     }

@@ -164,7 +164,7 @@ Status ReadGpuSettings(const YAML::Node& node, FakeGpu& out) {
   MapReader in(node);
   in.Number("nvlink_share", out.nvlink_share, 0, 1);
   in.Number("pcie_share", out.pcie_share, 0, 1);
-  in.Flag("mig", out.mig);
+  if (!node["mig"] || !node["mig"].IsSequence()) in.Flag("mig", out.mig);  // The list is of parts.
   in.Flag("ecc", out.ecc);
   in.Flag("unified_only", out.unified_only);
   in.Integer("fans", out.fans, 0, 8);
@@ -186,7 +186,9 @@ Status ReadEach(const YAML::Node& list, FakeProfile& out) {
 }
 
 Status ReadProcess(const YAML::Node& node, FakeProfile& out) {
-  RETURN_IF_ERROR(CheckKeys(node, {"gpu", "from", "to", "for", "pid", "type", "memory", "swing", "period"}));
+  RETURN_IF_ERROR(
+      CheckKeys(node, {"gpu", "from", "to", "for", "pid", "type", "memory", "swing", "period", "mig_instance",
+                       "compute_instance", "sm", "memory_use", "encoder", "decoder"}));
   MapReader in(node);
   FakeProcess process;
   ReadWhen(in, process.when);
@@ -197,6 +199,12 @@ Status ReadProcess(const YAML::Node& node, FakeProfile& out) {
   in.Bytes("memory", process.bytes);
   in.Bytes("swing", process.swing);
   in.Number("period", process.period, 0.1, 1e6);
+  in.Integer("mig_instance", process.mig_instance, 0, 255);
+  in.Integer("compute_instance", process.compute_instance, 0, 255);
+  in.Integer("sm", process.sm, 0, 1000);
+  in.Integer("memory_use", process.memory_use, 0, 1000);
+  in.Integer("encoder", process.encoder, 0, 1000);
+  in.Integer("decoder", process.decoder, 0, 1000);
   if (process.pid == 0) in.Fail("pid", "is missing");
   if (process.swing > process.bytes) in.Fail("swing", "is more than memory");
   out.processes.push_back(process);
@@ -268,7 +276,8 @@ Result<FakeProfile> Read(const YAML::Node& root) {
       root, {"model",    "gpus",      "driver_version", "library_version", "cuda_version", "numa_node",
              "missing",  "load",      "nvlink_share",   "pcie_share",      "mig",          "ecc",
              "fans",     "each",      "processes",      "faults",          "errors",       "hangs",
-             "throttle", "memory_v2", "pcie_counters",  "remapped_rows",   "unified_only"}));
+             "throttle", "memory_v2", "pcie_counters",  "remapped_rows",   "unified_only", "boards",
+             "vgpus",    "xids",      "events"}));
   FakeProfile out;
   MapReader in(root);
   std::string model = "H100";
@@ -298,8 +307,21 @@ Result<FakeProfile> Read(const YAML::Node& root) {
   out.gpus.assign(count, usual);
   for (unsigned i = 0; i < count; ++i) {
     // GPUs of one machine are not in step.
+    out.gpus[i].board = i;
     out.gpus[i].load.phase = std::fmod(out.gpus[i].load.phase + static_cast<double>(i) / count, 1.0);
   }
+  if (root["boards"]) {
+    size_t at = 0;
+    RETURN_IF_ERROR(ReadList(root, "boards", [&](const YAML::Node& node) {
+      std::optional<unsigned> board = ParseInt<unsigned>(node.Scalar());
+      if (!board || *board >= 64 || at >= out.gpus.size())
+        return Wrong(node, "boards has one number per GPU");
+      out.gpus[at++].board = *board;
+      return Ok();
+    }));
+  }
+  RETURN_IF_ERROR(ReadFakeParts(root, out.gpus.size(), out.parts));
+  for (const FakeMig& mig : out.parts.mig) out.gpus[static_cast<size_t>(mig.when.gpu)].mig = true;
   if (root["each"]) RETURN_IF_ERROR(ReadEach(root["each"], out));
   RETURN_IF_ERROR(ReadList(root, "missing", [&](const YAML::Node& node) {
     out.missing.push_back(node.Scalar());

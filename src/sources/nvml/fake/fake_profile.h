@@ -10,6 +10,7 @@
 #include <gpulens/status.h>
 
 #include "sources/nvml/fake/fake_models.h"
+#include "sources/nvml/fake/parts/fake_parts.h"
 
 namespace gpulens::nvml {
 
@@ -32,21 +33,14 @@ struct FakeLoad {
   std::vector<Step> steps;                                  // Repeated for ever.
 };
 
-// Rules hold for one GPU, or all (-1), between two times since the library was opened, in seconds.
-struct FakeWhen {
-  int gpu = -1;
-  double from = 0, to = 1e18;
-
-  bool Holds(int index, double seconds) const noexcept {
-    return (gpu < 0 || gpu == index) && seconds >= from && seconds < to;
-  }
-};
-
 struct FakeProcess {
   FakeWhen when;
   unsigned pid = 0;  // On all GPUs: pid + index.
   enum class Type : uint8_t { kCompute, kGraphics, kMps } type = Type::kCompute;
   double bytes = 0, swing = 0, period = 60;  // bytes + swing × sine
+  unsigned mig_instance = kNoFakeInstance, compute_instance = 0;
+  // %; those that are not given follow the load of the GPU.
+  unsigned sm = kNoFakeInstance, memory_use = kNoFakeInstance, encoder = 0, decoder = 0;
 };
 
 struct FakeFault {
@@ -88,6 +82,7 @@ struct FakeGpu {
   double nvlink_share = 0.5, pcie_share = 0.1;  // Of the full rate, at full load.
   bool mig = false, ecc = true, unified_only = false;
   unsigned fans = 0;
+  unsigned board = 0;  // Which board it is: uuid, serial number and bus address follow it, not the index.
 };
 
 struct FakeProfile {
@@ -103,6 +98,7 @@ struct FakeProfile {
   std::vector<FakeProcess> processes;
   std::vector<FakeFault> faults;
   std::vector<FakeRule> errors, hangs, throttles;
+  FakeParts parts;
 };
 
 // kInvalidArgument names line and key.

@@ -47,7 +47,11 @@ void FillMemory(FakeView& view) {
     double wave = std::sin(2 * std::numbers::pi * view.since_open / rule.period);
     auto bytes = static_cast<uint64_t>((rule.bytes + rule.swing * wave) / kMib) * (uint64_t{1} << 20);
     process.memory_used = std::min(bytes, left);
-    if (view.gpu->mig) process.gpu_instance = 1, process.compute_instance = 0;
+    if (rule.mig_instance != kNoFakeInstance) {
+      process.gpu_instance = rule.mig_instance, process.compute_instance = rule.compute_instance;
+    } else if (view.gpu->mig) {
+      process.gpu_instance = 1, process.compute_instance = 0;
+    }
     left -= process.memory_used;
     view.processes.push_back(process);
   }
@@ -83,12 +87,12 @@ unsigned FakeView::Faults(FakeFault::Counter counter) const noexcept {
 }
 
 uint64_t FakeView::ThrottledNs(uint64_t mask) const noexcept {
-  double seconds = 0;
+  double sum = 0;
   for (const FakeRule& rule : profile->throttles) {
     if ((rule.mask & mask) == 0 || (rule.when.gpu >= 0 && rule.when.gpu != static_cast<int>(index))) continue;
-    seconds += std::max(0.0, std::min(since_open, rule.when.to) - rule.when.from);
+    sum += std::max(0.0, std::min(since_open, rule.when.to) - rule.when.from);
   }
-  return static_cast<uint64_t>(seconds * 1e9);
+  return static_cast<uint64_t>(sum * 1e9);
 }
 
 unsigned FakeView::LinksUp() const noexcept {
@@ -200,6 +204,11 @@ bool FakeWorld::open() const noexcept {
   return open_;
 }
 
+double FakeWorld::OpenFor() const noexcept {
+  std::lock_guard lock(mutex_);
+  return SinceOpen();
+}
+
 std::shared_ptr<const FakeProfile> FakeWorld::profile() {
   std::lock_guard lock(mutex_);
   return profile_;
@@ -236,7 +245,7 @@ bool FakeWorld::View(unsigned index, FakeView& out) {
   out.index = index;
   out.since_open = SinceOpen();
   double now = Seconds();
-  out.boot_seconds = now;
+  out.seconds = now;
   out.unix_us = clock_->Now().unix_ns / 1000;
   out.busy = std::clamp(out.gpu->load.At(now), 0.0, 1.0);
   out.busy_mean = std::clamp(out.gpu->load.Mean(now, 1), 0.0, 1.0);

@@ -25,10 +25,11 @@ struct FakeView {
   const FakeProfile* profile = nullptr;
   const FakeModel* model = nullptr;
   const FakeGpu* gpu = nullptr;
+  const FakeMig* mig = nullptr;  // The MIG device that was asked; null: the GPU.
   unsigned index = 0;
+  double seconds = 0;              // What loads go by: since the boot of the machine.
   double busy = 0, busy_mean = 0;  // Now; over the last second.
   double since_open = 0;           // Seconds: what rules and faults go by.
-  double boot_seconds = 0;         // What loads go by.
   int64_t unix_us = 0;
   unsigned power_mw = 0, power_mean_mw = 0;
   unsigned temperature = 0;
@@ -58,6 +59,8 @@ class FakeWorld {
   // nvmlInit: reads the profile named by GPULENS_FAKE_NVML, else the demo; starts the time of rules.
   int Open();
   bool open() const noexcept;
+  // Seconds since the library was opened.
+  double OpenFor() const noexcept;
 
   // Counts the call; then waits while it is to hang, and answers the code it is to fail with. `gpu` -1:
   // a call that takes none.

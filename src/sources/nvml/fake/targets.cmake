@@ -2,7 +2,7 @@
 include_guard()
 house_library(sources_nvml_probe DIR src/sources/nvml/probe DEPS gpulens_base)
 house_library(sources_nvml_driver DIR src/sources/nvml/driver DEPS gpulens_sources_nvml
-              PRIVATE_DEPS ${CMAKE_DL_LIBS} TEST_DEPS gpulens_sources_nvml_fake)
+              PRIVATE_DEPS ${CMAKE_DL_LIBS} TEST_DEPS gpulens_sources_nvml_fake gpulens_base_testing)
 house_library(sources_nvml_fake DIR src/sources/nvml/fake DEPS gpulens_sources_nvml PRIVATE_DEPS dep_yaml
               TEST_DEPS gpulens_sources_nvml_driver)
 # Children of these two folders that are parts of them.
@@ -11,8 +11,22 @@ target_sources(gpulens_sources_nvml_driver PRIVATE ${nvml_item_sources})
 file(GLOB fake_board_sources CONFIGURE_DEPENDS src/sources/nvml/fake/board/*.cc)
 target_sources(gpulens_sources_nvml_fake PRIVATE ${fake_board_sources})
 
+# Folders that are parts of the library of the folder above them, to keep folders small.
+foreach(library driver fake)
+  file(GLOB sources CONFIGURE_DEPENDS src/sources/nvml/${library}/parts/*.cc)
+  set(tests ${sources})
+  list(FILTER tests INCLUDE REGEX "_test\\.cc$")
+  list(FILTER sources EXCLUDE REGEX "_test\\.cc$")
+  target_sources(gpulens_sources_nvml_${library} PRIVATE ${sources})
+  if(TARGET sources_nvml_${library}_test)
+    target_sources(sources_nvml_${library}_test PRIVATE ${tests})
+  endif()
+endforeach()
+house_library(sources_nvml_processes DIR src/sources/nvml/processes DEPS gpulens_base
+              TEST_DEPS gpulens_base_testing)
+
 # The simulated library as a file, for whatever opens libnvidia-ml.so.1 itself.
-file(GLOB fake_nvml_sources CONFIGURE_DEPENDS src/sources/nvml/fake/*.cc)
+file(GLOB fake_nvml_sources CONFIGURE_DEPENDS src/sources/nvml/fake/*.cc src/sources/nvml/fake/parts/*.cc)
 list(FILTER fake_nvml_sources EXCLUDE REGEX "_(test|bench|fuzz|main)\\.cc$")
 add_library(fake_nvml SHARED ${fake_nvml_sources} ${fake_board_sources} src/sources/nvml/nvml_names.cc src/base/clock.cc
             src/base/files.cc src/base/fd.cc src/base/check.cc)

@@ -2,23 +2,6 @@
 
 namespace gpulens::nvml {
 
-ReadStatus StatusOfCode(int code) noexcept {
-  switch (code) {
-    case kSuccess: return ReadStatus::kOk;
-    case kInvalidArgument:  // An id or enum value that this driver does not know yet.
-    case kNotSupported:
-    case kFunctionNotFound:
-    case kArgumentVersionMismatch:
-    case kDeprecated: return ReadStatus::kNotSupported;
-    case kNoPermission: return ReadStatus::kNoPermission;
-    case kNotFound: return ReadStatus::kNotFound;
-    case kGpuIsLost:
-    case kGpuNotFound: return ReadStatus::kGpuLost;
-    case nvml::kResetRequired: return ReadStatus::kResetRequired;
-    default: return ReadStatus::kError;
-  }
-}
-
 uint64_t UnsignedOf(unsigned value_type, const Value& value) noexcept {
   switch (value_type) {
     case kDouble:

@@ -7,6 +7,7 @@
 #include <span>
 
 #include "sources/nvml/driver/gpu_identity.h"
+#include "sources/nvml/driver/read_status.h"
 #include "sources/nvml/nvml_fields.h"
 #include "sources/nvml/nvml_link_fields.h"
 
@@ -52,8 +53,7 @@ inline constexpr size_t kMaxMoreItems = 96;        // In all of these.
 // n NVLink, i same board, s one switch, m more switches, b host bridge, u NUMA node, y system, - not known.
 void AddMoreFacts(Caller& caller, unsigned index, uint32_t details, GpuIdentity& identity);
 
-// What a code of the library says of a field.
-ReadStatus StatusOfCode(int code) noexcept;
+// A field value of any type as an unsigned number; a negative one as its bits.
 uint64_t UnsignedOf(unsigned value_type, const Value& value) noexcept;
 
 }  // namespace gpulens::nvml

@@ -9,7 +9,7 @@ constexpr unsigned kLegacyLinks = 12;
 
 // What ends a round, or kSuccess.
 int Breaking(int code) noexcept {
-  ReadStatus status = StatusOfCode(code);
+  ReadStatus status = ReadStatusOf(code);
   return status == ReadStatus::kGpuLost || status == ReadStatus::kResetRequired ? code : int{kSuccess};
 }
 
@@ -146,7 +146,7 @@ int LinkReader::TakeGroup(const Group& group, std::span<const FieldValue> answer
   int breaking = kSuccess;
   for (unsigned link = 0; link < answers.size(); ++link) {
     const FieldValue& answer = answers[link];
-    ReadStatus status = StatusOfCode(answer.code);
+    ReadStatus status = ReadStatusOf(answer.code);
     unsupported += status == ReadStatus::kNotSupported;
     if (int code = Breaking(answer.code); code != kSuccess) breaking = code;
     if (status == ReadStatus::kNotSupported) continue;

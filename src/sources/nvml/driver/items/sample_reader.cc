@@ -44,7 +44,7 @@ int SampleReader::Read(const ItemContext& in, bool again) {
     }
     int code = ReadKind(in, i);
     if (code == kSuccess) continue;
-    ReadStatus status = StatusOfCode(code);
+    ReadStatus status = ReadStatusOf(code);
     EmitAll(in, kTable[i], status);
     memory_[i].absent = status == ReadStatus::kNotSupported;
     if (status == ReadStatus::kGpuLost || status == ReadStatus::kResetRequired) return code;

@@ -101,7 +101,7 @@ FAKE_API int nvmlDeviceGetSamples(Device device, unsigned type, unsigned long lo
       double ago = static_cast<double>(view.unix_us - slot * kPeriodUs) * 1e-6;
       Sample& sample = samples[(*count)++];
       sample.timestamp_us = stamp;
-      sample.value.uint_value = static_cast<unsigned>(SampledAt(view, type, view.boot_seconds - ago));
+      sample.value.uint_value = static_cast<unsigned>(SampledAt(view, type, view.seconds - ago));
     }
     return *count > 0 ? kSuccess : kNotFound;
   });

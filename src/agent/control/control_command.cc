@@ -1,0 +1,52 @@
+#include "agent/control/control_command.h"
+
+#include <unistd.h>
+
+#include <cstdlib>
+
+#include "agent/config/text/value_parse.h"
+#include "base/parse.h"
+#include "base/text.h"
+
+namespace gpulens {
+namespace {
+
+constexpr Duration kLongestRelease = std::chrono::hours(24);
+
+Status Wrong(std::string_view what) {
+  std::string text(what);
+  return {Code::kInvalidArgument, text + "; expected: nvml release [DURATION], nvml resume or nvml status"};
+}
+
+}  // namespace
+
+Result<ControlCommand> ParseControlCommand(std::string_view line) {
+  if (line.size() > kMaxControlLine) return Wrong("the command is too long");
+  std::string_view rest = Trim(line);
+  std::string_view driver = TakeUntil(rest, ' ');
+  if (driver != "nvml") return Wrong("no such driver");
+  rest = Trim(rest);
+  std::string_view verb = TakeUntil(rest, ' ');
+  rest = Trim(rest);
+  ControlCommand out;
+  if (verb == "release") {
+    out.verb = ControlCommand::kRelease;
+    if (rest.empty()) return out;
+    if (auto problem = ParseTimeValue(rest, out.length)) return Wrong("the duration is not understood");
+    if (out.length <= Duration(0) || out.length > kLongestRelease)
+      return Wrong("a release lasts from above 0 s to 24 h");
+    return out;
+  }
+  if (!rest.empty()) return Wrong("something follows the command");
+  if (verb == "resume") out.verb = ControlCommand::kResume;
+  else if (verb != "status") return Wrong("no such command");
+  return out;
+}
+
+std::string DefaultControlSocket() {
+  if (::geteuid() == 0) return "/run/gpulens/gpulens.sock";
+  const char* folder = ::getenv("XDG_RUNTIME_DIR");
+  return folder && *folder == '/' ? std::string(folder) + "/gpulens/gpulens.sock" : std::string();
+}
+
+}  // namespace gpulens

@@ -1,0 +1,222 @@
+#include "agent/control/control_socket.h"
+
+#include <poll.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+
+#include "agent/control/control_command.h"
+#include "base/files.h"
+#include "base/log.h"
+#include "base/parse.h"
+#include "base/result.h"
+
+namespace gpulens {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+
+constexpr size_t kMaxClients = 8;
+constexpr Duration kRequestTime = seconds(5);
+// The collector hears of a release at its next run, and the process has to end.
+constexpr Duration kReleaseTime = seconds(20);
+constexpr Duration kLookAgain = milliseconds(20);
+
+// Root, and the user whose agent this is.
+bool MayCommand(int fd) {
+  ucred peer{};
+  socklen_t size = sizeof peer;
+  if (::getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &size) != 0) return false;
+  return peer.uid == 0 || peer.uid == ::geteuid();
+}
+
+std::string Seconds(int64_t until_boot_ns, Instant now) {
+  return std::to_string((std::max<int64_t>(until_boot_ns - now.boot_ns, 0) + 999'999'999) / 1'000'000'000) +
+         " s";
+}
+
+}  // namespace
+
+class ControlSocket::Client final : public StreamHandler {
+ public:
+  Client(ControlSocket& owner, Stream stream) : owner_(owner), stream_(std::move(stream)) {
+    stream_.SetHandler(this);
+  }
+  ~Client() {
+    if (timer_) owner_.loop_.Cancel(timer_);
+  }
+
+  void Begin() {
+    end_ns_ = (owner_.clock_.Now() + kRequestTime).boot_ns;
+    timer_ = owner_.loop_.After(kRequestTime, [this] {
+      timer_ = 0;
+      owner_.Forget(this);
+    });
+    stream_.WaitReadable();
+  }
+
+  void OnReadable() override {
+    std::array<char, kMaxControlLine + 2> bytes;
+    while (true) {
+      IoResult result = stream_.ReadSome(bytes);
+      if (result.outcome == IoResult::Outcome::kWouldBlock) return stream_.WaitReadable();
+      if (result.outcome != IoResult::Outcome::kOk) return owner_.Forget(this);
+      line_.append(bytes.data(), result.bytes);
+      size_t end = line_.find('\n');
+      if (end != std::string::npos) return Obey(std::string_view(line_).substr(0, end));
+      if (line_.size() > kMaxControlLine) return Reply("error the command is too long");
+    }
+  }
+  void OnWritable() override { Write(); }
+
+ private:
+  void Obey(std::string_view line) {
+    Result<ControlCommand> command = ParseControlCommand(line);
+    if (!command) return Reply("error " + command.error().detail);
+    DriverControl& nvml = owner_.nvml_;
+    if (nvml.view().state == DriverControl::State::kNobody)
+      return Reply("error no NVIDIA collector runs in this agent");
+    Instant now = owner_.clock_.Now();
+    if (command->verb == ControlCommand::kRelease) {
+      nvml.Release(now, command->length);
+      Log(LogLevel::kInfo, "nvidia", "release", "the GPUs are released on request.");
+    } else if (command->verb == ControlCommand::kResume) {
+      nvml.Resume();
+      Log(LogLevel::kInfo, "nvidia", "resume", "the GPUs are read again on request.");
+    }
+    if (command->verb != ControlCommand::kRelease) return Reply(owner_.Answer());
+    end_ns_ = (now + kReleaseTime).boot_ns;
+    AwaitRelease();
+  }
+
+  // Answers once no process has a device open: only then may the caller unload the driver.
+  void AwaitRelease() {
+    bool over = owner_.clock_.Now().boot_ns >= end_ns_;
+    if (owner_.nvml_.view().state != DriverControl::State::kReleasing || over) return Reply(owner_.Answer());
+    Rearm(kLookAgain, [this] { AwaitRelease(); });
+  }
+
+  template <class Task>
+  void Rearm(Duration delay, Task task) {
+    if (timer_) owner_.loop_.Cancel(timer_);
+    timer_ = owner_.loop_.After(delay, [this, task] {
+      timer_ = 0;
+      task();
+    });
+  }
+
+  void Reply(const std::string& text) {
+    answer_ = text + "\n";
+    Rearm(kRequestTime, [this] { owner_.Forget(this); });
+    Write();
+  }
+
+  void Write() {
+    while (written_ < answer_.size()) {
+      std::string_view rest = std::string_view(answer_).substr(written_);
+      IoResult result = stream_.WriteSome({&rest, 1});
+      if (result.outcome == IoResult::Outcome::kWouldBlock) return stream_.WaitWritable();
+      if (result.outcome != IoResult::Outcome::kOk) break;
+      written_ += result.bytes;
+    }
+    owner_.Forget(this);
+  }
+
+  ControlSocket& owner_;
+  Stream stream_;
+  std::string line_, answer_;
+  size_t written_ = 0;
+  int64_t end_ns_ = 0;
+  IoLoop::TimerId timer_ = 0;
+};
+
+ControlSocket::ControlSocket(IoLoop& loop, const Clock& clock, DriverControl& nvml)
+    : loop_(loop), clock_(clock), nvml_(nvml), listeners_(loop, *this) {}
+ControlSocket::~ControlSocket() = default;
+
+Status ControlSocket::Open(const std::string& path) {
+  std::string folder = path.substr(0, path.rfind('/'));
+  if (path.empty() || path.front() != '/' || path.back() == '/')
+    return {Code::kInvalidArgument, "control.socket must be the full path of a file"};
+  if (!folder.empty() && ::mkdir(folder.c_str(), 0700) != 0 && errno != EEXIST)
+    return ErrnoStatus("make " + folder, errno);
+  Endpoint at;
+  at.family = Endpoint::Family::kUnix;
+  at.path = path;
+  ASSIGN_OR_RETURN(UniqueFd socket, OpenListeningSocket(at));
+  // Who gets in is also asked of every client: the file is open for a moment as the umask has it.
+  if (::chmod(path.c_str(), 0600) != 0) return ErrnoStatus("chmod " + path, errno);
+  ASSIGN_OR_RETURN(at, listeners_.Add(std::move(socket)));
+  return Ok();
+}
+
+void ControlSocket::OnAccept(UniqueFd socket, const Endpoint&) {
+  if (clients_.size() >= kMaxClients || !MayCommand(socket.get())) return;
+  Result<Stream> stream = Stream::Adopt(loop_, std::move(socket));
+  if (!stream) return;
+  clients_.push_back(std::make_shared<Client>(*this, *std::move(stream)));
+  clients_.back()->Begin();
+}
+
+std::string ControlSocket::Answer() const {
+  DriverControl::View view = nvml_.view();
+  switch (view.state) {
+    case DriverControl::State::kNobody: return "error no NVIDIA collector runs in this agent";
+    case DriverControl::State::kRunning: return "ok running";
+    case DriverControl::State::kReleasing:
+      return "error the driver process has not ended yet; it may be stuck in the kernel";
+    case DriverControl::State::kReleased:
+      return view.until_boot_ns == 0 ? "ok released until it is resumed"
+                                     : "ok released for " + Seconds(view.until_boot_ns, clock_.Now());
+  }
+  return "error";
+}
+
+void ControlSocket::Forget(Client* client) {
+  auto found =
+      std::find_if(clients_.begin(), clients_.end(), [&](const auto& one) { return one.get() == client; });
+  if (found == clients_.end()) return;
+  gone_->push_back(std::move(*found));
+  clients_.erase(found);
+  loop_.Post([gone = std::weak_ptr<Clients>(gone_)] {
+    if (auto clients = gone.lock()) clients->clear();
+  });
+}
+
+Result<std::string> AskAgent(const std::string& path, const std::string& command, Duration patience) {
+  Endpoint at;
+  at.family = Endpoint::Family::kUnix;
+  at.path = path;
+  sockaddr_storage address{};
+  socklen_t size = at.ToSockaddr(address);
+  UniqueFd socket(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  if (size == 0) return Status{Code::kInvalidArgument, path + " is too long for a socket"};
+  if (!socket || ::connect(socket.get(), reinterpret_cast<const sockaddr*>(&address), size) != 0) {
+    Status status = ErrnoStatus("connect to " + path, errno);
+    if (errno == ECONNREFUSED || errno == ENOENT) status.code = Code::kUnavailable;
+    return status;
+  }
+  std::string line = command + "\n", answer;
+  if (::send(socket.get(), line.data(), line.size(), MSG_NOSIGNAL) != static_cast<ssize_t>(line.size()))
+    return ErrnoStatus("write to " + path, errno);
+  int64_t end = (RealClock().Now() + patience).boot_ns;
+  while (answer.find('\n') == std::string::npos && answer.size() <= kMaxControlLine) {
+    int64_t left_ms = (end - RealClock().Now().boot_ns) / 1'000'000;
+    pollfd wait{.fd = socket.get(), .events = POLLIN, .revents = 0};
+    if (left_ms <= 0 || ::poll(&wait, 1, static_cast<int>(left_ms)) == 0)
+      return Status{Code::kTimeout, "the agent does not answer"};
+    std::array<char, 512> bytes;
+    ssize_t count = ::recv(socket.get(), bytes.data(), bytes.size(), 0);
+    if (count < 0 && errno == EINTR) continue;
+    if (count <= 0) return Status{Code::kPermissionDenied, "the agent at " + path + " did not let us in"};
+    answer.append(bytes.data(), static_cast<size_t>(count));
+  }
+  return std::string(Trim(answer));
+}
+
+}  // namespace gpulens

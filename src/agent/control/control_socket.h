@@ -1,0 +1,52 @@
+// The agent's control socket: a Unix socket on which its owner and root give commands to the running agent.
+//
+// A client sends one line and gets one line. It has a few seconds and 256 bytes for it; few clients are
+// served at the same time, further ones are turned away.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <gpulens/status.h>
+
+#include "net/accept/listener.h"
+#include "net/io_loop.h"
+#include "pipeline/control/driver_control.h"
+
+namespace gpulens {
+
+// Lives on the loop's thread, as its constructor, Open and destructor do: call them with IoLoop::Call.
+class ControlSocket final : private Acceptor {
+ public:
+  ControlSocket(IoLoop& loop, const Clock& clock, DriverControl& nvml);
+  ~ControlSocket();
+
+  // Makes the folder (for the owner alone, when it is not there), the socket in it, and listens. kExhausted
+  // when another agent listens there.
+  Status Open(const std::string& path);
+
+ private:
+  class Client;
+
+  void OnAccept(UniqueFd socket, const Endpoint& peer) override;
+  bool MakeRoom() override { return false; }
+  // The answer to a command, or empty while it has to wait.
+  std::string Answer() const;
+  void Forget(Client* client);
+
+  IoLoop& loop_;
+  const Clock& clock_;
+  DriverControl& nvml_;
+  Listeners listeners_;
+  using Clients = std::vector<std::shared_ptr<Client>>;
+  Clients clients_;
+  // Those that are over but may be among the callers; freed by the next task of the loop, or with this.
+  std::shared_ptr<Clients> gone_ = std::make_shared<Clients>();
+};
+
+// Sends one command to the agent at `path` and waits for its answer at most `patience`. kUnavailable when no
+// agent listens there. Blocks: for the command line.
+Result<std::string> AskAgent(const std::string& path, const std::string& command, Duration patience);
+
+}  // namespace gpulens

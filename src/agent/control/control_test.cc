@@ -1,0 +1,174 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <filesystem>
+#include <thread>
+
+#include "agent/control/control_command.h"
+#include "agent/control/control_socket.h"
+
+namespace gpulens {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+using testing::HasSubstr;
+using testing::StartsWith;
+
+TEST(ControlCommand, GoodOnesAreUnderstood) {
+  auto release = ParseControlCommand("nvml release 1m30s");
+  ASSERT_TRUE(release.ok());
+  EXPECT_EQ(release->verb, ControlCommand::kRelease);
+  EXPECT_EQ(release->length, Duration(seconds(90)));
+  auto open = ParseControlCommand("  nvml   release \r");
+  ASSERT_TRUE(open.ok());
+  EXPECT_EQ(open->length, Duration(0));
+  EXPECT_EQ(ParseControlCommand("nvml resume")->verb, ControlCommand::kResume);
+  EXPECT_EQ(ParseControlCommand("nvml status")->verb, ControlCommand::kStatus);
+}
+
+TEST(ControlCommand, BadOnesAreToldWhatIsRight) {
+  for (const char* bad : {"", "nvml", "amd release", "nvml explode", "nvml release soon", "nvml release -5s",
+                          "nvml release 0s", "nvml release 25h", "nvml resume now", "nvml status 1"}) {
+    auto command = ParseControlCommand(bad);
+    ASSERT_FALSE(command.ok()) << bad;
+    EXPECT_THAT(command.error().detail, HasSubstr("expected: nvml release")) << bad;
+  }
+  EXPECT_FALSE(ParseControlCommand(std::string(1000, 'x')).ok());
+}
+
+TEST(DriverControl, ReleasesEndByThemselves) {
+  DriverControl control;
+  ManualClock clock;
+  EXPECT_EQ(control.view().state, DriverControl::State::kNobody);
+  EXPECT_FALSE(control.Ask(clock.Now()).release);
+  control.Answer(false);
+  EXPECT_EQ(control.view().state, DriverControl::State::kRunning);
+  control.Release(clock.Now(), seconds(60));
+  EXPECT_EQ(control.view().state, DriverControl::State::kReleasing);
+  EXPECT_TRUE(control.Ask(clock.Now()).release);
+  control.Answer(true);
+  EXPECT_EQ(control.view().state, DriverControl::State::kReleased);
+  clock.Advance(seconds(60));
+  EXPECT_FALSE(control.Ask(clock.Now()).release);
+  EXPECT_EQ(control.view().state, DriverControl::State::kRunning);
+  control.Release(clock.Now(), Duration(0));
+  clock.Advance(std::chrono::hours(1000));
+  EXPECT_TRUE(control.Ask(clock.Now()).release) << "until it is resumed";
+  control.Resume();
+  EXPECT_FALSE(control.Ask(clock.Now()).release);
+  control.Leave();
+  EXPECT_EQ(control.view().state, DriverControl::State::kNobody);
+}
+
+class ControlSocketTest : public testing::Test {
+ protected:
+  ControlSocketTest()
+      : folder_(testing::TempDir() + "control_" + std::to_string(::getpid()) + "_" +
+                testing::UnitTest::GetInstance()->current_test_info()->name()),
+        path_(folder_ + "/gpulens.sock") {
+    std::filesystem::remove_all(folder_);
+    loop_.Start();
+    loop_.Call([&] { socket_ = std::make_unique<ControlSocket>(loop_, RealClock(), control_); });
+  }
+  ~ControlSocketTest() override {
+    ending_ = true;
+    if (collector_.joinable()) collector_.join();
+    loop_.Call([&] { socket_.reset(); });
+    loop_.Stop();
+    std::filesystem::remove_all(folder_);
+  }
+  Status Open() {
+    Status status;
+    loop_.Call([&] { status = socket_->Open(path_); });
+    return status;
+  }
+  // A collector that obeys.
+  void Collect() {
+    control_.Ask(RealClock().Now());
+    collector_ = std::thread([this] {
+      while (!ending_) control_.Answer(control_.Ask(RealClock().Now()).release);
+    });
+  }
+  std::string Ask(const std::string& command) {
+    auto answer = AskAgent(path_, command, seconds(20));
+    return answer ? *answer : "failed: " + answer.error().detail;
+  }
+
+  const std::string folder_, path_;
+  DriverControl control_;
+  IoLoop loop_;
+  std::unique_ptr<ControlSocket> socket_;
+  std::atomic<bool> ending_{false};
+  std::thread collector_;
+};
+
+TEST_F(ControlSocketTest, ReleasesAndResumes) {
+  ASSERT_TRUE(Open());
+  Collect();
+  EXPECT_EQ(Ask("nvml status"), "ok running");
+  EXPECT_EQ(Ask("nvml release 60s"), "ok released for 60 s");
+  EXPECT_EQ(control_.view().state, DriverControl::State::kReleased) << "the answer came when it was so";
+  EXPECT_THAT(Ask("nvml status"), StartsWith("ok released for "));
+  EXPECT_EQ(Ask("nvml resume"), "ok running");
+  EXPECT_EQ(Ask("nvml release"), "ok released until it is resumed");
+}
+
+TEST_F(ControlSocketTest, BelongsToItsOwnerAlone) {
+  ASSERT_TRUE(Open());
+  struct stat info{};
+  ASSERT_EQ(::stat(path_.c_str(), &info), 0);
+  EXPECT_EQ(info.st_mode & 0777, 0600u);
+  ASSERT_EQ(::stat(folder_.c_str(), &info), 0);
+  EXPECT_EQ(info.st_mode & 0777, 0700u);
+}
+
+TEST_F(ControlSocketTest, WithoutACollectorItSaysSo) {
+  ASSERT_TRUE(Open());
+  EXPECT_EQ(Ask("nvml release"), "error no NVIDIA collector runs in this agent");
+  EXPECT_THAT(Ask("nvml dance"), StartsWith("error no such command"));
+  EXPECT_THAT(Ask(std::string(600, 'x')), StartsWith("error the command is too long"));
+}
+
+TEST_F(ControlSocketTest, ClientsThatSayNothingAreFewAndDoNotBlockOthers) {
+  ASSERT_TRUE(Open());
+  Collect();
+  Endpoint at;
+  at.family = Endpoint::Family::kUnix;
+  at.path = path_;
+  sockaddr_storage address{};
+  socklen_t size = at.ToSockaddr(address);
+  std::vector<UniqueFd> silent;
+  for (int i = 0; i < 4; ++i) {
+    silent.emplace_back(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    ASSERT_EQ(::connect(silent.back().get(), reinterpret_cast<const sockaddr*>(&address), size), 0);
+  }
+  EXPECT_EQ(Ask("nvml status"), "ok running");
+  silent.clear();
+  EXPECT_EQ(Ask("nvml status"), "ok running");
+}
+
+TEST_F(ControlSocketTest, ASecondAgentFindsItTaken) {
+  ASSERT_TRUE(Open());
+  loop_.Call([&] {
+    ControlSocket second(loop_, RealClock(), control_);
+    EXPECT_FALSE(second.Open(path_).ok());
+  });
+  EXPECT_THAT(Ask("nvml status"), StartsWith("error no NVIDIA")) << "and leaves it alone";
+}
+
+TEST_F(ControlSocketTest, NoAgentIsTold) {
+  auto answer = AskAgent(path_, "nvml status", seconds(1));
+  ASSERT_FALSE(answer.ok());
+  EXPECT_EQ(answer.error().code, Code::kUnavailable);
+  Status status;
+  loop_.Call([&] { status = socket_->Open("relative.sock"); });
+  EXPECT_EQ(status.code, Code::kInvalidArgument);
+}
+
+}  // namespace
+}  // namespace gpulens

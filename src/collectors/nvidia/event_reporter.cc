@@ -1,0 +1,45 @@
+#include "collectors/nvidia/event_reporter.h"
+
+#include <algorithm>
+#include <string_view>
+
+namespace gpulens {
+namespace {
+
+// By DriverChange::Kind, under the catalogue's words.
+constexpr std::string_view kChanges[] = {"started", "crashed", "hung", "killed", "stuck", "released"};
+
+}  // namespace
+
+void EventReporter::Report(nvml::NvmlSource& source, const EntityRef& driver,
+                           std::span<const GpuSeries> series, Instant now) {
+  source.TakeChanges(changes_);
+  source.TakeEvents(events_);
+  if (!desk_) return;
+  bool released = false;
+  for (const nvml::DriverChange& change : changes_) {
+    released = released || change.kind == nvml::DriverChange::kReleased;
+    desk_->Report({.at = now + Duration(std::min<int64_t>(change.boot_ns - now.boot_ns, 0)),
+                   .name = "gpulens.driver",
+                   .entity = driver,
+                   .attributes = AttributeSet({{"gpulens.change", kChanges[change.kind]}}),
+                   .body = change.detail});
+  }
+  auto gpus = source.gpus();
+  if (source.driver().up && first_gpus_ == 0) first_gpus_ = gpus.size();
+  while (watches_.size() < gpus.size()) watches_.emplace_back(desk_);
+  auto look = [&](size_t i) {
+    return GpuWatch::Look{.gpu = gpus[i],
+                          .entity = i < series.size() ? series[i].entity() : EntityRef(),
+                          .now = now,
+                          .at_start = i < first_gpus_,
+                          .driver_unloaded = source.driver().fault == nvml::DriverFault::kDriverNotLoaded,
+                          .released = released};
+  };
+  for (const nvml::DeviceEvent& event : events_) {
+    if (event.entity < gpus.size()) watches_[event.entity].Take(event, look(event.entity));
+  }
+  for (size_t i = 0; i < gpus.size(); ++i) watches_[i].See(look(i));
+}
+
+}  // namespace gpulens

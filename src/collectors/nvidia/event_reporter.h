@@ -1,0 +1,32 @@
+// Everything that happens to the GPUs and to the driver process, as events for the desk.
+#pragma once
+
+#include <span>
+#include <vector>
+
+#include "collectors/nvidia/gpu_series.h"
+#include "collectors/nvidia/gpu_watch.h"
+#include "sources/nvml/driver_supervisor.h"
+
+namespace gpulens {
+
+// Used inside the collector's run. A run in which nothing happened does not allocate.
+class EventReporter {
+ public:
+  // `desk`: null when nobody listens; what the source noted is then thrown away.
+  explicit EventReporter(EventDesk* desk) noexcept : desk_(desk) {}
+
+  // Takes what the source has noted since the last call, and looks at its GPUs. `series`: by GPU index;
+  // their entities stand in the events.
+  void Report(nvml::NvmlSource& source, const EntityRef& driver, std::span<const GpuSeries> series,
+              Instant now);
+
+ private:
+  EventDesk* desk_;
+  std::vector<GpuWatch> watches_;
+  std::vector<nvml::DeviceEvent> events_;
+  std::vector<nvml::DriverChange> changes_;
+  size_t first_gpus_ = 0;  // how many there were at the start
+};
+
+}  // namespace gpulens

@@ -1,0 +1,128 @@
+#include "sources/nvml/driver/parts/event_hub.h"
+
+#include <pthread.h>
+
+#include "sources/nvml/driver/gpu_thread.h"
+#include "sources/nvml/driver/parts/parts_abi.h"
+#include "sources/nvml/message_encoder.h"
+
+namespace gpulens::nvml {
+namespace {
+
+constexpr unsigned kWaitMs = 500;
+constexpr Duration kRest = std::chrono::seconds(1);
+constexpr size_t kStackBytes = 256 * 1024;
+
+struct EventThread {
+  std::shared_ptr<DriverShared> shared;
+  std::shared_ptr<const NvmlLibrary> library;
+  std::shared_ptr<EventHub> hub;
+  CallSlot& slot;
+
+  void Run() {
+    Caller caller(*library, slot, RealClock());
+    MessageEncoder encoder;
+    int64_t resume_ns = 0;
+    while (shared->SleepUntil(resume_ns)) {
+      resume_ns = 0;
+      DeviceEvent event;
+      auto outcome = hub->has_devices() ? hub->Wait(caller, kWaitMs, event) : EventHub::Outcome::kBroken;
+      if (outcome == EventHub::Outcome::kBroken) resume_ns = (RealClock().Now() + kRest).boot_ns;
+      // The agent may have gone meanwhile, and its socket with it.
+      if (outcome == EventHub::Outcome::kEvent && shared->SleepUntil(0))
+        shared->Send(encoder.Encode(std::span(&event, 1)));
+    }
+  }
+};
+
+void* RunThread(void* argument) {
+  std::unique_ptr<EventThread> thread(static_cast<EventThread*>(argument));
+  thread->Run();
+  return nullptr;
+}
+
+}  // namespace
+
+bool EventHub::Open(Caller& caller) {
+  const Symbols& fn = caller.fn();
+  if (types_ == 0 || !fn.RegisterEvents || !fn.SupportedEvents || (!fn.EventWait && !fn.EventWaitV1))
+    return false;
+  return caller.Do(Call::kEventSetCreate, fn.EventSetCreate, &set_) == kSuccess;
+}
+
+void EventHub::Register(Caller& caller, unsigned index, Device device) {
+  if (!set_ || index >= kMaxGpus) return;
+  {
+    std::lock_guard lock(mutex_);
+    if (devices_[index] == device) return;
+  }
+  unsigned long long supported = 0;
+  const Symbols& fn = caller.fn();
+  if (caller.Do(Call::kSupportedEvents, fn.SupportedEvents, device, &supported) != kSuccess) return;
+  supported &= types_;
+  if (supported == 0) return;
+  // Known before it is registered: the first event may come at once.
+  {
+    std::lock_guard lock(mutex_);
+    devices_[index] = device;
+  }
+  if (caller.Do(Call::kRegisterEvents, fn.RegisterEvents, device, supported, set_) == kSuccess) {
+    registered_.fetch_add(1, std::memory_order_release);
+    return;
+  }
+  std::lock_guard lock(mutex_);
+  devices_[index] = nullptr;
+}
+
+uint32_t EventHub::IndexOf(Device device) {
+  std::lock_guard lock(mutex_);
+  for (uint32_t i = 0; i < kMaxGpus; ++i) {
+    if (device && devices_[i] == device) return i;
+  }
+  return kMaxGpus;
+}
+
+EventHub::Outcome EventHub::Wait(Caller& caller, unsigned timeout_ms, DeviceEvent& out) {
+  EventData data{.device = nullptr,
+                 .type = 0,
+                 .data = 0,
+                 .gpu_instance = GpuProcess::kNoInstance,
+                 .compute_instance = GpuProcess::kNoInstance};
+  const Symbols& fn = caller.fn();
+  int code;
+  if (fn.EventWait) {
+    code = caller.Do(Call::kEventWait, fn.EventWait, set_, &data, timeout_ms);
+  } else {
+    EventDataV1 old{};
+    code = caller.Do(Call::kEventWaitV1, fn.EventWaitV1, set_, &old, timeout_ms);
+    data.device = old.device, data.type = old.type, data.data = old.data;
+  }
+  if (code == kTimeoutError) return Outcome::kNothing;
+  if (code != kSuccess) return Outcome::kBroken;
+  uint32_t index = IndexOf(data.device);
+  if (index == kMaxGpus) return Outcome::kNothing;
+  if (data.type & kEventMigConfig) rescan_[index].store(true, std::memory_order_relaxed);
+  out = {.entity = index,
+         .gpu_instance = data.gpu_instance,
+         .type = data.type,
+         .data = data.data,
+         .boot_ns = RealClock().Now().boot_ns};
+  return Outcome::kEvent;
+}
+
+bool StartEventThread(std::shared_ptr<DriverShared> shared, std::shared_ptr<const NvmlLibrary> library,
+                      std::shared_ptr<EventHub> hub, CallSlot& slot) {
+  std::unique_ptr<EventThread> thread(
+      new EventThread{std::move(shared), std::move(library), std::move(hub), slot});
+  pthread_attr_t attributes;
+  ::pthread_attr_init(&attributes);
+  ::pthread_attr_setstacksize(&attributes, kStackBytes);
+  ::pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
+  pthread_t id;
+  bool made = ::pthread_create(&id, &attributes, RunThread, thread.get()) == 0;
+  ::pthread_attr_destroy(&attributes);
+  if (made) static_cast<void>(thread.release());
+  return made;
+}
+
+}  // namespace gpulens::nvml

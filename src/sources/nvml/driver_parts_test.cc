@@ -1,0 +1,198 @@
+// NvmlSource against real driver processes: parts of GPUs, events, GPUs that come and go, release.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <poll.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <functional>
+
+#include "base/files.h"
+#include "base/testing/allocations.h"
+#include "sources/nvml/driver_supervisor.h"
+
+namespace gpulens::nvml {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+
+constexpr Duration kPatience = seconds(20);
+
+class PartsOfSource : public testing::Test {
+ protected:
+  PartsOfSource()
+      : profile_(testing::TempDir() + "parts_" + std::to_string(::getpid()) + "_" +
+                 testing::UnitTest::GetInstance()->current_test_info()->name() + ".yaml") {
+    options_.program = GPULENS_NVML_DRIVER;
+    options_.arguments = {"--simulated"};
+    options_.environment = {"GPULENS_FAKE_NVML=" + profile_};
+    options_.interval = milliseconds(100);
+    options_.medium = options_.slow = milliseconds(300);
+    options_.deadline = seconds(5);
+    options_.backoff_first = milliseconds(20);
+    options_.gpu_folder = testing::TempDir() + "no_such_folder";
+  }
+  ~PartsOfSource() override { ::unlink(profile_.c_str()); }
+
+  void Profile(const std::string& text) { ASSERT_TRUE(WriteFileAtomically(profile_, text)); }
+  static Instant Now() { return RealClock().Now(); }
+  static uint64_t Starts(const NvmlSource& source, StartReason reason) {
+    return source.driver().starts[static_cast<size_t>(reason)];
+  }
+  static bool Ok(const NvmlSource& source, size_t count) {
+    return source.gpus().size() == count &&
+           std::all_of(source.gpus().begin(), source.gpus().end(), [](const Gpu& gpu) {
+             return gpu.state == GpuState::kOk && gpu.last_read_boot_ns != 0;
+           });
+  }
+  static bool Until(NvmlSource& source, const std::function<bool()>& done) {
+    int64_t end = (Now() + kPatience).boot_ns;
+    while (true) {
+      source.Poll(Now());
+      if (done()) return true;
+      if (Now().boot_ns > end) {
+        ADD_FAILURE() << "not in time; fault: " << source.driver().last_error;
+        return false;
+      }
+      pollfd wait{.fd = source.fd(), .events = POLLIN, .revents = 0};
+      ::poll(&wait, 1, 5);
+    }
+  }
+  static size_t Instances(const NvmlSource& source, uint32_t index) {
+    return index < source.gpus().size() ? source.gpus()[index].parts.list.size() : 0;
+  }
+
+  const std::string profile_;
+  SourceOptions options_;
+};
+
+TEST_F(PartsOfSource, MigInstancesArriveChangeAndGo) {
+  Profile(
+      "gpus: 2\nload: {kind: constant, level: 0.6}\nmig:\n  - {gpu: 0, profile: 3g.40gb, instance: 1}\n"
+      "  - {gpu: 0, profile: 4g.40gb, instance: 2}\nprocesses:\n  - {gpu: 0, pid: 7, memory: 1GiB, "
+      "mig_instance: 1}\n");
+  NvmlSource source(options_);
+  ASSERT_TRUE(Until(source, [&] {
+    return Instances(source, 0) == 2 && source.gpus()[0].parts.list[0][PartField::kGpmSm].boot_ns != 0 &&
+           source.gpus()[0].processes.size() == 1;
+  }));
+  EXPECT_EQ(source.gpus()[0].parts.list[1].Fact("profile"), "4g.40gb");
+  EXPECT_EQ(source.gpus()[0].processes[0].gpu_instance, 1U) << "listed by MIG device";
+  int pid = source.driver().pid;
+  Profile("gpus: 2\nmig:\n  - {gpu: 0, profile: 4g.40gb, instance: 2}\n");
+  ASSERT_TRUE(Until(source, [&] { return Instances(source, 0) == 1; }));
+  EXPECT_EQ(source.gpus()[0].parts.list[0].key.id, 2U);
+  EXPECT_EQ(source.driver().pid, pid) << "without a restart";
+}
+
+TEST_F(PartsOfSource, EventsArriveAndAreTakenOnce) {
+  Profile("gpus: 2\nxids:\n  - {gpu: 1, code: 79, at: 0}\n  - {gpu: 0, code: 31, at: 0, instance: 2}\n");
+  NvmlSource source(options_);
+  ASSERT_TRUE(Until(source, [&] { return source.driver().events == 2; }));
+  std::vector<DeviceEvent> events;
+  source.TakeEvents(events);
+  ASSERT_EQ(events.size(), 2U);
+  std::sort(events.begin(), events.end(), [](auto& a, auto& b) { return a.entity < b.entity; });
+  EXPECT_EQ(events[0].data, 31U);
+  EXPECT_EQ(events[0].gpu_instance, 2U);
+  EXPECT_EQ(events[1].data, 79U);
+  source.TakeEvents(events);
+  EXPECT_TRUE(events.empty());
+}
+
+TEST_F(PartsOfSource, AHotAddedGpuIsFoundByANewProcess) {
+  Profile("gpus: 2\n");
+  NvmlSource source(options_);
+  ASSERT_TRUE(Until(source, [&] { return Ok(source, 2); }));
+  std::string uuid(source.gpus()[1].Fact("uuid"));
+  Profile("gpus: 3\n");
+  ASSERT_TRUE(Until(source, [&] { return Ok(source, 3); }));
+  EXPECT_EQ(source.gpus()[1].Fact("uuid"), uuid);
+  EXPECT_GE(Starts(source, StartReason::kReload), 1U);
+  Profile("gpus: 2\n");
+  ASSERT_TRUE(
+      Until(source, [&] { return source.gpus()[2].state == GpuState::kLost && !source.gpus()[2].counted; }));
+  ASSERT_TRUE(Until(source, [&] {
+    return source.gpus()[0].state == GpuState::kOk && source.gpus()[1].state == GpuState::kOk;
+  }));
+}
+
+TEST_F(PartsOfSource, RenumberedGpusKeepTheirIdentity) {
+  Profile("gpus: 2\nboards: [4, 7]\n");
+  options_.gpu_folder = testing::TempDir() + "gpus_" + std::to_string(::getpid());
+  std::filesystem::create_directories(options_.gpu_folder + "/0000:5e:00.0");
+  NvmlSource source(options_);
+  ASSERT_TRUE(Until(source, [&] { return Ok(source, 2); }));
+  std::string first(source.gpus()[0].Fact("uuid")), second(source.gpus()[1].Fact("uuid"));
+  ASSERT_NE(first, second);
+  uint32_t identity = source.gpus()[0].identity_version;
+  // The count stays, the kernel's list does not: another board took the first number.
+  Profile("gpus: 2\nboards: [7, 4]\n");
+  std::filesystem::create_directories(options_.gpu_folder + "/0000:6f:00.0");
+  ASSERT_TRUE(Until(source, [&] {
+    return source.gpus()[0].Fact("uuid") == second && source.gpus()[1].Fact("uuid") == first;
+  }));
+  EXPECT_GT(source.gpus()[0].identity_version, identity);
+  std::filesystem::remove_all(options_.gpu_folder);
+}
+
+TEST_F(PartsOfSource, ALostGpuIsLookedForByANewProcess) {
+  options_.retry_lost = milliseconds(300);
+  Profile("gpus: 2\n");
+  NvmlSource source(options_);
+  ASSERT_TRUE(Until(source, [&] { return Ok(source, 2); }));
+  Profile("gpus: 2\nerrors:\n  - {gpu: 1, call: '*', code: 15}\n");
+  ASSERT_TRUE(Until(source, [&] { return source.gpus()[1].state == GpuState::kLost; }));
+  ASSERT_TRUE(Until(source, [&] { return Starts(source, StartReason::kReload) >= 1 && source.driver().up; }));
+  Profile("gpus: 2\n");
+  ASSERT_TRUE(Until(source, [&] { return Ok(source, 2); }));
+  EXPECT_GE(source.gpus()[1].opened, 2U);
+}
+
+TEST_F(PartsOfSource, ReleasedMeansThatNoProcessIsLeft) {
+  Profile("gpus: 2\n");
+  NvmlSource source(options_);
+  ASSERT_TRUE(Until(source, [&] { return Ok(source, 2); }));
+  EXPECT_FALSE(source.quiet());
+  int pid = source.driver().pid;
+  source.Suspend("released for a test");
+  ASSERT_TRUE(Until(source, [&] { return source.quiet(); }));
+  EXPECT_NE(::kill(pid, 0), 0) << "it has ended and was reaped";
+  EXPECT_EQ(source.driver().fault, DriverFault::kReleased);
+  EXPECT_EQ(source.driver().last_error, "released for a test");
+  EXPECT_FALSE(source.driver().up);
+  std::vector<DriverChange> changes;
+  source.TakeChanges(changes);
+  ASSERT_EQ(changes.size(), 2U);
+  EXPECT_EQ(changes[0].kind, DriverChange::kStarted);
+  EXPECT_EQ(changes[1].kind, DriverChange::kReleased);
+  source.Resume();
+  ASSERT_TRUE(Until(source, [&] { return source.driver().up && Ok(source, 2); }));
+  EXPECT_EQ(source.driver().last_error, "");
+}
+
+TEST_F(PartsOfSource, ASteadyPollWithPartsDoesNotAllocate) {
+  if (!AllocationsAreCounted()) GTEST_SKIP() << "allocations are not counted under this sanitizer";
+  Profile(
+      "gpus: 2\nload: {kind: constant, level: 0.6}\nmig:\n  - {gpu: 0, profile: 3g.40gb, instance: 1}\n"
+      "processes:\n  - {gpu: 1, pid: 8, memory: 1GiB}\n");
+  NvmlSource source(options_);
+  ASSERT_TRUE(Until(source, [&] {
+    return Instances(source, 0) == 1 && source.gpus()[0].parts.list[0][PartField::kGpmSm].boot_ns != 0 &&
+           source.gpus().size() == 2 && source.gpus()[1].parts.shares.size() == 1;
+  }));
+  uint64_t more = source.driver().messages + 100, counted = 0;
+  ASSERT_TRUE(Until(source, [&] {
+    uint64_t before = AllAllocations();
+    source.Poll(Now());
+    counted += AllAllocations() - before;
+    return source.driver().messages >= more;
+  }));
+  EXPECT_EQ(counted, 0U);
+}
+
+}  // namespace
+}  // namespace gpulens::nvml
