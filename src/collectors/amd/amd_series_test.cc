@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <fstream>
 
@@ -10,6 +11,10 @@
 #include "collectors/amd/amd_events.h"
 #include "collectors/amd/amd_for_test.h"
 #include "pipeline/events/event_desk.h"
+
+namespace gpulens {
+extern const CollectorSpec amd_collector;
+}  // namespace gpulens
 
 namespace gpulens::amd {
 namespace {
@@ -231,6 +236,30 @@ TEST(AmdSeriesTest, TwoSecondsOfEachModelAreGolden) {
   }
   if (std::getenv("GPULENS_UPDATE_GOLDEN")) std::ofstream(kGolden) << page;
   EXPECT_EQ(page, ReadFile(kGolden).value_or("")) << "GPULENS_UPDATE_GOLDEN=1 writes it anew";
+}
+
+TEST(AmdSeriesTest, SeriesAreThoseOfTheSpecAndAttributesThoseOfTheRow) {
+  for (std::string profile :
+       {"model: MI300X\ngpus: 1\ncompute_partition: DPX\n", "model: RX7900\ngpus: 1\n"}) {
+    AmdRun run(profile + "processes:\n  - {pid: 7, memory: 1GiB, compute_units: 3}\n",
+               {.simulated = true, .serial = true, .engines = true});
+    run.After(seconds(1));
+    run.After(seconds(1));
+    std::span<const MetricDesc* const> metrics = amd_collector.metrics;
+    for (uint32_t slot = 0; slot < run.frame->layout->slots(); ++slot) {
+      const SeriesInfo& info = (*run.frame->layout)[slot];
+      if (!info.desc) continue;
+      EXPECT_NE(std::find(metrics.begin(), metrics.end(), info.desc), metrics.end()) << info.desc->name;
+      for (auto [key, value] : info.attributes) {
+        std::span<const std::string_view> keys = info.desc->keys;
+        bool known = std::find(keys.begin(), keys.end(), key) != keys.end();
+        for (const Entity* entity = info.entity.get(); entity; entity = entity->parent.get()) {
+          known = known || entity->attributes.Has(key);
+        }
+        EXPECT_TRUE(known) << info.desc->name << " has " << key;
+      }
+    }
+  }
 }
 
 TEST(AmdEventsTest, EachChangeIsToldOnce) {

@@ -62,9 +62,9 @@ struct FakeThrottle {
 
 struct FakeRule {
   FakeWhen when;
-  std::string call;  // A symbol, or "*" for every call that takes a GPU.
-  int code = 0;      // An error: what is answered.
-  uint64_t nth = 0;  // Only the nth call, when not 0.
+  std::string call;   // A symbol, or "*" for every call that takes a GPU.
+  uint32_t code = 0;  // An error: what is answered.
+  uint64_t nth = 0;   // Only the nth call, when not 0.
 };
 
 struct FakeProfile {

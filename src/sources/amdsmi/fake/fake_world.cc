@@ -146,7 +146,7 @@ int FakeWorld::Enter(const char* call, int gpu) {
   }
   if (gpu >= 0 && std::any_of(profile_->lost.begin(), profile_->lost.end(), holds)) return kNotFound;
   auto error = std::find_if(profile_->errors.begin(), profile_->errors.end(), hits);
-  return error == profile_->errors.end() ? 0 : error->code;
+  return error == profile_->errors.end() ? 0 : static_cast<int>(error->code);
 }
 
 FakeView FakeWorld::View(unsigned gpu, unsigned partition) {
