@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <set>
+#include <tuple>
 
 #include "base/parse.h"
 #include "catalog/gpu/health.h"
@@ -240,7 +241,8 @@ void GpuPageSeries::AddCandidate(const Match& match, const Subject& subject, uin
   AppendExtra(candidate.group, candidate.extra, false);
   AppendExtra(candidate.name, candidate.extra, true);
   uint64_t clock = ParseInt<uint16_t>(LabelOf(labels_, "clock_index")).value_or(0);
-  candidate.rank = uint64_t{match.order} << 32 | uint64_t{subject.part ? 1u : 0u} << 31 | clock;
+  uint64_t part = subject.part ? 0x8000u | (subject.part_number & 0x7FFFu) : 0;
+  candidate.rank = uint64_t{match.order} << 32 | part << 16 | clock;
   candidate.slot = slot;
   candidates_.push_back(std::move(candidate));
 }
@@ -267,6 +269,7 @@ void GpuPageSeries::AddFact(const MetricDesc& metric, EntityRef entity, Attribut
   AppendIdentity(candidate.group, metric, candidate.entity.get());
   candidate.name = candidate.group;
   AppendExtra(candidate.name, candidate.extra, true);
+  candidate.rank = candidates_.size();
   candidates_.push_back(std::move(candidate));
 }
 
@@ -286,8 +289,8 @@ void GpuPageSeries::DropWholes() {
 }
 
 void GpuPageSeries::PickWinners() {
-  std::stable_sort(candidates_.begin(), candidates_.end(), [](const Candidate& a, const Candidate& b) {
-    return a.group != b.group ? a.group < b.group : a.rank < b.rank;
+  std::sort(candidates_.begin(), candidates_.end(), [](const Candidate& a, const Candidate& b) {
+    return std::tie(a.group, a.rank, a.slot) < std::tie(b.group, b.rank, b.slot);
   });
   std::vector<Candidate> winners;
   // Half a sum would be a lie.

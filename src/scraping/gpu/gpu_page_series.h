@@ -21,7 +21,7 @@ namespace gpulens::gpu_page {
 //
 // What is declared depends on the last page alone, not on those before it. Two lines that say the same
 // reading (an old and a new name, a GPU's number once for each MIG instance) make one series: the earlier
-// row of the table wins, then the line of the whole GPU, then the lowest clock_index, then the page's order.
+// row of the table wins, then the line of the whole GPU, then the lowest part, then the lowest clock_index.
 class GpuPageSeries {
  public:
   // `exporter` null: found out from the first page that has families of one.

@@ -3,6 +3,7 @@
 
 #include <initializer_list>
 #include <map>
+#include <set>
 #include <span>
 #include <string>
 #include <string_view>
@@ -26,6 +27,7 @@ class PageRig {
     clock.Advance(std::chrono::seconds(15));
     writer.Begin(clock.Now());
     Status read = page.Update(body, format);
+    complete = read.ok();
     last = read.code == Code::kExhausted ? read : series.Write(read.ok(), writer);
     return frame = writer.Finish();
   }
@@ -45,6 +47,16 @@ class PageRig {
           info.desc->number == Number::kInt ? static_cast<double>(cell.i) : cell.d;
     }
     return values;
+  }
+
+  // The names of all series that are declared, with a value or not.
+  std::set<std::string> Names() const {
+    std::set<std::string> names;
+    for (uint32_t slot = 0; slot < frame->layout->slots(); ++slot) {
+      const SeriesInfo& info = (*frame->layout)[slot];
+      if (info.desc) names.insert(NameOf(info, {}));
+    }
+    return names;
   }
 
   static std::string NameOf(const SeriesInfo& info, std::span<const std::string_view> without) {
@@ -68,6 +80,7 @@ class PageRig {
   FrameWriter writer;
   GpuPageSeries series;
   Status last;
+  bool complete = false;  // the last page was whole
   Ref<const Frame> frame;
 };
 

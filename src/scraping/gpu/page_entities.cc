@@ -118,6 +118,7 @@ Subject Entities::Of(const std::vector<PageLabel>& labels) {
   subject.whole = Keep("gpu", std::move(attributes), {});
   subject.first_part = labels_->parts != Parts::kFirstOnly || part == labels_->first_part;
   std::vector<AttributeSet::Attribute> own;
+  subject.part_number = ParseInt<uint16_t>(part).value_or(0);
   if (auto id = ParseInt<int64_t>(part)) own.push_back({labels_->part_key, *id});
   else own.push_back({labels_->part_key, part});
   if (mig) own.push_back({"gpu.mig.enabled", true});

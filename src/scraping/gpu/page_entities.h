@@ -17,9 +17,10 @@ std::string_view LabelOf(const std::vector<PageLabel>& labels, std::string_view 
 
 // What one series is about. Views into its labels.
 struct Subject {
-  EntityRef whole;         // the GPU, without workload when the series is of a part; null: no GPU is named
-  EntityRef part;          // the part with its workload; null: the series is of the whole
-  std::string_view gpu;    // what the GPU is told apart by
+  EntityRef whole;       // the GPU, without workload when the series is of a part; null: no GPU is named
+  EntityRef part;        // the part with its workload; null: the series is of the whole
+  std::string_view gpu;  // what the GPU is told apart by
+  uint64_t part_number = 0;
   bool first_part = true;  // no other part repeats the numbers of the whole
   bool taken = true;       // false: another aggregation than the one that is read, or a part's own number
 };

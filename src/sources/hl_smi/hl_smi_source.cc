@@ -112,6 +112,7 @@ void HlSmiSource::ReapStuck() {
 Result<std::string> HlSmiSource::Call(std::vector<std::string> arguments, Instant deadline) {
   Instant begun = clock_.Now();
   Duration left = std::min(options_.call_timeout, deadline - begun);
+  if (stopping()) return Status{Code::kUnavailable, "the source ends"};
   if (left.count() <= 0) return Status{Code::kTimeout, "no time is left in this run"};
   if (!stuck_.empty()) return Status{Code::kTimeout, "hl-smi is stuck in the kernel"};
   RunResult run =
