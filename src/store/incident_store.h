@@ -34,9 +34,9 @@ class IncidentStore {
     bool readings = false;
   };
 
-  // Makes file (for owner and group alone) and folder where they are missing (not read-only). A file that is no database or broken is
-  // moved aside, as NAME.broken, and a new one begun. kUnavailable: no such file (read-only), or it was
-  // written by a newer program.
+  // Makes file (for owner and group alone) and folder where they are missing (not read-only). A file that is
+  // no database or broken is moved aside, as NAME.broken, and a new one begun. kUnavailable: no such file
+  // (read-only), or it was written by a newer program.
   static Result<std::unique_ptr<IncidentStore>> Open(const Options& options);
   ~IncidentStore();
   IncidentStore(const IncidentStore&) = delete;
