@@ -104,7 +104,7 @@ Result<std::unique_ptr<IncidentStore>> IncidentStore::OpenOnce(const Options& op
   const std::string& path = options.path;
   auto database = std::make_unique<Database>();
   int flags = (options.read_only ? SQLITE_OPEN_READONLY : SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE) |
-              SQLITE_OPEN_NOMUTEX | SQLITE_OPEN_NOFOLLOW;
+              SQLITE_OPEN_NOMUTEX;
   int code = ::sqlite3_open_v2(path.c_str(), &database->handle, flags, nullptr);
   if (code != SQLITE_OK) {
     if (::access(path.c_str(), R_OK) != 0 && errno == EACCES) return ErrnoStatus("open " + path, EACCES);

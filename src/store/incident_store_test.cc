@@ -84,6 +84,16 @@ TEST_F(StoreTest, IsNotForEverybody) {
   }
 }
 
+// systemd's DynamicUser makes the state folder a link.
+TEST_F(StoreTest, TheFolderMayBeALinkTheFileMayNot) {
+  fs::create_directories(folder_ + "/private");
+  fs::create_directory_symlink("private", folder_ + "/state");
+  ASSERT_TRUE(Open()->Add(Xid(1)));
+  EXPECT_TRUE(fs::exists(folder_ + "/private/incidents.db"));
+  fs::create_symlink("/etc/passwd", folder_ + "/private/other.db");
+  EXPECT_FALSE(IncidentStore::Open({.path = folder_ + "/state/other.db"}).ok());
+}
+
 TEST_F(StoreTest, Filters) {
   auto store = Open();
   for (int64_t i = 1; i <= 5; ++i) ASSERT_TRUE(store->Add(Xid(i * 1000, i % 2)));

@@ -125,7 +125,8 @@ std::vector<Finding> ProbeLog(const Config& config, const Env& env) {
         "messages of the kernel: XIDs with their process, SXids, OOM kills, errors of PCIe and memory";
     finding.why = denied ? device + " may be read by root alone" : "no kernel log here";
     if (denied)
-      finding.remedy = "run as root or with CAP_SYSLOG, or add the user to group adm for journalctl";
+      finding.remedy =
+          "systemctl edit gpulens: AmbientCapabilities=CAP_SYSLOG or SupplementaryGroups=systemd-journal";
   }
   return {finding};
 }
