@@ -112,6 +112,7 @@ inline constexpr Dialect kDcgm46{.name = "dcgm_4_6",
                                  .help = "dcgm-exporter, field names since DCGM 4.6",
                                  .rows = kDcgm46Rows,
                                  .vendor = "nvidia",
-                                 .looks = true};
+                                 .looks = true,
+                                 .renames = "dcgm"};
 
 }  // namespace gpulens

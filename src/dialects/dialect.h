@@ -69,6 +69,8 @@ struct Dialect {
   // besides. On a page that shows native, too, only its rows are added.
   bool over_native = false;
   std::span<const DialectLabel> labels = {};
+  // The same rows as that one's, under other names; a manual shows them once.
+  std::string_view renames = {};
 };
 
 // "native" is no table: it spells every series by the catalogue's rules, scraped ones verbatim.

@@ -244,7 +244,12 @@ std::string MetricsMarkdown() {
     const Dialect* dialect = FindDialect(name);
     if (!dialect) continue;
     out += "\n## Dialect `" + std::string(name) + "`: " + std::string(dialect->help) + "\n\n";
-    out += Markdown(DialectRows(*dialect));
+    if (dialect->renames.empty()) {
+      out += Markdown(DialectRows(*dialect));
+    } else {
+      out += "The rows of `" + std::string(dialect->renames) +
+             "` under other names: `gpulens metrics --dialect " + std::string(name) + "`.\n";
+    }
   }
   return out;
 }
