@@ -69,6 +69,25 @@ TEST(SeriesTable, SlotsAreReusedOnlyBySeriesWithAsManyCells) {
   EXPECT_EQ(table.cells(), 5u);
 }
 
+// A page of many families repeats the same label sets: a series then costs its row and no text.
+TEST(SeriesTable, EqualSetsOfOneRunShareTheirText) {
+  SeriesTable table;
+  auto text_of = [&](Series series) { return (*table.InfoAt(series.slot).attributes.begin()).key.data(); };
+  const EntityRef gpu = Gpu(0);
+  Series a = table.Declare(kA, gpu, {{"mode", "user"}}), b = table.Declare(kB, gpu, {{"mode", "user"}});
+  Series other = table.Declare(kA, gpu, {{"mode", "idle"}});
+  EXPECT_EQ(text_of(a), text_of(b));
+  EXPECT_NE(text_of(a), text_of(other));
+  EXPECT_EQ(table.InfoAt(other.slot).attributes.Text("mode"), "idle");
+  for (int i = 0; i < 1000; ++i) {
+    std::string mode = std::to_string(i % 100);
+    table.Declare(i < 100 ? kA : kB, Gpu(i), {{"mode", std::string_view(mode)}});
+  }
+  table.Freeze();
+  table.Retire(a);
+  EXPECT_EQ(table.InfoAt(b.slot).attributes.Text("mode"), "user") << "the text lives on";
+}
+
 TEST(SeriesTable, DuplicatesAreRefused) {
   SeriesTable table;
   Series first = table.Declare(kA, Gpu(0), AttributeSet({{"k", "v"}}));

@@ -56,6 +56,19 @@ class TextPageTest : public ::testing::Test {
   bool overdue_ = false;
 };
 
+TEST_F(TextPageTest, ALabelSetOfManyFamiliesStandsInTheTextOnce) {
+  const std::string uuid(500, 'u');
+  const EntityRef gpu = MakeRef<const Entity>("gpu", AttributeSet({{"uuid", std::string_view(uuid)}}));
+  for (const MetricDesc* desc : {&kPower, &kRuns, &kBuild}) table_.Declare(*desc, gpu);
+  LayoutText text = SpellLayout(*table_.Freeze(), ExpositionFormat::kText004, SpellPlainly);
+  ASSERT_EQ(text.lines.size(), 3u);
+  EXPECT_LT(text.arena.size(), 1000u);
+  std::string line;
+  text.TextOf(text.lines[0], line);
+  EXPECT_EQ(line, "build_info{uuid=\"" + std::string(500, 'u') + "\"} ");
+  EXPECT_EQ(text.SizeOf(text.lines[0]), line.size());
+}
+
 TEST_F(TextPageTest, WritesFamiliesByNameWithHelpAndType) {
   writer_.Begin(clock_.Now());
   writer_.Set(table_.Declare(kRuns, {}, {{"result", "ok"}}), 3);
