@@ -59,8 +59,10 @@ class Builder {
   CheckData Take() {
     std::vector<size_t> order(data_.gpus.size()), place(order.size());
     for (size_t i = 0; i < order.size(); ++i) order[i] = i;
-    auto number = [&](size_t i) { return ParseInt<uint32_t>(data_.gpus[i].label).value_or(UINT32_MAX); };
-    std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) { return number(a) < number(b); });
+    auto rank = [&](size_t i) {
+      return std::pair(ParseInt<uint32_t>(data_.gpus[i].label).value_or(UINT32_MAX), i);
+    };
+    std::sort(order.begin(), order.end(), [&](size_t a, size_t b) { return rank(a) < rank(b); });
     std::vector<CheckGpu> gpus;
     for (size_t i = 0; i < order.size(); ++i) {
       place[order[i]] = i;
