@@ -261,12 +261,12 @@ TEST_F(PartSeriesTest, OneProcessInTwoInstancesIsTwoSeriesAndNoNameStandsTwice) 
       << "an instance not listed yet";
   EXPECT_EQ(Value(kGpuProcesses, {{"gpu.process.type", "compute"}}), 1) << "one process";
   EXPECT_FALSE(Has(kGpuProcessUtilization)) << "not told in MIG mode";
-  const Dialect* zernel = FindDialect("zernel");
-  ASSERT_TRUE(zernel);
+  const std::string dialect[] = {"zernel"};
+  Speller zernel = MakeSpeller(dialect);
   std::set<std::string> names;
   std::vector<SpelledSeries> spelled;
   for (uint32_t slot = 0; slot < frame_->layout->slots(); ++slot) {
-    if ((*frame_->layout)[slot].desc) SpellDialect(*zernel, (*frame_->layout)[slot], spelled);
+    if ((*frame_->layout)[slot].desc) zernel((*frame_->layout)[slot], spelled);
   }
   for (const SpelledSeries& series : spelled) {
     std::string name = series.name;
