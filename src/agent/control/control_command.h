@@ -22,8 +22,8 @@ struct ControlCommand {
 // `line` without its newline. kInvalidArgument says what is wrong and what is right.
 Result<ControlCommand> ParseControlCommand(std::string_view line);
 
-// Where the socket is when the configuration does not say: below /run for root, below XDG_RUNTIME_DIR for
-// others. Empty: there is no such place.
+// Where the socket is when the configuration does not say: below /run for root, in the runtime folder of a
+// service, below XDG_RUNTIME_DIR for others. Empty: there is no such place.
 std::string DefaultControlSocket();
 
 }  // namespace gpulens

@@ -11,6 +11,7 @@
 #include "collectors/nvidia/board_metrics.h"
 #include "collectors/nvidia/event_reporter.h"
 #include "collectors/nvidia/gpu_series.h"
+#include "collectors/nvidia/nvidia_probe.h"
 #include "pipeline/agent_stats.h"
 #include "pipeline/control/driver_control.h"
 #include "pipeline/plugin.h"
@@ -228,39 +229,8 @@ Result<std::unique_ptr<Collector>> Create(const Config& config, Env& env) {
   return std::unique_ptr<Collector>(std::make_unique<NvidiaCollector>(config, env));
 }
 
-std::string Plural(size_t count, const std::string& noun) {
-  return std::to_string(count) + " " + noun + (count == 1 ? "" : "s");
-}
-
 std::vector<Finding> Probe(const Config& config, Env& env) {
-  Finding finding;
-  finding.subject = "nvidia";
-  if (env.demo) {
-    finding.what = "8 SIMULATED GPUs, no hardware is read";
-    return {finding};
-  }
-  nvml::GpuProbe probe = nvml::ProbeGpus();
-  if (probe.pci_gpus.empty()) {
-    finding.kind = Asked(config) ? Finding::kFound : Finding::kNotHere;
-    finding.what = Asked(config) ? "library " + config.Text("library") : "";
-    finding.why = "no NVIDIA device on the PCI bus";
-    return {finding};
-  }
-  finding.what = Plural(probe.pci_gpus.size(), "device") + " on the PCI bus";
-  if (probe.devices.empty()) {
-    finding.kind = Finding::kNoPermission;
-    finding.why = probe.kernel_driver ? "the driver is loaded, but /dev/nvidia* is not in this container"
-                                      : "the kernel driver is not loaded";
-    finding.remedy = probe.kernel_driver ? "docker run --gpus all …     Kubernetes: runtimeClassName: nvidia"
-                                         : "sudo modprobe nvidia     or install the driver";
-  } else if (!probe.unreadable.empty()) {
-    finding.kind = Finding::kNoPermission;
-    finding.why = probe.unreadable.front() + ": permission denied";
-    finding.remedy = "sudo gpulens agent     or add this user to the device's group";
-  } else if (!probe.kernel_driver_version.empty()) {
-    finding.what += ", driver " + probe.kernel_driver_version;
-  }
-  return {finding};
+  return ProbeNvidia(Asked(config), config.Text("library"), env.demo);
 }
 
 constexpr OptionSpec kOptions[] = {

@@ -121,4 +121,12 @@ std::string Sentence(const LibraryReport& report) {
   }
 }
 
+std::array<uint32_t, kReadStatusCount> NvmlSource::FieldsByStatus() const noexcept {
+  std::array<uint32_t, kReadStatusCount> counts{};
+  for (const Gpu& gpu : gpus()) {
+    for (const FieldReading& field : gpu.fields) ++counts[static_cast<size_t>(field.status)];
+  }
+  return counts;
+}
+
 }  // namespace gpulens::nvml

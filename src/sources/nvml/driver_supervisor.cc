@@ -340,12 +340,4 @@ const DriverState& NvmlSource::driver() const noexcept { return impl_->driver();
 int NvmlSource::fd() const noexcept { return impl_->fd(); }
 int64_t NvmlSource::NextDueBootNs() const noexcept { return impl_->NextDue(); }
 
-std::array<uint32_t, kReadStatusCount> NvmlSource::FieldsByStatus() const noexcept {
-  std::array<uint32_t, kReadStatusCount> counts{};
-  for (const Gpu& gpu : gpus()) {
-    for (const FieldReading& field : gpu.fields) ++counts[static_cast<size_t>(field.status)];
-  }
-  return counts;
-}
-
 }  // namespace gpulens::nvml

@@ -21,10 +21,17 @@ namespace gpulens::nvml {
 namespace {
 
 TEST(DriverArguments, AreUnderstood) {
-  std::vector<std::string_view> arguments = {
-      "--socket-fd=5",          "--page-fd=6",          "--interval-ns=100000000",
-      "--medium-ns=2000000000", "--slow-ns=3000000000", "--library=/x y",
-      "--leave-out=a",          "--build-id=0.1",       "--details=3"};
+  std::vector<std::string_view> arguments = {"--socket-fd=5",
+                                             "--page-fd=6",
+                                             "--interval-ns=100000000",
+                                             "--medium-ns=2000000000",
+                                             "--slow-ns=3000000000",
+                                             "--library=/x y",
+                                             "--events=8",
+                                             "--gpu-folder=/g",
+                                             "--leave-out=a",
+                                             "--build-id=0.1",
+                                             "--details=3"};
   auto options = ParseDriverArguments(arguments);
   ASSERT_TRUE(options.ok());
   EXPECT_EQ(options->socket_fd, 5);
@@ -34,6 +41,8 @@ TEST(DriverArguments, AreUnderstood) {
   EXPECT_EQ(options->library_path, "/x y");
   EXPECT_EQ(options->left_out, 10U);
   EXPECT_EQ(options->details, uint32_t{kDetailLinks | kDetailTopology});
+  EXPECT_EQ(options->event_types, 8U);
+  EXPECT_EQ(options->gpu_folder, "/g");
 }
 
 TEST(DriverArguments, BadOnesAreNamed) {
@@ -66,6 +75,9 @@ class LoopTest : public testing::Test {
     options_.interval = std::chrono::milliseconds(20);
     options_.lookup = FakeNvmlLookup;
     options_.build_id = "test";
+    // The thread that waits for events outlives a call of the loop by up to half a second; in a process of
+    // its own it ends with it.
+    options_.event_types = 0;
   }
 
   // The next message; the bytes stay in buffer_.

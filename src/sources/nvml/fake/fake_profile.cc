@@ -310,18 +310,9 @@ Result<FakeProfile> Read(const YAML::Node& root) {
     out.gpus[i].board = i;
     out.gpus[i].load.phase = std::fmod(out.gpus[i].load.phase + static_cast<double>(i) / count, 1.0);
   }
-  if (root["boards"]) {
-    size_t at = 0;
-    RETURN_IF_ERROR(ReadList(root, "boards", [&](const YAML::Node& node) {
-      std::optional<unsigned> board = ParseInt<unsigned>(node.Scalar());
-      if (!board || *board >= 64 || at >= out.gpus.size())
-        return Wrong(node, "boards has one number per GPU");
-      out.gpus[at++].board = *board;
-      return Ok();
-    }));
-  }
   RETURN_IF_ERROR(ReadFakeParts(root, out.gpus.size(), out.parts));
   for (const FakeMig& mig : out.parts.mig) out.gpus[static_cast<size_t>(mig.when.gpu)].mig = true;
+  for (size_t i = 0; i < out.parts.boards.size(); ++i) out.gpus[i].board = out.parts.boards[i];
   if (root["each"]) RETURN_IF_ERROR(ReadEach(root["each"], out));
   RETURN_IF_ERROR(ReadList(root, "missing", [&](const YAML::Node& node) {
     out.missing.push_back(node.Scalar());

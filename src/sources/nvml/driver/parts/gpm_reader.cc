@@ -43,7 +43,7 @@ bool GpmReader::Supported() {
   int code = caller_.Do(Call::kGpmQuerySupport, caller_.fn().GpmQuerySupport, device_, &answer);
   bool functions = caller_.fn().GpmAlloc && caller_.fn().GpmMetrics;
   support_ = code == kSuccess && answer.supported && functions ? Support::kYes : Support::kNo;
-  if (support_ == Support::kYes && !request_) request_ = std::make_unique<GpmMetricsGet>();
+  if (support_ == Support::kYes && !request_) request_ = std::make_unique_for_overwrite<GpmMetricsGet>();
   return support_ == Support::kYes;
 }
 

@@ -19,6 +19,10 @@ class GpmReader {
  public:
   GpmReader(Caller& caller, uint32_t index) noexcept : caller_(caller), index_(index) {}
 
+  ~GpmReader() { Reset(nullptr); }
+  GpmReader(const GpmReader&) = delete;
+  GpmReader& operator=(const GpmReader&) = delete;
+
   // A GPU was attached: forgets everything. The samples of before are given back to the library.
   void Reset(Device device);
 

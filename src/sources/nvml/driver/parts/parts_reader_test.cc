@@ -24,6 +24,7 @@ using Mig = PartsReader::Mig;
 class PartsTest : public testing::Test {
  protected:
   void Use(const std::string& yaml, Mig mig = Mig::kOff, unsigned index = 0) {
+    reader_.reset();  // Before the library that it reads.
     Profile(yaml);
     ASSERT_EQ(FakeWorld::Get().Open(), 0);
     FakeWorld::Get().ForgetCalls();

@@ -1,6 +1,9 @@
 // The functions of the simulated library for events: those of the profile, each once per event set.
 #include <algorithm>
 #include <ctime>
+#include <memory>
+#include <mutex>
+#include <vector>
 
 #include "sources/nvml/driver/parts/parts_abi.h"
 #include "sources/nvml/fake/fake_call.h"
@@ -65,13 +68,14 @@ FAKE_API int nvmlEventSetCreate(EventSet* out) {
   if (!FakeWorld::Get().open()) return kUninitialized;
   if (!out) return kInvalidArgument;
   if (int code = FakeWorld::Get().Enter(__func__, -1); code != kSuccess) return code;
-  *out = new EventSetHandle;
+  // Kept for ever, as the driver process does: a thread may still wait in it.
+  static std::mutex mutex;
+  static auto* sets = new std::vector<std::unique_ptr<EventSetHandle>>;
+  std::lock_guard lock(mutex);
+  *out = sets->emplace_back(std::make_unique<EventSetHandle>()).get();
   return kSuccess;
 }
-FAKE_API int nvmlEventSetFree(EventSet set) {
-  delete set;
-  return kSuccess;
-}
+FAKE_API int nvmlEventSetFree(EventSet set) { return set ? kSuccess : kInvalidArgument; }
 FAKE_API int nvmlDeviceGetSupportedEventTypes(Device device, unsigned long long* out) {
   return With(__func__, device, [&](const FakeView&) { return Put(out, kSupported); });
 }

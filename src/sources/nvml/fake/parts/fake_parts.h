@@ -62,10 +62,11 @@ struct FakeParts {
   std::vector<FakeMig> mig;
   std::vector<FakeVgpu> vgpus;
   std::vector<FakeEvent> events;
+  std::vector<unsigned> boards;  // boards: [4, 7], which board each GPU is; no more than there are GPUs
 };
 
-// Reads the lists `mig`, `vgpus`, `xids` and `events` of a profile with so many GPUs. kInvalidArgument names
-// line and key.
+// Reads the lists `mig`, `vgpus`, `xids`, `events` and `boards` of a profile with so many GPUs.
+// kInvalidArgument names line and key.
 Status ReadFakeParts(const YAML::Node& root, size_t gpus, FakeParts& out);
 
 }  // namespace gpulens::nvml

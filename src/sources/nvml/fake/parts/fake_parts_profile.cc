@@ -201,6 +201,16 @@ Status ReadRows(const YAML::Node& root, const char* key, Read read) {
   return Ok();
 }
 
+Status ReadBoard(const YAML::Node& node, size_t gpus, FakeParts& out) {
+  std::optional<unsigned> board = node.IsScalar() ? ParseInt<unsigned>(node.Scalar()) : std::nullopt;
+  if (!board || *board >= 64 || out.boards.size() >= gpus) {
+    return {Code::kInvalidArgument,
+            "profile line " + std::to_string(node.Mark().line + 1) + ": boards has one number per GPU"};
+  }
+  out.boards.push_back(*board);
+  return Ok();
+}
+
 }  // namespace
 
 Status ReadFakeParts(const YAML::Node& root, size_t gpus, FakeParts& out) {
@@ -210,6 +220,8 @@ Status ReadFakeParts(const YAML::Node& root, size_t gpus, FakeParts& out) {
   RETURN_IF_ERROR(ReadRows(root, "vgpus", [&](const YAML::Node& node) { return ReadVgpu(node, gpus, out); }));
   RETURN_IF_ERROR(
       ReadRows(root, "xids", [&](const YAML::Node& node) { return ReadEvent(node, true, gpus, out); }));
+  RETURN_IF_ERROR(
+      ReadRows(root, "boards", [&](const YAML::Node& node) { return ReadBoard(node, gpus, out); }));
   return ReadRows(root, "events", [&](const YAML::Node& node) { return ReadEvent(node, false, gpus, out); });
 }
 
