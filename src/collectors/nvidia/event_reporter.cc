@@ -9,13 +9,24 @@ namespace {
 // By DriverChange::Kind, under the catalogue's words.
 constexpr std::string_view kChanges[] = {"started", "crashed", "hung", "killed", "stuck", "released"};
 
+// Longer than a restart of the driver process takes: counters do not come and go with it.
+constexpr Duration kWatchPatience = std::chrono::seconds(10);
+
 }  // namespace
+
+void EventReporter::Watch(bool works) {
+  if (desk_ && works != told_works_) desk_->Watches("nvml", works);
+  told_works_ = works;
+}
 
 void EventReporter::Report(nvml::NvmlSource& source, const EntityRef& driver,
                            std::span<const GpuSeries> series, Instant now) {
   source.TakeChanges(changes_);
   source.TakeEvents(events_);
   if (!desk_) return;
+  const nvml::DriverState& state = source.driver();
+  bool fresh = now.boot_ns - state.last_heartbeat_boot_ns < kWatchPatience.count();
+  Watch(state.last_heartbeat_boot_ns != 0 && fresh && state.gpus_watched > 0);
   bool released = false;
   for (const nvml::DriverChange& change : changes_) {
     released = released || change.kind == nvml::DriverChange::kReleased;

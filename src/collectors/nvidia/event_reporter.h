@@ -15,6 +15,9 @@ class EventReporter {
  public:
   // `desk`: null when nobody listens; what the source noted is then thrown away.
   explicit EventReporter(EventDesk* desk) noexcept : desk_(desk) {}
+  ~EventReporter() { Watch(false); }
+  EventReporter(const EventReporter&) = delete;
+  EventReporter& operator=(const EventReporter&) = delete;
 
   // Takes what the source has noted since the last call, and looks at its GPUs. `series`: by GPU index;
   // their entities stand in the events.
@@ -22,10 +25,14 @@ class EventReporter {
               Instant now);
 
  private:
+  // Says whether the library tells events: from then on no XID means that there was none.
+  void Watch(bool works);
+
   EventDesk* desk_;
   std::vector<GpuWatch> watches_;
   std::vector<nvml::DeviceEvent> events_;
   std::vector<nvml::DriverChange> changes_;
+  bool told_works_ = false;
   size_t first_gpus_ = 0;  // how many there were at the start
 };
 

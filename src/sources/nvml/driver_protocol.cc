@@ -203,6 +203,7 @@ Result<Message> DecodeHeartbeat(Cursor in) {
   out.sequence = in.Number<uint64_t>();
   out.calls = in.Number<uint64_t>();
   out.dropped = in.Number<uint64_t>();
+  out.watched = in.Number<uint64_t>();
   if (!in.done()) return Bad("heartbeat has a wrong length");
   return Message(out);
 }

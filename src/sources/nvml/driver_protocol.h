@@ -149,6 +149,7 @@ struct Heartbeat {
   uint64_t sequence = 0;
   uint64_t calls = 0;    // Library calls that returned since the start.
   uint64_t dropped = 0;  // Messages the agent was too slow for.
+  uint64_t watched = 0;  // GPUs whose events the library tells.
 };
 
 // All parts of one kind that a GPU has now: what is not in the list is gone.

@@ -240,6 +240,7 @@ class NvmlSource::Impl {
     driver_.last_heartbeat_boot_ns = alive_ns_;
     driver_.library_calls = beat.calls;
     driver_.dropped_messages = beat.dropped;
+    driver_.gpus_watched = beat.watched;
     return Status{};
   }
 

@@ -119,6 +119,7 @@ struct DriverState {
   uint32_t gpus_used = 0, gpus_left_out = 0;
   int64_t last_heartbeat_boot_ns = 0;
   uint64_t library_calls = 0, dropped_messages = 0;  // Of the present process.
+  uint64_t gpus_watched = 0;                         // Whose events the present process is told.
   uint64_t messages = 0, events = 0, events_dropped = 0;
   std::vector<int> stuck_pids;  // Killed processes that the kernel has not ended within a second.
   DriverFault fault = DriverFault::kNone;

@@ -92,6 +92,7 @@ MessageEncoder::Bytes MessageEncoder::Encode(const Heartbeat& message) {
   Number(message.sequence);
   Number(message.calls);
   Number(message.dropped);
+  Number(message.watched);
   return Finish();
 }
 

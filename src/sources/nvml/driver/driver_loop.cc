@@ -149,11 +149,11 @@ class Driver {
     while (true) {
       int64_t now = RealClock().Now().boot_ns;
       if (now >= next) {
-        shared_->Send(
-            encoder_.Encode(Heartbeat{.boot_ns = now,
-                                      .sequence = sequence++,
-                                      .calls = shared_->calls.load(std::memory_order_relaxed),
-                                      .dropped = shared_->dropped.load(std::memory_order_relaxed)}));
+        shared_->Send(encoder_.Encode(Heartbeat{.boot_ns = now,
+                                                .sequence = sequence++,
+                                                .calls = shared_->calls.load(std::memory_order_relaxed),
+                                                .dropped = shared_->dropped.load(std::memory_order_relaxed),
+                                                .watched = events_ ? events_->devices() : 0}));
         next = NextTick(now, options_.interval);
       }
       if (now >= next_count) {

@@ -31,6 +31,7 @@ class EventHub {
   enum class Outcome : uint8_t { kEvent, kNothing, kBroken };
   // Waits for one event, at most `timeout_ms`. kBroken: the library failed; wait a while before the next.
   Outcome Wait(Caller& caller, unsigned timeout_ms, DeviceEvent& out);
+  unsigned devices() const noexcept { return registered_.load(std::memory_order_relaxed); }
   bool has_devices() const noexcept { return registered_.load(std::memory_order_acquire) > 0; }
 
   // Whether MIG instances of the GPU have changed since the last call.
