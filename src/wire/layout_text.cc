@@ -174,6 +174,9 @@ class Builder {
     if (format_ != Format::kOpenMetrics100 || !info.start_known || !counts) return;
     std::string base =
         kind == Kind::kCounter ? name.substr(0, name.size() - SampleSuffix(kind).size()) : name;
+    scale_ = 1;
+    whole_ = false;
+    AddLine({base + "_created", info.first_cell, TextStyle::kStart});
   }
 
   // The text of the labels that all lines of a series have.

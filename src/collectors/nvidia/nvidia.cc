@@ -8,9 +8,9 @@
 
 #include "base/version.h"
 #include "catalog/self.h"
-#include "collectors/nvidia/board_metrics.h"
 #include "collectors/nvidia/event_reporter.h"
 #include "collectors/nvidia/gpu_series.h"
+#include "collectors/nvidia/nvidia_metrics.h"
 #include "collectors/nvidia/nvidia_probe.h"
 #include "pipeline/agent_stats.h"
 #include "pipeline/control/driver_control.h"
@@ -267,102 +267,6 @@ constexpr OptionSpec kOptions[] = {
      .help = "Whether changes of clock and performance state become events, at most 10 a minute"},
 };
 
-constexpr const MetricDesc* kCommonMetrics[] = {&kGpuUtilization,
-                                                &kGpuMemoryUtilization,
-                                                &kGpuEncodeUtilization,
-                                                &kGpuDecodeUtilization,
-                                                &kGpuMemoryTotal,
-                                                &kGpuMemoryUsed,
-                                                &kGpuMemoryFree,
-                                                &kGpuMemoryReserved,
-                                                &kGpuMemoryUsedPercent,
-                                                &kGpuMemoryUnifiedTotal,
-                                                &kGpuMemoryUnifiedUsed,
-                                                &kGpuTemperature,
-                                                &kGpuPowerDraw,
-                                                &kGpuPowerInstant,
-                                                &kGpuPowerLimit,
-                                                &kGpuPowerUtilization,
-                                                &kGpuEnergyConsumption,
-                                                &kGpuClockFrequency,
-                                                &kGpuClockIdle,
-                                                &kGpuPowerState,
-                                                &kGpuThrottleReason,
-                                                &kGpuThrottleMask,
-                                                &kGpuFanSpeed,
-                                                &kGpuEccErrors,
-                                                &kGpuEccMode,
-                                                &kGpuRowRemapCount,
-                                                &kGpuRowRemapFailed,
-                                                &kGpuRowRemapResetPending,
-                                                &kGpuRetiredPages,
-                                                &kGpuRetiredPagesPending,
-                                                &kGpuPcieReplayCount,
-                                                &kGpuPcieIo,
-                                                &kGpuPcieThroughput,
-                                                &kGpuPcieLinkGenCurrent,
-                                                &kGpuPcieLinkGenMax,
-                                                &kGpuPcieLinkWidthCurrent,
-                                                &kGpuPcieLinkWidthMax,
-                                                &kGpuInterconnectThroughput,
-                                                &kGpuInterconnectLinks,
-                                                &kGpuProcesses,
-                                                &kGpuProcessMemoryUsed,
-                                                &kGpuProcessMemoryPeak,
-                                                &kGpuInfo,
-                                                &kGpuDriverInfo,
-                                                &kGpuDevices,
-                                                &kGpuState,
-                                                &kGpuSampleAge,
-                                                &kGpuMigMode,
-                                                &kGpuPersistenceEnabled,
-                                                &kSelfDriverUp,
-                                                &kSelfDriverStarts,
-                                                &kSelfDriverHeartbeatAge,
-                                                &kSelfDriverCallsHung,
-                                                &kSelfDriverDevices,
-                                                &kSelfDriverFields};
-
-// What a GPU is divided into, who uses it, and what its performance monitors say.
-constexpr const MetricDesc* kPartMetrics[] = {&kGpuProcessUtilization,
-                                              &kGpuGrEngineActive,
-                                              &kGpuSmActive,
-                                              &kGpuSmOccupancy,
-                                              &kGpuDramActive,
-                                              &kGpuPipeTensorActive,
-                                              &kGpuPipeFp64Active,
-                                              &kGpuPipeFp32Active,
-                                              &kGpuPipeFp16Active,
-                                              &kGpuPipeIntActive,
-                                              &kGpuPipeTensorHmmaActive,
-                                              &kGpuPipeTensorImmaActive,
-                                              &kGpuPipeTensorDfmaActive,
-                                              &kGpuPipeTensorDmmaActive,
-                                              &kGpuC2cThroughput,
-                                              &kGpuMigInstances,
-                                              &kGpuMigInstancesMax,
-                                              &kGpuMigInfo,
-                                              &kGpuMigMemoryTotal,
-                                              &kGpuMigMemoryUsed,
-                                              &kGpuMigMemoryFree,
-                                              &kGpuMigMemoryReserved,
-                                              &kGpuMigBar1Used,
-                                              &kGpuVgpuInstances,
-                                              &kGpuVgpuInfo,
-                                              &kGpuVgpuMemoryUsed,
-                                              &kGpuVgpuUtilization,
-                                              &kGpuVgpuLicensed};
-
-constexpr auto kMetrics = [] {
-  std::array<const MetricDesc*,
-             std::size(kCommonMetrics) + std::size(kPartMetrics) + std::size(kBoardMetrics)>
-      all{};
-  auto out = std::copy(std::begin(kCommonMetrics), std::end(kCommonMetrics), all.begin());
-  out = std::copy(std::begin(kPartMetrics), std::end(kPartMetrics), out);
-  std::copy(std::begin(kBoardMetrics), std::end(kBoardMetrics), out);
-  return all;
-}();
-
 }  // namespace
 
 extern const CollectorSpec nvidia_collector;
@@ -371,7 +275,7 @@ const CollectorSpec nvidia_collector{.name = "nvidia",
                                      .period = std::chrono::seconds(1),
                                      .ttl = std::chrono::seconds(10),
                                      .options = kOptions,
-                                     .metrics = kMetrics,
+                                     .metrics = kNvidiaMetrics,
                                      .create = &Create,
                                      .probe = &Probe};
 

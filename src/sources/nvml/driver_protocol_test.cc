@@ -42,8 +42,8 @@ TEST(DriverProtocol, EveryMessageComesBackAsItWas) {
   ASSERT_EQ(report.fact_count, 2U);
   EXPECT_EQ(report.facts[1].value, "NVIDIA H100");
 
-  auto heartbeat =
-      DecodeMessage(encoder.Encode(Heartbeat{.boot_ns = 5, .sequence = 6, .calls = 7, .dropped = 8, .watched = 9}));
+  auto heartbeat = DecodeMessage(
+      encoder.Encode(Heartbeat{.boot_ns = 5, .sequence = 6, .calls = 7, .dropped = 8, .watched = 9}));
   ASSERT_TRUE(heartbeat.ok());
   EXPECT_EQ(std::get<Heartbeat>(*heartbeat).dropped, 8U);
   EXPECT_EQ(std::get<Heartbeat>(*heartbeat).watched, 9U);

@@ -1,0 +1,185 @@
+// The metrics that the collector may write, for its page in the catalogue.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <iterator>
+
+#include "catalog/gpu/engines.h"
+#include "catalog/gpu/links.h"
+#include "catalog/gpu/parts.h"
+#include "catalog/self.h"
+#include "collectors/nvidia/board_rows.h"
+#include "collectors/nvidia/field_rows.h"
+
+namespace gpulens {
+
+// Of board_series.cc and link_series.cc.
+inline constexpr const MetricDesc* kBoardMetrics[] = {
+    &kGpuJpegUtilization,
+    &kGpuOfaUtilization,
+    &kGpuSampledUtilization,
+    &kGpuSampledPower,
+    &kGpuSampledClockFrequency,
+    &kGpuMemoryBar1Total,
+    &kGpuMemoryBar1Used,
+    &kGpuMemoryBar1Free,
+    &kGpuMemoryBandwidthMax,
+    &kGpuPowerAverage,
+    &kGpuMemoryPower,
+    &kGpuModulePower,
+    &kGpuTemperatureLimit,
+    &kGpuTemperatureMargin,
+    &kGpuTemperatureMarginLimit,
+    &kGpuClockMax,
+    &kGpuClockLimit,
+    &kGpuFanRotation,
+    &kGpuPowerSource,
+    &kGpuThrottleTime,
+    &kGpuThrottleEvents,
+    &kGpuViolationTime,
+    &kGpuPcieErrors,
+    &kGpuEccLocationErrors,
+    &kGpuEccSramErrors,
+    &kGpuEccSramThresholdExceeded,
+    &kGpuRowRemapInactive,
+    &kGpuRowRemapBanks,
+    &kGpuMemoryUnrepairable,
+    &kGpuEncoderSessions,
+    &kGpuEncoderFrameRate,
+    &kGpuEncoderLatency,
+    &kGpuEncoderCapacity,
+    &kGpuFbcSessions,
+    &kNvidiaMmaStall,
+    &kNvidiaEdppMultiplier,
+    &kNvidiaMclkSwitchInterval,
+    &kGpuDevicesExpected,
+    &kGpuRecoveryAction,
+    &kGpuComputeMode,
+    &kGpuDisplayActive,
+    &kGpuInforomValid,
+    &kGpuTopologyLink,
+    &kGpuTopologyAffinity,
+    &kGpuConfidentialComputeEnabled,
+    &kGpuConfidentialComputeReady,
+    &kGpuConfidentialComputeDevMode,
+    &kGpuConfidentialComputeMemory,
+    &kGpuFabricState,
+    &kGpuFabricStatus,
+    &kGpuFabricDegraded,
+    &kGpuFabricInfo,
+    &kGpuPlatformInfo,
+    &kGpuFirmwareInfo,
+    &kGpuVirtualizationMode,
+    &kGpuInterconnectBandwidth,
+    &kGpuInterconnectErrors,
+    &kGpuInterconnectIo,
+    &kGpuInterconnectPackets,
+    &kGpuInterconnectLinkActive,
+    &kGpuInterconnectLinkSpeed,
+    &kGpuInterconnectLinkInfo,
+    &kGpuInterconnectLinkLowPower,
+    &kGpuInterconnectLinkErrors,
+    &kGpuInterconnectLinkRecoveries,
+    &kGpuInterconnectLinkBitErrorRate,
+    &kGpuInterconnectLinkFecCorrected,
+};
+
+inline constexpr const MetricDesc* kCommonMetrics[] = {&kGpuUtilization,
+                                                       &kGpuMemoryUtilization,
+                                                       &kGpuEncodeUtilization,
+                                                       &kGpuDecodeUtilization,
+                                                       &kGpuMemoryTotal,
+                                                       &kGpuMemoryUsed,
+                                                       &kGpuMemoryFree,
+                                                       &kGpuMemoryReserved,
+                                                       &kGpuMemoryUsedPercent,
+                                                       &kGpuMemoryUnifiedTotal,
+                                                       &kGpuMemoryUnifiedUsed,
+                                                       &kGpuTemperature,
+                                                       &kGpuPowerDraw,
+                                                       &kGpuPowerInstant,
+                                                       &kGpuPowerLimit,
+                                                       &kGpuPowerUtilization,
+                                                       &kGpuEnergyConsumption,
+                                                       &kGpuClockFrequency,
+                                                       &kGpuClockIdle,
+                                                       &kGpuPowerState,
+                                                       &kGpuThrottleReason,
+                                                       &kGpuThrottleMask,
+                                                       &kGpuFanSpeed,
+                                                       &kGpuEccErrors,
+                                                       &kGpuEccMode,
+                                                       &kGpuRowRemapCount,
+                                                       &kGpuRowRemapFailed,
+                                                       &kGpuRowRemapResetPending,
+                                                       &kGpuRetiredPages,
+                                                       &kGpuRetiredPagesPending,
+                                                       &kGpuPcieReplayCount,
+                                                       &kGpuPcieIo,
+                                                       &kGpuPcieThroughput,
+                                                       &kGpuPcieLinkGenCurrent,
+                                                       &kGpuPcieLinkGenMax,
+                                                       &kGpuPcieLinkWidthCurrent,
+                                                       &kGpuPcieLinkWidthMax,
+                                                       &kGpuInterconnectThroughput,
+                                                       &kGpuInterconnectLinks,
+                                                       &kGpuProcesses,
+                                                       &kGpuProcessMemoryUsed,
+                                                       &kGpuProcessMemoryPeak,
+                                                       &kGpuInfo,
+                                                       &kGpuDriverInfo,
+                                                       &kGpuDevices,
+                                                       &kGpuState,
+                                                       &kGpuSampleAge,
+                                                       &kGpuMigMode,
+                                                       &kGpuPersistenceEnabled,
+                                                       &kSelfDriverUp,
+                                                       &kSelfDriverStarts,
+                                                       &kSelfDriverHeartbeatAge,
+                                                       &kSelfDriverCallsHung,
+                                                       &kSelfDriverDevices,
+                                                       &kSelfDriverFields};
+
+// What a GPU is divided into, who uses it, and what its performance monitors say.
+inline constexpr const MetricDesc* kPartMetrics[] = {&kGpuProcessUtilization,
+                                                     &kGpuGrEngineActive,
+                                                     &kGpuSmActive,
+                                                     &kGpuSmOccupancy,
+                                                     &kGpuDramActive,
+                                                     &kGpuPipeTensorActive,
+                                                     &kGpuPipeFp64Active,
+                                                     &kGpuPipeFp32Active,
+                                                     &kGpuPipeFp16Active,
+                                                     &kGpuPipeIntActive,
+                                                     &kGpuPipeTensorHmmaActive,
+                                                     &kGpuPipeTensorImmaActive,
+                                                     &kGpuPipeTensorDfmaActive,
+                                                     &kGpuPipeTensorDmmaActive,
+                                                     &kGpuC2cThroughput,
+                                                     &kGpuMigInstances,
+                                                     &kGpuMigInstancesMax,
+                                                     &kGpuMigInfo,
+                                                     &kGpuMigMemoryTotal,
+                                                     &kGpuMigMemoryUsed,
+                                                     &kGpuMigMemoryFree,
+                                                     &kGpuMigMemoryReserved,
+                                                     &kGpuMigBar1Used,
+                                                     &kGpuVgpuInstances,
+                                                     &kGpuVgpuInfo,
+                                                     &kGpuVgpuMemoryUsed,
+                                                     &kGpuVgpuUtilization,
+                                                     &kGpuVgpuLicensed};
+
+// All that the collector may write.
+inline constexpr auto kNvidiaMetrics = [] {
+  std::array<const MetricDesc*,
+             std::size(kCommonMetrics) + std::size(kPartMetrics) + std::size(kBoardMetrics)>
+      all{};
+  auto out = std::copy(std::begin(kCommonMetrics), std::end(kCommonMetrics), all.begin());
+  out = std::copy(std::begin(kPartMetrics), std::end(kPartMetrics), out);
+  std::copy(std::begin(kBoardMetrics), std::end(kBoardMetrics), out);
+  return all;
+}();
+
+}  // namespace gpulens
