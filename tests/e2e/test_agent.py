@@ -82,7 +82,8 @@ class Pages(unittest.TestCase):
 
     def test_identity_stands_on_every_gpu_series(self):
         for sample in samples(self.agent.page()):
-            host_wide = sample.name.startswith(("gpu_utilization_m", "gpu_utilization_avg", "gpu_driver_info", "gpu_devices"))
+            host_wide = sample.name.startswith(("gpu_utilization_m", "gpu_utilization_avg", "gpu_driver_info", "gpu_devices",
+                                                  "gpu_health_window"))
             if sample.name.startswith("gpu_") and not host_wide:
                 for label in ("gpu_index", "gpu_uuid", "gpu_model"):
                     self.assertIn(label, sample.labels, sample)

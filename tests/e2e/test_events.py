@@ -48,12 +48,12 @@ class WithLog:
         return info.labels["gpu_pci_bus_id"].lower().removesuffix(".0")
 
     def events(self):
-        """What the file sink was given so far."""
+        """What the file sink was given so far, without what every start brings."""
         found = []
         for line in self.out.read_text().splitlines():
             with contextlib.suppress(ValueError):
                 entry = json.loads(line)
-                if entry.get("type") == "event":
+                if entry.get("type") == "event" and entry["name"] not in ("gpulens.driver", "gpu.found"):
                     found.append(entry)
         return found
 

@@ -291,7 +291,7 @@ void AddDriver(CLI::App& app, CommandLine& line) {
 
 int RunCommandLine(int argc, char** argv) {
   // Before anything else: a driver process stays small.
-  if (argc > 2 && std::string_view(argv[1]) == "driver" && std::string_view(argv[2]) == "nvml") {
+  if (argc > 2 && std::string_view(argv[1]) == "driver" && IsDriverProcess(argv[2])) {
     RunDriver(std::vector<std::string_view>(argv + 2, argv + argc));
   }
   CLI::App app("", "gpulens");

@@ -5,12 +5,15 @@
 
 #include <vector>
 
+#include "base/check.h"
 #include "sources/amdsmi/driver/amdsmi_driver.h"
 #include "sources/amdsmi/fake/fake_amdsmi.h"
 #include "sources/nvml/driver/driver_loop.h"
 #include "sources/nvml/fake/fake_nvml.h"
 
 namespace gpulens {
+
+bool IsDriverProcess(std::string_view library) noexcept { return library == "nvml" || library == "amdsmi"; }
 
 void RunDriver(std::span<const std::string_view> arguments) {
   std::vector<std::string_view> rest(arguments.begin(), arguments.end());
@@ -23,7 +26,7 @@ void RunDriver(std::span<const std::string_view> arguments) {
   if (simulated) rest.erase(rest.begin());
   if (library == "amdsmi")
     ::_exit(amdsmi::RunAmdsmiDriver(rest, simulated ? amdsmi::FakeAmdsmiLookup : nullptr));
-  if (library != "nvml") ::_exit(nvml::kDriverBadStart);
+  CHECK(library == "nvml");
   auto options = nvml::ParseDriverArguments(rest);
   if (!options) ::_exit(nvml::kDriverBadStart);
   if (simulated) options->lookup = nvml::FakeNvmlLookup;

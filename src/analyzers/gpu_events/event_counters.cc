@@ -57,8 +57,6 @@ void EventCounters::Declare(PerGpu& gpu, const KnownGpu& known, Watched watched,
   gpu.entity = known.entity;
   if (watched.xids && known.vendor == "nvidia" && !gpu.xid_series) {
     gpu.xid_series = table.Declare(kGpuXidErrors, gpu.entity);
-    gpu.last_time = table.Declare(kGpuXidLastErrorTimestamp, gpu.entity);
-    gpu.last_code = table.Declare(kGpuXidLastErrorCode, gpu.entity);
     auto before = remembered_.find(known.uuid);
     if (before != remembered_.end() && before->second.unix_ns > gpu.last.unix_ns) gpu.last = before->second;
   }
@@ -82,6 +80,9 @@ void EventCounters::WriteGpu(PerGpu& gpu, Watched watched, FrameWriter& out) {
   if (watched.xids && gpu.xid_series) {
     out.Set(gpu.xid_series, gpu.xids);
     if (gpu.last.unix_ns != 0) {
+      // Not before there is one: a page of somebody else may know it.
+      if (!gpu.last_time) gpu.last_time = out.table().Declare(kGpuXidLastErrorTimestamp, gpu.entity);
+      if (!gpu.last_code) gpu.last_code = out.table().Declare(kGpuXidLastErrorCode, gpu.entity);
       out.Set(gpu.last_time, static_cast<double>(gpu.last.unix_ns) * 1e-9);
       out.Set(gpu.last_code, gpu.last.code);
     }

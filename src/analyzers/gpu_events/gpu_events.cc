@@ -49,6 +49,12 @@ bool FromKernelLog(std::string_view source) noexcept {
   return source == "kmsg" || source == "journald" || source == "file";
 }
 
+// What happens at every start is no incident: it goes to the sinks, and no store is opened for it.
+bool IsRoutine(const Event& event) {
+  if (event.name == kEventGpulensDriver.name) return event.attributes.Text("gpulens.change") == "started";
+  return event.name == kEventGpuFound.name && event.attributes.Text("gpu.found.reason") == "start";
+}
+
 class GpuEvents final : public Analyzer {
  public:
   GpuEvents(const Config& config, Env& env) : desk_(env.events), clock_(*env.clock) {
@@ -110,7 +116,7 @@ class GpuEvents final : public Analyzer {
                             (event.entity ? event.entity->attributes.Text("gpu.index") : "");
       Log(bad ? LogLevel::kError : LogLevel::kWarn, "events", event.name, text, subject);
     }
-    if (writer_) {
+    if (writer_ && !IsRoutine(event)) {
       Incident incident = MakeIncident(event);
       size_t gpu = book_.FindEntity(event.entity.get());
       if (gpu != GpuBook::kNone) {

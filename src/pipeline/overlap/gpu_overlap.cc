@@ -101,6 +101,7 @@ Ref<Frame> GpuOverlap::Copy(const Frame& frame) {
   copy->cells = frame.cells;
   copy->quality = frame.quality;
   copy->age_ms = frame.age_ms;
+  copy->absence = frame.absence;
   copy->exemplars = frame.exemplars;
   return copy;
 }
