@@ -45,7 +45,7 @@ bool PowerField(const FakeView& view, FieldValue& value) {
 bool ErrorField(const FakeView& view, FieldValue& value) {
   bool counts = view.model->architecture >= kAmpere;
   switch (value.field_id) {
-    case 173: return counts && (FakePutUllong(value, view.Faults(C::kPcieCorrectable)), true);
+    case 173:
     case 175: return counts && (FakePutUllong(value, view.Faults(C::kPcieCorrectable)), true);
     case 174:
     case 176:
@@ -74,7 +74,7 @@ bool FakeBoardField(const FakeView& view, FieldValue& value) {
     case kFiPowerAverage: return PowerField(view, value);
     case 193: return margins && (FakePutInt(value, -8), true);
     case 194: return margins && (FakePutInt(value, -2), true);
-    case 195: return margins && (FakePutInt(value, 0), true);
+    case 195:
     case 196: return margins && (FakePutInt(value, 0), true);
     case 75: return FakePutUllong(value, view.ThrottledNs(0x60)), true;
     case 77:
