@@ -11,3 +11,5 @@ add_custom_command(OUTPUT ${codes_rows}
 house_library(catalog_codes DIR src/catalog/codes DEPS gpulens_base)
 target_sources(gpulens_catalog_codes PRIVATE ${codes_rows})
 target_include_directories(gpulens_catalog_codes PRIVATE ${CMAKE_BINARY_DIR}/generated)
+# For those who read the sources without building them.
+add_custom_target(generated DEPENDS ${codes_rows})
