@@ -234,7 +234,7 @@ void Pipeline::HandOutEvents(const Snapshot& snapshot) {
   Ref<Events> events = MakeRef<Events>();
   events->resource = snapshot.resource;
   events->list = std::move(ready);
-  Ref<const Events> published(std::move(events));
+  Ref<const Events> published(events);
   for (const auto& sink : offered_) sink->Offer(published);
 }
 
