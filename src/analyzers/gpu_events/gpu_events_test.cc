@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <filesystem>
+#include <mutex>
 
 #include "analyzers/gpu_events/event_counters.h"
 #include "analyzers/gpu_events/event_facts.h"
@@ -26,6 +27,23 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::Optional;
 using ::testing::SizeIs;
+
+// Driven by the test, read by the thread that writes incidents, too.
+class SharedClock final : public Clock {
+ public:
+  Instant Now() const noexcept override {
+    std::lock_guard lock(mutex_);
+    return clock_.Now();
+  }
+  void Advance(Duration d) noexcept {
+    std::lock_guard lock(mutex_);
+    clock_.Advance(d);
+  }
+
+ private:
+  mutable std::mutex mutex_;
+  ManualClock clock_;
+};
 
 // Two NVIDIA GPUs and an AMD one, ticks a second apart, and a desk.
 class GpuEventsTest : public ::testing::Test {
@@ -128,7 +146,7 @@ class GpuEventsTest : public ::testing::Test {
     bool here = true;
   };
   std::string folder_;
-  ManualClock clock_;
+  SharedClock clock_;
   EventDesk desk_;
   Env env_;
   SeriesTable table_;
