@@ -1,7 +1,6 @@
 #include "catalog/all.h"
 
 #include <algorithm>
-#include <array>
 #include <iterator>
 
 #include "catalog/gpu/board.h"
@@ -15,6 +14,7 @@
 #include "catalog/gpu/score.h"
 #include "catalog/host_cpu_memory.h"
 #include "catalog/host_io.h"
+#include "catalog/join_rows.h"
 #include "catalog/self.h"
 #include "catalog/self_events.h"
 #include "catalog/self_io.h"
@@ -22,17 +22,9 @@
 namespace gpulens {
 namespace {
 
-template <size_t... kSizes>
-constexpr auto Joined(const MetricDesc* const (&... lists)[kSizes]) {
-  std::array<const MetricDesc*, (kSizes + ...)> all{};
-  auto out = all.begin();
-  ((out = std::copy(std::begin(lists), std::end(lists), out)), ...);
-  return all;
-}
-
-constexpr auto kAll = Joined(kGpuReadingsRows, kGpuHealthRows, kGpuEnginesRows, kGpuBoardRows, kGpuErrorsRows,
-                             kGpuIdentityRows, kGpuLinksRows, kGpuPartsRows, kGpuScoreRows,
-                             kHostCpuMemoryRows, kHostIoRows, kSelfRows, kSelfIoRows, kSelfEventsRows);
+constexpr auto kAll = JoinRows(kGpuReadingsRows, kGpuHealthRows, kGpuEnginesRows, kGpuBoardRows,
+                               kGpuErrorsRows, kGpuIdentityRows, kGpuLinksRows, kGpuPartsRows, kGpuScoreRows,
+                               kHostCpuMemoryRows, kHostIoRows, kSelfRows, kSelfIoRows, kSelfEventsRows);
 
 struct Exception {
   const MetricDesc* metric;

@@ -2,6 +2,9 @@
 // its own pace.
 
 #include "base/result.h"
+#include "catalog/host_cpu_memory.h"
+#include "catalog/host_io.h"
+#include "catalog/join_rows.h"
 #include "collectors/host/host_part.h"
 
 namespace gpulens {
@@ -93,74 +96,7 @@ constexpr OptionSpec kOptions[] = {
     {.key = "filesystems", .type = OptionType::kGroup, .help = "File systems", .children = kFileSystems},
     {.key = "network", .type = OptionType::kGroup, .help = "Network interfaces", .children = kNetwork}};
 
-constexpr const MetricDesc* kMetrics[] = {&kSystemCpuTime,
-                                          &kSystemCpuUtilization,
-                                          &kSystemCpuLogicalCount,
-                                          &kSystemCpuPhysicalCount,
-                                          &kSystemCpuFrequency,
-                                          &kSystemCpuLoadAverage1m,
-                                          &kSystemCpuLoadAverage5m,
-                                          &kSystemCpuLoadAverage15m,
-                                          &kHostCpuEnergy,
-                                          &kHostMemoryUtilization,
-                                          &kSystemMemoryUsage,
-                                          &kSystemMemoryUtilization,
-                                          &kSystemMemoryLimit,
-                                          &kSystemMemoryLinuxAvailable,
-                                          &kSystemMemoryLinuxShared,
-                                          &kSystemMemoryLinuxSlabUsage,
-                                          &kHostMemoryOomKills,
-                                          &kHostMemoryHugepages,
-                                          &kHostMemoryCommitted,
-                                          &kHostMemoryDirty,
-                                          &kHostMemoryHardwareErrors,
-                                          &kHostMemoryEnergy,
-                                          &kSystemPagingUsage,
-                                          &kSystemPagingUtilization,
-                                          &kSystemPagingOperations,
-                                          &kSystemPagingFaults,
-                                          &kHostNumaMemoryUsage,
-                                          &kHostNumaMemoryAllocations,
-                                          &kHostPressureTime,
-                                          &kHostPressureShare,
-                                          &kSystemProcessCount,
-                                          &kSystemProcessCreated,
-                                          &kSystemUptime,
-                                          &kHostContextSwitches,
-                                          &kHostInterrupts,
-                                          &kHostFileDescriptors,
-                                          &kHostEntropy,
-                                          &kHostTimeOffset,
-                                          &kHostTimeSynchronized,
-                                          &kHostTemperature,
-                                          &kHostInfo,
-                                          &kSystemDiskIo,
-                                          &kSystemDiskOperations,
-                                          &kSystemDiskIoTime,
-                                          &kSystemDiskOperationTime,
-                                          &kSystemDiskMerged,
-                                          &kSystemDiskLimit,
-                                          &kHostDiskPendingOperations,
-                                          &kSystemFilesystemUsage,
-                                          &kSystemFilesystemUtilization,
-                                          &kSystemFilesystemLimit,
-                                          &kHostFilesystemInodes,
-                                          &kHostFilesystemUnreachable,
-                                          &kSystemNetworkIo,
-                                          &kSystemNetworkPacketCount,
-                                          &kSystemNetworkPacketDropped,
-                                          &kSystemNetworkErrors,
-                                          &kSystemNetworkConnectionCount,
-                                          &kHostNetworkUp,
-                                          &kHostNetworkSpeed,
-                                          &kHostNetworkTcpRetransmits,
-                                          &kHostRdmaIo,
-                                          &kHostRdmaPackets,
-                                          &kHostRdmaErrors,
-                                          &kHostRdmaWait,
-                                          &kHostRdmaPortActive,
-                                          &kHostRdmaPortSpeed,
-                                          &kHostRdmaPortInfo};
+constexpr auto kMetrics = JoinRows(kHostCpuMemoryRows, kHostIoRows);
 
 }  // namespace
 

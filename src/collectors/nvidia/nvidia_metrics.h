@@ -1,13 +1,10 @@
 // The metrics that the collector may write, for its page in the catalogue.
 #pragma once
 
-#include <algorithm>
-#include <array>
-#include <iterator>
-
 #include "catalog/gpu/engines.h"
 #include "catalog/gpu/links.h"
 #include "catalog/gpu/parts.h"
+#include "catalog/join_rows.h"
 #include "catalog/self.h"
 #include "collectors/nvidia/board_rows.h"
 #include "collectors/nvidia/field_rows.h"
@@ -172,14 +169,6 @@ inline constexpr const MetricDesc* kPartMetrics[] = {&kGpuProcessUtilization,
                                                      &kGpuVgpuLicensed};
 
 // All that the collector may write.
-inline constexpr auto kNvidiaMetrics = [] {
-  std::array<const MetricDesc*,
-             std::size(kCommonMetrics) + std::size(kPartMetrics) + std::size(kBoardMetrics)>
-      all{};
-  auto out = std::copy(std::begin(kCommonMetrics), std::end(kCommonMetrics), all.begin());
-  out = std::copy(std::begin(kPartMetrics), std::end(kPartMetrics), out);
-  std::copy(std::begin(kBoardMetrics), std::end(kBoardMetrics), out);
-  return all;
-}();
+inline constexpr auto kNvidiaMetrics = JoinRows(kCommonMetrics, kPartMetrics, kBoardMetrics);
 
 }  // namespace gpulens
