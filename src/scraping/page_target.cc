@@ -50,6 +50,22 @@ Result<HttpUrl> TargetUrl(const Config& target) {
   return url;
 }
 
+std::vector<Finding> ProbeTargets(const Config& config, std::string_view collector,
+                                  std::string_view example) {
+  std::vector<Finding> findings;
+  for (const Config& target : config.Groups("targets")) {
+    auto url = TargetUrl(target);
+    std::string subject = std::string(collector) + "/" + target.Text("name");
+    if (url) findings.push_back({Finding::kFound, subject, "configured: " + url->ToString(), "", ""});
+    else findings.push_back({Finding::kBroken, subject, "", url.error().detail, ""});
+  }
+  if (findings.empty()) {
+    findings.push_back(
+        {Finding::kNotHere, std::string(collector), "", "no target is configured", std::string(example)});
+  }
+  return findings;
+}
+
 Result<std::unique_ptr<PageTarget>> PageTarget::Make(const Config& target, Options options, Env& env) {
   if (!env.http) return Status{Code::kUnavailable, "there is no network here"};
   ASSIGN_OR_RETURN(HttpUrl url, TargetUrl(target));

@@ -6,6 +6,7 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include <gpulens/status.h>
 
@@ -29,6 +30,9 @@ class PageUser {
 
 // A bare host means its /metrics, as everywhere.
 Result<HttpUrl> TargetUrl(const Config& target);
+
+// What `gpulens doctor` says of the `targets` of a collector; `example` is a line of configuration with one.
+std::vector<Finding> ProbeTargets(const Config& config, std::string_view collector, std::string_view example);
 
 // Fetch belongs on the I/O loop, the rest inside its instance's run: not thread-safe.
 class PageTarget {

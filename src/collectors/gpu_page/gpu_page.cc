@@ -25,19 +25,9 @@ Result<std::unique_ptr<Collector>> Create(const Config& config, Env& env) {
 }
 
 std::vector<Finding> Probe(const Config& config, Env&) {
-  std::vector<Finding> findings;
-  for (const Config& target : config.Groups("targets")) {
-    auto url = TargetUrl(target);
-    std::string subject = "gpu_page/" + target.Text("name");
-    if (url) findings.push_back({Finding::kFound, subject, "configured: " + url->ToString(), "", ""});
-    else findings.push_back({Finding::kBroken, subject, "", url.error().detail, ""});
-  }
-  if (findings.empty()) {
-    findings.push_back(
-        {Finding::kNotHere, "gpu_page", "", "no target is configured",
-         "collectors: {gpu_page: {targets: [{name: amd, url: \"http://127.0.0.1:5000/metrics\"}]}}"});
-  }
-  return findings;
+  return ProbeTargets(
+      config, "gpu_page",
+      "collectors: {gpu_page: {targets: [{name: amd, url: \"http://127.0.0.1:5000/metrics\"}]}}");
 }
 
 constexpr std::string_view kExporterNames[] = {"auto", "dcgm", "amd", "habana", "xpum"};

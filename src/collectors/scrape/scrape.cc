@@ -48,19 +48,9 @@ Result<std::unique_ptr<Collector>> Create(const Config& config, Env& env) {
 }
 
 std::vector<Finding> Probe(const Config& config, Env&) {
-  std::vector<Finding> findings;
-  for (const Config& target : config.Groups("targets")) {
-    auto url = TargetUrl(target);
-    std::string subject = "scrape/" + target.Text("name");
-    if (url) findings.push_back({Finding::kFound, subject, "configured: " + url->ToString(), "", ""});
-    else findings.push_back({Finding::kBroken, subject, "", url.error().detail, ""});
-  }
-  if (findings.empty()) {
-    findings.push_back(
-        {Finding::kNotHere, "scrape", "", "no target is configured",
-         "collectors: {scrape: {targets: [{name: node, url: \"http://127.0.0.1:9100/metrics\"}]}}"});
-  }
-  return findings;
+  return ProbeTargets(
+      config, "scrape",
+      "collectors: {scrape: {targets: [{name: node, url: \"http://127.0.0.1:9100/metrics\"}]}}");
 }
 
 constexpr OptionSpec kOptions[] = {
