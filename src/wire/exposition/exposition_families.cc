@@ -212,7 +212,8 @@ SampleHome FamilyTable::Resolve(std::string_view name) {
   return home;
 }
 
-void FamilyTable::EndPage() {
+void FamilyTable::EndPage(bool cut) {
+  if (cut) return;
   for (uint32_t id = 0; id < families_.size(); ++id) {
     if (!families_[id].alive || marks_[id].declared || marks_[id].series > 0) continue;
     ids_.erase(families_[id].name);

@@ -62,10 +62,11 @@ class FamilyTable {
   // kNone when that is above the limit.
   SampleHome Resolve(std::string_view name);
 
-  // One series more or less in a family; EndPage drops families without either lines or series.
+  // One series more or less in a family. EndPage drops families without either lines or series, but those
+  // of a cut page: what such a page does not declare has not gone.
   void AddSeries(uint32_t family) { ++marks_[family].series; }
   void DropSeries(uint32_t family) { --marks_[family].series; }
-  void EndPage();
+  void EndPage(bool cut);
 
   const std::vector<ExpositionFamily>& families() const noexcept { return families_; }
   size_t type_conflicts() const noexcept { return type_conflicts_; }

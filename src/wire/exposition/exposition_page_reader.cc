@@ -207,7 +207,8 @@ void PageReader::Finish() {
   std::vector<Text>().swap(next_texts_);
   std::vector<uint32_t>().swap(positions_);
   const uint64_t before = families.version();
-  families.EndPage();
+  const bool families_refused = report.by_error[static_cast<size_t>(LineError::kTooManyFamilies)] > 0;
+  families.EndPage(report.truncated && !families_refused);
   places_.clear();
   for (const Text& text : texts_) places_.push_back(text.place);
   store.Compact(places_);
@@ -215,7 +216,7 @@ void PageReader::Finish() {
   timed_ = std::any_of(store.states.begin(), store.states.end(),
                        [](uint8_t state) { return (state & SeriesStore::kTimed) != 0; });
   // Where families are refused, the places that end with this page may serve the next one.
-  remembered_ = report.by_error[static_cast<size_t>(LineError::kTooManyFamilies)] == 0;
+  remembered_ = !families_refused;
   if (families_version_ != families.version() || before != families.version() || !store.appeared.empty() ||
       !store.vanished.empty() || !store.reshaped.empty()) {
     ++generation;

@@ -221,6 +221,21 @@ TEST(ScrapedPage, ACutPageProvesNothingAboutWhatItLacks) {
   EXPECT_THAT(target.page.vanished(), SizeIs(1));
 }
 
+TEST(ScrapedPage, ACutPageReadTwiceSaysTheSameTwice) {
+  ScrapedPage page;
+  (void)page.Update("# TYPE h histogram\n# EOF\n", kOpen);
+  // Without its end, the page does not say that h is no histogram any more: a bucket without `le` is wrong.
+  const std::string cut = "a 3\nh_bucket{} 3\nm 7\n";
+  for (int times = 0; times < 3; ++times) {
+    EXPECT_EQ(page.Update(cut, kOpen).code, Code::kDataLoss);
+    EXPECT_EQ(page.report().samples, 2u);
+    EXPECT_EQ(page.report().bad_lines, 1u);
+    EXPECT_EQ(page.appeared().size(), times == 0 ? 2u : 0u);
+  }
+  ASSERT_TRUE(page.Update("h_bucket{} 3\n# EOF\n", kOpen).ok());
+  EXPECT_EQ(page.report().samples, 1u);
+}
+
 TEST(ScrapedPage, NonsenseAndTooMuchLeaveEverythingUnseen) {
   ExpositionLimits limits;
   limits.page_bytes = 64;
