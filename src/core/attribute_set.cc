@@ -3,11 +3,11 @@
 #include <algorithm>
 #include <charconv>
 #include <cstring>
-#include <functional>
 #include <new>
 #include <vector>
 
 #include "base/check.h"
+#include "base/hash/keyed_hash.h"
 
 namespace gpulens {
 namespace {
@@ -63,7 +63,7 @@ Ref<const AttributeSet::Rep> AttributeSet::Rep::Make(std::span<const Attribute> 
   rep->count = static_cast<uint32_t>(sorted.size());
   char* at = rep->data();
   for (const Attribute& attribute : sorted) at = Write(at, attribute);
-  rep->hash = std::hash<std::string_view>{}({rep->data(), bytes});
+  rep->hash = HashBytes({rep->data(), bytes}, 0, ProcessHashKey());
   return Ref<const Rep>(rep);
 }
 

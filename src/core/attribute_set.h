@@ -64,6 +64,7 @@ class AttributeSet {
   // The value of a key, or `fallback`. A text lives as long as the set.
   Value Find(std::string_view key, Value fallback) const noexcept;
   bool Has(std::string_view key) const noexcept;
+  // Keyed: another one in each run.
   uint64_t hash() const noexcept;
 
   friend bool operator==(const AttributeSet& a, const AttributeSet& b) noexcept;

@@ -67,12 +67,14 @@ class Agent:
         self.log = self.folder / "stderr"
         self.arguments = [str(binary), "agent", "--config", str(self.config), "--http-listen",
                           f"127.0.0.1:{self.port}", "--ws-listen", f"127.0.0.1:{self.ws_port}", *arguments]
-        self.environment = {**os.environ, **(environment or {})}
+        ours = {key: value for key, value in os.environ.items() if key not in ("GPULENS_BIN", "GPULENS_PEERS")}
+        self.environment = {**ours, **(environment or {})}
         self.process = None
 
     def __enter__(self):
-        self.process = subprocess.Popen(self.arguments, env=self.environment, stderr=open(self.log, "wb"),
-                                        stdout=subprocess.DEVNULL)
+        with open(self.log, "wb") as log:
+            self.process = subprocess.Popen(self.arguments, env=self.environment, stderr=log,
+                                            stdout=subprocess.DEVNULL)
         try:
             wait_until(self.answers, 10, "a first page")
         except AssertionError:

@@ -121,8 +121,8 @@ void SeriesStore::Reserve(size_t slots) {
 }
 
 uint32_t SeriesStore::CellHash(uint32_t of_series, SampleRole role, double bound) const noexcept {
-  uint64_t mixed =
-      Mum(std::bit_cast<uint64_t>(bound) ^ key_.a, (of_series * 8ull + static_cast<uint64_t>(role)) ^ key_.b);
+  uint64_t mixed = MixWords(std::bit_cast<uint64_t>(bound) ^ key_.a,
+                            (of_series * 8ull + static_cast<uint64_t>(role)) ^ key_.b);
   return static_cast<uint32_t>(mixed >> 32);
 }
 

@@ -152,7 +152,7 @@ class SeriesStore {
  private:
   uint32_t NewSlot(std::string_view literal);
   uint32_t SeriesHash(uint32_t family, const LabelPrint& print) const noexcept {
-    return static_cast<uint32_t>(Mum(print.b ^ key_.a, family ^ key_.c) >> 32);
+    return static_cast<uint32_t>(MixWords(print.b ^ key_.a, family ^ key_.c) >> 32);
   }
   uint32_t CellHash(uint32_t of_series, SampleRole role, double bound) const noexcept;
   void Detach(uint32_t slot);

@@ -30,6 +30,18 @@ std::string KindAndUnit(Kind kind, std::string_view unit) {
   return out;
 }
 
+// What stands behind the source of a series without a value.
+void AppendAbsence(const Frame& frame, uint32_t slot, std::string& out) {
+  // A frame that somebody else made may not know the reason.
+  if (slot < frame.absence.size()) {
+    AppendKey(out, "reason");
+    AppendJsonString(out, AbsenceName(frame.absence[slot]));
+    out += '}';
+  } else {
+    out.back() = '}';  // instead of the comma
+  }
+}
+
 std::string HelpOf(std::string_view help) {
   std::string out;
   AppendKey(out, "help");
@@ -207,26 +219,43 @@ void JsonSnapshot::Plan(const Snapshot& snapshot) {
   texts_.Forget();
 }
 
-bool JsonSnapshot::RenderSegment(const Segment& segment, const Snapshot& snapshot, bool any,
-                                 std::string& out) const {
-  if (segment.count == 0) return any;
+const char* JsonSnapshot::RenderSegment(const Segment& segment, const Snapshot& snapshot, Which which,
+                                        const char* before, std::string& out) const {
+  if (segment.count == 0) return before;
   const SnapshotEntry& entry = snapshot.frames[segment.frame];
   const Frame& frame = *entry.frame;
   const Line* line = &segment.text->lines[segment.first];
   for (const Line* end = line + segment.count; line != end; ++line) {
-    Quality quality = frame.quality[line->slot];
-    if (quality == Quality::kAbsent) continue;
-    out += any ? ",\n" : "\n";
-    any = true;
+    const Quality quality = frame.quality[line->slot];
+    if ((quality == Quality::kAbsent) != (which == Which::kAbsent)) continue;
+    out += before;
+    before = kNext;
     out.append(segment.text->arena, line->text, line->text_size);
     out += segment.source;
+    if (which == Which::kAbsent) {
+      AppendAbsence(frame, line->slot, out);
+      continue;
+    }
     AppendJsonReading(out, frame, line->slot);
     bool stale = quality == Quality::kStale || entry.overdue;
     out += stale ? ",\"quality\":\"stale\",\"age_s\":" : ",\"quality\":\"ok\",\"age_s\":";
     AppendJsonSeconds(out, AgeMsAt(frame, line->slot, snapshot.closed_at));
     out += '}';
   }
-  return any;
+  return before;
+}
+
+size_t JsonSnapshot::RenderFamily(size_t first, const Snapshot& snapshot, std::string& out) const {
+  size_t last = first + 1;
+  while (last < segments_.size() && segments_[last].before.empty()) ++last;
+  out += segments_[first].before;
+  const char* before = kFirst;
+  for (size_t i = first; i < last; ++i)
+    before = RenderSegment(segments_[i], snapshot, Which::kValued, before, out);
+  before = "],\"absent\":[\n";
+  for (size_t i = first; i < last; ++i)
+    before = RenderSegment(segments_[i], snapshot, Which::kAbsent, before, out);
+  return last;
 }
 
 void JsonSnapshot::Render(const Snapshot& snapshot, std::string_view members, std::string& out) {
@@ -243,12 +272,7 @@ void JsonSnapshot::Render(const Snapshot& snapshot, std::string_view members, st
   out += ",\n\"resource\":";
   AppendJsonAttributes(out, snapshot.resource);
   out += ",\n\"metrics\":{";
-  bool any = false;
-  for (const Segment& segment : segments_) {
-    out += segment.before;
-    if (!segment.before.empty()) any = false;
-    any = RenderSegment(segment, snapshot, any, out);
-  }
+  for (size_t i = 0; i < segments_.size();) i = RenderFamily(i, snapshot, out);
   out += end_;
 }
 

@@ -3,10 +3,12 @@
 //
 //   {"schema":"gpulens.json/1", …members…, "tick":7,"last_update_ms":1711800000000,"resource":{…},
 //    "metrics":{"gpu.power.draw":{"kind":"gauge","unit":"W","help":"…","names":["gpu_power_draw_watts"],
-//      "series":[{"attributes":{"gpu.index":0},"source":"nvidia","value":612.3,"quality":"ok","age_s":0.011}]}}}
+//      "series":[{"attributes":{"gpu.index":0},"source":"nvidia","value":612.3,"quality":"ok","age_s":0.011}],
+//      "absent":[{"attributes":{"gpu.index":1},"source":"nvidia","reason":"not_supported"}]}}}
 //
 // `names` are those under which /metrics shows the family. Families stand by their own names; one that
-// has series but no value now has an empty list. A series whose kind or unit is not that of its family
+// has series but no value now has an empty list. `absent`, which is left out where nothing is, holds the
+// series without a value, and why when that is known. A series whose kind or unit is not that of its family
 // (two sources may say the same name) carries its own. Nothing is merged away: two sources of one series
 // are two elements.
 //
@@ -70,7 +72,15 @@ class JsonSnapshot {
   LayoutText Spell(const Layout& layout) const;
   bool PlanFits(const Snapshot& snapshot) const noexcept;
   void Plan(const Snapshot& snapshot);
-  bool RenderSegment(const Segment& segment, const Snapshot& snapshot, bool any, std::string& out) const;
+  enum class Which { kValued, kAbsent };
+  // The text before the next series of a list: nothing is in it yet, or something is.
+  static constexpr const char *kFirst = "\n", *kNext = ",\n";
+  // One family: the segments from `first` on up to the next that begins another one. Returns that one.
+  size_t RenderFamily(size_t first, const Snapshot& snapshot, std::string& out) const;
+  // The series of a segment that have a value, or those that have none. `before` is written before the first
+  // of them; returns what stands before the next.
+  const char* RenderSegment(const Segment& segment, const Snapshot& snapshot, Which which, const char* before,
+                            std::string& out) const;
 
   const Speller speller_;
   std::vector<SpelledSeries> always_;

@@ -143,6 +143,32 @@ TEST(JsonSnapshot, ShowsFamiliesWithTheirSeries) {
   EXPECT_EQ(json["metrics"]["gpu.process.memory.used"]["series"][0]["value"].text, "9007199254740993");
 }
 
+TEST(JsonSnapshot, WhatHasNoValueSaysWhy) {
+  TestSource nvidia("nvidia"), other("other");
+  Series power0 = nvidia.table.Declare(kPower, Gpu(0));
+  Series power1 = nvidia.table.Declare(kPower, Gpu(1));
+  nvidia.writer.Begin(kNow);
+  nvidia.writer.Set(power0, 612.3);
+  nvidia.writer.Reject(power1, Verdict::kNotSupported);
+  other.table.Declare(kPower, Gpu(2));
+  Series used = other.table.Declare(kUsed, Gpu(2));
+  other.writer.Begin(kNow);
+  other.writer.SetInt(used, 1);
+  auto snapshot = MakeSnapshot(1, kNow, {nvidia.Entry(), other.Entry()});
+
+  JsonSnapshot page(SpellWithUnderscores);
+  Json metrics = Render(page, *snapshot)["metrics"];
+  const Json& power = metrics["gpu.power.draw"];
+  EXPECT_EQ(power["series"].items.size(), 1u);
+  ASSERT_EQ(power["absent"].items.size(), 2u);
+  EXPECT_EQ(power["absent"][0]["attributes"]["gpu.index"].text, "1");
+  EXPECT_EQ(power["absent"][0]["source"].text, "nvidia");
+  EXPECT_EQ(power["absent"][0]["reason"].text, "not_supported");
+  EXPECT_EQ(power["absent"][1]["source"].text, "other");
+  EXPECT_EQ(power["absent"][1]["reason"].text, "not_read");
+  EXPECT_TRUE(metrics["gpu.process.memory.used"]["absent"].items.empty());
+}
+
 TEST(JsonSnapshot, TellsStaleValuesAndTheirAge) {
   TestSource nvidia("nvidia");
   Series power = nvidia.table.Declare(kPower, Gpu(0));
