@@ -117,6 +117,8 @@ class Pages(unittest.TestCase):
         self.assertIn("text/html", page.headers["Content-Type"])
         self.assertNotIn(b"http://", page.text.replace(b"http://127.0.0.1", b""))
         self.assertIn(b"SIMULATED", page.text)
+        self.assertIn(b"127.0.0.1:%d" % self.agent.port, page.text, "where this reader found it")
+        self.assertIn(b"H100", page.text)
 
 
 class Life(unittest.TestCase):

@@ -12,8 +12,9 @@ Endpoints::Endpoints(const Env& env, const Pipeline& pipeline, Reload reload)
   router_.Add("/-/healthy", "GET", health);
   router_.Add("/-/ready", "GET",
               [this](const HttpRequest&, HttpResponder responder) { Ready(std::move(responder)); });
-  router_.Add("/", "GET",
-              [this](const HttpRequest&, HttpResponder responder) { Landing(std::move(responder)); });
+  router_.Add("/", "GET", [this](const HttpRequest& request, HttpResponder responder) {
+    Landing(request, std::move(responder));
+  });
   router_.Add("/-/reload", "POST, PUT", [this](const HttpRequest&, HttpResponder responder) {
     auto answer = std::make_shared<HttpResponder>(std::move(responder));
     bool posted = env_.workers->Post([this, answer] {
@@ -49,13 +50,13 @@ void Endpoints::Ready(HttpResponder responder) const {
   responder.Send(HttpResponse::Text(200, "ready"));
 }
 
-void Endpoints::Landing(HttpResponder responder) const {
+void Endpoints::Landing(const HttpRequest& request, HttpResponder responder) const {
   auto answer = std::make_shared<HttpResponder>(std::move(responder));
-  bool posted = env_.workers->Post([this, answer] {
+  bool posted = env_.workers->Post([this, answer, host = std::string(request.Header("Host"))] {
     HttpResponse response;
     response.content_type = "text/html; charset=utf-8";
     response.AddHeader("Content-Security-Policy", "default-src 'none'; style-src 'unsafe-inline'");
-    response.body = SharedBytes(MakeLandingPage(env_, pipeline_));
+    response.body = SharedBytes(MakeLandingPage(env_, pipeline_, host));
     answer->Send(std::move(response));
   });
   if (!posted) answer->Send(HttpResponse::Text(503, "too much work is waiting"));

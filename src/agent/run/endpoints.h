@@ -22,7 +22,7 @@ class Endpoints final : public HttpHandler {
  private:
   void Health(HttpResponder responder) const;
   void Ready(HttpResponder responder) const;
-  void Landing(HttpResponder responder) const;
+  void Landing(const HttpRequest& request, HttpResponder responder) const;
 
   const Env& env_;
   const Pipeline& pipeline_;

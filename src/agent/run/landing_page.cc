@@ -1,19 +1,11 @@
 #include "agent/run/landing_page.h"
 
+#include "agent/run/landing_gpus.h"
 #include "base/version.h"
+#include "pipeline/snapshot_hub.h"
 
 namespace gpulens {
 namespace {
-
-void AppendHtml(std::string& out, std::string_view text) {
-  for (char c : text) {
-    if (c == '&') out += "&amp;";
-    else if (c == '<') out += "&lt;";
-    else if (c == '>') out += "&gt;";
-    else if (c == '"') out += "&quot;";
-    else out += c;
-  }
-}
 
 constexpr std::string_view kHead = R"(<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width">
@@ -45,11 +37,14 @@ void AppendSource(std::string& out, const Pipeline::InstanceView& view, Instant 
 
 }  // namespace
 
-std::string MakeLandingPage(const Env& env, const Pipeline& pipeline) {
+std::string MakeLandingPage(const Env& env, const Pipeline& pipeline, std::string_view host) {
   Instant now = env.clock->Now();
   std::string out(kHead);
   out += "<h1>gpulens " + std::string(Version()) + "</h1>\n";
   if (env.demo) out += "<p><strong>SIMULATED GPUs:</strong> no GPU is read. Host series are real.</p>\n";
+  if (Ref<const Snapshot> snapshot = env.latest->latest()) {
+    if (std::string gpus = MakeGpuTable(*snapshot); !gpus.empty()) out += "<h2>GPUs</h2>\n" + gpus;
+  }
   out += R"(<h2>Read it</h2>
 <p><a href="/metrics">/metrics</a> · <a href="/json">/json</a> · <a href="/health">/health</a> ·
 <a href="/-/ready">/-/ready</a>. Every name is explained by <code>gpulens metrics</code>.</p>
@@ -61,7 +56,9 @@ std::string MakeLandingPage(const Env& env, const Pipeline& pipeline) {
 <h2>Scrape it</h2>
 <pre>scrape_configs:
   - job_name: gpulens
-    static_configs: [{targets: ["127.0.0.1:9091"]}]</pre>
+    static_configs: [{targets: [")";
+  AppendHtml(out, host);
+  out += R"("]}]</pre>
 <p>What is not found and what to do: <code>gpulens doctor</code>.</p>
 </body></html>
 )";

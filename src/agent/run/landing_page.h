@@ -2,11 +2,14 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 
 #include "pipeline/pipeline.h"
 
 namespace gpulens {
 
-std::string MakeLandingPage(const Env& env, const Pipeline& pipeline);
+// `host`: under which name and port the reader found this machine, as the request says; a scraper finds it
+// there, too. Safe from any thread.
+std::string MakeLandingPage(const Env& env, const Pipeline& pipeline, std::string_view host);
 
 }  // namespace gpulens
