@@ -8,6 +8,7 @@
 #include "catalog/gpu/links.h"
 #include "catalog/self_events.h"
 #include "collectors/kernel_log/event_maker.h"
+#include "collectors/kernel_log/log_choice.h"
 #include "pipeline/events/event_desk.h"
 #include "pipeline/plugin.h"
 #include "sources/kernel_log/parse/notice.h"
@@ -211,6 +212,20 @@ TEST_F(KernelLogTest, AutoTakesASyslogFileWhereThereIsNoDevice) {
   ASSERT_TRUE(Collect(**made));
   EXPECT_THAT(desk_.Take(), SizeIs(1));
   EXPECT_EQ(kernel_log_collector.probe(ConfigOf("auto"), env_)[0].kind, Finding::kFound);
+}
+
+TEST(SystemJournal, ItIsTheFileThatMustBeReadable) {
+  namespace fs = std::filesystem;
+  const fs::path root = fs::path(::testing::TempDir()) / "system_journal_root";
+  fs::remove_all(root);
+  EXPECT_FALSE(SystemJournalReadable(root));
+  fs::create_directories(root / "var/log/journal/0123456789abcdef");
+  EXPECT_FALSE(SystemJournalReadable(root)) << "a folder that everybody may list";
+  std::ofstream(root / "var/log/journal/0123456789abcdef/user-1000.journal") << "x";
+  EXPECT_FALSE(SystemJournalReadable(root)) << "the messages of a user";
+  std::ofstream(root / "var/log/journal/0123456789abcdef/system.journal") << "x";
+  EXPECT_TRUE(SystemJournalReadable(root));
+  fs::remove_all(root);
 }
 
 TEST_F(KernelLogTest, AFileThatVanishesIsAFailureAndNobodyWatches) {

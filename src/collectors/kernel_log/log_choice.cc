@@ -4,6 +4,8 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <filesystem>
+#include <system_error>
 
 #include "base/fd.h"
 #include "base/files.h"
@@ -43,7 +45,7 @@ std::string Journalctl(const Env& env) {
   }
   return {};
 }
-bool JournalReadable(const Env& env) { return !FirstReadable(env, kJournals).empty(); }
+bool JournalReadable(const Env& env) { return SystemJournalReadable(env.root == "/" ? "" : env.root); }
 
 Status Refused(const Status& why) {
   std::string detail = "kernel log: " + why.detail;
@@ -61,6 +63,12 @@ Result<ChosenLog> Journal(const Env& env, From from) {
   std::string program = Journalctl(env);
   if (program.empty())
     return Status{Code::kUnavailable, "kernel log: no journalctl here" + std::string(kStillWorks)};
+  if (!JournalReadable(env)) {
+    return Status{
+        Code::kPermissionDenied,
+        "kernel log: no system.journal that may be read (needs root, or the group systemd-journal)" +
+            std::string(kStillWorks)};
+  }
   return Made(kernel_log::RunJournalctl(program, from, env.clock->Now()), "journald", program);
 }
 
@@ -80,6 +88,19 @@ Result<ChosenLog> First(const Env& env, From from) {
 }
 
 }  // namespace
+
+bool SystemJournalReadable(const std::string& root) {
+  namespace fs = std::filesystem;
+  std::error_code failed;
+  for (const char* journal : kJournals) {
+    // One folder for each machine id that ever wrote here.
+    for (fs::directory_iterator folder(root + journal, failed), end; !failed && folder != end;
+         folder.increment(failed)) {
+      if (::access((folder->path() / "system.journal").c_str(), R_OK) == 0) return true;
+    }
+  }
+  return false;
+}
 
 Result<ChosenLog> ChooseLog(const Config& config, const Env& env) {
   From from = config.Text("since") == "boot" ? From::kBoot : From::kNow;
@@ -114,16 +135,17 @@ std::vector<Finding> ProbeLog(const Config& config, const Env& env) {
   bool journal = !Journalctl(env).empty() && JournalReadable(env);
   if (kmsg) {
     finding.what = device;
-  } else if ((source == "auto" && journal) || (source == "journald" && !Journalctl(env).empty())) {
+  } else if ((source == "auto" || source == "journald") && journal) {
     finding.what = "the journal, by journalctl";
   } else if ((source == "auto" || source == "file") && !file.empty() && ::access(file.c_str(), R_OK) == 0) {
     finding.what = file;
   } else {
-    bool denied = error == EACCES || error == EPERM;
+    bool denied = error == EACCES || error == EPERM || (source == "journald" && !Journalctl(env).empty());
     finding.kind = denied ? Finding::kNoPermission : Finding::kNotHere;
     finding.what =
         "messages of the kernel: XIDs with their process, SXids, OOM kills, errors of PCIe and memory";
-    finding.why = denied ? device + " may be read by root alone" : "no kernel log here";
+    if (!denied) finding.why = "no kernel log here";
+    else finding.why = (source == "journald" ? "the journal" : device) + " may not be read";
     if (denied)
       finding.remedy =
           "systemctl edit gpulens: AmbientCapabilities=CAP_SYSLOG or SupplementaryGroups=systemd-journal";

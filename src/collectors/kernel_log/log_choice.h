@@ -22,4 +22,9 @@ Result<ChosenLog> ChooseLog(const Config& config, const Env& env);
 // The same as ChooseLog without a side effect: for `gpulens doctor`.
 std::vector<Finding> ProbeLog(const Config& config, const Env& env);
 
+// Whether the journal of the system may be read below `root` ("" is this machine). The folders themselves are
+// open to everybody, the files only to root and the groups adm and systemd-journal: to others journalctl
+// shows nothing, and says so to nobody who could see it.
+bool SystemJournalReadable(const std::string& root);
+
 }  // namespace gpulens
