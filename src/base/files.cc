@@ -1,6 +1,7 @@
 #include "base/files.h"
 
 #include <fcntl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -95,6 +96,14 @@ Status WriteFileAtomically(const std::string& path, std::string_view bytes) {
   }
   if (!written) ::unlink(temporary.c_str());
   return written;
+}
+
+Status MakeFoldersAbove(const std::string& path) {
+  for (size_t slash = path.find('/', 1); slash != std::string::npos; slash = path.find('/', slash + 1)) {
+    std::string folder = path.substr(0, slash);
+    if (::mkdir(folder.c_str(), 0755) != 0 && errno != EEXIST) return ErrnoStatus("make " + folder, errno);
+  }
+  return Ok();
 }
 
 }  // namespace gpulens

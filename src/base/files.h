@@ -23,4 +23,7 @@ Result<std::string> ReadFile(const std::string& path, size_t limit = 1 << 20);
 // the new, never a part.
 Status WriteFileAtomically(const std::string& path, std::string_view bytes);
 
+// Makes each folder on the way to the file `path`, with mode 0755. Folders that are there stay as they are.
+Status MakeFoldersAbove(const std::string& path);
+
 }  // namespace gpulens

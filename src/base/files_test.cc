@@ -96,6 +96,14 @@ TEST_F(FilesTest, AFailedRenameKeepsTheOldAndCleansUp) {
   EXPECT_TRUE(std::filesystem::is_directory(Path("folder")));
 }
 
+TEST_F(FilesTest, FoldersAboveAFileAreMade) {
+  const std::string path = Path("a/b/c/file");
+  ASSERT_TRUE(MakeFoldersAbove(path));
+  ASSERT_TRUE(WriteFileAtomically(path, "x"));
+  EXPECT_TRUE(MakeFoldersAbove(path)) << "they are there";
+  EXPECT_FALSE(MakeFoldersAbove(path + "/d/file")) << "a file stands in the way";
+}
+
 TEST_F(FilesTest, AFullDiskKeepsTheOldAndCleansUp) {
   ASSERT_TRUE(WriteFileAtomically(Path("f"), "old").ok());
   // A file size limit of the process stands in for the disk: the first write is cut, the next fails.

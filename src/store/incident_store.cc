@@ -51,15 +51,6 @@ Status Failure(sqlite3* database, int code, const std::string& path) {
   return {CodeOfSqlite(code), detail};
 }
 
-// Each folder of `path` down to the file. Folders that are there stay as they are.
-Status MakeFolders(const std::string& path) {
-  for (size_t slash = path.find('/', 1); slash != std::string::npos; slash = path.find('/', slash + 1)) {
-    std::string folder = path.substr(0, slash);
-    if (::mkdir(folder.c_str(), 0755) != 0 && errno != EEXIST) return ErrnoStatus("make " + folder, errno);
-  }
-  return Ok();
-}
-
 bool Exists(const std::string& path) noexcept { return ::access(path.c_str(), F_OK) == 0; }
 
 std::string_view ColumnText(sqlite3_stmt* row, int column) noexcept {
@@ -145,7 +136,7 @@ Result<std::unique_ptr<IncidentStore>> IncidentStore::Open(const Options& option
     if (!Exists(options.path)) return ErrnoStatus("open " + options.path, errno);
     return OpenOnce(options);
   }
-  RETURN_IF_ERROR(MakeFolders(options.path));
+  RETURN_IF_ERROR(MakeFoldersAbove(options.path));
   // The kernel log may be read by root alone on many machines; what comes from it is not for everybody
   // either. SQLite gives its other files the mode of this one.
   UniqueFd made(::open(options.path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0640));

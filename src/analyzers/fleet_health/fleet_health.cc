@@ -116,7 +116,8 @@ class FleetHealth final : public Analyzer {
       }
       saved.push_back(std::move(gpu));
     }
-    Status status = WriteFileAtomically(path_, EncodeHealthFile(saved));
+    Status status = MakeFoldersAbove(path_);
+    if (status) status = WriteFileAtomically(path_, EncodeHealthFile(saved));
     if (!status && !save_failed_) Log(LogLevel::kWarn, "fleet_health", "state", status.detail);
     save_failed_ = !status;
   }
