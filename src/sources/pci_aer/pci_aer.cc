@@ -37,8 +37,11 @@ Device::Device(const std::string& root, const std::string& address) {
 std::array<std::optional<uint64_t>, kSeverities> Device::Read() {
   std::array<std::optional<uint64_t>, kSeverities> counts;
   for (size_t i = 0; i < kSeverities; ++i) {
-    if (ReadFile(paths_[i].c_str(), text_, kMostText))
-      counts[i] = ParseTotal(text_, static_cast<Severity>(i));
+    if (paths_[i].empty()) continue;
+    Status status = ReadFile(paths_[i].c_str(), text_, kMostText);
+    if (status) counts[i] = ParseTotal(text_, static_cast<Severity>(i));
+    // What a device can report does not change.
+    else if (status.code == Code::kUnavailable) paths_[i].clear();
   }
   return counts;
 }

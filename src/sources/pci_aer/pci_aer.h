@@ -24,7 +24,7 @@ class Device {
   // `root`: what stands before /sys; `address`: "0000:4d:00.0".
   Device(const std::string& root, const std::string& address);
 
-  // By severity; nothing where the kernel tells none.
+  // By severity; nothing where the kernel tells none. What is not there at first is not looked for again.
   std::array<std::optional<uint64_t>, kSeverities> Read();
 
  private:

@@ -27,14 +27,15 @@ TEST(PciAer, ADeviceThatTellsSomeOfIt) {
   std::string root = testing::TempDir() + "pci_aer_" + std::to_string(::getpid());
   std::string folder = root + "/sys/bus/pci/devices/0000:4d:00.0/";
   fs::create_directories(folder);
-  Device device(root, "0000:4d:00.0");
-  for (const auto& count : device.Read()) EXPECT_EQ(count, std::nullopt);
   std::ofstream(folder + "aer_dev_correctable") << "Receiver Error 7\nTOTAL_ERR_COR 7\n";
   std::ofstream(folder + "aer_dev_fatal") << "DLP 1\nTOTAL_ERR_FATAL 1\n";
+  Device device(root, "0000:4d:00.0");
   auto counts = device.Read();
   EXPECT_THAT(counts[0], Optional(uint64_t{7}));
   EXPECT_EQ(counts[1], std::nullopt) << "not 0";
   EXPECT_THAT(counts[2], Optional(uint64_t{1}));
+  Device other(root, "0000:00:01.0");
+  for (const auto& count : other.Read()) EXPECT_EQ(count, std::nullopt);
   fs::remove_all(root);
 }
 
