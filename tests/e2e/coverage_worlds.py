@@ -90,7 +90,7 @@ LOG = ("amdgpu 0000:c1:00.0: amdgpu: 3 uncorrectable hardware errors detected in
 
 
 class Worlds:
-    """The pages of all of them: `pages[name]` is the text of one agent, in native and in l9gpu's words."""
+    """The pages of all of them: `pages[name]` is the text of one agent, in native, l9gpu's and DCGM's words."""
 
     def __init__(self):
         self.folder = pathlib.Path(tempfile.mkdtemp(prefix="gpulens-worlds-"))
@@ -99,10 +99,10 @@ class Worlds:
     def run(self):
         try:
             with serve(dcgm_page()) as url, concurrent.futures.ThreadPoolExecutor(3) as pool:
-                others = pool.submit(self.others)
+                others, radeon = pool.submit(self.others), pool.submit(self.radeon)
                 made = {name: pool.submit(self.nvidia, name, profile, url if name == "h100" else None)
                         for name, profile in NVIDIA.items()}
-                self.pages = {name: page.result() for name, page in {**made, "others": others}.items()}
+                self.pages = {name: page.result() for name, page in {**made, "others": others, "radeon": radeon}.items()}
         finally:
             shutil.rmtree(self.folder, ignore_errors=True)
         return self.pages
@@ -130,7 +130,7 @@ class Worlds:
         config = (f"interval: 200ms\nstate_dir: {self.folder}/{name}\n"
                   f"collectors: {{nvidia: {{library: {fake_library()}, interval: 200ms, expected: 8, {NVIDIA_OPTIONS}}}"
                   f"{dcgm}{kernel}}}\nanalyzers: {{fleet_health: {{window: 60s}}}}\n"
-                  "sinks: {prometheus: {dialects: [native, l9gpu]}}\n")
+                  "sinks: {prometheus: {dialects: [native, l9gpu, dcgm]}}\n")
         with Agent(config=config, environment={"GPULENS_FAKE_NVML": str(path)}) as agent:
             marks = ["gpu_power_draw_watts", "gpu_info", *MARKS.get(name, ())]
             if url:
@@ -149,11 +149,18 @@ class Worlds:
                         "processes:\n  - {gpu: 0, pid: 77, memory: 1GiB}\n")
         config = (f"interval: 200ms\ncollectors: {{amd: {{library: {AMD_LIBRARY}, interval: 200ms, serial: true, engines: true}}, "
                   f"gaudi: {{hl_smi_path: {HL_SMI}, interval: 1s, ttl: 60s}}}}\n"
-                  "sinks: {prometheus: {dialects: [native, l9gpu]}}\n")
+                  "sinks: {prometheus: {dialects: [native, l9gpu, dcgm]}}\n")
         environment = {"GPULENS_FAKE_AMDSMI": str(path), "FAKE_HL_SMI_STATE": str(self.folder / "state.hl")}
         with Agent(config=config, environment=environment) as agent:
             return self.settled(agent, ["gpu_power_draw_watts", "gpu_row_remap_pending", "gpu_interconnect_throughput_bytes_per_second",
                                         "gpu_ecc_errors_total", "gpu_energy_estimate_joules_total"])
+
+    def radeon(self):
+        path = self.folder / "radeon.yaml"
+        path.write_text("model: RX7900\ngpus: 1\nload: {level: 0.25}\n")
+        config = f"interval: 200ms\ncollectors: {{amd: {{library: {AMD_LIBRARY}, interval: 200ms}}}}\n"
+        with Agent(config=config, environment={"GPULENS_FAKE_AMDSMI": str(path)}) as agent:
+            return self.settled(agent, ["gpu_power_draw_watts", "gpu_voltage_volts"])
 
 
 _PAGES = None
