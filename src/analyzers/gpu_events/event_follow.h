@@ -19,8 +19,8 @@ class EventFollow {
   // The event that the code of an XID stands for; nothing for most codes.
   static std::optional<Event> Of(const Event& xid);
 
-  // Whether this has been told of the device already. Remembers it. `derived`: it comes from Of. What a source
-  // tells by itself of a link is told always, since it names the link.
+  // Whether this has been told of the device already. Remembers it. `derived`: it comes from Of. What a
+  // source tells by itself of a link is told always, since it names the link.
   bool Told(const Event& event, std::string_view device, bool derived);
 
  private:

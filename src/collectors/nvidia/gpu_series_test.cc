@@ -113,8 +113,9 @@ TEST_F(GpuSeriesTest, NothingIsDerivedFromWhatSaysNothing) {
   Read(Field::kClockEventReasons, -1);
   Read(Field::kPcieTxBytes, 100);
   Run();
-  for (const MetricDesc* metric : {&kGpuPowerDraw, &kGpuPowerUtilization, &kGpuMemoryTotal, &kGpuMemoryUsedPercent,
-                                   &kGpuRowRemapCount, &kGpuThrottleMask, &kGpuThrottleReason})
+  for (const MetricDesc* metric :
+       {&kGpuPowerDraw, &kGpuPowerUtilization, &kGpuMemoryTotal, &kGpuMemoryUsedPercent, &kGpuRowRemapCount,
+        &kGpuThrottleMask, &kGpuThrottleReason})
     EXPECT_FALSE(Has(*metric)) << metric->name;
   EXPECT_TRUE(Has(kGpuMemoryUsed));
   EXPECT_EQ(writer_.counts().rejected[static_cast<size_t>(Verdict::kSentinel)], 4u) << "each once";

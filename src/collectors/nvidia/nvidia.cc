@@ -84,8 +84,12 @@ class NvidiaCollector final : public Collector {
       : env_(env),
         source_(MakeSourceOptions(config, env)),
         book_(env.root),
-        gpu_options_{env.demo, config.Bool("serial"), config.Bool("links"), config.Bool("details"),
-                     env.demo ? nullptr : &book_, config.Bool("process_events") ? env.events : nullptr},
+        gpu_options_{env.demo,
+                     config.Bool("serial"),
+                     config.Bool("links"),
+                     config.Bool("details"),
+                     env.demo ? nullptr : &book_,
+                     config.Bool("process_events") ? env.events : nullptr},
         expected_(ExpectedGpus(config, env)) {
     // A reading is as old as its tier's period at most, and a late reader gets one interval more.
     int64_t interval = config.Time("interval").count();

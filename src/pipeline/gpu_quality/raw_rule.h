@@ -8,8 +8,8 @@
 
 namespace gpulens {
 
-// Knows the sentinels of the metric's row, and the patterns of base/raw by the width that such a reading has: 64
-// bits for bytes, joules and counted time, else 32 and 64.
+// Knows the sentinels of the metric's row, and the patterns of base/raw by the width that such a reading has:
+// 64 bits for bytes, joules and counted time, else 32 and 64.
 bool SaysNothing(const MetricDesc& metric, int64_t raw) noexcept;
 // The same for numbers that have been text, or are floating-point.
 bool SaysNothing(const MetricDesc& metric, double raw) noexcept;

@@ -19,23 +19,17 @@ TEST(RawRule, WhatNoSourceKnows) {
     const MetricDesc& metric;
     int64_t raw;
   } const kNothing[] = {
-      {kGpuUtilization, kAllBits32},
-      {kGpuUtilization, 65535},
-      {kGpuPowerDraw, kAllBits32},
-      {kGpuPowerDraw, 65535},
-      {kGpuTemperature, kAllBits32},
-      {kGpuTemperature, INT32_MIN},
-      {kGpuTemperature, 65535},
-      {kGpuMemoryUsed, kAllBits64},
-      {kGpuMemoryTotal, INT64_MAX},
-      {kGpuEnergyConsumption, kAllBits64},
-      {kGpuEnergyConsumption, INT64_MIN},
-      {kGpuPcieReplayCount, kAllBits32},
-      {kGpuEccErrors, kAllBits64},
-      {kGpuThrottleTime, 9223372036854775794},
+      {kGpuUtilization, kAllBits32},      {kGpuUtilization, 65535},
+      {kGpuPowerDraw, kAllBits32},        {kGpuPowerDraw, 65535},
+      {kGpuTemperature, kAllBits32},      {kGpuTemperature, INT32_MIN},
+      {kGpuTemperature, 65535},           {kGpuMemoryUsed, kAllBits64},
+      {kGpuMemoryTotal, INT64_MAX},       {kGpuEnergyConsumption, kAllBits64},
+      {kGpuEnergyConsumption, INT64_MIN}, {kGpuPcieReplayCount, kAllBits32},
+      {kGpuEccErrors, kAllBits64},        {kGpuThrottleTime, 9223372036854775794},
       {kGpuPcieThroughput, kAllBits32},
   };
-  for (const auto& [metric, raw] : kNothing) EXPECT_TRUE(SaysNothing(metric, raw)) << metric.name << " " << raw;
+  for (const auto& [metric, raw] : kNothing)
+    EXPECT_TRUE(SaysNothing(metric, raw)) << metric.name << " " << raw;
 }
 
 TEST(RawRule, NumbersThatLookLikeThem) {

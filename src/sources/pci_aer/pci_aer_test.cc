@@ -14,12 +14,12 @@ namespace fs = std::filesystem;
 using ::testing::Optional;
 
 TEST(PciAer, TheTotalOfAFile) {
-  constexpr std::string_view kText =
-      "Receiver Error 2\nBad TLP 0\nRELAY_NUM Rollover 1\nTOTAL_ERR_COR 3\n";
+  constexpr std::string_view kText = "Receiver Error 2\nBad TLP 0\nRELAY_NUM Rollover 1\nTOTAL_ERR_COR 3\n";
   EXPECT_THAT(ParseTotal(kText, Severity::kCorrectable), Optional(uint64_t{3}));
   EXPECT_EQ(ParseTotal(kText, Severity::kFatal), std::nullopt);
-  for (std::string_view bad : {"", "TOTAL_ERR_COR", "TOTAL_ERR_COR -1\n", "TOTAL_ERR_COR x\n", "TOTAL_ERR_CORE 1\n",
-                               "TOTAL_ERR_COR 18446744073709551616\n", "TOTAL_ERR_COR 1 2\n"})
+  for (std::string_view bad :
+       {"", "TOTAL_ERR_COR", "TOTAL_ERR_COR -1\n", "TOTAL_ERR_COR x\n", "TOTAL_ERR_CORE 1\n",
+        "TOTAL_ERR_COR 18446744073709551616\n", "TOTAL_ERR_COR 1 2\n"})
     EXPECT_EQ(ParseTotal(bad, Severity::kCorrectable), std::nullopt) << bad;
 }
 

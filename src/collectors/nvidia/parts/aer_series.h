@@ -15,7 +15,8 @@
 
 namespace gpulens {
 
-// Used inside the collector's run. Reads every minute; the kernel has the counts in memory and asks no device.
+// Used inside the collector's run. Reads every minute; the kernel has the counts in memory and asks no
+// device.
 class AerSeries {
  public:
   static constexpr int64_t kPeriodNs = 60'000'000'000;

@@ -167,7 +167,8 @@ TEST(Notice, AmdGpusThatAreTooHot) {
     std::string_view text, what;
   } const kLines[] = {
       {"amdgpu 0000:c1:00.0: amdgpu: ERROR: GPU over temperature range(SW CTF) detected!", "trip"},
-      {"amdgpu 0000:c1:00.0: amdgpu: ERROR: GPU HW Critical Temperature Fault(aka CTF) detected!", "shutdown"},
+      {"amdgpu 0000:c1:00.0: amdgpu: ERROR: GPU HW Critical Temperature Fault(aka CTF) detected!",
+       "shutdown"},
       {"amdgpu 0000:c1:00.0: ERROR: GPU over temperature range(SW CTF) detected!", "trip"},
   };
   for (const auto& line : kLines) {

@@ -105,8 +105,8 @@ TEST_F(PartsTest, EnginesCachesAndCyclesAreReadWhenAskedFor) {
   EXPECT_NEAR(Parts()[PartField::kGpmHitDram].value, 61, 1e-6);
   Next();
   // Two counters give the mean of a share over any time.
-  double share = (Parts()[PartField::kGpmCyclesSm].value - active) /
-                 (Parts()[PartField::kGpmCycles].value - before);
+  double share =
+      (Parts()[PartField::kGpmCyclesSm].value - active) / (Parts()[PartField::kGpmCycles].value - before);
   EXPECT_NEAR(share * 100, Parts()[PartField::kGpmSm].value, 1e-6);
 }
 

@@ -13,7 +13,7 @@ constexpr unsigned kEngines = 7;  // decoders, and JPEG engines
 // Hits in the cache, in %.
 constexpr std::pair<unsigned, double> kHits[] = {{160, 12}, {162, 35}, {164, 61}};
 // Cycles in which a unit is active, as a share of those in which the GPU is busy.
-constexpr std::pair<unsigned, double> kUnits[] = {{249, 0.88}, {250, 0.52}, {251, 0}, {252, 0.5},
+constexpr std::pair<unsigned, double> kUnits[] = {{249, 0.88}, {250, 0.52}, {251, 0},    {252, 0.5},
                                                   {253, 0.02}, {254, 0},    {257, 0.12}, {258, 0.01},
                                                   {259, 0.18}, {260, 0.06}};
 
