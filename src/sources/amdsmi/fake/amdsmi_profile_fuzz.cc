@@ -13,7 +13,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     CHECK(!profile.error().detail.empty());
     return 0;
   }
-  // What is accepted can be shown: there is a model, and there are GPUs.
-  CHECK(profile->model != nullptr && !profile->gpus.empty() && profile->partitions >= 1);
+  // What is accepted can be shown: there is a model. A machine without GPUs is one, too.
+  CHECK(profile->model != nullptr && profile->partitions >= 1);
   return 0;
 }
