@@ -34,8 +34,8 @@ enum class Grade : uint8_t { kUnsaid, kCorrected, kDeferred, kRecoverable, kNonF
 struct Notice {
   NoticeKind kind = NoticeKind::kXid;
   Grade grade = Grade::kUnsaid;
-  std::string_view type;  // kHardware: mce edac nvme thermal; kRas: block; kPcieError: layer; kLinkFailure:
-                          // what; kGpuHot: trip shutdown
+  std::string_view type;    // kHardware: mce edac nvme thermal; kRas: block; kPcieError: layer; kLinkFailure:
+                            // what; kGpuHot: trip shutdown
   std::string_view driver;  // kPcieError: of the device; kRas, kGpuReset: amdgpu, habanalabs
   std::optional<PciAddress> pci;
   std::optional<uint32_t> code, link, count;
