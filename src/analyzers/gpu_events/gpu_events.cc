@@ -5,6 +5,7 @@
 
 #include "analyzers/gpu_events/event_counters.h"
 #include "analyzers/gpu_events/event_facts.h"
+#include "analyzers/gpu_events/event_follow.h"
 #include "analyzers/gpu_events/event_join.h"
 #include "analyzers/gpu_events/gpu_book.h"
 #include "analyzers/gpu_events/reading_ring.h"
@@ -88,24 +89,35 @@ class GpuEvents final : public Analyzer {
     if (gpu != GpuBook::kNone && book_[gpu].simulated && (source == "kmsg" || source == "journald"))
       gpu = GpuBook::kNone;
     if (gpu != GpuBook::kNone && !event.entity) event.entity = book_[gpu].entity;
+    std::string device = DeviceOf(event, gpu);
     bool xid = event.name == kEventGpuXid.name;
-    if (!xid && event.name != kEventGpuLost.name) {
-      counters_.Count(event, gpu);
-      ready_.push_back(std::move(event));
-      return;
-    }
+    if (!xid && event.name != kEventGpuLost.name) return TakeAlone(std::move(event), gpu, device, false);
     EventJoin::Key key;
     key.what = std::string(event.name) + (xid ? " " + event.attributes.Text("gpu.xid.code") : "");
-    key.device = gpu != GpuBook::kNone ? "gpu " + std::to_string(gpu)
-                 : event.entity        ? event.entity->attributes.Text("gpu.uuid")
-                                       : event.attributes.Text(kEventPciBusId);
+    key.device = device;
     bool wait = !FromKernelLog(source) && desk_->Watched(kKernelLog);
     Event counted = event;
     if (join_.Add(std::move(key), std::move(event), wait, now) == EventJoin::Fate::kNew) {
       counters_.Count(counted, gpu);
+      if (auto follows = EventFollow::Of(counted)) TakeAlone(*std::move(follows), gpu, device, true);
     } else {
       ++joined_;
     }
+  }
+
+  static std::string DeviceOf(const Event& event, size_t gpu) {
+    if (gpu != GpuBook::kNone) return "gpu " + std::to_string(gpu);
+    return event.entity ? event.entity->attributes.Text("gpu.uuid") : event.attributes.Text(kEventPciBusId);
+  }
+
+  // What waits for no other source. `derived`: it follows from another event.
+  void TakeAlone(Event event, size_t gpu, std::string_view device, bool derived) {
+    if (follow_.Told(event, device, derived)) {
+      ++joined_;
+      return;
+    }
+    counters_.Count(event, gpu);
+    ready_.push_back(std::move(event));
   }
 
   void HandOver(Event event) {
@@ -158,6 +170,7 @@ class GpuEvents final : public Analyzer {
   GpuBook book_;
   ReadingRing ring_;
   EventJoin join_;
+  EventFollow follow_;
   EventCounters counters_;
   std::unique_ptr<IncidentWriter> writer_;
   std::vector<Event> ready_;

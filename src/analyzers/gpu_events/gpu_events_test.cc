@@ -240,6 +240,51 @@ TEST_F(GpuEventsTest, NotJoined) {
   EXPECT_THAT(Xids(0), Optional(4));
 }
 
+TEST_F(GpuEventsTest, WhatFollowsFromAnXidIsToldOnce) {
+  desk_.Watches("kernel_log", true);
+  Tick();
+  auto named = [](const std::vector<Event>& events, std::string_view name) {
+    std::vector<Event> found;
+    for (const Event& event : events) {
+      if (event.name == name) found.push_back(event);
+    }
+    return found;
+  };
+  auto from_nvml = [&](std::string_view name, std::string_view key, std::string_view value) {
+    Event event = FromNvml(1, 0);
+    event.name = name;
+    event.attributes = AttributeSet({{key, value}, {"event.source", std::string_view("nvml")}});
+    return event;
+  };
+  desk_.Report(FromNvml(1, 94));  // three words for one thing
+  desk_.Report(from_nvml("gpu.poison", "gpu.poison.result", "contained"));
+  desk_.Report(FromKernel(1, 94));
+  auto poison = named(Tick(), "gpu.poison");
+  ASSERT_THAT(poison, SizeIs(1));
+  EXPECT_EQ(poison[0].attributes.Text("gpu.poison.result"), "contained");
+  EXPECT_EQ(poison[0].entity, gpus_[1].entity);
+  EXPECT_THAT(Value(kSelfEvents, "event", "gpu.poison"), Optional(1));
+  desk_.Report(FromKernel(1, 95));
+  desk_.Report(FromKernel(0, 94));
+  EXPECT_THAT(named(Tick(), "gpu.poison"), SizeIs(2)) << "another result, another GPU";
+
+  Tick(seconds(10));
+  desk_.Report(FromKernel(1, 149));
+  desk_.Report(FromKernel(1, 150));
+  auto links = named(Tick(), "gpu.interconnect.failure");
+  ASSERT_THAT(links, SizeIs(1)) << "one fault, two codes";
+  EXPECT_EQ(links[0].attributes.Text("gpu.interconnect.type"), "nvlink");
+  EXPECT_EQ(links[0].attributes.Text("event.source"), "kmsg");
+  EXPECT_FALSE(links[0].attributes.Has("process.pid"));
+  desk_.Report(from_nvml("gpu.interconnect.failure", "gpu.interconnect.error_type", "down"));
+  EXPECT_THAT(named(Tick(), "gpu.interconnect.failure"), SizeIs(1)) << "it says which link";
+  Tick(seconds(10));
+  desk_.Report(FromKernel(1, 74));
+  EXPECT_THAT(named(Tick(), "gpu.interconnect.failure"), SizeIs(1));
+  desk_.Report(FromKernel(1, 31));
+  EXPECT_THAT(Tick(), SizeIs(1)) << "most codes stand for themselves";
+}
+
 TEST_F(GpuEventsTest, WithoutAKernelLogNvmlWaitsForNobody) {
   desk_.Watches("nvml", true);
   Tick();

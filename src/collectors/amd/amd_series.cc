@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "base/parse.h"
+#include "pipeline/gpu_quality/raw_rule.h"
 
 namespace gpulens::amd {
 namespace {
@@ -132,6 +133,11 @@ const AmdSeries::Reading* AmdSeries::Fresh(Field field, unsigned copy, FrameWrit
   return &reading;
 }
 
+const AmdSeries::Reading* AmdSeries::Known(Field field, const MetricDesc& metric, FrameWriter& out) const {
+  const Reading* reading = Fresh(field, out);
+  return reading && !SaysNothing(metric, reading->raw) ? reading : nullptr;
+}
+
 Series AmdSeries::DeclareRow(const Row& row, unsigned copy, SeriesTable& table) const {
   Attributes extra;
   if (!row.key.empty()) extra.push_back({row.key, row.value});
@@ -169,6 +175,8 @@ void AmdSeries::UpdateRows(FrameWriter& out) {
       if (!rows_[place]) rows_[place] = DeclareRow(row, copy, out.table());
       if (row.metric == &kGpuEccErrors && !agree) {
         out.Reject(rows_[place], Verdict::kDisagreesWithTwin);
+      } else if (SaysNothing(*row.metric, reading->raw)) {
+        out.Reject(rows_[place], Verdict::kSentinel);
       } else if (row.per == 1) {
         out.Set(rows_[place], reading->raw);
       } else {
@@ -198,10 +206,11 @@ bool AmdSeries::ErrorsAgree(FrameWriter& out) const {
 }
 
 void AmdSeries::UpdateMemory(FrameWriter& out) {
-  const Reading* total = Fresh(Field::kVramTotal, out);
+  const Reading* total = Known(Field::kVramTotal, kGpuMemoryTotal, out);
   const Reading* used = Fresh(Field::kVramUsed, out);
   if (!used) return;
   Ensure(used_, kGpuMemoryUsed, part_, {}, out);
+  if (SaysNothing(kGpuMemoryUsed, used->raw)) return out.Reject(used_, Verdict::kSentinel);
   if (total && used->raw > total->raw) return out.Reject(used_, Verdict::kDisagreesWithTwin);
   out.Set(used_, used->raw);
   if (!total || total->raw == 0) return;
@@ -213,9 +222,9 @@ void AmdSeries::UpdateMemory(FrameWriter& out) {
 
 // Boards since MI300 tell the power of the moment, earlier ones a mean: the draw is what there is.
 void AmdSeries::UpdatePower(FrameWriter& out) {
-  const Reading* cap = Fresh(Field::kPowerCap, out);
-  const Reading* average = Fresh(Field::kPowerAverage, out);
-  const Reading* current = Fresh(Field::kPowerCurrent, out);
+  const Reading* cap = Known(Field::kPowerCap, kGpuPowerLimit, out);
+  const Reading* average = Known(Field::kPowerAverage, kGpuPowerDraw, out);
+  const Reading* current = Known(Field::kPowerCurrent, kGpuPowerDraw, out);
   const Reading* draw = current ? current : average;
   if (average && current) {
     Ensure(average_, kGpuPowerAverage, board_, {}, out);

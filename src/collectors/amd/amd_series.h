@@ -84,6 +84,8 @@ class AmdSeries {
   // The reading when it is good and young enough; null otherwise. Makes `out` date it.
   const Reading* Fresh(Field field, FrameWriter& out) const { return Fresh(field, 0, out); }
   const Reading* Fresh(Field field, unsigned copy, FrameWriter& out) const;
+  // The same for what others are derived from: null, too, when it says that the driver does not know.
+  const Reading* Known(Field field, const MetricDesc& metric, FrameWriter& out) const;
   // Declares the series when it is needed first; makes no set of attributes after that.
   static void Ensure(Series& series, const MetricDesc& desc, const EntityRef& entity,
                      std::initializer_list<AttributeSet::Attribute> extra, FrameWriter& out) {

@@ -135,6 +135,7 @@ inline constexpr Row kRows[] = {
     {Field::kPcieNakSent, &kGpuPcieErrors, 1, kPcieError, "nak_sent"},
     {Field::kPcieNakReceived, &kGpuPcieErrors, 1, kPcieError, "nak_received"},
     {Field::kXgmiLink, &kGpuInterconnectLinkActive, 1, kLinkType, "xgmi", {}, {}, kLinkIndex},
+    {Field::kXgmiWidth, &kGpuInterconnectLinkWidth, 1, kLinkType, "xgmi"},
     {Field::kXgmiRead, &kGpuInterconnectIo, 1, kLinkType, "xgmi", kDirection, "receive", kLinkIndex},
     {Field::kXgmiWrite, &kGpuInterconnectIo, 1, kLinkType, "xgmi", kDirection, "transmit", kLinkIndex},
     {Field::kFanRpm, &kGpuFanRotation, 1, {}, {}, {}, {}, "gpu.fan.index"},

@@ -1,5 +1,6 @@
 #include "collectors/gaudi/gaudi_series.h"
 
+#include <cmath>
 #include <iterator>
 #include <vector>
 
@@ -99,16 +100,18 @@ void GaudiSeries::UpdateNumbers(const Card& card, FrameWriter& out) {
       fields_[i] = out.table().Declare(*row.metric, entity_,
                                        AttributeSet(std::span<const AttributeSet::Attribute>(extra)));
     }
-    out.Set(fields_[i], *value);
+    if (std::isnan(*value)) out.Reject(fields_[i], Verdict::kSentinel);
+    else out.Set(fields_[i], *value);
   }
 }
 
 void GaudiSeries::UpdateShares(const Card& card, FrameWriter& out) {
-  if (card.power_draw_watts && card.power_max_watts && *card.power_max_watts > 0) {
+  auto known = [](const std::optional<double>& value) { return value && !std::isnan(*value); };
+  if (known(card.power_draw_watts) && card.power_max_watts && *card.power_max_watts > 0) {
     if (!power_share_) power_share_ = out.table().Declare(kGpuPowerUtilization, entity_);
     out.Set(power_share_, *card.power_draw_watts / *card.power_max_watts);
   }
-  if (card.memory_used_bytes && card.memory_total_bytes && *card.memory_total_bytes > 0) {
+  if (known(card.memory_used_bytes) && card.memory_total_bytes && *card.memory_total_bytes > 0) {
     if (!memory_percent_) memory_percent_ = out.table().Declare(kGpuMemoryUsedPercent, entity_);
     out.Set(memory_percent_, 100 * *card.memory_used_bytes / *card.memory_total_bytes);
   }

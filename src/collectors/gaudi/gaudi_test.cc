@@ -88,6 +88,18 @@ TEST_F(GaudiSeriesTest, NativeNamesUnitsAndRates) {
   EXPECT_THAT(page, Not(HasSubstr("} -")));
 }
 
+TEST_F(GaudiSeriesTest, WhatSaysNothingIsRejectedAndNothingComesOfIt) {
+  hl_smi::CardReading reading = Card(hl_smi::kSaysNothing, 1, clock.Now());
+  reading.card.memory_total_bytes = hl_smi::kSaysNothing;
+  std::string page = Update(reading);
+  EXPECT_THAT(page, Not(HasSubstr("gpu_power_draw")));
+  EXPECT_THAT(page, Not(HasSubstr("gpu_power_utilization")));
+  EXPECT_THAT(page, Not(HasSubstr("gpu_memory_total")));
+  EXPECT_THAT(page, Not(HasSubstr("gpu_memory_used_percent")));
+  EXPECT_THAT(page, HasSubstr("gpu_memory_used_bytes"));
+  EXPECT_EQ(writer.counts().rejected[static_cast<size_t>(Verdict::kSentinel)], 2u);
+}
+
 TEST_F(GaudiSeriesTest, AnotherCardUnderTheKeyIsAnotherIdentity) {
   Update(Card(226, 1, clock.Now()));
   hl_smi::CardReading moved = Card(200, 2, clock.Now() + seconds(1));

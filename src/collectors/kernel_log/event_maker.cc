@@ -112,6 +112,12 @@ void EventMaker::Take(const Notice& notice, std::string_view message, Instant at
     attributes.push_back({"gpu.reset.reason", std::string_view("recovery")});
     return Report(kEventGpuReset.name, attributes, message, at);
   }
+  if (notice.kind == NoticeKind::kGpuHot) {
+    // The driver repeats it for as long as the GPU is hot.
+    if (IsMuted("hot " + bus + std::string(notice.type), at)) return;
+    attributes.push_back({"gpu.thermal.action", notice.type});
+    return Report(kEventGpuThermal.name, attributes, message, at);
+  }
   attributes.push_back({"gpu.interconnect.type", std::string_view("nvlink")});
   attributes.push_back({"gpu.interconnect.error_type", notice.type});
   if (notice.link) attributes.push_back({"gpu.interconnect.link_index", int64_t{*notice.link}});

@@ -188,6 +188,23 @@ TEST_F(KernelLogTest, TheOtherKinds) {
                                             "host.hardware_error", "host.hardware_error"));
 }
 
+TEST_F(KernelLogTest, AGpuThatIsTooHotIsToldOnceAMinute) {
+  auto collector = Make();
+  ASSERT_TRUE(Collect(*collector));
+  const char* line = "amdgpu 0000:3b:00.0: amdgpu: ERROR: GPU over temperature range(SW CTF) detected!";
+  for (int i = 0; i < 3; ++i) Append(line);
+  ASSERT_TRUE(Collect(*collector));
+  auto events = desk_.Take();
+  ASSERT_THAT(events, SizeIs(1));
+  EXPECT_EQ(events[0].name, "gpu.thermal");
+  EXPECT_EQ(events[0].attributes.Text("gpu.thermal.action"), "trip");
+  EXPECT_EQ(events[0].attributes.Text("gpu.pci.bus_id"), "0000:3b:00.0");
+  clock_.Advance(seconds(61));
+  Append(line);
+  ASSERT_TRUE(Collect(*collector));
+  EXPECT_THAT(desk_.Take(), SizeIs(1));
+}
+
 TEST_F(KernelLogTest, WhereThereIsNoneItSaysWhatStillWorks) {
   for (std::string_view source : {"auto", "kmsg", "journald"}) {
     auto made = kernel_log_collector.create(ConfigOf(std::string(source)), env_);

@@ -168,7 +168,7 @@ void BoardSeries::UpdatePower(const GpuRun& run) {
 // Power of a part of the board, or of what the board is a part of: the other reading must agree.
 void BoardSeries::UpdatePart(const GpuRun& run, std::array<Field, 2> fields, bool contained,
                              ReadingSeries& series) {
-  const FieldReading* draw = run.Fresh(Field::kPower);
+  const FieldReading* draw = run.Known(Field::kPower, kGpuPowerInstant);
   const FieldReading* part = run.Fresh(fields[0]);
   if (!part) part = run.Fresh(fields[1]);
   if (!part) return;

@@ -1,6 +1,6 @@
 #include "collectors/nvidia/gpu_run.h"
 
-#include <algorithm>
+#include "pipeline/gpu_quality/raw_rule.h"
 
 namespace gpulens {
 
@@ -21,6 +21,11 @@ const FieldReading* GpuRun::Fresh(const FieldReading& reading, Tier tier) const 
   return &reading;
 }
 
+const FieldReading* GpuRun::Known(nvml::Field field, const MetricDesc& metric) const {
+  const FieldReading* reading = Fresh(field);
+  return reading && !SaysNothing(metric, reading->raw) ? reading : nullptr;
+}
+
 bool ReadingSeries::IsNew(const FieldReading& reading) noexcept {
   if (reading.boot_ns == at_ns) return false;
   at_ns = reading.boot_ns;
@@ -34,14 +39,12 @@ void ReadingSeries::Write(const GpuRun& run, const FieldReading& reading, double
     return;
   }
   uint64_t before = out.counts().accepted;
-  double raw = static_cast<double>(reading.raw);
-  const Rule* rule = out.table().Live(series) ? out.table().InfoAt(series.slot).desc->rule : nullptr;
-  if (rule && std::find(rule->sentinels.begin(), rule->sentinels.end(), raw) != rule->sentinels.end()) {
+  if (out.table().Live(series) && SaysNothing(*out.table().InfoAt(series.slot).desc, reading.raw)) {
     out.Reject(series, Verdict::kSentinel);
   } else if (per == 1) {
     out.Set(series, reading.raw);
   } else {
-    out.Set(series, raw / per);
+    out.Set(series, static_cast<double>(reading.raw) / per);
   }
   good = out.counts().accepted != before;
 }

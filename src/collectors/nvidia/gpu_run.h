@@ -29,6 +29,8 @@ struct GpuRun {
   // holds as long as the GPU answers.
   const nvml::FieldReading* Fresh(nvml::Field field) const;
   const nvml::FieldReading* Fresh(const nvml::FieldReading& reading, nvml::Tier tier) const;
+  // The same for what others are derived from: null, too, when it says that the driver does not know.
+  const nvml::FieldReading* Known(nvml::Field field, const MetricDesc& metric) const;
 };
 
 // A series and the reading that it shows. A reading is judged once, however often it is looked at: else one

@@ -4,6 +4,8 @@
 #include <string>
 #include <vector>
 
+#include "pipeline/gpu_quality/raw_rule.h"
+
 namespace gpulens {
 namespace {
 
@@ -103,13 +105,10 @@ const FieldReading* GpuSeries::Fresh(const nvml::Gpu& gpu, Field field, FrameWri
 }
 
 void GpuSeries::SetFrom(const FieldReading& reading, double per, Series series, FrameWriter& out) const {
-  double raw = static_cast<double>(reading.raw);
-  const Rule* rule = out.table().Live(series) ? out.table().InfoAt(series.slot).desc->rule : nullptr;
-  if (rule && std::find(rule->sentinels.begin(), rule->sentinels.end(), raw) != rule->sentinels.end()) {
+  if (out.table().Live(series) && SaysNothing(*out.table().InfoAt(series.slot).desc, reading.raw))
     return out.Reject(series, Verdict::kSentinel);
-  }
   if (per == 1) out.Set(series, reading.raw);
-  else out.Set(series, raw / per);
+  else out.Set(series, static_cast<double>(reading.raw) / per);
 }
 
 void GpuSeries::UpdateFields(const nvml::Gpu& gpu, FrameWriter& out) {
@@ -138,6 +137,7 @@ void GpuSeries::UpdateRate(const RateRow& row, Rate& rate, const nvml::Gpu& gpu,
       counter || row.fallback == Field::kCount ? nullptr : Fresh(gpu, row.fallback, out);
   const nvml::PartValue* gpm = counter ? nullptr : GpmRate(gpu, row.counter, out);
   if (!counter && !fallback && !gpm) return;
+  if (counter && SaysNothing(kGpuPcieIo, counter->raw)) return;  // counted where the counter itself is shown
   bool first = counter && rate.at_ns == 0;
   if (!rate.series && !first) {
     rate.series = out.table().Declare(
@@ -157,14 +157,15 @@ void GpuSeries::UpdateRate(const RateRow& row, Rate& rate, const nvml::Gpu& gpu,
 }
 
 void GpuSeries::UpdateShares(const nvml::Gpu& gpu, FrameWriter& out) {
-  const FieldReading* limit = Fresh(gpu, Field::kPowerLimitEnforced, out);
-  const FieldReading* power = Fresh(gpu, Field::kPower, out);
+  GpuRun run{gpu, entity_, patience_, now_, out};
+  const FieldReading* limit = run.Known(Field::kPowerLimitEnforced, kGpuPowerLimit);
+  const FieldReading* power = run.Known(Field::kPower, kGpuPowerInstant);
   if (power && limit && limit->raw > 0) {
     if (!power_share_) power_share_ = out.table().Declare(kGpuPowerUtilization, entity_);
     out.Set(power_share_, static_cast<double>(power->raw) / static_cast<double>(limit->raw));
   }
-  const FieldReading* total = Fresh(gpu, Field::kMemoryTotal, out);
-  const FieldReading* used = Fresh(gpu, Field::kMemoryUsed, out);
+  const FieldReading* total = run.Known(Field::kMemoryTotal, kGpuMemoryTotal);
+  const FieldReading* used = run.Known(Field::kMemoryUsed, kGpuMemoryUsed);
   if (total && used && total->raw > 0) {
     if (!memory_percent_) memory_percent_ = out.table().Declare(kGpuMemoryUsedPercent, entity_);
     out.Set(memory_percent_, 100.0 * static_cast<double>(used->raw) / static_cast<double>(total->raw));
@@ -184,6 +185,7 @@ void GpuSeries::UpdateThrottling(const nvml::Gpu& gpu, FrameWriter& out) {
           out.table().Declare(kGpuThrottleReason, entity_, {{"gpu.throttle.cause", kThrottleBits[i].cause}});
     }
   }
+  if (SaysNothing(kGpuThrottleMask, reasons->raw)) return out.Reject(throttle_mask_, Verdict::kSentinel);
   uint64_t mask = static_cast<uint64_t>(reasons->raw);
   out.Set(throttle_mask_, mask);
   out.Set(clock_idle_, mask & kClockIdleBit ? 1 : 0);
@@ -194,12 +196,13 @@ void GpuSeries::UpdateThrottling(const nvml::Gpu& gpu, FrameWriter& out) {
 
 // Rows are remapped since Ampere; earlier boards retire pages, which are their count of the same thing.
 void GpuSeries::UpdateRemapping(const nvml::Gpu& gpu, FrameWriter& out) {
-  auto update = [&](Field remapped, Field retired, std::string_view type, Series& series) {
+  auto update = [&](Field remapped, Field retired, std::string_view type, ReadingSeries& series) {
     const FieldReading* reading = Fresh(gpu, remapped, out);
     if (!reading) reading = Fresh(gpu, retired, out);
     if (!reading) return;
-    if (!series) series = out.table().Declare(kGpuRowRemapCount, entity_, {{"gpu.ecc.error_type", type}});
-    out.Set(series, reading->raw);
+    if (!series)
+      series.series = out.table().Declare(kGpuRowRemapCount, entity_, {{"gpu.ecc.error_type", type}});
+    series.Write(GpuRun{gpu, entity_, patience_, now_, out}, *reading);
   };
   update(Field::kRemappedCorrectable, Field::kRetiredSingleBit, "correctable", remapped_correctable_);
   update(Field::kRemappedUncorrectable, Field::kRetiredDoubleBit, "uncorrectable", remapped_uncorrectable_);

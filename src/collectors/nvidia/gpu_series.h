@@ -25,6 +25,7 @@ class GpuSeries {
     bool links = false;                      // whether every link is shown by itself
     bool details = false;                    // whether rows that are off by default are shown
     nvml::ProcessBook* processes = nullptr;  // who processes are; null: nobody knows
+    EventDesk* ended = nullptr;              // who is told of processes that left; null: nobody
   };
 
   explicit GpuSeries(Options options)
@@ -32,7 +33,7 @@ class GpuSeries {
         board_({options.serial, options.details}),
         links_(options.links),
         parts_(options.details),
-        processes_(options.processes) {}
+        processes_(options.processes, options.ended) {}
 
   // Ends all series of this GPU: its identity changed, or it is gone.
   void Retire(SeriesTable& table);
@@ -78,7 +79,8 @@ class GpuSeries {
   std::array<Series, std::size(kThrottleBits)> throttle_;
   std::array<Series, 5> states_;
   Series info_, sample_age_, throttle_mask_, clock_idle_, power_share_, memory_percent_;
-  Series remapped_correctable_, remapped_uncorrectable_, links_active_, links_inactive_;
+  ReadingSeries remapped_correctable_, remapped_uncorrectable_;
+  Series links_active_, links_inactive_;
   PartSeries parts_;
   ProcessSeries processes_;
 };

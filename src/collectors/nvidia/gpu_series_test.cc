@@ -104,6 +104,27 @@ TEST_F(GpuSeriesTest, SentinelsAreRejected) {
   EXPECT_EQ(writer_.counts().rejected[static_cast<size_t>(Verdict::kSentinel)], 2u);
 }
 
+TEST_F(GpuSeriesTest, NothingIsDerivedFromWhatSaysNothing) {
+  Read(Field::kPower, 4294967295);
+  Read(Field::kPowerLimitEnforced, 700'000);
+  Read(Field::kMemoryTotal, -1);
+  Read(Field::kMemoryUsed, 1 << 30);
+  Read(Field::kRemappedUncorrectable, 4294967295);
+  Read(Field::kClockEventReasons, -1);
+  Read(Field::kPcieTxBytes, 100);
+  Run();
+  for (const MetricDesc* metric :
+       {&kGpuPowerDraw, &kGpuPowerUtilization, &kGpuMemoryTotal, &kGpuMemoryUsedPercent, &kGpuRowRemapCount,
+        &kGpuThrottleMask, &kGpuThrottleReason})
+    EXPECT_FALSE(Has(*metric)) << metric->name;
+  EXPECT_TRUE(Has(kGpuMemoryUsed));
+  EXPECT_EQ(writer_.counts().rejected[static_cast<size_t>(Verdict::kSentinel)], 4u) << "each once";
+  clock_.Advance(seconds(1));
+  Read(Field::kPcieTxBytes, -1);
+  Run();
+  EXPECT_FALSE(Has(kGpuPcieThroughput)) << "no rate to nowhere";
+}
+
 TEST_F(GpuSeriesTest, RatesComeFromTwoReadingsAndTheirOwnTimes) {
   constexpr int64_t kGiB = 1 << 30;
   Read(Field::kNvlinkTxBytes, 100 * kGiB);
@@ -157,6 +178,7 @@ TEST_F(GpuSeriesTest, RetiredPagesCountWhereRowsAreNotRemapped) {
   Run();
   EXPECT_EQ(Value(kGpuRowRemapCount, "gpu.ecc.error_type", "correctable"), 3);
   EXPECT_EQ(Value(kGpuRowRemapCount, "gpu.ecc.error_type", "uncorrectable"), 1);
+  clock_.Advance(seconds(1));
   Read(Field::kRemappedCorrectable, 7);
   Run();
   EXPECT_EQ(Value(kGpuRowRemapCount, "gpu.ecc.error_type", "correctable"), 7);

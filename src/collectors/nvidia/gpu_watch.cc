@@ -18,7 +18,9 @@ constexpr int64_t kEccPauseNs = 60 * kSecondNs;
 constexpr int64_t kSameThingNs = 30 * kSecondNs;
 constexpr int64_t kRecoveryPatienceNs = 15 * kSecondNs;
 constexpr int kClockEventsPerMinute = 10;
-constexpr int64_t kPowerBrake = 0x80;
+constexpr int64_t kPowerBrake = 0x80, kHot = 0x40;
+// A GPU at its limit slows down and cools by turns: that is one episode.
+constexpr int64_t kEpisodeGapNs = 60 * kSecondNs;
 
 constexpr std::string_view kRecoveryActions[] = {"none", "reset", "reboot", "drain_p2p", "drain_and_reset"};
 constexpr std::string_view kErrorTypes[] = {"correctable", "uncorrectable"};
@@ -130,7 +132,7 @@ void GpuWatch::See(const Look& look) {
   SeeEcc(look);
   SeeRemapping(look);
   SeeRecovery(look);
-  SeePowerBrake(look);
+  SeeClockReasons(look);
   SeeInstances(look);
 }
 
@@ -253,13 +255,22 @@ void GpuWatch::SeeRecovery(const Look& look) {
   }
 }
 
-void GpuWatch::SeePowerBrake(const Look& look) {
+void GpuWatch::SeeClockReasons(const Look& look) {
   const FieldReading& reasons = look.gpu[Field::kClockEventReasons];
   if (!Good(reasons)) return;
-  int64_t before = std::exchange(reasons_, reasons.raw);
-  if (before < 0 || (before & kPowerBrake) || !(reasons.raw & kPowerBrake)) return;
-  Tell("gpu.power", look, reasons.boot_ns, {{"gpu.power.reason", "brake"}, {"event.source", "nvml"}},
-       NameOf(look.gpu) + ": its power brake is on");
+  bool first = reasons_ < 0;
+  int64_t before = first ? reasons.raw : reasons_;
+  reasons_ = reasons.raw;
+  int64_t rising = reasons.raw & ~before;
+  if (rising & kPowerBrake)
+    Tell("gpu.power", look, reasons.boot_ns, {{"gpu.power.reason", "brake"}, {"event.source", "nvml"}},
+         NameOf(look.gpu) + ": its power brake is on");
+  // Which sensor it was the driver does not say.
+  bool rested = hot_ns_ == 0 || reasons.boot_ns - hot_ns_ > kEpisodeGapNs;
+  if ((rising & kHot) && rested)
+    Tell("gpu.thermal", look, reasons.boot_ns, {{"gpu.thermal.action", "slowdown"}, {"event.source", "nvml"}},
+         NameOf(look.gpu) + ": it is so hot that its hardware slows it down");
+  if (reasons.raw & kHot) hot_ns_ = reasons.boot_ns;
 }
 
 void GpuWatch::SeeInstances(const Look& look) {

@@ -57,7 +57,7 @@ class GpuWatch {
   void SeeEcc(const Look& look);
   void SeeRemapping(const Look& look);
   void SeeRecovery(const Look& look);
-  void SeePowerBrake(const Look& look);
+  void SeeClockReasons(const Look& look);
   void SeeInstances(const Look& look);
   // The rise of a field since the last good reading; 0 on the first, and when the counter began anew.
   static int64_t Rise(const nvml::FieldReading& reading, int64_t& last);
@@ -67,7 +67,7 @@ class GpuWatch {
   uint32_t opened_ = 0, hangs_ = 0;
   std::string uuid_;
   int64_t energy_ = -1, mig_mode_ = -1, recovery_ = -1, reasons_ = -1;
-  int64_t recovery_asked_ns_ = 0, clock_window_ns_ = 0;
+  int64_t recovery_asked_ns_ = 0, clock_window_ns_ = 0, hot_ns_ = 0;
   int clock_told_ = 0;
   bool was_released_ = false;
   Counter ecc_[2];  // [1]: uncorrectable

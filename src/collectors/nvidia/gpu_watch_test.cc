@@ -231,6 +231,30 @@ TEST_F(GpuWatchTest, RecoveryActionsAreToldWithTheirWord) {
   EXPECT_EQ(Name(See()), "gpu.recovery_action") << "told even if the field says nothing new";
 }
 
+TEST_F(GpuWatchTest, HeatIsToldOncePerEpisode) {
+  Read(Field::kClockEventReasons, 0);
+  Settle();
+  Read(Field::kClockEventReasons, 0x40 | 0x8);
+  std::vector<Event> events = See();
+  EXPECT_EQ(Name(events), "gpu.thermal");
+  EXPECT_EQ(Text(events, "gpu.thermal.action"), "slowdown");
+  EXPECT_FALSE(events[0].attributes.Has("gpu.temperature.sensor")) << "the driver does not say which";
+  for (int i = 0; i < 10; ++i) {  // It cools, and heats again.
+    Read(Field::kClockEventReasons, i % 2 ? 0x40 : 0);
+    EXPECT_TRUE(See().empty());
+  }
+  Read(Field::kClockEventReasons, 0);
+  for (int i = 0; i < 61; ++i) See();
+  Read(Field::kClockEventReasons, 0x40);
+  EXPECT_EQ(Name(See()), "gpu.thermal");
+}
+
+TEST_F(GpuWatchTest, HeatThatWasThereBeforeTheAgentIsNoNews) {
+  Read(Field::kClockEventReasons, 0x40);
+  See();
+  EXPECT_TRUE(See().empty());
+}
+
 TEST_F(GpuWatchTest, ThePowerBrakeIsToldOncePerEpisode) {
   Read(Field::kClockEventReasons, 0);
   Settle();

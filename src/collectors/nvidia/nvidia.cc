@@ -12,6 +12,7 @@
 #include "collectors/nvidia/gpu_series.h"
 #include "collectors/nvidia/nvidia_metrics.h"
 #include "collectors/nvidia/nvidia_probe.h"
+#include "collectors/nvidia/parts/aer_series.h"
 #include "pipeline/agent_stats.h"
 #include "pipeline/control/driver_control.h"
 #include "pipeline/plugin.h"
@@ -83,8 +84,12 @@ class NvidiaCollector final : public Collector {
       : env_(env),
         source_(MakeSourceOptions(config, env)),
         book_(env.root),
-        gpu_options_{env.demo, config.Bool("serial"), config.Bool("links"), config.Bool("details"),
-                     env.demo ? nullptr : &book_},
+        gpu_options_{env.demo,
+                     config.Bool("serial"),
+                     config.Bool("links"),
+                     config.Bool("details"),
+                     env.demo ? nullptr : &book_,
+                     config.Bool("process_events") ? env.events : nullptr},
         expected_(ExpectedGpus(config, env)) {
     // A reading is as old as its tier's period at most, and a late reader gets one interval more.
     int64_t interval = config.Time("interval").count();
@@ -201,6 +206,9 @@ class NvidiaCollector final : public Collector {
     auto gpus = source_.gpus();
     while (gpus_.size() < gpus.size()) gpus_.emplace_back(gpu_options_);
     for (size_t i = 0; i < gpus.size(); ++i) gpus_[i].Update(gpus[i], patience_, out.read_at(), out, gpus);
+    if (env_.demo) return;  // What is simulated has no port of this machine.
+    aer_.resize(gpus_.size());
+    for (size_t i = 0; i < gpus.size(); ++i) aer_[i].Update(env_.root, gpus[i], gpus_[i].entity(), out);
   }
 
   Env& env_;
@@ -210,6 +218,7 @@ class NvidiaCollector final : public Collector {
   const size_t expected_;
   FieldPatience patience_;
   std::vector<GpuSeries> gpus_;
+  std::vector<AerSeries> aer_;
   EventReporter reporter_{env_.events};
   bool released_ = false;
   EntityRef driver_entity_;
@@ -265,6 +274,10 @@ constexpr OptionSpec kOptions[] = {
      .type = OptionType::kBool,
      .fallback = "false",
      .help = "Whether changes of clock and performance state become events, at most 10 a minute"},
+    {.key = "process_events",
+     .type = OptionType::kBool,
+     .fallback = "false",
+     .help = "Whether a process that leaves a GPU becomes an event"},
 };
 
 }  // namespace

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <string_view>
 
+#include "pipeline/gpu_quality/raw_rule.h"
+
 namespace gpulens {
 namespace {
 
@@ -98,7 +100,8 @@ void PartSeries::Apply(std::span<const PartRow> rows, const nvml::PartValues& va
                                       AttributeSet(std::span<const AttributeSet::Attribute>(extra)));
     }
     out.ReadAt(when_.now + Duration(-age));
-    out.Set(series[i], value.value / row.per);
+    if (SaysNothing(*row.metric, value.value)) out.Reject(series[i], Verdict::kSentinel);
+    else out.Set(series[i], value.value / row.per);
   }
   out.ReadAt(when_.now);
 }
@@ -163,6 +166,7 @@ void PartSeries::Update(const nvml::Gpu& gpu, const EntityRef& entity, const Whe
   UpdateCounts(parts, entity, out);
   Apply(kGpmRows, parts.whole, entity, gpm_, out);
   Apply(kWholeRows, parts.whole, entity, whole_, out);
+  if (detail_) Apply(kGpmMoreRows, parts.whole, entity, more_, out);
 }
 
 }  // namespace gpulens

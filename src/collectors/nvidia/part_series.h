@@ -7,7 +7,7 @@
 #include <iterator>
 #include <vector>
 
-#include "collectors/nvidia/part_rows.h"
+#include "collectors/nvidia/parts/part_more_rows.h"
 #include "core/frame_writer.h"
 #include "sources/nvml/driver_supervisor.h"
 
@@ -55,6 +55,7 @@ class PartSeries {
   std::vector<One> parts_;
   std::array<Series, std::size(kGpmRows)> gpm_;
   std::array<Series, std::size(kWholeRows)> whole_;
+  std::array<Series, std::size(kGpmMoreRows)> more_;
   Series gpu_instances_, compute_instances_, most_, vgpus_;
 };
 

@@ -237,6 +237,53 @@ TEST_F(PartSeriesTest, ProcessesAreKnownByWhoTheyAre) {
   EXPECT_FALSE(Has(kGpuProcessUtilization, {{"process.pid", "70"}, {"gpu.task.type", "compute"}}));
 }
 
+TEST_F(PartSeriesTest, AProcessThatLeavesIsToldOnceWithItsPeak) {
+  EventDesk desk;
+  series_ = std::make_unique<GpuSeries>(GpuSeries::Options{.processes = book_.get(), .ended = &desk});
+  Process(70, "python3", 100);
+  Processes({{.pid = 70, .memory_used = 9 * kGiB}, {.pid = 71, .memory_used = kGiB}});
+  Run();
+  Processes({{.pid = 70, .memory_used = kGiB}, {.pid = 71, .memory_used = kGiB}});
+  Run();
+  EXPECT_TRUE(desk.Take().empty());
+  Process(70, "second", 200);
+  Run();
+  std::vector<Event> events = desk.Take();
+  ASSERT_EQ(events.size(), 1u) << "the number is used again: the first process is gone";
+  EXPECT_EQ(events[0].name, "gpu.process.end");
+  EXPECT_EQ(events[0].entity, series_->entity());
+  EXPECT_EQ(events[0].attributes.Text("process.pid"), "70");
+  EXPECT_EQ(events[0].attributes.Text("process.executable.name"), "python3");
+  EXPECT_EQ(events[0].attributes.Text("process.owner"), "ada");
+  EXPECT_EQ(events[0].attributes.Text("gpu.process.memory.peak"), std::to_string(9 * kGiB));
+  EXPECT_FALSE(events[0].attributes.Has("container.id")) << "not a key of the event";
+  Processes({{.pid = 71, .memory_used = kGiB}});
+  Run();
+  Run();
+  events = desk.Take();
+  ASSERT_EQ(events.size(), 1u);
+  EXPECT_EQ(events[0].attributes.Text("process.executable.name"), "second");
+}
+
+TEST_F(PartSeriesTest, EnginesCachesAndCyclesAreDetails) {
+  gpu_.facts[2].second = "disabled";
+  Set(gpu_.parts.whole, PartField::kGpmSm, 50);
+  Set(gpu_.parts.whole, PartField::kGpmDecoder3, 25);
+  Set(gpu_.parts.whole, PartField::kGpmHitPeer, 40);
+  Set(gpu_.parts.whole, PartField::kGpmCycles, 2e12);
+  Set(gpu_.parts.whole, PartField::kGpmCyclesHmma, 1e12);
+  Run();
+  EXPECT_TRUE(Has(kGpuSmActive));
+  EXPECT_FALSE(Has(kGpuCyclesElapsed));
+  series_->Retire(table_);
+  series_ = std::make_unique<GpuSeries>(GpuSeries::Options{.details = true});
+  Run();
+  EXPECT_EQ(Value(kGpuEngineUtilization, {{"gpu.engine.type", "nvdec"}, {"gpu.engine.index", "3"}}), 0.25);
+  EXPECT_EQ(Value(kGpuCacheHit, {{"gpu.cache.type", "peermem"}}), 0.4);
+  EXPECT_EQ(Value(kGpuCyclesElapsed), 2e12);
+  EXPECT_EQ(Value(kGpuCyclesActive, {{"gpu.cycles.unit", "hmma"}}), 1e12);
+}
+
 TEST_F(PartSeriesTest, ANumberThatIsUsedAgainInheritsNothing) {
   Process(70, "first", 100);
   Processes({{.pid = 70, .memory_used = 9 * kGiB}});

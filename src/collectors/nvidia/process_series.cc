@@ -1,6 +1,7 @@
 #include "collectors/nvidia/process_series.h"
 
 #include <algorithm>
+#include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -30,7 +31,28 @@ constexpr ShareRow kShares[] = {
 
 void ProcessSeries::Retire(SeriesTable& table) {
   for (auto& [key, one] : processes_) table.Retire(one.entity);
-  *this = ProcessSeries(book_);
+  *this = ProcessSeries(book_, desk_);
+}
+
+void ProcessSeries::TellEnd(const One& one, const EntityRef& gpu, Instant now) const {
+  if (!desk_ || !one.entity) return;
+  std::vector<AttributeSet::Attribute> attributes;
+  std::string who = "a process";
+  for (auto [key, value] : one.entity->attributes) {
+    if (key == "process.pid" || key == "process.executable.name" || key == "process.owner")
+      attributes.push_back({key, value});
+  }
+  if (std::string name = one.entity->attributes.Text("process.executable.name"); !name.empty()) who = name;
+  std::string body = who + " (pid " + one.entity->attributes.Text("process.pid") + ") left the GPU";
+  if (one.peak_bytes != 0) {
+    attributes.push_back({"gpu.process.memory.peak", static_cast<int64_t>(one.peak_bytes)});
+    body += "; it used at most " + std::to_string(one.peak_bytes >> 20) + " MiB";
+  }
+  desk_->Report({.at = now,
+                 .name = "gpu.process.end",
+                 .entity = gpu,
+                 .attributes = AttributeSet(std::span<const AttributeSet::Attribute>(attributes)),
+                 .body = std::move(body)});
 }
 
 void ProcessSeries::Update(const nvml::Gpu& gpu, const EntityRef& entity, const PartSeries& parts,
@@ -51,6 +73,7 @@ void ProcessSeries::Update(const nvml::Gpu& gpu, const EntityRef& entity, const 
   }
   for (auto at = processes_.begin(); at != processes_.end();) {
     if (at->second.update != update_) {
+      TellEnd(at->second, entity, out.begun_at());
       out.table().Retire(at->second.entity);
       at = processes_.erase(at);
       continue;
@@ -117,6 +140,7 @@ void ProcessSeries::UpdateOne(const Key& key, One& one, const EntityRef& gpu, co
   bool another = one.entity && start != 0 && one.start_ticks != 0 && start != one.start_ticks;
   bool retyped = one.entity && one.type != one.declared_type;
   bool late = one.entity && one.bytes_known && !one.used;
+  if (another) TellEnd(one, gpu, out.begun_at());
   if (another || retyped || late) {
     out.table().Retire(one.entity);
     uint64_t peak = another ? 0 : one.peak_bytes;

@@ -8,6 +8,7 @@
 
 #include "collectors/nvidia/part_series.h"
 #include "core/frame_writer.h"
+#include "pipeline/events/event_desk.h"
 #include "sources/nvml/driver_supervisor.h"
 #include "sources/nvml/processes/process_book.h"
 
@@ -18,8 +19,10 @@ namespace gpulens {
 // each on the instance it uses.
 class ProcessSeries {
  public:
-  // `book` tells who processes are; null: nobody does (simulated processes). Outlives this.
-  explicit ProcessSeries(nvml::ProcessBook* book) noexcept : book_(book) {}
+  // `book` tells who processes are; null: nobody does (simulated processes). `desk` is told of those that
+  // left; null: nobody is. Both outlive this.
+  explicit ProcessSeries(nvml::ProcessBook* book, EventDesk* desk = nullptr) noexcept
+      : book_(book), desk_(desk) {}
 
   void Retire(SeriesTable& table);
   // The list has just been read. `shares_fresh`: so have the shares; a process without one is idle.
@@ -40,12 +43,14 @@ class ProcessSeries {
     std::array<Series, 6> shares;
   };
 
+  void TellEnd(const One& one, const EntityRef& gpu, Instant now) const;
   void Count(const EntityRef& entity, FrameWriter& out);
   void UpdateOne(const Key& key, One& one, const EntityRef& gpu, const PartSeries& parts, FrameWriter& out);
   void Declare(const Key& key, One& one, const EntityRef& gpu, const PartSeries& parts, SeriesTable& table);
   void UpdateShares(const nvml::GpuParts& parts, const Key& key, One& one, FrameWriter& out);
 
   nvml::ProcessBook* book_;
+  EventDesk* desk_;
   uint64_t update_ = 0;
   std::map<Key, One> processes_;
   std::array<Series, 3> counts_;

@@ -8,6 +8,7 @@
 #include "catalog/gpu/links.h"
 #include "catalog/gpu/readings.h"
 #include "pipeline/gpu_quality/gpu_quality.h"
+#include "pipeline/gpu_quality/raw_rule.h"
 
 namespace gpulens {
 namespace {
@@ -55,6 +56,23 @@ TEST(FieldRaw, SentinelsOfTheReports) {
   EXPECT_TRUE(IsSentinel(9223372036854775792u, 64)) << "slurm-job-exporter#30";
   EXPECT_TRUE(IsSentinel(9223372036854775794u, 64)) << "gpu-monitoring-tools#97";
   EXPECT_TRUE(IsSentinel(140737488355328.0)) << "slurm-job-exporter#30";
+}
+
+// The same numbers as a collector meets them: with the row that they would enter.
+TEST(FieldRaw, NoSeriesTakesThem) {
+  struct {
+    const char* report;
+    const MetricDesc& metric;
+    double raw;
+  } const kRaw[] = {
+      {"DCGM#199, go-dcgm#75", kGpuUtilization, 4294967295.0},
+      {"gpu-monitoring-tools#97", kGpuTemperature, 9223372036854776000.0},
+      {"gpu-monitoring-tools#97", kGpuInterconnectBandwidth, 9223372036854776000.0},
+      {"slurm-job-exporter#30", kGpuSmActive, 140737488355328.0},
+      {"slurm-job-exporter#30", kGpuPcieThroughput, 9223372036854775792.0},
+      {"gpu-monitoring-tools#4", kGpuInterconnectErrors, 9223372036854775794.0},
+  };
+  for (const auto& [report, metric, raw] : kRaw) EXPECT_TRUE(SaysNothing(metric, raw)) << report;
 }
 
 class Corpus : public ::testing::TestWithParam<BadReading> {};

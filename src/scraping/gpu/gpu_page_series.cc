@@ -8,6 +8,7 @@
 #include "base/parse.h"
 #include "catalog/gpu/health.h"
 #include "catalog/gpu/parts.h"
+#include "pipeline/gpu_quality/raw_rule.h"
 
 namespace gpulens::gpu_page {
 namespace {
@@ -133,10 +134,7 @@ Status GpuPageSeries::Write(bool complete, FrameWriter& out) {
 
 void GpuPageSeries::SetOne(const PageRow& row, double raw, const Held& held, FrameWriter& out) {
   Series series = held.series.front();
-  const Rule* rule = row.metric->rule;
-  bool sentinel =
-      rule && std::find(rule->sentinels.begin(), rule->sentinels.end(), raw) != rule->sentinels.end();
-  if (sentinel || IsBlank(raw)) return out.Reject(series, Verdict::kSentinel);
+  if (IsBlank(raw) || SaysNothing(*row.metric, raw)) return out.Reject(series, Verdict::kSentinel);
   switch (row.take) {
     case Take::kValue:
     case Take::kSum: return out.Set(series, raw * row.times / row.per);

@@ -77,11 +77,9 @@ std::string CollectJson::HeadOf(const SnapshotEntry& entry, const Snapshot& snap
   return head;
 }
 
-void CollectJson::AppendGroup(const Group& group, const SnapshotEntry& entry, Instant now, std::string& out) {
+void CollectJson::AppendReadings(const Group& group, const SnapshotEntry& entry, Instant now, bool& any,
+                                 std::string& out) {
   const Frame& frame = *entry.frame;
-  out += group.entity;
-  out += ",\"readings\":[";
-  bool any = false;
   for (const Reading& reading : group.readings) {
     Quality quality = frame.quality[reading.slot];
     if (quality == Quality::kAbsent) continue;
@@ -95,8 +93,10 @@ void CollectJson::AppendGroup(const Group& group, const SnapshotEntry& entry, In
     AppendJsonSeconds(out, AgeMsAt(frame, reading.slot, now));
     out += '}';
   }
-  out += "],\"absent\":[";
-  any = false;
+}
+
+void CollectJson::AppendAbsent(const Group& group, const SnapshotEntry& entry, bool& any, std::string& out) {
+  const Frame& frame = *entry.frame;
   for (const Reading& reading : group.readings) {
     if (frame.quality[reading.slot] != Quality::kAbsent) continue;
     if (any) out += ',';
@@ -109,23 +109,56 @@ void CollectJson::AppendGroup(const Group& group, const SnapshotEntry& entry, In
     }
     out += '}';
   }
+}
+
+const CollectJson::Groups& CollectJson::GroupsOf(const SnapshotEntry& entry) {
+  return groups_.Of(entry.frame->layout, [this](const Layout& layout) { return Spell(layout); });
+}
+
+const CollectJson::Group* CollectJson::SameIn(const SnapshotEntry& entry, const Group& group) {
+  if (!gpus_only_ || entry.source == kSelfSource) return nullptr;
+  for (const Group& other : GroupsOf(entry)) {
+    if (other.entity == group.entity) return &other;
+  }
+  return nullptr;
+}
+
+// One GPU with all that the frames from its first one on say of it.
+void CollectJson::AppendGroup(const Group& group, std::span<const SnapshotEntry> entries, Instant now,
+                              std::string& out) {
+  out += group.entity;
+  out += ",\"readings\":[";
+  bool any = false;
+  AppendReadings(group, entries[0], now, any, out);
+  for (const SnapshotEntry& entry : entries.subspan(1)) {
+    if (const Group* more = SameIn(entry, group)) AppendReadings(*more, entry, now, any, out);
+  }
+  out += "],\"absent\":[";
+  any = false;
+  AppendAbsent(group, entries[0], any, out);
+  for (const SnapshotEntry& entry : entries.subspan(1)) {
+    if (const Group* more = SameIn(entry, group)) AppendAbsent(*more, entry, any, out);
+  }
   out += "]}";
 }
 
 void CollectJson::Append(const Snapshot& snapshot, std::string& out) {
   out += '[';
   bool any = false;
-  for (const SnapshotEntry& entry : snapshot.frames) {
-    if (entry.source == kSelfSource) continue;
-    const Groups& groups =
-        groups_.Of(entry.frame->layout, [this](const Layout& layout) { return Spell(layout); });
+  std::span<const SnapshotEntry> entries = snapshot.frames;
+  for (size_t i = 0; i < entries.size(); ++i) {
+    if (entries[i].source == kSelfSource) continue;
+    const Groups& groups = GroupsOf(entries[i]);
     if (groups.empty()) continue;
-    std::string head = HeadOf(entry, snapshot);
+    std::string head = HeadOf(entries[i], snapshot);
     for (const Group& group : groups) {
+      bool told = std::any_of(entries.begin(), entries.begin() + static_cast<std::ptrdiff_t>(i),
+                              [&](const SnapshotEntry& before) { return SameIn(before, group) != nullptr; });
+      if (told) continue;
       if (any) out += ",";
       any = true;
       out += head;
-      AppendGroup(group, entry, snapshot.closed_at, out);
+      AppendGroup(group, entries.subspan(i), snapshot.closed_at, out);
     }
   }
   out += "]\n";

@@ -9,6 +9,7 @@
 // `duration_s` is left out where it is not known, `attributes` of a reading where it adds none.
 #pragma once
 
+#include <span>
 #include <string>
 #include <vector>
 
@@ -21,7 +22,8 @@ namespace gpulens {
 // Not thread-safe. What the agent says of itself is left out.
 class CollectJson {
  public:
-  // `gpus_only`: entities that are no GPU and no part of one are left out, and so are processes.
+  // `gpus_only`: entities that are no GPU and no part of one are left out, and so are processes; a GPU is one
+  // element, whoever read it, under the name of the first.
   explicit CollectJson(bool gpus_only = false);
   // Appends the line with its newline.
   void Append(const Snapshot& snapshot, std::string& out);
@@ -39,7 +41,13 @@ class CollectJson {
 
   Groups Spell(const Layout& layout) const;
   std::string HeadOf(const SnapshotEntry& entry, const Snapshot& snapshot);
-  static void AppendGroup(const Group& group, const SnapshotEntry& entry, Instant now, std::string& out);
+  const Groups& GroupsOf(const SnapshotEntry& entry);
+  // The group of the same GPU in another frame; null when it has none, or frames are not joined.
+  const Group* SameIn(const SnapshotEntry& entry, const Group& group);
+  void AppendGroup(const Group& group, std::span<const SnapshotEntry> entries, Instant now, std::string& out);
+  static void AppendReadings(const Group& group, const SnapshotEntry& entry, Instant now, bool& any,
+                             std::string& out);
+  static void AppendAbsent(const Group& group, const SnapshotEntry& entry, bool& any, std::string& out);
 
   const bool gpus_only_;
   SeriesFinder durations_;

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "base/parse.h"
+#include "base/raw/raw_sentinel.h"
 #include "base/text.h"
 
 namespace gpulens::hl_smi {
@@ -112,6 +113,10 @@ std::optional<double> NumberOf(std::string_view cell, const Column& column) {
   std::string_view unit = digits == std::string_view::npos ? std::string_view{} : Trim(cell.substr(digits));
   auto number = ParseDouble(cell.substr(0, digits));
   if (!number || !std::isfinite(*number)) return std::nullopt;
+  // The tool prints what the driver gave it.
+  constexpr double kAllBits16 = 65535, kAllBits32 = 4294967295;
+  bool bytes = column.number->units.data() == kBytes;
+  if (IsSentinel(*number) || *number == kAllBits32 || (!bytes && *number == kAllBits16)) return kSaysNothing;
   if (unit.empty()) unit = column.unit;
   const std::span<const Unit> units = column.number->units;
   if (unit.empty()) return *number * units.front().times;

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -15,8 +16,10 @@ namespace gpulens::hl_smi {
 inline constexpr size_t kMostOutput = 1u << 20;
 inline constexpr size_t kMostCards = 128, kMostColumns = 128, kMostPorts = 64;
 inline constexpr size_t kMostText = 256;  // of an id or a name
+// A number that a driver uses to say that it does not know. Not a number, so nothing can be reckoned with it.
+inline constexpr double kSaysNothing = std::numeric_limits<double>::quiet_NaN();
 
-// One Gaudi card, as `-Q … -f csv` tells it. Numbers in base units.
+// One Gaudi card, as `-Q … -f csv` tells it. Numbers in base units, or kSaysNothing.
 struct Card {
   std::optional<int> index, module_id;
   std::string uuid, name, serial, bus_id, driver_version;

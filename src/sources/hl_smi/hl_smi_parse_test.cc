@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
+
 #include "base/files.h"
 
 namespace gpulens::hl_smi {
@@ -75,6 +77,21 @@ TEST(HlSmiCards, NamedBadInputs) {
       }
     }
   }
+}
+
+TEST(HlSmiCards, NumbersThatSayNothingAreToldAsSuch) {
+  Cards cards = Parse(
+      "index, memory.used [MiB], power.draw [W], temperature.aip [C], utilization.aip [%]\n"
+      "0, 4294967295, 65535, 65535, 4294967295\n1, 65535, 300, 40, 7\n");
+  ASSERT_EQ(cards.list.size(), 2u);
+  const Card& card = cards.list[0];
+  for (const auto& value :
+       {card.memory_used_bytes, card.power_draw_watts, card.temperature_celsius, card.utilization}) {
+    ASSERT_TRUE(value);
+    EXPECT_TRUE(std::isnan(*value));
+  }
+  EXPECT_EQ(cards.list[1].memory_used_bytes, 65535.0 * 1048576) << "64 GiB less 1 MiB";
+  EXPECT_EQ(cards.bad_cells, 0u);
 }
 
 TEST(HlSmiCards, MoreCardsThanAMachineHoldsAreLeftOut) {

@@ -107,6 +107,8 @@ SessionOptions MakeSession(const CollectOptions& options, const Target& target, 
   session.demo = options.demo;
   session.analyzer = target.analyzer;
   if (target.collector) session.collectors = {target.collector};
+  // What has happened to a GPU belongs to its record.
+  if (target.collector && options.gpus_only) session.beside = FindAnalyzer("gpu_events");
   for (const CollectorSpec* spec : AllCollectors()) {
     if (!target.analyzer || !ReadsGpus(*spec)) continue;
     if (config.Group("collectors").Group(spec->name).Bool("enabled")) session.collectors.push_back(spec);

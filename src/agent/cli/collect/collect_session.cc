@@ -32,15 +32,15 @@ CollectSession::CollectSession(SessionOptions options, const Config& config)
   env_.http = &client_;
   env_.workers = &workers_;
   env_.latest = &hub_;
+  env_.events = &desk_;
   env_.demo = options_.demo;
   plan_.interval = config.Time("interval");
   plan_.resource = MakeResource(config, {.demo = options_.demo, .host_name = HostName()});
   for (const CollectorSpec* spec : options_.collectors) {
     for (Instance::Setup& setup : MakeInstances(*spec, config)) plan_.instances.push_back(std::move(setup));
   }
-  if (options_.analyzer) {
-    const Config& own = config.Group("analyzers").Group(options_.analyzer->name);
-    plan_.analyzers.push_back({options_.analyzer, own});
+  for (const AnalyzerSpec* spec : {options_.analyzer, options_.beside}) {
+    if (spec) plan_.analyzers.push_back({spec, config.Group("analyzers").Group(spec->name)});
   }
 }
 
@@ -58,10 +58,16 @@ Ref<const Snapshot> CollectSession::OnlyOurs(const Snapshot& snapshot) const {
       if (view.name == entry.source && view.stats.runs_ok > 0) ours->frames.push_back(entry);
     }
   }
+  // Alone it would be a record of things that nobody has read.
+  if (!options_.beside || !HasValue(*ours)) return ours;
+  for (const SnapshotEntry& entry : snapshot.frames) {
+    if (entry.source == options_.beside->name) ours->frames.push_back(entry);
+  }
   return ours;
 }
 
 void CollectSession::Took(const Ref<const Snapshot>& snapshot) {
+  desk_.TakeReady();  // Events are not shown here.
   Ref<const Snapshot> ours = OnlyOurs(*snapshot);
   if (!HasValue(*ours)) return;
   std::lock_guard lock(mutex_);

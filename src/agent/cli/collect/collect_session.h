@@ -10,6 +10,7 @@
 #include "base/workers.h"
 #include "net/client/http_client.h"
 #include "net/io_loop.h"
+#include "pipeline/events/event_desk.h"
 #include "pipeline/pipeline.h"
 
 namespace gpulens {
@@ -21,6 +22,8 @@ struct SessionOptions {
   std::vector<const CollectorSpec*> collectors;
   // Null: the collectors' frames are shown. Else this one's frame alone is, and the collectors feed it.
   const AnalyzerSpec* analyzer = nullptr;
+  // What its frame says of the collectors' entities is shown beside theirs; null: nothing.
+  const AnalyzerSpec* beside = nullptr;
 };
 
 // Used from one thread. Make the sink with env(), then Run it once.
@@ -46,6 +49,7 @@ class CollectSession {
   HttpClient client_{io_};
   Workers workers_{2};
   SnapshotHub hub_;
+  EventDesk desk_;
   SeriesBudget budget_;
   Env env_;
   PipelinePlan plan_;

@@ -20,6 +20,7 @@ enum class NoticeKind : uint8_t {
   kLinkFailure,  // NVLink: link
   kRas,          // amdgpu, habanalabs: block, count
   kGpuReset,     // a driver resets its device by itself
+  kGpuHot,       // a GPU is so hot that something is done about it: what
   kPcieError,    // advanced error report: layer, driver
   kOomScope,     // which cgroup the kill that follows is about: pid, cgroup
   kOomKill,      // pid, process
@@ -33,8 +34,8 @@ enum class Grade : uint8_t { kUnsaid, kCorrected, kDeferred, kRecoverable, kNonF
 struct Notice {
   NoticeKind kind = NoticeKind::kXid;
   Grade grade = Grade::kUnsaid;
-  std::string_view
-      type;  // kHardware: mce edac nvme thermal; kRas: block; kPcieError: layer; kLinkFailure: what
+  std::string_view type;    // kHardware: mce edac nvme thermal; kRas: block; kPcieError: layer; kLinkFailure:
+                            // what; kGpuHot: trip shutdown
   std::string_view driver;  // kPcieError: of the device; kRas, kGpuReset: amdgpu, habanalabs
   std::optional<PciAddress> pci;
   std::optional<uint32_t> code, link, count;

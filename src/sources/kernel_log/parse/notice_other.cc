@@ -153,6 +153,12 @@ std::optional<Notice> ParseAmdgpu(sv message) {
     } else if (text.starts_with("GPU reset begin")) {
       other.kind = NoticeKind::kGpuReset;
       other.facts = "amdgpu.reset_begin";
+    } else if (Has(text, "GPU over temperature range")) {
+      other.kind = NoticeKind::kGpuHot;
+      other.type = "trip";
+    } else if (Has(text, "GPU HW Critical Temperature Fault")) {
+      other.kind = NoticeKind::kGpuHot;
+      other.type = "shutdown";  // the driver powers the machine off
     } else {
       return std::nullopt;
     }

@@ -162,6 +162,25 @@ TEST(Notice, AmdErrorsByBlock) {
   }
 }
 
+TEST(Notice, AmdGpusThatAreTooHot) {
+  struct {
+    std::string_view text, what;
+  } const kLines[] = {
+      {"amdgpu 0000:c1:00.0: amdgpu: ERROR: GPU over temperature range(SW CTF) detected!", "trip"},
+      {"amdgpu 0000:c1:00.0: amdgpu: ERROR: GPU HW Critical Temperature Fault(aka CTF) detected!",
+       "shutdown"},
+      {"amdgpu 0000:c1:00.0: ERROR: GPU over temperature range(SW CTF) detected!", "trip"},
+  };
+  for (const auto& line : kLines) {
+    auto notice = ParseMessage(line.text);
+    ASSERT_TRUE(notice) << line.text;
+    EXPECT_EQ(notice->kind, NoticeKind::kGpuHot);
+    EXPECT_EQ(notice->type, line.what);
+    EXPECT_TRUE(notice->pci);
+  }
+  EXPECT_FALSE(ParseMessage("amdgpu 0000:c1:00.0: amdgpu: ERROR: GPU under temperature range detected!"));
+}
+
 TEST(Notice, ResetsAndPoison) {
   EXPECT_EQ(ParseMessage("amdgpu 0000:c1:00.0: amdgpu: GPU reset begin!")->kind, NoticeKind::kGpuReset);
   EXPECT_EQ(ParseMessage("amdgpu 0000:c1:00.0: amdgpu: Poison is created")->grade, Grade::kDeferred);

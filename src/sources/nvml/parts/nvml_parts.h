@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "sources/nvml/nvml_fields.h"
+#include "sources/nvml/parts/nvml_gpm_more.h"
 
 // X(Id, GPM metric number). Shares in %, rates in MiB/s, over the time between two samples.
 #define GPULENS_NVML_GPM_FIELDS(X) \
@@ -34,7 +35,8 @@
   X(GpmC2cTx, 100)                 \
   X(GpmC2cRx, 101)                 \
   X(GpmC2cDataTx, 102)             \
-  X(GpmC2cDataRx, 103)
+  X(GpmC2cDataRx, 103)             \
+  GPULENS_NVML_GPM_MORE_FIELDS(X)
 
 namespace gpulens::nvml {
 
@@ -62,6 +64,8 @@ enum class PartField : uint16_t {
 };
 inline constexpr size_t kPartFieldCount = static_cast<size_t>(PartField::kCount);
 inline constexpr size_t kGpmFieldCount = static_cast<size_t>(PartField::kMemoryTotal);
+// From here on they are read only when more is asked for (kDetailMore).
+inline constexpr size_t kGpmUsualCount = static_cast<size_t>(PartField::kGpmDecoder0);
 
 inline constexpr size_t kMaxParts = 64;  // Of one kind on one GPU.
 inline constexpr size_t kMaxPartFacts = 12;

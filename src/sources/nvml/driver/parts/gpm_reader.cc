@@ -19,11 +19,16 @@ constexpr unsigned kMetric[] = {
 };
 static_assert(std::size(kMetric) == kGpmFieldCount && std::size(kMetric) <= kGpmRoom);
 // Where libraries of some age end, newest first.
-constexpr unsigned kEnds[] = {97, 21, 13};
+constexpr unsigned kEnds[] = {209, 97, 21, 13};
+
+// Whether a metric is a share of time or of lookups.
+constexpr bool IsShare(unsigned metric) noexcept {
+  return metric <= kLastOfInstance || (metric >= 30 && metric <= 51) || (metric >= 160 && metric <= 169);
+}
 
 // The library divides two readings of counters: a full share may come out a little above 100.
 double Rounded(double value, unsigned metric) noexcept {
-  return metric <= kLastOfInstance && value > 100 && value < 100.5 ? 100 : value;
+  return IsShare(metric) && value > 100 && value < 100.5 ? 100 : value;
 }
 
 }  // namespace
@@ -103,7 +108,7 @@ void GpmReader::Compute(Pair& pair, int64_t boot_ns, std::vector<PartReading>& o
   request.newer = pair.spare;
   request.count = 0;
   uint16_t fields[kGpmFieldCount];
-  for (size_t i = 0; i < kGpmFieldCount; ++i) {
+  for (size_t i = 0; i < (more_ ? kGpmFieldCount : kGpmUsualCount); ++i) {
     if (absent[i] || kMetric[i] > newest_metric_ || (instance && kMetric[i] > kLastOfInstance)) continue;
     fields[request.count] = static_cast<uint16_t>(i);
     GpmMetric& metric = request.metrics[request.count++];

@@ -17,7 +17,9 @@ namespace gpulens::nvml {
 // support is learnt at the first answer and not asked for again until the next Reset.
 class GpmReader {
  public:
-  GpmReader(Caller& caller, uint32_t index) noexcept : caller_(caller), index_(index) {}
+  // `more`: whether single engines, caches and cycles are read, too.
+  GpmReader(Caller& caller, uint32_t index, bool more = false) noexcept
+      : caller_(caller), index_(index), more_(more) {}
 
   ~GpmReader() { Reset(nullptr); }
   GpmReader(const GpmReader&) = delete;
@@ -47,6 +49,7 @@ class GpmReader {
 
   Caller& caller_;
   const uint32_t index_;
+  const bool more_;
   Device device_ = nullptr;
   enum class Support : uint8_t { kUnknown, kYes, kNo } support_ = Support::kUnknown;
   std::bitset<kGpmFieldCount> absent_[2];  // [1]: on GPU instances

@@ -17,7 +17,7 @@ PartsReader::PartsReader(const NvmlLibrary& library, unsigned index, CallSlot& s
       options_(options),
       caller_(library, slot, clock),
       mig_(caller_, index),
-      gpm_(caller_, index),
+      gpm_(caller_, index, (options.details & kDetailMore) != 0),
       vgpu_(caller_, index),
       shares_(caller_) {}
 

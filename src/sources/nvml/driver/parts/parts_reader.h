@@ -18,6 +18,7 @@ namespace gpulens::nvml {
 struct PartsOptions {
   Duration interval = std::chrono::seconds(1), medium = std::chrono::seconds(10),
            slow = std::chrono::seconds(60);
+  uint32_t details = 0;  // Details: what is read beyond the usual.
 };
 
 // Used by the thread of its GPU. What it is given outlives it. A steady round does not allocate.

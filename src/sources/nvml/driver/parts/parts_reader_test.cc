@@ -31,7 +31,9 @@ class PartsTest : public testing::Test {
     auto library = NvmlLibrary::FromLookup(FakeNvmlLookup, "simulated");
     ASSERT_TRUE(library.ok());
     library_ = std::make_unique<NvmlLibrary>(*std::move(library));
-    reader_ = std::make_unique<PartsReader>(*library_, index, slot_, clock_, PartsOptions{});
+    PartsOptions options;
+    options.details = details_;
+    reader_ = std::make_unique<PartsReader>(*library_, index, slot_, clock_, options);
     Device device = nullptr;
     ASSERT_EQ(library_->fn().HandleByIndex(index, &device), 0);
     reader_->Attach(device, mig);
@@ -67,6 +69,7 @@ class PartsTest : public testing::Test {
   std::unique_ptr<PartsReader> reader_;
   GpuBook book_;
   unsigned index_ = 0;
+  uint32_t details_ = 0;
   uint64_t messages_ = 0;
   PartsReader::Send send_ = [this](std::span<const std::byte> bytes) {
     ++messages_;
@@ -83,6 +86,29 @@ class PartsTest : public testing::Test {
     EXPECT_TRUE(status.ok());
   };
 };
+
+TEST_F(PartsTest, EnginesCachesAndCyclesAreReadWhenAskedFor) {
+  const char* yaml = "gpus: 1\nload: {kind: constant, level: 0.5}\n";
+  Use(yaml);
+  Round();
+  Next();
+  EXPECT_NE(Parts()[PartField::kGpmSm].boot_ns, 0);
+  EXPECT_EQ(Parts()[PartField::kGpmCycles].boot_ns, 0);
+  details_ = kDetailMore;
+  Use(yaml);
+  Round();
+  Next();
+  double before = Parts()[PartField::kGpmCycles].value, active = Parts()[PartField::kGpmCyclesSm].value;
+  EXPECT_NEAR(Parts()[PartField::kGpmDecoder6].value, 1.5, 1e-6);
+  EXPECT_EQ(Parts()[PartField::kGpmDecoder7].boot_ns, 0) << "seven decoders";
+  EXPECT_EQ(Parts()[PartField::kGpmEncoder0].boot_ns, 0) << "no encoder on this board";
+  EXPECT_NEAR(Parts()[PartField::kGpmHitDram].value, 61, 1e-6);
+  Next();
+  // Two counters give the mean of a share over any time.
+  double share =
+      (Parts()[PartField::kGpmCyclesSm].value - active) / (Parts()[PartField::kGpmCycles].value - before);
+  EXPECT_NEAR(share * 100, Parts()[PartField::kGpmSm].value, 1e-6);
+}
 
 constexpr const char* kSplit =
     "gpus: 1\nload: {kind: constant, level: 0.6}\nmig:\n"

@@ -5,6 +5,7 @@
 
 #include "sources/nvml/driver/parts/parts_abi.h"
 #include "sources/nvml/fake/fake_call.h"
+#include "sources/nvml/fake/parts/fake_gpm_more.h"
 
 using namespace gpulens::nvml;
 
@@ -71,6 +72,10 @@ int Answer(const GpmMetricsGet& request, GpmMetric& metric) {
     return kSuccess;
   }
   if (request.newer->instance != kNoFakeInstance) return kNotSupported;
+  if (auto more = FakeGpmMore(metric.id, {busy, request.newer->seconds, request.newer->busy_seconds})) {
+    metric.value = *more;
+    return kSuccess;
+  }
   switch (metric.id) {
     case 20: metric.value = MibPerSecond(request, FakeFlow::kPcieTx); return kSuccess;
     case 21: metric.value = MibPerSecond(request, FakeFlow::kPcieRx); return kSuccess;

@@ -1,0 +1,123 @@
+"""What is told at all: every row of the catalogue about GPUs, and every name of the l9gpu project, by the real program."""
+import csv
+import json
+import re
+import subprocess
+import unittest
+
+from agent import BINARY, ROOT, samples
+from coverage_worlds import all_pages
+
+NAMES = ROOT.parent / "shared/reference/l9gpu_metric_names.tsv"
+SCHEMAS = ("DeviceMetrics", "AMDDeviceMetrics", "GaudiDeviceMetrics", "DcgmProfilingMetrics", "GPUFleetHealthMetrics")
+
+# Rows that no simulated machine can show, or nobody tells; each with its reason. One that is told is a finding, too.
+NEVER_WRITTEN = {
+    "gpu.process.energy": "charged by the energy ledger, which is not there yet",
+    "gpu.energy.unattributed": "charged by the energy ledger, which is not there yet",
+    "nvswitch.throughput": "DCGM does not document the unit of its two fields, so they are not believed",
+}
+# Rows that are told in a state that these machines are not in; the test that shows each.
+SHOWN_ELSEWHERE = {
+    "gpu.pcie.aer.errors": "needs a PCI device of this machine: aer_series_test.cc",
+    "gpu.encoder.frame_rate": "no simulated GPU encodes: board_series_test.cc",
+    "gpu.encoder.latency": "no simulated GPU encodes: board_series_test.cc",
+    "gpu.power.average": "no simulated GPU tells both, a draw that is no mean and a mean: board_series_test.cc",
+}
+# Rows that are told in other people's words alone. Family on the page.
+OF_A_DIALECT = {"gpu.memory.bar1.free": "DCGM_FI_DEV_BAR1_FREE",
+                "gpu.interconnect.bandwidth": "DCGM_FI_DEV_NVLINK_BANDWIDTH_TOTAL",
+                "gpu.interconnect.link.bandwidth": "DCGM_FI_DEV_NVLINK_BANDWIDTH_L0"}
+# Rows that no plugin claims: the pipeline declares them. Family on the page.
+OF_THE_PIPELINE = {"gpu.energy.estimate": "gpu_energy_estimate_joules_total",
+                   "gpu.energy.estimate.error": "gpu_energy_estimate_error_joules_total"}
+# Rows of l9gpu under other names, with other attributes, or told by nobody: the reason.
+NOT_OFFERED = {
+    "gpu_architecture": "text is no metric: gpu.info has it as gpu.architecture",
+}
+# By l9gpu's name, how its dialect spells what is not native there.
+SPELLED = {"gpu.energy.consumption": "gpu_energy_consumption_mJ", "gpu.ecc.errors": "gpu_ecc_errors",
+           "gpu.xid.errors": "gpu_xid_errors", "gpu.pcie.replay.count": "gpu_pcie_replay_count",
+           "gpu.throttle.reason": "gpu_throttle_reason"}
+
+
+def catalogue():
+    done = subprocess.run([str(BINARY), "metrics", "--format", "json"], capture_output=True, text=True, timeout=60, check=True)
+    return {row["name"]: row for row in json.loads(done.stdout)["metrics"]}
+
+
+def header_rows():
+    """The rows of the headers, whether a plugin says that it writes them or not."""
+    found = set()
+    for header in (ROOT / "src/catalog/gpu").glob("*.h"):
+        found |= set(re.findall(r'row::\w+\(\s*"((?:gpu|nvidia|nvswitch)\.[a-z0-9_.]+)"', header.read_text()))
+    return found
+
+
+def families():
+    """Every family on any page."""
+    found = set()
+    for text in all_pages().values():
+        found |= {sample.name for sample in samples(text)}
+    return found
+
+
+def family_of(row):
+    """The name of the samples of a row on a page of text."""
+    name = row["prometheus"]
+    return name if row["kind"] != "counter" or name.endswith("_total") else name + "_total"
+
+
+class Catalogue(unittest.TestCase):
+    def test_every_row_about_gpus_is_told_by_somebody(self):
+        told, silent, stale = families(), [], []
+        for name, row in catalogue().items():
+            if not name.startswith(("gpu.", "nvidia.", "nvswitch.")):
+                continue
+            known = name in NEVER_WRITTEN or name in SHOWN_ELSEWHERE
+            names = {family_of(row), row["prometheus"], row["prometheus"] + "_bucket", OF_A_DIALECT.get(name)}
+            here = bool(names & told)
+            if not here and not known:
+                silent.append(name)
+            if here and known:
+                stale.append(name)
+        silent += [name for name, family in OF_THE_PIPELINE.items() if family not in told]
+        self.assertEqual(silent, [], "nobody tells these: write them, take them out, or give the reason")
+        self.assertEqual(stale, [], "these are told after all")
+
+    def test_the_reasons_are_of_rows_that_exist(self):
+        self.assertEqual({*NEVER_WRITTEN, *SHOWN_ELSEWHERE} - header_rows(), set())
+
+    def test_what_no_plugin_claims_has_a_reason(self):
+        self.assertEqual(header_rows() - set(catalogue()) - set(NEVER_WRITTEN) - set(OF_THE_PIPELINE), set())
+
+
+class L9gpu(unittest.TestCase):
+    def rows(self):
+        if not NAMES.exists():
+            self.skipTest(f"captures not here: {NAMES}")
+        with NAMES.open() as file:
+            return [row for row in csv.DictReader(file, delimiter="\t", quoting=csv.QUOTE_NONE) if row["schema"] in SCHEMAS]
+
+    def test_every_row_is_emitted(self):
+        native, pages, missing = catalogue(), all_pages(), []
+        rows = self.rows()
+        self.assertEqual(len(rows), 72)
+        for row in rows:
+            field, name = row["python_field"], row["otel_name"]
+            if field in NOT_OFFERED:
+                continue
+            if row["role"].startswith("identity"):
+                label = row["role"].removeprefix("identity:").replace(".", "_")
+                if not any(label in sample.labels for text in pages.values() for sample in samples(text)):
+                    missing.append(f"{row['schema']}.{field}: label {label}")
+                continue
+            wanted = {key.replace(".", "_"): value for key, value in json.loads(row["attributes(json)"]).items()}
+            spelled = SPELLED.get(name) or native[name]["prometheus"]
+            if not any(samples(text, spelled, **wanted) for text in pages.values()):
+                missing.append(f"{row['schema']}.{field}: {spelled}{wanted}")
+        self.assertEqual(missing, [])
+
+
+if __name__ == "__main__":
+    unittest.main()
