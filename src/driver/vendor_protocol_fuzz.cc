@@ -8,7 +8,9 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace gpulens::driver;
   constexpr size_t kFields = 100;
   auto bytes = std::as_bytes(std::span(data, size));
-  auto message = DecodeMessage(bytes, kFields);
+  static constexpr FieldInfo kTable[kFields] = {};
+  static constexpr Vendor kVendor{.fields = kTable, .links = 4, .link_fields = 3};
+  auto message = DecodeMessage(bytes, kVendor);
   if (!message) return 0;
   MessageEncoder encoder;
   if (const auto* readings = std::get_if<ReadingsReport>(&*message)) {

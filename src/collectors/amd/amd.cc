@@ -182,7 +182,7 @@ class AmdCollector final : public Collector {
   }
 
   // When a GPU is divided anew, the library must list its partitions again: it does so only at its start.
-  void ReloadWhenDivided(std::span<const driver::Device> devices) {
+  void ReloadWhenDivided(const driver::Devices& devices) {
     modes_.resize(devices.size(), 0);
     bool changed = false;
     for (size_t i = 0; i < devices.size(); ++i) {
