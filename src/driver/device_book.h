@@ -22,7 +22,8 @@ class DeviceBook {
   }
 
   Devices devices() const noexcept {
-    return Devices(std::span<Device* const>(devices_), [](Device* device) -> const Device& { return *device; });
+    return Devices(std::span<Device* const>(devices_),
+                   [](Device* device) -> const Device& { return *device; });
   }
 
   // A new driver process: returns the devices it must not touch, bit i for device i.

@@ -47,7 +47,8 @@ TEST(DriverProtocol, EveryMessageComesBackAsItWas) {
   ASSERT_EQ(report.fact_count, 2U);
   EXPECT_EQ(report.facts[1].value, "AMD Instinct MI300X");
 
-  auto beat = Decode(encoder.Encode(Heartbeat{.boot_ns = 5, .sequence = 6, .calls = 7, .dropped = 8, .watched = 9}));
+  auto beat =
+      Decode(encoder.Encode(Heartbeat{.boot_ns = 5, .sequence = 6, .calls = 7, .dropped = 8, .watched = 9}));
   ASSERT_TRUE(beat.ok());
   EXPECT_EQ(std::get<Heartbeat>(*beat).watched, 9U);
   EXPECT_EQ(std::get<Heartbeat>(*beat).dropped, 8U);

@@ -274,8 +274,8 @@ class DriverSource::Impl {
 
   // The devices are read all the same: it is told, and nothing else is done about it.
   void CheckWaiting(CallSlot::View slot, Instant now) {
-    bool beyond = slot.call != kNoCall && now.boot_ns - slot.since_boot_ns >
-                                              (vendor_.longest_wait + options_.deadline).count();
+    bool beyond = slot.call != kNoCall &&
+                  now.boot_ns - slot.since_boot_ns > (vendor_.longest_wait + options_.deadline).count();
     driver_.hung_calls += beyond && driver_.waiting_call == kNoCall;
     driver_.waiting_call = beyond ? slot.call : kNoCall;
     driver_.waiting_since_boot_ns = slot.since_boot_ns;
@@ -319,8 +319,7 @@ class DriverSource::Impl {
   std::vector<DriverChange> changes_;
   Duration backoff_{}, retry_lost_{};
   StartReason next_reason_ = StartReason::kFirst;
-  int64_t next_start_ns_ = 0, started_ns_ = 0, alive_ns_ = 0, last_poll_ns_ = 0,
-          lost_since_ns_ = 0;
+  int64_t next_start_ns_ = 0, started_ns_ = 0, alive_ns_ = 0, last_poll_ns_ = 0, lost_since_ns_ = 0;
   bool suspended_ = false, spoke_ = false, told_ = false, ready_ = false;
 };
 

@@ -93,12 +93,11 @@ class Driver {
     while (true) {
       int64_t now = RealClock().Now().boot_ns;
       if (now >= next) {
-        shared_->Send(
-            encoder_.Encode(Heartbeat{.boot_ns = now,
-                                      .sequence = sequence++,
-                                      .calls = shared_->calls.load(std::memory_order_relaxed),
-                                      .dropped = shared_->dropped.load(std::memory_order_relaxed),
-                                      .watched = library_->watched()}));
+        shared_->Send(encoder_.Encode(Heartbeat{.boot_ns = now,
+                                                .sequence = sequence++,
+                                                .calls = shared_->calls.load(std::memory_order_relaxed),
+                                                .dropped = shared_->dropped.load(std::memory_order_relaxed),
+                                                .watched = library_->watched()}));
         next = NextTick(now, options_.interval);
       }
       if (now >= next_count) {

@@ -38,9 +38,9 @@ Result<DriverOptions> ParseDriverArguments(std::span<const std::string_view> arg
 
 // Exit codes of the driver process.
 enum DriverExit : int {
-  kDriverDone = 0,       // The agent closed the socket.
-  kDriverBadStart = 2,   // Arguments, socket or page unusable.
-  kDriverNoLibrary = 3,  // A LibraryReport has told why.
+  kDriverDone = 0,                // The agent closed the socket.
+  kDriverBadStart = 2,            // Arguments, socket or page unusable.
+  kDriverNoLibrary = 3,           // A LibraryReport has told why.
   kDriverRecount = kRecountExit,  // Devices have come or gone: start again, now.
 };
 

@@ -1,78 +1,56 @@
-// What NvmlSource knows of each GPU: the latest readings, its state, and how often it has hung.
+// What NvmlSource knows of each GPU: what driver::Device has, and its processes, parts and events.
 #pragma once
 
-#include <array>
 #include <cstdint>
 #include <span>
-#include <string>
 #include <vector>
 
 #include <gpulens/status.h>
 
-#include "sources/nvml/driver_supervisor.h"
+#include "driver/device.h"
+#include "sources/nvml/driver_protocol.h"
 
 namespace gpulens::nvml {
 
-// Used by one thread. Allocates only when a GPU, a fact or a longer process list is new.
-class GpuBook {
+using driver::FieldReading;
+using GpuState = driver::DeviceState;
+
+// Its facts: see driver/gpu_identity.h. Its links: by PartOfNvlink or PartOfC2c, less one.
+struct Gpu : driver::Device {
+  Gpu() { fields.resize(kFieldCount); }
+
+  std::vector<GpuProcess> processes;
+  int64_t processes_boot_ns = 0;  // 0: no list yet, or none can be had (see Field::kProcessCount).
+  GpuParts parts;
+
+  const FieldReading& operator[](Field field) const noexcept { return fields[static_cast<size_t>(field)]; }
+};
+
+// Used by one thread. Allocates only when a GPU, a part, a fact or a longer process list is new.
+class GpuShelf final : public driver::DeviceShelf {
  public:
-  GpuBook() { gpus_.reserve(kMaxGpus); }
+  GpuShelf();
+
+  driver::Device& Add() override { return gpus_.emplace_back(); }
+  void Forget(uint32_t device) override;
+  Status Take(const driver::VendorReport& report, Instant now) override;
 
   std::span<const Gpu> gpus() const noexcept { return gpus_; }
-
-  // A new driver process: returns the GPUs it must not touch, bit i for GPU i.
-  uint64_t Begin(Instant now, Duration retry_left_out);
-  // The driver has counted its GPUs.
-  void Expect(uint32_t count);
-
-  // kDataLoss for a GPU that was not counted.
-  Status Take(const EntityReport& report);
-  Status Take(const ReadingsReport& report, Instant now);
-  Status Take(const ProcessesReport& report, Instant now);
-  Status Take(const PartsReport& report);
-  Status Take(const PartReport& report);
-  Status Take(const PartReadingsReport& report, Instant now);
-  Status Take(const ProcessSharesReport& report, Instant now);
-
-  struct Deadlines {
-    Duration usual, slow;
-  };
-  struct Hangs {
-    uint64_t started = 0;  // Calls that passed their deadline just now.
-    bool all = false;      // Every GPU that is read hangs.
-  };
-  Hangs CheckCalls(const CallPage& page, Deadlines deadlines, Instant now);
-  // "nvmlDeviceGetPowerUsage on GPU 3": the first that hangs.
-  std::string HungCall() const;
-
-  // Whether a GPU that the driver has counted is lost.
-  bool AnyLost() const noexcept;
-  // The GPUs may have other numbers from now on: which of them have hung means nothing any more.
-  void ForgetHangs() noexcept { memory_ = {}; }
-
-  // The next left-out GPU whose time has come; kMaxGpus when there is none. Retry() takes it in again.
-  uint32_t DueForRetry(Instant now, Duration retry_left_out) const noexcept;
-  void Retry(uint32_t index);
-
-  uint32_t used() const noexcept { return used_; }
-  uint32_t left_out() const noexcept { return left_out_; }
+  // What has happened since the last call, oldest first, in place of what `out` had. A few hundred are
+  // kept at most; further ones are dropped and counted.
+  void TakeEvents(std::vector<DeviceEvent>& out);
+  uint64_t events() const noexcept { return events_told_; }
+  uint64_t events_dropped() const noexcept { return events_dropped_; }
 
  private:
-  struct Memory {  // What outlives a process.
-    int64_t last_hang_ns = 0;
-    uint32_t hangs = 0;  // That count towards leaving it out.
-    bool hung = false, left_out = false;
-  };
-
-  Gpu* Find(uint32_t index) noexcept { return index < gpus_.size() ? &gpus_[index] : nullptr; }
-  void SetState(Gpu& gpu, GpuState state, int32_t code);
-  void Count() noexcept;
-  // True when the call has just passed its deadline.
-  bool CheckCall(Gpu& gpu, CallSlot::View slot, Duration deadline, Instant now);
+  void Take(Gpu& gpu, const PartList& list);
+  void Take(Gpu& gpu, const PartFactsReport& report);
+  void Take(Gpu& gpu, const PartReadings& report, Instant now);
+  void Take(const EventList& list);
 
   std::vector<Gpu> gpus_;
-  std::array<Memory, kMaxGpus> memory_;
-  uint32_t used_ = 0, left_out_ = 0;
+  std::vector<DeviceEvent> events_;
+  uint64_t events_told_ = 0, events_dropped_ = 0;
 };
 
 }  // namespace gpulens::nvml

@@ -1,5 +1,5 @@
 // The driver's loop in this process, its agent's end in the test's hands.
-#include "sources/nvml/driver/driver_loop.h"
+#include "sources/nvml/driver/nvml_driver.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -12,10 +12,9 @@
 #include <thread>
 
 #include "base/process.h"
-#include "sources/nvml/driver/gpu_thread.h"
+#include "driver/side/device_thread.h"
 #include "sources/nvml/fake/fake_nvml.h"
 #include "sources/nvml/fake/fake_world.h"
-#include "sources/nvml/message_encoder.h"
 
 namespace gpulens::nvml {
 namespace {
@@ -28,7 +27,7 @@ TEST(DriverArguments, AreUnderstood) {
                                              "--slow-ns=3000000000",
                                              "--library=/x y",
                                              "--events=8",
-                                             "--gpu-folder=/g",
+                                             "--device-folder=/g",
                                              "--leave-out=a",
                                              "--build-id=0.1",
                                              "--details=3"};
@@ -42,7 +41,7 @@ TEST(DriverArguments, AreUnderstood) {
   EXPECT_EQ(options->left_out, 10U);
   EXPECT_EQ(options->details, uint32_t{kDetailLinks | kDetailTopology});
   EXPECT_EQ(options->event_types, 8U);
-  EXPECT_EQ(options->gpu_folder, "/g");
+  EXPECT_EQ(options->device_folder, "/g");
 }
 
 TEST(DriverArguments, BadOnesAreNamed) {
@@ -58,8 +57,8 @@ TEST(DriverArguments, BadOnesAreNamed) {
 }
 
 TEST(Ticks, AreMultiplesOfTheInterval) {
-  EXPECT_EQ(NextTick(1'000, Duration(100)), 1'100);
-  EXPECT_EQ(NextTick(1'099, Duration(100)), 1'100);
+  EXPECT_EQ(driver::NextTick(1'000, Duration(100)), 1'100);
+  EXPECT_EQ(driver::NextTick(1'099, Duration(100)), 1'100);
 }
 
 class LoopTest : public testing::Test {
@@ -81,62 +80,67 @@ class LoopTest : public testing::Test {
   }
 
   // The next message; the bytes stay in buffer_.
-  Message Next() {
+  driver::Message Next() {
     pollfd wait{.fd = ends_.ours.get(), .events = POLLIN, .revents = 0};
     EXPECT_EQ(::poll(&wait, 1, 10'000), 1);
     ssize_t size = ::recv(ends_.ours.get(), buffer_.data(), buffer_.size(), MSG_DONTWAIT);
     EXPECT_GT(size, 0);
-    auto message = DecodeMessage(std::span(buffer_).first(static_cast<size_t>(std::max<ssize_t>(size, 0))));
+    auto message = driver::DecodeMessage(
+        std::span(buffer_).first(static_cast<size_t>(std::max<ssize_t>(size, 0))), NvmlVendor());
     EXPECT_TRUE(message.ok());
-    return message.ok() ? *message : Message{};
+    return message.ok() ? *message : driver::Message{};
   }
 
   SocketPair ends_;
   UniqueFd page_;
   DriverOptions options_;
-  std::vector<std::byte> buffer_ = std::vector<std::byte>(kMaxMessage);
+  std::vector<std::byte> buffer_ = std::vector<std::byte>(driver::kMaxMessage);
 };
 
 TEST_F(LoopTest, SpeaksUntilTheSocketCloses) {
   ASSERT_TRUE(FakeWorld::Get().Use("gpus: 2\nprocesses: [{pid: 5, memory: 1GiB}]\n", nullptr).ok());
   options_.left_out = 2;
   int exit = -1;
-  std::thread driver([&] { exit = RunNvmlDriver(options_); });
-  Message message = Next();
-  EXPECT_EQ(std::get<Hello>(message).build_id, "test");
+  std::thread process([&] { exit = RunNvmlDriver(options_); });
+  driver::Message message = Next();
+  EXPECT_EQ(std::get<driver::Hello>(message).build_id, "test");
   message = Next();
-  EXPECT_EQ(std::get<LibraryReport>(message).phase, LibraryPhase::kReady);
-  EXPECT_EQ(std::get<LibraryReport>(message).gpu_count, 2U);
+  EXPECT_EQ(std::get<driver::LibraryReport>(message).fault, driver::Fault::kNone);
+  EXPECT_EQ(std::get<driver::LibraryReport>(message).devices, 2U);
   bool entity[2] = {}, readings = false, processes = false, heartbeat = false;
   for (int i = 0; i < 300 && !(entity[1] && readings && processes && heartbeat); ++i) {
     message = Next();
-    if (const auto* report = std::get_if<EntityReport>(&message)) {
-      EXPECT_EQ(report->code, 0);
-      entity[report->entity] = true;
+    if (const auto* report = std::get_if<driver::DeviceReport>(&message)) {
+      EXPECT_EQ(report->state, driver::DeviceState::kOk);
+      entity[report->device] = true;
     }
-    readings |= std::holds_alternative<ReadingsReport>(message);
-    processes |= std::holds_alternative<ProcessesReport>(message);
-    heartbeat |= std::holds_alternative<Heartbeat>(message);
+    readings |= std::holds_alternative<driver::ReadingsReport>(message);
+    if (const auto* more = std::get_if<driver::VendorReport>(&message)) {
+      auto decoded = DecodeReport(*more);
+      ASSERT_TRUE(decoded.ok());
+      processes |= std::holds_alternative<ProcessList>(*decoded);
+    }
+    heartbeat |= std::holds_alternative<driver::Heartbeat>(message);
     if (i == 20) {
       // GPU 1 was left out until it is asked for. Nonsense is passed over.
       EXPECT_FALSE(entity[1]);
       EXPECT_EQ(::send(ends_.ours.get(), "x", 1, 0), 1);
       MessageEncoder encoder;
-      auto bytes = encoder.Encode(AttachRequest{.entity = 1});
+      auto bytes = encoder.Encode(driver::AttachRequest{.device = 1});
       EXPECT_GT(::send(ends_.ours.get(), bytes.data(), bytes.size(), 0), 0);
     }
   }
   EXPECT_TRUE(entity[0] && entity[1] && readings && processes && heartbeat);
   ends_.ours.reset();
-  driver.join();
+  process.join();
   EXPECT_EQ(exit, kDriverDone);
 }
 
 TEST_F(LoopTest, TellsWhyTheLibraryFailed) {
   ASSERT_TRUE(FakeWorld::Get().Use("errors: [{call: nvmlDeviceGetCount_v2, code: 17}]\n", nullptr).ok());
-  EXPECT_EQ(RunNvmlDriver(options_), kDriverInitFailed);
+  EXPECT_EQ(RunNvmlDriver(options_), kDriverNoLibrary);
   Next();
-  EXPECT_EQ(std::get<LibraryReport>(Next()).code, 17);
+  EXPECT_EQ(std::get<driver::LibraryReport>(Next()).code, 17);
 }
 
 TEST_F(LoopTest, AMissingLibrary) {
@@ -144,9 +148,9 @@ TEST_F(LoopTest, AMissingLibrary) {
   options_.library_path = "/nonexistent/lib.so";
   EXPECT_EQ(RunNvmlDriver(options_), kDriverNoLibrary);
   Next();
-  Message message = Next();
-  EXPECT_EQ(std::get<LibraryReport>(message).code, kLibraryNotFound);
-  EXPECT_THAT(std::string(std::get<LibraryReport>(message).detail),
+  driver::Message message = Next();
+  EXPECT_EQ(std::get<driver::LibraryReport>(message).code, kLibraryNotFound);
+  EXPECT_THAT(std::string(std::get<driver::LibraryReport>(message).detail),
               testing::HasSubstr("/nonexistent/lib.so"));
 }
 
