@@ -161,7 +161,7 @@ std::vector<Finding> Probe(const Config& config, Env& env) {
     finding.what = "SIMULATED GPUs, no hardware is read";
     return {finding};
   }
-  amdsmi::AmdProbe probe = env.demo ? amdsmi::AmdProbe{} : amdsmi::ProbeGpus();
+  driver::Hardware probe = env.demo ? driver::Hardware{} : amdsmi::ProbeGpus();
   if (probe.pci_gpus.empty()) {
     finding.kind = Asked(config) ? Finding::kFound : Finding::kNotHere;
     finding.what = Asked(config) ? "library " + config.Text("library") : "";
