@@ -50,7 +50,7 @@ class DeviceShelf {
   virtual ~DeviceShelf() = default;
   // One more; it stays where it is as long as the shelf. At most kMaxDevices times.
   virtual Device& Add() = 0;
-  // The device has become another, or has been taken away: what was told of it holds no more.
+  // The device has become another: what was told of it holds no more.
   virtual void Forget(uint32_t device) = 0;
   // A message of the vendor, of a device that was counted. kDataLoss says what is wrong with it.
   virtual Status Take(const VendorReport& report, Instant now) = 0;

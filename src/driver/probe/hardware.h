@@ -19,7 +19,8 @@ struct Hardware {
   std::vector<Closed> unreadable;     // Those of `devices` that we may not open.
 };
 
-// All of these read below a root (empty on a real machine), open no device, and leave empty what is not there.
+// All of these read below a root (empty on a real machine), open no device, and leave empty what is not
+// there.
 
 // Names in a folder, sorted, without hidden ones; a few thousand at most.
 std::vector<std::string> EntriesIn(const std::string& folder);

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "driver/source.h"
-#include "sources/nvml/gpu_book.h"
+#include "sources/nvml/gpu_shelf.h"
 
 namespace gpulens::nvml {
 

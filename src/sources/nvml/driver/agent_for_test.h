@@ -5,7 +5,7 @@
 
 #include "driver/device_book.h"
 #include "driver/side/reader.h"
-#include "sources/nvml/gpu_book.h"
+#include "sources/nvml/gpu_shelf.h"
 
 namespace gpulens::nvml {
 

@@ -1,4 +1,4 @@
-#include "sources/nvml/gpu_book.h"
+#include "sources/nvml/gpu_shelf.h"
 
 #include <algorithm>
 
