@@ -26,10 +26,11 @@ FLOORS = {
     "store": (2, ("base", "core", "wire")),
     "delivery": (2, ("base", "net")),
     "pipeline": (3, ("base", "core", "net", "catalog", "instruments")),
+    "driver_metrics": (3, ("base", "core", "driver", "catalog")),
     "scraping": (3, ("base", "core", "net", "catalog", "wire", "pipeline")),
     "collectors/*": (
         4,
-        ("base", "core", "net", "driver", "sources/*", "catalog", "wire", "instruments", "pipeline", "scraping"),
+        ("base", "core", "net", "driver", "driver_metrics", "sources/*", "catalog", "wire", "instruments", "pipeline", "scraping"),
     ),
     "analyzers/*": (4, ("base", "core", "catalog", "instruments", "energy", "store", "pipeline")),
     "enrichers/*": (4, ("base", "core", "net", "sources/*", "catalog", "instruments", "pipeline")),

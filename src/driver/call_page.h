@@ -47,6 +47,7 @@ static_assert(std::atomic<int64_t>::is_always_lock_free && std::atomic<uint32_t>
 struct CallPage {
   CallSlot main;
   std::array<CallSlot, kMaxDevices> devices;
+  CallSlot waiting;  // Of the thread that waits for the library's events: to wait is its work.
 };
 inline constexpr size_t kCallPageBytes = 4096;
 static_assert(sizeof(CallPage) <= kCallPageBytes);

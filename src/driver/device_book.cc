@@ -1,11 +1,12 @@
 #include "driver/device_book.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace gpulens::driver {
 namespace {
 
-Status NotCounted() { return {Code::kDataLoss, "driver message: a device it did not count"}; }
+Status NotCounted() { return BadMessage("a device it did not count"); }
 
 bool SameFacts(const Device& device, const DeviceReport& report) {
   if (device.facts.size() != report.fact_count) return false;
@@ -25,6 +26,10 @@ std::string_view Device::Fact(std::string_view key) const noexcept {
   return {};
 }
 
+Status PlainShelf::Take(const VendorReport&, Instant) {
+  return BadMessage("of a kind that this library has not");
+}
+
 uint64_t DeviceBook::Begin(Instant now, Duration retry_left_out) {
   uint64_t left_out = 0;
   for (size_t i = 0; i < kMaxDevices; ++i) {
@@ -35,8 +40,8 @@ uint64_t DeviceBook::Begin(Instant now, Duration retry_left_out) {
     memory.left_out = memory.hangs >= 2;
     if (memory.left_out) left_out |= uint64_t{1} << i;
   }
-  for (Device& device : devices_) {
-    SetState(device, memory_[device.index].left_out ? DeviceState::kLeftOut : DeviceState::kStarting, 0);
+  for (Device* device : devices_) {
+    SetState(*device, memory_[device->index].left_out ? DeviceState::kLeftOut : DeviceState::kStarting, 0);
   }
   Count();
   return left_out;
@@ -44,14 +49,19 @@ uint64_t DeviceBook::Begin(Instant now, Duration retry_left_out) {
 
 void DeviceBook::Expect(uint32_t count) {
   for (auto i = static_cast<uint32_t>(devices_.size()); i < count; ++i) {
-    Device& device = devices_.emplace_back();
+    Device& device = *devices_.emplace_back(&shelf_.Add());
     device.index = i;
     device.fields.resize(vendor_.fields.size());
     if (memory_[i].left_out) device.state = DeviceState::kLeftOut;
   }
-  for (Device& device : devices_) {
-    // Fewer than before: the driver has lost it altogether.
-    if (device.index >= count) SetState(device, DeviceState::kLost, 0);
+  for (Device* device : devices_) {
+    bool counted = device->index < count, before = std::exchange(device->counted, counted);
+    if (!counted) {
+      // Fewer than before: the driver has lost it altogether.
+      SetState(*device, DeviceState::kLost, 0);
+    } else if (!before && device->state == DeviceState::kLost) {
+      SetState(*device, DeviceState::kStarting, 0);
+    }
   }
   Count();
 }
@@ -65,10 +75,9 @@ Status DeviceBook::Take(const DeviceReport& report) {
       device->facts.emplace_back(report.facts[i].key, report.facts[i].value);
     }
     ++device->identity_version;
-    std::fill(device->fields.begin(), device->fields.end(), FieldReading{});  // They may be another's.
-    device->processes.clear();
-    device->processes_boot_ns = device->last_read_boot_ns = 0;
+    Forget(*device);
   }
+  if (report.state == DeviceState::kOk) ++device->opened;
   memory_[device->index].left_out = false;
   SetState(*device, report.state, report.code);
   Count();
@@ -80,7 +89,10 @@ Status DeviceBook::Take(const ReadingsReport& report, Instant now) {
     Reading reading = report.readings[i];
     Device* device = Find(reading.device);
     if (!device) return NotCounted();
-    FieldReading& field = device->fields[reading.field];
+    if (reading.part > device->links.size())
+      device->links.resize(reading.part, std::vector<FieldReading>(vendor_.link_fields));
+    FieldReading& field =
+        reading.part == 0 ? device->fields[reading.field] : device->links[reading.part - 1u][reading.field];
     field.status = reading.status;
     if (reading.status == ReadStatus::kLost) SetState(*device, DeviceState::kLost, 0);
     if (reading.status == ReadStatus::kResetRequired) SetState(*device, DeviceState::kResetRequired, 0);
@@ -97,10 +109,43 @@ Status DeviceBook::Take(const ReadingsReport& report, Instant now) {
 Status DeviceBook::Take(const ProcessesReport& report, Instant now) {
   Device* device = Find(report.device);
   if (!device) return NotCounted();
-  device->processes_boot_ns = std::min(report.boot_ns, now.boot_ns);
-  device->processes.resize(report.processes.size());
-  for (size_t i = 0; i < report.processes.size(); ++i) device->processes[i] = report.processes[i];
+  device->uses_boot_ns = std::min(report.boot_ns, now.boot_ns);
+  device->uses.resize(report.processes.size());
+  for (size_t i = 0; i < report.processes.size(); ++i) device->uses[i] = report.processes[i];
   return Status{};
+}
+
+Status DeviceBook::Take(const VendorReport& report, Instant now) {
+  return Find(report.device) ? shelf_.Take(report, now) : NotCounted();
+}
+
+Status DeviceBook::Take(const Message& message, Instant now) {
+  if (const auto* readings = std::get_if<ReadingsReport>(&message)) return Take(*readings, now);
+  if (const auto* list = std::get_if<ProcessesReport>(&message)) return Take(*list, now);
+  if (const auto* device = std::get_if<DeviceReport>(&message)) return Take(*device);
+  if (const auto* more = std::get_if<VendorReport>(&message)) return Take(*more, now);
+  return Status{};
+}
+
+// What was told may be another device's.
+void DeviceBook::Forget(Device& device) {
+  std::fill(device.fields.begin(), device.fields.end(), FieldReading{});
+  device.links.clear();
+  device.uses.clear();
+  device.uses_boot_ns = device.last_read_boot_ns = 0;
+  shelf_.Forget(device.index);
+}
+
+bool DeviceBook::AnyLost() const noexcept {
+  return std::any_of(devices_.begin(), devices_.end(), [](const Device* device) {
+    return device->counted && device->state == DeviceState::kLost;
+  });
+}
+
+uint32_t DeviceBook::hung() const noexcept {
+  return static_cast<uint32_t>(std::count_if(devices_.begin(), devices_.end(), [](const Device* device) {
+    return device->state == DeviceState::kHung;
+  }));
 }
 
 void DeviceBook::SetState(Device& device, DeviceState state, int32_t code) {
@@ -114,20 +159,20 @@ void DeviceBook::SetState(Device& device, DeviceState state, int32_t code) {
 
 void DeviceBook::Count() noexcept {
   used_ = left_out_ = 0;
-  for (const Device& device : devices_) ++(device.state == DeviceState::kLeftOut ? left_out_ : used_);
+  for (const Device* device : devices_) ++(device->state == DeviceState::kLeftOut ? left_out_ : used_);
 }
 
 DeviceBook::Hangs DeviceBook::CheckCalls(const CallPage& page, Deadlines deadlines, Instant now) {
   Hangs out;
   size_t read = 0, hung = 0;
-  for (Device& device : devices_) {
-    if (device.state == DeviceState::kLeftOut) continue;
-    CallSlot::View slot = page.devices[device.index].Read();
+  for (Device* device : devices_) {
+    if (device->state == DeviceState::kLeftOut) continue;
+    CallSlot::View slot = page.devices[device->index].Read();
     out.started +=
-        CheckCall(device, slot, vendor_.slow_call(slot.call) ? deadlines.slow : deadlines.usual, now);
-    hung += device.state == DeviceState::kHung;
-    read += device.state == DeviceState::kOk || device.state == DeviceState::kHung ||
-            device.state == DeviceState::kStarting;
+        CheckCall(*device, slot, vendor_.slow_call(slot.call) ? deadlines.slow : deadlines.usual, now);
+    hung += device->state == DeviceState::kHung;
+    read += device->state == DeviceState::kOk || device->state == DeviceState::kHung ||
+            device->state == DeviceState::kStarting;
   }
   out.all = read > 0 && hung == read;
   return out;
@@ -153,18 +198,23 @@ bool DeviceBook::CheckCall(Device& device, CallSlot::View slot, Duration deadlin
 }
 
 std::string DeviceBook::HungCall() const {
-  for (const Device& device : devices_) {
-    if (device.state == DeviceState::kHung) {
-      return std::string(vendor_.call_name(device.hung_call)) + " on device " + std::to_string(device.index);
+  for (const Device* device : devices_) {
+    if (device->state == DeviceState::kHung) {
+      return std::string(vendor_.call_name(device->hung_call)) + " on " + std::string(vendor_.device) + " " +
+             std::to_string(device->index);
     }
   }
   return "no call";
 }
 
+std::string DeviceBook::AllHang() const {
+  return "every " + std::string(vendor_.device) + " hangs, the first in " + HungCall();
+}
+
 uint32_t DeviceBook::DueForRetry(Instant now, Duration retry_left_out) const noexcept {
-  for (const Device& device : devices_) {
-    bool rested = now.boot_ns - memory_[device.index].last_hang_ns >= retry_left_out.count();
-    if (device.state == DeviceState::kLeftOut && rested) return device.index;
+  for (const Device* device : devices_) {
+    bool rested = now.boot_ns - memory_[device->index].last_hang_ns >= retry_left_out.count();
+    if (device->state == DeviceState::kLeftOut && rested) return device->index;
   }
   return kMaxDevices;
 }

@@ -9,26 +9,34 @@
 
 #include <gpulens/status.h>
 
-#include "driver/source.h"
+#include "driver/device.h"
 
 namespace gpulens::driver {
 
-// Used by one thread. Allocates only when a device, a fact or a longer process list is new.
+// Used by one thread. Allocates only when a device, a fact or a longer process list is new. Vendor and shelf
+// outlive it; nobody else takes devices off the shelf.
 class DeviceBook {
  public:
-  explicit DeviceBook(const Vendor& vendor) : vendor_(vendor) { devices_.reserve(kMaxDevices); }
+  DeviceBook(const Vendor& vendor, DeviceShelf& shelf) : vendor_(vendor), shelf_(shelf) {
+    devices_.reserve(kMaxDevices);
+  }
 
-  std::span<const Device> devices() const noexcept { return devices_; }
+  Devices devices() const noexcept {
+    return Devices(std::span<Device* const>(devices_),
+                   [](Device* device) -> const Device& { return *device; });
+  }
 
   // A new driver process: returns the devices it must not touch, bit i for device i.
   uint64_t Begin(Instant now, Duration retry_left_out);
-  // The driver has counted its devices.
+  // The driver has counted its devices. One that is counted again after it was not is opened anew.
   void Expect(uint32_t count);
 
-  // kDataLoss for a device that was not counted.
+  // What is told of devices; other messages are passed over. kDataLoss for a device that was not counted.
+  Status Take(const Message& message, Instant now);
   Status Take(const DeviceReport& report);
   Status Take(const ReadingsReport& report, Instant now);
   Status Take(const ProcessesReport& report, Instant now);
+  Status Take(const VendorReport& report, Instant now);
 
   struct Deadlines {
     Duration usual, slow;
@@ -38,8 +46,16 @@ class DeviceBook {
     bool all = false;      // Every device that is read hangs.
   };
   Hangs CheckCalls(const CallPage& page, Deadlines deadlines, Instant now);
-  // "amdsmi_get_power_info on device 3": the first that hangs.
+  // "amdsmi_get_power_info on GPU 3": the first that hangs.
   std::string HungCall() const;
+  // "every GPU hangs, the first in …".
+  std::string AllHang() const;
+  uint32_t hung() const noexcept;
+
+  // Whether a device that the driver has counted is lost.
+  bool AnyLost() const noexcept;
+  // The devices may have other numbers from now on: which of them have hung means nothing any more.
+  void ForgetHangs() noexcept { memory_ = {}; }
 
   // The next left-out device whose time has come; kMaxDevices when there is none. Retry() takes it in again.
   uint32_t DueForRetry(Instant now, Duration retry_left_out) const noexcept;
@@ -55,14 +71,16 @@ class DeviceBook {
     bool hung = false, left_out = false;
   };
 
-  Device* Find(uint32_t index) noexcept { return index < devices_.size() ? &devices_[index] : nullptr; }
+  Device* Find(uint32_t index) noexcept { return index < devices_.size() ? devices_[index] : nullptr; }
   void SetState(Device& device, DeviceState state, int32_t code);
+  void Forget(Device& device);
   void Count() noexcept;
   // True when the call has just passed its deadline.
   bool CheckCall(Device& device, CallSlot::View slot, Duration deadline, Instant now);
 
   const Vendor& vendor_;
-  std::vector<Device> devices_;
+  DeviceShelf& shelf_;
+  std::vector<Device*> devices_;
   std::array<Memory, kMaxDevices> memory_;
   uint32_t used_ = 0, left_out_ = 0;
 };

@@ -14,11 +14,14 @@ using std::chrono::seconds;
 constexpr FieldInfo kFields[] = {{"power", "W", Tier::kFast}, {"energy", "uJ", Tier::kFast}};
 constexpr Vendor kVendor{.name = "test",
                          .no_devices = "none",
+                         .device = "GPU",
                          .fields = kFields,
                          .call_name = [](CallNumber call) noexcept -> std::string_view {
                            return call == 1 ? "get_power" : call == 2 ? "open_device" : "unknown";
                          },
-                         .slow_call = [](CallNumber call) noexcept { return call == 2; }};
+                         .slow_call = [](CallNumber call) noexcept { return call == 2; },
+                         .links = 3,
+                         .link_fields = 2};
 constexpr DeviceBook::Deadlines kDeadlines{milliseconds(500), seconds(30)};
 
 class DeviceBookTest : public testing::Test {
@@ -42,11 +45,24 @@ class DeviceBookTest : public testing::Test {
     return book_.Take(ReadingsReport{WireArray<Reading>(std::as_bytes(std::span(&reading, 1)))},
                       clock_.Now());
   }
-  const Device& At(size_t i) const { return book_.devices()[i]; }
+  const Device& At(size_t i) const { return book_.devices()[static_cast<std::ptrdiff_t>(i)]; }
 
   ManualClock clock_;
   CallPage page_;
-  DeviceBook book_{kVendor};
+  // Remembers what it was told.
+  struct Shelf final : DeviceShelf {
+    Shelf() { devices.reserve(kMaxDevices); }
+    Device& Add() override { return devices.emplace_back(); }
+    void Forget(uint32_t device) override { forgotten.push_back(device); }
+    Status Take(const VendorReport& report, Instant) override {
+      if (report.kind == 7) return BadMessage("of kind 7");
+      kinds.push_back(report.kind);
+      return Status{};
+    }
+    std::vector<Device> devices;
+    std::vector<uint32_t> forgotten, kinds;
+  } shelf_;
+  DeviceBook book_{kVendor, shelf_};
 };
 
 TEST_F(DeviceBookTest, AFailedReadingKeepsTheValueAndItsAge) {
@@ -76,7 +92,7 @@ TEST_F(DeviceBookTest, AHangIsNamedOnceAndEndsWithTheCall) {
   EXPECT_FALSE(hangs.all);
   EXPECT_EQ(At(2).state, DeviceState::kHung);
   EXPECT_EQ(At(0).state, DeviceState::kOk);
-  EXPECT_EQ(book_.HungCall(), "get_power on device 2");
+  EXPECT_EQ(book_.HungCall(), "get_power on GPU 2");
   EXPECT_EQ(book_.CheckCalls(page_, kDeadlines, clock_.Now()).started, 0U);
   page_.devices[2].End();
   book_.CheckCalls(page_, kDeadlines, clock_.Now());
@@ -133,6 +149,52 @@ TEST_F(DeviceBookTest, OneLostDeviceIsLostAlone) {
   EXPECT_EQ(At(1).state, DeviceState::kOk) << "it came back";
   book_.Expect(2);
   EXPECT_EQ(At(2).state, DeviceState::kLost) << "the library lists it no more";
+}
+
+// Devices that are counted, not counted, and counted again are opened anew, whatever number they have now.
+TEST_F(DeviceBookTest, WhatIsCountedAgainIsListedAgain) {
+  ASSERT_TRUE(Read(2, ReadStatus::kOk, 512).ok());
+  book_.Expect(2);
+  EXPECT_FALSE(At(2).counted);
+  EXPECT_EQ(At(2).state, DeviceState::kLost);
+  EXPECT_FALSE(book_.AnyLost()) << "it was taken away: nobody waits for it";
+  book_.Expect(3);
+  EXPECT_TRUE(At(2).counted);
+  EXPECT_EQ(At(2).state, DeviceState::kStarting);
+  ASSERT_TRUE(Attach(2, DeviceState::kOk, "b").ok());
+  EXPECT_EQ(At(2).fields[0].boot_ns, 0) << "another one has its number";
+  EXPECT_EQ(At(2).opened, 2U);
+  EXPECT_EQ(shelf_.forgotten.back(), 2U);
+}
+
+TEST_F(DeviceBookTest, HangsOfOldNumbersAreForgotten) {
+  for (int i = 0; i < 2; ++i) {
+    page_.devices[1].Begin(1, clock_.Now().boot_ns);
+    clock_.Advance(seconds(1));
+    book_.CheckCalls(page_, kDeadlines, clock_.Now());
+    page_.devices[1].End();
+    book_.CheckCalls(page_, kDeadlines, clock_.Now());
+  }
+  book_.ForgetHangs();
+  EXPECT_EQ(book_.Begin(clock_.Now(), minutes(5)), 0U);
+}
+
+TEST_F(DeviceBookTest, LinksAppearWithTheirReadings) {
+  Reading reading{.device = 0, .field = 1, .status = ReadStatus::kOk, .part = 3, .boot_ns = 1, .raw = 9};
+  ASSERT_TRUE(
+      book_.Take(ReadingsReport{WireArray<Reading>(std::as_bytes(std::span(&reading, 1)))}, clock_.Now())
+          .ok());
+  ASSERT_EQ(At(0).links.size(), 3U);
+  EXPECT_EQ(At(0).links[2][1].raw, 9);
+  EXPECT_EQ(At(0).links[0][1].status, ReadStatus::kNever);
+}
+
+TEST_F(DeviceBookTest, WhatIsOfTheVendorIsHandedOn) {
+  EXPECT_TRUE(book_.Take(Message(VendorReport{.device = 1, .kind = 5}), clock_.Now()).ok());
+  EXPECT_EQ(shelf_.kinds, std::vector<uint32_t>{5});
+  EXPECT_FALSE(book_.Take(VendorReport{.device = 1, .kind = 7}, clock_.Now()).ok());
+  EXPECT_FALSE(book_.Take(VendorReport{.device = 3, .kind = 5}, clock_.Now()).ok()) << "not counted";
+  EXPECT_FALSE(PlainShelf().Take(VendorReport{}, clock_.Now()).ok());
 }
 
 }  // namespace

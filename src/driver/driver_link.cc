@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <sys/mman.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -26,6 +27,9 @@ std::string Number(const char* key, int64_t value) { return std::string(key) + "
 Status DriverLink::Start(const SourceOptions& options, uint64_t left_out) {
   Close();
   ASSIGN_OR_RETURN(SocketPair ends, MakeSocketPair());
+  // Room for a first round of many devices with many links; the kernel gives what it allows.
+  int room = 1 << 20;
+  ::setsockopt(ends.theirs.get(), SOL_SOCKET, SO_SNDBUF, &room, sizeof room);
   UniqueFd page(::memfd_create("gpulens-calls", MFD_CLOEXEC | MFD_ALLOW_SEALING));
   if (!page || ::ftruncate(page.get(), kCallPageBytes) != 0) return ErrnoStatus("memfd_create", errno);
   // The driver must not be able to shrink what we read: that would be SIGBUS here.
@@ -48,6 +52,7 @@ Status DriverLink::Start(const SourceOptions& options, uint64_t left_out) {
   arguments.push_back(Number("--slow-ns", options.slow.count()));
   if (!options.library_path.empty()) arguments.push_back("--library=" + options.library_path);
   if (!options.build_id.empty()) arguments.push_back("--build-id=" + options.build_id);
+  if (!options.device_folder.empty()) arguments.push_back("--device-folder=" + options.device_folder);
   if (left_out) arguments.push_back("--leave-out=" + Hex(left_out));
   ASSIGN_OR_RETURN(child, ChildProcess::Start(child_options));
   socket = std::move(ends.ours);

@@ -1,6 +1,7 @@
 #include "driver/protocol.h"
 
-#include <algorithm>
+#include <cstddef>
+#include <cstring>
 #include <string>
 
 #include "base/result.h"
@@ -15,45 +16,7 @@ struct Header {
 };
 static_assert(sizeof(Header) == 8);
 
-Status Bad(std::string_view what) { return {Code::kDataLoss, "driver message: " + std::string(what)}; }
-
-// Takes numbers and texts off the front. After the first failure everything reads as zero or empty.
-class Cursor {
- public:
-  explicit Cursor(std::span<const std::byte> rest) noexcept : rest_(rest) {}
-
-  bool ok() const noexcept { return ok_; }
-  bool done() const noexcept { return ok_ && rest_.empty(); }
-
-  template <class T>
-  T Number() noexcept {
-    T value{};
-    std::span<const std::byte> bytes = Take(sizeof value);
-    if (!bytes.empty()) std::memcpy(&value, bytes.data(), sizeof value);
-    return value;
-  }
-  std::string_view Text() noexcept {
-    size_t size = Number<uint16_t>();
-    if (size > kMaxText) ok_ = false;
-    std::span<const std::byte> bytes = Take(size);
-    return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
-  }
-  std::span<const std::byte> Rest() noexcept { return Take(rest_.size()); }
-
- private:
-  std::span<const std::byte> Take(size_t size) noexcept {
-    if (!ok_ || size > rest_.size()) {
-      ok_ = false;
-      return {};
-    }
-    std::span<const std::byte> taken = rest_.first(size);
-    rest_ = rest_.subspan(size);
-    return taken;
-  }
-
-  std::span<const std::byte> rest_;
-  bool ok_ = true;
-};
+Status Bad(std::string_view what) { return BadMessage(what); }
 
 Result<Message> DecodeHello(Cursor in) {
   Hello out;
@@ -84,27 +47,23 @@ Result<Message> DecodeDevice(Cursor in) {
   out.device = in.Number<uint32_t>();
   uint32_t state = in.Number<uint32_t>();
   out.code = in.Number<int32_t>();
-  out.fact_count = in.Number<uint32_t>();
   if (!in.ok() || out.device >= kMaxDevices) return Bad("device out of range");
   if (state >= static_cast<uint32_t>(DeviceState::kCount)) return Bad("device state out of range");
-  if (out.fact_count > kMaxFacts) return Bad("too many facts");
   out.state = static_cast<DeviceState>(state);
-  for (size_t i = 0; i < out.fact_count; ++i) {
-    out.facts[i].key = in.Text();
-    out.facts[i].value = in.Text();
-  }
-  if (!in.done()) return Bad("device has a wrong length");
+  out.fact_count = in.Facts(out.facts);
+  if (!in.done()) return Bad("device has a wrong length, or too many facts");
   return Message(out);
 }
 
-Result<Message> DecodeReadings(Cursor in, size_t fields) {
-  std::span<const std::byte> bytes = in.Rest();
-  if (bytes.size() % sizeof(Reading) != 0) return Bad("readings have a wrong length");
-  ReadingsReport out{WireArray<Reading>(bytes)};
+Result<Message> DecodeReadings(Cursor in, const Vendor& vendor) {
+  ReadingsReport out{in.Rows<Reading>(kMaxMessage)};
+  if (!in.done()) return Bad("readings have a wrong length");
   for (size_t i = 0; i < out.readings.size(); ++i) {
     Reading reading = out.readings[i];
     if (reading.device >= kMaxDevices) return Bad("device out of range");
-    if (reading.field >= fields) return Bad("field out of range");
+    if (reading.part > vendor.links) return Bad("part out of range");
+    if (reading.field >= (reading.part == 0 ? vendor.fields.size() : vendor.link_fields))
+      return Bad("field out of range");
     if (reading.status >= ReadStatus::kCount) return Bad("status out of range");
   }
   return Message(out);
@@ -115,15 +74,22 @@ Result<Message> DecodeProcesses(Cursor in) {
   out.device = in.Number<uint32_t>();
   in.Number<uint32_t>();
   out.boot_ns = in.Number<int64_t>();
-  if (!in.ok()) return Bad("process list has a wrong length");
+  out.processes = in.Rows<ProcessUse>(kMaxProcesses);
+  if (!in.done()) return Bad("process list has a wrong length");
   if (out.device >= kMaxDevices) return Bad("device out of range");
-  std::span<const std::byte> bytes = in.Rest();
-  if (bytes.size() % sizeof(ProcessUse) != 0) return Bad("process list has a wrong length");
-  out.processes = WireArray<ProcessUse>(bytes);
-  if (out.processes.size() > kMaxProcesses) return Bad("too many processes");
   for (size_t i = 0; i < out.processes.size(); ++i) {
     if (out.processes[i].name.back() != '\0') return Bad("process name has no end");
   }
+  return Message(out);
+}
+
+Result<Message> DecodeVendor(Cursor in) {
+  VendorReport out;
+  out.device = in.Number<uint32_t>();
+  out.kind = in.Number<uint32_t>();
+  out.body = in.Rest();
+  if (!in.done()) return Bad("vendor's message has a wrong length");
+  if (out.device >= kMaxDevices) return Bad("device out of range");
   return Message(out);
 }
 
@@ -133,6 +99,7 @@ Result<Message> DecodeHeartbeat(Cursor in) {
   out.sequence = in.Number<uint64_t>();
   out.calls = in.Number<uint64_t>();
   out.dropped = in.Number<uint64_t>();
+  out.watched = in.Number<uint64_t>();
   if (!in.done()) return Bad("heartbeat has a wrong length");
   return Message(out);
 }
@@ -147,7 +114,7 @@ Result<Message> DecodeAttach(Cursor in) {
 
 }  // namespace
 
-Result<Message> DecodeMessage(std::span<const std::byte> bytes, size_t fields) {
+Result<Message> DecodeMessage(std::span<const std::byte> bytes, const Vendor& vendor) {
   if (bytes.size() < sizeof(Header)) return Bad("shorter than its header");
   if (bytes.size() > kMaxMessage) return Bad("over 64 KiB");
   Header header;
@@ -159,9 +126,10 @@ Result<Message> DecodeMessage(std::span<const std::byte> bytes, size_t fields) {
     case MessageType::kHello: return DecodeHello(in);
     case MessageType::kLibrary: return DecodeLibrary(in);
     case MessageType::kDevice: return DecodeDevice(in);
-    case MessageType::kReadings: return DecodeReadings(in, fields);
+    case MessageType::kReadings: return DecodeReadings(in, vendor);
     case MessageType::kProcesses: return DecodeProcesses(in);
     case MessageType::kHeartbeat: return DecodeHeartbeat(in);
+    case MessageType::kVendor: return DecodeVendor(in);
     case MessageType::kAttach: return DecodeAttach(in);
   }
   return Bad("unknown type " + std::to_string(header.type));
@@ -181,6 +149,21 @@ void MessageEncoder::Text(std::string_view text) {
   text = text.substr(0, kMaxText);
   Number(static_cast<uint16_t>(text.size()));
   Raw(text.data(), text.size());
+}
+
+void MessageEncoder::Facts(std::span<const Fact> facts, size_t limit) {
+  facts = facts.first(std::min(facts.size(), limit));
+  Number(static_cast<uint32_t>(facts.size()));
+  for (const Fact& fact : facts) {
+    Text(fact.key);
+    Text(fact.value);
+  }
+}
+
+void MessageEncoder::BeginVendor(uint32_t kind, uint32_t device) {
+  Begin(MessageType::kVendor);
+  Number(device);
+  Number(kind);
 }
 
 MessageEncoder::Bytes MessageEncoder::Finish() {
@@ -209,34 +192,27 @@ MessageEncoder::Bytes MessageEncoder::Encode(const LibraryReport& message) {
 }
 
 MessageEncoder::Bytes MessageEncoder::Encode(const DeviceReport& head, std::span<const Fact> facts) {
-  facts = facts.first(std::min(facts.size(), kMaxFacts));
   Begin(MessageType::kDevice);
   Number(head.device);
   Number(static_cast<uint32_t>(head.state));
   Number(head.code);
-  Number(static_cast<uint32_t>(facts.size()));
-  for (const Fact& fact : facts) {
-    Text(fact.key);
-    Text(fact.value);
-  }
+  Facts(facts, kMaxFacts);
   return Finish();
 }
 
 MessageEncoder::Bytes MessageEncoder::Encode(std::span<const Reading> readings) {
   Begin(MessageType::kReadings);
-  readings = readings.first(std::min(readings.size(), (kMaxMessage - sizeof(Header)) / sizeof(Reading)));
-  Raw(readings.data(), readings.size_bytes());
+  Rows(readings, kMaxMessage);
   return Finish();
 }
 
 MessageEncoder::Bytes MessageEncoder::Encode(uint32_t device, int64_t boot_ns,
                                              std::span<const ProcessUse> processes) {
   Begin(MessageType::kProcesses);
-  processes = processes.first(std::min(processes.size(), kMaxProcesses));
   Number(device);
   Number(uint32_t{0});
   Number(boot_ns);
-  Raw(processes.data(), processes.size_bytes());
+  Rows(processes, kMaxProcesses);
   return Finish();
 }
 
@@ -246,6 +222,7 @@ MessageEncoder::Bytes MessageEncoder::Encode(const Heartbeat& message) {
   Number(message.sequence);
   Number(message.calls);
   Number(message.dropped);
+  Number(message.watched);
   return Finish();
 }
 

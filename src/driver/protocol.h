@@ -4,10 +4,10 @@
 // The agent treats what it receives as bytes from outside: a broken driver may send anything.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
 #include <span>
 #include <string_view>
 #include <variant>
@@ -15,15 +15,17 @@
 
 #include <gpulens/status.h>
 
+#include "driver/cursor.h"
 #include "driver/vendor.h"
 
 namespace gpulens::driver {
 
-inline constexpr uint32_t kProtocolVersion = 1;
+inline constexpr uint32_t kProtocolVersion = 3;
 inline constexpr size_t kMaxMessage = 64 * 1024;
 inline constexpr size_t kMaxFacts = 48;
-inline constexpr size_t kMaxText = 512;
 inline constexpr size_t kMaxProcesses = 512;
+// The exit code of a driver process whose devices have come or gone: it is to be started again, now.
+inline constexpr int kRecountExit = 5;
 
 enum class MessageType : uint16_t {
   kHello = 1,
@@ -32,14 +34,15 @@ enum class MessageType : uint16_t {
   kReadings,
   kProcesses,
   kHeartbeat,
+  kVendor,
   kAttach = 100,  // To the driver.
 };
 
 struct Reading {
   uint32_t device = 0;
-  uint16_t field = 0;  // An index into Vendor::fields.
+  uint16_t field = 0;  // An index into Vendor::fields; a field of links where `part` is one.
   ReadStatus status = ReadStatus::kNever;
-  uint8_t reserved = 0;
+  uint8_t part = 0;     // 0: the device itself; else one of its links, from 1.
   int64_t boot_ns = 0;  // When the library was asked.
   int64_t raw = 0;      // In the unit of the field; 64-bit masks and counters as their bits.
 };
@@ -58,23 +61,6 @@ struct ProcessUse {
 };
 static_assert(sizeof(ProcessUse) == 80);
 
-// An array inside a received message. Elements are copied out: the bytes may be unaligned.
-template <class T>
-class WireArray {
- public:
-  WireArray() noexcept = default;
-  explicit WireArray(std::span<const std::byte> bytes) noexcept : bytes_(bytes) {}
-  size_t size() const noexcept { return bytes_.size() / sizeof(T); }
-  T operator[](size_t i) const noexcept {
-    T value;
-    std::memcpy(&value, bytes_.data() + i * sizeof(T), sizeof(T));
-    return value;
-  }
-
- private:
-  std::span<const std::byte> bytes_;
-};
-
 // The first message. Text views of all messages point into the received bytes.
 struct Hello {
   uint32_t protocol = kProtocolVersion;
@@ -88,10 +74,6 @@ struct LibraryReport {
   uint32_t devices = 0;
   // `detail`: what is wrong and what to do about it, when there is a fault.
   std::string_view path{}, library_version{}, driver_version{}, runtime_version{}, detail{};
-};
-
-struct Fact {
-  std::string_view key, value;
 };
 
 // One device: its identity, or why it could not be opened.
@@ -118,6 +100,14 @@ struct Heartbeat {
   uint64_t sequence = 0;
   uint64_t calls = 0;    // Library calls that returned since the start.
   uint64_t dropped = 0;  // Messages the agent was too slow for.
+  uint64_t watched = 0;  // Devices whose events the library tells.
+};
+
+// What a vendor tells beyond readings. `kind` and `body` are the vendor's, and are judged by its DeviceShelf.
+struct VendorReport {
+  uint32_t device = 0;
+  uint32_t kind = 0;
+  std::span<const std::byte> body{};
 };
 
 // Asks the driver to begin reading a device that it was told to leave out.
@@ -126,11 +116,11 @@ struct AttachRequest {
 };
 
 using Message = std::variant<Hello, LibraryReport, DeviceReport, ReadingsReport, ProcessesReport, Heartbeat,
-                             AttachRequest>;
+                             VendorReport, AttachRequest>;
 
-// Every number that indexes something is in range in the result; `fields` is the size of the vendor's
-// table. kDataLoss says what is wrong.
-Result<Message> DecodeMessage(std::span<const std::byte> bytes, size_t fields);
+// Every number that indexes something is in range in the result, as far as the vendor's tables go; kind and
+// body of a VendorReport are as they came. kDataLoss says what is wrong.
+Result<Message> DecodeMessage(std::span<const std::byte> bytes, const Vendor& vendor);
 
 // Makes one message at a time in a buffer that it keeps. Texts over kMaxText are cut, facts over
 // kMaxFacts and elements that do not fit left out. Not thread-safe.
@@ -146,15 +136,26 @@ class MessageEncoder {
   Bytes Encode(const Heartbeat& message);
   Bytes Encode(const AttachRequest& message);
 
- private:
-  void Begin(MessageType type);
-  void Raw(const void* data, size_t size);
+  // A message of a vendor: what stands between these two is its body.
+  void BeginVendor(uint32_t kind, uint32_t device);
   template <class T>
   void Number(T value) {
     Raw(&value, sizeof value);
   }
   void Text(std::string_view text);
+  // Their number, and at most `limit` of them.
+  void Facts(std::span<const Fact> facts, size_t limit);
+  // At most `limit`, and no more than there is room for.
+  template <class T>
+  void Rows(std::span<const T> rows, size_t limit) {
+    rows = rows.first(std::min({rows.size(), limit, (kMaxMessage - buffer_.size()) / sizeof(T)}));
+    Raw(rows.data(), rows.size_bytes());
+  }
   Bytes Finish();
+
+ private:
+  void Begin(MessageType type);
+  void Raw(const void* data, size_t size);
 
   std::vector<std::byte> buffer_;
 };

@@ -11,36 +11,46 @@
 #include "base/text.h"
 #include "driver/device_book.h"
 #include "driver/driver_link.h"
+#include "driver/reaper.h"
 
 namespace gpulens::driver {
 namespace {
 
 constexpr size_t kMaxStuck = 4;
-constexpr int64_t kDyingNs = 1'000'000'000;
+constexpr size_t kMaxChanges = 64;
+constexpr int kMaxLostRetryFactor = 16;
 constexpr int kMessagesPerPoll = 4096;  // More than any driver sends in an interval: a flood ends here.
 
 }  // namespace
 
 class DriverSource::Impl {
  public:
-  Impl(const Vendor& vendor, SourceOptions options)
-      : vendor_(vendor), options_(std::move(options)), book_(vendor), buffer_(kMaxMessage + 1) {
+  Impl(const Vendor& vendor, SourceOptions options, std::unique_ptr<DeviceShelf> shelf)
+      : vendor_(vendor),
+        options_(std::move(options)),
+        shelf_(shelf ? std::move(shelf) : std::make_unique<PlainShelf>()),
+        book_(vendor, *shelf_),
+        buffer_(kMaxMessage + 1) {
     if (options_.deadline <= Duration(0)) options_.deadline = options_.interval * 2;
     backoff_ = options_.backoff_first;
+    retry_lost_ = options_.retry_lost;
   }
 
   void Poll(Instant now) {
     bool paused = last_poll_ns_ != 0 && now.boot_ns - last_poll_ns_ > options_.deadline.count();
     last_poll_ns_ = now.boot_ns;
-    ReapDying(now);
+    if (pid_t pid = reaper_.Look(now, driver_.stuck_pids); pid > 0)
+      Change(DriverChange::kStuck, "process " + std::to_string(pid) + " cannot be ended");
     if (link_.child.running()) {
       if (paused) alive_ns_ = now.boot_ns;
       Drain(now);
       if (link_.child.running()) CheckEnd(now);
       if (link_.child.running() && !paused) CheckDeadlines(now);
       if (link_.child.running()) RetryLeftOut(now);
+      if (link_.child.running()) RetryLost(now);
     }
     if (!link_.child.running() && !suspended_ && now.boot_ns >= next_start_ns_) Start(now);
+    driver_.hung = book_.hung();
   }
 
   void Reload() {
@@ -50,17 +60,35 @@ class DriverSource::Impl {
     next_reason_ = StartReason::kReload;
   }
 
-  void Suspend() {
+  void Suspend(std::string why) {
+    if (suspended_) return;
     suspended_ = true;
     if (link_.child.running()) End();
     next_reason_ = StartReason::kReload;
+    Change(DriverChange::kReleased, why);
+    Fail(Fault::kReleased, std::move(why));
   }
   void Resume() {
+    if (suspended_) Fail(Fault::kNone, "");
     suspended_ = false;
     next_start_ns_ = 0;
+    book_.ForgetHangs();
+  }
+  bool quiet() const noexcept { return !link_.child.running() && reaper_.empty(); }
+
+  void TakeChanges(std::vector<DriverChange>& out) {
+    out.clear();
+    std::swap(out, changes_);
   }
 
-  std::span<const Device> devices() const noexcept { return book_.devices(); }
+  std::string Trouble(Instant now) const {
+    if (driver_.waiting_call == kNoCall) return {};
+    return std::string(vendor_.call_name(driver_.waiting_call)) + " has not returned for " +
+           std::to_string((now.boot_ns - driver_.waiting_since_boot_ns) / 1'000'000'000) +
+           " s: no events are told";
+  }
+
+  Devices devices() const noexcept { return book_.devices(); }
   const DriverState& driver() const noexcept { return driver_; }
   int fd() const noexcept { return link_.socket.get(); }
 
@@ -71,11 +99,6 @@ class DriverSource::Impl {
   }
 
  private:
-  struct Dying {
-    ChildProcess child;
-    int64_t since_ns;
-  };
-
   void Start(Instant now) {
     if (driver_.stuck_pids.size() >= kMaxStuck) {
       Fail(Fault::kStuckInKernel,
@@ -95,28 +118,26 @@ class DriverSource::Impl {
       return;
     }
     driver_.pid = link_.child.pid();
+    Change(DriverChange::kStarted, "");
+  }
+
+  void Change(DriverChange::Kind kind, std::string detail) {
+    if (changes_.size() < kMaxChanges) changes_.push_back({kind, last_poll_ns_, std::move(detail)});
   }
 
   // Kills without waiting. What the kernel does not end at once is reaped by a later Poll.
   void End() {
-    link_.child.Signal(SIGKILL);
+    reaper_.Take(std::move(link_.child), last_poll_ns_);
     link_.Close();
-    if (link_.child.running() && !link_.child.TryWait()) {
-      dying_.push_back({std::move(link_.child), last_poll_ns_});
-    }
     link_.child = ChildProcess();
-    driver_.pid = -1;
-    driver_.up = false;
+    NotRunning();
   }
 
-  // A process that was killed ends within milliseconds, unless it is stuck in the kernel (state D).
-  void ReapDying(Instant now) {
-    if (dying_.empty()) return;
-    std::erase_if(dying_, [](Dying& dying) { return dying.child.TryWait().has_value(); });
-    driver_.stuck_pids.clear();
-    for (const Dying& dying : dying_) {
-      if (now.boot_ns - dying.since_ns > kDyingNs) driver_.stuck_pids.push_back(dying.child.pid());
-    }
+  void NotRunning() noexcept {
+    driver_.pid = -1;
+    driver_.up = false;
+    driver_.waiting_call = kNoCall;
+    driver_.watched = 0;
   }
 
   void Schedule(StartReason reason, Instant now) {
@@ -127,6 +148,7 @@ class DriverSource::Impl {
   }
 
   void Kill(Fault fault, std::string text, StartReason reason, Instant now) {
+    Change(fault == Fault::kHung ? DriverChange::kHung : DriverChange::kCrashed, text);
     Fail(fault, std::move(text));
     End();
     Schedule(reason, now);
@@ -144,9 +166,14 @@ class DriverSource::Impl {
     if (!status) return;
     Drain(now);  // Its last words.
     link_.Close();
-    driver_.pid = -1;
-    driver_.up = false;
+    NotRunning();
     bool exited = WIFEXITED(*status);
+    if (exited && WEXITSTATUS(*status) == kRecountExit) {
+      book_.ForgetHangs();
+      next_reason_ = StartReason::kReload;
+      next_start_ns_ = now.boot_ns + options_.backoff_first.count();
+      return;
+    }
     int signal = WIFSIGNALED(*status) ? WTERMSIG(*status) : 0;
     // What the library said is more than how the process ended.
     if (!exited || !told_) {
@@ -154,6 +181,7 @@ class DriverSource::Impl {
       Fail(fault, "driver process " + std::to_string(pid) + " " + DescribeWaitStatus(*status));
     }
     bool killed = signal == SIGKILL || signal == SIGTERM || signal == SIGINT || signal == SIGHUP;
+    if (!told_) Change(killed ? DriverChange::kKilled : DriverChange::kCrashed, driver_.last_error);
     Schedule(exited ? StartReason::kExited : killed ? StartReason::kKilled : StartReason::kCrash, now);
   }
 
@@ -167,7 +195,7 @@ class DriverSource::Impl {
         return Kill(Fault::kBadMessage, "driver message: over 64 KiB", StartReason::kProtocol, now);
       }
       auto bytes = std::span(buffer_).first(static_cast<size_t>(size));
-      Result<Message> message = DecodeMessage(bytes, vendor_.fields.size());
+      Result<Message> message = DecodeMessage(bytes, vendor_);
       Status status = message ? Take(*message, now) : message.error();
       if (!status) return Kill(Fault::kBadMessage, status.detail, StartReason::kProtocol, now);
     }
@@ -175,20 +203,16 @@ class DriverSource::Impl {
 
   Status Take(const Message& message, Instant now) {
     spoke_ = true;
-    if (const auto* readings = std::get_if<ReadingsReport>(&message)) return book_.Take(*readings, now);
     if (const auto* beat = std::get_if<Heartbeat>(&message)) return TakeHeartbeat(*beat, now);
-    if (const auto* list = std::get_if<ProcessesReport>(&message)) return book_.Take(*list, now);
-    if (const auto* device = std::get_if<DeviceReport>(&message)) {
-      Status status = book_.Take(*device);
-      CountDevices();
-      return status;
-    }
     if (const auto* library = std::get_if<LibraryReport>(&message)) return TakeLibrary(*library);
     if (const auto* hello = std::get_if<Hello>(&message)) {
       if (hello->protocol == kProtocolVersion) return Status{};
       return {Code::kDataLoss, "driver speaks protocol " + std::to_string(hello->protocol)};
     }
-    return {Code::kDataLoss, "driver message: a request came back"};
+    if (std::holds_alternative<AttachRequest>(message)) return BadMessage("a request came back");
+    Status status = book_.Take(message, now);
+    if (std::holds_alternative<DeviceReport>(message)) CountDevices();
+    return status;
   }
 
   Status TakeHeartbeat(const Heartbeat& beat, Instant now) {
@@ -196,6 +220,7 @@ class DriverSource::Impl {
     driver_.last_heartbeat_boot_ns = alive_ns_;
     driver_.library_calls = beat.calls;
     driver_.dropped_messages = beat.dropped;
+    if (driver_.waiting_call == kNoCall) driver_.watched = beat.watched;
     return Status{};
   }
 
@@ -242,8 +267,19 @@ class DriverSource::Impl {
     if (!ready_) return;
     DeviceBook::Hangs hangs = book_.CheckCalls(page, {.usual = options_.deadline, .slow = slow}, now);
     driver_.hung_calls += hangs.started;
+    CheckWaiting(page.waiting.Read(), now);
     if (!hangs.all) return;
-    Kill(Fault::kHung, "every device hangs, the first in " + book_.HungCall(), StartReason::kHang, now);
+    Kill(Fault::kHung, book_.AllHang(), StartReason::kHang, now);
+  }
+
+  // The devices are read all the same: it is told, and nothing else is done about it.
+  void CheckWaiting(CallSlot::View slot, Instant now) {
+    bool beyond = slot.call != kNoCall &&
+                  now.boot_ns - slot.since_boot_ns > (vendor_.longest_wait + options_.deadline).count();
+    driver_.hung_calls += beyond && driver_.waiting_call == kNoCall;
+    driver_.waiting_call = beyond ? slot.call : kNoCall;
+    driver_.waiting_since_boot_ns = slot.since_boot_ns;
+    if (beyond) driver_.watched = 0;
   }
 
   void RetryLeftOut(Instant now) {
@@ -258,28 +294,47 @@ class DriverSource::Impl {
     }
   }
 
+  // A library that has lost a device does not find it again.
+  void RetryLost(Instant now) {
+    if (!ready_ || !book_.AnyLost()) {
+      lost_since_ns_ = 0;
+      if (ready_ && now.boot_ns - started_ns_ >= options_.healthy.count()) retry_lost_ = options_.retry_lost;
+      return;
+    }
+    if (lost_since_ns_ == 0) lost_since_ns_ = now.boot_ns;
+    if (now.boot_ns - lost_since_ns_ < retry_lost_.count()) return;
+    lost_since_ns_ = 0;
+    retry_lost_ = std::min(retry_lost_ * 2, options_.retry_lost * kMaxLostRetryFactor);
+    Reload();
+  }
+
   const Vendor& vendor_;
   SourceOptions options_;
   DriverLink link_;
   DriverState driver_;
+  const std::unique_ptr<DeviceShelf> shelf_;
   DeviceBook book_;
   std::vector<std::byte> buffer_;
-  std::vector<Dying> dying_;
-  Duration backoff_{};
+  Reaper reaper_;
+  std::vector<DriverChange> changes_;
+  Duration backoff_{}, retry_lost_{};
   StartReason next_reason_ = StartReason::kFirst;
-  int64_t next_start_ns_ = 0, started_ns_ = 0, alive_ns_ = 0, last_poll_ns_ = 0;
+  int64_t next_start_ns_ = 0, started_ns_ = 0, alive_ns_ = 0, last_poll_ns_ = 0, lost_since_ns_ = 0;
   bool suspended_ = false, spoke_ = false, told_ = false, ready_ = false;
 };
 
-DriverSource::DriverSource(const Vendor& vendor, SourceOptions options)
-    : impl_(std::make_unique<Impl>(vendor, std::move(options))) {}
+DriverSource::DriverSource(const Vendor& vendor, SourceOptions options, std::unique_ptr<DeviceShelf> shelf)
+    : impl_(std::make_unique<Impl>(vendor, std::move(options), std::move(shelf))) {}
 DriverSource::~DriverSource() = default;
 void DriverSource::Poll(Instant now) { impl_->Poll(now); }
 void DriverSource::Reload() { impl_->Reload(); }
-void DriverSource::Suspend() { impl_->Suspend(); }
+void DriverSource::Suspend(std::string why) { impl_->Suspend(std::move(why)); }
 void DriverSource::Resume() { impl_->Resume(); }
-std::span<const Device> DriverSource::devices() const noexcept { return impl_->devices(); }
+bool DriverSource::quiet() const noexcept { return impl_->quiet(); }
+Devices DriverSource::devices() const noexcept { return impl_->devices(); }
 const DriverState& DriverSource::driver() const noexcept { return impl_->driver(); }
+void DriverSource::TakeChanges(std::vector<DriverChange>& out) { impl_->TakeChanges(out); }
+std::string DriverSource::Trouble(Instant now) const { return impl_->Trouble(now); }
 int DriverSource::fd() const noexcept { return impl_->fd(); }
 int64_t DriverSource::NextDueBootNs() const noexcept { return impl_->NextDue(); }
 

@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "base/clock.h"
-#include "driver/protocol.h"
+#include "driver/device.h"
 
 namespace gpulens::driver {
 
@@ -30,31 +30,17 @@ struct SourceOptions {
   Duration backoff_first = std::chrono::milliseconds(100), backoff_limit = std::chrono::seconds(30);
   Duration healthy = std::chrono::minutes(1);  // After so long the back-off begins anew.
   Duration retry_left_out = std::chrono::minutes(5);
+  // A device lost for so long: the library is opened anew, which alone can find it again. Twice as late each
+  // time, up to 16 times.
+  Duration retry_lost = std::chrono::seconds(60);
+  std::string device_folder;  // Empty: the kernel driver's. See DriverOptions.
 };
 
-// `status` is of the latest attempt; `raw` and `boot_ns` are of the latest good one and grow old.
-struct FieldReading {
-  ReadStatus status = ReadStatus::kNever;
-  int64_t boot_ns = 0;  // When the library was asked; 0: never with success.
-  int64_t raw = 0;
-};
-
-struct Device {
-  uint32_t index = 0;
-  DeviceState state = DeviceState::kStarting;
-  int32_t code = 0;                                        // The library's, in kFailed and its like.
-  std::vector<std::pair<std::string, std::string>> facts;  // Empty until opened.
-  uint32_t identity_version = 0;                           // Grows when `facts` change.
-  CallNumber hung_call = kNoCall;                          // In kHung.
-  int64_t hung_since_boot_ns = 0;
-  uint32_t hangs = 0;                // Since the source was made.
-  int64_t last_read_boot_ns = 0;     // Of the latest good reading; 0: none.
-  std::vector<FieldReading> fields;  // As many as the vendor has.
-  std::vector<ProcessUse> processes;
-  int64_t processes_boot_ns = 0;  // 0: no list yet, or none can be had.
-
-  // The fact of that key; empty when there is none.
-  std::string_view Fact(std::string_view key) const noexcept;
+// What has become of the driver process, in order.
+struct DriverChange {
+  enum Kind : uint8_t { kStarted, kCrashed, kHung, kKilled, kStuck, kReleased } kind = kStarted;
+  int64_t boot_ns = 0;
+  std::string detail;  // A sentence; may be empty.
 };
 
 struct DriverState {
@@ -62,10 +48,14 @@ struct DriverState {
   int pid = -1;     // -1: no process.
   std::array<uint64_t, static_cast<size_t>(StartReason::kCount)> starts{};
   uint64_t hung_calls = 0;
-  uint32_t used = 0, left_out = 0;  // Devices.
+  uint32_t used = 0, left_out = 0, hung = 0;  // Devices.
   int64_t last_heartbeat_boot_ns = 0;
   uint64_t library_calls = 0, dropped_messages = 0;  // Of the present process.
   uint64_t messages = 0;
+  // Devices whose events the present process is told; 0 while the thread that waits for them hangs.
+  uint64_t watched = 0;
+  CallNumber waiting_call = kNoCall;  // That the thread which waits for events does not come back from.
+  int64_t waiting_since_boot_ns = 0;
   std::vector<int> stuck_pids;  // Killed processes that the kernel has not ended within a second.
   Fault fault = Fault::kNone;
   int32_t library_code = 0;
@@ -78,7 +68,8 @@ struct DriverState {
 // the driver and starts its deadlines anew. `now` must be of the machine's clock. `vendor` outlives it.
 class DriverSource {
  public:
-  DriverSource(const Vendor& vendor, SourceOptions options);
+  // `shelf`: null for a vendor without messages of its own.
+  DriverSource(const Vendor& vendor, SourceOptions options, std::unique_ptr<DeviceShelf> shelf = nullptr);
   ~DriverSource();  // Kills the driver. Waits at most 50 ms.
   DriverSource(const DriverSource&) = delete;
   DriverSource& operator=(const DriverSource&) = delete;
@@ -87,13 +78,20 @@ class DriverSource {
   void Poll(Instant now);
   // Ends the present process; the next Poll starts another without back-off.
   void Reload();
-  // Ends the process, which frees all device handles; Poll starts none until Resume.
-  void Suspend();
+  // Ends the process, which frees all device handles; Poll starts none until Resume. `why` becomes the
+  // driver's last_error. Does nothing when it is suspended already.
+  void Suspend(std::string why);
   void Resume();
+  // No process of ours has a device open, not even one that is still dying.
+  bool quiet() const noexcept;
 
   // All devices that were ever seen, by index. Their number and their facts change only in Poll.
-  std::span<const Device> devices() const noexcept;
+  Devices devices() const noexcept;
   const DriverState& driver() const noexcept;
+  // What has happened since the last call, oldest first, in place of what `out` had. A few dozen are kept.
+  void TakeChanges(std::vector<DriverChange>& out);
+  // "nvmlEventSetWait_v2 has not returned for 12 s: no events are told"; empty when all is well.
+  std::string Trouble(Instant now) const;
   // Fields of all devices by the status of their latest reading.
   std::array<uint32_t, kReadStatusCount> FieldsByStatus() const noexcept;
   // Becomes readable when the driver has sent something or has ended; -1 while none runs. Another one

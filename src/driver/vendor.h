@@ -7,13 +7,15 @@
 #include <span>
 #include <string_view>
 
+#include "base/clock.h"
 #include "driver/call_page.h"
 
 namespace gpulens::driver {
 
-// How often a field is read: every interval, every 10 s, every 60 s (or every interval if longer).
-enum class Tier : uint8_t { kFast, kMedium, kSlow };
-inline constexpr size_t kTierCount = 3;
+// How often a field is read: every interval, every 10 s, every 60 s (or every interval if longer), or once
+// while the device is attached; a static reading is said again with the slow ones without asking for it.
+enum class Tier : uint8_t { kFast, kMedium, kSlow, kStatic };
+inline constexpr size_t kTierCount = 3;  // Those with a period.
 
 // One number that the library tells of a device. What comes in numbered copies (links, blocks) has
 // one field for each.
@@ -70,17 +72,23 @@ enum class Fault : uint8_t {
   kHung,
   kStuckInKernel,  // Killed, but the kernel will not let go of it.
   kBadMessage,
+  kReleased,  // Ended on request, until it is resumed.
   kCount,
 };
 
 // The tables of one library. Static storage; safe to read from any thread.
 struct Vendor {
-  std::string_view name;        // "amdsmi": the argument of `gpulens driver`.
-  std::string_view no_devices;  // A sentence for a library that sees none.
-  std::span<const FieldInfo> fields;
-  std::string_view (*call_name)(CallNumber call) noexcept;  // "unknown" for what is no call.
+  std::string_view name{};        // "amdsmi": the argument of `gpulens driver`.
+  std::string_view no_devices{};  // A sentence for a library that sees none.
+  std::string_view device{};      // What people call one: "GPU".
+  std::span<const FieldInfo> fields{};
+  std::string_view (*call_name)(CallNumber call) noexcept = nullptr;  // "unknown" for what is no call.
   // Calls that open the library or wake a device and may rightly take many seconds.
-  bool (*slow_call)(CallNumber call) noexcept;
+  bool (*slow_call)(CallNumber call) noexcept = nullptr;
+  // A device may have numbered links, each with the same fields; 0: this library tells of none.
+  size_t links = 0, link_fields = 0;
+  // As long as the thread that waits for events rightly stays in one call.
+  Duration longest_wait{0};
 };
 
 }  // namespace gpulens::driver

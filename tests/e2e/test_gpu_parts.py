@@ -30,6 +30,24 @@ class Mig(unittest.TestCase):
             self.assertEqual(sorted(used), [2 * 2**30, 8 * 2**30])
 
 
+class EventThread(unittest.TestCase):
+    def test_one_that_does_not_come_back_is_told_and_gpus_are_read_on(self):
+        folder = tempfile.mkdtemp(prefix="gpulens-control-")
+        socket = os.path.join(folder, "gpulens.sock")
+        self.addCleanup(os.rmdir, folder)
+        config, environment = nvidia_config(
+            profile_file("model: H100\ngpus: 2\nhangs:\n  - {call: nvmlEventSetWait_v2}\n"), interval="500ms")
+        with Agent(config=config + f"control: {{socket: {socket}}}\n", environment=environment) as agent:
+            wait_until(lambda: value(agent.page(), "gpulens_driver_calls_hung", driver="nvml") == 1, 20, "the hang")
+            page = agent.page()
+            self.assertEqual(len(samples(page, "gpu_power_draw_watts")), 2)
+            self.assertEqual(value(page, "gpulens_driver_up", driver="nvml"), 1)
+            doctor = subprocess.run([str(BINARY), "doctor", "--config", str(agent.config)], capture_output=True, text=True,
+                                    env={**os.environ, **environment}, timeout=60)
+            self.assertIn("nvmlEventSetWait_v2 has not returned", doctor.stdout)
+            self.assertEqual(doctor.returncode, 2)
+
+
 class Release(unittest.TestCase):
     def order(self, socket, *words):
         return subprocess.run([str(BINARY), "driver", *words, "--socket", socket], capture_output=True, text=True, timeout=60)

@@ -6,7 +6,7 @@
 #include <string_view>
 #include <vector>
 
-#include "sources/nvml/driver/driver_loop.h"
+#include "sources/nvml/driver/nvml_driver.h"
 #include "sources/nvml/fake/fake_nvml.h"
 
 int main(int argc, char** argv) {

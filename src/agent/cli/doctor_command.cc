@@ -7,6 +7,7 @@
 #include <cstdio>
 
 #include "agent/cli/driver_release.h"
+#include "agent/control/driver_finding.h"
 #include "agent/plugin_tables.h"
 #include "agent/run/config_file.h"
 #include "agent/run/plan.h"
@@ -129,13 +130,8 @@ int RunDoctor(const DoctorOptions& options) {
   if (!loaded.ok()) return 2;
   Env env;
   std::vector<Finding> findings = LookEverywhere(loaded.config, env);
-  if (std::string driver = AskDriverStatus(loaded.config); driver.starts_with("released")) {
-    findings.push_back({.kind = Finding::kNoPermission,
-                        .subject = "nvidia",
-                        .what = "the running agent reads no GPU",
-                        .why = "its driver process is " + driver,
-                        .remedy = "gpulens driver resume"});
-  }
+  if (std::optional<Finding> driver = DriverFinding(AskDriverStatus(loaded.config)))
+    findings.push_back(*std::move(driver));
   std::string agent_at;
   for (const std::string& address : loaded.config.Group("http").Texts("listen")) {
     if (agent_at.empty() && Listens(address)) agent_at = address;

@@ -8,7 +8,7 @@
 #include "base/check.h"
 #include "sources/amdsmi/driver/amdsmi_driver.h"
 #include "sources/amdsmi/fake/fake_amdsmi.h"
-#include "sources/nvml/driver/driver_loop.h"
+#include "sources/nvml/driver/nvml_driver.h"
 #include "sources/nvml/fake/fake_nvml.h"
 
 namespace gpulens {

@@ -89,6 +89,9 @@ class ControlSocket::Client final : public StreamHandler {
       nvml.Resume();
       Log(LogLevel::kInfo, "nvidia", "resume", "the GPUs are read again on request.");
     }
+    // Who only looks is told the state; to whom has asked for it, it is an error.
+    if (command->verb == ControlCommand::kStatus && nvml.view().state == DriverControl::State::kReleasing)
+      return Reply("ok releasing: the driver process has not ended yet; it may be stuck in the kernel");
     if (command->verb != ControlCommand::kRelease) return Reply(owner_.Answer());
     end_ns_ = (now + kReleaseTime).boot_ns;
     AwaitRelease();
@@ -167,7 +170,8 @@ std::string ControlSocket::Answer() const {
   DriverControl::View view = nvml_.view();
   switch (view.state) {
     case DriverControl::State::kNobody: return "error no NVIDIA collector runs in this agent";
-    case DriverControl::State::kRunning: return "ok running";
+    case DriverControl::State::kRunning:
+      return view.trouble.empty() ? "ok running" : "ok running, but " + view.trouble;
     case DriverControl::State::kReleasing:
       return "error the driver process has not ended yet; it may be stuck in the kernel";
     case DriverControl::State::kReleased:

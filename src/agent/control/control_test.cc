@@ -10,6 +10,7 @@
 
 #include "agent/control/control_command.h"
 #include "agent/control/control_socket.h"
+#include "agent/control/driver_finding.h"
 
 namespace gpulens {
 namespace {
@@ -46,12 +47,12 @@ TEST(DriverControl, ReleasesEndByThemselves) {
   ManualClock clock;
   EXPECT_EQ(control.view().state, DriverControl::State::kNobody);
   EXPECT_FALSE(control.Ask(clock.Now()).release);
-  control.Answer(false);
+  control.Answer(false, "");
   EXPECT_EQ(control.view().state, DriverControl::State::kRunning);
   control.Release(clock.Now(), seconds(60));
   EXPECT_EQ(control.view().state, DriverControl::State::kReleasing);
   EXPECT_TRUE(control.Ask(clock.Now()).release);
-  control.Answer(true);
+  control.Answer(true, "");
   EXPECT_EQ(control.view().state, DriverControl::State::kReleased);
   clock.Advance(seconds(60));
   EXPECT_FALSE(control.Ask(clock.Now()).release);
@@ -91,7 +92,7 @@ class ControlSocketTest : public testing::Test {
   void Collect() {
     control_.Ask(RealClock().Now());
     collector_ = std::thread([this] {
-      while (!ending_) control_.Answer(control_.Ask(RealClock().Now()).release);
+      while (!ending_) control_.Answer(control_.Ask(RealClock().Now()).release, "");
     });
   }
   std::string Ask(const std::string& command) {
@@ -116,6 +117,42 @@ TEST_F(ControlSocketTest, ReleasesAndResumes) {
   EXPECT_THAT(Ask("nvml status"), StartsWith("ok released for "));
   EXPECT_EQ(Ask("nvml resume"), "ok running");
   EXPECT_EQ(Ask("nvml release"), "ok released until it is resumed");
+}
+
+// A process that is stuck in the kernel does not end: who looks is told so.
+TEST_F(ControlSocketTest, AReleaseThatDoesNotEndIsSeen) {
+  ASSERT_TRUE(Open());
+  control_.Ask(RealClock().Now());
+  control_.Release(RealClock().Now(), Duration(0));
+  std::string status = Ask("nvml status");
+  EXPECT_THAT(status, StartsWith("ok releasing: "));
+  auto finding = DriverFinding(std::string_view(status).substr(3));
+  ASSERT_TRUE(finding.has_value());
+  EXPECT_EQ(finding->kind, Finding::kNoPermission);
+  EXPECT_THAT(finding->why, HasSubstr("has not ended yet"));
+}
+
+TEST_F(ControlSocketTest, TroubleOfAProcessThatRunsIsSeen) {
+  ASSERT_TRUE(Open());
+  control_.Ask(RealClock().Now());
+  control_.Answer(false, "nvmlEventSetWait_v2 has not returned for 12 s: no events are told");
+  std::string status = Ask("nvml status");
+  EXPECT_EQ(status, "ok running, but nvmlEventSetWait_v2 has not returned for 12 s: no events are told");
+  auto finding = DriverFinding(std::string_view(status).substr(3));
+  ASSERT_TRUE(finding.has_value());
+  EXPECT_EQ(finding->kind, Finding::kBroken);
+  EXPECT_THAT(finding->why, StartsWith("nvmlEventSetWait_v2"));
+  control_.Answer(false, "");
+  EXPECT_EQ(Ask("nvml status"), "ok running");
+}
+
+TEST(DriverFinding, NothingIsFoundWhereAllIsWell) {
+  EXPECT_FALSE(DriverFinding("running").has_value());
+  EXPECT_FALSE(DriverFinding("").has_value()) << "nobody answers";
+  auto released = DriverFinding("released for 60 s");
+  ASSERT_TRUE(released.has_value());
+  EXPECT_EQ(released->why, "its driver process is released for 60 s");
+  EXPECT_EQ(released->remedy, "gpulens driver resume");
 }
 
 TEST_F(ControlSocketTest, BelongsToItsOwnerAlone) {

@@ -9,6 +9,7 @@
 #include "catalog/self.h"
 #include "collectors/amd/amd_events.h"
 #include "collectors/amd/amd_series.h"
+#include "driver_metrics/driver_series.h"
 #include "pipeline/agent_stats.h"
 #include "pipeline/plugin.h"
 #include "sources/amdsmi/probe/amd_probe.h"
@@ -18,36 +19,12 @@ namespace {
 
 using driver::DeviceState;
 using driver::DriverState;
-using driver::Fault;
 using driver::ReadStatus;
-using driver::StartReason;
 
 constexpr std::string_view kDefaultLibrary = "libamd_smi.so";
 constexpr std::string_view kSimulated = "simulated";
 constexpr auto kMedium = std::chrono::seconds(10);
 constexpr auto kSlow = std::chrono::seconds(60);
-
-// The driver's fields by status, under the catalogue's words.
-constexpr std::pair<ReadStatus, std::string_view> kFieldStatuses[] = {
-    {ReadStatus::kOk, "ok"},
-    {ReadStatus::kNotSupported, "not_supported"},
-    {ReadStatus::kNoPermission, "no_permission"},
-    {ReadStatus::kNotFound, "not_found"},
-    {ReadStatus::kError, "error"},
-};
-
-Code CodeOf(Fault fault) {
-  switch (fault) {
-    case Fault::kNoPermission: return Code::kPermissionDenied;
-    case Fault::kLibraryNotFound:
-    case Fault::kDriverNotLoaded:
-    case Fault::kNoDevices: return Code::kUnavailable;
-    case Fault::kHung:
-    case Fault::kStuckInKernel: return Code::kTimeout;
-    case Fault::kBadMessage: return Code::kDataLoss;
-    default: return Code::kIo;
-  }
-}
 
 bool Simulated(const Config& config) { return config.Text("library") == kSimulated; }
 bool Asked(const Config& config) { return config.Text("library") != kDefaultLibrary; }
@@ -85,50 +62,13 @@ class AmdCollector final : public Collector {
     const DriverState& driver = source_.driver();
     if (env_.stats) env_.stats->amdsmi_driver_pid = std::max(driver.pid, 0);
     events_.Driver(driver, out.read_at());
-    UpdateDriver(driver, out);
+    driver_series_.Update(source_, out);
     UpdateDriverInfo(driver, out);
     UpdateDevices(out);
-    if (driver.up) return Ok();
-    if (driver.fault == Fault::kNone) return {Code::kTimeout, "the driver process is starting"};
-    return {CodeOf(driver.fault), driver.last_error};
+    return StatusOf(driver);
   }
 
  private:
-  void DeclareDriver(SeriesTable& table) {
-    driver_entity_ = MakeRef<Entity>("driver", AttributeSet({{"driver", "amdsmi"}}));
-    up_ = table.Declare(kSelfDriverUp, driver_entity_);
-    heartbeat_ = table.Declare(kSelfDriverHeartbeatAge, driver_entity_);
-    hung_ = table.Declare(kSelfDriverCallsHung, driver_entity_);
-    used_ = table.Declare(kSelfDriverDevices, driver_entity_, {{"state", "used"}});
-    left_out_ = table.Declare(kSelfDriverDevices, driver_entity_, {{"state", "left_out"}});
-    for (size_t i = 0; i < starts_.size(); ++i) {
-      starts_[i] = table.Declare(kSelfDriverStarts, driver_entity_,
-                                 {{"reason", driver::StartReasonName(static_cast<StartReason>(i))}});
-    }
-    for (size_t i = 0; i < std::size(kFieldStatuses); ++i) {
-      fields_[i] = table.Declare(kSelfDriverFields, driver_entity_, {{"status", kFieldStatuses[i].second}});
-    }
-  }
-
-  void UpdateDriver(const DriverState& driver, FrameWriter& out) {
-    if (!driver_entity_) DeclareDriver(out.table());
-    out.Set(up_, driver.up ? 1 : 0);
-    if (driver.last_heartbeat_boot_ns != 0) {
-      out.Set(heartbeat_, static_cast<double>(out.read_at().boot_ns - driver.last_heartbeat_boot_ns) * 1e-9);
-    }
-    auto devices = source_.devices();
-    auto hung = std::count_if(devices.begin(), devices.end(),
-                              [](const auto& device) { return device.state == DeviceState::kHung; });
-    out.Set(hung_, hung);
-    out.Set(used_, driver.used);
-    out.Set(left_out_, driver.left_out);
-    for (size_t i = 0; i < starts_.size(); ++i) out.Set(starts_[i], driver.starts[i]);
-    auto by_status = source_.FieldsByStatus();
-    for (size_t i = 0; i < std::size(kFieldStatuses); ++i) {
-      out.Set(fields_[i], by_status[static_cast<size_t>(kFieldStatuses[i].first)]);
-    }
-  }
-
   void UpdateDriverInfo(const DriverState& driver, FrameWriter& out) {
     if (driver.library_version.empty() && driver.driver_version.empty()) return;
     bool same = driver.driver_version == driver_version_ && driver.library_version == library_version_;
@@ -182,7 +122,7 @@ class AmdCollector final : public Collector {
   }
 
   // When a GPU is divided anew, the library must list its partitions again: it does so only at its start.
-  void ReloadWhenDivided(std::span<const driver::Device> devices) {
+  void ReloadWhenDivided(const driver::Devices& devices) {
     modes_.resize(devices.size(), 0);
     bool changed = false;
     for (size_t i = 0; i < devices.size(); ++i) {
@@ -201,10 +141,8 @@ class AmdCollector final : public Collector {
   amd::FieldPatience patience_;
   std::vector<amd::AmdSeries> series_;
   std::vector<int64_t> modes_;
-  EntityRef driver_entity_;
-  Series up_, heartbeat_, hung_, used_, left_out_, info_, devices_;
-  std::array<Series, static_cast<size_t>(StartReason::kCount)> starts_;
-  std::array<Series, std::size(kFieldStatuses)> fields_;
+  DriverSeries driver_series_{"amdsmi"};
+  Series info_, devices_;
   std::string driver_version_, library_version_;
 };
 
@@ -223,7 +161,7 @@ std::vector<Finding> Probe(const Config& config, Env& env) {
     finding.what = "SIMULATED GPUs, no hardware is read";
     return {finding};
   }
-  amdsmi::AmdProbe probe = env.demo ? amdsmi::AmdProbe{} : amdsmi::ProbeGpus();
+  driver::Hardware probe = env.demo ? driver::Hardware{} : amdsmi::ProbeGpus();
   if (probe.pci_gpus.empty()) {
     finding.kind = Asked(config) ? Finding::kFound : Finding::kNotHere;
     finding.what = Asked(config) ? "library " + config.Text("library") : "";

@@ -141,10 +141,10 @@ void AmdSeries::UpdateModes(FrameWriter& out) {
 }
 
 void AmdSeries::UpdateProcesses(FrameWriter& out) {
-  if (!Fresh(Field::kProcessCount, out) || device_->processes_boot_ns == 0) return;
+  if (!Fresh(Field::kProcessCount, out) || device_->uses_boot_ns == 0) return;
   Ensure(process_count_, kGpuProcesses, part_, {}, out);
-  out.Set(process_count_, device_->processes.size());
-  for (const driver::ProcessUse& use : device_->processes) UpdateProcess(use, out);
+  out.Set(process_count_, device_->uses.size());
+  for (const driver::ProcessUse& use : device_->uses) UpdateProcess(use, out);
   for (auto at = processes_.begin(); at != processes_.end();) {
     if (at->second.seen == update_) {
       ++at;

@@ -54,18 +54,7 @@ class AmdRun {
 
   // A round of every reader, without the collector.
   void Read() {
-    for (size_t i = 0; i < readers_.size(); ++i) {
-      readers_[i]->Read(clock.Now().boot_ns);
-      auto readings = std::as_bytes(readers_[i]->readings());
-      EXPECT_TRUE(
-          book_.Take(driver::ReadingsReport{driver::WireArray<driver::Reading>(readings)}, clock.Now()).ok());
-      if (!readers_[i]->has_processes()) continue;
-      driver::ProcessesReport list;
-      list.device = static_cast<uint32_t>(i);
-      list.boot_ns = readers_[i]->processes_boot_ns();
-      list.processes = driver::WireArray<driver::ProcessUse>(std::as_bytes(readers_[i]->processes()));
-      EXPECT_TRUE(book_.Take(list, clock.Now()).ok());
-    }
+    for (auto& reader : readers_) reader->Round(clock.Now().boot_ns, agent_);
   }
   // The collector's part of a run.
   void Publish() {
@@ -127,9 +116,22 @@ class AmdRun {
   Ref<const Frame> frame;
 
  private:
+  // Takes what a reader sends as the agent does.
+  struct Agent final : driver::Outbox {
+    explicit Agent(AmdRun& owner) : run(owner) {}
+    bool Send(std::span<const std::byte> bytes) noexcept override {
+      auto message = driver::DecodeMessage(bytes, amdsmi::AmdsmiVendor());
+      EXPECT_TRUE(message.ok() && run.book_.Take(*message, run.clock.Now()).ok());
+      return true;
+    }
+    AmdRun& run;
+  };
+
   driver::CallSlot slot_;
   std::unique_ptr<amdsmi::AmdsmiLibrary> library_;
-  driver::DeviceBook book_{amdsmi::AmdsmiVendor()};
+  driver::PlainShelf shelf_;
+  driver::DeviceBook book_{amdsmi::AmdsmiVendor(), shelf_};
+  Agent agent_{*this};
   std::vector<std::unique_ptr<driver::DeviceReader>> readers_;
   std::vector<AmdSeries> series_;
   FieldPatience patience_;

@@ -1,2 +1,2 @@
-house_deps(gpulens_sources_amdsmi gpulens_sources_amdsmi_probe)
+house_deps(gpulens_sources_amdsmi gpulens_driver_metrics gpulens_sources_amdsmi_probe)
 house_test_deps(gpulens_sources_amdsmi_driver gpulens_sources_amdsmi_fake gpulens_wire gpulens_dialects gpulens_base_testing)

@@ -26,7 +26,7 @@ void EventReporter::Report(nvml::NvmlSource& source, const EntityRef& driver,
   if (!desk_) return;
   const nvml::DriverState& state = source.driver();
   bool fresh = now.boot_ns - state.last_heartbeat_boot_ns < kWatchPatience.count();
-  Watch(state.last_heartbeat_boot_ns != 0 && fresh && state.gpus_watched > 0);
+  Watch(state.last_heartbeat_boot_ns != 0 && fresh && state.watched > 0);
   bool released = false;
   for (const nvml::DriverChange& change : changes_) {
     released = released || change.kind == nvml::DriverChange::kReleased;
@@ -44,7 +44,7 @@ void EventReporter::Report(nvml::NvmlSource& source, const EntityRef& driver,
                           .entity = i < series.size() ? series[i].entity() : EntityRef(),
                           .now = now,
                           .at_start = i < first_gpus_,
-                          .driver_unloaded = source.driver().fault == nvml::DriverFault::kDriverNotLoaded,
+                          .driver_unloaded = source.driver().fault == driver::Fault::kDriverNotLoaded,
                           .released = released};
   };
   for (const nvml::DeviceEvent& event : events_) {

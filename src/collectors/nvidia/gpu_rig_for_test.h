@@ -13,10 +13,10 @@
 
 #include "base/parse.h"
 #include "collectors/nvidia/gpu_series.h"
+#include "sources/nvml/driver/agent_for_test.h"
 #include "sources/nvml/driver/nvml_reader.h"
 #include "sources/nvml/fake/fake_nvml.h"
 #include "sources/nvml/fake/fake_world.h"
-#include "sources/nvml/gpu_book.h"
 
 namespace gpulens {
 
@@ -32,12 +32,12 @@ class GpuRig {
     slots_ = std::make_unique<nvml::CallSlot[]>(count);
     nvml::ReaderOptions reader_options;
     reader_options.details = details;
-    book_.Begin(clock_.Now(), std::chrono::minutes(5));
-    book_.Expect(static_cast<uint32_t>(count));
+    agent_.book.Begin(clock_.Now(), std::chrono::minutes(5));
+    agent_.book.Expect(static_cast<uint32_t>(count));
     for (unsigned i = 0; i < count; ++i) {
       readers_.push_back(std::make_unique<nvml::GpuReader>(*library_, i, slots_[i], clock_, reader_options));
       EXPECT_EQ(readers_[i]->Attach(), 0);
-      Introduce(i);
+      agent_.Introduce(i, readers_[i]->identity().facts);
       series_.emplace_back(options);
     }
     patience_.ns = {Duration(std::chrono::seconds(2)).count(), Duration(std::chrono::seconds(12)).count(),
@@ -49,15 +49,14 @@ class GpuRig {
     clock_.Advance(std::chrono::seconds(1));
     for (auto& reader : readers_) {
       reader->Read(clock_.Now().boot_ns);
-      auto bytes = std::as_bytes(reader->readings());
-      EXPECT_TRUE(book_.Take(nvml::ReadingsReport{nvml::WireArray<nvml::Reading>(bytes)}, clock_.Now()).ok());
+      agent_.Send(encoder_.Encode(reader->readings()));
     }
     Collect();
   }
   // A run of the agent alone.
   void Collect() {
     writer_.Begin(clock_.Now());
-    auto gpus = book_.gpus();
+    auto gpus = agent_.shelf.gpus();
     for (size_t i = 0; i < series_.size(); ++i)
       series_[i].Update(gpus[i], patience_, clock_.Now(), writer_, gpus);
     frame_ = writer_.Finish();
@@ -91,17 +90,9 @@ class GpuRig {
   ManualClock& clock() noexcept { return clock_; }
   FrameWriter& writer() noexcept { return writer_; }
   SeriesTable& table() noexcept { return table_; }
-  nvml::GpuBook& book() noexcept { return book_; }
+  driver::DeviceBook& book() noexcept { return agent_.book; }
 
  private:
-  void Introduce(unsigned index) {
-    nvml::EntityReport report;
-    report.entity = index;
-    for (const auto& [key, value] : readers_[index]->identity().facts)
-      report.facts.at(report.fact_count++) = {key, value};
-    EXPECT_TRUE(book_.Take(report).ok());
-  }
-
   static std::string AttributesOf(const SeriesInfo& info) {
     std::string text;
     for (auto [key, value] : info.attributes) {
@@ -127,7 +118,8 @@ class GpuRig {
   std::unique_ptr<nvml::NvmlLibrary> library_;
   std::unique_ptr<nvml::CallSlot[]> slots_;
   std::vector<std::unique_ptr<nvml::GpuReader>> readers_;
-  nvml::GpuBook book_;
+  nvml::AgentEnd agent_{clock_};
+  nvml::MessageEncoder encoder_;
   FieldPatience patience_;
   std::vector<GpuSeries> series_;
   SeriesTable table_;

@@ -210,7 +210,7 @@ TEST_F(GpuWatchTest, HangsNameTheirCall) {
   Settle();
   gpu_.state = GpuState::kHung;
   gpu_.hangs = 1;
-  gpu_.hung_call = nvml::Call::kPowerUsage;
+  gpu_.hung_call = static_cast<driver::CallNumber>(nvml::Call::kPowerUsage);
   gpu_.hung_since_boot_ns = clock_.Now().boot_ns;
   std::vector<Event> events = See();
   EXPECT_EQ(Text(events, "gpu.call"), "nvmlDeviceGetPowerUsage");

@@ -13,6 +13,7 @@
 #include "collectors/nvidia/nvidia_metrics.h"
 #include "collectors/nvidia/nvidia_probe.h"
 #include "collectors/nvidia/parts/aer_series.h"
+#include "driver_metrics/driver_series.h"
 #include "pipeline/agent_stats.h"
 #include "pipeline/control/driver_control.h"
 #include "pipeline/plugin.h"
@@ -22,37 +23,11 @@
 namespace gpulens {
 namespace {
 
-using nvml::DriverFault;
 using nvml::DriverState;
-using nvml::ReadStatus;
-using nvml::StartReason;
 
 constexpr std::string_view kDefaultLibrary = "libnvidia-ml.so.1";
 constexpr auto kMedium = std::chrono::seconds(10);
 constexpr auto kSlow = std::chrono::seconds(60);
-
-// The driver's fields by status, under the catalogue's words.
-constexpr std::pair<ReadStatus, std::string_view> kFieldStatuses[] = {
-    {ReadStatus::kOk, "ok"},
-    {ReadStatus::kNotSupported, "not_supported"},
-    {ReadStatus::kNoPermission, "no_permission"},
-    {ReadStatus::kNotFound, "not_found"},
-    {ReadStatus::kError, "error"},
-};
-
-Code CodeOf(DriverFault fault) {
-  switch (fault) {
-    case DriverFault::kNoPermission: return Code::kPermissionDenied;
-    case DriverFault::kLibraryNotFound:
-    case DriverFault::kDriverNotLoaded:
-    case DriverFault::kReleased:
-    case DriverFault::kNoGpus: return Code::kUnavailable;
-    case DriverFault::kHung:
-    case DriverFault::kStuckInKernel: return Code::kTimeout;
-    case DriverFault::kBadMessage: return Code::kDataLoss;
-    default: return Code::kIo;
-  }
-}
 
 nvml::SourceOptions MakeSourceOptions(const Config& config, const Env& env) {
   nvml::SourceOptions options;
@@ -104,17 +79,15 @@ class NvidiaCollector final : public Collector {
   Status Collect(FrameWriter& out) override {
     FollowOrder(out.read_at());
     source_.Poll(out.read_at());
-    if (env_.nvml) env_.nvml->Answer(source_.quiet());
+    if (env_.nvml) env_.nvml->Answer(source_.quiet(), source_.Trouble(out.read_at()));
     const DriverState& driver = source_.driver();
     if (env_.stats) env_.stats->nvml_driver_pid = std::max(driver.pid, 0);
-    UpdateDriver(driver, out);
+    driver_series_.Update(source_, out);
     UpdateDriverInfo(driver, out);
     book_.NextRound();
     UpdateGpus(out);
-    reporter_.Report(source_, driver_entity_, gpus_, out.read_at());
-    if (driver.up) return Ok();
-    if (driver.fault == DriverFault::kNone) return {Code::kTimeout, "the driver process is starting"};
-    return {CodeOf(driver.fault), driver.last_error};
+    reporter_.Report(source_, driver_series_.entity(), gpus_, out.read_at());
+    return StatusOf(driver);
   }
 
  private:
@@ -133,54 +106,19 @@ class NvidiaCollector final : public Collector {
     released_ = order.release;
   }
 
-  void DeclareDriver(SeriesTable& table) {
-    driver_entity_ = MakeRef<Entity>("driver", AttributeSet({{"driver", "nvml"}}));
-    up_ = table.Declare(kSelfDriverUp, driver_entity_);
-    heartbeat_ = table.Declare(kSelfDriverHeartbeatAge, driver_entity_);
-    hung_ = table.Declare(kSelfDriverCallsHung, driver_entity_);
-    used_ = table.Declare(kSelfDriverDevices, driver_entity_, {{"state", "used"}});
-    left_out_ = table.Declare(kSelfDriverDevices, driver_entity_, {{"state", "left_out"}});
-    for (size_t i = 0; i < starts_.size(); ++i) {
-      starts_[i] = table.Declare(kSelfDriverStarts, driver_entity_,
-                                 {{"reason", nvml::StartReasonName(static_cast<StartReason>(i))}});
-    }
-    for (size_t i = 0; i < std::size(kFieldStatuses); ++i) {
-      fields_[i] = table.Declare(kSelfDriverFields, driver_entity_, {{"status", kFieldStatuses[i].second}});
-    }
-  }
-
-  void UpdateDriver(const DriverState& driver, FrameWriter& out) {
-    if (!driver_entity_) DeclareDriver(out.table());
-    out.Set(up_, driver.up ? 1 : 0);
-    if (driver.last_heartbeat_boot_ns != 0) {
-      out.Set(heartbeat_, static_cast<double>(out.read_at().boot_ns - driver.last_heartbeat_boot_ns) * 1e-9);
-    }
-    auto gpus = source_.gpus();
-    auto hung = std::count_if(gpus.begin(), gpus.end(),
-                              [](const auto& gpu) { return gpu.state == nvml::GpuState::kHung; });
-    out.Set(hung_, hung);
-    out.Set(used_, driver.gpus_used);
-    out.Set(left_out_, driver.gpus_left_out);
-    for (size_t i = 0; i < starts_.size(); ++i) out.Set(starts_[i], driver.starts[i]);
-    auto by_status = source_.FieldsByStatus();
-    for (size_t i = 0; i < std::size(kFieldStatuses); ++i) {
-      out.Set(fields_[i], by_status[static_cast<size_t>(kFieldStatuses[i].first)]);
-    }
-  }
-
   void UpdateDriverInfo(const DriverState& driver, FrameWriter& out) {
-    std::string versions = driver.driver_version + "/" + driver.library_version;
     if (driver.driver_version.empty()) return;
-    if (!info_ || versions != versions_) {
+    if (!info_ || driver.driver_version != driver_version_ || driver.library_version != library_version_) {
       out.table().Retire(info_);
-      versions_ = versions;
+      driver_version_ = driver.driver_version;
+      library_version_ = driver.library_version;
       std::vector<AttributeSet::Attribute> attributes = {
           {"gpu.vendor", std::string_view("nvidia")},
           {"gpu.driver.version", std::string_view(driver.driver_version)}};
       if (!driver.library_version.empty())
         attributes.push_back({"gpu.library.version", std::string_view(driver.library_version)});
-      if (!driver.cuda_version.empty())
-        attributes.push_back({"gpu.runtime.version", std::string_view(driver.cuda_version)});
+      if (!driver.runtime_version.empty())
+        attributes.push_back({"gpu.runtime.version", std::string_view(driver.runtime_version)});
       if (env_.demo) attributes.push_back({"simulated", true});
       info_ = out.table().Declare(kGpuDriverInfo, {},
                                   AttributeSet(std::span<const AttributeSet::Attribute>(attributes)));
@@ -221,11 +159,9 @@ class NvidiaCollector final : public Collector {
   std::vector<AerSeries> aer_;
   EventReporter reporter_{env_.events};
   bool released_ = false;
-  EntityRef driver_entity_;
-  Series up_, heartbeat_, hung_, used_, left_out_, info_, devices_, devices_expected_;
-  std::array<Series, static_cast<size_t>(StartReason::kCount)> starts_;
-  std::array<Series, std::size(kFieldStatuses)> fields_;
-  std::string versions_;
+  DriverSeries driver_series_{"nvml"};
+  Series info_, devices_, devices_expected_;
+  std::string driver_version_, library_version_;
 };
 
 bool Asked(const Config& config) { return config.Text("library") != kDefaultLibrary; }

@@ -18,7 +18,7 @@ std::vector<Finding> ProbeNvidia(bool asked, const std::string& library, bool de
     finding.what = "8 SIMULATED GPUs, no hardware is read";
     return {finding};
   }
-  nvml::GpuProbe probe = nvml::ProbeGpus();
+  driver::Hardware probe = nvml::ProbeGpus();
   if (probe.pci_gpus.empty()) {
     finding.kind = asked ? Finding::kFound : Finding::kNotHere;
     finding.what = asked ? "library " + library : "";
@@ -34,7 +34,7 @@ std::vector<Finding> ProbeNvidia(bool asked, const std::string& library, bool de
                                          : "sudo modprobe nvidia     or install the driver";
   } else if (!probe.unreadable.empty()) {
     finding.kind = Finding::kNoPermission;
-    finding.why = probe.unreadable.front() + ": permission denied";
+    finding.why = probe.unreadable.front().path + ": permission denied";
     finding.remedy = "sudo gpulens agent     or add this user to the device's group";
   } else if (!probe.kernel_driver_version.empty()) {
     finding.what += ", driver " + probe.kernel_driver_version;

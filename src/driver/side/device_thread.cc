@@ -32,7 +32,7 @@ class DeviceThread {
       int64_t now = RealClock().Now().boot_ns;
       if (!attached_) Attach();
       if (attached_) {
-        attached_ = Round(now);
+        attached_ = reader_->Round(now, *shared_);
         retry = interval_;
       }
       CountCalls();
@@ -57,15 +57,6 @@ class DeviceThread {
     head.state = attached.state;
     head.code = attached.code;
     shared_->Send(encoder_.Encode(head, facts));
-  }
-
-  bool Round(int64_t now) {
-    bool good = reader_->Read(now);
-    if (!reader_->readings().empty()) shared_->Send(encoder_.Encode(reader_->readings()));
-    if (reader_->has_processes()) {
-      shared_->Send(encoder_.Encode(index_, reader_->processes_boot_ns(), reader_->processes()));
-    }
-    return good;
   }
 
   void CountCalls() {
@@ -94,9 +85,11 @@ void* RunThread(void* argument) {
 
 }  // namespace
 
-void DriverShared::Send(std::span<const std::byte> message) noexcept {
+bool DriverShared::Send(std::span<const std::byte> message) noexcept {
   ssize_t sent = ::send(socket_, message.data(), message.size(), MSG_DONTWAIT | MSG_NOSIGNAL);
-  if (sent != static_cast<ssize_t>(message.size())) dropped.fetch_add(1, std::memory_order_relaxed);
+  if (sent == static_cast<ssize_t>(message.size())) return true;
+  dropped.fetch_add(1, std::memory_order_relaxed);
+  return false;
 }
 
 bool DriverShared::SleepUntil(int64_t boot_ns) {

@@ -1,5 +1,6 @@
 #include "driver/side/driver_loop.h"
 
+#include <dirent.h>
 #include <malloc.h>
 #include <poll.h>
 #include <sys/mman.h>
@@ -19,6 +20,19 @@ namespace {
 
 constexpr int64_t kMaxIntervalNs = int64_t{24} * 3600 * 1'000'000'000;
 constexpr Duration kFarewell = std::chrono::milliseconds(50);
+
+// The names in a folder as one number, whatever their order; 0 when it is not there.
+uint64_t NamesIn(const std::string& folder) {
+  DIR* open = folder.empty() ? nullptr : ::opendir(folder.c_str());
+  if (!open) return 0;
+  uint64_t sum = 0;
+  while (const dirent* entry = ::readdir(open)) {
+    std::string_view name = entry->d_name;
+    if (name != "." && name != "..") sum += std::hash<std::string_view>()(name) | 1;
+  }
+  ::closedir(open);
+  return sum;
+}
 
 // The driver's main thread: library start, heartbeats, requests of the agent.
 class Driver {
@@ -42,14 +56,16 @@ class Driver {
                                                 .runtime_version = opened.runtime_version,
                                                 .detail = opened.detail}));
     if (opened.fault != Fault::kNone) return kDriverNoLibrary;
+    kernel_devices_ = NamesIn(options_.device_folder);
+    library_->Watch(shared_, page_.waiting);
     for (uint32_t i = 0; i < count_; ++i) {
       if (!(options_.left_out >> i & 1)) StartDevice(i);
     }
     // What opening the library allocated and freed again is given back: this process stays small.
     ::malloc_trim(0);
-    Serve();
+    int exit = Serve();
     shared_->Stop(kFarewell);
-    return kDriverDone;
+    return exit;
   }
 
  private:
@@ -62,22 +78,35 @@ class Driver {
     }
   }
 
-  void Serve() {
+  // Whether devices have come or gone, for the library or for the kernel.
+  bool DevicesChanged() {
+    std::optional<uint32_t> count = library_->Recount(page_.main);
+    if (count && std::min(*count, kMaxDevices) != count_) return true;
+    return NamesIn(options_.device_folder) != kernel_devices_;
+  }
+
+  // The exit code.
+  int Serve() {
     int64_t next = RealClock().Now().boot_ns;
+    int64_t next_count = next + options_.slow.count();
     uint64_t sequence = 0;
     while (true) {
       int64_t now = RealClock().Now().boot_ns;
       if (now >= next) {
-        shared_->Send(
-            encoder_.Encode(Heartbeat{.boot_ns = now,
-                                      .sequence = sequence++,
-                                      .calls = shared_->calls.load(std::memory_order_relaxed),
-                                      .dropped = shared_->dropped.load(std::memory_order_relaxed)}));
+        shared_->Send(encoder_.Encode(Heartbeat{.boot_ns = now,
+                                                .sequence = sequence++,
+                                                .calls = shared_->calls.load(std::memory_order_relaxed),
+                                                .dropped = shared_->dropped.load(std::memory_order_relaxed),
+                                                .watched = library_->watched()}));
         next = NextTick(now, options_.interval);
+      }
+      if (now >= next_count) {
+        if (DevicesChanged()) return kDriverRecount;
+        next_count = now + options_.slow.count();
       }
       pollfd poll{.fd = options_.socket_fd, .events = POLLIN, .revents = 0};
       timespec wait{.tv_sec = (next - now) / 1'000'000'000, .tv_nsec = (next - now) % 1'000'000'000};
-      if (::ppoll(&poll, 1, &wait, nullptr) > 0 && !TakeRequests()) return;
+      if (::ppoll(&poll, 1, &wait, nullptr) > 0 && !TakeRequests()) return kDriverDone;
     }
   }
 
@@ -89,7 +118,8 @@ class Driver {
       if (size < 0 && errno == EINTR) continue;
       if (size < 0) return errno == EAGAIN || errno == EWOULDBLOCK;
       if (size == 0) return false;
-      Result<Message> message = DecodeMessage(std::span(bytes).first(static_cast<size_t>(size)), 0);
+      static constexpr Vendor kNobody{};  // A request is of no vendor.
+      Result<Message> message = DecodeMessage(std::span(bytes).first(static_cast<size_t>(size)), kNobody);
       if (!message) continue;
       if (const auto* attach = std::get_if<AttachRequest>(&*message)) StartDevice(attach->device);
     }
@@ -101,10 +131,10 @@ class Driver {
   std::shared_ptr<VendorLibrary> library_;
   MessageEncoder encoder_;
   uint32_t count_ = 0;
-  uint64_t started_ = 0;
+  uint64_t started_ = 0, kernel_devices_ = 0;
 };
 
-Status ParseOne(std::string_view key, std::string_view value, DriverOptions& out) {
+Status ParseOne(std::string_view key, std::string_view value, const MoreArguments& more, DriverOptions& out) {
   auto fd = [&](int& into) {
     std::optional<int> number = ParseInt<int>(value);
     if (number && *number >= 0) into = *number;
@@ -129,18 +159,20 @@ Status ParseOne(std::string_view key, std::string_view value, DriverOptions& out
     good = mask.has_value();
     out.left_out = mask.value_or(0);
   }
-  if (good) return Ok();
+  if (key == "--device-folder") good = true, out.device_folder = value;
+  if (good || (more && more(key, value))) return Ok();
   return {Code::kInvalidArgument, "driver: bad argument " + std::string(key) + "=" + std::string(value)};
 }
 
 }  // namespace
 
-Result<DriverOptions> ParseDriverArguments(std::span<const std::string_view> arguments) {
+Result<DriverOptions> ParseDriverArguments(std::span<const std::string_view> arguments,
+                                           const MoreArguments& more) {
   DriverOptions out;
   for (std::string_view argument : arguments) {
     std::string_view value = argument;
     std::string_view key = TakeUntil(value, '=');
-    RETURN_IF_ERROR(ParseOne(key, value, out));
+    RETURN_IF_ERROR(ParseOne(key, value, more, out));
   }
   if (out.socket_fd >= 0 && out.page_fd >= 0) return out;
   return Status{Code::kInvalidArgument, "driver: started by the agent only (no socket given)"};

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -23,18 +24,24 @@ struct DriverOptions {
   std::string library_path;  // Empty: the usual places.
   uint64_t left_out = 0;     // Bit i: do not touch device i until an AttachRequest comes.
   std::string build_id;
+  // Has one entry per device that the kernel driver holds. When they change the process ends, so that the
+  // library is opened anew: many count devices only then. Empty: not looked at.
+  std::string device_folder;
 };
 
 // What DriverSource passes after `driver NAME`: --socket-fd=N --page-fd=N --interval-ns=N --medium-ns=N
-// --slow-ns=N --library=PATH --build-id=TEXT --leave-out=MASK (hexadecimal). kInvalidArgument names the
-// bad one.
-Result<DriverOptions> ParseDriverArguments(std::span<const std::string_view> arguments);
+// --slow-ns=N --library=PATH --build-id=TEXT --leave-out=MASK (hexadecimal) --device-folder=PATH.
+// kInvalidArgument names the bad one. `more` takes what a vendor adds; false for what is not understood.
+using MoreArguments = std::function<bool(std::string_view key, std::string_view value)>;
+Result<DriverOptions> ParseDriverArguments(std::span<const std::string_view> arguments,
+                                           const MoreArguments& more = nullptr);
 
 // Exit codes of the driver process.
 enum DriverExit : int {
-  kDriverDone = 0,       // The agent closed the socket.
-  kDriverBadStart = 2,   // Arguments, socket or page unusable.
-  kDriverNoLibrary = 3,  // A LibraryReport has told why.
+  kDriverDone = 0,                // The agent closed the socket.
+  kDriverBadStart = 2,            // Arguments, socket or page unusable.
+  kDriverNoLibrary = 3,           // A LibraryReport has told why.
+  kDriverRecount = kRecountExit,  // Devices have come or gone: start again, now.
 };
 
 // Runs until the socket closes. Threads that are stuck in the library are left behind: the caller

@@ -2,8 +2,12 @@
 #pragma once
 
 #include <array>
+#include <atomic>
+#include <condition_variable>
 #include <cstdint>
 #include <memory>
+#include <mutex>
+#include <optional>
 #include <span>
 #include <string>
 #include <utility>
@@ -62,6 +66,39 @@ class TierClock {
   std::array<bool, kTierCount> due_{};
 };
 
+// Where messages to the agent go.
+class Outbox {
+ public:
+  virtual ~Outbox() = default;
+  // One packet. When the agent is too slow the message is dropped and counted, never waited for: false.
+  virtual bool Send(std::span<const std::byte> message) noexcept = 0;
+};
+
+// The way to the agent and the end of the process, for all threads of the driver, of which a stuck one
+// outlives everything. Thread-safe. No lock is ever held during a library call.
+class DriverShared final : public Outbox {
+ public:
+  explicit DriverShared(int socket) noexcept : socket_(socket) {}
+
+  bool Send(std::span<const std::byte> message) noexcept override;
+  // Sleeps until `boot_ns`; false when the driver ends.
+  bool SleepUntil(int64_t boot_ns);
+  // Tells the threads to end and waits up to `patience` for those that can.
+  void Stop(Duration patience);
+
+  void Started();
+  void Ended();
+
+  std::atomic<uint64_t> calls{0}, dropped{0};
+
+ private:
+  int socket_;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  bool stopping_ = false;
+  int running_ = 0;
+};
+
 // Reads one device. Used by one thread.
 class DeviceReader {
  public:
@@ -75,14 +112,10 @@ class DeviceReader {
   virtual Attached Attach() = 0;
   virtual const Facts& facts() const noexcept = 0;
 
-  // One round over the tiers that are due. The results stay until the next round. False when the device
-  // has to be attached again: it is lost, or has become another.
-  virtual bool Read(int64_t boot_ns) = 0;
-  virtual std::span<const Reading> readings() const noexcept = 0;
-  // True when the last round has read the process list.
-  virtual bool has_processes() const noexcept = 0;
-  virtual std::span<const ProcessUse> processes() const noexcept = 0;
-  virtual int64_t processes_boot_ns() const noexcept = 0;
+  // One round over what is due: reads it, and sends it as ReadingsReport, ProcessesReport and VendorReport.
+  // False when the device has to be attached again: it is lost, or has become another.
+  virtual bool Round(int64_t boot_ns, Outbox& out) = 0;
+  // Library calls that have returned.
   virtual uint64_t calls() const noexcept = 0;
 };
 
@@ -97,8 +130,16 @@ class VendorLibrary {
     uint32_t devices = 0;  // At most kMaxDevices.
     std::string path, library_version, driver_version, runtime_version, detail;
   };
-  // Called once, by the main thread, before any reader is made.
+  // Called once, by the main thread, before anything else.
   virtual Opened Open(CallSlot& slot) = 0;
+  // Once, by the main thread, after the library was opened and before any reader is made: starts a thread
+  // that waits for the library's events, where it has such. The slot is that thread's, and stays.
+  virtual void Watch(std::shared_ptr<DriverShared>, CallSlot&) {}
+  // Devices whose events are told. By the main thread.
+  virtual uint64_t watched() const noexcept { return 0; }
+  // How many devices the library counts now; nothing when it counts them at its start alone. By the main
+  // thread, now and then.
+  virtual std::optional<uint32_t> Recount(CallSlot&) { return std::nullopt; }
   // The library, the slot and the clock outlive the reader.
   virtual std::unique_ptr<DeviceReader> MakeReader(uint32_t index, CallSlot& slot, const Clock& clock,
                                                    const TierClock::Periods& periods) = 0;

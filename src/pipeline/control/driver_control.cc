@@ -1,5 +1,7 @@
 #include "pipeline/control/driver_control.h"
 
+#include <utility>
+
 namespace gpulens {
 
 void DriverControl::Release(Instant now, Duration length) {
@@ -25,9 +27,10 @@ DriverControl::Order DriverControl::Ask(Instant now) {
   return {release_, until_boot_ns_};
 }
 
-void DriverControl::Answer(bool quiet) {
+void DriverControl::Answer(bool quiet, std::string trouble) {
   std::lock_guard lock(mutex_);
   quiet_ = release_ && quiet;
+  trouble_ = std::move(trouble);
 }
 
 void DriverControl::Leave() {
@@ -38,8 +41,8 @@ void DriverControl::Leave() {
 DriverControl::View DriverControl::view() const {
   std::lock_guard lock(mutex_);
   if (!asked_) return {};
-  if (!release_) return {State::kRunning, 0};
-  return {quiet_ ? State::kReleased : State::kReleasing, until_boot_ns_};
+  if (!release_) return {State::kRunning, 0, trouble_};
+  return {quiet_ ? State::kReleased : State::kReleasing, until_boot_ns_, {}};
 }
 
 }  // namespace gpulens

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <mutex>
+#include <string>
 
 #include "base/clock.h"
 
@@ -21,6 +22,7 @@ class DriverControl {
   struct View {
     State state = State::kNobody;
     int64_t until_boot_ns = 0;  // When it starts again by itself; 0: never.
+    std::string trouble;        // In kRunning.
   };
 
   // `length` zero or less: until Resume.
@@ -32,8 +34,9 @@ class DriverControl {
     int64_t until_boot_ns = 0;
   };
   Order Ask(Instant now);
-  // By the collector, after it has done so. `quiet`: no process has a device open.
-  void Answer(bool quiet);
+  // By the collector, after it has done so. `quiet`: no process has a device open. `trouble`: what is wrong
+  // with a process that runs all the same; a sentence, empty when all is well.
+  void Answer(bool quiet, std::string trouble);
   // The collector ends: until there is another one, nobody is here.
   void Leave();
 
@@ -43,6 +46,7 @@ class DriverControl {
   mutable std::mutex mutex_;
   bool asked_ = false, release_ = false, quiet_ = false;
   int64_t until_boot_ns_ = 0;
+  std::string trouble_;
 };
 
 }  // namespace gpulens

@@ -93,6 +93,7 @@ std::string_view CallName(driver::CallNumber call) noexcept {
 const driver::Vendor& AmdsmiVendor() noexcept {
   static constexpr driver::Vendor kVendor{.name = "amdsmi",
                                           .no_devices = "the AMD SMI library sees no GPU",
+                                          .device = "GPU",
                                           .fields = kFields,
                                           .call_name = &CallName,
                                           .slow_call = &IsSlowCall};

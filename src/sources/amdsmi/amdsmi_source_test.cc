@@ -7,6 +7,7 @@
 
 #include <cstdio>
 #include <cstdlib>
+#include <filesystem>
 #include <functional>
 
 #include "base/files.h"
@@ -40,6 +41,7 @@ class AmdsmiSourceTest : public testing::Test {
     options_.interval = milliseconds(100);
     options_.deadline = milliseconds(500);
     options_.backoff_first = milliseconds(20);
+    options_.device_folder = testing::TempDir() + "no_such_folder";
     Profile(kEight);
   }
   ~AmdsmiSourceTest() override { ::unlink(profile_.c_str()); }
@@ -82,7 +84,7 @@ TEST_F(AmdsmiSourceTest, ReadsEveryGpu) {
   auto processes_told = [&] {
     if (!AllOk(source, 8)) return false;
     for (const Device& device : source.devices()) {
-      if (device.processes.empty()) return false;
+      if (device.uses.empty()) return false;
     }
     return true;
   };
@@ -95,7 +97,7 @@ TEST_F(AmdsmiSourceTest, ReadsEveryGpu) {
   const Device& gpu = source.devices()[5];
   EXPECT_EQ(gpu.Fact("name"), "AMD Instinct MI300X");
   EXPECT_EQ(gpu.Fact("no such"), "");
-  EXPECT_EQ(gpu.processes[0].pid, 4005U);
+  EXPECT_EQ(gpu.uses[0].pid, 4005U);
   EXPECT_EQ(gpu.fields[SlotOf(Field::kActivityGfx)].raw, 50);
   EXPECT_EQ(gpu.fields[SlotOf(Field::kFanSpeed)].status, ReadStatus::kNotSupported);
   EXPECT_EQ(source.driver().dropped_messages, 0U);
@@ -133,7 +135,7 @@ TEST_F(AmdsmiSourceTest, ASteadyPollDoesNotAllocate) {
   ASSERT_TRUE(Until(source, [&] {
     if (!AllOk(source, 8)) return false;
     for (const Device& device : source.devices()) {
-      if (device.processes.empty()) return false;
+      if (device.uses.empty()) return false;
     }
     return true;
   }));
@@ -225,6 +227,37 @@ TEST_F(AmdsmiSourceTest, ALostGpuIsLostAlone) {
   ASSERT_TRUE(Until(source, [&] { return AllOk(source, 8); }));
 }
 
+TEST_F(AmdsmiSourceTest, ALostGpuIsListedAnewByANewProcess) {
+  options_.retry_lost = milliseconds(300);
+  DriverSource source(AmdsmiVendor(), options_);
+  ASSERT_TRUE(Until(source, [&] { return AllOk(source, 8); }));
+  Profile(std::string(kEight) + "lost:\n  - {gpu: 6}\n");
+  ASSERT_TRUE(Until(source, [&] { return Starts(source, StartReason::kReload) >= 1 && source.driver().up; }));
+  Profile(kEight);
+  ASSERT_TRUE(Until(source, [&] { return AllOk(source, 8); }));
+  EXPECT_GE(source.devices()[6].opened, 2U);
+}
+
+// The library counts GPUs at its start alone: that the kernel's list has changed is what tells.
+TEST_F(AmdsmiSourceTest, GpusThatComeAndGoAreListedAnew) {
+  options_.slow = milliseconds(300);
+  options_.device_folder = testing::TempDir() + "amdgpu_" + std::to_string(::getpid());
+  std::filesystem::create_directories(options_.device_folder + "/0000:0c:00.0");
+  Profile("model: MI300X\ngpus: 2\n");
+  DriverSource source(AmdsmiVendor(), options_);
+  ASSERT_TRUE(Until(source, [&] { return AllOk(source, 2); }));
+  Profile("model: MI300X\ngpus: 1\n");
+  std::filesystem::create_directories(options_.device_folder + "/0000:22:00.0");
+  ASSERT_TRUE(Until(source, [&] { return !source.devices()[1].counted; }));
+  EXPECT_EQ(source.devices()[1].state, DeviceState::kLost);
+  Profile("model: MI300X\ngpus: 2\n");
+  std::filesystem::remove_all(options_.device_folder + "/0000:22:00.0");
+  ASSERT_TRUE(Until(source, [&] { return AllOk(source, 2); }));
+  EXPECT_TRUE(source.devices()[1].counted);
+  EXPECT_GE(Starts(source, StartReason::kReload), 2U);
+  std::filesystem::remove_all(options_.device_folder);
+}
+
 TEST_F(AmdsmiSourceTest, GarbageAndSilenceAreNotBelieved) {
   options_.arguments = {"--garbage"};
   DriverSource garbage(AmdsmiVendor(), options_);
@@ -238,7 +271,7 @@ TEST_F(AmdsmiSourceTest, GarbageAndSilenceAreNotBelieved) {
 TEST_F(AmdsmiSourceTest, SuspendFreesTheDevicesAndResumeTakesThemAgain) {
   DriverSource source(AmdsmiVendor(), options_);
   ASSERT_TRUE(Until(source, [&] { return AllOk(source, 8); }));
-  source.Suspend();
+  source.Suspend("for a test");
   source.Poll(Now());
   EXPECT_EQ(source.driver().pid, -1);
   source.Resume();

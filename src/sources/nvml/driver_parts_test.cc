@@ -33,7 +33,7 @@ class PartsOfSource : public testing::Test {
     options_.medium = options_.slow = milliseconds(300);
     options_.deadline = seconds(5);
     options_.backoff_first = milliseconds(20);
-    options_.gpu_folder = testing::TempDir() + "no_such_folder";
+    options_.device_folder = testing::TempDir() + "no_such_folder";
   }
   ~PartsOfSource() override { ::unlink(profile_.c_str()); }
 
@@ -91,7 +91,7 @@ TEST_F(PartsOfSource, MigInstancesArriveChangeAndGo) {
 TEST_F(PartsOfSource, EventsArriveAndAreTakenOnce) {
   Profile("gpus: 2\nxids:\n  - {gpu: 1, code: 79, at: 0}\n  - {gpu: 0, code: 31, at: 0, instance: 2}\n");
   NvmlSource source(options_);
-  ASSERT_TRUE(Until(source, [&] { return source.driver().events == 2; }));
+  ASSERT_TRUE(Until(source, [&] { return source.events() == 2; }));
   std::vector<DeviceEvent> events;
   source.TakeEvents(events);
   ASSERT_EQ(events.size(), 2U);
@@ -101,6 +101,31 @@ TEST_F(PartsOfSource, EventsArriveAndAreTakenOnce) {
   EXPECT_EQ(events[1].data, 79U);
   source.TakeEvents(events);
   EXPECT_TRUE(events.empty());
+}
+
+// The GPUs are read all the same; that nobody tells events is said, and ends with the hang.
+TEST_F(PartsOfSource, AThreadThatDoesNotComeBackFromWaitingIsNamed) {
+  options_.deadline = seconds(1);
+  Profile("gpus: 2\n");
+  NvmlSource source(options_);
+  ASSERT_TRUE(Until(source, [&] { return Ok(source, 2) && source.driver().watched == 2; }));
+  EXPECT_EQ(source.Trouble(Now()), "");
+  int pid = source.driver().pid;
+  Profile("gpus: 2\nhangs:\n  - {call: nvmlEventSetWait_v2}\n");
+  ASSERT_TRUE(Until(source, [&] { return source.driver().waiting_call != driver::kNoCall; }));
+  EXPECT_EQ(CallName(source.driver().waiting_call), "nvmlEventSetWait_v2");
+  EXPECT_EQ(source.driver().watched, 0U) << "that no event comes means nothing";
+  EXPECT_EQ(source.driver().hung_calls, 1U);
+  EXPECT_THAT(source.Trouble(Now()), testing::HasSubstr("nvmlEventSetWait_v2 has not returned for"));
+  int64_t then = Now().boot_ns;
+  ASSERT_TRUE(Until(source, [&] {
+    return source.gpus()[0].last_read_boot_ns > then && source.gpus()[1].last_read_boot_ns > then;
+  }));
+  EXPECT_TRUE(source.driver().up);
+  EXPECT_EQ(source.driver().pid, pid) << "it is no reason to kill it";
+  Profile("gpus: 2\n");
+  ASSERT_TRUE(Until(source, [&] { return source.driver().watched == 2; }));
+  EXPECT_EQ(source.driver().waiting_call, driver::kNoCall);
 }
 
 TEST_F(PartsOfSource, AHotAddedGpuIsFoundByANewProcess) {
@@ -122,8 +147,8 @@ TEST_F(PartsOfSource, AHotAddedGpuIsFoundByANewProcess) {
 
 TEST_F(PartsOfSource, RenumberedGpusKeepTheirIdentity) {
   Profile("gpus: 2\nboards: [4, 7]\n");
-  options_.gpu_folder = testing::TempDir() + "gpus_" + std::to_string(::getpid());
-  std::filesystem::create_directories(options_.gpu_folder + "/0000:5e:00.0");
+  options_.device_folder = testing::TempDir() + "gpus_" + std::to_string(::getpid());
+  std::filesystem::create_directories(options_.device_folder + "/0000:5e:00.0");
   NvmlSource source(options_);
   ASSERT_TRUE(Until(source, [&] { return Ok(source, 2); }));
   std::string first(source.gpus()[0].Fact("uuid")), second(source.gpus()[1].Fact("uuid"));
@@ -131,12 +156,12 @@ TEST_F(PartsOfSource, RenumberedGpusKeepTheirIdentity) {
   uint32_t identity = source.gpus()[0].identity_version;
   // The count stays, the kernel's list does not: another board took the first number.
   Profile("gpus: 2\nboards: [7, 4]\n");
-  std::filesystem::create_directories(options_.gpu_folder + "/0000:6f:00.0");
+  std::filesystem::create_directories(options_.device_folder + "/0000:6f:00.0");
   ASSERT_TRUE(Until(source, [&] {
     return source.gpus()[0].Fact("uuid") == second && source.gpus()[1].Fact("uuid") == first;
   }));
   EXPECT_GT(source.gpus()[0].identity_version, identity);
-  std::filesystem::remove_all(options_.gpu_folder);
+  std::filesystem::remove_all(options_.device_folder);
 }
 
 TEST_F(PartsOfSource, ALostGpuIsLookedForByANewProcess) {
@@ -161,7 +186,7 @@ TEST_F(PartsOfSource, ReleasedMeansThatNoProcessIsLeft) {
   source.Suspend("released for a test");
   ASSERT_TRUE(Until(source, [&] { return source.quiet(); }));
   EXPECT_NE(::kill(pid, 0), 0) << "it has ended and was reaped";
-  EXPECT_EQ(source.driver().fault, DriverFault::kReleased);
+  EXPECT_EQ(source.driver().fault, Fault::kReleased);
   EXPECT_EQ(source.driver().last_error, "released for a test");
   EXPECT_FALSE(source.driver().up);
   std::vector<DriverChange> changes;

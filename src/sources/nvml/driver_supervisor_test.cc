@@ -83,8 +83,8 @@ TEST_F(SourceTest, ReadsEveryGpu) {
   ASSERT_TRUE(Until(source, [&] { return AllHaveProcesses(source, 8); }));
   EXPECT_TRUE(source.driver().up);
   EXPECT_EQ(source.driver().driver_version, "580.95.05");
-  EXPECT_EQ(source.driver().cuda_version, "13.0");
-  EXPECT_EQ(source.driver().gpus_used, 8U);
+  EXPECT_EQ(source.driver().runtime_version, "13.0");
+  EXPECT_EQ(source.driver().used, 8U);
   EXPECT_EQ(Starts(source, StartReason::kFirst), 1U);
   const Gpu& gpu = source.gpus()[5];
   EXPECT_EQ(gpu.Fact("name"), "NVIDIA H100 80GB HBM3");
@@ -138,7 +138,7 @@ TEST_F(SourceTest, ACrashIsTold) {
   ASSERT_TRUE(Until(source, [&] { return AllOk(source, 8); }));
   ::kill(source.driver().pid, SIGABRT);
   ASSERT_TRUE(Until(source, [&] { return Starts(source, StartReason::kCrash) == 1; }));
-  EXPECT_EQ(source.driver().fault, DriverFault::kCrashed);
+  EXPECT_EQ(source.driver().fault, Fault::kCrashed);
 }
 
 TEST_F(SourceTest, AStoppedProcessIsKilledAndStartedAgain) {
@@ -148,7 +148,7 @@ TEST_F(SourceTest, AStoppedProcessIsKilledAndStartedAgain) {
   int64_t stopped = Now().boot_ns;
   ::kill(pid, SIGSTOP);
   ASSERT_TRUE(Until(source, [&] { return source.driver().pid != pid; }));
-  EXPECT_EQ(source.driver().fault, DriverFault::kHung);
+  EXPECT_EQ(source.driver().fault, Fault::kHung);
   EXPECT_THAT(source.driver().last_error, testing::HasSubstr("silent"));
   EXPECT_LT(Now().boot_ns - stopped, Duration(seconds(5)).count());
   ASSERT_TRUE(Until(source, [&] { return source.driver().up && AllOk(source, 8); }));
@@ -164,7 +164,7 @@ TEST_F(SourceTest, OneHangingGpuLeavesTheOthersFresh) {
   ASSERT_TRUE(Until(source, [&] { return AllOk(source, 8); }));
   Profile("gpus: 8\nhangs:\n  - {gpu: 3, call: nvmlDeviceGetPowerUsage}\n");
   ASSERT_TRUE(Until(source, [&] { return source.gpus()[3].state == GpuState::kHung; }));
-  EXPECT_EQ(source.gpus()[3].hung_call, Call::kPowerUsage);
+  EXPECT_EQ(CallName(source.gpus()[3].hung_call), "nvmlDeviceGetPowerUsage");
   int pid = source.driver().pid;
   int64_t oldest = 0, end = Now().boot_ns + Duration(seconds(3)).count();
   ASSERT_TRUE(Until(source, [&] {
@@ -191,7 +191,7 @@ TEST_F(SourceTest, AGpuThatHangsTwiceIsLeftOutAndTriedAgainLater) {
   options_.retry_left_out = seconds(2);
   Profile("gpus: 1\nhangs:\n  - {gpu: 0, call: nvmlDeviceGetPowerUsage}\n");
   NvmlSource source(options_);
-  ASSERT_TRUE(Until(source, [&] { return source.driver().gpus_left_out == 1; }));
+  ASSERT_TRUE(Until(source, [&] { return source.driver().left_out == 1; }));
   EXPECT_EQ(source.gpus()[0].state, GpuState::kLeftOut);
   EXPECT_EQ(source.gpus()[0].hangs, 2U);
   EXPECT_EQ(Starts(source, StartReason::kHang), 2U);
@@ -199,14 +199,14 @@ TEST_F(SourceTest, AGpuThatHangsTwiceIsLeftOutAndTriedAgainLater) {
   Profile("gpus: 1\n");
   ASSERT_TRUE(Until(source, [&] { return AllOk(source, 1); }));
   EXPECT_EQ(source.driver().pid, pid);
-  EXPECT_EQ(source.driver().gpus_left_out, 0U);
+  EXPECT_EQ(source.driver().left_out, 0U);
 }
 
 TEST_F(SourceTest, AHangInInitIsNamed) {
   options_.slow_deadline = milliseconds(600);
   Profile("gpus: 1\nhangs:\n  - {call: nvmlInit_v2}\n");
   NvmlSource source(options_);
-  ASSERT_TRUE(Until(source, [&] { return source.driver().fault == DriverFault::kHung; }));
+  ASSERT_TRUE(Until(source, [&] { return source.driver().fault == Fault::kHung; }));
   EXPECT_THAT(source.driver().last_error, testing::HasSubstr("nvmlInit_v2"));
   EXPECT_EQ(source.driver().hung_calls, 1U);
 }
@@ -219,7 +219,7 @@ TEST_F(SourceTest, AHangWhileOpeningAGpuConcernsItAlone) {
     return source.gpus().size() == 3 && source.gpus()[1].state == GpuState::kHung &&
            source.gpus()[0].state == GpuState::kOk && source.gpus()[2].state == GpuState::kOk;
   }));
-  EXPECT_EQ(source.gpus()[1].hung_call, Call::kHandleByIndex);
+  EXPECT_EQ(CallName(source.gpus()[1].hung_call), "nvmlDeviceGetHandleByIndex_v2");
 }
 
 TEST_F(SourceTest, ALostGpuComesBack) {
@@ -227,7 +227,7 @@ TEST_F(SourceTest, ALostGpuComesBack) {
   ASSERT_TRUE(Until(source, [&] { return AllOk(source, 8); }));
   Profile("gpus: 8\nerrors:\n  - {gpu: 2, call: '*', code: 15}\n");
   ASSERT_TRUE(Until(source, [&] { return source.gpus()[2].state == GpuState::kLost; }));
-  EXPECT_EQ(source.gpus()[2][Field::kTemperature].status, ReadStatus::kGpuLost);
+  EXPECT_EQ(source.gpus()[2][Field::kTemperature].status, ReadStatus::kLost);
   EXPECT_GT(source.gpus()[2][Field::kTemperature].raw, 0);  // The last good one, with its time.
   EXPECT_EQ(source.gpus()[1].state, GpuState::kOk);
   Profile("gpus: 8\n");
@@ -254,13 +254,12 @@ TEST_F(SourceTest, StatesThatTheLibraryTells) {
 TEST_F(SourceTest, WhyTheLibraryDoesNotOpen) {
   struct Case {
     int code;
-    DriverFault fault;
+    Fault fault;
     const char* words;
   };
-  for (const Case& expected : {Case{18, DriverFault::kVersionMismatch, "different versions"},
-                               Case{9, DriverFault::kDriverNotLoaded, "modprobe"},
-                               Case{4, DriverFault::kNoPermission, "/dev/nvidia"},
-                               Case{999, DriverFault::kLibraryError, "code 999"}}) {
+  for (const Case& expected :
+       {Case{18, Fault::kVersionMismatch, "different versions"}, Case{9, Fault::kDriverNotLoaded, "modprobe"},
+        Case{4, Fault::kNoPermission, "/dev/nvidia"}, Case{999, Fault::kLibraryError, "code 999"}}) {
     Profile("errors:\n  - {call: nvmlInit_v2, code: " + std::to_string(expected.code) + "}\n");
     NvmlSource source(options_);
     ASSERT_TRUE(Until(source, [&] { return Starts(source, StartReason::kExited) >= 2; }));
@@ -275,7 +274,7 @@ TEST_F(SourceTest, ALibraryThatIsNotThere) {
   options_.library_path = "/nonexistent/libnvidia-ml.so.1";
   NvmlSource source(options_);
   ASSERT_TRUE(Until(source, [&] { return Starts(source, StartReason::kExited) >= 1; }));
-  EXPECT_EQ(source.driver().fault, DriverFault::kLibraryNotFound);
+  EXPECT_EQ(source.driver().fault, Fault::kLibraryNotFound);
   EXPECT_THAT(source.driver().last_error, testing::HasSubstr("/nonexistent/libnvidia-ml.so.1"));
   EXPECT_FALSE(source.driver().up);
 }
@@ -305,7 +304,7 @@ TEST_F(SourceTest, BackOffDoubles) {
       ::poll(nullptr, 0, 1);
       source.Poll(clock.Now());
     }
-    EXPECT_EQ(source.driver().fault, DriverFault::kCannotStart);
+    EXPECT_EQ(source.driver().fault, Fault::kCannotStart);
     int64_t wait = source.NextDueBootNs() - clock.Now().boot_ns;
     waits.push_back(wait / 1'000'000);
     clock.Advance(Duration(wait - 1));
@@ -321,7 +320,7 @@ TEST_F(SourceTest, AProgramThatIsNotThere) {
   options_.program = "/nonexistent/gpulens";
   NvmlSource source(options_);
   ASSERT_TRUE(Until(source, [&] { return Starts(source, StartReason::kExited) >= 1; }));
-  EXPECT_EQ(source.driver().fault, DriverFault::kCannotStart);
+  EXPECT_EQ(source.driver().fault, Fault::kCannotStart);
   EXPECT_THAT(source.driver().last_error, testing::HasSubstr("127"));
 }
 
@@ -329,7 +328,7 @@ TEST_F(SourceTest, GarbageEndsTheDriver) {
   options_.arguments = {"--garbage"};
   NvmlSource source(options_);
   ASSERT_TRUE(Until(source, [&] { return Starts(source, StartReason::kProtocol) >= 1; }));
-  EXPECT_EQ(source.driver().fault, DriverFault::kBadMessage);
+  EXPECT_EQ(source.driver().fault, Fault::kBadMessage);
   EXPECT_THAT(source.driver().last_error, testing::HasSubstr("driver message"));
 }
 
@@ -338,7 +337,7 @@ TEST_F(SourceTest, OneThatNeverSpeaksIsKilled) {
   options_.slow_deadline = milliseconds(600);
   NvmlSource source(options_);
   ASSERT_TRUE(Until(source, [&] { return Starts(source, StartReason::kHang) >= 1; }));
-  EXPECT_EQ(source.driver().fault, DriverFault::kHung);
+  EXPECT_EQ(source.driver().fault, Fault::kHung);
 }
 
 TEST_F(SourceTest, ReloadSuspendResume) {

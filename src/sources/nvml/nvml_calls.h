@@ -1,13 +1,12 @@
-// The library functions the driver process calls, by name, and the page it shares with the agent: which
-// call each reader thread is in, and since when. A call that never returns is so known by name although
-// its thread cannot speak. The driver makes its symbol table from the same rows.
+// The library functions the driver process calls, by name. Its symbol table and the names of hanging calls
+// are made from the same rows.
 #pragma once
 
-#include <array>
-#include <atomic>
 #include <cstdint>
 #include <string_view>
 
+#include "base/clock.h"
+#include "driver/call_page.h"
 #include "sources/nvml/nvml_calls_more.h"
 #include "sources/nvml/parts/nvml_part_calls.h"
 
@@ -87,7 +86,7 @@
 namespace gpulens::nvml {
 
 // What a reader thread of the driver is in at the moment. kNone: in none. kLoadLibrary is dlopen.
-enum class Call : uint16_t {
+enum class Call : driver::CallNumber {
   kNone,
   kLoadLibrary,
 #define GPULENS_NVML_CALL_ID(id, name, parameters) k##id,
@@ -98,6 +97,9 @@ enum class Call : uint16_t {
 
 // "nvmlDeviceGetPowerUsage"; "unknown" for a number that is no call. Static storage.
 std::string_view CallName(Call call) noexcept;
+inline std::string_view CallName(driver::CallNumber call) noexcept {
+  return CallName(static_cast<Call>(call));
+}
 
 // Calls that wake a sleeping GPU or read a slow memory, and may rightly take many seconds: they have a
 // longer deadline.
@@ -107,41 +109,12 @@ constexpr bool IsSlowCall(Call call) noexcept {
          call == Call::kValidateInforom;
 }
 
-inline constexpr uint32_t kMaxGpus = 64;
+// How long the thread that waits for events stays in one call.
+inline constexpr Duration kEventWait = std::chrono::milliseconds(500);
 
-// Written by one thread of the driver, read by the agent at any time. The reader may see the call of
-// one moment with the time of a later one: it can only make a call look younger.
-class CallSlot {
- public:
-  void Begin(Call call, int64_t boot_ns) noexcept {
-    since_boot_ns_.store(boot_ns, std::memory_order_relaxed);
-    call_.store(static_cast<uint32_t>(call), std::memory_order_release);
-  }
-  void End() noexcept { call_.store(0, std::memory_order_release); }
-
-  struct View {
-    Call call = Call::kNone;  // May be a number that is no call: the driver's bytes are not trusted.
-    int64_t since_boot_ns = 0;
-  };
-  View Read() const noexcept {
-    uint32_t call = call_.load(std::memory_order_acquire);
-    return {static_cast<Call>(call < 0xFFFF ? call : 0xFFFF), since_boot_ns_.load(std::memory_order_relaxed)};
-  }
-
- private:
-  std::atomic<uint32_t> call_{0};
-  std::atomic<int64_t> since_boot_ns_{0};
-};
-static_assert(sizeof(CallSlot) == 16);
-static_assert(std::atomic<int64_t>::is_always_lock_free && std::atomic<uint32_t>::is_always_lock_free);
-
-// Lies in a memory file of kCallPageBytes that starts as zeros.
-struct CallPage {
-  CallSlot main;
-  std::array<CallSlot, kMaxGpus> gpus;
-  CallSlot events;  // Of the thread that waits for events; to wait is its work.
-};
-inline constexpr size_t kCallPageBytes = 4096;
-static_assert(sizeof(CallPage) <= kCallPageBytes);
+inline constexpr uint32_t kMaxGpus = driver::kMaxDevices;
+using driver::CallPage;
+using driver::CallSlot;
+using driver::kCallPageBytes;
 
 }  // namespace gpulens::nvml

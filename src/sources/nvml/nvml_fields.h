@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <string_view>
 
+#include "driver/vendor.h"
 #include "sources/nvml/nvml_fields_more.h"
 
 // X(Id, "name", "unit", Tier)
@@ -83,10 +84,12 @@
 
 namespace gpulens::nvml {
 
-// How often a field is read: every interval, every 10 s, every 60 s (or every interval if longer), or
-// once while the GPU is attached; a static reading is said again every 60 s without asking for it.
-enum class Tier : uint8_t { kFast, kMedium, kSlow, kStatic };
-inline constexpr size_t kTierCount = 3;  // Those with a period.
+using driver::FieldInfo;
+using driver::kReadStatusCount;
+using driver::kTierCount;
+using driver::ReadStatus;
+using driver::StatusName;
+using driver::Tier;
 
 enum class Field : uint16_t {
 #define GPULENS_NVML_FIELD_ID(id, name, unit, tier) k##id,
@@ -96,29 +99,10 @@ enum class Field : uint16_t {
 };
 inline constexpr size_t kFieldCount = static_cast<size_t>(Field::kCount);
 
-// Outcome of the last attempt to read a field.
-enum class ReadStatus : uint8_t {
-  kNever,         // Not tried yet.
-  kOk,            // `raw` holds.
-  kNotSupported,  // This GPU, driver or library does not have it.
-  kNoPermission,
-  kNotFound,
-  kGpuLost,        // The GPU fell off the bus.
-  kResetRequired,  // The GPU must be reset before it works again.
-  kError,          // Any other error of the library.
-  kCount,
-};
-inline constexpr size_t kReadStatusCount = static_cast<size_t>(ReadStatus::kCount);
-
-struct FieldInfo {
-  std::string_view name;
-  std::string_view unit;  // Empty: a count, a state or a mask.
-  Tier tier;
-};
 // Static storage. `field` must be less than Field::kCount.
 const FieldInfo& InfoOf(Field field) noexcept;
-// "ok", "not_supported", … Static storage.
-std::string_view StatusName(ReadStatus status) noexcept;
+// The tables of this library for driver::DriverSource.
+const driver::Vendor& NvmlVendor() noexcept;
 
 // The library's own words for its return codes: "Driver/library version mismatch".
 std::string_view ReturnText(int code) noexcept;

@@ -2,7 +2,6 @@
 #include <cmath>
 
 #include "base/check.h"
-#include "sources/nvml/driver_supervisor.h"
 #include "sources/nvml/nvml_calls.h"
 #include "sources/nvml/nvml_fields.h"
 #include "sources/nvml/nvml_link_fields.h"
@@ -28,9 +27,6 @@ constexpr std::array<std::string_view, static_cast<size_t>(Call::kCount)> kCallN
      GPULENS_NVML_CALLS(GPULENS_NVML_CALL_NAME)
 #undef GPULENS_NVML_CALL_NAME
     }};
-
-constexpr std::array<std::string_view, kReadStatusCount> kStatusNames = {
-    "never", "ok", "not_supported", "no_permission", "not_found", "gpu_lost", "reset_required", "error"};
 
 struct ReturnWords {
   int code;
@@ -89,9 +85,18 @@ double BitErrorRate(uint64_t packed) noexcept {
   return mantissa * std::pow(10.0, -static_cast<double>(packed & 0xFF));
 }
 
-std::string_view StatusName(ReadStatus status) noexcept {
-  size_t at = static_cast<size_t>(status);
-  return at < kStatusNames.size() ? kStatusNames[at] : "unknown";
+const driver::Vendor& NvmlVendor() noexcept {
+  static constexpr driver::Vendor kVendor{
+      .name = "nvml",
+      .no_devices = "the NVIDIA driver sees no GPU",
+      .device = "GPU",
+      .fields = kFields,
+      .call_name = [](driver::CallNumber call) noexcept { return CallName(call); },
+      .slow_call = [](driver::CallNumber call) noexcept { return IsSlowCall(static_cast<Call>(call)); },
+      .links = kMaxLinkParts - 1,
+      .link_fields = kLinkFieldCount,
+      .longest_wait = kEventWait};
+  return kVendor;
 }
 
 std::string_view ReturnText(int code) noexcept {
@@ -99,27 +104,6 @@ std::string_view ReturnText(int code) noexcept {
     if (words.code == code) return words.text;
   }
   return "unlisted error";
-}
-
-std::string_view GpuStateName(GpuState state) noexcept {
-  constexpr std::array<std::string_view, static_cast<size_t>(GpuState::kCount)> kNames = {
-      "starting", "ok", "hung", "lost", "reset_required", "no_permission", "failed", "left_out"};
-  size_t at = static_cast<size_t>(state);
-  return at < kNames.size() ? kNames[at] : "unknown";
-}
-
-std::string_view StartReasonName(StartReason reason) noexcept {
-  constexpr std::array<std::string_view, static_cast<size_t>(StartReason::kCount)> kNames = {
-      "first", "crash", "exited", "hang", "killed", "reload", "protocol"};
-  size_t at = static_cast<size_t>(reason);
-  return at < kNames.size() ? kNames[at] : "unknown";
-}
-
-std::string_view Gpu::Fact(std::string_view key) const noexcept {
-  for (const auto& [name, value] : facts) {
-    if (name == key) return value;
-  }
-  return {};
 }
 
 }  // namespace gpulens::nvml

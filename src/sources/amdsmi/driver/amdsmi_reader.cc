@@ -102,6 +102,13 @@ void AmdsmiReader::EmitAll(const Item& item, ReadStatus status) {
   }
 }
 
+bool AmdsmiReader::Round(int64_t boot_ns, driver::Outbox& out) {
+  bool good = Read(boot_ns);
+  if (!readings_.empty()) out.Send(encoder_.Encode(readings_));
+  if (has_processes_) out.Send(encoder_.Encode(index_, processes_boot_ns_, processes_));
+  return good;
+}
+
 bool AmdsmiReader::Read(int64_t boot_ns) {
   readings_.clear();
   has_processes_ = false;

@@ -40,11 +40,14 @@ class AmdsmiReader final : public driver::DeviceReader {
   Attached Attach() override;
   const driver::Facts& facts() const noexcept override { return facts_; }
   // False when the GPU is gone: none of the calls that should have worked did, each for want of a device.
-  bool Read(int64_t boot_ns) override;
-  std::span<const driver::Reading> readings() const noexcept override { return readings_; }
-  bool has_processes() const noexcept override { return has_processes_; }
-  std::span<const driver::ProcessUse> processes() const noexcept override { return processes_; }
-  int64_t processes_boot_ns() const noexcept override { return processes_boot_ns_; }
+  bool Round(int64_t boot_ns, driver::Outbox& out) override;
+
+  // The reading of a round, without the sending. The results stay until the next one.
+  bool Read(int64_t boot_ns);
+  std::span<const driver::Reading> readings() const noexcept { return readings_; }
+  // True when the last round has read the process list.
+  bool has_processes() const noexcept { return has_processes_; }
+  std::span<const driver::ProcessUse> processes() const noexcept { return processes_; }
   uint64_t calls() const noexcept override { return gate_.calls(); }
 
  private:
@@ -126,6 +129,7 @@ class AmdsmiReader final : public driver::DeviceReader {
   std::vector<driver::ProcessUse> processes_;
   std::vector<std::byte> scratch_, process_buffer_;
   int64_t processes_boot_ns_ = 0;
+  driver::MessageEncoder encoder_;
 };
 
 }  // namespace gpulens::amdsmi

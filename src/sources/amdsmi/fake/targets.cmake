@@ -1,6 +1,6 @@
 # The parts of the AMD SMI source that are not plain libraries of one folder. Included by the top.
 include_guard()
-house_library(sources_amdsmi_probe DIR src/sources/amdsmi/probe DEPS gpulens_base)
+house_library(sources_amdsmi_probe DIR src/sources/amdsmi/probe DEPS gpulens_driver_probe)
 house_library(sources_amdsmi_driver DIR src/sources/amdsmi/driver DEPS gpulens_sources_amdsmi gpulens_driver_side
               PRIVATE_DEPS ${CMAKE_DL_LIBS} TEST_DEPS gpulens_sources_amdsmi_fake gpulens_base_testing)
 house_library(sources_amdsmi_fake DIR src/sources/amdsmi/fake DEPS gpulens_sources_amdsmi

@@ -9,6 +9,7 @@
 #include <gpulens/status.h>
 
 #include "base/clock.h"
+#include "driver/side/reader.h"
 #include "sources/nvml/driver/nvml_abi.h"
 
 namespace gpulens::nvml {
@@ -43,7 +44,7 @@ class NvmlLibrary {
 class Caller {
  public:
   Caller(const NvmlLibrary& library, CallSlot& slot, const Clock& clock) noexcept
-      : fn_(library.fn()), slot_(slot), clock_(clock) {}
+      : fn_(library.fn()), gate_(slot, clock) {}
 
   const Symbols& fn() const noexcept { return fn_; }
 
@@ -51,24 +52,19 @@ class Caller {
   template <class... Parameters, class... Arguments>
   int Do(Call call, int (*function)(Parameters...), Arguments... arguments) {
     if (!function) return kFunctionNotFound;
-    last_boot_ns_ = clock_.Now().boot_ns;
-    slot_.Begin(call, last_boot_ns_);
+    gate_.Begin(static_cast<driver::CallNumber>(call));
     int code = function(arguments...);
-    slot_.End();
-    ++calls_;
+    gate_.End();
     return code;
   }
 
   // When the last call began.
-  int64_t last_boot_ns() const noexcept { return last_boot_ns_; }
-  uint64_t calls() const noexcept { return calls_; }
+  int64_t last_boot_ns() const noexcept { return gate_.last_boot_ns(); }
+  uint64_t calls() const noexcept { return gate_.calls(); }
 
  private:
   const Symbols& fn_;
-  CallSlot& slot_;
-  const Clock& clock_;
-  int64_t last_boot_ns_ = 0;
-  uint64_t calls_ = 0;
+  driver::CallGate gate_;
 };
 
 }  // namespace gpulens::nvml

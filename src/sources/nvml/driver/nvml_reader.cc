@@ -61,7 +61,7 @@ int GpuReader::Attach() {
 
 void GpuReader::Emit(uint8_t part, uint16_t field, ReadStatus status, int64_t raw) {
   if (readings_.size() == readings_.capacity()) return;  // A field twice in a round: cannot grow the message.
-  readings_.push_back({.entity = index_,
+  readings_.push_back({.device = index_,
                        .field = field,
                        .status = status,
                        .part = part,
@@ -88,7 +88,7 @@ void GpuReader::RepeatStatics() {
 
 void GpuReader::Note(int code) noexcept {
   ReadStatus status = StatusOf(code);
-  if (status == ReadStatus::kGpuLost || status == ReadStatus::kResetRequired) broken_ = status;
+  if (status == ReadStatus::kLost || status == ReadStatus::kResetRequired) broken_ = status;
 }
 
 bool GpuReader::Read(int64_t boot_ns) {
@@ -112,7 +112,7 @@ bool GpuReader::Read(int64_t boot_ns) {
   if (Due(Tier::kSlow) && broken_ == ReadStatus::kOk) Note(each_link_.ReadRemotes(Context()));
   if (Due(Tier::kFast)) ReadProcesses();
   blocking_due_ = (blocking_due_ || Due(InfoOf(Field::kPcieTxRate).tier)) && broken_ == ReadStatus::kOk;
-  return broken_ != ReadStatus::kGpuLost && !std::exchange(mig_changed_, false);
+  return broken_ != ReadStatus::kLost && !std::exchange(mig_changed_, false);
 }
 
 template <class Function>

@@ -156,7 +156,7 @@ class GpuReader final : private ReadingSink {
   std::array<ItemMemory, kMaxMoreItems> more_items_{};
   std::bitset<kFieldIdRowCount> field_id_absent_, field_id_done_;
   std::array<bool, 3> list_absent_{};
-  ReadStatus broken_ = ReadStatus::kOk;  // kGpuLost or kResetRequired ends a round.
+  ReadStatus broken_ = ReadStatus::kOk;  // kLost or kResetRequired ends a round.
   bool memory_v1_ = false, field_values_absent_ = false, pcie_counter_wraps_ = false,
        blocking_absent_ = false;
   bool blocking_due_ = false, mig_changed_ = false;

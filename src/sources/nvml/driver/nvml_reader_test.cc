@@ -415,10 +415,10 @@ TEST_F(ReaderTest, ALostGpuEndsTheRound) {
   clock_.Advance(seconds(1));
   FakeWorld::Get().ForgetCalls();
   EXPECT_FALSE(Round());
-  EXPECT_EQ(StatusOf(Field::kPower), ReadStatus::kGpuLost);
-  EXPECT_EQ(StatusOf(Field::kClockGraphics), ReadStatus::kGpuLost);
-  EXPECT_EQ(StatusOf(Field::kNvlinkTxBytes), ReadStatus::kGpuLost);
-  EXPECT_EQ(StatusOf(Field::kProcessCount), ReadStatus::kGpuLost);
+  EXPECT_EQ(StatusOf(Field::kPower), ReadStatus::kLost);
+  EXPECT_EQ(StatusOf(Field::kClockGraphics), ReadStatus::kLost);
+  EXPECT_EQ(StatusOf(Field::kNvlinkTxBytes), ReadStatus::kLost);
+  EXPECT_EQ(StatusOf(Field::kProcessCount), ReadStatus::kLost);
   EXPECT_EQ(Calls("nvmlDeviceGetClockInfo"), 0U);
   EXPECT_FALSE(reader_->ReadBlocking());
 }

@@ -17,7 +17,7 @@ constexpr ReadStatus ReadStatusOf(int code) noexcept {
     case kNoPermission: return ReadStatus::kNoPermission;
     case kNotFound: return ReadStatus::kNotFound;
     case kGpuIsLost:
-    case kGpuNotFound: return ReadStatus::kGpuLost;
+    case kGpuNotFound: return ReadStatus::kLost;
     case nvml::kResetRequired: return ReadStatus::kResetRequired;
     default: return ReadStatus::kError;
   }

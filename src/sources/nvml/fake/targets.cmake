@@ -1,7 +1,7 @@
 # The parts of the NVML source that are not plain libraries of one folder. Included by the top.
 include_guard()
-house_library(sources_nvml_probe DIR src/sources/nvml/probe DEPS gpulens_base)
-house_library(sources_nvml_driver DIR src/sources/nvml/driver DEPS gpulens_sources_nvml
+house_library(sources_nvml_probe DIR src/sources/nvml/probe DEPS gpulens_driver_probe)
+house_library(sources_nvml_driver DIR src/sources/nvml/driver DEPS gpulens_sources_nvml gpulens_driver_side
               PRIVATE_DEPS ${CMAKE_DL_LIBS} TEST_DEPS gpulens_sources_nvml_fake gpulens_base_testing)
 house_library(sources_nvml_fake DIR src/sources/nvml/fake DEPS gpulens_sources_nvml PRIVATE_DEPS dep_yaml
               TEST_DEPS gpulens_sources_nvml_driver)

@@ -1,23 +1,16 @@
 // What a machine shows of NVIDIA hardware and driver without asking any library: for `doctor`.
 #pragma once
 
-#include <cstdint>
 #include <string>
-#include <string_view>
-#include <vector>
+
+#include "driver/probe/hardware.h"
 
 namespace gpulens::nvml {
 
-struct GpuProbe {
-  std::vector<std::string> pci_gpus;    // "0000:1a:00.0", sorted: display controllers by NVIDIA.
-  bool kernel_driver = false;           // /proc/driver/nvidia is there.
-  std::string kernel_driver_version;    // "580.95.05"; empty when it cannot be told.
-  std::vector<std::string> devices;     // "/dev/nvidia0", "/dev/nvidiactl", …, sorted.
-  std::vector<std::string> unreadable;  // Those of `devices` that we may not open.
-};
-
-// Reads /sys, /proc and /dev below `root` (empty on a real machine). Opens no device and no library;
-// takes well under a millisecond. What is not there is left empty.
-GpuProbe ProbeGpus(const std::string& root = "");
+// GPUs are display controllers by NVIDIA, the kernel's driver shows as /proc/driver/nvidia, and device files
+// are "/dev/nvidia0", "/dev/nvidiactl", …, sorted. Reads /sys, /proc, /dev and /etc/group below `root` (empty
+// on a real machine). Opens no device and no library; takes well under a millisecond. What is not there is
+// left empty.
+driver::Hardware ProbeGpus(const std::string& root = "");
 
 }  // namespace gpulens::nvml

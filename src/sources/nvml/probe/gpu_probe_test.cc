@@ -43,7 +43,7 @@ TEST_F(GpuProbeTest, FindsWhatIsThere) {
   Write("dev/nvidia-uvm", "");
   Write("dev/nvidia-modeset-not", "");
   Write("dev/null2", "");
-  GpuProbe probe = ProbeGpus(root_.string());
+  driver::Hardware probe = ProbeGpus(root_.string());
   EXPECT_EQ(probe.pci_gpus, (std::vector<std::string>{"0000:1a:00.0", "0000:4a:00.0"}));
   EXPECT_TRUE(probe.kernel_driver);
   EXPECT_EQ(probe.kernel_driver_version, "580.95.05");
@@ -51,7 +51,7 @@ TEST_F(GpuProbeTest, FindsWhatIsThere) {
 }
 
 TEST_F(GpuProbeTest, NothingThereIsEmpty) {
-  GpuProbe probe = ProbeGpus(root_.string());
+  driver::Hardware probe = ProbeGpus(root_.string());
   EXPECT_TRUE(probe.pci_gpus.empty());
   EXPECT_FALSE(probe.kernel_driver);
   EXPECT_TRUE(probe.kernel_driver_version.empty());
@@ -60,7 +60,7 @@ TEST_F(GpuProbeTest, NothingThereIsEmpty) {
 
 TEST_F(GpuProbeTest, AVersionThatCannotBeReadIsEmpty) {
   Write("proc/driver/nvidia/version", "NVRM version: something x86_64 1 2.3.4.5 a.b\n");
-  GpuProbe probe = ProbeGpus(root_.string());
+  driver::Hardware probe = ProbeGpus(root_.string());
   EXPECT_TRUE(probe.kernel_driver);
   EXPECT_TRUE(probe.kernel_driver_version.empty());
 }

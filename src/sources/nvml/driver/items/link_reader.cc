@@ -10,7 +10,7 @@ constexpr unsigned kLegacyLinks = 12;
 // What ends a round, or kSuccess.
 int Breaking(int code) noexcept {
   ReadStatus status = ReadStatusOf(code);
-  return status == ReadStatus::kGpuLost || status == ReadStatus::kResetRequired ? code : int{kSuccess};
+  return status == ReadStatus::kLost || status == ReadStatus::kResetRequired ? code : int{kSuccess};
 }
 
 }  // namespace

@@ -47,7 +47,7 @@ int SampleReader::Read(const ItemContext& in, bool again) {
     ReadStatus status = ReadStatusOf(code);
     EmitAll(in, kTable[i], status);
     memory_[i].absent = status == ReadStatus::kNotSupported;
-    if (status == ReadStatus::kGpuLost || status == ReadStatus::kResetRequired) return code;
+    if (status == ReadStatus::kLost || status == ReadStatus::kResetRequired) return code;
   }
   return kSuccess;
 }

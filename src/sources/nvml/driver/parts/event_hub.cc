@@ -2,19 +2,17 @@
 
 #include <pthread.h>
 
-#include "sources/nvml/driver/gpu_thread.h"
 #include "sources/nvml/driver/parts/parts_abi.h"
-#include "sources/nvml/message_encoder.h"
 
 namespace gpulens::nvml {
 namespace {
 
-constexpr unsigned kWaitMs = 500;
+constexpr auto kWaitMs = static_cast<unsigned>(kEventWait / std::chrono::milliseconds(1));
 constexpr Duration kRest = std::chrono::seconds(1);
 constexpr size_t kStackBytes = 256 * 1024;
 
 struct EventThread {
-  std::shared_ptr<DriverShared> shared;
+  std::shared_ptr<driver::DriverShared> shared;
   std::shared_ptr<const NvmlLibrary> library;
   std::shared_ptr<EventHub> hub;
   CallSlot& slot;
@@ -30,7 +28,7 @@ struct EventThread {
       if (outcome == EventHub::Outcome::kBroken) resume_ns = (RealClock().Now() + kRest).boot_ns;
       // The agent may have gone meanwhile, and its socket with it.
       if (outcome == EventHub::Outcome::kEvent && shared->SleepUntil(0))
-        shared->Send(encoder.Encode(std::span(&event, 1)));
+        shared->Send(EncodeEvents(encoder, event.entity, std::span(&event, 1)));
     }
   }
 };
@@ -110,8 +108,9 @@ EventHub::Outcome EventHub::Wait(Caller& caller, unsigned timeout_ms, DeviceEven
   return Outcome::kEvent;
 }
 
-bool StartEventThread(std::shared_ptr<DriverShared> shared, std::shared_ptr<const NvmlLibrary> library,
-                      std::shared_ptr<EventHub> hub, CallSlot& slot) {
+bool StartEventThread(std::shared_ptr<driver::DriverShared> shared,
+                      std::shared_ptr<const NvmlLibrary> library, std::shared_ptr<EventHub> hub,
+                      CallSlot& slot) {
   std::unique_ptr<EventThread> thread(
       new EventThread{std::move(shared), std::move(library), std::move(hub), slot});
   pthread_attr_t attributes;

@@ -13,8 +13,6 @@
 
 namespace gpulens::nvml {
 
-class DriverShared;
-
 // Shared by the main thread, the readers and the thread that waits. Thread-safe; no lock is held during a
 // library call.
 class EventHub {
@@ -52,7 +50,8 @@ class EventHub {
 
 // Starts the thread that waits and sends; it ends with `shared`. False when no thread can be made. The slot
 // stays as long as the process.
-bool StartEventThread(std::shared_ptr<DriverShared> shared, std::shared_ptr<const NvmlLibrary> library,
-                      std::shared_ptr<EventHub> hub, CallSlot& slot);
+bool StartEventThread(std::shared_ptr<driver::DriverShared> shared,
+                      std::shared_ptr<const NvmlLibrary> library, std::shared_ptr<EventHub> hub,
+                      CallSlot& slot);
 
 }  // namespace gpulens::nvml

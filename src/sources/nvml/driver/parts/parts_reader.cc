@@ -39,36 +39,37 @@ void PartsReader::Attach(Device device, Mig mig) {
   scan_ = repeat_ = medium_ = slow_ = {};
 }
 
-void PartsReader::SendFacts(const PartKey& key, const Send& send) {
+void PartsReader::SendFacts(const PartKey& key, driver::Outbox& out) {
   views_.clear();
   for (const auto& [name, value] : facts_) views_.push_back({name, value});
-  send(encoder_.Encode(index_, key, views_));
+  out.Send(EncodePart(encoder_, index_, key, views_));
 }
 
-void PartsReader::SendList(PartKind kind, uint32_t max, const std::vector<PartKey>& keys, const Send& send) {
-  send(encoder_.Encode(index_, kind, max, keys));
+void PartsReader::SendList(PartKind kind, uint32_t max, const std::vector<PartKey>& keys,
+                           driver::Outbox& out) {
+  out.Send(EncodeParts(encoder_, index_, kind, max, keys));
 }
 
-void PartsReader::SendMig(const Send& send) {
+void PartsReader::SendMig(driver::Outbox& out) {
   keys_.clear();
   for (const MigDevice& mig : mig_.devices()) keys_.push_back(mig.key);
-  SendList(PartKind::kMig, mig_.max(), keys_, send);
+  SendList(PartKind::kMig, mig_.max(), keys_, out);
   for (const MigDevice& mig : mig_.devices()) {
     mig_.Identify(mig, facts_);
-    SendFacts(mig.key, send);
+    SendFacts(mig.key, out);
   }
   if (mig_mode_ == Mig::kOn) gpm_.KeepOnly(keys_);
 }
 
-void PartsReader::SendVgpus(const Send& send) {
-  SendList(PartKind::kVgpu, 0, vgpu_.vgpus(), send);
+void PartsReader::SendVgpus(driver::Outbox& out) {
+  SendList(PartKind::kVgpu, 0, vgpu_.vgpus(), out);
   for (const PartKey& key : vgpu_.vgpus()) {
     vgpu_.Identify(key, facts_);
-    SendFacts(key, send);
+    SendFacts(key, out);
   }
 }
 
-void PartsReader::Scan(int64_t boot_ns, bool rescan, const Send& send) {
+void PartsReader::Scan(int64_t boot_ns, bool rescan, driver::Outbox& out) {
   if (!attached_) return;
   Duration slack = options_.interval / 2;
   bool due = scan_.Take(boot_ns, options_.medium, slack);
@@ -78,13 +79,13 @@ void PartsReader::Scan(int64_t boot_ns, bool rescan, const Send& send) {
   if (mig_mode_ != Mig::kNone) {
     bool known = mig_.known();
     bool changed = mig_.Scan();
-    if (mig_.known() && (changed || repeat || !known)) SendMig(send);
+    if (mig_.known() && (changed || repeat || !known)) SendMig(out);
   }
   bool changed = vgpu_.Scan();
-  if (vgpu_.host() && (changed || repeat)) SendVgpus(send);
+  if (vgpu_.host() && (changed || repeat)) SendVgpus(out);
 }
 
-void PartsReader::Read(int64_t boot_ns, const Send& send) {
+void PartsReader::Read(int64_t boot_ns, driver::Outbox& out) {
   if (!attached_) return;
   Duration slack = options_.interval / 2;
   bool medium = medium_.Take(boot_ns, options_.medium, slack);
@@ -104,10 +105,10 @@ void PartsReader::Read(int64_t boot_ns, const Send& send) {
   }
   int64_t unix_ns = clock_.Now().unix_ns;
   if (vgpu_.host() && medium) vgpu_.Read(unix_ns, slow, readings_);
-  if (!readings_.empty()) send(encoder_.Encode(readings_));
+  if (!readings_.empty()) out.Send(EncodePartReadings(encoder_, index_, readings_));
   if (mig_mode_ == Mig::kOn) return;
   if (shares_.Read(unix_ns, std::max<Duration>(options_.interval, kShareWindow)))
-    send(encoder_.Encode(index_, caller_.last_boot_ns(), shares_.shares()));
+    out.Send(EncodeShares(encoder_, index_, caller_.last_boot_ns(), shares_.shares()));
 }
 
 }  // namespace gpulens::nvml

@@ -3,7 +3,6 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <span>
 #include <vector>
 
@@ -11,7 +10,7 @@
 #include "sources/nvml/driver/parts/mig_reader.h"
 #include "sources/nvml/driver/parts/share_reader.h"
 #include "sources/nvml/driver/parts/vgpu_reader.h"
-#include "sources/nvml/message_encoder.h"
+#include "sources/nvml/driver_protocol.h"
 
 namespace gpulens::nvml {
 
@@ -24,8 +23,6 @@ struct PartsOptions {
 // Used by the thread of its GPU. What it is given outlives it. A steady round does not allocate.
 class PartsReader {
  public:
-  using Send = std::function<void(std::span<const std::byte>)>;
-
   PartsReader(const NvmlLibrary& library, unsigned index, CallSlot& slot, const Clock& clock,
               PartsOptions options);
 
@@ -35,15 +32,16 @@ class PartsReader {
 
   // Before the GPU itself is read: looks for parts when it is time to, or `rescan` says so, and sends the
   // lists that have changed.
-  void Scan(int64_t boot_ns, bool rescan, const Send& send);
+  void Scan(int64_t boot_ns, bool rescan, driver::Outbox& out);
   // After it: reads what is due and sends it.
-  void Read(int64_t boot_ns, const Send& send);
+  void Read(int64_t boot_ns, driver::Outbox& out);
 
   // The MIG devices of the last Scan.
   const std::vector<MigDevice>& mig_devices() const noexcept { return mig_.devices(); }
   // Whether GPM tells PCIe rates, so that nobody needs to ask for them in a way that blocks.
   bool tells_pcie() const noexcept { return tells_pcie_; }
   Caller& caller() noexcept { return caller_; }
+  uint64_t calls() const noexcept { return caller_.calls(); }
 
  private:
   struct Due {
@@ -51,10 +49,10 @@ class PartsReader {
     bool Take(int64_t boot_ns, Duration period, Duration slack) noexcept;
   };
 
-  void SendList(PartKind kind, uint32_t max, const std::vector<PartKey>& keys, const Send& send);
-  void SendMig(const Send& send);
-  void SendVgpus(const Send& send);
-  void SendFacts(const PartKey& key, const Send& send);
+  void SendList(PartKind kind, uint32_t max, const std::vector<PartKey>& keys, driver::Outbox& out);
+  void SendMig(driver::Outbox& out);
+  void SendVgpus(driver::Outbox& out);
+  void SendFacts(const PartKey& key, driver::Outbox& out);
 
   const unsigned index_;
   const Clock& clock_;

@@ -9,10 +9,10 @@
 #include <memory>
 
 #include "base/testing/allocations.h"
+#include "sources/nvml/driver/agent_for_test.h"
 #include "sources/nvml/driver/parts/event_hub.h"
 #include "sources/nvml/fake/fake_nvml.h"
 #include "sources/nvml/fake/fake_world.h"
-#include "sources/nvml/gpu_book.h"
 
 namespace gpulens::nvml {
 namespace {
@@ -37,8 +37,8 @@ class PartsTest : public testing::Test {
     Device device = nullptr;
     ASSERT_EQ(library_->fn().HandleByIndex(index, &device), 0);
     reader_->Attach(device, mig);
-    book_ = GpuBook();
-    book_.Expect(16);
+    agent_ = std::make_unique<AgentEnd>(clock_);
+    agent_->book.Expect(16);
     index_ = index;
   }
   void Profile(const std::string& yaml) {
@@ -46,15 +46,15 @@ class PartsTest : public testing::Test {
     ASSERT_TRUE(status.ok()) << status.detail;
   }
   void Round(bool rescan = false) {
-    reader_->Scan(clock_.Now().boot_ns, rescan, send_);
-    reader_->Read(clock_.Now().boot_ns, send_);
+    reader_->Scan(clock_.Now().boot_ns, rescan, *agent_);
+    reader_->Read(clock_.Now().boot_ns, *agent_);
   }
   // A round one second later.
   void Next(bool rescan = false) {
     clock_.Advance(seconds(1));
     Round(rescan);
   }
-  const GpuParts& Parts() const { return book_.gpus()[index_].parts; }
+  const GpuParts& Parts() const { return agent_->shelf.gpus()[index_].parts; }
   const Part* MigPart(uint32_t instance, uint32_t compute = 0) const {
     for (const Part& part : Parts().list) {
       if (part.key.kind == PartKind::kMig && part.key.id == instance && part.key.sub == compute) return &part;
@@ -67,24 +67,9 @@ class PartsTest : public testing::Test {
   CallSlot slot_;
   std::unique_ptr<NvmlLibrary> library_;
   std::unique_ptr<PartsReader> reader_;
-  GpuBook book_;
   unsigned index_ = 0;
   uint32_t details_ = 0;
-  uint64_t messages_ = 0;
-  PartsReader::Send send_ = [this](std::span<const std::byte> bytes) {
-    ++messages_;
-    auto message = DecodeMessage(bytes);
-    ASSERT_TRUE(message.ok()) << message.error().detail;
-    Status status;
-    if (auto* parts = std::get_if<PartsReport>(&*message)) status = book_.Take(*parts);
-    else if (auto* part = std::get_if<PartReport>(&*message)) status = book_.Take(*part);
-    else if (auto* values = std::get_if<PartReadingsReport>(&*message))
-      status = book_.Take(*values, clock_.Now());
-    else if (auto* shares = std::get_if<ProcessSharesReport>(&*message))
-      status = book_.Take(*shares, clock_.Now());
-    else FAIL() << "a message that does not belong here";
-    EXPECT_TRUE(status.ok());
-  };
+  std::unique_ptr<AgentEnd> agent_;
 };
 
 TEST_F(PartsTest, EnginesCachesAndCyclesAreReadWhenAskedFor) {
@@ -284,7 +269,7 @@ TEST_F(PartsTest, AnOldLibraryHasNoneOfIt) {
       Mig::kOn);
   Round();
   Next();
-  EXPECT_EQ(messages_, 0U);
+  EXPECT_EQ(agent_->messages, 0U);
 }
 
 TEST_F(PartsTest, ASteadyRoundSendsButDoesNotAllocate) {
@@ -304,17 +289,19 @@ TEST_F(PartsTest, ASteadyRoundSendsButDoesNotAllocate) {
   MemoryV2 memory{};
   memory.version = kMemoryV2;
   once = count([&] { library_->fn().MemoryInfoV2(mig, &memory); });
-  uint64_t before_messages = messages_;
+  uint64_t before_messages = agent_->messages;
   uint64_t calls_before = reader_->caller().calls();
   uint64_t allocated = 0;
-  PartsReader::Send quiet = [](std::span<const std::byte>) {};
+  struct : driver::Outbox {
+    bool Send(std::span<const std::byte>) noexcept override { return true; }
+  } quiet;
   clock_.Advance(seconds(1));
   allocated = count([&] {
     reader_->Scan(clock_.Now().boot_ns, false, quiet);
     reader_->Read(clock_.Now().boot_ns, quiet);
   });
   uint64_t calls = reader_->caller().calls() - calls_before;
-  EXPECT_EQ(messages_, before_messages);
+  EXPECT_EQ(agent_->messages, before_messages);
   EXPECT_GT(calls, 0U);
   EXPECT_LE(allocated, calls * once) << "no more than the simulated library's own";
 }

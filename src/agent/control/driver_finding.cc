@@ -1,0 +1,27 @@
+#include "agent/control/driver_finding.h"
+
+#include <string>
+
+namespace gpulens {
+
+std::optional<Finding> DriverFinding(std::string_view status) {
+  constexpr std::string_view kBut = "running, but ";
+  Finding finding;
+  finding.subject = "nvidia";
+  // "releasing: …" stands for a process that does not end: nothing is read in that time, either.
+  if (status.starts_with("released") || status.starts_with("releasing")) {
+    finding.kind = Finding::kNoPermission;
+    finding.what = "the running agent reads no GPU";
+    finding.why = "its driver process is " + std::string(status);
+    finding.remedy = "gpulens driver resume";
+    return finding;
+  }
+  if (!status.starts_with(kBut)) return std::nullopt;
+  finding.kind = Finding::kBroken;
+  finding.what = "the running agent hears of no XID or other event of a GPU";
+  finding.why = status.substr(kBut.size());
+  finding.remedy = "gpulens driver release, then gpulens driver resume: another process is started";
+  return finding;
+}
+
+}  // namespace gpulens

@@ -1,0 +1,35 @@
+// What a machine shows of a vendor's devices and their driver without asking any library: for `doctor`.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace gpulens::driver {
+
+struct Hardware {
+  struct Closed {
+    std::string path;
+    std::string group;  // That may open it; empty when that cannot be told, or would not help.
+  };
+  std::vector<std::string> pci_gpus;  // "0000:1a:00.0", sorted.
+  bool kernel_driver = false;         // The kernel has the vendor's driver.
+  std::string kernel_driver_version;  // "580.95.05"; empty when it cannot be told.
+  std::vector<std::string> devices;   // "/dev/nvidia0", …, in the order in which they were added.
+  std::vector<Closed> unreadable;     // Those of `devices` that we may not open.
+};
+
+// All of these read below a root (empty on a real machine), open no device, and leave empty what is not
+// there.
+
+// Names in a folder, sorted, without hidden ones; a few thousand at most.
+std::vector<std::string> EntriesIn(const std::string& folder);
+// Without blanks around it.
+std::string FirstLineOf(const std::string& path);
+// PCI devices of the vendor ("0x10de") whose class, "0x030200", is a GPU's.
+std::vector<std::string> PciGpus(const std::string& root, std::string_view vendor,
+                                 bool (*is_gpu)(std::string_view kind));
+// Adds the device file, if there is one.
+void AddDevice(const std::string& root, const std::string& path, Hardware& out);
+
+}  // namespace gpulens::driver

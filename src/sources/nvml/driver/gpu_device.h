@@ -1,0 +1,37 @@
+// All that is read of one GPU, as a reader of the driver process.
+#pragma once
+
+#include <memory>
+
+#include "driver/side/reader.h"
+#include "sources/nvml/driver/nvml_reader.h"
+#include "sources/nvml/driver/parts/event_hub.h"
+#include "sources/nvml/driver/parts/parts_reader.h"
+
+namespace gpulens::nvml {
+
+// Used by the thread of its GPU. The library, the slot and the clock outlive it. A steady round does not
+// allocate.
+class GpuDevice final : public driver::DeviceReader {
+ public:
+  struct Options {
+    unsigned index = 0;
+    ReaderOptions reader;
+    std::shared_ptr<EventHub> events;  // Null: the library has no events.
+  };
+  GpuDevice(const NvmlLibrary& library, CallSlot& slot, const Clock& clock, Options options);
+
+  Attached Attach() override;
+  const driver::Facts& facts() const noexcept override { return reader_.identity().facts; }
+  bool Round(int64_t boot_ns, driver::Outbox& out) override;
+  uint64_t calls() const noexcept override;
+
+ private:
+  const unsigned index_;
+  const std::shared_ptr<EventHub> events_;
+  GpuReader reader_;
+  PartsReader parts_;
+  MessageEncoder encoder_;
+};
+
+}  // namespace gpulens::nvml
