@@ -63,6 +63,17 @@ class Watch:
         }
 
 
+def watch_ticks(pids, prefix):
+    """QUIET ticks: what they used, and the agent's allocations in each. A tick in which something that is not on
+    this machine is looked for again (every minute or so) allocates; the median tick is the steady one."""
+    whole, ticks, start = Watch(pids, prefix), [], time.monotonic()
+    for second in range(1, QUIET + 1):
+        one = Watch(pids[:1], prefix)
+        time.sleep(max(0.0, start + second - time.monotonic()))
+        ticks.append(one.end()["allocations"][0])
+    return whole.end(), ticks
+
+
 def scraped(client, pids):
     """SCRAPES plain scrapes at 1 s, each followed by a packed one of the same tick."""
     plain, packed, memory, start = [], [], [], time.monotonic()
@@ -97,9 +108,7 @@ def ours(gpus, dialects="[native, zernel]"):
             time.sleep(WARM)
             client.scrape(), client.scrape(packed=True)
             pids = processes.processes(agent.process.pid)
-            quiet = Watch(pids, prefix)
-            time.sleep(QUIET)
-            quiet = quiet.end()
+            quiet, ticks = watch_ticks(pids, prefix)
             busy = Watch(pids, prefix)
             _, found = scraped(client, pids)
             found["busy"] = busy.end()
@@ -107,8 +116,8 @@ def ours(gpus, dialects="[native, zernel]"):
                 raise Absent("a process of the agent was started anew meanwhile")
             found |= {"quiet": quiet, "processes": len(pids), "task": [processes.entries([pid], "task") for pid in pids],
                       "fd": [processes.entries([pid], "fd") for pid in pids]}  # fmt: skip
-            found["allocations_per_tick"] = quiet["allocations"][0] / quiet["seconds"]
-            found["allocations_per_scrape"] = max(0, found["busy"]["allocations"][0] - quiet["allocations"][0] * SCRAPES / QUIET) / (2 * SCRAPES)
+            found["allocations_per_tick"] = statistics.median(ticks)
+            found["allocations_per_scrape"] = found["busy"]["allocations"][0] / (2 * SCRAPES)
             return found
 
 
