@@ -13,8 +13,8 @@ from harness.agent import Agent
 from harness.measure import Absent
 
 WARM = 13  # seconds: rows of the 10-s tier are read, their series made, buffers grown
-QUIET = 15  # ticks that nobody looks at
-SCRAPES = 10  # one a second, plain; a packed one half a second later
+QUIET = 12  # ticks that nobody looks at
+SCRAPES = 6  # of each coding, one a second
 DIALECTS = "[native, zernel, dcgm, hw, l9gpu]"
 
 CONFIG = """
@@ -75,20 +75,22 @@ def watch_ticks(pids, prefix):
 
 
 def scraped(client, pids):
-    """SCRAPES plain scrapes at 1 s, each followed by a packed one of the same tick."""
-    plain, packed, memory, start = [], [], [], time.monotonic()
-    for second in range(SCRAPES):
+    """Scrapes at 1 s: first plain ones, then packed ones, as Prometheus asks for them; memory is of these."""
+    found, memory, start = {"plain": [], "gzip": []}, [], time.monotonic()
+    for second, kind in enumerate(["plain"] * SCRAPES + ["gzip"] * SCRAPES):
         time.sleep(max(0.0, start + second - time.monotonic()))
-        plain.append(client.scrape())
-        memory.append([processes.pss_bytes([pid]) for pid in pids])
-        time.sleep(max(0.0, start + second + 0.5 - time.monotonic()))
-        packed.append(client.scrape(packed=True))
+        body, seconds = client.scrape(packed=kind == "gzip")
+        found[kind].append((body, seconds))
+        if kind == "gzip" and len(found[kind]) > 2:
+            memory.append([processes.pss_bytes([pid]) for pid in pids])
     pages = {}
-    for name, found in {"plain": plain, "gzip": packed}.items():
-        times = [seconds for _, seconds in found]
-        pages[name] = {"bytes": len(found[-1][0]), "best_s": min(times), "median_s": statistics.median(times)}
+    for kind, answers in found.items():
+        times = [seconds for _, seconds in answers]
+        pages[kind] = {"bytes": len(answers[-1][0]), "best_s": min(times), "median_s": statistics.median(times)}
     middle = sorted(memory, key=sum)[len(memory) // 2]
-    return plain[-1][0], {"pages": pages, "pss": middle, "samples": processes.samples_of(plain[-1][0])}
+    return {"pages": pages, "pss": middle, "samples": processes.samples_of(found["plain"][-1][0]), "processes": len(pids),
+            "threads": [processes.entries([pid], "task") for pid in pids],
+            "descriptors": [processes.entries([pid], "fd") for pid in pids]}  # fmt: skip
 
 
 def ours(gpus, dialects="[native, zernel]"):
@@ -110,13 +112,13 @@ def ours(gpus, dialects="[native, zernel]"):
             pids = processes.processes(agent.process.pid)
             quiet, ticks = watch_ticks(pids, prefix)
             busy = Watch(pids, prefix)
-            _, found = scraped(client, pids)
+            found = scraped(client, pids)
             found["busy"] = busy.end()
             if processes.processes(agent.process.pid) != pids:
                 raise Absent("a process of the agent was started anew meanwhile")
-            found |= {"quiet": quiet, "processes": len(pids), "task": [processes.entries([pid], "task") for pid in pids],
-                      "fd": [processes.entries([pid], "fd") for pid in pids]}  # fmt: skip
+            found["quiet"] = quiet
             found["allocations_per_tick"] = statistics.median(ticks)
+            found["ticks"] = len(ticks)
             found["allocations_per_scrape"] = found["busy"]["allocations"][0] / (2 * SCRAPES)
             return found
 
@@ -142,10 +144,7 @@ def beside(gpus, command, port, text, environment=None):
             time.sleep(5)
             pids = processes.processes(process.pid)
             busy = Watch(pids, "")
-            _, found = scraped(processes.KeptConnection(port), pids)
-            found |= {"busy": busy.end(), "processes": len(pids), "task": [processes.entries([pid], "task") for pid in pids],
-                      "fd": [processes.entries([pid], "fd") for pid in pids]}  # fmt: skip
-            return found
+            return scraped(processes.KeptConnection(port), pids) | {"busy": busy.end()}
         finally:
             log.close()
             process.terminate()
