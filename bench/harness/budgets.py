@@ -102,8 +102,8 @@ def _memory_text(name):
 
 
 def _per_series(found):
-    more = found["scrape"]["pss_bytes"] - found["host"]["pss_bytes"]
-    return more / (found["scrape"]["samples"] - found["host"]["samples"])
+    more = found["scrape"]["pss_bytes"] - found["few"]["pss_bytes"]
+    return more / (found["scrape"]["samples"] - found["few"]["samples"])
 
 
 def _of(name, value):
@@ -181,7 +181,7 @@ BUDGETS = (
     Budget("memory_gpus", "agent", "… with 8 GPUs (fake library)", 16, True, "MB", True,
            _part("demo", "pss_bytes", 1 / MB), _memory_text("demo")),
     Budget("memory_series", "agent", "… for each scraped series", 300, True, "B", True, _per_series,
-           lambda found: f"{found['scrape']['samples'] - found['host']['samples']} samples scraped each second"),
+           lambda found: f"{found['scrape']['samples'] - found['few']['samples']} samples more on a page that is scraped each second"),
     Budget("cpu_gpus", "agent", "CPU at 1 s, host and 8 GPUs, scraped each second", 0.3, True, "% of a core", False,
            _part("demo", "cpu", 100)),
     Budget("memory_all_8", "gpus", "memory with 8 GPUs and everything switched on", 16, True, "MB", True,

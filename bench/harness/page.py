@@ -87,7 +87,7 @@ def _loads(found):
 
 def _agent(found):
     rows = []
-    for name in ("host", "demo", "scrape"):
+    for name in ("host", "demo", "few", "scrape"):
         if name in found:
             part = found[name]
             rows.append([
@@ -138,8 +138,8 @@ SECTIONS = {
              "another. *one*: one connection; *many*: 16. /metrics has a tick each second, as the agent closes them, and "
              "scrapes in between share its bytes; *fresh* renders (and packs) a page for every request. nginx serves the "
              "same bytes from files, gzip from a file packed before.", _loads),
-    "agent": ("The agent", "All its processes, scraped once a second for 20 s after 5 s to settle. *host*: nothing but the "
-              "machine; *demo*: 8 fake GPUs besides; *scrape*: the host and a target of 5,000 samples read each second.", _agent),
+    "agent": ("The agent", "All its processes, scraped once a second for 15 s after 5 s to settle. *host*: nothing but the "
+              "machine; *demo*: 8 fake GPUs besides; *scrape*: the host and a target of 5,000 samples read each second; *few*: the same with 10 samples.", _agent),
     "gpus": ("Many GPUs, everything on", "Simulated H100 under a changing load, the last one divided by MIG, two processes a "
              "GPU; links, topology, details, samples, serial numbers, clock events, GPM, quality, health, events, host and "
              "self, at 1 s. *a + b*: agent and driver process, which runs the simulated library. Memory is of seconds in "
