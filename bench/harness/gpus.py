@@ -1,5 +1,6 @@
 """Section `gpus`: the agent with 8 and with 16 simulated GPUs and everything that can be switched on, and
 once with every dialect besides; beside other agents on the same simulated library and the same profile."""
+import http.client
 import os
 import pathlib
 import shutil
@@ -187,6 +188,6 @@ def gpus():
     for name, part in parts.items():
         try:
             result[name] = part()
-        except (Absent, OSError) as reason:
+        except (Absent, OSError, http.client.HTTPException) as reason:
             absent[name] = str(reason)
     return {"agents": result, "absent": absent}
