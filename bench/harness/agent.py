@@ -7,62 +7,27 @@ import statistics
 import subprocess
 import tempfile
 import time
-import urllib.error
-import urllib.request
 
 from harness import measure, scrapes
 from harness.measure import Absent
+from harness.processes import get, processes, pss_bytes, run_seconds, samples_of
 
 SETTLE = 5
-SPAN = 30
+SPAN = 15
 STARTS = 10
-SCRAPED_SAMPLES = 5000
-
-
-def processes(pid):
-    """A process and all its living descendants."""
-    found, queue = [], [pid]
-    while queue:
-        one = queue.pop()
-        found.append(one)
-        try:
-            for task in os.listdir(f"/proc/{one}/task"):
-                children = pathlib.Path(f"/proc/{one}/task/{task}/children").read_text(encoding="ascii")
-                queue += [int(child) for child in children.split()]
-        except OSError:
-            continue
-    return found
-
-
-def pss_bytes(pids):
-    total = 0
-    for pid in pids:
-        try:
-            text = pathlib.Path(f"/proc/{pid}/smaps_rollup").read_text(encoding="ascii")
-        except OSError:
-            continue
-        total += sum(int(line.split()[1]) * 1024 for line in text.splitlines() if line.startswith("Pss:"))
-    return total
-
-
-def get(port):
-    """The page, or nothing while the agent is not ready."""
-    try:
-        with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=5) as answer:
-            return answer.read()
-    except (urllib.error.URLError, OSError):
-        return None
+FEW_LINES = 12  # two of comments
 
 
 class Agent:
     """A running agent; as a context manager it is ended again."""
 
-    def __init__(self, *options, config=""):
+    def __init__(self, *options, config="", environment=None):
         program = measure.RELEASE / "gpulens"
         if not program.exists():
             raise Absent("build/release/gpulens is not built")
         self.folder = tempfile.TemporaryDirectory()
         self.port = scrapes.free_port()
+        self.url = f"http://127.0.0.1:{self.port}/metrics"
         file = pathlib.Path(self.folder.name, "gpulens.yaml")
         file.write_text(f"state_dir: {self.folder.name}\n{config}", encoding="utf-8")
         self.log = pathlib.Path(self.folder.name, "log")
@@ -73,7 +38,7 @@ class Agent:
                     program, "agent", "--config", file, "--http-listen", f"127.0.0.1:{self.port}",
                     "--ws-listen", f"127.0.0.1:{scrapes.free_port()}", *options,
                 ],
-                stdout=log, stderr=log,
+                stdout=log, stderr=log, env={**os.environ, **(environment or {})},
             )  # fmt: skip
 
     def __enter__(self):
@@ -95,7 +60,7 @@ class Agent:
                 break
             with socket.socket() as probe:
                 listening = probe.connect_ex(("127.0.0.1", self.port)) == 0
-            page = get(self.port) if listening else None
+            page = get(self.url) if listening else None
             if page and text in page:
                 return time.perf_counter() - self.started
             time.sleep(0.001)
@@ -108,30 +73,30 @@ def steady(text, *options, config=""):
     with Agent(*options, config=config) as agent:
         agent.wait_for(text)
         time.sleep(SETTLE)
-        before, start = scrapes.cpu_seconds(processes(agent.process.pid)), time.monotonic()
+        before, start = run_seconds(processes(agent.process.pid)), time.monotonic()
         memory, page = [], b""
         for second in range(1, SPAN + 1):
             time.sleep(max(0.0, start + second - time.monotonic()))
-            page = get(agent.port)
+            page = get(agent.url)
             if page is None:
                 raise Absent("the agent stopped answering")
             memory.append(pss_bytes(processes(agent.process.pid)))
         pids = processes(agent.process.pid)
-        used = scrapes.cpu_seconds(pids) - before
+        used = run_seconds(pids) - before
         return {
             "pss_bytes": statistics.median(memory), "pss_max_bytes": max(memory), "processes": len(pids),
             "cpu": used / (time.monotonic() - start), "page_bytes": len(page),
-            "samples": sum(1 for line in page.splitlines() if line and not line.startswith(b"#")),
+            "samples": samples_of(page),
         }  # fmt: skip
 
 
-def scraping():
-    """The host and one target of 5,000 samples."""
-    target = scrapes.start_ours()
+def scraping(name, lines=None):
+    """The host and one target of 5,000 samples, or of those in its first lines."""
+    target = scrapes.start_ours(lines=lines)
     try:
         url = f"http://127.0.0.1:{target.port}/metrics"
         config = f'collectors:\n  scrape: {{targets: [{{name: bench, url: "{url}", interval: 1s}}]}}\n'
-        return steady(b"node_gpu_gauge_29_ratio{", config=config)
+        return steady(name, config=config)
     finally:
         target.stop()
 
@@ -149,7 +114,8 @@ def agent():
         "start": start_times,
         "host": lambda: steady(b"\nsystem_"),
         "demo": lambda: steady(b"\ngpu_power", "--demo"),
-        "scrape": scraping,
+        "few": lambda: scraping(b"node_gpu_counter_00_total{", FEW_LINES),
+        "scrape": lambda: scraping(b"node_gpu_gauge_29_ratio{"),
     }
     result, absent = {}, {}
     for name, part in parts.items():

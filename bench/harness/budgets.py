@@ -102,10 +102,55 @@ def _memory_text(name):
 
 
 def _per_series(found):
-    more = found["scrape"]["pss_bytes"] - found["host"]["pss_bytes"]
-    return more / (found["scrape"]["samples"] - found["host"]["samples"])
+    more = found["scrape"]["pss_bytes"] - found["few"]["pss_bytes"]
+    return more / (found["scrape"]["samples"] - found["few"]["samples"])
 
 
+def _of(name, value):
+    """`value` of one agent of the section `gpus`; KeyError with its name when it is absent."""
+    return lambda found: value(found["agents"][name])
+
+
+def _against(name, value):
+    """How many times a peer's."""
+    return lambda found: value(found["agents"][GPUS_8]) / value(found["agents"][name])
+
+
+def _pss(part):
+    return sum(part["pss"])
+
+
+def _scrape(part):
+    return part["pages"]["gzip"]["best_s"]
+
+
+def _pss_text(name):
+    def text(found):
+        part = found["agents"][name]
+        sizes = " + ".join(f"{size / MB:.1f}" for size in part["pss"])
+        return f"agent and driver process {sizes}, {part['samples']:,} samples on the page"
+
+    return text
+
+
+def _pair_text(name, value, unit, scale):
+    def text(found):
+        ours, peer = (found["agents"][one] for one in (GPUS_8, name))
+        return f"{value(ours) * scale:.2f} {unit} for {ours['samples']:,} samples, {value(peer) * scale:.2f} {unit} for {peer['samples']:,}"
+
+    return text
+
+
+def _tick_text(name):
+    def text(found):
+        part = found["agents"][name]
+        return f"median of {part['ticks']}; {part['quiet']['allocations'][0]} in all of them, {part['allocations_per_scrape']:.0f} a scrape"
+
+    return text
+
+
+GPUS_8, GPUS_16 = "gpulens, 8 GPUs", "gpulens, 16 GPUs"
+PEER = "nvitop-exporter, 8 GPUs"
 ENCODE = "BM_Encode"
 BUDGETS = (
     Budget("tick_allocations", "ticks", "a steady run and snapshot: heap allocations", 0, True, "", True,
@@ -136,9 +181,23 @@ BUDGETS = (
     Budget("memory_gpus", "agent", "… with 8 GPUs (fake library)", 16, True, "MB", True,
            _part("demo", "pss_bytes", 1 / MB), _memory_text("demo")),
     Budget("memory_series", "agent", "… for each scraped series", 300, True, "B", True, _per_series,
-           lambda found: f"{found['scrape']['samples'] - found['host']['samples']} samples scraped each second"),
+           lambda found: f"{found['scrape']['samples'] - found['few']['samples']} samples more on a page that is scraped each second"),
     Budget("cpu_gpus", "agent", "CPU at 1 s, host and 8 GPUs, scraped each second", 0.3, True, "% of a core", False,
            _part("demo", "cpu", 100)),
+    Budget("memory_all_8", "gpus", "memory with 8 GPUs and everything switched on", 16, True, "MB", True,
+           _of(GPUS_8, lambda part: _pss(part) / MB), _pss_text(GPUS_8)),
+    Budget("memory_all_16", "gpus", "… with 16 GPUs (10 MB and 0.75 MB a GPU, as the design has it for 8)", 22, True, "MB", True,
+           _of(GPUS_16, lambda part: _pss(part) / MB), _pss_text(GPUS_16)),
+    Budget("memory_peer", "gpus", "… with 8 GPUs against nvitop-exporter", 1, True, "×", True,
+           _against(PEER, _pss), _pair_text(PEER, _pss, "MB", 1 / MB)),
+    Budget("allocations_8", "gpus", "heap allocations of the agent in a tick, 8 GPUs, everything on", 0, True, "", True,
+           _of(GPUS_8, lambda part: part["allocations_per_tick"]), _tick_text(GPUS_8)),
+    Budget("allocations_16", "gpus", "… with 16 GPUs", 0, True, "", True,
+           _of(GPUS_16, lambda part: part["allocations_per_tick"]), _tick_text(GPUS_16)),
+    Budget("cpu_all_8", "gpus", "CPU with 8 GPUs and everything switched on, scraped each second", 0.3, True, "% of a core", False,
+           _of(GPUS_8, lambda part: sum(part["busy"]["cpu"]) * 100)),
+    Budget("scrape_peer", "gpus", "one scrape, gzip, 8 GPUs, against nvitop-exporter", 1, True, "×", True,
+           _against(PEER, _scrape), _pair_text(PEER, _scrape, "ms", 1000)),
     Budget("start", "agent", "start to first good scrape, host metrics", 50, True, "ms", False,
            _part("start", "median_s", 1000), lambda found: f"median of {found['start']['runs']}"),
 )  # fmt: skip

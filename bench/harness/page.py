@@ -87,7 +87,7 @@ def _loads(found):
 
 def _agent(found):
     rows = []
-    for name in ("host", "demo", "scrape"):
+    for name in ("host", "demo", "few", "scrape"):
         if name in found:
             part = found[name]
             rows.append([
@@ -102,6 +102,30 @@ def _agent(found):
     return lines + [""]
 
 
+def _gpus(found):
+    rows, calls = [], []
+    for name, part in found["agents"].items():
+        quiet = part.get("quiet")
+        both = lambda numbers, form: " + ".join(form.format(n) for n in numbers)  # noqa: E731
+        rows.append([
+            name, both((size / 1e6 for size in part["pss"]), "{:.1f}"),
+            both((cpu * 100 for cpu in quiet["cpu"]), "{:.2f}") if quiet else "–",
+            both((cpu * 100 for cpu in part["busy"]["cpu"]), "{:.2f}"), f"{part['samples']:,}",
+            *[f"{part['pages'][kind]['bytes'] / 1000:,.0f}" for kind in ("plain", "gzip")],
+            *[f"{part['pages'][kind]['best_s'] * 1000:.2f} ({part['pages'][kind]['median_s'] * 1000:.2f})" for kind in ("plain", "gzip")],
+            both(part["threads"], "{}"), both(part["descriptors"], "{}"), f"{(quiet or part['busy'])['wakeups_per_s']:.0f}",
+        ])  # fmt: skip
+        if quiet:
+            calls.append(f"{name}: {part['allocations_per_tick']:g} a tick (median of {part['ticks']}; {quiet['allocations'][0]} "
+                         f"in all), {part['allocations_per_scrape']:.0f} a scrape; in the driver process, which holds the "
+                         f"simulated library, {quiet['allocations'][1] / quiet['seconds']:.0f} a second")  # fmt: skip
+    if not rows:
+        return []
+    header = ["", "PSS MB", "CPU %, nobody asks", "CPU %, scraped", "samples", "page kB", "gzip kB", "scrape ms, plain",
+              "scrape ms, gzip", "threads", "descriptors", "wake-ups/s"]  # fmt: skip
+    return _table(header, rows) + ["", "Heap allocations, counted before the C library's functions:", ""] + [f"- {line}" for line in calls] + [""]
+
+
 SECTIONS = {
     "ticks": ("A steady tick", "Heap allocations of collectors, pipeline and encoders, counted by a test.",
               lambda found: [f"{found['allocations']:g} a tick.", ""]),
@@ -114,8 +138,13 @@ SECTIONS = {
              "another. *one*: one connection; *many*: 16. /metrics has a tick each second, as the agent closes them, and "
              "scrapes in between share its bytes; *fresh* renders (and packs) a page for every request. nginx serves the "
              "same bytes from files, gzip from a file packed before.", _loads),
-    "agent": ("The agent", "All its processes, scraped once a second for 30 s after 5 s to settle. *host*: nothing but the "
-              "machine; *demo*: 8 fake GPUs besides; *scrape*: the host and a target of 5,000 samples read each second.", _agent),
+    "agent": ("The agent", "All its processes, scraped once a second for 15 s after 5 s to settle. *host*: nothing but the "
+              "machine; *demo*: 8 fake GPUs besides; *scrape*: the host and a target of 5,000 samples read each second; *few*: the same with 10 samples.", _agent),
+    "gpus": ("Many GPUs, everything on", "Simulated H100 under a changing load, the last one divided by MIG, two processes a "
+             "GPU; links, topology, details, samples, serial numbers, clock events, GPM, quality, health, events, host and "
+             "self, at 1 s. *a + b*: agent and driver process, which runs the simulated library. Memory is of seconds in "
+             "which one client asks for gzip; a scrape is the best one, after a new tick, on a kept connection from Python "
+             "(median in brackets). Peers open the same library with the same profile.", _gpus),
 }  # fmt: skip
 
 

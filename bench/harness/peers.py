@@ -4,6 +4,7 @@ import os
 import pathlib
 import shutil
 import subprocess
+import sys
 
 from harness.measure import Absent, ROOT, RELEASE, WORK, output_of
 
@@ -62,6 +63,16 @@ def prometheus_cpp():
         ]
     )  # fmt: skip
     return program, {**os.environ, "LD_LIBRARY_PATH": str(libraries)}, archive.name.partition(".so.")[2]
+
+
+def nvitop_exporter():
+    """An exporter of the same numbers, in a virtual environment of its own."""
+    folder = WORK / "nvitop"
+    program = folder / "bin/nvitop-exporter"
+    if not program.exists():
+        output_of([sys.executable, "-m", "venv", folder])
+        output_of([folder / "bin/pip", "install", "--quiet", "--disable-pip-version-check", "nvitop-exporter==1.7.2"])
+    return program
 
 
 NGINX_CONFIG = """

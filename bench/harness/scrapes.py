@@ -96,11 +96,17 @@ class Server:
             self.process.wait()
 
 
-def start_ours(port=0):
+def start_ours(port=0, lines=None):
+    """http_page with the pages of `series`, or with their first `lines` only."""
     program = measure.RELEASE / "http_page"
     if not program.exists():
         raise Absent("http_page is not built")
     pages = [measure.PAGES / "series.prom", measure.PAGES / "series_next.prom"]
+    if lines:
+        for place, page in enumerate(pages):
+            text = page.read_text(encoding="utf-8").splitlines(keepends=True)[:lines]
+            pages[place] = page.with_name(f"few_{page.name}")
+            pages[place].write_text("".join(text), encoding="utf-8")
     process = subprocess.Popen([program, *pages, str(port)], stdout=subprocess.PIPE, text=True)
     port = process.stdout.readline().strip()
     if not port:

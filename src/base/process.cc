@@ -1,7 +1,10 @@
 #include "base/process.h"
 
 #include <fcntl.h>
+#include <link.h>
+#include <malloc.h>
 #include <signal.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
@@ -125,6 +128,24 @@ std::string DescribeWaitStatus(int status) {
     return "killed by signal " + std::to_string(signal) + " (" + (name ? name : "unknown") + ")";
   }
   return "ended";
+}
+
+void LetGoOfStartPages() noexcept {
+  ::malloc_trim(0);
+  // The first object is the program. What can be written (and what relocation has written) stays.
+  auto let_go = [](dl_phdr_info* object, size_t, void*) {
+    const auto page = static_cast<uintptr_t>(::getpagesize());
+    for (int i = 0; i < object->dlpi_phnum; ++i) {
+      const ElfW(Phdr)& part = object->dlpi_phdr[i];
+      if (part.p_type != PT_LOAD || (part.p_flags & PF_W) != 0) continue;
+      uintptr_t from = object->dlpi_addr + part.p_vaddr, to = from + part.p_filesz;
+      from = (from + page - 1) & ~(page - 1);  // whole pages, none shared with a neighbour
+      to &= ~(page - 1);
+      if (from < to) ::madvise(reinterpret_cast<void*>(from), to - from, MADV_DONTNEED);
+    }
+    return 1;
+  };
+  ::dl_iterate_phdr(let_go, nullptr);
 }
 
 }  // namespace gpulens

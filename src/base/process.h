@@ -1,4 +1,4 @@
-// Child processes that talk over a socketpair, and what happens when they end.
+// Child processes that talk over a socketpair, what happens when they end, and the memory of this one.
 #pragma once
 
 #include <sys/types.h>
@@ -52,5 +52,10 @@ class ChildProcess {
 
 // "exited with 3" or "killed by signal 9 (Killed)".
 std::string DescribeWaitStatus(int status);
+
+// For the end of a start: gives back freed memory, and lets go of the pages of the program's file. Code and
+// constants that are needed again come back from the page cache at a soft fault each, those that only the
+// start needed do not. Thread-safe; other threads go on meanwhile.
+void LetGoOfStartPages() noexcept;
 
 }  // namespace gpulens

@@ -25,6 +25,8 @@ using boost::system::error_code;
 
 namespace {
 
+constexpr size_t kSpareTimers = 16;
+
 // A client that is gone is an error of its stream. Where the kernel would send SIGPIPE besides (sendfile
 // cannot be asked not to), it stays with this thread and is thrown away in the end.
 class NoPipeSignal {
@@ -54,22 +56,41 @@ struct IoLoop::Impl {
   asio::io_context context{1};
   asio::executor_work_guard<asio::io_context::executor_type> work{context.get_executor()};
   std::atomic<TimerId> next_timer{1};
-  std::unordered_map<TimerId, std::unique_ptr<asio::steady_timer>> timers;  // loop thread only
-  std::vector<std::unique_ptr<asio::signal_set>> signals;                   // guarded by mutex
-  std::unique_ptr<asio::ip::tcp::resolver> resolver;                        // loop thread only
+  using Timers = std::unordered_map<TimerId, std::unique_ptr<asio::steady_timer>>;
+  Timers timers;                         // loop thread only
+  std::vector<Timers::node_type> spare;  // loop thread only; so that what comes each second allocates nothing
+  std::vector<std::unique_ptr<asio::signal_set>> signals;  // guarded by mutex
+  std::unique_ptr<asio::ip::tcp::resolver> resolver;       // loop thread only
   std::atomic<std::thread::id> loop_thread{};
   std::mutex mutex;
   std::thread thread;
   std::atomic<bool> stopped{false};
 
   void Arm(TimerId id, std::chrono::steady_clock::time_point at, Task task) {
-    auto [it, inserted] = timers.emplace(id, std::make_unique<asio::steady_timer>(context));
-    it->second->expires_at(at);
-    it->second->async_wait([this, id, task = std::move(task)](error_code error) {
+    asio::steady_timer& timer = Add(id);
+    timer.expires_at(at);
+    timer.async_wait([this, id, task = std::move(task)](error_code error) {
       // An expired wait may already be queued when Cancel comes: only a timer still known runs.
-      if (error || timers.erase(id) == 0) return;
-      task();
+      if (!error && Remove(id)) task();
     });
+  }
+
+  asio::steady_timer& Add(TimerId id) {
+    if (spare.empty())
+      return *timers.emplace(id, std::make_unique<asio::steady_timer>(context)).first->second;
+    Timers::node_type node = std::move(spare.back());
+    spare.pop_back();
+    node.key() = id;
+    return *timers.insert(std::move(node)).position->second;
+  }
+
+  // False when the timer is not known any more. One that still waits is told that it need not.
+  bool Remove(TimerId id) {
+    Timers::node_type node = timers.extract(id);
+    if (node.empty()) return false;
+    node.mapped()->cancel();
+    if (spare.size() < kSpareTimers) spare.push_back(std::move(node));
+    return true;
   }
 
   static void WaitForSignal(asio::signal_set* set, std::shared_ptr<Task> task) {
@@ -87,6 +108,7 @@ IoLoop::~IoLoop() {
   Stop();
   // A queued handler may own a Stream whose end needs the loop, so they go while it still stands.
   impl_->timers.clear();
+  impl_->spare.clear();
 }
 
 void IoLoop::Start() {
@@ -157,8 +179,8 @@ IoLoop::TimerId IoLoop::After(Duration delay, Task task) {
 }
 
 void IoLoop::Cancel(TimerId id) {
-  if (!InLoop()) return Post([this, id] { impl_->timers.erase(id); });
-  impl_->timers.erase(id);
+  if (!InLoop()) return Post([this, id] { impl_->Remove(id); });
+  impl_->Remove(id);
 }
 
 Status IoLoop::OnSignal(int signal, Task task) {

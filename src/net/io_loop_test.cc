@@ -7,6 +7,7 @@
 #include <future>
 #include <thread>
 
+#include "base/testing/allocations.h"
 #include "net/testing/test_client.h"
 
 namespace gpulens {
@@ -70,6 +71,50 @@ TEST(IoLoop, TimersFireInOrderAndCanBeForgotten) {
   loop.After(0ms, [&] { outside.set_value(); });
   EXPECT_EQ(outside.get_future().wait_for(10s), std::future_status::ready);
   loop.Cancel(late);
+}
+
+TEST(IoLoop, ATimerThatComesAgainAndAgainAllocatesNothing) {
+  if (!AllocationsAreCounted()) GTEST_SKIP() << "a sanitizer brings its own operator new";
+  IoLoop loop;
+  loop.Start();
+  struct {
+    IoLoop& loop;
+    int left = 40;
+    uint64_t warm = 0, cold = 0;
+    std::promise<void> done{};
+    void Arm() {
+      IoLoop::TimerId other = loop.After(1h, [] { FAIL(); });
+      loop.After(1us, [this] { Fire(); });
+      loop.Cancel(other);
+    }
+    void Fire() {
+      if (--left == 20) warm = ThreadAllocations();
+      if (left > 0) return Arm();
+      cold = ThreadAllocations();
+      done.set_value();
+    }
+  } chain{loop};
+  loop.Call([&] { chain.Arm(); });
+  ASSERT_EQ(chain.done.get_future().wait_for(20s), std::future_status::ready);
+  EXPECT_EQ(chain.cold, chain.warm);
+}
+
+TEST(IoLoop, AnObjectOfATimerThatWasForgottenServesAnother) {
+  IoLoop loop;
+  loop.Start();
+  std::promise<void> done;
+  std::vector<int> fired;
+  loop.Call([&] {
+    // Its wait is over and queued when it is forgotten; the next timer waits with the same object.
+    IoLoop::TimerId first = loop.After(0ms, [&] { fired.push_back(1); });
+    loop.Cancel(first);
+    IoLoop::TimerId second = loop.After(5ms, [&] { fired.push_back(2); });
+    loop.Cancel(first);
+    EXPECT_NE(first, second);
+    loop.After(20ms, [&] { done.set_value(); });
+  });
+  ASSERT_EQ(done.get_future().wait_for(20s), std::future_status::ready);
+  loop.Call([&] { EXPECT_EQ(fired, (std::vector<int>{2})); });
 }
 
 TEST(IoLoop, SignalsComeEveryTime) {

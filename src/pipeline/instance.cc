@@ -114,10 +114,20 @@ Instance::Age Instance::AgeOf(const Frame& frame, Instant now) const noexcept {
 }
 
 InstanceStats Instance::stats() const {
-  std::lock_guard lock(mutex_);
-  InstanceStats stats = stats_;
-  stats.refused[static_cast<size_t>(SeriesRefusal::kDuplicate)] += duplicates_;
+  InstanceStats stats;
+  ReadStats(stats);
   return stats;
+}
+
+void Instance::ReadStats(InstanceStats& out) const {
+  std::lock_guard lock(mutex_);
+  out = stats_;
+  out.refused[static_cast<size_t>(SeriesRefusal::kDuplicate)] += duplicates_;
+}
+
+bool Instance::answered() const {
+  std::lock_guard lock(mutex_);
+  return stats_.answered();
 }
 
 void Instance::CountDuplicates(uint64_t series) {

@@ -68,6 +68,9 @@ class Instance {
   enum class Age { kFresh, kOverdue, kExpired };
   Age AgeOf(const Frame& frame, Instant now) const noexcept;
   InstanceStats stats() const;
+  // The same into a value that is used again: it keeps the room for the words.
+  void ReadStats(InstanceStats& out) const;
+  bool answered() const;
   // So many of its series are left out since a stronger source tells the same.
   void CountDuplicates(uint64_t series);
 

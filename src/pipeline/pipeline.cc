@@ -206,7 +206,7 @@ void Pipeline::Analyze(Snapshot& snapshot) {
 // Whether every collector has run or said why it cannot.
 bool Pipeline::AllAnswered() const {
   return std::all_of(gathered_.begin(), gathered_.end(),
-                     [](const auto& instance) { return instance->stats().answered(); });
+                     [](const auto& instance) { return instance->answered(); });
 }
 
 void Pipeline::UpdateSelf(Snapshot& snapshot) {

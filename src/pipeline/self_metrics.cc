@@ -127,7 +127,8 @@ void SelfMetrics::UpdateCollector(const Instance& instance, Instant now) {
   }
   OfCollector& c = *known;
   c.seen = update_;
-  InstanceStats stats = instance.stats();
+  const InstanceStats& stats = instance_stats_;
+  instance.ReadStats(instance_stats_);
   Ref<const Frame> latest = instance.latest();
   writer_.Set(c.up, stats.up && latest && instance.AgeOf(*latest, now) == Instance::Age::kFresh ? 1 : 0);
   writer_.Set(c.interval, Seconds(instance.setup().period));

@@ -73,6 +73,7 @@ class SelfMetrics {
   AttributeSet resource_;
   int64_t started_unix_ns_ = 0;
   uint64_t update_ = 0;
+  InstanceStats instance_stats_;  // of the collector being updated
 };
 
 }  // namespace gpulens

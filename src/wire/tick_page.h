@@ -1,7 +1,9 @@
-// One page of the latest tick, plain and packed: made at most once per tick and coding, then shared by
-// all who ask. For sinks that are pulled; the words of the page are somebody else's.
+// One page of the latest tick, plain and packed: made once per tick and coding where several ask for it,
+// and gone as soon as it is sent where one does. For sinks that are pulled; the words of the page are
+// somebody else's.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -14,6 +16,10 @@
 namespace gpulens {
 
 // Thread-safe. `Ready` never waits for a page that is being made; `Make` does, and belongs on a worker.
+//
+// A page is large and most agents have one scraper, so bytes are owned by those who asked for them. They
+// are kept for the rest of a tick once a second one has asked, and from the start when the tick before had
+// two. So a second scraper costs one page made twice, once; whoever holds bytes shares them anyway.
 class TickPage {
  public:
   using Bytes = std::shared_ptr<const std::string>;
@@ -23,18 +29,31 @@ class TickPage {
 
   explicit TickPage(Render render) : render_(std::move(render)) {}
 
-  // The bytes for this snapshot if they are made already, else null.
-  Bytes Ready(const Snapshot& snapshot, bool gzip) const;
+  // The bytes for this snapshot if they are made already and still there, else null.
+  Bytes Ready(const Snapshot& snapshot, bool gzip);
   Bytes Make(const Snapshot& snapshot, bool gzip);
 
  private:
+  // One coding. The compressor is a taker of the plain bytes, as a scraper is.
+  struct Coding {
+    uint64_t tick = 0;  // 0: nothing was made
+    std::weak_ptr<const std::string> bytes;
+    Bytes kept;
+    bool shared = false;      // had a second taker in `tick`
+    bool was_shared = false;  // in the tick before
+  };
+
+  Bytes Take(Coding& coding, uint64_t tick);
+  void Begin(Coding& coding, uint64_t tick);
+  void Put(Coding& coding, const Bytes& bytes);
+  Bytes MakePlain(const Snapshot& snapshot);
+
   const Render render_;
   std::mutex making_;  // guards the renderer, the compressor and room_
   GzipCompressor gzip_;
   size_t room_ = 0;
-  mutable std::mutex mutex_;  // guards what follows
-  uint64_t made_for_ = 0;
-  Bytes plain_, packed_;
+  std::mutex mutex_;  // guards what follows
+  Coding plain_, packed_;
 };
 
 }  // namespace gpulens

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
+#include <memory>
 #include <string>
 
 #include "agent/cli/check_command.h"
@@ -121,6 +122,7 @@ struct CommandLine {
   CheckOptions check;
   std::string config_file;
   DriverOrder driver;
+  bool runs_agent = false;
   bool schema_json = false, version_json = false, list = false;
   int code = 0;
 };
@@ -152,7 +154,7 @@ void AddAgent(CLI::App& app, CommandLine& line) {
     flag("--metrics-port", "http.listen", port(line.metrics_port));
     flag("--ws-port", "websocket.listen", port(line.websocket_port));
     flag("--push-interval-ms", "websocket.push_interval", line.push_ms.empty() ? "" : line.push_ms + "ms");
-    line.code = RunAgent(line.agent);
+    line.runs_agent = true;
   });
 }
 
@@ -294,7 +296,8 @@ int RunCommandLine(int argc, char** argv) {
   if (argc > 2 && std::string_view(argv[1]) == "driver" && IsDriverProcess(argv[2])) {
     RunDriver(std::vector<std::string_view>(argv + 2, argv + argc));
   }
-  CLI::App app("", "gpulens");
+  auto parser = std::make_unique<CLI::App>("", "gpulens");
+  CLI::App& app = *parser;
   CommandLine line;
   app.set_help_flag("-h,--help", "Help");
   app.set_version_flag("--version", "gpulens " + std::string(Version()));
@@ -324,7 +327,9 @@ int RunCommandLine(int argc, char** argv) {
     // 0 for --help and --version; every wrong use is 2, but 3 where Nagios asks.
     return app.exit(error) == 0 ? 0 : first == "check" ? 3 : 2;
   }
-  return line.code;
+  if (!line.runs_agent) return line.code;
+  parser.reset();  // It is 160 kB, and the agent runs for months.
+  return RunAgent(line.agent);
 }
 
 }  // namespace gpulens

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "base/check.h"
+#include "base/process.h"
 #include "sources/amdsmi/driver/amdsmi_driver.h"
 #include "sources/amdsmi/fake/fake_amdsmi.h"
 #include "sources/nvml/driver/nvml_driver.h"
@@ -16,6 +17,7 @@ namespace gpulens {
 bool IsDriverProcess(std::string_view library) noexcept { return library == "nvml" || library == "amdsmi"; }
 
 void RunDriver(std::span<const std::string_view> arguments) {
+  LetGoOfStartPages();  // Half of what is mapped by now is relocations, and the start of a larger program.
   std::vector<std::string_view> rest(arguments.begin(), arguments.end());
   if (rest.empty()) ::_exit(nvml::kDriverBadStart);
   std::string_view library = rest.front();

@@ -18,6 +18,7 @@
 #include "agent/run/notify.h"
 #include "agent/run/plan.h"
 #include "base/log.h"
+#include "base/process.h"
 #include "base/result.h"
 #include "base/workers.h"
 #include "net/auth/authenticator.h"
@@ -33,6 +34,8 @@ using std::chrono::milliseconds;
 using std::chrono::seconds;
 
 // Ctrl-C ends the agent within a second; sinks get most of it to flush.
+// What comes after it needs no code of the start: the first ticks and whoever waits for them are over.
+constexpr Duration kStartTime = std::chrono::seconds(3);
 constexpr Duration kFlushTime = milliseconds(700);
 constexpr Duration kHttpLinger = milliseconds(100);
 
@@ -213,6 +216,7 @@ Status Agent::ReloadNow() {
   static_cast<void>(SetLogLevels(outcome.config.Group("log").Text("level")));
   config_ = std::move(outcome.config);
   ++stats_.reloads_applied;
+  io_.After(kStartTime, [] { LetGoOfStartPages(); });
   return Ok();
 }
 
@@ -300,6 +304,7 @@ int Agent::Run() {
   }
   NotifyServiceManager("READY=1");
   KeepWatchdogQuiet();
+  io_.After(kStartTime, [] { LetGoOfStartPages(); });
   WaitForStop();
   Stop();
   banner_->Farewell();

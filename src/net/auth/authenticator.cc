@@ -3,14 +3,15 @@
 #include <crypt.h>
 #include <openssl/crypto.h>
 #include <openssl/evp.h>
-#include <openssl/rand.h>
 #include <openssl/sha.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <array>
 #include <cstring>
 #include <deque>
 
+#include "base/check.h"
 #include "base/files.h"
 #include "base/log.h"
 #include "base/parse.h"
@@ -77,7 +78,8 @@ bool PasswordFits(const std::string& password, const std::string& hash) {
 struct Authenticator::State {
   State(IoLoop& loop_in, std::string path_in, Offload offload_in)
       : loop(loop_in), path(std::move(path_in)), offload(std::move(offload_in)) {
-    RAND_bytes(salt.data(), static_cast<int>(salt.size()));
+    // Of the kernel: that of OpenSSL sets up all of OpenSSL, which most agents have no other use for.
+    CHECK(::getentropy(salt.data(), salt.size()) == 0);
   }
 
   Status Load();
