@@ -51,6 +51,8 @@ int With(const char* call, Handle handle, Body body) {
   if (gpu >= world.profile()->gpus.size()) return kNotFound;
   if (int code = world.Enter(call, static_cast<int>(gpu)); code != kSuccess) return code;
   FakeView view = world.View(gpu, static_cast<unsigned>(place) % partitions);
+  // The profile may have changed since the call began, and have fewer GPUs now.
+  if (gpu >= view.profile->gpus.size()) return kNotFound;
   return body(view);
 }
 

@@ -161,7 +161,7 @@ FakeView FakeWorld::View(unsigned gpu, unsigned partition) {
   // restarted finds its counters where they would be.
   out.seconds = SecondsSince(0);
   const FakeModel& model = *out.model;
-  const FakeLoad& load = out.profile->gpus[gpu];
+  const FakeLoad load = gpu < out.profile->gpus.size() ? out.profile->gpus[gpu] : FakeLoad();
   out.busy = std::clamp(load.At(out.seconds), 0.0, 1.0);
   out.power_w = static_cast<unsigned>(PowerAt(model, out.busy) + 0.5);
   out.joules = model.idle_w * out.seconds + (PowerAt(model, 1) - model.idle_w) * load.Integral(out.seconds);
