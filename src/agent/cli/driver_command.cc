@@ -54,6 +54,7 @@ void RunDriver(std::span<const std::string_view> arguments) {
     nvml::RecorderOptions recorder{.spool = std::string(spool),
                                    .library_path = options->library_path,
                                    .lookup = options->lookup,
+                                   .clock = nullptr,
                                    .gpus = {}};
     while (!gpus.empty()) {
       if (auto gpu = ParseInt<unsigned>(TakeUntil(gpus, ','))) recorder.gpus.push_back(*gpu);

@@ -60,9 +60,10 @@ nvml::SourceOptions MakeOptions(const CaptureRequest& request, const std::string
   if (!gpus.empty()) options.arguments.push_back("--record-gpus=" + gpus);
   options.build_id = std::string(Version()) + " " + std::string(Revision());
   options.interval = request.every;
-  // Everything is read several times even in a short recording.
-  options.medium = 2 * request.every;
-  options.slow = 5 * request.every;
+  // Everything is read several times even in a short recording; a long one stays small.
+  bool brief = request.length < 30 * request.every;
+  options.medium = (brief ? 2 : 5) * request.every;
+  options.slow = (brief ? 5 : 10) * request.every;
   options.details = nvml::kDetailsAll;
   options.deadline = std::max<Duration>(kCallPatience, 2 * request.every);
   return options;

@@ -76,7 +76,9 @@ class Reader {
     auto note = [&](const Tracks& tracks) {
       for (const auto& [question, track] : tracks) {
         std::string_view base = BaseOf(question);
-        if (unsigned values = CounterValues(base); values > 0) recording.counters[std::string(base)] = values;
+        bool has_values = !track.first.values.empty() || !track.last().values.empty();
+        if (unsigned values = CounterValues(base); values > 0 && has_values)
+          recording.counters[std::string(base)] = values;
       }
     };
     for (const RecordedGpu& gpu : recording.gpus) {
@@ -124,7 +126,7 @@ class Reader {
     std::string_view time = TakeUntil(line, '\t');
     std::string device = Unescape(TakeUntil(line, '\t')), question = Unescape(TakeUntil(line, '\t'));
     double at = 0;
-    if (!TakeTime(time, device.starts_with("gpu"), at) || question.empty()) return false;
+    if (!TakeTime(time, device.starts_with("gpu"), at) || !IsQuestion(question)) return false;
     auto code = ParseInt<int>(TakeUntil(line, '\t'));
     Tracks* tracks = code ? Find(device) : nullptr;
     if (!tracks) return false;

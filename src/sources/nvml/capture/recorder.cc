@@ -34,7 +34,10 @@ State& Get() {
   return *state;
 }
 
-int64_t NowUs() { return RealClock().Now().boot_ns / 1000; }
+int64_t NowUs(const State& state) {
+  const Clock* clock = state.options.clock;
+  return (clock ? clock : &RealClock())->Now().boot_ns / 1000;
+}
 
 // Tabs and ends of lines part what is written.
 void AppendField(std::string& line, std::string_view text) {
@@ -171,8 +174,8 @@ unsigned SeemingCount(unsigned count) {
 void Note(const std::string& device, std::string question, Answer answer) {
   if (device.empty()) return;
   State& state = Get();
-  int64_t now = NowUs();
   std::lock_guard lock(state.mutex);
+  int64_t now = NowUs(state);
   auto [place, added] = state.last.try_emplace(device + '\t' + question);
   if (!added && place->second == answer) return;
   std::string line = "O\t" + std::to_string(now);
@@ -189,13 +192,13 @@ void NoteEvent(const EventData& event) {
   std::string device = NameOfDevice(event.device);
   if (device.empty()) return;
   State& state = Get();
-  std::string line = "E\t" + std::to_string(NowUs());
+  std::lock_guard lock(state.mutex);
+  std::string line = "E\t" + std::to_string(NowUs(state));
   AppendField(line, device);
   for (uint64_t number : {uint64_t{event.type}, uint64_t{event.data}, uint64_t{event.gpu_instance},
                           uint64_t{event.compute_instance}}) {
     line += '\t' + std::to_string(number);
   }
-  std::lock_guard lock(state.mutex);
   WriteLine(state, std::move(line));
 }
 
@@ -207,8 +210,11 @@ Status StartRecorder(RecorderOptions options) {
   std::lock_guard lock(state.mutex);
   state.options = std::move(options);
   state.spool = std::move(spool);
+  state.last.clear();
+  state.opened = false;
+  state.library.reset();
   state.written = size > 0 ? static_cast<size_t>(size) : 0;
-  WriteLine(state, "S\t" + std::to_string(NowUs()));
+  WriteLine(state, "S\t" + std::to_string(NowUs(state)));
   return Ok();
 }
 

@@ -10,6 +10,7 @@
 
 #include <gpulens/status.h>
 
+#include "base/clock.h"
 #include "sources/nvml/driver/nvml_library.h"
 #include "sources/nvml/recording/recording.h"
 
@@ -19,10 +20,12 @@ struct RecorderOptions {
   std::string spool;              // A file that is there; is added to.
   std::string library_path;       // Empty: the usual places.
   SymbolLookup lookup = nullptr;  // Instead of a file: the simulated library.
+  const Clock* clock = nullptr;   // Outlives the process; null: the machine's.
   std::vector<unsigned> gpus;     // The machine then seems to have these alone. Empty: all.
 };
 
-// Once per process, before RecorderLookup is used. kUnavailable when the spool cannot be written.
+// Before RecorderLookup is used, once per process; again only when nobody is inside. kUnavailable when the
+// spool cannot be written.
 Status StartRecorder(RecorderOptions options);
 // A SymbolLookup over the recorded library, which is opened when the first symbol is asked for; null for all
 // when it cannot be opened: the spool says why.

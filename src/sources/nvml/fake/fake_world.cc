@@ -221,6 +221,11 @@ bool FakeWorld::open() const noexcept {
   return open_;
 }
 
+Instant FakeWorld::Now() const noexcept {
+  std::lock_guard lock(mutex_);
+  return clock_->Now();
+}
+
 double FakeWorld::OpenFor() const noexcept {
   std::lock_guard lock(mutex_);
   return SinceOpen();

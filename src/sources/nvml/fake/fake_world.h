@@ -61,6 +61,7 @@ class FakeWorld {
   // nvmlInit: reads the profile named by GPULENS_FAKE_NVML, else the demo; starts the time of rules.
   int Open();
   bool open() const noexcept;
+  Instant Now() const noexcept;  // By its clock.
   // Seconds since the library was opened.
   double OpenFor() const noexcept;
 

@@ -1,5 +1,8 @@
 #include <cstdio>
+#include <map>
+#include <set>
 
+#include "base/parse.h"
 #include "sources/nvml/recording/recording.h"
 
 namespace gpulens::nvml {
@@ -19,6 +22,17 @@ constexpr PidRows kPids[] = {
 
 class Hider {
  public:
+  // All pids first, so that the made-up ones are in the same order: lists sorted by pid stay sorted.
+  void Collect(const Tracks& tracks) {
+    for (const auto& [question, track] : tracks) {
+      Collect(BaseOf(question), track.first);
+      for (const auto& [at, answer] : track.later) Collect(BaseOf(question), answer);
+    }
+  }
+  void NumberPids() {
+    for (uint64_t pid : pids_) Number("pid", std::to_string(pid), 0);
+  }
+
   void Hide(Tracks& tracks) {
     for (auto& [question, track] : tracks) {
       Hide(BaseOf(question), track.first);
@@ -27,6 +41,21 @@ class Hider {
   }
 
  private:
+  void Collect(std::string_view base, const Answer& answer) {
+    ForPids(base, answer.values, [&](const std::string& text) {
+      if (auto pid = ParseInt<uint64_t>(text)) pids_.insert(*pid);
+    });
+  }
+
+  template <class Values, class Body>
+  static void ForPids(std::string_view base, Values& values, Body body) {
+    for (const PidRows& rows : kPids) {
+      if (!base.ends_with(rows.words)) continue;
+      for (size_t i = rows.first; i < values.size(); i += rows.width) body(values[i]);
+      return;
+    }
+  }
+
   void Hide(std::string_view base, Answer& answer) {
     auto& values = answer.values;
     if (values.empty()) return;
@@ -39,12 +68,7 @@ class Hider {
     if (base == "nvmlDeviceGetPlatformInfo") {
       for (size_t i = 0; i < values.size() && i < 2; ++i) values[i] = Bytes(values[i]);
     }
-    for (const PidRows& rows : kPids) {
-      if (!base.ends_with(rows.words)) continue;
-      for (size_t i = rows.first; i < values.size(); i += rows.width)
-        values[i] = Ordinal("pid", values[i], kFirstMadeUpPid);
-      return;
-    }
+    ForPids(base, values, [&](std::string& pid) { pid = Ordinal("pid", pid, kFirstMadeUpPid); });
   }
 
   // The how manieth of its kind, from `base` on. The same text gets the same number.
@@ -74,12 +98,19 @@ class Hider {
   }
 
   std::map<std::string, std::map<std::string, uint64_t>> known_;
+  std::set<uint64_t> pids_;
 };
 
 }  // namespace
 
 void HideIdentity(Recording& recording) {
   Hider hider;
+  hider.Collect(recording.system);
+  for (const RecordedGpu& gpu : recording.gpus) {
+    hider.Collect(gpu.calls);
+    for (const auto& [place, tracks] : gpu.mig) hider.Collect(tracks);
+  }
+  hider.NumberPids();
   hider.Hide(recording.system);
   for (RecordedGpu& gpu : recording.gpus) {
     hider.Hide(gpu.calls);

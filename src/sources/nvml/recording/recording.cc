@@ -71,6 +71,10 @@ Tracks* Recording::Find(std::string_view device) {
 
 std::string_view BaseOf(std::string_view question) noexcept { return question.substr(0, question.find('(')); }
 
+bool IsQuestion(std::string_view text) noexcept {
+  return !text.empty() && std::all_of(text.begin(), text.end(), [](char c) { return c >= ' ' && c <= '~'; });
+}
+
 std::string_view CodeWord(int code) noexcept {
   for (const Word& word : kWords) {
     if (word.code == code) return word.word;

@@ -73,6 +73,9 @@ struct Recording {
 // The question without what stands in brackets: what `counters` goes by.
 std::string_view BaseOf(std::string_view question) noexcept;
 
+// Printable ASCII, as every question is.
+bool IsQuestion(std::string_view text) noexcept;
+
 // "NOT_SUPPORTED"; empty for a number that has no name.
 std::string_view CodeWord(int code) noexcept;
 // Also "CODE_1234" for what has no name; -1 when it is no code.

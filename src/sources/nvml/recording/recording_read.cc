@@ -39,7 +39,7 @@ Status Seconds(const YamlValue& node, const char* key, double least, double& out
   auto value = node.kind == Kind::kScalar ? ParseDouble(node.text) : std::nullopt;
   if (!value || !std::isfinite(*value) || *value < least || *value > kMaxSeconds)
     return Wrong(node, std::string(key) + " is not a time in seconds");
-  out = *value;
+  out = std::round(*value * 1000) / 1000;  // As it is written.
   return Ok();
 }
 
@@ -91,6 +91,7 @@ Status ReadCalls(const YamlValue& node, Tracks& out) {
   for (size_t i = 0; i + 1 < node.items.size(); i += 2) {
     std::string question;
     RETURN_IF_ERROR(Text(node.items[i], question));
+    if (!IsQuestion(question)) return Wrong(node.items[i], "the name of a call is printable ASCII");
     RETURN_IF_ERROR(ReadAnswer(node.items[i + 1], out[question].first));
   }
   return Ok();
@@ -175,6 +176,7 @@ Status ReadCounters(const YamlValue& node, Recording& out) {
   for (size_t i = 0; i + 1 < node.items.size(); i += 2) {
     std::string base;
     RETURN_IF_ERROR(Text(node.items[i], base));
+    if (!IsQuestion(base)) return Wrong(node.items[i], "the name of a call is printable ASCII");
     RETURN_IF_ERROR(Whole(node.items[i + 1], "the number of counters", 64, out.counters[base]));
   }
   return Ok();

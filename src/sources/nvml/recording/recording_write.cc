@@ -29,16 +29,23 @@ bool Plain(std::string_view text) {
   });
 }
 
-void AppendText(std::string& out, std::string_view text) {
-  if (Plain(text)) {
-    out += text;
-    return;
-  }
+bool PlainKey(std::string_view text) {
+  auto letter = [](char c) {
+    return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_';
+  };
+  if (text.empty() || !letter(text.front()) || text.back() == ' ') return false;
+  if (text == "null" || text == "Null" || text == "NULL") return false;
+  return std::all_of(text.begin(), text.end(), [&](char c) {
+    return letter(c) || c == '.' || c == '(' || c == ')' || c == ',' || c == ' ' || c == '-';
+  });
+}
+
+void AppendQuoted(std::string& out, std::string_view text) {
   out += '"';
   for (char c : text) {
     auto byte = static_cast<unsigned char>(c);
     if (c == '"' || c == '\\') (out += '\\') += c;
-    else if (byte >= 0x20 && byte < 0x7F) out += c;
+    else if (byte >= 0x20) out += byte < 0x7F ? c : '?';  // The library speaks ASCII.
     else {
       char escape[8];
       std::snprintf(escape, sizeof escape, "\\x%02X", byte);
@@ -46,6 +53,17 @@ void AppendText(std::string& out, std::string_view text) {
     }
   }
   out += '"';
+}
+
+void AppendText(std::string& out, std::string_view text) {
+  if (Plain(text)) out += text;
+  else AppendQuoted(out, text);
+}
+
+void AppendKey(std::string& out, std::string_view text) {
+  if (PlainKey(text)) out += text;
+  else AppendQuoted(out, text);
+  out += ": ";
 }
 
 void AppendSeconds(std::string& out, double seconds) {
@@ -81,7 +99,7 @@ void AppendAnswer(std::string& out, std::string_view question, const Answer& ans
 }
 
 void AppendCall(std::string& out, const char* indent, std::string_view question, const Answer& answer) {
-  ((out += indent) += question) += ": ";
+  AppendKey(out += indent, question);
   AppendAnswer(out, question, answer);
   out += '\n';
 }
@@ -210,7 +228,7 @@ std::string WriteRecording(const Recording& recording, double merge_seconds) {
     out +=
         "counters:  # Their first so many values only grow: they go on growing when a replay begins anew.\n";
     for (const auto& [base, count] : recording.counters)
-      out += "  " + base + ": " + std::to_string(count) + '\n';
+      AppendKey(out += "  ", base), out += std::to_string(count) + '\n';
   }
   out += recording.system.empty() ? "system: {}\n" : "system:\n";
   AppendCalls(out, "  ", recording.system);

@@ -171,7 +171,7 @@ std::string ReplayCall::PeerName(Device peer) const {
   return index < 0 ? "none" : "gpu" + std::to_string(static_cast<size_t>(index) % recording().gpus.size());
 }
 
-int64_t ReplayUnixUs() { return RealClock().Now().unix_ns / 1000; }
+int64_t ReplayUnixUs() { return FakeWorld::Get().Now().unix_ns / 1000; }
 
 void* ReplayLookup(const FakeProfile& profile, std::string_view name) {
   const auto& missing = profile.recording->missing;
