@@ -159,12 +159,11 @@ int RunCapture(const CaptureOptions& options) {
   Result<CaptureOutcome> outcome =
       Capture(request, [] { return stop_requested != 0; }, [&](const CaptureProgress& p) { line.Show(p); });
   line.End();
-  if (!outcome) return Complain(outcome.error().detail, stop_requested ? 130 : 1);
-  nvml::Recording& recording = outcome->recording;
-  if (!request.gpus.empty() && recording.gpus.size() < request.gpus.size()) {
-    return Complain("GPU " + std::to_string(request.gpus[recording.gpus.size()]) + " is not on this machine",
-                    2);
+  if (!outcome) {
+    int code = outcome.error().code == Code::kInvalidArgument ? 2 : stop_requested ? 130 : 1;
+    return Complain(outcome.error().detail, code);
   }
+  nvml::Recording& recording = outcome->recording;
   recording.made_by = "gpulens " + std::string(Version());
   recording.made_at = UtcNow("%Y-%m-%dT%H:%M:%SZ");
   recording.made_with = MadeWith(options);

@@ -168,8 +168,13 @@ Result<CaptureOutcome> Capture(const CaptureRequest& request, const std::functio
   ASSIGN_OR_RETURN(std::string text, ReadFile(spool.path(), 2 * nvml::kMaxSpoolBytes));
   nvml::Spool read = nvml::ReadSpool(text);
   if (!read.library_error.empty()) return Status{Code::kUnavailable, read.library_error};
-  if (!started.ok()) return started;
   outcome.recording = std::move(read.recording);
+  if (size_t found = outcome.recording.gpus.size();
+      found < request.gpus.size() && outcome.recording.system.contains("nvmlDeviceGetCount_v2")) {
+    return Status{Code::kInvalidArgument,
+                  "GPU " + std::to_string(request.gpus[found]) + " is not on this machine"};
+  }
+  if (!started.ok()) return started;
   std::string missing = Missing(outcome.recording);
   if (outcome.recording.gpus.empty()) {
     return Status{Code::kUnavailable, trouble.empty() ? missing : Joined(trouble)};

@@ -8,6 +8,7 @@
 
 #include "sources/nvml/capture/recorder.h"
 #include "sources/nvml/recording/call_text.h"
+#include "sources/nvml/recording/value_text.h"
 
 namespace gpulens::nvml {
 

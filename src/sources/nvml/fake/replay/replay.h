@@ -9,6 +9,7 @@
 #include "sources/nvml/fake/fake_world.h"
 #include "sources/nvml/recording/call_text.h"
 #include "sources/nvml/recording/recording.h"
+#include "sources/nvml/recording/value_text.h"
 
 namespace gpulens::nvml {
 

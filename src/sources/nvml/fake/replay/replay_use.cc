@@ -209,9 +209,7 @@ int ActiveVgpus(Device device, unsigned* count, unsigned* out) {
 }
 
 // [type, id, sm, memory, encoder, decoder(, jpeg, ofa), id, …]
-int VgpuRows(const ReplayCall& call, const char* name, size_t width, unsigned& type, unsigned& count,
-             std::vector<Value>& out) {
-  Answer answer = call.Find(name);
+int VgpuRows(const Answer& answer, size_t width, unsigned& type, unsigned& count, std::vector<Value>& out) {
   if (answer.code != kSuccess) return answer.code;
   type = answer.values.empty() ? unsigned{kUint} : TypeOf(answer.values[0]);
   if (type > kUshort) return kUnknownError;
@@ -232,7 +230,7 @@ int VgpusUtilizationInfo(Device device, VgpusUtilization* request) {
   if (call.code() != kSuccess) return call.code();
   if (!request || request->version != kVgpusUtilizationV1) return kArgumentVersionMismatch;
   std::vector<Value> rows;
-  int code = VgpuRows(call, kCall, 7, request->value_type, request->count, rows);
+  int code = VgpuRows(call.Find(kCall), 7, request->value_type, request->count, rows);
   if (code != kSuccess) return code;
   for (size_t i = 0; i < request->count; ++i) {
     const Value* row = &rows[i * 7];
@@ -255,7 +253,7 @@ int VgpuUtilization(Device device, unsigned long long, unsigned* type, unsigned*
   if (call.code() != kSuccess) return call.code();
   if (!type || !count || !out) return kInvalidArgument;
   std::vector<Value> rows;
-  if (int code = VgpuRows(call, kCall, 5, *type, *count, rows); code != kSuccess) return code;
+  if (int code = VgpuRows(call.Find(kCall), 5, *type, *count, rows); code != kSuccess) return code;
   for (size_t i = 0; i < *count; ++i) {
     const Value* row = &rows[i * 5];
     out[i] = {

@@ -1,4 +1,6 @@
-#include "sources/nvml/recording/call_text.h"
+#include "sources/nvml/recording/value_text.h"
+
+#include "base/parse.h"
 
 namespace gpulens::nvml {
 namespace {
