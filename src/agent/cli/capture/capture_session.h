@@ -32,7 +32,8 @@ struct CaptureProgress {
 
 // Blocks until it is over. `stopped` is asked often: true ends it early. A library that crashes or hangs ends
 // nothing here: what went wrong stands in the recording's `trouble`. An error: nothing at all was recorded,
-// with a sentence that says why; kInvalidArgument: a GPU was asked for that is not here. `every`: not below 100 ms.
+// with a sentence that says why; kInvalidArgument: a GPU was asked for that is not here. `every`: not below
+// 100 ms.
 Result<CaptureOutcome> Capture(const CaptureRequest& request, const std::function<bool()>& stopped,
                                const std::function<void(const CaptureProgress&)>& progress);
 

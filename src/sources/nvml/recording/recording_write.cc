@@ -2,6 +2,7 @@
 #include <charconv>
 #include <cstdio>
 #include <set>
+#include <tuple>
 
 #include "sources/nvml/recording/recording.h"
 
@@ -113,6 +114,7 @@ struct Change {
   size_t device;  // A place among the names.
   std::string_view question;
   const Answer* answer;
+  size_t order;  // As they were found: it decides between those that are alike.
 };
 
 class Timeline {
@@ -125,16 +127,18 @@ class Timeline {
       for (const auto& [place, tracks] : recording.gpus[i].mig)
         Add(name + ".mig" + std::to_string(place), tracks);
     }
-    std::stable_sort(changes_.begin(), changes_.end(),
-                     [](const Change& a, const Change& b) { return a.at < b.at; });
+    std::sort(changes_.begin(), changes_.end(), [](const Change& a, const Change& b) {
+      return std::tie(a.at, a.order) < std::tie(b.at, b.order);
+    });
   }
 
   void Append(std::string& out, double merge) {
     for (size_t at = 0; at < changes_.size();) {
       size_t end = EndOfMoment(at, merge);
-      std::stable_sort(changes_.begin() + static_cast<std::ptrdiff_t>(at),
-                       changes_.begin() + static_cast<std::ptrdiff_t>(end),
-                       [](const Change& a, const Change& b) { return a.device < b.device; });
+      std::sort(changes_.begin() + static_cast<std::ptrdiff_t>(at),
+                changes_.begin() + static_cast<std::ptrdiff_t>(end), [](const Change& x, const Change& y) {
+                  return std::tie(x.device, x.at, x.order) < std::tie(y.device, y.at, y.order);
+                });
       AppendMoment(out, at, end);
       at = end;
     }
@@ -143,7 +147,8 @@ class Timeline {
  private:
   void Add(std::string name, const Tracks& tracks) {
     for (const auto& [question, track] : tracks) {
-      for (const auto& [at, answer] : track.later) changes_.push_back({at, names_.size(), question, &answer});
+      for (const auto& [at, answer] : track.later)
+        changes_.push_back({at, names_.size(), question, &answer, changes_.size()});
     }
     names_.push_back(std::move(name));
   }
