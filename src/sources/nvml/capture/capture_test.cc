@@ -32,8 +32,6 @@ struct Told {
   std::vector<std::tuple<uint32_t, uint64_t, uint32_t, uint32_t>> processes;
   std::vector<std::tuple<uint32_t, uint32_t, size_t, ReadStatus, double>> parts;
   std::vector<std::tuple<uint32_t, int, int, int>> shares;
-
-  friend bool operator==(const Told&, const Told&) = default;
 };
 struct Story {
   std::vector<std::vector<std::pair<std::string, std::string>>> facts;
