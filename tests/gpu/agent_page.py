@@ -42,7 +42,7 @@ def rounds(seconds, every=0.1):
 class Agent:
     """Runs until it is closed; only the nvidia collector, read every `interval`."""
 
-    def __init__(self, interval="200ms"):
+    def __init__(self, interval="200ms", library=LIBRARY):
         with socket.socket() as probe:
             probe.bind(("127.0.0.1", 0))
             self.port = probe.getsockname()[1]
@@ -53,7 +53,7 @@ class Agent:
         config = os.path.join(self.folder.name, "gpulens.yaml")
         with open(config, "w", encoding="ascii") as file:
             file.write(f"interval: {interval}\nstate_dir: {self.folder.name}\n"
-                       f"collectors: {{nvidia: {{interval: {interval}, library: {LIBRARY}}}}}\n")
+                       f"collectors: {{nvidia: {{interval: {interval}, library: {library}}}}}\n")
         self.process = subprocess.Popen(
             [program(), "agent", "-q", "--config", config, "--http-listen", f"127.0.0.1:{self.port}",
              "--ws-listen", f"127.0.0.1:{websocket}"], stderr=subprocess.PIPE, text=True)

@@ -6,11 +6,12 @@ Without a GPU everything is skipped, with the reason.
 import os
 import subprocess
 import sys
+import tempfile
 import time
 import unittest
 
 import nvidia_smi
-from agent_page import HERE, Agent, find, rounds
+from agent_page import HERE, LIBRARY, Agent, find, program, rounds
 
 ENERGY, POWER = "gpu_energy_consumption_joules_total", "gpu_power_instant_watts"
 
@@ -153,6 +154,34 @@ class UnderLoad(unittest.TestCase):
             if not find(self.agent.page(), "gpu_process_memory_used_bytes", process_pid=pid):
                 return
         self.fail("the ended process is still there")
+
+
+class Recorded(unittest.TestCase):
+    """The machine recorded for some seconds, then seen again from the file alone."""
+
+    def test_the_recording_replays(self):
+        with tempfile.TemporaryDirectory() as folder:
+            file = os.path.join(folder, "recording.yaml")
+            subprocess.run([program(), "capture", "nvml", "--for", "5s", "-q", "--library", LIBRARY, "-o", file],
+                           timeout=120, check=True)
+            with open(file, encoding="ascii") as recording:
+                text = recording.read()
+            print(f"recording of {len(GPUS)} GPUs, 5 s: {len(text) // 1024} KiB")
+            self.assertTrue(f"driver: {DRIVER}\n" in text)
+            for uuid in GPUS:
+                self.assertFalse(uuid in text, "identity is made up by default")
+            self.addCleanup(os.environ.pop, "GPULENS_FAKE_NVML", None)
+            os.environ["GPULENS_FAKE_NVML"] = file
+            agent = Agent(interval="200ms", library="simulated")
+            self.addCleanup(agent.close)
+            agent.wait_for("gpu_memory_total_bytes")
+            page = agent.wait_for("gpu_pcie_link_gen_max")
+        models = sorted(labels["gpu_model"] for name, labels, _ in page if name == "gpu_info")
+        self.assertEqual(models, sorted(gpu.name for gpu in GPUS.values()))
+        totals = sorted(find(page, "gpu_memory_total_bytes"))
+        self.assertEqual(len(totals), len(GPUS))
+        for ours, gpu in zip(totals, sorted(gpu.value("fb_memory_usage/total") for gpu in GPUS.values())):
+            self.assertLessEqual(abs(ours - gpu), 2**20)
 
 
 if __name__ == "__main__":

@@ -9,6 +9,7 @@
 #include <memory>
 #include <string>
 
+#include "agent/cli/capture/capture_command.h"
 #include "agent/cli/check_command.h"
 #include "agent/cli/collect/aliases.h"
 #include "agent/cli/collect/collect_command.h"
@@ -37,7 +38,7 @@ constexpr const char* kHelp =
   gpulens collect host --once        one collector, once, as a table
 
 LOOK      doctor · events [explain CODE] · metrics [NAME] · version
-COLLECT   agent · collect COLLECTOR · check CHECK…
+COLLECT   agent · collect COLLECTOR · capture SOURCE · check CHECK…
 SET UP    config check|print|schema · driver release|resume|status
 --help in every command has examples.
 )";
@@ -77,8 +78,8 @@ std::string TargetNames() {
   return out;
 }
 
-constexpr std::string_view kCommands[] = {"agent",   "collect", "check",  "doctor", "events",
-                                          "metrics", "config",  "driver", "version"};
+constexpr std::string_view kCommands[] = {"agent",  "capture", "collect", "check",  "doctor",
+                                          "events", "metrics", "config",  "driver", "version"};
 
 std::vector<std::string_view> CommandNames() {
   std::vector<std::string_view> names(std::begin(kCommands), std::end(kCommands));
@@ -120,6 +121,7 @@ struct CommandLine {
   EventsOptions events;
   std::string explain;
   CheckOptions check;
+  CaptureOptions capture;
   std::string config_file;
   DriverOrder driver;
   bool runs_agent = false;
@@ -303,6 +305,7 @@ int RunCommandLine(int argc, char** argv) {
   app.set_version_flag("--version", "gpulens " + std::string(Version()));
   AddAgent(app, line);
   AddCollect(app, line);
+  AddCapture(app, line.capture, line.code);
   AddLooks(app, line);
   AddEvents(app, line);
   AddCheck(app, line.check, line.code);

@@ -3,16 +3,35 @@
 #include <signal.h>
 #include <unistd.h>
 
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "base/check.h"
+#include "base/parse.h"
 #include "base/process.h"
 #include "sources/amdsmi/driver/amdsmi_driver.h"
 #include "sources/amdsmi/fake/fake_amdsmi.h"
+#include "sources/nvml/capture/recorder.h"
 #include "sources/nvml/driver/nvml_driver.h"
 #include "sources/nvml/fake/fake_nvml.h"
 
 namespace gpulens {
+
+namespace {
+
+// What stands behind `key` in one of the arguments, which is taken out of them.
+std::string_view TakeValue(std::vector<std::string_view>& arguments, std::string_view key) {
+  for (auto at = arguments.begin(); at != arguments.end(); ++at) {
+    if (!at->starts_with(key)) continue;
+    std::string_view value = at->substr(key.size());
+    arguments.erase(at);
+    return value;
+  }
+  return {};
+}
+
+}  // namespace
 
 bool IsDriverProcess(std::string_view library) noexcept { return library == "nvml" || library == "amdsmi"; }
 
@@ -26,12 +45,25 @@ void RunDriver(std::span<const std::string_view> arguments) {
   for (int signal : {SIGINT, SIGTERM}) ::signal(signal, SIG_IGN);
   bool simulated = !rest.empty() && rest.front() == "--simulated";
   if (simulated) rest.erase(rest.begin());
+  std::string_view spool = TakeValue(rest, "--record="), gpus = TakeValue(rest, "--record-gpus=");
   if (library == "amdsmi")
     ::_exit(amdsmi::RunAmdsmiDriver(rest, simulated ? amdsmi::FakeAmdsmiLookup : nullptr));
   CHECK(library == "nvml");
   auto options = nvml::ParseDriverArguments(rest);
   if (!options) ::_exit(nvml::kDriverBadStart);
   if (simulated) options->lookup = nvml::FakeNvmlLookup;
+  if (!spool.empty()) {
+    nvml::RecorderOptions recorder{.spool = std::string(spool),
+                                   .library_path = options->library_path,
+                                   .lookup = options->lookup,
+                                   .clock = nullptr,
+                                   .gpus = {}};
+    while (!gpus.empty()) {
+      if (auto gpu = ParseInt<unsigned>(TakeUntil(gpus, ','))) recorder.gpus.push_back(*gpu);
+    }
+    if (!nvml::StartRecorder(std::move(recorder)).ok()) ::_exit(nvml::kDriverBadStart);
+    options->lookup = nvml::RecorderLookup;
+  }
   ::_exit(nvml::RunNvmlDriver(*options));
 }
 

@@ -25,9 +25,14 @@ namespace {
 
 using nvml::DriverState;
 
-constexpr std::string_view kDefaultLibrary = "libnvidia-ml.so.1";
+constexpr std::string_view kDefaultLibrary = "libnvidia-ml.so.1", kSimulated = "simulated";
 constexpr auto kMedium = std::chrono::seconds(10);
 constexpr auto kSlow = std::chrono::seconds(60);
+
+// --demo, or so configured.
+bool Simulated(const Config& config, const Env& env) {
+  return env.demo || config.Text("library") == kSimulated;
+}
 
 nvml::SourceOptions MakeSourceOptions(const Config& config, const Env& env) {
   nvml::SourceOptions options;
@@ -35,12 +40,13 @@ nvml::SourceOptions MakeSourceOptions(const Config& config, const Env& env) {
   options.medium = std::max<Duration>(kMedium, options.interval);
   options.slow = std::max<Duration>(kSlow, options.interval);
   options.build_id = std::string(Version()) + " " + std::string(Revision());
-  if (config.Text("library") != kDefaultLibrary) options.library_path = config.Text("library");
+  bool simulated = Simulated(config, env);
+  if (config.Text("library") != kDefaultLibrary && !simulated) options.library_path = config.Text("library");
   options.details = (config.Bool("links") ? nvml::kDetailLinks : 0U) |
                     (config.Bool("topology") ? nvml::kDetailTopology : 0U) |
                     (config.Bool("details") ? nvml::kDetailMore : 0U) |
                     (config.Bool("samples") ? nvml::kDetailSamples : 0U);
-  if (env.demo) options.arguments.push_back("--simulated");
+  if (simulated) options.arguments.push_back("--simulated");
   if (config.Bool("clock_events")) options.event_types |= nvml::kEventClock | nvml::kEventPerformanceState;
   return options;
 }
@@ -59,11 +65,12 @@ class NvidiaCollector final : public Collector {
       : env_(env),
         source_(MakeSourceOptions(config, env)),
         book_(env.root),
-        gpu_options_{env.demo,
+        simulated_(Simulated(config, env)),
+        gpu_options_{simulated_,
                      config.Bool("serial"),
                      config.Bool("links"),
                      config.Bool("details"),
-                     env.demo ? nullptr : &book_,
+                     simulated_ ? nullptr : &book_,
                      config.Bool("process_events") ? env.events : nullptr},
         expected_(ExpectedGpus(config, env)) {
     // A reading is as old as its tier's period at most, and a late reader gets one interval more.
@@ -119,11 +126,11 @@ class NvidiaCollector final : public Collector {
         attributes.push_back({"gpu.library.version", std::string_view(driver.library_version)});
       if (!driver.runtime_version.empty())
         attributes.push_back({"gpu.runtime.version", std::string_view(driver.runtime_version)});
-      if (env_.demo) attributes.push_back({"simulated", true});
+      if (simulated_) attributes.push_back({"simulated", true});
       info_ = out.table().Declare(kGpuDriverInfo, {},
                                   AttributeSet(std::span<const AttributeSet::Attribute>(attributes)));
       std::vector<AttributeSet::Attribute> vendor = {{"gpu.vendor", std::string_view("nvidia")}};
-      if (env_.demo) vendor.push_back({"simulated", true});
+      if (simulated_) vendor.push_back({"simulated", true});
       if (!devices_ && expected_ > 0)
         devices_expected_ = out.table().Declare(
             kGpuDevicesExpected, {}, AttributeSet(std::span<const AttributeSet::Attribute>(vendor)));
@@ -152,6 +159,7 @@ class NvidiaCollector final : public Collector {
   Env& env_;
   nvml::NvmlSource source_;
   nvml::ProcessBook book_;
+  const bool simulated_;
   const GpuSeries::Options gpu_options_;
   const size_t expected_;
   FieldPatience patience_;
@@ -175,13 +183,19 @@ Result<std::unique_ptr<Collector>> Create(const Config& config, Env& env) {
 }
 
 std::vector<Finding> Probe(const Config& config, Env& env) {
+  if (!env.demo && Simulated(config, env)) {
+    Finding finding;
+    finding.subject = "nvidia";
+    finding.what = "SIMULATED GPUs, no hardware is read";
+    return {finding};
+  }
   return ProbeNvidia(Asked(config), config.Text("library"), env.demo);
 }
 
 constexpr OptionSpec kOptions[] = {
     {.key = "library",
      .fallback = kDefaultLibrary,
-     .help = "NVML, by name or path; opened in a process of its own"},
+     .help = "NVML, by name or path; opened in a process of its own. `simulated` for simulated GPUs"},
     {.key = "serial",
      .type = OptionType::kBool,
      .fallback = "false",

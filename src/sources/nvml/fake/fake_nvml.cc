@@ -7,6 +7,7 @@
 #include <string>
 
 #include "sources/nvml/fake/fake_call.h"
+#include "sources/nvml/fake/replay/replay.h"
 
 using namespace gpulens::nvml;
 
@@ -212,11 +213,12 @@ std::span<const FakeSymbol> FakeIdentitySymbols() noexcept {
 }
 
 void* FakeNvmlLookup(const char* name) {
-  auto profile = FakeWorld::Get().profile();
+  auto profile = FakeWorld::Get().Load();
   if (profile &&
       std::find(profile->missing.begin(), profile->missing.end(), name) != profile->missing.end()) {
     return nullptr;
   }
+  if (profile && profile->recording) return ReplayLookup(*profile, name);
   for (std::span<const FakeSymbol> table :
        {FakeIdentitySymbols(), FakeStateSymbols(), FakeListSymbols(), FakeBoardSymbols(), FakeLinkSymbols(),
         FakeMigSymbols(), FakeGpmSymbols(), FakeEventSymbols(), FakeUseSymbols()}) {

@@ -8,6 +8,8 @@
 
 #include "base/parse.h"
 #include "base/result.h"
+#include "sources/nvml/fake/replay/replay_profile.h"
+#include "sources/nvml/recording/recording.h"
 
 namespace gpulens::nvml {
 namespace {
@@ -277,12 +279,21 @@ Result<FakeProfile> Read(const YAML::Node& root) {
              "missing",  "load",      "nvlink_share",   "pcie_share",      "mig",          "ecc",
              "fans",     "each",      "processes",      "faults",          "errors",       "hangs",
              "throttle", "memory_v2", "pcie_counters",  "remapped_rows",   "unified_only", "boards",
-             "vgpus",    "xids",      "events"}));
+             "vgpus",    "xids",      "events",         "recording",       "at_end"}));
   FakeProfile out;
   MapReader in(root);
   std::string model = "H100";
   unsigned count = 8;
   in.String("model", model);
+  if (root["recording"]) {
+    std::string path, at_end = "loop";
+    in.String("recording", path);
+    in.String("at_end", at_end);
+    RETURN_IF_ERROR(in.status());
+    if (Status status = LoadRecording(path, at_end, out); !status.ok())
+      return Wrong(root["recording"], status.detail);
+    count = static_cast<unsigned>(out.recording->gpus.size());
+  }
   in.Integer("gpus", count, 1, kMaxFakeGpus);
   out.driver_version = "580.95.05";
   out.library_version = "13.580.95.05";
@@ -332,30 +343,16 @@ Result<FakeProfile> Read(const YAML::Node& root) {
 
 Result<FakeProfile> ParseFakeProfile(const std::string& yaml) {
   try {
+    if (IsRecording(yaml)) {
+      ASSIGN_OR_RETURN(Recording recording, ReadRecording(yaml));
+      ASSIGN_OR_RETURN(FakeProfile out, Read(YAML::Load("gpus: " + std::to_string(recording.gpus.size()))));
+      out.recording = std::make_shared<const Recording>(std::move(recording));
+      return out;
+    }
     return Read(YAML::Load(yaml));
   } catch (const YAML::Exception& error) {
     return Status{Code::kInvalidArgument, std::string("profile: ") + error.what()};
   }
-}
-
-std::string_view DemoProfile() noexcept {
-  return R"(# Eight H100 that train: busy, with a pause between the epochs.
-model: H100
-gpus: 8
-nvlink_share: 0.55
-pcie_share: 0.12
-load: {kind: sine, level: 0.78, amplitude: 0.2, period: 45}
-each:
-  - {gpu: 6, load: {kind: steps, steps: [[40, 0.95], [20, 0.1]]}}
-  - {gpu: 7, load: {kind: constant, level: 0.05}, nvlink_share: 0.05}
-processes:
-  - {pid: 41000, memory: 52GiB, swing: 6GiB, period: 90}
-  - {gpu: 7, pid: 52000, memory: 4GiB}
-faults:
-  - {gpu: 2, counter: ecc_corrected, amount: 3, from: 60}
-throttle:
-  - {gpu: 4, mask: 0x20, from: 30, for: 20}
-)";
 }
 
 }  // namespace gpulens::nvml

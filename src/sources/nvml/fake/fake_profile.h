@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -13,6 +14,8 @@
 #include "sources/nvml/fake/parts/fake_parts.h"
 
 namespace gpulens::nvml {
+
+struct Recording;
 
 inline constexpr unsigned kMaxFakeGpus = 16;
 
@@ -99,9 +102,11 @@ struct FakeProfile {
   std::vector<FakeFault> faults;
   std::vector<FakeRule> errors, hangs, throttles;
   FakeParts parts;
+  std::shared_ptr<const Recording> recording;  // What is replayed in place of the model; null: nothing.
+  bool recording_holds = false;                // At its end; else it begins anew.
 };
 
-// kInvalidArgument names line and key.
+// A profile, or a recording, which is then replayed. kInvalidArgument names line and key.
 Result<FakeProfile> ParseFakeProfile(const std::string& yaml);
 
 // Eight busy H100: what --demo shows.

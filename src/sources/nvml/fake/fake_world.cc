@@ -10,6 +10,7 @@
 #include <numbers>
 
 #include "base/files.h"
+#include "sources/nvml/recording/recording.h"
 
 namespace gpulens::nvml {
 namespace {
@@ -169,7 +170,7 @@ void FakeWorld::ReloadWhenChanged() {
   if (seen == seen_) return;
   seen_ = seen;
   std::string text;
-  if (!ReadFile(path_.c_str(), text)) return;
+  if (!ReadFile(path_.c_str(), text, kMaxRecordingBytes)) return;
   Result<FakeProfile> profile = ParseFakeProfile(text);
   if (profile) {
     Replace(*std::move(profile));
@@ -178,20 +179,36 @@ void FakeWorld::ReloadWhenChanged() {
   }
 }
 
+void FakeWorld::LoadLocked() {
+  if (given_ || profile_) return;
+  const char* path = std::getenv("GPULENS_FAKE_NVML");
+  if (path && *path) {
+    path_ = path;
+    last_look_ns_ = 0;
+    ReloadWhenChanged();
+  } else {
+    Replace(*ParseFakeProfile(std::string(DemoProfile())));
+  }
+}
+
+std::shared_ptr<const FakeProfile> FakeWorld::Load() {
+  std::lock_guard lock(mutex_);
+  LoadLocked();
+  return profile_;
+}
+
 int FakeWorld::Open() {
   std::unique_lock lock(mutex_);
   opened_ns_ = clock_->Now().boot_ns;
-  if (!given_ && !profile_) {
-    const char* path = std::getenv("GPULENS_FAKE_NVML");
-    if (path && *path) {
-      path_ = path;
-      last_look_ns_ = 0;
-      ReloadWhenChanged();
-    } else {
-      Replace(*ParseFakeProfile(std::string(DemoProfile())));
-    }
-  }
+  LoadLocked();
   if (!profile_) return kUnknownCode;
+#ifdef GPULENS_FAKE_NVML_EXPORT
+  // Whoever opens this file finds the functions of the models by their names.
+  if (profile_->recording) {
+    std::fprintf(stderr, "simulated NVML: a recording is replayed by `library: simulated` alone\n");
+    return kUnknownCode;
+  }
+#endif
   lock.unlock();
   int code = Enter("nvmlInit_v2", -1);
   lock.lock();
@@ -202,6 +219,11 @@ int FakeWorld::Open() {
 bool FakeWorld::open() const noexcept {
   std::lock_guard lock(mutex_);
   return open_;
+}
+
+Instant FakeWorld::Now() const noexcept {
+  std::lock_guard lock(mutex_);
+  return clock_->Now();
 }
 
 double FakeWorld::OpenFor() const noexcept {

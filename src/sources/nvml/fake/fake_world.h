@@ -56,9 +56,12 @@ class FakeWorld {
   // In place of GPULENS_FAKE_NVML, for tests in this process. `clock` outlives its use; null: the machine's.
   Status Use(const std::string& yaml, const Clock* clock);
 
+  // The profile that holds, read from GPULENS_FAKE_NVML when there is none yet; null when it is no good.
+  std::shared_ptr<const FakeProfile> Load();
   // nvmlInit: reads the profile named by GPULENS_FAKE_NVML, else the demo; starts the time of rules.
   int Open();
   bool open() const noexcept;
+  Instant Now() const noexcept;  // By its clock.
   // Seconds since the library was opened.
   double OpenFor() const noexcept;
 
@@ -80,6 +83,7 @@ class FakeWorld {
   double Flow(const FakeProfile& profile, unsigned index, FakeFlow flow, double seconds) const;
   void Replace(FakeProfile profile);
   void ReloadWhenChanged();
+  void LoadLocked();
   double Seconds() const noexcept;
   double SinceOpen() const noexcept;
 

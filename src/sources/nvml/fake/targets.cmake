@@ -3,13 +3,20 @@ include_guard()
 house_library(sources_nvml_probe DIR src/sources/nvml/probe DEPS gpulens_driver_probe)
 house_library(sources_nvml_driver DIR src/sources/nvml/driver DEPS gpulens_sources_nvml gpulens_driver_side
               PRIVATE_DEPS ${CMAKE_DL_LIBS} TEST_DEPS gpulens_sources_nvml_fake gpulens_base_testing)
-house_library(sources_nvml_fake DIR src/sources/nvml/fake DEPS gpulens_sources_nvml PRIVATE_DEPS dep_yaml
+house_library(sources_nvml_recording DIR src/sources/nvml/recording DEPS gpulens_sources_nvml PRIVATE_DEPS dep_yaml)
+house_library(sources_nvml_capture DIR src/sources/nvml/capture
+              DEPS gpulens_sources_nvml_driver gpulens_sources_nvml_recording
+              TEST_DEPS gpulens_sources_nvml_fake gpulens_base_testing)
+house_library(sources_nvml_fake DIR src/sources/nvml/fake DEPS gpulens_sources_nvml gpulens_sources_nvml_recording
+              PRIVATE_DEPS dep_yaml
               TEST_DEPS gpulens_sources_nvml_driver)
 # Children of these two folders that are parts of them.
 file(GLOB nvml_item_sources CONFIGURE_DEPENDS src/sources/nvml/driver/items/*.cc)
 target_sources(gpulens_sources_nvml_driver PRIVATE ${nvml_item_sources})
 file(GLOB fake_board_sources CONFIGURE_DEPENDS src/sources/nvml/fake/board/*.cc)
 target_sources(gpulens_sources_nvml_fake PRIVATE ${fake_board_sources})
+file(GLOB fake_replay_sources CONFIGURE_DEPENDS src/sources/nvml/fake/replay/*.cc)
+target_sources(gpulens_sources_nvml_fake PRIVATE ${fake_replay_sources})
 
 # Folders that are parts of the library of the folder above them, to keep folders small.
 foreach(library driver fake)
@@ -28,7 +35,10 @@ house_library(sources_nvml_processes DIR src/sources/nvml/processes DEPS gpulens
 # The simulated library as a file, for whatever opens libnvidia-ml.so.1 itself.
 file(GLOB fake_nvml_sources CONFIGURE_DEPENDS src/sources/nvml/fake/*.cc src/sources/nvml/fake/parts/*.cc)
 list(FILTER fake_nvml_sources EXCLUDE REGEX "_(test|bench|fuzz|main)\\.cc$")
-add_library(fake_nvml SHARED ${fake_nvml_sources} ${fake_board_sources} src/sources/nvml/nvml_names.cc src/base/clock.cc
+file(GLOB recording_sources CONFIGURE_DEPENDS src/sources/nvml/recording/*.cc)
+list(FILTER recording_sources EXCLUDE REGEX "_(test|bench|fuzz|main)\\.cc$")
+add_library(fake_nvml SHARED ${fake_nvml_sources} ${fake_board_sources} ${fake_replay_sources} ${recording_sources}
+            src/sources/nvml/nvml_names.cc src/base/clock.cc
             src/base/files.cc src/base/fd.cc src/base/check.cc)
 # Not house_flags and not the static archives: those are not position-independent.
 find_library(GPULENS_YAML_SHARED yaml-cpp REQUIRED)

@@ -1,0 +1,277 @@
+"""A machine recorded by `gpulens capture nvml` and seen again without it. The machine is the simulated library."""
+import json
+import os
+import pathlib
+import re
+import shutil
+import signal
+import subprocess
+import tempfile
+import unittest
+
+from agent import BINARY, PROFILES, Agent, samples, value, wait_until
+
+# A node with all that moves: MIG, processes, NVLinks, an uncorrected error with its Xid in the middle.
+MACHINE = """
+model: H100
+gpus: 8
+load: {kind: sine, level: 0.6, amplitude: 0.3, period: 20}
+mig:
+  - {gpu: 0, profile: 3g.40gb, instance: 1, load: 0.5}
+  - {gpu: 0, profile: 1c.3g.40gb, instance: 2, compute: 0}
+  - {gpu: 0, profile: 1c.3g.40gb, instance: 2, compute: 1}
+processes:
+  - {gpu: 0, pid: 91000, memory: 8GiB, mig_instance: 1}
+  - {gpu: 1, pid: 92000, memory: 4GiB, sm: 55, encoder: 7}
+  - {pid: 41000, memory: 2GiB, swing: 1GiB, period: 30}
+faults:
+  - {gpu: 2, counter: ecc_uncorrected, amount: 1, from: 3}
+xids:
+  - {gpu: 2, code: 63, at: 3}
+"""
+
+
+class Case(unittest.TestCase):
+    def setUp(self):
+        self.folder = pathlib.Path(tempfile.mkdtemp(prefix="gpulens-capture-"))
+        self.addCleanup(shutil.rmtree, self.folder, ignore_errors=True)
+
+    def file(self, name, text):
+        path = self.folder / name
+        path.write_text(text)
+        return str(path)
+
+    def capture(self, profile, *arguments, code=0, library="simulated", seconds="3s"):
+        """Records into a file; what was said, and the recording (None when there is none)."""
+        out = self.folder / f"out{len(list(self.folder.iterdir()))}.yaml"
+        done = subprocess.run([BINARY, "capture", "nvml", "--for", seconds, "--library", library, "-o", out, *arguments],
+                              env={**os.environ, "GPULENS_FAKE_NVML": str(profile), "TMPDIR": str(self.folder)},
+                              stderr=subprocess.PIPE, text=True, timeout=120)
+        self.assertEqual(done.returncode, code, done.stderr)
+        self.assertEqual(list(self.folder.glob("gpulens-capture-*")), [], "the spool is gone")
+        return done.stderr, out
+
+
+def load(path):
+    """A recording as it is written, answers as text: {"seconds": "3.000", "gpus": [{"calls": {}, "mig": {}}], …}."""
+    out = {"gpus": [], "events": [], "timeline": []}
+    section, place = None, {}
+    for line in path.read_text().splitlines():
+        indent, text = len(line) - len(line.lstrip(" ")), line.strip()
+        key, _, rest = text.removeprefix("- ").partition(": ")
+        key = key.removesuffix(":")
+        if text.startswith("#"):
+            continue
+        if indent == 0 and not text.startswith("- "):
+            section, place = key, out.setdefault(key, {}) if not rest or rest.startswith("#") else {}
+            if rest and not rest.startswith("#"):
+                out[key] = rest
+        elif section == "events":
+            out["events"].append({k: float(v) for k, v in re.findall(r"(\w+): ([\d.]+)", text)})
+        elif section == "missing":
+            place[text] = True
+        elif section == "gpus" and text.startswith("- "):
+            place = {}
+            out["gpus"].append({"calls": place, "mig": {}})
+        elif section == "gpus" and indent == 4 and re.fullmatch(r"\d+: ?({})?", text):
+            place = out["gpus"][-1]["mig"].setdefault(key, {})
+        elif section == "timeline" and text.startswith("- "):
+            out["timeline"].append({"t": float(rest)})
+        elif section == "timeline" and indent == 2:
+            place = out["timeline"][-1].setdefault(key, {})
+        elif text != "mig:":
+            place[key] = rest
+    return out
+
+
+def last_answers(recording):
+    """What each call came to in the end, by GPU and call."""
+    answers = {}
+    for index, gpu in enumerate(recording["gpus"]):
+        parts = {f"gpu{index}": gpu["calls"], **{f"gpu{index}.mig{k}": v for k, v in gpu.get("mig", {}).items()}}
+        for part, calls in parts.items():
+            answers.update({(part, call): answer for call, answer in calls.items()})
+    for moment in recording.get("timeline", []):
+        for part, calls in moment.items():
+            if part != "t":
+                answers.update({(part, call): answer for call, answer in calls.items()})
+    return answers
+
+
+def settings(profile):
+    return {"config": "collectors: {nvidia: {library: simulated, links: true, interval: 200ms}}\ninterval: 200ms\n",
+            "environment": {"GPULENS_FAKE_NVML": str(profile)}}
+
+
+def series(page):
+    """Names and labels of all that is told of GPUs, without what identifies one."""
+    hidden = re.compile(r"uuid|pid|process|serial|user|container")
+    return {(s.name, tuple(sorted((k, v) for k, v in s.labels.items() if not hidden.search(k))))
+            for s in samples(page) if s.name.startswith("gpu_")}
+
+
+def settled(agent):
+    """A page to which 20 further looks have added no series: all tiers have been read."""
+    known = []
+
+    def still():
+        known.append(series(agent.page()))
+        return len(known) > 20 and known[-1] == known[-21]
+    wait_until(still, 60, "a page that gains no more series")
+    return agent.page()
+
+
+class RoundTrip(Case):
+    def test_a_replayed_machine_is_recorded_as_the_same(self):
+        said, first = self.capture(self.file("machine.yaml", MACHINE), seconds="5s")
+        self.assertIn("8 GPUs", said)
+        self.assertIn("1 events", said)
+        said, second = self.capture(first, seconds="5s")
+        one, two = load(first), load(second)
+        for key in ("driver", "missing", "counters", "system"):
+            self.assertEqual(one.get(key), two.get(key), key)
+        # What never moved is the same; of what moved one recording may have seen one round more.
+        moved = {(part, call) for moment in one["timeline"] + two["timeline"] for part in moment if part != "t"
+                 for call in moment[part]}
+        ends = last_answers(one), last_answers(two)
+        self.assertEqual(set(ends[0]), set(ends[1]))
+        still = [key for key in ends[0] if key not in moved]
+        self.assertGreater(len(still), 1000)
+        for key in still:
+            self.assertEqual(ends[0][key], ends[1][key], key)
+        # Every answer of the second was one of the first.
+        seen = {}
+        for recording in (one, two):
+            for index, gpu in enumerate(recording["gpus"]):
+                for call, answer in gpu["calls"].items():
+                    seen.setdefault((f"gpu{index}", call), []).append((recording is one, json.dumps(answer)))
+            for moment in recording["timeline"]:
+                for part, calls in moment.items():
+                    if part != "t":
+                        for call, answer in calls.items():
+                            seen.setdefault((part, call), []).append((recording is one, json.dumps(answer)))
+        for (part, call), answers in seen.items():
+            # Samples are made again from what they came to; a second time their number may differ by one.
+            if "GetSamples" in call or part.startswith("gpu0.mig"):
+                continue
+            of_first = {answer for first_one, answer in answers if first_one}
+            self.assertLessEqual({answer for first_one, answer in answers if not first_one}, of_first, (part, call))
+        self.assertEqual([(e["gpu"], e["type"], e["data"]) for e in one["events"]],
+                         [(e["gpu"], e["type"], e["data"]) for e in two["events"]])
+        self.assertAlmostEqual(one["events"][0]["t"], two["events"][0]["t"], delta=1.0)
+        uncorrected = [m["t"] for m in one["timeline"] if any("TotalEccErrors(1, 0)" in c for c in m.get("gpu2", {}))]
+        self.assertTrue(uncorrected, "the error in the middle")
+
+    def test_the_agent_tells_the_same_series(self):
+        machine = self.file("machine.yaml", MACHINE)
+        _, recording = self.capture(machine, "--keep-identity", seconds="5s")
+        pages = []
+        for profile in (machine, recording):
+            with Agent(**settings(profile)) as agent:
+                wait_until(lambda: value(agent.page(), "gpu_xid_errors_total", gpu_index="2", gpu_xid_code="63") or
+                           [s for s in samples(agent.page(), "gpu_xid_errors_total") if s.value > 0], 30, "the Xid")
+                wait_until(lambda: samples(agent.page(), "gpu_process_memory_used_bytes"))
+                pages.append(settled(agent))
+        self.assertGreater(len(series(pages[0])), 500)
+        self.assertEqual(series(pages[0]) - series(pages[1]), set())
+        self.assertEqual(series(pages[1]) - series(pages[0]), set())
+        for uuid in {s.labels["gpu_uuid"] for s in samples(pages[0], "gpu_info")}:
+            self.assertEqual([s.labels["gpu_model"] for s in samples(pages[1], "gpu_info") if s.labels["gpu_uuid"] == uuid],
+                             ["NVIDIA H100 80GB HBM3"])
+
+
+class Command(Case):
+    def test_collect_shows_the_recording(self):
+        _, recording = self.capture(PROFILES / "l4.yaml")
+        out = subprocess.run([BINARY, "collect", "nvidia", "--demo", "--once", "--json"], check=True, timeout=60,
+                             env={**os.environ, "GPULENS_FAKE_NVML": str(recording)}, capture_output=True, text=True).stdout
+        models = {e["entity"].get("gpu.model") for e in json.loads(out) if "gpu.model" in e["entity"]}
+        self.assertEqual(models, {"NVIDIA L4"})
+
+    def test_copies_of_one_gpu_and_counters_that_go_on(self):
+        _, recording = self.capture(PROFILES / "h100_busy.yaml", "--gpu", "3", seconds="1s")
+        self.assertEqual(len(load(recording)["gpus"]), 1)
+        profile = self.file("eight.yaml", f"recording: {recording}\ngpus: 8\n")
+        with Agent(**settings(profile)) as agent:
+            name = "gpu_energy_consumption_joules_total"
+            wait_until(lambda: len(samples(agent.page(), name)) == 8)
+            self.assertEqual(len({s.labels["gpu_uuid"] for s in samples(agent.page(), "gpu_info")}), 8)
+            readings = []
+
+            def grown():
+                # The recording is a second long: it begins anew some times.
+                readings.append(value(agent.page(), name, gpu_index="7"))
+                return len(set(readings)) > 8
+            wait_until(grown, 30, "a counter that goes on")
+            self.assertEqual(readings, sorted(readings))
+            rejected = [s for s in samples(agent.page(), "gpulens_samples_total", collector="nvidia", result="rejected",
+                                           reason="counter_decreased") if s.value > 0]
+            self.assertEqual(rejected, [])
+
+    def test_identity_is_made_up_unless_asked_for(self):
+        profile = PROFILES / "mig_table.yaml"
+        _, hidden = self.capture(profile, seconds="1s")
+        _, kept = self.capture(profile, "--keep-identity", seconds="1s")
+        for secret in ("51313000-", "16528", "91000", "92001"):
+            self.assertIn(secret, kept.read_text())
+            self.assertNotIn(secret, hidden.read_text())
+        self.assertEqual(load(hidden)["identity"], "made up")
+        self.assertEqual(load(kept)["identity"], "kept")
+
+    def test_a_hang_leaves_what_there_is(self):
+        said, out = self.capture(PROFILES / "hang.yaml", code=1, seconds="16s")
+        self.assertIn("only a part could be recorded", said)
+        self.assertIn("nvmlDeviceGetPowerUsage", said)
+        recording = load(out)
+        self.assertIn("nvmlDeviceGetPowerUsage", recording["trouble"])
+        self.assertEqual(len(recording["gpus"]), 8)
+        late = [m for m in recording["timeline"] if m["t"] > 4 and "gpu2" in m]
+        self.assertTrue(late, "the other GPUs were still recorded")
+
+    def test_a_lost_gpu_is_recorded_as_lost(self):
+        profile = self.file("lost.yaml", "gpus: 2\nerrors: [{gpu: 1, call: '*', code: 15, from: 2}]\n")
+        _, out = self.capture(profile, seconds="4s")
+        self.assertIn("GPU_IS_LOST", out.read_text())
+        with Agent(**settings(out)) as agent:
+            wait_until(lambda: value(agent.page(), "gpu_state", gpu_index="1", gpu_state="lost") == 1, 30, "its loss")
+            self.assertEqual(value(agent.page(), "gpu_state", gpu_index="0", gpu_state="ok"), 1)
+
+    def test_a_library_that_fails_is_told(self):
+        said, out = self.capture(PROFILES / "no_permission.yaml", code=1)
+        self.assertIn("no permission", said)
+        self.assertFalse(out.exists())
+        said, out = self.capture(PROFILES / "h100_idle.yaml", code=1, library="/nowhere/libnvidia-ml.so.1")
+        self.assertIn("/nowhere/libnvidia-ml.so.1", said)
+        self.assertFalse(out.exists())
+
+    def test_a_bad_recording_is_named_with_its_line(self):
+        bad = self.file("bad.yaml", "gpulens_recording: 1\nseconds: never\n")
+        done = subprocess.run([BINARY, "collect", "nvidia", "--demo", "--once"], timeout=60, capture_output=True, text=True,
+                              env={**os.environ, "GPULENS_FAKE_NVML": bad})
+        self.assertNotEqual(done.returncode, 0)
+        self.assertIn("line 2", done.stderr)
+
+    def test_wrong_use(self):
+        for arguments, words in ((["amd"], "nvml is what can be recorded"), ([], "which source"),
+                                 (["nvml", "--for", "soon"], "--for soon"), (["nvml", "--every", "1ms"], "--every 1ms"),
+                                 (["nvml", "--for", "1s", "--every", "2s"], "--every 2s"),
+                                 (["nvml", "--gpu", "64"], "0 to 63"), (["nvml", "--gpu", "x"], "--gpu")):
+            done = subprocess.run([BINARY, "capture", *arguments], stderr=subprocess.PIPE, text=True, timeout=60)
+            self.assertEqual(done.returncode, 2, arguments)
+            self.assertIn(words, done.stderr)
+        said, _ = self.capture(PROFILES / "l4.yaml", "--gpu", "5", code=2, seconds="1s")
+        self.assertIn("GPU 5 is not on this machine", said)
+
+    def test_ctrl_c_keeps_what_is_there(self):
+        out = self.folder / "cut.yaml"
+        process = subprocess.Popen([BINARY, "capture", "nvml", "--for", "1h", "--library", "simulated", "-o", out],
+                                   env={**os.environ, "GPULENS_FAKE_NVML": str(PROFILES / "l4.yaml"), "TMPDIR": str(self.folder)},
+                                   stderr=subprocess.DEVNULL)
+        wait_until(lambda: [f for f in self.folder.glob("gpulens-capture-*") if b"PowerUsage" in f.read_bytes()])
+        process.send_signal(signal.SIGINT)
+        self.assertEqual(process.wait(20), 130)
+        self.assertEqual(len(load(out)["gpus"]), 2)
+
+
+if __name__ == "__main__":
+    unittest.main()
