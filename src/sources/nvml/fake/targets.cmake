@@ -3,7 +3,9 @@ include_guard()
 house_library(sources_nvml_probe DIR src/sources/nvml/probe DEPS gpulens_base)
 house_library(sources_nvml_driver DIR src/sources/nvml/driver DEPS gpulens_sources_nvml
               PRIVATE_DEPS ${CMAKE_DL_LIBS} TEST_DEPS gpulens_sources_nvml_fake gpulens_base_testing)
-house_library(sources_nvml_fake DIR src/sources/nvml/fake DEPS gpulens_sources_nvml PRIVATE_DEPS dep_yaml
+house_library(sources_nvml_faults DIR src/sources/nvml/fake/faults DEPS gpulens_base)
+house_library(sources_nvml_fake DIR src/sources/nvml/fake DEPS gpulens_sources_nvml gpulens_sources_nvml_faults
+              PRIVATE_DEPS dep_yaml
               TEST_DEPS gpulens_sources_nvml_driver)
 # Children of these two folders that are parts of them.
 file(GLOB nvml_item_sources CONFIGURE_DEPENDS src/sources/nvml/driver/items/*.cc)
@@ -26,7 +28,8 @@ house_library(sources_nvml_processes DIR src/sources/nvml/processes DEPS gpulens
               TEST_DEPS gpulens_base_testing)
 
 # The simulated library as a file, for whatever opens libnvidia-ml.so.1 itself.
-file(GLOB fake_nvml_sources CONFIGURE_DEPENDS src/sources/nvml/fake/*.cc src/sources/nvml/fake/parts/*.cc)
+file(GLOB fake_nvml_sources CONFIGURE_DEPENDS src/sources/nvml/fake/*.cc src/sources/nvml/fake/parts/*.cc
+     src/sources/nvml/fake/faults/*.cc)
 list(FILTER fake_nvml_sources EXCLUDE REGEX "_(test|bench|fuzz|main)\\.cc$")
 add_library(fake_nvml SHARED ${fake_nvml_sources} ${fake_board_sources} src/sources/nvml/nvml_names.cc src/base/clock.cc
             src/base/files.cc src/base/fd.cc src/base/check.cc)
