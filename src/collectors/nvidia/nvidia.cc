@@ -27,6 +27,7 @@ using nvml::ReadStatus;
 using nvml::StartReason;
 
 constexpr std::string_view kDefaultLibrary = "libnvidia-ml.so.1";
+constexpr std::string_view kSimulated = "simulated";
 constexpr auto kMedium = std::chrono::seconds(10);
 constexpr auto kSlow = std::chrono::seconds(60);
 
@@ -53,18 +54,25 @@ Code CodeOf(DriverFault fault) {
   }
 }
 
+bool Simulated(const Config& config, const Env& env) {
+  return env.demo || config.Text("library") == kSimulated;
+}
+
 nvml::SourceOptions MakeSourceOptions(const Config& config, const Env& env) {
   nvml::SourceOptions options;
   options.interval = config.Time("interval");
   options.medium = std::max<Duration>(kMedium, options.interval);
   options.slow = std::max<Duration>(kSlow, options.interval);
   options.build_id = std::string(Version()) + " " + std::string(Revision());
-  if (config.Text("library") != kDefaultLibrary) options.library_path = config.Text("library");
+  bool simulated = Simulated(config, env);
+  if (!simulated && config.Text("library") != kDefaultLibrary) options.library_path = config.Text("library");
   options.details = (config.Bool("links") ? nvml::kDetailLinks : 0U) |
                     (config.Bool("topology") ? nvml::kDetailTopology : 0U) |
                     (config.Bool("details") ? nvml::kDetailMore : 0U) |
                     (config.Bool("samples") ? nvml::kDetailSamples : 0U);
-  if (env.demo) options.arguments.push_back("--simulated");
+  if (simulated) options.arguments.push_back("--simulated");
+  if (simulated && env.nvml && !env.nvml->fault_file().empty())
+    options.environment.push_back("GPULENS_FAKE_NVML_FAULTS=" + env.nvml->fault_file());
   if (config.Bool("clock_events")) options.event_types |= nvml::kEventClock | nvml::kEventPerformanceState;
   return options;
 }
@@ -73,7 +81,7 @@ nvml::SourceOptions MakeSourceOptions(const Config& config, const Env& env) {
 // later is missing, and not expected no more. 0: nobody knows.
 size_t ExpectedGpus(const Config& config, const Env& env) {
   if (config.Int("expected") > 0) return static_cast<size_t>(config.Int("expected"));
-  bool real = !env.demo && config.Text("library") == kDefaultLibrary;
+  bool real = !Simulated(config, env) && config.Text("library") == kDefaultLibrary;
   return real ? nvml::ProbeGpus().pci_gpus.size() : 0;
 }
 
@@ -81,10 +89,11 @@ class NvidiaCollector final : public Collector {
  public:
   NvidiaCollector(const Config& config, Env& env)
       : env_(env),
+        simulated_(Simulated(config, env)),
         source_(MakeSourceOptions(config, env)),
         book_(env.root),
-        gpu_options_{env.demo, config.Bool("serial"), config.Bool("links"), config.Bool("details"),
-                     env.demo ? nullptr : &book_},
+        gpu_options_{simulated_, config.Bool("serial"), config.Bool("links"), config.Bool("details"),
+                     simulated_ ? nullptr : &book_},
         expected_(ExpectedGpus(config, env)) {
     // A reading is as old as its tier's period at most, and a late reader gets one interval more.
     int64_t interval = config.Time("interval").count();
@@ -99,7 +108,10 @@ class NvidiaCollector final : public Collector {
   Status Collect(FrameWriter& out) override {
     FollowOrder(out.read_at());
     source_.Poll(out.read_at());
-    if (env_.nvml) env_.nvml->Answer(source_.quiet());
+    if (env_.nvml) {
+      env_.nvml->Answer(source_.quiet());
+      env_.nvml->Tell(simulated_, source_.gpus().size());
+    }
     const DriverState& driver = source_.driver();
     if (env_.stats) env_.stats->nvml_driver_pid = std::max(driver.pid, 0);
     UpdateDriver(driver, out);
@@ -176,11 +188,11 @@ class NvidiaCollector final : public Collector {
         attributes.push_back({"gpu.library.version", std::string_view(driver.library_version)});
       if (!driver.cuda_version.empty())
         attributes.push_back({"gpu.runtime.version", std::string_view(driver.cuda_version)});
-      if (env_.demo) attributes.push_back({"simulated", true});
+      if (simulated_) attributes.push_back({"simulated", true});
       info_ = out.table().Declare(kGpuDriverInfo, {},
                                   AttributeSet(std::span<const AttributeSet::Attribute>(attributes)));
       std::vector<AttributeSet::Attribute> vendor = {{"gpu.vendor", std::string_view("nvidia")}};
-      if (env_.demo) vendor.push_back({"simulated", true});
+      if (simulated_) vendor.push_back({"simulated", true});
       if (!devices_ && expected_ > 0)
         devices_expected_ = out.table().Declare(
             kGpuDevicesExpected, {}, AttributeSet(std::span<const AttributeSet::Attribute>(vendor)));
@@ -204,6 +216,7 @@ class NvidiaCollector final : public Collector {
   }
 
   Env& env_;
+  const bool simulated_;
   nvml::NvmlSource source_;
   nvml::ProcessBook book_;
   const GpuSeries::Options gpu_options_;
@@ -230,13 +243,13 @@ Result<std::unique_ptr<Collector>> Create(const Config& config, Env& env) {
 }
 
 std::vector<Finding> Probe(const Config& config, Env& env) {
-  return ProbeNvidia(Asked(config), config.Text("library"), env.demo);
+  return ProbeNvidia(Asked(config), config.Text("library"), Simulated(config, env));
 }
 
 constexpr OptionSpec kOptions[] = {
     {.key = "library",
      .fallback = kDefaultLibrary,
-     .help = "NVML, by name or path; opened in a process of its own"},
+     .help = "NVML, by name or path; opened in a process of its own. `simulated` for simulated GPUs"},
     {.key = "serial",
      .type = OptionType::kBool,
      .fallback = "false",

@@ -30,16 +30,22 @@ void DriverControl::Answer(bool quiet) {
   quiet_ = release_ && quiet;
 }
 
+void DriverControl::Tell(bool simulated, size_t gpus) {
+  std::lock_guard lock(mutex_);
+  simulated_ = simulated;
+  gpus_ = gpus;
+}
+
 void DriverControl::Leave() {
   std::lock_guard lock(mutex_);
-  asked_ = false;
+  asked_ = simulated_ = false;
 }
 
 DriverControl::View DriverControl::view() const {
   std::lock_guard lock(mutex_);
   if (!asked_) return {};
-  if (!release_) return {State::kRunning, 0};
-  return {quiet_ ? State::kReleased : State::kReleasing, until_boot_ns_};
+  if (!release_) return {State::kRunning, 0, simulated_, gpus_};
+  return {quiet_ ? State::kReleased : State::kReleasing, until_boot_ns_, simulated_, gpus_};
 }
 
 }  // namespace gpulens

@@ -2,8 +2,11 @@
 // the process, and what the collector has made of it.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <mutex>
+#include <string>
+#include <utility>
 
 #include "base/clock.h"
 
@@ -21,6 +24,8 @@ class DriverControl {
   struct View {
     State state = State::kNobody;
     int64_t until_boot_ns = 0;  // When it starts again by itself; 0: never.
+    bool simulated = false;     // The GPUs are.
+    size_t gpus = 0;            // That were ever seen.
   };
 
   // `length` zero or less: until Resume.
@@ -34,6 +39,12 @@ class DriverControl {
   Order Ask(Instant now);
   // By the collector, after it has done so. `quiet`: no process has a device open.
   void Answer(bool quiet);
+  // By the collector: what it reads.
+  void Tell(bool simulated, size_t gpus);
+  // The file that says what goes wrong with simulated GPUs, for the collector to hand on. Set before any
+  // collector is made; empty: none.
+  void SetFaultFile(std::string path) { fault_file_ = std::move(path); }
+  const std::string& fault_file() const noexcept { return fault_file_; }
   // The collector ends: until there is another one, nobody is here.
   void Leave();
 
@@ -41,7 +52,9 @@ class DriverControl {
 
  private:
   mutable std::mutex mutex_;
-  bool asked_ = false, release_ = false, quiet_ = false;
+  std::string fault_file_;
+  bool asked_ = false, release_ = false, quiet_ = false, simulated_ = false;
+  size_t gpus_ = 0;
   int64_t until_boot_ns_ = 0;
 };
 
