@@ -147,6 +147,7 @@ class NvidiaCollector final : public Collector {
     hung_ = table.Declare(kSelfDriverCallsHung, driver_entity_);
     used_ = table.Declare(kSelfDriverDevices, driver_entity_, {{"state", "used"}});
     left_out_ = table.Declare(kSelfDriverDevices, driver_entity_, {{"state", "left_out"}});
+    watched_ = table.Declare(kSelfDriverDevices, driver_entity_, {{"state", "watched"}});
     for (size_t i = 0; i < starts_.size(); ++i) {
       starts_[i] = table.Declare(kSelfDriverStarts, driver_entity_,
                                  {{"reason", nvml::StartReasonName(static_cast<StartReason>(i))}});
@@ -168,6 +169,7 @@ class NvidiaCollector final : public Collector {
     out.Set(hung_, hung);
     out.Set(used_, driver.gpus_used);
     out.Set(left_out_, driver.gpus_left_out);
+    if (driver.up) out.Set(watched_, driver.gpus_watched);
     for (size_t i = 0; i < starts_.size(); ++i) out.Set(starts_[i], driver.starts[i]);
     auto by_status = source_.FieldsByStatus();
     for (size_t i = 0; i < std::size(kFieldStatuses); ++i) {
@@ -226,7 +228,7 @@ class NvidiaCollector final : public Collector {
   EventReporter reporter_{env_.events};
   bool released_ = false;
   EntityRef driver_entity_;
-  Series up_, heartbeat_, hung_, used_, left_out_, info_, devices_, devices_expected_;
+  Series up_, heartbeat_, hung_, used_, left_out_, watched_, info_, devices_, devices_expected_;
   std::array<Series, static_cast<size_t>(StartReason::kCount)> starts_;
   std::array<Series, std::size(kFieldStatuses)> fields_;
   std::string versions_;

@@ -82,6 +82,12 @@ uint32_t EventHub::IndexOf(Device device) {
   return kMaxGpus;
 }
 
+unsigned EventHub::devices() const noexcept {
+  int64_t due_ns = due_ns_.load(std::memory_order_relaxed);
+  if (due_ns != 0 && RealClock().Now().boot_ns > due_ns) return 0;
+  return registered_.load(std::memory_order_relaxed);
+}
+
 EventHub::Outcome EventHub::Wait(Caller& caller, unsigned timeout_ms, DeviceEvent& out) {
   EventData data{.device = nullptr,
                  .type = 0,
@@ -89,6 +95,8 @@ EventHub::Outcome EventHub::Wait(Caller& caller, unsigned timeout_ms, DeviceEven
                  .gpu_instance = GpuProcess::kNoInstance,
                  .compute_instance = GpuProcess::kNoInstance};
   const Symbols& fn = caller.fn();
+  int64_t due_ns = (RealClock().Now() + std::chrono::milliseconds(timeout_ms) + stuck_).boot_ns;
+  due_ns_.store(due_ns, std::memory_order_relaxed);
   int code;
   if (fn.EventWait) {
     code = caller.Do(Call::kEventWait, fn.EventWait, set_, &data, timeout_ms);
@@ -97,6 +105,7 @@ EventHub::Outcome EventHub::Wait(Caller& caller, unsigned timeout_ms, DeviceEven
     code = caller.Do(Call::kEventWaitV1, fn.EventWaitV1, set_, &old, timeout_ms);
     data.device = old.device, data.type = old.type, data.data = old.data;
   }
+  due_ns_.store(0, std::memory_order_relaxed);
   if (code == kTimeoutError) return Outcome::kNothing;
   if (code != kSuccess) return Outcome::kBroken;
   uint32_t index = IndexOf(data.device);

@@ -19,8 +19,10 @@ class DriverShared;
 // library call.
 class EventHub {
  public:
-  // `types`: those that are wanted, of EventType.
-  explicit EventHub(uint64_t types) noexcept : types_(types) {}
+  // `types`: those that are wanted, of EventType. A wait that lasts so much longer than it was asked to is
+  // `stuck`: until it returns, nobody watches.
+  explicit EventHub(uint64_t types, Duration stuck = std::chrono::seconds(3)) noexcept
+      : types_(types), stuck_(stuck) {}
 
   // Makes the set; false on a library without events, which is so learnt once. Before any reader starts.
   bool Open(Caller& caller);
@@ -31,7 +33,8 @@ class EventHub {
   enum class Outcome : uint8_t { kEvent, kNothing, kBroken };
   // Waits for one event, at most `timeout_ms`. kBroken: the library failed; wait a while before the next.
   Outcome Wait(Caller& caller, unsigned timeout_ms, DeviceEvent& out);
-  unsigned devices() const noexcept { return registered_.load(std::memory_order_relaxed); }
+  // Whose events would be told: none while the wait is stuck.
+  unsigned devices() const noexcept;
   bool has_devices() const noexcept { return registered_.load(std::memory_order_acquire) > 0; }
 
   // Whether MIG instances of the GPU have changed since the last call.
@@ -43,8 +46,10 @@ class EventHub {
   uint32_t IndexOf(Device device);
 
   const uint64_t types_;
+  const Duration stuck_;
   EventSet set_ = nullptr;
   std::atomic<unsigned> registered_{0};
+  std::atomic<int64_t> due_ns_{0};  // When the present wait must be over; 0: there is none.
   std::mutex mutex_;
   std::array<Device, kMaxGpus> devices_{};
   std::array<std::atomic<bool>, kMaxGpus> rescan_{};

@@ -7,6 +7,7 @@
 
 #include <map>
 #include <memory>
+#include <thread>
 
 #include "base/testing/allocations.h"
 #include "sources/nvml/driver/parts/event_hub.h"
@@ -339,6 +340,30 @@ TEST_F(PartsTest, ALibraryWithoutEventsIsLearntOnce) {
   DeviceEvent event;
   ASSERT_EQ(hub.Wait(caller, 1, event), EventHub::Outcome::kEvent) << "by the older function";
   EXPECT_EQ(event.gpu_instance, GpuProcess::kNoInstance);
+}
+
+TEST_F(PartsTest, WhileTheWaitForEventsIsStuckNobodyWatches) {
+  Use("gpus: 1\n");
+  EventHub hub(kUsualEvents, milliseconds(1));
+  Caller caller(*library_, slot_, RealClock());
+  ASSERT_TRUE(hub.Open(caller));
+  Device device = nullptr;
+  ASSERT_EQ(library_->fn().HandleByIndex(0, &device), 0);
+  hub.Register(caller, 0, device);
+  EXPECT_EQ(hub.devices(), 1u);
+  FakeWorld::Get().UseFaults({*ParseFaultOrder("mode=hang call=nvmlEventSetWait_v2", 0)});
+  CallSlot slot;
+  std::thread waits([&] {
+    Caller own(*library_, slot, RealClock());
+    DeviceEvent event;
+    EXPECT_EQ(hub.Wait(own, 1, event), EventHub::Outcome::kNothing);
+  });
+  int64_t end = (RealClock().Now() + seconds(20)).boot_ns;
+  while (hub.devices() != 0 && RealClock().Now().boot_ns < end) std::this_thread::yield();
+  EXPECT_EQ(hub.devices(), 0u);
+  FakeWorld::Get().UseFaults({});
+  waits.join();
+  EXPECT_EQ(hub.devices(), 1u) << "it has returned";
 }
 
 }  // namespace
