@@ -95,6 +95,7 @@ class NvidiaCollector final : public Collector {
         gpu_options_{simulated_, config.Bool("serial"), config.Bool("links"), config.Bool("details"),
                      simulated_ ? nullptr : &book_},
         expected_(ExpectedGpus(config, env)) {
+    if (env_.nvml) env_.nvml->Join();
     // A reading is as old as its tier's period at most, and a late reader gets one interval more.
     int64_t interval = config.Time("interval").count();
     patience_.ns = {2 * interval, std::max<int64_t>(Duration(kMedium).count(), interval) + 2 * interval,

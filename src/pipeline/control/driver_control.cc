@@ -36,8 +36,15 @@ void DriverControl::Tell(bool simulated, size_t gpus) {
   gpus_ = gpus;
 }
 
+void DriverControl::Join() {
+  std::lock_guard lock(mutex_);
+  ++collectors_;
+}
+
 void DriverControl::Leave() {
   std::lock_guard lock(mutex_);
+  if (--collectors_ > 0) return;
+  collectors_ = 0;
   asked_ = simulated_ = false;
 }
 

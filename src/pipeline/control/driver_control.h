@@ -39,6 +39,8 @@ class DriverControl {
   Order Ask(Instant now);
   // By the collector, after it has done so. `quiet`: no process has a device open.
   void Answer(bool quiet);
+  // By a collector that begins. While a configuration is changed there are two for a moment.
+  void Join();
   // By the collector: what it reads.
   void Tell(bool simulated, size_t gpus);
   // The file that says what goes wrong with simulated GPUs, for the collector to hand on. Set before any
@@ -55,6 +57,7 @@ class DriverControl {
   std::string fault_file_;
   bool asked_ = false, release_ = false, quiet_ = false, simulated_ = false;
   size_t gpus_ = 0;
+  int collectors_ = 0;
   int64_t until_boot_ns_ = 0;
 };
 
