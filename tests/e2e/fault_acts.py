@@ -260,9 +260,11 @@ def kill_at_start(machine):
 
 def kill_mid_tick(machine):
     machine.fail("gpu=all mode=slow delay=5ms")
-    machine.wait(lambda page: True, "a page")
+    before = machine.starts(machine.wait(lambda page: True, "a page"), "killed")
     os.kill(machine.driver(), signal.SIGKILL)
     machine.event("gpulens.driver", gpulens_change="killed")
+    # A page of before still looks well.
+    machine.wait(lambda page: machine.starts(page, "killed") > before, "the next process")
     machine.heal()
 
 

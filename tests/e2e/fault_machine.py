@@ -57,7 +57,7 @@ class Page:
         return any(s.timestamp for s in self.all(name, gpu_uuid=uuid(gpu)))
 
     def healthy(self, gpu):
-        return self.state(gpu) == "ok" and self.fresh(gpu)
+        return self.state(gpu) == "ok" and self.fresh(gpu, "gpu_state") and self.fresh(gpu)
 
 
 class Scraper(threading.Thread):
