@@ -69,6 +69,10 @@ void DriverSeries::Update(const driver::DriverSource& source, FrameWriter& out) 
   out.Set(hung_, state.hung + (state.waiting_call != driver::kNoCall ? 1U : 0U));
   out.Set(used_, state.used);
   out.Set(left_out_, state.left_out);
+  // A library that tells no events has none to watch.
+  if (!watched_ && state.watched > 0)
+    watched_ = out.table().Declare(kSelfDriverDevices, entity_, {{"state", "watched"}});
+  if (watched_ && state.up) out.Set(watched_, state.watched);
   for (size_t i = 0; i < starts_.size(); ++i) out.Set(starts_[i], state.starts[i]);
   auto by_status = source.FieldsByStatus();
   for (size_t i = 0; i < kStatuses; ++i) {

@@ -69,9 +69,12 @@ void Instance::Collect(const Status& fetched) {
 
 void Instance::Record(const Status& status, Instant started) {
   std::lock_guard lock(mutex_);
-  if (stats_.up != status.ok() && stats_.runs_ok != 0) {
+  // A process that was killed, and then may not open the device: the second reason is the one that helps.
+  bool other = !status.ok() && !stats_.up && status.code != stats_.last.code;
+  if (stats_.runs_ok != 0 && (stats_.up != status.ok() || other)) {
+    std::string reason = setup_.name + " " + std::string(CodeName(status.code));
     if (status.ok()) Log(LogLevel::kInfo, setup_.name, "collector_up", "works again.", setup_.name);
-    else Log(LogLevel::kWarn, setup_.name, "collector_down", status.detail, setup_.name);
+    else Log(LogLevel::kWarn, setup_.name, "collector_down", status.detail, reason);
   }
   stats_.up = status.ok();
   stats_.last = status;

@@ -18,6 +18,7 @@
 #include "agent/cli/driver_command.h"
 #include "agent/cli/driver_release.h"
 #include "agent/cli/events/events_command.h"
+#include "agent/cli/fake/fake_command.h"
 #include "agent/cli/metrics_command.h"
 #include "agent/plugin_tables.h"
 #include "agent/run/agent.h"
@@ -39,7 +40,7 @@ constexpr const char* kHelp =
 
 LOOK      doctor · events [explain CODE] · metrics [NAME] · version
 COLLECT   agent · collect COLLECTOR · capture SOURCE · check CHECK…
-SET UP    config check|print|schema · driver release|resume|status
+SET UP    config check|print|schema · driver release|resume|status · fake nvml fail|heal|status
 --help in every command has examples.
 )";
 
@@ -78,8 +79,8 @@ std::string TargetNames() {
   return out;
 }
 
-constexpr std::string_view kCommands[] = {"agent",  "capture", "collect", "check",  "doctor",
-                                          "events", "metrics", "config",  "driver", "version"};
+constexpr std::string_view kCommands[] = {"agent",  "capture", "collect", "check",  "doctor", "events",
+                                          "metrics", "config",  "driver", "fake",   "version"};
 
 std::vector<std::string_view> CommandNames() {
   std::vector<std::string_view> names(std::begin(kCommands), std::end(kCommands));
@@ -312,6 +313,7 @@ int RunCommandLine(int argc, char** argv) {
   AddConfig(app, line);
   AddAliases(app, line.code);
   AddDriver(app, line);
+  AddFake(app, line.code);
   if (argc <= 1) {
     std::fputs(Help().c_str(), stderr);
     return 2;

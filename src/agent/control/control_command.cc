@@ -37,8 +37,14 @@ Result<ControlCommand> ParseControlCommand(std::string_view line) {
       return Wrong("a release lasts from above 0 s to 24 h");
     return out;
   }
+  if (verb == "fail" || verb == "heal") {
+    out.verb = verb == "fail" ? ControlCommand::kFail : ControlCommand::kHeal;
+    out.words = rest;
+    return out;
+  }
   if (!rest.empty()) return Wrong("something follows the command");
   if (verb == "resume") out.verb = ControlCommand::kResume;
+  else if (verb == "faults") out.verb = ControlCommand::kFaults;
   else if (verb != "status") return Wrong("no such command");
   return out;
 }

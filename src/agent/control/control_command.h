@@ -11,11 +11,14 @@
 
 namespace gpulens {
 
-inline constexpr size_t kMaxControlLine = 256;  // bytes, both ways
+inline constexpr size_t kMaxControlLine = 256;         // bytes of a command
+inline constexpr size_t kMaxControlAnswer = 16 << 10;  // bytes
 
-// "nvml release 60s", "nvml release", "nvml resume", "nvml status".
+// "nvml release 60s", "nvml release", "nvml resume", "nvml status"; of simulated GPUs "nvml fail WORDS",
+// "nvml heal [WORDS]", "nvml faults".
 struct ControlCommand {
-  enum Verb : uint8_t { kRelease, kResume, kStatus } verb = kStatus;
+  enum Verb : uint8_t { kRelease, kResume, kStatus, kFail, kHeal, kFaults } verb = kStatus;
+  std::string words;  // of a fault; judged by who knows faults
   Duration length{};  // of a release; 0: until it is resumed
 };
 

@@ -81,6 +81,7 @@ class ControlSocket::Client final : public StreamHandler {
     DriverControl& nvml = owner_.nvml_;
     if (nvml.view().state == DriverControl::State::kNobody)
       return Reply("error no NVIDIA collector runs in this agent");
+    if (command->verb >= ControlCommand::kFail) return Reply(owner_.ObeyFault(*command));
     Instant now = owner_.clock_.Now();
     if (command->verb == ControlCommand::kRelease) {
       nvml.Release(now, command->length);
@@ -138,8 +139,8 @@ class ControlSocket::Client final : public StreamHandler {
   IoLoop::TimerId timer_ = 0;
 };
 
-ControlSocket::ControlSocket(IoLoop& loop, const Clock& clock, DriverControl& nvml)
-    : loop_(loop), clock_(clock), nvml_(nvml), listeners_(loop, *this) {}
+ControlSocket::ControlSocket(IoLoop& loop, const Clock& clock, DriverControl& nvml, FaultFile* faults)
+    : loop_(loop), clock_(clock), nvml_(nvml), faults_(faults), listeners_(loop, *this) {}
 ControlSocket::~ControlSocket() = default;
 
 Status ControlSocket::Open(const std::string& path) {
@@ -181,6 +182,21 @@ std::string ControlSocket::Answer() const {
   return "error";
 }
 
+std::string ControlSocket::ObeyFault(const ControlCommand& command) {
+  DriverControl::View view = nvml_.view();
+  if (!view.simulated || !faults_)
+    return "error this agent reads real GPUs; faults are for simulated ones: gpulens agent --demo, or "
+           "collectors.nvidia.library: simulated";
+  int64_t now_ns = clock_.Now().boot_ns;
+  if (command.verb == ControlCommand::kFaults) return "ok " + faults_->list().Describe(now_ns);
+  bool fails = command.verb == ControlCommand::kFail;
+  Result<std::string> done =
+      fails ? faults_->Fail(command.words, now_ns, view.gpus) : faults_->Heal(command.words, now_ns);
+  if (!done) return "error " + done.error().detail;
+  Log(LogLevel::kInfo, "nvidia", "simulated_fault", (fails ? "put in on request: " : "on request: ") + *done);
+  return "ok " + *done;
+}
+
 void ControlSocket::Forget(Client* client) {
   auto found =
       std::find_if(clients_.begin(), clients_.end(), [&](const auto& one) { return one.get() == client; });
@@ -209,7 +225,7 @@ Result<std::string> AskAgent(const std::string& path, const std::string& command
   if (::send(socket.get(), line.data(), line.size(), MSG_NOSIGNAL) != static_cast<ssize_t>(line.size()))
     return ErrnoStatus("write to " + path, errno);
   int64_t end = (RealClock().Now() + patience).boot_ns;
-  while (answer.find('\n') == std::string::npos && answer.size() <= kMaxControlLine) {
+  while (answer.find('\n') == std::string::npos && answer.size() <= kMaxControlAnswer) {
     int64_t left_ms = (end - RealClock().Now().boot_ns) / 1'000'000;
     pollfd wait{.fd = socket.get(), .events = POLLIN, .revents = 0};
     if (left_ms <= 0 || ::poll(&wait, 1, static_cast<int>(left_ms)) == 0)

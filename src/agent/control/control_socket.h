@@ -1,6 +1,6 @@
 // The agent's control socket: a Unix socket on which its owner and root give commands to the running agent.
 //
-// A client sends one line and gets one line. It has a few seconds and 256 bytes for it; few clients are
+// A client sends one line and gets one line. It has a few seconds and 256 bytes for its own; few clients are
 // served at the same time, further ones are turned away.
 #pragma once
 
@@ -10,6 +10,8 @@
 
 #include <gpulens/status.h>
 
+#include "agent/control/control_command.h"
+#include "agent/control/fault_file.h"
 #include "net/accept/listener.h"
 #include "net/io_loop.h"
 #include "pipeline/control/driver_control.h"
@@ -19,7 +21,8 @@ namespace gpulens {
 // Lives on the loop's thread, as its constructor, Open and destructor do: call them with IoLoop::Call.
 class ControlSocket final : private Acceptor {
  public:
-  ControlSocket(IoLoop& loop, const Clock& clock, DriverControl& nvml);
+  // `faults`: where those of simulated GPUs are put; null: there are none.
+  ControlSocket(IoLoop& loop, const Clock& clock, DriverControl& nvml, FaultFile* faults = nullptr);
   ~ControlSocket();
 
   // Makes the folder (for the owner alone, when it is not there), the socket in it, and listens. kExhausted
@@ -33,11 +36,13 @@ class ControlSocket final : private Acceptor {
   bool MakeRoom() override { return false; }
   // The answer to a command, or empty while it has to wait.
   std::string Answer() const;
+  std::string ObeyFault(const ControlCommand& command);
   void Forget(Client* client);
 
   IoLoop& loop_;
   const Clock& clock_;
   DriverControl& nvml_;
+  FaultFile* const faults_;
   Listeners listeners_;
   using Clients = std::vector<std::shared_ptr<Client>>;
   Clients clients_;

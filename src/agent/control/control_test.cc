@@ -11,6 +11,7 @@
 #include "agent/control/control_command.h"
 #include "agent/control/control_socket.h"
 #include "agent/control/driver_finding.h"
+#include "base/files.h"
 
 namespace gpulens {
 namespace {
@@ -62,6 +63,14 @@ TEST(DriverControl, ReleasesEndByThemselves) {
   EXPECT_TRUE(control.Ask(clock.Now()).release) << "until it is resumed";
   control.Resume();
   EXPECT_FALSE(control.Ask(clock.Now()).release);
+  control.Leave();
+  EXPECT_EQ(control.view().state, DriverControl::State::kNobody);
+  // A changed configuration: the next collector begins before the old one ends.
+  control.Join();
+  control.Ask(clock.Now());
+  control.Join();
+  control.Leave();
+  EXPECT_EQ(control.view().state, DriverControl::State::kRunning);
   control.Leave();
   EXPECT_EQ(control.view().state, DriverControl::State::kNobody);
 }
@@ -153,6 +162,30 @@ TEST(DriverFinding, NothingIsFoundWhereAllIsWell) {
   ASSERT_TRUE(released.has_value());
   EXPECT_EQ(released->why, "its driver process is released for 60 s");
   EXPECT_EQ(released->remedy, "gpulens driver resume");
+}
+
+TEST_F(ControlSocketTest, FaultsAreForSimulatedGpusAlone) {
+  FaultFile faults;
+  ASSERT_TRUE(faults.Open());
+  loop_.Call([&] { socket_ = std::make_unique<ControlSocket>(loop_, RealClock(), control_, &faults); });
+  ASSERT_TRUE(Open());
+  Collect();
+  EXPECT_THAT(Ask("nvml fail gpu=3 mode=lost"), StartsWith("error this agent reads real GPUs"));
+  EXPECT_THAT(Ask("nvml faults"), StartsWith("error this agent reads real GPUs"));
+  control_.Tell(true, 8);
+  EXPECT_EQ(Ask("nvml faults"), "ok no faults");
+  EXPECT_THAT(Ask("nvml fail gpu=3 mode=lost"), StartsWith("ok #1 GPU 3 lost"));
+  EXPECT_THAT(Ask("nvml fail gpu=8 mode=lost"), HasSubstr("has GPUs 0 to 7"));
+  EXPECT_THAT(Ask("nvml fail"), StartsWith("error mode is missing"));
+  // What the driver process finds there.
+  auto text = ReadFile(faults.path());
+  ASSERT_TRUE(text.ok()) << text.error().detail;
+  auto script = nvml::ParseFaultScript(*text);
+  ASSERT_TRUE(script.ok()) << *text;
+  EXPECT_EQ(script->size(), 1u);
+  EXPECT_EQ(Ask("nvml heal"), "ok 1 fault was healed");
+  EXPECT_EQ(Ask("nvml faults"), "ok no faults");
+  loop_.Call([&] { socket_.reset(); });
 }
 
 TEST_F(ControlSocketTest, BelongsToItsOwnerAlone) {

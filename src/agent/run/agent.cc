@@ -12,6 +12,7 @@
 
 #include "agent/control/control_command.h"
 #include "agent/control/control_socket.h"
+#include "agent/control/fault_file.h"
 #include "agent/run/banner.h"
 #include "agent/run/config_file.h"
 #include "agent/run/endpoints.h"
@@ -91,6 +92,7 @@ class Agent {
   AgentStats stats_;
   EventDesk events_;
   DriverControl nvml_control_;
+  FaultFile faults_;
   Env env_;
   std::unique_ptr<SeriesBudget> budget_;
   std::unique_ptr<Pipeline> pipeline_;
@@ -153,7 +155,7 @@ Status Agent::OpenControl() {
   if (path.empty() || path == "none") return Ok();
   Status status;
   io_.Call([&] {
-    control_ = std::make_unique<ControlSocket>(io_, *env_.clock, nvml_control_);
+    control_ = std::make_unique<ControlSocket>(io_, *env_.clock, nvml_control_, &faults_);
     status = control_->Open(path);
     if (!status) control_.reset();
   });
@@ -173,6 +175,7 @@ Status Agent::Start() {
   env_.state_dir = StateDir(config_.Text("state_dir"));
   env_.demo = options_.demo;
   env_.nvml = &nvml_control_;
+  if (faults_.Open()) nvml_control_.SetFaultFile(faults_.path());
   io_.Start();
   auto offload = [this](std::function<void()> task) {
     // The queue is bounded; a password check that finds it full is done here rather than lost.

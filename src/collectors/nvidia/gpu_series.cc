@@ -94,7 +94,12 @@ void GpuSeries::Update(const nvml::Gpu& gpu, const FieldPatience& patience, Inst
 
 void GpuSeries::UpdateState(const nvml::Gpu& gpu, Instant now, FrameWriter& out) {
   out.Set(info_, 1);
-  for (size_t i = 0; i < std::size(kStates); ++i) out.Set(states_[i], gpu.state == kStates[i].first ? 1 : 0);
+  // Between two driver processes, and while no call brings a reading, nobody knows: the state grows old, too.
+  bool silent = gpu.state == GpuState::kOk && now.boot_ns - gpu.last_read_boot_ns > patience_.ns[0];
+  if (gpu.state != GpuState::kStarting && !silent) {
+    for (size_t i = 0; i < std::size(kStates); ++i)
+      out.Set(states_[i], gpu.state == kStates[i].first ? 1 : 0);
+  }
   if (gpu.last_read_boot_ns != 0) {
     out.Set(sample_age_, static_cast<double>(now.boot_ns - gpu.last_read_boot_ns) * 1e-9);
   }

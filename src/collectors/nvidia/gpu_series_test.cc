@@ -199,6 +199,21 @@ TEST_F(GpuSeriesTest, OldReadingsTurnStaleThenAbsentAndTheStateSaysWhy) {
   EXPECT_EQ(age, 5000u) << "the age counts from the reading";
 }
 
+TEST_F(GpuSeriesTest, WhileNobodyKnowsTheStateIsNotTold) {
+  Read(Field::kPower, 500'000);
+  Run();
+  EXPECT_EQ(Value(kGpuState, "gpu.state", "ok"), 1);
+  gpu_.state = nvml::GpuState::kStarting;
+  Run();
+  EXPECT_FALSE(Has(kGpuState)) << "between two driver processes: neither well nor ill";
+  gpu_.state = nvml::GpuState::kOk;
+  Run();
+  EXPECT_EQ(Value(kGpuState, "gpu.state", "ok"), 1);
+  clock_.Advance(seconds(3));
+  Run();
+  EXPECT_FALSE(Has(kGpuState)) << "no call has brought a reading";
+}
+
 TEST_F(GpuSeriesTest, ProcessesComeAndGoWithTheirPeak) {
   auto list = [&](std::initializer_list<nvml::GpuProcess> processes) {
     gpu_.processes = processes;

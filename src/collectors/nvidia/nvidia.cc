@@ -47,6 +47,8 @@ nvml::SourceOptions MakeSourceOptions(const Config& config, const Env& env) {
                     (config.Bool("details") ? nvml::kDetailMore : 0U) |
                     (config.Bool("samples") ? nvml::kDetailSamples : 0U);
   if (simulated) options.arguments.push_back("--simulated");
+  if (simulated && env.nvml && !env.nvml->fault_file().empty())
+    options.environment.push_back("GPULENS_FAKE_NVML_FAULTS=" + env.nvml->fault_file());
   if (config.Bool("clock_events")) options.event_types |= nvml::kEventClock | nvml::kEventPerformanceState;
   return options;
 }
@@ -73,6 +75,7 @@ class NvidiaCollector final : public Collector {
                      simulated_ ? nullptr : &book_,
                      config.Bool("process_events") ? env.events : nullptr},
         expected_(ExpectedGpus(config, env)) {
+    if (env_.nvml) env_.nvml->Join();
     // A reading is as old as its tier's period at most, and a late reader gets one interval more.
     int64_t interval = config.Time("interval").count();
     patience_.ns = {2 * interval, std::max<int64_t>(Duration(kMedium).count(), interval) + 2 * interval,
@@ -86,7 +89,10 @@ class NvidiaCollector final : public Collector {
   Status Collect(FrameWriter& out) override {
     FollowOrder(out.read_at());
     source_.Poll(out.read_at());
-    if (env_.nvml) env_.nvml->Answer(source_.quiet(), source_.Trouble(out.read_at()));
+    if (env_.nvml) {
+      env_.nvml->Answer(source_.quiet(), source_.Trouble(out.read_at()));
+      env_.nvml->Tell(simulated_, source_.gpus().size());
+    }
     const DriverState& driver = source_.driver();
     if (env_.stats) env_.stats->nvml_driver_pid = std::max(driver.pid, 0);
     driver_series_.Update(source_, out);

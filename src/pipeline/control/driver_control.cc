@@ -33,16 +33,29 @@ void DriverControl::Answer(bool quiet, std::string trouble) {
   trouble_ = std::move(trouble);
 }
 
+void DriverControl::Tell(bool simulated, size_t gpus) {
+  std::lock_guard lock(mutex_);
+  simulated_ = simulated;
+  gpus_ = gpus;
+}
+
+void DriverControl::Join() {
+  std::lock_guard lock(mutex_);
+  ++collectors_;
+}
+
 void DriverControl::Leave() {
   std::lock_guard lock(mutex_);
-  asked_ = false;
+  if (--collectors_ > 0) return;
+  collectors_ = 0;
+  asked_ = simulated_ = false;
 }
 
 DriverControl::View DriverControl::view() const {
   std::lock_guard lock(mutex_);
   if (!asked_) return {};
-  if (!release_) return {State::kRunning, 0, trouble_};
-  return {quiet_ ? State::kReleased : State::kReleasing, until_boot_ns_, {}};
+  if (!release_) return {State::kRunning, 0, trouble_, simulated_, gpus_};
+  return {quiet_ ? State::kReleased : State::kReleasing, until_boot_ns_, {}, simulated_, gpus_};
 }
 
 }  // namespace gpulens

@@ -2,9 +2,11 @@
 // the process, and what the collector has made of it.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <mutex>
 #include <string>
+#include <utility>
 
 #include "base/clock.h"
 
@@ -23,6 +25,8 @@ class DriverControl {
     State state = State::kNobody;
     int64_t until_boot_ns = 0;  // When it starts again by itself; 0: never.
     std::string trouble;        // In kRunning.
+    bool simulated = false;     // The GPUs are.
+    size_t gpus = 0;            // That were ever seen.
   };
 
   // `length` zero or less: until Resume.
@@ -37,6 +41,14 @@ class DriverControl {
   // By the collector, after it has done so. `quiet`: no process has a device open. `trouble`: what is wrong
   // with a process that runs all the same; a sentence, empty when all is well.
   void Answer(bool quiet, std::string trouble);
+  // By a collector that begins. While a configuration is changed there are two for a moment.
+  void Join();
+  // By the collector: what it reads.
+  void Tell(bool simulated, size_t gpus);
+  // The file that says what goes wrong with simulated GPUs, for the collector to hand on. Set before any
+  // collector is made; empty: none.
+  void SetFaultFile(std::string path) { fault_file_ = std::move(path); }
+  const std::string& fault_file() const noexcept { return fault_file_; }
   // The collector ends: until there is another one, nobody is here.
   void Leave();
 
@@ -44,7 +56,10 @@ class DriverControl {
 
  private:
   mutable std::mutex mutex_;
-  bool asked_ = false, release_ = false, quiet_ = false;
+  std::string fault_file_;
+  bool asked_ = false, release_ = false, quiet_ = false, simulated_ = false;
+  size_t gpus_ = 0;
+  int collectors_ = 0;
   int64_t until_boot_ns_ = 0;
   std::string trouble_;
 };

@@ -54,23 +54,23 @@ FAKE_API int nvmlDeviceGetCount_v2(unsigned* out) {
   FakeWorld& world = FakeWorld::Get();
   if (!world.open()) return kUninitialized;
   if (int code = world.Enter("nvmlDeviceGetCount_v2", -1); code != kSuccess) return code;
-  return Put(out, world.profile()->gpus.size());
+  return Put(out, world.Count());
 }
 FAKE_API int nvmlDeviceGetCount(unsigned* out) { return nvmlDeviceGetCount_v2(out); }
 FAKE_API int nvmlDeviceGetHandleByIndex_v2(unsigned index, Device* out) {
   FakeWorld& world = FakeWorld::Get();
   if (!world.open()) return kUninitialized;
-  if (!out || index >= world.profile()->gpus.size()) return kInvalidArgument;
-  if (int code = world.Enter("nvmlDeviceGetHandleByIndex_v2", static_cast<int>(index)); code != kSuccess)
-    return code;
-  *out = reinterpret_cast<Device>(fake_handles + index);
+  int slot = world.SlotOf(index);
+  if (!out || slot < 0) return kInvalidArgument;
+  if (int code = world.Enter("nvmlDeviceGetHandleByIndex_v2", slot); code != kSuccess) return code;
+  *out = reinterpret_cast<Device>(fake_handles + slot);
   return kSuccess;
 }
 FAKE_API int nvmlDeviceGetHandleByIndex(unsigned index, Device* out) {
   return nvmlDeviceGetHandleByIndex_v2(index, out);
 }
 FAKE_API int nvmlDeviceGetIndex(Device device, unsigned* out) {
-  return With(__func__, device, [&](const FakeView& view) { return Put(out, view.index); });
+  return With(__func__, device, [&](const FakeView& view) { return Put(out, view.shown_index); });
 }
 FAKE_API int nvmlDeviceGetUUID(Device device, char* out, unsigned size) {
   return With(__func__, device, [&](const FakeView& view) {

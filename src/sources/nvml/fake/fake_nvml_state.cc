@@ -31,7 +31,7 @@ FAKE_API int nvmlDeviceGetUtilizationRates(Device device, Utilization* out) {
   return With(__func__, device, [&](const FakeView& view) -> int {
     if (view.gpu->mig) return kNotSupported;
     if (!out) return kInvalidArgument;
-    *out = {.gpu = Percent(view.busy_mean), .memory = Percent(view.busy_mean * 0.6)};
+    *out = {.gpu = view.utilization, .memory = Percent(view.busy_mean * 0.6)};
     return kSuccess;
   });
 }
@@ -79,13 +79,13 @@ FAKE_API int nvmlDeviceGetTemperatureV(Device device, TemperatureV1* out) {
   return With(__func__, device, [&](const FakeView& view) -> int {
     if (!out || out->sensor != 0) return kInvalidArgument;
     if (out->version != kTemperatureV1) return kArgumentVersionMismatch;
-    out->temperature = static_cast<int>(view.temperature);
+    out->temperature = static_cast<int>(view.core_temperature);
     return kSuccess;
   });
 }
 FAKE_API int nvmlDeviceGetTemperature(Device device, unsigned sensor, unsigned* out) {
   return With(__func__, device, [&](const FakeView& view) -> int {
-    return sensor == 0 ? Put(out, view.temperature) : int{kInvalidArgument};
+    return sensor == 0 ? Put(out, view.core_temperature) : int{kInvalidArgument};
   });
 }
 FAKE_API int nvmlDeviceGetPowerUsage(Device device, unsigned* out) {

@@ -6,7 +6,6 @@
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
-#include <ctime>
 #include <numbers>
 
 #include "base/files.h"
@@ -17,7 +16,7 @@ namespace {
 
 constexpr int64_t kLookEveryNs = 20'000'000;
 constexpr double kMib = 1024.0 * 1024.0;
-constexpr unsigned kSuccessCode = 0, kNotInitialized = 1, kUnknownCode = 999;
+constexpr unsigned kSuccessCode = 0, kUnknownCode = 999;
 
 double PowerAt(const FakeModel& model, double busy) noexcept {
   return model.idle_mw + (model.limit_mw * 0.97 - model.idle_mw) * busy;
@@ -65,6 +64,7 @@ void FillState(FakeView& view) {
   double warm = view.gpu->load.Mean(view.since_open + 1e3, 20);  // 1e3: the load began long ago.
   view.temperature = model.idle_temperature +
                      static_cast<unsigned>((model.busy_temperature - model.idle_temperature) * warm + 0.5);
+  view.core_temperature = view.temperature;
   if (view.busy < 0.01) view.reasons |= 0x1;
   if (view.busy > 0.97) view.reasons |= 0x4;
   for (const FakeRule& rule : view.profile->throttles) {
@@ -84,7 +84,7 @@ unsigned FakeView::Faults(FakeFault::Counter counter) const noexcept {
     if (fault.counter == counter && fault.when.Holds(static_cast<int>(index), since_open))
       sum += fault.amount;
   }
-  return sum;
+  return sum + CountOf(*faults, counter, static_cast<int>(index), boot_ns);
 }
 
 uint64_t FakeView::ThrottledNs(uint64_t mask) const noexcept {
@@ -106,6 +106,15 @@ double FakeView::BusyAt(double at_boot_seconds) const noexcept {
 
 unsigned FakeView::PowerAt(double at_boot_seconds) const noexcept {
   return static_cast<unsigned>(nvml::PowerAt(*model, BusyAt(at_boot_seconds)));
+}
+
+unsigned FakeView::MeanPower() const noexcept {
+  return static_cast<unsigned>(nvml::PowerAt(*model, busy_mean));
+}
+
+void FakeView::Fill() {
+  FillMemory(*this);
+  FillState(*this);
 }
 
 unsigned FakeView::ClockOf(double at_busy) const noexcept {
@@ -144,6 +153,7 @@ void FakeWorld::Replace(FakeProfile profile) {
     }
   }
   profile_ = std::make_shared<const FakeProfile>(std::move(profile));
+  Number();
 }
 
 Status FakeWorld::Use(const std::string& yaml, const Clock* clock) {
@@ -160,6 +170,7 @@ Status FakeWorld::Use(const std::string& yaml, const Clock* clock) {
 
 void FakeWorld::ReloadWhenChanged() {
   int64_t now = RealClock().Now().boot_ns;
+  faults_.Look(now);
   if (given_ || path_.empty() || now - last_look_ns_ < kLookEveryNs) return;
   last_look_ns_ = now;
   struct stat state{};
@@ -209,6 +220,8 @@ int FakeWorld::Open() {
     return kUnknownCode;
   }
 #endif
+  faults_.Look(RealClock().Now().boot_ns);
+  Number();
   lock.unlock();
   int code = Enter("nvmlInit_v2", -1);
   lock.lock();
@@ -234,52 +247,6 @@ double FakeWorld::OpenFor() const noexcept {
 std::shared_ptr<const FakeProfile> FakeWorld::profile() {
   std::lock_guard lock(mutex_);
   return profile_;
-}
-
-int FakeWorld::Enter(const char* call, int gpu) {
-  std::unique_lock lock(mutex_);
-  uint64_t number = ++calls_[call][static_cast<size_t>(gpu + 1)];
-  auto hits = [&](const FakeRule& rule) {
-    bool named = rule.call == call || (rule.call == "*" && gpu >= 0);
-    return named && (rule.nth == 0 || rule.nth == number) && rule.when.Holds(gpu, SinceOpen());
-  };
-  while (true) {
-    ReloadWhenChanged();
-    if (!profile_) return kNotInitialized;
-    if (std::none_of(profile_->hangs.begin(), profile_->hangs.end(), hits)) break;
-    // Looked at again and again, so that a test can end a hang by changing the profile.
-    lock.unlock();
-    timespec wait{.tv_sec = 0, .tv_nsec = 5'000'000};
-    ::nanosleep(&wait, nullptr);
-    lock.lock();
-  }
-  auto error = std::find_if(profile_->errors.begin(), profile_->errors.end(), hits);
-  return error == profile_->errors.end() ? 0 : error->code;
-}
-
-bool FakeWorld::View(unsigned index, FakeView& out) {
-  std::lock_guard lock(mutex_);
-  if (!profile_ || index >= profile_->gpus.size()) return false;
-  out = FakeView{};
-  out.profile = profile_.get();
-  out.model = profile_->model;
-  out.gpu = &profile_->gpus[index];
-  out.index = index;
-  out.since_open = SinceOpen();
-  double now = Seconds();
-  out.seconds = now;
-  out.unix_us = clock_->Now().unix_ns / 1000;
-  out.busy = std::clamp(out.gpu->load.At(now), 0.0, 1.0);
-  out.busy_mean = std::clamp(out.gpu->load.Mean(now, 1), 0.0, 1.0);
-  out.power_mw = static_cast<unsigned>(PowerAt(*out.model, out.busy));
-  out.power_mean_mw = static_cast<unsigned>(PowerAt(*out.model, out.busy_mean));
-  for (size_t f = 0; f < kFakeFlows; ++f) {
-    double value = memory_[index].base[f] + Flow(*profile_, index, static_cast<FakeFlow>(f), now);
-    out.flows[f] = static_cast<uint64_t>(std::max(0.0, value));
-  }
-  FillMemory(out);
-  FillState(out);
-  return true;
 }
 
 uint64_t FakeWorld::Calls(std::string_view call, int gpu) {

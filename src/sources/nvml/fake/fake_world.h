@@ -13,6 +13,7 @@
 #include "base/clock.h"
 #include "sources/nvml/driver_protocol.h"
 #include "sources/nvml/fake/fake_profile.h"
+#include "sources/nvml/fake/faults/fault_watch.h"
 
 namespace gpulens::nvml {
 
@@ -25,20 +26,27 @@ struct FakeView {
   const FakeProfile* profile = nullptr;
   const FakeModel* model = nullptr;
   const FakeGpu* gpu = nullptr;
-  const FakeMig* mig = nullptr;  // The MIG device that was asked; null: the GPU.
-  unsigned index = 0;
+  const FakeMig* mig = nullptr;    // The MIG device that was asked; null: the GPU.
+  unsigned index = 0;              // As numbered in the profile: rules and faults go by it.
+  unsigned shown_index = 0;        // As numbered since the library was opened.
   double seconds = 0;              // What loads go by: since the boot of the machine.
   double busy = 0, busy_mean = 0;  // Now; over the last second.
   double since_open = 0;           // Seconds: what rules and faults go by.
   int64_t unix_us = 0;
   unsigned power_mw = 0, power_mean_mw = 0;
-  unsigned temperature = 0;
+  unsigned temperature = 0, core_temperature = 0;  // The second is what its sensor tells.
+  unsigned utilization = 0;                        // %, as it is told.
   unsigned clock = 0;
   uint64_t reasons = 0;
   uint64_t used = 0, free = 0, reserved = 0, total = 0;
   std::array<uint64_t, kFakeFlows> flows{};  // mJ and bytes
   std::vector<GpuProcess> processes;
+  FaultScript faults;
+  int64_t boot_ns = 0;
 
+  // Memory, clock and state, from the load that stands here.
+  void Fill();
+  unsigned MeanPower() const noexcept;  // mW
   unsigned Faults(FakeFault::Counter counter) const noexcept;
   uint64_t ThrottledNs(uint64_t mask) const noexcept;
   unsigned LinksUp() const noexcept;
@@ -55,6 +63,11 @@ class FakeWorld {
 
   // In place of GPULENS_FAKE_NVML, for tests in this process. `clock` outlives its use; null: the machine's.
   Status Use(const std::string& yaml, const Clock* clock);
+  // Faults in place of those of the file that GPULENS_FAKE_NVML_FAULTS names, for tests in this process.
+  void UseFaults(std::vector<LiveFault> faults);
+  // Those of now.
+  FaultScript faults();
+  int64_t boot_ns() const noexcept;
 
   // The profile that holds, read from GPULENS_FAKE_NVML when there is none yet; null when it is no good.
   std::shared_ptr<const FakeProfile> Load();
@@ -68,8 +81,12 @@ class FakeWorld {
   // Counts the call; then waits while it is to hang, and answers the code it is to fail with. `gpu` -1:
   // a call that takes none.
   int Enter(const char* call, int gpu);
-  // False when the index is no GPU.
+  // False when the index is no GPU. By the profile's numbers.
   bool View(unsigned index, FakeView& out);
+  // Between the library's numbers and the profile's, as they were when it was opened; -1: no such GPU.
+  int SlotOf(unsigned shown_index) const noexcept;
+  // How many GPUs a library that is opened now would find.
+  unsigned Count();
   std::shared_ptr<const FakeProfile> profile();
 
   uint64_t Calls(std::string_view call, int gpu);
@@ -86,6 +103,9 @@ class FakeWorld {
   void LoadLocked();
   double Seconds() const noexcept;
   double SinceOpen() const noexcept;
+  void Number();
+  void FillAt(unsigned index, int64_t boot_ns, FakeView& out) const;
+  void ApplyFaults(FakeView& view) const;
 
   mutable std::mutex mutex_;
   const Clock* clock_ = &RealClock();
@@ -95,6 +115,9 @@ class FakeWorld {
   std::array<int64_t, 4> seen_{};
   int64_t last_look_ns_ = 0, opened_ns_ = 0;
   std::array<GpuMemory, kMaxFakeGpus> memory_;
+  FaultWatch faults_;
+  std::vector<unsigned>
+      order_;  // The profile's number of each GPU that was there when the library was opened.
   std::unordered_map<std::string, std::array<uint64_t, kMaxFakeGpus + 1>> calls_;
 };
 

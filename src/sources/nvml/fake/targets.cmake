@@ -7,7 +7,9 @@ house_library(sources_nvml_recording DIR src/sources/nvml/recording DEPS gpulens
 house_library(sources_nvml_capture DIR src/sources/nvml/capture
               DEPS gpulens_sources_nvml_driver gpulens_sources_nvml_recording
               TEST_DEPS gpulens_sources_nvml_fake gpulens_base_testing)
-house_library(sources_nvml_fake DIR src/sources/nvml/fake DEPS gpulens_sources_nvml gpulens_sources_nvml_recording
+house_library(sources_nvml_faults DIR src/sources/nvml/fake/faults DEPS gpulens_base)
+house_library(sources_nvml_fake DIR src/sources/nvml/fake
+              DEPS gpulens_sources_nvml gpulens_sources_nvml_recording gpulens_sources_nvml_faults
               PRIVATE_DEPS dep_yaml
               TEST_DEPS gpulens_sources_nvml_driver)
 # Children of these two folders that are parts of them.
@@ -33,7 +35,8 @@ house_library(sources_nvml_processes DIR src/sources/nvml/processes DEPS gpulens
               TEST_DEPS gpulens_base_testing)
 
 # The simulated library as a file, for whatever opens libnvidia-ml.so.1 itself.
-file(GLOB fake_nvml_sources CONFIGURE_DEPENDS src/sources/nvml/fake/*.cc src/sources/nvml/fake/parts/*.cc)
+file(GLOB fake_nvml_sources CONFIGURE_DEPENDS src/sources/nvml/fake/*.cc src/sources/nvml/fake/parts/*.cc
+     src/sources/nvml/fake/faults/*.cc)
 list(FILTER fake_nvml_sources EXCLUDE REGEX "_(test|bench|fuzz|main)\\.cc$")
 file(GLOB recording_sources CONFIGURE_DEPENDS src/sources/nvml/recording/*.cc)
 list(FILTER recording_sources EXCLUDE REGEX "_(test|bench|fuzz|main)\\.cc$")

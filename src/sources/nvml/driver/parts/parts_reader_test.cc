@@ -7,6 +7,7 @@
 
 #include <map>
 #include <memory>
+#include <thread>
 
 #include "base/testing/allocations.h"
 #include "sources/nvml/driver/agent_for_test.h"

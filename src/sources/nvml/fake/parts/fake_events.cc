@@ -3,6 +3,7 @@
 #include <ctime>
 #include <memory>
 #include <mutex>
+#include <utility>
 #include <vector>
 
 #include "sources/nvml/driver/parts/parts_abi.h"
@@ -17,6 +18,9 @@ struct EventSetHandle {
   std::mutex mutex;
   std::array<uint64_t, kMaxFakeGpus> types{};
   std::vector<FakeEvent> delivered;
+  // Of faults: those that began since the set was made, each once for each GPU.
+  int64_t made_ns = 0;
+  std::vector<std::pair<uint32_t, unsigned>> told;
 };
 
 }  // namespace gpulens::nvml
@@ -48,13 +52,35 @@ bool TakeDue(EventSetHandle& set, FakeEvent& out) {
   return false;
 }
 
+bool TakeFault(EventSetHandle& set, FakeEvent& out) {
+  FakeWorld& world = FakeWorld::Get();
+  auto profile = world.profile();
+  if (!profile) return false;
+  FaultScript faults = world.faults();
+  int64_t now = world.boot_ns();
+  std::lock_guard lock(set.mutex);
+  for (const LiveFault& fault : *faults) {
+    FaultEvent event = EventOf(fault);
+    if (event.type == 0 || fault.from_ns > now || fault.from_ns < set.made_ns) continue;
+    for (unsigned gpu = 0; gpu < profile->gpus.size(); ++gpu) {
+      bool meant = (fault.gpu < 0 || fault.gpu == static_cast<int>(gpu)) && (set.types[gpu] & event.type);
+      if (!meant || std::find(set.told.begin(), set.told.end(), std::pair{fault.id, gpu}) != set.told.end())
+        continue;
+      set.told.emplace_back(fault.id, gpu);
+      out = {.gpu = gpu, .type = event.type, .data = event.data};
+      return true;
+    }
+  }
+  return false;
+}
+
 int Wait(const char* call, EventSet set, unsigned timeout_ms, FakeEvent& out) {
   FakeWorld& world = FakeWorld::Get();
   if (!world.open()) return kUninitialized;
   if (!set) return kInvalidArgument;
   if (int code = world.Enter(call, -1); code != kSuccess) return code;
   int64_t end = gpulens::RealClock().Now().boot_ns + int64_t{timeout_ms} * 1'000'000;
-  while (!TakeDue(*set, out)) {
+  while (!TakeDue(*set, out) && !TakeFault(*set, out)) {
     if (gpulens::RealClock().Now().boot_ns >= end) return kTimeoutError;
     timespec wait{.tv_sec = 0, .tv_nsec = 5'000'000};
     ::nanosleep(&wait, nullptr);
@@ -73,6 +99,7 @@ FAKE_API int nvmlEventSetCreate(EventSet* out) {
   static auto* sets = new std::vector<std::unique_ptr<EventSetHandle>>;
   std::lock_guard lock(mutex);
   *out = sets->emplace_back(std::make_unique<EventSetHandle>()).get();
+  (*out)->made_ns = FakeWorld::Get().boot_ns();
   return kSuccess;
 }
 FAKE_API int nvmlEventSetFree(EventSet set) { return set ? kSuccess : kInvalidArgument; }
