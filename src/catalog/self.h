@@ -102,9 +102,9 @@ inline constexpr MetricDesc kSelfDriverCallDuration =
                row::kKeys<"driver">);
 inline constexpr MetricDesc kSelfDriverCallsHung = row::UpDown(
     "gpulens.driver.calls.hung", "{call}", "Calls past their deadline now.", row::kKeys<"driver">);
-inline constexpr MetricDesc kSelfDriverDevices = row::UpDown(
-    "gpulens.driver.devices", "{device}", "Devices read, left out because they hung, and watched for events.",
-    row::kKeys<"driver", "state">);
+inline constexpr MetricDesc kSelfDriverDevices =
+    row::UpDown("gpulens.driver.devices", "{device}", "Devices read, and devices left out because they hung.",
+                row::kKeys<"driver", "state">);
 inline constexpr MetricDesc kSelfDriverFields =
     row::UpDown("gpulens.driver.fields", "{field}", "Fields by what the library answers.",
                 row::kKeys<"driver", "status">);

@@ -79,8 +79,8 @@ std::string TargetNames() {
   return out;
 }
 
-constexpr std::string_view kCommands[] = {"agent",  "capture", "collect", "check",  "doctor", "events",
-                                          "metrics", "config",  "driver", "fake",   "version"};
+constexpr std::string_view kCommands[] = {"agent",   "capture", "collect", "check", "doctor", "events",
+                                          "metrics", "config",  "driver",  "fake",  "version"};
 
 std::vector<std::string_view> CommandNames() {
   std::vector<std::string_view> names(std::begin(kCommands), std::end(kCommands));

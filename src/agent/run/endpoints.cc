@@ -1,6 +1,6 @@
 #include "agent/run/endpoints.h"
 
-#include "agent/run/landing_page.h"
+#include "agent/landing/landing_page.h"
 #include "base/workers.h"
 
 namespace gpulens {

@@ -203,20 +203,19 @@ void PageReader::Finish() {
   if (store.live_slots() > line.limits.samples) store.Sweep(false);
   order_.swap(next_order_);
   texts_.swap(next_texts_);
-  std::vector<uint32_t>().swap(next_order_);
+  for (std::vector<uint32_t>* left : {&next_order_, &positions_}) std::vector<uint32_t>().swap(*left);
   std::vector<Text>().swap(next_texts_);
-  std::vector<uint32_t>().swap(positions_);
   const uint64_t before = families.version();
-  const bool families_refused = report.by_error[static_cast<size_t>(LineError::kTooManyFamilies)] > 0;
-  families.EndPage(report.truncated && !families_refused);
-  places_.clear();
-  for (const Text& text : texts_) places_.push_back(text.place);
+  const bool refused = report.by_error[static_cast<size_t>(LineError::kTooManyFamilies)] > 0;
+  families.EndPage(report.truncated && !refused);
+  places_.resize(texts_.size());
+  for (size_t i = 0; i < texts_.size(); ++i) places_[i] = texts_[i].place;
   store.Compact(places_);
   for (size_t i = 0; i < texts_.size(); ++i) texts_[i].place = places_[i];
   timed_ = std::any_of(store.states.begin(), store.states.end(),
                        [](uint8_t state) { return (state & SeriesStore::kTimed) != 0; });
   // Where families are refused, the places that end with this page may serve the next one.
-  remembered_ = !families_refused;
+  remembered_ = !refused;
   if (families_version_ != families.version() || before != families.version() || !store.appeared.empty() ||
       !store.vanished.empty() || !store.reshaped.empty()) {
     ++generation;

@@ -88,7 +88,8 @@ class CaptureTest : public testing::Test {
       readers.push_back(std::make_unique<GpuReader>(*library, i, slot_, clock_, options));
       EXPECT_EQ(readers.back()->Attach(), 0);
       story.facts.push_back(readers.back()->identity().facts);
-      parts.push_back(std::make_unique<PartsReader>(*library, i, slot_, clock_, PartsOptions{.details = kDetailsAll}));
+      parts.push_back(
+          std::make_unique<PartsReader>(*library, i, slot_, clock_, PartsOptions{.details = kDetailsAll}));
       parts.back()->Attach(readers.back()->identity().device, mig && i == 0 ? Mig::kOn : Mig::kOff);
     }
     for (int round = 0; round < kRounds; ++round) {

@@ -1,6 +1,6 @@
-#include "agent/run/landing_page.h"
+#include "agent/landing/landing_page.h"
 
-#include "agent/run/landing_gpus.h"
+#include "agent/landing/landing_gpus.h"
 #include "base/version.h"
 #include "pipeline/snapshot_hub.h"
 

@@ -1,4 +1,4 @@
-#include "agent/run/landing_gpus.h"
+#include "agent/landing/landing_gpus.h"
 
 #include <cstdio>
 #include <map>

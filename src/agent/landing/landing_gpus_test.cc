@@ -1,4 +1,4 @@
-#include "agent/run/landing_gpus.h"
+#include "agent/landing/landing_gpus.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
