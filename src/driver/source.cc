@@ -72,6 +72,7 @@ class DriverSource::Impl {
     if (suspended_) Fail(Fault::kNone, "");
     suspended_ = false;
     next_start_ns_ = 0;
+    backoff_ = options_.backoff_first;  // What crashed before may have been repaired meanwhile.
     book_.ForgetHangs();
   }
   bool quiet() const noexcept { return !link_.child.running() && reaper_.empty(); }

@@ -2,8 +2,6 @@
 
 #include <gtest/gtest.h>
 
-#include "base/raw/wrapping_counter.h"
-
 namespace gpulens {
 namespace {
 
@@ -45,30 +43,6 @@ TEST(RawSentinel, DecimalOnes) {
   EXPECT_FALSE(IsSentinel(0.0));
   EXPECT_FALSE(IsSentinel(-1.0));
   EXPECT_FALSE(IsSentinel(140737488355000.0));
-}
-
-TEST(WrappingCounter, CountsOn) {
-  WrappingCounter counter(32);
-  EXPECT_EQ(counter.Read(0xFFFFFF00), 0xFFFFFF00u);
-  EXPECT_EQ(counter.Read(0x10), 0x100000010u);
-  EXPECT_EQ(counter.Read(0x10), 0x100000010u);
-  EXPECT_EQ(counter.Read(0xC0000000), 0x1C0000000u);
-  EXPECT_EQ(counter.Read(5), 0x200000005u);
-}
-
-TEST(WrappingCounter, AResetForgetsWhatWasBefore) {
-  WrappingCounter counter(32);
-  counter.Read(0xFFFFFF00);
-  counter.Read(0x1000);
-  EXPECT_EQ(counter.Read(5), 5u);
-  EXPECT_EQ(counter.Read(0x80000000), 0x80000000u);
-  EXPECT_EQ(counter.Read(1), 1u) << "from the middle: began anew";
-}
-
-TEST(WrappingCounter, OfSixteenBits) {
-  WrappingCounter counter(16);
-  EXPECT_EQ(counter.Read(0x1FFFF), 0xFFFFu);
-  EXPECT_EQ(counter.Read(0), 0x10000u);
 }
 
 }  // namespace

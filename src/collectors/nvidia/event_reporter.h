@@ -6,7 +6,7 @@
 
 #include "collectors/nvidia/gpu_series.h"
 #include "collectors/nvidia/gpu_watch.h"
-#include "sources/nvml/driver_supervisor.h"
+#include "sources/nvml/nvml_source.h"
 
 namespace gpulens {
 

@@ -7,7 +7,7 @@
 #include <span>
 
 #include "core/frame_writer.h"
-#include "sources/nvml/driver_supervisor.h"
+#include "sources/nvml/nvml_source.h"
 
 namespace gpulens {
 

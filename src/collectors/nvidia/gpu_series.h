@@ -12,7 +12,7 @@
 #include "collectors/nvidia/part_series.h"
 #include "collectors/nvidia/process_series.h"
 #include "core/frame_writer.h"
-#include "sources/nvml/driver_supervisor.h"
+#include "sources/nvml/nvml_source.h"
 
 namespace gpulens {
 

@@ -10,7 +10,7 @@
 
 #include "core/frame.h"
 #include "pipeline/events/event_desk.h"
-#include "sources/nvml/driver_supervisor.h"
+#include "sources/nvml/nvml_source.h"
 
 namespace gpulens {
 

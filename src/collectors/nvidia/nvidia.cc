@@ -17,7 +17,7 @@
 #include "pipeline/agent_stats.h"
 #include "pipeline/control/driver_control.h"
 #include "pipeline/plugin.h"
-#include "sources/nvml/driver_supervisor.h"
+#include "sources/nvml/nvml_source.h"
 #include "sources/nvml/probe/gpu_probe.h"
 
 namespace gpulens {

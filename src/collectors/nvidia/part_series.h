@@ -9,7 +9,7 @@
 
 #include "collectors/nvidia/parts/part_more_rows.h"
 #include "core/frame_writer.h"
-#include "sources/nvml/driver_supervisor.h"
+#include "sources/nvml/nvml_source.h"
 
 namespace gpulens {
 

@@ -9,7 +9,7 @@
 #include "collectors/nvidia/part_series.h"
 #include "core/frame_writer.h"
 #include "pipeline/events/event_desk.h"
-#include "sources/nvml/driver_supervisor.h"
+#include "sources/nvml/nvml_source.h"
 #include "sources/nvml/processes/process_book.h"
 
 namespace gpulens {

@@ -11,7 +11,7 @@
 
 #include "base/files.h"
 #include "base/testing/allocations.h"
-#include "sources/nvml/driver_supervisor.h"
+#include "sources/nvml/nvml_source.h"
 
 namespace gpulens::nvml {
 namespace {

@@ -14,7 +14,7 @@
 #include "base/result.h"
 #include "base/version.h"
 #include "sources/nvml/capture/recorder.h"
-#include "sources/nvml/driver_supervisor.h"
+#include "sources/nvml/nvml_source.h"
 
 namespace gpulens {
 namespace {

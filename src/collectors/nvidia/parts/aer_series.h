@@ -10,7 +10,7 @@
 #include "base/pci/pci_address.h"
 #include "catalog/gpu/errors.h"
 #include "core/frame_writer.h"
-#include "sources/nvml/driver_supervisor.h"
+#include "sources/nvml/nvml_source.h"
 #include "sources/pci_aer/pci_aer.h"
 
 namespace gpulens {

@@ -155,6 +155,9 @@ enum FieldId : unsigned {
   kFiNvlinkXmitBytes = 202,  // Bytes; scope: link (NVLink 5)
   kFiNvlinkRcvBytes = 204,
   kFiRecoveryAction = 230,
+  kFiSwThermalR570 = 251,
+  kFiHwThermalR570 = 252,
+  kFiPowerBrakeR570 = 253,
   kFiSwThermal = 269,
   kFiHwThermal = 270,
   kFiPowerBrake = 271,

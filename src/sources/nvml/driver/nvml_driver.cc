@@ -52,11 +52,13 @@ int CountGpus(Caller& caller, unsigned& count) {
                         : caller.Do(Call::kDeviceCountV1, fn.DeviceCountV1, &count);
 }
 
-// 535.43 to 535.97 put a further number into each element of a _v3 list.
-bool BadProcessV3(std::string_view version) {
-  int major = ParseInt<int>(TakeUntil(version, '.')).value_or(0);
-  int minor = ParseInt<int>(TakeUntil(version, '.')).value_or(0);
-  return major == 535 && minor < 98;
+struct DriverVersion {
+  unsigned major = 0, minor = 0;  // 0: not told
+};
+
+DriverVersion ReadDriverVersion(std::string_view text) {
+  unsigned major = ParseInt<unsigned>(TakeUntil(text, '.')).value_or(0);
+  return {major, ParseInt<unsigned>(TakeUntil(text, '.')).value_or(0)};
 }
 
 }  // namespace
@@ -98,7 +100,10 @@ driver::VendorLibrary::Opened NvmlDriver::Open(CallSlot& slot) {
   out.library_version = nvml;
   out.driver_version = driver;
   out.devices = std::min(count, kMaxGpus);
-  avoid_process_v3_ = BadProcessV3(driver);
+  DriverVersion version = ReadDriverVersion(driver);
+  // 535.43 to 535.97 put a further number into each element of a _v3 list.
+  avoid_process_v3_ = version.major == 535 && version.minor < 98;
+  if (version.major != 0) driver_major_ = version.major;
   return out;
 }
 
@@ -122,6 +127,7 @@ std::unique_ptr<driver::DeviceReader> NvmlDriver::MakeReader(uint32_t index, Cal
   options.reader.periods = periods;
   options.reader.details = options_.details;
   options.reader.avoid_process_v3 = avoid_process_v3_;
+  options.reader.driver_major = driver_major_;
   return std::make_unique<GpuDevice>(*library_, slot, clock, std::move(options));
 }
 

@@ -48,6 +48,7 @@ class NvmlDriver final : public driver::VendorLibrary {
   std::shared_ptr<const NvmlLibrary> library_;  // Shared with the thread that waits, which may outlive us.
   std::shared_ptr<EventHub> events_;            // Null: the library has no events.
   bool avoid_process_v3_ = false;
+  unsigned driver_major_ = kDriver580;  // One that does not tell its version is taken for a new one.
 };
 
 // As driver::RunDriver.

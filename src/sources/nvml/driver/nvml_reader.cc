@@ -158,13 +158,14 @@ void GpuReader::RequestFieldIds() {
   for (size_t row = 0; row < kFieldIdRowCount; ++row) {
     const FieldIdRow& wanted = kFieldIdRows[row];
     if (!Asked(wanted.details)) continue;
-    if (field_values_absent_ || field_id_absent_[row]) {
+    const unsigned id = FieldIdOf(wanted, options_.driver_major);
+    if (field_values_absent_ || field_id_absent_[row] || id == 0) {
       if (Due(Tier::kSlow)) Emit(wanted.field, ReadStatus::kNotSupported, 0);
     } else if (Due(InfoOf(wanted.field).tier, field_id_done_[row])) {
       if (broken_ != ReadStatus::kOk) {
         Emit(wanted.field, broken_, 0);
       } else {
-        AddRequest(wanted.id, wanted.scope);
+        AddRequest(id, wanted.scope);
         requested_rows_[requested_++] = static_cast<uint8_t>(row);
       }
     }

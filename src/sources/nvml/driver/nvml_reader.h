@@ -24,7 +24,8 @@ struct ReaderOptions {
   std::string sysfs = "/sys";  // Where the memory of a GPU that is a NUMA node is read.
   // Driver 535 before 98 lays out _v3 process lists in its own way; _v2 is right there.
   bool avoid_process_v3 = false;
-  uint32_t details = kDetailSamples;  // Details: what is read beyond the usual.
+  unsigned driver_major = kDriver580;  // By which some field ids are chosen.
+  uint32_t details = kDetailSamples;   // Details: what is read beyond the usual.
 };
 
 // Used by one thread. Everything it is given outlives it. Allocates only when it is attached and when

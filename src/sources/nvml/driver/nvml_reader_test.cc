@@ -259,6 +259,29 @@ TEST_F(ReaderTest, FaultsAreCounted) {
   EXPECT_EQ(Value(Field::kThrottleTimeBrake), 0);
 }
 
+TEST_F(ReaderTest, ThrottleTimesHaveTheNumbersOfTheirDriver) {
+  const std::string machine =
+      "gpus: 1\nload: {kind: constant, level: 0.5}\n"
+      "throttle: [{gpu: 0, mask: 0xA0, from: 0}]\n";
+  auto read = [&](const char* version, unsigned major) {
+    options_.driver_major = major;
+    Use(machine + "driver_version: " + version + "\n");
+    Round();
+    clock_.Advance(seconds(10));
+    Round();
+  };
+  for (auto [version, major] : {std::pair("580.95.05", 580U), std::pair("570.86.10", 570U)}) {
+    read(version, major);
+    EXPECT_EQ(Value(Field::kThrottleTimeSwThermal), 10'000'000'000) << version;
+    EXPECT_EQ(Value(Field::kThrottleTimeHwThermal), 0) << version;
+    EXPECT_EQ(Value(Field::kThrottleTimeBrake), 10'000'000'000) << version;
+  }
+  options_.driver_major = 550;
+  Use(machine + "driver_version: 550.54.15\n");
+  Round();
+  EXPECT_EQ(StatusOf(Field::kThrottleTimeSwThermal), ReadStatus::kNotSupported) << "the driver has none";
+}
+
 TEST_F(ReaderTest, RetiredPagesBeforeRowRemapping) {
   Use("gpus: 1\nremapped_rows: false\nfaults: [{counter: retired_double_bit, amount: 3}]\n");
   Round();

@@ -1,4 +1,6 @@
 // The functions of the simulated library that answer lists: field values and processes.
+#include <cstdlib>
+
 #include "sources/nvml/fake/fake_call.h"
 
 using namespace gpulens::nvml;
@@ -46,14 +48,17 @@ bool NvlinkField(const FakeView& view, FieldValue& value) {
   return true;
 }
 
-bool OtherField(const FakeView& view, FieldValue& value) {
-  const FakeModel& model = *view.model;
-  switch (value.field_id) {
-    case kFiThrottlePower: return FakePutUllong(value, view.ThrottledNs(0x4)), true;
-    case kFiThrottleSync: return FakePutUllong(value, view.ThrottledNs(0x10)), true;
-    case kFiSwThermal: return FakePutUllong(value, view.ThrottledNs(0x20)), true;
-    case kFiHwThermal: return FakePutUllong(value, view.ThrottledNs(0x40)), true;
-    case kFiPowerBrake: return FakePutUllong(value, view.ThrottledNs(0x80)), true;
+// Throttle times have moved in drivers 580; where they are now, power smoothing was, which answers numbers.
+bool ThrottleTime(const FakeView& view, FieldValue& value) {
+  const int major = std::atoi(view.profile->driver_version.c_str());
+  if (major < 570) return false;
+  switch (value.field_id + (major < 580 ? kFiSwThermal - kFiSwThermalR570 : 0)) {
+    case kFiSwThermalR570:
+    case kFiHwThermalR570:
+    case kFiPowerBrakeR570:
+    case kFiSwThermal:
+    case kFiHwThermal:
+    case kFiPowerBrake: return ThrottleTime(view, value);
     case kFiMemoryTemperature:
       if (model.bus_width < 1024) return false;  // Not HBM.
       return FakePutUint(value, view.temperature - 3), true;

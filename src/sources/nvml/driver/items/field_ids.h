@@ -14,7 +14,18 @@ struct FieldIdRow {
   unsigned id;
   unsigned scope = 0;
   uint32_t details = 0;  // As MoreItem::details.
+  unsigned r570_id = 0;  // Its number in drivers 570 to 579, where NVIDIA gave it another one; before, none.
 };
+
+// The first driver of today's numbers.
+inline constexpr unsigned kDriver580 = 580;
+
+// The number of a row in a driver of this major version; 0: it has none. Numbers of r570 are those of the
+// nvml.h of CUDA 12.8, today's those of CUDA 13: in between they were moved behind power smoothing.
+constexpr unsigned FieldIdOf(const FieldIdRow& row, unsigned driver_major) noexcept {
+  if (row.r570_id == 0 || driver_major >= kDriver580) return row.id;
+  return driver_major >= 570 ? row.r570_id : 0;
+}
 
 inline constexpr FieldIdRow kFieldIdRows[] = {
     {Field::kTemperatureMemory, kFiMemoryTemperature},
@@ -23,9 +34,9 @@ inline constexpr FieldIdRow kFieldIdRows[] = {
     {Field::kPcieRxBytes, kFiPcieRxBytes},
     {Field::kThrottleTimePower, kFiThrottlePower},
     {Field::kThrottleTimeSync, kFiThrottleSync},
-    {Field::kThrottleTimeSwThermal, kFiSwThermal},
-    {Field::kThrottleTimeHwThermal, kFiHwThermal},
-    {Field::kThrottleTimeBrake, kFiPowerBrake},
+    {Field::kThrottleTimeSwThermal, kFiSwThermal, 0, 0, kFiSwThermalR570},
+    {Field::kThrottleTimeHwThermal, kFiHwThermal, 0, 0, kFiHwThermalR570},
+    {Field::kThrottleTimeBrake, kFiPowerBrake, 0, 0, kFiPowerBrakeR570},
     {Field::kRecoveryAction, kFiRecoveryAction},
     {Field::kPowerLimitMin, kFiPowerMinLimit},
     {Field::kPowerLimitMax, kFiPowerMaxLimit},

@@ -81,8 +81,9 @@ int Wait(const char* call, EventSet set, unsigned timeout_ms, FakeEvent& out) {
   if (int code = world.Enter(call, -1); code != kSuccess) return code;
   int64_t end = gpulens::RealClock().Now().boot_ns + int64_t{timeout_ms} * 1'000'000;
   while (!TakeDue(*set, out) && !TakeFault(*set, out)) {
-    if (gpulens::RealClock().Now().boot_ns >= end) return kTimeoutError;
-    timespec wait{.tv_sec = 0, .tv_nsec = 5'000'000};
+    int64_t left = end - gpulens::RealClock().Now().boot_ns;
+    if (left <= 0) return kTimeoutError;
+    timespec wait{.tv_sec = 0, .tv_nsec = std::min<int64_t>(left, 50'000'000)};
     ::nanosleep(&wait, nullptr);
   }
   return kSuccess;

@@ -1,5 +1,5 @@
 // NvmlSource against real driver processes over the simulated library.
-#include "sources/nvml/driver_supervisor.h"
+#include "sources/nvml/nvml_source.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-#include "sources/nvml/driver_supervisor.h"
+#include "sources/nvml/nvml_source.h"
 
 #include <cstdio>
 #include <memory>
