@@ -1,6 +1,7 @@
 // The functions of the simulated library that answer lists: field values and processes.
-#include <cstdlib>
+#include <string_view>
 
+#include "base/parse.h"
 #include "sources/nvml/fake/fake_call.h"
 
 using namespace gpulens::nvml;
@@ -50,9 +51,24 @@ bool NvlinkField(const FakeView& view, FieldValue& value) {
 
 // Throttle times have moved in drivers 580; where they are now, power smoothing was, which answers numbers.
 bool ThrottleTime(const FakeView& view, FieldValue& value) {
-  const int major = std::atoi(view.profile->driver_version.c_str());
+  std::string_view version = view.profile->driver_version;
+  const int major = gpulens::ParseInt<int>(gpulens::TakeUntil(version, '.')).value_or(0);
   if (major < 570) return false;
   switch (value.field_id + (major < 580 ? kFiSwThermal - kFiSwThermalR570 : 0)) {
+    case kFiSwThermal: return FakePutUllong(value, view.ThrottledNs(0x20)), true;
+    case kFiHwThermal: return FakePutUllong(value, view.ThrottledNs(0x40)), true;
+    case kFiPowerBrake: return FakePutUllong(value, view.ThrottledNs(0x80)), true;
+    default:
+      if (major < 580) FakePutUint(value, 1);
+      return major < 580;
+  }
+}
+
+bool OtherField(const FakeView& view, FieldValue& value) {
+  const FakeModel& model = *view.model;
+  switch (value.field_id) {
+    case kFiThrottlePower: return FakePutUllong(value, view.ThrottledNs(0x4)), true;
+    case kFiThrottleSync: return FakePutUllong(value, view.ThrottledNs(0x10)), true;
     case kFiSwThermalR570:
     case kFiHwThermalR570:
     case kFiPowerBrakeR570:

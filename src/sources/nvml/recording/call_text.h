@@ -7,6 +7,7 @@
 #include <concepts>
 #include <cstdint>
 #include <cstring>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <type_traits>
@@ -135,13 +136,10 @@ class ValuesIn {
 
   template <std::integral T>
   void Number(T& out) {
-    if (at_ == values_.size()) {
-      code_ = kUnknownError;
-    } else if (auto number = ParseInt<T>(values_[at_++])) {
-      out = *number;
-    } else {
-      code_ = kUnknownError;
-    }
+    std::optional<T> number;
+    if (at_ < values_.size()) number = ParseInt<T>(values_[at_++]);
+    if (number) out = *number;
+    else code_ = kUnknownError;
   }
   void Text(char* out, size_t size) {
     text_ = out;
