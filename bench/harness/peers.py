@@ -58,7 +58,7 @@ def prometheus_cpp():
     output_of(
         [
             "g++", "-std=c++20", "-O2", f"-I{ROOT}", f"-I{ROOT / 'src'}", f"-I{ROOT / 'include'}",
-            f"-I{folder / 'usr/include'}", ROOT / "bench/prometheus_cpp_main.cc", f"-L{RELEASE}", "-lgpulens_wire", "-lgpulens_wire_exposition",
+            f"-I{folder / 'usr/include'}", ROOT / "bench/prometheus_cpp_main.cc", f"-L{RELEASE}", "-lgpulens_wire", "-lgpulens_wire_exposition", "-lgpulens_base_hash",
             "-lgpulens_core", "-lgpulens_base", archive, "-ldeflate", "-lpthread", "-o", program,
         ]
     )  # fmt: skip
