@@ -1,7 +1,5 @@
 #include "scraping/target_access.h"
 
-#include <sys/stat.h>
-
 #include <algorithm>
 
 #include "base/files.h"
@@ -15,15 +13,6 @@ namespace gpulens {
 namespace {
 
 constexpr size_t kSecretBytes = 64u << 10;
-
-// Changes when a file is replaced or written; 0 for one that is not there.
-uint64_t PrintOf(const std::string& path) noexcept {
-  struct stat facts{};
-  if (::stat(path.c_str(), &facts) != 0) return 0;
-  uint64_t print = static_cast<uint64_t>(facts.st_mtim.tv_sec) * 1'000'000'007u;
-  print ^= static_cast<uint64_t>(facts.st_mtim.tv_nsec) * 31u;
-  return print ^ (static_cast<uint64_t>(facts.st_ino) << 20) ^ static_cast<uint64_t>(facts.st_size);
-}
 
 bool IsHeader(const std::string& name, std::string_view lower) {
   return std::equal(name.begin(), name.end(), lower.begin(), lower.end(),
@@ -107,12 +96,20 @@ Status TargetAccess::RefreshSecret() {
 }
 
 Status TargetAccess::RefreshTls() {
-  uint64_t print = 1;
-  for (const std::string& file : tls_files_) print = print * 31 + PrintOf(file);
-  if (tls_ && print == tls_print_) return Ok();
-  ASSIGN_OR_RETURN(auto made, TlsContext::Client(tls_options_));
-  tls_ = std::move(made);
-  tls_print_ = print;
+  bool same = tls_ != nullptr;
+  tls_marks_.resize(tls_files_.size());
+  for (size_t i = 0; i < tls_files_.size(); ++i) {
+    FileMark mark = MarkOf(tls_files_[i]);
+    same &= mark == tls_marks_[i];
+    tls_marks_[i] = mark;
+  }
+  if (same) return Ok();
+  auto made = TlsContext::Client(tls_options_);
+  if (!made) {
+    tls_marks_.clear();  // Asked again next time, whatever is repaired meanwhile.
+    return made.error();
+  }
+  tls_ = *std::move(made);
   return Ok();
 }
 

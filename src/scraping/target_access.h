@@ -9,6 +9,7 @@
 
 #include <gpulens/status.h>
 
+#include "base/watch/file_mark.h"
 #include "net/client/http_url.h"
 #include "net/tls.h"
 #include "pipeline/config.h"
@@ -42,7 +43,7 @@ class TargetAccess {
   bool wants_tls_ = false;
   TlsClientOptions tls_options_;
   std::vector<std::string> tls_files_;
-  uint64_t tls_print_ = 0;
+  std::vector<FileMark> tls_marks_;
   std::shared_ptr<const TlsContext> tls_;
 };
 

@@ -4,7 +4,6 @@
 #include <openssl/crypto.h>
 #include <openssl/evp.h>
 #include <openssl/sha.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <array>
@@ -16,6 +15,7 @@
 #include "base/log.h"
 #include "base/parse.h"
 #include "base/result.h"
+#include "base/watch/file_mark.h"
 
 namespace gpulens {
 namespace {
@@ -26,22 +26,6 @@ constexpr size_t kMaxRemembered = 128;
 constexpr std::string_view kNobody = "$2y$10$hdrrOJ0W/5ts2rE0nFWT.egzLtAmEk8tmFHLyg.n56Lsup.xVP87u";
 
 using Digest = std::array<unsigned char, SHA256_DIGEST_LENGTH>;
-
-// What shows that a file was replaced or written.
-struct FileMark {
-  dev_t device = 0;
-  ino_t inode = 0;
-  off_t size = -1;
-  int64_t modified_ns = 0;
-  bool operator==(const FileMark&) const = default;
-};
-
-FileMark MarkOf(const std::string& path) {
-  struct stat info{};
-  if (::stat(path.c_str(), &info) != 0) return {};
-  int64_t ns = static_cast<int64_t>(info.st_mtim.tv_sec) * 1'000'000'000 + info.st_mtim.tv_nsec;
-  return {info.st_dev, info.st_ino, info.st_size, ns};
-}
 
 bool SameText(std::string_view a, std::string_view b) {
   // Lengths may be told apart; contents not.

@@ -1,7 +1,5 @@
 #include "sources/amdsmi/fake/fake_world.h"
 
-#include <sys/stat.h>
-
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
@@ -73,12 +71,8 @@ void FakeWorld::ReloadWhenChanged() {
   int64_t now = RealClock().Now().boot_ns;
   if (given_ || path_.empty() || now - last_look_ns_ < kLookEveryNs) return;
   last_look_ns_ = now;
-  struct stat state{};
-  if (::stat(path_.c_str(), &state) != 0) return;
-  // The time alone is too coarse: two files within a tick of the kernel have the same.
-  std::array<int64_t, 4> seen = {state.st_mtim.tv_sec, state.st_mtim.tv_nsec,
-                                 static_cast<int64_t>(state.st_ino), state.st_size};
-  if (seen == seen_) return;
+  FileMark seen = MarkOf(path_);
+  if (!seen.there() || seen == seen_) return;
   seen_ = seen;
   std::string text;
   if (!ReadFile(path_.c_str(), text)) return;

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "base/clock.h"
+#include "base/watch/file_mark.h"
 #include "sources/amdsmi/fake/fake_profile.h"
 
 namespace gpulens::amdsmi {
@@ -65,7 +66,7 @@ class FakeWorld {
   std::shared_ptr<const FakeProfile> profile_;
   bool given_ = false, open_ = false;
   std::string path_;
-  std::array<int64_t, 4> seen_{};
+  FileMark seen_;
   int64_t last_look_ns_ = 0, opened_ns_ = 0;
   std::unordered_map<std::string, std::array<uint64_t, kMaxFakeGpus + 1>> calls_;
 };

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "base/clock.h"
+#include "base/watch/file_mark.h"
 #include "sources/nvml/driver_protocol.h"
 #include "sources/nvml/fake/fake_profile.h"
 #include "sources/nvml/fake/faults/fault_watch.h"
@@ -112,7 +113,7 @@ class FakeWorld {
   std::shared_ptr<const FakeProfile> profile_;
   bool given_ = false, open_ = false;
   std::string path_;
-  std::array<int64_t, 4> seen_{};
+  FileMark seen_;
   int64_t last_look_ns_ = 0, opened_ns_ = 0;
   std::array<GpuMemory, kMaxFakeGpus> memory_;
   FaultWatch faults_;

@@ -1,7 +1,5 @@
 #include "sources/nvml/fake/faults/fault_watch.h"
 
-#include <sys/stat.h>
-
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
@@ -52,11 +50,8 @@ void FaultWatch::Use(std::vector<LiveFault> faults) {
 void FaultWatch::Look(int64_t now_ns) {
   if (path_.empty() || (last_look_ns_ != 0 && now_ns - last_look_ns_ < kLookEveryNs)) return;
   last_look_ns_ = now_ns;
-  struct stat state{};
-  if (::stat(path_.c_str(), &state) != 0) return;
-  std::array<int64_t, 4> seen = {state.st_mtim.tv_sec, state.st_mtim.tv_nsec,
-                                 static_cast<int64_t>(state.st_ino), state.st_size};
-  if (seen == seen_) return;
+  FileMark seen = MarkOf(path_);
+  if (!seen.there() || seen == seen_) return;
   seen_ = seen;
   std::string text;
   if (!ReadFile(path_.c_str(), text, kMaxFaultScript)) return;

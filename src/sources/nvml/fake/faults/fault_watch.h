@@ -2,7 +2,6 @@
 // call meets and what a GPU shows.
 #pragma once
 
-#include <array>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -10,6 +9,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/watch/file_mark.h"
 #include "sources/nvml/fake/faults/live_fault.h"
 
 namespace gpulens::nvml {
@@ -49,7 +49,7 @@ class FaultWatch {
 
  private:
   std::string path_;
-  std::array<int64_t, 4> seen_{};
+  FileMark seen_;
   int64_t last_look_ns_ = 0;
   FaultScript script_ = std::make_shared<const std::vector<LiveFault>>();
 };
