@@ -68,7 +68,19 @@ class PlainShelf final : public DeviceShelf {
   std::vector<Device> devices_;
 };
 
-// Devices by index, as a range of const Device&.
-using Devices = std::ranges::transform_view<std::span<Device* const>, const Device& (*)(Device*)>;
+// Devices by index, as a range of const Device&. A view of whoever gave it.
+class Devices {
+ public:
+  explicit Devices(std::span<Device* const> devices) : view_(devices, &Of) {}
+  size_t size() const noexcept { return view_.size(); }
+  bool empty() const noexcept { return view_.empty(); }
+  const Device& operator[](size_t index) const noexcept { return *view_.base()[index]; }
+  auto begin() const noexcept { return view_.begin(); }
+  auto end() const noexcept { return view_.end(); }
+
+ private:
+  static const Device& Of(Device* device) noexcept { return *device; }
+  std::ranges::transform_view<std::span<Device* const>, const Device& (*)(Device*)> view_;
+};
 
 }  // namespace gpulens::driver

@@ -21,10 +21,7 @@ class DeviceBook {
     devices_.reserve(kMaxDevices);
   }
 
-  Devices devices() const noexcept {
-    return Devices(std::span<Device* const>(devices_),
-                   [](Device* device) -> const Device& { return *device; });
-  }
+  Devices devices() const noexcept { return Devices(std::span<Device* const>(devices_)); }
 
   // A new driver process: returns the devices it must not touch, bit i for device i.
   uint64_t Begin(Instant now, Duration retry_left_out);

@@ -45,7 +45,7 @@ class DeviceBookTest : public testing::Test {
     return book_.Take(ReadingsReport{WireArray<Reading>(std::as_bytes(std::span(&reading, 1)))},
                       clock_.Now());
   }
-  const Device& At(size_t i) const { return book_.devices()[static_cast<std::ptrdiff_t>(i)]; }
+  const Device& At(size_t i) const { return book_.devices()[i]; }
 
   ManualClock clock_;
   CallPage page_;
