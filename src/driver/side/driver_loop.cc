@@ -45,6 +45,9 @@ class Driver {
 
   int Run() {
     shared_->Send(encoder_.Encode(Hello{.build_id = options_.build_id}));
+    // Before the library counts: what comes while it is being opened is a change. Where there is no folder yet,
+    // it is the opening that loads the kernel driver.
+    kernel_devices_ = NamesIn(options_.device_folder);
     VendorLibrary::Opened opened = library_->Open(page_.main);
     count_ = opened.fault == Fault::kNone ? std::min(opened.devices, kMaxDevices) : 0;
     shared_->Send(encoder_.Encode(LibraryReport{.fault = opened.fault,
@@ -56,7 +59,7 @@ class Driver {
                                                 .runtime_version = opened.runtime_version,
                                                 .detail = opened.detail}));
     if (opened.fault != Fault::kNone) return kDriverNoLibrary;
-    kernel_devices_ = NamesIn(options_.device_folder);
+    if (kernel_devices_ == 0) kernel_devices_ = NamesIn(options_.device_folder);
     library_->Watch(shared_, page_.waiting);
     for (uint32_t i = 0; i < count_; ++i) {
       if (!(options_.left_out >> i & 1)) StartDevice(i);
