@@ -45,8 +45,8 @@ class Driver {
 
   int Run() {
     shared_->Send(encoder_.Encode(Hello{.build_id = options_.build_id}));
-    // Before the library counts: what comes while it is being opened is a change. Where there is no folder yet,
-    // it is the opening that loads the kernel driver.
+    // Before the library counts: what comes while it is being opened is a change. Where there is no folder
+    // yet, it is the opening that loads the kernel driver.
     kernel_devices_ = NamesIn(options_.device_folder);
     VendorLibrary::Opened opened = library_->Open(page_.main);
     count_ = opened.fault == Fault::kNone ? std::min(opened.devices, kMaxDevices) : 0;
