@@ -6,7 +6,11 @@ target_compile_features(house_flags INTERFACE cxx_std_20)
 target_compile_options(house_flags INTERFACE -Wall -Wextra -Wconversion -Wshadow -Werror)
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 13)
   # False positives of gcc 12 inside libstdc++ with -O2; clang's own checks stay on.
-  target_compile_options(house_flags INTERFACE -Wno-restrict -Wno-stringop-overflow -Wno-array-bounds)
+  target_compile_options(house_flags INTERFACE -Wno-restrict -Wno-stringop-overflow -Wno-stringop-overread
+                         -Wno-array-bounds)
+endif()
+if(CMAKE_CXX_COMPILER_ID STREQUAL "Clang")
+  target_compile_options(house_flags INTERFACE "SHELL:-Xclang -fno-pch-timestamp") # or ccache finds nothing again
 endif()
 if(GPULENS_SANITIZE STREQUAL "address")
   set(sanitize -fsanitize=address,undefined,fuzzer-no-link -fno-sanitize-recover=all
@@ -30,7 +34,7 @@ if(GPULENS_CCACHE)
   # Another checkout of the same sources finds what this one has compiled: paths below the root count
   # as relative ones.
   set(CMAKE_CXX_COMPILER_LAUNCHER ${CMAKE_COMMAND} -E env CCACHE_BASEDIR=${CMAKE_SOURCE_DIR} CCACHE_NOHASHDIR=1
-      ${GPULENS_CCACHE})
+      CCACHE_SLOPPINESS=pch_defines,time_macros ${GPULENS_CCACHE})
   set(CMAKE_C_COMPILER_LAUNCHER ${CMAKE_CXX_COMPILER_LAUNCHER})
 endif()
 find_package(Threads REQUIRED)

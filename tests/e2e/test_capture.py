@@ -7,6 +7,7 @@ import shutil
 import signal
 import subprocess
 import tempfile
+import time
 import unittest
 
 from agent import BINARY, PROFILES, Agent, samples, value, wait_until
@@ -189,8 +190,11 @@ class Command(Case):
         self.assertEqual(models, {"NVIDIA L4"})
 
     def test_copies_of_one_gpu_and_counters_that_go_on(self):
-        _, recording = self.capture(PROFILES / "h100_busy.yaml", "--gpu", "3", seconds="1s")
-        self.assertEqual(len(load(recording)["gpus"]), 1)
+        _, recording = self.capture(PROFILES / "h100_busy.yaml", "--gpu", "3", seconds="4s")
+        recorded = load(recording)
+        self.assertEqual(len(recorded["gpus"]), 1)
+        self.assertTrue(any("nvmlDeviceGetTotalEnergyConsumption" in call for m in recorded["timeline"] for call in m.get("gpu0", {})),
+                        "the recording saw the counter go on")
         profile = self.file("eight.yaml", f"recording: {recording}\ngpus: 8\n")
         with Agent(**settings(profile)) as agent:
             name = "gpu_energy_consumption_joules_total"
@@ -199,10 +203,11 @@ class Command(Case):
             readings = []
 
             def grown():
-                # The recording is a second long: it begins anew some times.
-                readings.append(value(agent.page(), name, gpu_index="7"))
-                return len(set(readings)) > 8
-            wait_until(grown, 30, "a counter that goes on")
+                # The recording is four seconds long: it begins anew.
+                readings.append((time.monotonic(), value(agent.page(), name, gpu_index="7")))
+                return len({joules for _, joules in readings}) > 4 and readings[-1][0] - readings[0][0] > 5
+            wait_until(grown, 60, "a counter that goes on")
+            readings = [joules for _, joules in readings]
             self.assertEqual(readings, sorted(readings))
             rejected = [s for s in samples(agent.page(), "gpulens_samples_total", collector="nvidia", result="rejected",
                                            reason="counter_decreased") if s.value > 0]
