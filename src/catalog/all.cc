@@ -14,6 +14,12 @@
 #include "catalog/gpu/score.h"
 #include "catalog/host_cpu_memory.h"
 #include "catalog/host_io.h"
+#include "catalog/inference/cache.h"
+#include "catalog/inference/latency.h"
+#include "catalog/inference/requests.h"
+#include "catalog/inference/router.h"
+#include "catalog/inference/scheduler.h"
+#include "catalog/inference/transfer.h"
 #include "catalog/join_rows.h"
 #include "catalog/self.h"
 #include "catalog/self_events.h"
@@ -22,9 +28,11 @@
 namespace gpulens {
 namespace {
 
-constexpr auto kAll = JoinRows(kGpuReadingsRows, kGpuHealthRows, kGpuEnginesRows, kGpuBoardRows,
-                               kGpuErrorsRows, kGpuIdentityRows, kGpuLinksRows, kGpuPartsRows, kGpuScoreRows,
-                               kHostCpuMemoryRows, kHostIoRows, kSelfRows, kSelfIoRows, kSelfEventsRows);
+constexpr auto kAll =
+    JoinRows(kGpuReadingsRows, kGpuHealthRows, kGpuEnginesRows, kGpuBoardRows, kGpuErrorsRows,
+             kGpuIdentityRows, kGpuLinksRows, kGpuPartsRows, kGpuScoreRows, kHostCpuMemoryRows, kHostIoRows,
+             kInferenceRequestsRows, kInferenceLatencyRows, kInferenceCacheRows, kInferenceTransferRows,
+             kInferenceSchedulerRows, kInferenceRouterRows, kSelfRows, kSelfIoRows, kSelfEventsRows);
 
 struct Exception {
   const MetricDesc* metric;

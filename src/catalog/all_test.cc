@@ -62,9 +62,9 @@ TEST(Catalogue, NamesFollowTheRules) {
       EXPECT_TRUE((c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '.' || c == '_') << metric->name;
     }
     std::string_view area = metric->name.substr(0, metric->name.find('.'));
-    constexpr std::array<std::string_view, 11> kAreas = {"gpu",      "host",    "system", "nvidia",
+    constexpr std::array<std::string_view, 12> kAreas = {"gpu",      "host",    "system", "nvidia",
                                                          "nvswitch", "amd",     "gaudi",  "intel",
-                                                         "gpulens",  "process", "target"};
+                                                         "gpulens",  "process", "target", "inference"};
     EXPECT_NE(std::ranges::find(kAreas, area), kAreas.end()) << metric->name;
   }
 }
