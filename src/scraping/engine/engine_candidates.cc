@@ -200,6 +200,7 @@ void Gatherer::Name(const EngineRow& row, Candidate& candidate) {
     plan.identity.append(1, '\x1f').append(key).append(1, '=');
     AppendValue(plan.identity, value);
   }
+  if (!plan.extra.Has("model.name")) plan.identity.append(1, '\x1e').append(options_.model);
   if (plan.metric->kind == Kind::kCounter || plan.reading == Reading::kShaped) {
     plan.start_unix_ns = CreatedUnixNs(page_, cells_);
   }

@@ -26,10 +26,10 @@ namespace gpulens::engine_page {
 class EnginePageSeries {
  public:
   struct Options {
-    std::string target;              // the attribute of that name
+    std::string target = {};         // the attribute of that name
     const Engine* engine = nullptr;  // whose page it is; null: found out from the names on it
-    std::string model;               // model.name of series that the page gives none
-    std::vector<std::pair<std::string, std::string>> attributes;  // of every series
+    std::string model = {};          // model.name of series that the page gives none
+    std::vector<std::pair<std::string, std::string>> attributes = {};  // of every series
   };
 
   EnginePageSeries(const ScrapedPage& page, Options options);
