@@ -29,8 +29,8 @@ Use UseOf(Op op) noexcept {
 
 }  // namespace
 
-EngineGroup::EngineGroup(Identity identity, std::span<const Native> natives, bool known)
-    : identity_(std::move(identity)), known_(known) {
+EngineGroup::EngineGroup(Identity identity, std::span<const Native> natives, Past past)
+    : identity_(std::move(identity)), past_(past) {
   for (const Native& native : natives) {
     Use use = UseOf(native.op);
     Output output;
@@ -72,8 +72,10 @@ void EngineGroup::BeginPlan() noexcept {
 
 void EngineGroup::Add(const SeriesInfo& info, uint32_t slot, int64_t since_ns) {
   for (Want& want : wants_) {
-    if (want.pick->role != info.desc) continue;
-    if (!want.feed) want.feed = std::make_unique<Feed>(*want.pick, want.use, known_ ? since_ns : 0);
+    if (!Feed::Takes(*want.pick, info)) continue;
+    if (!want.feed) {
+      want.feed = std::make_unique<Feed>(*want.pick, want.use, past_ == Past::kKnown ? since_ns : 0);
+    }
     want.feed->Add(info, slot);
   }
 }
@@ -90,8 +92,8 @@ bool EngineGroup::EndPlan() {
 
 void EngineGroup::Read(const Reading& reading, Scratch& scratch) {
   Reading own = reading;
-  own.follows = reading.follows && known_;
-  known_ = true;
+  own.follows = reading.follows && past_ == Past::kKnown;
+  if (past_ == Past::kNone) past_ = Past::kKnown;
   for (Want& want : wants_) {
     if (want.feed) want.feed->Read(own, scratch);
   }

@@ -19,9 +19,13 @@ class EngineGroup {
     std::string model, version;  // empty: not told
   };
 
-  // `natives`: what the engine's role series are made into. `known`: the engine was read before this group
-  // was seen.
-  EngineGroup(Identity identity, std::span<const Native> natives, bool known);
+  enum class Past : uint8_t {
+    kNone,   // the engine was not read before: the first reading is a base
+    kKnown,  // it was: what is new counts from 0
+    kLost,   // it was, and what it showed is forgotten: whatever is new is a base, now and later
+  };
+  // `natives`: what the engine's role series are made into.
+  EngineGroup(Identity identity, std::span<const Native> natives, Past past);
 
   const Identity& identity() const noexcept { return identity_; }
 
@@ -69,7 +73,7 @@ class EngineGroup {
   Series Declare(const Output& output, SeriesTable& table) const;
 
   const Identity identity_;
-  bool known_;
+  Past past_;
   std::vector<Want> wants_;
   std::vector<Output> outputs_;
 };

@@ -27,8 +27,12 @@ EngineGroup& EngineSource::GroupOf(const SeriesInfo& info, const std::string& mo
   key.append(model).append(1, '\0').append(version);
   std::unique_ptr<EngineGroup>& group = groups_[key];
   if (!group) {
-    bool known = !lost_groups_ && std::find(engines_.begin(), engines_.end(), engine) != engines_.end();
-    group = std::make_unique<EngineGroup>(EngineGroup::Identity{info.entity, model, version}, natives, known);
+    using enum EngineGroup::Past;
+    bool known = std::find(engines_.begin(), engines_.end(), engine) != engines_.end();
+    group = std::make_unique<EngineGroup>(EngineGroup::Identity{info.entity, model, version}, natives,
+                                          lost_groups_ ? kLost
+                                          : known      ? kKnown
+                                                       : kNone);
     in_order_.push_back(group.get());
   }
   return *group;

@@ -20,8 +20,8 @@
 //
 // Memory: a row has 8 bytes for each bound, 16 for sum and count and 8 for its time; a feed keeps at most
 // kRowsMax rows, one of all of them together and the bounds, and one row and 64 bytes for each label set. A
-// histogram with 24 bounds: at most 5.3 KiB and 0.3 for each label set; read once in 15 s, with 5 rows in a
-// window of 60 s and room for 8, 2.3 KiB.
+// histogram with 24 bounds: at most 5.4 KiB and 0.3 for each label set; read once in 15 s, with 5 rows in a
+// window of 60 s and room for 8, 2.4 KiB.
 #pragma once
 
 #include <cstdint>
@@ -76,7 +76,9 @@ class Feed {
   // `since_ns`: when the engine was read before this feed was made; 0: never.
   Feed(const Pick& pick, Use use, int64_t since_ns);
 
-  // A new layout: Begin, Add for each of the role's series, End.
+  // Whether the series is one of a label set that the pick is about.
+  static bool Takes(const Pick& pick, const SeriesInfo& info);
+  // A new layout: Begin, Add for each series that it takes, End.
   void BeginPlan() noexcept;
   void Add(const SeriesInfo& info, uint32_t slot);
   void EndPlan();

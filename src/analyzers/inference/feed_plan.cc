@@ -81,6 +81,11 @@ Feed::Input& Feed::FindOrMake(const AttributeSet& attributes) {
   return made;
 }
 
+bool Feed::Takes(const Pick& pick, const SeriesInfo& info) {
+  bool witness = false;
+  return info.desc == pick.role && Passes(pick.filter, info.attributes, witness);
+}
+
 void Feed::Add(const SeriesInfo& info, uint32_t slot) {
   bool witness = false;
   if (!Passes(pick_.filter, info.attributes, witness)) return;
