@@ -16,6 +16,11 @@
 #include "catalog/host_io.h"
 #include "catalog/inference/cache.h"
 #include "catalog/inference/latency.h"
+#include "catalog/inference/native_nim.h"
+#include "catalog/inference/native_sglang.h"
+#include "catalog/inference/native_tgi.h"
+#include "catalog/inference/native_triton.h"
+#include "catalog/inference/native_vllm.h"
 #include "catalog/inference/requests.h"
 #include "catalog/inference/router.h"
 #include "catalog/inference/scheduler.h"
@@ -32,7 +37,8 @@ constexpr auto kAll =
     JoinRows(kGpuReadingsRows, kGpuHealthRows, kGpuEnginesRows, kGpuBoardRows, kGpuErrorsRows,
              kGpuIdentityRows, kGpuLinksRows, kGpuPartsRows, kGpuScoreRows, kHostCpuMemoryRows, kHostIoRows,
              kInferenceRequestsRows, kInferenceLatencyRows, kInferenceCacheRows, kInferenceTransferRows,
-             kInferenceSchedulerRows, kInferenceRouterRows, kSelfRows, kSelfIoRows, kSelfEventsRows);
+             kInferenceSchedulerRows, kInferenceRouterRows, kNativeVllmRows, kNativeNimRows,
+             kNativeTritonRows, kNativeSglangRows, kNativeTgiRows, kSelfRows, kSelfIoRows, kSelfEventsRows);
 
 struct Exception {
   const MetricDesc* metric;

@@ -147,6 +147,14 @@ void FrameWriter::Keep(Series series) noexcept {
   ++counts_.accepted;
 }
 
+void FrameWriter::Clear(Series series) noexcept {
+  if (!Admit(series)) return;
+  Slot& slot = slots_[series.slot];
+  slot.run = 0;
+  slot.ok_at_ns = 0;
+  slot.last = Verdict::kAccepted;
+}
+
 void FrameWriter::Attach(Series series, Exemplar exemplar) {
   if (exemplars_.size() >= kExemplarsMax || !Admit(series)) return;
   exemplar.cell += table_.InfoAt(series.slot).first_cell;

@@ -66,6 +66,8 @@ class FrameWriter {
   std::span<const Rejection> rejections() const noexcept { return {rejections_.data(), rejected_now_}; }
   // The source still says what it said last: keeps the value fresh without judging it again.
   void Keep(Series series) noexcept;
+  // Nothing is known any more, and that is no fault: absent from this run on, until it is set again.
+  void Clear(Series series) noexcept;
   // At most 1,000 a frame; further ones are dropped.
   void Attach(Series series, Exemplar exemplar);
 

@@ -242,6 +242,19 @@ TEST_F(FrameWriterTest, AFallAfterAWithdrawnReadingIsARestartToo) {
   EXPECT_EQ((*frame->layout)[bytes.slot].start_unix_ns, At(3).unix_ns);
 }
 
+TEST_F(FrameWriterTest, WhatIsClearedIsAbsentAtOnceAndNotRejected) {
+  Series power = table.Declare(kPower, Gpu(0));
+  auto first = Run(1, [&] { writer.Set(power, 100); });
+  auto frame = Run(2, [&] { writer.Clear(power); });
+  EXPECT_EQ(frame->quality[power.slot], Quality::kAbsent);
+  EXPECT_EQ(frame->absence[power.slot], Absence::kNotRead);
+  EXPECT_EQ(frame->layout, first->layout);
+  EXPECT_EQ(Run(3, [] {})->quality[power.slot], Quality::kAbsent);
+  EXPECT_EQ(Run(4, [&] { writer.Set(power, 90); })->quality[power.slot], Quality::kOk);
+  writer.Clear(Series{});
+  EXPECT_EQ(writer.counts().invalid, 1u);
+}
+
 TEST_F(FrameWriterTest, AStrictCounterIsBelievedAgainAfterThreeReadings) {
   Series errors = table.Declare(kStrict, Gpu(0));
   auto first = Run(1, [&] { writer.Set(errors, 100); });

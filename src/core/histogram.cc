@@ -38,6 +38,25 @@ double CountUpTo(const Buckets& buckets, double x) noexcept {
   return buckets.counts[i - 1] + (buckets.counts[i] - buckets.counts[i - 1]) * share;
 }
 
+// histogram_quantile of Prometheus; Quantile says what is what.
+std::optional<double> QuantileOf(std::span<const double> bounds, std::span<const double> counts, double count,
+                                 double q) {
+  if (std::isnan(q) || bounds.empty()) return std::nullopt;
+  if (!(count > 0) || std::isinf(count)) return std::nullopt;
+  if (q < 0) return -kInfinity;
+  if (q > 1) return kInfinity;
+  double rank = q * count;
+  size_t i = 0;
+  while (i < counts.size() && (counts[i] < rank || counts[i] == 0)) ++i;
+  if (i == counts.size()) return bounds.back();
+  if (i == 0 && bounds[0] <= 0) return bounds[0];
+  double low = i == 0 ? 0 : bounds[i - 1];
+  double before = i == 0 ? 0 : counts[i - 1];
+  // rank - before may be just below 0 when rank is: the first bucket that is not empty starts there.
+  double share = std::max(0.0, rank - before) / (counts[i] - before);
+  return std::lerp(low, bounds[i], share);
+}
+
 uint64_t Whole(double count) noexcept {
   constexpr double kMost = 9.2e18;
   return count < kMost ? static_cast<uint64_t>(std::llround(count)) : static_cast<uint64_t>(kMost);
@@ -54,7 +73,17 @@ void CopyNumbers(std::span<const Cell> cells, Number number, std::vector<double>
 
 Buckets ReadBuckets(const Shape& shape, std::span<const double> numbers) {
   Buckets out;
-  if (numbers.size() < shape.cells()) return out;
+  ReadBuckets(shape, numbers, out);
+  return out;
+}
+
+void ReadBuckets(const Shape& shape, std::span<const double> numbers, Buckets& out) {
+  out.bounds.clear();
+  out.counts.clear();
+  out.count = 0;
+  out.sum.reset();
+  out.repaired = false;
+  if (numbers.size() < shape.cells()) return;
   if (shape.has_sum) out.sum = numbers[shape.sum_cell()];
   double count = 0;
   for (size_t i = 0; i < shape.bounds.size(); ++i) {
@@ -68,20 +97,33 @@ Buckets ReadBuckets(const Shape& shape, std::span<const double> numbers) {
   }
   double all = shape.has_count ? numbers[shape.count_cell()] : count;
   out.count = NotBelow(count, std::isfinite(all) ? all : -1, out.repaired);
-  return out;
+}
+
+bool AnyFell(std::span<const double> before, std::span<const double> after) noexcept {
+  for (size_t i = 0; i < after.size(); ++i) {
+    if (after[i] < before[i]) return true;
+  }
+  return false;
+}
+
+bool Growth(std::span<const double> before, std::span<const double> after, std::span<double> out) noexcept {
+  // Two scrapes that were each torn differently may differ by less at a higher bound.
+  bool repaired = false;
+  double least = 0;
+  for (size_t i = 0; i < after.size(); ++i) {
+    out[i] = least = NotBelow(least, after[i] - before[i], repaired);
+  }
+  return repaired;
 }
 
 BucketsDelta DeltaOf(const Buckets& before, const Buckets& after) {
-  bool reset = before.bounds != after.bounds || after.count < before.count;
-  for (size_t i = 0; !reset && i < after.counts.size(); ++i) reset = after.counts[i] < before.counts[i];
+  bool reset = before.bounds != after.bounds || after.count < before.count ||
+               AnyFell(before.counts, after.counts);
   BucketsDelta delta{after, reset};
   if (reset) return delta;
   Buckets& out = delta.buckets;
-  // Two scrapes that were each torn differently may differ by less at a higher bound.
-  double least = 0;
-  for (size_t i = 0; i < out.counts.size(); ++i) {
-    out.counts[i] = least = NotBelow(least, after.counts[i] - before.counts[i], out.repaired);
-  }
+  if (Growth(before.counts, after.counts, out.counts)) out.repaired = true;
+  double least = out.counts.empty() ? 0 : out.counts.back();
   out.count = NotBelow(least, after.count - before.count, out.repaired);
   if (before.sum && after.sum) out.sum = *after.sum - *before.sum;
   else out.sum.reset();
@@ -112,50 +154,70 @@ Buckets Merge(const Buckets& a, const Buckets& b) {
 }
 
 std::optional<double> Quantile(const Buckets& buckets, double q) {
-  if (std::isnan(q) || buckets.bounds.empty()) return std::nullopt;
-  if (!(buckets.count > 0) || std::isinf(buckets.count)) return std::nullopt;
-  if (q < 0) return -kInfinity;
-  if (q > 1) return kInfinity;
-  double rank = q * buckets.count;
-  size_t i = 0;
-  while (i < buckets.counts.size() && (buckets.counts[i] < rank || buckets.counts[i] == 0)) ++i;
-  if (i == buckets.counts.size()) return buckets.bounds.back();
-  if (i == 0 && buckets.bounds[0] <= 0) return buckets.bounds[0];
-  double low = i == 0 ? 0 : buckets.bounds[i - 1];
-  double before = i == 0 ? 0 : buckets.counts[i - 1];
-  // rank - before may be just below 0 when rank is: the first bucket that is not empty starts there.
-  double share = std::max(0.0, rank - before) / (buckets.counts[i] - before);
-  return std::lerp(low, buckets.bounds[i], share);
+  return QuantileOf(buckets.bounds, buckets.counts, buckets.count, q);
+}
+
+std::optional<double> Quantile(std::span<const double> bounds, std::span<const double> row, double q) {
+  if (row.size() <= bounds.size()) return std::nullopt;
+  return QuantileOf(bounds, row.first(bounds.size()), row[bounds.size()], q);
 }
 
 WindowedQuantile::WindowedQuantile(Duration window, size_t scrapes)
-    : window_(window), steps_(scrapes > 2 ? scrapes - 1 : 1) {}
+    : window_(window), rows_(2, scrapes > 2 ? scrapes - 1 : 1) {}
 
 void WindowedQuantile::Add(const Buckets& reading, Instant at) {
   bool first = !std::exchange(any_, true);
   if (!first && at.boot_ns <= last_at_.boot_ns) return;
-  if (!first && reading.bounds != last_.bounds) {
-    while (steps_.Pop()) {
-    }
-    ++resets_;
-  } else if (!first) {
-    BucketsDelta delta = DeltaOf(last_, reading);
-    resets_ += delta.reset;
-    steps_.PushDroppingOldest({last_at_, std::move(delta.buckets)});
+  if (first || reading.bounds != last_.bounds) {
+    rows_.Reset(reading.bounds.size() + 2);
+    observed_.assign(rows_.width(), 0);
+    if (!first) ++resets_;
+  } else {
+    AddStep(reading);
   }
-  while (steps_.size() > 1 && at - steps_[0].from > window_) steps_.Pop();
+  rows_.Expire(at.boot_ns - window_.count());
+  rows_.Sum(observed_);
   last_ = reading;
   last_at_ = at;
 }
 
+void WindowedQuantile::AddStep(const Buckets& reading) {
+  std::span<double> row = rows_.Push(last_at_.boot_ns);
+  size_t bounds = reading.bounds.size();
+  double nan = std::numeric_limits<double>::quiet_NaN();
+  double sum = reading.sum.value_or(nan);
+  bool repaired = false;
+  if (reading.count < last_.count || AnyFell(last_.counts, reading.counts)) {
+    ++resets_;
+    std::copy(reading.counts.begin(), reading.counts.end(), row.begin());
+    row[bounds] = reading.count;
+  } else {
+    Growth(last_.counts, reading.counts, row.first(bounds));
+    row[bounds] = NotBelow(bounds ? row[bounds - 1] : 0, reading.count - last_.count, repaired);
+    sum -= last_.sum.value_or(nan);
+  }
+  row[bounds + 1] = sum;
+}
+
 Buckets WindowedQuantile::Observed() const {
-  if (steps_.empty()) return {};
-  Buckets all = steps_[0].observed;
-  for (size_t i = 1; i < steps_.size(); ++i) gpulens::Add(all, steps_[i].observed);
+  if (rows_.empty()) return {};
+  Buckets all;
+  all.bounds = last_.bounds;
+  all.counts.assign(observed_.begin(), observed_.end() - 2);
+  all.count = observed_[all.bounds.size()];
+  if (!std::isnan(observed_.back())) all.sum = observed_.back();
   return all;
 }
 
-std::optional<double> WindowedQuantile::Quantile(double q) const { return gpulens::Quantile(Observed(), q); }
+std::optional<double> WindowedQuantile::Quantile(double q) const {
+  if (rows_.empty()) return std::nullopt;
+  return gpulens::Quantile(last_.bounds, observed_, q);
+}
+
+size_t WindowedQuantile::memory_bytes() const noexcept {
+  size_t doubles = observed_.capacity() + last_.bounds.capacity() + last_.counts.capacity();
+  return rows_.memory_bytes() + doubles * sizeof(double);
+}
 
 int32_t ExponentialIndex(double value, int scale) noexcept {
   int exponent = 0;

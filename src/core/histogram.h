@@ -14,8 +14,8 @@
 #include <vector>
 
 #include "base/clock.h"
-#include "base/ring.h"
 #include "core/frame.h"
+#include "core/window/sliding_rows.h"
 
 namespace gpulens {
 
@@ -35,6 +35,8 @@ void CopyNumbers(std::span<const Cell> cells, Number number, std::vector<double>
 // A count below that of a lower bound is raised to it, as Prometheus does; `repaired` tells when it
 // was off by more than rounding. Bounds that do not ascend and counts that are not finite are left out.
 Buckets ReadBuckets(const Shape& shape, std::span<const double> numbers);
+// The same; `out` keeps its capacity.
+void ReadBuckets(const Shape& shape, std::span<const double> numbers, Buckets& out);
 
 struct BucketsDelta {
   Buckets buckets;
@@ -43,6 +45,13 @@ struct BucketsDelta {
 // What was observed between two readings of one series. The count or any bucket falling, or other
 // bounds, is a reset. No sum unless both have one.
 BucketsDelta DeltaOf(const Buckets& before, const Buckets& after);
+
+// The maths of DeltaOf for those who keep cumulative counts in rows of their own, the count of all last.
+// All three spans are equally long; none of this allocates.
+bool AnyFell(std::span<const double> before, std::span<const double> after) noexcept;
+// after - before, put right so that it falls neither from one bound to the next nor below 0. True when it
+// had to be by more than rounding.
+bool Growth(std::span<const double> before, std::span<const double> after, std::span<double> out) noexcept;
 
 // Observations of both. Equal bounds: exact. Otherwise only the bounds that both have are kept, since
 // what lies between others is not known; with none in common just count and sum are left.
@@ -54,8 +63,11 @@ Buckets Merge(const Buckets& a, const Buckets& b);
 // +Inf for q > 1. Nothing when there are no observations, infinitely many, no finite bounds, or q is NaN. For
 // q = 0 Prometheus may give NaN; this gives the lower edge of the first bucket that is not empty.
 std::optional<double> Quantile(const Buckets& buckets, double q);
+// The same of a row: the counts at the bounds, then the count of all.
+std::optional<double> Quantile(std::span<const double> bounds, std::span<const double> row, double q);
 
-// Quantiles over the last scrapes of one series. Not thread-safe.
+// Quantiles over the last scrapes of one series. Not thread-safe. Does not allocate while the bounds stay and
+// the window is as full as it gets.
 class WindowedQuantile {
  public:
   // Scrapes older than `window` do not count, but the last two always do; at most `scrapes` are kept.
@@ -66,18 +78,18 @@ class WindowedQuantile {
   // Over what was observed between the scrapes in the window; nothing before the second scrape or
   // without observations.
   std::optional<double> Quantile(double q) const;
-  // All that was observed in the window.
+  // All that was observed in the window; whether a reading had to be put right is not told.
   Buckets Observed() const;
   // The source began anew so often since construction.
   uint64_t resets() const noexcept { return resets_; }
+  size_t memory_bytes() const noexcept;
 
  private:
-  struct Step {
-    Instant from;
-    Buckets observed;
-  };
+  void AddStep(const Buckets& reading);
+
   Duration window_;
-  Ring<Step> steps_;
+  SlidingRows rows_;              // counts, count of all, sum (NaN: none)
+  std::vector<double> observed_;  // all rows together
   Buckets last_;
   Instant last_at_;
   bool any_ = false;

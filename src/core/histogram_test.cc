@@ -12,6 +12,8 @@
 #include <map>
 #include <numeric>
 
+#include "base/testing/allocations.h"
+
 namespace gpulens {
 namespace {
 
@@ -289,6 +291,44 @@ TEST(WindowedQuantile, ReadingsOutOfOrderAreIgnored) {
   EXPECT_EQ(window.Observed().count, 0);
   window.Add(Make({1}, {3}, 3), At(11));
   EXPECT_EQ(window.Observed().count, 2);
+}
+
+TEST(WindowedQuantile, DoesNotAllocateOnceItIsFull) {
+  WindowedQuantile window(std::chrono::seconds(60));
+  Buckets reading = Make({1, 2, 4}, {0, 0, 0}, 0, 0);
+  auto run = [&](int from, int to) {
+    double last = 0;
+    for (int i = from; i < to; ++i) {
+      reading.counts[1] += 2;
+      reading.counts[2] = reading.count += 2;
+      window.Add(reading, At(i));
+      last = window.Quantile(0.5).value_or(0);
+    }
+    return last;
+  };
+  run(0, 200);
+  uint64_t before = ThreadAllocations();
+  EXPECT_EQ(run(200, 300), 1.5);
+  EXPECT_EQ(ThreadAllocations() - before, 0u);
+  EXPECT_EQ(window.memory_bytes(), 63 * 6 * sizeof(double) + 11 * sizeof(double)) << "a time and five numbers";
+}
+
+TEST(Growth, PutsRightWhatFellFromOneBoundToTheNext) {
+  std::vector<double> before = {3, 5, 9}, after = {7, 6, 10}, out(3);
+  EXPECT_FALSE(AnyFell(before, after));
+  EXPECT_TRUE(AnyFell(after, before));
+  EXPECT_TRUE(Growth(before, after, out));
+  EXPECT_THAT(out, ElementsAre(4, 4, 4));
+  EXPECT_FALSE(Growth(before, before, out));
+  EXPECT_THAT(out, ElementsAre(0, 0, 0));
+}
+
+TEST(Quantile, OfARow) {
+  std::vector<double> bounds = {1, 2, 4}, row = {10, 30, 40, 40};
+  EXPECT_DOUBLE_EQ(*Quantile(bounds, row, 0.5), 1.5);
+  row.push_back(77);
+  EXPECT_DOUBLE_EQ(*Quantile(bounds, row, 0.5), 1.5) << "what comes after the count does not matter";
+  EXPECT_EQ(Quantile(bounds, std::vector<double>{1, 2, 3}, 0.5), std::nullopt) << "no count";
 }
 
 TEST(ExponentialIndex, UpperEdgesBelongToTheBucket) {

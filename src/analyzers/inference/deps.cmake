@@ -1,0 +1,2 @@
+house_deps(gpulens_catalog_inference)
+house_test_deps(gpulens_base_testing rapidcheck)

@@ -1,0 +1,57 @@
+// What each of the seed's native names is made of: one table, row by row, in terms of roles. It is data;
+// feeds and groups do what it says. docs/inference-windows.md tells it to people.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <span>
+#include <string_view>
+
+#include "core/metric_desc.h"
+
+namespace gpulens::windows {
+
+// Which label sets of a role count.
+struct Filter {
+  std::string_view key = {};                      // empty: all
+  std::span<const std::string_view> values = {};  // the attribute has one of these …
+  bool except = false;                            // … or, it has another one than these
+};
+
+struct Pick {
+  const MetricDesc* role = nullptr;  // null: none
+  Filter filter = {};
+};
+
+enum class Op : uint8_t {
+  kLevel,         // `of` as it is now
+  kTotal,         // the same; where `of` is not offered, `fallback` and `over` together
+  kRate,          // growth of `of` per second
+  kQuantiles,     // p50, p90, p95 and p99 of what `of` observed
+  kMean,          // `scale` times the sum over the count of what `of` observed
+  kRatio,         // growth of `of` over that of `over`; where one of them is not offered, `fallback` as it is
+  kOnePlusRatio,  // the same, plus one
+};
+
+struct Native {
+  std::string_view engine;  // inference.engine of the entity
+  const MetricDesc* metric;
+  Op op;
+  Pick of;
+  Pick over = {}, fallback = {};
+  double scale = 1;
+  std::string_view key = {}, value = {};  // the attribute that the series gets besides
+};
+
+struct WindowQuantile {
+  std::string_view name;  // value of the attribute `quantile`
+  double q;
+};
+inline constexpr std::array<WindowQuantile, 4> kWindowQuantiles = {
+    {{"p50", 0.5}, {"p90", 0.9}, {"p95", 0.95}, {"p99", 0.99}}};
+
+// Static storage. Rows of one engine stand together.
+std::span<const Native> AllNatives() noexcept;
+std::span<const Native> NativesOf(std::string_view engine) noexcept;  // empty: no native names
+
+}  // namespace gpulens::windows
