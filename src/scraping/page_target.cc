@@ -85,7 +85,11 @@ PageTarget::PageTarget(const Config& target, const HttpUrl& url, TargetAccess ac
       record_(options_.name, url_) {
   HttpTarget http{url, target.Text("unix_socket"), {}};
   http.limits.body_bytes = max_body_;
-  channel_ = env.http->Open(std::move(http));
+  channels_.push_back(env.http->Open(http));
+  if (!options_.other_path.empty() && options_.other_path != url.target) {
+    http.url.target = options_.other_path;
+    channels_.push_back(env.http->Open(http));
+  }
   accessible_ = access_.Refresh();
 }
 
@@ -99,8 +103,18 @@ void PageTarget::Fetch(Instant deadline, std::function<void(Status)> done) {
   Duration timeout = left - std::min(left / 10, kLongestReserve);
   headers_ = access_.headers();
   AddTimeout(timeout);
+  Ask(timeout, channels_.size() == 1, std::move(done));
+}
+
+void PageTarget::Ask(Duration timeout, bool last, std::function<void(Status)> done) {
+  constexpr int kNotFound = 404;
   HttpGet get{headers_, access_.tls(), timeout, std::move(body_)};
-  channel_->Get(std::move(get), [this, done = std::move(done)](HttpReply& reply) {
+  channels_[at_]->Get(std::move(get), [this, timeout, last, done = std::move(done)](HttpReply& reply) {
+    if (reply.status == kNotFound && !last) {
+      at_ = (at_ + 1) % channels_.size();
+      body_ = std::move(reply.body);
+      return Ask(timeout - std::min(timeout, clock_.Now() - started_), true, done);
+    }
     std::swap(reply_, reply);
     finished_ = clock_.Now();
     done(Ok());

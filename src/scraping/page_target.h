@@ -41,6 +41,8 @@ class PageTarget {
     std::string name;  // the target attribute of its self-metrics, and the subject of its log lines
     // Nobody asked for this target: until it first answers, it is not mentioned on any page.
     bool on_trial = false;
+    // Asked instead where the URL's path is not found (404), and from then on; empty: nothing is.
+    std::string other_path = {};
   };
 
   // kInvalidArgument when options contradict each other, kUnavailable without a network.
@@ -53,6 +55,7 @@ class PageTarget {
 
   const ScrapedPage& page() const noexcept { return page_; }
   const std::string& url() const noexcept { return url_; }
+  const TargetAccess& access() const noexcept { return access_; }
   bool answered() const noexcept { return answered_; }
   // How many families no table knows; a PageUser tells it while it writes.
   void SetUnknownFamilies(size_t count) noexcept { record_.UnknownFamilies(count); }
@@ -66,6 +69,7 @@ class PageTarget {
 
   PageTarget(const Config& target, const HttpUrl& url, TargetAccess access, Options options, Env& env);
   void AddTimeout(Duration timeout);
+  void Ask(Duration timeout, bool last, std::function<void(Status)> done);
   Outcome Read(PageUser& user, FrameWriter& out);
   Outcome ReadPage(std::string_view body, ExpositionFormat format, PageUser& user, FrameWriter& out);
   void Complain() const;
@@ -83,7 +87,9 @@ class PageTarget {
   bool answered_ = false;
   std::string headers_, body_, unpacked_;
   HttpReply reply_;
-  std::unique_ptr<HttpChannel> channel_;  // last: ends before what its callback uses
+  size_t at_ = 0;  // which of the channels is asked first
+  // The URL's, and that of its other path. Last: they end before what their callbacks use.
+  std::vector<std::unique_ptr<HttpChannel>> channels_;
 };
 
 }  // namespace gpulens

@@ -28,9 +28,9 @@ inline constexpr MetricDesc kInferenceErrors = row::Counter(
     "inference.errors", "{error}",
     "Errors that are not the end of one request: transports, polls, callbacks, NaN logits.",
     row::kKeys<"model.name", "error.type", "inference.component", "model.version", "inference.dp_rank">);
-inline constexpr MetricDesc kInferenceEngineSleepState =
-    row::StateSet("inference.engine.sleep_state", "Sleep state: awake, weights_offloaded, discard_all.",
-                  row::kKeys<"model.name", "inference.state", "model.version", "inference.dp_rank">);
+inline constexpr MetricDesc kInferenceEngineSleepState = row::StateSet(
+    "inference.engine.sleep_state", "Sleep state: awake, weights_offloaded, discard_all.",
+    row::kKeys<"model.name", "inference.engine.sleep_state", "model.version", "inference.dp_rank">);
 inline constexpr MetricDesc kInferenceEngineLoadTime = row::Gauge(
     "inference.engine.load_time", "s", "Time the engine took to start or to load weights, by phase.",
     row::kKeys<"model.name", "inference.phase", "model.version", "inference.dp_rank">);
@@ -45,10 +45,16 @@ inline constexpr MetricDesc kInferenceEngineStartTime = row::Gauge(
     "inference.engine.start_time", "s", "Unix time the engine process started; start of its counters.",
     row::kKeys<"model.name", "model.version", "inference.dp_rank">);
 
+// Of our own asking, on the target: no role.
+inline constexpr MetricDesc kInferenceEngineVersion =
+    row::Info("inference.engine.version", "1 with the version that the engine says of itself.",
+              row::kKeys<"inference.engine", "inference.engine.version">);
+
 inline constexpr const MetricDesc* kInferenceRouterRows[] = {
     &kInferenceRouterQueueDepth, &kInferenceRouterDecisions,  &kInferenceRouterTime,
     &kInferenceRouterSaturation, &kInferenceReplicas,         &kInferenceSpend,
     &kInferenceErrors,           &kInferenceEngineSleepState, &kInferenceEngineLoadTime,
-    &kInferenceEngineMemory,     &kInferenceEngineInfo,       &kInferenceEngineStartTime};
+    &kInferenceEngineMemory,     &kInferenceEngineInfo,       &kInferenceEngineStartTime,
+    &kInferenceEngineVersion};
 
 }  // namespace gpulens

@@ -1,0 +1,235 @@
+// LLM engines, routers, gateways and caches: their pages, read by tables into the roles of the catalogue.
+
+#include "base/log.h"
+#include "base/result.h"
+#include "catalog/inference/cache.h"
+#include "catalog/inference/latency.h"
+#include "catalog/inference/requests.h"
+#include "catalog/inference/router.h"
+#include "catalog/inference/scheduler.h"
+#include "catalog/inference/transfer.h"
+#include "catalog/join_rows.h"
+#include "catalog/self_io.h"
+#include "pipeline/plugin.h"
+#include "scraping/engine/engine_drift.h"
+#include "scraping/engine/engine_identity.h"
+#include "scraping/engine/engine_page_series.h"
+#include "scraping/page_series.h"
+#include "scraping/page_target.h"
+#include "scraping/target_options.h"
+
+namespace gpulens {
+namespace {
+
+using engine_page::DriftWatch;
+using engine_page::Engine;
+using engine_page::EngineFacts;
+using engine_page::EnginePageSeries;
+using engine_page::KnownFamily;
+
+constexpr std::string_view kAuto = "auto";
+
+const Engine* EngineOf(const Config& config) {
+  const std::string& name = config.Text("engine");
+  return name == kAuto ? nullptr : engine_page::FindEngine(name);
+}
+
+EnginePageSeries::Options SeriesOptions(const Config& config) {
+  const auto& more = config.TextMap("attributes");
+  return {.target = config.Text("name"),
+          .engine = EngineOf(config),
+          .model = config.Text("model"),
+          .attributes = {more.begin(), more.end()}};
+}
+
+EntityRef MakeTarget(const Config& config) {
+  std::vector<AttributeSet::Attribute> attributes;
+  for (const auto& [key, value] : config.TextMap("attributes"))
+    attributes.push_back({key, std::string_view(value)});
+  attributes.push_back({"target", std::string_view(config.Text("name"))});
+  return MakeRef<Entity>("target", AttributeSet(std::span<const AttributeSet::Attribute>(attributes)));
+}
+
+class EngineCollector final : public Collector, private PageUser {
+ public:
+  EngineCollector(const Config& config, std::unique_ptr<PageTarget> target, const HttpUrl& url, Env& env)
+      : name_(config.Text("name")),
+        model_is_set_(!config.Text("model").empty()),
+        clock_(*env.clock),
+        target_(std::move(target)),
+        series_(target_->page(), SeriesOptions(config)),
+        identity_(url, ParseHttpUrl(config.Text("api")), *env.http),
+        entity_(MakeTarget(config)) {
+    if (!config.Bool("pass_through")) return;
+    raw_ = std::make_unique<PageSeries>(target_->page(), entity_,
+                                        [this](const ExpositionFamily& family) { return Passes(family); });
+  }
+
+  bool fetches() const noexcept override { return true; }
+
+  void Fetch(Instant deadline, std::function<void(Status)> done) override {
+    identity_.Ask(series_.families().main(), target_->access(), clock_.Now().boot_ns);
+    target_->Fetch(deadline, std::move(done));
+  }
+
+  Status Collect(FrameWriter& out) override { return target_->Collect(*this, out); }
+
+ private:
+  Status Write(std::string_view body, ExpositionFormat format, bool complete, FrameWriter& out) override {
+    const EngineFacts facts = identity_.facts();
+    if (!model_is_set_) series_.SetModel(facts.model);
+    const uint64_t before = series_.generation();
+    Status status = series_.Write(complete, out);
+    if (!series_.families().main()) return status;
+    WriteVersion(facts.version, out);
+    target_->SetUnknownFamilies(series_.families().unknown());
+    if (raw_) raw_->Write(body, format, complete, out);
+    if (complete && (before != series_.generation() || !looked_)) Watch();
+    return status;
+  }
+
+  // Raw families are shown as they are, but those that a host source tells better.
+  bool Passes(const ExpositionFamily& family) const {
+    const auto families = target_->page().families();
+    const size_t index = static_cast<size_t>(&family - families.data());
+    const auto known = series_.families().families();
+    return index < known.size() && known[index].kind != KnownFamily::kIgnored;
+  }
+
+  void WriteVersion(const std::string& version, FrameWriter& out) {
+    if (version.empty()) return;
+    if (version != version_) {
+      out.table().Retire(version_series_);
+      version_ = version;
+      version_series_ = out.table().Declare(kInferenceEngineVersion, entity_,
+                                            {{"inference.engine", series_.families().main()->name},
+                                             {"inference.engine.version", std::string_view(version_)}});
+    }
+    out.Set(version_series_, 1);
+  }
+
+  void Watch() {
+    looked_ = true;
+    for (const DriftWatch::Finding& finding : drift_.Look(target_->page(), series_.families())) {
+      // An engine that began anew shows its families as they are first used.
+      if (finding.kind == DriftWatch::Finding::kGone || finding.kind == DriftWatch::Finding::kBack) {
+        identity_.Again();
+        Log(LogLevel::kDebug, "engines", "drift", target_->url() + ": " + finding.sentence, name_);
+        continue;
+      }
+      std::string text = target_->url() + ": " + finding.sentence;
+      if (!finding.row.empty()) text += "; a row for it: " + finding.row;
+      Log(LogLevel::kInfo, "engines", "drift." + finding.family, text, name_);
+    }
+  }
+
+  const std::string name_;
+  const bool model_is_set_;
+  const Clock& clock_;
+  std::unique_ptr<PageTarget> target_;
+  EnginePageSeries series_;
+  engine_page::EngineIdentity identity_;
+  const EntityRef entity_;
+  std::unique_ptr<PageSeries> raw_;
+  DriftWatch drift_;
+  bool looked_ = false;
+  std::string version_;
+  Series version_series_;
+};
+
+// NIM moved its page; both places are looked at whichever one is configured.
+std::string OtherPath(const Config& config, const HttpUrl& url) {
+  if (config.Text("engine") != "nim") return {};
+  return url.target == "/v1/metrics" ? "/metrics" : "/v1/metrics";
+}
+
+Result<std::unique_ptr<Collector>> Create(const Config& config, Env& env) {
+  ASSIGN_OR_RETURN(HttpUrl url, TargetUrl(config));
+  PageTarget::Options options{.name = config.Text("name"), .on_trial = config.Bool("discovered")};
+  options.other_path = OtherPath(config, url);
+  ASSIGN_OR_RETURN(auto target, PageTarget::Make(config, std::move(options), env));
+  return std::unique_ptr<Collector>(std::make_unique<EngineCollector>(config, std::move(target), url, env));
+}
+
+std::vector<Finding> Probe(const Config& config, Env&) {
+  return ProbeTargets(
+      config, "engines",
+      "collectors: {engines: {targets: [{name: vllm, url: \"http://127.0.0.1:8000/metrics\"}]}}");
+}
+
+constexpr std::string_view kEngineNames[] = {kAuto,
+                                             "vllm",
+                                             "sglang",
+                                             "tgi",
+                                             "triton",
+                                             "triton-tensorrtllm",
+                                             "trtllm-serve",
+                                             "nim",
+                                             "llama.cpp",
+                                             "ray-serve",
+                                             "dynamo-frontend",
+                                             "dynamo-worker",
+                                             "dynamo-router",
+                                             "dynamo-kvbm",
+                                             "lmcache",
+                                             "mooncake",
+                                             "epp",
+                                             "aibrix",
+                                             "litellm",
+                                             "envoy-ai-gateway"};
+
+constexpr auto kTargetOptions = scraping::Join(
+    scraping::kTargetOptions,
+    std::to_array<OptionSpec>({
+        {.key = "engine",
+         .fallback = kAuto,
+         .help =
+             "Whose page it is; auto tells it by the names on it. Say nim for a NIM of version 2: its page "
+             "looks like vLLM's.",
+         .allowed = kEngineNames},
+        {.key = "model",
+         .help =
+             "model.name of what the page gives none; default: what the engine says it serves, when that is "
+             "one model."},
+        {.key = "api",
+         .type = OptionType::kUrl,
+         .help = "Where its API is, asked for version and model; default: the page's host and port, and port "
+                 "8000 for Triton."},
+        {.key = "pass_through",
+         .type = OptionType::kBool,
+         .fallback = "false",
+         .help = "Whether its own families are shown as they are, too."},
+        {.key = "discovered",
+         .type = OptionType::kBool,
+         .fallback = "false",
+         .help = "Set for targets that were found: until one answers, no page speaks of it."},
+    }));
+
+constexpr OptionSpec kOptions[] = {
+    {.key = "targets", .type = OptionType::kGroups, .help = "The pages to read.", .children = kTargetOptions},
+};
+
+constexpr const MetricDesc* kOwnRows[] = {
+    &kSelfScrapeUp,     &kSelfScrapeDuration,    &kSelfScrapeSamples,         &kSelfScrapeSize,
+    &kSelfScrapeErrors, &kSelfScrapeParseErrors, &kSelfScrapeFamiliesUnknown, &kSelfScrapeInfo,
+};
+constexpr auto kMetrics =
+    JoinRows(kInferenceRequestsRows, kInferenceLatencyRows, kInferenceCacheRows, kInferenceTransferRows,
+             kInferenceSchedulerRows, kInferenceRouterRows, kOwnRows);
+
+}  // namespace
+
+extern const CollectorSpec engines_collector;
+const CollectorSpec engines_collector{
+    .name = "engines",
+    .help = "LLM engines, routers, gateways and caches, under one vocabulary.",
+    .period = std::chrono::seconds(15),
+    .ttl = std::chrono::seconds(30),
+    .options = kOptions,
+    .metrics = kMetrics,
+    .instances_option = "targets",
+    .scraped = true,
+    .create = &Create,
+    .probe = &Probe};
+
+}  // namespace gpulens

@@ -1,0 +1,57 @@
+#include "net/json/json_document.h"
+
+// Debian ships Boost.JSON as headers and a shared library; this is its source, compiled here once.
+#include <boost/json/src.hpp>
+
+namespace gpulens {
+
+namespace json = boost::json;
+
+struct JsonDocument::Impl {
+  json::value root;
+
+  const json::value* Find(std::string_view pointer) const {
+    boost::system::error_code error;
+    return root.find_pointer(json::string_view(pointer.data(), pointer.size()), error);
+  }
+};
+
+JsonDocument::JsonDocument(std::unique_ptr<Impl> impl) noexcept : impl_(std::move(impl)) {}
+JsonDocument::JsonDocument(JsonDocument&&) noexcept = default;
+JsonDocument& JsonDocument::operator=(JsonDocument&&) noexcept = default;
+JsonDocument::~JsonDocument() = default;
+
+Result<JsonDocument> JsonDocument::Parse(std::string_view text) {
+  if (text.size() > kMostBytes)
+    return Status{Code::kExhausted, "JSON of " + std::to_string(text.size()) + " bytes"};
+  json::parse_options options;
+  options.max_depth = kMostDepth;
+  json::parser parser({}, options);
+  boost::system::error_code error;
+  size_t read = parser.write(text.data(), text.size(), error);
+  if (error == json::error::too_deep) return Status{Code::kExhausted, "JSON is nested too deep"};
+  if (error)
+    return Status{Code::kDataLoss, "no JSON at byte " + std::to_string(read) + ": " + error.message()};
+  auto impl = std::make_unique<Impl>();
+  impl->root = parser.release();
+  return JsonDocument(std::move(impl));
+}
+
+std::optional<std::string> JsonDocument::Text(std::string_view pointer) const {
+  const json::value* value = impl_->Find(pointer);
+  if (!value || !value->is_string()) return std::nullopt;
+  return std::string(value->get_string().data(), value->get_string().size());
+}
+
+std::optional<double> JsonDocument::Number(std::string_view pointer) const {
+  const json::value* value = impl_->Find(pointer);
+  if (!value || !value->is_number()) return std::nullopt;
+  return value->to_number<double>();
+}
+
+size_t JsonDocument::Size(std::string_view pointer) const {
+  const json::value* value = impl_->Find(pointer);
+  return value && value->is_array() ? value->get_array().size() : 0;
+}
+
+}  // namespace gpulens

@@ -1,0 +1,48 @@
+// From the series of a page to the series of roles that it makes: gathered anew whenever the page's series or
+// families change, from that page alone.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "catalog/inference/roles.h"
+#include "core/layout.h"
+#include "scraping/engine/engine_families.h"
+
+namespace gpulens::engine_page {
+
+// Where the number of a series comes from.
+enum class Reading : uint8_t {
+  kNumber,    // the sample
+  kOne,       // always 1
+  kConstant,  // a number that stands in a label; of several, that of the greatest sample
+  kShaped,    // a histogram's cells
+};
+
+// A series to be made: which cells of the page feed it.
+struct SeriesPlan {
+  const MetricDesc* metric = nullptr;
+  EntityRef entity;
+  AttributeSet extra;
+  std::string identity;
+  Reading reading = Reading::kNumber;
+  Combine combine = Combine::kSum;
+  double scale = 1;
+  Ref<const Shape> shape;
+  std::vector<uint32_t> slots;    // member by member
+  std::vector<double> constants;  // kConstant: one per member
+  int64_t start_unix_ns = 0;      // of a single member that tells it
+};
+
+struct EntityOptions {
+  std::string_view target, model;
+  const std::vector<std::pair<std::string, std::string>>* attributes;
+};
+
+// Allocates freely; not for steady scrapes.
+std::vector<SeriesPlan> PlanSeries(const ScrapedPage& page, const PageFamilies& families,
+                                   const EntityOptions& options);
+
+}  // namespace gpulens::engine_page

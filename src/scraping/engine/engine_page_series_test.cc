@@ -1,0 +1,292 @@
+#include "scraping/engine/engine_page_series.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <initializer_list>
+#include <map>
+#include <string>
+
+#include "base/testing/allocations.h"
+#include "scraping/engine/engine_page_testing.h"
+
+namespace gpulens::engine_page {
+namespace {
+
+using ::testing::Contains;
+using ::testing::ElementsAre;
+using ::testing::IsEmpty;
+using ::testing::Key;
+using ::testing::Not;
+using ::testing::Pair;
+
+// Of an engine's page: without what is on every series.
+std::map<std::string, double> Of(const EngineRig& rig) {
+  return rig.Values({"target", "inference.engine", "inference.layer"});
+}
+
+TEST(EnginePage, RolesWithUnitsAndAttributes) {
+  EngineRig rig;
+  rig.Read(
+      "# TYPE vllm:num_requests_running gauge\n"
+      "vllm:num_requests_running{engine=\"0\",model_name=\"m\"} 3\n"
+      "# TYPE vllm:prompt_tokens_total counter\n"
+      "vllm:prompt_tokens_total{engine=\"0\",model_name=\"m\"} 700\n");
+  EXPECT_TRUE(rig.last.ok());
+  EXPECT_THAT(
+      rig.Values(),
+      ElementsAre(Pair("inference.requests.running{inference.dp_rank=0,inference.engine=vllm,inference.layer="
+                       "engine,model.name=m,target=t}",
+                       3),
+                  Pair("inference.tokens.prompt{inference.dp_rank=0,inference.engine=vllm,inference.layer="
+                       "engine,model.name=m,target=t}",
+                       700)));
+}
+
+TEST(EnginePage, NeitherOfAnEngineNorEmpty) {
+  EngineRig rig;
+  rig.Read("# TYPE node_load1 gauge\nnode_load1 1\n");
+  EXPECT_EQ(rig.last.code, Code::kDataLoss);
+  EXPECT_THAT(rig.Values(), IsEmpty());
+  // It becomes one while it is watched.
+  rig.Read("# TYPE vllm:num_requests_running gauge\nvllm:num_requests_running 3\n");
+  EXPECT_TRUE(rig.last.ok());
+  EXPECT_THAT(Of(rig), ElementsAre(Pair("inference.requests.running{}", 3)));
+}
+
+TEST(EnginePage, AnAliasIsCountedOnce) {
+  EngineRig rig;
+  const std::string older =
+      "# TYPE vllm:gpu_cache_usage_perc gauge\nvllm:gpu_cache_usage_perc{model_name=\"m\"} 0.5\n";
+  rig.Read(older);
+  EXPECT_THAT(Of(rig), ElementsAre(Pair("inference.kv_cache.usage{cache.type=gpu,model.name=m}", 0.5)));
+  rig.Read(older +
+           "# TYPE vllm:kv_cache_usage_perc gauge\nvllm:kv_cache_usage_perc{model_name=\"m\"} 0.25\n");
+  EXPECT_THAT(Of(rig), ElementsAre(Pair("inference.kv_cache.usage{cache.type=gpu,model.name=m}", 0.25)));
+  EXPECT_EQ(rig.series.families().unknown(), 0u);
+}
+
+TEST(EnginePage, HistogramsInTheUnitOfTheRole) {
+  EngineRig rig;
+  rig.Read(
+      "# TYPE nv_inference_first_response_histogram_ms histogram\n"
+      "nv_inference_first_response_histogram_ms_bucket{model=\"m\",version=\"1\",le=\"100\"} 2\n"
+      "nv_inference_first_response_histogram_ms_bucket{model=\"m\",version=\"1\",le=\"+Inf\"} 3\n"
+      "nv_inference_first_response_histogram_ms_sum{model=\"m\",version=\"1\"} 650\n"
+      "nv_inference_first_response_histogram_ms_count{model=\"m\",version=\"1\"} 3\n"
+      "# TYPE nv_inference_count counter\nnv_inference_count{model=\"m\",version=\"1\"} 1\n");
+  const std::string name = "inference.time_to_first_token{model.name=m,model.version=1}";
+  auto values = Of(rig);
+  EXPECT_EQ(values[name + " le=0.1"], 2);
+  EXPECT_EQ(values[name + " le=+Inf"], 3);
+  EXPECT_DOUBLE_EQ(values[name + " sum"], 0.65);
+  EXPECT_EQ(values[name + " count"], 3);
+  // Half a histogram is none: the sum of the batches without their number.
+  EXPECT_THAT(values, Not(Contains(Key("inference.scheduler.batch_size{model.name=m,model.version=1} sum"))));
+}
+
+TEST(EnginePage, SumAndCountOfTwoCountersAreAHistogramWithoutBuckets) {
+  EngineRig rig;
+  rig.Read(
+      "# TYPE nv_inference_count counter\nnv_inference_count{model=\"m\",version=\"1\"} 8\n"
+      "# TYPE nv_inference_exec_count counter\nnv_inference_exec_count{model=\"m\",version=\"1\"} 2\n"
+      "# TYPE nv_inference_request_success counter\nnv_inference_request_success{model=\"m\",version=\"1\"} "
+      "4\n"
+      "# TYPE nv_inference_request_duration_us counter\n"
+      "nv_inference_request_duration_us{model=\"m\",version=\"1\"} 2000000\n");
+  const std::string of = "{model.name=m,model.version=1} ";
+  auto values = Of(rig);
+  EXPECT_EQ(values["inference.scheduler.batch_size" + of + "sum"], 8);
+  EXPECT_EQ(values["inference.scheduler.batch_size" + of + "count"], 2);
+  EXPECT_DOUBLE_EQ(values["inference.request.duration" + of + "sum"], 2);
+  EXPECT_EQ(values["inference.request.duration" + of + "count"], 4);
+}
+
+TEST(EnginePage, PersonalLabelsAreDroppedAndTheirSeriesAdded) {
+  EngineRig rig;
+  rig.Read(
+      "# TYPE litellm_total_tokens_metric_total counter\n"
+      "# TYPE litellm_input_tokens_metric_total counter\n"
+      "litellm_input_tokens_metric_total{model=\"m\",user=\"a\",team=\"x\"} 10\n"
+      "litellm_input_tokens_metric_total{model=\"m\",user=\"b\",team=\"x\"} 5\n");
+  EXPECT_THAT(Of(rig), ElementsAre(Pair("inference.tokens.prompt{model.name=m,team=x}", 15)));
+}
+
+TEST(EnginePage, OneValueOfALabelStandsForAllOrForNone) {
+  EngineRig rig;
+  rig.Read(
+      "# TYPE sglang:cached_tokens_total counter\n"
+      "sglang:cached_tokens_total{cache_source=\"total\",model_name=\"m\"} 9\n");
+  EXPECT_THAT(Of(rig), ElementsAre(Pair("inference.tokens.cached{cache.type=total,model.name=m}", 9)));
+  rig.Read(
+      "# TYPE sglang:cached_tokens_total counter\n"
+      "sglang:cached_tokens_total{cache_source=\"total\",model_name=\"m\"} 9\n"
+      "sglang:cached_tokens_total{cache_source=\"device\",model_name=\"m\"} 7\n"
+      "sglang:cached_tokens_total{cache_source=\"storage_file\",model_name=\"m\"} 2\n");
+  EXPECT_THAT(Of(rig), ElementsAre(Pair("inference.tokens.cached{cache.type=disk,model.name=m}", 2),
+                                   Pair("inference.tokens.cached{cache.type=gpu,model.name=m}", 7)));
+}
+
+TEST(EnginePage, OtherSpellingsOfAName) {
+  for (const char* page : {"# TYPE vllm_prompt_tokens_total counter\nvllm_prompt_tokens_total 4\n",
+                           "# TYPE ray_vllm_prompt_tokens_total counter\nray_vllm_prompt_tokens_total 4\n",
+                           "# TYPE ray_vllm:prompt_tokens_total counter\nray_vllm:prompt_tokens_total 4\n"}) {
+    EngineRig rig;
+    rig.Read(page);
+    EXPECT_THAT(rig.Values({"target", "inference.layer"}),
+                ElementsAre(Pair("inference.tokens.prompt{inference.engine=vllm}", 4)))
+        << page;
+  }
+  EngineRig rig;
+  rig.Read("# TYPE vllm:prompt_tokens counter\nvllm:prompt_tokens_total 4\n# EOF\n",
+           ExpositionFormat::kOpenMetrics100);
+  EXPECT_THAT(Of(rig), ElementsAre(Pair("inference.tokens.prompt{}", 4)));
+}
+
+TEST(EnginePage, SeveralEnginesOnOnePage) {
+  EngineRig rig;
+  rig.Read(
+      "# TYPE vllm:prompt_tokens_total counter\nvllm:prompt_tokens_total{model_name=\"m\"} 4\n"
+      "# TYPE lmcache:num_hit_tokens_total counter\nlmcache:num_hit_tokens_total{model_name=\"m\"} 3\n"
+      "# TYPE process_start_time_seconds gauge\nprocess_start_time_seconds 1700000000\n");
+  auto names = rig.Names();
+  EXPECT_THAT(
+      names,
+      Contains(
+          "inference.tokens.prompt{inference.engine=vllm,inference.layer=engine,model.name=m,target=t}"));
+  EXPECT_THAT(names,
+              Contains("inference.engine.start_time{inference.engine=vllm,inference.layer=engine,target=t}"));
+  bool lmcache = false;
+  for (const std::string& name : names)
+    lmcache |= name.find("inference.engine=lmcache,inference.layer=cache") != std::string::npos;
+  EXPECT_TRUE(lmcache);
+}
+
+TEST(EnginePage, NimReadsVllmsFamiliesAsItsOwn) {
+  EngineRig rig("nim");
+  rig.Read("# TYPE vllm:num_requests_waiting gauge\nvllm:num_requests_waiting 2\n");
+  EXPECT_THAT(rig.Values({"target", "inference.layer"}),
+              ElementsAre(Pair("inference.requests.waiting{inference.engine=nim}", 2)));
+}
+
+TEST(EnginePage, NumbersThatStandInLabels) {
+  EngineRig rig;
+  const std::string head = "# TYPE vllm:lora_requests_info gauge\n";
+  rig.Read(head +
+           "vllm:lora_requests_info{running_lora_adapters=\"a,b\",max_lora=\"4\"} 100\n"
+           "vllm:lora_requests_info{running_lora_adapters=\"a\",max_lora=\"4\"} 200\n");
+  EXPECT_THAT(Of(rig), Contains(Pair("inference.lora.adapters{inference.state=running}", 1))) << "the newest";
+  rig.Read(head + "vllm:lora_requests_info{running_lora_adapters=\"\",max_lora=\"4\"} 300\n");
+  EXPECT_THAT(Of(rig), Contains(Pair("inference.lora.adapters{inference.state=running}", 0)));
+}
+
+TEST(EnginePage, ManyBucketsAreThinned) {
+  std::string page = "# TYPE tgi_batch_next_size histogram\n";
+  for (int i = 1; i <= 1024; ++i)
+    page += "tgi_batch_next_size_bucket{le=\"" + std::to_string(i) + "\"} " + std::to_string(i) + "\n";
+  page +=
+      "tgi_batch_next_size_bucket{le=\"+Inf\"} 1030\ntgi_batch_next_size_sum 5\ntgi_batch_next_size_count "
+      "1030\n";
+  EngineRig rig;
+  rig.Read(page);
+  auto values = Of(rig);
+  EXPECT_LE(values.size(), 72u);
+  EXPECT_EQ(values["inference.scheduler.batch_size{} le=8"], 8);
+  EXPECT_EQ(values["inference.scheduler.batch_size{} le=+Inf"], 1030);
+  EXPECT_EQ(values["inference.scheduler.batch_size{} count"], 1030);
+}
+
+TEST(EnginePage, WhatVanishesLeavesAndWhatChangesItsTypeIsAnother) {
+  EngineRig rig;
+  rig.Read(
+      "# TYPE sglang:kv_transfer_latency_ms gauge\nsglang:kv_transfer_latency_ms 30\n"
+      "# TYPE sglang:num_running_reqs gauge\nsglang:num_running_reqs 1\n");
+  EXPECT_THAT(Of(rig), ElementsAre(Pair("inference.requests.running{}", 1)));
+  rig.Read(
+      "# TYPE sglang:kv_transfer_latency_ms histogram\nsglang:kv_transfer_latency_ms_bucket{le=\"5\"} 1\n"
+      "sglang:kv_transfer_latency_ms_bucket{le=\"+Inf\"} 1\nsglang:kv_transfer_latency_ms_sum 3\n"
+      "sglang:kv_transfer_latency_ms_count 1\n");
+  EXPECT_THAT(Of(rig), Not(Contains(Key("inference.requests.running{}"))));
+  bool there = false;
+  for (const auto& [name, value] : Of(rig))
+    there |= name.starts_with("inference.kv_transfer.duration") && name.ends_with("le=0.005");
+  EXPECT_TRUE(there);
+}
+
+TEST(EnginePage, ACutPageLeavesWhatItDoesNotShow) {
+  EngineRig rig;
+  const std::string head =
+      "# TYPE vllm:e2e_request_latency_seconds "
+      "histogram\nvllm:e2e_request_latency_seconds_bucket{le=\"1.0\"} ";
+  rig.Read(head +
+               "1\nvllm:e2e_request_latency_seconds_bucket{le=\"+Inf\"} "
+               "2\nvllm:e2e_request_latency_seconds_sum 5\n"
+               "vllm:e2e_request_latency_seconds_count 2\n# EOF\n",
+           ExpositionFormat::kOpenMetrics100);
+  rig.Read(head + "7\n", ExpositionFormat::kOpenMetrics100);
+  EXPECT_FALSE(rig.complete);
+  // Nothing fresh: the whole histogram is as old as the page before.
+  EXPECT_THAT(Of(rig), IsEmpty());
+  EXPECT_EQ(rig.Names().size(), 1u);
+}
+
+TEST(EnginePage, ARestartBeginsCountersAnew) {
+  EngineRig rig;
+  const std::string head = "# TYPE vllm:e2e_request_latency_seconds histogram\n";
+  auto page = [&](int count) {
+    std::string n = std::to_string(count);
+    return head + "vllm:e2e_request_latency_seconds_bucket{le=\"1.0\"} " + n +
+           "\nvllm:e2e_request_latency_seconds_bucket{le=\"+Inf\"} " + n +
+           "\nvllm:e2e_request_latency_seconds_sum " + n + "\nvllm:e2e_request_latency_seconds_count " + n +
+           "\n";
+  };
+  rig.Read(page(10));
+  rig.Read(page(20));
+  int64_t before = (*rig.frame->layout)[0].start_unix_ns;
+  rig.Read(page(3));
+  EXPECT_GT((*rig.frame->layout)[0].start_unix_ns, before);
+}
+
+TEST(EnginePage, AModelLearntLaterIsGivenToSeriesWithoutOne) {
+  EngineRig rig;
+  const std::string page = "# TYPE tgi_queue_size gauge\ntgi_queue_size 2\n";
+  rig.Read(page);
+  EXPECT_THAT(Of(rig), ElementsAre(Pair("inference.requests.waiting{}", 2)));
+  rig.series.SetModel("m");
+  rig.Read(page);
+  EXPECT_THAT(Of(rig), ElementsAre(Pair("inference.requests.waiting{model.name=m}", 2)));
+}
+
+TEST(EnginePage, AboveTheLimitSeriesAreRefusedAndCounted) {
+  EngineRig rig({.target = "t"}, 1);
+  rig.Read(
+      "# TYPE vllm:num_requests_running gauge\nvllm:num_requests_running{model_name=\"a\"} 1\n"
+      "vllm:num_requests_running{model_name=\"b\"} 2\n");
+  EXPECT_EQ(rig.table.size(), 1u);
+  EXPECT_GT(rig.table.refused(SeriesRefusal::kLimit), 0u);
+}
+
+TEST(EnginePage, ASteadyPageDoesNotAllocate) {
+  std::string pages[2];
+  for (int p = 0; p < 2; ++p) {
+    std::string n = std::to_string(p + 5);
+    for (const char* model : {"a", "b", "c"}) {
+      std::string of = std::string("{model_name=\"") + model + "\"";
+      pages[p] += "# TYPE vllm:num_requests_running gauge\nvllm:num_requests_running" + of + "} " + n + "\n";
+      pages[p] += "# TYPE vllm:e2e_request_latency_seconds histogram\n";
+      for (const char* le : {"0.1", "1.0", "+Inf"})
+        pages[p] += "vllm:e2e_request_latency_seconds_bucket" + of + ",le=\"" + le + "\"} " + n + "\n";
+      pages[p] += "vllm:e2e_request_latency_seconds_sum" + of + "} " + n + "\n";
+      pages[p] += "vllm:e2e_request_latency_seconds_count" + of + "} " + n + "\n";
+    }
+  }
+  EngineRig rig;
+  for (int i = 0; i < 10; ++i) rig.Read(pages[i % 2 == 0 ? 0 : 1]);
+  uint64_t before = ThreadAllocations();
+  for (int i = 0; i < 50; ++i) rig.Read(pages[1]);
+  EXPECT_EQ(ThreadAllocations() - before, 0u);
+  EXPECT_EQ(rig.table.size(), 6u);
+}
+
+}  // namespace
+}  // namespace gpulens::engine_page

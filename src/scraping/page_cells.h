@@ -1,0 +1,29 @@
+// Small questions about the cells of one series of a page.
+#pragma once
+
+#include <cmath>
+#include <cstdint>
+#include <vector>
+
+#include "wire/exposition/exposition_page.h"
+
+namespace gpulens {
+
+// Null when the series has no cell of this role.
+inline const PageCell* FindCell(const std::vector<PageCell>& cells, SampleRole role) noexcept {
+  for (const PageCell& cell : cells) {
+    if (cell.role == role) return &cell;
+  }
+  return nullptr;
+}
+
+// When the series says it began; 0: it does not, or its time makes no sense.
+inline int64_t CreatedUnixNs(const ScrapedPage& page, const std::vector<PageCell>& cells) noexcept {
+  constexpr double kYear2200 = 7.3e9;
+  const PageCell* cell = FindCell(cells, SampleRole::kCreated);
+  double unix_s = cell ? page.values()[cell->slot] : 0;
+  // To the microsecond: a double of today's seconds has no more.
+  return unix_s > 0 && unix_s < kYear2200 ? std::llround(unix_s * 1e6) * 1000 : 0;
+}
+
+}  // namespace gpulens
