@@ -41,7 +41,7 @@ def literal(text):
 
 def row_text(where, row, roles):
     family, types, labels, unit, role, scale, alias, since, until, note = row
-    if not re.fullmatch(r"[A-Za-z_:][\w:]*\*?", family):
+    if not re.fullmatch(r"[A-Za-z_:][\w:]*\*?|\*[\w:]+", family):
         raise SystemExit(f"{where}: '{family}' is no name of a family")
     unknown = [t for t in types.split("|") if t not in TYPES]
     if unknown:

@@ -17,6 +17,7 @@
 #include "agent/cli/doctor_command.h"
 #include "agent/cli/driver_command.h"
 #include "agent/cli/driver_release.h"
+#include "agent/cli/engines/engines_command.h"
 #include "agent/cli/events/events_command.h"
 #include "agent/cli/fake/fake_command.h"
 #include "agent/cli/metrics_command.h"
@@ -38,7 +39,7 @@ constexpr const char* kHelp =
   gpulens doctor                     what is found, what is not, why, and what to do
   gpulens collect host --once        one collector, once, as a table
 
-LOOK      doctor · events [explain CODE] · metrics [NAME] · version
+LOOK      doctor · engines list|check|read · events [explain CODE] · metrics [NAME] · version
 COLLECT   agent · collect COLLECTOR · capture SOURCE · check CHECK…
 SET UP    config check|print|schema · driver release|resume|status · fake nvml fail|heal|status
 --help in every command has examples.
@@ -79,8 +80,8 @@ std::string TargetNames() {
   return out;
 }
 
-constexpr std::string_view kCommands[] = {"agent",   "capture", "collect", "check", "doctor", "events",
-                                          "metrics", "config",  "driver",  "fake",  "version"};
+constexpr std::string_view kCommands[] = {"agent",   "capture", "collect", "check",  "doctor", "events",
+                                          "engines", "metrics", "config",  "driver", "fake",   "version"};
 
 std::vector<std::string_view> CommandNames() {
   std::vector<std::string_view> names(std::begin(kCommands), std::end(kCommands));
@@ -123,6 +124,7 @@ struct CommandLine {
   std::string explain;
   CheckOptions check;
   CaptureOptions capture;
+  EnginesOptions engines;
   std::string config_file;
   DriverOrder driver;
   bool runs_agent = false;
@@ -308,6 +310,7 @@ int RunCommandLine(int argc, char** argv) {
   AddCollect(app, line);
   AddCapture(app, line.capture, line.code);
   AddLooks(app, line);
+  AddEngines(app, line.engines, line.code);
   AddEvents(app, line);
   AddCheck(app, line.check, line.code);
   AddConfig(app, line);

@@ -3,9 +3,8 @@
 // The rows stand in tables/*.tsv, one family and one meaning a line:
 //
 //   family    as TYPE names it in the text format 0.0.4, `_total` of counters included; a `*` at its end
-//   stands
-//             for any rest. Several rows of one family have several meanings, or are for several label
-//             values.
+//             or its beginning stands for any text. Several rows of one family have several meanings, or
+//             are for several label values.
 //   type      what TYPE says; "histogram|gauge" where versions differ. Another one on the page is drift.
 //   labels    what happens to labels, separated by commas:
 //               name>attribute             becomes this attribute …

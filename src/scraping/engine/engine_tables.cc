@@ -24,6 +24,7 @@ std::string_view WithoutTotal(std::string_view family) noexcept {
 
 bool Matches(std::string_view pattern, std::string_view family) noexcept {
   if (pattern.ends_with('*')) return family.starts_with(pattern.substr(0, pattern.size() - 1));
+  if (pattern.starts_with('*')) return family.ends_with(pattern.substr(1));
   return pattern == family;
 }
 
