@@ -6,11 +6,11 @@
 #include "catalog/all.h"
 #include "catalog/spelling.h"
 #include "dialects/dcgm.h"
-#include "dialects/genai.h"
+#include "dialects/engine/genai.h"
+#include "dialects/engine/zumik.h"
 #include "dialects/hw.h"
 #include "dialects/l9gpu.h"
 #include "dialects/zernel.h"
-#include "dialects/zumik.h"
 
 namespace gpulens {
 namespace {
@@ -191,7 +191,8 @@ class PageSpeller {
                            SpelledSeries& spelled) {
     auto told = [&](std::span<const DialectLabel> labels, std::string_view key) {
       return std::any_of(labels.begin(), labels.end(), [&](const DialectLabel& label) {
-        return label.label == key || label.attribute == key || label.then == key;
+        // Two of ours may be one of their words.
+        return label.label == key || (label.attribute == key && label.words.empty()) || label.then == key;
       });
     };
     for (auto [key, value] : series.attributes) {

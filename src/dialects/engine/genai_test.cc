@@ -1,4 +1,4 @@
-#include "dialects/genai.h"
+#include "dialects/engine/genai.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -7,7 +7,7 @@
 #include <set>
 
 #include "base/files.h"
-#include "catalog/all.h"
+#include "catalog/inference/requests.h"
 #include "dialects/spell_testing.h"
 
 namespace gpulens {
@@ -83,10 +83,10 @@ TEST(Genai, InOpenTelemetrysFormNamesAndKeysKeepTheirDots) {
   EXPECT_EQ(Label(out[0], "error.type"), "timeout");
   EXPECT_EQ(out[1].name, "gen_ai.server.request.duration");
   EXPECT_EQ(out[1].unit, "s");
-  EXPECT_THAT(out[1].labels,
-              ElementsAre(Pair("gen_ai.operation.name", "chat"), Pair("gen_ai.provider.name", "vllm"),
-                          Pair("server.address", "h"), Pair("server.port", "8000"),
-                          Pair("error.type", "timeout"), Pair("inference.dp_rank", "1")))
+  EXPECT_THAT(out[1].labels, ElementsAre(Pair("gen_ai.operation.name", "chat"),
+                                         Pair("gen_ai.provider.name", "vllm"), Pair("server.address", "h"),
+                                         Pair("server.port", "8000"), Pair("error.type", "timeout"),
+                                         Pair("inference.dp_rank", "1"), Pair("inference.engine", "vllm")))
       << "what tells series apart stays";
 }
 

@@ -1,4 +1,4 @@
-#include "dialects/zumik.h"
+#include "dialects/engine/zumik.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
