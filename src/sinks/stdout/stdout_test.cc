@@ -367,6 +367,7 @@ Config Options(const char* format, bool end_when_closed = false) {
   config.Set("format", std::string(format), {});
   config.Set("end_when_closed", end_when_closed, {});
   config.Set("gpus_only", false, {});
+  config.Set("dialects", std::vector<std::string>{"native"}, {});
   return config;
 }
 
