@@ -6,6 +6,8 @@
 #include "catalog/all.h"
 #include "catalog/spelling.h"
 #include "dialects/dcgm.h"
+#include "dialects/engine/genai.h"
+#include "dialects/engine/zumik.h"
 #include "dialects/hw.h"
 #include "dialects/l9gpu.h"
 #include "dialects/zernel.h"
@@ -13,7 +15,7 @@
 namespace gpulens {
 namespace {
 
-constexpr const Dialect* kDialects[] = {&kZernel, &kDcgm, &kDcgm46, &kHw, &kL9gpu};
+constexpr const Dialect* kDialects[] = {&kZernel, &kDcgm, &kDcgm46, &kHw, &kL9gpu, &kGenai, &kZumik};
 
 // The names that configuration allows are those of the tables, in their order.
 constexpr bool NamesAgree() {
@@ -38,16 +40,30 @@ std::string UnitWord(const MetricDesc& desc) {
   return word.size() > kProbe.size() ? word.substr(kProbe.size() + 1) : "";
 }
 
-void AppendNativeLabels(const SeriesInfo& series, std::string_view without, SpelledSeries& spelled) {
+void AppendNativeLabels(const SeriesInfo& series, std::string_view without, NameForm form,
+                        SpelledSeries& spelled) {
   for (auto [key, value] : series.attributes) {
     if (!without.empty() && key == without) continue;
     std::string label;
-    if (series.desc->spelling == Spelling::kVerbatim) label = key;
+    if (series.desc->spelling == Spelling::kVerbatim || form == NameForm::kOtel) label = key;
     else AppendPrometheusLabel(label, key);
     std::string text;
     AppendValue(text, value);
     spelled.labels.emplace_back(std::move(label), std::move(text));
   }
+}
+
+void SpellNativeIn(NameForm form, const SeriesInfo& series, std::vector<SpelledSeries>& out) {
+  const MetricDesc& desc = *series.desc;
+  if (FactsOf(desc).dialect_only) return;
+  SpelledSeries& spelled = out.emplace_back();
+  bool as_it_is = desc.spelling == Spelling::kVerbatim || form == NameForm::kOtel;
+  if (form == NameForm::kOtel) spelled.name = desc.name;
+  else AppendPrometheusName(spelled.name, desc);
+  spelled.unit = as_it_is ? std::string(desc.unit) : UnitWord(desc);
+  spelled.help = desc.help;
+  spelled.kind = desc.kind;
+  AppendNativeLabels(series, {}, form, spelled);
 }
 
 // "0000:0f:00.0" to "00000000:0F:00.0"; what has another form stays as it is.
@@ -59,6 +75,22 @@ std::string NvmlBusId(std::string text) {
   return std::string(8 - colon, '0') + text;
 }
 
+std::string InTheirWords(std::string text, std::span<const DialectWord> words) {
+  for (const DialectWord& word : words) {
+    if (text == word.ours) return std::string(word.theirs);
+  }
+  return text;
+}
+
+// What the row's name is spelt from.
+MetricDesc OtelDesc(const DialectRow& row) {
+  MetricDesc desc;
+  desc.name = row.name;
+  desc.unit = row.unit;
+  desc.kind = row.kind;
+  return desc;
+}
+
 void AppendLabel(const DialectLabel& label, const SeriesInfo& series, const TickFacts& facts,
                  SpelledSeries& spelled) {
   for (const auto& [there, value] : spelled.labels) {
@@ -68,7 +100,8 @@ void AppendLabel(const DialectLabel& label, const SeriesInfo& series, const Tick
   if (!label.attribute.empty()) {
     std::string text = facts.Text(series, label.attribute);
     if (text.empty()) return;
-    value += label.as == DialectLabel::kNvmlBusId ? NvmlBusId(std::move(text)) : text;
+    if (label.as == DialectLabel::kNvmlBusId) text = NvmlBusId(std::move(text));
+    value += InTheirWords(std::move(text), label.words);
   }
   std::string then = label.then.empty() ? std::string() : facts.Text(series, label.then);
   if (label.then.empty() || !then.empty()) value.append(label.join).append(then);
@@ -95,10 +128,13 @@ void MarkTakenNames(std::span<SpelledSeries> spelled) {
 // The dialects of one page, and what it knows of the present tick.
 class PageSpeller {
  public:
-  explicit PageSpeller(std::span<const std::string> names) {
+  PageSpeller(std::span<const std::string> names, NameForm form) : form_(form) {
     for (const std::string& name : names) {
       if (name == kNativeDialect) native_ = true;
       else if (const Dialect* dialect = FindDialect(name)) dialects_.push_back(dialect);
+    }
+    for (const Dialect* dialect : dialects_) {
+      for (const DialectRow& row : dialect->rows) facts_.Watch(row.unless);
     }
   }
 
@@ -109,7 +145,7 @@ class PageSpeller {
 
   void Spell(const SeriesInfo& series, std::vector<SpelledSeries>& out) const {
     size_t before = out.size();
-    if (native_) SpellNative(series, out);
+    if (native_) SpellNativeIn(form_, series, out);
     for (const Dialect* dialect : dialects_) SpellIn(*dialect, series, out);
     MarkTakenNames(std::span(out).subspan(before));
   }
@@ -122,11 +158,16 @@ class PageSpeller {
     }
     bool keep_native = true;
     for (const DialectRow& row : dialect.rows) {
-      if (!Applies(row, series)) continue;
+      if (!Applies(row, series) || HasRival(row, series)) continue;
       keep_native = row.keep_native;
       if (!row.name.empty()) SpellRow(dialect, row, series, out);
     }
     if (dialect.over_native && keep_native && !native_) SpellOverNative(dialect, series, out);
+  }
+
+  bool HasRival(const DialectRow& row, const SeriesInfo& series) const {
+    return std::any_of(row.unless.begin(), row.unless.end(),
+                       [&](const Rival& rival) { return facts_.HasRival(series, rival); });
   }
 
   void SpellRow(const Dialect& dialect, const DialectRow& row, const SeriesInfo& series,
@@ -138,15 +179,44 @@ class PageSpeller {
     spelled.kind = row.kind;
     spelled.scale = row.scale;
     spelled.whole = row.whole;
-    if (row.all_attributes) AppendNativeLabels(series, row.without, spelled);
+    if (row.all_attributes) AppendNativeLabels(series, row.without, NameForm::kPrometheus, spelled);
     for (const DialectLabel& label : row.labels) AppendLabel(label, series, facts_, spelled);
     for (const DialectLabel& label : dialect.labels) AppendLabel(label, series, facts_, spelled);
+    if (row.other_attributes) AppendOthers(dialect, row, series, spelled);
+    if (dialect.otel && form_ == NameForm::kPrometheus) SpellOtel(dialect, row, spelled);
+  }
+
+  // The attributes that no label tells, under their own keys.
+  static void AppendOthers(const Dialect& dialect, const DialectRow& row, const SeriesInfo& series,
+                           SpelledSeries& spelled) {
+    auto told = [&](std::span<const DialectLabel> labels, std::string_view key) {
+      return std::any_of(labels.begin(), labels.end(), [&](const DialectLabel& label) {
+        // Two of ours may be one of their words.
+        return label.label == key || (label.attribute == key && label.words.empty()) || label.then == key;
+      });
+    };
+    for (auto [key, value] : series.attributes) {
+      if (told(row.labels, key) || told(dialect.labels, key)) continue;
+      std::string text;
+      AppendValue(text, value);
+      spelled.labels.emplace_back(key, std::move(text));
+    }
+  }
+
+  static void SpellOtel(const Dialect& dialect, const DialectRow& row, SpelledSeries& spelled) {
+    spelled.name = PrometheusNameOf(dialect, row);
+    spelled.unit = UnitWord(OtelDesc(row));
+    for (auto& [key, value] : spelled.labels) {
+      std::string label;
+      AppendPrometheusLabel(label, key);
+      key = std::move(label);
+    }
   }
 
   void SpellOverNative(const Dialect& dialect, const SeriesInfo& series,
                        std::vector<SpelledSeries>& out) const {
     size_t before = out.size();
-    SpellNative(series, out);
+    SpellNativeIn(form_, series, out);
     for (SpelledSeries& spelled : std::span(out).subspan(before)) {
       if (spelled.kind == Kind::kUpDownCounter) spelled.kind = Kind::kGauge;
       if (series.desc->spelling == Spelling::kVerbatim) continue;
@@ -154,6 +224,7 @@ class PageSpeller {
     }
   }
 
+  const NameForm form_;
   bool native_ = false;
   std::vector<const Dialect*> dialects_;
   TickFacts facts_;
@@ -171,18 +242,18 @@ const Dialect* FindDialect(std::string_view name) noexcept {
 std::span<const std::string_view> DialectNames() noexcept { return kDialectNames; }
 
 void SpellNative(const SeriesInfo& series, std::vector<SpelledSeries>& out) {
-  const MetricDesc& desc = *series.desc;
-  if (FactsOf(desc).dialect_only) return;
-  SpelledSeries& spelled = out.emplace_back();
-  AppendPrometheusName(spelled.name, desc);
-  spelled.unit = desc.spelling == Spelling::kVerbatim ? std::string(desc.unit) : UnitWord(desc);
-  spelled.help = desc.help;
-  spelled.kind = desc.kind;
-  AppendNativeLabels(series, {}, spelled);
+  SpellNativeIn(NameForm::kPrometheus, series, out);
 }
 
-Speller MakeSpeller(std::span<const std::string> names) {
-  auto page = std::make_shared<PageSpeller>(names);
+std::string PrometheusNameOf(const Dialect& dialect, const DialectRow& row) {
+  if (!dialect.otel) return std::string(row.name);
+  std::string name;
+  AppendPrometheusName(name, OtelDesc(row));
+  return name;
+}
+
+Speller MakeSpeller(std::span<const std::string> names, NameForm form) {
+  auto page = std::make_shared<PageSpeller>(names, form);
   return {[page](const SeriesInfo& series, std::vector<SpelledSeries>& out) { page->Spell(series, out); },
           [page](const Snapshot& snapshot) { return page->Look(snapshot); }};
 }

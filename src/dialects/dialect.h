@@ -2,13 +2,15 @@
 //
 // A row is pure per series: from a native row, perhaps only where attributes have given values, to a
 // name, a unit, a scale and renamed attributes. Nothing is added up or taken apart. What a label says
-// may be known of the series' GPU or host elsewhere in the tick (src/dialects/facts.h).
+// may be known of the series' GPU or host elsewhere in the tick, and a row may give way to a better series
+// of the tick (src/dialects/facts.h).
 //
 // Static storage; thread-safe.
 #pragma once
 
 #include <array>
 #include <span>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -17,6 +19,10 @@
 #include "dialects/facts.h"
 
 namespace gpulens {
+
+struct DialectWord {
+  std::string_view ours, theirs;
+};
 
 struct DialectLabel {
   enum As : uint8_t {
@@ -29,6 +35,7 @@ struct DialectLabel {
   std::string_view then = {};       // a second attribute; it and `join` are left out where it has no value
   std::string_view join = {};       // before the second attribute; alone where none is named
   As as = kPlain;
+  std::span<const DialectWord> words = {};  // what a value is called there; one that is not here stays
 };
 
 struct DialectWhere {
@@ -47,6 +54,9 @@ struct DialectRow {
   // Before `labels`, every attribute of the series as native pages spell it, but this one.
   bool all_attributes = false;
   std::string_view without = {};
+  // Behind `labels`, every attribute that none of them has told.
+  bool other_attributes = false;
+  std::span<const Rival> unless = {};  // left out where the tick has one of these
   // For a dialect over native: the series keeps its native name beside this one.
   bool keep_native = false;
 };
@@ -63,8 +73,11 @@ struct Dialect {
   std::span<const DialectFamily> families = {};  // those that are always shown, in their order
   // Only series of this vendor's GPUs, as far as the vendor is known. Empty: all.
   std::string_view vendor = {};
-  // Labels or `vendor` say more than the series itself does, so each new tick is looked through.
+  // Labels, `vendor` or `unless` ask for more than the series itself says, so each new tick is looked
+  // through.
   bool looks = false;
+  // Its names, units and labels are OpenTelemetry's: a page spells them by the rules for native ones.
+  bool otel = false;
   // It is native but for its rows: a series without one is spelt as the catalogue does, with `labels`
   // besides. On a page that shows native, too, only its rows are added.
   bool over_native = false;
@@ -76,8 +89,8 @@ struct Dialect {
 // "native" is no table: it spells every series by the catalogue's rules, scraped ones verbatim.
 inline constexpr std::string_view kNativeDialect = "native";
 // The names that configuration may use.
-inline constexpr std::string_view kDialectNames[] = {kNativeDialect, "zernel", "dcgm",
-                                                     "dcgm_4_6",     "hw",     "l9gpu"};
+inline constexpr std::string_view kDialectNames[] = {kNativeDialect, "zernel", "dcgm",  "dcgm_4_6",
+                                                     "hw",           "l9gpu",  "genai", "zumik"};
 
 // Null for an unknown name, and for "native".
 const Dialect* FindDialect(std::string_view name) noexcept;
@@ -85,9 +98,15 @@ std::span<const std::string_view> DialectNames() noexcept;
 
 void SpellNative(const SeriesInfo& series, std::vector<SpelledSeries>& out);
 
+// How OpenTelemetry's names are told: as exposition pages spell them, or as they are, which is for JSON
+// and for protocols of its own.
+enum class NameForm : uint8_t { kPrometheus, kOtel };
+
 // One speller for a page's dialects, in their order. Unknown names are ignored: configuration has
 // refused them.
-Speller MakeSpeller(std::span<const std::string> names);
+Speller MakeSpeller(std::span<const std::string> names, NameForm form = NameForm::kPrometheus);
+// The row's name as an exposition page has it.
+std::string PrometheusNameOf(const Dialect& dialect, const DialectRow& row);
 // The families those dialects always show.
 std::vector<SpelledSeries> AlwaysShown(std::span<const std::string> names);
 

@@ -118,15 +118,26 @@ TEST(Tables, NoTwoRowsSayTheSame) {
 }
 
 TEST(Tables, ConditionsAskForAttributesThatTheRowHas) {
+  // Those that the measured thing itself may have.
+  const std::set<std::string_view> of_entities = {"", "gpu.mig.instance_id", "gpu.partition.id",
+                                                  "inference.engine"};
   ForEachRow([&](const Dialect& dialect, const DialectRow& row) {
     for (const DialectWhere& where : row.where) {
-      if (where.key.empty() || where.key == "gpu.mig.instance_id" || where.key == "gpu.partition.id")
-        continue;
+      if (of_entities.contains(where.key)) continue;
       bool has =
           std::find(row.native->keys.begin(), row.native->keys.end(), where.key) != row.native->keys.end();
       EXPECT_TRUE(has) << dialect.name << " " << row.name << " asks " << where.key;
     }
   });
+}
+
+TEST(Tables, WhoHasRivalsLooksAtTicks) {
+  size_t rivals = 0;
+  ForEachRow([&](const Dialect& dialect, const DialectRow& row) {
+    rivals += row.unless.size();
+    EXPECT_TRUE(row.unless.empty() || dialect.looks) << dialect.name;
+  });
+  EXPECT_GE(rivals, 9u);
 }
 
 TEST(Tables, ConditionsAskForValuesThatTheCatalogueNames) {

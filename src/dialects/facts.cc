@@ -1,5 +1,7 @@
 #include "dialects/facts.h"
 
+#include <algorithm>
+
 #include "catalog/gpu/health.h"
 #include "catalog/gpu/parts.h"
 
@@ -31,7 +33,38 @@ std::string TextIn(const std::map<std::string, AttributeSet>& sets, const std::s
   return found == sets.end() ? std::string() : found->second.Text(attribute);
 }
 
+// Whether the series is one that `rival` speaks of.
+bool Fits(const Rival& rival, const SeriesInfo& info) {
+  if (std::find(rival.metrics.begin(), rival.metrics.end(), info.desc) == rival.metrics.end()) return false;
+  return rival.key.empty() || info.attributes.Text(rival.key) == rival.value;
+}
+
 }  // namespace
+
+void TickFacts::Watch(std::span<const Rival> rivals) {
+  for (const Rival& rival : rivals) {
+    if (std::find(watched_.begin(), watched_.end(), &rival) == watched_.end()) watched_.push_back(&rival);
+  }
+}
+
+std::string TickFacts::KeyOf(const Rival& rival, const AttributeSet& attributes) {
+  std::string key = std::to_string(reinterpret_cast<uintptr_t>(&rival));
+  for (std::string_view attribute : rival.same) {
+    key += '\0';
+    key += attributes.Text(attribute);
+  }
+  return key;
+}
+
+void TickFacts::AddRivals(const SeriesInfo& info, Known& known) const {
+  for (const Rival* rival : watched_) {
+    if (Fits(*rival, info)) known.rivals.insert(KeyOf(*rival, info.attributes));
+  }
+}
+
+bool TickFacts::HasRival(const SeriesInfo& series, const Rival& rival) const {
+  return !Fits(rival, series) && known_.rivals.contains(KeyOf(rival, series.attributes));
+}
 
 // The first to speak of a GPU is heard. An index that two GPUs have (of two vendors) names neither.
 void TickFacts::AddGpu(const SeriesInfo& info, Known& known) {
@@ -50,6 +83,8 @@ bool TickFacts::Look(const Snapshot& snapshot) {
     const Layout& layout = *entry.frame->layout;
     for (uint32_t slot = 0; slot < layout.slots(); ++slot) {
       const SeriesInfo& info = layout[slot];
+      if (!info.desc) continue;
+      AddRivals(info, known);
       if (info.desc == &kGpuInfo) AddGpu(info, known);
       else if (info.desc == &kGpuMigInfo) AddSlice(info.attributes, known.slices);
       else if (info.desc == &kGpuDriverInfo)

@@ -13,6 +13,7 @@
 #include "agent/cli/check_command.h"
 #include "agent/cli/collect/aliases.h"
 #include "agent/cli/collect/collect_command.h"
+#include "agent/cli/collect/engine_target.h"
 #include "agent/cli/config_command.h"
 #include "agent/cli/doctor_command.h"
 #include "agent/cli/driver_command.h"
@@ -58,6 +59,8 @@ constexpr const char* kCollectFooter = R"(
   gpulens collect host --once --sink stdout                          JSON
   gpulens collect scrape -o url=http://127.0.0.1:9100/metrics --once
   gpulens collect host --interval 5s --sink file -o path=host.jsonl
+  gpulens collect vllm --once                                        an LLM engine where it listens by default
+  gpulens collect sglang --endpoint http://10.0.0.7:30000/metrics --interval 5s
   gpulens collect gpu_summary --once                                 an analyzer, over the GPUs that are here
   gpulens collect --list                                             what there is, and what of it is here
 
@@ -77,6 +80,9 @@ std::string TargetNames() {
   for (const CollectorSpec* spec : AllCollectors()) out += (out.empty() ? "" : " ") + std::string(spec->name);
   out += "; or an analyzer:";
   for (const AnalyzerSpec* spec : AllAnalyzers()) out += " " + std::string(spec->name);
+  if (!FindCollector(kEnginesCollector)) return out;
+  out += "; or an LLM engine:";
+  for (std::string_view engine : EngineNames()) out += " " + std::string(engine);
   return out;
 }
 
@@ -172,6 +178,10 @@ void AddCollect(CLI::App& app, CommandLine& line) {
       ->type_name("D");
   collect->add_option("--sink", line.collect.sink, "stdout (JSON), file; without it: a table")
       ->type_name("S");
+  collect->add_option("--endpoint", line.collect.endpoint, "Where the page is, of what reads one")
+      ->type_name("URL");
+  collect->add_flag("--emit-genai-namespace", line.collect.genai,
+                    "OpenTelemetry's gen_ai.* names beside the native ones, as JSON");
   collect->add_option("-o", line.pairs, "An option of the collector or the sink; repeatable")
       ->type_name("KEY=VALUE");
   collect->add_option("--config", line.collect.config_file, "Configuration file (YAML)")->type_name("FILE");

@@ -85,10 +85,12 @@ Row DialectFamilyRow(const Dialect& dialect, const DialectFamily& family) {
   for (const DialectRow& from : dialect.rows) {
     if (from.name != family.name) continue;
     row.unit = from.unit;
+    row.prometheus = PrometheusNameOf(dialect, from);
     if (natives.insert(from.native->name).second) AppendWord(row.from, from.native->name, " ");
     if (from.all_attributes) add_label("(as native)");
     for (const DialectLabel& label : from.labels) add_label(label.label);
     for (const DialectLabel& label : dialect.labels) add_label(label.label);
+    if (from.other_attributes) add_label("(others as native)");
   }
   if (row.from.empty()) row.from = "no collector yet: HELP and TYPE only";
   return row;
@@ -205,7 +207,7 @@ int ShowOne(const std::string& name) {
       for (const DialectRow& candidate : dialect ? dialect->rows : std::span<const DialectRow>()) {
         if (candidate.native != metric || candidate.name.empty()) continue;
         dialects += " · " + std::string(dialect_name) + " " + std::string(candidate.name);
-        if (candidate.name == name) dialect_row = &candidate;
+        if (candidate.name == name || PrometheusNameOf(*dialect, candidate) == name) dialect_row = &candidate;
       }
     }
     if (row.name != name && row.prometheus != name && !dialect_row) continue;

@@ -1,10 +1,12 @@
 #include "sinks/stdout/collect_json.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "base/text.h"
+#include "catalog/all.h"
 #include "catalog/self.h"
-#include "sinks/stdout/entity_groups.h"
+#include "dialects/dialect.h"
 #include "wire/json/json_text.h"
 
 namespace gpulens {
@@ -20,6 +22,23 @@ void AppendObject(std::string& out, const std::vector<AttributeSet::Attribute>& 
   out += before == '{' ? "{}" : "}";
 }
 
+std::string NameAndUnit(std::string_view name, std::string_view unit) {
+  std::string text = "{\"name\":";
+  AppendJsonString(text, name);
+  text += ",\"unit\":";
+  AppendJsonString(text, unit);
+  return text;
+}
+
+// A number in another unit than its series'. Tables scale no histogram.
+void AppendScaled(std::string& out, const Frame& frame, uint32_t slot, double scale, bool whole) {
+  const SeriesInfo& info = (*frame.layout)[slot];
+  if (info.shape || (scale == 1 && !whole)) return AppendJsonReading(out, frame, slot);
+  Cell cell = frame.cells[info.first_cell];
+  double value = (info.desc->number == Number::kInt ? static_cast<double>(cell.i) : cell.d) * scale;
+  AppendJsonMember(out, "value", whole ? std::round(value) : value);
+}
+
 // Whether it is a GPU, or an instance or a partition of one.
 bool IsGpu(const EntityGroup& group) {
   if (group.type == "process" || group.type == "link") return false;
@@ -30,7 +49,12 @@ bool IsGpu(const EntityGroup& group) {
 
 }  // namespace
 
-CollectJson::CollectJson(bool gpus_only) : gpus_only_(gpus_only), durations_(kSelfCollectorDuration) {}
+CollectJson::CollectJson(bool gpus_only, const std::vector<std::string>& dialects)
+    : gpus_only_(gpus_only),
+      native_(std::ranges::find(dialects, kNativeDialect) != dialects.end()),
+      others_(dialects.size() > (native_ ? 1u : 0u)),
+      speller_(MakeSpeller(dialects, NameForm::kOtel)),
+      durations_(kSelfCollectorDuration) {}
 
 CollectJson::Groups CollectJson::Spell(const Layout& layout) const {
   Groups groups;
@@ -42,19 +66,40 @@ CollectJson::Groups CollectJson::Spell(const Layout& layout) const {
     group.entity += ",\"entity\":";
     AppendObject(group.entity, from.known_by);
     for (const EntityReading& reading : from.readings) {
-      const MetricDesc& desc = *layout[reading.slot].desc;
-      std::string text = "{\"name\":";
-      AppendJsonString(text, desc.name);
-      text += ",\"unit\":";
-      AppendJsonString(text, desc.unit);
-      if (!reading.extra.empty()) {
-        text += ",\"attributes\":";
-        AppendObject(text, reading.extra);
-      }
-      group.readings.push_back({reading.slot, std::move(text)});
+      SpellReading(layout[reading.slot], reading, from, group);
     }
   }
   return groups;
+}
+
+void CollectJson::SpellReading(const SeriesInfo& info, const EntityReading& reading, const EntityGroup& from,
+                               Group& group) const {
+  if (native_) {
+    std::string text = NameAndUnit(info.desc->name, info.desc->unit);
+    if (!reading.extra.empty()) {
+      text += ",\"attributes\":";
+      AppendObject(text, reading.extra);
+    }
+    group.readings.push_back({reading.slot, std::move(text)});
+  }
+  if (!others_) return;
+  std::vector<SpelledSeries> names;
+  speller_(info, names);
+  // The native name, which comes first, was told above with its attributes as they are.
+  bool native_first = native_ && !FactsOf(*info.desc).dialect_only;
+  for (const SpelledSeries& name : std::span(names).subspan(native_first ? 1 : 0)) {
+    std::string text = NameAndUnit(name.name, name.unit);
+    std::vector<AttributeSet::Attribute> attributes;
+    for (const auto& [key, value] : name.labels) {
+      if (std::ranges::find(from.known_by, key, &AttributeSet::Attribute::key) == from.known_by.end())
+        attributes.push_back({key, std::string_view(value)});
+    }
+    if (!attributes.empty()) {
+      text += ",\"attributes\":";
+      AppendObject(text, attributes);
+    }
+    group.readings.push_back({reading.slot, std::move(text), name.scale, name.whole});
+  }
 }
 
 // What all elements of one collector begin with.
@@ -87,7 +132,7 @@ void CollectJson::AppendReadings(const Group& group, const SnapshotEntry& entry,
     any = true;
     out += reading.text;
     out += ',';
-    AppendJsonReading(out, frame, reading.slot);
+    AppendScaled(out, frame, reading.slot, reading.scale, reading.whole);
     bool stale = quality == Quality::kStale || entry.overdue;
     out += stale ? ",\"quality\":\"stale\",\"age_s\":" : ",\"quality\":\"ok\",\"age_s\":";
     AppendJsonSeconds(out, AgeMsAt(frame, reading.slot, now));
@@ -143,6 +188,7 @@ void CollectJson::AppendGroup(const Group& group, std::span<const SnapshotEntry>
 }
 
 void CollectJson::Append(const Snapshot& snapshot, std::string& out) {
+  if (speller_.Look(snapshot)) groups_ = {};
   out += '[';
   bool any = false;
   std::span<const SnapshotEntry> entries = snapshot.frames;

@@ -6,7 +6,8 @@
 //     "absent":[{"name":"gpu.fan.speed","unit":"1","reason":"not_read"}]}]
 //
 // Between `duration_s` and `entity_type` stands `"resource":{…}` where the snapshot has one.
-// `duration_s` is left out where it is not known, `attributes` of a reading where it adds none.
+// `duration_s` is left out where it is not known, `attributes` of a reading where it adds none. A reading
+// under another dialect's name is a reading of its own, beside the native one.
 #pragma once
 
 #include <span>
@@ -15,6 +16,8 @@
 
 #include "core/frame.h"
 #include "core/series_finder.h"
+#include "core/spelled_series.h"
+#include "sinks/stdout/entity_groups.h"
 #include "wire/per_layout.h"
 
 namespace gpulens {
@@ -24,7 +27,8 @@ class CollectJson {
  public:
   // `gpus_only`: entities that are no GPU and no part of one are left out, and so are processes; a GPU is one
   // element, whoever read it, under the name of the first.
-  explicit CollectJson(bool gpus_only = false);
+  // `dialects`: whose names are told; those of OpenTelemetry with their dots.
+  explicit CollectJson(bool gpus_only = false, const std::vector<std::string>& dialects = {"native"});
   // Appends the line with its newline.
   void Append(const Snapshot& snapshot, std::string& out);
 
@@ -32,6 +36,8 @@ class CollectJson {
   struct Reading {
     uint32_t slot = 0;
     std::string text;  // `{"name":"…","unit":"…"` and perhaps attributes
+    double scale = 1;
+    bool whole = false;  // after scaling
   };
   struct Group {
     std::string entity;  // `"entity_type":"gpu","entity":{…}`
@@ -40,6 +46,9 @@ class CollectJson {
   using Groups = std::vector<Group>;
 
   Groups Spell(const Layout& layout) const;
+  // The readings of a series: its own, and one for each other name.
+  void SpellReading(const SeriesInfo& info, const EntityReading& reading, const EntityGroup& from,
+                    Group& group) const;
   std::string HeadOf(const SnapshotEntry& entry, const Snapshot& snapshot);
   const Groups& GroupsOf(const SnapshotEntry& entry);
   // The group of the same GPU in another frame; null when it has none, or frames are not joined.
@@ -50,6 +59,8 @@ class CollectJson {
   static void AppendAbsent(const Group& group, const SnapshotEntry& entry, bool& any, std::string& out);
 
   const bool gpus_only_;
+  const bool native_, others_;  // which names are told
+  const Speller speller_;
   SeriesFinder durations_;
   PerLayout<Groups> groups_;
 };

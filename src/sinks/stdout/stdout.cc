@@ -13,6 +13,7 @@
 #include <variant>
 
 #include "base/files.h"
+#include "dialects/dialect.h"
 #include "pipeline/plugin.h"
 #include "sinks/stdout/collect_json.h"
 #include "sinks/stdout/collect_table.h"
@@ -63,8 +64,8 @@ int WriteAll(int fd, std::string_view bytes) noexcept {
 
 class StdoutSink final : public Sink {
  public:
-  StdoutSink(bool table, bool end_when_closed, bool gpus_only)
-      : end_when_closed_(end_when_closed), form_(std::in_place_type<CollectJson>, gpus_only) {
+  StdoutSink(bool table, bool end_when_closed, bool gpus_only, const std::vector<std::string>& dialects)
+      : end_when_closed_(end_when_closed), form_(std::in_place_type<CollectJson>, gpus_only, dialects) {
     if (table) form_.emplace<CollectTable>();
   }
 
@@ -98,8 +99,9 @@ class StdoutSink final : public Sink {
 };
 
 Result<std::unique_ptr<Sink>> Create(const Config& config, Env&) {
-  return std::unique_ptr<Sink>(std::make_unique<StdoutSink>(
-      config.Text("format") == "table", config.Bool("end_when_closed"), config.Bool("gpus_only")));
+  return std::unique_ptr<Sink>(
+      std::make_unique<StdoutSink>(config.Text("format") == "table", config.Bool("end_when_closed"),
+                                   config.Bool("gpus_only"), config.Texts("dialects")));
 }
 
 constexpr std::string_view kFormats[] = {"json", "table"};
@@ -116,6 +118,11 @@ constexpr OptionSpec kOptions[] = {
      .type = OptionType::kBool,
      .fallback = "false",
      .help = "As JSON, only what is measured on a GPU or an instance of it: no host, driver or process."},
+    {.key = "dialects",
+     .type = OptionType::kTexts,
+     .fallback = "[native]",
+     .help = "As JSON, whose names readings have: docs/dialects.md.",
+     .allowed = kDialectNames},
 };
 
 }  // namespace

@@ -10,6 +10,8 @@
 #include <thread>
 
 #include "base/fd.h"
+#include "catalog/gpu/readings.h"
+#include "catalog/inference/latency.h"
 #include "catalog/self.h"
 #include "pipeline/plugin.h"
 #include "sinks/stdout/collect_json.h"
@@ -109,6 +111,59 @@ TEST(CollectJson, SaysReadingsByEntity) {
   EXPECT_EQ(json[1]["readings"][1]["quality"].text, "stale");
   ASSERT_EQ(json[1]["absent"].items.size(), 1u);
   EXPECT_EQ(json[1]["absent"][0]["name"].text, "gpu.temperature");
+}
+
+// A histogram and a gauge of an engine.
+Ref<const Snapshot> EngineSnapshot(TestSource& source) {
+  EntityRef engine = MakeRef<const Entity>(
+      "engine", AttributeSet({{"target", "t"}, {"inference.engine", "vllm"}, {"inference.layer", "engine"}}));
+  Ref<Shape> shape = MakeRef<Shape>();
+  shape->bounds = {0.5, HUGE_VAL};
+  Series first = source.table.Declare(kInferenceTimeToFirstToken, engine, AttributeSet({{"model.name", "m"}}),
+                                      SeriesTable::Form{shape});
+  Series memory = source.table.Declare(kGpuMemoryUsed, engine);
+  Instant now = ManualClock().Now();
+  source.writer.Begin(now);
+  std::span<Cell> cells = source.writer.Cells(first);
+  cells[0].d = 3, cells[1].d = 4, cells[2].d = 1.5, cells[3].d = 4;
+  source.writer.SetInt(memory, int64_t{3} << 20);
+  return MakeSnapshot(1, now, {source.Entry()});
+}
+
+const Json* Reading(const Json& element, std::string_view name) {
+  for (const Json& reading : element["readings"].items) {
+    if (reading["name"].text == name) return &reading;
+  }
+  return nullptr;
+}
+
+TEST(CollectJson, SaysAReadingUnderTheNamesOfItsDialects) {
+  TestSource source("engines/t");
+  auto snapshot = EngineSnapshot(source);
+  CollectJson form(false, {"native", "genai", "dcgm"});
+  std::string text;
+  form.Append(*snapshot, text);
+  Json json = Read(text);
+  ASSERT_EQ(json.items.size(), 1u) << text;
+  const Json* native = Reading(json[0], "inference.time_to_first_token");
+  const Json* genai = Reading(json[0], "gen_ai.server.time_to_first_token");
+  ASSERT_TRUE(native && genai) << text;
+  EXPECT_EQ((*genai)["unit"].text, "s");
+  EXPECT_EQ((*genai)["attributes"]["gen_ai.operation.name"].text, "chat");
+  EXPECT_EQ((*genai)["attributes"]["gen_ai.provider.name"].text, "vllm");
+  EXPECT_EQ((*genai)["attributes"]["gen_ai.request.model"].text, "m");
+  EXPECT_FALSE((*genai)["attributes"]["target"].here()) << "the entity says it";
+  EXPECT_EQ((*genai)["count"].text, "4");
+  EXPECT_EQ((*genai)["buckets"].items.size(), 2u);
+  const Json* used = Reading(json[0], "DCGM_FI_DEV_FB_USED");
+  ASSERT_TRUE(used) << text;
+  EXPECT_EQ((*used)["value"].text, "3") << "in their unit, whole MiB";
+
+  CollectJson alone(false, {"genai"});
+  text.clear();
+  alone.Append(*snapshot, text);
+  json = Read(text);
+  EXPECT_EQ(json[0]["readings"].items.size(), 1u) << text;
 }
 
 TEST(CollectJson, SaysTheResourceWhereThereIsOne) {
@@ -312,6 +367,7 @@ Config Options(const char* format, bool end_when_closed = false) {
   config.Set("format", std::string(format), {});
   config.Set("end_when_closed", end_when_closed, {});
   config.Set("gpus_only", false, {});
+  config.Set("dialects", std::vector<std::string>{"native"}, {});
   return config;
 }
 

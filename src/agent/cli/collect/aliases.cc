@@ -11,13 +11,17 @@
 #include <utility>
 
 #include "agent/cli/collect/collect_command.h"
+#include "agent/cli/collect/engine_target.h"
+#include "agent/config/text/value_parse.h"
 #include "agent/plugin_tables.h"
 #include "base/log.h"
 
 namespace gpulens {
 namespace {
 
-constexpr std::string_view kEvery = "60s";  // as the project runs them
+// As the project runs them.
+constexpr std::string_view kEvery = "60s";
+constexpr std::string_view kEveryEngine = "30s";
 
 struct CommandAlias {
   std::string_view name, target, help;
@@ -26,6 +30,10 @@ struct CommandAlias {
   std::string_view option = {}, type = {}, option_help = {};
   std::span<const std::string_view> keys = {};
   std::string_view fallback = {};
+  std::string_view every = kEvery;
+
+  // An LLM engine, whose page stands where its table says.
+  bool IsOfEngine() const noexcept { return IsEngine(target) && !FindCollector(target); }
 };
 
 constexpr std::string_view kToolKeys[] = {"hl_smi_path", "hl_smi", "command", "path"};
@@ -41,6 +49,51 @@ constexpr CommandAlias kAliases[] = {
      "Where the page is, http://localhost:9400/metrics", kPageKeys, "http://localhost:9400/metrics"},
     {"fleet_health_monitor", "fleet_health", "Health of every GPU over a sliding window.", "--health-window",
      "D", "Length of the window, 300s", kWindowKeys},
+    {"vllm_monitor",
+     "vllm",
+     "The page of a vLLM server.",
+     "--vllm-endpoint",
+     "URL",
+     {},
+     kPageKeys,
+     {},
+     kEveryEngine},
+    {"nim_monitor",
+     "nim",
+     "The page of an NVIDIA NIM.",
+     "--nim-endpoint",
+     "URL",
+     {},
+     kPageKeys,
+     {},
+     kEveryEngine},
+    {"triton_monitor",
+     "triton",
+     "The page of a Triton server.",
+     "--triton-endpoint",
+     "URL",
+     {},
+     kPageKeys,
+     {},
+     kEveryEngine},
+    {"sglang_monitor",
+     "sglang",
+     "The page of an SGLang server.",
+     "--sglang-endpoint",
+     "URL",
+     {},
+     kPageKeys,
+     {},
+     kEveryEngine},
+    {"tgi_monitor",
+     "tgi",
+     "The page of a Text Generation Inference server.",
+     "--tgi-endpoint",
+     "URL",
+     {},
+     kPageKeys,
+     {},
+     kEveryEngine},
 };
 
 // What was typed behind an alias.
@@ -48,6 +101,7 @@ struct AliasOptions {
   CollectOptions collect;
   std::vector<std::string> pairs;  // -o
   std::string own;                 // of CommandAlias::option
+  std::string model;               // of an engine
   std::string log_level;           // empty: errors alone
   bool dry_run = false;            // say what would be run
 };
@@ -66,7 +120,14 @@ constexpr Ignored kIgnored[] = {
     {"--heterogeneous-cluster-v1", true, "no partition is added to the cluster's name"},
 };
 
-bool Works(const CommandAlias& alias) { return FindCollector(alias.target) || FindAnalyzer(alias.target); }
+// What of this program the alias runs.
+std::string_view PartOf(const CommandAlias& alias) {
+  return alias.IsOfEngine() ? kEnginesCollector : alias.target;
+}
+
+bool Works(const CommandAlias& alias) {
+  return FindCollector(PartOf(alias)) || (!alias.IsOfEngine() && FindAnalyzer(alias.target));
+}
 
 // Durations of the project are plain seconds.
 std::string WithUnit(const std::string& text) {
@@ -89,7 +150,7 @@ std::span<const OptionSpec> OptionsOf(std::string_view target) {
 // The key by which the target has the option; empty when it has none.
 std::string_view KeyOf(const CommandAlias& alias) {
   for (std::string_view key : alias.keys) {
-    for (const OptionSpec& option : OptionsOf(alias.target)) {
+    for (const OptionSpec& option : OptionsOf(PartOf(alias))) {
       if (option.key == key) return key;
     }
   }
@@ -127,6 +188,7 @@ std::string AsCollect(const CollectOptions& options) {
   out += " --sink " + Quoted(options.sink);
   for (const auto& [key, value] : options.options) out += " -o " + Quoted(key + "=" + value);
   if (options.gpus_only && options.sink == "stdout") out += " -o gpus_only=true";
+  if (options.genai) out += " --emit-genai-namespace";
   if (!options.cluster.empty()) out += " --cluster " + Quoted(options.cluster);
   if (!options.config_file.empty()) out += " --config " + Quoted(options.config_file);
   if (options.demo) out += " --demo";
@@ -145,17 +207,26 @@ bool PassOwnOption(const CommandAlias& alias, AliasOptions& options) {
   return true;
 }
 
+// How often it reads. With one snapshot wanted, nobody waits a minute for the second reading that rates need.
+void SetInterval(const CommandAlias& alias, CollectOptions& collect) {
+  collect.interval = WithUnit(collect.interval);
+  if (collect.interval.empty() && !collect.once) collect.interval = alias.every;
+  if (collect.once && alias.IsOfEngine()) collect.interval.clear();
+}
+
 int RunAlias(const CommandAlias& alias, AliasOptions options) {
   CollectOptions& collect = options.collect;
   if (!Works(alias)) {
-    return Complain(alias, "this gpulens has no \"" + std::string(alias.target) +
+    return Complain(alias, "this gpulens has no \"" + std::string(PartOf(alias)) +
                                "\", of which this is another name. What it has: gpulens collect --list");
   }
   collect.target = alias.target;
-  collect.gpus_only = true;
-  collect.interval = WithUnit(collect.interval);
-  // With one snapshot wanted, nobody waits a minute for the second reading that rates need.
-  if (collect.interval.empty() && !collect.once) collect.interval = kEvery;
+  collect.gpus_only = !alias.IsOfEngine();
+  SetInterval(alias, collect);
+  ValueCheck wrong;
+  if (alias.type == "URL" && !options.own.empty()) wrong = CheckUrlValue(options.own);
+  if (wrong) return Complain(alias, std::string(alias.option) + ": " + wrong->problem + "; " + wrong->hint);
+  if (!options.model.empty()) collect.options.emplace_back("model", options.model);
   for (const std::string& pair : options.pairs) {
     size_t equals = pair.find('=');
     if (equals == pair.npos) return Complain(alias, "-o " + pair + ": expected KEY=VALUE");
@@ -187,22 +258,35 @@ void AddIgnored(CLI::App& command, const CommandAlias& alias) {
   }
 }
 
+void AddEngineOptions(CLI::App& command, AliasOptions& options) {
+  command.add_option("--model-name,--model", options.model, "model.name where the page does not say it")
+      ->type_name("NAME");
+  command.add_flag("--emit-genai-namespace", options.collect.genai,
+                   "OpenTelemetry's gen_ai.* names beside the native ones");
+}
+
 void AddAlias(CLI::App& app, const CommandAlias& alias, int& code) {
   CLI::App* command = app.add_subcommand(std::string(alias.name), std::string(alias.help));
   auto options = std::make_shared<AliasOptions>();
   CollectOptions& collect = options->collect;
   collect.sink = "stdout";
-  command->add_flag("--once", collect.once, "One snapshot; rates come from two readings one second apart");
-  command->add_option("--interval,--push-interval", collect.interval, "How often, 60s")->type_name("D");
+  command->add_flag("--once", collect.once,
+                    std::string("One snapshot; rates come from two readings ") +
+                        (alias.IsOfEngine() ? "two seconds" : "one second") + " apart");
+  command
+      ->add_option("--interval,--push-interval", collect.interval, "How often, " + std::string(alias.every))
+      ->type_name("D");
   command->add_option("--sink", collect.sink, "Where to: stdout (JSON), file, …")
       ->type_name("S")
       ->capture_default_str();
   command->add_option("-o,--sink-opt,--sink-opts", options->pairs, "An option of the sink; repeatable")
       ->type_name("KEY=VALUE");
   if (!alias.option.empty()) {
-    command->add_option(std::string(alias.option), options->own, std::string(alias.option_help))
-        ->type_name(std::string(alias.type));
+    std::string help(alias.option_help);
+    if (alias.IsOfEngine()) help = "Where the page is, " + EngineUrl(alias.target);
+    command->add_option(std::string(alias.option), options->own, help)->type_name(std::string(alias.type));
   }
+  if (alias.IsOfEngine()) AddEngineOptions(*command, *options);
   command->add_option("--cluster", collect.cluster, "Name of the cluster, told with everything");
   command->add_option("--log-level", options->log_level, "error, warn, info or debug")->type_name("L");
   command->add_option("--config", collect.config_file, "Configuration file (YAML)")->type_name("FILE");
@@ -211,7 +295,8 @@ void AddAlias(CLI::App& app, const CommandAlias& alias, int& code) {
   command->add_flag("--dry-run", options->dry_run, "Say which gpulens collect this is, run nothing");
   AddIgnored(*command, alias);
   command->footer("\nAnother name of gpulens collect " + std::string(alias.target) +
-                  ", with one element for each GPU.\nExit: 0 something was read · 1 nothing could be read · "
+                  (alias.IsOfEngine() ? "." : ", with one element for each GPU.") +
+                  "\nExit: 0 something was read · 1 nothing could be read · "
                   "2 wrong use");
   command->callback([&alias, &code, options] { code = RunAlias(alias, *options); });
 }

@@ -1,5 +1,6 @@
-// The l9gpu project's commands for GPUs, as other names of `gpulens collect`: `gpulens nvml_monitor` is
-// `gpulens collect nvidia`, with that project's options. What has no meaning here is accepted, and said.
+// The l9gpu project's commands for GPUs and LLM engines, as other names of `gpulens collect`: `gpulens
+// nvml_monitor` is `gpulens collect nvidia`, with that project's options. What has no meaning here is
+// accepted, and said.
 #pragma once
 
 #include <string_view>

@@ -6,6 +6,8 @@
 #include <cstdio>
 
 #include "agent/cli/collect/collect_session.h"
+#include "agent/cli/collect/engine_target.h"
+#include "agent/config/text/value_parse.h"
 #include "agent/plugin_tables.h"
 #include "agent/run/config_file.h"
 #include "agent/run/plan.h"
@@ -107,6 +109,8 @@ SessionOptions MakeSession(const CollectOptions& options, const Target& target, 
   session.demo = options.demo;
   session.analyzer = target.analyzer;
   if (target.collector) session.collectors = {target.collector};
+  // Rates and quantiles of an engine are made from its page.
+  if (target.collector && target.name() == kEnginesCollector) session.beside = FindAnalyzer(kEnginesAnalyzer);
   // What has happened to a GPU belongs to its record.
   if (target.collector && options.gpus_only) session.beside = FindAnalyzer("gpu_events");
   for (const CollectorSpec* spec : AllCollectors()) {
@@ -124,6 +128,10 @@ void AddFlags(const CollectOptions& options, const Target& target, std::vector<F
     flags.push_back({"--sink", "sinks.stdout.end_when_closed", "true"});
     if (options.gpus_only) flags.push_back({"--sink", "sinks.stdout.gpus_only", "true"});
   }
+  if (options.genai) {
+    std::string sink = options.sink.empty() ? "stdout" : options.sink;
+    flags.push_back({"--emit-genai-namespace", "sinks." + sink + ".dialects", "native,genai"});
+  }
   if (!options.cluster.empty()) flags.push_back({"--cluster", "resource.cluster", options.cluster});
   if (options.interval.empty()) return;
   flags.push_back({"--interval", "interval", options.interval});
@@ -132,6 +140,59 @@ void AddFlags(const CollectOptions& options, const Target& target, std::vector<F
       flags.push_back(
           {"--interval", "collectors." + std::string(spec->name) + ".interval", options.interval});
   }
+}
+
+// Checks what is asked of a page, and says it as options of the target. Nothing: all is well.
+std::string TakeEndpoint(CollectOptions& options, const Target& target) {
+  if (options.endpoint.empty()) return {};
+  if (ValueCheck wrong = CheckUrlValue(options.endpoint)) {
+    return options.endpoint_option + ": " + wrong->problem + (wrong->hint.empty() ? "" : ". ") + wrong->hint;
+  }
+  const OptionSpec* list =
+      target.collector ? FindOption(target.options(), target.collector->instances_option) : nullptr;
+  if (!list || !FindOption(list->children, "url"))
+    return options.endpoint_option + ": " + std::string(target.name()) + " reads no page";
+  options.options.emplace_back("url", options.endpoint);
+  return {};
+}
+
+int RunTarget(CollectOptions options) {
+  Target target{FindCollector(options.target), nullptr};
+  if (!target.collector) target.analyzer = FindAnalyzer(options.target);
+  if (!target.collector && !target.analyzer) {
+    std::vector<std::string_view> names;
+    for (const CollectorSpec* spec : AllCollectors()) names.push_back(spec->name);
+    for (const AnalyzerSpec* spec : AllAnalyzers()) names.push_back(spec->name);
+    if (FindCollector(kEnginesCollector)) {
+      for (std::string_view engine : EngineNames()) names.push_back(engine);
+    }
+    return Complain(Unknown("collector", options.target, names));
+  }
+  if (std::string wrong = TakeEndpoint(options, target); !wrong.empty()) return Complain(wrong);
+  std::string sink_name = options.sink.empty() ? "stdout" : options.sink == "otel" ? "otlp" : options.sink;
+  const SinkSpec* sink = FindSink(sink_name);
+  if (!sink) {
+    std::vector<std::string_view> names;
+    for (const SinkSpec* spec : AllSinks()) names.push_back(spec->name);
+    return Complain(Unknown("sink", sink_name, names));
+  }
+  if (options.genai && !FindOption(sink->options, "dialects"))
+    return Complain("--emit-genai-namespace: " + sink_name + " shows native names alone");
+  if (!options.sink.empty()) options.sink = sink_name;
+  Result<Spread> spread = SpreadOptions(options, target, *sink);
+  if (!spread) return Complain(spread.error().detail);
+  AddFlags(options, target, spread->flags);
+  std::unique_ptr<Schema> schema = MakeSchema();
+  LoadOutcome loaded = LoadForCollect(*schema, target, options.config_file, *spread);
+  std::string report = loaded.Report();
+  if (!report.empty()) ::dprintf(STDERR_FILENO, "%s", report.c_str());
+  if (!loaded.ok()) return 2;
+
+  if (options.demo) ::dprintf(STDERR_FILENO, "SIMULATED GPUs: no GPU is read.\n");
+  CollectSession session(MakeSession(options, target, loaded.config), loaded.config);
+  auto made = sink->create(loaded.config.Group("sinks").Group(sink->name), session.env());
+  if (!made) return Complain(made.error().detail);
+  return session.Run(**made);
 }
 
 std::string Padded(std::string_view text, size_t width) {
@@ -180,35 +241,13 @@ int ListCollectors(const std::string& config_file, bool demo) {
 }
 
 int RunCollect(const CollectOptions& options) {
-  Target target{FindCollector(options.target), nullptr};
-  if (!target.collector) target.analyzer = FindAnalyzer(options.target);
-  if (!target.collector && !target.analyzer) {
-    std::vector<std::string_view> names;
-    for (const CollectorSpec* spec : AllCollectors()) names.push_back(spec->name);
-    for (const AnalyzerSpec* spec : AllAnalyzers()) names.push_back(spec->name);
-    return Complain(Unknown("collector", options.target, names));
+  CollectOptions resolved = options;
+  if (!FindCollector(options.target)) ResolveEngine(resolved);
+  if (resolved.target != options.target && !FindCollector(resolved.target)) {
+    return Complain("this gpulens has no collector \"" + resolved.target + "\", which reads the page of " +
+                    options.target);
   }
-  std::string sink_name = options.sink.empty() ? "stdout" : options.sink == "otel" ? "otlp" : options.sink;
-  const SinkSpec* sink = FindSink(sink_name);
-  if (!sink) {
-    std::vector<std::string_view> names;
-    for (const SinkSpec* spec : AllSinks()) names.push_back(spec->name);
-    return Complain(Unknown("sink", sink_name, names));
-  }
-  Result<Spread> spread = SpreadOptions(options, target, *sink);
-  if (!spread) return Complain(spread.error().detail);
-  AddFlags(options, target, spread->flags);
-  std::unique_ptr<Schema> schema = MakeSchema();
-  LoadOutcome loaded = LoadForCollect(*schema, target, options.config_file, *spread);
-  std::string report = loaded.Report();
-  if (!report.empty()) ::dprintf(STDERR_FILENO, "%s", report.c_str());
-  if (!loaded.ok()) return 2;
-
-  if (options.demo) ::dprintf(STDERR_FILENO, "SIMULATED GPUs: no GPU is read.\n");
-  CollectSession session(MakeSession(options, target, loaded.config), loaded.config);
-  auto made = sink->create(loaded.config.Group("sinks").Group(sink->name), session.env());
-  if (!made) return Complain(made.error().detail);
-  return session.Run(**made);
+  return RunTarget(std::move(resolved));
 }
 
 }  // namespace gpulens

@@ -66,10 +66,25 @@ Ref<const Snapshot> CollectSession::OnlyOurs(const Snapshot& snapshot) const {
   return ours;
 }
 
+bool CollectSession::ReadAnew(const Snapshot& snapshot) {
+  bool anew = false;
+  for (const Pipeline::InstanceView& view : pipeline_->instances()) {
+    for (const SnapshotEntry& entry : snapshot.frames) {
+      if (entry.source != view.name) continue;
+      uint64_t& run = runs_[view.name];
+      anew = anew || run != entry.frame->run;
+      run = entry.frame->run;
+    }
+  }
+  return anew;
+}
+
 void CollectSession::Took(const Ref<const Snapshot>& snapshot) {
   desk_.TakeReady();  // Events are not shown here.
   Ref<const Snapshot> ours = OnlyOurs(*snapshot);
   if (!HasValue(*ours)) return;
+  // A frame that rides along is no second reading, without which one snapshot has no rates.
+  if (options_.once && !ReadAnew(*snapshot)) return;
   std::lock_guard lock(mutex_);
   newest_ = std::move(ours);
   ++good_ticks_;

@@ -2,8 +2,10 @@
 #pragma once
 
 #include <condition_variable>
+#include <map>
 #include <memory>
 #include <mutex>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -40,6 +42,8 @@ class CollectSession {
  private:
   void Took(const Ref<const Snapshot>& snapshot);
   Ref<const Snapshot> OnlyOurs(const Snapshot& snapshot) const;
+  // Whether a collector has read since this was asked last.
+  bool ReadAnew(const Snapshot& snapshot);
   Status Feed(Sink& sink, bool& any);
   Status WhyNothing() const;
   bool Doubtful() const;
@@ -54,6 +58,7 @@ class CollectSession {
   Env env_;
   PipelinePlan plan_;
   std::unique_ptr<Pipeline> pipeline_;
+  std::map<std::string, uint64_t> runs_;  // by collector; of the thread that closes ticks
 
   std::mutex mutex_;  // guards what follows
   std::condition_variable wake_;
