@@ -126,11 +126,11 @@ class EngineCase(unittest.TestCase):
 
     @classmethod
     def tearDownClass(cls):
-        """With GPULENS_RECORD=FOLDER the engine's own page after the tests is left in FOLDER/NAME.txt."""
-        if os.environ.get("GPULENS_RECORD"):
+        """With RECORD_PAGES=FOLDER the engine's own page after the tests is left in FOLDER/NAME.txt."""
+        if os.environ.get("RECORD_PAGES"):
             for name, page in cls.pages().items():
                 head = f"# {cls.version}, recorded {time.strftime('%Y-%m-%d', time.gmtime())} by tests/engines/test_{cls.name}.py\n"
-                (pathlib.Path(os.environ["GPULENS_RECORD"]) / f"{name}.txt").write_text(head + page)
+                (pathlib.Path(os.environ["RECORD_PAGES"]) / f"{name}.txt").write_text(head + page)
 
     def settled(self, agent, question, what):
         """The agent's page, as soon as `question(page)` is true of it."""

@@ -26,7 +26,7 @@ class Litellm(EngineCase):
         root = home("litellm")
         cls.upstream = cls.start(Upstream())
         cls.port, cls.key = free_port(), "sk-" + secrets.token_hex(16)
-        server = Server([root / "bin" / "litellm", "--config", "config.yaml", "--host", "127.0.0.1", "--port", cls.port,
+        server = Server([root / "bin" / "python3", root / "bin" / "litellm", "--config", "config.yaml", "--host", "127.0.0.1", "--port", cls.port,
                          "--telemetry", "False"], lambda: ask(cls.port, "/health/liveliness")[0] == 200,
                         {"LITELLM_LOCAL_MODEL_COST_MAP": "True", "DO_NOT_TRACK": "1"})
         (server.folder / "config.yaml").write_text(CONFIG.format(upstream=cls.upstream.port, key=cls.key))
