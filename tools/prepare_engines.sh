@@ -2,7 +2,8 @@
 # Fetches real LLM serving engines for the tests of tests/engines/, into build/engines/ and nowhere else:
 #   triton     Triton Inference Server with its Python backend, out of a wheel
 #   mooncake   the master of the Mooncake store and its client, out of a wheel
-# usage: prepare_engines.sh [NAME…]   without a name those two
+#   litellm, dynamo, llama_cpp    the heavy ones: 0.4 GB and 0.7 GB of Python, ten minutes of compiling
+# usage: prepare_engines.sh [NAME… | --all]   without a name the first two
 # Run again it does nothing. What cannot be had leaves its reason in build/engines/NAME.why, which the test shows
 # when it skips; exit 1 then.
 set -uo pipefail
@@ -11,6 +12,12 @@ HOME_OF=$PWD/build/engines
 TRITON="nvidia-pytriton==0.7.0"
 TRITON_NUMPY="numpy==1.26.4" # the backend was built before numpy 2, whose arrays it reads as empty
 MOONCAKE="mooncake-transfer-engine-non-cuda==0.3.13.post1"
+LITELLM="litellm[proxy]==1.106.2"
+DYNAMO=(ai-dynamo==1.6.1 ai-dynamo-runtime==1.6.1)
+# What its frontend and mocker import: what the package asks for as a whole holds a placeholder that cannot be installed.
+DYNAMO_NEEDS=(uvloop typing_extensions msgspec prometheus-client pyzmq tqdm zstandard aiohttp transformers pyyaml
+  "kubernetes<33" redis fastapi)
+LLAMA_CPP="llama-cpp-python==0.3.36" # its source package holds llama.cpp
 MOONCAKE_LIBRARIES=(libibverbs1 librdmacm1 libnuma1 libnl-3-200 libnl-route-3-200)
 
 say() { echo "                $*"; }
@@ -95,7 +102,52 @@ mooncake() {
   done_with mooncake "$MOONCAKE"
 }
 
+# FOLDER REQUIREMENT…: a Python environment of its own. It cannot be moved, so the stamp comes last.
+environment() {
+  local folder=$1
+  shift
+  [[ -x $folder/bin/python3 ]] || python3 -m venv "$folder" >"$folder.log" 2>&1 || { tail -n 1 "$folder.log"; return 1; }
+  timeout 900 "$folder/bin/python3" -m pip --disable-pip-version-check --retries 1 --timeout 30 install --quiet "$@" \
+    >"$folder.log" 2>&1 || { tail -n 1 "$folder.log"; return 1; }
+  rm -f "$folder.log"
+}
+
+litellm() {
+  local why
+  have litellm "$LITELLM" && return
+  rm -rf "$HOME_OF/litellm"
+  why=$(environment "$HOME_OF/litellm" "$LITELLM" prometheus_client) || { because litellm "$LITELLM: $why"; return; }
+  echo "$LITELLM" >"$HOME_OF/litellm/installed.txt"
+}
+
+dynamo() {
+  local why
+  have dynamo "${DYNAMO[*]}" && return
+  rm -rf "$HOME_OF/dynamo"
+  why=$(environment "$HOME_OF/dynamo" --no-deps "${DYNAMO[@]}" && environment "$HOME_OF/dynamo" "${DYNAMO_NEEDS[@]}") ||
+    { because dynamo "${DYNAMO[*]}: $why"; return; }
+  echo "${DYNAMO[*]}" >"$HOME_OF/dynamo/installed.txt"
+}
+
+llama_cpp() {
+  local new=$HOME_OF/llama_cpp.new why source
+  have llama_cpp "$LLAMA_CPP" && return
+  rm -rf "$new" && mkdir -p "$new"
+  pip download --quiet --no-deps --no-binary llama-cpp-python --dest "$new" "$LLAMA_CPP" >"$new/log" 2>&1 ||
+    { because llama_cpp "$LLAMA_CPP: $(tail -n 1 "$new/log")"; return; }
+  tar -xf "$new"/llama_cpp_python-*.tar.gz -C "$new" || { because llama_cpp "cannot unpack its source"; return; }
+  source=$(find "$new" -maxdepth 3 -path '*/vendor/llama.cpp')
+  say "llama_cpp: compiling llama-server, some ten minutes"
+  { cmake -S "$source" -B "$new/build" -G Ninja -DCMAKE_BUILD_TYPE=Release -DBUILD_SHARED_LIBS=OFF -DGGML_NATIVE=OFF \
+      -DLLAMA_BUILD_TESTS=OFF -DLLAMA_BUILD_EXAMPLES=OFF -DLLAMA_BUILD_UI=OFF -DLLAMA_USE_PREBUILT_UI=OFF \
+      -DLLAMA_OPENSSL=OFF -DLLAMA_BUILD_APP=OFF && nice ninja -C "$new/build" llama-server; } >"$new/log" 2>&1 ||
+    { because llama_cpp "does not build: $(tail -n 1 "$new/log")"; return; }
+  find "$new/build" -type f -name llama-server -exec mv {} "$new/llama-server" \; && rm -rf "$new/build" "$new"/llama_cpp_python-*
+  done_with llama_cpp "$LLAMA_CPP"
+}
+
 result=0
+[[ ${1:-} != --all ]] || set -- triton mooncake litellm dynamo llama_cpp
 mkdir -p "$HOME_OF"
 (($#)) || set -- triton mooncake
 for name in "$@"; do "$name" || result=1; done

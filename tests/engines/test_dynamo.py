@@ -1,12 +1,23 @@
 """Dynamo's frontend in front of its mocker, an engine that pretends: what a client counted beside what the agent shows of
 both pages."""
+import contextlib
 import http.client
 import json
+import random
+import socket
 import time
 import unittest
 
 from engine import Agent, EngineCase, Server, ask, engines_config, free_port, home, samples, total, value
 from tiny_model import write_tiny_model
+
+
+def low_free_port():
+    """Dynamo holds the port of a worker's page in 16 bits with a sign."""
+    while True:
+        with socket.socket() as s, contextlib.suppress(OSError):
+            s.bind(("127.0.0.1", random.randrange(20000, 32000)))
+            return s.getsockname()[1]
 
 
 class Dynamo(EngineCase):
@@ -15,7 +26,7 @@ class Dynamo(EngineCase):
     @classmethod
     def setUpClass(cls):
         root = home("dynamo")
-        cls.port, cls.worker_port = free_port(), free_port()
+        cls.port, cls.worker_port = free_port(), low_free_port()
         python = root / "bin" / "python3"
         plane = {"DYN_REQUEST_PLANE": "tcp", "DYN_EVENT_PLANE": "zmq", "HF_HUB_OFFLINE": "1"}
         frontend = Server([python, "-m", "dynamo.frontend", "--http-host", "127.0.0.1", "--http-port", cls.port,
