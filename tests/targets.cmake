@@ -8,6 +8,18 @@ foreach(name agent amd capture check commands gpu gpu_coverage gpu_pages gpu_par
   set_tests_properties(e2e_${name} PROPERTIES LABELS e2e TIMEOUT 300 RESOURCE_LOCK e2e_${name}
     ENVIRONMENT "PYTHONDONTWRITEBYTECODE=1")
 endforeach()
+# Real serving engines, which tools/prepare_engines.sh fetches; each skips, with the reason, where it is not there. Those
+# that are quick to fetch and to start run always; the heavy ones have a label of their own: ./dev test --engines.
+foreach(name triton mooncake litellm dynamo llama_cpp)
+  set(label engines)
+  if(name MATCHES "triton|mooncake")
+    set(label e2e)
+  endif()
+  add_test(NAME engines_${name} COMMAND ${e2e_python} -m unittest -v test_${name}
+           WORKING_DIRECTORY ${CMAKE_SOURCE_DIR}/tests/engines)
+  set_tests_properties(engines_${name} PROPERTIES LABELS ${label} TIMEOUT 300 RESOURCE_LOCK engines_${name}
+    ENVIRONMENT "PYTHONDONTWRITEBYTECODE=1")
+endforeach()
 # Its own 10,000 connections are noise for the others' clocks.
 set_tests_properties(e2e_crowd PROPERTIES RUN_SERIAL TRUE)
 

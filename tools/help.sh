@@ -6,11 +6,14 @@ help_of() {
   run) echo "./dev run [--demo] [-- AGENT OPTIONS]
 Builds the release preset and becomes build/gpulens agent, so that Ctrl-C reaches it. --demo simulates 8 GPUs.
   ./dev run -- --http-listen 127.0.0.1:9191" ;;
-  test) echo "./dev test [NAME…]
+  test) echo "./dev test [--engines] [NAME…]
 Builds the release preset and runs every test, or those whose ctest name contains a NAME. Fetches Debian's
 prometheus and node exporter into build/peers and two Python packages into build/venv for the end-to-end
 tests; what cannot be fetched is said, and its tests skip with the reason.
-  ./dev test base wire" ;;
+With --engines it runs those of real serving engines alone, or of the engines NAME: Triton and Mooncake, as
+everywhere, and those that take long to fetch or to build: llama.cpp, Dynamo, LiteLLM.
+  ./dev test base wire
+  ./dev test --engines litellm" ;;
   build) echo "./dev build [PRESET]
 PRESET is one of: $PRESETS (default release). Leaves build/gpulens, a link to the program just built.
 asan is clang with the address and undefined behaviour sanitizers, coverage and the fuzzers; tsan is clang's
