@@ -278,7 +278,8 @@ class Read(unittest.TestCase):
         self.assertGreaterEqual(reading["window_s"], 0.2)
         (engine,) = reading["engines"]
         self.assertEqual(engine["time_to_first_token"],
-                         {"p50": 1.5, "p95": 1.95, "p99": 1.99, "mean": 1.5, "count": 100})
+                         {"p50": 1.5, "p95": 1.95, "p99": 1.99, "mean": 1.5, "count": 100, "first_bound": 1,
+                          "last_bound": 4})
         self.assertEqual(engine["tokens_generation"], 1500)
         self.assertAlmostEqual(engine["tokens_generation_per_second"] * reading["window_s"], 1500, places=3)
 

@@ -142,6 +142,17 @@ TEST(EngineReading, ModelsAreToldApartAndChosen) {
   EXPECT_TRUE(ReadLifetime("x", *rig.frame, {.engine = "sglang", .model = {}}).models.empty());
 }
 
+TEST(EngineReading, TextSaysNoMoreThanTheBucketsTell) {
+  EngineRig rig;
+  rig.Read(kTtftType + Ttft("0", {60, 94, 94, 100}, 200));
+  EngineReading reading = ReadLifetime("x", *rig.frame, {});
+  // As Prometheus has them.
+  EXPECT_DOUBLE_EQ(*reading.models.at(0).Find(kInferenceTimeToFirstToken)->p50, 50.0 / 60);
+  EXPECT_EQ(*reading.models[0].Find(kInferenceTimeToFirstToken)->p99, 4);
+  EXPECT_THAT(ReadingText(reading), HasSubstr("<1 s        >4 s        >4 s         2 s         100\n"));
+  EXPECT_THAT(ReadingJson(reading), HasSubstr("\"first_bound\":1,\"last_bound\":4}"));
+}
+
 TEST(EngineReading, TextAndJsonSayOverWhat) {
   EngineRig rig;
   Ref<const Frame> before = rig.Read(kTtftType + Ttft("0", {1, 1, 1, 1}, 0.5, "m\x1b[31m") + Tokens(1));
@@ -149,7 +160,7 @@ TEST(EngineReading, TextAndJsonSayOverWhat) {
   EXPECT_THAT(text, HasSubstr("http://h/metrics: since the engine began"));
   EXPECT_THAT(
       text,
-      HasSubstr("  time to first token           500 ms      950 ms      990 ms      500 ms           1\n"));
+      HasSubstr("  time to first token             <1 s        <1 s        <1 s      500 ms           1\n"));
   EXPECT_THAT(text, Not(HasSubstr("\x1b")));
   std::string why;
   auto json = JsonReader::Read(ReadingJson(ReadLifetime("x", *before, {})), &why);
