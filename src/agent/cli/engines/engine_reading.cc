@@ -113,6 +113,10 @@ std::optional<ReadDistribution> DistributionOf(const MetricDesc* metric, const S
   out.p50 = Quantile(sum.buckets, 0.5);
   out.p95 = Quantile(sum.buckets, 0.95);
   out.p99 = Quantile(sum.buckets, 0.99);
+  if (!sum.buckets.bounds.empty()) {
+    out.first_bound = sum.buckets.bounds.front();
+    out.last_bound = sum.buckets.bounds.back();
+  }
   return out;
 }
 

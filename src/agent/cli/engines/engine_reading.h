@@ -17,6 +17,9 @@ struct ReadDistribution {
   const MetricDesc* metric = nullptr;
   double count = 0;
   std::optional<double> mean, p50, p95, p99;  // absent where the engine keeps no sum or no buckets
+  // The outermost bounds of its buckets: a quantile below the first is a guess, one at the last is at least
+  // that.
+  std::optional<double> first_bound, last_bound;
 };
 
 // A role with one number.

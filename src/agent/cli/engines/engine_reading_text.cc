@@ -34,6 +34,13 @@ std::string Seconds(const std::optional<double>& value) {
   return Format("%.4g s", *value);
 }
 
+// What the buckets can tell: nothing finer than their first bound, nothing above their last.
+std::string QuantileText(const ReadDistribution& row, const std::optional<double>& value) {
+  if (value && row.first_bound && *value < *row.first_bound) return "<" + Seconds(row.first_bound);
+  if (value && row.last_bound && *value >= *row.last_bound) return ">" + Seconds(row.last_bound);
+  return Seconds(value);
+}
+
 // A dash has three bytes and one place.
 void AppendRight(std::string& out, const std::string& text, size_t width) {
   size_t shown = text == "–" ? 1 : text.size();
@@ -67,8 +74,9 @@ void AppendModel(std::string& out, const ModelReading& model) {
   }
   for (const ReadDistribution& row : model.distributions) {
     AppendLeft(out, "  " + Words(*row.metric, ' '), 26);
-    for (const std::optional<double>& value : {row.p50, row.p95, row.p99, row.mean})
-      AppendRight(out, Seconds(value), 12);
+    for (const std::optional<double>& value : {row.p50, row.p95, row.p99})
+      AppendRight(out, QuantileText(row, value), 12);
+    AppendRight(out, Seconds(row.mean), 12);
     AppendRight(out, Format("%.15g", row.count), 12);
     out += '\n';
   }
@@ -124,6 +132,8 @@ std::string ReadingJson(const EngineReading& reading) {
       AppendMember(out, "p99", row.p99);
       AppendMember(out, "mean", row.mean);
       AppendMember(out, "count", row.count);
+      AppendMember(out, "first_bound", row.first_bound);
+      AppendMember(out, "last_bound", row.last_bound);
       out += '}';
     }
     for (const ReadNumber& number : model.numbers) {

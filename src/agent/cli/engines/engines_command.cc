@@ -35,8 +35,8 @@ Exit: 0 every family is known · 1 some are not, no engine is recognised, or the
 
 constexpr const char* kReadFooter = R"(
 One scrape tells everything since the engine began; with --window it is scraped twice, and what happened between
-is shown. Label sets (ranks, workers) are added before quantiles are taken. What the engine does not tell is not
-there, and a latency without a request is not 0.
+is shown. Label sets (ranks, workers) are added before quantiles are taken. <300 ms: below the first bound of the
+engine's buckets, where only the mean says more. What the engine does not tell is not there.
 Exit: 0 read · 1 nothing could be read · 2 wrong use)";
 
 constexpr Duration kShortestWindow = std::chrono::milliseconds(100), kLongestWindow = std::chrono::hours(1);

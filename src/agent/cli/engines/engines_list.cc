@@ -201,6 +201,10 @@ std::string EnginesMarkdown() {
       "are told apart by their families. A page is looked at with\n\n"
       "    gpulens engines check http://127.0.0.1:8000/metrics     what is known on it, and what is not\n"
       "    gpulens engines read http://127.0.0.1:8000/metrics      how the engine does\n\n"
+      "A family that is new or renamed is one row of `src/scraping/engine/tables`; `check` prints it, ready "
+      "to be put\n"
+      "right. `tools/engine_pages.py ENGINE` makes a page of what a table holds, for engines that are not at "
+      "hand.\n\n"
       "## Known engines\n\n"
       "| engine | layer | page | gen_ai.provider.name | known by | families |\n|---|---|---|---|---|---|\n";
   for (const Engine& engine : AllEngines()) {
