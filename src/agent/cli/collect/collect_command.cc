@@ -85,6 +85,12 @@ Result<Spread> SpreadOptions(const CollectOptions& options, const Target& target
   }
   if (!out.target_yaml.empty()) {
     if (out.target_yaml.find("name: ") == std::string::npos) out.target_yaml += ", name: collect";
+    // A target has an interval of its own, which would win over the collector's.
+    if (!options.interval.empty() && FindOption(element, "interval") &&
+        out.target_yaml.find("interval: ") == std::string::npos) {
+      out.target_yaml += ", interval: ";
+      AppendJsonString(out.target_yaml, options.interval);
+    }
     out.target_yaml += "}";
   }
   return out;
