@@ -150,5 +150,10 @@ result=0
 [[ ${1:-} != --all ]] || set -- triton mooncake litellm dynamo llama_cpp
 mkdir -p "$HOME_OF"
 (($#)) || set -- triton mooncake
-for name in "$@"; do "$name" || result=1; done
+for name in "$@"; do
+  case $name in
+  triton | mooncake | litellm | dynamo | llama_cpp) "$name" || result=1 ;;
+  *) say "no engine \"$name\"; they are triton mooncake litellm dynamo llama_cpp" && result=1 ;;
+  esac
+done
 exit "$result"

@@ -149,6 +149,28 @@ def _tick_text(name):
     return text
 
 
+def _targets(value, peer):
+    """How many times a peer's, for the same targets."""
+    return lambda found: value(found["agents"][TARGETS_OURS]) / value(found["agents"][peer])
+
+
+def _targets_text(value, peer, unit, scale):
+    def text(found):
+        ours, theirs = (value(found["agents"][name]) * scale for name in (TARGETS_OURS, peer))
+        return f"{ours:.1f} against {theirs:.1f} {unit}; {found['agents'][TARGETS_OURS]['samples']:,} samples a second"
+
+    return text
+
+
+def _cpu(part):
+    return part["cpu"]
+
+
+def _pss_bytes(part):
+    return part["pss_bytes"]
+
+
+TARGETS_OURS, VMAGENT, COLLECTOR = "gpulens, collector scrape", "vmagent 1.140.0", "OpenTelemetry Collector 0.152.0"
 GPUS_8, GPUS_16 = "gpulens, 8 GPUs", "gpulens, 16 GPUs"
 PEER = "nvitop-exporter, 8 GPUs"
 ENCODE = "BM_Encode"
@@ -198,6 +220,14 @@ BUDGETS = (
            _of(GPUS_8, lambda part: sum(part["busy"]["cpu"]) * 100)),
     Budget("scrape_peer", "gpus", "one scrape, gzip, 8 GPUs, against nvitop-exporter", 1, True, "×", True,
            _against(PEER, _scrape), _pair_text(PEER, _scrape, "ms", 1000)),
+    Budget("targets_cpu_vmagent", "scrape", "50 targets read each second: CPU against vmagent", 1, True, "×", True,
+           _targets(_cpu, VMAGENT), _targets_text(_cpu, VMAGENT, "% of a core", 100)),
+    Budget("targets_cpu_collector", "scrape", "… against the OpenTelemetry Collector", 1, True, "×", True,
+           _targets(_cpu, COLLECTOR), _targets_text(_cpu, COLLECTOR, "% of a core", 100)),
+    Budget("targets_memory_vmagent", "scrape", "… memory against vmagent", 1, True, "×", True,
+           _targets(_pss_bytes, VMAGENT), _targets_text(_pss_bytes, VMAGENT, "MB", 1 / MB)),
+    Budget("targets_memory_collector", "scrape", "… memory against the OpenTelemetry Collector", 1, True, "×", True,
+           _targets(_pss_bytes, COLLECTOR), _targets_text(_pss_bytes, COLLECTOR, "MB", 1 / MB)),
     Budget("start", "agent", "start to first good scrape, host metrics", 50, True, "ms", False,
            _part("start", "median_s", 1000), lambda found: f"median of {found['start']['runs']}"),
 )  # fmt: skip

@@ -126,6 +126,15 @@ def _gpus(found):
     return _table(header, rows) + ["", "Heap allocations, counted before the C library's functions:", ""] + [f"- {line}" for line in calls] + [""]
 
 
+def _targets(found):
+    rows = []
+    for name, part in found["agents"].items():
+        tick = f"{part['tick_p99_s'] * 1000:.0f} ({part['tick_median_s'] * 1000:.0f})" if "tick_p99_s" in part else "–"
+        rows.append([name, f"{part['cpu'] * 100:.1f}", f"{part['pss_bytes'] / 1e6:.1f}", f"{part['pss_max_bytes'] / 1e6:.1f}",
+                     f"{part['pages_per_s']:.1f}", f"{part['samples']:,}", tick])  # fmt: skip
+    return _table(["", "CPU %", "PSS MB, median", "greatest", "pages/s", "samples", "tick ms, p99 (median)"], rows) + [""]
+
+
 SECTIONS = {
     "ticks": ("A steady tick", "Heap allocations of collectors, pipeline and encoders, counted by a test.",
               lambda found: [f"{found['allocations']:g} a tick.", ""]),
@@ -145,6 +154,11 @@ SECTIONS = {
              "self, at 1 s. *a + b*: agent and driver process, which runs the simulated library. Memory is of seconds in "
              "which one client asks for gzip; a scrape is the best one, after a new tick, on a kept connection from Python "
              "(median in brackets). Peers open the same library with the same profile.", _gpus),
+    "scrape": ("Many targets", "50 pages of vLLM's families, some 4,100 samples each, read once a second for 60 s after 10 s to "
+               "settle; in every other answer every number that is not 0 is another one. One program after the other. What is "
+               "read goes nowhere: nobody asks the agent meanwhile, vmagent drops samples by a relabelling rule, the collector "
+               "has the exporter `nop`. The ticks are of 30 s after that, in which one client takes the whole page each second.",
+               _targets),
 }  # fmt: skip
 
 
