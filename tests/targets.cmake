@@ -28,6 +28,13 @@ add_test(NAME differential_exposition
                  --dump $<TARGET_FILE:exposition_dump>)
 set_tests_properties(differential_exposition PROPERTIES LABELS e2e TIMEOUT 300 SKIP_RETURN_CODE 77)
 
+add_executable(quantile_dump tests/differential/quantile_dump_main.cc)
+target_link_libraries(quantile_dump PRIVATE house_flags gpulens_core)
+add_test(NAME differential_histogram_quantile
+         COMMAND ${e2e_python} ${CMAKE_SOURCE_DIR}/tests/differential/histogram_quantile.py
+                 --dump $<TARGET_FILE:quantile_dump>)
+set_tests_properties(differential_histogram_quantile PROPERTIES LABELS e2e TIMEOUT 120 SKIP_RETURN_CODE 77)
+
 # Against a real NVIDIA GPU; skipped, with the reason, where there is none. The package brings it along.
 add_test(NAME gpu_real COMMAND ${e2e_python} test_real_gpu.py WORKING_DIRECTORY ${CMAKE_SOURCE_DIR}/tests/gpu)
 set_tests_properties(gpu_real PROPERTIES LABELS gpu TIMEOUT 300 RUN_SERIAL TRUE SKIP_REGULAR_EXPRESSION "SKIP ALL"

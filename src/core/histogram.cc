@@ -117,8 +117,8 @@ bool Growth(std::span<const double> before, std::span<const double> after, std::
 }
 
 BucketsDelta DeltaOf(const Buckets& before, const Buckets& after) {
-  bool reset = before.bounds != after.bounds || after.count < before.count ||
-               AnyFell(before.counts, after.counts);
+  bool reset =
+      before.bounds != after.bounds || after.count < before.count || AnyFell(before.counts, after.counts);
   BucketsDelta delta{after, reset};
   if (reset) return delta;
   Buckets& out = delta.buckets;

@@ -310,7 +310,8 @@ TEST(WindowedQuantile, DoesNotAllocateOnceItIsFull) {
   uint64_t before = ThreadAllocations();
   EXPECT_EQ(run(200, 300), 1.5);
   EXPECT_EQ(ThreadAllocations() - before, 0u);
-  EXPECT_EQ(window.memory_bytes(), 63 * 6 * sizeof(double) + 11 * sizeof(double)) << "a time and five numbers";
+  EXPECT_EQ(window.memory_bytes(), 63 * 6 * sizeof(double) + 11 * sizeof(double))
+      << "a time and five numbers";
 }
 
 TEST(Growth, PutsRightWhatFellFromOneBoundToTheNext) {

@@ -97,7 +97,10 @@ void EngineGroup::Read(const Reading& reading, Scratch& scratch) {
   for (Want& want : wants_) {
     if (want.feed) want.feed->Read(own, scratch);
   }
-  for (Output& output : outputs_) output.value = Evaluate(output);
+  for (Output& output : outputs_) {
+    output.value = Evaluate(output);
+    output.refused = false;
+  }
 }
 
 EngineGroup::Value EngineGroup::Level(size_t want) const noexcept {
@@ -161,7 +164,8 @@ Series EngineGroup::Declare(const Output& output, SeriesTable& table) const {
 void EngineGroup::Write(FrameWriter& out) {
   for (Output& output : outputs_) {
     if (output.value.known == Known::kNow) {
-      if (!output.series) output.series = Declare(output, out.table());
+      if (!output.series && !output.refused) output.series = Declare(output, out.table());
+      output.refused = !output.series;
       if (output.series) out.Set(output.series, output.value.value);
     } else if (output.value.known == Known::kNothing && output.series) {
       out.Clear(output.series);

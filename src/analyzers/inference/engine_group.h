@@ -61,6 +61,7 @@ class EngineGroup {
     size_t of = kNoFeed, over = kNoFeed, fallback = kNoFeed;  // places in wants_
     Value value;
     Series series;
+    bool refused = false;  // by the table, since the last reading
   };
 
   size_t WantOf(const Pick& pick, Use use);

@@ -424,6 +424,31 @@ TEST_F(Windows, SteadyRunsDoNotAllocate) {
   EXPECT_EQ(run.Value(kVllmCacheHitRate, {{"target", "a"}}), 0.5);
 }
 
+TEST(FullTable, IsAskedOnceAReading) {
+  EnginePage page("vllm");
+  SeriesTable table(SeriesTable::Options{.budget = nullptr, .limit = 1, .describe = {}});
+  FrameWriter out(table, seconds(10));
+  EngineSource source("engines/a");
+  Scratch scratch;
+  ManualClock clock;
+  page.Set(kInferenceRequestsRunning, {MODEL}, 1);
+  page.Set(kInferenceRequestsWaiting, {MODEL}, 2);
+  for (uint64_t reading = 1; reading <= 2; ++reading) {
+    clock.Advance(seconds(10));
+    Ref<const Frame> frame = page.Run(clock.Now());
+    for (int tick = 0; tick < 5; ++tick) {
+      out.Begin(clock.Now());
+      source.Update({frame, "engines/a", Standing::kNative, false}, seconds(60), scratch, out);
+      EXPECT_TRUE(out.Finish());
+    }
+    EXPECT_EQ(table.refused(SeriesRefusal::kLimit), reading);
+  }
+  EXPECT_EQ(table.size(), 1u);
+  EXPECT_EQ(out.counts().invalid, 0u);
+  source.End(table);
+  EXPECT_EQ(table.size(), 0u);
+}
+
 TEST(Memory, OfAnEngineIsWhatTheHeaderSays) {
   EnginePage page("vllm");
   SeriesTable table;
