@@ -185,6 +185,7 @@ Status Agent::Start() {
   env_.authenticator = authenticator_.get();
   budget_ = std::make_unique<SeriesBudget>(static_cast<uint64_t>(config_.Group("limits").Int("series")));
   pipeline_ = std::make_unique<Pipeline>(env_, workers_, hub_, *budget_);
+  discoveries_ = std::make_unique<DiscoveryRunner>(env_, AllDiscoveries(), [this] { TakeFound(); });
   endpoints_ = std::make_unique<Endpoints>(env_, *pipeline_, [this] { return Reload(); });
   http_ = std::make_unique<HttpServer>(io_, *endpoints_,
                                        HttpOptions(config_.Group("http"), authenticator_.get()));
@@ -197,7 +198,6 @@ Status Agent::Start() {
       std::make_unique<Banner>(env_, config_, *pipeline_, Banner::Options{file_, started_, options_.quiet});
   pipeline_->OnTick([this](const Ref<const Snapshot>&) { banner_->AfterTick(); });
   pipeline_->Start();
-  discoveries_ = std::make_unique<DiscoveryRunner>(env_, AllDiscoveries(), [this] { TakeFound(); });
   return discoveries_->Apply(config_);
 }
 
