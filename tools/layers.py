@@ -34,7 +34,7 @@ FLOORS = {
     ),
     "analyzers/*": (4, ("base", "core", "catalog", "instruments", "energy", "store", "pipeline")),
     "enrichers/*": (4, ("base", "core", "net", "sources/*", "catalog", "instruments", "pipeline")),
-    "discovery/*": (4, ("base", "core", "net", "sources/*", "catalog", "instruments", "pipeline")),
+    "discovery/*": (4, ("base", "core", "net", "sources/*", "catalog", "instruments", "pipeline", "scraping")),
     "sinks/*": (
         4,
         ("base", "core", "net", "catalog", "wire", "dialects", "instruments", "store", "delivery", "pipeline"),
@@ -53,7 +53,7 @@ FOREIGN = {
     "protozero/": ("wire",),
     "sqlite3.h": ("store",),
     "CLI/": ("agent",),
-    "yaml-cpp/": ("net", "agent", "sources/*"),
+    "yaml-cpp/": ("net", "agent", "sources/*", "discovery/*"),
     "libdeflate.h": ("net", "wire", "delivery"),
     "zlib.h": ("net", "wire", "delivery"),
     "dlfcn.h": ("base", "sources/*"),

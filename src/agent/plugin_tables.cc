@@ -8,6 +8,9 @@ namespace gpulens {
 #define GPULENS_PLUGIN(name) extern const AnalyzerSpec name##_analyzer;
 #include "agent/analyzers.def"
 #undef GPULENS_PLUGIN
+#define GPULENS_PLUGIN(name) extern const DiscoverySpec name##_discovery;
+#include "agent/discovery.def"
+#undef GPULENS_PLUGIN
 #define GPULENS_PLUGIN(name) extern const SinkSpec name##_sink;
 #include "agent/sinks.def"
 #undef GPULENS_PLUGIN
@@ -22,6 +25,11 @@ constexpr const CollectorSpec* kCollectors[] = {
 constexpr const AnalyzerSpec* kAnalyzers[] = {
 #define GPULENS_PLUGIN(name) &name##_analyzer,
 #include "agent/analyzers.def"
+#undef GPULENS_PLUGIN
+};
+constexpr const DiscoverySpec* kDiscoveries[] = {
+#define GPULENS_PLUGIN(name) &name##_discovery,
+#include "agent/discovery.def"
 #undef GPULENS_PLUGIN
 };
 constexpr const SinkSpec* kSinks[] = {
@@ -42,6 +50,7 @@ const Spec* Find(std::span<const Spec* const> specs, std::string_view name) noex
 
 std::span<const CollectorSpec* const> AllCollectors() noexcept { return kCollectors; }
 std::span<const AnalyzerSpec* const> AllAnalyzers() noexcept { return kAnalyzers; }
+std::span<const DiscoverySpec* const> AllDiscoveries() noexcept { return kDiscoveries; }
 std::span<const SinkSpec* const> AllSinks() noexcept { return kSinks; }
 const CollectorSpec* FindCollector(std::string_view name) noexcept { return Find(AllCollectors(), name); }
 const AnalyzerSpec* FindAnalyzer(std::string_view name) noexcept { return Find(AllAnalyzers(), name); }

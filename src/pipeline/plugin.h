@@ -6,6 +6,7 @@
 #pragma once
 
 #include <functional>
+#include <map>
 #include <memory>
 #include <span>
 #include <string>
@@ -81,10 +82,26 @@ class Enricher : public Fetcher {
   virtual AttributeSet Describe(const Entity& entity) const = 0;
 };
 
-// Finds instances of a collector to run: each Config is one, as if it stood in the file.
+// A target that a discovery found: one more element of `collectors.<collector>.targets`. A plain value.
+struct FoundTarget {
+  std::string collector;
+  std::string name;  // wanted; the agent makes it unique
+  std::string url;
+  // Further options as they would stand in the file. One that the collector does not have is left out,
+  // but for `engine`, which then is an attribute.
+  std::map<std::string, std::string> options;
+  std::map<std::string, std::string> attributes;
+
+  friend bool operator==(const FoundTarget&, const FoundTarget&) = default;
+};
+
+// Finds targets of collectors. Fetch looks, on workers where it reads files; Targets is called on the I/O
+// loop after a Fetch, never during one, and tells the whole set that stands now. A Fetch that failed
+// leaves the old set standing.
 class Discovery : public Fetcher {
  public:
-  virtual std::vector<Config> Targets() const = 0;
+  bool fetches() const noexcept override { return true; }
+  virtual std::vector<FoundTarget> Targets() const = 0;
 };
 
 // Takes snapshots, and events if it wants them, somewhere. `Write` and `Flush` are called by the
@@ -126,6 +143,19 @@ struct AnalyzerSpec {
   std::span<const OptionSpec> options = {};
   std::span<const MetricDesc* const> metrics = {};
   Result<std::unique_ptr<Analyzer>> (*create)(const Config& config, Env& env) = nullptr;
+};
+
+struct DiscoverySpec {
+  std::string_view name, help;
+  bool on_by_default = false;
+  Duration period{};  // how often it looks
+  // Options: `collector` names whose targets it finds; `refresh`, when it is there, replaces the period.
+  std::span<const OptionSpec> options = {};
+  // A switch among that collector's own options: with it off, or the collector off, this does not run.
+  std::string_view collector_switch = {};
+  Result<std::unique_ptr<Discovery>> (*create)(const Config& config, Env& env) = nullptr;
+  // Looks, without side effects, what it would find.
+  std::vector<Finding> (*probe)(const Config& config, Env& env) = nullptr;
 };
 
 struct SinkSpec {

@@ -5,6 +5,7 @@
 #include <cstdio>
 
 #include "agent/config/print.h"
+#include "agent/found/own_pages.h"
 #include "agent/run/config_file.h"
 #include "agent/run/plan.h"
 
@@ -27,6 +28,10 @@ int RunConfigCheck(const std::string& file, const std::vector<FlagValue>& flags)
   std::string found = FindConfigFile(file);
   LoadOutcome outcome;
   if (!LoadAndReport(*schema, found, flags, outcome)) return 2;
+  if (Status own = RefuseOwnPages(outcome.config); !own) {
+    ::dprintf(STDERR_FILENO, "gpulens: %s\n", own.detail.c_str());
+    return 2;
+  }
   std::puts(CheckSummary(*schema, outcome.config, found).c_str());
   return 0;
 }

@@ -8,6 +8,7 @@
 
 #include "agent/cli/driver_release.h"
 #include "agent/control/driver_finding.h"
+#include "agent/found/discovery_runner.h"
 #include "agent/plugin_tables.h"
 #include "agent/run/config_file.h"
 #include "agent/run/plan.h"
@@ -35,6 +36,11 @@ std::vector<Finding> LookEverywhere(const Config& config, Env& env) {
   for (const CollectorSpec* spec : AllCollectors()) {
     const Config& own = config.Group("collectors").Group(spec->name);
     if (!spec->probe || !own.Bool("enabled")) continue;
+    for (Finding& finding : spec->probe(own, env)) findings.push_back(std::move(finding));
+  }
+  for (const DiscoverySpec* spec : AllDiscoveries()) {
+    if (!spec->probe || !Wanted(*spec, config)) continue;
+    const Config& own = config.Group("discovery").Group(spec->name);
     for (Finding& finding : spec->probe(own, env)) findings.push_back(std::move(finding));
   }
   return findings;

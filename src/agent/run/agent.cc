@@ -13,6 +13,10 @@
 #include "agent/control/control_command.h"
 #include "agent/control/control_socket.h"
 #include "agent/control/fault_file.h"
+#include "agent/found/discovery_runner.h"
+#include "agent/found/found_targets.h"
+#include "agent/found/own_pages.h"
+#include "agent/plugin_tables.h"
 #include "agent/run/banner.h"
 #include "agent/run/config_file.h"
 #include "agent/run/endpoints.h"
@@ -50,15 +54,6 @@ HttpServer::Options HttpOptions(const Config& http, Authenticator* authenticator
   return options;
 }
 
-LogOptions LogOptionsFor(const Config& log) {
-  LogOptions options;
-  const std::string& format = log.Text("format");
-  bool journal = format == "journal" || (format == "auto" && ::getenv("JOURNAL_STREAM") != nullptr);
-  options.format = format == "json" ? LogFormat::kJson : journal ? LogFormat::kJournal : LogFormat::kText;
-  options.utc = ::isatty(STDERR_FILENO) == 0;
-  return options;
-}
-
 // The running program. Members are in the order in which they may be destroyed backwards.
 class Agent {
  public:
@@ -73,6 +68,8 @@ class Agent {
   Status OpenControl();
   Status Reload();
   Status ReloadNow();
+  void TakeFound();
+  PipelinePlan Plan(const Config& config) const;
   void WatchSignals();
   void KeepWatchdogQuiet();
   void WaitForStop();
@@ -96,12 +93,14 @@ class Agent {
   Env env_;
   std::unique_ptr<SeriesBudget> budget_;
   std::unique_ptr<Pipeline> pipeline_;
+  std::unique_ptr<DiscoveryRunner> discoveries_;
   std::unique_ptr<Banner> banner_;
   std::unique_ptr<Endpoints> endpoints_;
   std::unique_ptr<HttpServer> http_;
   std::unique_ptr<ControlSocket> control_;
   std::vector<Endpoint> listening_;
   std::mutex reload_mutex_;  // one reload at a time
+  bool ending_ = false;      // under reload_mutex_
 
   std::mutex mutex_;  // guards what follows
   std::condition_variable wake_;
@@ -186,10 +185,12 @@ Status Agent::Start() {
   env_.authenticator = authenticator_.get();
   budget_ = std::make_unique<SeriesBudget>(static_cast<uint64_t>(config_.Group("limits").Int("series")));
   pipeline_ = std::make_unique<Pipeline>(env_, workers_, hub_, *budget_);
+  discoveries_ = std::make_unique<DiscoveryRunner>(env_, AllDiscoveries(), [this] { TakeFound(); });
   endpoints_ = std::make_unique<Endpoints>(env_, *pipeline_, [this] { return Reload(); });
   http_ = std::make_unique<HttpServer>(io_, *endpoints_,
                                        HttpOptions(config_.Group("http"), authenticator_.get()));
   stats_.http = &http_->stats();
+  RETURN_IF_ERROR(RefuseOwnPages(config_));
   RETURN_IF_ERROR(pipeline_->Apply(MakePlan(config_, {options_.demo, HostName()})));
   RETURN_IF_ERROR(Listen(config_));
   RETURN_IF_ERROR(OpenControl());
@@ -197,7 +198,21 @@ Status Agent::Start() {
       std::make_unique<Banner>(env_, config_, *pipeline_, Banner::Options{file_, started_, options_.quiet});
   pipeline_->OnTick([this](const Ref<const Snapshot>&) { banner_->AfterTick(); });
   pipeline_->Start();
-  return Ok();
+  return discoveries_->Apply(config_);
+}
+
+// A discovery has found other targets than before.
+void Agent::TakeFound() {
+  std::lock_guard one_at_a_time(reload_mutex_);
+  if (ending_) return;
+  Status status = pipeline_->Apply(Plan(config_));
+  if (!status) Log(LogLevel::kError, "discovery", "not_applied", status.detail);
+}
+
+PipelinePlan Agent::Plan(const Config& config) const {
+  std::vector<FoundTarget> found;
+  if (discoveries_) found = discoveries_->found();
+  return MakePlan(WithFound(config, *schema_, found), {options_.demo, HostName()});
 }
 
 Status Agent::ReloadNow() {
@@ -214,8 +229,10 @@ Status Agent::ReloadNow() {
     ++stats_.reloads_unchanged;
     return Ok();
   }
+  RETURN_IF_ERROR(RefuseOwnPages(outcome.config));
   RETURN_IF_ERROR(Listen(outcome.config));
-  RETURN_IF_ERROR(pipeline_->Apply(MakePlan(outcome.config, {options_.demo, HostName()})));
+  RETURN_IF_ERROR(discoveries_->Apply(outcome.config));
+  RETURN_IF_ERROR(pipeline_->Apply(Plan(outcome.config)));
   static_cast<void>(SetLogLevels(outcome.config.Group("log").Text("level")));
   config_ = std::move(outcome.config);
   ++stats_.reloads_applied;
@@ -267,6 +284,11 @@ void Agent::WaitForStop() {
 
 void Agent::Stop() {
   NotifyServiceManager("STOPPING=1");
+  if (discoveries_) discoveries_->Stop();
+  {
+    std::lock_guard one_at_a_time(reload_mutex_);
+    ending_ = true;
+  }
   std::mutex mutex;
   std::condition_variable ended;
   bool closed = false;

@@ -71,4 +71,13 @@ std::string StateDir(const std::string& configured) {
   return {};
 }
 
+LogOptions LogOptionsFor(const Config& log) {
+  LogOptions options;
+  const std::string& format = log.Text("format");
+  bool journal = format == "journal" || (format == "auto" && ::getenv("JOURNAL_STREAM") != nullptr);
+  options.format = format == "json" ? LogFormat::kJson : journal ? LogFormat::kJournal : LogFormat::kText;
+  options.utc = ::isatty(STDERR_FILENO) == 0;
+  return options;
+}
+
 }  // namespace gpulens

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "agent/config/loader.h"
+#include "base/log.h"
 
 namespace gpulens {
 
@@ -20,5 +21,8 @@ LoadOutcome LoadConfig(const Schema& schema, const std::string& file, const std:
 // and $XDG_STATE_HOME/gpulens or ~/.local/state/gpulens for users. Empty when there is no home either. Makes
 // nothing.
 std::string StateDir(const std::string& configured);
+
+// What the group `log` says, where standard error goes.
+LogOptions LogOptionsFor(const Config& log);
 
 }  // namespace gpulens

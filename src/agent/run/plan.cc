@@ -55,6 +55,9 @@ std::unique_ptr<Schema> MakeSchema() {
   for (const AnalyzerSpec* spec : AllAnalyzers()) {
     plugins.push_back({"analyzers", spec->name, spec->help, spec->options, true, {}, {}});
   }
+  for (const DiscoverySpec* spec : AllDiscoveries()) {
+    plugins.push_back({"discovery", spec->name, spec->help, spec->options, spec->on_by_default, {}, {}});
+  }
   for (const SinkSpec* spec : AllSinks()) {
     if (spec->name == kWebsocket) continue;
     plugins.push_back({"sinks", spec->name, spec->help, spec->options, spec->on_by_default, {}, {}});

@@ -33,6 +33,7 @@ void ExpectDescribed(Specs specs) {
 TEST(PluginTablesTest, EveryPluginDescribesItself) {
   ExpectDescribed(AllCollectors());
   ExpectDescribed(AllAnalyzers());
+  ExpectDescribed(AllDiscoveries());
   ExpectDescribed(AllSinks());
 }
 

@@ -1,0 +1,184 @@
+#include "agent/found/found_targets.h"
+
+#include <algorithm>
+#include <map>
+#include <set>
+
+#include "agent/config/loader.h"
+#include "agent/found/own_pages.h"
+#include "base/log.h"
+#include "base/text.h"
+#include "net/client/http_url.h"
+
+namespace gpulens {
+namespace {
+
+constexpr std::string_view kTargets = "targets";
+// The loader takes some thousands of values of one text.
+constexpr size_t kAtOnce = 100;
+
+const OptionSpec* Find(std::span<const OptionSpec> options, std::string_view key) {
+  auto found =
+      std::find_if(options.begin(), options.end(), [&](const OptionSpec& o) { return o.key == key; });
+  return found == options.end() ? nullptr : &*found;
+}
+
+// The options of one target of `collector`; null when there is no such collector, or it has no targets.
+const OptionSpec* TargetOptions(const Schema& schema, std::string_view collector) {
+  const OptionSpec* section = Find(schema.options(), "collectors");
+  const OptionSpec* group = section ? Find(section->children, collector) : nullptr;
+  const OptionSpec* targets = group ? Find(group->children, kTargets) : nullptr;
+  return targets && targets->type == OptionType::kGroups ? targets : nullptr;
+}
+
+// Two spellings of one page are one target.
+std::string PageOf(const std::string& text) {
+  auto url = ParseHttpUrl(text);
+  if (!url) return text;
+  if (!url->has_path && url->target == "/") url->target = "/metrics";
+  if (url->host == "localhost") url->host = "127.0.0.1";
+  return url->ToString();
+}
+
+// Numbers and times stand bare in the file; a text in quotes would be of the wrong kind there.
+bool IsBare(std::string_view text) {
+  return !text.empty() && text.size() < 32 &&
+         std::all_of(
+             text.begin(), text.end(),
+             [](char c) {
+               return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
+                      c == '.' || c == '-';
+             });
+}
+
+void AppendTarget(std::string& out, const FoundTarget& target, const OptionSpec& options) {
+  out += "{\"name\":";
+  AppendJsonString(out, target.name);
+  out += ",\"url\":";
+  AppendJsonString(out, target.url);
+  std::map<std::string, std::string> attributes = target.attributes;
+  for (const auto& [key, value] : target.options) {
+    const OptionSpec* spec = Find(options.children, key);
+    if (!spec) {
+      if (key == "engine") attributes.emplace(key, value);
+      continue;
+    }
+    out += ',';
+    AppendJsonString(out, key);
+    out += ':';
+    bool text = spec->type == OptionType::kText || spec->type == OptionType::kUrl || !IsBare(value);
+    if (text) AppendJsonString(out, value);
+    else out += value;
+  }
+  if (!attributes.empty() && Find(options.children, "attributes")) {
+    out += ",\"attributes\":{";
+    for (const auto& [key, value] : attributes) {
+      if (out.back() != '{') out += ',';
+      AppendJsonString(out, key);
+      out += ':';
+      AppendJsonString(out, value);
+    }
+    out += '}';
+  }
+  out += "}";
+}
+
+// Every option with its type and default, by the loader that reads the file.
+LoadOutcome LoadTargets(const Schema& schema, const std::string& collector, const OptionSpec& options,
+                        std::span<const FoundTarget> targets) {
+  std::string text = "{\"collectors\":{";
+  AppendJsonString(text, collector);
+  text += ":{\"targets\":[";
+  for (const FoundTarget& target : targets) {
+    if (&target != targets.data()) text += ",\n";
+    AppendTarget(text, target, options);
+  }
+  text += "]}}}";
+  Sources sources;
+  sources.file_name = "found by discovery";
+  sources.file_text = std::move(text);
+  sources.look = nullptr;
+  return Load(schema, sources);
+}
+
+void AppendLoaded(const LoadOutcome& outcome, const std::string& collector, std::vector<Config>& out) {
+  for (const Config& target : outcome.config.Group("collectors").Group(collector).Groups(kTargets)) {
+    out.push_back(target);
+  }
+}
+
+// One target the loader does not take leaves the others standing.
+void Complete(const Schema& schema, const std::string& collector, std::span<const FoundTarget> targets,
+              std::vector<Config>& out, std::vector<RefusedTarget>& refused) {
+  const OptionSpec& options = *TargetOptions(schema, collector);
+  for (size_t first = 0; first < targets.size(); first += kAtOnce) {
+    auto some = targets.subspan(first, std::min(kAtOnce, targets.size() - first));
+    if (LoadOutcome all = LoadTargets(schema, collector, options, some); all.ok()) {
+      AppendLoaded(all, collector, out);
+      continue;
+    }
+    for (const FoundTarget& target : some) {
+      LoadOutcome one = LoadTargets(schema, collector, options, {&target, 1});
+      if (one.ok()) AppendLoaded(one, collector, out);
+      else refused.push_back({target.name, one.errors.empty() ? "" : one.errors.front().message});
+    }
+  }
+}
+
+}  // namespace
+
+Config WithFound(const Config& config, const Schema& schema, std::span<const FoundTarget> found,
+                 std::vector<RefusedTarget>& refused) {
+  if (found.empty()) return config;
+  const OwnPages own = OwnPages::Of(config);
+  std::map<std::string, std::vector<FoundTarget>> wanted;
+  std::map<std::string, std::set<std::string>> pages, names;
+  for (const FoundTarget& target : found) {
+    if (!TargetOptions(schema, target.collector)) {
+      refused.push_back({target.name, "no collector with targets is called " + target.collector});
+      continue;
+    }
+    auto& taken_pages = pages[target.collector];
+    auto& taken_names = names[target.collector];
+    if (!wanted.contains(target.collector)) {
+      for (const Config& present : config.Group("collectors").Group(target.collector).Groups(kTargets)) {
+        taken_pages.insert(PageOf(present.Text("url")));
+        taken_names.insert(present.Text("name"));
+      }
+    }
+    std::vector<FoundTarget>& list = wanted[target.collector];
+    auto url = ParseHttpUrl(target.url);
+    if (const Endpoint* listener = url ? own.Find(*url) : nullptr) {
+      refused.push_back({target.name, target.url + " is this agent's own page, at " + listener->ToString()});
+      continue;
+    }
+    if (!taken_pages.insert(PageOf(target.url)).second) continue;
+    FoundTarget named = target;
+    for (int number = 2; !taken_names.insert(named.name).second; ++number) {
+      named.name = target.name + "-" + std::to_string(number);
+    }
+    list.push_back(std::move(named));
+  }
+  Config collectors = config.Group("collectors");
+  for (const auto& [collector, targets] : wanted) {
+    std::vector<Config> all = config.Group("collectors").Group(collector).Groups(kTargets);
+    Complete(schema, collector, targets, all, refused);
+    Config group = collectors.Group(collector);
+    group.Set(kTargets, std::move(all), group.origin(kTargets));
+    collectors.Set(collector, std::move(group), collectors.origin(collector));
+  }
+  Config out = config;
+  out.Set("collectors", std::move(collectors), config.origin("collectors"));
+  return out;
+}
+
+Config WithFound(const Config& config, const Schema& schema, std::span<const FoundTarget> found) {
+  std::vector<RefusedTarget> refused;
+  Config whole = WithFound(config, schema, found, refused);
+  for (const RefusedTarget& target : refused) {
+    Log(LogLevel::kWarn, "discovery", "target_refused", target.name + ": " + target.why, target.name);
+  }
+  return whole;
+}
+
+}  // namespace gpulens

@@ -1,0 +1,2 @@
+house_deps(gpulens_sources_listening gpulens_scraping_engine gpulens_net_client)
+house_test_deps(gpulens_net_testing)

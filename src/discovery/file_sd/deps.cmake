@@ -1,0 +1,1 @@
+house_deps(gpulens_net_client dep_yaml)

@@ -1,0 +1,34 @@
+// A file of targets in the format of Prometheus's file_sd, JSON or YAML: a list of
+// {targets: ["host:port"], labels: {key: text}}. Pure.
+#pragma once
+
+#include <map>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <gpulens/status.h>
+
+#include "pipeline/plugin.h"
+
+namespace gpulens::file_sd {
+
+inline constexpr size_t kFileBytes = 1 << 20;
+inline constexpr size_t kFileTargets = 1000;
+inline constexpr size_t kGroupLabels = 64;
+inline constexpr size_t kLabelBytes = 1024;  // a key, a value, or a target
+
+struct Group {
+  int line = 0;  // where it begins
+  std::vector<std::string> targets;
+  std::map<std::string, std::string> labels;
+};
+
+// kInvalidArgument with the line and what is wrong, kExhausted above a limit. An empty text has no groups.
+Result<std::vector<Group>> ParseGroups(std::string_view text);
+
+// What the groups mean. Labels that begin with "__" steer (scheme, path, interval, timeout, parameters,
+// collector) or are passed over; `engine` says the engine, `target` the name; others are attributes.
+Result<std::vector<FoundTarget>> ToTargets(const std::vector<Group>& groups, std::string_view collector);
+
+}  // namespace gpulens::file_sd

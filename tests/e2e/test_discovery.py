@@ -1,0 +1,96 @@
+"""Targets that the agent finds by itself: by files in Prometheus's file_sd format, and by looking at processes."""
+import contextlib
+import http.client
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+import tempfile
+import unittest
+
+from agent import Agent, free_port, wait_until
+
+SCRIPT = pathlib.Path(__file__).resolve().parent / "discovery_page.py"
+SERIES = "llamacpp:requests_processing"
+
+
+@contextlib.contextmanager
+def page_server(folder, name="llama-server"):
+    """The page, by a program of this name; its port."""
+    script = pathlib.Path(folder) / name
+    shutil.copy(SCRIPT, script)
+    port = free_port()
+    process = subprocess.Popen([sys.executable, str(script), "--port", str(port)], stdin=subprocess.PIPE,
+                               stdout=subprocess.PIPE)
+    try:
+        assert process.stdout.readline() == b"ready\n"
+        yield port
+    finally:
+        process.stdin.close()
+        process.stdout.close()
+        process.wait(20)
+
+
+def page_of(agent):
+    connection = http.client.HTTPConnection("127.0.0.1", agent.port, timeout=10)
+    try:
+        connection.request("GET", "/metrics")
+        return connection.getresponse().read().decode()
+    finally:
+        connection.close()
+
+
+def lines(agent):
+    return [line for line in page_of(agent).splitlines() if line.startswith(SERIES)]
+
+
+class DiscoveryTest(unittest.TestCase):
+    def setUp(self):
+        self.folder = pathlib.Path(tempfile.mkdtemp(prefix="gpulens-discovery-"))
+        self.addCleanup(shutil.rmtree, self.folder, ignore_errors=True)
+
+    def write(self, text):
+        part = self.folder / "targets.part"
+        part.write_text(text)
+        os.replace(part, self.folder / "targets.yaml")
+
+    def test_file_sd_adds_and_removes_a_target(self):
+        config = ("discovery: {engine_processes: {enabled: false}, file_sd: {files: [\"%s/*.yaml\"], collector: scrape, "
+                  "refresh: 200ms}}\n" % self.folder)
+        with page_server(self.folder) as port, Agent(config=config) as agent:
+            self.assertEqual(lines(agent), [])
+            self.write(f"- targets: ['127.0.0.1:{port}']\n  labels: {{team: search}}\n")
+            found = wait_until(lambda: lines(agent), what="the series of a target that was added")
+            self.assertIn('team="search"', found[0])
+            self.assertIn(f'target="127.0.0.1:{port}"', found[0])
+            self.assertTrue(found[0].split("}")[1].startswith(" 3"), found[0])
+            # A file that makes no sense changes nothing, and is told.
+            self.write("- targets: [\n")
+            wait_until(lambda: "file_sd_bad" in agent.said() or "last good targets" in agent.said(), what="the line of log")
+            self.assertTrue(lines(agent))
+            self.write("[]\n")
+            wait_until(lambda: not lines(agent), what="the end of the series of a target that was removed")
+
+    def test_an_engine_is_found_by_its_process(self):
+        config = "discovery: {engine_processes: {collector: scrape}}\n"
+        with Agent(config=config) as agent:
+            with page_server(self.folder) as port:
+                found = wait_until(lambda: [line for line in lines(agent) if f'target="llama.cpp-{port}"' in line],
+                                   seconds=60, what="the series of an engine that was found")
+                self.assertTrue(found[0].split("}")[1].startswith(" 3"), found[0])
+            wait_until(lambda: not any(f"llama.cpp-{port}" in line for line in page_of(agent).splitlines()
+                                       if line.startswith(SERIES)), seconds=60, what="the end of its series")
+
+    def test_our_own_page_is_refused(self):
+        agent = Agent()
+        agent.config.write_text(
+            f"collectors: {{scrape: {{targets: [{{name: me, url: 'http://127.0.0.1:{agent.port}/metrics'}}]}}}}\n")
+        self.addCleanup(shutil.rmtree, agent.folder, ignore_errors=True)
+        done = subprocess.run(agent.arguments, env=agent.environment, capture_output=True, text=True, timeout=60)
+        self.assertEqual(done.returncode, 2)
+        self.assertIn("this agent's own page", done.stderr)
+
+
+if __name__ == "__main__":
+    unittest.main()
