@@ -5,6 +5,7 @@
 #include <cstddef>
 
 #include "pipeline/config.h"
+#include "scraping/governor/series_options.h"
 
 namespace gpulens::scraping {
 
@@ -75,5 +76,8 @@ inline constexpr auto kTargetOptions =
               }),
               kTimeOptions),
          kAccessOptions);
+
+// The same of a target whose labels and series are its own affair.
+inline constexpr auto kGovernedTargetOptions = Join(kTargetOptions, kGovernorOptions);
 
 }  // namespace gpulens::scraping

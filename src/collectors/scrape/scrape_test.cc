@@ -49,6 +49,7 @@ Config::Value DefaultOf(const OptionSpec& spec) {
     case OptionType::kSize: return int64_t{64} << 20;
     case OptionType::kTime: return spec.key == "interval" ? Duration(seconds(15)) : Duration{};
     case OptionType::kTextMap: return std::map<std::string, std::string>{};
+    case OptionType::kTexts: return std::vector<std::string>{};
     case OptionType::kGroup: return DefaultsOf(spec.children, {});
     case OptionType::kGroups: return std::vector<Config>{};
     default: return std::string{};
@@ -246,15 +247,17 @@ TEST_F(ScrapeTest, ReadsLargePagesAgainAndAgain) {
   Open({{"url", server.Url("/metrics")}});
   Run();
   EXPECT_THAT(Run(), HasSubstr("{number=\"7999\",of=\"many\",target=\"node\"} 15998\n"));
-  EXPECT_EQ(instance->stats().series, 8000u + 16u);
+  EXPECT_EQ(instance->stats().series, 8000u + 21u);
 }
 
 TEST_F(ScrapeTest, SamplesAboveTheLimitAreLeftOut) {
   ScriptedServer server(
       [](int, int, const std::string&) { return Turn{.answer = Answer200("a 1\nb 2\nc 3\n")}; });
   Open({{"url", server.Url("/metrics")}, {"max_samples", int64_t{2}}});
-  EXPECT_THAT(Run(), AllOf(HasSubstr("\nb{"), Not(HasSubstr("\nc{")),
-                           HasSubstr("gpulens_scrape_up{target=\"node\"} 1\n")));
+  EXPECT_THAT(Run(), AllOf(HasSubstr("\nb{"), Not(HasSubstr("\nc{")), HasSubstr(Errors("too_many_samples", 1)),
+                           HasSubstr("gpulens_scrape_up{target=\"node\"} 0\n"),
+                           HasSubstr("gpulens_scrape_series_dropped{reason=\"max_samples\",target=\"node\"} 1")));
+  EXPECT_THAT(Why(), HasSubstr("1 samples above max_samples are left out"));
 }
 
 TEST_F(ScrapeTest, ShowsItsCredentials) {
