@@ -58,6 +58,9 @@ class Server:
                 if not got:
                     return
                 asked += got
+                if asked.startswith(b"\x16\x03"):  # TLS, which this server does not speak
+                    connection.sendall(answer("no", status="400 Bad Request"))
+                    return
             self.requests += 1
             data = self.reply(connection, self.requests)
             if data:
@@ -131,33 +134,35 @@ def always(data):
 
 
 def bad_servers(family, folder):
-    """Name → (server, reason of gpulens_scrape_errors_total)."""
+    """Name → (server, more options of the target, reasons of gpulens_scrape_errors_total…)."""
     html = "<!doctype html>\n<html><body>\n<h1>Sign in</h1>\n</body></html>\n"
     redirect = "HTTP/1.1 302 Found\r\nLocation: http://127.0.0.1:1/metrics\r\nContent-Length: 0\r\n\r\n".encode()
     garbage = f"HTTP/1.1 200 OK\r\n{TEXT}Transfer-Encoding: chunked\r\n\r\nnot a length\r\nx 1\r\n".encode()
     bad = {
-        "endless": (Server(endless), "too_large"),
-        "drip": (Server(drip), "timeout"),
-        "silent": (Server(lambda connection, n: time.sleep(20)), "timeout"),
-        "million": (Server(always(million())), "too_many_samples"),
-        "bomb": (Server(always(bomb())), "too_large"),
-        "redirect": (Server(always(redirect)), "status"),
-        "html": (Server(always(answer(html, "Content-Type: text/html\r\n"))), "content_type"),
-        "html_as_text": (Server(always(answer(html))), "page"),
-        "huge_label": (Server(always(answer(f"{family}{{label=\"{'x' * 200_000}\"}} 1\n"))), "page"),
-        "huge_line": (Server(always(answer("y" * (2 << 20)))), "page"),
-        "status_500": (Server(always(answer("no", status="500 No"))), "status"),
-        "status_404": (Server(always(answer("no", status="404 No"))), "status"),
-        "status_401": (Server(always(answer("no", status="401 No"))), "auth"),
-        "chunks": (Server(always(garbage)), "protocol"),
-        "no_http": (Server(always(b"SSH-2.0-OpenSSH_9.2\r\n")), "protocol"),
-        "cut": (Server(always(f"HTTP/1.1 200 OK\r\n{TEXT}Content-Length: 500\r\n\r\n# TYPE".encode())), "protocol"),
-        "nul": (Server(always(answer(b"\0" * 5000))), "page"),
+        "endless": (Server(endless), ", max_body: 1MiB", "too_large"),
+        # As large as a page may be: it depends on the machine whether there is time for so much.
+        "endless_64": (Server(endless), "", "too_large", "timeout"),
+        "drip": (Server(drip), "", "timeout"),
+        "silent": (Server(lambda connection, n: time.sleep(20)), "", "timeout"),
+        "million": (Server(always(million())), "", "too_many_samples"),
+        "bomb": (Server(always(bomb())), "", "too_large"),
+        "redirect": (Server(always(redirect)), "", "status"),
+        "html": (Server(always(answer(html, "Content-Type: text/html\r\n"))), "", "content_type"),
+        "html_as_text": (Server(always(answer(html))), "", "page"),
+        "huge_label": (Server(always(answer(f"{family}{{label=\"{'x' * 200_000}\"}} 1\n"))), "", "page"),
+        "huge_line": (Server(always(answer("y" * (2 << 20)))), "", "page"),
+        "status_500": (Server(always(answer("no", status="500 No"))), "", "status"),
+        "status_404": (Server(always(answer("no", status="404 No"))), "", "status"),
+        "status_401": (Server(always(answer("no", status="401 No"))), "", "auth"),
+        "chunks": (Server(always(garbage)), "", "protocol"),
+        "no_http": (Server(always(b"SSH-2.0-OpenSSH_9.2\r\n")), "", "protocol"),
+        "cut": (Server(always(f"HTTP/1.1 200 OK\r\n{TEXT}Content-Length: 500\r\n\r\n# TYPE".encode())), "", "protocol"),
+        "nul": (Server(always(answer(b"\0" * 5000))), "", "page"),
     }
     wrap = certificate(folder)
     if wrap:
-        bad["certificate"] = (Server(always(answer("a 1\n")), wrap), "tls")
+        bad["certificate"] = (Server(always(answer("a 1\n")), wrap), "", "tls")
     plain = Server(always(answer("a 1\n")))
     plain.url = lambda: f"https://127.0.0.1:{plain.port}/metrics"
-    bad["no_tls"] = (plain, "tls")
+    bad["no_tls"] = (plain, "", "tls")
     return bad
