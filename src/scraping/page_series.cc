@@ -94,9 +94,7 @@ void PageSeries::Follow(std::string_view body, ExpositionFormat format, SeriesTa
   for (uint32_t id : page_.appeared()) Declare(id, table);
   if (governor_) {
     governor_->series.Declare(
-        [this](uint32_t family) {
-          return families_[family].left_out ? nullptr : families_[family].desc;
-        },
+        [this](uint32_t family) { return families_[family].left_out ? nullptr : families_[family].desc; },
         [this](std::vector<PageLabel> labels) { return AttributesOf(labels); }, table);
   }
   CountLosses();

@@ -170,8 +170,8 @@ PageTarget::Outcome PageTarget::ReadPage(std::string_view body, ExpositionFormat
   // What was read is told; that it is not all must not look like a page that became smaller.
   if (size_t over = page_.report().samples_over_limit; over > 0) {
     return {static_cast<size_t>(ScrapeFailure::kSamples),
-            {Code::kExhausted, std::to_string(over) +
-                                   " samples above max_samples are left out; raise it, or ask for less"}};
+            {Code::kExhausted,
+             std::to_string(over) + " samples above max_samples are left out; raise it, or ask for less"}};
   }
   return {};
 }

@@ -37,8 +37,8 @@ class ScrapeRecord {
     unknown_families_ = count;
     knows_families_ = true;
   }
-  // What of the page is not passed on; for pages whose series are. First before Prepare, so that they are told
-  // of a target that has as many series as it may.
+  // What of the page is not passed on; for pages whose series are. First before Prepare, so that they are
+  // told of a target that has as many series as it may.
   void Losses(const SeriesLosses& losses) noexcept {
     losses_ = losses;
     knows_losses_ = true;

@@ -1,12 +1,12 @@
 """Targets that misbehave, each in its own way: raw servers on 127.0.0.1, all in threads of the test."""
 import gzip
 import pathlib
+import select
 import socket
+import ssl
 import struct
 import subprocess
 import threading
-import time
-import ssl
 
 TEXT = "Content-Type: text/plain; version=0.0.4\r\n"
 
@@ -86,9 +86,13 @@ def endless(connection, _):
 
 def drip(connection, _):
     connection.sendall(f"HTTP/1.1 200 OK\r\n{TEXT}Content-Length: 100000\r\n\r\n".encode())
-    while True:
+    # Until the agent leaves.
+    while not select.select([connection], [], [], 0.05)[0]:
         connection.sendall(b"#")
-        time.sleep(0.05)
+
+
+def silent(connection, _):
+    connection.recv(1)
 
 
 def reset_in_the_middle(family):
@@ -143,7 +147,7 @@ def bad_servers(family, folder):
         # As large as a page may be: it depends on the machine whether there is time for so much.
         "endless_64": (Server(endless), "", "too_large", "timeout"),
         "drip": (Server(drip), "", "timeout"),
-        "silent": (Server(lambda connection, n: time.sleep(20)), "", "timeout"),
+        "silent": (Server(silent), "", "timeout"),
         "million": (Server(always(million())), "", "too_many_samples"),
         "bomb": (Server(always(bomb())), "", "too_large"),
         "redirect": (Server(always(redirect)), "", "status"),

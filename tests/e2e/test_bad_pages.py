@@ -97,8 +97,7 @@ class BadPages:
     def test_the_good_one_is_not_touched(self):
         for name in self.bad:
             wait_until(lambda: self.reasons(name), PATIENCE, f"a failure of {name}")
-        while time.monotonic() - self.began < 10 * INTERVAL:
-            time.sleep(0.1)
+        wait_until(lambda: time.monotonic() - self.began >= 10 * INTERVAL, PATIENCE, "ten intervals")
         elapsed = time.monotonic() - self.began
         asked = self.good.requests - self.asked_before
         self.assertGreaterEqual(asked, elapsed / INTERVAL / 4, f"{asked} scrapes in {elapsed:.1f} s")

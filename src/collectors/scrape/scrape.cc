@@ -66,9 +66,9 @@ constexpr OptionSpec kOptions[] = {
 };
 
 constexpr const MetricDesc* kMetrics[] = {
-    &kSelfScrapeUp,     &kSelfScrapeDuration,    &kSelfScrapeSamples, &kSelfScrapeSize,
-    &kSelfScrapeErrors, &kSelfScrapeParseErrors, &kSelfScrapeInfo,    &kSelfScrapeSeriesFolded,
-    &kSelfScrapeSeriesDropped,
+    &kSelfScrapeUp,   &kSelfScrapeDuration,     &kSelfScrapeSamples,
+    &kSelfScrapeSize, &kSelfScrapeErrors,       &kSelfScrapeParseErrors,
+    &kSelfScrapeInfo, &kSelfScrapeSeriesFolded, &kSelfScrapeSeriesDropped,
 };
 
 }  // namespace

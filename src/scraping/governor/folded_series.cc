@@ -62,7 +62,8 @@ void FoldedSeries::Write(bool complete, FrameWriter& out) {
     // Even one that has no series: it must know what its members counted when it gets one.
     const SeriesGroups::Group& group = groups_.Read(i, complete);
     if (!live.series) continue;
-    bool read = std::none_of(group.sums.begin(), group.sums.end(), [](double sum) { return std::isnan(sum); });
+    bool read =
+        std::none_of(group.sums.begin(), group.sums.end(), [](double sum) { return std::isnan(sum); });
     if (!group.shape) {
       if (read || complete) out.Set(live.series, group.sums[0]);
       continue;

@@ -29,8 +29,8 @@ double GovernedLabels::Weight(uint32_t series) {
   page_.Cells(series, cells_);
   double weight = 0;
   for (const PageCell& cell : cells_) {
-    bool tells = cell.role == SampleRole::kValue || cell.role == SampleRole::kCount ||
-                 cell.role == SampleRole::kState;
+    bool tells =
+        cell.role == SampleRole::kValue || cell.role == SampleRole::kCount || cell.role == SampleRole::kState;
     if (tells) weight = page_.values()[cell.slot];
   }
   return weight;

@@ -10,10 +10,10 @@
 namespace gpulens {
 namespace {
 
+using scrape_testing::PageRig;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::Not;
-using scrape_testing::PageRig;
 
 constexpr auto kText = ExpositionFormat::kText004;
 
@@ -115,14 +115,15 @@ TEST(SeriesGovernor, GaugesAreAddedWhenTheyAreAmounts) {
 
 TEST(SeriesGovernor, UntypedSeriesAreWhatTheirNameSays) {
   Governed rig(Dropping({"p"}));
-  EXPECT_THAT(rig.Show("x_total{p=\"1\"} 5\nx_total{p=\"2\"} 1\ny_ratio{p=\"1\"} 0.5\ny_ratio{p=\"2\"} 0.25\n"),
-              AllOf(HasSubstr("x_total 6\n"), HasSubstr("y_ratio 0.5\n")));
+  EXPECT_THAT(
+      rig.Show("x_total{p=\"1\"} 5\nx_total{p=\"2\"} 1\ny_ratio{p=\"1\"} 0.5\ny_ratio{p=\"2\"} 0.25\n"),
+      AllOf(HasSubstr("x_total 6\n"), HasSubstr("y_ratio 0.5\n")));
   EXPECT_THAT(rig.Show("x_total{p=\"2\"} 1\ny_ratio{p=\"2\"} 0.25\n"),
               AllOf(HasSubstr("x_total 6\n"), HasSubstr("y_ratio 0.25\n")));
 }
 
-std::string HistogramOf(const std::string& labels, std::vector<std::pair<const char*, int>> buckets, double sum,
-                      int count) {
+std::string HistogramOf(const std::string& labels, std::vector<std::pair<const char*, int>> buckets,
+                        double sum, int count) {
   std::string page;
   for (auto [le, value] : buckets)
     page += "h_bucket{" + labels + ",le=\"" + le + "\"} " + std::to_string(value) + "\n";
@@ -135,8 +136,9 @@ TEST(SeriesGovernor, HistogramsAreAddedBucketByBucket) {
   const std::string head = "# TYPE h histogram\n";
   std::string a = HistogramOf("p=\"a\"", {{"1", 1}, {"2", 3}, {"+Inf", 4}}, 6, 4);
   std::string b = HistogramOf("p=\"b\"", {{"1", 10}, {"2", 20}, {"+Inf", 30}}, 50, 30);
-  EXPECT_EQ(rig.Show(head + a + b), head + "h_bucket{le=\"1\"} 11\nh_bucket{le=\"2\"} 23\n"
-                                           "h_bucket{le=\"+Inf\"} 34\nh_sum 56\nh_count 34\n");
+  EXPECT_EQ(rig.Show(head + a + b), head +
+                                        "h_bucket{le=\"1\"} 11\nh_bucket{le=\"2\"} 23\n"
+                                        "h_bucket{le=\"+Inf\"} 34\nh_sum 56\nh_count 34\n");
   // One leaves, then one with other bounds comes: what all have in common stays.
   rig.Show(head + a);
   std::string c = HistogramOf("p=\"c\"", {{"2", 1}, {"5", 1}, {"+Inf", 1}}, 2, 1);
@@ -176,8 +178,10 @@ TEST(SeriesGovernor, LongValuesAreCutAndStayApart) {
   rules.label_length = 20;
   Governed rig(std::move(rules));
   std::string front = "a prompt of some length";
-  std::string out = rig.Show("g{q=\"" + front + " one\"} 1\ng{q=\"" + front + " two\"} 2\ng{q=\"short\"} 4\n");
-  EXPECT_THAT(out, AllOf(HasSubstr("{q=\"a prompt of~"), HasSubstr("{q=\"short\"} 4"), Not(HasSubstr("one"))));
+  std::string out =
+      rig.Show("g{q=\"" + front + " one\"} 1\ng{q=\"" + front + " two\"} 2\ng{q=\"short\"} 4\n");
+  EXPECT_THAT(out,
+              AllOf(HasSubstr("{q=\"a prompt of~"), HasSubstr("{q=\"short\"} 4"), Not(HasSubstr("one"))));
   EXPECT_EQ(rig.table.size(), 3u);
   EXPECT_EQ(rig.folded(), 0u);
 }
@@ -186,13 +190,15 @@ TEST(SeriesGovernor, TheLargestValuesStayAndTheOthersAreOne) {
   Governed rig(Top("user", 2, {"req*"}));
   const std::string head = "# TYPE req_total counter\n";
   auto show = [&](const std::string& body) { return rig.Show(head + body); };
-  EXPECT_EQ(show("req_total{user=\"a\"} 1\nreq_total{user=\"b\"} 5\nreq_total{user=\"c\"} 3\n"
-                 "req_total{user=\"d\"} 2\nreq_total 9\n"),
-            head + "req_total{user=\"b\"} 5\nreq_total{user=\"c\"} 3\nreq_total 9\nreq_total{user=\"other\"} 3\n");
+  EXPECT_EQ(
+      show("req_total{user=\"a\"} 1\nreq_total{user=\"b\"} 5\nreq_total{user=\"c\"} 3\n"
+           "req_total{user=\"d\"} 2\nreq_total 9\n"),
+      head + "req_total{user=\"b\"} 5\nreq_total{user=\"c\"} 3\nreq_total 9\nreq_total{user=\"other\"} 3\n");
   EXPECT_EQ(rig.folded(), 1u);
   // Those that were folded stay so when they grow, and when places are free.
-  EXPECT_EQ(show("req_total{user=\"a\"} 100\nreq_total{user=\"b\"} 6\nreq_total{user=\"d\"} 2\nreq_total 9\n"),
-            head + "req_total{user=\"b\"} 6\nreq_total 9\nreq_total{user=\"other\"} 102\n");
+  EXPECT_EQ(
+      show("req_total{user=\"a\"} 100\nreq_total{user=\"b\"} 6\nreq_total{user=\"d\"} 2\nreq_total 9\n"),
+      head + "req_total{user=\"b\"} 6\nreq_total 9\nreq_total{user=\"other\"} 102\n");
   // One that is new takes the free place; the page's own "other" is one of the others.
   EXPECT_EQ(show("req_total{user=\"a\"} 100\nreq_total{user=\"b\"} 6\nreq_total{user=\"e\"} 1\n"
                  "req_total{user=\"other\"} 7\n"),

@@ -17,8 +17,8 @@ namespace gpulens {
 // one became equal to it: those are passed on as they are and cost nothing here. All others are in groups,
 // mostly of several. Not thread-safe. Read does not allocate.
 //
-// A group that counts never falls: what a member had counted when it left or began anew is kept for as long as
-// the group has members. A member that comes brings all it has counted.
+// A group that counts never falls: what a member had counted when it left or began anew is kept for as long
+// as the group has members. A member that comes brings all it has counted.
 class SeriesGroups {
  public:
   struct Group {

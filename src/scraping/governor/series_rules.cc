@@ -79,9 +79,9 @@ Result<SeriesRules> SeriesRules::Make(const Config& target) {
   rules.keep = series.Texts("keep_labels");
   rules.label_length = static_cast<size_t>(series.Int("label_length"));
   if (rules.label_length != 0 && rules.label_length < kShortestLabel) {
-    return Status{Code::kInvalidArgument,
-                  series.Where("label_length") + ": label_length: 0 or at least " +
-                      std::to_string(kShortestLabel) + ": a shorter one has no room for the hash"};
+    return Status{Code::kInvalidArgument, series.Where("label_length") + ": label_length: 0 or at least " +
+                                              std::to_string(kShortestLabel) +
+                                              ": a shorter one has no room for the hash"};
   }
   const std::string& gauges = series.Text("gauges");
   if (gauges == "sum") rules.gauges = Gauges::kSum;

@@ -67,8 +67,8 @@ bool TopValues::Folds(uint32_t series) const noexcept {
 }
 
 size_t TopValues::folded() const noexcept {
-  return static_cast<size_t>(std::count_if(values_.begin(), values_.end(),
-                                           [](const Value& v) { return v.state == State::kOther; }));
+  return static_cast<size_t>(
+      std::count_if(values_.begin(), values_.end(), [](const Value& v) { return v.state == State::kOther; }));
 }
 
 }  // namespace gpulens
