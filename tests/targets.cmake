@@ -1,7 +1,7 @@
 # Tests that cross floors: the real program among programs of others.
 include_guard()
 set(e2e_python ${CMAKE_SOURCE_DIR}/tools/venv_python.sh)
-foreach(name agent amd capture check commands gpu gpu_coverage gpu_pages gpu_parts events fault_matrix peers
+foreach(name agent amd bad_pages capture check commands gpu gpu_coverage gpu_pages gpu_parts events fault_matrix peers
              seed_rows websocket crowd engines_command discovery)
   add_test(NAME e2e_${name} COMMAND ${e2e_python} -m unittest -v test_${name}
            WORKING_DIRECTORY ${CMAKE_SOURCE_DIR}/tests/e2e)

@@ -20,6 +20,13 @@ inline constexpr MetricDesc kSelfScrapeParseErrors = row::Counter(
 inline constexpr MetricDesc kSelfScrapeFamiliesUnknown =
     row::UpDown("gpulens.scrape.families.unknown", "{family}", "Families that no engine table knows.",
                 row::kKeys<"target">);
+inline constexpr MetricDesc kSelfScrapeSeriesFolded =
+    row::UpDown("gpulens.scrape.series.folded", "{series}",
+                "Series of the last page that are told as a part of another one.", row::kKeys<"target">);
+inline constexpr MetricDesc kSelfScrapeSeriesDropped =
+    row::UpDown("gpulens.scrape.series.dropped", "{series}",
+                "Series of the last page that are not passed on; for the reason max_samples, samples.",
+                row::kKeys<"target", "reason">);
 inline constexpr MetricDesc kSelfScrapeInfo =
     row::Info("gpulens.scrape.info", "1 per target, with its address.", row::kKeys<"target", "url">);
 
@@ -81,6 +88,8 @@ inline constexpr const MetricDesc* kSelfIoRows[] = {
     &kSelfScrapeErrors,
     &kSelfScrapeParseErrors,
     &kSelfScrapeFamiliesUnknown,
+    &kSelfScrapeSeriesFolded,
+    &kSelfScrapeSeriesDropped,
     &kSelfScrapeInfo,
     &kSelfSinkUp,
     &kSelfSinkQueueLength,

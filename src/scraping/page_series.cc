@@ -11,7 +11,6 @@ namespace gpulens {
 namespace {
 
 constexpr uint32_t kNone = UINT32_MAX;
-constexpr std::string_view kExported = "exported_";
 constexpr size_t kDeadCellsKept = 1024;
 // So many new series leave garbage behind that is worth a walk over the heap.
 constexpr size_t kManyAppeared = 1000;
@@ -30,18 +29,15 @@ Kind KindOf(ExpositionType type) noexcept {
   return Kind::kUnknown;
 }
 
-bool IsShaped(Kind kind) noexcept {
-  return kind == Kind::kHistogram || kind == Kind::kGaugeHistogram || kind == Kind::kSummary;
-}
-
-bool TargetHas(const Entity* target, std::string_view key) noexcept {
-  for (; target; target = target->parent.get()) {
-    if (target->attributes.Has(key)) return true;
-  }
-  return false;
-}
-
 }  // namespace
+
+PageSeries::PageSeries(const ScrapedPage& page, EntityRef target, Filter passes, SeriesRules rules)
+    : page_(page),
+      target_(std::move(target)),
+      passes_(std::move(passes)),
+      governor_(rules.empty() ? nullptr : std::make_unique<Governor>(page, target_, std::move(rules))) {
+  losses_.folds = governor_ != nullptr;
+}
 
 void PageSeries::Write(std::string_view body, ExpositionFormat format, bool complete, FrameWriter& out) {
   if (!followed_ || page_.generation() != generation_) Follow(body, format, out.table());
@@ -56,6 +52,7 @@ void PageSeries::Write(std::string_view body, ExpositionFormat format, bool comp
       out.Set(entry.series, values[entry.first]);
     }
   }
+  if (governor_) governor_->series.Write(complete, out);
   if (!page_.exemplars().empty()) Attach(out);
 }
 
@@ -84,6 +81,7 @@ void PageSeries::Follow(std::string_view body, ExpositionFormat format, SeriesTa
   entries_.reserve(ids);  // exactly: they stay as many
   for (uint32_t id : page_.vanished()) Retire(id, table);
   for (uint32_t id : page_.reshaped()) Retire(id, table);
+  if (governor_) FollowGroups(table);
   UpdateFamilies(body, format, table);
   for (uint32_t id = 0; id < entries_.size(); ++id) {
     if (entries_[id].series && families_[page_.family_of(id)].changed) {
@@ -94,10 +92,32 @@ void PageSeries::Follow(std::string_view body, ExpositionFormat format, SeriesTa
   for (uint32_t id : page_.reshaped()) Declare(id, table);
   if (!page_.vanished().empty() && !refused_.empty()) RetryRefused(table);
   for (uint32_t id : page_.appeared()) Declare(id, table);
+  if (governor_) {
+    governor_->series.Declare(
+        [this](uint32_t family) { return families_[family].left_out ? nullptr : families_[family].desc; },
+        [this](std::vector<PageLabel> labels) { return AttributesOf(labels); }, table);
+  }
+  CountLosses();
   if (page_.appeared().size() < kManyAppeared) return;
   created_.shrink_to_fit();
   cell_slots_.shrink_to_fit();
   ::malloc_trim(0);
+}
+
+void PageSeries::FollowGroups(SeriesTable& table) {
+  governor_->labels.Follow();
+  governor_->groups.Follow();
+  for (uint32_t id : governor_->groups.taken()) Retire(id, table);
+  governor_->series.Retire(table);
+}
+
+void PageSeries::CountLosses() {
+  losses_ = {};
+  for (uint32_t id : refused_) {
+    uint32_t why = entries_[id].refused;
+    if (why != 0) ++losses_.dropped[why - 1];
+  }
+  if (governor_) governor_->series.Count(losses_);
 }
 
 void PageSeries::UpdateFamilies(std::string_view body, ExpositionFormat format, SeriesTable& table) {
@@ -143,101 +163,6 @@ void PageSeries::LearnSuffixes(std::string_view body, ExpositionFormat format) {
     family.suffixed = answer->second;
     family.known = true;
   }
-}
-
-void PageSeries::Retire(uint32_t id, SeriesTable& table) {
-  if (id >= entries_.size()) return;
-  Entry& entry = entries_[id];
-  table.Retire(entry.series);
-  dead_cells_ += entry.cells;
-  entry = {};
-}
-
-void PageSeries::Declare(uint32_t id, SeriesTable& table) {
-  if (id >= entries_.size()) entries_.resize(id + 1);
-  Family& family = families_[page_.family_of(id)];
-  if (family.left_out) return;
-  page_.Cells(id, cells_);
-  if (family.desc && IsShaped(family.desc->kind)) DeclareShaped(id, family, table);
-  else if (family.desc) DeclareScalar(id, *family.desc, table);
-  Entry& entry = entries_[id];
-  if (!entry.series && !entry.refused) {
-    entry.refused = 1;
-    refused_.push_back(id);
-  }
-}
-
-void PageSeries::DeclareScalar(uint32_t id, const MetricDesc& desc, SeriesTable& table) {
-  for (SampleRole role : {SampleRole::kValue, SampleRole::kInfo, SampleRole::kState}) {
-    const PageCell* cell = CellOf(role);
-    if (!cell) continue;
-    entries_[id].first = cell->slot;
-    entries_[id].series = table.Declare(desc, target_, Attributes(id), FormOf());
-    if (desc.kind == Kind::kCounter) Watch(id);
-    return;
-  }
-}
-
-void PageSeries::DeclareShaped(uint32_t id, Family& family, SeriesTable& table) {
-  bool summary = family.desc->kind == Kind::kSummary;
-  SampleRole bounds = summary ? SampleRole::kQuantile : SampleRole::kBucket;
-  SeriesTable::Form form = FormOf();
-  form.shape = ShapeOf(family, bounds);
-  if (form.shape->cells() == 0) return;
-  Series series = table.Declare(*family.desc, target_, Attributes(id), form);
-  if (!series) return;
-  Entry& entry = entries_[id];
-  entry.series = series;
-  entry.first = static_cast<uint32_t>(cell_slots_.size());
-  entry.cells = form.shape->cells() & ((1u << 29) - 1);
-  entry.counts = form.shape->has_count && family.desc->kind != Kind::kGaugeHistogram;
-  for (const PageCell& cell : cells_) {
-    if (cell.role == bounds) cell_slots_.push_back(cell.slot);
-  }
-  for (SampleRole role : {SampleRole::kSum, SampleRole::kCount}) {
-    if (const PageCell* cell = CellOf(role)) cell_slots_.push_back(cell->slot);
-  }
-  if (family.desc->kind != Kind::kGaugeHistogram) Watch(id);
-}
-
-Ref<const Shape> PageSeries::ShapeOf(Family& family, SampleRole bounds) {
-  auto shape = MakeRef<Shape>();
-  for (const PageCell& cell : cells_) {
-    if (cell.role == bounds) shape->bounds.push_back(cell.bound);
-  }
-  shape->has_sum = CellOf(SampleRole::kSum) != nullptr;
-  shape->has_count = CellOf(SampleRole::kCount) != nullptr;
-  const Shape* last = family.last_shape.get();
-  if (!last || last->bounds != shape->bounds || last->has_sum != shape->has_sum ||
-      last->has_count != shape->has_count) {
-    shape->bounds.shrink_to_fit();
-    family.last_shape = shape;
-  }
-  return family.last_shape;
-}
-
-const PageCell* PageSeries::CellOf(SampleRole role) const noexcept {
-  for (const PageCell& cell : cells_) {
-    if (cell.role == role) return &cell;
-  }
-  return nullptr;
-}
-
-// A time of creation that makes no sense is as good as none.
-SeriesTable::Form PageSeries::FormOf() {
-  constexpr double kYear2200 = 7.3e9;
-  const PageCell* cell = CellOf(SampleRole::kCreated);
-  double unix_s = cell ? page_.values()[cell->slot] : 0;
-  SeriesTable::Form form;
-  // To the microsecond: a double of today's seconds has no more.
-  if (unix_s > 0 && unix_s < kYear2200) form.start_unix_ns = std::llround(unix_s * 1e6) * 1000;
-  return form;
-}
-
-void PageSeries::Watch(uint32_t id) {
-  const PageCell* cell = CellOf(SampleRole::kCreated);
-  if (!cell || !entries_[id].series) return;
-  created_.push_back({id, cell->slot, page_.values()[cell->slot], entries_[id].series});
 }
 
 // Another time of creation is another identity, even when the number did not fall.
@@ -289,27 +214,6 @@ void PageSeries::CompactCells() {
   }
   cell_slots_ = std::move(kept);
   dead_cells_ = 0;
-}
-
-AttributeSet PageSeries::Attributes(uint32_t id) {
-  page_.Labels(id, labels_);
-  std::erase_if(labels_, [](const PageLabel& label) { return label.value.empty(); });
-  auto taken = [this](std::string_view name) {
-    return TargetHas(target_.get(), name) ||
-           std::any_of(labels_.begin(), labels_.end(), [&](const auto& label) { return label.name == name; });
-  };
-  std::vector<AttributeSet::Attribute> attributes;
-  attributes.reserve(labels_.size());
-  for (PageLabel& label : labels_) {
-    if (TargetHas(target_.get(), label.name)) {
-      std::string name = std::move(label.name);
-      do name.insert(0, kExported);
-      while (taken(name));
-      label.name = std::move(name);
-    }
-  }
-  for (const PageLabel& label : labels_) attributes.push_back({label.name, std::string_view(label.value)});
-  return AttributeSet(std::span<const AttributeSet::Attribute>(attributes));
 }
 
 void PageSeries::Attach(FrameWriter& out) {

@@ -4,11 +4,13 @@
 
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "core/frame_writer.h"
+#include "scraping/governor/folded_series.h"
 #include "wire/exposition/exposition_page.h"
 
 namespace gpulens {
@@ -18,14 +20,14 @@ namespace gpulens {
 //
 // Labels become attributes as they are; one that the target itself has becomes "exported_…", as
 // Prometheus does. Timestamps on the page are not passed on: a value was read when it was scraped.
+// With rules, series that become equal are one series of ours, without exemplars.
 class PageSeries {
  public:
   // Which families are passed on; the answer for one name may change only with the page's generation.
   using Filter = std::function<bool(const ExpositionFamily&)>;
 
   // `target` carries the attributes that every series gets. Without a filter all families pass.
-  PageSeries(const ScrapedPage& page, EntityRef target, Filter passes = {})
-      : page_(page), target_(std::move(target)), passes_(std::move(passes)) {}
+  PageSeries(const ScrapedPage& page, EntityRef target, Filter passes = {}, SeriesRules rules = {});
 
   // After an Update of the page that read something, each of them. `body` is what it read; not
   // `complete`: what is missing on it is left as it was.
@@ -33,9 +35,20 @@ class PageSeries {
 
   // Series of the page that have no series of ours: the table is full, or the page says one thing twice.
   uint32_t refused() const noexcept { return static_cast<uint32_t>(refused_.size()); }
+  // What of the last page is not passed on as it is.
+  const SeriesLosses& losses() const noexcept { return losses_; }
   size_t memory_bytes() const noexcept;
 
  private:
+  // Between the page and its series, when rules are set.
+  struct Governor {
+    Governor(const ScrapedPage& page, const EntityRef& target, SeriesRules rules)
+        : labels(page, std::move(rules)), groups(page, labels), series(groups, target) {}
+
+    GovernedLabels labels;
+    SeriesGroups groups;
+    FoldedSeries series;
+  };
   struct Family {
     const MetricDesc* desc = nullptr;  // null: none, or not to be had
     Ref<const Shape> last_shape;       // most series of a family have the same
@@ -48,10 +61,10 @@ class PageSeries {
   struct Entry {
     Series series;
     uint32_t first = 0;       // a scalar's slot; else the place of its first slot in cell_slots_
-    uint32_t cells : 29 = 0;  // 0: a scalar
+    uint32_t cells : 28 = 0;  // 0: a scalar
     uint32_t counts : 1 = 0;  // shaped: its last cell is a count that only grows
     uint32_t written : 1 = 0;
-    uint32_t refused : 1 = 0;
+    uint32_t refused : 2 = 0;  // 1 + the SeriesLoss: it has no series
   };
   // When a counter says it began. Of another series than the present one of `id`: to be forgotten.
   struct Created {
@@ -63,6 +76,8 @@ class PageSeries {
   void Follow(std::string_view body, ExpositionFormat format, SeriesTable& table);
   void UpdateFamilies(std::string_view body, ExpositionFormat format, SeriesTable& table);
   void LearnSuffixes(std::string_view body, ExpositionFormat format);
+  void FollowGroups(SeriesTable& table);
+  void CountLosses();
   void Declare(uint32_t id, SeriesTable& table);
   void DeclareScalar(uint32_t id, const MetricDesc& desc, SeriesTable& table);
   void DeclareShaped(uint32_t id, Family& family, SeriesTable& table);
@@ -71,6 +86,7 @@ class PageSeries {
   void RetryRefused(SeriesTable& table);
   void CompactCells();
   AttributeSet Attributes(uint32_t id);
+  AttributeSet AttributesOf(std::vector<PageLabel>& labels) const;
   SeriesTable::Form FormOf();
   void Watch(uint32_t id);
   const PageCell* CellOf(SampleRole role) const noexcept;
@@ -81,6 +97,7 @@ class PageSeries {
   const ScrapedPage& page_;
   const EntityRef target_;
   const Filter passes_;
+  const std::unique_ptr<Governor> governor_;  // null: no rules
   bool followed_ = false;
   uint64_t generation_ = 0;
   std::vector<Family> families_;      // by index of the page
@@ -89,6 +106,7 @@ class PageSeries {
   size_t dead_cells_ = 0;
   std::vector<Created> created_;
   std::vector<uint32_t> refused_;
+  SeriesLosses losses_;
   std::vector<uint32_t> owners_;   // slot to series id; only while the page has exemplars
   std::vector<PageCell> cells_;    // of the series being declared
   std::vector<PageLabel> labels_;  // of the same

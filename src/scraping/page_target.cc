@@ -180,7 +180,14 @@ PageTarget::Outcome PageTarget::ReadPage(std::string_view body, ExpositionFormat
   record_.Page(page_.report(), body.size());
   Complain();
   if (!status) return {static_cast<size_t>(ScrapeFailure::kPage), std::move(status)};
-  return {used.ok() ? 0 : static_cast<size_t>(ScrapeFailure::kContentType), std::move(used)};
+  if (!used) return {static_cast<size_t>(ScrapeFailure::kContentType), std::move(used)};
+  // What was read is told; that it is not all must not look like a page that became smaller.
+  if (size_t over = page_.report().samples_over_limit; over > 0) {
+    return {static_cast<size_t>(ScrapeFailure::kSamples),
+            {Code::kExhausted,
+             std::to_string(over) + " samples above max_samples are left out; raise it, or ask for less"}};
+  }
+  return {};
 }
 
 // Lines that were passed over must be seen somewhere, once in a while.
@@ -192,12 +199,6 @@ void PageTarget::Complain() const {
         url_ + ": " + std::to_string(report.bad_lines) + " lines cannot be read, the first is line " +
             std::to_string(example.line) + " (" + std::string(LineErrorName(example.error)) +
             "): " + Printable(example.excerpt),
-        options_.name);
-  }
-  if (report.samples_over_limit > 0) {
-    Log(LogLevel::kWarn, "scrape", "too_many_samples",
-        url_ + ": " + std::to_string(report.samples_over_limit) +
-            " samples above max_samples are left out; raise it, or ask the target for less",
         options_.name);
   }
 }

@@ -59,6 +59,8 @@ class PageTarget {
   bool answered() const noexcept { return answered_; }
   // How many families no table knows; a PageUser tells it while it writes.
   void SetUnknownFamilies(size_t count) noexcept { record_.UnknownFamilies(count); }
+  // What of the page is not passed on; likewise, and once before the first Collect.
+  void SetLosses(const SeriesLosses& losses) noexcept { record_.Losses(losses); }
 
  private:
   // How one scrape ended.

@@ -6,7 +6,7 @@ namespace gpulens {
 namespace {
 
 std::string_view NameOf(size_t failure) noexcept {
-  constexpr std::string_view kOurs[] = {"credentials", "content_type", "page"};
+  constexpr std::string_view kOurs[] = {"credentials", "content_type", "page", "too_many_samples"};
   if (failure >= kHttpFailures) return kOurs[failure - kHttpFailures];
   return HttpFailureName(static_cast<HttpFailure>(failure));
 }
@@ -27,6 +27,13 @@ void ScrapeRecord::Declare(SeriesTable& table) {
   for (size_t i = 1; i < kScrapeFailures; ++i) {
     errors_[i] = table.Declare(kSelfScrapeErrors, entity_, {{"reason", NameOf(i)}});
   }
+  if (!knows_losses_) return;
+  for (size_t i = 0; i < kSeriesLosses; ++i) {
+    auto loss = static_cast<SeriesLoss>(i);
+    if (loss == SeriesLoss::kApart && !losses_.folds) continue;
+    dropped_[i] = table.Declare(kSelfScrapeSeriesDropped, entity_, {{"reason", SeriesLossName(loss)}});
+  }
+  if (losses_.folds) folded_ = table.Declare(kSelfScrapeSeriesFolded, entity_);
 }
 
 void ScrapeRecord::Page(const ExpositionReport& report, size_t body_bytes) {
@@ -34,6 +41,8 @@ void ScrapeRecord::Page(const ExpositionReport& report, size_t body_bytes) {
   samples_ = report.samples;
   bytes_ = body_bytes;
   bad_lines_ += report.bad_lines;
+  twice_ = report.duplicates;
+  over_limit_ = report.samples_over_limit;
 }
 
 void ScrapeRecord::Write(bool up, Duration took, FrameWriter& out) {
@@ -48,10 +57,21 @@ void ScrapeRecord::Write(bool up, Duration took, FrameWriter& out) {
     if (!unknown_) unknown_ = out.table().Declare(kSelfScrapeFamiliesUnknown, entity_);
     out.Set(unknown_, unknown_families_);
   }
+  if (has_page_ && knows_losses_) WriteLosses(out);
   has_page_ = false;
   out.Set(parse_errors_, bad_lines_);
   out.Set(info_, 1);
   for (size_t i = 1; i < kScrapeFailures; ++i) out.Set(errors_[i], failures_[i]);
+}
+
+void ScrapeRecord::WriteLosses(FrameWriter& out) {
+  SeriesLosses losses = losses_;
+  losses[SeriesLoss::kDuplicate] += twice_;
+  losses[SeriesLoss::kMaxSamples] += over_limit_;
+  for (size_t i = 0; i < kSeriesLosses; ++i) {
+    if (dropped_[i]) out.Set(dropped_[i], losses.dropped[i]);
+  }
+  if (folded_) out.Set(folded_, losses.folded);
 }
 
 }  // namespace gpulens

@@ -7,6 +7,7 @@
 
 #include "core/frame_writer.h"
 #include "net/client/http_client.h"
+#include "scraping/governor/series_losses.h"
 #include "wire/exposition/exposition_parser.h"
 
 namespace gpulens {
@@ -16,8 +17,9 @@ enum class ScrapeFailure : uint8_t {
   kCredentials = kHttpFailures,  // a password, token or certificate could not be read
   kContentType,                  // what came is no exposition page
   kPage,                         // it is one, but cut or without a line that makes sense
+  kSamples,                      // it has more samples than it may; those behind are left out
 };
-inline constexpr size_t kScrapeFailures = kHttpFailures + 3;
+inline constexpr size_t kScrapeFailures = kHttpFailures + 4;
 
 // Used inside its instance's run: not thread-safe.
 class ScrapeRecord {
@@ -35,19 +37,29 @@ class ScrapeRecord {
     unknown_families_ = count;
     knows_families_ = true;
   }
+  // What of the page is not passed on; for pages whose series are. First before Prepare, so that they are
+  // told of a target that has as many series as it may.
+  void Losses(const SeriesLosses& losses) noexcept {
+    losses_ = losses;
+    knows_losses_ = true;
+  }
   // One run: what was told since the last one.
   void Write(bool up, Duration took, FrameWriter& out);
 
  private:
   void Declare(SeriesTable& table);
+  void WriteLosses(FrameWriter& out);
 
   const EntityRef entity_;
   const std::string url_;
-  bool declared_ = false, has_page_ = false, knows_families_ = false;
+  bool declared_ = false, has_page_ = false, knows_families_ = false, knows_losses_ = false;
   size_t samples_ = 0, bytes_ = 0, unknown_families_ = 0;
   uint64_t bad_lines_ = 0;
+  size_t twice_ = 0, over_limit_ = 0;  // samples of the last page
+  SeriesLosses losses_;
   std::array<uint64_t, kScrapeFailures> failures_{};
-  Series up_, duration_, samples_series_, size_, parse_errors_, info_, unknown_;
+  Series up_, duration_, samples_series_, size_, parse_errors_, info_, unknown_, folded_;
+  std::array<Series, kSeriesLosses> dropped_;
   std::array<Series, kScrapeFailures> errors_;
 };
 

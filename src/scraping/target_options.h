@@ -5,6 +5,7 @@
 #include <cstddef>
 
 #include "pipeline/config.h"
+#include "scraping/governor/series_options.h"
 
 namespace gpulens::scraping {
 
@@ -47,7 +48,7 @@ inline constexpr auto kAccessOptions = std::to_array<OptionSpec>({
     {.key = "max_samples",
      .type = OptionType::kInt,
      .fallback = "100000",
-     .help = "Samples of one page; those above are left out and logged.",
+     .help = "Samples of one page; those above are left out, and the scrape has failed.",
      .min = 1,
      .max = 10'000'000},
     {.key = "attributes", .type = OptionType::kTextMap, .help = "More attributes of its series."},
@@ -75,5 +76,8 @@ inline constexpr auto kTargetOptions =
               }),
               kTimeOptions),
          kAccessOptions);
+
+// The same of a target whose labels and series are its own affair.
+inline constexpr auto kGovernedTargetOptions = Join(kTargetOptions, kGovernorOptions);
 
 }  // namespace gpulens::scraping

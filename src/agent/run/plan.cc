@@ -74,7 +74,9 @@ std::vector<Instance::Setup> MakeInstances(const CollectorSpec& spec, const Conf
   }
   for (const Config& own : common.Groups(spec.instances_option)) {
     setups.push_back(MakeInstance(spec, common, own, std::string(spec.name) + "/" + own.Text("name")));
-    setups.back().table.limit = static_cast<uint32_t>(config.Group("limits").Int("series_per_target"));
+    int64_t limit = own.Has("series") ? own.Group("series").Int("limit") : 0;
+    if (limit == 0) limit = config.Group("limits").Int("series_per_target");
+    setups.back().table.limit = static_cast<uint32_t>(limit);
   }
   return setups;
 }

@@ -23,8 +23,10 @@ EntityRef MakeTarget(const Config& config) {
 
 class ScrapeCollector final : public Collector, private PageUser {
  public:
-  ScrapeCollector(const Config& config, std::unique_ptr<PageTarget> target)
-      : target_(std::move(target)), series_(target_->page(), MakeTarget(config)) {}
+  ScrapeCollector(const Config& config, std::unique_ptr<PageTarget> target, SeriesRules rules)
+      : target_(std::move(target)), series_(target_->page(), MakeTarget(config), {}, std::move(rules)) {
+    target_->SetLosses(series_.losses());
+  }
 
   bool fetches() const noexcept override { return true; }
   void Fetch(Instant deadline, std::function<void(Status)> done) override {
@@ -35,6 +37,7 @@ class ScrapeCollector final : public Collector, private PageUser {
  private:
   Status Write(std::string_view body, ExpositionFormat format, bool complete, FrameWriter& out) override {
     series_.Write(body, format, complete, out);
+    target_->SetLosses(series_.losses());
     return Ok();
   }
 
@@ -43,8 +46,10 @@ class ScrapeCollector final : public Collector, private PageUser {
 };
 
 Result<std::unique_ptr<Collector>> Create(const Config& config, Env& env) {
+  ASSIGN_OR_RETURN(SeriesRules rules, SeriesRules::Make(config));
   ASSIGN_OR_RETURN(auto target, PageTarget::Make(config, {.name = config.Text("name")}, env));
-  return std::unique_ptr<Collector>(std::make_unique<ScrapeCollector>(config, std::move(target)));
+  return std::unique_ptr<Collector>(
+      std::make_unique<ScrapeCollector>(config, std::move(target), std::move(rules)));
 }
 
 std::vector<Finding> Probe(const Config& config, Env&) {
@@ -57,12 +62,13 @@ constexpr OptionSpec kOptions[] = {
     {.key = "targets",
      .type = OptionType::kGroups,
      .help = "The endpoints to read.",
-     .children = scraping::kTargetOptions},
+     .children = scraping::kGovernedTargetOptions},
 };
 
 constexpr const MetricDesc* kMetrics[] = {
-    &kSelfScrapeUp,     &kSelfScrapeDuration,    &kSelfScrapeSamples, &kSelfScrapeSize,
-    &kSelfScrapeErrors, &kSelfScrapeParseErrors, &kSelfScrapeInfo,
+    &kSelfScrapeUp,   &kSelfScrapeDuration,     &kSelfScrapeSamples,
+    &kSelfScrapeSize, &kSelfScrapeErrors,       &kSelfScrapeParseErrors,
+    &kSelfScrapeInfo, &kSelfScrapeSeriesFolded, &kSelfScrapeSeriesDropped,
 };
 
 }  // namespace

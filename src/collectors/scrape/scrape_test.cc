@@ -45,10 +45,11 @@ Config DefaultsOf(std::span<const OptionSpec> options, const Values& set) {
 Config::Value DefaultOf(const OptionSpec& spec) {
   switch (spec.type) {
     case OptionType::kBool: return false;
-    case OptionType::kInt: return int64_t{100'000};
+    case OptionType::kInt: return spec.fallback == "0" ? int64_t{0} : int64_t{100'000};
     case OptionType::kSize: return int64_t{64} << 20;
     case OptionType::kTime: return spec.key == "interval" ? Duration(seconds(15)) : Duration{};
     case OptionType::kTextMap: return std::map<std::string, std::string>{};
+    case OptionType::kTexts: return std::vector<std::string>{};
     case OptionType::kGroup: return DefaultsOf(spec.children, {});
     case OptionType::kGroups: return std::vector<Config>{};
     default: return std::string{};
@@ -56,12 +57,13 @@ Config::Value DefaultOf(const OptionSpec& spec) {
 }
 
 std::span<const OptionSpec> TargetOptions() { return scrape_collector.options[0].children; }
-std::span<const OptionSpec> TlsOptions() {
+std::span<const OptionSpec> OptionsOf(std::string_view group) {
   for (const OptionSpec& spec : TargetOptions()) {
-    if (spec.key == "tls") return spec.children;
+    if (spec.key == group) return spec.children;
   }
   return {};
 }
+std::span<const OptionSpec> TlsOptions() { return OptionsOf("tls"); }
 
 class ScrapeTest : public ::testing::Test {
  protected:
@@ -246,15 +248,36 @@ TEST_F(ScrapeTest, ReadsLargePagesAgainAndAgain) {
   Open({{"url", server.Url("/metrics")}});
   Run();
   EXPECT_THAT(Run(), HasSubstr("{number=\"7999\",of=\"many\",target=\"node\"} 15998\n"));
-  EXPECT_EQ(instance->stats().series, 8000u + 16u);
+  EXPECT_EQ(instance->stats().series, 8000u + 21u);
 }
 
 TEST_F(ScrapeTest, SamplesAboveTheLimitAreLeftOut) {
   ScriptedServer server(
       [](int, int, const std::string&) { return Turn{.answer = Answer200("a 1\nb 2\nc 3\n")}; });
   Open({{"url", server.Url("/metrics")}, {"max_samples", int64_t{2}}});
-  EXPECT_THAT(Run(), AllOf(HasSubstr("\nb{"), Not(HasSubstr("\nc{")),
-                           HasSubstr("gpulens_scrape_up{target=\"node\"} 1\n")));
+  EXPECT_THAT(Run(),
+              AllOf(HasSubstr("\nb{"), Not(HasSubstr("\nc{")), HasSubstr(Errors("too_many_samples", 1)),
+                    HasSubstr("gpulens_scrape_up{target=\"node\"} 0\n"),
+                    HasSubstr("gpulens_scrape_series_dropped{reason=\"max_samples\",target=\"node\"} 1")));
+  EXPECT_THAT(Why(), HasSubstr("1 samples above max_samples are left out"));
+}
+
+TEST_F(ScrapeTest, LeavesLabelsOutAndSaysHowManySeriesThatFolded) {
+  ScriptedServer server([](int, int, const std::string&) {
+    return Turn{.answer = Answer200(
+                    "# TYPE c counter\nc_total{pod=\"a\"} 1\nc_total{pod=\"b\"} 2\nc_total{pod=\"b\"} 9\n")};
+  });
+  auto with = [&](std::vector<std::string> labels) {
+    return Values{{"url", server.Url("/metrics")},
+                  {"series", DefaultsOf(OptionsOf("series"), {{"drop_labels", std::move(labels)}})}};
+  };
+  EXPECT_EQ(Create(with({"p*d"})).error().code, Code::kInvalidArgument);
+  Open(with({"pod"}));
+  EXPECT_THAT(Run(),
+              AllOf(HasSubstr("\nc_total{target=\"node\"} 3\n"),
+                    HasSubstr("gpulens_scrape_series_folded{target=\"node\"} 1\n"),
+                    HasSubstr("gpulens_scrape_series_dropped{reason=\"duplicate\",target=\"node\"} 1\n"),
+                    HasSubstr("gpulens_scrape_series_dropped{reason=\"limit\",target=\"node\"} 0\n")));
 }
 
 TEST_F(ScrapeTest, ShowsItsCredentials) {

@@ -1,0 +1,58 @@
+// The options of a target that bound how many series its page becomes: docs/cardinality.md. Static storage.
+#pragma once
+
+#include <array>
+
+#include "pipeline/config.h"
+
+namespace gpulens::scraping {
+
+inline constexpr std::string_view kGaugeWays[] = {"auto", "sum", "max", "drop"};
+
+inline constexpr OptionSpec kTopOptions[] = {
+    {.key = "label", .help = "The label whose values are ranked, family by family.", .required = true},
+    {.key = "keep",
+     .type = OptionType::kInt,
+     .fallback = "20",
+     .help = "So many of the largest values keep their own series; the others become \"other\".",
+     .min = 1,
+     .max = 10'000},
+    {.key = "families",
+     .type = OptionType::kTexts,
+     .help = "The families it is for, a * at the end stands for any; default: all."},
+};
+
+inline constexpr OptionSpec kSeriesOptions[] = {
+    {.key = "limit",
+     .type = OptionType::kInt,
+     .fallback = "0",
+     .help = "Series of this target; 0: limits.series_per_target.",
+     .min = 0,
+     .max = 10'000'000},
+    {.key = "drop_labels",
+     .type = OptionType::kTexts,
+     .help = "Labels to leave out, a * at the end stands for any; series that become equal are combined."},
+    {.key = "keep_labels",
+     .type = OptionType::kTexts,
+     .help = "All others are left out, too; default: all are kept."},
+    {.key = "label_length",
+     .type = OptionType::kInt,
+     .fallback = "0",
+     .help = "Longer label values become their front and a hash; bytes, at least 16; 0: as they come.",
+     .min = 0,
+     .max = 65536},
+    {.key = "gauges",
+     .fallback = "auto",
+     .help = "How gauges are combined; auto: sums of amounts, the largest of ratios, times, temperatures.",
+     .allowed = kGaugeWays},
+    {.key = "top", .type = OptionType::kGroups, .help = "Labels with many values.", .children = kTopOptions},
+};
+
+inline constexpr auto kGovernorOptions = std::to_array<OptionSpec>({
+    {.key = "series",
+     .type = OptionType::kGroup,
+     .help = "How many series its page may become.",
+     .children = kSeriesOptions},
+});
+
+}  // namespace gpulens::scraping
