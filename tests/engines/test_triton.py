@@ -189,6 +189,45 @@ class Triton(EngineCase):
             self.settled(agent, lambda p: waiting(p, "lone") == 0, "an empty queue")
             self.caught_up(agent)
 
+    def test_the_seed_names_are_rates_and_means_since_the_first_scrape(self):
+        """A window longer than the test: what is shown goes back to the first scrape."""
+        created = time.monotonic()
+        with Agent(config=self.config(windows="analyzers: {inference: {window: 60s}}\n")) as agent:
+            self.caught_up(agent)
+            begin = time.monotonic()
+            good, bad, rows, seconds = (dict(book) for book in (self.client.good, self.client.bad, self.client.rows,
+                                                                self.client.seconds))
+            while time.monotonic() < begin + 3:
+                for key, count in zip(SERVED, (1, 4, 8)):
+                    self.client.infer(*key, rows=count)
+                self.client.fail("double", "2")
+            lasted = time.monotonic() - begin
+            self.caught_up(agent)
+            # The derived names are a tick behind what they are made of.
+            def rates(p):
+                past = time.monotonic() - created
+                wanted = [("success", key, self.client.good[key] - good[key]) for key in SERVED]
+                wanted.append(("failed", ("double", "2"), self.client.bad["double", "2"] - bad["double", "2"]))
+                return all((value(p, f"triton_requests_{what}_per_second", target="llm", model_name=key[0],
+                                  model_version=key[1]) or 0) >= count / past for what, key, count in wanted)
+            page = self.settled(agent, rates, "the rates")
+            most = time.monotonic() - created
+        for key in SERVED:
+            label = {"target": "llm", "model_name": key[0], "model_version": key[1]}
+            sent = self.client.good[key] - good[key]
+            rate = value(page, "triton_requests_success_per_second", **label)
+            self.assertTrue(sent / most <= rate <= sent / lasted, (key, rate, sent, lasted, most))
+            if self.client.bad[key] > bad[key]:
+                continue  # what failed took time, too
+            self.assertAlmostEqual(value(page, "triton_batch_size", **label), (self.client.rows[key] - rows[key]) / sent, 6)
+            latency = value(page, "triton_request_latency_microseconds", **label)
+            compute = value(page, "triton_compute_latency_microseconds", **label)
+            client = (self.client.seconds[key] - seconds[key]) / sent * 1e6
+            self.assertTrue(STEP * 1e6 - 2 <= compute < latency <= client, (key, compute, latency, client))
+            for part in ("queue", "compute_input", "compute_output"):
+                self.assertTrue(0 < value(page, f"triton_{part}_latency_microseconds", **label) < latency, (key, part))
+            self.assertEqual(value(page, "triton_queue_depth", **label), 0)
+
 
 if __name__ == "__main__":
     unittest.main()
