@@ -82,6 +82,10 @@ std::string InTheirWords(std::string text, std::span<const DialectWord> words) {
   return text;
 }
 
+bool HasWord(std::span<const DialectWord> words, std::string_view text) {
+  return std::any_of(words.begin(), words.end(), [&](const DialectWord& word) { return word.ours == text; });
+}
+
 // What the row's name is spelt from.
 MetricDesc OtelDesc(const DialectRow& row) {
   MetricDesc desc;
@@ -99,7 +103,7 @@ void AppendLabel(const DialectLabel& label, const SeriesInfo& series, const Tick
   std::string value(label.text);
   if (!label.attribute.empty()) {
     std::string text = facts.Text(series, label.attribute);
-    if (text.empty()) return;
+    if (text.empty() || (label.listed && !HasWord(label.words, text))) return;
     if (label.as == DialectLabel::kNvmlBusId) text = NvmlBusId(std::move(text));
     value += InTheirWords(std::move(text), label.words);
   }

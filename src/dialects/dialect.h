@@ -36,6 +36,7 @@ struct DialectLabel {
   std::string_view join = {};       // before the second attribute; alone where none is named
   As as = kPlain;
   std::span<const DialectWord> words = {};  // what a value is called there; one that is not here stays
+  bool listed = false;                      // a value that is not among the words gives no label
 };
 
 struct DialectWhere {

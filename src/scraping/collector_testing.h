@@ -30,11 +30,13 @@ inline Config ConfigOf(std::span<const OptionSpec> options, const Values& set) {
     }
     Config::Value value = std::string(spec.fallback);
     if (spec.type == OptionType::kBool) value = spec.fallback == "true";
-    if (spec.type == OptionType::kInt) value = int64_t{100'000};
+    if (spec.type == OptionType::kInt) value = spec.fallback == "0" ? int64_t{0} : int64_t{100'000};
     if (spec.type == OptionType::kSize) value = int64_t{64} << 20;
     if (spec.type == OptionType::kTime)
       value = spec.key == "interval" ? Duration(std::chrono::seconds(15)) : Duration{};
     if (spec.type == OptionType::kTextMap) value = std::map<std::string, std::string>{};
+    if (spec.type == OptionType::kTexts) value = std::vector<std::string>{};
+    if (spec.type == OptionType::kGroups) value = std::vector<Config>{};
     if (spec.type == OptionType::kGroup) value = ConfigOf(spec.children, {});
     config.Set(spec.key, value, {});
   }

@@ -148,5 +148,12 @@ class BadPagesOfScrape(BadPages, unittest.TestCase):
         self.wait_for("gpulens_scrape_series_dropped", 1, target="twice", reason="duplicate")
 
 
+class BadPagesOfEngines(BadPages, unittest.TestCase):
+    COLLECTOR = "engines"
+    OPTIONS = ", engine: vllm"
+    GAUGE, GAUGE_SHOWN = "vllm:num_requests_running", "inference_requests_running"
+    COUNTER, COUNTER_SHOWN = "vllm:request_success_total", "inference_requests_finished_total"
+
+
 if __name__ == "__main__":
     unittest.main()

@@ -9,10 +9,11 @@ import sys
 import tempfile
 import unittest
 
-from agent import Agent, free_port, wait_until
+from agent import Agent, free_port, samples, wait_until
 
 SCRIPT = pathlib.Path(__file__).resolve().parent / "discovery_page.py"
 SERIES = "llamacpp:requests_processing"
+DETECTS = {"GPULENS_COLLECTORS_ENGINES_AUTODETECT": "true"}
 
 
 @contextlib.contextmanager
@@ -72,9 +73,17 @@ class DiscoveryTest(unittest.TestCase):
             self.write("[]\n")
             wait_until(lambda: not lines(agent), what="the end of the series of a target that was removed")
 
+    def test_without_a_word_of_configuration_an_engine_is_read(self):
+        with page_server(self.folder) as port, Agent(environment=DETECTS) as agent:
+            def running():
+                return samples(agent.page(), "inference_requests_running", target=f"llama.cpp-{port}")
+            found = wait_until(running, seconds=60, what="the engine that runs here")
+            self.assertEqual(found[0].labels["inference_engine"], "llama.cpp")
+            self.assertEqual(found[0].value, 3)
+
     def test_an_engine_is_found_by_its_process(self):
         config = "discovery: {engine_processes: {collector: scrape}}\n"
-        with Agent(config=config) as agent:
+        with Agent(config=config, environment=DETECTS) as agent:
             with page_server(self.folder) as port:
                 found = wait_until(lambda: [line for line in lines(agent) if f'target="llama.cpp-{port}"' in line],
                                    seconds=60, what="the series of an engine that was found")

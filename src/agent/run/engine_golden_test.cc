@@ -1,5 +1,6 @@
 // What the pages of real engines come to, from the bytes to the names: roles, the seed's native names over a
-// window of two scrapes, and the genai dialect. The pages are captures, and those that tests/engines recorded.
+// window of two scrapes, and the genai dialect. The pages are captures, and those that tests/engines
+// recorded.
 //
 // With GPULENS_WRITE_GOLDEN set the outcomes are written; read the difference before it is committed.
 #include <gtest/gtest.h>
@@ -64,7 +65,8 @@ void AppendSeries(const Frame& frame, const Speller& spell, std::vector<std::str
     };
     for (const SpelledSeries& one : spelt) {
       std::string line = one.name + "{";
-      for (const auto& [label, value] : one.labels) line += (line.ends_with('{') ? "" : ",") + label + "=" + value;
+      for (const auto& [label, value] : one.labels)
+        line += (line.ends_with('{') ? "" : ",") + label + "=" + value;
       line += "} ";
       if (!info.shape) {
         lines.push_back(line + NumberOf(number(0) * one.scale));
@@ -83,7 +85,8 @@ void AppendSeries(const Frame& frame, const Speller& spell, std::vector<std::str
 class Outcome {
  public:
   explicit Outcome(std::string_view engine)
-      : rig_(engine_page::EnginePageSeries::Options{.target = "t", .engine = engine_page::FindEngine(engine)}) {
+      : rig_(engine_page::EnginePageSeries::Options{.target = "t",
+                                                    .engine = engine_page::FindEngine(engine)}) {
     const AnalyzerSpec* spec = FindAnalyzer("inference");
     Config config;
     for (const OptionSpec& option : spec->options) {
@@ -145,7 +148,8 @@ void ExpectGolden(const fs::path& page, const std::string& name, std::string_vie
   std::string outcome = Outcome(engine).Of(*body);
   const fs::path golden = kGoldens / (name + ".txt");
   if (std::getenv("GPULENS_WRITE_GOLDEN")) std::ofstream(golden) << outcome;
-  EXPECT_EQ(outcome, ReadFile(golden.string(), 4 << 20).value_or("")) << golden << ": GPULENS_WRITE_GOLDEN=1 writes it";
+  EXPECT_EQ(outcome, ReadFile(golden.string(), 4 << 20).value_or(""))
+      << golden << ": GPULENS_WRITE_GOLDEN=1 writes it";
 }
 
 struct Capture {

@@ -34,12 +34,13 @@ const Engine* EngineOf(const Config& config) {
   return name == kAuto ? nullptr : engine_page::FindEngine(name);
 }
 
-EnginePageSeries::Options SeriesOptions(const Config& config) {
+EnginePageSeries::Options SeriesOptions(const Config& config, const SeriesRules& rules) {
   const auto& more = config.TextMap("attributes");
   return {.target = config.Text("name"),
           .engine = EngineOf(config),
           .model = config.Text("model"),
-          .attributes = {more.begin(), more.end()}};
+          .attributes = {more.begin(), more.end()},
+          .rules = rules};
 }
 
 EntityRef MakeTarget(const Config& config) {
@@ -52,17 +53,25 @@ EntityRef MakeTarget(const Config& config) {
 
 class EngineCollector final : public Collector, private PageUser {
  public:
-  EngineCollector(const Config& config, std::unique_ptr<PageTarget> target, const HttpUrl& url, Env& env)
+  struct Parts {
+    std::unique_ptr<PageTarget> target;
+    HttpUrl url;
+    SeriesRules rules;
+  };
+
+  EngineCollector(const Config& config, Parts parts, Env& env)
       : name_(config.Text("name")),
         model_is_set_(!config.Text("model").empty()),
         clock_(*env.clock),
-        target_(std::move(target)),
-        series_(target_->page(), SeriesOptions(config)),
-        identity_(url, ParseHttpUrl(config.Text("api")), *env.http),
+        target_(std::move(parts.target)),
+        series_(target_->page(), SeriesOptions(config, parts.rules)),
+        identity_(parts.url, ParseHttpUrl(config.Text("api")), *env.http),
         entity_(MakeTarget(config)) {
+    target_->SetLosses(series_.losses());
     if (!config.Bool("pass_through")) return;
-    raw_ = std::make_unique<PageSeries>(target_->page(), entity_,
-                                        [this](const ExpositionFamily& family) { return Passes(family); });
+    raw_ = std::make_unique<PageSeries>(
+        target_->page(), entity_, [this](const ExpositionFamily& family) { return Passes(family); },
+        std::move(parts.rules));
   }
 
   bool fetches() const noexcept override { return true; }
@@ -84,6 +93,7 @@ class EngineCollector final : public Collector, private PageUser {
     WriteVersion(facts.version, out);
     target_->SetUnknownFamilies(series_.families().unknown());
     if (raw_) raw_->Write(body, format, complete, out);
+    target_->SetLosses(raw_ ? raw_->losses() : series_.losses());
     if (complete && (before != series_.generation() || !looked_)) Watch();
     return status;
   }
@@ -145,10 +155,12 @@ std::string OtherPath(const Config& config, const HttpUrl& url) {
 
 Result<std::unique_ptr<Collector>> Create(const Config& config, Env& env) {
   ASSIGN_OR_RETURN(HttpUrl url, TargetUrl(config));
+  ASSIGN_OR_RETURN(SeriesRules rules, SeriesRules::Make(config));
   PageTarget::Options options{.name = config.Text("name"), .on_trial = config.Bool("discovered")};
   options.other_path = OtherPath(config, url);
   ASSIGN_OR_RETURN(auto target, PageTarget::Make(config, std::move(options), env));
-  return std::unique_ptr<Collector>(std::make_unique<EngineCollector>(config, std::move(target), url, env));
+  return std::unique_ptr<Collector>(std::make_unique<EngineCollector>(
+      config, EngineCollector::Parts{std::move(target), url, std::move(rules)}, env));
 }
 
 std::vector<Finding> Probe(const Config& config, Env&) {
@@ -176,10 +188,11 @@ constexpr std::string_view kEngineNames[] = {kAuto,
                                              "epp",
                                              "aibrix",
                                              "litellm",
-                                             "envoy-ai-gateway"};
+                                             "envoy-ai-gateway",
+                                             "tei"};
 
 constexpr auto kTargetOptions = scraping::Join(
-    scraping::kTargetOptions,
+    scraping::kGovernedTargetOptions,
     std::to_array<OptionSpec>({
         {.key = "engine",
          .fallback = kAuto,
@@ -206,12 +219,24 @@ constexpr auto kTargetOptions = scraping::Join(
     }));
 
 constexpr OptionSpec kOptions[] = {
+    {.key = "autodetect",
+     .type = OptionType::kBool,
+     .fallback = "true",
+     .help = "Whether engines that run on this machine are found and read; see discovery.engine_processes."},
     {.key = "targets", .type = OptionType::kGroups, .help = "The pages to read.", .children = kTargetOptions},
 };
 
 constexpr const MetricDesc* kOwnRows[] = {
-    &kSelfScrapeUp,     &kSelfScrapeDuration,    &kSelfScrapeSamples,         &kSelfScrapeSize,
-    &kSelfScrapeErrors, &kSelfScrapeParseErrors, &kSelfScrapeFamiliesUnknown, &kSelfScrapeInfo,
+    &kSelfScrapeUp,
+    &kSelfScrapeDuration,
+    &kSelfScrapeSamples,
+    &kSelfScrapeSize,
+    &kSelfScrapeErrors,
+    &kSelfScrapeParseErrors,
+    &kSelfScrapeFamiliesUnknown,
+    &kSelfScrapeSeriesFolded,
+    &kSelfScrapeSeriesDropped,
+    &kSelfScrapeInfo,
 };
 constexpr auto kMetrics =
     JoinRows(kInferenceRequestsRows, kInferenceLatencyRows, kInferenceCacheRows, kInferenceTransferRows,

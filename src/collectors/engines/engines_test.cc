@@ -25,12 +25,19 @@ constexpr const char* kNotFound = "HTTP/1.1 404 Not Found\r\nContent-Length: 0\r
 constexpr const char* kRunning =
     "# TYPE vllm:num_requests_running gauge\nvllm:num_requests_running{model_name=\"m\"} 3\n";
 
+std::span<const OptionSpec> Options() {
+  for (const OptionSpec& option : engines_collector.options) {
+    if (option.key == engines_collector.instances_option) return option.children;
+  }
+  return {};
+}
+
 class EnginesTest : public scraping_testing::CollectorTest {
  protected:
   void OpenPage(Values values, const std::string& path = "/metrics") {
     values.emplace("name", "t");
     values.emplace("url", server.Url(path));
-    Open(engines_collector, ConfigOf(engines_collector.options[0].children, values));
+    Open(engines_collector, ConfigOf(Options(), values));
   }
   void Serve(const std::string& path, const std::string& body) {
     std::lock_guard lock(mutex);
@@ -153,7 +160,7 @@ TEST_F(EnginesTest, APageOfSomethingElseIsNotUp) {
 TEST(EnginesSpec, NamesAreThoseOfTheTables) {
   std::vector<std::string_view> names = {"auto"};
   for (const engine_page::Engine& engine : engine_page::AllEngines()) names.push_back(engine.name);
-  for (const OptionSpec& option : engines_collector.options[0].children) {
+  for (const OptionSpec& option : Options()) {
     if (option.key != "engine") continue;
     EXPECT_THAT(std::vector<std::string_view>(option.allowed.begin(), option.allowed.end()),
                 ::testing::ElementsAreArray(names));

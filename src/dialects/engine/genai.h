@@ -14,6 +14,8 @@
 
 #include "catalog/inference/cache.h"
 #include "catalog/inference/latency.h"
+#include "catalog/inference/native_sglang.h"
+#include "catalog/inference/native_vllm.h"
 #include "dialects/dialect.h"
 
 namespace gpulens {
@@ -33,14 +35,22 @@ inline constexpr DialectWord kGenaiProviders[] = {
     {"dynamo-kvbm", "dynamo"},
     {"epp", "llm_d"},
     {"envoy-ai-gateway", "envoy"},
+    {"tei", "huggingface_tei"},
 };
 
+// Engines that generate nothing.
+inline constexpr DialectWord kGenaiOperations[] = {{"tei", "embeddings"}};
+
 // Of two labels of one name, the first that has a value stands.
-#define GPULENS_GENAI                                                                                     \
-  {"gen_ai.operation.name", "gen_ai.operation.name"}, {.label = "gen_ai.operation.name", .text = "chat"}, \
-      {"gen_ai.provider.name", "gen_ai.provider.name"},                                                   \
-      {.label = "gen_ai.provider.name", .attribute = "inference.engine", .words = kGenaiProviders},       \
-      {"gen_ai.request.model", "model.name"}, {"server.address", "server.address"},                       \
+#define GPULENS_GENAI                                                                                       \
+  {"gen_ai.operation.name", "gen_ai.operation.name"},                                                       \
+      {.label = "gen_ai.operation.name",                                                                    \
+       .attribute = "inference.engine",                                                                     \
+       .words = kGenaiOperations,                                                                           \
+       .listed = true},                                                                                     \
+      {.label = "gen_ai.operation.name", .text = "chat"}, {"gen_ai.provider.name", "gen_ai.provider.name"}, \
+      {.label = "gen_ai.provider.name", .attribute = "inference.engine", .words = kGenaiProviders},         \
+      {"gen_ai.request.model", "model.name"}, {"server.address", "server.address"},                         \
       {"server.port", "server.port"}
 inline constexpr DialectLabel kGenaiLabels[] = {GPULENS_GENAI};
 inline constexpr DialectLabel kGenaiInput[] = {GPULENS_GENAI,
@@ -98,6 +108,11 @@ constexpr DialectRow GenaiRow(const MetricDesc& native, const GenaiName& name,
           .unless = unless};
 }
 
+inline constexpr GenaiName kGenaiHitRate = {
+    "gen_ai.server.cache.hit_rate", "1",
+    "Share of prompt tokens that came from a cache, 0-1. Outside the convention: the l9gpu project's name.",
+    Kind::kGauge};
+
 inline constexpr DialectRow kGenaiRows[] = {
     GenaiRow(kInferenceRequestPromptTokens, kGenaiTokens, kGenaiInput, kGenaiPromptRivals),
     GenaiRow(kInferenceRequestGenerationTokens, kGenaiTokens, kGenaiOutput, kGenaiGenerationRivals),
@@ -114,6 +129,9 @@ inline constexpr DialectRow kGenaiRows[] = {
               "Share of KV-cache space in use, 0-1. Outside the convention: the l9gpu project's name.",
               Kind::kGauge},
              kGenaiCache, kGenaiUsageRivals),
+    // Of the window, by the analyzer.
+    GenaiRow(kVllmCacheHitRate, kGenaiHitRate, kGenaiLabels, {}),
+    GenaiRow(kSglangCacheHitRate, kGenaiHitRate, kGenaiLabels, {}),
 };
 
 inline constexpr Dialect kGenai{

@@ -111,6 +111,13 @@ TEST(Genai, TheConfigurationMayCallItOtherwise) {
                           Pair("gen_ai_provider_name", "acme"), Pair("inference_engine", "vllm")));
 }
 
+TEST(Genai, AnEngineThatGeneratesNothingDoesNotChat) {
+  auto spelled = Spell({"genai"}, kInferenceRequestDuration, Of("tei", "engine"));
+  ASSERT_EQ(spelled.size(), 1u);
+  EXPECT_EQ(Label(spelled[0], "gen_ai_operation_name"), "embeddings");
+  EXPECT_EQ(Label(spelled[0], "inference_engine"), "tei");
+}
+
 TEST(Genai, TimeBetweenTokensStandsInOnlyWhereNothingBetterIs) {
   Tick alone;
   alone.Add(kInferenceInterTokenLatency, {{"target", "t"}, {"inference.engine", "sglang"}});
@@ -175,6 +182,12 @@ TEST(Genai, CacheNamesAreMarkedAsOutsideTheConvention) {
   EXPECT_EQ(spelled[0].kind, Kind::kGauge);
   EXPECT_EQ(Label(spelled[0], "gen_ai_cache_type"), "gpu");
   EXPECT_EQ(Label(spelled[0], "cache_type"), "-");
+  for (const MetricDesc* native : {&kVllmCacheHitRate, &kSglangCacheHitRate}) {
+    auto rate = Spell({"genai"}, *native, Of("vllm", "engine"));
+    ASSERT_EQ(rate.size(), 1u) << native->name;
+    EXPECT_EQ(rate[0].name, "gen_ai_server_cache_hit_rate_ratio");
+    EXPECT_EQ(rate[0].kind, Kind::kGauge);
+  }
   for (const DialectRow& row : kGenai.rows) {
     bool ours = row.name.starts_with("gen_ai.server.cache.");
     EXPECT_EQ(row.help.find("Outside the convention") != row.help.npos, ours) << row.name;

@@ -28,7 +28,7 @@ struct Candidate {
 
 class Gatherer {
  public:
-  Gatherer(const ScrapedPage& page, const PageFamilies& families, const EntityOptions& options)
+  Gatherer(const ScrapedPage& page, const PageFamilies& families, const PlanOptions& options)
       : page_(page), families_(families), options_(options) {}
 
   std::vector<Candidate> Gather();
@@ -44,11 +44,11 @@ class Gatherer {
 
   const ScrapedPage& page_;
   const PageFamilies& families_;
-  const EntityOptions options_;
+  const PlanOptions options_;
   const Engine* engine_ = nullptr;  // of the family being gathered
   uint32_t order_ = 0;
   std::map<std::string_view, EntityRef> entities_;
-  std::vector<PageLabel> labels_;
+  std::vector<PageLabel> labels_, governed_;
   std::vector<PageCell> cells_;
   LabelPlan::Attributes attributes_;
   std::vector<Candidate> candidates_;
@@ -87,8 +87,11 @@ void Gatherer::GatherSeries(uint32_t id, const EngineRow& row, const LabelPlan& 
   page_.Labels(id, labels_);
   if (!labels.Takes(labels_)) return;
   page_.Cells(id, cells_);
+  // What the row asks of labels it asks of the page; what becomes of them is the configuration's, too.
+  const std::vector<PageLabel>* left = &labels_;
+  if (options_.labels->active() && options_.labels->Labels(id, governed_)) left = &governed_;
   bool of_label = row.use == Use::kLabelNumber || row.use == Use::kLabelNames;
-  labels.Apply(labels_, !of_label, attributes_);
+  labels.Apply(*left, !of_label, attributes_);
   Candidate candidate;
   candidate.order = order_;
   candidate.plan.metric = row.metric;
@@ -248,7 +251,7 @@ bool JoinParts(std::span<Candidate> sums, std::span<Candidate> counts, SeriesPla
 }  // namespace
 
 std::vector<SeriesPlan> PlanSeries(const ScrapedPage& page, const PageFamilies& families,
-                                   const EntityOptions& options) {
+                                   const PlanOptions& options) {
   std::vector<Candidate> candidates = Gatherer(page, families, options).Gather();
   std::stable_sort(candidates.begin(), candidates.end(), [](const Candidate& a, const Candidate& b) {
     return std::tie(a.plan.identity, a.part, a.order) < std::tie(b.plan.identity, b.part, b.order);

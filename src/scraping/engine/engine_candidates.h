@@ -10,6 +10,7 @@
 #include "catalog/inference/roles.h"
 #include "core/layout.h"
 #include "scraping/engine/engine_families.h"
+#include "scraping/governor/governed_labels.h"
 
 namespace gpulens::engine_page {
 
@@ -34,15 +35,21 @@ struct SeriesPlan {
   std::vector<uint32_t> slots;    // member by member
   std::vector<double> constants;  // kConstant: one per member
   int64_t start_unix_ns = 0;      // of a single member that tells it
+
+  // Series of the page that are this one together.
+  uint32_t members() const noexcept {
+    return static_cast<uint32_t>(slots.size()) / (shape ? shape->cells() : 1);
+  }
 };
 
-struct EntityOptions {
+struct PlanOptions {
   std::string_view target, model;
   const std::vector<std::pair<std::string, std::string>>* attributes;
+  const GovernedLabels* labels;  // what the configuration leaves of labels
 };
 
 // Allocates freely; not for steady scrapes.
 std::vector<SeriesPlan> PlanSeries(const ScrapedPage& page, const PageFamilies& families,
-                                   const EntityOptions& options);
+                                   const PlanOptions& options);
 
 }  // namespace gpulens::engine_page

@@ -6,7 +6,12 @@
 namespace gpulens::engine_page {
 
 EnginePageSeries::EnginePageSeries(const ScrapedPage& page, Options options)
-    : page_(page), options_(std::move(options)), families_(options_.engine) {}
+    : page_(page),
+      options_(std::move(options)),
+      families_(options_.engine),
+      labels_(page, std::move(options_.rules)) {
+  losses_.folds = labels_.active();
+}
 
 void EnginePageSeries::SetModel(std::string_view model) {
   if (options_.model == model) return;
@@ -73,7 +78,7 @@ EnginePageSeries::Live EnginePageSeries::MakeLive(const SeriesPlan& plan) {
   Live live;
   live.first = static_cast<uint32_t>(slots_.size());
   live.cells = plan.shape ? plan.shape->cells() : 1;
-  live.members = static_cast<uint32_t>(plan.slots.size()) / live.cells;
+  live.members = plan.members();
   live.reading = plan.reading;
   live.combine = plan.combine;
   live.scale = plan.scale;
@@ -89,8 +94,11 @@ void EnginePageSeries::Follow(SeriesTable& table) {
   followed_ = true;
   generation_ = page_.generation();
   families_.Look(page_);
+  labels_.Follow();
   std::vector<SeriesPlan> plans =
-      PlanSeries(page_, families_, {options_.target, options_.model, &options_.attributes});
+      PlanSeries(page_, families_, {options_.target, options_.model, &options_.attributes, &labels_});
+  losses_.folded = 0;
+  losses_.dropped = {};
   ++round_;
   for (const SeriesPlan& plan : plans) {
     auto at = held_.find(plan.identity);
@@ -120,7 +128,9 @@ void EnginePageSeries::Follow(SeriesTable& table) {
     bool fresh = at == held_.end();
     // Above the limit of series: asked for again when the page changes.
     Series series = fresh ? Declare(plan, table) : at->second.series;
+    losses_[SeriesLoss::kLimit] += !series;
     if (!series) continue;
+    losses_.folded += plan.members() - 1;
     if (fresh) held_[plan.identity] = {series, plan.shape, round_};
     Live live = MakeLive(plan);
     live.series = series;

@@ -13,6 +13,8 @@
 #include "core/frame_writer.h"
 #include "scraping/engine/engine_candidates.h"
 #include "scraping/engine/engine_families.h"
+#include "scraping/governor/governed_labels.h"
+#include "scraping/governor/series_losses.h"
 
 namespace gpulens::engine_page {
 
@@ -30,6 +32,7 @@ class EnginePageSeries {
     const Engine* engine = nullptr;  // whose page it is; null: found out from the names on it
     std::string model = {};          // model.name of series that the page gives none
     std::vector<std::pair<std::string, std::string>> attributes = {};  // of every series
+    SeriesRules rules = {};  // of the configuration; labels that a table maps are the table's
   };
 
   EnginePageSeries(const ScrapedPage& page, Options options);
@@ -44,6 +47,8 @@ class EnginePageSeries {
   // What the tables say of the last page.
   const PageFamilies& families() const noexcept { return families_; }
   uint64_t generation() const noexcept { return generation_; }
+  // What of the last page has no series of its own.
+  const SeriesLosses& losses() const noexcept { return losses_; }
 
  private:
   // A series of ours and where its numbers are: `members` times `cells` slots from `first` on.
@@ -71,6 +76,8 @@ class EnginePageSeries {
   const ScrapedPage& page_;
   Options options_;
   PageFamilies families_;
+  GovernedLabels labels_;
+  SeriesLosses losses_;
   bool followed_ = false;
   uint64_t generation_ = 0, round_ = 0;
   std::map<std::string, Held> held_;  // by the identity of the series

@@ -264,6 +264,22 @@ TEST(EnginePage, AboveTheLimitSeriesAreRefusedAndCounted) {
       "vllm:num_requests_running{model_name=\"b\"} 2\n");
   EXPECT_EQ(rig.table.size(), 1u);
   EXPECT_GT(rig.table.refused(SeriesRefusal::kLimit), 0u);
+  EXPECT_EQ(rig.series.losses().dropped[static_cast<size_t>(SeriesLoss::kLimit)], 1u);
+}
+
+TEST(EnginePage, TheRulesOfAConfigurationCombine) {
+  SeriesRules rules;
+  rules.drop = {"priority"};
+  EngineRig rig({.target = "t", .rules = rules});
+  rig.Read(
+      "# TYPE vllm:request_success_total counter\n"
+      "vllm:request_success_total{model_name=\"m\",finished_reason=\"stop\",priority=\"1\"} 4\n"
+      "vllm:request_success_total{model_name=\"m\",finished_reason=\"stop\",priority=\"2\"} 3\n"
+      "vllm:request_success_total{model_name=\"m\",finished_reason=\"abort\",priority=\"2\"} 1\n");
+  EXPECT_THAT(Of(rig), ElementsAre(Pair("inference.requests.finished{finish_reason=abort,model.name=m}", 1),
+                                   Pair("inference.requests.finished{finish_reason=stop,model.name=m}", 7)));
+  EXPECT_TRUE(rig.series.losses().folds);
+  EXPECT_EQ(rig.series.losses().folded, 1u);
 }
 
 TEST(EnginePage, ASteadyPageDoesNotAllocate) {
