@@ -295,7 +295,7 @@ class Cluster(unittest.TestCase):
 ELSEWHERE = {
     "l9-005": ("e2e/test_engine_monitors.py", "test_the_project_s_commands_read_their_own_option"),
     "l9-006": ("e2e/test_engine_monitors.py", "test_nim_is_found_at_both_paths"),
-    "l9-007": ("engines/test_triton.py", "test_the_seed_names_are_rates_and_means_since_the_first_scrape"),
+    "l9-007": ("engines/test_triton.py", "test_the_command_tells_every_model_and_version"),
     "l9-008": ("e2e/test_engine_monitors.py", "test_sglang_is_read_with_either_prefix"),
     "l9-009": ("e2e/test_engine_monitors.py", "test_without_options_the_page_is_where_the_engine_has_it"),
     "l9-013": ("e2e/test_engine_monitors.py", "test_a_push_interval_is_kept"),

@@ -16,7 +16,7 @@ import time
 import unittest
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "e2e"))
-from agent import ROOT, Agent, free_port, samples, value, wait_until  # noqa: E402,F401
+from agent import BINARY, ROOT, Agent, free_port, samples, value, wait_until  # noqa: E402,F401
 
 ENGINES = pathlib.Path(os.environ.get("GPULENS_ENGINES", ROOT / "build" / "engines"))
 PATIENCE = 60.0  # seconds for a server to come up on a machine that is busy with other things

@@ -3,11 +3,12 @@ import concurrent.futures
 import json
 import pathlib
 import shutil
+import subprocess
 import tempfile
 import time
 import unittest
 
-from engine import Agent, EngineCase, Server, ask, engines_config, free_port, home, libraries, samples, total, value, wait_until
+from engine import BINARY, Agent, EngineCase, Server, ask, engines_config, free_port, home, libraries, samples, total, value, wait_until
 
 HERE = pathlib.Path(__file__).resolve().parent
 STEP = 0.005  # as in triton_model.py
@@ -188,6 +189,16 @@ class Triton(EngineCase):
                 self.client.seconds["lone", "1"] += seconds
             self.settled(agent, lambda p: waiting(p, "lone") == 0, "an empty queue")
             self.caught_up(agent)
+
+    def test_the_command_tells_every_model_and_version(self):
+        for key in SERVED:
+            self.client.infer(*key)
+        done = subprocess.run([BINARY, "triton_monitor", "--once", "--sink", "stdout", "--triton-endpoint",
+                               f"http://127.0.0.1:{self.metrics}/metrics"], capture_output=True, text=True, timeout=60)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        told = {(r["attributes"]["model.name"], r["attributes"]["model.version"]) for element in json.loads(done.stdout)
+                for r in element["readings"] if r["name"] == "triton.requests.success"}
+        self.assertEqual(told, set(SERVED))
 
     def test_the_seed_names_are_rates_and_means_since_the_first_scrape(self):
         """A window longer than the test: what is shown goes back to the first scrape."""
