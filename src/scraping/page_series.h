@@ -87,9 +87,7 @@ class PageSeries {
   void CompactCells();
   AttributeSet Attributes(uint32_t id);
   AttributeSet AttributesOf(std::vector<PageLabel>& labels) const;
-  SeriesTable::Form FormOf();
   void Watch(uint32_t id);
-  const PageCell* CellOf(SampleRole role) const noexcept;
   Ref<const Shape> ShapeOf(Family& family, SampleRole bounds);
   void WriteShaped(Entry& entry, bool complete, FrameWriter& out);
   void Attach(FrameWriter& out);

@@ -1,7 +1,7 @@
 // How a series of a page becomes one of ours.
 #include <algorithm>
-#include <cmath>
 
+#include "scraping/page_cells.h"
 #include "scraping/page_series.h"
 
 namespace gpulens {
@@ -48,10 +48,11 @@ void PageSeries::Declare(uint32_t id, SeriesTable& table) {
 
 void PageSeries::DeclareScalar(uint32_t id, const MetricDesc& desc, SeriesTable& table) {
   for (SampleRole role : {SampleRole::kValue, SampleRole::kInfo, SampleRole::kState}) {
-    const PageCell* cell = CellOf(role);
+    const PageCell* cell = FindCell(cells_, role);
     if (!cell) continue;
     entries_[id].first = cell->slot;
-    entries_[id].series = table.Declare(desc, target_, Attributes(id), FormOf());
+    const SeriesTable::Form form{.start_unix_ns = CreatedUnixNs(page_, cells_)};
+    entries_[id].series = table.Declare(desc, target_, Attributes(id), form);
     if (desc.kind == Kind::kCounter) Watch(id);
     return;
   }
@@ -60,7 +61,7 @@ void PageSeries::DeclareScalar(uint32_t id, const MetricDesc& desc, SeriesTable&
 void PageSeries::DeclareShaped(uint32_t id, Family& family, SeriesTable& table) {
   bool summary = family.desc->kind == Kind::kSummary;
   SampleRole bounds = summary ? SampleRole::kQuantile : SampleRole::kBucket;
-  SeriesTable::Form form = FormOf();
+  SeriesTable::Form form{.start_unix_ns = CreatedUnixNs(page_, cells_)};
   form.shape = ShapeOf(family, bounds);
   if (form.shape->cells() == 0) return;
   Series series = table.Declare(*family.desc, target_, Attributes(id), form);
@@ -74,7 +75,7 @@ void PageSeries::DeclareShaped(uint32_t id, Family& family, SeriesTable& table) 
     if (cell.role == bounds) cell_slots_.push_back(cell.slot);
   }
   for (SampleRole role : {SampleRole::kSum, SampleRole::kCount}) {
-    if (const PageCell* cell = CellOf(role)) cell_slots_.push_back(cell->slot);
+    if (const PageCell* cell = FindCell(cells_, role)) cell_slots_.push_back(cell->slot);
   }
   if (family.desc->kind != Kind::kGaugeHistogram) Watch(id);
 }
@@ -84,8 +85,8 @@ Ref<const Shape> PageSeries::ShapeOf(Family& family, SampleRole bounds) {
   for (const PageCell& cell : cells_) {
     if (cell.role == bounds) shape->bounds.push_back(cell.bound);
   }
-  shape->has_sum = CellOf(SampleRole::kSum) != nullptr;
-  shape->has_count = CellOf(SampleRole::kCount) != nullptr;
+  shape->has_sum = FindCell(cells_, SampleRole::kSum) != nullptr;
+  shape->has_count = FindCell(cells_, SampleRole::kCount) != nullptr;
   const Shape* last = family.last_shape.get();
   if (!last || last->bounds != shape->bounds || last->has_sum != shape->has_sum ||
       last->has_count != shape->has_count) {
@@ -95,26 +96,8 @@ Ref<const Shape> PageSeries::ShapeOf(Family& family, SampleRole bounds) {
   return family.last_shape;
 }
 
-const PageCell* PageSeries::CellOf(SampleRole role) const noexcept {
-  for (const PageCell& cell : cells_) {
-    if (cell.role == role) return &cell;
-  }
-  return nullptr;
-}
-
-// A time of creation that makes no sense is as good as none.
-SeriesTable::Form PageSeries::FormOf() {
-  constexpr double kYear2200 = 7.3e9;
-  const PageCell* cell = CellOf(SampleRole::kCreated);
-  double unix_s = cell ? page_.values()[cell->slot] : 0;
-  SeriesTable::Form form;
-  // To the microsecond: a double of today's seconds has no more.
-  if (unix_s > 0 && unix_s < kYear2200) form.start_unix_ns = std::llround(unix_s * 1e6) * 1000;
-  return form;
-}
-
 void PageSeries::Watch(uint32_t id) {
-  const PageCell* cell = CellOf(SampleRole::kCreated);
+  const PageCell* cell = FindCell(cells_, SampleRole::kCreated);
   if (!cell || !entries_[id].series) return;
   created_.push_back({id, cell->slot, page_.values()[cell->slot], entries_[id].series});
 }

@@ -205,7 +205,7 @@ Result<std::unique_ptr<Discovery>> Create(const Config& config, Env& env) {
 }
 
 std::vector<Finding> Probe(const Config&, Env& env) {
-  constexpr std::string_view kSubject = "engines";
+  constexpr std::string_view kSubject = "engine processes";
   std::vector<Finding> findings;
   Scanner scanner(env.root, ::getpid());
   Scan scan = scanner.Look(scanner.Listening());
@@ -231,7 +231,7 @@ std::vector<Finding> Probe(const Config&, Env& env) {
   if (findings.empty()) {
     add(Finding::kNotHere, "",
         scan.processes ? "engines run, but none listens at a port that may be its page's"
-                       : "no process looks like an LLM engine");
+                       : "none here looks like an LLM engine");
   }
   return findings;
 }

@@ -209,12 +209,6 @@ void Gatherer::Name(const EngineRow& row, Candidate& candidate) {
   }
 }
 
-bool SameShape(const SeriesPlan& a, const SeriesPlan& b) {
-  if (!a.shape || !b.shape) return !a.shape && !b.shape;
-  return a.shape->bounds == b.shape->bounds && a.shape->has_sum == b.shape->has_sum &&
-         a.shape->has_count == b.shape->has_count;
-}
-
 void Join(SeriesPlan& into, const SeriesPlan& other) {
   into.slots.insert(into.slots.end(), other.slots.begin(), other.slots.end());
   into.constants.insert(into.constants.end(), other.constants.begin(), other.constants.end());
@@ -225,7 +219,7 @@ void Join(SeriesPlan& into, const SeriesPlan& other) {
 SeriesPlan JoinFirst(std::span<Candidate> group) {
   SeriesPlan plan = std::move(group.front().plan);
   for (Candidate& other : group.subspan(1)) {
-    if (other.order == group.front().order && SameShape(plan, other.plan)) Join(plan, other.plan);
+    if (other.order == group.front().order && SameShape(plan.shape, other.plan.shape)) Join(plan, other.plan);
   }
   return plan;
 }
@@ -249,6 +243,11 @@ bool JoinParts(std::span<Candidate> sums, std::span<Candidate> counts, SeriesPla
 }
 
 }  // namespace
+
+bool SameShape(const Ref<const Shape>& a, const Ref<const Shape>& b) noexcept {
+  if (!a || !b) return !a && !b;
+  return a->bounds == b->bounds && a->has_sum == b->has_sum && a->has_count == b->has_count;
+}
 
 std::vector<SeriesPlan> PlanSeries(const ScrapedPage& page, const PageFamilies& families,
                                    const PlanOptions& options) {

@@ -48,6 +48,9 @@ struct PlanOptions {
   const GovernedLabels* labels;  // what the configuration leaves of labels
 };
 
+// Whether two plans have the same cells.
+bool SameShape(const Ref<const Shape>& a, const Ref<const Shape>& b) noexcept;
+
 // Allocates freely; not for steady scrapes.
 std::vector<SeriesPlan> PlanSeries(const ScrapedPage& page, const PageFamilies& families,
                                    const PlanOptions& options);

@@ -103,12 +103,7 @@ void EnginePageSeries::Follow(SeriesTable& table) {
   for (const SeriesPlan& plan : plans) {
     auto at = held_.find(plan.identity);
     if (at == held_.end()) continue;
-    const Shape* shape = at->second.shape.get();
-    bool same = !plan.shape
-                    ? !shape
-                    : shape && shape->bounds == plan.shape->bounds && shape->has_sum == plan.shape->has_sum &&
-                          shape->has_count == plan.shape->has_count;
-    if (same) at->second.used = round_;
+    if (SameShape(at->second.shape, plan.shape)) at->second.used = round_;
   }
   for (auto at = held_.begin(); at != held_.end();) {
     if (at->second.used == round_) {

@@ -5,6 +5,8 @@
 #include <limits>
 #include <utility>
 
+#include "scraping/page_cells.h"
+
 namespace gpulens {
 namespace {
 
@@ -15,17 +17,10 @@ bool IsShaped(ExpositionType type) noexcept {
          type == ExpositionType::kSummary;
 }
 
-const PageCell* CellOf(const std::vector<PageCell>& cells, SampleRole role) noexcept {
-  for (const PageCell& cell : cells) {
-    if (cell.role == role) return &cell;
-  }
-  return nullptr;
-}
-
 // The one number of a series without a shape.
 const PageCell* NumberOf(const std::vector<PageCell>& cells) noexcept {
   for (SampleRole role : {SampleRole::kValue, SampleRole::kInfo, SampleRole::kState}) {
-    if (const PageCell* cell = CellOf(cells, role)) return cell;
+    if (const PageCell* cell = FindCell(cells, role)) return cell;
   }
   return nullptr;
 }
@@ -191,8 +186,8 @@ Ref<const Shape> SeriesGroups::ShapeOf() const {
     if (cell.role == SampleRole::kBucket && !std::isnan(cell.bound)) shape->bounds.push_back(cell.bound);
   }
   shape->bounds.shrink_to_fit();
-  shape->has_sum = CellOf(now_cells_, SampleRole::kSum) != nullptr;
-  shape->has_count = CellOf(now_cells_, SampleRole::kCount) != nullptr;
+  shape->has_sum = FindCell(now_cells_, SampleRole::kSum) != nullptr;
+  shape->has_count = FindCell(now_cells_, SampleRole::kCount) != nullptr;
   return shape;
 }
 
@@ -234,8 +229,8 @@ void SeriesGroups::AddSlots(Group& group) {
       if (cell.role == SampleRole::kBucket && cell.bound == bound) group.slots.push_back(cell.slot);
     }
   }
-  if (group.shape->has_sum) group.slots.push_back(CellOf(now_cells_, SampleRole::kSum)->slot);
-  if (group.shape->has_count) group.slots.push_back(CellOf(now_cells_, SampleRole::kCount)->slot);
+  if (group.shape->has_sum) group.slots.push_back(FindCell(now_cells_, SampleRole::kSum)->slot);
+  if (group.shape->has_count) group.slots.push_back(FindCell(now_cells_, SampleRole::kCount)->slot);
 }
 
 void SeriesGroups::Leave(uint32_t series, bool keep_count) {

@@ -205,6 +205,10 @@ std::string EnginesMarkdown() {
       "to be put\n"
       "right. `tools/engine_pages.py ENGINE` makes a page of what a table holds, for engines that are not at "
       "hand.\n\n"
+      "How to configure a target: [collectors/engines.md](collectors/engines.md). Which engines were run for "
+      "real, "
+      "and what\n"
+      "that taught: [engines-tested.md](engines-tested.md).\n\n"
       "## Known engines\n\n"
       "| engine | layer | page | gen_ai.provider.name | known by | families |\n|---|---|---|---|---|---|\n";
   for (const Engine& engine : AllEngines()) {
