@@ -61,6 +61,9 @@ class Server:
                 if asked.startswith(b"\x16\x03"):  # TLS, which this server does not speak
                     connection.sendall(answer("no", status="400 Bad Request"))
                     return
+            if not asked.startswith(b"GET /metrics "):  # what else an engine may be asked: its version, its models
+                connection.sendall(answer("no", status="404 No"))
+                return
             self.requests += 1
             data = self.reply(connection, self.requests)
             if data:
