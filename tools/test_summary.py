@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 """Says what a run of ctest did: tools/test_summary.py BUILD_TREE reads its tests.xml (ctest --output-junit).
 
-ctest counts programs; the cases inside them, what they skipped and why are counted here. The last line is
-ctest's own, in its usual form.
+ctest counts programs; the cases inside them, what they skipped and why are counted here. again.xml, where there is
+one, tells of a second try of what failed: what passed then is named and counts as passed. The last line is ctest's
+own, in its usual form.
 """
 import collections
 import pathlib
@@ -42,15 +43,27 @@ def summarize(suite):
     return cases, failed_cases, skips, len(programs), failed
 
 
+def passed_again(failed, path):
+    """Of the programs that failed, those that passed in the second try that `path` tells of."""
+    if not path.exists():
+        return []
+    tried = {p.get("name"): p.get("status") for p in xml.etree.ElementTree.parse(path).getroot().findall("testcase")}
+    return [name for name in failed if tried.get(name) == "run"]
+
+
 def main(tree):
     path = pathlib.Path(tree, "tests.xml")
     if not path.exists():
         print(f"dev: no test has run in {tree}", file=sys.stderr)
         return 1
     cases, failed_cases, skips, programs, failed = summarize(xml.etree.ElementTree.parse(path).getroot())
+    unsteady = passed_again(failed, pathlib.Path(tree, "again.xml"))
+    failed = [name for name in failed if name not in unsteady]
     print(f"\n{cases} cases in {programs} programs: {failed_cases} failed, {skips.total()} skipped")
     for reason, count in skips.most_common():
         print(f"  {count:6} skipped: {reason}")
+    for name in unsteady:
+        print(f"  UNSTEADY: {name}    failed among the others, passed alone: put it right")
     for name in failed:
         print(f"  FAILED: {name}      again, with its output:  ctest --test-dir {tree} -V -R '^{name}$'")
     percent = 100 * (programs - len(failed)) // programs if programs else 0

@@ -246,6 +246,13 @@ class Summary(unittest.TestCase):
         self.assertEqual((cases, failed_cases, programs, failed), (10, 1, 4, ["core"]))
         self.assertEqual(dict(skips), {"captures not here": 1, "no prometheus": 1})
 
+    def test_what_passes_alone_is_named(self):
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder, "again.xml")
+            self.assertEqual(test_summary.passed_again(["core"], path), [])
+            path.write_text('<testsuite><testcase name="core" status="run"/><testcase name="e2e" status="fail"/></testsuite>')
+            self.assertEqual(test_summary.passed_again(["core", "e2e", "other"], path), ["core"])
+
 
 class Others(unittest.TestCase):
     def test_coverage_counts_the_product(self):
