@@ -4,6 +4,7 @@
 
 #include "catalog/gpu/health.h"
 #include "catalog/gpu/parts.h"
+#include "catalog/self_io.h"
 
 namespace gpulens {
 namespace {
@@ -31,6 +32,24 @@ std::string TextIn(const std::map<std::string, AttributeSet>& sets, const std::s
                    std::string_view attribute) {
   auto found = key.empty() ? sets.end() : sets.find(key);
   return found == sets.end() ? std::string() : found->second.Text(attribute);
+}
+
+// Host and port of a page's address, as they are asked: the URL without its path.
+AttributeSet ServerOf(std::string_view url) {
+  const bool tls = url.starts_with("https://");
+  size_t begin = url.find("://");
+  if (begin == std::string_view::npos) return {};
+  std::string_view host = url.substr(begin + 3);
+  host = host.substr(0, host.find('/'));
+  std::string_view port = tls ? "443" : "80";
+  // In an address of version 6 colons stand within brackets.
+  size_t colon = host.rfind(':'), bracket = host.rfind(']');
+  if (colon != std::string_view::npos && (bracket == std::string_view::npos || colon > bracket)) {
+    port = host.substr(colon + 1);
+    host = host.substr(0, colon);
+  }
+  if (host.starts_with('[') && host.ends_with(']')) host = host.substr(1, host.size() - 2);
+  return AttributeSet({{"server.address", host}, {"server.port", port}});
 }
 
 // Whether the series is one that `rival` speaks of.
@@ -89,6 +108,8 @@ bool TickFacts::Look(const Snapshot& snapshot) {
       else if (info.desc == &kGpuMigInfo) AddSlice(info.attributes, known.slices);
       else if (info.desc == &kGpuDriverInfo)
         known.drivers.emplace(info.attributes.Text("gpu.vendor"), info.attributes);
+      else if (info.desc == &kSelfScrapeInfo)
+        known.servers.emplace(info.attributes.Text("target"), ServerOf(info.attributes.Text("url")));
     }
   }
   if (known == known_) return false;
@@ -98,6 +119,9 @@ bool TickFacts::Look(const Snapshot& snapshot) {
 
 std::string TickFacts::Text(const SeriesInfo& series, std::string_view attribute) const {
   if (series.attributes.Has(attribute)) return series.attributes.Text(attribute);
+  if (attribute.starts_with("server.")) {
+    return TextIn(known_.servers, series.attributes.Text("target"), attribute);
+  }
   std::string gpu = GpuKey(series.attributes);
   std::string text = TextIn(known_.slices, SliceKey(series.attributes), attribute);
   if (text.empty()) text = TextIn(known_.gpus, gpu, attribute);

@@ -1,9 +1,9 @@
 // What a tick knows of a GPU and its host besides a series' own attributes: other people's labels say it
 // on every series, ours on info families alone.
 //
-// Read from gpu.info, gpu.mig.info and gpu.driver.info of all frames, and from the resource. Whoever
-// writes those families feeds this; a collector need not know of it. Besides: whether a tick has a series
-// that says the same as another one, and better.
+// Read from gpu.info, gpu.mig.info, gpu.driver.info and gpulens.scrape.info of all frames, and from the
+// resource. Whoever writes those families feeds this; a collector need not know of it. Besides: whether a
+// tick has a series that says the same as another one, and better.
 #pragma once
 
 #include <map>
@@ -34,7 +34,8 @@ class TickFacts {
   bool Look(const Snapshot& snapshot);
 
   // The attribute's value as text: the series' own, else that of its MIG instance, its GPU, its driver,
-  // its host. Empty when nobody knows.
+  // its host; server.address and server.port are those of the page that its target is read from. Empty when
+  // nobody knows.
   std::string Text(const SeriesInfo& series, std::string_view attribute) const;
   // Whether the tick has, as far as its layouts say, such a rival of the series.
   bool HasRival(const SeriesInfo& series, const Rival& rival) const;
@@ -44,6 +45,7 @@ class TickFacts {
     std::map<std::string, AttributeSet> gpus;     // by uuid, and by "#" and index
     std::map<std::string, AttributeSet> slices;   // by GPU, "/" and MIG instance, "/" and compute instance
     std::map<std::string, AttributeSet> drivers;  // by vendor
+    std::map<std::string, AttributeSet> servers;  // by target: server.address, server.port
     AttributeSet resource;
     std::set<std::string> rivals;  // by KeyOf
     friend bool operator==(const Known&, const Known&) = default;

@@ -5,7 +5,7 @@
 // gen_ai.operation.name and gen_ai.provider.name are required. No page tells chat from text completion: an
 // engine keeps one histogram for both, so this says "chat", what nearly all of it is. A target whose
 // attributes have gen_ai.operation.name or gen_ai.provider.name is called by those. server.address and
-// server.port are told where a series has them, and never made up.
+// server.port are those of the page that is read.
 //
 // A request passes several layers; where one page shows more than one of them, only the engine's own series
 // are told, so that a sum counts it once. gen_ai.server.cache.* are the l9gpu project's: the conventions

@@ -8,6 +8,7 @@
 
 #include "base/files.h"
 #include "catalog/inference/requests.h"
+#include "catalog/self_io.h"
 #include "dialects/spell_testing.h"
 
 namespace gpulens {
@@ -116,6 +117,27 @@ TEST(Genai, AnEngineThatGeneratesNothingDoesNotChat) {
   ASSERT_EQ(spelled.size(), 1u);
   EXPECT_EQ(Label(spelled[0], "gen_ai_operation_name"), "embeddings");
   EXPECT_EQ(Label(spelled[0], "inference_engine"), "tei");
+}
+
+TEST(Genai, TheServerIsTheOneWhosePageIsRead) {
+  const std::pair<const char*, std::pair<const char*, const char*>> urls[] = {
+      {"http://10.0.0.7:8000/metrics", {"10.0.0.7", "8000"}},
+      {"https://llm.example/metrics", {"llm.example", "443"}},
+      {"http://[::1]/metrics", {"::1", "80"}},
+      {"http://[::1]:8000/metrics", {"::1", "8000"}},
+  };
+  for (const auto& [url, server] : urls) {
+    Tick tick;
+    tick.Add(kSelfScrapeInfo, {{"target", "t"}, {"url", url}});
+    auto spelled = After(tick, kInferenceTimeToFirstToken,
+                         AttributeSet({{"target", "t"}, {"inference.engine", "vllm"}}));
+    ASSERT_EQ(spelled.size(), 1u);
+    EXPECT_EQ(Label(spelled[0], "server_address"), server.first) << url;
+    EXPECT_EQ(Label(spelled[0], "server_port"), server.second) << url;
+    spelled = After(tick, kInferenceTimeToFirstToken,
+                    AttributeSet({{"target", "another"}, {"inference.engine", "vllm"}}));
+    EXPECT_EQ(Label(spelled.at(0), "server_address"), "-");
+  }
 }
 
 TEST(Genai, TimeBetweenTokensStandsInOnlyWhereNothingBetterIs) {
