@@ -168,7 +168,7 @@ bool Gatherer::FeedShape(const EngineRow& row, Candidate& candidate) {
   if (sum) slots.push_back(sum->slot);
   if (count) slots.push_back(count->slot);
   candidate.plan.reading = Reading::kShaped;
-  candidate.plan.shape = std::move(shape);
+  candidate.plan.shape = shape;
   return !slots.empty();
 }
 
@@ -231,8 +231,7 @@ bool JoinParts(std::span<Candidate> sums, std::span<Candidate> counts, SeriesPla
   SeriesPlan sum = JoinFirst(sums), count = JoinFirst(counts);
   if (sum.slots.size() != count.slots.size()) return false;
   out = sum;
-  auto shape = MakeRef<Shape>();
-  out.shape = std::move(shape);
+  out.shape = MakeRef<Shape>();
   out.reading = Reading::kShaped;
   out.slots.clear();
   for (size_t i = 0; i < sum.slots.size(); ++i) {

@@ -62,8 +62,8 @@ void PageFamilies::Recognise(const ScrapedPage& page) {
   engines_.clear();
   for (size_t i = 0; i < found.size(); ++i) {
     const Engine* engine = &AllEngines()[i];
-    if (found[i] && !(configured_ && configured_->reads == engine->name)) engines_.push_back(engine);
-    else if (engine == configured_) engines_.push_back(engine);
+    const bool is_read_as_another = configured_ && configured_->reads == engine->name;
+    if (engine == configured_ || (found[i] && !is_read_as_another)) engines_.push_back(engine);
   }
   auto of_engines = std::find_if(engines_.begin(), engines_.end(),
                                  [](const Engine* engine) { return engine->layer == "engine"; });
