@@ -150,11 +150,12 @@ class Builder final : public YAML::EventHandler {
 
 void AppendEscaped(std::string& out, std::string_view text) {
   constexpr char kHex[] = "0123456789ABCDEF";
-  for (unsigned char c : text) {
+  for (char c : text) {
+    const auto byte = static_cast<unsigned char>(c);
     bool plain = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '-' ||
                  c == '_' || c == '.' || c == '~';
-    if (plain) out += static_cast<char>(c);
-    else out.append({'%', kHex[c >> 4], kHex[c & 15]});
+    if (plain) out += c;
+    else out.append({'%', kHex[byte >> 4], kHex[byte & 15]});
   }
 }
 
