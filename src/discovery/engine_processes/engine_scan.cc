@@ -145,9 +145,10 @@ Scan Scanner::Look(const std::vector<Socket>& sockets) {
   }
   // What looks like an engine is never left out for what does not.
   if (scan.candidates.size() > kMaxCandidates) {
-    std::stable_sort(
-        scan.candidates.begin(), scan.candidates.end(),
-        [](const Candidate& a, const Candidate& b) { return !a.engine.empty() && b.engine.empty(); });
+    std::sort(scan.candidates.begin(), scan.candidates.end(), [](const Candidate& a, const Candidate& b) {
+      if (a.engine.empty() != b.engine.empty()) return b.engine.empty();
+      return a.address < b.address;
+    });
     scan.candidates.resize(kMaxCandidates);
   }
   return scan;

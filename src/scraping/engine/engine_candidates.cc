@@ -251,8 +251,10 @@ bool SameShape(const Ref<const Shape>& a, const Ref<const Shape>& b) noexcept {
 std::vector<SeriesPlan> PlanSeries(const ScrapedPage& page, const PageFamilies& families,
                                    const PlanOptions& options) {
   std::vector<Candidate> candidates = Gatherer(page, families, options).Gather();
-  std::stable_sort(candidates.begin(), candidates.end(), [](const Candidate& a, const Candidate& b) {
-    return std::tie(a.plan.identity, a.part, a.order) < std::tie(b.plan.identity, b.part, b.order);
+  // Slots are those of a page's series, so no two are equal but of families that give one series two parts.
+  std::sort(candidates.begin(), candidates.end(), [](const Candidate& a, const Candidate& b) {
+    return std::tie(a.plan.identity, a.part, a.order, a.plan.slots) <
+           std::tie(b.plan.identity, b.part, b.order, b.plan.slots);
   });
   std::vector<SeriesPlan> plans;
   for (auto first = candidates.begin(); first != candidates.end();) {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <tuple>
 
 #include "scraping/governor/series_rules.h"
 
@@ -51,8 +52,10 @@ void TopValues::Vanish(uint32_t series) {
 
 void TopValues::Rank() {
   if (new_.empty()) return;
-  std::stable_sort(new_.begin(), new_.end(),
-                   [this](uint32_t a, uint32_t b) { return values_[a].weight > values_[b].weight; });
+  // Of equal weight, the one that was seen first has the smaller id while none was given back.
+  std::sort(new_.begin(), new_.end(), [this](uint32_t a, uint32_t b) {
+    return std::tie(values_[b].weight, a) < std::tie(values_[a].weight, b);
+  });
   for (uint32_t id : new_) {
     uint32_t& taken = kept_[values_[id].family];
     values_[id].state = taken < keep_ ? State::kKept : State::kOther;
