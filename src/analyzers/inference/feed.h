@@ -4,8 +4,8 @@
 //
 // - The first reading of an engine is a base. Each later one adds what was counted since the one before.
 // - A label set that grew adds its growth. All that came, went or fell between two readings are taken
-// together
-//   as one counter: it grew by the difference or, when it fell, began anew and has counted what it shows. So
+//   together as one counter: it grew by the difference or, when it fell, began anew and has counted what it
+//   shows. So
 //     a new `finish_reason` that shows 3 beside others that stayed is 3 more (clients of Prometheus make a
 //     label set when something first happens);
 //     an engine that began anew has counted what it shows now;

@@ -31,7 +31,7 @@ void TopValues::Appear(uint32_t series, uint32_t family, std::string_view value,
     if (state == State::kNew) new_.push_back(found->second);
   }
   Value& at = values_[found->second];
-  if (!std::isnan(weight)) at.weight += weight;
+  if (std::isfinite(weight)) at.weight += weight;
   ++at.series;
   if (of_series_.size() <= series) of_series_.resize(series + 1, kNone);
   of_series_[series] = found->second;
