@@ -48,6 +48,26 @@ TEST(HttpParser, AnySplitGivesTheSameRequest) {
   }
 }
 
+TEST(HttpParser, AnySplitOfAChunkedBody) {
+  constexpr const char* kHead = "POST / HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n";
+  struct Case {
+    const char* chunks;
+    const char* body;
+  };
+  constexpr Case kCases[] = {{"0\r\n\r\n", ""},
+                             {"0\r\nA: b\r\n\r\n", ""},
+                             {"1\r\na\r\n0\r\n\r\n", "a"},
+                             {"2;x=y\r\nab\r\n3\r\ncde\r\n00\r\nT: 1\r\n\r\n", "abcde"}};
+  for (const Case& one : kCases) {
+    for (size_t step : {1u, 2u, 3u, 4u, 5u, 7u, 1000u}) {
+      HttpParser parser{HttpLimits()};
+      ASSERT_EQ(FeedBy(parser, std::string(kHead) + one.chunks, step).state, State::kDone)
+          << one.chunks << " by " << step;
+      EXPECT_EQ(parser.request().body(), one.body);
+    }
+  }
+}
+
 TEST(HttpParser, LeavesTheNextRequest) {
   HttpParser parser{HttpLimits()};
   std::string two = std::string(kRequest) + "GET / HTTP/1.0\r\n\r\n";
