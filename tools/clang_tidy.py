@@ -4,6 +4,10 @@
 Takes the commands of BUILD_TREE/compile_commands.json. A file that was clean is not run again while itself,
 every header of ours that it includes, its command and .clang-tidy stay as they are: BUILD_TREE/tidy_cache
 holds one empty file per such state. With WORDs only files whose path contains one are run.
+
+Most of the time goes into the standard library's headers, so neighbours are looked at together, as one file that
+includes them. Where that finds something, or two of them use one name, each half is looked at again, down to
+the single file, whose word counts.
 """
 import concurrent.futures
 import hashlib
@@ -11,13 +15,16 @@ import json
 import os
 import pathlib
 import re
+import shlex
 import subprocess
 import sys
 
 import tree
 
 TOOL = "clang-tidy-19"
+GROUP, OPEN = 8, 4  # files looked at together; groups that may still grow
 _INCLUDE = re.compile(rb'^\s*#\s*include\s+(?:"([^"]+)"|<(gpulens/[^>]+)>)', re.M)
+_DEFINITION = re.compile(r"^(?:class|struct|enum class|enum|union) (\w+)|^(?!namespace|using namespace)[A-Za-z][^=({;\[]*?(?<![:~])\b(\w+)\s*[=({;\[]", re.M)
 
 
 def ours_behind(path, known):
@@ -47,21 +54,66 @@ def key_of(path, command, version, known):
     return digest.hexdigest()
 
 
-def lint(build, path):
-    """What clang-tidy has to say; empty when nothing."""
-    command = [TOOL, "-p", str(build), "--quiet", "--warnings-as-errors=*", str(path)]
-    done = subprocess.run(command, cwd=tree.ROOT, capture_output=True, text=True, check=False)
+def arguments_of(entry):
+    """The compiler's arguments without its name, the file and the output."""
+    arguments = shlex.split(entry["command"])[1:]
+    output = arguments.index("-o")
+    del arguments[output : output + 2]
+    return tuple(each for each in arguments if each not in ("-c", entry["file"]))
+
+
+def run_tool(build, path, arguments):
+    """What clang-tidy has to say of a file compiled with these arguments; empty when nothing."""
+    command = [TOOL, "--quiet", "--warnings-as-errors=*", str(path), "--", *arguments]
+    done = subprocess.run(command, cwd=build, capture_output=True, text=True, check=False)
     if done.returncode == 0:
         return ""
     return re.sub(r"^(?:\d+ warnings? .*|Suppressed \d+ .*|Use -header-filter.*)\n", "", done.stdout + done.stderr, flags=re.M)
+
+
+def lint(build, files, arguments):
+    """[(file, what is said of it)] of a list of files that share their arguments."""
+    if len(files) == 1:
+        return [(files[0], run_tool(build, files[0], arguments))]
+    together = build / "tidy_groups" / (hashlib.sha256("\0".join(map(str, files)).encode()).hexdigest()[:16] + ".cc")
+    together.write_text("".join(f'#include "{file}"\n' for file in files))
+    if not run_tool(build, together, (*arguments, "-Wno-shadow")):
+        return [(file, "") for file in files]
+    half = len(files) // 2
+    return lint(build, files[:half], arguments) + lint(build, files[half:], arguments)
+
+
+def names_of(text):
+    """The names that a source defines at file scope, more or less: those that two of them may not share."""
+    return {first or second for first, second in _DEFINITION.findall(text.decode())}
+
+
+def groups_of(todo, known):
+    """[(files, arguments)] of {file: arguments}: at most GROUP neighbours that are compiled alike and share no name."""
+    groups, open_groups = [], {}
+    for file, arguments in sorted(todo.items()):
+        names = names_of(known[file])
+        waiting = open_groups.setdefault(arguments, [])
+        for group in waiting:
+            if len(group[0]) < GROUP and not names & group[1]:
+                break
+        else:
+            group = ([], set())
+            waiting.append(group)
+            groups.append((group[0], arguments))
+            del waiting[:-OPEN]
+        group[0].append(file)
+        group[1].update(names)
+    return groups
 
 
 def main(build, words):
     build = pathlib.Path(build).resolve()
     cache = build / "tidy_cache"
     cache.mkdir(exist_ok=True)
+    (build / "tidy_groups").mkdir(exist_ok=True)
     version = subprocess.run([TOOL, "--version"], capture_output=True, text=True, check=True).stdout
-    todo, clean, known = [], 0, {}
+    todo, marks, clean, known = {}, {}, 0, {}
     for entry in json.loads((build / "compile_commands.json").read_text()):
         path = pathlib.Path(entry["directory"], entry["file"]).resolve()
         relative = path.relative_to(tree.ROOT) if path.is_relative_to(tree.ROOT) else pathlib.Path("/")
@@ -73,15 +125,17 @@ def main(build, words):
         if mark.exists():
             clean += 1
         else:
-            todo.append((path, mark))
+            marks[path] = mark
+            todo[path] = arguments_of(entry)
     failed = 0
     with concurrent.futures.ThreadPoolExecutor(max(2, os.cpu_count() or 2)) as pool:
-        for (path, mark), said in zip(todo, pool.map(lambda item: lint(build, item[0]), todo)):
-            if said:
-                failed += 1
-                print(said.rstrip(), flush=True)
-            else:
-                mark.touch()
+        for group in pool.map(lambda item: lint(build, *item), groups_of(todo, known)):
+            for path, said in group:
+                if said:
+                    failed += 1
+                    print(said.rstrip(), flush=True)
+                else:
+                    marks[path].touch()
     print(f"clang-tidy: {len(todo)} files looked at, {clean} unchanged since they were clean, {failed} with findings")
     return 1 if failed or not todo and not clean else 0
 

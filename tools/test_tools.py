@@ -269,6 +269,25 @@ class Others(unittest.TestCase):
         names = {str(path.relative_to(tree.ROOT)) for path in seen}
         self.assertLessEqual({"src/base/files.cc", "src/base/files.h", "include/gpulens/status.h"}, names)
 
+    def test_names_that_two_sources_may_not_share(self):
+        text = b"""namespace gpulens {
+using std::chrono::seconds;
+constexpr int kOptions[] = {1};
+class Reader final : public Base {
+Result<int> Create(const Config& config) {
+  int inner = 1;
+Status Reader::Open(int fd) {
+extern const Spec one;
+}  // namespace gpulens
+"""
+        self.assertEqual(clang_tidy.names_of(text), {"kOptions", "Reader", "Create", "one"})
+
+    def test_neighbours_are_looked_at_together_unless_they_share_a_name(self):
+        texts = {"a": b"int One() {", "b": b"int Two() {", "c": b"int One() {", "d": b"int Three() {", "e": b""}
+        todo = dict.fromkeys("abcd", ("-O2",)) | {"e": ("-O0",)}
+        groups = clang_tidy.groups_of(todo, texts)
+        self.assertEqual(groups, [(["a", "b", "d"], ("-O2",)), (["c"], ("-O2",)), (["e"], ("-O0",))])
+
 
 if __name__ == "__main__":
     unittest.main()
