@@ -50,6 +50,15 @@ Result<HttpUrl> TargetUrl(const Config& target) {
   return url;
 }
 
+EntityRef TargetEntity(const Config& target, std::string_view name) {
+  std::vector<AttributeSet::Attribute> attributes;
+  for (const auto& [key, value] : target.TextMap("attributes")) {
+    attributes.push_back({key, std::string_view(value)});
+  }
+  attributes.push_back({"target", name});
+  return MakeRef<Entity>("target", AttributeSet(std::span<const AttributeSet::Attribute>(attributes)));
+}
+
 std::vector<Finding> ProbeTargets(const Config& config, std::string_view collector,
                                   std::string_view example) {
   std::vector<Finding> findings;

@@ -31,6 +31,9 @@ class PageUser {
 // A bare host means its /metrics, as everywhere.
 Result<HttpUrl> TargetUrl(const Config& target);
 
+// Whom its own families speak of: the attributes of the configuration, and `name` as target.
+EntityRef TargetEntity(const Config& target, std::string_view name);
+
 // What `gpulens doctor` says of the `targets` of a collector; `example` is a line of configuration with one.
 std::vector<Finding> ProbeTargets(const Config& config, std::string_view collector, std::string_view example);
 

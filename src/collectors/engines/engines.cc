@@ -43,14 +43,6 @@ EnginePageSeries::Options SeriesOptions(const Config& config, const SeriesRules&
           .rules = rules};
 }
 
-EntityRef MakeTarget(const Config& config) {
-  std::vector<AttributeSet::Attribute> attributes;
-  for (const auto& [key, value] : config.TextMap("attributes"))
-    attributes.push_back({key, std::string_view(value)});
-  attributes.push_back({"target", std::string_view(config.Text("name"))});
-  return MakeRef<Entity>("target", AttributeSet(std::span<const AttributeSet::Attribute>(attributes)));
-}
-
 class EngineCollector final : public Collector, private PageUser {
  public:
   struct Parts {
@@ -66,7 +58,7 @@ class EngineCollector final : public Collector, private PageUser {
         target_(std::move(parts.target)),
         series_(target_->page(), SeriesOptions(config, parts.rules)),
         identity_(parts.url, ParseHttpUrl(config.Text("api")), *env.http),
-        entity_(MakeTarget(config)) {
+        entity_(TargetEntity(config, name_)) {
     target_->SetLosses(series_.losses());
     if (!config.Bool("pass_through")) return;
     raw_ = std::make_unique<PageSeries>(

@@ -12,19 +12,10 @@ namespace {
 
 using std::chrono::seconds;
 
-EntityRef MakeTarget(const Config& config) {
-  std::vector<AttributeSet::Attribute> attributes;
-  for (const auto& [key, value] : config.TextMap("attributes")) {
-    attributes.push_back({key, std::string_view(value)});
-  }
-  attributes.push_back({"target", std::string_view(config.Text("name"))});
-  return MakeRef<Entity>("target", AttributeSet(std::span<const AttributeSet::Attribute>(attributes)));
-}
-
 class ScrapeCollector final : public Collector, private PageUser {
  public:
   ScrapeCollector(const Config& config, std::unique_ptr<PageTarget> target, SeriesRules rules)
-      : target_(std::move(target)), series_(target_->page(), MakeTarget(config), {}, std::move(rules)) {
+      : target_(std::move(target)), series_(target_->page(), TargetEntity(config, config.Text("name")), {}, std::move(rules)) {
     target_->SetLosses(series_.losses());
   }
 

@@ -22,7 +22,7 @@ std::string_view GuessUnit(std::string_view name, std::string_view unit) noexcep
       {"_reqs", "{request}"}, {"_blocks", "{block}"}};
   if (unit == "seconds") return "s";
   if (unit == "bytes") return "By";
-  if (name.ends_with("_total")) name.remove_suffix(6);
+  name = WithoutTotal(name);
   for (auto [suffix, guess] : kSuffixes) {
     if (name.ends_with(suffix)) return guess;
   }

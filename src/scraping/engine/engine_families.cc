@@ -19,12 +19,6 @@ size_t Recognised(const Engine& engine, std::string_view family) noexcept {
   return longest;
 }
 
-std::string_view WithoutTotal(std::string_view name) noexcept {
-  constexpr std::string_view kTotal = "_total";
-  if (name.ends_with(kTotal)) name.remove_suffix(kTotal.size());
-  return name;
-}
-
 }  // namespace
 
 std::string_view KindName(KnownFamily::Kind kind) noexcept {

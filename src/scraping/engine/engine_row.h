@@ -92,6 +92,13 @@ std::span<const Prefix> AllPrefixes() noexcept;
 std::span<const EngineRow> RowsOf(const Engine& engine, std::string_view family) noexcept;
 std::span<const EngineRow> CommonRowsOf(std::string_view family) noexcept;
 
+// A counter's TYPE line has `_total` in one format and not in the other.
+constexpr std::string_view WithoutTotal(std::string_view family) noexcept {
+  constexpr std::string_view kTotal = "_total";
+  if (family.ends_with(kTotal)) family.remove_suffix(kTotal.size());
+  return family;
+}
+
 // The name under which tables have it.
 std::string CanonicalFamily(std::string_view family);
 

@@ -15,21 +15,13 @@ namespace {
 
 #include "scraping/engine/engine_tables.inc"
 
-constexpr std::string_view kTotal = "_total";
-
-std::string_view WithoutTotal(std::string_view family) noexcept {
-  if (family.ends_with(kTotal)) family.remove_suffix(kTotal.size());
-  return family;
-}
-
 bool Matches(std::string_view pattern, std::string_view family) noexcept {
   if (pattern.ends_with('*')) return family.starts_with(pattern.substr(0, pattern.size() - 1));
   if (pattern.starts_with('*')) return family.ends_with(pattern.substr(1));
   return pattern == family;
 }
 
-// A counter's TYPE line has `_total` in one format and not in the other. The name as it is goes first: there
-// are families that differ in nothing else.
+// The name as it is goes first: there are families that differ in nothing but `_total`.
 std::span<const EngineRow> Find(std::span<const EngineRow> rows, std::string_view family) noexcept {
   auto run = [&](auto&& same) {
     auto first = std::find_if(rows.begin(), rows.end(), same);

@@ -12,15 +12,6 @@ namespace {
 
 constexpr Duration kFirstRetry = std::chrono::seconds(15), kLastRetry = std::chrono::minutes(5);
 
-EntityRef MakeTarget(const Config& config, const std::string& name) {
-  std::vector<AttributeSet::Attribute> attributes;
-  for (const auto& [key, value] : config.TextMap("attributes")) {
-    attributes.push_back({key, std::string_view(value)});
-  }
-  attributes.push_back({"target", std::string_view(name)});
-  return MakeRef<Entity>("target", AttributeSet(std::span<const AttributeSet::Attribute>(attributes)));
-}
-
 std::vector<std::pair<std::string, std::string>> MoreOf(const Config& config) {
   const auto& more = config.TextMap("attributes");
   return {more.begin(), more.end()};
@@ -36,7 +27,7 @@ class GpuPageCollector final : public Collector, private PageUser {
         series_(target_->page(), options_.exporter, MoreOf(config)) {
     if (!options_.pass_through) return;
     others_ = std::make_unique<PageSeries>(
-        target_->page(), MakeTarget(config, options_.name),
+        target_->page(), TargetEntity(config, options_.name),
         [this](const ExpositionFamily& family) { return !series_.Reads(family); });
   }
 
