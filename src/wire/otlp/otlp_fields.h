@@ -1,0 +1,103 @@
+// The numbers of OTLP's fields, and bytes of protobuf in the few shapes that OTLP has.
+//
+// Source: opentelemetry-proto 1.x (metrics/v1, logs/v1, common/v1, resource/v1), whose field numbers never
+// change.
+#pragma once
+
+#include <cstdint>
+#include <cstring>
+#include <string>
+#include <string_view>
+
+#include "core/attribute_set.h"
+
+namespace gpulens::otlp {
+
+// Requests for metrics and for logs are built alike: request, resource, scope, then metrics or records.
+enum Level : uint32_t { kResourceList = 1, kResource = 1, kScopeList = 2, kScope = 1, kItems = 2 };
+enum ResourceField : uint32_t { kResourceAttributes = 1 };
+enum ScopeField : uint32_t { kScopeName = 1, kScopeVersion = 2 };
+enum MetricField : uint32_t {
+  kName = 1,
+  kDescription = 2,
+  kUnit = 3,
+  kGauge = 5,
+  kSum = 7,
+  kHistogram = 9,
+  kSummary = 11,
+};
+// Gauge, Sum, Histogram and Summary.
+enum DataField : uint32_t { kPoints = 1, kTemporality = 2, kMonotonic = 3 };
+enum Temporality : uint32_t { kDelta = 1, kCumulative = 2 };
+// Points of all kinds have their times alike.
+enum PointField : uint32_t {
+  kStartTime = 2,
+  kTime = 3,
+  kAsDouble = 4,
+  kAsInt = 6,
+  kNumberAttributes = 7,
+  kNumberFlags = 8,
+  kHistogramCount = 4,
+  kHistogramSum = 5,
+  kBucketCounts = 6,
+  kExplicitBounds = 7,
+  kHistogramAttributes = 9,
+  kHistogramFlags = 10,
+  kSummaryCount = 4,
+  kSummarySum = 5,
+  kQuantiles = 6,
+  kSummaryAttributes = 7,
+  kSummaryFlags = 8,
+};
+enum QuantileField : uint32_t { kQuantile = 1, kQuantileValue = 2 };
+enum LogField : uint32_t {
+  kLogTime = 1,
+  kSeverityNumber = 2,
+  kSeverityText = 3,
+  kBody = 5,
+  kLogAttributes = 6,
+  kObservedTime = 11,
+  kEventName = 12,
+};
+enum KeyValueField : uint32_t { kKey = 1, kValue = 2 };
+enum AnyValueField : uint32_t { kString = 1, kBool = 2, kInt = 3, kDouble = 4 };
+// DataPointFlags.FLAG_NO_RECORDED_VALUE: the series was there and has no value any more.
+inline constexpr uint32_t kNoRecordedValue = 1;
+
+// Of a fixed64 or double field below 16: one byte of tag, eight of value.
+inline constexpr size_t kFixedBytes = 9;
+
+void AppendNumber(std::string& out, uint32_t field, uint64_t value);  // a varint field
+void AppendFixed(std::string& out, uint32_t field, uint64_t value);
+void AppendFixed(std::string& out, uint32_t field, double value);
+void AppendBytes(std::string& out, uint32_t field, std::string_view bytes);
+// What is not valid UTF-8 becomes U+FFFD: receivers refuse a whole request for one bad string.
+void AppendText(std::string& out, uint32_t field, std::string_view text);
+// A KeyValue; the value keeps its type.
+void AppendAttribute(std::string& out, uint32_t field, std::string_view key,
+                     const AttributeSet::Value& value);
+void AppendAttributes(std::string& out, uint32_t field, const AttributeSet& attributes);
+
+// Eight little-endian bytes at a place that exists.
+template <class T>
+void PutFixed(char* at, T value) noexcept {
+  static_assert(sizeof value == 8);
+  std::memcpy(at, &value, 8);
+}
+
+// Messages inside one another, written front to back: the length of one that is open is filled in when it
+// closes, in four bytes whatever it is, as protobuf allows.
+class Nesting {
+ public:
+  explicit Nesting(std::string& out) noexcept : out_(out) {}
+  static constexpr size_t kLengthBytes = 4, kMost = (1u << 28) - 1;
+
+  // Returns where the length stands, for Close.
+  size_t Open(uint32_t field);
+  void Close(size_t length_at) noexcept;
+
+ private:
+  std::string& out_;
+};
+
+}  // namespace gpulens::otlp

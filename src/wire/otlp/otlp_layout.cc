@@ -1,0 +1,209 @@
+#include "wire/otlp/otlp_layout.h"
+
+#include <cmath>
+#include <map>
+#include <tuple>
+#include <unordered_set>
+
+#include "wire/otlp/otlp_fields.h"
+
+namespace gpulens {
+namespace {
+
+using namespace otlp;
+
+// One way in which one series is told.
+struct Draw {
+  std::string name;
+  uint32_t cell = 0;
+  std::string_view bound_key = {};  // of a gauge histogram's bucket
+  double bound = 0;
+};
+
+class Builder {
+ public:
+  explicit Builder(const Layout& layout) : layout_(layout) {}
+
+  void Add(uint32_t slot, const SpelledSeries& series) {
+    slot_ = slot;
+    series_ = &series;
+    const SeriesInfo& info = layout_[slot];
+    if (!info.shape) return AddNumber({series.name, info.first_cell}, series.kind);
+    if (series.kind == Kind::kGaugeHistogram) return AddGauges(*info.shape, info.first_cell);
+    AddShaped(*info.shape, series.kind == Kind::kSummary);
+  }
+
+  OtlpLayout Take() {
+    OtlpLayout made;
+    size_t bytes = 0;
+    for (const Draft& draft : drafts_) bytes += draft.bytes.size();
+    made.arena.reserve(bytes);
+    for (Draft& draft : drafts_) {
+      draft.family.first = static_cast<uint32_t>(made.points.size());
+      draft.family.count = static_cast<uint32_t>(draft.points.size());
+      const uint32_t shift = static_cast<uint32_t>(made.arena.size());
+      for (OtlpPoint point : draft.points) {
+        for (uint32_t* place : {&point.begin, &point.end, &point.attributes, &point.values}) *place += shift;
+        made.points.push_back(point);
+      }
+      made.arena += draft.bytes;
+      made.families.push_back(std::move(draft.family));
+    }
+    return made;
+  }
+
+ private:
+  struct Draft {
+    OtlpFamily family;
+    std::string bytes;
+    std::vector<OtlpPoint> points;
+    std::unordered_set<std::string> told;  // the attributes of its points
+  };
+  using Key = std::tuple<std::string, uint32_t, bool, bool, bool, double, std::string>;
+
+  Draft& DraftOf(const std::string& name, Kind kind, OtlpFamily::Form form) {
+    OtlpFamily family;
+    family.name = name;
+    family.form = form;
+    family.monotonic = IsMonotonic(kind);
+    family.scale = series_->scale;
+    family.whole = series_->whole;
+    family.int_cells = layout_[slot_].desc->number == Number::kInt;
+    family.as_int = family.int_cells && family.scale == 1;
+    bool summed =
+        IsMonotonic(kind) || kind == Kind::kUpDownCounter || kind == Kind::kInfo || kind == Kind::kStateSet;
+    family.data = form == OtlpFamily::kHistogram ? kHistogram
+                  : form == OtlpFamily::kSummary ? kSummary
+                  : summed                       ? kSum
+                                                 : kGauge;
+    family.has_start = family.data != kGauge;
+    Key key{name, family.data, family.monotonic, family.int_cells, family.whole, family.scale, series_->unit};
+    auto [at, added] = known_.try_emplace(std::move(key), drafts_.size());
+    if (!added) return drafts_[at->second];
+    AppendText(family.head, kName, name);
+    if (!series_->help.empty()) AppendText(family.head, kDescription, series_->help);
+    if (!series_->unit.empty()) AppendText(family.head, kUnit, series_->unit);
+    bool has_temporality = family.data == kSum || family.data == kHistogram;
+    if (has_temporality) AppendNumber(family.tail, kTemporality, kCumulative);
+    if (family.data == kSum && family.monotonic) AppendNumber(family.tail, kMonotonic, 1);
+    Draft& draft = drafts_.emplace_back();
+    draft.family = std::move(family);
+    return draft;
+  }
+
+  // The text is that of the series' own attribute: then it keeps its type.
+  AttributeSet::Value TypedValue(std::string_view key, const std::string& text) const {
+    AttributeSet::Value value = layout_[slot_].attributes.Find(key, std::string_view(text));
+    std::string own;
+    AppendValue(own, value);
+    return own == text ? value : AttributeSet::Value(std::string_view(text));
+  }
+
+  void AppendLabels(uint32_t field) {
+    for (const auto& [key, text] : series_->labels) AppendAttribute(body_, field, key, TypedValue(key, text));
+  }
+
+  void AppendTimes(const OtlpFamily& family) {
+    if (family.has_start) AppendFixed(body_, kStartTime, static_cast<uint64_t>(layout_[slot_].start_unix_ns));
+    AppendFixed(body_, kTime, uint64_t{0});
+  }
+
+  void AddNumber(const Draw& draw, Kind kind) {
+    Draft& draft = DraftOf(draw.name, kind, OtlpFamily::kNumber);
+    body_.clear();
+    AppendLabels(kNumberAttributes);
+    if (!draw.bound_key.empty()) {
+      std::string bound;
+      AppendValue(bound, draw.bound);
+      if (std::isinf(draw.bound)) bound = "+Inf";
+      AppendAttribute(body_, kNumberAttributes, draw.bound_key, std::string_view(bound));
+    }
+    const size_t attributes = body_.size();
+    AppendFixed(body_, draft.family.as_int ? kAsInt : kAsDouble, uint64_t{0});
+    AppendTimes(draft.family);
+    Put(draft, draw.cell, attributes);
+  }
+
+  void AddShaped(const Shape& shape, bool summary) {
+    Draft& draft = DraftOf(series_->name, summary ? Kind::kSummary : Kind::kHistogram,
+                           summary ? OtlpFamily::kSummary : OtlpFamily::kHistogram);
+    body_.clear();
+    AppendLabels(summary ? kSummaryAttributes : kHistogramAttributes);
+    const size_t attributes = body_.size();
+    if (summary) {
+      for (double quantile : shape.bounds) {
+        std::string pair;
+        AppendFixed(pair, kQuantile, quantile);
+        AppendFixed(pair, kQuantileValue, 0.0);
+        AppendBytes(body_, kQuantiles, pair);
+      }
+    } else {
+      const std::vector<double> bounds = FiniteBounds(shape);
+      std::string packed;
+      for (double bound : bounds) {
+        bound *= draft.family.scale;
+        packed.append(reinterpret_cast<const char*>(&bound), sizeof bound);
+      }
+      if (!bounds.empty()) AppendBytes(body_, kExplicitBounds, packed);
+      AppendBytes(body_, kBucketCounts, std::string((bounds.size() + 1) * 8, '\0'));
+    }
+    if (shape.has_sum || summary) AppendFixed(body_, summary ? kSummarySum : kHistogramSum, 0.0);
+    AppendFixed(body_, summary ? kSummaryCount : kHistogramCount, uint64_t{0});
+    AppendTimes(draft.family);
+    Put(draft, layout_[slot_].first_cell, attributes);
+  }
+
+  void AddGauges(const Shape& shape, uint32_t first) {
+    for (uint32_t i = 0; i < shape.bounds.size(); ++i)
+      AddNumber({series_->name + "_bucket", first + i, "le", shape.bounds[i]}, Kind::kGauge);
+    if (shape.has_sum) AddNumber({series_->name + "_gsum", first + shape.sum_cell()}, Kind::kGauge);
+    if (shape.has_count) AddNumber({series_->name + "_gcount", first + shape.count_cell()}, Kind::kGauge);
+  }
+
+  // `attributes`: how many of the body's bytes they are.
+  void Put(Draft& draft, uint32_t cell, size_t attributes) {
+    OtlpPoint point;
+    point.begin = static_cast<uint32_t>(draft.bytes.size());
+    AppendBytes(draft.bytes, kPoints, body_);
+    point.end = static_cast<uint32_t>(draft.bytes.size());
+    point.attributes = point.end - static_cast<uint32_t>(body_.size());
+    point.values = point.attributes + static_cast<uint32_t>(attributes);
+    point.slot = slot_;
+    point.cell = cell;
+    // Two series may come to the same words in somebody else's names, which know fewer attributes.
+    if (draft.told.insert(draft.bytes.substr(point.attributes, attributes)).second)
+      draft.points.push_back(point);
+    else draft.bytes.resize(point.begin);
+  }
+
+  const Layout& layout_;
+  uint32_t slot_ = 0;
+  const SpelledSeries* series_ = nullptr;
+  std::string body_;
+  std::vector<Draft> drafts_;
+  std::map<Key, size_t> known_;
+};
+
+}  // namespace
+
+std::vector<double> FiniteBounds(const Shape& shape) {
+  std::vector<double> bounds;
+  for (double bound : shape.bounds) {
+    if (std::isfinite(bound) && (bounds.empty() || bound > bounds.back())) bounds.push_back(bound);
+  }
+  return bounds;
+}
+
+OtlpLayout SpellOtlp(const Layout& layout, const Speller& speller) {
+  Builder builder(layout);
+  std::vector<SpelledSeries> spelled;
+  for (uint32_t slot = 0; slot < layout.slots(); ++slot) {
+    if (!layout[slot].desc) continue;
+    spelled.clear();
+    speller(layout[slot], spelled);
+    for (const SpelledSeries& series : spelled) builder.Add(slot, series);
+  }
+  return builder.Take();
+}
+
+}  // namespace gpulens

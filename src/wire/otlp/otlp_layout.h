@@ -1,0 +1,64 @@
+// The parts of OTLP metrics that do not change from tick to tick: for one layout, every data point with its
+// attributes, ready to be copied, and where its numbers go. Made once per layout, then only read.
+//
+// How a series is called is the caller's business, as for pages (wire/layout_text.h).
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/layout.h"
+#include "core/spelled_series.h"
+
+namespace gpulens {
+
+// One data point, a whole field of its Gauge, Sum, Histogram or Summary. Its times and numbers stand at its
+// end, in places that follow from its family and shape, so that writing it is a copy and some eight-byte
+// stores:
+//
+//   attributes, [bounds, bucket counts | quantiles], [sum, count] or value, [start time], time
+struct OtlpPoint {
+  uint32_t begin = 0, end = 0;          // in OtlpLayout::arena
+  uint32_t attributes = 0, values = 0;  // where its attributes begin and end
+  uint32_t slot = 0, cell = 0;
+};
+
+struct OtlpFamily {
+  enum Form : uint8_t { kNumber, kHistogram, kSummary };
+
+  std::string name;
+  std::string head, tail;  // fields of the Metric before its data, fields of the data behind its points
+  uint32_t data = 0;       // which data field of the Metric
+  Form form = kNumber;
+  bool monotonic = false;
+  bool has_start = false;  // its points have a start time
+  bool int_cells = false;  // cells are integers
+  bool as_int = false;     // and so are the points
+  bool whole = false;      // rounded after scaling
+  double scale = 1;
+  uint32_t first = 0, count = 0;  // points
+};
+
+struct OtlpLayout {
+  std::string arena;
+  std::vector<OtlpPoint> points;
+  std::vector<OtlpFamily> families;  // in the order of their first series
+
+  size_t memory_bytes() const noexcept {
+    return arena.capacity() + points.capacity() * sizeof(OtlpPoint) +
+           families.capacity() * sizeof(OtlpFamily);
+  }
+};
+
+// The finite bounds of a histogram in ascending order: those that its points have.
+std::vector<double> FiniteBounds(const Shape& shape);
+
+// Kinds that OTLP does not know are told as the Prometheus compatibility rules have it: info and state sets
+// as sums that are not monotonic, unknown ones as gauges; a gauge histogram as gauges per bucket (`_bucket`
+// with `le`, `_gsum`,
+// `_gcount`), which nothing loses.
+OtlpLayout SpellOtlp(const Layout& layout, const Speller& speller);
+
+}  // namespace gpulens

@@ -1,0 +1,314 @@
+#include "wire/otlp/otlp_metrics.h"
+
+#include <algorithm>
+#include <cmath>
+#include <string_view>
+#include <unordered_set>
+
+#include "base/result.h"
+#include "wire/otlp/otlp_fields.h"
+#include "wire/otlp/otlp_metrics_writer.h"
+
+namespace gpulens {
+namespace {
+
+using namespace otlp;
+
+bool SameSeries(const SeriesInfo& a, const SeriesInfo& b) noexcept {
+  return a.desc == b.desc && a.attributes == b.attributes;
+}
+
+// Whether a layout has that series, and with it its slot's quality as it is now.
+bool HasValue(const Layout& layout, const Frame& frame, uint32_t slot, const SeriesInfo& series) noexcept {
+  return slot < layout.slots() && SameSeries(layout[slot], series) && frame.quality[slot] != Quality::kAbsent;
+}
+
+int64_t ReadUnixNs(const Frame& frame, uint32_t slot) noexcept {
+  return frame.read_at.unix_ns - int64_t{frame.AgeMs(slot)} * 1'000'000;
+}
+
+uint64_t Whole(double value) noexcept {
+  return value >= 1 && value < 0x1p63 ? static_cast<uint64_t>(std::llround(value)) : 0;
+}
+
+}  // namespace
+
+OtlpMetrics::OtlpMetrics(Speller speller, const Options& options)
+    : speller_(std::move(speller)), options_(options) {}
+
+const OtlpLayout& OtlpMetrics::TextOf(const Ref<const Layout>& layout) {
+  return texts_.Of(layout, [this](const Layout& one) { return SpellOtlp(one, speller_); });
+}
+
+// Its scope is the collector, "gpulens.scrape": targets are told apart by attributes.
+OtlpMetrics::Source& OtlpMetrics::SourceOf(std::string_view name) {
+  auto at = sources_.find(name);
+  if (at != sources_.end()) return at->second;
+  Source& source = sources_[std::string(name)];
+  std::string scope_name = "gpulens.", scope;
+  scope_name += name.substr(0, name.find('/'));
+  AppendText(scope, kScopeName, scope_name);
+  AppendText(scope, kScopeVersion, options_.scope_version);
+  AppendBytes(source.scope, kScope, scope);
+  return source;
+}
+
+bool OtlpMetrics::PlanFits(const Snapshot& snapshot) const noexcept {
+  if (!any_resource_ || plan_.size() != snapshot.frames.size() || !(resource_ == snapshot.resource))
+    return false;
+  for (size_t i = 0; i < plan_.size(); ++i) {
+    if (plan_[i].layout != snapshot.frames[i].frame->layout->id()) return false;
+  }
+  return true;
+}
+
+void OtlpMetrics::Plan(const Snapshot& snapshot) {
+  if (!any_resource_ || !(resource_ == snapshot.resource)) {
+    resource_ = snapshot.resource;
+    any_resource_ = true;
+    std::string attributes;
+    AppendAttributes(attributes, kResourceAttributes, resource_);
+    resource_bytes_.clear();
+    AppendBytes(resource_bytes_, kResource, attributes);
+  }
+  if (speller_.Look(snapshot)) texts_ = {};
+  plan_.clear();
+  for (const SnapshotEntry& entry : snapshot.frames) {
+    const Ref<const Layout>& layout = entry.frame->layout;
+    plan_.push_back({layout->id(), &TextOf(layout), {}});
+  }
+  DropDuplicates(snapshot);
+}
+
+// Of equal series the native one is told, and of equals the earlier. Only families that two frames have are
+// looked at.
+void OtlpMetrics::DropDuplicates(const Snapshot& snapshot) {
+  duplicates_ = 0;
+  std::map<std::string_view, uint32_t> frames_with;
+  for (const Planned& planned : plan_) {
+    std::unordered_set<std::string_view> own;
+    for (const OtlpFamily& family : planned.text->families) own.insert(family.name);
+    for (std::string_view name : own) ++frames_with[name];
+  }
+  std::unordered_set<std::string> seen;
+  std::string key;
+  for (Standing standing : {Standing::kNative, Standing::kPassThrough}) {
+    for (size_t i = 0; i < plan_.size(); ++i) {
+      if (snapshot.frames[i].standing != standing) continue;
+      const OtlpLayout& text = *plan_[i].text;
+      for (const OtlpFamily& family : text.families) {
+        if (frames_with[family.name] < 2) continue;
+        for (uint32_t p = family.first; p < family.first + family.count; ++p) {
+          const OtlpPoint& point = text.points[p];
+          key = family.name;
+          key += '\0';
+          key.append(text.arena, point.attributes, point.values - point.attributes);
+          if (seen.insert(key).second) continue;
+          plan_[i].dropped.resize(text.points.size());
+          plan_[i].dropped[p] = 1;
+          ++duplicates_;
+        }
+      }
+    }
+  }
+}
+
+Status OtlpMetrics::Encode(const Snapshot& snapshot, const Take& take) {
+  if (!PlanFits(snapshot)) Plan(snapshot);
+  for (auto& [name, source] : sources_) source.touched = false;
+  tick_unix_ns_ = snapshot.closed_at.unix_ns;
+  Writer writer(request_, resource_bytes_, options_, take);
+  for (size_t i = 0; i < plan_.size(); ++i) {
+    const SnapshotEntry& entry = snapshot.frames[i];
+    Source& source = SourceOf(entry.source);
+    source.touched = true;
+    RETURN_IF_ERROR(Tell(entry, plan_[i], source, writer));
+  }
+  for (auto& [name, source] : sources_) {
+    if (source.touched || !source.now.layout) continue;
+    writer.BeginScope(source.scope);
+    RETURN_IF_ERROR(TellEnded(source.now, nullptr, writer));
+    source.next = {};
+  }
+  RETURN_IF_ERROR(writer.Flush());
+  points_ = writer.total();
+  texts_.Forget();
+  return Ok();
+}
+
+void OtlpMetrics::Commit() {
+  for (auto& [name, source] : sources_) std::swap(source.now, source.next);
+  std::erase_if(sources_, [](const auto& item) { return !item.second.now.layout; });
+}
+
+// The points of one frame that its receiver has not seen.
+Status OtlpMetrics::Tell(const SnapshotEntry& entry, const Planned& planned, Source& source, Writer& writer) {
+  const Frame& frame = *entry.frame;
+  const OtlpLayout& text = TextOf(frame.layout);
+  const int64_t told = source.now.layout ? source.now.read_unix_ns : INT64_MIN;
+  Told& next = source.next;
+  next.layout = frame.layout;
+  next.read_unix_ns = frame.read_at.unix_ns;
+  next.shown.assign(frame.quality.size(), 0);
+  for (size_t slot = 0; slot < next.shown.size(); ++slot)
+    next.shown[slot] = frame.quality[slot] != Quality::kAbsent;
+  writer.BeginScope(source.scope);
+  if (source.now.layout) RETURN_IF_ERROR(TellEnded(source.now, &frame, writer));
+  if (frame.read_at.unix_ns == told) return Ok();
+  const bool any_age = !frame.age_ms.empty();
+  auto fresh = [&](uint32_t p) {
+    const uint32_t slot = text.points[p].slot;
+    const Quality quality = frame.quality[slot];
+    if (!planned.dropped.empty() && planned.dropped[p]) return false;
+    return quality == Quality::kOk ||
+           (quality == Quality::kStale && any_age && ReadUnixNs(frame, slot) > told);
+  };
+  for (const OtlpFamily& family : text.families) {
+    writer.BeginFamily(family);
+    const uint32_t end = family.first + family.count;
+    for (uint32_t p = family.first; p < end;) {
+      if (!fresh(p)) {
+        ++p;
+        continue;
+      }
+      const uint32_t begin = p;
+      size_t room = writer.Room(text.points[p].end - text.points[p].begin);
+      if (room == 0) {
+        RETURN_IF_ERROR(writer.Flush());
+        room = writer.Room(text.points[p].end - text.points[p].begin);
+      }
+      while (p < end && p - begin < room && fresh(p)) ++p;
+      const uint32_t from = text.points[begin].begin;
+      std::string& out = writer.Open();
+      const size_t at = out.size();
+      out.append(text.arena, from, text.points[p - 1].end - from);
+      for (uint32_t i = begin; i < p; ++i)
+        PutNumbers(family, text.points[i], frame, out.data() + at + (text.points[i].end - from));
+      writer.Count(p - begin);
+    }
+  }
+  return Ok();
+}
+
+// Writes the numbers of a point that ends at `end`.
+void OtlpMetrics::PutNumbers(const OtlpFamily& family, const OtlpPoint& point, const Frame& frame,
+                             char* end) {
+  PutFixed(end - 8, ReadUnixNs(frame, point.slot));
+  if (family.form == OtlpFamily::kHistogram) return PutHistogram(family, point, frame, end - 2 * kFixedBytes);
+  if (family.form == OtlpFamily::kSummary) return PutSummary(family, point, frame, end - 2 * kFixedBytes);
+  const Cell cell = frame.cells[point.cell];
+  char* at = end - (family.has_start ? 2 : 1) * kFixedBytes - 8;
+  if (family.as_int) return PutFixed(at, cell.i);
+  double value = family.int_cells ? static_cast<double>(cell.i) : cell.d;
+  if (family.scale != 1) value *= family.scale;
+  PutFixed(at, family.whole ? std::round(value) : value);
+}
+
+// The bytes are there already: a bucket that cannot be read is told as empty, its observations in the next
+// one.
+void OtlpMetrics::PutHistogram(const OtlpFamily& family, const OtlpPoint& point, const Frame& frame,
+                               char* end) {
+  const Shape& shape = *(*frame.layout)[point.slot].shape;
+  const std::span<const Cell> cells(frame.cells.data() + point.cell, shape.cells());
+  CopyNumbers(cells, family.int_cells ? Number::kInt : Number::kDouble, numbers_);
+  ReadBuckets(shape, numbers_, buckets_);
+  const uint64_t count = Whole(buckets_.count);
+  PutFixed(end - 8, count);
+  end -= kFixedBytes;
+  if (shape.has_sum) {
+    PutFixed(end - 8, buckets_.sum.value_or(0) * family.scale);
+    end -= kFixedBytes;
+  }
+  // Bucket counts are differences; what lies above the last bound is the rest.
+  size_t bounds = 0;
+  double last = -Rule::kNone;
+  for (double bound : shape.bounds) {
+    if (!std::isfinite(bound) || bound <= last) continue;
+    last = bound;
+    ++bounds;
+  }
+  char* at = end - 8 * (bounds + 1);
+  uint64_t before = 0;
+  size_t read = 0;
+  last = -Rule::kNone;
+  for (double bound : shape.bounds) {
+    if (!std::isfinite(bound) || bound <= last) continue;
+    last = bound;
+    const bool is_read = read < buckets_.bounds.size() && buckets_.bounds[read] == bound;
+    const uint64_t upto = is_read ? std::clamp(Whole(buckets_.counts[read++]), before, count) : before;
+    PutFixed(at, upto - before);
+    at += 8;
+    before = upto;
+  }
+  PutFixed(at, count - before);
+}
+
+void OtlpMetrics::PutSummary(const OtlpFamily& family, const OtlpPoint& point, const Frame& frame,
+                             char* end) {
+  const Shape& shape = *(*frame.layout)[point.slot].shape;
+  const std::span<const Cell> cells(frame.cells.data() + point.cell, shape.cells());
+  CopyNumbers(cells, family.int_cells ? Number::kInt : Number::kDouble, numbers_);
+  PutFixed(end - 8, shape.has_count ? Whole(numbers_[shape.count_cell()]) : 0);
+  end -= kFixedBytes;
+  PutFixed(end - 8, shape.has_sum ? numbers_[shape.sum_cell()] * family.scale : 0.0);
+  end -= kFixedBytes;
+  // Each quantile is a field of 2 + 18 bytes, its value at the end.
+  constexpr size_t kQuantileBytes = 2 + 2 * kFixedBytes;
+  for (size_t i = shape.bounds.size(); i-- > 0; end -= kQuantileBytes)
+    PutFixed(end - 8, numbers_[i] * family.scale);
+}
+
+// What had a value when it was told last and has none now. `frame`: what its source says now; null: it is
+// gone.
+Status OtlpMetrics::TellEnded(const Told& told, const Frame* frame, Writer& writer) {
+  ended_.assign(told.shown.size(), 0);
+  bool any = false;
+  const bool same = frame && frame->layout->id() == told.layout->id();
+  for (uint32_t slot = 0; slot < told.shown.size(); ++slot) {
+    if (!told.shown[slot]) continue;
+    bool here = same ? frame->quality[slot] != Quality::kAbsent
+                     : frame && HasValue(*frame->layout, *frame, slot, (*told.layout)[slot]);
+    ended_[slot] = !here;
+    any |= !here;
+  }
+  if (!any) return Ok();
+  if (frame && !same) {
+    // One that is told in another slot now goes on.
+    std::unordered_multimap<uint64_t, uint32_t> by_hash;
+    for (uint32_t slot = 0; slot < frame->layout->slots(); ++slot) {
+      const SeriesInfo& info = (*frame->layout)[slot];
+      if (info.desc && frame->quality[slot] != Quality::kAbsent)
+        by_hash.emplace(info.attributes.hash(), slot);
+    }
+    for (uint32_t slot = 0; slot < ended_.size(); ++slot) {
+      if (!ended_[slot]) continue;
+      auto [first, last] = by_hash.equal_range((*told.layout)[slot].attributes.hash());
+      for (; first != last; ++first) {
+        if (SameSeries((*frame->layout)[first->second], (*told.layout)[slot])) ended_[slot] = 0;
+      }
+    }
+  }
+  return Flag(TextOf(told.layout), ended_, writer);
+}
+
+// The points of these slots, each without a value.
+Status OtlpMetrics::Flag(const OtlpLayout& text, const std::vector<uint8_t>& slots, Writer& writer) {
+  for (const OtlpFamily& family : text.families) {
+    writer.BeginFamily(family);
+    const uint32_t flags = family.form == OtlpFamily::kHistogram ? kHistogramFlags : kNumberFlags;
+    for (uint32_t p = family.first; p < family.first + family.count; ++p) {
+      const OtlpPoint& point = text.points[p];
+      if (!slots[point.slot]) continue;
+      flagged_.assign(text.arena, point.attributes, point.values - point.attributes);
+      if (family.has_start) flagged_.append(text.arena, point.end - 2 * kFixedBytes, kFixedBytes);
+      AppendFixed(flagged_, kTime, static_cast<uint64_t>(tick_unix_ns_));
+      AppendNumber(flagged_, flags, kNoRecordedValue);
+      if (writer.Room(flagged_.size()) == 0) RETURN_IF_ERROR(writer.Flush());
+      AppendBytes(writer.Open(), kPoints, flagged_);
+      writer.Count(1);
+    }
+  }
+  return Ok();
+}
+
+}  // namespace gpulens

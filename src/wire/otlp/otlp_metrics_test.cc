@@ -1,0 +1,287 @@
+#include "wire/otlp/otlp_metrics.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "base/testing/allocations.h"
+#include "wire/json/json_testing.h"
+#include "wire/otlp/otlp_testing.h"
+
+namespace gpulens {
+namespace {
+
+using json_testing::Gpu;
+using json_testing::MakeSnapshot;
+using json_testing::TestSource;
+using otlp_testing::MetricsText;
+using std::chrono::seconds;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+constexpr MetricDesc kPower{.name = "gpu.power.draw", .unit = "W", .help = "What it draws."};
+constexpr MetricDesc kEnergy{.name = "gpu.energy", .unit = "J", .kind = Kind::kCounter};
+constexpr MetricDesc kFans{
+    .name = "fans", .unit = "{fan}", .kind = Kind::kUpDownCounter, .number = Number::kInt};
+constexpr MetricDesc kLatency{.name = "ttft", .unit = "s", .kind = Kind::kHistogram};
+constexpr MetricDesc kSizes{.name = "sizes", .unit = "By", .kind = Kind::kGaugeHistogram};
+constexpr MetricDesc kQuantiles{.name = "rpc", .unit = "s", .kind = Kind::kSummary};
+constexpr MetricDesc kBuild{.name = "build", .kind = Kind::kInfo};
+
+void Spell(const SeriesInfo& series, std::vector<SpelledSeries>& out) {
+  SpelledSeries& spelled = out.emplace_back();
+  spelled.name = series.desc->name;
+  spelled.unit = series.desc->unit;
+  spelled.help = series.desc->help;
+  spelled.kind = series.desc->kind;
+  for (auto [key, value] : series.attributes) {
+    std::string text;
+    AppendValue(text, value);
+    spelled.labels.emplace_back(key, std::move(text));
+  }
+}
+
+class OtlpMetricsTest : public ::testing::Test {
+ protected:
+  Instant At(int64_t second) const { return zero_ + seconds(second); }
+
+  // The requests for one tick, as text. `keep` false: the receiver did not take them.
+  std::string Tell(std::vector<SnapshotEntry> frames, int64_t second, bool keep = true) {
+    auto snapshot = MakeSnapshot(1, At(second), std::move(frames));
+    snapshot->resource = AttributeSet({{"host.name", "n1"}});
+    std::string all;
+    requests_ = 0;
+    Status status = metrics_.Encode(*snapshot, [&](std::string_view request, uint32_t) {
+      ++requests_;
+      all += MetricsText::Of(request, zero_.unix_ns);
+      return Status{};
+    });
+    EXPECT_TRUE(status.ok());
+    if (keep) metrics_.Commit();
+    return all;
+  }
+
+  const Instant zero_ = ManualClock().Now();
+  OtlpMetrics metrics_{Speller(&Spell), {.max_points = 3, .scope_version = "1.2"}};
+  TestSource gpu_{"nvidia"};
+  int requests_ = 0;
+};
+
+TEST_F(OtlpMetricsTest, TellsEveryKindWithItsTimes) {
+  SeriesTable& table = gpu_.table;
+  Series power = table.Declare(kPower, Gpu(3)),
+         energy = table.Declare(kEnergy, Gpu(3), {}, {.start_unix_ns = At(-9).unix_ns});
+  Series fans = table.Declare(kFans, Gpu(3), {{"busy", true}, {"share", 0.5}}),
+         build = table.Declare(kBuild, {});
+  gpu_.writer.Begin(At(1));
+  gpu_.writer.Set(power, 512.25);
+  gpu_.writer.Set(energy, 1e6);
+  gpu_.writer.Set(fans, int64_t{-2});
+  gpu_.writer.Set(build, 1);
+  EXPECT_EQ(Tell({gpu_.Entry()}, 2),
+            "resource host.name=\"n1\"\n"
+            "scope gpulens.nvidia 1.2\n"
+            "gpu.power.draw W gauge\n"
+            "  gpu.index=3 @1 512.25\n"
+            "gpu.energy J sum cumulative monotonic\n"
+            "  gpu.index=3 @-9..1 1e+06\n"
+            "fans {fan} sum cumulative\n"
+            "  busy=true gpu.index=3 share=d0.5 @0..1 i-2\n"
+            "resource host.name=\"n1\"\n"
+            "scope gpulens.nvidia 1.2\n"
+            "build sum cumulative\n"
+            "  @0..1 1\n");
+  EXPECT_EQ(requests_, 2) << "three points in a request";
+}
+
+TEST_F(OtlpMetricsTest, TellsShapes) {
+  auto shape = [](std::vector<double> bounds, bool sum, bool count) {
+    auto made = MakeRef<Shape>();
+    made->bounds = std::move(bounds);
+    made->has_sum = sum;
+    made->has_count = count;
+    return Ref<const Shape>(std::move(made));
+  };
+  auto declare = [&](const MetricDesc& desc, Ref<const Shape> form, std::string_view name) {
+    return gpu_.table.Declare(desc, {}, {{"n", name}},
+                              {.shape = std::move(form), .start_unix_ns = At(-5).unix_ns});
+  };
+  const double infinity = std::numeric_limits<double>::infinity();
+  std::vector<std::pair<Series, std::vector<double>>> all = {
+      {declare(kLatency, shape({0.1, 0.5, infinity}, true, true), "full"), {3, 5, 9, 2.5, 9}},
+      {declare(kLatency, shape({}, true, true), "bare"), {2.5, 9}},
+      {declare(kLatency, shape({1}, false, false), "short"), {4}},
+      {declare(kLatency, shape({1, 2}, true, true), "torn"), {4, 3, 1, 2}},
+      {declare(kLatency, shape({1, 2}, true, true), "hole"), {4, std::nan(""), 1, 7}},
+      {declare(kSizes, shape({8, infinity}, true, true), "gauge"), {1, 2, 30, 2}},
+      {declare(kQuantiles, shape({0.5, 0.9}, true, true), "summary"), {0.2, 0.7, 8, 40}}};
+  gpu_.writer.Begin(At(1));
+  for (auto& [series, numbers] : all) {
+    std::span<Cell> cells = gpu_.writer.Cells(series);
+    for (size_t i = 0; i < cells.size(); ++i) cells[i].d = numbers[i];
+  }
+  std::string text = Tell({gpu_.Entry()}, 1);
+  for (const char* line :
+       {"ttft s histogram cumulative\n", " n=\"full\" @-5..1 bounds:0.1:0.5 buckets:3:2:4 sum=2.5 count=9\n",
+        " n=\"bare\" @-5..1 buckets:9 sum=2.5 count=9\n",
+        " n=\"short\" @-5..1 bounds:1 buckets:4:0 count=4\n",
+        " n=\"torn\" @-5..1 bounds:1:2 buckets:4:0:0 sum=1 count=4\n",
+        " n=\"hole\" @-5..1 bounds:1:2 buckets:4:0:3 sum=1 count=7\n",
+        "sizes_bucket By gauge\n  n=\"gauge\" le=\"8\" @1 1\n", "  n=\"gauge\" le=\"+Inf\" @1 2\n",
+        "sizes_gsum By gauge\n  n=\"gauge\" @1 30\n", "sizes_gcount By gauge\n  n=\"gauge\" @1 2\n",
+        "rpc s summary\n", " n=\"summary\" @-5..1 q0.5:0.2 q0.9:0.7 sum=8 count=40\n"}) {
+    EXPECT_THAT(text, HasSubstr(line));
+  }
+}
+
+TEST_F(OtlpMetricsTest, TellsEachReadingOnce) {
+  Series power = gpu_.table.Declare(kPower, Gpu(0)), other = gpu_.table.Declare(kPower, Gpu(1));
+  gpu_.writer.Begin(At(1));
+  gpu_.writer.Set(power, 1);
+  gpu_.writer.Set(other, 2);
+  SnapshotEntry entry = gpu_.Entry();
+  std::string first = Tell({entry}, 1, false);
+  EXPECT_EQ(Tell({entry}, 2), first) << "it was not taken";
+  EXPECT_EQ(Tell({entry}, 3), "") << "nothing was read since";
+  gpu_.writer.Begin(At(4));
+  gpu_.writer.Set(power, 3);  // the other is stale now
+  std::string text = Tell({gpu_.Entry()}, 4);
+  EXPECT_THAT(text, HasSubstr("gpu.index=0 @4 3\n"));
+  EXPECT_THAT(text, Not(HasSubstr("gpu.index=1")));
+}
+
+// A reading that turned stale before anybody was told of it is told with its own time.
+TEST_F(OtlpMetricsTest, TellsAStaleReadingThatIsNew) {
+  Series power = gpu_.table.Declare(kPower, Gpu(0)), other = gpu_.table.Declare(kPower, Gpu(1));
+  gpu_.writer.Begin(At(1));
+  gpu_.writer.Set(power, 1);
+  Tell({gpu_.Entry()}, 1);
+  gpu_.writer.Begin(At(2));
+  gpu_.writer.Set(other, 2);
+  gpu_.Entry();  // no tick of this sink
+  gpu_.writer.Begin(At(3));
+  std::string text = Tell({gpu_.Entry()}, 3);
+  EXPECT_THAT(text, HasSubstr("gpu.index=1 @2 2\n"));
+  EXPECT_THAT(text, Not(HasSubstr("gpu.index=0")));
+}
+
+TEST_F(OtlpMetricsTest, WhatEndsIsToldOnceWithoutAValue) {
+  auto shape = MakeRef<Shape>();
+  shape->bounds = {1};
+  Series power = gpu_.table.Declare(kPower, Gpu(0)),
+         energy = gpu_.table.Declare(kEnergy, Gpu(1), {}, {.start_unix_ns = At(-9).unix_ns});
+  Series latency =
+      gpu_.table.Declare(kLatency, Gpu(2), {}, {.shape = shape, .start_unix_ns = At(-9).unix_ns});
+  Series stays = gpu_.table.Declare(kPower, Gpu(7));
+  auto run = [&](int64_t second, auto&&... series) {
+    gpu_.writer.Begin(At(second));
+    (gpu_.writer.Set(series, 1), ...);
+    gpu_.writer.Set(stays, 1);
+    return gpu_.Entry();
+  };
+  gpu_.writer.Begin(At(1));
+  for (Cell& cell : gpu_.writer.Cells(latency)) cell.d = 1;
+  gpu_.writer.Set(power, 1);
+  gpu_.writer.Set(energy, 1);
+  gpu_.writer.Set(stays, 1);
+  Tell({gpu_.Entry()}, 1);
+  gpu_.table.Retire(power);
+  gpu_.table.Retire(latency);
+  std::string text = Tell({run(2, energy)}, 2);
+  EXPECT_THAT(text, HasSubstr("gpu.power.draw W gauge\n  gpu.index=0 @2 no-value=1\n"));
+  EXPECT_THAT(text, HasSubstr("  gpu.index=2 @-9..2 no-value=1\n"));
+  EXPECT_THAT(Tell({run(3, energy)}, 3), Not(HasSubstr("no-value")));
+  // Never read again, it gets too old and is absent.
+  text = Tell({run(30)}, 30);
+  EXPECT_THAT(text, HasSubstr("gpu.energy J sum cumulative monotonic\n  gpu.index=1 @-9..30 no-value=1\n"));
+  EXPECT_THAT(Tell({}, 31), HasSubstr("gpu.index=7 @31 no-value=1\n")) << "its source is gone";
+  EXPECT_EQ(Tell({}, 32), "");
+}
+
+TEST_F(OtlpMetricsTest, ASeriesThatMovesToAnotherSlotGoesOn) {
+  Series power = gpu_.table.Declare(kPower, Gpu(0));
+  Series energy = gpu_.table.Declare(kEnergy, Gpu(1));
+  gpu_.writer.Begin(At(1));
+  gpu_.writer.Set(power, 1);
+  gpu_.writer.Set(energy, 1);
+  Tell({gpu_.Entry()}, 1);
+  gpu_.table.Retire(power);
+  gpu_.table.Declare(kPower, Gpu(5));
+  power = gpu_.table.Declare(kPower, Gpu(0));
+  gpu_.writer.Begin(At(2));
+  gpu_.writer.Set(power, 2);
+  gpu_.writer.Set(energy, 0.5);  // it began anew: another layout, the same series
+  std::string text = Tell({gpu_.Entry()}, 2);
+  EXPECT_THAT(text, Not(HasSubstr("no-value")));
+  EXPECT_THAT(text, HasSubstr("gpu.index=0 @2 2\n"));
+  EXPECT_THAT(text, HasSubstr("gpu.index=1 @2..2 0.5\n"));
+}
+
+TEST_F(OtlpMetricsTest, OfEqualSeriesTheNativeOneIsTold) {
+  TestSource scrape("scrape/x");
+  for (TestSource* source : {&scrape, &gpu_}) {
+    Series power = source->table.Declare(kPower, Gpu(0)),
+           more = source->table.Declare(kPower, Gpu(source == &gpu_ ? 1 : 2));
+    source->writer.Begin(At(1));
+    source->writer.Set(power, source == &gpu_ ? 1 : 2);
+    source->writer.Set(more, 3);
+  }
+  std::string text = Tell({scrape.Entry(Standing::kPassThrough), gpu_.Entry()}, 1);
+  EXPECT_THAT(text, HasSubstr("gpu.index=0 @1 1\n"));
+  EXPECT_THAT(text, Not(HasSubstr("gpu.index=0 @1 2\n")));
+  EXPECT_THAT(text, HasSubstr("gpu.index=2 @1 3\n"));
+  EXPECT_EQ(metrics_.duplicates(), 1u);
+}
+
+TEST_F(OtlpMetricsTest, TextIsAlwaysUtf8) {
+  Series power = gpu_.table.Declare(kPower, {}, {{"name", "a\xff\xc3\xa9"}});
+  gpu_.writer.Begin(At(1));
+  gpu_.writer.Set(power, 1);
+  EXPECT_THAT(Tell({gpu_.Entry()}, 1), HasSubstr("name=\"a\xEF\xBF\xBD\xC3\xA9\""));
+}
+
+TEST(OtlpMetrics, RequestsStayBelowTheirSizeAndASteadyTickAllocatesNothing) {
+  const Instant zero = ManualClock().Now();
+  OtlpMetrics metrics(Speller(&Spell), {.max_bytes = 2000, .scope_version = "1"});
+  TestSource gpu("nvidia");
+  std::vector<Series> all;
+  for (int64_t i = 0; i < 200; ++i) all.push_back(gpu.table.Declare(i % 2 ? kPower : kEnergy, Gpu(i)));
+  uint64_t points = 0, requests = 0, largest = 0;
+  const OtlpMetrics::Take take = [&](std::string_view request, uint32_t count) {
+    points += count;
+    ++requests;
+    largest = std::max<uint64_t>(largest, request.size());
+    return Status{};
+  };
+  for (int64_t tick = 1; tick < 10; ++tick) {
+    gpu.writer.Begin(zero + seconds(tick));
+    for (Series series : all) gpu.writer.Set(series, static_cast<double>(tick));
+    auto snapshot = MakeSnapshot(1, zero + seconds(tick), {gpu.Entry()});
+    points = requests = 0;
+    const uint64_t before = ThreadAllocations();
+    ASSERT_TRUE(metrics.Encode(*snapshot, take).ok());
+    metrics.Commit();
+    EXPECT_TRUE(tick < 4 || ThreadAllocations() == before) << tick;
+    EXPECT_EQ(points, 200u);
+    EXPECT_EQ(metrics.points(), 200u);
+  }
+  EXPECT_GT(requests, 4u);
+  EXPECT_LE(largest, 2000u + 200);
+}
+
+TEST(OtlpMetrics, AReceiverThatRefusesEndsTheTick) {
+  OtlpMetrics metrics(Speller(&Spell), {.max_points = 1, .scope_version = "1"});
+  TestSource gpu("nvidia");
+  for (int64_t i = 0; i < 3; ++i) gpu.table.Declare(kPower, Gpu(i));
+  gpu.writer.Begin({1, 1});
+  for (uint32_t slot = 0; slot < 3; ++slot) gpu.writer.Set(Series{slot, 0}, 1);
+  int calls = 0;
+  Status status = metrics.Encode(*MakeSnapshot(1, {1, 1}, {gpu.Entry()}), [&](std::string_view, uint32_t) {
+    ++calls;
+    return Status{Code::kExhausted, "full"};
+  });
+  EXPECT_EQ(status.code, Code::kExhausted);
+  EXPECT_EQ(calls, 1);
+}
+
+}  // namespace
+}  // namespace gpulens

@@ -1,0 +1,55 @@
+// Where points go while requests are written: opens what a point needs around it, and closes a request that
+// is full.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include <gpulens/status.h>
+
+#include "wire/otlp/otlp_fields.h"
+#include "wire/otlp/otlp_layout.h"
+#include "wire/otlp/otlp_metrics.h"
+
+namespace gpulens {
+
+// One Encode. Not thread-safe.
+class OtlpMetrics::Writer {
+ public:
+  Writer(std::string& request, std::string_view resource, const Options& options, const Take& take)
+      : request_(request), resource_(resource), options_(options), take_(take), nesting_(request) {
+    request_.clear();
+  }
+
+  // The InstrumentationScope of what follows, a whole field; it outlives this writer.
+  void BeginScope(std::string_view scope) noexcept;
+  void BeginFamily(const OtlpFamily& family) noexcept;
+
+  // How many more points of `bytes` each fit into this request; at least one into an empty one.
+  size_t Room(size_t bytes) const noexcept;
+  // Opens what is not open. Where the points' bytes may be put behind.
+  std::string& Open();
+  void Count(uint32_t points) noexcept { points_ += points; }
+  // Hands the request on and begins another one, in the same scope and family.
+  Status Flush();
+  uint64_t total() const noexcept { return total_ + points_; }
+
+ private:
+  void CloseFamily() noexcept;
+  void CloseScope() noexcept;
+
+  std::string& request_;
+  const std::string_view resource_;
+  const Options& options_;
+  const Take& take_;
+  otlp::Nesting nesting_;
+  std::string_view scope_;
+  const OtlpFamily* family_ = nullptr;
+  // Where their lengths stand; 0: it is not open.
+  size_t resource_at_ = 0, scope_at_ = 0, metric_at_ = 0, data_at_ = 0;
+  uint32_t points_ = 0;
+  uint64_t total_ = 0;
+};
+
+}  // namespace gpulens
