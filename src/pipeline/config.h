@@ -7,6 +7,8 @@
 // Immutable after it is built; safe to share.
 #pragma once
 
+#include <array>
+#include <cstddef>
 #include <cstdint>
 #include <map>
 #include <span>
@@ -46,6 +48,16 @@ struct OptionSpec {
   std::span<const std::string_view> allowed = {};  // texts; empty: any
   std::span<const OptionSpec> children = {};
 };
+
+// Lists of options, one behind the other.
+template <size_t kFirst, size_t kSecond>
+consteval std::array<OptionSpec, kFirst + kSecond> JoinOptions(
+    const std::array<OptionSpec, kFirst>& first, const std::array<OptionSpec, kSecond>& second) {
+  std::array<OptionSpec, kFirst + kSecond> all{};
+  for (size_t i = 0; i < kFirst; ++i) all[i] = first[i];
+  for (size_t i = 0; i < kSecond; ++i) all[kFirst + i] = second[i];
+  return all;
+}
 
 // Where a value came from, for messages and `config print`.
 struct Origin {

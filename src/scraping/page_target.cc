@@ -6,6 +6,7 @@
 #include "base/log.h"
 #include "base/result.h"
 #include "base/text.h"
+#include "net/address.h"
 #include "wire/gzip.h"
 
 namespace gpulens {
@@ -78,11 +79,14 @@ std::vector<Finding> ProbeTargets(const Config& config, std::string_view collect
 Result<std::unique_ptr<PageTarget>> PageTarget::Make(const Config& target, Options options, Env& env) {
   if (!env.http) return Status{Code::kUnavailable, "there is no network here"};
   ASSIGN_OR_RETURN(HttpUrl url, TargetUrl(target));
-  ASSIGN_OR_RETURN(TargetAccess access, TargetAccess::Make(target, url));
+  // Packing a page costs more than sending it as it is to the same machine.
+  const bool local = !target.Text("unix_socket").empty() || IsLoopbackHost(url.host);
+  const RemoteAccess::Fields fields{kAcceptFields, local ? "" : "Accept-Encoding: gzip\r\n"};
+  ASSIGN_OR_RETURN(RemoteAccess access, RemoteAccess::Make(target, url, fields));
   return std::unique_ptr<PageTarget>(new PageTarget(target, url, std::move(access), std::move(options), env));
 }
 
-PageTarget::PageTarget(const Config& target, const HttpUrl& url, TargetAccess access, Options options,
+PageTarget::PageTarget(const Config& target, const HttpUrl& url, RemoteAccess access, Options options,
                        Env& env)
     : clock_(*env.clock),
       options_(std::move(options)),

@@ -12,8 +12,8 @@
 
 #include "net/client/http_client.h"
 #include "pipeline/plugin.h"
+#include "pipeline/remote/remote_access.h"
 #include "scraping/scrape_record.h"
-#include "scraping/target_access.h"
 #include "wire/exposition/exposition_page.h"
 
 namespace gpulens {
@@ -27,6 +27,11 @@ class PageUser {
   // is published all the same.
   virtual Status Write(std::string_view body, ExpositionFormat format, bool complete, FrameWriter& out) = 0;
 };
+
+// The fields that ask for an exposition page, best format first.
+inline constexpr std::string_view kAcceptFields =
+    "Accept: application/openmetrics-text;version=1.0.0;escaping=allow-utf-8;q=0.9,"
+    "text/plain;version=1.0.0;escaping=allow-utf-8;q=0.8,text/plain;version=0.0.4;q=0.7,*/*;q=0.1\r\n";
 
 // A bare host means its /metrics, as everywhere.
 Result<HttpUrl> TargetUrl(const Config& target);
@@ -58,7 +63,7 @@ class PageTarget {
 
   const ScrapedPage& page() const noexcept { return page_; }
   const std::string& url() const noexcept { return url_; }
-  const TargetAccess& access() const noexcept { return access_; }
+  const RemoteAccess& access() const noexcept { return access_; }
   bool answered() const noexcept { return answered_; }
   // How many families no table knows; a PageUser tells it while it writes.
   void SetUnknownFamilies(size_t count) noexcept { record_.UnknownFamilies(count); }
@@ -72,7 +77,7 @@ class PageTarget {
     Status status;
   };
 
-  PageTarget(const Config& target, const HttpUrl& url, TargetAccess access, Options options, Env& env);
+  PageTarget(const Config& target, const HttpUrl& url, RemoteAccess access, Options options, Env& env);
   void AddTimeout(Duration timeout);
   void Ask(Duration timeout, bool last, std::function<void(Status)> done);
   Outcome Read(PageUser& user, FrameWriter& out);
@@ -84,7 +89,7 @@ class PageTarget {
   const std::string url_;
   const size_t max_body_;
   const Duration timeout_;
-  TargetAccess access_;
+  RemoteAccess access_;
   Status accessible_;
   ScrapedPage page_;
   ScrapeRecord record_;

@@ -38,7 +38,7 @@ std::vector<Finding> Probe(const Config& config, Env&) {
            "collectors: {dcgm: {url: \"http://127.0.0.1:9400/metrics\"}}"}};
 }
 
-constexpr auto kOptions = scraping::Join(
+constexpr auto kOptions = JoinOptions(
     std::to_array<OptionSpec>({
         {.key = "url",
          .type = OptionType::kUrl,

@@ -183,7 +183,7 @@ constexpr std::string_view kEngineNames[] = {kAuto,
                                              "envoy-ai-gateway",
                                              "tei"};
 
-constexpr auto kTargetOptions = scraping::Join(
+constexpr auto kTargetOptions = JoinOptions(
     scraping::kGovernedTargetOptions,
     std::to_array<OptionSpec>({
         {.key = "engine",

@@ -32,7 +32,7 @@ std::vector<Finding> Probe(const Config& config, Env&) {
 
 constexpr std::string_view kExporterNames[] = {"auto", "dcgm", "amd", "habana", "xpum"};
 
-constexpr auto kTargetOptions = scraping::Join(
+constexpr auto kTargetOptions = JoinOptions(
     scraping::kTargetOptions, std::to_array<OptionSpec>({
                                   {.key = "exporter",
                                    .fallback = "auto",

@@ -117,7 +117,7 @@ EngineFacts EngineIdentity::facts() const {
   return round_->facts;
 }
 
-void EngineIdentity::Ask(const Engine* engine, const TargetAccess& access, int64_t now_ns) {
+void EngineIdentity::Ask(const Engine* engine, const RemoteAccess& access, int64_t now_ns) {
   if (!engine || now_ns < next_ns_) return;
   {
     std::lock_guard lock(round_->mutex);

@@ -15,7 +15,7 @@
 #include "net/client/http_client.h"
 #include "net/io_loop.h"
 #include "net/tls.h"
-#include "scraping/target_access.h"
+#include "scraping/page_target.h"
 #include "wire/gzip.h"
 
 namespace gpulens {

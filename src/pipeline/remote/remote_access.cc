@@ -1,4 +1,4 @@
-#include "scraping/target_access.h"
+#include "pipeline/remote/remote_access.h"
 
 #include <algorithm>
 
@@ -6,7 +6,6 @@
 #include "base/parse.h"
 #include "base/result.h"
 #include "base/version.h"
-#include "net/address.h"
 #include "net/client/http_client.h"
 
 namespace gpulens {
@@ -25,13 +24,13 @@ Status TwoWays(std::string_view one, std::string_view other) {
 
 }  // namespace
 
-Result<TargetAccess> TargetAccess::Make(const Config& target, const HttpUrl& url) {
-  TargetAccess access;
-  RETURN_IF_ERROR(access.SetPlain(target, url));
-  const std::string &password = target.Text("password"), &token = target.Text("bearer_token");
-  const std::string &password_file = target.Text("password_file"),
-                    &token_file = target.Text("bearer_token_file");
-  access.user_ = target.Text("username").empty() ? url.user : target.Text("username");
+Result<RemoteAccess> RemoteAccess::Make(const Config& remote, const HttpUrl& url, const Fields& fields) {
+  RemoteAccess access;
+  RETURN_IF_ERROR(access.SetPlain(remote, fields));
+  const std::string &password = remote.Text("password"), &token = remote.Text("bearer_token");
+  const std::string &password_file = remote.Text("password_file"),
+                    &token_file = remote.Text("bearer_token_file");
+  access.user_ = remote.Text("username").empty() ? url.user : remote.Text("username");
   access.bearer_ = !token.empty() || !token_file.empty();
   access.basic_ = !access.user_.empty() || !password.empty() || !password_file.empty();
   if (!password.empty() && !password_file.empty()) return TwoWays("password", "password_file");
@@ -40,7 +39,7 @@ Result<TargetAccess> TargetAccess::Make(const Config& target, const HttpUrl& url
   access.secret_ = access.bearer_ ? token : password.empty() ? url.password : password;
   access.secret_file_ = access.bearer_ ? token_file : password_file;
   access.wants_tls_ = url.tls;
-  const Config& tls = target.Group("tls");
+  const Config& tls = remote.Group("tls");
   TlsClientOptions& options = access.tls_options_;
   options.ca.file = tls.Text("ca_file");
   options.certificate.file = tls.Text("cert_file");
@@ -56,31 +55,29 @@ Result<TargetAccess> TargetAccess::Make(const Config& target, const HttpUrl& url
   return access;
 }
 
-Status TargetAccess::SetPlain(const Config& target, const HttpUrl& url) {
+Status RemoteAccess::SetPlain(const Config& remote, const Fields& fields) {
   std::string& out = plain_headers_;
   bool accepts = false;
-  for (const auto& [name, value] : target.TextMap("headers")) {
+  for (const auto& [name, value] : remote.TextMap("headers")) {
     RETURN_IF_ERROR(AddRequestField(out, name, value));
     accepts |= IsHeader(name, "accept");
-    bool secret = !target.Text("username").empty() || !target.Text("bearer_token").empty() ||
-                  !target.Text("bearer_token_file").empty();
+    bool secret = !remote.Text("username").empty() || !remote.Text("bearer_token").empty() ||
+                  !remote.Text("bearer_token_file").empty();
     if (IsHeader(name, "authorization") && secret)
       return TwoWays("headers.Authorization", "username or bearer_token");
   }
-  if (!accepts) out += kAcceptFields;
-  // Packing a page costs more than sending it as it is to the same machine.
-  bool local = !target.Text("unix_socket").empty() || IsLoopbackHost(url.host);
-  if (!local) out += "Accept-Encoding: gzip\r\n";
+  if (!accepts) out += fields.accept;
+  out += fields.always;
   out += "User-Agent: gpulens/" + std::string(Version()) + "\r\n";
   return Ok();
 }
 
-Status TargetAccess::Refresh() {
+Status RemoteAccess::Refresh() {
   RETURN_IF_ERROR(RefreshSecret());
   return wants_tls_ ? RefreshTls() : Ok();
 }
 
-Status TargetAccess::RefreshSecret() {
+Status RemoteAccess::RefreshSecret() {
   std::string_view secret = secret_;
   if (!secret_file_.empty()) {
     RETURN_IF_ERROR(ReadFile(secret_file_.c_str(), scratch_, kSecretBytes));
@@ -95,7 +92,7 @@ Status TargetAccess::RefreshSecret() {
   return Ok();
 }
 
-Status TargetAccess::RefreshTls() {
+Status RemoteAccess::RefreshTls() {
   bool same = tls_ != nullptr;
   tls_marks_.resize(tls_files_.size());
   for (size_t i = 0; i < tls_files_.size(); ++i) {

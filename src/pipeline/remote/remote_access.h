@@ -1,5 +1,5 @@
-// What a target needs to let us in: header fields, passwords, TLS. Files behind it are read again while
-// it is in use, since passwords, tokens and certificates are replaced under running programs.
+// What another program needs to let us in: header fields, passwords, TLS. Files behind it are read again
+// while it is in use, since passwords, tokens and certificates are replaced under running programs.
 #pragma once
 
 #include <memory>
@@ -17,12 +17,19 @@
 namespace gpulens {
 
 // Not thread-safe; Refresh may wait for files, so it belongs on a worker.
-class TargetAccess {
+class RemoteAccess {
  public:
-  // kInvalidArgument for options that contradict each other. Reads no file yet.
-  static Result<TargetAccess> Make(const Config& target, const HttpUrl& url);
+  // Whole header lines, each with its end.
+  struct Fields {
+    std::string_view accept = {};  // unless the configuration has an Accept of its own
+    std::string_view always = {};
+  };
 
-  // Reads what may have changed. Not ok: the target cannot be asked now; the detail tells why.
+  // Of a config with the options of remote_options.h. kInvalidArgument for options that contradict each
+  // other. Reads no file yet.
+  static Result<RemoteAccess> Make(const Config& remote, const HttpUrl& url, const Fields& fields);
+
+  // Reads what may have changed. Not ok: nothing can be asked now; the detail tells why.
   Status Refresh();
 
   // Whole header lines, Authorization among them.
@@ -31,8 +38,8 @@ class TargetAccess {
   const std::shared_ptr<const TlsContext>& tls() const noexcept { return tls_; }
 
  private:
-  TargetAccess() = default;
-  Status SetPlain(const Config& target, const HttpUrl& url);
+  RemoteAccess() = default;
+  Status SetPlain(const Config& remote, const Fields& fields);
   Status RefreshSecret();
   Status RefreshTls();
 
@@ -46,10 +53,5 @@ class TargetAccess {
   std::vector<FileMark> tls_marks_;
   std::shared_ptr<const TlsContext> tls_;
 };
-
-// The fields that ask for an exposition page, best format first.
-inline constexpr std::string_view kAcceptFields =
-    "Accept: application/openmetrics-text;version=1.0.0;escaping=allow-utf-8;q=0.9,"
-    "text/plain;version=1.0.0;escaping=allow-utf-8;q=0.8,text/plain;version=0.0.4;q=0.7,*/*;q=0.1\r\n";
 
 }  // namespace gpulens

@@ -1,0 +1,34 @@
+// The options of whatever speaks to another program over HTTP: how to get in. Static storage.
+#pragma once
+
+#include <array>
+
+#include "pipeline/config.h"
+
+namespace gpulens {
+
+inline constexpr OptionSpec kTlsOptions[] = {
+    {.key = "ca_file",
+     .help = "Who may have signed the other side's certificate; default: the machine's CAs."},
+    {.key = "cert_file", .help = "Our certificate, for one that asks for it."},
+    {.key = "key_file", .help = "Its key."},
+    {.key = "server_name", .help = "The name to ask for and to check; default: the host of the URL."},
+    {.key = "insecure_skip_verify",
+     .type = OptionType::kBool,
+     .fallback = "false",
+     .help = "Takes any certificate: anyone on the way can read and change what passes."},
+};
+
+// Those that RemoteAccess reads.
+inline constexpr auto kRemoteOptions = std::to_array<OptionSpec>({
+    {.key = "unix_socket", .help = "Connect to this socket file; the URL then names only host and path."},
+    {.key = "username", .help = "For basic authentication."},
+    {.key = "password", .help = "Its password."},
+    {.key = "password_file", .help = "A file with the password; read again when it changes."},
+    {.key = "bearer_token", .help = "Sent as Authorization: Bearer."},
+    {.key = "bearer_token_file", .help = "A file with the token; read again when it changes."},
+    {.key = "headers", .type = OptionType::kTextMap, .help = "More header fields of the request."},
+    {.key = "tls", .type = OptionType::kGroup, .help = "For https.", .children = kTlsOptions},
+});
+
+}  // namespace gpulens
