@@ -18,8 +18,7 @@ constexpr size_t kReadBytes = 64u << 10;
 // One fast sender must not keep the loop from the others, nor one fast reader.
 constexpr int kReadsPerTurn = 8;
 constexpr int kWritesPerTurn = 8;
-// So much is offered to one write. TLS gets one record: once a write has failed nothing can be read, so
-// each of them comes right after a look at what is there.
+// So much is offered to one write; with TLS, where each comes after a look at what is there, one record.
 constexpr size_t kPlainBytes = 256u << 10;
 constexpr size_t kTlsBytes = 16u << 10;
 
@@ -37,9 +36,11 @@ void HttpChannel::Core::OnWritable() {
 
 void HttpChannel::Core::Send() {
   for (int i = 0; i < kWritesPerTurn; ++i) {
-    // A body takes long, and may be refused before its end.
-    bool nothing = false;
-    if (post_ && connected_ && !TakeSome(nothing)) return;
+    // What has come is looked at before the first write on a kept connection, which may have ended, and, as
+    // after a failed write nothing can be read from TLS, before each of its writes.
+    bool nothing_came = false;
+    bool look = post_ && connected_ && (sent_ == 0 || stream_.is_tls());
+    if (look && !TakeSome(nothing_came)) return;
     if (phase_ != Phase::kSending) return stream_.WaitReadable();
     IoResult wrote = WritePiece();
     if (wrote.outcome == Outcome::kWouldBlock) break;
@@ -51,6 +52,7 @@ void HttpChannel::Core::Send() {
     return stream_.WaitReadable();
   }
   stream_.WaitWritable();
+  // A body takes long, and may be answered before its end.
   if (post_ && connected_) stream_.WaitReadable();
 }
 
@@ -67,9 +69,9 @@ IoResult HttpChannel::Core::WritePiece() {
   return stream_.WriteSome(std::span(pieces.data(), count));
 }
 
-// The server may have answered and closed between our look and our write. The stream is broken now, but the
-// kernel keeps what has come: it is read through another descriptor of the same socket. With TLS that
-// cannot be: the keys are the stream's.
+// A server may answer and close before it has read all. The stream is broken then, but the kernel keeps what has
+// come: it is read through another descriptor of the same socket. With TLS that cannot be: the keys are the
+// stream's.
 void HttpChannel::Core::OnWriteError() {
   if (!post_ || sent_ == 0 || stream_.is_tls()) return Broken();
   UniqueFd same(::fcntl(stream_.fd(), F_DUPFD_CLOEXEC, 0));

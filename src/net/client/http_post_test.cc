@@ -300,6 +300,61 @@ TEST_F(HttpPostTest, AnEarlyRefusalIsHeardOverTls) {
   EXPECT_EQ(server.connections(), 3) << "half a request lies on each";
 }
 
+TEST_F(HttpPostTest, ARefusalAndAResetThatComeTogetherAreHeard) {
+  // The loop is held until both are there, so that the client meets them in one turn.
+  Tls tls;
+  auto trusting = tls.Client(tls.Trusting(tls.ca));
+  testing::TempFolder folder;
+  for (std::string way : {"http", "https", "unix"}) {
+    std::atomic<bool> begun = false, go = false;
+    PostServer server(
+        [&](Peer& peer, int) {
+          peer.Head();
+          begun = true;
+          EXPECT_TRUE(Eventually([&] { return go.load(); }));
+          peer.Write(Answer("413 Large", "too much"));
+        },
+        way == "https" ? tls.Server({"127.0.0.1"}) : nullptr,
+        way == "unix" ? "unix:" + folder.path() + "/s" : "127.0.0.1:0");
+    if (way == "unix") Open("http://node/", {}, folder.path() + "/s");
+    else Open(server.Url("/"));
+    HttpReply reply;
+    std::atomic<bool> over = false;
+    loop.Call([&] {
+      channel->Post({"", Large(), way == "https" ? trusting : nullptr, seconds(20), {}}, [&](HttpReply& got) {
+        reply = std::move(got);
+        over = true;
+      });
+    });
+    EXPECT_TRUE(Eventually([&] { return begun.load(); }));
+    loop.Call([&] {
+      go = true;
+      EXPECT_TRUE(Eventually([&] { return server.closed() == 1; }));
+    });
+    EXPECT_TRUE(Eventually([&] { return over.load(); }));
+    EXPECT_EQ(reply.status, 413) << way << ": " << reply.detail;
+    EXPECT_EQ(reply.body, "too much");
+    channel.reset();
+  }
+}
+
+TEST_F(HttpPostTest, WhatIsRefusedIsNotSentToTheEnd) {
+  std::atomic<size_t> bytes = 0;
+  PostServer server([&](Peer& peer, int) {
+    peer.Head();
+    peer.Write("HTTP/1.1 400 Bad\r\nContent-Length: 3\r\n\r\nab");
+    // A slow reader, so that the client meets the refusal before its end.
+    for (size_t step = 1; step <= 64; ++step) peer.Some(step << 10);
+    bytes = peer.Linger();
+  });
+  Open(server.Url("/"));
+  HttpReply reply = Post(Large(), seconds(1));
+  EXPECT_EQ(reply.failure, HttpFailure::kStatus) << reply.detail;
+  EXPECT_EQ(reply.body, "ab") << "the third byte never comes";
+  EXPECT_TRUE(Eventually([&] { return server.closed() == 1; }));
+  EXPECT_LT(bytes, Large()->size());
+}
+
 TEST_F(HttpPostTest, ARefusalIsHeardFromAServerThatReadsNothing) {
   std::string why(5u << 20, 'w');
   PostServer server([&](Peer& peer, int) {
@@ -395,6 +450,25 @@ TEST_F(HttpPostTest, AKeptConnectionThatHasEndedIsReplaced) {
   }
   EXPECT_EQ(whole, 6);
   EXPECT_EQ(server.connections(), 6);
+}
+
+TEST_F(HttpPostTest, WhatLiesThereBeforeTheRequestIsNoAnswer) {
+  std::atomic<bool> go = false;
+  PostServer server([&](Peer& peer, int connection) {
+    peer.Body(peer.Head());
+    peer.Write(Answer200(std::to_string(connection)));
+    EXPECT_TRUE(Eventually([&] { return go.load(); }));
+    peer.Write(Answer("408 Timeout", ""));
+  });
+  Open(server.Url("/"));
+  EXPECT_EQ(Post(Text("x")).body, "0");
+  HttpReply reply = Wait([&](HttpChannel::Done done) {
+    // On the loop, which so learns of the end and of the new request at once.
+    go = true;
+    EXPECT_TRUE(Eventually([&] { return server.closed() == 1; }));
+    channel->Post({"", Text("y"), nullptr, seconds(20), {}}, std::move(done));
+  });
+  EXPECT_EQ(reply.body, "1") << reply.detail;
 }
 
 TEST_F(HttpPostTest, AKeptConnectionThatDiesAtTheRequestIsReplacedOnce) {

@@ -62,9 +62,11 @@ class PostServer {
       }
       return true;
     }
-    // Reads and drops everything until the client leaves.
-    void Linger() {
-      while (Fill(64u << 10)) seen_.clear();
+    // Reads and drops everything until the client leaves. How much that was.
+    size_t Linger() {
+      size_t bytes = seen_.size();
+      for (seen_.clear(); Fill(64u << 10); seen_.clear()) bytes += seen_.size();
+      return bytes;
     }
     // Neither reads nor closes until the server ends.
     void Sit() {
