@@ -1,5 +1,5 @@
-// HTTP requests to other programs: scrapes. One channel per target keeps its connection alive and its
-// buffers, so that asking the same page again and again costs little.
+// HTTP requests to other programs: scrapes, and what sinks deliver. One channel per target keeps its
+// connection alive and its buffers, so that asking the same page again and again costs little.
 //
 // Redirects are not followed: whoever configured an address with a password did not mean another one.
 // Bodies come as they were sent; whoever wants them unpacked has workers for it.
@@ -28,7 +28,7 @@ enum class HttpFailure : uint8_t {
   kTls,       // handshake, certificates
   kTimeout,   // no whole answer in time
   kAuth,      // 401, 403
-  kStatus,    // any other answer than 200
+  kStatus,    // any other answer than 200, to a Post than 2xx
   kTooLarge,  // head or body above its limit
   kProtocol,  // no HTTP, damaged or cut
 };
@@ -43,8 +43,9 @@ struct HttpReply {
   std::string detail;  // of a failure, for people: "connection refused"
   int status = 0;      // 0: no answer
   std::string content_type;
-  bool gzip = false;  // the body is packed
-  std::string body;   // of a 200 only
+  bool gzip = false;        // the body is packed
+  std::string body;         // to a Get of a 200 only; to a Post of every answer, see there
+  std::string retry_after;  // the field as it came, at most 64 bytes; empty: none. See retry_after.h
 };
 
 // Where to ask, and what an answer may cost.
@@ -62,6 +63,15 @@ struct HttpGet {
   std::string buffer;                     // whose memory the body may use
 };
 
+// One request with a body. The client writes Content-Length itself.
+struct HttpPost {
+  std::string_view headers;  // whole lines, each ending "\r\n"; copied. Content-Type is among them
+  std::shared_ptr<const std::string> body;  // held until `done` or the channel's end, never copied; may be null
+  std::shared_ptr<const TlsContext> tls;    // as in HttpGet, and what follows, too
+  Duration timeout{};                       // ... with the sending
+  std::string buffer;
+};
+
 // The way to one target: at most one request at a time. Used on the loop's thread; made and destroyed on
 // any. Destruction ends the connection; a request in flight is then forgotten and its `done` not called.
 class HttpChannel {
@@ -77,6 +87,16 @@ class HttpChannel {
   // Calls `done` exactly once, never from inside, at the latest when the timeout has passed. A kept
   // connection that the server has closed meanwhile is replaced by a new one without a word.
   void Get(HttpGet get, Done done);
+
+  // The same with a body, which is let go before `done` is called. A kept connection is replaced as long as
+  // no byte of an answer has come, so a request may reach the server twice.
+  //
+  // 2xx is success. Any other status is kStatus or kAuth, with what the server says about it in the body,
+  // as much as came within the limit and the timeout: the status counts once its head is whole. Whatever the
+  // failure, the server may have taken the request. It may refuse one before it has read the body;
+  // then the rest is not sent. With TLS it can still happen that a server which refuses and hangs up at
+  // once is told as a broken connection (kProtocol).
+  void Post(HttpPost post, Done done);
 
  private:
   friend class HttpClient;

@@ -3,12 +3,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <condition_variable>
-#include <mutex>
+#include <atomic>
 
-#include "base/check.h"
+#include "net/client/http_channel_testing.h"
 #include "net/client/request_fields.h"
-#include "net/testing/certificates.h"
 #include "net/testing/scripted_server.h"
 #include "net/testing/test_client.h"
 
@@ -21,49 +19,10 @@ using testing::Answer200;
 using ::testing::HasSubstr;
 using testing::ScriptedServer;
 using ::testing::StartsWith;
+using testing::Tls;
 using Turn = ScriptedServer::Turn;
 
-class HttpClientTest : public ::testing::Test {
- protected:
-  void SetUp() override { loop.Start(); }
-  // On the loop, where a test may have put another channel.
-  void TearDown() override {
-    loop.Call([this] { channel.reset(); });
-  }
-
-  void Open(const std::string& url, HttpResponseParser::Limits limits = {}, std::string unix_socket = {}) {
-    auto parsed = ParseHttpUrl(url);
-    CHECK(parsed.ok());
-    channel = client.Open({*parsed, std::move(unix_socket), limits});
-  }
-  // One request, waited for.
-  HttpReply Get(Duration timeout = seconds(20), std::shared_ptr<const TlsContext> tls = nullptr,
-                std::string_view headers = "A: b\r\n") {
-    std::mutex mutex;
-    std::condition_variable came;
-    int calls = 0;
-    HttpReply got;
-    loop.Call([&] {
-      channel->Get({headers, tls, timeout, std::move(buffer)}, [&](HttpReply& reply) {
-        std::lock_guard lock(mutex);
-        got = std::move(reply);
-        ++calls;
-        came.notify_one();
-      });
-    });
-    std::unique_lock lock(mutex);
-    came.wait_for(lock, seconds(30), [&] { return calls > 0; });
-    lock.unlock();
-    loop.Call([] {});  // a second call of `done` would have come by now
-    EXPECT_EQ(calls, 1);
-    return got;
-  }
-
-  IoLoop loop;
-  HttpClient client{loop};
-  std::unique_ptr<HttpChannel> channel;
-  std::string buffer;
-};
+class HttpClientTest : public testing::HttpChannelTest {};
 
 TEST_F(HttpClientTest, AsksAndKeepsTheConnection) {
   ScriptedServer server([](int, int exchange, const std::string&) {
@@ -276,34 +235,6 @@ TEST_F(HttpClientTest, DoneMayAskAgainAndDestroy) {
   });
   EXPECT_TRUE(testing::Eventually([&] { return answers == 2; }));
 }
-
-struct Tls {
-  testing::Pem ca = testing::MakeCa("test ca"), other = testing::MakeCa("other ca");
-  std::shared_ptr<const TlsContext> Server(const std::vector<std::string>& names,
-                                           bool ask_for_client = false) {
-    testing::Pem own = testing::MakeCertificate(ca, "server", names);
-    TlsServerOptions options;
-    options.certificate.text = own.certificate;
-    options.key.text = own.key;
-    if (ask_for_client) {
-      options.client_ca.text = ca.certificate;
-      options.client_auth = ClientAuth::kRequireAndVerifyClientCert;
-    }
-    auto made = TlsContext::Server(options);
-    CHECK(made.ok());
-    return *made;
-  }
-  std::shared_ptr<const TlsContext> Client(TlsClientOptions options) {
-    auto made = TlsContext::Client(options);
-    CHECK(made.ok());
-    return *made;
-  }
-  TlsClientOptions Trusting(const testing::Pem& authority) {
-    TlsClientOptions options;
-    options.ca.text = authority.certificate;
-    return options;
-  }
-};
 
 TEST_F(HttpClientTest, ChecksCertificates) {
   Tls tls;

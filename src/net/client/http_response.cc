@@ -11,6 +11,7 @@ namespace {
 
 constexpr size_t kChunkLine = 1024;
 constexpr size_t kLongestValue = 1024;  // of the fields that are kept
+constexpr size_t kLongestRetryAfter = 64;
 
 char Lower(char c) noexcept { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; }
 
@@ -37,7 +38,7 @@ std::string Quoted(std::string_view text) {
 void HttpResponseParser::Reset(std::string buffer) {
   step_ = Step::kStatusLine;
   status_ = 0;
-  http10_ = chunked_ = gzip_ = said_keep_alive_ = false;
+  http10_ = chunked_ = gzip_ = said_keep_alive_ = head_whole_ = false;
   keep_alive_ = true;
   length_.reset();
   left_ = 0;
@@ -45,6 +46,7 @@ void HttpResponseParser::Reset(std::string buffer) {
   line_.clear();
   content_type_.clear();
   location_.clear();
+  retry_after_.clear();
   why_.clear();
   body_ = std::move(buffer);
   body_.clear();
@@ -164,6 +166,9 @@ void HttpResponseParser::OnKnownField(std::string_view name, std::string_view va
     content_type_ = value.substr(0, kLongestValue);
   } else if (Is(name, "location")) {
     location_ = value.substr(0, kLongestValue);
+  } else if (Is(name, "retry-after")) {
+    // Cut it could mean another time.
+    retry_after_ = value.size() > kLongestRetryAfter ? std::string_view{} : value;
   } else if (Is(name, "content-encoding")) {
     if (Is(value, "gzip") || Is(value, "x-gzip")) gzip_ = true;
     else if (!value.empty() && !Is(value, "identity"))
@@ -199,6 +204,7 @@ void HttpResponseParser::OnHeadEnd() {
   }
   if (http10_) keep_alive_ = said_keep_alive_;
   if (chunked_ && (length_ || http10_)) return Break("the answer's length is told in two ways");
+  head_whole_ = true;
   if (status_ == 204 || status_ == 304) {
     step_ = Step::kDone;
   } else if (chunked_) {

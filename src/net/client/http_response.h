@@ -35,13 +35,16 @@ class HttpResponseParser {
   // The other side has ended the connection: a body without a length is whole now, any other is cut.
   State End();
 
-  bool head_done() const noexcept { return step_ > Step::kField; }
+  // The head has come whole and is good, whatever becomes of the body.
+  bool head_done() const noexcept { return head_whole_; }
   // Some byte of an answer has come.
   bool begun() const noexcept { return head_bytes_ > 0; }
   // What follows holds once the head is done.
   int status() const noexcept { return status_; }
   const std::string& content_type() const noexcept { return content_type_; }
   const std::string& location() const noexcept { return location_; }
+  // As it came, at most 64 bytes; empty when there is none, or a longer one. See RetryAfter().
+  const std::string& retry_after() const noexcept { return retry_after_; }
   bool gzip() const noexcept { return gzip_; }
   // The connection can carry another request after this answer.
   bool keeps_alive() const noexcept { return keep_alive_; }
@@ -81,10 +84,11 @@ class HttpResponseParser {
   State bad_ = State::kBroken;
   int status_ = 0;
   bool http10_ = false, keep_alive_ = true, chunked_ = false, gzip_ = false, said_keep_alive_ = false;
+  bool head_whole_ = false;
   std::optional<uint64_t> length_;
   uint64_t left_ = 0;  // of the body or chunk
   size_t head_bytes_ = 0, trailer_bytes_ = 0, chunk_line_bytes_ = 0;
-  std::string line_, content_type_, location_, body_, why_;
+  std::string line_, content_type_, location_, retry_after_, body_, why_;
 };
 
 }  // namespace gpulens

@@ -6,8 +6,9 @@
 #include "base/check.h"
 #include "net/client/http_response.h"
 #include "net/client/http_url.h"
+#include "net/client/retry_after.h"
 
-// Answers in one piece and cut small say the same, within the limits.
+// Answers in one piece and cut small say the same, within the limits. What is to be waited is within a day.
 namespace {
 
 using gpulens::HttpResponseParser;
@@ -34,6 +35,8 @@ std::string Run(std::string_view all, size_t step, const HttpResponseParser::Lim
     CHECK(parser.status() >= 200 && parser.status() <= 599);
     seen += std::to_string(parser.status()) + parser.content_type() + parser.location() + parser.body();
     seen += parser.gzip() ? "gzip" : "";
+    CHECK(parser.head_done() && parser.retry_after().size() <= 64);
+    seen += parser.retry_after();
     if (!parser.keeps_alive() || all.empty()) return seen;
     parser.Reset(std::move(parser.body()));
   }
@@ -49,6 +52,10 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   limits.body_bytes = 4096;
   std::string_view all(reinterpret_cast<const char*>(data) + 1, size - 1);
   CHECK(Run(all, all.size() + 1, limits) == Run(all, data[0] % 31 + 1u, limits));
+  for (int64_t now : {int64_t{784'111'777'000'000'000}, INT64_MIN, INT64_MAX}) {
+    auto wait = gpulens::RetryAfter(all, {0, now});
+    CHECK(!wait || (wait->count() >= 0 && *wait <= std::chrono::hours(24)));
+  }
   auto url = gpulens::ParseHttpUrl(all);
   if (url) {
     auto again = gpulens::ParseHttpUrl(url->ToString());

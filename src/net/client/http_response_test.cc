@@ -92,6 +92,46 @@ TEST(HttpResponse, PassesOverInterimAnswersAndBodilessOnes) {
   EXPECT_EQ(parser.body().data(), memory) << "the buffer is used again";
 }
 
+TEST(HttpResponse, KeepsWhenToComeAgain) {
+  auto field = [](std::string_view fields) {
+    HttpResponseParser parser({});
+    std::string text = "HTTP/1.1 503 No\r\n" + std::string(fields) + "Content-Length: 0\r\n\r\n";
+    for (size_t step : {size_t{1}, SIZE_MAX}) {
+      parser.Reset({});
+      EXPECT_EQ(Feed(parser, text, step).state, State::kDone);
+    }
+    return parser.retry_after();
+  };
+  EXPECT_EQ(field("retry-AFTER:  120 \r\n"), "120");
+  EXPECT_EQ(field("Retry-After: Sun, 06 Nov 1994 08:49:37 GMT\r\n"), "Sun, 06 Nov 1994 08:49:37 GMT");
+  EXPECT_EQ(field(""), "");
+  EXPECT_EQ(field("Retry-After: \r\n"), "");
+  EXPECT_EQ(field("Retry-After: " + std::string(64, '1') + "\r\n"), std::string(64, '1'));
+  EXPECT_EQ(field("Retry-After: " + std::string(65, '1') + "\r\n"), "") << "cut it would mean something else";
+  EXPECT_EQ(field("Retry-After: 1\r\nRetry-After: 2\r\n"), "2");
+  HttpResponseParser parser({});
+  EXPECT_EQ(Feed(parser, "HTTP/1.1 103 x\r\nRetry-After: 1\r\n\r\nHTTP/1.1 204 x\r\n\r\n").state,
+            State::kDone);
+  EXPECT_EQ(parser.retry_after(), "") << "an interim answer's";
+}
+
+TEST(HttpResponse, AHeadIsWholeWhateverItsBodyDoes) {
+  auto status_counts = [](std::string_view text) {
+    HttpResponseParser parser({.head_bytes = 100, .body_bytes = 10});
+    EXPECT_GE(Feed(parser, text).state, State::kTooLarge);
+    return parser.head_done();
+  };
+  EXPECT_TRUE(status_counts("HTTP/1.1 400 x\r\nContent-Length: 11\r\n\r\n"));
+  EXPECT_TRUE(status_counts("HTTP/1.1 400 x\r\nContent-Length: 5\r\n\r\nabc"));
+  EXPECT_TRUE(status_counts("HTTP/1.1 400 x\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n"));
+  EXPECT_FALSE(status_counts("HTTP/1.1 400 x\r\nA: " + std::string(100, 'x')));
+  EXPECT_FALSE(status_counts("HTTP/1.1 400 x\r\nContent-Length: 5\r\n"));
+  EXPECT_FALSE(status_counts("HTTP/1.1 400 x\r\nContent-Length: x\r\n\r\n"));
+  EXPECT_FALSE(status_counts(
+      "HTTP/1.1 400 x\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n"));
+  EXPECT_FALSE(status_counts("HTTP/1.1 100 x\r\n\r\n"));
+}
+
 struct Bad {
   const char *name, *text, *why;
   State state = State::kBroken;

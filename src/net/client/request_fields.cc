@@ -72,6 +72,13 @@ std::string DescribeStatus(int status, std::string_view location) {
   return out + ", which is not followed";
 }
 
+std::string WithoutPrefix(std::string text, std::string_view prefix) {
+  if (text.starts_with(prefix)) text.erase(0, prefix.size());
+  bool word = text.size() > 1 && text[0] >= 'A' && text[0] <= 'Z' && text[1] >= 'a' && text[1] <= 'z';
+  if (word) text[0] = static_cast<char>(text[0] - 'A' + 'a');
+  return text;
+}
+
 Status AddRequestField(std::string& headers, std::string_view name, std::string_view value) {
   constexpr std::string_view kOurs[] = {"Connection", "Content-Length",    "Host",    "Keep-Alive", "TE",
                                         "Trailer",    "Transfer-Encoding", "Upgrade", "Expect"};
