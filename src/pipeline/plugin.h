@@ -30,6 +30,7 @@ class IoLoop;
 class PageBoard;
 class Workers;
 struct AgentStats;
+struct DeliveryStats;
 class SnapshotHub;
 
 // All that a plugin may touch. Outlives every plugin. What a member points to says itself from
@@ -113,6 +114,8 @@ class Sink {
   virtual Status Write(const Snapshot& snapshot) = 0;
   virtual Status Write(const Events& events) { return static_cast<void>(events), Ok(); }
   virtual Status Flush(Instant deadline) { return static_cast<void>(deadline), Ok(); }
+  // Of a sink that sends over a network: fills `out`, whose memory is used again. Called by one thread, any.
+  virtual bool Delivery(DeliveryStats& out) const { return static_cast<void>(out), false; }
 };
 
 // What `gpulens doctor` says of one thing a plugin needs.

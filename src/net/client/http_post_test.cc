@@ -55,9 +55,10 @@ class HttpPostTest : public testing::HttpChannelTest {};
 TEST_F(HttpPostTest, Any2xxIsSuccess) {
   std::vector<std::string> seen;
   PostServer server([&](Peer& peer, int) {
-    for (const char* answer : {"HTTP/1.1 200 OK\r\nContent-Type: a/json\r\nContent-Length: 2\r\n\r\nok",
-                               "HTTP/1.1 202 Accepted\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n0\r\n\r\n",
-                               "HTTP/1.1 204 No Content\r\n\r\n", "HTTP/1.1 299\r\nContent-Length: 0\r\n\r\n"}) {
+    for (const char* answer :
+         {"HTTP/1.1 200 OK\r\nContent-Type: a/json\r\nContent-Length: 2\r\n\r\nok",
+          "HTTP/1.1 202 Accepted\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n0\r\n\r\n",
+          "HTTP/1.1 204 No Content\r\n\r\n", "HTTP/1.1 299\r\nContent-Length: 0\r\n\r\n"}) {
       std::string head = peer.Head();
       seen.push_back(head + peer.Body(head));
       peer.Write(answer);
@@ -249,7 +250,8 @@ TEST_F(HttpPostTest, ASuccessThatCannotBeReadIsNone) {
   }
 }
 
-// A server that refuses a body before its end, and hangs up at once: the kernel answers the rest with a reset.
+// A server that refuses a body before its end, and hangs up at once: the kernel answers the rest with a
+// reset.
 PostServer::Script RefuseAfter(std::vector<size_t> bytes) {
   return [bytes](Peer& peer, int connection) {
     peer.Head();
@@ -528,9 +530,8 @@ TEST_F(HttpPostTest, AChannelMayEndInTheMiddle) {
     Open(server.Url("/"));
     Body body = Noise(50u << 20);
     int before = begun;
-    loop.Call([&] {
-      channel->Post({"", body, nullptr, seconds(60), {}}, [&](HttpReply&) { called = true; });
-    });
+    loop.Call(
+        [&] { channel->Post({"", body, nullptr, seconds(60), {}}, [&](HttpReply&) { called = true; }); });
     EXPECT_TRUE(Eventually([&] { return begun > before; }));
     if (on_loop) loop.Call([&] { channel.reset(); });
     else channel.reset();

@@ -1,0 +1,196 @@
+#include "delivery/http_sender.h"
+
+#include <algorithm>
+#include <random>
+
+#include "base/log.h"
+#include "base/result.h"
+#include "net/client/retry_after.h"
+
+namespace gpulens {
+namespace {
+
+using std::chrono::hours;
+using std::chrono::milliseconds;
+
+// A request may outlive its own timeout by so much before it is given up.
+constexpr Duration kGrace = std::chrono::seconds(5);
+
+std::string CodeOf(const HttpReply& reply) {
+  return reply.status != 0 ? std::to_string(reply.status) : std::string(HttpFailureName(reply.failure));
+}
+
+}  // namespace
+
+bool IsRetryable(int http_status) noexcept {
+  return http_status == 429 || http_status == 502 || http_status == 503 || http_status == 504;
+}
+
+HttpSender::HttpSender(Options options, ParcelQueue& queue, HttpClient& client, IoLoop& loop,
+                       const Clock& clock)
+    : options_(std::move(options)),
+      queue_(queue),
+      loop_(loop),
+      clock_(clock),
+      backoff_(options_.backoff, std::random_device{}()) {
+  for (const SendRoute& route : options_.routes) channels_.push_back(client.Open(route.target));
+  stats_.routes.resize(channels_.size());
+  thread_ = std::thread([this] { Run(); });
+}
+
+HttpSender::~HttpSender() { static_cast<void>(Finish(clock_.Now())); }
+
+Status HttpSender::Finish(Instant deadline) {
+  if (!thread_.joinable()) return Ok();
+  {
+    std::lock_guard lock(mutex_);
+    ending_ = true;
+    end_by_ = deadline;
+  }
+  changed_.notify_all();
+  queue_.Wake();
+  thread_.join();
+  channels_.clear();
+  loop_.Call([] {});  // what a channel still had to say, it has said
+  const ParcelQueue::Stats left = queue_.stats();
+  if (left.parcels == 0) return Ok();
+  return {Code::kTimeout, std::to_string(left.items) + " points or records were not delivered in time"};
+}
+
+void HttpSender::stats(Stats& out) const {
+  std::lock_guard lock(mutex_);
+  out = stats_;
+}
+
+bool HttpSender::Ending() const {
+  std::lock_guard lock(mutex_);
+  return ending_;
+}
+
+// Of a wait: all of it, or until the end.
+Duration HttpSender::TimeLeft(Duration wanted) const {
+  std::lock_guard lock(mutex_);
+  if (!ending_) return wanted;
+  return std::clamp(end_by_ - clock_.Now(), Duration::zero(), wanted);
+}
+
+void HttpSender::Run() {
+  while (true) {
+    const bool ending = Ending();
+    if (ending && TimeLeft(hours(1)) == Duration::zero()) return;
+    if (auto parcel = queue_.Front()) {
+      Deliver(*std::move(parcel));
+    } else if (ending) {
+      return;
+    } else {
+      queue_.Wait(clock_.Now() + hours(1));
+    }
+  }
+}
+
+// One parcel until it is out of the queue or the end has come.
+void HttpSender::Deliver(Parcel parcel) {
+  const size_t route =
+      parcel.bytes.empty() ? options_.routes.size() : static_cast<unsigned char>(parcel.bytes[0]);
+  if (route >= options_.routes.size()) return queue_.Pop(parcel.id);  // of another configuration
+  parcel.bytes.erase(0, 1);
+  const auto body = std::make_shared<const std::string>(std::move(parcel.bytes));
+  while (true) {
+    std::string code, retry_after;
+    const Verdict verdict = Try(route, body, code, retry_after);
+    Count(parcel, route, code, verdict, body->size());
+    if (verdict.kind != Verdict::kAgain) {
+      backoff_.Reset();
+      return queue_.Pop(parcel.id);
+    }
+    if (auto asked = RetryAfter(retry_after, clock_.Now())) backoff_.AtLeast(*asked);
+    queue_.Pause(clock_.Now() + TimeLeft(backoff_.Next()));
+    if (Ending() && TimeLeft(hours(1)) == Duration::zero()) return;
+    // It may have been dropped meanwhile to make room.
+    auto front = queue_.Front();
+    if (!front || front->id != parcel.id) return;
+  }
+}
+
+Verdict HttpSender::Try(size_t route, const std::shared_ptr<const std::string>& body, std::string& code,
+                        std::string& retry_after) {
+  Result<Access> access = options_.access(route);
+  if (!access) {
+    code = "access";
+    return {Verdict::kAgain, 0, access.error().detail};
+  }
+  const std::string headers = access->headers + options_.routes[route].headers;
+  HttpReply reply;
+  if (!Post(*channels_[route], {headers, body, access->tls, TimeLeft(options_.timeout), {}}, reply)) {
+    code = "abandoned";
+    return {Verdict::kAgain, 0, "the program ended before there was an answer"};
+  }
+  code = CodeOf(reply);
+  retry_after = reply.retry_after;
+  if (reply.status == 0) return {Verdict::kAgain, 0, reply.detail};
+  return options_.judge(reply);
+}
+
+// False when the end came before the answer.
+bool HttpSender::Post(HttpChannel& channel, HttpPost post, HttpReply& reply) {
+  struct Answer {
+    bool done = false;
+    HttpReply reply;
+  };
+  auto answer = std::make_shared<Answer>();
+  const Instant latest = clock_.Now() + post.timeout + kGrace;
+  loop_.Call([&] {
+    channel.Post(std::move(post), [this, answer](HttpReply& came) {
+      std::lock_guard lock(mutex_);
+      answer->reply = std::move(came);
+      answer->done = true;
+      changed_.notify_all();
+    });
+  });
+  std::unique_lock lock(mutex_);
+  while (!answer->done) {
+    const Instant now = clock_.Now();
+    const Instant until = ending_ ? std::min(latest, end_by_) : latest;
+    if (now >= until) return false;
+    changed_.wait_for(lock, until - now);
+  }
+  reply = std::move(answer->reply);
+  return true;
+}
+
+void HttpSender::Count(const Parcel& parcel, size_t route, const std::string& code, const Verdict& verdict,
+                       size_t bytes) {
+  const bool taken = verdict.kind == Verdict::kTaken, was_up = [&] {
+    std::lock_guard lock(mutex_);
+    return stats_.up;
+  }();
+  const std::string& where = options_.routes[route].name;
+  if (taken && !was_up) Log(LogLevel::kInfo, options_.name, "delivers", "delivers again.", where);
+  if (verdict.kind == Verdict::kAgain && was_up)
+    Log(LogLevel::kWarn, options_.name, "waits", verdict.detail + "; it is tried again, nothing is lost",
+        where);
+  if (verdict.kind == Verdict::kRefused)
+    Log(LogLevel::kError, options_.name, "refused",
+        std::to_string(parcel.items) + " points or records are lost: " + verdict.detail, where);
+  if (verdict.rejected != 0)
+    Log(LogLevel::kError, options_.name, "rejected",
+        std::to_string(verdict.rejected) + " of " + std::to_string(parcel.items) +
+            " are lost: " + verdict.detail,
+        where);
+  std::lock_guard lock(mutex_);
+  ++stats_.requests[code];
+  stats_.retries += verdict.kind == Verdict::kAgain;
+  stats_.up = taken;
+  stats_.last = taken ? Ok() : Status{Code::kUnavailable, verdict.detail};
+  Stats::Route& counted = stats_.routes[route];
+  if (taken) {
+    const uint64_t rejected = std::min<uint64_t>(verdict.rejected, parcel.items);
+    counted.delivered += parcel.items - rejected;
+    counted.rejected += rejected;
+    stats_.sent_bytes += bytes;
+    stats_.last_success_unix_ns = clock_.Now().unix_ns;
+  }
+  if (verdict.kind == Verdict::kRefused) counted.refused += parcel.items;
+}
+
+}  // namespace gpulens

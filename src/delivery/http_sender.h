@@ -1,0 +1,117 @@
+// The way from a parcel queue to its receiver: one parcel after the other, as HTTP POST, until each is taken
+// or refused for good.
+//
+//   HttpSender sender({.name = "otlp", .routes = …}, *queue, *env.http, *env.io, clock);
+//   queue->Push(body, points);
+//   …
+//   sender.Finish(deadline);
+//
+// What cannot be delivered now is tried again after a back-off, or when the receiver says; the order stays.
+// The first byte of a parcel is its route, an index into Options::routes; the rest is the body as it is sent.
+#pragma once
+
+#include <condition_variable>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <string_view>
+#include <thread>
+#include <vector>
+
+#include <gpulens/status.h>
+
+#include "base/clock.h"
+#include "delivery/backoff.h"
+#include "delivery/parcel_queue.h"
+#include "net/client/http_client.h"
+#include "net/io_loop.h"
+
+namespace gpulens {
+
+// What an answer means for its parcel.
+struct Verdict {
+  enum Kind : uint8_t { kTaken, kAgain, kRefused } kind = kTaken;
+  uint64_t rejected = 0;  // of a parcel that was taken: items that were not
+  std::string detail;     // why, for people
+};
+
+// Where a kind of parcel goes. `name` is the signal in metrics: "metrics", "logs".
+struct SendRoute {
+  std::string name;
+  HttpTarget target;
+  std::string headers;  // whole lines, after those of Options::access
+};
+
+class HttpSender {
+ public:
+  struct Access {
+    std::string headers;  // whole lines
+    std::shared_ptr<const TlsContext> tls;
+  };
+  struct Options {
+    std::string name;  // of the sink, for the log
+    std::vector<SendRoute> routes;
+    Duration timeout = std::chrono::seconds(10);  // of one request
+    Backoff::Options backoff;
+    // Asked for a route before each request, on the sender's thread; not ok: it is tried again later.
+    std::function<Result<Access>(size_t route)> access;
+    // Asked for each answer. Failures without one (no connection, no answer in time) are always tried again.
+    std::function<Verdict(const HttpReply& reply)> judge;
+  };
+  struct Stats {
+    struct Route {
+      uint64_t delivered = 0, rejected = 0, refused = 0;  // items
+    };
+    std::vector<Route> routes;                              // as in Options
+    std::map<std::string, uint64_t, std::less<>> requests;  // by HTTP status, or the name of the failure
+    uint64_t retries = 0, sent_bytes = 0;
+    bool up = true;  // the last request was taken, or there was none
+    Status last;     // how it ended
+    int64_t last_success_unix_ns = 0;
+  };
+
+  // Starts the thread. All that is referred to must outlive the sender, and the loop must run.
+  HttpSender(Options options, ParcelQueue& queue, HttpClient& client, IoLoop& loop, const Clock& clock);
+  ~HttpSender();  // Finish, without waiting
+  HttpSender(const HttpSender&) = delete;
+  HttpSender& operator=(const HttpSender&) = delete;
+
+  // Delivers what is queued as long as there is time, then ends the thread. What is left stays in the queue;
+  // kTimeout tells how much. Called by one thread; a second call does nothing.
+  Status Finish(Instant deadline);
+  // Fills `out`, whose memory is used again. Thread-safe.
+  void stats(Stats& out) const;
+
+ private:
+  void Run();
+  bool Ending() const;
+  Duration TimeLeft(Duration wanted) const;
+  void Deliver(Parcel parcel);
+  Verdict Try(size_t route, const std::shared_ptr<const std::string>& body, std::string& code,
+              std::string& retry_after);
+  bool Post(HttpChannel& channel, HttpPost post, HttpReply& reply);
+  void Count(const Parcel& parcel, size_t route, const std::string& code, const Verdict& verdict,
+             size_t bytes);
+
+  const Options options_;
+  ParcelQueue& queue_;
+  IoLoop& loop_;
+  const Clock& clock_;
+  std::vector<std::unique_ptr<HttpChannel>> channels_;  // one for each route
+  Backoff backoff_;
+
+  mutable std::mutex mutex_;  // guards what follows
+  std::condition_variable changed_;
+  bool ending_ = false;
+  Instant end_by_;
+  Stats stats_;
+
+  std::thread thread_;
+};
+
+// Retried: what OTLP/HTTP and remote write agree on, 429, 502, 503 and 504. Other refusals are for good.
+bool IsRetryable(int http_status) noexcept;
+
+}  // namespace gpulens

@@ -1,0 +1,36 @@
+// What became of what a network sink was given: for self-metrics. A plain value.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "base/clock.h"
+
+namespace gpulens {
+
+struct DeliveryStats {
+  struct Signal {
+    std::string_view name;  // "metrics", "logs"; static storage
+    // Points or records: taken, left out by the receiver although it took their request, lost with a request
+    // that it refused for good.
+    uint64_t delivered = 0, rejected = 0, refused = 0;
+  };
+  std::vector<Signal> signals;
+  std::map<std::string, uint64_t, std::less<>> requests;  // by HTTP status, or the name of the failure
+  uint64_t retries = 0, sent_bytes = 0;
+  bool up = true;  // the last request was taken, or there was none
+  int64_t last_success_unix_ns = 0;
+
+  bool on_disk = false;
+  uint64_t queued_parcels = 0, queued_bytes = 0, queue_limit = 0;
+  std::optional<Duration> oldest_age;
+  std::array<std::pair<std::string_view, uint64_t>, 4> lost{};  // parcels by reason; static storage
+};
+
+}  // namespace gpulens

@@ -1,0 +1,266 @@
+// The otlp sink: metrics and events to an OpenTelemetry receiver, over HTTP, as protobuf.
+//
+// The sink's own thread encodes and queues; the sender's delivers. So a receiver that is away holds up
+// nobody.
+
+#include <algorithm>
+
+#include "base/result.h"
+#include "base/text.h"
+#include "base/version.h"
+#include "delivery/http_sender.h"
+#include "delivery/parcel_queue.h"
+#include "dialects/dialect.h"
+#include "pipeline/delivery_stats.h"
+#include "pipeline/plugin.h"
+#include "pipeline/remote/remote_access.h"
+#include "pipeline/remote/remote_options.h"
+#include "sinks/otlp/otlp_endpoint.h"
+#include "wire/gzip.h"
+#include "wire/otlp/otlp_answer.h"
+#include "wire/otlp/otlp_logs.h"
+#include "wire/otlp/otlp_metrics.h"
+
+namespace gpulens {
+namespace {
+
+using std::chrono::seconds;
+
+enum Signal : size_t { kMetrics, kLogs, kSignals };
+constexpr std::string_view kSignalNames[kSignals] = {"metrics", "logs"};
+constexpr std::string_view kProtobuf = "application/x-protobuf";
+
+// What a receiver that took nothing has to say about it.
+std::string Refusal(const HttpReply& reply) {
+  std::string said = reply.content_type.starts_with(kProtobuf) ? ReadOtlpError(reply.body) : "";
+  if (said.empty()) AppendPrintable(said, std::string_view(reply.body).substr(0, 200));
+  return said.empty() ? reply.detail : reply.detail + ": " + said;
+}
+
+Verdict Judge(const HttpReply& reply) {
+  if (reply.failure == HttpFailure::kNone) {
+    auto answer = reply.content_type.starts_with(kProtobuf) ? ReadOtlpAnswer(reply.body) : std::nullopt;
+    if (!answer) return {};
+    return {Verdict::kTaken, static_cast<uint64_t>(answer->rejected), std::move(answer->message)};
+  }
+  return {IsRetryable(reply.status) ? Verdict::kAgain : Verdict::kRefused, 0, Refusal(reply)};
+}
+
+class OtlpSink final : public Sink {
+ public:
+  struct Parts {
+    std::unique_ptr<ParcelQueue> queue;
+    std::vector<RemoteAccess> access;  // by signal
+    HttpSender::Options sender;
+  };
+
+  OtlpSink(const Config& config, Parts parts, Env& env)
+      : gzip_(config.Text("compression") == "gzip"),
+        logs_(config.Bool("events")),
+        limit_(config.Group("queue").Size("max_bytes")),
+        on_disk_(!config.Group("queue").Text("dir").empty()),
+        metrics_(MakeSpeller(config.Texts("dialects"), NameForm::kOtel),
+                 {.max_points = static_cast<size_t>(config.Int("max_points")), .scope_version = Version()}),
+        access_(std::move(parts.access)),
+        queue_(std::move(parts.queue)) {
+    parts.sender.access = [this](size_t signal) { return Access(signal); };
+    sender_ = std::make_unique<HttpSender>(std::move(parts.sender), *queue_, *env.http, *env.io, *env.clock);
+  }
+
+  Status Write(const Snapshot& snapshot) override {
+    RETURN_IF_ERROR(metrics_.Encode(snapshot, [this](std::string_view request, uint32_t points) {
+      return Push(kMetrics, request, points);
+    }));
+    metrics_.Commit();
+    return Ok();
+  }
+
+  Status Write(const Events& events) override {
+    if (!logs_ || events.list.empty()) return Ok();
+    EncodeOtlpLogs(events, Version(), logs_request_);
+    return Push(kLogs, logs_request_, static_cast<uint32_t>(events.list.size()));
+  }
+
+  Status Flush(Instant deadline) override { return sender_->Finish(deadline); }
+
+  bool Delivery(DeliveryStats& out) const override {
+    sender_->stats(sent_);
+    const ParcelQueue::Stats queued = queue_->stats();
+    out.up = sent_.up;
+    out.requests = sent_.requests;
+    out.retries = sent_.retries;
+    out.sent_bytes = sent_.sent_bytes;
+    out.last_success_unix_ns = sent_.last_success_unix_ns;
+    out.signals.resize(kSignals);
+    for (size_t i = 0; i < kSignals; ++i)
+      out.signals[i] = {kSignalNames[i], sent_.routes[i].delivered, sent_.routes[i].rejected,
+                        sent_.routes[i].refused};
+    out.queued_parcels = queued.parcels;
+    out.queued_bytes = queued.held_bytes;
+    out.queue_limit = limit_;
+    out.on_disk = on_disk_;
+    out.oldest_age = queued.oldest_age;
+    for (size_t i = 0; i < kParcelLosses; ++i)
+      out.lost[i] = {ParcelLossName(static_cast<ParcelLoss>(i)), queued.lost_parcels[i]};
+    return true;
+  }
+
+ private:
+  Status Push(Signal signal, std::string_view request, uint32_t items) {
+    parcel_.assign(1, static_cast<char>(signal));
+    if (gzip_) {
+      packer_.Compress(request, packed_);
+      parcel_ += packed_;
+    } else {
+      parcel_ += request;
+    }
+    return queue_->Push(parcel_, items);
+  }
+
+  Result<HttpSender::Access> Access(size_t signal) {
+    RemoteAccess& access = access_[signal];
+    RETURN_IF_ERROR(access.Refresh());
+    return HttpSender::Access{access.headers(), access.tls()};
+  }
+
+  const bool gzip_, logs_;
+  const uint64_t limit_;
+  const bool on_disk_;
+  OtlpMetrics metrics_;
+  GzipCompressor packer_;
+  std::string packed_, parcel_, logs_request_;
+  std::vector<RemoteAccess> access_;  // used by the sender's thread alone
+  std::unique_ptr<ParcelQueue> queue_;
+  mutable HttpSender::Stats sent_;
+  std::unique_ptr<HttpSender> sender_;  // last: it ends before what it uses
+};
+
+ParcelQueue::Options QueueOptions(const Config& queue) {
+  ParcelQueue::Options options;
+  options.folder = queue.Text("dir");
+  options.max_bytes = queue.Size("max_bytes");
+  options.max_age = queue.Time("max_age");
+  const std::string& sync = queue.Text("fsync");
+  options.sync = sync == "always" ? ParcelSync::kAlways
+                 : sync == "none" ? ParcelSync::kNone
+                                  : ParcelSync::kInterval;
+  return options;
+}
+
+Result<std::unique_ptr<Sink>> Create(const Config& config, Env& env) {
+  if (!env.http || !env.io) return Status{Code::kUnavailable, "there is no network here"};
+  OtlpSink::Parts parts;
+  parts.sender.name = "otlp";
+  parts.sender.timeout = config.Time("timeout");
+  parts.sender.backoff = {.initial = config.Group("retry").Time("initial"),
+                          .cap = config.Group("retry").Time("max")};
+  parts.sender.judge = &Judge;
+  for (std::string_view signal : kSignalNames) {
+    const std::string& own = config.Text(std::string(signal) + "_endpoint");
+    ASSIGN_OR_RETURN(HttpUrl url, OtlpUrl(config.Text("endpoint"), own, signal));
+    ASSIGN_OR_RETURN(RemoteAccess access, RemoteAccess::Make(config, url, {}));
+    parts.access.push_back(std::move(access));
+    SendRoute route{std::string(signal),
+                    {url, config.Text("unix_socket"), {}},
+                    "Content-Type: application/x-protobuf\r\n"};
+    route.target.limits.body_bytes = 64u << 10;
+    if (config.Text("compression") == "gzip") route.headers += "Content-Encoding: gzip\r\n";
+    parts.sender.routes.push_back(std::move(route));
+  }
+  ASSIGN_OR_RETURN(parts.queue, ParcelQueue::Open(QueueOptions(config.Group("queue")), *env.clock));
+  return std::unique_ptr<Sink>(std::make_unique<OtlpSink>(config, std::move(parts), env));
+}
+
+constexpr std::string_view kProtocols[] = {"http/protobuf"};
+constexpr std::string_view kCompressions[] = {"gzip", "none"};
+constexpr std::string_view kSyncs[] = {"none", "interval", "always"};
+
+constexpr OptionSpec kQueueOptions[] = {
+    {.key = "dir",
+     .help = "Where what is not delivered yet is kept, also when the agent ends; empty: in memory alone."},
+    {.key = "max_bytes",
+     .type = OptionType::kSize,
+     .fallback = "64MiB",
+     .help = "How much may wait; then the oldest is dropped and counted.",
+     .min = 1 << 20},
+    {.key = "max_age",
+     .type = OptionType::kTime,
+     .fallback = "0s",
+     .help = "What waited longer is dropped and counted; 0s: nothing is.",
+     .min = 0},
+    {.key = "fsync", .fallback = "interval", .help = "When it is forced to the disk.", .allowed = kSyncs},
+};
+
+constexpr OptionSpec kRetryOptions[] = {
+    {.key = "initial",
+     .type = OptionType::kTime,
+     .fallback = "1s",
+     .help = "The longest first wait.",
+     .min = 0.01},
+    {.key = "max",
+     .type = OptionType::kTime,
+     .fallback = "60s",
+     .help = "The longest wait of all.",
+     .min = 0.01},
+};
+
+constexpr auto kOptions = JoinOptions(
+    std::to_array<OptionSpec>({
+        {.key = "endpoint",
+         .type = OptionType::kUrl,
+         .fallback = "http://127.0.0.1:4318",
+         .help = "The receiver; /v1/metrics and /v1/logs are put behind it."},
+        {.key = "metrics_endpoint",
+         .type = OptionType::kUrl,
+         .help = "The whole URL for metrics, taken as it is."},
+        {.key = "logs_endpoint",
+         .type = OptionType::kUrl,
+         .help = "The whole URL for events, taken as it is."},
+        {.key = "protocol",
+         .fallback = "http/protobuf",
+         .help = "How it is spoken to.",
+         .allowed = kProtocols},
+        {.key = "interval",
+         .type = OptionType::kTime,
+         .fallback = "60s",
+         .help = "Between exports.",
+         .min = 0.01},
+        {.key = "timeout",
+         .type = OptionType::kTime,
+         .fallback = "10s",
+         .help = "Of one request.",
+         .min = 0.01},
+        {.key = "compression", .fallback = "gzip", .help = "Of request bodies.", .allowed = kCompressions},
+        {.key = "dialects",
+         .type = OptionType::kTexts,
+         .fallback = "[native]",
+         .help = "Under which names series are told.",
+         .allowed = kDialectNames},
+        {.key = "events",
+         .type = OptionType::kBool,
+         .fallback = "true",
+         .help = "Whether events are sent, too, as log records."},
+        {.key = "max_points",
+         .type = OptionType::kInt,
+         .fallback = "10000",
+         .help = "Points of one request.",
+         .min = 1,
+         .max = 1'000'000},
+        {.key = "queue",
+         .type = OptionType::kGroup,
+         .help = "What waits for delivery.",
+         .children = kQueueOptions},
+        {.key = "retry", .type = OptionType::kGroup, .help = "After a failure.", .children = kRetryOptions},
+    }),
+    kRemoteOptions);
+
+}  // namespace
+
+extern const SinkSpec otlp_sink;
+const SinkSpec otlp_sink{.name = "otlp",
+                         .help = "Metrics and events to an OpenTelemetry receiver (OTLP/HTTP).",
+                         .threaded = true,
+                         .options = kOptions,
+                         .create = &Create};
+
+}  // namespace gpulens

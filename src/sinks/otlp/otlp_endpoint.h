@@ -1,0 +1,17 @@
+// Where OTLP requests go: from one endpoint to the URL of each signal. Pure.
+#pragma once
+
+#include <string_view>
+
+#include <gpulens/status.h>
+
+#include "net/client/http_url.h"
+
+namespace gpulens {
+
+// As the OTLP exporter specification has it: `own` (of one signal) as it stands; without it `endpoint` with
+// "/v1/metrics" behind its path. A path that has its "/v1" or "/v1/metrics" already does not get it twice.
+// `signal`: "metrics", "logs".
+Result<HttpUrl> OtlpUrl(std::string_view endpoint, std::string_view own, std::string_view signal);
+
+}  // namespace gpulens
