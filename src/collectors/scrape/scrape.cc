@@ -15,7 +15,8 @@ using std::chrono::seconds;
 class ScrapeCollector final : public Collector, private PageUser {
  public:
   ScrapeCollector(const Config& config, std::unique_ptr<PageTarget> target, SeriesRules rules)
-      : target_(std::move(target)), series_(target_->page(), TargetEntity(config, config.Text("name")), {}, std::move(rules)) {
+      : target_(std::move(target)),
+        series_(target_->page(), TargetEntity(config, config.Text("name")), {}, std::move(rules)) {
     target_->SetLosses(series_.losses());
   }
 
