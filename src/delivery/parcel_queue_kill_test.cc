@@ -1,0 +1,128 @@
+// kill -9 at random moments: what was accepted arrives, in order, and at most the parcel on its way comes
+// twice.
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <poll.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <random>
+#include <thread>
+
+#include "base/fd.h"
+#include "delivery/queue_testing.h"
+
+namespace gpulens {
+namespace {
+
+using namespace queue_testing;
+
+constexpr int kKills = 20;
+constexpr int kPatienceMs = 20'000;
+constexpr uint64_t kNumbersARound = 1'000'000;
+
+// What the child says on its pipe; a write of so little is one piece.
+struct Word {
+  char what = 0;  // 'A': Push returned ok; 'D': Front gave it, and it is delivered
+  uint64_t number = 0;
+};
+
+void Say(int pipe, char what, uint64_t number) {
+  Word word{what, number};
+  if (::write(pipe, &word, sizeof word) != sizeof word) ::_exit(3);
+}
+
+size_t SizeOf(uint64_t number) { return number * 7919 % 9000; }
+
+// One thread pushes for ever, the other delivers to the parent for ever. Never returns.
+[[noreturn]] void RunChild(const ParcelQueue::Options& options, int pipe, uint64_t first) {
+  ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+  auto queue = ParcelQueue::Open(options, RealClock());
+  if (!queue.ok()) ::_exit(2);
+  std::thread taker([&] {
+    while (true) {
+      (*queue)->Wait(RealClock().Now() + std::chrono::seconds(1));
+      // Slower than what comes in, so that there is a backlog to take over.
+      if (auto parcel = (*queue)->Front(); parcel && (*queue)->stats().parcels > 20) {
+        Say(pipe, 'D', NumberOf(parcel->bytes).value_or(0));
+        (*queue)->Pop(parcel->id);
+      }
+    }
+  });
+  for (uint64_t number = first;; ++number) {
+    if (!(*queue)->Push(Numbered(number, SizeOf(number)), 1).ok()) ::_exit(4);
+    Say(pipe, 'A', number);
+  }
+}
+
+struct Heard {
+  std::vector<uint64_t> accepted;
+  std::vector<uint64_t> delivered;
+};
+
+// Kills after so many words. False when the child ended by itself or said nothing.
+bool ListenAndKill(pid_t child, int pipe, int words, Heard& heard) {
+  bool killed = false;
+  while (true) {
+    pollfd ready{pipe, POLLIN, 0};
+    if (::poll(&ready, 1, kPatienceMs) <= 0) break;
+    Word word;
+    ssize_t count = ::read(pipe, &word, sizeof word);
+    if (count != sizeof word) break;
+    (word.what == 'A' ? heard.accepted : heard.delivered).push_back(word.number);
+    if (--words == 0) {
+      killed = true;
+      ::kill(child, SIGKILL);
+    }
+  }
+  if (!killed) ::kill(child, SIGKILL);
+  int status = 0;
+  ::waitpid(child, &status, 0);
+  return killed && WIFSIGNALED(status);
+}
+
+// In order, and twice only the one that was on its way when the child was killed.
+void CheckDelivered(const std::vector<uint64_t>& all, const std::vector<size_t>& begins) {
+  for (size_t i = 1; i < all.size(); ++i) {
+    bool begin = std::find(begins.begin(), begins.end(), i) != begins.end();
+    ASSERT_GT(all[i] + (begin ? 1 : 0), all[i - 1]) << "parcel " << i;
+  }
+}
+
+TEST(ParcelQueueKill, NothingThatWasAcceptedIsLost) {
+  TestFolder folder;
+  ParcelQueue::Options options;
+  options.folder = folder.path();
+  options.segment_bytes = 64 << 10;
+  std::mt19937_64 random(20);
+  Heard heard;
+  std::vector<size_t> begins;
+  for (int round = 1; round <= kKills; ++round) {
+    options.sync = round % 4 == 0 ? ParcelQueue::Sync::kAlways : ParcelQueue::Sync::kNone;
+    int ends[2];
+    ASSERT_EQ(::pipe2(ends, O_CLOEXEC), 0);
+    UniqueFd ours(ends[0]), theirs(ends[1]);
+    begins.push_back(heard.delivered.size());
+    pid_t child = ::fork();
+    if (child == 0) RunChild(options, theirs.get(), static_cast<uint64_t>(round) * kNumbersARound);
+    theirs.reset();
+    ASSERT_TRUE(ListenAndKill(child, ours.get(), 1 + static_cast<int>(random() % 300), heard)) << round;
+  }
+  begins.push_back(heard.delivered.size());
+  ManualClock clock;
+  auto queue = ParcelQueue::Open(options, clock);
+  ASSERT_TRUE(queue.ok()) << queue.error().detail;
+  EXPECT_GT((*queue)->stats().parcels, 0u);
+  for (uint64_t number : Take(**queue)) heard.delivered.push_back(number);
+  EXPECT_EQ(AllLost(**queue), 0u);
+  CheckDelivered(heard.delivered, begins);
+  std::sort(heard.delivered.begin(), heard.delivered.end());
+  for (uint64_t number : heard.accepted)
+    ASSERT_TRUE(std::binary_search(heard.delivered.begin(), heard.delivered.end(), number)) << number;
+  EXPECT_GT(heard.accepted.size(), 200u);
+  EXPECT_GT(heard.delivered.size(), heard.accepted.size() / 2);
+}
+
+}  // namespace
+}  // namespace gpulens

@@ -1,0 +1,46 @@
+// The folder of a queue: made with mode 0700, held by one process at a time, and the names in it.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <gpulens/status.h>
+
+#include "base/fd.h"
+
+namespace gpulens {
+
+// "00000000000000000012.seg": the id of the segment's first parcel.
+using SegmentName = std::array<char, 32>;
+SegmentName NameOfSegment(uint64_t first_id) noexcept;
+
+// Not thread-safe. The lock goes with the object, or with the process.
+class QueueFolder {
+ public:
+  // kUnavailable, with the holder's process id where it is known, when another has it.
+  static Result<QueueFolder> Open(const std::string& path);
+
+  int fd() const noexcept { return fd_.get(); }
+  const std::string& path() const noexcept { return path_; }
+
+  // First ids of all segments, ascending. Other names are not looked at.
+  Result<std::vector<uint64_t>> ListSegments() const;
+  // Renames to NAME.unknown, never over something, and says so in the log.
+  Status SetAside(const char* name, std::string_view why) const;
+  Status Remove(const char* name) const;
+  // New names in the folder are on the disk when this returns ok.
+  Status Sync() const;
+  UniqueFd Duplicate() const noexcept;
+
+ private:
+  QueueFolder() = default;
+  Status Lock();
+
+  std::string path_;
+  UniqueFd fd_, lock_;
+};
+
+}  // namespace gpulens
