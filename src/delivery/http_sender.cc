@@ -150,9 +150,10 @@ bool HttpSender::Post(HttpChannel& channel, HttpPost post, HttpReply& reply) {
   std::unique_lock lock(mutex_);
   while (!answer->done) {
     const Instant now = clock_.Now();
-    const Instant until = ending_ ? std::min(latest, end_by_) : latest;
-    if (now >= until) return false;
-    changed_.wait_for(lock, until - now);
+    Duration left = latest - now;
+    if (ending_) left = std::min(left, end_by_ - now);
+    if (left <= Duration::zero()) return false;
+    changed_.wait_for(lock, left);
   }
   reply = std::move(answer->reply);
   return true;
@@ -160,37 +161,42 @@ bool HttpSender::Post(HttpChannel& channel, HttpPost post, HttpReply& reply) {
 
 void HttpSender::Count(const Parcel& parcel, size_t route, const std::string& code, const Verdict& verdict,
                        size_t bytes) {
-  const bool taken = verdict.kind == Verdict::kTaken, was_up = [&] {
-    std::lock_guard lock(mutex_);
-    return stats_.up;
-  }();
-  const std::string& where = options_.routes[route].name;
-  if (taken && !was_up) Log(LogLevel::kInfo, options_.name, "delivers", "delivers again.", where);
-  if (verdict.kind == Verdict::kAgain && was_up)
-    Log(LogLevel::kWarn, options_.name, "waits", verdict.detail + "; it is tried again, nothing is lost",
-        where);
-  if (verdict.kind == Verdict::kRefused)
-    Log(LogLevel::kError, options_.name, "refused",
-        std::to_string(parcel.items) + " points or records are lost: " + verdict.detail, where);
-  if (verdict.rejected != 0)
-    Log(LogLevel::kError, options_.name, "rejected",
-        std::to_string(verdict.rejected) + " of " + std::to_string(parcel.items) +
-            " are lost: " + verdict.detail,
-        where);
+  Tell(parcel, route, verdict);
+  const bool taken = verdict.kind == Verdict::kTaken;
   std::lock_guard lock(mutex_);
   ++stats_.requests[code];
   stats_.retries += verdict.kind == Verdict::kAgain;
+  stats_.refused += verdict.kind == Verdict::kRefused;
   stats_.up = taken;
-  stats_.last = taken ? Ok() : Status{Code::kUnavailable, verdict.detail};
-  Stats::Route& counted = stats_.routes[route];
-  if (taken) {
-    const uint64_t rejected = std::min<uint64_t>(verdict.rejected, parcel.items);
-    counted.delivered += parcel.items - rejected;
-    counted.rejected += rejected;
-    stats_.sent_bytes += bytes;
-    stats_.last_success_unix_ns = clock_.Now().unix_ns;
+  if (!taken) return;
+  const uint64_t rejected = std::min<uint64_t>(verdict.rejected, parcel.items);
+  stats_.routes[route].delivered += parcel.items - rejected;
+  stats_.routes[route].rejected += rejected;
+  stats_.sent_bytes += bytes;
+  stats_.last_success_unix_ns = clock_.Now().unix_ns;
+}
+
+// An outage is told when it begins and when it ends; what is lost, each time.
+void HttpSender::Tell(const Parcel& parcel, size_t route, const Verdict& verdict) {
+  const std::string& subject = options_.routes[route].name;
+  const std::string url = options_.routes[route].target.url.ToString();
+  const std::string items = std::to_string(parcel.items) + " points or records";
+  const bool down = verdict.kind == Verdict::kAgain;
+  if (down && !waits_) {
+    Log(LogLevel::kWarn, options_.name, "sink_down",
+        "cannot deliver to " + url + ": " + verdict.detail + ". It is queued and tried again.", subject);
+  } else if (!down && waits_) {
+    Log(LogLevel::kInfo, options_.name, "sink_up",
+        "delivers again; " + std::to_string(queue_.stats().parcels) + " requests are in the queue.", subject);
   }
-  if (verdict.kind == Verdict::kRefused) counted.refused += parcel.items;
+  waits_ = down;
+  if (verdict.kind == Verdict::kRefused)
+    Log(LogLevel::kError, options_.name, "refused",
+        url + " refused " + items + ", they are lost: " + verdict.detail, subject);
+  if (verdict.rejected != 0)
+    Log(LogLevel::kError, options_.name, "rejected",
+        url + " left out " + std::to_string(verdict.rejected) + " of " + items + ": " + verdict.detail,
+        subject);
 }
 
 }  // namespace gpulens

@@ -62,13 +62,13 @@ class HttpSender {
   };
   struct Stats {
     struct Route {
-      uint64_t delivered = 0, rejected = 0, refused = 0;  // items
+      uint64_t delivered = 0, rejected = 0;  // items
     };
     std::vector<Route> routes;                              // as in Options
     std::map<std::string, uint64_t, std::less<>> requests;  // by HTTP status, or the name of the failure
     uint64_t retries = 0, sent_bytes = 0;
-    bool up = true;  // the last request was taken, or there was none
-    Status last;     // how it ended
+    uint64_t refused = 0;  // parcels that were lost since their receiver refused them for good
+    bool up = true;        // the last request was taken, or there was none
     int64_t last_success_unix_ns = 0;
   };
 
@@ -94,6 +94,7 @@ class HttpSender {
   bool Post(HttpChannel& channel, HttpPost post, HttpReply& reply);
   void Count(const Parcel& parcel, size_t route, const std::string& code, const Verdict& verdict,
              size_t bytes);
+  void Tell(const Parcel& parcel, size_t route, const Verdict& verdict);
 
   const Options options_;
   ParcelQueue& queue_;
@@ -101,6 +102,7 @@ class HttpSender {
   const Clock& clock_;
   std::vector<std::unique_ptr<HttpChannel>> channels_;  // one for each route
   Backoff backoff_;
+  bool waits_ = false;  // the last request was not taken: the sender's thread alone
 
   mutable std::mutex mutex_;  // guards what follows
   std::condition_variable changed_;

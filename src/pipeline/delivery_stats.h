@@ -17,9 +17,8 @@ namespace gpulens {
 struct DeliveryStats {
   struct Signal {
     std::string_view name;  // "metrics", "logs"; static storage
-    // Points or records: taken, left out by the receiver although it took their request, lost with a request
-    // that it refused for good.
-    uint64_t delivered = 0, rejected = 0, refused = 0;
+    // Points or records: taken, and left out by the receiver although it took their request.
+    uint64_t delivered = 0, rejected = 0;
   };
   std::vector<Signal> signals;
   std::map<std::string, uint64_t, std::less<>> requests;  // by HTTP status, or the name of the failure
@@ -30,7 +29,7 @@ struct DeliveryStats {
   bool on_disk = false;
   uint64_t queued_parcels = 0, queued_bytes = 0, queue_limit = 0;
   std::optional<Duration> oldest_age;
-  std::array<std::pair<std::string_view, uint64_t>, 4> lost{};  // parcels by reason; static storage
+  std::array<std::pair<std::string_view, uint64_t>, 5> lost{};  // parcels by reason; static storage
 };
 
 }  // namespace gpulens

@@ -42,6 +42,14 @@ constexpr const MetricDesc* kRows[] = {&kSelfTickDuration,
                                        &kSelfSinkQueueLength,
                                        &kSelfSinkQueueCapacity,
                                        &kSelfSinkDropped,
+                                       &kSelfSinkDelivered,
+                                       &kSelfSinkRejected,
+                                       &kSelfSinkRequests,
+                                       &kSelfSinkRetries,
+                                       &kSelfSinkSent,
+                                       &kSelfSinkDiskQueueSize,
+                                       &kSelfSinkDiskQueueLimit,
+                                       &kSelfSinkDiskQueueOldestAge,
                                        &kTargetInfo};
 
 }  // namespace
@@ -66,6 +74,7 @@ struct SelfMetrics::OfSink {
   EntityRef entity;
   Series up, length, capacity, duration, last_success, dropped[kDropReasons];
   Series event_length, event_capacity, events_dropped[kDropReasons];
+  DeliveryMetrics delivery;
   uint64_t seen = 0;
 };
 
@@ -197,6 +206,7 @@ void SelfMetrics::UpdateSink(const SinkRunner& sink) {
     writer_.Set(s.dropped[i], stats.dropped[i]);
     writer_.Set(s.events_dropped[i], stats.events_dropped[i]);
   }
+  if (sink.Delivery(delivery_)) s.delivery.Write(delivery_, s.entity, writer_);
 }
 
 template <class Of>

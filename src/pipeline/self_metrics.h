@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "core/frame_writer.h"
+#include "pipeline/delivery_metrics.h"
 #include "pipeline/instance.h"
 #include "pipeline/sink_runner.h"
 
@@ -74,6 +75,7 @@ class SelfMetrics {
   int64_t started_unix_ns_ = 0;
   uint64_t update_ = 0;
   InstanceStats instance_stats_;  // of the collector being updated
+  DeliveryStats delivery_;        // of the sink being updated
 };
 
 }  // namespace gpulens

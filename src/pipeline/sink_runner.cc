@@ -152,6 +152,8 @@ void SinkRunner::Stop(Instant deadline) {
   else thread_.detach();
 }
 
+bool SinkRunner::Delivery(DeliveryStats& out) const { return shared_->sink->Delivery(out); }
+
 SinkStats SinkRunner::stats() const {
   std::lock_guard lock(shared_->mutex);
   SinkStats stats = shared_->stats;

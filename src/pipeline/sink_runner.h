@@ -58,6 +58,8 @@ class SinkRunner {
   // counted, and a Write that still hangs then is left behind.
   void Stop(Instant deadline);
   SinkStats stats() const;
+  // Of a sink that sends over a network; see Sink. Called by one thread.
+  bool Delivery(DeliveryStats& out) const;
 
  private:
   struct Shared;

@@ -93,8 +93,7 @@ class OtlpSink final : public Sink {
     out.last_success_unix_ns = sent_.last_success_unix_ns;
     out.signals.resize(kSignals);
     for (size_t i = 0; i < kSignals; ++i)
-      out.signals[i] = {kSignalNames[i], sent_.routes[i].delivered, sent_.routes[i].rejected,
-                        sent_.routes[i].refused};
+      out.signals[i] = {kSignalNames[i], sent_.routes[i].delivered, sent_.routes[i].rejected};
     out.queued_parcels = queued.parcels;
     out.queued_bytes = queued.held_bytes;
     out.queue_limit = limit_;
@@ -102,6 +101,7 @@ class OtlpSink final : public Sink {
     out.oldest_age = queued.oldest_age;
     for (size_t i = 0; i < kParcelLosses; ++i)
       out.lost[i] = {ParcelLossName(static_cast<ParcelLoss>(i)), queued.lost_parcels[i]};
+    out.lost[kParcelLosses] = {"refused", sent_.refused};
     return true;
   }
 

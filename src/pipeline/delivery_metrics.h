@@ -1,0 +1,34 @@
+// The self-metrics of one network sink: what was delivered, refused and lost, and what waits.
+#pragma once
+
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "core/frame_writer.h"
+#include "core/series_table.h"
+#include "pipeline/delivery_stats.h"
+
+namespace gpulens {
+
+// Series are declared as they are first needed. Not thread-safe: used in the run of SelfMetrics.
+class DeliveryMetrics {
+ public:
+  void Write(const DeliveryStats& stats, const EntityRef& sink, FrameWriter& out);
+
+ private:
+  struct OfSignal {
+    Series delivered, rejected;
+  };
+
+  void Declare(const DeliveryStats& stats, const EntityRef& sink, SeriesTable& table);
+
+  bool declared_ = false;
+  std::vector<OfSignal> signals_;
+  std::map<std::string, Series, std::less<>> requests_;
+  Series retries_, sent_, length_, size_, limit_, age_;
+  std::array<Series, 5> lost_;
+};
+
+}  // namespace gpulens
