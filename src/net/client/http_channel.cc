@@ -69,9 +69,9 @@ IoResult HttpChannel::Core::WritePiece() {
   return stream_.WriteSome(std::span(pieces.data(), count));
 }
 
-// A server may answer and close before it has read all. The stream is broken then, but the kernel keeps what has
-// come: it is read through another descriptor of the same socket. With TLS that cannot be: the keys are the
-// stream's.
+// A server may answer and close before it has read all. The stream is broken then, but the kernel keeps what
+// has come: it is read through another descriptor of the same socket. With TLS that cannot be: the keys are
+// the stream's.
 void HttpChannel::Core::OnWriteError() {
   if (!post_ || sent_ == 0 || stream_.is_tls()) return Broken();
   UniqueFd same(::fcntl(stream_.fd(), F_DUPFD_CLOEXEC, 0));

@@ -66,9 +66,10 @@ struct HttpGet {
 // One request with a body. The client writes Content-Length itself.
 struct HttpPost {
   std::string_view headers;  // whole lines, each ending "\r\n"; copied. Content-Type is among them
-  std::shared_ptr<const std::string> body;  // held until `done` or the channel's end, never copied; may be null
-  std::shared_ptr<const TlsContext> tls;    // as in HttpGet, and what follows, too
-  Duration timeout{};                       // ... with the sending
+  std::shared_ptr<const std::string>
+      body;                               // held until `done` or the channel's end, never copied; may be null
+  std::shared_ptr<const TlsContext> tls;  // as in HttpGet, and what follows, too
+  Duration timeout{};                     // ... with the sending
   std::string buffer;
 };
 

@@ -127,8 +127,8 @@ TEST(HttpResponse, AHeadIsWholeWhateverItsBodyDoes) {
   EXPECT_FALSE(status_counts("HTTP/1.1 400 x\r\nA: " + std::string(100, 'x')));
   EXPECT_FALSE(status_counts("HTTP/1.1 400 x\r\nContent-Length: 5\r\n"));
   EXPECT_FALSE(status_counts("HTTP/1.1 400 x\r\nContent-Length: x\r\n\r\n"));
-  EXPECT_FALSE(status_counts(
-      "HTTP/1.1 400 x\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n"));
+  EXPECT_FALSE(
+      status_counts("HTTP/1.1 400 x\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n"));
   EXPECT_FALSE(status_counts("HTTP/1.1 100 x\r\n\r\n"));
 }
 

@@ -1,4 +1,5 @@
-// A blocking server for tests of requests with a body: a script reads as much as it likes, and answers when it likes.
+// A blocking server for tests of requests with a body: a script reads as much as it likes, and answers when
+// it likes.
 #pragma once
 
 #include <openssl/ssl.h>
@@ -22,8 +23,8 @@
 
 namespace gpulens::testing {
 
-// Thread-safe. Every connection has a thread, which runs the script and then closes: with a reset, as the kernel
-// does, when not all that came was read. Destruction ends all connections and waits for the scripts.
+// Thread-safe. Every connection has a thread, which runs the script and then closes: with a reset, as the
+// kernel does, when not all that came was read. Destruction ends all connections and waits for the scripts.
 class PostServer {
  public:
   // The server's side of a connection. All of it returns early when the connection ends.
