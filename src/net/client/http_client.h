@@ -65,11 +65,10 @@ struct HttpGet {
 
 // One request with a body. The client writes Content-Length itself.
 struct HttpPost {
-  std::string_view headers;  // whole lines, each ending "\r\n"; copied. Content-Type is among them
-  std::shared_ptr<const std::string>
-      body;                               // held until `done` or the channel's end, never copied; may be null
-  std::shared_ptr<const TlsContext> tls;  // as in HttpGet, and what follows, too
-  Duration timeout{};                     // ... with the sending
+  std::string_view headers;                 // as in HttpGet; Content-Type is among them
+  std::shared_ptr<const std::string> body;  // never copied, let go before `done`; null is empty
+  std::shared_ptr<const TlsContext> tls;    // as in HttpGet
+  Duration timeout{};                       // for all of it, the sending, too
   std::string buffer;
 };
 
@@ -89,14 +88,13 @@ class HttpChannel {
   // connection that the server has closed meanwhile is replaced by a new one without a word.
   void Get(HttpGet get, Done done);
 
-  // The same with a body, which is let go before `done` is called. A kept connection is replaced as long as
-  // no byte of an answer has come, so a request may reach the server twice.
+  // The same with a body. A kept connection is replaced as long as no byte of an answer has come, so a
+  // request may reach the server twice; and whatever the failure, it may have reached it once.
   //
-  // 2xx is success. Any other status is kStatus or kAuth, with what the server says about it in the body,
-  // as much as came within the limit and the timeout: the status counts once its head is whole. Whatever the
-  // failure, the server may have taken the request. It may refuse one before it has read the body;
-  // then the rest is not sent. With TLS it can still happen that a server which refuses and hangs up at
-  // once is told as a broken connection (kProtocol).
+  // 2xx is success, when the answer can be read to its end within the limits. Any other status is kStatus or
+  // kAuth as soon as its head is whole, with as much of the body as comes within limits and timeout: what the
+  // server says about it. A server may refuse before it has read all; then the rest is not sent.
+  // With TLS, one that hangs up in that same moment can be taken for a broken connection (kProtocol).
   void Post(HttpPost post, Done done);
 
  private:
