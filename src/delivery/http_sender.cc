@@ -97,9 +97,9 @@ void HttpSender::Deliver(Parcel parcel) {
   const auto body = std::make_shared<const std::string>(std::move(parcel.bytes));
   while (true) {
     std::string code, retry_after;
-    const Verdict verdict = Try(route, body, code, retry_after);
-    Count(parcel, route, code, verdict, body->size());
-    if (verdict.kind != Verdict::kAgain) {
+    const SendOutcome outcome = Try(route, body, code, retry_after);
+    Count(parcel, route, code, outcome, body->size());
+    if (outcome.kind != SendOutcome::kAgain) {
       backoff_.Reset();
       return queue_.Pop(parcel.id);
     }
@@ -112,22 +112,22 @@ void HttpSender::Deliver(Parcel parcel) {
   }
 }
 
-Verdict HttpSender::Try(size_t route, const std::shared_ptr<const std::string>& body, std::string& code,
-                        std::string& retry_after) {
+SendOutcome HttpSender::Try(size_t route, const std::shared_ptr<const std::string>& body, std::string& code,
+                            std::string& retry_after) {
   Result<Access> access = options_.access(route);
   if (!access) {
     code = "access";
-    return {Verdict::kAgain, 0, access.error().detail};
+    return {SendOutcome::kAgain, 0, access.error().detail};
   }
   const std::string headers = access->headers + options_.routes[route].headers;
   HttpReply reply;
   if (!Post(*channels_[route], {headers, body, access->tls, TimeLeft(options_.timeout), {}}, reply)) {
     code = "abandoned";
-    return {Verdict::kAgain, 0, "the program ended before there was an answer"};
+    return {SendOutcome::kAgain, 0, "the program ended before there was an answer"};
   }
   code = CodeOf(reply);
   retry_after = reply.retry_after;
-  if (reply.status == 0) return {Verdict::kAgain, 0, reply.detail};
+  if (reply.status == 0) return {SendOutcome::kAgain, 0, reply.detail};
   return options_.judge(reply);
 }
 
@@ -159,17 +159,17 @@ bool HttpSender::Post(HttpChannel& channel, HttpPost post, HttpReply& reply) {
   return true;
 }
 
-void HttpSender::Count(const Parcel& parcel, size_t route, const std::string& code, const Verdict& verdict,
-                       size_t bytes) {
-  Tell(parcel, route, verdict);
-  const bool taken = verdict.kind == Verdict::kTaken;
+void HttpSender::Count(const Parcel& parcel, size_t route, const std::string& code,
+                       const SendOutcome& outcome, size_t bytes) {
+  Tell(parcel, route, outcome);
+  const bool taken = outcome.kind == SendOutcome::kTaken;
   std::lock_guard lock(mutex_);
   ++stats_.requests[code];
-  stats_.retries += verdict.kind == Verdict::kAgain;
-  stats_.refused += verdict.kind == Verdict::kRefused;
+  stats_.retries += outcome.kind == SendOutcome::kAgain;
+  stats_.refused += outcome.kind == SendOutcome::kRefused;
   stats_.up = taken;
   if (!taken) return;
-  const uint64_t rejected = std::min<uint64_t>(verdict.rejected, parcel.items);
+  const uint64_t rejected = std::min<uint64_t>(outcome.rejected, parcel.items);
   stats_.routes[route].delivered += parcel.items - rejected;
   stats_.routes[route].rejected += rejected;
   stats_.sent_bytes += bytes;
@@ -177,25 +177,25 @@ void HttpSender::Count(const Parcel& parcel, size_t route, const std::string& co
 }
 
 // An outage is told when it begins and when it ends; what is lost, each time.
-void HttpSender::Tell(const Parcel& parcel, size_t route, const Verdict& verdict) {
+void HttpSender::Tell(const Parcel& parcel, size_t route, const SendOutcome& outcome) {
   const std::string& subject = options_.routes[route].name;
   const std::string url = options_.routes[route].target.url.ToString();
   const std::string items = std::to_string(parcel.items) + " points or records";
-  const bool down = verdict.kind == Verdict::kAgain;
+  const bool down = outcome.kind == SendOutcome::kAgain;
   if (down && !waits_) {
     Log(LogLevel::kWarn, options_.name, "sink_down",
-        "cannot deliver to " + url + ": " + verdict.detail + ". It is queued and tried again.", subject);
+        "cannot deliver to " + url + ": " + outcome.detail + ". It is queued and tried again.", subject);
   } else if (!down && waits_) {
     Log(LogLevel::kInfo, options_.name, "sink_up",
         "delivers again; " + std::to_string(queue_.stats().parcels) + " requests are in the queue.", subject);
   }
   waits_ = down;
-  if (verdict.kind == Verdict::kRefused)
+  if (outcome.kind == SendOutcome::kRefused)
     Log(LogLevel::kError, options_.name, "refused",
-        url + " refused " + items + ", they are lost: " + verdict.detail, subject);
-  if (verdict.rejected != 0)
+        url + " refused " + items + ", they are lost: " + outcome.detail, subject);
+  if (outcome.rejected != 0)
     Log(LogLevel::kError, options_.name, "rejected",
-        url + " left out " + std::to_string(verdict.rejected) + " of " + items + ": " + verdict.detail,
+        url + " left out " + std::to_string(outcome.rejected) + " of " + items + ": " + outcome.detail,
         subject);
 }
 

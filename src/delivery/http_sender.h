@@ -31,7 +31,7 @@
 namespace gpulens {
 
 // What an answer means for its parcel.
-struct Verdict {
+struct SendOutcome {
   enum Kind : uint8_t { kTaken, kAgain, kRefused } kind = kTaken;
   uint64_t rejected = 0;  // of a parcel that was taken: items that were not
   std::string detail;     // why, for people
@@ -58,7 +58,7 @@ class HttpSender {
     // Asked for a route before each request, on the sender's thread; not ok: it is tried again later.
     std::function<Result<Access>(size_t route)> access;
     // Asked for each answer. Failures without one (no connection, no answer in time) are always tried again.
-    std::function<Verdict(const HttpReply& reply)> judge;
+    std::function<SendOutcome(const HttpReply& reply)> judge;
   };
   struct Stats {
     struct Route {
@@ -89,12 +89,12 @@ class HttpSender {
   bool Ending() const;
   Duration TimeLeft(Duration wanted) const;
   void Deliver(Parcel parcel);
-  Verdict Try(size_t route, const std::shared_ptr<const std::string>& body, std::string& code,
-              std::string& retry_after);
+  SendOutcome Try(size_t route, const std::shared_ptr<const std::string>& body, std::string& code,
+                  std::string& retry_after);
   bool Post(HttpChannel& channel, HttpPost post, HttpReply& reply);
-  void Count(const Parcel& parcel, size_t route, const std::string& code, const Verdict& verdict,
+  void Count(const Parcel& parcel, size_t route, const std::string& code, const SendOutcome& outcome,
              size_t bytes);
-  void Tell(const Parcel& parcel, size_t route, const Verdict& verdict);
+  void Tell(const Parcel& parcel, size_t route, const SendOutcome& outcome);
 
   const Options options_;
   ParcelQueue& queue_;

@@ -16,7 +16,8 @@ constexpr std::string_view kPrefix = "GPULENS_";
 // the variable of the option itself over all.
 struct Alias {
   std::string_view variable, path;
-  enum Kind : uint8_t { kAsIs, kPort, kMilliseconds, kLevels } kind;
+  enum Kind : uint8_t { kAsIs, kPort, kMilliseconds, kLevels, kPairs, kSecretPairs } kind;
+  bool quiet = false;
 };
 constexpr Alias kAliases[] = {
     {"GPULENS_LOG", "log.level", Alias::kAsIs},
@@ -25,6 +26,27 @@ constexpr Alias kAliases[] = {
     {"ZERNEL_PUSH_INTERVAL_MS", "websocket.push_interval", Alias::kMilliseconds},
     {"ZERNEL_LOG", "log.level", Alias::kLevels},
     {"L9GPU_CLUSTER_NAME", "resource.cluster", Alias::kAsIs},
+    // OpenTelemetry's, each with its forms for one signal. An endpoint turns the sink on, the others do not.
+    {"OTEL_SERVICE_NAME", "resource.service_name", Alias::kAsIs},
+    {"OTEL_RESOURCE_ATTRIBUTES", "resource.attributes", Alias::kPairs},
+    {"OTEL_EXPORTER_OTLP_ENDPOINT", "sinks.otlp.endpoint", Alias::kAsIs},
+    {"OTEL_EXPORTER_OTLP_METRICS_ENDPOINT", "sinks.otlp.metrics_endpoint", Alias::kAsIs},
+    {"OTEL_EXPORTER_OTLP_LOGS_ENDPOINT", "sinks.otlp.logs_endpoint", Alias::kAsIs},
+    {"OTEL_EXPORTER_OTLP_METRICS_PROTOCOL", "sinks.otlp.protocol", Alias::kAsIs, true},
+    {"OTEL_EXPORTER_OTLP_PROTOCOL", "sinks.otlp.protocol", Alias::kAsIs, true},
+    {"OTEL_EXPORTER_OTLP_METRICS_HEADERS", "sinks.otlp.headers", Alias::kSecretPairs, true},
+    {"OTEL_EXPORTER_OTLP_HEADERS", "sinks.otlp.headers", Alias::kSecretPairs, true},
+    {"OTEL_EXPORTER_OTLP_METRICS_TIMEOUT", "sinks.otlp.timeout", Alias::kMilliseconds, true},
+    {"OTEL_EXPORTER_OTLP_TIMEOUT", "sinks.otlp.timeout", Alias::kMilliseconds, true},
+    {"OTEL_EXPORTER_OTLP_METRICS_COMPRESSION", "sinks.otlp.compression", Alias::kAsIs, true},
+    {"OTEL_EXPORTER_OTLP_COMPRESSION", "sinks.otlp.compression", Alias::kAsIs, true},
+    {"OTEL_EXPORTER_OTLP_METRICS_CERTIFICATE", "sinks.otlp.tls.ca_file", Alias::kAsIs, true},
+    {"OTEL_EXPORTER_OTLP_CERTIFICATE", "sinks.otlp.tls.ca_file", Alias::kAsIs, true},
+    {"OTEL_EXPORTER_OTLP_METRICS_CLIENT_CERTIFICATE", "sinks.otlp.tls.cert_file", Alias::kAsIs, true},
+    {"OTEL_EXPORTER_OTLP_CLIENT_CERTIFICATE", "sinks.otlp.tls.cert_file", Alias::kAsIs, true},
+    {"OTEL_EXPORTER_OTLP_METRICS_CLIENT_KEY", "sinks.otlp.tls.key_file", Alias::kAsIs, true},
+    {"OTEL_EXPORTER_OTLP_CLIENT_KEY", "sinks.otlp.tls.key_file", Alias::kAsIs, true},
+    {"OTEL_METRIC_EXPORT_INTERVAL", "sinks.otlp.interval", Alias::kMilliseconds, true},
 };
 
 // Kubernetes sets these in every pod beside a service called gpulens.
@@ -92,7 +114,10 @@ const Setting* Overlay::Find(const std::string& path) const {
 
 bool Overlay::Touches(const std::string& path) const {
   auto found = settings_.lower_bound(path + ".");
-  return found != settings_.end() && found->first.starts_with(path + ".");
+  for (; found != settings_.end() && found->first.starts_with(path + "."); ++found) {
+    if (!found->second.quiet) return true;
+  }
+  return false;
 }
 
 Spot Overlay::SpotOf(const Setting& setting, size_t at, size_t length) {
@@ -149,8 +174,10 @@ void Overlay::AddAliases(const Schema& schema, const Sources& sources) {
     const Schema::Leaf* leaf = schema.FindLeaf(alias.path);
     if (value.empty() || leaf == nullptr || settings_.contains(alias.path)) continue;
     std::string name(alias.variable);
-    Setting setting = MakeSetting("environment", name + "=", value, false);
+    Setting setting = MakeSetting("environment", name + "=", value, alias.kind == Alias::kSecretPairs);
     setting.origin = {Origin::kEnvironment, name, 0, 0};
+    setting.quiet = alias.quiet;
+    setting.percent = alias.kind == Alias::kPairs || alias.kind == Alias::kSecretPairs;
     bool number = ParseInt<uint32_t>(value).has_value();
     bool port = ParseInt<uint16_t>(value).value_or(0) != 0;
     if ((alias.kind == Alias::kPort && !port) || (alias.kind == Alias::kMilliseconds && !number)) {
@@ -162,7 +189,7 @@ void Overlay::AddAliases(const Schema& schema, const Sources& sources) {
                      is_port ? "1 to 65535" : "like 1000");
       continue;
     }
-    setting.exact = alias.kind == Alias::kAsIs && setting.exact;
+    setting.exact = (alias.kind == Alias::kAsIs || alias.kind == Alias::kPairs) && setting.exact;
     std::string text(value);
     if (alias.kind == Alias::kPort) setting.text = "127.0.0.1:" + text + ",[::1]:" + text;
     if (alias.kind == Alias::kMilliseconds) setting.text = text + "ms";

@@ -16,8 +16,10 @@ namespace gpulens {
 struct Setting {
   std::string text;
   Origin origin;
-  Spot spot;           // of the whole text
-  bool exact = false;  // `text` stands in the excerpt as it is: carets may point into it
+  Spot spot;             // of the whole text
+  bool exact = false;    // `text` stands in the excerpt as it is: carets may point into it
+  bool percent = false;  // values of its pairs are percent-encoded
+  bool quiet = false;    // it says how, not whether: what it belongs to is not turned on by it
 };
 
 // Immutable once made.

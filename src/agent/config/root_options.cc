@@ -61,6 +61,7 @@ constexpr OptionSpec kResource[] = {
     {.key = "cluster",
      .fallback = {},
      .help = "Name of the cluster, an attribute of everything that is sent"},
+    {.key = "service_name", .fallback = "gpulens", .help = "service.name of everything that is sent"},
     {.key = "attributes",
      .type = OptionType::kTextMap,
      .fallback = {},

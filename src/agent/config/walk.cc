@@ -8,6 +8,7 @@
 #include "agent/config/text/convert.h"
 #include "base/check.h"
 #include "base/parse.h"
+#include "net/http/http_message.h"
 
 namespace gpulens {
 namespace {
@@ -234,6 +235,16 @@ Config::Value Walk::Default(const OptionSpec& spec, const std::string& path) {
   return value;
 }
 
+namespace {
+
+// Percent-encoding of the W3C's baggage, in which a plus sign is one.
+std::string Decoded(std::string text) {
+  for (size_t at = 0; (at = text.find('+', at)) != std::string::npos; ++at) text.replace(at, 1, "%2B");
+  return DecodePercent(text);
+}
+
+}  // namespace
+
 bool Walk::FromOverlay(const OptionSpec& spec, const Setting& setting, const std::string& path,
                        Config::Value& out) {
   bool good = true;
@@ -266,7 +277,9 @@ bool Walk::FromOverlay(const OptionSpec& spec, const Setting& setting, const std
       std::string_view left = item;
       std::string key(Trim(TakeUntil(left, '=')));
       bool pair = item.find('=') != std::string_view::npos && !key.empty() && key.size() <= kConfigKeyBytes;
-      if (pair && map.emplace(key, Trim(left)).second) continue;
+      std::string text(Trim(left));
+      if (setting.percent) text = Decoded(std::move(text));
+      if (pair && map.emplace(key, std::move(text)).second) continue;
       good = false;
       shared_.problems.Add(
           Overlay::SpotOf(setting, static_cast<size_t>(item.data() - setting.text.data()), item.size()),

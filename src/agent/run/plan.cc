@@ -35,7 +35,6 @@ std::string HostName() {
 
 AttributeSet MakeResource(const Config& config, const PlanContext& context) {
   std::vector<AttributeSet::Attribute> attributes;
-  attributes.push_back({"service.name", std::string_view("gpulens")});
   if (!context.host_name.empty()) attributes.push_back({"host.name", std::string_view(context.host_name)});
   const Config& resource = config.Group("resource");
   if (!resource.Text("cluster").empty()) {
@@ -44,6 +43,10 @@ AttributeSet MakeResource(const Config& config, const PlanContext& context) {
   for (const auto& [key, value] : resource.TextMap("attributes")) {
     attributes.push_back({key, std::string_view(value)});
   }
+  // As OpenTelemetry has it, a name that was asked for wins over the attribute.
+  const bool asked = resource.origin("service_name").where != Origin::kDefault;
+  const AttributeSet::Attribute service{"service.name", std::string_view(resource.Text("service_name"))};
+  attributes.insert(asked ? attributes.end() : attributes.begin(), service);
   return AttributeSet(std::span<const AttributeSet::Attribute>(attributes));
 }
 

@@ -37,13 +37,13 @@ std::string Refusal(const HttpReply& reply) {
   return said.empty() ? reply.detail : reply.detail + ": " + said;
 }
 
-Verdict Judge(const HttpReply& reply) {
+SendOutcome Judge(const HttpReply& reply) {
   if (reply.failure == HttpFailure::kNone) {
     auto answer = reply.content_type.starts_with(kProtobuf) ? ReadOtlpAnswer(reply.body) : std::nullopt;
     if (!answer) return {};
-    return {Verdict::kTaken, static_cast<uint64_t>(answer->rejected), std::move(answer->message)};
+    return {SendOutcome::kTaken, static_cast<uint64_t>(answer->rejected), std::move(answer->message)};
   }
-  return {IsRetryable(reply.status) ? Verdict::kAgain : Verdict::kRefused, 0, Refusal(reply)};
+  return {IsRetryable(reply.status) ? SendOutcome::kAgain : SendOutcome::kRefused, 0, Refusal(reply)};
 }
 
 class OtlpSink final : public Sink {

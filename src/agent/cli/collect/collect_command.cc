@@ -67,7 +67,10 @@ Result<Spread> SpreadOptions(const CollectOptions& options, const Target& target
     if (const OptionSpec* list = FindOption(target.options(), target.collector->instances_option))
       element = list->children;
   }
-  for (const auto& [key, value] : options.options) {
+  for (const auto& [given, value] : options.options) {
+    // Older tools call the options of this sink so.
+    const bool old = sink.name == "otlp" && given.starts_with("otel_");
+    const std::string key = old ? given.substr(5) : given;
     bool common = target.collector && (key == "timeout" || key == "ttl");
     if (FindOption(element, key)) {
       out.target_yaml += out.target_yaml.empty() ? "{" : ", ";

@@ -158,7 +158,11 @@ int CollectSession::Run(Sink& sink) {
   pipeline_->Start();
   bool any = false;
   if (status) status = Feed(sink, any);
-  if (any) static_cast<void>(sink.Flush(env_.clock->Now() + seconds(1)));
+  if (any) {
+    // A receiver that is away for a moment still gets the one reading.
+    Status flushed = sink.Flush(env_.clock->Now() + seconds(options_.once ? 10 : 1));
+    if (status) status = std::move(flushed);
+  }
   bool doubtful = Doubtful();
   pipeline_->Stop(env_.clock->Now() + seconds(1));
   io_.Stop();
