@@ -104,7 +104,7 @@ TEST(SegmentReader, StaysWithinItsIds) {
 }
 
 TEST(SegmentReader, FindsTheNextRecordBehindAnyGarbage) {
-  for (size_t size : {1, 3, 43, 44, 4000, 4094, 4095, 4096, 4097, 9000}) {
+  for (size_t size : std::vector<size_t>{1, 3, 43, 44, 4000, 4094, 4095, 4096, 4097, 9000}) {
     std::string garbage;
     while (garbage.size() < size) garbage += "PRCPRCL";
     garbage.resize(size);

@@ -62,7 +62,8 @@ std::string Play(Script& script) {
     size_t at = file.empty() ? 0 : script.Word() % file.size();
     switch (what % 8) {
       case 0:
-        if (at < file.size()) file[at] = static_cast<char>(file[at] ^ script.Byte());
+        if (at < file.size())
+          file[at] = static_cast<char>(static_cast<unsigned char>(file[at]) ^ script.Byte());
         break;
       case 1: file.resize(at); break;
       case 2: file.insert(at, script.Byte(), static_cast<char>(script.Byte())); break;
