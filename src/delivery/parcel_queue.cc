@@ -17,6 +17,7 @@ namespace {
 constexpr uint64_t kSmallestQueue = 1024;
 // So that a deadline of "never" does not overflow the clock of the wait.
 constexpr Duration kLongestWait = std::chrono::hours(24 * 365);
+constexpr Duration kShortestPiece = std::chrono::milliseconds(10);
 
 }  // namespace
 
@@ -47,7 +48,7 @@ Status ParcelQueue::Push(std::string_view bytes, uint32_t items) {
   {
     std::lock_guard lock(mutex_);
     status = store_->Push(bytes, items, now);
-    Publish(status.ok() || store_->counts().parcels > 0);
+    Publish(status ? std::optional(true) : std::nullopt);
   }
   SyncIfDue(now);
   return status;
@@ -73,10 +74,19 @@ void ParcelQueue::Pop(uint64_t id) {
 
 bool ParcelQueue::Sleep(Instant deadline, bool for_parcel) {
   SyncIfDue(clock_.Now());
+  // A long wait is cut into pieces, so that what was pushed just before it is synced in time.
+  bool syncs = !options_.folder.empty() && options_.sync == Sync::kInterval;
+  Duration piece = syncs ? std::max(options_.sync_interval, kShortestPiece) : kLongestWait;
+  auto until =
+      std::chrono::steady_clock::now() + std::clamp(deadline - clock_.Now(), Duration(0), kLongestWait);
   std::unique_lock lock(state_mutex_);
   auto done = [&] { return woken_ || (for_parcel && ready_); };
-  Duration left = std::min(deadline - clock_.Now(), kLongestWait);
-  if (left.count() > 0) changed_.wait_for(lock, left, done);
+  for (auto now = std::chrono::steady_clock::now(); now < until; now = std::chrono::steady_clock::now()) {
+    if (changed_.wait_until(lock, std::min(until, now + piece), done)) break;
+    lock.unlock();
+    SyncIfDue(clock_.Now());
+    lock.lock();
+  }
   if (std::exchange(woken_, false)) return false;
   if (!for_parcel) return true;
   // What could not be read is tried again after a while.
@@ -103,8 +113,9 @@ ParcelQueue::Stats ParcelQueue::stats() const {
   return stats;
 }
 
-// Under mutex_, after each access: what the others may see of it.
-void ParcelQueue::Publish(bool ready) {
+// Under mutex_, after each access: what the others may see of it. `ready`: whether there is something to
+// take; nothing when the access said nothing about that.
+void ParcelQueue::Publish(std::optional<bool> ready) {
   std::optional<ParcelStamp> oldest = store_->Oldest();
   ParcelStore::Counts counts = store_->counts();
   TellLosses();
@@ -119,8 +130,8 @@ void ParcelQueue::Publish(bool ready) {
     stats_.lost_items = book_.counts().items;
     if (!store_->last() || !stats_.last) stats_.last = store_->last();
     oldest_ = oldest;
-    wake = ready && !ready_;
-    ready_ = ready && counts.parcels > 0;
+    bool before = std::exchange(ready_, ready.value_or(ready_) && counts.parcels > 0);
+    wake = ready_ && !before;
   }
   if (wake) changed_.notify_all();
 }

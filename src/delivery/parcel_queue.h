@@ -77,7 +77,7 @@ class ParcelQueue {
 
  private:
   ParcelQueue(Options options, const Clock& clock);
-  void Publish(bool ready);
+  void Publish(std::optional<bool> ready);
   void TellLosses();
   void SyncIfDue(Instant now);
   bool Sleep(Instant deadline, bool for_parcel);

@@ -212,9 +212,10 @@ TEST_F(DiskQueueTest, AZeroedOrShortSegmentIsDamageToo) {
   auto segments = folder_.Segments();
   Change(segments[1], std::string(3000, '\0'));
   Change(segments[2], Bytes(segments[2]).substr(0, RecordAt(1) + 100));
+  Change(segments[0], "");
   auto queue = Open();
-  EXPECT_EQ(Take(*queue), (std::vector<uint64_t>{1, 2, 3, 7, 10, 11, 12}));
-  EXPECT_EQ(Lost(*queue, ParcelLoss::kDamaged), 5u);
+  EXPECT_EQ(Take(*queue), (std::vector<uint64_t>{7, 10, 11, 12}));
+  EXPECT_EQ(Lost(*queue, ParcelLoss::kDamaged), 8u);
 }
 
 TEST_F(DiskQueueTest, ATornTailIsNoLoss) {
@@ -222,7 +223,7 @@ TEST_F(DiskQueueTest, ATornTailIsNoLoss) {
   std::string path = folder_.Segments()[0], whole = Bytes(path);
   // Everything that a crash in the middle of a write may leave behind three whole parcels, zeros included.
   std::string record = whole.substr(RecordAt(2));
-  for (size_t size : {1, 4, 43, 44, 45, 600, 1043}) {
+  for (size_t size : std::vector<size_t>{1, 4, 43, 44, 45, 600, 1043}) {
     for (bool zeros : {false, true}) {
       fs::remove(folder_.File("position"));
       Change(path, whole.substr(0, RecordAt(2)) + (zeros ? std::string(size, '\0') : record.substr(0, size)));
@@ -307,6 +308,29 @@ TEST_F(DiskQueueTest, FilesMayVanishOrShrinkWhileItRuns) {
   fs::remove_all(folder_.path());
   EXPECT_EQ(queue->Push(Numbered(15, 1000), 1).code, Code::kUnavailable);
   EXPECT_THAT(queue->stats().last.detail, HasSubstr(folder_.path()));
+}
+
+// No descriptor is left: what is there waits, and nobody runs in circles for it.
+TEST_F(DiskQueueTest, WhatCannotBeOpenedJustNowIsNotLost) {
+  Leave(4);
+  auto queue = Open();
+  rlimit before{};
+  ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &before), 0);
+  rlimit none = before;
+  none.rlim_cur = 0;
+  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &none), 0);
+  EXPECT_EQ(Take(*queue), Range(1, 3)) << "the segment that is open already";
+  EXPECT_EQ(queue->stats().parcels, 1u);
+  EXPECT_FALSE(queue->Wait(clock_.Now()));
+  EXPECT_FALSE(queue->Front());
+  EXPECT_EQ(queue->stats().last.code, Code::kExhausted);
+  EXPECT_EQ(queue->Push(Numbered(5), 1).code, Code::kExhausted);
+  ::setrlimit(RLIMIT_NOFILE, &before);
+  EXPECT_FALSE(queue->Wait(clock_.Now())) << "once it is found out at the deadline";
+  EXPECT_TRUE(queue->Wait(clock_.Now()));
+  EXPECT_EQ(Take(*queue), Range(4, 4));
+  EXPECT_EQ(AllLost(*queue), 0u);
+  EXPECT_TRUE(queue->stats().last.ok());
 }
 
 // --- What is not ours ---

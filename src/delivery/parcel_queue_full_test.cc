@@ -123,6 +123,9 @@ TEST_F(FullDiskTest, TheLimitOnFilesMeansSmallerSegments) {
     Status status = queue->Push(Numbered(10, 12'000), 1);
     EXPECT_EQ(status.code, Code::kExhausted) << status.detail;
     EXPECT_EQ(folder_.Segments().size(), 3u) << "no empty file is left";
+    uint64_t sum = 0;
+    for (const std::string& path : folder_.Segments()) sum += fs::file_size(path);
+    EXPECT_EQ(sum, queue->stats().held_bytes) << "the part that fitted was taken back";
   }
   ASSERT_TRUE(queue->Push(Numbered(10, 12'000), 1).ok());
   EXPECT_EQ(Take(*queue), Range(1, 10));

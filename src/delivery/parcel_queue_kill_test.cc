@@ -42,12 +42,15 @@ size_t SizeOf(uint64_t number) { return number * 7919 % 9000; }
   if (!queue.ok()) ::_exit(2);
   std::thread taker([&] {
     while (true) {
-      (*queue)->Wait(RealClock().Now() + std::chrono::seconds(1));
       // Slower than what comes in, so that there is a backlog to take over.
-      if (auto parcel = (*queue)->Front(); parcel && (*queue)->stats().parcels > 20) {
-        Say(pipe, 'D', NumberOf(parcel->bytes).value_or(0));
-        (*queue)->Pop(parcel->id);
+      if ((*queue)->stats().parcels <= 20) {
+        (*queue)->Pause(RealClock().Now() + std::chrono::milliseconds(1));
+        continue;
       }
+      auto parcel = (*queue)->Front();
+      if (!parcel) continue;
+      Say(pipe, 'D', NumberOf(parcel->bytes).value_or(0));
+      (*queue)->Pop(parcel->id);
     }
   });
   for (uint64_t number = first;; ++number) {

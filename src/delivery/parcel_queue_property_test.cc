@@ -80,6 +80,7 @@ class World {
   // Counts begin anew with each run; what a run counted stays counted, because it moved the position on or
   // removed the segment.
   void Close() {
+    (void)queue_->Front();  // whether one that was dropped on its way is lost is known only now
     lost_ += AllLost(*queue_);
     lost_damaged_ += Lost(*queue_, ParcelLoss::kDamaged);
     queue_.reset();
@@ -92,7 +93,10 @@ class World {
       case 0: bytes[at] = static_cast<char>(bytes[at] ^ *rc::gen::inRange(1, 256)); break;
       case 1: bytes.resize(at); break;
       case 2: bytes.replace(at, 100, std::string(std::min<size_t>(100, bytes.size() - at), '\0')); break;
-      default: bytes.insert(at, bytes.substr(0, *rc::gen::inRange<size_t>(1, 200)));
+      default: {  // the beginning of the file once more, as a write that went astray
+        size_t size = std::min(*rc::gen::inRange<size_t>(1, 200), bytes.size() - at);
+        bytes.replace(at, size, std::string(bytes, 0, size));
+      }
     }
     Change(path, bytes);
   }

@@ -68,6 +68,7 @@ Result<std::unique_ptr<DiskParcels>> DiskParcels::Open(const ParcelQueueOptions&
 Result<std::deque<DiskParcels::Segment>> DiskParcels::FindSegments() {
   ASSIGN_OR_RETURN(std::vector<uint64_t> ids, folder_.ListSegments());
   std::deque<Segment> found;
+  size_t torn_at_end = 0;
   for (uint64_t id : ids) {
     SegmentName name = NameOfSegment(id);
     auto reader = SegmentReader::Open(folder_.fd(), name.data());
@@ -77,9 +78,7 @@ Result<std::deque<DiskParcels::Segment>> DiskParcels::FindSegments() {
       continue;
     }
     SegmentVerdict verdict = reader->ReadHeader(kMaxParcelId);
-    if (verdict == SegmentVerdict::kTorn) {
-      RETURN_IF_ERROR(folder_.Remove(name.data()));
-    } else if (verdict == SegmentVerdict::kForeign) {
+    if (verdict == SegmentVerdict::kForeign) {
       RETURN_IF_ERROR(folder_.SetAside(name.data(), "it is of another version, or no segment"));
     } else if (verdict == SegmentVerdict::kGood && reader->header().first_id != id) {
       RETURN_IF_ERROR(folder_.SetAside(name.data(), "its name is not the number of its first parcel"));
@@ -89,7 +88,13 @@ Result<std::deque<DiskParcels::Segment>> DiskParcels::FindSegments() {
       segment.end_id = id + 1;
       segment.file_bytes = reader->end();
       segment.readable = verdict == SegmentVerdict::kGood;
+      torn_at_end = verdict == SegmentVerdict::kTorn ? torn_at_end + 1 : 0;
     }
+  }
+  // The last may have been only begun when the process ended. One before others held parcels once.
+  for (; torn_at_end > 0; --torn_at_end) {
+    RETURN_IF_ERROR(folder_.Remove(NameOfSegment(found.back().first_id).data()));
+    found.pop_back();
   }
   return found;
 }
@@ -119,17 +124,26 @@ Status DiskParcels::Load() {
     Segment& segment = segments_[i];
     bool last = i + 1 == segments_.size();
     RETURN_IF_ERROR(Scan(segment, last ? kMaxParcelId : segments_[i + 1].first_id));
+    if (last && segment.end_id == segment.first_id) {
+      // A header and nothing whole behind it: its name is wanted for the next parcel.
+      RETURN_IF_ERROR(folder_.Remove(NameOfSegment(segment.first_id).data()));
+      next_id_ = segment.first_id;
+      segments_.pop_back();
+      break;
+    }
     if (!last) segment.end_id = segments_[i + 1].first_id;
     counts_.parcels += segment.parcels;
     counts_.items += segment.items;
     counts_.bytes += segment.bytes;
     counts_.held += segment.file_bytes;
   }
-  next_id_ = cursor_;
+  next_id_ = std::max(next_id_, cursor_);
   if (!segments_.empty()) {
-    next_id_ = std::max(cursor_, segments_.back().end_id);
+    next_id_ = std::max(next_id_, segments_.back().end_id);
     segments_.back().end_id = next_id_;
     cursor_ = std::max(cursor_, segments_.front().first_id);
+  } else {
+    cursor_ = next_id_;
   }
   MakeRoom(0);
   if (counts_.parcels > 0)

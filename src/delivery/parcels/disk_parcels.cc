@@ -148,9 +148,11 @@ bool DiskParcels::FindNext() {
     if (auto record = reader_->Next()) {
       uint64_t id = record->head.id;
       if (id < cursor_) continue;
-      if (id > cursor_) book_.LoseRange(ParcelLoss::kDamaged, cursor_, id, id - cursor_, 0);
-      cursor_ = id;
       next_ = record;
+      if (id == cursor_) continue;
+      book_.LoseRange(ParcelLoss::kDamaged, cursor_, id, id - cursor_, 0);
+      cursor_ = id;
+      WritePosition();  // so that the next run does not count them again
       continue;
     }
     if (writer_ && segments_.size() == 1) {
