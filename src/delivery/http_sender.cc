@@ -53,8 +53,9 @@ Status HttpSender::Finish(Instant deadline) {
   channels_.clear();
   loop_.Call([] {});  // what a channel still had to say, it has said
   const ParcelQueue::Stats left = queue_.stats();
-  if (left.parcels == 0) return Ok();
-  return {Code::kTimeout, std::to_string(left.items) + " points or records were not delivered in time"};
+  if (left.parcels == 0) return stats_.refused == 0 ? Ok() : Status{Code::kDataLoss, trouble_};
+  std::string detail = std::to_string(left.items) + " points or records were not delivered in time";
+  return {Code::kTimeout, trouble_.empty() ? detail : detail + ": " + trouble_};
 }
 
 void HttpSender::stats(Stats& out) const {
@@ -182,6 +183,7 @@ void HttpSender::Tell(const Parcel& parcel, size_t route, const SendOutcome& out
   const std::string url = options_.routes[route].target.url.ToString();
   const std::string items = std::to_string(parcel.items) + " points or records";
   const bool down = outcome.kind == SendOutcome::kAgain;
+  if (outcome.kind != SendOutcome::kTaken) trouble_ = url + ": " + outcome.detail;
   if (down && !waits_) {
     Log(LogLevel::kWarn, options_.name, "sink_down",
         "cannot deliver to " + url + ": " + outcome.detail + ". It is queued and tried again.", subject);

@@ -78,8 +78,9 @@ class HttpSender {
   HttpSender(const HttpSender&) = delete;
   HttpSender& operator=(const HttpSender&) = delete;
 
-  // Delivers what is queued as long as there is time, then ends the thread. What is left stays in the queue;
-  // kTimeout tells how much. Called by one thread; a second call does nothing.
+  // Delivers what is queued as long as there is time, then ends the thread. What is left stays in the queue:
+  // kTimeout tells how much, and why. kDataLoss when something was refused for good. Called by one thread; a
+  // second call does nothing.
   Status Finish(Instant deadline);
   // Fills `out`, whose memory is used again. Thread-safe.
   void stats(Stats& out) const;
@@ -102,7 +103,9 @@ class HttpSender {
   const Clock& clock_;
   std::vector<std::unique_ptr<HttpChannel>> channels_;  // one for each route
   Backoff backoff_;
-  bool waits_ = false;  // the last request was not taken: the sender's thread alone
+  // The sender's thread alone, and Finish when it has ended.
+  bool waits_ = false;   // the last request was not taken
+  std::string trouble_;  // what was said of the last that was not
 
   mutable std::mutex mutex_;  // guards what follows
   std::condition_variable changed_;

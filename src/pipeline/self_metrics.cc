@@ -206,7 +206,12 @@ void SelfMetrics::UpdateSink(const SinkRunner& sink) {
     writer_.Set(s.dropped[i], stats.dropped[i]);
     writer_.Set(s.events_dropped[i], stats.events_dropped[i]);
   }
-  if (sink.Delivery(delivery_)) s.delivery.Write(delivery_, s.entity, writer_);
+  if (!sink.Delivery(delivery_)) return;
+  // Of a sink that sends, its receiver has the last word.
+  writer_.Set(s.up, stats.up && delivery_.up ? 1 : 0);
+  if (delivery_.last_success_unix_ns != 0)
+    writer_.Set(s.last_success, Seconds(delivery_.last_success_unix_ns));
+  s.delivery.Write(delivery_, s.entity, writer_);
 }
 
 template <class Of>

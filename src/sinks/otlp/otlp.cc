@@ -114,7 +114,9 @@ class OtlpSink final : public Sink {
     } else {
       parcel_ += request;
     }
-    return queue_->Push(parcel_, items);
+    Status pushed = queue_->Push(parcel_, items);
+    // Larger than the whole queue: it is counted as lost, and would be as large the next time.
+    return pushed.code == Code::kInvalidArgument ? Ok() : pushed;
   }
 
   Result<HttpSender::Access> Access(size_t signal) {

@@ -1,0 +1,96 @@
+"""An OTLP/HTTP receiver for tests: decodes requests with the protocol's own Python classes."""
+import gzip
+import http.server
+import threading
+
+from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest
+from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
+
+KINDS = {"/v1/metrics": ExportMetricsServiceRequest, "/v1/logs": ExportLogsServiceRequest}
+
+
+def plain(attributes):
+    """{key: value} of a list of KeyValue, each value as its own type."""
+    return {pair.key: getattr(pair.value, pair.value.WhichOneof("value")) for pair in attributes}
+
+
+class Received:
+    """One request: its time and headers, and the message."""
+
+    def __init__(self, path, headers, message):
+        self.path, self.headers, self.message = path, headers, message
+
+    def metrics(self):
+        """(resource, scope, metric) of a metrics request."""
+        for resource in getattr(self.message, "resource_metrics", ()):
+            for scope in resource.scope_metrics:
+                for metric in scope.metrics:
+                    yield plain(resource.resource.attributes), scope.scope.name, metric
+
+    def points(self, name):
+        """(attributes, point) of one metric, whatever its kind."""
+        for _, _, metric in self.metrics():
+            if metric.name == name:
+                for point in getattr(metric, metric.WhichOneof("data")).data_points:
+                    yield plain(point.attributes), point
+
+
+class Receiver:
+    """Listens on a free port, or on `port`. `answer(path, number)` gives (status, headers) of each request; default 200.
+    In a with statement; `requests` are those that were answered with 200."""
+
+    def __init__(self, answer=None, port=0):
+        self.answer = answer or (lambda path, number: (200, {}))
+        self.requests, self.refused, self.changed = [], [], threading.Condition()
+        receiver = self
+
+        class Handler(http.server.BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"
+
+            def do_POST(self):
+                body = self.rfile.read(int(self.headers["Content-Length"]))
+                receiver.take(self, body)
+
+            def log_message(self, *_):
+                pass
+
+        self.server = http.server.ThreadingHTTPServer(("127.0.0.1", port), Handler)
+        self.port = self.server.server_port
+        self.url = f"http://127.0.0.1:{self.port}"
+        self.thread = threading.Thread(target=self.server.serve_forever, daemon=True)
+
+    def take(self, handler, body):
+        with self.changed:
+            status, headers = self.answer(handler.path, len(self.requests) + len(self.refused))
+            if handler.headers.get("Content-Encoding") == "gzip":
+                body = gzip.decompress(body)
+            message = KINDS[handler.path].FromString(body)
+            (self.requests if status == 200 else self.refused).append(Received(handler.path, dict(handler.headers), message))
+            self.changed.notify_all()
+        handler.send_response(status)
+        for name, value in headers.items():
+            handler.send_header(name, value)
+        handler.send_header("Content-Type", "application/x-protobuf")
+        handler.send_header("Content-Length", "0")
+        handler.end_headers()
+
+    def wait(self, holds, what, seconds=30):
+        """The first true answer of `holds(requests)`."""
+        with self.changed:
+            if not self.changed.wait_for(lambda: holds(self.requests), seconds):
+                raise AssertionError(f"{what} did not come within {seconds} s; {len(self.requests)} requests")
+            return holds(self.requests)
+
+    def times(self):
+        """When the ticks were that were told, one for each request."""
+        of_each = ({point.time_unix_nano for _, point in request.points("gpulens.tick.duration")} for request in self.requests)
+        return [min(times) for times in of_each if times]
+
+    def __enter__(self):
+        self.thread.start()
+        return self
+
+    def __exit__(self, *_):
+        self.server.shutdown()
+        self.server.server_close()
+        self.thread.join()
