@@ -74,6 +74,7 @@ class ParcelQueue {
     Status last;  // how the last access to the disk ended
   };
   Stats stats() const;
+  const Options& options() const noexcept { return options_; }
 
  private:
   ParcelQueue(Options options, const Clock& clock);

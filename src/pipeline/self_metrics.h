@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "core/frame_writer.h"
-#include "pipeline/delivery_metrics.h"
+#include "pipeline/delivery/delivery_metrics.h"
 #include "pipeline/instance.h"
 #include "pipeline/sink_runner.h"
 

@@ -88,13 +88,15 @@ class Collect(unittest.TestCase):
 
 
 class OfAgent(unittest.TestCase):
+    # No other test's backlog: a state folder for each would do as well.
+    MEMORY = ", queue: {storage: memory}"
     CONFIG = "sinks: {{otlp: {{endpoint: '{url}', interval: 200ms, retry: {{initial: 10ms, max: 50ms}}{more}}}}}\ninterval: 100ms\n"
 
     def test_an_outage_loses_nothing_and_is_told(self):
         """Answers 503 with Retry-After twice: the third delivery is taken, and all ticks are there, in order."""
         answers = {1: (503, {"Retry-After": "0"}), 2: (429, {})}
         with Receiver(lambda path, number: answers.get(number, (200, {}))) as receiver:
-            with Agent(config=self.CONFIG.format(url=receiver.url, more="")) as agent:
+            with Agent(config=self.CONFIG.format(url=receiver.url, more=self.MEMORY)) as agent:
                 receiver.wait(lambda requests: len(requests) > 5, "five exports")
                 page = agent.page()
             self.assertEqual(len(receiver.refused), 2)
@@ -114,7 +116,7 @@ class OfAgent(unittest.TestCase):
                                       stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)  # fmt: skip
             try:
                 more = f"\ncollectors: {{scrape: {{targets: [{{name: p, url: 'http://127.0.0.1:{port}/page.txt', interval: 100ms}}]}}}}\n"
-                with Agent(config=self.CONFIG.format(url=receiver.url, more="") + more):
+                with Agent(config=self.CONFIG.format(url=receiver.url, more=self.MEMORY) + more):
                     receiver.wait(lambda requests: any(list(r.points("slow")) for r in requests), "the page")
                     page.write_text("fast 1\n")
                     (attributes, point) = receiver.wait(
@@ -151,7 +153,7 @@ class OfAgent(unittest.TestCase):
             log = pathlib.Path(folder, "kern.log")
             log.write_text("")
             more = f"collectors: {{kernel_log: {{source: file, path: '{log}', interval: 100ms}}}}\n"
-            with Agent(config=self.CONFIG.format(url=receiver.url, more="") + more) as agent:
+            with Agent(config=self.CONFIG.format(url=receiver.url, more=self.MEMORY) + more) as agent:
                 wait_until(lambda: value(agent.page(), "gpulens_collector_up", collector="kernel_log") == 1)
                 with open(log, "a") as out:
                     out.write("[   12.345678] NVRM: Xid (PCI:0000:0f:00): 79, pid=1234, GPU has fallen off the bus.\n")

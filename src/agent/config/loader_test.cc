@@ -20,6 +20,7 @@ using std::chrono::seconds;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using testing::LoadText;
+using ::testing::Pair;
 using testing::TestSchema;
 
 Config Good(std::string text, std::vector<Variable> environment = {}, std::vector<FlagValue> flags = {}) {
@@ -213,6 +214,23 @@ TEST(LoaderTest, AliasesOfOtherPrograms) {
   EXPECT_THAT(Bad("", {{"ZERNEL_PUSH_INTERVAL_MS", "1s"}}), HasSubstr("expected a number of milliseconds"));
   EXPECT_THAT(Bad("", {{"ZERNEL_PUSH_INTERVAL_MS", "0"}}),
               HasSubstr("websocket.push_interval: 0ms is too short"));
+}
+
+TEST(LoaderTest, VariablesOfOpenTelemetry) {
+  Config config =
+      Good("resource: {attributes: {rack: a}}", {{"OTEL_EXPORTER_OTLP_ENDPOINT", "http://c:4318"},
+                                                 {"GPULENS_SINKS_OTLP_BATCH", "5"},
+                                                 {"OTEL_SERVICE_NAME", "mine"},
+                                                 {"OTEL_RESOURCE_ATTRIBUTES", "a=1%2C2,b=x+y%,c="}});
+  EXPECT_TRUE(Plugin(config, "sinks", "otlp").Bool("enabled")) << "an endpoint says where to send";
+  EXPECT_EQ(Plugin(config, "sinks", "otlp").Text("endpoint"), "http://c:4318");
+  EXPECT_EQ(config.Group("resource").Text("service_name"), "mine");
+  EXPECT_THAT(config.Group("resource").TextMap("attributes"),
+              ElementsAre(Pair("a", "1,2"), Pair("b", "x+y%"), Pair("c", "")));
+  // How to send is no reason to send.
+  config = Good("", {{"OTEL_METRIC_EXPORT_INTERVAL", "5000"}, {"OTEL_EXPORTER_OTLP_COMPRESSION", "none"}});
+  EXPECT_FALSE(Plugin(config, "sinks", "otlp").Bool("enabled"));
+  EXPECT_THAT(Bad("", {{"OTEL_RESOURCE_ATTRIBUTES", "rack"}}), HasSubstr("expected KEY=TEXT"));
 }
 
 TEST(LoaderTest, PluginsAreOnAsTheySayOrOnceListed) {

@@ -5,13 +5,14 @@
 
 #include <algorithm>
 
+#include "base/log.h"
 #include "base/result.h"
 #include "base/text.h"
 #include "base/version.h"
 #include "delivery/http_sender.h"
 #include "delivery/parcel_queue.h"
 #include "dialects/dialect.h"
-#include "pipeline/delivery_stats.h"
+#include "pipeline/delivery/delivery_stats.h"
 #include "pipeline/plugin.h"
 #include "pipeline/remote/remote_access.h"
 #include "pipeline/remote/remote_options.h"
@@ -57,8 +58,6 @@ class OtlpSink final : public Sink {
   OtlpSink(const Config& config, Parts parts, Env& env)
       : gzip_(config.Text("compression") == "gzip"),
         logs_(config.Bool("events")),
-        limit_(config.Group("queue").Size("max_bytes")),
-        on_disk_(!config.Group("queue").Text("dir").empty()),
         metrics_(MakeSpeller(config.Texts("dialects"), NameForm::kOtel),
                  {.max_points = static_cast<size_t>(config.Int("max_points")), .scope_version = Version()}),
         access_(std::move(parts.access)),
@@ -96,8 +95,8 @@ class OtlpSink final : public Sink {
       out.signals[i] = {kSignalNames[i], sent_.routes[i].delivered, sent_.routes[i].rejected};
     out.queued_parcels = queued.parcels;
     out.queued_bytes = queued.held_bytes;
-    out.queue_limit = limit_;
-    out.on_disk = on_disk_;
+    out.queue_limit = queue_->options().max_bytes;
+    out.on_disk = !queue_->options().folder.empty();
     out.oldest_age = queued.oldest_age;
     for (size_t i = 0; i < kParcelLosses; ++i)
       out.lost[i] = {ParcelLossName(static_cast<ParcelLoss>(i)), queued.lost_parcels[i]};
@@ -126,8 +125,6 @@ class OtlpSink final : public Sink {
   }
 
   const bool gzip_, logs_;
-  const uint64_t limit_;
-  const bool on_disk_;
   OtlpMetrics metrics_;
   GzipCompressor packer_;
   std::string packed_, parcel_, logs_request_;
@@ -137,16 +134,34 @@ class OtlpSink final : public Sink {
   std::unique_ptr<HttpSender> sender_;  // last: it ends before what it uses
 };
 
-ParcelQueue::Options QueueOptions(const Config& queue) {
+// Memory that waits is worth more than disk.
+constexpr uint64_t kMemoryShare = 8;
+
+ParcelQueue::Options QueueOptions(const Config& queue, const std::string& state_dir) {
   ParcelQueue::Options options;
   options.folder = queue.Text("dir");
+  if (options.folder.empty() && !state_dir.empty()) options.folder = state_dir + "/queue/otlp";
+  if (queue.Text("storage") == "memory") options.folder.clear();
   options.max_bytes = queue.Size("max_bytes");
+  if (options.folder.empty()) options.max_bytes /= kMemoryShare;
   options.max_age = queue.Time("max_age");
   const std::string& sync = queue.Text("fsync");
   options.sync = sync == "always" ? ParcelSync::kAlways
                  : sync == "none" ? ParcelSync::kNone
                                   : ParcelSync::kInterval;
   return options;
+}
+
+// A second agent on the machine finds the folder taken: it still sends, from memory.
+Result<std::unique_ptr<ParcelQueue>> OpenQueue(const Config& queue, Env& env) {
+  ParcelQueue::Options options = QueueOptions(queue, env.state_dir);
+  auto opened = ParcelQueue::Open(options, *env.clock);
+  const bool asked = !queue.Text("dir").empty();
+  if (opened || asked || options.folder.empty() || opened.error().code != Code::kUnavailable) return opened;
+  Log(LogLevel::kWarn, "otlp", "queue_in_memory", opened.error().detail + ". What waits is kept in memory.");
+  options.folder.clear();
+  options.max_bytes /= kMemoryShare;
+  return ParcelQueue::Open(options, *env.clock);
 }
 
 Result<std::unique_ptr<Sink>> Create(const Config& config, Env& env) {
@@ -169,22 +184,27 @@ Result<std::unique_ptr<Sink>> Create(const Config& config, Env& env) {
     if (config.Text("compression") == "gzip") route.headers += "Content-Encoding: gzip\r\n";
     parts.sender.routes.push_back(std::move(route));
   }
-  ASSIGN_OR_RETURN(parts.queue, ParcelQueue::Open(QueueOptions(config.Group("queue")), *env.clock));
+  ASSIGN_OR_RETURN(parts.queue, OpenQueue(config.Group("queue"), env));
   return std::unique_ptr<Sink>(std::make_unique<OtlpSink>(config, std::move(parts), env));
 }
 
 constexpr std::string_view kProtocols[] = {"http/protobuf"};
 constexpr std::string_view kCompressions[] = {"gzip", "none"};
+constexpr std::string_view kStorages[] = {"disk", "memory"};
 constexpr std::string_view kSyncs[] = {"none", "interval", "always"};
 
 constexpr OptionSpec kQueueOptions[] = {
-    {.key = "dir",
-     .help = "Where what is not delivered yet is kept, also when the agent ends; empty: in memory alone."},
+    {.key = "storage",
+     .fallback = "disk",
+     .help = "Where what is not delivered yet waits; in memory it ends with the agent, and may be an eighth "
+             "as much.",
+     .allowed = kStorages},
+    {.key = "dir", .help = "Its folder; default: queue/otlp in the state folder."},
     {.key = "max_bytes",
      .type = OptionType::kSize,
-     .fallback = "64MiB",
+     .fallback = "256MiB",
      .help = "How much may wait; then the oldest is dropped and counted.",
-     .min = 1 << 20},
+     .min = 8 << 20},
     {.key = "max_age",
      .type = OptionType::kTime,
      .fallback = "0s",

@@ -8,7 +8,7 @@
 
 #include "core/frame_writer.h"
 #include "core/series_table.h"
-#include "pipeline/delivery_stats.h"
+#include "pipeline/delivery/delivery_stats.h"
 
 namespace gpulens {
 

@@ -1,4 +1,4 @@
-#include "pipeline/delivery_metrics.h"
+#include "pipeline/delivery/delivery_metrics.h"
 
 #include <utility>
 
