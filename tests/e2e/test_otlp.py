@@ -148,6 +148,20 @@ class OfAgent(unittest.TestCase):
             self.assertEqual(times, sorted(times), "in order")
             self.assertLessEqual(len(times) - len(set(times)), 1, "at most the one on its way comes twice")
 
+    def test_a_reload_hands_the_queue_over(self):
+        with tempfile.TemporaryDirectory() as folder, Receiver() as receiver:
+            more = f", queue: {{dir: '{folder}/queue'}}"
+            config = self.CONFIG.format(url=receiver.url, more=more)
+            with Agent(config=config) as agent:
+                receiver.wait(lambda requests: len(requests) > 1, "an export")
+                agent.config.write_text(config.replace("interval: 200ms", "interval: 150ms, timeout: 9s"))
+                self.assertEqual(agent.get("/-/reload", method="POST").status, 200)
+                before = len(receiver.requests)
+                receiver.wait(lambda requests: len(requests) > before + 5, "exports after the reload")
+                self.assertEqual(value(agent.page(), "gpulens_sink_up", sink="otlp"), 1)
+                self.assertIsNotNone(value(agent.page(), "gpulens_sink_disk_queue_size_bytes", sink="otlp"))
+                self.assertNotIn("in use", agent.said())
+
     def test_events_arrive_as_log_records(self):
         with tempfile.TemporaryDirectory() as folder, Receiver() as receiver:
             log = pathlib.Path(folder, "kern.log")

@@ -134,7 +134,7 @@ void AddCollect(CLI::App& app, CommandLine& line) {
   collect->add_flag("--once", line.collect.once, "One run; rates come from two readings one interval apart");
   collect->add_option("--interval", line.collect.interval, "How often; default: the collector's own")
       ->type_name("D");
-  collect->add_option("--sink", line.collect.sink, "stdout (JSON), file; without it: a table")
+  collect->add_option("--sink", line.collect.sink, "stdout (JSON), file, otlp; without it: a table")
       ->type_name("S");
   collect->add_option("--endpoint", line.collect.endpoint, "Where the page is, of what reads one")
       ->type_name("URL");

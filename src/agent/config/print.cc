@@ -129,9 +129,15 @@ class Printer {
     return facts + (spec.required ? ", required." : ".");
   }
 
+  // Some help is a sentence, some is not; here all are.
+  static std::string WithoutStop(std::string_view help) {
+    if (help.ends_with('.')) help.remove_suffix(1);
+    return std::string(help);
+  }
+
   void Help(const OptionSpec& spec, size_t indent) {
     if (indent == 0 && !out.empty()) out += "\n";
-    out += std::string(indent, ' ') + "# " + std::string(spec.help);
+    out += std::string(indent, ' ') + "# " + WithoutStop(spec.help);
     out += spec.type == OptionType::kGroup ? ".\n" : ". " + Facts(spec) + "\n";
   }
 
@@ -141,7 +147,7 @@ class Printer {
       std::string dash = &spec == list.children.data() ? "- " : "  ";
       std::string value = spec.fallback.empty() ? std::string() : " " + std::string(spec.fallback);
       out += std::string(indent, ' ') + "# " + dash + std::string(spec.key) + ":" + value + "   " +
-             std::string(spec.help) + ". " + Facts(spec) + "\n";
+             WithoutStop(spec.help) + ". " + Facts(spec) + "\n";
     }
   }
 

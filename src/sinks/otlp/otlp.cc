@@ -3,7 +3,8 @@
 // The sink's own thread encodes and queues; the sender's delivers. So a receiver that is away holds up
 // nobody.
 
-#include <algorithm>
+#include <mutex>
+#include <thread>
 
 #include "base/log.h"
 #include "base/result.h"
@@ -25,7 +26,8 @@
 namespace gpulens {
 namespace {
 
-using std::chrono::seconds;
+// For the folder of a queue that another sink has, and how often it is looked at meanwhile.
+constexpr Duration kPatience = std::chrono::seconds(3), kLookAgain = std::chrono::milliseconds(20);
 
 enum Signal : size_t { kMetrics, kLogs, kSignals };
 constexpr std::string_view kSignalNames[kSignals] = {"metrics", "logs"};
@@ -47,26 +49,62 @@ SendOutcome Judge(const HttpReply& reply) {
   return {IsRetryable(reply.status) ? SendOutcome::kAgain : SendOutcome::kRefused, 0, Refusal(reply)};
 }
 
+// Memory that waits is worth more than disk.
+constexpr uint64_t kMemoryShare = 8;
+
+ParcelQueue::Options QueueOptions(const Config& queue, const std::string& state_dir) {
+  ParcelQueue::Options options;
+  options.folder = queue.Text("dir");
+  if (options.folder.empty() && !state_dir.empty()) options.folder = state_dir + "/queue/otlp";
+  if (queue.Text("storage") == "memory") options.folder.clear();
+  options.max_bytes = queue.Size("max_bytes");
+  if (options.folder.empty()) options.max_bytes /= kMemoryShare;
+  options.max_age = queue.Time("max_age");
+  const std::string& sync = queue.Text("fsync");
+  options.sync = sync == "always" ? ParcelSync::kAlways
+                 : sync == "none" ? ParcelSync::kNone
+                                  : ParcelSync::kInterval;
+  return options;
+}
+
+// kUnavailable while another has the folder. Without patience a sink whose folder was not chosen by anybody
+// then sends from memory: it is the second agent of its user.
+Result<std::unique_ptr<ParcelQueue>> OpenQueue(const Config& queue, Env& env, bool patient) {
+  ParcelQueue::Options options = QueueOptions(queue, env.state_dir);
+  auto opened = ParcelQueue::Open(options, *env.clock);
+  const bool asked = !queue.Text("dir").empty();
+  if (opened || asked || patient || options.folder.empty() || opened.error().code != Code::kUnavailable)
+    return opened;
+  Log(LogLevel::kWarn, "otlp", "queue_in_memory", opened.error().detail + ". What waits is kept in memory.");
+  options.folder.clear();
+  options.max_bytes /= kMemoryShare;
+  return ParcelQueue::Open(options, *env.clock);
+}
+
 class OtlpSink final : public Sink {
  public:
   struct Parts {
-    std::unique_ptr<ParcelQueue> queue;
+    std::unique_ptr<ParcelQueue>
+        queue;  // null: another sink has its folder, as the one before a reload does for a moment
     std::vector<RemoteAccess> access;  // by signal
     HttpSender::Options sender;
   };
 
   OtlpSink(const Config& config, Parts parts, Env& env)
-      : gzip_(config.Text("compression") == "gzip"),
+      : config_(config),
+        env_(env),
+        gzip_(config.Text("compression") == "gzip"),
         logs_(config.Bool("events")),
         metrics_(MakeSpeller(config.Texts("dialects"), NameForm::kOtel),
                  {.max_points = static_cast<size_t>(config.Int("max_points")), .scope_version = Version()}),
         access_(std::move(parts.access)),
-        queue_(std::move(parts.queue)) {
-    parts.sender.access = [this](size_t signal) { return Access(signal); };
-    sender_ = std::make_unique<HttpSender>(std::move(parts.sender), *queue_, *env.http, *env.io, *env.clock);
+        way_(std::move(parts.sender)) {
+    way_.access = [this](size_t signal) { return Access(signal); };
+    if (parts.queue) Start(std::move(parts.queue));
   }
 
   Status Write(const Snapshot& snapshot) override {
+    RETURN_IF_ERROR(Ready());
     RETURN_IF_ERROR(metrics_.Encode(snapshot, [this](std::string_view request, uint32_t points) {
       return Push(kMetrics, request, points);
     }));
@@ -76,13 +114,16 @@ class OtlpSink final : public Sink {
 
   Status Write(const Events& events) override {
     if (!logs_ || events.list.empty()) return Ok();
+    RETURN_IF_ERROR(Ready());
     EncodeOtlpLogs(events, Version(), logs_request_);
     return Push(kLogs, logs_request_, static_cast<uint32_t>(events.list.size()));
   }
 
-  Status Flush(Instant deadline) override { return sender_->Finish(deadline); }
+  Status Flush(Instant deadline) override { return sender_ ? sender_->Finish(deadline) : Ok(); }
 
   bool Delivery(DeliveryStats& out) const override {
+    std::lock_guard lock(mutex_);
+    if (!sender_) return false;
     sender_->stats(sent_);
     const ParcelQueue::Stats queued = queue_->stats();
     out.up = sent_.up;
@@ -105,6 +146,26 @@ class OtlpSink final : public Sink {
   }
 
  private:
+  void Start(std::unique_ptr<ParcelQueue> queue) {
+    std::lock_guard lock(mutex_);
+    queue_ = std::move(queue);
+    sender_ = std::make_unique<HttpSender>(std::move(way_), *queue_, *env_.http, *env_.io, *env_.clock);
+  }
+
+  // The folder of the queue is free once the sink that had it has ended. Waits for that: this is the sink's
+  // own thread.
+  Status Ready() {
+    if (sender_) return Ok();
+    const Instant begin = env_.clock->Now();
+    while (true) {
+      const bool patient = env_.clock->Now() - begin < kPatience;
+      auto queue = OpenQueue(config_.Group("queue"), env_, patient);
+      if (queue) return Start(*std::move(queue)), Ok();
+      if (!patient || queue.error().code != Code::kUnavailable) return queue.error();
+      std::this_thread::sleep_for(kLookAgain);
+    }
+  }
+
   Status Push(Signal signal, std::string_view request, uint32_t items) {
     parcel_.assign(1, static_cast<char>(signal));
     if (gzip_) {
@@ -124,45 +185,19 @@ class OtlpSink final : public Sink {
     return HttpSender::Access{access.headers(), access.tls()};
   }
 
+  const Config config_;
+  Env& env_;
   const bool gzip_, logs_;
   OtlpMetrics metrics_;
   GzipCompressor packer_;
   std::string packed_, parcel_, logs_request_;
   std::vector<RemoteAccess> access_;  // used by the sender's thread alone
+  HttpSender::Options way_;           // until there is a sender
+  mutable std::mutex mutex_;          // guards the making of what follows, and sent_
   std::unique_ptr<ParcelQueue> queue_;
   mutable HttpSender::Stats sent_;
   std::unique_ptr<HttpSender> sender_;  // last: it ends before what it uses
 };
-
-// Memory that waits is worth more than disk.
-constexpr uint64_t kMemoryShare = 8;
-
-ParcelQueue::Options QueueOptions(const Config& queue, const std::string& state_dir) {
-  ParcelQueue::Options options;
-  options.folder = queue.Text("dir");
-  if (options.folder.empty() && !state_dir.empty()) options.folder = state_dir + "/queue/otlp";
-  if (queue.Text("storage") == "memory") options.folder.clear();
-  options.max_bytes = queue.Size("max_bytes");
-  if (options.folder.empty()) options.max_bytes /= kMemoryShare;
-  options.max_age = queue.Time("max_age");
-  const std::string& sync = queue.Text("fsync");
-  options.sync = sync == "always" ? ParcelSync::kAlways
-                 : sync == "none" ? ParcelSync::kNone
-                                  : ParcelSync::kInterval;
-  return options;
-}
-
-// A second agent on the machine finds the folder taken: it still sends, from memory.
-Result<std::unique_ptr<ParcelQueue>> OpenQueue(const Config& queue, Env& env) {
-  ParcelQueue::Options options = QueueOptions(queue, env.state_dir);
-  auto opened = ParcelQueue::Open(options, *env.clock);
-  const bool asked = !queue.Text("dir").empty();
-  if (opened || asked || options.folder.empty() || opened.error().code != Code::kUnavailable) return opened;
-  Log(LogLevel::kWarn, "otlp", "queue_in_memory", opened.error().detail + ". What waits is kept in memory.");
-  options.folder.clear();
-  options.max_bytes /= kMemoryShare;
-  return ParcelQueue::Open(options, *env.clock);
-}
 
 Result<std::unique_ptr<Sink>> Create(const Config& config, Env& env) {
   if (!env.http || !env.io) return Status{Code::kUnavailable, "there is no network here"};
@@ -184,7 +219,9 @@ Result<std::unique_ptr<Sink>> Create(const Config& config, Env& env) {
     if (config.Text("compression") == "gzip") route.headers += "Content-Encoding: gzip\r\n";
     parts.sender.routes.push_back(std::move(route));
   }
-  ASSIGN_OR_RETURN(parts.queue, OpenQueue(config.Group("queue"), env));
+  auto queue = OpenQueue(config.Group("queue"), env, true);
+  if (queue) parts.queue = *std::move(queue);
+  else if (queue.error().code != Code::kUnavailable) return queue.error();
   return std::unique_ptr<Sink>(std::make_unique<OtlpSink>(config, std::move(parts), env));
 }
 
