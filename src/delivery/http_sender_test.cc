@@ -73,17 +73,14 @@ class HttpSenderTest : public ::testing::Test {
 };
 
 TEST_F(HttpSenderTest, DeliversInOrderOnItsRoutes) {
-  std::vector<std::string> seen;
-  ScriptedServer server([&](int, int, const std::string& head) {
-    seen.push_back(head);
-    return Turn{Answer("200 OK")};
-  });
+  ScriptedServer server([](int, int, const std::string&) { return Turn{Answer("200 OK")}; });
   Start(server.Url(""));
   Push(0, "");
   Push(1, "");
   Push(0, "");
   ASSERT_TRUE(Until([](const auto& s) { return s.routes[0].delivered == 6 && s.routes[1].delivered == 3; }));
   EXPECT_TRUE(sender_->Finish(RealClock().Now() + seconds(20)).ok());
+  const std::vector<std::string> seen = server.requests();
   ASSERT_EQ(seen.size(), 3u);
   EXPECT_THAT(seen[0], HasSubstr("POST /metrics HTTP/1.1\r\n"));
   EXPECT_THAT(seen[0], HasSubstr("X-Key: k\r\nX-Route: metrics\r\n"));
