@@ -9,6 +9,7 @@ import unittest
 
 from agent import BINARY, Agent, free_port, value, wait_until
 from otlp_receiver import Receiver, plain
+from test_engine_monitors import PAGES, engine, vllm_page
 
 CUMULATIVE = 2
 
@@ -177,6 +178,50 @@ class OfAgent(unittest.TestCase):
         self.assertEqual(attributes["event.name"], "gpu.xid")
         self.assertEqual(attributes["gpu.xid.code"], 79)
         self.assertGreater(record.severity_number, 8)
+
+
+class Engines(unittest.TestCase):
+    """Rows l9-189, l9-202 and l9-203: LLM engines over OTLP."""
+
+    def arrive(self, name, page, dialects, done):
+        """{metric: [(metric, attributes, point)]} of what arrives of an engine with this page."""
+        with engine(page) as (url, _), Receiver() as receiver:
+            config = f"""
+collectors: {{engines: {{targets: [{{name: a, engine: {name}, url: "{url}/metrics", interval: 200ms}}]}}}}
+sinks: {{otlp: {{endpoint: "{receiver.url}", interval: 200ms, queue: {{storage: memory}}, dialects: [{dialects}]}}}}
+"""
+            with Agent(config=config):
+                receiver.wait(lambda requests: any(list(r.points(done)) for r in requests), done)
+            told = {}
+            for request in receiver.requests:
+                for _, _, metric in request.metrics():
+                    for point in getattr(metric, metric.WhichOneof("data")).data_points:
+                        told.setdefault(metric.name, []).append((metric, plain(point.attributes), point))
+            return told
+
+    def test_genai_names_are_histograms_with_what_the_conventions_require(self):
+        told = self.arrive("vllm", vllm_page, "genai", "gen_ai.client.token.usage")
+        for name, unit in (("gen_ai.client.token.usage", "{token}"), ("gen_ai.server.request.duration", "s"),
+                           ("gen_ai.server.time_to_first_token", "s"), ("gen_ai.server.time_per_output_token", "s")):  # fmt: skip
+            metric, attributes, point = told[name][0]
+            self.assertEqual((metric.WhichOneof("data"), metric.unit), ("histogram", unit), name)
+            self.assertEqual((attributes["gen_ai.operation.name"], attributes["gen_ai.provider.name"]), ("chat", "vllm"))
+            self.assertEqual(attributes["gen_ai.request.model"], "m")
+            self.assertEqual(list(point.explicit_bounds), [0.1, 0.5])
+            self.assertEqual(sum(point.bucket_counts), point.count)
+            self.assertEqual(point.bucket_counts[1], point.count, "all of them between 0.1 and 0.5")
+            self.assertAlmostEqual(point.sum, 0.25 * point.count)
+        types = {attributes["gen_ai.token.type"] for _, attributes, _ in told["gen_ai.client.token.usage"]}
+        self.assertEqual(types, {"input", "output"})
+
+    def test_families_of_vllm_and_triton_arrive(self):
+        told = self.arrive("vllm", vllm_page, "native", "inference.time_to_first_token")
+        _, attributes, point = told["inference.requests.running"][0]
+        self.assertEqual(point.as_double or point.as_int, 3)
+        self.assertEqual((attributes["inference.engine"], attributes["model.name"]), ("vllm", "m"))
+        told = self.arrive("triton", PAGES["triton"], "native", "inference.requests.finished")
+        models = {attributes["model.name"] for _, attributes, _ in told["inference.requests.finished"]}
+        self.assertEqual(models, {"a", "b"})
 
 
 if __name__ == "__main__":

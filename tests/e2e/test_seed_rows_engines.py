@@ -304,7 +304,7 @@ ELSEWHERE = {
     "l9-016": ("e2e/test_engine_monitors.py", "test_help_says_the_default_page_and_interval"),
     "l9-043": ("differential/histogram_quantile.py", "def "),
     "l9-052": ("e2e/test_engines_command.py", "test_pages_of_the_five_engines_of_l9gpu"),
-    "l9-189": ("e2e/test_engine_monitors.py", "test_on_the_page_of_an_agent"),
+    "l9-189": ("e2e/test_otlp.py", "test_genai_names_are_histograms_with_what_the_conventions_require"),
     "l9-190": ("e2e/test_engine_monitors.py", "test_with_the_flag_and_without"),
     "zu-031": ("e2e/test_engine_monitors.py", "test_names_of_the_dashboard"),
     "zu-033": ("e2e/test_engine_monitors.py", "test_names_of_the_dashboard"),
