@@ -60,7 +60,11 @@ void Pipeline::Stop(Instant deadline) {
     std::lock_guard lock(mutex_);
     sinks.swap(sinks_);
   }
-  for (const auto& sink : sinks) sink->Stop(deadline);
+  const Ref<const Snapshot> last = hub_.latest();
+  for (const auto& sink : sinks) {
+    sink->OfferLast(last);
+    sink->Stop(deadline);
+  }
 }
 
 Pipeline::Running* Pipeline::Find(Scheduler::TaskId task) {

@@ -306,6 +306,25 @@ TEST_F(PipelineTest, ASlowSinkDropsTheOldestAndCounts) {
   EXPECT_EQ(runner.stats().delivered, static_cast<uint64_t>(state.written));
 }
 
+TEST_F(PipelineTest, ASinkWithAnIntervalGetsTheLastTickBeforeItsTime) {
+  TestSinkState state;
+  sink_state = &state;
+  SinkRunner runner({&kSink, {}, std::chrono::hours(1)}, std::make_unique<TestSink>(), *env_.clock);
+  auto snapshot = [&](uint64_t tick) {
+    Ref<Snapshot> made = MakeRef<Snapshot>();
+    made->closed_at = env_.clock->Now();
+    made->tick = tick;
+    return made;
+  };
+  runner.Offer(snapshot(1));
+  runner.Offer(snapshot(2));
+  runner.OfferLast(snapshot(3));
+  runner.OfferLast(snapshot(3));
+  runner.OfferLast({});
+  runner.Stop(env_.clock->Now() + seconds(5));
+  EXPECT_EQ(state.written, 2);
+}
+
 TEST_F(PipelineTest, ASinkThatHangsAtStopIsLeftBehind) {
   static TestSinkState state;  // Outlives the thread that is left behind.
   sink_state = &state;

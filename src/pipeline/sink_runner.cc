@@ -85,6 +85,7 @@ void SinkRunner::Offer(const Ref<const Snapshot>& snapshot) {
   // Half a millisecond of grace: ticks are not closed exactly on the grid.
   if (setup_.interval.count() > 0 && now + 500'000 < next_at_ns_) return;
   next_at_ns_ = now + setup_.interval.count();
+  offered_tick_ = snapshot->tick;
   if (!thread_.joinable()) return Deliver(*shared_, *snapshot);
   {
     std::lock_guard lock(shared_->mutex);
@@ -92,6 +93,12 @@ void SinkRunner::Offer(const Ref<const Snapshot>& snapshot) {
       ++shared_->stats.dropped[static_cast<size_t>(DropReason::kOverload)];
   }
   shared_->wake.notify_one();
+}
+
+void SinkRunner::OfferLast(const Ref<const Snapshot>& snapshot) {
+  if (!snapshot || snapshot->tick == offered_tick_) return;
+  next_at_ns_ = 0;
+  Offer(snapshot);
 }
 
 void SinkRunner::Run(const std::shared_ptr<Shared>& shared) {

@@ -54,6 +54,9 @@ class SinkRunner {
 
   void Offer(const Ref<const Snapshot>& snapshot);
   void Offer(const Ref<const Events>& events);
+  // The last one there will be: a sink with an interval gets it before its time, unless it had it. May be
+  // null.
+  void OfferLast(const Ref<const Snapshot>& snapshot);
   // Delivers what waits, flushes, ends the thread; what is not done by `deadline` is dropped and
   // counted, and a Write that still hangs then is left behind.
   void Stop(Instant deadline);
@@ -71,6 +74,7 @@ class SinkRunner {
   std::shared_ptr<Shared> shared_;
   std::thread thread_;
   int64_t next_at_ns_ = 0;
+  uint64_t offered_tick_ = 0;
 };
 
 }  // namespace gpulens

@@ -135,6 +135,8 @@ class OfAgent(unittest.TestCase):
             config = self.CONFIG.format(url=f"http://127.0.0.1:{port}", more=f", queue: {{dir: '{folder}/queue'}}")
             first = Agent(config=config).__enter__()
             try:
+                # What waits packed is sent as such, whatever the next agent does with its own.
+                config = config.replace("otlp: {", "otlp: {compression: none, ")
                 wait_until(lambda: (value(first.page(), "gpulens_sink_queue_length", lane="delivery", sink="otlp") or 0) > 5,
                            what="a backlog")  # fmt: skip
                 self.assertEqual(value(first.page(), "gpulens_sink_up", sink="otlp"), 0)
@@ -145,9 +147,18 @@ class OfAgent(unittest.TestCase):
             with Receiver(port=port) as receiver, Agent(config=config):
                 receiver.wait(lambda requests: receiver.times()[-1:] > [killed], "the new agent's readings")
                 times = receiver.times()
+            self.assertEqual({"Content-Encoding" in request.headers for request in receiver.requests}, {True, False})
             self.assertGreater(sum(1 for one in times if one < killed), 5)
             self.assertEqual(times, sorted(times), "in order")
             self.assertLessEqual(len(times) - len(set(times)), 1, "at most the one on its way comes twice")
+
+    def test_the_end_sends_the_last_readings(self):
+        with Receiver() as receiver:
+            config = self.CONFIG.format(url=receiver.url, more=self.MEMORY).replace("interval: 200ms", "interval: 1h")
+            with Agent(config=config) as agent:
+                receiver.wait(lambda requests: len(requests) == 1, "the first export")
+                wait_until(lambda: value(agent.page(), "gpulens_sink_delivered_total", sink="otlp", signal="metrics"))
+            self.assertEqual(len(receiver.times()), 2)
 
     def test_a_reload_hands_the_queue_over(self):
         with tempfile.TemporaryDirectory() as folder, Receiver() as receiver:
@@ -207,6 +218,7 @@ sinks: {{otlp: {{endpoint: "{receiver.url}", interval: 200ms, queue: {{storage: 
             self.assertEqual((metric.WhichOneof("data"), metric.unit), ("histogram", unit), name)
             self.assertEqual((attributes["gen_ai.operation.name"], attributes["gen_ai.provider.name"]), ("chat", "vllm"))
             self.assertEqual(attributes["gen_ai.request.model"], "m")
+            self.assertIsInstance(attributes["server.port"], int)
             self.assertEqual(list(point.explicit_bounds), [0.1, 0.5])
             self.assertEqual(sum(point.bucket_counts), point.count)
             self.assertEqual(point.bucket_counts[1], point.count, "all of them between 0.1 and 0.5")

@@ -31,6 +31,10 @@ constexpr Duration kPatience = std::chrono::seconds(3), kLookAgain = std::chrono
 
 enum Signal : size_t { kMetrics, kLogs, kSignals };
 constexpr std::string_view kSignalNames[kSignals] = {"metrics", "logs"};
+// A parcel on disk outlives a change of `compression`, so its route says whether it is packed.
+constexpr size_t kRoutes = 2 * kSignals;
+constexpr size_t RouteOf(size_t signal, bool packed) noexcept { return signal + packed * size_t{kSignals}; }
+constexpr size_t kAnswerBytes = 64u << 10;
 constexpr std::string_view kProtobuf = "application/x-protobuf";
 
 // What a receiver that took nothing has to say about it.
@@ -84,8 +88,8 @@ Result<std::unique_ptr<ParcelQueue>> OpenQueue(const Config& queue, Env& env, bo
 class OtlpSink final : public Sink {
  public:
   struct Parts {
-    std::unique_ptr<ParcelQueue>
-        queue;  // null: another sink has its folder, as the one before a reload does for a moment
+    // Null: another sink has its folder, as the one before a reload does for a moment.
+    std::unique_ptr<ParcelQueue> queue;
     std::vector<RemoteAccess> access;  // by signal
     HttpSender::Options sender;
   };
@@ -99,7 +103,7 @@ class OtlpSink final : public Sink {
                  {.max_points = static_cast<size_t>(config.Int("max_points")), .scope_version = Version()}),
         access_(std::move(parts.access)),
         way_(std::move(parts.sender)) {
-    way_.access = [this](size_t signal) { return Access(signal); };
+    way_.access = [this](size_t route) { return Access(route); };
     if (parts.queue) Start(std::move(parts.queue));
   }
 
@@ -132,8 +136,12 @@ class OtlpSink final : public Sink {
     out.sent_bytes = sent_.sent_bytes;
     out.last_success_unix_ns = sent_.last_success_unix_ns;
     out.signals.resize(kSignals);
-    for (size_t i = 0; i < kSignals; ++i)
-      out.signals[i] = {kSignalNames[i], sent_.routes[i].delivered, sent_.routes[i].rejected};
+    for (size_t i = 0; i < kSignals; ++i) {
+      const HttpSender::Stats::Route &plain = sent_.routes[RouteOf(i, false)],
+                                     &packed = sent_.routes[RouteOf(i, true)];
+      out.signals[i] = {kSignalNames[i], plain.delivered + packed.delivered,
+                        plain.rejected + packed.rejected};
+    }
     out.queued_parcels = queued.parcels;
     out.queued_bytes = queued.held_bytes;
     out.queue_limit = queue_->options().max_bytes;
@@ -167,7 +175,7 @@ class OtlpSink final : public Sink {
   }
 
   Status Push(Signal signal, std::string_view request, uint32_t items) {
-    parcel_.assign(1, static_cast<char>(signal));
+    parcel_.assign(1, static_cast<char>(RouteOf(signal, gzip_)));
     if (gzip_) {
       packer_.Compress(request, packed_);
       parcel_ += packed_;
@@ -179,8 +187,8 @@ class OtlpSink final : public Sink {
     return pushed.code == Code::kInvalidArgument ? Ok() : pushed;
   }
 
-  Result<HttpSender::Access> Access(size_t signal) {
-    RemoteAccess& access = access_[signal];
+  Result<HttpSender::Access> Access(size_t route) {
+    RemoteAccess& access = access_[route % kSignals];
     RETURN_IF_ERROR(access.Refresh());
     return HttpSender::Access{access.headers(), access.tls()};
   }
@@ -207,17 +215,17 @@ Result<std::unique_ptr<Sink>> Create(const Config& config, Env& env) {
   parts.sender.backoff = {.initial = config.Group("retry").Time("initial"),
                           .cap = config.Group("retry").Time("max")};
   parts.sender.judge = &Judge;
-  for (std::string_view signal : kSignalNames) {
-    const std::string& own = config.Text(std::string(signal) + "_endpoint");
-    ASSIGN_OR_RETURN(HttpUrl url, OtlpUrl(config.Text("endpoint"), own, signal));
+  parts.sender.routes.resize(kRoutes);
+  for (size_t signal = 0; signal < kSignals; ++signal) {
+    const std::string name(kSignalNames[signal]);
+    ASSIGN_OR_RETURN(HttpUrl url, OtlpUrl(config.Text("endpoint"), config.Text(name + "_endpoint"), name));
     ASSIGN_OR_RETURN(RemoteAccess access, RemoteAccess::Make(config, url, {}));
     parts.access.push_back(std::move(access));
-    SendRoute route{std::string(signal),
-                    {url, config.Text("unix_socket"), {}},
-                    "Content-Type: application/x-protobuf\r\n"};
-    route.target.limits.body_bytes = 64u << 10;
-    if (config.Text("compression") == "gzip") route.headers += "Content-Encoding: gzip\r\n";
-    parts.sender.routes.push_back(std::move(route));
+    SendRoute route{name, {url, config.Text("unix_socket"), {}}, "Content-Type: application/x-protobuf\r\n"};
+    route.target.limits.body_bytes = kAnswerBytes;
+    parts.sender.routes[RouteOf(signal, false)] = route;
+    route.headers += "Content-Encoding: gzip\r\n";
+    parts.sender.routes[RouteOf(signal, true)] = std::move(route);
   }
   auto queue = OpenQueue(config.Group("queue"), env, true);
   if (queue) parts.queue = *std::move(queue);

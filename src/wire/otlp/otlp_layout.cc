@@ -5,12 +5,16 @@
 #include <tuple>
 #include <unordered_set>
 
+#include "base/parse.h"
 #include "wire/otlp/otlp_fields.h"
 
 namespace gpulens {
 namespace {
 
 using namespace otlp;
+
+// Dialects tell it as text; the conventions have it as an integer.
+constexpr std::string_view kServerPort = "server.port";
 
 // One way in which one series is told.
 struct Draw {
@@ -96,7 +100,10 @@ class Builder {
     AttributeSet::Value value = layout_[slot_].attributes.Find(key, std::string_view(text));
     std::string own;
     AppendValue(own, value);
-    return own == text ? value : AttributeSet::Value(std::string_view(text));
+    if (own != text) value = std::string_view(text);
+    if (key != kServerPort || !std::holds_alternative<std::string_view>(value)) return value;
+    auto port = ParseInt<int64_t>(text);
+    return port ? AttributeSet::Value(*port) : value;
   }
 
   void AppendLabels(uint32_t field) {

@@ -232,6 +232,17 @@ TEST_F(OtlpMetricsTest, OfEqualSeriesTheNativeOneIsTold) {
   EXPECT_EQ(metrics_.duplicates(), 1u);
 }
 
+TEST_F(OtlpMetricsTest, APortIsANumber) {
+  Series power = gpu_.table.Declare(kPower, {}, {{"server.port", "8000"}});
+  Series other = gpu_.table.Declare(kEnergy, {}, {{"server.port", "http"}});
+  gpu_.writer.Begin(At(1));
+  gpu_.writer.Set(power, 1);
+  gpu_.writer.Set(other, 1);
+  std::string text = Tell({gpu_.Entry()}, 1);
+  EXPECT_THAT(text, HasSubstr("  server.port=8000 @1 1\n"));
+  EXPECT_THAT(text, HasSubstr("  server.port=\"http\" @"));
+}
+
 TEST_F(OtlpMetricsTest, TextIsAlwaysUtf8) {
   Series power = gpu_.table.Declare(kPower, {}, {{"name", "a\xff\xc3\xa9"}});
   gpu_.writer.Begin(At(1));
