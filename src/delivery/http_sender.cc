@@ -11,7 +11,6 @@ namespace gpulens {
 namespace {
 
 using std::chrono::hours;
-using std::chrono::milliseconds;
 
 // A request may outlive its own timeout by so much before it is given up.
 constexpr Duration kGrace = std::chrono::seconds(5);
@@ -78,7 +77,7 @@ Duration HttpSender::TimeLeft(Duration wanted) const {
 void HttpSender::Run() {
   while (true) {
     const bool ending = Ending();
-    if (ending && TimeLeft(hours(1)) == Duration::zero()) return;
+    if (OutOfTime()) return;
     if (auto parcel = queue_.Front()) {
       Deliver(*std::move(parcel));
     } else if (ending) {
@@ -106,7 +105,7 @@ void HttpSender::Deliver(Parcel parcel) {
     }
     if (auto asked = RetryAfter(retry_after, clock_.Now())) backoff_.AtLeast(*asked);
     queue_.Pause(clock_.Now() + TimeLeft(backoff_.Next()));
-    if (Ending() && TimeLeft(hours(1)) == Duration::zero()) return;
+    if (OutOfTime()) return;
     // It may have been dropped meanwhile to make room.
     auto front = queue_.Front();
     if (!front || front->id != parcel.id) return;

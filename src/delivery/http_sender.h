@@ -89,6 +89,7 @@ class HttpSender {
   void Run();
   bool Ending() const;
   Duration TimeLeft(Duration wanted) const;
+  bool OutOfTime() const { return TimeLeft(std::chrono::hours(1)) == Duration::zero(); }
   void Deliver(Parcel parcel);
   SendOutcome Try(size_t route, const std::shared_ptr<const std::string>& body, std::string& code,
                   std::string& retry_after);

@@ -54,7 +54,7 @@ OtlpMetrics::Source& OtlpMetrics::SourceOf(std::string_view name) {
 }
 
 bool OtlpMetrics::PlanFits(const Snapshot& snapshot) const noexcept {
-  if (!any_resource_ || plan_.size() != snapshot.frames.size() || !(resource_ == snapshot.resource))
+  if (resource_bytes_.empty() || plan_.size() != snapshot.frames.size() || !(resource_ == snapshot.resource))
     return false;
   for (size_t i = 0; i < plan_.size(); ++i) {
     if (plan_[i].layout != snapshot.frames[i].frame->layout->id()) return false;
@@ -63,9 +63,8 @@ bool OtlpMetrics::PlanFits(const Snapshot& snapshot) const noexcept {
 }
 
 void OtlpMetrics::Plan(const Snapshot& snapshot) {
-  if (!any_resource_ || !(resource_ == snapshot.resource)) {
+  if (resource_bytes_.empty() || !(resource_ == snapshot.resource)) {
     resource_ = snapshot.resource;
-    any_resource_ = true;
     std::string attributes;
     AppendAttributes(attributes, kResourceAttributes, resource_);
     resource_bytes_.clear();
@@ -155,13 +154,11 @@ Status OtlpMetrics::Tell(const SnapshotEntry& entry, const Planned& planned, Sou
   writer.BeginScope(source.scope);
   if (source.now.layout) RETURN_IF_ERROR(TellEnded(source.now, &frame, writer));
   if (frame.read_at.unix_ns == told) return Ok();
-  const bool any_age = !frame.age_ms.empty();
   auto fresh = [&](uint32_t p) {
     const uint32_t slot = text.points[p].slot;
     const Quality quality = frame.quality[slot];
     if (!planned.dropped.empty() && planned.dropped[p]) return false;
-    return quality == Quality::kOk ||
-           (quality == Quality::kStale && any_age && ReadUnixNs(frame, slot) > told);
+    return quality == Quality::kOk || (quality == Quality::kStale && ReadUnixNs(frame, slot) > told);
   };
   for (const OtlpFamily& family : text.families) {
     writer.BeginFamily(family);

@@ -83,9 +83,8 @@ class OtlpMetrics {
   PerLayout<OtlpLayout> texts_;
   std::vector<Planned> plan_;
   AttributeSet resource_;
-  std::string resource_bytes_;
-  bool any_resource_ = false;
-  int64_t tick_unix_ns_ = 0;  // of the snapshot at hand
+  std::string resource_bytes_;  // a whole field; empty: nothing was planned yet
+  int64_t tick_unix_ns_ = 0;    // of the snapshot at hand
   std::map<std::string, Source, std::less<>> sources_;
   std::string request_;
   std::vector<double> numbers_;
