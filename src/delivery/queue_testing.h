@@ -3,10 +3,8 @@
 #pragma once
 
 #include <gtest/gtest.h>
-#include <sys/resource.h>
 #include <unistd.h>
 
-#include <csignal>
 #include <filesystem>
 #include <memory>
 #include <string>
@@ -14,6 +12,7 @@
 
 #include "base/files.h"
 #include "base/parse.h"
+#include "base/testing/file_size_limit.h"
 #include "delivery/parcel_queue.h"
 
 namespace gpulens::queue_testing {
@@ -103,27 +102,5 @@ inline uint64_t AllLost(const ParcelQueue& queue) {
   for (uint64_t count : queue.stats().lost_parcels) sum += count;
   return sum;
 }
-
-// The test's process may write files of at most so many bytes.
-class FileSizeLimit {
- public:
-  explicit FileSizeLimit(rlim_t bytes) {
-    before_action_ = std::signal(SIGXFSZ, SIG_IGN);
-    ::getrlimit(RLIMIT_FSIZE, &before_);
-    rlimit limit = before_;
-    limit.rlim_cur = bytes;
-    ::setrlimit(RLIMIT_FSIZE, &limit);
-  }
-  FileSizeLimit(const FileSizeLimit&) = delete;
-  FileSizeLimit& operator=(const FileSizeLimit&) = delete;
-  ~FileSizeLimit() {
-    ::setrlimit(RLIMIT_FSIZE, &before_);
-    std::signal(SIGXFSZ, before_action_);
-  }
-
- private:
-  rlimit before_{};
-  void (*before_action_)(int);
-};
 
 }  // namespace gpulens::queue_testing

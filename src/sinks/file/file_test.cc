@@ -3,15 +3,14 @@
 #include <gtest/gtest.h>
 #include <sched.h>
 #include <sys/mount.h>
-#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <csignal>
 #include <filesystem>
 
 #include "base/files.h"
+#include "base/testing/file_size_limit.h"
 #include "pipeline/plugin.h"
 #include "sinks/file/json_lines.h"
 #include "sinks/file/log_file.h"
@@ -52,26 +51,6 @@ class FileTest : public ::testing::Test {
 
   std::string folder_, path_;
   Instant now_ = ManualClock().Now();
-};
-
-// The test's process may write files of at most so many bytes.
-class FileSizeLimit {
- public:
-  explicit FileSizeLimit(rlim_t bytes) {
-    before_action_ = std::signal(SIGXFSZ, SIG_IGN);
-    ::getrlimit(RLIMIT_FSIZE, &before_);
-    rlimit limit = before_;
-    limit.rlim_cur = bytes;
-    ::setrlimit(RLIMIT_FSIZE, &limit);
-  }
-  ~FileSizeLimit() {
-    ::setrlimit(RLIMIT_FSIZE, &before_);
-    std::signal(SIGXFSZ, before_action_);
-  }
-
- private:
-  rlimit before_{};
-  void (*before_action_)(int);
 };
 
 TEST_F(FileTest, AppendsAndKeepsWhatIsThere) {
