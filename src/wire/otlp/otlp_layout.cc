@@ -145,14 +145,13 @@ class Builder {
         AppendBytes(body_, kQuantiles, pair);
       }
     } else {
-      const std::vector<double> bounds = FiniteBounds(shape);
       std::string packed;
-      for (double bound : bounds) {
+      ForEachBound(shape, [&](double bound) {
         bound *= draft.family.scale;
         packed.append(reinterpret_cast<const char*>(&bound), sizeof bound);
-      }
-      if (!bounds.empty()) AppendBytes(body_, kExplicitBounds, packed);
-      AppendBytes(body_, kBucketCounts, std::string((bounds.size() + 1) * 8, '\0'));
+      });
+      if (!packed.empty()) AppendBytes(body_, kExplicitBounds, packed);
+      AppendBytes(body_, kBucketCounts, std::string(packed.size() + 8, '\0'));
     }
     if (shape.has_sum || summary) AppendFixed(body_, summary ? kSummarySum : kHistogramSum, 0.0);
     AppendFixed(body_, summary ? kSummaryCount : kHistogramCount, uint64_t{0});
@@ -192,14 +191,6 @@ class Builder {
 };
 
 }  // namespace
-
-std::vector<double> FiniteBounds(const Shape& shape) {
-  std::vector<double> bounds;
-  for (double bound : shape.bounds) {
-    if (std::isfinite(bound) && (bounds.empty() || bound > bounds.back())) bounds.push_back(bound);
-  }
-  return bounds;
-}
 
 OtlpLayout SpellOtlp(const Layout& layout, const Speller& speller) {
   Builder builder(layout);

@@ -4,7 +4,9 @@
 // How a series is called is the caller's business, as for pages (wire/layout_text.h).
 #pragma once
 
+#include <cmath>
 #include <cstdint>
+#include <limits>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -52,8 +54,15 @@ struct OtlpLayout {
   }
 };
 
-// The finite bounds of a histogram in ascending order: those that its points have.
-std::vector<double> FiniteBounds(const Shape& shape);
+// Those bounds of a histogram that its points have: finite ones, as far as they ascend.
+template <class Use>
+void ForEachBound(const Shape& shape, Use&& use) {
+  double last = -std::numeric_limits<double>::infinity();
+  for (double bound : shape.bounds) {
+    if (!std::isfinite(bound) || bound <= last) continue;
+    use(last = bound);
+  }
+}
 
 // Kinds that OTLP does not know are told as the Prometheus compatibility rules have it: info and state sets
 // as sums that are not monotonic, unknown ones as gauges; a gauge histogram as gauges per bucket (`_bucket`

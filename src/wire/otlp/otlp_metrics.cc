@@ -218,25 +218,17 @@ void OtlpMetrics::PutHistogram(const OtlpFamily& family, const OtlpPoint& point,
   }
   // Bucket counts are differences; what lies above the last bound is the rest.
   size_t bounds = 0;
-  double last = -Rule::kNone;
-  for (double bound : shape.bounds) {
-    if (!std::isfinite(bound) || bound <= last) continue;
-    last = bound;
-    ++bounds;
-  }
+  ForEachBound(shape, [&](double) { ++bounds; });
   char* at = end - 8 * (bounds + 1);
   uint64_t before = 0;
   size_t read = 0;
-  last = -Rule::kNone;
-  for (double bound : shape.bounds) {
-    if (!std::isfinite(bound) || bound <= last) continue;
-    last = bound;
+  ForEachBound(shape, [&](double bound) {
     const bool is_read = read < buckets_.bounds.size() && buckets_.bounds[read] == bound;
     const uint64_t upto = is_read ? std::clamp(Whole(buckets_.counts[read++]), before, count) : before;
     PutFixed(at, upto - before);
     at += 8;
     before = upto;
-  }
+  });
   PutFixed(at, count - before);
 }
 
