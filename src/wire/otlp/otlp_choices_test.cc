@@ -2,6 +2,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <random>
+
 #include "base/testing/allocations.h"
 #include "wire/json/json_testing.h"
 #include "wire/otlp/otlp_metrics.h"
@@ -230,6 +232,57 @@ TEST_F(OtlpChoices, ExemplarsAreToldOnce) {
             "ttft histogram cumulative\n  @0..3 bounds:1:2 buckets:1:0:0 sum=1 count=1\n"
             "errors sum cumulative monotonic\n  @2..3 i1 ( 1 trace_id=\"short\")\n  gpu.index=1 @2..3 i1\n")
       << "one without a time is told with each reading";
+}
+
+// Numbers put into the kept request, and requests written anew, are the same bytes, whatever comes and goes.
+TEST(OtlpImage, AKeptRequestIsWhatWouldBeWrittenAnew) {
+  const Instant zero = ManualClock().Now();
+  for (unsigned seed = 0; seed < 20; ++seed) {
+    std::mt19937 random(seed);
+    OtlpMetrics kept(Speller(&Spell), {.scope_version = "1"}),
+        anew(Speller(&Spell), {.scope_version = "1", .keep_request = false});
+    TestSource gpu("nvidia"), host("host");
+    auto shape = Bounds({1, 2});
+    std::vector<Series> series;
+    for (int64_t i = 0; i < 8; ++i)
+      series.push_back(gpu.table.Declare(i % 3 == 0 ? kEnergy : i % 3 == 1 ? kErrors : kQueue, Gpu(i)));
+    Series latency = gpu.table.Declare(kLatency, {}, {}, {.shape = shape});
+    Series load = host.table.Declare(kQueue, {});
+    for (int64_t tick = 1; tick < 60; ++tick) {
+      // Some ticks are as the one before, some are not.
+      const unsigned odd = random() % 16;
+      if (odd == 0) gpu.table.Retire(series[random() % 8]);
+      if (odd != 1) {
+        gpu.writer.Begin(zero + seconds(tick));
+        for (size_t i = 0; i < series.size(); ++i) {
+          if (odd != 2 || i != 3) gpu.writer.Set(series[i], static_cast<double>(tick * 10 + random() % 10));
+        }
+        for (Cell& cell : gpu.writer.Cells(latency)) cell.d = static_cast<double>(tick);
+        if (odd == 3) gpu.writer.Attach(series[1], {0, 1, 0, {}});
+        if (odd == 4) gpu.writer.Clear(series[5]);
+      }
+      host.writer.Begin(zero + seconds(tick));
+      host.writer.Set(load, static_cast<double>(tick));
+      std::vector<SnapshotEntry> frames{gpu.Entry()};
+      if (odd != 5) frames.push_back(host.Entry());
+      auto snapshot = MakeSnapshot(1, zero + seconds(tick), std::move(frames));
+      const bool taken = random() % 10 != 0;
+      std::string one, other;
+      auto into = [taken](std::string& out) {
+        return [&out, taken](std::string_view request, uint32_t) {
+          out += request;
+          return taken ? Status{} : Status{Code::kIo, "no"};
+        };
+      };
+      const Status told = kept.Encode(*snapshot, into(one));
+      EXPECT_EQ(anew.Encode(*snapshot, into(other)).ok(), told.ok());
+      EXPECT_EQ(kept.points(), anew.points());
+      ASSERT_EQ(one, other) << "seed " << seed << " tick " << tick << " odd " << odd;
+      if (!taken) continue;
+      kept.Commit();
+      anew.Commit();
+    }
+  }
 }
 
 TEST_F(OtlpChoices, ASteadyRunAllocatesNothing) {

@@ -66,7 +66,7 @@ void OtlpMetrics::Follow(Bases& bases, const Ref<const Layout>& layout) {
 
 // Whether there is something to be told of a point. Where there is not, its number is the base from now on.
 bool OtlpMetrics::BeginsDelta(const Telling& telling, uint32_t p) {
-  const auto& [frame, text, planned, source, told] = telling;
+  const auto& [frame, text, planned, source, number, told] = telling;
   const OtlpPoint& point = text.points[p];
   Bases& bases = source.bases;
   const uint32_t base = text.bases[p];

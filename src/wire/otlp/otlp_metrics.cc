@@ -113,19 +113,25 @@ void OtlpMetrics::DropDuplicates(const Snapshot& snapshot) {
 }
 
 Status OtlpMetrics::Encode(const Snapshot& snapshot, const Take& take) {
+  if (ImageFits(snapshot)) return TellImage(snapshot, take);
+  const bool choices = options_.style.delta_counters || options_.style.delta_histograms;
+  image_.kept = image_.made = false;
+  image_.recording = options_.keep_request && !choices && requests_ == 1;
+  image_.patches.clear();
+  image_.runs.clear();
+  requests_ = 0;
   if (!PlanFits(snapshot)) Plan(snapshot);
   for (auto& [name, source] : sources_) source.touched = false;
   tick_unix_ns_ = snapshot.closed_at.unix_ns;
   if (begun_unix_ns_ == 0) begun_unix_ns_ = tick_unix_ns_;
   pending_.clear();
-  if (options_.style.delta_counters || options_.style.delta_histograms) FollowLayouts(snapshot);
+  if (choices) FollowLayouts(snapshot);
   former_ = {};
   Writer writer(request_, resource_bytes_, options_, take);
-  for (size_t i = 0; i < plan_.size(); ++i) {
-    const SnapshotEntry& entry = snapshot.frames[i];
-    Source& source = SourceOf(entry.source);
+  for (uint32_t i = 0; i < plan_.size(); ++i) {
+    Source& source = SourceOf(snapshot.frames[i].source);
     source.touched = true;
-    RETURN_IF_ERROR(Tell(entry, plan_[i], source, writer));
+    RETURN_IF_ERROR(Tell(snapshot, i, source, writer));
   }
   for (auto& [name, source] : sources_) {
     if (source.touched || !source.now.layout) continue;
@@ -135,17 +141,26 @@ Status OtlpMetrics::Encode(const Snapshot& snapshot, const Take& take) {
   }
   RETURN_IF_ERROR(Flush(writer));
   points_ = writer.total();
+  // What was told once alone (a flag, an exemplar, a stale reading) would have to be told again.
+  image_.made = image_.recording && requests_ == 1 && points_ == image_.patches.size();
+  if (image_.made) {
+    image_.qualities.resize(snapshot.frames.size());
+    for (size_t i = 0; i < snapshot.frames.size(); ++i)
+      image_.qualities[i] = snapshot.frames[i].frame->quality;
+  }
   texts_.Forget();
   return Ok();
 }
 
 void OtlpMetrics::Commit() {
   for (auto& [name, source] : sources_) std::swap(source.now, source.next);
+  image_.kept |= std::exchange(image_.made, false);
   std::erase_if(sources_, [](const auto& item) { return !item.second.now.layout; });
 }
 
 // Deltas are told from here on against what this request had.
 Status OtlpMetrics::Flush(Writer& writer) {
+  requests_ += writer.points() != 0;
   RETURN_IF_ERROR(writer.Flush());
   for (const Pending& one : pending_) {
     std::copy_n(one.cells, one.count, one.bases->cells.begin() + one.base);
@@ -155,26 +170,31 @@ Status OtlpMetrics::Flush(Writer& writer) {
   return Ok();
 }
 
-// The points of one frame that its receiver has not seen.
-Status OtlpMetrics::Tell(const SnapshotEntry& entry, const Planned& planned, Source& source, Writer& writer) {
-  const Frame& frame = *entry.frame;
-  Telling telling{frame, TextOf(frame.layout), planned, source};
-  if (source.now.layout) telling.told_unix_ns = source.now.read_unix_ns;
-  Told& next = source.next;
+void OtlpMetrics::Remember(const Frame& frame, Told& next) {
   next.layout = frame.layout;
   next.read_unix_ns = frame.read_at.unix_ns;
-  next.shown.assign(frame.quality.size(), 0);
+  next.shown.resize(frame.quality.size());
   for (size_t slot = 0; slot < next.shown.size(); ++slot)
     next.shown[slot] = frame.quality[slot] != Quality::kAbsent;
+}
+
+// The points of one frame that its receiver has not seen.
+Status OtlpMetrics::Tell(const Snapshot& snapshot, uint32_t number, Source& source, Writer& writer) {
+  const Frame& frame = *snapshot.frames[number].frame;
+  Telling telling{frame, TextOf(frame.layout), plan_[number], source, number};
+  if (source.now.layout) telling.told_unix_ns = source.now.read_unix_ns;
+  Remember(frame, source.next);
   writer.BeginScope(source.scope);
   if (source.now.layout) RETURN_IF_ERROR(TellEnded(source.now, &frame, writer));
+  // A tick that leaves one out is no pattern for the next.
+  image_.recording &= frame.read_at.unix_ns != telling.told_unix_ns && frame.age_ms.empty();
   if (frame.read_at.unix_ns == telling.told_unix_ns) return Ok();
   for (const OtlpFamily& family : telling.text.families) RETURN_IF_ERROR(TellFamily(telling, family, writer));
   return Ok();
 }
 
 Status OtlpMetrics::TellFamily(const Telling& telling, const OtlpFamily& family, Writer& writer) {
-  const auto& [frame, text, planned, source, told] = telling;
+  const auto& [frame, text, planned, source, number, told] = telling;
   const bool examples = !frame.exemplars.empty() && FieldsOf(family.form).exemplars != 0;
   auto fresh = [&](uint32_t p) {
     const uint32_t slot = text.points[p].slot;
@@ -207,8 +227,11 @@ Status OtlpMetrics::TellFamily(const Telling& telling, const OtlpFamily& family,
     std::string& out = writer.Open();
     const size_t at = out.size();
     out.append(text.arena, from, text.points[p - 1].end - from);
-    for (uint32_t i = begin; i < p; ++i)
-      PutNumbers(telling, family, i, out.data() + at + (text.points[i].end - from));
+    for (uint32_t i = begin; i < p; ++i) {
+      const size_t place = at + (text.points[i].end - from);
+      PutNumbers(telling, family, i, out.data() + place);
+      if (image_.recording) Record(telling, family, i, place);
+    }
     writer.Count(p - begin);
   }
   return Ok();

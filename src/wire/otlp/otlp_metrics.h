@@ -37,6 +37,7 @@ class OtlpMetrics {
     size_t max_bytes = 4u << 20;          // of one request, unless a single point has more
     std::string_view scope_version = {};  // static storage
     OtlpStyle style = {};
+    bool keep_request = true;  // to put only numbers in place where the next tick has the same points
   };
   // Takes one request; its bytes live until it returns. Not ok ends Encode.
   using Take = std::function<Status(std::string_view request, uint32_t points)>;
@@ -85,6 +86,20 @@ class OtlpMetrics {
     uint64_t count = 0;
     double sum = 0;
   };
+  // What the last tick's request has where; it was the only one of its tick.
+  struct Image {
+    struct Patch {
+      uint32_t end = 0, point = 0, cell = 0;  // of a point: its end in the request, and of its layout
+    };
+    struct Run {
+      uint32_t frame = 0, family = 0, first = 0, count = 0;
+    };
+    bool recording = false, made = false;
+    bool kept = false;  // the request stands in request_, and was taken
+    std::vector<Patch> patches;
+    std::vector<Run> runs;
+    std::vector<std::vector<Quality>> qualities;  // by frame
+  };
   // A frame that is being told.
   struct Telling;
   struct Source {
@@ -105,7 +120,11 @@ class OtlpMetrics {
   void DropDuplicates(const Snapshot& snapshot);
   const OtlpLayout& TextOf(const Ref<const Layout>& layout);
   Source& SourceOf(std::string_view name);
-  Status Tell(const SnapshotEntry& entry, const Planned& planned, Source& source, Writer& writer);
+  bool ImageFits(const Snapshot& snapshot) const noexcept;
+  Status TellImage(const Snapshot& snapshot, const Take& take);
+  void Record(const Telling& telling, const OtlpFamily& family, uint32_t p, size_t end);
+  static void Remember(const Frame& frame, Told& next);
+  Status Tell(const Snapshot& snapshot, uint32_t number, Source& source, Writer& writer);
   Status TellFamily(const Telling& telling, const OtlpFamily& family, Writer& writer);
   Status TellWithExemplars(const Telling& telling, const OtlpFamily& family, uint32_t p, Writer& writer);
   static bool HasExemplar(const Telling& telling, uint32_t p) noexcept;
@@ -141,6 +160,8 @@ class OtlpMetrics {
   Counts counts_, before_;
   std::vector<uint64_t> told_, spread_;
   std::vector<Pending> pending_;
+  Image image_;
+  uint64_t requests_ = 0;  // of the last tick
   uint64_t points_ = 0, duplicates_ = 0;
 };
 

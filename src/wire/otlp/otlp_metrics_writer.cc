@@ -18,13 +18,15 @@ void OtlpMetrics::Writer::BeginFamily(const OtlpFamily& family) noexcept {
 
 size_t OtlpMetrics::Writer::Room(size_t bytes) const noexcept {
   const size_t points = options_.max_points - std::min<size_t>(points_, options_.max_points);
-  const size_t left = options_.max_bytes - std::min(request_.size(), options_.max_bytes);
+  const size_t size = resource_at_ == 0 ? 0 : request_.size();
+  const size_t left = options_.max_bytes - std::min(size, options_.max_bytes);
   const size_t room = std::min(points, left / std::max<size_t>(bytes, 1));
   return points_ == 0 ? std::max<size_t>(room, 1) : room;
 }
 
 std::string& OtlpMetrics::Writer::Open() {
   if (resource_at_ == 0) {
+    request_.clear();
     resource_at_ = nesting_.Open(kResourceList);
     request_ += resource_;
   }
@@ -60,9 +62,7 @@ Status OtlpMetrics::Writer::Flush() {
   resource_at_ = 0;
   const uint32_t points = std::exchange(points_, 0);
   total_ += points;
-  Status status = points == 0 ? Ok() : take_(request_, points);
-  request_.clear();
-  return status;
+  return points == 0 ? Ok() : take_(request_, points);
 }
 
 }  // namespace gpulens

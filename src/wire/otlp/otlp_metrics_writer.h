@@ -31,8 +31,10 @@ class OtlpMetrics::Writer {
   // Opens what is not open. Where the points' bytes may be put behind.
   std::string& Open();
   void Count(uint32_t points) noexcept { points_ += points; }
-  // Hands the request on and begins another one, in the same scope and family.
+  // Hands the request on; what is opened then begins another one, in the same scope and family.
+  // The bytes stay in `request` until then.
   Status Flush();
+  uint32_t points() const noexcept { return points_; }  // of this request
   uint64_t total() const noexcept { return total_ + points_; }
 
  private:

@@ -14,6 +14,7 @@ struct OtlpMetrics::Telling {
   const OtlpLayout& text;
   const Planned& planned;
   Source& source;
+  uint32_t number = 0;                                         // of the frame in its snapshot
   int64_t told_unix_ns = std::numeric_limits<int64_t>::min();  // the frame that the receiver has
 };
 
