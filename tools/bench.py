@@ -3,7 +3,7 @@
 
 usage: bench.py [--check] [--save] [NAME…]
 
-Sections: ticks encode parse http agent gpus scrape; a NAME picks those whose name contains it. Peers are fetched through
+Sections: ticks encode parse otlp http agent gpus scrape; a NAME picks those whose name contains it. Peers are fetched through
 apt and Go into build/bench; one that cannot be had leaves its row incomplete, and the page says so.
 
   --check   fail when a ratio, an allocation count or a size misses its budget; times never fail
@@ -26,6 +26,7 @@ SECTIONS = {
     "ticks": ticks.ticks,
     "encode": codecs.encode,
     "parse": codecs.parse,
+    "otlp": codecs.otlp,
     "http": scrapes.http,
     "agent": agent.agent,
     "gpus": gpus.gpus,

@@ -56,6 +56,19 @@ def _both(ours, peer):
     return text
 
 
+def _points(name):
+    """Million samples a second."""
+    return lambda found: found["timings"][name]["samples"] / found["timings"][name]["best_s"] / 1e6
+
+
+def _points_ratio(ours, peer):
+    return lambda found: _points(ours)(found) / _points(peer)(found)
+
+
+def _points_text(ours, peer):
+    return lambda found: f"{_points(ours)(found):,.1f} against {_points(peer)(found):,.2f} M points/s"
+
+
 def _load(name, key):
     return lambda found: found["loads"][name][key]
 
@@ -198,6 +211,12 @@ BUDGETS = (
            _ratio("BM_ParseSteady", "textparse_labels"), _both("BM_ParseSteady", "textparse_labels")),
     Budget("parse_first", "parse", "… first scrape, series made, against the latter", 4, False, "×", True,
            _ratio("BM_ParseFirst", "textparse_labels"), _both("BM_ParseFirst", "textparse_labels")),
+    Budget("otlp_points", "otlp", "OTLP, 5,000 gauges of five attributes: points encoded", 80, False, "M/s", False,
+           _points("Encode/gauges"), lambda found: f"{_points('Encode/gauges_anew')(found):,.0f} M/s where the last request cannot be kept"),
+    Budget("otlp_pdata", "otlp", "… points/s against Go pdata", 10, False, "×", True,
+           _points_ratio("Encode/gauges", "pdata"), _points_text("Encode/gauges", "pdata")),
+    Budget("otlp_pdata_anew", "otlp", "… without a kept request", 10, False, "×", True,
+           _points_ratio("Encode/gauges_anew", "pdata"), _points_text("Encode/gauges_anew", "pdata")),
     Budget("memory_host", "agent", "memory (sum of PSS), host without GPU or TLS", 10, True, "MB", True,
            _part("host", "pss_bytes", 1 / MB), _memory_text("host")),
     Budget("memory_gpus", "agent", "… with 8 GPUs (fake library)", 16, True, "MB", True,

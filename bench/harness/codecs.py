@@ -1,4 +1,4 @@
-"""Sections `encode` and `parse`: one thread, everything in memory. Programs take turns, so that all of
+"""Sections `encode`, `parse` and `otlp`: one thread, everything in memory. Programs take turns, so that all of
 them meet the same neighbours on a shared machine."""
 from harness import measure, peers
 from harness.measure import Absent
@@ -53,5 +53,15 @@ def parse():
     go = built(peers.go_programs, absent, "victoriametrics", "textparse_labels")
     if go:
         steps["go"] = lambda: measure.json_lines(timings, [go / "parse", measure.PAGES / "engine.prom", RUNS])
+    absent.update(take_turns(steps))
+    return {"timings": {name: timing.plain() for name, timing in timings.items()}, "absent": absent}
+
+
+def otlp():
+    timings, absent, steps = {}, {}, {}
+    steps["ours"] = lambda: measure.google_benchmark(timings, "wire_otlp_bench", "^Encode/")
+    go = built(peers.go_programs, absent, "pdata", "pdata_built")
+    if go:
+        steps["go"] = lambda: measure.json_lines(timings, [go / "otlp", RUNS])
     absent.update(take_turns(steps))
     return {"timings": {name: timing.plain() for name, timing in timings.items()}, "absent": absent}

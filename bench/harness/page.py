@@ -12,6 +12,13 @@ NAMES = {
     "BM_ParseFirst": "gpulens, first scrape, series made",
     "victoriametrics": "VictoriaMetrics, rows of views",
     "textparse_labels": "Prometheus textparse, with labels",
+    "Encode/gauges": "gpulens, numbers put into the last request",
+    "Encode/counters": "gpulens, the same, sums with a start",
+    "Encode/histograms": "gpulens, the same, histograms of 14 bounds",
+    "Encode/gauges_anew": "gpulens, requests written anew",
+    "Encode/counters_anew": "gpulens, the same, sums with a start",
+    "pdata": "Go pdata, numbers set in a kept message",
+    "pdata_built": "Go pdata, the message built anew",
 }
 
 
@@ -143,6 +150,9 @@ SECTIONS = {
                "garbage collection included.", lambda found: _timings(found) + _encoder_alone(found)),
     "parse": ("Reading a page", "About 10 MB as inference engines show them: `engine`. One thread, in memory. Peers read the "
               "same page again and again; ours reads two pages in turn.", _timings),
+    "otlp": ("Writing OTLP", "5,000 points of 50 families, each with five attributes and every number another one, as protobuf. One "
+             "thread, in memory, not packed. pdata, which the OpenTelemetry Collector is made of, has the same points; Go runs with "
+             "GOMAXPROCS=1, its garbage collection included.", _timings),
     "http": ("Serving a page", "The page of `series` over kept-alive connections on the loopback, server on one core, client on "
              "another. *one*: one connection; *many*: 16. /metrics has a tick each second, as the agent closes them, and "
              "scrapes in between share its bytes; *fresh* renders (and packs) a page for every request. nginx serves the "

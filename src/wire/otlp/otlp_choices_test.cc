@@ -255,7 +255,8 @@ TEST(OtlpImage, AKeptRequestIsWhatWouldBeWrittenAnew) {
       if (odd != 1) {
         gpu.writer.Begin(zero + seconds(tick));
         for (size_t i = 0; i < series.size(); ++i) {
-          if (odd != 2 || i != 3) gpu.writer.Set(series[i], static_cast<double>(tick * 10 + random() % 10));
+          if (odd != 2 || i != 3)
+            gpu.writer.Set(series[i], static_cast<double>(tick * 10 + static_cast<int64_t>(random() % 10)));
         }
         for (Cell& cell : gpu.writer.Cells(latency)) cell.d = static_cast<double>(tick);
         if (odd == 3) gpu.writer.Attach(series[1], {0, 1, 0, {}});

@@ -4,7 +4,7 @@
 #include <unordered_map>
 
 #include "wire/otlp/otlp_metrics.h"
-#include "wire/otlp/otlp_telling.h"
+#include "wire/otlp/otlp_metrics_writer.h"
 
 namespace gpulens {
 namespace {

@@ -10,7 +10,6 @@
 #include "base/result.h"
 #include "wire/otlp/otlp_fields.h"
 #include "wire/otlp/otlp_metrics_writer.h"
-#include "wire/otlp/otlp_telling.h"
 
 namespace gpulens {
 namespace {

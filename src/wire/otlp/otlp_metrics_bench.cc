@@ -70,9 +70,10 @@ struct Ticks {
   }
 };
 
-void Encode(benchmark::State& state, Kind kind, bool shaped) {
+// `keep`: a tick puts its numbers into the request of the last one, as where all points fit into one.
+void Encode(benchmark::State& state, Kind kind, bool shaped, bool keep) {
   Ticks ticks(kind, shaped);
-  OtlpMetrics metrics(Speller(&Spell), {.scope_version = "1"});
+  OtlpMetrics metrics(Speller(&Spell), {.scope_version = "1", .keep_request = keep});
   const Ref<Snapshot> snapshots[] = {ticks.Next(1), ticks.Next(2)};
   uint64_t points = 0, bytes = 0;
   const OtlpMetrics::Take take = [&](std::string_view request, uint32_t count) {
@@ -86,11 +87,15 @@ void Encode(benchmark::State& state, Kind kind, bool shaped) {
     metrics.Commit();
   }
   state.counters["points"] = benchmark::Counter(static_cast<double>(points), benchmark::Counter::kIsRate);
+  state.counters["samples"] = static_cast<double>(points) / static_cast<double>(state.iterations());
+  state.counters["bytes"] = static_cast<double>(bytes) / static_cast<double>(state.iterations());
   state.SetBytesProcessed(static_cast<int64_t>(bytes));
 }
-BENCHMARK_CAPTURE(Encode, gauges, Kind::kGauge, false);
-BENCHMARK_CAPTURE(Encode, counters, Kind::kCounter, false);
-BENCHMARK_CAPTURE(Encode, histograms, Kind::kHistogram, true);
+BENCHMARK_CAPTURE(Encode, gauges, Kind::kGauge, false, true);
+BENCHMARK_CAPTURE(Encode, counters, Kind::kCounter, false, true);
+BENCHMARK_CAPTURE(Encode, histograms, Kind::kHistogram, true, true);
+BENCHMARK_CAPTURE(Encode, gauges_anew, Kind::kGauge, false, false);
+BENCHMARK_CAPTURE(Encode, counters_anew, Kind::kCounter, false, false);
 
 void FirstTick(benchmark::State& state) {
   Ticks ticks(Kind::kGauge, false);

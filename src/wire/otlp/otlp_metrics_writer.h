@@ -1,8 +1,9 @@
-// Where points go while requests are written: opens what a point needs around it, and closes a request that
-// is full.
+// What the parts of OtlpMetrics share: where points go while requests are written (it opens what a point
+// needs around it, and closes a request that is full), and the frame that is being told.
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <string>
 #include <string_view>
 
@@ -53,5 +54,34 @@ class OtlpMetrics::Writer {
   uint32_t points_ = 0;
   uint64_t total_ = 0;
 };
+
+// A frame that is being told.
+struct OtlpMetrics::Telling {
+  const Frame& frame;
+  const OtlpLayout& text;
+  const Planned& planned;
+  Source& source;
+  uint32_t number = 0;                                         // of the frame in its snapshot
+  int64_t told_unix_ns = std::numeric_limits<int64_t>::min();  // the frame that the receiver has
+};
+
+inline int64_t ReadUnixNs(const Frame& frame, uint32_t slot) noexcept {
+  return frame.read_at.unix_ns - int64_t{frame.AgeMs(slot)} * 1'000'000;
+}
+
+// Fields that the kinds of points number differently.
+struct OtlpPointFields {
+  uint32_t flags, exemplars;  // 0: it cannot have any
+};
+constexpr OtlpPointFields FieldsOf(OtlpFamily::Form form) noexcept {
+  using namespace otlp;
+  switch (form) {
+    case OtlpFamily::kHistogram: return {kHistogramFlags, kHistogramExemplars};
+    case OtlpFamily::kExponential: return {kExponentialFlags, kExponentialExemplars};
+    case OtlpFamily::kSummary: return {kSummaryFlags, 0};
+    case OtlpFamily::kNumber: break;
+  }
+  return {kNumberFlags, kNumberExemplars};
+}
 
 }  // namespace gpulens

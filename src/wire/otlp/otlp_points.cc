@@ -11,7 +11,6 @@
 #include "wire/otlp/otlp_fields.h"
 #include "wire/otlp/otlp_metrics.h"
 #include "wire/otlp/otlp_metrics_writer.h"
-#include "wire/otlp/otlp_telling.h"
 
 namespace gpulens {
 namespace {
