@@ -5,7 +5,7 @@
 #include "base/result.h"
 #include "base/text.h"
 #include "base/version.h"
-#include "dialects/dialect.h"
+#include "naming/sink_names.h"
 #include "pipeline/outbox/outbox.h"
 #include "pipeline/outbox/outbox_options.h"
 #include "pipeline/plugin.h"
@@ -46,7 +46,7 @@ class OtlpSink final : public Sink {
   OtlpSink(const Config& config, std::unique_ptr<Outbox> outbox)
       : gzip_(config.Text("compression") == "gzip"),
         logs_(config.Bool("events")),
-        metrics_(MakeSpeller(config.Texts("dialects"), NameForm::kOtel),
+        metrics_(SinkNames(config).speller(NameForm::kOtel),
                  {.max_points = static_cast<size_t>(config.Int("max_points")), .scope_version = Version()}),
         outbox_(std::move(outbox)) {}
 
@@ -120,17 +120,8 @@ constexpr auto kOptions = JoinOptions(
          .fallback = "http/protobuf",
          .help = "How it is spoken to.",
          .allowed = kProtocols},
-        {.key = "interval",
-         .type = OptionType::kTime,
-         .fallback = "60s",
-         .help = "Between exports.",
-         .min = 0.01},
+        IntervalOption("60s"),
         {.key = "compression", .fallback = "gzip", .help = "Of request bodies.", .allowed = kCompressions},
-        {.key = "dialects",
-         .type = OptionType::kTexts,
-         .fallback = "[native]",
-         .help = "Under which names series are told.",
-         .allowed = kDialectNames},
         {.key = "events",
          .type = OptionType::kBool,
          .fallback = "true",
@@ -142,7 +133,7 @@ constexpr auto kOptions = JoinOptions(
          .min = 1,
          .max = 1'000'000},
     }),
-    kOutboxOptions);
+    JoinOptions(NameOptions("[native]"), kOutboxOptions));
 
 }  // namespace
 
