@@ -80,6 +80,8 @@ class Analyzer {
 class Enricher : public Fetcher {
  public:
   virtual uint64_t generation() const noexcept = 0;
+  // What is known of an entity, by its attributes, its facts and its parents. The parents are not described
+  // for it besides, so that a process of one pod does not inherit the pod that holds its GPU.
   virtual AttributeSet Describe(const Entity& entity) const = 0;
 };
 
