@@ -50,7 +50,7 @@ FOREIGN = {
     "openssl/": ("net",),
     "nghttp2/": ("net",),
     "crypt.h": ("net",),
-    "protozero/": ("wire",),
+    "protozero/": ("wire", "net"),
     "sqlite3.h": ("store",),
     "CLI/": ("agent",),
     "yaml-cpp/": ("net", "agent", "sources/*", "discovery/*"),

@@ -1,7 +1,8 @@
-// Unary gRPC calls to other programs, over HTTP/2: TLS, plain (h2c with prior knowledge) or a Unix socket. One
-// channel per target keeps one connection, on which several calls may be under way.
+// Unary gRPC calls to other programs, over HTTP/2: TLS, plain (h2c with prior knowledge) or a Unix socket.
+// One channel per target keeps one connection, on which several calls may be under way.
 //
-// Messages are bytes: whoever calls encodes and decodes them. No streaming, no service configuration, no proxies.
+// Messages are bytes: whoever calls encodes and decodes them. No streaming, no service configuration, no
+// proxies.
 #pragma once
 
 #include <cstdint>
@@ -51,8 +52,8 @@ struct GrpcReply {
   int http_status = 0;  // 0: no answer
 };
 
-// The way to one target. Used on the loop's thread; made and destroyed on any. Destruction ends the connection;
-// calls under way are then forgotten and their `done` not called.
+// The way to one target. Used on the loop's thread; made and destroyed on any. Destruction ends the
+// connection; calls under way are then forgotten and their `done` not called.
 class GrpcChannel {
  public:
   // So many calls may be under way at once; one more fails at once with kResourceExhausted.
@@ -65,9 +66,9 @@ class GrpcChannel {
   GrpcChannel& operator=(const GrpcChannel&) = delete;
 
   // Calls `done` exactly once, never from inside, at the latest when the timeout has passed. A call that the
-  // server has surely not seen (refused stream, GOAWAY) is sent again once, on a new connection where needed; so
-  // is one on a kept connection that ended before it brought a byte. So a call may reach the server twice; and
-  // whatever the failure, it may have reached it once.
+  // server has surely not seen (refused stream, GOAWAY) is sent again once, on a new connection where needed;
+  // so is one on a kept connection that ended before it brought a byte. So a call may reach the server twice;
+  // and whatever the failure, it may have reached it once.
   void Call(GrpcCall call, Done done);
 
  private:

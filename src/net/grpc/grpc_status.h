@@ -1,4 +1,5 @@
-// What a gRPC call comes back with: codes, and how they, their messages and their details stand on the wire. Pure.
+// What a gRPC call comes back with: codes, and how they, their messages and their details stand on the wire.
+// Pure.
 #pragma once
 
 #include <cstdint>
