@@ -50,7 +50,7 @@ FOREIGN = {
     "openssl/": ("net",),
     "nghttp2/": ("net",),
     "crypt.h": ("net",),
-    "protozero/": ("wire", "sources/*"),
+    "protozero/": ("wire", "net", "sources/*"),
     "sqlite3.h": ("store",),
     "CLI/": ("agent",),
     "yaml-cpp/": ("net", "agent", "sources/*", "discovery/*"),
