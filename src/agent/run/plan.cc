@@ -61,6 +61,9 @@ std::unique_ptr<Schema> MakeSchema() {
   for (const DiscoverySpec* spec : AllDiscoveries()) {
     plugins.push_back({"discovery", spec->name, spec->help, spec->options, spec->on_by_default, {}, {}});
   }
+  for (const EnricherSpec* spec : AllEnrichers()) {
+    plugins.push_back({"enrichers", spec->name, spec->help, spec->options, spec->on_by_default, {}, {}});
+  }
   for (const SinkSpec* spec : AllSinks()) {
     if (spec->name == kWebsocket) continue;
     plugins.push_back({"sinks", spec->name, spec->help, spec->options, spec->on_by_default, {}, {}});
@@ -84,6 +87,16 @@ std::vector<Instance::Setup> MakeInstances(const CollectorSpec& spec, const Conf
   return setups;
 }
 
+std::vector<EnricherSet::Setup> MakeEnrichers(const Config& config) {
+  std::vector<EnricherSet::Setup> setups;
+  for (const EnricherSpec* spec : AllEnrichers()) {
+    const Config& own = config.Group("enrichers").Group(spec->name);
+    if (own.Bool("enabled"))
+      setups.push_back({spec, own, own.Has("interval") ? own.Time("interval") : spec->period});
+  }
+  return setups;
+}
+
 PipelinePlan MakePlan(const Config& config, const PlanContext& context) {
   PipelinePlan plan;
   plan.interval = config.Time("interval");
@@ -92,6 +105,7 @@ PipelinePlan MakePlan(const Config& config, const PlanContext& context) {
     if (!config.Group("collectors").Group(spec->name).Bool("enabled")) continue;
     for (Instance::Setup& setup : MakeInstances(*spec, config)) plan.instances.push_back(std::move(setup));
   }
+  plan.enrichers = MakeEnrichers(config);
   for (const AnalyzerSpec* spec : AllAnalyzers()) {
     const Config& own = config.Group("analyzers").Group(spec->name);
     if (own.Bool("enabled")) plan.analyzers.push_back({spec, own});

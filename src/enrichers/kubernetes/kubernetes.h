@@ -39,13 +39,12 @@ class KubernetesEnricher final : public Enricher {
   KubernetesEnricher(Options options, Env& env);
   ~KubernetesEnricher() override;
 
-  bool fetches() const noexcept override { return true; }
   // Not ok when the kubelet has not answered; what the other sources told is used all the same.
   void Fetch(Instant deadline, std::function<void(Status)> done) override;
   uint64_t generation() const noexcept override { return generation_; }
   AttributeSet Describe(const Entity& entity) const override;
   // Of the node as a whole: k8s.node.name, cloud.availability_zone, cloud.region, as far as they are known.
-  AttributeSet Resource() const;
+  AttributeSet Resource() const override;
 
   // What could not be told, for self-metrics.
   struct Gaps {
