@@ -124,9 +124,9 @@ constexpr OptionSpec kOptions[] = {
     {.key = "kubeconfig", .help = "How to get in, outside of a pod."},
     {.key = "pod_labels",
      .type = OptionType::kTexts,
-     .fallback = "app,app.kubernetes.io/name,app.kubernetes.io/instance,app.kubernetes.io/version,"
-                 "app.kubernetes.io/component,app.kubernetes.io/part-of,app.kubernetes.io/managed-by,"
-                 "ray.io/cluster,ray.io/node-type,ray.io/group,ray.io/is-ray-node",
+     .fallback = "[app, app.kubernetes.io/name, app.kubernetes.io/instance, app.kubernetes.io/version, "
+                 "app.kubernetes.io/component, app.kubernetes.io/part-of, app.kubernetes.io/managed-by, "
+                 "ray.io/cluster, ray.io/node-type, ray.io/group, ray.io/is-ray-node]",
      .help = "Labels of pods that become k8s.pod.label.<key>; a name that ends in * stands for all that begin so."},
     {.key = "interval",
      .type = OptionType::kTime,
