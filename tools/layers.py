@@ -51,7 +51,7 @@ FOREIGN = {
     "openssl/": ("net",),
     "nghttp2/": ("net",),
     "crypt.h": ("net",),
-    "protozero/": ("wire",),
+    "protozero/": ("wire", "net", "sources/*"),
     "sqlite3.h": ("store",),
     "CLI/": ("agent",),
     "yaml-cpp/": ("net", "agent", "sources/*", "discovery/*"),

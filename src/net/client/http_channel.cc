@@ -124,6 +124,10 @@ bool HttpChannel::Core::TakeSome(bool& nothing_left) {
 bool HttpChannel::Core::TakeBytes(std::string_view bytes) {
   size_t consumed = 0;
   State state = parser_.Feed(bytes, consumed);
+  if (on_body_ && !Refused() && !parser_.body().empty()) {
+    on_body_(parser_.body());
+    parser_.body().clear();
+  }
   if (state == State::kDone) return OnAnswer(consumed == bytes.size()), false;
   bool bad = state != State::kMore;
   // A refusal is known by its head. A Get wants no more of it; a Post reads on as far as that is possible.
@@ -231,6 +235,7 @@ void HttpChannel::Core::Finish() {
   deadline_ = next_address_ = 0;
   phase_ = Phase::kIdle;
   body_.reset();
+  on_body_ = nullptr;
   if (stream_) stream_.WaitReadable();
   Ref<Core> self(this);  // `done` may destroy the channel
   Done done = std::exchange(done_, nullptr);
