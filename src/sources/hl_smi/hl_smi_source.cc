@@ -7,7 +7,7 @@
 #include <algorithm>
 
 #include "base/result.h"
-#include "sources/hl_smi/bounded_run.h"
+#include "base/run/bounded_run.h"
 
 namespace gpulens::hl_smi {
 namespace {
