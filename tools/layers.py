@@ -51,6 +51,7 @@ FOREIGN = {
     "nghttp2/": ("net",),
     "crypt.h": ("net",),
     "protozero/": ("wire",),
+    "snappy-c.h": ("wire",),
     "sqlite3.h": ("store",),
     "CLI/": ("agent",),
     "yaml-cpp/": ("net", "agent", "sources/*", "discovery/*"),
