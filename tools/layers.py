@@ -52,6 +52,7 @@ FOREIGN = {
     "nghttp2/": ("net",),
     "crypt.h": ("net",),
     "protozero/": ("wire", "net", "sources/*"),
+    "snappy-c.h": ("wire",),
     "sqlite3.h": ("store",),
     "CLI/": ("agent",),
     "yaml-cpp/": ("net", "agent", "sources/*", "discovery/*"),

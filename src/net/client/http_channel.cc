@@ -198,6 +198,7 @@ void HttpChannel::Core::OnAnswer(bool clean) {
   reply_.content_type = parser_.content_type();
   reply_.gzip = parser_.gzip();
   reply_.retry_after = parser_.retry_after();
+  reply_.kept = parser_.kept();
   reply_.body = std::move(parser_.body());
   if (Refused()) {
     bool auth = reply_.status == 401 || reply_.status == 403;
@@ -223,6 +224,7 @@ void HttpChannel::Core::Fail(HttpFailure failure, std::string detail) {
   reply_.content_type.clear();
   reply_.gzip = false;
   reply_.retry_after.clear();
+  reply_.kept.clear();
   reply_.body = std::move(parser_.body());
   reply_.body.clear();
   stream_.Close();

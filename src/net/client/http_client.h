@@ -46,6 +46,7 @@ struct HttpReply {
   bool gzip = false;        // the body is packed
   std::string body;         // to a Get of a 200 only; to a Post of every answer, see there
   std::string retry_after;  // the field as it came, at most 64 bytes; empty: none. See retry_after.h
+  std::string kept;         // fields that HttpTarget::limits asks for, see HttpResponseParser::kept
 };
 
 // Where to ask, and what an answer may cost.
