@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "agent/plugin_tables.h"
+#include "naming/sink_names.h"
 
 namespace gpulens {
 namespace {
@@ -97,6 +98,16 @@ std::vector<EnricherSet::Setup> MakeEnrichers(const Config& config) {
   return setups;
 }
 
+Config SinkConfig(const Config& config, std::string_view sink) {
+  Config own = config.Group("sinks").Group(sink);
+  if (!own.Has(kAttributesKey)) return own;
+  std::map<std::string, std::string> attributes = own.TextMap(kAttributesKey);
+  const std::map<std::string, std::string>& common = config.TextMap(kAttributesKey);
+  attributes.insert(common.begin(), common.end());
+  own.Set(kAttributesKey, std::move(attributes), own.origin(kAttributesKey));
+  return own;
+}
+
 PipelinePlan MakePlan(const Config& config, const PlanContext& context) {
   PipelinePlan plan;
   plan.interval = config.Time("interval");
@@ -116,7 +127,7 @@ PipelinePlan MakePlan(const Config& config, const PlanContext& context) {
       if (!own.Texts("listen").empty()) plan.sinks.push_back({spec, own, {}});
       continue;
     }
-    const Config& own = config.Group("sinks").Group(spec->name);
+    const Config own = SinkConfig(config, spec->name);
     if (!own.Bool("enabled")) continue;
     plan.sinks.push_back({spec, own, own.Has("interval") ? own.Time("interval") : Duration{}});
   }

@@ -4,7 +4,7 @@
 
 #include "base/result.h"
 #include "base/version.h"
-#include "dialects/dialect.h"
+#include "naming/sink_names.h"
 #include "pipeline/outbox/outbox.h"
 #include "pipeline/outbox/outbox_options.h"
 #include "pipeline/plugin.h"
@@ -23,7 +23,7 @@ class OtlpSink final : public Sink {
   OtlpSink(const Config& config, std::unique_ptr<Outbox> outbox)
       : body_(config),
         logs_(config.Bool("events")),
-        metrics_(MakeSpeller(config.Texts("dialects"), NameForm::kOtel),
+        metrics_(SinkNames(config).speller(NameForm::kOtel),
                  {.max_points = static_cast<size_t>(config.Int("max_points")),
                   .max_bytes = body_.max_bytes(),
                   .scope_version = Version(),
@@ -95,17 +95,8 @@ constexpr auto kOwnOptions = JoinOptions(
          .fallback = "http/protobuf",
          .help = "How it is spoken to.",
          .allowed = kProtocols},
-        {.key = "interval",
-         .type = OptionType::kTime,
-         .fallback = "60s",
-         .help = "Between exports.",
-         .min = 0.01},
+        IntervalOption("60s"),
         {.key = "compression", .fallback = "gzip", .help = "Of request bodies.", .allowed = kOtlpPackings},
-        {.key = "dialects",
-         .type = OptionType::kTexts,
-         .fallback = "[native]",
-         .help = "Under which names series are told.",
-         .allowed = kDialectNames},
         {.key = "events",
          .type = OptionType::kBool,
          .fallback = "true",
@@ -118,7 +109,7 @@ constexpr auto kOwnOptions = JoinOptions(
          .max = 1'000'000},
     }),
     kOtlpStyleOptions);
-constexpr auto kOptions = JoinOptions(kOwnOptions, kOutboxOptions);
+constexpr auto kOptions = JoinOptions(kOwnOptions, JoinOptions(NameOptions("[native]"), kOutboxOptions));
 
 }  // namespace
 
