@@ -1,4 +1,4 @@
-// Zstandard (RFC 8878), for requests: a third smaller than quick gzip, and quicker.
+// Zstandard (RFC 8878), for requests: those of 8 GPUs are a quarter smaller than by quick gzip.
 #pragma once
 
 #include <cstddef>
