@@ -35,13 +35,12 @@
 namespace gpulens {
 namespace {
 
-constexpr auto kAll =
-    JoinRows(kGpuReadingsRows, kGpuHealthRows, kGpuEnginesRows, kGpuBoardRows, kGpuErrorsRows,
-             kGpuIdentityRows, kGpuLinksRows, kGpuPartsRows, kGpuScoreRows, kHostCpuMemoryRows, kHostIoRows,
-             kInferenceRequestsRows, kInferenceLatencyRows, kInferenceCacheRows, kInferenceTransferRows,
-             kInferenceSchedulerRows, kInferenceRouterRows, kNativeVllmRows, kNativeNimRows,
-             kNativeTritonRows, kNativeSglangRows, kNativeTgiRows, kKubernetesUsageRows,
-             kKubernetesStateRows, kSelfRows, kSelfIoRows, kSelfEventsRows);
+constexpr auto kAll = JoinRows(
+    kGpuReadingsRows, kGpuHealthRows, kGpuEnginesRows, kGpuBoardRows, kGpuErrorsRows, kGpuIdentityRows,
+    kGpuLinksRows, kGpuPartsRows, kGpuScoreRows, kHostCpuMemoryRows, kHostIoRows, kInferenceRequestsRows,
+    kInferenceLatencyRows, kInferenceCacheRows, kInferenceTransferRows, kInferenceSchedulerRows,
+    kInferenceRouterRows, kNativeVllmRows, kNativeNimRows, kNativeTritonRows, kNativeSglangRows,
+    kNativeTgiRows, kKubernetesUsageRows, kKubernetesStateRows, kSelfRows, kSelfIoRows, kSelfEventsRows);
 
 struct Exception {
   const MetricDesc* metric;

@@ -64,9 +64,9 @@ TEST(Catalogue, NamesFollowTheRules) {
     }
     std::string_view area = metric->name.substr(0, metric->name.find('.'));
     constexpr std::array<std::string_view, 19> kAreas = {
-        "k8s", "container",
-        "gpu",     "host",   "system",    "nvidia", "nvswitch", "amd",    "gaudi",  "intel", "gpulens",
-        "process", "target", "inference", "vllm",   "nim",      "triton", "sglang", "tgi"};
+        "k8s",  "container", "gpu",    "host",    "system",  "nvidia", "nvswitch",
+        "amd",  "gaudi",     "intel",  "gpulens", "process", "target", "inference",
+        "vllm", "nim",       "triton", "sglang",  "tgi"};
     EXPECT_NE(std::ranges::find(kAreas, area), kAreas.end()) << metric->name;
   }
 }

@@ -66,7 +66,7 @@ class Kubelet:
     def _list(self, _request, _context):
         self.calls += 1
         answer = MESSAGE("ListPodResourcesResponse")()
-        time.sleep(self.delay)
+        threading.Event().wait(self.delay)
         with self._lock:
             for (name_space, name), containers in self._pods.items():
                 pod = answer.pod_resources.add(name=name, namespace=name_space)

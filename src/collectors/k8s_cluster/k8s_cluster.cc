@@ -1,5 +1,6 @@
 // How pods fare: phase, restarts, readiness and what scheduling took, from the API server. By default of this
-// node's pods, so that every agent of a cluster tells its own; one agent alone may be asked for the whole cluster.
+// node's pods, so that every agent of a cluster tells its own; one agent alone may be asked for the whole
+// cluster.
 
 #include <algorithm>
 #include <utility>
@@ -46,6 +47,7 @@ class K8sCluster final : public Collector {
   }
 
   Status Collect(FrameWriter& out) override {
+    if (!status_) return status_;
     series_.Write(pods_, out);
     return Ok();
   }
@@ -79,15 +81,16 @@ class K8sCluster final : public Collector {
   void Step() {
     ApiCall::Answer answer = std::move(answer_);
     if (answer.failure != HttpFailure::kNone)
-      return Finish({HttpFailureCode(answer.failure), access_.url().ToString() + ": list of pods: " + answer.detail});
+      return Finish(
+          {HttpFailureCode(answer.failure), access_.url().ToString() + ": list of pods: " + answer.detail});
     auto list = kubelet::ParsePodList(answer.body);
     if (!list) return Finish(std::move(list).error());
     if (coming_.size() + list->pods.size() > kubelet::kMostPods)
       return Finish({Code::kExhausted, "the list of pods is too long"});
     std::move(list->pods.begin(), list->pods.end(), std::back_inserter(coming_));
     bool plain = std::all_of(list->next.begin(), list->next.end(), [](char c) {
-      return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '-' || c == '_' ||
-             c == '=' || c == '.';
+      return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '-' ||
+             c == '_' || c == '=' || c == '.';
     });
     if (!plain) return Finish({Code::kDataLoss, "the list of pods goes on at a place that is none"});
     if (!list->next.empty()) return env_.io->Post([this, next = list->next] { Ask(next); });
@@ -99,12 +102,15 @@ class K8sCluster final : public Collector {
     accessible_ = access_.Refresh();
     Done(std::move(status));
   }
-  void Done(Status status) { std::exchange(done_, nullptr)(std::move(status)); }
+  void Done(Status status) {
+    status_ = status;
+    std::exchange(done_, nullptr)(std::move(status));
+  }
 
   Env& env_;
   const std::string node_;  // empty: all nodes
   ApiAccess access_;
-  Status accessible_;
+  Status accessible_, status_;
   Instant deadline_;
   std::function<void(Status)> done_;
   ApiCall::Answer answer_;
@@ -137,7 +143,8 @@ std::vector<Finding> Probe(const Config& config, Env&) {
     finding.why = "nobody told the name of this node";
     finding.remedy = "NODE_NAME from spec.nodeName in the pod's spec";
   } else {
-    finding.what = server->url.ToString() + (WantsCluster(config) ? ", all nodes" : ", node " + NodeName(config));
+    finding.what =
+        server->url.ToString() + (WantsCluster(config) ? ", all nodes" : ", node " + NodeName(config));
   }
   return {finding};
 }
@@ -146,7 +153,8 @@ constexpr std::string_view kScopes[] = {"node", "cluster"};
 constexpr OptionSpec kOptions[] = {
     {.key = "scope",
      .fallback = "node",
-     .help = "Whose pods: this node's, or the cluster's, unscheduled ones included; the latter for one agent alone.",
+     .help = "Whose pods: this node's, or the cluster's, unscheduled ones included; the latter for one agent "
+             "alone.",
      .allowed = kScopes},
     {.key = "node_name",
      .help = "The name of this node; default: NODE_NAME, K8S_NODE_NAME or MY_NODE_NAME of the environment."},
@@ -156,13 +164,14 @@ constexpr OptionSpec kOptions[] = {
 }  // namespace
 
 extern const CollectorSpec k8s_cluster_collector;
-const CollectorSpec k8s_cluster_collector{.name = "k8s_cluster",
-                                          .help = "Phase, restarts, readiness and scheduling of pods, from the API server.",
-                                          .period = seconds(60),
-                                          .ttl = seconds(180),
-                                          .options = kOptions,
-                                          .metrics = kKubernetesStateRows,
-                                          .create = &Create,
-                                          .probe = &Probe};
+const CollectorSpec k8s_cluster_collector{
+    .name = "k8s_cluster",
+    .help = "Phase, restarts, readiness and scheduling of pods, from the API server.",
+    .period = seconds(60),
+    .ttl = seconds(180),
+    .options = kOptions,
+    .metrics = kKubernetesStateRows,
+    .create = &Create,
+    .probe = &Probe};
 
 }  // namespace gpulens

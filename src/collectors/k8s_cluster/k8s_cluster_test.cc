@@ -16,11 +16,11 @@ extern const CollectorSpec k8s_cluster_collector;
 
 namespace {
 
+using gpulens::testing::Answer200;
+using gpulens::testing::ScriptedServer;
 using kubelet::Pod;
 using ::testing::HasSubstr;
 using ::testing::Not;
-using gpulens::testing::Answer200;
-using gpulens::testing::ScriptedServer;
 
 class K8sClusterTest : public scraping_testing::CollectorTest {
  protected:
@@ -32,9 +32,11 @@ class K8sClusterTest : public scraping_testing::CollectorTest {
     std::ofstream(folder.path() + "/kubeconfig")
         << R"({"current-context":"c","contexts":[{"name":"c","context":{"cluster":"k","user":"u"}}],"clusters":[{"name":"k","cluster":{"server":")"
         << server.Url("") << R"("}}],"users":[{"name":"u","user":{"token":"t"}}]})";
-    CollectorTest::Open(k8s_cluster_collector,
-                        scraping_testing::ConfigOf(k8s_cluster_collector.options,
-                                                   {{"kubeconfig", folder.path() + "/kubeconfig"}, {"scope", scope}, {"node_name", "n1"}}));
+    CollectorTest::Open(
+        k8s_cluster_collector,
+        scraping_testing::ConfigOf(
+            k8s_cluster_collector.options,
+            {{"kubeconfig", folder.path() + "/kubeconfig"}, {"scope", scope}, {"node_name", "n1"}}));
   }
 
   gpulens::testing::TempFolder folder;
@@ -43,12 +45,14 @@ class K8sClusterTest : public scraping_testing::CollectorTest {
 
 std::string PodJson(const std::string& name, const std::string& phase, const std::string& more = "") {
   return R"({"metadata":{"name":")" + name + R"(","namespace":"ml","uid":"u-)" + name +
-         R"(","creationTimestamp":"2026-01-01T00:00:00Z"},"spec":{"nodeName":"n1"},"status":{"phase":")" + phase + "\"" + more + "}}";
+         R"(","creationTimestamp":"2026-01-01T00:00:00Z"},"spec":{"nodeName":"n1"},"status":{"phase":")" +
+         phase + "\"" + more + "}}";
 }
 std::string List(const std::string& pods, const std::string& next = "") {
   return R"({"metadata":{"resourceVersion":"1","continue":")" + next + R"("},"items":[)" + pods + "]}";
 }
-constexpr const char* kScheduled = R"(,"conditions":[{"type":"PodScheduled","status":"True","lastTransitionTime":"2026-01-01T00:00:07Z"}],
+constexpr const char* kScheduled =
+    R"(,"conditions":[{"type":"PodScheduled","status":"True","lastTransitionTime":"2026-01-01T00:00:07Z"}],
   "containerStatuses":[{"name":"c","restartCount":2,"ready":true}])";
 
 TEST_F(K8sClusterTest, FollowsTheLifeOfAPod) {
@@ -70,16 +74,19 @@ TEST_F(K8sClusterTest, FollowsTheLifeOfAPod) {
   EXPECT_THAT(page, HasSubstr("k8s_pod_status_phase=\"running\",k8s_pod_uid=\"u-p\"} 1"));
   EXPECT_THAT(page, HasSubstr("k8s_pod_scheduling_delay_seconds{" + who + ",k8s_pod_uid=\"u-p\"} 7"));
   EXPECT_THAT(page, HasSubstr("k8s_container_restart_count"));
-  EXPECT_THAT(page, HasSubstr("k8s_container_ready{k8s_container_name=\"c\"," + who + ",k8s_pod_uid=\"u-p\"} 1"));
+  EXPECT_THAT(page,
+              HasSubstr("k8s_container_ready{k8s_container_name=\"c\"," + who + ",k8s_pod_uid=\"u-p\"} 1"));
   EXPECT_THAT(Run(), Not(HasSubstr("k8s_pod_status_phase{")));
-  EXPECT_THAT(server.requests()[0], HasSubstr("GET /api/v1/pods?fieldSelector=spec.nodeName%3Dn1&resourceVersion=0 "));
+  EXPECT_THAT(server.requests()[0],
+              HasSubstr("GET /api/v1/pods?fieldSelector=spec.nodeName%3Dn1&resourceVersion=0 "));
   EXPECT_THAT(server.requests()[0], HasSubstr("Authorization: Bearer t\r\n"));
 }
 
 TEST_F(K8sClusterTest, ReadsAClusterInParts) {
   ScriptedServer server([&](int, int, const std::string& request) {
     bool second = request.find("&continue=abc ") != std::string::npos;
-    return ScriptedServer::Turn{.answer = Answer200(second ? List(PodJson("b", "Failed")) : List(PodJson("a", "Running"), "abc"))};
+    return ScriptedServer::Turn{
+        .answer = Answer200(second ? List(PodJson("b", "Failed")) : List(PodJson("a", "Running"), "abc"))};
   });
   Open(server, "cluster");
   std::string page = Run();

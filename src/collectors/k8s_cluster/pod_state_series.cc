@@ -58,7 +58,8 @@ void PodStateSeries::WritePod(const kubelet::Pod& pod, FrameWriter& out) {
   }
   for (size_t i = 0; i < kPhases; ++i) {
     if (!one.phases[i])
-      one.phases[i] = out.table().Declare(kK8sPodStatusPhase, one.entity, {{"k8s.pod.status.phase", kPhaseWords[i].second}});
+      one.phases[i] = out.table().Declare(kK8sPodStatusPhase, one.entity,
+                                          {{"k8s.pod.status.phase", kPhaseWords[i].second}});
     out.Set(one.phases[i], pod.phase == kPhaseWords[i].first ? 1 : 0);
   }
   if (pod.created_unix_ns != 0 && pod.scheduled_unix_ns >= pod.created_unix_ns) {
@@ -74,8 +75,8 @@ void PodStateSeries::WriteContainer(const kubelet::PodContainer& container, One&
   if (at == one.containers.end()) {
     at = one.containers.insert(one.containers.end(), Container{});
     at->name = container.name;
-    at->entity = MakeRef<Entity>("k8s.container", AttributeSet({{"k8s.container.name", std::string_view(at->name)}}),
-                                 one.entity);
+    at->entity = MakeRef<Entity>(
+        "k8s.container", AttributeSet({{"k8s.container.name", std::string_view(at->name)}}), one.entity);
   }
   if (std::exchange(at->seen, round_) == round_) return;
   if (container.restarts) {

@@ -1,5 +1,5 @@
-// What pods and containers use, from the kubelet of this node: /stats/summary, and the kills for want of memory
-// from its /metrics/cadvisor.
+// What pods and containers use, from the kubelet of this node: /stats/summary, and the kills for want of
+// memory from its /metrics/cadvisor.
 
 #include <algorithm>
 #include <cstdlib>
@@ -28,7 +28,9 @@ using std::chrono::seconds;
 constexpr Duration kReserve = milliseconds(200);
 constexpr size_t kMostPageBytes = 64u << 20;
 
-std::string ServiceAccount(std::string_view file) { return std::string(kubelet::kServiceAccount) + "/" + std::string(file); }
+std::string ServiceAccount(std::string_view file) {
+  return std::string(kubelet::kServiceAccount) + "/" + std::string(file);
+}
 
 // The kubelet of the configuration, or, in a pod, the one beside us.
 Result<ApiServer> FindKubelet(const Config& config) {
@@ -36,7 +38,8 @@ Result<ApiServer> FindKubelet(const Config& config) {
   std::string url = config.Text("url");
   const bool in_pod = MarkOf(ServiceAccount("token")).there();
   if (url.empty()) {
-    if (!in_pod) return Status{Code::kUnavailable, "this is no pod with a service account, and no url is configured"};
+    if (!in_pod)
+      return Status{Code::kUnavailable, "this is no pod with a service account, and no url is configured"};
     const char* node = std::getenv("NODE_IP");
     std::string host = node && *node ? node : "127.0.0.1";
     if (host.find(':') != std::string::npos) host = "[" + host + "]";
@@ -56,7 +59,8 @@ Result<ApiServer> FindKubelet(const Config& config) {
   // The account's token goes nowhere in the clear.
   if (in_pod && server.url.tls) {
     if (server.token_file.empty()) server.token_file = ServiceAccount("token");
-    if (server.tls.ca.empty() && !server.tls.insecure_skip_verify) server.tls.ca.file = ServiceAccount("ca.crt");
+    if (server.tls.ca.empty() && !server.tls.insecure_skip_verify)
+      server.tls.ca.file = ServiceAccount("ca.crt");
   }
   return server;
 }
@@ -83,10 +87,12 @@ class KubeletStats final : public Collector {
     auto ended = [this, done = std::move(done)]() {
       if (--waiting_ == 0) Parse(done);
     };
-    summary_.Start(access_, {.target = "/stats/summary", .timeout = timeout, .most_bytes = kubelet::kMostSummaryBytes});
+    summary_.Start(
+        access_, {.target = "/stats/summary", .timeout = timeout, .most_bytes = kubelet::kMostSummaryBytes});
     summary_.WakeAtEnd(ended);
     if (!oom_) return;
-    cadvisor_.Start(access_, {.target = "/metrics/cadvisor", .timeout = timeout, .most_bytes = kMostPageBytes});
+    cadvisor_.Start(access_,
+                    {.target = "/metrics/cadvisor", .timeout = timeout, .most_bytes = kMostPageBytes});
     cadvisor_.WakeAtEnd(ended);
   }
 
@@ -123,7 +129,8 @@ class KubeletStats final : public Collector {
     const ApiCall::Answer answer = std::move(cadvisor_answer_);
     if (answer.failure != HttpFailure::kNone) {
       Log(LogLevel::kInfo, "kubelet_stats", "cadvisor",
-          access_.url().ToString() + "/metrics/cadvisor: " + answer.detail + "; kills for want of memory are not told",
+          access_.url().ToString() + "/metrics/cadvisor: " + answer.detail +
+              "; kills for want of memory are not told",
           "cadvisor");
       return false;
     }
@@ -190,13 +197,14 @@ constexpr OptionSpec kOptions[] = {
 }  // namespace
 
 extern const CollectorSpec kubelet_stats_collector;
-const CollectorSpec kubelet_stats_collector{.name = "kubelet_stats",
-                                            .help = "CPU, memory, network and kills of pods and containers, from the kubelet.",
-                                            .period = seconds(30),
-                                            .ttl = seconds(90),
-                                            .options = kOptions,
-                                            .metrics = kKubernetesUsageRows,
-                                            .create = &Create,
-                                            .probe = &Probe};
+const CollectorSpec kubelet_stats_collector{
+    .name = "kubelet_stats",
+    .help = "CPU, memory, network and kills of pods and containers, from the kubelet.",
+    .period = seconds(30),
+    .ttl = seconds(90),
+    .options = kOptions,
+    .metrics = kKubernetesUsageRows,
+    .create = &Create,
+    .probe = &Probe};
 
 }  // namespace gpulens

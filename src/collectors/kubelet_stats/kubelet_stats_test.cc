@@ -13,11 +13,11 @@ extern const CollectorSpec kubelet_stats_collector;
 
 namespace {
 
+using gpulens::testing::Answer200;
+using gpulens::testing::ScriptedServer;
 using kubelet::StatsSummary;
 using ::testing::HasSubstr;
 using ::testing::Not;
-using gpulens::testing::Answer200;
-using gpulens::testing::ScriptedServer;
 
 class KubeletStatsTest : public scraping_testing::CollectorTest {
  protected:
@@ -28,23 +28,27 @@ class KubeletStatsTest : public scraping_testing::CollectorTest {
   void Open(ScriptedServer& server, scraping_testing::Values more = {}) {
     more.insert({"url", server.Url("")});
     more.insert({"timeout", Duration(std::chrono::seconds(10))});
-    CollectorTest::Open(kubelet_stats_collector, scraping_testing::ConfigOf(kubelet_stats_collector.options, more));
+    CollectorTest::Open(kubelet_stats_collector,
+                        scraping_testing::ConfigOf(kubelet_stats_collector.options, more));
   }
 
   Workers workers{1};
 };
 
 std::string Summary(int cpu_ns, const std::string& started = "2023-11-14T00:00:00Z") {
-  std::string cpu = R"("cpu":{"usageCoreNanoSeconds":)" + std::to_string(cpu_ns) + R"(,"usageNanoCores":250000000})";
-  return R"({"node":{"nodeName":"n1",)" + cpu + R"(},"pods":[{"podRef":{"name":"p","namespace":"ml","uid":"u1"},)" + cpu +
-         R"(,"network":{"rxBytes":5,"txBytes":6},"containers":[{"name":"c","startTime":")" + started + R"(",)" + cpu +
-         R"(,"memory":{"workingSetBytes":2048}}]}]})";
+  std::string cpu =
+      R"("cpu":{"usageCoreNanoSeconds":)" + std::to_string(cpu_ns) + R"(,"usageNanoCores":250000000})";
+  return R"({"node":{"nodeName":"n1",)" + cpu +
+         R"(},"pods":[{"podRef":{"name":"p","namespace":"ml","uid":"u1"},)" + cpu +
+         R"(,"network":{"rxBytes":5,"txBytes":6},"containers":[{"name":"c","startTime":")" + started +
+         R"(",)" + cpu + R"(,"memory":{"workingSetBytes":2048}}]}]})";
 }
 std::string Kills(int count, const std::string& cgroup = "/x") {
   return "container_oom_events_total{container=\"c\",id=\"" + cgroup + "\",namespace=\"ml\",pod=\"p\"} " +
          std::to_string(count) + "\n";
 }
-constexpr const char* kWho = R"(k8s_container_name="c",k8s_namespace_name="ml",k8s_node_name="n1",k8s_pod_name="p",k8s_pod_uid="u1")";
+constexpr const char* kWho =
+    R"(k8s_container_name="c",k8s_namespace_name="ml",k8s_node_name="n1",k8s_pod_name="p",k8s_pod_uid="u1")";
 
 TEST_F(KubeletStatsTest, TellsUsageAndKills) {
   std::atomic<int> kills = 2;
@@ -68,7 +72,8 @@ TEST_F(KubeletStatsTest, TellsUsageAndKills) {
 TEST_F(KubeletStatsTest, WithoutCadvisorThereIsLess) {
   ScriptedServer server([&](int, int, const std::string& request) {
     bool page = request.find("GET /metrics/cadvisor ") == 0;
-    return ScriptedServer::Turn{.answer = page ? "HTTP/1.1 403 Forbidden\r\nContent-Length: 0\r\n\r\n" : Answer200(Summary(1))};
+    return ScriptedServer::Turn{.answer = page ? "HTTP/1.1 403 Forbidden\r\nContent-Length: 0\r\n\r\n"
+                                               : Answer200(Summary(1))};
   });
   Open(server);
   std::string page = Run();
@@ -95,7 +100,8 @@ TEST_F(KubeletStatsTest, FailuresAreTold) {
 }
 
 TEST_F(KubeletStatsTest, NowhereIsUnavailable) {
-  auto made = kubelet_stats_collector.create(scraping_testing::ConfigOf(kubelet_stats_collector.options, {}), env);
+  auto made =
+      kubelet_stats_collector.create(scraping_testing::ConfigOf(kubelet_stats_collector.options, {}), env);
   EXPECT_EQ(made.status().code, Code::kUnavailable);
 }
 
@@ -104,7 +110,16 @@ class UsageSeriesTest : public ::testing::Test {
   StatsSummary Of(uint64_t cpu_ns, int64_t started_ns, const std::string& uid = "u1") {
     StatsSummary summary;
     summary.node = "n1";
-    kubelet::PodStats pod{.name = "p", .name_space = "ml", .uid = uid, .started_ns = 1, .usage = {}, .received_bytes = {}, .sent_bytes = {}, .receive_errors = {}, .send_errors = {}, .containers = {}};
+    kubelet::PodStats pod{.name = "p",
+                          .name_space = "ml",
+                          .uid = uid,
+                          .started_ns = 1,
+                          .usage = {},
+                          .received_bytes = {},
+                          .sent_bytes = {},
+                          .receive_errors = {},
+                          .send_errors = {},
+                          .containers = {}};
     pod.containers.push_back({.name = "c", .started_ns = started_ns, .usage = {}});
     pod.containers[0].usage.cpu_nanoseconds = cpu_ns;
     summary.pods.push_back(pod);
@@ -150,9 +165,11 @@ TEST_F(UsageSeriesTest, KillsAddUpOverTheLivesOfAContainer) {
   };
   EXPECT_EQ(Of(Write(Of(1, 100), events(5, "/a")), "k8s.container.oom_kills"), 0);
   EXPECT_EQ(Of(Write(Of(1, 100), events(6, "/a")), "k8s.container.oom_kills"), 1);
-  EXPECT_EQ(Of(Write(Of(1, 200), events(1, "/b")), "k8s.container.oom_kills"), 2) << "another life, killed once";
+  EXPECT_EQ(Of(Write(Of(1, 200), events(1, "/b")), "k8s.container.oom_kills"), 2)
+      << "another life, killed once";
   EXPECT_EQ(Of(Write(Of(1, 200), events(1, "/b")), "k8s.container.oom_kills"), 2);
-  EXPECT_EQ(Of(Write(Of(1, 100, "u2"), events(0, "/c")), "k8s.container.oom_kills"), 0) << "another pod of that name";
+  EXPECT_EQ(Of(Write(Of(1, 100, "u2"), events(0, "/c")), "k8s.container.oom_kills"), 0)
+      << "another pod of that name";
 }
 
 TEST_F(UsageSeriesTest, WhatIsGoneLeavesAtOnce) {

@@ -10,20 +10,19 @@ namespace {
 
 using kubelet::UsageStats;
 
-constexpr std::array<const MetricDesc*, 6> kNodeRows = {&kK8sNodeCpuTime,          &kK8sNodeCpuUsage,
-                                                        &kK8sNodeMemoryUsage,      &kK8sNodeMemoryWorkingSet,
-                                                        &kK8sNodeMemoryRss,        &kK8sNodeMemoryAvailable};
-constexpr std::array<const MetricDesc*, 6> kPodRows = {&kK8sPodCpuTime,          &kK8sPodCpuUsage,
-                                                       &kK8sPodMemoryUsage,      &kK8sPodMemoryWorkingSet,
-                                                       &kK8sPodMemoryRss,        &kK8sPodMemoryAvailable};
+constexpr std::array<const MetricDesc*, 6> kNodeRows = {&kK8sNodeCpuTime,     &kK8sNodeCpuUsage,
+                                                        &kK8sNodeMemoryUsage, &kK8sNodeMemoryWorkingSet,
+                                                        &kK8sNodeMemoryRss,   &kK8sNodeMemoryAvailable};
+constexpr std::array<const MetricDesc*, 6> kPodRows = {&kK8sPodCpuTime,     &kK8sPodCpuUsage,
+                                                       &kK8sPodMemoryUsage, &kK8sPodMemoryWorkingSet,
+                                                       &kK8sPodMemoryRss,   &kK8sPodMemoryAvailable};
 constexpr std::array<const MetricDesc*, 6> kContainerRows = {
-    &kContainerCpuTime,   &kContainerCpuUsage,        &kContainerMemoryUsage, &kContainerMemoryWorkingSet,
-    &kContainerMemoryRss, &kContainerMemoryAvailable};
+    &kContainerCpuTime,          &kContainerCpuUsage,  &kContainerMemoryUsage,
+    &kContainerMemoryWorkingSet, &kContainerMemoryRss, &kContainerMemoryAvailable};
 
 }  // namespace
 
-void UsageSeries::WriteUsage(const UsageStats& stats, const Rows& rows, const EntityRef& entity, int64_t started_ns,
-                             Usage& usage, FrameWriter& out) {
+void UsageSeries::WriteUsage(const UsageStats& stats, const Level& level, Usage& usage, FrameWriter& out) {
   const Instant now = out.begun_at();
   // Numbers are as old as the kubelet says: it reads cgroups every ten seconds or so.
   auto read_at = [&](int64_t unix_ns) {
@@ -34,8 +33,8 @@ void UsageSeries::WriteUsage(const UsageStats& stats, const Rows& rows, const En
     if (!known) return;
     Series& series = usage.series[row];
     SeriesTable::Form form;
-    if (rows[row]->kind == Kind::kCounter) form.start_unix_ns = started_ns;
-    if (!series) series = out.table().Declare(*rows[row], entity, {}, form);
+    if (level.rows[row]->kind == Kind::kCounter) form.start_unix_ns = level.started_ns;
+    if (!series) series = out.table().Declare(*level.rows[row], level.entity, {}, form);
     out.Set(series, value);
   };
   constexpr double kNano = 1e-9;
@@ -44,7 +43,8 @@ void UsageSeries::WriteUsage(const UsageStats& stats, const Rows& rows, const En
   set(1, stats.cpu_nanocores.has_value(), static_cast<double>(stats.cpu_nanocores.value_or(0)) * kNano);
   read_at(stats.memory_time_ns);
   size_t row = 2;
-  for (const auto& bytes : {stats.memory_bytes, stats.working_set_bytes, stats.rss_bytes, stats.available_bytes}) {
+  for (const auto& bytes :
+       {stats.memory_bytes, stats.working_set_bytes, stats.rss_bytes, stats.available_bytes}) {
     set(row++, bytes.has_value(), static_cast<double>(bytes.value_or(0)));
   }
   out.ReadAt(now);
@@ -58,7 +58,7 @@ void UsageSeries::Write(const kubelet::StatsSummary& summary, FrameWriter& out) 
     node_ = MakeRef<Entity>("k8s.node", AttributeSet({{"k8s.node.name", std::string_view(node_name_)}}));
     node_usage_ = {};
   }
-  WriteUsage(summary.node_usage, kNodeRows, node_, summary.node_started_ns, node_usage_, out);
+  WriteUsage(summary.node_usage, {kNodeRows, node_, summary.node_started_ns}, node_usage_, out);
   for (const kubelet::PodStats& pod : summary.pods) WritePod(pod, out);
   RetireGone(out);
 }
@@ -71,12 +71,13 @@ void UsageSeries::WritePod(const kubelet::PodStats& stats, FrameWriter& out) {
   if (!pod.entity) {
     pod.name = stats.name;
     pod.name_space = stats.name_space;
-    pod.entity = MakeRef<Entity>("k8s.pod", AttributeSet({{"k8s.pod.name", std::string_view(pod.name)},
-                                                          {"k8s.namespace.name", std::string_view(pod.name_space)},
-                                                          {"k8s.pod.uid", std::string_view(at->first)},
-                                                          {"k8s.node.name", std::string_view(node_name_)}}));
+    pod.entity =
+        MakeRef<Entity>("k8s.pod", AttributeSet({{"k8s.pod.name", std::string_view(pod.name)},
+                                                 {"k8s.namespace.name", std::string_view(pod.name_space)},
+                                                 {"k8s.pod.uid", std::string_view(at->first)},
+                                                 {"k8s.node.name", std::string_view(node_name_)}}));
   }
-  WriteUsage(stats.usage, kPodRows, pod.entity, stats.started_ns, pod.usage, out);
+  WriteUsage(stats.usage, {kPodRows, pod.entity, stats.started_ns}, pod.usage, out);
   struct Network {
     const MetricDesc* row;
     std::string_view direction;
@@ -89,8 +90,9 @@ void UsageSeries::WritePod(const kubelet::PodStats& stats, FrameWriter& out) {
   for (size_t i = 0; i < std::size(network); ++i) {
     if (!network[i].count) continue;
     if (!pod.network[i]) {
-      pod.network[i] = out.table().Declare(*network[i].row, pod.entity, {{"network.io.direction", network[i].direction}},
-                                           {.shape = {}, .start_unix_ns = stats.started_ns});
+      pod.network[i] =
+          out.table().Declare(*network[i].row, pod.entity, {{"network.io.direction", network[i].direction}},
+                              {.shape = {}, .start_unix_ns = stats.started_ns});
     }
     out.Set(pod.network[i], *network[i].count);
   }
@@ -103,15 +105,15 @@ void UsageSeries::WriteContainer(const kubelet::ContainerStats& stats, Pod& pod,
   if (at == pod.containers.end()) {
     at = pod.containers.insert(pod.containers.end(), Container{});
     at->name = stats.name;
-    at->entity = MakeRef<Entity>("k8s.container", AttributeSet({{"k8s.container.name", std::string_view(at->name)}}),
-                                 pod.entity);
+    at->entity = MakeRef<Entity>(
+        "k8s.container", AttributeSet({{"k8s.container.name", std::string_view(at->name)}}), pod.entity);
   }
   if (std::exchange(at->seen, round_) == round_) return;
   if (std::exchange(at->started_ns, stats.started_ns) != stats.started_ns) {
     // Another life of it: its counters begin anew. The kills go on.
     for (Series& series : at->usage.series) out.table().Retire(std::exchange(series, Series{}));
   }
-  WriteUsage(stats.usage, kContainerRows, at->entity, stats.started_ns, at->usage, out);
+  WriteUsage(stats.usage, {kContainerRows, at->entity, stats.started_ns}, at->usage, out);
 }
 
 void UsageSeries::RetireGone(FrameWriter& out) {

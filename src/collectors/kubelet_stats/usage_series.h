@@ -11,8 +11,8 @@
 
 namespace gpulens {
 
-// One summary after the other. A pod is known by its uid, a container by its pod, its name and when it started, so
-// that what begins anew is a new identity. A steady Write does not allocate.
+// One summary after the other. A pod is known by its uid, a container by its pod, its name and when it
+// started, so that what begins anew is a new identity. A steady Write does not allocate.
 class UsageSeries {
  public:
   // What is no more in the summary is retired.
@@ -45,8 +45,14 @@ class UsageSeries {
   };
   using Rows = std::array<const MetricDesc*, Usage::kRows>;
 
-  static void WriteUsage(const kubelet::UsageStats& stats, const Rows& rows, const EntityRef& entity,
-                         int64_t started_ns, Usage& usage, FrameWriter& out);
+  // Whose usage it is. `started_ns`: of its counters; 0: not known.
+  struct Level {
+    const Rows& rows;
+    const EntityRef& entity;
+    int64_t started_ns;
+  };
+
+  static void WriteUsage(const kubelet::UsageStats& stats, const Level& level, Usage& usage, FrameWriter& out);
   void WritePod(const kubelet::PodStats& stats, FrameWriter& out);
   void WriteContainer(const kubelet::ContainerStats& stats, Pod& pod, FrameWriter& out);
   void RetireGone(FrameWriter& out);

@@ -1,7 +1,9 @@
-// GPUs, their slices and processes under the names of the pods that use them. docs/kubernetes.md is the manual.
+// GPUs, their slices and processes under the names of the pods that use them. docs/kubernetes.md is the
+// manual.
 //
-// Each Fetch asks the kubelet which container holds which device, reads what the node's files tell, and takes what
-// the watch of the API server has brought, where that is allowed. Any of them may be missing: then less is said.
+// Each Fetch asks the kubelet which container holds which device, reads what the node's files tell, and takes
+// what the watch of the API server has brought, where that is allowed. Any of them may be missing: then less
+// is said.
 #pragma once
 
 #include <atomic>
@@ -47,8 +49,8 @@ class KubernetesEnricher final : public Enricher {
   // Of the node as a whole: k8s.node.name, cloud.availability_zone, cloud.region, as far as they are known.
   AttributeSet Resource() const override;
 
-  // One for each of: the kubelet, the API server where it is asked, an id or a claim that nobody explains, a device
-  // that two pods seem to hold, processes that are hidden.
+  // One for each of: the kubelet, the API server where it is asked, an id or a claim that nobody explains, a
+  // device that two pods seem to hold, processes that are hidden.
   uint64_t missing() const override;
 
   // The same, apart.
