@@ -26,6 +26,8 @@
 #include "catalog/inference/scheduler.h"
 #include "catalog/inference/transfer.h"
 #include "catalog/join_rows.h"
+#include "catalog/kubernetes/state.h"
+#include "catalog/kubernetes/usage.h"
 #include "catalog/self.h"
 #include "catalog/self_events.h"
 #include "catalog/self_io.h"
@@ -39,7 +41,7 @@ constexpr auto kAll = JoinRows(
     kGpuLinksRows, kGpuPartsRows, kGpuScoreRows, kHostCpuMemoryRows, kHostIoRows, kInferenceRequestsRows,
     kInferenceLatencyRows, kInferenceCacheRows, kInferenceTransferRows, kInferenceSchedulerRows,
     kInferenceRouterRows, kNativeVllmRows, kNativeNimRows, kNativeTritonRows, kNativeSglangRows,
-    kNativeTgiRows, kSelfRows, kSelfIoRows, kSelfEventsRows, kSlurmRows);
+    kNativeTgiRows, kKubernetesUsageRows, kKubernetesStateRows, kSelfRows, kSelfIoRows, kSelfEventsRows, kSlurmRows);
 
 struct Exception {
   const MetricDesc* metric;
@@ -74,6 +76,9 @@ constexpr Exception kExceptions[] = {
     {&kGpuInterconnectLinkFecCorrected, {Stability::kStable, true}},
     {&kNvswitchLinkErrors, {Stability::kStable, true}},
     {&kGpuInterconnectLinkBandwidth, {Stability::kStable, true, true}},
+    {&kK8sPodStatusPhase, {Stability::kDevelopment, false}},  // OTel's names for pods are not settled
+    {&kK8sContainerRestartCount, {Stability::kDevelopment, false}},
+    {&kK8sContainerReady, {Stability::kDevelopment, false}},
 };
 
 }  // namespace

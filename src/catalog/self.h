@@ -93,6 +93,10 @@ inline constexpr MetricDesc kSelfAnalyzerErrors = row::Counter(
 inline constexpr MetricDesc kSelfEnricherUp =
     row::Flag("gpulens.enricher.up", "1 while the enricher's last look at what it asks was good.",
               row::kKeys<"enricher">);
+inline constexpr MetricDesc kSelfEnricherMissing = row::Gauge(
+    "gpulens.enricher.missing", "{thing}",
+    "What the enricher should tell and cannot: sources that do not let it in, names that nobody explains.",
+    row::kKeys<"enricher">);
 inline constexpr MetricDesc kSelfEnricherErrors = row::Counter(
     "gpulens.enricher.errors", "{error}", "Looks of the enricher that failed.", row::kKeys<"enricher">);
 
@@ -156,6 +160,7 @@ inline constexpr const MetricDesc* kSelfRows[] = {
     &kSelfAnalyzerErrors,
     &kSelfEnricherUp,
     &kSelfEnricherErrors,
+    &kSelfEnricherMissing,
     &kSelfDriverUp,
     &kSelfDriverStarts,
     &kSelfDriverHeartbeatAge,

@@ -90,6 +90,8 @@ class Enricher : public Fetcher {
   }
   // What is known of the whole machine; it is laid under the configured resource.
   virtual AttributeSet Resource() const { return {}; }
+  // How much of what it should tell it cannot: sources that do not let it in, names that nobody explains.
+  virtual uint64_t missing() const { return 0; }
 };
 
 // A target that a discovery found: one more element of `collectors.<collector>.targets`. A plain value.

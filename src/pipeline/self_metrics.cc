@@ -38,6 +38,7 @@ constexpr const MetricDesc* kRows[] = {&kSelfTickDuration,
                                        &kSelfAnalyzerErrors,
                                        &kSelfEnricherUp,
                                        &kSelfEnricherErrors,
+                                       &kSelfEnricherMissing,
                                        &kSelfSinkUp,
                                        &kSelfSinkDuration,
                                        &kSelfSinkLastSuccessTime,
@@ -74,7 +75,7 @@ struct SelfMetrics::OfAnalyzer {
 
 struct SelfMetrics::OfEnricher {
   EntityRef entity;
-  Series up, errors;
+  Series up, errors, missing;
   uint64_t seen = 0;
 };
 
@@ -189,10 +190,12 @@ void SelfMetrics::UpdateEnricher(const EnricherSet::View& enricher) {
     e.entity = MakeRef<Entity>("enricher", AttributeSet({{"enricher", enricher.name}}));
     e.up = table_.Declare(kSelfEnricherUp, e.entity);
     e.errors = table_.Declare(kSelfEnricherErrors, e.entity);
+    e.missing = table_.Declare(kSelfEnricherMissing, e.entity);
   }
   e.seen = update_;
   writer_.Set(e.up, enricher.up ? 1 : 0);
   writer_.Set(e.errors, enricher.errors);
+  writer_.Set(e.missing, enricher.missing);
 }
 
 void SelfMetrics::UpdateSink(const SinkRunner& sink) {

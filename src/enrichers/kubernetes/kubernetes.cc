@@ -46,8 +46,8 @@ Code CodeOf(const GrpcReply& reply) noexcept {
 KubernetesEnricher::KubernetesEnricher(Options options, Env& env)
     : env_(env),
       options_(std::move(options)),
-      lookup_(env.root),
-      files_(env.root, options_.checkpoint),
+      lookup_(options_.root),
+      files_(options_.root, options_.checkpoint),
       grpc_(*env.io),
       rules_{.labels = options_.labels, .node = options_.node, .zone = {}, .region = {}},
       node_call_(*env.http),
@@ -233,9 +233,9 @@ void KubernetesEnricher::Publish(Table table) {
   ++generation_;
 }
 
-// What stands in the way, a line for each; the log limits how often.
+// What stands in the way, a line for each; the log limits how often. That the kubelet fails is Fetch's
+// status.
 void KubernetesEnricher::Tell() {
-  if (!kubelet_status_.ok()) Log(LogLevel::kWarn, "kubernetes", "kubelet", kubelet_status_.detail, "kubelet");
   if (watch_ && !watch_->status().ok())
     Log(LogLevel::kWarn, "kubernetes", "api", watch_->status().detail + "; owners and labels are not told",
         "api");
@@ -271,6 +271,12 @@ AttributeSet KubernetesEnricher::Describe(const Entity& entity) const {
 AttributeSet KubernetesEnricher::Resource() const {
   std::lock_guard lock(mutex_);
   return resource_;
+}
+
+uint64_t KubernetesEnricher::missing() const {
+  Gaps now = gaps();
+  return !now.kubelet_answers + (options_.api && !now.api_answers) + !lookup_.sees_processes() +
+         now.unknown_ids + now.unknown_claims + now.conflicts;
 }
 
 KubernetesEnricher::Gaps KubernetesEnricher::gaps() const {

@@ -25,6 +25,7 @@
 namespace gpulens::kubernetes {
 
 struct Options {
+  std::string root = "/";          // where the host's /proc and /var are found
   std::string node;                // the name of this node; empty: not known
   std::string socket, checkpoint;  // paths; the checkpoint's below the root
   Duration kubelet_timeout = std::chrono::seconds(1);
@@ -48,7 +49,11 @@ class KubernetesEnricher final : public Enricher {
   // Of the node as a whole: k8s.node.name, cloud.availability_zone, cloud.region, as far as they are known.
   AttributeSet Resource() const override;
 
-  // What could not be told, for self-metrics.
+  // One for each of: the kubelet, the API server where it is asked, an id or a claim that nobody explains, a
+  // device that two pods seem to hold, processes that are hidden.
+  uint64_t missing() const override;
+
+  // The same, apart.
   struct Gaps {
     bool kubelet_answers = false, api_answers = false;
     uint64_t unknown_ids = 0, unknown_claims = 0, conflicts = 0;

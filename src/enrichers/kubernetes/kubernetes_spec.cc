@@ -4,7 +4,6 @@
 
 #include <cstdlib>
 
-#include "base/files.h"
 #include "base/result.h"
 #include "enrichers/kubernetes/kubernetes.h"
 #include "sources/kubelet/text/checkpoint.h"
@@ -13,41 +12,32 @@
 namespace gpulens::kubernetes {
 namespace {
 
-std::string Variable(const char* name) {
-  const char* value = std::getenv(name);
-  return value ? value : "";
+std::string NodeName(const Config& config) {
+  const std::string& told = config.Text("node_name");
+  return told.empty() ? kubelet::NodeNameFromEnvironment() : told;
 }
 
-// What manifests call the downward API's spec.nodeName.
-std::string NodeName(const Config& config) {
-  if (!config.Text("node_name").empty()) return config.Text("node_name");
-  for (const char* name : {"NODE_NAME", "K8S_NODE_NAME", "MY_NODE_NAME"}) {
-    if (std::string value = Variable(name); !value.empty()) return value;
-  }
-  return {};
+std::string RootOf(const Config& config, const Env& env) {
+  const std::string& root = config.Text("root");
+  return root == "/" ? env.root : root;
 }
 
 // Below the root where the host's is mounted, else as it is.
 std::string SocketPath(const Config& config, const Env& env) {
-  const std::string& path = config.Text("pod_resources_socket");
-  std::string below = env.root == "/" || env.root.empty() ? path : env.root + path;
+  const std::string &path = config.Text("pod_resources_socket"), root = RootOf(config, env);
+  std::string below = root == "/" || root.empty() ? path : root + path;
   return ::access(below.c_str(), F_OK) == 0 ? below : path;
 }
 
 Result<kubelet::ApiServer> FindServer(const Config& config) {
   if (config.Text("api_server") == "off") return Status{Code::kUnavailable, "api_server is off"};
-  if (const std::string& path = config.Text("kubeconfig"); !path.empty()) {
-    ASSIGN_OR_RETURN(std::string text, ReadFile(path));
-    size_t slash = path.rfind('/');
-    return kubelet::ParseKubeconfig(text, slash == std::string::npos ? "." : path.substr(0, slash));
-  }
-  return kubelet::InClusterServer(Variable("KUBERNETES_SERVICE_HOST"), Variable("KUBERNETES_SERVICE_PORT"),
-                                  std::string(kubelet::kServiceAccount));
+  return kubelet::FindApiServer(config.Text("kubeconfig"));
 }
 
 Result<std::unique_ptr<Enricher>> Create(const Config& config, Env& env) {
   if (!env.http || !env.io) return Status{Code::kUnavailable, "there is no network here"};
   Options options;
+  options.root = RootOf(config, env);
   options.node = NodeName(config);
   options.socket = SocketPath(config, env);
   options.checkpoint = config.Text("checkpoint");
@@ -83,10 +73,10 @@ std::vector<Finding> Probe(const Config& config, Env& env) {
   std::vector<Finding> out;
   auto server = FindServer(config);
   std::string socket = SocketPath(config, env);
-  if (!server && ::access(socket.c_str(), F_OK) != 0 && Variable("KUBERNETES_SERVICE_HOST").empty())
+  if (!server && ::access(socket.c_str(), F_OK) != 0 && !std::getenv("KUBERNETES_SERVICE_HOST"))
     return {Of(Finding::kNotHere, "", "this is no node of Kubernetes: no " + socket)};
   ProbeKubelet(config, env, out);
-  if (!kubelet::SeesHostProcesses(env.root)) {
+  if (!kubelet::SeesHostProcesses(RootOf(config, env))) {
     out.push_back(Of(Finding::kNoPermission, "",
                      "processes are not the host's: those on GPUs belong to no pod",
                      "hostPID: true in the pod's spec"));
@@ -109,6 +99,9 @@ constexpr std::string_view kApiServer[] = {"auto", "off"};
 constexpr OptionSpec kOptions[] = {
     {.key = "node_name",
      .help = "The name of this node; default: NODE_NAME, K8S_NODE_NAME or MY_NODE_NAME of the environment."},
+    {.key = "root",
+     .fallback = "/",
+     .help = "Where the host's files are found: \"/host\" in a container that has them mounted there."},
     {.key = "pod_resources_socket",
      .fallback = kubelet::kPodResourcesSocket,
      .help = "The kubelet's PodResources socket."},

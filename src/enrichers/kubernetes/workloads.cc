@@ -16,9 +16,6 @@ using kubelet::Pod;
 using kubelet::Vendor;
 using Attribute = AttributeSet::Attribute;
 
-// One list of names on a series; who shares a GPU with more than this is counted.
-constexpr size_t kMostNames = 16;
-
 bool Allowed(const std::vector<std::string>& rules, std::string_view key) {
   return std::any_of(rules.begin(), rules.end(), [&](std::string_view rule) {
     if (!rule.ends_with('*')) return rule == key;
@@ -317,45 +314,12 @@ class Joiner {
   std::map<std::string, std::vector<Claim>> exact_;  // by resource and id
 };
 
-std::string NamesOf(const Table& table, const Table::Holders& holders) {
-  std::set<std::string_view> names;
-  for (uint32_t holder : holders) names.insert(table.workloads[holder].name);
-  std::string out;
-  size_t told = 0;
-  for (std::string_view name : names) {
-    if (told == kMostNames) break;
-    if (told++ != 0) out += ',';
-    out += name;
-  }
-  if (names.size() > told) out += ",+" + std::to_string(names.size() - told);
-  return out;
-}
-
 }  // namespace
 
 Table Join(const Sources& sources, const NamingRules& rules) { return Joiner(sources, rules).Run(); }
 
 void NoteUids(const Sources& sources, std::vector<HolderPod>& holders) {
   Joiner(sources, {}).NoteUids(holders);
-}
-
-AttributeSet Describe(const Table& table, Table::Holders holders) {
-  std::sort(holders.begin(), holders.end());
-  holders.erase(std::unique(holders.begin(), holders.end()), holders.end());
-  if (holders.empty()) return {};
-  const AttributeSet& first = table.workloads[holders.front()].attributes;
-  if (holders.size() == 1) return first;
-  std::string names = NamesOf(table, holders);
-  std::vector<Attribute> common = {{"gpu.allocation", std::string_view("shared")},
-                                   {"k8s.pod.names", std::string_view(names)}};
-  for (auto [key, value] : first) {
-    bool all = std::all_of(holders.begin() + 1, holders.end(), [&](uint32_t holder) {
-      const AttributeSet& other = table.workloads[holder].attributes;
-      return other.Has(key) && other.Find(key, false) == value;
-    });
-    if (all) common.push_back({key, value});
-  }
-  return AttributeSet(std::span<const Attribute>(common));
 }
 
 }  // namespace gpulens::kubernetes

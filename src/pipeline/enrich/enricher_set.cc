@@ -183,7 +183,10 @@ AttributeSet EnricherSet::Resource() const {
 void EnricherSet::Read(std::vector<View>& out) const {
   std::lock_guard lock(mutex_);
   out.resize(list_.size());
-  for (size_t i = 0; i < list_.size(); ++i) out[i] = list_[i]->view;
+  for (size_t i = 0; i < list_.size(); ++i) {
+    out[i] = list_[i]->view;
+    if (list_[i]->enricher) out[i].missing = list_[i]->enricher->missing();
+  }
 }
 
 }  // namespace gpulens

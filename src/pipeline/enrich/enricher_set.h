@@ -23,7 +23,7 @@ class EnricherSet {
     std::string_view name;
     bool up = false;
     Status last;
-    uint64_t errors = 0;
+    uint64_t errors = 0, missing = 0;
     bool answered = false;  // has looked, or said why it cannot
   };
   struct One;

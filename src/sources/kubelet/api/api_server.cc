@@ -1,5 +1,7 @@
 #include "sources/kubelet/api/api_server.h"
 
+#include <cstdlib>
+
 #include "base/files.h"
 #include "base/parse.h"
 #include "base/result.h"
@@ -10,6 +12,11 @@ namespace gpulens::kubelet {
 namespace {
 
 constexpr size_t kMostToken = 64u << 10;
+
+std::string Variable(const char* name) {
+  const char* value = std::getenv(name);
+  return value ? value : "";
+}
 
 }  // namespace
 
@@ -24,6 +31,22 @@ Result<ApiServer> InClusterServer(std::string_view host, std::string_view port, 
   if (!MarkOf(out.token_file).there())
     return Status{Code::kUnavailable, "this pod has no service account: no " + out.token_file};
   return out;
+}
+
+Result<ApiServer> FindApiServer(const std::string& kubeconfig) {
+  if (kubeconfig.empty())
+    return InClusterServer(Variable("KUBERNETES_SERVICE_HOST"), Variable("KUBERNETES_SERVICE_PORT"),
+                           std::string(kServiceAccount));
+  ASSIGN_OR_RETURN(std::string text, ReadFile(kubeconfig));
+  size_t slash = kubeconfig.rfind('/');
+  return ParseKubeconfig(text, slash == std::string::npos ? "." : kubeconfig.substr(0, slash));
+}
+
+std::string NodeNameFromEnvironment() {
+  for (const char* name : {"NODE_NAME", "K8S_NODE_NAME", "MY_NODE_NAME"}) {
+    if (std::string value = Variable(name); !value.empty()) return value;
+  }
+  return {};
 }
 
 ApiAccess::ApiAccess(ApiServer server) : server_(std::move(server)) {}

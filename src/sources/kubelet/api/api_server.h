@@ -32,6 +32,12 @@ Result<ApiServer> InClusterServer(std::string_view host, std::string_view port, 
 // start in `folder`. kDataLoss: no such file. At most 1 MiB.
 Result<ApiServer> ParseKubeconfig(std::string_view yaml, const std::string& folder);
 
+// By the kubeconfig at `kubeconfig`, or, when that is empty, as a pod.
+Result<ApiServer> FindApiServer(const std::string& kubeconfig);
+// The name of the node we run on, by what manifests call spec.nodeName of the downward API: NODE_NAME,
+// K8S_NODE_NAME, MY_NODE_NAME. Empty: nobody told.
+std::string NodeNameFromEnvironment();
+
 // What a request needs, read again when a file behind it has changed: tokens of service accounts live for an
 // hour. Not thread-safe; Refresh reads files, so it belongs on a worker.
 class ApiAccess {

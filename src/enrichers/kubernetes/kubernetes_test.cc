@@ -1,0 +1,231 @@
+#include "enrichers/kubernetes/kubernetes.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <condition_variable>
+#include <filesystem>
+#include <fstream>
+#include <mutex>
+
+#include "base/workers.h"
+#include "net/grpc/grpc_server.h"
+#include "net/testing/certificates.h"
+#include "net/testing/scripted_server.h"
+
+namespace gpulens {
+
+extern const EnricherSpec kubernetes_enricher;
+
+namespace kubernetes {
+namespace {
+
+using gpulens::testing::Answer200;
+using gpulens::testing::ScriptedServer;
+using gpulens::testing::TempFolder;
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+
+std::string Field(int number, const std::string& bytes) {
+  return std::string{static_cast<char>(number << 3 | 2), static_cast<char>(bytes.size())} + bytes;
+}
+// A pod of namespace "ml" whose container "main" holds one device.
+std::string PodMessage(const std::string& name, const std::string& device) {
+  std::string devices = Field(1, "nvidia.com/gpu") + Field(2, device);
+  return Field(1, Field(1, name) + Field(2, "ml") + Field(3, Field(1, "main") + Field(2, devices)));
+}
+
+// The kubelet: answers at once, or keeps a call for ever.
+class Kubelet final : public GrpcHandler {
+ public:
+  void Handle(GrpcRequest request, GrpcResponder responder) override {
+    std::lock_guard lock(mutex_);
+    path = request.path;
+    if (hangs) kept_.push_back(std::move(responder));
+    else responder.Send(GrpcAnswer::Ok(answer));
+  }
+  void Set(std::string text, bool never = false) {
+    std::lock_guard lock(mutex_);
+    answer = std::move(text);
+    hangs = never;
+  }
+
+  std::string path, answer;
+  bool hangs = false;
+
+ private:
+  std::mutex mutex_;
+  std::vector<GrpcResponder> kept_;
+};
+
+class KubernetesTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    loop.Start();
+    env.clock = &clock;
+    env.io = &loop;
+    env.http = &http;
+    env.workers = &workers;
+    env.root = folder.path();
+    std::filesystem::create_directories(folder.path() + "/proc/2");
+    std::ofstream(folder.path() + "/proc/2/stat") << "2 (kthreadd) S";
+    server.emplace(loop, std::vector<GrpcRoute>{{std::string(kubelet::kPodResourcesList), &kubelet_}},
+                   GrpcServer::Options{});
+    Endpoint at;
+    at.family = Endpoint::Family::kUnix;
+    at.path = Socket();
+    ASSERT_TRUE(server->Listen(at).ok());
+  }
+  void TearDown() override {
+    enricher.reset();
+    server.reset();
+  }
+  std::string Socket() const { return folder.path() + "/kubelet.sock"; }
+  void Open(const std::string& api_url = "") {
+    Options options;
+    options.root = folder.path();
+    options.node = "n1";
+    options.socket = Socket();
+    options.checkpoint = "/checkpoint";
+    options.kubelet_timeout = milliseconds(300);
+    options.labels = {"app"};
+    if (!api_url.empty()) {
+      kubelet::ApiServer api;
+      api.url = *ParseHttpUrl(api_url);
+      options.api = std::make_unique<kubelet::ApiAccess>(api);
+    }
+    enricher = std::make_unique<KubernetesEnricher>(std::move(options), env);
+  }
+  Status Look() {
+    std::mutex mutex;
+    std::condition_variable came;
+    std::optional<Status> got;
+    clock.Advance(seconds(5));
+    loop.Call([&] {
+      enricher->Fetch(clock.Now() + seconds(3), [&](Status status) {
+        std::lock_guard lock(mutex);
+        got = std::move(status);
+        came.notify_all();
+      });
+    });
+    std::unique_lock lock(mutex);
+    EXPECT_TRUE(came.wait_for(lock, seconds(30), [&] { return got.has_value(); }));
+    return got.value_or(Status{Code::kTimeout, "never"});
+  }
+  std::string Who(const std::string& uuid) {
+    return enricher->Describe(*MakeRef<Entity>("gpu", AttributeSet({{"gpu.uuid", std::string_view(uuid)}})))
+        .Text("k8s.pod.name");
+  }
+
+  TempFolder folder;
+  ManualClock clock;
+  IoLoop loop;
+  HttpClient http{loop};
+  Workers workers{1};
+  Env env;
+  Kubelet kubelet_;
+  std::optional<GrpcServer> server;
+  std::unique_ptr<KubernetesEnricher> enricher;
+};
+
+TEST_F(KubernetesTest, AsksTheKubelet) {
+  kubelet_.Set(PodMessage("a", "GPU-1"));
+  Open();
+  EXPECT_EQ(Who("GPU-1"), "");
+  Status status = Look();
+  ASSERT_TRUE(status.ok()) << status.detail;
+  EXPECT_EQ(Who("GPU-1"), "a");
+  EXPECT_EQ(Who("GPU-2"), "");
+  EXPECT_EQ(enricher->Resource().Text("k8s.node.name"), "n1");
+  uint64_t before = enricher->generation();
+  ASSERT_TRUE(Look().ok());
+  EXPECT_EQ(enricher->generation(), before) << "nothing has changed";
+  EXPECT_EQ(enricher->missing(), 0u);
+  kubelet_.Set(PodMessage("b", "GPU-1"));
+  ASSERT_TRUE(Look().ok());
+  EXPECT_EQ(Who("GPU-1"), "b");
+  EXPECT_NE(enricher->generation(), before);
+  kubelet_.Set("");
+  ASSERT_TRUE(Look().ok());
+  EXPECT_EQ(Who("GPU-1"), "") << "gone at once";
+}
+
+TEST_F(KubernetesTest, ALateKubeletNamesNobodyWhomNothingConfirms) {
+  kubelet_.Set(PodMessage("a", "GPU-1") + PodMessage("b", "GPU-2"));
+  const std::string uid = "0e1d2c3b-4a59-6877-8695-a4b3c2d1e0f0";
+  std::filesystem::create_directories(folder.path() + "/var/log/pods/ml_a_" + uid);
+  std::ofstream(folder.path() + "/checkpoint")
+      << R"({"Data":{"PodDeviceEntries":[{"PodUID":")" << uid
+      << R"(","ContainerName":"main","ResourceName":"nvidia.com/gpu","DeviceIDs":{"0":["GPU-1"]}}]}})";
+  Open();
+  ASSERT_TRUE(Look().ok());
+  EXPECT_EQ(Who("GPU-1") + Who("GPU-2"), "ab");
+  kubelet_.Set("", true);
+  EXPECT_EQ(Look().code, Code::kTimeout);
+  EXPECT_EQ(Who("GPU-1"), "a") << "the checkpoint says so";
+  EXPECT_EQ(Who("GPU-2"), "");
+  EXPECT_EQ(enricher->missing(), 1u);
+  clock.Advance(KubernetesEnricher::kRemembered);
+  EXPECT_EQ(Look().code, Code::kTimeout);
+  EXPECT_EQ(Who("GPU-1"), "") << "after a minute nothing is known";
+  kubelet_.Set(PodMessage("c", "GPU-1"));
+  EXPECT_TRUE(Look().ok());
+  EXPECT_EQ(Who("GPU-1"), "c");
+}
+
+TEST_F(KubernetesTest, BadAnswersAreTold) {
+  kubelet_.Set("\x0a\x7f");
+  Open();
+  EXPECT_EQ(Look().code, Code::kDataLoss);
+  server.reset();
+  EXPECT_EQ(Look().code, Code::kUnavailable) << "no such socket";
+}
+
+TEST_F(KubernetesTest, TheFirstListOfPodsIsAwaited) {
+  ScriptedServer api([](int, int, const std::string& request) {
+    if (request.find("watch=1") != std::string::npos)
+      return ScriptedServer::Turn{.answer = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"};
+    if (request.find("/nodes/n1 ") != std::string::npos)
+      return ScriptedServer::Turn{
+          .answer = Answer200(R"({"metadata":{"name":"n1","labels":{"topology.kubernetes.io/zone":"z"}}})")};
+    return ScriptedServer::Turn{
+        .answer = Answer200(
+            R"({"metadata":{"resourceVersion":"1"},"items":[{"metadata":{"name":"a","namespace":"ml","uid":"u1","labels":{"app":"x"}},
+           "status":{"phase":"Running"}}]})")};
+  });
+  kubelet_.Set(PodMessage("a", "GPU-1"));
+  Open(api.Url(""));
+  ASSERT_TRUE(Look().ok());
+  auto gpu = MakeRef<Entity>("gpu", AttributeSet({{"gpu.uuid", std::string_view("GPU-1")}}));
+  EXPECT_EQ(enricher->Describe(*gpu).Text("k8s.pod.uid"), "u1");
+  EXPECT_EQ(enricher->Describe(*gpu).Text("k8s.pod.label.app"), "x");
+  for (int i = 0; i < 2000 && enricher->Resource().Text("cloud.availability_zone").empty(); ++i)
+    ASSERT_TRUE(Look().ok());
+  EXPECT_EQ(enricher->Resource().Text("cloud.availability_zone"), "z");
+  EXPECT_EQ(enricher->missing(), 0u);
+}
+
+TEST(KubernetesSpec, IsNotHereWithoutASocket) {
+  TempFolder folder;
+  IoLoop loop;
+  HttpClient http(loop);
+  Env env;
+  env.io = &loop;
+  env.http = &http;
+  Config config;
+  for (const char* key : {"node_name", "kubeconfig"}) config.Set(key, std::string(), {});
+  config.Set("root", folder.path(), {});
+  config.Set("pod_resources_socket", folder.path() + "/none", {});
+  config.Set("checkpoint", std::string("/none"), {});
+  config.Set("kubelet_timeout", Duration(seconds(1)), {});
+  config.Set("api_server", std::string("off"), {});
+  config.Set("pod_labels", std::vector<std::string>{}, {});
+  EXPECT_EQ(kubernetes_enricher.create(config, env).status().code, Code::kUnavailable);
+  auto findings = kubernetes_enricher.probe(config, env);
+  ASSERT_FALSE(findings.empty());
+  EXPECT_EQ(findings[0].kind, Finding::kNotHere);
+}
+
+}  // namespace
+}  // namespace kubernetes
+}  // namespace gpulens

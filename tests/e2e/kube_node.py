@@ -1,0 +1,232 @@
+"""A node of Kubernetes as far as an agent sees it: a kubelet's PodResources service, its pages, and an API server."""
+import concurrent.futures
+import http.server
+import json
+import threading
+import time
+import unittest
+import urllib.parse
+
+try:
+    import grpc
+    from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
+except ImportError as missing:
+    raise unittest.SkipTest(f"Python package not here: {missing.name}") from None
+
+
+def _messages():
+    """The classes of the service's messages, from its published field numbers (k8s.io/kubelet, podresources v1)."""
+    file = descriptor_pb2.FileDescriptorProto(name="podresources.proto", package="v1", syntax="proto3")
+    kinds = {"string": 9, "int64": 3}
+
+    def message(name, *fields):
+        one = file.message_type.add(name=name)
+        for number, (field, kind, repeated) in fields:
+            added = one.field.add(name=field, number=number, label=3 if repeated else 1, type=kinds.get(kind, 11))
+            if kind not in kinds:
+                added.type_name = ".v1." + kind
+
+    message("NUMANode", (1, ("ID", "int64", False)))
+    message("TopologyInfo", (1, ("nodes", "NUMANode", True)))
+    message("ContainerDevices", (1, ("resource_name", "string", False)), (2, ("device_ids", "string", True)),
+            (3, ("topology", "TopologyInfo", False)))
+    message("CDIDevice", (1, ("name", "string", False)))
+    message("ClaimResource", (1, ("cdi_devices", "CDIDevice", True)), (2, ("driver_name", "string", False)),
+            (3, ("pool_name", "string", False)), (4, ("device_name", "string", False)))
+    message("DynamicResource", (2, ("claim_name", "string", False)), (3, ("claim_namespace", "string", False)),
+            (4, ("claim_resources", "ClaimResource", True)))
+    message("ContainerResources", (1, ("name", "string", False)), (2, ("devices", "ContainerDevices", True)),
+            (3, ("cpu_ids", "int64", True)), (5, ("dynamic_resources", "DynamicResource", True)))
+    message("PodResources", (1, ("name", "string", False)), (2, ("namespace", "string", False)),
+            (3, ("containers", "ContainerResources", True)))
+    message("ListPodResourcesRequest")
+    message("ListPodResourcesResponse", (1, ("pod_resources", "PodResources", True)))
+    pool = descriptor_pool.DescriptorPool()
+    pool.Add(file)
+    return lambda name: message_factory.GetMessageClass(pool.FindMessageTypeByName("v1." + name))
+
+
+MESSAGE = _messages()
+
+
+class Kubelet:
+    """Answers List on a Unix socket. `hold(pod, resource, ids)`; `delay`, in seconds, makes it late."""
+
+    def __init__(self, socket):
+        self.delay, self.calls, self._pods, self._lock = 0.0, 0, {}, threading.Lock()
+        self._server = grpc.server(concurrent.futures.ThreadPoolExecutor(8))
+        list_ = grpc.unary_unary_rpc_method_handler(
+            self._list, request_deserializer=MESSAGE("ListPodResourcesRequest").FromString,
+            response_serializer=MESSAGE("ListPodResourcesResponse").SerializeToString)
+        self._server.add_generic_rpc_handlers(
+            (grpc.method_handlers_generic_handler("v1.PodResourcesLister", {"List": list_}),))
+        self._server.add_insecure_port(f"unix:{socket}")
+        self._server.start()
+
+    def _list(self, _request, _context):
+        self.calls += 1
+        answer = MESSAGE("ListPodResourcesResponse")()
+        threading.Event().wait(self.delay)
+        with self._lock:
+            for (name_space, name), containers in self._pods.items():
+                pod = answer.pod_resources.add(name=name, namespace=name_space)
+                for container, devices, claims in containers:
+                    one = pod.containers.add(name=container, cpu_ids=[1, 2, 300])
+                    for resource, ids in devices:
+                        for device in ids:  # one entry a NUMA node, as the kubelet does
+                            held = one.devices.add(resource_name=resource, device_ids=[device])
+                            held.topology.nodes.add(ID=1)
+                    for driver, pool, device in claims:
+                        claim = one.dynamic_resources.add(claim_name="c", claim_namespace=name_space)
+                        claim.claim_resources.add(driver_name=driver, pool_name=pool, device_name=device)
+        return answer
+
+    def hold(self, pod, resource, ids, name_space="ml", container="main"):
+        with self._lock:
+            self._pods[(name_space, pod)] = [(container, [(resource, ids)], [])]
+
+    def claim(self, pod, driver, pool, device, name_space="ml"):
+        with self._lock:
+            self._pods[(name_space, pod)] = [("main", [], [(driver, pool, device)])]
+
+    def replace(self, old, new, resource, ids, name_space="ml"):
+        """One pod ends and another gets its devices, in one moment."""
+        with self._lock:
+            self._pods.pop((name_space, old), None)
+            self._pods[(name_space, new)] = [("main", [(resource, ids)], [])]
+
+    def drop(self, pod, name_space="ml"):
+        with self._lock:
+            self._pods.pop((name_space, pod), None)
+
+    def stop(self):
+        self._server.stop(0)
+
+
+def pod(name, uid, name_space="ml", phase="Running", **more):
+    """A pod as the API server tells it."""
+    one = {"metadata": {"name": name, "namespace": name_space, "uid": uid, "labels": more.get("labels", {}),
+                        "creationTimestamp": "2026-01-01T00:00:00Z"},
+           "spec": {"nodeName": "n1", "containers": [{"name": "main"}]},
+           "status": {"phase": phase, "conditions": []}}
+    if more.get("owner"):
+        kind, owner = more["owner"]
+        one["metadata"]["ownerReferences"] = [{"kind": kind, "name": owner, "uid": "o", "controller": True}]
+    if more.get("scheduled"):
+        one["status"]["conditions"].append({"type": "PodScheduled", "status": "True",
+                                            "lastTransitionTime": more["scheduled"]})
+    if "container_id" in more or "restarts" in more:
+        one["status"]["containerStatuses"] = [{"name": "main", "restartCount": more.get("restarts", 0), "ready": phase == "Running",
+                                               "containerID": "containerd://" + more.get("container_id", "")}]
+    return one
+
+
+class ApiServer:
+    """Lists and watches pods, one node, resource slices; the kubelet's pages, too. Keeps what was asked."""
+
+    def __init__(self, token="secret"):
+        self.token, self.version, self.asked = token, 100, []
+        self.pods, self.events, self.slices, self.pages = {}, [], [], {}
+        self.labels = {"topology.kubernetes.io/zone": "eu-1a", "topology.kubernetes.io/region": "eu-1"}
+        self.changed = threading.Condition()
+        self.stopping = False
+        outer = self
+
+        class Handler(http.server.BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"
+
+            def log_message(self, *_):
+                pass
+
+            def do_GET(self):
+                outer._serve(self)
+
+        self._server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self._server.daemon_threads = True
+        self.port = self._server.server_address[1]
+        threading.Thread(target=self._server.serve_forever, daemon=True).start()
+
+    @property
+    def url(self):
+        return f"http://127.0.0.1:{self.port}"
+
+    def kubeconfig(self, path):
+        path.write_text(json.dumps({"current-context": "c", "contexts": [{"name": "c", "context": {"cluster": "k", "user": "u"}}],
+                                    "clusters": [{"name": "k", "cluster": {"server": self.url}}],
+                                    "users": [{"name": "u", "user": {"token": self.token}}]}))
+        return path
+
+    def put(self, *pods):
+        with self.changed:
+            for one in pods:
+                self.version += 1
+                one["metadata"]["resourceVersion"] = str(self.version)
+                kind = "MODIFIED" if one["metadata"]["uid"] in self.pods else "ADDED"
+                self.pods[one["metadata"]["uid"]] = one
+                self.events.append((self.version, {"type": kind, "object": one}))
+            self.changed.notify_all()
+
+    def delete(self, uid):
+        with self.changed:
+            self.version += 1
+            one = self.pods.pop(uid)
+            one["metadata"]["resourceVersion"] = str(self.version)
+            self.events.append((self.version, {"type": "DELETED", "object": one}))
+            self.changed.notify_all()
+
+    def _serve(self, request):
+        parts = urllib.parse.urlsplit(request.path)
+        query = dict(urllib.parse.parse_qsl(parts.query))
+        self.asked.append(request.path)
+        if parts.path in self.pages:
+            return self._answer(request, 200, self.pages[parts.path])
+        if request.headers.get("Authorization") != "Bearer " + self.token:
+            return self._answer(request, 403, b"{}")
+        if parts.path == "/api/v1/pods":
+            return self._watch(request, query) if "watch" in query else self._list(request)
+        if parts.path == "/api/v1/nodes/n1":
+            return self._answer(request, 200, {"metadata": {"name": "n1", "labels": self.labels}})
+        if parts.path == "/apis/resource.k8s.io/v1/resourceslices":
+            return self._answer(request, 200, {"metadata": {}, "items": self.slices})
+        return self._answer(request, 404, b"{}")
+
+    def _list(self, request):
+        with self.changed:
+            body = {"kind": "PodList", "metadata": {"resourceVersion": str(self.version)}, "items": list(self.pods.values())}
+        self._answer(request, 200, body)
+
+    def _watch(self, request, query):
+        request.send_response(200)
+        request.send_header("Content-Type", "application/json")
+        request.send_header("Transfer-Encoding", "chunked")
+        request.end_headers()
+        seen, end = int(query["resourceVersion"]), time.monotonic() + float(query.get("timeoutSeconds", 60))
+        try:
+            while not self.stopping and time.monotonic() < end:
+                with self.changed:
+                    due = [(version, event) for version, event in self.events if version > seen]
+                    if not due:
+                        self.changed.wait(0.2)
+                        continue
+                for version, event in due:
+                    line = json.dumps(event).encode() + b"\n"
+                    request.wfile.write(b"%x\r\n%s\r\n" % (len(line), line))
+                    seen = version
+                request.wfile.flush()
+            request.wfile.write(b"0\r\n\r\n")
+        except OSError:
+            request.close_connection = True
+
+    @staticmethod
+    def _answer(request, status, body):
+        body = body if isinstance(body, bytes) else json.dumps(body).encode()
+        request.send_response(status)
+        request.send_header("Content-Type", "application/json")
+        request.send_header("Content-Length", str(len(body)))
+        request.end_headers()
+        request.wfile.write(body)
+
+    def stop(self):
+        self.stopping = True
+        self._server.shutdown()
+        self._server.server_close()
