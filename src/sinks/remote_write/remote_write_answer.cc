@@ -48,7 +48,7 @@ SendOutcome JudgeRemoteWrite(const HttpReply& reply, bool second, RemoteWritePee
   }
   if (taken) {
     if (peer.may_fall_back) return FallBack(peer);
-    return {SendOutcome::kTaken, 0, "its answer does not say that anything was written", 0};
+    return {SendOutcome::kRefused, 0, "its answer does not say that anything was written"};
   }
   const bool unread = status == 415 || (!peer.knows_2 && (status == 400 || status == 406));
   if (unread && peer.may_fall_back) return FallBack(peer);

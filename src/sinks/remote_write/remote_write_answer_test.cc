@@ -70,8 +70,8 @@ TEST(RemoteWriteAnswer, WhoDoesNotKnowTheSecondVersionGetsTheFirst) {
 TEST(RemoteWriteAnswer, WithoutAWayBackNothingIsTakenForWritten) {
   RemoteWritePeer peer;
   SendOutcome outcome = JudgeRemoteWrite(Reply(204), true, peer);
-  EXPECT_EQ(outcome.kind, SendOutcome::kTaken);
-  EXPECT_EQ(outcome.accepted, 0u);
+  EXPECT_EQ(outcome.kind, SendOutcome::kRefused);
+  EXPECT_EQ(outcome.detail, "its answer does not say that anything was written");
   EXPECT_EQ(JudgeRemoteWrite(Reply(415), true, peer).kind, SendOutcome::kRefused);
 }
 

@@ -70,6 +70,7 @@ class WebhookSink final : public Sink {
 };
 
 Result<std::unique_ptr<Sink>> Create(const Config& config, Env& env) {
+  if (config.Text("url").empty()) return Status{Code::kInvalidArgument, "the webhook sink needs a url"};
   ASSIGN_OR_RETURN(HttpUrl url, ParseHttpUrl(config.Text("url")));
   Outbox::Setup setup{.name = "webhook",
                       .signals = {std::begin(kSignalNames), std::end(kSignalNames)},

@@ -23,22 +23,6 @@ int64_t Whole(double value) noexcept {
   return value >= 1 && value < 0x1p62 ? static_cast<int64_t>(std::llround(value)) : 0;
 }
 
-// A field of samples; `out` is cleared.
-void SetSample(std::string& out, double value, int64_t ms, int64_t start_ms) {
-  constexpr char kHead[] = {kSamples << 3 | 2, 0, kValue << 3 | 1};
-  out.assign(kHead, sizeof kHead);
-  out.append(8, '\0');
-  out += static_cast<char>(kTimestamp << 3);
-  out.append(kMsBytes, '\0');
-  PutSample(out.data() + out.size(), value, ms);
-  if (start_ms != 0) {
-    out += static_cast<char>(kStartTimestamp << 3);
-    out.append(kMsBytes, '\0');
-    PutMs(out.data() + out.size() - kMsBytes, start_ms);
-  }
-  out[1] = static_cast<char>(out.size() - 2);
-}
-
 }  // namespace
 
 RemoteWrite::RemoteWrite(Speller speller, Options options)
@@ -52,25 +36,51 @@ void RemoteWrite::SetVersion(RemoteWriteVersion version) {
   metadata_.clear();
 }
 
-Status RemoteWrite::Encode(const Snapshot& snapshot, const Take& take) {
-  if (!PlanFits(snapshot)) Plan(snapshot);
+void RemoteWrite::Begin(const Take& take) {
+  if (std::exchange(open_, true)) Doubt();
+  for (auto& [name, source] : sources_) source.touched = source.retold = false;
   take_ = &take;
   samples_ = 0;
+  handed_.clear();
   request_.Begin(options_.version);
-  for (auto& [name, source] : sources_) source.touched = false;
-  for (size_t i = 0; i < plan_.size(); ++i) {
-    const SnapshotEntry& entry = snapshot.frames[i];
+}
+
+// What was told and not committed may have arrived or not: it is told again, and ended if it is gone.
+void RemoteWrite::Doubt() {
+  leaving_plan_ = 0;
+  for (auto& [name, source] : sources_) {
+    source.now.doubtful = true;
+    if (!source.retold || !source.next.text) continue;
+    for (size_t l = 0; l < source.base.size(); ++l) {
+      const Mark &before = source.base[l], &mark = source.next.lines[l];
+      source.base[l] = {before.boot_ms, std::max(before.unix_ms, mark.unix_ms), before.shown || mark.shown};
+    }
+    std::swap(source.now.text, source.next.text);
+    std::swap(source.now.lines, source.base);
+    source.now.run = UINT64_MAX;
+  }
+}
+
+Status RemoteWrite::Encode(const Snapshot& snapshot, const Take& take) {
+  if (!PlanFits(snapshot)) Plan(snapshot);
+  Begin(take);
+  for (const SnapshotEntry& entry : snapshot.frames) {
     auto at = sources_.find(entry.source);
     if (at == sources_.end()) at = sources_.try_emplace(std::string(entry.source)).first;
     at->second.touched = true;
     TextOf(entry.frame->layout);  // it is in use
-    RETURN_IF_ERROR(Tell(entry, plan_[i], at->second));
   }
+  leaving_.clear();
+  if (std::exchange(leaving_plan_, plan_number_) != plan_number_) FindLeaving(snapshot);
+  for (Owed& end : owed_) RETURN_IF_ERROR(TellOwed(end, snapshot.closed_at));
+  for (size_t i = 0; i < plan_.size(); ++i)
+    RETURN_IF_ERROR(Tell(snapshot.frames[i], plan_[i], sources_.find(snapshot.frames[i].source)->second));
   for (auto& [name, source] : sources_) {
     if (source.touched) continue;
-    if (source.now.text) RETURN_IF_ERROR(TellEnded(source.now, snapshot.closed_at));
     source.next = {};
+    if (source.now.text) RETURN_IF_ERROR(TellEnded(source.now, snapshot.closed_at));
   }
+  RETURN_IF_ERROR(SettleHanded(snapshot));
   RETURN_IF_ERROR(Hand());
   RETURN_IF_ERROR(TellMetadata(snapshot.closed_at));
   texts_.Forget();
@@ -78,12 +88,13 @@ Status RemoteWrite::Encode(const Snapshot& snapshot, const Take& take) {
 }
 
 Status RemoteWrite::EncodeEnd(Instant now, const Take& take) {
-  take_ = &take;
-  samples_ = 0;
-  request_.Begin(options_.version);
+  Begin(take);
+  for (Owed& end : owed_) RETURN_IF_ERROR(TellOwed(end, now));
   for (auto& [name, source] : sources_) {
     if (!source.now.text) continue;
     source.next = source.now;
+    source.base = source.now.lines;
+    source.retold = true;
     symbols_.Add(*source.next.text);
     for (size_t l = 0; l < source.next.lines.size(); ++l) {
       if (source.next.lines[l].shown)
@@ -95,6 +106,8 @@ Status RemoteWrite::EncodeEnd(Instant now, const Take& take) {
 
 void RemoteWrite::Commit() {
   for (auto& [name, source] : sources_) std::swap(source.now, source.next);
+  owed_.clear();
+  open_ = false;
   std::erase_if(sources_, [](const auto& item) { return !item.second.now.text; });
 }
 
@@ -103,69 +116,31 @@ Status RemoteWrite::Tell(const SnapshotEntry& entry, const Planned& planned, Sou
   const Frame& frame = *entry.frame;
   Told &now = source.now, &next = source.next;
   const bool same = now.text == planned.text;
-  if (same && now.run == frame.run && now.read_boot_ns == frame.read_at.boot_ns) {
+  if (same && now.plan == plan_number_ && now.run == frame.run && now.read_boot_ns == frame.read_at.boot_ns) {
     next = now;
     return Ok();
   }
   if (same) {
-    carried_ = now.lines;
+    source.base = now.lines;
   } else {
-    carried_.assign(planned.text->lines.size(), {});
-    if (now.text) RETURN_IF_ERROR(Carry(now, planned.text, frame.read_at));
+    source.base.assign(planned.text->lines.size(), {});
+    if (now.text) RETURN_IF_ERROR(Carry(now, planned.text, source.base, frame.read_at));
   }
   next.text = planned.text;
+  next.plan = plan_number_;
   next.run = frame.run;
   next.read_boot_ns = frame.read_at.boot_ns;
-  std::swap(next.lines, carried_);
-  FindFresh(frame, planned, next);
+  next.lines = source.base;
+  source.retold = true;
+  next.doubtful = false;
+  FindFresh(frame, planned, now.doubtful, next);
   for (uint32_t line : ended_)
     RETURN_IF_ERROR(PutEnd(*next.text, next.text->lines[line], next.lines[line], frame.read_at));
   return options_.version == RemoteWriteVersion::k1 ? PutFresh1(frame, *next.text)
                                                     : PutFresh2(frame, *next.text);
 }
 
-// What was known of a source's lines before its texts changed, to those that are the same series now.
-Status RemoteWrite::Carry(Told& from, const Layouts& to, Instant now) {
-  symbols_.Add(*from.text);
-  std::unordered_map<std::string, uint32_t> places;
-  for (uint32_t l = 0; l < to->lines.size(); ++l) places.emplace(KeyOf(*to, to->lines[l]), l);
-  for (size_t l = 0; l < from.lines.size(); ++l) {
-    const RemoteWriteLine& line = from.text->lines[l];
-    const std::string key = KeyOf(*from.text, line);
-    auto at = places.find(key);
-    if (at != places.end()) {
-      carried_[at->second] = from.lines[l];
-    } else if (from.lines[l].shown && !ToldElsewhere(key)) {
-      Mark mark = from.lines[l];
-      RETURN_IF_ERROR(PutEnd(*from.text, line, mark, now));
-    }
-  }
-  return Ok();
-}
-
-Status RemoteWrite::TellEnded(const Told& told, Instant now) {
-  symbols_.Add(*told.text);
-  for (size_t l = 0; l < told.lines.size(); ++l) {
-    const RemoteWriteLine& line = told.text->lines[l];
-    if (!told.lines[l].shown || ToldElsewhere(KeyOf(*told.text, line))) continue;
-    Mark mark = told.lines[l];
-    RETURN_IF_ERROR(PutEnd(*told.text, line, mark, now));
-  }
-  return Ok();
-}
-
-// Behind what was told last, whatever the clock did since.
-Status RemoteWrite::PutEnd(const RemoteWriteLayout& text, const RemoteWriteLine& line, Mark& mark,
-                           Instant now) {
-  mark.unix_ms = std::max(mark.unix_ms + 1, MsOf(now.unix_ns));
-  mark.boot_ms = MsOf(now.boot_ns);
-  mark.shown = false;
-  SetSample(data_, StaleMarker(), mark.unix_ms, 0);
-  request_.AppendSeries(text, line, data_);
-  return Fits() ? Ok() : Hand();
-}
-
-void RemoteWrite::FindFresh(const Frame& frame, const Planned& planned, Told& next) {
+void RemoteWrite::FindFresh(const Frame& frame, const Planned& planned, bool doubtful, Told& next) {
   const std::vector<RemoteWriteLine>& lines = next.text->lines;
   fresh_.assign(lines.size(), kNotNow);
   ended_.clear();
@@ -173,7 +148,10 @@ void RemoteWrite::FindFresh(const Frame& frame, const Planned& planned, Told& ne
   for (uint32_t l = 0; l < lines.size(); ++l) {
     Mark& mark = next.lines[l];
     if (planned.IsDropped(l)) {
-      mark.shown = false;  // another frame goes on with it
+      if (!mark.shown) continue;
+      handed_.push_back({next.text, l, mark});
+      Remember(*next.text, lines[l], mark);
+      mark.shown = false;
       continue;
     }
     const Quality quality = frame.quality[lines[l].slot];
@@ -183,7 +161,9 @@ void RemoteWrite::FindFresh(const Frame& frame, const Planned& planned, Told& ne
     }
     const int64_t age = quality == Quality::kStale ? frame.AgeMs(lines[l].slot) : 0;
     // Ages are in whole milliseconds, so the time of one and the same reading comes out up to one apart.
-    if (boot_ms - age <= mark.boot_ms + 1) continue;
+    const bool late = mark.shown ? doubtful && unix_ms - age < mark.unix_ms
+                                 : Recall(*next.text, lines[l], mark) && unix_ms - age <= mark.unix_ms;
+    if (late || boot_ms - age <= mark.boot_ms + 1) continue;
     fresh_[l] = unix_ms - age;
     mark = {boot_ms - age, fresh_[l], true};
   }

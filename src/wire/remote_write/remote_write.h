@@ -51,7 +51,7 @@ class RemoteWrite {
   RemoteWrite(Speller speller, Options options);
 
   // Makes the requests for what is new in the snapshot. The Status is that of `take`. What was told counts as
-  // told from Commit on; without it the next Encode tells it again.
+  // told from Commit on; without it the next Encode tells it again: a receiver may have it or not.
   Status Encode(const Snapshot& snapshot, const Take& take);
   // Ends every series that has a value: nothing will be told for now.
   Status EncodeEnd(Instant now, const Take& take);
@@ -75,13 +75,22 @@ class RemoteWrite {
   };
   struct Told {
     Layouts text;
-    uint64_t run = 0;
+    uint64_t plan = 0, run = 0;
     int64_t read_boot_ns = 0;  // of the frame
+    bool doubtful = false;     // more may have arrived than the lines say, but nothing behind their unix_ms
     std::vector<Mark> lines;   // of text
   };
   struct Source {
     Told now, next;
-    bool touched = false;
+    std::vector<Mark> base;  // of the lines of `next`, before it was told
+    bool touched = false;    // it is in the snapshot
+    bool retold = false;     // `next` and `base` are of this Encode
+  };
+  // A series whose end may have to be told: it is in no text any more, or another frame has it now.
+  struct Owed {
+    Layouts text;
+    uint32_t line = 0;
+    Mark mark;
   };
   // A frame of the plan: its texts, and which of its lines another frame tells.
   struct Planned {
@@ -100,11 +109,19 @@ class RemoteWrite {
   const Layouts& TextOf(const Ref<const Layout>& layout);
   std::string KeyOf(const RemoteWriteLayout& text, const RemoteWriteLine& line) const;
   bool ToldElsewhere(const std::string& key);
+  void Begin(const Take& take);
+  void Doubt();
+  Status TellOwed(Owed& end, Instant now);
+  Status SettleHanded(const Snapshot& snapshot);
+  void Remember(const RemoteWriteLayout& text, const RemoteWriteLine& line, const Mark& mark);
+  bool Recall(const RemoteWriteLayout& text, const RemoteWriteLine& line, Mark& mark) const;
+  void ForgetFormer(Instant now);
+  void FindLeaving(const Snapshot& snapshot);
   Status Tell(const SnapshotEntry& entry, const Planned& planned, Source& source);
-  Status Carry(Told& from, const Layouts& to, Instant now);
-  Status TellEnded(const Told& told, Instant now);
+  Status Carry(const Told& from, const Layouts& to, std::vector<Mark>& base, Instant now);
+  Status TellEnded(Told& told, Instant now);
   Status PutEnd(const RemoteWriteLayout& text, const RemoteWriteLine& line, Mark& mark, Instant now);
-  void FindFresh(const Frame& frame, const Planned& planned, Told& next);
+  void FindFresh(const Frame& frame, const Planned& planned, bool doubtful, Told& next);
   Status PutFresh1(const Frame& frame, const RemoteWriteLayout& text);
   Status PutFresh2(const Frame& frame, const RemoteWriteLayout& text);
   void PutHistogram(const Frame& frame, const RemoteWriteLayout& text, uint32_t line);
@@ -116,16 +133,22 @@ class RemoteWrite {
   Options options_;
   PerLayout<Layouts> texts_;
   std::vector<Planned> plan_;
+  uint64_t plan_number_ = 0, leaving_plan_ = 0;
   std::optional<AttributeSet> resource_;  // nothing: nothing was planned yet
   RemoteWriteLabels labels_;
   std::map<std::string, Source, std::less<>> sources_;
   RemoteWriteSymbols symbols_;
   RemoteWriteRequest request_{symbols_};
   const Take* take_ = nullptr;
-  std::vector<Mark> carried_;                  // what is known of the lines of a frame before it is looked at
-  std::vector<int64_t> fresh_;                 // by line: the time of its sample, or kNotNow
-  std::vector<uint32_t> ended_;                // lines that have no value any more
-  std::unordered_set<std::string> told_keys_;  // of the lines of the plan; filled when it is asked for
+  bool open_ = false;         // what was told last was not committed
+  std::vector<Owed> owed_;    // until Commit
+  std::vector<Owed> handed_;  // within one Encode
+  // What was told last of series that nobody tells now, by name and labels, for some minutes.
+  std::unordered_map<std::string, Mark> former_;
+  std::unordered_map<std::string, Mark> leaving_;  // the same of those that change hands in this Encode
+  std::vector<int64_t> fresh_;                     // by line: the time of its sample, or kNotNow
+  std::vector<uint32_t> ended_;                    // lines that have no value any more
+  std::unordered_set<std::string> told_keys_;      // of the lines of the plan; filled when it is asked for
   bool told_keys_known_ = false;
   std::string metadata_;  // fields of a request of 1.0
   std::vector<size_t> metadata_ends_;

@@ -9,6 +9,7 @@
 #include <cmath>
 #include <cstdint>
 #include <cstring>
+#include <string>
 
 namespace gpulens::remote_write {
 
@@ -78,6 +79,22 @@ inline constexpr size_t kStartedBytes = kSampleBytes + 1 + kMsBytes;
 inline void PutSample(char* end, double value, int64_t ms) noexcept {
   std::memcpy(end - kValueFromEnd, &value, sizeof value);
   PutMs(end - kMsBytes, ms);
+}
+
+// The field itself, with a start unless that is 0; `out` is cleared.
+inline void SetSample(std::string& out, double value, int64_t ms, int64_t start_ms) {
+  constexpr char kHead[] = {kSamples << 3 | 2, 0, kValue << 3 | 1};
+  out.assign(kHead, sizeof kHead);
+  out.append(8, '\0');
+  out += static_cast<char>(kTimestamp << 3);
+  out.append(kMsBytes, '\0');
+  PutSample(out.data() + out.size(), value, ms);
+  if (start_ms != 0) {
+    out += static_cast<char>(kStartTimestamp << 3);
+    out.append(kMsBytes, '\0');
+    PutMs(out.data() + out.size() - kMsBytes, start_ms);
+  }
+  out[1] = static_cast<char>(out.size() - 2);
 }
 
 // Floor, also before 1970.

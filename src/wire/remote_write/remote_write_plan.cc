@@ -34,6 +34,8 @@ void RemoteWrite::Plan(const Snapshot& snapshot) {
   }
   if (speller_.Look(snapshot)) texts_ = {};
   plan_.clear();
+  ++plan_number_;
+  ForgetFormer(snapshot.closed_at);
   symbols_.Clear();
   told_keys_.clear();
   told_keys_known_ = false;

@@ -1,0 +1,19 @@
+#include <gtest/gtest.h>
+
+#include "pipeline/plugin.h"
+
+namespace gpulens {
+extern const SinkSpec do_nothing_sink;
+namespace {
+
+TEST(DoNothing, TakesEverything) {
+  Env env;
+  auto sink = do_nothing_sink.create({}, env);
+  ASSERT_TRUE(sink);
+  EXPECT_TRUE((*sink)->Write(Snapshot()).ok());
+  EXPECT_TRUE((*sink)->Write(Events()).ok());
+  EXPECT_TRUE((*sink)->Flush({}).ok());
+}
+
+}  // namespace
+}  // namespace gpulens

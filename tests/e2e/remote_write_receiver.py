@@ -1,0 +1,152 @@
+"""A receiver of Prometheus remote write for tests: unpacks and decodes requests by code of its own, of 1.0 and 2.0."""
+import http.server
+import struct
+import threading
+
+STALE = 0x7FF0000000000002
+FIRST = "application/x-protobuf"
+SECOND = "application/x-protobuf;proto=io.prometheus.write.v2.Request"
+
+
+def varint(data, at):
+    value = shift = 0
+    while True:
+        byte = data[at]
+        at += 1
+        value |= (byte & 0x7F) << shift
+        shift += 7
+        if byte < 0x80:
+            return value, at
+
+
+def unsnappy(data):
+    """A block in Snappy's format."""
+    size, at = varint(data, 0)
+    out = bytearray()
+    while at < len(data):
+        tag = data[at]
+        at += 1
+        kind, length = tag & 3, tag >> 2
+        if kind == 0:
+            if length >= 60:
+                extra = length - 59
+                length = int.from_bytes(data[at:at + extra], "little")
+                at += extra
+            out += data[at:at + length + 1]
+            at += length + 1
+            continue
+        if kind == 1:
+            length, offset = (length & 7) + 4, (tag >> 5) << 8 | data[at]
+            at += 1
+        else:
+            wide = 2 if kind == 2 else 4
+            length, offset = length + 1, int.from_bytes(data[at:at + wide], "little")
+            at += wide
+        for _ in range(length):
+            out.append(out[-offset])
+    assert len(out) == size, "a damaged block"
+    return bytes(out)
+
+
+def fields(data):
+    """(number, value) of each field: an integer, eight bytes, or bytes."""
+    at = 0
+    while at < len(data):
+        key, at = varint(data, at)
+        if key & 7 == 0:
+            value, at = varint(data, at)
+        elif key & 7 == 1:
+            value, at = data[at:at + 8], at + 8
+        else:
+            assert key & 7 == 2, "a wire type that is not used"
+            length, at = varint(data, at)
+            value, at = data[at:at + length], at + length
+        yield key >> 3, value
+
+
+class Sample:
+    def __init__(self, labels, message, about=None):
+        numbers = dict(fields(message))
+        self.labels, self.about = labels, about or {}
+        self.value = struct.unpack("<d", numbers[1])[0]
+        self.ended = struct.unpack("<Q", numbers[1])[0] == STALE
+        self.ms, self.start_ms = numbers[2], numbers.get(3)
+        self.name = labels["__name__"]
+
+
+def decode_first(body):
+    for number, series in fields(body):
+        if number == 1:
+            parts = list(fields(series))
+            labels = [tuple(text.decode() for _, text in fields(label)) for field, label in parts if field == 1]
+            assert labels == sorted(labels) and len(dict(labels)) == len(labels), labels
+            yield from (Sample(dict(labels), sample) for field, sample in parts if field == 2)
+
+
+def decode_second(body):
+    symbols = [text.decode() for number, text in fields(body) if number == 4]
+    assert symbols[0] == "" and len(set(symbols)) == len(symbols)
+    for number, series in fields(body):
+        if number != 5:
+            continue
+        parts, refs, at = list(fields(series)), [], 0
+        packed = b"".join(value for field, value in parts if field == 1)
+        while at < len(packed):
+            ref, at = varint(packed, at)
+            refs.append(symbols[ref])
+        labels = list(zip(refs[::2], refs[1::2]))
+        assert labels == sorted(labels), labels
+        about = dict(fields(next(value for field, value in parts if field == 5)))
+        about = {"type": about.get(1, 0), "help": symbols[about.get(3, 0)], "unit": symbols[about.get(4, 0)]}
+        yield from (Sample(dict(labels), sample, about) for field, sample in parts if field == 2)
+
+
+class Request:
+    def __init__(self, headers, body):
+        self.headers = headers
+        self.second = headers["Content-Type"] == SECOND
+        self.samples = list((decode_second if self.second else decode_first)(unsnappy(body)))
+
+
+class Receiver:
+    """`answer(request, number)` gives (status, headers); default: 204, and for 2.0 what was written. In a with statement."""
+
+    def __init__(self, answer=None):
+        self.answer = answer or self.good
+        self.requests = []
+        receiver = self
+
+        class Handler(http.server.BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"
+
+            def do_POST(self):
+                request = Request(self.headers, self.rfile.read(int(self.headers["Content-Length"])))
+                status, headers = receiver.answer(request, len(receiver.requests))
+                receiver.requests.append(request)
+                self.send_response(status)
+                for key, value in {"Content-Length": "0", **headers}.items():
+                    self.send_header(key, value)
+                self.end_headers()
+
+            def log_message(self, *_):
+                pass
+
+        self.server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.url = f"http://127.0.0.1:{self.server.server_port}/api/v1/write"
+        self.thread = threading.Thread(target=self.server.serve_forever, daemon=True)
+
+    @staticmethod
+    def good(request, _):
+        written = {"X-Prometheus-Remote-Write-Samples-Written": str(len(request.samples))}
+        return 204, written if request.second else {}
+
+    def __enter__(self):
+        self.thread.start()
+        return self
+
+    def __exit__(self, *_):
+        self.server.shutdown()
+        self.server.server_close()
+
+    def samples(self, name):
+        return [sample for request in self.requests for sample in request.samples if sample.name == name]
