@@ -1,5 +1,5 @@
-// The way from a parcel queue to its receiver: one parcel after the other, as HTTP POST or as a gRPC call, until
-// each is taken or refused for good.
+// The way from a parcel queue to its receiver: one parcel after the other, as HTTP POST or as a gRPC call,
+// until each is taken or refused for good.
 //
 //   HttpSender sender({.name = "otlp", .routes = …}, *queue, *env.http, *env.io, clock);
 //   queue->Push(body, points);
@@ -75,7 +75,7 @@ class HttpSender {
     struct Route {
       uint64_t delivered = 0, rejected = 0;  // items
     };
-    std::vector<Route> routes;                              // as in Options
+    std::vector<Route> routes;  // as in Options
     // By HTTP status, name of the gRPC code, or the name of the failure.
     std::map<std::string, uint64_t, std::less<>> requests;
     uint64_t retries = 0, sent_bytes = 0;

@@ -33,7 +33,7 @@ class Outbox {
   struct Route {
     size_t signal = 0;  // of Setup::signals
     HttpUrl url;
-    std::string headers;  // whole lines: Content-Type …
+    std::string headers;           // whole lines: Content-Type …
     std::string grpc_method = {};  // as SendRoute has them
     bool gzip = false;
   };

@@ -1,4 +1,5 @@
-// The otlp sink: metrics and events to an OpenTelemetry receiver, over HTTP as protobuf or JSON, or over gRPC.
+// The otlp sink: metrics and events to an OpenTelemetry receiver, over HTTP as protobuf or JSON, or over
+// gRPC.
 
 #include <array>
 
@@ -90,7 +91,8 @@ constexpr auto kOwnOptions = JoinOptions(
     std::to_array<OptionSpec>({
         {.key = "endpoint",
          .type = OptionType::kUrl,
-         .help = "The receiver; /v1/metrics and /v1/logs are put behind it. Default: http://127.0.0.1:4318, with grpc "
+         .help = "The receiver; /v1/metrics and /v1/logs are put behind it. Default: http://127.0.0.1:4318, "
+                 "with grpc "
                  "port 4317."},
         {.key = "metrics_endpoint",
          .type = OptionType::kUrl,

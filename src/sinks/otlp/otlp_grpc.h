@@ -12,7 +12,8 @@
 
 namespace gpulens {
 
-// Turns the routes of OtlpRoutes into calls. What a queue on disk still holds in another encoding is rewritten.
+// Turns the routes of OtlpRoutes into calls. What a queue on disk still holds in another encoding is
+// rewritten.
 void MakeOtlpCalls(Outbox::Setup& setup);
 
 // As Outbox::Setup::judge_call.
