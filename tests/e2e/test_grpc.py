@@ -1,4 +1,4 @@
-"""Our gRPC client and server with Google's own, both ways; and the otlp sink over gRPC.
+"""Our gRPC client and server with Google's own, both ways.
 
 grpc_pair (tests/differential/grpc_pair_main.cc) is our side of it.
 """
