@@ -25,7 +25,7 @@ FLOORS = {
     "energy": (2, ("base", "core")),
     "store": (2, ("base", "core", "wire")),
     "delivery": (2, ("base", "net")),
-    "pipeline": (3, ("base", "core", "net", "catalog", "instruments")),
+    "pipeline": (3, ("base", "core", "net", "catalog", "instruments", "delivery")),
     "driver_metrics": (3, ("base", "core", "driver", "catalog")),
     "scraping": (3, ("base", "core", "net", "catalog", "wire", "pipeline")),
     "collectors/*": (
