@@ -5,6 +5,7 @@
 #include <string_view>
 
 #include "pipeline/plugin.h"
+#include "pipeline/receive/receiver.h"
 
 namespace gpulens {
 
@@ -12,6 +13,7 @@ std::span<const CollectorSpec* const> AllCollectors() noexcept;
 std::span<const AnalyzerSpec* const> AllAnalyzers() noexcept;
 std::span<const DiscoverySpec* const> AllDiscoveries() noexcept;
 std::span<const SinkSpec* const> AllSinks() noexcept;
+std::span<const ReceiverSpec* const> AllReceivers() noexcept;
 
 const CollectorSpec* FindCollector(std::string_view name) noexcept;
 const AnalyzerSpec* FindAnalyzer(std::string_view name) noexcept;

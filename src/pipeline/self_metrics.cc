@@ -50,6 +50,9 @@ constexpr const MetricDesc* kRows[] = {&kSelfTickDuration,
                                        &kSelfSinkDiskQueueSize,
                                        &kSelfSinkDiskQueueLimit,
                                        &kSelfSinkDiskQueueOldestAge,
+                                       &kSelfReceiverRequests,
+                                       &kSelfReceiverPoints,
+                                       &kSelfReceiverReceived,
                                        &kTargetInfo};
 
 }  // namespace
@@ -258,6 +261,7 @@ Ref<const Frame> SelfMetrics::Update(const Input& input) {
   for (const auto& instance : input.instances) UpdateCollector(*instance, input.now);
   for (const AnalyzerView& analyzer : input.analyzers) UpdateAnalyzer(analyzer);
   for (const auto& sink : input.sinks) UpdateSink(*sink);
+  if (input.received) receivers_.Write(*input.received, writer_);
   RetireGone(collectors_);
   RetireGone(analyzers_);
   RetireGone(sinks_);

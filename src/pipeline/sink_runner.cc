@@ -20,7 +20,13 @@ struct SinkRunner::Shared {
         sink(std::move(the_sink)),
         clock(the_clock),
         lane(kLaneDepth),
-        event_lane(kEventLaneDepth) {}
+        event_lane(kEventLaneDepth),
+        otlp_lane(kOtlpLaneDepth) {}
+
+  struct OtlpOffer {
+    Ref<const ReceivedOtlp> received;
+    Taken taken;
+  };
 
   const std::string name;
   const std::unique_ptr<Sink> sink;
@@ -29,6 +35,7 @@ struct SinkRunner::Shared {
   std::condition_variable wake, ended;
   Ring<Ref<const Snapshot>> lane;
   Ring<Ref<const Events>> event_lane;
+  Ring<OtlpOffer> otlp_lane;
   SinkStats stats;
   bool stopping = false, done = false;
   Instant flush_by;
@@ -70,6 +77,27 @@ void SinkRunner::Deliver(Shared& shared, const Events& events) {
   ++shared.stats.events_dropped[static_cast<size_t>(DropReason::kRejected)];
 }
 
+void SinkRunner::Deliver(Shared& shared, const ReceivedOtlp& received, const Taken& taken) {
+  Status status = shared.sink->Write(received);
+  if (!status && status.code != Code::kExhausted)
+    Log(LogLevel::kWarn, shared.name, "received_refused", status.detail, shared.name);
+  taken(std::move(status));
+}
+
+bool SinkRunner::takes_otlp() const noexcept { return thread_.joinable() && shared_->sink->takes_otlp(); }
+
+void SinkRunner::Offer(const Ref<const ReceivedOtlp>& received, Taken taken) {
+  Status refused;
+  {
+    std::lock_guard lock(shared_->mutex);
+    if (shared_->stopping) refused = {Code::kUnavailable, "the sink is stopping"};
+    else if (shared_->otlp_lane.full()) refused = {Code::kExhausted, "the sink is busy"};
+    else shared_->otlp_lane.Push({received, std::move(taken)});
+  }
+  if (!refused) return taken(std::move(refused));
+  shared_->wake.notify_one();
+}
+
 void SinkRunner::Offer(const Ref<const Events>& events) {
   if (!thread_.joinable()) return Deliver(*shared_, *events);
   {
@@ -105,13 +133,17 @@ void SinkRunner::Run(const std::shared_ptr<Shared>& shared) {
   while (true) {
     Ref<const Snapshot> snapshot;
     Ref<const Events> events;
+    std::optional<Shared::OtlpOffer> offer;
     Instant flush_by;
     {
       std::unique_lock lock(shared->mutex);
-      shared->wake.wait(
-          lock, [&] { return shared->stopping || !shared->lane.empty() || !shared->event_lane.empty(); });
+      shared->wake.wait(lock, [&] {
+        return shared->stopping || !shared->lane.empty() || !shared->event_lane.empty() ||
+               !shared->otlp_lane.empty();
+      });
       if (auto first = shared->event_lane.Pop()) events = std::move(*first);
       else if (auto next = shared->lane.Pop()) snapshot = std::move(*next);
+      else offer = shared->otlp_lane.Pop();
       flush_by = shared->flush_by;
     }
     if (events) {
@@ -120,6 +152,10 @@ void SinkRunner::Run(const std::shared_ptr<Shared>& shared) {
     }
     if (snapshot) {
       Deliver(*shared, *snapshot);
+      continue;
+    }
+    if (offer) {
+      Deliver(*shared, *offer->received, offer->taken);
       continue;
     }
     Status flushed = shared->sink->Flush(flush_by);
@@ -144,6 +180,7 @@ void SinkRunner::Stop(Instant deadline) {
     return;
   }
   bool done = false;
+  std::vector<Shared::OtlpOffer> left;
   {
     std::unique_lock lock(shared_->mutex);
     shared_->stopping = true;
@@ -154,7 +191,9 @@ void SinkRunner::Stop(Instant deadline) {
     while (shared_->lane.Pop()) ++shared_->stats.dropped[static_cast<size_t>(DropReason::kShutdown)];
     while (shared_->event_lane.Pop())
       ++shared_->stats.events_dropped[static_cast<size_t>(DropReason::kShutdown)];
+    while (auto offer = shared_->otlp_lane.Pop()) left.push_back(std::move(*offer));
   }
+  for (const Shared::OtlpOffer& offer : left) offer.taken({Code::kUnavailable, "the sink is stopping"});
   if (done) thread_.join();
   else thread_.detach();
 }

@@ -34,6 +34,7 @@ void HttpConnection::Close() {
   if (gone_.exchange(true, std::memory_order_relaxed)) return;
   stream_.Close();
   slots_.clear();
+  CountBody(0);
   parser_ = nullptr;
   unparsed_ = {};
   shared_.stats.connections.fetch_sub(1, std::memory_order_relaxed);
@@ -109,7 +110,11 @@ void HttpConnection::Parse(std::string_view fresh) {
     if (!parser_) parser_ = std::make_unique<HttpParser>(shared_.limits);
     HttpParser::Step step = parser_->Feed(bytes);
     bytes.remove_prefix(step.consumed);
-    if (step.state == HttpParser::State::kDone) {
+    if (step.state != HttpParser::State::kRejected && !CountBody(parser_->request().body().size())) {
+      Reject(429, "Too many requests are arriving at once. Try again.");
+      bytes = {};
+    } else if (step.state == HttpParser::State::kDone) {
+      CountBody(0);
       OnRequest();
     } else if (step.state == HttpParser::State::kRejected) {
       Reject(step.status, step.why);
@@ -126,6 +131,13 @@ void HttpConnection::Parse(std::string_view fresh) {
   if (gone()) return;
   held_ = !bytes.empty() && !more;
   unparsed_.assign(bytes);
+}
+
+// False when all connections together hold more than they may.
+bool HttpConnection::CountBody(size_t bytes) {
+  shared_.arriving += bytes - counted_body_;
+  counted_body_ = bytes;
+  return shared_.limits.arriving_bytes == 0 || shared_.arriving <= shared_.limits.arriving_bytes;
 }
 
 void HttpConnection::OnRequest() {
@@ -184,14 +196,18 @@ void HttpConnection::Judge(Access access) {
 
 void HttpConnection::Reject(int status, std::string_view why) {
   if (status == 413) shared_.stats.Refused(Refusal::kBodySize);
+  if (status == 429) shared_.stats.Refused(Refusal::kLimit);
   if (status == 414 || status == 431) shared_.stats.Refused(Refusal::kHeaderSize);
   last_taken_ = true;
+  CountBody(0);
   parser_ = nullptr;
   unparsed_.clear();
   Slot& slot = slots_.emplace_back();
   slot.number = next_number_++;
   slot.close = true;
-  FillSlot(slot, HttpResponse::Text(status, std::string(why)), true);
+  HttpResponse response = HttpResponse::Text(status, std::string(why));
+  if (status == 429) response.AddHeader("Retry-After", "1");
+  FillSlot(slot, std::move(response), true);
 }
 
 void HttpConnection::Answer(uint64_t number, HttpResponse response) {

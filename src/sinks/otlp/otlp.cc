@@ -5,6 +5,7 @@
 #include "base/result.h"
 #include "base/text.h"
 #include "base/version.h"
+#include "core/received_otlp.h"
 #include "dialects/dialect.h"
 #include "pipeline/outbox/outbox.h"
 #include "pipeline/outbox/outbox_options.h"
@@ -18,8 +19,8 @@
 namespace gpulens {
 namespace {
 
-enum Signal : size_t { kMetrics, kLogs, kSignals };
-constexpr std::array<std::string_view, kSignals> kSignalNames = {"metrics", "logs"};
+enum Signal : size_t { kMetrics, kLogs, kTraces, kSignals };
+constexpr std::array<std::string_view, kSignals> kSignalNames = {"metrics", "logs", "traces"};
 // A parcel on disk outlives a change of `compression`, so its route says whether it is packed.
 constexpr size_t kRoutes = 2 * kSignals;
 constexpr size_t RouteOf(size_t signal, bool packed) noexcept { return signal + packed * size_t{kSignals}; }
@@ -66,6 +67,16 @@ class OtlpSink final : public Sink {
     return Push(kLogs, logs_request_, static_cast<uint32_t>(events.list.size()));
   }
 
+  // OtlpSignal has the order of Signal. Others' data never pushes our own out of the queue: the sender keeps
+  // it while there is no room.
+  bool takes_otlp() const noexcept override { return true; }
+  Status Write(const ReceivedOtlp& received) override {
+    RETURN_IF_ERROR(outbox_->Ready());
+    if (!outbox_->HasRoom(received.bytes.size()))
+      return {Code::kExhausted, "the queue of sinks.otlp is full"};
+    return Push(static_cast<Signal>(received.signal), received.bytes, received.items);
+  }
+
   Status Flush(Instant deadline) override { return outbox_->Finish(deadline); }
   bool Delivery(DeliveryStats& out) const override { return outbox_->stats(out); }
 
@@ -109,13 +120,16 @@ constexpr auto kOptions = JoinOptions(
         {.key = "endpoint",
          .type = OptionType::kUrl,
          .fallback = "http://127.0.0.1:4318",
-         .help = "The receiver; /v1/metrics and /v1/logs are put behind it."},
+         .help = "The receiver; /v1/metrics, /v1/logs and /v1/traces are put behind it."},
         {.key = "metrics_endpoint",
          .type = OptionType::kUrl,
          .help = "The whole URL for metrics, taken as it is."},
         {.key = "logs_endpoint",
          .type = OptionType::kUrl,
          .help = "The whole URL for events, taken as it is."},
+        {.key = "traces_endpoint",
+         .type = OptionType::kUrl,
+         .help = "The whole URL for spans, which come from receivers, taken as it is."},
         {.key = "protocol",
          .fallback = "http/protobuf",
          .help = "How it is spoken to.",
