@@ -55,6 +55,7 @@ FOREIGN = {
     "CLI/": ("agent",),
     "yaml-cpp/": ("net", "agent", "sources/*", "discovery/*"),
     "libdeflate.h": ("net", "wire", "delivery"),
+    "zstd": ("wire",),
     "zlib.h": ("net", "wire", "delivery"),
     "dlfcn.h": ("base", "sources/*"),
 }
