@@ -104,6 +104,7 @@ void Pipeline::StopReceivers(Instant deadline) {
     receivers.swap(receivers_);
   }
   for (const auto& running : receivers) running->receiver->Stop(deadline);
+  fan_.Set({});
 }
 
 Status Pipeline::Apply(PipelinePlan plan) {

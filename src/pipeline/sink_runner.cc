@@ -180,7 +180,7 @@ void SinkRunner::Stop(Instant deadline) {
     return;
   }
   bool done = false;
-  std::vector<Shared::OtlpOffer> left;
+  std::vector<Shared::OtlpOffer> untaken;
   {
     std::unique_lock lock(shared_->mutex);
     shared_->stopping = true;
@@ -191,9 +191,9 @@ void SinkRunner::Stop(Instant deadline) {
     while (shared_->lane.Pop()) ++shared_->stats.dropped[static_cast<size_t>(DropReason::kShutdown)];
     while (shared_->event_lane.Pop())
       ++shared_->stats.events_dropped[static_cast<size_t>(DropReason::kShutdown)];
-    while (auto offer = shared_->otlp_lane.Pop()) left.push_back(std::move(*offer));
+    while (auto offer = shared_->otlp_lane.Pop()) untaken.push_back(std::move(*offer));
   }
-  for (const Shared::OtlpOffer& offer : left) offer.taken({Code::kUnavailable, "the sink is stopping"});
+  for (const Shared::OtlpOffer& offer : untaken) offer.taken({Code::kUnavailable, "the sink is stopping"});
   if (done) thread_.join();
   else thread_.detach();
 }

@@ -114,6 +114,30 @@ TEST_F(HttpLimitsTest, SizesHaveLimits) {
   EXPECT_EQ(exact.Read().status, 200);
 }
 
+TEST_F(HttpLimitsTest, BodiesThatAreArrivingHaveALimitTogether) {
+  HttpLimits limits;
+  limits.body_bytes = 100'000;
+  limits.arriving_bytes = 150'000;
+  Serve(limits);
+  const std::string head = "POST /post HTTP/1.1\r\nHost: x\r\nContent-Length: 100000\r\n\r\n";
+  auto first = std::make_unique<TestClient>(at_);
+  first->Send(head + std::string(99'999, 'x'));
+  TestClient second(at_);
+  second.Send(head + std::string(100'000, 'x'));
+  const Answer refused = second.Read();
+  EXPECT_EQ(refused.status, 429);
+  EXPECT_EQ(refused.Header("Retry-After"), "1");
+  // What is whole, or gone, does not count any more.
+  first->Send("x");
+  EXPECT_EQ(first->Read().status, 200);
+  first->Send(head + std::string(99'999, 'x'));
+  first = nullptr;
+  EXPECT_TRUE(Eventually([&] { return server_->stats().connections == 0; }));
+  TestClient third(at_);
+  third.Send(head + std::string(100'000, 'x'));
+  EXPECT_EQ(third.Read().status, 200);
+}
+
 TEST_F(HttpLimitsTest, TheAnswerArrivesAlthoughTheClientIsStillSending) {
   Serve();
   TestClient client(at_);

@@ -1,0 +1,2 @@
+house_deps(gpulens_wire_otlp_in gpulens_wire_otlp_json)
+house_test_deps(gpulens_net_testing)
