@@ -6,6 +6,7 @@
 #include <mutex>
 
 #include "pipeline/events/event_desk.h"
+#include "pipeline/receive/receiver.h"
 #include "pipeline/sink_runner.h"
 
 namespace gpulens {
@@ -21,7 +22,7 @@ struct Taken {
 };
 Taken* taken = nullptr;
 
-class TestSink final : public Sink {
+class TestSink : public Sink {
  public:
   Status Write(const Snapshot&) override {
     std::unique_lock lock(taken->mutex);
@@ -37,8 +38,11 @@ class TestSink final : public Sink {
     taken->wake.notify_all();
     return taken->fail ? Status{Code::kIo, "told to fail"} : Ok();
   }
-  bool takes_otlp() const noexcept override { return true; }
-  Status Write(const ReceivedOtlp& received) override {
+};
+
+class TestTaker final : public TestSink, public OtlpTaker {
+ public:
+  Status Take(const ReceivedOtlp& received) override {
     std::unique_lock lock(taken->mutex);
     taken->wake.wait(lock, [] { return !taken->block; });
     taken->received += received.items;
@@ -123,7 +127,7 @@ class ReceivedLane : public EventLane {
 };
 
 TEST_F(ReceivedLane, IsToldWhatTheSinkSaid) {
-  SinkRunner runner({&kThreaded, {}, {}}, std::make_unique<TestSink>(), RealClock());
+  SinkRunner runner({&kThreaded, {}, {}}, std::make_unique<TestTaker>(), RealClock());
   EXPECT_TRUE(runner.takes_otlp());
   for (int i = 0; i < 5; ++i) Offer(runner);
   runner.Stop(RealClock().Now() + seconds(20));
@@ -131,13 +135,13 @@ TEST_F(ReceivedLane, IsToldWhatTheSinkSaid) {
   EXPECT_EQ(Told(Code::kOk), 5u);
   Offer(runner);
   EXPECT_EQ(Told(Code::kUnavailable), 1u) << "after the end";
-  SinkRunner plain({&kPlain, {}, {}}, std::make_unique<TestSink>(), RealClock());
+  SinkRunner plain({&kPlain, {}, {}}, std::make_unique<TestTaker>(), RealClock());
   EXPECT_FALSE(plain.takes_otlp());
 }
 
 TEST_F(ReceivedLane, AFullLaneSendsAwayAndDropsNothing) {
   Block(true);
-  SinkRunner runner({&kThreaded, {}, {}}, std::make_unique<TestSink>(), RealClock());
+  SinkRunner runner({&kThreaded, {}, {}}, std::make_unique<TestTaker>(), RealClock());
   for (size_t i = 0; i < SinkRunner::kOtlpLaneDepth + 11; ++i) Offer(runner);
   const size_t away = Told(Code::kExhausted);
   EXPECT_GE(away, 10u);
@@ -150,7 +154,7 @@ TEST_F(ReceivedLane, AFullLaneSendsAwayAndDropsNothing) {
 
 TEST_F(ReceivedLane, ASinkThatHangsAtTheEndLeavesItToTheSender) {
   Block(true);
-  auto runner = std::make_unique<SinkRunner>(SinkRunner::Setup{&kThreaded, {}, {}}, std::make_unique<TestSink>(),
+  auto runner = std::make_unique<SinkRunner>(SinkRunner::Setup{&kThreaded, {}, {}}, std::make_unique<TestTaker>(),
                                              RealClock());
   for (int i = 0; i < 5; ++i) Offer(*runner);
   runner->Stop(RealClock().Now());

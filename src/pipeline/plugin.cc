@@ -7,9 +7,4 @@ void Fetcher::Fetch(Instant deadline, std::function<void(Status)> done) {
   done(Ok());
 }
 
-Status Sink::Write(const ReceivedOtlp& received) {
-  static_cast<void>(received);
-  return {Code::kUnavailable, "this sink does not take what is received"};
-}
-
 }  // namespace gpulens

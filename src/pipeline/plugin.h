@@ -31,7 +31,6 @@ class PageBoard;
 class Workers;
 struct AgentStats;
 struct DeliveryStats;
-struct ReceivedOtlp;
 class SnapshotHub;
 
 // All that a plugin may touch. Outlives every plugin. What a member points to says itself from
@@ -114,10 +113,6 @@ class Sink {
   virtual ~Sink() = default;
   virtual Status Write(const Snapshot& snapshot) = 0;
   virtual Status Write(const Events& events) { return static_cast<void>(events), Ok(); }
-  // Of a sink that passes on what receivers took in: ok once it is kept, in the sink's queue for instance;
-  // kExhausted while there is no room. Threaded sinks alone.
-  virtual bool takes_otlp() const noexcept { return false; }
-  virtual Status Write(const ReceivedOtlp& received);
   virtual Status Flush(Instant deadline) { return static_cast<void>(deadline), Ok(); }
   // Of a sink that sends over a network: fills `out`, whose memory is used again. Called by one thread, any.
   virtual bool Delivery(DeliveryStats& out) const { return static_cast<void>(out), false; }

@@ -1,6 +1,7 @@
 #include "pipeline/sink_runner.h"
 
 #include "base/log.h"
+#include "pipeline/receive/receiver.h"
 
 namespace gpulens {
 
@@ -18,6 +19,7 @@ struct SinkRunner::Shared {
   explicit Shared(std::string_view sink_name, std::unique_ptr<Sink> the_sink, const Clock& the_clock)
       : name(sink_name),
         sink(std::move(the_sink)),
+        otlp(dynamic_cast<OtlpTaker*>(sink.get())),
         clock(the_clock),
         lane(kLaneDepth),
         event_lane(kEventLaneDepth),
@@ -30,6 +32,7 @@ struct SinkRunner::Shared {
 
   const std::string name;
   const std::unique_ptr<Sink> sink;
+  OtlpTaker* const otlp;  // the same sink, or null
   const Clock& clock;
   mutable std::mutex mutex;  // guards what follows
   std::condition_variable wake, ended;
@@ -78,13 +81,13 @@ void SinkRunner::Deliver(Shared& shared, const Events& events) {
 }
 
 void SinkRunner::Deliver(Shared& shared, const ReceivedOtlp& received, const Taken& taken) {
-  Status status = shared.sink->Write(received);
+  Status status = shared.otlp->Take(received);
   if (!status && status.code != Code::kExhausted)
     Log(LogLevel::kWarn, shared.name, "received_refused", status.detail, shared.name);
   taken(std::move(status));
 }
 
-bool SinkRunner::takes_otlp() const noexcept { return thread_.joinable() && shared_->sink->takes_otlp(); }
+bool SinkRunner::takes_otlp() const noexcept { return thread_.joinable() && shared_->otlp; }
 
 void SinkRunner::Offer(const Ref<const ReceivedOtlp>& received, Taken taken) {
   Status refused;

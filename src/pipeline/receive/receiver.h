@@ -21,6 +21,17 @@
 
 namespace gpulens {
 
+// What a sink is besides, when it passes on what receivers took in. Called by the sink's own thread, as its
+// Write is: threaded sinks alone.
+class OtlpTaker {
+ public:
+  // Ok once it is kept, in the sink's queue for instance; kExhausted while there is no room.
+  virtual Status Take(const ReceivedOtlp& received) = 0;
+
+ protected:
+  ~OtlpTaker() = default;
+};
+
 // The way from receivers to sinks. Thread-safe.
 class OtlpForward {
  public:

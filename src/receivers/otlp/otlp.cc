@@ -49,6 +49,15 @@ std::string HostId(const std::string& root) {
   return text ? std::string(Trim(*text)) : "";
 }
 
+// What may arrive at once, and what may wait: each a quarter of what is kept free for what comes at once, since
+// a text that grows may hold twice its size. One request always may.
+size_t Room(uint64_t memory_limit, double spike, size_t max_request) {
+  const size_t most = 2 * max_request;
+  if (memory_limit == 0) return most;
+  const auto quarter = static_cast<size_t>(static_cast<double>(memory_limit) * spike / 4);
+  return std::clamp(quarter, max_request, most);
+}
+
 Result<std::unique_ptr<Receiver>> Create(const Config& config, const ReceiverContext& context) {
   if (!context.env.io) return Status{Code::kUnavailable, "there is no network here"};
   const Config& batch = config.Group("batch");
@@ -57,7 +66,7 @@ Result<std::unique_ptr<Receiver>> Create(const Config& config, const ReceiverCon
   options.ways = {"otlp/http"};
   options.unwanted = config.Texts("drop");
   options.max_request = config.Size("max_request");
-  options.max_waiting = 2 * options.max_request;
+  options.max_waiting = Room(context.memory_limit, memory.Double("spike"), options.max_request);
   options.batch.items = static_cast<uint32_t>(batch.Int("items"));
   options.batch_wait = batch.Time("wait");
   options.identity = {context.stated, context.host_name, HostId(context.env.root)};
@@ -67,6 +76,7 @@ Result<std::unique_ptr<Receiver>> Create(const Config& config, const ReceiverCon
   http.listen = config.Group("http").Texts("listen");
   http.insecure = config.Bool("insecure");
   http.max_request = config.Size("max_request");
+  http.max_arriving = Room(context.memory_limit, memory.Double("spike"), http.max_request);
   http.connections = static_cast<size_t>(config.Int("max_connections"));
   RETURN_IF_ERROR(receiver->Open(http, context.env));
   return std::unique_ptr<Receiver>(std::move(receiver));

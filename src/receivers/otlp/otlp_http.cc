@@ -66,7 +66,7 @@ HttpServer::Options ServerOptions(const OtlpHttp::Options& options, Authenticato
   server.authenticator = authenticator;
   server.limits.connections = options.connections;
   server.limits.body_bytes = options.max_request;
-  server.limits.arriving_bytes = 2 * options.max_request;
+  server.limits.arriving_bytes = options.max_arriving;
   server.limits.request_timeout = kRequestTimeout;
   return server;
 }

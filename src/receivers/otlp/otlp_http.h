@@ -20,6 +20,7 @@ class OtlpHttp {
     std::vector<std::string> listen;
     bool insecure = false;
     size_t max_request = 16u << 20;
+    size_t max_arriving = 32u << 20;  // bytes of requests that are not whole yet
     size_t connections = 512;
     size_t way = 0;  // of the intake
   };

@@ -122,7 +122,7 @@ void OtlpIntake::Take(OtlpCall call) {
   OtlpAnswer refused;
   {
     std::lock_guard lock(mutex_);
-    const size_t size = call.body.size() + kPerCall;
+    const size_t size = call.body.capacity() + kPerCall;
     if (ending_) refused = {OtlpAnswer::kUnavailable, "the receiver is stopping", 0, kComeAgain};
     else if (waiting_bytes_ + size > options_.max_waiting && !waiting_.empty())
       refused = {OtlpAnswer::kOverloaded, "too many requests wait", 0, kComeAgain};
@@ -156,7 +156,7 @@ void OtlpIntake::Run() {
     while (!waiting_.empty()) {
       OtlpCall call = std::move(waiting_.front());
       waiting_.pop_front();
-      const size_t size = call.body.size() + kPerCall;
+      const size_t size = call.body.capacity() + kPerCall;
       lock.unlock();
       Process(std::move(call));
       FlushOlder(std::max(options_.batch_wait, kLongestJoin));

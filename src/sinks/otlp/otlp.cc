@@ -5,11 +5,11 @@
 #include "base/result.h"
 #include "base/text.h"
 #include "base/version.h"
-#include "core/received_otlp.h"
 #include "dialects/dialect.h"
 #include "pipeline/outbox/outbox.h"
 #include "pipeline/outbox/outbox_options.h"
 #include "pipeline/plugin.h"
+#include "pipeline/receive/receiver.h"
 #include "sinks/otlp/otlp_endpoint.h"
 #include "wire/gzip.h"
 #include "wire/otlp/otlp_answer.h"
@@ -42,7 +42,7 @@ SendOutcome Judge(const HttpReply& reply) {
   return {IsRetryable(reply.status) ? SendOutcome::kAgain : SendOutcome::kRefused, 0, Refusal(reply)};
 }
 
-class OtlpSink final : public Sink {
+class OtlpSink final : public Sink, public OtlpTaker {
  public:
   OtlpSink(const Config& config, std::unique_ptr<Outbox> outbox)
       : gzip_(config.Text("compression") == "gzip"),
@@ -69,8 +69,7 @@ class OtlpSink final : public Sink {
 
   // OtlpSignal has the order of Signal. Others' data never pushes our own out of the queue: the sender keeps
   // it while there is no room.
-  bool takes_otlp() const noexcept override { return true; }
-  Status Write(const ReceivedOtlp& received) override {
+  Status Take(const ReceivedOtlp& received) override {
     RETURN_IF_ERROR(outbox_->Ready());
     if (!outbox_->HasRoom(received.bytes.size()))
       return {Code::kExhausted, "the queue of sinks.otlp is full"};
