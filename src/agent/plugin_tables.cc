@@ -11,6 +11,9 @@ namespace gpulens {
 #define GPULENS_PLUGIN(name) extern const DiscoverySpec name##_discovery;
 #include "agent/discovery.def"
 #undef GPULENS_PLUGIN
+#define GPULENS_PLUGIN(name) extern const EnricherSpec name##_enricher;
+#include "agent/enrichers.def"
+#undef GPULENS_PLUGIN
 #define GPULENS_PLUGIN(name) extern const SinkSpec name##_sink;
 #include "agent/sinks.def"
 #undef GPULENS_PLUGIN
@@ -33,6 +36,11 @@ constexpr const AnalyzerSpec* kAnalyzers[] = {
 constexpr const DiscoverySpec* kDiscoveries[] = {
 #define GPULENS_PLUGIN(name) &name##_discovery,
 #include "agent/discovery.def"
+#undef GPULENS_PLUGIN
+};
+constexpr const EnricherSpec* kEnrichers[] = {
+#define GPULENS_PLUGIN(name) &name##_enricher,
+#include "agent/enrichers.def"
 #undef GPULENS_PLUGIN
 };
 constexpr const SinkSpec* kSinks[] = {
@@ -60,6 +68,7 @@ const Spec* Find(std::span<const Spec* const> specs, std::string_view name) noex
 std::span<const CollectorSpec* const> AllCollectors() noexcept { return kCollectors; }
 std::span<const AnalyzerSpec* const> AllAnalyzers() noexcept { return kAnalyzers; }
 std::span<const DiscoverySpec* const> AllDiscoveries() noexcept { return kDiscoveries; }
+std::span<const EnricherSpec* const> AllEnrichers() noexcept { return kEnrichers; }
 std::span<const SinkSpec* const> AllSinks() noexcept { return kSinks; }
 std::span<const ReceiverSpec* const> AllReceivers() noexcept { return kReceivers; }
 const CollectorSpec* FindCollector(std::string_view name) noexcept { return Find(AllCollectors(), name); }

@@ -29,16 +29,17 @@
 #include "catalog/self.h"
 #include "catalog/self_events.h"
 #include "catalog/self_io.h"
+#include "catalog/slurm.h"
 
 namespace gpulens {
 namespace {
 
-constexpr auto kAll =
-    JoinRows(kGpuReadingsRows, kGpuHealthRows, kGpuEnginesRows, kGpuBoardRows, kGpuErrorsRows,
-             kGpuIdentityRows, kGpuLinksRows, kGpuPartsRows, kGpuScoreRows, kHostCpuMemoryRows, kHostIoRows,
-             kInferenceRequestsRows, kInferenceLatencyRows, kInferenceCacheRows, kInferenceTransferRows,
-             kInferenceSchedulerRows, kInferenceRouterRows, kNativeVllmRows, kNativeNimRows,
-             kNativeTritonRows, kNativeSglangRows, kNativeTgiRows, kSelfRows, kSelfIoRows, kSelfEventsRows);
+constexpr auto kAll = JoinRows(
+    kGpuReadingsRows, kGpuHealthRows, kGpuEnginesRows, kGpuBoardRows, kGpuErrorsRows, kGpuIdentityRows,
+    kGpuLinksRows, kGpuPartsRows, kGpuScoreRows, kHostCpuMemoryRows, kHostIoRows, kInferenceRequestsRows,
+    kInferenceLatencyRows, kInferenceCacheRows, kInferenceTransferRows, kInferenceSchedulerRows,
+    kInferenceRouterRows, kNativeVllmRows, kNativeNimRows, kNativeTritonRows, kNativeSglangRows,
+    kNativeTgiRows, kSelfRows, kSelfIoRows, kSelfEventsRows, kSlurmRows);
 
 struct Exception {
   const MetricDesc* metric;

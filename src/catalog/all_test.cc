@@ -63,9 +63,9 @@ TEST(Catalogue, NamesFollowTheRules) {
       EXPECT_TRUE((c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '.' || c == '_') << metric->name;
     }
     std::string_view area = metric->name.substr(0, metric->name.find('.'));
-    constexpr std::array<std::string_view, 17> kAreas = {
+    constexpr std::array<std::string_view, 18> kAreas = {
         "gpu",     "host",   "system",    "nvidia", "nvswitch", "amd",    "gaudi",  "intel", "gpulens",
-        "process", "target", "inference", "vllm",   "nim",      "triton", "sglang", "tgi"};
+        "process", "target", "inference", "vllm",   "nim",      "triton", "sglang", "tgi",   "slurm"};
     EXPECT_NE(std::ranges::find(kAreas, area), kAreas.end()) << metric->name;
   }
 }

@@ -165,9 +165,10 @@ TEST(SpellingCapture, EveryRowOfTheTable) {
   EXPECT_EQ(events, 28u);
 }
 
-// Names of LLM engines: their table is another one.
+// Names of LLM engines and of Slurm: they stand in no table, or in another one.
 bool IsOfEngines(std::string_view name) {
-  constexpr std::string_view kAreas[] = {"inference.", "vllm.", "nim.", "triton.", "sglang.", "tgi."};
+  constexpr std::string_view kAreas[] = {"inference.", "vllm.", "nim.",  "triton.",
+                                         "sglang.",    "tgi.",  "slurm."};
   return std::any_of(std::begin(kAreas), std::end(kAreas),
                      [&](std::string_view a) { return name.starts_with(a); });
 }

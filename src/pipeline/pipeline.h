@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "base/workers.h"
+#include "pipeline/enrich/enricher_set.h"
 #include "pipeline/instance.h"
 #include "pipeline/overlap/gpu_overlap.h"
 #include "pipeline/receive/otlp_fan.h"
@@ -40,6 +41,7 @@ struct PipelinePlan {
   AttributeSet stated;  // the part of it that the configuration states: it holds for others' data, too
   uint64_t memory_limit = 0;
   std::vector<Instance::Setup> instances;
+  std::vector<EnricherSet::Setup> enrichers;
   std::vector<AnalyzerSetup> analyzers;
   std::vector<SinkRunner::Setup> sinks;
   std::vector<ReceiverSetup> receivers;
@@ -103,11 +105,13 @@ class Pipeline {
   void Finished(Scheduler::TaskId task);
   void CloseTick();
   Ref<Snapshot> TakeSnapshot();
+  void UpdateResource();
   void Gather(Snapshot& snapshot);
   void DropRepeats(Snapshot& snapshot);
   void Analyze(Snapshot& snapshot);
   void UpdateSelf(Snapshot& snapshot);
   void HandOutEvents(const Snapshot& snapshot);
+  SeriesTable::Options TableOptions(SeriesTable::Options own);
   bool AllAnswered() const;
   Running* Find(Scheduler::TaskId task);
   void ApplyInstances(std::vector<Instance::Setup>& setups);
@@ -120,6 +124,7 @@ class Pipeline {
   Workers& workers_;
   SnapshotHub& hub_;
   SeriesBudget& budget_;
+  EnricherSet enrichers_;
   std::function<void(const Ref<const Snapshot>&)> listener_;
 
   mutable std::mutex mutex_;  // guards what follows
@@ -147,6 +152,9 @@ class Pipeline {
   std::vector<std::shared_ptr<RunningReceiver>> receiving_;
   ReceiverStats received_;
   GpuOverlap overlap_;
+  std::vector<EnricherSet::View> enricher_views_;
+  uint64_t described_ = 0;                // the enrichers' generation that `resource_` shows
+  AttributeSet resource_, own_resource_;  // with what enrichers know of the machine; the plan's
   SelfMetrics self_;
 
   OtlpFan fan_;

@@ -154,8 +154,8 @@ TEST_F(ReceivedLane, AFullLaneSendsAwayAndDropsNothing) {
 
 TEST_F(ReceivedLane, ASinkThatHangsAtTheEndLeavesItToTheSender) {
   Block(true);
-  auto runner = std::make_unique<SinkRunner>(SinkRunner::Setup{&kThreaded, {}, {}}, std::make_unique<TestTaker>(),
-                                             RealClock());
+  auto runner = std::make_unique<SinkRunner>(SinkRunner::Setup{&kThreaded, {}, {}},
+                                             std::make_unique<TestTaker>(), RealClock());
   for (int i = 0; i < 5; ++i) Offer(*runner);
   runner->Stop(RealClock().Now());
   EXPECT_GE(Told(Code::kUnavailable), 4u);

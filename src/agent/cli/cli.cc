@@ -23,6 +23,7 @@
 #include "agent/cli/events/events_command.h"
 #include "agent/cli/fake/fake_command.h"
 #include "agent/cli/metrics_command.h"
+#include "agent/cli/slurm/slurm_command.h"
 #include "agent/plugin_tables.h"
 #include "agent/run/agent.h"
 #include "base/log.h"
@@ -50,6 +51,7 @@ constexpr std::string_view kCommands[] = {"agent",   "capture", "collect", "chec
 std::vector<std::string_view> CommandNames() {
   std::vector<std::string_view> names(std::begin(kCommands), std::end(kCommands));
   for (std::string_view alias : AliasNames()) names.push_back(alias);
+  for (std::string_view command : SlurmCommandNames()) names.push_back(command);
   return names;
 }
 
@@ -61,6 +63,10 @@ std::string Help() {
   std::string line = "L9GPU    ";
   for (std::string_view alias : aliases)
     line += (alias == aliases.front() ? " " : " · ") + std::string(alias);
+  line += "\nSLURM    ";
+  bool first = true;
+  for (std::string_view command : SlurmCommandNames())
+    line += (std::exchange(first, false) ? " " : " · ") + std::string(command);
   return text.insert(at, line + "\n");
 }
 
@@ -283,6 +289,7 @@ int RunCommandLine(int argc, char** argv) {
   AddCheck(app, line.check, line.code);
   AddConfig(app, line);
   AddAliases(app, line.code);
+  AddSlurm(app, line.code);
   AddDriver(app, line);
   AddFake(app, line.code);
   if (argc <= 1) {

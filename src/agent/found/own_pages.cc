@@ -90,7 +90,8 @@ Status RefuseOwnReceivers(const Config& config) {
   const OwnPages own(std::move(listening), Interfaces());
   for (const Config::Entry& sink : config.Group("sinks").entries()) {
     const auto& options = std::get<Config>(sink.value);
-    if (!options.Bool("enabled") || (options.Has("unix_socket") && !options.Text("unix_socket").empty())) continue;
+    if (!options.Bool("enabled") || (options.Has("unix_socket") && !options.Text("unix_socket").empty()))
+      continue;
     for (const Config::Entry& option : options.entries()) {
       const auto* text = std::get_if<std::string>(&option.value);
       if (!text || !text->starts_with("http")) continue;

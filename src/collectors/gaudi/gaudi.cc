@@ -6,6 +6,7 @@
 #include <string>
 
 #include "base/result.h"
+#include "base/run/bounded_run.h"
 #include "catalog/gpu/board.h"
 #include "catalog/gpu/health.h"
 #include "catalog/gpu/links.h"
@@ -13,7 +14,6 @@
 #include "catalog/self.h"
 #include "collectors/gaudi/gaudi_series.h"
 #include "pipeline/plugin.h"
-#include "sources/hl_smi/bounded_run.h"
 #include "sources/hl_smi/hl_smi_source.h"
 
 namespace gpulens {
@@ -121,14 +121,14 @@ class GaudiCollector final : public Collector {
 
 Result<std::unique_ptr<Collector>> Create(const Config& config, Env& env) {
   if (env.demo) return Status{Code::kUnavailable, "GPUs are simulated; no card is read"};
-  ASSIGN_OR_RETURN(std::string program, hl_smi::FindProgram(config.Text("hl_smi_path")));
+  ASSIGN_OR_RETURN(std::string program, FindProgram(config.Text("hl_smi_path")));
   return std::unique_ptr<Collector>(std::make_unique<GaudiCollector>(config, std::move(program), *env.clock));
 }
 
 std::vector<Finding> Probe(const Config& config, Env&) {
   Finding finding;
   finding.subject = "gaudi";
-  auto program = hl_smi::FindProgram(config.Text("hl_smi_path"));
+  auto program = FindProgram(config.Text("hl_smi_path"));
   if (program) {
     finding.what = *program;
     return {finding};

@@ -28,7 +28,7 @@ struct HttpShared {
   // in part is kept with it.
   std::array<char, 16384> buffer;
   std::unique_ptr<HttpParser> spare_parser;
-  size_t arriving = 0;  // bytes of bodies that are not whole yet
+  size_t arriving = 0;        // bytes of bodies that are not whole yet
   ConnectionSet connections;  // last: its end closes them, and that uses the others
 };
 

@@ -5,8 +5,8 @@
 namespace gpulens {
 
 AttributeSet IdentityBook::Describe(std::string_view type, AttributeSet known_by) const {
-  if (!enricher_) return {};
-  return enricher_->Describe(*MakeRef<Entity>(std::string(type), std::move(known_by)));
+  if (!describer_.describe) return {};
+  return describer_.describe(*MakeRef<Entity>(std::string(type), std::move(known_by)));
 }
 
 AttributeSet IdentityBook::OfPod(std::string_view uid) const {
@@ -43,8 +43,8 @@ EntityRef IdentityBook::FindGpu(std::string_view uuid, int64_t index) const {
 }
 
 AttributeSet IdentityBook::OfGpu(std::string_view uuid, int64_t index) const {
-  if (!enricher_) return {};
-  if (const EntityRef found = FindGpu(uuid, index)) return enricher_->Describe(*found);
+  if (!describer_.describe) return {};
+  if (const EntityRef found = FindGpu(uuid, index)) return describer_.describe(*found);
   if (!uuid.empty()) return Describe("gpu", AttributeSet({{"gpu.uuid", uuid}}));
   return Describe("gpu", AttributeSet({{"gpu.index", index}}));
 }

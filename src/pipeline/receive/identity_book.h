@@ -6,19 +6,19 @@
 #include <string_view>
 
 #include "net/address.h"
-#include "pipeline/plugin.h"
+#include "pipeline/receive/receiver.h"
 #include "pipeline/snapshot_hub.h"
 
 namespace gpulens {
 
-// Thread-safe as far as the enricher is. Answers are empty when nobody knows the thing. Both may be null, and
-// outlive this.
+// Thread-safe. Answers are empty when nobody knows the thing. `latest` may be null, and outlives this.
 class IdentityBook {
  public:
-  IdentityBook(const Enricher* enricher, const SnapshotHub* latest) : enricher_(enricher), latest_(latest) {}
+  IdentityBook(EntityDescriber describer, const SnapshotHub* latest)
+      : describer_(std::move(describer)), latest_(latest) {}
 
   // Moves when an answer may have changed.
-  uint64_t generation() const { return enricher_ ? enricher_->generation() : 0; }
+  uint64_t generation() const { return describer_.generation ? describer_.generation() : 0; }
 
   AttributeSet OfPod(std::string_view uid) const;       // an entity "k8s.pod" with k8s.pod.uid
   AttributeSet OfContainer(std::string_view id) const;  // an entity "container" with container.id
@@ -31,7 +31,7 @@ class IdentityBook {
   AttributeSet Describe(std::string_view type, AttributeSet known_by) const;
   EntityRef FindGpu(std::string_view uuid, int64_t index) const;
 
-  const Enricher* const enricher_;
+  const EntityDescriber describer_;
   const SnapshotHub* const latest_;
 };
 

@@ -8,7 +8,9 @@ namespace {
 TEST(OtlpFan, IsDoneWhenAllSinksAre) {
   OtlpFan fan;
   std::vector<OtlpFan::Done> waiting;
-  const OtlpFan::Taker taker = [&](const Ref<const ReceivedOtlp>&, OtlpFan::Done done) { waiting.push_back(done); };
+  const OtlpFan::Taker taker = [&](const Ref<const ReceivedOtlp>&, OtlpFan::Done done) {
+    waiting.push_back(done);
+  };
   fan.Set({taker, taker});
   EXPECT_TRUE(fan.wanted());
   int done = 0;

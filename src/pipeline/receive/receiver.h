@@ -71,14 +71,20 @@ class Receiver {
   virtual void ReadStats(ReceiverStats& out) const = 0;
 };
 
+// Who describes entities: the enrichers, all together. Thread-safe; empty functions: nobody does.
+struct EntityDescriber {
+  std::function<AttributeSet(const Entity&)> describe;
+  std::function<uint64_t()> generation;  // moves when an answer may have changed
+};
+
 // All that a receiver may use. What is referred to outlives it.
 struct ReceiverContext {
   Env& env;
   OtlpForward& forward;
-  AttributeSet stated;                 // of everything that leaves, as the configuration states it
-  std::string host_name;               // of this machine
-  uint64_t memory_limit = 0;           // of the whole program; 0: none
-  const Enricher* enricher = nullptr;  // describes pods, containers, GPUs; null: nobody does
+  AttributeSet stated;        // of everything that leaves, as the configuration states it
+  std::string host_name;      // of this machine
+  uint64_t memory_limit = 0;  // of the whole program; 0: none
+  EntityDescriber describer;  // of pods, containers, GPUs
 };
 
 struct ReceiverSpec {

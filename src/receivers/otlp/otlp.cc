@@ -49,8 +49,8 @@ std::string HostId(const std::string& root) {
   return text ? std::string(Trim(*text)) : "";
 }
 
-// What may arrive at once, and what may wait: each a quarter of what is kept free for what comes at once, since
-// a text that grows may hold twice its size. One request always may.
+// What may arrive at once, and what may wait: each a quarter of what is kept free for what comes at once,
+// since a text that grows may hold twice its size. One request always may.
 size_t Room(uint64_t memory_limit, double spike, size_t max_request) {
   const size_t most = 2 * max_request;
   if (memory_limit == 0) return most;
@@ -114,7 +114,8 @@ constexpr OptionSpec kMemory[] = {
     {.key = "spike",
      .type = OptionType::kDouble,
      .fallback = "0.25",
-     .help = "The share of it that is kept free for what comes at once; senders are told to come again before.",
+     .help =
+         "The share of it that is kept free for what comes at once; senders are told to come again before.",
      .min = 0,
      .max = 1},
 };
@@ -141,7 +142,10 @@ constexpr OptionSpec kOptions[] = {
      .type = OptionType::kTexts,
      .fallback = R"(["go_*", "python_*", "*_created"])",
      .help = "Names of metrics that are left out and counted; a star stands for anything."},
-    {.key = "batch", .type = OptionType::kGroup, .help = "How requests are merged and split.", .children = kBatch},
+    {.key = "batch",
+     .type = OptionType::kGroup,
+     .help = "How requests are merged and split.",
+     .children = kBatch},
     {.key = "memory_limiter",
      .type = OptionType::kGroup,
      .help = "When senders are told to come again.",

@@ -104,7 +104,8 @@ Status OtlpHttp::Listen(const std::string& text) {
   if (!at.IsLoopback() && !options_.insecure) {
     bool safe = false;
     env_.io->Call([&] {
-      safe = env_.authenticator && env_.authenticator->config().tls && env_.authenticator->config().authenticates();
+      safe = env_.authenticator && env_.authenticator->config().tls &&
+             env_.authenticator->config().authenticates();
     });
     if (!safe)
       return {Code::kInvalidArgument,
@@ -129,12 +130,13 @@ void OtlpHttp::Handle(OtlpSignal signal, const HttpRequest& request, HttpRespond
   const auto encoding = EncodingOf(request);
   const auto packing = PackingOf(request);
   if (!encoding || !packing) {
-    HttpResponse response = Speak(signal, encoding.value_or(OtlpEncoding::kProtobuf),
-                                  {OtlpAnswer::kMalformed,
-                                   encoding ? "Content-Encoding may be gzip, zstd or identity"
-                                            : "Content-Type may be application/x-protobuf or application/json",
-                                   0,
-                                   {}});
+    HttpResponse response =
+        Speak(signal, encoding.value_or(OtlpEncoding::kProtobuf),
+              {OtlpAnswer::kMalformed,
+               encoding ? "Content-Encoding may be gzip, zstd or identity"
+                        : "Content-Type may be application/x-protobuf or application/json",
+               0,
+               {}});
     response.status = 415;
     if (!packing) response.AddHeader("Accept-Encoding", "gzip, zstd, identity");
     intake_.flight()->CountAnswer(options_.way, signal, "415");

@@ -103,7 +103,7 @@ OtlpIntake::OtlpIntake(Options options, const ReceiverContext& context)
       unwanted_(options_.unwanted),
       clock_(*context.env.clock),
       forward_(context.forward),
-      book_(context.enricher, context.env.latest),
+      book_(context.describer, context.env.latest),
       identity_(options_.identity, book_, clock_),
       flight_(std::make_shared<OtlpFlight>()),
       memory_(options_.memory, clock_, &MemoryLimiter::Resident) {
@@ -150,8 +150,10 @@ void OtlpIntake::Run() {
   std::unique_lock lock(mutex_);
   while (true) {
     const auto ready = [this] { return ending_ || !waiting_.empty(); };
-    const bool holding = std::any_of(lanes_.begin(), lanes_.end(), [](const auto& l) { return !l->batch.empty(); });
-    if (holding) wake_.wait_for(lock, std::max<Duration>(options_.batch_wait / 4, std::chrono::milliseconds(1)), ready);
+    const bool holding =
+        std::any_of(lanes_.begin(), lanes_.end(), [](const auto& l) { return !l->batch.empty(); });
+    if (holding)
+      wake_.wait_for(lock, std::max<Duration>(options_.batch_wait / 4, std::chrono::milliseconds(1)), ready);
     else wake_.wait(lock, ready);
     while (!waiting_.empty()) {
       OtlpCall call = std::move(waiting_.front());

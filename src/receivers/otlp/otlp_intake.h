@@ -67,7 +67,7 @@ class OtlpIntake {
     size_t max_request = 16u << 20;      // unpacked
     size_t max_waiting = 32u << 20;      // bytes of requests that wait for this thread
     OtlpBatch::Limits batch;
-    Duration batch_wait{};  // how long an answer may be kept back for more to come
+    Duration batch_wait{};                        // how long an answer may be kept back for more to come
     Duration patience = std::chrono::seconds(5);  // for a sink that is busy
     ReceivedIdentity::Options identity;
     MemoryLimiter::Options memory;

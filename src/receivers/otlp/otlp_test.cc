@@ -97,7 +97,12 @@ class OtlpReceiverTest : public ::testing::Test {
     loop_.Stop();
   }
   void Serve() {
-    const ReceiverContext context{.env = env_, .forward = sinks_, .stated = {}, .host_name = "here"};
+    const ReceiverContext context{.env = env_,
+                                  .forward = sinks_,
+                                  .stated = {},
+                                  .host_name = "here",
+                                  .memory_limit = 0,
+                                  .describer = {}};
     intake_ = std::make_unique<OtlpIntake>(options_, context);
     OtlpHttp::Options http;
     http.listen = {"127.0.0.1:0"};
@@ -109,8 +114,8 @@ class OtlpReceiverTest : public ::testing::Test {
   }
   static std::string Post(const std::string& path, const std::string& body,
                           const std::string& fields = "Content-Type: application/x-protobuf\r\n") {
-    return "POST " + path + " HTTP/1.1\r\nHost: x\r\n" + fields + "Content-Length: " + std::to_string(body.size()) +
-           "\r\n\r\n" + body;
+    return "POST " + path + " HTTP/1.1\r\nHost: x\r\n" + fields +
+           "Content-Length: " + std::to_string(body.size()) + "\r\n\r\n" + body;
   }
   Answer Send(const std::string& path, const std::string& body,
               const std::string& fields = "Content-Type: application/x-protobuf\r\n") {
@@ -155,9 +160,13 @@ TEST_F(OtlpReceiverTest, BodiesMayBePackedOrJson) {
   Serve();
   std::string packed;
   GzipCompressor().Compress(point_, packed);
-  EXPECT_EQ(Send("/v1/metrics", packed, "Content-Type: application/x-protobuf\r\nContent-Encoding: gzip\r\n").status, 200);
+  EXPECT_EQ(Send("/v1/metrics", packed, "Content-Type: application/x-protobuf\r\nContent-Encoding: gzip\r\n")
+                .status,
+            200);
   ZstdCompressor().Compress(point_, packed);
-  EXPECT_EQ(Send("/v1/metrics", packed, "Content-Type: application/x-protobuf\r\nContent-Encoding: zstd\r\n").status, 200);
+  EXPECT_EQ(Send("/v1/metrics", packed, "Content-Type: application/x-protobuf\r\nContent-Encoding: zstd\r\n")
+                .status,
+            200);
   const std::string json =
       R"({"resourceMetrics":[{"scopeMetrics":[{"metrics":[{"name":"m","gauge":{"dataPoints":[{"asInt":"7"}]}}]}]}]})";
   const Answer answer = Send("/v1/metrics", json, "Content-Type: application/json; charset=utf-8\r\n");
@@ -176,11 +185,15 @@ TEST_F(OtlpReceiverTest, WhatCannotBeReadIsRefusedWithASentence) {
   EXPECT_EQ(ReadOtlpError(broken.body), "the bytes are no protobuf message");
   EXPECT_EQ(Send("/v1/logs", "{\"resourceLogs\":", "Content-Type: application/json\r\n").status, 400);
   EXPECT_EQ(Send("/v1/metrics", point_, "Content-Type: text/plain\r\n").status, 415);
-  EXPECT_EQ(Send("/v1/metrics", point_, "Content-Type: application/x-protobuf\r\nContent-Encoding: br\r\n").status, 415);
+  EXPECT_EQ(
+      Send("/v1/metrics", point_, "Content-Type: application/x-protobuf\r\nContent-Encoding: br\r\n").status,
+      415);
   std::string packed;
   GzipCompressor().Compress(point_, packed);
   packed.resize(packed.size() / 2);
-  EXPECT_EQ(Send("/v1/metrics", packed, "Content-Type: application/x-protobuf\r\nContent-Encoding: gzip\r\n").status, 400);
+  EXPECT_EQ(Send("/v1/metrics", packed, "Content-Type: application/x-protobuf\r\nContent-Encoding: gzip\r\n")
+                .status,
+            400);
   EXPECT_EQ(Send("/v1/profiles", "").status, 404);
   TestClient client(at_);
   client.Send("GET /v1/metrics HTTP/1.1\r\nHost: x\r\n\r\n");
@@ -196,15 +209,17 @@ TEST_F(OtlpReceiverTest, TooLargeIsTooLargePackedOrNot) {
   std::string packed;
   GzipCompressor().Compress(large, packed);
   ASSERT_LT(packed.size(), 1000u);
-  EXPECT_EQ(Send("/v1/metrics", packed, "Content-Type: application/x-protobuf\r\nContent-Encoding: gzip\r\n").status, 413);
+  EXPECT_EQ(Send("/v1/metrics", packed, "Content-Type: application/x-protobuf\r\nContent-Encoding: gzip\r\n")
+                .status,
+            413);
   EXPECT_EQ(Send("/v1/metrics", "", "Content-Type: application/x-protobuf\r\n").status, 200);
 }
 
 TEST_F(OtlpReceiverTest, BadPointsAreAPartialSuccess) {
   Serve();
   const std::string bad = In(1, Point(In(7, Pair("\xff", "v"))));
-  const Answer answer =
-      Send("/v1/metrics", Request("", In(2, Gauge("m", In(1, Point("")) + bad)) + In(2, Gauge("go_x", In(1, Point(""))))));
+  const Answer answer = Send("/v1/metrics", Request("", In(2, Gauge("m", In(1, Point("")) + bad)) +
+                                                            In(2, Gauge("go_x", In(1, Point(""))))));
   EXPECT_EQ(answer.status, 200);
   const auto partial = ReadOtlpAnswer(answer.body);
   ASSERT_TRUE(partial.has_value());

@@ -44,7 +44,8 @@ ReceivedIdentity::Place ReceivedIdentity::PlaceOf(const OtlpIdentity& resource) 
   judge(resource.host_name, options_.host_name);
   judge(resource.host_id, options_.host_id);
   // A node is mostly called as its host is, but need not be: the name of another one settles nothing.
-  if (place == Place::kUnsaid && !resource.k8s_node_name.empty() && resource.k8s_node_name == options_.host_name)
+  if (place == Place::kUnsaid && !resource.k8s_node_name.empty() &&
+      resource.k8s_node_name == options_.host_name)
     place = Place::kHere;
   return place;
 }
@@ -65,7 +66,8 @@ AttributeSet ReceivedIdentity::Known(const OtlpIdentity& who, bool here) const {
   if (!who.pod_uid.empty()) found = book_.OfPod(who.pod_uid);
   if (found.empty() && !who.container_id.empty()) found = book_.OfContainer(who.container_id);
   if (found.empty() && !who.gpu_uuid.empty()) found = book_.OfGpu(who.gpu_uuid, -1);
-  if (found.empty() && here && who.gpu_uuid.empty() && who.gpu_index >= 0) found = book_.OfGpu({}, who.gpu_index);
+  if (found.empty() && here && who.gpu_uuid.empty() && who.gpu_index >= 0)
+    found = book_.OfGpu({}, who.gpu_index);
   return found;
 }
 

@@ -2,21 +2,22 @@
 
 #include <gtest/gtest.h>
 
-#include "core/series_table.h"
-#include "core/frame_writer.h"
 #include "catalog/gpu/readings.h"
+#include "core/frame_writer.h"
+#include "core/series_table.h"
 
 namespace gpulens {
 namespace {
 
 // Knows one pod by its UID, its container, its address and its GPU.
-class OnePod final : public Enricher {
+class OnePod {
  public:
-  uint64_t generation() const noexcept override { return generation_; }
-  AttributeSet Describe(const Entity& entity) const override {
+  uint64_t generation() const noexcept { return generation_; }
+  AttributeSet Describe(const Entity& entity) const {
     ++asked;
     const AttributeSet& by = entity.attributes;
-    const bool known = (entity.type == "k8s.pod" && (by.Text("k8s.pod.uid") == "uid-1" || by.Text("k8s.pod.ip") == "10.0.0.7")) ||
+    const bool known = (entity.type == "k8s.pod" &&
+                        (by.Text("k8s.pod.uid") == "uid-1" || by.Text("k8s.pod.ip") == "10.0.0.7")) ||
                        (entity.type == "container" && by.Text("container.id") == "abc") ||
                        (entity.type == "gpu" && by.Text("gpu.uuid") == "GPU-3");
     if (!known) return {};
@@ -39,7 +40,8 @@ class ReceivedIdentityTest : public ::testing::Test {
     // GPU 3 as a collector declares it: the index alone does not tell its pod, the UUID does.
     SeriesTable table;
     FrameWriter writer(table, std::chrono::seconds(10), "nvidia");
-    const EntityRef gpu = MakeRef<Entity>("gpu", AttributeSet({{"gpu.index", int64_t{3}}, {"gpu.uuid", "GPU-3"}}));
+    const EntityRef gpu =
+        MakeRef<Entity>("gpu", AttributeSet({{"gpu.index", int64_t{3}}, {"gpu.uuid", "GPU-3"}}));
     const Series power = table.Declare(kGpuPowerDraw, gpu);
     writer.Begin(clock_.Now());
     writer.Set(power, 100);
@@ -61,8 +63,11 @@ class ReceivedIdentityTest : public ::testing::Test {
   ManualClock clock_;
   OnePod pods_;
   SnapshotHub hub_;
-  IdentityBook book_{&pods_, &hub_};
-  ReceivedIdentity identity_{{AttributeSet({{"k8s.cluster.name", "c1"}}), "here", "machine-1"}, book_, clock_};
+  IdentityBook book_{{[this](const Entity& entity) { return pods_.Describe(entity); },
+                      [this] { return pods_.generation(); }},
+                     &hub_};
+  ReceivedIdentity identity_{
+      {AttributeSet({{"k8s.cluster.name", "c1"}}), "here", "machine-1"}, book_, clock_};
 };
 
 TEST_F(ReceivedIdentityTest, PodUidThenContainerThenPeer) {
@@ -74,7 +79,8 @@ TEST_F(ReceivedIdentityTest, PodUidThenContainerThenPeer) {
   EXPECT_EQ(Pod(identity_.OfResource({})), "trainer-0");
   EXPECT_EQ(Pod(identity_.OfResource({.pod_uid = "uid-2"})), "") << "it says that it is another pod";
   EXPECT_EQ(Pod(identity_.OfResource({.host_name = "elsewhere"})), "") << "it passes on another host's data";
-  EXPECT_EQ(Pod(identity_.OfResource({.host_name = "trainer-0"})), "trainer-0") << "in a pod that is the host's name";
+  EXPECT_EQ(Pod(identity_.OfResource({.host_name = "trainer-0"})), "trainer-0")
+      << "in a pod that is the host's name";
 }
 
 TEST_F(ReceivedIdentityTest, GpusByUuidEverywhereByIndexOnThisHostAlone) {
@@ -117,7 +123,7 @@ TEST_F(ReceivedIdentityTest, AnswersAreKeptUntilTheyMayHaveChanged) {
 }
 
 TEST_F(ReceivedIdentityTest, NobodyToAskIsNobodyKnown) {
-  const IdentityBook empty(nullptr, nullptr);
+  const IdentityBook empty({}, nullptr);
   ReceivedIdentity identity({{}, "here", ""}, empty, clock_);
   identity.Begin(*ParseListenAddress("127.0.0.1:5"));
   EXPECT_TRUE(identity.OfResource({.pod_uid = "uid-1"})->empty());

@@ -1,18 +1,16 @@
-// The otlp sink: metrics and events to an OpenTelemetry receiver, over HTTP, as protobuf.
+// The otlp sink: metrics and events to an OpenTelemetry receiver, over HTTP, as protobuf or JSON.
 
 #include <array>
 
 #include "base/result.h"
-#include "base/text.h"
 #include "base/version.h"
-#include "dialects/dialect.h"
+#include "naming/sink_names.h"
 #include "pipeline/outbox/outbox.h"
 #include "pipeline/outbox/outbox_options.h"
 #include "pipeline/plugin.h"
 #include "pipeline/receive/receiver.h"
+#include "sinks/otlp/otlp_body.h"
 #include "sinks/otlp/otlp_endpoint.h"
-#include "wire/gzip.h"
-#include "wire/otlp/otlp_answer.h"
 #include "wire/otlp/otlp_logs.h"
 #include "wire/otlp/otlp_metrics.h"
 
@@ -21,34 +19,17 @@ namespace {
 
 enum Signal : size_t { kMetrics, kLogs, kTraces, kSignals };
 constexpr std::array<std::string_view, kSignals> kSignalNames = {"metrics", "logs", "traces"};
-// A parcel on disk outlives a change of `compression`, so its route says whether it is packed.
-constexpr size_t kRoutes = 2 * kSignals;
-constexpr size_t RouteOf(size_t signal, bool packed) noexcept { return signal + packed * size_t{kSignals}; }
-constexpr std::string_view kProtobuf = "application/x-protobuf";
-
-// What a receiver that took nothing has to say about it.
-std::string Refusal(const HttpReply& reply) {
-  std::string said = reply.content_type.starts_with(kProtobuf) ? ReadOtlpError(reply.body) : "";
-  if (said.empty()) AppendPrintable(said, std::string_view(reply.body).substr(0, 200));
-  return said.empty() ? reply.detail : reply.detail + ": " + said;
-}
-
-SendOutcome Judge(const HttpReply& reply) {
-  if (reply.failure == HttpFailure::kNone) {
-    auto answer = reply.content_type.starts_with(kProtobuf) ? ReadOtlpAnswer(reply.body) : std::nullopt;
-    if (!answer) return {};
-    return {SendOutcome::kTaken, static_cast<uint64_t>(answer->rejected), std::move(answer->message)};
-  }
-  return {IsRetryable(reply.status) ? SendOutcome::kAgain : SendOutcome::kRefused, 0, Refusal(reply)};
-}
 
 class OtlpSink final : public Sink, public OtlpTaker {
  public:
   OtlpSink(const Config& config, std::unique_ptr<Outbox> outbox)
-      : gzip_(config.Text("compression") == "gzip"),
+      : body_(config),
         logs_(config.Bool("events")),
-        metrics_(MakeSpeller(config.Texts("dialects"), NameForm::kOtel),
-                 {.max_points = static_cast<size_t>(config.Int("max_points")), .scope_version = Version()}),
+        metrics_(SinkNames(config).speller(NameForm::kOtel),
+                 {.max_points = static_cast<size_t>(config.Int("max_points")),
+                  .max_bytes = body_.max_bytes(),
+                  .scope_version = Version(),
+                  .style = OtlpStyleOf(config)}),
         outbox_(std::move(outbox)) {}
 
   Status Write(const Snapshot& snapshot) override {
@@ -81,40 +62,36 @@ class OtlpSink final : public Sink, public OtlpTaker {
 
  private:
   Status Push(Signal signal, std::string_view request, uint32_t items) {
-    if (gzip_) {
-      packer_.Compress(request, packed_);
-      request = packed_;
-    }
-    return outbox_->Push(RouteOf(signal, gzip_), request, items);
+    constexpr OtlpMessage kMessages[kSignals] = {OtlpMessage::kMetrics, OtlpMessage::kLogs,
+                                                 OtlpMessage::kTraces};
+    ASSIGN_OR_RETURN(const std::string_view body, body_.Make(kMessages[signal], request));
+    return outbox_->Push(body_.route(signal), body, items);
   }
 
-  const bool gzip_, logs_;
+  OtlpBody body_;
+  const bool logs_;
   OtlpMetrics metrics_;
-  GzipCompressor packer_;
-  std::string packed_, logs_request_;
+  std::string logs_request_;
   std::unique_ptr<Outbox> outbox_;
 };
 
 Result<std::unique_ptr<Sink>> Create(const Config& config, Env& env) {
-  Outbox::Setup setup{.name = "otlp",
-                      .signals = {kSignalNames.begin(), kSignalNames.end()},
-                      .routes = std::vector<Outbox::Route>(kRoutes),
-                      .judge = &Judge};
+  std::array<HttpUrl, kSignals> urls;
   for (size_t signal = 0; signal < kSignals; ++signal) {
     const std::string name(kSignalNames[signal]);
-    ASSIGN_OR_RETURN(HttpUrl url, OtlpUrl(config.Text("endpoint"), config.Text(name + "_endpoint"), name));
-    const Outbox::Route plain{signal, url, "Content-Type: application/x-protobuf\r\n"};
-    setup.routes[RouteOf(signal, true)] = {signal, url, plain.headers + "Content-Encoding: gzip\r\n"};
-    setup.routes[RouteOf(signal, false)] = plain;
+    ASSIGN_OR_RETURN(urls[signal], OtlpUrl(config.Text("endpoint"), config.Text(name + "_endpoint"), name));
   }
+  Outbox::Setup setup{.name = "otlp",
+                      .signals = {kSignalNames.begin(), kSignalNames.end()},
+                      .routes = OtlpRoutes(urls),
+                      .judge = &JudgeOtlp};
   ASSIGN_OR_RETURN(auto outbox, Outbox::Make(config, std::move(setup), env));
   return std::unique_ptr<Sink>(std::make_unique<OtlpSink>(config, std::move(outbox)));
 }
 
-constexpr std::string_view kProtocols[] = {"http/protobuf"};
-constexpr std::string_view kCompressions[] = {"gzip", "none"};
+constexpr std::string_view kProtocols[] = {"http/protobuf", "http/json"};
 
-constexpr auto kOptions = JoinOptions(
+constexpr auto kOwnOptions = JoinOptions(
     std::to_array<OptionSpec>({
         {.key = "endpoint",
          .type = OptionType::kUrl,
@@ -133,17 +110,8 @@ constexpr auto kOptions = JoinOptions(
          .fallback = "http/protobuf",
          .help = "How it is spoken to.",
          .allowed = kProtocols},
-        {.key = "interval",
-         .type = OptionType::kTime,
-         .fallback = "60s",
-         .help = "Between exports.",
-         .min = 0.01},
-        {.key = "compression", .fallback = "gzip", .help = "Of request bodies.", .allowed = kCompressions},
-        {.key = "dialects",
-         .type = OptionType::kTexts,
-         .fallback = "[native]",
-         .help = "Under which names series are told.",
-         .allowed = kDialectNames},
+        IntervalOption("60s"),
+        {.key = "compression", .fallback = "gzip", .help = "Of request bodies.", .allowed = kOtlpPackings},
         {.key = "events",
          .type = OptionType::kBool,
          .fallback = "true",
@@ -155,7 +123,8 @@ constexpr auto kOptions = JoinOptions(
          .min = 1,
          .max = 1'000'000},
     }),
-    kOutboxOptions);
+    kOtlpStyleOptions);
+constexpr auto kOptions = JoinOptions(kOwnOptions, JoinOptions(NameOptions("[native]"), kOutboxOptions));
 
 }  // namespace
 

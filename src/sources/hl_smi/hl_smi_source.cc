@@ -7,7 +7,7 @@
 #include <algorithm>
 
 #include "base/result.h"
-#include "sources/hl_smi/bounded_run.h"
+#include "base/run/bounded_run.h"
 
 namespace gpulens::hl_smi {
 namespace {
@@ -116,7 +116,7 @@ Result<std::string> HlSmiSource::Call(std::vector<std::string> arguments, Instan
   if (left.count() <= 0) return Status{Code::kTimeout, "no time is left in this run"};
   if (!stuck_.empty()) return Status{Code::kTimeout, "hl-smi is stuck in the kernel"};
   RunResult run =
-      RunBounded({options_.program, std::move(arguments), left, kMostOutput, stop_.get()}, clock_);
+      RunBounded({options_.program, std::move(arguments), left, kMostOutput, stop_.get(), {}}, clock_);
   ++reading_.calls;
   reading_.calls_killed += run.status.code == Code::kTimeout || run.status.code == Code::kExhausted;
   reading_.longest_call = std::max(reading_.longest_call, clock_.Now() - begun);

@@ -8,7 +8,7 @@
 #include <filesystem>
 
 #include "base/files.h"
-#include "sources/hl_smi/bounded_run.h"
+#include "base/run/bounded_run.h"
 
 namespace gpulens::hl_smi {
 namespace {

@@ -196,7 +196,9 @@ bool OtlpBatch::TakeRemoved(const ProtoField& message) {
   return true;
 }
 
-void OtlpBatch::Enter(size_t level, const ProtoField& message) { path_[level] = {message.number, message.bytes, 0}; }
+void OtlpBatch::Enter(size_t level, const ProtoField& message) {
+  path_[level] = {message.number, message.bytes, 0};
+}
 
 void OtlpBatch::Open(size_t level) {
   Step& step = path_[level];
@@ -266,8 +268,8 @@ size_t OtlpBatch::SplicedSize(std::string_view message, uint32_t attributes) {
   ProtoCursor cursor(message);
   ProtoField field;
   while (cursor.Next(field)) {
-    const bool out = field.number == attributes && std::find(replaced_.begin(), replaced_.end(),
-                                                             KeyOf(field.bytes)) != replaced_.end();
+    const bool out = field.number == attributes &&
+                     std::find(replaced_.begin(), replaced_.end(), KeyOf(field.bytes)) != replaced_.end();
     if (!out) kept_ += field.whole;
   }
   return kept_.size() + added;

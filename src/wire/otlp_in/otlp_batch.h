@@ -15,9 +15,9 @@
 #include <vector>
 
 #include "wire/otlp_in/otlp_addition.h"
+#include "wire/otlp_in/otlp_message.h"
 #include "wire/otlp_in/otlp_scan.h"
 #include "wire/otlp_in/proto_cursor.h"
-#include "wire/otlp_in/otlp_message.h"
 
 namespace gpulens {
 
@@ -25,7 +25,7 @@ namespace gpulens {
 class OtlpBatch {
  public:
   struct Limits {
-    uint32_t items = 1000;       // of one request that is emitted
+    uint32_t items = 1000;           // of one request that is emitted
     size_t bytes = size_t{3} << 20;  // the same; a single item may be larger
   };
   // Takes a whole request.
@@ -85,8 +85,8 @@ class OtlpBatch {
   std::array<Step, kLevels> path_;
   std::string_view resource_;  // the content of the last Resource
   const char* resource_field_ = nullptr;
-  OtlpIdentity identity_;      // of all Resources
-  std::string new_resource_;   // the Resource as it is sent; empty: as it is
+  OtlpIdentity identity_;     // of all Resources
+  std::string new_resource_;  // the Resource as it is sent; empty: as it is
   // Scratch.
   std::vector<std::string_view> keys_, extra_, replaced_;
   size_t extra_bytes_ = 0;

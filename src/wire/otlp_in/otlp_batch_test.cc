@@ -114,7 +114,8 @@ TEST(OtlpBatch, AMissingResourceIsMade) {
 }
 
 TEST(OtlpBatch, TheSendersWordStaysUnlessAskedOtherwise) {
-  const std::string items = In(2, Gauge("m", In(1, Point(In(7, Pair("gpu.index", "2")) + In(7, Pair("k8s.pod.name", "mine"))))));
+  const std::string items =
+      In(2, Gauge("m", In(1, Point(In(7, Pair("gpu.index", "2")) + In(7, Pair("k8s.pod.name", "mine"))))));
   const std::string request = Request(In(1, Pair("k8s.pod.name", "mine")), items);
   FakeEnricher keeps(false), replaces(true);
   const std::string kept = One(OtlpSignal::kMetrics, request, &keeps);
@@ -146,7 +147,8 @@ TEST(OtlpBatch, PointsOfOneResourceMayBeOfDifferentGpus) {
   ASSERT_EQ(lines.size(), 6u);
   for (int i = 0; i < 6; ++i) {
     const bool known = i < 4;
-    EXPECT_EQ(lines[static_cast<size_t>(i)].item.find("pod-" + std::to_string(i)) != std::string::npos, known);
+    EXPECT_EQ(lines[static_cast<size_t>(i)].item.find("pod-" + std::to_string(i)) != std::string::npos,
+              known);
   }
 }
 
@@ -165,8 +167,8 @@ TEST(OtlpBatch, EnrichedRequestsDecodeEqualButForWhatWasAdded) {
   for (int i = 0; i < 4; ++i) of_items.push_back(Pair("k8s.pod.name", "pod-" + std::to_string(i)));
   FakeEnricher enricher;
   for (OtlpSignal signal : {OtlpSignal::kMetrics, OtlpSignal::kLogs, OtlpSignal::kTraces}) {
-    const std::string attributes =
-        std::to_string(signal == OtlpSignal::kMetrics ? 0 : otlp_in::AttributesField(otlp_in::ItemShape(signal)));
+    const std::string attributes = std::to_string(
+        signal == OtlpSignal::kMetrics ? 0 : otlp_in::AttributesField(otlp_in::ItemShape(signal)));
     for (uint64_t seed = 0; seed < 400; ++seed) {
       Maker maker(seed);
       const std::string request = maker.Make(signal);
@@ -221,9 +223,10 @@ TEST(OtlpBatch, WhatIsLeftOutIsGoneAndTheRestStays) {
   const std::vector<std::string> patterns = {"go_*"};
   const NameFilter unwanted(patterns);
   const std::string good = In(1, Point("", 1)), bad = In(1, Point(In(7, Pair("\xff", ""))));
-  const std::string request =
-      Request("", In(2, Gauge("go_threads", good)) + In(2, Gauge("m", good + bad + good)) + In(2, Gauge("n", bad))) +
-      Request(In(1, Pair("\xff", "")), In(2, Gauge("m", good))) + Request("", In(2, Gauge("go_x", good)));
+  const std::string request = Request("", In(2, Gauge("go_threads", good)) +
+                                              In(2, Gauge("m", good + bad + good)) + In(2, Gauge("n", bad))) +
+                              Request(In(1, Pair("\xff", "")), In(2, Gauge("m", good))) +
+                              Request("", In(2, Gauge("go_x", good)));
   Emitted out = Batched(OtlpSignal::kMetrics, {request}, nullptr, {}, &unwanted);
   ASSERT_EQ(out.requests.size(), 1u);
   EXPECT_EQ(out.items[0], 2u);

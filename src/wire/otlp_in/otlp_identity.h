@@ -11,7 +11,7 @@ struct OtlpIdentity {
   std::string_view pod_uid{}, container_id{};                // k8s.pod.uid, container.id
   std::string_view host_name{}, host_id{}, k8s_node_name{};  // host.name, host.id, k8s.node.name
   std::string_view gpu_uuid{};                               // gpu.uuid
-  int64_t gpu_index = -1;                                    // gpu.index, gpu_id: a number, or a text that is one
+  int64_t gpu_index = -1;  // gpu.index, gpu_id: a number, or a text that is one
 
   bool has_pod() const noexcept { return !pod_uid.empty() || !container_id.empty(); }
   bool has_gpu() const noexcept { return !gpu_uuid.empty() || gpu_index >= 0; }

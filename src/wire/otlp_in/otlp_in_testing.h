@@ -83,12 +83,15 @@ class Maker {
     return out;
   }
   std::string Attribute() {
-    static const char* const kKeys[] = {"a", "bb", "k8s.pod.name", "service.name", "x.y", "gpu.model", "ключ"};
+    static const char* const kKeys[] = {"a",   "bb",        "k8s.pod.name", "service.name",
+                                        "x.y", "gpu.model", "ключ"};
     const std::string key = kKeys[Below(7)];
     switch (Below(4)) {
       case 0: return IntPair(key, static_cast<int64_t>(random_()));
       case 1: return Pair("gpu.index", std::to_string(Below(4)));
-      case 2: return Below(4) == 0 ? Pair("k8s.pod.uid", "uid-1") : Pair(key, std::string(static_cast<size_t>(Below(200)), 'v'));
+      case 2:
+        return Below(4) == 0 ? Pair("k8s.pod.uid", "uid-1")
+                             : Pair(key, std::string(static_cast<size_t>(Below(200)), 'v'));
       default: {
         const std::string value = In(6, In(1, Pair("in", "side")));
         return Text(1, key) + In(2, value);
@@ -180,7 +183,8 @@ class Lines {
     ProtoCursor cursor({message.data(), message.size()});
     ProtoField field;
     while (cursor.Next(field))
-      if (!walked(field.number)) fields.push_back(std::to_string(field.number) + ":" + std::string(field.bytes) + ";");
+      if (!walked(field.number))
+        fields.push_back(std::to_string(field.number) + ":" + std::string(field.bytes) + ";");
     std::stable_sort(fields.begin(), fields.end());
     std::string out;
     for (const std::string& one : fields) out += one;

@@ -224,7 +224,8 @@ std::string_view UsualPair(std::string_view pair) noexcept {
   const auto at = [&](size_t i) { return static_cast<unsigned char>(pair[i]); };
   if (pair.size() < 6 || at(0) != 0x0a || at(1) >= 0x80) return {};
   const size_t value = 2 + size_t{at(1)};
-  if (value + 4 > pair.size() || at(value) != 0x12 || at(value + 1) >= 0x80 || at(value + 2) != 0x0a) return {};
+  if (value + 4 > pair.size() || at(value) != 0x12 || at(value + 1) >= 0x80 || at(value + 2) != 0x0a)
+    return {};
   if (value + 2 + at(value + 1) != pair.size() || at(value + 3) + 2 != at(value + 1)) return {};
   return IsAscii(pair) ? pair.substr(2, at(1)) : std::string_view();
 }

@@ -17,7 +17,8 @@ std::string_view OtlpContentType(OtlpEncoding encoding) noexcept {
   return encoding == OtlpEncoding::kJson ? "application/json" : "application/x-protobuf";
 }
 
-std::string OtlpSuccess(OtlpSignal signal, OtlpEncoding encoding, uint64_t rejected, std::string_view message) {
+std::string OtlpSuccess(OtlpSignal signal, OtlpEncoding encoding, uint64_t rejected,
+                        std::string_view message) {
   const bool partial = rejected != 0 || !message.empty();
   std::string out;
   if (encoding == OtlpEncoding::kJson) {

@@ -19,8 +19,10 @@ TEST(OtlpReply, PartialSuccessSaysHowManyAndWhy) {
   EXPECT_EQ(partial->message, "why");
   EXPECT_EQ(OtlpSuccess(OtlpSignal::kMetrics, OtlpEncoding::kJson, 3, "a \"b\""),
             R"({"partialSuccess":{"rejectedDataPoints":"3","errorMessage":"a \"b\""}})");
-  EXPECT_NE(OtlpSuccess(OtlpSignal::kLogs, OtlpEncoding::kJson, 1, "").find("rejectedLogRecords"), std::string::npos);
-  EXPECT_NE(OtlpSuccess(OtlpSignal::kTraces, OtlpEncoding::kJson, 1, "").find("rejectedSpans"), std::string::npos);
+  EXPECT_NE(OtlpSuccess(OtlpSignal::kLogs, OtlpEncoding::kJson, 1, "").find("rejectedLogRecords"),
+            std::string::npos);
+  EXPECT_NE(OtlpSuccess(OtlpSignal::kTraces, OtlpEncoding::kJson, 1, "").find("rejectedSpans"),
+            std::string::npos);
 }
 
 TEST(OtlpReply, FailuresAreAStatus) {

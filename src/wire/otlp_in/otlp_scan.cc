@@ -32,8 +32,9 @@ class Scanner {
         return {Code::kExhausted, "more than " + std::to_string(kMostOtlpResources) + " resources"};
       if (!ScanResource(field)) return {Code::kInvalidArgument, std::string(broken_)};
       if (out_.removed.size() > kMostOtlpRemovals)
-        return {Code::kExhausted, "more than " + std::to_string(kMostOtlpRemovals) +
-                                      " of its parts cannot be passed on; the first: " + std::string(out_.why)};
+        return {Code::kExhausted,
+                "more than " + std::to_string(kMostOtlpRemovals) +
+                    " of its parts cannot be passed on; the first: " + std::string(out_.why)};
     }
     if (cursor.broken()) return {Code::kInvalidArgument, std::string(kCutOff)};
     return Ok();
@@ -101,8 +102,9 @@ class Scanner {
       if (found.judgement == Judgement::kBroken) return Broken(found.why);
       if (worst.good()) worst = found;
       if (field.number != otlp_in::kItems) continue;
-      const bool read = out_.signal == OtlpSignal::kMetrics ? ScanMetric(field)
-                                                            : ScanItem(otlp_in::ItemShape(out_.signal), field);
+      const bool read = out_.signal == OtlpSignal::kMetrics
+                            ? ScanMetric(field)
+                            : ScanItem(otlp_in::ItemShape(out_.signal), field);
       if (!read) return false;
     }
     if (cursor.broken()) return Broken(kCutOff);

@@ -23,10 +23,10 @@ namespace gpulens {
 struct OtlpScan {
   // One ResourceMetrics, ResourceLogs or ResourceSpans.
   struct Resource {
-    uint32_t items = 0;   // that stay
-    bool whole = true;    // nothing below it is left out
-    bool own = false;     // some item says itself what it is of (TellsIdentity)
-    bool removed = false; // nothing of it stays
+    uint32_t items = 0;    // that stay
+    bool whole = true;     // nothing below it is left out
+    bool own = false;      // some item says itself what it is of (TellsIdentity)
+    bool removed = false;  // nothing of it stays
   };
 
   OtlpSignal signal = OtlpSignal::kMetrics;

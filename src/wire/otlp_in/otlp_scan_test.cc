@@ -27,7 +27,8 @@ std::string OnePoint(const std::string& point, uint32_t kind = 5) {
 
 TEST(OtlpScan, CountsItemsOfEachSignal) {
   const std::string metrics =
-      Request(In(1, Pair("a", "b")), In(2, Gauge("up", In(1, Point("")) + In(1, Point("")))) + In(2, Text(1, "none")));
+      Request(In(1, Pair("a", "b")),
+              In(2, Gauge("up", In(1, Point("")) + In(1, Point("")))) + In(2, Text(1, "none")));
   EXPECT_EQ(Scanned(OtlpSignal::kMetrics, metrics).items, 2u);
   EXPECT_EQ(Scanned(OtlpSignal::kLogs, Request("", In(2, In(5, Text(1, "line"))))).items, 1u);
   EXPECT_EQ(Scanned(OtlpSignal::kTraces, Request("", In(2, "") + In(2, ""))).items, 2u);
@@ -38,7 +39,8 @@ TEST(OtlpScan, AnItemThatCannotBePassedOnIsRejectedAlone) {
   const std::string good = In(1, Point(In(7, Pair("k", "v"))));
   const std::string no_text = In(1, Point(In(7, Pair("k", "\xff\xfe"))));
   const std::string no_key = In(1, Point(In(7, Pair("\xc3", "v"))));
-  OtlpScan scan = Scanned(OtlpSignal::kMetrics, Request("", In(2, Gauge("m", good + no_text + good + no_key))));
+  OtlpScan scan =
+      Scanned(OtlpSignal::kMetrics, Request("", In(2, Gauge("m", good + no_text + good + no_key))));
   EXPECT_EQ(scan.items, 2u);
   EXPECT_EQ(scan.rejected, 2u);
   EXPECT_EQ(scan.why, "a text is not valid UTF-8");
@@ -55,7 +57,8 @@ TEST(OtlpScan, WhatIsBadAboveItemsTakesThemAlong) {
   EXPECT_EQ(scan.items, 2u);
   EXPECT_TRUE(scan.resources[0].removed);
   EXPECT_TRUE(scan.removed.empty());
-  EXPECT_EQ(Scanned(OtlpSignal::kMetrics, Request("", In(2, Gauge("", In(1, Point("")))))).why, "a metric has no name");
+  EXPECT_EQ(Scanned(OtlpSignal::kMetrics, Request("", In(2, Gauge("", In(1, Point("")))))).why,
+            "a metric has no name");
 }
 
 TEST(OtlpScan, BucketsMustFitBounds) {
@@ -87,8 +90,9 @@ TEST(OtlpScan, UnwantedNamesAreFilteredAndCounted) {
   const std::vector<std::string> patterns = {"go_*", "python_*", "*_created"};
   const NameFilter unwanted(patterns);
   const std::string points = In(1, Point("")) + In(1, Point(""));
-  const std::string request = Request(
-      "", In(2, Gauge("go_threads", points)) + In(2, Gauge("x_created", points)) + In(2, Gauge("created", points)));
+  const std::string request =
+      Request("", In(2, Gauge("go_threads", points)) + In(2, Gauge("x_created", points)) +
+                      In(2, Gauge("created", points)));
   OtlpScan scan = Scanned(OtlpSignal::kMetrics, request, &unwanted);
   EXPECT_EQ(scan.items, 2u);
   EXPECT_EQ(scan.filtered, 4u);
@@ -117,7 +121,8 @@ TEST(OtlpScan, DeepValuesAreRejectedAndNeverWalked) {
     pbf_writer(outer).add_message(5, In(1, value));
     value = outer;
   }
-  const OtlpScan scan = Scanned(OtlpSignal::kLogs, Request("", In(2, In(5, value)) + In(2, In(5, Text(1, "x")))));
+  const OtlpScan scan =
+      Scanned(OtlpSignal::kLogs, Request("", In(2, In(5, value)) + In(2, In(5, Text(1, "x")))));
   EXPECT_EQ(scan.rejected, 1u);
   EXPECT_EQ(scan.items, 1u);
   EXPECT_EQ(scan.why, "values nest too deeply");
@@ -129,7 +134,8 @@ TEST(OtlpScan, BadInputs) {
       {"claims_100_mb", std::string("\x0a\x80\x80\x80\x32", 5) + "x"},
       {"cut_off_in_tag", std::string("\x8a", 1)},
       {"cut_off_in_resource", In(1, std::string("\x0a\x05", 2))},
-      {"varint_of_eleven_bytes", In(1, In(1, std::string("\x10\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01", 12)))},
+      {"varint_of_eleven_bytes",
+       In(1, In(1, std::string("\x10\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01", 12)))},
       {"varint_above_64_bits", In(1, In(1, std::string("\x10\xff\xff\xff\xff\xff\xff\xff\xff\xff\x7f", 11)))},
       {"field_number_zero", std::string("\x02\x00", 2)},
       {"field_number_too_large", std::string("\xfa\xff\xff\xff\x7f\x00", 6)},
@@ -165,22 +171,25 @@ TEST(OtlpScan, EveryCutOfARequestIsReadOrRefused) {
   const std::string request = Maker(7).Make(OtlpSignal::kMetrics);
   for (size_t size = 0; size < request.size(); ++size) {
     OtlpScan scan;
-    static_cast<void>(ScanOtlp(OtlpSignal::kMetrics, std::string_view(request).substr(0, size), nullptr, scan));
+    static_cast<void>(
+        ScanOtlp(OtlpSignal::kMetrics, std::string_view(request).substr(0, size), nullptr, scan));
   }
 }
 
 TEST(OtlpIdentity, ReadsWhatIsSaid) {
   OtlpIdentity identity;
-  const std::vector<std::string> pairs = {Pair("k8s.pod.uid", "u"),  Pair("container.id", "c"), Pair("host.name", "h"),
-                                          Pair("gpu.uuid", "GPU-1"), Pair("gpu.index", "3"),    Pair("else", "x")};
+  const std::vector<std::string> pairs = {Pair("k8s.pod.uid", "u"), Pair("container.id", "c"),
+                                          Pair("host.name", "h"),   Pair("gpu.uuid", "GPU-1"),
+                                          Pair("gpu.index", "3"),   Pair("else", "x")};
   for (const std::string& pair : pairs) TakeIdentity(pair, identity);
   EXPECT_EQ(identity.pod_uid, "u");
   EXPECT_EQ(identity.container_id, "c");
   EXPECT_EQ(identity.host_name, "h");
   EXPECT_EQ(identity.gpu_uuid, "GPU-1");
   EXPECT_EQ(identity.gpu_index, 3);
-  for (const std::string& pair : {Pair("gpu.index", "three"), Pair("gpu.index", "-1"), IntPair("gpu.index", -1),
-                                  IntPair("gpu.index", int64_t{1} << 40), Pair("gpu.index", "")}) {
+  for (const std::string& pair :
+       {Pair("gpu.index", "three"), Pair("gpu.index", "-1"), IntPair("gpu.index", -1),
+        IntPair("gpu.index", int64_t{1} << 40), Pair("gpu.index", "")}) {
     OtlpIdentity none;
     TakeIdentity(pair, none);
     EXPECT_EQ(none, OtlpIdentity{});

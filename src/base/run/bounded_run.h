@@ -10,14 +10,15 @@
 #include "base/fd.h"
 #include "base/process.h"
 
-namespace gpulens::hl_smi {
+namespace gpulens {
 
 struct RunOptions {
   std::string program;  // a path
   std::vector<std::string> arguments;
   Duration timeout = std::chrono::seconds(5);
   size_t most_output = 1u << 20;
-  int stop_fd = -1;  // readable: the run is given up
+  int stop_fd = -1;                      // readable: the run is given up
+  std::vector<std::string> environment;  // added to ours, "KEY=value"; LC_ALL is C
 };
 
 struct RunResult {
@@ -35,4 +36,4 @@ RunResult RunBounded(const RunOptions& options, const Clock& clock);
 // kPermissionDenied when it is there and may not be run.
 Result<std::string> FindProgram(const std::string& name);
 
-}  // namespace gpulens::hl_smi
+}  // namespace gpulens

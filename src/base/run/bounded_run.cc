@@ -1,4 +1,4 @@
-#include "sources/hl_smi/bounded_run.h"
+#include "base/run/bounded_run.h"
 
 #include <fcntl.h>
 #include <poll.h>
@@ -14,7 +14,7 @@
 #include "base/parse.h"
 #include "base/text.h"
 
-namespace gpulens::hl_smi {
+namespace gpulens {
 namespace {
 
 constexpr size_t kMostComplaint = 4096, kShownComplaint = 200;
@@ -119,7 +119,8 @@ RunResult RunBounded(const RunOptions& options, const Clock& clock) {
   ChildProcess::Options start;
   start.program = options.program;
   start.arguments = options.arguments;
-  start.environment = {"LC_ALL=C"};
+  start.environment = options.environment;
+  start.environment.push_back("LC_ALL=C");
   start.pass_fds = {{nothing.get(), 0}, {out->theirs.get(), 1}, {err->theirs.get(), 2}};
   auto child = ChildProcess::Start(start);
   if (!child) {
@@ -164,4 +165,4 @@ Result<std::string> FindProgram(const std::string& name) {
   return Status{Code::kUnavailable, "there is no program " + name};
 }
 
-}  // namespace gpulens::hl_smi
+}  // namespace gpulens

@@ -1,0 +1,43 @@
+// Records: rows of tables that Slurm and file systems hold, sent as logs. Their names are born here, with the
+// prefix of their attributes; which there are is what the table has, docs/slurm.md lists them.
+//
+// Static storage; thread-safe.
+#pragma once
+
+#include <string_view>
+
+namespace gpulens {
+
+struct RecordDesc {
+  std::string_view name, prefix, help;
+};
+
+inline constexpr RecordDesc kRecordSlurmNode{"slurm.node", "slurm.node.", "A node in one of its partitions."};
+inline constexpr RecordDesc kRecordSlurmJob{"slurm.job", "slurm.job.", "A job that waits or runs."};
+inline constexpr RecordDesc kRecordSlurmAccounting{"slurm.accounting", "slurm.accounting.",
+                                                   "A job or a step as the accounting has it."};
+inline constexpr RecordDesc kRecordSlurmQos{"slurm.qos", "slurm.qos.",
+                                            "A quality of service with its limits."};
+inline constexpr RecordDesc kRecordSlurmUser{"slurm.user", "slurm.user.", "A user in one account."};
+inline constexpr RecordDesc kRecordSlurmPartition{"slurm.partition", "slurm.partition.",
+                                                  "A partition with its limits and weights."};
+inline constexpr RecordDesc kRecordSlurmConfig{"slurm.config", "slurm.config.",
+                                               "The controller's configuration."};
+inline constexpr RecordDesc kRecordSlurmPriority{"slurm.priority", "slurm.priority.",
+                                                 "What the priority of a waiting job is made of."};
+inline constexpr RecordDesc kRecordSlurmShare{"slurm.share", "slurm.share.",
+                                              "The share of an account or a user."};
+inline constexpr RecordDesc kRecordStorageMount{"storage.mount", "storage.", "How full a file system is."};
+inline constexpr RecordDesc kRecordStorageUser{"storage.user", "storage.",
+                                               "How much a user keeps in a folder."};
+
+inline constexpr const RecordDesc* kRecords[] = {
+    &kRecordSlurmNode,  &kRecordSlurmJob,       &kRecordSlurmAccounting, &kRecordSlurmQos,
+    &kRecordSlurmUser,  &kRecordSlurmPartition, &kRecordSlurmConfig,     &kRecordSlurmPriority,
+    &kRecordSlurmShare, &kRecordStorageMount,   &kRecordStorageUser};
+
+// On every record: the name of the cluster, and with partitions as clusters of their own that name, too.
+inline constexpr std::string_view kRecordCluster = "slurm.cluster.name";
+inline constexpr std::string_view kRecordDerivedCluster = "slurm.cluster.derived";
+
+}  // namespace gpulens

@@ -1,0 +1,57 @@
+#include "sources/slurm/background.h"
+
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include <utility>
+
+namespace gpulens::slurm {
+
+Background::Background(std::function<void(Instant)> work)
+    : work_(std::move(work)), stop_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {}
+
+Background::~Background() {
+  {
+    std::lock_guard lock(mutex_);
+    stopping_ = true;
+  }
+  const uint64_t one = 1;
+  static_cast<void>(!::write(stop_.get(), &one, sizeof one));
+  wake_.notify_all();
+  if (thread_.joinable()) thread_.join();
+}
+
+void Background::Start() {
+  thread_ = std::thread([this] { Run(); });
+}
+
+void Background::Request(Instant deadline, std::function<void()> done) {
+  {
+    std::lock_guard lock(mutex_);
+    done_ = std::move(done);
+    deadline_ = deadline;
+  }
+  wake_.notify_all();
+}
+
+void Background::Run() {
+  for (;;) {
+    Instant deadline;
+    {
+      std::unique_lock lock(mutex_);
+      wake_.wait(lock, [this] { return stopping_ || done_; });
+      if (stopping_) return;
+      deadline = deadline_;
+    }
+    work_(deadline);
+    std::function<void()> done;
+    {
+      std::lock_guard lock(mutex_);
+      if (stopping_) return;
+      done.swap(done_);
+    }
+    done();
+  }
+}
+
+}  // namespace gpulens::slurm

@@ -1,0 +1,249 @@
+#include "sources/slurm/parse/words.h"
+
+#include <time.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+
+#include "base/parse.h"
+#include "base/text.h"
+
+namespace gpulens::slurm {
+namespace {
+
+constexpr std::string_view kNothing[] = {"",     "(null)",  "N/A",  "n/a",           "None", "NONE",
+                                         "none", "Unknown", "NULL", "None assigned", "n/s",  "INVALID"};
+constexpr double kMostDays = 1e6;
+
+bool IsUpper(char c) noexcept { return c >= 'A' && c <= 'Z'; }
+bool IsLower(char c) noexcept { return c >= 'a' && c <= 'z'; }
+bool IsDigit(char c) noexcept { return c >= '0' && c <= '9'; }
+
+// Finite and not negative.
+std::optional<double> ParsePlain(std::string_view text) noexcept {
+  if (text.empty() || !(IsDigit(text.front()) || text.front() == '.')) return std::nullopt;
+  std::optional<double> value = ParseDouble(text);
+  if (!value || !std::isfinite(*value) || *value < 0) return std::nullopt;
+  return value;
+}
+
+std::optional<double> WithLetter(std::string_view text, double step, double unit) noexcept {
+  constexpr std::string_view kLetters = "KMGTPE";
+  if (text.empty()) return std::nullopt;
+  char last = text.back();
+  if (last >= 'a' && last <= 'z') last = static_cast<char>(last - 'a' + 'A');
+  const size_t power = kLetters.find(last);
+  if (power == std::string_view::npos) {
+    std::optional<double> value = ParsePlain(text);
+    return value ? std::optional(*value * unit) : std::nullopt;
+  }
+  std::optional<double> value = ParsePlain(text.substr(0, text.size() - 1));
+  return value ? std::optional(*value * std::pow(step, static_cast<double>(power) + 1)) : std::nullopt;
+}
+
+// Does one part of a host list, "rack[1-2]n[01-04]", match the host?
+bool PartHas(std::string_view part, std::string_view host, int depth) noexcept {
+  // More brackets than Slurm has dimensions are nonsense, and would cost time.
+  constexpr int kMostBrackets = 6;
+  const size_t open = part.find('[');
+  if (open == std::string_view::npos) return part == host;
+  if (depth == kMostBrackets || !host.starts_with(part.substr(0, open))) return false;
+  host.remove_prefix(open);
+  const size_t close = part.find(']', open);
+  if (close == std::string_view::npos) return false;
+  std::string_view ranges = part.substr(open + 1, close - open - 1), rest = part.substr(close + 1);
+  while (!ranges.empty()) {
+    std::string_view range = TakeUntil(ranges, ',');
+    std::string_view low = TakeUntil(range, '-');
+    const std::string_view high = range.empty() ? low : range;
+    const size_t width = low.size();
+    std::optional<uint64_t> from = ParseInt<uint64_t>(low), to = ParseInt<uint64_t>(high);
+    if (!from || !to) continue;
+    // A number as wide as the low end, or wider without zeros in front: node[8-12] has node8 and node12.
+    for (size_t digits = width; digits <= high.size() && digits <= host.size(); ++digits) {
+      std::optional<uint64_t> number = ParseInt<uint64_t>(host.substr(0, digits));
+      if (!number || *number < *from || *number > *to) continue;
+      if (digits > width && host.front() == '0') continue;
+      if (PartHas(rest, host.substr(digits), depth + 1)) return true;
+    }
+  }
+  return false;
+}
+
+}  // namespace
+
+bool SaysNothing(std::string_view text) noexcept {
+  return std::ranges::find(kNothing, Trim(text)) != std::end(kNothing);
+}
+
+std::optional<double> ParseSpan(std::string_view text) noexcept {
+  text = Trim(text);
+  double days = 0;
+  bool has_days = false;
+  if (const size_t dash = text.find('-'); dash != std::string_view::npos) {
+    std::optional<uint32_t> whole = ParseInt<uint32_t>(text.substr(0, dash));
+    if (!whole || *whole > kMostDays) return std::nullopt;
+    days = *whole;
+    has_days = true;
+    text.remove_prefix(dash + 1);
+  }
+  std::array<double, 3> parts{};
+  size_t count = 0;
+  for (bool more = !text.empty(); more;) {
+    more = text.find(':') != std::string_view::npos;
+    std::string_view part = TakeUntil(text, ':');
+    // The last one may have a fraction.
+    std::optional<double> value;
+    if (more) {
+      if (auto whole = ParseInt<uint32_t>(part)) value = *whole;
+    } else {
+      value = ParsePlain(part);
+    }
+    if (!value || *value > kMostDays * 24 || count == parts.size()) return std::nullopt;
+    parts[count++] = *value;
+  }
+  // "2-03" is days and hours, "05:00" minutes and seconds. A number alone could be minutes or seconds.
+  if (count == 0 || (count == 1 && !has_days)) return std::nullopt;
+  if (has_days) {
+    return days * 86400 + parts[0] * 3600 + (count > 1 ? parts[1] * 60 : 0) + (count > 2 ? parts[2] : 0);
+  }
+  return count == 3 ? parts[0] * 3600 + parts[1] * 60 + parts[2] : parts[0] * 60 + parts[1];
+}
+
+std::optional<double> ParseSize(std::string_view text, double unit) noexcept {
+  text = Trim(text);
+  if (text.ends_with('n') || text.ends_with('c')) text.remove_suffix(1);
+  return WithLetter(text, 1024, unit);
+}
+
+std::optional<double> ParseCount(std::string_view text) noexcept { return WithLetter(Trim(text), 1000, 1); }
+
+std::vector<std::pair<std::string, double>> ParseTres(std::string_view text) {
+  std::vector<std::pair<std::string, double>> out;
+  while (!text.empty() && out.size() < kMostTres) {
+    std::string_view part = TakeUntil(text, ',');
+    const size_t equals = part.find('=');
+    if (equals == std::string_view::npos || equals == 0) continue;
+    std::string_view name = part.substr(0, equals), said = part.substr(equals + 1);
+    const bool memory = name == "mem" || name == "vmem";
+    // Slurm counts memory in MiB where it names no unit.
+    std::optional<double> value = memory ? ParseSize(said, 1024.0 * 1024) : ParseCount(said);
+    if (value) out.emplace_back(name, *value);
+  }
+  return out;
+}
+
+std::optional<double> TresOf(std::string_view text, std::string_view name) {
+  for (const auto& [known, value] : ParseTres(text)) {
+    if (known == name) return value;
+  }
+  return std::nullopt;
+}
+
+std::optional<int64_t> ParseTime(std::string_view text) noexcept {
+  text = Trim(text);
+  // 2026-11-22T10:40:06
+  if (text.size() != 19 || text[4] != '-' || text[7] != '-' || text[10] != 'T' || text[13] != ':' ||
+      text[16] != ':')
+    return std::nullopt;
+  auto number = [&](size_t at, size_t length) { return ParseInt<int>(text.substr(at, length)); };
+  auto year = number(0, 4), month = number(5, 2), day = number(8, 2);
+  auto hour = number(11, 2), minute = number(14, 2), second = number(17, 2);
+  if (!year || !month || !day || !hour || !minute || !second) return std::nullopt;
+  if (*year < 1970 || *month < 1 || *month > 12 || *day < 1 || *day > 31 || *hour < 0 || *hour > 23 ||
+      *minute < 0 || *minute > 59 || *second < 0 || *second > 60)
+    return std::nullopt;
+  struct tm broken = {};
+  broken.tm_year = *year - 1900;
+  broken.tm_mon = *month - 1;
+  broken.tm_mday = *day;
+  broken.tm_hour = *hour;
+  broken.tm_min = *minute;
+  broken.tm_sec = *second;
+  return static_cast<int64_t>(::timegm(&broken));
+}
+
+std::string TimeText(int64_t unix_seconds) {
+  struct tm broken = {};
+  const time_t seconds = unix_seconds;
+  char text[32];
+  if (!::gmtime_r(&seconds, &broken)) return {};
+  return {text, ::strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%S", &broken)};
+}
+
+std::optional<std::vector<int>> ParseIndices(std::string_view text) {
+  std::vector<int> out;
+  while (!text.empty()) {
+    std::string_view range = TakeUntil(text, ',');
+    std::string_view low = TakeUntil(range, '-');
+    std::optional<uint16_t> from = ParseInt<uint16_t>(low),
+                            to = range.empty() ? from : ParseInt<uint16_t>(range);
+    if (!from || !to || *to < *from || static_cast<size_t>(*to - *from) >= kMostIndices) return std::nullopt;
+    for (int index = *from; index <= *to; ++index) out.push_back(index);
+    if (out.size() > kMostIndices) return std::nullopt;
+  }
+  std::ranges::sort(out);
+  out.erase(std::ranges::unique(out).begin(), out.end());
+  return out;
+}
+
+bool HostListHas(std::string_view list, std::string_view host) noexcept {
+  if (host.empty()) return false;
+  size_t begin = 0;
+  int depth = 0;
+  for (size_t at = 0; at <= list.size(); ++at) {
+    const bool ends = at == list.size() || (list[at] == ',' && depth == 0);
+    if (!ends) {
+      depth += list[at] == '[';
+      depth -= list[at] == ']' && depth > 0;
+      continue;
+    }
+    if (PartHas(Trim(list.substr(begin, at - begin)), host, 0)) return true;
+    begin = at + 1;
+  }
+  return false;
+}
+
+std::string SnakeCase(std::string_view name) {
+  std::string out;
+  name = Trim(name);
+  for (size_t i = 0; i < name.size(); ++i) {
+    const char c = name[i];
+    if (!IsUpper(c) && !IsLower(c) && !IsDigit(c)) {
+      if (!out.empty() && out.back() != '_') out += '_';
+      continue;
+    }
+    const bool after_lower = i > 0 && (IsLower(name[i - 1]) || IsDigit(name[i - 1]));
+    // CPUTime: the T begins a word; AllocCPUS and ReqGRES end with one.
+    const bool before_lower = i > 0 && IsUpper(name[i - 1]) && i + 1 < name.size() && IsLower(name[i + 1]);
+    if (IsUpper(c) && (after_lower || before_lower) && !out.empty() && out.back() != '_') out += '_';
+    out += IsUpper(c) ? static_cast<char>(c - 'A' + 'a') : c;
+  }
+  while (out.ends_with('_')) out.pop_back();
+  return out;
+}
+
+std::string CleanText(std::string_view text) {
+  std::string out;
+  out.reserve(text.size());
+  while (!text.empty()) {
+    const size_t length = Utf8Length(text);
+    if (length == 0) {
+      out += "\xEF\xBF\xBD";
+      text.remove_prefix(1);
+      continue;
+    }
+    const auto byte = static_cast<unsigned char>(text.front());
+    const bool control = length == 1 && (byte < 0x20 || byte == 0x7F) && byte != '\t' && byte != '\n';
+    if (control) {
+      out += ' ';
+    } else {
+      out.append(text.substr(0, length));
+    }
+    text.remove_prefix(length);
+  }
+  return out;
+}
+
+}  // namespace gpulens::slurm

@@ -1,0 +1,35 @@
+#include "sources/slurm/programs.h"
+
+#include <algorithm>
+
+#include "base/result.h"
+#include "base/run/bounded_run.h"
+
+namespace gpulens::slurm {
+
+Result<std::string> Programs::Find(const std::string& program) const {
+  return FindProgram(options_.folder.empty() ? program : options_.folder + "/" + program);
+}
+
+Result<std::string> Programs::Run(const std::string& program, std::vector<std::string> arguments) const {
+  return Run(program, std::move(arguments), options_.timeout);
+}
+
+Result<std::string> Programs::Run(const std::string& program, std::vector<std::string> arguments,
+                                  Duration timeout) const {
+  ASSIGN_OR_RETURN(std::string path, Find(program));
+  RunOptions run;
+  run.program = std::move(path);
+  run.arguments = std::move(arguments);
+  run.timeout = std::min(timeout, options_.timeout);
+  run.most_output = options_.most_output;
+  run.stop_fd = options_.stop_fd;
+  // Without a zone in what they print, times are read as UTC; a format of the user's own would be any text.
+  run.environment = {"TZ=UTC", "SLURM_TIME_FORMAT=standard"};
+  RunResult result = RunBounded(run, clock_);
+  if (result.status) return std::move(result.output);
+  result.status.detail = program + " " + result.status.detail;
+  return std::move(result.status);
+}
+
+}  // namespace gpulens::slurm
