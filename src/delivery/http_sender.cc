@@ -19,7 +19,32 @@ std::string CodeOf(const HttpReply& reply) {
   return reply.status != 0 ? std::to_string(reply.status) : std::string(HttpFailureName(reply.failure));
 }
 
+std::string CodeOf(const GrpcReply& reply) {
+  const bool told = reply.failure == HttpFailure::kNone;
+  return std::string(told ? GrpcCodeName(reply.code) : HttpFailureName(reply.failure));
+}
+
 }  // namespace
+
+bool IsRetryable(const GrpcReply& reply) {
+  switch (reply.failure) {
+    case HttpFailure::kNone: break;
+    case HttpFailure::kAuth:
+    case HttpFailure::kStatus: return IsRetryable(reply.http_status);
+    case HttpFailure::kTooLarge: return false;
+    default: return true;
+  }
+  switch (reply.code) {
+    case GrpcCode::kCancelled:
+    case GrpcCode::kDeadlineExceeded:
+    case GrpcCode::kAborted:
+    case GrpcCode::kOutOfRange:
+    case GrpcCode::kUnavailable:
+    case GrpcCode::kDataLoss: return true;
+    case GrpcCode::kResourceExhausted: return ReadGrpcRetryInfo(reply.details).has_value();
+    default: return false;
+  }
+}
 
 bool IsRetryable(int http_status) noexcept {
   return http_status == 429 || http_status == 502 || http_status == 503 || http_status == 504;
@@ -32,8 +57,14 @@ HttpSender::HttpSender(Options options, ParcelQueue& queue, HttpClient& client, 
       loop_(loop),
       clock_(clock),
       backoff_(options_.backoff, std::random_device{}()) {
-  for (const SendRoute& route : options_.routes) channels_.push_back(client.Open(route.target));
-  stats_.routes.resize(channels_.size());
+  GrpcClient calls(loop);
+  for (const SendRoute& route : options_.routes) {
+    const HttpTarget& to = route.target;
+    Way& way = ways_.emplace_back();
+    if (route.grpc_method.empty()) way.http = client.Open(to);
+    else way.grpc = calls.Open({to.url, to.unix_socket, to.limits.body_bytes, to.limits.head_bytes});
+  }
+  stats_.routes.resize(ways_.size());
   thread_ = std::thread([this] { Run(); });
 }
 
@@ -49,7 +80,7 @@ Status HttpSender::Finish(Instant deadline) {
   changed_.notify_all();
   queue_.Wake();
   thread_.join();
-  channels_.clear();
+  ways_.clear();
   loop_.Call([] {});  // what a channel still had to say, it has said
   const ParcelQueue::Stats left = queue_.stats();
   if (left.parcels == 0) return stats_.refused == 0 ? Ok() : Status{Code::kDataLoss, trouble_};
@@ -95,26 +126,26 @@ void HttpSender::Deliver(Parcel parcel) {
   parcel.bytes.erase(0, 1);
   auto body = std::make_shared<const std::string>(std::move(parcel.bytes));
   for (bool anew = false;;) {
-    std::string code = "unsendable", retry_after;
     const Status reworked = Rework(route, body);
-    SendOutcome outcome{SendOutcome::kRefused, 0, reworked.detail};
-    if (reworked) outcome = Try(route, body, code, retry_after);
+    Tried tried{{SendOutcome::kRefused, 0, reworked.detail}, "unsendable"};
+    if (reworked) tried = Try(route, body);
+    SendOutcome& outcome = tried.outcome;
     if (outcome.kind == SendOutcome::kAnew) {
       if (!std::exchange(anew, true)) {
         std::lock_guard lock(mutex_);
-        ++stats_.requests[code];
+        ++stats_.requests[tried.code];
         continue;
       }
       outcome.kind = SendOutcome::kAgain;
     }
     if (outcome.accepted)
       outcome.rejected = parcel.items - std::min<uint64_t>(*outcome.accepted, parcel.items);
-    Count(parcel, route, code, outcome, body->size());
+    Count(parcel, route, tried.code, outcome, body->size());
     if (outcome.kind != SendOutcome::kAgain) {
       backoff_.Reset();
       return queue_.Pop(parcel.id);
     }
-    if (auto asked = RetryAfter(retry_after, clock_.Now())) backoff_.AtLeast(*asked);
+    if (tried.wait) backoff_.AtLeast(*tried.wait);
     queue_.Pause(clock_.Now() + TimeLeft(backoff_.Next()));
     if (OutOfTime()) return;
     // It may have been dropped meanwhile to make room.
@@ -127,35 +158,40 @@ Status HttpSender::Rework(size_t& route, std::shared_ptr<const std::string>& bod
   return options_.rework ? options_.rework(route, body) : Ok();
 }
 
-SendOutcome HttpSender::Try(size_t route, const std::shared_ptr<const std::string>& body, std::string& code,
-                            std::string& retry_after) {
+HttpSender::Tried HttpSender::Try(size_t route, const std::shared_ptr<const std::string>& body) {
   Result<Access> access = options_.access(route);
-  if (!access) {
-    code = "access";
-    return {SendOutcome::kAgain, 0, access.error().detail};
+  if (!access) return {{SendOutcome::kAgain, 0, access.error().detail}, "access"};
+  const SendRoute& to = options_.routes[route];
+  const std::string headers = access->headers + to.headers;
+  const Duration timeout = TimeLeft(options_.timeout);
+  const Tried abandoned{{SendOutcome::kAgain, 0, "the program ended before there was an answer"},
+                        "abandoned"};
+  if (ways_[route].grpc) {
+    GrpcReply reply;
+    GrpcCall call{to.grpc_method, headers, body, to.gzip, access->tls, timeout};
+    auto start = [&](auto done) { ways_[route].grpc->Call(std::move(call), std::move(done)); };
+    if (!Await(timeout, start, reply)) return abandoned;
+    return {options_.judge_call(reply), CodeOf(reply), ReadGrpcRetryInfo(reply.details)};
   }
-  const std::string headers = access->headers + options_.routes[route].headers;
   HttpReply reply;
-  if (!Post(*channels_[route], {headers, body, access->tls, TimeLeft(options_.timeout), {}}, reply)) {
-    code = "abandoned";
-    return {SendOutcome::kAgain, 0, "the program ended before there was an answer"};
-  }
-  code = CodeOf(reply);
-  retry_after = reply.retry_after;
-  if (reply.status == 0) return {SendOutcome::kAgain, 0, reply.detail};
-  return options_.judge(reply);
+  HttpPost post{headers, body, access->tls, timeout, {}};
+  auto start = [&](auto done) { ways_[route].http->Post(std::move(post), std::move(done)); };
+  if (!Await(timeout, start, reply)) return abandoned;
+  if (reply.status == 0) return {{SendOutcome::kAgain, 0, reply.detail}, CodeOf(reply)};
+  return {options_.judge(reply), CodeOf(reply), RetryAfter(reply.retry_after, clock_.Now())};
 }
 
-// False when the end came before the answer.
-bool HttpSender::Post(HttpChannel& channel, HttpPost post, HttpReply& reply) {
+// `start` begins a request on the loop, with who is to be told. False when the end came before the answer.
+template <class Reply, class Start>
+bool HttpSender::Await(Duration timeout, Start start, Reply& reply) {
   struct Answer {
     bool done = false;
-    HttpReply reply;
+    Reply reply;
   };
   auto answer = std::make_shared<Answer>();
-  const Instant latest = clock_.Now() + post.timeout + kGrace;
+  const Instant latest = clock_.Now() + timeout + kGrace;
   loop_.Call([&] {
-    channel.Post(std::move(post), [this, answer](HttpReply& came) {
+    start([this, answer](Reply& came) {
       std::lock_guard lock(mutex_);
       answer->reply = std::move(came);
       answer->done = true;

@@ -1,5 +1,5 @@
-// The way from a parcel queue to its receiver: one parcel after the other, as HTTP POST, until each is taken
-// or refused for good.
+// The way from a parcel queue to its receiver: one parcel after the other, as HTTP POST or as a gRPC call,
+// until each is taken or refused for good.
 //
 //   HttpSender sender({.name = "otlp", .routes = …}, *queue, *env.http, *env.io, clock);
 //   queue->Push(body, points);
@@ -27,6 +27,7 @@
 #include "delivery/backoff.h"
 #include "delivery/parcel_queue.h"
 #include "net/client/http_client.h"
+#include "net/grpc/grpc_client.h"
 #include "net/io_loop.h"
 
 namespace gpulens {
@@ -44,7 +45,9 @@ struct SendOutcome {
 struct SendRoute {
   std::string name;
   HttpTarget target;
-  std::string headers;  // whole lines, after those of Options::access
+  std::string headers;           // whole lines, after those of Options::access
+  std::string grpc_method = {};  // "/package.Service/Method": a call of it, not a POST
+  bool gzip = false;             // of a call: parcels are packed. A POST says so in `headers`
 };
 
 class HttpSender {
@@ -62,6 +65,8 @@ class HttpSender {
     std::function<Result<Access>(size_t route)> access;
     // Asked for each answer. Failures without one (no connection, no answer in time) are always tried again.
     std::function<SendOutcome(const HttpReply& reply)> judge;
+    // The same for calls; also asked for none.
+    std::function<SendOutcome(const GrpcReply& reply)> judge_call = {};
     // Asked before each try; may put another route and body in place of a parcel's: for a receiver that turns
     // out to know an older protocol. Not ok: the parcel is refused. May be empty.
     std::function<Status(size_t& route, std::shared_ptr<const std::string>& body)> rework = {};
@@ -70,8 +75,9 @@ class HttpSender {
     struct Route {
       uint64_t delivered = 0, rejected = 0;  // items
     };
-    std::vector<Route> routes;                              // as in Options
-    std::map<std::string, uint64_t, std::less<>> requests;  // by HTTP status, or the name of the failure
+    std::vector<Route> routes;  // as in Options
+    // By HTTP status, name of the gRPC code, or the name of the failure.
+    std::map<std::string, uint64_t, std::less<>> requests;
     uint64_t retries = 0, sent_bytes = 0;
     uint64_t refused = 0;  // parcels that were lost since their receiver refused them for good
     bool up = true;        // the last request was taken, or there was none
@@ -97,9 +103,19 @@ class HttpSender {
   Duration TimeLeft(Duration wanted) const;
   bool OutOfTime() const { return TimeLeft(std::chrono::hours(1)) == Duration::zero(); }
   void Deliver(Parcel parcel);
-  SendOutcome Try(size_t route, const std::shared_ptr<const std::string>& body, std::string& code,
-                  std::string& retry_after);
-  bool Post(HttpChannel& channel, HttpPost post, HttpReply& reply);
+  // What one request came to: `code` for the statistics, and how long the receiver asks to wait.
+  struct Tried {
+    SendOutcome outcome;
+    std::string code;
+    std::optional<Duration> wait = {};
+  };
+  struct Way {
+    std::unique_ptr<HttpChannel> http;  // one of the two
+    std::unique_ptr<GrpcChannel> grpc;
+  };
+  Tried Try(size_t route, const std::shared_ptr<const std::string>& body);
+  template <class Reply, class Start>
+  bool Await(Duration timeout, Start start, Reply& reply);
   void Count(const Parcel& parcel, size_t route, const std::string& code, const SendOutcome& outcome,
              size_t bytes);
   Status Rework(size_t& route, std::shared_ptr<const std::string>& body) const;
@@ -109,7 +125,7 @@ class HttpSender {
   ParcelQueue& queue_;
   IoLoop& loop_;
   const Clock& clock_;
-  std::vector<std::unique_ptr<HttpChannel>> channels_;  // one for each route
+  std::vector<Way> ways_;  // one for each route
   Backoff backoff_;
   // The sender's thread alone, and Finish when it has ended.
   bool waits_ = false;   // the last request was not taken
@@ -126,5 +142,8 @@ class HttpSender {
 
 // Retried: what OTLP/HTTP and remote write agree on, 429, 502, 503 and 504. Other refusals are for good.
 bool IsRetryable(int http_status) noexcept;
+// The same for calls, as OTLP/gRPC has it: no answer, CANCELLED, DEADLINE_EXCEEDED, ABORTED, OUT_OF_RANGE,
+// UNAVAILABLE, DATA_LOSS, and RESOURCE_EXHAUSTED when the receiver says how long to wait.
+bool IsRetryable(const GrpcReply& reply);
 
 }  // namespace gpulens

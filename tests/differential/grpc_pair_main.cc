@@ -1,7 +1,7 @@
 // Our gRPC client and server for tests with others' (tests/e2e/test_grpc.py).
 //
 //   grpc_pair call URL PATH [unix=PATH] [gzip=1] [ms=N] [ca=FILE] [times=N] [answer=FILE]
-//   grpc_pair serve ADDRESS [cert=FILE key=FILE]                                ends with its standard input
+//   grpc_pair serve ADDRESS [web=FILE]         with a web configuration; ends with its standard input
 //
 // `call` sends what comes by standard input, and prints a line for each reply: code, failure, size of the
 // answer, milliseconds of RetryInfo or -1, message. `answer` gets the bytes of the last.
@@ -11,10 +11,12 @@
 #include <cstdio>
 #include <future>
 #include <map>
+#include <thread>
 
 #include "base/fd.h"
 #include "base/parse.h"
 #include "net/grpc/grpc_client.h"
+#include "net/grpc/grpc_server.h"
 #include "wire/gzip.h"
 
 namespace gpulens {
@@ -88,6 +90,62 @@ int Call(const char* address, const char* path, std::map<std::string, std::strin
   return 0;
 }
 
+// Echo of /test.Echo/Say; Busy asks to come back in 1500 ms; Late answers from another thread; Meta tells
+// x-test.
+class Echo final : public GrpcHandler {
+ public:
+  void Handle(GrpcRequest request, GrpcResponder responder) override {
+    if (request.path.ends_with("/Busy"))
+      return responder.Send(GrpcAnswer::Failure(GrpcCode::kResourceExhausted, "busy: 100% öäü",
+                                                std::chrono::milliseconds(1500)));
+    if (request.path.ends_with("/Meta"))
+      return responder.Send(GrpcAnswer::Ok(std::string(request.fields.Find("x-test"))));
+    if (request.path.ends_with("/Late")) {
+      std::thread([message = std::move(request.message), late = std::move(responder)]() mutable {
+        late.Send(GrpcAnswer::Ok(std::move(message)));
+      }).detach();
+      return;
+    }
+    if (request.path.ends_with("/Never")) return kept_.push_back(std::move(responder));
+    responder.Send(GrpcAnswer::Ok(std::move(request.message)));
+  }
+  void Clear() { kept_.clear(); }
+
+ private:
+  std::vector<GrpcResponder> kept_;
+};
+
+int Serve(const char* address, std::map<std::string, std::string, std::less<>> options) {
+  auto at = ParseListenAddress(address);
+  if (!at) return std::fprintf(stderr, "%s\n", at.error().detail.c_str()), 2;
+  IoLoop loop;
+  loop.Start();
+  std::unique_ptr<Authenticator> authenticator;
+  if (!options["web"].empty()) {
+    auto opened = Authenticator::Open(loop, options["web"], [](auto task) { task(); });
+    if (!opened) return std::fprintf(stderr, "%s\n", opened.error().detail.c_str()), 2;
+    authenticator = *std::move(opened);
+  }
+  Echo echo;
+  std::vector<GrpcRoute> routes;
+  for (const char* name : {"Say", "Busy", "Meta", "Late", "Never"})
+    routes.push_back({std::string("/test.Echo/") + name, &echo});
+  GrpcServer::Options rules;
+  rules.authenticator = authenticator.get();
+  auto server = std::make_unique<GrpcServer>(loop, std::move(routes), rules);
+  auto bound = server->Listen(*at);
+  if (!bound) return std::fprintf(stderr, "%s\n", bound.error().detail.c_str()), 2;
+  std::printf("%s\n", bound->ToString().c_str());
+  std::fflush(stdout);
+  ReadAll(0);
+  std::promise<void> ended;
+  server->Shutdown(std::chrono::seconds(1), [&] { ended.set_value(); });
+  ended.get_future().wait();
+  loop.Call([&] { echo.Clear(); });
+  server = nullptr;
+  return 0;
+}
+
 }  // namespace
 }  // namespace gpulens
 
@@ -95,6 +153,7 @@ int main(int count, char** words) {
   const std::string what = count > 1 ? words[1] : "";
   if (what == "call" && count >= 4)
     return gpulens::Call(words[2], words[3], gpulens::Options(count, words, 4));
+  if (what == "serve" && count >= 3) return gpulens::Serve(words[2], gpulens::Options(count, words, 3));
   std::fputs("usage: grpc_pair call URL PATH … | grpc_pair serve ADDRESS …\n", stderr);
   return 2;
 }

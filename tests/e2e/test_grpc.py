@@ -140,5 +140,121 @@ class OurClient(unittest.TestCase):
         self.assertEqual(call("http://127.0.0.1:1", ECHO)[0][0][:2], ["UNAVAILABLE", "connect"])
 
 
+BYTES = {"request_serializer": bytes, "response_deserializer": bytes}
+
+
+@unittest.skipUnless(grpc, "the Python package grpcio is not here")
+@unittest.skipUnless(os.path.exists(PAIR), "grpc_pair is not built")
+class OurServer(unittest.TestCase):
+    def setUp(self):
+        self.folder = tempfile.TemporaryDirectory()
+        self.channels = []
+        self.serve("127.0.0.1:0")
+
+    def serve(self, address, **options):
+        words = [f"{key}={value}" for key, value in options.items()]
+        self.process = subprocess.Popen([PAIR, "serve", address, *words], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        self.address = self.process.stdout.readline().strip()
+
+    def again(self, address, **options):
+        self.end()
+        self.serve(address, **options)
+
+    def end(self):
+        for channel in self.channels:
+            channel.close()
+        self.channels = []
+        self.process.stdin.close()
+        self.assertEqual(self.process.wait(PATIENCE), 0)
+        self.process.stdout.close()
+
+    def tearDown(self):
+        self.end()
+        self.folder.cleanup()
+
+    def channel(self, credentials=None, **options):
+        options = [(f"grpc.{key}", value) for key, value in {"max_receive_message_length": 64 << 20, **options}.items()]
+        made = grpc.secure_channel(self.address, credentials, options) if credentials else grpc.insecure_channel(self.address, options)
+        self.channels.append(made)
+        return made
+
+    def failure(self, call, *arguments, **options):
+        with self.assertRaises(grpc.RpcError) as caught:
+            call(*arguments, timeout=PATIENCE, **options)
+        return caught.exception
+
+    def test_echo_in_many_sizes_and_at_once(self):
+        channel = self.channel()
+        say, late = channel.unary_unary(ECHO, **BYTES), channel.unary_unary("/test.Echo/Late", **BYTES)
+        for size in (0, 1, 70_000, 4 << 20):
+            message = os.urandom(size)
+            self.assertEqual(say(message, timeout=PATIENCE), message)
+        messages = [os.urandom(1000 * i) for i in range(200)]
+        futures = [late.future(message, timeout=PATIENCE) for message in messages]
+        self.assertEqual([future.result() for future in futures], messages)
+
+    def test_gzip_and_its_limits(self):
+        channel = self.channel()
+        say = channel.unary_unary(ECHO, **BYTES)
+        message = b"abc" * 1_000_000
+        self.assertEqual(say(message, timeout=PATIENCE, compression=grpc.Compression.Gzip), message)
+        error = self.failure(say, bytes(40 << 20), compression=grpc.Compression.Gzip)
+        self.assertEqual(error.code(), grpc.StatusCode.RESOURCE_EXHAUSTED)
+        self.assertIn("unpacked", error.details())
+        self.assertEqual(self.failure(say, b"x" * 100, compression=grpc.Compression.Deflate).code(), grpc.StatusCode.UNIMPLEMENTED)
+        error = self.failure(say, os.urandom(5 << 20))
+        self.assertEqual(error.code(), grpc.StatusCode.RESOURCE_EXHAUSTED)
+        self.assertEqual(say(b"still", timeout=PATIENCE), b"still")
+
+    def test_failures_and_metadata(self):
+        channel = self.channel()
+        error = self.failure(channel.unary_unary(BUSY, **BYTES), b"")
+        self.assertEqual((error.code(), error.details()), (grpc.StatusCode.RESOURCE_EXHAUSTED, "busy: 100% öäü"))
+        details = dict(error.trailing_metadata())["grpc-status-details-bin"]
+        self.assertIn(b"google.rpc.RetryInfo", details)
+        self.assertEqual(self.failure(channel.unary_unary("/test.Echo/None", **BYTES), b"").code(), grpc.StatusCode.UNIMPLEMENTED)
+        meta = channel.unary_unary(META, **BYTES)
+        self.assertEqual(meta(b"", timeout=PATIENCE, metadata=(("x-test", "one"),)), b"one")
+        error = self.failure(meta, b"", metadata=(("x-test", "y" * 20_000),))
+        self.assertEqual(error.code(), grpc.StatusCode.RESOURCE_EXHAUSTED)
+        with self.assertRaises(grpc.RpcError) as caught:
+            channel.unary_unary("/test.Echo/Never", **BYTES)(b"", timeout=0.3)
+        self.assertEqual(caught.exception.code(), grpc.StatusCode.DEADLINE_EXCEEDED)
+
+    def test_unix_socket_and_tls_with_a_password(self):
+        self.again(f"unix:{self.folder.name}/s")
+        self.assertEqual(self.channel().unary_unary(ECHO, **BYTES)(b"x", timeout=PATIENCE), b"x")
+        cert, key = certificate(self.folder.name)
+        web = pathlib.Path(self.folder.name, "web.yml")
+        # The password is "secret".
+        web.write_text(f"tls_server_config: {{cert_file: {cert}, key_file: {key}}}\n"
+                       "basic_auth_users: {ann: $2b$04$aSG/mQMl0g2fEWOi86DeBOD94EHJF6JR5ZyjqD7d8aRnq/Lh2jY7W}\n", encoding="utf-8")
+        self.again("127.0.0.1:0", web=str(web))
+        rules = grpc.ssl_channel_credentials(pathlib.Path(cert).read_bytes())
+        say = self.channel(rules).unary_unary(ECHO, **BYTES)
+        self.assertEqual(self.failure(say, b"x").code(), grpc.StatusCode.UNAUTHENTICATED)
+        header = (("authorization", "Basic YW5uOnNlY3JldA=="),)
+        self.assertEqual(say(b"x", timeout=PATIENCE, metadata=header), b"x")
+        wrong = (("authorization", "Basic YW5uOndyb25n"),)
+        self.assertEqual(self.failure(say, b"x", metadata=wrong).code(), grpc.StatusCode.UNAUTHENTICATED)
+
+    def test_an_orderly_end_finishes_calls(self):
+        channel = self.channel()
+        self.assertEqual(channel.unary_unary(ECHO, **BYTES)(b"x", timeout=PATIENCE), b"x")
+        never = channel.unary_unary("/test.Echo/Never", **BYTES).future(b"x", timeout=PATIENCE)
+        self.process.stdin.close()
+        self.assertEqual(self.process.wait(PATIENCE), 0)
+        self.assertIsNotNone(never.exception(PATIENCE))
+        self.process.stdout.close()
+        self.process = subprocess.Popen(["cat"], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+
+    def test_an_http_1_client_is_told(self):
+        done = subprocess.run(["curl", "-s", "--http1.1", f"http://{self.address}/"], stdout=subprocess.PIPE, timeout=PATIENCE, check=False)
+        self.assertIn(b"gRPC", done.stdout)
+        done = subprocess.run(["curl", "-s", "--http2-prior-knowledge", "-o", "/dev/null", "-w", "%{http_code}", f"http://{self.address}/"],
+                              stdout=subprocess.PIPE, timeout=PATIENCE, check=False)  # fmt: skip
+        self.assertEqual(done.stdout, b"405")
+
+
 if __name__ == "__main__":
     unittest.main(argv=[sys.argv[0], *sys.argv[1:]])

@@ -30,10 +30,10 @@ except ImportError:
 PROTOBUF = "application/x-protobuf"
 
 
-def config(port, url, receiver="", sink="", root=""):
+def config(port, url, receiver="", sink="", root="", grpc="[]"):
     """Quick, and without a backlog of another test."""
     return (f"interval: 100ms\nresource: {{cluster: c1, service_name: of-agent}}\n{root}\n"
-            f"receivers: {{otlp: {{http: {{listen: '127.0.0.1:{port}'}}{receiver}}}}}\n"
+            f"receivers: {{otlp: {{http: {{listen: '127.0.0.1:{port}'}}, grpc: {{listen: {grpc}}}{receiver}}}}}\n"
             f"sinks: {{otlp: {{endpoint: '{url}', interval: 10m, queue: {{storage: memory}}, retry: {{initial: 10ms, max: 50ms}}{sink}}}}}\n")  # fmt: skip
 
 
@@ -274,12 +274,12 @@ class Configuration(unittest.TestCase):
         self.assertIn("own receiver", done.stderr)
 
     def test_somebody_must_take_what_is_received(self):
-        done = self.run_agent(f"receivers: {{otlp: {{http: {{listen: '127.0.0.1:{free_port()}'}}}}}}")
+        done = self.run_agent(f"receivers: {{otlp: {{http: {{listen: '127.0.0.1:{free_port()}'}}, grpc: {{listen: []}}}}}}")
         self.assertEqual(done.returncode, 2, done.stderr)
         self.assertIn("no sink takes", done.stderr)
 
     def test_other_machines_need_leave(self):
-        done = self.run_agent("receivers: {otlp: {http: {listen: '0.0.0.0:0'}}}\nsinks: {otlp: {endpoint: 'http://127.0.0.1:1'}}")
+        done = self.run_agent("receivers: {otlp: {http: {listen: '0.0.0.0:0'}, grpc: {listen: []}}}\nsinks: {otlp: {endpoint: 'http://127.0.0.1:1'}}")
         self.assertEqual(done.returncode, 2, done.stderr)
         self.assertIn("insecure", done.stderr)
 

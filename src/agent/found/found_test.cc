@@ -96,8 +96,8 @@ TEST_F(FoundTest, ASinkThatSendsToOurOwnReceiverIsRefused) {
                               "'http://localhost:4318/v1/logs'}}\nreceivers: {otlp: {}}")));
   EXPECT_TRUE(RefuseOwnPages(LoadText("sinks: {otlp: {}}")));
   EXPECT_TRUE(RefuseOwnPages(LoadText("sinks: {otlp: {}}\nreceivers: {otlp: {enabled: false}}")));
-  EXPECT_TRUE(
-      RefuseOwnPages(LoadText("sinks: {otlp: {}}\nreceivers: {otlp: {http: {listen: '127.0.0.1:14318'}}}")));
+  EXPECT_TRUE(RefuseOwnPages(LoadText(
+      "sinks: {otlp: {}}\nreceivers: {otlp: {http: {listen: '127.0.0.1:14318'}, grpc: {listen: []}}}")));
 }
 
 TEST_F(FoundTest, AListenerOnAllInterfacesIsEveryAddressOfThisMachine) {

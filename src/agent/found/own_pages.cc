@@ -94,8 +94,13 @@ Status RefuseOwnReceivers(const Config& config) {
       continue;
     for (const Config::Entry& option : options.entries()) {
       const auto* text = std::get_if<std::string>(&option.value);
-      if (!text || !text->starts_with("http")) continue;
-      auto url = ParseHttpUrl(*text);
+      if (!text) continue;
+      std::string place = *text;
+      // Where OTLP goes when nobody says where.
+      if (option.key == "endpoint" && place.empty())
+        place = options.Text("protocol") == "grpc" ? "http://127.0.0.1:4317" : "http://127.0.0.1:4318";
+      if (!place.starts_with("http")) continue;
+      auto url = ParseHttpUrl(place);
       const Endpoint* listener = url ? own.Find(*url) : nullptr;
       if (!listener) continue;
       return {Code::kInvalidArgument,

@@ -13,7 +13,7 @@ constexpr size_t kSmallestMember = 18, kSizeBytes = 4;
 // DEFLATE makes nothing smaller than by this factor, so a member that says more lies.
 constexpr size_t kLargestRatio = 1032;
 
-uint32_t LittleEndian(const char* bytes) {
+uint32_t LittleEndian(const char* bytes) noexcept {
   uint32_t value = 0;
   for (int i = 3; i >= 0; --i) value = value << 8 | static_cast<unsigned char>(bytes[i]);
   return value;
@@ -62,13 +62,13 @@ std::string GrpcMessageHead(bool packed, size_t size) {
   return head;
 }
 
-bool GrpcGunzip(std::string_view packed, size_t limit, std::string& out, bool& too_large) {
+size_t GrpcUnpackedSize(std::string_view packed) noexcept {
+  return packed.size() < kSmallestMember ? 0 : LittleEndian(packed.data() + packed.size() - kSizeBytes);
+}
+
+bool GrpcGunzip(std::string_view packed, size_t size, std::string& out) {
   out.clear();
-  too_large = false;
-  if (packed.size() < kSmallestMember) return false;
-  const size_t size = LittleEndian(packed.data() + packed.size() - kSizeBytes);
-  too_large = size > limit;
-  if (too_large || size / kLargestRatio > packed.size()) return false;
+  if (packed.size() < kSmallestMember || size / kLargestRatio > packed.size()) return false;
   thread_local const std::unique_ptr<libdeflate_decompressor, decltype(&libdeflate_free_decompressor)>
       unpacker(libdeflate_alloc_decompressor(), &libdeflate_free_decompressor);
   if (!unpacker) return false;

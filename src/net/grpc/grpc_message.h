@@ -49,8 +49,9 @@ class GrpcMessageReader {
 // The five bytes in front of a message, whose length must fit into 32 bits.
 std::string GrpcMessageHead(bool packed, size_t size);
 
-// Unpacks one gzip member into `out`. False when it is none; `too_large` then tells that it would be above
-// `limit`, as far as its end says so.
-bool GrpcGunzip(std::string_view packed, size_t limit, std::string& out, bool& too_large);
+// How large the content of a gzip member is, by its own words; 0 also for what is none.
+size_t GrpcUnpackedSize(std::string_view packed) noexcept;
+// Unpacks one gzip member, whose content has exactly so many bytes, into `out`. False when it is none.
+bool GrpcGunzip(std::string_view packed, size_t size, std::string& out);
 
 }  // namespace gpulens

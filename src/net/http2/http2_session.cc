@@ -16,23 +16,24 @@ namespace {
 constexpr size_t kOutputBytes = 64u << 10;
 // Frames waiting in nghttp2 beyond which nothing is read; each received one makes one at most.
 constexpr size_t kWaitingFrames = 256;
+// Answers to SETTINGS and PING that one Feed may leave waiting: as many as fit into it. The budget ends it
+// before that counts.
+constexpr size_t kMaxAnswers = 4096;
 // What frames cost and bring. A finished stream pays for what a client sends around it: a window update, a
 // ping.
 constexpr double kCostOfReset = 2, kCostOfContinuation = 4, kCostOfWrongFrame = 4, kEarnedByStream = 8,
                  kEarnedByData = 3;
 constexpr size_t kTinyData = 64;
 
-nghttp2_nv Pair(Http2Fields::Field field) {
+std::vector<nghttp2_nv> Pairs(const Http2Fields& fields) {
   auto bytes = [](std::string_view text) {
     return const_cast<uint8_t*>(reinterpret_cast<const uint8_t*>(text.data()));
   };
-  return {bytes(field.name), bytes(field.value), field.name.size(), field.value.size(), NGHTTP2_NV_FLAG_NONE};
-}
-
-std::vector<nghttp2_nv> Pairs(const Http2Fields& fields) {
   std::vector<nghttp2_nv> pairs;
-  pairs.reserve(fields.size());
-  for (size_t i = 0; i < fields.size(); ++i) pairs.push_back(Pair(fields[i]));
+  for (size_t i = 0; i < fields.size(); ++i) {
+    const auto [name, value] = fields[i];
+    pairs.push_back({bytes(name), bytes(value), name.size(), value.size(), NGHTTP2_NV_FLAG_NONE});
+  }
   return pairs;
 }
 
@@ -232,6 +233,7 @@ void Http2Session::Impl::Open() {
   AddCallbacks(calls);
   nghttp2_option_set_no_closed_streams(options, 1);
   nghttp2_option_set_max_reserved_remote_streams(options, 0);
+  nghttp2_option_set_max_outbound_ack(options, kMaxAnswers);
   const auto make = side == Side::kServer ? &nghttp2_session_server_new2 : &nghttp2_session_client_new2;
   CHECK(make(&session, calls, this, options) == 0);
   nghttp2_option_del(options);

@@ -35,6 +35,7 @@ class Http2Transport {
 
   Stream& stream() noexcept { return stream_; }
   Http2Session& session() noexcept { return session_; }
+  const Http2Session& session() const noexcept { return session_; }
   // Why it is broken or refused, for people.
   std::string why() const;
   uint64_t bytes_received() const noexcept { return received_; }

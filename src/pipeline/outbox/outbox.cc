@@ -51,6 +51,7 @@ Status Outbox::Prepare(const Config& config) {
   way_.timeout = config.Time("timeout");
   way_.backoff = {.initial = config.Group("retry").Time("initial"), .cap = config.Group("retry").Time("max")};
   way_.judge = setup_.judge;
+  way_.judge_call = setup_.judge_call;
   way_.rework = setup_.rework;
   way_.access = [this](size_t route) { return Access(route); };
   for (const Route& route : setup_.routes) {
@@ -58,7 +59,9 @@ Status Outbox::Prepare(const Config& config) {
     access_.push_back(std::move(access));
     SendRoute way{std::string(setup_.signals[route.signal]),
                   {route.url, config.Text("unix_socket"), {}},
-                  route.headers};
+                  route.headers,
+                  route.grpc_method,
+                  route.gzip};
     way.target.limits.body_bytes = setup_.answer_bytes;
     way.target.limits.keep = setup_.keep;
     way_.routes.push_back(std::move(way));

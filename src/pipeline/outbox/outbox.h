@@ -33,13 +33,16 @@ class Outbox {
   struct Route {
     size_t signal = 0;  // of Setup::signals
     HttpUrl url;
-    std::string headers;  // whole lines: Content-Type …
+    std::string headers;           // whole lines: Content-Type …
+    std::string grpc_method = {};  // as SendRoute has them
+    bool gzip = false;
   };
   struct Setup {
     std::string_view name;                  // of the sink, and of its folder
     std::vector<std::string_view> signals;  // as metrics tell them; static storage
     std::vector<Route> routes;
     std::function<SendOutcome(const HttpReply& reply)> judge;
+    std::function<SendOutcome(const GrpcReply& reply)> judge_call = {};
     size_t answer_bytes = 64u << 10;  // of an answer, at most
     std::string_view keep = {};       // as HttpResponseParser::Limits has it
     // As HttpSender::Options has it; the other route is one of the same signal.

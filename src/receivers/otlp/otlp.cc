@@ -5,6 +5,7 @@
 #include "base/files.h"
 #include "base/parse.h"
 #include "base/result.h"
+#include "receivers/otlp/otlp_grpc.h"
 #include "receivers/otlp/otlp_http.h"
 #include "receivers/otlp/otlp_intake.h"
 
@@ -17,8 +18,13 @@ class OtlpReceiver final : public Receiver {
       : clock_(*context.env.clock), intake_(std::make_unique<OtlpIntake>(std::move(options), context)) {}
   ~OtlpReceiver() override { End(); }
 
-  Status Open(const OtlpHttp::Options& http, Env& env) {
-    ASSIGN_OR_RETURN(http_, OtlpHttp::Open(http, env, *intake_));
+  Status Open(const OtlpHttp::Options& http, const OtlpGrpc::Options& grpc, Env& env) {
+    if (!http.listen.empty()) {
+      ASSIGN_OR_RETURN(http_, OtlpHttp::Open(http, env, *intake_));
+    }
+    if (!grpc.listen.empty()) {
+      ASSIGN_OR_RETURN(grpc_, OtlpGrpc::Open(grpc, env, *intake_));
+    }
     return Ok();
   }
 
@@ -26,8 +32,10 @@ class OtlpReceiver final : public Receiver {
   void Stop(Instant deadline) override {
     const auto left = [&] { return std::max<Duration>(deadline - clock_.Now(), Duration(0)); };
     if (http_) http_->Close(left());
+    if (grpc_) grpc_->Close(left());
     intake_->Finish();
     if (http_) http_->AwaitClosed(left());
+    if (grpc_) grpc_->AwaitClosed(left());
   }
 
   void ReadStats(ReceiverStats& out) const override { intake_->ReadStats(out); }
@@ -37,11 +45,13 @@ class OtlpReceiver final : public Receiver {
   void End() {
     intake_->Finish();
     http_ = nullptr;
+    grpc_ = nullptr;
   }
 
   const Clock& clock_;
   std::unique_ptr<OtlpIntake> intake_;
   std::unique_ptr<OtlpHttp> http_;
+  std::unique_ptr<OtlpGrpc> grpc_;
 };
 
 std::string HostId(const std::string& root) {
@@ -63,7 +73,7 @@ Result<std::unique_ptr<Receiver>> Create(const Config& config, const ReceiverCon
   const Config& batch = config.Group("batch");
   const Config& memory = config.Group("memory_limiter");
   OtlpIntake::Options options;
-  options.ways = {"otlp/http"};
+  options.ways = {"otlp/http", "otlp/grpc"};
   options.unwanted = config.Texts("drop");
   options.max_request = config.Size("max_request");
   options.max_waiting = Room(context.memory_limit, memory.Double("spike"), options.max_request);
@@ -78,7 +88,14 @@ Result<std::unique_ptr<Receiver>> Create(const Config& config, const ReceiverCon
   http.max_request = config.Size("max_request");
   http.max_arriving = Room(context.memory_limit, memory.Double("spike"), http.max_request);
   http.connections = static_cast<size_t>(config.Int("max_connections"));
-  RETURN_IF_ERROR(receiver->Open(http, context.env));
+  OtlpGrpc::Options grpc;
+  grpc.listen = config.Group("grpc").Texts("listen");
+  grpc.insecure = http.insecure;
+  grpc.max_request = http.max_request;
+  grpc.max_arriving = http.max_arriving;
+  grpc.connections = http.connections;
+  grpc.way = 1;
+  RETURN_IF_ERROR(receiver->Open(http, grpc, context.env));
   return std::unique_ptr<Receiver>(std::move(receiver));
 }
 
@@ -87,6 +104,13 @@ constexpr OptionSpec kHttp[] = {
      .type = OptionType::kTexts,
      .fallback = R"(["127.0.0.1:4318", "[::1]:4318"])",
      .help = "Where OTLP/HTTP is taken: HOST:PORT, :PORT for all interfaces; [] for nowhere."},
+};
+
+constexpr OptionSpec kGrpc[] = {
+    {.key = "listen",
+     .type = OptionType::kTexts,
+     .fallback = R"(["127.0.0.1:4317", "[::1]:4317"])",
+     .help = "Where OTLP/gRPC is taken; [] for nowhere."},
 };
 
 constexpr OptionSpec kBatch[] = {
@@ -122,6 +146,7 @@ constexpr OptionSpec kMemory[] = {
 
 constexpr OptionSpec kOptions[] = {
     {.key = "http", .type = OptionType::kGroup, .help = "OTLP over HTTP.", .children = kHttp},
+    {.key = "grpc", .type = OptionType::kGroup, .help = "OTLP over gRPC.", .children = kGrpc},
     {.key = "insecure",
      .type = OptionType::kBool,
      .fallback = "false",

@@ -1,9 +1,7 @@
 #include "receivers/otlp/otlp_http.h"
 
-#include <condition_variable>
-#include <mutex>
+#include <optional>
 
-#include "base/log.h"
 #include "base/parse.h"
 #include "base/result.h"
 
@@ -73,14 +71,8 @@ HttpServer::Options ServerOptions(const OtlpHttp::Options& options, Authenticato
 
 }  // namespace
 
-struct OtlpHttp::Gone {
-  std::mutex mutex;
-  std::condition_variable wake;
-  bool all = false;
-};
-
 OtlpHttp::OtlpHttp(const Options& options, Env& env, OtlpIntake& intake)
-    : options_(options), env_(env), intake_(intake), gone_(std::make_shared<Gone>()) {
+    : options_(options), intake_(intake) {
   for (OtlpSignal signal : {OtlpSignal::kMetrics, OtlpSignal::kLogs, OtlpSignal::kTraces}) {
     router_.Add("/v1/" + std::string(OtlpSignalName(signal)), "POST",
                 [this, signal](const HttpRequest& request, HttpResponder responder) {
@@ -94,36 +86,10 @@ OtlpHttp::~OtlpHttp() = default;
 
 Result<std::unique_ptr<OtlpHttp>> OtlpHttp::Open(const Options& options, Env& env, OtlpIntake& intake) {
   std::unique_ptr<OtlpHttp> made(new OtlpHttp(options, env, intake));
-  for (const std::string& text : options.listen) RETURN_IF_ERROR(made->Listen(text));
+  ASSIGN_OR_RETURN(made->sockets_, ListenForOtlp(options.listen, options.insecure, env, [&](UniqueFd socket) {
+                     return made->server_->Listen(std::move(socket)).status();
+                   }));
   return made;
-}
-
-// Other machines are let in only with TLS and passwords, or when somebody has said that they need neither.
-Status OtlpHttp::Listen(const std::string& text) {
-  ASSIGN_OR_RETURN(Endpoint at, ParseListenAddress(text));
-  if (!at.IsLoopback() && !options_.insecure) {
-    bool safe = false;
-    env_.io->Call([&] {
-      safe = env_.authenticator && env_.authenticator->config().tls &&
-             env_.authenticator->config().authenticates();
-    });
-    if (!safe)
-      return {Code::kInvalidArgument,
-              "receivers.otlp: " + text +
-                  " is open to other machines: it needs http.web_config with TLS and users, or "
-                  "receivers.otlp.insecure: true on a closed network"};
-  }
-  auto socket = SharedSocket::Get(at);
-  const bool ipv6_loopback = at.family == Endpoint::Family::kIpv6 && at.IsLoopback();
-  if (!socket && socket.error().code == Code::kUnavailable && ipv6_loopback && options_.listen.size() > 1) {
-    Log(LogLevel::kInfo, "otlp", "no_ipv6", "this machine has no IPv6 loopback: " + text + " is left out");
-    return Ok();
-  }
-  RETURN_IF_ERROR(socket.status());
-  ASSIGN_OR_RETURN(UniqueFd copy, (*socket)->Copy());
-  RETURN_IF_ERROR(server_->Listen(std::move(copy)).status());
-  sockets_.push_back(*std::move(socket));
-  return Ok();
 }
 
 void OtlpHttp::Handle(OtlpSignal signal, const HttpRequest& request, HttpResponder responder) {
@@ -163,16 +129,7 @@ void OtlpHttp::Handle(OtlpSignal signal, const HttpRequest& request, HttpRespond
 void OtlpHttp::Close(Duration timeout) {
   // So that nobody comes to a socket that is not accepted from any more.
   sockets_.clear();
-  server_->Shutdown(timeout, [gone = gone_] {
-    std::lock_guard lock(gone->mutex);
-    gone->all = true;
-    gone->wake.notify_all();
-  });
-}
-
-bool OtlpHttp::AwaitClosed(Duration timeout) {
-  std::unique_lock lock(gone_->mutex);
-  return gone_->wake.wait_for(lock, timeout, [this] { return gone_->all; });
+  server_->Shutdown(timeout, [closed = closed_] { closed->Tell(); });
 }
 
 }  // namespace gpulens

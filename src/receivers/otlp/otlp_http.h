@@ -7,10 +7,10 @@
 
 #include <gpulens/status.h>
 
-#include "net/accept/shared_socket.h"
 #include "net/http/http_router.h"
 #include "net/http/http_server.h"
 #include "receivers/otlp/otlp_intake.h"
+#include "receivers/otlp/otlp_listen.h"
 
 namespace gpulens {
 
@@ -33,21 +33,18 @@ class OtlpHttp {
   // loop; returns at once.
   void Close(Duration timeout);
   // True when every connection is gone.
-  bool AwaitClosed(Duration timeout);
+  bool AwaitClosed(Duration timeout) { return closed_->Await(timeout); }
   std::vector<Endpoint> addresses() const { return server_->addresses(); }
 
  private:
-  struct Gone;
   OtlpHttp(const Options& options, Env& env, OtlpIntake& intake);
-  Status Listen(const std::string& text);
   void Handle(OtlpSignal signal, const HttpRequest& request, HttpResponder responder);
 
   const Options options_;
-  Env& env_;
   OtlpIntake& intake_;
   HttpRouter router_;
   std::vector<std::shared_ptr<SharedSocket>> sockets_;
-  std::shared_ptr<Gone> gone_;
+  const std::shared_ptr<Closed> closed_ = std::make_shared<Closed>();
   std::unique_ptr<HttpServer> server_;
 };
 

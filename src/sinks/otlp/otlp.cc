@@ -1,4 +1,5 @@
-// The otlp sink: metrics and events to an OpenTelemetry receiver, over HTTP, as protobuf or JSON.
+// The otlp sink: metrics and events to an OpenTelemetry receiver, over HTTP as protobuf or JSON, or over
+// gRPC.
 
 #include <array>
 
@@ -11,6 +12,7 @@
 #include "pipeline/receive/receiver.h"
 #include "sinks/otlp/otlp_body.h"
 #include "sinks/otlp/otlp_endpoint.h"
+#include "sinks/otlp/otlp_grpc.h"
 #include "wire/otlp/otlp_logs.h"
 #include "wire/otlp/otlp_metrics.h"
 
@@ -62,9 +64,7 @@ class OtlpSink final : public Sink, public OtlpTaker {
 
  private:
   Status Push(Signal signal, std::string_view request, uint32_t items) {
-    constexpr OtlpMessage kMessages[kSignals] = {OtlpMessage::kMetrics, OtlpMessage::kLogs,
-                                                 OtlpMessage::kTraces};
-    ASSIGN_OR_RETURN(const std::string_view body, body_.Make(kMessages[signal], request));
+    ASSIGN_OR_RETURN(const std::string_view body, body_.Make(kOtlpMessages[signal], request));
     return outbox_->Push(body_.route(signal), body, items);
   }
 
@@ -76,27 +76,33 @@ class OtlpSink final : public Sink, public OtlpTaker {
 };
 
 Result<std::unique_ptr<Sink>> Create(const Config& config, Env& env) {
+  const bool grpc = config.Text("protocol") == "grpc";
+  if (grpc && config.Text("compression") == "zstd")
+    return Status{Code::kInvalidArgument, "compression: with protocol grpc it is gzip or none"};
+  std::string endpoint = config.Text("endpoint");
+  if (endpoint.empty()) endpoint = grpc ? "http://127.0.0.1:4317" : "http://127.0.0.1:4318";
   std::array<HttpUrl, kSignals> urls;
   for (size_t signal = 0; signal < kSignals; ++signal) {
     const std::string name(kSignalNames[signal]);
-    ASSIGN_OR_RETURN(urls[signal], OtlpUrl(config.Text("endpoint"), config.Text(name + "_endpoint"), name));
+    ASSIGN_OR_RETURN(urls[signal], OtlpUrl(endpoint, config.Text(name + "_endpoint"), name));
   }
   Outbox::Setup setup{.name = "otlp",
                       .signals = {kSignalNames.begin(), kSignalNames.end()},
                       .routes = OtlpRoutes(urls),
                       .judge = &JudgeOtlp};
+  if (grpc) MakeOtlpCalls(setup);
   ASSIGN_OR_RETURN(auto outbox, Outbox::Make(config, std::move(setup), env));
   return std::unique_ptr<Sink>(std::make_unique<OtlpSink>(config, std::move(outbox)));
 }
 
-constexpr std::string_view kProtocols[] = {"http/protobuf", "http/json"};
+constexpr std::string_view kProtocols[] = {"http/protobuf", "http/json", "grpc"};
 
 constexpr auto kOwnOptions = JoinOptions(
     std::to_array<OptionSpec>({
         {.key = "endpoint",
          .type = OptionType::kUrl,
-         .fallback = "http://127.0.0.1:4318",
-         .help = "The receiver; /v1/metrics, /v1/logs and /v1/traces are put behind it."},
+         .help = "The receiver; /v1/metrics, /v1/logs and /v1/traces are put behind it. Default: "
+                 "http://127.0.0.1:4318, with grpc port 4317."},
         {.key = "metrics_endpoint",
          .type = OptionType::kUrl,
          .help = "The whole URL for metrics, taken as it is."},
@@ -130,7 +136,7 @@ constexpr auto kOptions = JoinOptions(kOwnOptions, JoinOptions(NameOptions("[nat
 
 extern const SinkSpec otlp_sink;
 const SinkSpec otlp_sink{.name = "otlp",
-                         .help = "Metrics and events to an OpenTelemetry receiver (OTLP/HTTP).",
+                         .help = "Metrics and events to an OpenTelemetry receiver (OTLP).",
                          .threaded = true,
                          .options = kOptions,
                          .create = &Create};

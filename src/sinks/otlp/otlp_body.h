@@ -30,6 +30,18 @@ constexpr size_t OtlpRouteOf(size_t signal, size_t packing, bool json) noexcept 
   return signal < 2 ? signal + 2 * way : 4 * kOtlpPackings.size() + way;
 }
 inline constexpr size_t kOtlpRoutes = 6 * kOtlpPackings.size();
+// What OtlpRouteOf has made a number of.
+struct OtlpWritten {
+  size_t signal, packing;
+  bool json;
+};
+constexpr OtlpWritten OtlpWrittenAs(size_t route) noexcept {
+  const size_t packings = kOtlpPackings.size(), first_traces = 4 * packings;
+  const size_t way = route < first_traces ? route / 2 : route - first_traces;
+  return {route < first_traces ? route % 2 : 2, way % packings, way >= packings};
+}
+inline constexpr std::array<OtlpMessage, kOtlpSinkSignals> kOtlpMessages = {
+    OtlpMessage::kMetrics, OtlpMessage::kLogs, OtlpMessage::kTraces};
 // All routes of the signals to these URLs.
 std::vector<Outbox::Route> OtlpRoutes(const std::array<HttpUrl, kOtlpSinkSignals>& urls);
 

@@ -1,0 +1,290 @@
+#include "net/grpc/grpc_client.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/socket.h>
+
+#include "net/client/post_server_testing.h"
+#include "net/grpc/grpc_testing.h"
+#include "net/http2/http2_frames_testing.h"
+#include "net/testing/certificates.h"
+#include "net/testing/test_client.h"
+
+namespace gpulens {
+namespace {
+
+using namespace testing;
+using namespace ::testing;
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+
+TEST(GrpcClient, CallsShareOneConnection) {
+  GrpcWorld world;
+  for (size_t size : {0u, 1u, 100'000u, 3'000'000u}) {
+    const std::string message(size, 'x');
+    const GrpcReply reply = world.Call(kSay, message);
+    EXPECT_EQ(reply.code, GrpcCode::kOk) << reply.message;
+    EXPECT_EQ(reply.answer, message);
+  }
+  std::vector<std::future<GrpcReply>> many;
+  for (int i = 0; i < 60; ++i) many.push_back(world.Begin(kSay, std::to_string(i)));
+  for (int i = 0; i < 60; ++i) EXPECT_EQ(many[static_cast<size_t>(i)].get().answer, std::to_string(i));
+  EXPECT_EQ(world.server->stats().accepted, 1u);
+}
+
+TEST(GrpcClient, FailuresComeAsTheServerTellsThem) {
+  GrpcWorld world;
+  const GrpcReply busy = world.Call(kBusy, "x");
+  EXPECT_EQ(busy.code, GrpcCode::kResourceExhausted);
+  EXPECT_EQ(busy.failure, HttpFailure::kNone);
+  EXPECT_EQ(busy.message, "busy");
+  EXPECT_EQ(ReadGrpcRetryInfo(busy.details), Duration(seconds(2)));
+  const GrpcReply none = world.Call("/test.Echo/None", "x");
+  EXPECT_EQ(none.code, GrpcCode::kUnimplemented);
+  EXPECT_THAT(none.message, HasSubstr("/test.Echo/None"));
+}
+
+TEST(GrpcClient, ADeadlineEndsBothSides) {
+  GrpcWorld world;
+  auto call = world.Begin(kKeep, "x", milliseconds(200), "X-Test: One\r\nauthorization: y\r\n");
+  auto [request, responder] = world.echo.Take();
+  EXPECT_EQ(request.fields.Find("x-test"), "One");
+  ASSERT_TRUE(request.time_left);
+  EXPECT_LE(*request.time_left, Duration(milliseconds(200)));
+  EXPECT_EQ(call.get().code, GrpcCode::kDeadlineExceeded);
+  EXPECT_TRUE(Eventually([&r = responder] { return !r.wanted(); }));
+  responder.Send(GrpcAnswer::Ok("late"));
+  EXPECT_EQ(world.Call(kSay, "y").answer, "y");
+}
+
+TEST(GrpcClient, TooManyCallsFailAtOnce) {
+  GrpcWorld world;
+  std::vector<std::future<GrpcReply>> calls;
+  for (size_t i = 0; i < GrpcChannel::kMaxCalls; ++i) calls.push_back(world.Begin(kKeep, "x"));
+  EXPECT_EQ(world.Call(kKeep, "one more").code, GrpcCode::kResourceExhausted);
+  for (size_t i = 0; i < calls.size(); ++i) {
+    auto [request, responder] = world.echo.Take();
+    responder.Send(GrpcAnswer::Ok("done"));
+  }
+  for (auto& call : calls) EXPECT_EQ(call.get().answer, "done");
+}
+
+TEST(GrpcClient, TheAnswersLimitHolds) {
+  GrpcWorld world;
+  GrpcTarget target = world.Target();
+  target.answer_bytes = 100;
+  world.channel = world.client.Open(target);
+  const GrpcReply reply = world.Call(kSay, std::string(101, 'x'));
+  EXPECT_EQ(reply.code, GrpcCode::kResourceExhausted);
+  EXPECT_EQ(reply.failure, HttpFailure::kTooLarge);
+  EXPECT_EQ(world.Call(kSay, std::string(100, 'x')).code, GrpcCode::kOk);
+  EXPECT_EQ(world.server->stats().accepted, 1u);
+}
+
+TEST(GrpcClient, ARestartedServerIsFoundAgain) {
+  GrpcWorld world;
+  EXPECT_EQ(world.Call(kSay, "x").code, GrpcCode::kOk);
+  const Endpoint at = world.at;
+  world.server = nullptr;
+  EXPECT_EQ(world.Call(kSay, "x").failure, HttpFailure::kConnect);
+  world.Serve({}, at);
+  EXPECT_EQ(world.Call(kSay, "x").code, GrpcCode::kOk);
+}
+
+TEST(GrpcClient, SpeaksThroughAUnixSocketAndTls) {
+  TempFolder folder;
+  const Pem ca = MakeCa("ca");
+  const Pem pem = MakeCertificate(ca, "localhost", {"localhost", "127.0.0.1"});
+  GrpcWorld world;
+  world.server = nullptr;
+  world.Serve({}, *ParseListenAddress("unix:" + folder.path() + "/s"));
+  GrpcTarget target;
+  target.url = *ParseHttpUrl("http://localhost");
+  target.unix_socket = folder.path() + "/s";
+  world.channel = world.client.Open(target);
+  EXPECT_EQ(world.Call(kSay, "x").answer, "x");
+
+  auto config =
+      folder.Write("web.yml", "tls_server_config: {cert_file: " + folder.Write("c.pem", pem.certificate) +
+                                  ", key_file: " + folder.Write("k.pem", pem.key) + "}\n");
+  auto authenticator = Authenticator::Open(world.loop, config, [](auto task) { task(); });
+  ASSERT_TRUE(authenticator.ok()) << authenticator.error().detail;
+  GrpcServer::Options options;
+  options.authenticator = authenticator->get();
+  world.server = nullptr;
+  world.Serve(options, *ParseListenAddress("127.0.0.1:0"));
+  target = world.Target();
+  target.url.tls = true;
+  world.channel = world.client.Open(target);
+  EXPECT_EQ(world.Call(kSay, "x").failure, HttpFailure::kTls) << "no settings";
+  TlsClientOptions rules;
+  rules.ca.text = ca.certificate;
+  world.tls = *TlsContext::Client(rules);
+  EXPECT_EQ(world.Call(kSay, "x").answer, "x");
+  rules.ca.text = MakeCa("other").certificate;
+  world.tls = *TlsContext::Client(rules);
+  const GrpcReply refused = world.Call(kSay, "x");
+  EXPECT_EQ(refused.failure, HttpFailure::kTls);
+  EXPECT_EQ(refused.code, GrpcCode::kUnavailable);
+  world.server = nullptr;
+}
+
+// A server of HTTP/1 with TLS does not choose h2.
+TEST(GrpcClient, WantsHttp2AgreedOn) {
+  const Pem ca = MakeCa("ca");
+  const Pem pem = MakeCertificate(ca, "localhost", {"localhost", "127.0.0.1"});
+  TlsServerOptions rules;
+  rules.certificate.text = pem.certificate;
+  rules.key.text = pem.key;
+  PostServer server([](PostServer::Peer& peer, int) { peer.Head(); }, *TlsContext::Server(rules));
+  GrpcWorld world;
+  GrpcTarget target;
+  target.url = *ParseHttpUrl(server.Url("/"));
+  world.channel = world.client.Open(target);
+  TlsClientOptions ours;
+  ours.ca.text = ca.certificate;
+  world.tls = *TlsContext::Client(ours);
+  const GrpcReply reply = world.Call(kSay, "x");
+  EXPECT_EQ(reply.failure, HttpFailure::kTls);
+  EXPECT_THAT(reply.message, HasSubstr("ALPN"));
+}
+
+// What servers say, by hand: the bytes after our request, and what a call makes of them.
+struct Said {
+  const char* name;
+  std::string bytes;
+  GrpcCode code;
+  HttpFailure failure;
+};
+
+class Servers : public TestWithParam<Said> {};
+
+std::string Head(std::vector<std::pair<std::string, std::string>> fields, uint8_t flags = kEndHeaders) {
+  return Frame(kHeaders, flags, 1, Hpack(fields));
+}
+const std::string kGood = Head({{":status", "200"}, {"content-type", "application/grpc"}});
+const std::string kTrailers = Head({{"grpc-status", "0"}}, kEndHeaders | kEndStream);
+
+TEST_P(Servers, AreUnderstood) {
+  PostServer server([](PostServer::Peer& peer, int) {
+    peer.Some(100);
+    peer.Write(Frame(kSettings, 0, 0) + GetParam().bytes);
+    peer.Some(10'000'000);
+  });
+  GrpcWorld world;
+  GrpcTarget target;
+  target.url = *ParseHttpUrl(server.Url("/"));
+  world.channel = world.client.Open(target);
+  const GrpcReply reply = world.Call(kSay, "x", seconds(10));
+  EXPECT_EQ(GrpcCodeName(reply.code), GrpcCodeName(GetParam().code)) << reply.message;
+  EXPECT_EQ(HttpFailureName(reply.failure), HttpFailureName(GetParam().failure)) << reply.message;
+  world.channel = nullptr;
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    GrpcClient, Servers,
+    Values(
+        Said{"early_hints",
+             Head({{":status", "103"}}) + kGood + Frame(kData, 0, 1, std::string(5, '\0')) + kTrailers,
+             GrpcCode::kOk, HttpFailure::kNone},
+        Said{"trailers_only",
+             Head({{":status", "200"}, {"content-type", "application/grpc"}, {"grpc-status", "5"}},
+                  kEndHeaders | kEndStream),
+             GrpcCode::kNotFound, HttpFailure::kNone},
+        Said{"no_message", kGood + kTrailers, GrpcCode::kInternal, HttpFailure::kProtocol},
+        Said{"two_messages", kGood + Frame(kData, 0, 1, std::string(10, '\0')) + kTrailers,
+             GrpcCode::kInternal, HttpFailure::kProtocol},
+        Said{"packed", kGood + Frame(kData, 0, 1, std::string("\1\0\0\0\1x", 6)) + kTrailers,
+             GrpcCode::kInternal, HttpFailure::kProtocol},
+        Said{"cut_message", kGood + Frame(kData, 0, 1, std::string("\0\0\0\0\5x", 6)) + kTrailers,
+             GrpcCode::kInternal, HttpFailure::kProtocol},
+        Said{"no_status", kGood + Frame(kData, kEndStream, 1, std::string(5, '\0')), GrpcCode::kUnknown,
+             HttpFailure::kProtocol},
+        Said{"proxy_503",
+             Head({{":status", "503"}, {"content-type", "text/html"}}) + Frame(kData, kEndStream, 1, "<p>"),
+             GrpcCode::kUnavailable, HttpFailure::kStatus},
+        Said{"proxy_401", Head({{":status", "401"}}, kEndHeaders | kEndStream), GrpcCode::kUnauthenticated,
+             HttpFailure::kAuth},
+        Said{"a_page",
+             Head({{":status", "200"}, {"content-type", "text/html"}}) + Frame(kData, kEndStream, 1, "<p>"),
+             GrpcCode::kUnknown, HttpFailure::kProtocol},
+        Said{"reset", kGood + Frame(kReset, 0, 1, Number(2)), GrpcCode::kInternal, HttpFailure::kProtocol},
+        Said{"calm_down", kGood + Frame(kReset, 0, 1, Number(11)), GrpcCode::kResourceExhausted,
+             HttpFailure::kProtocol},
+        Said{"large_fields",
+             Head({{":status", "200"}, {"x", std::string(16'000, 'x')}, {"y", std::string(300, 'y')}}),
+             GrpcCode::kResourceExhausted, HttpFailure::kTooLarge},
+        Said{"http_1", "HTTP/1.1 400 Bad Request\r\n\r\n", GrpcCode::kUnavailable, HttpFailure::kProtocol}),
+    [](const auto& each) { return each.param.name; });
+
+// A stream that was surely not seen is sent again, once.
+TEST(GrpcClient, RefusedStreamsAreSentAgainOnce) {
+  PostServer server([](PostServer::Peer& peer, int) {
+    peer.Some(100);
+    peer.Write(Frame(kSettings, 0, 0) + Frame(kReset, 0, 1, Number(7)));
+    peer.Write(Frame(kReset, 0, 3, Number(7)));
+    peer.Some(10'000'000);
+  });
+  GrpcWorld world;
+  GrpcTarget target;
+  target.url = *ParseHttpUrl(server.Url("/"));
+  world.channel = world.client.Open(target);
+  EXPECT_NE(world.Call(kSay, "x", seconds(10)).code, GrpcCode::kOk);
+  world.channel = nullptr;
+}
+
+TEST(GrpcClient, AGoawayMovesCallsToANewConnection) {
+  PostServer server([](PostServer::Peer& peer, int connection) {
+    peer.Some(100);
+    if (connection == 0) {
+      peer.Write(Frame(kSettings, 0, 0) + Frame(kGoaway, 0, 0, Number(0) + Number(0)));
+    } else {
+      peer.Write(Frame(kSettings, 0, 0) + kGood + Frame(kData, 0, 1, std::string(5, '\0')) + kTrailers);
+    }
+    peer.Some(10'000'000);
+  });
+  GrpcWorld world;
+  GrpcTarget target;
+  target.url = *ParseHttpUrl(server.Url("/"));
+  world.channel = world.client.Open(target);
+  const GrpcReply reply = world.Call(kSay, "x", seconds(20));
+  EXPECT_EQ(reply.code, GrpcCode::kOk) << reply.message;
+  EXPECT_EQ(server.connections(), 2);
+  world.channel = nullptr;
+}
+
+TEST(GrpcClient, NobodyIsToldAfterTheChannelsEnd) {
+  GrpcWorld world;
+  auto told = std::make_shared<std::atomic<bool>>(false);
+  world.channel = world.client.Open(world.Target());
+  world.loop.Call([&] {
+    world.channel->Call({kKeep, {}, nullptr, false, nullptr, seconds(20)},
+                        [told](GrpcReply&) { *told = true; });
+  });
+  auto [request, responder] = world.echo.Take();
+  world.channel = nullptr;
+  EXPECT_TRUE(Eventually([&r = responder] { return !r.wanted(); }));
+  EXPECT_FALSE(*told);
+}
+
+TEST(GrpcClient, OneMayEndTheChannelWhenTold) {
+  GrpcWorld world;
+  std::promise<void> done;
+  world.channel = world.client.Open(world.Target());
+  int told = 0;
+  world.loop.Call([&] {
+    for (int i = 0; i < 3; ++i) {
+      world.channel->Call({"/test.Echo/None", {}, nullptr, false, nullptr, seconds(20)}, [&](GrpcReply&) {
+        ++told;
+        world.channel = nullptr;
+        done.set_value();
+      });
+    }
+  });
+  done.get_future().wait();
+  world.loop.Call([] {});
+  EXPECT_EQ(told, 1);
+}
+
+}  // namespace
+}  // namespace gpulens

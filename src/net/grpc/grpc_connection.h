@@ -1,0 +1,112 @@
+// One client of a GrpcServer. Inside src/net/grpc only; lives on the loop's thread.
+#pragma once
+
+#include <atomic>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "net/accept/connection_set.h"
+#include "net/grpc/grpc_message.h"
+#include "net/grpc/grpc_server.h"
+#include "net/http2/http2_transport.h"
+
+namespace gpulens {
+
+// What the connections of one server share. A connection touches it only until its Close.
+struct GrpcShared {
+  IoLoop& loop;
+  const std::vector<GrpcRoute> routes;
+  Authenticator* authenticator;
+  const Authenticator::Offload offload;
+  const GrpcLimits limits;
+  GrpcStats stats;
+  ConnectionSet connections;  // last: its end closes them, and that uses the others
+};
+
+class GrpcConnection final : public Connection, private StreamHandler, private Http2Handler {
+ public:
+  GrpcConnection(GrpcShared& shared, Stream stream, const Endpoint& peer,
+                 std::shared_ptr<const WebRules> rules);
+  ~GrpcConnection() override;
+
+  void Start();
+  // The answer to the call of a stream. Ignored when it is answered already or the client is gone.
+  void Answer(int32_t stream, GrpcAnswer answer);
+  bool gone() const noexcept { return gone_; }
+
+  void OnDeadline(Phase phase) override;
+  void Close() override;
+  void FinishAndClose() override;
+
+ private:
+  struct Call;
+
+  void OnReadable() override;
+  void OnWritable() override;
+  void OnFields(int32_t stream, const Http2Fields& fields, bool ended, bool too_large) override;
+  void OnData(int32_t stream, std::string_view bytes) override;
+  void OnEnd(int32_t stream) override;
+  void OnClosed(int32_t stream, uint32_t error) override;
+  void OnGoaway(uint32_t) override {}
+
+  // grpc_calls.cc: what becomes of a call.
+  Call* Incoming(int32_t stream);
+  bool Admit(Call& call, bool too_large);
+  void CheckAccess(Call& call);
+  void OnAccess(int32_t stream, Access access);
+  void Deny(Call& call, Access access);
+  void ReadTimeout(Call& call);
+  bool Charge(Call& call, size_t bytes);
+  void Discharge(Call& call);
+  void Proceed(Call& call);
+  void Unpack(Call& call);
+  void OnUnpacked(int32_t stream, bool good, std::string message);
+  void Hand(Call& call, std::string message);
+  void Reply(Call& call, GrpcAnswer answer);
+  void Fail(Call& call, GrpcCode code, std::string why);
+  void RefuseHttp(Call& call, int status);
+  void Forget(Call& call);
+  // grpc_connection.cc: the connection.
+  void Flush();
+  void Settle();
+  Phase PhaseNow() const;
+  void ExpireOld();
+  void Refused();
+  void Linger();
+
+  GrpcShared& shared_;
+  Http2Transport transport_;
+  const Endpoint peer_;
+  std::shared_ptr<const WebRules> rules_;
+  std::map<int32_t, std::unique_ptr<Call>> calls_;  // not yet closed; by stream, so in the order of arrival
+  std::atomic<bool> gone_{false};
+  bool busy_ = false;                              // inside a callback that ends with Settle
+  bool draining_ = false;                          // GOAWAY was said
+  bool lingering_ = false;                         // nothing more is sent
+  uint64_t answered_ = 0;                          // calls whose answer is out
+  uint64_t progress_ = 0, progress_answered_ = 0;  // bytes sent and answers when the phase began
+  uint64_t told_received_ = 0, told_sent_ = 0;     // to the statistics
+};
+
+// A call from its fields to the end of its stream.
+struct GrpcConnection::Call {
+  Call(int32_t number, size_t limit) : stream(number), reader(limit) {}
+
+  const int32_t stream;
+  GrpcMessageReader reader;
+  Http2Fields fields;
+  const GrpcRoute* route = nullptr;
+  Access access = Access::kPending;
+  bool gzip = false, ended = false, handed = false, answered = false;
+  int64_t begun_ns = 0;
+  std::optional<Duration> timeout;
+  IoLoop::TimerId deadline = 0;
+  size_t charged = 0;
+  std::shared_ptr<std::atomic<bool>> gone = std::make_shared<std::atomic<bool>>(false);
+};
+
+int64_t GrpcNowNs();
+
+}  // namespace gpulens

@@ -1,0 +1,95 @@
+#include "net/grpc/grpc_server.h"
+
+#include <utility>
+
+#include "net/accept/connection_set.h"
+#include "net/accept/server_sockets.h"
+#include "net/grpc/grpc_connection.h"
+
+namespace gpulens {
+
+GrpcResponder::GrpcResponder(IoLoop& loop, Ref<GrpcConnection> connection, int32_t stream,
+                             std::shared_ptr<const std::atomic<bool>> gone) noexcept
+    : loop_(&loop), connection_(std::move(connection)), stream_(stream), gone_(std::move(gone)) {}
+GrpcResponder::GrpcResponder(GrpcResponder&&) noexcept = default;
+GrpcResponder& GrpcResponder::operator=(GrpcResponder&& other) noexcept {
+  std::swap(loop_, other.loop_);
+  std::swap(connection_, other.connection_);
+  std::swap(stream_, other.stream_);
+  std::swap(gone_, other.gone_);
+  return *this;
+}
+
+GrpcResponder::~GrpcResponder() {
+  if (connection_) Send(GrpcAnswer::Failure(GrpcCode::kInternal, "the call was not answered"));
+}
+
+void GrpcResponder::Send(GrpcAnswer answer) {
+  Ref<GrpcConnection> connection = std::exchange(connection_, nullptr);
+  if (!connection) return;
+  if (loop_->InLoop()) return connection->Answer(stream_, std::move(answer));
+  loop_->Post([connection = std::move(connection), stream = stream_, answer = std::move(answer)]() mutable {
+    connection->Answer(stream, std::move(answer));
+  });
+}
+
+bool GrpcResponder::wanted() const noexcept { return connection_ && !gone_->load(std::memory_order_relaxed); }
+
+class GrpcServer::Core final : private Acceptor {
+ public:
+  Core(IoLoop& loop, std::vector<GrpcRoute> routes, Options options)
+      : shared{.loop = loop,
+               .routes = std::move(routes),
+               .authenticator = options.authenticator,
+               .offload = std::move(options.offload),
+               .limits = options.limits,
+               .stats = {},
+               .connections = {loop,
+                               {options.limits.request_timeout, options.limits.idle_timeout, Duration(0),
+                                options.limits.write_timeout, options.limits.linger, Duration(0)}}},
+        sockets(loop, *this, shared.connections) {}
+
+  GrpcShared shared;
+  ServerSockets sockets;
+
+ private:
+  void OnAccept(UniqueFd socket, const Endpoint& peer) override {
+    shared.stats.accepted.fetch_add(1, std::memory_order_relaxed);
+    if (shared.connections.size() >= shared.limits.connections) {
+      shared.stats.Refused(Refusal::kLimit);
+      if (!shared.connections.CloseOne()) return;
+    }
+    static const auto kPlain = std::make_shared<const WebRules>();
+    auto rules = shared.authenticator ? shared.authenticator->Rules() : kPlain;
+    auto stream = Stream::Adopt(shared.loop, std::move(socket), rules->tls, {}, Stream::Protocol::kHttp2);
+    if (!stream) return shared.stats.Refused(Refusal::kLimit);
+    MakeRef<GrpcConnection>(shared, *std::move(stream), peer, std::move(rules))->Start();
+  }
+
+  bool MakeRoom() override {
+    shared.stats.Refused(Refusal::kLimit);
+    return shared.connections.CloseOne();
+  }
+};
+
+GrpcServer::GrpcServer(IoLoop& loop, std::vector<GrpcRoute> routes, Options options)
+    : loop_(loop), core_(std::make_unique<Core>(loop, std::move(routes), std::move(options))) {}
+
+GrpcServer::~GrpcServer() {
+  loop_.Call([this] { core_ = nullptr; });
+}
+
+Result<Endpoint> GrpcServer::Listen(const Endpoint& at) { return core_->sockets.Listen(at); }
+Result<Endpoint> GrpcServer::Listen(UniqueFd listening) {
+  return core_->sockets.Listen(std::move(listening));
+}
+void GrpcServer::StopListening(const Endpoint& at) { core_->sockets.StopListening(at); }
+std::vector<Endpoint> GrpcServer::addresses() const { return core_->sockets.addresses(); }
+
+void GrpcServer::Shutdown(Duration deadline, std::function<void()> done) {
+  core_->sockets.Shutdown(deadline, std::move(done));
+}
+
+const GrpcStats& GrpcServer::stats() const noexcept { return core_->shared.stats; }
+
+}  // namespace gpulens
