@@ -9,7 +9,7 @@
 #include <thread>
 
 #include "base/ring.h"
-#include "core/received_otlp.h"
+#include "core/otlp/received_otlp.h"
 #include "pipeline/plugin.h"
 
 namespace gpulens {

@@ -34,9 +34,7 @@ void HttpConnection::Close() {
   if (gone_.exchange(true, std::memory_order_relaxed)) return;
   stream_.Close();
   slots_.clear();
-  CountBody(0);
-  parser_ = nullptr;
-  unparsed_ = {};
+  ForgetRequest();
   shared_.stats.connections.fetch_sub(1, std::memory_order_relaxed);
   shared_.connections.Remove(*this);
 }
@@ -133,13 +131,6 @@ void HttpConnection::Parse(std::string_view fresh) {
   unparsed_.assign(bytes);
 }
 
-// False when all connections together hold more than they may.
-bool HttpConnection::CountBody(size_t bytes) {
-  shared_.arriving += bytes - counted_body_;
-  counted_body_ = bytes;
-  return shared_.limits.arriving_bytes == 0 || shared_.arriving <= shared_.limits.arriving_bytes;
-}
-
 void HttpConnection::OnRequest() {
   HttpRequest& request = parser_->request();
   request.remote_ = peer_;
@@ -199,9 +190,7 @@ void HttpConnection::Reject(int status, std::string_view why) {
   if (status == 429) shared_.stats.Refused(Refusal::kLimit);
   if (status == 414 || status == 431) shared_.stats.Refused(Refusal::kHeaderSize);
   last_taken_ = true;
-  CountBody(0);
-  parser_ = nullptr;
-  unparsed_.clear();
+  ForgetRequest();
   Slot& slot = slots_.emplace_back();
   slot.number = next_number_++;
   slot.close = true;

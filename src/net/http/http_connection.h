@@ -62,7 +62,17 @@ class HttpConnection final : public Connection, private StreamHandler {
 
   bool CanParse() const noexcept;
   void Parse(std::string_view fresh);
-  bool CountBody(size_t bytes);
+  void ForgetRequest() {
+    CountBody(0);
+    parser_ = nullptr;
+    unparsed_ = {};
+  }
+  // False when all connections together hold more than they may.
+  bool CountBody(size_t bytes) {
+    shared_.arriving += bytes - counted_body_;
+    counted_body_ = bytes;
+    return shared_.limits.arriving_bytes == 0 || shared_.arriving <= shared_.limits.arriving_bytes;
+  }
   void OnRequest();
   void OnAccess(Access access);
   void Judge(Access access);

@@ -16,7 +16,7 @@
 
 #include <gpulens/status.h>
 
-#include "core/received_otlp.h"
+#include "core/otlp/received_otlp.h"
 #include "pipeline/plugin.h"
 
 namespace gpulens {

@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "base/check.h"
-#include "wire/otlp_in/otlp_levels.h"
+#include "wire/otlp_in/otlp_message.h"
 #include "wire/otlp_in/proto_cursor.h"
 
 namespace gpulens {

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "wire/otlp_in/otlp_in_testing.h"
+#include "wire/otlp_in/otlp_lines_testing.h"
 
 namespace gpulens {
 namespace {

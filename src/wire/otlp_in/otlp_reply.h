@@ -5,7 +5,7 @@
 #include <string>
 #include <string_view>
 
-#include "core/received_otlp.h"
+#include "core/otlp/received_otlp.h"
 
 namespace gpulens {
 

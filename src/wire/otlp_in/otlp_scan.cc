@@ -3,7 +3,6 @@
 #include <string>
 
 #include "wire/otlp_in/otlp_identity.h"
-#include "wire/otlp_in/otlp_levels.h"
 #include "wire/otlp_in/otlp_message.h"
 
 namespace gpulens {

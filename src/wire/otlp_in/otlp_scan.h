@@ -15,7 +15,7 @@
 
 #include <gpulens/status.h>
 
-#include "core/received_otlp.h"
+#include "core/otlp/received_otlp.h"
 #include "wire/otlp_in/name_filter.h"
 
 namespace gpulens {
