@@ -14,6 +14,7 @@ from agent import BINARY, Agent, free_port, value, wait_until
 from otlp_receiver import Receiver, plain
 from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest, ExportMetricsServiceResponse
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
 try:
     from opentelemetry.exporter.otlp.proto.http import Compression
@@ -193,6 +194,59 @@ class OverHttp(unittest.TestCase):
             far.wait(lambda requests: [r for r in requests if list(r.logs())], "the record")
         ((_, arrived),) = [found for request in far.requests for found in request.logs()]
         self.assertEqual(arrived.SerializeToString(), unknown)
+
+
+class OverGrpc(unittest.TestCase):
+    SERVICES = {"metrics.v1.MetricsService": gauge("m", 3),
+                "logs.v1.LogsService": ExportLogsServiceRequest(),
+                "trace.v1.TraceService": ExportTraceServiceRequest()}  # fmt: skip
+
+    def setUp(self):
+        try:
+            import grpc
+        except ImportError:
+            self.skipTest("grpcio not here: ./dev test fetches it")
+        self.grpc = grpc
+
+    def call(self, channel, service, body, **options):
+        """The bytes of the answer."""
+        method = channel.unary_unary(f"/opentelemetry.proto.collector.{service}/Export")
+        return method(body, timeout=20, **options)
+
+    def test_all_signals_packed_or_not(self):
+        port, grpc_port = free_port(), free_port()
+        requests = dict(self.SERVICES)
+        requests["logs.v1.LogsService"].resource_logs.add().scope_logs.add().log_records.add(severity_text="INFO")
+        requests["trace.v1.TraceService"].resource_spans.add().scope_spans.add().spans.add(name="span", trace_id=b"t" * 16, span_id=b"s" * 8)
+        with Receiver() as far, Agent(config=config(port, far.url, grpc=f"'127.0.0.1:{grpc_port}'")) as agent:
+            with self.grpc.insecure_channel(f"127.0.0.1:{grpc_port}") as channel:
+                for packing in (self.grpc.Compression.NoCompression, self.grpc.Compression.Gzip):
+                    for service, request in requests.items():
+                        self.assertEqual(self.call(channel, service, request.SerializeToString(), compression=packing), b"")
+            far.wait(lambda found: len(points_of(found, "m")) == 6 and sum(len(list(r.spans())) for r in found) == 2
+                     and sum(len(list(r.logs())) for r in found) == 2, "each twice")  # fmt: skip
+            page = agent.page()
+        self.assertEqual(value(page, "gpulens_receiver_points_total", receiver="otlp/grpc", signal="metrics", result="accepted"), 6)
+        self.assertEqual(value(page, "gpulens_receiver_requests_total", receiver="otlp/grpc", signal="traces", code="OK"), 2)
+
+    def test_bad_requests_and_overload_have_codes(self):
+        port, grpc_port = free_port(), free_port()
+        with Agent(config=config(port, f"http://127.0.0.1:{free_port()}", grpc=f"'127.0.0.1:{grpc_port}'", sink=", compression: none").replace(
+                "storage: memory", "storage: memory, max_bytes: 8MiB")):  # fmt: skip
+            with self.grpc.insecure_channel(f"127.0.0.1:{grpc_port}") as channel:
+                with self.assertRaises(self.grpc.RpcError) as broken:
+                    self.call(channel, "metrics.v1.MetricsService", b"\x0a\x7f")
+                self.assertEqual(broken.exception.code(), self.grpc.StatusCode.INVALID_ARGUMENT)
+                mixed = gauge("m", 2, text="good").SerializeToString().replace(b"good", b"g\xffod", 1)
+                partial = ExportMetricsServiceResponse.FromString(self.call(channel, "metrics.v1.MetricsService", mixed)).partial_success
+                self.assertEqual(partial.rejected_data_points, 1)
+                body = gauge("m", 1, text="x" * 150_000).SerializeToString()
+                with self.assertRaises(self.grpc.RpcError) as full:
+                    for _ in range(12):
+                        self.call(channel, "metrics.v1.MetricsService", body)
+                self.assertEqual(full.exception.code(), self.grpc.StatusCode.RESOURCE_EXHAUSTED)
+                details = dict(full.exception.trailing_metadata()).get("grpc-status-details-bin", b"")
+                self.assertIn(b"RetryInfo", details)
 
 
 class BackPressure(unittest.TestCase):

@@ -42,6 +42,8 @@ AttributeSet StatedAttributes(const Config& config) {
   for (const auto& [key, value] : resource.TextMap("attributes")) {
     if (key != "service.name") attributes.push_back({key, std::string_view(value)});
   }
+  for (const auto& [key, value] : config.TextMap(kAttributesKey))
+    attributes.push_back({key, std::string_view(value)});
   return AttributeSet(std::span<const AttributeSet::Attribute>(attributes));
 }
 

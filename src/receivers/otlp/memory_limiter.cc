@@ -11,7 +11,7 @@
 namespace gpulens {
 namespace {
 
-constexpr int64_t kLookEvery = 100'000'000;
+constexpr int64_t kLookEvery = 100'000'000, kTrimEvery = 1'000'000'000;
 
 uint64_t Soft(const MemoryLimiter::Options& options) {
   const double share = std::max(0.0, options.share - options.spike);
@@ -31,6 +31,8 @@ bool MemoryLimiter::HasRoom() {
   room_ = used_() <= soft_;
   if (room_) return true;
   // What was freed and not given back does not count against senders.
+  if (trimmed_ns_ >= 0 && now - trimmed_ns_ < kTrimEvery) return room_;
+  trimmed_ns_ = now;
   ::malloc_trim(0);
   return room_ = used_() <= soft_;
 }

@@ -33,7 +33,7 @@ class MemoryLimiter {
   const uint64_t soft_;
   const Clock& clock_;
   const Used used_;
-  int64_t looked_ns_ = -1;
+  int64_t looked_ns_ = -1, trimmed_ns_ = -1;
   bool room_ = true;
 };
 

@@ -143,6 +143,11 @@ void OtlpIntake::Finish() {
     ending_ = true;
   }
   wake_.notify_all();
+  {
+    std::lock_guard lock(flight_->mutex);
+    flight_->ending = true;
+  }
+  flight_->landed.notify_all();
   if (thread_.joinable()) thread_.join();
 }
 
@@ -261,7 +266,9 @@ void OtlpIntake::Send(Lane& lane, std::string bytes, uint32_t items) {
 
 bool OtlpIntake::AwaitRoom() {
   std::unique_lock lock(flight_->mutex);
-  return flight_->landed.wait_for(lock, options_.patience, [this] { return flight_->flying < kInFlight; });
+  flight_->landed.wait_for(lock, options_.patience,
+                           [this] { return flight_->flying < kInFlight || flight_->ending; });
+  return flight_->flying < kInFlight;
 }
 
 void OtlpIntake::FlushOlder(Duration age) {

@@ -55,7 +55,8 @@ struct OtlpFlight {
 
   mutable std::mutex mutex;  // guards what follows
   std::condition_variable landed;
-  size_t flying = 0;  // requests that sinks have and have not answered
+  size_t flying = 0;    // requests that sinks have and have not answered
+  bool ending = false;  // no sink is waited for any more
   std::vector<ReceiverStats::Way> ways;
 };
 
