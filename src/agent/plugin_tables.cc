@@ -17,6 +17,9 @@ namespace gpulens {
 #define GPULENS_PLUGIN(name) extern const SinkSpec name##_sink;
 #include "agent/sinks.def"
 #undef GPULENS_PLUGIN
+#define GPULENS_PLUGIN(name) extern const ReceiverSpec name##_receiver;
+#include "agent/receivers.def"
+#undef GPULENS_PLUGIN
 
 namespace {
 
@@ -46,6 +49,12 @@ constexpr const SinkSpec* kSinks[] = {
 #undef GPULENS_PLUGIN
 };
 
+constexpr const ReceiverSpec* kReceivers[] = {
+#define GPULENS_PLUGIN(name) &name##_receiver,
+#include "agent/receivers.def"
+#undef GPULENS_PLUGIN
+};
+
 template <class Spec>
 const Spec* Find(std::span<const Spec* const> specs, std::string_view name) noexcept {
   for (const Spec* spec : specs) {
@@ -61,6 +70,7 @@ std::span<const AnalyzerSpec* const> AllAnalyzers() noexcept { return kAnalyzers
 std::span<const DiscoverySpec* const> AllDiscoveries() noexcept { return kDiscoveries; }
 std::span<const EnricherSpec* const> AllEnrichers() noexcept { return kEnrichers; }
 std::span<const SinkSpec* const> AllSinks() noexcept { return kSinks; }
+std::span<const ReceiverSpec* const> AllReceivers() noexcept { return kReceivers; }
 const CollectorSpec* FindCollector(std::string_view name) noexcept { return Find(AllCollectors(), name); }
 const AnalyzerSpec* FindAnalyzer(std::string_view name) noexcept { return Find(AllAnalyzers(), name); }
 const SinkSpec* FindSink(std::string_view name) noexcept { return Find(AllSinks(), name); }

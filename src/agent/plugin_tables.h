@@ -5,6 +5,7 @@
 #include <string_view>
 
 #include "pipeline/plugin.h"
+#include "pipeline/receive/receiver.h"
 
 namespace gpulens {
 
@@ -13,6 +14,7 @@ std::span<const AnalyzerSpec* const> AllAnalyzers() noexcept;
 std::span<const DiscoverySpec* const> AllDiscoveries() noexcept;
 std::span<const EnricherSpec* const> AllEnrichers() noexcept;
 std::span<const SinkSpec* const> AllSinks() noexcept;
+std::span<const ReceiverSpec* const> AllReceivers() noexcept;
 
 const CollectorSpec* FindCollector(std::string_view name) noexcept;
 const AnalyzerSpec* FindAnalyzer(std::string_view name) noexcept;

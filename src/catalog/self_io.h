@@ -62,6 +62,16 @@ inline constexpr MetricDesc kSelfSinkDiskQueueOldestAge =
     row::Gauge("gpulens.sink.disk_queue.oldest.age", "s", "Age of the oldest request in the disk queue.",
                row::kKeys<"sink">);
 
+inline constexpr MetricDesc kSelfReceiverRequests =
+    row::Counter("gpulens.receiver.requests", "{request}", "Requests received by answer.",
+                 row::kKeys<"receiver", "signal", "code">);
+inline constexpr MetricDesc kSelfReceiverPoints = row::Counter(
+    "gpulens.receiver.points", "{point}",
+    "Points, log records and spans received, by what became of them: accepted, refused, rejected, filtered.",
+    row::kKeys<"receiver", "signal", "result">);
+inline constexpr MetricDesc kSelfReceiverReceived =
+    row::Counter("gpulens.receiver.received", "By", "Bytes received, packed.", row::kKeys<"receiver">);
+
 inline constexpr MetricDesc kSelfHttpRequests = row::Counter(
     "gpulens.http.requests", "{request}", "HTTP requests answered.", row::kKeys<"handler", "code">);
 inline constexpr MetricDesc kSelfHttpDuration =
@@ -105,6 +115,9 @@ inline constexpr const MetricDesc* kSelfIoRows[] = {
     &kSelfSinkDiskQueueSize,
     &kSelfSinkDiskQueueLimit,
     &kSelfSinkDiskQueueOldestAge,
+    &kSelfReceiverRequests,
+    &kSelfReceiverPoints,
+    &kSelfReceiverReceived,
     &kSelfHttpRequests,
     &kSelfHttpDuration,
     &kSelfHttpResponseSize,

@@ -51,6 +51,7 @@ void Pipeline::Start() {
 }
 
 void Pipeline::Stop(Instant deadline) {
+  StopReceivers(deadline);
   {
     std::lock_guard lock(mutex_);
     stopping_ = true;
@@ -183,6 +184,7 @@ void Pipeline::Gather(Snapshot& snapshot) {
     }
     analyzing_ = analyzers_;
     offered_ = sinks_;
+    receiving_ = receivers_;
   }
   snapshot.frames.clear();
   for (const auto& instance : gathered_) {
@@ -237,6 +239,9 @@ void Pipeline::UpdateSelf(Snapshot& snapshot) {
   enrichers_.Read(enricher_views_);
   input.enrichers = enricher_views_;
   input.sinks = offered_;
+  received_.ways.clear();
+  for (const auto& running : receiving_) running->receiver->ReadStats(received_);
+  input.received = &received_;
   input.ready = AllAnswered();
   input.simulated = env_.demo;
   {

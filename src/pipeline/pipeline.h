@@ -17,6 +17,7 @@
 #include "pipeline/enrich/enricher_set.h"
 #include "pipeline/instance.h"
 #include "pipeline/overlap/gpu_overlap.h"
+#include "pipeline/receive/otlp_fan.h"
 #include "pipeline/scheduler.h"
 #include "pipeline/self_metrics.h"
 #include "pipeline/sink_runner.h"
@@ -30,12 +31,20 @@ struct PipelinePlan {
     const AnalyzerSpec* spec = nullptr;
     Config config;
   };
+  struct ReceiverSetup {
+    const ReceiverSpec* spec = nullptr;
+    Config config;
+    friend bool operator==(const ReceiverSetup&, const ReceiverSetup&) = default;
+  };
   Duration interval = std::chrono::seconds(1);
   AttributeSet resource;
+  AttributeSet stated;  // the part of it that the configuration states: it holds for others' data, too
+  uint64_t memory_limit = 0;
   std::vector<Instance::Setup> instances;
   std::vector<EnricherSet::Setup> enrichers;
   std::vector<AnalyzerSetup> analyzers;
   std::vector<SinkRunner::Setup> sinks;
+  std::vector<ReceiverSetup> receivers;
 };
 
 class Pipeline {
@@ -57,7 +66,7 @@ class Pipeline {
   // analyzer cannot be made.
   Status Apply(PipelinePlan plan);
   void Start();
-  // Ends in this order: no new runs, workers stopped, sinks flushed until `deadline`.
+  // Ends in this order: nothing received, no new runs, workers stopped, sinks flushed until `deadline`.
   void Stop(Instant deadline);
 
   // Ticks closed so far.
@@ -80,6 +89,13 @@ class Pipeline {
     std::shared_ptr<Instance> predecessor;  // shown until this one has a frame
   };
   struct RunningAnalyzer;
+  // A receiver is made anew when what it tells of others' data has changed.
+  struct RunningReceiver {
+    PipelinePlan::ReceiverSetup setup;
+    AttributeSet stated;
+    uint64_t memory_limit;
+    std::unique_ptr<Receiver> receiver;
+  };
 
   void Loop();
   void StartTask(Scheduler::TaskId task);
@@ -101,6 +117,8 @@ class Pipeline {
   void ApplyInstances(std::vector<Instance::Setup>& setups);
   Status MakeAnalyzers(const PipelinePlan& plan, std::vector<std::shared_ptr<RunningAnalyzer>>& out);
   Status MakeSinks(const PipelinePlan& plan, std::vector<std::shared_ptr<SinkRunner>>& out);
+  Status MakeReceivers(const PipelinePlan& plan, std::vector<std::shared_ptr<RunningReceiver>>& out);
+  void StopReceivers(Instant deadline);
 
   Env& env_;
   Workers& workers_;
@@ -119,6 +137,7 @@ class Pipeline {
   std::vector<std::unique_ptr<Running>> leaving_;  // removed, their last run not finished
   std::vector<std::shared_ptr<RunningAnalyzer>> analyzers_;
   std::vector<std::shared_ptr<SinkRunner>> sinks_;
+  std::vector<std::shared_ptr<RunningReceiver>> receivers_;
   uint64_t tick_ = 0, closed_ = 0, late_ = 0;
   Duration tick_duration_{};
   bool tick_open_ = false, closing_ = false, stopping_ = false, started_ = false;
@@ -130,11 +149,15 @@ class Pipeline {
   std::vector<std::shared_ptr<RunningAnalyzer>> analyzing_;
   std::vector<AnalyzerView> analyzer_views_;
   std::vector<std::shared_ptr<SinkRunner>> offered_;
+  std::vector<std::shared_ptr<RunningReceiver>> receiving_;
+  ReceiverStats received_;
   GpuOverlap overlap_;
   std::vector<EnricherSet::View> enricher_views_;
   uint64_t described_ = 0;                // the enrichers' generation that `resource_` shows
   AttributeSet resource_, own_resource_;  // with what enrichers know of the machine; the plan's
   SelfMetrics self_;
+
+  OtlpFan fan_;
 
   std::thread thread_;
 };

@@ -81,13 +81,60 @@ Status Pipeline::MakeSinks(const PipelinePlan& plan, std::vector<std::shared_ptr
   return Ok();
 }
 
+Status Pipeline::MakeReceivers(const PipelinePlan& plan, std::vector<std::shared_ptr<RunningReceiver>>& out) {
+  std::unique_lock lock(mutex_);
+  const auto present = receivers_;
+  lock.unlock();
+  for (const PipelinePlan::ReceiverSetup& setup : plan.receivers) {
+    auto old = std::find_if(present.begin(), present.end(), [&](const auto& r) {
+      return r->setup == setup && r->stated == plan.stated && r->memory_limit == plan.memory_limit;
+    });
+    if (old != present.end()) {
+      out.push_back(*old);
+      continue;
+    }
+    const ReceiverContext context{
+        .env = env_,
+        .forward = fan_,
+        .stated = plan.stated,
+        .host_name = plan.resource.Text("host.name"),
+        .memory_limit = plan.memory_limit,
+        .describer = {[this](const Entity& entity) { return enrichers_.Describe(entity); },
+                      [this] { return enrichers_.generation(); }}};
+    ASSIGN_OR_RETURN(auto made, setup.spec->create(setup.config, context));
+    out.push_back(std::make_shared<RunningReceiver>(setup, plan.stated, plan.memory_limit, std::move(made)));
+  }
+  return Ok();
+}
+
+void Pipeline::StopReceivers(Instant deadline) {
+  std::vector<std::shared_ptr<RunningReceiver>> receivers;
+  {
+    std::lock_guard lock(mutex_);
+    receivers.swap(receivers_);
+  }
+  for (const auto& running : receivers) running->receiver->Stop(deadline);
+  fan_.Set({});
+}
+
 Status Pipeline::Apply(PipelinePlan plan) {
   // First all that may fail, without a change; then the change.
   std::vector<std::shared_ptr<RunningAnalyzer>> analyzers;
   std::vector<std::shared_ptr<SinkRunner>> sinks, replaced;
+  std::vector<std::shared_ptr<RunningReceiver>> receivers, gone;
   RETURN_IF_ERROR(MakeAnalyzers(plan, analyzers));
   RETURN_IF_ERROR(MakeSinks(plan, sinks));
   ASSIGN_OR_RETURN(EnricherSet::List enrichers, enrichers_.Make(plan.enrichers));
+  std::vector<OtlpFan::Taker> takers;
+  for (const auto& sink : sinks) {
+    if (!sink->takes_otlp()) continue;
+    takers.push_back([sink](const Ref<const ReceivedOtlp>& received, OtlpFan::Done done) {
+      sink->Offer(received, std::move(done));
+    });
+  }
+  if (!plan.receivers.empty() && takers.empty())
+    return {Code::kInvalidArgument, "receivers: no sink takes what is received; switch sinks.otlp on"};
+  RETURN_IF_ERROR(MakeReceivers(plan, receivers));
   enrichers_.Adopt(std::move(enrichers));
   {
     std::lock_guard lock(mutex_);
@@ -97,6 +144,12 @@ Status Pipeline::Apply(PipelinePlan plan) {
       if (std::find(sinks.begin(), sinks.end(), sink) == sinks.end()) replaced.push_back(sink);
     }
     sinks_ = std::move(sinks);
+    for (const auto& receiver : receivers_) {
+      if (std::find(receivers.begin(), receivers.end(), receiver) == receivers.end())
+        gone.push_back(receiver);
+    }
+    receivers_ = std::move(receivers);
+    fan_.Set(std::move(takers));
     if (started_ && plan.interval != plan_.interval) {
       scheduler_.Remove(tick_task_);
       tick_task_ = scheduler_.Add(plan.interval, plan.interval, env_.clock->Now());
@@ -104,6 +157,7 @@ Status Pipeline::Apply(PipelinePlan plan) {
     plan_ = std::move(plan);
   }
   wake_.notify_all();
+  for (const auto& running : gone) running->receiver->Stop(env_.clock->Now() + std::chrono::seconds(1));
   for (const auto& sink : replaced) sink->Stop(env_.clock->Now() + std::chrono::seconds(1));
   return Ok();
 }

@@ -6,6 +6,7 @@
 #include <mutex>
 
 #include "pipeline/events/event_desk.h"
+#include "pipeline/receive/receiver.h"
 #include "pipeline/sink_runner.h"
 
 namespace gpulens {
@@ -16,12 +17,12 @@ using std::chrono::seconds;
 struct Taken {
   std::mutex mutex;
   std::condition_variable wake;
-  size_t events = 0, snapshots = 0;
+  size_t events = 0, snapshots = 0, received = 0;
   bool block = false, fail = false;
 };
 Taken* taken = nullptr;
 
-class TestSink final : public Sink {
+class TestSink : public Sink {
  public:
   Status Write(const Snapshot&) override {
     std::unique_lock lock(taken->mutex);
@@ -36,6 +37,17 @@ class TestSink final : public Sink {
     taken->events += events.list.size();
     taken->wake.notify_all();
     return taken->fail ? Status{Code::kIo, "told to fail"} : Ok();
+  }
+};
+
+class TestTaker final : public TestSink, public OtlpTaker {
+ public:
+  Status Take(const ReceivedOtlp& received) override {
+    std::unique_lock lock(taken->mutex);
+    taken->wake.wait(lock, [] { return !taken->block; });
+    taken->received += received.items;
+    taken->wake.notify_all();
+    return taken->fail ? Status{Code::kExhausted, "told to fail"} : Ok();
   }
 };
 const SinkSpec kThreaded{.name = "threaded", .help = "x.", .threaded = true};
@@ -93,6 +105,65 @@ TEST_F(EventLane, WhatWaitsAtTheEndIsDeliveredFirst) {
   for (int i = 0; i < 5; ++i) runner.Offer(Parcel(2));
   runner.Stop(RealClock().Now() + seconds(20));
   EXPECT_EQ(taken_.events, 10u);
+}
+
+// What is received: the answers of a sink, by the lane's own rules.
+class ReceivedLane : public EventLane {
+ protected:
+  void Offer(SinkRunner& runner) {
+    Ref<ReceivedOtlp> received = MakeRef<ReceivedOtlp>();
+    received->items = 1;
+    runner.Offer(received, [this](Status status) {
+      std::lock_guard lock(mutex_);
+      ++told_[status.code];
+    });
+  }
+  size_t Told(Code code) {
+    std::lock_guard lock(mutex_);
+    return told_[code];
+  }
+  std::mutex mutex_;
+  std::map<Code, size_t> told_;
+};
+
+TEST_F(ReceivedLane, IsToldWhatTheSinkSaid) {
+  SinkRunner runner({&kThreaded, {}, {}}, std::make_unique<TestTaker>(), RealClock());
+  EXPECT_TRUE(runner.takes_otlp());
+  for (int i = 0; i < 5; ++i) Offer(runner);
+  runner.Stop(RealClock().Now() + seconds(20));
+  EXPECT_EQ(taken_.received, 5u);
+  EXPECT_EQ(Told(Code::kOk), 5u);
+  Offer(runner);
+  EXPECT_EQ(Told(Code::kUnavailable), 1u) << "after the end";
+  SinkRunner plain({&kPlain, {}, {}}, std::make_unique<TestTaker>(), RealClock());
+  EXPECT_FALSE(plain.takes_otlp());
+}
+
+TEST_F(ReceivedLane, AFullLaneSendsAwayAndDropsNothing) {
+  Block(true);
+  SinkRunner runner({&kThreaded, {}, {}}, std::make_unique<TestTaker>(), RealClock());
+  for (size_t i = 0; i < SinkRunner::kOtlpLaneDepth + 11; ++i) Offer(runner);
+  const size_t away = Told(Code::kExhausted);
+  EXPECT_GE(away, 10u);
+  EXPECT_LE(away, 11u);
+  Block(false);
+  runner.Stop(RealClock().Now() + seconds(20));
+  EXPECT_EQ(Told(Code::kOk), SinkRunner::kOtlpLaneDepth + 11 - away);
+  EXPECT_EQ(taken_.received, Told(Code::kOk));
+}
+
+TEST_F(ReceivedLane, ASinkThatHangsAtTheEndLeavesItToTheSender) {
+  Block(true);
+  auto runner = std::make_unique<SinkRunner>(SinkRunner::Setup{&kThreaded, {}, {}},
+                                             std::make_unique<TestTaker>(), RealClock());
+  for (int i = 0; i < 5; ++i) Offer(*runner);
+  runner->Stop(RealClock().Now());
+  EXPECT_GE(Told(Code::kUnavailable), 4u);
+  // The one in the sink's hands is told when it comes back.
+  Block(false);
+  std::unique_lock lock(taken_.mutex);
+  const size_t last = 5 - Told(Code::kUnavailable);
+  EXPECT_TRUE(taken_.wake.wait_for(lock, seconds(20), [&] { return taken_.received == last; }));
 }
 
 }  // namespace

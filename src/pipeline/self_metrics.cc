@@ -53,6 +53,9 @@ constexpr const MetricDesc* kRows[] = {&kSelfTickDuration,
                                        &kSelfSinkDiskQueueSize,
                                        &kSelfSinkDiskQueueLimit,
                                        &kSelfSinkDiskQueueOldestAge,
+                                       &kSelfReceiverRequests,
+                                       &kSelfReceiverPoints,
+                                       &kSelfReceiverReceived,
                                        &kTargetInfo};
 
 }  // namespace
@@ -284,6 +287,7 @@ Ref<const Frame> SelfMetrics::Update(const Input& input) {
   for (const AnalyzerView& analyzer : input.analyzers) UpdateAnalyzer(analyzer);
   for (const EnricherSet::View& enricher : input.enrichers) UpdateEnricher(enricher);
   for (const auto& sink : input.sinks) UpdateSink(*sink);
+  if (input.received) receivers_.Write(*input.received, writer_);
   RetireGone(collectors_);
   RetireGone(analyzers_);
   RetireGone(enrichers_);

@@ -14,6 +14,7 @@
 #include "pipeline/delivery/delivery_metrics.h"
 #include "pipeline/enrich/enricher_set.h"
 #include "pipeline/instance.h"
+#include "pipeline/receive/receiver_metrics.h"
 #include "pipeline/sink_runner.h"
 
 namespace gpulens {
@@ -40,6 +41,7 @@ class SelfMetrics {
     std::span<const AnalyzerView> analyzers;
     std::span<const EnricherSet::View> enrichers;
     std::span<const std::shared_ptr<SinkRunner>> sinks;
+    const ReceiverStats* received = nullptr;
     Duration tick_duration{};
     uint64_t late_ticks = 0;
     bool ready = false;
@@ -74,6 +76,7 @@ class SelfMetrics {
   std::map<std::string, std::unique_ptr<OfEnricher>, std::less<>> enrichers_;
   std::map<std::string, std::unique_ptr<OfSink>, std::less<>> sinks_;
   Series tick_duration_, tick_late_, ready_, simulated_, build_info_, start_time_, series_limit_;
+  ReceiverMetrics receivers_;
   Series log_written_[4], log_suppressed_[4];
   Series target_info_;
   AttributeSet resource_;

@@ -9,6 +9,7 @@
 #include <thread>
 
 #include "base/ring.h"
+#include "core/otlp/received_otlp.h"
 #include "pipeline/plugin.h"
 
 namespace gpulens {
@@ -37,6 +38,8 @@ class SinkRunner {
  public:
   static constexpr size_t kLaneDepth = 2;
   static constexpr size_t kEventLaneDepth = 64;
+  static constexpr size_t kOtlpLaneDepth = 16;
+  using Taken = std::function<void(Status)>;
 
   struct Setup {
     const SinkSpec* spec = nullptr;
@@ -54,6 +57,11 @@ class SinkRunner {
 
   void Offer(const Ref<const Snapshot>& snapshot);
   void Offer(const Ref<const Events>& events);
+  // Whether the sink takes what is received.
+  bool takes_otlp() const noexcept;
+  // `taken` is told once, from any thread, what the sink said; kExhausted at once when the lane is full: the
+  // sender keeps it, nothing is dropped. kUnavailable from Stop on.
+  void Offer(const Ref<const ReceivedOtlp>& received, Taken taken);
   // The last one there will be: a sink with an interval gets it before its time, unless it had it. May be
   // null.
   void OfferLast(const Ref<const Snapshot>& snapshot);
@@ -69,6 +77,7 @@ class SinkRunner {
   static void Run(const std::shared_ptr<Shared>& shared);
   static void Deliver(Shared& shared, const Snapshot& snapshot);
   static void Deliver(Shared& shared, const Events& events);
+  static void Deliver(Shared& shared, const ReceivedOtlp& received, const Taken& taken);
 
   const Setup setup_;
   std::shared_ptr<Shared> shared_;

@@ -5,8 +5,9 @@ import threading
 
 from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
-KINDS = {"/v1/metrics": ExportMetricsServiceRequest, "/v1/logs": ExportLogsServiceRequest}
+KINDS = {"/v1/metrics": ExportMetricsServiceRequest, "/v1/logs": ExportLogsServiceRequest, "/v1/traces": ExportTraceServiceRequest}
 
 
 def plain(attributes):
@@ -33,6 +34,21 @@ class Received:
             if metric.name == name:
                 for point in getattr(metric, metric.WhichOneof("data")).data_points:
                     yield plain(point.attributes), point
+
+
+    def spans(self):
+        """(resource, span) of a traces request."""
+        for resource in getattr(self.message, "resource_spans", ()):
+            for scope in resource.scope_spans:
+                for span in scope.spans:
+                    yield plain(resource.resource.attributes), span
+
+    def logs(self):
+        """(resource, record) of a logs request."""
+        for resource in getattr(self.message, "resource_logs", ()):
+            for scope in resource.scope_logs:
+                for record in scope.log_records:
+                    yield plain(resource.resource.attributes), record
 
 
 class Receiver:

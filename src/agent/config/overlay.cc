@@ -32,6 +32,7 @@ constexpr Alias kAliases[] = {
     {"OTEL_EXPORTER_OTLP_ENDPOINT", "sinks.otlp.endpoint", Alias::kAsIs},
     {"OTEL_EXPORTER_OTLP_METRICS_ENDPOINT", "sinks.otlp.metrics_endpoint", Alias::kAsIs},
     {"OTEL_EXPORTER_OTLP_LOGS_ENDPOINT", "sinks.otlp.logs_endpoint", Alias::kAsIs},
+    {"OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "sinks.otlp.traces_endpoint", Alias::kAsIs},
     {"OTEL_EXPORTER_OTLP_METRICS_PROTOCOL", "sinks.otlp.protocol", Alias::kAsIs, true},
     {"OTEL_EXPORTER_OTLP_PROTOCOL", "sinks.otlp.protocol", Alias::kAsIs, true},
     {"OTEL_EXPORTER_OTLP_METRICS_HEADERS", "sinks.otlp.headers", Alias::kSecretPairs, true},

@@ -87,6 +87,19 @@ TEST_F(FoundTest, OurOwnPagesAreRefused) {
   EXPECT_TRUE(refuse("http://192.0.2.7:9091/metrics").ok());
 }
 
+TEST_F(FoundTest, ASinkThatSendsToOurOwnReceiverIsRefused) {
+  const Status status = RefuseOwnPages(LoadText("sinks: {otlp: {}}\nreceivers: {otlp: {}}"));
+  EXPECT_EQ(status.code, Code::kInvalidArgument);
+  EXPECT_NE(status.detail.find("own receiver"), std::string::npos) << status.detail;
+  EXPECT_FALSE(
+      RefuseOwnPages(LoadText("sinks: {otlp: {endpoint: 'http://192.0.2.7:1', logs_endpoint: "
+                              "'http://localhost:4318/v1/logs'}}\nreceivers: {otlp: {}}")));
+  EXPECT_TRUE(RefuseOwnPages(LoadText("sinks: {otlp: {}}")));
+  EXPECT_TRUE(RefuseOwnPages(LoadText("sinks: {otlp: {}}\nreceivers: {otlp: {enabled: false}}")));
+  EXPECT_TRUE(RefuseOwnPages(LoadText(
+      "sinks: {otlp: {}}\nreceivers: {otlp: {http: {listen: '127.0.0.1:14318'}, grpc: {listen: []}}}")));
+}
+
 TEST_F(FoundTest, AListenerOnAllInterfacesIsEveryAddressOfThisMachine) {
   OwnPages own({*ParseListenAddress(":9091")}, {*ParseIp("10.1.2.3")});
   EXPECT_NE(own.Find(*ParseIp("10.1.2.3", 9091)), nullptr);

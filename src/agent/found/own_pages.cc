@@ -73,6 +73,45 @@ const Endpoint* OwnPages::Find(const HttpUrl& url) const {
   return ip ? Find(*ip) : nullptr;
 }
 
+Status RefuseOwnReceivers(const Config& config) {
+  if (!config.Has("receivers")) return Ok();
+  std::vector<Endpoint> listening;
+  for (const Config::Entry& receiver : config.Group("receivers").entries()) {
+    const auto& options = std::get<Config>(receiver.value);
+    if (!options.Bool("enabled")) continue;
+    for (const Config::Entry& transport : options.entries()) {
+      const auto* group = std::get_if<Config>(&transport.value);
+      if (!group || !group->Has("listen")) continue;
+      for (const std::string& text : group->Texts("listen")) {
+        if (auto endpoint = ParseListenAddress(text)) listening.push_back(*endpoint);
+      }
+    }
+  }
+  const OwnPages own(std::move(listening), Interfaces());
+  for (const Config::Entry& sink : config.Group("sinks").entries()) {
+    const auto& options = std::get<Config>(sink.value);
+    if (!options.Bool("enabled") || (options.Has("unix_socket") && !options.Text("unix_socket").empty()))
+      continue;
+    for (const Config::Entry& option : options.entries()) {
+      const auto* text = std::get_if<std::string>(&option.value);
+      if (!text) continue;
+      std::string place = *text;
+      // Where OTLP goes when nobody says where.
+      if (option.key == "endpoint" && place.empty())
+        place = options.Text("protocol") == "grpc" ? "http://127.0.0.1:4317" : "http://127.0.0.1:4318";
+      if (!place.starts_with("http")) continue;
+      auto url = ParseHttpUrl(place);
+      const Endpoint* listener = url ? own.Find(*url) : nullptr;
+      if (!listener) continue;
+      return {Code::kInvalidArgument,
+              options.Where(option.key) + ": sinks." + sink.key + "." + option.key + ": " + url->ToString() +
+                  " is this agent's own receiver (it listens at " + listener->ToString() +
+                  "): what is sent would come back for ever; name the other program, or change receivers"};
+    }
+  }
+  return Ok();
+}
+
 Status RefuseOwnPages(const Config& config) {
   const OwnPages own = OwnPages::Of(config);
   for (const Config::Entry& collector : config.Group("collectors").entries()) {
@@ -91,7 +130,7 @@ Status RefuseOwnPages(const Config& config) {
                   "program, or change http.listen"};
     }
   }
-  return Ok();
+  return RefuseOwnReceivers(config);
 }
 
 }  // namespace gpulens

@@ -28,7 +28,12 @@ class OwnPages {
   std::vector<Endpoint> listening_, interfaces_;
 };
 
-// kInvalidArgument that names the first target of any collector that is our own page, and its place.
+// kInvalidArgument that names the first sink whose receiver is our own, and its place: what it sends would
+// come back to it for ever.
+Status RefuseOwnReceivers(const Config& config);
+
+// kInvalidArgument that names the first target of any collector that is our own page, and its place; or what
+// RefuseOwnReceivers says.
 Status RefuseOwnPages(const Config& config);
 
 }  // namespace gpulens

@@ -34,6 +34,19 @@ std::string HostName() {
   return ::gethostname(name, sizeof name - 1) == 0 ? name : "";
 }
 
+AttributeSet StatedAttributes(const Config& config) {
+  std::vector<AttributeSet::Attribute> attributes;
+  const Config& resource = config.Group("resource");
+  if (!resource.Text("cluster").empty())
+    attributes.push_back({"k8s.cluster.name", std::string_view(resource.Text("cluster"))});
+  for (const auto& [key, value] : resource.TextMap("attributes")) {
+    if (key != "service.name") attributes.push_back({key, std::string_view(value)});
+  }
+  for (const auto& [key, value] : config.TextMap(kAttributesKey))
+    attributes.push_back({key, std::string_view(value)});
+  return AttributeSet(std::span<const AttributeSet::Attribute>(attributes));
+}
+
 AttributeSet MakeResource(const Config& config, const PlanContext& context) {
   std::vector<AttributeSet::Attribute> attributes;
   if (!context.host_name.empty()) attributes.push_back({"host.name", std::string_view(context.host_name)});
@@ -68,6 +81,9 @@ std::unique_ptr<Schema> MakeSchema() {
   for (const SinkSpec* spec : AllSinks()) {
     if (spec->name == kWebsocket) continue;
     plugins.push_back({"sinks", spec->name, spec->help, spec->options, spec->on_by_default, {}, {}});
+  }
+  for (const ReceiverSpec* spec : AllReceivers()) {
+    plugins.push_back({"receivers", spec->name, spec->help, spec->options, spec->on_by_default, {}, {}});
   }
   return std::make_unique<Schema>(plugins);
 }
@@ -112,6 +128,8 @@ PipelinePlan MakePlan(const Config& config, const PlanContext& context) {
   PipelinePlan plan;
   plan.interval = config.Time("interval");
   plan.resource = MakeResource(config, context);
+  plan.stated = StatedAttributes(config);
+  plan.memory_limit = config.Group("limits").Size("memory");
   for (const CollectorSpec* spec : AllCollectors()) {
     if (!config.Group("collectors").Group(spec->name).Bool("enabled")) continue;
     for (Instance::Setup& setup : MakeInstances(*spec, config)) plan.instances.push_back(std::move(setup));
@@ -130,6 +148,10 @@ PipelinePlan MakePlan(const Config& config, const PlanContext& context) {
     const Config own = SinkConfig(config, spec->name);
     if (!own.Bool("enabled")) continue;
     plan.sinks.push_back({spec, own, own.Has("interval") ? own.Time("interval") : Duration{}});
+  }
+  for (const ReceiverSpec* spec : AllReceivers()) {
+    const Config& own = config.Group("receivers").Group(spec->name);
+    if (own.Bool("enabled")) plan.receivers.push_back({spec, own});
   }
   return plan;
 }

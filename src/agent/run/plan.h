@@ -26,6 +26,10 @@ std::string HostName();
 // The attributes of everything that is sent.
 AttributeSet MakeResource(const Config& config, const PlanContext& context);
 
+// Of these, what the configuration states: they hold for what others send through this agent, too. No
+// service.name: that is the sender's.
+AttributeSet StatedAttributes(const Config& config);
+
 // Instances, enrichers, analyzers and sinks that are switched on. `config` was loaded with MakeSchema's
 // schema.
 PipelinePlan MakePlan(const Config& config, const PlanContext& context);

@@ -35,6 +35,7 @@ TEST(PluginTablesTest, EveryPluginDescribesItself) {
   ExpectDescribed(AllAnalyzers());
   ExpectDescribed(AllDiscoveries());
   ExpectDescribed(AllSinks());
+  ExpectDescribed(AllReceivers());
 }
 
 TEST(PluginTablesTest, EveryMetricIsARowOfTheCatalogue) {

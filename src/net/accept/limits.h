@@ -16,6 +16,8 @@ struct HttpLimits {
   size_t target_bytes = 8 << 10;   // the URL in it
   size_t header_count = 100;
   size_t body_bytes = 64 << 10;
+  // Of all requests that are still arriving, together; a request that goes beyond it gets 429. 0: no limit.
+  size_t arriving_bytes = 0;
   size_t pipelined = 16;  // requests of one connection that wait for their answers
   // From the first byte (or the accept, when nothing comes) to the end of the request, body included.
   Duration request_timeout = std::chrono::seconds(10);

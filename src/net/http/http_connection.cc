@@ -34,8 +34,7 @@ void HttpConnection::Close() {
   if (gone_.exchange(true, std::memory_order_relaxed)) return;
   stream_.Close();
   slots_.clear();
-  parser_ = nullptr;
-  unparsed_ = {};
+  ForgetRequest();
   shared_.stats.connections.fetch_sub(1, std::memory_order_relaxed);
   shared_.connections.Remove(*this);
 }
@@ -109,7 +108,11 @@ void HttpConnection::Parse(std::string_view fresh) {
     if (!parser_) parser_ = std::make_unique<HttpParser>(shared_.limits);
     HttpParser::Step step = parser_->Feed(bytes);
     bytes.remove_prefix(step.consumed);
-    if (step.state == HttpParser::State::kDone) {
+    if (step.state != HttpParser::State::kRejected && !CountBody(parser_->request().body().size())) {
+      Reject(429, "Too many requests are arriving at once. Try again.");
+      bytes = {};
+    } else if (step.state == HttpParser::State::kDone) {
+      CountBody(0);
       OnRequest();
     } else if (step.state == HttpParser::State::kRejected) {
       Reject(step.status, step.why);
@@ -184,14 +187,16 @@ void HttpConnection::Judge(Access access) {
 
 void HttpConnection::Reject(int status, std::string_view why) {
   if (status == 413) shared_.stats.Refused(Refusal::kBodySize);
+  if (status == 429) shared_.stats.Refused(Refusal::kLimit);
   if (status == 414 || status == 431) shared_.stats.Refused(Refusal::kHeaderSize);
   last_taken_ = true;
-  parser_ = nullptr;
-  unparsed_.clear();
+  ForgetRequest();
   Slot& slot = slots_.emplace_back();
   slot.number = next_number_++;
   slot.close = true;
-  FillSlot(slot, HttpResponse::Text(status, std::string(why)), true);
+  HttpResponse response = HttpResponse::Text(status, std::string(why));
+  if (status == 429) response.AddHeader("Retry-After", "1");
+  FillSlot(slot, std::move(response), true);
 }
 
 void HttpConnection::Answer(uint64_t number, HttpResponse response) {

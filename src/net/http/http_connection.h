@@ -28,6 +28,7 @@ struct HttpShared {
   // in part is kept with it.
   std::array<char, 16384> buffer;
   std::unique_ptr<HttpParser> spare_parser;
+  size_t arriving = 0;        // bytes of bodies that are not whole yet
   ConnectionSet connections;  // last: its end closes them, and that uses the others
 };
 
@@ -61,6 +62,17 @@ class HttpConnection final : public Connection, private StreamHandler {
 
   bool CanParse() const noexcept;
   void Parse(std::string_view fresh);
+  void ForgetRequest() {
+    CountBody(0);
+    parser_ = nullptr;
+    unparsed_ = {};
+  }
+  // False when all connections together hold more than they may.
+  bool CountBody(size_t bytes) {
+    shared_.arriving += bytes - counted_body_;
+    counted_body_ = bytes;
+    return shared_.limits.arriving_bytes == 0 || shared_.arriving <= shared_.limits.arriving_bytes;
+  }
   void OnRequest();
   void OnAccess(Access access);
   void Judge(Access access);
@@ -86,6 +98,7 @@ class HttpConnection final : public Connection, private StreamHandler {
   size_t sent_ = 0;      // of the first slot
   size_t progress_ = 0;  // written since the write timeout last started
   size_t discarded_ = 0;
+  size_t counted_body_ = 0;  // of HttpShared::arriving
   std::atomic<bool> gone_{false};
   bool busy_ = false;        // inside a callback that ends with Settle
   bool held_ = false;        // unparsed_ waits for a free slot, not for bytes

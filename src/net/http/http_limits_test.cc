@@ -114,6 +114,34 @@ TEST_F(HttpLimitsTest, SizesHaveLimits) {
   EXPECT_EQ(exact.Read().status, 200);
 }
 
+TEST_F(HttpLimitsTest, BodiesThatAreArrivingHaveALimitTogether) {
+  HttpLimits limits;
+  limits.body_bytes = 100'000;
+  limits.arriving_bytes = 150'000;
+  Serve(limits);
+  const std::string head = "POST /post HTTP/1.1\r\nHost: x\r\nContent-Length: 100000\r\n\r\n";
+  {
+    // One of them is too much, whichever is read last.
+    TestClient first(at_), second(at_);
+    first.Send(head + std::string(99'999, 'x'));
+    second.Send(head + std::string(99'999, 'x'));
+    ASSERT_TRUE(Eventually([&] { return Refused(Refusal::kLimit) == 1; }));
+    first.Send("x");
+    second.Send("x");
+    const Answer answers[] = {first.Read(), second.Read()};
+    const Answer& refused = answers[0].status == 429 ? answers[0] : answers[1];
+    EXPECT_EQ(answers[0].status + answers[1].status, 200 + 429);
+    EXPECT_EQ(refused.Header("Retry-After"), "1");
+    // What is whole does not count any more, nor what is gone.
+    first.Send(head + std::string(99'999, 'x'));
+    second.Send(head + std::string(99'999, 'x'));
+  }
+  EXPECT_TRUE(Eventually([&] { return server_->stats().connections == 0; }));
+  TestClient third(at_);
+  third.Send(head + std::string(100'000, 'x'));
+  EXPECT_EQ(third.Read().status, 200);
+}
+
 TEST_F(HttpLimitsTest, TheAnswerArrivesAlthoughTheClientIsStillSending) {
   Serve();
   TestClient client(at_);

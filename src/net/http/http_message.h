@@ -40,6 +40,8 @@ class HttpRequest {
   std::string_view path() const noexcept;   // as sent, not decoded; begins with '/' (or is "*")
   std::string_view query() const noexcept;  // without '?'
   std::string_view body() const noexcept { return body_; }
+  // The body without a copy, for a handler that answers later; once, then it is empty.
+  std::string TakeBody() const noexcept { return std::move(body_); }
   int version_minor() const noexcept { return minor_; }  // HTTP/1.0 or 1.1
   const Endpoint& remote() const noexcept { return remote_; }
   bool tls() const noexcept { return tls_; }
@@ -72,7 +74,7 @@ class HttpRequest {
   std::string text_;  // method, target, names and values, one after the other
   Range method_, target_;
   std::vector<FieldRange> fields_;
-  std::string body_;
+  mutable std::string body_;
   int minor_ = 1;
   bool tls_ = false;
   Endpoint remote_;

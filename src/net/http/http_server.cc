@@ -43,6 +43,7 @@ class HttpServer::Core final : private Acceptor {
                .files = HttpBodyFiles(loop),
                .buffer = {},
                .spare_parser = nullptr,
+               .arriving = 0,
                .connections = {loop,
                                {options.limits.request_timeout, options.limits.idle_timeout, Duration(0),
                                 options.limits.write_timeout, options.limits.linger, Duration(0)}}},

@@ -110,6 +110,11 @@ Status Outbox::Push(size_t route, std::string_view body, uint32_t items) {
   return pushed.code == Code::kInvalidArgument ? Ok() : pushed;
 }
 
+bool Outbox::HasRoom(size_t bytes) const {
+  const uint64_t most = queue_->options().max_bytes / 4 * 3;
+  return queue_->stats().held_bytes + bytes <= most;
+}
+
 Status Outbox::Finish(Instant deadline) { return sender_ ? sender_->Finish(deadline) : Ok(); }
 
 Result<HttpSender::Access> Outbox::Access(size_t route) {

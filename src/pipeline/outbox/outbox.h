@@ -58,6 +58,9 @@ class Outbox {
   Status Ready();
   // After Ready. Copies `body`. Not ok: nothing was taken, and the same may be pushed again.
   Status Push(size_t route, std::string_view body, uint32_t items);
+  // After Ready. Whether so much can be pushed without anything being dropped, and leave a quarter of the
+  // queue free: for what cannot be kept back by whoever made it.
+  bool HasRoom(size_t bytes) const;
   // Delivers what waits as long as there is time, and ends the thread. Not ok: what was lost or is left.
   Status Finish(Instant deadline);
   // False before the first Ready. As Sink::Delivery.

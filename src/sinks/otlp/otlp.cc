@@ -9,6 +9,7 @@
 #include "pipeline/outbox/outbox.h"
 #include "pipeline/outbox/outbox_options.h"
 #include "pipeline/plugin.h"
+#include "pipeline/receive/receiver.h"
 #include "sinks/otlp/otlp_body.h"
 #include "sinks/otlp/otlp_endpoint.h"
 #include "sinks/otlp/otlp_grpc.h"
@@ -18,9 +19,10 @@
 namespace gpulens {
 namespace {
 
-enum Signal : size_t { kMetrics, kLogs, kSignals };
-constexpr std::array<std::string_view, kSignals> kSignalNames = {"metrics", "logs"};
-class OtlpSink final : public Sink {
+enum Signal : size_t { kMetrics, kLogs, kTraces, kSignals };
+constexpr std::array<std::string_view, kSignals> kSignalNames = {"metrics", "logs", "traces"};
+
+class OtlpSink final : public Sink, public OtlpTaker {
  public:
   OtlpSink(const Config& config, std::unique_ptr<Outbox> outbox)
       : body_(config),
@@ -48,13 +50,21 @@ class OtlpSink final : public Sink {
     return Push(kLogs, logs_request_, static_cast<uint32_t>(events.list.size()));
   }
 
+  // OtlpSignal has the order of Signal. Others' data never pushes our own out of the queue: the sender keeps
+  // it while there is no room.
+  Status Take(const ReceivedOtlp& received) override {
+    RETURN_IF_ERROR(outbox_->Ready());
+    if (!outbox_->HasRoom(received.bytes.size()))
+      return {Code::kExhausted, "the queue of sinks.otlp is full"};
+    return Push(static_cast<Signal>(received.signal), received.bytes, received.items);
+  }
+
   Status Flush(Instant deadline) override { return outbox_->Finish(deadline); }
   bool Delivery(DeliveryStats& out) const override { return outbox_->stats(out); }
 
  private:
   Status Push(Signal signal, std::string_view request, uint32_t items) {
-    const auto message = signal == kMetrics ? OtlpMessage::kMetrics : OtlpMessage::kLogs;
-    ASSIGN_OR_RETURN(const std::string_view body, body_.Make(message, request));
+    ASSIGN_OR_RETURN(const std::string_view body, body_.Make(kOtlpMessages[signal], request));
     return outbox_->Push(body_.route(signal), body, items);
   }
 
@@ -91,15 +101,17 @@ constexpr auto kOwnOptions = JoinOptions(
     std::to_array<OptionSpec>({
         {.key = "endpoint",
          .type = OptionType::kUrl,
-         .help = "The receiver; /v1/metrics and /v1/logs are put behind it. Default: http://127.0.0.1:4318, "
-                 "with grpc "
-                 "port 4317."},
+         .help = "The receiver; /v1/metrics, /v1/logs and /v1/traces are put behind it. Default: "
+                 "http://127.0.0.1:4318, with grpc port 4317."},
         {.key = "metrics_endpoint",
          .type = OptionType::kUrl,
          .help = "The whole URL for metrics, taken as it is."},
         {.key = "logs_endpoint",
          .type = OptionType::kUrl,
          .help = "The whole URL for events, taken as it is."},
+        {.key = "traces_endpoint",
+         .type = OptionType::kUrl,
+         .help = "The whole URL for spans, which come from receivers, taken as it is."},
         {.key = "protocol",
          .fallback = "http/protobuf",
          .help = "How it is spoken to.",

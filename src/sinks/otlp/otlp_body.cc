@@ -38,7 +38,8 @@ SendOutcome JudgeOtlp(const HttpReply& reply) {
     return {IsRetryable(reply.status) ? SendOutcome::kAgain : SendOutcome::kRefused, 0, Refusal(reply)};
   SendOutcome outcome;
   // In JSON what is rejected is called differently for each signal.
-  for (OtlpMessage message : {OtlpMessage::kMetricsAnswer, OtlpMessage::kLogsAnswer}) {
+  for (OtlpMessage message :
+       {OtlpMessage::kMetricsAnswer, OtlpMessage::kLogsAnswer, OtlpMessage::kTracesAnswer}) {
     auto answer = ReadOtlpAnswer(Said(reply, message));
     if (!answer) continue;
     outcome.rejected = std::max(outcome.rejected, static_cast<uint64_t>(answer->rejected));
@@ -47,8 +48,8 @@ SendOutcome JudgeOtlp(const HttpReply& reply) {
   return outcome;
 }
 
-std::vector<Outbox::Route> OtlpRoutes(const std::array<HttpUrl, 2>& urls) {
-  std::vector<Outbox::Route> routes(OtlpRouteOf(0, 0, true) * 2);
+std::vector<Outbox::Route> OtlpRoutes(const std::array<HttpUrl, kOtlpSinkSignals>& urls) {
+  std::vector<Outbox::Route> routes(kOtlpRoutes);
   for (size_t signal = 0; signal < urls.size(); ++signal) {
     for (size_t packing = 0; packing < kOtlpPackings.size(); ++packing) {
       for (bool json : {false, true}) {

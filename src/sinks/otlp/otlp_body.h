@@ -21,12 +21,29 @@ namespace gpulens {
 
 inline constexpr std::array<std::string_view, 3> kOtlpPackings = {"none", "gzip", "zstd"};
 
-// A parcel on disk outlives a change of `compression` and `protocol`, so its route says both.
+// Metrics, logs, traces, in this order.
+inline constexpr size_t kOtlpSinkSignals = 3;
+// A parcel on disk outlives a change of `compression` and `protocol`, so its route says both. Traces came
+// last, and stand behind the others.
 constexpr size_t OtlpRouteOf(size_t signal, size_t packing, bool json) noexcept {
-  return signal + 2 * (packing + kOtlpPackings.size() * json);
+  const size_t way = packing + kOtlpPackings.size() * json;
+  return signal < 2 ? signal + 2 * way : 4 * kOtlpPackings.size() + way;
 }
-// All routes of the two signals to these URLs.
-std::vector<Outbox::Route> OtlpRoutes(const std::array<HttpUrl, 2>& urls);
+inline constexpr size_t kOtlpRoutes = 6 * kOtlpPackings.size();
+// What OtlpRouteOf has made a number of.
+struct OtlpWritten {
+  size_t signal, packing;
+  bool json;
+};
+constexpr OtlpWritten OtlpWrittenAs(size_t route) noexcept {
+  const size_t packings = kOtlpPackings.size(), first_traces = 4 * packings;
+  const size_t way = route < first_traces ? route / 2 : route - first_traces;
+  return {route < first_traces ? route % 2 : 2, way % packings, way >= packings};
+}
+inline constexpr std::array<OtlpMessage, kOtlpSinkSignals> kOtlpMessages = {
+    OtlpMessage::kMetrics, OtlpMessage::kLogs, OtlpMessage::kTraces};
+// All routes of the signals to these URLs.
+std::vector<Outbox::Route> OtlpRoutes(const std::array<HttpUrl, kOtlpSinkSignals>& urls);
 
 // Bodies of requests as the configuration wants them. Not thread-safe; keeps its memory between calls.
 class OtlpBody {

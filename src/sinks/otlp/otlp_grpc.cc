@@ -13,29 +13,21 @@
 namespace gpulens {
 namespace {
 
-constexpr std::array<std::string_view, 2> kMethods = {
+constexpr std::array<std::string_view, kOtlpSinkSignals> kMethods = {
     "/opentelemetry.proto.collector.metrics.v1.MetricsService/Export",
-    "/opentelemetry.proto.collector.logs.v1.LogsService/Export"};
+    "/opentelemetry.proto.collector.logs.v1.LogsService/Export",
+    "/opentelemetry.proto.collector.trace.v1.TraceService/Export"};
 constexpr size_t kGzip = 1;
 // Far above what we ever put into one request.
 constexpr size_t kUnpackedBytes = size_t{64} << 20;
-
-// What OtlpRouteOf has made a number of.
-struct Written {
-  size_t signal, packing;
-  bool json;
-};
-constexpr Written HowWritten(size_t route) noexcept {
-  return {route % 2, route / 2 % kOtlpPackings.size(), route / 2 / kOtlpPackings.size() != 0};
-}
 
 }  // namespace
 
 void MakeOtlpCalls(Outbox::Setup& setup) {
   for (size_t route = 0; route < setup.routes.size(); ++route) {
     setup.routes[route].headers.clear();
-    setup.routes[route].grpc_method = kMethods[HowWritten(route).signal];
-    setup.routes[route].gzip = HowWritten(route).packing == kGzip;
+    setup.routes[route].grpc_method = kMethods[OtlpWrittenAs(route).signal];
+    setup.routes[route].gzip = OtlpWrittenAs(route).packing == kGzip;
   }
   setup.judge_call = &JudgeOtlpCall;
   setup.rework = &ReworkForOtlpCall;
@@ -59,7 +51,7 @@ SendOutcome JudgeOtlpCall(const GrpcReply& reply) {
 }
 
 Status ReworkForOtlpCall(size_t& route, std::shared_ptr<const std::string>& body) {
-  const Written written = HowWritten(route);
+  const OtlpWritten written = OtlpWrittenAs(route);
   if (!written.json && written.packing <= kGzip) return Ok();
   std::string plain = *body;
   if (written.packing == kGzip) {
@@ -69,8 +61,7 @@ Status ReworkForOtlpCall(size_t& route, std::shared_ptr<const std::string>& body
   }
   if (written.json) {
     const std::string json = std::move(plain);
-    const auto message = written.signal == 0 ? OtlpMessage::kMetrics : OtlpMessage::kLogs;
-    RETURN_IF_ERROR(OtlpFromJson(message, json, kUnpackedBytes, plain));
+    RETURN_IF_ERROR(OtlpFromJson(kOtlpMessages[written.signal], json, kUnpackedBytes, plain));
   }
   body = std::make_shared<const std::string>(std::move(plain));
   route = OtlpRouteOf(written.signal, 0, false);

@@ -43,16 +43,24 @@ HttpReply Answer(int status, std::string type, std::string body) {
 }
 
 TEST(OtlpBody, RoutesOfBeforeStayWhatTheyWere) {
-  auto metrics = ParseHttpUrl("http://m/"), logs = ParseHttpUrl("http://l/");
-  ASSERT_TRUE(metrics && logs);
-  const auto routes = OtlpRoutes({*metrics, *logs});
-  ASSERT_EQ(routes.size(), 12u);
+  auto metrics = ParseHttpUrl("http://m/"), logs = ParseHttpUrl("http://l/"),
+       traces = ParseHttpUrl("http://t/");
+  ASSERT_TRUE(metrics && logs && traces);
+  const auto routes = OtlpRoutes({*metrics, *logs, *traces});
+  ASSERT_EQ(routes.size(), 18u);
   EXPECT_EQ(routes[0].headers, "Content-Type: application/x-protobuf\r\n");
   EXPECT_EQ(routes[3].headers, "Content-Type: application/x-protobuf\r\nContent-Encoding: gzip\r\n");
   EXPECT_EQ(routes[3].signal, 1u);
   EXPECT_EQ(routes[4].headers, "Content-Type: application/x-protobuf\r\nContent-Encoding: zstd\r\n");
   EXPECT_EQ(routes[11].headers, "Content-Type: application/json\r\nContent-Encoding: zstd\r\n");
-  for (size_t i = 0; i < routes.size(); ++i) EXPECT_EQ(routes[i].url.host, i % 2 ? "l" : "m") << i;
+  for (size_t i = 0; i < 12; ++i) EXPECT_EQ(routes[i].url.host, i % 2 ? "l" : "m") << i;
+  for (size_t i = 12; i < 18; ++i) EXPECT_EQ(routes[i].url.host, "t") << i;
+  EXPECT_EQ(routes[13].headers, routes[3].headers);
+  for (size_t i = 0; i < routes.size(); ++i) {
+    const OtlpWritten as = OtlpWrittenAs(i);
+    EXPECT_EQ(OtlpRouteOf(as.signal, as.packing, as.json), i);
+    EXPECT_EQ(routes[i].signal, as.signal);
+  }
 }
 
 TEST(OtlpBody, AnswersAreReadInBothEncodings) {

@@ -1,13 +1,9 @@
 #include "sinks/websocket/push_stream.h"
 
-#include <fcntl.h>
-
 #include <algorithm>
 #include <condition_variable>
-#include <map>
 #include <mutex>
 
-#include "base/files.h"
 #include "base/log.h"
 #include "base/result.h"
 #include "net/accept/listener.h"
@@ -99,29 +95,6 @@ class PushStream::Loop {
   StatsMirror mirror_;
 };
 
-// A listening socket of this process, held by every stream that serves it.
-struct PushStream::SharedSocket {
-  UniqueFd fd;
-
-  // Ports that the system chooses and Unix sockets, whose file goes with their server, are not shared.
-  static Result<std::shared_ptr<SharedSocket>> Get(const Endpoint& at) {
-    static std::mutex mutex;
-    static std::map<std::string, std::weak_ptr<SharedSocket>> known;
-    bool shared = at.family != Endpoint::Family::kUnix && at.port != 0;
-    std::lock_guard lock(mutex);
-    std::erase_if(known, [](const auto& item) { return item.second.expired(); });
-    if (shared) {
-      if (auto there = known.find(at.ToString()); there != known.end()) {
-        if (auto socket = there->second.lock()) return socket;
-      }
-    }
-    ASSIGN_OR_RETURN(UniqueFd fd, OpenListeningSocket(at));
-    auto socket = std::make_shared<SharedSocket>(SharedSocket{std::move(fd)});
-    if (shared) known[at.ToString()] = socket;
-    return socket;
-  }
-};
-
 PushStream::PushStream(const Options& options, Env& env)
     : io_(*env.io), loop_(std::make_shared<Loop>(env, options.interval)) {
   WebSocketServer::Options server;
@@ -150,8 +123,7 @@ Result<std::unique_ptr<PushStream>> PushStream::Open(const Options& options, Env
 
 Status PushStream::Listen(const Endpoint& at) {
   ASSIGN_OR_RETURN(std::shared_ptr<SharedSocket> socket, SharedSocket::Get(at));
-  UniqueFd copy(::fcntl(socket->fd.get(), F_DUPFD_CLOEXEC, 0));
-  if (!copy) return ErrnoStatus("listen on " + at.ToString(), errno);
+  ASSIGN_OR_RETURN(UniqueFd copy, socket->Copy());
   RETURN_IF_ERROR(server_->Listen(std::move(copy)).status());
   sockets_.push_back(std::move(socket));
   return Ok();

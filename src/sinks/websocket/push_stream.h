@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "base/clock.h"
+#include "net/accept/shared_socket.h"
 #include "net/websocket/websocket_server.h"
 #include "pipeline/agent_stats.h"
 #include "pipeline/plugin.h"
@@ -53,7 +54,6 @@ class PushStream {
 
  private:
   class Loop;
-  struct SharedSocket;
   PushStream(const Options& options, Env& env);
   Status Listen(const Endpoint& at);
 

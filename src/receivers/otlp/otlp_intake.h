@@ -1,0 +1,125 @@
+// The thread that takes requests in: unpacks, checks, enriches, merges or splits them, hands them to the
+// sinks, and answers each once all of it is in every sink's queue. Knows nothing of HTTP or gRPC.
+#pragma once
+
+#include <array>
+#include <condition_variable>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <string_view>
+#include <thread>
+#include <vector>
+
+#include "net/address.h"
+#include "pipeline/receive/receiver.h"
+#include "receivers/otlp/memory_limiter.h"
+#include "receivers/otlp/received_identity.h"
+#include "wire/otlp_in/otlp_batch.h"
+#include "wire/otlp_in/otlp_reply.h"
+
+namespace gpulens {
+
+// What a request came to.
+struct OtlpAnswer {
+  enum Kind : uint8_t {
+    kAccepted,     // with what of it was not
+    kMalformed,    // never acceptable
+    kTooLarge,     // the same
+    kOverloaded,   // come again after retry_after
+    kUnavailable,  // the same
+  } kind = kAccepted;
+  std::string message;
+  uint64_t rejected = 0;
+  Duration retry_after{};
+};
+
+struct OtlpCall {
+  enum Packing : uint8_t { kPlain, kGzip, kZstd };
+
+  OtlpSignal signal = OtlpSignal::kMetrics;
+  OtlpEncoding encoding = OtlpEncoding::kProtobuf;
+  Packing packing = kPlain;
+  size_t way = 0;  // of OtlpIntake::Options::ways
+  Endpoint peer;
+  std::string body;
+  // Called once, from any thread.
+  std::function<void(const OtlpAnswer& answer)> answer;
+};
+
+// What the intake, the sinks' threads and the transports share; callbacks may outlive all three.
+struct OtlpFlight {
+  void CountAnswer(size_t way, OtlpSignal signal, std::string_view code);
+
+  mutable std::mutex mutex;  // guards what follows
+  std::condition_variable landed;
+  size_t flying = 0;    // requests that sinks have and have not answered
+  bool ending = false;  // no sink is waited for any more
+  std::vector<ReceiverStats::Way> ways;
+};
+
+class OtlpIntake {
+ public:
+  struct Options {
+    std::vector<std::string_view> ways;  // "otlp/http"; static storage
+    std::vector<std::string> unwanted;   // names of metrics, with stars
+    size_t max_request = 16u << 20;      // unpacked
+    size_t max_waiting = 32u << 20;      // bytes of requests that wait for this thread
+    OtlpBatch::Limits batch;
+    Duration batch_wait{};                        // how long an answer may be kept back for more to come
+    Duration patience = std::chrono::seconds(5);  // for a sink that is busy
+    ReceivedIdentity::Options identity;
+    MemoryLimiter::Options memory;
+  };
+
+  // Starts the thread. What is referred to outlives it.
+  OtlpIntake(Options options, const ReceiverContext& context);
+  ~OtlpIntake();  // Finish
+
+  // Any thread. Refuses at once, with an answer, what there is no room for.
+  void Take(OtlpCall call);
+  // Takes no more, does what waits, and ends the thread. Call once.
+  void Finish();
+  void ReadStats(ReceiverStats& out) const;
+  // Where transports count their answers.
+  const std::shared_ptr<OtlpFlight>& flight() const noexcept { return flight_; }
+
+ private:
+  struct Open;
+  using Opens = std::vector<std::shared_ptr<Open>>;
+  struct Lane;
+
+  void Run();
+  void Process(OtlpCall call);
+  Status Unpack(const OtlpCall& call, std::string& body);
+  void Refuse(const OtlpCall& call, OtlpAnswer answer, uint64_t items);
+  void Send(Lane& lane, std::string bytes, uint32_t items);
+  void FlushOlder(Duration age);
+  bool AwaitRoom();
+
+  const Options options_;
+  const NameFilter unwanted_;
+  const Clock& clock_;
+  OtlpForward& forward_;
+  const IdentityBook book_;
+  // The thread's own.
+  ReceivedIdentity identity_;
+  OtlpScan scan_;
+  std::string unpacked_, transcoded_;
+  std::array<std::unique_ptr<Lane>, kOtlpSignals> lanes_;
+
+  const std::shared_ptr<OtlpFlight> flight_;
+
+  mutable std::mutex mutex_;  // guards what follows
+  std::condition_variable wake_;
+  MemoryLimiter memory_;
+  std::deque<OtlpCall> waiting_;
+  size_t waiting_bytes_ = 0;
+  bool ending_ = false;
+
+  std::thread thread_;
+};
+
+}  // namespace gpulens

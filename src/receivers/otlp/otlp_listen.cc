@@ -1,0 +1,67 @@
+#include "receivers/otlp/otlp_listen.h"
+
+#include "base/log.h"
+#include "base/result.h"
+#include "base/workers.h"
+#include "net/auth/authenticator.h"
+#include "net/io_loop.h"
+
+namespace gpulens {
+namespace {
+
+Status MayServe(const Endpoint& at, const std::string& text, bool insecure, Env& env) {
+  if (at.IsLoopback() || insecure) return Ok();
+  bool safe = false;
+  env.io->Call([&] {
+    safe =
+        env.authenticator && env.authenticator->config().tls && env.authenticator->config().authenticates();
+  });
+  if (safe) return Ok();
+  return {Code::kInvalidArgument,
+          "receivers.otlp: " + text +
+              " is open to other machines: it needs http.web_config with TLS and users, or "
+              "receivers.otlp.insecure: true on a closed network"};
+}
+
+}  // namespace
+
+Result<std::vector<std::shared_ptr<SharedSocket>>> ListenForOtlp(
+    const std::vector<std::string>& listen, bool insecure, Env& env,
+    const std::function<Status(UniqueFd)>& serve) {
+  std::vector<std::shared_ptr<SharedSocket>> sockets;
+  for (const std::string& text : listen) {
+    ASSIGN_OR_RETURN(Endpoint at, ParseListenAddress(text));
+    RETURN_IF_ERROR(MayServe(at, text, insecure, env));
+    auto socket = SharedSocket::Get(at);
+    const bool ipv6_loopback = at.family == Endpoint::Family::kIpv6 && at.IsLoopback();
+    if (!socket && socket.error().code == Code::kUnavailable && ipv6_loopback && listen.size() > 1) {
+      Log(LogLevel::kInfo, "otlp", "no_ipv6", "this machine has no IPv6 loopback: " + text + " is left out");
+      continue;
+    }
+    RETURN_IF_ERROR(socket.status());
+    ASSIGN_OR_RETURN(UniqueFd copy, (*socket)->Copy());
+    RETURN_IF_ERROR(serve(std::move(copy)));
+    sockets.push_back(*std::move(socket));
+  }
+  return sockets;
+}
+
+std::function<void(std::function<void()>)> OffloadTo(Workers* workers) {
+  if (!workers) return nullptr;
+  return [workers](std::function<void()> task) {
+    if (!workers->Post(task)) task();
+  };
+}
+
+void Closed::Tell() {
+  std::lock_guard lock(mutex_);
+  closed_ = true;
+  wake_.notify_all();
+}
+
+bool Closed::Await(Duration longest) {
+  std::unique_lock lock(mutex_);
+  return wake_.wait_for(lock, longest, [this] { return closed_; });
+}
+
+}  // namespace gpulens

@@ -1,0 +1,41 @@
+// What both transports of the receiver do alike: binding their addresses, and the wait for their end.
+#pragma once
+
+#include <condition_variable>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <gpulens/status.h>
+
+#include "net/accept/shared_socket.h"
+#include "pipeline/plugin.h"
+
+namespace gpulens {
+
+// Binds each of `listen` and gives a descriptor to `serve`. Other machines are let in only with TLS and
+// passwords, or when `insecure` says that they need neither. `env` has an I/O loop. The sockets are to be
+// held as long as they are served.
+Result<std::vector<std::shared_ptr<SharedSocket>>> ListenForOtlp(
+    const std::vector<std::string>& listen, bool insecure, Env& env,
+    const std::function<Status(UniqueFd)>& serve);
+
+// Off the loop's thread, on one that may take its time; never drops a task.
+std::function<void(std::function<void()>)> OffloadTo(Workers* workers);
+
+// Told on the loop, waited for elsewhere.
+class Closed {
+ public:
+  void Tell();
+  bool Await(Duration longest);
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable wake_;
+  bool closed_ = false;
+};
+
+}  // namespace gpulens

@@ -1,0 +1,355 @@
+// The receiver over HTTP, from the socket to a sink that stands still, is full, or takes all.
+
+#include <gtest/gtest.h>
+
+#include <condition_variable>
+#include <deque>
+#include <mutex>
+
+#include "base/clock.h"
+#include "net/address.h"
+#include "net/io_loop.h"
+#include "net/testing/test_client.h"
+#include "pipeline/receive/receiver.h"
+#include "receivers/otlp/memory_limiter.h"
+#include "receivers/otlp/otlp_http.h"
+#include "receivers/otlp/otlp_intake.h"
+#include "wire/gzip.h"
+#include "wire/otlp/otlp_answer.h"
+#include "wire/otlp_in/otlp_in_testing.h"
+#include "wire/zstd.h"
+
+namespace gpulens {
+namespace {
+
+using namespace otlp_in_testing;
+using ::gpulens::testing::Answer;
+using ::gpulens::testing::Eventually;
+using ::gpulens::testing::TestClient;
+
+// Sinks as one: takes, refuses, or keeps its answers back.
+class FakeSinks final : public OtlpForward {
+ public:
+  bool wanted() const override { return true; }
+  void Forward(Ref<const ReceivedOtlp> received, Done done) override {
+    std::unique_lock lock(mutex_);
+    received_.push_back(received);
+    changed_.notify_all();
+    if (holding_) {
+      held_.push_back(std::move(done));
+      return;
+    }
+    const Status answer = answer_;
+    lock.unlock();
+    done(answer);
+  }
+
+  void Answer(Status status) {
+    std::lock_guard lock(mutex_);
+    answer_ = std::move(status);
+  }
+  void Hold() {
+    std::lock_guard lock(mutex_);
+    holding_ = true;
+  }
+  void LetGo() {
+    std::deque<Done> held;
+    {
+      std::lock_guard lock(mutex_);
+      holding_ = false;
+      held.swap(held_);
+    }
+    for (const Done& done : held) done(Ok());
+  }
+  bool Await(size_t count) {
+    std::unique_lock lock(mutex_);
+    return changed_.wait_for(lock, std::chrono::seconds(20), [&] { return received_.size() >= count; });
+  }
+  std::vector<Ref<const ReceivedOtlp>> received() const {
+    std::lock_guard lock(mutex_);
+    return received_;
+  }
+
+ private:
+  mutable std::mutex mutex_;
+  std::condition_variable changed_;
+  std::vector<Ref<const ReceivedOtlp>> received_;
+  std::deque<Done> held_;
+  Status answer_;
+  bool holding_ = false;
+};
+
+class OtlpReceiverTest : public ::testing::Test {
+ protected:
+  OtlpReceiverTest() {
+    loop_.Start();
+    env_.io = &loop_;
+    options_.ways = {"otlp/http"};
+    options_.unwanted = {"go_*"};
+    options_.patience = std::chrono::milliseconds(50);
+    options_.identity.stated = AttributeSet({{"k8s.cluster.name", "c1"}});
+  }
+  ~OtlpReceiverTest() override {
+    sinks_.LetGo();
+    if (intake_) intake_->Finish();
+    http_ = nullptr;
+    intake_ = nullptr;
+    loop_.Stop();
+  }
+  void Serve() {
+    const ReceiverContext context{.env = env_,
+                                  .forward = sinks_,
+                                  .stated = {},
+                                  .host_name = "here",
+                                  .memory_limit = 0,
+                                  .describer = {}};
+    intake_ = std::make_unique<OtlpIntake>(options_, context);
+    OtlpHttp::Options http;
+    http.listen = {"127.0.0.1:0"};
+    http.max_request = options_.max_request;
+    auto opened = OtlpHttp::Open(http, env_, *intake_);
+    ASSERT_TRUE(opened.ok()) << opened.error().detail;
+    http_ = *std::move(opened);
+    at_ = http_->addresses().at(0);
+  }
+  static std::string Post(const std::string& path, const std::string& body,
+                          const std::string& fields = "Content-Type: application/x-protobuf\r\n") {
+    return "POST " + path + " HTTP/1.1\r\nHost: x\r\n" + fields +
+           "Content-Length: " + std::to_string(body.size()) + "\r\n\r\n" + body;
+  }
+  Answer Send(const std::string& path, const std::string& body,
+              const std::string& fields = "Content-Type: application/x-protobuf\r\n") {
+    TestClient client(at_);
+    client.Send(Post(path, body, fields));
+    return client.Read();
+  }
+  ReceiverStats::Way Stats() const {
+    ReceiverStats stats;
+    intake_->ReadStats(stats);
+    return stats.ways.at(0);
+  }
+
+  IoLoop loop_;
+  Env env_;
+  OtlpIntake::Options options_;
+  FakeSinks sinks_;
+  std::unique_ptr<OtlpIntake> intake_;
+  std::unique_ptr<OtlpHttp> http_;
+  Endpoint at_;
+  const std::string point_ = Request("", In(2, Gauge("m", In(1, Point("")))));
+};
+
+TEST_F(OtlpReceiverTest, AllThreeSignalsAreForwardedWithWhatIsStated) {
+  Serve();
+  EXPECT_EQ(Send("/v1/metrics", point_).status, 200);
+  EXPECT_EQ(Send("/v1/logs", Request("", In(2, In(5, Text(1, "line"))))).status, 200);
+  EXPECT_EQ(Send("/v1/traces", Request("", In(2, Text(5, "span")))).status, 200);
+  const auto received = sinks_.received();
+  ASSERT_EQ(received.size(), 3u);
+  for (size_t i = 0; i < 3; ++i) {
+    EXPECT_EQ(static_cast<size_t>(received[i]->signal), i);
+    EXPECT_EQ(received[i]->items, 1u);
+    EXPECT_NE(received[i]->bytes.find(Pair("k8s.cluster.name", "c1")), std::string::npos);
+  }
+  EXPECT_EQ(Stats().signals[0].accepted, 1u);
+  EXPECT_EQ(Stats().signals[2].requests.at("200"), 1u);
+  EXPECT_GT(Stats().received_bytes, point_.size());
+}
+
+TEST_F(OtlpReceiverTest, BodiesMayBePackedOrJson) {
+  Serve();
+  std::string packed;
+  GzipCompressor().Compress(point_, packed);
+  EXPECT_EQ(Send("/v1/metrics", packed, "Content-Type: application/x-protobuf\r\nContent-Encoding: gzip\r\n")
+                .status,
+            200);
+  ZstdCompressor().Compress(point_, packed);
+  EXPECT_EQ(Send("/v1/metrics", packed, "Content-Type: application/x-protobuf\r\nContent-Encoding: zstd\r\n")
+                .status,
+            200);
+  const std::string json =
+      R"({"resourceMetrics":[{"scopeMetrics":[{"metrics":[{"name":"m","gauge":{"dataPoints":[{"asInt":"7"}]}}]}]}]})";
+  const Answer answer = Send("/v1/metrics", json, "Content-Type: application/json; charset=utf-8\r\n");
+  EXPECT_EQ(answer.status, 200);
+  EXPECT_EQ(answer.Header("Content-Type"), "application/json");
+  EXPECT_EQ(answer.body, "{}");
+  ASSERT_EQ(sinks_.received().size(), 3u);
+  EXPECT_EQ(sinks_.received()[0]->bytes, sinks_.received()[1]->bytes);
+}
+
+TEST_F(OtlpReceiverTest, WhatCannotBeReadIsRefusedWithASentence) {
+  Serve();
+  const Answer broken = Send("/v1/metrics", "\x0a\x7f");
+  EXPECT_EQ(broken.status, 400);
+  EXPECT_EQ(broken.Header("Content-Type"), "application/x-protobuf");
+  EXPECT_EQ(ReadOtlpError(broken.body), "the bytes are no protobuf message");
+  EXPECT_EQ(Send("/v1/logs", "{\"resourceLogs\":", "Content-Type: application/json\r\n").status, 400);
+  EXPECT_EQ(Send("/v1/metrics", point_, "Content-Type: text/plain\r\n").status, 415);
+  EXPECT_EQ(
+      Send("/v1/metrics", point_, "Content-Type: application/x-protobuf\r\nContent-Encoding: br\r\n").status,
+      415);
+  std::string packed;
+  GzipCompressor().Compress(point_, packed);
+  packed.resize(packed.size() / 2);
+  EXPECT_EQ(Send("/v1/metrics", packed, "Content-Type: application/x-protobuf\r\nContent-Encoding: gzip\r\n")
+                .status,
+            400);
+  EXPECT_EQ(Send("/v1/profiles", "").status, 404);
+  TestClient client(at_);
+  client.Send("GET /v1/metrics HTTP/1.1\r\nHost: x\r\n\r\n");
+  EXPECT_EQ(client.Read().status, 405);
+  EXPECT_TRUE(sinks_.received().empty());
+}
+
+TEST_F(OtlpReceiverTest, TooLargeIsTooLargePackedOrNot) {
+  options_.max_request = 64 << 10;
+  Serve();
+  const std::string large = Request("", In(2, Gauge(std::string(70'000, 'm'), In(1, Point("")))));
+  EXPECT_EQ(Send("/v1/metrics", large).status, 413);
+  std::string packed;
+  GzipCompressor().Compress(large, packed);
+  ASSERT_LT(packed.size(), 1000u);
+  EXPECT_EQ(Send("/v1/metrics", packed, "Content-Type: application/x-protobuf\r\nContent-Encoding: gzip\r\n")
+                .status,
+            413);
+  EXPECT_EQ(Send("/v1/metrics", "", "Content-Type: application/x-protobuf\r\n").status, 200);
+}
+
+TEST_F(OtlpReceiverTest, BadPointsAreAPartialSuccess) {
+  Serve();
+  const std::string bad = In(1, Point(In(7, Pair("\xff", "v"))));
+  const Answer answer = Send("/v1/metrics", Request("", In(2, Gauge("m", In(1, Point("")) + bad)) +
+                                                            In(2, Gauge("go_x", In(1, Point(""))))));
+  EXPECT_EQ(answer.status, 200);
+  const auto partial = ReadOtlpAnswer(answer.body);
+  ASSERT_TRUE(partial.has_value());
+  EXPECT_EQ(partial->rejected, 1);
+  EXPECT_EQ(partial->message, "a text is not valid UTF-8");
+  EXPECT_EQ(Stats().signals[0].accepted, 1u);
+  EXPECT_EQ(Stats().signals[0].rejected, 1u);
+  EXPECT_EQ(Stats().signals[0].filtered, 1u);
+}
+
+TEST_F(OtlpReceiverTest, NothingIsAcceptedBeforeTheSinksHaveIt) {
+  Serve();
+  sinks_.Hold();
+  TestClient client(at_);
+  client.Send(Post("/v1/metrics", point_));
+  ASSERT_TRUE(sinks_.Await(1));
+  EXPECT_EQ(Stats().signals[0].accepted, 0u);
+  EXPECT_TRUE(Stats().signals[0].requests.empty());
+  sinks_.LetGo();
+  EXPECT_EQ(client.Read().status, 200);
+  EXPECT_EQ(Stats().signals[0].accepted, 1u);
+}
+
+TEST_F(OtlpReceiverTest, FullSinksSendTheSenderAwayForAWhile) {
+  Serve();
+  sinks_.Answer({Code::kExhausted, "the queue of sinks.otlp is full"});
+  const Answer full = Send("/v1/metrics", point_);
+  EXPECT_EQ(full.status, 429);
+  EXPECT_EQ(full.Header("Retry-After"), "1");
+  EXPECT_EQ(ReadOtlpError(full.body), "the queue of sinks.otlp is full");
+  sinks_.Answer({Code::kIo, "disk"});
+  EXPECT_EQ(Send("/v1/metrics", point_).status, 503);
+  EXPECT_EQ(Stats().signals[0].refused, 2u);
+  EXPECT_EQ(Stats().signals[0].accepted, 0u);
+}
+
+TEST_F(OtlpReceiverTest, ASinkThatHangsIsNotWaitedForAndMemoryStaysBounded) {
+  options_.max_waiting = 8 << 10;
+  options_.batch.items = 1;
+  Serve();
+  sinks_.Hold();
+  std::vector<TestClient> clients;
+  for (int i = 0; i < 40; ++i) {
+    clients.emplace_back(at_);
+    clients.back().Send(Post("/v1/metrics", point_));
+  }
+  // Some are with the sink, all others are told to come again.
+  ASSERT_TRUE(sinks_.Await(8));
+  size_t held = 0;
+  EXPECT_TRUE(Eventually([&] {
+    const auto codes = Stats().signals[0].requests;
+    const auto told = codes.find("429");
+    held = sinks_.received().size();
+    return told != codes.end() && told->second + held == 40;
+  }));
+  EXPECT_LE(held, 8u);
+  sinks_.LetGo();
+}
+
+TEST_F(OtlpReceiverTest, LargeRequestsAreSplitAndAnsweredOnce) {
+  std::string points;
+  for (int i = 0; i < 2500; ++i) points += In(1, Point("", i));
+  Serve();
+  EXPECT_EQ(Send("/v1/metrics", Request("", In(2, Gauge("m", points)))).status, 200);
+  std::vector<uint32_t> items;
+  for (const auto& received : sinks_.received()) items.push_back(received->items);
+  EXPECT_EQ(items, (std::vector<uint32_t>{1000, 1000, 500}));
+  EXPECT_EQ(Stats().signals[0].accepted, 2500u);
+}
+
+TEST_F(OtlpReceiverTest, RequestsThatComeTogetherAreMerged) {
+  options_.batch_wait = std::chrono::seconds(10);
+  options_.batch.items = 20;
+  Serve();
+  std::vector<TestClient> clients;
+  for (int i = 0; i < 20; ++i) {
+    clients.emplace_back(at_);
+    clients.back().Send(Post("/v1/metrics", point_));
+  }
+  for (TestClient& client : clients) EXPECT_EQ(client.Read().status, 200);
+  ASSERT_EQ(sinks_.received().size(), 1u);
+  EXPECT_EQ(sinks_.received()[0]->items, 20u);
+}
+
+TEST_F(OtlpReceiverTest, TheLimitOfMemoryIsSaid) {
+  options_.memory.limit = 1;
+  options_.memory.share = 1;
+  options_.memory.spike = 0;
+  Serve();
+  const Answer answer = Send("/v1/traces", Request("", In(2, Text(5, "span"))));
+  EXPECT_EQ(answer.status, 429);
+  EXPECT_EQ(ReadOtlpError(answer.body), "the limit of memory is reached");
+}
+
+TEST_F(OtlpReceiverTest, AfterTheEndNothingIsTaken) {
+  Serve();
+  intake_->Finish();
+  const Answer answer = Send("/v1/metrics", point_);
+  EXPECT_EQ(answer.status, 503);
+  EXPECT_EQ(answer.Header("Retry-After"), "1");
+}
+
+TEST_F(OtlpReceiverTest, OtherMachinesNeedLeave) {
+  Serve();
+  OtlpHttp::Options open;
+  open.listen = {"0.0.0.0:0"};
+  auto refused = OtlpHttp::Open(open, env_, *intake_);
+  ASSERT_FALSE(refused.ok());
+  EXPECT_EQ(refused.error().code, Code::kInvalidArgument);
+  EXPECT_NE(refused.error().detail.find("insecure"), std::string::npos);
+  open.insecure = true;
+  EXPECT_TRUE(OtlpHttp::Open(open, env_, *intake_).ok());
+}
+
+TEST(MemoryLimiter, KeepsShareLessSpike) {
+  ManualClock clock;
+  uint64_t used = 50;
+  MemoryLimiter limiter({.limit = 100, .share = 0.8, .spike = 0.25}, clock, [&] { return used; });
+  EXPECT_EQ(limiter.soft_limit(), 55u);
+  EXPECT_TRUE(limiter.HasRoom());
+  used = 56;
+  EXPECT_TRUE(limiter.HasRoom()) << "looks ten times a second at most";
+  clock.Advance(std::chrono::milliseconds(100));
+  EXPECT_FALSE(limiter.HasRoom());
+  used = 55;
+  clock.Advance(std::chrono::milliseconds(100));
+  EXPECT_TRUE(limiter.HasRoom());
+  EXPECT_TRUE(MemoryLimiter({}, clock, [] { return UINT64_MAX; }).HasRoom());
+  EXPECT_GT(MemoryLimiter::Resident(), 1u << 20);
+}
+
+}  // namespace
+}  // namespace gpulens
