@@ -67,7 +67,7 @@ class Otlp(unittest.TestCase):
             collector = Collector()
             port = self.serve(collector)
             done = self.collect(f"endpoint=http://127.0.0.1:{port}", "protocol=grpc", f"compression={compression}",
-                                "headers={tenant: ann}")  # fmt: skip
+                                "headers=tenant=ann")  # fmt: skip
             self.assertEqual((done.returncode, done.stderr), (0, ""))
             self.assertEqual(collector.taken[0].path, "/opentelemetry.proto.collector.metrics.v1.MetricsService/Export")
             self.assertEqual(collector.taken[0].headers["tenant"], "ann")
@@ -87,7 +87,8 @@ class Otlp(unittest.TestCase):
             rules = grpc.ssl_server_credentials([(pathlib.Path(key).read_bytes(), pathlib.Path(cert).read_bytes())])
             collector = Collector()
             port = self.serve(collector, rules)
-            done = self.collect(f"endpoint=https://localhost:{port}", "protocol=grpc", f"tls={{ca_file: {cert}}}")
+            done = self.collect(f"endpoint=https://localhost:{port}", "protocol=grpc",
+                                environment={"OTEL_EXPORTER_OTLP_CERTIFICATE": cert})  # fmt: skip
             self.assertEqual((done.returncode, done.stderr), (0, ""))
             self.assertTrue(collector.taken)
 

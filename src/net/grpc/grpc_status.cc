@@ -56,8 +56,10 @@ std::optional<Duration> ReadDetail(protozero::pbf_reader reader) {
   std::string_view type, value;
   while (reader.next()) {
     if (IsMessage(reader) && (reader.tag() == kTypeUrl || reader.tag() == kValue)) {
+      // Taking the value forgets the tag where protozero checks itself.
+      std::string_view& into = reader.tag() == kTypeUrl ? type : value;
       const protozero::data_view bytes = reader.get_view();
-      (reader.tag() == kTypeUrl ? type : value) = std::string_view(bytes.data(), bytes.size());
+      into = std::string_view(bytes.data(), bytes.size());
     } else {
       reader.skip();
     }

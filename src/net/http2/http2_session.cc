@@ -16,11 +16,9 @@ namespace {
 constexpr size_t kOutputBytes = 64u << 10;
 // Frames waiting in nghttp2 beyond which nothing is read; each received one makes one at most.
 constexpr size_t kWaitingFrames = 256;
-// Answers to SETTINGS and PING that one Feed may leave waiting: as many as fit into it. The budget ends it
-// before that counts.
+// Answers to SETTINGS and PING that one Feed may leave waiting: all that fit; the budget ends it first.
 constexpr size_t kMaxAnswers = 4096;
-// What frames cost and bring. A finished stream pays for what a client sends around it: a window update, a
-// ping.
+// What frames cost and bring. A finished stream pays for the window updates and pings around it.
 constexpr double kCostOfReset = 2, kCostOfContinuation = 4, kCostOfWrongFrame = 4, kEarnedByStream = 8,
                  kEarnedByData = 3;
 constexpr size_t kTinyData = 64;

@@ -275,7 +275,7 @@ TEST(Http2Session, TooManyStreamsAreRefused) {
   ASSERT_TRUE(server.session.Feed(std::string(kPreface) + Frame(kSettings, 0, 0), {}));
   server.Says();
   ASSERT_TRUE(server.session.Feed(Frame(kSettings, kAck, 0), {}));
-  for (uint32_t stream : {1, 3})
+  for (uint32_t stream : {1u, 3u})
     ASSERT_TRUE(server.session.Feed(Frame(kHeaders, kEndHeaders, stream, CallFields("/x")), {}));
   server.session.Feed(Frame(kHeaders, kEndHeaders, 5, CallFields("/x")), {});
   EXPECT_THAT(server.told.log, Not(Contains("fields 5")));
