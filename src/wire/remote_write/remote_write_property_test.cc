@@ -162,7 +162,6 @@ TEST(RemoteWriteProperty, AReceiverKnowsWhatTheTickSays) {
       const std::map<std::string, Reading> expected = Expected(frames);
       for (const auto& [name, sample] : receiver.known) {
         const auto at = expected.find(name);
-        RC_LOG() << tick << " " << name << " " << sample.value << " @" << sample.ms << '\n';
         // A reading from before what was told last of its series comes too late; times come out up to one
         // millisecond apart. After a break so does one from before an end that may have arrived.
         const bool late = at != expected.end() && (breaks_off || at->second.ms <= sample.ms + 1);
