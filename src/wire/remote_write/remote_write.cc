@@ -163,6 +163,7 @@ void RemoteWrite::FindFresh(const Frame& frame, const Planned& planned, bool dou
     // Ages are in whole milliseconds, so the time of one and the same reading comes out up to one apart.
     const bool late = mark.shown ? doubtful && unix_ms - age < mark.unix_ms
                                  : Recall(*next.text, lines[l], mark) && unix_ms - age <= mark.unix_ms;
+    if (late) mark.boot_ms = std::max(mark.boot_ms, boot_ms - age);  // and stays so
     if (late || boot_ms - age <= mark.boot_ms + 1) continue;
     fresh_[l] = unix_ms - age;
     mark = {boot_ms - age, fresh_[l], true};

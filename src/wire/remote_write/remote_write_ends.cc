@@ -96,7 +96,9 @@ std::string NameOf(const RemoteWriteLayout& text, const RemoteWriteLine& line) {
 }  // namespace
 
 void RemoteWrite::Remember(const RemoteWriteLayout& text, const RemoteWriteLine& line, const Mark& mark) {
-  if (former_.size() < kMostRemembered) former_[NameOf(text, line)] = mark;
+  if (former_.size() >= kMostRemembered) return;
+  Mark& known = former_[NameOf(text, line)];
+  known = {std::max(known.boot_ms, mark.boot_ms), std::max(known.unix_ms, mark.unix_ms), false};
 }
 
 // Another source may go on with a series, or begin it again, with a reading from before its end: a receiver
@@ -119,7 +121,10 @@ bool RemoteWrite::Recall(const RemoteWriteLayout& text, const RemoteWriteLine& l
 // then.
 void RemoteWrite::FindLeaving(const Snapshot& snapshot) {
   auto leave = [this](const Told& told, size_t line) {
-    if (told.lines[line].shown) leaving_[NameOf(*told.text, told.text->lines[line])] = told.lines[line];
+    const Mark& mark = told.lines[line];
+    if (!mark.shown) return;
+    Mark& known = leaving_[NameOf(*told.text, told.text->lines[line])];
+    known = {std::max(known.boot_ms, mark.boot_ms), std::max(known.unix_ms, mark.unix_ms), false};
   };
   for (size_t i = 0; i < plan_.size(); ++i) {
     const Told& told = sources_.find(snapshot.frames[i].source)->second.now;
