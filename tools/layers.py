@@ -25,7 +25,8 @@ FLOORS = {
     "energy": (2, ("base", "core")),
     "store": (2, ("base", "core", "wire")),
     "delivery": (2, ("base", "net")),
-    "pipeline": (3, ("base", "core", "net", "catalog", "instruments")),
+    "pipeline": (3, ("base", "core", "net", "catalog", "instruments", "delivery")),
+    "naming": (3, ("base", "core", "catalog", "dialects", "pipeline")),
     "driver_metrics": (3, ("base", "core", "driver", "catalog")),
     "scraping": (3, ("base", "core", "net", "catalog", "wire", "pipeline")),
     "collectors/*": (
@@ -37,7 +38,7 @@ FLOORS = {
     "discovery/*": (4, ("base", "core", "net", "sources/*", "catalog", "instruments", "pipeline", "scraping")),
     "sinks/*": (
         4,
-        ("base", "core", "net", "catalog", "wire", "dialects", "instruments", "store", "delivery", "pipeline"),
+        ("base", "core", "net", "catalog", "wire", "dialects", "naming", "instruments", "store", "delivery", "pipeline"),
     ),
     "receivers/*": (4, ("base", "core", "net", "catalog", "wire", "instruments", "pipeline")),
     "sdk": (4, ("base", "core", "net", "sources/*", "wire", "instruments", "energy", "store")),
@@ -55,6 +56,7 @@ FOREIGN = {
     "CLI/": ("agent",),
     "yaml-cpp/": ("net", "agent", "sources/*", "discovery/*"),
     "libdeflate.h": ("net", "wire", "delivery"),
+    "zstd": ("wire",),
     "zlib.h": ("net", "wire", "delivery"),
     "dlfcn.h": ("base", "sources/*"),
 }

@@ -11,6 +11,9 @@ namespace gpulens {
 #define GPULENS_PLUGIN(name) extern const DiscoverySpec name##_discovery;
 #include "agent/discovery.def"
 #undef GPULENS_PLUGIN
+#define GPULENS_PLUGIN(name) extern const EnricherSpec name##_enricher;
+#include "agent/enrichers.def"
+#undef GPULENS_PLUGIN
 #define GPULENS_PLUGIN(name) extern const SinkSpec name##_sink;
 #include "agent/sinks.def"
 #undef GPULENS_PLUGIN
@@ -32,6 +35,11 @@ constexpr const DiscoverySpec* kDiscoveries[] = {
 #include "agent/discovery.def"
 #undef GPULENS_PLUGIN
 };
+constexpr const EnricherSpec* kEnrichers[] = {
+#define GPULENS_PLUGIN(name) &name##_enricher,
+#include "agent/enrichers.def"
+#undef GPULENS_PLUGIN
+};
 constexpr const SinkSpec* kSinks[] = {
 #define GPULENS_PLUGIN(name) &name##_sink,
 #include "agent/sinks.def"
@@ -51,6 +59,7 @@ const Spec* Find(std::span<const Spec* const> specs, std::string_view name) noex
 std::span<const CollectorSpec* const> AllCollectors() noexcept { return kCollectors; }
 std::span<const AnalyzerSpec* const> AllAnalyzers() noexcept { return kAnalyzers; }
 std::span<const DiscoverySpec* const> AllDiscoveries() noexcept { return kDiscoveries; }
+std::span<const EnricherSpec* const> AllEnrichers() noexcept { return kEnrichers; }
 std::span<const SinkSpec* const> AllSinks() noexcept { return kSinks; }
 const CollectorSpec* FindCollector(std::string_view name) noexcept { return Find(AllCollectors(), name); }
 const AnalyzerSpec* FindAnalyzer(std::string_view name) noexcept { return Find(AllAnalyzers(), name); }

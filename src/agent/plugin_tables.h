@@ -11,6 +11,7 @@ namespace gpulens {
 std::span<const CollectorSpec* const> AllCollectors() noexcept;
 std::span<const AnalyzerSpec* const> AllAnalyzers() noexcept;
 std::span<const DiscoverySpec* const> AllDiscoveries() noexcept;
+std::span<const EnricherSpec* const> AllEnrichers() noexcept;
 std::span<const SinkSpec* const> AllSinks() noexcept;
 
 const CollectorSpec* FindCollector(std::string_view name) noexcept;

@@ -90,6 +90,12 @@ inline constexpr MetricDesc kSelfAnalyzerDuration = row::Gauge(
 inline constexpr MetricDesc kSelfAnalyzerErrors = row::Counter(
     "gpulens.analyzer.errors", "{error}", "Errors of the analyzer by code.", row::kKeys<"analyzer", "code">);
 
+inline constexpr MetricDesc kSelfEnricherUp =
+    row::Flag("gpulens.enricher.up", "1 while the enricher's last look at what it asks was good.",
+              row::kKeys<"enricher">);
+inline constexpr MetricDesc kSelfEnricherErrors = row::Counter(
+    "gpulens.enricher.errors", "{error}", "Looks of the enricher that failed.", row::kKeys<"enricher">);
+
 inline constexpr MetricDesc kSelfDriverUp =
     row::Flag("gpulens.driver.up", "1 while the driver process runs and answers.", row::kKeys<"driver">);
 inline constexpr MetricDesc kSelfDriverStarts =
@@ -148,6 +154,8 @@ inline constexpr const MetricDesc* kSelfRows[] = {
     &kSelfTickLate,
     &kSelfAnalyzerDuration,
     &kSelfAnalyzerErrors,
+    &kSelfEnricherUp,
+    &kSelfEnricherErrors,
     &kSelfDriverUp,
     &kSelfDriverStarts,
     &kSelfDriverHeartbeatAge,

@@ -84,6 +84,8 @@ AttributeSet SeriesTable::Resolve(const EntityRef& entity, const AttributeSet& e
   if (options_.describe) {
     for (const Entity* e = entity.get(); e; e = e->parent.get()) {
       resolved = resolved.OverlaidOn(options_.describe(*e));
+      // Whose a process is, is known of it alone: not everything on a GPU belongs to whom the GPU was given.
+      if (e->type == "process") break;
     }
   }
   return resolved;

@@ -267,6 +267,18 @@ TEST(Layout, OutlivesItsTable) {
   EXPECT_EQ((*layout)[0].desc->help, "Help.");
 }
 
+TEST(SeriesTable, WhatIsDescribedOfAGpuIsNotSaidOfItsProcesses) {
+  SeriesTable table({.describe = [](const Entity& entity) {
+    return entity.type == "gpu" ? AttributeSet({{"job", "12"}}) : AttributeSet();
+  }});
+  EntityRef gpu = MakeRef<Entity>("gpu", AttributeSet({{"gpu.index", int64_t{0}}}));
+  EntityRef link = MakeRef<Entity>("link", AttributeSet({{"link", int64_t{1}}}), gpu);
+  EntityRef process = MakeRef<Entity>("process", AttributeSet({{"process.pid", int64_t{7}}}), gpu);
+  EXPECT_EQ(table.InfoAt(table.Declare(kPower, link).slot).attributes.Text("job"), "12");
+  const AttributeSet& said = table.InfoAt(table.Declare(kPower, process).slot).attributes;
+  EXPECT_EQ(said, AttributeSet({{"gpu.index", int64_t{0}}, {"process.pid", int64_t{7}}}));
+}
+
 TEST(Redescribe, BeginsANewIdentityOnlyWhereSomethingChanged) {
   std::map<std::string, std::string> pods = {{"0", "a"}, {"1", "b"}};
   SeriesTable table({.describe = [&](const Entity& entity) {

@@ -52,4 +52,8 @@ class Speller {
   LookAt look_;
 };
 
+// For outputs that tell native names with typed attributes: whether a series is told at all, and with which
+// attributes in place of its own, which `attributes` holds before. Empty: all are, as they are.
+using Dresser = std::function<bool(const SeriesInfo& series, AttributeSet& attributes)>;
+
 }  // namespace gpulens

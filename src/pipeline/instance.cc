@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/log.h"
+#include "pipeline/enrich/enricher_set.h"
 
 namespace gpulens {
 namespace {
@@ -54,6 +55,10 @@ bool Instance::Ready() {
 
 void Instance::Collect(const Status& fetched) {
   Instant started = env_.clock->Now();
+  if (setup_.enrichers && described_ != setup_.enrichers->generation()) {
+    described_ = setup_.enrichers->generation();
+    table_.Redescribe(started.unix_ns);
+  }
   writer_.Begin(started);
   Status status = fetched;
   if (status) status = collector_->Collect(writer_);

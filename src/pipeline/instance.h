@@ -16,6 +16,8 @@
 
 namespace gpulens {
 
+class EnricherSet;
+
 inline constexpr size_t kCodes = 8;
 
 struct InstanceStats {
@@ -42,6 +44,7 @@ class Instance {
     Config config;
     Duration period{}, deadline{}, ttl{};
     SeriesTable::Options table;
+    const EnricherSet* enrichers = nullptr;  // whose answers `table.describe` gives; null: nobody's
   };
 
   Instance(Setup setup, Env& env);
@@ -84,6 +87,7 @@ class Instance {
   std::optional<GpuQuality> gpu_quality_;  // of collectors that read GPUs
   QualityEvents quality_events_;
   std::unique_ptr<Collector> collector_;
+  uint64_t described_ = 0;  // the enrichers' generation that the table shows
   int64_t retry_at_ns_ = 0;
   Duration retry_;
   mutable std::mutex mutex_;  // guards what follows

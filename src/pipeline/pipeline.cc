@@ -17,6 +17,8 @@ constexpr Duration kLongestGrace = std::chrono::milliseconds(250);
 // One published, one being built, one with a slow sink, one with a slow scrape.
 constexpr size_t kPooledSnapshots = 4;
 constexpr int kStuckIntervals = 3;
+// The first frames wait so long for enrichers: else the first series of a pod would be nobody's.
+constexpr Duration kFirstLooks = std::chrono::milliseconds(250);
 
 void AddFrame(Snapshot& snapshot, Ref<const Frame> frame, Standing standing, bool overdue) {
   std::string_view source = frame->source;
@@ -28,11 +30,12 @@ Duration Grace(Duration interval) { return std::min(interval / 2, kLongestGrace)
 }  // namespace
 
 Pipeline::Pipeline(Env& env, Workers& workers, SnapshotHub& hub, SeriesBudget& budget)
-    : env_(env), workers_(workers), hub_(hub), budget_(budget), self_(budget) {}
+    : env_(env), workers_(workers), hub_(hub), budget_(budget), enrichers_(env), self_(budget) {}
 
 Pipeline::~Pipeline() { Stop(env_.clock->Now()); }
 
 void Pipeline::Start() {
+  enrichers_.AwaitFirst(kFirstLooks);
   {
     std::lock_guard lock(mutex_);
     Instant now = env_.clock->Now();
@@ -53,6 +56,7 @@ void Pipeline::Stop(Instant deadline) {
     stopping_ = true;
   }
   wake_.notify_all();
+  enrichers_.Stop();
   if (thread_.joinable()) thread_.join();
   workers_.Stop();
   std::vector<std::shared_ptr<SinkRunner>> sinks;
@@ -158,12 +162,21 @@ Ref<Snapshot> Pipeline::TakeSnapshot() {
   return snapshot;
 }
 
+void Pipeline::UpdateResource() {
+  const uint64_t generation = enrichers_.generation();
+  if (generation == described_ && plan_.resource == own_resource_) return;
+  described_ = generation;
+  own_resource_ = plan_.resource;
+  resource_ = own_resource_.OverlaidOn(enrichers_.Resource());
+}
+
 void Pipeline::Gather(Snapshot& snapshot) {
   gathered_.clear();
   {
     std::lock_guard lock(mutex_);
     snapshot.tick = tick_;
-    snapshot.resource = plan_.resource;
+    UpdateResource();
+    snapshot.resource = resource_;
     for (const auto& running : running_) {
       if (running->predecessor && running->instance->latest()) running->predecessor.reset();
       gathered_.push_back(running->predecessor ? running->predecessor : running->instance);
@@ -195,6 +208,8 @@ void Pipeline::Analyze(Snapshot& snapshot) {
   analyzer_views_.clear();
   for (const auto& running : analyzing_) {
     Instant started = env_.clock->Now();
+    if (std::exchange(running->described, described_) != described_)
+      running->table.Redescribe(snapshot.closed_at.unix_ns);
     running->writer.Begin(snapshot.closed_at);
     Status status = running->analyzer->Analyze(snapshot, running->writer);
     AddFrame(snapshot, running->writer.Finish(), Standing::kNative, false);
@@ -219,6 +234,8 @@ void Pipeline::UpdateSelf(Snapshot& snapshot) {
   input.resource = snapshot.resource;
   input.instances = gathered_;
   input.analyzers = analyzer_views_;
+  enrichers_.Read(enricher_views_);
+  input.enrichers = enricher_views_;
   input.sinks = offered_;
   input.ready = AllAnswered();
   input.simulated = env_.demo;
@@ -238,6 +255,9 @@ void Pipeline::HandOutEvents(const Snapshot& snapshot) {
   Ref<Events> events = MakeRef<Events>();
   events->resource = snapshot.resource;
   events->list = std::move(ready);
+  for (Event& event : events->list) {
+    if (event.entity) event.attributes = event.attributes.OverlaidOn(enrichers_.Describe(*event.entity));
+  }
   Ref<const Events> published(events);
   for (const auto& sink : offered_) sink->Offer(published);
 }

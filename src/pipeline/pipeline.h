@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "base/workers.h"
+#include "pipeline/enrich/enricher_set.h"
 #include "pipeline/instance.h"
 #include "pipeline/overlap/gpu_overlap.h"
 #include "pipeline/scheduler.h"
@@ -32,6 +33,7 @@ struct PipelinePlan {
   Duration interval = std::chrono::seconds(1);
   AttributeSet resource;
   std::vector<Instance::Setup> instances;
+  std::vector<EnricherSet::Setup> enrichers;
   std::vector<AnalyzerSetup> analyzers;
   std::vector<SinkRunner::Setup> sinks;
 };
@@ -87,11 +89,13 @@ class Pipeline {
   void Finished(Scheduler::TaskId task);
   void CloseTick();
   Ref<Snapshot> TakeSnapshot();
+  void UpdateResource();
   void Gather(Snapshot& snapshot);
   void DropRepeats(Snapshot& snapshot);
   void Analyze(Snapshot& snapshot);
   void UpdateSelf(Snapshot& snapshot);
   void HandOutEvents(const Snapshot& snapshot);
+  SeriesTable::Options TableOptions(SeriesTable::Options own);
   bool AllAnswered() const;
   Running* Find(Scheduler::TaskId task);
   void ApplyInstances(std::vector<Instance::Setup>& setups);
@@ -102,6 +106,7 @@ class Pipeline {
   Workers& workers_;
   SnapshotHub& hub_;
   SeriesBudget& budget_;
+  EnricherSet enrichers_;
   std::function<void(const Ref<const Snapshot>&)> listener_;
 
   mutable std::mutex mutex_;  // guards what follows
@@ -126,6 +131,9 @@ class Pipeline {
   std::vector<AnalyzerView> analyzer_views_;
   std::vector<std::shared_ptr<SinkRunner>> offered_;
   GpuOverlap overlap_;
+  std::vector<EnricherSet::View> enricher_views_;
+  uint64_t described_ = 0;                // the enrichers' generation that `resource_` shows
+  AttributeSet resource_, own_resource_;  // with what enrichers know of the machine; the plan's
   SelfMetrics self_;
 
   std::thread thread_;

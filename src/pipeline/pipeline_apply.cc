@@ -8,6 +8,12 @@
 
 namespace gpulens {
 
+SeriesTable::Options Pipeline::TableOptions(SeriesTable::Options own) {
+  own.budget = &budget_;
+  own.describe = [this](const Entity& entity) { return enrichers_.Describe(entity); };
+  return own;
+}
+
 void Pipeline::ApplyInstances(std::vector<Instance::Setup>& setups) {
   // All start with a tick, so that a tick shows what its own runs read.
   Instant first = env_.clock->Now();
@@ -22,7 +28,8 @@ void Pipeline::ApplyInstances(std::vector<Instance::Setup>& setups) {
     }
     auto added = std::make_unique<Running>();
     if (old != running_.end()) added->predecessor = (*old)->instance;
-    setup.table.budget = &budget_;
+    setup.table = TableOptions(std::move(setup.table));
+    setup.enrichers = &enrichers_;
     added->pipeline = this;
     added->task = scheduler_.Add(setup.period, setup.deadline, first);
     added->instance = std::make_shared<Instance>(std::move(setup), env_);
@@ -50,7 +57,8 @@ Status Pipeline::MakeAnalyzers(const PipelinePlan& plan, std::vector<std::shared
       continue;
     }
     ASSIGN_OR_RETURN(auto made, setup.spec->create(setup.config, env_));
-    out.push_back(std::make_shared<RunningAnalyzer>(setup, std::move(made), budget_, plan.interval * 10));
+    out.push_back(
+        std::make_shared<RunningAnalyzer>(setup, std::move(made), TableOptions({}), plan.interval * 10));
   }
   return Ok();
 }
@@ -79,6 +87,8 @@ Status Pipeline::Apply(PipelinePlan plan) {
   std::vector<std::shared_ptr<SinkRunner>> sinks, replaced;
   RETURN_IF_ERROR(MakeAnalyzers(plan, analyzers));
   RETURN_IF_ERROR(MakeSinks(plan, sinks));
+  ASSIGN_OR_RETURN(EnricherSet::List enrichers, enrichers_.Make(plan.enrichers));
+  enrichers_.Adopt(std::move(enrichers));
   {
     std::lock_guard lock(mutex_);
     ApplyInstances(plan.instances);

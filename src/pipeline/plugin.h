@@ -76,11 +76,19 @@ class Analyzer {
   virtual Status Analyze(const Snapshot& snapshot, FrameWriter& out) = 0;
 };
 
-// Describes entities. `Describe` is called by any worker; `generation` moves when an answer changed.
+// Describes entities, never single series. Fetch looks; what it found is told by the others, which are called
+// by any thread, also during a Fetch. `generation` moves when an answer changed.
 class Enricher : public Fetcher {
  public:
+  bool fetches() const noexcept override { return true; }
   virtual uint64_t generation() const noexcept = 0;
-  virtual AttributeSet Describe(const Entity& entity) const = 0;
+  // What is known of this thing now; empty for one it knows nothing of. It is laid under the entity's own
+  // attributes.
+  virtual AttributeSet Describe(const Entity& entity) const {
+    return static_cast<void>(entity), AttributeSet();
+  }
+  // What is known of the whole machine; it is laid under the configured resource.
+  virtual AttributeSet Resource() const { return {}; }
 };
 
 // A target that a discovery found: one more element of `collectors.<collector>.targets`. A plain value.
@@ -158,6 +166,18 @@ struct DiscoverySpec {
   std::string_view collector_switch = {};
   Result<std::unique_ptr<Discovery>> (*create)(const Config& config, Env& env) = nullptr;
   // Looks, without side effects, what it would find.
+  std::vector<Finding> (*probe)(const Config& config, Env& env) = nullptr;
+};
+
+struct EnricherSpec {
+  std::string_view name, help;
+  bool on_by_default = true;
+  Duration period{};                           // how often it looks
+  Duration timeout = std::chrono::seconds(1);  // of one look
+  // `interval`, when it is there, replaces the period.
+  std::span<const OptionSpec> options = {};
+  // kUnavailable: what it would ask is not on this machine; it is tried again later.
+  Result<std::unique_ptr<Enricher>> (*create)(const Config& config, Env& env) = nullptr;
   std::vector<Finding> (*probe)(const Config& config, Env& env) = nullptr;
 };
 

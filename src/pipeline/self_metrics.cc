@@ -36,6 +36,8 @@ constexpr const MetricDesc* kRows[] = {&kSelfTickDuration,
                                        &kSelfSeriesRefused,
                                        &kSelfAnalyzerDuration,
                                        &kSelfAnalyzerErrors,
+                                       &kSelfEnricherUp,
+                                       &kSelfEnricherErrors,
                                        &kSelfSinkUp,
                                        &kSelfSinkDuration,
                                        &kSelfSinkLastSuccessTime,
@@ -67,6 +69,12 @@ struct SelfMetrics::OfCollector {
 struct SelfMetrics::OfAnalyzer {
   EntityRef entity;
   Series duration, errors[kCodes];
+  uint64_t seen = 0;
+};
+
+struct SelfMetrics::OfEnricher {
+  EntityRef entity;
+  Series up, errors;
   uint64_t seen = 0;
 };
 
@@ -173,6 +181,20 @@ void SelfMetrics::UpdateAnalyzer(const AnalyzerView& analyzer) {
   for (size_t i = 1; i < kCodes; ++i) writer_.Set(a.errors[i], analyzer.stats.errors[i]);
 }
 
+void SelfMetrics::UpdateEnricher(const EnricherSet::View& enricher) {
+  auto at = enrichers_.find(enricher.name);
+  if (at == enrichers_.end()) at = enrichers_.emplace(enricher.name, std::make_unique<OfEnricher>()).first;
+  OfEnricher& e = *at->second;
+  if (!e.entity) {
+    e.entity = MakeRef<Entity>("enricher", AttributeSet({{"enricher", enricher.name}}));
+    e.up = table_.Declare(kSelfEnricherUp, e.entity);
+    e.errors = table_.Declare(kSelfEnricherErrors, e.entity);
+  }
+  e.seen = update_;
+  writer_.Set(e.up, enricher.up ? 1 : 0);
+  writer_.Set(e.errors, enricher.errors);
+}
+
 void SelfMetrics::UpdateSink(const SinkRunner& sink) {
   auto at = sinks_.find(sink.name());
   if (at == sinks_.end()) at = sinks_.emplace(sink.name(), std::make_unique<OfSink>()).first;
@@ -257,9 +279,11 @@ Ref<const Frame> SelfMetrics::Update(const Input& input) {
   }
   for (const auto& instance : input.instances) UpdateCollector(*instance, input.now);
   for (const AnalyzerView& analyzer : input.analyzers) UpdateAnalyzer(analyzer);
+  for (const EnricherSet::View& enricher : input.enrichers) UpdateEnricher(enricher);
   for (const auto& sink : input.sinks) UpdateSink(*sink);
   RetireGone(collectors_);
   RetireGone(analyzers_);
+  RetireGone(enrichers_);
   RetireGone(sinks_);
   return writer_.Finish();
 }

@@ -12,6 +12,7 @@
 
 #include "core/frame_writer.h"
 #include "pipeline/delivery/delivery_metrics.h"
+#include "pipeline/enrich/enricher_set.h"
 #include "pipeline/instance.h"
 #include "pipeline/sink_runner.h"
 
@@ -37,6 +38,7 @@ class SelfMetrics {
     AttributeSet resource;
     std::span<const std::shared_ptr<Instance>> instances;
     std::span<const AnalyzerView> analyzers;
+    std::span<const EnricherSet::View> enrichers;
     std::span<const std::shared_ptr<SinkRunner>> sinks;
     Duration tick_duration{};
     uint64_t late_ticks = 0;
@@ -53,11 +55,13 @@ class SelfMetrics {
   struct OfCollector;
   struct OfAnalyzer;
   struct OfSink;
+  struct OfEnricher;
 
   void DeclareOwn();
   void UpdateTargetInfo(const AttributeSet& resource);
   void UpdateCollector(const Instance& instance, Instant now);
   void UpdateAnalyzer(const AnalyzerView& analyzer);
+  void UpdateEnricher(const EnricherSet::View& enricher);
   void UpdateSink(const SinkRunner& sink);
   template <class Of>
   void RetireGone(std::map<std::string, std::unique_ptr<Of>, std::less<>>& known);
@@ -67,6 +71,7 @@ class SelfMetrics {
   FrameWriter writer_;
   std::map<std::string, std::unique_ptr<OfCollector>, std::less<>> collectors_;
   std::map<std::string, std::unique_ptr<OfAnalyzer>, std::less<>> analyzers_;
+  std::map<std::string, std::unique_ptr<OfEnricher>, std::less<>> enrichers_;
   std::map<std::string, std::unique_ptr<OfSink>, std::less<>> sinks_;
   Series tick_duration_, tick_late_, ready_, simulated_, build_info_, start_time_, series_limit_;
   Series log_written_[4], log_suppressed_[4];

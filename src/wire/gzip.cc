@@ -43,42 +43,33 @@ struct Decompressor {
   ~Decompressor() { libdeflate_free_decompressor(handle); }
 };
 
-// Unpacks one member behind what `out` holds. The size in the trailer is the sender's word, so the
-// room grows step by step up to the limit instead.
-Status UnpackMember(Decompressor& with, std::string_view& bytes, size_t limit, std::string& out) {
-  size_t start = out.size();
-  size_t room = std::min(limit - start, std::max<size_t>(bytes.size() * 8, 64 << 10));
-  while (true) {
-    out.resize(start + room);
-    size_t used = 0, made = 0;
-    libdeflate_result result = libdeflate_gzip_decompress_ex(with.handle, bytes.data(), bytes.size(),
-                                                             out.data() + start, room, &used, &made);
-    if (result == LIBDEFLATE_SUCCESS) {
-      out.resize(start + made);
-      bytes.remove_prefix(used);
-      return Ok();
-    }
-    if (result != LIBDEFLATE_INSUFFICIENT_SPACE) return {Code::kDataLoss, "the gzip body is damaged"};
-    if (start + room >= limit) {
-      return {Code::kExhausted, "the body unpacks to more than " + std::to_string(limit) + " bytes"};
-    }
-    room = std::min(limit - start, room * 4);
-  }
-}
-
 }  // namespace
 
+// The size in a trailer is the sender's word, so the room grows step by step up to the limit instead. It is
+// kept from member to member: thousands of empty ones must not each clear it.
 Status Gunzip(std::string_view bytes, size_t limit, std::string& out) {
   out.clear();
   Decompressor decompressor;
   CHECK(decompressor.handle != nullptr);
+  size_t made = 0;
+  out.resize(std::min(limit, std::max<size_t>(bytes.size() * 8, 64 << 10)));
   do {
-    Status status = UnpackMember(decompressor, bytes, limit, out);
-    if (!status) {
-      out.clear();
-      return status;
+    size_t used = 0, more = 0;
+    const libdeflate_result result = libdeflate_gzip_decompress_ex(
+        decompressor.handle, bytes.data(), bytes.size(), out.data() + made, out.size() - made, &used, &more);
+    if (result == LIBDEFLATE_INSUFFICIENT_SPACE && out.size() < limit) {
+      out.resize(std::min(limit, out.size() * 4));
+      continue;
     }
+    if (result != LIBDEFLATE_SUCCESS) {
+      out.clear();
+      if (result != LIBDEFLATE_INSUFFICIENT_SPACE) return {Code::kDataLoss, "the gzip body is damaged"};
+      return {Code::kExhausted, "the body unpacks to more than " + std::to_string(limit) + " bytes"};
+    }
+    made += more;
+    bytes.remove_prefix(used);
   } while (!bytes.empty());
+  out.resize(made);
   return Ok();
 }
 

@@ -26,6 +26,15 @@ TEST(GzipTest, SeveralMembersAreOneText) {
   EXPECT_EQ(out, "one two");
 }
 
+// Twenty bytes that make nothing, a hundred thousand times: each must be cheap.
+TEST(GzipTest, ManyEmptyMembersAreCheap) {
+  std::string many, out;
+  const std::string empty = Packed("");
+  for (int i = 0; i < 100'000; ++i) many += empty;
+  ASSERT_TRUE(Gunzip(many + Packed("end"), 64 << 20, out));
+  EXPECT_EQ(out, "end");
+}
+
 TEST(GzipTest, ABombStopsAtTheLimit) {
   std::string out;
   Status status = Gunzip(Packed(std::string(50 << 20, '\0')), 1 << 20, out);

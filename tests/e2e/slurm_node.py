@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""A Slurm cluster of one node for tests: Debian's slurmctld and slurmd from build/peers, with their own
+"""A Slurm cluster of one node for tests: Debian's slurmctld and slurmd from build/slurm, with their own
 configuration, state and ports, run by this user, ended by process id.
 
 Its four GPUs are plain files, so no GPU is needed. Authentication is off (auth/none), so no munged is needed;
@@ -18,8 +18,8 @@ import tempfile
 import time
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-PEERS = ROOT / "build" / "peers"
-LIBRARIES = PEERS / "usr" / "lib" / "x86_64-linux-gnu"
+SLURM = pathlib.Path(os.environ.get("GPULENS_SLURM", ROOT / "build" / "slurm"))
+LIBRARIES = SLURM / "usr" / "lib" / "x86_64-linux-gnu"
 PLUGINS = LIBRARIES / "slurm-wlm"
 PATIENCE = 20
 
@@ -63,8 +63,8 @@ PartitionName=short Nodes=node1 MaxTime=10 PriorityTier=10 State=UP
 def missing():
     """Why there can be no cluster here; None when there can."""
     for program in ("usr/sbin/slurmctld-wlm", "usr/sbin/slurmd-wlm", "usr/bin/sinfo"):
-        if not (PEERS / program).exists():
-            return f"no {program} in build/peers (tools/prepare_peers.sh gets it)"
+        if not (SLURM / program).exists():
+            return f"no {program} in build/slurm; tools/prepare_peers.sh gets it"
     for plugin in ("auth_none.so", "cred_none.so", "proctrack_linuxproc.so"):
         if not (PLUGINS / plugin).exists():
             return f"this Slurm has no plugin {plugin}"
@@ -87,7 +87,7 @@ class SlurmNode:
             os.environ,
             SLURM_CONF=str(self.folder / "slurm.conf"),
             LD_LIBRARY_PATH=f"{PLUGINS}:{LIBRARIES}",
-            PATH=f"{PEERS / 'usr' / 'bin'}:{os.environ.get('PATH', '/usr/bin:/bin')}",
+            PATH=f"{SLURM / 'usr' / 'bin'}:{os.environ.get('PATH', '/usr/bin:/bin')}",
         )
 
     def __enter__(self):
@@ -122,7 +122,7 @@ class SlurmNode:
         (self.folder / "cgroup.conf").write_text("CgroupAutomount=no\nConstrainDevices=no\n")
         self.run_daemon("slurmctld-wlm", "-D", "-c")
         self.wait("slurmctld answers", lambda: "UP" in self.run("scontrol", "ping", check=False).stdout)
-        self.run_daemon("slurmd-wlm", "-D", "-N", "node1", "-d", str(PEERS / "usr/sbin/slurmstepd-wlm"))
+        self.run_daemon("slurmd-wlm", "-D", "-N", "node1", "-d", str(SLURM / "usr/sbin/slurmstepd-wlm"))
         self.wait("node1 is idle", lambda: "idle" in self.run("sinfo", "-h", "-o", "%T", check=False).stdout.split())
         # This Slurm takes no notice of Gres on the line of the node, yet it does of an update.
         self.run("scontrol", "update", "NodeName=node1", "Gres=gpu:fake:4")
@@ -131,7 +131,7 @@ class SlurmNode:
         output = open(self.folder / f"{name}.out", "w", encoding="utf-8")
         self.processes.append(
             subprocess.Popen(
-                [str(PEERS / "usr" / "sbin" / name), *arguments],
+                [str(SLURM / "usr" / "sbin" / name), *arguments],
                 env=self.environment,
                 stdin=subprocess.DEVNULL,
                 stdout=output,
@@ -194,7 +194,7 @@ def main():
         return 1
     with SlurmNode() as node:
         print(f"export SLURM_CONF={node.environment['SLURM_CONF']} LD_LIBRARY_PATH={node.environment['LD_LIBRARY_PATH']}")
-        print(f"export PATH={PEERS / 'usr' / 'bin'}:$PATH", flush=True)
+        print(f"export PATH={SLURM / 'usr' / 'bin'}:$PATH", flush=True)
         try:
             while True:
                 time.sleep(3600)

@@ -43,6 +43,11 @@ std::vector<Finding> LookEverywhere(const Config& config, Env& env) {
     const Config& own = config.Group("discovery").Group(spec->name);
     for (Finding& finding : spec->probe(own, env)) findings.push_back(std::move(finding));
   }
+  for (const EnricherSpec* spec : AllEnrichers()) {
+    const Config& own = config.Group("enrichers").Group(spec->name);
+    if (!spec->probe || !own.Bool("enabled")) continue;
+    for (Finding& finding : spec->probe(own, env)) findings.push_back(std::move(finding));
+  }
   return findings;
 }
 

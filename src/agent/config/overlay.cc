@@ -16,7 +16,7 @@ constexpr std::string_view kPrefix = "GPULENS_";
 // the variable of the option itself over all.
 struct Alias {
   std::string_view variable, path;
-  enum Kind : uint8_t { kAsIs, kPort, kMilliseconds, kLevels, kPairs, kSecretPairs } kind;
+  enum Kind : uint8_t { kAsIs, kPort, kMilliseconds, kLevels, kPairs, kSecretPairs, kWord } kind;
   bool quiet = false;
 };
 constexpr Alias kAliases[] = {
@@ -46,6 +46,8 @@ constexpr Alias kAliases[] = {
     {"OTEL_EXPORTER_OTLP_CLIENT_CERTIFICATE", "sinks.otlp.tls.cert_file", Alias::kAsIs, true},
     {"OTEL_EXPORTER_OTLP_METRICS_CLIENT_KEY", "sinks.otlp.tls.key_file", Alias::kAsIs, true},
     {"OTEL_EXPORTER_OTLP_CLIENT_KEY", "sinks.otlp.tls.key_file", Alias::kAsIs, true},
+    {"OTEL_EXPORTER_OTLP_METRICS_TEMPORALITY_PREFERENCE", "sinks.otlp.temporality", Alias::kWord, true},
+    {"OTEL_EXPORTER_OTLP_METRICS_DEFAULT_HISTOGRAM_AGGREGATION", "sinks.otlp.histograms", Alias::kWord, true},
     {"OTEL_METRIC_EXPORT_INTERVAL", "sinks.otlp.interval", Alias::kMilliseconds, true},
 };
 
@@ -70,6 +72,16 @@ std::string LevelsOf(std::string_view text) {
     out += item;
   }
   return out;
+}
+
+// Words of OpenTelemetry in any case, two of them longer than ours.
+std::string WordOf(std::string_view text) {
+  std::string out(text);
+  for (char& c : out) {
+    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
+  }
+  if (out == "explicit_bucket_histogram") return "explicit";
+  return out == "base2_exponential_bucket_histogram" ? "exponential" : out;
 }
 
 Setting MakeSetting(std::string_view file, std::string_view lead, std::string_view text, bool secret) {
@@ -194,6 +206,7 @@ void Overlay::AddAliases(const Schema& schema, const Sources& sources) {
     if (alias.kind == Alias::kPort) setting.text = "127.0.0.1:" + text + ",[::1]:" + text;
     if (alias.kind == Alias::kMilliseconds) setting.text = text + "ms";
     if (alias.kind == Alias::kLevels) setting.text = LevelsOf(value);
+    if (alias.kind == Alias::kWord) setting.text = WordOf(value);
     Set(*leaf, std::move(setting));
   }
 }

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "agent/plugin_tables.h"
+#include "naming/sink_names.h"
 
 namespace gpulens {
 namespace {
@@ -61,6 +62,9 @@ std::unique_ptr<Schema> MakeSchema() {
   for (const DiscoverySpec* spec : AllDiscoveries()) {
     plugins.push_back({"discovery", spec->name, spec->help, spec->options, spec->on_by_default, {}, {}});
   }
+  for (const EnricherSpec* spec : AllEnrichers()) {
+    plugins.push_back({"enrichers", spec->name, spec->help, spec->options, spec->on_by_default, {}, {}});
+  }
   for (const SinkSpec* spec : AllSinks()) {
     if (spec->name == kWebsocket) continue;
     plugins.push_back({"sinks", spec->name, spec->help, spec->options, spec->on_by_default, {}, {}});
@@ -84,6 +88,26 @@ std::vector<Instance::Setup> MakeInstances(const CollectorSpec& spec, const Conf
   return setups;
 }
 
+std::vector<EnricherSet::Setup> MakeEnrichers(const Config& config) {
+  std::vector<EnricherSet::Setup> setups;
+  for (const EnricherSpec* spec : AllEnrichers()) {
+    const Config& own = config.Group("enrichers").Group(spec->name);
+    if (own.Bool("enabled"))
+      setups.push_back({spec, own, own.Has("interval") ? own.Time("interval") : spec->period});
+  }
+  return setups;
+}
+
+Config SinkConfig(const Config& config, std::string_view sink) {
+  Config own = config.Group("sinks").Group(sink);
+  if (!own.Has(kAttributesKey)) return own;
+  std::map<std::string, std::string> attributes = own.TextMap(kAttributesKey);
+  const std::map<std::string, std::string>& common = config.TextMap(kAttributesKey);
+  attributes.insert(common.begin(), common.end());
+  own.Set(kAttributesKey, std::move(attributes), own.origin(kAttributesKey));
+  return own;
+}
+
 PipelinePlan MakePlan(const Config& config, const PlanContext& context) {
   PipelinePlan plan;
   plan.interval = config.Time("interval");
@@ -92,6 +116,7 @@ PipelinePlan MakePlan(const Config& config, const PlanContext& context) {
     if (!config.Group("collectors").Group(spec->name).Bool("enabled")) continue;
     for (Instance::Setup& setup : MakeInstances(*spec, config)) plan.instances.push_back(std::move(setup));
   }
+  plan.enrichers = MakeEnrichers(config);
   for (const AnalyzerSpec* spec : AllAnalyzers()) {
     const Config& own = config.Group("analyzers").Group(spec->name);
     if (own.Bool("enabled")) plan.analyzers.push_back({spec, own});
@@ -102,7 +127,7 @@ PipelinePlan MakePlan(const Config& config, const PlanContext& context) {
       if (!own.Texts("listen").empty()) plan.sinks.push_back({spec, own, {}});
       continue;
     }
-    const Config& own = config.Group("sinks").Group(spec->name);
+    const Config own = SinkConfig(config, spec->name);
     if (!own.Bool("enabled")) continue;
     plan.sinks.push_back({spec, own, own.Has("interval") ? own.Time("interval") : Duration{}});
   }

@@ -26,8 +26,15 @@ std::string HostName();
 // The attributes of everything that is sent.
 AttributeSet MakeResource(const Config& config, const PlanContext& context);
 
-// Instances, analyzers and sinks that are switched on. `config` was loaded with MakeSchema's schema.
+// Instances, enrichers, analyzers and sinks that are switched on. `config` was loaded with MakeSchema's
+// schema.
 PipelinePlan MakePlan(const Config& config, const PlanContext& context);
+
+// The enrichers that are switched on.
+std::vector<EnricherSet::Setup> MakeEnrichers(const Config& config);
+
+// What the sink is made of: its own part of the configuration, with what the root says of every sink.
+Config SinkConfig(const Config& config, std::string_view sink);
 
 // One collector alone, with the same configuration as in the agent: for `gpulens collect`.
 std::vector<Instance::Setup> MakeInstances(const CollectorSpec& spec, const Config& config);

@@ -30,7 +30,7 @@ class HttpChannel::Core final : public RefCounted<Core>, public StreamHandler {
   enum class Phase : uint8_t { kIdle, kResolving, kSending, kReceiving };
 
   // http_client.cc: from the request to a connection.
-  void WriteHead(std::string_view headers);
+  void WriteHead(std::string_view method, std::string_view headers);
   void Connect();
   void TryNextAddress();
   // http_channel.cc: what goes over it, and the end.

@@ -16,7 +16,7 @@ void HttpChannel::Core::Start(Method method, HttpPost request, Done done) {
   timeout_ns_ = std::max<int64_t>(0, request.timeout.count());
   post_ = method == Method::kPost;
   body_ = std::move(request.body);
-  WriteHead(request.headers);
+  WriteHead(post_ ? request.method : "GET", request.headers);
   parser_.Reset(std::move(request.buffer));
   if (request.tls != tls_) stream_.Close();
   tls_ = std::move(request.tls);
@@ -27,8 +27,9 @@ void HttpChannel::Core::Start(Method method, HttpPost request, Done done) {
   stream_.WaitWritable();
 }
 
-void HttpChannel::Core::WriteHead(std::string_view headers) {
-  head_ = post_ ? "POST " : "GET ";
+void HttpChannel::Core::WriteHead(std::string_view method, std::string_view headers) {
+  head_ = method;
+  head_ += ' ';
   head_ += target_.url.target;
   head_ += " HTTP/1.1\r\nHost: ";
   head_ += target_.url.Authority();

@@ -70,6 +70,7 @@ struct HttpPost {
   std::shared_ptr<const TlsContext> tls;    // as in HttpGet
   Duration timeout{};                       // for all of it, the sending, too
   std::string buffer;
+  std::string_view method = "POST";  // or another one with the same meaning of answers: "PUT"; static storage
 };
 
 // The way to one target: at most one request at a time. Used on the loop's thread; made and destroyed on

@@ -49,6 +49,14 @@ std::optional<double> JsonDocument::Number(std::string_view pointer) const {
   return value->to_number<double>();
 }
 
+std::optional<uint64_t> JsonDocument::Whole(std::string_view pointer) const {
+  const json::value* value = impl_->Find(pointer);
+  if (!value || !value->is_number()) return std::nullopt;
+  boost::system::error_code error;
+  const uint64_t whole = value->to_number<uint64_t>(error);
+  return error ? std::nullopt : std::optional(whole);
+}
+
 size_t JsonDocument::Size(std::string_view pointer) const {
   const json::value* value = impl_->Find(pointer);
   return value && value->is_array() ? value->get_array().size() : 0;

@@ -1,6 +1,7 @@
 // What another program answers in JSON, read for a few facts. Not for large or hot data.
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <optional>
 #include <string>
@@ -26,6 +27,8 @@ class JsonDocument {
   // `pointer` is a JSON pointer (RFC 6901): "/data/0/id". Nothing when there is no such text or number.
   std::optional<std::string> Text(std::string_view pointer) const;
   std::optional<double> Number(std::string_view pointer) const;
+  // A whole number that is not negative, with all its digits.
+  std::optional<uint64_t> Whole(std::string_view pointer) const;
   // Elements of the array there; 0 when there is none.
   size_t Size(std::string_view pointer) const;
 

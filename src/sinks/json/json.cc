@@ -5,7 +5,7 @@
 
 #include "base/workers.h"
 #include "catalog/gpu/health.h"
-#include "dialects/dialect.h"
+#include "naming/sink_names.h"
 #include "net/http/http_server.h"
 #include "pipeline/page_board.h"
 #include "pipeline/plugin.h"
@@ -22,8 +22,8 @@ constexpr std::string_view kPath = "/json";
 // The words of the page: the snapshot's families and the members of the zernel API.
 class JsonText {
  public:
-  explicit JsonText(const std::vector<std::string>& dialects) : page_(MakeSpeller(dialects)) {
-    page_.AlwaysShow(AlwaysShown(dialects));
+  explicit JsonText(const SinkNames& names) : page_(names.speller(NameForm::kPrometheus), names.dresser()) {
+    page_.AlwaysShow(names.always_shown());
   }
 
   void Render(const Snapshot& snapshot, std::string& out) {
@@ -53,7 +53,7 @@ class JsonText {
 
 class JsonPage final : public HttpHandler, public std::enable_shared_from_this<JsonPage> {
  public:
-  JsonPage(const std::vector<std::string>& dialects, Env& env) : env_(env), text_(dialects) {}
+  JsonPage(const SinkNames& names, Env& env) : env_(env), text_(names) {}
 
   void Handle(const HttpRequest& request, HttpResponder responder) override {
     Ref<const Snapshot> snapshot = env_.latest->latest();
@@ -86,8 +86,8 @@ class JsonPage final : public HttpHandler, public std::enable_shared_from_this<J
 
 class JsonSink final : public Sink {
  public:
-  JsonSink(const std::vector<std::string>& dialects, Env& env)
-      : page_(std::make_shared<JsonPage>(dialects, env)), pages_(*env.pages) {
+  JsonSink(const SinkNames& names, Env& env)
+      : page_(std::make_shared<JsonPage>(names, env)), pages_(*env.pages) {
     pages_.Put(kPath, page_);
   }
   ~JsonSink() override { pages_.TakeDown(kPath, page_.get()); }
@@ -101,16 +101,10 @@ class JsonSink final : public Sink {
 Result<std::unique_ptr<Sink>> Create(const Config& config, Env& env) {
   if (!env.pages || !env.latest || !env.workers)
     return Status{Code::kInvalidArgument, "the json sink needs the agent's server"};
-  return std::unique_ptr<Sink>(std::make_unique<JsonSink>(config.Texts("dialects"), env));
+  return std::unique_ptr<Sink>(std::make_unique<JsonSink>(SinkNames(config), env));
 }
 
-constexpr OptionSpec kOptions[] = {
-    {.key = "dialects",
-     .type = OptionType::kTexts,
-     .fallback = "[native, zernel]",
-     .help = "Whose names are told beside a family: those that /metrics shows.",
-     .allowed = kDialectNames},
-};
+constexpr auto kOptions = NameOptions("[native, zernel]");
 
 }  // namespace
 

@@ -4,6 +4,7 @@
 #include "base/workers.h"
 #include "catalog/gpu/health.h"
 #include "catalog/gpu/readings.h"
+#include "naming/names_testing.h"
 #include "net/http/http_server.h"
 #include "net/testing/test_client.h"
 #include "pipeline/page_board.h"
@@ -47,7 +48,7 @@ class JsonSinkTest : public ::testing::Test {
     server_ = std::make_unique<HttpServer>(loop_, handler_, HttpServer::Options());
     at_ = *server_->Listen(*ParseListenAddress("127.0.0.1:0"));
     Config config;
-    config.Set("dialects", std::vector<std::string>{"native", "zernel"}, {});
+    testing::SetNames(config, {"native", "zernel"});
     sink_ = *json_sink.create(config, env_);
   }
   ~JsonSinkTest() override {
@@ -160,7 +161,7 @@ TEST_F(JsonSinkTest, TakesItsPageDown) {
 TEST_F(JsonSinkTest, TellsTheNamesOfItsDialects) {
   sink_ = nullptr;
   Config config;
-  config.Set("dialects", std::vector<std::string>{"dcgm"}, {});
+  testing::SetNames(config, {"dcgm"});
   sink_ = *json_sink.create(config, env_);
   Tick(1, 1000);
   Json json = Read(Fetch(at_, "GET", "/json").body);

@@ -1,7 +1,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "sinks/otlp/otlp_body.h"
 #include "sinks/otlp/otlp_endpoint.h"
+#include "wire/otlp/otlp_fields.h"
 
 namespace gpulens {
 namespace {
@@ -28,6 +30,58 @@ TEST(OtlpEndpoint, OfOneSignalIsTakenAsItIs) {
 TEST(OtlpEndpoint, BadOnesAreRefused) {
   EXPECT_THAT(Url("http://c/?tenant=1"), ::testing::HasSubstr("metrics_endpoint"));
   EXPECT_FALSE(OtlpUrl("c:4318", "", "metrics").ok());
+}
+
+HttpReply Answer(int status, std::string type, std::string body) {
+  HttpReply reply;
+  reply.failure = status == 200 ? HttpFailure::kNone : HttpFailure::kStatus;
+  reply.status = status;
+  reply.detail = "HTTP " + std::to_string(status);
+  reply.content_type = std::move(type);
+  reply.body = std::move(body);
+  return reply;
+}
+
+TEST(OtlpBody, RoutesOfBeforeStayWhatTheyWere) {
+  auto metrics = ParseHttpUrl("http://m/"), logs = ParseHttpUrl("http://l/");
+  ASSERT_TRUE(metrics && logs);
+  const auto routes = OtlpRoutes({*metrics, *logs});
+  ASSERT_EQ(routes.size(), 12u);
+  EXPECT_EQ(routes[0].headers, "Content-Type: application/x-protobuf\r\n");
+  EXPECT_EQ(routes[3].headers, "Content-Type: application/x-protobuf\r\nContent-Encoding: gzip\r\n");
+  EXPECT_EQ(routes[3].signal, 1u);
+  EXPECT_EQ(routes[4].headers, "Content-Type: application/x-protobuf\r\nContent-Encoding: zstd\r\n");
+  EXPECT_EQ(routes[11].headers, "Content-Type: application/json\r\nContent-Encoding: zstd\r\n");
+  for (size_t i = 0; i < routes.size(); ++i) EXPECT_EQ(routes[i].url.host, i % 2 ? "l" : "m") << i;
+}
+
+TEST(OtlpBody, AnswersAreReadInBothEncodings) {
+  std::string partial, error, answer;
+  otlp::AppendNumber(partial, 1, 3);
+  otlp::AppendBytes(partial, 2, "too old");
+  otlp::AppendBytes(answer, 1, partial);
+  otlp::AppendBytes(error, 2, "too many");
+  for (const HttpReply& reply :
+       {Answer(200, "application/x-protobuf", answer),
+        Answer(200, "application/json",
+               R"({"partialSuccess":{"rejectedDataPoints":"3","errorMessage":"too old"}})"),
+        Answer(200, "application/json; charset=utf-8",
+               R"({"partialSuccess":{"rejectedLogRecords":3,"errorMessage":"too old","more":[]}})")}) {
+    const SendOutcome outcome = JudgeOtlp(reply);
+    EXPECT_EQ(outcome.kind, SendOutcome::kTaken);
+    EXPECT_EQ(outcome.rejected, 3u) << reply.body;
+    EXPECT_EQ(outcome.detail, "too old");
+  }
+  for (const char* odd : {"", "{", "[]", R"({"partialSuccess":7})"})
+    EXPECT_EQ(JudgeOtlp(Answer(200, "application/json", odd)).rejected, 0u) << odd;
+  for (const HttpReply& reply : {Answer(400, "application/x-protobuf", error),
+                                 Answer(400, "application/json", R"({"code":3,"message":"too many"})")}) {
+    const SendOutcome outcome = JudgeOtlp(reply);
+    EXPECT_EQ(outcome.kind, SendOutcome::kRefused);
+    EXPECT_EQ(outcome.detail, "HTTP 400: too many");
+  }
+  EXPECT_EQ(JudgeOtlp(Answer(503, "application/json", "{}")).kind, SendOutcome::kAgain);
+  EXPECT_EQ(JudgeOtlp(Answer(400, "text/plain", "no\x1b")).detail, "HTTP 400: no\\x1b");
 }
 
 }  // namespace

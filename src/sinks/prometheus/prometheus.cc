@@ -9,7 +9,7 @@
 
 #include "base/parse.h"
 #include "base/workers.h"
-#include "dialects/dialect.h"
+#include "naming/sink_names.h"
 #include "net/http/http_server.h"
 #include "pipeline/page_board.h"
 #include "pipeline/plugin.h"
@@ -38,10 +38,10 @@ class OneAnswer {
 
 // One page per format, with the words of the dialects.
 struct FormatPage {
-  FormatPage(ExpositionFormat format, std::span<const std::string> dialects)
-      : text(format, MakeSpeller(dialects)),
+  FormatPage(ExpositionFormat format, const SinkNames& names)
+      : text(format, names.speller(NameForm::kPrometheus)),
         bytes([this](const Snapshot& snapshot, std::string& out) { text.Render(snapshot, out); }) {
-    text.AlwaysShow(AlwaysShown(dialects));
+    text.AlwaysShow(names.always_shown());
   }
   TextPage text;  // touched by `bytes` alone
   TickPage bytes;
@@ -49,7 +49,7 @@ struct FormatPage {
 
 class MetricsPage final : public HttpHandler, public std::enable_shared_from_this<MetricsPage> {
  public:
-  MetricsPage(std::vector<std::string> dialects, Env& env) : dialects_(std::move(dialects)), env_(env) {}
+  MetricsPage(SinkNames names, Env& env) : names_(std::move(names)), env_(env) {}
 
   void Handle(const HttpRequest& request, HttpResponder responder) override {
     Ref<const Snapshot> snapshot = env_.latest->latest();
@@ -89,11 +89,11 @@ class MetricsPage final : public HttpHandler, public std::enable_shared_from_thi
   TickPage& PageOf(ExpositionFormat format) {
     std::lock_guard lock(mutex_);
     auto& page = pages_[static_cast<size_t>(format)];
-    if (!page) page = std::make_unique<FormatPage>(format, dialects_);
+    if (!page) page = std::make_unique<FormatPage>(format, names_);
     return page->bytes;
   }
 
-  const std::vector<std::string> dialects_;
+  const SinkNames names_;
   Env& env_;
   std::mutex mutex_;
   std::array<std::unique_ptr<FormatPage>, kFormats> pages_;
@@ -117,17 +117,11 @@ class PrometheusSink final : public Sink {
 Result<std::unique_ptr<Sink>> Create(const Config& config, Env& env) {
   if (!env.pages || !env.latest)
     return Status{Code::kInvalidArgument, "the prometheus sink needs the agent's server"};
-  auto page = std::make_shared<MetricsPage>(config.Texts("dialects"), env);
+  auto page = std::make_shared<MetricsPage>(SinkNames(config), env);
   return std::unique_ptr<Sink>(std::make_unique<PrometheusSink>("/metrics", std::move(page), *env.pages));
 }
 
-constexpr OptionSpec kOptions[] = {
-    {.key = "dialects",
-     .type = OptionType::kTexts,
-     .fallback = "[native, zernel]",
-     .help = "Under which names series are shown.",
-     .allowed = kDialectNames},
-};
+constexpr auto kOptions = NameOptions("[native, zernel]");
 
 }  // namespace
 

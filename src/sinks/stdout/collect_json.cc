@@ -6,7 +6,6 @@
 #include "base/text.h"
 #include "catalog/all.h"
 #include "catalog/self.h"
-#include "dialects/dialect.h"
 #include "wire/json/json_text.h"
 
 namespace gpulens {
@@ -49,11 +48,12 @@ bool IsGpu(const EntityGroup& group) {
 
 }  // namespace
 
-CollectJson::CollectJson(bool gpus_only, const std::vector<std::string>& dialects)
+CollectJson::CollectJson(bool gpus_only, const SinkNames& names)
     : gpus_only_(gpus_only),
-      native_(std::ranges::find(dialects, kNativeDialect) != dialects.end()),
-      others_(dialects.size() > (native_ ? 1u : 0u)),
-      speller_(MakeSpeller(dialects, NameForm::kOtel)),
+      native_(names.tells(kNativeDialect)),
+      others_(names.dialects().size() > (native_ ? 1u : 0u)),
+      speller_(names.speller(NameForm::kOtel)),
+      dresser_(names.dresser()),
       durations_(kSelfCollectorDuration) {}
 
 CollectJson::Groups CollectJson::Spell(const Layout& layout) const {
@@ -74,32 +74,37 @@ CollectJson::Groups CollectJson::Spell(const Layout& layout) const {
 
 void CollectJson::SpellReading(const SeriesInfo& info, const EntityReading& reading, const EntityGroup& from,
                                Group& group) const {
-  if (native_) {
-    std::string text = NameAndUnit(info.desc->name, info.desc->unit);
-    if (!reading.extra.empty()) {
-      text += ",\"attributes\":";
-      AppendObject(text, reading.extra);
-    }
-    group.readings.push_back({reading.slot, std::move(text)});
+  AttributeSet attributes = info.attributes;
+  const bool told = !dresser_ || dresser_(info, attributes);
+  if (native_ && told) {
+    std::vector<AttributeSet::Attribute> extra(attributes.begin(), attributes.end());
+    AddReading({reading.slot, NameAndUnit(info.desc->name, info.desc->unit)}, std::move(extra), from, group);
   }
   if (!others_) return;
   std::vector<SpelledSeries> names;
   speller_(info, names);
   // The native name, which comes first, was told above with its attributes as they are.
-  bool native_first = native_ && !FactsOf(*info.desc).dialect_only;
+  const bool native_first = native_ && told && !FactsOf(*info.desc).dialect_only;
   for (const SpelledSeries& name : std::span(names).subspan(native_first ? 1 : 0)) {
-    std::string text = NameAndUnit(name.name, name.unit);
-    std::vector<AttributeSet::Attribute> attributes;
-    for (const auto& [key, value] : name.labels) {
-      if (std::ranges::find(from.known_by, key, &AttributeSet::Attribute::key) == from.known_by.end())
-        attributes.push_back({key, std::string_view(value)});
-    }
-    if (!attributes.empty()) {
-      text += ",\"attributes\":";
-      AppendObject(text, attributes);
-    }
-    group.readings.push_back({reading.slot, std::move(text), name.scale, name.whole});
+    std::vector<AttributeSet::Attribute> extra;
+    for (const auto& [key, value] : name.labels) extra.push_back({key, std::string_view(value)});
+    AddReading({reading.slot, NameAndUnit(name.name, name.unit), name.scale, name.whole}, std::move(extra),
+               from, group);
   }
+}
+
+// What the entity says is not said again.
+void CollectJson::AddReading(Reading reading, std::vector<AttributeSet::Attribute> extra,
+                             const EntityGroup& from, Group& group) {
+  std::erase_if(extra, [&](const AttributeSet::Attribute& attribute) {
+    return std::ranges::find(from.known_by, attribute.key, &AttributeSet::Attribute::key) !=
+           from.known_by.end();
+  });
+  if (!extra.empty()) {
+    reading.text += ",\"attributes\":";
+    AppendObject(reading.text, extra);
+  }
+  group.readings.push_back(std::move(reading));
 }
 
 // What all elements of one collector begin with.

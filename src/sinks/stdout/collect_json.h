@@ -17,6 +17,7 @@
 #include "core/frame.h"
 #include "core/series_finder.h"
 #include "core/spelled_series.h"
+#include "naming/sink_names.h"
 #include "sinks/stdout/entity_groups.h"
 #include "wire/per_layout.h"
 
@@ -27,8 +28,8 @@ class CollectJson {
  public:
   // `gpus_only`: entities that are no GPU and no part of one are left out, and so are processes; a GPU is one
   // element, whoever read it, under the name of the first.
-  // `dialects`: whose names are told; those of OpenTelemetry with their dots.
-  explicit CollectJson(bool gpus_only = false, const std::vector<std::string>& dialects = {"native"});
+  // `names`: how series are told; those of OpenTelemetry with their dots.
+  CollectJson(bool gpus_only, const SinkNames& names);
   // Appends the line with its newline.
   void Append(const Snapshot& snapshot, std::string& out);
 
@@ -49,6 +50,8 @@ class CollectJson {
   // The readings of a series: its own, and one for each other name.
   void SpellReading(const SeriesInfo& info, const EntityReading& reading, const EntityGroup& from,
                     Group& group) const;
+  static void AddReading(Reading reading, std::vector<AttributeSet::Attribute> extra, const EntityGroup& from,
+                         Group& group);
   std::string HeadOf(const SnapshotEntry& entry, const Snapshot& snapshot);
   const Groups& GroupsOf(const SnapshotEntry& entry);
   // The group of the same GPU in another frame; null when it has none, or frames are not joined.
@@ -61,6 +64,7 @@ class CollectJson {
   const bool gpus_only_;
   const bool native_, others_;  // which names are told
   const Speller speller_;
+  const Dresser dresser_;
   SeriesFinder durations_;
   PerLayout<Groups> groups_;
 };

@@ -13,7 +13,7 @@
 #include <variant>
 
 #include "base/files.h"
-#include "dialects/dialect.h"
+#include "naming/sink_names.h"
 #include "pipeline/plugin.h"
 #include "sinks/stdout/collect_json.h"
 #include "sinks/stdout/collect_table.h"
@@ -64,8 +64,8 @@ int WriteAll(int fd, std::string_view bytes) noexcept {
 
 class StdoutSink final : public Sink {
  public:
-  StdoutSink(bool table, bool end_when_closed, bool gpus_only, const std::vector<std::string>& dialects)
-      : end_when_closed_(end_when_closed), form_(std::in_place_type<CollectJson>, gpus_only, dialects) {
+  StdoutSink(bool table, bool end_when_closed, bool gpus_only, const SinkNames& names)
+      : end_when_closed_(end_when_closed), form_(std::in_place_type<CollectJson>, gpus_only, names) {
     if (table) form_.emplace<CollectTable>();
   }
 
@@ -99,31 +99,29 @@ class StdoutSink final : public Sink {
 };
 
 Result<std::unique_ptr<Sink>> Create(const Config& config, Env&) {
-  return std::unique_ptr<Sink>(
-      std::make_unique<StdoutSink>(config.Text("format") == "table", config.Bool("end_when_closed"),
-                                   config.Bool("gpus_only"), config.Texts("dialects")));
+  return std::unique_ptr<Sink>(std::make_unique<StdoutSink>(config.Text("format") == "table",
+                                                            config.Bool("end_when_closed"),
+                                                            config.Bool("gpus_only"), SinkNames(config)));
 }
 
 constexpr std::string_view kFormats[] = {"json", "table"};
-constexpr OptionSpec kOptions[] = {
-    {.key = "format",
-     .fallback = "json",
-     .help = "json: one array per tick on one line. table: for eyes.",
-     .allowed = kFormats},
-    {.key = "end_when_closed",
-     .type = OptionType::kBool,
-     .fallback = "false",
-     .help = "End the program once nobody reads its output any more, as in a pipe to head."},
-    {.key = "gpus_only",
-     .type = OptionType::kBool,
-     .fallback = "false",
-     .help = "As JSON, only what is measured on a GPU or an instance of it: no host, driver or process."},
-    {.key = "dialects",
-     .type = OptionType::kTexts,
-     .fallback = "[native]",
-     .help = "As JSON, whose names readings have: docs/dialects.md.",
-     .allowed = kDialectNames},
-};
+constexpr auto kOptions = JoinOptions(
+    NameOptions("[native]"),
+    std::to_array<OptionSpec>({
+        IntervalOption("0s"),
+        {.key = "format",
+         .fallback = "json",
+         .help = "json: one array per tick on one line. table: for eyes.",
+         .allowed = kFormats},
+        {.key = "end_when_closed",
+         .type = OptionType::kBool,
+         .fallback = "false",
+         .help = "End the program once nobody reads its output any more, as in a pipe to head."},
+        {.key = "gpus_only",
+         .type = OptionType::kBool,
+         .fallback = "false",
+         .help = "As JSON, only what is measured on a GPU or an instance of it: no host, driver or process."},
+    }));
 
 }  // namespace
 

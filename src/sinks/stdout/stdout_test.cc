@@ -13,6 +13,7 @@
 #include "catalog/gpu/readings.h"
 #include "catalog/inference/latency.h"
 #include "catalog/self.h"
+#include "naming/names_testing.h"
 #include "pipeline/plugin.h"
 #include "sinks/stdout/collect_json.h"
 #include "sinks/stdout/collect_table.h"
@@ -84,7 +85,7 @@ TEST(CollectJson, SaysReadingsByEntity) {
   self.writer.Set(other, 1);
   auto snapshot =
       MakeSnapshot(1, gpus.now + std::chrono::milliseconds(11), {gpus.source.Entry(), self.Entry()});
-  CollectJson form;
+  CollectJson form(false, testing::NamesOf());
   std::string text;
   form.Append(*snapshot, text);
   EXPECT_EQ(std::count(text.begin(), text.end(), '\n'), 1);
@@ -140,7 +141,7 @@ const Json* Reading(const Json& element, std::string_view name) {
 TEST(CollectJson, SaysAReadingUnderTheNamesOfItsDialects) {
   TestSource source("engines/t");
   auto snapshot = EngineSnapshot(source);
-  CollectJson form(false, {"native", "genai", "dcgm"});
+  CollectJson form(false, testing::NamesOf({"native", "genai", "dcgm"}));
   std::string text;
   form.Append(*snapshot, text);
   Json json = Read(text);
@@ -159,7 +160,7 @@ TEST(CollectJson, SaysAReadingUnderTheNamesOfItsDialects) {
   ASSERT_TRUE(used) << text;
   EXPECT_EQ((*used)["value"].text, "3") << "in their unit, whole MiB";
 
-  CollectJson alone(false, {"genai"});
+  CollectJson alone(false, testing::NamesOf({"genai"}));
   text.clear();
   alone.Append(*snapshot, text);
   json = Read(text);
@@ -170,7 +171,7 @@ TEST(CollectJson, SaysTheResourceWhereThereIsOne) {
   TwoGpus gpus;
   auto snapshot = MakeSnapshot(1, gpus.now, {gpus.source.Entry()});
   snapshot->resource = AttributeSet({{"k8s.cluster.name", "prod"}});
-  CollectJson form;
+  CollectJson form(false, testing::NamesOf());
   std::string text;
   form.Append(*snapshot, text);
   EXPECT_EQ(Read(text)[0]["resource"]["k8s.cluster.name"].text, "prod");
@@ -189,7 +190,7 @@ TEST(CollectJson, ShowsGpusAloneWhenAsked) {
   source.writer.Begin({});
   for (Series series : all) source.writer.Set(series, 1);
   auto snapshot = MakeSnapshot(1, {}, {source.Entry()});
-  CollectJson everything, gpus(true);
+  CollectJson everything(false, testing::NamesOf()), gpus(true, testing::NamesOf());
   std::string text;
   everything.Append(*snapshot, text);
   EXPECT_EQ(Read(text).items.size(), 5u);
@@ -202,7 +203,7 @@ TEST(CollectJson, ShowsGpusAloneWhenAsked) {
 }
 
 TEST(CollectJson, IsAnArrayAlsoOfNothing) {
-  CollectJson form;
+  CollectJson form(false, testing::NamesOf());
   std::string text;
   TestSource empty("empty");
   empty.writer.Begin({});
@@ -218,7 +219,7 @@ TEST(CollectJson, TakesAllLabelsOfAScrapedSeriesAsItsOwn) {
   scrape.writer.Begin({});
   scrape.writer.Set(up, 1);
   scrape.writer.Set(lone, 1);
-  CollectJson form;
+  CollectJson form(false, testing::NamesOf());
   std::string text;
   form.Append(*MakeSnapshot(1, {}, {scrape.Entry(Standing::kPassThrough, true)}), text);
   Json json = Read(text);
@@ -367,7 +368,7 @@ Config Options(const char* format, bool end_when_closed = false) {
   config.Set("format", std::string(format), {});
   config.Set("end_when_closed", end_when_closed, {});
   config.Set("gpus_only", false, {});
-  config.Set("dialects", std::vector<std::string>{"native"}, {});
+  testing::SetNames(config);
   return config;
 }
 

@@ -59,7 +59,7 @@ void JsonSnapshot::AlwaysShow(std::vector<SpelledSeries> families) {
 
 JsonSnapshot::LayoutText JsonSnapshot::Spell(const Layout& layout) const {
   struct Draft {
-    std::vector<uint32_t> slots;
+    std::vector<std::pair<uint32_t, AttributeSet>> series;
     std::set<std::string> names;
     const MetricDesc* desc = nullptr;
   };
@@ -67,10 +67,11 @@ JsonSnapshot::LayoutText JsonSnapshot::Spell(const Layout& layout) const {
   std::vector<SpelledSeries> spellings;
   for (uint32_t slot = 0; slot < layout.slots(); ++slot) {
     const SeriesInfo& info = layout[slot];
-    if (!info.desc) continue;
+    AttributeSet attributes = info.attributes;
+    if (!info.desc || (dresser_ && !dresser_(info, attributes))) continue;
     Draft& draft = drafts[{info.desc->name, info.desc->kind, info.desc->unit}];
     draft.desc = info.desc;
-    draft.slots.push_back(slot);
+    draft.series.emplace_back(slot, std::move(attributes));
     spellings.clear();
     speller_(info, spellings);
     for (SpelledSeries& spelled : spellings) draft.names.insert(std::move(spelled.name));
@@ -83,13 +84,13 @@ JsonSnapshot::LayoutText JsonSnapshot::Spell(const Layout& layout) const {
     family.head = family.own + HelpOf(draft.desc->help);
     family.names.assign(draft.names.begin(), draft.names.end());
     family.first_line = static_cast<uint32_t>(text.lines.size());
-    family.lines = static_cast<uint32_t>(draft.slots.size());
-    for (uint32_t slot : draft.slots) {
+    family.lines = static_cast<uint32_t>(draft.series.size());
+    for (const auto& [slot, attributes] : draft.series) {
       Line line;
       line.text = static_cast<uint32_t>(text.arena.size());
       line.slot = slot;
       text.arena += "{\"attributes\":";
-      AppendJsonAttributes(text.arena, layout[slot].attributes);
+      AppendJsonAttributes(text.arena, attributes);
       text.arena += ',';
       line.text_size = static_cast<uint32_t>(text.arena.size()) - line.text;
       text.lines.push_back(line);

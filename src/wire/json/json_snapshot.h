@@ -33,8 +33,9 @@ namespace gpulens {
 // bytes and formats numbers.
 class JsonSnapshot {
  public:
-  // `speller` gives the `names`.
-  explicit JsonSnapshot(Speller speller) : speller_(std::move(speller)) {}
+  // `speller` gives the `names`, `dresser` says which series are told and with what attributes.
+  explicit JsonSnapshot(Speller speller, Dresser dresser = {})
+      : speller_(std::move(speller)), dresser_(std::move(dresser)) {}
 
   // Families that are there even when nothing feeds them, unless another one has their name among its
   // `names`.
@@ -83,6 +84,7 @@ class JsonSnapshot {
                             std::string& out) const;
 
   const Speller speller_;
+  const Dresser dresser_;
   std::vector<SpelledSeries> always_;
   PerLayout<LayoutText> texts_;
   std::vector<uint64_t> planned_;  // layout ids in frame order, and a 0

@@ -15,6 +15,10 @@ namespace gpulens::otlp {
 
 // Requests for metrics and for logs are built alike: request, resource, scope, then metrics or records.
 enum Level : uint32_t { kResourceList = 1, kResource = 1, kScopeList = 2, kScope = 1, kItems = 2 };
+// Of resource and scope alike: which version of the semantic conventions the names in it follow.
+enum SchemaField : uint32_t { kSchemaUrlField = 3 };
+// Of which gen_ai.provider.name is the newest that we use.
+inline constexpr std::string_view kSchemaUrl = "https://opentelemetry.io/schemas/1.37.0";
 enum ResourceField : uint32_t { kResourceAttributes = 1 };
 enum ScopeField : uint32_t { kScopeName = 1, kScopeVersion = 2 };
 enum MetricField : uint32_t {
@@ -24,9 +28,10 @@ enum MetricField : uint32_t {
   kGauge = 5,
   kSum = 7,
   kHistogram = 9,
+  kExponentialHistogram = 10,
   kSummary = 11,
 };
-// Gauge, Sum, Histogram and Summary.
+// Gauge, Sum, both histograms and Summary.
 enum DataField : uint32_t { kPoints = 1, kTemporality = 2, kMonotonic = 3 };
 enum Temporality : uint32_t { kDelta = 1, kCumulative = 2 };
 // Points of all kinds have their times alike.
@@ -34,6 +39,7 @@ enum PointField : uint32_t {
   kStartTime = 2,
   kTime = 3,
   kAsDouble = 4,
+  kNumberExemplars = 5,
   kAsInt = 6,
   kNumberAttributes = 7,
   kNumberFlags = 8,
@@ -41,13 +47,31 @@ enum PointField : uint32_t {
   kHistogramSum = 5,
   kBucketCounts = 6,
   kExplicitBounds = 7,
+  kHistogramExemplars = 8,
   kHistogramAttributes = 9,
   kHistogramFlags = 10,
+  kExponentialAttributes = 1,
+  kExponentialCount = 4,
+  kExponentialSum = 5,
+  kScale = 6,
+  kZeroCount = 7,
+  kPositive = 8,
+  kExponentialFlags = 10,
+  kExponentialExemplars = 11,
+  kZeroThreshold = 14,
   kSummaryCount = 4,
   kSummarySum = 5,
   kQuantiles = 6,
   kSummaryAttributes = 7,
   kSummaryFlags = 8,
+};
+enum BucketsField : uint32_t { kOffset = 1, kCounts = 2 };
+enum ExemplarField : uint32_t {
+  kExemplarTime = 2,
+  kExemplarDouble = 3,
+  kSpanId = 4,
+  kTraceId = 5,
+  kExemplarAttributes = 7,
 };
 enum QuantileField : uint32_t { kQuantile = 1, kQuantileValue = 2 };
 enum LogField : uint32_t {
@@ -77,6 +101,18 @@ void AppendText(std::string& out, uint32_t field, std::string_view text);
 void AppendAttribute(std::string& out, uint32_t field, std::string_view key,
                      const AttributeSet::Value& value);
 void AppendAttributes(std::string& out, uint32_t field, const AttributeSet& attributes);
+
+// As protobuf has signed numbers that are small either way.
+constexpr uint64_t ZigZag(int32_t value) noexcept {
+  return static_cast<uint32_t>(value) << 1 ^ static_cast<uint32_t>(value >> 31);
+}
+
+// Numbers below 2^63 in nine bytes whatever they are, as protobuf allows.
+inline constexpr size_t kWideVarint = 9;
+inline void PutWideVarint(char* at, uint64_t value) noexcept {
+  for (size_t i = 0; i + 1 < kWideVarint; ++i, value >>= 7) at[i] = static_cast<char>(value | 0x80);
+  at[kWideVarint - 1] = static_cast<char>(value & 0x7f);
+}
 
 // Eight little-endian bytes at a place that exists.
 template <class T>

@@ -26,7 +26,7 @@ struct Draw {
 
 class Builder {
  public:
-  explicit Builder(const Layout& layout) : layout_(layout) {}
+  Builder(const Layout& layout, const OtlpStyle& style) : layout_(layout), style_(style) {}
 
   void Add(uint32_t slot, const SpelledSeries& series) {
     slot_ = slot;
@@ -39,6 +39,7 @@ class Builder {
 
   OtlpLayout Take() {
     OtlpLayout made;
+    made.forms = std::move(forms_);
     size_t bytes = 0;
     for (const Draft& draft : drafts_) bytes += draft.bytes.size();
     made.arena.reserve(bytes);
@@ -53,10 +54,22 @@ class Builder {
       made.arena += draft.bytes;
       made.families.push_back(std::move(draft.family));
     }
+    KeepBases(made);
     return made;
   }
 
  private:
+  void KeepBases(OtlpLayout& made) const {
+    for (const OtlpFamily& family : made.families) {
+      if (!family.delta) continue;
+      made.bases.resize(made.points.size());
+      for (uint32_t p = family.first; p < family.first + family.count; ++p) {
+        made.bases[p] = made.kept;
+        made.kept += layout_[made.points[p].slot].cells();
+      }
+    }
+  }
+
   struct Draft {
     OtlpFamily family;
     std::string bytes;
@@ -76,10 +89,14 @@ class Builder {
     family.as_int = family.int_cells && family.scale == 1;
     bool summed =
         IsMonotonic(kind) || kind == Kind::kUpDownCounter || kind == Kind::kInfo || kind == Kind::kStateSet;
-    family.data = form == OtlpFamily::kHistogram ? kHistogram
-                  : form == OtlpFamily::kSummary ? kSummary
-                  : summed                       ? kSum
-                                                 : kGauge;
+    family.data = form == OtlpFamily::kHistogram     ? kHistogram
+                  : form == OtlpFamily::kExponential ? kExponentialHistogram
+                  : form == OtlpFamily::kSummary     ? kSummary
+                  : summed                           ? kSum
+                                                     : kGauge;
+    const bool bucketed = form == OtlpFamily::kHistogram || form == OtlpFamily::kExponential;
+    family.delta =
+        bucketed ? style_.delta_histograms : style_.delta_counters && family.data == kSum && family.monotonic;
     family.has_start = family.data != kGauge;
     Key key{name, family.data, family.monotonic, family.int_cells, family.whole, family.scale, series_->unit};
     auto [at, added] = known_.try_emplace(std::move(key), drafts_.size());
@@ -87,8 +104,8 @@ class Builder {
     AppendText(family.head, kName, name);
     if (!series_->help.empty()) AppendText(family.head, kDescription, series_->help);
     if (!series_->unit.empty()) AppendText(family.head, kUnit, series_->unit);
-    bool has_temporality = family.data == kSum || family.data == kHistogram;
-    if (has_temporality) AppendNumber(family.tail, kTemporality, kCumulative);
+    if (family.data == kSum || bucketed)
+      AppendNumber(family.tail, kTemporality, family.delta ? kDelta : kCumulative);
     if (family.data == kSum && family.monotonic) AppendNumber(family.tail, kMonotonic, 1);
     Draft& draft = drafts_.emplace_back();
     draft.family = std::move(family);
@@ -131,7 +148,37 @@ class Builder {
     Put(draft, draw.cell, attributes);
   }
 
+  // False: its bounds do not allow it.
+  bool AddExponential(const Shape& shape) {
+    std::vector<double> bounds;
+    ForEachBound(shape, [&](double bound) { bounds.push_back(bound * series_->scale); });
+    auto form = MakeExponentialForm(bounds);
+    if (!form) return false;
+    Draft& draft = DraftOf(series_->name, Kind::kHistogram, OtlpFamily::kExponential);
+    body_.clear();
+    AppendLabels(kExponentialAttributes);
+    const size_t attributes = body_.size();
+    std::string positive;
+    AppendNumber(body_, kScale, ZigZag(form->scale));
+    AppendFixed(body_, kZeroThreshold, form->zero_threshold);
+    AppendNumber(positive, kOffset, ZigZag(form->offset));
+    AppendBytes(positive, kCounts, std::string(form->buckets * kWideVarint, '\0'));
+    AppendBytes(body_, kPositive, positive);
+    AppendFixed(body_, kZeroCount, uint64_t{0});
+    if (shape.has_sum) AppendFixed(body_, kExponentialSum, 0.0);
+    AppendFixed(body_, kExponentialCount, uint64_t{0});
+    AppendTimes(draft.family);
+    // Series of one family mostly share their bounds.
+    if (forms_.empty() || form->ends != forms_.back().ends || form->offset != forms_.back().offset ||
+        form->scale != forms_.back().scale)
+      forms_.push_back(*std::move(form));
+    form_ = static_cast<uint32_t>(forms_.size() - 1);
+    Put(draft, layout_[slot_].first_cell, attributes);
+    return true;
+  }
+
   void AddShaped(const Shape& shape, bool summary) {
+    if (!summary && style_.exponential && AddExponential(shape)) return;
     Draft& draft = DraftOf(series_->name, summary ? Kind::kSummary : Kind::kHistogram,
                            summary ? OtlpFamily::kSummary : OtlpFamily::kHistogram);
     body_.clear();
@@ -176,6 +223,7 @@ class Builder {
     point.values = point.attributes + static_cast<uint32_t>(attributes);
     point.slot = slot_;
     point.cell = cell;
+    point.form = form_;
     // Two series may come to the same words in somebody else's names, which know fewer attributes.
     if (draft.told.insert(draft.bytes.substr(point.attributes, attributes)).second)
       draft.points.push_back(point);
@@ -183,7 +231,9 @@ class Builder {
   }
 
   const Layout& layout_;
-  uint32_t slot_ = 0;
+  const OtlpStyle& style_;
+  std::vector<ExponentialForm> forms_;
+  uint32_t slot_ = 0, form_ = 0;
   const SpelledSeries* series_ = nullptr;
   std::string body_;
   std::vector<Draft> drafts_;
@@ -192,8 +242,8 @@ class Builder {
 
 }  // namespace
 
-OtlpLayout SpellOtlp(const Layout& layout, const Speller& speller) {
-  Builder builder(layout);
+OtlpLayout SpellOtlp(const Layout& layout, const Speller& speller, const OtlpStyle& style) {
+  Builder builder(layout, style);
   std::vector<SpelledSeries> spelled;
   for (uint32_t slot = 0; slot < layout.slots(); ++slot) {
     if (!layout[slot].desc) continue;

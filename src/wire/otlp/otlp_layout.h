@@ -11,6 +11,7 @@
 #include <string_view>
 #include <vector>
 
+#include "core/exponential/exponential_form.h"
 #include "core/layout.h"
 #include "core/spelled_series.h"
 
@@ -20,21 +21,24 @@ namespace gpulens {
 // end, in places that follow from its family and shape, so that writing it is a copy and some eight-byte
 // stores:
 //
-//   attributes, [bounds, bucket counts | quantiles], [sum, count] or value, [start time], time
+//   attributes, [bounds, bucket counts | quantiles | scale, buckets, zero count], [sum, count] or value,
+//   [start time], time
 struct OtlpPoint {
   uint32_t begin = 0, end = 0;          // in OtlpLayout::arena
   uint32_t attributes = 0, values = 0;  // where its attributes begin and end
   uint32_t slot = 0, cell = 0;
+  uint32_t form = 0;  // of an exponential histogram: in OtlpLayout::forms
 };
 
 struct OtlpFamily {
-  enum Form : uint8_t { kNumber, kHistogram, kSummary };
+  enum Form : uint8_t { kNumber, kHistogram, kExponential, kSummary };
 
   std::string name;
   std::string head, tail;  // fields of the Metric before its data, fields of the data behind its points
   uint32_t data = 0;       // which data field of the Metric
   Form form = kNumber;
   bool monotonic = false;
+  bool delta = false;      // told since last time, not since its start
   bool has_start = false;  // its points have a start time
   bool int_cells = false;  // cells are integers
   bool as_int = false;     // and so are the points
@@ -43,14 +47,24 @@ struct OtlpFamily {
   uint32_t first = 0, count = 0;  // points
 };
 
+// How series are told where OTLP leaves a choice.
+struct OtlpStyle {
+  bool delta_counters = false, delta_histograms = false;
+  bool exponential = false;  // histograms that can be told so, are
+};
+
 struct OtlpLayout {
   std::string arena;
   std::vector<OtlpPoint> points;
   std::vector<OtlpFamily> families;  // in the order of their first series
+  std::vector<ExponentialForm> forms;
+  // By point, where what it had last time is kept, of `kept` cells in all; empty: no family is told as delta.
+  std::vector<uint32_t> bases;
+  uint32_t kept = 0;
 
   size_t memory_bytes() const noexcept {
     return arena.capacity() + points.capacity() * sizeof(OtlpPoint) +
-           families.capacity() * sizeof(OtlpFamily);
+           families.capacity() * sizeof(OtlpFamily) + bases.capacity() * sizeof(uint32_t);
   }
 };
 
@@ -68,6 +82,6 @@ void ForEachBound(const Shape& shape, Use&& use) {
 // as sums that are not monotonic, unknown ones as gauges; a gauge histogram as gauges per bucket (`_bucket`
 // with `le`, `_gsum`,
 // `_gcount`), which nothing loses.
-OtlpLayout SpellOtlp(const Layout& layout, const Speller& speller);
+OtlpLayout SpellOtlp(const Layout& layout, const Speller& speller, const OtlpStyle& style);
 
 }  // namespace gpulens

@@ -66,7 +66,9 @@ void EncodeOtlpLogs(const Events& events, std::string_view version, std::string&
     AppendRecord(event, out);
     nesting.Close(record);
   }
+  AppendText(out, kSchemaUrlField, kSchemaUrl);
   nesting.Close(list);
+  AppendText(out, kSchemaUrlField, kSchemaUrl);
   nesting.Close(resource);
 }
 

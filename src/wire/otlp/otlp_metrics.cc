@@ -3,11 +3,14 @@
 #include <algorithm>
 #include <cmath>
 #include <string_view>
+#include <unordered_map>
 #include <unordered_set>
+#include <utility>
 
 #include "base/result.h"
 #include "wire/otlp/otlp_fields.h"
 #include "wire/otlp/otlp_metrics_writer.h"
+#include "wire/otlp/otlp_telling.h"
 
 namespace gpulens {
 namespace {
@@ -23,21 +26,13 @@ bool HasValue(const Layout& layout, const Frame& frame, uint32_t slot, const Ser
   return slot < layout.slots() && SameSeries(layout[slot], series) && frame.quality[slot] != Quality::kAbsent;
 }
 
-int64_t ReadUnixNs(const Frame& frame, uint32_t slot) noexcept {
-  return frame.read_at.unix_ns - int64_t{frame.AgeMs(slot)} * 1'000'000;
-}
-
-uint64_t Whole(double value) noexcept {
-  return value >= 1 && value < 0x1p63 ? static_cast<uint64_t>(std::llround(value)) : 0;
-}
-
 }  // namespace
 
 OtlpMetrics::OtlpMetrics(Speller speller, const Options& options)
     : speller_(std::move(speller)), options_(options) {}
 
 const OtlpLayout& OtlpMetrics::TextOf(const Ref<const Layout>& layout) {
-  return texts_.Of(layout, [this](const Layout& one) { return SpellOtlp(one, speller_); });
+  return texts_.Of(layout, [this](const Layout& one) { return SpellOtlp(one, speller_, options_.style); });
 }
 
 // Its scope is the collector, "gpulens.scrape": targets are told apart by attributes.
@@ -50,6 +45,7 @@ OtlpMetrics::Source& OtlpMetrics::SourceOf(std::string_view name) {
   AppendText(scope, kScopeName, scope_name);
   AppendText(scope, kScopeVersion, options_.scope_version);
   AppendBytes(source.scope, kScope, scope);
+  AppendText(source.scope, kSchemaUrlField, kSchemaUrl);
   return source;
 }
 
@@ -69,8 +65,12 @@ void OtlpMetrics::Plan(const Snapshot& snapshot) {
     AppendAttributes(attributes, kResourceAttributes, resource_);
     resource_bytes_.clear();
     AppendBytes(resource_bytes_, kResource, attributes);
+    AppendText(resource_bytes_, kSchemaUrlField, kSchemaUrl);
   }
-  if (speller_.Look(snapshot)) texts_ = {};
+  if (speller_.Look(snapshot)) {
+    former_ = std::exchange(texts_, {});
+    ++spelling_;
+  }
   plan_.clear();
   for (const SnapshotEntry& entry : snapshot.frames) {
     const Ref<const Layout>& layout = entry.frame->layout;
@@ -116,6 +116,10 @@ Status OtlpMetrics::Encode(const Snapshot& snapshot, const Take& take) {
   if (!PlanFits(snapshot)) Plan(snapshot);
   for (auto& [name, source] : sources_) source.touched = false;
   tick_unix_ns_ = snapshot.closed_at.unix_ns;
+  if (begun_unix_ns_ == 0) begun_unix_ns_ = tick_unix_ns_;
+  pending_.clear();
+  if (options_.style.delta_counters || options_.style.delta_histograms) FollowLayouts(snapshot);
+  former_ = {};
   Writer writer(request_, resource_bytes_, options_, take);
   for (size_t i = 0; i < plan_.size(); ++i) {
     const SnapshotEntry& entry = snapshot.frames[i];
@@ -129,7 +133,7 @@ Status OtlpMetrics::Encode(const Snapshot& snapshot, const Take& take) {
     RETURN_IF_ERROR(TellEnded(source.now, nullptr, writer));
     source.next = {};
   }
-  RETURN_IF_ERROR(writer.Flush());
+  RETURN_IF_ERROR(Flush(writer));
   points_ = writer.total();
   texts_.Forget();
   return Ok();
@@ -140,11 +144,22 @@ void OtlpMetrics::Commit() {
   std::erase_if(sources_, [](const auto& item) { return !item.second.now.layout; });
 }
 
+// Deltas are told from here on against what this request had.
+Status OtlpMetrics::Flush(Writer& writer) {
+  RETURN_IF_ERROR(writer.Flush());
+  for (const Pending& one : pending_) {
+    std::copy_n(one.cells, one.count, one.bases->cells.begin() + one.base);
+    one.bases->told_unix_ns[one.base] = one.unix_ns;
+  }
+  pending_.clear();
+  return Ok();
+}
+
 // The points of one frame that its receiver has not seen.
 Status OtlpMetrics::Tell(const SnapshotEntry& entry, const Planned& planned, Source& source, Writer& writer) {
   const Frame& frame = *entry.frame;
-  const OtlpLayout& text = TextOf(frame.layout);
-  const int64_t told = source.now.layout ? source.now.read_unix_ns : INT64_MIN;
+  Telling telling{frame, TextOf(frame.layout), planned, source};
+  if (source.now.layout) telling.told_unix_ns = source.now.read_unix_ns;
   Told& next = source.next;
   next.layout = frame.layout;
   next.read_unix_ns = frame.read_at.unix_ns;
@@ -153,98 +168,50 @@ Status OtlpMetrics::Tell(const SnapshotEntry& entry, const Planned& planned, Sou
     next.shown[slot] = frame.quality[slot] != Quality::kAbsent;
   writer.BeginScope(source.scope);
   if (source.now.layout) RETURN_IF_ERROR(TellEnded(source.now, &frame, writer));
-  if (frame.read_at.unix_ns == told) return Ok();
+  if (frame.read_at.unix_ns == telling.told_unix_ns) return Ok();
+  for (const OtlpFamily& family : telling.text.families) RETURN_IF_ERROR(TellFamily(telling, family, writer));
+  return Ok();
+}
+
+Status OtlpMetrics::TellFamily(const Telling& telling, const OtlpFamily& family, Writer& writer) {
+  const auto& [frame, text, planned, source, told] = telling;
+  const bool examples = !frame.exemplars.empty() && FieldsOf(family.form).exemplars != 0;
   auto fresh = [&](uint32_t p) {
     const uint32_t slot = text.points[p].slot;
     const Quality quality = frame.quality[slot];
     if (!planned.dropped.empty() && planned.dropped[p]) return false;
-    return quality == Quality::kOk || (quality == Quality::kStale && ReadUnixNs(frame, slot) > told);
+    if (quality != Quality::kOk && !(quality == Quality::kStale && ReadUnixNs(frame, slot) > told))
+      return false;
+    return !family.delta || BeginsDelta(telling, p);
   };
-  for (const OtlpFamily& family : text.families) {
-    writer.BeginFamily(family);
-    const uint32_t end = family.first + family.count;
-    for (uint32_t p = family.first; p < end;) {
-      if (!fresh(p)) {
-        ++p;
-        continue;
-      }
-      const uint32_t begin = p;
-      size_t room = writer.Room(text.points[p].end - text.points[p].begin);
-      if (room == 0) {
-        RETURN_IF_ERROR(writer.Flush());
-        room = writer.Room(text.points[p].end - text.points[p].begin);
-      }
-      while (p < end && p - begin < room && fresh(p)) ++p;
-      const uint32_t from = text.points[begin].begin;
-      std::string& out = writer.Open();
-      const size_t at = out.size();
-      out.append(text.arena, from, text.points[p - 1].end - from);
-      for (uint32_t i = begin; i < p; ++i)
-        PutNumbers(family, text.points[i], frame, out.data() + at + (text.points[i].end - from));
-      writer.Count(p - begin);
+  auto alone = [&](uint32_t p) { return examples && HasExemplar(telling, p); };
+  writer.BeginFamily(family);
+  const uint32_t end = family.first + family.count;
+  for (uint32_t p = family.first; p < end;) {
+    if (!fresh(p)) {
+      ++p;
+      continue;
     }
+    if (alone(p)) {
+      RETURN_IF_ERROR(TellWithExemplars(telling, family, p++, writer));
+      continue;
+    }
+    const uint32_t begin = p;
+    size_t room = writer.Room(text.points[p].end - text.points[p].begin);
+    if (room == 0) {
+      RETURN_IF_ERROR(Flush(writer));
+      room = writer.Room(text.points[p].end - text.points[p].begin);
+    }
+    for (++p; p < end && p - begin < room && fresh(p) && !alone(p);) ++p;
+    const uint32_t from = text.points[begin].begin;
+    std::string& out = writer.Open();
+    const size_t at = out.size();
+    out.append(text.arena, from, text.points[p - 1].end - from);
+    for (uint32_t i = begin; i < p; ++i)
+      PutNumbers(telling, family, i, out.data() + at + (text.points[i].end - from));
+    writer.Count(p - begin);
   }
   return Ok();
-}
-
-// Writes the numbers of a point that ends at `end`.
-void OtlpMetrics::PutNumbers(const OtlpFamily& family, const OtlpPoint& point, const Frame& frame,
-                             char* end) {
-  PutFixed(end - 8, ReadUnixNs(frame, point.slot));
-  if (family.form == OtlpFamily::kHistogram) return PutHistogram(family, point, frame, end - 2 * kFixedBytes);
-  if (family.form == OtlpFamily::kSummary) return PutSummary(family, point, frame, end - 2 * kFixedBytes);
-  const Cell cell = frame.cells[point.cell];
-  char* at = end - (family.has_start ? 2 : 1) * kFixedBytes - 8;
-  if (family.as_int) return PutFixed(at, cell.i);
-  double value = family.int_cells ? static_cast<double>(cell.i) : cell.d;
-  if (family.scale != 1) value *= family.scale;
-  PutFixed(at, family.whole ? std::round(value) : value);
-}
-
-// The bytes are there already: a bucket that cannot be read is told as empty, its observations in the next
-// one.
-void OtlpMetrics::PutHistogram(const OtlpFamily& family, const OtlpPoint& point, const Frame& frame,
-                               char* end) {
-  const Shape& shape = *(*frame.layout)[point.slot].shape;
-  const std::span<const Cell> cells(frame.cells.data() + point.cell, shape.cells());
-  CopyNumbers(cells, family.int_cells ? Number::kInt : Number::kDouble, numbers_);
-  ReadBuckets(shape, numbers_, buckets_);
-  const uint64_t count = Whole(buckets_.count);
-  PutFixed(end - 8, count);
-  end -= kFixedBytes;
-  if (shape.has_sum) {
-    PutFixed(end - 8, buckets_.sum.value_or(0) * family.scale);
-    end -= kFixedBytes;
-  }
-  // Bucket counts are differences; what lies above the last bound is the rest.
-  size_t bounds = 0;
-  ForEachBound(shape, [&](double) { ++bounds; });
-  char* at = end - 8 * (bounds + 1);
-  uint64_t before = 0;
-  size_t read = 0;
-  ForEachBound(shape, [&](double bound) {
-    const bool is_read = read < buckets_.bounds.size() && buckets_.bounds[read] == bound;
-    const uint64_t upto = is_read ? std::clamp(Whole(buckets_.counts[read++]), before, count) : before;
-    PutFixed(at, upto - before);
-    at += 8;
-    before = upto;
-  });
-  PutFixed(at, count - before);
-}
-
-void OtlpMetrics::PutSummary(const OtlpFamily& family, const OtlpPoint& point, const Frame& frame,
-                             char* end) {
-  const Shape& shape = *(*frame.layout)[point.slot].shape;
-  const std::span<const Cell> cells(frame.cells.data() + point.cell, shape.cells());
-  CopyNumbers(cells, family.int_cells ? Number::kInt : Number::kDouble, numbers_);
-  PutFixed(end - 8, shape.has_count ? Whole(numbers_[shape.count_cell()]) : 0);
-  end -= kFixedBytes;
-  PutFixed(end - 8, shape.has_sum ? numbers_[shape.sum_cell()] * family.scale : 0.0);
-  end -= kFixedBytes;
-  // Each quantile is a field of 2 + 18 bytes, its value at the end.
-  constexpr size_t kQuantileBytes = 2 + 2 * kFixedBytes;
-  for (size_t i = shape.bounds.size(); i-- > 0; end -= kQuantileBytes)
-    PutFixed(end - 8, numbers_[i] * family.scale);
 }
 
 // What had a value when it was told last and has none now. `frame`: what its source says now; null: it is
@@ -283,17 +250,17 @@ Status OtlpMetrics::TellEnded(const Told& told, const Frame* frame, Writer& writ
 // The points of these slots, each without a value.
 Status OtlpMetrics::Flag(const OtlpLayout& text, const std::vector<uint8_t>& slots, Writer& writer) {
   for (const OtlpFamily& family : text.families) {
+    if (family.delta) continue;  // one that ends is not told any more, and that is all
     writer.BeginFamily(family);
-    const uint32_t flags = family.form == OtlpFamily::kHistogram ? kHistogramFlags : kNumberFlags;
     for (uint32_t p = family.first; p < family.first + family.count; ++p) {
       const OtlpPoint& point = text.points[p];
       if (!slots[point.slot]) continue;
-      flagged_.assign(text.arena, point.attributes, point.values - point.attributes);
-      if (family.has_start) flagged_.append(text.arena, point.end - 2 * kFixedBytes, kFixedBytes);
-      AppendFixed(flagged_, kTime, static_cast<uint64_t>(tick_unix_ns_));
-      AppendNumber(flagged_, flags, kNoRecordedValue);
-      if (writer.Room(flagged_.size()) == 0) RETURN_IF_ERROR(writer.Flush());
-      AppendBytes(writer.Open(), kPoints, flagged_);
+      point_.assign(text.arena, point.attributes, point.values - point.attributes);
+      if (family.has_start) point_.append(text.arena, point.end - 2 * kFixedBytes, kFixedBytes);
+      AppendFixed(point_, kTime, static_cast<uint64_t>(tick_unix_ns_));
+      AppendNumber(point_, FieldsOf(family.form).flags, kNoRecordedValue);
+      if (writer.Room(point_.size()) == 0) RETURN_IF_ERROR(Flush(writer));
+      AppendBytes(writer.Open(), kPoints, point_);
       writer.Count(1);
     }
   }

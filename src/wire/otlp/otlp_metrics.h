@@ -3,11 +3,17 @@
 // A point carries the time at which its source read it. What was told before is not told again: a collector
 // that did not run since, a stale value. A series that ends, or has no value any more, is told once without
 // one (FLAG_NO_RECORDED_VALUE), so that receivers do not show its last one for minutes.
+//
+// Deltas are what came since a receiver was told last, from that time on. One that is seen for the first time
+// is only told when it began, as its source says, after this object's first snapshot: what it counted before
+// may have been told by the agent before this one. Until then its number is the base. A counter that fell
+// began anew. What a receiver refuses is not lost: the next delta has it, too.
 #pragma once
 
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -27,9 +33,10 @@ namespace gpulens {
 class OtlpMetrics {
  public:
   struct Options {
-    size_t max_points = 10'000;      // in one request
-    size_t max_bytes = 4u << 20;     // of one request, unless a single point has more
-    std::string_view scope_version;  // static storage
+    size_t max_points = 10'000;           // in one request
+    size_t max_bytes = 4u << 20;          // of one request, unless a single point has more
+    std::string_view scope_version = {};  // static storage
+    OtlpStyle style = {};
   };
   // Takes one request; its bytes live until it returns. Not ok ends Encode.
   using Take = std::function<Status(std::string_view request, uint32_t points)>;
@@ -37,7 +44,7 @@ class OtlpMetrics {
   OtlpMetrics(Speller speller, const Options& options);
 
   // Makes the requests for what is new in the snapshot. The Status is that of `take`. What was told counts as
-  // told from Commit on; without it the next Encode tells it again.
+  // told from Commit on; without it the next Encode tells it again. Deltas count as told with their request.
   Status Encode(const Snapshot& snapshot, const Take& take);
   void Commit();
 
@@ -54,9 +61,36 @@ class OtlpMetrics {
     int64_t read_unix_ns = 0;    // of the frame
     std::vector<uint8_t> shown;  // by slot: it has a value there
   };
+  // What deltas are told against, by OtlpLayout::bases of the layout.
+  struct Bases {
+    Ref<const Layout> layout;
+    uint64_t spelling = 0;  // of its texts
+    std::vector<Cell> cells;
+    std::vector<int64_t> told_unix_ns;  // at the first cell of each; 0: none is known
+  };
+  // A point's base, once its request is taken.
+  struct Pending {
+    Bases* bases;
+    const Cell* cells;
+    uint32_t base, count;
+    int64_t unix_ns;
+  };
+  // What a delta begins with: a time, and cells to be taken off; null: none.
+  struct Since {
+    int64_t unix_ns = 0;
+    const Cell* cells = nullptr;
+  };
+  struct Counts {
+    std::vector<uint64_t> upto;  // by bound
+    uint64_t count = 0;
+    double sum = 0;
+  };
+  // A frame that is being told.
+  struct Telling;
   struct Source {
-    std::string scope;  // its InstrumentationScope, a whole field
+    std::string scope;  // fields of its ScopeMetrics: its InstrumentationScope and schema
     Told now, next;
+    Bases bases;
     bool touched = false;
   };
   // A frame of the plan: its texts, and which of its points another frame tells.
@@ -72,25 +106,41 @@ class OtlpMetrics {
   const OtlpLayout& TextOf(const Ref<const Layout>& layout);
   Source& SourceOf(std::string_view name);
   Status Tell(const SnapshotEntry& entry, const Planned& planned, Source& source, Writer& writer);
+  Status TellFamily(const Telling& telling, const OtlpFamily& family, Writer& writer);
+  Status TellWithExemplars(const Telling& telling, const OtlpFamily& family, uint32_t p, Writer& writer);
+  static bool HasExemplar(const Telling& telling, uint32_t p) noexcept;
+  Status Flush(Writer& writer);
   Status TellEnded(const Told& told, const Frame* frame, Writer& writer);
   Status Flag(const OtlpLayout& text, const std::vector<uint8_t>& slots, Writer& writer);
-  void PutNumbers(const OtlpFamily& family, const OtlpPoint& point, const Frame& frame, char* end);
-  void PutHistogram(const OtlpFamily& family, const OtlpPoint& point, const Frame& frame, char* end);
+  void PutNumbers(const Telling& telling, const OtlpFamily& family, uint32_t p, char* end);
+  void PutHistogram(const Telling& telling, const OtlpFamily& family, const OtlpPoint& point,
+                    const Cell* since, char* end);
   void PutSummary(const OtlpFamily& family, const OtlpPoint& point, const Frame& frame, char* end);
+  void ReadCounts(const Shape& shape, std::span<const Cell> cells, bool int_cells, Counts& out);
+  void SubtractBase(const Shape& shape, const OtlpFamily& family, const Cell* cells);
+  void FollowLayouts(const Snapshot& snapshot);
+  void Follow(Bases& bases, const Ref<const Layout>& layout);
+  bool BeginsDelta(const Telling& telling, uint32_t p);
+  Since SinceOf(const Telling& telling, uint32_t p) const;
 
   const Speller speller_;
   const Options options_;
-  PerLayout<OtlpLayout> texts_;
+  PerLayout<OtlpLayout> texts_, former_;  // former_: of before they were spelt anew
+  uint64_t spelling_ = 1;
   std::vector<Planned> plan_;
   AttributeSet resource_;
   std::string resource_bytes_;  // a whole field; empty: nothing was planned yet
   int64_t tick_unix_ns_ = 0;    // of the snapshot at hand
+  int64_t begun_unix_ns_ = 0;   // of the first one
   std::map<std::string, Source, std::less<>> sources_;
   std::string request_;
   std::vector<double> numbers_;
   std::vector<uint8_t> ended_;
-  std::string flagged_;
+  std::string point_, exemplar_;
   Buckets buckets_;
+  Counts counts_, before_;
+  std::vector<uint64_t> told_, spread_;
+  std::vector<Pending> pending_;
   uint64_t points_ = 0, duplicates_ = 0;
 };
 

@@ -1,5 +1,5 @@
 // For tests: an ExportMetricsServiceRequest as text, read by protozero, a line for each resource, scope,
-// metric and point.
+// metric and point. A schema URL is told only where it is another one than ours.
 #pragma once
 
 #include <bit>
@@ -61,10 +61,15 @@ class MetricsText {
         out_ += "resource";
         while (resource.next(otlp::kResourceAttributes)) out_ += " " + PairText(resource.get_message());
         out_ += "\n";
+      } else if (list.tag() == otlp::kSchemaUrlField) {
+        Schema(list.get_string());
       } else {
         Scope(list.get_message());
       }
     }
+  }
+  void Schema(const std::string& url) {
+    if (url != otlp::kSchemaUrl) out_ += "schema " + url + "\n";
   }
   void Scope(protozero::pbf_reader list) {
     while (list.next()) {
@@ -73,6 +78,8 @@ class MetricsText {
         out_ += "scope";
         while (scope.next()) out_ += " " + scope.get_string();
         out_ += "\n";
+      } else if (list.tag() == otlp::kSchemaUrlField) {
+        Schema(list.get_string());
       } else {
         Metric(list.get_message());
       }
@@ -89,10 +96,11 @@ class MetricsText {
           const uint32_t kind = metric.tag();
           protozero::pbf_reader data = metric.get_message();
           out_ += name + unit +
-                  (kind == otlp::kGauge       ? " gauge"
-                   : kind == otlp::kSum       ? " sum"
-                   : kind == otlp::kHistogram ? " histogram"
-                                              : " summary");
+                  (kind == otlp::kGauge                  ? " gauge"
+                   : kind == otlp::kSum                  ? " sum"
+                   : kind == otlp::kHistogram            ? " histogram"
+                   : kind == otlp::kExponentialHistogram ? " exponential"
+                                                         : " summary");
           std::string points;
           while (data.next()) {
             if (data.tag() == otlp::kPoints) points += Point(kind, data.get_message());
@@ -110,20 +118,66 @@ class MetricsText {
     return Number(static_cast<double>(static_cast<int64_t>(unix_ns) - zero_) / 1e9);
   }
   std::string Point(uint32_t kind, protozero::pbf_reader point) {
+    const bool exponential = kind == otlp::kExponentialHistogram, histogram = kind == otlp::kHistogram;
     std::string attributes, start, time, value;
-    const uint32_t labels = kind == otlp::kHistogram ? otlp::kHistogramAttributes : otlp::kNumberAttributes;
-    const uint32_t flags = kind == otlp::kHistogram ? otlp::kHistogramFlags : otlp::kNumberFlags;
+    const uint32_t labels = exponential ? otlp::kExponentialAttributes
+                            : histogram ? otlp::kHistogramAttributes
+                                        : otlp::kNumberAttributes;
+    const uint32_t flags = histogram || exponential ? otlp::kHistogramFlags : otlp::kNumberFlags;
+    const uint32_t exemplars = exponential ? otlp::kExponentialExemplars
+                               : histogram ? otlp::kHistogramExemplars
+                                           : otlp::kNumberExemplars;
     while (point.next()) {
       const uint32_t tag = point.tag();
       if (tag == labels) attributes += " " + PairText(point.get_message());
       else if (tag == otlp::kStartTime) start = Time(point.get_fixed64()) + "..";
       else if (tag == otlp::kTime) time = Time(point.get_fixed64());
       else if (tag == flags) value += " no-value=" + std::to_string(point.get_uint32());
-      else if (kind == otlp::kHistogram || kind == otlp::kSummary) value += Part(kind, point);
+      else if (tag == exemplars && kind != otlp::kSummary) value += ExemplarText(point.get_message());
+      else if (exponential) value += ExponentialPart(point);
+      else if (histogram || kind == otlp::kSummary) value += Part(kind, point);
       else if (tag == otlp::kAsDouble) value += " " + Number(point.get_double());
       else value += " i" + std::to_string(point.get_sfixed64());
     }
     return " " + attributes + " @" + start + time + value + "\n";
+  }
+  std::string ExemplarText(protozero::pbf_reader exemplar) const {
+    std::string out = " (";
+    while (exemplar.next()) {
+      switch (exemplar.tag()) {
+        case otlp::kExemplarTime: out += "@" + Time(exemplar.get_fixed64()); break;
+        case otlp::kExemplarDouble: out += " " + Number(exemplar.get_double()); break;
+        case otlp::kSpanId: out += " span:" + std::to_string(exemplar.get_view().size()); break;
+        case otlp::kTraceId: out += " trace:" + std::to_string(exemplar.get_view().size()); break;
+        default: out += " " + PairText(exemplar.get_message());
+      }
+    }
+    return out + ")";
+  }
+  // Of the buckets, those that are not empty, by their index.
+  static std::string ExponentialPart(protozero::pbf_reader& point) {
+    switch (point.tag()) {
+      case otlp::kExponentialCount: return " count=" + std::to_string(point.get_fixed64());
+      case otlp::kExponentialSum: return " sum=" + Number(point.get_double());
+      case otlp::kScale: return " scale=" + std::to_string(point.get_sint32());
+      case otlp::kZeroCount: return " zero=" + std::to_string(point.get_fixed64());
+      case otlp::kZeroThreshold: return " upto=" + Number(point.get_double());
+      default: break;
+    }
+    protozero::pbf_reader buckets = point.get_message();
+    int index = 0;
+    std::string out = " buckets";
+    while (buckets.next()) {
+      if (buckets.tag() == otlp::kOffset) {
+        index = buckets.get_sint32();
+        continue;
+      }
+      for (uint64_t count : buckets.get_packed_uint64()) {
+        if (count != 0) out += " " + std::to_string(index) + ":" + std::to_string(count);
+        ++index;
+      }
+    }
+    return out;
   }
   static std::string Part(uint32_t kind, protozero::pbf_reader& point) {
     std::string out;

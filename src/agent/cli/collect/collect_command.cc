@@ -199,7 +199,7 @@ int RunTarget(CollectOptions options) {
 
   if (options.demo) ::dprintf(STDERR_FILENO, "SIMULATED GPUs: no GPU is read.\n");
   CollectSession session(MakeSession(options, target, loaded.config), loaded.config);
-  auto made = sink->create(loaded.config.Group("sinks").Group(sink->name), session.env());
+  auto made = sink->create(SinkConfig(loaded.config, sink->name), session.env());
   if (!made) return Complain(made.error().detail);
   return session.Run(**made);
 }

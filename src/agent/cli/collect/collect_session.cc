@@ -39,6 +39,7 @@ CollectSession::CollectSession(SessionOptions options, const Config& config)
   for (const CollectorSpec* spec : options_.collectors) {
     for (Instance::Setup& setup : MakeInstances(*spec, config)) plan_.instances.push_back(std::move(setup));
   }
+  plan_.enrichers = MakeEnrichers(config);
   for (const AnalyzerSpec* spec : {options_.analyzer, options_.beside}) {
     if (spec) plan_.analyzers.push_back({spec, config.Group("analyzers").Group(spec->name)});
   }

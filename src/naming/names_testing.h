@@ -1,0 +1,27 @@
+// For tests of sinks: a config with the options of names as they are by default.
+#pragma once
+
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "naming/sink_names.h"
+
+namespace gpulens::testing {
+
+inline void SetNames(Config& config, std::vector<std::string> dialects = {"native"}) {
+  config.Set("dialects", std::move(dialects), {});
+  config.Set("include", std::vector<std::string>(), {});
+  config.Set("exclude", std::vector<std::string>(), {});
+  config.Set("rename", std::map<std::string, std::string>(), {});
+  config.Set(kAttributesKey, std::map<std::string, std::string>(), {});
+}
+
+inline SinkNames NamesOf(std::vector<std::string> dialects = {"native"}) {
+  Config config;
+  SetNames(config, std::move(dialects));
+  return SinkNames(config);
+}
+
+}  // namespace gpulens::testing

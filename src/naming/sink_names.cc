@@ -1,0 +1,121 @@
+#include "naming/sink_names.h"
+
+#include <algorithm>
+
+#include "catalog/spelling.h"
+
+namespace gpulens {
+namespace {
+
+// The key as this form of page has it.
+std::string KeyIn(NameForm form, const std::string& key) {
+  if (form == NameForm::kOtel) return key;
+  std::string label;
+  AppendPrometheusLabel(label, key);
+  return label;
+}
+
+bool Has(const SpelledSeries& series, std::string_view key) {
+  return std::ranges::any_of(series.labels, [&](const auto& label) { return label.first == key; });
+}
+
+bool AnyMatches(const std::vector<std::string>& patterns, std::string_view native, std::string_view told) {
+  return std::ranges::any_of(patterns, [&](const std::string& pattern) {
+    return MatchesName(pattern, told) || MatchesName(pattern, native);
+  });
+}
+
+}  // namespace
+
+bool MatchesName(std::string_view pattern, std::string_view text) noexcept {
+  size_t p = 0, t = 0, star = pattern.npos, resume = 0;
+  while (t < text.size()) {
+    if (p < pattern.size() && (pattern[p] == '?' || (pattern[p] == text[t] && pattern[p] != '*'))) {
+      ++p;
+      ++t;
+    } else if (p < pattern.size() && pattern[p] == '*') {
+      star = p++;
+      resume = t;
+    } else if (star != pattern.npos) {
+      p = star + 1;
+      t = ++resume;
+    } else {
+      return false;
+    }
+  }
+  while (p < pattern.size() && pattern[p] == '*') ++p;
+  return p == pattern.size();
+}
+
+bool SinkNames::Choice::Takes(std::string_view native, std::string_view told) const {
+  if (AnyMatches(exclude, native, told)) return false;
+  return include.empty() || AnyMatches(include, native, told);
+}
+
+// Never two attributes of one name: a rename onto one that is there is left undone.
+void SinkNames::Choice::Dress(NameForm form, SpelledSeries& series) const {
+  for (const auto& [from, to] : rename) {
+    const std::string old_key = KeyIn(form, from), new_key = KeyIn(form, to);
+    if (Has(series, new_key)) continue;
+    for (auto& [key, value] : series.labels) {
+      if (key == old_key || key == from) key = new_key;
+    }
+  }
+  for (const auto& [key, value] : attributes) {
+    std::string own = KeyIn(form, key);
+    if (!Has(series, own)) series.labels.emplace_back(std::move(own), value);
+  }
+}
+
+AttributeSet SinkNames::Choice::Dressed(const AttributeSet& own) const {
+  // What comes later wins.
+  std::vector<AttributeSet::Attribute> dressed;
+  for (const auto& [key, value] : attributes) dressed.push_back({key, std::string_view(value)});
+  for (AttributeSet::Attribute attribute : own) {
+    auto renamed = rename.find(std::string(attribute.key));
+    if (renamed != rename.end() && !own.Has(renamed->second)) attribute.key = renamed->second;
+    dressed.push_back(attribute);
+  }
+  return AttributeSet(std::span<const AttributeSet::Attribute>(dressed));
+}
+
+SinkNames::SinkNames(const Config& config)
+    : dialects_(config.Texts("dialects")),
+      choice_{config.Texts("include"), config.Texts("exclude"), config.TextMap("rename"),
+              config.TextMap(kAttributesKey)} {}
+
+bool SinkNames::tells(std::string_view dialect) const {
+  return std::ranges::find(dialects_, dialect) != dialects_.end();
+}
+
+Speller SinkNames::speller(NameForm form) const {
+  Speller plain = MakeSpeller(dialects_, form);
+  if (choice_.trivial()) return plain;
+  auto spell = [plain, choice = choice_, form](const SeriesInfo& series, std::vector<SpelledSeries>& out) {
+    const auto before = static_cast<std::ptrdiff_t>(out.size());
+    plain(series, out);
+    auto left = std::remove_if(out.begin() + before, out.end(), [&](const SpelledSeries& told) {
+      return !choice.Takes(series.desc->name, told.name);
+    });
+    out.erase(left, out.end());
+    for (auto told = out.begin() + before; told != out.end(); ++told) choice.Dress(form, *told);
+  };
+  return {spell, [plain](const Snapshot& snapshot) { return plain.Look(snapshot); }};
+}
+
+Dresser SinkNames::dresser() const {
+  if (choice_.trivial()) return {};
+  return [choice = choice_](const SeriesInfo& series, AttributeSet& attributes) {
+    if (!choice.Takes(series.desc->name, series.desc->name)) return false;
+    attributes = choice.Dressed(attributes);
+    return true;
+  };
+}
+
+std::vector<SpelledSeries> SinkNames::always_shown() const {
+  std::vector<SpelledSeries> families = AlwaysShown(dialects_);
+  std::erase_if(families, [&](const SpelledSeries& told) { return !choice_.Takes(told.name, told.name); });
+  return families;
+}
+
+}  // namespace gpulens

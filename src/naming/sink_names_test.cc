@@ -1,0 +1,109 @@
+#include "naming/sink_names.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "catalog/gpu/readings.h"
+#include "naming/names_testing.h"
+
+namespace gpulens {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::IsEmpty;
+using ::testing::Pair;
+
+TEST(MatchesName, StarsAndQuestionMarks) {
+  for (auto [pattern, text] : {std::pair{"go_*", "go_gc_duration_seconds"},
+                               {"*_created", "x_created"},
+                               {"*", ""},
+                               {"a*b*c", "a-b-b-c"},
+                               {"gpu.?ower.draw", "gpu.power.draw"},
+                               {"", ""},
+                               {"a**", "a"}})
+    EXPECT_TRUE(MatchesName(pattern, text)) << pattern << " " << text;
+  for (auto [pattern, text] : {std::pair{"go_*", "cargo_x"},
+                               {"*_created", "_created_at"},
+                               {"", "a"},
+                               {"?", ""},
+                               {"a*b", "a*c"},
+                               {"gpu.power", "gpu.power.draw"},
+                               {"*a*b", "b a"}})
+    EXPECT_FALSE(MatchesName(pattern, text)) << pattern << " " << text;
+  EXPECT_FALSE(MatchesName("*a*a*a*a*a*a*a*a*b", std::string(10'000, 'a'))) << "and it ends";
+}
+
+class SinkNamesTest : public ::testing::Test {
+ protected:
+  using Map = std::map<std::string, std::string>;
+  using Texts = std::vector<std::string>;
+  struct Options {
+    Texts dialects = {"native"}, include = {}, exclude = {};
+    Map rename = {}, attributes = {};
+  };
+  static SinkNames Names(const Options& options) {
+    Config config;
+    testing::SetNames(config, options.dialects);
+    config.Set("include", options.include, {});
+    config.Set("exclude", options.exclude, {});
+    config.Set("rename", options.rename, {});
+    config.Set("attributes", options.attributes, {});
+    return SinkNames(config);
+  }
+  static std::vector<SpelledSeries> Spell(const Options& options, NameForm form = NameForm::kOtel,
+                                          AttributeSet own = AttributeSet({{"gpu.index", int64_t{3}},
+                                                                           {"k8s.pod.name", "p"}})) {
+    SeriesInfo series;
+    series.desc = &kGpuPowerDraw;
+    series.attributes = std::move(own);
+    std::vector<SpelledSeries> out(1);  // what another series left is not touched
+    Names(options).speller(form)(series, out);
+    EXPECT_EQ(out.at(0).name, "");
+    out.erase(out.begin());
+    return out;
+  }
+};
+
+TEST_F(SinkNamesTest, IncludeAndExcludeByEitherName) {
+  EXPECT_EQ(Spell({.include = {"gpu.*"}}).size(), 1u);
+  EXPECT_EQ(Spell({.include = {"gpu.*"}}, NameForm::kPrometheus).size(), 1u) << "the catalogue's name";
+  EXPECT_EQ(Spell({.include = {"gpu_power_draw_watts"}}, NameForm::kPrometheus).size(), 1u)
+      << "the told name";
+  EXPECT_THAT(Spell({.include = {"host.*"}}), IsEmpty());
+  EXPECT_THAT(Spell({.exclude = {"gpu.power.*"}}), IsEmpty());
+  EXPECT_THAT(Spell({.include = {"gpu.*"}, .exclude = {"*"}}), IsEmpty()) << "exclude is stronger";
+}
+
+TEST_F(SinkNamesTest, OneDialectOfTwoCanBeLeftOut) {
+  const auto told =
+      Spell({.dialects = {"native", "dcgm"}, .exclude = {"gpu_power_draw_watts"}}, NameForm::kPrometheus);
+  ASSERT_EQ(told.size(), 1u);
+  EXPECT_EQ(told[0].name, "DCGM_FI_DEV_POWER_USAGE");
+}
+
+TEST_F(SinkNamesTest, RenamesNeverMakeTwoOfOne) {
+  auto told = Spell({.rename = {{"k8s.pod.name", "pod"}}});
+  ASSERT_EQ(told.size(), 1u);
+  EXPECT_THAT(told[0].labels, ElementsAre(Pair("gpu.index", "3"), Pair("pod", "p")));
+  told = Spell({.rename = {{"k8s.pod.name", "the pod"}}}, NameForm::kPrometheus);
+  EXPECT_THAT(told[0].labels, ElementsAre(Pair("gpu_index", "3"), Pair("the_pod", "p")));
+  told = Spell({.rename = {{"k8s.pod.name", "gpu.index"}}});
+  EXPECT_THAT(told[0].labels, ElementsAre(Pair("gpu.index", "3"), Pair("k8s.pod.name", "p")));
+}
+
+TEST_F(SinkNamesTest, AttributesOfEverySeriesAndItsOwnWin) {
+  auto told = Spell({.attributes = {{"cluster", "byc_1"}, {"k8s.pod.name", "x"}}});
+  EXPECT_THAT(told[0].labels,
+              ElementsAre(Pair("gpu.index", "3"), Pair("k8s.pod.name", "p"), Pair("cluster", "byc_1")));
+  told = Spell({.dialects = {"zernel"}, .attributes = {{"a.b", "c"}}}, NameForm::kPrometheus);
+  for (const SpelledSeries& one : told) EXPECT_THAT(one.labels, ::testing::Contains(Pair("a_b", "c")));
+}
+
+TEST_F(SinkNamesTest, FamiliesThatAreAlwaysShownCanBeLeftOut) {
+  const size_t all = Names({.dialects = {"zernel"}}).always_shown().size();
+  ASSERT_GT(all, 1u);
+  EXPECT_THAT(Names({.dialects = {"zernel"}, .exclude = {"*"}}).always_shown(), IsEmpty());
+}
+
+}  // namespace
+}  // namespace gpulens

@@ -1,0 +1,102 @@
+#include "sources/cloud/cloud_identity.h"
+
+#include <algorithm>
+
+#include "base/files.h"
+#include "base/result.h"
+#include "net/json/json_document.h"
+
+namespace gpulens {
+namespace {
+
+constexpr size_t kMostText = 256;
+
+// Texts of outside go into attributes: one with control bytes, or a very long one, is none.
+std::string TextAt(const JsonDocument& json, std::string_view pointer) {
+  std::string text = json.Text(pointer).value_or("");
+  const bool good = text.size() <= kMostText &&
+                    std::ranges::none_of(text, [](unsigned char c) { return c < 0x20 || c == 0x7f; });
+  return good ? text : std::string();
+}
+
+// "projects/123/zones/us-central1-a": its last part.
+std::string LastPart(const std::string& path) { return path.substr(path.rfind('/') + 1); }
+
+Status NotThat(std::string_view what) {
+  return {Code::kDataLoss, "the answer is not that of " + std::string(what)};
+}
+
+std::string DmiText(const std::string& root, std::string_view file) {
+  auto text = ReadFile(root + "/sys/class/dmi/id/" + std::string(file), 256);
+  return text ? *text : std::string();
+}
+
+}  // namespace
+
+std::string_view CloudName(Cloud cloud) noexcept {
+  switch (cloud) {
+    case Cloud::kNone: return "none";
+    case Cloud::kAws: return "aws";
+    case Cloud::kGcp: return "gcp";
+    case Cloud::kAzure: return "azure";
+  }
+  return "none";
+}
+
+// As the makers document it: EC2's Nitro and Xen machines, Compute Engine, and Azure, whose maker is also
+// that of Hyper-V elsewhere, so its chassis tag decides.
+Cloud LikelyCloud(const std::string& root) {
+  const std::string vendor = DmiText(root, "sys_vendor");
+  if (vendor.starts_with("Amazon EC2") ||
+      DmiText(root, "product_version").find("amazon") != std::string::npos)
+    return Cloud::kAws;
+  if (vendor.starts_with("Google") && DmiText(root, "product_name").starts_with("Google")) return Cloud::kGcp;
+  if (DmiText(root, "chassis_asset_tag").starts_with("7783-7084-3265-9085-8269-3286-77"))
+    return Cloud::kAzure;
+  return Cloud::kNone;
+}
+
+Result<CloudIdentity> ReadEc2Document(std::string_view text) {
+  ASSIGN_OR_RETURN(JsonDocument json, JsonDocument::Parse(text));
+  CloudIdentity identity;
+  identity.region = TextAt(json, "/region");
+  identity.zone = TextAt(json, "/availabilityZone");
+  identity.account = TextAt(json, "/accountId");
+  identity.host_id = TextAt(json, "/instanceId");
+  identity.host_type = TextAt(json, "/instanceType");
+  identity.image = TextAt(json, "/imageId");
+  if (identity.host_id.empty()) return NotThat("EC2");
+  return identity;
+}
+
+Result<CloudIdentity> ReadGceInstance(std::string_view text) {
+  ASSIGN_OR_RETURN(JsonDocument json, JsonDocument::Parse(text));
+  CloudIdentity identity;
+  const std::string zone = TextAt(json, "/zone");
+  identity.zone = LastPart(zone);
+  // A zone is its region, a dash and a letter.
+  if (const size_t dash = identity.zone.rfind('-'); dash != std::string::npos)
+    identity.region = identity.zone.substr(0, dash);
+  if (zone.starts_with("projects/")) identity.account = zone.substr(9, zone.find('/', 9) - 9);
+  if (auto id = json.Whole("/id")) identity.host_id = std::to_string(*id);
+  identity.host_type = LastPart(TextAt(json, "/machineType"));
+  identity.image = TextAt(json, "/image");
+  if (identity.zone.empty()) return NotThat("Compute Engine");
+  return identity;
+}
+
+Result<CloudIdentity> ReadAzureInstance(std::string_view text) {
+  ASSIGN_OR_RETURN(JsonDocument json, JsonDocument::Parse(text));
+  CloudIdentity identity;
+  identity.region = TextAt(json, "/compute/location");
+  identity.zone = TextAt(json, "/compute/zone");
+  // As Kubernetes nodes there are labelled: "eastus-1".
+  if (!identity.zone.empty()) identity.zone = identity.region + "-" + identity.zone;
+  identity.account = TextAt(json, "/compute/subscriptionId");
+  identity.host_id = TextAt(json, "/compute/vmId");
+  identity.host_type = TextAt(json, "/compute/vmSize");
+  if (identity.host_id.empty()) return NotThat("Azure");
+  return identity;
+}
+
+}  // namespace gpulens

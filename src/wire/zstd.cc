@@ -1,0 +1,88 @@
+#include "wire/zstd.h"
+
+#include <zstd.h>
+#include <zstd_errors.h>
+
+#include <algorithm>
+
+#include "base/check.h"
+
+namespace gpulens {
+namespace {
+
+// 3 is its authors' default: on requests of ours a tenth smaller than 1, for a third more time, once a
+// minute.
+constexpr int kLevel = 3;
+// Of windows, as a power of two: what every HTTP client must be able to read (RFC 9659).
+constexpr int kMostWindow = 23;
+
+}  // namespace
+
+struct ZstdCompressor::Impl {
+  Impl() {
+    CHECK(context != nullptr);
+    CHECK(!ZSTD_isError(ZSTD_CCtx_setParameter(context, ZSTD_c_compressionLevel, kLevel)));
+    CHECK(!ZSTD_isError(ZSTD_CCtx_setParameter(context, ZSTD_c_checksumFlag, 1)));
+    CHECK(!ZSTD_isError(ZSTD_CCtx_setParameter(context, ZSTD_c_windowLog, kMostWindow - 2)));
+  }
+  ~Impl() { ZSTD_freeCCtx(context); }
+  Impl(const Impl&) = delete;
+  Impl& operator=(const Impl&) = delete;
+
+  ZSTD_CCtx* context = ZSTD_createCCtx();
+  // As large as what is packed, but never filled: only what the packed bytes take is ever touched.
+  std::unique_ptr<char[]> room;
+  size_t room_size = 0;
+};
+
+ZstdCompressor::ZstdCompressor() = default;
+ZstdCompressor::~ZstdCompressor() = default;
+
+void ZstdCompressor::Compress(std::string_view bytes, std::string& out) {
+  if (!impl_) impl_ = std::make_unique<Impl>();
+  const size_t most = ZSTD_compressBound(bytes.size());
+  if (most > impl_->room_size) {
+    impl_->room_size = most + most / 8;
+    impl_->room = std::make_unique_for_overwrite<char[]>(impl_->room_size);
+  }
+  const size_t size =
+      ZSTD_compress2(impl_->context, impl_->room.get(), impl_->room_size, bytes.data(), bytes.size());
+  CHECK(!ZSTD_isError(size));
+  out.assign(impl_->room.get(), size);
+}
+
+// The size in a frame's head is the sender's word, so the room grows step by step up to the limit instead.
+// One byte more than the limit tells what is exactly as large from what is larger.
+Status Unzstd(std::string_view bytes, size_t limit, std::string& out) {
+  out.clear();
+  const std::unique_ptr<ZSTD_DCtx, size_t (*)(ZSTD_DCtx*)> context(ZSTD_createDCtx(), &ZSTD_freeDCtx);
+  CHECK(context != nullptr);
+  CHECK(!ZSTD_isError(ZSTD_DCtx_setParameter(context.get(), ZSTD_d_windowLogMax, kMostWindow)));
+  auto fail = [&](Code code, std::string what) {
+    out.clear();
+    return Status{code, std::move(what)};
+  };
+  ZSTD_inBuffer in{bytes.data(), bytes.size(), 0};
+  size_t made = 0, wanted = 1;  // 0: a frame has just ended
+  while (in.pos < in.size || wanted != 0) {
+    if (made == out.size())
+      out.resize(std::min(limit + 1, std::max<size_t>({out.size() * 4, bytes.size() * 4, 64 << 10})));
+    ZSTD_outBuffer room{out.data(), out.size(), made};
+    const size_t before = in.pos;
+    wanted = ZSTD_decompressStream(context.get(), &room, &in);
+    if (ZSTD_isError(wanted)) {
+      const bool window = ZSTD_getErrorCode(wanted) == ZSTD_error_frameParameter_windowTooLarge;
+      return window ? fail(Code::kExhausted, "the zstd body wants a window of more than 8 MiB")
+                    : fail(Code::kDataLoss, "the zstd body is damaged");
+    }
+    if (room.pos > limit)
+      return fail(Code::kExhausted, "the body unpacks to more than " + std::to_string(limit) + " bytes");
+    if (in.pos == before && room.pos == made && wanted != 0)
+      return fail(Code::kDataLoss, "the zstd body is cut short");
+    made = room.pos;
+  }
+  out.resize(made);
+  return Ok();
+}
+
+}  // namespace gpulens
