@@ -274,8 +274,8 @@ TEST(SeriesTable, WhatIsDescribedOfAGpuIsNotSaidOfItsProcesses) {
   EntityRef gpu = MakeRef<Entity>("gpu", AttributeSet({{"gpu.index", int64_t{0}}}));
   EntityRef link = MakeRef<Entity>("link", AttributeSet({{"link", int64_t{1}}}), gpu);
   EntityRef process = MakeRef<Entity>("process", AttributeSet({{"process.pid", int64_t{7}}}), gpu);
-  EXPECT_EQ(table.InfoAt(table.Declare(kPower, link).slot).attributes.Text("job"), "12");
-  const AttributeSet& said = table.InfoAt(table.Declare(kPower, process).slot).attributes;
+  EXPECT_EQ(table.InfoAt(table.Declare(kA, link).slot).attributes.Text("job"), "12");
+  const AttributeSet& said = table.InfoAt(table.Declare(kA, process).slot).attributes;
   EXPECT_EQ(said, AttributeSet({{"gpu.index", int64_t{0}}, {"process.pid", int64_t{7}}}));
 }
 

@@ -11,17 +11,19 @@ import getpass
 import os
 import pathlib
 import shutil
+import signal
 import socket
 import subprocess
 import sys
 import tempfile
-import time
+
+from agent import free_port, wait_until
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 SLURM = pathlib.Path(os.environ.get("GPULENS_SLURM", ROOT / "build" / "slurm"))
 LIBRARIES = SLURM / "usr" / "lib" / "x86_64-linux-gnu"
 PLUGINS = LIBRARIES / "slurm-wlm"
-PATIENCE = 20
+PATIENCE = 30
 
 CONFIGURATION = """ClusterName=testcluster
 SlurmctldHost={host}(127.0.0.1)
@@ -69,12 +71,6 @@ def missing():
         if not (PLUGINS / plugin).exists():
             return f"this Slurm has no plugin {plugin}"
     return None
-
-
-def free_port():
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        return found.getsockname()[1]
 
 
 class SlurmNode:
@@ -157,14 +153,16 @@ class SlurmNode:
         return done.stdout.strip().split(";")[0]
 
     def wait(self, what, condition):
-        end = time.monotonic() + PATIENCE
-        while not condition():
+        def holds():
             for process in self.processes:
                 if process.poll() is not None:
                     raise RuntimeError(f"{process.args[0]} ended; {self.said()}")
-            if time.monotonic() > end:
-                raise TimeoutError(f"not within {PATIENCE} s: {what}; {self.said()}")
-            time.sleep(0.1)
+            return condition()
+
+        try:
+            wait_until(holds, PATIENCE, what)
+        except AssertionError as late:
+            raise TimeoutError(f"{late}; {self.said()}") from late
 
     def said(self):
         lines = []
@@ -196,10 +194,10 @@ def main():
         print(f"export SLURM_CONF={node.environment['SLURM_CONF']} LD_LIBRARY_PATH={node.environment['LD_LIBRARY_PATH']}")
         print(f"export PATH={SLURM / 'usr' / 'bin'}:$PATH", flush=True)
         try:
-            while True:
-                time.sleep(3600)
+            signal.pause()
         except KeyboardInterrupt:
-            return 0
+            pass
+    return 0
 
 
 if __name__ == "__main__":
