@@ -39,3 +39,9 @@ set_tests_properties(differential_histogram_quantile PROPERTIES LABELS e2e TIMEO
 add_test(NAME gpu_real COMMAND ${e2e_python} test_real_gpu.py WORKING_DIRECTORY ${CMAKE_SOURCE_DIR}/tests/gpu)
 set_tests_properties(gpu_real PROPERTIES LABELS gpu TIMEOUT 300 RUN_SERIAL TRUE SKIP_REGULAR_EXPRESSION "SKIP ALL"
   ENVIRONMENT "PYTHONDONTWRITEBYTECODE=1")
+
+add_executable(grpc_pair tests/differential/grpc_pair_main.cc)
+target_link_libraries(grpc_pair PRIVATE house_flags gpulens_net_grpc gpulens_wire)
+add_test(NAME e2e_grpc COMMAND ${e2e_python} -m unittest -v test_grpc WORKING_DIRECTORY ${CMAKE_SOURCE_DIR}/tests/e2e)
+set_tests_properties(e2e_grpc PROPERTIES LABELS e2e TIMEOUT 300
+  ENVIRONMENT "PYTHONDONTWRITEBYTECODE=1;GRPC_PAIR=$<TARGET_FILE:grpc_pair>")

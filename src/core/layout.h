@@ -19,11 +19,15 @@ namespace gpulens {
 // The thing measured: a GPU, a MIG slice, a link, a process, an engine, the host. Made by the
 // collector that found it; analyzers declare series on it; enrichers describe it. Immutable.
 struct Entity : RefCounted<Entity> {
-  Entity(std::string kind, AttributeSet known_by, Ref<const Entity> of = {})
-      : type(std::move(kind)), attributes(std::move(known_by)), parent(std::move(of)) {}
+  Entity(std::string kind, AttributeSet known_by, Ref<const Entity> of = {}, AttributeSet told = {})
+      : type(std::move(kind)),
+        attributes(std::move(known_by)),
+        parent(std::move(of)),
+        facts(std::move(told)) {}
   std::string type;
   AttributeSet attributes;
   Ref<const Entity> parent;
+  AttributeSet facts;  // what enrichers may tell it by besides: a bus address; on no series
 };
 using EntityRef = Ref<const Entity>;
 

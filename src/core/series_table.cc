@@ -81,13 +81,7 @@ Series SeriesTable::Refuse(SeriesRefusal why) noexcept {
 AttributeSet SeriesTable::Resolve(const EntityRef& entity, const AttributeSet& extra) const {
   AttributeSet resolved = extra;
   for (const Entity* e = entity.get(); e; e = e->parent.get()) resolved = resolved.OverlaidOn(e->attributes);
-  if (options_.describe) {
-    for (const Entity* e = entity.get(); e; e = e->parent.get()) {
-      resolved = resolved.OverlaidOn(options_.describe(*e));
-      // Whose a process is, is known of it alone: not everything on a GPU belongs to whom the GPU was given.
-      if (e->type == "process") break;
-    }
-  }
+  if (options_.describe && entity) resolved = resolved.OverlaidOn(options_.describe(*entity));
   return resolved;
 }
 

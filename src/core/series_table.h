@@ -49,7 +49,8 @@ class SeriesTable {
   struct Options {
     SeriesBudget* budget = nullptr;  // null: no common limit
     uint32_t limit = UINT32_MAX;     // of this table alone
-    // Attributes that enrichers know of an entity; laid under its own. May be empty.
+    // Attributes that enrichers know of an entity, all that follows from its parents included; laid under its
+    // own. Parents are not asked for: a process on a GPU may belong to another than the GPU. May be empty.
     std::function<AttributeSet(const Entity&)> describe;
   };
   // How a series begins and is formed; the default fits a gauge and a counter of unknown start.

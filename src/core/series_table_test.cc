@@ -138,9 +138,8 @@ TEST(SeriesTable, TheCommonBudgetIsTakenAndGivenBack) {
 
 TEST(SeriesTable, AttributesResolveFromExtraDownToEnrichers) {
   SeriesTable table({.describe = [](const Entity& entity) {
-    return entity.type == "host"
-               ? AttributeSet({{"node", "n1"}, {"host", "enricher"}})
-               : AttributeSet({{"pod", "p1"}, {"gpu.index", int64_t{99}}, {"node", "gpu's"}});
+    EXPECT_NE(entity.type, "host") << "whoever describes a GPU decides what of its host holds for it";
+    return AttributeSet({{"pod", "p1"}, {"gpu.index", int64_t{99}}, {"host", "enricher"}});
   }});
   auto host = MakeRef<const Entity>("host", AttributeSet({{"host", "h"}, {"k", "host"}}));
   Series series = table.Declare(kA, Gpu(3, host), AttributeSet({{"k", "extra"}}));
@@ -149,7 +148,6 @@ TEST(SeriesTable, AttributesResolveFromExtraDownToEnrichers) {
   EXPECT_EQ(attributes.Text("gpu.index"), "3");
   EXPECT_EQ(attributes.Text("host"), "h");
   EXPECT_EQ(attributes.Text("pod"), "p1");
-  EXPECT_EQ(attributes.Text("node"), "gpu's") << "the nearer entity wins among enrichers";
 }
 
 TEST(SeriesTable, RetiringAnEntityRetiresItsSeriesOnly) {
@@ -265,18 +263,6 @@ TEST(Layout, OutlivesItsTable) {
   }
   EXPECT_EQ((*layout)[0].desc->name, "scraped");
   EXPECT_EQ((*layout)[0].desc->help, "Help.");
-}
-
-TEST(SeriesTable, WhatIsDescribedOfAGpuIsNotSaidOfItsProcesses) {
-  SeriesTable table({.describe = [](const Entity& entity) {
-    return entity.type == "gpu" ? AttributeSet({{"job", "12"}}) : AttributeSet();
-  }});
-  EntityRef gpu = MakeRef<Entity>("gpu", AttributeSet({{"gpu.index", int64_t{0}}}));
-  EntityRef link = MakeRef<Entity>("link", AttributeSet({{"link", int64_t{1}}}), gpu);
-  EntityRef process = MakeRef<Entity>("process", AttributeSet({{"process.pid", int64_t{7}}}), gpu);
-  EXPECT_EQ(table.InfoAt(table.Declare(kA, link).slot).attributes.Text("job"), "12");
-  const AttributeSet& said = table.InfoAt(table.Declare(kA, process).slot).attributes;
-  EXPECT_EQ(said, AttributeSet({{"gpu.index", int64_t{0}}, {"process.pid", int64_t{7}}}));
 }
 
 TEST(Redescribe, BeginsANewIdentityOnlyWhereSomethingChanged) {

@@ -90,14 +90,25 @@ void HttpSender::Run() {
 
 // One parcel until it is out of the queue or the end has come.
 void HttpSender::Deliver(Parcel parcel) {
-  const size_t route =
-      parcel.bytes.empty() ? options_.routes.size() : static_cast<unsigned char>(parcel.bytes[0]);
+  size_t route = parcel.bytes.empty() ? options_.routes.size() : static_cast<unsigned char>(parcel.bytes[0]);
   if (route >= options_.routes.size()) return queue_.Pop(parcel.id);  // of another configuration
   parcel.bytes.erase(0, 1);
-  const auto body = std::make_shared<const std::string>(std::move(parcel.bytes));
-  while (true) {
-    std::string code, retry_after;
-    const SendOutcome outcome = Try(route, body, code, retry_after);
+  auto body = std::make_shared<const std::string>(std::move(parcel.bytes));
+  for (bool anew = false;;) {
+    std::string code = "unsendable", retry_after;
+    const Status reworked = Rework(route, body);
+    SendOutcome outcome{SendOutcome::kRefused, 0, reworked.detail};
+    if (reworked) outcome = Try(route, body, code, retry_after);
+    if (outcome.kind == SendOutcome::kAnew) {
+      if (!std::exchange(anew, true)) {
+        std::lock_guard lock(mutex_);
+        ++stats_.requests[code];
+        continue;
+      }
+      outcome.kind = SendOutcome::kAgain;
+    }
+    if (outcome.accepted)
+      outcome.rejected = parcel.items - std::min<uint64_t>(*outcome.accepted, parcel.items);
     Count(parcel, route, code, outcome, body->size());
     if (outcome.kind != SendOutcome::kAgain) {
       backoff_.Reset();
@@ -110,6 +121,10 @@ void HttpSender::Deliver(Parcel parcel) {
     auto front = queue_.Front();
     if (!front || front->id != parcel.id) return;
   }
+}
+
+Status HttpSender::Rework(size_t& route, std::shared_ptr<const std::string>& body) const {
+  return options_.rework ? options_.rework(route, body) : Ok();
 }
 
 SendOutcome HttpSender::Try(size_t route, const std::shared_ptr<const std::string>& body, std::string& code,

@@ -15,6 +15,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <thread>
@@ -32,9 +33,11 @@ namespace gpulens {
 
 // What an answer means for its parcel.
 struct SendOutcome {
-  enum Kind : uint8_t { kTaken, kAgain, kRefused } kind = kTaken;
-  uint64_t rejected = 0;  // of a parcel that was taken: items that were not
-  std::string detail;     // why, for people
+  // kAnew: at once, as Options::rework makes it now; the second time, as kAgain.
+  enum Kind : uint8_t { kTaken, kAgain, kRefused, kAnew } kind = kTaken;
+  uint64_t rejected = 0;                  // of a parcel that was taken: items that were not
+  std::string detail;                     // why, for people
+  std::optional<uint64_t> accepted = {};  // instead of `rejected`, where the receiver says how many it took
 };
 
 // Where a kind of parcel goes. `name` is the signal in metrics: "metrics", "logs".
@@ -59,6 +62,9 @@ class HttpSender {
     std::function<Result<Access>(size_t route)> access;
     // Asked for each answer. Failures without one (no connection, no answer in time) are always tried again.
     std::function<SendOutcome(const HttpReply& reply)> judge;
+    // Asked before each try; may put another route and body in place of a parcel's: for a receiver that turns
+    // out to know an older protocol. Not ok: the parcel is refused. May be empty.
+    std::function<Status(size_t& route, std::shared_ptr<const std::string>& body)> rework = {};
   };
   struct Stats {
     struct Route {
@@ -96,6 +102,7 @@ class HttpSender {
   bool Post(HttpChannel& channel, HttpPost post, HttpReply& reply);
   void Count(const Parcel& parcel, size_t route, const std::string& code, const SendOutcome& outcome,
              size_t bytes);
+  Status Rework(size_t& route, std::shared_ptr<const std::string>& body) const;
   void Tell(const Parcel& parcel, size_t route, const SendOutcome& outcome);
 
   const Options options_;

@@ -10,6 +10,7 @@ namespace {
 
 using std::chrono::milliseconds;
 using std::chrono::seconds;
+using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using testing::ScriptedServer;
@@ -27,7 +28,14 @@ class HttpSenderTest : public ::testing::Test {
   }
 
   void Start(const std::string& url, Duration timeout = seconds(20)) {
-    HttpSender::Options options;
+    Options(url, timeout);
+    Start();
+  }
+  void Start() {
+    sender_ = std::make_unique<HttpSender>(std::move(made_), *queue_, client_, loop_, RealClock());
+  }
+  void Options(const std::string& url, Duration timeout = seconds(20)) {
+    HttpSender::Options& options = made_;
     options.name = "test";
     options.timeout = timeout;
     options.backoff = {.initial = milliseconds(1), .cap = milliseconds(5)};
@@ -45,7 +53,6 @@ class HttpSenderTest : public ::testing::Test {
         return {SendOutcome::kTaken, reply.status == 206 ? 2u : 0u, "some"};
       return {IsRetryable(reply.status) ? SendOutcome::kAgain : SendOutcome::kRefused, 0, reply.detail};
     };
-    sender_ = std::make_unique<HttpSender>(std::move(options), *queue_, client_, loop_, RealClock());
   }
 
   void Push(char route, const std::string& body, uint32_t items = 3) {
@@ -68,9 +75,45 @@ class HttpSenderTest : public ::testing::Test {
   std::mutex mutex_;
   Status inaccessible_;
   std::unique_ptr<ParcelQueue> queue_;
+  HttpSender::Options made_;
   HttpSender::Stats stats_;
   std::unique_ptr<HttpSender> sender_;
 };
+
+// A receiver of an older protocol: what waits is made anew for it, at once and without a word.
+TEST_F(HttpSenderTest, WhatIsMadeAnewIsSentAtOnce) {
+  ScriptedServer server([](int, int, const std::string& head) {
+    return Turn{Answer(head.find("/logs") != head.npos ? "415 No" : "206 Some", "X-Took: 1\r\n")};
+  });
+  bool old = false;
+  Options(server.Url(""));
+  made_.routes[0].target.limits.keep = made_.routes[1].target.limits.keep = "x-took";
+  made_.judge = [&](const HttpReply& reply) -> SendOutcome {
+    if (reply.status == 415) return old = true, SendOutcome{SendOutcome::kAnew, 0, "too new"};
+    return {SendOutcome::kTaken, 0, "some", reply.kept == "x-took: 1\n" ? 1 : 0};
+  };
+  made_.rework = [&](size_t& route, std::shared_ptr<const std::string>& body) -> Status {
+    if (old && *body == "bad") return {Code::kDataLoss, "cannot be told"};
+    if (old && route == 1) route = 0, body = std::make_shared<const std::string>("older");
+    return Ok();
+  };
+  Start();
+  Push(1, "new");
+  Push(1, "new");
+  Push(1, "bad");
+  ASSERT_TRUE(Until([](const auto& stats) { return stats.refused == 1; }));
+  EXPECT_EQ(stats_.retries, 0u);
+  EXPECT_EQ(stats_.routes[0].delivered, 2u);
+  EXPECT_EQ(stats_.routes[0].rejected, 4u);
+  EXPECT_EQ(stats_.routes[1].delivered + stats_.routes[1].rejected, 0u);
+  EXPECT_EQ(stats_.requests["415"], 1u);
+  EXPECT_EQ(stats_.requests["unsendable"], 1u);
+  const std::vector<std::string> seen = server.requests();
+  ASSERT_EQ(seen.size(), 3u);
+  EXPECT_THAT(seen[0], AllOf(HasSubstr("POST /logs HTTP/1.1\r\n"), HasSubstr("Content-Length: 3\r\n")));
+  for (int i : {1, 2})
+    EXPECT_THAT(seen[i], AllOf(HasSubstr("POST /metrics HTTP/1.1\r\n"), HasSubstr("Content-Length: 5\r\n")));
+}
 
 TEST_F(HttpSenderTest, DeliversInOrderOnItsRoutes) {
   ScriptedServer server([](int, int, const std::string&) { return Turn{Answer("200 OK")}; });

@@ -193,7 +193,7 @@ Stream::~Stream() { Close(); }
 Stream::operator bool() const noexcept { return core_ && core_->descriptor.is_open(); }
 
 Result<Stream> Stream::Adopt(IoLoop& loop, UniqueFd socket, std::shared_ptr<const TlsContext> tls,
-                             std::string_view server_name) {
+                             std::string_view server_name, Protocol protocol) {
   int fd = socket.get();
   int flags = ::fcntl(fd, F_GETFL);
   if (flags < 0 || ::fcntl(fd, F_SETFL, flags | O_NONBLOCK) != 0) return ErrnoStatus("adopt a socket", errno);
@@ -201,7 +201,7 @@ Result<Stream> Stream::Adopt(IoLoop& loop, UniqueFd socket, std::shared_ptr<cons
   ::setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));  // fails on Unix sockets, harmlessly
   SSL* ssl = nullptr;
   if (tls) {
-    ASSIGN_OR_RETURN(ssl, MakeTlsSession(*tls, fd, server_name));
+    ASSIGN_OR_RETURN(ssl, MakeTlsSession(*tls, fd, server_name, protocol == Protocol::kHttp2));
   }
   try {
     Ref<Core> core = MakeRef<Core>(loop, fd);
@@ -216,7 +216,7 @@ Result<Stream> Stream::Adopt(IoLoop& loop, UniqueFd socket, std::shared_ptr<cons
 }
 
 Result<Stream> Stream::Connect(IoLoop& loop, const Endpoint& to, std::shared_ptr<const TlsContext> tls,
-                               std::string_view server_name) {
+                               std::string_view server_name, Protocol protocol) {
   sockaddr_storage address{};
   socklen_t size = to.ToSockaddr(address);
   if (size == 0) return Status{Code::kInvalidArgument, "connect: no address"};
@@ -227,7 +227,7 @@ Result<Stream> Stream::Connect(IoLoop& loop, const Endpoint& to, std::shared_ptr
     if (errno != EINPROGRESS) return ErrnoStatus("connect " + to.ToString(), errno);
     connecting = true;
   }
-  ASSIGN_OR_RETURN(Stream stream, Adopt(loop, std::move(socket), std::move(tls), server_name));
+  ASSIGN_OR_RETURN(Stream stream, Adopt(loop, std::move(socket), std::move(tls), server_name, protocol));
   stream.core_->connecting = connecting;
   return stream;
 }
@@ -308,6 +308,13 @@ void Stream::Close() {
 bool Stream::is_tls() const noexcept { return core_ && core_->ssl; }
 bool Stream::handshake_done() const noexcept {
   return core_ && !core_->connecting && (!core_->ssl || SSL_is_init_finished(core_->ssl));
+}
+bool Stream::agreed_http2() const noexcept {
+  if (!core_ || !core_->ssl) return false;
+  const unsigned char* chosen = nullptr;
+  unsigned size = 0;
+  SSL_get0_alpn_selected(core_->ssl, &chosen, &size);
+  return std::string_view(reinterpret_cast<const char*>(chosen), size) == "h2";
 }
 bool Stream::peer_spoke_http() const noexcept { return core_ && core_->spoke_http; }
 

@@ -46,17 +46,19 @@ struct IoResult {
 // Move-only. Used on the loop's thread only. Destruction closes.
 class Stream {
  public:
+  enum class Protocol : uint8_t { kHttp1, kHttp2 };
   // At most so many pieces are taken by one WriteSome.
   static constexpr size_t kMaxPieces = 64;
 
   // Takes over a connected socket and makes it non-blocking. With `tls`, this side accepts or connects
-  // as the context says; `server_name` (client only) is sent and checked unless the context has its own.
+  // as the context says; `server_name` (client only) is sent and checked unless the context has its own. For
+  // kHttp2 a client offers HTTP/2 alone by ALPN, and a server takes nothing else from one that offers at all.
   static Result<Stream> Adopt(IoLoop& loop, UniqueFd socket, std::shared_ptr<const TlsContext> tls = nullptr,
-                              std::string_view server_name = {});
+                              std::string_view server_name = {}, Protocol protocol = Protocol::kHttp1);
   // Starts to connect. WaitWritable fires once it is decided; a refusal then shows as kFailed.
   static Result<Stream> Connect(IoLoop& loop, const Endpoint& to,
                                 std::shared_ptr<const TlsContext> tls = nullptr,
-                                std::string_view server_name = {});
+                                std::string_view server_name = {}, Protocol protocol = Protocol::kHttp1);
 
   Stream() noexcept;
   Stream(Stream&&) noexcept;
@@ -85,6 +87,8 @@ class Stream {
 
   bool is_tls() const noexcept;
   bool handshake_done() const noexcept;  // true for plain streams that are connected
+  // Both sides have agreed on HTTP/2 by ALPN. False for plain streams.
+  bool agreed_http2() const noexcept;
   // The other side spoke plain HTTP to a TLS server. PlainReply then writes unencrypted text to it.
   bool peer_spoke_http() const noexcept;
   void PlainReply(std::string_view text) noexcept;

@@ -11,6 +11,7 @@
 
 #include "base/files.h"
 #include "base/result.h"
+#include "net/tls_session.h"
 
 namespace gpulens {
 namespace {
@@ -198,15 +199,18 @@ Status SetClientAuth(SSL_CTX* context, const TlsServerOptions& options) {
   return Ok();
 }
 
-// These servers speak HTTP/1.1 alone, whatever else a client offers.
-void ChooseHttp11(SSL_CTX* context) {
-  auto choose = [](SSL*, const unsigned char** out, unsigned char* out_size, const unsigned char* in,
+// A server speaks one of the two on each socket, whatever else a client offers. One that offers no HTTP/2
+// where nothing else is spoken is told so.
+void ChooseProtocol(SSL_CTX* context) {
+  auto choose = [](SSL* ssl, const unsigned char** out, unsigned char* out_size, const unsigned char* in,
                    unsigned int in_size, void*) {
-    static constexpr unsigned char kOurs[] = "\x08http/1.1";
+    const bool http2 = SpeaksHttp2(ssl);
     unsigned char* chosen = nullptr;
-    int result = SSL_select_next_proto(&chosen, out_size, kOurs, sizeof(kOurs) - 1, in, in_size);
+    int result = SSL_select_next_proto(&chosen, out_size, http2 ? kAlpnHttp2 : kAlpnHttp1,
+                                       http2 ? sizeof kAlpnHttp2 - 1 : sizeof kAlpnHttp1 - 1, in, in_size);
     *out = chosen;
-    return result == OPENSSL_NPN_NEGOTIATED ? SSL_TLSEXT_ERR_OK : SSL_TLSEXT_ERR_NOACK;
+    if (result == OPENSSL_NPN_NEGOTIATED) return SSL_TLSEXT_ERR_OK;
+    return http2 ? SSL_TLSEXT_ERR_ALERT_FATAL : SSL_TLSEXT_ERR_NOACK;
   };
   SSL_CTX_set_alpn_select_cb(context, choose, nullptr);
 }
@@ -257,7 +261,7 @@ Result<std::shared_ptr<const TlsContext>> TlsContext::Server(const TlsServerOpti
   SetCommon(context);
   // A client that just leaves has ended; only for a reader of answers would that be a truncation.
   SSL_CTX_set_options(context, SSL_OP_IGNORE_UNEXPECTED_EOF);
-  ChooseHttp11(context);
+  ChooseProtocol(context);
   if (options.prefer_server_ciphers) SSL_CTX_set_options(context, SSL_OP_CIPHER_SERVER_PREFERENCE);
   RETURN_IF_ERROR(SetVersions(context, options.min_version, options.max_version));
   RETURN_IF_ERROR(SetLists(context, options));

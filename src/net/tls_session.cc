@@ -12,6 +12,9 @@
 namespace gpulens {
 namespace {
 
+// What is kept with an SSL that speaks HTTP/2: its address says so.
+char kHttp2Mark;
+
 // A socket BIO of our own: OpenSSL's writes with write(2), which raises SIGPIPE in the whole process.
 int BioFd(BIO* bio) { return static_cast<int>(reinterpret_cast<intptr_t>(BIO_get_data(bio))); }
 
@@ -48,7 +51,9 @@ BIO_METHOD* SocketBio() {
 
 }  // namespace
 
-Result<SSL*> MakeTlsSession(const TlsContext& context, int fd, std::string_view host) {
+bool SpeaksHttp2(const SSL* ssl) noexcept { return SSL_get_app_data(ssl) == &kHttp2Mark; }
+
+Result<SSL*> MakeTlsSession(const TlsContext& context, int fd, std::string_view host, bool http2) {
   SSL* ssl = SSL_new(static_cast<SSL_CTX*>(context.native()));
   BIO* bio = BIO_new(SocketBio());
   if (!ssl || !bio) {
@@ -59,13 +64,18 @@ Result<SSL*> MakeTlsSession(const TlsContext& context, int fd, std::string_view 
   BIO_set_data(bio, reinterpret_cast<void*>(static_cast<intptr_t>(fd)));
   BIO_set_init(bio, 1);
   SSL_set_bio(ssl, bio, bio);
+  if (http2) SSL_set_app_data(ssl, &kHttp2Mark);
   if (context.server()) {
     SSL_set_accept_state(ssl);
     return ssl;
   }
   SSL_set_connect_state(ssl);
   std::string name(context.server_name().empty() ? host : std::string_view(context.server_name()));
-  bool ok = true;
+  bool ok = !http2 || SSL_set_alpn_protos(ssl, kAlpnHttp2, sizeof kAlpnHttp2 - 1) == 0;
+  if (!ok) {
+    SSL_free(ssl);
+    return Status{Code::kExhausted, "TLS: " + TakeTlsErrors()};
+  }
   if (auto ip = ParseIp(name)) {
     if (context.verifies()) ok = X509_VERIFY_PARAM_set1_ip_asc(SSL_get0_param(ssl), ip->Host().c_str()) == 1;
   } else if (!name.empty()) {

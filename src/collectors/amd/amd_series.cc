@@ -74,7 +74,9 @@ void AmdSeries::DeclareBoard(const driver::Device& device, SeriesTable& table) {
   if (!device.Fact("uuid").empty()) own.push_back({"gpu.uuid", device.Fact("uuid")});
   if (!device.Fact("name").empty()) own.push_back({"gpu.model", device.Fact("name")});
   if (options_.simulated) own.push_back({"simulated", true});
-  board_ = MakeRef<Entity>("gpu", SetOf(own));
+  Attributes facts = {{"gpu.vendor", std::string_view("amd")}};
+  if (!device.Fact("pci_bus_id").empty()) facts.push_back({"gpu.pci.bus_id", device.Fact("pci_bus_id")});
+  board_ = MakeRef<Entity>("gpu", SetOf(own), EntityRef{}, SetOf(facts));
   Attributes info = {{"gpu.vendor", std::string_view("amd")}};
   for (auto [fact, key] : kInfoFacts) {
     if (!device.Fact(fact).empty()) info.push_back({key, device.Fact(fact)});

@@ -71,7 +71,11 @@ void GaudiSeries::Declare(const Card& card, SeriesTable& table) {
   // Where nothing else tells cards apart.
   if (card.uuid.empty() && !card.index) own.push_back({"gpu.pci.bus_id", std::string_view(card.bus_id)});
   known_ = card;
-  entity_ = MakeRef<Entity>("gpu", AttributeSet(std::span<const AttributeSet::Attribute>(own)));
+  std::vector<AttributeSet::Attribute> facts = {{"gpu.vendor", std::string_view("gaudi")}};
+  if (!card.bus_id.empty()) facts.push_back({"gpu.pci.bus_id", std::string_view(card.bus_id)});
+  if (!card.serial.empty()) facts.push_back({"gpu.serial", std::string_view(card.serial)});
+  entity_ = MakeRef<Entity>("gpu", AttributeSet(std::span<const AttributeSet::Attribute>(own)), EntityRef{},
+                            AttributeSet(std::span<const AttributeSet::Attribute>(facts)));
   std::vector<AttributeSet::Attribute> info = {{"gpu.vendor", std::string_view("intel")}};
   if (!card.bus_id.empty()) info.push_back({"gpu.pci.bus_id", std::string_view(card.bus_id)});
   info_ = table.Declare(kGpuInfo, entity_, AttributeSet(std::span<const AttributeSet::Attribute>(info)));

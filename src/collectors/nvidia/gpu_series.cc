@@ -33,6 +33,10 @@ constexpr std::pair<std::string_view, std::string_view> kInfoFacts[] = {
     {"compute_capability", "gpu.compute_capability"},
 };
 
+// Those by which others may name the GPU.
+constexpr std::pair<std::string_view, std::string_view> kFactsOfEntity[] = {{"pci_bus_id", "gpu.pci.bus_id"},
+                                                                            {"minor", "gpu.minor"}};
+
 EntityRef MakeEntity(const nvml::Gpu& gpu, bool simulated) {
   std::vector<AttributeSet::Attribute> attributes = {{"gpu.index", int64_t{gpu.index}}};
   if (!gpu.Fact("uuid").empty()) attributes.push_back({"gpu.uuid", gpu.Fact("uuid")});
@@ -40,7 +44,12 @@ EntityRef MakeEntity(const nvml::Gpu& gpu, bool simulated) {
   if (!gpu.Fact("mig_mode").empty())
     attributes.push_back({"gpu.mig.enabled", gpu.Fact("mig_mode") == "enabled"});
   if (simulated) attributes.push_back({"simulated", true});
-  return MakeRef<Entity>("gpu", AttributeSet(std::span<const AttributeSet::Attribute>(attributes)));
+  std::vector<AttributeSet::Attribute> facts = {{"gpu.vendor", std::string_view("nvidia")}};
+  for (auto [fact, key] : kFactsOfEntity) {
+    if (!gpu.Fact(fact).empty()) facts.push_back({key, gpu.Fact(fact)});
+  }
+  return MakeRef<Entity>("gpu", AttributeSet(std::span<const AttributeSet::Attribute>(attributes)), EntityRef{},
+                         AttributeSet(std::span<const AttributeSet::Attribute>(facts)));
 }
 
 }  // namespace

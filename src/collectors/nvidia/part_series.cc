@@ -53,11 +53,11 @@ void PartSeries::Declare(One& one, const EntityRef& gpu, SeriesTable& table) {
     }
   };
   if (one.key.kind == PartKind::kMig) {
+    add(kMigFacts);
     one.entity = MakeRef<Entity>("mig",
                                  AttributeSet({{"gpu.mig.instance_id", int64_t{one.key.id}},
                                                {"gpu.mig.compute_instance_id", int64_t{one.key.sub}}}),
-                                 gpu);
-    add(kMigFacts);
+                                 gpu, AttributeSet(std::span<const AttributeSet::Attribute>(facts)));
     one.info =
         table.Declare(kGpuMigInfo, one.entity, AttributeSet(std::span<const AttributeSet::Attribute>(facts)));
   } else {

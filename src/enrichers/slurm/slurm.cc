@@ -73,20 +73,30 @@ void JobEnricher::Fetch(Instant deadline, std::function<void(Status)> done) {
 AttributeSet JobEnricher::Describe(const Entity& entity) const {
   const Entity* gpu = GpuOf(entity);
   if (gpu && IsTrue(*gpu, "simulated")) return {};
-  if (entity.type == "process") {
-    const std::optional<int64_t> pid = IntOf(entity, "process.pid");
-    if (!pid || *pid <= 0) return {};
-    const int64_t index = gpu ? IntOf(*gpu, "gpu.index").value_or(-1) : -1;
-    std::lock_guard lock(mutex_);
-    if (wanted_.size() < kMostWanted) wanted_[*pid] = static_cast<int>(index);
-    auto at = answers_.processes.find(*pid);
-    return at == answers_.processes.end() ? AttributeSet() : at->second;
+  for (const Entity* at = &entity; at; at = at->parent.get()) {
+    if (at->type == "process") return DescribeProcess(*at, gpu);
+    // Of a part of a GPU only its processes tell whose it is.
+    if (at->type == "mig" || at->type == "gpu.partition" || at->type == "vgpu") return {};
+    if (at->type == "gpu") return DescribeGpu(*at);
   }
-  if (entity.type != "gpu") return {};
-  const std::optional<int64_t> index = IntOf(entity, "gpu.index");
+  return {};
+}
+
+AttributeSet JobEnricher::DescribeProcess(const Entity& process, const Entity* gpu) const {
+  const std::optional<int64_t> pid = IntOf(process, "process.pid");
+  if (!pid || *pid <= 0) return {};
+  const int64_t index = gpu ? IntOf(*gpu, "gpu.index").value_or(-1) : -1;
+  std::lock_guard lock(mutex_);
+  if (wanted_.size() < kMostWanted) wanted_[*pid] = static_cast<int>(index);
+  auto at = answers_.processes.find(*pid);
+  return at == answers_.processes.end() ? AttributeSet() : at->second;
+}
+
+AttributeSet JobEnricher::DescribeGpu(const Entity& gpu) const {
+  const std::optional<int64_t> index = IntOf(gpu, "gpu.index");
   if (!index) return {};
   std::lock_guard lock(mutex_);
-  const auto& answers = IsTrue(entity, "gpu.mig.enabled") ? answers_.used : answers_.gpus;
+  const auto& answers = IsTrue(gpu, "gpu.mig.enabled") ? answers_.used : answers_.gpus;
   auto at = answers.find(static_cast<int>(*index));
   return at == answers.end() ? AttributeSet() : at->second;
 }

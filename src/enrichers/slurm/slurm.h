@@ -41,6 +41,8 @@ class JobEnricher final : public Enricher {
     JobFacts facts;
   };
 
+  AttributeSet DescribeProcess(const Entity& process, const Entity* gpu) const;
+  AttributeSet DescribeGpu(const Entity& gpu) const;
   void Look(Instant deadline);
   Evidence Gather();
   Status AskController(Evidence& evidence, Instant deadline);

@@ -173,6 +173,10 @@ TEST_F(JobEnricherTest, ProcessAndGpusOfAJobFromItsStartToItsEnd) {
                                {"slurm.array.job.id", "10"},
                                {"slurm.array.task.id", "2"}}));
   EXPECT_EQ(enricher().Describe(*second).Text("slurm.job.id"), "12");
+  EntityRef link = MakeRef<Entity>("link", AttributeSet({{"link", int64_t{0}}}), second);
+  EntityRef slice = MakeRef<Entity>("mig", AttributeSet({{"gpu.mig.instance_id", int64_t{0}}}), second);
+  EXPECT_EQ(enricher().Describe(*link).Text("slurm.job.id"), "12") << "a part that goes with the whole";
+  EXPECT_TRUE(enricher().Describe(*slice).empty());
   EXPECT_TRUE(enricher().Describe(*third).empty());
   EXPECT_TRUE(enricher().Describe(*other).empty()) << "of no job, whoever has the GPU";
   ASSERT_TRUE(Look().ok());

@@ -124,6 +124,10 @@ bool HttpChannel::Core::TakeSome(bool& nothing_left) {
 bool HttpChannel::Core::TakeBytes(std::string_view bytes) {
   size_t consumed = 0;
   State state = parser_.Feed(bytes, consumed);
+  if (on_body_ && !Refused() && !parser_.body().empty()) {
+    on_body_(parser_.body());
+    parser_.body().clear();
+  }
   if (state == State::kDone) return OnAnswer(consumed == bytes.size()), false;
   bool bad = state != State::kMore;
   // A refusal is known by its head. A Get wants no more of it; a Post reads on as far as that is possible.
@@ -194,6 +198,7 @@ void HttpChannel::Core::OnAnswer(bool clean) {
   reply_.content_type = parser_.content_type();
   reply_.gzip = parser_.gzip();
   reply_.retry_after = parser_.retry_after();
+  reply_.kept = parser_.kept();
   reply_.body = std::move(parser_.body());
   if (Refused()) {
     bool auth = reply_.status == 401 || reply_.status == 403;
@@ -219,6 +224,7 @@ void HttpChannel::Core::Fail(HttpFailure failure, std::string detail) {
   reply_.content_type.clear();
   reply_.gzip = false;
   reply_.retry_after.clear();
+  reply_.kept.clear();
   reply_.body = std::move(parser_.body());
   reply_.body.clear();
   stream_.Close();
@@ -231,6 +237,7 @@ void HttpChannel::Core::Finish() {
   deadline_ = next_address_ = 0;
   phase_ = Phase::kIdle;
   body_.reset();
+  on_body_ = nullptr;
   if (stream_) stream_.WaitReadable();
   Ref<Core> self(this);  // `done` may destroy the channel
   Done done = std::exchange(done_, nullptr);

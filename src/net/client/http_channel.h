@@ -22,6 +22,8 @@ class HttpChannel::Core final : public RefCounted<Core>, public StreamHandler {
   IoLoop& loop() noexcept { return loop_; }
   // A Get is a request without a body.
   void Start(Method method, HttpPost request, Done done);
+  // Of the next request: who takes its body piece by piece.
+  void HandOver(std::function<void(std::string_view)> on_body) { on_body_ = std::move(on_body); }
   void Abandon();
   void OnReadable() override;
   void OnWritable() override;
@@ -71,6 +73,7 @@ class HttpChannel::Core final : public RefCounted<Core>, public StreamHandler {
   std::string last_error_;
   std::string write_error_;  // why nothing can be sent any more, while what has come is still read
   HttpReply reply_;
+  std::function<void(std::string_view)> on_body_;
   Done done_;
 };
 

@@ -118,6 +118,7 @@ HttpChannel::~HttpChannel() {
 }
 
 void HttpChannel::Get(HttpGet get, Done done) {
+  core_->HandOver(std::move(get.on_body));
   HttpPost request{get.headers, nullptr, std::move(get.tls), get.timeout, std::move(get.buffer)};
   core_->Start(Core::Method::kGet, std::move(request), std::move(done));
 }

@@ -46,6 +46,7 @@ struct HttpReply {
   bool gzip = false;        // the body is packed
   std::string body;         // to a Get of a 200 only; to a Post of every answer, see there
   std::string retry_after;  // the field as it came, at most 64 bytes; empty: none. See retry_after.h
+  std::string kept;         // fields that HttpTarget::limits asks for, see HttpResponseParser::kept
 };
 
 // Where to ask, and what an answer may cost.
@@ -61,6 +62,10 @@ struct HttpGet {
   std::shared_ptr<const TlsContext> tls;  // needed for https; another one ends the kept connection
   Duration timeout{};                     // for all of it: look-up, connect, handshake, answer
   std::string buffer;                     // whose memory the body may use
+  // When set, the body of a 200 is handed over in pieces as it comes, and the reply has none: for answers that
+  // go on. The limit of the body then holds for what comes at once, and whoever takes it bounds the rest. Called
+  // on the loop; must not destroy the channel.
+  std::function<void(std::string_view piece)> on_body = {};
 };
 
 // One request with a body. The client writes Content-Length itself.

@@ -47,6 +47,7 @@ void HttpResponseParser::Reset(std::string buffer) {
   content_type_.clear();
   location_.clear();
   retry_after_.clear();
+  kept_.clear();
   why_.clear();
   body_ = std::move(buffer);
   body_.clear();
@@ -160,7 +161,16 @@ void HttpResponseParser::OnField(std::string_view line) {
   if (status_ >= 200) OnKnownField(line.substr(0, colon), value);
 }
 
+void HttpResponseParser::Keep(std::string_view name, std::string_view value) {
+  if (kept_.size() + name.size() + value.size() + 3 > kLongestValue) return;
+  for (char c : name) kept_ += Lower(c);
+  kept_ += ": ";
+  kept_ += value;
+  kept_ += '\n';
+}
+
 void HttpResponseParser::OnKnownField(std::string_view name, std::string_view value) {
+  if (!limits_.keep.empty() && Is(name.substr(0, limits_.keep.size()), limits_.keep)) Keep(name, value);
   if (Is(name, "content-length")) return OnContentLength(value);
   if (Is(name, "content-type")) {
     content_type_ = value.substr(0, kLongestValue);

@@ -18,6 +18,8 @@ class HttpResponseParser {
   struct Limits {
     size_t head_bytes = 32u << 10;  // status line and fields, interim answers included; trailers once more
     size_t body_bytes = 64u << 20;  // as received
+    // Fields whose names begin so are kept, see kept(). In lower case, static storage; empty: none.
+    std::string_view keep = {};
   };
   enum class State : uint8_t {
     kMore,
@@ -45,6 +47,8 @@ class HttpResponseParser {
   const std::string& location() const noexcept { return location_; }
   // As it came, at most 64 bytes; empty when there is none, or a longer one. See RetryAfter().
   const std::string& retry_after() const noexcept { return retry_after_; }
+  // "name: value\n" for each field that Limits::keep asks for, the name in lower case; at most 1 KiB.
+  const std::string& kept() const noexcept { return kept_; }
   bool gzip() const noexcept { return gzip_; }
   // The connection can carry another request after this answer.
   bool keeps_alive() const noexcept { return keep_alive_; }
@@ -70,6 +74,7 @@ class HttpResponseParser {
   void OnLine(std::string_view line);
   void OnStatusLine(std::string_view line);
   void OnField(std::string_view line);
+  void Keep(std::string_view name, std::string_view value);
   void OnKnownField(std::string_view name, std::string_view value);
   void OnContentLength(std::string_view value);
   void OnHeadEnd();
@@ -88,7 +93,7 @@ class HttpResponseParser {
   std::optional<uint64_t> length_;
   uint64_t left_ = 0;  // of the body or chunk
   size_t head_bytes_ = 0, trailer_bytes_ = 0, chunk_line_bytes_ = 0;
-  std::string line_, content_type_, location_, retry_after_, body_, why_;
+  std::string line_, content_type_, location_, retry_after_, kept_, body_, why_;
 };
 
 }  // namespace gpulens

@@ -115,6 +115,23 @@ TEST(HttpResponse, KeepsWhenToComeAgain) {
   EXPECT_EQ(parser.retry_after(), "") << "an interim answer's";
 }
 
+TEST(HttpResponse, KeepsTheFieldsThatAreAskedFor) {
+  HttpResponseParser parser({.keep = "x-count-"});
+  for (size_t step : {size_t{1}, SIZE_MAX}) {
+    parser.Reset({});
+    EXPECT_EQ(Feed(parser,
+                   "HTTP/1.1 103 x\r\nX-Count-A: 9\r\n\r\nHTTP/1.1 204 x\r\nX-Count-A:  1 \r\nX-Cou: 2\r\n"
+                   "x-COUNT-b: 3\r\nX-Count-Long: " +
+                       std::string(1024, 'y') + "\r\nx-count-c:\r\n\r\n",
+                   step)
+                  .state,
+              State::kDone);
+    EXPECT_EQ(parser.kept(), "x-count-a: 1\nx-count-b: 3\nx-count-c: \n");
+  }
+  parser.Reset({});
+  EXPECT_EQ(parser.kept(), "");
+}
+
 TEST(HttpResponse, AHeadIsWholeWhateverItsBodyDoes) {
   auto status_counts = [](std::string_view text) {
     HttpResponseParser parser({.head_bytes = 100, .body_bytes = 10});

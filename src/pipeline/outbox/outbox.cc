@@ -51,6 +51,7 @@ Status Outbox::Prepare(const Config& config) {
   way_.timeout = config.Time("timeout");
   way_.backoff = {.initial = config.Group("retry").Time("initial"), .cap = config.Group("retry").Time("max")};
   way_.judge = setup_.judge;
+  way_.rework = setup_.rework;
   way_.access = [this](size_t route) { return Access(route); };
   for (const Route& route : setup_.routes) {
     ASSIGN_OR_RETURN(RemoteAccess access, RemoteAccess::Make(config, route.url, {}));
@@ -59,6 +60,7 @@ Status Outbox::Prepare(const Config& config) {
                   {route.url, config.Text("unix_socket"), {}},
                   route.headers};
     way.target.limits.body_bytes = setup_.answer_bytes;
+    way.target.limits.keep = setup_.keep;
     way_.routes.push_back(std::move(way));
   }
   return Ok();

@@ -41,6 +41,9 @@ class Outbox {
     std::vector<Route> routes;
     std::function<SendOutcome(const HttpReply& reply)> judge;
     size_t answer_bytes = 64u << 10;  // of an answer, at most
+    std::string_view keep = {};       // as HttpResponseParser::Limits has it
+    // As HttpSender::Options has it; the other route is one of the same signal.
+    std::function<Status(size_t& route, std::shared_ptr<const std::string>& body)> rework = {};
   };
 
   // `config` has kOutboxOptions. `env`, which has a network, outlives it.

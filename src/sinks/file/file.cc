@@ -2,9 +2,9 @@
 
 #include "base/result.h"
 #include "pipeline/plugin.h"
-#include "sinks/file/json_lines.h"
 #include "sinks/file/log_file.h"
 #include "wire/json/json_event.h"
+#include "wire/json/json_lines.h"
 
 namespace gpulens {
 namespace {

@@ -12,8 +12,8 @@
 #include "base/files.h"
 #include "base/testing/file_size_limit.h"
 #include "pipeline/plugin.h"
-#include "sinks/file/json_lines.h"
 #include "sinks/file/log_file.h"
+#include "wire/json/json_lines.h"
 #include "wire/json/json_testing.h"
 
 namespace gpulens {

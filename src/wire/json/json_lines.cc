@@ -1,4 +1,4 @@
-#include "sinks/file/json_lines.h"
+#include "wire/json/json_lines.h"
 
 #include "base/text.h"
 #include "wire/json/json_text.h"

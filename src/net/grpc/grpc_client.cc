@@ -1,0 +1,299 @@
+#include "net/grpc/grpc_client.h"
+
+#include <algorithm>
+#include <chrono>
+#include <utility>
+#include <vector>
+
+#include "net/grpc/grpc_call_state.h"
+#include "net/grpc/grpc_connector.h"
+#include "net/http2/http2_transport.h"
+
+namespace gpulens {
+namespace {
+
+using State = Http2Transport::State;
+
+int64_t NowNs() { return std::chrono::steady_clock::now().time_since_epoch().count(); }
+
+Http2Limits LimitsOf(const GrpcTarget& target) {
+  Http2Limits limits;
+  limits.streams = 0;
+  limits.header_bytes = target.header_bytes;
+  return limits;
+}
+
+}  // namespace
+
+// Lives on the loop's thread. Calls wait in `calls_` for a connection, then for their answer; those that are
+// done are taken out and told when nothing of the connection is under way any more.
+class GrpcChannel::Core final : public RefCounted<Core>, public StreamHandler, public Http2Handler {
+ public:
+  Core(IoLoop& loop, GrpcTarget target)
+      : loop_(loop),
+        target_(std::move(target)),
+        connector_(MakeRef<GrpcConnector>(loop, target_.url, target_.unix_socket)) {}
+
+  IoLoop& loop() noexcept { return loop_; }
+  void Call(GrpcCall call, Done done);
+  void Abandon();
+
+ private:
+  using Pending = std::unique_ptr<GrpcCallState>;
+
+  void OnReadable() override;
+  void OnWritable() override;
+  void OnFields(int32_t stream, const Http2Fields& fields, bool ended, bool too_large) override;
+  void OnData(int32_t stream, std::string_view bytes) override;
+  void OnEnd(int32_t stream) override;
+  void OnClosed(int32_t stream, uint32_t error) override;
+  void OnGoaway(uint32_t) override { leaving_ = true; }
+
+  GrpcCallState* Find(int32_t stream) noexcept;
+  Duration Left(const GrpcCallState& call) const { return call.timeout - Duration(NowNs() - call.begun_ns); }
+  void Advance();
+  void Connect(const GrpcCallState& first);
+  void OnConnected(Result<Stream> stream, bool tls);
+  void Begin(GrpcCallState& call);
+  void Settle(State state);
+  void Lose(State state);
+  void Drop();
+  void OnDeadline(GrpcCallState* call);
+  void Tell();
+
+  IoLoop& loop_;
+  const GrpcTarget target_;
+  Ref<GrpcConnector> connector_;
+  std::unique_ptr<Http2Transport> transport_;
+  std::shared_ptr<const TlsContext> tls_;
+  bool leaving_ = false;  // the present connection takes no more calls
+  bool used_ = false;     // it has brought an answer
+  bool abandoned_ = false;
+  std::vector<Pending> calls_;
+};
+
+GrpcCallState* GrpcChannel::Core::Find(int32_t stream) noexcept {
+  for (const Pending& call : calls_) {
+    if (call->stream == stream && !call->done()) return call.get();
+  }
+  return nullptr;
+}
+
+void GrpcChannel::Core::Call(GrpcCall call, Done done) {
+  auto made = std::make_unique<GrpcCallState>(std::move(call), target_.url, !target_.unix_socket.empty(),
+                                              target_.answer_bytes);
+  made->begun_ns = NowNs();
+  made->tell = std::move(done);
+  GrpcCallState* raw = made.get();
+  const bool full = calls_.size() >= kMaxCalls;
+  calls_.push_back(std::move(made));
+  if (full) {
+    raw->Fail(HttpFailure::kNone, GrpcCode::kResourceExhausted, "too many calls are under way");
+  } else {
+    raw->deadline = loop_.After(raw->timeout, [this, raw] { OnDeadline(raw); });
+  }
+  // What follows may end calls, and nobody is told from inside of this one.
+  loop_.Post([self = Ref<Core>(this)] { self->Advance(); });
+}
+
+void GrpcChannel::Core::Abandon() {
+  abandoned_ = true;
+  for (const Pending& call : calls_) loop_.Cancel(call->deadline);
+  calls_.clear();
+  connector_->Cancel();
+  Drop();
+}
+
+// Brings every call that waits as far as it goes now.
+void GrpcChannel::Core::Advance() {
+  Ref<Core> self(this);
+  GrpcCallState* waits = nullptr;
+  bool under_way = false;
+  for (const Pending& call : calls_) {
+    if (call->done()) continue;
+    if (call->stream != 0) under_way = true;
+    else if (!waits) waits = call.get();
+  }
+  if (waits && transport_ && tls_ != waits->tls) leaving_ = true;
+  if (transport_ && leaving_ && !under_way) Drop();
+  if (waits && !transport_ && !connector_->under_way()) Connect(*waits);
+  if (waits && transport_ && !leaving_) {
+    for (const Pending& call : calls_) {
+      if (call->stream == 0 && !call->done()) Begin(*call);
+    }
+    return Settle(transport_->Send());
+  }
+  if (!waits && connector_->under_way()) connector_->Cancel();
+  Tell();
+}
+
+void GrpcChannel::Core::Connect(const GrpcCallState& first) {
+  tls_ = first.tls;
+  connector_->Start(tls_, Left(first), [self = Ref<Core>(this)](Result<Stream> stream, bool tls) {
+    self->OnConnected(std::move(stream), tls);
+  });
+}
+
+void GrpcChannel::Core::OnConnected(Result<Stream> stream, bool tls) {
+  if (!stream) {
+    for (const Pending& call : calls_) {
+      if (call->stream == 0)
+        call->Fail(tls ? HttpFailure::kTls : HttpFailure::kConnect, GrpcCode::kUnavailable,
+                   stream.error().detail);
+    }
+    return Tell();
+  }
+  leaving_ = used_ = false;
+  transport_ = std::make_unique<Http2Transport>(*std::move(stream), Http2Session::Side::kClient,
+                                                LimitsOf(target_), *this);
+  transport_->stream().SetHandler(this);
+  // A server with TLS says nothing before its handshake, which reading does.
+  transport_->stream().WaitReadable();
+  Advance();
+}
+
+void GrpcChannel::Core::Begin(GrpcCallState& call) {
+  if (call.tls != tls_) {
+    leaving_ = true;  // other rules for TLS: a connection of its own, once this one has ended its calls
+    return;
+  }
+  Http2Body body;
+  body.head = GrpcMessageHead(call.gzip, call.message ? call.message->size() : 0);
+  body.rest = call.message;
+  call.on_kept_connection = used_;
+  call.heard = transport_->bytes_received();
+  call.stream = transport_->session().Request(call.Fields(Left(call)), std::move(body));
+  if (call.stream == 0) leaving_ = true;
+}
+
+void GrpcChannel::Core::OnReadable() {
+  Ref<Core> self(this);
+  State state = transport_->Receive();
+  if (state == State::kOpen) state = transport_->Send();
+  Settle(state);
+}
+
+void GrpcChannel::Core::OnWritable() {
+  Ref<Core> self(this);
+  Settle(transport_->Send());
+}
+
+void GrpcChannel::Core::OnFields(int32_t stream, const Http2Fields& fields, bool ended, bool too_large) {
+  used_ = true;
+  GrpcCallState* call = Find(stream);
+  if (call) call->OnFields(fields, ended, too_large);
+  if (call && call->done() && !ended) transport_->session().Reset(stream, Http2Error::kCancel);
+}
+
+void GrpcChannel::Core::OnData(int32_t stream, std::string_view bytes) {
+  GrpcCallState* call = Find(stream);
+  if (call) call->OnData(bytes);
+  if (call && call->done()) transport_->session().Reset(stream, Http2Error::kCancel);
+}
+
+void GrpcChannel::Core::OnEnd(int32_t stream) {
+  if (GrpcCallState* call = Find(stream)) call->OnEnd();
+}
+
+void GrpcChannel::Core::OnClosed(int32_t stream, uint32_t error) {
+  GrpcCallState* call = Find(stream);
+  if (!call) return;
+  const bool unseen = error == static_cast<uint32_t>(Http2Error::kRefusedStream);
+  if (!unseen || call->sent_again) return call->OnReset(error);
+  call->sent_again = true;
+  call->stream = 0;
+}
+
+// The last thing after anything that happened on the connection.
+void GrpcChannel::Core::Settle(State state) {
+  if (state != State::kOpen) {
+    Lose(state);
+  } else {
+    transport_->Wait();
+  }
+  const bool waits = std::any_of(calls_.begin(), calls_.end(),
+                                 [](const Pending& call) { return call->stream == 0 && !call->done(); });
+  const bool idle = std::none_of(calls_.begin(), calls_.end(),
+                                 [](const Pending& call) { return call->stream != 0 && !call->done(); });
+  if (waits || (transport_ && leaving_ && idle)) loop_.Post([self = Ref<Core>(this)] { self->Advance(); });
+  Tell();
+}
+
+// The connection is over: what was under way failed, or is sent again.
+void GrpcChannel::Core::Lose(State state) {
+  const bool refused = state == State::kRefused;
+  std::string why = state == State::kEnded ? "the server ended the connection" : transport_->why();
+  const uint64_t heard = transport_->bytes_received();
+  const bool handshake = why.starts_with("TLS: ") || why.find("ALPN") != why.npos;
+  const HttpFailure failure = handshake && heard == 0 ? HttpFailure::kTls : HttpFailure::kProtocol;
+  if (refused) transport_->Send();
+  Drop();
+  for (const Pending& call : calls_) {
+    if (call->stream == 0 && (failure != HttpFailure::kTls || call->done())) continue;
+    if (call->stream != 0 && call->on_kept_connection && call->heard == heard && !call->sent_again) {
+      call->sent_again = true;
+      call->stream = 0;
+      continue;
+    }
+    call->Fail(failure, GrpcCode::kUnavailable, why);
+  }
+}
+
+void GrpcChannel::Core::Drop() {
+  if (transport_) transport_->stream().Close();
+  transport_ = nullptr;
+}
+
+void GrpcChannel::Core::OnDeadline(GrpcCallState* call) {
+  Ref<Core> self(this);
+  const std::string within = " within " + std::to_string(call->timeout.count() / 1'000'000) + " ms";
+  const bool silent = transport_ && call->stream != 0 && transport_->bytes_received() == call->heard;
+  call->deadline = 0;
+  call->Fail(HttpFailure::kTimeout, GrpcCode::kDeadlineExceeded,
+             (call->stream == 0 ? "no connection" : "no whole answer") + within);
+  if (silent) {
+    // The other side has not made a sound: it may be gone, and the next call shall not find that out anew.
+    leaving_ = true;
+  }
+  if (transport_ && call->stream != 0) transport_->session().Reset(call->stream, Http2Error::kCancel);
+  if (transport_) return Settle(transport_->Send());
+  Advance();
+}
+
+// Takes out what is done and tells. The channel may be gone afterwards.
+void GrpcChannel::Core::Tell() {
+  std::vector<Pending> told;
+  for (Pending& call : calls_) {
+    if (!call->done()) continue;
+    loop_.Cancel(call->deadline);
+    told.push_back(std::move(call));
+  }
+  if (told.empty()) return;
+  std::erase(calls_, nullptr);
+  Ref<Core> self(this);
+  for (Pending& call : told) {
+    if (abandoned_) return;
+    call->message.reset();
+    Done tell = std::exchange(call->tell, nullptr);
+    tell(call->reply());
+  }
+}
+
+GrpcChannel::GrpcChannel(Ref<Core> core) noexcept : core_(std::move(core)) {}
+
+GrpcChannel::~GrpcChannel() {
+  if (core_->loop().InLoop()) {
+    core_->Abandon();
+  } else {
+    // Posted and not called: whoever destroys may hold a lock that the loop waits for.
+    core_->loop().Post([core = core_] { core->Abandon(); });
+  }
+}
+
+void GrpcChannel::Call(GrpcCall call, Done done) { core_->Call(std::move(call), std::move(done)); }
+
+std::unique_ptr<GrpcChannel> GrpcClient::Open(GrpcTarget target) {
+  return std::unique_ptr<GrpcChannel>(new GrpcChannel(MakeRef<GrpcChannel::Core>(loop_, std::move(target))));
+}
+
+}  // namespace gpulens

@@ -1,0 +1,20 @@
+// Lines of JSON as arrays of bounded length. Pure.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+namespace gpulens {
+
+struct RecordArrayLimits {
+  size_t records = 10'000;
+  size_t bytes = 4u << 20;  // a single record may have more
+};
+
+// Takes whole lines, each with its newline, off the front of `lines`, and makes them the elements of one
+// array in `out`. Returns how many: 0 when there are none left.
+uint32_t TakeRecordArray(std::string_view& lines, const RecordArrayLimits& limits, std::string& out);
+
+}  // namespace gpulens

@@ -1,0 +1,117 @@
+// The webhook sink: readings and events as JSON, POSTed to a URL.
+
+#include "base/parse.h"
+#include "base/result.h"
+#include "base/text.h"
+#include "base/version.h"
+#include "pipeline/outbox/outbox.h"
+#include "pipeline/outbox/outbox_options.h"
+#include "pipeline/plugin.h"
+#include "sinks/webhook/record_arrays.h"
+#include "wire/json/json_event.h"
+#include "wire/json/json_lines.h"
+
+namespace gpulens {
+namespace {
+
+enum Signal : size_t { kMetrics, kLogs, kSignals };
+constexpr std::string_view kSignalNames[kSignals] = {"metrics", "logs"};
+constexpr size_t kArrayBytes = 4u << 20;
+
+SendOutcome Judge(const HttpReply& reply) {
+  if (reply.failure == HttpFailure::kNone) return {};
+  std::string said;
+  AppendPrintable(said, Trim(std::string_view(reply.body).substr(0, 200)));
+  const bool again = reply.status == 408 || reply.status == 429 || reply.status >= 500;
+  return {again ? SendOutcome::kAgain : SendOutcome::kRefused, 0,
+          said.empty() ? reply.detail : reply.detail + ": " + said};
+}
+
+class WebhookSink final : public Sink {
+ public:
+  WebhookSink(const Config& config, std::unique_ptr<Outbox> outbox)
+      : events_(config.Bool("events")),
+        most_{static_cast<size_t>(config.Int("max_records")), kArrayBytes},
+        outbox_(std::move(outbox)) {}
+
+  Status Write(const Snapshot& snapshot) override {
+    RETURN_IF_ERROR(outbox_->Ready());
+    text_.clear();
+    lines_.Append(snapshot, text_);
+    RETURN_IF_ERROR(Push(kMetrics));
+    lines_.Commit();
+    return Ok();
+  }
+
+  Status Write(const Events& events) override {
+    if (!events_ || events.list.empty()) return Ok();
+    RETURN_IF_ERROR(outbox_->Ready());
+    text_.clear();
+    AppendJsonEvents(text_, events);
+    return Push(kLogs);
+  }
+
+  Status Flush(Instant deadline) override { return outbox_->Finish(deadline); }
+  bool Delivery(DeliveryStats& out) const override { return outbox_->stats(out); }
+
+ private:
+  Status Push(Signal signal) {
+    std::string_view left = text_;
+    while (uint32_t records = TakeRecordArray(left, most_, array_))
+      RETURN_IF_ERROR(outbox_->Push(signal, array_, records));
+    return Ok();
+  }
+
+  const bool events_;
+  const RecordArrayLimits most_;
+  JsonLines lines_;
+  std::string text_, array_;
+  std::unique_ptr<Outbox> outbox_;
+};
+
+Result<std::unique_ptr<Sink>> Create(const Config& config, Env& env) {
+  ASSIGN_OR_RETURN(HttpUrl url, ParseHttpUrl(config.Text("url")));
+  Outbox::Setup setup{.name = "webhook",
+                      .signals = {std::begin(kSignalNames), std::end(kSignalNames)},
+                      .routes = {},
+                      .judge = &Judge};
+  const std::string headers =
+      "Content-Type: application/json\r\nUser-Agent: gpulens/" + std::string(Version()) + "\r\n";
+  for (size_t signal = 0; signal < kSignals; ++signal) setup.routes.push_back({signal, url, headers});
+  ASSIGN_OR_RETURN(auto outbox, Outbox::Make(config, std::move(setup), env));
+  return std::unique_ptr<Sink>(std::make_unique<WebhookSink>(config, std::move(outbox)));
+}
+
+constexpr auto kOptions = JoinOptions(std::to_array<OptionSpec>({
+                                          {.key = "url",
+                                           .type = OptionType::kUrl,
+                                           .help = "Where to POST to, taken as it is.",
+                                           .required = true},
+                                          {.key = "interval",
+                                           .type = OptionType::kTime,
+                                           .fallback = "60s",
+                                           .help = "Between what is sent.",
+                                           .min = 0.01},
+                                          {.key = "events",
+                                           .type = OptionType::kBool,
+                                           .fallback = "true",
+                                           .help = "Whether events are sent, too, in requests of their own."},
+                                          {.key = "max_records",
+                                           .type = OptionType::kInt,
+                                           .fallback = "10000",
+                                           .help = "Elements of one request's array.",
+                                           .min = 1,
+                                           .max = 1'000'000},
+                                      }),
+                                      kOutboxOptions);
+
+}  // namespace
+
+extern const SinkSpec webhook_sink;
+const SinkSpec webhook_sink{.name = "webhook",
+                            .help = "Every reading and every event as JSON, POSTed to a URL.",
+                            .threaded = true,
+                            .options = kOptions,
+                            .create = &Create};
+
+}  // namespace gpulens

@@ -1,0 +1,73 @@
+// The pods of one node as the API server tells them: a list, then a watch from its version on; a new list when
+// the server has forgotten that version (410) or something went wrong, with back-off.
+//
+// Each round is three steps, so that nothing is parsed on the loop: Begin there (take what has come), Parse on a
+// worker, End on the loop (ask for what is wanted next). One round at a time.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+
+#include "base/clock.h"
+#include "sources/kubelet/api/api_call.h"
+#include "sources/kubelet/text/api_objects.h"
+
+namespace gpulens::kubelet {
+
+class PodWatch {
+ public:
+  // By uid. `synced`: a list has been read, and the watch since then is whole.
+  struct Store {
+    bool synced = false;
+    std::map<std::string, Pod> pods;
+  };
+
+  PodWatch(HttpClient& client, std::string node);
+
+  // On the loop. Asks for the first list or a due one; what has come is taken. The watch needs `access` until End.
+  void Begin(const ApiAccess& access, Instant now);
+  // The list is under way and none has ever come: worth a short wait.
+  bool first_list_busy() const noexcept { return !store_.synced && list_.busy(); }
+  void WakeAtEnd(std::function<void()> wake) { list_.WakeAtEnd(std::move(wake)); }
+  // On the loop, after a wait: a list that has come since Begin.
+  void TakeList();
+  // On a worker.
+  void Parse(Instant now);
+  // On the loop.
+  void End(const ApiAccess& access, Instant now);
+
+  // Between rounds, or inside one after Parse. What was known stays while the server cannot be asked, at most a
+  // minute; then nothing is known.
+  const Store& store() const noexcept { return store_; }
+  // Why the last request failed; ok while all goes well.
+  const Status& status() const noexcept { return status_; }
+  uint64_t lists() const noexcept { return lists_; }
+
+ private:
+  void Failed(Status status, Instant now);
+  void ParseList(Instant now);
+  void ParseLines(Instant now);
+  bool Apply(std::string_view line);
+  void StartList(const ApiAccess& access);
+  void StartWatch(const ApiAccess& access);
+  Status StatusOf(const ApiCall::Answer& answer, std::string_view what) const;
+
+  const std::string node_;
+  ApiCall list_, watch_;
+  Store store_;
+  Status status_;
+  std::string version_;
+  bool want_list_ = true;
+  uint64_t lists_ = 0;
+  int64_t next_list_ns_ = 0;  // boot time
+  int64_t known_ns_ = 0;      // boot time up to which the store is known to be whole
+  Duration pause_{};
+  // What Begin took, for Parse.
+  bool have_list_ = false, watch_ended_ = false, overflowed_ = false;
+  ApiCall::Answer list_answer_, watch_answer_;
+  std::string lines_;
+};
+
+}  // namespace gpulens::kubelet

@@ -1,0 +1,205 @@
+#include "sources/kubelet/text/device_id.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <protozero/pbf_writer.hpp>
+
+#include "sources/kubelet/text/cgroup_owner.h"
+#include "sources/kubelet/text/pod_resources.h"
+
+namespace gpulens::kubelet {
+namespace {
+
+using ::testing::ElementsAre;
+using protozero::pbf_writer;
+
+std::string KeyOf(Vendor vendor, std::string_view id) {
+  auto parsed = ParseDeviceId(vendor, id);
+  return parsed ? parsed->Key() + (parsed->replica ? " shared" : "") : "none";
+}
+
+TEST(DeviceId, KnowsTheFormsOfAllPlugins) {
+  constexpr std::string_view kUuid = "GPU-4d645b46-5aa0-8ed0-11aa-5f9fe6a1d8fc";
+  std::string gpu(kUuid);
+  EXPECT_EQ(KeyOf(Vendor::kNvidia, gpu), "nvidia:gpu:" + gpu);
+  EXPECT_EQ(KeyOf(Vendor::kNvidia, gpu + "::3"), "nvidia:gpu:" + gpu + " shared");
+  EXPECT_EQ(KeyOf(Vendor::kNvidia, "MIG-a-b"), "nvidia:mig:MIG-a-b");
+  EXPECT_EQ(KeyOf(Vendor::kNvidia, "MIG-a-b::1"), "nvidia:mig:MIG-a-b shared");
+  EXPECT_EQ(KeyOf(Vendor::kNvidia, "MIG-" + gpu + "/7/0"), "nvidia:place:" + gpu + "/7/0");
+  EXPECT_EQ(KeyOf(Vendor::kNvidia, "MIG-" + gpu), "nvidia:mig:MIG-" + gpu);
+  EXPECT_EQ(KeyOf(Vendor::kNvidia, "nvidia0"), "nvidia:minor:0");
+  EXPECT_EQ(KeyOf(Vendor::kNvidia, "nvidia12/vgpu3"), "nvidia:minor:12 shared");
+  EXPECT_EQ(KeyOf(Vendor::kNvidia, "nvidia0/gi5"), "nvidia:minor:0/5");
+  EXPECT_EQ(KeyOf(Vendor::kNvidia, "nvidia0/gi5/vgpu0"), "nvidia:minor:0/5 shared");
+  EXPECT_EQ(KeyOf(Vendor::kNvidia, "7"), "nvidia:index:7");
+  EXPECT_EQ(KeyOf(Vendor::kAmd, "0000:03:00.0"), "amd:pci:0000:03:00.0");
+  EXPECT_EQ(KeyOf(Vendor::kAmd, "amdgpu_xcp_4"), "amd:partition:4");
+  EXPECT_EQ(KeyOf(Vendor::kGaudi, "5"), "gaudi:index:5");
+  EXPECT_EQ(KeyOf(Vendor::kGaudi, "AM12345"), "gaudi:serial:AM12345");
+  EXPECT_EQ(KeyOf(Vendor::kIntel, "card0-0"), "intel:serial:card0-0");
+}
+
+TEST(DeviceId, RefusesOtherForms) {
+  for (std::string_view id : {"", "GPU-", "MIG-", "GPU-a b", "nvidia", "nvidiax", "nvidia0/gi", "nvidia0/x5", "GPU-a::",
+                              "GPU-a::x", "nvidia0/vgpu", "MIG-GPU-a/7", "MIG-GPU-a/7/x", "-1", "99999999999"})
+    EXPECT_EQ(KeyOf(Vendor::kNvidia, id), "none") << id;
+  EXPECT_EQ(KeyOf(Vendor::kAmd, "a:b"), "none");
+  EXPECT_EQ(KeyOf(Vendor::kAmd, "amdgpu_xcp_"), "amd:serial:amdgpu_xcp_");
+  EXPECT_EQ(KeyOf(Vendor::kNvidia, std::string(200, 'a')), "none");
+}
+
+TEST(DeviceId, KnowsWhichResourcesAreGpus) {
+  EXPECT_EQ(GpuVendorOf("nvidia.com/gpu"), Vendor::kNvidia);
+  EXPECT_EQ(GpuVendorOf("nvidia.com/mig-1g.10gb"), Vendor::kNvidia);
+  EXPECT_EQ(GpuVendorOf("nvidia.com/gpu.shared"), Vendor::kNvidia);
+  EXPECT_EQ(GpuVendorOf("amd.com/gpu"), Vendor::kAmd);
+  EXPECT_EQ(GpuVendorOf("amd.com/cpx_nps4"), Vendor::kAmd);
+  EXPECT_EQ(GpuVendorOf("habana.ai/gaudi"), Vendor::kGaudi);
+  EXPECT_EQ(GpuVendorOf("gpu.intel.com/xe"), Vendor::kIntel);
+  EXPECT_EQ(GpuVendorOf("gpu.intel.com/i915_monitoring"), std::nullopt);
+  EXPECT_EQ(GpuVendorOf("intel.com/sriov_net_A"), std::nullopt);
+  EXPECT_EQ(GpuVendorOf("nvidia.com/"), std::nullopt);
+  EXPECT_EQ(GpuVendorOfDriver("gpu.nvidia.com"), Vendor::kNvidia);
+  EXPECT_EQ(GpuVendorOfDriver("compute-domain.nvidia.com"), std::nullopt);
+}
+
+const std::string kUid = "0e1d2c3b-4a59-6877-8695-a4b3c2d1e0f0", kUnder = "0e1d2c3b_4a59_6877_8695_a4b3c2d1e0f0";
+std::string Id(char digit) { return std::string(64, digit); }
+
+TEST(CgroupOwner, ReadsAllLayouts) {
+  const CgroupOwner ours{kUid, Id('a')};
+  const std::string slice = "/kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod" + kUnder + ".slice/";
+  for (const std::string& text : std::vector<std::string>{
+           "0::" + slice + "cri-containerd-" + Id('a') + ".scope\n",
+           "0::/kubepods.slice/kubepods-pod" + kUnder + ".slice/cri-containerd-" + Id('a') + ".scope\n",
+           "0::" + slice + "crio-" + Id('a') + ".scope\n",
+           "0::" + slice + "crio-" + Id('a') + ".scope/container\n",
+           "0::" + slice + "docker-" + Id('a') + ".scope\n",
+           "0::/kubepods/burstable/pod" + kUid + "/" + Id('a') + "\n",
+           "0::/kubepods/pod" + kUid + "/" + Id('a') + "/docker/" + Id('b') + "\n",
+           "0::/../../pod" + kUid + "/" + Id('a') + "\n",
+           "12:memory:/kubepods/besteffort/pod" + kUid + "/" + Id('a') + "\n1:name=systemd:/init\n",
+           "13:misc:/\n12:cpu,cpuacct:" + slice + "docker-" + Id('a') + ".scope\n0::/x\n",
+           "0::/kubelet.slice/kubelet-kubepods.slice/kubelet-kubepods-pod" + kUnder + ".slice/cri-containerd-" + Id('a') +
+               ".scope\n",
+           "0::/docker/" + Id('c') + "/kubelet/kubepods/burstable/pod" + kUid + "/" + Id('a') + "\n",
+           "0::/system.slice/docker-" + Id('c') + ".scope/kubelet.slice/kubelet-kubepods.slice/kubelet-kubepods-pod" + kUnder +
+               ".slice/cri-containerd-" + Id('a') + ".scope\n",
+           "0::/system.slice/containerd.service/kubepods-burstable-pod" + kUnder + ".slice:cri-containerd:" + Id('a') + "\n",
+       })
+    EXPECT_EQ(FindCgroupOwner(text), ours) << text;
+}
+
+TEST(CgroupOwner, KnowsStaticPodsAndContainersWithoutPods) {
+  std::string hash(32, 'd');
+  EXPECT_EQ(FindCgroupOwner("0::/kubepods/burstable/pod" + hash + "/" + Id('a')), (CgroupOwner{hash, Id('a')}));
+  EXPECT_EQ(FindCgroupOwner("0::/system.slice/docker-" + Id('a') + ".scope"), (CgroupOwner{"", Id('a')}));
+  EXPECT_EQ(FindCgroupOwner("0::/machine.slice/libpod-" + Id('a') + ".scope/container"), (CgroupOwner{"", Id('a')}));
+  EXPECT_EQ(FindCgroupOwner("0::/docker/" + Id('c') + "/kubepods/pod" + kUid), (CgroupOwner{kUid, ""}))
+      << "the container around is the node's";
+}
+
+TEST(CgroupOwner, TakesNothingFromOtherPaths) {
+  for (const std::string& text : std::vector<std::string>{
+           "", "0::/\n", "0::/../..\n", "garbage", "0::/user.slice/user-1000.slice/session-3.scope\n",
+           "0::/kubepods.slice/kubepods-podnot-a-uid.slice\n", "0::/system.slice/crio-conmon-" + Id('a') + ".scope\n",
+           "0::/pods/" + Id('a').substr(1), "0::/x/" + Id('g'), "0::/x/y" + Id('a'),
+           "0::/system.slice/slurmstepd.scope/job_7/step_0/user/task_0\n"})
+    EXPECT_EQ(FindCgroupOwner(text), CgroupOwner{}) << text;
+}
+
+TEST(CgroupOwner, ReadsNamesOfLogs) {
+  const std::string folder_name = "kube-system_etcd-n1_" + kUid, log_name = "p-0_ml_main-x-" + Id('a') + ".log";
+  auto folder = ParsePodLogFolder(folder_name);
+  ASSERT_TRUE(folder);
+  EXPECT_EQ(folder->pod_namespace, "kube-system");
+  EXPECT_EQ(folder->pod_name, "etcd-n1");
+  EXPECT_EQ(folder->pod_uid, kUid);
+  EXPECT_FALSE(ParsePodLogFolder("a_b"));
+  EXPECT_FALSE(ParsePodLogFolder("_b_" + kUid));
+  EXPECT_FALSE(ParsePodLogFolder("a_b_" + kUnder));
+  auto log = ParseContainerLogName(log_name);
+  ASSERT_TRUE(log);
+  EXPECT_EQ(log->pod_name, "p-0");
+  EXPECT_EQ(log->pod_namespace, "ml");
+  EXPECT_EQ(log->container, "main-x");
+  EXPECT_EQ(log->container_id, Id('a'));
+  for (const std::string& bad : std::vector<std::string>{"", ".log", "p_n_-" + Id('a') + ".log", "p_n_c" + Id('a') + ".log",
+                                                         "p_n_c-" + Id('a'), "p_n_c-" + Id('z') + ".log"})
+    EXPECT_FALSE(ParseContainerLogName(bad)) << bad;
+  EXPECT_EQ(ContainerIdOf("containerd://" + Id('a')), Id('a'));
+  EXPECT_EQ(ContainerIdOf(Id('a')), "");
+  EXPECT_EQ(ContainerIdOf("docker://x"), "");
+}
+
+// As the kubelet writes it.
+std::string Message(const std::function<void(pbf_writer&)>& write) {
+  std::string out;
+  pbf_writer writer(out);
+  write(writer);
+  return out;
+}
+
+std::string DeviceMessage(const std::string& resource, const std::vector<std::string>& ids) {
+  return Message([&](pbf_writer& w) {
+    w.add_string(1, resource);
+    for (const std::string& id : ids) w.add_string(2, id);
+    w.add_message(3, Message([](pbf_writer& t) { t.add_message(1, std::string()); }));  // topology
+  });
+}
+
+TEST(PodResources, ReadsDevicesAndClaims) {
+  std::string claim = Message([](pbf_writer& w) {
+    w.add_string(2, "claim");
+    w.add_message(4, Message([](pbf_writer& d) {
+                    d.add_string(2, "gpu.nvidia.com");
+                    d.add_string(3, "n1");
+                    d.add_string(4, "gpu-0");
+                  }));
+  });
+  std::string container = Message([&](pbf_writer& w) {
+    w.add_string(1, "main");
+    w.add_message(2, DeviceMessage("nvidia.com/gpu", {"GPU-1"}));
+    w.add_message(2, DeviceMessage("nvidia.com/gpu", {"GPU-2"}));
+    w.add_int64(3, 7);  // a CPU, not packed
+    w.add_message(5, claim);
+  });
+  std::string answer = Message([&](pbf_writer& w) {
+    w.add_message(1, Message([&](pbf_writer& p) {
+                    p.add_string(1, "train");
+                    p.add_string(2, "ml");
+                    p.add_message(3, container);
+                    p.add_message(3, Message([](pbf_writer& c) { c.add_string(1, "sidecar"); }));
+                  }));
+    w.add_message(1, Message([](pbf_writer& p) { p.add_string(1, "no-devices"); }));
+    w.add_string(9, "of a later version");
+  });
+  auto pods = ParsePodResources(answer);
+  ASSERT_TRUE(pods.ok()) << pods.error().detail;
+  ASSERT_EQ(pods->size(), 1u);
+  EXPECT_EQ((*pods)[0].name_space + "/" + (*pods)[0].name, "ml/train");
+  ASSERT_EQ((*pods)[0].containers.size(), 1u);
+  const HolderContainer& main = (*pods)[0].containers[0];
+  EXPECT_THAT(main.devices, ElementsAre(HeldDevices{"nvidia.com/gpu", {"GPU-1"}}, HeldDevices{"nvidia.com/gpu", {"GPU-2"}}));
+  EXPECT_THAT(main.claimed, ElementsAre(ClaimedDevice{"gpu.nvidia.com", "n1", "gpu-0"}));
+  EXPECT_TRUE(ParsePodResources("").ok()) << "no pods is an answer";
+}
+
+TEST(PodResources, RefusesBadMessages) {
+  auto code = [](const std::string& message) { return ParsePodResources(message).status().code; };
+  auto pod_named = [](const std::string& name) {
+    return Message([&](pbf_writer& w) { w.add_message(1, Message([&](pbf_writer& p) { p.add_string(1, name); })); });
+  };
+  EXPECT_EQ(code("\x0a\x7fshort"), Code::kDataLoss);
+  EXPECT_EQ(code("\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff"), Code::kDataLoss);
+  EXPECT_EQ(code(pod_named("\xff\xfe")), Code::kDataLoss);
+  EXPECT_EQ(code(pod_named(std::string(2000, 'a'))), Code::kExhausted);
+  std::string many;
+  for (int i = 0; i < 70'000; ++i) many += std::string("\x0a\x00", 2);
+  EXPECT_EQ(code(many), Code::kExhausted);
+  EXPECT_EQ(code(std::string(kMostPodResourcesBytes + 1, '\0')), Code::kExhausted);
+}
+
+}  // namespace
+}  // namespace gpulens::kubelet

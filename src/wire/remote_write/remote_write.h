@@ -1,0 +1,140 @@
+// Snapshots as Prometheus remote write: requests of version 1.0 or 2.0, some for each snapshot, not yet
+// compressed.
+//
+// A sample carries the time at which its source read it. What was told before is not told again: a collector
+// that did not run since, a stale value. A series that ends, or has no value any more, is told once as ended
+// (the stale marker), so that receivers do not show its last value for minutes. Samples of one series come in
+// the order of their reading, which receivers ask for.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <unordered_set>
+#include <vector>
+
+#include <gpulens/status.h>
+
+#include "core/frame.h"
+#include "core/histogram.h"
+#include "core/spelled_series.h"
+#include "wire/per_layout.h"
+#include "wire/remote_write/remote_write_layout.h"
+#include "wire/remote_write/remote_write_request.h"
+
+namespace gpulens {
+
+// For one receiver, which gets what Encode makes in its order. Not thread-safe. Does not allocate while
+// layouts and resource stay and samples stay as many.
+class RemoteWrite {
+ public:
+  struct Options {
+    RemoteWriteVersion version = RemoteWriteVersion::k1;
+    // Of 2.0: a histogram is one series whose buckets have custom bounds, not a series for each bucket.
+    bool native_histograms = false;
+    size_t max_samples = 2000;    // in one request
+    size_t max_bytes = 1u << 20;  // of one request; its last series may go over it
+    // How often types, units and help are told where nothing about them changed; of 1.0, since 2.0 tells them
+    // with each sample.
+    Duration metadata_interval = std::chrono::minutes(1);
+    // The labels of each series that has none of that name. May be empty.
+    std::function<RemoteWriteLabels(const AttributeSet& resource)> labels = {};
+  };
+  // Takes one request; its bytes live until it returns. Not ok ends Encode.
+  using Take = std::function<Status(std::string_view request, uint32_t samples)>;
+
+  RemoteWrite(Speller speller, Options options);
+
+  // Makes the requests for what is new in the snapshot. The Status is that of `take`. What was told counts as
+  // told from Commit on; without it the next Encode tells it again.
+  Status Encode(const Snapshot& snapshot, const Take& take);
+  // Ends every series that has a value: nothing will be told for now.
+  Status EncodeEnd(Instant now, const Take& take);
+  void Commit();
+  // From the next Encode on.
+  void SetVersion(RemoteWriteVersion version);
+  RemoteWriteVersion version() const noexcept { return options_.version; }
+
+  // Of the last Encode: samples, stale markers among them.
+  uint64_t samples() const noexcept { return samples_; }
+  // Series left out since an equal one of a stronger source is in the same snapshot.
+  uint64_t duplicates() const noexcept { return duplicates_; }
+
+ private:
+  using Layouts = std::shared_ptr<RemoteWriteLayout>;
+  // What a receiver knows of one series.
+  struct Mark {
+    int64_t boot_ms = INT64_MIN;  // when what was told last was read
+    int64_t unix_ms = INT64_MIN;
+    bool shown = false;  // it was a value, not an end
+  };
+  struct Told {
+    Layouts text;
+    uint64_t run = 0;
+    int64_t read_boot_ns = 0;  // of the frame
+    std::vector<Mark> lines;   // of text
+  };
+  struct Source {
+    Told now, next;
+    bool touched = false;
+  };
+  // A frame of the plan: its texts, and which of its lines another frame tells.
+  struct Planned {
+    uint64_t layout = 0;
+    Layouts text;
+    std::vector<uint8_t> dropped;  // by line; empty: none
+
+    bool IsDropped(size_t line) const noexcept { return !dropped.empty() && dropped[line] != 0; }
+  };
+  static constexpr int64_t kNotNow = INT64_MIN;
+
+  void Plan(const Snapshot& snapshot);
+  bool PlanFits(const Snapshot& snapshot) const noexcept;
+  void DropDuplicates(const Snapshot& snapshot);
+  void PlanMetadata();
+  const Layouts& TextOf(const Ref<const Layout>& layout);
+  std::string KeyOf(const RemoteWriteLayout& text, const RemoteWriteLine& line) const;
+  bool ToldElsewhere(const std::string& key);
+  Status Tell(const SnapshotEntry& entry, const Planned& planned, Source& source);
+  Status Carry(Told& from, const Layouts& to, Instant now);
+  Status TellEnded(const Told& told, Instant now);
+  Status PutEnd(const RemoteWriteLayout& text, const RemoteWriteLine& line, Mark& mark, Instant now);
+  void FindFresh(const Frame& frame, const Planned& planned, Told& next);
+  Status PutFresh1(const Frame& frame, const RemoteWriteLayout& text);
+  Status PutFresh2(const Frame& frame, const RemoteWriteLayout& text);
+  void PutHistogram(const Frame& frame, const RemoteWriteLayout& text, uint32_t line);
+  bool Fits() const noexcept;  // one series more
+  Status Hand();
+  Status TellMetadata(Instant now);
+
+  const Speller speller_;
+  Options options_;
+  PerLayout<Layouts> texts_;
+  std::vector<Planned> plan_;
+  std::optional<AttributeSet> resource_;  // nothing: nothing was planned yet
+  RemoteWriteLabels labels_;
+  std::map<std::string, Source, std::less<>> sources_;
+  RemoteWriteSymbols symbols_;
+  RemoteWriteRequest request_{symbols_};
+  const Take* take_ = nullptr;
+  std::vector<Mark> carried_;                  // what is known of the lines of a frame before it is looked at
+  std::vector<int64_t> fresh_;                 // by line: the time of its sample, or kNotNow
+  std::vector<uint32_t> ended_;                // lines that have no value any more
+  std::unordered_set<std::string> told_keys_;  // of the lines of the plan; filled when it is asked for
+  bool told_keys_known_ = false;
+  std::string metadata_;  // fields of a request of 1.0
+  std::vector<size_t> metadata_ends_;
+  std::optional<int64_t> metadata_boot_ns_;  // when it was told; nothing: this one never was
+  std::string data_, span_;
+  std::vector<int64_t> deltas_;
+  std::vector<double> numbers_;
+  Buckets buckets_;
+  uint64_t samples_ = 0, duplicates_ = 0;
+};
+
+}  // namespace gpulens

@@ -1,0 +1,96 @@
+#include "wire/remote_write/remote_write_downgrade.h"
+
+#include <protozero/pbf_reader.hpp>
+#include <protozero/pbf_writer.hpp>
+#include <vector>
+
+#include "wire/remote_write/remote_write_fields.h"
+
+namespace gpulens {
+namespace {
+
+using namespace remote_write;
+
+class Downgrade {
+ public:
+  explicit Downgrade(std::string& out) : out_(out) {}
+
+  bool Request(std::string_view bytes) {
+    // The symbols may stand behind what refers to them.
+    protozero::pbf_reader symbols(bytes.data(), bytes.size());
+    while (symbols.next(kSymbols)) symbols_.push_back(symbols.get_view());
+    protozero::pbf_reader all(bytes.data(), bytes.size());
+    while (all.next()) {
+      if (all.tag() == kTimeSeries2) {
+        if (!Series(all.get_message())) return false;
+      } else if (all.tag() == kSymbols) {
+        all.skip();
+      } else {
+        return false;
+      }
+    }
+    return true;
+  }
+
+ private:
+  bool Series(protozero::pbf_reader series) {
+    body_.clear();
+    while (series.next()) {
+      switch (series.tag()) {
+        case kLabelRefs:
+          if (!Labels(series)) return false;
+          break;
+        case kSamples: Sample(series.get_message()); break;
+        case kHistograms: return false;
+        default: series.skip();
+      }
+    }
+    protozero::pbf_writer(out_).add_message(kTimeSeries1, body_);
+    return true;
+  }
+
+  bool Labels(protozero::pbf_reader& series) {
+    auto refs = series.get_packed_uint32();
+    for (auto at = refs.begin(); at != refs.end(); ++at) {
+      const uint32_t name = *at;
+      if (++at == refs.end() || name >= symbols_.size() || *at >= symbols_.size()) return false;
+      protozero::pbf_writer out(body_), label(out, kLabels);
+      label.add_string(kLabelName, symbols_[name]);
+      label.add_string(kLabelValue, symbols_[*at]);
+    }
+    return true;
+  }
+
+  void Sample(protozero::pbf_reader sample) {
+    double value = 0;
+    int64_t ms = 0;
+    while (sample.next()) {
+      switch (sample.tag()) {
+        case kValue: value = sample.get_double(); break;
+        case kTimestamp: ms = sample.get_int64(); break;
+        default: sample.skip();
+      }
+    }
+    protozero::pbf_writer out(body_), told(out, kSamples);
+    told.add_double(kValue, value);
+    told.add_int64(kTimestamp, ms);
+  }
+
+  std::string& out_;
+  std::string body_;
+  std::vector<protozero::data_view> symbols_;
+};
+
+}  // namespace
+
+bool ToRemoteWrite1(std::string_view request, std::string& out) {
+  out.clear();
+  try {
+    if (Downgrade(out).Request(request)) return true;
+  } catch (const protozero::exception&) {
+  }
+  out.clear();
+  return false;
+}
+
+}  // namespace gpulens

@@ -1,0 +1,146 @@
+#include "wire/remote_write/remote_write_request.h"
+
+#include <protozero/pbf_writer.hpp>
+
+namespace gpulens {
+namespace {
+
+using namespace remote_write;
+
+constexpr size_t kVarintMost = 10;
+// Tags of length-delimited fields below 16, and of numbers.
+constexpr char TagOf(uint32_t field, uint32_t wire) noexcept { return static_cast<char>(field << 3 | wire); }
+constexpr uint32_t kVarint = 0, kDelimited = 2;
+
+char* PutVarint(char* at, uint64_t value) noexcept {
+  for (; value >= 0x80; value >>= 7) *at++ = static_cast<char>(value | 0x80);
+  *at++ = static_cast<char>(value);
+  return at;
+}
+
+constexpr size_t VarintSize(uint64_t value) noexcept {
+  size_t size = 1;
+  for (; value >= 0x80; value >>= 7) ++size;
+  return size;
+}
+
+char* PutBytes(char* at, std::string_view bytes) noexcept {
+  std::memcpy(at, bytes.data(), bytes.size());
+  return at + bytes.size();
+}
+
+}  // namespace
+
+void RemoteWriteSymbols::Clear() noexcept {
+  numbers_.clear();
+  texts_.clear();
+  ++plan_;
+}
+
+void RemoteWriteSymbols::Add(RemoteWriteLayout& layout) {
+  if (layout.plan == plan_) return;
+  layout.plan = plan_;
+  layout.global.resize(layout.symbols.size());
+  for (uint32_t i = 0; i < layout.symbols.size(); ++i) {
+    auto [at, added] =
+        numbers_.try_emplace(std::string(layout.Symbol(i)), static_cast<uint32_t>(texts_.size()));
+    if (added) texts_.push_back(&at->first);
+    layout.global[i] = at->second;
+  }
+}
+
+void RemoteWriteRequest::Begin(RemoteWriteVersion version) {
+  version_ = version;
+  body_.clear();
+  table_.clear();
+  samples_ = 0;
+  used_ = 0;
+  // Numbers of rounds long past could come again.
+  if (++round_ == 0) locals_.clear(), round_ = 1;
+  if (version_ != RemoteWriteVersion::k2) return;
+  // The first symbol is the empty one.
+  table_ += TagOf(kSymbols, kDelimited);
+  table_ += '\0';
+  used_ = 1;
+}
+
+char* RemoteWriteRequest::AppendFields(std::string_view fields, uint32_t samples) {
+  body_ += fields;
+  samples_ += samples;
+  return body_.data() + body_.size() - fields.size();
+}
+
+void RemoteWriteRequest::AppendSeries(const RemoteWriteLayout& layout, const RemoteWriteLine& line,
+                                      std::string_view data) {
+  if (version_ == RemoteWriteVersion::k1) AppendSeries1(layout, line, data);
+  else AppendSeries2(layout, line, data);
+  ++samples_;
+}
+
+void RemoteWriteRequest::AppendSeries1(const RemoteWriteLayout& layout, const RemoteWriteLine& line,
+                                       std::string_view data) {
+  scratch_.clear();
+  for (uint32_t i = line.first_ref; i < line.first_ref + line.refs; i += 2) {
+    protozero::pbf_writer series(scratch_), label(series, kLabels);
+    const std::string_view name = layout.Symbol(layout.refs[i]), value = layout.Symbol(layout.refs[i + 1]);
+    label.add_string(kLabelName, name.data(), name.size());
+    label.add_string(kLabelValue, value.data(), value.size());
+  }
+  scratch_ += data;
+  protozero::pbf_writer(body_).add_message(kTimeSeries1, scratch_);
+}
+
+uint32_t RemoteWriteRequest::LocalOf(uint32_t global) {
+  Local& local = locals_[global];
+  if (local.round == round_) return local.number;
+  const std::string_view text = symbols_.Text(global);
+  local.round = round_;
+  if (text.empty()) return local.number = 0;
+  protozero::pbf_writer(table_).add_string(kSymbols, text.data(), text.size());
+  return local.number = used_++;
+}
+
+void RemoteWriteRequest::AppendSeries2(const RemoteWriteLayout& layout, const RemoteWriteLine& line,
+                                       std::string_view data) {
+  if (locals_.size() < symbols_.size()) locals_.resize(symbols_.size());
+  const RemoteWriteFamily& family = layout.families[line.family];
+  const size_t most = line.refs * kVarintMost + 3 * (1 + kVarintMost);
+  if (scratch_.size() < most) scratch_.resize(most);
+  char* const refs = scratch_.data();
+  char* end = refs;
+  for (uint32_t i = line.first_ref; i < line.first_ref + line.refs; ++i)
+    end = PutVarint(end, LocalOf(layout.global[layout.refs[i]]));
+  char* const about = end;
+  auto put_number = [&end](uint32_t field, uint64_t value) {
+    if (value == 0) return;
+    *end++ = TagOf(field, kVarint);
+    end = PutVarint(end, value);
+  };
+  put_number(kType2, static_cast<uint64_t>(family.type));
+  put_number(kHelpRef, LocalOf(layout.global[family.help]));
+  put_number(kUnitRef, LocalOf(layout.global[family.unit]));
+
+  const std::string_view ref_bytes(refs, static_cast<size_t>(about - refs));
+  const std::string_view about_bytes(about, static_cast<size_t>(end - about));
+  const size_t size = 1 + VarintSize(ref_bytes.size()) + ref_bytes.size() + data.size() + 1 +
+                      VarintSize(about_bytes.size()) + about_bytes.size();
+  const size_t before = body_.size();
+  body_.resize(before + 1 + VarintSize(size) + size);
+  char* at = body_.data() + before;
+  *at++ = TagOf(kTimeSeries2, kDelimited);
+  at = PutVarint(at, size);
+  *at++ = TagOf(kLabelRefs, kDelimited);
+  at = PutBytes(PutVarint(at, ref_bytes.size()), ref_bytes);
+  at = PutBytes(at, data);
+  *at++ = TagOf(kMetadata2, kDelimited);
+  PutBytes(PutVarint(at, about_bytes.size()), about_bytes);
+}
+
+std::string_view RemoteWriteRequest::Finish() {
+  if (version_ == RemoteWriteVersion::k1) return body_;
+  // Some receivers want the table before what refers to it.
+  table_ += body_;
+  return table_;
+}
+
+}  // namespace gpulens

@@ -1,0 +1,261 @@
+// For tests: requests of remote write, read by protozero into plain structs and strictly: what a receiver
+// would refuse, or a field that is not expected, is an exception. Not thread-safe.
+#pragma once
+
+#include <map>
+#include <protozero/pbf_reader.hpp>
+#include <set>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/text.h"
+#include "core/attribute_set.h"
+#include "wire/remote_write/remote_write_fields.h"
+#include "wire/remote_write/remote_write_request.h"
+
+namespace gpulens::remote_write_testing {
+
+struct Sample {
+  double value = 0;
+  int64_t ms = 0, start_ms = 0;
+};
+struct Histogram {
+  uint64_t count = 0;
+  double sum = 0;
+  int64_t ms = 0, start_ms = 0;
+  std::vector<uint64_t> buckets;  // the last is above all bounds
+  std::vector<double> bounds;
+};
+struct Metadata {
+  uint32_t type = 0;
+  std::string help, unit;
+};
+struct Series {
+  std::map<std::string, std::string> labels;
+  std::vector<Sample> samples;
+  std::vector<Histogram> histograms;
+  Metadata metadata;
+
+  // name{a="b",c="d"}
+  std::string Name() const {
+    std::string out = labels.at("__name__"), inside;
+    for (const auto& [key, value] : labels) {
+      if (key != "__name__") inside += (inside.empty() ? "" : ",") + key + "=\"" + value + "\"";
+    }
+    return inside.empty() ? out : out + "{" + inside + "}";
+  }
+};
+struct Request {
+  std::vector<Series> series;
+  std::map<std::string, Metadata> metadata;
+  std::vector<std::string> symbols;
+};
+
+inline void Ask(bool right, const char* what) {
+  if (!right) throw std::runtime_error(what);
+}
+
+class Reader {
+ public:
+  static Request Read(std::string_view bytes, RemoteWriteVersion version) {
+    Reader reader;
+    protozero::pbf_reader all(bytes.data(), bytes.size());
+    const bool first = version == RemoteWriteVersion::k1;
+    bool series_seen = false;
+    while (all.next()) {
+      const uint32_t tag = all.tag();
+      if (first && tag == 1) {
+        reader.Series1(all.get_message());
+      } else if (first && tag == 3) {
+        reader.Metadata1(all.get_message());
+      } else if (!first && tag == 4) {
+        Ask(!series_seen, "a symbol behind series");
+        reader.out_.symbols.push_back(all.get_string());
+      } else if (!first && tag == 5) {
+        series_seen = true;
+        reader.Series2(all.get_message());
+      } else {
+        Ask(false, "an unknown field of the request");
+      }
+    }
+    if (!first) reader.CheckSymbols();
+    return std::move(reader.out_);
+  }
+
+ private:
+  void Label(Series& series, const std::string& name, const std::string& value) {
+    Ask(IsUtf8(name) && IsUtf8(value) && !name.empty() && !value.empty(), "a label that is none");
+    Ask(series.labels.empty() || series.labels.rbegin()->first < name, "labels out of order, or twice");
+    series.labels.emplace(name, value);
+  }
+  void Add(Series series) {
+    Ask(series.labels.contains("__name__"), "a series without a name");
+    Ask(series.samples.size() + series.histograms.size() == 1, "not one sample");
+    out_.series.push_back(std::move(series));
+  }
+  void Series1(protozero::pbf_reader message) {
+    Series series;
+    while (message.next()) {
+      if (message.tag() == 2) {
+        series.samples.push_back(ReadSample(message.get_message()));
+        continue;
+      }
+      Ask(message.tag() == 1, "an unknown field of a series");
+      protozero::pbf_reader label = message.get_message();
+      std::string name, value;
+      while (label.next()) (label.tag() == 1 ? name : value) = label.get_string();
+      Label(series, name, value);
+    }
+    Ask(series.samples.empty() || series.samples[0].start_ms == 0, "1.0 has no start");
+    Add(std::move(series));
+  }
+  void Metadata1(protozero::pbf_reader message) {
+    std::string name;
+    Metadata about;
+    while (message.next()) {
+      switch (message.tag()) {
+        case 1: about.type = static_cast<uint32_t>(message.get_enum()); break;
+        case 2: name = message.get_string(); break;
+        case 4: about.help = message.get_string(); break;
+        case 5: about.unit = message.get_string(); break;
+        default: Ask(false, "an unknown field of metadata");
+      }
+    }
+    Ask(out_.metadata.emplace(name, about).second, "metadata twice");
+  }
+  const std::string& Symbol(uint32_t number) {
+    used_.insert(number);
+    Ask(number < out_.symbols.size(), "no such symbol");
+    return out_.symbols[number];
+  }
+  void Series2(protozero::pbf_reader message) {
+    Series series;
+    while (message.next()) {
+      switch (message.tag()) {
+        case 1: {
+          auto refs = message.get_packed_uint32();
+          for (auto at = refs.begin(); at != refs.end(); ++at) {
+            const std::string& name = Symbol(*at);
+            Ask(++at != refs.end(), "a label without a value");
+            Label(series, name, Symbol(*at));
+          }
+          break;
+        }
+        case 2: series.samples.push_back(ReadSample(message.get_message())); break;
+        case 3: series.histograms.push_back(ReadHistogram(message.get_message())); break;
+        case 5: {
+          protozero::pbf_reader about = message.get_message();
+          while (about.next()) {
+            if (about.tag() == 1) series.metadata.type = static_cast<uint32_t>(about.get_enum());
+            else if (about.tag() == 3) series.metadata.help = Symbol(about.get_uint32());
+            else if (about.tag() == 4) series.metadata.unit = Symbol(about.get_uint32());
+            else Ask(false, "an unknown field of metadata");
+          }
+          break;
+        }
+        default: Ask(false, "an unknown field of a series");
+      }
+    }
+    Add(std::move(series));
+  }
+  static Sample ReadSample(protozero::pbf_reader message) {
+    Sample sample;
+    while (message.next()) {
+      switch (message.tag()) {
+        case 1: sample.value = message.get_double(); break;
+        case 2: sample.ms = message.get_int64(); break;
+        case 3: sample.start_ms = message.get_int64(); break;
+        default: Ask(false, "an unknown field of a sample");
+      }
+    }
+    return sample;
+  }
+  static Histogram ReadHistogram(protozero::pbf_reader message) {
+    Histogram out;
+    std::vector<int64_t> deltas;
+    int32_t schema = 0;
+    uint32_t length = 0;
+    while (message.next()) {
+      switch (message.tag()) {
+        case 1: out.count = message.get_uint64(); break;
+        case 3: out.sum = message.get_double(); break;
+        case 4: schema = message.get_sint32(); break;
+        case 11: {
+          protozero::pbf_reader span = message.get_message();
+          while (span.next()) {
+            Ask(span.tag() == 2 && length == 0, "one span from the first bucket on");
+            length = span.get_uint32();
+          }
+          break;
+        }
+        case 12:
+          for (int64_t delta : message.get_packed_sint64()) deltas.push_back(delta);
+          break;
+        case 15: out.ms = message.get_int64(); break;
+        case 16:
+          for (double bound : message.get_packed_double()) out.bounds.push_back(bound);
+          break;
+        case 17: out.start_ms = message.get_int64(); break;
+        default: Ask(false, "an unknown field of a histogram");
+      }
+    }
+    Ask(schema == -53 && deltas.size() == length && length == out.bounds.size() + 1,
+        "buckets that do not fit");
+    int64_t bucket = 0;
+    uint64_t all = 0;
+    for (int64_t delta : deltas) {
+      bucket += delta;
+      Ask(bucket >= 0, "a bucket below 0");
+      out.buckets.push_back(static_cast<uint64_t>(bucket));
+      all += out.buckets.back();
+    }
+    Ask(all == out.count, "a count that is not that of all buckets");
+    return out;
+  }
+  void CheckSymbols() {
+    Ask(!out_.symbols.empty() && out_.symbols[0].empty(), "the first symbol is not empty");
+    Ask(std::set<std::string>(out_.symbols.begin(), out_.symbols.end()).size() == out_.symbols.size(),
+        "a symbol twice");
+    for (uint32_t i = 1; i < out_.symbols.size(); ++i) Ask(used_.contains(i), "a symbol that nobody uses");
+  }
+
+  Request out_;
+  std::set<uint32_t> used_;
+};
+
+// A line for each series, times in seconds after `zero`:
+//   name{a="b"} 1.5 @2        name{} ended @3        name{} le0.1:3 le0.5:2 above:4 sum=2.5 @1
+inline std::string TextOf(const Request& request, int64_t zero_unix_ns = 0) {
+  auto number = [](double value) {
+    std::string text;
+    AppendValue(text, value);
+    return text;
+  };
+  const int64_t zero = remote_write::MsOf(zero_unix_ns);
+  auto time = [&](int64_t ms, int64_t start) {
+    auto seconds = [&](int64_t one) { return number(static_cast<double>(one - zero) / 1000); };
+    return " @" + (start == 0 ? "" : seconds(start) + "..") + seconds(ms) + "\n";
+  };
+  std::string out;
+  for (const Series& series : request.series) {
+    out += series.Name();
+    for (const Sample& sample : series.samples) {
+      out += remote_write::IsStaleMarker(sample.value) ? " ended" : " " + number(sample.value);
+      out += time(sample.ms, sample.start_ms);
+    }
+    for (const Histogram& one : series.histograms) {
+      for (size_t i = 0; i < one.buckets.size(); ++i)
+        out += (i < one.bounds.size() ? " le" + number(one.bounds[i]) : " above") + ":" +
+               std::to_string(one.buckets[i]);
+      out += " sum=" + number(one.sum) + time(one.ms, one.start_ms);
+    }
+  }
+  for (const auto& [name, about] : request.metadata)
+    out +=
+        "# " + name + " type=" + std::to_string(about.type) + " unit=" + about.unit + " " + about.help + "\n";
+  return out;
+}
+
+}  // namespace gpulens::remote_write_testing
