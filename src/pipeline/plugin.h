@@ -82,9 +82,9 @@ class Enricher : public Fetcher {
  public:
   bool fetches() const noexcept override { return true; }
   virtual uint64_t generation() const noexcept = 0;
-  // What is known of this thing now, by its attributes, its facts and its parents; empty for one it knows nothing
-  // of. It is laid under the entity's own attributes. The parents are not described for it besides, so that a
-  // process of one pod does not inherit the pod that holds its GPU.
+  // What is known of this thing now, by its attributes, its facts and its parents; empty for one it knows
+  // nothing of. It is laid under the entity's own attributes. The parents are not described for it besides,
+  // so that a process of one pod does not inherit the pod that holds its GPU.
   virtual AttributeSet Describe(const Entity& entity) const {
     return static_cast<void>(entity), AttributeSet();
   }

@@ -48,8 +48,8 @@ EntityRef MakeEntity(const nvml::Gpu& gpu, bool simulated) {
   for (auto [fact, key] : kFactsOfEntity) {
     if (!gpu.Fact(fact).empty()) facts.push_back({key, gpu.Fact(fact)});
   }
-  return MakeRef<Entity>("gpu", AttributeSet(std::span<const AttributeSet::Attribute>(attributes)), EntityRef{},
-                         AttributeSet(std::span<const AttributeSet::Attribute>(facts)));
+  return MakeRef<Entity>("gpu", AttributeSet(std::span<const AttributeSet::Attribute>(attributes)),
+                         EntityRef{}, AttributeSet(std::span<const AttributeSet::Attribute>(facts)));
 }
 
 }  // namespace

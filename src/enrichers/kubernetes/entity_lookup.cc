@@ -20,7 +20,8 @@ void Append(Table::Holders& out, const Table& table, const std::string& key) {
 }
 // All whose key begins so.
 void AppendBelow(Table::Holders& out, const Table& table, const std::string& start) {
-  for (auto at = table.by_device.lower_bound(start); at != table.by_device.end() && at->first.starts_with(start); ++at)
+  for (auto at = table.by_device.lower_bound(start);
+       at != table.by_device.end() && at->first.starts_with(start); ++at)
     out.insert(out.end(), at->second.begin(), at->second.end());
 }
 
@@ -55,7 +56,8 @@ const AttributeSet* FindContainer(const Table& table, const std::string& id) {
   auto found = table.by_container_id.find(id);
   return found == table.by_container_id.end() ? nullptr : &table.workloads[found->second].attributes;
 }
-const AttributeSet* FindPod(const std::map<std::string, uint32_t>& by, const std::string& key, const Table& table) {
+const AttributeSet* FindPod(const std::map<std::string, uint32_t>& by, const std::string& key,
+                            const Table& table) {
   auto found = by.find(key);
   return found == by.end() ? nullptr : &table.workloads[found->second].attributes;
 }
@@ -96,7 +98,8 @@ AttributeSet EntityLookup::DescribeOwned(const Table& table, const Entity& entit
 Table::Holders EntityLookup::HoldersOfSlice(const Table& table, const Entity& slice, bool& learned) const {
   Table::Holders out;
   const Entity* gpu = slice.parent.get();
-  std::string uuid = slice.facts.Text("gpu.mig.uuid"), instance = slice.attributes.Text("gpu.mig.instance_id");
+  std::string uuid = slice.facts.Text("gpu.mig.uuid"),
+              instance = slice.attributes.Text("gpu.mig.instance_id");
   std::string gpu_uuid = gpu ? Told(*gpu, "gpu.uuid") : std::string();
   if (!uuid.empty()) {
     std::string key = "nvidia:mig:" + uuid;
@@ -109,7 +112,8 @@ Table::Holders EntityLookup::HoldersOfSlice(const Table& table, const Entity& sl
     }
   }
   if (!gpu_uuid.empty() && !instance.empty()) {
-    std::string place = gpu_uuid + "/" + instance + "/" + slice.attributes.Text("gpu.mig.compute_instance_id");
+    std::string place =
+        gpu_uuid + "/" + instance + "/" + slice.attributes.Text("gpu.mig.compute_instance_id");
     Append(out, table, "nvidia:place:" + place);
   }
   std::string minor = gpu ? Told(*gpu, "gpu.minor") : std::string();

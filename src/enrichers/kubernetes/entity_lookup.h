@@ -17,9 +17,9 @@ class EntityLookup {
   // `root`: where /proc is found. Processes are looked up there only when it is the host's.
   explicit EntityLookup(std::string root);
 
-  // Everything that holds of the entity, its parents' share included. A process is described by its own cgroup and
-  // never by the GPU it uses. `learned` is set when answers about another entity have changed by this question:
-  // a MIG slice told which GPU it is of.
+  // Everything that holds of the entity, its parents' share included. A process is described by its own
+  // cgroup and never by the GPU it uses. `learned` is set when answers about another entity have changed by
+  // this question: a MIG slice told which GPU it is of.
   AttributeSet Describe(const Table& table, const Entity& entity, bool& learned) const;
   bool sees_processes() const noexcept { return sees_processes_; }
 

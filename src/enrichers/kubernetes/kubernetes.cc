@@ -53,7 +53,8 @@ KubernetesEnricher::KubernetesEnricher(Options options, Env& env)
       node_call_(*env.http),
       slices_call_(*env.http),
       table_(std::make_shared<const Table>()) {
-  GrpcTarget target{.url = {}, .unix_socket = options_.socket, .answer_bytes = kubelet::kMostPodResourcesBytes};
+  GrpcTarget target{
+      .url = {}, .unix_socket = options_.socket, .answer_bytes = kubelet::kMostPodResourcesBytes};
   target.url.host = "localhost";
   target.url.port = 80;
   channel_ = grpc_.Open(std::move(target));
@@ -87,18 +88,19 @@ void KubernetesEnricher::Fetch(Instant deadline, std::function<void(Status)> don
 void KubernetesEnricher::StartApiCalls() {
   const int64_t now_ns = env_.clock->Now().boot_ns;
   if (!node_call_.busy() && !node_call_.ended() && now_ns >= next_node_ns_) {
-    node_call_.Start(*options_.api, {.target = "/api/v1/nodes/" + options_.node,
-                                     .timeout = kApiTime,
-                                     .most_bytes = kMostNodeBytes});
+    node_call_.Start(
+        *options_.api,
+        {.target = "/api/v1/nodes/" + options_.node, .timeout = kApiTime, .most_bytes = kMostNodeBytes});
     next_node_ns_ = now_ns + Duration(kNodeAgain).count();
   }
   bool claims = table_->unknown_claims != 0 || !slices_.empty();
   if (claims && !slices_call_.busy() && !slices_call_.ended() && now_ns >= next_slices_ns_) {
     std::string version(kSliceVersions[slices_version_]);
-    slices_call_.Start(*options_.api, {.target = "/apis/resource.k8s.io/" + version +
-                                                 "/resourceslices?fieldSelector=spec.nodeName%3D" + options_.node,
-                                       .timeout = kApiTime,
-                                       .most_bytes = kMostSliceBytes});
+    slices_call_.Start(*options_.api,
+                       {.target = "/apis/resource.k8s.io/" + version +
+                                  "/resourceslices?fieldSelector=spec.nodeName%3D" + options_.node,
+                        .timeout = kApiTime,
+                        .most_bytes = kMostSliceBytes});
     next_slices_ns_ = now_ns + Duration(kSlicesAgain).count();
   }
 }
@@ -235,14 +237,15 @@ void KubernetesEnricher::Publish(Table table) {
 void KubernetesEnricher::Tell() {
   if (!kubelet_status_.ok()) Log(LogLevel::kWarn, "kubernetes", "kubelet", kubelet_status_.detail, "kubelet");
   if (watch_ && !watch_->status().ok())
-    Log(LogLevel::kWarn, "kubernetes", "api", watch_->status().detail + "; owners and labels are not told", "api");
-  else if (!api_status_.ok())
-    Log(LogLevel::kWarn, "kubernetes", "api", api_status_.detail, "api");
+    Log(LogLevel::kWarn, "kubernetes", "api", watch_->status().detail + "; owners and labels are not told",
+        "api");
+  else if (!api_status_.ok()) Log(LogLevel::kWarn, "kubernetes", "api", api_status_.detail, "api");
   Gaps now = gaps();
   if (now.unknown_ids + now.unknown_claims + now.conflicts == 0) return;
   Log(LogLevel::kWarn, "kubernetes", "unknown",
-      std::to_string(now.unknown_ids) + " device ids are in no known form, " + std::to_string(now.unknown_claims) +
-          " claimed devices are in no resource slice, " + std::to_string(now.conflicts) +
+      std::to_string(now.unknown_ids) + " device ids are in no known form, " +
+          std::to_string(now.unknown_claims) + " claimed devices are in no resource slice, " +
+          std::to_string(now.conflicts) +
           " devices seem to be held by two pods: their GPUs are named after nobody",
       "unknown");
 }

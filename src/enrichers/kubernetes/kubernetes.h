@@ -1,7 +1,9 @@
-// GPUs, their slices and processes under the names of the pods that use them. docs/kubernetes.md is the manual.
+// GPUs, their slices and processes under the names of the pods that use them. docs/kubernetes.md is the
+// manual.
 //
-// Each Fetch asks the kubelet which container holds which device, reads what the node's files tell, and takes what
-// the watch of the API server has brought, where that is allowed. Any of them may be missing: then less is said.
+// Each Fetch asks the kubelet which container holds which device, reads what the node's files tell, and takes
+// what the watch of the API server has brought, where that is allowed. Any of them may be missing: then less
+// is said.
 #pragma once
 
 #include <atomic>

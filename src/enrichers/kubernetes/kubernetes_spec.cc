@@ -68,7 +68,8 @@ Finding Of(Finding::Kind kind, std::string what, std::string why = {}, std::stri
 void ProbeKubelet(const Config& config, const Env& env, std::vector<Finding>& out) {
   std::string socket = SocketPath(config, env);
   if (::access(socket.c_str(), F_OK) != 0) {
-    out.push_back(Of(Finding::kNotHere, "", "no " + socket + ": GPUs are not named after the pods that hold them",
+    out.push_back(Of(Finding::kNotHere, "",
+                     "no " + socket + ": GPUs are not named after the pods that hold them",
                      "mount /var/lib/kubelet/pod-resources into the pod, or name the socket: enrichers: "
                      "{kubernetes: {pod_resources_socket: …}}"));
   } else if (::access(socket.c_str(), W_OK) != 0) {
@@ -86,17 +87,20 @@ std::vector<Finding> Probe(const Config& config, Env& env) {
     return {Of(Finding::kNotHere, "", "this is no node of Kubernetes: no " + socket)};
   ProbeKubelet(config, env, out);
   if (!kubelet::SeesHostProcesses(env.root)) {
-    out.push_back(Of(Finding::kNoPermission, "", "processes are not the host's: those on GPUs belong to no pod",
+    out.push_back(Of(Finding::kNoPermission, "",
+                     "processes are not the host's: those on GPUs belong to no pod",
                      "hostPID: true in the pod's spec"));
   }
   if (!server) {
     out.push_back(Of(Finding::kNotHere, "", server.error().detail + ": no owners, labels, zone and region",
                      "a service account that may list and watch pods and get nodes"));
   } else if (NodeName(config).empty()) {
-    out.push_back(Of(Finding::kBroken, "", "the API server is not asked, for nobody told the name of this node",
+    out.push_back(Of(Finding::kBroken, "",
+                     "the API server is not asked, for nobody told the name of this node",
                      "NODE_NAME from spec.nodeName in the pod's spec"));
   } else {
-    out.push_back(Of(Finding::kFound, "the API server at " + server->url.ToString() + ", node " + NodeName(config)));
+    out.push_back(
+        Of(Finding::kFound, "the API server at " + server->url.ToString() + ", node " + NodeName(config)));
   }
   return out;
 }
@@ -127,7 +131,8 @@ constexpr OptionSpec kOptions[] = {
      .fallback = "[app, app.kubernetes.io/name, app.kubernetes.io/instance, app.kubernetes.io/version, "
                  "app.kubernetes.io/component, app.kubernetes.io/part-of, app.kubernetes.io/managed-by, "
                  "ray.io/cluster, ray.io/node-type, ray.io/group, ray.io/is-ray-node]",
-     .help = "Labels of pods that become k8s.pod.label.<key>; a name that ends in * stands for all that begin so."},
+     .help = "Labels of pods that become k8s.pod.label.<key>; a name that ends in * stands for all that "
+             "begin so."},
     {.key = "interval",
      .type = OptionType::kTime,
      .fallback = "5s",
@@ -141,13 +146,14 @@ constexpr OptionSpec kOptions[] = {
 namespace gpulens {
 
 extern const EnricherSpec kubernetes_enricher;
-const EnricherSpec kubernetes_enricher{.name = "kubernetes",
-                                       .help = "Pods, their owners, labels and zone, for GPUs, MIG slices and processes.",
-                                       .on_by_default = true,
-                                       .period = std::chrono::seconds(5),
-                                       .timeout = std::chrono::seconds(3),
-                                       .options = kubernetes::kOptions,
-                                       .create = &kubernetes::Create,
-                                       .probe = &kubernetes::Probe};
+const EnricherSpec kubernetes_enricher{
+    .name = "kubernetes",
+    .help = "Pods, their owners, labels and zone, for GPUs, MIG slices and processes.",
+    .on_by_default = true,
+    .period = std::chrono::seconds(5),
+    .timeout = std::chrono::seconds(3),
+    .options = kubernetes::kOptions,
+    .create = &kubernetes::Create,
+    .probe = &kubernetes::Probe};
 
 }  // namespace gpulens

@@ -200,12 +200,11 @@ class Joiner {
   bool InCheckpoint(std::string_view uid, std::string_view container, std::string_view resource,
                     std::string_view id) const {
     if (!sources_.checkpoint || uid.empty()) return false;
-    return std::any_of(sources_.checkpoint->begin(), sources_.checkpoint->end(),
-                       [&](const kubelet::CheckpointEntry& entry) {
-                         return entry.pod_uid == uid && entry.container == container &&
-                                entry.resource == resource &&
-                                std::find(entry.ids.begin(), entry.ids.end(), id) != entry.ids.end();
-                       });
+    return std::any_of(
+        sources_.checkpoint->begin(), sources_.checkpoint->end(), [&](const kubelet::CheckpointEntry& entry) {
+          return entry.pod_uid == uid && entry.container == container && entry.resource == resource &&
+                 std::find(entry.ids.begin(), entry.ids.end(), id) != entry.ids.end();
+        });
   }
 
   void FindPartitions() {
@@ -242,8 +241,10 @@ class Joiner {
         auto vendor = kubelet::GpuVendorOf(held.resource);
         if (!vendor) continue;
         for (const std::string& id : held.ids) {
-          if (sources_.holders_are_old && !api && !InCheckpoint(uid, container.name, held.resource, id)) continue;
-          AddDevice(*vendor, held.resource, id, {.key = {}, .workload = mine(), .uid = uid, .name = key, .container = container.name});
+          if (sources_.holders_are_old && !api && !InCheckpoint(uid, container.name, held.resource, id))
+            continue;
+          AddDevice(*vendor, held.resource, id,
+                    {.key = {}, .workload = mine(), .uid = uid, .name = key, .container = container.name});
         }
       }
       if (sources_.holders_are_old && !api) continue;
@@ -270,7 +271,8 @@ class Joiner {
     const kubelet::SliceDevice* found = nullptr;
     if (sources_.slices) {
       for (const kubelet::SliceDevice& one : *sources_.slices) {
-        if (one.driver == claimed.driver && one.pool == claimed.pool && one.device == claimed.device) found = &one;
+        if (one.driver == claimed.driver && one.pool == claimed.pool && one.device == claimed.device)
+          found = &one;
       }
     }
     std::optional<DeviceId> device;

@@ -1,7 +1,8 @@
-// Who holds which GPU: what the kubelet, its checkpoint, the API server and the names of logs tell, joined. Pure.
+// Who holds which GPU: what the kubelet, its checkpoint, the API server and the names of logs tell, joined.
+// Pure.
 //
-// Never by order: a device is joined by its UUID, its address or its number, a process by its cgroup. Where two
-// sources contradict each other, or one device seems to be held whole by two pods, nobody holds it.
+// Never by order: a device is joined by its UUID, its address or its number, a process by its cgroup. Where
+// two sources contradict each other, or one device seems to be held whole by two pods, nobody holds it.
 #pragma once
 
 #include <cstdint>
@@ -25,8 +26,8 @@ struct Sources {
   const std::vector<kubelet::LogPod>* log_pods = nullptr;
   const std::vector<kubelet::LogContainer>* log_containers = nullptr;
   const std::vector<kubelet::SliceDevice>* slices = nullptr;
-  // The kubelet has not answered this time: `holders` is what it said before, with the uids of then. Then only
-  // what the checkpoint or the API server confirm still holds.
+  // The kubelet has not answered this time: `holders` is what it said before, with the uids of then. Then
+  // only what the checkpoint or the API server confirm still holds.
   bool holders_are_old = false;
 };
 
@@ -50,7 +51,8 @@ struct Table {
   std::map<std::string, Holders> by_device;         // DeviceId::Key
   std::map<std::string, uint32_t> by_container_id;  // 64 digits
   std::map<std::string, uint32_t> by_uid, by_name;  // by_name: "namespace/pod"
-  // What could not be told: ids in no form we know, claims without a slice, devices that two pods seem to hold.
+  // What could not be told: ids in no form we know, claims without a slice, devices that two pods seem to
+  // hold.
   uint64_t unknown_ids = 0, unknown_claims = 0, conflicts = 0;
   bool amd_partitions = false;  // an AMD address is then the first partition of its board
 

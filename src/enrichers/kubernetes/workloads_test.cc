@@ -24,16 +24,24 @@ std::string Id(char digit) { return std::string(64, digit); }
 
 HolderPod Holding(const std::string& name, const std::string& resource, const std::vector<std::string>& ids,
                   const std::string& container = "main") {
-  HolderPod pod{.name = name, .name_space = "ml", .uid = {}, .containers = {{.name = container, .devices = {}, .claimed = {}}}};
+  HolderPod pod{.name = name,
+                .name_space = "ml",
+                .uid = {},
+                .containers = {{.name = container, .devices = {}, .claimed = {}}}};
   pod.containers[0].devices.push_back({resource, ids});
   return pod;
 }
-HolderPod Claiming(const std::string& name, const std::string& device, const std::string& driver = "gpu.nvidia.com") {
-  HolderPod pod{.name = name, .name_space = "ml", .uid = {}, .containers = {{.name = "main", .devices = {}, .claimed = {}}}};
+HolderPod Claiming(const std::string& name, const std::string& device,
+                   const std::string& driver = "gpu.nvidia.com") {
+  HolderPod pod{.name = name,
+                .name_space = "ml",
+                .uid = {},
+                .containers = {{.name = "main", .devices = {}, .claimed = {}}}};
   pod.containers[0].claimed.push_back({driver, "n1", device});
   return pod;
 }
-Pod ApiPod(const std::string& name, const std::string& uid, const std::string& phase = "Running", char container = 0) {
+Pod ApiPod(const std::string& name, const std::string& uid, const std::string& phase = "Running",
+           char container = 0) {
   Pod pod;
   pod.name = name;
   pod.name_space = "ml";
@@ -43,13 +51,16 @@ Pod ApiPod(const std::string& name, const std::string& uid, const std::string& p
   return pod;
 }
 
-EntityRef Gpu(const std::string& uuid, int64_t index = 0, AttributeSet facts = AttributeSet({{"gpu.vendor", "nvidia"}})) {
-  return MakeRef<const Entity>("gpu", AttributeSet({{"gpu.index", index}, {"gpu.uuid", std::string_view(uuid)}}), EntityRef{},
-                               std::move(facts));
+EntityRef Gpu(const std::string& uuid, int64_t index = 0,
+              AttributeSet facts = AttributeSet({{"gpu.vendor", "nvidia"}})) {
+  return MakeRef<const Entity>("gpu",
+                               AttributeSet({{"gpu.index", index}, {"gpu.uuid", std::string_view(uuid)}}),
+                               EntityRef{}, std::move(facts));
 }
 EntityRef Mig(const EntityRef& gpu, int64_t instance, const std::string& uuid) {
-  return MakeRef<const Entity>("mig", AttributeSet({{"gpu.mig.instance_id", instance}, {"gpu.mig.compute_instance_id", int64_t{0}}}),
-                               gpu, AttributeSet({{"gpu.mig.uuid", std::string_view(uuid)}}));
+  return MakeRef<const Entity>(
+      "mig", AttributeSet({{"gpu.mig.instance_id", instance}, {"gpu.mig.compute_instance_id", int64_t{0}}}),
+      gpu, AttributeSet({{"gpu.mig.uuid", std::string_view(uuid)}}));
 }
 
 class WorkloadsTest : public ::testing::Test {
@@ -113,7 +124,8 @@ TEST_F(WorkloadsTest, GpusAreJoinedByUuidNeverByOrder) {
 }
 
 TEST_F(WorkloadsTest, OtherFormsOfIds) {
-  auto facts = AttributeSet({{"gpu.vendor", "nvidia"}, {"gpu.minor", "3"}, {"gpu.pci.bus_id", "00000000:3B:00.0"}});
+  auto facts =
+      AttributeSet({{"gpu.vendor", "nvidia"}, {"gpu.minor", "3"}, {"gpu.pci.bus_id", "00000000:3B:00.0"}});
   holders = {Holding("gke", "nvidia.com/gpu", {"nvidia3"})};
   EXPECT_EQ(Who(Gpu("GPU-9", 0, facts)), "gke/main") << "by the number of /dev/nvidia3, not by its index";
   EXPECT_EQ(Who(Gpu("GPU-9", 3)), "") << "its minor number is not known";
@@ -127,7 +139,8 @@ TEST_F(WorkloadsTest, OtherFormsOfIds) {
   holders = {Holding("g1", "habana.ai/gaudi", {"AM12"}), Holding("g2", "habana.ai/gaudi", {"5"})};
   EXPECT_EQ(Who(Gpu("", 1, gaudi)), "g1/main");
   EXPECT_EQ(Who(Gpu("", 5, AttributeSet({{"gpu.vendor", "gaudi"}}))), "g2/main");
-  holders = {Holding("net", "intel.com/sriov", {"0000:03:00.0"}), Holding("odd", "nvidia.com/gpu", {"weird id"})};
+  holders = {Holding("net", "intel.com/sriov", {"0000:03:00.0"}),
+             Holding("odd", "nvidia.com/gpu", {"weird id"})};
   Table table = Join(sources, rules);
   EXPECT_TRUE(table.by_device.empty());
   EXPECT_EQ(table.unknown_ids, 1u);
@@ -136,8 +149,11 @@ TEST_F(WorkloadsTest, OtherFormsOfIds) {
 TEST_F(WorkloadsTest, PartitionsOfAmdBoardsAreNotTheBoard) {
   auto amd = AttributeSet({{"gpu.vendor", "amd"}, {"gpu.pci.bus_id", "0000:03:00.0"}});
   EntityRef board = Gpu("x", 0, amd);
-  auto part = [&](int64_t id) { return MakeRef<const Entity>("gpu.partition", AttributeSet({{"gpu.partition.id", id}}), board); };
-  holders = {Holding("first", "amd.com/gpu", {"0000:03:00.0"}), Holding("second", "amd.com/gpu", {"amdgpu_xcp_1"})};
+  auto part = [&](int64_t id) {
+    return MakeRef<const Entity>("gpu.partition", AttributeSet({{"gpu.partition.id", id}}), board);
+  };
+  holders = {Holding("first", "amd.com/gpu", {"0000:03:00.0"}),
+             Holding("second", "amd.com/gpu", {"amdgpu_xcp_1"})};
   EXPECT_EQ(Who(part(0)), "first/main");
   EXPECT_EQ(Who(part(1)), "");
   EXPECT_EQ(Who(board), "");
@@ -146,8 +162,10 @@ TEST_F(WorkloadsTest, PartitionsOfAmdBoardsAreNotTheBoard) {
 }
 
 TEST_F(WorkloadsTest, MigSlicesAndTheirBoard) {
-  EntityRef gpu = Gpu("GPU-1"), one = Mig(gpu, 1, "MIG-a"), two = Mig(gpu, 2, "MIG-b"), three = Mig(gpu, 3, "MIG-c");
-  holders = {Holding("a", "nvidia.com/mig-1g.10gb", {"MIG-a"}), Holding("b", "nvidia.com/mig-1g.10gb", {"MIG-b"})};
+  EntityRef gpu = Gpu("GPU-1"), one = Mig(gpu, 1, "MIG-a"), two = Mig(gpu, 2, "MIG-b"),
+            three = Mig(gpu, 3, "MIG-c");
+  holders = {Holding("a", "nvidia.com/mig-1g.10gb", {"MIG-a"}),
+             Holding("b", "nvidia.com/mig-1g.10gb", {"MIG-b"})};
   EXPECT_EQ(Who(gpu), "") << "nobody has told yet whose slices these are";
   EXPECT_EQ(Who(one), "a/main");
   EXPECT_TRUE(learned);
@@ -161,7 +179,8 @@ TEST_F(WorkloadsTest, MigSlicesAndTheirBoard) {
   EXPECT_EQ(Who(one), "");
   EXPECT_EQ(Who(gpu), "old/main") << "the only one on the board";
   holders = {Holding("gke", "nvidia.com/gpu", {"nvidia0/gi3"})};
-  EXPECT_EQ(Who(Mig(Gpu("GPU-1", 0, AttributeSet({{"gpu.vendor", "nvidia"}, {"gpu.minor", "0"}})), 3, "")), "gke/main");
+  EXPECT_EQ(Who(Mig(Gpu("GPU-1", 0, AttributeSet({{"gpu.vendor", "nvidia"}, {"gpu.minor", "0"}})), 3, "")),
+            "gke/main");
 }
 
 TEST_F(WorkloadsTest, SharesOfAGpuAreToldAsShared) {
@@ -175,7 +194,8 @@ TEST_F(WorkloadsTest, SharesOfAGpuAreToldAsShared) {
   holders = {Holding("a", "nvidia.com/gpu", {"GPU-1::0", "GPU-1::1"})};
   EXPECT_EQ(Who(Gpu("GPU-1")), "a/main") << "both shares in one container";
   holders.clear();
-  for (int i = 0; i < 40; ++i) holders.push_back(Holding("p" + std::to_string(i), "nvidia.com/gpu", {"GPU-1::" + std::to_string(i)}));
+  for (int i = 0; i < 40; ++i)
+    holders.push_back(Holding("p" + std::to_string(i), "nvidia.com/gpu", {"GPU-1::" + std::to_string(i)}));
   EXPECT_THAT(Ask(Gpu("GPU-1")).Text("k8s.pod.names"), ::testing::EndsWith(",+24"));
 }
 
@@ -199,7 +219,8 @@ TEST_F(WorkloadsTest, ProcessesBelongToTheirOwnPod) {
   EXPECT_FALSE(bare.Has("k8s.pod.name"));
   WithApi({ApiPod("from-api", uid, "Running", 'b')});
   EXPECT_EQ(Who(Process(7, gpu)), "from-api/main");
-  EntityRef named = MakeRef<const Entity>("process", AttributeSet({{"container.id", std::string_view(Id('b'))}}), gpu);
+  EntityRef named =
+      MakeRef<const Entity>("process", AttributeSet({{"container.id", std::string_view(Id('b'))}}), gpu);
   EXPECT_EQ(Who(named), "from-api/main");
   EntityRef simulated = MakeRef<const Entity>("gpu", AttributeSet({{"simulated", true}}));
   EXPECT_EQ(Who(Process(7, simulated)), "") << "the number of no process here";
@@ -207,7 +228,8 @@ TEST_F(WorkloadsTest, ProcessesBelongToTheirOwnPod) {
 
 TEST_F(WorkloadsTest, OtherThingsOfAGpuFollowIt) {
   holders = {Holding("a", "nvidia.com/gpu", {"GPU-1"})};
-  EXPECT_EQ(Who(MakeRef<const Entity>("link", AttributeSet({{"gpu.link", int64_t{1}}}), Gpu("GPU-1"))), "a/main");
+  EXPECT_EQ(Who(MakeRef<const Entity>("link", AttributeSet({{"gpu.link", int64_t{1}}}), Gpu("GPU-1"))),
+            "a/main");
   EXPECT_EQ(Who(MakeRef<const Entity>("host", AttributeSet())), "");
 }
 
@@ -274,8 +296,8 @@ TEST_F(WorkloadsTest, OldAnswersHoldOnlyWhereConfirmed) {
 }
 
 TEST_F(WorkloadsTest, ClaimsNeedTheirSlice) {
-  holders = {Claiming("a", "gpu-0"), Claiming("b", "gpu-0"), Claiming("c", "gpu-1-mig"), Claiming("d", "gpu-9"),
-             Claiming("e", "x", "compute-domain.nvidia.com")};
+  holders = {Claiming("a", "gpu-0"), Claiming("b", "gpu-0"), Claiming("c", "gpu-1-mig"),
+             Claiming("d", "gpu-9"), Claiming("e", "x", "compute-domain.nvidia.com")};
   EXPECT_EQ(Who(Gpu("GPU-1")), "");
   EXPECT_EQ(Join(sources, rules).unknown_claims, 4u);
   slices = {{"gpu.nvidia.com", "n1", "gpu-0", "GPU-1", "", ""},
@@ -286,7 +308,8 @@ TEST_F(WorkloadsTest, ClaimsNeedTheirSlice) {
   EXPECT_EQ(Join(sources, rules).unknown_claims, 1u) << "another node's pool";
   holders = {Claiming("amd", "gpu-1", "gpu.amd.com")};
   slices = {{"gpu.amd.com", "n1", "gpu-1", "", "", "0000:03:00.0"}};
-  EXPECT_EQ(Who(Gpu("x", 0, AttributeSet({{"gpu.vendor", "amd"}, {"gpu.pci.bus_id", "0000:03:00.0"}}))), "amd/main");
+  EXPECT_EQ(Who(Gpu("x", 0, AttributeSet({{"gpu.vendor", "amd"}, {"gpu.pci.bus_id", "0000:03:00.0"}}))),
+            "amd/main");
 }
 
 TEST_F(WorkloadsTest, NothingKnownIsNothingTold) {

@@ -1,6 +1,7 @@
 #include "enrichers/slurm/job_answers.h"
 
 #include <algorithm>
+#include <optional>
 #include <set>
 
 #include "base/parse.h"
@@ -72,6 +73,14 @@ struct Said {
   }
 };
 
+// The GPU of a place in Slurm's list; nothing where another GPU is known to have its number.
+std::optional<int> IndexOf(const Evidence& evidence, int place) {
+  for (const auto& [index, file] : evidence.files) {
+    if (file == place) return index;
+  }
+  return evidence.files.contains(place) ? std::nullopt : std::optional(place);
+}
+
 }  // namespace
 
 Answers Answer(const Evidence& evidence) {
@@ -91,7 +100,9 @@ Answers Answer(const Evidence& evidence) {
   }
   for (const auto& [index, ids] : evidence.mapping) said[index].mapped.insert(ids.begin(), ids.end());
   for (const auto& [id, facts] : evidence.jobs) {
-    for (int index : facts.gpus.value_or(std::vector<int>())) said[index].listed.insert(std::to_string(id));
+    for (int place : facts.gpus.value_or(std::vector<int>())) {
+      if (auto index = IndexOf(evidence, place)) said[*index].listed.insert(std::to_string(id));
+    }
   }
   for (const auto& [index, gpu] : said) {
     out.gpus[index] = DescribeAll(evidence, gpu.Holders());

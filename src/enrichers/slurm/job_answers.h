@@ -21,6 +21,9 @@ struct Evidence {
   std::map<int64_t, KnownProcess> processes;        // by pid; only those of a job
   std::map<uint64_t, JobFacts> jobs;                // of this machine, as told by scontrol or an environment
   std::map<int, std::vector<std::string>> mapping;  // what a prolog wrote, by GPU index; may be empty
+  // Slurm counts device files in the order of their numbers, the driver by address: the number of the file by
+  // GPU index, where it is known. Elsewhere both are the same.
+  std::map<int, int> files;
 };
 
 struct Answers {

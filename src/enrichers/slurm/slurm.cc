@@ -95,7 +95,9 @@ AttributeSet JobEnricher::DescribeProcess(const Entity& process, const Entity* g
 AttributeSet JobEnricher::DescribeGpu(const Entity& gpu) const {
   const std::optional<int64_t> index = IntOf(gpu, "gpu.index");
   if (!index) return {};
+  const std::optional<int> file = ParseInt<int>(gpu.facts.Text("gpu.minor"));
   std::lock_guard lock(mutex_);
+  if (file && files_.size() < kMostWanted) files_[static_cast<int>(*index)] = *file;
   const auto& answers = IsTrue(gpu, "gpu.mig.enabled") ? answers_.used : answers_.gpus;
   auto at = answers.find(static_cast<int>(*index));
   return at == answers.end() ? AttributeSet() : at->second;
@@ -118,6 +120,7 @@ Evidence JobEnricher::Gather() {
     std::lock_guard lock(mutex_);
     std::erase_if(wanted_, [&](const auto& entry) { return !IsHere(options_.root, entry.first); });
     wanted = wanted_;
+    evidence.files = files_;
   }
   for (const auto& [pid, gpu] : wanted) {
     std::optional<ProcessJob> job = JobOfProcess(options_.root, pid);

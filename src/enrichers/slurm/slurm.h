@@ -58,6 +58,7 @@ class JobEnricher final : public Enricher {
 
   mutable std::mutex mutex_;               // guards what follows
   mutable std::map<int64_t, int> wanted_;  // processes by pid, with their GPU
+  mutable std::map<int, int> files_;       // numbers of device files by GPU index
   Answers answers_;
 
   Background background_;  // the last: its thread ends before what it uses

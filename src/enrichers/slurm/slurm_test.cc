@@ -76,6 +76,19 @@ TEST(JobAnswers, AListThatCountsOtherwiseIsNotBelieved) {
   EXPECT_EQ(Answer(evidence).gpus.at(1).Text("slurm.job.id"), "12") << "better than nothing";
 }
 
+TEST(JobAnswers, SlurmCountsDeviceFiles) {
+  Evidence evidence;
+  evidence.jobs[12] = Facts("ann", "lab", {0});
+  evidence.jobs[15] = Facts("bob", "bio", {2});
+  evidence.files = {{0, 3}, {3, 0}};
+  Answers answers = Answer(evidence);
+  EXPECT_EQ(answers.gpus.at(3).Text("slurm.job.id"), "12") << "the GPU whose file is nvidia0";
+  EXPECT_FALSE(answers.gpus.contains(0));
+  EXPECT_EQ(answers.gpus.at(2).Text("slurm.job.id"), "15");
+  evidence.files = {{0, 3}};
+  EXPECT_TRUE(Answer(evidence).gpus.size() == 1) << "nobody knows which one has file 0";
+}
+
 TEST(JobAnswers, AMappingComesBeforeLists) {
   Evidence evidence;
   evidence.jobs[12] = Facts("ann", "lab", {0});
@@ -142,6 +155,10 @@ class JobEnricherTest : public ::testing::Test {
   static EntityRef Gpu(int64_t index, bool mig = false) {
     return MakeRef<Entity>("gpu", AttributeSet({{"gpu.index", index}, {"gpu.mig.enabled", mig}}));
   }
+  static EntityRef WithFile(int64_t index, std::string_view file) {
+    return MakeRef<Entity>("gpu", AttributeSet({{"gpu.index", index}}), EntityRef{},
+                           AttributeSet({{"gpu.minor", file}}));
+  }
   static EntityRef On(const EntityRef& gpu, int64_t pid) {
     return MakeRef<Entity>("process", AttributeSet({{"process.pid", pid}}), gpu);
   }
@@ -195,6 +212,15 @@ TEST_F(JobEnricherTest, AJobWithoutAProcessOnItsGpus) {
   ASSERT_TRUE(Look().ok());
   EXPECT_EQ(enricher().Describe(*Gpu(1)).Text("slurm.job.user"), "ann");
   EXPECT_TRUE(enricher().Describe(*Gpu(1, true)).empty()) << "of slices Slurm counts otherwise";
+}
+
+TEST_F(JobEnricherTest, IndicesAreThoseOfDeviceFiles) {
+  std::filesystem::create_directories(folder_ + "/root/sys/fs/cgroup/system.slice/slurmstepd.scope/job_12");
+  for (int64_t index = 0; index < 4; ++index)
+    static_cast<void>(enricher().Describe(*WithFile(index, std::to_string(3 - index))));
+  ASSERT_TRUE(Look().ok());
+  for (int64_t index = 0; index < 4; ++index)
+    EXPECT_EQ(enricher().Describe(*WithFile(index, std::to_string(3 - index))).empty(), index < 2) << index;
 }
 
 TEST_F(JobEnricherTest, WithoutAControllerTheEnvironmentTells) {

@@ -62,9 +62,9 @@ struct HttpGet {
   std::shared_ptr<const TlsContext> tls;  // needed for https; another one ends the kept connection
   Duration timeout{};                     // for all of it: look-up, connect, handshake, answer
   std::string buffer;                     // whose memory the body may use
-  // When set, the body of a 200 is handed over in pieces as it comes, and the reply has none: for answers that
-  // go on. The limit of the body then holds for what comes at once, and whoever takes it bounds the rest. Called
-  // on the loop; must not destroy the channel.
+  // When set, the body of a 200 is handed over in pieces as it comes, and the reply has none: for answers
+  // that go on. The limit of the body then holds for what comes at once, and whoever takes it bounds the
+  // rest. Called on the loop; must not destroy the channel.
   std::function<void(std::string_view piece)> on_body = {};
 };
 

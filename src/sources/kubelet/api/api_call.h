@@ -1,5 +1,5 @@
-// One request to the API server or the kubelet, whose answer is fetched whenever one looks: so that nobody has
-// to be there when it comes.
+// One request to the API server or the kubelet, whose answer is fetched whenever one looks: so that nobody
+// has to be there when it comes.
 #pragma once
 
 #include <functional>
@@ -36,11 +36,11 @@ class ApiCall {
   bool ended() const noexcept { return shared_ && shared_->ended; }
   // Of one that ended.
   Answer Take();
-  // What of a stream has come since; it may end in the middle of a line. `overflowed`: more came than may wait,
-  // so that lines are lost and all has to be read anew.
+  // What of a stream has come since; it may end in the middle of a line. `overflowed`: more came than may
+  // wait, so that lines are lost and all has to be read anew.
   std::string TakeStream(bool& overflowed);
-  // `wake` is called once, from the loop, when the request ends. Only while the caller stands: it is taken back
-  // by an empty one.
+  // `wake` is called once, from the loop, when the request ends. Only while the caller stands: it is taken
+  // back by an empty one.
   void WakeAtEnd(std::function<void()> wake);
   void Cancel();
 

@@ -28,8 +28,8 @@ inline constexpr std::string_view kServiceAccount = "/var/run/secrets/kubernetes
 Result<ApiServer> InClusterServer(std::string_view host, std::string_view port, const std::string& folder);
 
 // The cluster and user of a kubeconfig's current context. Of users only tokens and certificates are taken:
-// programs that print tokens (exec) and the old plugins are refused with kInvalidArgument. Relative paths start
-// in `folder`. kDataLoss: no such file. At most 1 MiB.
+// programs that print tokens (exec) and the old plugins are refused with kInvalidArgument. Relative paths
+// start in `folder`. kDataLoss: no such file. At most 1 MiB.
 Result<ApiServer> ParseKubeconfig(std::string_view yaml, const std::string& folder);
 
 // What a request needs, read again when a file behind it has changed: tokens of service accounts live for an

@@ -69,7 +69,8 @@ Status ReadUser(const YAML::Node& user, const std::string& folder, ApiServer& ou
   }
   out.token = TextOf(user, "token");
   if (out.token.empty()) out.token_file = TextOf(user, "tokenFile");
-  if (!out.token_file.empty() && out.token_file.front() != '/') out.token_file = folder + "/" + out.token_file;
+  if (!out.token_file.empty() && out.token_file.front() != '/')
+    out.token_file = folder + "/" + out.token_file;
   RETURN_IF_ERROR(ReadPem(user, "client-certificate", folder, out.tls.certificate));
   RETURN_IF_ERROR(ReadPem(user, "client-key", folder, out.tls.key));
   if (out.tls.certificate.empty() != out.tls.key.empty())

@@ -23,7 +23,8 @@ std::string Encoded(std::string_view text) {
   constexpr std::string_view kHex = "0123456789ABCDEF";
   std::string out;
   for (char c : text) {
-    bool plain = (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '-' || c == '.';
+    bool plain =
+        (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '-' || c == '.';
     if (plain) {
       out += c;
       continue;
@@ -76,18 +77,20 @@ void PodWatch::End(const ApiAccess& access, Instant now) {
 
 void PodWatch::StartList(const ApiAccess& access) {
   // From the server's cache, which is what kubelets do: a node's agents must not weigh on etcd.
-  list_.Start(access, {.target = "/api/v1/pods?fieldSelector=spec.nodeName%3D" + Encoded(node_) + "&resourceVersion=0",
+  list_.Start(access, {.target = "/api/v1/pods?fieldSelector=spec.nodeName%3D" + Encoded(node_) +
+                                 "&resourceVersion=0",
                        .timeout = kListTime,
                        .most_bytes = kMostListBytes});
 }
 
 void PodWatch::StartWatch(const ApiAccess& access) {
-  watch_.Start(access, {.target = "/api/v1/pods?watch=1&allowWatchBookmarks=true&fieldSelector=spec.nodeName%3D" +
-                                  Encoded(node_) + "&timeoutSeconds=" + std::to_string(kWatchSeconds) +
-                                  "&resourceVersion=" + Encoded(version_),
-                        .timeout = seconds(kWatchSeconds + 15),
-                        .most_bytes = kMostWaitingBytes,
-                        .stream = true});
+  watch_.Start(access,
+               {.target = "/api/v1/pods?watch=1&allowWatchBookmarks=true&fieldSelector=spec.nodeName%3D" +
+                          Encoded(node_) + "&timeoutSeconds=" + std::to_string(kWatchSeconds) +
+                          "&resourceVersion=" + Encoded(version_),
+                .timeout = seconds(kWatchSeconds + 15),
+                .most_bytes = kMostWaitingBytes,
+                .stream = true});
 }
 
 Status PodWatch::StatusOf(const ApiCall::Answer& answer, std::string_view what) const {

@@ -1,8 +1,8 @@
-// The pods of one node as the API server tells them: a list, then a watch from its version on; a new list when
-// the server has forgotten that version (410) or something went wrong, with back-off.
+// The pods of one node as the API server tells them: a list, then a watch from its version on; a new list
+// when the server has forgotten that version (410) or something went wrong, with back-off.
 //
-// Each round is three steps, so that nothing is parsed on the loop: Begin there (take what has come), Parse on a
-// worker, End on the loop (ask for what is wanted next). One round at a time.
+// Each round is three steps, so that nothing is parsed on the loop: Begin there (take what has come), Parse
+// on a worker, End on the loop (ask for what is wanted next). One round at a time.
 #pragma once
 
 #include <cstdint>
@@ -26,7 +26,8 @@ class PodWatch {
 
   PodWatch(HttpClient& client, std::string node);
 
-  // On the loop. Asks for the first list or a due one; what has come is taken. The watch needs `access` until End.
+  // On the loop. Asks for the first list or a due one; what has come is taken. The watch needs `access` until
+  // End.
   void Begin(const ApiAccess& access, Instant now);
   // The list is under way and none has ever come: worth a short wait.
   bool first_list_busy() const noexcept { return !store_.synced && list_.busy(); }
@@ -38,8 +39,8 @@ class PodWatch {
   // On the loop.
   void End(const ApiAccess& access, Instant now);
 
-  // Between rounds, or inside one after Parse. What was known stays while the server cannot be asked, at most a
-  // minute; then nothing is known.
+  // Between rounds, or inside one after Parse. What was known stays while the server cannot be asked, at most
+  // a minute; then nothing is known.
   const Store& store() const noexcept { return store_; }
   // Why the last request failed; ok while all goes well.
   const Status& status() const noexcept { return status_; }

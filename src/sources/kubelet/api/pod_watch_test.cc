@@ -14,17 +14,18 @@
 namespace gpulens::kubelet {
 namespace {
 
-using ::testing::HasSubstr;
 using gpulens::testing::Answer200;
 using gpulens::testing::ScriptedServer;
 using std::chrono::milliseconds;
 using std::chrono::seconds;
+using ::testing::HasSubstr;
 using Turn = ScriptedServer::Turn;
 
 std::string PodJson(const std::string& name, const std::string& uid, const std::string& phase = "Running",
                     const std::string& version = "5") {
-  return R"({"metadata":{"name":")" + name + R"(","namespace":"ml","uid":")" + uid + R"(","resourceVersion":")" + version +
-         R"("},"spec":{"nodeName":"n1"},"status":{"phase":")" + phase + R"("}})";
+  return R"({"metadata":{"name":")" + name + R"(","namespace":"ml","uid":")" + uid +
+         R"(","resourceVersion":")" + version + R"("},"spec":{"nodeName":"n1"},"status":{"phase":")" + phase +
+         R"("}})";
 }
 std::string ListJson(const std::string& pods, const std::string& version = "10") {
   return R"({"kind":"PodList","metadata":{"resourceVersion":")" + version + R"("},"items":[)" + pods + "]}";
@@ -34,7 +35,8 @@ std::string Chunk(const std::string& text) {
   std::snprintf(size, sizeof size, "%zx\r\n", text.size());
   return size + text + "\r\n";
 }
-constexpr std::string_view kStreamHead = "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n";
+constexpr std::string_view kStreamHead =
+    "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n";
 
 class PodWatchTest : public ::testing::Test {
  protected:
@@ -78,7 +80,8 @@ class PodWatchTest : public ::testing::Test {
 
 TEST_F(PodWatchTest, ListsThenFollows) {
   ScriptedServer server([](int, int, const std::string& request) {
-    if (request.find("watch=1") == std::string::npos) return Turn{.answer = Answer200(ListJson(PodJson("a", "u1")))};
+    if (request.find("watch=1") == std::string::npos)
+      return Turn{.answer = Answer200(ListJson(PodJson("a", "u1")))};
     std::string lines = R"({"type":"ADDED","object":)" + PodJson("b", "u2", "Pending", "11") + "}\n" +
                         R"({"type":"MODIFIED","object":)" + PodJson("a", "u1", "Failed", "12") + "}\n" +
                         R"({"type":"DELETED","object":)" + PodJson("b", "u2", "Running", "13") + "}\n" +
@@ -107,7 +110,8 @@ TEST_F(PodWatchTest, GoesOnWhereAWatchEnded) {
       return Turn{.answer = Answer200(R"({"type":"BOOKMARK","object":{"metadata":{"resourceVersion":"77"}}})"
                                       "\n")};
     }
-    return Turn{.answer = std::string(kStreamHead) + Chunk(R"({"type":"ADDED","object":)" + PodJson("a", "u1") + "}\n")};
+    return Turn{.answer = std::string(kStreamHead) +
+                          Chunk(R"({"type":"ADDED","object":)" + PodJson("a", "u1") + "}\n")};
   });
   Open(server);
   ASSERT_TRUE(Until([&] { return store().pods.size() == 1; }));
@@ -194,7 +198,8 @@ TEST(Kubeconfig, TakesTheCurrentContext) {
   EXPECT_EQ(server->url.host, "k");
   EXPECT_EQ(server->token, "t");
   EXPECT_EQ(server->tls.ca.text, "abc");
-  std::string files = R"({"current-context": "c", "contexts": [{"name": "c", "context": {"cluster": "k", "user": "u"}}],
+  std::string files =
+      R"({"current-context": "c", "contexts": [{"name": "c", "context": {"cluster": "k", "user": "u"}}],
     "clusters": [{"name": "k", "cluster": {"server": "https://h/path/", "certificate-authority": "ca.pem",
       "insecure-skip-tls-verify": true}}],
     "users": [{"name": "u", "user": {"client-certificate": "c.pem", "client-key": "/k.pem"}}]})";

@@ -1,5 +1,5 @@
-// What a node's files tell of its pods without asking anybody: the kubelet's device checkpoint, the names of the
-// places where logs go, and the cgroups of processes. All below a root that can be moved.
+// What a node's files tell of its pods without asking anybody: the kubelet's device checkpoint, the names of
+// the places where logs go, and the cgroups of processes. All below a root that can be moved.
 #pragma once
 
 #include <cstdint>
@@ -35,8 +35,8 @@ class NodeFiles {
   const std::vector<CheckpointEntry>& checkpoint() const noexcept { return entries_; }
   bool checkpoint_known() const noexcept { return known_; }
 
-  // The folders of /var/log/pods, and the links of /var/log/containers. Pods that are gone may stand there for a
-  // moment. At most 8,192 of each.
+  // The folders of /var/log/pods, and the links of /var/log/containers. Pods that are gone may stand there
+  // for a moment. At most 8,192 of each.
   void ReadLogs();
   const std::vector<LogPod>& pods() const noexcept { return pods_; }
   const std::vector<LogContainer>& containers() const noexcept { return containers_; }

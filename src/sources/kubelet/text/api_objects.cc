@@ -213,7 +213,8 @@ Result<PodEvent> ParsePodEvent(std::string_view line) {
   });
   if (Status status = Broken("watch of pods", json.Finish(), !type.empty()); !status) return status;
   bool stands = type == "ADDED" || type == "MODIFIED", gone = type == "DELETED";
-  if ((stands || gone) && !Named(event.pod)) return Status{Code::kDataLoss, "watch of pods: one without a name"};
+  if ((stands || gone) && !Named(event.pod))
+    return Status{Code::kDataLoss, "watch of pods: one without a name"};
   event.why = std::move(message);
   if (stands || gone) event.type = stands ? PodEvent::Type::kStands : PodEvent::Type::kGone;
   else if (type != "ERROR") event.type = PodEvent::Type::kBookmark;

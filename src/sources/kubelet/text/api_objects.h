@@ -24,7 +24,7 @@ struct Pod {
   std::string phase;                   // "Pending", "Running", "Succeeded", "Failed", "Unknown"
   std::string owner_kind, owner_name;  // of the controlling owner; empty: none
   std::map<std::string, std::string> labels;
-  std::vector<PodContainer> containers;               // init containers, too
+  std::vector<PodContainer> containers;                // init containers, too
   int64_t created_unix_ns = 0, scheduled_unix_ns = 0;  // 0: not told; not scheduled yet
 
   bool ended() const noexcept { return phase == "Succeeded" || phase == "Failed"; }
@@ -75,7 +75,8 @@ struct SliceList {
   std::vector<SliceDevice> devices;
   std::string next;
 };
-// A ResourceSliceList of resource.k8s.io v1 or v1beta1/2. Devices that tell neither UUID nor address are left out.
+// A ResourceSliceList of resource.k8s.io v1 or v1beta1/2. Devices that tell neither UUID nor address are left
+// out.
 Result<SliceList> ParseResourceSlices(std::string_view json);
 
 }  // namespace gpulens::kubelet

@@ -21,7 +21,8 @@ using ::testing::IsEmpty;
 std::string Id(char digit) { return std::string(64, digit); }
 
 TEST(JsonReader, TakesWhatIsAskedForAndPassesOverTheRest) {
-  JsonReader json(R"( {"a": [1, {"b": null}], "t": "x\"\u00e9\ud83d\ude00\ud800y", "n": -1.5e1, "u": 18446744073709551615,
+  JsonReader json(
+      R"( {"a": [1, {"b": null}], "t": "x\"\u00e9\ud83d\ude00\ud800y", "n": -1.5e1, "u": 18446744073709551615,
                        "f": 1.5, "b": true, "z": {"t": "inner"}} )");
   std::string text;
   std::optional<double> number;
@@ -57,21 +58,24 @@ TEST(Rfc3339, ReadsWhatKubernetesWrites) {
   EXPECT_EQ(ParseRfc3339("1970-01-01T00:00:01Z"), 1'000'000'000);
   EXPECT_EQ(ParseRfc3339("2026-06-26T10:14:31.5Z"), 1782468871'500'000'000);
   EXPECT_EQ(ParseRfc3339("2026-06-26T12:14:31+02:00"), 1782468871'000'000'000);
-  for (std::string_view bad : {"", "2026-06-26", "2026-06-26T10:14:31", "2026-13-26T10:14:31Z", "2026-06-31T10:14:31Z",
-                               "1969-01-01T00:00:00Z", "9999-01-01T00:00:00Z", "2026-06-26T10:14:31.Z",
-                               "2026-06-26T25:14:31Z", "2026-06-26T10:14:31+2:00", "2026-06-26T10:14:31Zz"})
+  for (std::string_view bad :
+       {"", "2026-06-26", "2026-06-26T10:14:31", "2026-13-26T10:14:31Z", "2026-06-31T10:14:31Z",
+        "1969-01-01T00:00:00Z", "9999-01-01T00:00:00Z", "2026-06-26T10:14:31.Z", "2026-06-26T25:14:31Z",
+        "2026-06-26T10:14:31+2:00", "2026-06-26T10:14:31Zz"})
     EXPECT_EQ(ParseRfc3339(bad), std::nullopt) << bad;
 }
 
 TEST(ApiObjects, ReadsPods) {
-  auto list = ParsePodList(R"({"kind":"PodList","metadata":{"resourceVersion":"42","continue":"more"},"items":[
+  auto list =
+      ParsePodList(R"({"kind":"PodList","metadata":{"resourceVersion":"42","continue":"more"},"items":[
     {"metadata":{"name":"serve-6cd8-x","namespace":"ml","uid":"u1","resourceVersion":"7",
       "creationTimestamp":"2026-06-26T10:12:51Z","labels":{"app":"serve","pod-template-hash":"6cd8"},
       "ownerReferences":[{"kind":"Other","name":"o"},{"kind":"ReplicaSet","name":"serve-6cd8","controller":true}]},
      "spec":{"nodeName":"n1","containers":[{"name":"main"}]},
      "status":{"phase":"Running","conditions":[{"type":"Ready","status":"True"},
         {"type":"PodScheduled","status":"True","lastTransitionTime":"2026-06-26T10:12:53Z"}],
-       "containerStatuses":[{"name":"main","restartCount":3,"ready":true,"containerID":"containerd://)" + Id('a') + R"("}]}},
+       "containerStatuses":[{"name":"main","restartCount":3,"ready":true,"containerID":"containerd://)" +
+                   Id('a') + R"("}]}},
     {"metadata":{"name":"nameless"}}]})");
   ASSERT_TRUE(list.ok()) << list.error().detail;
   EXPECT_EQ(list->resource_version, "42");
@@ -111,7 +115,8 @@ TEST(ApiObjects, ReadsEventsOfAWatch) {
     return event ? event->type : PodEvent::Type::kError;
   };
   using Type = PodEvent::Type;
-  std::string pod = R"("object":{"metadata":{"name":"a","namespace":"n","uid":"u","resourceVersion":"8"},"status":{"phase":"Failed"}}})";
+  std::string pod =
+      R"("object":{"metadata":{"name":"a","namespace":"n","uid":"u","resourceVersion":"8"},"status":{"phase":"Failed"}}})";
   EXPECT_EQ(type(R"({"type":"ADDED",)" + pod), Type::kStands);
   EXPECT_EQ(type(R"({"type":"MODIFIED",)" + pod), Type::kStands);
   EXPECT_EQ(type(R"({"type":"DELETED",)" + pod), Type::kGone);
@@ -119,9 +124,11 @@ TEST(ApiObjects, ReadsEventsOfAWatch) {
   EXPECT_EQ(event->resource_version, "8");
   EXPECT_TRUE(event->pod.ended());
   EXPECT_EQ(type(R"({"type":"BOOKMARK","object":{"metadata":{"resourceVersion":"9"}}})"), Type::kBookmark);
-  EXPECT_EQ(type(R"({"type":"ERROR","object":{"kind":"Status","status":"Failure","code":410,"reason":"Expired"}})"),
-            Type::kExpired);
-  event = ParsePodEvent(R"({"type":"ERROR","object":{"status":"Failure","message":"overloaded","code":500}})");
+  EXPECT_EQ(
+      type(R"({"type":"ERROR","object":{"kind":"Status","status":"Failure","code":410,"reason":"Expired"}})"),
+      Type::kExpired);
+  event =
+      ParsePodEvent(R"({"type":"ERROR","object":{"status":"Failure","message":"overloaded","code":500}})");
   EXPECT_EQ(event->type, Type::kError);
   EXPECT_EQ(event->why, "overloaded");
   EXPECT_FALSE(ParsePodEvent(R"({"type":"ADDED","object":{}})").ok());
@@ -150,7 +157,8 @@ TEST(ApiObjects, ReadsResourceSlicesOfAllVersions) {
   EXPECT_EQ(list->devices[0].uuid, "GPU-1");
   EXPECT_EQ(list->devices[1].uuid + list->devices[1].parent_uuid, "MIG-2GPU-1");
   EXPECT_EQ(list->devices[2].pci, "0000:03:00.0");
-  for (const SliceDevice& device : list->devices) EXPECT_EQ(device.driver + "/" + device.pool, "gpu.nvidia.com/n1");
+  for (const SliceDevice& device : list->devices)
+    EXPECT_EQ(device.driver + "/" + device.pool, "gpu.nvidia.com/n1");
 }
 
 TEST(Checkpoint, ReadsBothForms) {
@@ -191,7 +199,8 @@ TEST(StatsSummary, ReadsKillsOfContainers) {
   size_t bad = 0;
   auto events = ReadOomEvents(
       "# TYPE container_oom_events_total counter\n"
-      "container_oom_events_total{container=\"c\",id=\"/kubepods/x\",namespace=\"ml\",pod=\"p\\\"q\"} 2 1700000000000\n"
+      "container_oom_events_total{container=\"c\",id=\"/kubepods/x\",namespace=\"ml\",pod=\"p\\\"q\"} 2 "
+      "1700000000000\n"
       "container_oom_events_total{container=\"\",id=\"/kubepods\",namespace=\"\",pod=\"\"} 9\n"
       "container_oom_events_total{container=\"c\" 5\n"
       "container_oom_events_total{container=\"c\",pod=\"p\",namespace=\"ml\"} -1\n"
@@ -210,8 +219,9 @@ TEST(KubeletText, RefusesBadInput) {
     auto text = ReadFile(entry.path().string());
     ASSERT_TRUE(text.ok());
     ++seen;
-    for (Status status : {ParsePodList(*text).status(), ParseCheckpoint(*text).status(),
-                          ParseStatsSummary(*text).status(), ParseNode(*text).status(), ParsePodEvent(*text).status()}) {
+    for (Status status :
+         {ParsePodList(*text).status(), ParseCheckpoint(*text).status(), ParseStatsSummary(*text).status(),
+          ParseNode(*text).status(), ParsePodEvent(*text).status()}) {
       EXPECT_FALSE(status.ok()) << entry.path();
       EXPECT_THAT(status.detail, HasSubstr(":")) << entry.path();
     }
@@ -228,7 +238,8 @@ TEST(KubeletText, ReadsTheCaptures) {
   EXPECT_EQ(list->pods.size(), 24u);
   bool found = false;
   for (const Pod& pod : list->pods) {
-    found = found || (pod.deployment() == "e2e-hpa" && !pod.containers.empty() && pod.containers[0].id.size() == 64);
+    found = found ||
+            (pod.deployment() == "e2e-hpa" && !pod.containers.empty() && pod.containers[0].id.size() == 64);
     EXPECT_FALSE(pod.phase.empty());
   }
   EXPECT_TRUE(found);

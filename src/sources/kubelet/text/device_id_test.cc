@@ -11,8 +11,8 @@
 namespace gpulens::kubelet {
 namespace {
 
-using ::testing::ElementsAre;
 using protozero::pbf_writer;
+using ::testing::ElementsAre;
 
 std::string KeyOf(Vendor vendor, std::string_view id) {
   auto parsed = ParseDeviceId(vendor, id);
@@ -41,8 +41,9 @@ TEST(DeviceId, KnowsTheFormsOfAllPlugins) {
 }
 
 TEST(DeviceId, RefusesOtherForms) {
-  for (std::string_view id : {"", "GPU-", "MIG-", "GPU-a b", "nvidia", "nvidiax", "nvidia0/gi", "nvidia0/x5", "GPU-a::",
-                              "GPU-a::x", "nvidia0/vgpu", "MIG-GPU-a/7", "MIG-GPU-a/7/x", "-1", "99999999999"})
+  for (std::string_view id :
+       {"", "GPU-", "MIG-", "GPU-a b", "nvidia", "nvidiax", "nvidia0/gi", "nvidia0/x5", "GPU-a::", "GPU-a::x",
+        "nvidia0/vgpu", "MIG-GPU-a/7", "MIG-GPU-a/7/x", "-1", "99999999999"})
     EXPECT_EQ(KeyOf(Vendor::kNvidia, id), "none") << id;
   EXPECT_EQ(KeyOf(Vendor::kAmd, "a:b"), "none");
   EXPECT_EQ(KeyOf(Vendor::kAmd, "amdgpu_xcp_"), "amd:serial:amdgpu_xcp_");
@@ -64,12 +65,14 @@ TEST(DeviceId, KnowsWhichResourcesAreGpus) {
   EXPECT_EQ(GpuVendorOfDriver("compute-domain.nvidia.com"), std::nullopt);
 }
 
-const std::string kUid = "0e1d2c3b-4a59-6877-8695-a4b3c2d1e0f0", kUnder = "0e1d2c3b_4a59_6877_8695_a4b3c2d1e0f0";
+const std::string kUid = "0e1d2c3b-4a59-6877-8695-a4b3c2d1e0f0",
+                  kUnder = "0e1d2c3b_4a59_6877_8695_a4b3c2d1e0f0";
 std::string Id(char digit) { return std::string(64, digit); }
 
 TEST(CgroupOwner, ReadsAllLayouts) {
   const CgroupOwner ours{kUid, Id('a')};
-  const std::string slice = "/kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod" + kUnder + ".slice/";
+  const std::string slice =
+      "/kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod" + kUnder + ".slice/";
   for (const std::string& text : std::vector<std::string>{
            "0::" + slice + "cri-containerd-" + Id('a') + ".scope\n",
            "0::/kubepods.slice/kubepods-pod" + kUnder + ".slice/cri-containerd-" + Id('a') + ".scope\n",
@@ -81,21 +84,25 @@ TEST(CgroupOwner, ReadsAllLayouts) {
            "0::/../../pod" + kUid + "/" + Id('a') + "\n",
            "12:memory:/kubepods/besteffort/pod" + kUid + "/" + Id('a') + "\n1:name=systemd:/init\n",
            "13:misc:/\n12:cpu,cpuacct:" + slice + "docker-" + Id('a') + ".scope\n0::/x\n",
-           "0::/kubelet.slice/kubelet-kubepods.slice/kubelet-kubepods-pod" + kUnder + ".slice/cri-containerd-" + Id('a') +
-               ".scope\n",
-           "0::/docker/" + Id('c') + "/kubelet/kubepods/burstable/pod" + kUid + "/" + Id('a') + "\n",
-           "0::/system.slice/docker-" + Id('c') + ".scope/kubelet.slice/kubelet-kubepods.slice/kubelet-kubepods-pod" + kUnder +
+           "0::/kubelet.slice/kubelet-kubepods.slice/kubelet-kubepods-pod" + kUnder +
                ".slice/cri-containerd-" + Id('a') + ".scope\n",
-           "0::/system.slice/containerd.service/kubepods-burstable-pod" + kUnder + ".slice:cri-containerd:" + Id('a') + "\n",
+           "0::/docker/" + Id('c') + "/kubelet/kubepods/burstable/pod" + kUid + "/" + Id('a') + "\n",
+           "0::/system.slice/docker-" + Id('c') +
+               ".scope/kubelet.slice/kubelet-kubepods.slice/kubelet-kubepods-pod" + kUnder +
+               ".slice/cri-containerd-" + Id('a') + ".scope\n",
+           "0::/system.slice/containerd.service/kubepods-burstable-pod" + kUnder +
+               ".slice:cri-containerd:" + Id('a') + "\n",
        })
     EXPECT_EQ(FindCgroupOwner(text), ours) << text;
 }
 
 TEST(CgroupOwner, KnowsStaticPodsAndContainersWithoutPods) {
   std::string hash(32, 'd');
-  EXPECT_EQ(FindCgroupOwner("0::/kubepods/burstable/pod" + hash + "/" + Id('a')), (CgroupOwner{hash, Id('a')}));
+  EXPECT_EQ(FindCgroupOwner("0::/kubepods/burstable/pod" + hash + "/" + Id('a')),
+            (CgroupOwner{hash, Id('a')}));
   EXPECT_EQ(FindCgroupOwner("0::/system.slice/docker-" + Id('a') + ".scope"), (CgroupOwner{"", Id('a')}));
-  EXPECT_EQ(FindCgroupOwner("0::/machine.slice/libpod-" + Id('a') + ".scope/container"), (CgroupOwner{"", Id('a')}));
+  EXPECT_EQ(FindCgroupOwner("0::/machine.slice/libpod-" + Id('a') + ".scope/container"),
+            (CgroupOwner{"", Id('a')}));
   EXPECT_EQ(FindCgroupOwner("0::/docker/" + Id('c') + "/kubepods/pod" + kUid), (CgroupOwner{kUid, ""}))
       << "the container around is the node's";
 }
@@ -103,14 +110,16 @@ TEST(CgroupOwner, KnowsStaticPodsAndContainersWithoutPods) {
 TEST(CgroupOwner, TakesNothingFromOtherPaths) {
   for (const std::string& text : std::vector<std::string>{
            "", "0::/\n", "0::/../..\n", "garbage", "0::/user.slice/user-1000.slice/session-3.scope\n",
-           "0::/kubepods.slice/kubepods-podnot-a-uid.slice\n", "0::/system.slice/crio-conmon-" + Id('a') + ".scope\n",
-           "0::/pods/" + Id('a').substr(1), "0::/x/" + Id('g'), "0::/x/y" + Id('a'),
+           "0::/kubepods.slice/kubepods-podnot-a-uid.slice\n",
+           "0::/system.slice/crio-conmon-" + Id('a') + ".scope\n", "0::/pods/" + Id('a').substr(1),
+           "0::/x/" + Id('g'), "0::/x/y" + Id('a'),
            "0::/system.slice/slurmstepd.scope/job_7/step_0/user/task_0\n"})
     EXPECT_EQ(FindCgroupOwner(text), CgroupOwner{}) << text;
 }
 
 TEST(CgroupOwner, ReadsNamesOfLogs) {
-  const std::string folder_name = "kube-system_etcd-n1_" + kUid, log_name = "p-0_ml_main-x-" + Id('a') + ".log";
+  const std::string folder_name = "kube-system_etcd-n1_" + kUid,
+                    log_name = "p-0_ml_main-x-" + Id('a') + ".log";
   auto folder = ParsePodLogFolder(folder_name);
   ASSERT_TRUE(folder);
   EXPECT_EQ(folder->pod_namespace, "kube-system");
@@ -125,8 +134,9 @@ TEST(CgroupOwner, ReadsNamesOfLogs) {
   EXPECT_EQ(log->pod_namespace, "ml");
   EXPECT_EQ(log->container, "main-x");
   EXPECT_EQ(log->container_id, Id('a'));
-  for (const std::string& bad : std::vector<std::string>{"", ".log", "p_n_-" + Id('a') + ".log", "p_n_c" + Id('a') + ".log",
-                                                         "p_n_c-" + Id('a'), "p_n_c-" + Id('z') + ".log"})
+  for (const std::string& bad :
+       std::vector<std::string>{"", ".log", "p_n_-" + Id('a') + ".log", "p_n_c" + Id('a') + ".log",
+                                "p_n_c-" + Id('a'), "p_n_c-" + Id('z') + ".log"})
     EXPECT_FALSE(ParseContainerLogName(bad)) << bad;
   EXPECT_EQ(ContainerIdOf("containerd://" + Id('a')), Id('a'));
   EXPECT_EQ(ContainerIdOf(Id('a')), "");
@@ -181,7 +191,8 @@ TEST(PodResources, ReadsDevicesAndClaims) {
   EXPECT_EQ((*pods)[0].name_space + "/" + (*pods)[0].name, "ml/train");
   ASSERT_EQ((*pods)[0].containers.size(), 1u);
   const HolderContainer& main = (*pods)[0].containers[0];
-  EXPECT_THAT(main.devices, ElementsAre(HeldDevices{"nvidia.com/gpu", {"GPU-1"}}, HeldDevices{"nvidia.com/gpu", {"GPU-2"}}));
+  EXPECT_THAT(main.devices, ElementsAre(HeldDevices{"nvidia.com/gpu", {"GPU-1"}},
+                                        HeldDevices{"nvidia.com/gpu", {"GPU-2"}}));
   EXPECT_THAT(main.claimed, ElementsAre(ClaimedDevice{"gpu.nvidia.com", "n1", "gpu-0"}));
   EXPECT_TRUE(ParsePodResources("").ok()) << "no pods is an answer";
 }
@@ -189,7 +200,8 @@ TEST(PodResources, ReadsDevicesAndClaims) {
 TEST(PodResources, RefusesBadMessages) {
   auto code = [](const std::string& message) { return ParsePodResources(message).status().code; };
   auto pod_named = [](const std::string& name) {
-    return Message([&](pbf_writer& w) { w.add_message(1, Message([&](pbf_writer& p) { p.add_string(1, name); })); });
+    return Message(
+        [&](pbf_writer& w) { w.add_message(1, Message([&](pbf_writer& p) { p.add_string(1, name); })); });
   };
   EXPECT_EQ(code("\x0a\x7fshort"), Code::kDataLoss);
   EXPECT_EQ(code("\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff"), Code::kDataLoss);

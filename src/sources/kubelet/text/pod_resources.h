@@ -29,7 +29,7 @@ struct HolderContainer {
 };
 struct HolderPod {
   std::string name, name_space;
-  std::string uid;  // not in the answer: for whoever finds it out
+  std::string uid;                          // not in the answer: for whoever finds it out
   std::vector<HolderContainer> containers;  // those with devices only
 };
 
