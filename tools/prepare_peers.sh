@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Fetches what the end-to-end tests talk to, into build/ and nowhere else:
 #   build/peers  prometheus, promtool, prometheus-node-exporter: unpacked, not installed, so no service starts
+#   build/slurm  slurmctld, slurmd and Slurm's programs, unpacked in the same way
 #   build/venv   a Python environment with tools/requirements.txt
 # Run again it does nothing. Exit 1 when something could not be had, after saying what and why.
 set -uo pipefail
@@ -9,19 +10,32 @@ result=0
 
 say() { echo "                $*"; }
 
-download() { (cd "$1" && timeout 300 apt-get download -qq prometheus prometheus-node-exporter) >"$1/log" 2>&1; }
+download() { (cd "$1" && timeout 300 apt-get download -qq "${@:2}") >"$1/log" 2>&1; }
+
+# unpack FOLDER PACKAGE…: into build/FOLDER
+unpack() {
+  local folder=$1 work=build/$1.new package
+  shift
+  command -v apt-get >/dev/null || { say "$folder: no apt-get here"; return 1; }
+  rm -rf "$work" && mkdir -p "$work"
+  download "$work" "$@" || { ((EUID == 0)) && apt-get update -qq && download "$work" "$@"; } ||
+    { say "$folder: apt-get download failed: $(tail -n 1 "$work/log")"; return 1; }
+  for package in "$work"/*.deb; do
+    dpkg -x "$package" "$work" || { say "$folder: cannot unpack $package"; return 1; }
+  done
+  rm -rf "$work"/*.deb "build/$folder" && mv "$work" "build/$folder"
+}
 
 peers() {
-  local work=build/peers.new package
   [[ -x build/peers/usr/bin/promtool && -x build/peers/usr/bin/prometheus-node-exporter ]] && return 0
-  command -v apt-get >/dev/null || { say "peers: no apt-get here"; return 1; }
-  rm -rf "$work" && mkdir -p "$work"
-  download "$work" || { ((EUID == 0)) && apt-get update -qq && download "$work"; } ||
-    { say "peers: apt-get download failed: $(tail -n 1 "$work/log")"; return 1; }
-  for package in "$work"/*.deb; do
-    dpkg -x "$package" "$work" || { say "peers: cannot unpack $package"; return 1; }
-  done
-  rm -rf "$work"/*.deb build/peers && mv "$work" build/peers
+  unpack peers prometheus prometheus-node-exporter
+}
+
+# Its libraries, too: few machines have them.
+slurm() {
+  [[ -x build/slurm/usr/sbin/slurmctld-wlm && -x build/slurm/usr/sbin/slurmd-wlm ]] && return 0
+  unpack slurm slurm-client slurmctld slurmd slurm-wlm-basic-plugins libmunge2 libhwloc15 libjson-c5 liblua5.1-0 \
+    libyaml-0-2 libnuma1 liblz4-1 libreadline8 libdbus-1-3
 }
 
 # The stamp is a copy of the requirements: changed ones are installed anew.
@@ -37,5 +51,6 @@ venv() {
 
 mkdir -p build
 peers || result=1
+slurm || result=1
 venv || result=1
 exit "$result"

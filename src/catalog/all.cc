@@ -31,7 +31,7 @@
 #include "catalog/self.h"
 #include "catalog/self_events.h"
 #include "catalog/self_io.h"
-#include "catalog/slurm.h"
+#include "catalog/slurm/cluster.h"
 
 namespace gpulens {
 namespace {

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""A Slurm cluster of one node for tests: Debian's slurmctld and slurmd from build/peers, with their own
+"""A Slurm cluster of one node for tests: Debian's slurmctld and slurmd from build/slurm, with their own
 configuration, state and ports, run by this user, ended by process id.
 
 Its four GPUs are plain files, so no GPU is needed. Authentication is off (auth/none), so no munged is needed;
@@ -11,17 +11,19 @@ import getpass
 import os
 import pathlib
 import shutil
+import signal
 import socket
 import subprocess
 import sys
 import tempfile
-import time
+
+from agent import free_port, wait_until
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-PEERS = ROOT / "build" / "peers"
-LIBRARIES = PEERS / "usr" / "lib" / "x86_64-linux-gnu"
+SLURM = pathlib.Path(os.environ.get("GPULENS_SLURM", ROOT / "build" / "slurm"))
+LIBRARIES = SLURM / "usr" / "lib" / "x86_64-linux-gnu"
 PLUGINS = LIBRARIES / "slurm-wlm"
-PATIENCE = 20
+PATIENCE = 30
 
 CONFIGURATION = """ClusterName=testcluster
 SlurmctldHost={host}(127.0.0.1)
@@ -63,18 +65,12 @@ PartitionName=short Nodes=node1 MaxTime=10 PriorityTier=10 State=UP
 def missing():
     """Why there can be no cluster here; None when there can."""
     for program in ("usr/sbin/slurmctld-wlm", "usr/sbin/slurmd-wlm", "usr/bin/sinfo"):
-        if not (PEERS / program).exists():
-            return f"no {program} in build/peers (tools/prepare_peers.sh gets it)"
+        if not (SLURM / program).exists():
+            return f"no {program} in build/slurm; tools/prepare_peers.sh gets it"
     for plugin in ("auth_none.so", "cred_none.so", "proctrack_linuxproc.so"):
         if not (PLUGINS / plugin).exists():
             return f"this Slurm has no plugin {plugin}"
     return None
-
-
-def free_port():
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        return found.getsockname()[1]
 
 
 class SlurmNode:
@@ -87,7 +83,7 @@ class SlurmNode:
             os.environ,
             SLURM_CONF=str(self.folder / "slurm.conf"),
             LD_LIBRARY_PATH=f"{PLUGINS}:{LIBRARIES}",
-            PATH=f"{PEERS / 'usr' / 'bin'}:{os.environ.get('PATH', '/usr/bin:/bin')}",
+            PATH=f"{SLURM / 'usr' / 'bin'}:{os.environ.get('PATH', '/usr/bin:/bin')}",
         )
 
     def __enter__(self):
@@ -122,7 +118,7 @@ class SlurmNode:
         (self.folder / "cgroup.conf").write_text("CgroupAutomount=no\nConstrainDevices=no\n")
         self.run_daemon("slurmctld-wlm", "-D", "-c")
         self.wait("slurmctld answers", lambda: "UP" in self.run("scontrol", "ping", check=False).stdout)
-        self.run_daemon("slurmd-wlm", "-D", "-N", "node1", "-d", str(PEERS / "usr/sbin/slurmstepd-wlm"))
+        self.run_daemon("slurmd-wlm", "-D", "-N", "node1", "-d", str(SLURM / "usr/sbin/slurmstepd-wlm"))
         self.wait("node1 is idle", lambda: "idle" in self.run("sinfo", "-h", "-o", "%T", check=False).stdout.split())
         # This Slurm takes no notice of Gres on the line of the node, yet it does of an update.
         self.run("scontrol", "update", "NodeName=node1", "Gres=gpu:fake:4")
@@ -131,7 +127,7 @@ class SlurmNode:
         output = open(self.folder / f"{name}.out", "w", encoding="utf-8")
         self.processes.append(
             subprocess.Popen(
-                [str(PEERS / "usr" / "sbin" / name), *arguments],
+                [str(SLURM / "usr" / "sbin" / name), *arguments],
                 env=self.environment,
                 stdin=subprocess.DEVNULL,
                 stdout=output,
@@ -157,14 +153,16 @@ class SlurmNode:
         return done.stdout.strip().split(";")[0]
 
     def wait(self, what, condition):
-        end = time.monotonic() + PATIENCE
-        while not condition():
+        def holds():
             for process in self.processes:
                 if process.poll() is not None:
                     raise RuntimeError(f"{process.args[0]} ended; {self.said()}")
-            if time.monotonic() > end:
-                raise TimeoutError(f"not within {PATIENCE} s: {what}; {self.said()}")
-            time.sleep(0.1)
+            return condition()
+
+        try:
+            wait_until(holds, PATIENCE, what)
+        except AssertionError as late:
+            raise TimeoutError(f"{late}; {self.said()}") from late
 
     def said(self):
         lines = []
@@ -194,12 +192,12 @@ def main():
         return 1
     with SlurmNode() as node:
         print(f"export SLURM_CONF={node.environment['SLURM_CONF']} LD_LIBRARY_PATH={node.environment['LD_LIBRARY_PATH']}")
-        print(f"export PATH={PEERS / 'usr' / 'bin'}:$PATH", flush=True)
+        print(f"export PATH={SLURM / 'usr' / 'bin'}:$PATH", flush=True)
         try:
-            while True:
-                time.sleep(3600)
+            signal.pause()
         except KeyboardInterrupt:
-            return 0
+            pass
+    return 0
 
 
 if __name__ == "__main__":

@@ -9,7 +9,7 @@
 
 #include "base/files.h"
 #include "base/testing/allocations.h"
-#include "catalog/slurm.h"
+#include "catalog/slurm/cluster.h"
 #include "collectors/slurm/cluster_reader.h"
 #include "collectors/slurm/cluster_series.h"
 #include "sources/slurm/parse/words.h"

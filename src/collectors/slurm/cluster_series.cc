@@ -1,6 +1,6 @@
 #include "collectors/slurm/cluster_series.h"
 
-#include "catalog/slurm.h"
+#include "catalog/slurm/cluster.h"
 
 namespace gpulens {
 namespace {

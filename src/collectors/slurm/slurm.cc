@@ -5,7 +5,7 @@
 #include <string>
 
 #include "base/run/bounded_run.h"
-#include "catalog/slurm.h"
+#include "catalog/slurm/cluster.h"
 #include "collectors/slurm/cluster_series.h"
 #include "pipeline/plugin.h"
 #include "sources/slurm/background.h"

@@ -8,13 +8,13 @@
 #include <optional>
 
 #include "agent/cli/slurm/record_commands.h"
-#include "agent/cli/slurm/when.h"
 #include "agent/config/text/value_parse.h"
 #include "base/fd.h"
 #include "base/files.h"
 #include "base/parse.h"
 #include "base/result.h"
 #include "sources/slurm/parse/table.h"
+#include "sources/slurm/parse/when.h"
 #include "sources/slurm/parse/words.h"
 
 namespace gpulens {
@@ -114,8 +114,8 @@ Status Backfill(RecordRun& run, std::vector<Chunk> chunks) {
 Result<Chunk> Bounds(RecordRun& run, const char* start_default) {
   const int64_t now = run.clock.Now().unix_ns / 1'000'000'000;
   ASSIGN_OR_RETURN(int64_t start,
-                   ParseWhen(run.options.start.empty() ? start_default : run.options.start, now));
-  ASSIGN_OR_RETURN(int64_t end, ParseWhen(run.options.end.empty() ? "now" : run.options.end, now));
+                   slurm::ParseWhen(run.options.start.empty() ? start_default : run.options.start, now));
+  ASSIGN_OR_RETURN(int64_t end, slurm::ParseWhen(run.options.end.empty() ? "now" : run.options.end, now));
   if (end <= start) return Status{Code::kInvalidArgument, "--end is not after --start"};
   return Chunk{start, end};
 }
@@ -234,9 +234,10 @@ Status BackfillFromFile(RecordRun& run) {
     ++number;
     if (line.empty() || line.starts_with('#')) continue;
     const size_t split = line.find_first_of(", \t");
-    auto start = ParseWhen(std::string(line.substr(0, split)), now);
-    auto end =
-        split == std::string_view::npos ? start : ParseWhen(std::string(Trim(line.substr(split + 1))), now);
+    auto start = slurm::ParseWhen(std::string(line.substr(0, split)), now);
+    auto end = split == std::string_view::npos
+                   ? start
+                   : slurm::ParseWhen(std::string(Trim(line.substr(split + 1))), now);
     if (!start || !end || *end <= *start)
       return {Code::kInvalidArgument,
               run.options.file + ":" + std::to_string(number) + ": expected START,END"};

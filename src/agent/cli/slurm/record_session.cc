@@ -95,7 +95,7 @@ class RecordSession {
       sink_ = std::make_unique<NoSink>();
       return Ok();
     }
-    auto made = spec->create(loaded.config.Group("sinks").Group(spec->name), env_);
+    auto made = spec->create(SinkConfig(loaded.config, spec->name), env_);
     if (!made) return made.error();
     sink_ = std::move(*made);
     return Ok();

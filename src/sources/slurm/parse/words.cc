@@ -215,8 +215,10 @@ std::string SnakeCase(std::string_view name) {
       continue;
     }
     const bool after_lower = i > 0 && (IsLower(name[i - 1]) || IsDigit(name[i - 1]));
-    // CPUTime: the T begins a word; AllocCPUS and ReqGRES end with one.
-    const bool before_lower = i > 0 && IsUpper(name[i - 1]) && i + 1 < name.size() && IsLower(name[i + 1]);
+    // CPUTime: the T begins a word; AllocCPUS, ReqGRES and TotalCPUs end with one.
+    auto lower = [&](size_t at) { return at < name.size() && IsLower(name[at]); };
+    const bool plural = i + 1 < name.size() && name[i + 1] == 's' && !lower(i + 2);
+    const bool before_lower = i > 0 && IsUpper(name[i - 1]) && lower(i + 1) && !plural;
     if (IsUpper(c) && (after_lower || before_lower) && !out.empty() && out.back() != '_') out += '_';
     out += IsUpper(c) ? static_cast<char>(c - 'A' + 'a') : c;
   }

@@ -75,6 +75,8 @@ TEST(SlurmWords, NamesOfColumns) {
   EXPECT_EQ(SnakeCase("S:C:T"), "s_c_t");
   EXPECT_EQ(SnakeCase("PREEMPT_MODE"), "preempt_mode");
   EXPECT_EQ(SnakeCase("TRESUsageInAve"), "tres_usage_in_ave");
+  EXPECT_EQ(SnakeCase("TotalCPUs"), "total_cpus");
+  EXPECT_EQ(SnakeCase("MaxCPUsPerNode"), "max_cpus_per_node");
   EXPECT_EQ(SnakeCase("///"), "");
 }
 

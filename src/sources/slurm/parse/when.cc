@@ -1,4 +1,4 @@
-#include "agent/cli/slurm/when.h"
+#include "sources/slurm/parse/when.h"
 
 #include <optional>
 
@@ -6,7 +6,7 @@
 #include "base/text.h"
 #include "sources/slurm/parse/words.h"
 
-namespace gpulens {
+namespace gpulens::slurm {
 namespace {
 
 std::optional<int64_t> UnitSeconds(std::string_view unit) {
@@ -35,11 +35,11 @@ Result<int64_t> ParseWhen(std::string text, int64_t now) {
   if (full.size() == 10) full += "T00:00";
   if (full.size() == 16) full += ":00";
   if (full.size() == 19 && full[10] == ' ') full[10] = 'T';
-  if (std::optional<int64_t> at = slurm::ParseTime(full)) return *at;
+  if (std::optional<int64_t> at = ParseTime(full)) return *at;
   std::string shown;
   AppendPrintable(shown, said);
   return Status{Code::kInvalidArgument,
                 "no time \"" + shown + "\"; like 2026-11-22T10:00:00 (UTC), 3 hours ago, now"};
 }
 
-}  // namespace gpulens
+}  // namespace gpulens::slurm

@@ -1,8 +1,8 @@
-#include "agent/cli/slurm/when.h"
+#include "sources/slurm/parse/when.h"
 
 #include <gtest/gtest.h>
 
-namespace gpulens {
+namespace gpulens::slurm {
 namespace {
 
 TEST(ParseWhen, AsPeopleType) {
@@ -20,4 +20,4 @@ TEST(ParseWhen, AsPeopleType) {
 }
 
 }  // namespace
-}  // namespace gpulens
+}  // namespace gpulens::slurm

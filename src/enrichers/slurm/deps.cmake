@@ -1,0 +1,2 @@
+house_deps(gpulens_sources_slurm)
+house_test_deps(gpulens_base_testing)
