@@ -11,8 +11,9 @@ from agent import Agent, nvidia_config, samples, value, wait_until
 PROFILE = """model: H100
 gpus: 4
 load: {kind: constant, level: 0.5}
-each:
-  - {gpu: 2, mig: true}
+mig:
+  - {gpu: 2, profile: 3g.40gb, instance: 1}
+  - {gpu: 2, profile: 3g.40gb, instance: 2}
 processes:
   - {gpu: 0, pid: 91000, memory: 8GiB}
   - {gpu: 3, pid: 93001, memory: 4GiB}
@@ -56,7 +57,7 @@ class Node:
         return {s.labels["gpu_index"]: s.labels["gpu_uuid"] for s in samples(page, "gpu_info")}
 
     def slices(self, agent):
-        page = wait_until(lambda: (lambda p: p if samples(p, "gpu_mig_info") else "")(agent.page()), 20, "MIG slices")
+        page = wait_until(lambda: (lambda p: p if len(samples(p, "gpu_mig_info")) == 2 else "")(agent.page()), 20, "MIG slices")
         return {s.labels["gpu_mig_instance_id"]: s.labels["gpu_mig_uuid"] for s in samples(page, "gpu_mig_info")}
 
 

@@ -21,7 +21,8 @@ using kubelet::ApiCall;
 using std::chrono::milliseconds;
 using std::chrono::seconds;
 
-constexpr Duration kReserve = milliseconds(500);
+// What is left of a run's time for the parsing.
+constexpr Duration kMostReserve = milliseconds(500);
 constexpr std::string_view kPageOfPods = "500";
 
 std::string NodeName(const Config& config) {
@@ -54,7 +55,8 @@ class K8sCluster final : public Collector {
 
  private:
   void Ask(const std::string& next) {
-    Duration left = deadline_ - env_.clock->Now() - kReserve;
+    Duration left = deadline_ - env_.clock->Now();
+    left -= std::min(left / 10, kMostReserve);
     if (!accessible_) return Parse();
     if (left <= Duration{}) return Done({Code::kTimeout, "the list of pods did not come in time"});
     // A node's list comes from the server's cache in one piece, a cluster's in parts.

@@ -25,7 +25,8 @@ using kubelet::ApiServer;
 using std::chrono::milliseconds;
 using std::chrono::seconds;
 
-constexpr Duration kReserve = milliseconds(200);
+// What is left of a run's time for the parsing.
+constexpr Duration kMostReserve = milliseconds(500);
 constexpr size_t kMostPageBytes = 64u << 20;
 
 std::string ServiceAccount(std::string_view file) {
@@ -81,7 +82,8 @@ class KubeletStats final : public Collector {
 
   void Fetch(Instant deadline, std::function<void(Status)> done) override {
     if (!accessible_) return Parse(std::move(done));
-    Duration left = deadline - env_.clock->Now() - kReserve;
+    Duration left = deadline - env_.clock->Now();
+    left -= std::min(left / 10, kMostReserve);
     Duration timeout = std::max(std::min(timeout_, left), Duration(milliseconds(1)));
     waiting_ = 1 + oom_;
     auto ended = [this, done = std::move(done)]() {

@@ -35,7 +35,7 @@ class KubeletStatsTest : public scraping_testing::CollectorTest {
   Workers workers{1};
 };
 
-std::string Summary(int cpu_ns, const std::string& started = "2023-11-14T00:00:00Z") {
+std::string Summary(int64_t cpu_ns, const std::string& started = "2023-11-14T00:00:00Z") {
   std::string cpu =
       R"("cpu":{"usageCoreNanoSeconds":)" + std::to_string(cpu_ns) + R"(,"usageNanoCores":250000000})";
   return R"({"node":{"nodeName":"n1",)" + cpu +
