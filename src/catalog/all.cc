@@ -36,12 +36,13 @@
 namespace gpulens {
 namespace {
 
-constexpr auto kAll = JoinRows(
-    kGpuReadingsRows, kGpuHealthRows, kGpuEnginesRows, kGpuBoardRows, kGpuErrorsRows, kGpuIdentityRows,
-    kGpuLinksRows, kGpuPartsRows, kGpuScoreRows, kHostCpuMemoryRows, kHostIoRows, kInferenceRequestsRows,
-    kInferenceLatencyRows, kInferenceCacheRows, kInferenceTransferRows, kInferenceSchedulerRows,
-    kInferenceRouterRows, kNativeVllmRows, kNativeNimRows, kNativeTritonRows, kNativeSglangRows,
-    kNativeTgiRows, kKubernetesUsageRows, kKubernetesStateRows, kSelfRows, kSelfIoRows, kSelfEventsRows, kSlurmRows);
+constexpr auto kAll =
+    JoinRows(kGpuReadingsRows, kGpuHealthRows, kGpuEnginesRows, kGpuBoardRows, kGpuErrorsRows,
+             kGpuIdentityRows, kGpuLinksRows, kGpuPartsRows, kGpuScoreRows, kHostCpuMemoryRows, kHostIoRows,
+             kInferenceRequestsRows, kInferenceLatencyRows, kInferenceCacheRows, kInferenceTransferRows,
+             kInferenceSchedulerRows, kInferenceRouterRows, kNativeVllmRows, kNativeNimRows,
+             kNativeTritonRows, kNativeSglangRows, kNativeTgiRows, kKubernetesUsageRows, kKubernetesStateRows,
+             kSelfRows, kSelfIoRows, kSelfEventsRows, kSlurmRows);
 
 struct Exception {
   const MetricDesc* metric;

@@ -66,7 +66,7 @@ TEST(Catalogue, NamesFollowTheRules) {
     constexpr std::array<std::string_view, 20> kAreas = {
         "k8s",  "container", "gpu",    "host",    "system",  "nvidia", "nvswitch",
         "amd",  "gaudi",     "intel",  "gpulens", "process", "target", "inference",
-        "vllm", "nim",       "triton", "sglang",  "tgi",   "slurm"};
+        "vllm", "nim",       "triton", "sglang",  "tgi",     "slurm"};
     EXPECT_NE(std::ranges::find(kAreas, area), kAreas.end()) << metric->name;
   }
 }

@@ -91,14 +91,13 @@ inline constexpr MetricDesc kSelfAnalyzerErrors = row::Counter(
     "gpulens.analyzer.errors", "{error}", "Errors of the analyzer by code.", row::kKeys<"analyzer", "code">);
 
 inline constexpr MetricDesc kSelfEnricherUp =
-    row::Flag("gpulens.enricher.up", "1 while the enricher's last look at what it asks was good.",
-              row::kKeys<"enricher">);
+    row::Flag("gpulens.enricher.up", "1 when the enricher has current data.", row::kKeys<"enricher">);
 inline constexpr MetricDesc kSelfEnricherMissing = row::Gauge(
     "gpulens.enricher.missing", "{thing}",
     "What the enricher should tell and cannot: sources that do not let it in, names that nobody explains.",
     row::kKeys<"enricher">);
 inline constexpr MetricDesc kSelfEnricherErrors = row::Counter(
-    "gpulens.enricher.errors", "{error}", "Looks of the enricher that failed.", row::kKeys<"enricher">);
+    "gpulens.enricher.errors", "{error}", "Errors of the enricher by code.", row::kKeys<"enricher", "code">);
 
 inline constexpr MetricDesc kSelfDriverUp =
     row::Flag("gpulens.driver.up", "1 while the driver process runs and answers.", row::kKeys<"driver">);

@@ -18,8 +18,6 @@ namespace gpulens {
 
 class EnricherSet;
 
-inline constexpr size_t kCodes = 8;
-
 struct InstanceStats {
   bool up = false;
   Status last;  // of the last attempt: why it is not up

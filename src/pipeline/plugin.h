@@ -33,6 +33,9 @@ struct AgentStats;
 struct DeliveryStats;
 class SnapshotHub;
 
+// How many values Code has: errors are counted by code.
+inline constexpr size_t kCodes = 8;
+
 // All that a plugin may touch. Outlives every plugin. What a member points to says itself from
 // which threads it may be used; null members do not exist in this program (no network in `collect`
 // of a local source, for instance).

@@ -78,7 +78,7 @@ struct SelfMetrics::OfAnalyzer {
 
 struct SelfMetrics::OfEnricher {
   EntityRef entity;
-  Series up, errors, missing;
+  Series up, errors[kCodes], missing;
   uint64_t seen = 0;
 };
 
@@ -192,12 +192,14 @@ void SelfMetrics::UpdateEnricher(const EnricherSet::View& enricher) {
   if (!e.entity) {
     e.entity = MakeRef<Entity>("enricher", AttributeSet({{"enricher", enricher.name}}));
     e.up = table_.Declare(kSelfEnricherUp, e.entity);
-    e.errors = table_.Declare(kSelfEnricherErrors, e.entity);
+    for (size_t i = 1; i < kCodes; ++i) {
+      e.errors[i] = table_.Declare(kSelfEnricherErrors, e.entity, {{"code", CodeName(static_cast<Code>(i))}});
+    }
     e.missing = table_.Declare(kSelfEnricherMissing, e.entity);
   }
   e.seen = update_;
   writer_.Set(e.up, enricher.up ? 1 : 0);
-  writer_.Set(e.errors, enricher.errors);
+  for (size_t i = 1; i < kCodes; ++i) writer_.Set(e.errors[i], enricher.errors[i]);
   writer_.Set(e.missing, enricher.missing);
 }
 

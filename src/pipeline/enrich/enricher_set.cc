@@ -127,7 +127,7 @@ void EnricherSet::Looked(One& one, const Status& status) {
     }
     view.up = status.ok();
     view.last = status;
-    view.errors += !status.ok();
+    if (!status) ++view.errors[static_cast<size_t>(status.code)];
     view.answered = true;
   }
   answered_.notify_all();

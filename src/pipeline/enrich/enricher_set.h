@@ -1,6 +1,7 @@
 // The enrichers at work: they look again and again, and together they describe entities.
 #pragma once
 
+#include <array>
 #include <condition_variable>
 #include <memory>
 #include <mutex>
@@ -23,7 +24,8 @@ class EnricherSet {
     std::string_view name;
     bool up = false;
     Status last;
-    uint64_t errors = 0, missing = 0;
+    std::array<uint64_t, kCodes> errors{};  // looks that failed, by Code
+    uint64_t missing = 0;
     bool answered = false;  // has looked, or said why it cannot
   };
   struct One;

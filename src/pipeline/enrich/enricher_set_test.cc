@@ -110,7 +110,8 @@ TEST_F(EnricherSetTest, LooksAgainAndAgain) {
   EXPECT_TRUE(View().answered && View().up);
   EXPECT_TRUE(Eventually([&] { return script_.looks > 3; }));
   script_.fail = true;
-  EXPECT_TRUE(Eventually([&] { return View().errors > 1 && !View().up; }));
+  EXPECT_TRUE(
+      Eventually([&] { return View().errors[static_cast<size_t>(Code::kTimeout)] > 1 && !View().up; }));
   EXPECT_EQ(View().last.detail, "nobody answered");
   script_.fail = false;
   EXPECT_TRUE(Eventually([&] { return View().up; }));
