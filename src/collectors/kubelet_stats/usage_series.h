@@ -52,7 +52,8 @@ class UsageSeries {
     int64_t started_ns;
   };
 
-  static void WriteUsage(const kubelet::UsageStats& stats, const Level& level, Usage& usage, FrameWriter& out);
+  static void WriteUsage(const kubelet::UsageStats& stats, const Level& level, Usage& usage,
+                         FrameWriter& out);
   void WritePod(const kubelet::PodStats& stats, FrameWriter& out);
   void WriteContainer(const kubelet::ContainerStats& stats, Pod& pod, FrameWriter& out);
   void RetireGone(FrameWriter& out);
