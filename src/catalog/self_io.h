@@ -67,7 +67,7 @@ inline constexpr MetricDesc kSelfReceiverRequests =
                  row::kKeys<"receiver", "signal", "code">);
 inline constexpr MetricDesc kSelfReceiverPoints = row::Counter(
     "gpulens.receiver.points", "{point}",
-    "Points, log records and spans received, by what became of them: accepted, refused, rejected, filtered.",
+    "Points received.",
     row::kKeys<"receiver", "signal", "result">);
 inline constexpr MetricDesc kSelfReceiverReceived =
     row::Counter("gpulens.receiver.received", "By", "Bytes received, packed.", row::kKeys<"receiver">);

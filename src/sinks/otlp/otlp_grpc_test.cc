@@ -62,11 +62,11 @@ TEST(OtlpGrpc, WhatWasLeftOutIsCounted) {
 TEST(OtlpGrpc, EveryRouteIsACallOfItsSignal) {
   auto url = ParseHttpUrl("http://c:4317");
   Outbox::Setup setup;
-  setup.routes = OtlpRoutes({*url, *url});
+  setup.routes = OtlpRoutes({*url, *url, *url});
   MakeOtlpCalls(setup);
+  constexpr std::string_view kCalls[] = {"MetricsService/Export", "LogsService/Export", "TraceService/Export"};
   for (size_t route = 0; route < setup.routes.size(); ++route) {
-    EXPECT_THAT(setup.routes[route].grpc_method,
-                HasSubstr(route % 2 ? "LogsService/Export" : "MetricsService/Export"));
+    EXPECT_THAT(setup.routes[route].grpc_method, HasSubstr(kCalls[OtlpWrittenAs(route).signal]));
     EXPECT_EQ(setup.routes[route].headers, "");
   }
   EXPECT_FALSE(setup.routes[OtlpRouteOf(0, 0, false)].gzip);

@@ -71,7 +71,8 @@ void PodWatch::End(const ApiAccess& access, Instant now) {
     lines_.clear();
     return;
   }
-  if (!watch_.busy()) StartWatch(access);
+  // One that has ended since Begin still has to be taken.
+  if (!watch_.busy() && !watch_.ended()) StartWatch(access);
   if (status_.ok()) known_ns_ = now.boot_ns;
 }
 
