@@ -66,9 +66,7 @@ inline constexpr MetricDesc kSelfReceiverRequests =
     row::Counter("gpulens.receiver.requests", "{request}", "Requests received by answer.",
                  row::kKeys<"receiver", "signal", "code">);
 inline constexpr MetricDesc kSelfReceiverPoints = row::Counter(
-    "gpulens.receiver.points", "{point}",
-    "Points received.",
-    row::kKeys<"receiver", "signal", "result">);
+    "gpulens.receiver.points", "{point}", "Points received.", row::kKeys<"receiver", "signal", "result">);
 inline constexpr MetricDesc kSelfReceiverReceived =
     row::Counter("gpulens.receiver.received", "By", "Bytes received, packed.", row::kKeys<"receiver">);
 

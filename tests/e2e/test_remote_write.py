@@ -32,7 +32,7 @@ class Collect(unittest.TestCase):
         self.assertFalse(any(s.ended for request in receiver.requests for s in request.samples), "it is no stream that ends")
 
     def run_once(self, receiver, *more):
-        done = collect("host", "--once", "--sink", "remote_write", "-o", f"url={receiver.url}", "-o", "labels=team=t", *more)
+        done = collect("host", "--once", "--sink", "remote_write", "-o", f"url={receiver.url}", "-o", "attributes=team=t", *more)
         self.assertEqual((done.returncode, done.stderr), (0, ""))
 
     def test_version_2(self):

@@ -1,6 +1,7 @@
 // The file sink: readings and events as lines of JSON in a file that is rotated.
 
 #include "base/result.h"
+#include "naming/sink_names.h"
 #include "pipeline/plugin.h"
 #include "sinks/file/log_file.h"
 #include "wire/json/json_event.h"
@@ -11,8 +12,8 @@ namespace {
 
 class FileSink final : public Sink {
  public:
-  FileSink(LogFile::Options options, const Clock& clock)
-      : file_(options), clock_(clock), sync_(options.sync) {}
+  FileSink(LogFile::Options options, const SinkNames& names, const Clock& clock)
+      : file_(options), lines_(names.speller(NameForm::kOtel)), clock_(clock), sync_(options.sync) {}
 
   Status Open() { return file_.Open(clock_.Now()); }
 
@@ -52,7 +53,7 @@ Result<std::unique_ptr<Sink>> Create(const Config& config, Env& env) {
   options.sync = SyncOf(config.Text("fsync"));
   options.sync_interval = config.Time("fsync_interval");
   if (options.path.empty()) return Status{Code::kInvalidArgument, "the file sink needs a path"};
-  auto sink = std::make_unique<FileSink>(std::move(options), *env.clock);
+  auto sink = std::make_unique<FileSink>(std::move(options), SinkNames(config), *env.clock);
   Status opened = sink->Open();
   // A full disk may have room again at the next tick; what else is wrong, people have to put right.
   if (!opened && opened.code != Code::kExhausted) return opened;
@@ -60,35 +61,38 @@ Result<std::unique_ptr<Sink>> Create(const Config& config, Env& env) {
 }
 
 constexpr std::string_view kSyncWords[] = {"none", "interval", "always"};
-constexpr OptionSpec kOptions[] = {
-    {.key = "path", .fallback = {}, .help = "The file; its folder must be there.", .required = true},
-    {.key = "rotate_size",
-     .type = OptionType::kSize,
-     .fallback = "64MiB",
-     .help = "Begin a new file before this one gets larger; 0: never.",
-     .min = 0},
-    {.key = "rotate_age",
-     .type = OptionType::kTime,
-     .fallback = "24h",
-     .help = "Begin a new file when this one is so old; 0s: never.",
-     .min = 0},
-    {.key = "keep",
-     .type = OptionType::kInt,
-     .fallback = "5",
-     .help = "How many earlier files stay, as PATH.1 to PATH.N.",
-     .min = 0,
-     .max = 1000},
-    {.key = "fsync",
-     .fallback = "none",
-     .help = "When written lines are forced to the disk.",
-     .allowed = kSyncWords},
-    {.key = "fsync_interval",
-     .type = OptionType::kTime,
-     .fallback = "5s",
-     .help = "How often, with fsync: interval.",
-     .min = 0.1,
-     .max = 86400},
-};
+constexpr auto kOptions = JoinOptions(
+    std::to_array<OptionSpec>({
+        IntervalOption("0s"),
+        {.key = "path", .fallback = {}, .help = "The file; its folder must be there.", .required = true},
+        {.key = "rotate_size",
+         .type = OptionType::kSize,
+         .fallback = "64MiB",
+         .help = "Begin a new file before this one gets larger; 0: never.",
+         .min = 0},
+        {.key = "rotate_age",
+         .type = OptionType::kTime,
+         .fallback = "24h",
+         .help = "Begin a new file when this one is so old; 0s: never.",
+         .min = 0},
+        {.key = "keep",
+         .type = OptionType::kInt,
+         .fallback = "5",
+         .help = "How many earlier files stay, as PATH.1 to PATH.N.",
+         .min = 0,
+         .max = 1000},
+        {.key = "fsync",
+         .fallback = "none",
+         .help = "When written lines are forced to the disk.",
+         .allowed = kSyncWords},
+        {.key = "fsync_interval",
+         .type = OptionType::kTime,
+         .fallback = "5s",
+         .help = "How often, with fsync: interval.",
+         .min = 0.1,
+         .max = 86400},
+    }),
+    NameOptions("[native]"));
 
 }  // namespace
 

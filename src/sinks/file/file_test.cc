@@ -11,6 +11,7 @@
 
 #include "base/files.h"
 #include "base/testing/file_size_limit.h"
+#include "naming/names_testing.h"
 #include "pipeline/plugin.h"
 #include "sinks/file/log_file.h"
 #include "wire/json/json_lines.h"
@@ -265,10 +266,35 @@ TEST_F(FileTest, LinesSayEachReadingOnce) {
   EXPECT_EQ((*json)["attributes"]["host.name"].text, "n2");
 }
 
+TEST_F(FileTest, LinesHaveTheNamesOfTheSink) {
+  TestSource nvidia("nvidia");
+  Series power = nvidia.table.Declare(kPower, Gpu(3));
+  nvidia.writer.Begin(now_);
+  nvidia.writer.Set(power, 612.5);
+  auto snapshot = MakeSnapshot(1, now_, {nvidia.Entry()});
+  Config config;
+  testing::SetNames(config, {"native", "dcgm"});
+  config.Set("exclude", std::vector<std::string>{"gpu.power.*"}, {});
+  JsonLines nothing(SinkNames(config).speller(NameForm::kOtel));
+  std::string out;
+  nothing.Append(*snapshot, out);
+  EXPECT_EQ(out, "");
+  testing::SetNames(config);
+  config.Set("rename", std::map<std::string, std::string>{{"gpu.uuid", "uuid"}}, {});
+  config.Set(kAttributesKey, std::map<std::string, std::string>{{"cluster", "c"}}, {});
+  JsonLines lines(SinkNames(config).speller(NameForm::kOtel));
+  lines.Append(*snapshot, out);
+  EXPECT_EQ(
+      out,
+      "{\"ts\":\"2023-11-14T22:13:20.000Z\",\"name\":\"gpu.power.draw\",\"unit\":\"W\",\"source\":\"nvidia\","
+      "\"attributes\":{\"cluster\":\"c\",\"gpu.index\":3},\"value\":612.5}\n");
+}
+
 class FileSinkTest : public FileTest {
  protected:
   Config Options(const std::string& path) {
     Config config;
+    testing::SetNames(config);
     config.Set("path", path, {});
     config.Set("rotate_size", int64_t{0}, {});
     config.Set("rotate_age", Duration(0), {});

@@ -64,7 +64,8 @@ TEST(OtlpGrpc, EveryRouteIsACallOfItsSignal) {
   Outbox::Setup setup;
   setup.routes = OtlpRoutes({*url, *url, *url});
   MakeOtlpCalls(setup);
-  constexpr std::string_view kCalls[] = {"MetricsService/Export", "LogsService/Export", "TraceService/Export"};
+  constexpr std::string_view kCalls[] = {"MetricsService/Export", "LogsService/Export",
+                                         "TraceService/Export"};
   for (size_t route = 0; route < setup.routes.size(); ++route) {
     EXPECT_THAT(setup.routes[route].grpc_method, HasSubstr(kCalls[OtlpWrittenAs(route).signal]));
     EXPECT_EQ(setup.routes[route].headers, "");

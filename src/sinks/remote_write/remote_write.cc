@@ -4,7 +4,7 @@
 
 #include "base/result.h"
 #include "base/version.h"
-#include "dialects/dialect.h"
+#include "naming/sink_names.h"
 #include "pipeline/outbox/outbox.h"
 #include "pipeline/outbox/outbox_options.h"
 #include "pipeline/plugin.h"
@@ -59,7 +59,7 @@ class RemoteWriteSink final : public Sink {
         // One reading by hand is no stream that could end.
         tells_end_(env.stats != nullptr),
         receiver_(std::move(receiver)),
-        writer_(MakeSpeller(config.Texts("dialects")), OptionsOf(config)),
+        writer_(SinkNames(config).speller(NameForm::kPrometheus), OptionsOf(config)),
         outbox_(std::move(outbox)) {}
 
   Status Write(const Snapshot& snapshot) override {
@@ -86,9 +86,7 @@ class RemoteWriteSink final : public Sink {
     options.version = config.Text("protocol") == kFirst ? RemoteWriteVersion::k1 : RemoteWriteVersion::k2;
     options.native_histograms = config.Bool("native_histograms");
     options.max_samples = static_cast<size_t>(config.Int("max_samples"));
-    options.labels = [own = config.TextMap("labels")](const AttributeSet& resource) {
-      return RemoteWriteLabelsOf(resource, own);
-    };
+    options.labels = &RemoteWriteLabelsOf;
     return options;
   }
 
@@ -155,19 +153,7 @@ constexpr auto kOptions =
                      .help = "The version of remote write; auto: 2.0, and 1.0 from when the receiver turns "
                              "out not to know it.",
                      .allowed = kProtocols},
-                    {.key = "interval",
-                     .type = OptionType::kTime,
-                     .fallback = "15s",
-                     .help = "Between what is sent.",
-                     .min = 0.01},
-                    {.key = "dialects",
-                     .type = OptionType::kTexts,
-                     .fallback = "[native]",
-                     .help = "Under which names series are told.",
-                     .allowed = kDialectNames},
-                    {.key = "labels",
-                     .type = OptionType::kTextMap,
-                     .help = "More labels of every series that has none of that name."},
+                    IntervalOption("15s"),
                     {.key = "native_histograms",
                      .type = OptionType::kBool,
                      .fallback = "false",
@@ -179,7 +165,7 @@ constexpr auto kOptions =
                      .min = 1,
                      .max = 1'000'000},
                 }),
-                kOutboxOptions);
+                JoinOptions(NameOptions("[native]"), kOutboxOptions));
 
 }  // namespace
 

@@ -82,14 +82,13 @@ TEST(RemoteWriteLabels, SayWhoAndWhere) {
                          {"cluster", "x"},
                          {"cloud.region", "r"},
                          {"rack", int64_t{7}}});
-  EXPECT_EQ(RemoteWriteLabelsOf(resource, {{"team", "t"}}), (RemoteWriteLabels{{"team", "t"},
-                                                                               {"job", "gpulens"},
-                                                                               {"instance", "n1"},
-                                                                               {"cluster", "x"},
-                                                                               {"k8s_cluster_name", "c"},
-                                                                               {"rack", "7"}}));
+  EXPECT_EQ(RemoteWriteLabelsOf(resource), (RemoteWriteLabels{{"job", "gpulens"},
+                                                              {"instance", "n1"},
+                                                              {"cluster", "x"},
+                                                              {"k8s_cluster_name", "c"},
+                                                              {"rack", "7"}}));
   resource = AttributeSet({{"service.name", "s"}, {"service.namespace", "a"}, {"service.instance.id", "i"}});
-  EXPECT_EQ(RemoteWriteLabelsOf(resource, {}), (RemoteWriteLabels{{"job", "a/s"}, {"instance", "i"}}));
+  EXPECT_EQ(RemoteWriteLabelsOf(resource), (RemoteWriteLabels{{"job", "a/s"}, {"instance", "i"}}));
 }
 
 }  // namespace

@@ -13,10 +13,8 @@ constexpr std::string_view kTargetInfoAlone[] = {"service.", "host.",    "os.",
 
 }  // namespace
 
-RemoteWriteLabels RemoteWriteLabelsOf(const AttributeSet& resource,
-                                      const std::map<std::string, std::string>& own) {
-  // The first of equal names counts.
-  RemoteWriteLabels labels(own.begin(), own.end());
+RemoteWriteLabels RemoteWriteLabelsOf(const AttributeSet& resource) {
+  RemoteWriteLabels labels;  // the first of equal names counts
   const std::string space = resource.Text("service.namespace"), id = resource.Text("service.instance.id");
   labels.emplace_back("job", (space.empty() ? "" : space + "/") + resource.Text("service.name"));
   labels.emplace_back("instance", id.empty() ? resource.Text("host.name") : id);

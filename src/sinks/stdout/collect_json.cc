@@ -1,7 +1,6 @@
 #include "sinks/stdout/collect_json.h"
 
 #include <algorithm>
-#include <cmath>
 
 #include "base/text.h"
 #include "catalog/all.h"
@@ -27,15 +26,6 @@ std::string NameAndUnit(std::string_view name, std::string_view unit) {
   text += ",\"unit\":";
   AppendJsonString(text, unit);
   return text;
-}
-
-// A number in another unit than its series'. Tables scale no histogram.
-void AppendScaled(std::string& out, const Frame& frame, uint32_t slot, double scale, bool whole) {
-  const SeriesInfo& info = (*frame.layout)[slot];
-  if (info.shape || (scale == 1 && !whole)) return AppendJsonReading(out, frame, slot);
-  Cell cell = frame.cells[info.first_cell];
-  double value = (info.desc->number == Number::kInt ? static_cast<double>(cell.i) : cell.d) * scale;
-  AppendJsonMember(out, "value", whole ? std::round(value) : value);
 }
 
 // Whether it is a GPU, or an instance or a partition of one.
@@ -137,7 +127,7 @@ void CollectJson::AppendReadings(const Group& group, const SnapshotEntry& entry,
     any = true;
     out += reading.text;
     out += ',';
-    AppendScaled(out, frame, reading.slot, reading.scale, reading.whole);
+    AppendJsonReading(out, frame, reading.slot, reading.scale, reading.whole);
     bool stale = quality == Quality::kStale || entry.overdue;
     out += stale ? ",\"quality\":\"stale\",\"age_s\":" : ",\"quality\":\"ok\",\"age_s\":";
     AppendJsonSeconds(out, AgeMsAt(frame, reading.slot, now));

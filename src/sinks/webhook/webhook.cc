@@ -4,6 +4,7 @@
 #include "base/result.h"
 #include "base/text.h"
 #include "base/version.h"
+#include "naming/sink_names.h"
 #include "pipeline/outbox/outbox.h"
 #include "pipeline/outbox/outbox_options.h"
 #include "pipeline/plugin.h"
@@ -32,6 +33,7 @@ class WebhookSink final : public Sink {
   WebhookSink(const Config& config, std::unique_ptr<Outbox> outbox)
       : events_(config.Bool("events")),
         most_{static_cast<size_t>(config.Int("max_records")), kArrayBytes},
+        lines_(SinkNames(config).speller(NameForm::kOtel)),
         outbox_(std::move(outbox)) {}
 
   Status Write(const Snapshot& snapshot) override {
@@ -88,11 +90,7 @@ constexpr auto kOptions = JoinOptions(std::to_array<OptionSpec>({
                                            .type = OptionType::kUrl,
                                            .help = "Where to POST to, taken as it is.",
                                            .required = true},
-                                          {.key = "interval",
-                                           .type = OptionType::kTime,
-                                           .fallback = "60s",
-                                           .help = "Between what is sent.",
-                                           .min = 0.01},
+                                          IntervalOption("60s"),
                                           {.key = "events",
                                            .type = OptionType::kBool,
                                            .fallback = "true",
@@ -104,7 +102,7 @@ constexpr auto kOptions = JoinOptions(std::to_array<OptionSpec>({
                                            .min = 1,
                                            .max = 1'000'000},
                                       }),
-                                      kOutboxOptions);
+                                      JoinOptions(NameOptions("[native]"), kOutboxOptions));
 
 }  // namespace
 

@@ -5,32 +5,65 @@
 
 namespace gpulens {
 
-JsonLines::LayoutLines JsonLines::Spell(const Layout& layout, std::string_view source,
-                                        const AttributeSet& resource) {
+namespace {
+
+SpelledSeries AsItIs(const SeriesInfo& info) {
+  SpelledSeries told;
+  told.name = info.desc->name;
+  told.unit = info.desc->unit;
+  return told;
+}
+
+// Labels are texts; one that tells an attribute of the series as it is keeps the attribute's type.
+AttributeSet Typed(const SpelledSeries& told, const AttributeSet& own) {
+  std::vector<AttributeSet::Attribute> attributes;
+  for (const auto& [key, text] : told.labels) {
+    const bool same = own.Has(key) && own.Text(key) == text;
+    attributes.push_back({key, same ? own.Find(key, {}) : AttributeSet::Value(std::string_view(text))});
+  }
+  return AttributeSet(std::span<const AttributeSet::Attribute>(attributes));
+}
+
+}  // namespace
+
+void JsonLines::AddLine(const SeriesInfo& info, const SpelledSeries& told, std::string_view source, Line line,
+                        LayoutLines& text) const {
+  line.scale = told.scale;
+  line.whole = told.whole;
+  line.text = static_cast<uint32_t>(text.arena.size());
+  text.arena += "\",\"name\":";
+  AppendJsonString(text.arena, told.name);
+  text.arena += ",\"unit\":";
+  AppendJsonString(text.arena, told.unit);
+  text.arena += ",\"source\":";
+  AppendJsonString(text.arena, source);
+  text.arena += ",\"attributes\":";
+  const AttributeSet attributes = speller_ ? Typed(told, info.attributes) : info.attributes;
+  AppendJsonAttributes(text.arena, attributes.OverlaidOn(resource_));
+  text.arena += ',';
+  line.text_size = static_cast<uint32_t>(text.arena.size()) - line.text;
+  text.lines.push_back(line);
+}
+
+JsonLines::LayoutLines JsonLines::Spell(const Layout& layout, std::string_view source) const {
   LayoutLines text;
+  std::vector<SpelledSeries> names;
   for (uint32_t slot = 0; slot < layout.slots(); ++slot) {
     const SeriesInfo& info = layout[slot];
     if (!info.desc) continue;
+    names.clear();
+    if (speller_) (*speller_)(info, names);
+    else names.push_back(AsItIs(info));
     Line line;
     line.slot = slot;
-    line.text = static_cast<uint32_t>(text.arena.size());
-    text.arena += "\",\"name\":";
-    AppendJsonString(text.arena, info.desc->name);
-    text.arena += ",\"unit\":";
-    AppendJsonString(text.arena, info.desc->unit);
-    text.arena += ",\"source\":";
-    AppendJsonString(text.arena, source);
-    text.arena += ",\"attributes\":";
-    AppendJsonAttributes(text.arena, info.attributes.OverlaidOn(resource));
-    text.arena += ',';
-    line.text_size = static_cast<uint32_t>(text.arena.size()) - line.text;
-    text.lines.push_back(line);
+    for (const SpelledSeries& told : names) AddLine(info, told, source, line, text);
   }
   return text;
 }
 
 void JsonLines::Append(const Snapshot& snapshot, std::string& out) {
-  if (!(snapshot.resource == resource_)) {
+  const bool renamed = speller_ && speller_->Look(snapshot);
+  if (renamed || !(snapshot.resource == resource_)) {
     resource_ = snapshot.resource;
     texts_ = {};
   }
@@ -39,7 +72,7 @@ void JsonLines::Append(const Snapshot& snapshot, std::string& out) {
   for (const SnapshotEntry& entry : snapshot.frames) {
     const Frame& frame = *entry.frame;
     const LayoutLines& text =
-        texts_.Of(frame.layout, [&](const Layout& layout) { return Spell(layout, entry.source, resource_); });
+        texts_.Of(frame.layout, [&](const Layout& layout) { return Spell(layout, entry.source); });
     Run run{frame.run, frame.read_at.boot_ns};
     auto before = written_.find(entry.source);
     bool known = before != written_.end() && before->second == run;
@@ -51,7 +84,7 @@ void JsonLines::Append(const Snapshot& snapshot, std::string& out) {
       if (frame.quality[line.slot] != Quality::kOk) continue;
       out += when;
       out.append(text.arena, line.text, line.text_size);
-      AppendJsonReading(out, frame, line.slot);
+      AppendJsonReading(out, frame, line.slot, line.scale, line.whole);
       out += "}\n";
     }
   }

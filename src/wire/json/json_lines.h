@@ -9,10 +9,13 @@
 #pragma once
 
 #include <map>
+#include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "core/frame.h"
+#include "core/spelled_series.h"
 #include "wire/per_layout.h"
 
 namespace gpulens {
@@ -20,6 +23,11 @@ namespace gpulens {
 // Not thread-safe.
 class JsonLines {
  public:
+  // Under the catalogue's names.
+  JsonLines() = default;
+  // Under the names of `speller`, as OpenTelemetry has them.
+  explicit JsonLines(Speller speller) : speller_(std::move(speller)) {}
+
   // Appends a line for each value read since the last Commit.
   void Append(const Snapshot& snapshot, std::string& out);
   // What was appended last has arrived: it is not written again.
@@ -28,6 +36,8 @@ class JsonLines {
  private:
   struct Line {
     uint32_t slot = 0;
+    double scale = 1;
+    bool whole = false;
     uint32_t text = 0, text_size = 0;  // in LayoutLines::arena: `","name":…,"attributes":{…},`
   };
   struct LayoutLines {
@@ -40,8 +50,11 @@ class JsonLines {
     friend bool operator==(const Run&, const Run&) = default;
   };
 
-  static LayoutLines Spell(const Layout& layout, std::string_view source, const AttributeSet& resource);
+  LayoutLines Spell(const Layout& layout, std::string_view source) const;
+  void AddLine(const SeriesInfo& info, const SpelledSeries& told, std::string_view source, Line line,
+               LayoutLines& text) const;
 
+  std::optional<Speller> speller_;
   AttributeSet resource_;
   PerLayout<LayoutLines> texts_;
   std::map<std::string, Run, std::less<>> written_, appended_;  // by source

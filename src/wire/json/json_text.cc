@@ -169,6 +169,14 @@ void AppendJsonReading(std::string& out, const Frame& frame, uint32_t slot) {
   else AppendCount(out, "value", *cells, info.desc->number == Number::kInt);
 }
 
+void AppendJsonReading(std::string& out, const Frame& frame, uint32_t slot, double scale, bool whole) {
+  const SeriesInfo& info = (*frame.layout)[slot];
+  if (info.shape || (scale == 1 && !whole)) return AppendJsonReading(out, frame, slot);
+  const Cell cell = frame.cells[info.first_cell];
+  const double value = (info.desc->number == Number::kInt ? static_cast<double>(cell.i) : cell.d) * scale;
+  AppendJsonMember(out, "value", whole ? std::round(value) : value);
+}
+
 int64_t AgeMsAt(const Frame& frame, uint32_t slot, Instant now) noexcept {
   int64_t since = (now - frame.read_at).count() / 1'000'000 + int64_t{frame.AgeMs(slot)};
   return std::max<int64_t>(since, 0);

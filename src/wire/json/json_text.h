@@ -33,6 +33,8 @@ void AppendRfc3339(std::string& out, int64_t unix_ns);
 //   histogram   "buckets":[{"le":0.1,"count":3},{"le":"+Inf","count":4}],"sum":0.3,"count":4
 //   summary     "quantiles":[{"quantile":0.5,"value":0.2}],"sum":0.3,"count":4
 void AppendJsonReading(std::string& out, const Frame& frame, uint32_t slot);
+// The same as a dialect tells it: in another unit, perhaps as a whole number. Tables scale no histogram.
+void AppendJsonReading(std::string& out, const Frame& frame, uint32_t slot, double scale, bool whole);
 // How old the value of a slot is at `now`, in milliseconds; never negative.
 int64_t AgeMsAt(const Frame& frame, uint32_t slot, Instant now) noexcept;
 
