@@ -4,12 +4,28 @@
 #include "naming/sink_names.h"
 #include "pipeline/plugin.h"
 #include "sinks/file/log_file.h"
+#include "sinks/file/otlp_lines.h"
 #include "wire/json/json_event.h"
 #include "wire/json/json_lines.h"
 
 namespace gpulens {
 namespace {
 
+constexpr std::string_view kRecords = "records", kOtlpJson = "otlp_json";
+
+// A line for each reading and each event.
+class RecordLines {
+ public:
+  explicit RecordLines(Speller speller) : lines_(std::move(speller)) {}
+  Status Append(const Snapshot& snapshot, std::string& out) { return lines_.Append(snapshot, out), Ok(); }
+  Status Append(const Events& events, std::string& out) { return AppendJsonEvents(out, events), Ok(); }
+  void Commit() { lines_.Commit(); }
+
+ private:
+  JsonLines lines_;
+};
+
+template <class Lines>
 class FileSink final : public Sink {
  public:
   FileSink(LogFile::Options options, const SinkNames& names, const Clock& clock)
@@ -19,21 +35,21 @@ class FileSink final : public Sink {
 
   Status Write(const Snapshot& snapshot) override {
     text_.clear();
-    lines_.Append(snapshot, text_);
+    RETURN_IF_ERROR(lines_.Append(snapshot, text_));
     RETURN_IF_ERROR(file_.Append(text_, clock_.Now()));
     lines_.Commit();
     return Ok();
   }
   Status Write(const Events& events) override {
     text_.clear();
-    AppendJsonEvents(text_, events);
+    RETURN_IF_ERROR(lines_.Append(events, text_));
     return file_.Append(text_, clock_.Now());
   }
   Status Flush(Instant) override { return sync_ == LogFile::Sync::kNone ? Ok() : file_.SyncNow(); }
 
  private:
   LogFile file_;
-  JsonLines lines_;
+  Lines lines_;
   const Clock& clock_;
   const LogFile::Sync sync_;
   std::string text_;
@@ -42,6 +58,15 @@ class FileSink final : public Sink {
 LogFile::Sync SyncOf(const std::string& word) {
   if (word == "always") return LogFile::Sync::kAlways;
   return word == "interval" ? LogFile::Sync::kInterval : LogFile::Sync::kNone;
+}
+
+template <class Lines>
+Result<std::unique_ptr<Sink>> Open(LogFile::Options options, const Config& config, Env& env) {
+  auto sink = std::make_unique<FileSink<Lines>>(std::move(options), SinkNames(config), *env.clock);
+  Status opened = sink->Open();
+  // A full disk may have room again at the next tick; what else is wrong, people have to put right.
+  if (!opened && opened.code != Code::kExhausted) return opened;
+  return std::unique_ptr<Sink>(std::move(sink));
 }
 
 Result<std::unique_ptr<Sink>> Create(const Config& config, Env& env) {
@@ -53,18 +78,22 @@ Result<std::unique_ptr<Sink>> Create(const Config& config, Env& env) {
   options.sync = SyncOf(config.Text("fsync"));
   options.sync_interval = config.Time("fsync_interval");
   if (options.path.empty()) return Status{Code::kInvalidArgument, "the file sink needs a path"};
-  auto sink = std::make_unique<FileSink>(std::move(options), SinkNames(config), *env.clock);
-  Status opened = sink->Open();
-  // A full disk may have room again at the next tick; what else is wrong, people have to put right.
-  if (!opened && opened.code != Code::kExhausted) return opened;
-  return std::unique_ptr<Sink>(std::move(sink));
+  if (config.Text("format") == kOtlpJson) return Open<OtlpLines>(std::move(options), config, env);
+  return Open<RecordLines>(std::move(options), config, env);
 }
 
+constexpr std::string_view kFormats[] = {kRecords, kOtlpJson};
 constexpr std::string_view kSyncWords[] = {"none", "interval", "always"};
 constexpr auto kOptions = JoinOptions(
     std::to_array<OptionSpec>({
         IntervalOption("0s"),
         {.key = "path", .fallback = {}, .help = "The file; its folder must be there.", .required = true},
+        {.key = "format",
+         .fallback = kRecords,
+         .help =
+             "records: a line for each reading and event. otlp_json: a line for each OTLP request, as the "
+             "Collector's receiver otlpjsonfile reads them.",
+         .allowed = kFormats},
         {.key = "rotate_size",
          .type = OptionType::kSize,
          .fallback = "64MiB",

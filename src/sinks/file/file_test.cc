@@ -296,6 +296,7 @@ class FileSinkTest : public FileTest {
     Config config;
     testing::SetNames(config);
     config.Set("path", path, {});
+    config.Set("format", format_, {});
     config.Set("rotate_size", int64_t{0}, {});
     config.Set("rotate_age", Duration(0), {});
     config.Set("keep", int64_t{5}, {});
@@ -303,9 +304,39 @@ class FileSinkTest : public FileTest {
     config.Set("fsync_interval", Duration(std::chrono::seconds(5)), {});
     return config;
   }
-  std::string sync_ = "interval";
+  std::string sync_ = "interval", format_ = "records";
   Env env_;
 };
+
+TEST_F(FileSinkTest, OtlpJsonHasARequestInEachLine) {
+  format_ = "otlp_json";
+  auto sink = file_sink.create(Options(path_), env_);
+  ASSERT_TRUE(sink.ok()) << sink.error().detail;
+  TestSource nvidia("nvidia");
+  Series power = nvidia.table.Declare(kPower, Gpu(3));
+  nvidia.writer.Begin(now_);
+  nvidia.writer.Set(power, 612.5);
+  auto snapshot = MakeSnapshot(1, now_, {nvidia.Entry()});
+  EXPECT_TRUE((*sink)->Write(*snapshot).ok());
+  EXPECT_TRUE((*sink)->Write(*snapshot).ok()) << "nothing is new, so there is no second line";
+  Events events;
+  EXPECT_TRUE((*sink)->Write(events).ok());
+  events.list.push_back({now_, "gpu.xid", nullptr, {}, "fell off the bus", EventSeverity::kError});
+  EXPECT_TRUE((*sink)->Write(events).ok());
+  sink->reset();
+  const std::string text = *ReadFile(path_);
+  const size_t end = text.find('\n');
+  ASSERT_NE(end, text.npos);
+  auto metrics = JsonReader::Read(text.substr(0, end));
+  ASSERT_TRUE(metrics.has_value()) << text;
+  EXPECT_NE(text.find("{\"resourceMetrics\":["), text.npos);
+  EXPECT_NE(text.find("\"name\":\"gpu.power.draw\""), text.npos);
+  EXPECT_NE(text.find("\"asDouble\":612.5"), text.npos);
+  const std::string second = text.substr(end + 1);
+  EXPECT_EQ(second.find("{\"resourceLogs\":["), 0u) << second;
+  EXPECT_NE(second.find("fell off the bus"), text.npos);
+  EXPECT_EQ(second.find('\n'), second.size() - 1);
+}
 
 TEST_F(FileSinkTest, WritesTicksAndGoesOnAfterAFullDisk) {
   auto sink = file_sink.create(Options(path_), env_);
