@@ -3,12 +3,14 @@ include_guard()
 set(e2e_python ${CMAKE_SOURCE_DIR}/tools/venv_python.sh)
 foreach(name agent amd bad_pages capture check commands gpu gpu_coverage gpu_pages gpu_parts events fault_matrix peers
              seed_rows seed_rows_engines websocket crowd engines_command engine_monitors discovery otlp otlp_encodings otlp_grpc otlp_in
-             remote_write webhook kubernetes slurm)
+             remote_write webhook kubernetes slurm seed_rows_delivery)
   add_test(NAME e2e_${name} COMMAND ${e2e_python} -m unittest -v test_${name}
            WORKING_DIRECTORY ${CMAKE_SOURCE_DIR}/tests/e2e)
   set_tests_properties(e2e_${name} PROPERTIES LABELS e2e TIMEOUT 300 RESOURCE_LOCK e2e_${name}
     ENVIRONMENT "PYTHONDONTWRITEBYTECODE=1")
 endforeach()
+# Every collector with every sink.
+set_tests_properties(e2e_seed_rows_delivery PROPERTIES TIMEOUT 900)
 # Real serving engines, which tools/prepare_engines.sh fetches; each skips, with the reason, where it is not there. Those
 # that are quick to fetch and to start run always; the heavy ones have a label of their own: ./dev test --engines.
 foreach(name triton mooncake litellm dynamo llama_cpp)

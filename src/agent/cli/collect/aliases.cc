@@ -203,7 +203,9 @@ bool PassOwnOption(const CommandAlias& alias, AliasOptions& options) {
   std::string_view key = KeyOf(alias);
   if (key.empty()) return !given;
   std::string value = given ? options.own : std::string(alias.fallback);
-  options.collect.options.emplace_back(key, alias.type == "D" ? WithUnit(value) : value);
+  // Before those of -o: a second one of this name is the sink's.
+  options.collect.options.emplace(options.collect.options.begin(), key,
+                                  alias.type == "D" ? WithUnit(value) : value);
   return true;
 }
 

@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <set>
+#include <string>
 
 #include "agent/cli/collect/collect_session.h"
 #include "agent/cli/collect/engine_target.h"
@@ -55,6 +57,8 @@ const OptionSpec* FindOption(std::span<const OptionSpec> options, std::string_vi
 }
 
 // The options a person may give with -o: those of the collector (or of one of its targets) and of the sink.
+// Where both have one of this name, the first is the collector's and the second the sink's; "webhook.url"
+// says so.
 struct Spread {
   std::vector<FlagValue> flags;
   std::string target_yaml;  // one element of the list of instances
@@ -67,19 +71,25 @@ Result<Spread> SpreadOptions(const CollectOptions& options, const Target& target
     if (const OptionSpec* list = FindOption(target.options(), target.collector->instances_option))
       element = list->children;
   }
+  std::set<std::string> taken;  // by the target
   for (const auto& [given, value] : options.options) {
     // Older tools call the options of this sink so.
     const bool old = sink.name == "otlp" && given.starts_with("otel_");
-    const std::string key = old ? given.substr(5) : given;
-    bool common = target.collector && (key == "timeout" || key == "ttl");
-    if (FindOption(element, key)) {
+    const bool named = given.starts_with(std::string(sink.name) + ".");
+    const std::string key = old ? given.substr(5) : named ? given.substr(sink.name.size() + 1) : given;
+    const bool common = target.collector && (key == "timeout" || key == "ttl");
+    const bool of_target = FindOption(element, key) || common || FindOption(target.options(), key);
+    if (FindOption(sink.options, key) && (named || !of_target || !taken.insert(key).second)) {
+      out.flags.push_back({"-o " + key, "sinks." + std::string(sink.name) + "." + key, value});
+    } else if (named) {
+      return Status{Code::kInvalidArgument,
+                    "the sink " + std::string(sink.name) + " has no option \"" + key + "\""};
+    } else if (FindOption(element, key)) {
       out.target_yaml += out.target_yaml.empty() ? "{" : ", ";
       out.target_yaml += key + ": ";
       AppendJsonString(out.target_yaml, value);
-    } else if (common || FindOption(target.options(), key)) {
+    } else if (of_target) {
       out.flags.push_back({"-o " + key, target.section() + "." + key, value});
-    } else if (FindOption(sink.options, key)) {
-      out.flags.push_back({"-o " + key, "sinks." + std::string(sink.name) + "." + key, value});
     } else {
       return Status{Code::kInvalidArgument, "neither " + std::string(target.name()) + " nor " +
                                                 std::string(sink.name) + " has an option \"" + key +
@@ -161,7 +171,7 @@ std::string TakeEndpoint(CollectOptions& options, const Target& target) {
       target.collector ? FindOption(target.options(), target.collector->instances_option) : nullptr;
   if (!list || !FindOption(list->children, "url"))
     return options.endpoint_option + ": " + std::string(target.name()) + " reads no page";
-  options.options.emplace_back("url", options.endpoint);
+  options.options.emplace(options.options.begin(), "url", options.endpoint);
   return {};
 }
 
