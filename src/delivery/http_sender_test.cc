@@ -111,7 +111,7 @@ TEST_F(HttpSenderTest, WhatIsMadeAnewIsSentAtOnce) {
   const std::vector<std::string> seen = server.requests();
   ASSERT_EQ(seen.size(), 3u);
   EXPECT_THAT(seen[0], AllOf(HasSubstr("POST /logs HTTP/1.1\r\n"), HasSubstr("Content-Length: 3\r\n")));
-  for (int i : {1, 2})
+  for (size_t i : {1u, 2u})
     EXPECT_THAT(seen[i], AllOf(HasSubstr("POST /metrics HTTP/1.1\r\n"), HasSubstr("Content-Length: 5\r\n")));
 }
 

@@ -107,8 +107,10 @@ void KubernetesEnricher::StartApiCalls() {
 
 void KubernetesEnricher::OnKubelet(GrpcReply& reply) {
   reply_ = std::move(reply);
-  if (!watch_ || !api_status_.ok() || !watch_->first_list_busy()) return Work();
-  AwaitList(deadline_);
+  if (!watch_ || !api_status_.ok()) return Work();
+  if (watch_->first_list_busy()) return AwaitList(deadline_);
+  watch_->TakeList();  // it may have come before the kubelet's answer
+  Work();
 }
 
 void KubernetesEnricher::AwaitList(Instant deadline) {

@@ -38,7 +38,7 @@ class Lines {
     while (cursor.Next(field))
       if (!walked(field.number))
         fields.push_back(std::to_string(field.number) + ":" + std::string(field.bytes) + ";");
-    std::stable_sort(fields.begin(), fields.end());
+    std::sort(fields.begin(), fields.end());
     std::string out;
     for (const std::string& one : fields) out += one;
     return out;

@@ -121,24 +121,27 @@ class Builder {
       AddLine({name_ + (gauge ? "_gcount" : "_count"), first + shape.count_cell(), number_});
   }
 
+  // The first of equal names counts.
+  void AddLabel(std::string name, std::string value) {
+    const bool known = std::ranges::any_of(labels_, [&](const auto& label) { return label.first == name; });
+    if (!known) labels_.emplace_back(std::move(name), std::move(value));
+  }
+
   void AddLine(const Draw& draw) {
-    // The first of equal names counts.
     labels_.clear();
-    labels_.emplace_back(kNameLabel, draw.name);
+    AddLabel(std::string(kNameLabel), draw.name);
     if (!draw.bound_label.empty()) {
       std::string bound;
       AppendBound(bound, draw.bound, ExpositionFormat::kOpenMetrics100);
-      labels_.emplace_back(draw.bound_label, std::move(bound));
+      AddLabel(std::string(draw.bound_label), std::move(bound));
     }
     for (const RemoteWriteLabels* all : {&series_->labels, &spelling_.labels}) {
       for (const auto& [key, value] : *all) {
         // Without a value there is no such label.
-        if (!key.empty() && !value.empty()) labels_.emplace_back(LegacyName(key, false), Mended(value));
+        if (!key.empty() && !value.empty()) AddLabel(LegacyName(key, false), Mended(value));
       }
     }
-    auto name_of = [](const auto& label) -> const std::string& { return label.first; };
-    std::ranges::stable_sort(labels_, {}, name_of);
-    labels_.erase(std::ranges::unique(labels_, {}, name_of).begin(), labels_.end());
+    std::ranges::sort(labels_);
 
     RemoteWriteLine line;
     line.slot = slot_;
