@@ -85,8 +85,8 @@ class Commands(unittest.TestCase):
             profile.write_text("model: MI300X\ngpus: 1\n")
             self.every_sink(path, ["nvml_monitor", "-o", f"library={fake_library()}"])
             self.every_sink(path, ["amd_monitor", "-o", f"library={AMD_LIBRARY}"], {"GPULENS_FAKE_AMDSMI": str(profile)})
-            self.every_sink(path, ["gaudi_monitor", "--hl-smi-path", str(HL_SMI)], {"FAKE_HL_SMI_STATE": folder + "/state"})
-            self.every_sink(path, ["dcgm_monitor", "--dcgm-endpoint", url])
+            self.every_sink(path, ["gaudi_monitor", "--interval", "1", "--hl-smi-path", str(HL_SMI)], {"FAKE_HL_SMI_STATE": folder + "/state"})
+            self.every_sink(path, ["dcgm_monitor", "--interval", "1", "--dcgm-endpoint", url])
             self.every_sink(path, ["collect", "host"])
 
     def every_sink(self, path, words, environment=None):
