@@ -39,7 +39,7 @@ const JobFacts* FactsOf(const Evidence& evidence, const std::string& id) {
 
 AttributeSet DescribeAll(const Evidence& evidence, const Ids& ids) {
   if (ids.empty()) return {};
-  const AttributeSet first = Describe(*ids.begin(), FactsOf(evidence, *ids.begin()), {});
+  AttributeSet first = Describe(*ids.begin(), FactsOf(evidence, *ids.begin()), {});
   if (ids.size() == 1) return first;
   std::string names;
   for (const std::string& id : ids) names += (names.empty() ? "" : ",") + id;
