@@ -225,6 +225,7 @@ std::optional<Duration> ReadGrpcRetryInfo(std::string_view details) {
       }
     }
   } catch (const protozero::exception&) {
+    return std::nullopt;
   }
   return std::nullopt;
 }

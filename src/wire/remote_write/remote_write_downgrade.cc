@@ -88,9 +88,9 @@ bool ToRemoteWrite1(std::string_view request, std::string& out) {
   try {
     if (Downgrade(out).Request(request)) return true;
   } catch (const protozero::exception&) {
+    return out.clear(), false;
   }
-  out.clear();
-  return false;
+  return out.clear(), false;
 }
 
 }  // namespace gpulens
