@@ -91,13 +91,15 @@ bool SinkRunner::takes_otlp() const noexcept { return thread_.joinable() && shar
 
 void SinkRunner::Offer(const Ref<const ReceivedOtlp>& received, Taken taken) {
   Status refused;
-  {
-    std::lock_guard lock(shared_->mutex);
-    if (shared_->stopping) refused = {Code::kUnavailable, "the sink is stopping"};
-    else if (shared_->otlp_lane.full()) refused = {Code::kExhausted, "the sink is busy"};
-    else shared_->otlp_lane.Push({received, std::move(taken)});
+  std::unique_lock lock(shared_->mutex);
+  if (shared_->stopping) refused = {Code::kUnavailable, "the sink is stopping"};
+  else if (shared_->otlp_lane.full()) refused = {Code::kExhausted, "the sink is busy"};
+  if (!refused) {
+    lock.unlock();
+    return taken(std::move(refused));
   }
-  if (!refused) return taken(std::move(refused));
+  shared_->otlp_lane.Push({received, std::move(taken)});
+  lock.unlock();
   shared_->wake.notify_one();
 }
 

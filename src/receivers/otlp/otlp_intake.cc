@@ -120,20 +120,20 @@ OtlpIntake::~OtlpIntake() { Finish(); }
 
 void OtlpIntake::Take(OtlpCall call) {
   OtlpAnswer refused;
-  {
-    std::lock_guard lock(mutex_);
-    const size_t size = call.body.capacity() + kPerCall;
-    if (ending_) refused = {OtlpAnswer::kUnavailable, "the receiver is stopping", 0, kComeAgain};
-    else if (waiting_bytes_ + size > options_.max_waiting && !waiting_.empty())
-      refused = {OtlpAnswer::kOverloaded, "too many requests wait", 0, kComeAgain};
-    else if (!memory_.HasRoom())
-      refused = {OtlpAnswer::kOverloaded, "the limit of memory is reached", 0, kComeAgain};
-    else {
-      waiting_bytes_ += size;
-      waiting_.push_back(std::move(call));
-    }
+  const size_t size = call.body.capacity() + kPerCall;
+  std::unique_lock lock(mutex_);
+  if (ending_) refused = {OtlpAnswer::kUnavailable, "the receiver is stopping", 0, kComeAgain};
+  else if (waiting_bytes_ + size > options_.max_waiting && !waiting_.empty())
+    refused = {OtlpAnswer::kOverloaded, "too many requests wait", 0, kComeAgain};
+  else if (!memory_.HasRoom())
+    refused = {OtlpAnswer::kOverloaded, "the limit of memory is reached", 0, kComeAgain};
+  if (refused.kind != OtlpAnswer::kAccepted) {
+    lock.unlock();
+    return Refuse(call, std::move(refused), 0);
   }
-  if (refused.kind != OtlpAnswer::kAccepted) return Refuse(call, std::move(refused), 0);
+  waiting_bytes_ += size;
+  waiting_.push_back(std::move(call));
+  lock.unlock();
   wake_.notify_one();
 }
 
