@@ -194,7 +194,7 @@ Result<PodList> ParsePodList(std::string_view text) {
 
 Result<PodEvent> ParsePodEvent(std::string_view line) {
   PodEvent event;
-  std::string type, version, message;
+  std::string type, message;
   std::optional<uint64_t> code;
   JsonReader json(line);
   auto object = [&](std::string_view key) {
