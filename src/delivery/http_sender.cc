@@ -164,8 +164,7 @@ HttpSender::Tried HttpSender::Try(size_t route, const std::shared_ptr<const std:
   const SendRoute& to = options_.routes[route];
   const std::string headers = access->headers + to.headers;
   const Duration timeout = TimeLeft(options_.timeout);
-  Tried abandoned{{SendOutcome::kAgain, 0, "the program ended before there was an answer"},
-                        "abandoned"};
+  Tried abandoned{{SendOutcome::kAgain, 0, "the program ended before there was an answer"}, "abandoned"};
   if (ways_[route].grpc) {
     GrpcReply reply;
     GrpcCall call{to.grpc_method, headers, body, to.gzip, access->tls, timeout};

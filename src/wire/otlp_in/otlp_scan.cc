@@ -134,16 +134,15 @@ class Scanner {
   bool ScanData(const ProtoField& data) {
     const Shape point = otlp_in::PointShape(data.number);
     const bool has_temporality = data.number != otlp_in::kGaugeData && data.number != otlp_in::kSummaryData;
+    const bool may_be_monotonic = data.number == otlp_in::kSumData;
     ProtoCursor cursor(data.bytes);
     ProtoField field;
     while (cursor.Next(field)) {
       if (field.number == otlp_in::kDataPoints) {
         if (field.wire != WireType::kBytes) return Broken(kWrongType);
         if (!ScanItem(point, field)) return false;
-      } else if (field.number == 2 && has_temporality && field.wire != WireType::kVarint) {
-        return Broken(kWrongType);
-      } else if (field.number == 3 && data.number == otlp_in::kSumData && field.wire != WireType::kVarint) {
-        return Broken(kWrongType);
+      } else if ((field.number == 2 && has_temporality) || (field.number == 3 && may_be_monotonic)) {
+        if (field.wire != WireType::kVarint) return Broken(kWrongType);
       }
     }
     return !cursor.broken() || Broken(kCutOff);

@@ -11,6 +11,17 @@ namespace {
 
 using namespace remote_write;
 
+// A field as it stands in a message; one of another type is not that field, and must not be read as it.
+constexpr uint32_t Bytes(uint32_t tag) {
+  return protozero::tag_and_type(tag, protozero::pbf_wire_type::length_delimited);
+}
+constexpr uint32_t Varint(uint32_t tag) {
+  return protozero::tag_and_type(tag, protozero::pbf_wire_type::varint);
+}
+constexpr uint32_t Fixed64(uint32_t tag) {
+  return protozero::tag_and_type(tag, protozero::pbf_wire_type::fixed64);
+}
+
 class Downgrade {
  public:
   explicit Downgrade(std::string& out) : out_(out) {}
@@ -18,12 +29,13 @@ class Downgrade {
   bool Request(std::string_view bytes) {
     // The symbols may stand behind what refers to them.
     protozero::pbf_reader symbols(bytes.data(), bytes.size());
-    while (symbols.next(kSymbols)) symbols_.push_back(symbols.get_view());
+    while (symbols.next(kSymbols, protozero::pbf_wire_type::length_delimited))
+      symbols_.push_back(symbols.get_view());
     protozero::pbf_reader all(bytes.data(), bytes.size());
     while (all.next()) {
-      if (all.tag() == kTimeSeries2) {
+      if (all.tag_and_type() == Bytes(kTimeSeries2)) {
         if (!Series(all.get_message())) return false;
-      } else if (all.tag() == kSymbols) {
+      } else if (all.tag_and_type() == Bytes(kSymbols)) {
         all.skip();
       } else {
         return false;
@@ -36,12 +48,12 @@ class Downgrade {
   bool Series(protozero::pbf_reader series) {
     body_.clear();
     while (series.next()) {
-      switch (series.tag()) {
-        case kLabelRefs:
+      switch (series.tag_and_type()) {
+        case Bytes(kLabelRefs):
           if (!Labels(series)) return false;
           break;
-        case kSamples: Sample(series.get_message()); break;
-        case kHistograms: return false;
+        case Bytes(kSamples): Sample(series.get_message()); break;
+        case Bytes(kHistograms): return false;
         default: series.skip();
       }
     }
@@ -65,9 +77,9 @@ class Downgrade {
     double value = 0;
     int64_t ms = 0;
     while (sample.next()) {
-      switch (sample.tag()) {
-        case kValue: value = sample.get_double(); break;
-        case kTimestamp: ms = sample.get_int64(); break;
+      switch (sample.tag_and_type()) {
+        case Fixed64(kValue): value = sample.get_double(); break;
+        case Varint(kTimestamp): ms = sample.get_int64(); break;
         default: sample.skip();
       }
     }
