@@ -105,10 +105,8 @@ class Reader {
       Ask(message.tag() == 1, "an unknown field of a series");
       protozero::pbf_reader label = message.get_message();
       std::string name, value;
-      while (label.next()) {
-        std::string& into = label.tag() == 1 ? name : value;  // before the value is taken
-        into = label.get_string();
-      }
+      if (label.next(1)) name = label.get_string();
+      if (label.next(2)) value = label.get_string();
       Label(series, name, value);
     }
     Ask(series.samples.empty() || series.samples[0].start_ms == 0, "1.0 has no start");
