@@ -104,10 +104,8 @@ class Reader {
       }
       Ask(message.tag() == 1, "an unknown field of a series");
       protozero::pbf_reader label = message.get_message();
-      std::string name, value;
-      if (label.next(1)) name = label.get_string();
-      if (label.next(2)) value = label.get_string();
-      Label(series, name, value);
+      const std::string name = label.next(1) ? label.get_string() : "";
+      Label(series, name, label.next(2) ? label.get_string() : "");
     }
     Ask(series.samples.empty() || series.samples[0].start_ms == 0, "1.0 has no start");
     Add(std::move(series));
