@@ -116,4 +116,36 @@ std::string_view NearestWord(std::string_view word, std::span<const std::string_
   return best;
 }
 
+void AppendUtf8(std::string& out, uint32_t point) {
+  if (point < 0x80) {
+    out += static_cast<char>(point);
+    return;
+  }
+  const int more = point < 0x800 ? 1 : point < 0x10000 ? 2 : 3;
+  constexpr uint32_t kLead[] = {0, 0xC0, 0xE0, 0xF0};
+  out += static_cast<char>(kLead[more] | point >> (6 * more));
+  for (int i = more - 1; i >= 0; --i) out += static_cast<char>(0x80 | (point >> (6 * i) & 63));
+}
+
+// The last star is gone back to when what follows it does not match: earlier ones need not move.
+bool MatchesStars(std::string_view pattern, std::string_view text, char one) noexcept {
+  size_t p = 0, t = 0, star = std::string_view::npos, from = 0;
+  while (t < text.size()) {
+    const char wanted = p < pattern.size() ? pattern[p] : '\0';
+    if (p < pattern.size() && wanted == '*') {
+      star = p++;
+      from = t;
+    } else if (p < pattern.size() && (wanted == text[t] || (one != '\0' && wanted == one))) {
+      ++p, ++t;
+    } else if (star != std::string_view::npos) {
+      p = star + 1;
+      t = ++from;
+    } else {
+      return false;
+    }
+  }
+  while (p < pattern.size() && pattern[p] == '*') ++p;
+  return p == pattern.size();
+}
+
 }  // namespace gpulens

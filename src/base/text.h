@@ -1,6 +1,7 @@
 // Text that came from elsewhere, made safe to print, and help with words people mistyped.
 #pragma once
 
+#include <cstdint>
 #include <span>
 #include <string>
 #include <string_view>
@@ -15,6 +16,12 @@ void AppendPrintable(std::string& out, std::string_view text);
 // The length of the well-formed UTF-8 sequence at the front of `text`; 0 when there is none.
 size_t Utf8Length(std::string_view text) noexcept;
 bool IsUtf8(std::string_view text) noexcept;
+// Appends a code point, which is at most 0x10FFFF and no half of a surrogate pair, as UTF-8.
+void AppendUtf8(std::string& out, uint32_t point);
+
+// Whether a pattern is of this text: `*` stands for any text, `one` for one character, unless it is NUL. In
+// time of at most pattern times text.
+bool MatchesStars(std::string_view pattern, std::string_view text, char one = '\0') noexcept;
 
 // The candidate that `word` most likely meant (edit distance at most a third of its length, at
 // least 1); empty when none is near.

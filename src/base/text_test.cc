@@ -100,5 +100,45 @@ TEST(NearestWord, NothingWhenNoneIsNear) {
   EXPECT_EQ(NearestWord("xxx", candidates), "xxxx") << "a long candidate is passed over";
 }
 
+TEST(AppendUtf8, EveryLength) {
+  std::string text;
+  for (uint32_t point : {0x41u, 0x7fu, 0x80u, 0x7ffu, 0x800u, 0xfffdu, 0x10000u, 0x10ffffu})
+    AppendUtf8(text, point);
+  EXPECT_EQ(text, "A\x7f\xc2\x80\xdf\xbf\xe0\xa0\x80\xef\xbf\xbd\xf0\x90\x80\x80\xf4\x8f\xbf\xbf");
+  EXPECT_TRUE(IsUtf8(text));
+}
+
+TEST(MatchesStars, StarsStandForAnything) {
+  EXPECT_TRUE(MatchesStars("*", ""));
+  EXPECT_TRUE(MatchesStars("go_*", "go_gc_duration_seconds"));
+  EXPECT_FALSE(MatchesStars("go_*", "gopher"));
+  EXPECT_TRUE(MatchesStars("*_created", "a_created_created"));
+  EXPECT_TRUE(MatchesStars("a*b*c", "axxbyyc"));
+  EXPECT_FALSE(MatchesStars("a*b*c", "axxbyy"));
+  EXPECT_FALSE(MatchesStars("plain", "plain2"));
+  const std::string hard = std::string(2000, 'a');
+  EXPECT_FALSE(MatchesStars("*a*a*a*a*a*a*a*b", hard));
+}
+
+TEST(MatchesStars, AndOneCharacter) {
+  for (auto [pattern, text] : {std::pair{"go_*", "go_gc_duration_seconds"},
+                               {"*_created", "x_created"},
+                               {"*", ""},
+                               {"a*b*c", "a-b-b-c"},
+                               {"gpu.?ower.draw", "gpu.power.draw"},
+                               {"", ""},
+                               {"a**", "a"}})
+    EXPECT_TRUE(MatchesStars(pattern, text, '?')) << pattern << " " << text;
+  for (auto [pattern, text] : {std::pair{"go_*", "cargo_x"},
+                               {"*_created", "_created_at"},
+                               {"", "a"},
+                               {"?", ""},
+                               {"a*b", "a*c"},
+                               {"gpu.power", "gpu.power.draw"},
+                               {"*a*b", "b a"}})
+    EXPECT_FALSE(MatchesStars(pattern, text, '?')) << pattern << " " << text;
+  EXPECT_FALSE(MatchesStars("*a*a*a*a*a*a*a*a*b", std::string(10'000, 'a'), '?')) << "and it ends";
+}
+
 }  // namespace
 }  // namespace gpulens

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/text.h"
 #include "catalog/spelling.h"
 
 namespace gpulens {
@@ -21,31 +22,11 @@ bool Has(const SpelledSeries& series, std::string_view key) {
 
 bool AnyMatches(const std::vector<std::string>& patterns, std::string_view native, std::string_view told) {
   return std::ranges::any_of(patterns, [&](const std::string& pattern) {
-    return MatchesName(pattern, told) || MatchesName(pattern, native);
+    return MatchesStars(pattern, told, '?') || MatchesStars(pattern, native, '?');
   });
 }
 
 }  // namespace
-
-bool MatchesName(std::string_view pattern, std::string_view text) noexcept {
-  size_t p = 0, t = 0, star = pattern.npos, resume = 0;
-  while (t < text.size()) {
-    if (p < pattern.size() && (pattern[p] == '?' || (pattern[p] == text[t] && pattern[p] != '*'))) {
-      ++p;
-      ++t;
-    } else if (p < pattern.size() && pattern[p] == '*') {
-      star = p++;
-      resume = t;
-    } else if (star != pattern.npos) {
-      p = star + 1;
-      t = ++resume;
-    } else {
-      return false;
-    }
-  }
-  while (p < pattern.size() && pattern[p] == '*') ++p;
-  return p == pattern.size();
-}
 
 bool SinkNames::Choice::Takes(std::string_view native, std::string_view told) const {
   if (AnyMatches(exclude, native, told)) return false;

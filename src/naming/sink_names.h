@@ -51,9 +51,6 @@ consteval OptionSpec IntervalOption(std::string_view fallback) {
           .min = 0};
 }
 
-// `*` stands for any text, `?` for one character. Linear in `text` for each `*`.
-bool MatchesName(std::string_view pattern, std::string_view text) noexcept;
-
 // Immutable; safe to share. What it gives is for one user, as Speller says.
 class SinkNames {
  public:

@@ -1,6 +1,7 @@
 #include "pipeline/instance.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "base/log.h"
 #include "pipeline/enrich/enricher_set.h"
@@ -55,9 +56,9 @@ bool Instance::Ready() {
 
 void Instance::Collect(const Status& fetched) {
   Instant started = env_.clock->Now();
-  if (setup_.enrichers && described_ != setup_.enrichers->generation()) {
-    described_ = setup_.enrichers->generation();
-    table_.Redescribe(started.unix_ns);
+  if (setup_.enrichers) {
+    const uint64_t now = setup_.enrichers->generation();
+    if (std::exchange(described_, now) != now) table_.Redescribe(started.unix_ns);
   }
   writer_.Begin(started);
   Status status = fetched;

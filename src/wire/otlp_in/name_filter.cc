@@ -2,27 +2,9 @@
 
 #include <algorithm>
 
-namespace gpulens {
+#include "base/text.h"
 
-// The last star is gone back to when what follows it does not match: earlier ones need not move.
-bool MatchesStars(std::string_view pattern, std::string_view name) noexcept {
-  size_t p = 0, n = 0, star = std::string_view::npos, from = 0;
-  while (n < name.size()) {
-    if (p < pattern.size() && pattern[p] == '*') {
-      star = p++;
-      from = n;
-    } else if (p < pattern.size() && pattern[p] == name[n]) {
-      ++p, ++n;
-    } else if (star != std::string_view::npos) {
-      p = star + 1;
-      n = ++from;
-    } else {
-      return false;
-    }
-  }
-  while (p < pattern.size() && pattern[p] == '*') ++p;
-  return p == pattern.size();
-}
+namespace gpulens {
 
 NameFilter::NameFilter(std::span<const std::string> patterns) {
   for (const std::string& pattern : patterns)

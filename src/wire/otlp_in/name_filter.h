@@ -22,7 +22,4 @@ class NameFilter {
   std::vector<std::string> starred_;
 };
 
-// One pattern, in time of at most pattern times name.
-bool MatchesStars(std::string_view pattern, std::string_view name) noexcept;
-
 }  // namespace gpulens

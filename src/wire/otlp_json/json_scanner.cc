@@ -3,22 +3,12 @@
 #include <cstdint>
 
 #include "base/parse.h"
+#include "base/text.h"
 
 namespace gpulens {
 namespace {
 
 constexpr unsigned kReplacement = 0xFFFD;
-
-void AppendUtf8(std::string& out, unsigned code) {
-  if (code < 0x80) {
-    out += static_cast<char>(code);
-    return;
-  }
-  const int more = code < 0x800 ? 1 : code < 0x10000 ? 2 : 3;
-  constexpr unsigned kLead[] = {0, 0xC0, 0xE0, 0xF0};
-  out += static_cast<char>(kLead[more] | code >> (6 * more));
-  for (int i = more - 1; i >= 0; --i) out += static_cast<char>(0x80 | (code >> (6 * i) & 63));
-}
 
 constexpr bool IsHigh(unsigned unit) noexcept { return unit >= 0xD800 && unit < 0xDC00; }
 constexpr bool IsLow(unsigned unit) noexcept { return unit >= 0xDC00 && unit < 0xE000; }

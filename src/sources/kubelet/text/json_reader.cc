@@ -6,23 +6,6 @@
 namespace gpulens::kubelet {
 namespace {
 
-void AppendUtf8(std::string& out, uint32_t point) {
-  auto add = [&](uint32_t byte) { out += static_cast<char>(static_cast<unsigned char>(byte)); };
-  if (point < 0x80) return add(point);
-  if (point < 0x800) {
-    add(0xC0 | point >> 6);
-  } else {
-    if (point < 0x10000) {
-      add(0xE0 | point >> 12);
-    } else {
-      add(0xF0 | point >> 18);
-      add(0x80 | (point >> 12 & 0x3F));
-    }
-    add(0x80 | (point >> 6 & 0x3F));
-  }
-  add(0x80 | (point & 0x3F));
-}
-
 bool InWord(char c) noexcept {
   return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '-' || c == '+' ||
          c == '.';
