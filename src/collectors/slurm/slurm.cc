@@ -4,11 +4,11 @@
 #include <optional>
 #include <string>
 
+#include "base/run/background.h"
 #include "base/run/bounded_run.h"
 #include "catalog/slurm/cluster.h"
 #include "collectors/slurm/cluster_series.h"
 #include "pipeline/plugin.h"
-#include "sources/slurm/background.h"
 
 namespace gpulens {
 namespace {
@@ -45,7 +45,7 @@ class SlurmCollector final : public Collector {
   ClusterReading reading_;
   std::optional<ClusterReader> reader_;
   ClusterSeries series_;
-  slurm::Background background_;  // the last: its thread ends before what it uses
+  Background background_;  // the last: its thread ends before what it uses
 };
 
 std::string SinfoOf(const Config& config) {

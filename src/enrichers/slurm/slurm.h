@@ -8,9 +8,9 @@
 #include <optional>
 #include <string>
 
+#include "base/run/background.h"
 #include "enrichers/slurm/job_answers.h"
 #include "pipeline/plugin.h"
-#include "sources/slurm/background.h"
 #include "sources/slurm/programs.h"
 
 namespace gpulens::slurm {

@@ -1,9 +1,5 @@
 #include "sources/hl_smi/hl_smi_source.h"
 
-#include <poll.h>
-#include <sys/eventfd.h>
-#include <unistd.h>
-
 #include <algorithm>
 
 #include "base/result.h"
@@ -40,55 +36,16 @@ CardReading* Find(std::vector<CardReading>& cards, const Card& like) {
 }  // namespace
 
 HlSmiSource::HlSmiSource(Options options, const Clock& clock)
-    : options_(std::move(options)), clock_(clock), stop_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
+    : options_(std::move(options)), clock_(clock), background_([this](Instant deadline) { Read(deadline); }) {
   full_.fields = kFullFields;
   rows_.fields = kRowFields;
-  thread_ = std::thread([this] { Run(); });
+  background_.Start();
 }
 
-HlSmiSource::~HlSmiSource() {
-  {
-    std::lock_guard lock(mutex_);
-    stop_asked_ = true;
-  }
-  uint64_t one = 1;
-  static_cast<void>(!::write(stop_.get(), &one, sizeof one));
-  wake_.notify_all();
-  thread_.join();
-}
+HlSmiSource::~HlSmiSource() = default;
 
 void HlSmiSource::Request(Instant deadline, std::function<void()> done) {
-  {
-    std::lock_guard lock(mutex_);
-    done_ = std::move(done);
-    deadline_ = deadline;
-  }
-  wake_.notify_all();
-}
-
-bool HlSmiSource::stopping() {
-  std::lock_guard lock(mutex_);
-  return stop_asked_;
-}
-
-void HlSmiSource::Run() {
-  for (;;) {
-    Instant deadline;
-    {
-      std::unique_lock lock(mutex_);
-      wake_.wait(lock, [this] { return stop_asked_ || done_; });
-      if (stop_asked_) return;
-      deadline = deadline_;
-    }
-    Read(deadline);
-    std::function<void()> done;
-    {
-      std::lock_guard lock(mutex_);
-      if (stop_asked_) return;
-      done.swap(done_);
-    }
-    done();
-  }
+  background_.Request(deadline, std::move(done));
 }
 
 void HlSmiSource::Read(Instant deadline) {
@@ -112,11 +69,11 @@ void HlSmiSource::ReapStuck() {
 Result<std::string> HlSmiSource::Call(std::vector<std::string> arguments, Instant deadline) {
   Instant begun = clock_.Now();
   Duration left = std::min(options_.call_timeout, deadline - begun);
-  if (stopping()) return Status{Code::kUnavailable, "the source ends"};
+  if (background_.stopping()) return Status{Code::kUnavailable, "the source ends"};
   if (left.count() <= 0) return Status{Code::kTimeout, "no time is left in this run"};
   if (!stuck_.empty()) return Status{Code::kTimeout, "hl-smi is stuck in the kernel"};
-  RunResult run =
-      RunBounded({options_.program, std::move(arguments), left, kMostOutput, stop_.get(), {}}, clock_);
+  RunResult run = RunBounded(
+      {options_.program, std::move(arguments), left, kMostOutput, background_.stop_fd(), {}}, clock_);
   ++reading_.calls;
   reading_.calls_killed += run.status.code == Code::kTimeout || run.status.code == Code::kExhausted;
   reading_.longest_call = std::max(reading_.longest_call, clock_.Now() - begun);
@@ -202,16 +159,11 @@ void HlSmiSource::ReadPorts(Instant deadline) {
                          [](const CardReading& card) { return !card.ports.ports.empty(); });
   // A rate needs two readings: the first run takes both.
   if (!first || !any || (deadline - clock_.Now()) < options_.port_span * 2) return;
-  Pause(options_.port_span);
+  background_.Pause(options_.port_span);
   for (CardReading& card : reading_.cards) {
     bool once = card.ports_before.ports.empty() && !card.ports.ports.empty();
-    if (once && !stopping()) read(card);
+    if (once && !background_.stopping()) read(card);
   }
-}
-
-void HlSmiSource::Pause(Duration span) {
-  std::unique_lock lock(mutex_);
-  wake_.wait_for(lock, span, [this] { return stop_asked_; });
 }
 
 }  // namespace gpulens::hl_smi

@@ -2,18 +2,15 @@
 // else waits for it.
 #pragma once
 
-#include <condition_variable>
 #include <functional>
-#include <mutex>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include <gpulens/status.h>
 
 #include "base/clock.h"
-#include "base/fd.h"
 #include "base/process.h"
+#include "base/run/background.h"
 #include "sources/hl_smi/hl_smi_parse.h"
 
 namespace gpulens::hl_smi {
@@ -71,29 +68,20 @@ class HlSmiSource {
     int wait = 0;          // requests until it is asked again all the same
   };
 
-  void Run();
   void Read(Instant deadline);
   bool ReadCards(Instant deadline);
   void ReadRows(Instant deadline);
   void ReadPorts(Instant deadline);
-  void Pause(Duration span);
   Result<std::string> Call(std::vector<std::string> arguments, Instant deadline);
   void ReapStuck();
-  bool stopping();
 
   const Options options_;
   const Clock& clock_;
-  UniqueFd stop_;  // an eventfd
   Reading reading_;
   Query full_, rows_;
   std::vector<ChildProcess> stuck_;
 
-  std::mutex mutex_;  // guards what follows
-  std::condition_variable wake_;
-  bool stop_asked_ = false;
-  std::function<void()> done_;  // set: a request waits or runs
-  Instant deadline_;
-  std::thread thread_;
+  Background background_;  // last: it ends before what its work uses
 };
 
 }  // namespace gpulens::hl_smi

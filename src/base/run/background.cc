@@ -1,11 +1,11 @@
-#include "sources/slurm/background.h"
+#include "base/run/background.h"
 
 #include <sys/eventfd.h>
 #include <unistd.h>
 
 #include <utility>
 
-namespace gpulens::slurm {
+namespace gpulens {
 
 Background::Background(std::function<void(Instant)> work)
     : work_(std::move(work)), stop_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {}
@@ -34,6 +34,16 @@ void Background::Request(Instant deadline, std::function<void()> done) {
   wake_.notify_all();
 }
 
+bool Background::stopping() {
+  std::lock_guard lock(mutex_);
+  return stopping_;
+}
+
+void Background::Pause(Duration span) {
+  std::unique_lock lock(mutex_);
+  wake_.wait_for(lock, span, [this] { return stopping_; });
+}
+
 void Background::Run() {
   for (;;) {
     Instant deadline;
@@ -54,4 +64,4 @@ void Background::Run() {
   }
 }
 
-}  // namespace gpulens::slurm
+}  // namespace gpulens

@@ -9,7 +9,7 @@
 #include "base/clock.h"
 #include "base/fd.h"
 
-namespace gpulens::slurm {
+namespace gpulens {
 
 // Request may be called from any thread. The destructor makes stop_fd readable, waits for the work to end,
 // and joins; a request that runs then is not answered.
@@ -25,6 +25,9 @@ class Background {
   void Request(Instant deadline, std::function<void()> done);
   // Readable when the work shall end at once.
   int stop_fd() const noexcept { return stop_.get(); }
+  // For the work: whether it shall end, and a wait that such an end cuts short.
+  bool stopping();
+  void Pause(Duration span);
   // Begins: until then requests wait. What the work needs has to stand before.
   void Start();
 
@@ -41,4 +44,4 @@ class Background {
   std::thread thread_;
 };
 
-}  // namespace gpulens::slurm
+}  // namespace gpulens
