@@ -55,7 +55,11 @@ class CollectorTest : public ::testing::Test {
     env.io = &loop;
     env.http = &client;
   }
-  void TearDown() override { instance.reset(); }
+  // A run's end may be told while the loop is still on its way out of it: it stands before what it uses goes.
+  void TearDown() override {
+    instance.reset();
+    loop.Stop();
+  }
 
   void Open(const CollectorSpec& spec, Config config) {
     Instance::Setup setup{.name = "t",

@@ -79,6 +79,7 @@ class KubernetesTest : public ::testing::Test {
   void TearDown() override {
     enricher.reset();
     server.reset();
+    loop.Stop();  // before the workers that it gives work
   }
   std::string Socket() const { return folder.path() + "/kubelet.sock"; }
   void Open(const std::string& api_url = "") {
