@@ -1,4 +1,4 @@
-// What a server allows its clients, and what it counts. Shared by HTTP and WebSocket.
+// What a server allows its clients, and what it counts.
 #pragma once
 
 #include <atomic>
@@ -35,11 +35,9 @@ inline constexpr const char* kRefusalNames[kRefusals] = {"limit", "timeout", "he
                                                          "tls",   "auth",    "origin",      "slow"};
 
 // Written on the loop, read from any thread. Counters only grow; the gauge is `connections`.
-struct ServerStats {
+struct DoorStats {
   std::atomic<uint64_t> connections{0};
   std::atomic<uint64_t> accepted{0};
-  std::atomic<uint64_t> answers[6] = {};  // by the first digit of the status
-  std::atomic<uint64_t> bytes_sent{0};
   std::atomic<uint64_t> refused[kRefusals] = {};
 
   void Refused(Refusal why) noexcept {
@@ -48,6 +46,11 @@ struct ServerStats {
   uint64_t refusals(Refusal why) const noexcept {
     return refused[static_cast<size_t>(why)].load(std::memory_order_relaxed);
   }
+};
+
+struct ServerStats : DoorStats {
+  std::atomic<uint64_t> answers[6] = {};  // by the first digit of the status
+  std::atomic<uint64_t> bytes_sent{0};
 };
 
 }  // namespace gpulens

@@ -2,9 +2,9 @@
 
 #include <utility>
 
-#include "net/accept/connection_set.h"
 #include "net/accept/server_sockets.h"
 #include "net/grpc/grpc_connection.h"
+#include "net/http/door.h"
 
 namespace gpulens {
 
@@ -35,10 +35,12 @@ void GrpcResponder::Send(GrpcAnswer answer) {
 
 bool GrpcResponder::wanted() const noexcept { return connection_ && !gone_->load(std::memory_order_relaxed); }
 
-class GrpcServer::Core final : private Acceptor {
+class GrpcServer::Core final : private Door {
  public:
   Core(IoLoop& loop, std::vector<GrpcRoute> routes, Options options)
-      : shared{.loop = loop,
+      : Door({loop, options.authenticator, options.limits.connections, shared.stats, shared.connections,
+              Stream::Protocol::kHttp2}),
+        shared{.loop = loop,
                .routes = std::move(routes),
                .authenticator = options.authenticator,
                .offload = std::move(options.offload),
@@ -53,22 +55,8 @@ class GrpcServer::Core final : private Acceptor {
   ServerSockets sockets;
 
  private:
-  void OnAccept(UniqueFd socket, const Endpoint& peer) override {
-    shared.stats.accepted.fetch_add(1, std::memory_order_relaxed);
-    if (shared.connections.size() >= shared.limits.connections) {
-      shared.stats.Refused(Refusal::kLimit);
-      if (!shared.connections.CloseOne()) return;
-    }
-    static const auto kPlain = std::make_shared<const WebRules>();
-    auto rules = shared.authenticator ? shared.authenticator->Rules() : kPlain;
-    auto stream = Stream::Adopt(shared.loop, std::move(socket), rules->tls, {}, Stream::Protocol::kHttp2);
-    if (!stream) return shared.stats.Refused(Refusal::kLimit);
-    MakeRef<GrpcConnection>(shared, *std::move(stream), peer, std::move(rules))->Start();
-  }
-
-  bool MakeRoom() override {
-    shared.stats.Refused(Refusal::kLimit);
-    return shared.connections.CloseOne();
+  void Serve(Stream stream, const Endpoint& peer, std::shared_ptr<const WebRules> rules) override {
+    MakeRef<GrpcConnection>(shared, std::move(stream), peer, std::move(rules))->Start();
   }
 };
 

@@ -99,20 +99,11 @@ struct GrpcRoute {
 
 // Written on the loop, read from any thread. Counters only grow; the gauges are `connections` and
 // `held_bytes`.
-struct GrpcStats {
-  std::atomic<uint64_t> connections{0};
-  std::atomic<uint64_t> accepted{0};
+struct GrpcStats : DoorStats {
   std::atomic<uint64_t> answers[kGrpcCodes] = {};
   std::atomic<uint64_t> bytes_received{0}, bytes_sent{0};
   std::atomic<uint64_t> held_bytes{0};
-  std::atomic<uint64_t> refused[kRefusals] = {};
 
-  void Refused(Refusal why) noexcept {
-    refused[static_cast<size_t>(why)].fetch_add(1, std::memory_order_relaxed);
-  }
-  uint64_t refusals(Refusal why) const noexcept {
-    return refused[static_cast<size_t>(why)].load(std::memory_order_relaxed);
-  }
   uint64_t answers_of(GrpcCode code) const noexcept {
     return answers[static_cast<size_t>(code)].load(std::memory_order_relaxed);
   }

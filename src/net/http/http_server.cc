@@ -1,7 +1,7 @@
 #include "net/http/http_server.h"
 
-#include "net/accept/connection_set.h"
 #include "net/accept/server_sockets.h"
+#include "net/http/door.h"
 #include "net/http/http_connection.h"
 
 namespace gpulens {
@@ -32,10 +32,11 @@ void HttpResponder::Send(HttpResponse response) {
 
 bool HttpResponder::wanted() const noexcept { return connection_ && !connection_->gone(); }
 
-class HttpServer::Core final : private Acceptor {
+class HttpServer::Core final : private Door {
  public:
   Core(IoLoop& loop, HttpHandler& handler, const Options& options)
-      : shared{.loop = loop,
+      : Door({loop, options.authenticator, options.limits.connections, shared.stats, shared.connections}),
+        shared{.loop = loop,
                .handler = handler,
                .authenticator = options.authenticator,
                .limits = options.limits,
@@ -53,22 +54,8 @@ class HttpServer::Core final : private Acceptor {
   ServerSockets sockets;
 
  private:
-  void OnAccept(UniqueFd socket, const Endpoint& peer) override {
-    shared.stats.accepted.fetch_add(1, std::memory_order_relaxed);
-    if (shared.connections.size() >= shared.limits.connections) {
-      shared.stats.Refused(Refusal::kLimit);
-      if (!shared.connections.CloseOne()) return;
-    }
-    static const auto kPlain = std::make_shared<const WebRules>();
-    auto rules = shared.authenticator ? shared.authenticator->Rules() : kPlain;
-    auto stream = Stream::Adopt(shared.loop, std::move(socket), rules->tls);
-    if (!stream) return shared.stats.Refused(Refusal::kLimit);
-    MakeRef<HttpConnection>(shared, *std::move(stream), peer, std::move(rules))->Start();
-  }
-
-  bool MakeRoom() override {
-    shared.stats.Refused(Refusal::kLimit);
-    return shared.connections.CloseOne();
+  void Serve(Stream stream, const Endpoint& peer, std::shared_ptr<const WebRules> rules) override {
+    MakeRef<HttpConnection>(shared, std::move(stream), peer, std::move(rules))->Start();
   }
 };
 

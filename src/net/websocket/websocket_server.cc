@@ -1,8 +1,8 @@
 #include "net/websocket/websocket_server.h"
 
 #include "base/parse.h"
-#include "net/accept/connection_set.h"
 #include "net/accept/server_sockets.h"
+#include "net/http/door.h"
 #include "net/websocket/websocket_connection.h"
 
 namespace gpulens {
@@ -30,10 +30,12 @@ bool OriginAllowed(std::string_view origin, std::string_view host, bool local_is
   return !local_is_loopback || ParseIp(name).ok();
 }
 
-class WebSocketServer::Core final : private Acceptor {
+class WebSocketServer::Core final : private Door {
  public:
   Core(IoLoop& loop, FirstFrame first_frame, Options options)
-      : shared{.loop = loop,
+      : Door(
+            {loop, options.authenticator, options.limits.http.connections, shared.stats, shared.connections}),
+        shared{.loop = loop,
                .first_frame = std::move(first_frame),
                .authenticator = options.authenticator,
                .limits = options.limits,
@@ -66,22 +68,8 @@ class WebSocketServer::Core final : private Acceptor {
   std::shared_ptr<Core*> alive = std::make_shared<Core*>(this);
 
  private:
-  void OnAccept(UniqueFd socket, const Endpoint& peer) override {
-    shared.stats.accepted.fetch_add(1, std::memory_order_relaxed);
-    if (shared.connections.size() >= shared.limits.http.connections) {
-      shared.stats.Refused(Refusal::kLimit);
-      if (!shared.connections.CloseOne()) return;
-    }
-    static const auto kPlain = std::make_shared<const WebRules>();
-    auto rules = shared.authenticator ? shared.authenticator->Rules() : kPlain;
-    auto stream = Stream::Adopt(shared.loop, std::move(socket), rules->tls);
-    if (!stream) return shared.stats.Refused(Refusal::kLimit);
-    MakeRef<WebSocketConnection>(shared, *std::move(stream), peer, std::move(rules))->Start();
-  }
-
-  bool MakeRoom() override {
-    shared.stats.Refused(Refusal::kLimit);
-    return shared.connections.CloseOne();
+  void Serve(Stream stream, const Endpoint& peer, std::shared_ptr<const WebRules> rules) override {
+    MakeRef<WebSocketConnection>(shared, std::move(stream), peer, std::move(rules))->Start();
   }
 };
 
