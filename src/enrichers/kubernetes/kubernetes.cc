@@ -245,7 +245,7 @@ void KubernetesEnricher::Tell() {
   Gaps now = gaps();
   if (now.unknown_ids + now.unknown_claims + now.conflicts == 0) return;
   Log(LogLevel::kWarn, "kubernetes", "unknown",
-      std::to_string(now.unknown_ids) + " device ids are in no known form, " +
+      std::to_string(now.unknown_ids) + " device ids lead to no device, " +
           std::to_string(now.unknown_claims) + " claimed devices are in no resource slice, " +
           std::to_string(now.conflicts) +
           " devices seem to be held by two pods: their GPUs are named after nobody",

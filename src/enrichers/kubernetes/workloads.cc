@@ -251,7 +251,8 @@ class Joiner {
 
   void AddDevice(Vendor vendor, const std::string& resource, const std::string& id, Claim claim) {
     auto device = kubelet::ParseDeviceId(vendor, id);
-    if (!device) {
+    // A partition's name is read, yet of which board it is nobody tells.
+    if (!device || device->kind == DeviceId::Kind::kPartition) {
       ++table_.unknown_ids;
       return;
     }

@@ -51,8 +51,8 @@ struct Table {
   std::map<std::string, Holders> by_device;         // DeviceId::Key
   std::map<std::string, uint32_t> by_container_id;  // 64 digits
   std::map<std::string, uint32_t> by_uid, by_name;  // by_name: "namespace/pod"
-  // What could not be told: ids in no form we know, claims without a slice, devices that two pods seem to
-  // hold.
+  // What could not be told: ids that lead to no device, claims without a slice, devices that two pods seem
+  // to hold.
   uint64_t unknown_ids = 0, unknown_claims = 0, conflicts = 0;
   bool amd_partitions = false;  // an AMD address is then the first partition of its board
 

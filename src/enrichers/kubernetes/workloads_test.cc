@@ -140,10 +140,11 @@ TEST_F(WorkloadsTest, OtherFormsOfIds) {
   EXPECT_EQ(Who(Gpu("", 1, gaudi)), "g1/main");
   EXPECT_EQ(Who(Gpu("", 5, AttributeSet({{"gpu.vendor", "gaudi"}}))), "g2/main");
   holders = {Holding("net", "intel.com/sriov", {"0000:03:00.0"}),
-             Holding("odd", "nvidia.com/gpu", {"weird id"})};
+             Holding("odd", "nvidia.com/gpu", {"weird id"}),
+             Holding("intel", "gpu.intel.com/i915", {"card0-0"})};
   Table table = Join(sources, rules);
   EXPECT_TRUE(table.by_device.empty());
-  EXPECT_EQ(table.unknown_ids, 1u);
+  EXPECT_EQ(table.unknown_ids, 2u);
 }
 
 TEST_F(WorkloadsTest, PartitionsOfAmdBoardsAreNotTheBoard) {
@@ -157,6 +158,7 @@ TEST_F(WorkloadsTest, PartitionsOfAmdBoardsAreNotTheBoard) {
   EXPECT_EQ(Who(part(0)), "first/main");
   EXPECT_EQ(Who(part(1)), "");
   EXPECT_EQ(Who(board), "");
+  EXPECT_EQ(Join(sources, rules).unknown_ids, 1u) << "what the second holds is told of nobody";
   holders = {Holding("whole", "amd.com/gpu", {"0000:03:00.0"})};
   EXPECT_EQ(Who(part(1)), "whole/main") << "a board given out whole";
 }

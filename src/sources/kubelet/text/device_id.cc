@@ -159,7 +159,9 @@ std::optional<DeviceId> ParseDeviceId(Vendor vendor, std::string_view id) {
     case Vendor::kNvidia: read = ReadNvidia(id, out) || ReadIndex(id, out); break;
     case Vendor::kAmd: read = ReadPci(id, out) || ReadPartition(id, out) || ReadSerial(id, out); break;
     case Vendor::kGaudi: read = ReadPci(id, out) || ReadIndex(id, out) || ReadSerial(id, out); break;
-    case Vendor::kIntel: read = ReadPci(id, out) || ReadSerial(id, out); break;
+    case Vendor::kIntel:
+      read = ReadPci(id, out);
+      break;  // "card0-0" numbers what another node numbers otherwise
   }
   if (!read) return std::nullopt;
   return out;
