@@ -5,12 +5,24 @@ include_guard()
 # What every test includes is parsed once: half of a test's compile time is gtest and the standard library.
 # clang-tidy reads each file alone, so a header that a test forgets is still found.
 if(GPULENS_TESTS AND GPULENS_PRECOMPILE)
-  add_library(house_test_headers OBJECT cmake/test_headers.cc)
+  add_library(house_test_headers OBJECT cmake/house_headers.cc)
   target_link_libraries(house_test_headers PRIVATE house_flags GTest::gmock)
   target_compile_definitions(house_test_headers PRIVATE GPULENS_SOURCE_DIR=".")
   target_precompile_headers(house_test_headers PRIVATE
     <gmock/gmock.h> <gtest/gtest.h> <chrono> <functional> <map> <memory> <optional> <string> <string_view> <thread> <vector>)
 endif()
+
+# The sanitizers' builds do the same for the sources themselves. What is shipped and what clang-tidy reads are compiled
+# without, so a header that a source forgets is still found.
+if(GPULENS_SANITIZE AND GPULENS_PRECOMPILE)
+  add_library(house_headers OBJECT cmake/house_headers.cc)
+  target_link_libraries(house_headers PRIVATE house_flags)
+  target_precompile_headers(house_headers PRIVATE
+    <algorithm> <array> <atomic> <charconv> <chrono> <cmath> <condition_variable> <cstdint> <cstdio> <cstring> <functional>
+    <map> <memory> <mutex> <optional> <set> <span> <string> <string_view> <unordered_map> <utility> <vector>)
+endif()
+
+add_custom_target(unit_tests)  # every test that has the label unit
 
 # house_library(name [DIR folder] [DEPS targets…] [PRIVATE_DEPS targets…] [TEST_DEPS targets…])
 # `name` is the folder below src/ with "/" as "_"; its target is gpulens_<name>.
@@ -32,14 +44,35 @@ function(house_library name)
     add_library(${target} STATIC ${sources})
     target_link_libraries(${target} PUBLIC house_flags ${ARG_DEPS} PRIVATE ${ARG_PRIVATE_DEPS})
     target_include_directories(${target} PUBLIC src include)
+    if(TARGET house_headers)
+      target_precompile_headers(${target} REUSE_FROM house_headers)
+    endif()
   else()
     add_library(${target} INTERFACE)
     target_link_libraries(${target} INTERFACE ${ARG_DEPS})
     target_include_directories(${target} INTERFACE src include)
   endif()
-  house_tests(${name} ${target} "${tests}" "${ARG_TEST_DEPS}")
+  house_has_threads(threads ${ARG_DIR})
+  if(threads OR NOT GPULENS_SANITIZE STREQUAL "thread")
+    house_tests(${name} ${target} "${tests}" "${ARG_TEST_DEPS}")
+  endif()
   house_benches(${name} ${target} "${benchs}")
   house_fuzzers(${name} ${target} "${fuzzs}")
+endfunction()
+
+# Whether anything in a folder runs beside anything else: where no source and no test names a thread, or what brings
+# one along, the thread sanitizer has nothing to see.
+function(house_has_threads result folder)
+  file(GLOB files CONFIGURE_DEPENDS ${folder}/*.cc ${folder}/*.h)
+  set(${result} FALSE PARENT_SCOPE)
+  foreach(file ${files})
+    file(STRINGS ${file} lines LIMIT_COUNT 1 REGEX
+         "std::(thread|atomic|mutex|condition_variable)|IoLoop|Workers|ScriptedServer|CollectorTest|DeviceThread|Background|Outbox")
+    if(lines)
+      set(${result} TRUE PARENT_SCOPE)
+      return()
+    endif()
+  endforeach()
 endfunction()
 
 function(house_tests name target tests deps)
@@ -53,6 +86,7 @@ function(house_tests name target tests deps)
   endif()
   # Tests run in the root of the tree, so its path is not part of what is compiled (and cached).
   target_compile_definitions(${name}_test PRIVATE GPULENS_SOURCE_DIR=".")
+  add_dependencies(unit_tests ${name}_test)
   add_test(NAME ${name} COMMAND ${name}_test WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
   set_tests_properties(${name} PROPERTIES LABELS unit TIMEOUT 120 SKIP_REGULAR_EXPRESSION "^SKIP ALL")
 endfunction()

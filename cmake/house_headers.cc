@@ -1,1 +1,2 @@
-// Compiled with the headers that cmake/House.cmake names for every test; has nothing of its own.
+// Compiled with the headers that cmake/House.cmake names, for every test and for every source; has nothing of
+// its own.
