@@ -5,6 +5,7 @@
 #include "base/log.h"
 #include "base/result.h"
 #include "base/workers.h"
+#include "pipeline/enrich/repeated_fetch.h"
 
 namespace gpulens {
 namespace {
@@ -17,10 +18,9 @@ constexpr Duration kLookTime = std::chrono::seconds(30);
 struct DiscoveryRunner::Running {
   const DiscoverySpec* spec = nullptr;
   Config config;
-  Duration period{};
   std::unique_ptr<Discovery> discovery;
-  std::vector<FoundTarget> found;  // guarded by the runner's mutex
-  bool busy = false, leaving = false;
+  std::unique_ptr<RepeatedFetch> fetch;  // null: nothing runs here
+  std::vector<FoundTarget> found;        // guarded by the runner's mutex
 };
 
 bool Wanted(const DiscoverySpec& spec, const Config& config) {
@@ -39,12 +39,7 @@ DiscoveryRunner::DiscoveryRunner(Env& env, std::span<const DiscoverySpec* const>
                                  std::function<void()> changed)
     : env_(env), specs_(specs), changed_(std::move(changed)) {}
 
-// A callback that was never called may hold a Running; the plugin must not live as long.
-DiscoveryRunner::~DiscoveryRunner() {
-  for (auto* list : {&running_, &leaving_}) {
-    for (const auto& running : *list) running->discovery.reset();
-  }
-}
+DiscoveryRunner::~DiscoveryRunner() = default;
 
 Status DiscoveryRunner::Apply(const Config& config) {
   std::vector<std::shared_ptr<Running>> next, added, present;
@@ -64,8 +59,13 @@ Status DiscoveryRunner::Apply(const Config& config) {
     auto made = std::make_shared<Running>();
     made->spec = spec;
     made->config = own;
-    made->period = own.Has("refresh") ? own.Time("refresh") : spec->period;
     ASSIGN_OR_RETURN(made->discovery, spec->create(own, env_));
+    if (env_.io && env_.workers) {
+      const RepeatedFetch::Pace pace{own.Has("refresh") ? own.Time("refresh") : spec->period, kLookTime};
+      made->fetch = std::make_unique<RepeatedFetch>(
+          *made->discovery, pace, env_,
+          [this, raw = made.get()](const Status& status) { Looked(*raw, status); });
+    }
     // Until it has looked, what its predecessor found stands.
     auto before =
         std::find_if(present.begin(), present.end(), [&](const auto& r) { return r->spec == spec; });
@@ -79,45 +79,32 @@ Status DiscoveryRunner::Apply(const Config& config) {
   {
     std::lock_guard lock(mutex_);
     if (stopped_) return Ok();
-    std::erase_if(leaving_, [](const auto& r) { return !r->busy; });
+    std::erase_if(leaving_, [](const auto& r) { return !r->fetch || !r->fetch->busy(); });
     for (const auto& old : present) {
       if (std::find(next.begin(), next.end(), old) != next.end()) continue;
-      old->leaving = true;
+      if (old->fetch) old->fetch->Stop();
       leaving_.push_back(old);
     }
     running_ = std::move(next);
   }
-  if (!env_.io || !env_.workers) return Ok();
-  for (const auto& running : added) env_.io->Post([this, running] { Look(running); });
+  for (const auto& running : added) {
+    if (running->fetch) running->fetch->Start();
+  }
   return Ok();
 }
 
-void DiscoveryRunner::Look(const std::shared_ptr<Running>& running) {
-  {
-    std::lock_guard lock(mutex_);
-    if (stopped_ || running->leaving) return;
-    running->busy = true;
-  }
-  running->discovery->Fetch(env_.clock->Now() + kLookTime, [this, running](const Status& status) {
-    env_.io->Post([this, running, status] { Finished(running, status); });
-  });
-}
-
-void DiscoveryRunner::Finished(const std::shared_ptr<Running>& running, const Status& status) {
+void DiscoveryRunner::Looked(Running& running, const Status& status) {
   std::vector<FoundTarget> found;
-  if (status) found = running->discovery->Targets();
-  else Log(LogLevel::kDebug, "discovery", "look_failed", status.detail, running->spec->name);
+  if (status) found = running.discovery->Targets();
+  else Log(LogLevel::kDebug, "discovery", "look_failed", status.detail, running.spec->name);
   {
     std::lock_guard lock(mutex_);
-    running->busy = false;
-    if (stopped_ || running->leaving) return;
-    if (status && found != running->found) {
-      running->found = std::move(found);
+    if (status && found != running.found) {
+      running.found = std::move(found);
       untold_ = true;
     }
   }
   TellChanged();
-  env_.io->After(running->period, [this, running] { Look(running); });
 }
 
 // A full queue is tried again after the next look.
@@ -142,6 +129,9 @@ void DiscoveryRunner::TellChanged() {
 void DiscoveryRunner::Stop() {
   std::lock_guard lock(mutex_);
   stopped_ = true;
+  for (const auto& running : running_) {
+    if (running->fetch) running->fetch->Stop();
+  }
 }
 
 std::vector<FoundTarget> DiscoveryRunner::found() const {

@@ -32,8 +32,7 @@ class DiscoveryRunner {
 
  private:
   struct Running;
-  void Look(const std::shared_ptr<Running>& running);
-  void Finished(const std::shared_ptr<Running>& running, const Status& status);
+  void Looked(Running& running, const Status& status);
   void TellChanged();
 
   Env& env_;
