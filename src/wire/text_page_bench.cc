@@ -13,6 +13,7 @@
 
 #include "base/check.h"
 #include "core/frame_writer.h"
+#include "wire/spell_testing.h"
 #include "wire/text_page.h"
 
 namespace {
@@ -31,21 +32,11 @@ std::atomic<uint64_t> allocations{0};
 namespace gpulens {
 namespace {
 
+using wire_testing::SpellAsItStands;
+
 constexpr int kFamilies = 50, kSeriesEach = 100;
 
 enum Numbers : int { kWhole, kShort, kFull };
-
-void Spell(const SeriesInfo& series, std::vector<SpelledSeries>& out) {
-  SpelledSeries& spelled = out.emplace_back();
-  spelled.name = series.desc->name;
-  spelled.help = series.desc->help;
-  spelled.kind = series.desc->kind;
-  for (auto [key, value] : series.attributes) {
-    std::string text;
-    AppendValue(text, value);
-    spelled.labels.emplace_back(key, std::move(text));
-  }
-}
 
 double Draw(Numbers numbers, std::mt19937_64& random) {
   double part = std::uniform_real_distribution<double>(0, 1000)(random);
@@ -101,7 +92,7 @@ void Report(benchmark::State& state, size_t bytes, uint64_t allocated) {
 
 void BM_TextPageSteady(benchmark::State& state) {
   Page page(static_cast<Numbers>(state.range(0)));
-  TextPage text(static_cast<ExpositionFormat>(state.range(1)), Spell);
+  TextPage text(static_cast<ExpositionFormat>(state.range(1)), SpellAsItStands);
   std::string out;
   for (const Ref<Snapshot>& snapshot : page.snapshots) text.Render(*snapshot, out);
   uint64_t before = allocations.load();
@@ -123,7 +114,7 @@ void BM_TextPagePlan(benchmark::State& state) {
   std::string out;
   uint64_t before = allocations.load();
   for (auto _ : state) {
-    TextPage text(ExpositionFormat::kText004, Spell);
+    TextPage text(ExpositionFormat::kText004, SpellAsItStands);
     text.Render(*page.snapshots[0], out);
     benchmark::DoNotOptimize(out.data());
   }

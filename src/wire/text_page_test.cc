@@ -7,6 +7,7 @@
 #include <limits>
 
 #include "core/frame_writer.h"
+#include "wire/spell_testing.h"
 
 namespace gpulens {
 namespace {
@@ -22,18 +23,11 @@ constexpr MetricDesc kLatency{.name = "latency_seconds", .help = "Latency.", .ki
 constexpr MetricDesc kBuild{.name = "build_info", .help = "Build.", .kind = Kind::kInfo};
 constexpr MetricDesc kUtf8{.name = "my.größe", .help = "UTF-8.", .spelling = Spelling::kVerbatim};
 
-// Names as they stand in the rows, attributes as labels.
+// One metric under another name and with its unit's word, the others as they stand.
 void SpellPlainly(const SeriesInfo& series, std::vector<SpelledSeries>& out) {
-  SpelledSeries& spelled = out.emplace_back();
-  spelled.name = series.desc->name;
-  spelled.unit = series.desc == &kPower ? "watts" : "";
-  if (series.desc == &kPower) spelled.name = "power_watts";
-  spelled.help = series.desc->help;
-  spelled.kind = series.desc->kind;
-  for (auto [key, value] : series.attributes) {
-    spelled.labels.emplace_back(std::string(key), std::string());
-    AppendValue(spelled.labels.back().second, value);
-  }
+  wire_testing::SpellAsItStands(series, out);
+  out.back().unit = series.desc == &kPower ? "watts" : "";
+  if (series.desc == &kPower) out.back().name = "power_watts";
 }
 
 class TextPageTest : public ::testing::Test {

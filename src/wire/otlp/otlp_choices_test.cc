@@ -8,6 +8,7 @@
 #include "wire/json/json_testing.h"
 #include "wire/otlp/otlp_metrics.h"
 #include "wire/otlp/otlp_testing.h"
+#include "wire/spell_testing.h"
 
 namespace gpulens {
 namespace {
@@ -19,26 +20,16 @@ using otlp_testing::MetricsText;
 using std::chrono::seconds;
 using ::testing::HasSubstr;
 using ::testing::Not;
+using wire_testing::SpellAsItStands;
 
-constexpr MetricDesc kEnergy{.name = "energy", .unit = "J", .kind = Kind::kCounter};
+constexpr MetricDesc kEnergy{.name = "energy", .kind = Kind::kCounter};
 constexpr MetricDesc kErrors{.name = "errors", .kind = Kind::kCounter, .number = Number::kInt};
 constexpr MetricDesc kQueue{.name = "queue", .kind = Kind::kUpDownCounter};
-constexpr MetricDesc kLatency{.name = "ttft", .unit = "s", .kind = Kind::kHistogram};
-
-void Spell(const SeriesInfo& series, std::vector<SpelledSeries>& out) {
-  SpelledSeries& spelled = out.emplace_back();
-  spelled.name = series.desc->name;
-  spelled.kind = series.desc->kind;
-  for (auto [key, value] : series.attributes) {
-    std::string text;
-    AppendValue(text, value);
-    spelled.labels.emplace_back(key, std::move(text));
-  }
-}
+constexpr MetricDesc kLatency{.name = "ttft", .kind = Kind::kHistogram};
 
 // In millijoules, too, and rounded.
 void SpellTwice(const SeriesInfo& series, std::vector<SpelledSeries>& out) {
-  Spell(series, out);
+  SpellAsItStands(series, out);
   out.push_back(out.back());
   out.back().name = "other." + out.back().name;
   out.back().scale = 0.1;
@@ -55,7 +46,7 @@ class OtlpChoices : public ::testing::Test {
  protected:
   Instant At(int64_t second) const { return zero_ + seconds(second); }
 
-  void Use(const OtlpStyle& style, size_t max_points = 100, Speller speller = Speller(&Spell)) {
+  void Use(const OtlpStyle& style, size_t max_points = 100, Speller speller = Speller(&SpellAsItStands)) {
     metrics_ = std::make_unique<OtlpMetrics>(
         std::move(speller),
         OtlpMetrics::Options{.max_points = max_points, .scope_version = "1", .style = style});
@@ -239,8 +230,8 @@ TEST(OtlpImage, AKeptRequestIsWhatWouldBeWrittenAnew) {
   const Instant zero = ManualClock().Now();
   for (unsigned seed = 0; seed < 20; ++seed) {
     std::mt19937 random(seed);
-    OtlpMetrics kept(Speller(&Spell), {.scope_version = "1"}),
-        anew(Speller(&Spell), {.scope_version = "1", .keep_request = false});
+    OtlpMetrics kept(Speller(&SpellAsItStands), {.scope_version = "1"}),
+        anew(Speller(&SpellAsItStands), {.scope_version = "1", .keep_request = false});
     TestSource gpu("nvidia"), host("host");
     auto shape = Bounds({1, 2});
     std::vector<Series> series;

@@ -6,6 +6,7 @@
 #include "base/testing/allocations.h"
 #include "wire/json/json_testing.h"
 #include "wire/otlp/otlp_testing.h"
+#include "wire/spell_testing.h"
 
 namespace gpulens {
 namespace {
@@ -17,6 +18,7 @@ using otlp_testing::MetricsText;
 using std::chrono::seconds;
 using ::testing::HasSubstr;
 using ::testing::Not;
+using wire_testing::SpellAsItStands;
 
 constexpr MetricDesc kPower{.name = "gpu.power.draw", .unit = "W", .help = "What it draws."};
 constexpr MetricDesc kEnergy{.name = "gpu.energy", .unit = "J", .kind = Kind::kCounter};
@@ -26,19 +28,6 @@ constexpr MetricDesc kLatency{.name = "ttft", .unit = "s", .kind = Kind::kHistog
 constexpr MetricDesc kSizes{.name = "sizes", .unit = "By", .kind = Kind::kGaugeHistogram};
 constexpr MetricDesc kQuantiles{.name = "rpc", .unit = "s", .kind = Kind::kSummary};
 constexpr MetricDesc kBuild{.name = "build", .kind = Kind::kInfo};
-
-void Spell(const SeriesInfo& series, std::vector<SpelledSeries>& out) {
-  SpelledSeries& spelled = out.emplace_back();
-  spelled.name = series.desc->name;
-  spelled.unit = series.desc->unit;
-  spelled.help = series.desc->help;
-  spelled.kind = series.desc->kind;
-  for (auto [key, value] : series.attributes) {
-    std::string text;
-    AppendValue(text, value);
-    spelled.labels.emplace_back(key, std::move(text));
-  }
-}
 
 class OtlpMetricsTest : public ::testing::Test {
  protected:
@@ -61,7 +50,7 @@ class OtlpMetricsTest : public ::testing::Test {
   }
 
   const Instant zero_ = ManualClock().Now();
-  OtlpMetrics metrics_{Speller(&Spell), {.max_points = 3, .scope_version = "1.2"}};
+  OtlpMetrics metrics_{Speller(&SpellAsItStands), {.max_points = 3, .scope_version = "1.2"}};
   TestSource gpu_{"nvidia"};
   int requests_ = 0;
 };
@@ -252,7 +241,7 @@ TEST_F(OtlpMetricsTest, TextIsAlwaysUtf8) {
 
 TEST(OtlpMetrics, RequestsStayBelowTheirSizeAndASteadyTickAllocatesNothing) {
   const Instant zero = ManualClock().Now();
-  OtlpMetrics metrics(Speller(&Spell), {.max_bytes = 2000, .scope_version = "1"});
+  OtlpMetrics metrics(Speller(&SpellAsItStands), {.max_bytes = 2000, .scope_version = "1"});
   TestSource gpu("nvidia");
   std::vector<Series> all;
   for (int64_t i = 0; i < 200; ++i) all.push_back(gpu.table.Declare(i % 2 ? kPower : kEnergy, Gpu(i)));
@@ -280,7 +269,7 @@ TEST(OtlpMetrics, RequestsStayBelowTheirSizeAndASteadyTickAllocatesNothing) {
 }
 
 TEST(OtlpMetrics, AReceiverThatRefusesEndsTheTick) {
-  OtlpMetrics metrics(Speller(&Spell), {.max_points = 1, .scope_version = "1"});
+  OtlpMetrics metrics(Speller(&SpellAsItStands), {.max_points = 1, .scope_version = "1"});
   TestSource gpu("nvidia");
   for (int64_t i = 0; i < 3; ++i) gpu.table.Declare(kPower, Gpu(i));
   gpu.writer.Begin({1, 1});

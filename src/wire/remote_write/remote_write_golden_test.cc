@@ -4,29 +4,21 @@
 #include "wire/json/json_testing.h"
 #include "wire/remote_write/remote_write.h"
 #include "wire/remote_write/snappy_block.h"
+#include "wire/spell_testing.h"
 
 namespace gpulens {
 namespace {
 
 using json_testing::MakeSnapshot;
 using json_testing::TestSource;
+using wire_testing::SpellAsItStands;
 
 constexpr MetricDesc kUp{.name = "up_total", .unit = "s", .help = "It is.", .kind = Kind::kCounter};
 constexpr MetricDesc kSize{.name = "size", .kind = Kind::kHistogram};
 constexpr int64_t kZeroNs = 1'700'000'000'000'000'000;
 
-void Spell(const SeriesInfo& series, std::vector<SpelledSeries>& out) {
-  SpelledSeries& spelled = out.emplace_back();
-  spelled.name = series.desc->name;
-  spelled.unit = series.desc->unit;
-  spelled.help = series.desc->help;
-  spelled.kind = series.desc->kind;
-  for (auto [key, value] : series.attributes)
-    spelled.labels.emplace_back(key, std::get<std::string_view>(value));
-}
-
 std::vector<std::string> Requests(RemoteWrite::Options options, TestSource& source) {
-  RemoteWrite writer{Speller(&Spell), std::move(options)};
+  RemoteWrite writer{Speller(&SpellAsItStands), std::move(options)};
   std::vector<std::string> requests;
   auto snapshot = MakeSnapshot(1, {5'000'000'000, kZeroNs}, {source.Entry()});
   EXPECT_TRUE(writer

@@ -9,6 +9,7 @@
 #include "wire/remote_write/remote_write.h"
 #include "wire/remote_write/remote_write_downgrade.h"
 #include "wire/remote_write/remote_write_testing.h"
+#include "wire/spell_testing.h"
 
 namespace gpulens {
 namespace {
@@ -17,21 +18,11 @@ using json_testing::Gpu;
 using json_testing::MakeSnapshot;
 using json_testing::TestSource;
 using remote_write_testing::Reader;
+using wire_testing::SpellAsItStands;
 
 constexpr MetricDesc kPower{.name = "power", .help = "Watts."};
 constexpr MetricDesc kEnergy{.name = "energy_total", .kind = Kind::kCounter};
 constexpr int64_t kGpus = 6;
-
-void Spell(const SeriesInfo& series, std::vector<SpelledSeries>& out) {
-  SpelledSeries& spelled = out.emplace_back();
-  spelled.name = series.desc->name;
-  spelled.kind = series.desc->kind;
-  for (auto [key, value] : series.attributes) {
-    std::string text;
-    AppendValue(text, value);
-    spelled.labels.emplace_back(key, std::move(text));
-  }
-}
 
 // What is told of a series by its receiver: the last sample, in the order of time.
 struct Receiver {
@@ -114,7 +105,7 @@ TEST(RemoteWriteProperty, AReceiverKnowsWhatTheTickSays) {
     options.version = version;
     options.max_samples = static_cast<size_t>(*rc::gen::inRange(1, 8));
     options.max_bytes = static_cast<size_t>(*rc::gen::element(100, 100'000));
-    RemoteWrite writer{Speller(&Spell), options};
+    RemoteWrite writer{Speller(&SpellAsItStands), options};
     World world;
     Receiver receiver, older;
     Instant now = ManualClock().Now();

@@ -7,6 +7,7 @@
 #include "wire/json/json_testing.h"
 #include "wire/remote_write/remote_write_downgrade.h"
 #include "wire/remote_write/remote_write_testing.h"
+#include "wire/spell_testing.h"
 
 namespace gpulens {
 namespace {
@@ -20,6 +21,7 @@ using std::chrono::milliseconds;
 using std::chrono::seconds;
 using ::testing::HasSubstr;
 using ::testing::Not;
+using wire_testing::SpellAsItStands;
 
 constexpr MetricDesc kPower{.name = "gpu_power_watts", .unit = "watts", .help = "What it draws."};
 constexpr MetricDesc kEnergy{.name = "gpu_energy_joules_total", .kind = Kind::kCounter};
@@ -28,19 +30,6 @@ constexpr MetricDesc kLatency{.name = "ttft_seconds", .unit = "seconds", .kind =
 constexpr MetricDesc kSizes{.name = "sizes_bytes", .kind = Kind::kGaugeHistogram};
 constexpr MetricDesc kQuantiles{.name = "rpc_seconds", .kind = Kind::kSummary};
 constexpr MetricDesc kBuild{.name = "build_info", .kind = Kind::kInfo};
-
-void Spell(const SeriesInfo& series, std::vector<SpelledSeries>& out) {
-  SpelledSeries& spelled = out.emplace_back();
-  spelled.name = series.desc->name;
-  spelled.unit = series.desc->unit;
-  spelled.help = series.desc->help;
-  spelled.kind = series.desc->kind;
-  for (auto [key, value] : series.attributes) {
-    std::string text;
-    AppendValue(text, value);
-    spelled.labels.emplace_back(key, std::move(text));
-  }
-}
 
 Ref<const Shape> MakeShape(std::vector<double> bounds, bool sum = true, bool count = true) {
   auto made = MakeRef<Shape>();
@@ -57,7 +46,7 @@ class RemoteWriteTest : public ::testing::TestWithParam<RemoteWriteVersion> {
   void Make(RemoteWrite::Options options) {
     options.version = GetParam();
     options.metadata_interval = std::chrono::hours(1);
-    writer_.emplace(Speller(&Spell), options);
+    writer_.emplace(Speller(&SpellAsItStands), options);
   }
   bool second() const { return GetParam() == RemoteWriteVersion::k2; }
   Instant At(double second) const { return zero_ + milliseconds(static_cast<int64_t>(second * 1000)); }
@@ -289,7 +278,7 @@ TEST_P(RemoteWriteTest, NotANumberIsNotAnEnd) {
 
 TEST_P(RemoteWriteTest, OfEqualSeriesOneIsTold) {
   auto spell_alike = [](const SeriesInfo& series, std::vector<SpelledSeries>& out) {
-    Spell(series, out);
+    SpellAsItStands(series, out);
     out.back().labels.clear();
   };
   writer_.emplace(Speller(spell_alike), RemoteWrite::Options{.version = GetParam()});
