@@ -7,6 +7,7 @@
 
 #include <cstdlib>
 
+#include "base/testing/temp_folder.h"
 #include "net/testing/certificates.h"
 #include "net/testing/test_client.h"
 

@@ -4,9 +4,9 @@
 #include <fstream>
 
 #include "base/testing/allocations.h"
+#include "base/testing/temp_folder.h"
 #include "base/workers.h"
 #include "collectors/k8s_cluster/pod_state_series.h"
-#include "net/testing/certificates.h"
 #include "net/testing/scripted_server.h"
 #include "scraping/collector_testing.h"
 

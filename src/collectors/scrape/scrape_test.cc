@@ -5,6 +5,7 @@
 #include <condition_variable>
 #include <mutex>
 
+#include "base/testing/temp_folder.h"
 #include "net/client/http_client.h"
 #include "net/testing/certificates.h"
 #include "net/testing/scripted_server.h"

@@ -1,14 +1,13 @@
 #include "collectors/slurm/cluster_numbers.h"
 
 #include <gtest/gtest.h>
-#include <stdlib.h>
-#include <sys/stat.h>
 
 #include <cmath>
 #include <filesystem>
 
 #include "base/files.h"
 #include "base/testing/allocations.h"
+#include "base/testing/temp_folder.h"
 #include "catalog/slurm/cluster.h"
 #include "collectors/slurm/cluster_reader.h"
 #include "collectors/slurm/cluster_series.h"
@@ -155,34 +154,24 @@ TEST_F(ClusterSeriesTest, ASteadyRunDoesNotAllocate) {
 
 class ClusterReaderTest : public ::testing::Test {
  protected:
-  void SetUp() override {
-    char folder[] = "/tmp/gpulens-slurm-XXXXXX";
-    ASSERT_NE(::mkdtemp(folder), nullptr);
-    folder_ = folder;
-  }
-  void TearDown() override { std::filesystem::remove_all(folder_); }
-  void Fake(const std::string& program, const std::string& script) {
-    const std::string path = folder_ + "/" + program;
-    ASSERT_TRUE(WriteFileAtomically(path, "#!/bin/sh\n" + script + "\n"));
-    ASSERT_EQ(::chmod(path.c_str(), 0755), 0);
-  }
+  void Fake(const std::string& program, const std::string& script) { folder_.WriteProgram(program, script); }
   ClusterReading Read(Duration patience = std::chrono::seconds(60)) {
     return reader().Read(RealClock().Now() + patience);
   }
   ClusterReader& reader() {
     if (!reader_)
-      reader_.emplace(slurm::Programs::Options{folder_, std::chrono::seconds(60), 1u << 20, -1},
+      reader_.emplace(slurm::Programs::Options{folder_.path(), std::chrono::seconds(60), 1u << 20, -1},
                       std::chrono::seconds(300), RealClock());
     return *reader_;
   }
-  std::string folder_;
+  testing::TempFolder folder_;
   std::optional<ClusterReader> reader_;
 };
 
 TEST_F(ClusterReaderTest, AnOldSdiagIsAskedForJsonOnce) {
   Fake("sinfo", "echo 'n1|#gpu:4|#gpu:1|#1/3/0/4|#mixed|#batch|#'");
   Fake("squeue", "exit 0");
-  Fake("sdiag", "echo \"$*\" >> " + folder_ +
+  Fake("sdiag", "echo \"$*\" >> " + folder_.path() +
                     "/asked\ncase \"$*\" in *json*) echo \"sdiag: unrecognized option '--json'\" >&2; exit "
                     "1;; esac\necho 'Jobs running: 7'");
   Fake("sacct", "echo 'Slurm accounting storage is disabled' >&2; exit 1");
@@ -194,7 +183,7 @@ TEST_F(ClusterReaderTest, AnOldSdiagIsAskedForJsonOnce) {
     EXPECT_EQ(reading.nodes->gpus.at("idle"), 3);
     EXPECT_FALSE(reading.ended);
   }
-  EXPECT_EQ(*ReadFile(folder_ + "/asked"), "--all --json\n--all\n--all\n");
+  EXPECT_EQ(*ReadFile(folder_.path() + "/asked"), "--all --json\n--all\n--all\n");
 }
 
 TEST_F(ClusterReaderTest, WhatFailsCostsOnlyItself) {

@@ -8,9 +8,9 @@
 #include <fstream>
 #include <mutex>
 
+#include "base/testing/temp_folder.h"
 #include "base/workers.h"
 #include "net/grpc/grpc_server.h"
-#include "net/testing/certificates.h"
 #include "net/testing/scripted_server.h"
 
 namespace gpulens {

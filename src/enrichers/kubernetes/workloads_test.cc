@@ -6,8 +6,8 @@
 #include <filesystem>
 #include <fstream>
 
+#include "base/testing/temp_folder.h"
 #include "enrichers/kubernetes/entity_lookup.h"
-#include "net/testing/certificates.h"
 
 namespace gpulens::kubernetes {
 namespace {

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include "base/testing/temp_folder.h"
 #include "net/accept/connection_set.h"
 #include "net/accept/port_owner.h"
 #include "net/testing/test_client.h"

@@ -1,9 +1,8 @@
 #include "net/auth/authenticator.h"
+#include "base/testing/temp_folder.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-
-#include "net/testing/certificates.h"
 
 namespace gpulens {
 namespace {

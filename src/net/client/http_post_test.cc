@@ -7,6 +7,7 @@
 #include <random>
 
 #include "base/testing/allocations.h"
+#include "base/testing/temp_folder.h"
 #include "net/client/http_channel_testing.h"
 #include "net/client/post_server_testing.h"
 #include "net/testing/scripted_server.h"

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 #include <sys/socket.h>
 
+#include "base/testing/temp_folder.h"
 #include "net/client/post_server_testing.h"
 #include "net/grpc/grpc_testing.h"
 #include "net/http2/http2_frames_testing.h"

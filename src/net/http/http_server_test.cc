@@ -6,6 +6,7 @@
 #include <mutex>
 #include <thread>
 
+#include "base/testing/temp_folder.h"
 #include "net/http/http_router.h"
 #include "net/testing/test_client.h"
 

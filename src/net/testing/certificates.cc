@@ -7,11 +7,8 @@
 #include <openssl/x509v3.h>
 
 #include <atomic>
-#include <cstdlib>
-#include <filesystem>
 
 #include "base/check.h"
-#include "base/files.h"
 #include "net/address.h"
 
 namespace gpulens::testing {
@@ -89,23 +86,6 @@ Pem MakeCertificate(const Pem& ca, const std::string& common_name, const std::ve
   EVP_PKEY_free(signer);
   X509_free(issuer);
   return pem;
-}
-
-TempFolder::TempFolder() {
-  const char* base = ::getenv("TMPDIR");
-  path_ = std::string(base ? base : "/tmp") + "/gpulens-test-XXXXXX";
-  CHECK(::mkdtemp(path_.data()));
-}
-
-TempFolder::~TempFolder() {
-  std::error_code ignored;
-  std::filesystem::remove_all(path_, ignored);
-}
-
-std::string TempFolder::Write(const std::string& name, const std::string& text) const {
-  std::string path = path_ + "/" + name;
-  CHECK(WriteFileAtomically(path, text).ok());
-  return path;
 }
 
 }  // namespace gpulens::testing

@@ -7,6 +7,8 @@
 
 #include <thread>
 
+#include "base/testing/temp_folder.h"
+#include "net/testing/certificates.h"
 #include "net/testing/test_client.h"
 #include "net/websocket/websocket_frame.h"
 

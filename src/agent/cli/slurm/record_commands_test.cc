@@ -2,15 +2,14 @@
 #include "agent/cli/slurm/record_commands.h"
 
 #include <gtest/gtest.h>
-#include <stdlib.h>
 #include <sys/eventfd.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <filesystem>
 
 #include "base/fd.h"
 #include "base/files.h"
+#include "base/testing/temp_folder.h"
 
 namespace gpulens {
 namespace {
@@ -33,26 +32,15 @@ class KeepingSink final : public Sink {
 
 class RecordCommandsTest : public ::testing::Test {
  protected:
-  void SetUp() override {
-    char folder[] = "/tmp/gpulens-slurm-XXXXXX";
-    ASSERT_NE(::mkdtemp(folder), nullptr);
-    folder_ = folder;
-  }
-  void TearDown() override { std::filesystem::remove_all(folder_); }
-
-  void Fake(const std::string& program, const std::string& script) {
-    const std::string path = folder_ + "/" + program;
-    ASSERT_TRUE(WriteFileAtomically(path, "#!/bin/sh\n" + script + "\n"));
-    ASSERT_EQ(::chmod(path.c_str(), 0755), 0);
-  }
+  void Fake(const std::string& program, const std::string& script) { folder_.WriteProgram(program, script); }
   void Prints(const std::string& program, const std::string& file) {
-    Fake(program, "echo \"$@\" >> " + folder_ + "/arguments\nexec cat " +
+    Fake(program, "echo \"$@\" >> " + folder_.path() + "/arguments\nexec cat " +
                       std::filesystem::absolute(kData + file).string());
   }
-  std::string Arguments() { return *ReadFile(folder_ + "/arguments"); }
+  std::string Arguments() { return *ReadFile(folder_.path() + "/arguments"); }
 
   Status Run(RecordCommand command) {
-    slurm::Programs programs({folder_, std::chrono::seconds(60), 1u << 20, stop_.get()}, RealClock());
+    slurm::Programs programs({folder_.path(), std::chrono::seconds(60), 1u << 20, stop_.get()}, RealClock());
     RecordSender sender(sink_, AttributeSet({{"host.name", "h"}}));
     RecordRun run{programs, sender, clock_, context_, options_, stop_.get()};
     Status status = command(run);
@@ -62,7 +50,7 @@ class RecordCommandsTest : public ::testing::Test {
   }
   const AttributeSet& At(size_t i) const { return sink_.kept.at(i).attributes; }
 
-  std::string folder_;
+  testing::TempFolder folder_;
   UniqueFd stop_{::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)};
   ManualClock clock_;
   KeepingSink sink_;
@@ -134,10 +122,10 @@ TEST_F(RecordCommandsTest, BackfillTellsEachEndOnce) {
 }
 
 TEST_F(RecordCommandsTest, BackfillTriesAFailedPartAgain) {
-  Fake("sacct", "if [ ! -e " + folder_ + "/once ]; then touch " + folder_ +
+  Fake("sacct", "if [ ! -e " + folder_.path() + "/once ]; then touch " + folder_.path() +
                     "/once; echo busy >&2; exit 1; fi\nexec cat " +
                     std::filesystem::absolute(kData + "sacct.txt").string());
-  options_.file = folder_ + "/parts";
+  options_.file = folder_.path() + "/parts";
   options_.pause = "0s";
   ASSERT_TRUE(WriteFileAtomically(options_.file, "# parts\n2026-11-22T09:00:00,2026-11-22T11:00:00\n"));
   EXPECT_TRUE(Run(&BackfillFromFile).ok());
@@ -166,7 +154,7 @@ TEST_F(RecordCommandsTest, PublishReadsAFile) {
   EXPECT_EQ(At(0).Text("slurm.accounting.end"), "2026-11-22T07:30:00") << "nobody knows its zone";
   options_.file = "/nowhere";
   EXPECT_EQ(Run(&PublishAccounting).code, Code::kUnavailable);
-  options_.file = folder_ + "/empty";
+  options_.file = folder_.path() + "/empty";
   ASSERT_TRUE(WriteFileAtomically(options_.file, ""));
   EXPECT_EQ(Run(&PublishAccounting).code, Code::kDataLoss);
 }
@@ -174,7 +162,7 @@ TEST_F(RecordCommandsTest, PublishReadsAFile) {
 TEST_F(RecordCommandsTest, ManyRecordsGoInBatches) {
   std::string text = "JobID|End\n";
   for (int i = 0; i < 1201; ++i) text += std::to_string(i) + "|Unknown\n";
-  options_.file = folder_ + "/many";
+  options_.file = folder_.path() + "/many";
   ASSERT_TRUE(WriteFileAtomically(options_.file, text));
   ASSERT_TRUE(Run(&PublishAccounting).ok());
   EXPECT_EQ(sink_.kept.size(), 1201u);
@@ -245,7 +233,7 @@ TEST_F(RecordCommandsTest, StorageOfMountsAndUsers) {
   EXPECT_EQ(At(0).Text("slurm.cluster.name"), "alps");
   EXPECT_GT(std::get<int64_t>(At(0).Find("storage.size", int64_t{0})), 0);
   sink_.kept.clear();
-  options_.pure_file = folder_ + "/usage";
+  options_.pure_file = folder_.path() + "/usage";
   options_.mounts = {"/no/such/mount"};
   ASSERT_TRUE(WriteFileAtomically(
       options_.pure_file,

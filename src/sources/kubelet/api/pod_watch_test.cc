@@ -8,6 +8,7 @@
 #include <fstream>
 
 #include "base/files.h"
+#include "base/testing/temp_folder.h"
 #include "net/testing/scripted_server.h"
 #include "net/testing/test_client.h"
 

@@ -3,25 +3,11 @@
 
 #include <gtest/gtest.h>
 
-#include "base/files.h"
+#include "sources/slurm/parse/slurm_texts_testing.h"
 #include "sources/slurm/parse/words.h"
 
 namespace gpulens::slurm {
 namespace {
-
-const std::string kBad = GPULENS_SOURCE_DIR "/src/sources/slurm/parse/testdata/bad/";
-const std::string kCaptures = GPULENS_SOURCE_DIR "/../shared/fixtures/slurm/";
-
-#define NEED_CAPTURE(text, name)                                           \
-  auto text##_file = ReadFile(kCaptures + (name), size_t{4} << 20);        \
-  if (!text##_file) GTEST_SKIP() << "captures not here: slurm/" << (name); \
-  const std::string& text = *text##_file
-
-std::string Bad(const std::string& name) {
-  auto text = ReadFile(kBad + name);
-  EXPECT_TRUE(text.ok()) << name;
-  return text ? *text : std::string();
-}
 
 TEST(SlurmTable, HeaderAndRows) {
   auto table = ParseTable("A|B |A\n1|2 |x\n\n3|4|y\r\n", "|");
