@@ -128,7 +128,7 @@ class VictoriaMetrics(Process):
     def __enter__(self):
         return self.start([self.program, f"-httpListenAddr=127.0.0.1:{self.port}", f"-storageDataPath={self.folder}/data",
                            "-search.latencyOffset=0s", "-search.disableCache", "-retentionPeriod=100y", "-loggerLevel=WARN",
-                           "-inmemoryDataFlushInterval=1s", *self.options], lambda: self.get("/health") == b"OK")  # fmt: skip
+                           *self.options], lambda: self.get("/health") == b"OK")  # fmt: skip
 
     def get(self, path, **query):
         url = self.url + path + ("?" + urllib.parse.urlencode(query, doseq=True) if query else "")
@@ -137,7 +137,8 @@ class VictoriaMetrics(Process):
         return b""
 
     def query(self, expression):
-        """{labels as a frozenset: value} now."""
+        """{labels as a frozenset: value} now. What was taken is shown some seconds later, unless it is told to."""
+        self.get("/internal/force_flush")
         text = self.get("/api/v1/query", query=expression, nocache=1)
         found = json.loads(text)["data"]["result"] if text else []
         return {frozenset(one["metric"].items()): float(one["value"][1]) for one in found}
