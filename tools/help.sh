@@ -6,14 +6,18 @@ help_of() {
   run) echo "./dev run [--demo] [-- AGENT OPTIONS]
 Builds the release preset and becomes build/gpulens agent, so that Ctrl-C reaches it. --demo simulates 8 GPUs.
   ./dev run -- --http-listen 127.0.0.1:9191" ;;
-  test) echo "./dev test [--engines] [NAME…]
+  test) echo "./dev test [--engines | --peers] [NAME…]
 Builds the release preset and runs every test, or those whose ctest name contains a NAME. Fetches Debian's
-prometheus and node exporter into build/peers and two Python packages into build/venv for the end-to-end
-tests; what cannot be fetched is said, and its tests skip with the reason.
+prometheus and node exporter into build/peers and Python packages into build/venv, and builds the OpenTelemetry
+Collector and VictoriaMetrics in build/go_peers, where there is Go, for the end-to-end tests; what cannot be had is
+said, and its tests skip with the reason.
 With --engines it runs those of real serving engines alone, or of the engines NAME: Triton and Mooncake, as
 everywhere, and those that take long to fetch or to build: llama.cpp, Dynamo, LiteLLM.
+With --peers it runs those of other programs in Go that take long to build: a Prometheus that knows OTLP and remote
+write 2.0, telemetrygen.
   ./dev test base wire
-  ./dev test --engines litellm" ;;
+  ./dev test --engines litellm
+  ./dev test --peers" ;;
   build) echo "./dev build [PRESET]
 PRESET is one of: $PRESETS (default release). Leaves build/gpulens, a link to the program just built.
 asan is clang with the address and undefined behaviour sanitizers, coverage and the fuzzers; tsan is clang's

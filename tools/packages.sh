@@ -6,7 +6,7 @@ BUILD_PACKAGES=(g++ cmake ninja-build mold ccache pkg-config libssl-dev libyaml-
   libdeflate-dev libzstd-dev libsnappy-dev libprotozero-dev libnghttp2-dev zlib1g-dev libsqlite3-dev
   libgtest-dev libgmock-dev libbenchmark-dev librapidcheck-dev python3)
 CLANG_PACKAGES=(clang-19 clang-tidy-19 clang-format-19 libclang-rt-19-dev llvm-19 lld-19)
-TEST_PACKAGES=(curl python3-venv)
+TEST_PACKAGES=(curl python3-venv go) # go is no package, but see missing_go
 
 missing_of() {
   local have
@@ -18,6 +18,22 @@ missing_of() {
 missing_boost() {
   [[ $(missing_of libboost1.81-dev libboost1.83-dev | wc -l) -lt 2 ]] && return
   if apt-cache show libboost1.81-dev >/dev/null 2>&1; then echo libboost1.81-dev; else echo libboost1.83-dev; fi
+}
+
+# Go 1.21 or later fetches the one that a program asks for. One that is older is of no use, and tests skip without.
+missing_go() {
+  local candidate
+  [[ -x $(command -v go) || -x /usr/local/go/bin/go || -x /usr/lib/go/bin/go ]] && return
+  candidate=$(apt-cache policy golang-go 2>/dev/null | sed -n 's/^ *Candidate: //p')
+  if [[ -n $candidate ]] && dpkg --compare-versions "$candidate" ge 2:1.21~; then echo golang-go; fi
+}
+
+missing_now() {
+  local name wanted=() go=false
+  for name in "$@"; do if [[ $name == go ]]; then go=true; else wanted+=("$name"); fi; done
+  missing_of "${wanted[@]}"
+  missing_boost
+  ! $go || missing_go
 }
 
 refresh_lists() {
@@ -32,7 +48,7 @@ packages() {
     step packages "not Debian: nothing is installed; docs/dependencies.md lists what is needed"
     return
   fi
-  mapfile -t missing < <(missing_of "$@"; missing_boost)
+  mapfile -t missing < <(missing_now "$@")
   if ((${#missing[@]} == 0)); then step packages "all here"; return; fi
   step packages "${#missing[@]} missing: ${missing[*]:0:4}$( ((${#missing[@]} > 4)) && echo " …") (all: docs/dependencies.md)"
   if ! $INSTALL; then echo "                not installed: --no-install. Going on without: ${missing[*]}"; return; fi
@@ -42,7 +58,7 @@ apt-get install -y --no-install-recommends ${missing[*]}"
     as_root=(sudo)
   fi
   refresh_lists "${as_root[@]}"
-  mapfile -t missing < <(missing_of "$@"; missing_boost) # fresh lists may offer another Boost
+  mapfile -t missing < <(missing_now "$@") # fresh lists may offer another Boost
   echo "                ${as_root[*]} apt-get install -y --no-install-recommends ${missing[*]}"
   run "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends \
     -o DPkg::Lock::Timeout=300 -o Dpkg::Use-Pty=0 "${missing[@]}" >/dev/null ||

@@ -1,0 +1,74 @@
+#!/usr/bin/env bash
+# Builds programs of others that are written in Go, for the end-to-end tests, into build/go_peers/ and nowhere else:
+#   collector          the OpenTelemetry Collector with few components: tests/peers/collector
+#   victoria-metrics   VictoriaMetrics, one node
+#   telemetrygen, prometheus3    the heavy ones: a client of OTLP in Go; a Prometheus that knows OTLP and remote write 2.0
+# usage: prepare_go_peers.sh [NAME… | --all]   without a name the first two
+# Each is what its folder in tests/peers/ describes: go.mod, go.sum, and its own program or package.txt, which names one of a module.
+# Modules come through the Go toolchain's own settings. Run again it does nothing. What cannot be had leaves its reason in
+# build/go_peers/NAME.why, which the test shows when it skips; exit 1 then.
+set -uo pipefail
+cd "$(dirname "$(readlink -f "$0")")/.." || exit 1
+HOME_OF=$PWD/build/go_peers
+ALL=(collector victoria-metrics telemetrygen prometheus3)
+LIGHT=(collector victoria-metrics)
+OLDEST=21 # Go 1.21 is the first that fetches a newer one by itself
+
+say() { echo "                $*"; }
+because() { # NAME REASON…
+  local name=$1
+  shift
+  say "$name: $*"
+  echo "$*" >"$HOME_OF/$name.why"
+  rm -rf "${HOME_OF:?}/$name.new"
+  return 1
+}
+
+find_go() {
+  local place
+  for place in "$(command -v go)" /usr/local/go/bin/go /usr/lib/go/bin/go; do
+    [[ -x $place ]] && echo "$place" && return
+  done
+  return 1
+}
+
+# Sets GO, or WHY there is none that will do.
+go_toolchain() {
+  local version
+  WHY="no Go toolchain"
+  GO=$(find_go) || return
+  version=$("$GO" env GOVERSION 2>/dev/null) # like go1.26.8
+  WHY="no Go toolchain that is new enough: $GO is ${version:-very old}, go1.$OLDEST is needed"
+  [[ $version =~ ^go1\.([0-9]+) ]] && ((BASH_REMATCH[1] >= OLDEST))
+}
+
+# The stamp is what was asked for: what changed is built anew.
+stamp() { (cd "tests/peers/$1" && cat -- *); }
+
+peer() { # NAME
+  local name=$1 new=$HOME_OF/$1.new package=.
+  cmp -s <(stamp "$name") "$HOME_OF/$name/asked.txt" && rm -f "$HOME_OF/$name.why" && return
+  go_toolchain || { because "$name" "$WHY"; return; }
+  say "$name: compiling"
+  rm -rf "$new" && mkdir -p "$new" && cp -r "tests/peers/$name" "$new/source"
+  [[ ! -f $new/source/package.txt ]] || package=$(<"$new/source/package.txt")
+  (cd "$new/source" && CGO_ENABLED=0 GOWORK=off timeout 1800 nice "$GO" build -mod=readonly -trimpath \
+    -tags remove_all_sd -ldflags="-s -w" -o "$new/$name" "$package") >"$new/log" 2>&1 ||
+    { because "$name" "does not build: $(grep -v '^go: downloading' "$new/log" | tail -n 1)"; return; }
+  stamp "$name" >"$new/asked.txt" && rm -rf "$new/source" "$new/log" "${HOME_OF:?}/$name" "$HOME_OF/$name.why" &&
+    mv "$new" "$HOME_OF/$name"
+}
+
+result=0
+[[ ${1:-} != --all ]] || set -- "${ALL[@]}"
+(($#)) || set -- "${LIGHT[@]}"
+mkdir -p "$HOME_OF"
+for name in "$@"; do
+  if [[ " ${ALL[*]} " == *" $name "* ]]; then
+    peer "$name" || result=1
+  else
+    say "no peer \"$name\"; they are ${ALL[*]}"
+    result=1
+  fi
+done
+exit "$result"
