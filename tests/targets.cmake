@@ -24,6 +24,14 @@ foreach(name triton mooncake litellm dynamo llama_cpp)
   set_tests_properties(engines_${name} PROPERTIES LABELS ${label} TIMEOUT 300 RESOURCE_LOCK engines_${name}
     ENVIRONMENT "PYTHONDONTWRITEBYTECODE=1")
 endforeach()
+# The agent and its receiver are killed again and again: a short form always, a long one for ./dev test --soak, which says
+# in GPULENS_SOAK_MINUTES how long.
+foreach(label e2e soak)
+  add_test(NAME ${label}_kill COMMAND ${e2e_python} -m unittest -v test_kill WORKING_DIRECTORY ${CMAKE_SOURCE_DIR}/tests/soak)
+  set_tests_properties(${label}_kill PROPERTIES LABELS ${label} ENVIRONMENT "PYTHONDONTWRITEBYTECODE=1")
+endforeach()
+set_tests_properties(e2e_kill PROPERTIES TIMEOUT 300 ENVIRONMENT_MODIFICATION "GPULENS_SOAK_MINUTES=unset:")
+set_tests_properties(soak_kill PROPERTIES TIMEOUT 86400)
 # Its own 10,000 connections are noise for the others' clocks.
 set_tests_properties(e2e_crowd PROPERTIES RUN_SERIAL TRUE)
 

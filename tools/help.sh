@@ -6,7 +6,7 @@ help_of() {
   run) echo "./dev run [--demo] [-- AGENT OPTIONS]
 Builds the release preset and becomes build/gpulens agent, so that Ctrl-C reaches it. --demo simulates 8 GPUs.
   ./dev run -- --http-listen 127.0.0.1:9191" ;;
-  test) echo "./dev test [--engines | --peers] [NAME…]
+  test) echo "./dev test [--engines | --peers | --soak [MINUTES]] [NAME…]
 Builds the release preset and runs every test, or those whose ctest name contains a NAME. Fetches Debian's
 prometheus and node exporter into build/peers and Python packages into build/venv, and builds the OpenTelemetry
 Collector and VictoriaMetrics in build/go_peers, where there is Go, for the end-to-end tests; what cannot be had is
@@ -15,6 +15,8 @@ With --engines it runs those of real serving engines alone, or of the engines NA
 everywhere, and those that take long to fetch or to build: llama.cpp, Dynamo, LiteLLM.
 With --peers it runs those of other programs in Go that take long to build: a Prometheus that knows OTLP and remote
 write 2.0, telemetrygen.
+With --soak it runs the kill test of docs/reliability.md for MINUTES (10), with two kills a minute; GPULENS_SOAK_SEED
+repeats the plan of an earlier run.
   ./dev test base wire
   ./dev test --engines litellm
   ./dev test --peers" ;;

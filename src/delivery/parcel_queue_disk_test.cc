@@ -273,14 +273,65 @@ TEST_F(DiskQueueTest, WhatLooksLikeAParcelInsideOneIsNone) {
 TEST_F(DiskQueueTest, APositionThatIsGoneOrDamagedMeansAgain) {
   Leave(3);
   ASSERT_EQ(Take(*Open(), 2), Range(1, 2));
-  Flip(folder_.File("position"), 512 + 9);  // one of two slots
+  Flip(folder_.File("position"), 9);  // one of two slots
   EXPECT_EQ(Open()->stats().parcels, 2u) << "the number before it";
-  Flip(folder_.File("position"), 9);
+  Flip(folder_.File("position"), 512 + 9);
   EXPECT_EQ(Take(*Open()), Range(1, 3));
   EXPECT_EQ(folder_.Ending("position.unknown").size(), 1u);
   fs::remove(folder_.File("position"));
   Change(folder_.File("position"), "");
   EXPECT_EQ(Open()->stats().parcels, 0u) << "and the segment is gone";
+}
+
+// The first segment is set aside or removed: only the position tells that there was something.
+TEST_F(DiskQueueTest, WhatIsMissingAtTheBeginningIsCountedOnce) {
+  for (bool gone : {false, true}) {
+    Leave(9);
+    std::string first = folder_.Segments()[0], bytes = Bytes(first);
+    if (gone) fs::remove(first);
+    else Change(first, std::string(RecordAt(1), 'x') + bytes.substr(RecordAt(1)));
+    EXPECT_EQ(Lost(*Open(), ParcelLoss::kDamaged), 3u) << gone;
+    auto queue = Open();
+    EXPECT_EQ(Take(*queue), Range(4, 9));
+    EXPECT_EQ(AllLost(*queue), 0u) << gone << ", but only once";
+    queue.reset();
+    EXPECT_EQ(folder_.Ending(".unknown").size(), gone ? 0u : 1u);
+    fs::remove_all(folder_.path());
+  }
+}
+
+TEST_F(DiskQueueTest, NothingIsMissingWhereItMayHaveBeenDelivered) {
+  Leave(9);
+  fs::remove(folder_.Segments()[0]);
+  // After a power cut the file may be gone and the older position still be there.
+  options_.boot_id = kOtherBoot;
+  EXPECT_EQ(AllLost(*Open()), 0u);
+  EXPECT_EQ(Take(*Open()), Range(4, 9));
+  fs::remove_all(folder_.path());
+  Leave(9);
+  fs::remove(folder_.Segments()[0]);
+  fs::remove(folder_.File("position"));
+  EXPECT_EQ(AllLost(*Open()), 0u) << "somebody wants to deliver again what is there";
+  fs::remove_all(folder_.path());
+  options_.max_bytes = 20'000;
+  Leave(40);  // the oldest had to go
+  auto queue = Open();
+  EXPECT_EQ(AllLost(*queue), 0u) << "that was counted when it was dropped";
+  EXPECT_EQ(Take(*queue).back(), 40u);
+}
+
+// As it was written before a position said in which start of the machine: 24 bytes in each slot.
+TEST_F(DiskQueueTest, AnOlderPositionIsRead) {
+  Leave(9);
+  ASSERT_EQ(Take(*Open(), 2), Range(1, 2));
+  std::string position = Bytes(folder_.File("position"));
+  ASSERT_EQ(position.size(), 512u + 44);
+  position.resize(512 + 24);
+  std::fill(position.begin() + 24, position.begin() + 512, '\0');
+  Change(folder_.File("position"), position);
+  auto queue = Open();
+  EXPECT_EQ(Take(*queue), Range(3, 9));
+  EXPECT_EQ(AllLost(*queue), 0u);
 }
 
 TEST_F(DiskQueueTest, ASegmentThatSomebodyRemovedIsCounted) {

@@ -42,8 +42,9 @@ def unsnappy(data):
             wide = 2 if kind == 2 else 4
             length, offset = length + 1, int.from_bytes(data[at:at + wide], "little")
             at += wide
-        for _ in range(length):
-            out.append(out[-offset])
+        for start in range(len(out) - offset, len(out) - offset + length, offset):
+            out += out[start:start + min(offset, length)]
+            length -= min(offset, length)
     assert len(out) == size, "a damaged block"
     return bytes(out)
 

@@ -19,12 +19,12 @@ uint64_t SegmentBytesOf(const ParcelQueueOptions& options) {
   return std::clamp(options.segment_bytes, kSmallestSegment, most);
 }
 
-Result<PositionFile> OpenPosition(const QueueFolder& folder) {
-  auto file = PositionFile::Open(folder.fd());
+Result<PositionFile> OpenPosition(const QueueFolder& folder, const BootId& boot_id) {
+  auto file = PositionFile::Open(folder.fd(), boot_id);
   if (!file || !file->foreign()) return file;
   RETURN_IF_ERROR(
       folder.SetAside(kPositionName, "it says not how far was delivered; what is here is sent again"));
-  return PositionFile::Open(folder.fd());
+  return PositionFile::Open(folder.fd(), boot_id);
 }
 
 }  // namespace
@@ -57,7 +57,7 @@ DiskParcels::DiskParcels(const ParcelQueueOptions& options, QueueFolder folder, 
 Result<std::unique_ptr<DiskParcels>> DiskParcels::Open(const ParcelQueueOptions& options, Instant now,
                                                        LossBook& book) {
   ASSIGN_OR_RETURN(QueueFolder folder, QueueFolder::Open(options.folder));
-  ASSIGN_OR_RETURN(PositionFile position, OpenPosition(folder));
+  ASSIGN_OR_RETURN(PositionFile position, OpenPosition(folder, BootIdOf(options.boot_id)));
   std::unique_ptr<DiskParcels> store(
       new DiskParcels(options, std::move(folder), std::move(position), now, book));
   RETURN_IF_ERROR(store->Load());
@@ -118,6 +118,27 @@ Status DiskParcels::Scan(Segment& segment, uint64_t id_limit) {
   return Ok();
 }
 
+// The position is written before a segment is removed, so what lies between it and the first parcel that is
+// here was neither delivered nor dropped: its file is gone, or no segment any more.
+void DiskParcels::LoseMissing(uint64_t first_id) {
+  const bool written = position_.last().has_value();
+  if (cursor_ >= first_id && written) return;
+  if (cursor_ < first_id && written) {
+    if (position_.of_this_boot()) {
+      book_.Lose(ParcelLoss::kDamaged, first_id - cursor_, 0);
+    } else {
+      Log(LogLevel::kWarn, "delivery", "missing",
+          "the first " + std::to_string(first_id - cursor_) +
+              " parcels that were not known to be delivered are not here. They may have been delivered just "
+              "before the machine went down.",
+          options_.folder);
+    }
+  }
+  cursor_ = std::max(cursor_, first_id);
+  // Where none was, too: from here on a position that is missing was removed by somebody.
+  WritePosition();
+}
+
 Status DiskParcels::Load() {
   ASSIGN_OR_RETURN(segments_, FindSegments());
   for (size_t i = 0; i < segments_.size(); ++i) {
@@ -141,10 +162,8 @@ Status DiskParcels::Load() {
   if (!segments_.empty()) {
     next_id_ = std::max(next_id_, segments_.back().end_id);
     segments_.back().end_id = next_id_;
-    cursor_ = std::max(cursor_, segments_.front().first_id);
-  } else {
-    cursor_ = next_id_;
   }
+  LoseMissing(segments_.empty() ? next_id_ : segments_.front().first_id);
   MakeRoom(0);
   if (counts_.parcels > 0)
     Log(LogLevel::kInfo, "delivery", "taken_over",

@@ -244,6 +244,8 @@ void DiskParcels::RemoveFront(ParcelLoss reason) {
   book_.LoseRange(reason, cursor_, front.end_id, known, front.items);
   book_.Lose(ParcelLoss::kDamaged, ids - known, 0);
   cursor_ = std::max(cursor_, front.end_id);
+  // Before the file goes: what is missing behind the position counts as damaged when the queue is opened.
+  if (position_.last() != cursor_) WritePosition();
   counts_.parcels -= front.parcels;
   counts_.items -= front.items;
   counts_.bytes -= front.bytes;

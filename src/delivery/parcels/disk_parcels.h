@@ -48,6 +48,7 @@ class DiskParcels final : public ParcelStore {
   Status Load();
   Result<std::deque<Segment>> FindSegments();
   Status Scan(Segment& segment, uint64_t id_limit);
+  void LoseMissing(uint64_t first_id);
 
   Status Write(const RecordHead& head, std::string_view bytes);
   Status Begin();

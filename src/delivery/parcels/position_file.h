@@ -2,6 +2,10 @@
 //
 // It stands in one of two slots in turn, each with a checksum, so that a write that was cut short leaves the
 // number before it. When neither slot is whole, what is left in the segments is delivered again.
+//
+//   slot = magic[8] next_id:64 checksum:32 zero:32  boot_id[16] checksum:32
+//
+// The second part came later: a file without it is read, and whoever does not know it reads the first.
 #pragma once
 
 #include <cstdint>
@@ -10,6 +14,7 @@
 #include <gpulens/status.h>
 
 #include "base/fd.h"
+#include "delivery/parcels/segment_format.h"
 
 namespace gpulens {
 
@@ -19,26 +24,32 @@ inline constexpr const char* kPositionName = "position";
 class PositionFile {
  public:
   // Opens or makes the file in `folder`. What is there and not ours is for the caller to set aside first.
-  static Result<PositionFile> Open(int folder);
+  // `boot_id`: of the present start of the machine; zeros: not known.
+  static Result<PositionFile> Open(int folder, const BootId& boot_id);
 
   // True when the file holds something that is no position: of another version, or damaged.
   bool foreign() const noexcept { return foreign_; }
   // The id of the first parcel that is not done; nothing when none was ever written or it is not readable.
   std::optional<uint64_t> last() const noexcept { return last_; }
+  // It was written since the machine was started, so that it is as new as any other file that we left. After
+  // a power cut the kernel may have kept the removal of a segment and not the number that was written before.
+  bool of_this_boot() const noexcept { return of_this_boot_; }
 
-  // One write of 24 bytes; no allocation when it works. A failed one may be tried again with a later number.
+  // One write of 44 bytes; no allocation when it works. A failed one may be tried again with a later number.
   Status Write(uint64_t next_id);
   Status Sync();
   UniqueFd Duplicate() const noexcept;
 
  private:
-  explicit PositionFile(UniqueFd fd) : fd_(std::move(fd)) {}
+  PositionFile(UniqueFd fd, const BootId& boot_id) : fd_(std::move(fd)), boot_id_(boot_id) {}
   void Load() noexcept;
 
   UniqueFd fd_;
+  BootId boot_id_;
   std::optional<uint64_t> last_;
   unsigned slot_ = 0;  // where the next one goes
   bool foreign_ = false;
+  bool of_this_boot_ = false;
 };
 
 }  // namespace gpulens

@@ -73,7 +73,7 @@ bool OtlpMetrics::BeginsDelta(const Telling& telling, uint32_t p) {
   const int64_t at = ReadUnixNs(frame, point.slot);
   const int64_t before = bases.told_unix_ns[base];
   // The age of a stale reading is known to a millisecond.
-  if (before != 0) return frame.quality[point.slot] == Quality::kOk ? at != before : at > before + 1'000'000;
+  if (before != 0) return frame.quality[point.slot] == Quality::kOk ? at != before : at > before + kNsOfMs;
   const SeriesInfo& info = (*frame.layout)[point.slot];
   if (info.start_known && info.start_unix_ns >= begun_unix_ns_ && info.start_unix_ns <= at) return true;
   std::copy_n(frame.cells.begin() + point.cell, info.cells(), bases.cells.begin() + base);

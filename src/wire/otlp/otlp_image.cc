@@ -56,9 +56,9 @@ Status OtlpMetrics::TellImage(const Snapshot& snapshot, const Take& take) {
       PutFixed(bytes + patch.end - back, cells[patch.cell].d);
     }
   }
-  for (const SnapshotEntry& entry : snapshot.frames) {
-    Source& source = SourceOf(entry.source);
-    Remember(*entry.frame, source.next);
+  for (size_t i = 0; i < plan_.size(); ++i) {
+    const Frame& frame = *snapshot.frames[i].frame;
+    Remember(frame, plan_[i], TextOf(frame.layout), SourceOf(snapshot.frames[i].source).next);
   }
   points_ = image_.patches.size();
   texts_.Forget();

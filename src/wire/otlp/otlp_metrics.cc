@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <string_view>
 #include <unordered_map>
 #include <unordered_set>
@@ -12,20 +13,7 @@
 #include "wire/otlp/otlp_metrics_writer.h"
 
 namespace gpulens {
-namespace {
-
 using namespace otlp;
-
-bool SameSeries(const SeriesInfo& a, const SeriesInfo& b) noexcept {
-  return a.desc == b.desc && a.attributes == b.attributes;
-}
-
-// Whether a layout has that series, and with it its slot's quality as it is now.
-bool HasValue(const Layout& layout, const Frame& frame, uint32_t slot, const SeriesInfo& series) noexcept {
-  return slot < layout.slots() && SameSeries(layout[slot], series) && frame.quality[slot] != Quality::kAbsent;
-}
-
-}  // namespace
 
 OtlpMetrics::OtlpMetrics(Speller speller, const Options& options)
     : speller_(std::move(speller)), options_(options) {}
@@ -112,6 +100,16 @@ void OtlpMetrics::DropDuplicates(const Snapshot& snapshot) {
 }
 
 Status OtlpMetrics::Encode(const Snapshot& snapshot, const Take& take) {
+  if (std::exchange(uncommitted_, false)) Owe();
+  const Take counted = [&](std::string_view request, uint32_t points) {
+    Status taken = take(request, points);
+    uncommitted_ |= taken.ok();
+    return taken;
+  };
+  return EncodeNew(snapshot, counted);
+}
+
+Status OtlpMetrics::EncodeNew(const Snapshot& snapshot, const Take& take) {
   if (ImageFits(snapshot)) return TellImage(snapshot, take);
   const bool choices = options_.style.delta_counters || options_.style.delta_histograms;
   image_.kept = image_.made = false;
@@ -133,9 +131,9 @@ Status OtlpMetrics::Encode(const Snapshot& snapshot, const Take& take) {
     RETURN_IF_ERROR(Tell(snapshot, i, source, writer));
   }
   for (auto& [name, source] : sources_) {
-    if (source.touched || !source.now.layout) continue;
+    if (source.touched) continue;
     writer.BeginScope(source.scope);
-    RETURN_IF_ERROR(TellEnded(source.now, nullptr, writer));
+    RETURN_IF_ERROR(TellEnds(snapshot, source, nullptr, writer));
     source.next = {};
   }
   RETURN_IF_ERROR(Flush(writer));
@@ -152,7 +150,11 @@ Status OtlpMetrics::Encode(const Snapshot& snapshot, const Take& take) {
 }
 
 void OtlpMetrics::Commit() {
-  for (auto& [name, source] : sources_) std::swap(source.now, source.next);
+  uncommitted_ = false;
+  for (auto& [name, source] : sources_) {
+    std::swap(source.now, source.next);
+    source.owed.clear();
+  }
   image_.kept |= std::exchange(image_.made, false);
   std::erase_if(sources_, [](const auto& item) { return !item.second.now.layout; });
 }
@@ -169,12 +171,25 @@ Status OtlpMetrics::Flush(Writer& writer) {
   return Ok();
 }
 
-void OtlpMetrics::Remember(const Frame& frame, Told& next) {
+void OtlpMetrics::Remember(const Frame& frame, const Planned& planned, const OtlpLayout& text, Told& next) {
   next.layout = frame.layout;
   next.read_unix_ns = frame.read_at.unix_ns;
+  next.age_ms = frame.age_ms;
   next.shown.resize(frame.quality.size());
   for (size_t slot = 0; slot < next.shown.size(); ++slot)
     next.shown[slot] = frame.quality[slot] != Quality::kAbsent;
+  // What another source tells is not this one's to end.
+  for (size_t p = 0; p < planned.dropped.size(); ++p) {
+    if (planned.dropped[p]) next.shown[text.points[p].slot] = 0;
+  }
+}
+
+// When the reading that the receiver has of a slot was made, as far as that is known. Ages are cut to
+// milliseconds: the time of one reading may come out up to one later from another frame.
+int64_t OtlpMetrics::Told::ReadingUnixNs(uint64_t layout_id, uint32_t slot) const noexcept {
+  if (!layout) return std::numeric_limits<int64_t>::min();
+  const bool known = layout->id() == layout_id && slot < age_ms.size() && shown[slot];
+  return read_unix_ns - (known ? int64_t{age_ms[slot]} * kNsOfMs : 0);
 }
 
 // The points of one frame that its receiver has not seen.
@@ -182,9 +197,9 @@ Status OtlpMetrics::Tell(const Snapshot& snapshot, uint32_t number, Source& sour
   const Frame& frame = *snapshot.frames[number].frame;
   Telling telling{frame, TextOf(frame.layout), plan_[number], source, number};
   if (source.now.layout) telling.told_unix_ns = source.now.read_unix_ns;
-  Remember(frame, source.next);
+  Remember(frame, telling.planned, telling.text, source.next);
   writer.BeginScope(source.scope);
-  if (source.now.layout) RETURN_IF_ERROR(TellEnded(source.now, &frame, writer));
+  RETURN_IF_ERROR(TellEnds(snapshot, source, &frame, writer));
   // A tick that leaves one out is no pattern for the next.
   image_.recording &= frame.read_at.unix_ns != telling.told_unix_ns && frame.age_ms.empty();
   if (frame.read_at.unix_ns == telling.told_unix_ns) return Ok();
@@ -199,7 +214,9 @@ Status OtlpMetrics::TellFamily(const Telling& telling, const OtlpFamily& family,
     const uint32_t slot = text.points[p].slot;
     const Quality quality = frame.quality[slot];
     if (!planned.dropped.empty() && planned.dropped[p]) return false;
-    if (quality != Quality::kOk && !(quality == Quality::kStale && ReadUnixNs(frame, slot) > told))
+    if (quality == Quality::kAbsent) return false;
+    if (quality == Quality::kStale &&
+        ReadUnixNs(frame, slot) < source.now.ReadingUnixNs(frame.layout->id(), slot) + kNsOfMs)
       return false;
     return !family.delta || BeginsDelta(telling, p);
   };
@@ -232,59 +249,6 @@ Status OtlpMetrics::TellFamily(const Telling& telling, const OtlpFamily& family,
       if (image_.recording) Record(telling, family, i, place);
     }
     writer.Count(p - begin);
-  }
-  return Ok();
-}
-
-// What had a value when it was told last and has none now. `frame`: what its source says now; null: it is
-// gone.
-Status OtlpMetrics::TellEnded(const Told& told, const Frame* frame, Writer& writer) {
-  ended_.assign(told.shown.size(), 0);
-  bool any = false;
-  const bool same = frame && frame->layout->id() == told.layout->id();
-  for (uint32_t slot = 0; slot < told.shown.size(); ++slot) {
-    if (!told.shown[slot]) continue;
-    bool here = same ? frame->quality[slot] != Quality::kAbsent
-                     : frame && HasValue(*frame->layout, *frame, slot, (*told.layout)[slot]);
-    ended_[slot] = !here;
-    any |= !here;
-  }
-  if (!any) return Ok();
-  if (frame && !same) {
-    // One that is told in another slot now goes on.
-    std::unordered_multimap<uint64_t, uint32_t> by_hash;
-    for (uint32_t slot = 0; slot < frame->layout->slots(); ++slot) {
-      const SeriesInfo& info = (*frame->layout)[slot];
-      if (info.desc && frame->quality[slot] != Quality::kAbsent)
-        by_hash.emplace(info.attributes.hash(), slot);
-    }
-    for (uint32_t slot = 0; slot < ended_.size(); ++slot) {
-      if (!ended_[slot]) continue;
-      auto [first, last] = by_hash.equal_range((*told.layout)[slot].attributes.hash());
-      for (; first != last; ++first) {
-        if (SameSeries((*frame->layout)[first->second], (*told.layout)[slot])) ended_[slot] = 0;
-      }
-    }
-  }
-  return Flag(TextOf(told.layout), ended_, writer);
-}
-
-// The points of these slots, each without a value.
-Status OtlpMetrics::Flag(const OtlpLayout& text, const std::vector<uint8_t>& slots, Writer& writer) {
-  for (const OtlpFamily& family : text.families) {
-    if (family.delta) continue;  // one that ends is not told any more, and that is all
-    writer.BeginFamily(family);
-    for (uint32_t p = family.first; p < family.first + family.count; ++p) {
-      const OtlpPoint& point = text.points[p];
-      if (!slots[point.slot]) continue;
-      point_.assign(text.arena, point.attributes, point.values - point.attributes);
-      if (family.has_start) point_.append(text.arena, point.end - 2 * kFixedBytes, kFixedBytes);
-      AppendFixed(point_, kTime, static_cast<uint64_t>(tick_unix_ns_));
-      AppendNumber(point_, FieldsOf(family.form).flags, kNoRecordedValue);
-      if (writer.Room(point_.size()) == 0) RETURN_IF_ERROR(Flush(writer));
-      AppendBytes(writer.Open(), kPoints, point_);
-      writer.Count(1);
-    }
   }
   return Ok();
 }

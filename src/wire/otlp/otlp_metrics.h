@@ -59,8 +59,10 @@ class OtlpMetrics {
   // What a receiver knows of one source.
   struct Told {
     Ref<const Layout> layout;
-    int64_t read_unix_ns = 0;    // of the frame
-    std::vector<uint8_t> shown;  // by slot: it has a value there
+    int64_t read_unix_ns = 0;      // of the frame
+    std::vector<uint8_t> shown;    // by slot: it has a value there
+    std::vector<uint32_t> age_ms;  // as in the frame
+    int64_t ReadingUnixNs(uint64_t layout_id, uint32_t slot) const noexcept;
   };
   // What deltas are told against, by OtlpLayout::bases of the layout.
   struct Bases {
@@ -105,6 +107,7 @@ class OtlpMetrics {
   struct Source {
     std::string scope;  // fields of its ScopeMetrics: its InstrumentationScope and schema
     Told now, next;
+    std::vector<Told> owed;  // what uncommitted requests may have told, besides: ended when it is not there
     Bases bases;
     bool touched = false;
   };
@@ -115,6 +118,7 @@ class OtlpMetrics {
     std::vector<uint8_t> dropped;  // by point; empty: none
   };
 
+  Status EncodeNew(const Snapshot& snapshot, const Take& take);
   void Plan(const Snapshot& snapshot);
   bool PlanFits(const Snapshot& snapshot) const noexcept;
   void DropDuplicates(const Snapshot& snapshot);
@@ -123,13 +127,16 @@ class OtlpMetrics {
   bool ImageFits(const Snapshot& snapshot) const noexcept;
   Status TellImage(const Snapshot& snapshot, const Take& take);
   void Record(const Telling& telling, const OtlpFamily& family, uint32_t p, size_t end);
-  static void Remember(const Frame& frame, Told& next);
+  static void Remember(const Frame& frame, const Planned& planned, const OtlpLayout& text, Told& next);
   Status Tell(const Snapshot& snapshot, uint32_t number, Source& source, Writer& writer);
   Status TellFamily(const Telling& telling, const OtlpFamily& family, Writer& writer);
   Status TellWithExemplars(const Telling& telling, const OtlpFamily& family, uint32_t p, Writer& writer);
   static bool HasExemplar(const Telling& telling, uint32_t p) noexcept;
   Status Flush(Writer& writer);
-  Status TellEnded(const Told& told, const Frame* frame, Writer& writer);
+  void Owe();
+  Status TellEnds(const Snapshot& snapshot, const Source& source, const Frame* frame, Writer& writer);
+  Status TellEnded(const Snapshot& snapshot, const Told& told, const Frame* frame, Writer& writer);
+  void SpareToldElsewhere(const Snapshot& snapshot, const Frame* own, const OtlpLayout& text);
   Status Flag(const OtlpLayout& text, const std::vector<uint8_t>& slots, Writer& writer);
   void PutNumbers(const Telling& telling, const OtlpFamily& family, uint32_t p, char* end);
   void PutHistogram(const Telling& telling, const OtlpFamily& family, const OtlpPoint& point,
@@ -161,7 +168,8 @@ class OtlpMetrics {
   std::vector<uint64_t> told_, spread_;
   std::vector<Pending> pending_;
   Image image_;
-  uint64_t requests_ = 0;  // of the last tick
+  uint64_t requests_ = 0;     // of the last tick
+  bool uncommitted_ = false;  // some of them were taken, and it was not committed
   uint64_t points_ = 0, duplicates_ = 0;
 };
 

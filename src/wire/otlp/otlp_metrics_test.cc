@@ -221,6 +221,90 @@ TEST_F(OtlpMetricsTest, OfEqualSeriesTheNativeOneIsTold) {
   EXPECT_EQ(metrics_.duplicates(), 1u);
 }
 
+// Ages are cut to milliseconds, so the time of one reading comes out differently from frame to frame.
+TEST_F(OtlpMetricsTest, AStaleReadingIsToldOnceWhateverItsAge) {
+  Series power = gpu_.table.Declare(kPower, Gpu(0)), other = gpu_.table.Declare(kPower, Gpu(1));
+  gpu_.writer.Begin(At(1));
+  gpu_.writer.Set(power, 1);
+  gpu_.writer.Set(other, 1);
+  EXPECT_THAT(Tell({gpu_.Entry()}, 1), HasSubstr("gpu.index=1 @1 1\n"));
+  for (int64_t n = 2; n < 6; ++n) {
+    gpu_.writer.Begin(At(n) + std::chrono::microseconds(400 + 100 * n));
+    gpu_.writer.Set(power, 2);
+    const std::string text = Tell({gpu_.Entry()}, n);
+    EXPECT_THAT(text, HasSubstr("gpu.index=0"));
+    EXPECT_THAT(text, Not(HasSubstr("gpu.index=1"))) << text;
+  }
+}
+
+TEST_F(OtlpMetricsTest, WhatAnotherSourceTellsDoesNotEnd) {
+  TestSource scrape("scrape/x");
+  std::vector<Series> ours, theirs;
+  for (int64_t gpu : {0, 1, 2}) ours.push_back(gpu_.table.Declare(kPower, Gpu(gpu)));
+  for (int64_t gpu : {0, 1, 3}) theirs.push_back(scrape.table.Declare(kPower, Gpu(gpu)));
+  auto run = [&](TestSource& source, int64_t second, const std::vector<Series>& series) {
+    source.writer.Begin(At(second));
+    for (Series one : series) source.writer.Set(one, static_cast<double>(second));
+    return source.Entry(&source == &scrape ? Standing::kPassThrough : Standing::kNative);
+  };
+  Tell({run(gpu_, 1, ours), run(scrape, 1, theirs)}, 1);
+  scrape.table.Retire(theirs[1]);  // never told: the native one is
+  std::string text = Tell({run(gpu_, 2, ours), run(scrape, 2, {theirs[0], theirs[2]})}, 2);
+  EXPECT_THAT(text, Not(HasSubstr("no-value"))) << text;
+  // Now the native source goes, and what the other one has is told by it.
+  text = Tell({run(scrape, 3, {theirs[0], theirs[2]})}, 3);
+  EXPECT_THAT(text, HasSubstr("gpu.index=0 @3 3\n"));
+  EXPECT_THAT(text, Not(HasSubstr("gpu.index=0 @3 no-value")));
+  EXPECT_THAT(text, HasSubstr("gpu.index=1 @3 no-value=1\n"));
+  EXPECT_THAT(text, HasSubstr("gpu.index=2 @3 no-value=1\n"));
+  text = Tell({}, 4);
+  EXPECT_THAT(text, HasSubstr("gpu.index=0 @4 no-value=1\n"));
+  EXPECT_THAT(text, HasSubstr("gpu.index=3 @4 no-value=1\n"));
+  EXPECT_EQ(Tell({}, 5), "");
+}
+
+// A request that was taken while a later one of its tick was not: its series are known to the receiver.
+TEST_F(OtlpMetricsTest, WhatCameInATickThatFailedIsEnded) {
+  std::vector<Series> all;
+  for (int64_t gpu = 0; gpu < 4; ++gpu) all.push_back(gpu_.table.Declare(kPower, Gpu(gpu)));
+  auto run = [&](int64_t second) {
+    gpu_.writer.Begin(At(second));
+    for (Series one : all) gpu_.writer.Set(one, 1);
+    return gpu_.Entry();
+  };
+  Tell({run(1)}, 1);
+  const Series brief = gpu_.table.Declare(kEnergy, Gpu(9), {}, {.start_unix_ns = At(-9).unix_ns});
+  all.insert(all.begin(), brief);
+  int calls = 0;
+  EXPECT_FALSE(metrics_.Encode(*MakeSnapshot(1, At(2), {run(2)}), [&](std::string_view, uint32_t) {
+    return ++calls == 1 ? Status{} : Status{Code::kExhausted, "full"};
+  }));
+  EXPECT_EQ(calls, 2);
+  all.erase(all.begin());
+  gpu_.table.Retire(brief);
+  std::string text = Tell({run(3)}, 3, false);
+  EXPECT_THAT(text, HasSubstr("gpu.index=9 @-9..3 no-value=1\n"));
+  text = Tell({run(4)}, 4);
+  EXPECT_THAT(text, HasSubstr("gpu.index=9 @-9..4 no-value=1\n")) << "that was not committed either";
+  EXPECT_THAT(Tell({run(5)}, 5), Not(HasSubstr("no-value")));
+  // Nothing is ended twice.
+  gpu_.table.Retire(all[0]);
+  all.erase(all.begin());
+  Tell({run(5)}, 5, false);
+  text = Tell({}, 6);
+  for (const char* gpu : {"=1 ", "=2 ", "=3 "})
+    EXPECT_EQ(text.find(gpu + std::string("@6 no-value")), text.rfind(gpu + std::string("@6 no-value")))
+        << text;
+  // The same where the source itself is gone.
+  TestSource guest("guest");
+  const Series fans = guest.table.Declare(kFans, {});
+  guest.writer.Begin(At(6));
+  guest.writer.Set(fans, int64_t{3});
+  Tell({run(6), guest.Entry()}, 6, false);
+  EXPECT_THAT(Tell({run(7)}, 7), HasSubstr("fans {fan} sum cumulative\n  @0..7 no-value=1\n"));
+  EXPECT_THAT(Tell({run(8)}, 8), Not(HasSubstr("no-value")));
+}
+
 TEST_F(OtlpMetricsTest, APortIsANumber) {
   Series power = gpu_.table.Declare(kPower, {}, {{"server.port", "8000"}});
   Series other = gpu_.table.Declare(kEnergy, {}, {{"server.port", "http"}});

@@ -65,8 +65,10 @@ struct OtlpMetrics::Telling {
   int64_t told_unix_ns = std::numeric_limits<int64_t>::min();  // the frame that the receiver has
 };
 
+inline constexpr int64_t kNsOfMs = 1'000'000;
+
 inline int64_t ReadUnixNs(const Frame& frame, uint32_t slot) noexcept {
-  return frame.read_at.unix_ns - int64_t{frame.AgeMs(slot)} * 1'000'000;
+  return frame.read_at.unix_ns - int64_t{frame.AgeMs(slot)} * kNsOfMs;
 }
 
 // Fields that the kinds of points number differently.

@@ -1,0 +1,194 @@
+"""An agent, VictoriaMetrics and the front between them, killed again and again by a plan that follows from a seed."""
+import os
+import pathlib
+import random
+import signal
+import subprocess
+import tempfile
+import threading
+import time
+import urllib.request
+
+import victoria
+from agent import BINARY, free_port, value, wait_until
+from queue_archive import Archive
+from ticking_page import TickingPage
+
+SINKS = ("remote_write", "otlp")
+CONFIG = """
+interval: 1s
+state_dir: {state}
+control: {{socket: none}}
+collectors: {{scrape: {{targets: [{{name: soak, url: "{page}", interval: 1s, timeout: 900ms}}]}}}}
+sinks:
+  file: {{path: {witness}, include: ["soak_*"], rotate_size: 0}}
+  remote_write:
+    {{url: "{front}/api/v1/write", protocol: "1.0", interval: 0s, attributes: {{via: remote_write}}, {delivery}}}
+  otlp: {{endpoint: "{front}/opentelemetry", events: false, interval: 0s, attributes: {{via: otlp}}, {delivery}}}
+"""
+# Short waits, so that much happens in the time.
+DELIVERY = "timeout: 2s, retry: {initial: 100ms, max: 1s}"
+
+
+class KilledAgent:
+    """One agent after the other, with the same folder."""
+
+    def __init__(self, folder, page_url, front_port):
+        self.folder, self.process, self.runs = folder, None, []
+        self.state, self.witness = folder / "state", folder / "ticks.jsonl"
+        self.state.mkdir()
+        self.port, self.ws_port = free_port(), free_port()
+        self.config = folder / "gpulens.yaml"
+        self.config.write_text(CONFIG.format(state=self.state, page=page_url, witness=self.witness, delivery=DELIVERY,
+                                             front=f"http://127.0.0.1:{front_port}"))
+
+    def start(self):
+        ours = {key: text for key, text in os.environ.items() if not key.startswith(("GPULENS_", "OTEL_"))}
+        log = self.folder / f"agent-{len(self.runs)}.log"
+        self.runs.append(log)
+        with open(log, "wb") as out:
+            self.process = subprocess.Popen(
+                [str(BINARY), "agent", "--config", str(self.config), "--http-listen", f"127.0.0.1:{self.port}",
+                 "--ws-listen", f"127.0.0.1:{self.ws_port}"],
+                env={**ours, "GPULENS_COLLECTORS_ENGINES_AUTODETECT": "false"}, stderr=out, stdout=subprocess.DEVNULL)
+
+    def kill(self):
+        assert self.process.poll() is None, f"the agent ended by itself: {self.said()}"
+        self.process.kill()
+        self.process.wait(30)
+
+    def stop(self):
+        """As systemd does. Returns how long it took."""
+        begin = time.monotonic()
+        self.process.send_signal(signal.SIGTERM)
+        code = self.process.wait(30)
+        assert code == 0, f"exit code {code}: {self.said()}"
+        return time.monotonic() - begin
+
+    def page(self):
+        try:
+            with urllib.request.urlopen(f"http://127.0.0.1:{self.port}/metrics", timeout=5) as answer:
+                return answer.read().decode()
+        except OSError:
+            return ""
+
+    def waiting(self):
+        """How many parcels its sinks have not delivered; None while it does not say."""
+        page = self.page()
+        counts = [value(page, "gpulens_sink_queue_length", sink=sink, lane="delivery") for sink in SINKS]
+        return None if None in counts else sum(counts)
+
+    def said(self):
+        return "".join(log.read_text(errors="replace") for log in self.runs)
+
+
+class World:
+    """In a with statement. `say` is called with a line for each thing that is done."""
+
+    def __init__(self, seed, seconds, kills, say):
+        victoria.victoria_metrics()
+        self.random, self.seconds, self.kills, self.say = random.Random(seed), seconds, kills, say
+        self.folder = pathlib.Path(tempfile.mkdtemp(prefix="gpulens-soak-"))
+        self.victoria = victoria.Victoria(self.folder / "victoria")
+        self.front, self.page = victoria.Front(self.victoria), TickingPage()
+        self.agent = KilledAgent(self.folder, self.page.url, self.front.port)
+        self.archives = {sink: Archive(self.agent.state / "queue" / sink, self.folder / "archive" / sink) for sink in SINKS}
+        self.done, self.ending = {"agent": 0, "victoria": 0, "term": 0}, threading.Event()
+        self.starts = []  # of each run of the agent: the number of the next answer
+        self.keeper = threading.Thread(target=self.keep, daemon=True)
+
+    def __enter__(self):
+        self.page.__enter__()
+        self.victoria.start()
+        self.front.set("good")
+        self.start_agent()
+        self.keeper.start()
+        return self
+
+    def __exit__(self, failed, *_):
+        self.ending.set()
+        self.keeper.join()
+        for process in (self.agent.process, self.victoria.process):
+            if process and process.poll() is None:
+                process.kill()
+                process.wait(30)
+        self.front.close()
+        self.page.__exit__()
+        if failed is None:
+            victoria.remove(self.folder)
+        else:
+            self.say(f"what there was is in {self.folder}")
+
+    def keep(self):
+        while not self.ending.wait(0.2):
+            self.keep_now()
+
+    def keep_now(self):
+        for archive in self.archives.values():
+            archive.keep()
+
+    def plan(self):
+        """[(when, what)]: as many kills of the agent as of VictoriaMetrics, spread over the time, and one SIGTERM without a receiver."""
+        acts = ["agent", "victoria"] * (self.kills // 2)
+        self.random.shuffle(acts)
+        acts.insert(self.random.randrange(1, len(acts)), "term")
+        each = self.seconds / (len(acts) + 1)
+        return [(each * (i + self.random.uniform(0.5, 1.2)), act) for i, act in enumerate(acts)], each
+
+    def run(self):
+        begin = time.monotonic()
+        plan, each = self.plan()
+        for when, act in sorted(plan):
+            time.sleep(max(0.0, begin + when - time.monotonic()))
+            getattr(self, "do_" + act)()
+            self.done[act] += 1
+            if self.random.random() < 0.7:
+                fault, lasts = self.random.choice(victoria.FAULTS), self.random.uniform(0.3, min(6.0, each / 3))
+                self.say(f"{time.monotonic() - begin:6.1f} s  the receiver: {fault} for {lasts:.1f} s")
+                self.front.set(fault)
+                time.sleep(lasts)
+                self.front.set("good")
+        time.sleep(max(0.0, begin + self.seconds - time.monotonic()))
+        self.finish()
+
+    def start_agent(self):
+        self.starts.append(self.page.answered + 1)
+        self.agent.start()
+
+    def do_agent(self):
+        away = self.random.uniform(0.0, 2.0)
+        self.say(f"kill -9 of the agent, started again after {away:.1f} s; answers so far: {self.page.answered}")
+        self.agent.kill()
+        self.keep_now()
+        time.sleep(away)
+        self.start_agent()
+
+    def do_victoria(self):
+        away = self.random.uniform(0.0, 3.0)
+        self.say(f"kill -9 of VictoriaMetrics, started again after {away:.1f} s")
+        self.front.kill_victoria(away)
+
+    def do_term(self):
+        self.say("SIGTERM to the agent while its receiver is away")
+        self.front.set("away")
+        self.agent.stop()
+        self.keep_now()
+        self.front.set("good")
+        self.start_agent()
+
+    def nearly_delivered(self):
+        waiting = self.agent.waiting()
+        return waiting is not None and waiting <= 2
+
+    def finish(self):
+        """Nearly all is delivered, then SIGTERM, in whose time the rest is. A machine that is too slow for that gets another try."""
+        for _ in range(5):
+            wait_until(self.nearly_delivered, 120, "the delivery")
+            took = self.agent.stop()
+            self.keep_now()
+            left = sum(len(self.archives[sink].parcels()) + 1 - self.archives[sink].position() for sink in SINKS)
+            self.say(f"SIGTERM: the agent ended after {took:.2f} s, {left} parcels were left")
+            if left == 0:
+                return
+            self.start_agent()
+        raise AssertionError(f"{left} parcels were left each time")

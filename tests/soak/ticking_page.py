@@ -1,0 +1,111 @@
+"""A page whose numbers follow from how often it was asked, and how its samples are found again in parcels and in a database.
+
+The answer number k has: soak_ticks_total k, soak_tick k/4, and a histogram soak_wave with k observations up to 1 and as many above,
+of the sum 3k. So one sample tells which answer it is from, and that it was not altered.
+"""
+import gzip
+import http.server
+import threading
+
+from otlp_receiver import ExportMetricsServiceRequest
+from remote_write_receiver import decode_first, unsnappy
+
+PAGE = """# TYPE soak_ticks_total counter
+soak_ticks_total {k}
+# TYPE soak_tick gauge
+soak_tick {quarter}
+# TYPE soak_wave histogram
+soak_wave_bucket{{le="1"}} {k}
+soak_wave_bucket{{le="+Inf"}} {twice}
+soak_wave_sum {thrice}
+soak_wave_count {twice}
+"""
+# What each series has of k.
+SHARES = {("soak_ticks_total", ""): 1, ("soak_tick", ""): 0.25, ("soak_wave_bucket", "1"): 1, ("soak_wave_bucket", "+Inf"): 2,
+          ("soak_wave_sum", ""): 3, ("soak_wave_count", ""): 2}
+
+
+def series_of(name, le=""):
+    return name, le if le in ("", "+Inf") else f"{float(le):g}"
+
+
+class TickingPage:
+    """In a with statement; `answered` is the number of the last answer."""
+
+    def __init__(self):
+        self.answered, self.lock = 0, threading.Lock()
+        page = self
+
+        class Handler(http.server.BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"
+
+            def do_GET(self):
+                with page.lock:
+                    page.answered = k = page.answered + 1
+                body = PAGE.format(k=k, quarter=k / 4, twice=2 * k, thrice=3 * k).encode()
+                self.send_response(200)
+                self.send_header("Content-Type", "text/plain; version=0.0.4")
+                self.send_header("Content-Length", str(len(body)))
+                self.end_headers()
+                self.wfile.write(body)
+
+            def log_message(self, *_):
+                pass
+
+        class Server(http.server.ThreadingHTTPServer):
+            def handle_error(self, *_):
+                pass  # an agent that was killed in the middle
+
+        self.server = Server(("127.0.0.1", 0), Handler)
+        self.url = f"http://127.0.0.1:{self.server.server_port}/metrics"
+        self.thread = threading.Thread(target=self.server.serve_forever, daemon=True)
+
+    def __enter__(self):
+        self.thread.start()
+        return self
+
+    def __exit__(self, *_):
+        self.server.shutdown()
+        self.server.server_close()
+
+
+# Of a request: {(series, milliseconds): value}, where a value that is None says that the series has ended.
+
+def of_remote_write(body):
+    found = {}
+    for sample in decode_first(unsnappy(body)):
+        if sample.name.startswith("soak_"):
+            found[series_of(sample.name, sample.labels.get("le", "")), sample.ms] = None if sample.ended else sample.value
+    return found
+
+
+def of_otlp(body):
+    found = {}
+    for resource in ExportMetricsServiceRequest.FromString(gzip.decompress(body)).resource_metrics:
+        for metric in (metric for scope in resource.scope_metrics for metric in scope.metrics):
+            if metric.name.startswith("soak_"):
+                for point in getattr(metric, metric.WhichOneof("data")).data_points:
+                    for series, value in _numbers(metric, point):
+                        found[series, point.time_unix_nano // 1_000_000] = None if point.flags & 1 else value
+    return found
+
+
+def _numbers(metric, point):
+    if metric.WhichOneof("data") != "histogram":
+        yield series_of(metric.name), getattr(point, point.WhichOneof("value") or "as_double")
+        return
+    yield series_of(metric.name + "_sum"), point.sum
+    yield series_of(metric.name + "_count"), float(point.count)
+    upto = 0
+    for bound, count in zip([*map(str, point.explicit_bounds), "+Inf"], point.bucket_counts):
+        upto += count
+        yield series_of(metric.name + "_bucket", bound), float(upto)
+
+
+def dropped_of_remote_write(body):
+    """{sink: ticks that its lane let fall}, as the agent tells them about itself."""
+    found = {}
+    for sample in decode_first(unsnappy(body)):
+        if sample.name == "gpulens_sink_dropped_total" and sample.labels["lane"] == "snapshot" and not sample.ended:
+            found[sample.labels["sink"]] = found.get(sample.labels["sink"], 0) + sample.value
+    return found
