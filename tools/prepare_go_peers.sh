@@ -2,16 +2,17 @@
 # Builds programs of others that are written in Go, for the end-to-end tests, into build/go_peers/ and nowhere else:
 #   collector          the OpenTelemetry Collector with few components: tests/peers/collector
 #   victoria-metrics   VictoriaMetrics, one node
+#   podresources       a kubelet's PodResources service, with Kubernetes' own messages
 #   telemetrygen, prometheus3    the heavy ones: a client of OTLP in Go; a Prometheus that knows OTLP and remote write 2.0
-# usage: prepare_go_peers.sh [NAME… | --all]   without a name the first two
+# usage: prepare_go_peers.sh [NAME… | --all]   without a name the first three
 # Each is what its folder in tests/peers/ describes: go.mod, go.sum, and its own program or package.txt, which names one of a module.
 # Modules come through the Go toolchain's own settings. Run again it does nothing. What cannot be had leaves its reason in
 # build/go_peers/NAME.why, which the test shows when it skips; exit 1 then.
 set -uo pipefail
 cd "$(dirname "$(readlink -f "$0")")/.." || exit 1
 HOME_OF=$PWD/build/go_peers
-ALL=(collector victoria-metrics telemetrygen prometheus3)
-LIGHT=(collector victoria-metrics)
+ALL=(collector victoria-metrics podresources telemetrygen prometheus3)
+LIGHT=(collector victoria-metrics podresources)
 OLDEST=21 # Go 1.21 is the first that fetches a newer one by itself
 
 say() { echo "                $*"; }

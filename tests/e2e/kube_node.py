@@ -2,6 +2,7 @@
 import concurrent.futures
 import http.server
 import json
+import subprocess
 import threading
 import time
 import unittest
@@ -9,9 +10,10 @@ import urllib.parse
 
 try:
     import grpc
-    from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
+    from google.protobuf import descriptor_pb2, descriptor_pool, json_format, message_factory
 except ImportError as missing:
     raise unittest.SkipTest(f"Python package not here: {missing.name}") from None
+from go_peers import go_peer
 
 
 def _messages():
@@ -49,11 +51,62 @@ def _messages():
 MESSAGE = _messages()
 
 
-class Kubelet:
-    """Answers List on a Unix socket. `hold(pod, resource, ids)`; `delay`, in seconds, makes it late."""
+class Holders:
+    """Who holds what, as List tells it. `delay`, in seconds, makes the answer late. Each change stands when it returns."""
+
+    def __init__(self):
+        self._delay, self._pods = 0.0, {}
+
+    @property
+    def delay(self):
+        return self._delay
+
+    @delay.setter
+    def delay(self, seconds):
+        self._delay = seconds
+        self._tell(self._world())
+
+    def _world(self):
+        """A ListPodResourcesResponse as JSON has it."""
+        return {"pod_resources": [
+            {"name": name, "namespace": name_space,
+             "containers": [{"name": container, "cpu_ids": [1, 2, 300], "devices": devices, "dynamic_resources": claims}]}
+            for (name_space, name), (container, devices, claims) in self._pods.items()]}
+
+    def _put(self, pod, name_space, container="main", devices=(), claims=()):
+        self._pods[(name_space, pod)] = (container, list(devices), list(claims))
+
+    @staticmethod
+    def _devices(resource, ids):
+        # One entry a NUMA node, as the kubelet does.
+        return [{"resource_name": resource, "device_ids": [device], "topology": {"nodes": [{"ID": 1}]}} for device in ids]
+
+    def hold(self, pod, resource, ids, name_space="ml", container="main"):
+        self._put(pod, name_space, container, self._devices(resource, ids))
+        self._tell(self._world())
+
+    def claim(self, pod, driver, pool, device, name_space="ml"):
+        self._put(pod, name_space, claims=[{
+            "claim_name": "c", "claim_namespace": name_space,
+            "claim_resources": [{"driver_name": driver, "pool_name": pool, "device_name": device}]}])
+        self._tell(self._world())
+
+    def replace(self, old, new, resource, ids, name_space="ml"):
+        """One pod ends and another gets its devices, in one moment."""
+        self._pods.pop((name_space, old), None)
+        self.hold(new, resource, ids, name_space)
+
+    def drop(self, pod, name_space="ml"):
+        self._pods.pop((name_space, pod), None)
+        self._tell(self._world())
+
+
+class Kubelet(Holders):
+    """Answers List on a Unix socket, in Python."""
 
     def __init__(self, socket):
-        self.delay, self.calls, self._pods, self._lock = 0.0, 0, {}, threading.Lock()
+        super().__init__()
+        self._answer = MESSAGE("ListPodResourcesResponse")()
         self._server = grpc.server(concurrent.futures.ThreadPoolExecutor(8))
         list_ = grpc.unary_unary_rpc_method_handler(
             self._list, request_deserializer=MESSAGE("ListPodResourcesRequest").FromString,
@@ -63,44 +116,34 @@ class Kubelet:
         self._server.add_insecure_port(f"unix:{socket}")
         self._server.start()
 
+    def _tell(self, world):
+        self._answer = json_format.ParseDict(world, MESSAGE("ListPodResourcesResponse")())
+
     def _list(self, _request, _context):
-        self.calls += 1
-        answer = MESSAGE("ListPodResourcesResponse")()
         threading.Event().wait(self.delay)
-        with self._lock:
-            for (name_space, name), containers in self._pods.items():
-                pod = answer.pod_resources.add(name=name, namespace=name_space)
-                for container, devices, claims in containers:
-                    one = pod.containers.add(name=container, cpu_ids=[1, 2, 300])
-                    for resource, ids in devices:
-                        for device in ids:  # one entry a NUMA node, as the kubelet does
-                            held = one.devices.add(resource_name=resource, device_ids=[device])
-                            held.topology.nodes.add(ID=1)
-                    for driver, pool, device in claims:
-                        claim = one.dynamic_resources.add(claim_name="c", claim_namespace=name_space)
-                        claim.claim_resources.add(driver_name=driver, pool_name=pool, device_name=device)
-        return answer
-
-    def hold(self, pod, resource, ids, name_space="ml", container="main"):
-        with self._lock:
-            self._pods[(name_space, pod)] = [(container, [(resource, ids)], [])]
-
-    def claim(self, pod, driver, pool, device, name_space="ml"):
-        with self._lock:
-            self._pods[(name_space, pod)] = [("main", [], [(driver, pool, device)])]
-
-    def replace(self, old, new, resource, ids, name_space="ml"):
-        """One pod ends and another gets its devices, in one moment."""
-        with self._lock:
-            self._pods.pop((name_space, old), None)
-            self._pods[(name_space, new)] = [("main", [(resource, ids)], [])]
-
-    def drop(self, pod, name_space="ml"):
-        with self._lock:
-            self._pods.pop((name_space, pod), None)
+        return self._answer
 
     def stop(self):
         self._server.stop(0)
+
+
+class RealKubelet(Holders):
+    """The same with Kubernetes' own messages and Go's gRPC: tests/peers/podresources."""
+
+    def __init__(self, socket):
+        super().__init__()
+        self._process = subprocess.Popen([go_peer("podresources"), socket], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        self._tell(self._world())
+
+    def _tell(self, world):
+        self._process.stdin.write(f"{round(self.delay * 1000)} {json.dumps(world)}\n")
+        self._process.stdin.flush()
+        assert self._process.stdout.readline() == "ok\n", "the kubelet took no world"
+
+    def stop(self):
+        self._process.stdin.close()
+        self._process.stdout.close()
+        self._process.wait(20)
 
 
 def pod(name, uid, name_space="ml", phase="Running", **more):

@@ -25,11 +25,11 @@ UID = "0e1d2c3b-4a59-6877-8695-a4b3c2d1e0f"
 class Node:
     """A kubelet, an API server, a root with the files of a node, and the agent's configuration."""
 
-    def __init__(self, test, api=True, more=""):
+    def __init__(self, test, api=True, more="", kubelet=kube_node.Kubelet):
         self.folder = pathlib.Path(tempfile.mkdtemp(prefix="gpulens-kube-"))
         test.addCleanup(shutil.rmtree, self.folder, ignore_errors=True)
         self.socket = self.folder / "kubelet.sock"
-        self.kubelet = kube_node.Kubelet(self.socket)
+        self.kubelet = kubelet(self.socket)
         test.addCleanup(self.kubelet.stop)
         self.api = kube_node.ApiServer()
         test.addCleanup(self.api.stop)
@@ -76,8 +76,13 @@ def pods_of(found):
 
 
 class Attribution(unittest.TestCase):
+    KUBELET = kube_node.Kubelet
+
+    def node(self, **more):
+        return Node(self, kubelet=self.KUBELET, **more)
+
     def test_each_on_its_own_pod(self):
-        node = Node(self)
+        node = self.node()
         node.api.put(kube_node.pod("train-6cd8-x", UID + "0", owner=("ReplicaSet", "train-6cd8"),
                                    labels={"app": "train", "pod-template-hash": "6cd8", "team": "secret"}))
         with node.agent as agent:
@@ -122,7 +127,7 @@ class Attribution(unittest.TestCase):
             self.assertEqual(value(page, "gpulens_enricher_up", enricher="kubernetes"), 1)
 
     def test_a_restart_is_never_mixed_up(self):
-        node = Node(self, api=False)
+        node = self.node(api=False)
         with node.agent as agent:
             gpus = node.gpus(agent)
             node.kubelet.hold("job-0", "nvidia.com/gpu", [gpus["0"]])
@@ -139,7 +144,7 @@ class Attribution(unittest.TestCase):
             self.assertEqual(len(energy), 1)
 
     def test_a_late_kubelet_leaves_nobody_on_the_wrong_pod(self):
-        node = Node(self, api=False)
+        node = self.node(api=False)
         with node.agent as agent:
             gpus = node.gpus(agent)
             node.kubelet.hold("job-0", "nvidia.com/gpu", [gpus["0"]])
@@ -153,7 +158,7 @@ class Attribution(unittest.TestCase):
             wait_until(lambda: pods_of(whole_gpu(agent.page(), "0")) == {"job-1"}, 20, "job-1 on GPU 0")
 
     def test_claims_by_their_slices(self):
-        node = Node(self)
+        node = self.node()
         with node.agent as agent:
             gpus = node.gpus(agent)
             node.api.slices = [{"spec": {"driver": "gpu.nvidia.com", "pool": {"name": "n1"}, "devices": [
@@ -163,7 +168,7 @@ class Attribution(unittest.TestCase):
             self.assertEqual(pods_of(whole_gpu(agent.page(), "0")), {None})
 
     def test_without_a_right_to_the_api_server_there_is_less(self):
-        node = Node(self)
+        node = self.node()
         node.api.token = "another"
         with node.agent as agent:
             gpus = node.gpus(agent)
@@ -171,6 +176,10 @@ class Attribution(unittest.TestCase):
             page = wait_until(lambda: (lambda p: p if pods_of(whole_gpu(p, "0")) == {"serve"} else "")(agent.page()), 20, "the pod")
             self.assertFalse(samples(page, k8s_deployment_name="train"))
             wait_until(lambda: "owners and labels are not told" in agent.said(), 20, "the word that they are not told")
+
+
+class AttributionByKubernetesOwnMessages(Attribution):
+    KUBELET = kube_node.RealKubelet
 
 
 class Collectors(unittest.TestCase):
