@@ -21,7 +21,9 @@ Result<std::unique_ptr<Sink>> Create(const Config&, Env&) {
 }  // namespace
 
 extern const SinkSpec do_nothing_sink;
-const SinkSpec do_nothing_sink{
-    .name = "do_nothing", .help = "Takes everything and does nothing with it.", .threaded = true, .create = &Create};
+const SinkSpec do_nothing_sink{.name = "do_nothing",
+                               .help = "Takes everything and does nothing with it.",
+                               .threaded = true,
+                               .create = &Create};
 
 }  // namespace gpulens
