@@ -4,6 +4,8 @@
 
 #include "base/check.h"
 #include "wire/otlp_in/otlp_batch.h"
+#include "wire/otlp_in/otlp_identity.h"
+#include "wire/otlp_in/otlp_message.h"
 
 namespace {
 
@@ -28,6 +30,10 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   if (size < 2) return 0;
   const auto signal = static_cast<gpulens::OtlpSignal>(data[0] % 3);
   const std::string_view request(reinterpret_cast<const char*>(data) + 2, size - 2);
+  if (const std::string_view key = gpulens::otlp_in::UsualPair(request); !key.empty()) {
+    CHECK(gpulens::otlp_in::CheckMessage(gpulens::otlp_in::Shape::kKeyValue, request).good());
+    CHECK(gpulens::KeyOf(request) == key);
+  }
   const std::vector<std::string> patterns = {"go_*"};
   const gpulens::NameFilter unwanted(patterns);
   gpulens::OtlpScan scan, again;

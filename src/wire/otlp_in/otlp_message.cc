@@ -2,6 +2,7 @@
 
 #include <array>
 #include <initializer_list>
+#include <utility>
 
 #include "base/text.h"
 
@@ -219,15 +220,43 @@ bool IsAscii(std::string_view text) noexcept {
 
 bool IsText(std::string_view text) noexcept { return IsAscii(text) || IsUtf8(text); }
 
-// Nine of ten attributes are a short key with a short text, written in the one usual way.
+namespace {
+
+// An AnyValue that is a short text, whose bytes are still to be looked at, or a number. No list, nothing
+// twice.
+bool IsUsualValue(std::string_view value, bool& is_text) noexcept {
+  const auto at = [&](size_t i) { return static_cast<unsigned char>(value[i]); };
+  is_text = false;
+  if (value.size() < 2) return false;
+  switch (at(0)) {
+    case 0x0a: is_text = true; return at(1) < 0x80 && value.size() == 2 + size_t{at(1)};
+    case 0x10:  // a truth value, or an integer of as many bytes as it has
+    case 0x18: {
+      size_t last = 1;
+      while (last < value.size() && at(last) >= 0x80) ++last;
+      return last + 1 == value.size() && last < 10;
+    }
+    case 0x21: return value.size() == 9;
+    default: return false;
+  }
+}
+
+}  // namespace
+
+// Nine of ten attributes are a short key with a short text or a number. Most writers put the key first, and
+// the Collector's the value.
 std::string_view UsualPair(std::string_view pair) noexcept {
   const auto at = [&](size_t i) { return static_cast<unsigned char>(pair[i]); };
-  if (pair.size() < 6 || at(0) != 0x0a || at(1) >= 0x80) return {};
-  const size_t value = 2 + size_t{at(1)};
-  if (value + 4 > pair.size() || at(value) != 0x12 || at(value + 1) >= 0x80 || at(value + 2) != 0x0a)
+  if (pair.size() < 6 || at(1) >= 0x80) return {};
+  const size_t second = 2 + size_t{at(1)};
+  if (second + 2 > pair.size() || at(second + 1) >= 0x80 || second + 2 + at(second + 1) != pair.size())
     return {};
-  if (value + 2 + at(value + 1) != pair.size() || at(value + 3) + 2 != at(value + 1)) return {};
-  return IsAscii(pair) ? pair.substr(2, at(1)) : std::string_view();
+  std::string_view key = pair.substr(2, second - 2), value = pair.substr(second + 2);
+  if (at(0) == 0x12 && at(second) == 0x0a) std::swap(key, value);
+  else if (at(0) != 0x0a || at(second) != 0x12) return {};
+  bool is_text = false;
+  if (!IsUsualValue(value, is_text)) return {};
+  return IsAscii(is_text ? pair : key) ? key : std::string_view();
 }
 
 uint32_t AttributesField(Shape item) noexcept {

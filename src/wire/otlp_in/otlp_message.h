@@ -63,6 +63,13 @@ Finding CheckMessage(Shape shape, std::string_view bytes, int depth = kDeepest) 
 // Of one field of a message, with all that it holds.
 Finding CheckField(Shape shape, const ProtoField& field, int depth = kDeepest) noexcept;
 
+// Whether it is one of the times and numbers of a NumberDataPoint, as they are written: nothing to check.
+constexpr bool IsNumberOfPoint(Shape shape, const ProtoField& field) noexcept {
+  constexpr uint32_t kTimesAndNumbers = 1u << 2 | 1u << 3 | 1u << 4 | 1u << 6;
+  return shape == Shape::kNumberPoint && field.wire == WireType::kFixed64 && field.number < 8 &&
+         (kTimesAndNumbers >> field.number & 1) != 0;
+}
+
 // The field that holds an item's attributes.
 uint32_t AttributesField(Shape item) noexcept;
 

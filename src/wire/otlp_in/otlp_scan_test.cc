@@ -113,6 +113,37 @@ TEST(OtlpScan, SeesItemsThatAreOfAThingOfTheirOwn) {
   EXPECT_FALSE(own(Pair("gpu.model", "H100")));
 }
 
+// The key in front, as most write it, and behind the value, as the Collector does.
+TEST(OtlpScan, UsualPairsAreKnownInBothOrders) {
+  const std::string text = Text(1, "v"), number("\x18\x80\x01", 3), truth("\x10\x01", 2),
+                    real =
+                        "\x21"
+                        "12345678";
+  for (const std::string& value : {text, number, truth, real}) {
+    const std::string key = Text(1, "some.key");
+    EXPECT_EQ(otlp_in::UsualPair(key + In(2, value)), "some.key");
+    EXPECT_EQ(otlp_in::UsualPair(In(2, value) + key), "some.key");
+    EXPECT_EQ(otlp_in::UsualPair(In(2, value) + In(2, value)), "") << "no key";
+    EXPECT_EQ(otlp_in::UsualPair(key + key), "") << "no value";
+    EXPECT_EQ(otlp_in::UsualPair(Text(1, "k\xc3\xa4") + In(2, value)), "") << "to be looked at";
+    EXPECT_EQ(otlp_in::UsualPair(key + In(2, value) + Text(1, "other")), "");
+    EXPECT_EQ(otlp_in::UsualPair(key + In(2, value + value)), "");
+    const std::string whole = In(2, value) + key;
+    for (size_t size = 0; size < whole.size(); ++size)
+      EXPECT_EQ(otlp_in::UsualPair(whole.substr(0, size)), "");
+  }
+  for (const std::string& value : {std::string("\x18\x80", 2), std::string("\x18\x01\x01", 3),
+                                   std::string("\x21"
+                                               "1234567"),
+                                   std::string("\x22\x00", 2), std::string("\x0a\x05x", 3),
+                                   std::string("\x19"
+                                               "12345678"),
+                                   "\x18" + std::string(9, '\xff') + '\1', Text(1, "\xff")}) {
+    EXPECT_EQ(otlp_in::UsualPair(Text(1, "some.key") + In(2, value)), "");
+    EXPECT_EQ(otlp_in::UsualPair(In(2, value) + Text(1, "some.key")), "");
+  }
+}
+
 TEST(OtlpScan, DeepValuesAreRejectedAndNeverWalked) {
   std::string value = Text(1, "end");
   for (int i = 0; i < 100'000 && value.size() < (8u << 20); ++i) {
