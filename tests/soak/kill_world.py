@@ -139,17 +139,23 @@ class World:
         begin = time.monotonic()
         plan, each = self.plan()
         for when, act in sorted(plan):
-            time.sleep(max(0.0, begin + when - time.monotonic()))
+            self.pause(begin + when - time.monotonic())
+            fault, early = self.random.choice((*victoria.FAULTS, "good")), self.random.random() < 0.5
+            if early:  # so that something waits when the kill comes
+                self.front.set(fault)
+                self.pause(self.random.uniform(0.5, 3.0))
+            self.say(f"{time.monotonic() - begin:6.1f} s  the receiver: {fault}, {'before' if early else 'after'} the kill")
             getattr(self, "do_" + act)()
             self.done[act] += 1
-            if self.random.random() < 0.7:
-                fault, lasts = self.random.choice(victoria.FAULTS), self.random.uniform(0.3, min(6.0, each / 3))
-                self.say(f"{time.monotonic() - begin:6.1f} s  the receiver: {fault} for {lasts:.1f} s")
-                self.front.set(fault)
-                time.sleep(lasts)
-                self.front.set("good")
-        time.sleep(max(0.0, begin + self.seconds - time.monotonic()))
+            self.front.set(fault)
+            self.pause(self.random.uniform(0.3, min(6.0, each / 3)))
+            self.front.set("good")
+        self.pause(begin + self.seconds - time.monotonic())
         self.finish()
+
+    def pause(self, seconds):
+        """The plan has times: nothing is waited for."""
+        self.ending.wait(max(0.0, seconds))
 
     def start_agent(self):
         self.starts.append(self.page.answered + 1)
@@ -160,13 +166,13 @@ class World:
         self.say(f"kill -9 of the agent, started again after {away:.1f} s; answers so far: {self.page.answered}")
         self.agent.kill()
         self.keep_now()
-        time.sleep(away)
+        self.pause(away)
         self.start_agent()
 
     def do_victoria(self):
         away = self.random.uniform(0.0, 3.0)
         self.say(f"kill -9 of VictoriaMetrics, started again after {away:.1f} s")
-        self.front.kill_victoria(away)
+        self.front.kill_victoria(lambda: self.pause(away))
 
     def do_term(self):
         self.say("SIGTERM to the agent while its receiver is away")

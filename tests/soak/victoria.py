@@ -164,10 +164,10 @@ class Front:
         handler.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         handler.close_connection = True
 
-    def kill_victoria(self, away_s):
+    def kill_victoria(self, pause):
         """With SIGKILL; what it lost of what it had answered for is counted and told again."""
         self.victoria.kill()
-        time.sleep(away_s)
+        pause()
         self.victoria.start()
         with self.changed:
             again = list(self.answered)
