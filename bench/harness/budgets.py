@@ -183,6 +183,27 @@ def _pss_bytes(part):
     return part["pss_bytes"]
 
 
+def _receive_ratio(load):
+    """How many times the Collector's points per CPU second."""
+    return lambda found: found["agents"]["gpulens"][load]["points_per_cpu_s"] / found["agents"][COLLECTOR][load]["points_per_cpu_s"]
+
+
+def _receive_text(load):
+    def text(found):
+        ours, theirs = (found["agents"][name][load]["points_per_cpu_s"] / 1e6 for name in ("gpulens", COLLECTOR))
+        return f"{ours:.1f} against {theirs:.2f} M points per CPU second"
+
+    return text
+
+
+def _receive_memory(who):
+    return lambda found: max(part["pss_bytes"] for part in found["agents"][who].values())
+
+
+def _receive_memory_text(found):
+    return f"{_receive_memory('gpulens')(found) / MB:.1f} against {_receive_memory(COLLECTOR)(found) / MB:.1f} MB, the load that takes most"
+
+
 TARGETS_OURS, VMAGENT, COLLECTOR = "gpulens, collector scrape", "vmagent 1.140.0", "OpenTelemetry Collector 0.152.0"
 GPUS_8, GPUS_16 = "gpulens, 8 GPUs", "gpulens, 16 GPUs"
 PEER = "nvitop-exporter, 8 GPUs"
@@ -247,6 +268,16 @@ BUDGETS = (
            _targets(_pss_bytes, VMAGENT), _targets_text(_pss_bytes, VMAGENT, "MB", 1 / MB)),
     Budget("targets_memory_collector", "scrape", "… memory against the OpenTelemetry Collector", 1, True, "×", True,
            _targets(_pss_bytes, COLLECTOR), _targets_text(_pss_bytes, COLLECTOR, "MB", 1 / MB)),
+    Budget("receive_http", "receive", "OTLP/HTTP in, 1,000 points a request: points per core against the OpenTelemetry Collector", 5, False, "×", True,
+           _receive_ratio("http, 1,000 points"), _receive_text("http, 1,000 points")),
+    Budget("receive_http_large", "receive", "… 10,000 points a request", 5, False, "×", True,
+           _receive_ratio("http, 10,000 points"), _receive_text("http, 10,000 points")),
+    Budget("receive_grpc", "receive", "… gRPC, 1,000 points a request", 5, False, "×", True,
+           _receive_ratio("grpc, 1,000 points"), _receive_text("grpc, 1,000 points")),
+    Budget("receive_grpc_large", "receive", "… gRPC, 10,000 points a request", 5, False, "×", True,
+           _receive_ratio("grpc, 10,000 points"), _receive_text("grpc, 10,000 points")),
+    Budget("receive_memory", "receive", "… memory meanwhile", 0.25, True, "×", True,
+           lambda found: _receive_memory("gpulens")(found) / _receive_memory(COLLECTOR)(found), _receive_memory_text),
     Budget("start", "agent", "start to first good scrape, host metrics", 50, True, "ms", False,
            _part("start", "median_s", 1000), lambda found: f"median of {found['start']['runs']}"),
 )  # fmt: skip

@@ -2,6 +2,7 @@
 import os
 import pathlib
 import random
+import shutil
 import signal
 import subprocess
 import tempfile
@@ -86,10 +87,9 @@ class World:
     """In a with statement. `say` is called with a line for each thing that is done."""
 
     def __init__(self, seed, seconds, kills, say):
-        victoria.victoria_metrics()
+        self.victoria = victoria.Victoria()
         self.random, self.seconds, self.kills, self.say = random.Random(seed), seconds, kills, say
         self.folder = pathlib.Path(tempfile.mkdtemp(prefix="gpulens-soak-"))
-        self.victoria = victoria.Victoria(self.folder / "victoria")
         self.front, self.page = victoria.Front(self.victoria), TickingPage()
         self.agent = KilledAgent(self.folder, self.page.url, self.front.port)
         self.archives = {sink: Archive(self.agent.state / "queue" / sink, self.folder / "archive" / sink) for sink in SINKS}
@@ -99,7 +99,7 @@ class World:
 
     def __enter__(self):
         self.page.__enter__()
-        self.victoria.start()
+        self.victoria.__enter__()
         self.front.set("good")
         self.start_agent()
         self.keeper.start()
@@ -108,16 +108,15 @@ class World:
     def __exit__(self, failed, *_):
         self.ending.set()
         self.keeper.join()
-        for process in (self.agent.process, self.victoria.process):
-            if process and process.poll() is None:
-                process.kill()
-                process.wait(30)
+        if self.agent.process and self.agent.process.poll() is None:
+            self.agent.kill()
         self.front.close()
         self.page.__exit__()
         if failed is None:
-            victoria.remove(self.folder)
+            shutil.rmtree(self.folder, ignore_errors=True)
         else:
             self.say(f"what there was is in {self.folder}")
+        self.victoria.__exit__()
 
     def keep(self):
         while not self.ending.wait(0.2):

@@ -46,6 +46,7 @@ GrpcCallState::GrpcCallState(GrpcCall call, const HttpUrl& url, bool unix_socket
       timeout(std::max(call.timeout, Duration::zero())),
       scheme_(url.tls ? "https" : "http"),
       authority_(unix_socket ? "localhost" : url.Authority()),
+      answer_bytes_(answer_bytes),
       reader_(answer_bytes) {}
 
 Http2Fields GrpcCallState::Fields(Duration left) const {
@@ -58,7 +59,7 @@ Http2Fields GrpcCallState::Fields(Duration left) const {
   fields.Add("content-type", "application/grpc");
   fields.Add("user-agent", "grpc-gpulens/" + std::string(Version()));
   fields.Add("grpc-timeout", GrpcTimeout(left));
-  fields.Add("grpc-accept-encoding", "identity");
+  fields.Add("grpc-accept-encoding", "identity,gzip");
   if (gzip) fields.Add("grpc-encoding", "gzip");
   std::string_view rest = headers;
   while (!rest.empty()) {
@@ -91,6 +92,7 @@ void GrpcCallState::OnFields(const Http2Fields& fields, bool ended, bool too_lar
     has_head_ = true;
     reply_.http_status = status;
     content_type_ = Lower(fields.Find("content-type"));
+    encoding_ = Lower(fields.Find("grpc-encoding"));
   }
   TakeStatus(fields);
   if (ended) Finish();
@@ -106,9 +108,10 @@ void GrpcCallState::OnData(std::string_view bytes) {
                 "the answer has " + std::to_string(reader_.announced()) + " bytes, above the limit");
   if (state == State::kBad)
     return Fail(HttpFailure::kProtocol, GrpcCode::kInternal, "the answer has " + std::string(reader_.why()));
-  if (state == State::kWhole && reader_.packed())
+  // Servers of others pack the answer to a packed request, even one that has nothing in it.
+  if (state == State::kWhole && reader_.packed() && encoding_ != "gzip")
     return Fail(HttpFailure::kProtocol, GrpcCode::kInternal,
-                "the answer is packed though that was not asked for");
+                "the answer is packed, but not as was asked for: " + Printable(encoding_));
 }
 
 void GrpcCallState::OnEnd() {
@@ -137,8 +140,24 @@ void GrpcCallState::Finish() {
   }
   if (reply_.code == GrpcCode::kOk && reader_.state() != GrpcMessageReader::State::kWhole)
     return Fail(HttpFailure::kProtocol, GrpcCode::kInternal, "the answer ended without its message");
-  if (reply_.code == GrpcCode::kOk) reply_.answer = std::move(reader_.message());
+  if (reply_.code == GrpcCode::kOk && !TakeAnswer()) return;
   done_ = true;
+}
+
+// False when it cannot be unpacked, and the call has failed. Answers are small: no other thread is asked.
+bool GrpcCallState::TakeAnswer() {
+  if (!reader_.packed()) {
+    reply_.answer = std::move(reader_.message());
+    return true;
+  }
+  const size_t size = GrpcUnpackedSize(reader_.message());
+  if (size > answer_bytes_) {
+    Fail(HttpFailure::kTooLarge, GrpcCode::kResourceExhausted,
+         "the answer has " + std::to_string(size) + " bytes unpacked, above the limit");
+  } else if (!GrpcGunzip(reader_.message(), size, reply_.answer)) {
+    Fail(HttpFailure::kProtocol, GrpcCode::kInternal, "the answer cannot be unpacked");
+  }
+  return !done_;
 }
 
 void GrpcCallState::Fail(HttpFailure failure, GrpcCode code, std::string text) {

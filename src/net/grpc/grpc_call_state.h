@@ -45,11 +45,13 @@ class GrpcCallState {
  private:
   void TakeStatus(const Http2Fields& fields);
   void Finish();
+  bool TakeAnswer();
 
   const std::string scheme_, authority_;
+  const size_t answer_bytes_;
   GrpcMessageReader reader_;
   GrpcReply reply_;
-  std::string content_type_;
+  std::string content_type_, encoding_;
   bool done_ = false, has_head_ = false, has_status_ = false;
 };
 

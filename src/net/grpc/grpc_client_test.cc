@@ -5,6 +5,7 @@
 #include <sys/socket.h>
 
 #include "net/client/post_server_testing.h"
+#include "net/grpc/grpc_message.h"
 #include "net/grpc/grpc_testing.h"
 #include "net/http2/http2_frames_testing.h"
 #include "net/testing/certificates.h"
@@ -165,6 +166,22 @@ std::string Head(std::vector<std::pair<std::string, std::string>> fields, uint8_
 const std::string kGood = Head({{":status", "200"}, {"content-type", "application/grpc"}});
 const std::string kTrailers = Head({{"grpc-status", "0"}}, kEndHeaders | kEndStream);
 
+const std::string kPackedGood =
+    Head({{":status", "200"}, {"content-type", "application/grpc"}, {"grpc-encoding", "gzip"}});
+// A gzip member with nothing in it.
+const std::string kPackedNothing(
+    "\037\213\010\000\000\000\000\000\002\003"
+    "\003\000\000\000\000\000\000\000\000\000",
+    20);
+std::string Packed(std::string_view bytes) {
+  return Frame(kData, 0, 1, GrpcMessageHead(true, bytes.size()) + std::string(bytes));
+}
+std::string ClaimsSize(uint32_t size) {
+  std::string member = kPackedNothing;
+  for (size_t i = 0; i < 4; ++i) member[member.size() - 4 + i] = static_cast<char>(size >> (8 * i) & 0xff);
+  return member;
+}
+
 TEST_P(Servers, AreUnderstood) {
   PostServer server([](PostServer::Peer& peer, int) {
     peer.Some(100);
@@ -196,6 +213,16 @@ INSTANTIATE_TEST_SUITE_P(
              GrpcCode::kInternal, HttpFailure::kProtocol},
         Said{"packed", kGood + Frame(kData, 0, 1, std::string("\1\0\0\0\1x", 6)) + kTrailers,
              GrpcCode::kInternal, HttpFailure::kProtocol},
+        Said{"packed_as_was_asked_for", kPackedGood + Packed(kPackedNothing) + kTrailers, GrpcCode::kOk,
+             HttpFailure::kNone},
+        Said{"packed_badly", kPackedGood + Packed("no member of gzip, but long") + kTrailers,
+             GrpcCode::kResourceExhausted, HttpFailure::kTooLarge},
+        Said{"packed_and_cut", kPackedGood + Packed(kPackedNothing.substr(0, 12)) + kTrailers,
+             GrpcCode::kInternal, HttpFailure::kProtocol},
+        Said{"packed_with_a_wrong_size", kPackedGood + Packed(ClaimsSize(5)) + kTrailers, GrpcCode::kInternal,
+             HttpFailure::kProtocol},
+        Said{"packed_and_large", kPackedGood + Packed(ClaimsSize(1u << 30)) + kTrailers,
+             GrpcCode::kResourceExhausted, HttpFailure::kTooLarge},
         Said{"cut_message", kGood + Frame(kData, 0, 1, std::string("\0\0\0\0\5x", 6)) + kTrailers,
              GrpcCode::kInternal, HttpFailure::kProtocol},
         Said{"no_status", kGood + Frame(kData, kEndStream, 1, std::string(5, '\0')), GrpcCode::kUnknown,
@@ -216,6 +243,24 @@ INSTANTIATE_TEST_SUITE_P(
              GrpcCode::kResourceExhausted, HttpFailure::kTooLarge},
         Said{"http_1", "HTTP/1.1 400 Bad Request\r\n\r\n", GrpcCode::kUnavailable, HttpFailure::kProtocol}),
     [](const auto& each) { return each.param.name; });
+
+TEST(GrpcClient, UnpacksWhatAServerPacks) {
+  const std::string member(
+      "\037\213\010\000\000\000\000\000\002\003\313\317\006\000\107\335\334\171\002\000\000\000", 22);
+  PostServer server([&](PostServer::Peer& peer, int) {
+    peer.Some(100);
+    peer.Write(Frame(kSettings, 0, 0) + kPackedGood + Packed(member) + kTrailers);
+    peer.Some(10'000'000);
+  });
+  GrpcWorld world;
+  GrpcTarget target;
+  target.url = *ParseHttpUrl(server.Url("/"));
+  world.channel = world.client.Open(target);
+  const GrpcReply reply = world.Call(kSay, "x", seconds(10));
+  EXPECT_EQ(reply.code, GrpcCode::kOk) << reply.message;
+  EXPECT_EQ(reply.answer, "ok");
+  world.channel = nullptr;
+}
 
 // A stream that was surely not seen is sent again, once.
 TEST(GrpcClient, RefusedStreamsAreSentAgainOnce) {

@@ -18,6 +18,7 @@ GrpcReply Reply(std::string_view bytes, size_t step) {
   Http2Fields head, trailers;
   head.Add(":status", "200");
   head.Add("content-type", "application/grpc");
+  head.Add("grpc-encoding", "gzip");
   const std::string_view fields = bytes.substr(0, bytes.find('\n'));
   if (fields.size() < bytes.size()) bytes.remove_prefix(fields.size() + 1);
   trailers.Add("grpc-status", fields.substr(0, 2));

@@ -1,14 +1,17 @@
 // The do_nothing sink: takes everything and does nothing with it, for trying out collectors and for measuring
-// what they cost without a sink. What it was given is counted as for every sink.
+// what they cost without a sink. What it was given is counted as for every sink. What receivers took in is
+// dropped, too, as by a Collector's exporter `nop`.
 
 #include "pipeline/plugin.h"
+#include "pipeline/receive/receiver.h"
 
 namespace gpulens {
 namespace {
 
-class DoNothingSink final : public Sink {
+class DoNothingSink final : public Sink, public OtlpTaker {
  public:
   Status Write(const Snapshot&) override { return Ok(); }
+  Status Take(const ReceivedOtlp&) override { return Ok(); }
 };
 
 Result<std::unique_ptr<Sink>> Create(const Config&, Env&) {
@@ -19,6 +22,6 @@ Result<std::unique_ptr<Sink>> Create(const Config&, Env&) {
 
 extern const SinkSpec do_nothing_sink;
 const SinkSpec do_nothing_sink{
-    .name = "do_nothing", .help = "Takes everything and does nothing with it.", .create = &Create};
+    .name = "do_nothing", .help = "Takes everything and does nothing with it.", .threaded = true, .create = &Create};
 
 }  // namespace gpulens
