@@ -226,6 +226,21 @@ class Locked(unittest.TestCase):
                 pass
 
 
+    def test_without_both_locks_other_machines_are_refused(self):
+        users = self.web.read_text().splitlines()[1]
+        for web in ("tls_server_config: {cert_file: cert.pem, key_file: key.pem}\n", users + "\n"):
+            for group in ("http", "websocket"):
+                with self.subTest(web=web, group=group):
+                    self.web.write_text(web)
+                    listen = {name: f"['0.0.0.0:{free_port()}']" if name == group else "[]" for name in ("http", "websocket")}
+                    agent = Agent(config=f"http: {{web_config: {self.web}, listen: {listen['http']}}}\n"
+                                         f"websocket: {{listen: {listen['websocket']}}}\n")
+                    run = subprocess.run(agent.arguments[:4], capture_output=True, text=True, timeout=20, cwd=agent.folder)
+                    self.assertNotEqual(run.returncode, 0)
+                    self.assertIn(f"{group}.listen 0.0.0.0:", run.stderr)
+                    self.assertIn("needs http.web_config with TLS and users", run.stderr)
+
+
 class Commands(unittest.TestCase):
     def run_command(self, *arguments, code=0):
         run = subprocess.run([str(BINARY), *arguments], capture_output=True, text=True, timeout=60,

@@ -10,9 +10,9 @@ from agent import BINARY, Agent, value, wait_until
 
 
 class Hook:
-    """`answers` are the statuses of the first requests; then 200. In a with statement."""
+    """`answers` are the statuses of the first requests; then what `statuses()` gives. In a with statement."""
 
-    def __init__(self, *answers):
+    def __init__(self, *answers, statuses=lambda: 200):
         self.requests, left, hook = [], list(answers), self
 
         class Handler(http.server.BaseHTTPRequestHandler):
@@ -20,7 +20,7 @@ class Hook:
 
             def do_POST(self):
                 records = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-                status = left.pop(0) if left else 200
+                status = left.pop(0) if left else statuses()
                 hook.requests.append((status, self.headers, records))
                 self.send_response(status)
                 self.send_header("Content-Length", "0")

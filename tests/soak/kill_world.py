@@ -2,6 +2,7 @@
 import os
 import pathlib
 import random
+import shutil
 import signal
 import subprocess
 import tempfile
@@ -86,10 +87,9 @@ class World:
     """In a with statement. `say` is called with a line for each thing that is done."""
 
     def __init__(self, seed, seconds, kills, say):
-        victoria.victoria_metrics()
+        self.victoria = victoria.Victoria()
         self.random, self.seconds, self.kills, self.say = random.Random(seed), seconds, kills, say
         self.folder = pathlib.Path(tempfile.mkdtemp(prefix="gpulens-soak-"))
-        self.victoria = victoria.Victoria(self.folder / "victoria")
         self.front, self.page = victoria.Front(self.victoria), TickingPage()
         self.agent = KilledAgent(self.folder, self.page.url, self.front.port)
         self.archives = {sink: Archive(self.agent.state / "queue" / sink, self.folder / "archive" / sink) for sink in SINKS}
@@ -99,7 +99,7 @@ class World:
 
     def __enter__(self):
         self.page.__enter__()
-        self.victoria.start()
+        self.victoria.__enter__()
         self.front.set("good")
         self.start_agent()
         self.keeper.start()
@@ -108,16 +108,15 @@ class World:
     def __exit__(self, failed, *_):
         self.ending.set()
         self.keeper.join()
-        for process in (self.agent.process, self.victoria.process):
-            if process and process.poll() is None:
-                process.kill()
-                process.wait(30)
+        if self.agent.process and self.agent.process.poll() is None:
+            self.agent.kill()
         self.front.close()
         self.page.__exit__()
         if failed is None:
-            victoria.remove(self.folder)
+            shutil.rmtree(self.folder, ignore_errors=True)
         else:
             self.say(f"what there was is in {self.folder}")
+        self.victoria.__exit__()
 
     def keep(self):
         while not self.ending.wait(0.2):
@@ -139,17 +138,23 @@ class World:
         begin = time.monotonic()
         plan, each = self.plan()
         for when, act in sorted(plan):
-            time.sleep(max(0.0, begin + when - time.monotonic()))
+            self.pause(begin + when - time.monotonic())
+            fault, early = self.random.choice((*victoria.FAULTS, "good")), self.random.random() < 0.5
+            if early:  # so that something waits when the kill comes
+                self.front.set(fault)
+                self.pause(self.random.uniform(0.5, 3.0))
+            self.say(f"{time.monotonic() - begin:6.1f} s  the receiver: {fault}, {'before' if early else 'after'} the kill")
             getattr(self, "do_" + act)()
             self.done[act] += 1
-            if self.random.random() < 0.7:
-                fault, lasts = self.random.choice(victoria.FAULTS), self.random.uniform(0.3, min(6.0, each / 3))
-                self.say(f"{time.monotonic() - begin:6.1f} s  the receiver: {fault} for {lasts:.1f} s")
-                self.front.set(fault)
-                time.sleep(lasts)
-                self.front.set("good")
-        time.sleep(max(0.0, begin + self.seconds - time.monotonic()))
+            self.front.set(fault)
+            self.pause(self.random.uniform(0.3, min(6.0, each / 3)))
+            self.front.set("good")
+        self.pause(begin + self.seconds - time.monotonic())
         self.finish()
+
+    def pause(self, seconds):
+        """The plan has times: nothing is waited for."""
+        self.ending.wait(max(0.0, seconds))
 
     def start_agent(self):
         self.starts.append(self.page.answered + 1)
@@ -160,13 +165,13 @@ class World:
         self.say(f"kill -9 of the agent, started again after {away:.1f} s; answers so far: {self.page.answered}")
         self.agent.kill()
         self.keep_now()
-        time.sleep(away)
+        self.pause(away)
         self.start_agent()
 
     def do_victoria(self):
         away = self.random.uniform(0.0, 3.0)
         self.say(f"kill -9 of VictoriaMetrics, started again after {away:.1f} s")
-        self.front.kill_victoria(away)
+        self.front.kill_victoria(lambda: self.pause(away))
 
     def do_term(self):
         self.say("SIGTERM to the agent while its receiver is away")

@@ -8,52 +8,31 @@ front was not sent before can come into the database this way.
 import collections
 import http.client
 import http.server
-import json
-import os
-import pathlib
-import shutil
-import signal
 import socket
 import struct
-import subprocess
 import threading
 import time
-import unittest
-import urllib.parse
 
-from agent import ROOT, free_port, wait_until
+import go_peers
+from agent import free_port
 from ticking_page import of_otlp, of_remote_write, series_of
 
-HOME = pathlib.Path(os.environ.get("GPULENS_GO_PEERS", ROOT / "build" / "go_peers")) / "victoria-metrics"
 REMEMBERED_S = 60
 FAULTS = ("away", "hang", "busy", "lost", "garbage")
 DECODERS = {"/api/v1/write": ("remote_write", of_remote_write), "/opentelemetry/v1/metrics": ("otlp", of_otlp)}
 
 
-def victoria_metrics():
-    """The program; skips the test where it is not."""
-    found = HOME / "victoria-metrics"
-    if found.exists():
-        return str(found)
-    why = HOME.with_suffix(".why")
-    raise unittest.SkipTest("no VictoriaMetrics: " + (why.read_text().strip() if why.exists() else "./dev test builds it"))
+class Victoria(go_peers.VictoriaMetrics):
+    """It is skipped where it is not built."""
 
+    def __init__(self):
+        super().__init__("-memory.allowedBytes=256MiB")
 
-class Victoria:
-    def __init__(self, folder):
-        self.program, self.port, self.folder = victoria_metrics(), free_port(), pathlib.Path(folder)
-        self.folder.mkdir()
-        self.process = None
+    def start_again(self):
+        self.__enter__()
 
-    def start(self):
-        with open(self.folder / "log", "ab") as log:
-            self.process = subprocess.Popen(
-                [self.program, f"-storageDataPath={self.folder}/data", f"-httpListenAddr=127.0.0.1:{self.port}",
-                 "-retentionPeriod=1d", "-memory.allowedBytes=256MiB"], stdout=log, stderr=log)
-        wait_until(lambda: self.ask("GET", "/health")[0] == 200, 30, "VictoriaMetrics")
-
-    def kill(self, how=signal.SIGKILL):
-        self.process.send_signal(how)
+    def kill(self):
+        self.process.kill()
         self.process.wait(30)
 
     def ask(self, method, path, body=None, headers=None):
@@ -72,14 +51,10 @@ class Victoria:
         """{(series, milliseconds): {value, …}} of what came by one sink; a set, since a sample may come twice."""
         assert self.ask("GET", "/internal/force_flush")[0] == 200
         found = collections.defaultdict(set)
-        choice = urllib.parse.quote('{__name__=~"soak_.+",via="' + via + '"}')
-        status, lines = self.ask("GET", f"/api/v1/export?match[]={choice}")
-        assert status == 200, lines
-        for line in lines.splitlines():
-            series = json.loads(line)
-            labels = series["metric"]
-            for value, ms in zip(series["values"], series["timestamps"]):
-                found[series_of(labels["__name__"], labels.get("le", "")), ms].add(value)
+        for labels, numbers in self.export('{__name__=~"soak_.+",via="' + via + '"}'):
+            series = series_of(labels["__name__"], labels.get("le", ""))
+            for ms, number in numbers:
+                found[series, ms].add(number)
         return found
 
 
@@ -164,11 +139,11 @@ class Front:
         handler.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         handler.close_connection = True
 
-    def kill_victoria(self, away_s):
+    def kill_victoria(self, pause):
         """With SIGKILL; what it lost of what it had answered for is counted and told again."""
         self.victoria.kill()
-        time.sleep(away_s)
-        self.victoria.start()
+        pause()
+        self.victoria.start_again()
         with self.changed:
             again = list(self.answered)
         there = {via: self.victoria.samples(via) for via, _ in DECODERS.values()}
@@ -177,7 +152,3 @@ class Front:
             self.lost_by_victoria += sum(value not in there[via].get(key, ()) for key, value in decode(body).items())
             status, said = self.victoria.ask("POST", path, body, headers)
             assert status // 100 == 2, said
-
-
-def remove(folder):
-    shutil.rmtree(folder, ignore_errors=True)

@@ -21,6 +21,7 @@
 #include "agent/run/config_file.h"
 #include "agent/run/endpoints.h"
 #include "agent/run/notify.h"
+#include "agent/run/open_listeners.h"
 #include "agent/run/plan.h"
 #include "base/log.h"
 #include "base/process.h"
@@ -64,7 +65,7 @@ class Agent {
  private:
   Status Start();
   Status Listen(const Config& config);
-  Status MayServe(const Endpoint& endpoint, const Config& http);
+  Status MayServe(const Config& config);
   Status OpenControl();
   Status Reload();
   Status ReloadNow();
@@ -107,16 +108,10 @@ class Agent {
   bool stop_ = false;
 };
 
-// Other machines are served only with TLS and passwords, or when somebody has said that they need not be.
-Status Agent::MayServe(const Endpoint& endpoint, const Config& http) {
-  if (endpoint.IsLoopback() || http.Bool("insecure")) return Ok();
-  bool safe = false;
-  io_.Call([&] { safe = authenticator_->config().tls && authenticator_->config().authenticates(); });
-  if (safe) return Ok();
-  return {Code::kInvalidArgument,
-          "http.listen " + endpoint.ToString() +
-              " is open to other machines: it needs http.web_config with TLS and users, or "
-              "http.insecure: true on a closed network"};
+Status Agent::MayServe(const Config& config) {
+  bool locked = false;
+  io_.Call([&] { locked = authenticator_->config().tls && authenticator_->config().authenticates(); });
+  return RefuseOpenListeners(config, locked);
 }
 
 Status Agent::Listen(const Config& config) {
@@ -125,7 +120,6 @@ Status Agent::Listen(const Config& config) {
   std::vector<Endpoint> bound;
   for (const std::string& text : config.Group("http").Texts("listen")) {
     ASSIGN_OR_RETURN(Endpoint endpoint, ParseListenAddress(text));
-    RETURN_IF_ERROR(MayServe(endpoint, config.Group("http")));
     bool present = std::find(listening_.begin(), listening_.end(), endpoint) != listening_.end();
     wanted.push_back(endpoint);
     if (present) continue;
@@ -191,6 +185,7 @@ Status Agent::Start() {
                                        HttpOptions(config_.Group("http"), authenticator_.get()));
   stats_.http = &http_->stats();
   RETURN_IF_ERROR(RefuseOwnPages(config_));
+  RETURN_IF_ERROR(MayServe(config_));
   RETURN_IF_ERROR(pipeline_->Apply(MakePlan(config_, {options_.demo, HostName()})));
   RETURN_IF_ERROR(Listen(config_));
   RETURN_IF_ERROR(OpenControl());
@@ -230,6 +225,7 @@ Status Agent::ReloadNow() {
     return Ok();
   }
   RETURN_IF_ERROR(RefuseOwnPages(outcome.config));
+  RETURN_IF_ERROR(MayServe(outcome.config));
   RETURN_IF_ERROR(Listen(outcome.config));
   RETURN_IF_ERROR(discoveries_->Apply(outcome.config));
   RETURN_IF_ERROR(pipeline_->Apply(Plan(outcome.config)));

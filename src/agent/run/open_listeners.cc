@@ -1,0 +1,25 @@
+#include "agent/run/open_listeners.h"
+
+#include <string>
+
+#include "base/result.h"
+#include "net/address.h"
+
+namespace gpulens {
+
+Status RefuseOpenListeners(const Config& config, bool locked) {
+  if (locked || config.Group("http").Bool("insecure")) return Ok();
+  for (const char* group : {"http", "websocket"}) {
+    for (const std::string& text : config.Group(group).Texts("listen")) {
+      ASSIGN_OR_RETURN(Endpoint endpoint, ParseListenAddress(text));
+      if (endpoint.IsLoopback()) continue;
+      return {Code::kInvalidArgument,
+              std::string(group) + ".listen " + endpoint.ToString() +
+                  " is open to other machines: it needs http.web_config with TLS and users, or "
+                  "http.insecure: true on a closed network"};
+    }
+  }
+  return Ok();
+}
+
+}  // namespace gpulens

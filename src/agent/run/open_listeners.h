@@ -1,0 +1,15 @@
+// Who may reach the agent's own listeners.
+#pragma once
+
+#include <gpulens/status.h>
+
+#include "pipeline/config.h"
+
+namespace gpulens {
+
+// Other machines are served only with TLS and passwords (`locked`: the web configuration has both), or when
+// somebody has said that they need neither. Of http and of the WebSocket stream, which shares its locks;
+// receivers have a rule of their own. kInvalidArgument names the address.
+Status RefuseOpenListeners(const Config& config, bool locked);
+
+}  // namespace gpulens
