@@ -9,10 +9,12 @@
 
 #include "agent/cli/collect/collect_session.h"
 #include "agent/cli/collect/engine_target.h"
+#include "agent/cli/collect/older_options.h"
 #include "agent/config/text/value_parse.h"
 #include "agent/plugin_tables.h"
 #include "agent/run/config_file.h"
 #include "agent/run/plan.h"
+#include "base/result.h"
 #include "base/text.h"
 #include "catalog/gpu/readings.h"
 
@@ -72,11 +74,12 @@ Result<Spread> SpreadOptions(const CollectOptions& options, const Target& target
       element = list->children;
   }
   std::set<std::string> taken;  // by the target
+  OlderResource resource;
   for (const auto& [given, value] : options.options) {
-    // Older tools call the options of this sink so.
-    const bool old = sink.name == "otlp" && given.starts_with("otel_");
+    ASSIGN_OR_RETURN(const bool is_resource, resource.Take(given, value));
+    if (is_resource) continue;
     const bool named = given.starts_with(std::string(sink.name) + ".");
-    const std::string key = old ? given.substr(5) : named ? given.substr(sink.name.size() + 1) : given;
+    const std::string key(named ? given.substr(sink.name.size() + 1) : SinkOptionOf(sink.name, given));
     const bool common = target.collector && (key == "timeout" || key == "ttl");
     const bool of_target = FindOption(element, key) || common || FindOption(target.options(), key);
     if (FindOption(sink.options, key) && (named || !of_target || !taken.insert(key).second)) {
@@ -96,6 +99,7 @@ Result<Spread> SpreadOptions(const CollectOptions& options, const Target& target
                                                 "\". All of them: gpulens config schema"};
     }
   }
+  resource.AddTo(out.flags);
   if (!out.target_yaml.empty()) {
     if (out.target_yaml.find("name: ") == std::string::npos) out.target_yaml += ", name: collect";
     // A target has an interval of its own, which would win over the collector's.

@@ -9,6 +9,7 @@
 #include <cstdlib>
 #include <memory>
 
+#include "agent/cli/collect/older_options.h"
 #include "agent/config/text/value_parse.h"
 #include "agent/plugin_tables.h"
 #include "agent/run/config_file.h"
@@ -106,10 +107,11 @@ class RecordSession {
     const std::string sink = "sinks." + std::string(spec.name) + ".";
     if (spec.name == "stdout") flags.push_back({"--sink", sink + "end_when_closed", "true"});
     if (!cluster_.empty()) flags.push_back({"--cluster", "resource.cluster", cluster_});
+    OlderResource resource;
     for (const auto& [given, value] : options_.options) {
-      // Older tools call the options of this sink so.
-      const bool old = spec.name == "otlp" && given.starts_with("otel_");
-      const std::string key = old ? given.substr(5) : given;
+      ASSIGN_OR_RETURN(const bool is_resource, resource.Take(given, value));
+      if (is_resource) continue;
+      const std::string key(SinkOptionOf(spec.name, given));
       auto found = std::ranges::find(spec.options, key, &OptionSpec::key);
       if (found == spec.options.end()) {
         return Status{Code::kInvalidArgument, std::string(spec.name) + " has no option \"" + key +
@@ -117,6 +119,7 @@ class RecordSession {
       }
       flags.push_back({"-o " + key, sink + key, value});
     }
+    resource.AddTo(flags);
     return flags;
   }
 
