@@ -12,6 +12,13 @@ foreach(name agent amd bad_pages capture check commands gpu gpu_coverage gpu_pag
 endforeach()
 # Every collector with every sink.
 set_tests_properties(e2e_seed_rows_delivery PROPERTIES TIMEOUT 900)
+# Other programs that take long to build, which tools/prepare_go_peers.sh does only when asked: ./dev test --peers.
+foreach(name telemetrygen prometheus3)
+  add_test(NAME peers_${name} COMMAND ${e2e_python} -m unittest -v test_${name}
+           WORKING_DIRECTORY ${CMAKE_SOURCE_DIR}/tests/e2e)
+  set_tests_properties(peers_${name} PROPERTIES LABELS peers TIMEOUT 300 RESOURCE_LOCK peers_${name}
+    ENVIRONMENT "PYTHONDONTWRITEBYTECODE=1")
+endforeach()
 # Real serving engines, which tools/prepare_engines.sh fetches; each skips, with the reason, where it is not there. Those
 # that are quick to fetch and to start run always; the heavy ones have a label of their own: ./dev test --engines.
 foreach(name triton mooncake litellm dynamo llama_cpp)

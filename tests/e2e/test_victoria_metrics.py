@@ -1,8 +1,13 @@
 """VictoriaMetrics as the store: remote write in both versions and OTLP, read back by its own query language."""
+import pathlib
+import tempfile
+import time
 import unittest
 
-from agent import Agent, samples, value, wait_until
-from go_peers import PATIENCE, VictoriaMetrics
+from agent import Agent, free_port, samples, value, wait_until
+from go_peers import PATIENCE, Collector, VictoriaMetrics
+from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
+from otlp_samples import line
 from test_otlp_encodings import openmetrics
 
 PAGE = """# TYPE done counter
@@ -105,6 +110,43 @@ class Storing(unittest.TestCase):
 
     def test_otlp(self):
         self.store("otlp: {{endpoint: '{url}/opentelemetry', events: false, interval: 400ms, queue: {{storage: memory}}}}", self.check_otlp)
+
+
+class Chain(unittest.TestCase):
+    """Collector → gpulens → VictoriaMetrics, as a machine's agent between a program's Collector and the store."""
+
+    REQUESTS, POINTS = 20, 50
+
+    def lines(self):
+        for number in range(self.REQUESTS):
+            request = ExportMetricsServiceRequest()
+            of = request.resource_metrics.add()
+            of.resource.attributes.add(key="service.name").value.string_value = "trainer"
+            gauge = of.scope_metrics.add().metrics.add(name="chain.step", unit="1").gauge
+            for index in range(self.POINTS):
+                point = gauge.data_points.add(as_int=1000 * number + index, time_unix_nano=time.time_ns())
+                point.attributes.add(key="request").value.int_value = number
+                point.attributes.add(key="index").value.int_value = index
+            yield line(request) + "\n"
+
+    def test_every_point_arrives_once(self):
+        port = free_port()
+        with tempfile.TemporaryDirectory() as folder, VictoriaMetrics() as store:
+            path = pathlib.Path(folder, "lines")
+            path.write_text("".join(self.lines()))
+            config = (f"resource: {{cluster: c1}}\nreceivers: {{otlp: {{grpc: {{listen: '127.0.0.1:{port}'}}, http: {{listen: []}}}}}}\n"
+                      f"sinks: {{otlp: {{endpoint: '{store.url}/opentelemetry', events: false, queue: {{storage: memory}}}}}}\n")  # fmt: skip
+            exporter = f"otlp {{endpoint: '127.0.0.1:{port}', tls: {{insecure: true}}}}"
+            with Agent(config=config), Collector((path, "metrics", exporter)):
+                name = "{__name__='chain.step'}"
+                wait_until(lambda: sum(store.query(f"count({name})").values()) >= self.REQUESTS * self.POINTS, PATIENCE, "every point")
+                found = store.query(name)
+            self.assertEqual(len(found), self.REQUESTS * self.POINTS)
+            for labels, number in found.items():
+                labels = dict(labels)
+                self.assertEqual(number, 1000 * int(labels["request"]) + int(labels["index"]))
+                self.assertEqual((labels["service.name"], labels["k8s.cluster.name"]), ("trainer", "c1"))
+            self.assertEqual({len(points) for _, points in store.export(name)}, {1}, "and none of them twice")
 
 
 if __name__ == "__main__":

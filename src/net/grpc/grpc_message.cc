@@ -12,6 +12,8 @@ namespace {
 constexpr size_t kSmallestMember = 18, kSizeBytes = 4;
 // DEFLATE makes nothing smaller than by this factor, so a member that says more lies.
 constexpr size_t kLargestRatio = 1032;
+// A message has room made for it at once up to this size; a larger one grows as it comes.
+constexpr size_t kMostAhead = size_t{1} << 20;
 
 uint32_t LittleEndian(const char* bytes) noexcept {
   uint32_t value = 0;
@@ -47,6 +49,8 @@ GrpcMessageReader::State GrpcMessageReader::Feed(std::string_view bytes) {
     head_size_ += part;
     bytes.remove_prefix(part);
     if (head_size_ < kHeadBytes || !TakeHead()) return state_;
+    // What a head announces is room that is taken, not yet memory: pages come with the bytes.
+    message_.reserve(std::min(announced_, kMostAhead));
   }
   const size_t part = std::min(bytes.size(), announced_ - message_.size());
   message_.append(bytes.substr(0, part));

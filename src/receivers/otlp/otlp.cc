@@ -1,5 +1,7 @@
 // The receiver otlp: takes in what OpenTelemetry SDKs and Collectors send, and hands it to the sinks.
 
+#include <malloc.h>
+
 #include <algorithm>
 
 #include "base/files.h"
@@ -68,8 +70,17 @@ size_t Room(uint64_t memory_limit, double spike, size_t max_request) {
   return std::clamp(quarter, max_request, most);
 }
 
+// Requests of up to some megabytes come and go all the time. Memory for each from the system, and back, would
+// cost more than reading it does; this much of what was freed is kept instead.
+void KeepFreedMemory() {
+  constexpr int kKept = 4 << 20;
+  ::mallopt(M_MMAP_THRESHOLD, kKept);
+  ::mallopt(M_TRIM_THRESHOLD, kKept);
+}
+
 Result<std::unique_ptr<Receiver>> Create(const Config& config, const ReceiverContext& context) {
   if (!context.env.io) return Status{Code::kUnavailable, "there is no network here"};
+  KeepFreedMemory();
   const Config& batch = config.Group("batch");
   const Config& memory = config.Group("memory_limiter");
   OtlpIntake::Options options;

@@ -201,7 +201,7 @@ Word Load(const char* at) noexcept {
 }
 
 // Whether all bytes are below 0x80. The last load overlaps the one before.
-bool IsAscii(std::string_view text) noexcept {
+inline bool IsAscii(std::string_view text) noexcept {
   constexpr uint64_t kHighBits = 0x8080808080808080;
   const char* at = text.data();
   const char* const end = at + text.size();
@@ -224,7 +224,7 @@ namespace {
 
 // An AnyValue that is a short text, whose bytes are still to be looked at, or a number. No list, nothing
 // twice.
-bool IsUsualValue(std::string_view value, bool& is_text) noexcept {
+inline bool IsUsualValue(std::string_view value, bool& is_text) noexcept {
   const auto at = [&](size_t i) { return static_cast<unsigned char>(value[i]); };
   is_text = false;
   if (value.size() < 2) return false;

@@ -156,7 +156,7 @@ class Scanner {
     Finding worst;
     ProtoCursor cursor(item.bytes);
     ProtoField field;
-    while (cursor.Next(field)) {
+    while (cursor.NextShort(attributes, field) || cursor.Next(field)) {
       if (field.number == attributes && field.wire == WireType::kBytes) {
         if (const std::string_view key = otlp_in::UsualPair(field.bytes); !key.empty()) {
           own_ |= TellsIdentity(key);
