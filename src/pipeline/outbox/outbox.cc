@@ -87,7 +87,7 @@ Result<std::unique_ptr<ParcelQueue>> Outbox::OpenQueue(bool patient) const {
 void Outbox::Start(std::unique_ptr<ParcelQueue> queue) {
   std::lock_guard lock(mutex_);
   queue_ = std::move(queue);
-  sender_ = std::make_unique<HttpSender>(std::move(way_), *queue_, *env_.http, *env_.io, *env_.clock);
+  sender_ = std::make_unique<ParcelSender>(std::move(way_), *queue_, *env_.http, *env_.io, *env_.clock);
 }
 
 Status Outbox::Ready() {
@@ -117,10 +117,10 @@ bool Outbox::HasRoom(size_t bytes) const {
 
 Status Outbox::Finish(Instant deadline) { return sender_ ? sender_->Finish(deadline) : Ok(); }
 
-Result<HttpSender::Access> Outbox::Access(size_t route) {
+Result<ParcelSender::Access> Outbox::Access(size_t route) {
   RemoteAccess& access = access_[route];
   RETURN_IF_ERROR(access.Refresh());
-  return HttpSender::Access{access.headers(), access.tls()};
+  return ParcelSender::Access{access.headers(), access.tls()};
 }
 
 bool Outbox::stats(DeliveryStats& out) const {

@@ -17,8 +17,8 @@
 
 #include <gpulens/status.h>
 
-#include "delivery/http_sender.h"
 #include "delivery/parcel_queue.h"
+#include "delivery/parcel_sender.h"
 #include "pipeline/delivery/delivery_stats.h"
 #include "pipeline/plugin.h"
 #include "pipeline/remote/remote_access.h"
@@ -45,7 +45,7 @@ class Outbox {
     std::function<SendOutcome(const GrpcReply& reply)> judge_call = {};
     size_t answer_bytes = 64u << 10;  // of an answer, at most
     std::string_view keep = {};       // as HttpResponseParser::Limits has it
-    // As HttpSender::Options has it; the other route is one of the same signal.
+    // As ParcelSender::Options has it; the other route is one of the same signal.
     std::function<Status(size_t& route, std::shared_ptr<const std::string>& body)> rework = {};
   };
 
@@ -71,18 +71,18 @@ class Outbox {
   Status Prepare(const Config& config);
   Result<std::unique_ptr<ParcelQueue>> OpenQueue(bool patient) const;
   void Start(std::unique_ptr<ParcelQueue> queue);
-  Result<HttpSender::Access> Access(size_t route);
+  Result<ParcelSender::Access> Access(size_t route);
 
   const Setup setup_;
   const Config queue_config_;
   Env& env_;
   std::vector<RemoteAccess> access_;  // by route; used by the sender's thread alone
-  HttpSender::Options way_;           // until there is a sender
+  ParcelSender::Options way_;         // until there is a sender
   std::string parcel_;
   mutable std::mutex mutex_;  // guards the making of what follows, and sent_
   std::unique_ptr<ParcelQueue> queue_;
-  mutable HttpSender::Stats sent_;
-  std::unique_ptr<HttpSender> sender_;  // last: it ends before what it uses
+  mutable ParcelSender::Stats sent_;
+  std::unique_ptr<ParcelSender> sender_;  // last: it ends before what it uses
 };
 
 }  // namespace gpulens

@@ -9,7 +9,7 @@
 
 #include <gpulens/status.h>
 
-#include "delivery/http_sender.h"
+#include "delivery/parcel_sender.h"
 #include "pipeline/config.h"
 #include "pipeline/outbox/outbox.h"
 #include "wire/gzip.h"

@@ -7,7 +7,7 @@
 
 #include <gpulens/status.h>
 
-#include "delivery/http_sender.h"
+#include "delivery/parcel_sender.h"
 #include "pipeline/outbox/outbox.h"
 
 namespace gpulens {

@@ -3,7 +3,7 @@
 
 #include <string_view>
 
-#include "delivery/http_sender.h"
+#include "delivery/parcel_sender.h"
 
 namespace gpulens {
 

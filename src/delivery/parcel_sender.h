@@ -1,7 +1,7 @@
 // The way from a parcel queue to its receiver: one parcel after the other, as HTTP POST or as a gRPC call,
 // until each is taken or refused for good.
 //
-//   HttpSender sender({.name = "otlp", .routes = …}, *queue, *env.http, *env.io, clock);
+//   ParcelSender sender({.name = "otlp", .routes = …}, *queue, *env.http, *env.io, clock);
 //   queue->Push(body, points);
 //   …
 //   sender.Finish(deadline);
@@ -50,7 +50,7 @@ struct SendRoute {
   bool gzip = false;             // of a call: parcels are packed. A POST says so in `headers`
 };
 
-class HttpSender {
+class ParcelSender {
  public:
   struct Access {
     std::string headers;  // whole lines
@@ -85,10 +85,10 @@ class HttpSender {
   };
 
   // Starts the thread. All that is referred to must outlive the sender, and the loop must run.
-  HttpSender(Options options, ParcelQueue& queue, HttpClient& client, IoLoop& loop, const Clock& clock);
-  ~HttpSender();  // Finish, without waiting
-  HttpSender(const HttpSender&) = delete;
-  HttpSender& operator=(const HttpSender&) = delete;
+  ParcelSender(Options options, ParcelQueue& queue, HttpClient& client, IoLoop& loop, const Clock& clock);
+  ~ParcelSender();  // Finish, without waiting
+  ParcelSender(const ParcelSender&) = delete;
+  ParcelSender& operator=(const ParcelSender&) = delete;
 
   // Delivers what is queued as long as there is time, then ends the thread. What is left stays in the queue:
   // kTimeout tells how much, and why. kDataLoss when something was refused for good. Called by one thread; a

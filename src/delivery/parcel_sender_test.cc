@@ -1,4 +1,4 @@
-#include "delivery/http_sender.h"
+#include "delivery/parcel_sender.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -16,7 +16,7 @@ using ::testing::HasSubstr;
 using testing::ScriptedServer;
 using Turn = ScriptedServer::Turn;
 
-class HttpSenderTest : public ::testing::Test {
+class ParcelSenderTest : public ::testing::Test {
  protected:
   void SetUp() override {
     loop_.Start();
@@ -32,10 +32,10 @@ class HttpSenderTest : public ::testing::Test {
     Start();
   }
   void Start() {
-    sender_ = std::make_unique<HttpSender>(std::move(made_), *queue_, client_, loop_, RealClock());
+    sender_ = std::make_unique<ParcelSender>(std::move(made_), *queue_, client_, loop_, RealClock());
   }
   void Options(const std::string& url, Duration timeout = seconds(20)) {
-    HttpSender::Options& options = made_;
+    ParcelSender::Options& options = made_;
     options.name = "test";
     options.timeout = timeout;
     options.backoff = {.initial = milliseconds(1), .cap = milliseconds(5)};
@@ -43,10 +43,10 @@ class HttpSenderTest : public ::testing::Test {
       auto parsed = ParseHttpUrl(url + "/" + name);
       options.routes.push_back({name, {*parsed, {}, {}}, "X-Route: " + std::string(name) + "\r\n"});
     }
-    options.access = [this](size_t) -> Result<HttpSender::Access> {
+    options.access = [this](size_t) -> Result<ParcelSender::Access> {
       std::lock_guard lock(mutex_);
       if (!inaccessible_.ok()) return inaccessible_;
-      return HttpSender::Access{"X-Key: k\r\n", nullptr};
+      return ParcelSender::Access{"X-Key: k\r\n", nullptr};
     };
     options.judge = [](const HttpReply& reply) -> SendOutcome {
       if (reply.failure == HttpFailure::kNone)
@@ -60,7 +60,7 @@ class HttpSenderTest : public ::testing::Test {
   }
 
   // Waits until the sender's numbers are so; false after long enough.
-  bool Until(const std::function<bool(const HttpSender::Stats&)>& holds) {
+  bool Until(const std::function<bool(const ParcelSender::Stats&)>& holds) {
     const Instant end = RealClock().Now() + seconds(20);
     do {
       sender_->stats(stats_);
@@ -75,13 +75,13 @@ class HttpSenderTest : public ::testing::Test {
   std::mutex mutex_;
   Status inaccessible_;
   std::unique_ptr<ParcelQueue> queue_;
-  HttpSender::Options made_;
-  HttpSender::Stats stats_;
-  std::unique_ptr<HttpSender> sender_;
+  ParcelSender::Options made_;
+  ParcelSender::Stats stats_;
+  std::unique_ptr<ParcelSender> sender_;
 };
 
 // A receiver of an older protocol: what waits is made anew for it, at once and without a word.
-TEST_F(HttpSenderTest, WhatIsMadeAnewIsSentAtOnce) {
+TEST_F(ParcelSenderTest, WhatIsMadeAnewIsSentAtOnce) {
   ScriptedServer server([](int, int, const std::string& head) {
     return Turn{Answer(head.find("/logs") != head.npos ? "415 No" : "206 Some", "X-Took: 1\r\n")};
   });
@@ -115,7 +115,7 @@ TEST_F(HttpSenderTest, WhatIsMadeAnewIsSentAtOnce) {
     EXPECT_THAT(seen[i], AllOf(HasSubstr("POST /metrics HTTP/1.1\r\n"), HasSubstr("Content-Length: 5\r\n")));
 }
 
-TEST_F(HttpSenderTest, DeliversInOrderOnItsRoutes) {
+TEST_F(ParcelSenderTest, DeliversInOrderOnItsRoutes) {
   ScriptedServer server([](int, int, const std::string&) { return Turn{Answer("200 OK")}; });
   Start(server.Url(""));
   Push(0, "");
@@ -136,7 +136,7 @@ TEST_F(HttpSenderTest, DeliversInOrderOnItsRoutes) {
   EXPECT_GT(stats_.last_success_unix_ns, 0);
 }
 
-TEST_F(HttpSenderTest, TriesAgainWhatMayBeTakenLaterAndLosesWhatIsRefused) {
+TEST_F(ParcelSenderTest, TriesAgainWhatMayBeTakenLaterAndLosesWhatIsRefused) {
   int asked = 0;
   ScriptedServer server([&](int, int, const std::string&) {
     switch (asked++) {
@@ -159,7 +159,7 @@ TEST_F(HttpSenderTest, TriesAgainWhatMayBeTakenLaterAndLosesWhatIsRefused) {
   EXPECT_EQ(queue_->stats().parcels, 0u);
 }
 
-TEST_F(HttpSenderTest, AReceiverThatIsAwayLosesNothing) {
+TEST_F(ParcelSenderTest, AReceiverThatIsAwayLosesNothing) {
   Start("http://127.0.0.1:1");
   Push(0, "");
   ASSERT_TRUE(Until([](const auto& s) { return s.retries > 3; }));
@@ -176,7 +176,7 @@ TEST_F(HttpSenderTest, AReceiverThatIsAwayLosesNothing) {
   EXPECT_EQ(queue_->stats().parcels, 0u);
 }
 
-TEST_F(HttpSenderTest, TheEndDoesNotWaitForAnAnswerThatDoesNotCome) {
+TEST_F(ParcelSenderTest, TheEndDoesNotWaitForAnAnswerThatDoesNotCome) {
   std::atomic<int> asked = 0;
   ScriptedServer server([&](int, int, const std::string&) {
     ++asked;
@@ -190,7 +190,7 @@ TEST_F(HttpSenderTest, TheEndDoesNotWaitForAnAnswerThatDoesNotCome) {
   EXPECT_EQ(queue_->stats().parcels, 1u);
 }
 
-TEST_F(HttpSenderTest, WithoutAccessItWaits) {
+TEST_F(ParcelSenderTest, WithoutAccessItWaits) {
   inaccessible_ = {Code::kUnavailable, "no token"};
   ScriptedServer server([&](int, int, const std::string&) { return Turn{Answer("204 None")}; });
   Start(server.Url(""));
@@ -203,7 +203,7 @@ TEST_F(HttpSenderTest, WithoutAccessItWaits) {
   EXPECT_TRUE(Until([](const auto& s) { return s.routes[0].delivered == 3; }));
 }
 
-TEST_F(HttpSenderTest, ParcelsOfAnotherConfigurationAreLetGo) {
+TEST_F(ParcelSenderTest, ParcelsOfAnotherConfigurationAreLetGo) {
   ScriptedServer server([&](int, int, const std::string&) { return Turn{Answer("200 OK")}; });
   ASSERT_TRUE(queue_->Push("", 1).ok());
   Push(9, "");

@@ -1,4 +1,4 @@
-#include "delivery/http_sender.h"
+#include "delivery/parcel_sender.h"
 
 #include <algorithm>
 #include <random>
@@ -50,8 +50,8 @@ bool IsRetryable(int http_status) noexcept {
   return http_status == 429 || http_status == 502 || http_status == 503 || http_status == 504;
 }
 
-HttpSender::HttpSender(Options options, ParcelQueue& queue, HttpClient& client, IoLoop& loop,
-                       const Clock& clock)
+ParcelSender::ParcelSender(Options options, ParcelQueue& queue, HttpClient& client, IoLoop& loop,
+                           const Clock& clock)
     : options_(std::move(options)),
       queue_(queue),
       loop_(loop),
@@ -68,9 +68,9 @@ HttpSender::HttpSender(Options options, ParcelQueue& queue, HttpClient& client, 
   thread_ = std::thread([this] { Run(); });
 }
 
-HttpSender::~HttpSender() { static_cast<void>(Finish(clock_.Now())); }
+ParcelSender::~ParcelSender() { static_cast<void>(Finish(clock_.Now())); }
 
-Status HttpSender::Finish(Instant deadline) {
+Status ParcelSender::Finish(Instant deadline) {
   if (!thread_.joinable()) return Ok();
   {
     std::lock_guard lock(mutex_);
@@ -88,24 +88,24 @@ Status HttpSender::Finish(Instant deadline) {
   return {Code::kTimeout, trouble_.empty() ? detail : detail + ": " + trouble_};
 }
 
-void HttpSender::stats(Stats& out) const {
+void ParcelSender::stats(Stats& out) const {
   std::lock_guard lock(mutex_);
   out = stats_;
 }
 
-bool HttpSender::Ending() const {
+bool ParcelSender::Ending() const {
   std::lock_guard lock(mutex_);
   return ending_;
 }
 
 // Of a wait: all of it, or until the end.
-Duration HttpSender::TimeLeft(Duration wanted) const {
+Duration ParcelSender::TimeLeft(Duration wanted) const {
   std::lock_guard lock(mutex_);
   if (!ending_) return wanted;
   return std::clamp(end_by_ - clock_.Now(), Duration::zero(), wanted);
 }
 
-void HttpSender::Run() {
+void ParcelSender::Run() {
   while (true) {
     const bool ending = Ending();
     if (OutOfTime()) return;
@@ -120,7 +120,7 @@ void HttpSender::Run() {
 }
 
 // One parcel until it is out of the queue or the end has come.
-void HttpSender::Deliver(Parcel parcel) {
+void ParcelSender::Deliver(Parcel parcel) {
   size_t route = parcel.bytes.empty() ? options_.routes.size() : static_cast<unsigned char>(parcel.bytes[0]);
   if (route >= options_.routes.size()) return queue_.Pop(parcel.id);  // of another configuration
   parcel.bytes.erase(0, 1);
@@ -154,11 +154,11 @@ void HttpSender::Deliver(Parcel parcel) {
   }
 }
 
-Status HttpSender::Rework(size_t& route, std::shared_ptr<const std::string>& body) const {
+Status ParcelSender::Rework(size_t& route, std::shared_ptr<const std::string>& body) const {
   return options_.rework ? options_.rework(route, body) : Ok();
 }
 
-HttpSender::Tried HttpSender::Try(size_t route, const std::shared_ptr<const std::string>& body) {
+ParcelSender::Tried ParcelSender::Try(size_t route, const std::shared_ptr<const std::string>& body) {
   Result<Access> access = options_.access(route);
   if (!access) return {{SendOutcome::kAgain, 0, access.error().detail}, "access"};
   const SendRoute& to = options_.routes[route];
@@ -182,7 +182,7 @@ HttpSender::Tried HttpSender::Try(size_t route, const std::shared_ptr<const std:
 
 // `start` begins a request on the loop, with who is to be told. False when the end came before the answer.
 template <class Reply, class Start>
-bool HttpSender::Await(Duration timeout, Start start, Reply& reply) {
+bool ParcelSender::Await(Duration timeout, Start start, Reply& reply) {
   struct Answer {
     bool done = false;
     Reply reply;
@@ -209,8 +209,8 @@ bool HttpSender::Await(Duration timeout, Start start, Reply& reply) {
   return true;
 }
 
-void HttpSender::Count(const Parcel& parcel, size_t route, const std::string& code,
-                       const SendOutcome& outcome, size_t bytes) {
+void ParcelSender::Count(const Parcel& parcel, size_t route, const std::string& code,
+                         const SendOutcome& outcome, size_t bytes) {
   Tell(parcel, route, outcome);
   const bool taken = outcome.kind == SendOutcome::kTaken;
   std::lock_guard lock(mutex_);
@@ -227,7 +227,7 @@ void HttpSender::Count(const Parcel& parcel, size_t route, const std::string& co
 }
 
 // An outage is told when it begins and when it ends; what is lost, each time.
-void HttpSender::Tell(const Parcel& parcel, size_t route, const SendOutcome& outcome) {
+void ParcelSender::Tell(const Parcel& parcel, size_t route, const SendOutcome& outcome) {
   const std::string& subject = options_.routes[route].name;
   const std::string url = options_.routes[route].target.url.ToString();
   const std::string items = std::to_string(parcel.items) + " points or records";

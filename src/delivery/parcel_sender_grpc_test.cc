@@ -1,8 +1,8 @@
-// HttpSender over gRPC, to a real server.
+// ParcelSender over gRPC, to a real server.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "delivery/http_sender.h"
+#include "delivery/parcel_sender.h"
 #include "net/grpc/grpc_server.h"
 
 namespace gpulens {
@@ -38,11 +38,11 @@ struct World {
     server.emplace(loop, std::vector<GrpcRoute>{{"/a.A/Send", &receiver}, {"/b.B/Send", &receiver}},
                    GrpcServer::Options{});
     const Endpoint at = *server->Listen(*ParseListenAddress("127.0.0.1:0"));
-    HttpSender::Options options;
+    ParcelSender::Options options;
     options.name = "test";
     options.timeout = seconds(20);
     options.backoff = {.initial = milliseconds(1), .cap = milliseconds(5)};
-    options.access = [](size_t) { return HttpSender::Access{"X-Tenant: ann\r\n", nullptr}; };
+    options.access = [](size_t) { return ParcelSender::Access{"X-Tenant: ann\r\n", nullptr}; };
     options.judge_call = [](const GrpcReply& reply) -> SendOutcome {
       if (reply.code == GrpcCode::kOk) return {SendOutcome::kTaken, reply.answer == "partial" ? 1u : 0u, ""};
       return {IsRetryable(reply) ? SendOutcome::kAgain : SendOutcome::kRefused, 0, reply.message};
@@ -62,22 +62,22 @@ struct World {
   std::optional<GrpcServer> server;
   HttpClient client{loop};
   std::unique_ptr<ParcelQueue> queue;
-  std::optional<HttpSender> sender;
+  std::optional<ParcelSender> sender;
 };
 
-TEST(GrpcSender, DeliversInOrderToTheMethodOfEachRoute) {
+TEST(ParcelSenderGrpc, DeliversInOrderToTheMethodOfEachRoute) {
   World world({});
   ASSERT_TRUE(world.Push('\0', "one").ok() && world.Push('\1', "two").ok());
   EXPECT_TRUE(world.sender->Finish(RealClock().Now() + seconds(20)).ok());
   EXPECT_THAT(world.receiver.Came(), ElementsAre("/a.A/Send ann one", "/b.B/Send ann two"));
-  HttpSender::Stats stats;
+  ParcelSender::Stats stats;
   world.sender->stats(stats);
   EXPECT_EQ(stats.routes[0].delivered, 9u);
   EXPECT_EQ(stats.routes[0].rejected, 1u);
   EXPECT_EQ(stats.requests["OK"], 2u);
 }
 
-TEST(GrpcSender, TriesAgainWhatMayBeTakenLaterAndGivesUpTheRest) {
+TEST(ParcelSenderGrpc, TriesAgainWhatMayBeTakenLaterAndGivesUpTheRest) {
   World world({GrpcAnswer::Failure(GrpcCode::kUnavailable, "starting"),
                GrpcAnswer::Failure(GrpcCode::kResourceExhausted, "busy", milliseconds(30)),
                GrpcAnswer::Ok(""), GrpcAnswer::Failure(GrpcCode::kInvalidArgument, "never")});
@@ -87,7 +87,7 @@ TEST(GrpcSender, TriesAgainWhatMayBeTakenLaterAndGivesUpTheRest) {
   EXPECT_THAT(end.detail, HasSubstr("never"));
   EXPECT_THAT(world.receiver.Came(), ElementsAre("/a.A/Send ann one", "/a.A/Send ann one",
                                                  "/a.A/Send ann one", "/a.A/Send ann two"));
-  HttpSender::Stats stats;
+  ParcelSender::Stats stats;
   world.sender->stats(stats);
   EXPECT_EQ(stats.retries, 2u);
   EXPECT_EQ(stats.refused, 1u);
@@ -96,7 +96,7 @@ TEST(GrpcSender, TriesAgainWhatMayBeTakenLaterAndGivesUpTheRest) {
             3u);
 }
 
-TEST(GrpcSender, KeepsWhatCannotBeDelivered) {
+TEST(ParcelSenderGrpc, KeepsWhatCannotBeDelivered) {
   World world({});
   world.server.reset();
   ASSERT_TRUE(world.Push('\0', "one").ok());
