@@ -84,6 +84,11 @@ def told(requests, name):
                         yield plain(of.resource.attributes), kind, metric, plain(point.attributes), point
 
 
+def refusals(agent, code):
+    """How often the receiver answered so; its counters stand on the page from the next tick on."""
+    return value(agent.page(), "gpulens_receiver_requests_total", receiver="remote_write", signal="metrics", code=str(code)) or 0
+
+
 class OfPrometheus(unittest.TestCase):
     """Debian's, which sends 1.0, and types apart from samples."""
 
@@ -101,10 +106,10 @@ class OfPrometheus(unittest.TestCase):
         with open(self.folder / "log", "ab") as log:
             server = subprocess.Popen(
                 [self.program, f"--config.file={self.folder}/prometheus.yml", f"--storage.tsdb.path={self.folder}/data",
-                 f"--web.listen-address=127.0.0.1:{free_port()}"], stdout=log, stderr=log)
+                 f"--web.listen-address=127.0.0.1:{free_port()}", "--storage.remote.flush-deadline=1s"], stdout=log, stderr=log)
 
         def stop():
-            server.terminate()
+            server.kill()
             server.wait(30)
         self.addCleanup(stop)
 
@@ -146,8 +151,7 @@ class OfPrometheus(unittest.TestCase):
             wait_until(lambda: page.count >= 2, what="a scrape")
             filled = fill(port)
             self.assertGreater(filled, 0)
-            wait_until(lambda: value(agent.page(), "gpulens_receiver_requests_total", receiver="remote_write", signal="metrics",
-                                     code="503") >= 3, 60, "refusals")  # fmt: skip
+            wait_until(lambda: refusals(agent, 503) >= 3, 60, "refusals")
             before = page.count
             wait_until(lambda: page.count >= before + 3, what="scrapes meanwhile")
             with Receiver(port=far_port) as far:
@@ -195,13 +199,18 @@ def post(port, body, content_type="application/x-protobuf", encoding="snappy"):
 
 
 def fill(port):
-    """Sends until there is no room; how many were taken."""
-    for number in range(1000):
-        answer = post(port, block(series({"__name__": "filler", "n": str(number), "text": "x" * 150_000})))
-        if answer.status != 204:
-            assert answer.status in (429, 503) and answer.getheader("Retry-After") == "1", (answer.status, answer.text)
-            return number
-    raise AssertionError("there is always room")
+    """Sends until there is no room for even a small request; how many were taken."""
+    taken = 0
+    for size in (150_000, 10_000, 500, 1):
+        for _ in range(1000):
+            answer = post(port, block(series({"__name__": "filler", "n": str(taken), "text": "x" * size})))
+            if answer.status != 204:
+                assert answer.status in (429, 503) and answer.getheader("Retry-After") == "1", (answer.status, answer.text)
+                break
+            taken += 1
+        else:
+            raise AssertionError("there is always room")
+    return taken
 
 
 class Answers(unittest.TestCase):
@@ -251,9 +260,8 @@ class OfOurSink(unittest.TestCase):
                 with Agent(config=middle) as agent:
                     fill(port)
                     with Agent("--demo", config=sender) as first:
-                        wait_until(lambda: value(agent.page(), "gpulens_receiver_requests_total", receiver="remote_write", signal="metrics",
-                                                 code=str(busy)) >= 3, 40, "refusals")  # fmt: skip
-                        waiting = lambda: value(first.page(), "gpulens_sink_queue_length", sink="remote_write", lane="delivery")
+                        wait_until(lambda: refusals(agent, busy) >= 3, 40, "refusals")
+                        waiting = lambda: value(first.page(), "gpulens_sink_queue_length", sink="remote_write", lane="delivery") or 0
                         wait_until(lambda: waiting() >= 4, 40, "a queue")
                         with Receiver(port=far_port) as far:
                             wait_until(lambda: waiting() == 0, 60, "an empty queue")
@@ -263,8 +271,10 @@ class OfOurSink(unittest.TestCase):
                             self.assertEqual({(resource["service.name"], kind) for resource, kind, *_ in points} - {("gpulens", "gauge")},
                                              {("gpulens", "sum")})
                             if version == "2.0":
-                                self.assertTrue(all(metric.unit == "J" and 0 < point.start_time_unix_nano <= point.time_unix_nano
-                                                    for _, _, metric, _, point in points))  # fmt: skip
+                                self.assertEqual({metric.unit for _, _, metric, _, _ in points}, {"J"})
+                                seconds = list(told(far.requests, "system_cpu_time_seconds_total"))
+                                self.assertEqual({metric.unit for _, _, metric, _, _ in seconds}, {"s"})
+                                self.assertTrue(all(0 < point.start_time_unix_nano <= point.time_unix_nano for *_, point in seconds))
                             of_one = [(point.time_unix_nano, point.as_double) for _, _, _, attributes, point in points
                                       if attributes["gpu_index"] == "0"]  # fmt: skip
                             self.assertEqual(of_one, sorted(of_one))

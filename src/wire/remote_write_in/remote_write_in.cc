@@ -1,7 +1,6 @@
 #include "wire/remote_write_in/remote_write_in.h"
 
 #include <algorithm>
-#include <numeric>
 #include <tuple>
 
 #include "base/hash/keyed_hash.h"
@@ -61,12 +60,7 @@ Status RemoteWriteIn::Convert(std::string_view request, RemoteWriteVersion versi
   if (Status read = ReadHead(request); !read.ok()) return read;
   if (Status planned = Plan(request); !planned.ok()) return planned;
   reader_.LiftLimit();
-  order_.resize(items_.size());
-  std::iota(order_.begin(), order_.end(), 0u);
-  std::sort(order_.begin(), order_.end(), [this](uint32_t a, uint32_t b) {
-    if (IsLess(items_[a], items_[b])) return true;
-    return a < b && !IsLess(items_[b], items_[a]);
-  });
+  Order();
   PlaceLoose();
   return Write(out);
 }
@@ -230,7 +224,37 @@ bool RemoteWriteIn::CountHistogram(std::string_view message, RemoteWriteFault of
   return true;
 }
 
-bool RemoteWriteIn::IsLess(const Item& a, const Item& b) const noexcept {
+uint64_t RemoteWriteIn::HashOfMetric(const Item& item) noexcept {
+  const HashKey& key = ProcessHashKey();
+  uint64_t hash = static_cast<uint64_t>(item.form);
+  for (std::string_view text : {item.job, item.instance, item.scope, item.scope_version, item.name})
+    hash = HashBytes(text, hash, key);
+  return hash;
+}
+
+// Metrics by their texts, their series as they came. Series of one metric are found by hash, so that texts
+// are compared for each metric and not for each series. Were two hashes equal, a metric would stand twice.
+void RemoteWriteIn::Order() {
+  hashed_.clear();
+  for (uint32_t i = 0; i < items_.size(); ++i) hashed_.push_back({HashOfMetric(items_[i]), i});
+  std::sort(hashed_.begin(), hashed_.end(), &IsBefore);
+  metrics_.clear();
+  for (uint32_t i = 0; i < hashed_.size(); ++i)
+    if (i == 0 || hashed_[i].hash != hashed_[i - 1].hash) metrics_.push_back(i);
+  std::sort(metrics_.begin(), metrics_.end(), [this](uint32_t a, uint32_t b) {
+    return IsLess(items_[hashed_[a].place], items_[hashed_[b].place]);
+  });
+  order_.clear();
+  for (uint32_t first : metrics_)
+    for (size_t i = first; i < hashed_.size() && hashed_[i].hash == hashed_[first].hash; ++i)
+      order_.push_back(hashed_[i].place);
+}
+
+bool RemoteWriteIn::IsBefore(const Hashed& a, const Hashed& b) noexcept {
+  return a.hash != b.hash ? a.hash < b.hash : a.place < b.place;
+}
+
+bool RemoteWriteIn::IsLess(const Item& a, const Item& b) noexcept {
   const auto key = [](const Item& item) {
     return std::tie(item.job, item.instance, item.scope, item.scope_version, item.name, item.form);
   };
@@ -254,9 +278,7 @@ void RemoteWriteIn::PlaceLoose() {
   hashed_.clear();
   for (uint32_t place = 0; place < order_.size(); ++place)
     hashed_.push_back({HashOfLabels(items_[order_[place]].series), place});
-  std::sort(hashed_.begin(), hashed_.end(), [](const Hashed& a, const Hashed& b) {
-    return std::tie(a.hash, a.place) < std::tie(b.hash, b.place);
-  });
+  std::sort(hashed_.begin(), hashed_.end(), &IsBefore);
   size_t placed = 0;
   for (const Loose& loose : loose_) {
     const uint64_t hash = HashOfLabels(loose.series);

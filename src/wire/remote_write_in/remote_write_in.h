@@ -74,10 +74,9 @@ class RemoteWriteIn {
   struct Place {
     size_t resource = 0, scope = 0, metric = 0, data = 0;
   };
-  // Whose labels have which hash.
   struct Hashed {
     uint64_t hash;
-    uint32_t place;  // in order_
+    uint32_t place;
   };
 
   Status ReadHead(std::string_view request);
@@ -89,7 +88,10 @@ class RemoteWriteIn {
                   Parts& parts);
   bool CountHistogram(std::string_view message, RemoteWriteFault of_labels, Parts& parts);
   void Refuse(RemoteWriteFault fault);
-  bool IsLess(const Item& a, const Item& b) const noexcept;
+  static uint64_t HashOfMetric(const Item& item) noexcept;
+  static bool IsBefore(const Hashed& a, const Hashed& b) noexcept;
+  static bool IsLess(const Item& a, const Item& b) noexcept;
+  void Order();
   void PlaceLoose();
   uint64_t HashOfLabels(std::string_view series);
 
@@ -115,8 +117,9 @@ class RemoteWriteIn {
   std::vector<Item> items_;
   std::vector<uint32_t> order_;  // of items_
   std::vector<Loose> loose_;
-  std::vector<Hashed> hashed_;
-  uint64_t expanded_ = 0;  // bytes of what will be made, roughly, but for labels
+  std::vector<Hashed> hashed_;     // scratch
+  std::vector<uint32_t> metrics_;  // the same: where in hashed_ each begins
+  uint64_t expanded_ = 0;          // bytes of what will be made, roughly, but for labels
   // Of what is written.
   Place place_;
   size_t next_loose_ = 0;
