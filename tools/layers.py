@@ -28,6 +28,7 @@ FLOORS = {
     "pipeline": (3, ("base", "core", "net", "catalog", "instruments", "delivery")),
     "naming": (3, ("base", "core", "catalog", "dialects", "pipeline")),
     "driver_metrics": (3, ("base", "core", "driver", "catalog")),
+    "receiving": (3, ("base", "core", "net", "catalog", "wire", "pipeline")),
     "scraping": (3, ("base", "core", "net", "catalog", "wire", "pipeline")),
     "collectors/*": (
         4,
@@ -40,7 +41,7 @@ FLOORS = {
         4,
         ("base", "core", "net", "catalog", "wire", "dialects", "naming", "instruments", "store", "delivery", "pipeline"),
     ),
-    "receivers/*": (4, ("base", "core", "net", "catalog", "wire", "instruments", "pipeline")),
+    "receivers/*": (4, ("base", "core", "net", "catalog", "wire", "instruments", "pipeline", "receiving")),
     "sdk": (4, ("base", "core", "net", "sources/*", "wire", "instruments", "energy", "store")),
     "proxy": (4, ("base", "core", "net", "catalog", "wire", "dialects", "instruments", "energy", "store")),
     "agent": (5, ("*",)),

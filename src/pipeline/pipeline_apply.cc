@@ -117,6 +117,24 @@ void Pipeline::StopReceivers(Instant deadline) {
   fan_.Set({});
 }
 
+namespace {
+
+// Those sinks that cannot pass on what is received, for people: "prometheus, remote_write send the agent's
+// own data alone".
+std::string NamesWithoutOtlp(const std::vector<std::shared_ptr<SinkRunner>>& sinks) {
+  std::string names;
+  size_t count = 0;
+  for (const auto& sink : sinks) {
+    if (sink->takes_otlp()) continue;
+    names += (names.empty() ? "" : ", ") + std::string(sink->name());
+    ++count;
+  }
+  if (count == 0) return "none is on";
+  return names + (count == 1 ? " sends" : " send") + " the agent's own data alone";
+}
+
+}  // namespace
+
 Status Pipeline::Apply(PipelinePlan plan) {
   // First all that may fail, without a change; then the change.
   std::vector<std::shared_ptr<RunningAnalyzer>> analyzers;
@@ -133,7 +151,8 @@ Status Pipeline::Apply(PipelinePlan plan) {
     });
   }
   if (!plan.receivers.empty() && takers.empty())
-    return {Code::kInvalidArgument, "receivers: no sink takes what is received; switch sinks.otlp on"};
+    return {Code::kInvalidArgument, "receivers: no sink takes what is received: " + NamesWithoutOtlp(sinks) +
+                                        "; switch sinks.otlp on"};
   RETURN_IF_ERROR(MakeReceivers(plan, receivers));
   enrichers_.Adopt(std::move(enrichers));
   {

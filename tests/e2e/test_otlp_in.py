@@ -17,6 +17,7 @@ from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportM
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
 try:
+    from google.rpc.status_pb2 import Status
     from opentelemetry.exporter.otlp.proto.http import Compression
     from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExporter
     from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
@@ -141,13 +142,18 @@ class OverHttp(unittest.TestCase):
                 (400, gzip.compress(b"x" * 1000)[:20], PROTOBUF, {"Content_Encoding": "gzip"}),
                 (400, b'{"resourceMetrics": ' + b"[" * 100_000, "application/json", {}),
                 (413, b"x" * (2 << 20), PROTOBUF, {}),
+                (413, b" " * (2 << 20), "application/json", {}),
                 (413, gzip.compress(b"\0" * (100 << 20)), PROTOBUF, {"Content_Encoding": "gzip"}),
                 (415, b"", "text/plain", {}),
                 (415, b"", PROTOBUF, {"Content_Encoding": "br"}),
             ]:
                 with self.subTest(status=status, bytes=len(body)):
                     with contextlib.suppress(BrokenPipeError, ConnectionResetError):
-                        self.assertEqual(post(port, "/v1/metrics", body, content_type, **headers).status, status)
+                        answer = post(port, "/v1/metrics", body, content_type, **headers)
+                        self.assertEqual(answer.status, status)
+                        told = json.loads(answer.text)["message"] if content_type == "application/json" else Status.FromString(answer.text).message
+                        self.assertTrue(told, "a google.rpc.Status")
+                        self.assertEqual(answer.getheader("Content-Type"), PROTOBUF if content_type == "text/plain" else content_type)
             mixed = gauge("m", 2, text="good").SerializeToString().replace(b"good", b"g\xffod", 1)
             answer = post(port, "/v1/metrics", mixed)
             self.assertEqual(answer.status, 200)
@@ -335,6 +341,7 @@ class Configuration(unittest.TestCase):
         done = self.run_agent(f"receivers: {{otlp: {{http: {{listen: '127.0.0.1:{free_port()}'}}, grpc: {{listen: []}}}}}}")
         self.assertEqual(done.returncode, 2, done.stderr)
         self.assertIn("no sink takes", done.stderr)
+        self.assertIn("switch sinks.otlp on", done.stderr)
 
     def test_other_machines_need_leave(self):
         done = self.run_agent("receivers: {otlp: {http: {listen: '0.0.0.0:0'}, grpc: {listen: []}}}\nsinks: {otlp: {endpoint: 'http://127.0.0.1:1'}}")

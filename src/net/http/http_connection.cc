@@ -178,6 +178,7 @@ void HttpConnection::Judge(Access access) {
     if (busy) response.AddHeader("Retry-After", "1");
     if (!busy && !rules_->challenge.empty()) response.AddHeader("WWW-Authenticate", rules_->challenge);
     shared_.stats.Refused(Refusal::kAuth);
+    shared_.handler.Refuse(parser_->request(), response);
     Answer(number, std::move(response));
   }
   parser_->Reset();
@@ -190,12 +191,13 @@ void HttpConnection::Reject(int status, std::string_view why) {
   if (status == 429) shared_.stats.Refused(Refusal::kLimit);
   if (status == 414 || status == 431) shared_.stats.Refused(Refusal::kHeaderSize);
   last_taken_ = true;
+  HttpResponse response = HttpResponse::Text(status, std::string(why));
+  if (status == 429) response.AddHeader("Retry-After", "1");
+  if (parser_) shared_.handler.Refuse(parser_->request(), response);
   ForgetRequest();
   Slot& slot = slots_.emplace_back();
   slot.number = next_number_++;
   slot.close = true;
-  HttpResponse response = HttpResponse::Text(status, std::string(why));
-  if (status == 429) response.AddHeader("Retry-After", "1");
   FillSlot(slot, std::move(response), true);
 }
 

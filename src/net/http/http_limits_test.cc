@@ -67,6 +67,17 @@ class HttpLimitsTest : public ::testing::Test {
     ASSERT_TRUE(opened.ok()) << opened.error().detail;
     authenticator_ = *std::move(opened);
   }
+  // A route that says what is refused in words of its own.
+  void AddWords() {
+    router_.Add(
+        "/words", "POST",
+        [](const HttpRequest&, HttpResponder responder) { responder.Send(HttpResponse::Text(200, "taken")); },
+        [](const HttpRequest& request, HttpResponse& refusal) {
+          refusal.content_type = "application/json";
+          refusal.body =
+              "{\"" + std::string(request.Header("Accept")) + "\":" + std::to_string(refusal.status) + "}";
+        });
+  }
   void WriteCertificate(const std::string& name) {
     testing::Pem pem = testing::MakeCertificate(ca_, name, {"127.0.0.1", "localhost"});
     folder_.Write("key.pem", pem.key);
@@ -142,6 +153,47 @@ TEST_F(HttpLimitsTest, BodiesThatAreArrivingHaveALimitTogether) {
   TestClient third(at_);
   third.Send(head + std::string(100'000, 'x'));
   EXPECT_EQ(third.Read().status, 200);
+}
+
+TEST_F(HttpLimitsTest, ARoutePutsRefusalsInItsWords) {
+  AddWords();
+  UseConfig("basic_auth_users:\n  scraper: " + std::string(kHashOfSecret) + "\n");
+  HttpLimits limits;
+  limits.arriving_bytes = 30'000;
+  Serve(limits);
+  const auto answer = [this](const std::string& method, const std::string& rest) {
+    TestClient client(at_);
+    client.Send(method + " /words HTTP/1.1\r\nHost: x\r\nAccept: me\r\n" + rest);
+    return client.Read();
+  };
+  EXPECT_EQ(answer("POST", "Content-Length: 65537\r\n\r\n").body, "{\"me\":413}");
+  EXPECT_EQ(answer("POST", "Content-Length: 40000\r\n\r\n" + std::string(40'000, 'x')).body, "{\"me\":429}");
+  const Answer denied = answer("POST", "Content-Length: 0\r\n\r\n");
+  EXPECT_EQ(denied.body, "{\"me\":401}");
+  EXPECT_EQ(denied.Header("Content-Type"), "application/json");
+  EXPECT_FALSE(denied.Header("WWW-Authenticate").empty());
+  EXPECT_EQ(answer("GET", "Authorization: Basic c2NyYXBlcjpzZWNyZXQ=\r\n\r\n").body, "{\"me\":405}");
+  TestClient other(at_);
+  other.Send("POST /post HTTP/1.1\r\nHost: x\r\nContent-Length: 65537\r\n\r\n");
+  EXPECT_EQ(other.Read().body, "The request body is too large.\n");
+  // What is no request belongs to no path, though one came before on this connection.
+  TestClient kept(at_);
+  kept.Send("POST /words HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\n\r\n");
+  EXPECT_EQ(kept.Read().status, 401);
+  kept.Send("nonsense\r\n\r\n");
+  EXPECT_EQ(kept.Read().Header("Content-Type"), "text/plain; charset=utf-8");
+}
+
+TEST_F(HttpLimitsTest, ARoutePutsTimeoutsInItsWords) {
+  AddWords();
+  HttpLimits limits;
+  limits.request_timeout = std::chrono::milliseconds(200);
+  Serve(limits);
+  TestClient body(at_), half(at_);
+  body.Send("POST /words HTTP/1.1\r\nHost: x\r\nAccept: me\r\nContent-Length: 5\r\n\r\nab");
+  half.Send("POST /wor");
+  EXPECT_EQ(body.Read().body, "{\"me\":408}");
+  EXPECT_EQ(half.Read().body, "The request did not arrive in time.\n");
 }
 
 TEST_F(HttpLimitsTest, TheAnswerArrivesAlthoughTheClientIsStillSending) {

@@ -149,6 +149,7 @@ void HttpParser::Reset() {
   request_.body_.clear();
   if (request_.body_.capacity() > kKeep) request_.body_.shrink_to_fit();
   if (request_.text_.capacity() > kKeep) request_.text_.shrink_to_fit();
+  request_.method_ = request_.target_ = {};
   request_.minor_ = 1;
   head_bytes_ = 0;
   expect_continue_ = false;

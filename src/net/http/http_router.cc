@@ -6,8 +6,8 @@
 
 namespace gpulens {
 
-void HttpRouter::Add(std::string path, std::string methods, Function function) {
-  Route route{std::move(path), {}, {}, std::move(function)};
+void HttpRouter::Add(std::string path, std::string methods, Function function, Refusing refuse) {
+  Route route{std::move(path), {}, {}, std::move(function), std::move(refuse)};
   for (std::string_view rest = methods; !rest.empty();) {
     route.methods.emplace_back(Trim(TakeUntil(rest, ',')));
     if (route.methods.back() == "GET") route.methods.push_back("HEAD");
@@ -17,10 +17,20 @@ void HttpRouter::Add(std::string path, std::string methods, Function function) {
   routes_.push_back(std::move(route));
 }
 
-void HttpRouter::Handle(const HttpRequest& request, HttpResponder responder) {
+const HttpRouter::Route* HttpRouter::Find(const HttpRequest& request) const {
   auto found =
       std::find_if(routes_.begin(), routes_.end(), [&](const Route& r) { return r.path == request.path(); });
-  if (found == routes_.end()) return responder.Send(HttpResponse::Text(404, "not found"));
+  return found == routes_.end() ? nullptr : &*found;
+}
+
+void HttpRouter::Refuse(const HttpRequest& request, HttpResponse& refusal) {
+  const Route* found = Find(request);
+  if (found && found->refuse) found->refuse(request, refusal);
+}
+
+void HttpRouter::Handle(const HttpRequest& request, HttpResponder responder) {
+  const Route* found = Find(request);
+  if (!found) return responder.Send(HttpResponse::Text(404, "not found"));
   const auto& methods = found->methods;
   if (std::find(methods.begin(), methods.end(), request.method()) != methods.end()) {
     return found->function(request, std::move(responder));
@@ -30,6 +40,7 @@ void HttpRouter::Handle(const HttpRequest& request, HttpResponder responder) {
       asks ? HttpResponse{.status = 204, .content_type = {}, .headers = {}, .body = {}, .close = false}
            : HttpResponse::Text(405, std::string(request.path()) + " takes " + found->allow);
   response.AddHeader("Allow", found->allow);
+  if (!asks && found->refuse) found->refuse(request, response);
   responder.Send(std::move(response));
 }
 

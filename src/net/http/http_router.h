@@ -14,10 +14,14 @@ namespace gpulens {
 class HttpRouter final : public HttpHandler {
  public:
   using Function = std::function<void(const HttpRequest&, HttpResponder)>;
+  // As HttpHandler::Refuse.
+  using Refusing = std::function<void(const HttpRequest&, HttpResponse&)>;
 
-  // `methods` as they stand in an Allow header: "GET", "GET, POST". HEAD and OPTIONS are added.
-  void Add(std::string path, std::string methods, Function function);
+  // `methods` as they stand in an Allow header: "GET", "GET, POST". HEAD and OPTIONS are added. `refuse`,
+  // when there is one, puts what is refused at this path in its words, a 405 too.
+  void Add(std::string path, std::string methods, Function function, Refusing refuse = nullptr);
   void Handle(const HttpRequest& request, HttpResponder responder) override;
+  void Refuse(const HttpRequest& request, HttpResponse& refusal) override;
 
  private:
   struct Route {
@@ -25,7 +29,10 @@ class HttpRouter final : public HttpHandler {
     std::vector<std::string> methods;
     std::string allow;
     Function function;
+    Refusing refuse;
   };
+  const Route* Find(const HttpRequest& request) const;
+
   std::vector<Route> routes_;
 };
 

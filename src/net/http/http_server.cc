@@ -30,6 +30,8 @@ void HttpResponder::Send(HttpResponse response) {
       });
 }
 
+void HttpHandler::Refuse(const HttpRequest&, HttpResponse&) {}
+
 bool HttpResponder::wanted() const noexcept { return connection_ && !connection_->gone(); }
 
 class HttpServer::Core final : private Door {

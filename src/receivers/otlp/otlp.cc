@@ -1,15 +1,11 @@
 // The receiver otlp: takes in what OpenTelemetry SDKs and Collectors send, and hands it to the sinks.
 
-#include <malloc.h>
-
 #include <algorithm>
 
-#include "base/files.h"
-#include "base/parse.h"
 #include "base/result.h"
 #include "receivers/otlp/otlp_grpc.h"
 #include "receivers/otlp/otlp_http.h"
-#include "receivers/otlp/otlp_intake.h"
+#include "receiving/intake_options.h"
 
 namespace gpulens {
 namespace {
@@ -21,10 +17,10 @@ class OtlpReceiver final : public Receiver {
   ~OtlpReceiver() override { End(); }
 
   Status Open(const OtlpHttp::Options& http, const OtlpGrpc::Options& grpc, Env& env) {
-    if (!http.listen.empty()) {
+    if (!http.at.listen.empty()) {
       ASSIGN_OR_RETURN(http_, OtlpHttp::Open(http, env, *intake_));
     }
-    if (!grpc.listen.empty()) {
+    if (!grpc.at.listen.empty()) {
       ASSIGN_OR_RETURN(grpc_, OtlpGrpc::Open(grpc, env, *intake_));
     }
     return Ok();
@@ -56,52 +52,13 @@ class OtlpReceiver final : public Receiver {
   std::unique_ptr<OtlpGrpc> grpc_;
 };
 
-std::string HostId(const std::string& root) {
-  const auto text = ReadFile(root + "/etc/machine-id", 256);
-  return text ? std::string(Trim(*text)) : "";
-}
-
-// What may arrive at once, and what may wait: each a quarter of what is kept free for what comes at once,
-// since a text that grows may hold twice its size. One request always may.
-size_t Room(uint64_t memory_limit, double spike, size_t max_request) {
-  const size_t most = 2 * max_request;
-  if (memory_limit == 0) return most;
-  const auto quarter = static_cast<size_t>(static_cast<double>(memory_limit) * spike / 4);
-  return std::clamp(quarter, max_request, most);
-}
-
-// Requests of up to some megabytes come and go all the time. Memory for each from the system, and back, would
-// cost more than reading it does; this much of what was freed is kept instead.
-void KeepFreedMemory() {
-  constexpr int kKept = 4 << 20;
-  ::mallopt(M_MMAP_THRESHOLD, kKept);
-  ::mallopt(M_TRIM_THRESHOLD, kKept);
-}
-
 Result<std::unique_ptr<Receiver>> Create(const Config& config, const ReceiverContext& context) {
   if (!context.env.io) return Status{Code::kUnavailable, "there is no network here"};
-  KeepFreedMemory();
-  const Config& batch = config.Group("batch");
-  const Config& memory = config.Group("memory_limiter");
-  OtlpIntake::Options options;
-  options.ways = {"otlp/http", "otlp/grpc"};
-  options.unwanted = config.Texts("drop");
-  options.max_request = config.Size("max_request");
-  options.max_waiting = Room(context.memory_limit, memory.Double("spike"), options.max_request);
-  options.batch.items = static_cast<uint32_t>(batch.Int("items"));
-  options.batch_wait = batch.Time("wait");
-  options.identity = {context.stated, context.host_name, HostId(context.env.root)};
-  options.memory = {context.memory_limit, memory.Double("limit"), memory.Double("spike")};
-  auto receiver = std::make_unique<OtlpReceiver>(std::move(options), context);
-  OtlpHttp::Options http;
-  http.listen = config.Group("http").Texts("listen");
-  http.insecure = config.Bool("insecure");
-  http.max_request = config.Size("max_request");
-  http.max_arriving = Room(context.memory_limit, memory.Double("spike"), http.max_request);
-  http.connections = static_cast<size_t>(config.Int("max_connections"));
+  auto receiver =
+      std::make_unique<OtlpReceiver>(ReadIntakeOptions(config, context, {"otlp/http", "otlp/grpc"}), context);
+  const OtlpHttp::Options http = ReadHttpOptions("otlp", config, context);
   OtlpGrpc::Options grpc;
-  grpc.listen = config.Group("grpc").Texts("listen");
-  grpc.insecure = http.insecure;
+  grpc.at = {"otlp", config.Group("grpc").Texts("listen"), http.at.insecure};
   grpc.max_request = http.max_request;
   grpc.max_arriving = http.max_arriving;
   grpc.connections = http.connections;
@@ -124,69 +81,11 @@ constexpr OptionSpec kGrpc[] = {
      .help = "Where OTLP/gRPC is taken; [] for nowhere."},
 };
 
-constexpr OptionSpec kBatch[] = {
-    {.key = "items",
-     .type = OptionType::kInt,
-     .fallback = "1000",
-     .help = "Points, records or spans of one request to the sinks, at most.",
-     .min = 1,
-     .max = 1'000'000},
-    {.key = "wait",
-     .type = OptionType::kTime,
-     .fallback = "0s",
-     .help = "How long a request and its answer may be kept back for others to join it.",
-     .min = 0,
-     .max = 10},
-};
-
-constexpr OptionSpec kMemory[] = {
-    {.key = "limit",
-     .type = OptionType::kDouble,
-     .fallback = "0.8",
-     .help = "The share of limits.memory that the agent may have.",
-     .min = 0,
-     .max = 1},
-    {.key = "spike",
-     .type = OptionType::kDouble,
-     .fallback = "0.25",
-     .help =
-         "The share of it that is kept free for what comes at once; senders are told to come again before.",
-     .min = 0,
-     .max = 1},
-};
-
-constexpr OptionSpec kOptions[] = {
+constexpr std::array<OptionSpec, 2> kTransports = {{
     {.key = "http", .type = OptionType::kGroup, .help = "OTLP over HTTP.", .children = kHttp},
     {.key = "grpc", .type = OptionType::kGroup, .help = "OTLP over gRPC.", .children = kGrpc},
-    {.key = "insecure",
-     .type = OptionType::kBool,
-     .fallback = "false",
-     .help = "Let other machines in without TLS and passwords; for closed networks."},
-    {.key = "max_request",
-     .type = OptionType::kSize,
-     .fallback = "16MiB",
-     .help = "Of one request, packed and unpacked.",
-     .min = 1024,
-     .max = 64 << 20},
-    {.key = "max_connections",
-     .type = OptionType::kInt,
-     .fallback = "512",
-     .help = "Open connections; further ones are refused and counted.",
-     .min = 1,
-     .max = 65536},
-    {.key = "drop",
-     .type = OptionType::kTexts,
-     .fallback = R"(["go_*", "python_*", "*_created"])",
-     .help = "Names of metrics that are left out and counted; a star stands for anything."},
-    {.key = "batch",
-     .type = OptionType::kGroup,
-     .help = "How requests are merged and split.",
-     .children = kBatch},
-    {.key = "memory_limiter",
-     .type = OptionType::kGroup,
-     .help = "When senders are told to come again.",
-     .children = kMemory},
-};
+}};
+constexpr auto kOptions = JoinOptions(kTransports, kIntakeOptions);
 
 }  // namespace
 

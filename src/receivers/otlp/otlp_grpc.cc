@@ -1,6 +1,7 @@
 #include "receivers/otlp/otlp_grpc.h"
 
 #include "base/result.h"
+#include "wire/otlp_in/otlp_reply.h"
 
 namespace gpulens {
 namespace {
@@ -76,7 +77,7 @@ OtlpGrpc::~OtlpGrpc() = default;
 
 Result<std::unique_ptr<OtlpGrpc>> OtlpGrpc::Open(const Options& options, Env& env, OtlpIntake& intake) {
   std::unique_ptr<OtlpGrpc> made(new OtlpGrpc(options, env, intake));
-  ASSIGN_OR_RETURN(made->sockets_, ListenForOtlp(options.listen, options.insecure, env, [&](UniqueFd socket) {
+  ASSIGN_OR_RETURN(made->sockets_, ListenForReceiver(options.at, env, [&](UniqueFd socket) {
                      return made->server_->Listen(std::move(socket)).status();
                    }));
   return made;

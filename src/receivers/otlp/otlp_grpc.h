@@ -8,16 +8,15 @@
 #include <gpulens/status.h>
 
 #include "net/grpc/grpc_server.h"
-#include "receivers/otlp/otlp_intake.h"
-#include "receivers/otlp/otlp_listen.h"
+#include "receiving/listening.h"
+#include "receiving/otlp_intake.h"
 
 namespace gpulens {
 
 class OtlpGrpc {
  public:
   struct Options {
-    std::vector<std::string> listen;
-    bool insecure = false;
+    ReceiverListen at;
     size_t max_request = 16u << 20;   // of one message, packed and unpacked
     size_t max_arriving = 32u << 20;  // of all that are not answered yet
     size_t connections = 512;
@@ -28,7 +27,7 @@ class OtlpGrpc {
   static Result<std::unique_ptr<OtlpGrpc>> Open(const Options& options, Env& env, OtlpIntake& intake);
   ~OtlpGrpc();
 
-  // As of OtlpHttp.
+  // As of ReceiverHttp.
   void Close(Duration timeout);
   bool AwaitClosed(Duration timeout) { return closed_->Await(timeout); }
   std::vector<Endpoint> addresses() const { return server_->addresses(); }

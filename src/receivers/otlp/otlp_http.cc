@@ -8,10 +8,9 @@
 namespace gpulens {
 namespace {
 
-// Bodies take longer than the heads that other servers of ours get.
-constexpr Duration kRequestTimeout = std::chrono::seconds(30);
 // gRPC's codes, which google.rpc.Status has.
-constexpr uint32_t kInvalidArgument = 3, kResourceExhausted = 8, kUnavailable = 14;
+constexpr uint32_t kInvalidArgument = 3, kDeadlineExceeded = 4, kResourceExhausted = 8, kUnimplemented = 12,
+                   kInternal = 13, kUnavailable = 14, kUnauthenticated = 16;
 
 struct Spoken {
   int status;
@@ -36,10 +35,7 @@ HttpResponse Speak(OtlpSignal signal, OtlpEncoding encoding, const OtlpAnswer& a
   response.body = answer.kind == OtlpAnswer::kAccepted
                       ? OtlpSuccess(signal, encoding, answer.rejected, answer.message)
                       : OtlpFailure(encoding, spoken.code, answer.message);
-  if (answer.retry_after.count() > 0) {
-    const auto seconds = std::chrono::ceil<std::chrono::seconds>(answer.retry_after).count();
-    response.AddHeader("Retry-After", std::to_string(seconds));
-  }
+  AddRetryAfter(response, answer.retry_after);
   return response;
 }
 
@@ -51,44 +47,51 @@ std::optional<OtlpEncoding> EncodingOf(const HttpRequest& request) {
   return std::nullopt;
 }
 
-std::optional<OtlpCall::Packing> PackingOf(const HttpRequest& request) {
+std::optional<OtlpPacking> PackingOf(const HttpRequest& request) {
   const std::string packing = request.JoinedHeader("Content-Encoding");
-  if (packing.empty() || EqualsIgnoringCase(packing, "identity")) return OtlpCall::kPlain;
-  if (EqualsIgnoringCase(packing, "gzip")) return OtlpCall::kGzip;
-  if (EqualsIgnoringCase(packing, "zstd")) return OtlpCall::kZstd;
+  if (packing.empty() || EqualsIgnoringCase(packing, "identity")) return OtlpPacking::kPlain;
+  if (EqualsIgnoringCase(packing, "gzip")) return OtlpPacking::kGzip;
+  if (EqualsIgnoringCase(packing, "zstd")) return OtlpPacking::kZstd;
   return std::nullopt;
 }
 
-HttpServer::Options ServerOptions(const OtlpHttp::Options& options, Authenticator* authenticator) {
-  HttpServer::Options server;
-  server.authenticator = authenticator;
-  server.limits.connections = options.connections;
-  server.limits.body_bytes = options.max_request;
-  server.limits.arriving_bytes = options.max_arriving;
-  server.limits.request_timeout = kRequestTimeout;
-  return server;
+// What a sender has to know of a status that the server chose.
+uint32_t CodeOf(int status) noexcept {
+  switch (status) {
+    case 401: return kUnauthenticated;
+    case 404:
+    case 405: return kUnimplemented;
+    case 408: return kDeadlineExceeded;
+    case 429: return kResourceExhausted;
+    case 500: return kInternal;
+    case 503: return kUnavailable;
+    default: return kInvalidArgument;
+  }
+}
+
+// A refusal that is a sentence, as google.rpc.Status.
+void SpeakRefusal(const HttpRequest& request, HttpResponse& refusal) {
+  const OtlpEncoding encoding = EncodingOf(request).value_or(OtlpEncoding::kProtobuf);
+  refusal.body = OtlpFailure(encoding, CodeOf(refusal.status), Trim(refusal.body.bytes));
+  refusal.content_type = OtlpContentType(encoding);
 }
 
 }  // namespace
 
-OtlpHttp::OtlpHttp(const Options& options, Env& env, OtlpIntake& intake)
-    : options_(options), intake_(intake) {
+OtlpHttp::OtlpHttp(size_t way, OtlpIntake& intake) : way_(way), intake_(intake) {
   for (OtlpSignal signal : {OtlpSignal::kMetrics, OtlpSignal::kLogs, OtlpSignal::kTraces}) {
-    router_.Add("/v1/" + std::string(OtlpSignalName(signal)), "POST",
-                [this, signal](const HttpRequest& request, HttpResponder responder) {
-                  Handle(signal, request, std::move(responder));
-                });
+    router_.Add(
+        "/v1/" + std::string(OtlpSignalName(signal)), "POST",
+        [this, signal](const HttpRequest& request, HttpResponder responder) {
+          Handle(signal, request, std::move(responder));
+        },
+        &SpeakRefusal);
   }
-  server_ = std::make_unique<HttpServer>(*env.io, router_, ServerOptions(options, env.authenticator));
 }
 
-OtlpHttp::~OtlpHttp() = default;
-
 Result<std::unique_ptr<OtlpHttp>> OtlpHttp::Open(const Options& options, Env& env, OtlpIntake& intake) {
-  std::unique_ptr<OtlpHttp> made(new OtlpHttp(options, env, intake));
-  ASSIGN_OR_RETURN(made->sockets_, ListenForOtlp(options.listen, options.insecure, env, [&](UniqueFd socket) {
-                     return made->server_->Listen(std::move(socket)).status();
-                   }));
+  std::unique_ptr<OtlpHttp> made(new OtlpHttp(options.way, intake));
+  ASSIGN_OR_RETURN(made->http_, ReceiverHttp::Open(options, env, made->router_));
   return made;
 }
 
@@ -100,36 +103,28 @@ void OtlpHttp::Handle(OtlpSignal signal, const HttpRequest& request, HttpRespond
         Speak(signal, encoding.value_or(OtlpEncoding::kProtobuf),
               {OtlpAnswer::kMalformed,
                encoding ? "Content-Encoding may be gzip, zstd or identity"
-                        : "Content-Type may be application/x-protobuf or application/json",
-               0,
-               {}});
+                        : "Content-Type may be application/x-protobuf or application/json"});
     response.status = 415;
     if (!packing) response.AddHeader("Accept-Encoding", "gzip, zstd, identity");
-    intake_.flight()->CountAnswer(options_.way, signal, "415");
+    intake_.flight()->CountAnswer(way_, signal, "415");
     return responder.Send(std::move(response));
   }
   OtlpCall call;
   call.signal = signal;
-  call.encoding = *encoding;
-  call.packing = *packing;
-  call.way = options_.way;
+  call.decoder = &decoder_;
+  call.format = OtlpDecoder::Format(*encoding, *packing);
+  call.way = way_;
   call.peer = request.remote();
   call.body = request.TakeBody();
   auto waiting = std::make_shared<HttpResponder>(std::move(responder));
   // May be called after this object's end.
-  call.answer = [flight = intake_.flight(), way = options_.way, signal, encoding = *encoding,
+  call.answer = [flight = intake_.flight(), way = way_, signal, encoding = *encoding,
                  waiting](const OtlpAnswer& answer) {
     HttpResponse response = Speak(signal, encoding, answer);
     flight->CountAnswer(way, signal, std::to_string(response.status));
     waiting->Send(std::move(response));
   };
   intake_.Take(std::move(call));
-}
-
-void OtlpHttp::Close(Duration timeout) {
-  // So that nobody comes to a socket that is not accepted from any more.
-  sockets_.clear();
-  server_->Shutdown(timeout, [closed = closed_] { closed->Tell(); });
 }
 
 }  // namespace gpulens

@@ -1,4 +1,5 @@
-// OTLP/HTTP: POST /v1/metrics, /v1/logs, /v1/traces, protobuf or JSON, packed or not.
+// OTLP/HTTP: POST /v1/metrics, /v1/logs, /v1/traces, protobuf or JSON, packed or not. Every answer, also what
+// the server refuses by itself, is a message of OTLP in the encoding of its request.
 #pragma once
 
 #include <memory>
@@ -8,44 +9,34 @@
 #include <gpulens/status.h>
 
 #include "net/http/http_router.h"
-#include "net/http/http_server.h"
-#include "receivers/otlp/otlp_intake.h"
-#include "receivers/otlp/otlp_listen.h"
+#include "receivers/otlp/otlp_decoder.h"
+#include "receiving/otlp_intake.h"
+#include "receiving/receiver_http.h"
 
 namespace gpulens {
 
 class OtlpHttp {
  public:
-  struct Options {
-    std::vector<std::string> listen;
-    bool insecure = false;
-    size_t max_request = 16u << 20;
-    size_t max_arriving = 32u << 20;  // bytes of requests that are not whole yet
-    size_t connections = 512;
-    size_t way = 0;  // of the intake
-  };
+  using Options = ReceiverHttp::Options;
 
-  // Serves when it returns. `env` has an I/O loop; it and `intake` outlive the object.
+  // Serves when it returns. `env` has an I/O loop; it and `intake` outlive the object; the object outlives
+  // the intake's thread.
   static Result<std::unique_ptr<OtlpHttp>> Open(const Options& options, Env& env, OtlpIntake& intake);
-  ~OtlpHttp();
 
-  // Takes no more connections and requests; what is in flight may be answered until `deadline`. Not on the
-  // loop; returns at once.
-  void Close(Duration timeout);
-  // True when every connection is gone.
-  bool AwaitClosed(Duration timeout) { return closed_->Await(timeout); }
-  std::vector<Endpoint> addresses() const { return server_->addresses(); }
+  // As of ReceiverHttp.
+  void Close(Duration timeout) { http_->Close(timeout); }
+  bool AwaitClosed(Duration timeout) { return http_->AwaitClosed(timeout); }
+  std::vector<Endpoint> addresses() const { return http_->addresses(); }
 
  private:
-  OtlpHttp(const Options& options, Env& env, OtlpIntake& intake);
+  OtlpHttp(size_t way, OtlpIntake& intake);
   void Handle(OtlpSignal signal, const HttpRequest& request, HttpResponder responder);
 
-  const Options options_;
+  const size_t way_;
   OtlpIntake& intake_;
+  OtlpDecoder decoder_;
   HttpRouter router_;
-  std::vector<std::shared_ptr<SharedSocket>> sockets_;
-  const std::shared_ptr<Closed> closed_ = std::make_shared<Closed>();
-  std::unique_ptr<HttpServer> server_;
+  std::unique_ptr<ReceiverHttp> http_;
 };
 
 }  // namespace gpulens

@@ -2,18 +2,15 @@
 
 #include <gtest/gtest.h>
 
-#include <condition_variable>
-#include <deque>
-#include <mutex>
-
 #include "base/clock.h"
 #include "net/address.h"
 #include "net/io_loop.h"
 #include "net/testing/test_client.h"
 #include "pipeline/receive/receiver.h"
-#include "receivers/otlp/memory_limiter.h"
 #include "receivers/otlp/otlp_http.h"
-#include "receivers/otlp/otlp_intake.h"
+#include "receiving/memory_limiter.h"
+#include "receiving/otlp_intake.h"
+#include "receiving/receiver_testing.h"
 #include "wire/gzip.h"
 #include "wire/otlp/otlp_answer.h"
 #include "wire/otlp_in/otlp_in_testing.h"
@@ -26,58 +23,7 @@ using namespace otlp_in_testing;
 using ::gpulens::testing::Answer;
 using ::gpulens::testing::Eventually;
 using ::gpulens::testing::TestClient;
-
-// Sinks as one: takes, refuses, or keeps its answers back.
-class FakeSinks final : public OtlpForward {
- public:
-  bool wanted() const override { return true; }
-  void Forward(Ref<const ReceivedOtlp> received, Done done) override {
-    std::unique_lock lock(mutex_);
-    received_.push_back(received);
-    changed_.notify_all();
-    if (holding_) {
-      held_.push_back(std::move(done));
-      return;
-    }
-    const Status answer = answer_;
-    lock.unlock();
-    done(answer);
-  }
-
-  void Answer(Status status) {
-    std::lock_guard lock(mutex_);
-    answer_ = std::move(status);
-  }
-  void Hold() {
-    std::lock_guard lock(mutex_);
-    holding_ = true;
-  }
-  void LetGo() {
-    std::deque<Done> held;
-    {
-      std::lock_guard lock(mutex_);
-      holding_ = false;
-      held.swap(held_);
-    }
-    for (const Done& done : held) done(Ok());
-  }
-  bool Await(size_t count) {
-    std::unique_lock lock(mutex_);
-    return changed_.wait_for(lock, std::chrono::seconds(20), [&] { return received_.size() >= count; });
-  }
-  std::vector<Ref<const ReceivedOtlp>> received() const {
-    std::lock_guard lock(mutex_);
-    return received_;
-  }
-
- private:
-  mutable std::mutex mutex_;
-  std::condition_variable changed_;
-  std::vector<Ref<const ReceivedOtlp>> received_;
-  std::deque<Done> held_;
-  Status answer_;
-  bool holding_ = false;
-};
+using receiver_testing::FakeSinks;
 
 class OtlpReceiverTest : public ::testing::Test {
  protected:
@@ -105,7 +51,8 @@ class OtlpReceiverTest : public ::testing::Test {
                                   .describer = {}};
     intake_ = std::make_unique<OtlpIntake>(options_, context);
     OtlpHttp::Options http;
-    http.listen = {"127.0.0.1:0"};
+    http.at = {"otlp", {"127.0.0.1:0"}};
+    http.max_arriving = max_arriving_;
     http.max_request = options_.max_request;
     auto opened = OtlpHttp::Open(http, env_, *intake_);
     ASSERT_TRUE(opened.ok()) << opened.error().detail;
@@ -136,6 +83,7 @@ class OtlpReceiverTest : public ::testing::Test {
   std::unique_ptr<OtlpIntake> intake_;
   std::unique_ptr<OtlpHttp> http_;
   Endpoint at_;
+  size_t max_arriving_ = 32u << 20;
   const std::string point_ = Request("", In(2, Gauge("m", In(1, Point("")))));
 };
 
@@ -205,7 +153,10 @@ TEST_F(OtlpReceiverTest, TooLargeIsTooLargePackedOrNot) {
   options_.max_request = 64 << 10;
   Serve();
   const std::string large = Request("", In(2, Gauge(std::string(70'000, 'm'), In(1, Point("")))));
-  EXPECT_EQ(Send("/v1/metrics", large).status, 413);
+  const Answer refused = Send("/v1/metrics", large);
+  EXPECT_EQ(refused.status, 413);
+  EXPECT_EQ(refused.Header("Content-Type"), "application/x-protobuf");
+  EXPECT_EQ(ReadOtlpError(refused.body), "The request body is too large.");
   std::string packed;
   GzipCompressor().Compress(large, packed);
   ASSERT_LT(packed.size(), 1000u);
@@ -213,6 +164,35 @@ TEST_F(OtlpReceiverTest, TooLargeIsTooLargePackedOrNot) {
                 .status,
             413);
   EXPECT_EQ(Send("/v1/metrics", "", "Content-Type: application/x-protobuf\r\n").status, 200);
+}
+
+// What the server refuses by itself speaks OTLP, too: google.rpc.Status in the encoding of the request.
+TEST_F(OtlpReceiverTest, TheServersOwnRefusalsAreMessages) {
+  options_.max_request = 64 << 10;
+  max_arriving_ = 20'000;
+  Serve();
+  const std::string json = "Content-Type: application/json\r\n";
+  const Answer large = Send("/v1/logs", std::string(70'000, ' '), json);
+  EXPECT_EQ(large.status, 413);
+  EXPECT_EQ(large.Header("Content-Type"), "application/json");
+  EXPECT_EQ(large.body, R"({"code":3,"message":"The request body is too large."})");
+  const Answer busy = Send("/v1/metrics", std::string(30'000, ' '));
+  EXPECT_EQ(busy.status, 429);
+  EXPECT_EQ(busy.Header("Retry-After"), "1");
+  EXPECT_EQ(ReadOtlpError(busy.body), "Too many requests are arriving at once. Try again.");
+  EXPECT_EQ(Send("/v1/metrics", std::string(30'000, ' '), json).body,
+            R"({"code":8,"message":"Too many requests are arriving at once. Try again."})");
+  TestClient get(at_);
+  get.Send("GET /v1/metrics HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n\r\n");
+  const Answer wrong = get.Read();
+  EXPECT_EQ(wrong.status, 405);
+  EXPECT_EQ(wrong.body, R"({"code":12,"message":"/v1/metrics takes POST, OPTIONS"})");
+  EXPECT_EQ(wrong.Header("Allow"), "POST, OPTIONS");
+  // What is no request, and what belongs to no path, has no encoding either.
+  TestClient broken(at_);
+  broken.Send("POST /v1/metrics HTTP/9.9\r\n\r\n");
+  EXPECT_EQ(broken.Read().Header("Content-Type"), "text/plain; charset=utf-8");
+  EXPECT_EQ(Send("/v1/profiles", "").Header("Content-Type"), "text/plain; charset=utf-8");
 }
 
 TEST_F(OtlpReceiverTest, BadPointsAreAPartialSuccess) {
@@ -325,12 +305,12 @@ TEST_F(OtlpReceiverTest, AfterTheEndNothingIsTaken) {
 TEST_F(OtlpReceiverTest, OtherMachinesNeedLeave) {
   Serve();
   OtlpHttp::Options open;
-  open.listen = {"0.0.0.0:0"};
+  open.at = {"otlp", {"0.0.0.0:0"}};
   auto refused = OtlpHttp::Open(open, env_, *intake_);
   ASSERT_FALSE(refused.ok());
   EXPECT_EQ(refused.error().code, Code::kInvalidArgument);
   EXPECT_NE(refused.error().detail.find("insecure"), std::string::npos);
-  open.insecure = true;
+  open.at.insecure = true;
   EXPECT_TRUE(OtlpHttp::Open(open, env_, *intake_).ok());
 }
 

@@ -32,15 +32,29 @@ int64_t GpuIndex(const Value& value) noexcept {
   return index >= 0 && index < kMostGpus ? index : -1;
 }
 
+// Prometheus has no dots: what its labels say under the same name is the same.
+bool Is(std::string_view key, std::string_view name) noexcept {
+  if (key.size() != name.size()) return false;
+  for (size_t i = 0; i < key.size(); ++i)
+    if (key[i] != name[i] && !(name[i] == '.' && key[i] == '_')) return false;
+  return true;
+}
+
+// dcgm-exporter's label, which others may mean otherwise.
+void TakeUuid(std::string_view text, OtlpIdentity& out) noexcept {
+  if (text.starts_with("GPU-") || text.starts_with("MIG-")) out.gpu_uuid = text;
+}
+
 }  // namespace
 
 bool TellsIdentity(std::string_view key) noexcept {
   switch (key.size()) {
+    case 4: return key == "UUID";
     case 6: return key == "gpu_id";
-    case 8: return key == "gpu.uuid";
-    case 9: return key == "gpu.index";
-    case 11: return key == "k8s.pod.uid";
-    case 12: return key == "container.id";
+    case 8: return Is(key, "gpu.uuid");
+    case 9: return Is(key, "gpu.index");
+    case 11: return Is(key, "k8s.pod.uid");
+    case 12: return Is(key, "container.id");
     default: return false;
   }
 }
@@ -66,12 +80,13 @@ void TakeIdentity(std::string_view key_value, OtlpIdentity& out) noexcept {
   const bool known = TellsIdentity(key) || key == "host.name" || key == "host.id" || key == "k8s.node.name";
   if (!known) return;
   const Value value = ReadValue(any_value);
-  if (key == "k8s.pod.uid") out.pod_uid = value.text;
-  else if (key == "container.id") out.container_id = value.text;
+  if (Is(key, "k8s.pod.uid")) out.pod_uid = value.text;
+  else if (Is(key, "container.id")) out.container_id = value.text;
   else if (key == "host.name") out.host_name = value.text;
   else if (key == "host.id") out.host_id = value.text;
   else if (key == "k8s.node.name") out.k8s_node_name = value.text;
-  else if (key == "gpu.uuid") out.gpu_uuid = value.text;
+  else if (Is(key, "gpu.uuid")) out.gpu_uuid = value.text;
+  else if (key == "UUID") TakeUuid(value.text, out);
   else out.gpu_index = GpuIndex(value);
 }
 

@@ -10,7 +10,7 @@ namespace gpulens {
 struct OtlpIdentity {
   std::string_view pod_uid{}, container_id{};                // k8s.pod.uid, container.id
   std::string_view host_name{}, host_id{}, k8s_node_name{};  // host.name, host.id, k8s.node.name
-  std::string_view gpu_uuid{};                               // gpu.uuid
+  std::string_view gpu_uuid{};                               // gpu.uuid, UUID
   int64_t gpu_index = -1;  // gpu.index, gpu_id: a number, or a text that is one
 
   bool has_pod() const noexcept { return !pod_uid.empty() || !container_id.empty(); }
@@ -18,7 +18,8 @@ struct OtlpIdentity {
   friend bool operator==(const OtlpIdentity&, const OtlpIdentity&) = default;
 };
 
-// Whether an item with such an attribute is of a thing of its own.
+// Whether an item with such an attribute is of a thing of its own. Keys of items may have underscores for
+// dots.
 bool TellsIdentity(std::string_view key) noexcept;
 
 // The key of a KeyValue; empty when it has none.

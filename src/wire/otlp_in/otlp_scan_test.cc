@@ -218,6 +218,20 @@ TEST(OtlpIdentity, ReadsWhatIsSaid) {
   EXPECT_EQ(identity.host_name, "h");
   EXPECT_EQ(identity.gpu_uuid, "GPU-1");
   EXPECT_EQ(identity.gpu_index, 3);
+  // As Prometheus says it.
+  OtlpIdentity labels;
+  const std::vector<std::string> told = {Pair("k8s_pod_uid", "u"),  Pair("container_id", "c"),
+                                         Pair("gpu_uuid", "GPU-1"), Pair("gpu_index", "3"),
+                                         Pair("host_name", "no"),   Pair("gpuxuuid", "x")};
+  for (const std::string& pair : told) TakeIdentity(pair, labels);
+  EXPECT_EQ(labels, (OtlpIdentity{.pod_uid = "u", .container_id = "c", .gpu_uuid = "GPU-1", .gpu_index = 3}));
+  OtlpIdentity dcgm, other;
+  const std::string of_dcgm = Pair("UUID", "GPU-2"),
+                    of_other = Pair("UUID", "6ba7b810-9dad-11d1-80b4-00c04fd430c8");
+  TakeIdentity(of_dcgm, dcgm);
+  TakeIdentity(of_other, other);
+  EXPECT_EQ(dcgm.gpu_uuid, "GPU-2");
+  EXPECT_EQ(other, OtlpIdentity{}) << "not every UUID is a GPU's";
   for (const std::string& pair :
        {Pair("gpu.index", "three"), Pair("gpu.index", "-1"), IntPair("gpu.index", -1),
         IntPair("gpu.index", int64_t{1} << 40), Pair("gpu.index", "")}) {

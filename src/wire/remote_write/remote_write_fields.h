@@ -23,16 +23,28 @@ enum SeriesField : uint32_t {
   kHistograms = 3,
   kMetadata2 = 5,
 };
+// What stands elsewhere in 1.0, and what older senders of 2.0 say of a whole series.
+enum OtherSeriesField : uint32_t { kExemplars1 = 3, kHistograms1 = 4, kExemplars2 = 4, kCreated2 = 6 };
 enum LabelField : uint32_t { kLabelName = 1, kLabelValue = 2 };
 enum SampleField : uint32_t { kValue = 1, kTimestamp = 2, kStartTimestamp = 3 };
+enum ExemplarField : uint32_t { kExemplarLabels = 1, kExemplarValue = 2, kExemplarTimestamp = 3 };
 enum Metadata1Field : uint32_t { kType1 = 1, kFamilyName = 2, kHelp = 4, kUnit = 5 };
 enum Metadata2Field : uint32_t { kType2 = 1, kHelpRef = 3, kUnitRef = 4 };
 enum HistogramField : uint32_t {
   kCountInt = 1,
+  kCountFloat = 2,
   kSum = 3,
   kSchema = 4,
+  kZeroThreshold = 5,
+  kZeroCountInt = 6,
+  kZeroCountFloat = 7,
+  kNegativeSpans = 8,
+  kNegativeDeltas = 9,
+  kNegativeCounts = 10,
   kPositiveSpans = 11,
   kPositiveDeltas = 12,
+  kPositiveCounts = 13,
+  kResetHint = 14,
   kHistogramTimestamp = 15,
   kCustomValues = 16,
   kHistogramStart = 17,
@@ -50,6 +62,10 @@ enum class Type : uint8_t {
   kStateSet
 };
 
+// A histogram of which some counts may fall.
+inline constexpr uint64_t kResetHintGauge = 3;
+// Schemas whose bounds are computed: 2^(2^-schema) from one to the next.
+inline constexpr int32_t kLowestSchema = -4, kHighestSchema = 8;
 // Of a histogram whose bounds are listed, not computed.
 inline constexpr int32_t kCustomBounds = -53;
 // A value that says: the series ends here. One NaN of many; others are numbers that were not a number.

@@ -11,6 +11,11 @@ void SnappyPack(std::string_view bytes, std::string& out) {
   out.resize(size);
 }
 
+size_t SnappyLength(std::string_view block) noexcept {
+  size_t size = 0;
+  return snappy_uncompressed_length(block.data(), block.size(), &size) == SNAPPY_OK ? size : 0;
+}
+
 bool SnappyUnpack(std::string_view block, size_t limit, std::string& out) {
   out.clear();
   size_t size = 0;

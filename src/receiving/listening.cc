@@ -1,4 +1,4 @@
-#include "receivers/otlp/otlp_listen.h"
+#include "receiving/listening.h"
 
 #include "base/log.h"
 #include "base/result.h"
@@ -9,33 +9,34 @@
 namespace gpulens {
 namespace {
 
-Status MayServe(const Endpoint& at, const std::string& text, bool insecure, Env& env) {
-  if (at.IsLoopback() || insecure) return Ok();
+Status MayServe(const Endpoint& at, const std::string& text, const ReceiverListen& listen, Env& env) {
+  if (at.IsLoopback() || listen.insecure) return Ok();
   bool safe = false;
   env.io->Call([&] {
     safe =
         env.authenticator && env.authenticator->config().tls && env.authenticator->config().authenticates();
   });
   if (safe) return Ok();
+  const std::string name = "receivers." + std::string(listen.receiver);
   return {Code::kInvalidArgument,
-          "receivers.otlp: " + text +
-              " is open to other machines: it needs http.web_config with TLS and users, or "
-              "receivers.otlp.insecure: true on a closed network"};
+          name + ": " + text +
+              " is open to other machines: it needs http.web_config with TLS and users, or " + name +
+              ".insecure: true on a closed network"};
 }
 
 }  // namespace
 
-Result<std::vector<std::shared_ptr<SharedSocket>>> ListenForOtlp(
-    const std::vector<std::string>& listen, bool insecure, Env& env,
-    const std::function<Status(UniqueFd)>& serve) {
+Result<std::vector<std::shared_ptr<SharedSocket>>> ListenForReceiver(
+    const ReceiverListen& at, Env& env, const std::function<Status(UniqueFd)>& serve) {
   std::vector<std::shared_ptr<SharedSocket>> sockets;
-  for (const std::string& text : listen) {
-    ASSIGN_OR_RETURN(Endpoint at, ParseListenAddress(text));
-    RETURN_IF_ERROR(MayServe(at, text, insecure, env));
-    auto socket = SharedSocket::Get(at);
-    const bool ipv6_loopback = at.family == Endpoint::Family::kIpv6 && at.IsLoopback();
-    if (!socket && socket.error().code == Code::kUnavailable && ipv6_loopback && listen.size() > 1) {
-      Log(LogLevel::kInfo, "otlp", "no_ipv6", "this machine has no IPv6 loopback: " + text + " is left out");
+  for (const std::string& text : at.listen) {
+    ASSIGN_OR_RETURN(Endpoint address, ParseListenAddress(text));
+    RETURN_IF_ERROR(MayServe(address, text, at, env));
+    auto socket = SharedSocket::Get(address);
+    const bool ipv6_loopback = address.family == Endpoint::Family::kIpv6 && address.IsLoopback();
+    if (!socket && socket.error().code == Code::kUnavailable && ipv6_loopback && at.listen.size() > 1) {
+      Log(LogLevel::kInfo, at.receiver, "no_ipv6",
+          "this machine has no IPv6 loopback: " + text + " is left out");
       continue;
     }
     RETURN_IF_ERROR(socket.status());

@@ -1,4 +1,4 @@
-// What both transports of the receiver do alike: binding their addresses, and the wait for their end.
+// What transports of receivers do alike: binding their addresses, and the wait for their end.
 #pragma once
 
 #include <condition_variable>
@@ -16,12 +16,18 @@
 
 namespace gpulens {
 
-// Binds each of `listen` and gives a descriptor to `serve`. Other machines are let in only with TLS and
+// Where the receiver `receiver` ("otlp") is reached.
+struct ReceiverListen {
+  std::string_view receiver;  // static storage
+  std::vector<std::string> listen;
+  bool insecure = false;
+};
+
+// Binds each address and gives a descriptor to `serve`. Other machines are let in only with TLS and
 // passwords, or when `insecure` says that they need neither. `env` has an I/O loop. The sockets are to be
 // held as long as they are served.
-Result<std::vector<std::shared_ptr<SharedSocket>>> ListenForOtlp(
-    const std::vector<std::string>& listen, bool insecure, Env& env,
-    const std::function<Status(UniqueFd)>& serve);
+Result<std::vector<std::shared_ptr<SharedSocket>>> ListenForReceiver(
+    const ReceiverListen& at, Env& env, const std::function<Status(UniqueFd)>& serve);
 
 // Off the loop's thread, on one that may take its time; never drops a task.
 std::function<void(std::function<void()>)> OffloadTo(Workers* workers);

@@ -1,4 +1,4 @@
-#include "receivers/otlp/received_identity.h"
+#include "receiving/received_identity.h"
 
 #include <gtest/gtest.h>
 
@@ -97,6 +97,19 @@ TEST_F(ReceivedIdentityTest, GpusByUuidEverywhereByIndexOnThisHostAlone) {
   // Another machine that does not say its name.
   identity_.Begin(*ParseListenAddress("10.9.9.9:4000"));
   EXPECT_EQ(Pod(identity_.OfItem({}, {.gpu_index = 3})), "");
+}
+
+// A Prometheus on this machine tells of all machines.
+TEST_F(ReceivedIdentityTest, WhatIsRelayedIsOfThisHostOnlyWhenItSaysSo) {
+  identity_.Begin(*ParseListenAddress("127.0.0.1:5"), true);
+  EXPECT_EQ(Pod(identity_.OfItem({}, {.gpu_index = 3})), "");
+  EXPECT_EQ(Pod(identity_.OfItem({.host_name = "here"}, {.gpu_index = 3})), "trainer-0");
+  EXPECT_EQ(Pod(identity_.OfItem({}, {.gpu_uuid = "GPU-3"})), "trainer-0");
+  EXPECT_EQ(Pod(identity_.OfResource({.pod_uid = "uid-1"})), "trainer-0");
+  identity_.Begin(*ParseListenAddress("10.0.0.7:4000"), true);
+  EXPECT_EQ(Pod(identity_.OfResource({})), "") << "the pod of the one who tells it";
+  identity_.Begin(*ParseListenAddress("127.0.0.1:5"));
+  EXPECT_EQ(Pod(identity_.OfItem({}, {.gpu_index = 3})), "trainer-0");
 }
 
 TEST_F(ReceivedIdentityTest, WhatIsStatedGoesOnResourcesAlone) {

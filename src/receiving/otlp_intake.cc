@@ -1,5 +1,6 @@
-#include "receivers/otlp/otlp_intake.h"
+#include "receiving/otlp_intake.h"
 
+#include <malloc.h>
 #include <pthread.h>
 
 #include <algorithm>
@@ -7,9 +8,6 @@
 
 #include "base/result.h"
 #include "base/text.h"
-#include "wire/gzip.h"
-#include "wire/otlp_json/otlp_json.h"
-#include "wire/zstd.h"
 
 namespace gpulens {
 namespace {
@@ -22,13 +20,12 @@ constexpr Duration kLongestJoin = std::chrono::milliseconds(20);
 // A request takes memory beside its bytes.
 constexpr size_t kPerCall = 512;
 
-OtlpMessage MessageOf(OtlpSignal signal) noexcept {
-  switch (signal) {
-    case OtlpSignal::kMetrics: return OtlpMessage::kMetrics;
-    case OtlpSignal::kLogs: return OtlpMessage::kLogs;
-    case OtlpSignal::kTraces: break;
-  }
-  return OtlpMessage::kTraces;
+// Requests of up to some megabytes come and go all the time. Memory for each from the system, and back, would
+// cost more than reading it does; this much of what was freed is kept instead.
+void KeepFreedMemory() {
+  constexpr int kKept = 4 << 20;
+  ::mallopt(M_MMAP_THRESHOLD, kKept);
+  ::mallopt(M_TRIM_THRESHOLD, kKept);
 }
 
 OtlpAnswer::Kind KindOf(const Status& status) noexcept {
@@ -45,7 +42,8 @@ OtlpAnswer::Kind KindOf(const Status& status) noexcept {
 struct OtlpIntake::Open {
   OtlpCall call;
   uint64_t items = 0, rejected = 0, filtered = 0;
-  std::string_view why;
+  std::string why;
+  DecodedParts counted;
   std::shared_ptr<OtlpFlight> flight;
 
   std::mutex mutex;  // guards what follows
@@ -62,10 +60,11 @@ struct OtlpIntake::Open {
       if (worst.ok()) worst = status;
       if (--parts != 0) return;
     }
-    OtlpAnswer answer{KindOf(worst), worst.detail, 0, {}};
+    OtlpAnswer answer{KindOf(worst), worst.detail};
     if (answer.kind == OtlpAnswer::kAccepted) {
       answer.rejected = rejected;
       answer.message = why;
+      answer.parts = counted;
     } else {
       answer.retry_after = kComeAgain;
     }
@@ -107,6 +106,7 @@ OtlpIntake::OtlpIntake(Options options, const ReceiverContext& context)
       identity_(options_.identity, book_, clock_),
       flight_(std::make_shared<OtlpFlight>()),
       memory_(options_.memory, clock_, &MemoryLimiter::Resident) {
+  KeepFreedMemory();
   for (std::string_view way : options_.ways) flight_->ways.push_back({way, {}, 0});
   for (size_t i = 0; i < kOtlpSignals; ++i)
     lanes_[i] = std::make_unique<Lane>(*this, static_cast<OtlpSignal>(i));
@@ -178,47 +178,36 @@ void OtlpIntake::Run() {
   }
 }
 
-Status OtlpIntake::Unpack(const OtlpCall& call, std::string& body) {
-  body.clear();
-  switch (call.packing) {
-    case OtlpCall::kPlain: return Ok();
-    case OtlpCall::kGzip: return Gunzip(call.body, options_.max_request, body);
-    case OtlpCall::kZstd: return Unzstd(call.body, options_.max_request, body);
-  }
-  return Ok();
-}
-
 void OtlpIntake::Process(OtlpCall call) {
   {
     std::lock_guard lock(flight_->mutex);
     flight_->ways[call.way].received_bytes += call.body.size();
   }
-  Status read = Unpack(call, unpacked_);
-  std::string_view request = call.packing == OtlpCall::kPlain ? call.body : unpacked_;
-  if (read && call.encoding == OtlpEncoding::kJson) {
-    read = OtlpFromJson(MessageOf(call.signal), request, options_.max_request, transcoded_);
-    request = transcoded_;
-  }
-  if (read && request.size() > options_.max_request)
+  decoded_ = {};
+  decoded_.request = call.body;
+  Status read;
+  if (call.decoder) read = call.decoder->Decode(call, options_.max_request, decoded_);
+  else if (call.body.size() > options_.max_request)
     read = {Code::kExhausted, "the request has more than " + std::to_string(options_.max_request) + " bytes"};
   if (!read) {
     const bool large = read.code == Code::kExhausted;
-    return Refuse(call, {large ? OtlpAnswer::kTooLarge : OtlpAnswer::kMalformed, read.detail, 0, {}}, 0);
+    return Refuse(call, {large ? OtlpAnswer::kTooLarge : OtlpAnswer::kMalformed, read.detail}, 0);
   }
-  const Status scanned = ScanOtlp(call.signal, request, &unwanted_, scan_);
-  if (!scanned) return Refuse(call, {OtlpAnswer::kMalformed, scanned.detail, 0, {}}, 0);
+  const Status scanned = ScanOtlp(call.signal, decoded_.request, &unwanted_, scan_);
+  if (!scanned) return Refuse(call, {OtlpAnswer::kMalformed, scanned.detail}, 0);
   if (scan_.items != 0 && !AwaitRoom())
     return Refuse(call, {OtlpAnswer::kOverloaded, "the sinks are busy", 0, kComeAgain}, scan_.items);
   auto open = std::make_shared<Open>();
   open->items = scan_.items;
-  open->rejected = scan_.rejected;
+  open->rejected = scan_.rejected + decoded_.rejected;
   open->filtered = scan_.filtered;
-  open->why = scan_.why;
+  open->why = decoded_.why.empty() ? std::string(scan_.why) : std::move(decoded_.why);
+  open->counted = decoded_.parts;
   open->flight = flight_;
   Lane& lane = *lanes_[static_cast<size_t>(call.signal)];
   if (scan_.items != 0) {
     if (lane.batch.empty()) lane.begun = clock_.Now();
-    identity_.Begin(call.peer);
+    identity_.Begin(call.peer, call.relayed);
     lane.adding = open;
     lane.batch.Add(scan_, &identity_);
     lane.adding = nullptr;
@@ -228,7 +217,7 @@ void OtlpIntake::Process(OtlpCall call) {
       lane.members.push_back(open);
     }
   }
-  // `request` may be the call's own bytes.
+  // What was decoded may be the call's own bytes.
   open->call = std::move(call);
   open->call.body = {};
   open->Landed(Ok());

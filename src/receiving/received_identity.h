@@ -24,8 +24,9 @@ class ReceivedIdentity final : public OtlpEnricher {
   // `book` and `clock` outlive it.
   ReceivedIdentity(Options options, const IdentityBook& book, const Clock& clock);
 
-  // Before each request. What was handed out before is no longer valid.
-  void Begin(const Endpoint& peer);
+  // Before each request. What was handed out before is no longer valid. `relayed`: the sender tells what
+  // others measured, as Prometheus does; then data that does not say its host is of none.
+  void Begin(const Endpoint& peer, bool relayed = false);
 
   const OtlpAddition* OfResource(const OtlpIdentity& resource) override;
   const OtlpAddition* OfItem(const OtlpIdentity& resource, const OtlpIdentity& item) override;
@@ -41,6 +42,7 @@ class ReceivedIdentity final : public OtlpEnricher {
   const IdentityBook& book_;
   const Clock& clock_;
   Endpoint peer_;
+  bool relayed_ = false;
   std::string peer_text_;
   AttributeSet of_peer_;
   uint64_t generation_ = 0;

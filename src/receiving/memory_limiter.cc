@@ -1,4 +1,4 @@
-#include "receivers/otlp/memory_limiter.h"
+#include "receiving/memory_limiter.h"
 
 #include <malloc.h>
 #include <unistd.h>

@@ -1,5 +1,6 @@
-// The thread that takes requests in: unpacks, checks, enriches, merges or splits them, hands them to the
-// sinks, and answers each once all of it is in every sink's queue. Knows nothing of HTTP or gRPC.
+// The thread that takes requests in: makes OTLP of them, checks, enriches, merges or splits them, hands them
+// to the sinks, and answers each once all of it is in every sink's queue. Knows nothing of HTTP or gRPC, and
+// nothing of what was OTLP before it was decoded.
 #pragma once
 
 #include <array>
@@ -15,12 +16,16 @@
 
 #include "net/address.h"
 #include "pipeline/receive/receiver.h"
-#include "receivers/otlp/memory_limiter.h"
-#include "receivers/otlp/received_identity.h"
+#include "receiving/memory_limiter.h"
+#include "receiving/received_identity.h"
 #include "wire/otlp_in/otlp_batch.h"
-#include "wire/otlp_in/otlp_reply.h"
 
 namespace gpulens {
+
+// What a decoder counted in a request; its transport's answer may tell it.
+struct DecodedParts {
+  uint64_t samples = 0, histograms = 0, exemplars = 0;
+};
 
 // What a request came to.
 struct OtlpAnswer {
@@ -31,18 +36,36 @@ struct OtlpAnswer {
     kOverloaded,   // come again after retry_after
     kUnavailable,  // the same
   } kind = kAccepted;
-  std::string message;
+  std::string message = {};
   uint64_t rejected = 0;
-  Duration retry_after{};
+  Duration retry_after = {};
+  DecodedParts parts = {};
+};
+
+struct OtlpCall;
+
+// Makes OTLP of what a sender sent. Called by the intake's thread alone.
+class IntakeDecoder {
+ public:
+  struct Decoded {
+    std::string_view request;  // protobuf; of the call's body or of the decoder's memory, until its next call
+    uint64_t rejected = 0;     // items that are not in it, since they cannot be passed on
+    std::string why;           // of those; empty: what the check of the rest finds is told
+    DecodedParts parts;
+  };
+  // kExhausted: larger than `most` bytes in any form; else what is wrong with the bytes.
+  virtual Status Decode(const OtlpCall& call, size_t most, Decoded& out) = 0;
+
+ protected:
+  ~IntakeDecoder() = default;
 };
 
 struct OtlpCall {
-  enum Packing : uint8_t { kPlain, kGzip, kZstd };
-
   OtlpSignal signal = OtlpSignal::kMetrics;
-  OtlpEncoding encoding = OtlpEncoding::kProtobuf;
-  Packing packing = kPlain;
-  size_t way = 0;  // of OtlpIntake::Options::ways
+  IntakeDecoder* decoder = nullptr;  // outlives the intake's thread; null: the body is protobuf
+  uint32_t format = 0;               // what the decoder has to know of the body
+  bool relayed = false;              // its sender tells what others measured, by default
+  size_t way = 0;                    // of OtlpIntake::Options::ways
   Endpoint peer;
   std::string body;
   // Called once, from any thread.
@@ -93,7 +116,6 @@ class OtlpIntake {
 
   void Run();
   void Process(OtlpCall call);
-  Status Unpack(const OtlpCall& call, std::string& body);
   void Refuse(const OtlpCall& call, OtlpAnswer answer, uint64_t items);
   void Send(Lane& lane, std::string bytes, uint32_t items);
   void FlushOlder(Duration age);
@@ -107,7 +129,7 @@ class OtlpIntake {
   // The thread's own.
   ReceivedIdentity identity_;
   OtlpScan scan_;
-  std::string unpacked_, transcoded_;
+  IntakeDecoder::Decoded decoded_;
   std::array<std::unique_ptr<Lane>, kOtlpSignals> lanes_;
 
   const std::shared_ptr<OtlpFlight> flight_;

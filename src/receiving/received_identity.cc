@@ -1,4 +1,4 @@
-#include "receivers/otlp/received_identity.h"
+#include "receiving/received_identity.h"
 
 namespace gpulens {
 namespace {
@@ -17,7 +17,8 @@ void Append(std::string& key, std::string_view part) {
 ReceivedIdentity::ReceivedIdentity(Options options, const IdentityBook& book, const Clock& clock)
     : options_(std::move(options)), book_(book), clock_(clock) {}
 
-void ReceivedIdentity::Begin(const Endpoint& peer) {
+void ReceivedIdentity::Begin(const Endpoint& peer, bool relayed) {
+  relayed_ = relayed;
   const uint64_t generation = book_.generation();
   const int64_t now = clock_.Now().boot_ns;
   if (generation != generation_ || now - forgotten_ns_ >= kForgetEvery || known_.size() > kMostKnown) {
@@ -56,6 +57,7 @@ bool ReceivedIdentity::IsHere(const OtlpIdentity& resource) {
     case Place::kElsewhere: return false;
     case Place::kUnsaid: break;
   }
+  if (relayed_) return false;
   // Nothing is said of a host: then it is the sender's.
   const bool local = peer_.family == Endpoint::Family::kUnix || peer_.IsLoopback() || !of_peer_.empty();
   return local && (resource.k8s_node_name.empty() || resource.k8s_node_name == options_.host_name);

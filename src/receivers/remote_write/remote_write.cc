@@ -1,0 +1,89 @@
+// The receiver remote_write: takes in what Prometheus and its like send, and hands it to the sinks as OTLP.
+
+#include <algorithm>
+
+#include "base/result.h"
+#include "receivers/remote_write/remote_write_http.h"
+#include "receiving/intake_options.h"
+
+namespace gpulens {
+namespace {
+
+class RemoteWriteReceiver final : public Receiver {
+ public:
+  RemoteWriteReceiver(OtlpIntake::Options options, const ReceiverContext& context)
+      : clock_(*context.env.clock), intake_(std::make_unique<OtlpIntake>(std::move(options), context)) {}
+  // Answers refer to the server until the last sink has said its word.
+  ~RemoteWriteReceiver() override {
+    intake_->Finish();
+    http_ = nullptr;
+  }
+
+  Status Open(const RemoteWriteHttp::Options& options, Env& env) {
+    ASSIGN_OR_RETURN(http_, RemoteWriteHttp::Open(options, env, *intake_));
+    return Ok();
+  }
+
+  // First nobody comes any more, then all that came is done and answered.
+  void Stop(Instant deadline) override {
+    const auto left = [&] { return std::max<Duration>(deadline - clock_.Now(), Duration(0)); };
+    http_->Close(left());
+    intake_->Finish();
+    http_->AwaitClosed(left());
+  }
+
+  void ReadStats(ReceiverStats& out) const override { intake_->ReadStats(out); }
+
+ private:
+  const Clock& clock_;
+  std::unique_ptr<OtlpIntake> intake_;
+  std::unique_ptr<RemoteWriteHttp> http_;
+};
+
+Result<std::unique_ptr<Receiver>> Create(const Config& config, const ReceiverContext& context) {
+  if (!context.env.io) return Status{Code::kUnavailable, "there is no network here"};
+  RemoteWriteHttp::Options options;
+  options.http = ReadHttpOptions("remote_write", config, context);
+  options.path = config.Group("http").Text("path");
+  options.busy_status = static_cast<int>(config.Int("busy_status"));
+  if (!options.path.starts_with('/') || options.path.find_first_of("?# ") != std::string::npos)
+    return Status{Code::kInvalidArgument, "receivers.remote_write.http.path: \"" + options.path +
+                                              "\" is no path; write /api/v1/write"};
+  if (options.busy_status != 429 && options.busy_status != 503)
+    return Status{Code::kInvalidArgument, "receivers.remote_write.busy_status may be 503 or 429"};
+  auto receiver =
+      std::make_unique<RemoteWriteReceiver>(ReadIntakeOptions(config, context, {"remote_write"}), context);
+  RETURN_IF_ERROR(receiver->Open(options, context.env));
+  return std::unique_ptr<Receiver>(std::move(receiver));
+}
+
+constexpr OptionSpec kHttp[] = {
+    {.key = "listen",
+     .type = OptionType::kTexts,
+     .fallback = R"(["127.0.0.1:9095", "[::1]:9095"])",
+     .help = "Where remote write is taken: HOST:PORT, :PORT for all interfaces."},
+    {.key = "path", .fallback = "/api/v1/write", .help = "The path of the URL that senders are given."},
+};
+
+constexpr std::array<OptionSpec, 2> kOwn = {{
+    {.key = "http", .type = OptionType::kGroup, .help = "Where it listens.", .children = kHttp},
+    {.key = "busy_status",
+     .type = OptionType::kInt,
+     .fallback = "503",
+     .help = "The answer when there is no room, 503 or 429. Prometheus gives up after a 429 unless its "
+             "queue_config says retry_on_http_429.",
+     .min = 429,
+     .max = 503},
+}};
+constexpr auto kOptions = JoinOptions(kOwn, kIntakeOptions);
+
+}  // namespace
+
+extern const ReceiverSpec remote_write_receiver;
+const ReceiverSpec remote_write_receiver{
+    .name = "remote_write",
+    .help = "Metrics by Prometheus remote write 1.0 and 2.0, for the sinks that send OTLP.",
+    .options = kOptions,
+    .create = &Create};
+
+}  // namespace gpulens
