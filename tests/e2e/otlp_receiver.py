@@ -1,6 +1,7 @@
 """An OTLP/HTTP receiver for tests: decodes requests with the protocol's own Python classes."""
 import gzip
 import http.server
+import json
 import threading
 
 from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest
@@ -13,6 +14,14 @@ KINDS = {"/v1/metrics": ExportMetricsServiceRequest, "/v1/logs": ExportLogsServi
 def plain(attributes):
     """{key: value} of a list of KeyValue, each value as its own type."""
     return {pair.key: getattr(pair.value, pair.value.WhichOneof("value")) for pair in attributes}
+
+
+def refusal(answer, encoding):
+    """The message of a google.rpc.Status that refuses a request; its Content-Type is to be application/ENCODING."""
+    from google.rpc.status_pb2 import Status
+
+    assert answer.getheader("Content-Type") == f"application/{encoding}", answer.headers
+    return json.loads(answer.text)["message"] if encoding == "json" else Status.FromString(answer.text).message
 
 
 class Received:

@@ -9,6 +9,8 @@
 namespace gpulens {
 namespace {
 
+// Memory of a large request is not kept for the next.
+constexpr size_t kKept = size_t{1} << 20;
 constexpr std::string_view kWritten = "X-Prometheus-Remote-Write-";
 
 // Senders of before there was a 2.0 may not say what they send.
@@ -74,9 +76,12 @@ Status RemoteWriteDecoder::Decode(const OtlpCall& call, size_t most, Decoded& ou
       return {Code::kExhausted, "the request has more than " + std::to_string(most) + " bytes"};
     return {Code::kInvalidArgument, "the body is no block of Snappy"};
   }
+  if (request_.capacity() > kKept) std::string().swap(request_);
   RemoteWriteOutcome outcome;
-  RETURN_IF_ERROR(
-      convert_.Convert(unpacked_, static_cast<RemoteWriteVersion>(call.format), request_, outcome));
+  const Status made =
+      convert_.Convert(unpacked_, static_cast<RemoteWriteVersion>(call.format), request_, outcome);
+  if (unpacked_.capacity() > kKept) std::string().swap(unpacked_);
+  if (!made.ok()) return made;
   out.request = request_;
   out.rejected = outcome.refused;
   out.why = outcome.Text();

@@ -9,6 +9,17 @@
 
 namespace gpulens::remote_write_in_testing {
 
+inline std::string HexOf(std::string_view bytes) {
+  constexpr char kDigits[] = "0123456789abcdef";
+  std::string out;
+  for (const char c : bytes) {
+    const auto byte = static_cast<unsigned char>(c);
+    out += kDigits[byte >> 4];
+    out += kDigits[byte & 15];
+  }
+  return out;
+}
+
 // Resources, scopes, metrics and points, a line each:
 //   [service.name=j, service.instance.id=i]
 //    (scope version)
@@ -92,15 +103,6 @@ class OtlpMetricsText {
     }
     return "(" + out.str() + ")";
   }
-  static std::string Hex(const std::string& bytes) {
-    std::string out;
-    for (unsigned char c : bytes) {
-      constexpr char kDigits[] = "0123456789abcdef";
-      out += kDigits[c >> 4];
-      out += kDigits[c & 15];
-    }
-    return out;
-  }
   std::string Exemplar(Reader reader) {
     std::string pairs, ids;
     std::ostringstream out;
@@ -109,8 +111,8 @@ class OtlpMetricsText {
       switch (reader.tag()) {
         case 2: ms = reader.get_fixed64() / 1'000'000; break;
         case 3: out << " exemplar " << reader.get_double(); break;
-        case 4: ids += " span " + Hex(reader.get_string()); break;
-        case 5: ids += " trace " + Hex(reader.get_string()); break;
+        case 4: ids += " span " + HexOf(reader.get_string()); break;
+        case 5: ids += " trace " + HexOf(reader.get_string()); break;
         case 7: Join(pairs, Pair(reader.get_message())); break;
         default: Expect(false, "a field of an exemplar");
       }

@@ -19,6 +19,8 @@ namespace {
 
 // What a point and what a metric cost beside their texts, roughly.
 constexpr uint64_t kPerPoint = 48, kPerMetric = 96;
+// Of an explicit histogram: a bound and a count.
+constexpr uint64_t kPerBound = 16;
 
 const Status& NoMessage() {
   static const Status kStatus{Code::kInvalidArgument, "the bytes are no message of remote write"};
@@ -220,7 +222,12 @@ bool RemoteWriteIn::CountHistogram(std::string_view message, RemoteWriteFault of
     fault = RemoteWriteFault::kNoTime;
   if (fault != RemoteWriteFault::kNone) return Refuse(fault), true;
   ++(histogram_.custom() ? parts.bounded : parts.exponential);
-  expanded_ += histogram_.positive().counts.size() + histogram_.negative().counts.size();
+  if (histogram_.custom()) {
+    expanded_ += kPerBound * histogram_.counts().size();
+  } else {
+    for (const auto* side : {&histogram_.positive(), &histogram_.negative()})
+      for (uint64_t count : side->counts) expanded_ += VarintSize(count);
+  }
   return true;
 }
 

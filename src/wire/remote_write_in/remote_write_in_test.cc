@@ -410,13 +410,7 @@ TEST_F(RemoteWriteInTest, GoldenBytes) {
                    {kCounterType, "", "seconds"})
            .bytes(),
        k2);
-  std::string hex;
-  for (unsigned char c : out_) {
-    constexpr char kDigits[] = "0123456789abcdef";
-    hex += kDigits[c >> 4];
-    hex += kDigits[c & 15];
-  }
-  EXPECT_EQ(hex,
+  EXPECT_EQ(HexOf(out_),
             "0a908180000a958080000a130a0c736572766963652e6e616d6512030a016a12f18080000a968080000a146770756c65"
             "6e732e72656d6f74655f777269746512d18080000a07785f746f74616c1a01733aa28080000a1c1900002a36fe9c9717"
             "21000000000000f03f3a080a016112030a016210021801621c0a0f70726f6d6574686575732e7479706512090a07636f"
