@@ -127,19 +127,23 @@ class World:
             archive.keep()
 
     def plan(self):
-        """[(when, what)]: as many kills of the agent as of VictoriaMetrics, spread over the time, and one SIGTERM without a receiver."""
+        """[(when, what, fault)]: as many kills of the agent as of VictoriaMetrics, spread over the time, and one SIGTERM without a
+        receiver. Each five have each of the faults."""
         acts = ["agent", "victoria"] * (self.kills // 2)
         self.random.shuffle(acts)
         acts.insert(self.random.randrange(1, len(acts)), "term")
         each = self.seconds / (len(acts) + 1)
-        return [(each * (i + self.random.uniform(0.5, 1.2)), act) for i, act in enumerate(acts)], each
+        faults = []
+        while len(faults) < len(acts):
+            faults += self.random.sample(victoria.FAULTS, len(victoria.FAULTS))
+        return [(each * (i + self.random.uniform(0.5, 1.2)), act, fault) for i, (act, fault) in enumerate(zip(acts, faults))], each
 
     def run(self):
         begin = time.monotonic()
         plan, each = self.plan()
-        for when, act in sorted(plan):
+        for when, act, fault in sorted(plan):
             self.pause(begin + when - time.monotonic())
-            fault, early = self.random.choice((*victoria.FAULTS, "good")), self.random.random() < 0.5
+            early = self.random.random() < 0.5
             if early:  # so that something waits when the kill comes
                 self.front.set(fault)
                 self.pause(self.random.uniform(0.5, 3.0))
