@@ -27,8 +27,9 @@ Status MayServe(const Endpoint& at, const std::string& text, const ReceiverListe
 }  // namespace
 
 Result<std::vector<std::shared_ptr<SharedSocket>>> ListenForReceiver(
-    const ReceiverListen& at, Env& env, const std::function<Status(UniqueFd)>& serve) {
+    const ReceiverListen& at, Env& env, const std::function<Result<Endpoint>(UniqueFd)>& serve) {
   std::vector<std::shared_ptr<SharedSocket>> sockets;
+  std::string reached;
   for (const std::string& text : at.listen) {
     ASSIGN_OR_RETURN(Endpoint address, ParseListenAddress(text));
     RETURN_IF_ERROR(MayServe(address, text, at, env));
@@ -41,9 +42,13 @@ Result<std::vector<std::shared_ptr<SharedSocket>>> ListenForReceiver(
     }
     RETURN_IF_ERROR(socket.status());
     ASSIGN_OR_RETURN(UniqueFd copy, (*socket)->Copy());
-    RETURN_IF_ERROR(serve(std::move(copy)));
+    ASSIGN_OR_RETURN(const Endpoint served, serve(std::move(copy)));
+    reached += (reached.empty() ? "" : ", ") + served.ToString();
     sockets.push_back(*std::move(socket));
   }
+  if (!reached.empty())
+    Log(LogLevel::kInfo, at.receiver, "takes", "takes " + std::string(at.protocol) + " at " + reached + ".",
+        at.protocol);
   return sockets;
 }
 

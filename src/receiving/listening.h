@@ -21,13 +21,14 @@ struct ReceiverListen {
   std::string_view receiver;  // static storage
   std::vector<std::string> listen;
   bool insecure = false;
+  std::string_view protocol = {};  // for people: "OTLP over gRPC"; static storage
 };
 
-// Binds each address and gives a descriptor to `serve`. Other machines are let in only with TLS and
-// passwords, or when `insecure` says that they need neither. `env` has an I/O loop. The sockets are to be
-// held as long as they are served.
+// Binds each address, gives a descriptor to `serve`, which returns where it is reached, and says so in the
+// log. Other machines are let in only with TLS and passwords, or when `insecure` says that they need neither.
+// `env` has an I/O loop. The sockets are to be held as long as they are served.
 Result<std::vector<std::shared_ptr<SharedSocket>>> ListenForReceiver(
-    const ReceiverListen& at, Env& env, const std::function<Status(UniqueFd)>& serve);
+    const ReceiverListen& at, Env& env, const std::function<Result<Endpoint>(UniqueFd)>& serve);
 
 // Off the loop's thread, on one that may take its time; never drops a task.
 std::function<void(std::function<void()>)> OffloadTo(Workers* workers);

@@ -32,6 +32,7 @@ OtlpAnswer::Kind KindOf(const Status& status) noexcept {
   switch (status.code) {
     case Code::kOk: return OtlpAnswer::kAccepted;
     case Code::kExhausted: return OtlpAnswer::kOverloaded;
+    case Code::kInvalidArgument: return OtlpAnswer::kMalformed;  // nobody will ever take it
     default: return OtlpAnswer::kUnavailable;
   }
 }
@@ -66,7 +67,7 @@ struct OtlpIntake::Open {
       answer.message = why;
       answer.parts = counted;
     } else {
-      answer.retry_after = kComeAgain;
+      if (answer.kind != OtlpAnswer::kMalformed) answer.retry_after = kComeAgain;
     }
     {
       std::lock_guard lock(flight->mutex);

@@ -24,7 +24,7 @@ Result<std::unique_ptr<ReceiverHttp>> ReceiverHttp::Open(const Options& options,
                                                          HttpHandler& handler) {
   std::unique_ptr<ReceiverHttp> made(new ReceiverHttp(options, env, handler));
   ASSIGN_OR_RETURN(made->sockets_, ListenForReceiver(options.at, env, [&](UniqueFd socket) {
-                     return made->server_->Listen(std::move(socket)).status();
+                     return made->server_->Listen(std::move(socket));
                    }));
   return made;
 }

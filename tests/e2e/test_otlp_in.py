@@ -3,6 +3,7 @@ import contextlib
 import gzip
 import http.client
 import json
+import pathlib
 import random
 import signal
 import subprocess
@@ -281,8 +282,8 @@ class BackPressure(unittest.TestCase):
         port, far_port = free_port(), free_port()
         words = random.Random(1)
         body = gauge("m", 1, text="".join(words.choices("abcdefghijklmnopqrstuvwxyz0123456789", k=150_000))).SerializeToString()
-        with Agent(config=config(port, f"http://127.0.0.1:{far_port}", sink=", compression: none").replace(
-                "storage: memory", "storage: memory, max_bytes: 8MiB")) as agent:  # fmt: skip
+        small = config(port, f"http://127.0.0.1:{far_port}", sink=", compression: none").replace("storage: memory", "storage: memory, max_bytes: 8MiB")
+        with Agent(config=small) as agent:
             answers = [post(port, "/v1/metrics", body) for _ in range(12)]
             self.assertEqual({answer.status for answer in answers}, {200, 429})
             self.assertEqual(answers[-1].status, 429)
@@ -301,7 +302,6 @@ class BackPressure(unittest.TestCase):
         with Agent(config=config(port, f"http://127.0.0.1:{free_port()}", ", max_request: 4MiB", root="limits: {memory: 64MiB}")) as agent:
             body = gauge("m", 20_000, {"k": "x" * 100}).SerializeToString()
             codes, most = [], 0
-
             def flood():
                 for _ in range(15):
                     with contextlib.suppress(OSError):
@@ -311,8 +311,8 @@ class BackPressure(unittest.TestCase):
             for thread in threads:
                 thread.start()
             while any(thread.is_alive() for thread in threads):
-                status = open(f"/proc/{agent.process.pid}/status", encoding="ascii").read()
-                most = max(most, 1024 * int(status.split("VmRSS:")[1].split()[0]))
+                resident = pathlib.Path(f"/proc/{agent.process.pid}/status").read_text().split("VmRSS:")[1].split()[0]
+                most = max(most, 1024 * int(resident))
                 threads[0].join(0.02)
             for thread in threads:
                 thread.join()

@@ -56,9 +56,10 @@ Result<std::unique_ptr<Receiver>> Create(const Config& config, const ReceiverCon
   if (!context.env.io) return Status{Code::kUnavailable, "there is no network here"};
   auto receiver =
       std::make_unique<OtlpReceiver>(ReadIntakeOptions(config, context, {"otlp/http", "otlp/grpc"}), context);
-  const OtlpHttp::Options http = ReadHttpOptions("otlp", config, context);
+  OtlpHttp::Options http = ReadHttpOptions("otlp", config, context);
+  http.at.protocol = "OTLP over HTTP";
   OtlpGrpc::Options grpc;
-  grpc.at = {"otlp", config.Group("grpc").Texts("listen"), http.at.insecure};
+  grpc.at = {"otlp", config.Group("grpc").Texts("listen"), http.at.insecure, "OTLP over gRPC"};
   grpc.max_request = http.max_request;
   grpc.max_arriving = http.max_arriving;
   grpc.connections = http.connections;

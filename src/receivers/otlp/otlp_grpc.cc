@@ -78,7 +78,7 @@ OtlpGrpc::~OtlpGrpc() = default;
 Result<std::unique_ptr<OtlpGrpc>> OtlpGrpc::Open(const Options& options, Env& env, OtlpIntake& intake) {
   std::unique_ptr<OtlpGrpc> made(new OtlpGrpc(options, env, intake));
   ASSIGN_OR_RETURN(made->sockets_, ListenForReceiver(options.at, env, [&](UniqueFd socket) {
-                     return made->server_->Listen(std::move(socket)).status();
+                     return made->server_->Listen(std::move(socket));
                    }));
   return made;
 }

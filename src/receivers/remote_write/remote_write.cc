@@ -44,6 +44,7 @@ Result<std::unique_ptr<Receiver>> Create(const Config& config, const ReceiverCon
   if (!context.env.io) return Status{Code::kUnavailable, "there is no network here"};
   RemoteWriteHttp::Options options;
   options.http = ReadHttpOptions("remote_write", config, context);
+  options.http.at.protocol = "remote write";
   options.path = config.Group("http").Text("path");
   options.busy_status = static_cast<int>(config.Int("busy_status"));
   if (!options.path.starts_with('/') || options.path.find_first_of("?# ") != std::string::npos)

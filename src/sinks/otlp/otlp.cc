@@ -24,9 +24,10 @@ constexpr std::array<std::string_view, kSignals> kSignalNames = {"metrics", "log
 
 class OtlpSink final : public Sink, public OtlpTaker {
  public:
-  OtlpSink(const Config& config, std::unique_ptr<Outbox> outbox)
+  OtlpSink(const Config& config, const std::array<bool, kSignals>& wanted, std::unique_ptr<Outbox> outbox)
       : body_(config),
-        logs_(config.Bool("events")),
+        wanted_(wanted),
+        events_(config.Bool("events") && wanted[kLogs]),
         metrics_(SinkNames(config).speller(NameForm::kOtel),
                  {.max_points = static_cast<size_t>(config.Int("max_points")),
                   .max_bytes = body_.max_bytes(),
@@ -35,6 +36,7 @@ class OtlpSink final : public Sink, public OtlpTaker {
         outbox_(std::move(outbox)) {}
 
   Status Write(const Snapshot& snapshot) override {
+    if (!wanted_[kMetrics]) return Ok();
     RETURN_IF_ERROR(outbox_->Ready());
     RETURN_IF_ERROR(metrics_.Encode(snapshot, [this](std::string_view request, uint32_t points) {
       return Push(kMetrics, request, points);
@@ -44,7 +46,7 @@ class OtlpSink final : public Sink, public OtlpTaker {
   }
 
   Status Write(const Events& events) override {
-    if (!logs_ || events.list.empty()) return Ok();
+    if (!events_ || events.list.empty()) return Ok();
     RETURN_IF_ERROR(outbox_->Ready());
     EncodeOtlpLogs(events, Version(), logs_request_);
     return Push(kLogs, logs_request_, static_cast<uint32_t>(events.list.size()));
@@ -53,10 +55,14 @@ class OtlpSink final : public Sink, public OtlpTaker {
   // OtlpSignal has the order of Signal. Others' data never pushes our own out of the queue: the sender keeps
   // it while there is no room.
   Status Take(const ReceivedOtlp& received) override {
+    const size_t signal = static_cast<size_t>(received.signal);
+    if (!wanted_[signal])
+      return {Code::kInvalidArgument, "sinks.otlp sends no " + std::string(kSignalNames[signal]) +
+                                          ": it has URLs of other signals alone"};
     RETURN_IF_ERROR(outbox_->Ready());
     if (!outbox_->HasRoom(received.bytes.size()))
       return {Code::kExhausted, "the queue of sinks.otlp is full"};
-    return Push(static_cast<Signal>(received.signal), received.bytes, received.items);
+    return Push(static_cast<Signal>(signal), received.bytes, received.items);
   }
 
   Status Flush(Instant deadline) override { return outbox_->Finish(deadline); }
@@ -69,7 +75,8 @@ class OtlpSink final : public Sink, public OtlpTaker {
   }
 
   OtlpBody body_;
-  const bool logs_;
+  const std::array<bool, kSignals> wanted_;
+  const bool events_;
   OtlpMetrics metrics_;
   std::string logs_request_;
   std::unique_ptr<Outbox> outbox_;
@@ -82,9 +89,11 @@ Result<std::unique_ptr<Sink>> Create(const Config& config, Env& env) {
   std::string endpoint = config.Text("endpoint");
   if (endpoint.empty()) endpoint = grpc ? "http://127.0.0.1:4317" : "http://127.0.0.1:4318";
   std::array<HttpUrl, kSignals> urls;
+  std::array<std::string_view, kSignals> own;
   for (size_t signal = 0; signal < kSignals; ++signal) {
     const std::string name(kSignalNames[signal]);
-    ASSIGN_OR_RETURN(urls[signal], OtlpUrl(endpoint, config.Text(name + "_endpoint"), name));
+    own[signal] = config.Text(name + "_endpoint");
+    ASSIGN_OR_RETURN(urls[signal], OtlpUrl(endpoint, own[signal], name));
   }
   Outbox::Setup setup{.name = "otlp",
                       .signals = {kSignalNames.begin(), kSignalNames.end()},
@@ -92,7 +101,8 @@ Result<std::unique_ptr<Sink>> Create(const Config& config, Env& env) {
                       .judge = &JudgeOtlp};
   if (grpc) MakeOtlpCalls(setup);
   ASSIGN_OR_RETURN(auto outbox, Outbox::Make(config, std::move(setup), env));
-  return std::unique_ptr<Sink>(std::make_unique<OtlpSink>(config, std::move(outbox)));
+  return std::unique_ptr<Sink>(
+      std::make_unique<OtlpSink>(config, OtlpWanted(config.Text("endpoint"), own), std::move(outbox)));
 }
 
 constexpr std::string_view kProtocols[] = {"http/protobuf", "http/json", "grpc"};
@@ -105,7 +115,7 @@ constexpr auto kOwnOptions = JoinOptions(
                  "http://127.0.0.1:4318, with grpc port 4317."},
         {.key = "metrics_endpoint",
          .type = OptionType::kUrl,
-         .help = "The whole URL for metrics, taken as it is."},
+         .help = "The whole URL for metrics, taken as it is. Without endpoint, what has no URL is not sent."},
         {.key = "logs_endpoint",
          .type = OptionType::kUrl,
          .help = "The whole URL for events, taken as it is."},

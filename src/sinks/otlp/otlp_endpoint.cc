@@ -1,5 +1,6 @@
 #include "sinks/otlp/otlp_endpoint.h"
 
+#include <algorithm>
 #include <string>
 
 #include "base/result.h"
@@ -27,6 +28,14 @@ Result<HttpUrl> OtlpUrl(std::string_view endpoint, std::string_view own, std::st
   url.target = std::string(path) + "/v1/" + std::string(signal);
   url.has_path = true;
   return url;
+}
+
+std::array<bool, 3> OtlpWanted(std::string_view endpoint,
+                               const std::array<std::string_view, 3>& own) noexcept {
+  const bool all = !endpoint.empty() || std::ranges::all_of(own, &std::string_view::empty);
+  std::array<bool, 3> wanted{};
+  for (size_t i = 0; i < own.size(); ++i) wanted[i] = all || !own[i].empty();
+  return wanted;
 }
 
 }  // namespace gpulens

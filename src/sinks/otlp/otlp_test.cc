@@ -13,6 +13,14 @@ std::string Url(std::string_view endpoint, std::string_view own = "") {
   return url ? url->ToString() : url.error().detail;
 }
 
+TEST(OtlpWanted, AUrlOfOneSignalIsNoWordOnTheOthers) {
+  using Wanted = std::array<bool, 3>;
+  EXPECT_EQ(OtlpWanted("", {}), (Wanted{true, true, true})) << "the default";
+  EXPECT_EQ(OtlpWanted("http://c", {"http://m"}), (Wanted{true, true, true}));
+  EXPECT_EQ(OtlpWanted("", {"http://m"}), (Wanted{true, false, false}));
+  EXPECT_EQ(OtlpWanted("", {"", "http://l", "http://t"}), (Wanted{false, true, true}));
+}
+
 TEST(OtlpEndpoint, PutsTheSignalBehindThePathOnce) {
   for (const char* endpoint : {"http://c:4318", "http://c:4318/", "http://c:4318/v1", "http://c:4318/v1/",
                                "http://c:4318/v1/metrics", "http://c:4318/v1/logs/"}) {
