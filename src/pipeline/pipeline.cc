@@ -66,10 +66,13 @@ void Pipeline::Stop(Instant deadline) {
     sinks.swap(sinks_);
   }
   const Ref<const Snapshot> last = hub_.latest();
+  // At the same time: one whose receiver is away takes all the time there is, and what the others have must
+  // come into their queues.
   for (const auto& sink : sinks) {
     sink->OfferLast(last);
-    sink->Stop(deadline);
+    sink->BeginStop(deadline);
   }
+  for (const auto& sink : sinks) sink->Stop(deadline);
 }
 
 Pipeline::Running* Pipeline::Find(Scheduler::TaskId task) {

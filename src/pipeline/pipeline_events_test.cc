@@ -107,6 +107,16 @@ TEST_F(EventLane, WhatWaitsAtTheEndIsDeliveredFirst) {
   EXPECT_EQ(taken_.events, 10u);
 }
 
+// So that one that hangs takes no time from those that are stopped after it.
+TEST_F(EventLane, ItEndsBeforeAnybodyWaitsForIt) {
+  SinkRunner runner({&kThreaded, {}, {}}, std::make_unique<TestSink>(), RealClock());
+  for (int i = 0; i < 5; ++i) runner.Offer(Parcel(2));
+  runner.BeginStop(RealClock().Now() + seconds(20));
+  EXPECT_TRUE(WaitForEvents(10));
+  runner.Stop(RealClock().Now() + seconds(20));
+  EXPECT_EQ(Dropped(runner, DropReason::kShutdown), 0u);
+}
+
 // What is received: the answers of a sink, by the lane's own rules.
 class ReceivedLane : public EventLane {
  protected:

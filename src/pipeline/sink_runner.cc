@@ -174,6 +174,16 @@ void SinkRunner::Run(const std::shared_ptr<Shared>& shared) {
   shared->ended.notify_all();
 }
 
+void SinkRunner::BeginStop(Instant deadline) {
+  if (!thread_.joinable()) return;
+  {
+    std::lock_guard lock(shared_->mutex);
+    shared_->stopping = true;
+    shared_->flush_by = deadline;
+  }
+  shared_->wake.notify_all();
+}
+
 void SinkRunner::Stop(Instant deadline) {
   if (!thread_.joinable()) {
     bool first = false;
@@ -184,13 +194,11 @@ void SinkRunner::Stop(Instant deadline) {
     if (first && !setup_.spec->threaded) static_cast<void>(shared_->sink->Flush(deadline));
     return;
   }
+  BeginStop(deadline);
   bool done = false;
   std::vector<Shared::OtlpOffer> untaken;
   {
     std::unique_lock lock(shared_->mutex);
-    shared_->stopping = true;
-    shared_->flush_by = deadline;
-    shared_->wake.notify_all();
     Duration left = deadline - shared_->clock.Now();
     done = shared_->ended.wait_for(lock, left, [&] { return shared_->done; });
     while (shared_->lane.Pop()) ++shared_->stats.dropped[static_cast<size_t>(DropReason::kShutdown)];

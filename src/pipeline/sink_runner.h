@@ -68,6 +68,8 @@ class SinkRunner {
   // Delivers what waits, flushes, ends the thread; what is not done by `deadline` is dropped and
   // counted, and a Write that still hangs then is left behind.
   void Stop(Instant deadline);
+  // Begins what Stop waits for, where the sink has a thread of its own: several flush at the same time.
+  void BeginStop(Instant deadline);
   SinkStats stats() const;
   // Of a sink that sends over a network; see Sink. Called by one thread.
   bool Delivery(DeliveryStats& out) const;
