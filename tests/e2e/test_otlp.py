@@ -172,7 +172,7 @@ class OfAgent(unittest.TestCase):
                 receiver.wait(lambda requests: len(requests) > before + 5, "exports after the reload")
                 self.assertEqual(value(agent.page(), "gpulens_sink_up", sink="otlp"), 1)
                 self.assertIsNotNone(value(agent.page(), "gpulens_sink_disk_queue_size_bytes", sink="otlp"))
-                self.assertNotIn("in use", agent.said())
+                self.assertNotIn("queue is in use", agent.said())
 
     def test_events_arrive_as_log_records(self):
         with tempfile.TemporaryDirectory() as folder, Receiver() as receiver:
