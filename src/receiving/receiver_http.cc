@@ -17,7 +17,7 @@ ReceiverHttp::ReceiverHttp(const Options& options, Env& env, HttpHandler& handle
   server.limits.body_bytes = options.max_request;
   server.limits.arriving_bytes = options.max_arriving;
   server.limits.request_timeout = kRequestTimeout;
-  server_ = std::make_unique<HttpServer>(*env.io, handler, std::move(server));
+  server_ = std::make_unique<HttpServer>(*env.io, handler, server);
 }
 
 Result<std::unique_ptr<ReceiverHttp>> ReceiverHttp::Open(const Options& options, Env& env,

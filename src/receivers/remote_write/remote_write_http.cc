@@ -78,8 +78,7 @@ Status RemoteWriteDecoder::Decode(const OtlpCall& call, size_t most, Decoded& ou
   }
   if (request_.capacity() > kKept) std::string().swap(request_);
   RemoteWriteOutcome outcome;
-  const Status made =
-      convert_.Convert(unpacked_, static_cast<RemoteWriteVersion>(call.format), request_, outcome);
+  Status made = convert_.Convert(unpacked_, static_cast<RemoteWriteVersion>(call.format), request_, outcome);
   if (unpacked_.capacity() > kKept) std::string().swap(unpacked_);
   if (!made.ok()) return made;
   out.request = request_;
