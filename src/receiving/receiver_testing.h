@@ -1,13 +1,19 @@
 // For tests of receivers: sinks that stand still, are full, or take all.
 #pragma once
 
+#include <gtest/gtest.h>
+
 #include <condition_variable>
 #include <deque>
+#include <functional>
+#include <memory>
 #include <mutex>
 #include <utility>
 #include <vector>
 
+#include "net/io_loop.h"
 #include "pipeline/receive/receiver.h"
+#include "receiving/otlp_intake.h"
 
 namespace gpulens::receiver_testing {
 
@@ -61,6 +67,41 @@ class FakeSinks final : public OtlpForward {
   std::deque<Done> held_;
   Status answer_;
   bool holding_ = false;
+};
+
+// An intake between such sinks and the server of a receiver, which the test that derives from it has.
+class IntakeTest : public ::testing::Test {
+ protected:
+  explicit IntakeTest(std::string_view way) {
+    loop_.Start();
+    env_.io = &loop_;
+    intake_options_.ways = {way};
+    intake_options_.patience = std::chrono::milliseconds(50);
+  }
+  // After it the intake takes what its options then say.
+  void OpenIntake() {
+    const ReceiverContext context{.env = env_,
+                                  .forward = sinks_,
+                                  .stated = {},
+                                  .host_name = "here",
+                                  .memory_limit = 0,
+                                  .describer = {}};
+    intake_ = std::make_unique<OtlpIntake>(intake_options_, context);
+  }
+  // For the destructor: the server goes when all is answered and before the intake.
+  void Close(const std::function<void()>& end_server) {
+    sinks_.LetGo();
+    if (intake_) intake_->Finish();
+    end_server();
+    intake_ = nullptr;
+    loop_.Stop();
+  }
+
+  IoLoop loop_;
+  Env env_;
+  OtlpIntake::Options intake_options_;
+  FakeSinks sinks_;
+  std::unique_ptr<OtlpIntake> intake_;
 };
 
 }  // namespace gpulens::receiver_testing

@@ -18,7 +18,6 @@ namespace gpulens {
 namespace {
 
 using namespace otlp_in_testing;
-using receiver_testing::FakeSinks;
 using std::chrono::seconds;
 using ::testing::HasSubstr;
 
@@ -26,31 +25,15 @@ constexpr char kMetrics[] = "/opentelemetry.proto.collector.metrics.v1.MetricsSe
 constexpr char kLogs[] = "/opentelemetry.proto.collector.logs.v1.LogsService/Export";
 constexpr char kTraces[] = "/opentelemetry.proto.collector.trace.v1.TraceService/Export";
 
-class OtlpGrpcTest : public ::testing::Test {
+class OtlpGrpcTest : public receiver_testing::IntakeTest {
  protected:
-  OtlpGrpcTest() {
-    loop_.Start();
-    env_.io = &loop_;
-    intake_options_.ways = {"otlp/grpc"};
-    intake_options_.patience = std::chrono::milliseconds(50);
-    grpc_options_.at = {"otlp", {"127.0.0.1:0"}};
-  }
+  OtlpGrpcTest() : IntakeTest("otlp/grpc") { grpc_options_.at = {"otlp", {"127.0.0.1:0"}}; }
   ~OtlpGrpcTest() override {
-    sinks_.LetGo();
     channel_ = nullptr;
-    if (intake_) intake_->Finish();
-    grpc_ = nullptr;
-    intake_ = nullptr;
-    loop_.Stop();
+    Close([this] { grpc_ = nullptr; });
   }
   void Serve() {
-    const ReceiverContext context{.env = env_,
-                                  .forward = sinks_,
-                                  .stated = {},
-                                  .host_name = "here",
-                                  .memory_limit = 0,
-                                  .describer = {}};
-    intake_ = std::make_unique<OtlpIntake>(intake_options_, context);
+    OpenIntake();
     auto opened = OtlpGrpc::Open(grpc_options_, env_, *intake_);
     ASSERT_TRUE(opened.ok()) << opened.error().detail;
     grpc_ = *std::move(opened);
@@ -77,12 +60,7 @@ class OtlpGrpcTest : public ::testing::Test {
     return stats.ways.at(0).signals[static_cast<size_t>(signal)];
   }
 
-  IoLoop loop_;
-  Env env_;
-  OtlpIntake::Options intake_options_;
   OtlpGrpc::Options grpc_options_;
-  FakeSinks sinks_;
-  std::unique_ptr<OtlpIntake> intake_;
   std::unique_ptr<OtlpGrpc> grpc_;
   GrpcClient client_{loop_};
   std::unique_ptr<GrpcChannel> channel_;

@@ -23,37 +23,22 @@ using namespace otlp_in_testing;
 using ::gpulens::testing::Answer;
 using ::gpulens::testing::Eventually;
 using ::gpulens::testing::TestClient;
-using receiver_testing::FakeSinks;
 
-class OtlpReceiverTest : public ::testing::Test {
+class OtlpReceiverTest : public receiver_testing::IntakeTest {
  protected:
-  OtlpReceiverTest() {
-    loop_.Start();
-    env_.io = &loop_;
-    options_.ways = {"otlp/http"};
-    options_.unwanted = {"go_*"};
-    options_.patience = std::chrono::milliseconds(50);
-    options_.identity.stated = AttributeSet({{"k8s.cluster.name", "c1"}});
+  OtlpReceiverTest() : IntakeTest("otlp/http") {
+    intake_options_.unwanted = {"go_*"};
+    intake_options_.identity.stated = AttributeSet({{"k8s.cluster.name", "c1"}});
   }
   ~OtlpReceiverTest() override {
-    sinks_.LetGo();
-    if (intake_) intake_->Finish();
-    http_ = nullptr;
-    intake_ = nullptr;
-    loop_.Stop();
+    Close([this] { http_ = nullptr; });
   }
   void Serve() {
-    const ReceiverContext context{.env = env_,
-                                  .forward = sinks_,
-                                  .stated = {},
-                                  .host_name = "here",
-                                  .memory_limit = 0,
-                                  .describer = {}};
-    intake_ = std::make_unique<OtlpIntake>(options_, context);
+    OpenIntake();
     OtlpHttp::Options http;
     http.at = {"otlp", {"127.0.0.1:0"}};
     http.max_arriving = max_arriving_;
-    http.max_request = options_.max_request;
+    http.max_request = intake_options_.max_request;
     auto opened = OtlpHttp::Open(http, env_, *intake_);
     ASSERT_TRUE(opened.ok()) << opened.error().detail;
     http_ = *std::move(opened);
@@ -76,11 +61,6 @@ class OtlpReceiverTest : public ::testing::Test {
     return stats.ways.at(0);
   }
 
-  IoLoop loop_;
-  Env env_;
-  OtlpIntake::Options options_;
-  FakeSinks sinks_;
-  std::unique_ptr<OtlpIntake> intake_;
   std::unique_ptr<OtlpHttp> http_;
   Endpoint at_;
   size_t max_arriving_ = 32u << 20;
@@ -150,7 +130,7 @@ TEST_F(OtlpReceiverTest, WhatCannotBeReadIsRefusedWithASentence) {
 }
 
 TEST_F(OtlpReceiverTest, TooLargeIsTooLargePackedOrNot) {
-  options_.max_request = 64 << 10;
+  intake_options_.max_request = 64 << 10;
   Serve();
   const std::string large = Request("", In(2, Gauge(std::string(70'000, 'm'), In(1, Point("")))));
   const Answer refused = Send("/v1/metrics", large);
@@ -168,7 +148,7 @@ TEST_F(OtlpReceiverTest, TooLargeIsTooLargePackedOrNot) {
 
 // What the server refuses by itself speaks OTLP, too: google.rpc.Status in the encoding of the request.
 TEST_F(OtlpReceiverTest, TheServersOwnRefusalsAreMessages) {
-  options_.max_request = 64 << 10;
+  intake_options_.max_request = 64 << 10;
   max_arriving_ = 20'000;
   Serve();
   const std::string json = "Content-Type: application/json\r\n";
@@ -237,8 +217,8 @@ TEST_F(OtlpReceiverTest, FullSinksSendTheSenderAwayForAWhile) {
 }
 
 TEST_F(OtlpReceiverTest, ASinkThatHangsIsNotWaitedForAndMemoryStaysBounded) {
-  options_.max_waiting = 8 << 10;
-  options_.batch.items = 1;
+  intake_options_.max_waiting = 8 << 10;
+  intake_options_.batch.items = 1;
   Serve();
   sinks_.Hold();
   std::vector<TestClient> clients;
@@ -271,8 +251,8 @@ TEST_F(OtlpReceiverTest, LargeRequestsAreSplitAndAnsweredOnce) {
 }
 
 TEST_F(OtlpReceiverTest, RequestsThatComeTogetherAreMerged) {
-  options_.batch_wait = std::chrono::seconds(10);
-  options_.batch.items = 20;
+  intake_options_.batch_wait = std::chrono::seconds(10);
+  intake_options_.batch.items = 20;
   Serve();
   std::vector<TestClient> clients;
   for (int i = 0; i < 20; ++i) {
@@ -285,9 +265,9 @@ TEST_F(OtlpReceiverTest, RequestsThatComeTogetherAreMerged) {
 }
 
 TEST_F(OtlpReceiverTest, TheLimitOfMemoryIsSaid) {
-  options_.memory.limit = 1;
-  options_.memory.share = 1;
-  options_.memory.spike = 0;
+  intake_options_.memory.limit = 1;
+  intake_options_.memory.share = 1;
+  intake_options_.memory.spike = 0;
   Serve();
   const Answer answer = Send("/v1/traces", Request("", In(2, Text(5, "span"))));
   EXPECT_EQ(answer.status, 429);

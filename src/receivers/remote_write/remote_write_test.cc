@@ -17,7 +17,6 @@ namespace {
 using namespace remote_write_in_testing;
 using ::gpulens::testing::Answer;
 using ::gpulens::testing::TestClient;
-using receiver_testing::FakeSinks;
 using ::testing::HasSubstr;
 
 constexpr char kFirst[] = "Content-Type: application/x-protobuf\r\nContent-Encoding: snappy\r\n";
@@ -25,33 +24,19 @@ constexpr char kSecond[] =
     "Content-Type: application/x-protobuf;proto=io.prometheus.write.v2.Request\r\nContent-Encoding: "
     "snappy\r\n";
 
-class RemoteWriteReceiverTest : public ::testing::Test {
+class RemoteWriteReceiverTest : public receiver_testing::IntakeTest {
  protected:
-  RemoteWriteReceiverTest() {
-    loop_.Start();
-    env_.io = &loop_;
-    intake_options_.ways = {"remote_write"};
+  RemoteWriteReceiverTest() : IntakeTest("remote_write") {
     intake_options_.unwanted = {"go_*"};
-    intake_options_.patience = std::chrono::milliseconds(50);
     intake_options_.identity.stated = AttributeSet({{"k8s.cluster.name", "c1"}});
     options_.http.at = {"remote_write", {"127.0.0.1:0"}};
   }
   ~RemoteWriteReceiverTest() override {
-    sinks_.LetGo();
-    if (intake_) intake_->Finish();
-    http_ = nullptr;
-    intake_ = nullptr;
-    loop_.Stop();
+    Close([this] { http_ = nullptr; });
   }
   void Serve() {
-    const ReceiverContext context{.env = env_,
-                                  .forward = sinks_,
-                                  .stated = {},
-                                  .host_name = "here",
-                                  .memory_limit = 0,
-                                  .describer = {}};
     intake_options_.max_request = options_.http.max_request;
-    intake_ = std::make_unique<OtlpIntake>(intake_options_, context);
+    OpenIntake();
     auto opened = RemoteWriteHttp::Open(options_, env_, *intake_);
     ASSERT_TRUE(opened.ok()) << opened.error().detail;
     http_ = *std::move(opened);
@@ -82,12 +67,7 @@ class RemoteWriteReceiverTest : public ::testing::Test {
     return stats.ways.at(0).signals[0];
   }
 
-  IoLoop loop_;
-  Env env_;
-  OtlpIntake::Options intake_options_;
   RemoteWriteHttp::Options options_;
-  FakeSinks sinks_;
-  std::unique_ptr<OtlpIntake> intake_;
   std::unique_ptr<RemoteWriteHttp> http_;
   const std::string one_ = First().Series({{"__name__", "up"}, {"job", "j"}}, Sample(1)).bytes();
 };
