@@ -33,7 +33,11 @@ find_program(GPULENS_CCACHE ccache)
 if(GPULENS_CCACHE)
   # Another checkout of the same sources finds what this one has compiled: paths below the root count
   # as relative ones.
-  set(CMAKE_CXX_COMPILER_LAUNCHER ${CMAKE_COMMAND} -E env CCACHE_BASEDIR=${CMAKE_SOURCE_DIR} CCACHE_NOHASHDIR=1
+  set(ccache_base ${CMAKE_SOURCE_DIR})
+  if(GPULENS_CCACHE_BASE)
+    set(ccache_base ${GPULENS_CCACHE_BASE})
+  endif()
+  set(CMAKE_CXX_COMPILER_LAUNCHER ${CMAKE_COMMAND} -E env CCACHE_BASEDIR=${ccache_base} CCACHE_NOHASHDIR=1
       CCACHE_SLOPPINESS=pch_defines,time_macros ${GPULENS_CCACHE})
   set(CMAKE_C_COMPILER_LAUNCHER ${CMAKE_CXX_COMPILER_LAUNCHER})
 endif()

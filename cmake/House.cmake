@@ -4,9 +4,13 @@ include_guard()
 
 # What every test includes is parsed once: half of a test's compile time is gtest and the standard library.
 # clang-tidy reads each file alone, so a header that a test forgets is still found.
+# A test runs for a second and is compiled four times in CI: its own code is not optimized, what it tests is.
+set(house_test_options -O0)
+
 if(GPULENS_TESTS AND GPULENS_PRECOMPILE)
   add_library(house_test_headers OBJECT cmake/house_headers.cc)
   target_link_libraries(house_test_headers PRIVATE house_flags GTest::gmock)
+  target_compile_options(house_test_headers PRIVATE ${house_test_options})
   target_compile_definitions(house_test_headers PRIVATE GPULENS_SOURCE_DIR=".")
   target_precompile_headers(house_test_headers PRIVATE
     <gmock/gmock.h> <gtest/gtest.h> <chrono> <functional> <map> <memory> <optional> <string> <string_view> <thread> <vector>)
@@ -80,6 +84,7 @@ function(house_tests name target tests deps)
     return()
   endif()
   add_executable(${name}_test ${tests})
+  target_compile_options(${name}_test PRIVATE ${house_test_options})
   target_link_libraries(${name}_test PRIVATE house_flags ${target} ${deps} GTest::gmock GTest::gtest_main)
   if(GPULENS_PRECOMPILE)
     target_precompile_headers(${name}_test REUSE_FROM house_test_headers)

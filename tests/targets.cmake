@@ -4,7 +4,7 @@ set(e2e_python ${CMAKE_SOURCE_DIR}/tools/venv_python.sh)
 foreach(name agent amd bad_pages capture check commands gpu gpu_coverage gpu_pages gpu_parts events fault_matrix peers
              seed_rows seed_rows_engines websocket crowd engines_command engine_monitors discovery otlp otlp_encodings otlp_grpc otlp_in
              remote_write remote_write_in webhook sink_faults kubernetes slurm seed_rows_delivery collector
-             victoria_metrics)
+             victoria_metrics experiments)
   add_test(NAME e2e_${name} COMMAND ${e2e_python} -m unittest -v test_${name}
            WORKING_DIRECTORY ${CMAKE_SOURCE_DIR}/tests/e2e)
   set_tests_properties(e2e_${name} PROPERTIES LABELS e2e TIMEOUT 300 RESOURCE_LOCK e2e_${name}
@@ -64,3 +64,11 @@ target_link_libraries(grpc_pair PRIVATE house_flags gpulens_net_grpc gpulens_wir
 add_test(NAME e2e_grpc COMMAND ${e2e_python} -m unittest -v test_grpc WORKING_DIRECTORY ${CMAKE_SOURCE_DIR}/tests/e2e)
 set_tests_properties(e2e_grpc PROPERTIES LABELS e2e TIMEOUT 300
   ENVIRONMENT "PYTHONDONTWRITEBYTECODE=1;GRPC_PAIR=$<TARGET_FILE:grpc_pair>")
+
+# A program with instruments, as a user writes one; linked as the installed SDK is.
+add_executable(sdk_program tests/sdk/sdk_program_main.cc)
+target_link_libraries(sdk_program PRIVATE house_flags gpulens_sdk_stats gpulens_sdk_efficiency gpulens_sdk_export)
+target_link_options(sdk_program PRIVATE LINKER:-u,gpulens_heeds_environment)
+add_test(NAME e2e_sdk COMMAND ${e2e_python} -m unittest -v test_sdk WORKING_DIRECTORY ${CMAKE_SOURCE_DIR}/tests/e2e)
+set_tests_properties(e2e_sdk PROPERTIES LABELS e2e TIMEOUT 300
+  ENVIRONMENT "PYTHONDONTWRITEBYTECODE=1;SDK_PROGRAM=$<TARGET_FILE:sdk_program>")

@@ -3,7 +3,7 @@
 
 usage: bench.py [--check] [--save] [NAME…]
 
-Sections: ticks encode parse otlp http agent gpus scrape receive; a NAME picks those whose name contains it. Peers are fetched through
+Sections: ticks encode parse otlp http agent gpus scrape receive python ring; a NAME picks those whose name contains it. Peers are fetched through
 apt and Go into build/bench; one that cannot be had leaves its row incomplete, and the page says so.
 
   --check   fail when a ratio, an allocation count or a size misses its budget; times never fail
@@ -20,7 +20,7 @@ import time
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "bench"))
-from harness import agent, budgets, codecs, gpus, measure, page, peers, receive, scrapes, targets, ticks  # noqa: E402
+from harness import agent, budgets, codecs, gpus, measure, page, peers, python, receive, ring, scrapes, targets, ticks  # noqa: E402
 
 SECTIONS = {
     "ticks": ticks.ticks,
@@ -32,6 +32,8 @@ SECTIONS = {
     "gpus": gpus.gpus,
     "scrape": targets.scrape,
     "receive": receive.receive,
+    "python": python.python,
+    "ring": ring.ring,
 }
 RESULTS = measure.WORK / "results.json"
 REASONS = ROOT / "docs/performance/reasons.tsv"

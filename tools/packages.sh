@@ -6,7 +6,7 @@ BUILD_PACKAGES=(g++ cmake ninja-build mold ccache pkg-config libssl-dev libyaml-
   libdeflate-dev libzstd-dev libsnappy-dev libprotozero-dev libnghttp2-dev zlib1g-dev libsqlite3-dev
   libgtest-dev libgmock-dev libbenchmark-dev librapidcheck-dev python3)
 CLANG_PACKAGES=(clang-19 clang-tidy-19 clang-format-19 libclang-rt-19-dev llvm-19 lld-19)
-TEST_PACKAGES=(curl python3-venv go) # go is no package, but see missing_go
+TEST_PACKAGES=(curl python3-venv python3-dev go) # go is no package, but see missing_go
 
 missing_of() {
   local have

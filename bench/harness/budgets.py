@@ -96,6 +96,16 @@ def _allocations(found):
     return max(steady)
 
 
+def _ring(found, what, telemetry):
+    """CPU seconds a message; telemetry 0: compiled without, 1: off, 2: on."""
+    return found["timings"][f"{what}/telemetry:{telemetry}/real_time"]["best_s"]
+
+
+def _trip(found):
+    """Of the clock: most of it is waiting for the other thread to be woken."""
+    return found["timings"]["RoundTrip/telemetry:1/spin_us:0/real_time"]["wall_median_s"]
+
+
 def _latency_text(kind):
     def text(found):
         load = found["loads"][f"ours fresh {kind}"]
@@ -208,6 +218,16 @@ TARGETS_OURS, VMAGENT, COLLECTOR = "gpulens, collector scrape", "vmagent 1.140.0
 GPUS_8, GPUS_16 = "gpulens, 8 GPUs", "gpulens, 16 GPUs"
 PEER = "nvitop-exporter, 8 GPUs"
 ENCODE = "BM_Encode"
+def _call(library):
+    """Nanoseconds of an add in Python, best."""
+    return lambda found: found["calls"]["counter add"][library]["best_ns"]
+
+
+def _calls_text(found):
+    by = found["calls"]["counter add"]
+    return "; ".join(f"{name} {times['best_ns']:,.0f} ns" for name, times in by.items() if name != "gpulens")
+
+
 BUDGETS = (
     Budget("tick_allocations", "ticks", "a steady run and snapshot: heap allocations", 0, True, "", True,
            lambda found: found["allocations"]),
@@ -280,6 +300,20 @@ BUDGETS = (
            lambda found: _receive_memory("gpulens")(found) / _receive_memory(COLLECTOR)(found), _receive_memory_text),
     Budget("start", "agent", "start to first good scrape, host metrics", 50, True, "ms", False,
            _part("start", "median_s", 1000), lambda found: f"median of {found['start']['runs']}"),
+    Budget("python_add", "python", "a counter add from Python", 60, True, "ns", False,
+           _call("gpulens"), _calls_text),
+    Budget("python_add_prometheus", "python", "… against prometheus_client", 10, False, "×", True,
+           lambda found: _call("prometheus_client")(found) / _call("gpulens")(found)),
+    Budget("python_add_opentelemetry", "python", "… against opentelemetry-python", 50, False, "×", True,
+           lambda found: _call("opentelemetry")(found) / _call("gpulens")(found)),
+    Budget("python_import", "python", "import gpulens", 20, True, "ms", False,
+           lambda found: found["imports"]["gpulens"] * 1e3),
+    Budget("ring_off", "ring", "an actor with telemetry off, beside one compiled without", 1.05, True, "×", True,
+           lambda found: _ring(found, "OwnWork", 1) / _ring(found, "OwnWork", 0),
+           lambda found: f"{_ring(found, 'OwnWork', 1) * 1e9:,.0f} ns a message and its reply, without wake-ups"),
+    Budget("ring_on", "ring", "telemetry of a message, of a round trip with two wake-ups", 2, True, "%", False,
+           lambda found: (_ring(found, "OwnWork", 2) - _ring(found, "OwnWork", 1)) / _trip(found) * 100,
+           lambda found: f"{(_ring(found, 'OwnWork', 2) - _ring(found, 'OwnWork', 1)) * 1e9:,.0f} ns of {_trip(found) * 1e6:,.1f} µs"),
 )  # fmt: skip
 
 

@@ -13,12 +13,16 @@
 
 #include <cassert>
 #include <cstdint>
+#include <limits>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <variant>
 
 namespace gpulens {
+
+// A number that was not measured. Never 0.
+inline constexpr double kNotMeasured = std::numeric_limits<double>::quiet_NaN();
 
 // The failures a caller may want to tell apart. Closed on purpose: anything finer is `detail`.
 enum class Code : uint8_t {

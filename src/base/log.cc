@@ -14,6 +14,7 @@
 
 #include "base/clock.h"
 #include "base/parse.h"
+#include "base/run/log_fork.h"
 #include "base/text.h"
 
 namespace gpulens {
@@ -201,6 +202,9 @@ void Log(LogLevel level, std::string_view part, std::string_view id, std::string
   ++state.counts.written[l];
   WriteLine(Render(state.options, {now.unix_ns, level, part, id, message, held_back}));
 }
+
+void HoldLog() noexcept { TheState().mutex.lock(); }
+void ReleaseLog() noexcept { TheState().mutex.unlock(); }
 
 LogCounts CurrentLogCounts() noexcept {
   State& state = TheState();

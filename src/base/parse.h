@@ -33,6 +33,16 @@ constexpr std::string_view Trim(std::string_view text) noexcept {
   return text.substr(first, text.find_last_not_of(kBlank) - first + 1);
 }
 
+// Of ASCII; other bytes as they are.
+constexpr bool EqualsIgnoringCase(std::string_view a, std::string_view b) noexcept {
+  if (a.size() != b.size()) return false;
+  const auto lower = [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; };
+  for (size_t i = 0; i < a.size(); ++i) {
+    if (lower(a[i]) != lower(b[i])) return false;
+  }
+  return true;
+}
+
 // Takes the text before the next `separator` off the front of `rest`; all of it when there is none.
 constexpr std::string_view TakeUntil(std::string_view& rest, char separator) noexcept {
   size_t at = rest.find(separator);

@@ -70,6 +70,12 @@ inline constexpr MetricDesc kSelfReceiverPoints = row::Counter(
 inline constexpr MetricDesc kSelfReceiverReceived =
     row::Counter("gpulens.receiver.received", "By", "Bytes received, packed.", row::kKeys<"receiver">);
 
+inline constexpr MetricDesc kSelfPrograms =
+    row::UpDown("gpulens.programs", "{program}", "Programs of this machine whose instruments are told.");
+inline constexpr MetricDesc kSelfProgramsPoints =
+    row::Counter("gpulens.programs.points", "{point}", "Points that programs sent, by what became of them.",
+                 row::kKeys<"result">);
+
 inline constexpr MetricDesc kSelfHttpRequests = row::Counter(
     "gpulens.http.requests", "{request}", "HTTP requests answered.", row::kKeys<"handler", "code">);
 inline constexpr MetricDesc kSelfHttpDuration =
@@ -116,6 +122,8 @@ inline constexpr const MetricDesc* kSelfIoRows[] = {
     &kSelfReceiverRequests,
     &kSelfReceiverPoints,
     &kSelfReceiverReceived,
+    &kSelfPrograms,
+    &kSelfProgramsPoints,
     &kSelfHttpRequests,
     &kSelfHttpDuration,
     &kSelfHttpResponseSize,

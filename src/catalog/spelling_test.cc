@@ -197,7 +197,8 @@ TEST(SpellingCapture, RowsOfOursAgreeWithTheTable) {
   }
   // Named since the table was written.
   constexpr std::string_view kNewer[] = {"gpulens.scrape.series.folded", "gpulens.scrape.series.dropped",
-                                         "gpulens.enricher.missing"};
+                                         "gpulens.enricher.missing", "gpulens.programs",
+                                         "gpulens.programs.points"};
   for (const MetricDesc* metric : AllMetrics()) {
     // Those of Kubernetes are OpenTelemetry's.
     if (metric->name.starts_with("k8s.") || metric->name.starts_with("container.")) continue;

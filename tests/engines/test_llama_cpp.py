@@ -2,14 +2,15 @@
 import concurrent.futures
 import json
 import re
+import subprocess
 import time
 import unittest
 
-from engine import Agent, EngineCase, Server, ask, engines_config, free_port, home, samples, total, value
+from engine import BINARY, Agent, EngineCase, Server, ask, engines_config, free_port, home, samples, total, value
 from tiny_gguf import write_tiny_gguf
 
 
-class LlamaCpp(EngineCase):
+class LlamaServer(EngineCase):
     name = "llama_cpp"
 
     @classmethod
@@ -24,6 +25,8 @@ class LlamaCpp(EngineCase):
         build = re.search(r"build[^\n]{0,60}", server.log.read_text(errors="replace"))
         cls.version = "llama.cpp of " + (root / "installed.txt").read_text().strip() + (f", {build[0]}" if build else "")
 
+
+class LlamaCpp(LlamaServer):
     @classmethod
     def pages(cls):
         return {"llama_cpp": ask(cls.port, "/metrics")[1]}
@@ -59,6 +62,29 @@ class LlamaCpp(EngineCase):
             self.assertEqual(value(page, "gpulens_scrape_families_unknown", target="cpp") or 0, 0)
             engines = {s.labels["inference_engine"] for s in samples(page, None, target="cpp") if s.name.startswith("inference_")}
             self.assertEqual(engines, {"llama.cpp"})
+
+
+class LoadRun(LlamaServer):
+    @classmethod
+    def pages(cls):
+        return {}  # the other class records it
+
+    def test_a_load_run_counts_what_the_server_counts(self):
+        before = {s.name: s.value for s in samples(ask(self.port, "/metrics")[1], None)}
+        command = [BINARY, "bench", "serve", f"http://127.0.0.1:{self.port}", "--requests", "60", "--concurrency", "2",
+                   "--warmup", "0", "--prompt-tokens", "20", "--max-tokens", "16", "--json"]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        result = json.loads(done.stdout)
+        self.assertEqual(result["ok"], 60)
+        self.assertEqual(result["requests_without_usage"], 0)
+        after = {s.name: s.value for s in samples(ask(self.port, "/metrics")[1], None)}
+        predicted = "llamacpp:tokens_predicted_total"
+        self.assertEqual(result["completion_tokens"], after[predicted] - before[predicted])
+        for times in ("ttft_seconds", "tpot_seconds", "e2e_seconds"):
+            self.assertEqual(result[times]["n"], 60, times)
+            self.assertGreater(result[times]["min"], 0, times)
+        self.assertLess(result["ttft_seconds"]["mean"], result["e2e_seconds"]["mean"])
 
 
 if __name__ == "__main__":

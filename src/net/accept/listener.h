@@ -14,15 +14,11 @@
 #include <gpulens/status.h>
 
 #include "base/fd.h"
+#include "net/accept/listening_socket.h"
 #include "net/address.h"
 #include "net/stream.h"
 
 namespace gpulens {
-
-// Binds and listens. Port 0 takes any free one. When the address is taken the detail names it and, when
-// it can be found, the process that has it: "listen on 127.0.0.1:9091: address already in use by
-// prometheus (pid 812)". A Unix socket file that nobody answers on is replaced. Any thread.
-Result<UniqueFd> OpenListeningSocket(const Endpoint& at);
 
 class Acceptor {
  public:

@@ -22,8 +22,6 @@ class HttpChannel::Core final : public RefCounted<Core>, public StreamHandler {
   IoLoop& loop() noexcept { return loop_; }
   // A Get is a request without a body.
   void Start(Method method, HttpPost request, Done done);
-  // Of the next request: who takes its body piece by piece.
-  void HandOver(std::function<void(std::string_view)> on_body) { on_body_ = std::move(on_body); }
   void Abandon();
   void OnReadable() override;
   void OnWritable() override;

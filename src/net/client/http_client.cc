@@ -13,6 +13,7 @@ void HttpChannel::Core::Start(Method method, HttpPost request, Done done) {
   CHECK(phase_ == Phase::kIdle && !done_);
   done_ = std::move(done);
   ++request_id_;
+  on_body_ = std::move(request.on_body);
   timeout_ns_ = std::max<int64_t>(0, request.timeout.count());
   post_ = method == Method::kPost;
   body_ = std::move(request.body);
@@ -118,8 +119,8 @@ HttpChannel::~HttpChannel() {
 }
 
 void HttpChannel::Get(HttpGet get, Done done) {
-  core_->HandOver(std::move(get.on_body));
   HttpPost request{get.headers, nullptr, std::move(get.tls), get.timeout, std::move(get.buffer)};
+  request.on_body = std::move(get.on_body);
   core_->Start(Core::Method::kGet, std::move(request), std::move(done));
 }
 

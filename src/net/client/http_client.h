@@ -76,6 +76,8 @@ struct HttpPost {
   Duration timeout{};                       // for all of it, the sending, too
   std::string buffer;
   std::string_view method = "POST";  // or another one with the same meaning of answers: "PUT"; static storage
+  // As in HttpGet, of a 2xx. A refusal's body comes with the reply.
+  std::function<void(std::string_view piece)> on_body = {};
 };
 
 // The way to one target: at most one request at a time. Used on the loop's thread; made and destroyed on

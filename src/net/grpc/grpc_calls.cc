@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/parse.h"
 #include "net/grpc/grpc_connection.h"
 #include "net/http/http_message.h"
 

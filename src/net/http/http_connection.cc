@@ -134,6 +134,7 @@ void HttpConnection::Parse(std::string_view fresh) {
 void HttpConnection::OnRequest() {
   HttpRequest& request = parser_->request();
   request.remote_ = peer_;
+  request.peer_pid_ = peer_.family == Endpoint::Family::kUnix ? stream_.peer_pid() : 0;
   request.tls_ = stream_.is_tls();
   Slot& slot = slots_.emplace_back();
   slot.number = next_number_++;

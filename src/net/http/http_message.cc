@@ -6,24 +6,11 @@
 #include "base/parse.h"
 
 namespace gpulens {
-namespace {
-
-char Lower(char c) noexcept { return c >= 'A' && c <= 'Z' ? static_cast<char>(c + 32) : c; }
-
-}  // namespace
 
 SharedBytes::SharedBytes(std::string text) {
   auto kept = std::make_shared<const std::string>(std::move(text));
   bytes = *kept;
   owner = std::move(kept);
-}
-
-bool EqualsIgnoringCase(std::string_view a, std::string_view b) noexcept {
-  if (a.size() != b.size()) return false;
-  for (size_t i = 0; i < a.size(); ++i) {
-    if (Lower(a[i]) != Lower(b[i])) return false;
-  }
-  return true;
 }
 
 std::string_view HttpRequest::path() const noexcept {

@@ -45,6 +45,8 @@ class HttpRequest {
   int version_minor() const noexcept { return minor_; }  // HTTP/1.0 or 1.1
   const Endpoint& remote() const noexcept { return remote_; }
   bool tls() const noexcept { return tls_; }
+  // The process at the other end of a Unix socket, as the kernel says; 0: not known.
+  int32_t peer_pid() const noexcept { return peer_pid_; }
 
   size_t field_count() const noexcept { return fields_.size(); }
   Field field(size_t i) const noexcept { return {Piece(fields_[i].name), Piece(fields_[i].value)}; }
@@ -77,6 +79,7 @@ class HttpRequest {
   mutable std::string body_;
   int minor_ = 1;
   bool tls_ = false;
+  int32_t peer_pid_ = 0;
   Endpoint remote_;
 };
 
@@ -103,7 +106,6 @@ bool HttpHasBody(int status) noexcept;
 std::string_view HttpReason(int status) noexcept;
 // Now as a Date header wants it: "Sun, 06 Nov 1994 08:49:37 GMT". Made once a second per thread.
 std::string_view HttpDate();
-bool EqualsIgnoringCase(std::string_view a, std::string_view b) noexcept;
 // Whether an Accept-Encoding (fields joined by ", ") takes gzip: q-values and "*" count.
 bool AcceptsGzip(std::string_view accept_encoding) noexcept;
 // %XX and '+' undone; a broken escape stays as it is.

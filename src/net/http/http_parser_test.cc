@@ -1,4 +1,5 @@
 #include "net/http/http_parser.h"
+#include "base/parse.h"
 
 #include <gtest/gtest.h>
 
@@ -137,6 +138,17 @@ TEST(HttpMessage, SmallThings) {
   std::string_view date = HttpDate();
   EXPECT_EQ(date.size(), 29u);
   EXPECT_EQ(date[3], ',');
+}
+
+TEST(HttpMessageTest, WhoTakesGzip) {
+  auto gzip = [](std::string_view accept) { return AcceptsGzip(accept); };
+  EXPECT_TRUE(gzip("gzip"));
+  EXPECT_TRUE(gzip("deflate, GZIP;q=0.5"));
+  EXPECT_TRUE(gzip("*"));
+  EXPECT_FALSE(gzip(""));
+  EXPECT_FALSE(gzip("gzip;q=0"));
+  EXPECT_FALSE(gzip("gzip;q=0, *"));
+  EXPECT_FALSE(gzip("deflate, br"));
 }
 
 }  // namespace

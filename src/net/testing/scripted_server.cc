@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include "base/check.h"
+#include "base/parse.h"
 
 namespace gpulens::testing {
 
@@ -85,6 +86,18 @@ void ScriptedServer::Accept() {
   }
 }
 
+namespace {
+// What Content-Length says in this head; 0 without.
+size_t BodyBytes(std::string_view head) {
+  constexpr std::string_view kName = "\r\nContent-Length: ";
+  const size_t at = head.find(kName);
+  if (at == head.npos) return 0;
+  std::string_view rest = head.substr(at + kName.size());
+  return ParseInt<size_t>(TakeUntil(rest, '\r')).value_or(0);
+}
+
+}  // namespace
+
 void ScriptedServer::Serve(Peer& peer, int number) {
   if (tls_) {
     peer.ssl = SSL_new(static_cast<SSL_CTX*>(tls_->native()));
@@ -103,8 +116,14 @@ void ScriptedServer::Serve(Peer& peer, int number) {
       if (n <= 0) return;
       seen.append(buffer, static_cast<size_t>(n));
     }
-    std::string request = seen.substr(0, end + 4);
-    seen.erase(0, end + 4);
+    const size_t whole = end + 4 + BodyBytes(std::string_view(seen).substr(0, end));
+    while (seen.size() < whole) {
+      ssize_t n = peer.Read(buffer, sizeof buffer);
+      if (n <= 0) return;
+      seen.append(buffer, static_cast<size_t>(n));
+    }
+    std::string request = seen.substr(0, whole);
+    seen.erase(0, whole);
     {
       std::lock_guard lock(mutex_);
       requests_.push_back(request);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/hash/fnv1a.h"
 #include "base/result.h"
 #include "base/text.h"
 
@@ -25,10 +26,9 @@ Status CheckPatterns(const Config& series, std::string_view key) {
   return Ok();
 }
 
-// FNV-1a: the same in every run and on every machine, as the label must be.
+// The same in every run and on every machine, as the label must be.
 uint32_t LastingHash(std::string_view text) noexcept {
-  uint64_t hash = 0xcbf29ce484222325;
-  for (char c : text) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3;
+  const uint64_t hash = Fnv1a(text);
   return static_cast<uint32_t>(hash ^ hash >> 32);
 }
 

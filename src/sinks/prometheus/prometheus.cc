@@ -14,7 +14,7 @@
 #include "pipeline/page_board.h"
 #include "pipeline/plugin.h"
 #include "pipeline/snapshot_hub.h"
-#include "sinks/prometheus/negotiation.h"
+#include "wire/negotiation.h"
 #include "wire/text_page.h"
 #include "wire/tick_page.h"
 
@@ -36,6 +36,10 @@ class OneAnswer {
   std::atomic<bool> sent_ = false;
 };
 
+struct Wanted : Negotiated {
+  bool gzip = false;
+};
+
 // One page per format, with the words of the dialects.
 struct FormatPage {
   FormatPage(ExpositionFormat format, const SinkNames& names)
@@ -54,7 +58,8 @@ class MetricsPage final : public HttpHandler, public std::enable_shared_from_thi
   void Handle(const HttpRequest& request, HttpResponder responder) override {
     Ref<const Snapshot> snapshot = env_.latest->latest();
     if (!snapshot) return responder.Send(HttpResponse::Text(503, "no tick has been closed yet"));
-    Negotiated wanted = Negotiate(request.JoinedHeader("Accept"), request.JoinedHeader("Accept-Encoding"));
+    const Wanted wanted{Negotiate(request.JoinedHeader("Accept")),
+                        AcceptsGzip(request.JoinedHeader("Accept-Encoding"))};
     TickPage& page = PageOf(wanted.format);
     TickPage::Bytes ready = page.Ready(*snapshot, wanted.gzip);
     if (ready) return responder.Send(Answer(wanted, std::move(ready)));
@@ -68,7 +73,7 @@ class MetricsPage final : public HttpHandler, public std::enable_shared_from_thi
   }
 
  private:
-  static HttpResponse Answer(const Negotiated& wanted, TickPage::Bytes body) {
+  static HttpResponse Answer(const Wanted& wanted, TickPage::Bytes body) {
     HttpResponse response;
     response.content_type = wanted.content_type;
     if (wanted.gzip) response.AddHeader("Content-Encoding", "gzip");

@@ -232,6 +232,8 @@ Status EnergyReader::ReadZone(std::string_view name, EnergyZone& zone) {
   return Ok();
 }
 
+Status EnergyReader::ReadAgain(EnergyZone& zone) { return ReadZone(zone.zone, zone); }
+
 Status EnergyReader::Read(std::vector<EnergyZone>& out) {
   // intel-rapl-mmio repeats the package zone over another interface; the colon keeps it out.
   RETURN_IF_ERROR(files_.List("sys/class/powercap", "intel-rapl:", names_, kMaxHostDevices));

@@ -97,6 +97,8 @@ class EnergyReader {
   explicit EnergyReader(HostFiles& files) : files_(files) {}
   // `out` must be the list of the call before.
   Status Read(std::vector<EnergyZone>& out);
+  // One zone of such a list, alone.
+  Status ReadAgain(EnergyZone& zone);
 
  private:
   Status ReadZone(std::string_view name, EnergyZone& zone);

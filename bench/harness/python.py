@@ -1,0 +1,57 @@
+"""Section `python`: calls from Python and the time to import, beside the libraries that do the same."""
+import json
+import resource
+import statistics
+import sys
+
+from harness import measure
+from harness.measure import ROOT, WORK
+
+ROUNDS = 9
+PEERS = ["prometheus_client==0.23.1", "opentelemetry-sdk==1.38.0"]
+IMPORTS = {
+    "gpulens": "import gpulens",
+    "gpulens, a counter made": "import gpulens; gpulens.Counter('a')",
+    "prometheus_client": "import prometheus_client",
+    "opentelemetry": "import opentelemetry.sdk.metrics",
+}
+
+
+def environment():
+    """A virtual environment of its own with our package, built from this tree, and the peers; its Python."""
+    python = WORK / "python/bin/python"
+    pip = [python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+    if not python.exists():
+        measure.output_of([sys.executable, "-m", "venv", WORK / "python"])
+        measure.output_of([*pip, *PEERS])
+    measure.output_of([*pip, "--force-reinstall", "--no-deps", ROOT / "python"])
+    return python
+
+
+def import_seconds(python, statement):
+    """CPU time of a fresh interpreter that runs this."""
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    measure.output_of([python, "-c", statement])
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+
+
+def imports(python):
+    for statement in IMPORTS.values():
+        import_seconds(python, statement)  # writes what Python keeps of a compiled module
+    found = {name: [] for name in IMPORTS}
+    for _ in range(ROUNDS):
+        empty = import_seconds(python, "pass")
+        for name, statement in IMPORTS.items():
+            found[name].append(max(import_seconds(python, statement) - empty, 0.0))
+    return {name: statistics.median(times) for name, times in found.items()}
+
+
+def python():
+    interpreter = environment()
+    found = json.loads(measure.output_of([interpreter, ROOT / "bench/python/calls.py", ROUNDS]))
+    calls = {
+        what: {library: {"best_ns": min(times), "median_ns": statistics.median(times)} for library, times in by.items()}
+        for what, by in found["calls"].items()
+    }
+    return {"calls": calls, "imports": imports(interpreter), "versions": found["versions"], "absent": {}}

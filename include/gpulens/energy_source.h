@@ -1,0 +1,57 @@
+// Where energy readings come from: for devices that this library does not know itself. A monitor that is
+// given sources reads these alone, by a thread of its own.
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <gpulens/status.h>
+
+namespace gpulens {
+
+using Duration = std::chrono::nanoseconds;
+
+enum class EnergyVendor : uint8_t { kNone, kNvidia, kAmd, kApple, kCpuRapl };  // in order of preference
+enum class EnergyPart : uint8_t { kGpu, kCpu, kDram };
+
+// "nvidia", "amd", "apple", "cpu_rapl", "none". Static storage.
+std::string_view EnergyVendorName(EnergyVendor vendor) noexcept;
+
+struct EnergyDevice {
+  std::string id = {}, name = {};  // unique among devices: a UUID, "package-0"; a product
+  EnergyPart part = EnergyPart::kGpu;
+  bool usable = true;                 // this process may use it
+  double most_watts = kNotMeasured;   // that it can draw: bounds what lies between two readings
+  double counter_step_joules = 1e-3;  // the counter's resolution
+  // How old the counter's value may be when it is read: 0 is written as it is read, negative is not known.
+  Duration counter_lag{0};
+  double accuracy_ratio = kNotMeasured;  // of the sensor, as its vendor states
+};
+
+// Joules count up from any zero. NaN: not known.
+struct EnergyReading {
+  double joules = kNotMeasured, watts = kNotMeasured;
+  double utilization_ratio = kNotMeasured, memory_used_bytes = kNotMeasured;
+  double temperature_celsius = kNotMeasured;
+  double processes = kNotMeasured;  // that use the device, this one included
+};
+
+// All but Doing is called by one thread, that of the sampler. What it throws counts as a failed reading.
+class EnergySource {
+ public:
+  virtual ~EnergySource() = default;
+  virtual std::string_view name() const noexcept = 0;
+  virtual EnergyVendor vendor() const noexcept = 0;  // of its GPUs; kCpuRapl where it has none
+  // Once, before any reading; again in a child after fork(). kUnavailable: this machine has none of it.
+  virtual Result<std::vector<EnergyDevice>> Open() = 0;
+  // Of the device with this number in the list of Open. `out` is all NaN.
+  virtual Status Read(size_t device, EnergyReading& out) = 0;
+  // What it is in now, for people, when Read does not return. Any thread.
+  virtual std::string Doing() const { return {}; }
+};
+
+}  // namespace gpulens

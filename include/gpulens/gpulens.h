@@ -1,0 +1,14 @@
+// All of the SDK but gpulens/c.h, which stands alone.
+#pragma once
+
+#include <gpulens/efficiency.h>
+#include <gpulens/energy.h>
+#include <gpulens/experiment.h>
+#include <gpulens/export.h>
+#include <gpulens/instruments.h>
+#include <gpulens/registry.h>
+#include <gpulens/resident_kernel.h>
+#include <gpulens/ring_kernel.h>
+#include <gpulens/stats.h>
+#include <gpulens/status.h>
+#include <gpulens/training.h>

@@ -1,0 +1,119 @@
+// What a training step costs: utilisation of the hardware, time lost to input and checkpoints, gradients.
+//
+//   auto monitor = gpulens::TrainingMonitor::Create({.num_params = 70e9, .tokens_per_step = 4096, .gpu_count
+//   = 8,
+//                                                    .product = "NVIDIA H100 80GB HBM3"});
+//   { auto step = monitor->Time(gpulens::TrainingMonitor::Part::kStep); …; step.set_loss(loss); }
+//
+// It writes instruments, so whatever exports the registry exports it: training.mfu, training.hfu,
+// training.step_time … with the attribute rank. What is not known is not told: without a peak no MFU.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string_view>
+#include <utility>
+
+#include <gpulens/efficiency.h>
+#include <gpulens/registry.h>
+#include <gpulens/status.h>
+
+namespace gpulens {
+
+struct TrainingOptions {
+  double num_params = 0;       // of the model; 0: not known, and no MFU
+  double active_params = 0;    // of a mixture of experts, what one token passes; 0: all
+  double tokens_per_step = 0;  // of the whole job, all ranks together
+  int gpu_count = 1;           // of the whole job
+  int rank = 0;
+  double peak_flops_per_gpu = kNotMeasured;  // a second, dense; NaN: that of `product`
+  std::string_view product = {};             // see FindGpuSpec
+  Precision precision = Precision::kBf16;
+  bool gradient_checkpointing = false;  // activations are computed twice: counts in HFU, not in MFU
+  double max_norm = kNotMeasured;       // from which on gradients are clipped
+};
+
+// The last value of each; NaN where there was none.
+struct TrainingMetrics {
+  uint64_t steps = 0, nonfinite_losses = 0;
+  double loss = kNotMeasured;
+  double step_seconds = kNotMeasured;
+  double mfu = kNotMeasured, hfu = kNotMeasured;  // ratios
+  double flops_per_second = kNotMeasured;         // of the model, whole job
+  double gradient_norm = kNotMeasured;
+  double gradient_nonfinite_params = kNotMeasured;
+  double gradient_clip_ratio = kNotMeasured;  // clipped steps by steps with a gradient, since the start
+  double data_wait_seconds = kNotMeasured;
+  double checkpoint_save_seconds = kNotMeasured, checkpoint_save_bytes_per_second = kNotMeasured;
+  double checkpoint_restore_seconds = kNotMeasured, checkpoint_restore_bytes_per_second = kNotMeasured;
+  double busy_ratio_to_median = kNotMeasured;  // this rank's time by the median of all ranks
+};
+
+// Recording is noexcept and thread-safe: no lock, no I/O, and but for RecordRanks no allocation. NaN,
+// negative and infinite times are dropped. A loss that is not finite is counted in training.loss.nonfinite.
+class TrainingMonitor {
+ public:
+  enum class Part : uint8_t { kStep, kDataWait, kCheckpointSave, kCheckpointRestore };
+
+  // Times one part until its end. While an exception flies nothing is recorded: it was not done.
+  class [[nodiscard]] Scope {
+   public:
+    Scope(TrainingMonitor& monitor, Part part) noexcept;
+    Scope(Scope&& other) noexcept;
+    Scope& operator=(Scope&&) = delete;
+    ~Scope();
+    void set_loss(double loss) noexcept { loss_ = loss; }
+    void set_bytes(double bytes) noexcept { bytes_ = bytes; }
+
+   private:
+    TrainingMonitor* monitor_;
+    std::chrono::steady_clock::time_point begun_;
+    std::optional<double> loss_;
+    double bytes_ = kNotMeasured;
+    int exceptions_;
+    Part part_;
+  };
+
+  // kInvalidArgument names the option.
+  static Result<TrainingMonitor> Create(const TrainingOptions& options,
+                                        Registry& registry = Registry::Process());
+  TrainingMonitor(TrainingMonitor&&) noexcept;
+  TrainingMonitor& operator=(TrainingMonitor&&) noexcept;
+  ~TrainingMonitor();
+
+  Scope Time(Part part) noexcept { return Scope(*this, part); }  // the monitor outlives it
+  void RecordStep(double seconds, std::optional<double> loss = {}) noexcept;
+  void RecordLoss(double loss) noexcept;         // of a step that was recorded without it
+  void RecordDataWait(double seconds) noexcept;  // from asking for a batch to having it
+  void RecordCheckpointSave(double seconds, double bytes = kNotMeasured) noexcept;
+  void RecordCheckpointRestore(double seconds, double bytes = kNotMeasured) noexcept;
+  // The L2 norm of all finite gradients before clipping, and of how many parameters it was not finite.
+  // `clipped`: whether the step was; nothing: it was when the norm is above max_norm.
+  void RecordGradient(double l2_norm, int64_t nonfinite_params, std::optional<bool> clipped = {}) noexcept;
+  // How long each rank was busy in the same steps, by rank. In synchronous training all ranks' steps last
+  // equally long, and the one that the others wait for is the one that was busy longest. A hint: where
+  // kernels run behind the host's back, the times are the host's.
+  void RecordRanks(std::span<const double> busy_seconds) noexcept;
+
+  TrainingMetrics metrics() const noexcept;
+  // Why there is no MFU; ok when there is one.
+  Status mfu_status() const;
+
+ private:
+  struct State;
+  explicit TrainingMonitor(std::unique_ptr<State> state) noexcept;
+  std::unique_ptr<State> state_;
+};
+
+// The rank that the others wait for, and its time by the median of all; rank -1 for fewer than two known
+// times. Times that are NaN or not positive do not count.
+struct Straggler {
+  int rank = -1;
+  double ratio_to_median = kNotMeasured;
+};
+Straggler FindStraggler(std::span<const double> busy_seconds);
+
+}  // namespace gpulens

@@ -1,0 +1,85 @@
+"""scikit-build-core, for a package whose C++ lies outside its folder.
+
+In a checkout the build tree is build/python-TAG of the repository, so that paths below the root are the same as in its
+other trees and ccache finds what they compiled. An sdist carries the sources it needs in sdk/.
+"""
+import contextlib
+import pathlib
+import re
+import shutil
+
+from scikit_build_core import build as _inner
+from scikit_build_core.build import *  # noqa: F401,F403: the hooks that need no help
+
+HERE = pathlib.Path(__file__).resolve().parent.parent
+ROOT = HERE.parent
+CARRIED = ["LICENSE", "cmake/Flags.cmake", "include", "tools/spec_table.py"]
+OURS = {".h", ".cc", ".def", ".tsv", ".inc", ".cmake"}
+
+
+def _in_checkout():
+    return (ROOT / "src/instruments").is_dir() and (ROOT / "include/gpulens").is_dir()
+
+
+def _with_tree(settings):
+    settings = dict(settings or {})
+    if _in_checkout():
+        settings.setdefault("build-dir", str(ROOT / "build" / "python-{wheel_tag}"))
+    return settings
+
+
+def _listed(name):
+    text = (HERE / "rooms.cmake").read_text(encoding="utf-8")
+    return re.search(rf"set\({name}\s([^)]*)\)", text).group(1).split()
+
+
+def _ignore_tests(folder, names):
+    """What is no source of the product, for shutil.copytree."""
+    path = pathlib.Path(folder)
+    return [
+        n for n in names
+        if (path / n).is_dir() or pathlib.Path(n).suffix not in OURS or re.search(r"_(test|bench|fuzz|main)\.cc$", n)
+    ]
+
+
+@contextlib.contextmanager
+def _sources_beside():
+    """The sources in sdk/ for as long as an sdist is made; an unpacked sdist has them already."""
+    target = HERE / "sdk"
+    if not _in_checkout():
+        yield
+        return
+    shutil.rmtree(target, ignore_errors=True)
+    try:
+        for name in CARRIED:
+            if (ROOT / name).is_dir():
+                shutil.copytree(ROOT / name, target / name)
+            else:
+                (target / name).parent.mkdir(parents=True, exist_ok=True)
+                shutil.copy(ROOT / name, target / name)
+        # All headers: what a source includes is not known here.
+        for path in (ROOT / "src").rglob("*.h"):
+            if "testdata" not in path.parts:
+                (target / path.relative_to(ROOT)).parent.mkdir(parents=True, exist_ok=True)
+                shutil.copy(path, target / path.relative_to(ROOT))
+        for name in _listed("GPULENS_PYTHON_FILES"):
+            (target / "src" / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(ROOT / "src" / name, target / "src" / name)
+        for room in _listed("GPULENS_PYTHON_ROOMS"):
+            shutil.copytree(ROOT / "src" / room, target / "src" / room, ignore=_ignore_tests, dirs_exist_ok=True)
+        yield
+    finally:
+        shutil.rmtree(target, ignore_errors=True)
+
+
+def build_sdist(sdist_directory, config_settings=None):
+    with _sources_beside():
+        return _inner.build_sdist(sdist_directory, config_settings)
+
+
+def build_wheel(wheel_directory, config_settings=None, metadata_directory=None):
+    return _inner.build_wheel(wheel_directory, _with_tree(config_settings), metadata_directory)
+
+
+def build_editable(wheel_directory, config_settings=None, metadata_directory=None):
+    return _inner.build_editable(wheel_directory, _with_tree(config_settings), metadata_directory)

@@ -1,0 +1,94 @@
+"""gpulens: what LLM inference and training cost on GPUs, measured from inside the program.
+
+    import gpulens
+    requests = gpulens.Counter("app.requests", unit="{request}")
+    requests.bind(route="/chat").add(1)
+
+Importing this starts no thread and opens no library; each part is loaded with its first use. Numbers that were not
+measured are NaN, other things that are not known are None: never 0. Units stand in the names. What fails raises a class
+of gpulens.errors; recording raises TypeError at most.
+"""
+import sys as _sys
+
+__version__ = "0.1.0"
+
+_EXPORTS = {
+    "gpulens.instruments": (
+        "Counter UpDownCounter DoubleCounter DoubleUpDownCounter Gauge Histogram Registry Sample process_registry"
+        " dropped_records"
+    ),
+    "gpulens.stats": "Distribution describe inter_token_latency percentile SteadyStateDetector",
+    "gpulens.efficiency": "GpuHardwareSpec find_gpu_spec forward_flops mbu mfu training_flops",
+    "gpulens.training": "CheckpointTimer DataLoaderTimer GradientTracker TrainingMetrics TrainingMonitor find_straggler",
+    "gpulens.energy": "EnergyDevice EnergyMonitor EnergyReading EnergyResult EnergyTicks EnergyWindow",
+    "gpulens.export": "Exporter export_otlp export_to_agent expose to_prometheus",
+    "gpulens.errors": (
+        "Error UnavailableError PermissionDeniedError InvalidArgumentError DataLossError TimeoutError ExhaustedError"
+        " IoError"
+    ),
+}
+_MODULE_OF = {name: module for module, names in _EXPORTS.items() for name in names.split()}
+__all__ = sorted(_MODULE_OF)
+
+TYPE_CHECKING = False  # what type checkers take for typing.TYPE_CHECKING, which would cost an import
+if TYPE_CHECKING:
+    from .efficiency import GpuHardwareSpec as GpuHardwareSpec
+    from .efficiency import find_gpu_spec as find_gpu_spec
+    from .efficiency import forward_flops as forward_flops
+    from .efficiency import mbu as mbu
+    from .efficiency import mfu as mfu
+    from .efficiency import training_flops as training_flops
+    from .energy import EnergyDevice as EnergyDevice
+    from .energy import EnergyMonitor as EnergyMonitor
+    from .energy import EnergyReading as EnergyReading
+    from .energy import EnergyResult as EnergyResult
+    from .energy import EnergyTicks as EnergyTicks
+    from .energy import EnergyWindow as EnergyWindow
+    from .errors import DataLossError as DataLossError
+    from .errors import Error as Error
+    from .errors import ExhaustedError as ExhaustedError
+    from .errors import InvalidArgumentError as InvalidArgumentError
+    from .errors import IoError as IoError
+    from .errors import PermissionDeniedError as PermissionDeniedError
+    from .errors import TimeoutError as TimeoutError
+    from .errors import UnavailableError as UnavailableError
+    from .export import Exporter as Exporter
+    from .export import export_otlp as export_otlp
+    from .export import export_to_agent as export_to_agent
+    from .export import expose as expose
+    from .export import to_prometheus as to_prometheus
+    from .instruments import Counter as Counter
+    from .instruments import DoubleCounter as DoubleCounter
+    from .instruments import DoubleUpDownCounter as DoubleUpDownCounter
+    from .instruments import Gauge as Gauge
+    from .instruments import Histogram as Histogram
+    from .instruments import Registry as Registry
+    from .instruments import Sample as Sample
+    from .instruments import UpDownCounter as UpDownCounter
+    from .instruments import dropped_records as dropped_records
+    from .instruments import process_registry as process_registry
+    from .stats import Distribution as Distribution
+    from .stats import SteadyStateDetector as SteadyStateDetector
+    from .stats import describe as describe
+    from .stats import inter_token_latency as inter_token_latency
+    from .stats import percentile as percentile
+    from .training import CheckpointTimer as CheckpointTimer
+    from .training import DataLoaderTimer as DataLoaderTimer
+    from .training import GradientTracker as GradientTracker
+    from .training import TrainingMetrics as TrainingMetrics
+    from .training import TrainingMonitor as TrainingMonitor
+    from .training import find_straggler as find_straggler
+
+
+def __getattr__(name):
+    module = _MODULE_OF.get(name)
+    if module is None:
+        raise AttributeError(f"module 'gpulens' has no attribute '{name}'")
+    __import__(module)
+    value = getattr(_sys.modules[module], name)
+    globals()[name] = value  # from now on found without this
+    return value
+
+
+def __dir__():
+    return sorted(set(globals()) | set(_MODULE_OF))

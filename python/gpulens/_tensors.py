@@ -1,0 +1,135 @@
+"""Numbers that live on a device, and the norms of gradients: what gpulens.training knows of PyTorch.
+
+PyTorch is used when the program has imported it: importing it takes seconds, so nobody here does.
+"""
+from __future__ import annotations
+
+import math
+import sys
+import threading
+
+
+def torch_module():
+    """PyTorch, or None while the program does not use it."""
+    return sys.modules.get("torch")
+
+
+class Pending:
+    """Numbers on their way from a device: their copies, and whether those are there. Made on the thread that computes."""
+
+    def __init__(self, tensors):
+        torch = torch_module()
+        # With non_blocking the copy goes to pinned memory, after the kernels that make the value and beside later ones.
+        self._copies = [tensor.detach().to("cpu", non_blocking=True) for tensor in tensors]
+        self._event = None
+        device = next((t.device for t in tensors if t.device.type == "cuda"), None)
+        if device is not None:
+            self._event = torch.cuda.Event()
+            self._event.record(torch.cuda.current_stream(device))
+
+    def ready(self):
+        return self._event is None or self._event.query()
+
+    def read(self):
+        """The numbers; waits for them when they are not there yet."""
+        if self._event is not None:
+            self._event.synchronize()
+        return [float(copy) for copy in self._copies]
+
+
+class Later:
+    """Does something with numbers as soon as they are there, in their order, and never waits but in flush()."""
+
+    _MOST = 64  # then the oldest is waited for: whoever is so far behind waits anyway
+
+    def __init__(self):
+        self._lock = threading.Lock()
+        self._waiting = []
+
+    def do(self, then, *values):
+        """`then` gets one float for each value; a value may be a number or a tensor of one element."""
+        if any(on_device(value) for value in values):
+            with self._lock:
+                self._waiting.append((Pending(values), then))
+            return self.settle()
+        then(*(float(value) for value in values))
+
+    def settle(self, wait=False):
+        with self._lock:
+            while self._waiting and (wait or len(self._waiting) > self._MOST or self._waiting[0][0].ready()):
+                pending, then = self._waiting.pop(0)
+                then(*pending.read())
+
+
+def on_device(value):
+    return getattr(getattr(value, "device", None), "type", "cpu") != "cpu"
+
+
+def is_tensor(value):
+    torch = torch_module()
+    return torch is not None and isinstance(value, torch.Tensor)
+
+
+def gradients_of(model):
+    parameters = model.parameters() if hasattr(model, "parameters") else model
+    for parameter in parameters:
+        gradient = getattr(parameter, "grad", None) if hasattr(parameter, "grad") and not _is_leafless(parameter) else parameter
+        if gradient is None:
+            continue
+        if hasattr(gradient, "to_local"):  # a DTensor: the shard of this rank
+            gradient = gradient.to_local()
+        if getattr(gradient, "is_sparse", False):
+            gradient = gradient.coalesce().values()
+        yield gradient
+
+
+def _is_leafless(tensor):
+    """A gradient that is given itself: a tensor that needs none of its own."""
+    return is_tensor(tensor) and not tensor.requires_grad
+
+
+def torch_norm(gradients):
+    torch = torch_module()
+    with torch.no_grad():
+        first = gradients[0].device
+        norms = torch.stack([norm.to(device=first, dtype=torch.float32) for norm in _norms_of_each(torch, gradients)])
+        finite = torch.isfinite(norms)
+        kept = torch.where(finite, norms, torch.zeros_like(norms))
+        return torch.linalg.vector_norm(kept), (~finite).sum()
+
+
+def _norms_of_each(torch, gradients):
+    """A tensor of one norm each. Halves are added up as floats: the square of 300 is more than float16 can hold."""
+    wide = {torch.float32, torch.float64}
+    groups = {}
+    for gradient in gradients:
+        groups.setdefault((gradient.device, gradient.dtype), []).append(gradient)
+    for (_, dtype), group in groups.items():
+        if dtype in wide and hasattr(torch, "_foreach_norm"):
+            yield from torch._foreach_norm(group, 2)
+        else:
+            yield from (torch.linalg.vector_norm(gradient, dtype=torch.float32) for gradient in group)
+
+
+def plain_norm(gradients):
+    squares, bad = [], 0
+    for gradient in gradients:
+        values = [float(gradient)] if isinstance(gradient, (int, float)) else [float(v) for v in _flat(gradient)]
+        square = math.fsum(v * v for v in values) if all(map(math.isfinite, values)) else math.nan
+        if math.isfinite(square):
+            squares.append(square)
+        else:
+            bad += 1
+    return math.sqrt(math.fsum(squares)), bad
+
+
+def _flat(values):
+    flat = getattr(values, "ravel", None)  # numpy's
+    if flat is not None:
+        yield from flat()
+        return
+    for value in values:
+        if hasattr(value, "__iter__"):
+            yield from _flat(value)
+        else:
+            yield value

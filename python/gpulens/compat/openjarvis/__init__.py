@@ -1,0 +1,68 @@
+"""OpenJarvis' telemetry: from openjarvis.telemetry import x  becomes  from gpulens.compat.openjarvis import x.
+
+Its names, signatures and units; 0.0 is what was not measured. What it gets wrong is put right: docs/sdk.md.
+"""
+from .batch import EnergyBatch
+from .efficiency import compute_efficiency
+from .energy_monitor import EnergyMonitor, EnergyVendor
+from .factory import create_energy_monitor
+from .flops import compute_mfu, estimate_flops
+from .gpu_monitor import GpuMonitor
+from .gpu_specs import GpuHardwareSpec, lookup_gpu_spec
+from .itl import compute_itl_stats
+from .native_monitor import AmdEnergyMonitor, AppleEnergyMonitor, NvidiaEnergyMonitor, RaplEnergyMonitor
+from .phase_metrics import compute_phase_metrics, split_at_ttft
+from .records import (
+    AggregatedStats,
+    BatchMetrics,
+    EfficiencyMetrics,
+    EnergySample,
+    EngineStats,
+    GpuSample,
+    GpuSnapshot,
+    ModelStats,
+    SteadyStateConfig,
+    SteadyStateResult,
+    TelemetryRecord,
+    TelemetrySample,
+    VLLMMetrics,
+)
+from .session import TelemetrySession
+from .steady_state import SteadyStateDetector
+from .vllm_metrics import VLLMMetricsScraper
+
+__all__ = [
+    "AggregatedStats",
+    "AmdEnergyMonitor",
+    "AppleEnergyMonitor",
+    "BatchMetrics",
+    "EfficiencyMetrics",
+    "EnergyBatch",
+    "EnergyMonitor",
+    "EnergySample",
+    "EnergyVendor",
+    "EngineStats",
+    "GpuHardwareSpec",
+    "GpuMonitor",
+    "GpuSample",
+    "GpuSnapshot",
+    "ModelStats",
+    "NvidiaEnergyMonitor",
+    "RaplEnergyMonitor",
+    "SteadyStateConfig",
+    "SteadyStateDetector",
+    "SteadyStateResult",
+    "TelemetryRecord",
+    "TelemetrySample",
+    "TelemetrySession",
+    "VLLMMetrics",
+    "VLLMMetricsScraper",
+    "compute_efficiency",
+    "compute_itl_stats",
+    "compute_mfu",
+    "compute_phase_metrics",
+    "create_energy_monitor",
+    "estimate_flops",
+    "lookup_gpu_spec",
+    "split_at_ttft",
+]

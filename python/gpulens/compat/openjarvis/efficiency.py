@@ -1,0 +1,45 @@
+"""How much of a GPU a model uses."""
+from typing import Optional
+
+from ... import efficiency as _efficiency
+from ...errors import InvalidArgumentError as _InvalidArgumentError
+from .records import EfficiencyMetrics
+
+__all__ = ["EfficiencyMetrics", "compute_efficiency"]
+
+
+def compute_efficiency(
+    param_count_b: float,
+    active_params_b: Optional[float],
+    gpu_peak_tflops: float,
+    gpu_peak_bandwidth_gb_s: float,
+    tokens_per_sec: float,
+    num_gpus: int = 1,
+    energy_joules: float = 0.0,
+    accuracy: float = 0.0,
+    bytes_per_param: float = 2.0,
+) -> EfficiencyMetrics:
+    """MFU and MBU in percent, and intelligence per joule: accuracy by energy.
+
+    param_count_b and active_params_b: billions of parameters, all and those that work on a token (None: all). The MBU takes it
+    that each token reads all weights anew, as one request alone does; with a batch, give steps per second for
+    tokens_per_sec, or use gpulens.mbu(). Raises InvalidArgumentError for fewer than one GPU.
+    """
+    if num_gpus < 1:
+        raise _InvalidArgumentError(f"num_gpus is 1 or more; got {num_gpus}")
+    active = (param_count_b if active_params_b is None else active_params_b) * 1e9
+    flops = _efficiency.forward_flops(active, tokens_per_sec)
+    bytes_per_step = param_count_b * 1e9 * bytes_per_param
+    mfu = _efficiency.mfu(flops, 1.0, peak_flops=gpu_peak_tflops * 1e12, gpu_count=num_gpus)
+    mbu = _efficiency.mbu(
+        bytes_per_step, tokens_per_sec, bandwidth_bytes_per_second=gpu_peak_bandwidth_gb_s * 1e9, gpu_count=num_gpus
+    )
+    return EfficiencyMetrics(
+        mfu_pct=mfu * 100 if mfu == mfu else 0.0,
+        mbu_pct=mbu * 100 if mbu == mbu else 0.0,
+        actual_flops=flops,
+        peak_flops=gpu_peak_tflops * 1e12 * num_gpus,
+        actual_bandwidth_gb_s=bytes_per_step * tokens_per_sec / 1e9,
+        peak_bandwidth_gb_s=gpu_peak_bandwidth_gb_s * num_gpus,
+        ipj=accuracy / energy_joules if energy_joules > 0 else 0.0,
+    )

@@ -1,0 +1,284 @@
+"""The records of OpenJarvis' telemetry: what was measured of one inference, and what is told of many.
+
+Percent and GiB as there; 0.0 is what was not measured. Samples have `validity` and `reason` besides, which are no fields:
+they say whether a 0.0 is one.
+"""
+from dataclasses import dataclass, field
+from typing import Any, Dict, List, Optional
+
+__all__ = [
+    "AggregatedStats",
+    "BatchMetrics",
+    "EfficiencyMetrics",
+    "EnergySample",
+    "EngineStats",
+    "GpuSample",
+    "GpuSnapshot",
+    "ModelStats",
+    "SteadyStateConfig",
+    "SteadyStateResult",
+    "TelemetryRecord",
+    "TelemetrySample",
+    "VLLMMetrics",
+]
+
+
+@dataclass
+class GpuSample:
+    """What the GPUs drew and did during a block. Power and memory are of all, the rest is their mean or peak."""
+
+    energy_joules: float = 0.0
+    mean_power_watts: float = 0.0
+    peak_power_watts: float = 0.0
+    mean_utilization_pct: float = 0.0
+    peak_utilization_pct: float = 0.0
+    mean_memory_used_gb: float = 0.0
+    peak_memory_used_gb: float = 0.0
+    mean_temperature_c: float = 0.0
+    peak_temperature_c: float = 0.0
+    duration_seconds: float = 0.0
+    num_snapshots: int = 0
+
+    validity = "running"
+    reason = ""
+
+
+@dataclass
+class GpuSnapshot:
+    """One reading of one GPU."""
+
+    power_watts: float
+    utilization_pct: float
+    memory_used_gb: float
+    temperature_c: float
+    device_id: int = 0
+
+
+@dataclass
+class EnergySample:
+    """What was drawn during a block, by what was measured: GPUs, or the processor and its memory."""
+
+    energy_joules: float = 0.0
+    mean_power_watts: float = 0.0
+    peak_power_watts: float = 0.0
+    duration_seconds: float = 0.0
+    num_snapshots: int = 0
+    mean_utilization_pct: float = 0.0
+    peak_utilization_pct: float = 0.0
+    mean_memory_used_gb: float = 0.0
+    peak_memory_used_gb: float = 0.0
+    mean_temperature_c: float = 0.0
+    peak_temperature_c: float = 0.0
+    vendor: str = ""
+    device_name: str = ""
+    device_count: int = 0
+    energy_method: str = ""
+    cpu_energy_joules: float = 0.0
+    gpu_energy_joules: float = 0.0
+    dram_energy_joules: float = 0.0
+    ane_energy_joules: float = 0.0
+
+    validity = "running"
+    reason = ""
+    cpu_power_watts = 0.0  # of a snapshot: what the processor draws now
+
+
+@dataclass
+class TelemetrySample:
+    """One reading of a TelemetrySession."""
+
+    timestamp_ns: int
+    gpu_power_w: float = 0.0
+    cpu_power_w: float = 0.0
+    gpu_energy_j: float = 0.0
+    cpu_energy_j: float = 0.0
+    gpu_util_pct: float = 0.0
+    gpu_temp_c: float = 0.0
+    gpu_mem_gb: float = 0.0
+
+
+@dataclass
+class VLLMMetrics:
+    """Seconds, a share of the cache from 0 to 1, and requests that wait."""
+
+    ttft_p50: float = 0.0
+    ttft_p95: float = 0.0
+    ttft_p99: float = 0.0
+    gpu_cache_usage_pct: float = 0.0
+    e2e_latency_p50: float = 0.0
+    e2e_latency_p95: float = 0.0
+    queue_depth: float = 0.0
+
+
+@dataclass
+class BatchMetrics:
+    """What a batch of requests took."""
+
+    batch_id: str = ""
+    total_requests: int = 0
+    total_tokens: int = 0
+    total_energy_joules: float = 0.0
+    energy_per_token_joules: float = 0.0
+    energy_per_request_joules: float = 0.0
+    mean_power_watts: float = 0.0
+    mean_throughput_tok_per_sec: float = 0.0
+    prefill_energy_joules: float = 0.0
+    decode_energy_joules: float = 0.0
+    per_request_energy: List[float] = field(default_factory=list)
+
+
+@dataclass
+class EfficiencyMetrics:
+    """What a model got out of its GPUs."""
+
+    mfu_pct: float = 0.0
+    mbu_pct: float = 0.0
+    actual_flops: float = 0.0
+    peak_flops: float = 0.0
+    actual_bandwidth_gb_s: float = 0.0
+    peak_bandwidth_gb_s: float = 0.0
+    ipj: float = 0.0
+
+
+@dataclass
+class SteadyStateConfig:
+    """When a measurement counts as settled. metric: "throughput", "energy" or "latency"."""
+
+    warmup_samples: int = 5
+    window_size: int = 5
+    cv_threshold: float = 0.05
+    min_steady_samples: int = 3
+    metric: str = "throughput"
+
+
+@dataclass
+class SteadyStateResult:
+    """What a SteadyStateDetector has seen so far."""
+
+    total_samples: int = 0
+    warmup_samples: int = 0
+    steady_state_samples: int = 0
+    steady_state_reached: bool = False
+    warmup_throughputs: List[float] = field(default_factory=list)
+    warmup_energies: List[float] = field(default_factory=list)
+    steady_throughputs: List[float] = field(default_factory=list)
+    steady_energies: List[float] = field(default_factory=list)
+
+
+@dataclass
+class ModelStats:
+    """Of all records of a model."""
+
+    model_id: str = ""
+    call_count: int = 0
+    total_tokens: int = 0
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+    total_latency: float = 0.0
+    avg_latency: float = 0.0
+    total_cost: float = 0.0
+    avg_ttft: float = 0.0
+    total_energy_joules: float = 0.0
+    avg_gpu_utilization_pct: float = 0.0
+    avg_throughput_tok_per_sec: float = 0.0
+    avg_tokens_per_joule: float = 0.0
+    avg_energy_per_output_token_joules: float = 0.0
+    avg_throughput_per_watt: float = 0.0
+    total_prefill_energy_joules: float = 0.0
+    total_decode_energy_joules: float = 0.0
+    avg_mean_itl_ms: float = 0.0
+    avg_median_itl_ms: float = 0.0
+    avg_p95_itl_ms: float = 0.0
+
+
+@dataclass
+class EngineStats:
+    """Of all records of an engine."""
+
+    engine: str = ""
+    call_count: int = 0
+    total_tokens: int = 0
+    total_latency: float = 0.0
+    avg_latency: float = 0.0
+    total_cost: float = 0.0
+    avg_ttft: float = 0.0
+    total_energy_joules: float = 0.0
+    avg_gpu_utilization_pct: float = 0.0
+    avg_throughput_tok_per_sec: float = 0.0
+    avg_tokens_per_joule: float = 0.0
+    avg_energy_per_output_token_joules: float = 0.0
+    avg_throughput_per_watt: float = 0.0
+    total_prefill_energy_joules: float = 0.0
+    total_decode_energy_joules: float = 0.0
+    avg_mean_itl_ms: float = 0.0
+    avg_median_itl_ms: float = 0.0
+    avg_p95_itl_ms: float = 0.0
+
+
+@dataclass
+class AggregatedStats:
+    """Of all records, with the parts by model and by engine."""
+
+    total_calls: int = 0
+    total_tokens: int = 0
+    total_cost: float = 0.0
+    total_latency: float = 0.0
+    total_energy_joules: float = 0.0
+    avg_throughput_tok_per_sec: float = 0.0
+    avg_gpu_utilization_pct: float = 0.0
+    avg_energy_per_output_token_joules: float = 0.0
+    avg_throughput_per_watt: float = 0.0
+    total_prefill_energy_joules: float = 0.0
+    total_decode_energy_joules: float = 0.0
+    avg_mean_itl_ms: float = 0.0
+    avg_median_itl_ms: float = 0.0
+    avg_p95_itl_ms: float = 0.0
+    per_model: List[ModelStats] = field(default_factory=list)
+    per_engine: List[EngineStats] = field(default_factory=list)
+
+
+@dataclass
+class TelemetryRecord:
+    """One inference: a row of the store. timestamp: Unix seconds; latencies in seconds, ITL in milliseconds, memory in GiB."""
+
+    timestamp: float
+    model_id: str
+    prompt_tokens: int = 0
+    prompt_tokens_evaluated: int = 0
+    completion_tokens: int = 0
+    total_tokens: int = 0
+    latency_seconds: float = 0.0
+    ttft: float = 0.0
+    cost_usd: float = 0.0
+    energy_joules: float = 0.0
+    power_watts: float = 0.0
+    gpu_utilization_pct: float = 0.0
+    gpu_memory_used_gb: float = 0.0
+    gpu_temperature_c: float = 0.0
+    throughput_tok_per_sec: float = 0.0
+    energy_per_output_token_joules: float = 0.0
+    throughput_per_watt: float = 0.0
+    prefill_latency_seconds: float = 0.0
+    decode_latency_seconds: float = 0.0
+    prefill_energy_joules: float = 0.0
+    decode_energy_joules: float = 0.0
+    mean_itl_ms: float = 0.0
+    median_itl_ms: float = 0.0
+    p90_itl_ms: float = 0.0
+    p95_itl_ms: float = 0.0
+    p99_itl_ms: float = 0.0
+    std_itl_ms: float = 0.0
+    is_streaming: bool = False
+    engine: str = ""
+    agent: str = ""
+    energy_method: str = ""
+    energy_vendor: str = ""
+    batch_id: str = ""
+    is_warmup: bool = False
+    cpu_energy_joules: float = 0.0
+    gpu_energy_joules: float = 0.0
+    dram_energy_joules: float = 0.0
+    tokens_per_joule: float = 0.0
+    token_counting_version: Optional[int] = None
+    mining_session_id: Optional[str] = None
+    metadata: Dict[str, Any] = field(default_factory=dict)

@@ -1,0 +1,64 @@
+"""What a vLLM server says of itself."""
+import http.client
+import logging
+import time
+import urllib.error
+import urllib.parse
+import urllib.request
+
+from ..._core import read_vllm_page as _read_vllm_page
+from ...errors import Error as _Error
+from .records import VLLMMetrics
+
+__all__ = ["VLLMMetrics", "VLLMMetricsScraper"]
+
+_log = logging.getLogger("gpulens")
+_SECONDS = 5.0
+_MOST_BYTES = 64 << 20
+
+
+class VLLMMetricsScraper:
+    """Reads the page /metrics of a vLLM server. From any thread."""
+
+    def __init__(self, host: str = "http://localhost:8000") -> None:
+        self._url = host.rstrip("/") + "/metrics"
+        # Straight to the server: what is measured is on this network.
+        self._opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+
+    def scrape(self) -> VLLMMetrics:
+        """Latencies of all requests since the server began, the use of its cache and its queue now.
+
+        Several engines of one server are added before a quantile is taken. 0.0 for what the page does not tell; all 0.0 when
+        there is no answer within 5 seconds, or none that is a page of metrics. Raises nothing.
+        """
+        try:
+            body, content_type = self._fetch()
+            read = _read_vllm_page(body, content_type)
+        except (OSError, ValueError, http.client.HTTPException, _Error) as error:
+            _log.debug("%s: %s", self._url, error)
+            return VLLMMetrics()
+        known = {
+            "ttft_p50": read.ttft_p50_seconds,
+            "ttft_p95": read.ttft_p95_seconds,
+            "ttft_p99": read.ttft_p99_seconds,
+            "gpu_cache_usage_pct": read.cache_usage_ratio,
+            "e2e_latency_p50": read.e2e_p50_seconds,
+            "e2e_latency_p95": read.e2e_p95_seconds,
+            "queue_depth": read.requests_waiting,
+        }
+        return VLLMMetrics(**{name: value if value == value else 0.0 for name, value in known.items()})
+
+    def _fetch(self):
+        if urllib.parse.urlsplit(self._url).scheme not in ("http", "https"):
+            raise ValueError("no address of HTTP")
+        deadline = time.monotonic() + _SECONDS
+        body = bytearray()
+        with self._opener.open(self._url, timeout=_SECONDS) as answer:
+            while len(body) <= _MOST_BYTES:
+                chunk = answer.read1(1 << 16)
+                if not chunk:
+                    return bytes(body), answer.headers.get("Content-Type", "")
+                body += chunk
+                if time.monotonic() > deadline:
+                    raise TimeoutError(f"the page took longer than {_SECONDS:.0f} s")
+        raise ValueError(f"the page is larger than {_MOST_BYTES} bytes")

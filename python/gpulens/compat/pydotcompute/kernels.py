@@ -1,0 +1,139 @@
+"""@ring_kernel, with the documented parameters, and the registry of what it decorated."""
+import dataclasses
+import enum
+from typing import Any, Callable, Dict, Optional, Union
+
+from ...errors import InvalidArgumentError
+from ...ring import kernels as _kernels
+
+__all__ = [
+    "BackpressureStrategy",
+    "RingKernelConfig",
+    "get_registered_kernel",
+    "is_ring_kernel",
+    "register_ring_kernel",
+    "ring_kernel",
+]
+
+
+class BackpressureStrategy(str, enum.Enum):
+    """What happens to a message for a full queue."""
+
+    BLOCK = "block"
+    REJECT = "reject"
+    DROP_OLDEST = "drop_oldest"
+
+
+@dataclasses.dataclass
+class RingKernelConfig:
+    """How a kernel is set up. grid_size and block_size are kept and mean nothing to an actor on the host."""
+
+    kernel_id: str = ""
+    grid_size: int = 1
+    block_size: int = 256
+    input_queue_size: int = 4096
+    output_queue_size: int = 4096
+    backpressure_strategy: Union[str, BackpressureStrategy] = "block"
+    use_fast_queue: bool = True
+
+    def __post_init__(self):
+        for name in ("grid_size", "block_size", "input_queue_size", "output_queue_size"):
+            if getattr(self, name) < 1:
+                raise InvalidArgumentError(f"{name} is at least 1, not {getattr(self, name)}")
+
+
+@dataclasses.dataclass
+class Registered:
+    """What is known of a decorated function."""
+
+    func: Callable[..., Any]
+    input_type: Optional[type]
+    output_type: Optional[type]
+    config: RingKernelConfig
+
+
+registry: Dict[str, Registered] = {}
+
+
+def is_loop(function: Callable[..., Any]) -> bool:
+    """Whether it is an actor, which receives and sends by itself, as all are there; a handler of gpulens.ring is neither
+    given a context nor does it receive."""
+    code = getattr(function, "__code__", None)
+    return _kernels.takes_context(function) or (code is not None and "receive" in code.co_names)
+
+
+def spec_of(kernel_id: str, entry: Registered) -> _kernels.KernelSpec:
+    """The kernel for the runtime, which checks the types of messages where there are any."""
+    config = entry.config
+    rule = config.backpressure_strategy
+    return _kernels.KernelSpec(
+        kernel_id,
+        entry.func,
+        is_loop(entry.func),
+        config.input_queue_size,
+        rule.value if isinstance(rule, enum.Enum) else rule,
+        config.output_queue_size,
+    )
+
+
+def register_ring_kernel(
+    kernel_id: str,
+    func: Callable[..., Any],
+    input_type: Optional[type] = None,
+    output_type: Optional[type] = None,
+    **config: Any,
+) -> None:
+    """Makes a function known by an id, for RingKernelRuntime.launch."""
+    registry[kernel_id] = Registered(func, input_type, output_type, RingKernelConfig(kernel_id, **config))
+
+
+def get_registered_kernel(kernel_id: str) -> Optional[Dict[str, Any]]:
+    """func, input_type, output_type and config of a registered kernel; None: there is none."""
+    entry = registry.get(kernel_id)
+    return None if entry is None else dict(vars(entry))
+
+
+def ring_kernel(
+    func: Optional[Callable[..., Any]] = None,
+    *,
+    kernel_id: Optional[str] = None,
+    input_type: Optional[type] = None,
+    output_type: Optional[type] = None,
+    queue_size: int = 4096,
+    input_queue_size: Optional[int] = None,
+    output_queue_size: Optional[int] = None,
+    grid_size: int = 1,
+    block_size: int = 256,
+    backpressure: Union[str, BackpressureStrategy] = "block",
+    auto_register: bool = True,
+) -> Any:
+    """Makes an async function an actor, known by kernel_id, the function's name unless given.
+
+    input_type: other messages are refused with TypeError.
+    auto_register: False: only launch(kernel_id, function) knows it.
+    """
+
+    def decorate(function):
+        name = kernel_id or function.__name__
+        config = RingKernelConfig(
+            name,
+            grid_size,
+            block_size,
+            queue_size if input_queue_size is None else input_queue_size,
+            queue_size if output_queue_size is None else output_queue_size,
+            backpressure,
+        )
+        entry = Registered(function, input_type, output_type, config)
+        made = _kernels.register(spec_of(name, entry), function, keep=False)
+        made._ring_kernel_meta = {"kernel_id": name, "input_type": input_type, "output_type": output_type, "config": config}
+        made._original_func = function
+        if auto_register:
+            registry[name] = entry
+        return made
+
+    return decorate if func is None else decorate(func)
+
+
+def is_ring_kernel(func: Callable[..., Any]) -> bool:
+    """Whether it was decorated with @ring_kernel."""
+    return hasattr(func, "_ring_kernel_meta")

@@ -1,0 +1,74 @@
+"""RingKernelMessage and @message: the fields of gpulens.ring.Message, and msgpack where that package is installed."""
+import dataclasses
+from typing import Any, Optional, Type, TypeVar
+from uuid import UUID
+
+from ... import errors
+from ...ring.messages import Message
+from ...ring.messages import message as _message
+from .exceptions import MessageDeserializationError, MessageSerializationError
+
+__all__ = ["RingKernelMessage", "message"]
+
+T = TypeVar("T")
+_UUID = "__uuid_bin__"
+
+
+def _msgpack() -> Any:
+    try:
+        import msgpack
+    except ImportError:
+        raise errors.UnavailableError("messages become bytes by the package msgpack, which is not installed") from None
+    return msgpack
+
+
+def _encode(value: Any) -> Any:
+    if isinstance(value, UUID):
+        return {_UUID: value.bytes}
+    raise TypeError(f"a {type(value).__name__} has no form in msgpack")
+
+
+def _decode(value: dict) -> Any:
+    return UUID(bytes=value[_UUID]) if set(value) == {_UUID} else value
+
+
+def _serialize(self: Any) -> bytes:
+    """The message as msgpack. MessageSerializationError: a field has no form there."""
+    msgpack = _msgpack()
+    fields = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
+    try:
+        return msgpack.packb({**fields, "__type__": type(self).__name__}, default=_encode)
+    except Exception as error:
+        raise MessageSerializationError(type(self), error) from error
+
+
+def _deserialize(cls: Type[T], data: bytes) -> T:
+    """The message that was serialized; what its class does not know is left out. MessageDeserializationError: it is none."""
+    msgpack = _msgpack()
+    try:
+        fields = msgpack.unpackb(data, object_hook=_decode, raw=False)
+        known = {field.name for field in dataclasses.fields(cls)}
+        return cls(**{name: value for name, value in fields.items() if name in known})
+    except Exception as error:
+        raise MessageDeserializationError(cls, error) from error
+
+
+@dataclasses.dataclass
+class RingKernelMessage(Message):
+    """The base of messages: message_id, priority (0 to 255, 128 unless given) and correlation_id."""
+
+    serialize = _serialize
+    deserialize = classmethod(_deserialize)
+
+
+def message(cls: Optional[Type[T]] = None) -> Any:
+    """Makes a class a dataclass with the fields and methods of RingKernelMessage."""
+
+    def decorate(kind: Type[T]) -> Type[T]:
+        made = _message(kind)
+        if not hasattr(made, "serialize"):
+            made.serialize = _serialize
+            made.deserialize = classmethod(_deserialize)
+        return made
+
+    return decorate if cls is None else decorate(cls)

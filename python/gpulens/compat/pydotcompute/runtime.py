@@ -1,0 +1,214 @@
+"""RingKernelRuntime with the documented methods, over that of gpulens.ring."""
+import contextlib
+from typing import Any, AsyncIterator, Callable, Dict, List, Optional
+
+from ...ring.actor import KernelContext
+from ...ring.errors import KernelNotFoundError, QueueFullError, QueueTimeoutError
+from ...ring.runtime import KernelHandle
+from ...ring.runtime import RingKernelRuntime as _Runtime
+from ...ring.states import KernelState
+from .kernels import Registered, RingKernelConfig, registry, spec_of
+from .telemetry import KernelTelemetry, TelemetryCollector
+
+__all__ = ["KernelContext", "KernelState", "RingKernelRuntime", "managed_kernel"]
+
+
+class RingKernelRuntime:
+    """Runs actors on the event loop. Use it as `async with`: leaving it terminates all kernels.
+
+    enable_telemetry: off by default, for performance.
+    default_queue_size: of kernels that say nothing else.
+    backend: "auto" or "cpu"; actors of Python run on the host.
+    use_uvloop, use_eager_tasks: taken, and left to the program.
+    """
+
+    def __init__(
+        self,
+        *,
+        enable_telemetry: bool = False,
+        default_queue_size: int = 1000,
+        backend: str = "auto",
+        use_uvloop: bool = False,
+        use_eager_tasks: bool = False,
+    ) -> None:
+        self._runtime = _Runtime()
+        self._telemetry = TelemetryCollector(enable_telemetry)
+        self._runtime.collector = self._telemetry
+        self._default_queue_size = default_queue_size
+        self._types: Dict[str, Registered] = {}
+        self.backend = backend
+        self.is_active = False
+
+    async def __aenter__(self) -> "RingKernelRuntime":
+        await self.start()
+        return self
+
+    async def __aexit__(self, *exception: Any) -> None:
+        await self.shutdown()
+
+    async def start(self) -> None:
+        """What `async with` does first."""
+        self.is_active = True
+
+    async def shutdown(self, timeout: float = 10.0) -> None:
+        """Terminates all kernels."""
+        self.is_active = False
+        await self._runtime.terminate_all(timeout)
+
+    # ---- lifecycle
+
+    async def launch(
+        self,
+        kernel_id: str,
+        kernel_func: Optional[Callable[..., Any]] = None,
+        *,
+        queue_size: Optional[int] = None,
+        config: Optional[RingKernelConfig] = None,
+        input_type: Optional[type] = None,
+        output_type: Optional[type] = None,
+    ) -> KernelHandle:
+        """Makes a kernel of the function, or of the one that is registered under the id.
+
+        Raises KernelNotFoundError, which lists what is registered, and KernelAlreadyExistsError.
+        """
+        entry = self._entry(kernel_id, kernel_func)
+        config = config or entry.config
+        if queue_size is not None:
+            config = RingKernelConfig(
+                kernel_id, config.grid_size, config.block_size, queue_size, queue_size, config.backpressure_strategy
+            )
+        entry = Registered(entry.func, input_type or entry.input_type, output_type or entry.output_type, config)
+        handle = self._runtime.launch_spec(spec_of(kernel_id, entry))
+        self._types[kernel_id] = entry
+        return handle
+
+    def _entry(self, kernel_id: str, function: Optional[Callable[..., Any]]) -> Registered:
+        if function is None:
+            found = registry.get(kernel_id)
+            if found is None:
+                raise KernelNotFoundError(kernel_id, list(registry))
+            return found
+        meta = getattr(function, "_ring_kernel_meta", None)
+        if meta is not None:
+            return Registered(function._original_func, meta["input_type"], meta["output_type"], meta["config"])
+        size = self._default_queue_size
+        return Registered(function, None, None, RingKernelConfig(kernel_id, input_queue_size=size, output_queue_size=size))
+
+    async def activate(self, kernel_id: str) -> None:
+        """LAUNCHED to ACTIVE. KernelStateError: it is in another state."""
+        await self._runtime.activate(kernel_id)
+
+    async def deactivate(self, kernel_id: str) -> None:
+        """ACTIVE to DEACTIVATED: messages are queued and not worked on."""
+        await self._runtime.deactivate(kernel_id)
+
+    async def reactivate(self, kernel_id: str) -> None:
+        """DEACTIVATED to ACTIVE."""
+        await self._runtime.reactivate(kernel_id)
+
+    async def terminate(self, kernel_id: str, timeout: float = 5.0) -> None:
+        """Ends a kernel: whoever waits for it is woken at once. Its telemetry stays until a reset."""
+        await self._runtime.terminate(kernel_id, timeout)
+
+    async def terminate_all(self, *, timeout: float = 10.0) -> None:
+        """Ends all kernels."""
+        await self._runtime.terminate_all(timeout)
+
+    # ---- messages
+
+    async def send(self, kernel_id: str, message: Any, *, timeout: Optional[float] = None) -> None:
+        """Puts a message into a kernel's queue. QueueFullError: there was no room, at once or within `timeout` seconds."""
+        entry = self._types.get(kernel_id)
+        if entry is not None and entry.input_type is not None and not isinstance(message, entry.input_type):
+            expected, got = entry.input_type.__name__, type(message).__name__
+            raise TypeError(f"kernel '{kernel_id}' takes messages of the type {expected}, not {got}")
+        try:
+            await self._runtime.send(kernel_id, message, timeout)
+        except QueueTimeoutError:
+            raise QueueFullError(kernel_id, self._queue_size(kernel_id)) from None
+
+    def _queue_size(self, kernel_id: str) -> int:
+        return self._types[kernel_id].config.input_queue_size
+
+    async def receive(self, kernel_id: str, *, timeout: Optional[float] = None) -> Any:
+        """A kernel's oldest reply. QueueTimeoutError, which is also asyncio.TimeoutError: there was none in time."""
+        return await self._runtime.receive(kernel_id, timeout)
+
+    async def send_and_receive(self, kernel_id: str, message: Any, *, timeout: Optional[float] = None) -> Any:
+        """A send, then a receive."""
+        await self.send(kernel_id, message, timeout=timeout)
+        return await self.receive(kernel_id, timeout=timeout)
+
+    async def send_batch(self, kernel_id: str, messages: List[Any], *, timeout: Optional[float] = None) -> int:
+        """Sends them one after the other until the queue has no room for `timeout` seconds; how many were sent."""
+        sent = 0
+        for message in messages:
+            try:
+                await self.send(kernel_id, message, timeout=timeout)
+            except QueueFullError:
+                break
+            sent += 1
+        return sent
+
+    # ---- queries
+
+    def get_state(self, kernel_id: str) -> KernelState:
+        """The state of a kernel, TERMINATED for one that has been."""
+        return self._runtime.state(kernel_id)
+
+    def get_kernel_state(self, kernel_id: str) -> KernelState:
+        """As get_state."""
+        return self.get_state(kernel_id)
+
+    @property
+    def kernel_ids(self) -> List[str]:
+        """Of all kernels that were launched and not terminated."""
+        return self._runtime.kernel_ids
+
+    @property
+    def active_kernels(self) -> List[str]:
+        """Of those that are ACTIVE."""
+        return [kernel_id for kernel_id in self.kernel_ids if self.get_state(kernel_id) is KernelState.ACTIVE]
+
+    # ---- telemetry
+
+    def get_telemetry(self, kernel_id: str) -> Optional[KernelTelemetry]:
+        """A kernel's telemetry, live; None: telemetry is off, or there is no such kernel."""
+        return self._telemetry.get_telemetry(kernel_id)
+
+    def get_all_telemetry(self) -> Dict[str, KernelTelemetry]:
+        """The same of all, by id."""
+        return self._telemetry.get_all_telemetry()
+
+    def get_summary(self) -> Dict[str, Any]:
+        """As TelemetryCollector.get_summary; kernel_count and zeros when telemetry is off."""
+        if self._telemetry.enabled:
+            return self._telemetry.get_summary()
+        zeros = ("total_messages", "total_messages_processed", "total_messages_dropped", "total_errors")
+        counts: Dict[str, Any] = dict.fromkeys(zeros, 0)
+        return {"kernel_count": len(self.kernel_ids), **counts, "aggregate_throughput": 0.0, "per_kernel": {}}
+
+    def reset_telemetry(self, kernel_id: Optional[str] = None) -> None:
+        """Begins counts and throughput of a kernel anew, of all with None; start_time stays."""
+        self._telemetry.reset(kernel_id)
+
+    @contextlib.asynccontextmanager
+    async def kernel_scope(
+        self, kernel_id: str, kernel_func: Optional[Callable[..., Any]] = None, **options: Any
+    ) -> AsyncIterator[KernelHandle]:
+        """`async with`: a kernel that is launched, activated and, at the end, terminated."""
+        handle = await self.launch(kernel_id, kernel_func, **options)
+        try:
+            await self.activate(kernel_id)
+            yield handle
+        finally:
+            await self.terminate(kernel_id)
+
+
+@contextlib.asynccontextmanager
+async def managed_kernel(
+    runtime: RingKernelRuntime, kernel_id: str, kernel_func: Optional[Callable[..., Any]] = None
+) -> AsyncIterator[str]:
+    """`async with`: a kernel that is launched, activated and, at the end, terminated. Gives its id."""
+    async with runtime.kernel_scope(kernel_id, kernel_func):
+        yield kernel_id

@@ -1,0 +1,68 @@
+"""Messages that know who they are: an id, a priority and what they answer. Kernels take any object; these are for those who
+want that."""
+import dataclasses
+from typing import Any, Optional, Type, TypeVar
+from uuid import UUID, uuid4
+
+__all__ = ["Message", "message"]
+
+T = TypeVar("T")
+DEFAULT_PRIORITY = 128
+
+
+@dataclasses.dataclass
+class Message:
+    """Three fields for messages.
+
+    priority: 0 to 255; higher ones are worked on first, equal ones in their order. ValueError for another.
+    correlation_id: the message_id of the message that this one answers.
+    """
+
+    message_id: UUID = dataclasses.field(default_factory=uuid4)
+    priority: int = DEFAULT_PRIORITY
+    correlation_id: Optional[UUID] = None
+
+    def __post_init__(self):
+        if not 0 <= self.priority <= 255:
+            raise ValueError(f"a priority is 0 to 255, not {self.priority}")
+
+    def reply(self, **fields: Any) -> Any:
+        """A message that answers this one: of the same class, or of `response_class`."""
+        kind = fields.pop("response_class", type(self))
+        return kind(correlation_id=self.message_id, **fields)
+
+    def with_correlation(self, correlation_id: UUID) -> Any:
+        """A copy that answers another message."""
+        return dataclasses.replace(self, correlation_id=correlation_id)
+
+
+def message(cls: Optional[Type[T]] = None) -> Any:
+    """Makes a class a dataclass with the fields of Message, keyword arguments all three, behind its own."""
+
+    def decorate(kind: Type[T]) -> Type[T]:
+        own = kind if "__dataclass_fields__" in vars(kind) else dataclasses.dataclass(kind)
+        if issubclass(own, Message):
+            return own
+        known = {field.name for field in dataclasses.fields(own)}
+        more = [
+            (field.name, field.type, dataclasses.field(default=field.default, default_factory=field.default_factory))
+            for field in dataclasses.fields(Message)
+            if field.name not in known
+        ]
+        made = dataclasses.make_dataclass(kind.__name__, more, bases=(own,), namespace=_methods(own))
+        made.__module__, made.__qualname__, made.__doc__ = kind.__module__, kind.__qualname__, kind.__doc__
+        return made
+
+    return decorate if cls is None else decorate(cls)
+
+
+def _methods(own):
+    """The methods of Message, without being one: its fields would come before those of the class."""
+    theirs = getattr(own, "__post_init__", None)
+
+    def check(self):
+        if theirs is not None:
+            theirs(self)
+        Message.__post_init__(self)
+
+    return {"__post_init__": check, "reply": Message.reply, "with_correlation": Message.with_correlation}

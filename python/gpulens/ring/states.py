@@ -1,0 +1,19 @@
+"""The states of a kernel."""
+import enum
+
+__all__ = ["KernelState"]
+
+
+class KernelState(str, enum.Enum):
+    """Where a kernel is in its life. Launched, active, deactivated and active again, terminated."""
+
+    CREATED = "created"
+    LAUNCHED = "launched"
+    ACTIVE = "active"
+    DEACTIVATED = "deactivated"  # takes messages in, works on none
+    TERMINATING = "terminating"
+    TERMINATED = "terminated"
+    FAILED = "failed"  # its loop ended by an exception
+
+    __str__ = enum.Enum.__str__
+    __format__ = enum.Enum.__format__

@@ -1,0 +1,33 @@
+# The folders of src/ that the Python package is made of. The repository's own build compiles these libraries for shared
+# objects, too, with the same flags, so that ccache has them when the package is built: docs/adr/0034-python-package.md.
+set(GPULENS_PYTHON_ROOMS
+  base base/hash
+  core core/window
+  driver driver/probe driver/side
+  energy
+  instruments
+  sdk/efficiency
+  sdk/energy sdk/energy/sources
+  sdk/ring/record
+  sdk/stats
+  sdk/told
+  sdk/training
+  sdk/vllm
+  sources/amdsmi sources/amdsmi/driver
+  sources/host sources/host/parse
+  sources/nvml sources/nvml/driver sources/nvml/driver/items sources/nvml/driver/parts
+  wire/exposition wire/samples
+)
+# Single files of folders that hold more than is wanted here.
+set(GPULENS_PYTHON_FILES
+  catalog/spelling.cc
+  net/accept/listening_socket.cc net/accept/port_owner.cc
+  net/address.cc
+  net/client/http_response.cc net/client/http_url.cc net/client/request_fields.cc net/client/retry_after.cc
+  net/http/http_message.cc net/http/http_parser.cc
+  net/plain/plain_post.cc net/plain/plain_server.cc
+  sdk/export/environment.cc sdk/export/export_agent.cc sdk/export/exporter_seat.cc sdk/export/expose.cc
+  sdk/export/otlp_plan.cc sdk/export/plain_transport.cc sdk/export/push_job.cc
+  wire/layout_text.cc wire/negotiation.cc wire/number_text.cc wire/text_page.cc
+  wire/otlp/otlp_answer.cc wire/otlp/otlp_fields.cc
+)

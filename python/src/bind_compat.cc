@@ -1,0 +1,130 @@
+// What the modules under gpulens.compat stand on, and nothing else uses.
+#include <algorithm>
+#include <mutex>
+#include <optional>
+#include <tuple>
+#include <vector>
+
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/pair.h>
+#include <nanobind/stl/tuple.h>
+#include <nanobind/stl/vector.h>
+
+#include "core/histogram.h"
+#include "core/layout.h"
+#include "energy/power_trace.h"
+#include "sdk/vllm/vllm_page.h"
+#include "src/bind.h"
+
+namespace gpulens::python {
+namespace {
+
+using energy::PowerSample;
+using energy::PowerTrace;
+
+using Row = std::tuple<int64_t, double, double, double, double, double, double, double>;
+using Pair = std::pair<double, double>;
+
+// PowerTrace for any number of threads. Nothing is called while the lock is held that could ask for the GIL.
+class SharedTrace {
+ public:
+  explicit SharedTrace(size_t capacity) : trace_(capacity) {}
+
+  void Add(const Row& row) {
+    PowerSample sample;
+    std::tie(sample.at_ns, sample.gpu_watts, sample.cpu_watts, sample.gpu_joules, sample.cpu_joules,
+             sample.utilization_percent, sample.temperature_celsius, sample.memory_gib) = row;
+    const std::lock_guard lock(mutex_);
+    trace_.Add(sample);
+  }
+  std::vector<Row> Within(int64_t begin_ns, int64_t end_ns) const {
+    std::vector<PowerSample> samples;
+    {
+      const std::lock_guard lock(mutex_);
+      samples = trace_.Within(begin_ns, end_ns);
+    }
+    std::vector<Row> out;
+    out.reserve(samples.size());
+    for (const PowerSample& s : samples)
+      out.emplace_back(s.at_ns, s.gpu_watts, s.cpu_watts, s.gpu_joules, s.cpu_joules, s.utilization_percent,
+                       s.temperature_celsius, s.memory_gib);
+    return out;
+  }
+  Pair Energy(int64_t begin_ns, int64_t end_ns) const {
+    const std::lock_guard lock(mutex_);
+    const auto energy = trace_.EnergyJoules(begin_ns, end_ns);
+    return {energy.gpu, energy.cpu};
+  }
+  Pair Power(int64_t begin_ns, int64_t end_ns) const {
+    const std::lock_guard lock(mutex_);
+    const auto power = trace_.MeanWatts(begin_ns, end_ns);
+    return {power.gpu, power.cpu};
+  }
+  void Clear() {
+    const std::lock_guard lock(mutex_);
+    trace_.Clear();
+  }
+  size_t Size() const {
+    const std::lock_guard lock(mutex_);
+    return trace_.size();
+  }
+
+ private:
+  mutable std::mutex mutex_;
+  PowerTrace trace_;
+};
+
+std::optional<double> BucketQuantile(std::vector<Pair> pairs, double count, double quantile) {
+  std::ranges::sort(pairs);
+  Shape shape;
+  shape.has_sum = false;
+  std::vector<double> numbers;
+  for (const auto& [bound, below] : pairs) {
+    shape.bounds.push_back(bound);
+    numbers.push_back(below);
+  }
+  numbers.push_back(count);
+  return Quantile(ReadBuckets(shape, numbers), quantile);
+}
+
+VllmReading ReadPage(const nb::bytes& page, std::string_view content_type) {
+  const std::string_view bytes(page.c_str(), page.size());
+  auto read = [&] {
+    const nb::gil_scoped_release released;
+    return ReadVllmPage(bytes, content_type);
+  }();
+  return Take(std::move(read));
+}
+
+}  // namespace
+
+void BindCompat(nb::module_& m) {
+  m.def("bucket_quantile", &BucketQuantile, "buckets"_a, "count"_a, "quantile"_a,
+        "Of cumulative (bound, count) pairs in any order; None without observations or finite bounds.");
+  nb::class_<VllmReading>(m, "VllmReading", "What a page of a vLLM server tells; NaN: it does not.")
+      .def_ro("ttft_p50_seconds", &VllmReading::ttft_p50_seconds)
+      .def_ro("ttft_p95_seconds", &VllmReading::ttft_p95_seconds)
+      .def_ro("ttft_p99_seconds", &VllmReading::ttft_p99_seconds)
+      .def_ro("e2e_p50_seconds", &VllmReading::e2e_p50_seconds)
+      .def_ro("e2e_p95_seconds", &VllmReading::e2e_p95_seconds)
+      .def_ro("cache_usage_ratio", &VllmReading::cache_usage_ratio)
+      .def_ro("requests_waiting", &VllmReading::requests_waiting);
+  m.def("read_vllm_page", &ReadPage, "page"_a, "content_type"_a = "",
+        "Raises DataLossError for what is no page of metrics, ExhaustedError above 64 MiB.");
+  nb::class_<SharedTrace>(
+      m, "PowerTrace",
+      "The last readings of power, for any number of threads. A row is (at_ns, gpu_watts, cpu_watts, "
+      "gpu_joules, cpu_joules, utilization_percent, temperature_celsius, memory_gib).")
+      .def(nb::init<size_t>(), "capacity"_a)
+      .def("add", &SharedTrace::Add, "row"_a, "A row earlier than the last is ignored.")
+      .def("within", &SharedTrace::Within, "begin_ns"_a, "end_ns"_a,
+           "Rows from begin_ns to end_ns, both included.")
+      .def("energy_joules", &SharedTrace::Energy, "begin_ns"_a, "end_ns"_a,
+           "(gpu, cpu) by trapezoids, the edges interpolated; 0 where nothing was read.")
+      .def("mean_watts", &SharedTrace::Power, "begin_ns"_a, "end_ns"_a,
+           "(gpu, cpu), the mean of the rows in the span.")
+      .def("clear", &SharedTrace::Clear)
+      .def("__len__", &SharedTrace::Size);
+}
+
+}  // namespace gpulens::python

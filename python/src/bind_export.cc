@@ -1,0 +1,129 @@
+// gpulens.export: how instruments leave the program. OTLP goes in the clear here: TLS and gRPC need libraries
+// that the package does without.
+#include <gpulens/export.h>
+
+#include <chrono>
+#include <cmath>
+#include <map>
+#include <optional>
+#include <string>
+
+#include <nanobind/stl/map.h>
+#include <nanobind/stl/optional.h>
+
+#include "sdk/export/otlp_plan.h"
+#include "src/bind.h"
+
+namespace gpulens::python {
+namespace {
+
+std::chrono::nanoseconds Span(const std::optional<double>& seconds, const char* name) {
+  if (!seconds) return {};
+  if (!(*seconds > 0 && *seconds < 1e9))
+    Raise({Code::kInvalidArgument,
+           std::string(name) + " is a positive number of seconds; got " + Spell(*seconds)});
+  return std::chrono::nanoseconds(std::llround(*seconds * 1e9));
+}
+
+// An exporter with the registry that it reads, which must not end before it.
+class Sender {
+ public:
+  Sender(Exporter exporter, nb::object registry)
+      : registry_(std::move(registry)), exporter_(std::move(exporter)) {}
+  Sender(Sender&&) = delete;
+  ~Sender() { Close(); }
+
+  void Close() {
+    const nb::gil_scoped_release released;  // sends once more, for a second at most
+    exporter_.reset();
+  }
+  void Flush(double timeout_seconds) {
+    const auto timeout = Span(timeout_seconds, "timeout_seconds");
+    Check([&] {
+      const nb::gil_scoped_release released;
+      return exporter_ ? exporter_->Flush(timeout) : Closed();
+    }());
+  }
+  Status status() const { return exporter_ ? exporter_->status() : Closed(); }
+  std::string address() const { return exporter_ ? exporter_->address() : std::string(); }
+
+ private:
+  static Status Closed() { return {Code::kUnavailable, "the exporter is closed"}; }
+
+  nb::object registry_;
+  std::optional<Exporter> exporter_;
+};
+
+Registry& Of(const nb::object& registry) {
+  return registry.is_none() ? Registry::Process() : nb::cast<Registry&>(registry);
+}
+
+void Close(nb::object self) {
+  nb::module_::import_("gpulens._core").attr("_running").attr("discard")(self);
+  nb::cast<Sender&>(self).Close();
+}
+
+Sender* ToAgent(std::string socket, std::optional<double> interval_seconds, nb::object registry) {
+  const AgentOptions options{.socket = std::move(socket),
+                             .interval = Span(interval_seconds, "interval_seconds")};
+  Exporter exporter = ExportToAgent(options, Of(registry));
+  return new Sender(std::move(exporter), std::move(registry));
+}
+
+Sender* ToOtlp(OtlpOptions options, nb::object registry) {
+  Exporter exporter = Take(sdk::StartOtlp(options, Of(registry)));
+  return new Sender(std::move(exporter), std::move(registry));
+}
+
+Sender* AsPage(std::string listen, bool insecure, nb::object registry) {
+  const ExposeOptions options{.listen = std::move(listen), .insecure = insecure};
+  Exporter exporter = Take(Expose(options, Of(registry)));
+  return new Sender(std::move(exporter), std::move(registry));
+}
+
+}  // namespace
+
+void BindExport(nb::module_& m) {
+  nb::class_<Sender>(m, "Exporter",
+                     "Something that tells of instruments. It works until close() or the end of the program, "
+                     "which send once "
+                     "more, for a second at most; nobody needs to keep it. Thread-safe.")
+      .def("flush", &Sender::Flush, "timeout_seconds"_a = 5.0,
+           "Sends now and waits for the answer. Of a page there is nothing to do. Raises what went wrong: "
+           "TimeoutError, "
+           "UnavailableError for an absent peer, …")
+      .def_prop_ro(
+          "ok", [](const Sender& self) { return self.status().ok(); },
+          "Whether the last try went well, or none was due yet.")
+      .def_prop_ro(
+          "reason", [](const Sender& self) { return self.status().detail; }, "Why not.")
+      .def_prop_ro("address", &Sender::address, "Where it sends to or is reached, without passwords.")
+      .def("close", &Close, "Sends once more, for a second at most, and ends. May be called twice.")
+      .def(
+          "__enter__", [](nb::object self) { return self; }, nb::sig("def __enter__(self) -> Exporter"))
+      .def("__exit__", [](nb::object self, nb::args) { Close(std::move(self)); });
+  m.attr("_running") = nb::set();  // so that one works though nobody keeps it
+  const auto otlp = [](std::string endpoint, std::string protocol, std::map<std::string, std::string> headers,
+                       std::optional<double> interval_seconds, std::optional<double> timeout_seconds,
+                       nb::object registry) {
+    OtlpOptions options;
+    options.endpoint = std::move(endpoint);
+    options.protocol = std::move(protocol);
+    options.headers = std::move(headers);
+    options.interval = Span(interval_seconds, "interval_seconds");
+    options.timeout = Span(timeout_seconds, "timeout_seconds");
+    return ToOtlp(std::move(options), std::move(registry));
+  };
+  m.def("export_to_agent", &ToAgent, "socket"_a, "interval_seconds"_a.none(), "registry"_a.none(),
+        nb::rv_policy::take_ownership);
+  m.def("export_otlp", otlp, "endpoint"_a, "protocol"_a, "headers"_a, "interval_seconds"_a.none(),
+        "timeout_seconds"_a.none(), "registry"_a.none(), nb::rv_policy::take_ownership);
+  m.def("expose", &AsPage, "listen"_a, "insecure"_a, "registry"_a.none(), nb::rv_policy::take_ownership);
+  m.def(
+      "to_prometheus", [](const nb::object& registry) { return ToPrometheus(Of(registry)); },
+      "registry"_a.none() = nb::none(), "All series as a page of text for Prometheus, format 0.0.4.");
+  // Names the file that heeds GPULENS_EXPORT at the first instrument, so that it is linked.
+  m.def("export_as_environment_says", &ExportAsEnvironmentSays);
+}
+
+}  // namespace gpulens::python

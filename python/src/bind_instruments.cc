@@ -1,0 +1,245 @@
+// gpulens.instruments: the handles of C++, in Python.
+#include <gpulens/instruments.h>
+
+#include <optional>
+#include <vector>
+
+#include <nanobind/stl/vector.h>
+
+#include "src/hot.h"
+
+namespace gpulens::python {
+namespace {
+
+constexpr const char* kBindDoc =
+    "bind(self, attributes: collections.abc.Mapping[str, str | bool | int | float] = ..., /, "
+    "**attributes)\n\n"
+    "The series with these attributes, which exists from here on. Do it once, not for each record. Names "
+    "that "
+    "are no words of Python go in a mapping: bind({'http.route': '/chat'}).";
+constexpr const char* kMadeDoc =
+    "\n\nname: letters, digits and . _ - /, at most 255, a letter first.\nunit: UCUM, like \"s\", \"By\", "
+    "\"{request}\".\nregistry: that of the process unless given.\n\nRaises InvalidArgumentError when the "
+    "name is "
+    "none, or is taken by an instrument of another kind or unit.";
+
+template <class T>
+T Made(T instrument) {
+  Check(instrument.status());
+  return instrument;
+}
+
+Registry& Of(Registry* registry) { return registry ? *registry : Registry::Process(); }
+
+template <class T>
+T Bind(const T& self, nb::args positional, nb::kwargs named) {
+  if (positional.size() > 1) throw nb::type_error("bind() takes one mapping at most, and names");
+  AttributeList attributes;
+  if (positional.size() == 1) attributes.Add(positional[0]);
+  attributes.Add(named);
+  return self.Bind(attributes.all());
+}
+
+constexpr const char* kAmount = "amount";
+constexpr const char* kValue = "value";
+constexpr const char* kAddDoc =
+    "add($self, amount=1, attributes=None)\n--\n\nAdds `amount`. Never waits. With attributes, to the series "
+    "that has "
+    "them: one look-up dearer than a bound one. Raises TypeError at most.";
+constexpr const char* kSetDoc =
+    "set($self, value, attributes=None)\n--\n\nNever waits. NaN: not known. With attributes, of the series "
+    "that has "
+    "them: one look-up dearer than a bound one. Raises TypeError at most.";
+constexpr const char* kRecordDoc =
+    "record($self, value, attributes=None)\n--\n\nNever waits. NaN and infinite values are dropped and "
+    "counted; "
+    "negative ones, too, without bounds. With attributes, in the series that has them: one look-up dearer "
+    "than a bound "
+    "one. Raises TypeError at most.";
+
+template <class T, class Number>
+void AddOne(const T& to, Number amount) noexcept {
+  to.Add(amount);
+}
+void SetOne(const Gauge& to, double value) noexcept { to.Set(value); }
+void RecordOne(const Histogram& to, double value) noexcept { to.Record(value); }
+
+template <class T, class Number>
+void BindSum(nb::module_& m, const char* name, const std::string& doc) {
+  static PyMethodDef methods[] = {Hot<T, Number, &AddOne<T, Number>, kAmount, true>::Method("add", kAddDoc),
+                                  {}};
+  static PyType_Slot slots[] = {{Py_tp_methods, methods}, {0, nullptr}};
+  nb::class_<T>(m, name, nb::type_slots(slots), (doc + kMadeDoc).c_str())
+      .def(
+          "__init__",
+          [](T* self, std::string_view named, std::string_view unit, std::string_view description,
+             Registry* registry) {
+            new (self) T(Made(T(named, {.unit = unit, .description = description}, Of(registry))));
+          },
+          "name"_a, nb::kw_only(), "unit"_a = "", "description"_a = "", "registry"_a.none() = nb::none())
+      .def("bind", &Bind<T>, kBindDoc);
+}
+
+void BindGauge(nb::module_& m) {
+  static PyMethodDef methods[] = {Hot<Gauge, double, &SetOne, kValue>::Method("set", kSetDoc), {}};
+  static PyType_Slot slots[] = {{Py_tp_methods, methods}, {0, nullptr}};
+  nb::class_<Gauge>(
+      m, "Gauge", nb::type_slots(slots),
+      (std::string("A number that is what it is now: the last writer wins. It is not told before it is "
+                   "set, nor while it is NaN.") +
+       kMadeDoc)
+          .c_str())
+      .def(
+          "__init__",
+          [](Gauge* self, std::string_view name, std::string_view unit, std::string_view description,
+             Registry* registry) {
+            new (self) Gauge(Made(Gauge(name, {.unit = unit, .description = description}, Of(registry))));
+          },
+          "name"_a, nb::kw_only(), "unit"_a = "", "description"_a = "", "registry"_a.none() = nb::none())
+      .def("bind", &Bind<Gauge>, kBindDoc);
+}
+
+// What `with histogram.time():` holds. One block at a time.
+class Stopwatch {
+ public:
+  explicit Stopwatch(const Histogram& of) : of_(of) {}
+  Stopwatch(Stopwatch&&) = delete;
+  void Enter() { running_.emplace(of_); }
+  void Exit() { running_.reset(); }
+
+ private:
+  const Histogram of_;
+  std::optional<Histogram::Timer> running_;
+};
+
+void BindHistogram(nb::module_& m) {
+  nb::class_<Stopwatch>(m, "HistogramTimer", "What Histogram.time() gives; for one `with` at a time.")
+      .def(
+          "__enter__",
+          [](nb::object self) {
+            nb::cast<Stopwatch&>(self).Enter();
+            return self;
+          },
+          nb::sig("def __enter__(self) -> HistogramTimer"))
+      .def("__exit__", [](Stopwatch& self, nb::args) { self.Exit(); });
+  static PyMethodDef methods[] = {Hot<Histogram, double, &RecordOne, kValue>::Method("record", kRecordDoc),
+                                  {}};
+  static PyType_Slot slots[] = {{Py_tp_methods, methods}, {0, nullptr}};
+  nb::class_<Histogram>(
+      m, "Histogram", nb::type_slots(slots),
+      (std::string("How numbers are spread: latencies, sizes. With bounds, a bucket up to each of "
+                   "them and one above; without, buckets that grow with the numbers, exact to a few "
+                   "percent over any range.\n\nbounds: ascending and finite, 1,024 at most.") +
+       kMadeDoc)
+          .c_str())
+      .def(
+          "__init__",
+          [](Histogram* self, std::string_view name, std::string_view unit, std::string_view description,
+             const std::vector<double>& bounds, Registry* registry) {
+            const InstrumentOptions options{.unit = unit, .description = description, .bounds = bounds};
+            new (self) Histogram(Made(Histogram(name, options, Of(registry))));
+          },
+          "name"_a, nb::kw_only(), "unit"_a = "", "description"_a = "", "bounds"_a = std::vector<double>(),
+          "registry"_a.none() = nb::none())
+      .def("bind", &Bind<Histogram>, kBindDoc)
+      .def(
+          "time", [](const Histogram& self) { return new Stopwatch(self); }, nb::rv_policy::take_ownership,
+          "with histogram.time(): records how long the block took, also when it raises, in the histogram's "
+          "unit: s, ms, "
+          "us or ns. With another unit it is dropped and counted.");
+}
+
+const char* KindName(InstrumentKind kind) {
+  switch (kind) {
+    case InstrumentKind::kCounter: return "counter";
+    case InstrumentKind::kUpDownCounter: return "up_down_counter";
+    case InstrumentKind::kGauge: return "gauge";
+    case InstrumentKind::kHistogram: return "histogram";
+  }
+  return "";
+}
+
+nb::dict AttributesOf(const Sample& sample) {
+  nb::dict out;
+  for (const auto& [key, value] : sample.attributes) out[ToPython(key)] = ToPython(value);
+  return out;
+}
+
+std::string Describe(const Sample& sample) {
+  std::string out = "Sample(" + sample.name;
+  for (const auto& [key, value] : sample.attributes) out += ' ' + key + '=' + value;
+  out += std::string(", ") + KindName(sample.kind) + ", ";
+  if (sample.kind == InstrumentKind::kHistogram)
+    out += "count " + std::to_string(sample.count) + ", sum " + Spell(sample.sum);
+  else out += Spell(sample.value);
+  return out + (sample.unit.empty() ? ")" : " " + sample.unit + ")");
+}
+
+void BindSample(nb::module_& m) {
+  nb::class_<Sample>(m, "Sample",
+                     "One series as it was read. A plain value; numbers that it does not have are NaN.")
+      .def_ro("name", &Sample::name)
+      .def_prop_ro(
+          "kind", [](const Sample& self) { return KindName(self.kind); },
+          "\"counter\", \"up_down_counter\", \"gauge\" or \"histogram\".")
+      .def_ro("unit", &Sample::unit)
+      .def_ro("description", &Sample::description)
+      .def_ro("integer", &Sample::integer, "Whether it counts whole things.")
+      .def_prop_ro("attributes", &AttributesOf, nb::sig("def attributes(self) -> dict[str, str]"))
+      .def_ro("start_unix_ns", &Sample::start_unix_ns, "Since when it counts.")
+      .def_ro("value", &Sample::value, "Of a counter or gauge.")
+      .def_ro("count", &Sample::count, "Of a histogram: how many observations.")
+      .def_ro("sum", &Sample::sum, "Of a histogram: all observations.")
+      .def_ro("bounds", &Sample::bounds, "Of a histogram with bounds.")
+      .def_ro("counts", &Sample::counts,
+              "Of a histogram: observations in each bucket: with bounds one more than these; without, in "
+              "(base**(offset+i), base**(offset+i+1)] where base = 2**(2**-scale).")
+      .def_ro("exponential", &Sample::exponential)
+      .def_ro("scale", &Sample::scale)
+      .def_ro("offset", &Sample::offset)
+      .def_ro("zeros", &Sample::zeros, "Of a histogram without bounds: observations of 0.")
+      .def("__repr__", &Describe);
+}
+
+void BindRegistry(nb::module_& m) {
+  nb::class_<Registry>(m, "Registry",
+                       "Owns instruments. Those made without one belong to process_registry().")
+      .def(nb::init<>())
+      .def(
+          "snapshot",
+          [](const Registry& self) {
+            nb::gil_scoped_release released;
+            return self.Snapshot();
+          },
+          "All series, in the order in which their instruments were made. Each value is monotonic from one "
+          "reading to "
+          "the next; they are not of one instant.")
+      .def("limit_series", &Registry::LimitSeries, "limit"_a,
+           "How many series an instrument may have, 2,000 by default. Further ones are told together, with "
+           "otel.metric.overflow=\"true\".");
+  m.def(
+      "process_registry", []() -> Registry& { return Registry::Process(); }, nb::rv_policy::reference,
+      "The registry that instruments belong to by default. It never ends.");
+  m.def("dropped_records", &DroppedRecords,
+        "What was recorded and not kept, in all registries: NaN, infinite and negative values where there "
+        "can be none.");
+}
+
+}  // namespace
+
+void BindInstruments(nb::module_& m) {
+  BindRegistry(m);
+  BindSample(m);
+  BindSum<Counter, int64_t>(m, "Counter",
+                            "Whole things that were counted. Negative amounts are dropped and counted.");
+  BindSum<UpDownCounter, int64_t>(m, "UpDownCounter", "Whole things that come and go: requests in flight.");
+  BindSum<DoubleCounter, double>(m, "DoubleCounter",
+                                 "A sum that only grows, like joules. A negative amount or NaN is "
+                                 "dropped and counted.");
+  BindSum<DoubleUpDownCounter, double>(m, "DoubleUpDownCounter",
+                                       "A sum that grows and falls. NaN is dropped and counted.");
+  BindGauge(m);
+  BindHistogram(m);
+}
+
+}  // namespace gpulens::python

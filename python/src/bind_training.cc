@@ -1,0 +1,115 @@
+// gpulens.training: the native half, which keeps and tells the numbers.
+#include <gpulens/training.h>
+
+#include <optional>
+#include <vector>
+
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/pair.h>
+#include <nanobind/stl/vector.h>
+
+#include "src/bind.h"
+
+namespace gpulens::python {
+namespace {
+
+void Construct(TrainingMonitor* self, TrainingOptions options, const std::string& product,
+               const std::string& precision, Registry* registry) {
+  const auto parsed = ParsePrecision(precision);
+  if (!parsed)
+    Raise({Code::kInvalidArgument, "precision: \"" + precision + "\" is none; bf16, fp16, fp8, tf32 …"});
+  options.precision = *parsed;
+  options.product = product;
+  new (self)
+      TrainingMonitor(Take(TrainingMonitor::Create(options, registry ? *registry : Registry::Process())));
+}
+
+void BindOptions(nb::module_& m) {
+  using Options = TrainingOptions;
+  nb::class_<Options>(m, "TrainingOptions", "What gpulens.TrainingMonitor was given; NaN: not known.")
+      .def(nb::init<>())
+      .def_rw("num_params", &Options::num_params)
+      .def_rw("active_params", &Options::active_params)
+      .def_rw("tokens_per_step", &Options::tokens_per_step)
+      .def_rw("gpu_count", &Options::gpu_count)
+      .def_rw("rank", &Options::rank)
+      .def_rw("peak_flops_per_gpu", &Options::peak_flops_per_gpu)
+      .def_rw("gradient_checkpointing", &Options::gradient_checkpointing)
+      .def_rw("max_norm", &Options::max_norm);
+}
+
+void BindMetrics(nb::module_& m) {
+  using Metrics = TrainingMetrics;
+  nb::class_<Metrics>(m, "TrainingMetrics",
+                      "The last value of each; NaN where there was none. A plain value.")
+      .def_ro("steps", &Metrics::steps)
+      .def_ro("nonfinite_losses", &Metrics::nonfinite_losses, "Steps whose loss was NaN or infinite.")
+      .def_ro("loss", &Metrics::loss, "NaN, too, while the newest one is not finite.")
+      .def_ro("step_seconds", &Metrics::step_seconds)
+      .def_ro("mfu", &Metrics::mfu, "Model FLOPs utilisation, a ratio.")
+      .def_ro("hfu", &Metrics::hfu, "Hardware FLOPs utilisation, a ratio: with what was recomputed.")
+      .def_ro("flops_per_second", &Metrics::flops_per_second, "Of the model, the whole job.")
+      .def_ro("gradient_norm", &Metrics::gradient_norm)
+      .def_ro("gradient_nonfinite_params", &Metrics::gradient_nonfinite_params)
+      .def_ro("gradient_clip_ratio", &Metrics::gradient_clip_ratio)
+      .def_ro("data_wait_seconds", &Metrics::data_wait_seconds)
+      .def_ro("checkpoint_save_seconds", &Metrics::checkpoint_save_seconds)
+      .def_ro("checkpoint_save_bytes_per_second", &Metrics::checkpoint_save_bytes_per_second)
+      .def_ro("checkpoint_restore_seconds", &Metrics::checkpoint_restore_seconds)
+      .def_ro("checkpoint_restore_bytes_per_second", &Metrics::checkpoint_restore_bytes_per_second)
+      .def_ro("busy_ratio_to_median", &Metrics::busy_ratio_to_median,
+              "How long this rank was busy, by the median of all ranks.");
+}
+
+}  // namespace
+
+void BindTraining(nb::module_& m) {
+  using Monitor = TrainingMonitor;
+  BindOptions(m);
+  BindMetrics(m);
+  nb::class_<Monitor>(m, "TrainingRecorder",
+                      "Keeps and tells what gpulens.TrainingMonitor measures. Thread-safe.")
+      .def("__init__", &Construct, "options"_a, nb::kw_only(), "product"_a, "precision"_a,
+           "registry"_a.none(), nb::keep_alive<1, 5>())
+      .def("record_step", &Monitor::RecordStep, "seconds"_a, "loss"_a = nb::none())
+      .def("record_loss", &Monitor::RecordLoss, "loss"_a)
+      .def("record_data_wait", &Monitor::RecordDataWait, "seconds"_a)
+      .def(
+          "record_checkpoint_save",
+          [](Monitor& self, double seconds, std::optional<double> bytes) {
+            self.RecordCheckpointSave(seconds, bytes.value_or(kNotMeasured));
+          },
+          "seconds"_a, "size_bytes"_a = nb::none())
+      .def(
+          "record_checkpoint_restore",
+          [](Monitor& self, double seconds, std::optional<double> bytes) {
+            self.RecordCheckpointRestore(seconds, bytes.value_or(kNotMeasured));
+          },
+          "seconds"_a, "size_bytes"_a = nb::none())
+      .def("record_gradient", &Monitor::RecordGradient, "l2_norm"_a, "nonfinite_params"_a,
+           "clipped"_a = nb::none())
+      .def(
+          "record_ranks",
+          [](Monitor& self, const std::vector<double>& busy_seconds) { self.RecordRanks(busy_seconds); },
+          "busy_seconds"_a)
+      .def_prop_ro("metrics", &Monitor::metrics)
+      .def_prop_ro(
+          "mfu_reason",
+          [](const Monitor& self) -> std::optional<std::string> {
+            const Status status = self.mfu_status();
+            return status.ok() ? std::nullopt : std::optional(status.detail);
+          },
+          "Why there is no MFU; None when there is one.");
+  m.def(
+      "find_straggler",
+      [](const std::vector<double>& busy_seconds) -> std::optional<std::pair<int, double>> {
+        const Straggler found = FindStraggler(busy_seconds);
+        return found.rank < 0 ? std::nullopt : std::optional(std::pair(found.rank, found.ratio_to_median));
+      },
+      "busy_seconds"_a,
+      "The rank that was busy longest, and its time by the median of all; None for fewer than two known "
+      "times. NaN "
+      "and times that are not positive do not count.");
+}
+
+}  // namespace gpulens::python

@@ -1,0 +1,125 @@
+"""gpulens.energy on simulated GPUs: run by test_energy.py, in a process that finds the simulated NVML."""
+import asyncio
+import threading
+import unittest
+
+import gpulens
+from gpulens.compat import openjarvis as t
+
+
+class Idle(unittest.TestCase):
+    """Eight GPUs that draw 71 W each, always."""
+
+    WATTS = 8 * 71.0
+
+    def hold(self, window, joules):
+        """Waits until this much has been drawn in a window."""
+        while not window.estimate().energy_joules > joules:
+            threading.Event().wait(0.005)
+
+    def assert_energy(self, result, seconds):
+        self.assertTrue(result.valid, result)
+        wrong = max(result.uncertainty_joules, 0.02 * self.WATTS * seconds) + 0.5
+        self.assertAlmostEqual(result.energy_joules, self.WATTS * seconds, delta=wrong, msg=repr(result))
+
+    def test_a_window(self):
+        monitor = gpulens.EnergyMonitor()
+        self.assertEqual((monitor.vendor, monitor.available, len(monitor.devices)), ("nvidia", True, 8))
+        with monitor.window() as window:
+            self.hold(window, 50)
+            self.assertEqual(window.estimate().validity, "running")
+        result = window.result
+        self.assert_energy(result, result.duration_seconds)
+        self.assertEqual((result.vendor, result.method, result.devices), ("nvidia", "counter", 8))
+        self.assertAlmostEqual(result.mean_power_watts, self.WATTS, delta=0.1 * self.WATTS)
+        self.assertAlmostEqual(result.ticks.mean_power_watts, self.WATTS, delta=1)
+        self.assertIn(" J ± ", repr(result))
+
+    def test_shares_add_up_to_what_was_drawn(self):
+        monitor = gpulens.EnergyMonitor(share="tokens")
+        with monitor.window() as whole:
+            with monitor.request() as a, monitor.request() as b, monitor.request() as c:
+                for _ in range(3):
+                    for request, tokens in ((a, 10), (b, 30), (c, 0)):
+                        request.add_tokens(tokens)
+                    self.hold(whole, whole.estimate().energy_joules + 20)
+        shares = [request.result for request in (a, b, c)]
+        total = sum(share.energy_joules for share in shares)
+        wrong = whole.result.uncertainty_joules + sum(share.uncertainty_joules for share in shares) + 0.5
+        self.assertAlmostEqual(total, whole.result.energy_joules, delta=wrong)
+        self.assertGreater(shares[1].energy_joules, shares[0].energy_joules)
+
+    def test_phases(self):
+        monitor = gpulens.EnergyMonitor()
+        with monitor.request() as request:
+            request.mark("prefill")
+            self.hold(request, 30)
+            request.mark("decode")
+            self.hold(request, 80)
+        parts = request.phase("prefill").energy_joules + request.phase("decode").energy_joules
+        self.assertAlmostEqual(parts, request.result.energy_joules, delta=2 * request.result.uncertainty_joules + 0.5)
+        self.assertEqual(request.phase("coda").validity, "gap")
+
+    def test_settled_in_a_coroutine(self):
+        async def measure():
+            with gpulens.EnergyMonitor().window() as window:
+                while not window.estimate().energy_joules > 20:
+                    await asyncio.sleep(0.005)
+            return await window.settle(), window
+
+        settled, window = asyncio.run(measure())
+        self.assertEqual(settled.duration_seconds, window.result.duration_seconds)
+        self.assertTrue(settled.valid)
+
+    def test_a_gpu_monitor(self):
+        self.assertTrue(t.GpuMonitor.available())
+        monitor = t.GpuMonitor(poll_interval_ms=20)
+        with gpulens.EnergyMonitor().window() as beside:
+            with monitor.sample() as result:
+                self.assertEqual(result.energy_joules, 0.0)
+                self.hold(beside, 100)
+        self.assertEqual(result.validity, "valid", result.reason)
+        self.assertAlmostEqual(result.energy_joules, self.WATTS * result.duration_seconds, delta=0.1 * result.energy_joules + 5)
+        self.assertAlmostEqual(result.mean_power_watts * result.duration_seconds, result.energy_joules, delta=1e-6 * result.energy_joules)
+        self.assertEqual(result.mean_utilization_pct, 0.0)
+        self.assertGreater(result.mean_temperature_c, 10)
+        self.assertGreater(result.num_snapshots, 0)
+        monitor.close()
+        monitor.close()
+        with monitor.sample() as after:
+            pass
+        self.assertEqual((after, after.reason), (t.GpuSample(), "the monitor is closed"))
+
+    def test_monitors_of_vendors(self):
+        self.assertEqual([kind.available() for kind in (t.NvidiaEnergyMonitor, t.AmdEnergyMonitor, t.AppleEnergyMonitor)],
+                         [True, False, False])
+        for preferred in (None, "nvidia", "apple", "amd", "abacus"):
+            self.assertEqual(t.create_energy_monitor(prefer_vendor=preferred).vendor(), t.EnergyVendor.NVIDIA)
+        monitor = t.create_energy_monitor(20)
+        self.assertEqual(monitor.energy_method(), "hw_counter")
+        with gpulens.EnergyMonitor().window() as beside, monitor.sample() as sample:
+            self.hold(beside, 60)
+        self.assertEqual((sample.vendor, sample.device_name, sample.device_count, sample.energy_method),
+                         ("nvidia", "NVIDIA H100 80GB HBM3", 8, "hw_counter"))
+        self.assertEqual((sample.gpu_energy_joules, sample.validity), (sample.energy_joules, "valid"))
+        self.assertAlmostEqual(monitor.snapshot().mean_power_watts, self.WATTS, delta=1)
+        monitor.close()
+        self.assertEqual(monitor.snapshot().mean_power_watts, 0.0)
+
+    def test_batches_and_sessions(self):
+        monitor = t.create_energy_monitor(20)
+        batch = t.EnergyBatch(monitor)
+        with t.TelemetrySession(monitor, interval_ms=10) as session, batch.sample() as context:
+            with gpulens.EnergyMonitor().window() as beside:
+                begin = session._now_ns()
+                self.hold(beside, 100)
+                end = session._now_ns()
+            context.record_request(100)
+            joules = session.energy_delta(begin, end)[0]
+        self.assertAlmostEqual(joules, self.WATTS * (end - begin) / 1e9, delta=0.1 * joules + 3)
+        self.assertAlmostEqual(batch.metrics.energy_per_token_joules * 100, batch.metrics.total_energy_joules)
+        self.assertGreater(batch.metrics.total_energy_joules, 90)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,101 @@
+"""gpulens.energy, and OpenJarvis' monitors over it: here without any sensor, and on a simulated NVML in a process of its own.
+
+The simulated library is what the repository's build makes (build/release/fake_nvml); without it those tests skip.
+"""
+import inspect
+import math
+import os
+import pathlib
+import subprocess
+import sys
+import threading
+import unittest
+
+import gpulens
+from gpulens.compat import openjarvis as t
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
+FAKE = pathlib.Path(os.environ.get("GPULENS_FAKE_NVML_FOLDER", ROOT / "build/release/fake_nvml"))
+
+
+class Simulated(unittest.TestCase):
+    @unittest.skipUnless((FAKE / "libnvidia-ml.so.1").exists(), "the simulated NVML is not built")
+    def test_on_simulated_gpus(self):
+        profile = str(ROOT / "tests/fake_nvml/profiles/h100_idle.yaml")
+        env = {**os.environ, "LD_LIBRARY_PATH": str(FAKE), "GPULENS_FAKE_NVML": profile}
+        for name in ("CUDA_VISIBLE_DEVICES", "NVIDIA_VISIBLE_DEVICES"):
+            env.pop(name, None)
+        command = [sys.executable, "-m", "unittest", "-v", "simulated_gpus"]
+        folder = pathlib.Path(__file__).parent
+        done = subprocess.run(command, cwd=folder, env=env, capture_output=True, text=True, timeout=300)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertNotIn("skipped", done.stderr)
+
+
+class WithoutSensors(unittest.TestCase):
+    """As on a machine with nothing to read; with something the results are its."""
+
+    def test_results_say_why(self):
+        with gpulens.EnergyMonitor().window() as window:
+            pass
+        result = window.result
+        if result.vendor == "none":
+            self.assertTrue(math.isnan(result.energy_joules) and math.isnan(result.mean_power_watts))
+            self.assertIn(result.validity, ("no_device", "permission_denied"))
+            self.assertFalse(result.valid)
+            self.assertTrue(result.reason)
+        with self.assertRaisesRegex(TypeError, "truth value"):
+            bool(result)
+
+    def test_what_is_wrong_is_said(self):
+        for options in ({"share": "luck"}, {"prefer": "abacus"}, {"interval_seconds": 0}, {"interval_seconds": math.nan},
+                        {"history_seconds": -1}):
+            with self.assertRaises(gpulens.InvalidArgumentError, msg=options):
+                gpulens.EnergyMonitor(**options)
+        with self.assertRaises(ValueError):
+            gpulens.EnergyMonitor().between(math.nan, 1)
+
+    def test_leaving_by_an_exception_ends_it(self):
+        window = gpulens.EnergyMonitor().window()
+        with self.assertRaises(KeyError):
+            with window:
+                raise KeyError("x")
+        self.assertGreaterEqual(window.result.duration_seconds, 0)
+
+    def test_the_documented_example_runs(self):
+        # As its document has it, but for the import.
+        code = (
+            "from gpulens.compat.openjarvis import GpuMonitor\n"
+            "mon = GpuMonitor(poll_interval_ms=50)\n"
+            "with mon.sample() as result:\n"
+            "    # ... run inference ...\n"
+            "    pass\n"
+            "print(result.energy_joules)\n"
+            "mon.close()\n"
+        )
+        done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True, timeout=60)
+        self.assertGreaterEqual(float(done.stdout), 0.0)
+
+    def test_documented_signatures(self):
+        self.assertEqual(str(inspect.signature(t.GpuMonitor)), "(poll_interval_ms: int = 50) -> None")
+        parameters = inspect.signature(t.create_energy_monitor).parameters
+        self.assertEqual([(p.name, p.default) for p in parameters.values()], [("poll_interval_ms", 50), ("prefer_vendor", None)])
+
+    def test_monitors_without_a_gpu(self):
+        for kind in (t.GpuMonitor, t.NvidiaEnergyMonitor, t.AmdEnergyMonitor, t.AppleEnergyMonitor, t.RaplEnergyMonitor):
+            self.assertIsInstance(kind.available(), bool)
+        self.assertFalse(t.AppleEnergyMonitor.available())
+        if t.GpuMonitor.available():
+            self.skipTest("this machine has a GPU")
+        before = threading.active_count()
+        monitor = t.GpuMonitor()
+        with monitor.sample() as sample:
+            self.assertEqual(threading.active_count(), before)
+        self.assertEqual((sample, sample.validity), (t.GpuSample(), "no_device"))
+        monitor.close()
+        found = t.create_energy_monitor()
+        self.assertTrue(found is None or found.vendor() == t.EnergyVendor.CPU_RAPL)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,180 @@
+#include "agent/cli/bench/bench_command.h"
+
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <condition_variable>
+#include <csignal>
+#include <cstdio>
+#include <memory>
+#include <mutex>
+#include <string>
+
+#include "agent/cli/bench/bench_options.h"
+#include "agent/cli/bench/bench_text.h"
+#include "loadgen/load_run.h"
+
+namespace gpulens {
+namespace {
+
+constexpr const char* kFooter = R"(
+  gpulens bench serve http://127.0.0.1:8000                              200 requests, 8 at a time
+  gpulens bench serve http://gpu7:8000/v1 --concurrency 32 --requests 2000
+  gpulens bench serve http://gpu7:8000/v1 --rate 12 --duration 2m --slo ttft=500ms --slo itl=50ms
+  gpulens bench serve https://llm.example/v1 --api-key-env LLM_KEY --model llama-70b --json > run.json
+
+TTFT and end to end count from when a request was due, so a client that cannot keep up hides nothing. TPOT is
+a request's time after its first token by the tokens after it; tokens are counted by the server.
+Exit: 0 every request was answered · 1 some were not · 2 wrong use · 130 stopped by Ctrl-C: the result is of
+what was done)";
+
+constexpr auto kProgressEvery = std::chrono::milliseconds(100);
+
+int Complain(const std::string& text, int code) {
+  ::dprintf(STDERR_FILENO, "gpulens bench: %s\n", text.c_str());
+  return code;
+}
+
+// What one thread waits for and another says.
+class Flag {
+ public:
+  void Raise() {
+    std::lock_guard lock(mutex_);
+    up_ = true;
+    came_.notify_all();
+  }
+  // False: `patience` is over.
+  bool Wait(Duration patience) {
+    std::unique_lock lock(mutex_);
+    return came_.wait_for(lock, patience, [this] { return up_; });
+  }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable came_;
+  bool up_ = false;
+};
+
+// The first model that the server names.
+Result<std::string> AskForModel(IoLoop& loop, const BenchPlan& plan) {
+  HttpClient client(loop);
+  std::unique_ptr<HttpChannel> channel;
+  HttpReply answer;
+  Flag came;
+  loop.Call([&] {
+    channel = client.Open({plan.models, {}, {}});
+    HttpGet get{plan.load.headers, plan.load.tls, std::chrono::seconds(10), {}};
+    channel->Get(std::move(get), [&](HttpReply& reply) {
+      answer = std::move(reply);
+      came.Raise();
+    });
+  });
+  came.Wait(std::chrono::seconds(15));
+  loop.Call([&] { channel.reset(); });
+  const std::string from = plan.models.ToString();
+  if (answer.failure != HttpFailure::kNone)
+    return Status{Code::kUnavailable,
+                  from + ": " + answer.detail + ". Is the server up? A model can be named with --model"};
+  auto model = FirstModel(answer.body);
+  if (!model) return Status{Code::kDataLoss, from + " names no model; name one with --model"};
+  return std::move(*model);
+}
+
+void ShowProgress(const LoadPlan& plan, IoLoop& loop, const LoadRun& run, Flag& ended) {
+  while (!ended.Wait(kProgressEvery)) {
+    LoadProgress progress;
+    loop.Call([&] { progress = run.progress(); });
+    ::dprintf(STDERR_FILENO, "\r\033[K%s", ProgressText(plan, progress).c_str());
+  }
+  ::dprintf(STDERR_FILENO, "\r\033[K");
+}
+
+int Run(const BenchOptions& options) {
+  auto plan = MakeBenchPlan(options);
+  if (!plan) return Complain(plan.error().detail, 2);
+  IoLoop loop;
+  loop.Start();
+  if (plan->load.model.empty()) {
+    auto model = AskForModel(loop, *plan);
+    if (!model) return Complain(model.error().detail, 1);
+    plan->load.model = std::move(*model);
+  }
+  Flag ended;
+  auto run = std::make_unique<LoadRun>(loop, plan->load, [&ended] { ended.Raise(); });
+  // The signal may come when the run is gone: the loop is stopped first.
+  if (Status status = loop.OnSignal(SIGINT, [&run] { run->Stop(); }); !status.ok())
+    return Complain(status.detail, 1);
+  loop.Call([&run] { run->Start(); });
+  if (!options.quiet && ::isatty(STDERR_FILENO)) ShowProgress(plan->load, loop, *run, ended);
+  else
+    while (!ended.Wait(std::chrono::hours(1))) {
+    }
+  LoadRecord record;
+  loop.Call([&] { record = run->record(); });
+  loop.Stop();
+
+  const LoadSummary summary = Summarize(record, plan->load.warmup, plan->load.concurrency, plan->targets);
+  const std::string text =
+      options.json ? ResultJson(plan->load, record, summary) : ResultText(plan->load, record, summary);
+  std::fputs(text.c_str(), stdout);
+  if (std::fflush(stdout) != 0) return Complain("the result could not be written", 1);
+  if (record.stopped) return 130;
+  return record.errors.empty() ? 0 : 1;
+}
+
+void AddOptions(CLI::App& serve, BenchOptions& options) {
+  const CLI::Range positive(1u, 10'000'000u);
+  serve.add_option("URL", options.url, "The server, its API (…/v1) or its endpoint")->required();
+  serve.add_option("--model", options.model, "Default: the first that the server names");
+  serve
+      .add_option("--concurrency", options.concurrency,
+                  "So many requests in flight: 8; with --rate at most, 1000")
+      ->check(CLI::Range(1, 10'000));
+  serve
+      .add_option("--rate", options.rate,
+                  "So many requests a second, at random times, whatever the server does")
+      ->check(CLI::Range(0.001, 100'000.0));
+  serve.add_option("--requests", options.requests, "At most so many: 200, with --duration no limit")
+      ->check(positive);
+  serve.add_option("--duration", options.duration, "No request begins later")->type_name("D");
+  serve
+      .add_option("--warmup", options.warmup,
+                  "So many at the start are not counted: as many as are in flight")
+      ->check(CLI::Range(0, 1'000'000));
+  serve.add_option("--prompt-tokens", options.prompt_tokens, "About so many in a prompt, 128")
+      ->check(CLI::Range(1, 1'000'000));
+  serve.add_option("--shared-prefix", options.shared_prefix,
+                   "Of these, about so many the same in all prompts");
+  serve.add_option("--max-tokens", options.max_tokens, "At most so many out, 128")
+      ->check(CLI::Range(1, 1'000'000));
+  serve.add_flag("--ignore-eos", options.ignore_eos, "Always --max-tokens out (vLLM, SGLang)");
+  serve.add_flag("--no-stream", options.whole, "Answers in one piece: no TTFT, no ITL");
+  serve.add_flag("--completions", options.completions, "/completions instead of /chat/completions");
+  serve.add_option("--slo", options.targets,
+                   "What a good request keeps: ttft=500ms, itl=50ms, e2e=10s; repeatable");
+  serve.add_option("--header", options.headers, "\"Name: value\", with every request; repeatable");
+  serve.add_option("--api-key-env", options.api_key_variable, "The variable that holds the API key")
+      ->type_name("NAME");
+  serve.add_option("--ca-file", options.ca_file,
+                   "PEM file of the authority that signed the server's certificate");
+  serve.add_flag("--insecure", options.insecure, "Do not check the server's certificate");
+  serve.add_option("--timeout", options.timeout, "Of one request, 2m")->type_name("D");
+  serve.add_option("--seed", options.seed, "Of prompts and random times, 1: the same seed, the same load");
+  serve.add_flag("--json", options.json, "JSON");
+  serve.add_flag("-q,--quiet", options.quiet, "No progress");
+}
+
+}  // namespace
+
+void AddBench(CLI::App& app, int& code) {
+  CLI::App* bench = app.add_subcommand("bench", "Put load on a server and say how it answered.");
+  bench->require_subcommand(1);
+  CLI::App* serve =
+      bench->add_subcommand("serve", "An OpenAI-compatible endpoint: TTFT, ITL, goodput, tokens/s.");
+  auto options = std::make_shared<BenchOptions>();
+  AddOptions(*serve, *options);
+  serve->footer(kFooter);
+  serve->callback([options, &code] { code = Run(*options); });
+}
+
+}  // namespace gpulens

@@ -1,0 +1,178 @@
+// `gpulens exp export` and `gpulens exp plot`.
+#include <unistd.h>
+
+#include <cmath>
+#include <cstdio>
+
+#include "agent/cli/exp/exp_command.h"
+#include "agent/cli/exp/mlflow_export.h"
+#include "agent/cli/plot/svg_plot.h"
+#include "base/files.h"
+#include "base/result.h"
+#include "base/text.h"
+#include "wire/json/json_text.h"
+
+namespace gpulens {
+namespace {
+
+using namespace experiments;
+
+constexpr int kMostDepth = 16;  // of runs within runs
+
+int Complain(const char* command, const Status& status) {
+  std::string text;
+  AppendPrintable(text, status.detail);
+  ::dprintf(STDERR_FILENO, "gpulens exp %s: %s\n", command, text.c_str());
+  return status.code == Code::kInvalidArgument ? 2 : 1;
+}
+
+// To a file, or to standard output.
+Status Put(const std::string& path, const std::string& text) {
+  if (!path.empty() && path != "-") return WriteFileAtomically(path, text);
+  const bool written =
+      std::fwrite(text.data(), 1, text.size(), stdout) == text.size() && std::fflush(stdout) == 0;
+  return written ? Ok() : Status{Code::kIo, "cannot write"};
+}
+
+Result<MlflowRun> ReadRun(RunReader& reader, const RunRow& run) {
+  MlflowRun out;
+  ASSIGN_OR_RETURN(out.page, ReadPage(reader, run));
+  for (const MetricRow& metric : out.page.metrics) {
+    ASSIGN_OR_RETURN(std::vector<PointRow> points, reader.Points(run.id, metric.key));
+    out.points.push_back(std::move(points));
+  }
+  return out;
+}
+
+std::string HistoryCsv(const MlflowRun& run) {
+  std::string out = "run_id,key,step,time,value\n";
+  for (size_t i = 0; i < run.points.size(); ++i) {
+    std::string key;
+    for (char c : run.page.metrics[i].key) key += c == '"' ? "\"\"" : std::string(1, c);
+    // A spreadsheet computes what begins so.
+    if (std::string_view("=+-@").find(key.front()) != std::string_view::npos) key.insert(0, 1, '\'');
+    for (const PointRow& point : run.points[i]) {
+      out += run.page.run.id + ",\"" + key + "\"," + std::to_string(point.step) + ",";
+      AppendRfc3339(out, point.unix_ns);
+      out += "," + ValueText(point.value) + "\n";
+    }
+  }
+  return out;
+}
+
+// The page, with each metric's history: [step, time in seconds since 1970, value].
+std::string HistoryJson(const MlflowRun& run, int64_t now_ns) {
+  std::string out = RunPageJson(run.page, now_ns);
+  out.erase(out.rfind('}'));
+  out += ",\"history\":{";
+  for (size_t i = 0; i < run.points.size(); ++i) {
+    out += i > 0 ? ",\n" : "\n";
+    AppendJsonString(out, run.page.metrics[i].key);
+    out += ":[";
+    for (const PointRow& point : run.points[i]) {
+      if (&point != &run.points[i].front()) out += ',';
+      out += "[" + std::to_string(point.step) + ",";
+      AppendJsonNumber(out, static_cast<double>(point.unix_ns) / 1e9);
+      out += ',';
+      // JSON has no such numbers; null would not say which.
+      if (std::isfinite(point.value)) AppendJsonNumber(out, point.value);
+      else
+        AppendJsonString(out, std::isnan(point.value) ? "NaN" : point.value > 0 ? "Infinity" : "-Infinity");
+      out += ']';
+    }
+    out += ']';
+  }
+  return out + "}}\n";
+}
+
+// The run and those within it.
+Status ExportMlflow(RunReader& reader, const RunRow& run, const std::string& folder, int depth, int& count) {
+  ASSIGN_OR_RETURN(MlflowRun whole, ReadRun(reader, run));
+  RETURN_IF_ERROR(WriteMlflow(whole, folder));
+  ++count;
+  if (depth == kMostDepth) return Ok();
+  for (const RunRow& child : whole.page.children)
+    RETURN_IF_ERROR(ExportMlflow(reader, child, folder, depth + 1, count));
+  return Ok();
+}
+
+// What a line is called: the metric when it alone differs, else the run, too.
+std::string LineName(const RunRow& run, const std::string& key, bool several_runs, bool several_keys) {
+  if (!several_runs) return key;
+  std::string name = run.name + " " + run.id.substr(run.id.size() - std::min<size_t>(8, run.id.size()));
+  return several_keys ? name + " " + key : name;
+}
+
+}  // namespace
+
+int RunExpExport(const ExpOptions& options) {
+  auto reader = OpenExperiments(options.db);
+  if (!reader) return Complain("export", reader.error());
+  auto run = reader->Find(options.run);
+  if (!run) return Complain("export", run.error());
+  if (options.format == "mlflow") {
+    if (options.output.empty())
+      return Complain("export", {Code::kInvalidArgument, "--format mlflow needs a folder: mlruns"});
+    int count = 0;
+    Status written = ExportMlflow(*reader, *run, options.output, 0, count);
+    if (!written) return Complain("export", written);
+    ::dprintf(STDERR_FILENO,
+              "gpulens exp export: %d %s in %s\n"
+              "  MLFLOW_ALLOW_FILE_STORE=true mlflow ui --backend-store-uri %s\n",
+              count, count == 1 ? "run" : "runs", options.output.c_str(), options.output.c_str());
+    return 0;
+  }
+  auto whole = ReadRun(*reader, *run);
+  if (!whole) return Complain("export", whole.error());
+  Status written = Put(options.output,
+                       options.format == "csv" ? HistoryCsv(*whole) : HistoryJson(*whole, reader->now_ns()));
+  return written ? 0 : Complain("export", written);
+}
+
+int RunExpPlot(const ExpOptions& options) {
+  auto reader = OpenExperiments(options.db);
+  if (!reader) return Complain("plot", reader.error());
+  std::vector<std::string> keys = options.metrics;
+  if (keys.empty()) keys = {"loss"};
+  std::vector<RunRow> runs;
+  std::vector<std::string> texts = options.runs;
+  texts.insert(texts.begin(), options.run);
+  for (const std::string& text : texts) {
+    auto run = reader->Find(text);
+    if (!run) return Complain("plot", run.error());
+    runs.push_back(*std::move(run));
+  }
+  std::vector<PlotLine> lines;
+  for (const RunRow& run : runs) {
+    for (const std::string& key : keys) {
+      auto points = reader->Points(run.id, key);
+      if (!points) return Complain("plot", points.error());
+      if (points->empty()) {
+        ::dprintf(STDERR_FILENO, "gpulens exp plot: %s has no history of \"%s\"\n", run.id.c_str(),
+                  key.c_str());
+        continue;
+      }
+      PlotLine line{.name = LineName(run, key, runs.size() > 1, keys.size() > 1), .points = {}};
+      for (const PointRow& point : *points) {
+        const double seconds = static_cast<double>(point.unix_ns - run.started_ns) / 1e9;
+        line.points.emplace_back(options.by_time ? seconds : static_cast<double>(point.step), point.value);
+      }
+      lines.push_back(std::move(line));
+    }
+  }
+  if (lines.empty())
+    return Complain("plot",
+                    {Code::kInvalidArgument, "nothing to draw; gpulens exp show tells the metrics of a run"});
+  PlotOptions plot;
+  plot.title = runs.size() == 1 ? runs.front().name : std::to_string(runs.size()) + " runs";
+  plot.x_name = options.by_time ? "seconds since the start" : "step";
+  plot.y_name = keys.size() == 1 ? keys.front() : "";
+  plot.log_y = options.log_scale;
+  Status written = Put(options.output, PlotSvg(lines, plot));
+  if (!written) return Complain("plot", written);
+  if (!options.output.empty() && options.output != "-")
+    ::dprintf(STDERR_FILENO, "%s\n", options.output.c_str());
+  return 0;
+}
+
+}  // namespace gpulens

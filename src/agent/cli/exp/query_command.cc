@@ -1,0 +1,210 @@
+// `gpulens query "SELECT …"`.
+#include <unistd.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+
+#include "agent/cli/exp/exp_command.h"
+#include "base/text.h"
+#include "store/experiments/run_query.h"
+#include "wire/json/json_text.h"
+
+namespace gpulens {
+namespace {
+
+using namespace experiments;
+using sqlite::Statement;
+
+// A cell of a table holds so many characters; CSV and JSON have all of it.
+constexpr size_t kMostCell = 60;
+
+size_t Width(std::string_view text) {
+  return static_cast<size_t>(
+      std::count_if(text.begin(), text.end(), [](char c) { return (c & 0xc0) != 0x80; }));
+}
+
+std::string NumberText(double value) {
+  std::string out;
+  if (std::isinf(value)) return value > 0 ? "inf" : "-inf";
+  AppendJsonNumber(out, value);
+  return out;
+}
+
+std::string CellText(const Statement& row, int column) {
+  switch (row.TypeOf(column)) {
+    case Statement::Type::kNull: return "–";
+    case Statement::Type::kReal: return NumberText(row.Real(column));
+    default: {
+      std::string out;
+      AppendPrintable(out, row.Text(column));
+      return out;
+    }
+  }
+}
+
+// Writes rows as they come, but for tables, whose columns are as wide as their widest cell.
+class Printer {
+ public:
+  explicit Printer(const ExpOptions& options) : options_(options) {}
+
+  bool Row(const Statement& row, bool first) {
+    if (first) return Begin(row);
+    if (options_.json) Json(row);
+    else if (options_.csv) Csv(row);
+    else Cells(row);
+    ++rows_;
+    return Flush(options_.json || options_.csv);
+  }
+  bool End(bool cut) {
+    if (options_.json) out_ += std::string("],\"cut\":") + (cut ? "true" : "false") + "}\n";
+    if (!options_.json && !options_.csv) Lay();
+    return Flush(true);
+  }
+  size_t rows() const noexcept { return rows_; }
+
+ private:
+  bool Begin(const Statement& row) {
+    for (int i = 0; i < row.columns(); ++i) names_.emplace_back(row.ColumnName(i));
+    if (options_.json) {
+      out_ = "{\"schema\":\"gpulens.query/1\",\"columns\":[";
+      for (const std::string& name : names_) {
+        if (&name != &names_.front()) out_ += ',';
+        AppendJsonString(out_, name);
+      }
+      out_ += "],\"rows\":[";
+    } else if (options_.csv) {
+      for (const std::string& name : names_) Field(name, &name == &names_.front());
+      out_ += '\n';
+    } else {
+      std::vector<std::string> head;
+      for (const std::string& name : names_) AppendPrintable(head.emplace_back(), name);
+      table_.push_back(std::move(head));
+      right_.assign(names_.size(), true);
+    }
+    return true;
+  }
+
+  void Json(const Statement& row) {
+    out_ += rows_ == 0 ? "\n[" : ",\n[";
+    for (int i = 0; i < row.columns(); ++i) {
+      if (i > 0) out_ += ',';
+      switch (row.TypeOf(i)) {
+        case Statement::Type::kNull: out_ += "null"; break;
+        case Statement::Type::kInteger: AppendJsonInt(out_, row.Int(i)); break;
+        case Statement::Type::kReal:
+          if (std::isinf(row.Real(i))) AppendJsonString(out_, NumberText(row.Real(i)));
+          else AppendJsonNumber(out_, row.Real(i));
+          break;
+        default: AppendJsonString(out_, row.Text(i));
+      }
+    }
+    out_ += ']';
+  }
+
+  void Field(std::string_view text, bool first) {
+    if (!first) out_ += ',';
+    // What a spreadsheet would compute is quoted as text.
+    const bool formula =
+        !text.empty() && std::string_view("=+-@\t\r").find(text.front()) != std::string_view::npos;
+    if (!formula && text.find_first_of(",\"\r\n") == std::string_view::npos) {
+      out_ += text;
+      return;
+    }
+    out_ += formula ? "\"'" : "\"";
+    for (char c : text) {
+      if (c == '"') out_ += '"';
+      out_ += c;
+    }
+    out_ += '"';
+  }
+  void Csv(const Statement& row) {
+    for (int i = 0; i < row.columns(); ++i) {
+      const Statement::Type type = row.TypeOf(i);
+      if (type == Statement::Type::kText || type == Statement::Type::kBlob) {
+        Field(row.Text(i), i == 0);
+        continue;
+      }
+      if (i > 0) out_ += ',';
+      if (type != Statement::Type::kNull) out_ += CellText(row, i);
+    }
+    out_ += '\n';
+  }
+
+  void Cells(const Statement& row) {
+    std::vector<std::string> cells;
+    for (int i = 0; i < row.columns(); ++i) {
+      std::string cell = CellText(row, i);
+      if (Width(cell) > kMostCell) {
+        size_t bytes = 0;
+        for (size_t seen = 0; seen + 1 < kMostCell; ++seen)
+          bytes += std::max<size_t>(1, Utf8Length(std::string_view(cell).substr(bytes)));
+        cell = cell.substr(0, bytes) + "…";
+      }
+      const Statement::Type type = row.TypeOf(i);
+      if (type == Statement::Type::kText || type == Statement::Type::kBlob)
+        right_[static_cast<size_t>(i)] = false;
+      cells.push_back(std::move(cell));
+    }
+    table_.push_back(std::move(cells));
+  }
+  void Lay() {
+    std::vector<size_t> widths(names_.size());
+    for (const auto& row : table_) {
+      for (size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], Width(row[i]));
+    }
+    for (const auto& row : table_) {
+      std::string line;
+      for (size_t i = 0; i < row.size(); ++i) {
+        const std::string blanks(widths[i] - Width(row[i]), ' ');
+        line += (i > 0 ? "  " : "") + (right_[i] ? blanks + row[i] : row[i] + blanks);
+      }
+      line.erase(line.find_last_not_of(' ') + 1);
+      out_ += line + "\n";
+    }
+  }
+
+  // False: nobody reads any more.
+  bool Flush(bool now) {
+    if (!now) return true;
+    bool written = std::fwrite(out_.data(), 1, out_.size(), stdout) == out_.size();
+    out_.clear();
+    return written && std::ferror(stdout) == 0;
+  }
+
+  const ExpOptions& options_;
+  std::vector<std::string> names_;
+  std::vector<std::vector<std::string>> table_;
+  std::vector<bool> right_;
+  std::string out_;
+  size_t rows_ = 0;
+};
+
+int Complain(const Status& status) {
+  std::string text;
+  AppendPrintable(text, status.detail);
+  ::dprintf(STDERR_FILENO, "gpulens query: %s\n", text.c_str());
+  return status.code == Code::kInvalidArgument || status.code == Code::kTimeout ? 2 : 1;
+}
+
+}  // namespace
+
+int RunQueryCommand(const ExpOptions& options) {
+  if (options.json && options.csv) return Complain({Code::kInvalidArgument, "--json or --csv, not both"});
+  auto reader = OpenExperiments(options.db);
+  if (!reader) return Complain(reader.error());
+  if (Status views = MakeViews(*reader); !views) return Complain(views);
+  Printer printer(options);
+  QueryLimits limits;
+  limits.rows = options.rows;
+  auto outcome = RunQuery(*reader, options.sql, limits, RealClock(),
+                          [&](const Statement& row, bool first) { return printer.Row(row, first); });
+  if (!outcome) return Complain(outcome.error());
+  const bool written = printer.End(outcome->cut) && std::fflush(stdout) == 0;
+  if (outcome->cut)
+    ::dprintf(STDERR_FILENO, "gpulens query: there are more than %zu rows; --limit shows more\n",
+              options.rows);
+  return written ? 0 : 1;
+}
+
+}  // namespace gpulens

@@ -1,0 +1,2 @@
+house_deps(gpulens_net_http gpulens_wire gpulens_wire_otlp_in gpulens_wire_otlp_points gpulens_wire_samples)
+house_test_deps(gpulens_base_testing gpulens_dialects gpulens_net_plain gpulens_net_client gpulens_instruments)

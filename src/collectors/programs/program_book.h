@@ -1,0 +1,82 @@
+// What programs of this machine have said of themselves, each as it said it last.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <mutex>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include <gpulens/status.h>
+
+#include "core/frame_writer.h"
+#include "wire/otlp_points/otlp_points.h"
+
+namespace gpulens {
+
+// Take is called by any thread, Write and Count inside the instance's run. A Write between which nothing new
+// was said does not allocate.
+class ProgramBook {
+ public:
+  struct Limits {
+    size_t programs = 256;
+    size_t instances = 16;                         // that one process may say it is
+    size_t series = 20'000;                        // of a program
+    size_t all_series = 100'000;                   // of all
+    Duration told = std::chrono::seconds(150);     // a value is told for so long after it came
+    Duration forgotten = std::chrono::minutes(5);  // what is not said any more
+  };
+  explicit ProgramBook(const Limits& limits) : limits_(limits) {}
+
+  // Of the process `pid` (0: nobody knows). kDataLoss: the bytes cannot be read; kExhausted: no more
+  // programs.
+  Status Take(int32_t pid, std::string_view request, Instant now, OtlpPointsReport& report);
+  void Write(FrameWriter& out);
+
+  struct Counts {
+    size_t programs = 0;
+    uint64_t accepted = 0, rejected = 0;
+  };
+  Counts counts() const;
+
+ private:
+  class Taker;
+  // One series.
+  struct Row {
+    std::string name, unit, description;
+    AttributeSet attributes;
+    Kind kind = Kind::kGauge;
+    bool integer = false, has_sum = false;
+    int64_t start_unix_ns = 0;
+    Instant heard;
+    double value = 0;
+    int64_t whole = 0;
+    std::vector<double> bounds, counts;  // cumulative; the last bound is +Inf
+    double sum = 0;
+    // Of the run alone.
+    Series series;
+    int64_t declared_start_ns = 0;
+    bool reshaped = false;  // its bounds are others than those that were declared
+    bool refused = false;
+  };
+  struct Program {
+    EntityRef entity;
+    Instant heard;
+    std::unordered_map<std::string, Row> rows;
+  };
+  using Key = std::pair<int32_t, std::string>;  // pid, service.instance.id
+
+  Program* ProgramOf(int32_t pid, std::span<const AttributeSet::Attribute> resource);
+  static void Declare(Row& row, const EntityRef& entity, SeriesTable& table);
+  static void WriteRow(Row& row, FrameWriter& out);
+
+  const Limits limits_;
+  mutable std::mutex mutex_;  // guards what follows
+  std::map<Key, Program> programs_;
+  size_t series_ = 0;
+  uint64_t accepted_ = 0, rejected_ = 0;
+};
+
+}  // namespace gpulens

@@ -1,0 +1,112 @@
+// The instruments of programs that export to this agent: gpulens' SDK, or any other that speaks OTLP over
+// HTTP at a Unix socket.
+
+#include <algorithm>
+
+#include "base/log.h"
+#include "base/result.h"
+#include "catalog/self_io.h"
+#include "collectors/programs/program_book.h"
+#include "collectors/programs/program_socket.h"
+#include "pipeline/plugin.h"
+
+namespace gpulens {
+namespace {
+
+using std::chrono::seconds;
+
+std::string PathOf(const Config& config) {
+  const std::string& asked = config.Text("socket");
+  return asked.empty() ? DefaultProgramSocket() : asked;
+}
+
+class Programs final : public Collector {
+ public:
+  Programs(std::string path, bool asked, Env& env) : path_(std::move(path)), asked_(asked), env_(env) {}
+
+  Status Collect(FrameWriter& out) override {
+    const Status open = Open();
+    Count(out);
+    book_->Write(out);
+    // Without a socket of its own choice the agent also runs where it may make none, or where another has it.
+    return asked_ ? open : Ok();
+  }
+
+ private:
+  // Tried again at each run: who has it now may end.
+  Status Open() {
+    if (socket_) return Ok();
+    auto opened = ProgramSocket::Open(path_, book_, env_);
+    if (opened) {
+      socket_ = *std::move(opened);
+      Log(LogLevel::kInfo, "programs", "listening", "programs are heard at " + path_);
+      return Ok();
+    }
+    if (why_.ok())
+      Log(LogLevel::kInfo, "programs", "no_socket", "programs are not heard: " + opened.error().detail);
+    why_ = opened.error();
+    return why_;
+  }
+
+  void Count(FrameWriter& out) {
+    if (!programs_) {
+      programs_ = out.table().Declare(kSelfPrograms, {});
+      accepted_ = out.table().Declare(kSelfProgramsPoints, {}, {{"result", "accepted"}});
+      rejected_ = out.table().Declare(kSelfProgramsPoints, {}, {{"result", "rejected"}});
+    }
+    const ProgramBook::Counts counts = book_->counts();
+    out.Set(programs_, counts.programs);
+    out.Set(accepted_, counts.accepted);
+    out.Set(rejected_, counts.rejected);
+  }
+
+  const std::string path_;
+  const bool asked_;
+  Env& env_;
+  const std::shared_ptr<ProgramBook> book_ = std::make_shared<ProgramBook>(ProgramBook::Limits());
+  std::unique_ptr<ProgramSocket> socket_;
+  Status why_;
+  Series programs_, accepted_, rejected_;
+};
+
+Result<std::unique_ptr<Collector>> Create(const Config& config, Env& env) {
+  if (!env.io) return Status{Code::kUnavailable, "there is no network here"};
+  std::string path = PathOf(config);
+  if (path.empty())
+    return Status{Code::kUnavailable, "there is no folder for a socket: set collectors.programs.socket"};
+  return std::unique_ptr<Collector>(
+      std::make_unique<Programs>(std::move(path), !config.Text("socket").empty(), env));
+}
+
+std::vector<Finding> Probe(const Config& config, Env&) {
+  const std::string path = PathOf(config);
+  if (path.empty())
+    return {{Finding::kNotHere, "programs", "", "there is no folder for a socket",
+             "collectors: {programs: {socket: /tmp/gpulens/otlp.sock}}"}};
+  return {{Finding::kFound, "programs", "heard at " + path, "", ""}};
+}
+
+constexpr OptionSpec kOptions[] = {
+    {.key = "socket",
+     .fallback = {},
+     .help = "Unix socket for programs' own metrics (OTLP over HTTP); without it, /run/gpulens/otlp.sock for "
+             "root, in the "
+             "runtime folder of a service, or below $XDG_RUNTIME_DIR."},
+};
+
+constexpr const MetricDesc* kMetrics[] = {&kSelfPrograms, &kSelfProgramsPoints};
+
+}  // namespace
+
+extern const CollectorSpec programs_collector;
+const CollectorSpec programs_collector{.name = "programs",
+                                       .help = "What programs of this machine count of themselves.",
+                                       .period = seconds(5),
+                                       .ttl = seconds(150),
+                                       .options = kOptions,
+                                       .metrics = kMetrics,
+                                       .scraped = true,
+                                       .create = &Create,
+                                       .probe = &Probe};
+
+}  // namespace gpulens

@@ -1,0 +1,157 @@
+// The energy that one device has drawn, as a curve over time, from what its sensors tell now and then. Pure.
+//
+//   EnergyCurve curve({.readings = 1200});
+//   curve.Add({.at_ns = now, .counter_joules = 512.3, .power_watts = 310});
+//   Span span = curve.Between(begin_ns, end_ns);   // joules, and how far off they can be
+//
+// With a counter the curve goes through its values, so whatever lies between two of them adds up to exactly
+// what the counter says. In between it follows the power that was read. Without a counter it is the integral
+// of the power, by trapezoids.
+//
+// Many counters are written only every 20 to 100 ms: what is read may be old. When a value that was not seen
+// before is read, it was written after the reading before and not after this one. So a value holds at some
+// instant of that stretch; the curve puts it into the middle, and the bound knows the ends.
+//
+// `half_width_joules` is a bound where there is a counter that does not lie: energy only grows, so at an
+// instant between two values it is between theirs, and no further from either than the most that the device
+// can draw allows. Of an integral it is an estimate: half of what one would get by taking each time the lower
+// or each time the higher of two neighbouring powers.
+//
+// Not thread-safe. No allocation once the rings are full.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <optional>
+#include <vector>
+
+#include <gpulens/status.h>
+
+#include "energy/counter_step.h"
+
+namespace gpulens::energy {
+
+// What was read of a device at one time; NaN: not known.
+struct Reading {
+  int64_t at_ns = 0;  // when the read returned, on a clock that never jumps
+  double counter_joules = kNotMeasured;
+  double power_watts = kNotMeasured;
+  int64_t took_ns = 0;  // how long the read took: what it tells was so at some time in between
+};
+
+enum class Method : uint8_t { kNone, kCounter, kPowerIntegral };
+// Why a span has no energy, or not all of it.
+enum class Flaw : uint8_t {
+  kNone,
+  kOutside,       // before the first reading that is kept, or too long after the last
+  kGap,           // two readings lie further apart than allowed
+  kCounterReset,  // the counter fell
+  kNoSensor,      // neither counter nor power was ever read
+};
+
+struct Span {
+  double joules = kNotMeasured;
+  double half_width_joules = kNotMeasured;
+  Method method = Method::kNone;
+  Flaw flaw = Flaw::kNone;
+  bool valid() const noexcept { return flaw == Flaw::kNone; }
+};
+
+// The curve at one instant. Joules count from an arbitrary zero; they can be compared over the whole life of
+// a curve, also after the readings are forgotten.
+struct Position {
+  double joules = kNotMeasured;
+  double low = kNotMeasured, high = kNotMeasured;  // between these is the truth, as far as a counter tells
+  double integral_half_width = 0;                  // of all that was integrated so far
+  // Pieces with something wrong, up to here: those that end before, and those that begin before.
+  uint32_t flaws_ended = 0, flaws_begun = 0;
+  Flaw flaw = Flaw::kNone;  // kOutside: there is no position; else what the last wrong piece has
+  bool settled = false;     // no later reading moves it
+};
+
+class EnergyCurve {
+ public:
+  static constexpr int64_t kLagUnknown = std::numeric_limits<int64_t>::max();
+
+  struct Options {
+    size_t readings = 1200;                  // that are kept: a minute at 50 ms
+    int64_t longest_gap_ns = 2'000'000'000;  // between readings: further apart nothing is known
+    double most_watts = std::numeric_limits<double>::infinity();  // that the device can draw
+    double counter_step_joules = 0.001;                           // the counter's resolution
+    // How old its value may be; 0: written as it is read; kLagUnknown: learnt, when it is read often enough.
+    int64_t counter_lag_ns = 0;
+  };
+
+  explicit EnergyCurve(const Options& options);
+
+  // One that is not later than the last is ignored. A device that has told a counter once is measured by it:
+  // a reading without one then only shapes the curve.
+  void Add(const Reading& reading);
+  // Keeps at least so many readings from here on. Allocates.
+  void Keep(size_t readings);
+  // Whether closer readings would tell how often the counter is written.
+  bool learning() const noexcept {
+    return counted_ && options_.counter_lag_ns == kLagUnknown && !step_.lag_ns();
+  }
+
+  // Of the time from `begin_ns` to `end_ns`.
+  Span Between(int64_t begin_ns, int64_t end_ns) const;
+  // Also shortly after the last reading, by the power of then.
+  Position At(int64_t at_ns) const;
+
+  std::optional<int64_t> first_ns() const noexcept;    // of the readings that are kept
+  std::optional<int64_t> last_ns() const noexcept;     // the latest reading
+  std::optional<int64_t> settled_ns() const noexcept;  // up to here positions stay as they are
+  size_t size() const noexcept { return ticks_.count; }
+  Method method() const noexcept {
+    return counted_ ? Method::kCounter : knots_.count > 0 ? Method::kPowerIntegral : Method::kNone;
+  }
+
+ private:
+  // A power that was read, with the integral up to it.
+  struct Tick {
+    int64_t at_ns = 0;
+    double watts = kNotMeasured, joules = 0;
+  };
+  // A point that the curve goes through. Its value was so at some time from `early` to `late`.
+  struct Knot {
+    int64_t at_ns = 0, early_ns = 0, late_ns = 0;
+    double joules = 0, integral_half_width = 0;
+    uint32_t flaws = 0;         // of the pieces up to here
+    Flaw flaw = Flaw::kNone;    // of the piece that ends here
+    Flaw latest = Flaw::kNone;  // of the last piece up to here that had one
+  };
+  template <class T>
+  struct Ring {
+    std::vector<T> items;
+    size_t begin = 0, count = 0;
+    const T& operator[](size_t i) const noexcept { return items[(begin + i) % items.size()]; }
+    const T& back() const noexcept { return (*this)[count - 1]; }
+    void Push(const T& item);
+    void Grow(size_t size);
+    // The first that is later than `at_ns`.
+    size_t After(int64_t at_ns) const noexcept;
+  };
+
+  void AddPower(const Reading& reading);
+  void AddCounter(const Reading& reading);
+  void AddIntegral(const Reading& reading);
+  void AddKnot(const Knot& knot, double piece_joules, Flaw flaw);
+  double PowerIntegral(int64_t at_ns) const noexcept;
+  double Drawn(const Knot& from, const Knot& to, int64_t at_ns) const noexcept;
+  double DrawnSince(const Knot& last, int64_t at_ns) const noexcept;
+  double Scale() const noexcept;
+  void Bound(size_t near, int64_t at_ns, Position& out) const noexcept;
+
+  const Options options_;
+  Ring<Tick> ticks_;
+  Ring<Knot> knots_;
+  bool counted_ = false, silent_ = false;
+  CounterStep step_;
+  double last_counter_ = kNotMeasured;
+  int64_t counter_read_ns_ = 0, counter_asked_ns_ = 0;  // when its last reading came back, and when it began
+  int64_t last_ns_ = std::numeric_limits<int64_t>::min();
+};
+
+}  // namespace gpulens::energy

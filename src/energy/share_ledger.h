@@ -1,0 +1,155 @@
+// Who of those that are at work at the same time has which part of what the devices draw. Pure: it is told
+// when accounts begin and end, and asks a function for the energy at an instant.
+//
+// Between two edges (somebody begins or ends) what is drawn goes to those that are open, in equal parts, or
+// by the tokens that each added in the stretch that is settled at once; where none of the open ones added
+// any, in equal parts. What is drawn while none is open is unattributed. So shares and unattributed add up to
+// what the devices drew, whatever opens and closes in between.
+//
+// A stretch is settled when its readings are in, and then never again. Costs one look per account and stretch
+// and a sort of the edges in it, not the product of both.
+//
+// The half-width of a share bounds what the uncertain energy at the edges can move between accounts; that the
+// work of equal tokens draws equal power is taken as given. Not thread-safe.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <limits>
+#include <vector>
+
+#include "energy/energy_curve.h"
+
+namespace gpulens::energy {
+
+enum class Part : uint8_t { kGpu, kCpu, kDram };
+inline constexpr size_t kParts = 3;
+
+// The devices' energy at one instant, since an arbitrary zero.
+struct Cut {
+  double joules = 0;                          // of what is shared
+  std::array<double, kParts> parts{};         // NaN: not known
+  double half_width = 0;                      // how far off `joules` can be at this instant
+  double integral_half_width = 0;             // of all that was integrated up to here
+  uint32_t flaws_ended = 0, flaws_begun = 0;  // as of Position
+  Flaw flaw = Flaw::kNone;
+};
+using CutAt = std::function<Cut(int64_t at_ns)>;
+
+struct Tally {
+  double joules = 0;
+  double half_width = 0;
+  std::array<double, kParts> parts{};
+  std::array<bool, kParts> missing{};  // parts that were not known all of the time
+  int64_t ns = 0;
+  Flaw flaw = Flaw::kNone;  // not kNone: joules are not all of it
+};
+
+inline constexpr size_t kPhases = 9;  // the first has no name: before the first mark
+inline constexpr size_t kPendingMarks = 16;
+inline constexpr int64_t kOpenEnd = std::numeric_limits<int64_t>::max();
+
+// One window or request. Its owner writes the first part and keeps it in place while the ledger has it.
+struct Account {
+  bool shares = true;  // else it watches: it is told the devices' energy and takes none
+  int64_t begin_ns = 0, end_ns = kOpenEnd;
+  int64_t tokens = 0;  // added so far
+  struct Mark {
+    int64_t at_ns;
+    uint8_t phase;
+  };
+  std::array<Mark, kPendingMarks> marks{};  // not settled yet, by time
+  size_t mark_count = 0;
+
+  struct Both {
+    Tally mine, devices;
+  };
+  Both total;
+  std::array<Both, kPhases> phases{};
+  bool settled = false;  // its end is: nothing changes any more
+
+ private:
+  friend class ShareLedger;
+  static constexpr size_t kKinds = 2 + kParts;  // joules, what was integrated, parts
+  using Sums = std::array<double, kKinds>;
+  // The ledger's sums when this account was last looked at.
+  struct Snapshot {
+    int64_t at_ns = 0;
+    Sums equal{}, by_tokens{}, drawn{};
+    double equal_error = 0, token_error = 0;
+    std::array<uint32_t, kParts> gaps{};
+    uint32_t flaws = 0;
+  } since_;
+  int64_t tokens_seen_ = 0;
+  uint8_t phase_ = 0;
+  bool begun_ = false;
+};
+
+class ShareLedger {
+ public:
+  enum class By : uint8_t { kTime, kTokens };
+
+  explicit ShareLedger(By by) : by_(by) {}
+
+  // Nothing before `at_ns` is settled. Once, before anything else.
+  void Start(int64_t at_ns, const Cut& cut);
+  bool started() const noexcept { return started_; }
+  int64_t settled_ns() const noexcept { return state_.at_ns; }
+
+  // It may have begun before what is settled: then it has a share from there on.
+  void Open(Account* account) { open_.push_back(account); }
+  // Settles up to `until_ns`; accounts that ended until then are settled and forgotten.
+  void Settle(int64_t until_ns, const CutAt& at);
+  // The account as it would be were everything settled until then. The ledger is not changed.
+  Account Look(const Account& account, int64_t until_ns, const CutAt& at) const;
+
+  // What was drawn while nothing was open that shares.
+  double unattributed_joules() const noexcept { return state_.unattributed; }
+  size_t open() const noexcept { return open_.size(); }
+
+ private:
+  using Sums = Account::Sums;
+  // Everything that a sweep over a stretch moves.
+  struct State {
+    int64_t at_ns = 0;
+    Cut cut;
+    Sums equal{}, by_tokens{};  // per open account; per unit of rate
+    double equal_error = 0, token_error = 0;
+    std::array<uint32_t, kParts> gaps{};
+    double unattributed = 0;
+
+    void ForgetSums() noexcept;
+  };
+  // Those that share at an instant.
+  struct Crowd {
+    uint64_t count = 0, with_tokens = 0, rate = 0;
+    void Join(uint64_t rate) noexcept;
+    void Leave(uint64_t rate) noexcept;
+    double Weight(uint64_t rate) const noexcept;
+  };
+  struct Item {
+    Account* account;
+    Account* writes;  // null: it is only counted
+    uint64_t rate;
+  };
+  enum class EdgeKind : uint8_t { kBegin, kMark, kEnd };  // the order of equal times
+  struct Edge {
+    int64_t at_ns, true_ns;
+    EdgeKind kind;
+    uint32_t item;
+    uint8_t phase;
+  };
+  struct Sweep;
+
+  const By by_;
+  bool started_ = false;
+  State state_;
+  std::vector<Account*> open_;
+  // Kept for their memory.
+  mutable std::vector<Item> items_;
+  mutable std::vector<Edge> edges_;
+};
+
+}  // namespace gpulens::energy

@@ -1,0 +1,86 @@
+// What instruments there are, with their series: what Registry and the handles look up. Recording never comes
+// here.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <mutex>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include <gpulens/instruments.h>
+
+#include "base/immortal.h"
+
+namespace gpulens::internal {
+
+struct HistogramForm {
+  std::vector<double> bounds;  // none: exponential
+};
+
+}  // namespace gpulens::internal
+
+namespace gpulens::instruments {
+
+inline constexpr size_t kSeriesLimit = 2'000;
+// An instrument's bounds: more are no histogram any more but a list.
+inline constexpr size_t kMostBounds = 1'024;
+
+struct SeriesOf {
+  std::vector<std::pair<std::string, std::string>> attributes;  // by key
+  uint32_t cell = 0;                                            // of a gauge: its number among gauges
+  int64_t start_unix_ns = 0;
+  double told = 0;  // of a counter of doubles; rounding never makes it fall
+};
+
+struct Family {
+  uint64_t registry = 0;
+  InstrumentKind kind = InstrumentKind::kCounter;
+  bool integer = false;
+  std::string name, unit, description;
+  internal::HistogramForm form;
+  std::deque<SeriesOf> series;  // the first has no attributes
+  std::map<std::string, uint32_t, std::less<>> by_key;
+};
+
+// Thread-safe. There is one, which is never destroyed, nor is anything in it: handles outlive registries.
+class Book {
+ public:
+  static Book& Instance() noexcept;
+
+  uint64_t NewRegistry();
+  void EndRegistry(uint64_t registry);
+  void LimitSeries(uint64_t registry, size_t limit);
+
+  internal::Handle Make(Family wanted);
+  internal::Handle Bind(internal::Handle handle, std::span<const Attribute> attributes);
+  Status StatusOf(internal::Handle handle) const;
+  const Family* FamilyOf(internal::Handle handle) const;
+  std::atomic<double>* GaugeAt(internal::Handle handle);
+  std::vector<Sample> Read(uint64_t registry);
+
+ private:
+  friend class Immortal<Book>;
+  Book();
+  static void BeforeFork() noexcept;
+  static void AfterForkInParent() noexcept;
+  static void AfterForkInChild() noexcept;
+  internal::Handle Refuse(Code code, std::string detail);
+  uint32_t AddSeries(Family& family, std::vector<std::pair<std::string, std::string>> attributes);
+  bool ReadSeries(const Family& family, SeriesOf& series, Sample& out) const;
+
+  mutable std::mutex mutex_;  // guards what follows
+  std::deque<Family> families_;
+  std::map<std::pair<uint64_t, std::string>, uint32_t> by_name_;  // of registries that stand
+  std::map<uint64_t, size_t> limits_;
+  std::deque<Status> refusals_;
+  std::deque<std::atomic<double>> gauges_;
+  uint64_t registries_ = 0;
+};
+
+}  // namespace gpulens::instruments

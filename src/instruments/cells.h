@@ -1,0 +1,98 @@
+// Where the counts of all instruments of the process lie: for each thread an array of 64-bit cells that only
+// it writes, and one more for what threads that have ended have left. A cell has one number for all threads.
+//
+// Arrays grow when a thread touches a cell that it does not have yet, so a thread pays for what it uses.
+// After a fork all cells of the child are 0.
+#pragma once
+
+#include <pthread.h>
+
+#include <atomic>
+#include <cstdint>
+#include <initializer_list>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <vector>
+
+#include "base/immortal.h"
+#include "instruments/window.h"
+
+namespace gpulens::instruments {
+
+// What a range of cells means, so that those of several threads can be put together.
+enum class Meaning : uint8_t { kInteger, kDouble, kExponential };
+
+// Thread-safe. There is one, which is never destroyed.
+class CellStore {
+ public:
+  using Cell = instruments::Cell;
+  // What one thread has; made at its first touch, taken back at its end.
+  struct Thread {
+    std::unique_ptr<Cell[]> cells;
+    uint32_t size = 0;
+    pthread_t owner{};
+  };
+
+  static CellStore& Instance() noexcept;
+
+  // New cells beside each other, by what they mean. The number of the first.
+  struct Part {
+    uint32_t count;
+    Meaning meaning;
+  };
+  uint32_t Allocate(std::initializer_list<Part> parts);
+
+  // Gives `thread`, whose own thread calls, all cells there are. Its array is another one afterwards.
+  void Grow(Thread& thread) noexcept;
+  void Join(Thread& thread) noexcept;
+  void Leave(Thread& thread) noexcept;
+  // Adds to what ended threads have left: of a thread that is past its own end.
+  void AddLate(uint32_t cell, uint64_t n) noexcept;
+  void AddLate(uint32_t cell, double n) noexcept;
+  void RecordLate(uint32_t first, double value) noexcept;
+
+  // Sums over all threads.
+  uint64_t Integer(uint32_t cell) const noexcept;
+  double Double(uint32_t cell) const noexcept;
+  // Whether any thread has touched a cell of the range.
+  bool Touched(uint32_t first, uint32_t count) const noexcept;
+  Exponential Window(uint32_t first) const;
+
+  // Called at the beginning of an instrument, and when a thread first touches cells: after a fork, too, so
+  // that what a process has beside its instruments can begin with them. It may lock, must not wait, and may
+  // be called by several threads at once. Null: nobody.
+  using UseHook = void (*)() noexcept;
+  static void OnUse(UseHook hook) noexcept { use_hook.store(hook, std::memory_order_release); }
+  static void TellUse() noexcept {
+    if (const UseHook hook = use_hook.load(std::memory_order_acquire)) hook();
+  }
+
+  // Times that the process was forked, counted in the child, and the time of the last.
+  uint32_t forks() const noexcept;
+  int64_t forked_unix_ns() const noexcept;
+
+ private:
+  struct Range {
+    uint32_t first, count;
+    Meaning meaning;
+  };
+  friend class Immortal<CellStore>;
+  static inline constinit std::atomic<UseHook> use_hook{nullptr};
+  CellStore();
+  static void BeforeFork() noexcept;
+  static void AfterForkInParent() noexcept;
+  static void AfterForkInChild() noexcept;
+  void Merge(const Thread& from);
+  void CoverRetired();
+
+  mutable std::mutex mutex_;  // guards what follows
+  std::vector<Range> ranges_;
+  uint32_t cells_ = 0;
+  std::vector<Thread*> threads_;
+  Thread retired_;
+  uint32_t forks_ = 0;
+  int64_t forked_unix_ns_ = 0;
+};
+
+}  // namespace gpulens::instruments

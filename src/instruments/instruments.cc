@@ -1,0 +1,142 @@
+// The handles' way to the cells, and a thread's beginning and end among them.
+#include <gpulens/instruments.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "base/immortal.h"
+#include "instruments/book.h"
+#include "instruments/cells.h"
+#include "instruments/sources.h"
+
+namespace gpulens {
+namespace {
+
+using instruments::AddTo;
+using instruments::Book;
+using instruments::CellStore;
+using instruments::Family;
+
+std::atomic<uint64_t> dropped{0};
+
+// Leaves what a thread has counted to those that read, when the thread ends.
+struct OwnThread {
+  OwnThread() noexcept { CellStore::Instance().Join(thread); }
+  ~OwnThread() {
+    CellStore::Instance().Leave(thread);
+    internal::cells = {};
+    ended = true;
+  }
+  CellStore::Thread thread;
+  static thread_local bool ended;
+};
+thread_local bool OwnThread::ended = false;
+
+// Gives the calling thread all cells. False: it is past its end, in the destructor of something thread-local.
+bool HaveCells(uint32_t cell) noexcept {
+  if (cell < internal::cells.size) return true;
+  if (OwnThread::ended) return false;
+  static thread_local OwnThread own;
+  CellStore::Instance().Grow(own.thread);
+  internal::cells = {own.thread.size, own.thread.cells.get()};
+  CellStore::TellUse();
+  return true;
+}
+
+}  // namespace
+
+Registry::Registry() : id_(Book::Instance().NewRegistry()) {}
+Registry::~Registry() { Book::Instance().EndRegistry(id_); }
+
+Registry& Registry::Process() noexcept {
+  static Immortal<Registry> process;
+  return *process;
+}
+
+std::vector<Sample> Registry::Snapshot() const {
+  std::vector<Sample> all = Book::Instance().Read(id_);
+  instruments::TellSources(id_, all);
+  return all;
+}
+void Registry::LimitSeries(size_t limit) noexcept { Book::Instance().LimitSeries(id_, limit); }
+
+uint64_t DroppedRecords() noexcept { return dropped.load(std::memory_order_relaxed); }
+
+namespace internal {
+
+void Touch() noexcept { HaveCells(0); }
+void Drop() noexcept { dropped.fetch_add(1, std::memory_order_relaxed); }
+
+void AddSlow(Handle handle, int64_t n, bool monotonic) noexcept {
+  if (handle.cell == kInert || (monotonic && n < 0)) return Drop();
+  if (!HaveCells(handle.cell)) return CellStore::Instance().AddLate(handle.cell, static_cast<uint64_t>(n));
+  AddTo(cells.at[handle.cell], static_cast<uint64_t>(n));
+}
+
+void AddSlow(Handle handle, double n, bool monotonic) noexcept {
+  if (handle.cell == kInert || std::isnan(n) || (monotonic && n < 0)) return Drop();
+  if (!HaveCells(handle.cell)) return CellStore::Instance().AddLate(handle.cell, n);
+  AddTo(cells.at[handle.cell], n);
+}
+
+Handle Make(InstrumentKind kind, bool integer, std::string_view name, const InstrumentOptions& options,
+            Registry& registry) {
+  Family wanted;
+  wanted.registry = RegistryAccess::IdOf(registry);
+  wanted.kind = kind;
+  wanted.integer = integer;
+  wanted.name = name;
+  wanted.unit = options.unit;
+  wanted.description = options.description;
+  if (kind == InstrumentKind::kHistogram)
+    wanted.form.bounds.assign(options.bounds.begin(), options.bounds.end());
+  const Handle made = Book::Instance().Make(std::move(wanted));
+  CellStore::TellUse();
+  return made;
+}
+
+Handle Bind(Handle handle, std::span<const Attribute> attributes) {
+  return Book::Instance().Bind(handle, attributes);
+}
+Status StatusOf(Handle handle) { return Book::Instance().StatusOf(handle); }
+std::atomic<double>* GaugeAt(Handle handle) noexcept { return Book::Instance().GaugeAt(handle); }
+
+const HistogramForm* FormOf(Handle handle) noexcept {
+  const Family* family = Book::Instance().FamilyOf(handle);
+  return family && !family->form.bounds.empty() ? &family->form : nullptr;
+}
+
+double UnitsPerSecond(Handle handle) noexcept {
+  const Family* family = Book::Instance().FamilyOf(handle);
+  if (!family) return kNotMeasured;
+  if (family->unit == "s") return 1;
+  if (family->unit == "ms") return 1e3;
+  if (family->unit == "us") return 1e6;
+  return family->unit == "ns" ? 1e9 : kNotMeasured;
+}
+
+void RecordExponential(Handle handle, double value) noexcept {
+  constexpr uint32_t kLast = instruments::kExponentialCells - 1;
+  if (!(value >= 0 && value <= std::numeric_limits<double>::max()) || handle.cell == kInert) return Drop();
+  if (handle.cell + kLast >= cells.size && !HaveCells(handle.cell + kLast))
+    return CellStore::Instance().RecordLate(handle.cell, value);
+  instruments::RecordInWindow(cells.at + handle.cell, value);
+}
+
+void Record(Handle handle, const HistogramForm& form, double value) noexcept {
+  if (!std::isfinite(value)) return Drop();
+  const std::vector<double>& bounds = form.bounds;
+  const auto buckets = static_cast<uint32_t>(bounds.size()) + 1;
+  const auto bucket =
+      static_cast<uint32_t>(std::lower_bound(bounds.begin(), bounds.end(), value) - bounds.begin());
+  if (handle.cell + buckets >= cells.size && !HaveCells(handle.cell + buckets)) {
+    CellStore::Instance().AddLate(handle.cell + bucket, uint64_t{1});
+    return CellStore::Instance().AddLate(handle.cell + buckets, value);
+  }
+  AddTo(cells.at[handle.cell + bucket], uint64_t{1});
+  AddTo(cells.at[handle.cell + buckets], value);
+}
+
+}  // namespace internal
+}  // namespace gpulens

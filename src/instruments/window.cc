@@ -1,0 +1,61 @@
+#include "instruments/window.h"
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <limits>
+#include <thread>
+
+namespace gpulens::instruments {
+namespace {
+
+constexpr auto kRelaxed = std::memory_order_relaxed;
+
+}  // namespace
+
+WindowHead MoveWindow(Cell* at, const WindowHead& head, int32_t index) noexcept {
+  std::array<uint64_t, kWindow> counts{};
+  for (uint32_t i = 0; i < kWindow; ++i) counts[i] = at[kFirstCount + i].load(kRelaxed);
+  uint32_t first = 0, last = kWindow - 1;
+  while (first < last && counts[first] == 0) ++first;
+  while (last > first && counts[last] == 0) --last;
+  const bool none = counts[first] == 0;
+  const int32_t here = Coarser(index, head.coarser);
+  const int32_t low = none ? here : std::min(here, head.first() + static_cast<int32_t>(first));
+  const int32_t high = none ? here : std::max(here, head.first() + static_cast<int32_t>(last));
+  uint8_t by = 0;
+  while (Coarser(high, by) - Coarser(low, by) >= static_cast<int32_t>(kWindow)) ++by;
+  const int32_t used = Coarser(high, by) - Coarser(low, by) + 1;
+  const int32_t begin = Coarser(low, by) - (static_cast<int32_t>(kWindow) - used) / 2;
+  std::array<uint64_t, kWindow> next{};
+  for (uint32_t i = first; i <= last && !none; ++i)
+    next[static_cast<size_t>(Coarser(head.first() + static_cast<int32_t>(i), by) - begin)] += counts[i];
+  WindowHead moved{.offset = static_cast<uint32_t>(begin) + WindowHead::kBias,
+                   .coarser = static_cast<uint8_t>(head.coarser + by),
+                   .moves = head.moves + 1};
+  at[kHeadCell].store(moved.cell(), kRelaxed);
+  std::atomic_thread_fence(std::memory_order_release);
+  for (uint32_t i = 0; i < kWindow; ++i) at[kFirstCount + i].store(next[i], kRelaxed);
+  ++moved.moves;
+  at[kHeadCell].store(moved.cell(), std::memory_order_release);
+  return moved;
+}
+
+void ReadWindow(const Cell* at, Exponential& out) {
+  std::array<uint64_t, kWindow> counts;
+  WindowHead head;
+  for (;;) {
+    const uint64_t before = at[kHeadCell].load(std::memory_order_acquire);
+    head = WindowHead::Of(before);
+    for (uint32_t i = 0; i < kWindow; ++i) counts[i] = at[kFirstCount + i].load(kRelaxed);
+    std::atomic_thread_fence(std::memory_order_acquire);
+    // Moving takes less than a microsecond; its thread may be interrupted in it, so others get their turn.
+    if (head.moves % 2 == 0 && at[kHeadCell].load(kRelaxed) == before) break;
+    std::this_thread::yield();
+  }
+  out.zeros += at[kZeroCell].load(kRelaxed);
+  out.sum += std::bit_cast<double>(at[kSumCell].load(kRelaxed));
+  if (head.offset != 0) out.buckets.Add(head.scale(), head.first(), counts);
+}
+
+}  // namespace gpulens::instruments

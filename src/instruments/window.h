@@ -1,0 +1,82 @@
+// A thread's window of exponential buckets: 160 counts from an offset, at a scale, with the sum and the zeros
+// beside them. A value outside of it moves the window, or halves its scale, which happens a few times in the
+// life of a series.
+//
+// One thread writes; others read meanwhile, and know by the head whether the counts were being moved.
+#pragma once
+
+#include <atomic>
+#include <bit>
+#include <cstdint>
+#include <limits>
+
+#include "instruments/exponential.h"
+
+namespace gpulens::instruments {
+
+using Cell = std::atomic<uint64_t>;
+
+// Cells of one series: a head, the sum as a double, zeros, then the counts.
+inline constexpr uint32_t kHeadCell = 0, kSumCell = 1, kZeroCell = 2, kFirstCount = 3;
+inline constexpr uint32_t kExponentialCells = kFirstCount + kWindow;
+
+// What the head says. It is changed before and after the counts are moved, so that a reader knows whether it
+// has read them at one scale.
+struct WindowHead {
+  // Stands with the offset, so that a head of 0, of a window without counts, is far away from every index.
+  static constexpr uint32_t kBias = uint32_t{1} << 30;
+
+  uint32_t offset = 0;  // of the first count, plus kBias; 0: there is none
+  uint8_t coarser = 0;  // than kFinest
+  uint32_t moves = 0;   // odd: they are being moved; 24 bits
+
+  int scale() const noexcept { return kFinest - coarser; }
+  int32_t first() const noexcept { return static_cast<int32_t>(offset - kBias); }
+  // Where in the window an index of kFinest is counted; kWindow or more: not in it.
+  uint32_t Place(int32_t index) const noexcept {
+    return static_cast<uint32_t>(Coarser(index, coarser)) + kBias - offset;
+  }
+
+  static WindowHead Of(uint64_t cell) noexcept {
+    return {static_cast<uint32_t>(cell), static_cast<uint8_t>(cell >> 32), static_cast<uint32_t>(cell >> 40)};
+  }
+  uint64_t cell() const noexcept {
+    return offset | static_cast<uint64_t>(coarser) << 32 | static_cast<uint64_t>(moves & 0xffffff) << 40;
+  }
+};
+
+struct Exponential {
+  ExponentialSum buckets;
+  double sum = 0;
+  uint64_t zeros = 0;
+};
+
+// Adds what `at` has to `out`. Any thread.
+void ReadWindow(const Cell* at, Exponential& out);
+// Puts the window where it holds `index`, of kFinest, too. For the thread that writes.
+WindowHead MoveWindow(Cell* at, const WindowHead& head, int32_t index) noexcept;
+
+inline void AddTo(Cell& cell, uint64_t n) noexcept {
+  cell.store(cell.load(std::memory_order_relaxed) + n, std::memory_order_relaxed);
+}
+inline void AddTo(Cell& cell, double n) noexcept {
+  const double sum = std::bit_cast<double>(cell.load(std::memory_order_relaxed)) + n;
+  cell.store(std::bit_cast<uint64_t>(sum), std::memory_order_relaxed);
+}
+
+// Counts a finite value that is not negative. For the thread that writes.
+inline void RecordInWindow(Cell* at, double value) noexcept {
+  AddTo(at[kSumCell], value);
+  if (value < std::numeric_limits<double>::min()) [[unlikely]] {
+    if (value == 0) return AddTo(at[kZeroCell], uint64_t{1});
+    value = std::numeric_limits<double>::min();
+  }
+  const int32_t index = FinestIndex(value);
+  const WindowHead head = WindowHead::Of(at[kHeadCell].load(std::memory_order_relaxed));
+  uint32_t place = head.Place(index);
+  if (place >= kWindow) [[unlikely]]
+    place = MoveWindow(at, head, index).Place(index);
+  AddTo(at[kFirstCount + place], uint64_t{1});
+}
+
+}  // namespace gpulens::instruments

@@ -1,0 +1,16 @@
+// What the functions of gpulens/c.h share.
+#pragma once
+
+#include <functional>
+#include <string>
+
+#include <gpulens/export.h>
+
+namespace gpulens::sdk {
+
+// Remembers why it failed, for gpulens_last_error of this thread, and returns the code.
+int Told(const Status& status);
+// Starts an exporter and keeps it to the end of the process. `what` names it: twice the same is once.
+int Keep(const std::string& what, const std::function<Result<Exporter>()>& start);
+
+}  // namespace gpulens::sdk

@@ -1,0 +1,105 @@
+// What one sampler has: sources, the devices they read, the monitors' books and the windows on them. One
+// thread, the reader, opens and reads; everything else may be called from any thread and never waits for a
+// device: the lock is not held while a source is called. It starts no thread itself.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <string>
+#include <vector>
+
+#include <gpulens/energy.h>
+
+#include "base/clock.h"
+#include "sdk/energy/book.h"
+#include "sdk/energy/track.h"
+#include "sdk/energy/window_pool.h"
+
+namespace gpulens::sdk {
+
+using Sources = std::vector<std::shared_ptr<EnergySource>>;
+
+// The clock of windows: std::chrono::steady_clock, in both members of Instant.
+const Clock& SteadyClock() noexcept;
+
+class Engine {
+ public:
+  // The clock outlives it.
+  Engine(Sources sources, const Clock& clock);
+
+  // ---- the reader
+  void Open();
+  // Reads every device that a book needs. `whole`: this is a tick; else it is to close windows.
+  void Round(bool whole);
+
+  // ---- any thread
+  int64_t Now() const noexcept { return clock_.Now().boot_ns; }
+  bool opened() const noexcept { return opened_.load(std::memory_order_acquire); }
+  // What the reader is in, and for how long, when a source does not come back; empty: in none.
+  std::string Stuck() const;
+  // The shortest of all books.
+  Duration interval() const noexcept { return Duration(interval_ns_.load(std::memory_order_relaxed)); }
+  bool idle() const noexcept { return users_.load(std::memory_order_relaxed) == 0; }
+
+  // Whether closer readings would tell how often a counter is written; not for ever.
+  bool learning() const noexcept { return learning_.load(std::memory_order_relaxed); }
+
+  // A book for the devices that the options choose; when there are none its selection says why. Ends with
+  // RemoveBook, when no window of it is held any more.
+  Book* AddBook(const EnergyOptions& options);
+  void RemoveBook(Book* book);
+  std::vector<EnergyDevice> DevicesOf(const Book& book) const;
+
+  WindowPool& pool() noexcept { return pool_; }
+  // Whether no later reading changes what the book says of this time.
+  bool SettledAt(const Book& book, int64_t at_ns) const;
+  bool HasRead(const Book& book) const;  // each of its devices once, well or not
+  EnergyResult ResultOf(WindowSlot& slot, uint8_t phase);
+  EnergyResult Between(const Book& book, int64_t from_ns, int64_t to_ns) const;
+  std::vector<EnergySample> History(const Book& book, int64_t from_ns, int64_t to_ns) const;
+  double Unattributed(const Book& book) const;
+
+  // Around fork(): the child's copy is never used again but for what it says of itself.
+  void Lock() { mutex_.lock(); }
+  void Unlock() { mutex_.unlock(); }
+
+ private:
+  Selection Choose(const EnergyOptions& options) const;
+  Selection ChooseById(const EnergyOptions& options) const;
+  void AddBeside(Selection& selection) const;
+  Status NothingFound() const;
+  void ReadOne(Track& track);
+  void TakeFresh();
+  void FindInterval();
+
+  const Clock& clock_;
+  const Sources sources_;
+  std::atomic<bool> opened_{false};
+  std::atomic<int64_t> interval_ns_{50'000'000};
+  std::atomic<uint32_t> users_{0};
+  std::atomic<bool> learning_{false};
+  // The source that the reader is in; null: in none.
+  std::atomic<const EnergySource*> in_{nullptr};
+  std::atomic<int64_t> in_since_ns_{0};
+
+  mutable std::mutex mutex_;
+  struct Opened {
+    EnergyVendor vendor;
+    std::string name;
+    Status status;
+  };
+  std::vector<Opened> opened_sources_;
+  std::deque<Track> tracks_;  // they stay where they are; the list grows in Open only
+  struct Entry {
+    std::unique_ptr<Book> book;
+    Duration interval;
+  };
+  std::vector<Entry> books_;
+  WindowPool pool_;
+};
+
+}  // namespace gpulens::sdk

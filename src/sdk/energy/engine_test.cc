@@ -1,0 +1,590 @@
+#include "sdk/energy/engine.h"
+
+#include <gtest/gtest.h>
+#include <rapidcheck/gtest.h>
+
+#include <cmath>
+#include <map>
+#include <random>
+
+#include "base/testing/allocations.h"
+#include "sdk/energy/fake_source_for_test.h"
+
+namespace gpulens::sdk {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+
+constexpr int64_t kMs = 1'000'000;
+constexpr double kGib = 1024.0 * 1024 * 1024;
+
+// An engine that is driven by hand.
+class Rig {
+ public:
+  explicit Rig(EnergyVendor vendor = EnergyVendor::kNvidia)
+      : source(std::make_shared<FakeSource>(clock, vendor)) {}
+
+  Book* Start(EnergyOptions options = {}) {
+    engine = std::make_unique<Engine>(Sources{source}, clock);
+    engine->Open();
+    book = engine->AddBook(options);
+    engine->Round(true);
+    return book;
+  }
+  void Pass(Duration time, Duration every = milliseconds(50)) {
+    for (Duration gone{0}; gone < time; gone += every) {
+      clock.Advance(std::min(every, time - gone));
+      engine->Round(true);
+    }
+  }
+  WindowSlot* Begin(bool shares = false) { return engine->pool().Begin(book, shares, engine->Now()); }
+  EnergyResult End(WindowSlot* slot) {
+    slot->End(engine->Now());
+    EnergyResult result = engine->ResultOf(*slot, 0);
+    engine->pool().Release(slot);
+    return result;
+  }
+
+  ManualClock clock{{1'000'000'000'000, 0}};
+  std::shared_ptr<FakeSource> source;
+  std::unique_ptr<Engine> engine;
+  Book* book = nullptr;
+};
+
+EnergyReading Watts(double watts) {
+  EnergyReading reading;
+  reading.watts = watts;
+  return reading;
+}
+
+// What is told at each reading, one after the other; the last stays.
+FakeSource::Reads Script(std::vector<EnergyReading> readings) {
+  return [readings = std::move(readings), next = size_t{0}](int64_t) mutable {
+    return readings[std::min(next++, readings.size() - 1)];
+  };
+}
+FakeSource::Reads Counts(std::vector<double> joules) {
+  std::vector<EnergyReading> readings;
+  for (double one : joules) readings.emplace_back().joules = one;
+  return Script(std::move(readings));
+}
+
+TEST(Engine, CountersAreDifferencesOfTheirReadings) {
+  Rig one;
+  one.source->AddGpu("GPU-0", Counts({5, 8}));
+  one.Start();
+  WindowSlot* window = one.Begin();
+  one.Pass(seconds(1), seconds(1));
+  EnergyResult result = one.End(window);
+  EXPECT_NEAR(result.energy_joules, 3, 1e-9);
+  EXPECT_EQ(result.method, EnergyMethod::kCounter);
+  EXPECT_EQ(result.validity, EnergyValidity::kValid);
+  EXPECT_EQ(result.vendor, EnergyVendor::kNvidia);
+  EXPECT_EQ(result.duration, seconds(1));
+  EXPECT_NEAR(result.mean_power_watts, 3, 1e-9);
+  EXPECT_LE(result.uncertainty_joules, 0.0011) << "both edges are readings";
+
+  Rig two;
+  two.source->AddGpu("GPU-0", Counts({2, 5})).AddGpu("GPU-1", Counts({3, 7}));
+  two.Start();
+  window = two.Begin();
+  two.Pass(seconds(1), seconds(1));
+  result = two.End(window);
+  EXPECT_NEAR(result.energy_joules, 7, 1e-9);
+  EXPECT_NEAR(result.gpu_joules, 7, 1e-9);
+  EXPECT_TRUE(std::isnan(result.cpu_joules));
+  EXPECT_EQ(result.devices, 2u);
+
+  Rig amd(EnergyVendor::kAmd);
+  amd.source->AddGpu("GPU-a", Counts({1000 * 15.3e-6, 2000 * 15.3e-6}));
+  amd.Start();
+  window = amd.Begin();
+  amd.Pass(seconds(1), seconds(1));
+  EXPECT_NEAR(amd.End(window).energy_joules, 0.0153, 1e-12);
+}
+
+TEST(Engine, WithoutCountersPowersAreIntegrated) {
+  Rig flat;
+  flat.source->AddGpu("GPU-0", [](int64_t) { return Watts(300); });
+  flat.Start();
+  WindowSlot* window = flat.Begin();
+  flat.engine->Round(true);  // a tick at the begin, as the original has
+  flat.Pass(seconds(10), seconds(1));
+  EnergyResult result = flat.End(window);
+  EXPECT_NEAR(result.energy_joules, 3000, 1e-6);
+  EXPECT_EQ(result.method, EnergyMethod::kPowerIntegral);
+  EXPECT_EQ(result.ticks.count, 10u);
+  EXPECT_EQ(result.ticks.mean_power_watts, 300);
+  EXPECT_EQ(result.ticks.peak_power_watts, 300);
+
+  Rig ramp;
+  ramp.source->AddGpu("GPU-0", Script({Watts(0), Watts(100), Watts(200), Watts(300), Watts(400)}));
+  ramp.Start();
+  window = ramp.Begin();
+  ramp.Pass(seconds(4), seconds(1));
+  result = ramp.End(window);
+  EXPECT_NEAR(result.energy_joules, 800, 1e-6);
+  EXPECT_NEAR(result.mean_power_watts, 200, 1e-6);
+  EXPECT_EQ(result.ticks.peak_power_watts, 400);
+  EXPECT_NEAR(result.uncertainty_joules, 100, 1) << "of an integral it is an estimate";
+}
+
+TEST(Engine, TicksAreSumsOfPowerAndMemoryAndMeansOfTheRest) {
+  auto gpu = [](double watts, double use, double gib, double celsius) {
+    EnergyReading reading = Watts(watts);
+    reading.utilization_ratio = use / 100;
+    reading.memory_used_bytes = gib * kGib;
+    reading.temperature_celsius = celsius;
+    return reading;
+  };
+  Rig one;
+  one.source->AddGpu(
+      "GPU-0", Script({gpu(1, 1, 1, 1), gpu(100, 40, 8, 50), gpu(200, 60, 12, 60), gpu(300, 80, 16, 70)}));
+  one.Start();
+  WindowSlot* window = one.Begin();
+  one.Pass(seconds(3), seconds(1));
+  EnergyTicks ticks = one.End(window).ticks;
+  EXPECT_EQ(ticks.count, 3u);
+  EXPECT_NEAR(ticks.mean_power_watts, 200, 1e-9);
+  EXPECT_NEAR(ticks.mean_utilization_ratio, 0.60, 1e-9);
+  EXPECT_NEAR(ticks.mean_memory_used_bytes / kGib, 12, 1e-9);
+  EXPECT_NEAR(ticks.mean_temperature_celsius, 60, 1e-9);
+  EXPECT_NEAR(ticks.peak_power_watts, 300, 1e-9);
+  EXPECT_NEAR(ticks.peak_utilization_ratio, 0.80, 1e-9);
+  EXPECT_NEAR(ticks.peak_memory_used_bytes / kGib, 16, 1e-9);
+  EXPECT_NEAR(ticks.peak_temperature_celsius, 70, 1e-9);
+
+  Rig two;
+  two.source->AddGpu("GPU-0", [&](int64_t) { return gpu(200, 80, 10, 60); });
+  two.source->AddGpu("GPU-1", [&](int64_t) { return gpu(300, 90, 12, 70); });
+  two.Start();
+  window = two.Begin();
+  two.Pass(seconds(1), seconds(1));
+  EnergyResult result = two.End(window);
+  EXPECT_NEAR(result.energy_joules, 500, 1e-6);
+  EXPECT_NEAR(result.ticks.mean_power_watts, 500, 1e-9);
+  EXPECT_NEAR(result.ticks.mean_utilization_ratio, 0.85, 1e-9);
+  EXPECT_NEAR(result.ticks.mean_memory_used_bytes / kGib, 22, 1e-9);
+  EXPECT_NEAR(result.ticks.mean_temperature_celsius, 65, 1e-9);
+
+  Rig rise;
+  for (const char* id : {"GPU-0", "GPU-1"})
+    rise.source->AddGpu(id, Script({Watts(100), Watts(200), Watts(300)}));
+  rise.Start();
+  window = rise.Begin();
+  rise.Pass(seconds(2), seconds(1));
+  result = rise.End(window);
+  EXPECT_NEAR(result.energy_joules, 800, 1e-6);
+  EXPECT_NEAR(result.ticks.peak_power_watts, 600, 1e-9);
+}
+
+TEST(Engine, ProcessorAndMemoryAreToldBesideAGpuAndNeverAdded) {
+  Rig rig;
+  rig.source->AddGpu("GPU-0", Counts({10, 30}));
+  rig.source->Add({.id = "package-0", .name = {}, .part = EnergyPart::kCpu}, Counts({1, 5}));
+  rig.source->Add({.id = "package-1", .name = {}, .part = EnergyPart::kCpu}, Counts({1, 2}));
+  rig.source->Add({.id = "dram-0", .name = {}, .part = EnergyPart::kDram}, Counts({7, 8}));
+  rig.Start();
+  WindowSlot* window = rig.Begin();
+  rig.Pass(seconds(1), seconds(1));
+  EnergyResult result = rig.End(window);
+  EXPECT_NEAR(result.energy_joules, 20, 1e-9);
+  EXPECT_NEAR(result.cpu_joules, 5, 1e-9);
+  EXPECT_NEAR(result.dram_joules, 1, 1e-9);
+  EXPECT_EQ(result.devices, 1u);
+}
+
+TEST(Engine, WithoutAGpuProcessorAndMemoryAreTheEnergy) {
+  Rig rig(EnergyVendor::kCpuRapl);
+  rig.source->Add({.id = "package-0", .name = {}, .part = EnergyPart::kCpu}, Counts({0.5, 0.6}));
+  rig.source->Add({.id = "dram-0", .name = {}, .part = EnergyPart::kDram}, Counts({0.1, 0.12}));
+  rig.Start();
+  WindowSlot* window = rig.Begin();
+  rig.Pass(seconds(1), seconds(1));
+  EnergyResult result = rig.End(window);
+  EXPECT_NEAR(result.energy_joules, 0.12, 1e-9);
+  EXPECT_NEAR(result.cpu_joules, 0.1, 1e-9);
+  EXPECT_NEAR(result.dram_joules, 0.02, 1e-9);
+  EXPECT_TRUE(std::isnan(result.gpu_joules));
+  EXPECT_EQ(result.vendor, EnergyVendor::kCpuRapl);
+}
+
+TEST(Engine, EightRequestsOnABoardAddUpToIt) {
+  Rig rig;
+  rig.source->AddGpu("GPU-0", [](int64_t ns) {
+    EnergyReading reading = Watts(300);
+    reading.joules = 300 * SecondsOf(ns);
+    return reading;
+  });
+  rig.Start();
+  rig.Pass(milliseconds(100));
+  std::vector<WindowSlot*> requests;
+  for (int i = 0; i < 8; ++i) requests.push_back(rig.Begin(true));
+  WindowSlot* window = rig.Begin();
+  rig.Pass(milliseconds(500));
+  double sum = 0;
+  for (WindowSlot* one : requests) one->End(rig.engine->Now());
+  for (WindowSlot* one : requests) {
+    EnergyResult result = rig.End(one);
+    EXPECT_NEAR(result.device_energy_joules, 150, 1e-6);
+    sum += result.energy_joules;
+  }
+  EXPECT_NEAR(sum, 150, 1e-6) << "the original records 1201 J";
+  EXPECT_NEAR(rig.End(window).energy_joules, 150, 1e-6);
+  EXPECT_EQ(ToString(EnergyResult{}), "no energy (running: )");
+}
+
+TEST(Engine, AReadingThatFailsIsNoZero) {
+  for (const bool at_begin : {true, false}) {
+    Rig rig;
+    rig.source->AddGpu("GPU-0", [](int64_t ns) {
+      EnergyReading reading;
+      reading.joules = 5'000'000 + 100 * SecondsOf(ns);
+      return reading;
+    });
+    rig.Start();
+    rig.Pass(milliseconds(200));
+    if (at_begin) rig.source->read_status = {Code::kIo, "GPU is lost"};
+    rig.Pass(milliseconds(50));
+    WindowSlot* window = rig.Begin();
+    rig.source->read_status = {};
+    rig.Pass(milliseconds(100));
+    if (!at_begin) rig.source->throws = true;
+    rig.Pass(milliseconds(50));
+    window->End(rig.engine->Now());
+    rig.source->throws = false;
+    rig.Pass(milliseconds(100));
+    EnergyResult result = rig.End(window);
+    EXPECT_TRUE(result.valid()) << result.reason;
+    EXPECT_NEAR(result.energy_joules, 15, 1e-3) << "the originals record 5 000 006 J";
+  }
+}
+
+TEST(Engine, ACounterThatFallsIsNoEnergy) {
+  Rig rig;
+  rig.source->AddGpu("GPU-0", Counts({100, 110, 120, 3, 13, 23}));
+  rig.Start();
+  WindowSlot* across = rig.Begin(true);
+  rig.Pass(milliseconds(200));
+  WindowSlot* after = rig.Begin();
+  rig.Pass(milliseconds(50));
+  EnergyResult result = rig.End(across);
+  EXPECT_EQ(result.validity, EnergyValidity::kCounterReset);
+  EXPECT_TRUE(std::isnan(result.energy_joules));
+  EXPECT_NE(result.reason, "");
+  EXPECT_NEAR(rig.End(after).energy_joules, 10, 1e-9);
+}
+
+TEST(Engine, ASourceThatStopsIsNamed) {
+  Rig rig;
+  rig.source->AddGpu("GPU-0", [](int64_t ns) {
+    EnergyReading reading;
+    reading.joules = 100 * SecondsOf(ns);
+    return reading;
+  });
+  rig.Start();
+  rig.Pass(milliseconds(500));
+  WindowSlot* slot = rig.Begin(true);
+  rig.source->read_status = {Code::kIo, "GPU is lost"};
+  rig.Pass(seconds(1));
+  slot->End(rig.engine->Now());
+  EnergyResult result = rig.engine->ResultOf(*slot, 0);
+  EXPECT_EQ(result.validity, EnergyValidity::kSourceFailed);
+  EXPECT_EQ(result.reason, "fake: GPU-0 has not answered for 1.0 s: GPU is lost");
+  EXPECT_EQ(result.duration, seconds(1));
+  EXPECT_TRUE(std::isnan(result.energy_joules));
+  // It comes back too late: what was drawn meanwhile is a gap.
+  rig.Pass(seconds(4));
+  rig.source->read_status = {};
+  rig.Pass(milliseconds(100));
+  EXPECT_EQ(rig.End(slot).validity, EnergyValidity::kGap);
+  WindowSlot* next = rig.Begin();
+  rig.Pass(milliseconds(100));
+  EXPECT_NEAR(rig.End(next).energy_joules, 10, 1e-6);
+}
+
+TEST(Engine, SaysWhenOthersUseTheDevice) {
+  Rig rig;
+  rig.source->AddGpu("GPU-0", [](int64_t ns) {
+    EnergyReading reading;
+    reading.joules = 100 * SecondsOf(ns);
+    reading.processes = 3;
+    return reading;
+  });
+  rig.Start();
+  WindowSlot* slot = rig.Begin();
+  rig.Pass(milliseconds(50));
+  const EnergyResult result = rig.End(slot);
+  EXPECT_TRUE(result.valid());
+  EXPECT_EQ(result.reason, "3 processes use one of these devices: it is the energy of all of them");
+}
+
+TEST(Engine, AWindowThatNobodyWaitsForIsGivenBack) {
+  Rig rig;
+  rig.source->AddGpu("GPU-0", Counts({1, 2, 3, 4, 5, 6, 7}));
+  rig.Start();
+  std::map<WindowSlot*, int> seen;
+  for (int i = 0; i < 100; ++i) {
+    WindowSlot* slot = rig.Begin(i % 2 == 0);
+    ++seen[slot];
+    slot->End(rig.engine->Now());
+    rig.engine->pool().Release(slot);
+    rig.Pass(milliseconds(50));
+  }
+  EXPECT_LE(seen.size(), 3u);
+}
+
+TEST(Engine, PhasesOfARequest) {
+  Rig rig;
+  rig.source->AddGpu("GPU-0", [](int64_t ns) {
+    EnergyReading reading;
+    reading.joules = 100 * SecondsOf(ns);
+    return reading;
+  });
+  rig.Start();
+  WindowSlot* slot = rig.Begin(true);
+  rig.clock.Advance(milliseconds(10));
+  slot->Mark("prefill", rig.engine->Now());
+  rig.Pass(milliseconds(80));
+  slot->Mark("decode", rig.engine->Now());
+  rig.Pass(milliseconds(130));
+  slot->Mark("prefill", rig.engine->Now());
+  rig.Pass(milliseconds(50));
+  slot->End(rig.engine->Now());
+  EXPECT_NEAR(rig.engine->ResultOf(*slot, slot->PhaseOf("prefill")).energy_joules, 13, 1e-6);
+  EnergyResult decode = rig.engine->ResultOf(*slot, slot->PhaseOf("decode"));
+  EXPECT_NEAR(decode.energy_joules, 13, 1e-6);
+  EXPECT_EQ(decode.duration, milliseconds(130));
+  EXPECT_EQ(slot->PhaseOf("none"), 0);
+  for (int i = 0; i < 20; ++i) slot->Mark("late", rig.engine->Now());
+  EXPECT_EQ(slot->lost_marks(), 0u) << "it has ended";
+  EXPECT_NEAR(rig.End(slot).energy_joules, 27, 1e-6);
+
+  slot = rig.Begin();
+  for (int i = 0; i < 20; ++i) slot->Mark("many " + std::to_string(i), rig.engine->Now());
+  EXPECT_EQ(slot->lost_marks(), 4u);
+  EXPECT_EQ(slot->PhaseOf("many 7"), 8);
+  EXPECT_EQ(slot->PhaseOf("many 8"), 0) << "there are eight";
+  rig.Pass(milliseconds(50));
+  EXPECT_NE(rig.End(slot).reason, "");
+}
+
+TEST(Engine, WhatIsChosen) {
+  Rig rig;
+  rig.source->AddGpu("GPU-0", Counts({1})).AddGpu("GPU-1", Counts({1}));
+  rig.source->Add({.id = "GPU-2", .name = {}, .part = EnergyPart::kGpu, .usable = false}, Counts({1}));
+  rig.source->Add({.id = "package-0", .name = {}, .part = EnergyPart::kCpu}, Counts({1}));
+  Book* book = rig.Start();
+  EXPECT_EQ(book->selection().shared, (std::vector<size_t>{0, 1})) << "what this process may use";
+  EXPECT_EQ(book->selection().beside, (std::vector<size_t>{3}));
+  EnergyOptions options;
+  options.devices = {"gpu-2", "GPU-2", "package-0"};
+  EXPECT_EQ(rig.engine->AddBook(options)->selection().shared, (std::vector<size_t>{2}))
+      << "what is asked for";
+  options.devices = {"package-0"};
+  EXPECT_EQ(rig.engine->AddBook(options)->selection().vendor, EnergyVendor::kCpuRapl);
+  options.devices = {"GPU-9"};
+  const Status& unknown = rig.engine->AddBook(options)->selection().status;
+  EXPECT_EQ(unknown.code, Code::kInvalidArgument);
+  EXPECT_EQ(unknown.detail, "there is no device 'GPU-9'; there are: GPU-0, GPU-1, GPU-2, package-0");
+  options.devices.clear();
+  options.prefer = EnergyVendor::kCpuRapl;
+  EXPECT_EQ(rig.engine->AddBook(options)->selection().shared, (std::vector<size_t>{3}));
+  options.prefer = EnergyVendor::kAmd;
+  EXPECT_EQ(rig.engine->AddBook(options)->selection().vendor, EnergyVendor::kNvidia) << "there is none";
+
+  Rig none;
+  none.source->open_status = {Code::kPermissionDenied, "ask root"};
+  Book* nothing = none.Start();
+  EnergyResult result;
+  Book::Explain(nothing->selection().status, result);
+  EXPECT_EQ(result.validity, EnergyValidity::kPermissionDenied);
+  EXPECT_EQ(result.reason, "no device whose energy could be read (gpulens doctor says more); fake: ask root");
+}
+
+TEST(Engine, LooksBack) {
+  Rig rig;
+  rig.source->AddGpu("GPU-0", [](int64_t ns) {
+    EnergyReading reading = Watts(100);
+    reading.joules = 100 * SecondsOf(ns);
+    return reading;
+  });
+  rig.source->Add({.id = "package-0", .name = {}, .part = EnergyPart::kCpu}, [](int64_t ns) {
+    EnergyReading reading;
+    reading.joules = 50 * SecondsOf(ns);
+    return reading;
+  });
+  rig.Start();
+  rig.Pass(milliseconds(100));
+  const int64_t from = rig.engine->Now();
+  rig.Pass(seconds(1), milliseconds(100));
+  const auto samples = rig.engine->History(*rig.book, from, rig.engine->Now());
+  ASSERT_EQ(samples.size(), 11u);
+  EXPECT_NEAR(samples[5].gpu_watts, 100, 1e-9);
+  EXPECT_NEAR(samples[5].cpu_watts, 50, 1e-6) << "by its counts";
+  EXPECT_NEAR(samples[10].gpu_joules - samples[0].gpu_joules, 100, 1e-6);
+  EnergyResult result = rig.engine->Between(*rig.book, from + 130 * kMs, from + 250 * kMs);
+  EXPECT_NEAR(result.energy_joules, 12, 1e-6) << "120 ms of 100 W, between readings: the original says 0";
+  EXPECT_NEAR(result.cpu_joules, 6, 1e-6);
+  EXPECT_EQ(rig.engine->Between(*rig.book, from - 9000 * kMs, from).validity, EnergyValidity::kGap);
+}
+
+TEST(Engine, LooksBackAsFarAsIsAskedFor) {
+  Rig rig;
+  rig.source->AddGpu("GPU-0", [](int64_t ns) {
+    EnergyReading reading;
+    reading.joules = 100 * SecondsOf(ns);
+    return reading;
+  });
+  EnergyOptions options;
+  options.interval = milliseconds(5);
+  options.history = seconds(30);
+  rig.Start(options);
+  rig.Pass(seconds(30), milliseconds(5));
+  const int64_t now = rig.engine->Now();
+  const EnergyResult result = rig.engine->Between(*rig.book, now - 29'000 * kMs, now);
+  EXPECT_TRUE(result.valid()) << result.reason;
+  EXPECT_NEAR(result.energy_joules, 2900, 1e-3);
+  EXPECT_EQ(rig.engine->History(*rig.book, 0, now).size(), 6000u);
+}
+
+TEST(Engine, ASteadyRunDoesNotAllocate) {
+  if (!AllocationsAreCounted()) GTEST_SKIP() << "a sanitizer counts for itself";
+  Rig rig;
+  rig.source->AddGpu("GPU-0", [](int64_t ns) {
+    EnergyReading reading = Watts(100);
+    reading.joules = 100 * SecondsOf(ns);
+    return reading;
+  });
+  EnergyOptions options;
+  options.share = Share::kByTokens;
+  rig.Start(options);
+  auto turn = [&] {
+    WindowSlot* slots[4];
+    for (WindowSlot*& slot : slots) slot = rig.Begin(true);
+    for (WindowSlot* slot : slots) slot->Mark("decode", rig.engine->Now()), slot->AddTokens(3);
+    rig.Pass(milliseconds(50));
+    for (WindowSlot* slot : slots) slot->End(rig.engine->Now()), rig.engine->pool().Release(slot);
+  };
+  for (int i = 0; i < 20; ++i) turn();
+  const uint64_t before = ThreadAllocations();
+  for (int i = 0; i < 100; ++i) turn();
+  EXPECT_EQ(ThreadAllocations() - before, 0u);
+}
+
+// Loads at random, counters that are written now and then, and windows of 20 to 500 ms on them.
+struct TruthAndRig {
+  std::vector<double> watts, joules;  // by millisecond
+  Rig rig;
+
+  explicit TruthAndRig(uint32_t seed, int step, int phase) : watts(6000), joules(6001) {
+    std::mt19937 random(seed);
+    double level = 100;
+    for (size_t ms = 0; ms < watts.size(); ++ms) {
+      if (random() % 15 == 0) level = 60 + static_cast<double>(random() % 640);
+      watts[ms] = level;
+      joules[ms + 1] = joules[ms] + level * 1e-3;
+    }
+    EnergyDevice device;
+    device.id = "GPU-0";
+    device.most_watts = 700;
+    device.counter_lag = Duration(-1);
+    const int64_t zero = rig.engine ? 0 : rig.clock.Now().boot_ns;
+    rig.source->Add(device, [this, zero, step, phase](int64_t ns) {
+      const auto ms = (ns - zero) / kMs;
+      const auto written = std::max<int64_t>(0, (ms - phase) / step * step + phase);
+      EnergyReading reading = Watts(watts[static_cast<size_t>(ms)]);
+      reading.joules = std::floor(joules[static_cast<size_t>(std::min(ms, written))] * 1000) / 1000;
+      return reading;
+    });
+  }
+  double Truth(int64_t from_ms, int64_t to_ms) const {
+    return joules[static_cast<size_t>(to_ms)] - joules[static_cast<size_t>(from_ms)];
+  }
+};
+
+RC_GTEST_PROP(EngineProperty, WindowsAreWithinTheirUncertainty, (uint32_t seed)) {
+  const int step = *rc::gen::inRange(1, 110), phase = *rc::gen::inRange(0, step),
+            every = *rc::gen::inRange(5, 60);
+  TruthAndRig world(seed, step, phase);
+  Rig& rig = world.rig;
+  rig.Start();
+  rig.Pass(milliseconds(300), milliseconds(every));
+  std::mt19937 random(seed + 1);
+  int64_t ms = 300, next_tick = 300 + every;
+  struct Running {
+    WindowSlot* slot;
+    int64_t begin, end;
+  };
+  std::vector<Running> running;
+  for (; ms < 3000; ++ms) {
+    if (random() % 60 == 0 && running.size() < 10) {
+      running.push_back({rig.Begin(), ms, ms + 20 + static_cast<int64_t>(random() % 481)});
+    }
+    for (size_t i = 0; i < running.size();) {
+      if (running[i].end != ms) {
+        ++i;
+        continue;
+      }
+      if (random() % 2 == 0) rig.engine->Round(false);  // the result asks for a reading
+      const EnergyResult result = rig.End(running[i].slot);
+      RC_ASSERT(result.valid());
+      const double truth = world.Truth(running[i].begin, running[i].end);
+      RC_ASSERT(std::abs(result.energy_joules - truth) <= result.uncertainty_joules + 1e-6);
+      running.erase(running.begin() + static_cast<ptrdiff_t>(i));
+    }
+    rig.clock.Advance(milliseconds(1));
+    if (ms + 1 >= next_tick) {
+      rig.engine->Round(true);
+      next_tick += every;
+    }
+  }
+}
+
+RC_GTEST_PROP(EngineProperty, SharesAddUpToTheCounter, (uint32_t seed, bool tokens)) {
+  const int step = *rc::gen::inRange(1, 60);
+  TruthAndRig world(seed, step, 0);
+  Rig& rig = world.rig;
+  EnergyOptions options;
+  if (tokens) options.share = Share::kByTokens;
+  rig.Start(options);
+  rig.Pass(milliseconds(300));
+  std::mt19937 random(seed + 1);
+  // One request after the other covers all of the time, others come and go.
+  std::vector<WindowSlot*> all, open;
+  WindowSlot* window = rig.Begin();
+  WindowSlot* cover = rig.Begin(true);
+  all.push_back(cover);
+  for (int ms = 300; ms < 2300; ++ms) {
+    if (random() % 40 == 0) {
+      WindowSlot* next = rig.Begin(true);
+      cover->End(rig.engine->Now());
+      all.push_back(cover = next);
+    }
+    if (random() % 30 == 0) all.push_back(open.emplace_back(rig.Begin(true)));
+    if (random() % 30 == 0 && !open.empty()) {
+      open.front()->End(rig.engine->Now());
+      open.erase(open.begin());
+    }
+    for (WindowSlot* one : open) one->AddTokens(random() % 5 == 0 ? 1 : 0);
+    rig.clock.Advance(milliseconds(1));
+    if (random() % 40 == 0) rig.engine->Round(true);
+  }
+  for (WindowSlot* one : all) one->End(rig.engine->Now());
+  window->End(rig.engine->Now());
+  rig.Pass(milliseconds(200));
+  double sum = 0;
+  for (WindowSlot* one : all) {
+    const EnergyResult result = rig.End(one);
+    RC_ASSERT(result.valid());
+    RC_ASSERT(result.energy_joules <= result.device_energy_joules + 1e-6);
+    sum += result.energy_joules;
+  }
+  const EnergyResult whole = rig.End(window);
+  RC_ASSERT(std::abs(sum - whole.energy_joules) < 1e-3);
+  RC_ASSERT(std::abs(whole.energy_joules - world.Truth(300, 2300)) <= whole.uncertainty_joules);
+}
+
+}  // namespace
+}  // namespace gpulens::sdk

@@ -1,0 +1,62 @@
+// A source of tests: devices whose readings are functions of the time, and that fail or hang when told to.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <stdexcept>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <gpulens/energy.h>
+
+#include "base/clock.h"
+
+namespace gpulens::sdk {
+
+class FakeSource final : public EnergySource {
+ public:
+  using Reads = std::function<EnergyReading(int64_t ns)>;
+
+  FakeSource(const Clock& clock, EnergyVendor vendor) : clock_(clock), vendor_(vendor) {}
+
+  FakeSource& Add(EnergyDevice device, Reads reads) {
+    devices_.push_back(std::move(device));
+    reads_.push_back(std::move(reads));
+    return *this;
+  }
+  FakeSource& AddGpu(std::string id, Reads reads) {
+    EnergyDevice device;
+    device.id = std::move(id);
+    return Add(std::move(device), std::move(reads));
+  }
+
+  std::string_view name() const noexcept override { return "fake"; }
+  EnergyVendor vendor() const noexcept override { return vendor_; }
+  Result<std::vector<EnergyDevice>> Open() override {
+    if (!open_status.ok()) return open_status;
+    return devices_;
+  }
+  Status Read(size_t device, EnergyReading& out) override {
+    if (before_read) before_read();
+    if (throws) throw std::runtime_error("no such luck");
+    if (!read_status.ok()) return read_status;
+    out = reads_[device](clock_.Now().boot_ns);
+    return {};
+  }
+  std::string Doing() const override { return "fakeRead"; }
+
+  Status open_status, read_status;
+  bool throws = false;
+  std::function<void()> before_read;
+
+ private:
+  const Clock& clock_;
+  const EnergyVendor vendor_;
+  std::vector<EnergyDevice> devices_;
+  std::vector<Reads> reads_;
+};
+
+inline double SecondsOf(int64_t ns) { return static_cast<double>(ns) * 1e-9; }
+
+}  // namespace gpulens::sdk

@@ -1,0 +1,48 @@
+// What monitors and their windows hold in common: the sampler they read by, and their book there.
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include <gpulens/energy.h>
+
+#include "sdk/energy/sampler.h"
+
+namespace gpulens::internal {
+
+// A monitor in one process.
+struct LiveMonitor {
+  // Waits so long for the devices to be opened and read.
+  LiveMonitor(const EnergyOptions& options, Duration patience);
+  ~LiveMonitor();
+  LiveMonitor(const LiveMonitor&) = delete;
+  LiveMonitor& operator=(const LiveMonitor&) = delete;
+
+  sdk::Engine& engine() const noexcept { return sampler->engine(); }
+
+  std::shared_ptr<sdk::Sampler> sampler;
+  sdk::Book* book = nullptr;
+  Status status;
+};
+
+// Thread-safe.
+class MonitorState {
+ public:
+  explicit MonitorState(EnergyOptions options);
+
+  // That of this process: after a fork the first call makes a new one, and waits for its readings. Also when
+  // the devices were opened later than the first one would wait.
+  LiveMonitor& live();
+
+ private:
+  static bool Good(const LiveMonitor& live) noexcept;
+
+  const EnergyOptions options_;
+  std::atomic<LiveMonitor*> live_;
+  std::mutex mutex_;
+  std::vector<std::unique_ptr<LiveMonitor>> all_;  // windows may hold one of before the fork
+};
+
+}  // namespace gpulens::internal

@@ -1,0 +1,182 @@
+#include "sdk/energy/sampler.h"
+
+#include <pthread.h>
+#include <signal.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <system_error>
+#include <thread>
+#include <vector>
+
+#include "base/check.h"
+
+namespace gpulens::sdk {
+namespace {
+
+using std::chrono::steady_clock;
+
+// Between two readings that results ask for: a counter is not written more often. And so many times what a
+// reading takes, so that programs that ask all the time cost a tenth of a processor at most.
+constexpr Duration kLeastPause = std::chrono::milliseconds(2);
+constexpr int kPausesPerReading = 9;
+// For a thread that is in the middle of a reading when the process exits.
+constexpr Duration kLongestGoodbye = std::chrono::milliseconds(200);
+
+TimePoint TimeOf(int64_t ns) noexcept { return TimePoint(Duration(ns)); }
+
+}  // namespace
+
+// Who lives when the process forks. Its lock comes before those of the samplers.
+struct ForkGuard {
+  std::mutex making;  // held while the process's one is made; before the other
+  std::mutex mutex;
+  std::vector<Sampler*> samplers;
+  std::weak_ptr<Sampler> of_process;
+  // What threads that are not here may have been waiting on is left as it is.
+  std::vector<std::shared_ptr<void>> left_behind;
+
+  static ForkGuard& Instance() {
+    static ForkGuard* const guard = new ForkGuard;
+    return *guard;
+  }
+  ForkGuard() { CHECK(::pthread_atfork(&Before, &InParent, &InChild) == 0); }
+
+  static void Before() noexcept {
+    ForkGuard& guard = Instance();
+    guard.making.lock();
+    guard.mutex.lock();
+    for (Sampler* one : guard.samplers) {
+      one->core_->mutex.lock();
+      one->engine().Lock();
+    }
+  }
+  static void UnlockAll() noexcept {
+    for (Sampler* one : Instance().samplers) {
+      one->engine().Unlock();
+      one->core_->mutex.unlock();
+    }
+  }
+  static void InParent() noexcept {
+    UnlockAll();
+    Instance().mutex.unlock();
+    Instance().making.unlock();
+  }
+  // The thread is not here; what it was in the middle of stays so.
+  static void InChild() noexcept {
+    UnlockAll();
+    for (Sampler* one : Instance().samplers) one->core_->orphaned.store(true);
+    Instance().mutex.unlock();
+    Instance().making.unlock();
+  }
+
+  // At the end of the process: vendors' libraries tear down what the thread reads by.
+  static void AtExit() noexcept {
+    ForkGuard& guard = Instance();
+    std::lock_guard lock(guard.mutex);
+    for (Sampler* one : guard.samplers) {
+      if (one->orphaned()) continue;
+      std::unique_lock inner(one->core_->mutex);
+      one->core_->stop = true;
+      one->core_->wake.notify_all();
+      one->core_->read.wait_for(inner, kLongestGoodbye, [&] { return !one->core_->running; });
+    }
+  }
+};
+
+Sampler::Sampler(Sources sources) : core_(std::make_shared<Core>(std::move(sources))) {
+  {
+    ForkGuard& guard = ForkGuard::Instance();
+    std::lock_guard lock(guard.mutex);
+    guard.samplers.push_back(this);
+  }
+  // Signals are for the program's own threads.
+  sigset_t all, before;
+  ::sigfillset(&all);
+  ::pthread_sigmask(SIG_SETMASK, &all, &before);
+  try {
+    std::thread([core = core_] { Run(core); }).detach();
+  } catch (const std::system_error& error) {
+    status_ = {Code::kExhausted, std::string("no thread could be started: ") + error.what()};
+  }
+  ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
+}
+
+Sampler::~Sampler() {
+  {
+    ForkGuard& guard = ForkGuard::Instance();
+    std::lock_guard lock(guard.mutex);
+    std::erase(guard.samplers, this);
+    if (orphaned()) {
+      guard.left_behind.push_back(core_);
+      return;
+    }
+  }
+  std::lock_guard lock(core_->mutex);
+  core_->stop = true;
+  core_->wake.notify_all();
+}
+
+std::shared_ptr<Sampler> Sampler::OfProcess(MakeSources make) {
+  ForkGuard& guard = ForkGuard::Instance();
+  std::lock_guard lock(guard.making);
+  std::shared_ptr<Sampler> found;
+  {
+    std::lock_guard inner(guard.mutex);
+    found = guard.of_process.lock();
+  }
+  if (found && !found->orphaned()) return found;
+  found = std::make_shared<Sampler>(make());
+  std::lock_guard inner(guard.mutex);
+  guard.of_process = found;
+  return found;
+}
+
+void Sampler::Run(const std::shared_ptr<Core>& core) {
+  ::pthread_setname_np(::pthread_self(), "gpulens-energy");
+  core->engine.Open();
+  // After the libraries are loaded, so before they are torn down.
+  static std::once_flag once;
+  std::call_once(once, [] { CHECK(std::atexit(&ForkGuard::AtExit) == 0); });
+  TimePoint ticked{};
+  std::unique_lock lock(core->mutex);
+  const auto wanted = [&] { return core->stop || core->asking > 0; };
+  while (!core->stop) {
+    lock.unlock();
+    const TimePoint begun = steady_clock::now(), due = ticked + core->engine.interval();
+    const bool whole = begun >= due;
+    core->engine.Round(whole);
+    // Turns that passed meanwhile are skipped: it never catches up.
+    if (whole) ticked = begun - due > core->engine.interval() ? begun : due;
+    lock.lock();
+    ++core->rounds;
+    core->read.notify_all();
+    const TimePoint done = steady_clock::now();
+    const Duration pause = std::max<Duration>(kLeastPause, kPausesPerReading * (done - begun));
+    const TimePoint next = std::min(done + pause, ticked + core->engine.interval());
+    core->wake.wait_until(lock, std::max(next, done + kLeastPause), [&] { return core->stop; });
+    if (core->engine.idle()) core->wake.wait(lock, wanted);
+    else if (!core->engine.learning()) core->wake.wait_until(lock, ticked + core->engine.interval(), wanted);
+  }
+  core->running = false;
+  core->read.notify_all();
+}
+
+Sampler::Asking::Asking(Core& core) : core_(core) {
+  std::lock_guard lock(core_.mutex);
+  ++core_.asking;
+  core_.wake.notify_all();
+}
+
+Sampler::Asking::~Asking() {
+  std::lock_guard lock(core_.mutex);
+  --core_.asking;
+}
+
+bool Sampler::AwaitRound(int64_t deadline_ns) {
+  std::unique_lock lock(core_->mutex);
+  const uint64_t before = core_->rounds;
+  return core_->read.wait_until(lock, TimeOf(deadline_ns), [&] { return core_->rounds != before; });
+}
+
+}  // namespace gpulens::sdk

@@ -1,0 +1,252 @@
+#include "sdk/energy/sources/nvml_energy.h"
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+
+#include "base/result.h"
+#include "sdk/energy/sources/visible_devices.h"
+#include "sources/nvml/nvml_fields.h"
+
+namespace gpulens::sdk {
+namespace {
+
+using nvml::Call;
+
+constexpr unsigned kMostMig = 16;
+// The counter is written every 20 to 100 ms, by the board.
+constexpr Duration kLagUnknown{-1};
+// Above the limit that the board keeps on average it may be for the length of a reading.
+constexpr double kPeakOverLimit = 1.5;
+// As NVML's documentation of nvmlDeviceGetPowerUsage states it.
+constexpr double kAccuracy = 0.05;
+constexpr int64_t kSlowNs = 90'000'000, kSlowestNs = 990'000'000;
+constexpr unsigned kMostProcesses = 64;
+
+Status StatusOf(int code, std::string_view call) {
+  std::string text = std::string(call) + ": " + std::string(nvml::ReturnText(code));
+  if (code == nvml::kNoPermission) return {gpulens::Code::kPermissionDenied, std::move(text)};
+  const bool absent = code == nvml::kDriverNotLoaded || code == nvml::kLibraryNotFound ||
+                      code == nvml::kNotSupported || code == nvml::kNotFound;
+  return {absent ? gpulens::Code::kUnavailable : gpulens::Code::kIo, std::move(text)};
+}
+
+bool Absent(int code) noexcept {
+  return code == nvml::kNotSupported || code == nvml::kFunctionNotFound || code == nvml::kInvalidArgument;
+}
+
+}  // namespace
+
+struct NvmlEnergy::Opened {
+  Opened(nvml::NvmlLibrary from, nvml::CallSlot& slot, const Clock& clock)
+      : library(std::move(from)), caller(library, slot, clock) {}
+  nvml::NvmlLibrary library;
+  nvml::Caller caller;
+};
+
+NvmlEnergy::NvmlEnergy(nvml::SymbolLookup lookup, const Clock& clock) : lookup_(lookup), clock_(clock) {}
+NvmlEnergy::~NvmlEnergy() = default;
+
+std::string NvmlEnergy::Doing() const {
+  const auto view = slot_.Read();
+  return view.call == driver::kNoCall ? std::string() : std::string(nvml::CallName(view.call));
+}
+
+Status NvmlEnergy::OpenLibrary() {
+  ASSIGN_OR_RETURN(nvml::NvmlLibrary library, lookup_ ? nvml::NvmlLibrary::FromLookup(lookup_, "linked in")
+                                                      : nvml::NvmlLibrary::Open(""));
+  opened_ = std::make_unique<Opened>(std::move(library), slot_, clock_);
+  nvml::Caller& caller = opened_->caller;
+  const nvml::Symbols& fn = caller.fn();
+  const int code = fn.Init ? caller.Do(Call::kInit, fn.Init) : caller.Do(Call::kInitV1, fn.InitV1);
+  return code == nvml::kSuccess ? Ok() : StatusOf(code, "nvmlInit");
+}
+
+Result<std::vector<EnergyDevice>> NvmlEnergy::Open() {
+  gpus_.clear();
+  RETURN_IF_ERROR(OpenLibrary());
+  nvml::Caller& caller = opened_->caller;
+  const nvml::Symbols& fn = caller.fn();
+  unsigned count = 0;
+  const int code = fn.DeviceCount ? caller.Do(Call::kDeviceCount, fn.DeviceCount, &count)
+                                  : caller.Do(Call::kDeviceCountV1, fn.DeviceCountV1, &count);
+  if (code != nvml::kSuccess) return StatusOf(code, "nvmlDeviceGetCount");
+  std::vector<EnergyDevice> devices;
+  std::vector<VisibleName> names;
+  Status denied;
+  for (unsigned i = 0; i < std::min(count, nvml::kMaxGpus); ++i) {
+    EnergyDevice device;
+    VisibleName name;
+    // A GPU that is lost keeps its number: later entries of the variable count it.
+    gpus_.emplace_back();
+    if (Status status = Attach(i, device, name.parts); !status.ok()) {
+      device.id = "gpu" + std::to_string(i);
+      if (status.code == gpulens::Code::kPermissionDenied) denied = std::move(status);
+    }
+    name.uuid = device.id;
+    devices.push_back(std::move(device));
+    names.push_back(std::move(name));
+  }
+  const std::vector<size_t> visible = VisibleDevices(Variable("CUDA_VISIBLE_DEVICES"), names);
+  bool any = false;
+  for (size_t i = 0; i < devices.size(); ++i) {
+    devices[i].usable &= gpus_[i].handle != nullptr && std::ranges::find(visible, i) != visible.end();
+    any |= gpus_[i].handle != nullptr;
+  }
+  if (!any && !denied.ok()) return denied;
+  return devices;
+}
+
+std::string NvmlEnergy::Uuid(nvml::Device device) {
+  std::array<char, 96> text{};
+  const int code = opened_->caller.Do(Call::kUuid, opened_->caller.fn().Uuid, device, text.data(),
+                                      static_cast<unsigned>(text.size()));
+  return code == nvml::kSuccess ? std::string(text.data(), ::strnlen(text.data(), text.size()))
+                                : std::string();
+}
+
+Status NvmlEnergy::Attach(unsigned index, EnergyDevice& out, std::vector<std::string>& parts) {
+  nvml::Caller& caller = opened_->caller;
+  const nvml::Symbols& fn = caller.fn();
+  nvml::Device handle = nullptr;
+  const int code = fn.HandleByIndex ? caller.Do(Call::kHandleByIndex, fn.HandleByIndex, index, &handle)
+                                    : caller.Do(Call::kHandleByIndexV1, fn.HandleByIndexV1, index, &handle);
+  if (code != nvml::kSuccess) return StatusOf(code, "nvmlDeviceGetHandleByIndex");
+  out.id = Uuid(handle);
+  if (out.id.empty()) out.id = "gpu" + std::to_string(index);
+  std::array<char, 96> text{};
+  if (caller.Do(Call::kName, fn.Name, handle, text.data(), static_cast<unsigned>(text.size())) ==
+      nvml::kSuccess)
+    out.name.assign(text.data(), ::strnlen(text.data(), text.size()));
+  out.most_watts = MostWatts(handle);
+  out.counter_step_joules = 1e-3;
+  out.counter_lag = kLagUnknown;
+  out.accuracy_ratio = kAccuracy;
+  parts = MigUuids(handle);
+  Gpu& gpu = gpus_[index];
+  gpu.handle = handle;
+  // Boards that tell neither (Jetson) are another source's.
+  EnergyReading reading;
+  out.usable = !(Absent(ReadCounter(gpu, reading)) && Absent(ReadPower(gpu, reading)));
+  return Ok();
+}
+
+std::vector<std::string> NvmlEnergy::MigUuids(nvml::Device device) {
+  nvml::Caller& caller = opened_->caller;
+  const nvml::Symbols& fn = caller.fn();
+  std::vector<std::string> out;
+  unsigned count = 0;
+  if (caller.Do(Call::kMaxMigDevices, fn.MaxMigDevices, device, &count) != nvml::kSuccess) return out;
+  for (unsigned i = 0; i < std::min(count, kMostMig); ++i) {
+    nvml::Device part = nullptr;
+    if (caller.Do(Call::kMigDeviceHandle, fn.MigDeviceHandle, device, i, &part) != nvml::kSuccess) continue;
+    if (std::string uuid = Uuid(part); !uuid.empty()) out.push_back(std::move(uuid));
+  }
+  return out;
+}
+
+double NvmlEnergy::MostWatts(nvml::Device device) {
+  nvml::Caller& caller = opened_->caller;
+  const nvml::Symbols& fn = caller.fn();
+  nvml::FieldValue limit{};
+  limit.field_id = nvml::kFiPowerMaxLimit;
+  unsigned milliwatts = 0;
+  if (caller.Do(Call::kFieldValues, fn.FieldValues, device, 1, &limit) == nvml::kSuccess &&
+      limit.code == nvml::kSuccess)
+    milliwatts = limit.value.uint_value;
+  if (milliwatts == 0 &&
+      caller.Do(Call::kEnforcedPowerLimit, fn.EnforcedPowerLimit, device, &milliwatts) != nvml::kSuccess)
+    return kNotMeasured;
+  return milliwatts > 0 ? milliwatts * 1e-3 * kPeakOverLimit : kNotMeasured;
+}
+
+int NvmlEnergy::ReadCounter(Gpu& gpu, EnergyReading& out) {
+  if (!gpu.counter) return nvml::kNotSupported;
+  unsigned long long millijoules = 0;
+  nvml::Caller& caller = opened_->caller;
+  const int code = caller.Do(Call::kTotalEnergy, caller.fn().TotalEnergy, gpu.handle, &millijoules);
+  // Some boards answer all ones, or 0 for ever.
+  if (code == nvml::kSuccess && millijoules != ~0ULL && millijoules != 0)
+    out.joules = static_cast<double>(millijoules) * 1e-3;
+  if (Absent(code)) gpu.counter = false;
+  return code;
+}
+
+// The power of the moment; nvmlDeviceGetPowerUsage is the mean of a second since Ampere.
+int NvmlEnergy::ReadPower(Gpu& gpu, EnergyReading& out) {
+  nvml::Caller& caller = opened_->caller;
+  if (gpu.instant) {
+    nvml::FieldValue field{};
+    field.field_id = nvml::kFiPowerInstant;
+    const int code = caller.Do(Call::kFieldValues, caller.fn().FieldValues, gpu.handle, 1, &field);
+    if (code == nvml::kSuccess && field.code == nvml::kSuccess) {
+      out.watts = field.value.uint_value * 1e-3;
+      return code;
+    }
+    if (code != nvml::kSuccess && !Absent(code)) return code;
+    gpu.instant = !Absent(code) && !Absent(field.code);
+  }
+  if (!gpu.power) return nvml::kNotSupported;
+  unsigned milliwatts = 0;
+  const int code = caller.Do(Call::kPowerUsage, caller.fn().PowerUsage, gpu.handle, &milliwatts);
+  if (code == nvml::kSuccess) out.watts = milliwatts * 1e-3;
+  if (Absent(code)) gpu.power = false;
+  return code;
+}
+
+void NvmlEnergy::ReadSlow(Gpu& gpu, EnergyReading& out) {
+  nvml::Caller& caller = opened_->caller;
+  const nvml::Symbols& fn = caller.fn();
+  const int64_t now_ns = clock_.Now().boot_ns;
+  if (gpu.asked_ns == 0 || now_ns - gpu.asked_ns >= kSlowNs) {
+    gpu.asked_ns = now_ns;
+    gpu.slow = {};
+    nvml::Utilization use{};
+    if (caller.Do(Call::kUtilizationRates, fn.UtilizationRates, gpu.handle, &use) == nvml::kSuccess)
+      gpu.slow.utilization_ratio = use.gpu / 100.0;
+    nvml::MemoryV2 memory{};
+    memory.version = nvml::kMemoryV2;
+    nvml::Memory old{};
+    if (caller.Do(Call::kMemoryInfoV2, fn.MemoryInfoV2, gpu.handle, &memory) == nvml::kSuccess)
+      gpu.slow.memory_used_bytes = static_cast<double>(memory.used);
+    else if (caller.Do(Call::kMemoryInfo, fn.MemoryInfo, gpu.handle, &old) == nvml::kSuccess)
+      gpu.slow.memory_used_bytes = static_cast<double>(old.used);
+    unsigned celsius = 0;
+    if (caller.Do(Call::kTemperature, fn.Temperature, gpu.handle, 0U, &celsius) == nvml::kSuccess)
+      gpu.slow.temperature_celsius = celsius;
+  }
+  if (gpu.counted_ns == 0 || now_ns - gpu.counted_ns >= kSlowestNs) {
+    gpu.counted_ns = now_ns;
+    gpu.processes = CountProcesses(gpu);
+  }
+  out.processes = gpu.processes;
+  out.utilization_ratio = gpu.slow.utilization_ratio;
+  out.memory_used_bytes = gpu.slow.memory_used_bytes;
+  out.temperature_celsius = gpu.slow.temperature_celsius;
+}
+
+double NvmlEnergy::CountProcesses(const Gpu& gpu) {
+  nvml::Caller& caller = opened_->caller;
+  const nvml::Symbols& fn = caller.fn();
+  std::array<nvml::ProcessInfoV2, kMostProcesses> list{};
+  unsigned count = kMostProcesses;
+  const int code = fn.ComputeProcessesV3 ? caller.Do(Call::kComputeProcessesV3, fn.ComputeProcessesV3,
+                                                     gpu.handle, &count, static_cast<void*>(list.data()))
+                                         : caller.Do(Call::kComputeProcessesV2, fn.ComputeProcessesV2,
+                                                     gpu.handle, &count, static_cast<void*>(list.data()));
+  return code == nvml::kSuccess || code == nvml::kInsufficientSize ? count : kNotMeasured;
+}
+
+Status NvmlEnergy::Read(size_t device, EnergyReading& out) {
+  Gpu& gpu = gpus_[device];
+  if (!gpu.handle) return {gpulens::Code::kUnavailable, "the GPU could not be opened"};
+  const int counter = ReadCounter(gpu, out);
+  const int power = ReadPower(gpu, out);
+  if (counter != nvml::kSuccess && power != nvml::kSuccess)
+    return StatusOf(gpu.counter ? counter : power,
+                    gpu.counter ? "nvmlDeviceGetTotalEnergyConsumption" : "nvmlDeviceGetPowerUsage");
+  ReadSlow(gpu, out);
+  return Ok();
+}
+
+}  // namespace gpulens::sdk

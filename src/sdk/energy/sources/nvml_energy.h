@@ -1,0 +1,56 @@
+// NVIDIA GPUs by NVML, in this process: the energy counter (Volta and newer) and the power of the moment.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <gpulens/energy.h>
+
+#include "base/clock.h"
+#include "sources/nvml/driver/nvml_library.h"
+
+namespace gpulens::sdk {
+
+class NvmlEnergy final : public EnergySource {
+ public:
+  // `lookup`: a library that is linked in; null: libnvidia-ml.so.1 where it is found.
+  NvmlEnergy(nvml::SymbolLookup lookup, const Clock& clock);
+  ~NvmlEnergy() override;
+
+  std::string_view name() const noexcept override { return "nvml"; }
+  EnergyVendor vendor() const noexcept override { return EnergyVendor::kNvidia; }
+  Result<std::vector<EnergyDevice>> Open() override;
+  Status Read(size_t device, EnergyReading& out) override;
+  std::string Doing() const override;
+
+ private:
+  struct Gpu {
+    nvml::Device handle = nullptr;
+    // Cleared when the library says that there is no such thing.
+    bool counter = true, instant = true, power = true;
+    // Told slowly, so asked slowly.
+    int64_t asked_ns = 0, counted_ns = 0;
+    double processes = kNotMeasured;
+    EnergyReading slow;
+  };
+  struct Opened;
+
+  Status OpenLibrary();
+  Status Attach(unsigned index, EnergyDevice& out, std::vector<std::string>& parts);
+  std::string Uuid(nvml::Device device);
+  std::vector<std::string> MigUuids(nvml::Device device);
+  double MostWatts(nvml::Device device);
+  int ReadCounter(Gpu& gpu, EnergyReading& out);
+  int ReadPower(Gpu& gpu, EnergyReading& out);
+  void ReadSlow(Gpu& gpu, EnergyReading& out);
+  double CountProcesses(const Gpu& gpu);
+
+  const nvml::SymbolLookup lookup_;
+  const Clock& clock_;
+  nvml::CallSlot slot_;
+  std::unique_ptr<Opened> opened_;
+  std::vector<Gpu> gpus_;
+};
+
+}  // namespace gpulens::sdk

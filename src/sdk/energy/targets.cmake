@@ -1,0 +1,7 @@
+# Energy of windows and requests: the sources, and the sampler over them. Included by the top.
+include_guard()
+house_library(sdk_energy_sources DIR src/sdk/energy/sources
+              DEPS gpulens_base gpulens_sources_nvml_driver gpulens_sources_amdsmi_driver gpulens_sources_host
+              TEST_DEPS gpulens_sources_nvml_fake gpulens_sources_amdsmi_fake gpulens_base_testing)
+house_library(sdk_energy DIR src/sdk/energy DEPS gpulens_energy gpulens_sdk_energy_sources
+              TEST_DEPS gpulens_sources_nvml_fake gpulens_base_testing rapidcheck)

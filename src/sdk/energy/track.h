@@ -1,0 +1,39 @@
+// One device as it is read: its curve, what was read last, and what is wrong with it. Guarded by the engine's
+// lock.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+
+#include <gpulens/energy.h>
+
+#include "energy/energy_curve.h"
+
+namespace gpulens::sdk {
+
+struct Track {
+  Track(std::shared_ptr<EnergySource> from, size_t number_there, EnergyDevice what, size_t kept);
+
+  // A reading that was asked for at `asked_ns` and came back at `at_ns`.
+  void Take(const EnergyReading& reading, int64_t asked_ns, int64_t at_ns);
+  void Fail(Status status, int64_t at_ns);
+
+  const std::shared_ptr<EnergySource> source;
+  const size_t number;  // in the source's list
+  const EnergyDevice device;
+  energy::EnergyCurve curve;
+
+  uint32_t users = 0;  // books that need it
+  EnergyReading latest;
+  double watts = kNotMeasured;  // told, or by the last two counts
+  int64_t read_ns = 0;          // of the last good reading; 0: there was none
+  uint32_t readings = 0;        // good ones
+  Status failure;               // of the last reading
+  int64_t failing_since_ns = 0;
+
+ private:
+  double counted_joules_ = kNotMeasured;
+  int64_t counted_ns_ = 0;
+};
+
+}  // namespace gpulens::sdk

@@ -1,0 +1,156 @@
+#include "sdk/experiment/artifact_files.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <climits>
+#include <cstdio>
+#include <cstdlib>
+#include <memory>
+
+#include "base/fd.h"
+#include "base/files.h"
+#include "base/hash/sha256.h"
+#include "base/parse.h"
+#include "base/result.h"
+#include "store/experiments/run_files.h"
+
+namespace gpulens::experiments {
+namespace {
+
+constexpr size_t kPiece = 1 << 20;
+constexpr int kMostDepth = 32;
+
+struct FreeText {
+  void operator()(char* text) const noexcept { std::free(text); }
+};
+struct CloseFolder {
+  void operator()(DIR* folder) const noexcept { ::closedir(folder); }
+};
+
+// A path that stays below the folder that it is put behind.
+bool IsInside(std::string_view name) {
+  if (!IsKey(name)) return false;
+  while (!name.empty()) {
+    std::string_view part = TakeUntil(name, '/');
+    if (part.empty() || part == "." || part == "..") return false;
+  }
+  return true;
+}
+
+Status WriteAll(int fd, std::string_view bytes, const std::string& path) {
+  while (!bytes.empty()) {
+    ssize_t written = ::write(fd, bytes.data(), bytes.size());
+    if (written < 0 && errno == EINTR) continue;
+    if (written <= 0) return ErrnoStatus("write " + path, errno);
+    bytes.remove_prefix(static_cast<size_t>(written));
+  }
+  return Ok();
+}
+
+// Reads `row.path` once: its size and hash, and a copy at `copy` unless that is empty.
+Status ReadThrough(ArtifactRow& row, const std::string& copy) {
+  UniqueFd from(::open(row.path.c_str(), O_RDONLY | O_CLOEXEC));
+  if (!from) return ErrnoStatus("open " + row.path, errno);
+  const std::string part = copy + ".part";
+  UniqueFd to;
+  if (!copy.empty()) {
+    RETURN_IF_ERROR(MakeFoldersAbove(copy));
+    to.reset(::open(part.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0640));
+    if (!to) return ErrnoStatus("open " + part, errno);
+  }
+  Sha256 hash;
+  std::string piece(kPiece, '\0');
+  row.bytes = 0;
+  Status status;
+  while (status) {
+    ssize_t got = ::read(from.get(), piece.data(), piece.size());
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) status = ErrnoStatus("read " + row.path, errno);
+    if (got <= 0) break;
+    std::string_view bytes(piece.data(), static_cast<size_t>(got));
+    hash.Add(bytes);
+    row.bytes += got;
+    if (to) status = WriteAll(to.get(), bytes, part);
+  }
+  if (to && status && std::rename(part.c_str(), copy.c_str()) != 0)
+    status = ErrnoStatus("rename " + part, errno);
+  if (to && !status) ::unlink(part.c_str());
+  if (status) row.sha256 = hash.Finish();
+  return status;
+}
+
+class Keeper {
+ public:
+  Keeper(const std::string& artifacts, int64_t unix_ns, const ArtifactLimits& limits)
+      : artifacts_(artifacts), unix_ns_(unix_ns), limits_(limits) {}
+
+  Status Keep(const std::string& path, const std::string& name, int depth) {
+    struct stat info{};
+    // Within a folder a link may lead round in circles, or out of it.
+    if ((depth == 0 ? ::stat(path.c_str(), &info) : ::lstat(path.c_str(), &info)) != 0)
+      return ErrnoStatus("open " + path, errno);
+    if (S_ISDIR(info.st_mode)) return KeepFolder(path, name, depth);
+    if (!S_ISREG(info.st_mode))
+      return depth == 0 ? Status{Code::kInvalidArgument, path + " is no file"} : Ok();
+    if (rows_.size() == limits_.most_files)
+      return {Code::kExhausted, "more than " + std::to_string(limits_.most_files) + " files"};
+    ArtifactRow row;
+    row.name = name, row.path = path, row.bytes = info.st_size, row.unix_ns = unix_ns_;
+    row.copied = info.st_size <= limits_.most_copied;
+    const std::string copy = row.copied ? artifacts_ + "/" + name : "";
+    if (info.st_size <= std::max(limits_.most_copied, limits_.most_hashed))
+      RETURN_IF_ERROR(ReadThrough(row, copy));
+    if (row.copied) row.path = copy;
+    rows_.push_back(std::move(row));
+    return Ok();
+  }
+  std::vector<ArtifactRow> Take() { return std::move(rows_); }
+
+ private:
+  Status KeepFolder(const std::string& path, const std::string& name, int depth) {
+    if (depth == kMostDepth) return {Code::kExhausted, path + " is too deep"};
+    std::unique_ptr<DIR, CloseFolder> folder(::opendir(path.c_str()));
+    if (!folder) return ErrnoStatus("open " + path, errno);
+    std::vector<std::string> names;
+    while (const dirent* entry = ::readdir(folder.get())) {
+      std::string_view each = entry->d_name;
+      if (each != "." && each != "..") names.emplace_back(each);
+    }
+    std::sort(names.begin(), names.end());
+    for (const std::string& each : names) {
+      if (!IsInside(name + "/" + each))
+        return {Code::kInvalidArgument, path + "/" + each + ": no name for an artifact"};
+      RETURN_IF_ERROR(Keep(path + "/" + each, name + "/" + each, depth + 1));
+    }
+    return Ok();
+  }
+
+  const std::string& artifacts_;
+  const int64_t unix_ns_;
+  const ArtifactLimits& limits_;
+  std::vector<ArtifactRow> rows_;
+};
+
+}  // namespace
+
+Result<std::vector<ArtifactRow>> KeepArtifact(const std::string& path, std::string name,
+                                              const std::string& artifacts, int64_t unix_ns,
+                                              const ArtifactLimits& limits) {
+  std::unique_ptr<char, FreeText> whole(::realpath(path.c_str(), nullptr));
+  if (!whole) return ErrnoStatus("open " + path, errno);
+  const std::string absolute = whole.get();
+  if (name.empty()) name = absolute.substr(absolute.rfind('/') + 1);
+  if (!IsInside(name))
+    return Status{Code::kInvalidArgument,
+                  "\"" + name + "\" is no name for an artifact: a path below the run's own"};
+  Keeper keeper(artifacts, unix_ns, limits);
+  RETURN_IF_ERROR(keeper.Keep(absolute, name, 0));
+  return keeper.Take();
+}
+
+}  // namespace gpulens::experiments

@@ -1,0 +1,26 @@
+// Files that belong to a run: copied beside the store, or, large ones, only remembered.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include <gpulens/status.h>
+
+#include "store/experiments/run_rows.h"
+
+namespace gpulens::experiments {
+
+struct ArtifactLimits {
+  int64_t most_copied = 64 << 20;   // bytes of a file; a larger one stays where it is
+  int64_t most_hashed = 1LL << 30;  // of a file that is not copied
+  size_t most_files = 10'000;       // of a folder
+};
+
+// `path` is a file, or a folder with its files; `name` is the path below `artifacts`, empty: the last part of
+// `path`. Links within a folder are left out. kInvalidArgument: a name that leads elsewhere. Reads and waits.
+Result<std::vector<ArtifactRow>> KeepArtifact(const std::string& path, std::string name,
+                                              const std::string& artifacts, int64_t unix_ns,
+                                              const ArtifactLimits& limits = {});
+
+}  // namespace gpulens::experiments

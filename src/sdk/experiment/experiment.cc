@@ -1,0 +1,266 @@
+#include <gpulens/experiment.h>
+
+#include <pthread.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <climits>
+#include <cstdlib>
+#include <exception>
+
+#include "base/files.h"
+#include "base/parse.h"
+#include "base/result.h"
+#include "sdk/experiment/artifact_files.h"
+#include "sdk/experiment/git_commit.h"
+#include "sdk/experiment/recorder.h"
+#include "sdk/experiment/run_context.h"
+#include "store/experiments/run_files.h"
+
+namespace gpulens {
+
+using namespace experiments;  // the parts that this is the face of
+
+namespace {
+
+constexpr Duration kEndTime = std::chrono::seconds(5), kArtifactTime = std::chrono::seconds(30);
+constexpr Duration kLeastInterval = std::chrono::milliseconds(1), kMostInterval = std::chrono::hours(1);
+constexpr size_t kMostQueue = size_t{1} << 24;
+
+// How many forks lie between the first process and this one.
+std::atomic<uint32_t> g_forks = 0;
+constexpr uint32_t kReopening = UINT32_MAX;
+
+void CountForks() {
+  static const int once =
+      ::pthread_atfork(nullptr, nullptr, [] { g_forks.fetch_add(1, std::memory_order_relaxed); });
+  static_cast<void>(once);
+}
+
+// Whether an experiment of this process is the run of GPULENS_RUN_ID.
+std::atomic<bool> g_joined = false;
+
+Status CheckOptions(std::string_view name, const ExperimentOptions& options) {
+  if (!IsKey(name))
+    return {Code::kInvalidArgument, "a run needs a name of 1 to 250 bytes of UTF-8 without control bytes"};
+  for (const std::string& id : {options.resume, options.parent_id}) {
+    if (!id.empty() && !IsRunId(id)) return {Code::kInvalidArgument, "\"" + id + "\" is no id of a run"};
+  }
+  for (Duration interval : {Duration(options.flush_interval), Duration(options.heartbeat_interval)}) {
+    if (interval < kLeastInterval || interval > kMostInterval)
+      return {Code::kInvalidArgument, "flush_interval and heartbeat_interval are from 1 ms to 1 h"};
+  }
+  if (options.queue_points == 0 || options.queue_points > kMostQueue)
+    return {Code::kInvalidArgument, "queue_points is from 1 to 16,777,216"};
+  return Ok();
+}
+
+Value ToValue(const Experiment::ParamValue& value) {
+  if (const auto* text = std::get_if<std::string_view>(&value)) return std::string(*text);
+  if (const auto* whole = std::get_if<int64_t>(&value)) return *whole;
+  if (const auto* yes = std::get_if<bool>(&value)) return *yes;
+  return std::get<double>(value);
+}
+
+}  // namespace
+
+struct Experiment::Impl {
+  ExperimentOptions options;
+  std::string id, name, db;
+  RecorderOptions rejoin;  // for a child after a fork
+  std::atomic<Recorder*> recorder = nullptr;
+  std::atomic<uint32_t> forks = 0;
+  int exceptions = 0;
+  std::atomic<ExperimentStatus> status = ExperimentStatus::kRunning;
+  std::atomic<uint64_t> lost = 0;  // without a recorder
+  ExperimentEnergy energy;
+
+  bool in_child() const noexcept {
+    return forks.load(std::memory_order_relaxed) != g_forks.load(std::memory_order_relaxed);
+  }
+  // The recorder of this process; null: there is none, and what is logged is lost.
+  Recorder* Current() noexcept {
+    if (!in_child()) [[likely]]
+      return recorder.load(std::memory_order_acquire);
+    return Reopen();
+  }
+  Recorder* Reopen() noexcept;
+  template <class F>
+  void With(F&& log) noexcept {
+    if (Recorder* open = Current()) log(*open);
+    else lost.fetch_add(1, std::memory_order_relaxed);
+  }
+};
+
+// In a child: the parent's recorder has no thread here and its locks may be held by nobody. It is left as it
+// is, and the run is joined anew.
+Recorder* Experiment::Impl::Reopen() noexcept {
+  const uint32_t now = g_forks.load(std::memory_order_relaxed);
+  uint32_t before = forks.load(std::memory_order_relaxed);
+  if (before == kReopening || !forks.compare_exchange_strong(before, kReopening)) return nullptr;
+  Recorder* opened = nullptr;
+  try {
+    if (status.load(std::memory_order_relaxed) == ExperimentStatus::kRunning) {
+      auto begun = Recorder::Begin(rejoin);
+      if (begun) opened = begun->release();
+    }
+  } catch (...) {
+    opened = nullptr;  // no memory: what is logged is lost
+  }
+  recorder.store(opened, std::memory_order_release);
+  forks.store(now, std::memory_order_release);
+  return opened;
+}
+
+Experiment::Experiment(std::unique_ptr<Impl> impl) noexcept : impl_(std::move(impl)) {}
+Experiment::Experiment(Experiment&&) noexcept = default;
+Experiment& Experiment::operator=(Experiment&& other) noexcept {
+  if (this != &other) {
+    Experiment old(std::move(*this));
+    impl_ = std::move(other.impl_);
+  }
+  return *this;
+}
+
+Result<Experiment> Experiment::Start(std::string_view name, ExperimentOptions options) {
+  CountForks();
+  RETURN_IF_ERROR(CheckOptions(name, options));
+  ASSIGN_OR_RETURN(std::string db, FindDatabase(options.db));
+  RecorderOptions recording;
+  recording.database = db;
+  recording.queue_points = options.queue_points;
+  recording.flush_interval = options.flush_interval;
+  recording.heartbeat_interval = options.heartbeat_interval;
+  experiments::Start& start = recording.start;
+  start.run = DescribeThisProgram();
+  start.run.name = name;
+  start.run.parent_id = options.parent_id;
+  start.process.role = "main";
+  const char* shared = options.join ? std::getenv(kRunIdVariable) : nullptr;
+  if (options.resume == "auto") start.resume = "auto";
+  else if (!options.resume.empty()) start.run.id = options.resume, start.must_exist = true;
+  else if (shared && *shared && options.parent_id.empty()) {
+    if (!IsRunId(shared))
+      return Status{Code::kInvalidArgument, std::string(kRunIdVariable) + " is no id of a run"};
+    if (g_joined.exchange(true)) {
+      start.run.parent_id = shared;
+    } else {
+      start.run.id = shared;
+      start.rename = std::getenv(kRunNameVariable) == nullptr;
+      start.process.role = "member";
+    }
+  }
+  auto impl = std::make_unique<Impl>();
+  impl->rejoin = recording;
+  ASSIGN_OR_RETURN(std::unique_ptr<Recorder> recorder, Recorder::Begin(std::move(recording)));
+  impl->id = recorder->run_id(), impl->name = recorder->run_name(), impl->db = std::move(db);
+  impl->rejoin.start = {};
+  impl->rejoin.start.run.id = impl->id, impl->rejoin.start.must_exist = true;
+  impl->rejoin.start.process.role = "fork";
+  impl->forks = g_forks.load(std::memory_order_relaxed);
+  impl->exceptions = std::uncaught_exceptions();
+  for (const auto& [key, value] : options.tags) recorder->Tag(key, value);
+  impl->recorder = recorder.release();
+  impl->options = std::move(options);
+  return Experiment(std::move(impl));
+}
+
+Result<Experiment> Experiment::Nested(std::string_view name, ExperimentOptions options) const {
+  options.db = impl_->db;
+  options.parent_id = impl_->id;
+  return Start(name, std::move(options));
+}
+
+Experiment::~Experiment() {
+  if (!impl_) return;
+  if (!impl_->in_child() && status() == ExperimentStatus::kRunning) {
+    const bool failed = std::uncaught_exceptions() > impl_->exceptions;
+    static_cast<void>(failed ? End(ExperimentStatus::kFailed, "exception") : End());
+  }
+  // A recorder of before a fork is its parent's.
+  if (!impl_->in_child()) delete impl_->recorder.load();
+}
+
+const std::string& Experiment::id() const noexcept { return impl_->id; }
+const std::string& Experiment::name() const noexcept { return impl_->name; }
+const std::string& Experiment::db() const noexcept { return impl_->db; }
+ExperimentStatus Experiment::status() const noexcept { return impl_->status.load(std::memory_order_relaxed); }
+const ExperimentEnergy& Experiment::energy() const noexcept { return impl_->energy; }
+
+void Experiment::LogParam(std::string_view key, ParamValue value) noexcept {
+  impl_->With([&](Recorder& recorder) noexcept {
+    const auto* text = std::get_if<std::string_view>(&value);
+    if (text && text->size() > kMostTextBytes) return recorder.Drop();
+    try {
+      recorder.Param(key, ToValue(value));
+    } catch (...) {  // no memory
+      recorder.Drop();
+    }
+  });
+}
+
+void Experiment::SetTag(std::string_view key, std::string_view value) noexcept {
+  impl_->With([&](Recorder& recorder) noexcept { recorder.Tag(key, value); });
+}
+
+void Experiment::LogMetric(std::string_view key, double value, int64_t step) noexcept {
+  // The lowest number stands for "the next".
+  if (step == kNextStep) ++step;
+  impl_->With([&](Recorder& recorder) noexcept { recorder.Point(key, value, step); });
+}
+
+void Experiment::LogMetric(std::string_view key, double value) noexcept {
+  impl_->With([&](Recorder& recorder) noexcept { recorder.Point(key, value, kNextStep); });
+}
+
+Status Experiment::LogArtifact(const std::string& path, std::string name) {
+  Recorder* recorder = impl_->Current();
+  if (!recorder || status() != ExperimentStatus::kRunning)
+    return {Code::kInvalidArgument, "the run has ended"};
+  ASSIGN_OR_RETURN(
+      std::vector<ArtifactRow> rows,
+      KeepArtifact(path, std::move(name), RunFolder(impl_->db, impl_->id) + "/artifacts", UnixNow()));
+  return recorder->Artifacts(std::move(rows), kArtifactTime);
+}
+
+Status Experiment::Flush(std::chrono::nanoseconds timeout) {
+  Recorder* recorder = impl_->Current();
+  return recorder ? recorder->Flush(timeout) : Status{Code::kUnavailable, "the file cannot be opened"};
+}
+
+Status Experiment::End(ExperimentStatus status, std::string_view reason) {
+  Recorder* recorder = impl_->Current();
+  if (status == ExperimentStatus::kRunning) return {Code::kInvalidArgument, "a run ends as done or failed"};
+  if (this->status() != ExperimentStatus::kRunning)
+    return {Code::kInvalidArgument, "the run has ended before"};
+  impl_->status = status;
+  if (!recorder) return {Code::kUnavailable, "the file cannot be opened"};
+  if (impl_->options.energy) {
+    try {
+      impl_->energy = impl_->options.energy();
+    } catch (const std::exception& error) {
+      impl_->energy = {.method = {}, .validity = "source_failed", .reason = error.what()};
+    } catch (...) {
+      impl_->energy = {.method = {}, .validity = "source_failed", .reason = "an exception"};
+    }
+  }
+  experiments::End end;
+  end.outcome = status == ExperimentStatus::kDone ? kDone : kFailed;
+  end.reason = reason.substr(0, kMostTextBytes);
+  end.unix_ns = UnixNow();
+  end.energy = {.joules = impl_->energy.energy_joules,
+                .uncertainty_joules = impl_->energy.uncertainty_joules,
+                .method = impl_->energy.method,
+                .validity = impl_->energy.validity,
+                .reason = impl_->energy.reason};
+  return recorder->Leave(end, kEndTime);
+}
+
+ExperimentHealth Experiment::health() const {
+  Recorder* recorder = impl_->Current();
+  ExperimentHealth health = recorder ? recorder->health() : ExperimentHealth{};
+  health.dropped += impl_->lost.load(std::memory_order_relaxed);
+  return health;
+}
+
+}  // namespace gpulens

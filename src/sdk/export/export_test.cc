@@ -1,0 +1,392 @@
+#include <gpulens/export.h>
+
+#include <gmock/gmock.h>
+#include <gpulens/instruments.h>
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <condition_variable>
+#include <mutex>
+
+#include "base/testing/temp_folder.h"
+#include "net/client/post_server_testing.h"
+#include "net/grpc/grpc_server.h"
+#include "net/testing/certificates.h"
+#include "net/testing/scripted_server.h"
+#include "net/testing/test_client.h"
+#include "wire/otlp/otlp_testing.h"
+
+namespace gpulens {
+namespace {
+
+using otlp_testing::MetricsText;
+using std::chrono::hours;
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+using testing::Answer200;
+using ::testing::ContainsRegex;
+using testing::Eventually;
+using testing::Fetch;
+using ::testing::HasSubstr;
+using ::testing::Not;
+using testing::PostServer;
+using testing::TempFolder;
+
+constexpr seconds kPatience(20);
+
+#if defined(__SANITIZE_THREAD__)
+#define GPULENS_THREAD_SANITIZER 1
+#elif defined(__has_feature)
+#if __has_feature(thread_sanitizer)
+#define GPULENS_THREAD_SANITIZER 1
+#endif
+#endif
+#ifdef GPULENS_THREAD_SANITIZER
+constexpr bool kThreadsAfterForks = false;
+#else
+constexpr bool kThreadsAfterForks = true;
+#endif
+
+// Takes requests, and answers as it is told.
+class Receiver {
+ public:
+  explicit Receiver(const std::string& listen = "127.0.0.1:0",
+                    std::shared_ptr<const TlsContext> tls = nullptr)
+      : server_([this](PostServer::Peer& peer, int) { Serve(peer); }, std::move(tls), listen) {}
+
+  void Answer(std::string answer) {
+    std::lock_guard lock(mutex_);
+    answer_ = std::move(answer);
+  }
+  size_t count() const {
+    std::lock_guard lock(mutex_);
+    return texts_.size();
+  }
+  std::string text(size_t i) const {
+    std::lock_guard lock(mutex_);
+    return i < texts_.size() ? texts_[i] : "";
+  }
+  std::string head() const {
+    std::lock_guard lock(mutex_);
+    return head_;
+  }
+  std::string Url(const std::string& path = "") const { return server_.Url(path); }
+
+ private:
+  void Serve(PostServer::Peer& peer) {
+    const std::string head = peer.Head();
+    const std::string body = peer.Body(head);
+    std::unique_lock lock(mutex_);
+    head_ = head;
+    texts_.push_back(MetricsText::Of(body));
+    const std::string answer = answer_;
+    lock.unlock();
+    peer.Write(answer);
+  }
+
+  mutable std::mutex mutex_;  // guards what follows
+  std::string answer_ = Answer200("", "Content-Type: application/x-protobuf\r\n");
+  std::string head_;
+  std::vector<std::string> texts_;
+  PostServer server_;
+};
+
+std::string InstanceIn(const std::string& text) {
+  const size_t at = text.find("service.instance.id=\"");
+  return at == text.npos ? "" : text.substr(at + 21, 36);
+}
+
+TEST(ExportToAgent, SendsNowAndAtItsEnd) {
+  TempFolder folder;
+  Receiver agent("unix:" + folder.path() + "/otlp.sock");
+  Registry registry;
+  const Counter counter("jobs", {}, registry);
+  counter.Add(2);
+  {
+    Exporter exporter =
+        ExportToAgent({.socket = folder.path() + "/otlp.sock", .interval = hours(1)}, registry);
+    EXPECT_EQ(exporter.address(), "unix:" + folder.path() + "/otlp.sock");
+    EXPECT_TRUE(exporter.Flush(kPatience).ok());
+    EXPECT_TRUE(exporter.status().ok());
+    ASSERT_GE(agent.count(), 1u);
+    EXPECT_THAT(agent.text(0), HasSubstr("jobs sum cumulative monotonic\n"));
+    EXPECT_THAT(agent.text(0), HasSubstr(" i2\n"));
+    EXPECT_THAT(agent.text(0), HasSubstr("process.pid=" + std::to_string(::getpid())));
+    EXPECT_THAT(agent.head(), HasSubstr("POST /v1/metrics HTTP/1.1\r\n"));
+    counter.Add(3);
+  }
+  EXPECT_THAT(agent.text(agent.count() - 1), HasSubstr(" i5\n")) << "the end sends once more";
+}
+
+TEST(ExportToAgent, AnAbsentAgentIsWaitedForAndNothingIsLost) {
+  TempFolder folder;
+  const std::string path = folder.path() + "/otlp.sock";
+  Registry registry;
+  const Counter counter("jobs", {}, registry);
+  Exporter exporter = ExportToAgent({.socket = path, .interval = hours(1)}, registry);
+  counter.Add(4);
+  const Status absent = exporter.Flush(kPatience);
+  EXPECT_EQ(absent.code, Code::kUnavailable);
+  EXPECT_THAT(exporter.status().detail, ContainsRegex("no agent at " + path + ", [0-9]+ tr(y|ies)"));
+  counter.Add(3);
+  Receiver agent("unix:" + path);
+  EXPECT_TRUE(exporter.Flush(kPatience).ok());
+  EXPECT_TRUE(exporter.status().ok());
+  EXPECT_THAT(agent.text(agent.count() - 1), HasSubstr(" i7\n"));
+}
+
+TEST(ExportToAgent, SendsByItself) {
+  TempFolder folder;
+  Receiver agent("unix:" + folder.path() + "/otlp.sock");
+  Registry registry;
+  Counter("jobs", {}, registry).Add(1);
+  const Exporter exporter =
+      ExportToAgent({.socket = folder.path() + "/otlp.sock", .interval = milliseconds(10)}, registry);
+  EXPECT_TRUE(Eventually([&] { return agent.count() >= 3; }));
+}
+
+TEST(ExportToAgent, ASilentAgentDoesNotHoldUpTheEnd) {
+  TempFolder folder;
+  const std::string path = folder.path() + "/otlp.sock";
+  PostServer silent([](PostServer::Peer& peer, int) { peer.Sit(); }, nullptr, "unix:" + path);
+  Registry registry;
+  Counter("jobs", {}, registry).Add(1);
+  Exporter exporter = ExportToAgent({.socket = path, .interval = hours(1)}, registry);
+  EXPECT_EQ(exporter.Flush(milliseconds(1)).code, Code::kTimeout);
+  {
+    const Exporter ended = std::move(exporter);
+  }
+  EXPECT_EQ(exporter.status().code, Code::kUnavailable) << "it was moved from";
+}
+
+TEST(ExportToAgent, ManySeriesAreSeveralRequests) {
+  TempFolder folder;
+  Receiver agent("unix:" + folder.path() + "/otlp.sock");
+  Registry registry;
+  const Counter counter("jobs", {}, registry);
+  for (int64_t i = 0; i < 1'500; ++i) counter.Bind({{"i", i}}).Add(1);
+  Exporter exporter = ExportToAgent({.socket = folder.path() + "/otlp.sock", .interval = hours(1)}, registry);
+  EXPECT_TRUE(exporter.Flush(kPatience).ok());
+  ASSERT_GE(agent.count(), 2u);
+  EXPECT_THAT(agent.text(0), HasSubstr("i=\"0\""));
+  EXPECT_THAT(agent.text(1), HasSubstr("i=\"1499\""));
+}
+
+TEST(ExportToAgent, AForkIsAnotherInstance) {
+  if (!kThreadsAfterForks) GTEST_SKIP() << "the thread sanitizer knows no threads after a fork of several";
+  TempFolder folder;
+  const std::string path = folder.path() + "/otlp.sock";
+  Receiver agent("unix:" + path);
+  Registry registry;
+  const Counter counter("jobs", {}, registry);
+  const Gauge gauge("depth", {}, registry);
+  Exporter exporter = ExportToAgent({.socket = path, .interval = hours(1)}, registry);
+  counter.Add(5);
+  ASSERT_TRUE(exporter.Flush(kPatience).ok());
+  const size_t before = agent.count();
+  const std::string parents = InstanceIn(agent.text(before - 1));
+  const pid_t child = ::fork();
+  if (child == 0) {
+    gauge.Set(1.5);  // the first use
+    ::_exit(exporter.Flush(kPatience).ok() ? 0 : 1);
+  }
+  int status = 0;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+  ASSERT_GT(agent.count(), before);
+  const std::string told = agent.text(agent.count() - 1);
+  EXPECT_NE(InstanceIn(told), parents);
+  EXPECT_THAT(told, HasSubstr("process.pid=" + std::to_string(child)));
+  EXPECT_THAT(told, HasSubstr(" 1.5\n"));
+  EXPECT_THAT(told, Not(HasSubstr(" i5\n")));
+  ASSERT_TRUE(exporter.Flush(kPatience).ok());
+  EXPECT_EQ(InstanceIn(agent.text(agent.count() - 1)), parents);
+  EXPECT_THAT(agent.text(agent.count() - 1), HasSubstr(" i5\n"));
+}
+
+TEST(ExportToAgent, AForkThatRecordsStartsByItself) {
+  if (!kThreadsAfterForks) GTEST_SKIP() << "the thread sanitizer knows no threads after a fork of several";
+  TempFolder folder;
+  const std::string path = folder.path() + "/otlp.sock";
+  Receiver agent("unix:" + path);
+  Registry registry;
+  const Counter counter("jobs", {}, registry);
+  counter.Add(1);
+  Exporter exporter = ExportToAgent({.socket = path, .interval = milliseconds(10)}, registry);
+  int ends[2];
+  ASSERT_EQ(::pipe(ends), 0);
+  const pid_t child = ::fork();
+  if (child == 0) {
+    counter.Add(41);
+    char byte;
+    (void)!::read(ends[0], &byte, 1);  // stays until the parent has seen it
+    ::_exit(0);
+  }
+  const std::string pid = "process.pid=" + std::to_string(child);
+  EXPECT_TRUE(Eventually([&] {
+    const std::string last = agent.text(agent.count() - 1);
+    return last.find(pid) != last.npos && last.find(" i41\n") != last.npos;
+  }));
+  (void)!::write(ends[1], "x", 1);
+  int status = 0;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  ::close(ends[0]);
+  ::close(ends[1]);
+}
+
+TEST(ExportOtlp, OverHttp) {
+  Receiver receiver;
+  Registry registry;
+  Counter("jobs", {}, registry).Add(1);
+  auto exporter = ExportOtlp(
+      {.endpoint = receiver.Url(), .headers = {{"x-tenant", "a"}}, .interval = hours(1)}, registry);
+  ASSERT_TRUE(exporter.ok()) << exporter.status().detail;
+  EXPECT_TRUE((*exporter).Flush(kPatience).ok());
+  EXPECT_THAT(receiver.head(), HasSubstr("POST /v1/metrics HTTP/1.1\r\n"));
+  EXPECT_THAT(receiver.head(), HasSubstr("\r\nx-tenant: a\r\n"));
+  EXPECT_EQ((*exporter).address(), receiver.Url("/v1/metrics"));
+  receiver.Answer("HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n");
+  EXPECT_EQ((*exporter).Flush(kPatience).code, Code::kInvalidArgument);
+  // partial_success { rejected_data_points: 2, error_message: "no" }
+  receiver.Answer(Answer200("\x0a\x06\x08\x02\x12\x02no", ""));
+  const Status partial = (*exporter).Flush(kPatience);
+  EXPECT_EQ(partial.code, Code::kDataLoss);
+  EXPECT_THAT(partial.detail, HasSubstr("2 points were refused: no"));
+  receiver.Answer("HTTP/1.1 503 No\r\nRetry-After: 1\r\nContent-Length: 0\r\n\r\n");
+  EXPECT_EQ((*exporter).Flush(kPatience).code, Code::kExhausted);
+}
+
+TEST(ExportOtlp, OverTls) {
+  const testing::Pem ca = testing::MakeCa("ours"), own = testing::MakeCertificate(ca, "x", {"127.0.0.1"});
+  TempFolder folder;
+  TlsServerOptions options;
+  options.certificate.text = own.certificate;
+  options.key.text = own.key;
+  Receiver receiver("127.0.0.1:0", *TlsContext::Server(options));
+  Registry registry;
+  Counter("jobs", {}, registry).Add(9);
+  OtlpOptions otlp{
+      .endpoint = receiver.Url(), .ca_file = folder.Write("ca.pem", ca.certificate), .interval = hours(1)};
+  auto exporter = ExportOtlp(otlp, registry);
+  ASSERT_TRUE(exporter.ok()) << exporter.status().detail;
+  const Status sent = (*exporter).Flush(kPatience);
+  EXPECT_TRUE(sent.ok()) << sent.detail;
+  EXPECT_THAT(receiver.text(0), HasSubstr(" i9\n"));
+  otlp.ca_file = folder.Write("other.pem", testing::MakeCa("another").certificate);
+  auto wrong = ExportOtlp(otlp, registry);
+  ASSERT_TRUE(wrong.ok());
+  EXPECT_FALSE((*wrong).Flush(kPatience).ok());
+  otlp.ca_file = folder.path() + "/none.pem";
+  EXPECT_FALSE(ExportOtlp(otlp, registry).ok());
+}
+
+TEST(ExportOtlp, OverGrpc) {
+  struct Taker : GrpcHandler {
+    void Handle(GrpcRequest request, GrpcResponder responder) override {
+      std::lock_guard lock(mutex);
+      path = request.path;
+      text = MetricsText::Of(request.message);
+      responder.Send(refuse ? GrpcAnswer::Failure(GrpcCode::kUnavailable, "later", seconds(3))
+                            : GrpcAnswer::Ok(""));
+    }
+    std::mutex mutex;
+    std::string path, text;
+    bool refuse = false;
+  } taker;
+  IoLoop loop;
+  loop.Start();
+  auto server = std::make_unique<GrpcServer>(
+      loop,
+      std::vector<GrpcRoute>{{"/opentelemetry.proto.collector.metrics.v1.MetricsService/Export", &taker}},
+      GrpcServer::Options{});
+  auto at = server->Listen(*ParseListenAddress("127.0.0.1:0"));
+  ASSERT_TRUE(at.ok());
+  Registry registry;
+  Counter("jobs", {}, registry).Add(6);
+  auto exporter = ExportOtlp(
+      {.endpoint = "http://" + (*at).ToString(), .protocol = "grpc", .interval = hours(1)}, registry);
+  ASSERT_TRUE(exporter.ok()) << exporter.status().detail;
+  const Status sent = (*exporter).Flush(kPatience);
+  EXPECT_TRUE(sent.ok()) << sent.detail;
+  {
+    std::lock_guard lock(taker.mutex);
+    EXPECT_EQ(taker.path, "/opentelemetry.proto.collector.metrics.v1.MetricsService/Export");
+    EXPECT_THAT(taker.text, HasSubstr(" i6\n"));
+    taker.refuse = true;
+  }
+  const Status later = (*exporter).Flush(kPatience);
+  EXPECT_EQ(later.code, Code::kExhausted);
+  EXPECT_THAT(later.detail, HasSubstr("later"));
+  server.reset();
+  loop.Stop();
+}
+
+TEST(Expose, APageInTheFormatThatIsAskedFor) {
+  Registry registry;
+  Counter("jobs", {}, registry).Add(3);
+  auto exporter = Expose({.listen = "127.0.0.1:0"}, registry);
+  ASSERT_TRUE(exporter.ok()) << exporter.status().detail;
+  const std::string address = (*exporter).address();
+  EXPECT_THAT(address, ContainsRegex("^http://127.0.0.1:[0-9]+/metrics$"));
+  const Endpoint at = *ParseListenAddress(address.substr(7, address.size() - 7 - 8));
+  const testing::Answer page = Fetch(at, "GET", "/metrics");
+  EXPECT_EQ(page.status, 200);
+  EXPECT_EQ(page.Header("Content-Type"), "text/plain; version=0.0.4; charset=utf-8");
+  EXPECT_THAT(page.body, HasSubstr("\njobs_total 3\n"));
+  EXPECT_THAT(page.body, HasSubstr("target_info{"));
+  EXPECT_THAT(Fetch(at, "GET", "/metrics", "Accept: application/openmetrics-text; version=1.0.0\r\n").body,
+              ::testing::EndsWith("# EOF\n"));
+  EXPECT_EQ(Fetch(at, "GET", "/").status, 404);
+  EXPECT_TRUE((*exporter).Flush().ok());
+  auto second = Expose({.listen = at.ToString()}, registry);
+  ASSERT_FALSE(second.ok()) << "the port is taken";
+  EXPECT_THAT(second.status().detail, HasSubstr("already in use"));
+  exporter = Status{Code::kUnavailable, "ended"};
+  EXPECT_EQ(Fetch(at, "GET", "/metrics").status, 0) << "nobody serves it any more";
+  EXPECT_THAT(ToPrometheus(registry), "# TYPE jobs_total counter\njobs_total 3\n");
+}
+
+TEST(Expose, OtherMachinesOnlyWhenSomebodySaysSo) {
+  Registry registry;
+  const auto open = Expose({.listen = ":0"}, registry);
+  ASSERT_FALSE(open.ok());
+  EXPECT_EQ(open.error().code, Code::kInvalidArgument);
+  EXPECT_THAT(open.error().detail, HasSubstr("neither TLS nor passwords"));
+  EXPECT_TRUE(Expose({.listen = ":0", .insecure = true}, registry).ok());
+  EXPECT_FALSE(Expose({.listen = "nowhere"}, registry).ok());
+}
+
+TEST(Expose, ThePageStaysTheParents) {
+  Registry registry;
+  const Counter counter("jobs", {}, registry);
+  auto exporter = Expose({.listen = "127.0.0.1:0"}, registry);
+  ASSERT_TRUE(exporter.ok());
+  const std::string address = (*exporter).address();
+  const pid_t child = ::fork();
+  if (child == 0) {
+    counter.Add(1);
+    const Status here = (*exporter).status();
+    ::_exit(here.code == Code::kUnavailable && (*exporter).address().empty() ? 0 : 1);
+  }
+  int status = 0;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+  EXPECT_EQ(Fetch(*ParseListenAddress(address.substr(7, address.size() - 15)), "GET", "/metrics").status,
+            200);
+}
+
+TEST(Exporters, CanBeSwitchedOff) {
+  ::setenv("OTEL_SDK_DISABLED", "TRUE", 1);
+  Registry registry;
+  Exporter agent = ExportToAgent({}, registry);
+  EXPECT_THAT(agent.status().detail, HasSubstr("OTEL_SDK_DISABLED"));
+  EXPECT_FALSE(agent.Flush().ok());
+  auto page = Expose({.listen = "127.0.0.1:0"}, registry);
+  EXPECT_TRUE(page.ok());
+  EXPECT_TRUE(ExportOtlp({.endpoint = "nonsense"}, registry).ok());
+  ::unsetenv("OTEL_SDK_DISABLED");
+}
+
+}  // namespace
+}  // namespace gpulens

@@ -1,0 +1,231 @@
+#include "sdk/export/exporter_seat.h"
+
+#include <gpulens/export.h>
+#include <pthread.h>
+#include <signal.h>
+
+#include <atomic>
+#include <condition_variable>
+#include <cstdlib>
+#include <mutex>
+#include <system_error>
+#include <thread>
+#include <vector>
+
+#include "base/check.h"
+#include "base/immortal.h"
+#include "base/run/log_fork.h"
+#include "instruments/cells.h"
+
+namespace gpulens::sdk {
+namespace {
+
+constexpr Duration kFinish = std::chrono::seconds(1);
+// What is cut ends at once, but for a look-up of a host name.
+constexpr Duration kCut = std::chrono::milliseconds(300);
+
+}  // namespace
+
+struct ExporterSeat::Running {
+  explicit Running(std::shared_ptr<ExportJob> what) : job(std::move(what)) {}
+
+  const std::shared_ptr<ExportJob> job;
+  std::mutex mutex;
+  std::condition_variable ended;
+  bool over = false;
+
+  bool AwaitEnd(Duration longest) {
+    std::unique_lock lock(mutex);
+    return ended.wait_for(lock, longest, [this] { return over; });
+  }
+  void End() {
+    if (AwaitEnd(kFinish)) return;
+    job->Cut();
+    AwaitEnd(kCut);
+  }
+};
+
+// All exporters of the process. There is one desk, which is never destroyed.
+class ExporterDesk {
+ public:
+  using Running = ExporterSeat::Running;
+
+  static ExporterDesk& Instance() noexcept {
+    static Immortal<ExporterDesk> desk;
+    return *desk;
+  }
+
+  void Sit(ExporterSeat& seat) {
+    std::lock_guard lock(mutex_);
+    seats_.push_back(&seat);
+    Start(seat);
+  }
+
+  std::shared_ptr<Running> Leave(ExporterSeat& seat) {
+    std::lock_guard lock(mutex_);
+    std::erase(seats_, &seat);
+    std::shared_ptr<Running> running;
+    if (seat.running_) running.swap(*seat.running_);
+    delete seat.running_;
+    seat.running_ = nullptr;
+    return running;
+  }
+
+  std::shared_ptr<ExportJob> JobOf(const ExporterSeat& seat) {
+    if (forked_) Restart();
+    std::lock_guard lock(mutex_);
+    return seat.running_ ? (*seat.running_)->job : nullptr;
+  }
+  Status WhyOf(const ExporterSeat& seat) {
+    std::lock_guard lock(mutex_);
+    return seat.why_;
+  }
+
+  void SetFirst(void (*first)() noexcept) { first_ = first; }
+
+ private:
+  // The instruments' handlers are there before, so that at a fork their locks are taken inside of ours.
+  friend class Immortal<ExporterDesk>;
+  ExporterDesk() {
+    Registry::Process();
+    CHECK(::pthread_atfork(&BeforeFork, &AfterForkInParent, &AfterForkInChild) == 0);
+    CHECK(std::atexit(&AtExit) == 0);
+    instruments::CellStore::OnUse(&OnUse);
+  }
+
+  static void BeforeFork() noexcept {
+    Instance().mutex_.lock();
+    HoldLog();
+  }
+  static void AfterForkInParent() noexcept {
+    ReleaseLog();
+    Instance().mutex_.unlock();
+  }
+  static void AfterForkInChild() noexcept {
+    ReleaseLog();
+    ExporterDesk& desk = Instance();
+    for (ExporterSeat* seat : desk.seats_) {
+      if (!seat->running_) continue;
+      (*seat->running_)->job->LeaveBehind();
+      seat->running_ = nullptr;
+      desk.forked_ = true;
+    }
+    desk.mutex_.unlock();
+  }
+
+  static void OnUse() noexcept {
+    ExporterDesk& desk = Instance();
+    if (desk.first_.load(std::memory_order_relaxed)) {
+      if (auto first = desk.first_.exchange(nullptr)) first();
+    }
+    if (desk.forked_.load(std::memory_order_relaxed)) desk.Restart();
+  }
+
+  void Restart() {
+    std::lock_guard lock(mutex_);
+    if (!forked_.exchange(false)) return;
+    for (ExporterSeat* seat : seats_) Start(*seat);
+  }
+
+  void Start(ExporterSeat& seat) {
+    if (!seat.make_ || seat.running_) return;
+    std::shared_ptr<ExportJob> job = seat.make_();
+    if (!job) {
+      seat.why_ = {Code::kUnavailable, "it stays with the process that was forked"};
+      return;
+    }
+    auto running = std::make_shared<Running>(std::move(job));
+    // The program's signals are for its own threads.
+    sigset_t all{}, before{};
+    sigfillset(&all);
+    ::pthread_sigmask(SIG_SETMASK, &all, &before);
+    try {
+      std::thread([running] {
+        ::pthread_setname_np(::pthread_self(), "gpulens-export");
+        running->job->Run();
+        std::lock_guard lock(running->mutex);
+        running->over = true;
+        running->ended.notify_all();
+      }).detach();
+      seat.running_ = new std::shared_ptr<Running>(std::move(running));
+    } catch (const std::system_error& error) {
+      seat.why_ = {Code::kExhausted, std::string("start a thread: ") + error.what()};
+    }
+    ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  }
+
+  static void AtExit() {
+    std::vector<std::shared_ptr<Running>> left;
+    {
+      ExporterDesk& desk = Instance();
+      std::lock_guard lock(desk.mutex_);
+      for (ExporterSeat* seat : desk.seats_) {
+        if (seat->running_) left.push_back(*seat->running_);
+      }
+    }
+    for (const auto& running : left) running->job->Finish(kFinish);
+    for (const auto& running : left) running->End();
+  }
+
+  std::mutex mutex_;  // guards what follows, and what seats have
+  std::vector<ExporterSeat*> seats_;
+  std::atomic<bool> forked_{false};
+  std::atomic<void (*)() noexcept> first_{nullptr};
+};
+
+std::unique_ptr<ExporterSeat> ExporterSeat::Take(MakeJob make) {
+  std::unique_ptr<ExporterSeat> seat(new ExporterSeat);
+  seat->make_ = std::move(make);
+  ExporterDesk::Instance().Sit(*seat);
+  return seat;
+}
+
+std::unique_ptr<ExporterSeat> ExporterSeat::Empty(Status why) {
+  std::unique_ptr<ExporterSeat> seat(new ExporterSeat);
+  seat->why_ = std::move(why);
+  return seat;
+}
+
+ExporterSeat::~ExporterSeat() {
+  const std::shared_ptr<Running> running = ExporterDesk::Instance().Leave(*this);
+  if (!running) return;
+  running->job->Finish(kFinish);
+  running->End();
+}
+
+std::shared_ptr<ExportJob> ExporterSeat::job() const { return ExporterDesk::Instance().JobOf(*this); }
+Status ExporterSeat::why() const { return ExporterDesk::Instance().WhyOf(*this); }
+
+void AtFirstUse(void (*first)() noexcept) {
+  ExporterDesk::Instance().SetFirst(first);
+  // Before main() other files' instruments may have been made and used already.
+  if (!Registry::Process().Snapshot().empty()) instruments::CellStore::TellUse();
+}
+
+}  // namespace gpulens::sdk
+
+namespace gpulens {
+
+Exporter::Exporter(std::unique_ptr<sdk::ExporterSeat> seat) noexcept : seat_(std::move(seat)) {}
+Exporter::Exporter(Exporter&&) noexcept = default;
+Exporter& Exporter::operator=(Exporter&&) noexcept = default;
+Exporter::~Exporter() = default;
+
+Status Exporter::status() const {
+  if (!seat_) return {Code::kUnavailable, "it was moved from"};
+  const auto job = seat_->job();
+  return job ? job->status() : seat_->why();
+}
+
+Status Exporter::Flush(std::chrono::nanoseconds timeout) {
+  if (!seat_) return {Code::kUnavailable, "it was moved from"};
+  const auto job = seat_->job();
+  return job ? job->Flush(timeout) : seat_->why();
+}
+
+std::string Exporter::address() const {
+  const auto job = seat_ ? seat_->job() : nullptr;
+  return job ? job->address() : std::string();
+}
+
+}  // namespace gpulens

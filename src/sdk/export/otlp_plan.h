@@ -1,0 +1,43 @@
+// Where OTLP goes to, and how: what the program says, then the environment, then the defaults of
+// OpenTelemetry.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include <gpulens/export.h>
+#include <gpulens/status.h>
+
+#include "base/clock.h"
+#include "net/client/http_url.h"
+#include "sdk/export/transport.h"
+#include "sdk/told/resource.h"
+
+namespace gpulens::sdk {
+
+// A plain value.
+struct OtlpPlan {
+  HttpUrl url;
+  bool grpc = false;
+  std::string ca_file;
+  std::string headers;  // whole lines
+  Duration interval{}, timeout{};
+};
+
+// Pure. kInvalidArgument says what is wrong and where it stands.
+Result<OtlpPlan> PlanOtlp(const OtlpOptions& options, const Environment& environment);
+
+// A time of OpenTelemetry, in milliseconds; `fallback` when it is not set or is none.
+Duration TimeIn(const Environment& environment, const char* name, Duration fallback);
+
+// OTEL_SDK_DISABLED.
+bool Disabled(const Environment& environment);
+
+// What makes transports for TLS and gRPC; null: this program has none.
+using SecureMaker = Result<std::unique_ptr<Transport>> (*)(const OtlpPlan& plan);
+void SetSecureTransport(SecureMaker maker) noexcept;
+
+// ExportOtlp, with what this program has linked.
+Result<Exporter> StartOtlp(const OtlpOptions& options, Registry& registry);
+
+}  // namespace gpulens::sdk

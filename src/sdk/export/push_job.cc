@@ -1,0 +1,124 @@
+#include "sdk/export/push_job.h"
+
+#include <algorithm>
+
+#include "base/log.h"
+#include "base/version.h"
+#include "wire/samples/otlp_samples.h"
+
+namespace gpulens::sdk {
+
+Duration Pace::After(const Delivered& delivered) noexcept {
+  // Of what was refused for good the rest was taken, or the next try is refused as well: no haste.
+  const bool again = delivered.status.code != Code::kOk && delivered.status.code != Code::kDataLoss &&
+                     delivered.status.code != Code::kInvalidArgument;
+  if (!again) {
+    back_off_ = {};
+    return interval_;
+  }
+  back_off_ = std::clamp(back_off_ * 2, kLeast, kMost);
+  return std::max(back_off_, delivered.come_again);
+}
+
+PushJob::PushJob(Options options, std::unique_ptr<Transport> transport)
+    : options_(std::move(options)), transport_(std::move(transport)), pace_(options_.interval) {}
+
+void PushJob::Run() {
+  // So that a program is seen soon after its start.
+  Duration rest = std::min<Duration>(options_.interval, std::chrono::seconds(1));
+  while (true) {
+    std::unique_lock lock(mutex_);
+    wake_.wait_for(lock, rest, [this] { return finishing_ || cut_ || wanted_ != done_; });
+    if (cut_) break;
+    const bool last = finishing_;
+    const uint64_t wanted = wanted_;
+    const Duration timeout = last ? std::min(options_.timeout, end_ - RealClock().Now()) : options_.timeout;
+    lock.unlock();
+    const Delivered delivered = SendAll(timeout);
+    rest = pace_.After(delivered);
+    Record(delivered, last);
+    lock.lock();
+    done_ = wanted;
+    sent_.notify_all();
+    if (last || cut_) break;
+  }
+  std::lock_guard lock(mutex_);
+  over_ = true;
+  sent_.notify_all();
+}
+
+Delivered PushJob::SendAll(Duration timeout) {
+  std::vector<Sample> samples;
+  SamplesAbout about{options_.resource, "gpulens.sdk", Version(), RealClock().Now().unix_ns};
+  {
+    std::lock_guard lock(mutex_);
+    if (cut_) return {{Code::kUnavailable, "it was ended"}};
+    samples = options_.registry->Snapshot();
+  }
+  Delivered whole;
+  for (size_t begin = 0; begin < samples.size(); begin += kSamples) {
+    const size_t count = std::min(kSamples, samples.size() - begin);
+    auto request = std::make_shared<std::string>();
+    EncodeSamples(std::span(samples).subspan(begin, count), about, *request);
+    Delivered part = transport_->Send(std::move(request), timeout);
+    if (part.status.ok()) continue;
+    whole = std::move(part);
+    // What was refused in part is no reason to keep the rest back.
+    if (whole.status.code != Code::kDataLoss) break;
+  }
+  return whole;
+}
+
+void PushJob::Record(const Delivered& delivered, bool last) {
+  const Code code = delivered.status.code;
+  {
+    std::lock_guard lock(mutex_);
+    failed_ = code == Code::kOk ? 0 : failed_ + 1;
+    status_ = delivered.status;
+  }
+  if (code == told_) return;
+  told_ = code;
+  if (code == Code::kOk)
+    return Log(LogLevel::kInfo, "sdk", "export_again", "sends to " + options_.peer + " again.");
+  if (code == Code::kUnavailable && !last)
+    return Log(LogLevel::kInfo, "sdk", "export_waits",
+               "no " + options_.peer + " (" + delivered.status.detail +
+                   "): it is tried again, and what is counted until then is told then.");
+  Log(LogLevel::kWarn, "sdk", "export_failed", options_.peer + ": " + delivered.status.detail);
+}
+
+void PushJob::Finish(Duration patience) {
+  std::lock_guard lock(mutex_);
+  finishing_ = true;
+  end_ = RealClock().Now() + patience;
+  wake_.notify_all();
+}
+
+void PushJob::Cut() {
+  transport_->Cut();
+  std::lock_guard lock(mutex_);
+  cut_ = true;
+  wake_.notify_all();
+  sent_.notify_all();
+}
+
+Status PushJob::status() const {
+  std::lock_guard lock(mutex_);
+  if (status_.ok()) return Ok();
+  const bool absent = status_.code == Code::kUnavailable;
+  std::string detail = absent ? "no " + options_.peer : options_.peer + ": " + status_.detail;
+  detail += ", " + std::to_string(failed_) + (failed_ == 1 ? " try" : " tries");
+  if (absent) detail += " (" + status_.detail + ")";
+  return {status_.code, std::move(detail)};
+}
+
+Status PushJob::Flush(Duration timeout) {
+  std::unique_lock lock(mutex_);
+  const uint64_t mine = ++wanted_;
+  wake_.notify_all();
+  if (!sent_.wait_for(lock, timeout, [&] { return done_ >= mine || over_ || cut_; }))
+    return {Code::kTimeout, options_.peer + " has not answered yet"};
+  return status_;
+}
+
+}  // namespace gpulens::sdk

@@ -1,0 +1,134 @@
+#include "sdk/export/secure_transport.h"
+
+#include <mutex>
+
+#include "base/result.h"
+#include "net/client/http_client.h"
+#include "net/grpc/grpc_client.h"
+#include "net/io_loop.h"
+
+namespace gpulens::sdk {
+namespace {
+
+constexpr std::string_view kExport = "/opentelemetry.proto.collector.metrics.v1.MetricsService/Export";
+
+// A loop for each request, run on the exporter's thread: it needs no thread of its own, and a fork finds none
+// between two requests.
+class SecureTransport : public Transport {
+ public:
+  SecureTransport(OtlpPlan plan, std::shared_ptr<const TlsContext> tls)
+      : plan_(std::move(plan)), tls_(std::move(tls)) {}
+
+  Delivered Send(std::shared_ptr<const std::string> request, Duration timeout) override {
+    IoLoop loop;
+    {
+      std::lock_guard lock(mutex_);
+      if (cut_) return {{Code::kUnavailable, "it was ended"}};
+      loop_ = &loop;
+    }
+    Delivered out{{Code::kUnavailable, "it was ended"}};
+    Ask(loop, std::move(request), timeout, out);
+    std::lock_guard lock(mutex_);
+    loop_ = nullptr;
+    return out;
+  }
+
+  void Cut() noexcept override {
+    std::lock_guard lock(mutex_);
+    cut_ = true;
+    if (loop_) loop_->Stop();
+  }
+  // Descriptors inside a loop stay open in a child that is forked during a request.
+  void LeaveBehind() noexcept override {}
+  std::string address() const override { return plan_.url.ToString(); }
+
+ protected:
+  // Runs `loop` until the answer is in `out`, or it is stopped.
+  virtual void Ask(IoLoop& loop, std::shared_ptr<const std::string> request, Duration timeout,
+                   Delivered& out) = 0;
+
+  const OtlpPlan plan_;
+  const std::shared_ptr<const TlsContext> tls_;
+
+ private:
+  std::mutex mutex_;  // guards what follows
+  IoLoop* loop_ = nullptr;
+  bool cut_ = false;
+};
+
+class HttpTransport final : public SecureTransport {
+ public:
+  using SecureTransport::SecureTransport;
+
+ private:
+  void Ask(IoLoop& loop, std::shared_ptr<const std::string> request, Duration timeout,
+           Delivered& out) override {
+    HttpClient client(loop);
+    HttpTarget target{.url = plan_.url, .unix_socket = {}, .limits = {}};
+    target.limits.body_bytes = 64 << 10;
+    const auto channel = client.Open(std::move(target));
+    const std::string headers = "Content-Type: application/x-protobuf\r\n" + plan_.headers;
+    loop.Post([&] {
+      HttpPost post{
+          .headers = headers, .body = std::move(request), .tls = tls_, .timeout = timeout, .buffer = {}};
+      channel->Post(std::move(post), [&](HttpReply& reply) {
+        const bool answered = reply.failure == HttpFailure::kNone || reply.failure == HttpFailure::kStatus ||
+                              reply.failure == HttpFailure::kAuth;
+        if (answered) out = JudgeOtlpAnswer(reply.status, reply.body, reply.retry_after, RealClock().Now());
+        else out = {{HttpFailureCode(reply.failure), reply.detail}};
+        loop.Stop();
+      });
+    });
+    loop.Run();
+  }
+};
+
+class GrpcTransport final : public SecureTransport {
+ public:
+  using SecureTransport::SecureTransport;
+
+ private:
+  static Delivered Judge(const GrpcReply& reply) {
+    if (reply.code == GrpcCode::kOk) return {JudgeOtlpSuccess(reply.answer)};
+    std::string why = std::string(GrpcCodeName(reply.code)) + ": " + reply.message;
+    if (reply.failure != HttpFailure::kNone) return {{HttpFailureCode(reply.failure), std::move(why)}};
+    const bool later = reply.code == GrpcCode::kUnavailable || reply.code == GrpcCode::kResourceExhausted;
+    return {{later ? Code::kExhausted : Code::kInvalidArgument, std::move(why)},
+            ReadGrpcRetryInfo(reply.details).value_or(Duration(0))};
+  }
+
+  void Ask(IoLoop& loop, std::shared_ptr<const std::string> request, Duration timeout,
+           Delivered& out) override {
+    GrpcClient client(loop);
+    const auto channel = client.Open({.url = plan_.url, .unix_socket = {}});
+    loop.Post([&] {
+      channel->Call({.path = kExport,
+                     .headers = plan_.headers,
+                     .message = std::move(request),
+                     .tls = tls_,
+                     .timeout = timeout},
+                    [&](GrpcReply& reply) {
+                      out = Judge(reply);
+                      loop.Stop();
+                    });
+    });
+    loop.Run();
+  }
+};
+
+}  // namespace
+
+Result<std::unique_ptr<Transport>> MakeSecureTransport(const OtlpPlan& plan) {
+  std::shared_ptr<const TlsContext> tls;
+  if (plan.url.tls) {
+    TlsClientOptions options;
+    options.ca.file = plan.ca_file;
+    ASSIGN_OR_RETURN(tls, TlsContext::Client(options));
+  }
+  if (plan.grpc) return std::unique_ptr<Transport>(std::make_unique<GrpcTransport>(plan, std::move(tls)));
+  return std::unique_ptr<Transport>(std::make_unique<HttpTransport>(plan, std::move(tls)));
+}
+
+void LinkSecureTransport() noexcept { SetSecureTransport(&MakeSecureTransport); }
+
+}  // namespace gpulens::sdk

@@ -1,0 +1,349 @@
+#include "sdk/ring/actor.h"
+
+#include <exception>
+#include <system_error>
+#include <utility>
+
+#include "base/check.h"
+#include "sdk/ring/actor_parts.h"
+
+namespace gpulens::internal {
+
+using ring::Lane;
+
+template <bool kTold>
+BasicActor<kTold>::BasicActor(ActorOptions options)
+    : id_(std::move(options.id)),
+      options_(options.options),
+      body_(std::move(options.body)),
+      messages_(options.messages, options_.queue_size, kTold && options.telemetry),
+      replies_(options.replies, options_.queue_size, false) {
+  if (!kTold || !options.telemetry) return;
+  record_ = std::make_unique<ring::KernelRecord>(id_);
+  record_->SetQueueLimit(options_.queue_size);
+  record_->SetState(state_, Now());
+}
+
+template <bool kTold>
+BasicActor<kTold>::~BasicActor() {
+  CHECK(!thread_.joinable());
+}
+
+template <bool kTold>
+bool BasicActor<kTold>::HasRoom() const {
+  std::lock_guard lock(mutex_);
+  return messages_.limit() > 0 && (replies_.limit() > 0 || !replies_.used());
+}
+
+template <bool kTold>
+KernelState BasicActor<kTold>::state() const {
+  std::lock_guard lock(mutex_);
+  return state_;
+}
+
+template <bool kTold>
+void BasicActor<kTold>::SetState(KernelState state) {
+  state_ = state;
+  if (told()) record_->SetState(state, Now());
+}
+
+// Under the lock: why nothing can be sent or received.
+template <bool kTold>
+Status BasicActor<kTold>::Refused(std::string_view what) const {
+  return Refusal(id_, state_, failure_, what);
+}
+
+template <bool kTold>
+template <class Ready>
+void BasicActor<kTold>::Spin(const Ready& ready) const noexcept {
+  if (options_.spin <= Duration::zero() || ready()) return;
+  const TimePoint until = std::chrono::steady_clock::now() + options_.spin;
+  do {
+    for (int i = 0; i < 16; ++i) {
+      if (ready()) return;
+#if defined(__x86_64__) || defined(__i386__)
+      __builtin_ia32_pause();
+#endif
+    }
+  } while (!closed_.load(std::memory_order_relaxed) && std::chrono::steady_clock::now() < until);
+}
+
+template <bool kTold>
+Status BasicActor<kTold>::Send(void* message, bool& full, std::optional<Duration> timeout) {
+  Lock lock(mutex_);
+  if (messages_.full() && Running() && options_.when_full == WhenFull::kBlock && timeout)
+    Wait(room_, lock, *timeout, [this] { return !Running() || !messages_.full(); });
+  if (!Running()) return timeout ? Refused("send") : Status{Code::kUnavailable, {}};
+  if (messages_.full()) return SendToFull(message, timeout.has_value());
+  const TimePoint now = Now();
+  messages_.Push(message, now);
+  full = false;
+  queued_.store(messages_.size(), std::memory_order_relaxed);
+  if (told()) record_->Received(now, messages_.size());
+  lock.unlock();
+  arrived_.notify_one();
+  return Ok();
+}
+
+// Under the lock. `tell`: what is wrong, which allocates.
+template <bool kTold>
+Status BasicActor<kTold>::SendToFull(void* message, bool tell) {
+  const auto drop = [this](DropReason reason) {
+    if (told()) record_->Drop(reason, 1);
+  };
+  switch (options_.when_full) {
+    case WhenFull::kBlock:
+      drop(tell ? DropReason::kTimeout : DropReason::kRejected);
+      return tell ? LateBy(id_, "its queue has no room") : Status{Code::kExhausted, {}};
+    case WhenFull::kReject:
+      drop(DropReason::kRejected);
+      return {Code::kExhausted, tell ? "kernel \"" + id_ + "\": its queue is full" : std::string()};
+    case WhenFull::kDropNewest: drop(DropReason::kNewest); break;
+    case WhenFull::kDropOldest: {
+      drop(DropReason::kOldest);
+      const TimePoint now = Now();
+      messages_.ReplaceOldest(message, now);  // which ends with the sender's, outside of the lock
+      if (told()) record_->Received(now, messages_.size());
+      break;
+    }
+  }
+  return Ok();
+}
+
+template <bool kTold>
+Status BasicActor<kTold>::Receive(void* to, bool& full, Duration timeout) {
+  Spin([this] { return answered_.load(std::memory_order_relaxed) > 0; });
+  Lock lock(mutex_);
+  if (state_ == KernelState::kLaunched) return Refused("receive");
+  if (!Wait(replied_, lock, timeout, [this] { return !replies_.empty() || !Running(); }))
+    return LateBy(id_, "no reply");
+  if (replies_.empty()) return Refused("receive");
+  replies_.Pop(to);
+  full = true;
+  answered_.store(replies_.size(), std::memory_order_relaxed);
+  lock.unlock();
+  reply_room_.notify_one();
+  return Ok();
+}
+
+// A loop that takes the next message, or ends, is done with the last one.
+template <bool kTold>
+void BasicActor<kTold>::Settle(TimePoint now) noexcept {
+  if (!working_) return;
+  working_ = false;
+  if (told()) record_->Processed(now, Seconds(now - taken_at_));
+}
+
+template <bool kTold>
+Status BasicActor<kTold>::Take(void* to, bool& full, Duration timeout) {
+  Lock lock(mutex_);
+  if (working_) Settle(Now());
+  const auto ready = [this] { return (state_ == KernelState::kActive && !messages_.empty()) || !Running(); };
+  if (!ready() && options_.spin > Duration::zero()) {
+    lock.unlock();
+    Spin([this] { return queued_.load(std::memory_order_relaxed) > 0; });
+    lock.lock();
+  }
+  if (!Wait(arrived_, lock, timeout, ready)) return LateBy(id_, "no message");
+  if (!Running()) return Refused("receive");
+  const TimePoint came = messages_.Pop(to);
+  full = working_ = true;
+  queued_.store(messages_.size(), std::memory_order_relaxed);
+  if (told()) {
+    taken_at_ = Now();
+    record_->SetDepth(messages_.size());
+    record_->Took(Seconds(taken_at_ - came));
+  }
+  lock.unlock();
+  if (options_.when_full == WhenFull::kBlock) room_.notify_one();
+  return Ok();
+}
+
+template <bool kTold>
+Status BasicActor<kTold>::Put(void* reply, bool& full) {
+  Lock lock(mutex_);
+  const TimePoint now = Now();
+  const auto lost = [&](DropReason reason) {
+    Settle(now);
+    if (told()) record_->Drop(reason, 1);
+  };
+  if (replies_.full() && options_.when_full == WhenFull::kBlock)
+    reply_room_.wait(lock, [this] { return !replies_.full() || !Running(); });
+  if (!Running()) return lost(DropReason::kTerminated), Refused("send");
+  if (!replies_.full()) {
+    replies_.Push(reply, now);
+    full = false;
+  } else if (options_.when_full == WhenFull::kDropOldest) {
+    replies_.ReplaceOldest(reply, now);
+    if (told()) record_->Drop(DropReason::kReply, 1);
+  } else {
+    lost(DropReason::kReply);
+    return options_.when_full == WhenFull::kReject
+               ? Status{Code::kExhausted, "kernel \"" + id_ + "\": its queue of replies is full"}
+               : Ok();
+  }
+  answered_.store(replies_.size(), std::memory_order_relaxed);
+  Settle(now);
+  if (told()) record_->Sent(now);
+  lock.unlock();
+  replied_.notify_one();
+  return Ok();
+}
+
+template <bool kTold>
+void BasicActor<kTold>::Done() noexcept {
+  Lock lock(mutex_);
+  Settle(Now());
+}
+
+template <bool kTold>
+void BasicActor<kTold>::Failed(const char* what) noexcept {
+  Lock lock(mutex_);
+  const TimePoint now = Now();
+  if (told()) record_->Error(now, what, working_ ? Seconds(now - taken_at_) : kNotMeasured);
+  working_ = false;
+}
+
+template <bool kTold>
+Status BasicActor<kTold>::Change(std::string_view what, KernelState from, KernelState to) {
+  if (state_ != from) return WrongState(id_, state_, from, what);
+  SetState(to);
+  return Ok();
+}
+
+template <bool kTold>
+Status BasicActor<kTold>::Activate() {
+  Lock lock(mutex_);
+  if (Status status = Change("activated", KernelState::kLaunched, KernelState::kActive); !status.ok())
+    return status;
+  try {
+    thread_ = std::thread([this] { Run(); });
+  } catch (const std::system_error& error) {
+    SetState(KernelState::kLaunched);
+    return {Code::kExhausted, "kernel \"" + id_ + "\": no thread: " + error.what()};
+  }
+  running_ = true;
+  cpu_.Watch(thread_.native_handle());
+  return Ok();
+}
+
+template <bool kTold>
+Status BasicActor<kTold>::Deactivate() {
+  Lock lock(mutex_);
+  return Change("deactivated", KernelState::kActive, KernelState::kDeactivated);
+}
+
+template <bool kTold>
+Status BasicActor<kTold>::Reactivate() {
+  Lock lock(mutex_);
+  Status status = Change("reactivated", KernelState::kDeactivated, KernelState::kActive);
+  if (status.ok()) arrived_.notify_all();
+  return status;
+}
+
+template <bool kTold>
+void BasicActor<kTold>::Run() {
+  Lock(mutex_).unlock();  // Activate is done
+  std::optional<std::string> why;
+  try {
+    body_->Run(*this);
+  } catch (const std::exception& error) {
+    why = error.what();
+  } catch (...) {
+    why = kNoKnownException;
+  }
+  if (why) Failed(why->c_str());
+  Lock lock(mutex_);
+  LookAtCpu();
+  Settle(Now());
+  running_ = false;
+  if (why && Running()) failure_ = *why;
+  // A loop that returned by itself has ended; one that was told to end is seen to by Terminate.
+  if (Running()) SetState(why ? KernelState::kFailed : KernelState::kTerminated);
+  Lane unread = std::move(messages_);
+  if (told() && unread.size() > 0) record_->Drop(DropReason::kTerminated, unread.size());
+  if (told()) record_->SetDepth(0);
+  closed_.store(true, std::memory_order_relaxed);
+  for (auto* on : {&arrived_, &room_, &replied_, &reply_room_, &ended_}) on->notify_all();
+  lock.unlock();
+}
+
+template <bool kTold>
+void BasicActor<kTold>::DropQueued(Lane& messages, Lane& replies) {
+  messages = std::move(messages_);
+  replies = std::move(replies_);
+  queued_.store(0, std::memory_order_relaxed);
+  answered_.store(0, std::memory_order_relaxed);
+  if (!told()) return;
+  record_->Drop(DropReason::kTerminated, messages.size() + replies.size());
+  record_->SetDepth(0);
+}
+
+template <bool kTold>
+void BasicActor<kTold>::Close() {
+  Lane messages, replies;  // they end outside of the lock
+  Lock lock(mutex_);
+  if (state_ == KernelState::kTerminating || state_ == KernelState::kTerminated) return;
+  SetState(KernelState::kTerminating);
+  closed_.store(true, std::memory_order_relaxed);
+  DropQueued(messages, replies);
+  for (auto* on : {&arrived_, &room_, &replied_, &reply_room_}) on->notify_all();
+  lock.unlock();
+}
+
+template <bool kTold>
+Status BasicActor<kTold>::Terminate(Duration timeout) {
+  Close();
+  Lane messages, replies;
+  std::thread ended;
+  std::unique_ptr<KernelBody> body;
+  Lock lock(mutex_);
+  if (thread_.get_id() == std::this_thread::get_id() && thread_.joinable())
+    return {Code::kInvalidArgument, "kernel \"" + id_ + "\" cannot wait for itself; it will end"};
+  if (!Wait(ended_, lock, timeout, [this] { return !running_; }))
+    return LateBy(id_, "its handler is still at work");
+  if (state_ != KernelState::kTerminated) SetState(KernelState::kTerminated);
+  DropQueued(messages, replies);
+  ended = std::move(thread_);
+  body = std::move(body_);
+  lock.unlock();
+  if (ended.joinable()) ended.join();
+  return Ok();
+}
+
+// Under the lock.
+template <bool kTold>
+void BasicActor<kTold>::LookAtCpu() const noexcept {
+  if (!told() || !running_) return;
+  if (const auto seconds = cpu_.Seconds()) record_->SetCpu(*seconds);
+}
+
+template <bool kTold>
+ring::KernelRecord& BasicActor<kTold>::Record() const {
+  CHECK(record_);  // who asks has it from a directory, which has only those
+  LookAtCpu();
+  return *record_;
+}
+
+template <bool kTold>
+KernelTelemetry BasicActor<kTold>::Copy() const {
+  Lock lock(mutex_);
+  return Record().Copy(Now(), std::chrono::system_clock::now());
+}
+
+template <bool kTold>
+void BasicActor<kTold>::AddTo(ring::KernelTotals& totals) const {
+  Lock lock(mutex_);
+  Record().AddTo(totals);
+}
+
+template <bool kTold>
+void BasicActor<kTold>::Reset() {
+  Lock lock(mutex_);
+  Record().Reset(Now());
+}
+
+template class BasicActor<true>;
+template class BasicActor<false>;
+
+}  // namespace gpulens::internal

@@ -1,0 +1,135 @@
+#include "sdk/ring/record/record.h"
+
+#include <algorithm>
+#include <numeric>
+#include <utility>
+
+namespace gpulens {
+
+std::string_view KernelStateName(KernelState state) noexcept {
+  switch (state) {
+    case KernelState::kCreated: return "created";
+    case KernelState::kLaunched: return "launched";
+    case KernelState::kActive: return "active";
+    case KernelState::kDeactivated: return "deactivated";
+    case KernelState::kTerminating: return "terminating";
+    case KernelState::kTerminated: return "terminated";
+    case KernelState::kFailed: return "failed";
+  }
+  return "unknown";
+}
+
+std::string_view DropReasonName(DropReason reason) noexcept {
+  switch (reason) {
+    case DropReason::kRejected: return "rejected";
+    case DropReason::kTimeout: return "timeout";
+    case DropReason::kOldest: return "oldest";
+    case DropReason::kNewest: return "newest";
+    case DropReason::kTerminated: return "terminated";
+    case DropReason::kReply: return "reply";
+  }
+  return "unknown";
+}
+
+namespace ring {
+namespace {
+
+constexpr size_t kMostError = 255;
+
+double Seconds(Duration span) noexcept { return std::chrono::duration<double>(span).count(); }
+
+// Not in the middle of a character of UTF-8.
+std::string_view Shortened(std::string_view text) noexcept {
+  if (text.size() <= kMostError) return text;
+  size_t size = kMostError;
+  while (size > 0 && (static_cast<unsigned char>(text[size]) & 0xc0) == 0x80) --size;
+  return text.substr(0, size);
+}
+
+}  // namespace
+
+KernelRecord::KernelRecord(std::string id) : id_(std::move(id)) { last_error_.reserve(kMostError); }
+
+void KernelRecord::SetState(KernelState state, TimePoint now) noexcept {
+  if (state == KernelState::kActive && !start_) {
+    start_ = counted_from_ = now;
+    rates_.Reset(now);
+  }
+  const bool over = state == KernelState::kTerminated || state == KernelState::kFailed;
+  if (over && start_ && !end_) end_ = now;
+  state_ = state;
+}
+
+void KernelRecord::Error(TimePoint now, std::string_view what, double service_seconds) noexcept {
+  ++counts_.errors;
+  last_ = now;
+  service_.Record(service_seconds);
+  last_error_ = Shortened(what);  // within what is reserved
+}
+
+void KernelRecord::Reset(TimePoint now) {
+  base_ = counts_;
+  high_water_ = depth_;
+  wait_.Reset();
+  service_.Reset();
+  last_error_.clear();
+  if (!start_) return;
+  counted_from_ = end_ ? std::min(now, *end_) : now;
+  rates_.Reset(now);
+}
+
+KernelTelemetry KernelRecord::Copy(TimePoint now, std::chrono::system_clock::time_point wall) const {
+  KernelTelemetry out;
+  const auto wall_of = [&](TimePoint then) {
+    return wall - std::chrono::duration_cast<std::chrono::system_clock::duration>(now - then);
+  };
+  out.kernel_id = id_;
+  out.state = state_;
+  out.messages_received = counts_.received - base_.received;
+  out.messages_sent = counts_.sent - base_.sent;
+  out.messages_processed = counts_.processed - base_.processed;
+  out.errors = counts_.errors - base_.errors;
+  for (size_t i = 0; i < kDropReasons; ++i) out.dropped_by[i] = counts_.dropped[i] - base_.dropped[i];
+  out.dropped = std::accumulate(out.dropped_by.begin(), out.dropped_by.end(), uint64_t{0});
+  out.last_error = last_error_;
+  if (out.messages_processed > 0)
+    out.error_rate = static_cast<double>(out.errors) / static_cast<double>(out.messages_processed);
+  else out.error_rate = out.errors > 0 ? 1 : 0;
+  out.wait_seconds = wait_.Describe();
+  out.service_seconds = service_.Describe();
+  out.queue_depth = depth_;
+  out.queue_high_water = high_water_;
+  out.queue_limit = queue_limit_;
+  if (last_) out.last_message_time = wall_of(*last_);
+  if (!start_) return out;
+
+  const TimePoint until = end_.value_or(now);
+  out.start_time = wall_of(*start_);
+  out.uptime = until - *start_;
+  const double counted = Seconds(until - *counted_from_);
+  if (counted > 0) out.throughput = static_cast<double>(out.messages_processed) / counted;
+  out.throughput_1s = rates_.PerSecond(now, std::chrono::seconds(1), counts_.processed);
+  out.throughput_10s = rates_.PerSecond(now, std::chrono::seconds(10), counts_.processed);
+  out.throughput_60s = rates_.PerSecond(now, std::chrono::seconds(60), counts_.processed);
+  if (!counts_.cpu_known) return out;
+  out.cpu_seconds = counts_.cpu_seconds - base_.cpu_seconds;
+  if (counted > 0) out.cpu_ratio = out.cpu_seconds / counted;
+  return out;
+}
+
+void KernelRecord::AddTo(KernelTotals& totals) const {
+  Counts& to = totals.counts;
+  to.received += counts_.received;
+  to.sent += counts_.sent;
+  to.processed += counts_.processed;
+  to.errors += counts_.errors;
+  for (size_t i = 0; i < kDropReasons; ++i) to.dropped[i] += counts_.dropped[i];
+  to.cpu_seconds += counts_.cpu_seconds;
+  to.cpu_known |= counts_.cpu_known;
+  wait_.AddTo(totals.wait);
+  service_.AddTo(totals.service);
+  totals.queue_depth += depth_;
+}
+
+}  // namespace ring
+}  // namespace gpulens

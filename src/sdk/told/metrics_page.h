@@ -1,0 +1,22 @@
+// A program's samples as a page to scrape, spelt as the agent spells its own: names with the words of their
+// unit and kind, attributes as labels. Pure.
+#pragma once
+
+#include <span>
+#include <string>
+
+#include <gpulens/registry.h>
+
+#include "base/clock.h"
+#include "core/attribute_set.h"
+#include "wire/exposition/exposition_format.h"
+
+namespace gpulens::sdk {
+
+// Writes the page to `out` (cleared first). Exponential histograms get classic buckets with exact counts
+// (wire/samples/exponential_bounds.h). `resource`, unless it is empty, is told as `target_info`. Of two
+// attributes that are one as labels the first counts.
+void WriteMetricsPage(std::span<const Sample> samples, const AttributeSet& resource, ExpositionFormat format,
+                      Instant now, std::string& out);
+
+}  // namespace gpulens::sdk

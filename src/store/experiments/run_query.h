@@ -1,0 +1,49 @@
+// Experiments asked in SQL: views with the names that people use, and a connection that can only read.
+//
+//   runs         id name status parent_id started ended duration script command git_commit host exit_code
+//                reason resumed dropped energy_joules energy_uncertainty_joules energy_method energy_validity
+//   params       run_id run key type value
+//   metrics      run_id run key step time value          every point
+//   summaries    run_id run key count last_step last min max
+//   tags         run_id run key value
+//   artifacts    run_id run name path bytes sha256 copied
+//   experiments  a row for each run with a column for each metric (its last value) and param: what the zernel
+//                project's queries expect
+//
+// Times are texts of UTC, durations seconds, a NaN is NULL.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <gpulens/status.h>
+
+#include "base/clock.h"
+#include "store/experiments/run_reader.h"
+
+namespace gpulens::experiments {
+
+struct QueryLimits {
+  size_t rows = 10'000;
+  Duration time = std::chrono::seconds(30);
+};
+
+struct QueryOutcome {
+  size_t rows = 0;
+  bool cut = false;  // there were more
+};
+
+// `statement` is on a row of the answer, or, once, before the first. False: enough.
+using QueryRow = std::function<bool(const sqlite::Statement& statement, bool first)>;
+
+// Makes the views. kDataLoss: the file is broken.
+Status MakeViews(const RunReader& reader);
+// Runs one SELECT (or WITH … SELECT) over them. Nothing is written, whatever it says: SQLite is asked to
+// refuse all but reading. kInvalidArgument: what SQLite says about it; kTimeout: it took too long;
+// kExhausted: too much memory. `time` is measured on `clock`.
+Result<QueryOutcome> RunQuery(const RunReader& reader, std::string_view sql, const QueryLimits& limits,
+                              const Clock& clock, const QueryRow& on_row);
+
+}  // namespace gpulens::experiments

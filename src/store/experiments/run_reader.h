@@ -1,0 +1,72 @@
+// Reads a file of experiments, one of ours or one of the zernel project's, and never writes to it.
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <gpulens/status.h>
+
+#include "store/experiments/run_life.h"
+#include "store/experiments/run_rows.h"
+#include "store/sqlite/sqlite.h"
+
+namespace gpulens::experiments {
+
+// Used by one thread at a time. Sees what writers committed.
+class RunReader {
+ public:
+  struct Filter {
+    size_t limit = 20;
+    std::string status;  // empty: any
+    std::string name;    // exactly; empty: any
+    bool nested = true;  // also runs within runs
+  };
+
+  // kUnavailable: there is no file. kDataLoss: it is no file of experiments.
+  static Result<RunReader> Open(const std::string& path, Observer observer = HereAndNow());
+
+  // Which runs have crashed is judged when the file is opened, and again here.
+  Status Judge(const Observer& observer);
+
+  // The newest, newest first.
+  Result<std::vector<RunRow>> List(const Filter& filter);
+  // Of an id, or a unique end or beginning of one of at least four characters, or a name: then its newest
+  // run. kInvalidArgument: there is none, or several, which are named.
+  Result<RunRow> Find(std::string_view text);
+  Result<RunRow> ById(std::string_view id);
+  Result<std::vector<RunRow>> Children(std::string_view id);
+
+  Result<std::vector<ParamRow>> Params(std::string_view id);
+  Result<std::vector<TagRow>> Tags(std::string_view id);
+  Result<std::vector<MetricRow>> Metrics(std::string_view id);
+  // By step, then time.
+  Result<std::vector<PointRow>> Points(std::string_view id, std::string_view key);
+  Result<std::vector<ArtifactRow>> Artifacts(std::string_view id);
+  Result<std::vector<ProcessRow>> Processes(std::string_view id);
+
+  bool old_file() const noexcept { return old_; }
+  const std::string& path() const noexcept { return database_.path(); }
+  // For those who ask in SQL (run_query.h). The temporary view `run_now` has what is true of each run.
+  const sqlite::Database& database() const noexcept { return database_; }
+  int64_t now_ns() const noexcept { return now_ns_; }
+
+ private:
+  RunReader(sqlite::Database database, bool old) : database_(std::move(database)), old_(old) {}
+  Result<std::vector<RunRow>> Rows(const std::string& where, std::initializer_list<std::string_view> texts,
+                                   size_t limit);
+
+  sqlite::Database database_;
+  bool old_ = false;
+  int64_t now_ns_ = 0;
+};
+
+// Which runs are called running and are not, with their last sign of life: of the processes in an open file.
+struct CrashedRun {
+  std::string id;
+  int64_t last_ns = 0;
+};
+Result<std::vector<CrashedRun>> FindCrashed(const sqlite::Database& database, const Observer& observer);
+
+}  // namespace gpulens::experiments

@@ -1,0 +1,89 @@
+// What the file of experiments holds, as plain values: runs, and what belongs to one.
+//
+// Times are wall-clock nanoseconds since 1970; a NaN is a value that was measured as such or, of energy, not
+// measured. Copy and move freely.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include <gpulens/status.h>
+
+namespace gpulens::experiments {
+
+// The words of a status, in the file and everywhere else. `crashed` is nowhere written: a reader sees it.
+inline constexpr const char *kRunning = "running", *kDone = "done", *kFailed = "failed",
+                            *kCrashed = "crashed";
+
+struct EnergyRow {
+  double joules = kNotMeasured, uncertainty_joules = kNotMeasured;
+  std::string method, validity, reason;
+};
+
+struct RunRow {
+  std::string id, name;
+  std::string status = kRunning;  // of old files also other words
+  std::string parent_id;          // empty: none
+  int64_t started_ns = 0;
+  std::optional<int64_t> ended_ns;  // of a crashed run its last sign of life
+  std::string script, command, folder, git_commit, host;
+  std::optional<int64_t> exit_code;
+  std::string reason;  // why it failed
+  int64_t resumed = 0;
+  int64_t dropped = 0;  // records that were given and not kept
+  EnergyRow energy;
+
+  // Seconds from start to end, or to `now_ns`; NaN when the end of an ended one is not known.
+  double duration_seconds(int64_t now_ns) const noexcept;
+};
+
+// Text, whole number, real number, truth.
+using Value = std::variant<std::string, int64_t, double, bool>;
+std::string ValueText(const Value& value);
+
+struct ParamRow {
+  std::string key;
+  Value value;
+};
+struct TagRow {
+  std::string key, value;
+};
+
+struct MetricRow {
+  std::string key;
+  std::optional<int64_t> count;  // of points; absent in old files, which keep the last value alone
+  int64_t nan_count = 0;
+  std::optional<int64_t> last_step;
+  double last = kNotMeasured;
+  double min = kNotMeasured, max = kNotMeasured;  // of the points that are numbers
+};
+struct PointRow {
+  int64_t step = 0, unix_ns = 0;
+  double value = kNotMeasured;
+};
+
+struct ArtifactRow {
+  std::string name;  // a path below the run's artifacts
+  std::string path;  // where the bytes are
+  int64_t bytes = 0;
+  std::string sha256;  // in hexadecimal; empty: too large to be read
+  bool copied = false;
+  int64_t unix_ns = 0;
+};
+
+// A process that writes into a run.
+struct ProcessRow {
+  // "main", "member" (joined), "runner" (gpulens run); "fork": of a main or member, which the end of the run
+  // does not wait for.
+  std::string role;
+  std::string host, place;  // `place`: whose pids these are
+  int64_t pid = 0;
+  int64_t start_ticks = 0;  // tells a pid from a later process with the same one
+  int64_t started_ns = 0, heartbeat_ns = 0, heartbeat_every_ns = 0;
+  std::optional<int64_t> ended_ns;
+};
+
+}  // namespace gpulens::experiments

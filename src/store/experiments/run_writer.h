@@ -1,0 +1,111 @@
+// Writes into the file of experiments: one object for one process in one run.
+//
+// Several processes, and several runs of one, write into a file at once; each batch is one transaction, and
+// what was committed stays through a crash of the program.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <gpulens/status.h>
+
+#include "store/experiments/run_life.h"
+#include "store/experiments/run_rows.h"
+#include "store/sqlite/sqlite.h"
+
+namespace gpulens::experiments {
+
+// Where points come from. A key that the program logs itself is not taken from what it prints, too.
+enum class Source : uint8_t { kProgram, kOutput };
+
+// A point whose step is the one after the metric's last.
+inline constexpr int64_t kNextStep = INT64_MIN;
+
+// What one flush writes. Points of a key stand in their order.
+struct Batch {
+  struct Point {
+    uint32_t key = 0;  // in `keys`
+    int64_t step = 0, unix_ns = 0;
+    double value = 0;
+  };
+  std::vector<ParamRow> params;
+  std::vector<TagRow> tags;
+  std::vector<ArtifactRow> artifacts;
+  std::vector<std::string> keys;
+  std::vector<Point> points;
+  int64_t heartbeat_ns = 0;
+  int64_t dropped = 0;  // since the last batch
+
+  bool empty() const noexcept {
+    return params.empty() && tags.empty() && artifacts.empty() && points.empty() && dropped == 0;
+  }
+};
+
+// How a process joins a run.
+struct Start {
+  RunRow run;               // its id may name a run that is there; empty: a new one
+  std::string resume;       // "auto": the last of this name that has not ended well; else empty
+  bool must_exist = false;  // the id names a run to go on with
+  bool rename = false;      // a run that is there takes this name
+  ProcessRow process;
+};
+
+// How a process leaves.
+struct End {
+  std::string outcome = kDone;  // or kFailed
+  std::string reason;
+  std::optional<int64_t> exit_code;
+  bool decides = false;  // whatever others do, the run has ended so
+  EnergyRow energy;
+  int64_t unix_ns = 0;
+};
+
+// Used by one thread at a time; waits for the disk and for other writers.
+class RunWriter {
+ public:
+  // Makes file and folder where they are missing. kInvalidArgument: it is an old file, which is never
+  // written.
+  static Result<std::unique_ptr<RunWriter>> Open(const std::string& path);
+
+  // Once, first, or Attach. kInvalidArgument: there is no such run to resume. Which run it became: run_id().
+  Status Begin(const Start& start, const Observer& observer);
+  // Goes on where another writer of this process has closed the file.
+  void Attach(std::string run_id, int64_t process_id, int64_t points) noexcept;
+  // kUnavailable: somebody deleted the run.
+  Status Write(const Batch& batch, Source source);
+  // The run ends with the last process that leaves it, or with the one that decides.
+  Status Leave(const End& end);
+
+  const std::string& run_id() const noexcept { return run_id_; }
+  const std::string& run_name() const noexcept { return run_name_; }
+  bool joined() const noexcept { return joined_; }  // the run was there before
+  int64_t process_id() const noexcept { return process_id_; }
+  int64_t points() const noexcept { return points_; }
+
+  // Deletes a run with the runs within it; their names, for who deletes their folders.
+  Result<std::vector<std::string>> Delete(std::string_view id);
+
+ private:
+  explicit RunWriter(sqlite::Database database) : database_(std::move(database)) {}
+  Result<std::string> Resumable(const Start& start, const Observer& observer);
+  Status InsertRun(const RunRow& run);
+  Status ReopenRun(const Start& start, const Observer& observer);
+  Status InsertProcess(const ProcessRow& process);
+  Status WriteTexts(const Batch& batch);
+  struct Metric;
+  Result<Metric> OpenMetric(const std::string& key, Source source);
+  Status WritePoints(const Batch& batch, Source source);
+  Status CloseMetric(const Metric& metric);
+
+  sqlite::Database database_;
+  std::string run_id_, run_name_;
+  bool joined_ = false;
+  int64_t process_id_ = 0;
+  int64_t points_ = 0;  // of this process, for `n`
+  sqlite::Statement find_metric_, insert_metric_, update_metric_, insert_point_, heartbeat_;
+};
+
+}  // namespace gpulens::experiments

@@ -1,0 +1,297 @@
+#include "store/sqlite/sqlite.h"
+
+#include <fcntl.h>
+#include <sqlite3.h>
+#include <sys/stat.h>
+#include <sys/vfs.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cmath>
+#include <utility>
+
+#include "base/fd.h"
+#include "base/files.h"
+#include "base/result.h"
+
+namespace gpulens::sqlite {
+namespace {
+
+Code CodeOf(int code) noexcept {
+  switch (code & 0xff) {
+    case SQLITE_NOTADB:
+    case SQLITE_CORRUPT: return Code::kDataLoss;
+    case SQLITE_FULL:
+    case SQLITE_TOOBIG:
+    case SQLITE_NOMEM: return Code::kExhausted;
+    case SQLITE_BUSY:
+    case SQLITE_LOCKED:
+    case SQLITE_INTERRUPT: return Code::kTimeout;
+    case SQLITE_READONLY:
+    case SQLITE_PERM:
+    case SQLITE_AUTH: return Code::kPermissionDenied;
+    case SQLITE_ERROR:
+    case SQLITE_RANGE:
+    case SQLITE_MISMATCH:
+    case SQLITE_MISUSE: return Code::kInvalidArgument;
+    default: return Code::kIo;
+  }
+}
+
+// A path as the name of a file: URI, so that parameters may follow it.
+std::string FileUri(const std::string& path) {
+  constexpr char kHex[] = "0123456789abcdef";
+  std::string uri = "file:";
+  for (char each : path) {
+    const auto c = static_cast<unsigned char>(each);
+    bool plain = (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '/' ||
+                 c == '.' || c == '-' || c == '_' || c >= 0x80;
+    if (plain) uri += static_cast<char>(c);
+    else (uri += '%') += {kHex[c >> 4], kHex[c & 15]};
+  }
+  return uri;
+}
+
+// A change of the journal asks for the whole file, and is refused at once, without the wait that other locks
+// have, while somebody else has it.
+Status SetJournal(const Database& database, const OpenOptions& options) {
+  const std::string pragma =
+      OnNetworkFileSystem(options.path) ? "PRAGMA journal_mode=DELETE" : "PRAGMA journal_mode=WAL";
+  for (int waited_ms = 0;; ++waited_ms) {
+    Status status = database.Run(pragma);
+    if (status || status.code != Code::kTimeout || waited_ms >= options.busy_ms) return status;
+    ::usleep(1000);
+  }
+}
+
+}  // namespace
+
+Status StatusOf(sqlite3* database, int code, std::string_view path) {
+  std::string detail(path);
+  detail += ": ";
+  detail += database ? ::sqlite3_errmsg(database) : ::sqlite3_errstr(code);
+  return {CodeOf(code), std::move(detail)};
+}
+
+bool OnNetworkFileSystem(const std::string& path) noexcept {
+  struct statfs info{};
+  if (::statfs(path.c_str(), &info) != 0) return false;
+  // NFS, SMB, CIFS, SMB2, Ceph, Lustre, GPFS, BeeGFS, AFS, 9P, FUSE (sshfs, GlusterFS, s3fs …).
+  constexpr unsigned kShared[] = {0x6969,     0x517b,     0xff534d42, 0xfe534d42, 0x00c36400, 0x0bd00bd0,
+                                  0x47504653, 0x19830326, 0x5346414f, 0x01021997, 0x65735546};
+  for (unsigned type : kShared) {
+    if (static_cast<unsigned>(info.f_type) == type) return true;
+  }
+  return false;
+}
+
+std::string Quoted(std::string_view name) {
+  std::string out = "\"";
+  for (char c : name) {
+    if (c == '"') out += '"';
+    out += c;
+  }
+  return out + '"';
+}
+
+Statement::Statement(Statement&& other) noexcept : statement_(std::exchange(other.statement_, nullptr)) {}
+Statement& Statement::operator=(Statement&& other) noexcept {
+  if (this != &other) {
+    ::sqlite3_finalize(statement_);
+    statement_ = std::exchange(other.statement_, nullptr);
+  }
+  return *this;
+}
+Statement::~Statement() { ::sqlite3_finalize(statement_); }
+
+Statement& Statement::Bind(int parameter, int64_t value) noexcept {
+  ::sqlite3_bind_int64(statement_, parameter, value);
+  return *this;
+}
+Statement& Statement::Bind(int parameter, double value) noexcept {
+  ::sqlite3_bind_double(statement_, parameter, value);
+  return *this;
+}
+Statement& Statement::Bind(int parameter, std::string_view text) noexcept {
+  // A null pointer would bind NULL.
+  ::sqlite3_bind_text64(statement_, parameter, text.data() ? text.data() : "", text.size(), SQLITE_STATIC,
+                        SQLITE_UTF8);
+  return *this;
+}
+Statement& Statement::Bind(int parameter, std::optional<int64_t> value) noexcept {
+  return value ? Bind(parameter, *value) : BindNull(parameter);
+}
+Statement& Statement::BindBlob(int parameter, std::string_view bytes) noexcept {
+  ::sqlite3_bind_blob64(statement_, parameter, bytes.data() ? bytes.data() : "", bytes.size(), SQLITE_STATIC);
+  return *this;
+}
+Statement& Statement::BindNull(int parameter) noexcept {
+  ::sqlite3_bind_null(statement_, parameter);
+  return *this;
+}
+
+Result<bool> Statement::Step() {
+  int code = ::sqlite3_step(statement_);
+  if (code == SQLITE_ROW) return true;
+  if (code == SQLITE_DONE) {
+    ::sqlite3_reset(statement_);
+    return false;
+  }
+  sqlite3* database = ::sqlite3_db_handle(statement_);
+  const char* path = ::sqlite3_db_filename(database, "main");
+  Status status = StatusOf(database, code, path ? path : "");
+  ::sqlite3_reset(statement_);
+  return status;
+}
+
+Status Statement::Execute() {
+  for (;;) {
+    Result<bool> row = Step();
+    if (!row) return row.error();
+    if (!*row) return Ok();
+  }
+}
+
+void Statement::Reset() noexcept { ::sqlite3_reset(statement_); }
+
+int Statement::columns() const noexcept { return ::sqlite3_column_count(statement_); }
+std::string_view Statement::ColumnName(int column) const noexcept {
+  const char* name = ::sqlite3_column_name(statement_, column);
+  return name ? name : "";
+}
+Statement::Type Statement::TypeOf(int column) const noexcept {
+  return static_cast<Type>(::sqlite3_column_type(statement_, column));
+}
+int64_t Statement::Int(int column) const noexcept { return ::sqlite3_column_int64(statement_, column); }
+double Statement::Real(int column) const noexcept {
+  return IsNull(column) ? kNotMeasured : ::sqlite3_column_double(statement_, column);
+}
+std::string_view Statement::Text(int column) const noexcept {
+  const void* text = ::sqlite3_column_blob(statement_, column);
+  int size = ::sqlite3_column_bytes(statement_, column);
+  return text ? std::string_view(static_cast<const char*>(text), static_cast<size_t>(size))
+              : std::string_view();
+}
+std::optional<int64_t> Statement::MaybeInt(int column) const noexcept {
+  return IsNull(column) ? std::nullopt : std::optional(Int(column));
+}
+
+Database::Database(Database&& other) noexcept
+    : handle_(std::exchange(other.handle_, nullptr)),
+      path_(std::move(other.path_)),
+      read_only_(other.read_only_) {}
+Database& Database::operator=(Database&& other) noexcept {
+  std::swap(handle_, other.handle_);
+  std::swap(path_, other.path_);
+  std::swap(read_only_, other.read_only_);
+  return *this;
+}
+Database::~Database() { ::sqlite3_close_v2(handle_); }
+
+Result<Database> Database::OpenHandle(const OpenOptions& options, bool immutable) {
+  sqlite3* handle = nullptr;
+  int flags = (options.read_only ? SQLITE_OPEN_READONLY : SQLITE_OPEN_READWRITE) | SQLITE_OPEN_NOMUTEX |
+              SQLITE_OPEN_URI;
+  std::string uri = FileUri(options.path) + (immutable ? "?immutable=1" : "");
+  int code = ::sqlite3_open_v2(uri.c_str(), &handle, flags, nullptr);
+  Database database(handle, options);
+  if (code != SQLITE_OK) return StatusOf(handle, code, options.path);
+  ::sqlite3_extended_result_codes(handle, 1);
+  ::sqlite3_busy_timeout(handle, options.busy_ms);
+  RETURN_IF_ERROR(database.Run("PRAGMA cache_size=-" + std::to_string(options.cache_kib) +
+                               "; PRAGMA trusted_schema=OFF; PRAGMA foreign_keys=ON;"));
+  // The first look at the file: whether it is a database at all.
+  if (auto version = database.Number("PRAGMA schema_version"); !version) return version.error();
+  if (!options.read_only) {
+    RETURN_IF_ERROR(SetJournal(database, options));
+    RETURN_IF_ERROR(database.Run(options.durable ? "PRAGMA synchronous=FULL" : "PRAGMA synchronous=NORMAL"));
+  }
+  return database;
+}
+
+Result<Database> Database::Open(const OpenOptions& options) {
+  if (options.read_only || !options.create) {
+    if (::access(options.path.c_str(), F_OK) != 0) return ErrnoStatus("open " + options.path, errno);
+    if (::access(options.path.c_str(), options.read_only ? R_OK : R_OK | W_OK) != 0)
+      return ErrnoStatus("open " + options.path, errno);
+  } else {
+    RETURN_IF_ERROR(MakeFoldersAbove(options.path));
+    UniqueFd made(::open(options.path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, options.mode));
+    if (!made) return ErrnoStatus("open " + options.path, errno);
+  }
+  auto opened = OpenHandle(options, false);
+  if (opened || !options.read_only || opened.error().code == Code::kDataLoss) return opened;
+  // A file in write-ahead mode wants a file of shared memory beside it even of readers. Where that may not be
+  // made and nobody else has one, nobody writes either, and the file can be read as it stands.
+  const bool others = ::access((options.path + "-wal").c_str(), F_OK) == 0;
+  return others ? std::move(opened) : OpenHandle(options, true);
+}
+
+Status Database::Run(const std::string& sql) const {
+  int code = ::sqlite3_exec(handle_, sql.c_str(), nullptr, nullptr, nullptr);
+  return code == SQLITE_OK ? Ok() : StatusOf(handle_, code, path_);
+}
+
+Result<int64_t> Database::Number(const std::string& sql) const {
+  ASSIGN_OR_RETURN(Statement statement, Prepare(sql));
+  ASSIGN_OR_RETURN(bool row, statement.Step());
+  if (!row || statement.IsNull(0)) return Status{Code::kDataLoss, path_ + ": no answer to " + sql};
+  return statement.Int(0);
+}
+
+Result<Statement> Database::Prepare(std::string_view sql) const {
+  sqlite3_stmt* statement = nullptr;
+  int code = ::sqlite3_prepare_v3(handle_, sql.data(), static_cast<int>(sql.size()),
+                                  SQLITE_PREPARE_PERSISTENT, &statement, nullptr);
+  if (code != SQLITE_OK) return StatusOf(handle_, code, path_);
+  if (!statement) return Status{Code::kInvalidArgument, path_ + ": no statement"};
+  return Statement(statement);
+}
+
+int64_t Database::changes() const noexcept { return ::sqlite3_changes(handle_); }
+int64_t Database::last_row_id() const noexcept { return ::sqlite3_last_insert_rowid(handle_); }
+
+Result<Transaction> Transaction::Begin(const Database& database) {
+  RETURN_IF_ERROR(database.Run("BEGIN IMMEDIATE"));
+  return Transaction(database);
+}
+Transaction::Transaction(Transaction&& other) noexcept : database_(std::exchange(other.database_, nullptr)) {}
+Transaction::~Transaction() {
+  if (database_) static_cast<void>(database_->Run("ROLLBACK"));
+}
+Status Transaction::Commit() {
+  Status status = database_->Run("COMMIT");
+  // Where SQLite has undone it already there is nothing to roll back.
+  if (!status && ::sqlite3_get_autocommit(database_->handle()) == 0)
+    static_cast<void>(database_->Run("ROLLBACK"));
+  database_ = nullptr;
+  return status;
+}
+
+Result<int64_t> CheckVersion(const Database& database, const Schema& schema) {
+  ASSIGN_OR_RETURN(int64_t version, database.Number("PRAGMA user_version"));
+  if (version > schema.count) {
+    return Status{Code::kUnavailable, database.path() + " was written by a newer gpulens (version " +
+                                          std::to_string(version) + " of its tables)"};
+  }
+  return version;
+}
+
+Status BringUpToDate(const Database& database, const Schema& schema) {
+  ASSIGN_OR_RETURN(int64_t version, CheckVersion(database, schema));
+  while (version < schema.count) {
+    ASSIGN_OR_RETURN(Transaction step, Transaction::Begin(database));
+    // Another program may have been quicker.
+    ASSIGN_OR_RETURN(version, CheckVersion(database, schema));
+    if (version == schema.count) return step.Commit();
+    RETURN_IF_ERROR(database.Run(schema.steps[version]));
+    ++version;
+    if (schema.application_id)
+      RETURN_IF_ERROR(database.Run("PRAGMA application_id=" + std::to_string(schema.application_id)));
+    RETURN_IF_ERROR(database.Run("PRAGMA user_version=" + std::to_string(version)));
+    RETURN_IF_ERROR(step.Commit());
+  }
+  return Ok();
+}
+
+}  // namespace gpulens::sqlite

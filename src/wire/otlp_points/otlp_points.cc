@@ -1,0 +1,326 @@
+#include "wire/otlp_points/otlp_points.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+
+#include "base/text.h"
+#include "wire/otlp/otlp_fields.h"
+#include "wire/otlp_in/proto_cursor.h"
+
+namespace gpulens {
+namespace {
+
+using namespace otlp;
+using Attributes = std::vector<AttributeSet::Attribute>;
+
+// Nothing is wrong with it.
+constexpr std::string_view kGood = {};
+
+template <class T>
+T Fixed(const ProtoField& field) noexcept {
+  static_assert(sizeof(T) == 8);
+  T value{};
+  std::memcpy(&value, field.bytes.data(), sizeof value);
+  return value;
+}
+
+bool IsBytes(const ProtoField& field, uint32_t number) noexcept {
+  return field.number == number && field.wire == WireType::kBytes;
+}
+bool IsFixed(const ProtoField& field, uint32_t number) noexcept {
+  return field.number == number && field.wire == WireType::kFixed64;
+}
+bool IsVarint(const ProtoField& field, uint32_t number) noexcept {
+  return field.number == number && field.wire == WireType::kVarint;
+}
+// A sint32; what is larger than one is cut, as protobuf does.
+int32_t Signed(uint64_t value) noexcept {
+  const auto low = static_cast<uint32_t>(value);
+  return static_cast<int32_t>(low >> 1) ^ -static_cast<int32_t>(low & 1);
+}
+
+class Reader {
+ public:
+  Reader(OtlpPointTaker& taker, OtlpPointsReport& report) : taker_(taker), report_(report) {}
+
+  // Each of these is false at bytes that cannot be read.
+  bool Request(std::string_view bytes) {
+    return Each(bytes, [this](const ProtoField& field) {
+      return !IsBytes(field, kResourceList) || List(field.bytes);
+    });
+  }
+
+ private:
+  template <class Visit>
+  static bool Each(std::string_view message, Visit visit) {
+    ProtoCursor cursor(message);
+    ProtoField field;
+    while (cursor.Next(field)) {
+      if (!visit(field)) return false;
+    }
+    return !cursor.broken();
+  }
+
+  // What the rest needs may stand behind it, so messages are gone through twice.
+  bool List(std::string_view bytes) {
+    attributes_.clear();
+    bool good = true;
+    const bool read = Each(bytes, [&](const ProtoField& field) {
+      if (!IsBytes(field, kResource)) return true;
+      return Each(field.bytes, [&](const ProtoField& inner) {
+        if (!IsBytes(inner, kResourceAttributes)) return true;
+        // A resource keeps what can be kept of it.
+        std::string_view why;
+        if (!Pair(inner.bytes, why)) good = false;
+        return good;
+      });
+    });
+    if (!read || !good) return false;
+    taker_.OnResource(attributes_);
+    return Each(bytes, [this](const ProtoField& field) {
+      return !IsBytes(field, kScopeList) || Each(field.bytes, [this](const ProtoField& inner) {
+        return !IsBytes(inner, kItems) || Metric(inner.bytes);
+      });
+    });
+  }
+
+  // Appends a KeyValue to attributes_; `why` when it cannot be one of ours.
+  bool Pair(std::string_view bytes, std::string_view& why) {
+    std::string_view key;
+    AttributeSet::Value value = std::string_view();
+    bool known = true;
+    const bool read = Each(bytes, [&](const ProtoField& field) {
+      if (IsBytes(field, kKey)) key = field.bytes;
+      if (!IsBytes(field, kValue)) return true;
+      return Each(field.bytes, [&](const ProtoField& any) {
+        if (IsBytes(any, kString)) value = any.bytes;
+        else if (IsVarint(any, kBool)) value = any.value != 0;
+        else if (IsVarint(any, kInt)) value = static_cast<int64_t>(any.value);
+        else if (IsFixed(any, kDouble)) value = Fixed<double>(any);
+        else known = false;
+        return true;
+      });
+    });
+    if (!read) return false;
+    const auto* text = std::get_if<std::string_view>(&value);
+    if (key.empty() || key.size() > UINT16_MAX) why = "an attribute without a name, or with one too long";
+    else if (!known) why = "an attribute that is a list";
+    else if (!IsUtf8(key) || (text && !IsUtf8(*text))) why = "an attribute that is no text";
+    else if (attributes_.size() == kMostOtlpAttributes) why = "more than 128 attributes";
+    else attributes_.push_back({key, value});
+    return true;
+  }
+
+  bool Metric(std::string_view bytes) {
+    metric_ = {};
+    const bool read = Each(bytes, [this](const ProtoField& field) {
+      if (IsBytes(field, kName)) metric_.name = field.bytes;
+      if (IsBytes(field, kDescription)) metric_.description = field.bytes;
+      if (IsBytes(field, kUnit)) metric_.unit = field.bytes;
+      return true;
+    });
+    return read && Each(bytes, [this](const ProtoField& field) {
+             if (field.wire != WireType::kBytes) return true;
+             switch (field.number) {
+               case kGauge: return Data(field.bytes, OtlpMetricView::kGauge);
+               case kSum: return Data(field.bytes, OtlpMetricView::kSum);
+               case kHistogram: return Data(field.bytes, OtlpMetricView::kHistogram);
+               case kExponentialHistogram: return Data(field.bytes, OtlpMetricView::kExponential);
+               case kSummary: return Summaries(field.bytes);
+               default: return true;
+             }
+           });
+  }
+
+  bool Summaries(std::string_view bytes) {
+    return Each(bytes, [this](const ProtoField& field) {
+      if (IsBytes(field, kPoints)) Count("summaries are not taken");
+      return true;
+    });
+  }
+
+  bool Data(std::string_view bytes, OtlpMetricView::Data data) {
+    metric_.data = data;
+    uint64_t temporality = data == OtlpMetricView::kGauge ? uint64_t{kCumulative} : 0;
+    const bool read = Each(bytes, [&](const ProtoField& field) {
+      if (IsVarint(field, kTemporality)) temporality = field.value;
+      if (IsVarint(field, kMonotonic)) metric_.monotonic = field.value != 0;
+      return true;
+    });
+    std::string_view why;
+    if (metric_.name.empty()) why = "a metric without a name";
+    else if (!IsUtf8(metric_.name) || !IsUtf8(metric_.unit) || !IsUtf8(metric_.description))
+      why = "a metric whose name is no text";
+    else if (temporality != kCumulative) why = "only cumulative values are taken";
+    return read && Each(bytes, [&](const ProtoField& field) {
+             if (!IsBytes(field, kPoints)) return true;
+             if (!why.empty()) return Count(why), true;
+             return Point(field.bytes);
+           });
+  }
+
+  bool Point(std::string_view bytes) {
+    attributes_.clear();
+    bounds_.clear();
+    counts_.clear();
+    point_ = {};
+    std::string_view why;
+    bool told = true;
+    const bool read = Each(bytes, [&](const ProtoField& field) {
+      switch (metric_.data) {
+        case OtlpMetricView::kHistogram: return Histogram(field, why, told);
+        case OtlpMetricView::kExponential: return Exponential(field, why, told);
+        default: return Number(field, why, told);
+      }
+    });
+    if (!read) return false;
+    if (!told) return true;
+    if (why.empty()) why = Judge();
+    if (!why.empty()) return Count(why), true;
+    point_.attributes = attributes_;
+    point_.bounds = bounds_;
+    point_.counts = counts_;
+    Count(taker_.OnPoint(metric_, point_));
+    return true;
+  }
+
+  void Time(const ProtoField& field) {
+    if (IsFixed(field, kStartTime)) point_.start_unix_ns = std::max<int64_t>(Fixed<int64_t>(field), 0);
+    if (IsFixed(field, kTime)) point_.unix_ns = std::max<int64_t>(Fixed<int64_t>(field), 0);
+  }
+  static void Flags(const ProtoField& field, uint32_t number, bool& told) {
+    if (IsVarint(field, number) && (field.value & kNoRecordedValue) != 0) told = false;
+  }
+
+  bool Number(const ProtoField& field, std::string_view& why, bool& told) {
+    Time(field);
+    Flags(field, kNumberFlags, told);
+    if (IsFixed(field, kAsDouble)) {
+      point_.value = Fixed<double>(field);
+      point_.integer = false;
+    } else if (IsFixed(field, kAsInt)) {
+      point_.whole = Fixed<int64_t>(field);
+      point_.integer = true;
+    }
+    return !IsBytes(field, kNumberAttributes) || Pair(field.bytes, why);
+  }
+
+  bool Histogram(const ProtoField& field, std::string_view& why, bool& told) {
+    Time(field);
+    Flags(field, kHistogramFlags, told);
+    if (IsFixed(field, kHistogramCount)) point_.count = Fixed<uint64_t>(field);
+    if (IsFixed(field, kHistogramSum)) Sum(field);
+    if (field.number == kBucketCounts && !Packed(field, counts_, why)) return false;
+    if (field.number == kExplicitBounds && !Packed(field, bounds_, why)) return false;
+    return !IsBytes(field, kHistogramAttributes) || Pair(field.bytes, why);
+  }
+
+  bool Exponential(const ProtoField& field, std::string_view& why, bool& told) {
+    constexpr uint32_t kNegative = 9;
+    Time(field);
+    Flags(field, kExponentialFlags, told);
+    if (IsFixed(field, kExponentialCount)) point_.count = Fixed<uint64_t>(field);
+    if (IsFixed(field, kExponentialSum)) Sum(field);
+    if (IsVarint(field, kScale)) point_.scale = Signed(field.value);
+    if (IsFixed(field, kZeroCount)) point_.zeros = Fixed<uint64_t>(field);
+    if (IsBytes(field, kPositive)) return Buckets(field.bytes, counts_, point_.offset, why);
+    if (IsBytes(field, kNegative)) {
+      std::vector<uint64_t> below;
+      int32_t offset = 0;
+      if (!Buckets(field.bytes, below, offset, why)) return false;
+      for (uint64_t count : below) {
+        if (count != 0) why = "an exponential histogram of negative values";
+      }
+    }
+    return !IsBytes(field, kExponentialAttributes) || Pair(field.bytes, why);
+  }
+
+  void Sum(const ProtoField& field) {
+    point_.sum = Fixed<double>(field);
+    point_.has_sum = std::isfinite(point_.sum);
+  }
+
+  static bool Buckets(std::string_view bytes, std::vector<uint64_t>& counts, int32_t& offset,
+                      std::string_view& why) {
+    return Each(bytes, [&](const ProtoField& field) {
+      if (IsVarint(field, kOffset)) offset = Signed(field.value);
+      if (field.number != kCounts) return true;
+      if (field.wire == WireType::kVarint) return Keep(counts, field.value, why), true;
+      if (field.wire != WireType::kBytes) return false;
+      ProtoCursor packed(field.bytes);
+      while (!packed.at_end()) {
+        uint64_t count = 0;
+        if (!packed.Varint(count)) return false;
+        Keep(counts, count, why);
+      }
+      return true;
+    });
+  }
+
+  // A repeated field of eight bytes each, packed or not.
+  template <class T>
+  static bool Packed(const ProtoField& field, std::vector<T>& out, std::string_view& why) {
+    if (field.wire != WireType::kBytes && field.wire != WireType::kFixed64) return false;
+    if (field.bytes.size() % sizeof(T) != 0) return false;
+    for (size_t at = 0; at < field.bytes.size(); at += sizeof(T)) {
+      T value{};
+      std::memcpy(&value, field.bytes.data() + at, sizeof value);
+      Keep(out, value, why);
+    }
+    return true;
+  }
+
+  template <class T>
+  static void Keep(std::vector<T>& out, T value, std::string_view& why) {
+    if (out.size() < kMostOtlpBuckets) out.push_back(value);
+    else why = "a histogram of more than 4,096 buckets";
+  }
+
+  std::string_view Judge() const {
+    if (metric_.data == OtlpMetricView::kGauge || metric_.data == OtlpMetricView::kSum)
+      return point_.integer || std::isfinite(point_.value) ? kGood : "a number that is not finite";
+    const bool listed = metric_.data == OtlpMetricView::kHistogram;
+    // Without buckets it has its count and sum alone.
+    if (listed && counts_.size() != bounds_.size() + 1 && !(counts_.empty() && bounds_.empty()))
+      return "a histogram whose buckets do not fit its bounds";
+    for (size_t i = 0; i < bounds_.size(); ++i) {
+      if (!std::isfinite(bounds_[i]) || (i > 0 && !(bounds_[i] > bounds_[i - 1])))
+        return "a histogram whose bounds do not ascend";
+    }
+    uint64_t sum = point_.zeros;
+    for (uint64_t count : counts_) {
+      if (count > UINT64_MAX - sum) return "a histogram whose buckets are too many for its count";
+      sum += count;
+    }
+    if (sum != point_.count && !(listed && counts_.empty()))
+      return "a histogram whose buckets do not add up to its count";
+    return kGood;
+  }
+
+  void Count(std::string_view why) {
+    if (why.empty()) {
+      ++report_.points;
+    } else {
+      ++report_.rejected;
+      report_.why = why;
+    }
+  }
+
+  OtlpPointTaker& taker_;
+  OtlpPointsReport& report_;
+  OtlpMetricView metric_;
+  OtlpPointView point_;
+  Attributes attributes_;
+  std::vector<double> bounds_;
+  std::vector<uint64_t> counts_;
+};
+
+}  // namespace
+
+Status ReadOtlpPoints(std::string_view request, OtlpPointTaker& taker, OtlpPointsReport& report) {
+  if (Reader(taker, report).Request(request)) return Ok();
+  return {Code::kDataLoss, "the bytes are no ExportMetricsServiceRequest"};
+}
+
+}  // namespace gpulens

@@ -1,0 +1,66 @@
+// The numbers of an ExportMetricsServiceRequest, as they came: bytes from outside, read with limits. Pure.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include <gpulens/status.h>
+
+#include "core/attribute_set.h"
+
+namespace gpulens {
+
+// What the points of one metric have in common. Views into the request.
+struct OtlpMetricView {
+  enum Data : uint8_t { kGauge, kSum, kHistogram, kExponential };
+  std::string_view name, description, unit;
+  Data data = kGauge;
+  bool monotonic = false;  // of a sum
+};
+
+// One cumulative point. Views hold until OnPoint returns.
+struct OtlpPointView {
+  std::span<const AttributeSet::Attribute> attributes;
+  int64_t start_unix_ns = 0, unix_ns = 0;  // 0: not said
+  bool integer = false;
+  int64_t whole = 0;   // of a gauge or sum, when it is an integer
+  double value = 0;    // else; finite
+  uint64_t count = 0;  // of histograms
+  bool has_sum = false;
+  double sum = 0;
+  std::span<const double> bounds;  // explicit: finite, ascending
+  std::span<const uint64_t>
+      counts;  // by bucket, not cumulative; one more than bounds, or of the exponential ones
+  int scale = 0;
+  int32_t offset = 0;
+  uint64_t zeros = 0;
+};
+
+class OtlpPointTaker {
+ public:
+  // Before the points of each resource.
+  virtual void OnResource(std::span<const AttributeSet::Attribute> attributes) = 0;
+  // Empty, or why it is not taken; static storage.
+  virtual std::string_view OnPoint(const OtlpMetricView& metric, const OtlpPointView& point) = 0;
+
+ protected:
+  ~OtlpPointTaker() = default;
+};
+
+struct OtlpPointsReport {
+  uint64_t points = 0;    // taken
+  uint64_t rejected = 0;  // not
+  std::string_view why;   // of the last that was not; static storage
+};
+
+inline constexpr size_t kMostOtlpAttributes = 128, kMostOtlpBuckets = 4'096;
+
+// kDataLoss when the bytes cannot be read; what came before has been taken then. Rejected, point by point: no
+// name, delta values, summaries, numbers that are not finite, buckets that do not fit their bounds or their
+// count, negative buckets, attributes that are lists or no text, and more of them than above. Points that say
+// that they have no value are passed over.
+Status ReadOtlpPoints(std::string_view request, OtlpPointTaker& taker, OtlpPointsReport& report);
+
+}  // namespace gpulens

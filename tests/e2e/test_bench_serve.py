@@ -1,0 +1,141 @@
+"""`gpulens bench serve` against a server whose times are known."""
+import http.server
+import json
+import os
+import signal
+import subprocess
+import threading
+import unittest
+
+from agent import BINARY, wait_until
+
+FIRST, GAP, TOKENS = 0.05, 0.01, 6  # seconds to the first token, between two, and how many
+
+
+class Llm(http.server.BaseHTTPRequestHandler):
+    """An OpenAI-compatible server that is never quicker than it says."""
+    protocol_version = "HTTP/1.1"
+
+    def log_message(self, *_):
+        pass
+
+    def chunk(self, event):
+        data = f"data: {event if isinstance(event, str) else json.dumps(event)}\n\n".encode()
+        self.wfile.write(b"%x\r\n%s\r\n" % (len(data), data))
+        self.wfile.flush()
+
+    def do_GET(self):
+        body = b'{"object":"list","data":[{"id":"known-times"}]}'
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def do_POST(self):
+        asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        with self.server.lock:
+            self.server.asked.append((asked, self.headers))
+        if self.server.busy:
+            body = b'{"error":{"message":"too many"}}'
+            self.send_response(429)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+            return
+        self.send_response(200)
+        self.send_header("Content-Type", "text/event-stream")
+        self.send_header("Transfer-Encoding", "chunked")
+        self.end_headers()
+        try:
+            self.answer()
+        except (BrokenPipeError, ConnectionResetError):
+            self.close_connection = True  # the client was stopped
+
+    def answer(self):
+        self.chunk({"choices": [{"delta": {"role": "assistant", "content": ""}}]})
+        for token in range(TOKENS):
+            self.server.ended.wait(GAP if token else FIRST)
+            self.chunk({"choices": [{"delta": {"content": "a"}}]})
+        self.chunk({"choices": [], "usage": {"prompt_tokens": 9, "completion_tokens": TOKENS}})
+        self.chunk("[DONE]")
+        self.wfile.write(b"0\r\n\r\n")
+
+
+class BenchServe(unittest.TestCase):
+    def setUp(self):
+        self.server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Llm)
+        self.server.daemon_threads = True
+        self.server.lock, self.server.asked, self.server.busy = threading.Lock(), [], False
+        self.server.ended = threading.Event()
+        threading.Thread(target=self.server.serve_forever, daemon=True).start()
+        self.url = f"http://127.0.0.1:{self.server.server_address[1]}"
+
+    def tearDown(self):
+        self.server.ended.set()
+        self.server.shutdown()
+        self.server.server_close()
+
+    def command(self, *words):
+        return [BINARY, "bench", "serve", self.url, *words]
+
+    def bench(self, *words, env=None):
+        return subprocess.run(self.command(*words), capture_output=True, text=True, timeout=120, env={**os.environ, **(env or {})})
+
+    def test_times_and_tokens_are_those_of_the_server(self):
+        done = self.bench("--requests", "40", "--concurrency", "4", "--warmup", "4", "--json", "--slo", "ttft=1ms",
+                          "--api-key-env", "KEY", env={"KEY": "sk-7"})
+        self.assertEqual(done.returncode, 0, done.stderr)
+        result = json.loads(done.stdout)
+        self.assertEqual(result["model"], "known-times")
+        self.assertEqual((result["ok"], result["errors"], result["prompt_tokens"]), (36, 0, 36 * 9))
+        self.assertEqual(result["completion_tokens"], 36 * TOKENS)
+        # Never quicker than the server; how much slower is the machine's affair.
+        self.assertGreaterEqual(result["ttft_seconds"]["min"], FIRST)
+        self.assertGreaterEqual(result["tpot_seconds"]["min"], GAP * 0.9)
+        self.assertGreaterEqual(result["e2e_seconds"]["min"], FIRST + (TOKENS - 1) * GAP)
+        self.assertEqual(result["itl_seconds"]["n"], 36 * (TOKENS - 1))
+        self.assertEqual(result["good_ratio"], 0, "no first token comes within 1 ms")
+        asked, headers = self.server.asked[0]
+        self.assertEqual(headers["Authorization"], "Bearer sk-7")
+        self.assertEqual((asked["stream"], asked["max_tokens"]), (True, 128))
+        self.assertEqual(len({a["messages"][0]["content"] for a, _ in self.server.asked}), 40, "no two prompts are the same")
+
+    def test_an_open_loop_does_not_wait_for_the_server(self):
+        done = self.bench("--rate", "200", "--requests", "60", "--concurrency", "1", "--json")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        result = json.loads(done.stdout)
+        # One at a time takes 60 × 0.1 s, and they fell due within 0.3 s or so: what waited says so.
+        self.assertGreater(result["late_seconds"]["max"], 2)
+        self.assertGreater(result["ttft_seconds"]["max"], result["late_seconds"]["max"])
+
+    def test_refusals_are_told_and_end_with_1(self):
+        self.server.busy = True
+        done = self.bench("--requests", "5", "--model", "m")
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("0 answered, 5 failed", done.stdout)
+        self.assertIn("5 × HTTP 429: too many", done.stdout)
+
+    def test_stopped_by_ctrl_c_it_tells_what_it_has(self):
+        process = subprocess.Popen(self.command("--requests", "100000", "--concurrency", "2"), stdout=subprocess.PIPE,
+                                   stderr=subprocess.PIPE, text=True)
+        self.addCleanup(process.wait)
+        wait_until(lambda: len(self.server.asked) >= 8, 20)
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=20)
+        self.assertEqual(process.returncode, 130, err)
+        self.assertIn("stopped, what follows is of a part", out)
+        self.assertIn("2 cancelled", out)
+
+    def test_wrong_use_says_what_is_wrong(self):
+        for words, said in ((["--slo", "fast"], "expected ttft=TIME"), (["--duration", "soon"], '"soon"'),
+                            (["--api-key-env", "NO_SUCH_VARIABLE"], "no such variable"), (["--rate", "0"], "--rate")):
+            done = self.bench(*words)
+            self.assertEqual(done.returncode, 2, words)
+            self.assertIn(said, done.stderr, words)
+        nobody = subprocess.run([BINARY, "bench", "serve", "http://127.0.0.1:1"], capture_output=True, text=True, timeout=60)
+        self.assertEqual(nobody.returncode, 1)
+        self.assertIn("connection refused. Is the server up?", nobody.stderr)
+
+
+if __name__ == "__main__":
+    unittest.main()

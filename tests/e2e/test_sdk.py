@@ -1,0 +1,177 @@
+"""Programs that measure themselves: what their instruments count is exact at the far end, whichever way it goes."""
+import http.client
+import os
+import pathlib
+import subprocess
+import tempfile
+import unittest
+
+from agent import BINARY, Agent, samples, value, wait_until
+from otlp_receiver import Receiver
+
+PROGRAM = pathlib.Path(os.environ.get("SDK_PROGRAM", BINARY.parent / "sdk_program"))
+MANY = 8_000_000
+
+
+class Program:
+    """One that does what it is told, a line at a time."""
+
+    def __init__(self, **environment):
+        clean = {key: text for key, text in os.environ.items() if not key.startswith(("OTEL_", "GPULENS_"))}
+        self.process = subprocess.Popen([str(PROGRAM)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                                        text=True, env={**clean, **environment})  # fmt: skip
+        self.pid = self.process.pid
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        if self.process.poll() is None:
+            self.process.kill()
+        self.process.communicate()
+
+    def do(self, line):
+        self.process.stdin.write(line + "\n")
+        self.process.stdin.flush()
+        return self.process.stdout.readline().strip()
+
+    def end(self, line=None):
+        """Ends it: at the end of its input, or as `line` says. What it has said on standard error."""
+        said = self.process.communicate(line and line + "\n", timeout=30)[1]
+        assert self.process.returncode == 0, said
+        return said
+
+
+def fetch(address, **headers):
+    port, path = address.removeprefix("http://127.0.0.1:").split("/", 1)
+    connection = http.client.HTTPConnection("127.0.0.1", int(port), timeout=20)
+    connection.request("GET", "/" + path, headers=headers)
+    response = connection.getresponse()
+    response.text = response.read().decode()
+    connection.close()
+    return response
+
+
+class ToTheAgent(unittest.TestCase):
+    def setUp(self):
+        self.folder = tempfile.TemporaryDirectory(prefix="gpulens-e2e-")
+        self.addCleanup(self.folder.cleanup)
+        self.socket = f"{self.folder.name}/otlp.sock"
+
+    def agent(self):
+        return Agent(config=f"interval: 100ms\ncollectors: {{programs: {{socket: '{self.socket}', interval: 100ms}}}}\n")
+
+    def hears(self, agent):
+        wait_until(lambda: f"programs are heard at {self.socket}" in agent.said())
+
+    def test_counts_are_exact_on_the_agents_page(self):
+        with self.agent() as agent, Program(OTEL_SERVICE_NAME="chat", OTEL_RESOURCE_ATTRIBUTES="team=nlp") as program:
+            self.assertEqual(program.do("count"), "ok")
+            self.assertEqual(program.do(f"agent {self.socket}"), f"ok unix:{self.socket}")
+            wait_until(lambda: program.do("flush") == "ok")
+            own = {"process_pid": str(program.pid), "service_name": "chat", "team": "nlp"}
+            wait_until(lambda: samples(agent.page(), "jobs_total", kind="many", **own))
+            page = agent.page()
+            self.assertEqual(value(page, "jobs_total", kind="many", **own), MANY)
+            self.assertEqual(value(page, "queue_depth", **own), 17)
+            self.assertEqual(value(page, "job_duration_seconds_count", **own), 8_000)
+            self.assertEqual(value(page, "job_duration_seconds_bucket", le="0.5", **own), 4_000)
+            self.assertEqual(value(page, "job_duration_seconds_bucket", le="+Inf", **own), 8_000)
+            self.assertAlmostEqual(value(page, "job_duration_seconds_sum", **own), 8 * 500.5, places=6)
+            self.assertEqual(value(page, "gpulens_programs"), 1)
+            child = program.do("fork").split()
+            self.assertEqual(child[1], "ok")
+            wait_until(lambda: samples(agent.page(), "jobs_total", kind="child", process_pid=child[0]))
+            page = agent.page()
+            self.assertEqual(value(page, "jobs_total", kind="child", process_pid=child[0]), 5)
+            self.assertEqual(value(page, "jobs_total", kind="many", process_pid=child[0]), 0, "the child begins anew")
+            ids = {sample.labels["service_instance_id"] for sample in samples(page, "jobs_total")}
+            self.assertEqual(len(ids), 2, "an instance each")
+            program.end()
+
+    def test_without_a_line_of_code_and_nothing_is_lost_before_the_agent_comes(self):
+        with Program(GPULENS_EXPORT="agent", GPULENS_SOCKET=self.socket) as program:
+            self.assertEqual(program.do("count"), "ok")
+            with self.agent() as agent:
+                self.hears(agent)
+                # The end of the program sends what nobody was there for before.
+                program.end("exit")
+                wait_until(lambda: samples(agent.page(), "jobs_total", kind="many"))
+                self.assertEqual(value(agent.page(), "jobs_total", kind="many"), MANY)
+
+    def test_an_agent_that_starts_again_hears_all(self):
+        with Program() as program:
+            program.do("count")
+            program.do(f"agent {self.socket}")
+            self.assertTrue(program.do("flush").startswith("unavailable"), "there is none yet")
+            for _ in range(2):
+                with self.agent() as agent:
+                    wait_until(lambda: program.do("flush") == "ok")
+                    wait_until(lambda: samples(agent.page(), "jobs_total", kind="many"))
+                    self.assertEqual(value(agent.page(), "jobs_total", kind="many"), MANY)
+
+
+class Elsewhere(unittest.TestCase):
+    def test_a_page_to_scrape(self):
+        with Program() as program:
+            self.assertEqual(program.do("count"), "ok")
+            answer, address = program.do("expose 127.0.0.1:0").split()
+            self.assertEqual(answer, "ok")
+            page = fetch(address)
+            self.assertEqual(page.getheader("Content-Type"), "text/plain; version=0.0.4; charset=utf-8")
+            self.assertEqual(value(page.text, "jobs_total", kind="many"), MANY)
+            self.assertEqual(value(page.text, "job_duration_seconds_count"), 8_000)
+            self.assertEqual(value(page.text, "target_info", process_pid=str(program.pid)), 1)
+            counts = [sample.value for sample in samples(page.text, "job_duration_seconds_bucket")]
+            self.assertEqual(counts, sorted(counts), "cumulative")
+            openmetrics = fetch(address, Accept="application/openmetrics-text; version=1.0.0")
+            self.assertTrue(openmetrics.text.endswith("# EOF\n"))
+            self.assertIn("kind=\"many\"", openmetrics.text)
+            self.assertTrue(program.do("expose 0.0.0.0:0").startswith("invalid_argument"))
+            self.assertTrue(program.do("expose " + address[7:].split("/")[0]).find("already in use") > 0)
+            with Agent(config=f"collectors: {{scrape: {{targets: [{{name: it, url: '{address}'}}]}}}}") as agent:
+                wait_until(lambda: samples(agent.page(), "jobs_total", kind="many"))
+                self.assertEqual(value(agent.page(), "jobs_total", kind="many"), MANY)
+            program.end()
+
+    def test_otlp(self):
+        with Receiver() as receiver, Program(OTEL_SERVICE_NAME="chat") as program:
+            self.assertEqual(program.do("count"), "ok")
+            self.assertEqual(program.do(f"otlp {receiver.url}"), f"ok {receiver.url}/v1/metrics")
+            self.assertEqual(program.do("flush"), "ok")
+            request = receiver.requests[-1]
+            points = {attributes.get("kind"): point for attributes, point in request.points("jobs")}
+            self.assertEqual(points["many"].as_int, MANY)
+            self.assertGreater(points["many"].start_time_unix_nano, 0)
+            [(_, histogram)] = list(request.points("job.duration"))
+            self.assertEqual(histogram.count, 8_000)
+            self.assertEqual(sum(histogram.positive.bucket_counts), 8_000)
+            resource = next(request.metrics())[0]
+            self.assertEqual(resource["service.name"], "chat")
+            self.assertEqual(resource["process.pid"], program.pid)
+            self.assertEqual(resource["telemetry.sdk.name"], "gpulens")
+            program.end()
+            self.assertGreater(len(receiver.requests), 1, "its end sends once more")
+
+    def test_by_the_environment(self):
+        with Receiver() as receiver, Program(GPULENS_EXPORT="otlp, nonsense", OTEL_EXPORTER_OTLP_ENDPOINT=receiver.url,
+                                             OTEL_EXPORTER_OTLP_HEADERS="x-tenant=a%20b") as program:  # fmt: skip
+            program.do("count")
+            said = program.end("exit")
+            self.assertIn('GPULENS_EXPORT: "nonsense": may be agent, otlp or expose', said)
+            [request] = receiver.requests[-1:]
+            self.assertEqual(request.headers["x-tenant"], "a b")
+            self.assertEqual([point.as_int for attributes, point in request.points("jobs") if attributes], [MANY])
+
+    def test_switched_off(self):
+        with Receiver() as receiver, Program(GPULENS_EXPORT="otlp", OTEL_EXPORTER_OTLP_ENDPOINT=receiver.url,
+                                             OTEL_SDK_DISABLED="true") as program:  # fmt: skip
+            program.do("count")
+            self.assertTrue(program.do("expose 127.0.0.1:0").startswith("ok"))
+            self.assertTrue(program.do("flush").startswith("unavailable"))
+            program.end("exit")
+            self.assertEqual(receiver.requests, [])
+
+
+if __name__ == "__main__":
+    unittest.main()

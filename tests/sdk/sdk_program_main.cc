@@ -1,0 +1,85 @@
+// A program with instruments, for end-to-end tests: it does what the lines on its standard input say, and
+// answers each with one.
+#include <gpulens/gpulens.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <optional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "base/parse.h"
+
+namespace {
+
+using namespace gpulens;
+
+constexpr int kThreads = 8, kCounts = 1'000'000;
+
+const Counter jobs("jobs", {.unit = "{job}", .description = "Jobs done."});
+const Histogram latency("job.duration", {.unit = "s"});
+const Gauge depth("queue.depth");
+
+void Say(const std::string& line) {
+  std::printf("%s\n", line.c_str());
+  std::fflush(stdout);
+}
+
+std::string Told(const Status& status) {
+  return status.ok() ? "ok" : std::string(CodeName(status.code)) + " " + status.detail;
+}
+
+// From 8 threads a million each.
+void Count() {
+  const Counter many = jobs.Bind({{"kind", "many"}});
+  std::vector<std::thread> threads;
+  for (int t = 0; t < kThreads; ++t) {
+    threads.emplace_back([&many] {
+      for (int i = 0; i < kCounts; ++i) many.Add();
+      for (int i = 1; i <= 1'000; ++i) latency.Record(i * 1e-3);
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  depth.Set(17);
+}
+
+// In a child: it counts, sends, and ends as a program does.
+std::string Fork(Exporter* exporter) {
+  const pid_t child = ::fork();
+  if (child == 0) {
+    jobs.Bind({{"kind", "child"}}).Add(5);
+    const bool sent = exporter == nullptr || exporter->Flush(std::chrono::seconds(20)).ok();
+    ::_exit(sent ? 0 : 1);
+  }
+  int status = 0;
+  ::waitpid(child, &status, 0);
+  return std::to_string(child) + (WIFEXITED(status) && WEXITSTATUS(status) == 0 ? " ok" : " failed");
+}
+
+}  // namespace
+
+int main() {
+  std::vector<Exporter> exporters;
+  const auto keep = [&](Result<Exporter> made) {
+    if (!made) return Told(made.status());
+    exporters.push_back(*std::move(made));
+    return "ok " + exporters.back().address();
+  };
+  char bytes[512];
+  while (std::fgets(bytes, sizeof bytes, stdin)) {
+    std::string_view rest = Trim(bytes);
+    const std::string_view word = TakeUntil(rest, ' ');
+    if (word == "agent") Say(keep(ExportToAgent({.socket = std::string(rest)})));
+    else if (word == "otlp") Say(keep(ExportOtlp({.endpoint = std::string(rest)})));
+    else if (word == "expose") Say(keep(Expose({.listen = std::string(rest)})));
+    else if (word == "count") Count(), Say("ok");
+    else if (word == "flush")
+      Say(exporters.empty() ? "none" : Told(exporters.back().Flush(std::chrono::seconds(20))));
+    else if (word == "fork") Say(Fork(exporters.empty() ? nullptr : &exporters.back()));
+    else if (word == "exit") std::exit(0);
+    else Say("what?");
+  }
+  return 0;
+}
