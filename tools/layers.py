@@ -43,7 +43,6 @@ FLOORS = {
     ),
     "receivers/*": (4, ("base", "core", "net", "catalog", "wire", "instruments", "pipeline", "receiving")),
     "loadgen": (4, ("base", "core", "net")),
-    "sdk": (4, ("base", "core", "net", "sources/*", "wire", "instruments", "energy", "store")),
     "sdk": (4, ("base", "core", "net", "sources/*", "catalog", "wire", "instruments", "energy", "store")),
     "proxy": (4, ("base", "core", "net", "catalog", "wire", "dialects", "instruments", "energy", "store")),
     "agent": (5, ("*",)),

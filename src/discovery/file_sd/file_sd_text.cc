@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <sstream>
 
+#include "base/hex/hex.h"
 #include "base/result.h"
 #include "base/text.h"
 #include "net/client/http_url.h"
@@ -148,17 +149,6 @@ class Builder final : public YAML::EventHandler {
   std::string key_;
 };
 
-void AppendEscaped(std::string& out, std::string_view text) {
-  constexpr char kHex[] = "0123456789ABCDEF";
-  for (char c : text) {
-    const auto byte = static_cast<unsigned char>(c);
-    bool plain = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '-' ||
-                 c == '_' || c == '.' || c == '~';
-    if (plain) out += c;
-    else out.append({'%', kHex[byte >> 4], kHex[byte & 15]});
-  }
-}
-
 // What a group's labels say of all its targets.
 Status Steer(const Group& group, FoundTarget& all, std::string& scheme, std::string& path) {
   std::string query;
@@ -176,9 +166,9 @@ Status Steer(const Group& group, FoundTarget& all, std::string& scheme, std::str
       all.options["timeout"] = value;
     } else if (key.starts_with("__param_")) {
       query += query.empty() ? '?' : '&';
-      AppendEscaped(query, key.substr(8));
+      AppendPercentEncoded(query, key.substr(8));
       query += '=';
-      AppendEscaped(query, value);
+      AppendPercentEncoded(query, value);
     } else if (key == "engine") {
       all.options["engine"] = value;
     } else if (key == "target") {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <optional>
 
+#include "base/hex/hex.h"
 #include "base/parse.h"
 #include "base/result.h"
 #include "net/address.h"
@@ -13,18 +14,6 @@ namespace {
 constexpr size_t kLongestUrl = 8192;
 
 Status Wrong(std::string why) { return {Code::kInvalidArgument, "the URL " + std::move(why)}; }
-
-// A broken escape stays as it is.
-std::string DecodeUserInfo(std::string_view text) {
-  std::string out;
-  for (size_t i = 0; i < text.size(); ++i) {
-    std::optional<uint8_t> byte;
-    if (text[i] == '%' && i + 2 < text.size()) byte = ParseInt<uint8_t>(text.substr(i + 1, 2), 16);
-    out += byte ? static_cast<char>(*byte) : text[i];
-    if (byte) i += 2;
-  }
-  return out;
-}
 
 // "host", "host:port", "[::1]:port".
 Status ParseAuthority(std::string_view text, HttpUrl& url) {
@@ -77,8 +66,8 @@ Result<HttpUrl> ParseHttpUrl(std::string_view text) {
   if (size_t at = authority.rfind('@'); at != std::string_view::npos) {
     std::string_view password = authority.substr(0, at);
     std::string_view user = TakeUntil(password, ':');
-    url.user = DecodeUserInfo(user);
-    url.password = DecodeUserInfo(password);
+    url.user = PercentDecoded(user);
+    url.password = PercentDecoded(password);
     authority.remove_prefix(at + 1);
   }
   RETURN_IF_ERROR(ParseAuthority(authority, url));

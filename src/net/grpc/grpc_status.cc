@@ -5,6 +5,7 @@
 #include <protozero/pbf_reader.hpp>
 #include <protozero/pbf_writer.hpp>
 
+#include "base/hex/hex.h"
 #include "base/parse.h"
 
 namespace gpulens {
@@ -25,13 +26,6 @@ constexpr uint32_t kCode = 1, kMessage = 2, kDetails = 3, kTypeUrl = 1, kValue =
 constexpr int64_t kLongestRetry = 86400, kSecondNs = 1'000'000'000;
 constexpr Duration kLongestTimeout = std::chrono::hours(24 * 365);
 constexpr std::string_view kLetters = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-
-int HexDigit(char c) noexcept {
-  if (c >= '0' && c <= '9') return c - '0';
-  if (c >= 'A' && c <= 'F') return c - 'A' + 10;
-  if (c >= 'a' && c <= 'f') return c - 'a' + 10;
-  return -1;
-}
 
 bool IsMessage(const protozero::pbf_reader& reader) {
   return reader.wire_type() == protozero::pbf_wire_type::length_delimited;
@@ -102,31 +96,14 @@ GrpcCode GrpcCodeOfHttp(int http_status) noexcept {
 }
 
 std::string EncodeGrpcMessage(std::string_view message) {
-  constexpr std::string_view kHex = "0123456789ABCDEF";
-  std::string field;
-  for (char c : message.substr(0, kMessageBytes)) {
-    const auto byte = static_cast<unsigned char>(c);
-    if (byte >= 0x20 && byte < 0x7f && c != '%') {
-      field += c;
-    } else {
-      field += {'%', kHex[byte >> 4], kHex[byte & 15]};
-    }
-  }
-  return field;
+  // Printable, and not the percent sign: the rest of ASCII between blank and tilde is unreserved.
+  constexpr std::string_view kPlain = " !\"#$&'()*+,/:;<=>?@[\\]^`{|}";
+  return PercentEncoded(message.substr(0, kMessageBytes), kPlain);
 }
 
 std::string DecodeGrpcMessage(std::string_view field) {
-  std::string message;
-  for (size_t i = 0; i < field.size() && message.size() < kMessageBytes; ++i) {
-    const int high = field[i] == '%' && i + 2 < field.size() ? HexDigit(field[i + 1]) : -1;
-    const int low = high >= 0 ? HexDigit(field[i + 2]) : -1;
-    if (low < 0) {
-      message += field[i];
-      continue;
-    }
-    message += static_cast<char>(high << 4 | low);
-    i += 2;
-  }
+  std::string message = PercentDecoded(field.substr(0, 3 * kMessageBytes));
+  if (message.size() > kMessageBytes) message.resize(kMessageBytes);
   return message;
 }
 

@@ -12,6 +12,7 @@
 
 #include "base/fd.h"
 #include "base/files.h"
+#include "base/hex/hex.h"
 #include "base/result.h"
 
 namespace gpulens::sqlite {
@@ -39,18 +40,7 @@ Code CodeOf(int code) noexcept {
 }
 
 // A path as the name of a file: URI, so that parameters may follow it.
-std::string FileUri(const std::string& path) {
-  constexpr char kHex[] = "0123456789abcdef";
-  std::string uri = "file:";
-  for (char each : path) {
-    const auto c = static_cast<unsigned char>(each);
-    bool plain = (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '/' ||
-                 c == '.' || c == '-' || c == '_' || c >= 0x80;
-    if (plain) uri += static_cast<char>(c);
-    else (uri += '%') += {kHex[c >> 4], kHex[c & 15]};
-  }
-  return uri;
-}
+std::string FileUri(const std::string& path) { return "file:" + PercentEncoded(path, "/"); }
 
 // A change of the journal asks for the whole file, and is refused at once, without the wait that other locks
 // have, while somebody else has it.

@@ -6,6 +6,7 @@
 #include <optional>
 #include <protozero/pbf_writer.hpp>
 
+#include "base/hex/hex.h"
 #include "base/parse.h"
 #include "base/text.h"
 #include "wire/otlp_json/json_scanner.h"
@@ -84,12 +85,6 @@ std::optional<uint64_t> Bits(const OtlpField& field, std::string_view text) noex
     case OtlpType::kFixed64: return Unsigned(text);
     default: return DoubleBits(text);
   }
-}
-
-int HexDigit(char c) noexcept {
-  if (c >= '0' && c <= '9') return c - '0';
-  if (c >= 'a' && c <= 'f') return c - 'a' + 10;
-  return c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
 }
 
 bool FromHex(std::string_view text, std::string& out) {

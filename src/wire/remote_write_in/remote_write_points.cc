@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/hex/hex.h"
 #include "wire/otlp/otlp_fields.h"
 #include "wire/remote_write/remote_write_fields.h"
 #include "wire/remote_write_in/remote_write_in.h"
@@ -43,12 +44,6 @@ void AppendPair(std::string& out, uint32_t field, std::string_view key, std::str
 }
 
 uint64_t Ns(int64_t ms) noexcept { return static_cast<uint64_t>(ms) * 1'000'000; }
-
-int HexDigit(char c) noexcept {
-  if (c >= '0' && c <= '9') return c - '0';
-  if (c >= 'a' && c <= 'f') return c - 'a' + 10;
-  return c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
-}
 
 // False for what is no id of `size` bytes, or of zeros alone, which is none either.
 bool ReadId(std::string_view hex, size_t size, char* out) noexcept {

@@ -6,6 +6,7 @@
 
 #include "base/files.h"
 #include "base/hash/fnv1a.h"
+#include "base/hex/hex.h"
 #include "base/parse.h"
 #include "base/result.h"
 #include "base/text.h"
@@ -41,18 +42,7 @@ std::optional<int64_t> Milliseconds(std::optional<int64_t> unix_ns) {
 }
 
 // A place that MLflow will ask for: "file://" and an absolute path.
-std::string UriOf(const std::string& path) {
-  constexpr char kHex[] = "0123456789ABCDEF";
-  std::string out = "file://";
-  for (char each : path) {
-    const auto c = static_cast<unsigned char>(each);
-    const bool plain = (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') ||
-                       std::string_view("/-._~").find(static_cast<char>(c)) != std::string_view::npos;
-    if (plain) out += static_cast<char>(c);
-    else (out += '%') += {kHex[c >> 4], kHex[c & 15]};
-  }
-  return out;
-}
+std::string UriOf(const std::string& path) { return "file://" + PercentEncoded(path, "/"); }
 
 // Files of one kind below a run's folder, a file for each key. A key that is a folder of another one's is
 // spelled without the slash.

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/hex/hex.h"
 #include "base/parse.h"
 
 namespace gpulens::kubelet {
@@ -18,24 +19,6 @@ constexpr Duration kFirstPause = seconds(2), kLongestPause = minutes(2);
 constexpr Duration kKnownFor = seconds(60);
 constexpr size_t kMostListBytes = 64u << 20, kMostWaitingBytes = 16u << 20, kMostLine = 4u << 20;
 constexpr int kGone = 410;
-
-std::string Encoded(std::string_view text) {
-  constexpr std::string_view kHex = "0123456789ABCDEF";
-  std::string out;
-  for (char c : text) {
-    bool plain =
-        (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '-' || c == '.';
-    if (plain) {
-      out += c;
-      continue;
-    }
-    auto byte = static_cast<unsigned char>(c);
-    out += '%';
-    out += kHex[byte >> 4];
-    out += kHex[byte & 15];
-  }
-  return out;
-}
 
 }  // namespace
 
@@ -78,7 +61,7 @@ void PodWatch::End(const ApiAccess& access, Instant now) {
 
 void PodWatch::StartList(const ApiAccess& access) {
   // From the server's cache, which is what kubelets do: a node's agents must not weigh on etcd.
-  list_.Start(access, {.target = "/api/v1/pods?fieldSelector=spec.nodeName%3D" + Encoded(node_) +
+  list_.Start(access, {.target = "/api/v1/pods?fieldSelector=spec.nodeName%3D" + PercentEncoded(node_) +
                                  "&resourceVersion=0",
                        .timeout = kListTime,
                        .most_bytes = kMostListBytes});
@@ -87,8 +70,8 @@ void PodWatch::StartList(const ApiAccess& access) {
 void PodWatch::StartWatch(const ApiAccess& access) {
   watch_.Start(access,
                {.target = "/api/v1/pods?watch=1&allowWatchBookmarks=true&fieldSelector=spec.nodeName%3D" +
-                          Encoded(node_) + "&timeoutSeconds=" + std::to_string(kWatchSeconds) +
-                          "&resourceVersion=" + Encoded(version_),
+                          PercentEncoded(node_) + "&timeoutSeconds=" + std::to_string(kWatchSeconds) +
+                          "&resourceVersion=" + PercentEncoded(version_),
                 .timeout = seconds(kWatchSeconds + 15),
                 .most_bytes = kMostWaitingBytes,
                 .stream = true});
