@@ -104,7 +104,8 @@ void BindExport(nb::module_& m) {
       .def("__exit__", [](nb::object self, nb::args) { Close(std::move(self)); });
   m.attr("_running") = nb::set();  // so that one works though nobody keeps it
   OpenSecureDoor();
-  nb::class_<OtlpOptions>(m, "OtlpOptions", "What gpulens.export_otlp was given; empty: as the environment says.")
+  nb::class_<OtlpOptions>(m, "OtlpOptions",
+                          "What gpulens.export_otlp was given; empty: as the environment says.")
       .def(nb::init<>())
       .def_rw("endpoint", &OtlpOptions::endpoint)
       .def_rw("protocol", &OtlpOptions::protocol)
@@ -121,8 +122,8 @@ void BindExport(nb::module_& m) {
   };
   m.def("export_to_agent", &ToAgent, "socket"_a, "interval_seconds"_a.none(), "registry"_a.none(),
         nb::rv_policy::take_ownership);
-  m.def("export_otlp", otlp, "options"_a, "interval_seconds"_a.none(),
-        "timeout_seconds"_a.none(), "registry"_a.none(), nb::rv_policy::take_ownership);
+  m.def("export_otlp", otlp, "options"_a, "interval_seconds"_a.none(), "timeout_seconds"_a.none(),
+        "registry"_a.none(), nb::rv_policy::take_ownership);
   m.def("expose", &AsPage, "listen"_a, "insecure"_a, "registry"_a.none(), nb::rv_policy::take_ownership);
   m.def(
       "to_prometheus", [](const nb::object& registry) { return ToPrometheus(Of(registry)); },

@@ -302,7 +302,8 @@ TEST(ExportOtlp, AServerThatAsksWhoItIs) {
   EXPECT_FALSE((*nameless).Flush(kPatience).ok());
   EXPECT_EQ(receiver.count(), 0u);
   otlp.client_certificate_file = folder.Write("mine.pem", mine.certificate);
-  EXPECT_EQ(ExportOtlp(otlp, registry).status().code, Code::kInvalidArgument) << "a certificate without its key";
+  EXPECT_EQ(ExportOtlp(otlp, registry).status().code, Code::kInvalidArgument)
+      << "a certificate without its key";
   otlp.client_key_file = folder.Write("mine.key", mine.key);
   auto named = ExportOtlp(otlp, registry);
   ASSERT_TRUE(named.ok()) << named.status().detail;

@@ -21,7 +21,7 @@ struct OtlpPlan {
   bool grpc = false;
   std::string ca_file, client_certificate_file, client_key_file;
   std::string service_name;  // empty: as the environment says
-  std::string headers;  // whole lines
+  std::string headers;       // whole lines
   Duration interval{}, timeout{};
 };
 

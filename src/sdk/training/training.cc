@@ -120,8 +120,7 @@ struct TrainingMonitor::State {
                                          "Steps whose loss was NaN or infinite.", registry, rank)),
         data_wait_total(OfRank<DoubleCounter>("training.dataloader.wait_time", "s",
                                               "All time spent waiting for batches.", registry, rank)),
-        step_times(
-            OfRank<Histogram>("training.step.duration", "s", "Time of a step.", registry, rank)) {}
+        step_times(OfRank<Histogram>("training.step.duration", "s", "Time of a step.", registry, rank)) {}
 
   // The names are those of l9gpu's TrainingMetrics, and HFU beside MFU.
   struct Gauges {
