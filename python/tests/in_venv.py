@@ -18,7 +18,7 @@ import sys
 import sysconfig
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
-WORK = ROOT / "build/python"
+WORK = pathlib.Path(os.environ.get("GPULENS_PYTHON_WORK", ROOT / "build/python"))  # every_python.py: one for each
 
 
 def absent():
