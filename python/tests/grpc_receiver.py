@@ -53,13 +53,13 @@ class GrpcReceiver(grpc.GenericRpcHandler):
             if not self.changed.wait_for(holds, 60):
                 raise AssertionError(f"{len(self.requests)} requests came within a minute")
 
-    def newest(self):
-        """{name: (unit, value)} of all that came, the newest of each."""
-        metrics = [m for r in self.requests for rm in r.resource_metrics for sm in rm.scope_metrics for m in sm.metrics]
+    def newest(self, requests=None):
+        """{name: (unit, value)} of all that came, or of these requests; the newest of each."""
+        metrics = [m for r in requests or self.requests for rm in r.resource_metrics for sm in rm.scope_metrics for m in sm.metrics]
         return {metric.name: (metric.unit, value_of(metric)) for metric in metrics}
 
-    def resource(self):
-        attributes = self.requests[-1].resource_metrics[0].resource.attributes
+    def resource(self, request=None):
+        attributes = (request or self.requests[-1]).resource_metrics[0].resource.attributes
         return {pair.key: getattr(pair.value, pair.value.WhichOneof("value")) for pair in attributes}
 
     def __enter__(self):

@@ -1,4 +1,8 @@
-"""gpulens.compat.l9gpu.training and gpulens.export over gRPC and TLS, at receivers that are not ours: in_venv.py --otlp."""
+"""gpulens.compat.l9gpu.training and gpulens.export over gRPC and TLS, at receivers that are not ours: in_venv.py --otlp.
+
+Rows of the seeds: l9-173 to l9-183 names_units_and_values; l9-214, l9-215 Snippet; l9-216 every_thirty_seconds, end_of_the_interpreter;
+l9-217 names_units_and_values, Snippet; l9-218 Peaks; l9-219 to l9-221 Alone, and torch_training.py; l9-222 all of Monitor: no agent.
+"""
 import http.server
 import inspect
 import math
@@ -141,6 +145,31 @@ class Monitor(unittest.TestCase):
             self.assertEqual(monitor.emit_step(1.0, 1.0).training_loss, 1.0)
             with self.assertRaises(gpulens.UnavailableError):
                 monitor.exporter.flush()
+
+    def test_a_fork_sends_by_itself(self):
+        script = ("import os, sys\nfrom gpulens.compat.l9gpu.training import L9GPUTrainingMonitor\n"
+                  f"monitor = L9GPUTrainingMonitor(sys.argv[1], flush_seconds=3600, **{LLAMA})\n"
+                  "monitor.emit_step(1.0, 1.0)\nmonitor.exporter.flush(20)\n"
+                  "child = os.fork()\n"
+                  "if child == 0:\n    monitor.emit_step(9.0, 1.0)\n    monitor.exporter.flush(20)\n    os._exit(0)\n"
+                  "print(child, os.waitpid(child, 0)[1])\n")  # fmt: skip
+        with GrpcReceiver() as receiver:
+            done = subprocess.run([sys.executable, "-c", script, receiver.url], capture_output=True, text=True, timeout=120)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            child, code = done.stdout.split()
+            self.assertEqual(code, "0", done.stderr)
+            of_child = [request for request in receiver.requests if receiver.resource(request)["process.pid"] == int(child)]
+            self.assertTrue(of_child)
+            self.assertEqual(receiver.newest(of_child)["training.loss"][1], 9.0)
+            self.assertEqual(receiver.newest(of_child)["training.steps"][1], 1, "the child begins anew")
+            self.assertEqual(receiver.newest()["training.loss"][1], 1.0, "the parent's end comes last")
+
+    def test_without_a_line_of_code(self):
+        code = "import gpulens; gpulens.Counter('unasked').add(1)"
+        with GrpcReceiver() as receiver:
+            env = {**os.environ, "GPULENS_EXPORT": "otlp", "OTEL_EXPORTER_OTLP_ENDPOINT": receiver.url, "OTEL_EXPORTER_OTLP_PROTOCOL": "grpc"}
+            subprocess.run([sys.executable, "-c", code], check=True, timeout=60, env=env)
+            self.assertEqual(receiver.newest()["unasked"][1], 1)
 
     def test_an_endpoint_as_grpc_has_it(self):
         with GrpcReceiver() as receiver, L9GPUTrainingMonitor(f"localhost:{receiver.port}", **LLAMA, headers={"x-tenant": "a"}) as monitor:
