@@ -18,6 +18,15 @@ set(GPULENS_PYTHON_ROOMS
   sources/nvml sources/nvml/driver sources/nvml/driver/items sources/nvml/driver/parts
   wire/exposition wire/samples
 )
+# TLS and gRPC, in a shared object of their own; only where OpenSSL, nghttp2 and libdeflate are found.
+set(GPULENS_PYTHON_SECURE_FILES
+  net/client/http_channel.cc net/client/http_client.cc
+  net/grpc/grpc_call_state.cc net/grpc/grpc_calls.cc net/grpc/grpc_client.cc net/grpc/grpc_connection.cc
+  net/grpc/grpc_connector.cc net/grpc/grpc_message.cc net/grpc/grpc_status.cc
+  net/http2/http2_session.cc net/http2/http2_transport.cc
+  net/io_loop.cc net/stream.cc net/tls.cc net/tls_session.cc
+  sdk/export/secure_transport.cc
+)
 # Single files of folders that hold more than is wanted here.
 set(GPULENS_PYTHON_FILES
   catalog/spelling.cc

@@ -72,13 +72,16 @@ struct OtlpOptions {
   std::string endpoint = {};  // "http://127.0.0.1:4318"; the path /v1/metrics is added where it has none
   std::string protocol = {};  // "http/protobuf", "grpc"
   std::string ca_file = {};   // for https; empty: the CAs of the machine
+  // What this program shows a server that asks who it is: PEM, the certificate with its chain. Both or none.
+  std::string client_certificate_file = {}, client_key_file = {};
+  std::string service_name = {};  // service.name; empty: as the environment says, else the program's name
   std::map<std::string, std::string> headers = {};
   std::chrono::nanoseconds interval{};  // 0: $OTEL_METRIC_EXPORT_INTERVAL, else 30 s
   std::chrono::nanoseconds timeout{};   // of one request; 0: $OTEL_EXPORTER_OTLP_TIMEOUT, else 10 s
 };
 
-// kInvalidArgument for a URL, protocol or header that is none, and for CAs that cannot be read; an absent
-// server is none of these.
+// kInvalidArgument for a URL, protocol or header that is none, and for what stands in a file that is no
+// certificate or key; the code of the system for a file that cannot be read. An absent server is no failure.
 Result<Exporter> ExportOtlp(const OtlpOptions& options = {}, Registry& registry = Registry::Process());
 
 struct ExposeOptions {

@@ -62,7 +62,7 @@ def _sources_beside():
             if "testdata" not in path.parts:
                 (target / path.relative_to(ROOT)).parent.mkdir(parents=True, exist_ok=True)
                 shutil.copy(path, target / path.relative_to(ROOT))
-        for name in _listed("GPULENS_PYTHON_FILES"):
+        for name in _listed("GPULENS_PYTHON_FILES") + _listed("GPULENS_PYTHON_SECURE_FILES"):
             (target / "src" / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(ROOT / "src" / name, target / "src" / name)
         for room in _listed("GPULENS_PYTHON_ROOMS"):

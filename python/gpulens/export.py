@@ -46,17 +46,30 @@ def export_otlp(
     *,
     protocol: str = "",
     headers: Optional[Mapping[str, str]] = None,
+    ca_file: str = "",
+    client_certificate_file: str = "",
+    client_key_file: str = "",
+    service_name: str = "",
     interval_seconds: Optional[float] = None,
     timeout_seconds: Optional[float] = None,
     registry: Optional[Registry] = None,
 ) -> Exporter:
-    """To an OTLP receiver in the clear, as protobuf over HTTP; for TLS and gRPC send to the agent, which passes it on.
+    """To an OTLP receiver: as protobuf over HTTP, or over gRPC; in the clear, or over TLS where the endpoint is https.
+
+    endpoint: "http://127.0.0.1:4318", "https://collector.example.org"; the path /v1/metrics is added where HTTP has none.
+    protocol: "http/protobuf" or "grpc"; "": gRPC at port 4317, else HTTP. ca_file: PEM, who may have signed the receiver's
+    certificate; "": the CAs of the machine. client_certificate_file, client_key_file: PEM, shown to a receiver that asks; both
+    or none. service_name: how the program is called there. interval_seconds: 30. timeout_seconds: of one request, 10.
 
     What is not given comes from OTEL_EXPORTER_OTLP_…, else it is OpenTelemetry's default. Raises InvalidArgumentError for an
-    address, protocol or header that is none, UnavailableError for https and gRPC; an absent receiver is none of these.
+    address, protocol, header or certificate that is none, UnavailableError for a file that is not there, and for https and gRPC
+    where the package was built without them; an absent receiver is none of these.
     """
-    headers = dict(headers or {})
-    return _keep(_core.export_otlp(endpoint, protocol, headers, interval_seconds, timeout_seconds, registry))
+    options = _core.OtlpOptions()
+    options.endpoint, options.protocol, options.headers = endpoint, protocol, dict(headers or {})
+    options.ca_file, options.service_name = ca_file, service_name
+    options.client_certificate_file, options.client_key_file = client_certificate_file, client_key_file
+    return _keep(_core.export_otlp(options, interval_seconds, timeout_seconds, registry))
 
 
 def expose(listen: str = "127.0.0.1:9464", *, insecure: bool = False, registry: Optional[Registry] = None) -> Exporter:

@@ -1,5 +1,4 @@
-// gpulens.export: how instruments leave the program. OTLP goes in the clear here: TLS and gRPC need libraries
-// that the package does without.
+// gpulens.export: how instruments leave the program. TLS and gRPC are behind a door: secure_door.h.
 #include <gpulens/export.h>
 
 #include <chrono>
@@ -13,6 +12,7 @@
 
 #include "sdk/export/otlp_plan.h"
 #include "src/bind.h"
+#include "src/secure_door.h"
 
 namespace gpulens::python {
 namespace {
@@ -103,21 +103,27 @@ void BindExport(nb::module_& m) {
           "__enter__", [](nb::object self) { return self; }, nb::sig("def __enter__(self) -> Exporter"))
       .def("__exit__", [](nb::object self, nb::args) { Close(std::move(self)); });
   m.attr("_running") = nb::set();  // so that one works though nobody keeps it
-  const auto otlp = [](std::string endpoint, std::string protocol, std::map<std::string, std::string> headers,
-                       std::optional<double> interval_seconds, std::optional<double> timeout_seconds,
-                       nb::object registry) {
-    OtlpOptions options;
-    options.endpoint = std::move(endpoint);
-    options.protocol = std::move(protocol);
-    options.headers = std::move(headers);
+  OpenSecureDoor();
+  nb::class_<OtlpOptions>(m, "OtlpOptions",
+                          "What gpulens.export_otlp was given; empty: as the environment says.")
+      .def(nb::init<>())
+      .def_rw("endpoint", &OtlpOptions::endpoint)
+      .def_rw("protocol", &OtlpOptions::protocol)
+      .def_rw("ca_file", &OtlpOptions::ca_file)
+      .def_rw("client_certificate_file", &OtlpOptions::client_certificate_file)
+      .def_rw("client_key_file", &OtlpOptions::client_key_file)
+      .def_rw("service_name", &OtlpOptions::service_name)
+      .def_rw("headers", &OtlpOptions::headers);
+  const auto otlp = [](OtlpOptions options, std::optional<double> interval_seconds,
+                       std::optional<double> timeout_seconds, nb::object registry) {
     options.interval = Span(interval_seconds, "interval_seconds");
     options.timeout = Span(timeout_seconds, "timeout_seconds");
     return ToOtlp(std::move(options), std::move(registry));
   };
   m.def("export_to_agent", &ToAgent, "socket"_a, "interval_seconds"_a.none(), "registry"_a.none(),
         nb::rv_policy::take_ownership);
-  m.def("export_otlp", otlp, "endpoint"_a, "protocol"_a, "headers"_a, "interval_seconds"_a.none(),
-        "timeout_seconds"_a.none(), "registry"_a.none(), nb::rv_policy::take_ownership);
+  m.def("export_otlp", otlp, "options"_a, "interval_seconds"_a.none(), "timeout_seconds"_a.none(),
+        "registry"_a.none(), nb::rv_policy::take_ownership);
   m.def("expose", &AsPage, "listen"_a, "insecure"_a, "registry"_a.none(), nb::rv_policy::take_ownership);
   m.def(
       "to_prometheus", [](const nb::object& registry) { return ToPrometheus(Of(registry)); },

@@ -1,9 +1,10 @@
 """Builds the wheel as pip does, installs it into a virtual environment of its own, and runs the tests with that.
 
-usage: in_venv.py [--torch] [UNITTEST ARGUMENT…]
+usage: in_venv.py [--torch | --otlp] [UNITTEST ARGUMENT…]
 
 --torch: the tests that need PyTorch (torch_*.py), with the machine's own one (Debian: python3-torch) and the wheel that the run
 without it has left; exit 77 where one of them is not here.
+--otlp: the tests that need a receiver of others (otlp_*.py), with the packages of tools/requirements.txt and that wheel.
 
 Run by a Python that has scikit-build-core and nanobind (tools/requirements.txt). Exit 77, with the reason, where they or
 Python's headers are not here. The wheel is left in build/python/, the environment in build/python/venv.
@@ -17,7 +18,7 @@ import sys
 import sysconfig
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
-WORK = ROOT / "build/python"
+WORK = pathlib.Path(os.environ.get("GPULENS_PYTHON_WORK", ROOT / "build/python"))  # every_python.py: one for each
 
 
 def absent():
@@ -67,18 +68,40 @@ def with_torch():
     return None, f"no PyTorch for Python {sys.version_info[0]}.{sys.version_info[1]} here (Debian: python3-torch)"
 
 
+def with_receivers():
+    """An environment with the wheel, beside the packages that this Python has; its Python, or why there is none."""
+    wheels = list(WORK.glob("*.whl"))
+    if not wheels:
+        return None, "no wheel in build/python; run this without --otlp"
+    for module in ("grpc", "opentelemetry.proto"):
+        try:
+            found = importlib.util.find_spec(module)
+        except ModuleNotFoundError:
+            found = None
+        if found is None:
+            return None, f"{sys.executable} has no {module}; tools/prepare_peers.sh installs tools/requirements.txt"
+    python = environment(wheels[0], "venv-otlp")
+    (site,) = (WORK / "venv-otlp/lib").glob("python*/site-packages")
+    (site / "receivers.pth").write_text(sysconfig.get_path("purelib") + "\n")
+    return python, None
+
+
+HEAVIER = {"--torch": (with_torch, "torch_*.py"), "--otlp": (with_receivers, "otlp_*.py")}
+
+
 def run(python, pattern, arguments):
     tests = ["-m", "unittest", "discover", "-v", "-s", "python/tests", "-t", "python/tests", "-p", pattern, *arguments]
     return subprocess.run([python, *tests], cwd=ROOT, env={**os.environ, "PYTHONDONTWRITEBYTECODE": "1"}).returncode
 
 
 def main(arguments):
-    if arguments[:1] == ["--torch"]:
-        python, why = with_torch()
+    if arguments and arguments[0] in HEAVIER:
+        make, pattern = HEAVIER[arguments[0]]
+        python, why = make()
         if why:
             print(f"SKIP ALL: {why}")
             return 77
-        return run(python, "torch_*.py", arguments[1:])
+        return run(python, pattern, arguments[1:])
     why = absent()
     if why:
         print(f"SKIP ALL: {why}")

@@ -2,6 +2,8 @@
 import gc
 import http.server
 import os
+import pathlib
+import shutil
 import socket
 import subprocess
 import sys
@@ -161,9 +163,37 @@ class Otlp(unittest.TestCase):
         for options in ({"endpoint": "no address"}, {"protocol": "carrier pigeon"}, {"interval_seconds": 0}):
             with self.assertRaises(gpulens.InvalidArgumentError, msg=options):
                 gpulens.export_otlp(**{"endpoint": "http://127.0.0.1:1", **options})
-        for options in ({"endpoint": "https://127.0.0.1:1"}, {"endpoint": "http://127.0.0.1:1", "protocol": "grpc"}):
-            with self.assertRaises(gpulens.UnavailableError, msg=options):
-                gpulens.export_otlp(**options)
+
+
+class Secure(unittest.TestCase):
+    """TLS and gRPC; that they arrive is shown by otlp_training.py."""
+
+    PACKAGE = pathlib.Path(gpulens.__file__).parent
+    ASK = ({"endpoint": "https://127.0.0.1:1"}, {"endpoint": "http://127.0.0.1:1", "protocol": "grpc"})
+
+    @unittest.skipUnless((PACKAGE / "lib/libgpulens_secure.so").exists(), "the package was built without TLS and gRPC")
+    def test_they_try(self):
+        registry = Registry()
+        Counter("app.requests", registry=registry).add(1)
+        for options in self.ASK:
+            with gpulens.export_otlp(**options, registry=registry) as exporter:
+                with self.assertRaisesRegex(gpulens.UnavailableError, "refused"):
+                    exporter.flush()
+
+    def test_a_package_without_them_says_what_to_do(self):
+        with tempfile.TemporaryDirectory() as folder:
+            shutil.copytree(self.PACKAGE, pathlib.Path(folder, "gpulens"), ignore=shutil.ignore_patterns("lib", "__pycache__"))
+            for options in self.ASK:
+                code = f"import gpulens\ntry: gpulens.export_otlp(**{options})\nexcept gpulens.UnavailableError as e: print(e)"
+                env = {**os.environ, "PYTHONPATH": folder}
+                done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=env, timeout=60)
+                self.assertIn("libssl-dev libnghttp2-dev", done.stdout, done.stderr)
+
+    def test_nobody_else_loads_openssl(self):
+        code = ("import gpulens; gpulens.Counter('a').add(1); gpulens.export_otlp('http://127.0.0.1:1').close();"
+                "print('libssl' in open('/proc/self/maps').read())")  # fmt: skip
+        done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
+        self.assertEqual(done.stdout.strip(), "False")
 
 
 class Agent(unittest.TestCase):

@@ -6,6 +6,7 @@ import unittest
 import torch
 
 from gpulens import Registry, TrainingMonitor
+from gpulens.compat.l9gpu.training import L9GPUTrainingMonitor
 
 
 def network():
@@ -91,6 +92,17 @@ class WithTorch(unittest.TestCase):
         self.assertGreaterEqual(metrics.data_wait_seconds, 8 * 0.005)
         self.assertGreater(metrics.mfu, 0)
         self.assertGreater(metrics.gradient_norm, 0)
+
+    def test_the_l9gpu_monitor(self):
+        model = network()
+        # Nobody listens there: what is measured does not depend on it.
+        with L9GPUTrainingMonitor("http://127.0.0.1:9", 70e9, 4096, 8, 989.0) as monitor:
+            monitor.gradients.record_step(model, max_norm=1e-3)
+            right = torch.nn.utils.clip_grad_norm_(model.parameters(), 1e-3)
+            record = monitor.emit_step(torch.tensor(2.5), 1.0)
+        self.assertAlmostEqual(record.gradient_norm, float(right), 5)
+        self.assertEqual((record.gradient_clip_rate, record.gradient_nan_count, record.training_loss), (1.0, 0, 2.5))
+        self.assertAlmostEqual(record.mfu, 0.2174, 4)
 
 
 if __name__ == "__main__":

@@ -6,8 +6,15 @@ import subprocess
 import tempfile
 import unittest
 
-from agent import BINARY, Agent, samples, value, wait_until
+from agent import BINARY, Agent, free_port, samples, value, wait_until
+from go_peers import Collector
 from otlp_receiver import Receiver
+from test_grpc import certificate, grpc
+
+try:
+    import test_otlp_grpc
+except ImportError:
+    test_otlp_grpc = None
 
 PROGRAM = pathlib.Path(os.environ.get("SDK_PROGRAM", BINARY.parent / "sdk_program"))
 MANY = 8_000_000
@@ -171,6 +178,92 @@ class Elsewhere(unittest.TestCase):
             self.assertTrue(program.do("flush").startswith("unavailable"))
             program.end("exit")
             self.assertEqual(receiver.requests, [])
+
+
+class Training(unittest.TestCase):
+    """The exports of a training job; their names and units are those of the seeds."""
+
+    TOLD = {
+        "training.mfu": ("1", 6 * 70e9 * 4096 / (8 * 989e12)),
+        "training.tflops": ("TFLOPS", 1720.32),
+        "training.step_time": ("s", 1.0),
+        "training.loss": ("1", 2.5),
+        "training.gradient.norm": ("1", 0.5),
+        "training.gradient.nan_count": ("{param}", 0),
+        "training.gradient.clip_rate": ("1", 0.5),
+        "training.dataloader.wait": ("s", 0.2),
+        "training.checkpoint.save_duration": ("s", 0.5),
+        "training.checkpoint.save_bandwidth": ("By/s", 2.0 * (1 << 30)),
+        "training.checkpoint.restore_duration": ("s", 0.3),
+    }
+
+    def train(self, url, **environment):
+        """A program that trains a step, tells it, and ends."""
+        with Program(OTEL_SERVICE_NAME="trainer", **environment) as program:
+            self.assertEqual(program.do("train"), "ok")
+            self.assertTrue(program.do(f"otlp {url}").startswith("ok"))
+            self.assertEqual(program.do("flush"), "ok")
+            program.end()
+
+    def right(self, requests):
+        told = {metric.name: metric for request in requests for _, scope, metric in request.metrics() if scope == "gpulens.sdk"}
+        for name, (unit, number) in self.TOLD.items():
+            self.assertEqual(told[name].unit, unit, name)
+            self.assertAlmostEqual(told[name].gauge.data_points[0].as_double, number, delta=number * 1e-9, msg=name)
+        resources = {of["service.name"] for request in requests for of, _, _ in request.metrics()}
+        self.assertIn("trainer", resources)
+
+    def test_http(self):
+        with Receiver() as receiver:
+            self.train(receiver.url)
+            self.right(receiver.requests)
+
+    def serve(self, credentials=None):
+        if not grpc or not test_otlp_grpc:
+            self.skipTest("the Python packages grpcio and opentelemetry-proto are not here")
+        collector = test_otlp_grpc.Collector()
+        return collector, test_otlp_grpc.Otlp.serve(self, collector, credentials)
+
+    def test_grpc(self):
+        collector, port = self.serve()
+        self.train(f"http://127.0.0.1:{port}", OTEL_EXPORTER_OTLP_PROTOCOL="grpc")
+        self.right(collector.taken)
+
+    def test_grpc_with_tls(self):
+        with tempfile.TemporaryDirectory() as folder:
+            cert, key = certificate(folder)
+            rules = grpc and grpc.ssl_server_credentials([(pathlib.Path(key).read_bytes(), pathlib.Path(cert).read_bytes())])
+            collector, port = self.serve(rules)
+            self.train(f"https://localhost:{port}", OTEL_EXPORTER_OTLP_PROTOCOL="grpc", OTEL_EXPORTER_OTLP_CERTIFICATE=cert)
+            self.right(collector.taken)
+
+    def test_the_agents_receiver(self):
+        for protocol in ("http/protobuf", "grpc"):
+            ports = {"http/protobuf": free_port(), "grpc": free_port()}
+            with self.subTest(protocol), Receiver() as far:
+                config = (f"receivers: {{otlp: {{http: {{listen: '127.0.0.1:{ports['http/protobuf']}'}}, "
+                          f"grpc: {{listen: '127.0.0.1:{ports['grpc']}'}}}}}}\n"
+                          f"sinks: {{otlp: {{endpoint: '{far.url}', interval: 10m, queue: {{storage: memory}}}}}}\n")  # fmt: skip
+                with Agent(config=config):
+                    self.train(f"http://127.0.0.1:{ports[protocol]}", OTEL_EXPORTER_OTLP_PROTOCOL=protocol)
+
+                    def passed_on(requests):
+                        return any(of.get("service.name") == "trainer" for request in requests for of, _, _ in request.metrics())
+
+                    far.wait(passed_on, "what the program said")
+                self.right(far.requests)
+
+    def test_the_opentelemetry_collector(self):
+        for protocol in ("http/protobuf", "grpc"):
+            with self.subTest(protocol), Collector() as far:
+                port = far.grpc if protocol == "grpc" else far.http
+                self.train(f"http://127.0.0.1:{port}", OTEL_EXPORTER_OTLP_PROTOCOL=protocol)
+                far.wait(lambda text: all(f'"name":"{name}"' in text for name in self.TOLD), "all metrics")
+                lines = far.lines()
+                gauges = {m["name"]: m["gauge"]["dataPoints"][0]["asDouble"] for line in lines for rm in line.get("resourceMetrics", [])
+                          for sm in rm["scopeMetrics"] for m in sm["metrics"] if "gauge" in m}  # fmt: skip
+                for name, (_, number) in self.TOLD.items():
+                    self.assertAlmostEqual(gauges[name], number, delta=number * 1e-9, msg=name)
 
 
 if __name__ == "__main__":

@@ -58,9 +58,28 @@ std::string Fork(Exporter* exporter) {
   return std::to_string(child) + (WIFEXITED(status) && WEXITSTATUS(status) == 0 ? " ok" : " failed");
 }
 
+// One step of the numbers that the seeds have, and what else a training job tells.
+std::string Train(std::optional<TrainingMonitor>& kept) {
+  auto monitor = TrainingMonitor::Create({.num_params = 70e9,
+                                          .tokens_per_step = 4096,
+                                          .gpu_count = 8,
+                                          .peak_flops_per_gpu = 989e12,
+                                          .max_norm = 1.0});
+  if (!monitor) return Told(monitor.status());
+  kept = *std::move(monitor);
+  kept->RecordDataWait(0.2);
+  kept->RecordGradient(4.0, 1);
+  kept->RecordGradient(0.5, 0);
+  kept->RecordCheckpointSave(0.5, 1 << 30);
+  kept->RecordCheckpointRestore(0.3);
+  kept->RecordStep(1.0, 2.5);
+  return "ok";
+}
+
 }  // namespace
 
 int main() {
+  std::optional<TrainingMonitor> training;
   std::vector<Exporter> exporters;
   const auto keep = [&](Result<Exporter> made) {
     if (!made) return Told(made.status());
@@ -74,6 +93,7 @@ int main() {
     if (word == "agent") Say(keep(ExportToAgent({.socket = std::string(rest)})));
     else if (word == "otlp") Say(keep(ExportOtlp({.endpoint = std::string(rest)})));
     else if (word == "expose") Say(keep(Expose({.listen = std::string(rest)})));
+    else if (word == "train") Say(Train(training));
     else if (word == "count") Count(), Say("ok");
     else if (word == "flush")
       Say(exporters.empty() ? "none" : Told(exporters.back().Flush(std::chrono::seconds(20))));

@@ -281,6 +281,37 @@ TEST(ExportOtlp, OverTls) {
   EXPECT_FALSE(ExportOtlp(otlp, registry).ok());
 }
 
+TEST(ExportOtlp, AServerThatAsksWhoItIs) {
+  const testing::Pem ca = testing::MakeCa("ours"), own = testing::MakeCertificate(ca, "x", {"127.0.0.1"});
+  const testing::Pem mine = testing::MakeCertificate(ca, "trainer", {"trainer.example.org"});
+  TempFolder folder;
+  TlsServerOptions options;
+  options.certificate.text = own.certificate;
+  options.key.text = own.key;
+  options.client_ca.text = ca.certificate;
+  options.client_auth = ClientAuth::kRequireAndVerifyClientCert;
+  Receiver receiver("127.0.0.1:0", *TlsContext::Server(options));
+  Registry registry;
+  Counter("jobs", {}, registry).Add(9);
+  OtlpOptions otlp{.endpoint = receiver.Url(),
+                   .ca_file = folder.Write("ca.pem", ca.certificate),
+                   .service_name = "trainer",
+                   .interval = hours(1)};
+  auto nameless = ExportOtlp(otlp, registry);
+  ASSERT_TRUE(nameless.ok()) << nameless.status().detail;
+  EXPECT_FALSE((*nameless).Flush(kPatience).ok());
+  EXPECT_EQ(receiver.count(), 0u);
+  otlp.client_certificate_file = folder.Write("mine.pem", mine.certificate);
+  EXPECT_EQ(ExportOtlp(otlp, registry).status().code, Code::kInvalidArgument)
+      << "a certificate without its key";
+  otlp.client_key_file = folder.Write("mine.key", mine.key);
+  auto named = ExportOtlp(otlp, registry);
+  ASSERT_TRUE(named.ok()) << named.status().detail;
+  const Status sent = (*named).Flush(kPatience);
+  EXPECT_TRUE(sent.ok()) << sent.detail;
+  EXPECT_THAT(receiver.text(0), HasSubstr("service.name=\"trainer\""));
+}
+
 TEST(ExportOtlp, OverGrpc) {
   struct Taker : GrpcHandler {
     void Handle(GrpcRequest request, GrpcResponder responder) override {

@@ -55,6 +55,19 @@ Status AddHeaders(const OtlpOptions& options, const Environment& environment, Ot
   return Ok();
 }
 
+// One without the other is a mistake that a server would tell much later, and less clearly.
+Status AddClientCertificate(const OtlpOptions& options, const Environment& environment, OtlpPlan& plan) {
+  std::string name;
+  plan.client_certificate_file = options.client_certificate_file;
+  plan.client_key_file = options.client_key_file;
+  if (plan.client_certificate_file.empty() && plan.client_key_file.empty()) {
+    plan.client_key_file = Said(environment, "CLIENT_KEY", name);
+    plan.client_certificate_file = Said(environment, "CLIENT_CERTIFICATE", name);
+  }
+  if (plan.client_certificate_file.empty() == plan.client_key_file.empty()) return Ok();
+  return {Code::kInvalidArgument, "a client's certificate and its key are given both, or neither"};
+}
+
 }  // namespace
 
 Duration TimeIn(const Environment& environment, const char* name, Duration fallback) {
@@ -87,6 +100,8 @@ Result<OtlpPlan> PlanOtlp(const OtlpOptions& options, const Environment& environ
   if (protocol.empty() && plan.url.port == 4317) plan.grpc = true;
   if (!plan.grpc) AddPath(plan.url, name == "OTEL_EXPORTER_OTLP_METRICS_ENDPOINT");
   plan.ca_file = options.ca_file.empty() ? Said(environment, "CERTIFICATE", name) : options.ca_file;
+  RETURN_IF_ERROR(AddClientCertificate(options, environment, plan));
+  plan.service_name = options.service_name;
   RETURN_IF_ERROR(AddHeaders(options, environment, plan));
   plan.interval = options.interval > Duration(0)
                       ? options.interval
@@ -119,7 +134,7 @@ Result<Exporter> StartOtlp(const OtlpOptions& options, Registry& registry) {
     PushJob::Options push{.registry = &registry,
                           .interval = plan.interval,
                           .timeout = plan.timeout,
-                          .resource = ProcessResource(),
+                          .resource = ProcessResource(plan.service_name),
                           .peer = plan.url.ToString()};
     return std::make_shared<PushJob>(std::move(push), std::move(transport));
   }));

@@ -19,8 +19,9 @@ namespace gpulens::sdk {
 struct OtlpPlan {
   HttpUrl url;
   bool grpc = false;
-  std::string ca_file;
-  std::string headers;  // whole lines
+  std::string ca_file, client_certificate_file, client_key_file;
+  std::string service_name;  // empty: as the environment says
+  std::string headers;       // whole lines
   Duration interval{}, timeout{};
 };
 

@@ -71,6 +71,18 @@ TEST(OtlpPlan, HeadersAndTimes) {
   EXPECT_EQ((*own).url.ToString(), "http://h:1/v1/metrics") << "no password is shown";
 }
 
+TEST(OtlpPlan, TheCertificateOfAClientAndItsKey) {
+  const std::map<std::string, std::string> both = {{"OTEL_EXPORTER_OTLP_CLIENT_CERTIFICATE", "/c.pem"},
+                                                   {"OTEL_EXPORTER_OTLP_CLIENT_KEY", "/k.pem"}};
+  EXPECT_EQ((*Plan(both)).client_certificate_file, "/c.pem");
+  EXPECT_EQ((*Plan(both)).client_key_file, "/k.pem");
+  const auto own = Plan(both, {.client_certificate_file = "/own.pem", .client_key_file = "/own.key"});
+  EXPECT_EQ((*own).client_certificate_file, "/own.pem");
+  EXPECT_EQ((*own).client_key_file, "/own.key");
+  EXPECT_FALSE(Plan({{"OTEL_EXPORTER_OTLP_CLIENT_KEY", "/k.pem"}}).ok());
+  EXPECT_FALSE(Plan(both, {.client_key_file = "/own.key"}).ok()) << "never one of each";
+}
+
 TEST(OtlpPlan, Disabled) {
   for (const char* word : {"true", "TRUE", " True "})
     EXPECT_TRUE(Disabled([&](const char*) { return word; }));

@@ -123,6 +123,8 @@ Result<std::unique_ptr<Transport>> MakeSecureTransport(const OtlpPlan& plan) {
   if (plan.url.tls) {
     TlsClientOptions options;
     options.ca.file = plan.ca_file;
+    options.certificate.file = plan.client_certificate_file;
+    options.key.file = plan.client_key_file;
     ASSIGN_OR_RETURN(tls, TlsContext::Client(options));
   }
   if (plan.grpc) return std::unique_ptr<Transport>(std::make_unique<GrpcTransport>(plan, std::move(tls)));

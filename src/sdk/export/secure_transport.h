@@ -11,7 +11,7 @@
 
 namespace gpulens::sdk {
 
-// kUnavailable, kPermissionDenied, kInvalidArgument: the CA file.
+// kUnavailable, kPermissionDenied, kInvalidArgument: one of the files for TLS.
 Result<std::unique_ptr<Transport>> MakeSecureTransport(const OtlpPlan& plan);
 
 // From here on StartOtlp has it.

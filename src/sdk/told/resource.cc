@@ -18,6 +18,8 @@
 namespace gpulens::sdk {
 namespace {
 
+constexpr const char* kServiceName = "OTEL_SERVICE_NAME";
+
 // RFC 9562, version 4.
 std::string RandomUuid() {
   uint8_t bytes[16];
@@ -59,7 +61,7 @@ AttributeSet ResourceOf(const Environment& environment, std::string_view program
     Log(LogLevel::kWarn, "sdk", "resource_attributes",
         "OTEL_RESOURCE_ATTRIBUTES is left out: " + listed.error().detail);
   }
-  const std::string name = environment("OTEL_SERVICE_NAME");
+  const std::string name = environment(kServiceName);
   if (!name.empty()) said["service.name"] = name;
   else if (!said.contains("service.name"))
     said["service.name"] = program.empty() ? "unknown_service" : program;
@@ -74,8 +76,12 @@ AttributeSet ResourceOf(const Environment& environment, std::string_view program
   return AttributeSet(std::span<const AttributeSet::Attribute>(all));
 }
 
-AttributeSet ProcessResource() {
-  return ResourceOf(&ProcessEnvironment, ProgramName(), ::getpid(), InstanceId());
+AttributeSet ProcessResource(std::string_view service_name) {
+  const auto environment = [service_name](const char* name) {
+    const bool asked = !service_name.empty() && std::string_view(name) == kServiceName;
+    return asked ? std::string(service_name) : ProcessEnvironment(name);
+  };
+  return ResourceOf(environment, ProgramName(), ::getpid(), InstanceId());
 }
 
 std::string InstanceId() {

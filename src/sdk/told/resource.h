@@ -19,8 +19,8 @@ std::string ProcessEnvironment(const char* name);
 AttributeSet ResourceOf(const Environment& environment, std::string_view program, int64_t pid,
                         std::string_view instance_id);
 
-// Of this process.
-AttributeSet ProcessResource();
+// Of this process; with a `service_name` it is called that, whatever the environment says.
+AttributeSet ProcessResource(std::string_view service_name = {});
 
 // A random UUID, the same for the life of the process, another one in each of its forks. Thread-safe.
 std::string InstanceId();

@@ -37,6 +37,13 @@ TEST(SdkResource, TheEnvironmentBeforeIt) {
   EXPECT_EQ(Of({{"OTEL_RESOURCE_ATTRIBUTES", "team=nlp,broken"}}).Text("team"), "") << "all or nothing";
 }
 
+TEST(SdkResource, TheProgramsOwnWordBeforeTheEnvironment) {
+  ASSERT_EQ(::setenv("OTEL_SERVICE_NAME", "environment", 1), 0);
+  EXPECT_EQ(ProcessResource().Text("service.name"), "environment");
+  EXPECT_EQ(ProcessResource("own").Text("service.name"), "own");
+  ::unsetenv("OTEL_SERVICE_NAME");
+}
+
 TEST(SdkResource, EachForkIsAnotherInstance) {
   const std::string own = InstanceId();
   EXPECT_THAT(own, MatchesRegex("[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}"));

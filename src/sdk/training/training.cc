@@ -17,13 +17,20 @@ namespace {
 
 bool IsTime(double seconds) noexcept { return seconds >= 0 && std::isfinite(seconds); }
 
+// The instrument's series of this rank: all that a monitor writes has this attribute, and no other.
+template <class Instrument>
+Instrument OfRank(std::string_view name, std::string_view unit, std::string_view description,
+                  Registry& registry, int rank) {
+  return Instrument(name, {.unit = unit, .description = description}, registry)
+      .Bind({{"rank", static_cast<int64_t>(rank)}});
+}
+
 // A gauge that also remembers what it was set to. Any thread.
 class Told {
  public:
   Told(std::string_view name, std::string_view unit, std::string_view description, Registry& registry,
        int rank)
-      : gauge_(Gauge(name, {.unit = unit, .description = description}, registry)
-                   .Bind({{"rank", static_cast<int64_t>(rank)}})) {}
+      : gauge_(OfRank<Gauge>(name, unit, description, registry, rank)) {}
   void Set(double value) noexcept {
     last_.store(value, std::memory_order_relaxed);
     gauge_.Set(value);
@@ -106,23 +113,14 @@ struct TrainingMonitor::State {
         gpu_count(given.gpu_count),
         rank(given.rank),
         told(registry, given.rank),
-        steps(Counter("training.steps", {.unit = "{step}", .description = "Steps that ended."}, registry)
-                  .Bind({{"rank", static_cast<int64_t>(rank)}})),
-        tokens(DoubleCounter("training.tokens",
-                             {.unit = "{token}", .description = "Tokens of those steps, all ranks."},
-                             registry)
-                   .Bind({{"rank", static_cast<int64_t>(rank)}})),
-        nonfinite_losses(Counter("training.loss.nonfinite",
-                                 {.unit = "{step}", .description = "Steps whose loss was NaN or infinite."},
-                                 registry)
-                             .Bind({{"rank", static_cast<int64_t>(rank)}})),
-        data_wait_total(DoubleCounter("training.dataloader.wait_time",
-                                      {.unit = "s", .description = "All time spent waiting for batches."},
-                                      registry)
-                            .Bind({{"rank", static_cast<int64_t>(rank)}})),
-        step_times(
-            Histogram("training.step.duration", {.unit = "s", .description = "Time of a step."}, registry)
-                .Bind({{"rank", static_cast<int64_t>(rank)}})) {}
+        steps(OfRank<Counter>("training.steps", "{step}", "Steps that ended.", registry, rank)),
+        tokens(OfRank<DoubleCounter>("training.tokens", "{token}", "Tokens of those steps, all ranks.",
+                                     registry, rank)),
+        nonfinite_losses(OfRank<Counter>("training.loss.nonfinite", "{step}",
+                                         "Steps whose loss was NaN or infinite.", registry, rank)),
+        data_wait_total(OfRank<DoubleCounter>("training.dataloader.wait_time", "s",
+                                              "All time spent waiting for batches.", registry, rank)),
+        step_times(OfRank<Histogram>("training.step.duration", "s", "Time of a step.", registry, rank)) {}
 
   // The names are those of l9gpu's TrainingMetrics, and HFU beside MFU.
   struct Gauges {

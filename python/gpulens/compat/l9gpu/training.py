@@ -1,0 +1,242 @@
+"""The l9gpu project's training library: it measures inside the training process, and sends over OTLP/gRPC by itself.
+
+    monitor = L9GPUTrainingMonitor(
+        otlp_endpoint="http://otel-collector:4317",
+        num_params=70_000_000_000,
+        tokens_per_step=4096,
+        gpu_count=8,
+        peak_tflops_per_gpu=989.0,  # H100 BF16
+    )
+    for batch in monitor.dataloader.wrap_dataloader(loader):
+        ...
+        monitor.gradients.record_step(model, max_norm=1.0)
+        monitor.emit_step(loss, step_time)
+
+Every 30 seconds, and once more when the interpreter ends, an exception or not; no agent and no PyTorch are needed. Each monitor
+has a registry of its own, which nothing else exports. It is a gpulens.TrainingMonitor, with all that this can do. What is not as
+it was: https is spoken where the endpoint says so; MFU counts the model's operations alone, recomputed ones are in training.hfu;
+a peak is never guessed; where the package was built without gRPC the constructor says so, instead of sending nothing.
+"""
+from __future__ import annotations
+
+import atexit
+import math
+import weakref
+from typing import Any, Mapping
+
+from ... import training as _training
+from ..._core import Registry, TrainingOptions, TrainingRecorder
+from ...efficiency import find_gpu_spec, mfu, training_flops
+from ...errors import InvalidArgumentError
+from ...export import export_otlp
+from .schemas import TrainingMetrics
+
+__all__ = ["L9GPUTrainingMonitor", "GradientTracker", "DataLoaderTimer", "CheckpointTimer", "peak_tflops"]
+
+
+def _known(value: float) -> float | None:
+    return None if math.isnan(value) else value
+
+
+def _alone() -> TrainingRecorder:
+    """Of a tracker that belongs to no monitor: what it measures is read from it, and sent nowhere."""
+    return TrainingRecorder(TrainingOptions(), product="", precision="bf16", registry=Registry())
+
+
+class GradientTracker(_training.GradientTracker):
+    """The L2 norm of all gradients, how many parameters are NaN or infinite, and how often the gradient was clipped.
+
+    record_step(model, max_norm) after backward() and before clipping. Usable without a monitor.
+    """
+
+    def __init__(self, recorder: TrainingRecorder | None = None, later=None):
+        super().__init__(recorder or _alone(), later)
+
+    def _metrics(self):
+        self._later.settle(wait=True)
+        return self._recorder.metrics
+
+    @property
+    def gradient_norm(self) -> float | None:
+        """Of the last step, before clipping; None when there was none."""
+        return _known(self._metrics().gradient_norm)
+
+    @property
+    def gradient_nan_count(self) -> int | None:
+        """Parameters of the last step whose gradient is NaN or infinite."""
+        count = _known(self._metrics().gradient_nonfinite_params)
+        return None if count is None else int(count)
+
+    @property
+    def gradient_clip_rate(self) -> float | None:
+        """Clipped steps by all that were recorded with a max_norm, 0 to 1."""
+        return _known(self._metrics().gradient_clip_ratio)
+
+
+class DataLoaderTimer(_training.DataLoaderTimer):
+    """Measures how long a loop waits for its next batch: for batch in timer.wrap_dataloader(loader). Usable without a monitor."""
+
+    def __init__(self, recorder: TrainingRecorder | None = None, **options):
+        super().__init__(recorder or _alone(), **options)
+
+    @property
+    def dataloader_wait(self) -> float | None:
+        """Seconds, for the last batch; None when there was none."""
+        return _known(self._recorder.metrics.data_wait_seconds)
+
+
+class CheckpointTimer(_training.CheckpointTimer):
+    """Times checkpoints: with timer.time_save(size_bytes), with timer.time_restore(). Usable without a monitor."""
+
+    def __init__(self, recorder: TrainingRecorder | None = None, **options):
+        super().__init__(recorder or _alone(), **options)
+
+    @property
+    def checkpoint_save_duration(self) -> float | None:
+        """Seconds, of the last one; None when there was none."""
+        return _known(self._recorder.metrics.checkpoint_save_seconds)
+
+    @property
+    def checkpoint_save_bandwidth(self) -> float | None:
+        """Bytes a second, of the last one whose size was given."""
+        return _known(self._recorder.metrics.checkpoint_save_bytes_per_second)
+
+    @property
+    def checkpoint_restore_duration(self) -> float | None:
+        """Seconds, of the last one."""
+        return _known(self._recorder.metrics.checkpoint_restore_seconds)
+
+
+def peak_tflops(product: str, precision: str | None = None) -> float:
+    """The dense peak of a GPU, 10^12 operations a second, by the name that its driver tells ("NVIDIA H100 80GB HBM3").
+
+    precision: "bf16", "fp16", "fp8" …; None: bf16, or fp16 of a product that has no bf16 (V100, T4).
+    gpulens.find_gpu_spec(product) has the source of the figure. Raises InvalidArgumentError for a name that is not in the table,
+    and for a figure that is not published: nothing is guessed.
+    """
+    spec = find_gpu_spec(product)
+    if spec is None:
+        raise InvalidArgumentError(f'"{product}" is not in the table of hardware; give peak_tflops_per_gpu')
+    asked = [precision] if precision else ["bf16", "fp16"]
+    for one in asked:
+        peak = spec.peak_flops(one)
+        if not math.isnan(peak):
+            return peak / 1e12
+    raise InvalidArgumentError(f"no {' or '.join(asked)} peak of {product} is published; give peak_tflops_per_gpu")
+
+
+_monitors: "weakref.WeakSet[L9GPUTrainingMonitor]" = weakref.WeakSet()
+
+
+def _settle_all() -> None:
+    for monitor in list(_monitors):
+        try:
+            monitor.flush()
+        except Exception:  # a device that failed ends the program; what it still owed is not known, the rest is sent
+            pass
+
+
+class L9GPUTrainingMonitor(_training.TrainingMonitor):
+    """Measures a training job and sends it to an OTLP receiver over gRPC. Thread-safe.
+
+    otlp_endpoint: "http://HOST:4317", or https; "": as OTEL_EXPORTER_OTLP_ENDPOINT says, else localhost. num_params: of the
+    model. tokens_per_step, gpu_count: of the whole job. peak_tflops_per_gpu: dense; None: peak_tflops() of the device that
+    PyTorch uses, and an error when that is not known. gradient_checkpointing counts in training.hfu. service_name: of the
+    resource. flush_seconds: between two sends. timeout_seconds: of one. ca_file, client_certificate_file, client_key_file,
+    headers: as gpulens.export_otlp has them. More options are those of gpulens.TrainingMonitor (max_norm, rank, active_params …).
+
+    Members: gradients (a GradientTracker), dataloader (a DataLoaderTimer), checkpoint (a CheckpointTimer), registry, exporter.
+    Raises InvalidArgumentError, which names the option, and UnavailableError where the package was built without gRPC.
+    """
+
+    def __init__(
+        self,
+        otlp_endpoint: str = "",
+        num_params: float = 0,
+        tokens_per_step: float = 0,
+        gpu_count: int = 1,
+        peak_tflops_per_gpu: float | None = None,
+        gradient_checkpointing: bool = False,
+        service_name: str = "l9gpu-training",
+        *,
+        flush_seconds: float = 30.0,
+        timeout_seconds: float = 5.0,
+        ca_file: str = "",
+        client_certificate_file: str = "",
+        client_key_file: str = "",
+        headers: Mapping[str, str] | None = None,
+        **options: Any,
+    ):
+        if peak_tflops_per_gpu is None:
+            product = options.get("product") or _training._product()
+            peak_tflops_per_gpu = peak_tflops(product, options.get("precision"))
+        self.registry = Registry()
+        super().__init__(
+            num_params=num_params,
+            tokens_per_step=tokens_per_step,
+            gpu_count=gpu_count,
+            peak_tflops_per_gpu=peak_tflops_per_gpu,
+            gradient_checkpointing=gradient_checkpointing,
+            registry=self.registry,
+            **options,
+        )
+        self._peak_flops, self._gpu_count = peak_tflops_per_gpu * 1e12, gpu_count
+        self._flops_per_step = training_flops(options.get("active_params") or num_params, tokens_per_step)
+        self.dataloader = DataLoaderTimer(self._recorder, clock=self._clock)
+        self.gradients = GradientTracker(self._recorder, self._later)
+        self.checkpoint = CheckpointTimer(self._recorder, clock=self._clock)
+        # As gRPC's own clients take it: HOST:PORT without a scheme is in the clear.
+        if otlp_endpoint and "://" not in otlp_endpoint:
+            otlp_endpoint = "http://" + otlp_endpoint
+        self.exporter = export_otlp(
+            otlp_endpoint,
+            protocol="grpc",
+            service_name=service_name,
+            headers=headers,
+            ca_file=ca_file,
+            client_certificate_file=client_certificate_file,
+            client_key_file=client_key_file,
+            interval_seconds=flush_seconds,
+            timeout_seconds=timeout_seconds,
+            registry=self.registry,
+        )
+        _monitors.add(self)
+        # Registered anew, so that it runs before the exporters' own last send: the newest comes first.
+        atexit.unregister(_settle_all)
+        atexit.register(_settle_all)
+
+    def collect(self, loss: Any, step_time: float) -> TrainingMetrics:
+        """What a step of `step_time` seconds comes to, with the last of everything else; fields are None where a number is not
+        known. Records nothing. Waits for numbers that are still on their way from a device."""
+        last = self.metrics
+        used = mfu(self._flops_per_step, step_time, peak_flops=self._peak_flops, gpu_count=self._gpu_count)
+        timed = step_time > 0 and self._flops_per_step > 0
+        return TrainingMetrics(
+            mfu=_known(used) if timed else None,
+            tflops=self._flops_per_step / step_time / 1e12 if timed else None,
+            step_time=step_time,
+            gradient_norm=_known(last.gradient_norm),
+            gradient_nan_count=self.gradients.gradient_nan_count,
+            gradient_clip_rate=_known(last.gradient_clip_ratio),
+            training_loss=None if loss is None else float(loss),
+            dataloader_wait=_known(last.data_wait_seconds),
+            checkpoint_save_duration=_known(last.checkpoint_save_seconds),
+            checkpoint_save_bandwidth=_known(last.checkpoint_save_bytes_per_second),
+            checkpoint_restore_duration=_known(last.checkpoint_restore_seconds),
+        )
+
+    def emit_step(self, loss: Any, step_time: float) -> TrainingMetrics:
+        """Records a step, which is sent with the next flush, and returns what it came to."""
+        self.record_step(step_time, loss)
+        return self.collect(loss, step_time)
+
+    def close(self) -> None:
+        """Sends once more, for a second at most, and ends sending. May be called twice."""
+        self.flush()
+        self.exporter.close()
+
+    def __enter__(self) -> "L9GPUTrainingMonitor":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
