@@ -1,16 +1,20 @@
 """Runs that are kept: gpulens run, exp and query, through the real program."""
 import csv
+import fcntl
 import hashlib
 import io
 import json
 import os
 import pathlib
+import pty
 import re
 import signal
 import sqlite3
+import struct
 import subprocess
 import sys
 import tempfile
+import termios
 import textwrap
 import unittest
 import xml.etree.ElementTree
@@ -262,6 +266,30 @@ class Experiments(unittest.TestCase):
         self.assertIn("<svg", self.good("exp", "plot", "a"))
         self.assertEqual(self.call("exp", "plot", "a", "nothing").returncode, 2)
 
+    def test_plots_in_a_terminal(self):
+        self.script("train.py", "for i in range(50): print(f'loss={1/(i+1) if i not in (20, 21) else float(\"nan\")} step={i}')\n")
+        self.good("run", "-q", "--name", "a", "train.py")
+        self.environment.update(LC_ALL="C.UTF-8", COLUMNS="50")
+        text = self.good("exp", "plot", "a", "--text")
+        lines = text.splitlines()
+        self.assertEqual((lines[0], lines[1][:14]), ("a: loss, 50 points, 2 not finite", "           1 ┤"))
+        self.assertRegex(text, "[\u2801-\u28ff]")
+        self.assertEqual(max(map(len, lines)), 50)
+        ascii_only = self.good("exp", "plot", "a", "--ascii")
+        self.assertTrue(ascii_only.isascii())
+        self.assertIn("*", ascii_only)
+        self.environment["LC_ALL"] = "C"
+        self.assertEqual(self.good("exp", "plot", "a", "--text"), ascii_only)
+        del self.environment["COLUMNS"]
+        ours, its = pty.openpty()
+        self.addCleanup(os.close, ours)
+        fcntl.ioctl(its, termios.TIOCSWINSZ, struct.pack("HHHH", 40, 64, 0, 0))
+        subprocess.run([str(BINARY), "exp", "plot", "a"], stdout=its, env=self.environment, cwd=self.home, check=True, timeout=60)
+        os.close(its)
+        shown = os.read(ours, 65536).decode().splitlines()
+        self.assertEqual(shown[0], lines[0])
+        self.assertEqual(max(map(len, shown)), 64, "as wide as the terminal")
+
     def test_exports(self):
         self.script("train.py", "for i in range(3): print(f'loss={1/(i+1)} step={i}')\nprint('loss=nan step=3')\n")
         self.good("run", "-q", "--name", "my-run", "--param", "lr=0.001", "--tag", "team=nlp", "train.py")
@@ -321,6 +349,9 @@ class Experiments(unittest.TestCase):
                          "name,loss\ntrain,3e-05\n")
         self.assertEqual(self.good("query", "--csv", "--db", old, "SELECT name FROM experiments WHERE duration > 1000"
                                    " AND status = 'Failed'"), "name\nother\n")
+        self.assertRegex(listed, r"aaaaaaaa .* 1m 40s +– +– +–\n", "it knows neither GPUs nor joules")
+        self.assertEqual(self.good("query", "--csv", "--db", old, "SELECT count(*), count(devices) FROM runs"),
+                         "count(*),count(devices)\n2,0\n")
         self.assertEqual(self.call("exp", "delete", "train", "--yes", "--db", old).returncode, 2)
         self.assertEqual(self.call("run", "--db", old, "true").returncode, 1)
         self.assertEqual(hashlib.sha256(old.read_bytes()).hexdigest(), before)
