@@ -92,7 +92,9 @@ constexpr const char* kOldTables =
     "CREATE TEMP TABLE process(id INTEGER, run_id TEXT, role TEXT, host TEXT, place TEXT, pid INTEGER,"
     "  start_ticks INTEGER, started_ns INTEGER, heartbeat_ns INTEGER, heartbeat_every_ns INTEGER,"
     "  ended_ns INTEGER, outcome TEXT);";
-constexpr const char* kNoUse = "CREATE TEMP TABLE device_use(" GPULENS_USE_COLUMNS ");";
+// The pragma first, as everywhere: to change it later would drop the table.
+constexpr const char* kNoUse =
+    "PRAGMA temp_store=MEMORY; CREATE TEMP TABLE device_use(" GPULENS_USE_COLUMNS ");";
 #undef GPULENS_NS_OF
 #undef GPULENS_USE_COLUMNS
 

@@ -131,7 +131,8 @@ std::string UseLine(const EnergyRow& use) {
   return out;
 }
 
-std::string EnergyLine(const EnergyRow& energy) {
+std::string EnergyLine(const RunRow& run) {
+  const EnergyRow& energy = run.energy;
   if (std::isnan(energy.joules)) {
     if (energy.validity.empty()) return {};
     return std::string(kNone) + "  " + energy.validity + (energy.reason.empty() ? "" : ": " + energy.reason);
@@ -140,6 +141,7 @@ std::string EnergyLine(const EnergyRow& energy) {
   if (!std::isnan(energy.uncertainty_joules)) out += " ± " + EnergyText(energy.uncertainty_joules);
   if (!energy.method.empty()) out += "  " + energy.method;
   if (energy.validity == "running") out += ", up to its last heartbeat";
+  if (run.resumed > 0) out += ", since it was resumed";
   if (!energy.reason.empty()) out += "; " + energy.reason;
   return out;
 }
@@ -183,7 +185,7 @@ std::string RunPageText(const RunPage& page, int64_t now_ns) {
   Field(out, "started", Time(run.started_ns));
   if (run.ended_ns && run.status != kCrashed) Field(out, "ended", Time(*run.ended_ns));
   Field(out, "duration", DurationText(run.duration_seconds(now_ns)));
-  Field(out, "energy", EnergyLine(run.energy));
+  Field(out, "energy", EnergyLine(run));
   if (std::string text = PerStepText(run, page.metrics); text != kNone) Field(out, "J/step", text);
   if (run.energy.devices > 0) Field(out, "devices", UseLine(run.energy));
   Field(out, "script", run.script);
