@@ -5,6 +5,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -38,6 +39,9 @@ struct EnergyReading {
   double utilization_ratio = kNotMeasured, memory_used_bytes = kNotMeasured;
   double temperature_celsius = kNotMeasured;
   double processes = kNotMeasured;  // that use the device, this one included
+  // Between which two times it was read, where that was not during the call: another process has read it.
+  // Zero: during the call.
+  std::chrono::steady_clock::time_point began{}, ended{};
 };
 
 // All but Doing is called by one thread, that of the sampler. What it throws counts as a failed reading.
@@ -46,12 +50,19 @@ class EnergySource {
   virtual ~EnergySource() = default;
   virtual std::string_view name() const noexcept = 0;
   virtual EnergyVendor vendor() const noexcept = 0;  // of its GPUs; kCpuRapl where it has none
-  // Once, before any reading; again in a child after fork(). kUnavailable: this machine has none of it.
+  // Before any reading; again in a child after fork(), and while readings of a device fail: after 1 s, then
+  // after twice as long, at most 60 s. Devices are known by their id. kUnavailable: this machine has none of
+  // it.
   virtual Result<std::vector<EnergyDevice>> Open() = 0;
-  // Of the device with this number in the list of Open. `out` is all NaN.
+  // Of the device with this number in the list of the last Open that was ok. `out` is all NaN.
   virtual Status Read(size_t device, EnergyReading& out) = 0;
   // What it is in now, for people, when Read does not return. Any thread.
   virtual std::string Doing() const { return {}; }
 };
+
+// The GPUs that the agent of this machine reads for programs. Without sources NVIDIA's are read by NVML in
+// this process, and by the agent where that cannot be. Empty: the agent's usual socket.
+std::shared_ptr<EnergySource> EnergyOfAgent(std::string socket = {},
+                                            EnergyVendor vendor = EnergyVendor::kNvidia);
 
 }  // namespace gpulens

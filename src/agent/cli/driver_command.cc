@@ -3,6 +3,8 @@
 #include <signal.h>
 #include <unistd.h>
 
+#include <cstdlib>
+#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
@@ -10,6 +12,10 @@
 #include "base/check.h"
 #include "base/parse.h"
 #include "base/process.h"
+#include "sdk/energy/engine.h"
+#include "sdk/energy/feed/feed_server.h"
+#include "sdk/energy/sources/amd_energy.h"
+#include "sdk/energy/sources/nvml_energy.h"
 #include "sources/amdsmi/driver/amdsmi_driver.h"
 #include "sources/amdsmi/fake/fake_amdsmi.h"
 #include "sources/nvml/capture/recorder.h"
@@ -31,9 +37,26 @@ std::string_view TakeValue(std::vector<std::string_view>& arguments, std::string
   return {};
 }
 
+// Reads for programs that ask the agent. What this process may use was not said of them.
+int RunEnergyReader(std::string_view listening, bool simulated) {
+  const auto fd = ParseInt<int>(listening);
+  if (!fd || *fd < 3) return nvml::kDriverBadStart;
+  for (const char* name : {"CUDA_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES"})
+    ::unsetenv(name);
+  sdk::FeedServer::Sources sources = {
+      std::make_shared<sdk::NvmlEnergy>(simulated ? nvml::FakeNvmlLookup : nullptr, RealClock())};
+  if (!simulated) sources.push_back(std::make_shared<sdk::AmdEnergy>(nullptr, RealClock()));
+  sdk::FeedServer server(UniqueFd(*fd), std::move(sources), sdk::SteadyClock(),
+                         {.mark = simulated ? " (simulated)" : ""});
+  server.Run();
+  return 0;
+}
+
 }  // namespace
 
-bool IsDriverProcess(std::string_view library) noexcept { return library == "nvml" || library == "amdsmi"; }
+bool IsDriverProcess(std::string_view library) noexcept {
+  return library == "nvml" || library == "amdsmi" || library == "energy";
+}
 
 void RunDriver(std::span<const std::string_view> arguments) {
   LetGoOfStartPages();  // Half of what is mapped by now is relocations, and the start of a larger program.
@@ -45,6 +68,7 @@ void RunDriver(std::span<const std::string_view> arguments) {
   for (int signal : {SIGINT, SIGTERM}) ::signal(signal, SIG_IGN);
   bool simulated = !rest.empty() && rest.front() == "--simulated";
   if (simulated) rest.erase(rest.begin());
+  if (library == "energy") ::_exit(RunEnergyReader(TakeValue(rest, "--listen-fd="), simulated));
   std::string_view spool = TakeValue(rest, "--record="), gpus = TakeValue(rest, "--record-gpus=");
   if (library == "amdsmi")
     ::_exit(amdsmi::RunAmdsmiDriver(rest, simulated ? amdsmi::FakeAmdsmiLookup : nullptr));

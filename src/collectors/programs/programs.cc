@@ -6,6 +6,7 @@
 #include "base/log.h"
 #include "base/result.h"
 #include "catalog/self_io.h"
+#include "collectors/programs/energy_door.h"
 #include "collectors/programs/program_book.h"
 #include "collectors/programs/program_socket.h"
 #include "pipeline/plugin.h"
@@ -22,10 +23,12 @@ std::string PathOf(const Config& config) {
 
 class Programs final : public Collector {
  public:
-  Programs(std::string path, bool asked, Env& env) : path_(std::move(path)), asked_(asked), env_(env) {}
+  Programs(std::string path, bool asked, bool energy, Env& env)
+      : path_(std::move(path)), asked_(asked), energy_(energy), env_(env) {}
 
   Status Collect(FrameWriter& out) override {
     const Status open = Open();
+    if (open.ok() && energy_ && !door_) OpenDoor();
     Count(out);
     book_->Write(out);
     // Without a socket of its own choice the agent also runs where it may make none, or where another has it.
@@ -48,6 +51,16 @@ class Programs final : public Collector {
     return why_;
   }
 
+  void OpenDoor() {
+    auto opened =
+        EnergyDoor::Open({.path = EnergySocketBeside(path_), .simulated = env_.demo, .control = env_.nvml});
+    if (opened) door_ = *std::move(opened);
+    else if (why_door_.ok())
+      Log(LogLevel::kInfo, "programs", "no_energy",
+          "programs cannot ask for energy: " + opened.error().detail);
+    why_door_ = opened.status();
+  }
+
   void Count(FrameWriter& out) {
     if (!programs_) {
       programs_ = out.table().Declare(kSelfPrograms, {});
@@ -61,11 +74,12 @@ class Programs final : public Collector {
   }
 
   const std::string path_;
-  const bool asked_;
+  const bool asked_, energy_;
   Env& env_;
   const std::shared_ptr<ProgramBook> book_ = std::make_shared<ProgramBook>(ProgramBook::Limits());
   std::unique_ptr<ProgramSocket> socket_;
-  Status why_;
+  std::unique_ptr<EnergyDoor> door_;
+  Status why_, why_door_;
   Series programs_, accepted_, rejected_;
 };
 
@@ -74,8 +88,8 @@ Result<std::unique_ptr<Collector>> Create(const Config& config, Env& env) {
   std::string path = PathOf(config);
   if (path.empty())
     return Status{Code::kUnavailable, "there is no folder for a socket: set collectors.programs.socket"};
-  return std::unique_ptr<Collector>(
-      std::make_unique<Programs>(std::move(path), !config.Text("socket").empty(), env));
+  return std::unique_ptr<Collector>(std::make_unique<Programs>(
+      std::move(path), !config.Text("socket").empty(), config.Bool("energy"), env));
 }
 
 std::vector<Finding> Probe(const Config& config, Env&) {
@@ -92,6 +106,10 @@ constexpr OptionSpec kOptions[] = {
      .help = "Unix socket for programs' own metrics (OTLP over HTTP); without it, /run/gpulens/otlp.sock for "
              "root, in the "
              "runtime folder of a service, or below $XDG_RUNTIME_DIR."},
+    {.key = "energy",
+     .type = OptionType::kBool,
+     .fallback = "true",
+     .help = "Whether programs may ask for the energy of GPUs, at energy.sock beside it"},
 };
 
 constexpr const MetricDesc* kMetrics[] = {&kSelfPrograms, &kSelfProgramsPoints};

@@ -181,6 +181,15 @@ void Book::Explain(const Status& status, EnergyResult& out) {
   out.reason = status.detail;
 }
 
+std::string Book::Comebacks() const {
+  for (size_t i : selection_.shared) {
+    if (tracks_[i].back_ns > 0)
+      return "; " + std::string(tracks_[i].source->name()) + ": " + tracks_[i].device.id +
+             " was lost and is back";
+  }
+  return {};
+}
+
 void Book::Judge(Flaw flaw, int64_t at_ns, int64_t now_ns, EnergyResult& out) const {
   out.validity = EnergyValidity::kValid;
   char text[64];
@@ -199,16 +208,19 @@ void Book::Judge(Flaw flaw, int64_t at_ns, int64_t now_ns, EnergyResult& out) co
     case Flaw::kNone: return;
     case Flaw::kCounterReset:
       out.validity = EnergyValidity::kCounterReset;
-      out.reason = "an energy counter fell meanwhile: a driver was loaded anew, or a GPU was reset";
+      out.reason =
+          "an energy counter fell meanwhile: a driver was loaded anew, or a GPU was reset" + Comebacks();
       return;
     case Flaw::kGap:
       out.validity = EnergyValidity::kGap;
-      out.reason = "nothing was read for 2 s or longer meanwhile: the process was stopped, or a driver hung";
+      out.reason = "nothing was read for 2 s or longer meanwhile: the process was stopped, or a driver hung" +
+                   Comebacks();
       return;
     case Flaw::kOutside:
       out.validity = EnergyValidity::kGap;
       out.reason =
-          "it reaches beyond the readings that are kept: before the first, or longer ago than the history";
+          "it reaches beyond the readings that are kept: before the first, or longer ago than the history" +
+          Comebacks();
       return;
     case Flaw::kNoSensor:
       out.validity = EnergyValidity::kSourceFailed;

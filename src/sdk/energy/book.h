@@ -60,6 +60,7 @@ class Book {
   const Track* Silent(int64_t at_ns) const;
   EnergySample SampleOf(int64_t at_ns) const;
   std::string Company() const;
+  std::string Comebacks() const;
 
   std::deque<Track>& tracks_;
   const Selection selection_;

@@ -9,9 +9,7 @@
 namespace gpulens::sdk {
 namespace {
 
-constexpr size_t kMostDevices = 256;
-// A minute at 50 ms, and the readings that results ask for.
-constexpr size_t kReadings = 2048, kMostReadings = 65'536;
+constexpr size_t kMostReadings = 65'536;
 // At 2 ms these see five steps of the slowest counter that is known.
 constexpr uint32_t kClosestReadings = 300;
 constexpr int64_t kStuckNs = 500'000'000;
@@ -52,22 +50,29 @@ const Clock& SteadyClock() noexcept {
 
 Engine::Engine(Sources sources, const Clock& clock) : clock_(clock), sources_(std::move(sources)) {}
 
+Result<std::vector<EnergyDevice>> Engine::OpenSource(EnergySource& source) {
+  std::vector<EnergyDevice> devices;
+  in_since_ns_.store(Now(), std::memory_order_relaxed);
+  in_.store(&source, std::memory_order_release);
+  Status status = Guarded([&]() -> Status {
+    auto found = source.Open();
+    if (!found) return found.error();
+    devices = *std::move(found);
+    return {};
+  });
+  in_.store(nullptr, std::memory_order_release);
+  if (!status.ok()) return status;
+  return devices;
+}
+
 void Engine::Open() {
   for (const std::shared_ptr<EnergySource>& source : sources_) {
-    std::vector<EnergyDevice> devices;
-    in_since_ns_.store(Now(), std::memory_order_relaxed);
-    in_.store(source.get(), std::memory_order_release);
-    Status status = Guarded([&]() -> Status {
-      auto found = source->Open();
-      if (!found) return found.error();
-      devices = *std::move(found);
-      return {};
-    });
-    in_.store(nullptr, std::memory_order_release);
+    auto devices = OpenSource(*source);
     std::lock_guard lock(mutex_);
-    opened_sources_.push_back({source->vendor(), std::string(source->name()), std::move(status)});
-    for (size_t i = 0; i < devices.size() && tracks_.size() < kMostDevices; ++i)
-      tracks_.emplace_back(source, i, std::move(devices[i]), kReadings);
+    opened_sources_.push_back({source->vendor(), std::string(source->name()), devices.status()});
+    if (!devices) continue;
+    for (size_t i = 0; i < devices->size() && tracks_.size() < kMostDevices; ++i)
+      tracks_.emplace_back(source, i, std::move((*devices)[i]), kReadings);
   }
   opened_.store(true, std::memory_order_release);
 }
@@ -87,7 +92,9 @@ void Engine::ReadOne(Track& track) {
   const int64_t asked_ns = Now();
   in_since_ns_.store(asked_ns, std::memory_order_relaxed);
   in_.store(track.source.get(), std::memory_order_release);
-  Status status = Guarded([&] { return track.source->Read(track.number, reading); });
+  Status status = track.number == Track::kGone
+                      ? Status{Code::kUnavailable, "it was not there when its source was opened again"}
+                      : Guarded([&] { return track.source->Read(track.number, reading); });
   in_.store(nullptr, std::memory_order_release);
   const int64_t at_ns = Now();
   std::lock_guard lock(mutex_);
@@ -103,6 +110,7 @@ void Engine::Round(bool whole) {
     }
     ReadOne(track);
   }
+  if (whole) ReopenWhatFails();
   const int64_t now_ns = Now();
   std::lock_guard lock(mutex_);
   learning_.store(std::ranges::any_of(tracks_,

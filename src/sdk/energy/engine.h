@@ -26,6 +26,10 @@ using Sources = std::vector<std::shared_ptr<EnergySource>>;
 // The clock of windows: std::chrono::steady_clock, in both members of Instant.
 const Clock& SteadyClock() noexcept;
 
+inline constexpr size_t kMostDevices = 256;
+// A minute at 50 ms, and the readings that results ask for.
+inline constexpr size_t kReadings = 2048;
+
 class Engine {
  public:
   // The clock outlives it.
@@ -73,6 +77,10 @@ class Engine {
   void AddBeside(Selection& selection) const;
   Status NothingFound() const;
   void ReadOne(Track& track);
+  Result<std::vector<EnergyDevice>> OpenSource(EnergySource& source);
+  void ReopenWhatFails();
+  bool Failing(size_t source, int64_t now_ns) const;
+  void TakeDevices(size_t source, std::vector<EnergyDevice> devices);
   void TakeFresh();
   void FindInterval();
 
@@ -91,6 +99,8 @@ class Engine {
     EnergyVendor vendor;
     std::string name;
     Status status;
+    // While readings fail.
+    int64_t next_try_ns = 0, pause_ns = 0;
   };
   std::vector<Opened> opened_sources_;
   std::deque<Track> tracks_;  // they stay where they are; the list grows in Open only

@@ -304,6 +304,92 @@ TEST(Engine, ASourceThatStopsIsNamed) {
   EXPECT_NEAR(rig.End(next).energy_joules, 10, 1e-6);
 }
 
+// A driver that is unloaded for 20 s: opened anew after 1 s, then ever more rarely, until it answers.
+TEST(Engine, ASourceThatIsLostIsOpenedAnew) {
+  Rig rig;
+  double zero = 0;
+  auto counts = [&](int64_t ns) {
+    EnergyReading reading;
+    reading.watts = 100;
+    reading.joules = 5 + SecondsOf(ns - 1'000'000'000'000) * 100 - zero;
+    return reading;
+  };
+  rig.source->AddGpu("GPU-0", counts).AddGpu("GPU-1", counts);
+  rig.Start({.devices = {"GPU-0"}});
+  rig.Pass(seconds(2));
+  WindowSlot* across = rig.Begin();
+  rig.source->read_status = {Code::kIo, "GPU is lost"};
+  rig.source->open_status = {Code::kUnavailable, "the driver is not loaded"};
+  rig.Pass(milliseconds(900));
+  EXPECT_EQ(rig.source->opens, 1);
+  rig.Pass(seconds(19));
+  EXPECT_EQ(rig.source->opens, 1 + 5) << "after 1, 2, 4, 8 and 16 s";
+  rig.source->open_status = {};
+  rig.source->on_open = [&] {
+    rig.source->read_status = {};
+    zero = 2'000;                                                   // the counter begins anew
+    std::swap(rig.source->devices()[0], rig.source->devices()[1]);  // and so do the numbers
+  };
+  rig.Pass(seconds(15));
+  EXPECT_EQ(rig.source->opens, 7);
+  const EnergyResult broken = rig.End(across);
+  EXPECT_FALSE(broken.valid());
+  EXPECT_TRUE(std::isnan(broken.energy_joules));
+  EXPECT_NE(broken.reason.find("fake: GPU-0 was lost and is back"), std::string::npos) << broken.reason;
+  WindowSlot* later = rig.Begin();
+  rig.Pass(seconds(1));
+  const EnergyResult good = rig.End(later);
+  EXPECT_TRUE(good.valid()) << good.reason;
+  EXPECT_NEAR(good.energy_joules, 100, good.uncertainty_joules + 0.01);
+  rig.Pass(seconds(90));
+  EXPECT_EQ(rig.source->opens, 7) << "what answers is left alone";
+}
+
+TEST(Engine, ADeviceThatDoesNotComeBackIsNamed) {
+  Rig rig;
+  rig.source->AddGpu("GPU-0", [](int64_t) { return Watts(100); });
+  rig.Start();
+  rig.source->read_status = {Code::kIo, "GPU is lost"};
+  rig.source->on_open = [&] {
+    rig.source->read_status = {};
+    rig.source->devices()[0].id = "GPU-1";
+  };
+  rig.Pass(seconds(5));
+  WindowSlot* slot = rig.Begin();
+  rig.Pass(seconds(5));
+  const EnergyResult result = rig.End(slot);
+  EXPECT_EQ(result.validity, EnergyValidity::kSourceFailed);
+  EXPECT_NE(result.reason.find("GPU-0"), std::string::npos) << result.reason;
+  EXPECT_NE(result.reason.find("was not there when its source was opened again"), std::string::npos)
+      << result.reason;
+  EXPECT_GE(rig.source->opens, 3);
+  EXPECT_EQ(rig.engine->DevicesOf(*rig.engine->AddBook({})).size(), 2u) << "new ones are for new monitors";
+}
+
+// What another process has read holds for the time at which it did.
+TEST(Engine, ReadingsOfBeforeHoldForTheirTime) {
+  Rig rig;
+  rig.source->AddGpu("GPU-0", [&](int64_t ns) {
+    EnergyReading reading;
+    const int64_t then = ns - 30 * kMs;
+    const double t = SecondsOf(then - 1'000'000'000'000);  // 100 W, and 1,000 more each second
+    reading.joules = 1'000 + t * (100 + 500 * t);
+    reading.watts = 100 + 1'000 * t;
+    reading.began = std::chrono::steady_clock::time_point(std::chrono::nanoseconds(then - kMs));
+    reading.ended = std::chrono::steady_clock::time_point(std::chrono::nanoseconds(then));
+    return reading;
+  });
+  rig.Start();
+  rig.Pass(seconds(1));
+  WindowSlot* slot = rig.Begin();
+  rig.Pass(seconds(1));
+  slot->End(rig.engine->Now());
+  rig.Pass(milliseconds(100));
+  const EnergyResult result = rig.engine->ResultOf(*slot, 0);
+  rig.engine->pool().Release(slot);
+  EXPECT_NEAR(result.energy_joules, 1600, 3) << "30 ms late it would be 1,570";
+}
+
 TEST(Engine, SaysWhenOthersUseTheDevice) {
   Rig rig;
   rig.source->AddGpu("GPU-0", [](int64_t ns) {

@@ -34,6 +34,8 @@ class FakeSource final : public EnergySource {
   std::string_view name() const noexcept override { return "fake"; }
   EnergyVendor vendor() const noexcept override { return vendor_; }
   Result<std::vector<EnergyDevice>> Open() override {
+    ++opens;
+    if (on_open) on_open();
     if (!open_status.ok()) return open_status;
     return devices_;
   }
@@ -47,6 +49,9 @@ class FakeSource final : public EnergySource {
   std::string Doing() const override { return "fakeRead"; }
 
   Status open_status, read_status;
+  int opens = 0;
+  std::function<void()> on_open;
+  std::vector<EnergyDevice>& devices() { return devices_; }
   bool throws = false;
   std::function<void()> before_read;
 

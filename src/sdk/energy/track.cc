@@ -34,6 +34,8 @@ void Track::Take(const EnergyReading& reading, int64_t asked_ns, int64_t at_ns) 
     return Fail({Code::kDataLoss, "tells neither energy nor power"}, at_ns);
   failure = {};
   failing_since_ns = 0;
+  if (reopened) back_ns = at_ns;
+  reopened = false;
   read_ns = at_ns;
   ++readings;
   watts = latest.watts;
@@ -44,10 +46,14 @@ void Track::Take(const EnergyReading& reading, int64_t asked_ns, int64_t at_ns) 
     counted_joules_ = latest.joules;
     counted_ns_ = at_ns;
   }
-  curve.Add({.at_ns = at_ns,
+  // What somebody else has read holds for his time, when that is one.
+  const int64_t began_ns = reading.began.time_since_epoch().count(),
+                ended_ns = reading.ended.time_since_epoch().count();
+  const bool told = began_ns > 0 && began_ns <= ended_ns && ended_ns <= at_ns;
+  curve.Add({.at_ns = told ? ended_ns : at_ns,
              .counter_joules = latest.joules,
              .power_watts = latest.watts,
-             .took_ns = at_ns - asked_ns});
+             .took_ns = told ? ended_ns - began_ns : at_ns - asked_ns});
 }
 
 void Track::Fail(Status status, int64_t at_ns) {

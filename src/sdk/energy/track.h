@@ -19,7 +19,9 @@ struct Track {
   void Fail(Status status, int64_t at_ns);
 
   const std::shared_ptr<EnergySource> source;
-  const size_t number;  // in the source's list
+  // In the source's list; kGone: it was not in the last one.
+  static constexpr size_t kGone = ~size_t{0};
+  size_t number;
   const EnergyDevice device;
   energy::EnergyCurve curve;
 
@@ -30,6 +32,8 @@ struct Track {
   uint32_t readings = 0;        // good ones
   Status failure;               // of the last reading
   int64_t failing_since_ns = 0;
+  bool reopened = false;  // its source, since it failed
+  int64_t back_ns = 0;    // when it answered again after that; 0: never
 
  private:
   double counted_joules_ = kNotMeasured;

@@ -1,13 +1,32 @@
 // The sources of this machine, in the order of preference. Nothing is opened yet.
 #pragma once
 
+#include <atomic>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include <gpulens/energy.h>
 
 namespace gpulens::sdk {
 
+// $GPULENS_ENERGY: "own": never by the agent; "agent": NVIDIA GPUs by the agent alone.
 std::vector<std::shared_ptr<EnergySource>> SystemSources();
+
+// A vendor's library in this process, else the agent. Which of them is chosen at each Open.
+class OwnOrAgent final : public EnergySource {
+ public:
+  OwnOrAgent(std::shared_ptr<EnergySource> own, std::shared_ptr<EnergySource> agent);
+
+  std::string_view name() const noexcept override { return used_.load()->name(); }
+  EnergyVendor vendor() const noexcept override { return own_->vendor(); }
+  Result<std::vector<EnergyDevice>> Open() override;
+  Status Read(size_t device, EnergyReading& out) override { return used_.load()->Read(device, out); }
+  std::string Doing() const override { return used_.load()->Doing(); }
+
+ private:
+  const std::shared_ptr<EnergySource> own_, agent_;
+  std::atomic<EnergySource*> used_;
+};
 
 }  // namespace gpulens::sdk

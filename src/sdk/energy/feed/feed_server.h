@@ -1,0 +1,72 @@
+// Reads energy for programs that cannot: they ask over a Unix socket of packets, and one thread answers all
+// of them with readings that are at most 2 ms old. Run in a process of its own, which may hang in a library
+// or be ended at any time: who asks finds out by its own patience, and asks again.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <gpulens/energy_source.h>
+
+#include "base/clock.h"
+#include "base/fd.h"
+#include "sdk/energy/feed/feed_wire.h"
+
+namespace gpulens::sdk {
+
+// Used by one thread.
+class FeedServer {
+ public:
+  struct Options {
+    size_t clients = 64, clients_of_a_user = 16;  // root's may be all
+    Duration idle = std::chrono::seconds(10);     // without a client it ends
+    Duration silent = std::chrono::minutes(2);    // a client that asks nothing is let go
+    Duration lost = std::chrono::seconds(3);      // no device answers: it ends, to be started anew
+    std::string mark = {};                        // after each device's name: " (simulated)"
+    unsigned longest_call_seconds = 20;           // then SIGALRM ends the process; 0: never
+  };
+  using Sources = std::vector<std::shared_ptr<EnergySource>>;
+
+  // `listening` is a socket of packets; it may be shared with the process that has started this one. `clock`
+  // is the monotonic one of windows.
+  FeedServer(UniqueFd listening, Sources sources, const Clock& clock, Options options);
+  ~FeedServer();
+
+  // Until nobody has asked for `idle`, or `stop` is readable (-1: nobody stops it). Opens the sources first.
+  void Run(int stop = -1);
+
+ private:
+  struct Client {
+    UniqueFd socket;
+    uint32_t user = 0;
+    int64_t asked_ns = 0;
+  };
+  struct Device {
+    EnergySource* source = nullptr;
+    size_t number = 0;
+    Status status;
+    int64_t failing_since_ns = 0;
+    FeedReading last;
+  };
+
+  void OpenSources();
+  Status OpenOne(EnergySource& source);
+  void Accept();
+  bool Serve(Client& client);  // false: it is gone, or says what is no request
+  std::string Answer(const FeedRequest& request);
+  void ReadNow(Device& device);
+  bool Lost() const;
+  int64_t Now() const noexcept { return clock_.Now().boot_ns; }
+
+  const UniqueFd listening_;
+  const Sources sources_;
+  const Clock& clock_;
+  const Options options_;
+  std::vector<FeedDevice> list_;
+  std::vector<Device> devices_;
+  Status nothing_;  // why there are no devices
+  std::vector<Client> clients_;
+};
+
+}  // namespace gpulens::sdk

@@ -1,0 +1,285 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <poll.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cmath>
+#include <future>
+#include <thread>
+
+#include "base/testing/temp_folder.h"
+#include "sdk/energy/engine.h"
+#include "sdk/energy/fake_source_for_test.h"
+#include "sdk/energy/feed/feed_server.h"
+#include "sdk/energy/feed/feed_wire.h"
+#include "sdk/energy/sources/agent_energy.h"
+
+namespace gpulens::sdk {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+using ::testing::HasSubstr;
+
+// ---- what is said
+
+TEST(FeedWire, ComesBackAsItWas) {
+  const auto request = DecodeFeedRequest(EncodeFeedRequest({FeedRequest::Kind::kRead, 7}));
+  ASSERT_TRUE(request.ok());
+  EXPECT_EQ(request->kind, FeedRequest::Kind::kRead);
+  EXPECT_EQ(request->device, 7u);
+
+  FeedDevice gpu;
+  gpu.device = {.id = "GPU-1", .name = "H100", .most_watts = 1050, .counter_lag = Duration(-1)};
+  gpu.vendor = EnergyVendor::kNvidia;
+  const auto devices = DecodeFeedDevices(EncodeFeedDevices(std::vector<FeedDevice>{gpu, gpu}));
+  ASSERT_TRUE(devices.ok());
+  ASSERT_EQ(devices->size(), 2u);
+  const EnergyDevice& one = (*devices)[1].device;
+  EXPECT_EQ(one.id, "GPU-1");
+  EXPECT_EQ(one.name, "H100");
+  EXPECT_EQ(one.most_watts, 1050);
+  EXPECT_EQ(one.counter_lag, Duration(-1));
+  EXPECT_TRUE(std::isnan(one.accuracy_ratio));
+  EXPECT_EQ((*devices)[1].vendor, EnergyVendor::kNvidia);
+
+  FeedReading told{.reading = {}, .began_ns = 5, .ended_ns = 6, .now_ns = 9};
+  told.reading.joules = 12.5;
+  const auto reading = DecodeFeedReading(EncodeFeedReading(told));
+  ASSERT_TRUE(reading.ok());
+  EXPECT_EQ(reading->reading.joules, 12.5);
+  EXPECT_TRUE(std::isnan(reading->reading.watts));
+  EXPECT_EQ(reading->now_ns, 9);
+
+  const auto failure = DecodeFeedReading(EncodeFeedFailure({Code::kIo, "GPU is lost"}));
+  EXPECT_EQ(failure.status().code, Code::kIo);
+  EXPECT_EQ(failure.status().detail, "GPU is lost");
+}
+
+TEST(FeedWire, AnythingElseIsRefused) {
+  const std::string request = EncodeFeedRequest({}), list = EncodeFeedDevices({}),
+                    reading = EncodeFeedReading({.reading = {}, .began_ns = 1, .ended_ns = 1, .now_ns = 1});
+  for (const std::string& bad :
+       {std::string(), std::string("x"), request + "x", reading, std::string(500, '\0')})
+    EXPECT_FALSE(DecodeFeedRequest(bad).ok());
+  for (const std::string& bad :
+       {std::string(), reading, list + "x", list.substr(1), std::string(500, '\xff')})
+    EXPECT_EQ(DecodeFeedDevices(bad).status().code, Code::kDataLoss);
+  for (const std::string& bad : {std::string(), list, reading + "x", reading.substr(0, 40)})
+    EXPECT_EQ(DecodeFeedReading(bad).status().code, Code::kDataLoss);
+  // A reading of the future, one that ended before it began, and one of a clock that never ran.
+  for (const FeedReading& odd : {FeedReading{{}, 1, 3, 2}, FeedReading{{}, 3, 2, 4}, FeedReading{}})
+    EXPECT_EQ(DecodeFeedReading(EncodeFeedReading(odd)).status().code, Code::kDataLoss);
+}
+
+// ---- a reader and programs that ask it
+
+UniqueFd Listen(const std::string& path) {
+  sockaddr_un at{};
+  at.sun_family = AF_UNIX;
+  path.copy(at.sun_path, sizeof at.sun_path - 1);
+  UniqueFd socket(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  EXPECT_EQ(::bind(socket.get(), reinterpret_cast<const sockaddr*>(&at), sizeof at), 0);
+  EXPECT_EQ(::listen(socket.get(), 64), 0);
+  return socket;
+}
+
+// The monotonic clock of another machine's boot.
+class Shifted final : public Clock {
+ public:
+  explicit Shifted(int64_t by_ns) : by_ns_(by_ns) {}
+  Instant Now() const noexcept override {
+    const int64_t ns = SteadyClock().Now().boot_ns + by_ns_;
+    return {ns, ns};
+  }
+
+ private:
+  const int64_t by_ns_;
+};
+
+// What reads in the agent's process, here in a thread. Draws 300 W.
+class Reader {
+ public:
+  Reader(const std::string& path, FeedServer::Options options = {}, const Clock& clock = SteadyClock())
+      : source(std::make_shared<FakeSource>(clock, EnergyVendor::kNvidia)), stop_(::eventfd(0, EFD_CLOEXEC)) {
+    for (const char* id : {"GPU-0", "GPU-1"}) {
+      EnergyDevice device{.id = id, .name = "Fake", .most_watts = 450, .counter_lag = Duration(0)};
+      source->Add(std::move(device), [&clock, base = clock.Now().boot_ns](int64_t ns) {
+        EnergyReading reading;
+        reading.joules = 1'000 + 300 * SecondsOf(ns - base);
+        reading.watts = 300;
+        return reading;
+      });
+    }
+    options.longest_call_seconds = 0;
+    thread_ = std::thread([this, &clock, options, socket = Listen(path)]() mutable {
+      FeedServer(std::move(socket), {source}, clock, options).Run(stop_.get());
+      ended.set_value();
+    });
+  }
+  ~Reader() {
+    ::eventfd_write(stop_.get(), 1);
+    thread_.join();
+  }
+
+  const std::shared_ptr<FakeSource> source;
+  std::promise<void> ended;
+
+ private:
+  UniqueFd stop_;
+  std::thread thread_;
+};
+
+class FeedTest : public ::testing::Test {
+ protected:
+  void SetUp() override { ::unsetenv("CUDA_VISIBLE_DEVICES"); }
+  AgentEnergy::Options At() const { return {.socket = path_}; }
+  const testing::TempFolder folder_;
+  const std::string path_ = folder_.path() + "/energy.sock";
+};
+
+// Both boards, over 0.3 s of real time.
+void ExpectTrueJoules(EnergyMonitor& monitor, const char* what) {
+  EnergyWindow window = monitor.Window();
+  const auto until = std::chrono::steady_clock::now() + milliseconds(300);
+  while (std::chrono::steady_clock::now() < until) ::poll(nullptr, 0, 10);
+  const EnergyResult result = window.result(seconds(5));
+  ASSERT_TRUE(result.valid()) << what << ": " << result.reason;
+  const double truth = 600 * SecondsOf(result.duration.count());
+  EXPECT_NEAR(result.energy_joules, truth, result.uncertainty_joules + 0.01) << what;
+  EXPECT_EQ(result.method, EnergyMethod::kCounter);
+  EXPECT_EQ(result.devices, 2u);
+}
+
+TEST_F(FeedTest, AWindowByTheAgentHasTheJoulesOfTheCounter) {
+  const Reader reader(path_);
+  EnergyMonitor monitor({.sources = {std::make_shared<AgentEnergy>(At(), SteadyClock())}});
+  ASSERT_TRUE(monitor.status().ok()) << monitor.status().detail;
+  EXPECT_EQ(monitor.vendor(), EnergyVendor::kNvidia);
+  ExpectTrueJoules(monitor, "one clock");
+}
+
+TEST_F(FeedTest, AContainersOwnClockOnlyWidensTheUncertainty) {
+  const Shifted hour(3'600'000'000'000);
+  const Reader reader(path_, {}, hour);
+  EnergyMonitor monitor({.sources = {std::make_shared<AgentEnergy>(At(), SteadyClock())}});
+  ASSERT_TRUE(monitor.status().ok()) << monitor.status().detail;
+  ExpectTrueJoules(monitor, "an hour apart");
+}
+
+TEST_F(FeedTest, ReadingsHaveTheirTimes) {
+  const Reader reader(path_);
+  AgentEnergy first(At(), SteadyClock()), second(At(), SteadyClock());
+  ASSERT_TRUE(first.Open().ok() && second.Open().ok());
+  EnergyReading a, b;
+  const int64_t before_ns = SteadyClock().Now().boot_ns;
+  ASSERT_TRUE(first.Read(0, a).ok());
+  ASSERT_TRUE(second.Read(0, b).ok());
+  EXPECT_GE(a.began.time_since_epoch().count(), before_ns);
+  EXPECT_LE(a.began, a.ended);
+  EXPECT_LE(b.ended.time_since_epoch().count(), SteadyClock().Now().boot_ns);
+  // Two that ask at once share a reading; it is the same, and of the same time.
+  if (b.ended == a.ended) {
+    EXPECT_EQ(a.joules, b.joules);
+  }
+}
+
+TEST_F(FeedTest, AnAgentThatGoesIsNamedAndOneThatComesIsUsed) {
+  auto reader = std::make_unique<Reader>(path_);
+  EnergyMonitor monitor({.sources = {std::make_shared<AgentEnergy>(At(), SteadyClock())}});
+  ExpectTrueJoules(monitor, "before");
+  reader.reset();
+  ::unlink(path_.c_str());
+  EnergyWindow alone = monitor.Window();
+  const auto until = std::chrono::steady_clock::now() + seconds(20);
+  while (alone.Estimate().validity != EnergyValidity::kSourceFailed &&
+         std::chrono::steady_clock::now() < until)
+    ::poll(nullptr, 0, 20);
+  const EnergyResult lost = alone.result();
+  EXPECT_EQ(lost.validity, EnergyValidity::kSourceFailed) << lost.reason;
+  EXPECT_THAT(lost.reason, HasSubstr("agent"));
+  EXPECT_TRUE(std::isnan(lost.energy_joules));
+
+  reader = std::make_unique<Reader>(path_);
+  bool back = false;
+  while (!back && std::chrono::steady_clock::now() < until + seconds(20)) {
+    EnergyWindow window = monitor.Window();
+    ::poll(nullptr, 0, 20);
+    back = window.result().valid();
+  }
+  ASSERT_TRUE(back);
+  ExpectTrueJoules(monitor, "after");
+}
+
+TEST_F(FeedTest, NobodyThereIsSaid) {
+  AgentEnergy alone(At(), SteadyClock());
+  const auto devices = alone.Open();
+  EXPECT_EQ(devices.status().code, Code::kUnavailable);
+  EXPECT_EQ(devices.status().detail, "no agent at " + path_);
+}
+
+TEST_F(FeedTest, FailuresAreToldAsTheyAre) {
+  const Reader reader(path_);
+  AgentEnergy asking(At(), SteadyClock());
+  ASSERT_TRUE(asking.Open().ok());
+  EnergyReading out;
+  EXPECT_TRUE(asking.Read(1, out).ok());
+  AgentEnergy::Options amd = At();
+  amd.vendor = EnergyVendor::kAmd;
+  EXPECT_EQ(AgentEnergy(amd, SteadyClock()).Open().status().code, Code::kUnavailable);
+}
+
+TEST_F(FeedTest, ItEndsWhenNobodyAsksAndWhenNoDeviceAnswers) {
+  {
+    Reader idle(path_, {.idle = milliseconds(1)});
+    EXPECT_EQ(idle.ended.get_future().wait_for(seconds(20)), std::future_status::ready);
+  }
+  ::unlink(path_.c_str());
+  std::atomic<bool> lost{false};
+  Reader reader(path_, {.lost = milliseconds(1)});
+  reader.source->before_read = [&] {
+    if (lost) throw std::runtime_error("the driver is gone");
+  };
+  AgentEnergy asking(At(), SteadyClock());
+  ASSERT_TRUE(asking.Open().ok());
+  lost = true;
+  auto ended = reader.ended.get_future();
+  std::string said;
+  while (ended.wait_for(milliseconds(5)) != std::future_status::ready) {
+    EnergyReading out;
+    for (size_t i = 0; i < 2; ++i) {
+      if (Status status = asking.Read(i, out); !status.ok() && said.empty()) said = status.detail;
+    }
+  }
+  EXPECT_EQ(said, "it threw: the driver is gone");
+}
+
+TEST_F(FeedTest, ClientsAreFew) {
+  const Reader reader(path_, {.clients = 2});
+  AgentEnergy::Options hasty = At();
+  hasty.first_answer = milliseconds(300);
+  AgentEnergy one(At(), SteadyClock()), two(At(), SteadyClock());
+  ASSERT_TRUE(one.Open().ok() && two.Open().ok());
+  EXPECT_EQ(AgentEnergy(hasty, SteadyClock()).Open().status().code, Code::kTimeout);
+  EnergyReading out;
+  EXPECT_TRUE(one.Read(0, out).ok()) << "who is in is served";
+}
+
+TEST_F(FeedTest, WhatIsNoRequestEndsTheConnection) {
+  const Reader reader(path_);
+  sockaddr_un at{};
+  at.sun_family = AF_UNIX;
+  path_.copy(at.sun_path, sizeof at.sun_path - 1);
+  const UniqueFd socket(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
+  ASSERT_EQ(::connect(socket.get(), reinterpret_cast<const sockaddr*>(&at), sizeof at), 0);
+  ASSERT_EQ(::send(socket.get(), "GET / HTTP/1.1", 14, MSG_NOSIGNAL), 14);
+  char byte = 0;
+  EXPECT_LE(::recv(socket.get(), &byte, 1, 0), 0);
+}
+
+}  // namespace
+}  // namespace gpulens::sdk

@@ -1,0 +1,48 @@
+// What a program and the agent's reader of energy say to each other, over a Unix socket of packets: a
+// request, an answer. Both are of one machine, so numbers are as it has them. Pure.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <gpulens/energy_source.h>
+#include <gpulens/status.h>
+
+namespace gpulens::sdk {
+
+inline constexpr size_t kMostFeedDevices = 64;
+// Of a packet: no answer is longer.
+inline constexpr size_t kMostFeedBytes = 32 * 1024;
+
+struct FeedRequest {
+  enum class Kind : uint32_t { kDevices = 1, kRead };
+  Kind kind = Kind::kDevices;
+  uint32_t device = 0;  // of kRead: its number in the list
+};
+
+struct FeedDevice {
+  EnergyDevice device;
+  EnergyVendor vendor = EnergyVendor::kNone;
+};
+
+// Times are of the monotonic clock of who reads. `now_ns` lets one whose clock is another (a container with a
+// time of its own) see by how much.
+struct FeedReading {
+  EnergyReading reading;  // but for its times
+  int64_t began_ns = 0, ended_ns = 0, now_ns = 0;
+};
+
+std::string EncodeFeedRequest(const FeedRequest& request);
+std::string EncodeFeedFailure(const Status& status);
+std::string EncodeFeedDevices(std::span<const FeedDevice> devices);  // the first kMostFeedDevices
+std::string EncodeFeedReading(const FeedReading& reading);
+
+// kDataLoss: it is none. A failure that was encoded comes back as it was.
+Result<FeedRequest> DecodeFeedRequest(std::string_view bytes);
+Result<std::vector<FeedDevice>> DecodeFeedDevices(std::string_view bytes);
+Result<FeedReading> DecodeFeedReading(std::string_view bytes);
+
+}  // namespace gpulens::sdk

@@ -1,0 +1,27 @@
+// Whatever comes over the socket of the energy feed is refused, or comes back the same when it is sent again.
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+
+#include "base/check.h"
+#include "sdk/energy/feed/feed_wire.h"
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  using namespace gpulens::sdk;
+  const std::string_view bytes(reinterpret_cast<const char*>(data), size);
+  if (const auto request = DecodeFeedRequest(bytes)) {
+    const auto again = DecodeFeedRequest(EncodeFeedRequest(*request));
+    CHECK(again && again->kind == request->kind && again->device == request->device);
+  }
+  if (const auto devices = DecodeFeedDevices(bytes)) {
+    CHECK(devices->size() <= kMostFeedDevices);
+    const auto again = DecodeFeedDevices(EncodeFeedDevices(*devices));
+    CHECK(again && again->size() == devices->size());
+    for (size_t i = 0; i < devices->size(); ++i) CHECK((*again)[i].device.id == (*devices)[i].device.id);
+  }
+  if (const auto reading = DecodeFeedReading(bytes)) {
+    CHECK(reading->began_ns <= reading->ended_ns && !std::isinf(reading->reading.joules));
+    CHECK(DecodeFeedReading(EncodeFeedReading(*reading)).ok());
+  }
+  return 0;
+}

@@ -1,0 +1,159 @@
+#include "sdk/energy/sources/agent_energy.h"
+
+#include <poll.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+
+#include "base/files.h"
+#include "base/result.h"
+#include "sdk/energy/sources/visible_devices.h"
+
+namespace gpulens::sdk {
+namespace {
+
+constexpr std::string_view kOfTheMachine = "/run/gpulens/energy.sock";
+
+std::chrono::steady_clock::time_point At(int64_t ns) {
+  return std::chrono::steady_clock::time_point(Duration(ns));
+}
+
+Status Gone(std::string why) { return {gpulens::Code::kUnavailable, "the agent's reader " + std::move(why)}; }
+
+}  // namespace
+
+std::string FindEnergySocket() {
+  if (const auto asked = Variable("GPULENS_ENERGY_SOCKET"); asked && asked->starts_with('/'))
+    return std::string(*asked);
+  const auto folder = Variable("XDG_RUNTIME_DIR");
+  std::string user = folder && folder->starts_with('/') ? std::string(*folder) + "/gpulens/energy.sock" : "";
+  if (!user.empty() && ::access(kOfTheMachine.data(), F_OK) != 0 && ::access(user.c_str(), F_OK) == 0)
+    return user;
+  return std::string(kOfTheMachine);
+}
+
+Status AgentEnergy::Connect() {
+  socket_.reset();
+  answered_ = false;
+  const std::string path = options_.socket.empty() ? FindEnergySocket() : options_.socket;
+  sockaddr_un at{};
+  at.sun_family = AF_UNIX;
+  if (path.size() >= sizeof at.sun_path)
+    return {gpulens::Code::kInvalidArgument, "too long a path of a socket: " + path};
+  path.copy(at.sun_path, sizeof at.sun_path - 1);
+  UniqueFd socket(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  if (!socket) return ErrnoStatus("socket", errno);
+  if (::connect(socket.get(), reinterpret_cast<const sockaddr*>(&at), sizeof at) != 0) {
+    const int error = errno;
+    if (error == ENOENT || error == ECONNREFUSED || error == ENOTDIR)
+      return {gpulens::Code::kUnavailable, "no agent at " + path};
+    if (error == EAGAIN) return {gpulens::Code::kUnavailable, "too many ask the agent at " + path};
+    return ErrnoStatus("connect " + path, error);
+  }
+  socket_ = std::move(socket);
+  return {};
+}
+
+Result<std::string> AgentEnergy::Ask(const FeedRequest& request, Duration patience) {
+  if (!socket_) return Gone("is away");
+  const std::string bytes = EncodeFeedRequest(request);
+  if (::send(socket_.get(), bytes.data(), bytes.size(), MSG_DONTWAIT | MSG_NOSIGNAL) < 0) {
+    socket_.reset();
+    return Gone("has ended");
+  }
+  const int64_t deadline_ns = clock_.Now().boot_ns + patience.count();
+  std::string answer(kMostFeedBytes, '\0');
+  while (true) {
+    const int64_t left_ns = deadline_ns - clock_.Now().boot_ns;
+    pollfd wait{socket_.get(), POLLIN, 0};
+    const int ready = ::poll(&wait, 1, static_cast<int>(std::max<int64_t>(left_ns / 1'000'000, 0)));
+    if (ready < 0 && errno == EINTR) continue;
+    if (ready <= 0) {
+      socket_.reset();  // an answer that comes later is none to the next question
+      return Status{gpulens::Code::kTimeout, "the agent's reader does not answer"};
+    }
+    const ssize_t got = ::recv(socket_.get(), answer.data(), answer.size(), MSG_DONTWAIT);
+    if (got < 0 && (errno == EAGAIN || errno == EINTR)) continue;
+    if (got <= 0) {
+      socket_.reset();
+      return Gone("has ended");
+    }
+    answer.resize(static_cast<size_t>(got));
+    answered_ = true;
+    return answer;
+  }
+}
+
+Status AgentEnergy::List(std::vector<EnergyDevice>& devices) {
+  RETURN_IF_ERROR(Connect());
+  ASSIGN_OR_RETURN(std::string answer, Ask({FeedRequest::Kind::kDevices, 0}, options_.first_answer));
+  ASSIGN_OR_RETURN(std::vector<FeedDevice> all, DecodeFeedDevices(answer));
+  numbers_.clear();
+  devices.clear();
+  for (uint32_t i = 0; i < all.size(); ++i) {
+    if (all[i].vendor != options_.vendor || all[i].device.part != EnergyPart::kGpu) continue;
+    numbers_.push_back(i);
+    devices.push_back(std::move(all[i].device));
+  }
+  if (devices.empty()) return {gpulens::Code::kUnavailable, "the agent has no GPU of this vendor"};
+  return {};
+}
+
+Result<std::vector<EnergyDevice>> AgentEnergy::Open() {
+  std::vector<EnergyDevice> devices;
+  RETURN_IF_ERROR(List(devices));
+  std::vector<VisibleName> names(devices.size());
+  ids_.clear();
+  for (size_t i = 0; i < devices.size(); ++i) {
+    names[i].uuid = devices[i].id;
+    ids_.push_back(devices[i].id);
+  }
+  // What the agent itself may use says nothing of us. Its GPUs are told whole: of MIG devices it says
+  // nothing.
+  const std::vector<size_t> visible = VisibleDevices(Variable("CUDA_VISIBLE_DEVICES"), names);
+  for (size_t i = 0; i < devices.size(); ++i)
+    devices[i].usable &= std::ranges::find(visible, i) != visible.end();
+  return devices;
+}
+
+Result<FeedReading> AgentEnergy::ReadOnce(uint32_t number) {
+  ASSIGN_OR_RETURN(std::string answer, Ask({FeedRequest::Kind::kRead, number}, options_.patience));
+  return DecodeFeedReading(answer);
+}
+
+Status AgentEnergy::Read(size_t device, EnergyReading& out) {
+  const bool worked = answered_;
+  int64_t asked_ns = clock_.Now().boot_ns;
+  auto reading = ReadOnce(numbers_.at(device));
+  if (!reading && worked && !socket_ && reading.error().code == gpulens::Code::kUnavailable) {
+    std::vector<EnergyDevice> devices;
+    RETURN_IF_ERROR(List(devices));
+    if (!std::ranges::equal(devices, ids_, {}, &EnergyDevice::id)) {
+      socket_.reset();
+      answered_ = false;
+      return {gpulens::Code::kUnavailable, "the agent was started anew and has other GPUs"};
+    }
+    asked_ns = clock_.Now().boot_ns;
+    reading = ReadOnce(numbers_.at(device));
+  }
+  if (!reading) return reading.error();
+  const int64_t got_ns = clock_.Now().boot_ns;
+  out = reading->reading;
+  int64_t began_ns = reading->began_ns, ended_ns = reading->ended_ns;
+  // Its clock is ours, unless one of us has a time of its own; then the way there and back is not known.
+  if (reading->now_ns < asked_ns || reading->now_ns > got_ns) {
+    began_ns = asked_ns - (reading->now_ns - began_ns);
+    ended_ns = got_ns - (reading->now_ns - ended_ns);
+  }
+  out.began = At(began_ns);
+  out.ended = At(ended_ns);
+  return {};
+}
+
+}  // namespace gpulens::sdk

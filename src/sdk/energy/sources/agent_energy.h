@@ -1,0 +1,54 @@
+// GPUs that the agent of this machine reads for us: for a process that has no vendor's library, or may not
+// open the devices. RAPL is not among them: that root alone may read it has a reason.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <gpulens/energy_source.h>
+
+#include "base/clock.h"
+#include "base/fd.h"
+#include "sdk/energy/feed/feed_wire.h"
+
+namespace gpulens::sdk {
+
+// Where the agent would be: $GPULENS_ENERGY_SOCKET, else /run/gpulens/energy.sock, else energy.sock beside
+// the agent of this user.
+std::string FindEnergySocket();
+
+class AgentEnergy final : public EnergySource {
+ public:
+  struct Options {
+    std::string socket = {};  // empty: where it is found, anew at each try
+    // Of the agent's GPUs only theirs; kNone: all.
+    EnergyVendor vendor = EnergyVendor::kNvidia;
+    Duration patience = std::chrono::seconds(1);       // for a reading
+    Duration first_answer = std::chrono::seconds(10);  // its reader may have to be started
+  };
+  // `clock` is that of windows.
+  AgentEnergy(Options options, const Clock& clock) : options_(std::move(options)), clock_(clock) {}
+
+  std::string_view name() const noexcept override { return "agent"; }
+  EnergyVendor vendor() const noexcept override { return options_.vendor; }
+  // kUnavailable: nobody is there, or it has no GPU.
+  Result<std::vector<EnergyDevice>> Open() override;
+  // An agent that was started anew is asked again; its devices have to be the same.
+  Status Read(size_t device, EnergyReading& out) override;
+
+ private:
+  Status Connect();
+  Result<std::string> Ask(const FeedRequest& request, Duration patience);
+  Status List(std::vector<EnergyDevice>& devices);
+  Result<FeedReading> ReadOnce(uint32_t number);
+
+  const Options options_;
+  const Clock& clock_;
+  UniqueFd socket_;
+  std::vector<uint32_t> numbers_;  // of our devices, in the agent's list
+  std::vector<std::string> ids_;
+  bool answered_ = false;  // on this connection
+};
+
+}  // namespace gpulens::sdk
