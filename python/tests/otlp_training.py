@@ -301,6 +301,15 @@ class Tls(unittest.TestCase):
                     monitor.exporter.flush(20)
             self.assertEqual(len(receiver.requests), count)
 
+    def test_the_end_of_a_program_that_exports_by_the_environment(self):
+        code = "import gpulens; gpulens.Counter('unasked').add(1)"
+        with GrpcReceiver(self.credentials()) as receiver:
+            env = {**os.environ, "GPULENS_EXPORT": "otlp", "OTEL_EXPORTER_OTLP_ENDPOINT": receiver.url,
+                   "OTEL_EXPORTER_OTLP_PROTOCOL": "grpc", "OTEL_EXPORTER_OTLP_CERTIFICATE": self.path("ca.pem")}  # fmt: skip
+            done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, env=env)
+            self.assertEqual((done.returncode, done.stderr), (0, ""))
+            self.assertEqual(receiver.newest()["unasked"][1], 1)
+
     def test_a_receiver_that_asks_who_it_is(self):
         ca = pathlib.Path(self.path("ca.pem")).read_bytes()
         with GrpcReceiver(self.credentials(root_certificates=ca, require_client_auth=True)) as receiver:
