@@ -6,7 +6,7 @@ help_of() {
   run) echo "./dev run [--demo] [-- AGENT OPTIONS]
 Builds the release preset and becomes build/gpulens agent, so that Ctrl-C reaches it. --demo simulates 8 GPUs.
   ./dev run -- --http-listen 127.0.0.1:9191" ;;
-  test) echo "./dev test [--engines | --peers | --soak [MINUTES]] [NAME…]
+  test) echo "./dev test [--engines | --peers | --pythons | --torch | --soak [MINUTES]] [NAME…]
 Builds the release preset and runs every test, or those whose ctest name contains a NAME. Fetches Debian's
 prometheus and node exporter into build/peers and Python packages into build/venv, and builds the OpenTelemetry
 Collector and VictoriaMetrics in build/go_peers, where there is Go, for the end-to-end tests; what cannot be had is
@@ -17,6 +17,7 @@ With --peers it runs those of other programs in Go that take long to build: a Pr
 write 2.0, telemetrygen.
 With --soak it runs the kill test of docs/reliability.md for MINUTES (10), with two kills a minute; GPULENS_SOAK_SEED
 repeats the plan of an earlier run.
+With --pythons it builds the Python package's wheel, and runs its tests, with each Python 3.9 to 3.13 that is on PATH.
   ./dev test base wire
   ./dev test --engines litellm
   ./dev test --peers" ;;

@@ -1,15 +1,13 @@
-"""gpulens.compat.l9gpu.training and gpulens.export over gRPC and TLS, at receivers that are not ours: in_venv.py --otlp.
+"""gpulens.compat.l9gpu.training over gRPC, at a receiver that is not ours: in_venv.py --otlp. Over TLS: otlp_secure.py.
 
 Rows of the seeds: l9-173 to l9-183 names_units_and_values; l9-214, l9-215 Snippet; l9-216 every_thirty_seconds, end_of_the_interpreter;
 l9-217 names_units_and_values, Snippet; l9-218 Peaks; l9-219 to l9-221 Alone, and torch_training.py; l9-222 all of Monitor: no agent.
 """
-import http.server
 import inspect
 import math
 import os
 import pathlib
 import shutil
-import ssl
 import subprocess
 import sys
 import tempfile
@@ -17,11 +15,10 @@ import threading
 import types
 import unittest
 
-import grpc
 import gpulens
 from gpulens.compat.l9gpu import training
 from gpulens.compat.l9gpu.training import CheckpointTimer, DataLoaderTimer, GradientTracker, L9GPUTrainingMonitor
-from grpc_receiver import GrpcReceiver, certificates
+from grpc_receiver import GrpcReceiver
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 SEED = pathlib.Path(os.environ.get("GPULENS_SHARED", ROOT.parent / "shared"), "seeds/l9gpu-architecture.txt")
@@ -270,84 +267,6 @@ class Alone(unittest.TestCase):
             threading.Event().wait(0.1)
         self.assertGreaterEqual(checkpoint.checkpoint_save_duration, 0.1)
         self.assertLessEqual(checkpoint.checkpoint_save_bandwidth, 10_000)
-
-
-@unittest.skipUnless(shutil.which("openssl"), "no openssl here to make certificates with")
-class Tls(unittest.TestCase):
-    @classmethod
-    def setUpClass(cls):
-        folder = tempfile.TemporaryDirectory()
-        cls.addClassCleanup(folder.cleanup)
-        certificates(folder.name)
-        cls.folder = folder.name
-
-    def path(self, name):
-        return os.path.join(self.folder, name)
-
-    def credentials(self, **more):
-        pair = (pathlib.Path(self.path("server.key")).read_bytes(), pathlib.Path(self.path("server.pem")).read_bytes())
-        return grpc.ssl_server_credentials([pair], **more)
-
-    def test_grpc(self):
-        with GrpcReceiver(self.credentials()) as receiver:
-            with L9GPUTrainingMonitor(receiver.url, **LLAMA, ca_file=self.path("ca.pem")) as monitor:
-                monitor.emit_step(1.0, 1.0)
-                monitor.exporter.flush(20)
-                self.assertAlmostEqual(receiver.newest()["training.mfu"][1], 0.2174, 4)
-            count = len(receiver.requests)
-            with L9GPUTrainingMonitor(receiver.url, **LLAMA) as monitor:  # its CA is none of the machine's
-                monitor.emit_step(1.0, 1.0)
-                with self.assertRaises(gpulens.Error):
-                    monitor.exporter.flush(20)
-            self.assertEqual(len(receiver.requests), count)
-
-    def test_a_receiver_that_asks_who_it_is(self):
-        ca = pathlib.Path(self.path("ca.pem")).read_bytes()
-        with GrpcReceiver(self.credentials(root_certificates=ca, require_client_auth=True)) as receiver:
-            own = {"client_certificate_file": self.path("client.pem"), "client_key_file": self.path("client.key")}
-            for more, arrives in (({}, False), (own, True)):
-                with L9GPUTrainingMonitor(receiver.url, **LLAMA, ca_file=self.path("ca.pem"), **more) as monitor:
-                    monitor.emit_step(1.0, 1.0)
-                    if arrives:
-                        monitor.exporter.flush(20)
-                    else:
-                        self.assertRaises(gpulens.Error, monitor.exporter.flush, 20)
-                self.assertEqual(bool(receiver.requests), arrives)
-
-    def test_http(self):
-        bodies = []
-
-        class Handler(http.server.BaseHTTPRequestHandler):
-            def do_POST(self):
-                bodies.append((self.path, self.rfile.read(int(self.headers["Content-Length"]))))
-                self.send_response(200)
-                self.send_header("Content-Type", "application/x-protobuf")
-                self.send_header("Content-Length", "0")
-                self.end_headers()
-
-            def log_message(self, *_):
-                pass
-
-        server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        context.load_cert_chain(self.path("server.pem"), self.path("server.key"))
-        server.socket = context.wrap_socket(server.socket, server_side=True)
-        thread = threading.Thread(target=server.serve_forever, daemon=True)
-        thread.start()
-        self.addCleanup(thread.join)
-        self.addCleanup(server.server_close)
-        self.addCleanup(server.shutdown)
-        registry = gpulens.Registry()
-        gpulens.Counter("app.requests", registry=registry).add(7)
-        with gpulens.export_otlp(f"https://localhost:{server.server_port}", ca_file=self.path("ca.pem"), registry=registry) as exporter:
-            exporter.flush(20)
-        self.assertEqual(bodies[0][0], "/v1/metrics")
-        self.assertIn(b"app.requests", bodies[0][1])
-
-    def test_files_that_are_none(self):
-        for options in ({"ca_file": "/nonexistent/ca.pem"}, {"ca_file": self.path("names")}, {"client_key_file": self.path("client.key")}):
-            with self.assertRaises(gpulens.Error, msg=options):
-                gpulens.export_otlp("https://127.0.0.1:1", **options)
 
 
 if __name__ == "__main__":

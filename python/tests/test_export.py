@@ -166,7 +166,7 @@ class Otlp(unittest.TestCase):
 
 
 class Secure(unittest.TestCase):
-    """TLS and gRPC; that they arrive is shown by otlp_training.py."""
+    """TLS and gRPC; that they arrive is shown by otlp_secure.py."""
 
     PACKAGE = pathlib.Path(gpulens.__file__).parent
     ASK = ({"endpoint": "https://127.0.0.1:1"}, {"endpoint": "http://127.0.0.1:1", "protocol": "grpc"})

@@ -237,6 +237,22 @@ class Training(unittest.TestCase):
             self.train(f"https://localhost:{port}", OTEL_EXPORTER_OTLP_PROTOCOL="grpc", OTEL_EXPORTER_OTLP_CERTIFICATE=cert)
             self.right(collector.taken)
 
+    def test_the_end_of_a_program_that_exports_by_the_environment(self):
+        with tempfile.TemporaryDirectory() as folder:
+            cert, key = certificate(folder)
+            rules = grpc and grpc.ssl_server_credentials([(pathlib.Path(key).read_bytes(), pathlib.Path(cert).read_bytes())])
+            collector, port = self.serve(rules)
+            with Program(OTEL_SERVICE_NAME="trainer", GPULENS_EXPORT="otlp", OTEL_EXPORTER_OTLP_ENDPOINT=f"https://localhost:{port}",
+                         OTEL_EXPORTER_OTLP_PROTOCOL="grpc", OTEL_EXPORTER_OTLP_CERTIFICATE=cert,
+                         OTEL_METRIC_EXPORT_INTERVAL="3600000") as program:  # fmt: skip
+                self.assertEqual(program.do("train"), "ok")
+                self.assertTrue(collector.wait(lambda taken: taken), "soon after its start")
+                program.do("train")  # what only the end tells: two steps
+                self.assertEqual(program.end("exit"), "")
+            self.right(collector.taken)
+            [(_, steps)] = collector.taken[-1].points("training.steps")
+            self.assertEqual(steps.as_int, 2)
+
     def test_the_agents_receiver(self):
         for protocol in ("http/protobuf", "grpc"):
             ports = {"http/protobuf": free_port(), "grpc": free_port()}

@@ -56,6 +56,9 @@ class ExporterDesk {
   }
 
   void Sit(ExporterSeat& seat) {
+    // Once for each: what is registered last runs first, and this one has to send before what its transport
+    // needs, OpenSSL for one, is taken down by a handler of its own. Again it does nothing.
+    CHECK(std::atexit(&AtExit) == 0);
     std::lock_guard lock(mutex_);
     seats_.push_back(&seat);
     Start(seat);
@@ -89,7 +92,6 @@ class ExporterDesk {
   ExporterDesk() {
     Registry::Process();
     CHECK(::pthread_atfork(&BeforeFork, &AfterForkInParent, &AfterForkInChild) == 0);
-    CHECK(std::atexit(&AtExit) == 0);
     instruments::CellStore::OnUse(&OnUse);
   }
 

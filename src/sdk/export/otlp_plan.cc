@@ -11,6 +11,11 @@
 #include "sdk/told/key_values.h"
 
 namespace gpulens::sdk {
+
+// Null in a program that does not link it. Weak, since GPULENS_EXPORT may ask for it before anything of the
+// program has run, while its instruments are made.
+[[gnu::weak]] Result<std::unique_ptr<Transport>> MakeSecureTransport(const OtlpPlan& plan);
+
 namespace {
 
 using std::chrono::milliseconds;
@@ -120,7 +125,8 @@ Result<Exporter> StartOtlp(const OtlpOptions& options, Registry& registry) {
     return Exporter(ExporterSeat::Empty({Code::kUnavailable, "OTEL_SDK_DISABLED switches it off"}));
   ASSIGN_OR_RETURN(const OtlpPlan plan, PlanOtlp(options, &ProcessEnvironment));
   const bool secure = plan.url.tls || plan.grpc;
-  const SecureMaker maker = secure_maker;
+  const SecureMaker set = secure_maker;
+  const SecureMaker maker = set ? set : &MakeSecureTransport;
   if (secure && !maker)
     return Status{Code::kUnavailable,
                   "this program has neither TLS nor gRPC linked: it has to name ExportOtlp"};
