@@ -32,12 +32,13 @@ int64_t UnixNow() noexcept {
 }
 
 ExperimentEnergy AskEnergy(const ExperimentEnergyMeter& meter, bool ended) {
-  ExperimentEnergy failed{.method = {}, .validity = "source_failed", .reason = "an exception"};
+  ExperimentEnergy failed{.method = {}, .validity = "source_failed", .reason = {}};
   try {
     return meter(ended);
   } catch (const std::exception& error) {
     failed.reason = error.what();
-  } catch (...) {  // told as above
+  } catch (...) {
+    failed.reason = "an exception";
   }
   return failed;
 }
