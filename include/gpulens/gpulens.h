@@ -5,6 +5,7 @@
 #include <gpulens/energy.h>
 #include <gpulens/experiment.h>
 #include <gpulens/export.h>
+#include <gpulens/inference.h>
 #include <gpulens/instruments.h>
 #include <gpulens/registry.h>
 #include <gpulens/resident_kernel.h>

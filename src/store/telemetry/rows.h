@@ -1,0 +1,115 @@
+// A row of the table `telemetry` as values, and the table's columns by name.
+//
+// The first 42 columns are those of openjarvis, in the units of its table (percent, GiB, milliseconds), NOT
+// NULL with 0 for what is not known; `measured` has a bit for each of them whose value is known, so that a
+// measured 0 is told from none. Columns of ours stand behind them and are NULL when not measured. Files grew
+// in many ways: nothing is read by position.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <limits>
+#include <span>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+#include <gpulens/inference_record.h>
+
+#include "store/sqlite/sqlite.h"
+
+namespace gpulens::telemetry {
+
+inline constexpr int64_t kNoCount = std::numeric_limits<int64_t>::min();  // a whole number that is not known
+
+struct Numbers {
+  double timestamp = kNotMeasured;  // seconds since 1970; NaN: now
+  int64_t prompt_tokens = kNoCount, prompt_tokens_evaluated = kNoCount, completion_tokens = kNoCount,
+          total_tokens = kNoCount;
+  double latency_seconds = kNotMeasured, ttft = kNotMeasured, cost_usd = kNotMeasured,
+         energy_joules = kNotMeasured, power_watts = kNotMeasured, gpu_utilization_pct = kNotMeasured,
+         gpu_memory_used_gb = kNotMeasured, gpu_temperature_c = kNotMeasured,
+         throughput_tok_per_sec = kNotMeasured, prefill_latency_seconds = kNotMeasured,
+         decode_latency_seconds = kNotMeasured;
+  int64_t is_warmup = 0;
+  double cpu_energy_joules = kNotMeasured, gpu_energy_joules = kNotMeasured,
+         dram_energy_joules = kNotMeasured, tokens_per_joule = kNotMeasured,
+         energy_per_output_token_joules = kNotMeasured, throughput_per_watt = kNotMeasured,
+         prefill_energy_joules = kNotMeasured, decode_energy_joules = kNotMeasured,
+         mean_itl_ms = kNotMeasured, median_itl_ms = kNotMeasured, p90_itl_ms = kNotMeasured,
+         p95_itl_ms = kNotMeasured, p99_itl_ms = kNotMeasured, std_itl_ms = kNotMeasured;
+  int64_t is_streaming = 0;
+  int64_t token_counting_version = kNoCount;
+  // Ours.
+  int64_t cached_prompt_tokens = kNoCount, itl_count = kNoCount;
+  double consumer_seconds = kNotMeasured, energy_uncertainty_joules = kNotMeasured, min_itl_ms = kNotMeasured,
+         max_itl_ms = kNotMeasured;
+  int64_t outcome = 0;  // an Outcome
+};
+
+// In the order of the columns.
+enum class TextColumn : uint8_t {
+  kModel,
+  kEngine,
+  kAgent,
+  kEnergyMethod,
+  kEnergyVendor,
+  kBatch,
+  kMiningSession,
+  kMetadata,
+  kErrorType,
+};
+inline constexpr size_t kTexts = 9;
+
+// Views: of who made it.
+struct Row {
+  Numbers numbers;
+  std::array<std::string_view, kTexts> texts = {};
+
+  std::string_view& text(TextColumn which) noexcept { return texts[static_cast<size_t>(which)]; }
+  std::string_view text(TextColumn which) const noexcept { return texts[static_cast<size_t>(which)]; }
+};
+
+struct Column {
+  std::string_view name, declaration;  // "latency_seconds", "REAL NOT NULL DEFAULT 0.0"
+  std::variant<double Numbers::*, int64_t Numbers::*, TextColumn> at;
+  bool masked = false;  // 0 when not known, and told by its bit of `measured`: 1 << its place in kColumns
+};
+// All but `id`, `outcome` and `measured`, which come last; in the order of a new table.
+std::span<const Column> Columns() noexcept;
+inline constexpr std::string_view kOutcomeDeclaration = "TEXT", kMeasuredDeclaration = "INTEGER";
+
+// Which masked columns of `row` are known.
+int64_t MeasuredMask(const Row& row) noexcept;
+
+// From and to what people record. A record of what a row holds has the row's texts. Percent and milliseconds
+// become ratios and seconds; total tokens and the seed's ratios (tokens per second and the like) are
+// computed.
+Row FromRecord(const InferenceRecord& record) noexcept;
+InferenceRecord ToRecord(const Row& row) noexcept;
+
+// Why a row cannot be kept; empty: it can. Texts have to be UTF-8 of at most kMostTextBytes, the metadata at
+// most kMostMetadataBytes, times within years 1970 to 9999, amounts finite and not negative.
+std::string_view WhyNot(const Row& row) noexcept;
+inline constexpr size_t kMostTextBytes = 1024, kMostMetadataBytes = 64 << 10;
+
+// A JSON object of the columns that are known, for records set aside.
+std::string ToJson(const Row& row);
+
+// Reads rows of a statement whose columns carry the table's names; other columns are passed by, missing ones
+// are not known. Of a row without `measured` (another program wrote it) a 0 is not known.
+class RowReader {
+ public:
+  // `statement` outlives it.
+  explicit RowReader(const sqlite::Statement& statement);
+  // The row that the statement is on; texts until its next step.
+  Row Read() const;
+
+ private:
+  const sqlite::Statement* statement_;
+  std::vector<int> at_;  // of Columns(): the statement's column, or -1
+  int outcome_ = -1, measured_ = -1;
+};
+
+}  // namespace gpulens::telemetry

@@ -1,0 +1,23 @@
+// Statistics of the records in a file.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include <gpulens/inference.h>
+
+#include "store/sqlite/sqlite.h"
+#include "store/telemetry/rollup.h"
+
+namespace gpulens::telemetry {
+
+// See InferenceStore::Summarize. `database` is of OpenToRead or OpenToWrite; old files have neither all
+// columns nor a roll-up.
+Result<std::vector<InferenceSummary>> Summarize(const sqlite::Database& database, const Query& query);
+// See InferenceStore::Each.
+Status EachRecord(const sqlite::Database& database, const Query& query,
+                  const std::function<bool(const InferenceRecord&)>& on_record);
+// What the writer feeds; null: nothing is rolled up.
+std::unique_ptr<Rollup> MakeRollup();
+
+}  // namespace gpulens::telemetry
