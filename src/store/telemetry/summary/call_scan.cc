@@ -82,22 +82,20 @@ TimeRange RangeOf(const Query& query) noexcept {
           .until = query.until ? SecondsOf(*query.until) : kOpen};
 }
 
-Result<sqlite::Statement> SelectRows(const sqlite::Database& database, const Plan::Rows& part,
-                                     const Query& query, std::span<const std::string_view> columns,
-                                     const std::string& order) {
+Result<sqlite::Statement> SelectRows(const sqlite::Database& database, const Query& query,
+                                     const Selection& selection) {
   ASSIGN_OR_RETURN(const Names there, ColumnsOf(database));
-  const Where where = Conditions(part, query, there);
-  ASSIGN_OR_RETURN(sqlite::Statement rows, database.Prepare("SELECT " + Selected(there, columns) +
-                                                            " FROM telemetry" + where.sql + order));
+  const Where where = Conditions(selection.part, query, there);
+  ASSIGN_OR_RETURN(sqlite::Statement rows, database.Prepare("SELECT " + Selected(there, selection.columns) +
+                                                            " FROM telemetry" + where.sql + selection.order));
   for (size_t i = 0; i < where.values.size(); ++i)
     std::visit([&](const auto& value) { rows.Bind(static_cast<int>(i) + 1, value); }, where.values[i]);
   return rows;
 }
 
-Status ScanRows(const sqlite::Database& database, const Plan::Rows& part, const Query& query,
-                std::span<const std::string_view> columns, const std::string& order,
+Status ScanRows(const sqlite::Database& database, const Query& query, const Selection& selection,
                 const std::function<bool(const Row&)>& on_row) {
-  ASSIGN_OR_RETURN(sqlite::Statement rows, SelectRows(database, part, query, columns, order));
+  ASSIGN_OR_RETURN(sqlite::Statement rows, SelectRows(database, query, selection));
   const RowReader reader(rows);
   for (;;) {
     ASSIGN_OR_RETURN(const bool more, rows.Step());

@@ -17,14 +17,17 @@ namespace gpulens::telemetry {
 // Of a question, but for how it is grouped. Infinite where nothing was asked.
 TimeRange RangeOf(const Query& query) noexcept;
 
-// The rows of `part` that fit the query. Only `columns`, those of them that the file has; empty: all as they
-// are. `order` is SQL behind the WHERE. `query` outlives the statement.
-Result<sqlite::Statement> SelectRows(const sqlite::Database& database, const Plan::Rows& part,
-                                     const Query& query, std::span<const std::string_view> columns,
-                                     const std::string& order);
+struct Selection {
+  Plan::Rows part;
+  std::span<const std::string_view> columns = {};  // those of them that the file has; empty: all as they are
+  std::string order = {};                          // SQL behind the WHERE
+};
+
+// The rows that fit the query and the selection. `query` outlives the statement.
+Result<sqlite::Statement> SelectRows(const sqlite::Database& database, const Query& query,
+                                     const Selection& selection);
 // The same as values; columns that the file has not are not known. False from `on_row`: enough.
-Status ScanRows(const sqlite::Database& database, const Plan::Rows& part, const Query& query,
-                std::span<const std::string_view> columns, const std::string& order,
+Status ScanRows(const sqlite::Database& database, const Query& query, const Selection& selection,
                 const std::function<bool(const Row&)>& on_row);
 
 }  // namespace gpulens::telemetry

@@ -78,8 +78,10 @@ Result<bool> RollupKeeper::CatchUp(const sqlite::Database& database, size_t rows
   const Plan::Rows part{.above = std::max<int64_t>(state.covered, 0), .any_time = true};
   std::vector<std::string_view> columns(std::begin(kSummedColumns), std::end(kSummedColumns));
   columns.insert(columns.begin(), "id");
-  ASSIGN_OR_RETURN(sqlite::Statement next,
-                   SelectRows(database, part, all, columns, " ORDER BY id LIMIT " + std::to_string(rows)));
+  ASSIGN_OR_RETURN(
+      sqlite::Statement next,
+      SelectRows(database, all,
+                 {.part = part, .columns = columns, .order = " ORDER BY id LIMIT " + std::to_string(rows)}));
   const RowReader reader(next);
   for (;;) {
     ASSIGN_OR_RETURN(const bool more, next.Step());

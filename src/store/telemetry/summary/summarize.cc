@@ -111,7 +111,8 @@ Status AddRollups(const sqlite::Database& database, const Plan::Rollups& part, c
 Status AddAll(const sqlite::Database& database, const Query& query, const Plan& plan, Grouping& groups) {
   for (const Plan::Rollups& part : plan.rollups) RETURN_IF_ERROR(AddRollups(database, part, query, groups));
   for (const Plan::Rows& part : plan.rows) {
-    RETURN_IF_ERROR(ScanRows(database, part, query, kSummedColumns, "", [&](const Row& row) {
+    const Selection selection{.part = part, .columns = kSummedColumns};
+    RETURN_IF_ERROR(ScanRows(database, query, selection, [&](const Row& row) {
       groups.Of(row).Add(row);
       return true;
     }));
@@ -163,7 +164,7 @@ Status EachRecord(const sqlite::Database& database, const Query& query,
   const Plan plan = MakePlan(range, {}, 0);
   std::string order = query.newest_first ? " ORDER BY timestamp DESC, id DESC" : " ORDER BY timestamp, id";
   if (query.limit > 0) order += " LIMIT " + std::to_string(query.limit);
-  return ScanRows(database, plan.rows.front(), query, {}, order,
+  return ScanRows(database, query, {.part = plan.rows.front(), .order = order},
                   [&](const Row& row) { return on_record(ToRecord(row)); });
 }
 
