@@ -5,6 +5,11 @@
 #include "base/text.h"
 
 namespace gpulens {
+namespace {
+
+constexpr size_t kBetween = 2;  // blanks between columns
+
+}  // namespace
 
 size_t WidthOf(std::string_view text) noexcept {
   return static_cast<size_t>(
@@ -34,17 +39,28 @@ void TextTable::Add(std::vector<std::string> cells) {
   rows_.push_back(std::move(cells));
 }
 
-std::string TextTable::Text(size_t width) const {
-  constexpr size_t kBetween = 2;
+std::vector<size_t> TextTable::Widths() const {
   std::vector<size_t> widths(right_.size());
   for (const auto& row : rows_) {
     for (size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], WidthOf(row[i]));
   }
+  return widths;
+}
+
+size_t TextTable::Fitting(const std::vector<size_t>& widths, size_t width) noexcept {
   size_t columns = 0;
   for (size_t used = 0; columns < widths.size(); ++columns) {
     used += widths[columns] + (columns > 0 ? kBetween : 0);
     if (width > 0 && used > width && columns > 0) break;
   }
+  return columns;
+}
+
+size_t TextTable::LeftOut(size_t width) const { return right_.size() - Fitting(Widths(), width); }
+
+std::string TextTable::Text(size_t width) const {
+  const std::vector<size_t> widths = Widths();
+  const size_t columns = Fitting(widths, width);
   std::string out;
   for (const auto& row : rows_) {
     std::string line;

@@ -27,8 +27,13 @@ class TextTable {
   void Add(std::vector<std::string> cells);
   // Columns that do not fit into `width` are left out from the right, but for the first; 0: any width.
   std::string Text(size_t width = 0) const;
+  // How many columns Text leaves out.
+  size_t LeftOut(size_t width) const;
 
  private:
+  std::vector<size_t> Widths() const;
+  static size_t Fitting(const std::vector<size_t>& widths, size_t width) noexcept;
+
   std::vector<bool> right_;
   std::vector<std::vector<std::string>> rows_;
 };

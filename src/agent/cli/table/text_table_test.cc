@@ -18,6 +18,8 @@ TEST(TextTable, WhatDoesNotFitIsLeftOutFromTheRight) {
   table.Add({"a\x1b[2J", "10", "1"});
   EXPECT_EQ(table.Text(18), "NAME      CALLS\na\\x1b[2J  10\n");
   EXPECT_EQ(table.Text(21), table.Text());
+  EXPECT_EQ(table.LeftOut(18), 1u);
+  EXPECT_EQ(table.LeftOut(0), 0u);
   EXPECT_EQ(table.Text(3), "NAME\na\\x1b[2J\n");
 }
 

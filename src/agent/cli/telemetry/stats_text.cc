@@ -13,8 +13,9 @@
 namespace gpulens {
 namespace {
 
-constexpr size_t kMostName = 36;
-constexpr size_t kNotable = 80;  // columns that are always there
+// Of a name, where the screen has room for what it took, too.
+constexpr size_t kMostName = 40, kMostNameNarrow = 24, kNarrow = 100;
+constexpr size_t kLeastWidth = 40;  // nobody reads narrower tables
 
 // 84,102.41
 std::string Fixed(double value, int digits) {
@@ -46,9 +47,11 @@ std::string MeasuredBy(const Distribution& of, uint64_t calls) {
 }
 
 // "2026-11-21 02:07" of a group of time.
-std::string NameOf(const InferenceSummary& group, GroupBy by) {
+std::string NameOf(const InferenceSummary& group, GroupBy by, size_t width) {
   if (by != GroupBy::kMinute && by != GroupBy::kHour && by != GroupBy::kDay)
-    return group.key.empty() ? "(none)" : Shortened(group.key, kMostName);
+    return group.key.empty()
+               ? "(none)"
+               : Shortened(group.key, width > 0 && width < kNarrow ? kMostNameNarrow : kMostName);
   const auto seconds = ParseInt<int64_t>(group.key);
   if (!seconds) return "(no time)";
   std::string time;
@@ -60,7 +63,8 @@ std::string NameOf(const InferenceSummary& group, GroupBy by) {
 struct TableColumn {
   const char* head;
   std::function<double(const InferenceSummary&)> value;  // NaN: not measured
-  int digits;                                            // -1: a count
+  int digits;
+  const char* unit = "";
 };
 
 // In the order of the seed, what people ask for first to the left.
@@ -70,22 +74,22 @@ const std::vector<TableColumn>& TableColumns() {
       {"Calls", [](S s) { return static_cast<double>(s.calls); }, 0},
       {"Failed", [](S s) { return s.errors > 0 ? static_cast<double>(s.errors) : kNotMeasured; }, 0},
       {"Tokens", [](S s) { return static_cast<double>(s.total_tokens); }, 0},
-      {"Avg Latency (s)", [](S s) { return s.latency_seconds.mean; }, 3},
-      {"TTFT p95 (ms)", [](S s) { return s.ttft_seconds.p95 * 1e3; }, 0},
+      {"Avg Latency", [](S s) { return s.latency_seconds.mean; }, 3, "s"},
+      {"TTFT p95", [](S s) { return s.ttft_seconds.p95 * 1e3; }, 0, "ms"},
       {"Tok/s", [](S s) { return s.output_tokens_per_second; }, 1},
       {"Energy (J)", [](S s) { return TotalOf(s.energy_joules); }, 2},
       {"E/OutTok (J)", [](S s) { return s.joules_per_output_token; }, 6},
       {"Cost (USD)", [](S s) { return TotalOf(s.cost_usd); }, 6},
       {"Tok/s/W", [](S s) { return s.output_tokens_per_second_per_watt; }, 2},
       {"GPU Util %", [](S s) { return s.gpu_utilization_ratio.mean * 100; }, 1},
-      {"Mean ITL (ms)", [](S s) { return s.itl_seconds.mean * 1e3; }, 2},
-      {"P95 ITL (ms)", [](S s) { return s.call_means.itl_p95_seconds * 1e3; }, 2},
+      {"Mean ITL", [](S s) { return s.itl_seconds.mean * 1e3; }, 2, "ms"},
+      {"P95 ITL", [](S s) { return s.call_means.itl_p95_seconds * 1e3; }, 2, "ms"},
   };
   return columns;
 }
 
-std::string GroupTable(const std::string& title, const std::vector<InferenceSummary>& groups, GroupBy by,
-                       size_t width) {
+TextTable GroupTable(const std::string& title, const std::vector<InferenceSummary>& groups, GroupBy by,
+                     size_t width) {
   // A column that nobody measured says nothing.
   std::vector<const TableColumn*> columns;
   for (const TableColumn& column : TableColumns()) {
@@ -97,11 +101,14 @@ std::string GroupTable(const std::string& title, const std::vector<InferenceSumm
   TextTable table(head);
   for (size_t i = 1; i < head.size(); ++i) table.AlignRight(i);
   for (const InferenceSummary& group : groups) {
-    std::vector<std::string> cells = {NameOf(group, by)};
-    for (const TableColumn* column : columns) cells.push_back(Fixed(column->value(group), column->digits));
+    std::vector<std::string> cells = {NameOf(group, by, width)};
+    for (const TableColumn* column : columns) {
+      const double value = column->value(group);
+      cells.push_back(Fixed(value, column->digits) + (std::isnan(value) ? "" : column->unit));
+    }
     table.Add(std::move(cells));
   }
-  return table.Text(width);
+  return table;
 }
 
 class Overview {
@@ -203,18 +210,27 @@ std::string TopTitle(size_t shown, size_t all, const std::string& what) {
 }  // namespace
 
 std::string StatsText(const TelemetryStats& stats, size_t width) {
-  if (width > 0) width = std::max(width, kNotable / 2);
+  if (width > 0) width = std::max(width, kLeastWidth);
   std::string out = Title(stats) + Totals(stats.all) + Spread(stats.all, width);
-  if (!stats.by.empty()) {
+  size_t left_out = 0;
+  const auto add = [&](const std::string& title, const std::vector<InferenceSummary>& groups, GroupBy by) {
+    const TextTable table = GroupTable(title, groups, by, width);
+    out += "\n" + table.Text(width);
+    left_out = std::max(left_out, table.LeftOut(width));
+  };
+  if (stats.by.empty()) {
+    const auto models = First(stats.models, stats.top);
+    add(TopTitle(models.size(), stats.models.size(), "Models"), models, GroupBy::kModel);
+    add("Engines", stats.engines, GroupBy::kEngine);
+  } else {
     const bool time = stats.query.by >= GroupBy::kMinute;
     const auto shown = time ? stats.groups : First(stats.groups, stats.top);
     const std::string title = TopTitle(shown.size(), stats.groups.size(), Capital(stats.by));
-    return out + "\n" + GroupTable(time ? title + " (UTC)" : title, shown, stats.query.by, width);
+    add(time ? title + " (UTC)" : title, shown, stats.query.by);
   }
-  const auto models = First(stats.models, stats.top);
-  out += "\n" +
-         GroupTable(TopTitle(models.size(), stats.models.size(), "Models"), models, GroupBy::kModel, width);
-  return out + "\n" + GroupTable("Engines", stats.engines, GroupBy::kEngine, width);
+  if (left_out > 0)
+    out += "\n" + std::to_string(left_out) + " more columns in a wider terminal, or with --json\n";
+  return out;
 }
 
 }  // namespace gpulens
