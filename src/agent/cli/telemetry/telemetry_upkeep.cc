@@ -36,9 +36,10 @@ Result<int64_t> Clear(const std::string& path) {
                    sqlite::Database::Open({.path = path, .create = false, .busy_ms = kBusyMs}));
   ASSIGN_OR_RETURN(sqlite::Transaction transaction, sqlite::Transaction::Begin(database));
   telemetry::RollupKeeper rollups;
-  RETURN_IF_ERROR(rollups.Forget(database, std::numeric_limits<double>::infinity()));
   RETURN_IF_ERROR(database.Run("DELETE FROM telemetry"));
   const int64_t deleted = database.changes();
+  // Of nothing there is nothing stale.
+  RETURN_IF_ERROR(rollups.Forget(database, std::numeric_limits<double>::infinity()));
   RETURN_IF_ERROR(transaction.Commit());
   return deleted;
 }

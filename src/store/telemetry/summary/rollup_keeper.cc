@@ -46,6 +46,7 @@ Status RollupKeeper::Write(const sqlite::Database& database, int64_t before) {
     if (stale == 2) return Ok();
     RETURN_IF_ERROR(EmptyRollups(database));
     state.covered = 0;
+    pending_ = {};  // of rows that may be gone
   }
   if (last - state.covered < kWaiting) return Ok();
   // What waits here is all that is not covered, or else others have been here.
@@ -133,8 +134,10 @@ Status RollupKeeper::Store(const sqlite::Database& database, const Pending& pend
 Status RollupKeeper::Forget(const sqlite::Database& database, double timestamp) {
   ASSIGN_OR_RETURN(const RollupState state, ReadState(database));
   if (!state.there) return Ok();
-  // All of them: nothing is covered, so nothing that is deleted can be missed.
-  if (!std::isfinite(timestamp)) return EmptyRollups(database);
+  if (!std::isfinite(timestamp)) {
+    pending_ = {};
+    return EmptyRollups(database);  // stale by what is deleted now, of which the next write makes nothing
+  }
   ASSIGN_OR_RETURN(sqlite::Statement gone, database.Prepare("DELETE FROM telemetry_rollup WHERE start<?"));
   RETURN_IF_ERROR(gone.Bind(1, timestamp).Execute());
   ASSIGN_OR_RETURN(sqlite::Statement floor,

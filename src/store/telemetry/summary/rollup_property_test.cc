@@ -207,6 +207,20 @@ TEST(Rollup, ABrokenOneCostsTimeNotTheAnswer) {
   EXPECT_EQ(Summarize(files.with.database(), {})->front().calls, 10u);
 }
 
+TEST(Rollup, WhatIsDeletedWhileItWaitsIsNotCounted) {
+  Pair files;
+  files.Insert(Calls(100, kBegin));
+  files.Forget(std::numeric_limits<double>::infinity());
+  files.Insert(Calls(5000, kBegin));
+  EXPECT_EQ(Summarize(files.with.database(), {})->front().calls, 5000u);
+  Pair others;
+  others.Insert(Calls(100, kBegin));
+  others.Run("DELETE FROM telemetry WHERE id < 50");
+  others.Insert(Calls(5000, kBegin));
+  EXPECT_EQ(Summarize(others.with.database(), {})->front().calls, 5051u);
+  EXPECT_EQ(others.Number("SELECT covered FROM telemetry_rollup_state"), 5100);
+}
+
 TEST(Rollup, ABatchThatWasRolledBackIsNotCounted) {
   Pair files;
   for (int64_t id = 1; id <= 5000; ++id) files.keeper.Add(id, Calls(1, kBegin).front());

@@ -16,10 +16,10 @@ constexpr const char* kTables =
     "NULL);"
     "INSERT OR IGNORE INTO telemetry_rollup_state VALUES(1, 0, 0, 0);"
     "CREATE TRIGGER IF NOT EXISTS telemetry_rollup_deleted AFTER DELETE ON telemetry"
-    "  WHEN EXISTS(SELECT 1 FROM telemetry_rollup_state WHERE stale = 0 AND OLD.id <= covered"
-    "  AND NOT OLD.timestamp < floor) BEGIN UPDATE telemetry_rollup_state SET stale = 1; END;"
+    "  WHEN EXISTS(SELECT 1 FROM telemetry_rollup_state WHERE stale = 0 AND NOT OLD.timestamp < floor) BEGIN "
+    "UPDATE telemetry_rollup_state SET stale = 1; END;"
     "CREATE TRIGGER IF NOT EXISTS telemetry_rollup_updated AFTER UPDATE ON telemetry"
-    "  WHEN EXISTS(SELECT 1 FROM telemetry_rollup_state WHERE stale = 0 AND OLD.id <= covered)"
+    "  WHEN EXISTS(SELECT 1 FROM telemetry_rollup_state WHERE stale = 0)"
     "  BEGIN UPDATE telemetry_rollup_state SET stale = 1; END;";
 
 }  // namespace

@@ -5,8 +5,8 @@
 //   bytes telemetry_rollup_state   one row: which records they hold
 //
 // They may hold less than there is, and say so: rows with an id above `covered`, and rows older than `floor`,
-// are read one by one. A row that they hold and that somebody else changes or deletes makes them stale, by a
-// trigger, so that no other program has to know of them.
+// are read one by one. A row that is changed or deleted makes them stale, by a trigger, so that no other
+// program has to know of them: also a row that they do not hold yet, for a writer may be about to add it.
 #pragma once
 
 #include <array>
