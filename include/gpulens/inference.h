@@ -134,9 +134,9 @@ class [[nodiscard]] InferenceCall {
 // the parent's to write.
 class InferenceStore {
  public:
-  // `path_or_url`: a file ("~/" is the home folder), or postgresql://… (docs/telemetry.md). A new file is
-  // readable by its owner alone; folders keep their permissions. kInvalidArgument: an option or URL that
-  // cannot be; kDataLoss: it is no such database; else why it cannot be opened.
+  // `path_or_url`: a file ("~/" is the home folder); URLs of servers are refused as yet. A new file is
+  // readable by its owner alone; folders keep their permissions. kInvalidArgument: an option that cannot be,
+  // or a URL; kDataLoss: it is no such database; else why it cannot be opened.
   static Result<InferenceStore> Open(std::string_view path_or_url, const StoreOptions& options = {});
   InferenceStore(InferenceStore&&) noexcept;
   InferenceStore& operator=(InferenceStore&&) noexcept;
