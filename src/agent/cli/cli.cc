@@ -28,6 +28,7 @@
 #include "agent/cli/run/log_command.h"
 #include "agent/cli/run/run_command.h"
 #include "agent/cli/slurm/slurm_command.h"
+#include "agent/cli/telemetry/telemetry_command.h"
 #include "agent/plugin_tables.h"
 #include "agent/run/agent.h"
 #include "base/log.h"
@@ -49,9 +50,9 @@ std::string TargetNames() {
   return out;
 }
 
-constexpr std::string_view kCommands[] = {"agent",  "bench",   "capture", "check",  "collect", "config",
-                                          "doctor", "driver",  "engines", "events", "exp",     "fake",
-                                          "log",    "metrics", "query",   "run",    "version"};
+constexpr std::string_view kCommands[] = {"agent",  "bench",   "capture", "check",  "collect",   "config",
+                                          "doctor", "driver",  "engines", "events", "exp",       "fake",
+                                          "log",    "metrics", "query",   "run",    "telemetry", "version"};
 
 std::vector<std::string_view> CommandNames() {
   std::vector<std::string_view> names(std::begin(kCommands), std::end(kCommands));
@@ -103,6 +104,7 @@ struct CommandLine {
   ExpOptions exp;
   RunCommandOptions run;
   LogCommandOptions log;
+  TelemetryOptions telemetry;
   std::string config_file;
   DriverOrder driver;
   bool runs_agent = false;
@@ -304,6 +306,7 @@ int RunCommandLine(int argc, char** argv) {
   AddExp(app, line.exp, line.code);
   AddRun(app, line.run, line.code);
   AddLog(app, line.log, line.code);
+  AddTelemetry(app, line.telemetry, line.code);
   if (argc <= 1) {
     std::fputs(Help().c_str(), stderr);
     return 2;

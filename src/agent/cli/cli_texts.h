@@ -12,7 +12,7 @@ inline constexpr const char* kHelp =
   gpulens collect host --once        one collector, once, as a table
 
 LOOK      doctor · engines list|check|read · events [explain CODE] · metrics [NAME] · version
-MEASURE   bench serve URL
+LLM       telemetry stats|export|clear|vacuum|check · bench serve URL
 COLLECT   agent · collect COLLECTOR · capture SOURCE · check CHECK…
 TRAIN     run SCRIPT · log · query SQL · exp list|show|compare|plot|export|delete
 SET UP    config check|print|schema · driver release|resume|status · fake nvml fail|heal|status

@@ -1,4 +1,4 @@
-// Where rows go that a recorder has taken: a file, or a database server.
+// Where rows go that a recorder has taken.
 #pragma once
 
 #include <cstdint>

@@ -14,47 +14,6 @@ namespace {
 
 using namespace experiments;
 
-// Cells of a table; widths are of characters, not of bytes.
-class Table {
- public:
-  explicit Table(std::vector<std::string> head) : right_(head.size(), false) { Add(std::move(head)); }
-  void AlignRight(size_t column) { right_[column] = true; }
-  void Add(std::vector<std::string> cells) {
-    for (std::string& cell : cells) {
-      std::string safe;
-      AppendPrintable(safe, cell);
-      cell = std::move(safe);
-    }
-    rows_.push_back(std::move(cells));
-  }
-  std::string Text() const {
-    std::vector<size_t> widths(right_.size());
-    for (const auto& row : rows_) {
-      for (size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], Width(row[i]));
-    }
-    std::string out;
-    for (const auto& row : rows_) {
-      std::string line;
-      for (size_t i = 0; i < row.size(); ++i) {
-        const std::string blanks(widths[i] - Width(row[i]), ' ');
-        line += right_[i] ? blanks + row[i] : row[i] + blanks;
-        line += "  ";
-      }
-      line.erase(line.find_last_not_of(' ') + 1);
-      out += line + "\n";
-    }
-    return out;
-  }
-
- private:
-  static size_t Width(std::string_view text) {
-    return static_cast<size_t>(
-        std::count_if(text.begin(), text.end(), [](char c) { return (c & 0xc0) != 0x80; }));
-  }
-  std::vector<bool> right_;
-  std::vector<std::vector<std::string>> rows_;
-};
-
 constexpr const char* kNone = "–";
 
 const MetricRow* Find(const std::vector<MetricRow>& metrics, std::initializer_list<std::string_view> keys) {
@@ -157,7 +116,7 @@ std::string StatusLine(const RunRow& run, bool old_file) {
 }  // namespace
 
 std::string RunListText(const std::vector<ListedRun>& runs, int64_t now_ns) {
-  Table table({"ID", "NAME", "STATUS", "STEP", "LOSS", "ACC", "DURATION", "GPUs", "ENERGY", "J/STEP", ""});
+  TextTable table({"ID", "NAME", "STATUS", "STEP", "LOSS", "ACC", "DURATION", "GPUs", "ENERGY", "J/STEP", ""});
   for (size_t column : {3u, 4u, 5u, 6u, 7u, 8u, 9u}) table.AlignRight(column);
   for (const ListedRun& row : runs) {
     const RunRow& run = row.run;
@@ -201,12 +160,12 @@ std::string RunPageText(const RunPage& page, int64_t now_ns) {
   if (run.dropped > 0) Field(out, "dropped", CountText(run.dropped) + " records were given and not kept");
   for (const TagRow& tag : page.tags) Field(out, "tag", tag.key + " = " + tag.value);
   if (!page.params.empty()) {
-    Table params({"PARAM", "VALUE"});
+    TextTable params({"PARAM", "VALUE"});
     for (const ParamRow& param : page.params) params.Add({param.key, ValueText(param.value)});
     out += "\n" + params.Text();
   }
   if (!page.metrics.empty()) {
-    Table metrics({"METRIC", "LAST", "MIN", "MAX", "N", "LAST STEP"});
+    TextTable metrics({"METRIC", "LAST", "MIN", "MAX", "N", "LAST STEP"});
     for (size_t column : {1u, 2u, 3u, 4u, 5u}) metrics.AlignRight(column);
     for (const MetricRow& metric : page.metrics) {
       auto known = [](double value) { return std::isnan(value) ? std::string(kNone) : MetricText(value); };
@@ -217,7 +176,7 @@ std::string RunPageText(const RunPage& page, int64_t now_ns) {
     out += "\n" + metrics.Text();
   }
   if (!page.artifacts.empty()) {
-    Table artifacts({"ARTIFACT", "BYTES", "SHA-256", "WHERE"});
+    TextTable artifacts({"ARTIFACT", "BYTES", "SHA-256", "WHERE"});
     artifacts.AlignRight(1);
     for (const ArtifactRow& artifact : page.artifacts)
       artifacts.Add({artifact.name, CountText(artifact.bytes),
@@ -226,7 +185,7 @@ std::string RunPageText(const RunPage& page, int64_t now_ns) {
     out += "\n" + artifacts.Text();
   }
   if (!page.children.empty()) {
-    Table children({"WITHIN IT", "NAME", "STATUS", "DURATION"});
+    TextTable children({"WITHIN IT", "NAME", "STATUS", "DURATION"});
     for (const RunRow& child : page.children)
       children.Add({child.id, child.name, child.status, DurationText(child.duration_seconds(now_ns))});
     out += "\n" + children.Text();
@@ -239,7 +198,7 @@ std::string CompareText(const std::vector<RunPage>& pages, bool all, int64_t now
   for (const RunPage& page : pages)
     head.push_back(page.run.id.substr(page.run.id.size() - std::min<size_t>(8, page.run.id.size())));
   head.emplace_back("CHANGE");
-  Table table(head);
+  TextTable table(head);
   auto add = [&](const std::string& name, std::vector<std::string> values, std::string change) {
     bool same = std::all_of(values.begin(), values.end(),
                             [&](const std::string& value) { return value == values.front(); });

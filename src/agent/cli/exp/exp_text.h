@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "agent/cli/table/text_table.h"
 #include "store/experiments/run_rows.h"
 
 namespace gpulens {
@@ -14,8 +15,6 @@ std::string DurationText(double seconds);
 // The shortest of at most six digits that says the value: 0.0003125, 1.873, 124439808. "–" never: a NaN of a
 // metric is "nan".
 std::string MetricText(double value);
-// 1,204
-std::string CountText(int64_t count);
 // "41.8 J", "1.8 kWh"; "–" for NaN.
 std::string EnergyText(double joules);
 

@@ -37,12 +37,6 @@ std::string MetricText(double value) {
   return Printed("%.6g", value);
 }
 
-std::string CountText(int64_t count) {
-  std::string digits = std::to_string(count);
-  for (size_t at = digits.size(); at > (count < 0 ? 4u : 3u); at -= 3) digits.insert(at - 3, ",");
-  return digits;
-}
-
 std::string EnergyText(double joules) {
   if (std::isnan(joules)) return "–";
   if (std::abs(joules) >= 3.6e5) return Printed("%.4g kWh", joules / 3.6e6);

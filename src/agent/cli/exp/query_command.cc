@@ -6,6 +6,7 @@
 #include <cstdio>
 
 #include "agent/cli/exp/exp_command.h"
+#include "agent/cli/table/text_table.h"
 #include "base/text.h"
 #include "store/experiments/run_query.h"
 #include "wire/json/json_text.h"
@@ -18,11 +19,6 @@ using sqlite::Statement;
 
 // A cell of a table holds so many characters; CSV and JSON have all of it.
 constexpr size_t kMostCell = 60;
-
-size_t Width(std::string_view text) {
-  return static_cast<size_t>(
-      std::count_if(text.begin(), text.end(), [](char c) { return (c & 0xc0) != 0x80; }));
-}
 
 std::string NumberText(double value) {
   std::string out;
@@ -104,19 +100,7 @@ class Printer {
 
   void Field(std::string_view text, bool first) {
     if (!first) out_ += ',';
-    // What a spreadsheet would compute is quoted as text.
-    const bool formula =
-        !text.empty() && std::string_view("=+-@\t\r").find(text.front()) != std::string_view::npos;
-    if (!formula && text.find_first_of(",\"\r\n") == std::string_view::npos) {
-      out_ += text;
-      return;
-    }
-    out_ += formula ? "\"'" : "\"";
-    for (char c : text) {
-      if (c == '"') out_ += '"';
-      out_ += c;
-    }
-    out_ += '"';
+    AppendCsvField(out_, text);
   }
   void Csv(const Statement& row) {
     for (int i = 0; i < row.columns(); ++i) {
@@ -135,12 +119,7 @@ class Printer {
     std::vector<std::string> cells;
     for (int i = 0; i < row.columns(); ++i) {
       std::string cell = CellText(row, i);
-      if (Width(cell) > kMostCell) {
-        size_t bytes = 0;
-        for (size_t seen = 0; seen + 1 < kMostCell; ++seen)
-          bytes += std::max<size_t>(1, Utf8Length(std::string_view(cell).substr(bytes)));
-        cell = cell.substr(0, bytes) + "…";
-      }
+      cell = Shortened(cell, kMostCell);
       const Statement::Type type = row.TypeOf(i);
       if (type == Statement::Type::kText || type == Statement::Type::kBlob)
         right_[static_cast<size_t>(i)] = false;
@@ -151,12 +130,12 @@ class Printer {
   void Lay() {
     std::vector<size_t> widths(names_.size());
     for (const auto& row : table_) {
-      for (size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], Width(row[i]));
+      for (size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], WidthOf(row[i]));
     }
     for (const auto& row : table_) {
       std::string line;
       for (size_t i = 0; i < row.size(); ++i) {
-        const std::string blanks(widths[i] - Width(row[i]), ' ');
+        const std::string blanks(widths[i] - WidthOf(row[i]), ' ');
         line += (i > 0 ? "  " : "") + (right_[i] ? blanks + row[i] : row[i] + blanks);
       }
       line.erase(line.find_last_not_of(' ') + 1);

@@ -1,0 +1,93 @@
+#include "agent/cli/table/text_table.h"
+
+#include <algorithm>
+
+#include "base/text.h"
+
+namespace gpulens {
+namespace {
+
+constexpr size_t kBetween = 2;  // blanks between columns
+
+}  // namespace
+
+size_t WidthOf(std::string_view text) noexcept {
+  return static_cast<size_t>(
+      std::count_if(text.begin(), text.end(), [](char c) { return (c & 0xc0) != 0x80; }));
+}
+
+std::string Shortened(std::string_view text, size_t width) {
+  if (WidthOf(text) <= width) return std::string(text);
+  size_t bytes = 0;
+  for (size_t seen = 0; seen + 1 < width; ++seen)
+    bytes += std::max<size_t>(1, Utf8Length(text.substr(bytes)));
+  return std::string(text.substr(0, bytes)) + "…";
+}
+
+std::string CountText(int64_t count) {
+  std::string digits = std::to_string(count);
+  for (size_t at = digits.size(); at > (count < 0 ? 4u : 3u); at -= 3) digits.insert(at - 3, ",");
+  return digits;
+}
+
+void TextTable::Add(std::vector<std::string> cells) {
+  for (std::string& cell : cells) {
+    std::string safe;
+    AppendPrintable(safe, cell);
+    cell = std::move(safe);
+  }
+  rows_.push_back(std::move(cells));
+}
+
+std::vector<size_t> TextTable::Widths() const {
+  std::vector<size_t> widths(right_.size());
+  for (const auto& row : rows_) {
+    for (size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], WidthOf(row[i]));
+  }
+  return widths;
+}
+
+size_t TextTable::Fitting(const std::vector<size_t>& widths, size_t width) noexcept {
+  size_t columns = 0;
+  for (size_t used = 0; columns < widths.size(); ++columns) {
+    used += widths[columns] + (columns > 0 ? kBetween : 0);
+    if (width > 0 && used > width && columns > 0) break;
+  }
+  return columns;
+}
+
+size_t TextTable::LeftOut(size_t width) const { return right_.size() - Fitting(Widths(), width); }
+
+std::string TextTable::Text(size_t width) const {
+  const std::vector<size_t> widths = Widths();
+  const size_t columns = Fitting(widths, width);
+  std::string out;
+  for (const auto& row : rows_) {
+    std::string line;
+    for (size_t i = 0; i < std::min(columns, row.size()); ++i) {
+      const std::string blanks(widths[i] - WidthOf(row[i]), ' ');
+      line += (i > 0 ? std::string(kBetween, ' ') : "") + (right_[i] ? blanks + row[i] : row[i] + blanks);
+    }
+    line.erase(line.find_last_not_of(' ') + 1);
+    out += line + "\n";
+  }
+  return out;
+}
+
+void AppendCsvField(std::string& out, std::string_view text) {
+  // What a spreadsheet would compute is quoted as text.
+  const bool formula =
+      !text.empty() && std::string_view("=+-@\t\r").find(text.front()) != std::string_view::npos;
+  if (!formula && text.find_first_of(",\"\r\n") == std::string_view::npos) {
+    out += text;
+    return;
+  }
+  out += formula ? "\"'" : "\"";
+  for (char c : text) {
+    if (c == '"') out += '"';
+    out += c;
+  }
+  out += '"';
+}
+
+}  // namespace gpulens

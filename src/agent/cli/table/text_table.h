@@ -1,0 +1,44 @@
+// Rows as text for a terminal, and cells as CSV. Pure.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace gpulens {
+
+inline constexpr const char* kNoValue = "–";  // not known
+
+// Characters of UTF-8, each a column of a terminal.
+size_t WidthOf(std::string_view text) noexcept;
+// At most so many characters, the last one "…" where something was cut.
+std::string Shortened(std::string_view text, size_t width);
+// 1,204
+std::string CountText(int64_t count);
+
+// Cells in columns as wide as the widest cell.
+class TextTable {
+ public:
+  explicit TextTable(std::vector<std::string> head) : right_(head.size(), false) { Add(std::move(head)); }
+  void AlignRight(size_t column) { right_[column] = true; }
+  // Bytes that are not to be printed are escaped. As many cells as the head has.
+  void Add(std::vector<std::string> cells);
+  // Columns that do not fit into `width` are left out from the right, but for the first; 0: any width.
+  std::string Text(size_t width = 0) const;
+  // How many columns Text leaves out.
+  size_t LeftOut(size_t width) const;
+
+ private:
+  std::vector<size_t> Widths() const;
+  static size_t Fitting(const std::vector<size_t>& widths, size_t width) noexcept;
+
+  std::vector<bool> right_;
+  std::vector<std::vector<std::string>> rows_;
+};
+
+// Quoted where CSV asks for it, and marked as text where a spreadsheet would compute it.
+void AppendCsvField(std::string& out, std::string_view text);
+
+}  // namespace gpulens

@@ -1,0 +1,205 @@
+#include "agent/cli/telemetry/telemetry_command.h"
+
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <iterator>
+
+#include "agent/config/text/value_parse.h"
+#include "base/clock.h"
+#include "base/parse.h"
+#include "base/result.h"
+#include "base/text.h"
+#include "sources/kubelet/text/rfc3339.h"
+#include "store/telemetry/schema.h"
+#include "store/telemetry/summary.h"
+
+namespace gpulens {
+namespace {
+
+using std::chrono::nanoseconds;
+using std::chrono::system_clock;
+
+constexpr const char* kFooter = R"(
+  gpulens telemetry stats                              totals, models and engines, of all records
+  gpulens telemetry stats --since 24h --engine vllm    of the last day and one engine
+  gpulens telemetry stats --by hour --since 7d         a row for each hour
+  gpulens telemetry export -f csv -o calls.csv --since 2026-11-21
+  gpulens telemetry clear --yes                        deletes all records
+  gpulens telemetry vacuum                             gives deleted space back, rolls up what is not
+  gpulens telemetry check                              whether the file is sound, and what was set aside
+
+The file is ~/.gpulens/telemetry.db; --db or $GPULENS_TELEMETRY_DB name another one. Where there is none,
+~/.openjarvis/telemetry.db is read. stats, export and check never write.
+Times: 90m, 24h, 7d ago, 2026-11-21 or 2026-11-21T02:07:00Z; both ends are included. Percentiles are within 0.6 %.
+Exit: 0 told or done · 1 the file cannot be read or written, or is broken · 2 wrong use)";
+
+constexpr std::string_view kGroups[] = {"all", "model", "engine", "agent", "batch", "minute", "hour", "day"};
+
+// "24h": ago. "2026-11-21": its midnight in UTC.
+Result<system_clock::time_point> TimeOf(const char* option, const std::string& text, int64_t now_ns) {
+  const auto at = [](int64_t ns) {
+    return system_clock::time_point(std::chrono::duration_cast<system_clock::duration>(nanoseconds(ns)));
+  };
+  Duration ago{};
+  if (!ParseTimeValue(text, ago) && ago.count() >= 0) return at(std::max<int64_t>(0, now_ns - ago.count()));
+  std::string moment = text.size() == 10 ? text + "T00:00:00Z" : text;
+  if (auto ns = kubelet::ParseRfc3339(moment)) return at(*ns);
+  return Status{Code::kInvalidArgument, std::string(option) + " " + text +
+                                            ": expected 90m, 24h, 7d, 2026-11-21 or 2026-11-21T02:07:00Z"};
+}
+
+// Of the terminal; 0 where there is none, and nothing has to be left out.
+size_t ScreenWidth() noexcept {
+  if (::isatty(STDOUT_FILENO) == 0) return 0;
+  winsize size{};
+  return ::ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col : 80;
+}
+
+std::string HomePath(const char* below) {
+  const char* home = std::getenv("HOME");
+  return home && *home ? std::string(home) + below : "";
+}
+
+Result<TelemetryStats> ReadStats(const sqlite::Database& database, const TelemetryOptions& options) {
+  TelemetryStats stats;
+  stats.path = database.path();
+  stats.since = options.since;
+  stats.until = options.until;
+  stats.top = options.top;
+  ASSIGN_OR_RETURN(stats.query, QueryOf(options, RealClock().Now().unix_ns));
+  Query query = stats.query;
+  const auto ask = [&](GroupBy by) {
+    query.by = by;
+    return telemetry::Summarize(database, query);
+  };
+  ASSIGN_OR_RETURN(const std::vector<InferenceSummary> all, ask(GroupBy::kAll));
+  stats.all = all.front();
+  if (!options.by.empty()) {
+    stats.by = options.by;
+    ASSIGN_OR_RETURN(stats.groups, ask(stats.query.by));
+    return stats;
+  }
+  ASSIGN_OR_RETURN(stats.models, ask(GroupBy::kModel));
+  ASSIGN_OR_RETURN(stats.engines, ask(GroupBy::kEngine));
+  return stats;
+}
+
+constexpr const char* kNothing = "No telemetry data recorded yet.\n";
+
+int TellNothing(const TelemetryOptions& options, const std::string& path) {
+  TelemetryStats empty;
+  empty.path = path;
+  empty.by = options.by;
+  const int code = PrintTelemetry(options.json ? StatsJson(empty) : kNothing);
+  ::dprintf(STDERR_FILENO, "gpulens telemetry stats: there is no %s (--db names another file)\n",
+            path.c_str());
+  return code;
+}
+
+}  // namespace
+
+int ComplainOfTelemetry(const char* command, const Status& status) {
+  std::string text;
+  AppendPrintable(text, status.detail);
+  ::dprintf(STDERR_FILENO, "gpulens telemetry %s: %s\n", command, text.c_str());
+  return status.code == Code::kInvalidArgument ? 2 : 1;
+}
+
+int PrintTelemetry(const std::string& text) {
+  const bool written =
+      std::fwrite(text.data(), 1, text.size(), stdout) == text.size() && std::fflush(stdout) == 0;
+  return written ? 0 : 1;
+}
+
+Result<std::string> FindTelemetry(const std::string& db) {
+  if (!db.empty()) return telemetry::ExpandPath(db);
+  if (const char* named = std::getenv("GPULENS_TELEMETRY_DB"); named && *named)
+    return telemetry::ExpandPath(named);
+  ASSIGN_OR_RETURN(std::string ours, telemetry::ExpandPath("~/.gpulens/telemetry.db"));
+  const std::string theirs = HomePath("/.openjarvis/telemetry.db");
+  if (::access(ours.c_str(), F_OK) != 0 && ::access(theirs.c_str(), F_OK) == 0) return theirs;
+  return ours;
+}
+
+Result<Query> QueryOf(const TelemetryOptions& options, int64_t now_ns) {
+  Query query;
+  query.model = options.model;
+  query.engine = options.engine;
+  query.warmup = !options.exclude_warmup;
+  if (!options.since.empty()) {
+    ASSIGN_OR_RETURN(query.since, TimeOf("--since", options.since, now_ns));
+  }
+  if (!options.until.empty()) {
+    ASSIGN_OR_RETURN(query.until, TimeOf("--until", options.until, now_ns));
+  }
+  const auto* found = std::ranges::find(kGroups, options.by);
+  if (found != std::end(kGroups)) query.by = static_cast<GroupBy>(found - kGroups);
+  return query;
+}
+
+int RunTelemetryStats(const TelemetryOptions& options) {
+  auto path = FindTelemetry(options.db);
+  if (!path) return ComplainOfTelemetry("stats", path.error());
+  if (auto query = QueryOf(options, 0); !query) return ComplainOfTelemetry("stats", query.error());
+  if (::access(path->c_str(), F_OK) != 0) return TellNothing(options, *path);
+  auto database = telemetry::OpenToRead(*path);
+  if (!database) return ComplainOfTelemetry("stats", database.error());
+  auto stats = ReadStats(*database, options);
+  if (!stats) return ComplainOfTelemetry("stats", stats.error());
+  if (options.json) return PrintTelemetry(StatsJson(*stats));
+  if (stats->all.calls > 0) return PrintTelemetry(StatsText(*stats, ScreenWidth()));
+  auto records = database->Number("SELECT EXISTS(SELECT 1 FROM telemetry)");
+  return PrintTelemetry(records && *records > 0 ? "No telemetry data that fits.\n" : kNothing);
+}
+
+namespace {
+
+void AddFilters(CLI::App& command, TelemetryOptions& options) {
+  command.add_option("--since", options.since, "From then on: 24h (ago), 2026-11-21")->type_name("T");
+  command.add_option("--until", options.until, "Up to then")->type_name("T");
+  command.add_option("--model", options.model, "Of this model alone")->type_name("NAME");
+  command.add_option("--engine", options.engine, "Of this engine alone")->type_name("NAME");
+  command.add_flag("--exclude-warmup", options.exclude_warmup, "Without calls that only warmed up");
+}
+
+}  // namespace
+
+void AddTelemetry(CLI::App& app, TelemetryOptions& options, int& code) {
+  CLI::App* telemetry =
+      app.add_subcommand("telemetry", "What your inference calls took: tokens, time, energy.");
+  telemetry->require_subcommand(1);
+  telemetry->footer(kFooter);
+  CLI::App* stats = telemetry->add_subcommand("stats", "What the records add up to.");
+  stats->add_option("-n,--top", options.top, "At most so many models")
+      ->check(CLI::Range(1, 1'000'000))
+      ->capture_default_str();
+  stats->add_option("--by", options.by, "Groups instead of models and engines")
+      ->check(CLI::IsMember(std::vector<std::string>(std::begin(kGroups) + 1, std::end(kGroups))));
+  stats->add_flag("--json", options.json, "JSON");
+  AddFilters(*stats, options);
+  stats->callback([&] { code = RunTelemetryStats(options); });
+  CLI::App* exported = telemetry->add_subcommand("export", "The records as they are in the file.");
+  exported->add_option("-f,--format", options.format, "json (an array), jsonl (a line each) or csv")
+      ->check(CLI::IsMember({"json", "jsonl", "csv"}))
+      ->capture_default_str();
+  exported->add_option("-o,--output", options.output, "The file; default: standard output")
+      ->type_name("FILE");
+  AddFilters(*exported, options);
+  exported->callback([&] { code = RunTelemetryExport(options); });
+  CLI::App* clear = telemetry->add_subcommand("clear", "Delete all records.");
+  clear->add_flag("-y,--yes", options.yes, "Without asking");
+  clear->callback([&] { code = RunTelemetryClear(options); });
+  CLI::App* vacuum = telemetry->add_subcommand("vacuum", "Give the space of deleted records back.");
+  vacuum->callback([&] { code = RunTelemetryVacuum(options); });
+  CLI::App* check = telemetry->add_subcommand("check", "Whether the file is sound, and what was set aside.");
+  check->callback([&] { code = RunTelemetryCheck(options); });
+  for (CLI::App* command : {stats, exported, clear, vacuum, check})
+    command->add_option("--db", options.db, "The file of records")->type_name("FILE");
+}
+
+}  // namespace gpulens
