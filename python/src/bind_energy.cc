@@ -1,6 +1,9 @@
 // gpulens.energy: windows over the sampler of C++. Whatever may wait lets go of the GIL.
 #include <gpulens/energy.h>
 
+#include <pthread.h>
+
+#include <atomic>
 #include <chrono>
 #include <cmath>
 #include <optional>
@@ -57,6 +60,18 @@ std::vector<std::shared_ptr<EnergySource>> SourcesOf(const nb::list& given) {
                                                   nb::cast<std::string>(nb::str(served[2])), vendor));
   }
   return out;
+}
+
+std::atomic<bool> in_a_child{false};
+
+// The first call after a fork waits for readings, which may be a Python thread's: then the GIL is let go of.
+// In the process that nobody forked none of these waits, and none lets go.
+template <class Call>
+auto Live(Call call) {
+  if (!in_a_child.load(std::memory_order_relaxed)) [[likely]]
+    return call();
+  const nb::gil_scoped_release released;
+  return call();
 }
 
 // A window in a `with`: its end is the block's.
@@ -182,6 +197,7 @@ void BindWindow(nb::module_& m) {
 }  // namespace
 
 void BindEnergy(nb::module_& m) {
+  ::pthread_atfork(nullptr, nullptr, [] { in_a_child.store(true); });
   BindResult(m);
   BindReadings(m);
   BindWindow(m);
@@ -216,25 +232,34 @@ void BindEnergy(nb::module_& m) {
                    "history_seconds: float = 60.0, devices: collections.abc.Sequence[str] = [], "
                    "prefer: str | None = None, sources: list = []) -> None"))
       .def(
-          "window", [](M& self) { return new Block(self.Window()); }, nb::rv_policy::take_ownership,
-          "All that the devices draw; windows nest and overlap freely.")
+          "window", [](M& self) { return new Block(Live([&] { return self.Window(); })); },
+          nb::rv_policy::take_ownership, "All that the devices draw; windows nest and overlap freely.")
       .def(
-          "request", [](M& self) { return new Block(self.Request()); }, nb::rv_policy::take_ownership,
+          "request", [](M& self) { return new Block(Live([&] { return self.Request(); })); },
+          nb::rv_policy::take_ownership,
           "A share of what they draw: the shares of all requests that are open add up to it.")
       .def(
-          "between", [](const M& self, double from, double to) { return self.Between(At(from), At(to)); },
+          "between",
+          [](const M& self, double from, double to) {
+            return Live([&, begin = At(from), end = At(to)] { return self.Between(begin, end); });
+          },
           "from_seconds"_a, "to_seconds"_a,
           "Of two times of time.monotonic(), as far back as the history goes.")
       .def(
-          "history", [](const M& self, double from, double to) { return self.History(At(from), At(to)); },
+          "history",
+          [](const M& self, double from, double to) {
+            return Live([&, begin = At(from), end = At(to)] { return self.History(begin, end); });
+          },
           "from_seconds"_a, "to_seconds"_a, "The readings between two times of time.monotonic().")
       .def_prop_ro(
-          "vendor", [](const M& self) { return ToPython(EnergyVendorName(self.vendor())); },
+          "vendor",
+          [](const M& self) { return ToPython(EnergyVendorName(Live([&] { return self.vendor(); }))); },
           "\"nvidia\", \"amd\", \"cpu_rapl\" or \"none\".")
       .def_prop_ro(
-          "available", [](const M& self) { return self.status().ok(); }, "Whether there is anything to read.")
+          "available", [](const M& self) { return Live([&] { return self.status().ok(); }); },
+          "Whether there is anything to read.")
       .def_prop_ro(
-          "reason", [](const M& self) { return self.status().detail; }, "Why not.")
+          "reason", [](const M& self) { return Live([&] { return self.status().detail; }); }, "Why not.")
       .def_prop_ro("devices", &M::devices, "Whose energy it tells.")
       .def_prop_ro("unattributed_joules", &M::unattributed_joules,
                    "Drawn since the monitor began while no request was open, as far as it is settled.");

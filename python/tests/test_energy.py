@@ -27,7 +27,7 @@ class Simulated(unittest.TestCase):
         with tempfile.TemporaryDirectory(prefix="gpulens-") as folder:
             profile = pathlib.Path(folder, "board.yaml")
             # From 71 W idle to 700 W.
-            profile.write_text("model: H100\ngpus: 1\nload: {kind: constant, level: 0.36407}\n")
+            profile.write_text("model: H100\ngpus: 1\nload: {kind: constant, level: 0.3772}\n")
             self.run_on(profile, "simulated_board")
 
     @unittest.skipUnless((FAKE / "libnvidia-ml.so.1").exists(), "the simulated NVML is not built")

@@ -246,6 +246,7 @@ class ADerivedMonitor(t.EnergyMonitor):
 
     def __init__(self):
         self.native = gpulens.EnergyMonitor(sources=[Meter()])
+        wait_until(lambda: self.native.history(0, time.monotonic()))
 
     @staticmethod
     def available():
