@@ -9,7 +9,7 @@ import tempfile
 import time
 import unittest
 
-from agent import BINARY, Agent, wait_until
+from agent import BINARY, Agent, samples, wait_until
 from test_sdk import Program
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
@@ -113,6 +113,25 @@ class Feed(unittest.TestCase):
             self.assertIn("agent", gone.reason)
             with self.agent():
                 self.listens()
+                wait_until(lambda: Drawn(program.do("drawn")).validity == "valid", 60)
+                self.assert_true(self.window(program))
+
+    def test_released_gpus_are_held_by_no_reader(self):
+        control = f"{self.folder.name}/gpulens.sock"
+        order = lambda *words: subprocess.run([BINARY, "driver", *words, "--socket", control], capture_output=True, timeout=60)
+        programs = f"programs: {{socket: '{self.folder.name}/otlp.sock', interval: 100ms}}"
+        config = f"interval: 100ms\ncontrol: {{socket: {control}}}\ncollectors: {{nvidia: {{library: simulated}}, {programs}}}\n"
+        seen = {"GPULENS_FAKE_NVML": str(ROOT / "tests/fake_nvml/profiles/h100_idle.yaml")}
+        with Agent(config=config, environment=seen) as agent:
+            self.listens()
+            wait_until(lambda: samples(agent.page(), "gpu_power_draw_watts"), 20, "GPU values")
+            with self.program() as program:
+                self.assert_true(self.window(program))
+                self.assertEqual(order("release").returncode, 0)
+                wait_until(lambda: children(agent.process.pid) == [])
+                wait_until(lambda: Drawn(program.do("drawn")).validity == "source_failed", 30)
+                self.assertEqual(children(agent.process.pid), [])
+                self.assertEqual(order("resume").returncode, 0)
                 wait_until(lambda: Drawn(program.do("drawn")).validity == "valid", 60)
                 self.assert_true(self.window(program))
 
