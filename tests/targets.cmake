@@ -67,9 +67,9 @@ set_tests_properties(e2e_grpc PROPERTIES LABELS e2e TIMEOUT 300
 
 # A program with instruments, as a user writes one; linked as the installed SDK is.
 add_executable(sdk_program tests/sdk/sdk_program_main.cc)
-target_link_libraries(sdk_program PRIVATE house_flags gpulens_sdk_stats gpulens_sdk_efficiency gpulens_sdk_export
+target_link_libraries(sdk_program PRIVATE house_flags gpulens_sdk_stats gpulens_sdk_efficiency gpulens_sdk_export gpulens_sdk_energy
                       gpulens_sdk_training)
 target_link_options(sdk_program PRIVATE LINKER:-u,gpulens_heeds_environment)
-add_test(NAME e2e_sdk COMMAND ${e2e_python} -m unittest -v test_sdk WORKING_DIRECTORY ${CMAKE_SOURCE_DIR}/tests/e2e)
+add_test(NAME e2e_sdk COMMAND ${e2e_python} -m unittest -v test_sdk test_energy_feed WORKING_DIRECTORY ${CMAKE_SOURCE_DIR}/tests/e2e)
 set_tests_properties(e2e_sdk PROPERTIES LABELS e2e TIMEOUT 300
   ENVIRONMENT "PYTHONDONTWRITEBYTECODE=1;SDK_PROGRAM=$<TARGET_FILE:sdk_program>")

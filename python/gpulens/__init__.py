@@ -20,7 +20,7 @@ _EXPORTS = {
     "gpulens.stats": "Distribution describe inter_token_latency percentile SteadyStateDetector",
     "gpulens.efficiency": "GpuHardwareSpec find_gpu_spec forward_flops mbu mfu training_flops",
     "gpulens.training": "CheckpointTimer DataLoaderTimer GradientTracker TrainingMetrics TrainingMonitor find_straggler",
-    "gpulens.energy": "EnergyDevice EnergyMonitor EnergyReading EnergyResult EnergyTicks EnergyWindow",
+    "gpulens.energy": "EnergyDevice EnergyMonitor EnergyReading EnergyResult EnergySource EnergyTicks EnergyWindow SourceReading",
     "gpulens.experiments": "Experiment ExperimentEnergy ExperimentHealth experiment",
     "gpulens.export": "Exporter export_otlp export_to_agent expose to_prometheus",
     "gpulens.errors": (
@@ -43,8 +43,10 @@ if TYPE_CHECKING:
     from .energy import EnergyMonitor as EnergyMonitor
     from .energy import EnergyReading as EnergyReading
     from .energy import EnergyResult as EnergyResult
+    from .energy import EnergySource as EnergySource
     from .energy import EnergyTicks as EnergyTicks
     from .energy import EnergyWindow as EnergyWindow
+    from .energy import SourceReading as SourceReading
     from .errors import DataLossError as DataLossError
     from .errors import Error as Error
     from .errors import ExhaustedError as ExhaustedError

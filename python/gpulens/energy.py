@@ -8,7 +8,102 @@
     print(request.result, request.phase("decode").energy_joules)
 
 Results carry method, uncertainty and validity; what is not known is NaN, and the reason says why.
-"""
-from ._core import EnergyDevice, EnergyMonitor, EnergyReading, EnergyResult, EnergyTicks, EnergyWindow
 
-__all__ = ["EnergyDevice", "EnergyMonitor", "EnergyReading", "EnergyResult", "EnergyTicks", "EnergyWindow"]
+A device that this library does not know is an EnergySource, in EnergyMonitor(sources=[…]).
+"""
+from __future__ import annotations
+
+import atexit
+import os
+import threading
+import weakref
+from abc import ABC, abstractmethod
+from typing import Optional, Sequence, Tuple
+
+from ._core import EnergyDevice, EnergyMonitor, EnergyReading, EnergyResult, EnergyTicks, EnergyWindow, SourceMailbox, SourceReading
+
+__all__ = [
+    "EnergyDevice",
+    "EnergyMonitor",
+    "EnergyReading",
+    "EnergyResult",
+    "EnergySource",
+    "EnergyTicks",
+    "EnergyWindow",
+    "SourceReading",
+]
+
+
+class EnergySource(ABC):
+    """Where energy readings come from: for devices that this library does not know itself.
+
+        class Meter(EnergySource):
+            name, vendor = "meter", None           # vendor: "nvidia", "amd", "apple", "cpu_rapl" or None
+
+            def open(self):
+                return [EnergyDevice("socket-1", part="gpu", most_watts=3000.0)]
+
+            def read(self, device):
+                return SourceReading(joules=ask_the_meter())
+
+        monitor = EnergyMonitor(sources=[Meter()])
+
+    Each monitor calls it from one Python thread of its own, so a method that waits delays only that monitor's readings; an
+    answer that takes longer than a second counts as failed. What it raises counts as a failed reading, with its text as the reason.
+    """
+
+    name: str = "python"
+    vendor: Optional[str] = None
+
+    @abstractmethod
+    def open(self) -> Sequence[EnergyDevice]:
+        """The devices. Before any reading, again in a child after fork(), and again and again while readings fail."""
+
+    @abstractmethod
+    def read(self, device: int) -> SourceReading:
+        """What is read now of the device with this number in the list of open()."""
+
+    def _serve(self) -> Tuple[SourceMailbox, Optional[str], str]:
+        box = SourceMailbox()
+        _served[box] = self
+        _start(box, self)
+        return box, self.vendor, self.name
+
+
+_served: weakref.WeakKeyDictionary = weakref.WeakKeyDictionary()
+
+
+def _start(box: SourceMailbox, source: EnergySource) -> None:
+    threading.Thread(target=_answer, args=(box, source), name="gpulens-source", daemon=True).start()
+
+
+def _answer(box: SourceMailbox, source: EnergySource) -> None:
+    """The thread: until the monitor and its windows are gone."""
+    end = box.fileno()
+    while os.read(end, 64):
+        asked = box.take()
+        if asked is None:
+            continue
+        serial, what = asked
+        try:
+            if what < 0:
+                box.give_devices(serial, list(source.open()))
+            else:
+                box.give_reading(serial, source.read(what))
+        except Exception as error:  # told as the reason of what is not known then
+            box.fail(serial, what < 0, f"{type(error).__name__}: {error}")
+
+
+def _in_child() -> None:
+    for box, source in list(_served.items()):
+        box.renew()
+        _start(box, source)
+
+
+def _close() -> None:
+    for box in list(_served):
+        box.close()
+
+
+os.register_at_fork(after_in_child=_in_child)
+atexit.register(_close)

@@ -1,6 +1,9 @@
 // gpulens.energy: windows over the sampler of C++. Whatever may wait lets go of the GIL.
 #include <gpulens/energy.h>
 
+#include <pthread.h>
+
+#include <atomic>
 #include <chrono>
 #include <cmath>
 #include <optional>
@@ -11,6 +14,7 @@
 #include <nanobind/stl/vector.h>
 
 #include "src/bind.h"
+#include "src/mailbox.h"
 
 namespace gpulens::python {
 namespace {
@@ -46,13 +50,28 @@ EnergyVendor VendorOf(const std::optional<std::string>& name) {
   Raise({Code::kInvalidArgument, "prefer is nvidia, amd, apple or cpu_rapl; got \"" + *name + "\""});
 }
 
-const char* PartName(EnergyPart part) {
-  switch (part) {
-    case EnergyPart::kGpu: return "gpu";
-    case EnergyPart::kCpu: return "cpu";
-    case EnergyPart::kDram: return "dram";
+// Those of the machine where there are none. Each monitor has threads of its own for them.
+std::vector<std::shared_ptr<EnergySource>> SourcesOf(const nb::list& given) {
+  std::vector<std::shared_ptr<EnergySource>> out;
+  for (nb::handle source : given) {
+    const nb::object served = source.attr("_serve")();
+    const auto vendor = VendorOf(nb::cast<std::optional<std::string>>(served[1]));
+    out.push_back(std::make_shared<MailboxSource>(nb::cast<MailboxHandle&>(served[0]).box,
+                                                  nb::cast<std::string>(nb::str(served[2])), vendor));
   }
-  return "";
+  return out;
+}
+
+std::atomic<bool> in_a_child{false};
+
+// The first call after a fork waits for readings, which may be a Python thread's: then the GIL is let go of.
+// In the process that nobody forked none of these waits, and none lets go.
+template <class Call>
+auto Live(Call call) {
+  if (!in_a_child.load(std::memory_order_relaxed)) [[likely]]
+    return call();
+  const nb::gil_scoped_release released;
+  return call();
 }
 
 // A window in a `with`: its end is the block's.
@@ -136,15 +155,6 @@ void BindResult(nb::module_& m) {
 }
 
 void BindReadings(nb::module_& m) {
-  nb::class_<EnergyDevice>(m, "EnergyDevice", "Something whose energy is read.")
-      .def_ro("id", &EnergyDevice::id, "A UUID, or like \"package-0\".")
-      .def_ro("name", &EnergyDevice::name)
-      .def_prop_ro(
-          "part", [](const EnergyDevice& self) { return PartName(self.part); },
-          "\"gpu\", \"cpu\" or \"dram\".")
-      .def_ro("usable", &EnergyDevice::usable, "Whether this process may use it.")
-      .def("__repr__",
-           [](const EnergyDevice& self) { return "EnergyDevice(" + self.id + ", " + self.name + ")"; });
   using S = EnergySample;
   nb::class_<S>(m, "EnergyReading", "All devices of a monitor at one reading. NaN: not read.")
       .def_prop_ro(
@@ -187,18 +197,21 @@ void BindWindow(nb::module_& m) {
 }  // namespace
 
 void BindEnergy(nb::module_& m) {
+  ::pthread_atfork(nullptr, nullptr, [] { in_a_child.store(true); });
   BindResult(m);
   BindReadings(m);
   BindWindow(m);
   using M = EnergyMonitor;
   const auto construct = [](M* self, std::string_view share, double interval_seconds, double history_seconds,
-                            std::vector<std::string> devices, const std::optional<std::string>& prefer) {
+                            std::vector<std::string> devices, const std::optional<std::string>& prefer,
+                            const nb::list& sources) {
     EnergyOptions options;
     options.share = ShareOf(share);
     options.interval = Span(interval_seconds, "interval_seconds");
     options.history = Span(history_seconds, "history_seconds");
     options.devices = std::move(devices);
     options.prefer = VendorOf(prefer);
+    options.sources = SourcesOf(sources);
     const nb::gil_scoped_release released;
     new (self) M(std::move(options));
   };
@@ -214,27 +227,39 @@ void BindEnergy(nb::module_& m) {
                 "use.\nprefer: a vendor that is tried first.\n\nWaits for a first reading, at most 3 s.")
       .def("__init__", construct, nb::kw_only(), "share"_a = "time", "interval_seconds"_a = 0.05,
            "history_seconds"_a = 60.0, "devices"_a = std::vector<std::string>(),
-           "prefer"_a.none() = nb::none())
+           "prefer"_a.none() = nb::none(), "sources"_a = nb::list(),
+           nb::sig("def __init__(self, *, share: str = 'time', interval_seconds: float = 0.05, "
+                   "history_seconds: float = 60.0, devices: collections.abc.Sequence[str] = [], "
+                   "prefer: str | None = None, sources: list = []) -> None"))
       .def(
-          "window", [](M& self) { return new Block(self.Window()); }, nb::rv_policy::take_ownership,
-          "All that the devices draw; windows nest and overlap freely.")
+          "window", [](M& self) { return new Block(Live([&] { return self.Window(); })); },
+          nb::rv_policy::take_ownership, "All that the devices draw; windows nest and overlap freely.")
       .def(
-          "request", [](M& self) { return new Block(self.Request()); }, nb::rv_policy::take_ownership,
+          "request", [](M& self) { return new Block(Live([&] { return self.Request(); })); },
+          nb::rv_policy::take_ownership,
           "A share of what they draw: the shares of all requests that are open add up to it.")
       .def(
-          "between", [](const M& self, double from, double to) { return self.Between(At(from), At(to)); },
+          "between",
+          [](const M& self, double from, double to) {
+            return Live([&, begin = At(from), end = At(to)] { return self.Between(begin, end); });
+          },
           "from_seconds"_a, "to_seconds"_a,
           "Of two times of time.monotonic(), as far back as the history goes.")
       .def(
-          "history", [](const M& self, double from, double to) { return self.History(At(from), At(to)); },
+          "history",
+          [](const M& self, double from, double to) {
+            return Live([&, begin = At(from), end = At(to)] { return self.History(begin, end); });
+          },
           "from_seconds"_a, "to_seconds"_a, "The readings between two times of time.monotonic().")
       .def_prop_ro(
-          "vendor", [](const M& self) { return ToPython(EnergyVendorName(self.vendor())); },
+          "vendor",
+          [](const M& self) { return ToPython(EnergyVendorName(Live([&] { return self.vendor(); }))); },
           "\"nvidia\", \"amd\", \"cpu_rapl\" or \"none\".")
       .def_prop_ro(
-          "available", [](const M& self) { return self.status().ok(); }, "Whether there is anything to read.")
+          "available", [](const M& self) { return Live([&] { return self.status().ok(); }); },
+          "Whether there is anything to read.")
       .def_prop_ro(
-          "reason", [](const M& self) { return self.status().detail; }, "Why not.")
+          "reason", [](const M& self) { return Live([&] { return self.status().detail; }); }, "Why not.")
       .def_prop_ro("devices", &M::devices, "Whose energy it tells.")
       .def_prop_ro("unattributed_joules", &M::unattributed_joules,
                    "Drawn since the monitor began while no request was open, as far as it is settled.");

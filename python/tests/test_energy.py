@@ -8,6 +8,7 @@ import os
 import pathlib
 import subprocess
 import sys
+import tempfile
 import threading
 import unittest
 
@@ -19,13 +20,22 @@ FAKE = pathlib.Path(os.environ.get("GPULENS_FAKE_NVML_FOLDER", ROOT / "build/rel
 
 
 class Simulated(unittest.TestCase):
-    @unittest.skipUnless((FAKE / "libnvidia-ml.so.1").exists(), "the simulated NVML is not built")
     def test_on_simulated_gpus(self):
-        profile = str(ROOT / "tests/fake_nvml/profiles/h100_idle.yaml")
-        env = {**os.environ, "LD_LIBRARY_PATH": str(FAKE), "GPULENS_FAKE_NVML": profile}
+        self.run_on(ROOT / "tests/fake_nvml/profiles/h100_idle.yaml", "simulated_gpus")
+
+    def test_on_a_board_of_300_watts(self):
+        with tempfile.TemporaryDirectory(prefix="gpulens-") as folder:
+            profile = pathlib.Path(folder, "board.yaml")
+            # From 71 W idle to 700 W.
+            profile.write_text("model: H100\ngpus: 1\nload: {kind: constant, level: 0.3772}\n")
+            self.run_on(profile, "simulated_board")
+
+    @unittest.skipUnless((FAKE / "libnvidia-ml.so.1").exists(), "the simulated NVML is not built")
+    def run_on(self, profile, tests):
+        env = {**os.environ, "LD_LIBRARY_PATH": str(FAKE), "GPULENS_FAKE_NVML": str(profile)}
         for name in ("CUDA_VISIBLE_DEVICES", "NVIDIA_VISIBLE_DEVICES"):
             env.pop(name, None)
-        command = [sys.executable, "-m", "unittest", "-v", "simulated_gpus"]
+        command = [sys.executable, "-m", "unittest", "-v", tests]
         folder = pathlib.Path(__file__).parent
         done = subprocess.run(command, cwd=folder, env=env, capture_output=True, text=True, timeout=300)
         self.assertEqual(done.returncode, 0, done.stderr)

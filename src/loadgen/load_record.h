@@ -37,6 +37,7 @@ struct LoadRecord {
   bool gaps_cut = false;              // there were more than kMostGaps
   std::map<std::string, Error> errors;
   bool stopped = false;  // before its plan was done
+  int64_t start_ns = 0;  // the run's start, by the monotonic clock
 };
 
 }  // namespace gpulens

@@ -37,7 +37,7 @@ LoadRun::~LoadRun() { loop_.Cancel(timer_); }
 int64_t LoadRun::Now() const noexcept { return SteadyNs() - start_ns_; }
 
 void LoadRun::Start() {
-  start_ns_ = SteadyNs();
+  record_.start_ns = start_ns_ = SteadyNs();
   const size_t slots = std::clamp<size_t>(plan_.concurrency, 1, kMostSlots);
   for (size_t i = 0; i < slots; ++i) {
     slots_.push_back(std::make_unique<Slot>());

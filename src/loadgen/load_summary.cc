@@ -108,6 +108,8 @@ LoadSummary Summarize(const LoadRecord& record, uint64_t warmup, uint32_t concur
   out.steady_since = SteadySince(answered, step);
   out.steady_judged = answered.size() / step >= kSteady.warmup + kSteady.window + kSteady.consecutive - 1;
   if (last <= first) return out;
+  out.begin_ns = first;
+  out.end_ns = last;
   out.elapsed_seconds = static_cast<double>(last - first) * kSeconds;
   const auto rate = [&](uint64_t n) { return static_cast<double>(n) / out.elapsed_seconds; };
   out.requests_per_second = rate(out.ok);

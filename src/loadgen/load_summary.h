@@ -26,6 +26,7 @@ struct LoadSummary {
   // Events that brought text, of the requests whose tokens are known: when fewer than tokens, several come at
   // once, and `itl` is the time between events.
   uint64_t chunks = 0, tokens_of_chunks = 0;
+  int64_t begin_ns = 0, end_ns = 0;       // since the run's start
   double elapsed_seconds = kNotMeasured;  // from the first that was due to the last that ended
   double requests_per_second = kNotMeasured, output_tokens_per_second = kNotMeasured,
          total_tokens_per_second = kNotMeasured;

@@ -2,6 +2,7 @@
 import http.server
 import json
 import os
+import pathlib
 import signal
 import subprocess
 import threading
@@ -9,6 +10,9 @@ import unittest
 
 from agent import BINARY, wait_until
 
+ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
+FAKE = pathlib.Path(os.environ.get("GPULENS_FAKE_NVML_FOLDER", BINARY.parent / "fake_nvml"))
+PROFILE = ROOT / "tests/fake_nvml/profiles/h100_idle.yaml"
 FIRST, GAP, TOKENS = 0.05, 0.01, 6  # seconds to the first token, between two, and how many
 
 
@@ -99,6 +103,31 @@ class BenchServe(unittest.TestCase):
         self.assertEqual(headers["Authorization"], "Bearer sk-7")
         self.assertEqual((asked["stream"], asked["max_tokens"]), (True, 128))
         self.assertEqual(len({a["messages"][0]["content"] for a, _ in self.server.asked}), 40, "no two prompts are the same")
+
+    @unittest.skipUnless((FAKE / "libnvidia-ml.so.1").exists(), "the simulated NVML is not built")
+    def test_joules_are_those_of_the_measured_time(self):
+        seen = {"LD_LIBRARY_PATH": str(FAKE), "GPULENS_FAKE_NVML": str(PROFILE), "CUDA_VISIBLE_DEVICES": "1,2"}
+        done = self.bench("--requests", "40", "--concurrency", "4", "--warmup", "8", "--json", env=seen)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        result = json.loads(done.stdout)
+        energy = result["energy"]
+        self.assertEqual((energy["validity"], energy["vendor"], energy["method"], energy["devices"]),
+                         ("valid", "nvidia", "counter", 2), energy)
+        # Two idle boards of 71 W.
+        self.assertAlmostEqual(energy["joules"], 142 * result["elapsed_seconds"], delta=energy["uncertainty_joules"] + 0.1)
+        self.assertLess(energy["uncertainty_joules"], 0.5 * energy["joules"])
+        self.assertAlmostEqual(energy["joules_per_output_token"] * result["completion_tokens"], energy["joules"], places=3)
+        self.assertAlmostEqual(energy["joules_per_request"] * result["ok"], energy["joules"], places=3)
+        text = self.bench("--requests", "8", "--concurrency", "4", env=seen).stdout
+        self.assertRegex(text, r"energy +\d+\.\d J ± .* by nvidia; .* J/token out, .* J/request")
+
+    def test_without_a_sensor_joules_are_not_known_and_why(self):
+        nothing = {"GPULENS_ENERGY_ROOT": "/nonexistent", "GPULENS_ENERGY_SOCKET": "/nonexistent"}
+        result = json.loads(self.bench("--requests", "4", "--json", env=nothing).stdout)["energy"]
+        if result["vendor"] != "none":
+            self.skipTest("this machine has a GPU")
+        self.assertEqual((result["validity"], result["joules"], result["joules_per_output_token"]), ("no_device", None, None))
+        self.assertIn("no agent at /nonexistent", result["reason"])
 
     def test_an_open_loop_does_not_wait_for_the_server(self):
         done = self.bench("--rate", "200", "--requests", "60", "--concurrency", "1", "--json")

@@ -76,6 +76,24 @@ std::string Train(std::optional<TrainingMonitor>& kept) {
   return "ok";
 }
 
+// What was drawn since the last call: validity, joules, half-width, seconds, vendor, devices, reason.
+std::string Drawn() {
+  static EnergyMonitor monitor;
+  static std::optional<EnergyWindow> window;
+  std::string out = "begun";
+  if (window) {
+    const EnergyResult drawn = window->result(std::chrono::seconds(2));
+    char text[160];
+    std::snprintf(text, sizeof text, "%s %.6f %.6f %.6f %s %u ",
+                  std::string(EnergyValidityName(drawn.validity)).c_str(), drawn.energy_joules,
+                  drawn.uncertainty_joules, std::chrono::duration<double>(drawn.duration).count(),
+                  std::string(EnergyVendorName(drawn.vendor)).c_str(), drawn.devices);
+    out = text + drawn.reason;
+  }
+  window.emplace(monitor.Window());
+  return out;
+}
+
 }  // namespace
 
 int main() {
@@ -98,6 +116,7 @@ int main() {
     else if (word == "flush")
       Say(exporters.empty() ? "none" : Told(exporters.back().Flush(std::chrono::seconds(20))));
     else if (word == "fork") Say(Fork(exporters.empty() ? nullptr : &exporters.back()));
+    else if (word == "drawn") Say(Drawn());
     else if (word == "exit") std::exit(0);
     else Say("what?");
   }

@@ -88,10 +88,11 @@ bool EnergyDoor::Released() const {
 void EnergyDoor::Start() {
   ChildProcess::Options start;
   start.program = options_.program;
-  start.arguments = {"driver", "energy", "--listen-fd=" + std::to_string(listening_.get())};
+  start.arguments = {"driver", "energy"};
   // The collector of NVIDIA may say it later than this door is opened.
   if (options_.simulated || (options_.control && options_.control->view().simulated))
     start.arguments.push_back("--simulated");
+  start.arguments.push_back("--listen-fd=" + std::to_string(listening_.get()));
   start.pass_fds = {{listening_.get(), listening_.get()}};
   auto started = ChildProcess::Start(start);
   if (started) reader_ = *std::move(started);

@@ -181,15 +181,6 @@ void Book::Explain(const Status& status, EnergyResult& out) {
   out.reason = status.detail;
 }
 
-std::string Book::Comebacks() const {
-  for (size_t i : selection_.shared) {
-    if (tracks_[i].back_ns > 0)
-      return "; " + std::string(tracks_[i].source->name()) + ": " + tracks_[i].device.id +
-             " was lost and is back";
-  }
-  return {};
-}
-
 void Book::Judge(Flaw flaw, int64_t at_ns, int64_t now_ns, EnergyResult& out) const {
   out.validity = EnergyValidity::kValid;
   char text[64];

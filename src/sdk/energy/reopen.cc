@@ -55,4 +55,13 @@ void Engine::TakeDevices(size_t source, std::vector<EnergyDevice> devices) {
   }
 }
 
+std::string Book::Comebacks() const {
+  for (size_t i : selection_.shared) {
+    if (tracks_[i].back_ns > 0)
+      return "; " + std::string(tracks_[i].source->name()) + ": " + tracks_[i].device.id +
+             " was lost and is back";
+  }
+  return {};
+}
+
 }  // namespace gpulens::sdk

@@ -80,11 +80,14 @@ class _NativeMonitor(EnergyMonitor):
 
     def _last(self) -> Optional[_energy.EnergyReading]:
         """The newest reading; of a monitor that has just begun, one that is asked for."""
-        for _ in range(2 if self._native else 0):
+        end = time.monotonic() + 2.0  # of the slowest interval two
+        while self._native is not None:
             now = time.monotonic()
             readings = self._native.history(now - 10, now)
             if readings:
                 return readings[-1]
+            if now > end:
+                break
             self._native.window().result  # waits for a reading, a little
         return None
 

@@ -10,6 +10,7 @@
 #include <mutex>
 #include <string>
 
+#include "agent/cli/bench/bench_energy.h"
 #include "agent/cli/bench/bench_options.h"
 #include "agent/cli/bench/bench_text.h"
 #include "loadgen/load_run.h"
@@ -99,6 +100,7 @@ int Run(const BenchOptions& options) {
     if (!model) return Complain(model.error().detail, 1);
     plan->load.model = std::move(*model);
   }
+  BenchMeter meter(plan->load, options.energy);
   Flag ended;
   auto run = std::make_unique<LoadRun>(loop, plan->load, [&ended] { ended.Raise(); });
   // The signal may come when the run is gone: the loop is stopped first.
@@ -114,8 +116,9 @@ int Run(const BenchOptions& options) {
   loop.Stop();
 
   const LoadSummary summary = Summarize(record, plan->load.warmup, plan->load.concurrency, plan->targets);
-  const std::string text =
-      options.json ? ResultJson(plan->load, record, summary) : ResultText(plan->load, record, summary);
+  const BenchEnergy energy = meter.Measure(record, summary);
+  const std::string text = options.json ? ResultJson(plan->load, record, summary, energy)
+                                        : ResultText(plan->load, record, summary, energy);
   std::fputs(text.c_str(), stdout);
   if (std::fflush(stdout) != 0) return Complain("the result could not be written", 1);
   if (record.stopped) return 130;
@@ -160,6 +163,8 @@ void AddOptions(CLI::App& serve, BenchOptions& options) {
   serve.add_flag("--insecure", options.insecure, "Do not check the server's certificate");
   serve.add_option("--timeout", options.timeout, "Of one request, 2m")->type_name("D");
   serve.add_option("--seed", options.seed, "Of prompts and random times, 1: the same seed, the same load");
+  serve.add_flag("--energy", options.energy,
+                 "Joules of this machine's devices, also where the server's address is not this machine's");
   serve.add_flag("--json", options.json, "JSON");
   serve.add_flag("-q,--quiet", options.quiet, "No progress");
 }
@@ -170,7 +175,7 @@ void AddBench(CLI::App& app, int& code) {
   CLI::App* bench = app.add_subcommand("bench", "Put load on a server and say how it answered.");
   bench->require_subcommand(1);
   CLI::App* serve =
-      bench->add_subcommand("serve", "An OpenAI-compatible endpoint: TTFT, ITL, goodput, tokens/s.");
+      bench->add_subcommand("serve", "An OpenAI-compatible endpoint: TTFT, ITL, goodput, tokens/s, J/token.");
   auto options = std::make_shared<BenchOptions>();
   AddOptions(*serve, *options);
   serve->footer(kFooter);

@@ -155,7 +155,8 @@ std::string ProgressText(const LoadPlan& plan, const LoadProgress& progress) {
   return out + "   errors " + Grouped(progress.errors);
 }
 
-std::string ResultText(const LoadPlan& plan, const LoadRecord& record, const LoadSummary& summary) {
+std::string ResultText(const LoadPlan& plan, const LoadRecord& record, const LoadSummary& summary,
+                       const BenchEnergy& energy) {
   std::string out = plan.model + " at " + plan.url.ToString() + ": " + LoadText(plan) +
                     (record.stopped ? "; stopped, what follows is of a part" : "") + "\n";
   out += "  requests     " + Grouped(summary.ok) + " answered, " + Grouped(summary.errors) + " failed, " +
@@ -182,6 +183,7 @@ std::string ResultText(const LoadPlan& plan, const LoadRecord& record, const Loa
   if (!std::isnan(summary.good_ratio))
     out += "  goodput      " + Three(summary.good_per_second) + " requests/s, " +
            Three(100 * summary.good_ratio) + " % kept every target\n";
+  out += EnergyText(energy);
   if (summary.steady_since)
     out += "  steady       since request " + Grouped(*summary.steady_since + plan.warmup) + "\n";
   else if (summary.steady_judged)
@@ -191,7 +193,8 @@ std::string ResultText(const LoadPlan& plan, const LoadRecord& record, const Loa
   return out;
 }
 
-std::string ResultJson(const LoadPlan& plan, const LoadRecord& record, const LoadSummary& summary) {
+std::string ResultJson(const LoadPlan& plan, const LoadRecord& record, const LoadSummary& summary,
+                       const BenchEnergy& energy) {
   std::string out = "{\"schema\":\"gpulens.bench_serve/1\"";
   AppendPlanJson(out, plan);
   out += record.stopped ? ",\"stopped\":true" : ",\"stopped\":false";
@@ -218,6 +221,7 @@ std::string ResultJson(const LoadPlan& plan, const LoadRecord& record, const Loa
   AppendJson(out, "good_requests_per_second", summary.good_per_second);
   AppendJson(out, "steady_since_request",
              summary.steady_since ? static_cast<double>(*summary.steady_since + plan.warmup) : kNotMeasured);
+  AppendEnergyJson(out, energy);
   return out += "}\n";
 }
 

@@ -54,8 +54,9 @@ std::vector<std::shared_ptr<EnergySource>> SystemSources() {
   const auto agent = [] { return std::make_shared<AgentEnergy>(AgentEnergy::Options(), MonotonicClock()); };
   if (who == "agent") nvml = agent();
   else if (who != "own") nvml = std::make_shared<OwnOrAgent>(std::move(nvml), agent());
+  const std::string root(Variable("GPULENS_ENERGY_ROOT").value_or("/"));
   return {std::move(nvml), std::make_shared<AmdEnergy>(nullptr, RealClock()),
-          std::make_shared<HwmonEnergy>("/"), std::make_shared<RaplEnergy>("/")};
+          std::make_shared<HwmonEnergy>(root), std::make_shared<RaplEnergy>(root)};
 }
 
 }  // namespace gpulens::sdk

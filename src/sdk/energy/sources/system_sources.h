@@ -10,7 +10,8 @@
 
 namespace gpulens::sdk {
 
-// $GPULENS_ENERGY: "own": never by the agent; "agent": NVIDIA GPUs by the agent alone.
+// $GPULENS_ENERGY: "own": never by the agent; "agent": NVIDIA GPUs by the agent alone. $GPULENS_ENERGY_ROOT:
+// where /sys is, for tests.
 std::vector<std::shared_ptr<EnergySource>> SystemSources();
 
 // A vendor's library in this process, else the agent. Which of them is chosen at each Open.
