@@ -94,7 +94,7 @@ double QuantileSketch::Quantile(double fraction) const noexcept {
   const auto below = std::min(static_cast<uint64_t>(rank), n - 1);
   const double low = At(below), part = rank - static_cast<double>(below);
   if (part <= 0 || below + 1 >= n) return low;
-  return low * (1 - part) + At(below + 1) * part;  // no difference, which could overflow
+  return std::lerp(low, At(below + 1), part);  // never falls as the fraction grows, and cannot overflow
 }
 
 }  // namespace gpulens

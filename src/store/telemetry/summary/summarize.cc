@@ -58,15 +58,12 @@ class Grouping {
   std::vector<InferenceSummary> Take(size_t limit) const {
     std::vector<InferenceSummary> out;
     for (const auto& [key, sums] : groups_) out.push_back(sums.Summary(key));
-    if (SpanOf(by_) == 0) {
-      std::ranges::stable_sort(out, std::greater(), &InferenceSummary::calls);
-    } else {
+    std::ranges::sort(out, [timed = SpanOf(by_) != 0](const InferenceSummary& a, const InferenceSummary& b) {
       // Digits of any number, by number.
-      std::ranges::stable_sort(out, [](const InferenceSummary& a, const InferenceSummary& b) {
-        return std::pair(a.key.size(), std::string_view(a.key)) <
-               std::pair(b.key.size(), std::string_view(b.key));
-      });
-    }
+      if (timed && a.key.size() != b.key.size()) return a.key.size() < b.key.size();
+      if (!timed && a.calls != b.calls) return a.calls > b.calls;
+      return a.key < b.key;
+    });
     if (limit > 0 && out.size() > limit) out.resize(limit);
     return out;
   }
