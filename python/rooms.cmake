@@ -8,6 +8,7 @@ set(GPULENS_PYTHON_ROOMS
   instruments
   sdk/efficiency
   sdk/energy sdk/energy/sources
+  sdk/experiment
   sdk/ring/record
   sdk/stats
   sdk/told
@@ -16,6 +17,7 @@ set(GPULENS_PYTHON_ROOMS
   sources/amdsmi sources/amdsmi/driver
   sources/host sources/host/parse
   sources/nvml sources/nvml/driver sources/nvml/driver/items sources/nvml/driver/parts
+  store/experiments store/sqlite
   wire/exposition wire/samples
 )
 # Single files of folders that hold more than is wanted here.
@@ -28,6 +30,7 @@ set(GPULENS_PYTHON_FILES
   net/plain/plain_post.cc net/plain/plain_server.cc
   sdk/export/environment.cc sdk/export/export_agent.cc sdk/export/exporter_seat.cc sdk/export/expose.cc
   sdk/export/otlp_plan.cc sdk/export/plain_transport.cc sdk/export/push_job.cc
+  wire/json/json_text.cc
   wire/layout_text.cc wire/negotiation.cc wire/number_text.cc wire/text_page.cc
   wire/otlp/otlp_answer.cc wire/otlp/otlp_fields.cc
 )
