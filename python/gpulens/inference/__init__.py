@@ -10,7 +10,16 @@
 Recording neither waits nor fails: what cannot be kept is counted in the store's health. What was not measured is NaN or None
 and counts in no mean: `n` of a Distribution says how many calls measured it.
 """
-from .engine import InstrumentedEngine, instrument
+from .store import InferenceCall, InferenceStore, InferenceSummary, StoreHealth  # first: its end is the last
+from .engine import InstrumentedEngine, instrument  # isort: skip
 from .record import InferenceRecord
 
-__all__ = ["InferenceRecord", "InstrumentedEngine", "instrument"]
+__all__ = [
+    "InferenceCall",
+    "InferenceRecord",
+    "InferenceStore",
+    "InferenceSummary",
+    "InstrumentedEngine",
+    "StoreHealth",
+    "instrument",
+]

@@ -118,12 +118,12 @@ class Call:
 
     def finish(self, outcome: str = "ok", error_type: str = "") -> None:
         """The first end counts."""
+        if self._mark is not None:
+            self.leave()
         if self.done:
             return
         self.done = True
         try:
-            if self._mark is not None:
-                self.leave()
             if self.window is not None:
                 self.window.end()
             record = self.record
