@@ -12,6 +12,7 @@ from .record import InferenceRecord
 __all__ = ["Call"]
 
 _clock = time.monotonic
+_NOTHING = Usage()
 # Where the calls that run around this one are told: a call within one of them is not told there again.
 told_by: contextvars.ContextVar = contextvars.ContextVar("gpulens_told_by", default=())
 
@@ -36,7 +37,7 @@ class Call:
         self.begun = self._entered = _clock()
         self._spent = 0.0  # of the engine, up to the last leave()
         self._arrivals: List[Tuple[float, Optional[int]]] = []  # on the engine's clock, with the tokens where they are said
-        self._usage = Usage()
+        self._usage = _NOTHING
         self._told = 0  # tokens that running usages have told so far
 
     # ---- the engine's time
@@ -92,7 +93,9 @@ class Call:
         return tokens
 
     def _see(self, usage: Usage) -> None:
-        if any(said is not None for said in usage):
+        if self._usage is _NOTHING:
+            self._usage = usage
+        elif usage != _NOTHING:
             self._usage = Usage(*(old if new is None else new for new, old in zip(usage, self._usage)))
 
     # ---- the end

@@ -21,7 +21,7 @@ class Usage(NamedTuple):
 
 def find(thing: Any, name: str) -> Any:
     """An item of a mapping or an attribute of an object; None when it is not there."""
-    if isinstance(thing, Mapping):
+    if type(thing) is dict or isinstance(thing, Mapping):  # the first is the quick one
         return thing.get(name)
     return getattr(thing, name, None)
 
@@ -39,6 +39,8 @@ def number(value: Any) -> float:
 
 
 def _first(thing: Any, *names: str) -> Optional[int]:
+    if thing is None:
+        return None
     for name in names:
         value = count(find(thing, name))
         if value is not None:
