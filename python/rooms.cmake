@@ -8,7 +8,7 @@ set(GPULENS_PYTHON_ROOMS
   instruments
   sdk/efficiency
   sdk/energy sdk/energy/sources
-  sdk/experiment
+  sdk/experiment sdk/inference
   sdk/ring/record
   sdk/stats
   sdk/told
@@ -17,7 +17,7 @@ set(GPULENS_PYTHON_ROOMS
   sources/amdsmi sources/amdsmi/driver
   sources/host sources/host/parse
   sources/nvml sources/nvml/driver sources/nvml/driver/items sources/nvml/driver/parts
-  store/experiments store/sqlite
+  store/experiments store/sqlite store/telemetry
   wire/exposition wire/samples
 )
 # Single files of folders that hold more than is wanted here.
