@@ -8,7 +8,7 @@ set(GPULENS_PYTHON_ROOMS
   instruments
   sdk/efficiency
   sdk/energy sdk/energy/sources
-  sdk/experiment sdk/inference
+  sdk/experiment sdk/experiment_energy sdk/inference
   sdk/ring/record
   sdk/stats
   sdk/told

@@ -27,13 +27,22 @@ namespace gpulens {
 
 enum class ExperimentStatus : uint8_t { kRunning, kDone, kFailed };
 
-// What a run drew. Unknown joules are NaN with a validity and a reason, as every energy has them.
+// What a run drew, and how its devices were used meanwhile. What is unknown is NaN; joules have a validity
+// and a reason, as every energy has them.
 struct ExperimentEnergy {
   double energy_joules = kNotMeasured, uncertainty_joules = kNotMeasured;
   std::string method;    // "counter", "power_integral"
-  std::string validity;  // "valid", "no_device", …; empty: nobody measured
+  std::string validity;  // "valid", "running", "no_device", …; empty: nobody measured
   std::string reason;
+  std::string vendor = {};  // "nvidia", "amd", "cpu_rapl": whose devices
+  uint32_t devices = 0;     // how many
+  double mean_power_watts = kNotMeasured, peak_power_watts = kNotMeasured;  // of all devices together
+  double mean_utilization_ratio = kNotMeasured, peak_utilization_ratio = kNotMeasured;  // their mean
+  double mean_memory_used_bytes = kNotMeasured, peak_memory_used_bytes = kNotMeasured;  // their sum
 };
+
+// False: up to now, without waiting; true: once, at the end. What it throws is told as the reason.
+using ExperimentEnergyMeter = std::function<ExperimentEnergy(bool ended)>;
 
 struct ExperimentOptions {
   std::string db;  // the file; empty: as above
@@ -47,8 +56,10 @@ struct ExperimentOptions {
   size_t queue_points = 16'384;
   std::chrono::nanoseconds flush_interval = std::chrono::seconds(1);
   std::chrono::nanoseconds heartbeat_interval = std::chrono::seconds(10);
-  // Asked once, when the run ends, by the thread that ends it. What it throws is told as the reason.
-  std::function<ExperimentEnergy()> energy;
+  // Asked by the writing thread at each heartbeat, so that a run that is killed has joules, too, and by the
+  // thread that ends the run. Ready-made ones: experiment_energy.h. A process that joins a run leaves this to
+  // the one that began it.
+  ExperimentEnergyMeter energy;
 };
 
 struct ExperimentHealth {
@@ -96,7 +107,7 @@ class Experiment {
   Status Flush(std::chrono::nanoseconds timeout = std::chrono::seconds(5));
   // Once; what is logged afterwards is dropped. `reason` says why it failed.
   Status End(ExperimentStatus status = ExperimentStatus::kDone, std::string_view reason = {});
-  // After the end, what the options' callback said.
+  // After the end, what the options' meter said.
   const ExperimentEnergy& energy() const noexcept;
   ExperimentHealth health() const;
 

@@ -21,6 +21,7 @@ _EXPORTS = {
     "gpulens.efficiency": "GpuHardwareSpec find_gpu_spec forward_flops mbu mfu training_flops",
     "gpulens.training": "CheckpointTimer DataLoaderTimer GradientTracker TrainingMetrics TrainingMonitor find_straggler",
     "gpulens.energy": "EnergyDevice EnergyMonitor EnergyReading EnergyResult EnergyTicks EnergyWindow",
+    "gpulens.experiments": "Experiment ExperimentEnergy ExperimentHealth experiment",
     "gpulens.inference": (
         "InferenceCall InferenceRecord InferenceStore InferenceSummary InstrumentedEngine StoreHealth instrument"
     ),
@@ -56,6 +57,10 @@ if TYPE_CHECKING:
     from .errors import PermissionDeniedError as PermissionDeniedError
     from .errors import TimeoutError as TimeoutError
     from .errors import UnavailableError as UnavailableError
+    from .experiments import Experiment as Experiment
+    from .experiments import ExperimentEnergy as ExperimentEnergy
+    from .experiments import ExperimentHealth as ExperimentHealth
+    from .experiments import experiment as experiment
     from .export import Exporter as Exporter
     from .export import export_otlp as export_otlp
     from .export import export_to_agent as export_to_agent

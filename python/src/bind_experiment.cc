@@ -1,10 +1,10 @@
 // gpulens.experiments: the native half. Whatever may wait lets go of the GIL.
-#include <gpulens/experiment.h>
+#include <gpulens/experiment_energy.h>
 
+#include <atomic>
 #include <chrono>
 #include <cmath>
 #include <map>
-#include <mutex>
 #include <optional>
 #include <string>
 
@@ -32,46 +32,198 @@ const char* StatusName(ExperimentStatus status) {
   return "";
 }
 
-// What Python's experiment() was told; names as in the C++ options.
+// Of runs, which are long: a counter is exact whatever it is, and an integral of power good enough.
+constexpr Duration kEnergyInterval = std::chrono::milliseconds(200);
+
+// What Python's experiment() was told.
 struct Options {
   std::string db, resume;
   std::map<std::string, std::string> tags;
   bool join = true;
   size_t queue_points = 16'384;
   double flush_interval_seconds = 1, heartbeat_interval_seconds = 10;
+  bool measure = true;                   // with a monitor of its own,
+  std::optional<EnergyMonitor> monitor;  // or with this one
 
+  // Begins to measure.
   ExperimentOptions Native() const {
     ExperimentOptions options;
-    options.db = db, options.resume = resume;
+    options.db = db, options.resume = resume, options.join = join;
     options.tags.assign(tags.begin(), tags.end());
-    options.join = join;
     options.queue_points = queue_points;
     options.flush_interval = Span(flush_interval_seconds, "flush_interval_seconds");
     options.heartbeat_interval = Span(heartbeat_interval_seconds, "heartbeat_interval_seconds");
+    if (monitor) options.energy = EnergyOf(*monitor);
+    else if (measure) options.energy = EnergyOfThisMachine({.interval = kEnergyInterval});
     return options;
   }
 };
 
-// One run. Logging holds the GIL and does not wait; what waits holds `ending_`, so that two threads that end
-// one run do it in turn.
+double ToNumber(nb::handle value) {
+  const double number = PyFloat_AsDouble(value.ptr());  // asks __float__: scalars of NumPy and PyTorch, too
+  if (number == -1 && PyErr_Occurred()) {
+    PyErr_Clear();
+    throw nb::type_error("a metric is a number, or a tensor of one element");
+  }
+  return number;
+}
+
+int64_t ToStep(nb::handle step) {
+  const nb::object whole = nb::steal(PyNumber_Index(step.ptr()));
+  int64_t out = 0;
+  if (!whole.is_valid() || !nb::try_cast(whole, out)) {
+    PyErr_Clear();
+    throw nb::type_error("a step is a whole number of 64 bits");
+  }
+  return out;
+}
+
 class Run {
  public:
   explicit Run(Experiment experiment) : experiment_(std::move(experiment)) {}
   Run(Run&&) = delete;
   ~Run() {
     const nb::gil_scoped_release released;
-    std::optional<Experiment>().swap(experiment_);
+    experiment_.reset();
   }
 
-  Experiment& operator*() { return *experiment_; }
-  Status End(ExperimentStatus status, const std::string& reason) {
-    const nb::gil_scoped_release released;
-    const std::lock_guard lock(ending_);
-    if (experiment_->status() != ExperimentStatus::kRunning) return Ok();
-    return experiment_->End(status, reason);
+  static Run* Start(const std::string& name, const Options& given) {
+    ExperimentOptions options = given.Native();
+    auto started = [&] {
+      const nb::gil_scoped_release released;
+      return Experiment::Start(name, std::move(options));
+    }();
+    return new Run(Take(std::move(started)));
+  }
+  Run* Nested(const std::string& name, const Options& given) const {
+    ExperimentOptions options = given.Native();
+    auto started = [&] {
+      const nb::gil_scoped_release released;
+      return experiment_->Nested(name, std::move(options));
+    }();
+    return new Run(Take(std::move(started)));
+  }
+
+  Experiment& get() { return *experiment_; }
+  void LogMetric(std::string_view key, nb::handle value, nb::handle step) {
+    const double number = ToNumber(value);
+    if (step.is_none()) experiment_->LogMetric(key, number);
+    else experiment_->LogMetric(key, number, ToStep(step));
+  }
+  void LogArtifact(const std::string& path, const std::string& name) {
+    Status status;
+    {
+      const nb::gil_scoped_release released;
+      status = experiment_->LogArtifact(path, name);
+    }
+    Check(status);
+  }
+  void Flush(double timeout_seconds) {
+    const auto timeout = Span(timeout_seconds, "timeout_seconds");
+    Status status;
+    {
+      const nb::gil_scoped_release released;
+      status = experiment_->Flush(timeout);
+    }
+    Check(status);
+  }
+  // The first counts, also of two threads.
+  void End(bool failed, const std::string& reason) {
+    if (ended_.exchange(true)) return;
+    Status status;
+    {
+      const nb::gil_scoped_release released;
+      status = experiment_->End(failed ? ExperimentStatus::kFailed : ExperimentStatus::kDone, reason);
+    }
+    Check(status);
   }
 
  private:
   std::optional<Experiment> experiment_;
-  std::mutex ending_;
+  std::atomic<bool> ended_ = false;
 };
+
+void BindEnergyOfRun(nb::module_& m) {
+  using E = ExperimentEnergy;
+  nb::class_<E>(
+      m, "ExperimentEnergy",
+      "What a run drew, and how its devices were used meanwhile: whoever used them. NaN: not known, "
+      "and `validity` and `reason` say why.")
+      .def_ro("energy_joules", &E::energy_joules)
+      .def_ro("uncertainty_joules", &E::uncertainty_joules, "Half-width.")
+      .def_ro("method", &E::method, "\"counter\", \"power_integral\" or \"none\".")
+      .def_ro("validity", &E::validity, "\"valid\", \"no_device\", …; \"\": nobody measured.")
+      .def_ro("reason", &E::reason, "Why it is not valid, or what else to know.")
+      .def_ro("vendor", &E::vendor, "\"nvidia\", \"amd\", \"cpu_rapl\" or \"none\".")
+      .def_ro("devices", &E::devices, "How many.")
+      .def_ro("mean_power_watts", &E::mean_power_watts, "Of all devices together, as the peak.")
+      .def_ro("peak_power_watts", &E::peak_power_watts)
+      .def_ro("mean_utilization_ratio", &E::mean_utilization_ratio, "The devices' mean, as the peak.")
+      .def_ro("peak_utilization_ratio", &E::peak_utilization_ratio)
+      .def_ro("mean_memory_used_bytes", &E::mean_memory_used_bytes, "The devices' sum, as the peak.")
+      .def_ro("peak_memory_used_bytes", &E::peak_memory_used_bytes)
+      .def("__repr__", [](const E& self) {
+        return "ExperimentEnergy(energy_joules=" + Spell(self.energy_joules) + ", validity='" +
+               self.validity + "')";
+      });
+}
+
+void BindOptions(nb::module_& m) {
+  nb::class_<Options>(m, "ExperimentOptions", "What gpulens.experiment() was given.")
+      .def(nb::init<>())
+      .def_rw("db", &Options::db)
+      .def_rw("resume", &Options::resume)
+      .def_rw("tags", &Options::tags)
+      .def_rw("join", &Options::join)
+      .def_rw("queue_points", &Options::queue_points)
+      .def_rw("flush_interval_seconds", &Options::flush_interval_seconds)
+      .def_rw("heartbeat_interval_seconds", &Options::heartbeat_interval_seconds)
+      .def_rw("measure", &Options::measure)
+      .def("use_monitor", [](Options& self, const EnergyMonitor& monitor) { self.monitor = monitor; });
+}
+
+}  // namespace
+
+void BindExperiment(nb::module_& m) {
+  BindEnergyOfRun(m);
+  BindOptions(m);
+  nb::class_<Run>(m, "ExperimentRun", "A run as C++ has it; gpulens.Experiment is its face. Thread-safe.")
+      .def_static("start", &Run::Start, "name"_a, "options"_a, nb::rv_policy::take_ownership)
+      .def("nested", &Run::Nested, "name"_a, "options"_a, nb::rv_policy::take_ownership)
+      .def("log_metric", &Run::LogMetric, "key"_a, "value"_a.none(), "step"_a.none())
+      .def(
+          "log_param", [](Run& self, std::string_view key, bool value) { self.get().LogParam(key, value); },
+          "key"_a, nb::arg("value").noconvert())
+      .def(
+          "log_param",
+          [](Run& self, std::string_view key, int64_t value) { self.get().LogParam(key, value); }, "key"_a,
+          nb::arg("value").noconvert())
+      .def(
+          "log_param", [](Run& self, std::string_view key, double value) { self.get().LogParam(key, value); },
+          "key"_a, nb::arg("value").noconvert())
+      .def(
+          "log_param",
+          [](Run& self, std::string_view key, std::string_view value) { self.get().LogParam(key, value); },
+          "key"_a, "value"_a)
+      .def(
+          "set_tag",
+          [](Run& self, std::string_view key, std::string_view value) { self.get().SetTag(key, value); },
+          "key"_a, "value"_a)
+      .def("log_artifact", &Run::LogArtifact, "path"_a, "name"_a)
+      .def("flush", &Run::Flush, "timeout_seconds"_a)
+      .def("end", &Run::End, "failed"_a, "reason"_a)
+      .def_prop_ro("id", [](Run& self) { return self.get().id(); })
+      .def_prop_ro("name", [](Run& self) { return self.get().name(); })
+      .def_prop_ro("db", [](Run& self) { return self.get().db(); })
+      .def_prop_ro("status", [](Run& self) { return StatusName(self.get().status()); })
+      .def_prop_ro("energy", [](Run& self) { return self.get().energy(); })
+      .def_prop_ro(
+          "health",
+          [](Run& self) {
+            const ExperimentHealth health = self.get().health();
+            return nb::make_tuple(health.written, health.queued, health.dropped, health.last_error.detail);
+          },
+          nb::sig("def health(self) -> tuple[int, int, int, str]"));
+}
+
+}  // namespace gpulens::python

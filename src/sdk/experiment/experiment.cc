@@ -70,6 +70,7 @@ struct Experiment::Impl {
   RecorderOptions rejoin;  // for a child after a fork
   std::atomic<Recorder*> recorder = nullptr;
   std::atomic<uint32_t> forks = 0;
+  bool reopened = false;  // this is a child of the process that began
   int exceptions = 0;
   std::atomic<ExperimentStatus> status = ExperimentStatus::kRunning;
   std::atomic<uint64_t> lost = 0;  // without a recorder
@@ -99,6 +100,7 @@ Recorder* Experiment::Impl::Reopen() noexcept {
   uint32_t before = forks.load(std::memory_order_relaxed);
   if (before == kReopening || !forks.compare_exchange_strong(before, kReopening)) return nullptr;
   Recorder* opened = nullptr;
+  reopened = true;
   try {
     if (status.load(std::memory_order_relaxed) == ExperimentStatus::kRunning) {
       auto begun = Recorder::Begin(rejoin);
@@ -131,6 +133,7 @@ Result<Experiment> Experiment::Start(std::string_view name, ExperimentOptions op
   recording.queue_points = options.queue_points;
   recording.flush_interval = options.flush_interval;
   recording.heartbeat_interval = options.heartbeat_interval;
+  recording.energy = options.energy;
   experiments::Start& start = recording.start;
   start.run = DescribeThisProgram();
   start.run.name = name;
@@ -148,13 +151,14 @@ Result<Experiment> Experiment::Start(std::string_view name, ExperimentOptions op
       start.run.id = shared;
       start.rename = std::getenv(kRunNameVariable) == nullptr;
       start.process.role = "member";
+      options.energy = nullptr, recording.energy = nullptr;
     }
   }
   auto impl = std::make_unique<Impl>();
   impl->rejoin = recording;
   ASSIGN_OR_RETURN(std::unique_ptr<Recorder> recorder, Recorder::Begin(std::move(recording)));
   impl->id = recorder->run_id(), impl->name = recorder->run_name(), impl->db = std::move(db);
-  impl->rejoin.start = {};
+  impl->rejoin.start = {}, impl->rejoin.energy = nullptr;
   impl->rejoin.start.run.id = impl->id, impl->rejoin.start.must_exist = true;
   impl->rejoin.start.process.role = "fork";
   impl->forks = g_forks.load(std::memory_order_relaxed);
@@ -235,24 +239,13 @@ Status Experiment::End(ExperimentStatus status, std::string_view reason) {
     return {Code::kInvalidArgument, "the run has ended before"};
   impl_->status = status;
   if (!recorder) return {Code::kUnavailable, "the file cannot be opened"};
-  if (impl_->options.energy) {
-    try {
-      impl_->energy = impl_->options.energy();
-    } catch (const std::exception& error) {
-      impl_->energy = {.method = {}, .validity = "source_failed", .reason = error.what()};
-    } catch (...) {
-      impl_->energy = {.method = {}, .validity = "source_failed", .reason = "an exception"};
-    }
-  }
+  // A child's windows are its parent's, and so is the end.
+  if (impl_->options.energy && !impl_->reopened) impl_->energy = AskEnergy(impl_->options.energy, true);
   experiments::End end;
   end.outcome = status == ExperimentStatus::kDone ? kDone : kFailed;
   end.reason = reason.substr(0, kMostTextBytes);
   end.unix_ns = UnixNow();
-  end.energy = {.joules = impl_->energy.energy_joules,
-                .uncertainty_joules = impl_->energy.uncertainty_joules,
-                .method = impl_->energy.method,
-                .validity = impl_->energy.validity,
-                .reason = impl_->energy.reason};
+  end.energy = ToRow(impl_->energy);
   return recorder->Leave(end, kEndTime);
 }
 

@@ -399,11 +399,11 @@ TEST_F(ExperimentTest, ADeletedRunIsNotBroughtBack) {
   EXPECT_EQ(Read().List({.status = {}, .name = {}})->size(), 0u);
 }
 
-TEST_F(ExperimentTest, EnergyIsAskedOnceAtTheEnd) {
+TEST_F(ExperimentTest, EnergyIsAskedAtTheEnd) {
   ExperimentOptions options = Options();
   int asked = 0;
-  options.energy = [&] {
-    ++asked;
+  options.energy = [&](bool ended) {
+    asked += ended;
     return ExperimentEnergy{.energy_joules = 41.8,
                             .uncertainty_joules = 0.6,
                             .method = "counter",
@@ -415,7 +415,7 @@ TEST_F(ExperimentTest, EnergyIsAskedOnceAtTheEnd) {
   EXPECT_EQ(asked, 1);
   EXPECT_EQ(run.energy().energy_joules, 41.8);
   EXPECT_EQ(Read().ById(run.id())->energy.uncertainty_joules, 0.6);
-  options.energy = []() -> ExperimentEnergy { throw std::runtime_error("the sensor is gone"); };
+  options.energy = [](bool) -> ExperimentEnergy { throw std::runtime_error("the sensor is gone"); };
   Experiment broken = Started("b", options);
   ASSERT_TRUE(broken.End());
   EXPECT_TRUE(std::isnan(broken.energy().energy_joules));

@@ -2,7 +2,6 @@
 
 #include <poll.h>
 #include <pthread.h>
-#include <signal.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
 
@@ -15,6 +14,7 @@
 #include "base/files.h"
 #include "base/log.h"
 #include "base/result.h"
+#include "base/run/signals_blocked.h"
 #include "sdk/experiment/point_queue.h"
 #include "store/experiments/run_files.h"
 #include "store/sqlite/fork_gate.h"
@@ -25,26 +25,37 @@ namespace {
 // Params, tags and artifacts that wait.
 constexpr size_t kMostTexts = 10'000;
 
-// The program's signals are its own threads' affair.
-class SignalsBlocked {
- public:
-  SignalsBlocked() {
-    sigset_t all;
-    sigfillset(&all);
-    ::pthread_sigmask(SIG_BLOCK, &all, &before_);
-  }
-  SignalsBlocked(const SignalsBlocked&) = delete;
-  SignalsBlocked& operator=(const SignalsBlocked&) = delete;
-  ~SignalsBlocked() { ::pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
-
- private:
-  sigset_t before_;
-};
-
 }  // namespace
 
 int64_t UnixNow() noexcept {
   return std::chrono::nanoseconds(std::chrono::system_clock::now().time_since_epoch()).count();
+}
+
+ExperimentEnergy AskEnergy(const ExperimentEnergyMeter& meter, bool ended) {
+  ExperimentEnergy failed{.method = {}, .validity = "source_failed", .reason = "an exception"};
+  try {
+    return meter(ended);
+  } catch (const std::exception& error) {
+    failed.reason = error.what();
+  } catch (...) {  // told as above
+  }
+  return failed;
+}
+
+EnergyRow ToRow(const ExperimentEnergy& energy) {
+  return {.joules = energy.energy_joules,
+          .uncertainty_joules = energy.uncertainty_joules,
+          .method = energy.method,
+          .validity = energy.validity,
+          .reason = energy.reason,
+          .vendor = energy.vendor,
+          .devices = energy.devices,
+          .mean_power_watts = energy.mean_power_watts,
+          .peak_power_watts = energy.peak_power_watts,
+          .mean_utilization_ratio = energy.mean_utilization_ratio,
+          .peak_utilization_ratio = energy.peak_utilization_ratio,
+          .mean_memory_used_bytes = energy.mean_memory_used_bytes,
+          .peak_memory_used_bytes = energy.peak_memory_used_bytes};
 }
 
 // Held by the recorder and its thread, so that a thread that hangs in a write can be left behind.
@@ -82,7 +93,8 @@ struct Recorder::Shared final : sqlite::Forkable {
   Batch batch;  // what is not written yet; its keys are those of the table, by the number there
   uint64_t told_drops = 0;
   int64_t next_heartbeat_ns = 0;
-  bool gone = false;  // the run was deleted
+  bool gone = false;     // the run was deleted
+  bool leaving = false;  // what it drew is told with the end
 
   mutable std::mutex mutex;  // guards what follows
   std::condition_variable answered;
@@ -165,7 +177,9 @@ Status Recorder::Shared::WriteBatch() {
   const uint64_t drops = dropped.load(std::memory_order_relaxed);
   batch.heartbeat_ns = UnixNow();
   batch.dropped = static_cast<int64_t>(drops - told_drops);
-  if (batch.empty() && batch.heartbeat_ns < next_heartbeat_ns) return Ok();
+  const bool beat = batch.heartbeat_ns >= next_heartbeat_ns;
+  if (batch.empty() && !beat) return Ok();
+  batch.energy = beat && !leaving && options.energy ? ToRow(AskEnergy(options.energy, false)) : EnergyRow{};
   Status status{Code::kUnavailable, "the run was deleted"};
   if (!gone) {
     sqlite::Use use;
@@ -209,6 +223,7 @@ void Recorder::Shared::Loop() {
       asked = flushes_asked;
     }
     Status status;
+    leaving = ending.has_value();
     do {
       Take();
       status = WriteBatch();

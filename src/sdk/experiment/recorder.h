@@ -19,6 +19,7 @@ struct RecorderOptions {
   std::string database;
   Start start;
   Source source = Source::kProgram;
+  ExperimentEnergyMeter energy = {};  // asked for what was drawn so far at each heartbeat
   size_t queue_points = 16'384;
   Duration flush_interval = std::chrono::seconds(1);
   Duration heartbeat_interval = std::chrono::seconds(10);
@@ -56,6 +57,9 @@ class Recorder {
   std::shared_ptr<Shared> shared_;
 };
 
+// What `meter` says, also when it throws.
+ExperimentEnergy AskEnergy(const ExperimentEnergyMeter& meter, bool ended);
+EnergyRow ToRow(const ExperimentEnergy& energy);
 // Wall-clock nanoseconds, for stamps.
 int64_t UnixNow() noexcept;
 

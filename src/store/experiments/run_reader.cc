@@ -22,13 +22,16 @@ constexpr const char* kCrashTable =
     "  status, parent_id, started_ns, COALESCE(ended_ns, c.last_ns) AS ended_ns, resumed, script, command, "
     "folder,"
     "  git_commit, host, exit_code, reason, dropped, energy_joules, energy_uncertainty_joules, energy_method,"
-    "  energy_validity, energy_reason FROM run r LEFT JOIN crashed_run c ON c.id = r.id;";
+    "  energy_validity, energy_reason, vendor, devices, mean_power_watts, peak_power_watts,"
+    "  mean_utilization_ratio, peak_utilization_ratio, mean_memory_used_bytes, peak_memory_used_bytes"
+    "  FROM run r LEFT JOIN crashed_run c ON c.id = r.id LEFT JOIN device_use u ON u.run_id = r.id;";
 
 constexpr const char* kRunColumns =
     "SELECT "
     "id,name,status,parent_id,started_ns,ended_ns,resumed,script,command,folder,git_commit,host,exit_code,"
-    "reason,dropped,energy_joules,energy_uncertainty_joules,energy_method,energy_validity,energy_reason"
-    " FROM run_now ";
+    "reason,dropped,energy_joules,energy_uncertainty_joules,energy_method,energy_validity,energy_reason,"
+    "vendor,devices,mean_power_watts,peak_power_watts,mean_utilization_ratio,peak_utilization_ratio,"
+    "mean_memory_used_bytes,peak_memory_used_bytes FROM run_now ";
 
 RunRow ReadRun(const Statement& row) {
   RunRow run;
@@ -39,6 +42,11 @@ RunRow ReadRun(const Statement& row) {
   run.reason = row.Text(13), run.dropped = row.Int(14);
   run.energy.joules = row.Real(15), run.energy.uncertainty_joules = row.Real(16);
   run.energy.method = row.Text(17), run.energy.validity = row.Text(18), run.energy.reason = row.Text(19);
+  EnergyRow& use = run.energy;
+  use.vendor = row.Text(20), use.devices = row.Int(21);
+  use.mean_power_watts = row.Real(22), use.peak_power_watts = row.Real(23);
+  use.mean_utilization_ratio = row.Real(24), use.peak_utilization_ratio = row.Real(25);
+  use.mean_memory_used_bytes = row.Real(26), use.peak_memory_used_bytes = row.Real(27);
   return run;
 }
 
@@ -124,6 +132,7 @@ Result<RunReader> RunReader::Open(const std::string& path, Observer observer) {
     ASSIGN_OR_RETURN(int64_t version, CheckVersion(database, kRunSchema));
     if (version == 0) return Status{Code::kDataLoss, path + " is no file of experiments"};
   }
+  RETURN_IF_ERROR(AddMissingTables(database));
   RETURN_IF_ERROR(database.Run(kCrashTable));
   RunReader reader(std::move(database), old);
   RETURN_IF_ERROR(reader.Judge(observer));

@@ -21,6 +21,18 @@ inline constexpr const char *kRunning = "running", *kDone = "done", *kFailed = "
 struct EnergyRow {
   double joules = kNotMeasured, uncertainty_joules = kNotMeasured;
   std::string method, validity, reason;
+  std::string vendor = {};
+  int64_t devices = 0;
+  double mean_power_watts = kNotMeasured, peak_power_watts = kNotMeasured;
+  double mean_utilization_ratio = kNotMeasured, peak_utilization_ratio = kNotMeasured;
+  double mean_memory_used_bytes = kNotMeasured, peak_memory_used_bytes = kNotMeasured;
+
+  bool asked() const noexcept { return joules == joules || !validity.empty(); }
+  // How many of the devices are GPUs; absent: nobody looked.
+  std::optional<int64_t> gpus() const noexcept {
+    if (vendor.empty() || vendor == "none") return std::nullopt;
+    return vendor == "cpu_rapl" ? 0 : devices;
+  }
 };
 
 struct RunRow {

@@ -5,6 +5,13 @@
 namespace gpulens::experiments {
 namespace {
 
+// How the devices of a run's energy were used.
+#define GPULENS_USE_COLUMNS                                                            \
+  "vendor TEXT NOT NULL, devices INTEGER NOT NULL, mean_power_watts REAL,"             \
+  "  peak_power_watts REAL, mean_utilization_ratio REAL, peak_utilization_ratio REAL," \
+  "  mean_memory_used_bytes REAL, peak_memory_used_bytes REAL,"                        \
+  "  run_id TEXT PRIMARY KEY NOT NULL "
+
 // A point's value is NULL for NaN, which SQLite cannot hold. Points lie in the order in which they are read;
 // `n` tells two of one moment apart. Whoever deletes a metric deletes its points: a foreign key would be
 // looked up for each of them.
@@ -45,6 +52,7 @@ constexpr const char* kSteps[] = {
     "CREATE TABLE point("
     "  metric_id INTEGER NOT NULL, step INTEGER NOT NULL, unix_ns INTEGER NOT NULL, n INTEGER NOT NULL,"
     "  value REAL, PRIMARY KEY(metric_id, step, unix_ns, n)) WITHOUT ROWID;",
+    "CREATE TABLE device_use(" GPULENS_USE_COLUMNS "REFERENCES run(id) ON DELETE CASCADE) WITHOUT ROWID;",
 };
 
 // Milliseconds are all that SQLite reads of a time.
@@ -84,11 +92,15 @@ constexpr const char* kOldTables =
     "CREATE TEMP TABLE process(id INTEGER, run_id TEXT, role TEXT, host TEXT, place TEXT, pid INTEGER,"
     "  start_ticks INTEGER, started_ns INTEGER, heartbeat_ns INTEGER, heartbeat_every_ns INTEGER,"
     "  ended_ns INTEGER, outcome TEXT);";
+// The pragma first, as everywhere: to change it later would drop the table.
+constexpr const char* kNoUse =
+    "PRAGMA temp_store=MEMORY; CREATE TEMP TABLE device_use(" GPULENS_USE_COLUMNS ");";
 #undef GPULENS_NS_OF
+#undef GPULENS_USE_COLUMNS
 
 }  // namespace
 
-const sqlite::Schema kRunSchema{.application_id = 0x6770756c, .steps = kSteps, .count = 1};
+const sqlite::Schema kRunSchema{.application_id = 0x6770756c, .steps = kSteps, .count = 2};
 
 Result<bool> IsOldFile(const sqlite::Database& database) {
   ASSIGN_OR_RETURN(
@@ -104,6 +116,13 @@ Status MakeTablesOfOldFile(const sqlite::Database& database) {
   Status made = database.Run(kOldTables);
   if (made || made.code != Code::kInvalidArgument) return made;
   return {Code::kDataLoss, made.detail + "; its table is none of the zernel project that we know"};
+}
+
+Status AddMissingTables(const sqlite::Database& database) {
+  ASSIGN_OR_RETURN(
+      int64_t has,
+      database.Number("SELECT count(*) FROM main.sqlite_master WHERE type='table' AND name='device_use'"));
+  return has != 0 ? Ok() : database.Run(kNoUse);
 }
 
 }  // namespace gpulens::experiments

@@ -18,4 +18,7 @@ Result<bool> IsOldFile(const sqlite::Database& database);
 // table is not what we know.
 Status MakeTablesOfOldFile(const sqlite::Database& database);
 
+// Temporary, empty ones where the file is of an earlier version, or an old file.
+Status AddMissingTables(const sqlite::Database& database);
+
 }  // namespace gpulens::experiments

@@ -135,6 +135,57 @@ TEST_F(StoreTest, AnUnmeasuredEnergyStaysUnknown) {
   EXPECT_EQ(run->energy.validity, "no_device");
 }
 
+TEST_F(StoreTest, EnergyGrowsWithTheHeartbeats) {
+  auto writer = Begun(Named("a"));
+  Batch batch;
+  batch.heartbeat_ns = kNow;
+  batch.energy = {.joules = 10,
+                  .method = "counter",
+                  .validity = "running",
+                  .reason = {},
+                  .vendor = "nvidia",
+                  .devices = 2,
+                  .mean_power_watts = 5,
+                  .peak_utilization_ratio = 0.5};
+  ASSERT_TRUE(writer->Write(batch, Source::kProgram));
+  batch.energy.joules = 20;
+  ASSERT_TRUE(writer->Write(batch, Source::kProgram));
+  batch.energy = {};
+  ASSERT_TRUE(writer->Write(batch, Source::kProgram));
+  auto run = Read().ById(writer->run_id());
+  EXPECT_EQ(run->energy.joules, 20);
+  EXPECT_EQ(run->energy.validity, "running");
+  EXPECT_EQ(run->energy.gpus(), 2);
+  EXPECT_EQ(run->energy.mean_power_watts, 5);
+  EXPECT_EQ(run->energy.peak_utilization_ratio, 0.5);
+  EXPECT_TRUE(std::isnan(run->energy.mean_memory_used_bytes));
+  End end = Ended(kDone, 1);
+  end.energy.validity = "source_failed";
+  ASSERT_TRUE(writer->Leave(end));
+  EXPECT_EQ(Read().ById(writer->run_id())->energy.joules, 20) << "what was known stays";
+  ASSERT_TRUE(writer->Delete(writer->run_id()));
+  auto left = sqlite::Database::Open({.path = path, .read_only = true});
+  EXPECT_EQ(left->Number("SELECT count(*) FROM device_use").value_or(-1), 0);
+}
+
+// As the first version wrote it.
+TEST_F(StoreTest, AFileOfTheFirstVersionIsReadAndThenGrows) {
+  auto writer = Begun(Named("a"));
+  const std::string id = writer->run_id();
+  writer.reset();
+  {
+    auto file = sqlite::Database::Open({.path = path});
+    ASSERT_TRUE(file);
+    ASSERT_TRUE(file->Run("DROP TABLE device_use; PRAGMA user_version=1"));
+  }
+  auto run = Read().ById(id);
+  ASSERT_TRUE(run) << run.status().detail;
+  EXPECT_EQ(run->energy.gpus(), std::nullopt);
+  ASSERT_TRUE(Open());
+  auto file = sqlite::Database::Open({.path = path, .read_only = true});
+  EXPECT_EQ(file->Number("SELECT count(*) FROM device_use").value_or(-1), 0);
+}
+
 TEST_F(StoreTest, PointsStandByStepWhateverOrderTheyCameIn) {
   auto writer = Begun(Named("a"));
   ASSERT_TRUE(writer->Write(Points("loss", {{5, 5}, {1, 1}}), Source::kProgram));

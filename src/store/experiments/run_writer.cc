@@ -164,6 +164,7 @@ Status RunWriter::Write(const Batch& batch, Source source) {
   if (database_.changes() == 0) return {Code::kUnavailable, "the run " + run_id_ + " was deleted"};
   RETURN_IF_ERROR(WriteTexts(batch));
   RETURN_IF_ERROR(WritePoints(batch, source));
+  RETURN_IF_ERROR(WriteEnergy(batch.energy));
   if (batch.dropped != 0) {
     ASSIGN_OR_RETURN(Statement drops, database_.Prepare("UPDATE run SET dropped=dropped+? WHERE id=?"));
     RETURN_IF_ERROR(drops.Bind(1, batch.dropped).Bind(2, run_id_).Execute());
@@ -278,21 +279,37 @@ Status RunWriter::CloseMetric(const Metric& metric) {
   return update_metric_.Bind(8, metric.id).Execute();
 }
 
+// That nothing is known does not overwrite what was known a heartbeat ago.
+Status RunWriter::WriteEnergy(const EnergyRow& energy) {
+  if (!energy.asked()) return Ok();
+  ASSIGN_OR_RETURN(
+      Statement put,
+      database_.Prepare("UPDATE run SET energy_joules=?1,energy_uncertainty_joules=?2,energy_method=?3,"
+                        "energy_validity=?4,energy_reason=?5 WHERE id=?6 AND"
+                        " (?1 IS NOT NULL OR energy_joules IS NULL)"));
+  put.Bind(1, energy.joules).Bind(2, energy.uncertainty_joules).Bind(3, energy.method);
+  put.Bind(4, energy.validity).Bind(5, energy.reason).Bind(6, run_id_);
+  RETURN_IF_ERROR(put.Execute());
+  if (energy.devices == 0) return Ok();
+  ASSIGN_OR_RETURN(
+      Statement use,
+      database_.Prepare("INSERT OR REPLACE INTO device_use(run_id,vendor,devices,mean_power_watts,"
+                        "peak_power_watts,mean_utilization_ratio,peak_utilization_ratio,"
+                        "mean_memory_used_bytes,peak_memory_used_bytes) VALUES(?,?,?,?,?,?,?,?,?)"));
+  use.Bind(1, run_id_).Bind(2, energy.vendor).Bind(3, energy.devices);
+  use.Bind(4, energy.mean_power_watts).Bind(5, energy.peak_power_watts);
+  use.Bind(6, energy.mean_utilization_ratio).Bind(7, energy.peak_utilization_ratio);
+  use.Bind(8, energy.mean_memory_used_bytes).Bind(9, energy.peak_memory_used_bytes);
+  return use.Execute();
+}
+
 Status RunWriter::Leave(const End& end) {
   ASSIGN_OR_RETURN(Transaction transaction, Transaction::Begin(database_));
   ASSIGN_OR_RETURN(
       Statement leave,
       database_.Prepare("UPDATE process SET ended_ns=?1, heartbeat_ns=?1, outcome=?2 WHERE id=?3"));
   RETURN_IF_ERROR(leave.Bind(1, end.unix_ns).Bind(2, end.outcome).Bind(3, process_id_).Execute());
-  if (!std::isnan(end.energy.joules) || !end.energy.validity.empty()) {
-    ASSIGN_OR_RETURN(
-        Statement energy,
-        database_.Prepare("UPDATE run SET energy_joules=?,energy_uncertainty_joules=?,energy_method=?,"
-                          "energy_validity=?,energy_reason=? WHERE id=?"));
-    energy.Bind(1, end.energy.joules).Bind(2, end.energy.uncertainty_joules).Bind(3, end.energy.method);
-    energy.Bind(4, end.energy.validity).Bind(5, end.energy.reason).Bind(6, run_id_);
-    RETURN_IF_ERROR(energy.Execute());
-  }
+  RETURN_IF_ERROR(WriteEnergy(end.energy));
   if (end.outcome == kFailed || end.exit_code) {
     ASSIGN_OR_RETURN(Statement why,
                      database_.Prepare("UPDATE run SET reason=CASE WHEN ?1='' THEN reason ELSE ?1 END,"

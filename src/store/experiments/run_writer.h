@@ -36,6 +36,7 @@ struct Batch {
   std::vector<ArtifactRow> artifacts;
   std::vector<std::string> keys;
   std::vector<Point> points;
+  EnergyRow energy = {};  // so far
   int64_t heartbeat_ns = 0;
   int64_t dropped = 0;  // since the last batch
 
@@ -99,6 +100,7 @@ class RunWriter {
   Result<Metric> OpenMetric(const std::string& key, Source source);
   Status WritePoints(const Batch& batch, Source source);
   Status CloseMetric(const Metric& metric);
+  Status WriteEnergy(const EnergyRow& energy);
 
   sqlite::Database database_;
   std::string run_id_, run_name_;

@@ -22,6 +22,7 @@ constexpr const char* kFooter = R"(
   gpulens exp list                              the newest runs; --status failed, --name ft-8b, --json
   gpulens exp show 9f3a11c2                     an id, the end or beginning of one, or a name: its newest run
   gpulens exp compare ft-8b 77b01e4d            what differs: params, last values, and by how much
+  gpulens exp plot ft-8b loss                   in the terminal; elsewhere, and with -o, an SVG
   gpulens exp plot ft-8b loss eval_loss -o loss.svg
   gpulens exp plot ft-8b loss --with 77b01e4d --log -o loss.svg
   gpulens exp export ft-8b --format mlflow mlruns      or json, csv
@@ -216,13 +217,17 @@ void AddList(CLI::App& exp, ExpOptions& options, int& code) {
 }
 
 void AddOutputs(CLI::App& exp, ExpOptions& options, int& code) {
-  CLI::App* plot = exp.add_subcommand("plot", "Metrics over steps, as an SVG.");
+  CLI::App* plot = exp.add_subcommand("plot", "Metrics over steps: in the terminal, or as an SVG.");
   plot->add_option("RUN", options.run, "Its id, the end or beginning of it, or a name")->required();
   plot->add_option("METRIC,--metric", options.metrics, "Their names; default: loss");
   plot->add_option("--with", options.runs, "A further run; repeatable")
       ->type_name("RUN")
       ->allow_extra_args(false);
-  plot->add_option("-o,--output", options.output, "The file; default: standard output")->type_name("FILE");
+  plot->add_option("-o,--output", options.output, "The file of the SVG; default: standard output")
+      ->type_name("FILE");
+  plot->add_flag("--text", options.text, "As text, which is the default in a terminal");
+  plot->add_flag("--ascii", options.ascii,
+                 "As text of ASCII alone; the default where the locale has no UTF-8");
   plot->add_flag("--log", options.log_scale, "A logarithmic axis of values");
   plot->add_flag("--by-time", options.by_time, "Over the seconds since the start instead of steps");
   plot->callback([&] { code = RunExpPlot(options); });

@@ -24,7 +24,7 @@ struct ExpOptions {
   std::vector<std::string> metrics;
   bool json = false, all = false, yes = false;
   std::string output;  // of plot and export
-  bool log_scale = false, by_time = false;
+  bool log_scale = false, by_time = false, text = false, ascii = false;
   std::string format = "json";
   // query
   std::string sql;

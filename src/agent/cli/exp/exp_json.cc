@@ -42,6 +42,19 @@ void AppendEnergy(std::string& out, const EnergyRow& energy) {
   AppendText(out, "method", energy.method);
   AppendText(out, "validity", energy.validity);
   AppendText(out, "reason", energy.reason);
+  if (energy.devices > 0) {
+    AppendText(out, "vendor", energy.vendor);
+    AppendWhole(out, "devices", energy.devices);
+    for (auto [key, number] : {std::pair("mean_power_watts", energy.mean_power_watts),
+                               std::pair("peak_power_watts", energy.peak_power_watts),
+                               std::pair("mean_utilization_ratio", energy.mean_utilization_ratio),
+                               std::pair("peak_utilization_ratio", energy.peak_utilization_ratio),
+                               std::pair("mean_memory_used_bytes", energy.mean_memory_used_bytes),
+                               std::pair("peak_memory_used_bytes", energy.peak_memory_used_bytes)}) {
+      out += ",\"" + std::string(key) + "\":";
+      AppendJsonNumber(out, number);
+    }
+  }
   out += '}';
 }
 

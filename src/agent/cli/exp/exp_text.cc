@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdio>
 #include <map>
 #include <set>
 
@@ -94,7 +95,44 @@ void Field(std::string& out, std::string_view name, std::string_view value) {
   out += '\n';
 }
 
-std::string EnergyLine(const EnergyRow& energy) {
+// By the step that the list shows, so that it can be checked. What was measured since a resumption says
+// nothing of the steps before it.
+double JoulesPerStep(const RunRow& run, const std::vector<MetricRow>& metrics) {
+  const auto step = LastStep(metrics);
+  return step && *step > 0 && run.resumed == 0 ? run.energy.joules / static_cast<double>(*step)
+                                               : kNotMeasured;
+}
+
+std::string PerStepText(const RunRow& run, const std::vector<MetricRow>& metrics) {
+  const double joules = JoulesPerStep(run, metrics);
+  if (std::isnan(joules)) return kNone;
+  return joules >= 1000 ? CountText(std::llround(joules)) : MetricText(std::round(joules * 1000) / 1000);
+}
+
+// "81 % busy (peak 100 %)"
+std::string MeanAndPeak(double mean, double peak, double scale, const char* format) {
+  if (std::isnan(mean)) return {};
+  char text[64];
+  std::snprintf(text, sizeof text, format, mean * scale, peak * scale);
+  return text;
+}
+
+// Of GPUs, or of processors where there are none.
+std::string UseLine(const EnergyRow& use) {
+  std::string out = std::to_string(use.devices) + " " + use.vendor;
+  for (const std::string& part :
+       {MeanAndPeak(use.mean_utilization_ratio, use.peak_utilization_ratio, 100,
+                    "%.0f %% busy (peak %.0f %%)"),
+        MeanAndPeak(use.mean_power_watts, use.peak_power_watts, 1, "%.0f W (peak %.0f W)"),
+        MeanAndPeak(use.mean_memory_used_bytes, use.peak_memory_used_bytes, 1.0 / (1 << 30),
+                    "%.1f GiB (peak %.1f GiB)")}) {
+    if (!part.empty()) out += (out.find(':') == std::string::npos ? ": " : ", ") + part;
+  }
+  return out;
+}
+
+std::string EnergyLine(const RunRow& run) {
+  const EnergyRow& energy = run.energy;
   if (std::isnan(energy.joules)) {
     if (energy.validity.empty()) return {};
     return std::string(kNone) + "  " + energy.validity + (energy.reason.empty() ? "" : ": " + energy.reason);
@@ -102,6 +140,9 @@ std::string EnergyLine(const EnergyRow& energy) {
   std::string out = EnergyText(energy.joules);
   if (!std::isnan(energy.uncertainty_joules)) out += " ± " + EnergyText(energy.uncertainty_joules);
   if (!energy.method.empty()) out += "  " + energy.method;
+  if (energy.validity == "running") out += ", up to its last heartbeat";
+  if (run.resumed > 0) out += ", since it was resumed";
+  if (!energy.reason.empty()) out += "; " + energy.reason;
   return out;
 }
 
@@ -116,8 +157,8 @@ std::string StatusLine(const RunRow& run, bool old_file) {
 }  // namespace
 
 std::string RunListText(const std::vector<ListedRun>& runs, int64_t now_ns) {
-  Table table({"ID", "NAME", "STATUS", "STEP", "LOSS", "ACC", "DURATION", "ENERGY", ""});
-  for (size_t column : {3u, 4u, 5u, 6u, 7u}) table.AlignRight(column);
+  Table table({"ID", "NAME", "STATUS", "STEP", "LOSS", "ACC", "DURATION", "GPUs", "ENERGY", "J/STEP", ""});
+  for (size_t column : {3u, 4u, 5u, 6u, 7u, 8u, 9u}) table.AlignRight(column);
   for (const ListedRun& row : runs) {
     const RunRow& run = row.run;
     auto step = LastStep(row.metrics);
@@ -127,7 +168,9 @@ std::string RunListText(const std::vector<ListedRun>& runs, int64_t now_ns) {
     table.Add({run.id, run.name, run.status, step ? CountText(*step) : kNone,
                LastOf(row.metrics, {"loss", "train_loss", "train/loss"}),
                LastOf(row.metrics, {"accuracy", "acc", "eval_accuracy", "val_acc"}),
-               DurationText(run.duration_seconds(now_ns)), EnergyText(run.energy.joules), note});
+               DurationText(run.duration_seconds(now_ns)),
+               run.energy.gpus() ? CountText(*run.energy.gpus()) : kNone, EnergyText(run.energy.joules),
+               PerStepText(run, row.metrics), note});
   }
   return table.Text();
 }
@@ -142,7 +185,9 @@ std::string RunPageText(const RunPage& page, int64_t now_ns) {
   Field(out, "started", Time(run.started_ns));
   if (run.ended_ns && run.status != kCrashed) Field(out, "ended", Time(*run.ended_ns));
   Field(out, "duration", DurationText(run.duration_seconds(now_ns)));
-  Field(out, "energy", EnergyLine(run.energy));
+  Field(out, "energy", EnergyLine(run));
+  if (std::string text = PerStepText(run, page.metrics); text != kNone) Field(out, "J/step", text);
+  if (run.energy.devices > 0) Field(out, "devices", UseLine(run.energy));
   Field(out, "script", run.script);
   Field(out, "command", run.command);
   Field(out, "folder", run.folder);
@@ -224,6 +269,9 @@ std::string CompareText(const std::vector<RunPage>& pages, bool all, int64_t now
   numbers(
       "energy", [](const RunPage& page) { return page.run.energy.joules; },
       [](const RunPage& page) { return EnergyText(page.run.energy.joules); });
+  numbers(
+      "J/step", [](const RunPage& page) { return JoulesPerStep(page.run, page.metrics); },
+      [](const RunPage& page) { return PerStepText(page.run, page.metrics); });
   std::set<std::string> params, metrics;
   for (const RunPage& page : pages) {
     for (const ParamRow& param : page.params) params.insert(param.key);

@@ -93,6 +93,37 @@ TEST(ExpText, APageSaysWhatIsKnownAndIsSafeForATerminal) {
   EXPECT_THAT(text, HasSubstr("energy      –  no_device: no GPU"));
 }
 
+TEST(ExpText, WhatTheDevicesDidStandsBesideTheJoules) {
+  RunPage page = Page();
+  page.run.energy = {.joules = 6'474'000,
+                     .uncertainty_joules = NAN,
+                     .method = "counter",
+                     .validity = "running",
+                     .reason = "2 processes use one of these devices",
+                     .vendor = "nvidia",
+                     .devices = 3,
+                     .mean_power_watts = 1834.4,
+                     .peak_power_watts = 2100,
+                     .mean_utilization_ratio = 0.812,
+                     .peak_utilization_ratio = 1,
+                     .mean_memory_used_bytes = 3.0 * (1 << 30),
+                     .peak_memory_used_bytes = 4.5 * (1 << 30)};
+  const std::string text = RunPageText(page, 0);
+  EXPECT_THAT(text, HasSubstr("counter, up to its last heartbeat; 2 processes use one"));
+  EXPECT_THAT(text, HasSubstr("J/step      5,382\n"));
+  EXPECT_THAT(text,
+              HasSubstr("devices     3 nvidia: 81 % busy (peak 100 %), 1834 W (peak 2100 W), 3.0 GiB (peak "
+                        "4.5 GiB)\n"));
+  EXPECT_THAT(RunListText({{page.run, page.metrics}}, 0), HasSubstr("1m 40s     3  1.798 kWh   5,382"));
+  page.run.resumed = 1;
+  EXPECT_THAT(RunPageText(page, 0), HasSubstr("since it was resumed"));
+  EXPECT_THAT(RunPageText(page, 0), Not(HasSubstr("J/step"))) << "steps of before have no joules";
+  page.run.energy.vendor = "cpu_rapl";
+  EXPECT_THAT(RunListText({{page.run, {}}}, 0), HasSubstr("1m 40s     0  1.798 kWh       –"));
+  page.run.energy.mean_utilization_ratio = NAN;
+  EXPECT_THAT(RunPageText(page, 0), HasSubstr("devices     3 cpu_rapl: 1834 W"));
+}
+
 TEST(ExpText, JsonIsJsonAndKeepsUnknownApart) {
   std::string why;
   auto page = JsonReader::Read(RunPageJson(Page(), 0), &why);

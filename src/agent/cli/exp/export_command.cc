@@ -7,6 +7,8 @@
 #include "agent/cli/exp/exp_command.h"
 #include "agent/cli/exp/mlflow_export.h"
 #include "agent/cli/plot/svg_plot.h"
+#include "agent/cli/plot/terminal.h"
+#include "agent/cli/plot/text_plot.h"
 #include "base/files.h"
 #include "base/result.h"
 #include "base/text.h"
@@ -129,6 +131,35 @@ int RunExpExport(const ExpOptions& options) {
   return written ? 0 : Complain("export", written);
 }
 
+namespace {
+
+// A line for each metric of each run that has a history of it.
+Result<std::vector<PlotLine>> ReadLines(RunReader& reader, const std::vector<RunRow>& runs,
+                                        const std::vector<std::string>& keys, bool by_time) {
+  std::vector<PlotLine> lines;
+  for (const RunRow& run : runs) {
+    for (const std::string& key : keys) {
+      ASSIGN_OR_RETURN(std::vector<PointRow> points, reader.Points(run.id, key));
+      if (points.empty()) {
+        ::dprintf(STDERR_FILENO, "gpulens exp plot: %s has no history of \"%s\"\n", run.id.c_str(),
+                  key.c_str());
+        continue;
+      }
+      PlotLine line{.name = LineName(run, key, runs.size() > 1, keys.size() > 1), .points = {}};
+      for (const PointRow& point : points) {
+        const double seconds = static_cast<double>(point.unix_ns - run.started_ns) / 1e9;
+        line.points.emplace_back(by_time ? seconds : static_cast<double>(point.step), point.value);
+      }
+      lines.push_back(std::move(line));
+    }
+  }
+  if (lines.empty())
+    return Status{Code::kInvalidArgument, "nothing to draw; gpulens exp show tells the metrics of a run"};
+  return lines;
+}
+
+}  // namespace
+
 int RunExpPlot(const ExpOptions& options) {
   auto reader = OpenExperiments(options.db);
   if (!reader) return Complain("plot", reader.error());
@@ -142,33 +173,25 @@ int RunExpPlot(const ExpOptions& options) {
     if (!run) return Complain("plot", run.error());
     runs.push_back(*std::move(run));
   }
-  std::vector<PlotLine> lines;
-  for (const RunRow& run : runs) {
-    for (const std::string& key : keys) {
-      auto points = reader->Points(run.id, key);
-      if (!points) return Complain("plot", points.error());
-      if (points->empty()) {
-        ::dprintf(STDERR_FILENO, "gpulens exp plot: %s has no history of \"%s\"\n", run.id.c_str(),
-                  key.c_str());
-        continue;
-      }
-      PlotLine line{.name = LineName(run, key, runs.size() > 1, keys.size() > 1), .points = {}};
-      for (const PointRow& point : *points) {
-        const double seconds = static_cast<double>(point.unix_ns - run.started_ns) / 1e9;
-        line.points.emplace_back(options.by_time ? seconds : static_cast<double>(point.step), point.value);
-      }
-      lines.push_back(std::move(line));
-    }
+  auto lines = ReadLines(*reader, runs, keys, options.by_time);
+  if (!lines) return Complain("plot", lines.error());
+  const char* x_name = options.by_time ? "seconds since the start" : "step";
+  if (options.text || options.ascii || (options.output.empty() && ::isatty(STDOUT_FILENO) == 1)) {
+    const TextPlotOptions plot{.title = runs.size() == 1 ? runs.front().name : "",
+                               .x_name = x_name,
+                               .log_y = options.log_scale,
+                               .same_y = keys.size() == 1,
+                               .ascii = options.ascii || !LocaleIsUtf8(),
+                               .columns = TerminalColumns(STDOUT_FILENO)};
+    Status written = Put(options.output, PlotText(*lines, plot));
+    return written ? 0 : Complain("plot", written);
   }
-  if (lines.empty())
-    return Complain("plot",
-                    {Code::kInvalidArgument, "nothing to draw; gpulens exp show tells the metrics of a run"});
   PlotOptions plot;
   plot.title = runs.size() == 1 ? runs.front().name : std::to_string(runs.size()) + " runs";
-  plot.x_name = options.by_time ? "seconds since the start" : "step";
+  plot.x_name = x_name;
   plot.y_name = keys.size() == 1 ? keys.front() : "";
   plot.log_y = options.log_scale;
-  Status written = Put(options.output, PlotSvg(lines, plot));
+  Status written = Put(options.output, PlotSvg(*lines, plot));
   if (!written) return Complain("plot", written);
   if (!options.output.empty() && options.output != "-")
     ::dprintf(STDERR_FILENO, "%s\n", options.output.c_str());

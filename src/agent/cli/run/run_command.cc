@@ -11,6 +11,8 @@
 #include <cstdlib>
 #include <optional>
 
+#include <gpulens/experiment_energy.h>
+
 #include "agent/cli/exp/exp_text.h"
 #include "agent/cli/run/child_run.h"
 #include "base/fd.h"
@@ -33,6 +35,8 @@ namespace {
 using namespace experiments;
 
 constexpr Duration kEndTime = std::chrono::seconds(20);
+// Of runs, which are long: a counter is exact whatever it is, and an integral of power good enough.
+constexpr Duration kEnergyInterval = std::chrono::milliseconds(200);
 
 constexpr const char* kFooter = R"(
   gpulens run train.py --epochs 3                       a script of Python, its arguments behind it
@@ -124,6 +128,8 @@ Result<RecorderOptions> Prepare(const RunCommandOptions& options, const std::vec
   ASSIGN_OR_RETURN(recording.database, FindDatabase(options.db));
   recording.database = Absolute(recording.database);
   recording.source = Source::kOutput;
+  // Its devices are ours, as far as the environment says: the program inherits it.
+  if (options.energy) recording.energy = EnergyOfThisMachine({.interval = kEnergyInterval});
   experiments::Start& start = recording.start;
   start.run = DescribeProgram(program, CurrentFolder());
   // The script as it was called, not the interpreter that was found for it.
@@ -192,6 +198,7 @@ int RunProgram(const RunCommandOptions& options) {
   auto recording = Prepare(options, *program);
   if (!recording) return Complain(recording.error().detail, 2);
   const std::string database = recording->database;
+  const ExperimentEnergyMeter energy = recording->energy;
   auto recorder = Recorder::Begin(*std::move(recording));
   if (!recorder) return Complain("the run cannot be kept: " + recorder.error().detail, 1);
   Recorder& run = **recorder;
@@ -208,6 +215,7 @@ int RunProgram(const RunCommandOptions& options) {
   experiments::End end = status ? EndOf(*status) : experiments::End{};
   if (!status)
     end.outcome = kFailed, end.reason = status.error().detail, end.exit_code = 126, end.decides = true;
+  if (energy) end.energy = ToRow(AskEnergy(energy, true));
   Status left = run.Leave(end, kEndTime);
   if (!left) Complain("the end of the run is not kept: " + left.detail, 0);
   if (uint64_t dropped = run.health().dropped; dropped != 0)
@@ -228,6 +236,7 @@ void AddRun(CLI::App& app, RunCommandOptions& options, int& code) {
   run->add_option("--param", options.params, "A parameter; repeatable")
       ->type_name("KEY=VALUE")
       ->allow_extra_args(false);
+  run->add_flag("!--no-energy", options.energy, "Do not read what GPUs, or else processors, draw meanwhile");
   run->add_option("--db", options.db, "The file of experiments, ~/.gpulens/experiments.db")
       ->type_name("FILE");
   run->add_flag("-q,--quiet", options.quiet, "Nothing of our own, only what the program prints");

@@ -19,6 +19,7 @@ struct RunCommandOptions {
   std::vector<std::string> tags, params;  // KEY=VALUE
   std::vector<std::string> command;       // script or program with its arguments
   bool quiet = false;
+  bool energy = true;
 };
 
 // The code of the program, 128 + n when a signal ended it; 126, 127 as a shell has them; 1 when the run

@@ -1,0 +1,102 @@
+#include <gpulens/experiment_energy.h>
+
+#include <chrono>
+#include <condition_variable>
+#include <cstdio>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <thread>
+
+#include "base/run/signals_blocked.h"
+
+namespace gpulens {
+namespace {
+
+// The opening of a monitor waits 3 s at most; a thread that is not even scheduled is not waited for.
+constexpr Duration kOpeningTime = std::chrono::seconds(4);
+// A run that began this long before its window is told so.
+constexpr Duration kLate = std::chrono::milliseconds(100);
+
+ExperimentEnergy ToEnergy(const EnergyResult& result) {
+  const EnergyTicks& ticks = result.ticks;
+  return {.energy_joules = result.energy_joules,
+          .uncertainty_joules = result.uncertainty_joules,
+          .method = std::string(EnergyMethodName(result.method)),
+          .validity = std::string(EnergyValidityName(result.validity)),
+          .reason = result.reason,
+          .vendor = std::string(EnergyVendorName(result.vendor)),
+          .devices = result.devices,
+          .mean_power_watts = ticks.mean_power_watts,
+          .peak_power_watts = ticks.peak_power_watts,
+          .mean_utilization_ratio = ticks.mean_utilization_ratio,
+          .peak_utilization_ratio = ticks.peak_utilization_ratio,
+          .mean_memory_used_bytes = ticks.mean_memory_used_bytes,
+          .peak_memory_used_bytes = ticks.peak_memory_used_bytes};
+}
+
+// A monitor with the one window of a run; both come later where a thread opens them.
+class RunWindow {
+ public:
+  void Begin(EnergyMonitor monitor) {
+    std::lock_guard lock(mutex_);
+    late_ = std::chrono::steady_clock::now() - made_;
+    monitor_ = std::move(monitor);
+    window_ = monitor_->Window();
+    begun_.notify_all();
+  }
+
+  ExperimentEnergy Ask(bool ended) {
+    std::unique_lock lock(mutex_);
+    if (ended) begun_.wait_for(lock, kOpeningTime, [this] { return window_.has_value(); });
+    if (!window_) {
+      if (!ended) return {.method = {}, .validity = {}, .reason = {}};
+      return {.method = {}, .validity = "gap", .reason = "the devices were not open by the end of the run"};
+    }
+    ExperimentEnergy energy = ToEnergy(ended ? window_->result() : window_->Estimate());
+    if (monitor_->status().ok() && late_ >= kLate) {
+      char text[64];
+      std::snprintf(text, sizeof text, "the first %.1f s are missing: the devices were being opened",
+                    std::chrono::duration<double>(late_).count());
+      energy.reason += (energy.reason.empty() ? "" : "; ") + std::string(text);
+    }
+    return energy;
+  }
+
+ private:
+  const TimePoint made_ = std::chrono::steady_clock::now();
+  std::mutex mutex_;
+  std::condition_variable begun_;
+  Duration late_{0};
+  std::optional<EnergyMonitor> monitor_;
+  std::optional<EnergyWindow> window_;
+};
+
+ExperimentEnergyMeter MeterOf(std::shared_ptr<RunWindow> window) {
+  return [window = std::move(window)](bool ended) { return window->Ask(ended); };
+}
+
+}  // namespace
+
+ExperimentEnergyMeter EnergyOf(EnergyMonitor monitor) {
+  auto window = std::make_shared<RunWindow>();
+  window->Begin(std::move(monitor));
+  return MeterOf(std::move(window));
+}
+
+ExperimentEnergyMeter EnergyOfThisMachine(EnergyOptions options) {
+  auto window = std::make_shared<RunWindow>();
+  try {
+    const SignalsBlocked quiet;
+    std::thread([window, options = std::move(options)]() mutable {
+      window->Begin(EnergyMonitor(std::move(options)));
+    }).detach();
+  } catch (const std::exception& error) {
+    return [why = std::string("no thread to open the devices: ") + error.what()](bool) {
+      return ExperimentEnergy{.method = {}, .validity = "source_failed", .reason = why};
+    };
+  }
+  return MeterOf(std::move(window));
+}
+
+}  // namespace gpulens

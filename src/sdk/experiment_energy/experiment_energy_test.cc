@@ -1,0 +1,155 @@
+#include <gpulens/experiment_energy.h>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <chrono>
+#include <cmath>
+#include <future>
+#include <memory>
+#include <thread>
+
+#include "base/testing/temp_folder.h"
+#include "sdk/energy/fake_source_for_test.h"
+#include "store/experiments/run_reader.h"
+
+namespace gpulens {
+namespace {
+
+using namespace std::chrono_literals;
+using experiments::RunReader;
+using ::testing::HasSubstr;
+
+// Three GPUs of 100 W each, half busy, from the clock's zero on.
+EnergyReading HundredWatts(int64_t ns) {
+  EnergyReading out;
+  out.joules = 100 * sdk::SecondsOf(ns);
+  out.watts = 100, out.utilization_ratio = 0.5, out.memory_used_bytes = 1e9, out.processes = 4;
+  return out;
+}
+
+std::shared_ptr<sdk::FakeSource> ThreeGpus() {
+  static const struct : Clock {
+    Instant Now() const noexcept override {
+      const int64_t ns = std::chrono::steady_clock::now().time_since_epoch().count();
+      return {ns, ns};
+    }
+  } clock;
+  auto source = std::make_shared<sdk::FakeSource>(clock, EnergyVendor::kNvidia);
+  for (const char* id : {"GPU-a", "GPU-b", "GPU-c"}) source->AddGpu(id, HundredWatts);
+  return source;
+}
+
+class ExperimentEnergyTest : public ::testing::Test {
+ protected:
+  Experiment Started(ExperimentEnergyMeter meter, std::chrono::nanoseconds heartbeat = 10s) const {
+    ExperimentOptions options;
+    options.db = path, options.join = false;
+    options.energy = std::move(meter);
+    options.flush_interval = 1ms, options.heartbeat_interval = heartbeat;
+    auto started = Experiment::Start("run", std::move(options));
+    EXPECT_TRUE(started.ok()) << started.status().detail;
+    return *std::move(started);
+  }
+  experiments::RunRow Row(const std::string& id) const {
+    auto reader = RunReader::Open(path);
+    EXPECT_TRUE(reader.ok()) << reader.status().detail;
+    return *reader->ById(id);
+  }
+
+  gpulens::testing::TempFolder folder;
+  std::string path = folder.path() + "/experiments.db";
+};
+
+TEST_F(ExperimentEnergyTest, JoulesAreThoseOfTheRunsTime) {
+  const auto before = std::chrono::steady_clock::now();
+  EnergyMonitor monitor({.interval = 1ms, .sources = {ThreeGpus()}});
+  const auto begin = std::chrono::steady_clock::now();
+  Experiment run = Started(EnergyOf(monitor));
+  for (int64_t step = 0; step < 100; ++step) run.LogMetric("loss", 1, step);
+  ASSERT_TRUE(run.Flush(20s));
+  const auto inner = std::chrono::steady_clock::now();
+  ASSERT_TRUE(run.End());
+  const auto after = std::chrono::steady_clock::now();
+  const ExperimentEnergy& energy = run.energy();
+  EXPECT_EQ(energy.validity, "valid") << energy.reason;
+  EXPECT_EQ(energy.method, "counter");
+  EXPECT_EQ(energy.vendor, "nvidia");
+  EXPECT_EQ(energy.devices, 3u);
+  // 300 W, from after `begin` to before `after`, and for most of it.
+  const double least = 300 * std::chrono::duration<double>(inner - begin).count() * 0.5;
+  EXPECT_LE(energy.energy_joules, 300 * std::chrono::duration<double>(after - before).count());
+  EXPECT_GE(energy.energy_joules + energy.uncertainty_joules, least);
+  EXPECT_THAT(energy.reason, HasSubstr("4 processes use one of these devices"));
+
+  const experiments::EnergyRow row = Row(run.id()).energy;
+  EXPECT_EQ(row.joules, energy.energy_joules);
+  EXPECT_EQ(row.reason, energy.reason);
+  EXPECT_EQ(row.gpus(), 3);
+  EXPECT_EQ(row.vendor, "nvidia");
+}
+
+TEST_F(ExperimentEnergyTest, ARunThatIsKilledHasJoulesUpToItsHeartbeat) {
+  EnergyMonitor monitor({.interval = 1ms, .sources = {ThreeGpus()}});
+  Experiment run = Started(EnergyOf(monitor), 1ms);
+  const auto deadline = std::chrono::steady_clock::now() + 30s;
+  experiments::EnergyRow row;
+  while (!(row.joules > 0 && row.mean_power_watts > 0) && std::chrono::steady_clock::now() < deadline) {
+    ASSERT_TRUE(run.Flush(20s));
+    row = Row(run.id()).energy;
+  }
+  EXPECT_EQ(row.validity, "running");
+  EXPECT_GT(row.joules, 0);
+  EXPECT_DOUBLE_EQ(row.mean_power_watts, 300);
+  EXPECT_DOUBLE_EQ(row.peak_utilization_ratio, 0.5);
+  EXPECT_DOUBLE_EQ(row.mean_memory_used_bytes, 3e9);
+  ASSERT_TRUE(run.End());
+  EXPECT_EQ(Row(run.id()).energy.validity, "valid");
+}
+
+TEST_F(ExperimentEnergyTest, WhatIsKnownIsNotOverwrittenByWhatIsNot) {
+  std::atomic<int> asked = 0;
+  Experiment run = Started(
+      [&](bool ended) {
+        ++asked;
+        if (ended) return ExperimentEnergy{.method = {}, .validity = "source_failed", .reason = "gone"};
+        return ExperimentEnergy{
+            .energy_joules = 5, .method = "counter", .validity = "running", .reason = {}, .devices = 1};
+      },
+      1ms);
+  const auto deadline = std::chrono::steady_clock::now() + 30s;
+  while (asked == 0 && std::chrono::steady_clock::now() < deadline) ASSERT_TRUE(run.Flush(20s));
+  ASSERT_TRUE(run.End());
+  EXPECT_EQ(run.energy().validity, "source_failed");
+  EXPECT_EQ(Row(run.id()).energy.joules, 5);
+}
+
+TEST_F(ExperimentEnergyTest, NothingToReadIsNaNWithItsReason) {
+  auto source = ThreeGpus();
+  source->open_status = {Code::kUnavailable, "no driver"};
+  Experiment run = Started(EnergyOf(EnergyMonitor({.sources = {source}})));
+  ASSERT_TRUE(run.End());
+  EXPECT_TRUE(std::isnan(run.energy().energy_joules));
+  EXPECT_EQ(run.energy().validity, "no_device");
+  EXPECT_THAT(Row(run.id()).energy.reason, HasSubstr("no driver"));
+  EXPECT_EQ(Row(run.id()).energy.gpus(), std::nullopt);
+}
+
+TEST_F(ExperimentEnergyTest, ADriverThatIsSlowToOpenHoldsUpTheEndAlone) {
+  auto source = ThreeGpus();
+  std::promise<void> open;
+  source->before_read = [released = open.get_future().share()] { released.wait(); };
+  Experiment run = Started(EnergyOfThisMachine({.interval = 1ms, .sources = {source}}), 1ms);
+  run.LogMetric("loss", 1, 0);
+  ASSERT_TRUE(run.Flush(20s)) << "the writer does not wait";
+  EXPECT_EQ(Row(run.id()).energy.validity, "") << "and nothing is told that is not known";
+  std::thread ending([&] { EXPECT_TRUE(run.End()); });
+  open.set_value();
+  ending.join();
+  EXPECT_EQ(run.energy().validity, "valid") << run.energy().reason;
+  EXPECT_EQ(run.energy().devices, 3u);
+}
+
+}  // namespace
+}  // namespace gpulens
