@@ -100,7 +100,8 @@ std::optional<std::chrono::system_clock::time_point> At(const nb::object& when, 
   } else if (nb::hasattr(when, "timestamp")) {
     seconds = nb::cast<double>(when.attr("timestamp")());
   } else if (!nb::try_cast(when, seconds)) {
-    throw nb::type_error((std::string(name) + " is a datetime, a timedelta (so long ago) or Unix seconds").c_str());
+    throw nb::type_error(
+        (std::string(name) + " is a datetime, a timedelta (so long ago) or Unix seconds").c_str());
   }
   if (!(std::abs(seconds) < 9e9))
     Raise({Code::kInvalidArgument, std::string(name) + " is no time: " + Spell(seconds)});
@@ -110,24 +111,29 @@ std::optional<std::chrono::system_clock::time_point> At(const nb::object& when, 
 GroupBy GroupOf(const std::optional<std::string>& name) {
   if (!name) return GroupBy::kAll;
   constexpr std::pair<const char*, GroupBy> kNames[] = {
-      {"all", GroupBy::kAll},     {"model", GroupBy::kModel},   {"engine", GroupBy::kEngine}, {"agent", GroupBy::kAgent},
-      {"batch", GroupBy::kBatch}, {"minute", GroupBy::kMinute}, {"hour", GroupBy::kHour},     {"day", GroupBy::kDay}};
+      {"all", GroupBy::kAll},     {"model", GroupBy::kModel}, {"engine", GroupBy::kEngine},
+      {"agent", GroupBy::kAgent}, {"batch", GroupBy::kBatch}, {"minute", GroupBy::kMinute},
+      {"hour", GroupBy::kHour},   {"day", GroupBy::kDay}};
   for (const auto& [known, by] : kNames)
     if (*name == known) return by;
-  Raise({Code::kInvalidArgument, "by is model, engine, agent, batch, minute, hour or day; got \"" + *name + "\""});
+  Raise({Code::kInvalidArgument,
+         "by is model, engine, agent, batch, minute, hour or day; got \"" + *name + "\""});
 }
 
 std::string Print(const InferenceSummary& s) {
-  return "InferenceSummary(" + (s.key.empty() ? std::string("all") : s.key) + ", " + std::to_string(s.calls) + " calls, " +
-         std::to_string(s.errors) + " errors, " + std::to_string(s.cancelled) + " cancelled)";
+  return "InferenceSummary(" + (s.key.empty() ? std::string("all") : s.key) + ", " + std::to_string(s.calls) +
+         " calls, " + std::to_string(s.errors) + " errors, " + std::to_string(s.cancelled) + " cancelled)";
 }
 
 void BindSummary(nb::module_& m) {
   using S = InferenceSummary;
-  nb::class_<S>(m, "InferenceSummary",
-                "Of a group of calls. Distributions are over the calls that measured it (n says how many), ratios are "
-                "sums over the calls that have both sides. NaN: nobody measured it.")
-      .def_ro("key", &S::key, "Of the group: a model, an engine, …, or the Unix seconds at which a minute, hour or day begins.")
+  nb::class_<S>(
+      m, "InferenceSummary",
+      "Of a group of calls. Distributions are over the calls that measured it (n says how many), ratios are "
+      "sums over the calls that have both sides. NaN: nobody measured it.")
+      .def_ro(
+          "key", &S::key,
+          "Of the group: a model, an engine, …, or the Unix seconds at which a minute, hour or day begins.")
       .def_ro("calls", &S::calls)
       .def_ro("errors", &S::errors)
       .def_ro("cancelled", &S::cancelled)
@@ -153,19 +159,23 @@ void BindSummary(nb::module_& m) {
       .def_ro("stored", &H::stored)
       .def_ro("queued", &H::queued, "That wait to be written.")
       .def_ro("dropped", &H::dropped, "Given and lost: the queue was full, or the store closed.")
-      .def_ro("rejected", &H::rejected, "That cannot be kept: set aside, with the reason, in a table of their own.")
+      .def_ro("rejected", &H::rejected,
+              "That cannot be kept: set aside, with the reason, in a table of their own.")
       .def_ro("crashed", &H::crashed, "Earlier writers that ended without closing.")
       .def_prop_ro(
-          "last_error", [](const H& self) { return self.last_error.detail; }, "Of writing, which is tried again; \"\": none.");
+          "last_error", [](const H& self) { return self.last_error.detail; },
+          "Of writing, which is tried again; \"\": none.");
 }
 
 void BindCall(nb::module_& m) {
-  nb::class_<InferenceCall>(m, "InferenceCall",
-                            "One call while it runs; recorded at the end of its `with`: by an exception as an error, else as ok. "
-                            "Let go of without: cancelled. For one thread at a time.")
+  nb::class_<InferenceCall>(
+      m, "InferenceCall",
+      "One call while it runs; recorded at the end of its `with`: by an exception as an error, else as ok. "
+      "Let go of without: cancelled. For one thread at a time.")
       .def("add_tokens", &InferenceCall::AddTokens, "tokens"_a,
            "So many have arrived at once. The first give the TTFT; a gap before n tokens counts as n gaps.")
-      .def("wait", &WaitFor, "engine"_a, "What engine() gives. Once used, only what runs in here is the engine's time.")
+      .def("wait", &WaitFor, "engine"_a,
+           "What engine() gives. Once used, only what runs in here is the engine's time.")
       .def("enter", &InferenceCall::Enter, "From here on the engine works: the first half of wait().")
       .def("leave", &InferenceCall::Leave, "And up to here.")
       .def(
@@ -173,7 +183,8 @@ void BindCall(nb::module_& m) {
           "Ends and records it. Fields of InferenceRecord win over what was measured here.",
           nb::sig("def finish(self, **known: typing.Any) -> None"))
       .def_prop_ro("finished", &InferenceCall::finished)
-      .def("__enter__", [](nb::object self) { return self; }, nb::sig("def __enter__(self) -> InferenceCall"))
+      .def(
+          "__enter__", [](nb::object self) { return self; }, nb::sig("def __enter__(self) -> InferenceCall"))
       .def("__exit__", &End, nb::sig("def __exit__(self, *why: typing.Any) -> None"));
 }
 
@@ -182,12 +193,13 @@ void BindCall(nb::module_& m) {
 void BindInference(nb::module_& m) {
   BindSummary(m);
   BindCall(m);
-  const auto open = [](Store* self, nb::object path, nb::object energy, size_t queue_records, size_t flush_records,
-                       double flush_interval_seconds, double retention_seconds, bool read_only) {
+  const auto open = [](Store* self, nb::object path, nb::object energy, size_t queue_records,
+                       size_t flush_records, double flush_interval_seconds, double retention_seconds,
+                       bool read_only) {
     StoreOptions options{.energy = energy.is_none() ? nullptr : nb::cast<EnergyMonitor*>(energy),
                          .queue_records = queue_records,
-                         .flush_records = flush_records,
                          .flush_interval = Span(flush_interval_seconds, "flush_interval_seconds"),
+                         .flush_records = flush_records,
                          .retention = Span(retention_seconds, "retention_seconds"),
                          .read_only = read_only};
     const std::string where = nb::cast<std::string>(nb::module_::import_("os").attr("fspath")(path));
@@ -212,10 +224,17 @@ void BindInference(nb::module_& m) {
       return self->Close();
     }());
   };
-  const auto summary = [](Store& self, nb::object since, nb::object until, std::optional<std::string> by, std::string model,
-                          std::string engine, std::string agent, std::string batch_id, bool warmup, size_t limit) {
-    const Query query{.since = At(since, "since"), .until = At(until, "until"), .by = GroupOf(by), .model = std::move(model),
-                      .engine = std::move(engine), .agent = std::move(agent), .batch_id = std::move(batch_id), .warmup = warmup,
+  const auto summary = [](Store& self, nb::object since, nb::object until, std::optional<std::string> by,
+                          std::string model, std::string engine, std::string agent, std::string batch_id,
+                          bool warmup, size_t limit) {
+    const Query query{.since = At(since, "since"),
+                      .until = At(until, "until"),
+                      .by = GroupOf(by),
+                      .model = std::move(model),
+                      .engine = std::move(engine),
+                      .agent = std::move(agent),
+                      .batch_id = std::move(batch_id),
+                      .warmup = warmup,
                       .limit = limit};
     Drain(5);
     return Take([&] {
@@ -238,44 +257,63 @@ void BindInference(nb::module_& m) {
     }());
   };
   static PyMethodDef methods[] = {
-      {"record", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(&RecordOne)), METH_FASTCALL | METH_KEYWORDS,
-       "record($self, record=None, /, **fields)\n--\n\nAn InferenceRecord, or its fields by name. It neither waits nor fails, but for "
+      {"record", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(&RecordOne)),
+       METH_FASTCALL | METH_KEYWORDS,
+       "record($self, record=None, /, **fields)\n--\n\nAn InferenceRecord, or its fields by name. It neither "
+       "waits nor fails, but for "
        "a TypeError: what cannot be kept is counted in health."},
       {}};
   static PyType_Slot slots[] = {{Py_tp_methods, methods}, {0, nullptr}};
-  nb::class_<Store>(m, "InferenceStore", nb::type_slots(slots),
-                    "Keeps a record of each call, in an SQLite file or, by a URL, on a PostgreSQL server. A thread of its own "
-                    "writes.\n\npath: of a file that is made where it is missing (\"~\" is the home folder), or "
-                    "postgresql://….\nenergy: an EnergyMonitor that is asked for the share of each call that begin() "
-                    "begins.\nqueue_records: how many may wait; what comes beyond is dropped and "
-                    "counted.\nflush_interval_seconds: after which they are written at the latest.\nflush_records: that are written without waiting for it.\nretention_seconds: older "
-                    "records are deleted; 0: none is.\nread_only: nothing is written, not even to an old file.\n\nThread-safe. "
-                    "After fork() the child opens the file anew. Raises what keeps it from being opened: IoError, "
-                    "PermissionDeniedError, DataLossError for what is no such file.")
-      .def("__init__", open, "path"_a, nb::kw_only(), "energy"_a.none() = nb::none(), "queue_records"_a = 16'384, "flush_records"_a = 1024,
-           "flush_interval_seconds"_a = 1.0, "retention_seconds"_a = 0.0, "read_only"_a = false,
-           nb::sig("def __init__(self, path: str | os.PathLike[str], *, energy: EnergyMonitor | None = None, queue_records: int = 16384, flush_records: int = 1024, "
-                   "flush_interval_seconds: float = 1.0, retention_seconds: float = 0.0, read_only: bool = False) -> None"))
+  nb::class_<Store>(
+      m, "InferenceStore", nb::type_slots(slots),
+      "Keeps a record of each call, in an SQLite file or, by a URL, on a PostgreSQL server. A thread of its "
+      "own "
+      "writes.\n\npath: of a file that is made where it is missing (\"~\" is the home folder), or "
+      "postgresql://….\nenergy: an EnergyMonitor that is asked for the share of each call that begin() "
+      "begins.\nqueue_records: how many may wait; what comes beyond is dropped and "
+      "counted.\nflush_interval_seconds: after which they are written at the latest.\nflush_records: that "
+      "are written without waiting for it.\nretention_seconds: older "
+      "records are deleted; 0: none is.\nread_only: nothing is written, not even to an old "
+      "file.\n\nThread-safe. "
+      "After fork() the child opens the file anew. Raises what keeps it from being opened: IoError, "
+      "PermissionDeniedError, DataLossError for what is no such file.")
+      .def("__init__", open, "path"_a, nb::kw_only(), "energy"_a.none() = nb::none(),
+           "queue_records"_a = 16'384, "flush_records"_a = 1024, "flush_interval_seconds"_a = 1.0,
+           "retention_seconds"_a = 0.0, "read_only"_a = false,
+           nb::sig("def __init__(self, path: str | os.PathLike[str], *, energy: EnergyMonitor | None = None, "
+                   "queue_records: int = 16384, flush_records: int = 1024, "
+                   "flush_interval_seconds: float = 1.0, retention_seconds: float = 0.0, read_only: bool = "
+                   "False) -> None"))
       .def(
           "begin", [](Store& self, nb::kwargs known) { return self->Begin(FieldsOf(known).record()); },
           "Begins a call: `with store.begin(model=…) as call`. known: fields of InferenceRecord.",
           nb::sig("def begin(self, **known: typing.Any) -> InferenceCall"))
-      .def("summary", summary, nb::kw_only(), "since"_a = nb::none(), "until"_a = nb::none(), "by"_a = nb::none(),
-           "model"_a = "", "engine"_a = "", "agent"_a = "", "batch_id"_a = "", "warmup"_a = false, "limit"_a = 0,
-           "Of what is stored, in groups.\n\nsince, until: a datetime, Unix seconds, or a timedelta (so long ago); both "
-           "included.\nby: \"model\", \"engine\", \"agent\", \"batch\", \"minute\", \"hour\", \"day\"; None: all in "
-           "one.\nmodel, engine, agent, batch_id: only these.\nwarmup: calls that warm up count, too.\nlimit: the largest groups "
+      .def("summary", summary, nb::kw_only(), "since"_a = nb::none(), "until"_a = nb::none(),
+           "by"_a = nb::none(), "model"_a = "", "engine"_a = "", "agent"_a = "", "batch_id"_a = "",
+           "warmup"_a = false, "limit"_a = 0,
+           "Of what is stored, in groups.\n\nsince, until: a datetime, Unix seconds, or a timedelta (so long "
+           "ago); both "
+           "included.\nby: \"model\", \"engine\", \"agent\", \"batch\", \"minute\", \"hour\", \"day\"; None: "
+           "all in "
+           "one.\nmodel, engine, agent, batch_id: only these.\nwarmup: calls that warm up count, "
+           "too.\nlimit: the largest groups "
            "alone; 0: all.\n\nFlushes before. Raises IoError and the like when the file cannot be read.",
-           nb::sig("def summary(self, *, since: datetime.datetime | datetime.timedelta | float | None = None, until: "
-                   "datetime.datetime | datetime.timedelta | float | None = None, by: str | None = None, model: str = '', engine: str = '', "
-                   "agent: str = '', batch_id: str = '', warmup: bool = False, limit: int = 0) -> list[InferenceSummary]"))
-      .def("flush", flush, "timeout_seconds"_a = 5.0, "Waits until what was recorded before is stored or set aside. Raises TimeoutError.")
-      .def("close", close, "Writes what waits. What is recorded afterwards is dropped and counted. May be called twice.")
+           nb::sig("def summary(self, *, since: datetime.datetime | datetime.timedelta | float | None = "
+                   "None, until: "
+                   "datetime.datetime | datetime.timedelta | float | None = None, by: str | None = None, "
+                   "model: str = '', engine: str = '', "
+                   "agent: str = '', batch_id: str = '', warmup: bool = False, limit: int = 0) -> "
+                   "list[InferenceSummary]"))
+      .def("flush", flush, "timeout_seconds"_a = 5.0,
+           "Waits until what was recorded before is stored or set aside. Raises TimeoutError.")
+      .def("close", close,
+           "Writes what waits. What is recorded afterwards is dropped and counted. May be called twice.")
       .def_prop_ro("health", [](Store& self) { return self->health(); })
       .def_prop_ro("path", [](Store& self) { return self->path(); })
       .def("clear", clear, "Deletes all records; how many there were.")
       .def("count", count, "How many records it keeps.")
-      .def("__enter__", [](nb::object self) { return self; }, nb::sig("def __enter__(self) -> InferenceStore"))
+      .def(
+          "__enter__", [](nb::object self) { return self; }, nb::sig("def __enter__(self) -> InferenceStore"))
       .def("__exit__", [close](Store& self, nb::args) { close(self); });
   m.def("_close_inference_stores", &CloseAll);
 }

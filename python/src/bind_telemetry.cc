@@ -143,9 +143,11 @@ void BindTelemetry(nb::module_& m) {
   };
   m.def("telemetry_bits", bits, "Of the column `measured`: what a column's 0 is a measurement by.",
         nb::sig("def telemetry_bits() -> dict[str, int]"));
-  nb::class_<TelemetryWriter>(m, "TelemetryWriter", "Writes the records of gpulens.compat.openjarvis into a store.")
+  nb::class_<TelemetryWriter>(m, "TelemetryWriter",
+                              "Writes the records of gpulens.compat.openjarvis into a store.")
       .def(nb::init<nb::object, nb::handle>(), "store"_a, "record_class"_a)
-      .def("record", &TelemetryWriter::Record, "record"_a, "What cannot be a row is set aside, with the reason.");
+      .def("record", &TelemetryWriter::Record, "record"_a,
+           "What cannot be a row is set aside, with the reason.");
 }
 
 }  // namespace gpulens::python

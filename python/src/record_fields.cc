@@ -123,9 +123,8 @@ void RecordFields::TakeOther(const char* name, PyObject* value) {
     throw nb::type_error("outcome is \"ok\", \"error\" or \"cancelled\"");
   } else if (PyObject_IsTrue(value) == 1) {  // metadata
     static const char* const kDumps = "dumps";
-    nb::object text = PyUnicode_Check(value)
-                          ? nb::borrow(value)
-                          : nb::module_::import_("json").attr(kDumps)(nb::handle(value));
+    nb::object text = PyUnicode_Check(value) ? nb::borrow(value)
+                                             : nb::module_::import_("json").attr(kDumps)(nb::handle(value));
     kept_.push_back(text);
     record_.metadata_json = Text(name, kept_.back().ptr());
   }

@@ -14,6 +14,9 @@
 #include "base/immortal.h"
 
 namespace gpulens::sqlite {
+
+std::atomic<uint32_t> internal::forks = 0;
+
 namespace {
 
 constexpr auto kLongestWait = std::chrono::seconds(10);
@@ -49,6 +52,7 @@ struct Gate {
     new (&gate.inside) std::shared_timed_mutex;
     new (&gate.list) std::mutex;
     gate.holders.clear();
+    internal::forks.fetch_add(1, std::memory_order_relaxed);
   }
 };
 

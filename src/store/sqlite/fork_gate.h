@@ -6,6 +6,9 @@
 // those who are inside, ten seconds at most.
 #pragma once
 
+#include <atomic>
+#include <cstdint>
+
 namespace gpulens::sqlite {
 
 // While it lives the process does not fork. Not nested, and short.
@@ -31,5 +34,11 @@ void RemoveForkable(Forkable* holder) noexcept;
 
 // In a child: somebody was inside of SQLite for too long when it was forked, and nothing here may touch it.
 bool UnsafeSinceFork() noexcept;
+
+namespace internal {
+extern std::atomic<uint32_t> forks;
+}
+// How many forks lie between the first process that used SQLite and this one. Costs a load.
+inline uint32_t Forks() noexcept { return internal::forks.load(std::memory_order_relaxed); }
 
 }  // namespace gpulens::sqlite

@@ -7,7 +7,6 @@
 namespace gpulens::telemetry {
 namespace {
 
-constexpr double kGibibyte = 1024.0 * 1024 * 1024;
 constexpr double kLatest = 253'402'300'799.0;  // the end of the year 9999
 
 double Ratio(double above, double below) noexcept { return below > 0 ? above / below : kNotMeasured; }
@@ -16,21 +15,40 @@ std::optional<int64_t> Maybe(int64_t count) noexcept {
   return count == kNoCount ? std::nullopt : std::optional(count);
 }
 
-// What the seed's table keeps of each call, though it follows from the rest.
+void Set(double& to, double value) noexcept {
+  if (std::isnan(to)) to = value;
+}
+
+}  // namespace
+
 void Derive(Numbers& n) noexcept {
   if (n.total_tokens == kNoCount && n.prompt_tokens != kNoCount && n.completion_tokens != kNoCount)
     n.total_tokens = n.prompt_tokens + n.completion_tokens;
   const double completion = Real(n.completion_tokens);
-  n.throughput_tok_per_sec = Ratio(completion, n.latency_seconds);
-  n.tokens_per_joule = Ratio(completion, n.energy_joules);
-  n.energy_per_output_token_joules = Ratio(n.energy_joules, completion);
-  n.throughput_per_watt = Ratio(n.throughput_tok_per_sec, n.power_watts);
-  n.prefill_latency_seconds = n.ttft;
+  Set(n.throughput_tok_per_sec, Ratio(completion, n.latency_seconds));
+  Set(n.tokens_per_joule, Ratio(completion, n.energy_joules));
+  Set(n.energy_per_output_token_joules, Ratio(n.energy_joules, completion));
+  Set(n.throughput_per_watt, Ratio(n.throughput_tok_per_sec, n.power_watts));
+  Set(n.prefill_latency_seconds, n.ttft);
   // A first token after the end is none.
-  if (n.latency_seconds >= n.ttft) n.decode_latency_seconds = n.latency_seconds - n.ttft;
+  if (n.latency_seconds >= n.ttft) Set(n.decode_latency_seconds, n.latency_seconds - n.ttft);
 }
 
-}  // namespace
+void FillFrom(Row& row, const Row& other) noexcept {
+  for (const Column& column : Columns()) {
+    if (const auto* real = std::get_if<double Numbers::*>(&column.at)) {
+      Set(row.numbers.*(*real), other.numbers.*(*real));
+    } else if (const auto* whole = std::get_if<int64_t Numbers::*>(&column.at)) {
+      int64_t& to = row.numbers.*(*whole);
+      if (to == kNoCount) to = other.numbers.*(*whole);
+    } else {
+      const TextColumn which = *std::get_if<TextColumn>(&column.at);
+      if (row.text(which).empty()) row.text(which) = other.text(which);
+    }
+  }
+  row.numbers.is_warmup |= other.numbers.is_warmup;
+  row.numbers.is_streaming |= other.numbers.is_streaming;
+}
 
 Row FromRecord(const InferenceRecord& record) noexcept {
   Row row;
@@ -132,7 +150,7 @@ std::string_view WhyNot(const Row& row) noexcept {
     } else if (const auto* whole = std::get_if<int64_t Numbers::*>(&column.at)) {
       if (n.*(*whole) < 0 && n.*(*whole) != kNoCount) return "a negative count";
     } else {
-      const TextColumn which = std::get<TextColumn>(column.at);
+      const TextColumn which = *std::get_if<TextColumn>(&column.at);
       const size_t most = which == TextColumn::kMetadata ? kMostMetadataBytes : kMostTextBytes;
       if (row.text(which).size() > most) return "a text that is too long";
       if (!IsUtf8(row.text(which))) return "a text that is not UTF-8";

@@ -23,6 +23,8 @@ namespace gpulens::telemetry {
 
 inline constexpr int64_t kNoCount = std::numeric_limits<int64_t>::min();  // a whole number that is not known
 
+inline constexpr double kGibibyte = 1024.0 * 1024 * 1024;
+
 struct Numbers {
   double timestamp = kNotMeasured;  // seconds since 1970; NaN: now
   int64_t prompt_tokens = kNoCount, prompt_tokens_evaluated = kNoCount, completion_tokens = kNoCount,
@@ -88,6 +90,11 @@ int64_t MeasuredMask(const Row& row) noexcept;
 // computed.
 Row FromRecord(const InferenceRecord& record) noexcept;
 InferenceRecord ToRecord(const Row& row) noexcept;
+
+// What the seed's table keeps of each call though it follows from the rest, where it is not known.
+void Derive(Numbers& numbers) noexcept;
+// What `row` leaves out is taken from `other`; what is true of one is true of both. The outcome is `row`'s.
+void FillFrom(Row& row, const Row& other) noexcept;
 
 // Why a row cannot be kept; empty: it can. Texts have to be UTF-8 of at most kMostTextBytes, the metadata at
 // most kMostMetadataBytes, times within years 1970 to 9999, amounts finite and not negative.

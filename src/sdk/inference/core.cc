@@ -1,0 +1,161 @@
+#include "sdk/inference/core.h"
+
+#include "base/result.h"
+#include "store/sqlite/fork_gate.h"
+#include "store/telemetry/file_writer.h"
+#include "store/telemetry/schema.h"
+#include "store/telemetry/summary.h"
+
+namespace gpulens::internal {
+
+using namespace inference;
+
+namespace {
+
+constexpr Duration kFlushTime = std::chrono::seconds(5), kLongTime = std::chrono::hours(1);
+constexpr uint32_t kReopening = UINT32_MAX;
+
+Status CheckOptions(const StoreOptions& options) {
+  if (options.queue_records == 0 || options.queue_records > size_t{1} << 24)
+    return {Code::kInvalidArgument, "queue_records is from 1 to 16,777,216"};
+  if (options.flush_records == 0) return {Code::kInvalidArgument, "flush_records is at least 1"};
+  if (options.flush_interval < std::chrono::milliseconds(1) || options.flush_interval > std::chrono::hours(1))
+    return {Code::kInvalidArgument, "flush_interval is from 1 ms to 1 h"};
+  if (options.retention < std::chrono::nanoseconds(0))
+    return {Code::kInvalidArgument, "retention is not negative"};
+  return Ok();
+}
+
+}  // namespace
+
+Result<std::shared_ptr<InferenceCore>> InferenceCore::Open(std::string_view path_or_url,
+                                                           const StoreOptions& options) {
+  RETURN_IF_ERROR(CheckOptions(options));
+  if (path_or_url.empty()) return Status{Code::kInvalidArgument, "a store needs a file"};
+  if (path_or_url.find("://") != std::string_view::npos) {
+    return Status{Code::kInvalidArgument,
+                  "\"" + std::string(path_or_url.substr(0, path_or_url.find("://"))) +
+                      "\" is no kind of store that this build writes; give the path of a file"};
+  }
+  ASSIGN_OR_RETURN(std::string path, telemetry::ExpandPath(path_or_url));
+  std::shared_ptr<InferenceCore> core(new InferenceCore(std::move(path), options));
+  if (options.read_only) {
+    sqlite::Use use;
+    RETURN_IF_ERROR(telemetry::OpenToRead(core->path_).status());
+    return core;
+  }
+  ASSIGN_OR_RETURN(std::unique_ptr<Recorder> recorder, core->Begin());
+  core->forks_ = sqlite::Forks();
+  core->recorder_ = recorder.release();
+  return core;
+}
+
+Result<std::unique_ptr<Recorder>> InferenceCore::Begin() {
+  ASSIGN_OR_RETURN(std::unique_ptr<telemetry::FileWriter> writer,
+                   telemetry::FileWriter::Open(
+                       {.path = path_, .retention = options_.retention, .rollup = telemetry::MakeRollup()}));
+  crashed_ = writer->crashed();
+  return Recorder::Start({.name = path_,
+                          .queue_records = options_.queue_records,
+                          .flush_records = options_.flush_records,
+                          .flush_interval = options_.flush_interval},
+                         std::move(writer));
+}
+
+bool InferenceCore::in_child() const noexcept {
+  return !options_.read_only && forks_.load(std::memory_order_relaxed) != sqlite::Forks();
+}
+
+InferenceCore::~InferenceCore() {
+  if (!closed_) static_cast<void>(Close(kFlushTime));
+  // A recorder of before a fork is its parent's.
+  if (!in_child()) delete recorder_.load();
+}
+
+Recorder* InferenceCore::Current() noexcept {
+  if (!in_child()) [[likely]]
+    return recorder_.load(std::memory_order_acquire);
+  return Reopen();
+}
+
+// In a child: the parent's recorder has no thread here and its locks may be held by nobody. It is left as it
+// is, and the file is opened anew.
+Recorder* InferenceCore::Reopen() noexcept {
+  const uint32_t now = sqlite::Forks();
+  uint32_t before = forks_.load(std::memory_order_relaxed);
+  if (before == kReopening || !forks_.compare_exchange_strong(before, kReopening)) return nullptr;
+  Recorder* opened = nullptr;
+  try {
+    if (!closed_) {
+      auto begun = Begin();
+      if (begun) opened = begun->release();
+    }
+  } catch (...) {
+    opened = nullptr;  // no memory: what is recorded is lost
+  }
+  recorder_.store(opened, std::memory_order_release);
+  forks_.store(now, std::memory_order_release);
+  return opened;
+}
+
+void InferenceCore::Record(const telemetry::Row& row, std::unique_ptr<Settler>* settler) noexcept {
+  if (Recorder* recorder = Current()) [[likely]]
+    recorder->Record(row, settler);
+  else lost_.fetch_add(1, std::memory_order_relaxed);
+}
+
+void InferenceCore::SetAside(std::string_view record, std::string_view reason) noexcept {
+  if (Recorder* recorder = Current()) recorder->SetAside(record, reason);
+  else lost_.fetch_add(1, std::memory_order_relaxed);
+}
+
+Status InferenceCore::Flush(Duration timeout) {
+  if (options_.read_only) return Ok();
+  Recorder* recorder = Current();
+  return recorder ? recorder->Flush(timeout) : Status{Code::kUnavailable, path_ + " cannot be opened"};
+}
+
+Status InferenceCore::Close(Duration timeout) {
+  closed_ = true;
+  // Nobody in a child has recorded: there is nothing to close.
+  if (options_.read_only || in_child()) return Ok();
+  Recorder* recorder = recorder_.load(std::memory_order_acquire);
+  return recorder ? recorder->Close(timeout) : Ok();
+}
+
+StoreHealth InferenceCore::health() {
+  Recorder* recorder = options_.read_only ? nullptr : Current();
+  StoreHealth health = recorder ? recorder->health() : StoreHealth{};
+  health.dropped += lost_.load(std::memory_order_relaxed);
+  health.crashed = crashed_;
+  return health;
+}
+
+Status InferenceCore::Read(const std::function<Status(const sqlite::Database&)>& read) {
+  if (!closed_) RETURN_IF_ERROR(Flush(kFlushTime));
+  sqlite::Use use;
+  ASSIGN_OR_RETURN(const sqlite::Database database, telemetry::OpenToRead(path_));
+  return read(database);
+}
+
+Result<uint64_t> InferenceCore::Clear() {
+  Recorder* recorder = options_.read_only ? nullptr : Current();
+  if (!recorder) return Status{Code::kPermissionDenied, path_ + " is open to be read alone"};
+  // The task may outlive a wait that is over.
+  auto count = std::make_shared<uint64_t>(0);
+  RETURN_IF_ERROR(recorder->Do(
+      [count](telemetry::Destination& destination) -> Status {
+        ASSIGN_OR_RETURN(*count, destination.Clear());
+        return Ok();
+      },
+      kLongTime));
+  return *count;
+}
+
+Status InferenceCore::Vacuum() {
+  Recorder* recorder = options_.read_only ? nullptr : Current();
+  if (!recorder) return {Code::kPermissionDenied, path_ + " is open to be read alone"};
+  return recorder->Do([](telemetry::Destination& destination) { return destination.Vacuum(); }, kLongTime);
+}
+
+}  // namespace gpulens::internal

@@ -1,0 +1,61 @@
+// What an InferenceStore is made of, for it and for bindings, which give rows in the table's own units.
+#pragma once
+
+#include <atomic>
+#include <functional>
+#include <memory>
+#include <string>
+
+#include <gpulens/inference.h>
+
+#include "sdk/inference/recorder.h"
+#include "store/sqlite/sqlite.h"
+#include "store/telemetry/rows.h"
+
+namespace gpulens::internal {
+
+// Thread-safe. See InferenceStore for what its functions promise.
+class InferenceCore {
+ public:
+  static Result<std::shared_ptr<InferenceCore>> Open(std::string_view path_or_url,
+                                                     const StoreOptions& options);
+  ~InferenceCore();
+  InferenceCore(const InferenceCore&) = delete;
+  InferenceCore& operator=(const InferenceCore&) = delete;
+
+  // `settler` is asked for the rest before the row is written; taken unless the row is dropped.
+  void Record(const telemetry::Row& row, std::unique_ptr<inference::Settler>* settler = nullptr) noexcept;
+  // Counts what could not even be given.
+  void Drop() noexcept { lost_.fetch_add(1, std::memory_order_relaxed); }
+  // Something that is no record, with the reason, into `telemetry_poison`.
+  void SetAside(std::string_view record, std::string_view reason) noexcept;
+
+  Status Flush(Duration timeout);
+  Status Close(Duration timeout);
+  StoreHealth health();
+  const std::string& path() const noexcept { return path_; }
+  const StoreOptions& options() const noexcept { return options_; }
+
+  // Flushes, then calls `read` with a connection that can only read. `read` neither forks nor asks the store.
+  Status Read(const std::function<Status(const sqlite::Database&)>& read);
+  Result<uint64_t> Clear();
+  Status Vacuum();
+
+ private:
+  InferenceCore(std::string path, const StoreOptions& options) : path_(std::move(path)), options_(options) {}
+  Result<std::unique_ptr<inference::Recorder>> Begin();
+  // Null: there is none, and what is recorded is lost.
+  inference::Recorder* Current() noexcept;
+  inference::Recorder* Reopen() noexcept;
+  bool in_child() const noexcept;
+
+  const std::string path_;
+  const StoreOptions options_;
+  std::atomic<inference::Recorder*> recorder_ = nullptr;
+  std::atomic<uint32_t> forks_ = 0;
+  std::atomic<bool> closed_ = false;
+  std::atomic<uint64_t> lost_ = 0;  // without a recorder
+  uint64_t crashed_ = 0;
+};
+
+}  // namespace gpulens::internal

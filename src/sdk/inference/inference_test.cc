@@ -1,0 +1,396 @@
+#include <gpulens/inference.h>
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cmath>
+#include <filesystem>
+#include <fstream>
+#include <limits>
+#include <set>
+#include <stdexcept>
+#include <thread>
+
+#include "base/result.h"
+#include "base/testing/file_size_limit.h"
+#include "base/testing/temp_folder.h"
+#include "sdk/inference/call_clock.h"
+#include "sdk/inference/core.h"
+#include "store/telemetry/schema.h"
+
+namespace gpulens {
+namespace {
+
+using namespace std::chrono_literals;
+using telemetry::Row, telemetry::TextColumn;
+using testing::TempFolder;
+
+std::vector<InferenceRecord> RecordsOf(const InferenceStore& store,
+                                       std::vector<std::string>* models = nullptr) {
+  std::vector<InferenceRecord> records;
+  const Status status = store.Each({.warmup = true}, [&](const InferenceRecord& record) {
+    records.push_back(record);
+    if (models) models->emplace_back(record.model);
+    return true;
+  });
+  EXPECT_TRUE(status.ok()) << status.detail;
+  return records;
+}
+
+int64_t Ask(const std::string& path, const std::string& sql) {
+  auto database = sqlite::Database::Open({.path = path, .read_only = true});
+  if (!database) return ADD_FAILURE() << database.error().detail, -1;
+  auto number = database->Number(sql);
+  return number ? *number : (ADD_FAILURE() << number.error().detail, -1);
+}
+
+struct InferenceStoreTest : ::testing::Test {
+  TempFolder folder;
+  std::string path = folder.path() + "/telemetry.db";
+
+  InferenceStore Open(const StoreOptions& options = {}) {
+    auto store = InferenceStore::Open(path, options);
+    if (!store) throw std::runtime_error(store.error().detail);
+    return std::move(*store);
+  }
+};
+
+TEST_F(InferenceStoreTest, KeepsWhatIsMeasuredAndKnowsWhatIsNot) {
+  InferenceStore store = Open();
+  InferenceRecord given{.model = "llama", .engine = "vllm"};
+  given.time = std::chrono::system_clock::time_point(1'700'000'000s);
+  given.prompt_tokens = 512, given.cached_prompt_tokens = 500, given.completion_tokens = 0;
+  given.latency_seconds = 0.5, given.cost_usd = 0, given.gpu_utilization_ratio = 0.75;
+  given.warmup = true, given.outcome = Outcome::kError, given.error_type = "timeout";
+  store.Record(given);
+  std::vector<std::string> models;
+  const auto records = RecordsOf(store, &models);
+  ASSERT_EQ(records.size(), 1u);
+  const InferenceRecord& kept = records[0];
+  EXPECT_EQ(models[0], "llama");
+  EXPECT_EQ(kept.time, given.time);
+  EXPECT_EQ(kept.completion_tokens, 0) << "a measured 0 is one";
+  EXPECT_EQ(kept.cost_usd, 0);
+  EXPECT_TRUE(std::isnan(kept.ttft_seconds));
+  EXPECT_EQ(kept.prompt_tokens_evaluated, 12);
+  EXPECT_EQ(kept.total_tokens, 512);
+  EXPECT_DOUBLE_EQ(kept.gpu_utilization_ratio, 0.75);
+  EXPECT_EQ(kept.outcome, Outcome::kError);
+  EXPECT_TRUE(kept.warmup);
+  EXPECT_EQ(Ask(path, "SELECT ttft = 0.0 AND error_type = 'timeout' FROM telemetry"), 1)
+      << "as openjarvis' NOT NULL columns want it";
+}
+
+// Every column, with a value of its own.
+TEST_F(InferenceStoreTest, EachColumnComesBackAsItWasGiven) {
+  InferenceStore store = Open();
+  Row row;
+  std::vector<std::string> texts(telemetry::kTexts);
+  double next = 0.1;
+  for (const telemetry::Column& column : telemetry::Columns()) {
+    next += 1.7;
+    if (const auto* real = std::get_if<double telemetry::Numbers::*>(&column.at)) row.numbers.*(*real) = next;
+    else if (const auto* whole = std::get_if<int64_t telemetry::Numbers::*>(&column.at))
+      row.numbers.*(*whole) = static_cast<int64_t>(next);
+    else texts[static_cast<size_t>(*std::get_if<TextColumn>(&column.at))] = "t" + std::to_string(next);
+  }
+  texts[static_cast<size_t>(TextColumn::kMetadata)] = R"({"a":1})";
+  for (size_t i = 0; i < texts.size(); ++i) row.texts[i] = texts[i];
+  store.core().Record(row);
+  const Status status = store.core().Read([&](const sqlite::Database& database) -> Status {
+    ASSIGN_OR_RETURN(sqlite::Statement select, database.Prepare("SELECT * FROM telemetry"));
+    ASSIGN_OR_RETURN(const bool there, select.Step());
+    EXPECT_TRUE(there);
+    const Row read = telemetry::RowReader(select).Read();
+    for (const telemetry::Column& column : telemetry::Columns()) {
+      if (const auto* real = std::get_if<double telemetry::Numbers::*>(&column.at))
+        EXPECT_EQ(read.numbers.*(*real), row.numbers.*(*real)) << column.name;
+      else if (const auto* whole = std::get_if<int64_t telemetry::Numbers::*>(&column.at))
+        EXPECT_EQ(read.numbers.*(*whole), row.numbers.*(*whole)) << column.name;
+      else
+        EXPECT_EQ(read.text(*std::get_if<TextColumn>(&column.at)),
+                  row.text(*std::get_if<TextColumn>(&column.at)));
+    }
+    return Ok();
+  });
+  EXPECT_TRUE(status.ok()) << status.detail;
+}
+
+TEST_F(InferenceStoreTest, OnePoisonRecordIsSetAsideAlone) {
+  InferenceStore store = Open();
+  for (int i = 0; i < 200; ++i) {
+    if (i == 100) {
+      InferenceRecord bad{.model = "bad"};
+      bad.latency_seconds = std::numeric_limits<double>::infinity();
+      store.Record(bad);
+      store.Record({.model = "bad", .metadata_json = "{not json"});
+      store.Record({.model = "\xff\xfe"});
+    }
+    store.Record({.model = "good"});
+  }
+  ASSERT_TRUE(store.Flush().ok());
+  EXPECT_EQ(store.health().stored, 200u);
+  EXPECT_EQ(store.health().rejected, 3u);
+  EXPECT_EQ(Ask(path, "SELECT count(*) FROM telemetry"), 200);
+  EXPECT_EQ(Ask(path, "SELECT count(*) FROM telemetry_poison WHERE reason != '' AND json_valid(record)"), 3);
+}
+
+// What the file itself refuses: a constraint that its owner made.
+TEST_F(InferenceStoreTest, ARowThatTheFileRefusesIsSetAsideAlone) {
+  {
+    auto database = telemetry::OpenToWrite(path, nullptr);
+    ASSERT_TRUE(database.ok());
+    ASSERT_TRUE(database
+                    ->Run("CREATE TRIGGER no_bad BEFORE INSERT ON telemetry WHEN NEW.model_id='bad' BEGIN "
+                          "SELECT RAISE(ABORT, 'bad is not wanted'); END")
+                    .ok());
+  }
+  InferenceStore store = Open();
+  for (int i = 0; i < 50; ++i) store.Record({.model = i == 25 ? "bad" : "good"});
+  ASSERT_TRUE(store.Flush().ok());
+  EXPECT_EQ(Ask(path, "SELECT count(*) FROM telemetry"), 49);
+  EXPECT_EQ(Ask(path, "SELECT count(*) FROM telemetry_poison WHERE reason LIKE '%bad is not wanted%'"), 1);
+}
+
+TEST_F(InferenceStoreTest, EightThreadsLoseNothingAndTheRestIsCounted) {
+  constexpr int kThreads = 8, kEach = 5000;
+  InferenceStore store = Open({.queue_records = 1024, .flush_interval = 5ms});
+  std::vector<std::thread> threads;
+  for (int t = 0; t < kThreads; ++t) {
+    threads.emplace_back([&store, t] {
+      const std::string model = "a model with a name of some length, of thread " + std::to_string(t);
+      for (int i = 0; i < kEach; ++i) store.Record({.model = model, .prompt_tokens = i});
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  ASSERT_TRUE(store.Flush(60s).ok());
+  const StoreHealth health = store.health();
+  EXPECT_EQ(health.stored + health.dropped, uint64_t{kThreads} * kEach);
+  EXPECT_EQ(health.queued, 0u);
+  EXPECT_EQ(static_cast<uint64_t>(Ask(path, "SELECT count(*) FROM telemetry")), health.stored);
+  EXPECT_EQ(Ask(path,
+                "SELECT count(*) FROM (SELECT 1 FROM telemetry GROUP BY model_id, prompt_tokens "
+                "HAVING count(*) > 1)"),
+            0)
+      << "a record was stored twice";
+}
+
+TEST_F(InferenceStoreTest, RecordsWaitWhileTheFileIsLocked) {
+  InferenceStore store = Open({.queue_records = 4, .flush_interval = 10ms});
+  auto other = sqlite::Database::Open({.path = path});
+  ASSERT_TRUE(other.ok());
+  {
+    auto held = sqlite::Transaction::Begin(*other);
+    ASSERT_TRUE(held.ok());
+    for (int i = 0; i < 10; ++i) store.Record({.model = "m"});
+    EXPECT_EQ(store.Flush(20ms).code, Code::kTimeout);
+  }
+  ASSERT_TRUE(store.Flush(30s).ok());
+  EXPECT_EQ(store.health().dropped, 6u);
+  EXPECT_EQ(Ask(path, "SELECT count(*) FROM telemetry"), 4);
+}
+
+TEST_F(InferenceStoreTest, AFullDiskIsToldAndTriedAgain) {
+  InferenceStore store = Open({.flush_interval = 1h});
+  ASSERT_TRUE(store.Flush().ok());
+  const std::string text(60'000, 'x');
+  const std::string metadata = "{\"text\":\"" + text + "\"}";
+  {
+    FileSizeLimit limit(256 << 10);
+    for (int i = 0; i < 20; ++i) store.Record({.model = "m", .metadata_json = metadata});
+    const Status status = store.Flush();
+    EXPECT_FALSE(status.ok());
+    EXPECT_EQ(store.health().queued, 20u);
+    EXPECT_FALSE(store.health().last_error.ok());
+  }
+  ASSERT_TRUE(store.Flush().ok());
+  EXPECT_EQ(Ask(path, "SELECT count(*) FROM telemetry"), 20);
+  EXPECT_TRUE(store.health().last_error.ok());
+}
+
+TEST_F(InferenceStoreTest, AKilledWriterIsFoundByTheNext) {
+  const pid_t child = ::fork();
+  if (child == 0) {
+    auto store = InferenceStore::Open(path, {.flush_interval = 1h});
+    if (!store) ::_exit(1);
+    for (int i = 0; i < 100; ++i) store->Record({.model = "kept"});
+    if (!store->Flush().ok()) ::_exit(2);
+    for (int i = 0; i < 10; ++i) store->Record({.model = "lost"});
+    ::kill(::getpid(), SIGKILL);
+    ::_exit(3);
+  }
+  int status = 0;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  ASSERT_TRUE(WIFSIGNALED(status)) << WEXITSTATUS(status);
+  InferenceStore store = Open();
+  EXPECT_EQ(store.health().crashed, 1u);
+  EXPECT_EQ(*store.Count(), 100u) << "what was flushed stays";
+  EXPECT_EQ(Ask(path, "SELECT stored FROM telemetry_writer WHERE outcome='crashed'"), 100);
+  EXPECT_TRUE(store.Check().ok());
+  EXPECT_EQ(Open().health().crashed, 0u) << "it is said once";
+}
+
+TEST_F(InferenceStoreTest, AChildRecordsIntoTheSameFile) {
+  InferenceStore store = Open({.flush_interval = 1h});
+  store.Record({.model = "parent"});
+  const pid_t child = ::fork();
+  if (child == 0) {
+    store.Record({.model = "child"});
+    const bool kept = store.Flush(30s).ok() && store.health().stored == 1;
+    static_cast<void>(store.Close());
+    ::_exit(kept ? 0 : 1);
+  }
+  int status = 0;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  EXPECT_EQ(status, 0);
+  ASSERT_TRUE(store.Flush().ok());
+  EXPECT_EQ(Ask(path, "SELECT count(*) FROM telemetry WHERE model_id='child'"), 1);
+  EXPECT_EQ(Ask(path, "SELECT count(*) FROM telemetry WHERE model_id='parent'"), 1);
+}
+
+TEST_F(InferenceStoreTest, OldRecordsGoWhenTheyAreToldTo) {
+  InferenceStore store = Open({.retention = 24h});
+  const auto now = std::chrono::system_clock::now();
+  store.Record({.model = "old", .time = now - 48h});
+  store.Record({.model = "new", .time = now - 1h});
+  ASSERT_TRUE(store.Flush().ok());
+  std::vector<std::string> models;
+  RecordsOf(store, &models);
+  EXPECT_EQ(models, std::vector<std::string>{"new"});
+}
+
+TEST_F(InferenceStoreTest, ClearsAndGivesSpaceBack) {
+  InferenceStore store = Open();
+  for (int i = 0; i < 5000; ++i) store.Record({.model = "m"});
+  ASSERT_TRUE(store.Flush().ok());
+  const auto deleted = store.Clear();
+  ASSERT_TRUE(deleted.ok());
+  EXPECT_EQ(*deleted, 5000u);
+  EXPECT_EQ(*store.Count(), 0u);
+  ASSERT_TRUE(store.Vacuum().ok());
+  ASSERT_TRUE(store.Close().ok());
+  EXPECT_LT(std::filesystem::file_size(path), 200'000u);
+  store.Record({.model = "late"});
+  EXPECT_EQ(store.health().dropped, 1u);
+}
+
+TEST_F(InferenceStoreTest, RefusesWhatCannotBe) {
+  EXPECT_EQ(InferenceStore::Open("").error().code, Code::kInvalidArgument);
+  EXPECT_EQ(InferenceStore::Open("mysql://a/b").error().code, Code::kInvalidArgument);
+  EXPECT_EQ(InferenceStore::Open(path, {.queue_records = 0}).error().code, Code::kInvalidArgument);
+  EXPECT_EQ(InferenceStore::Open(path, {.read_only = true}).error().code, Code::kUnavailable);
+  std::ofstream(path) << "this is no database, but a text of some length that SQLite does not take for one";
+  EXPECT_EQ(InferenceStore::Open(path).error().code, Code::kDataLoss);
+}
+
+TEST_F(InferenceStoreTest, AReadOnlyStoreChangesNothing) {
+  static_cast<void>(Open());
+  const auto before = std::filesystem::last_write_time(path);
+  InferenceStore store = Open({.read_only = true});
+  store.Record({.model = "m"});
+  EXPECT_EQ(*store.Count(), 0u);
+  EXPECT_EQ(store.health().dropped, 1u);
+  EXPECT_EQ(store.Clear().error().code, Code::kPermissionDenied);
+  EXPECT_EQ(std::filesystem::last_write_time(path), before);
+}
+
+// ---- calls
+TEST_F(InferenceStoreTest, ACallThatIsNotFinishedIsCancelledOrFailed) {
+  InferenceStore store = Open();
+  {
+    auto call = store.Begin({.model = "cancelled"});
+  }
+  try {
+    auto call = store.Begin({.model = "thrown"});
+    throw std::runtime_error("x");
+  } catch (const std::runtime_error&) {
+    // A call within a handler is not failed by what is being handled.
+    auto call = store.Begin({.model = "handled"});
+  }
+  {
+    auto call = store.Begin({.model = "named"});
+    call.SetError("timeout");
+  }
+  store.Begin({.model = "finished"}).Finish({.completion_tokens = 3});
+  std::set<std::string> seen;
+  const Status status = store.Each({}, [&](const InferenceRecord& r) {
+    seen.insert(std::string(r.model) + " " + std::string(OutcomeName(r.outcome)) + " " +
+                std::string(r.error_type));
+    return true;
+  });
+  ASSERT_TRUE(status.ok());
+  EXPECT_EQ(seen, (std::set<std::string>{"cancelled cancelled ", "thrown error exception",
+                                         "handled cancelled ", "named error timeout", "finished ok "}));
+}
+
+TEST_F(InferenceStoreTest, WhatFinishSaysWins) {
+  InferenceStore store = Open();
+  auto call = store.Begin({.model = "m", .engine = "e", .prompt_tokens = 1, .cost_usd = 0.25});
+  EXPECT_EQ(call.Wait([] { return 7; }), 7);
+  call.AddTokens(5);
+  call.Finish({.prompt_tokens = 512, .completion_tokens = 6});
+  EXPECT_TRUE(call.finished());
+  const auto records = RecordsOf(store);
+  ASSERT_EQ(records.size(), 1u);
+  EXPECT_EQ(records[0].prompt_tokens, 512);
+  EXPECT_EQ(records[0].completion_tokens, 6);
+  EXPECT_EQ(records[0].cost_usd, 0.25);
+  EXPECT_GE(records[0].ttft_seconds, 0);
+  EXPECT_GE(records[0].consumer_seconds, 0);
+}
+
+TEST_F(InferenceStoreTest, ACallMayOutliveItsStore) {
+  std::optional<InferenceStore> store = Open();
+  auto call = store->Begin({.model = "m"});
+  store.reset();
+  call.Finish();
+  EXPECT_EQ(Ask(path, "SELECT count(*) FROM telemetry"), 0);
+}
+
+TEST(CallClock, TheConsumersTimeIsNotTheEngines) {
+  const TimePoint t{};
+  inference::CallClock clock(t);
+  telemetry::Numbers n;
+  clock.Enter(t), clock.Leave(t + 80ms), clock.AddTokens(1, t + 80ms);
+  // The consumer takes 20 ms for each.
+  clock.Enter(t + 100ms), clock.Leave(t + 110ms), clock.AddTokens(1, t + 110ms);
+  clock.Enter(t + 130ms), clock.Leave(t + 150ms), clock.AddTokens(4, t + 150ms);
+  clock.End(n, t + 170ms);
+  EXPECT_DOUBLE_EQ(n.ttft, 0.080);
+  EXPECT_DOUBLE_EQ(n.latency_seconds, 0.110);
+  EXPECT_DOUBLE_EQ(n.consumer_seconds, 0.060);
+  EXPECT_EQ(n.completion_tokens, 6);
+  EXPECT_EQ(n.itl_count, 5) << "10 ms, then four of 5 ms";
+  EXPECT_NEAR(n.mean_itl_ms, 6, 1e-9);
+  EXPECT_NEAR(n.median_itl_ms, 5, 1e-9);
+  EXPECT_NEAR(n.max_itl_ms, 10, 1e-9);
+  EXPECT_NEAR(n.std_itl_ms, std::sqrt(5.0), 1e-6);
+}
+
+TEST(CallClock, WithoutWaitAllIsTheEngines) {
+  const TimePoint t{};
+  inference::CallClock clock(t);
+  telemetry::Numbers n;
+  clock.AddTokens(1, t + 50ms);
+  clock.End(n, t + 60ms);
+  EXPECT_DOUBLE_EQ(n.latency_seconds, 0.060);
+  EXPECT_TRUE(std::isnan(n.consumer_seconds));
+  EXPECT_TRUE(std::isnan(n.mean_itl_ms));
+  EXPECT_FALSE(n.is_streaming);
+}
+
+TEST(CallClock, ALongAnswerKeepsItsExtremesAndItsMiddle) {
+  const TimePoint t{};
+  inference::CallClock clock(t);
+  telemetry::Numbers n;
+  constexpr int kTokens = 100'000;
+  for (int i = 0; i <= kTokens; ++i) clock.AddTokens(1, t + i * 10ms);
+  clock.AddTokens(1, t + kTokens * 10ms + 70ms);
+  clock.End(n, t + kTokens * 10ms + 70ms);
+  EXPECT_EQ(n.itl_count, kTokens + 1);
+  EXPECT_NEAR(n.p99_itl_ms, 10, 1e-6);
+  EXPECT_NEAR(n.max_itl_ms, 70, 1e-6);
+}
+
+}  // namespace
+}  // namespace gpulens
