@@ -34,7 +34,7 @@ class Recording(InAFolder):
         with gpulens.InferenceStore(pathlib.Path(self.path)) as store:
             self.assertEqual(store.path, self.path)
             store.record(model="m", engine="e", prompt_tokens=512, completion_tokens=128, latency_seconds=0.5, ttft_seconds=0.125)
-            itl = gpulens.describe([0.01, 0.03])
+            itl = gpulens.describe([0.015625, 0.03125])
             store.record(gpulens.InferenceRecord(model="n", gpu_utilization_ratio=0.5, itl_seconds=itl, metadata={"a": 1}, time=77.5,
                                                  streaming=True, outcome="error", error_type="OSError", consumer_seconds=1.5))
             self.assertEqual(store.count(), 2)
@@ -42,7 +42,7 @@ class Recording(InAFolder):
         self.assertEqual(self.rows("model_id, engine, prompt_tokens, completion_tokens, total_tokens, latency_seconds, ttft"),
                          [("m", "e", 512, 128, 640, 0.5, 0.125), ("n", "", 0, 0, 0, 0.0, 0.0)])
         told = self.rows("gpu_utilization_pct, median_itl_ms, metadata, timestamp, is_streaming, outcome, error_type, consumer_seconds")[1]
-        self.assertEqual(told, (50.0, 20.0, '{"a": 1}', 77.5, 1, "error", "OSError", 1.5))
+        self.assertEqual(told, (50.0, 23.4375, '{"a": 1}', 77.5, 1, "error", "OSError", 1.5))
 
     def test_a_record_over_fields(self):
         with gpulens.InferenceStore(self.path) as store:
@@ -87,8 +87,9 @@ class Recording(InAFolder):
         self.assertEqual(store.health.dropped, 1)
 
     def test_that_cannot_be_opened(self):
+        pathlib.Path(self.path + ".file").touch()
         with self.assertRaises(gpulens.Error):
-            gpulens.InferenceStore("/nowhere/at/all/telemetry.db")
+            gpulens.InferenceStore(os.path.join(self.path + ".file", "telemetry.db"))
         pathlib.Path(self.path).write_bytes(b"a text, and not a short one " * 200)
         with self.assertRaises(gpulens.DataLossError):
             gpulens.InferenceStore(self.path)

@@ -12,13 +12,13 @@ from .records import TelemetryRecord
 __all__ = ["TelemetryRecord", "TelemetryStore"]
 
 _log = logging.getLogger("gpulens")
-_NEVER = 1e9  # seconds
+_SHORTEST, _LONGEST = 0.001, 3600.0  # seconds that the native store takes
 
 
 class TelemetryStore:
     """Appends records to an SQLite file, which OpenJarvis can go on reading and writing; nothing is deleted.
 
-    A thread writes: when batch_size records wait, and after flush_interval_seconds (0: only then). record() neither waits nor
+    A thread writes: when batch_size records wait, and after flush_interval_seconds (0: an hour). record() neither waits nor
     fails; a record that cannot be kept is set aside in the table telemetry_poison, alone. "~" is the home folder, a new file is
     its owner's (0600), and folders keep their permissions. Thread-safe. Raises ValueError for a batch below 1 or an interval
     below 0, and an OSError or a ValueError for a file that cannot be opened or is none of these.
@@ -29,7 +29,7 @@ class TelemetryStore:
             raise _InvalidArgumentError(f"batch_size is at least 1; got {batch_size}")
         if not flush_interval_seconds >= 0:
             raise _InvalidArgumentError(f"flush_interval_seconds is not negative; got {flush_interval_seconds}")
-        interval = min(flush_interval_seconds, _NEVER) or _NEVER
+        interval = min(max(flush_interval_seconds or _LONGEST, _SHORTEST), _LONGEST)
         self._store = _InferenceStore(db_path, flush_records=batch_size, flush_interval_seconds=interval)
         self._writer = _TelemetryWriter(self._store, TelemetryRecord)
         self._closed = False

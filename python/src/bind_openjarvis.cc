@@ -131,7 +131,7 @@ class TelemetryWriter {
 
 }  // namespace
 
-void BindTelemetry(nb::module_& m) {
+void BindOpenJarvis(nb::module_& m) {
   const auto bits = [] {
     nb::dict out;
     int64_t place = 0;
