@@ -145,9 +145,11 @@ void BindOpenJarvis(nb::module_& m) {
         nb::sig("def telemetry_bits() -> dict[str, int]"));
   nb::class_<TelemetryWriter>(m, "TelemetryWriter",
                               "Writes the records of gpulens.compat.openjarvis into a store.")
-      .def(nb::init<nb::object, nb::handle>(), "store"_a, "record_class"_a)
+      .def(nb::init<nb::object, nb::handle>(), "store"_a, "record_class"_a,
+           nb::sig("def __init__(self, store: InferenceStore, record_class: type) -> None"))
       .def("record", &TelemetryWriter::Record, "record"_a,
-           "What cannot be a row is set aside, with the reason.");
+           "What cannot be a row is set aside, with the reason.",
+           nb::sig("def record(self, record: typing.Any) -> None"));
 }
 
 }  // namespace gpulens::python
