@@ -41,6 +41,7 @@ class _Settler:
                 call = self._calls.popleft()
                 self._busy = True
             call.recorder.tell(call, True)
+            del call  # and with it the engine and the store, which may end before the next call comes
 
     def drain(self, seconds: float) -> bool:
         """Waits until all that was put before is told; false: not in this time."""
