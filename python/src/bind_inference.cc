@@ -188,42 +188,51 @@ void BindCall(nb::module_& m) {
       .def("__exit__", &End, nb::sig("def __exit__(self, *why: typing.Any) -> None"));
 }
 
-}  // namespace
+// ---- the store
+void Flush(Store& self, double timeout_seconds) {
+  const auto timeout = Span(timeout_seconds, "timeout_seconds");
+  Drain(timeout_seconds);
+  Check([&] {
+    const nb::gil_scoped_release released;
+    return self->Flush(timeout);
+  }());
+}
+void Close(Store& self) {
+  Drain(5);
+  Check([&] {
+    const nb::gil_scoped_release released;
+    return self->Close();
+  }());
+}
+uint64_t Count(Store& self) {
+  Drain(5);
+  return Take([&] {
+    const nb::gil_scoped_release released;
+    return self->Count();
+  }());
+}
+uint64_t Clear(Store& self) {
+  Drain(5);
+  return Take([&] {
+    const nb::gil_scoped_release released;
+    return self->Clear();
+  }());
+}
 
-void BindInference(nb::module_& m) {
-  BindSummary(m);
-  BindCall(m);
-  const auto open = [](Store* self, nb::object path, nb::object energy, size_t queue_records,
-                       size_t flush_records, double flush_interval_seconds, double retention_seconds,
-                       bool read_only) {
-    StoreOptions options{.energy = energy.is_none() ? nullptr : nb::cast<EnergyMonitor*>(energy),
-                         .queue_records = queue_records,
-                         .flush_interval = Span(flush_interval_seconds, "flush_interval_seconds"),
-                         .flush_records = flush_records,
-                         .retention = Span(retention_seconds, "retention_seconds"),
-                         .read_only = read_only};
-    const std::string where = nb::cast<std::string>(nb::module_::import_("os").attr("fspath")(path));
-    auto opened = [&] {
-      const nb::gil_scoped_release released;
-      return InferenceStore::Open(where, options);
-    }();
-    new (self) Store(Take(std::move(opened)), std::move(energy));
-  };
-  const auto flush = [](Store& self, double timeout_seconds) {
-    const auto timeout = Span(timeout_seconds, "timeout_seconds");
-    Drain(timeout_seconds);
-    Check([&] {
-      const nb::gil_scoped_release released;
-      return self->Flush(timeout);
-    }());
-  };
-  const auto close = [](Store& self) {
-    Drain(5);
-    Check([&] {
-      const nb::gil_scoped_release released;
-      return self->Close();
-    }());
-  };
+constexpr const char* kStoreDoc =
+    "Keeps a record of each call, in an SQLite file or, by a URL, on a PostgreSQL server. A thread of its "
+    "own "
+    "writes.\n\npath: of a file that is made where it is missing (\"~\" is the home folder), or "
+    "postgresql://….\nenergy: an EnergyMonitor that is asked for the share of each call that begin() "
+    "begins.\nqueue_records: how many may wait; what comes beyond is dropped and "
+    "counted.\nflush_interval_seconds: after which they are written at the latest.\nflush_records: that "
+    "are written without waiting for it.\nretention_seconds: older "
+    "records are deleted; 0: none is.\nread_only: nothing is written, not even to an old "
+    "file.\n\nThread-safe. "
+    "After fork() the child opens the file anew. Raises what keeps it from being opened: IoError, "
+    "PermissionDeniedError, DataLossError for what is no such file.";
+
+void BindAsking(nb::class_<Store>& store) {
   const auto summary = [](Store& self, nb::object since, nb::object until, std::optional<std::string> by,
                           std::string model, std::string engine, std::string agent, std::string batch_id,
                           bool warmup, size_t limit) {
@@ -242,52 +251,7 @@ void BindInference(nb::module_& m) {
       return self->Summarize(query);
     }());
   };
-  const auto count = [](Store& self) {
-    Drain(5);
-    return Take([&] {
-      const nb::gil_scoped_release released;
-      return self->Count();
-    }());
-  };
-  const auto clear = [](Store& self) {
-    Drain(5);
-    return Take([&] {
-      const nb::gil_scoped_release released;
-      return self->Clear();
-    }());
-  };
-  static PyMethodDef methods[] = {
-      {"record", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(&RecordOne)),
-       METH_FASTCALL | METH_KEYWORDS,
-       "record($self, record=None, /, **fields)\n--\n\nAn InferenceRecord, or its fields by name. It neither "
-       "waits nor fails, but for "
-       "a TypeError: what cannot be kept is counted in health."},
-      {}};
-  static PyType_Slot slots[] = {{Py_tp_methods, methods}, {0, nullptr}};
-  nb::class_<Store>(
-      m, "InferenceStore", nb::type_slots(slots),
-      "Keeps a record of each call, in an SQLite file or, by a URL, on a PostgreSQL server. A thread of its "
-      "own "
-      "writes.\n\npath: of a file that is made where it is missing (\"~\" is the home folder), or "
-      "postgresql://….\nenergy: an EnergyMonitor that is asked for the share of each call that begin() "
-      "begins.\nqueue_records: how many may wait; what comes beyond is dropped and "
-      "counted.\nflush_interval_seconds: after which they are written at the latest.\nflush_records: that "
-      "are written without waiting for it.\nretention_seconds: older "
-      "records are deleted; 0: none is.\nread_only: nothing is written, not even to an old "
-      "file.\n\nThread-safe. "
-      "After fork() the child opens the file anew. Raises what keeps it from being opened: IoError, "
-      "PermissionDeniedError, DataLossError for what is no such file.")
-      .def("__init__", open, "path"_a, nb::kw_only(), "energy"_a.none() = nb::none(),
-           "queue_records"_a = 16'384, "flush_records"_a = 1024, "flush_interval_seconds"_a = 1.0,
-           "retention_seconds"_a = 0.0, "read_only"_a = false,
-           nb::sig("def __init__(self, path: str | os.PathLike[str], *, energy: EnergyMonitor | None = None, "
-                   "queue_records: int = 16384, flush_records: int = 1024, "
-                   "flush_interval_seconds: float = 1.0, retention_seconds: float = 0.0, read_only: bool = "
-                   "False) -> None"))
-      .def(
-          "begin", [](Store& self, nb::kwargs known) { return self->Begin(FieldsOf(known).record()); },
-          "Begins a call: `with store.begin(model=…) as call`. known: fields of InferenceRecord.",
-          nb::sig("def begin(self, **known: typing.Any) -> InferenceCall"))
+  store
       .def("summary", summary, nb::kw_only(), "since"_a = nb::none(), "until"_a = nb::none(),
            "by"_a = nb::none(), "model"_a = "", "engine"_a = "", "agent"_a = "", "batch_id"_a = "",
            "warmup"_a = false, "limit"_a = 0,
@@ -304,17 +268,66 @@ void BindInference(nb::module_& m) {
                    "model: str = '', engine: str = '', "
                    "agent: str = '', batch_id: str = '', warmup: bool = False, limit: int = 0) -> "
                    "list[InferenceSummary]"))
-      .def("flush", flush, "timeout_seconds"_a = 5.0,
+      .def("clear", &Clear, "Deletes all records; how many there were.")
+      .def("count", &Count, "How many records it keeps.");
+}
+
+void BindRecording(nb::class_<Store>& store) {
+  const auto open = [](Store* self, nb::object path, nb::object energy, size_t queue_records,
+                       size_t flush_records, double flush_interval_seconds, double retention_seconds,
+                       bool read_only) {
+    StoreOptions options{.energy = energy.is_none() ? nullptr : nb::cast<EnergyMonitor*>(energy),
+                         .queue_records = queue_records,
+                         .flush_interval = Span(flush_interval_seconds, "flush_interval_seconds"),
+                         .flush_records = flush_records,
+                         .retention = Span(retention_seconds, "retention_seconds"),
+                         .read_only = read_only};
+    const std::string where = nb::cast<std::string>(nb::module_::import_("os").attr("fspath")(path));
+    auto opened = [&] {
+      const nb::gil_scoped_release released;
+      return InferenceStore::Open(where, options);
+    }();
+    new (self) Store(Take(std::move(opened)), std::move(energy));
+  };
+  store
+      .def("__init__", open, "path"_a, nb::kw_only(), "energy"_a.none() = nb::none(),
+           "queue_records"_a = 16'384, "flush_records"_a = 1024, "flush_interval_seconds"_a = 1.0,
+           "retention_seconds"_a = 0.0, "read_only"_a = false,
+           nb::sig("def __init__(self, path: str | os.PathLike[str], *, energy: EnergyMonitor | None = None, "
+                   "queue_records: int = 16384, flush_records: int = 1024, "
+                   "flush_interval_seconds: float = 1.0, retention_seconds: float = 0.0, read_only: bool = "
+                   "False) -> None"))
+      .def(
+          "begin", [](Store& self, nb::kwargs known) { return self->Begin(FieldsOf(known).record()); },
+          "Begins a call: `with store.begin(model=…) as call`. known: fields of InferenceRecord.",
+          nb::sig("def begin(self, **known: typing.Any) -> InferenceCall"))
+      .def("flush", &Flush, "timeout_seconds"_a = 5.0,
            "Waits until what was recorded before is stored or set aside. Raises TimeoutError.")
-      .def("close", close,
+      .def("close", &Close,
            "Writes what waits. What is recorded afterwards is dropped and counted. May be called twice.")
       .def_prop_ro("health", [](Store& self) { return self->health(); })
       .def_prop_ro("path", [](Store& self) { return self->path(); })
-      .def("clear", clear, "Deletes all records; how many there were.")
-      .def("count", count, "How many records it keeps.")
       .def(
           "__enter__", [](nb::object self) { return self; }, nb::sig("def __enter__(self) -> InferenceStore"))
-      .def("__exit__", [close](Store& self, nb::args) { close(self); });
+      .def("__exit__", [](Store& self, nb::args) { Close(self); });
+}
+
+}  // namespace
+
+void BindInference(nb::module_& m) {
+  BindSummary(m);
+  BindCall(m);
+  static PyMethodDef methods[] = {
+      {"record", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(&RecordOne)),
+       METH_FASTCALL | METH_KEYWORDS,
+       "record($self, record=None, /, **fields)\n--\n\nAn InferenceRecord, or its fields by name. It neither "
+       "waits nor fails, but for "
+       "a TypeError: what cannot be kept is counted in health."},
+      {}};
+  static PyType_Slot slots[] = {{Py_tp_methods, methods}, {0, nullptr}};
+  nb::class_<Store> store(m, "InferenceStore", nb::type_slots(slots), kStoreDoc);
+  BindRecording(store);
+  BindAsking(store);
   m.def("_close_inference_stores", &CloseAll);
 }
 

@@ -118,7 +118,8 @@ class Idle(unittest.TestCase):
         engine = t.InstrumentedEngine(Held(), bus, gpu_monitor=t.GpuMonitor())
         whole = self.together(lambda: engine.generate([], model="m"), beside)
         total = sum(record.energy_joules for record in bus.records())
-        self.assertAlmostEqual(total, whole.energy_joules, delta=0.15 * whole.energy_joules)
+        # Without what was drawn before the first and, with the wait for a reading, after the last: eight times that, were it not shared.
+        self.assertTrue(0.5 * whole.energy_joules < total < 1.1 * whole.energy_joules, (total, whole))
         for record in bus.records():
             self.assertAlmostEqual(record.prefill_energy_joules + record.decode_energy_joules, record.energy_joules)
             self.assertGreater(record.decode_energy_joules, record.prefill_energy_joules)
