@@ -1,7 +1,7 @@
 # The folders of src/ that the Python package is made of. The repository's own build compiles these libraries for shared
 # objects, too, with the same flags, so that ccache has them when the package is built: docs/adr/0034-python-package.md.
 set(GPULENS_PYTHON_ROOMS
-  base base/hash
+  base base/buckets base/hash
   core core/window
   driver driver/probe driver/side
   energy
@@ -17,7 +17,7 @@ set(GPULENS_PYTHON_ROOMS
   sources/amdsmi sources/amdsmi/driver
   sources/host sources/host/parse
   sources/nvml sources/nvml/driver sources/nvml/driver/items sources/nvml/driver/parts
-  store/experiments store/sqlite store/telemetry
+  store/experiments store/sketch store/sqlite store/telemetry store/telemetry/summary
   wire/exposition wire/samples
 )
 # Single files of folders that hold more than is wanted here.

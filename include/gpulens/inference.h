@@ -43,6 +43,14 @@ struct Query {
   bool newest_first = false;  // of Each
 };
 
+// Means over calls of what is a ratio or a percentile of each: what openjarvis calls averages. A long call
+// weighs as much as a short one, so the ratios of InferenceSummary tell more.
+struct CallMeans {
+  double itl_median_seconds = kNotMeasured, itl_p95_seconds = kNotMeasured;
+  double tokens_per_second = kNotMeasured, tokens_per_joule = kNotMeasured;
+  double joules_per_output_token = kNotMeasured, tokens_per_second_per_watt = kNotMeasured;
+};
+
 // Distributions are over the calls that measured it, which `n` counts; ratios are sums over the calls that
 // have both sides.
 struct InferenceSummary {
@@ -56,6 +64,7 @@ struct InferenceSummary {
   double prefill_energy_joules = kNotMeasured, decode_energy_joules = kNotMeasured;  // sums
   double joules_per_output_token = kNotMeasured, output_tokens_per_second = kNotMeasured;
   double output_tokens_per_second_per_watt = kNotMeasured;
+  CallMeans call_means = {};
 };
 
 // ---- the store

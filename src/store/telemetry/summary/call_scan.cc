@@ -1,0 +1,108 @@
+#include "store/telemetry/summary/call_scan.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <limits>
+#include <set>
+
+#include "base/result.h"
+
+namespace gpulens::telemetry {
+namespace {
+
+using Names = std::set<std::string, std::less<>>;
+
+Result<Names> ColumnsOf(const sqlite::Database& database) {
+  ASSIGN_OR_RETURN(sqlite::Statement none, database.Prepare("SELECT * FROM telemetry LIMIT 0"));
+  Names columns;
+  for (int i = 0; i < none.columns(); ++i) columns.emplace(none.ColumnName(i));
+  return columns;
+}
+
+std::string Selected(const Names& there, std::span<const std::string_view> wanted) {
+  if (wanted.empty()) return "*";
+  std::string list;
+  for (std::string_view name : wanted) {
+    if (there.contains(name)) list += (list.empty() ? "" : ",") + sqlite::Quoted(name);
+  }
+  return list;
+}
+
+// The conditions of a query, with their values in the order of the parameters.
+struct Where {
+  std::string sql = " WHERE 1";
+  std::vector<std::variant<double, int64_t, std::string_view>> values;
+
+  template <class T>
+  void And(const char* condition, T value) {
+    sql += std::string(" AND ") + condition;
+    values.emplace_back(value);
+  }
+};
+
+Where Conditions(const Plan::Rows& part, const Query& query, const Names& there) {
+  Where where;
+  if (part.above > 0) where.And("id>?", part.above);
+  if (!part.any_time) {
+    // By id where that is known: few rows are new. A plus keeps the other index away.
+    const std::string time = part.above > 0 ? "+timestamp" : "timestamp";
+    if (std::isfinite(part.since)) where.And((time + ">=?").c_str(), part.since);
+    if (std::isfinite(part.until)) where.And((time + (part.last ? "<=?" : "<?")).c_str(), part.until);
+  }
+  const auto text = [&](const char* column, const std::string& wanted) {
+    if (wanted.empty()) return;
+    // A column that is not there is empty in all rows.
+    if (there.contains(column)) where.And((sqlite::Quoted(column) + "=?").c_str(), std::string_view(wanted));
+    else where.sql += " AND 0";
+  };
+  text("model_id", query.model);
+  text("engine", query.engine);
+  text("agent", query.agent);
+  text("batch_id", query.batch_id);
+  if (query.by == GroupBy::kBatch) where.sql += there.contains("batch_id") ? " AND batch_id!=''" : " AND 0";
+  if (!query.warmup && there.contains("is_warmup")) where.sql += " AND ifnull(is_warmup,0)=0";
+  if (query.token_counting_version) {
+    if (there.contains("token_counting_version"))
+      where.And("token_counting_version=?", *query.token_counting_version);
+    else where.sql += " AND 0";
+  }
+  return where;
+}
+
+double SecondsOf(std::chrono::system_clock::time_point time) noexcept {
+  return std::chrono::duration<double>(time.time_since_epoch()).count();
+}
+
+}  // namespace
+
+TimeRange RangeOf(const Query& query) noexcept {
+  constexpr double kOpen = std::numeric_limits<double>::infinity();
+  return {.since = query.since ? SecondsOf(*query.since) : -kOpen,
+          .until = query.until ? SecondsOf(*query.until) : kOpen};
+}
+
+Result<sqlite::Statement> SelectRows(const sqlite::Database& database, const Plan::Rows& part,
+                                     const Query& query, std::span<const std::string_view> columns,
+                                     const std::string& order) {
+  ASSIGN_OR_RETURN(const Names there, ColumnsOf(database));
+  const Where where = Conditions(part, query, there);
+  ASSIGN_OR_RETURN(sqlite::Statement rows, database.Prepare("SELECT " + Selected(there, columns) +
+                                                            " FROM telemetry" + where.sql + order));
+  for (size_t i = 0; i < where.values.size(); ++i)
+    std::visit([&](const auto& value) { rows.Bind(static_cast<int>(i) + 1, value); }, where.values[i]);
+  return rows;
+}
+
+Status ScanRows(const sqlite::Database& database, const Plan::Rows& part, const Query& query,
+                std::span<const std::string_view> columns, const std::string& order,
+                const std::function<bool(const Row&)>& on_row) {
+  ASSIGN_OR_RETURN(sqlite::Statement rows, SelectRows(database, part, query, columns, order));
+  const RowReader reader(rows);
+  for (;;) {
+    ASSIGN_OR_RETURN(const bool more, rows.Step());
+    if (!more || !on_row(reader.Read())) return Ok();
+  }
+}
+
+}  // namespace gpulens::telemetry

@@ -1,0 +1,87 @@
+// What a group of calls adds up to: counts, sums, moments and quantile sketches. Sums of parts added are the
+// sum of the whole, but for the rounding of floating-point sums.
+//
+// What was not measured does not count anywhere: an average is over the calls that measured it, and a ratio
+// is of the sums over the calls that have both sides.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include <gpulens/inference.h>
+
+#include "store/sketch/quantile_sketch.h"
+#include "store/telemetry/rows.h"
+
+namespace gpulens::telemetry {
+
+// Of a number per call. Merging: Chan, Golub, LeVeque, 1979.
+struct Moments {
+  uint64_t n = 0;
+  double sum = 0, mean = 0, squares = 0, min = 0, max = 0;
+
+  void Add(double value) noexcept;
+  void Merge(const Moments& other) noexcept;
+};
+
+// With quantiles.
+enum class Measure : uint8_t { kLatency, kTtft, kItl, kEnergy, kCost, kGpuUtilization };
+inline constexpr size_t kMeasures = 6;
+// Of which sum and mean are enough.
+enum class Mean : uint8_t {
+  kPrefillEnergy,
+  kDecodeEnergy,
+  kItlMedian,
+  kItlP95,
+  kTokensPerSecond,
+  kTokensPerJoule,
+  kJoulesPerToken,
+  kTokensPerSecondPerWatt,
+};
+inline constexpr size_t kMeans = 8;
+enum class Count : uint8_t { kCalls, kErrors, kCancelled, kPrompt, kEvaluated, kCached, kCompletion, kTotal };
+inline constexpr size_t kCounts = 8;
+
+// A value type; used by one thread at a time.
+class Sums {
+ public:
+  void Add(const Row& row);
+  void Merge(const Sums& other);
+
+  // A version, then numbers; no byte of a machine.
+  void AppendBytes(std::string& out) const;
+  // Adds what AppendBytes made; kDataLoss, and nothing is added: anything else.
+  Status MergeBytes(std::string_view bytes);
+
+  uint64_t count(Count which) const noexcept { return counts_[static_cast<size_t>(which)]; }
+  InferenceSummary Summary(std::string key) const;
+
+ private:
+  struct Measured {
+    Moments moments;
+    QuantileSketch sketch;
+  };
+  struct Sum {
+    uint64_t n = 0;
+    double sum = 0;
+  };
+  // Of the calls that have both: tokens and seconds, tokens and joules.
+  struct Ratio {
+    double above = 0, below = 0;
+  };
+
+  void AddMeasure(Measure which, double value);
+  void AddMean(Mean which, double value) noexcept;
+  void AddCount(Count which, int64_t value) noexcept;
+  Distribution Of(Measure which) const;
+  double MeanOf(Mean which) const noexcept;
+
+  std::array<uint64_t, kCounts> counts_{};
+  std::array<Measured, kMeasures> measured_;
+  std::array<Sum, kMeans> means_{};
+  Ratio per_second_, per_joule_;
+};
+
+}  // namespace gpulens::telemetry
