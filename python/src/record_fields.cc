@@ -156,11 +156,11 @@ void RecordFields::Take(PyObject* name, PyObject* value) {
 void RecordFields::TakeAll(nb::handle from) {
   PyObject* const* const names = Names();
   for (size_t i = 0; i < std::size(kFields); ++i) {
-    // Views point into what the object holds, which an attribute made for the asking is not.
     nb::object value = nb::steal(PyObject_GetAttr(from.ptr(), names[i]));
     if (!value.is_valid()) throw nb::python_error();
     Take(names[i], value.ptr());
-    if (PyUnicode_CheckExact(value.ptr()) && Py_REFCNT(value.ptr()) == 1) kept_.push_back(std::move(value));
+    // Another thread, or Python code that runs meanwhile, may give the object another text.
+    if (PyUnicode_Check(value.ptr()) && PyUnicode_GetLength(value.ptr()) > 0) kept_.push_back(std::move(value));
   }
 }
 

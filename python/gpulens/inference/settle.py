@@ -6,7 +6,7 @@ import os
 import threading
 import time
 from collections import deque
-from typing import Any, Deque
+from typing import Any, Deque, Optional
 
 __all__ = ["drain", "later"]
 
@@ -18,15 +18,16 @@ class _Settler:
         self._changed = threading.Condition()
         self._calls: Deque[Any] = deque()
         self._busy = False
-        self._started = False
+        self._thread: Optional[threading.Thread] = None
 
     def put(self, call: Any) -> bool:
         with self._changed:
             if len(self._calls) >= _MOST:
                 return False
-            if not self._started:
-                threading.Thread(target=self._run, name="gpulens-settle", daemon=True).start()
-                self._started = True
+            if self._thread is None:
+                thread = threading.Thread(target=self._run, name="gpulens-settle", daemon=True)
+                thread.start()
+                self._thread = thread
             self._calls.append(call)
             self._changed.notify_all()
         return True
@@ -45,6 +46,8 @@ class _Settler:
 
     def drain(self, seconds: float) -> bool:
         """Waits until all that was put before is told; false: not in this time."""
+        if self._thread is None or self._thread is threading.current_thread():  # which cannot wait for itself
+            return self._thread is None
         deadline = time.monotonic() + seconds
         with self._changed:
             while self._calls or self._busy:

@@ -193,8 +193,9 @@ class InstrumentedEngine:
         self._recorder = Recorder([TelemetryBusTarget(bus)], meter, labels, _tokens_of_text)
 
     def _run(self, name: str, streams: bool, messages: Any, model: str, kwargs: Dict[str, Any]) -> Tuple[Any, Any]:
+        method = getattr(self._inner, name)
         call = self._recorder.begin(model, messages)
-        return call, follow_call(call, getattr(self._inner, name), streams, (messages,), {"model": model, **kwargs})
+        return call, follow_call(call, method, streams, (messages,), {"model": model, **kwargs})
 
     def generate(
         self, messages: Sequence[Any], *, model: str, temperature: float = 0.7, max_tokens: int = 1024, **kwargs: Any

@@ -22,5 +22,6 @@ def instrumented_generate(
         if isinstance(result, dict):
             result.pop("_telemetry", None)
         return result
+    method = engine.generate
     recorder = Recorder([TelemetryBusTarget(bus)], None, {"engine": name_of(engine)})
-    return follow_call(recorder.begin(model, messages), engine.generate, False, (messages,), said)
+    return follow_call(recorder.begin(model, messages), method, False, (messages,), said)
