@@ -160,7 +160,8 @@ void RecordFields::TakeAll(nb::handle from) {
     if (!value.is_valid()) throw nb::python_error();
     Take(names[i], value.ptr());
     // Another thread, or Python code that runs meanwhile, may give the object another text.
-    if (PyUnicode_Check(value.ptr()) && PyUnicode_GetLength(value.ptr()) > 0) kept_.push_back(std::move(value));
+    if (PyUnicode_Check(value.ptr()) && PyUnicode_GetLength(value.ptr()) > 0)
+      kept_.push_back(std::move(value));
   }
 }
 
