@@ -30,10 +30,10 @@ _MEANS = {
 }
 # A ratio: its column, what it is a ratio of, and what it is one to.
 _RATIOS = {
-    "avg_throughput_tok_per_sec": ("throughput_tok_per_sec", ("completion_tokens",), ("latency_seconds",)),
-    "avg_tokens_per_joule": ("tokens_per_joule", ("completion_tokens",), ("energy_joules",)),
-    "avg_energy_per_output_token_joules": ("energy_per_output_token_joules", ("energy_joules",), ("completion_tokens",)),
-    "avg_throughput_per_watt": ("throughput_per_watt", ("completion_tokens",), ("latency_seconds", "power_watts")),
+    "avg_throughput_tok_per_sec": ("throughput_tok_per_sec", "completion_tokens", ("latency_seconds",)),
+    "avg_tokens_per_joule": ("tokens_per_joule", "completion_tokens", ("energy_joules",)),
+    "avg_energy_per_output_token_joules": ("energy_per_output_token_joules", "energy_joules", ("completion_tokens",)),
+    "avg_throughput_per_watt": ("throughput_per_watt", "completion_tokens", ("latency_seconds", "power_watts")),
 }
 
 
@@ -137,13 +137,15 @@ class TelemetryAggregator:
             return f"NULLIF({column}, 0)"
         return f"CASE WHEN {column} != 0 OR measured & {self._bits[column]} THEN {column} END"
 
-    def _ratio(self, stored: str, over: Sequence[str], under: Sequence[str]) -> str:
+    def _column(self, name: str) -> str:
+        return name if name in self._open().columns else "0"
+
+    def _ratio(self, stored: str, over: str, under: Sequence[str]) -> str:
         """SQL: the ratio of sums. What a row says itself counts by its lower side; where no row has that, it is their mean."""
-        lower = " * ".join(f"({self._known(name)})" for name in under)
-        said = self._known(stored)
-        upper = f"COALESCE(({said}) * ({lower}), {' * '.join(self._known(name) for name in over)})"
-        whole = f"SUM(CASE WHEN ({upper}) IS NOT NULL THEN {lower} END)"
-        return f"SUM(CASE WHEN ({lower}) IS NOT NULL THEN 1.0 * ({upper}) END) / NULLIF({whole}, 0), AVG({said})"
+        said, upper, lower = self._column(stored), self._column(over), " * ".join(self._column(name) for name in under)
+        both = f"FILTER (WHERE {lower} != 0 AND ({said} != 0 OR {upper} != 0))"
+        whole = f"SUM(CASE WHEN {said} != 0 THEN {said} * {lower} ELSE {upper} END) {both}"
+        return f"1.0 * {whole} / (SUM({lower}) {both}), AVG(NULLIF({said}, 0))"
 
     def _stats(self, kind: Any, group: Optional[str], where: Tuple[List[str], List[Any]]) -> List[Any]:
         names = set(kind.__dataclass_fields__)
@@ -151,7 +153,7 @@ class TelemetryAggregator:
         columns = [f"COUNT(*) AS {calls}"]
         if group:
             columns.append(f"{group if group in self._open().columns else repr('')} AS {group}")
-        columns += [f"COALESCE(SUM({self._known(c)}), 0) AS {name}" for name, c in _SUMS.items() if name in names]
+        columns += [f"COALESCE(SUM({self._column(c)}), 0) AS {name}" for name, c in _SUMS.items() if name in names]
         columns += [f"COALESCE(AVG({self._known(c)}), 0.0) AS {name}" for name, c in _MEANS.items() if name in names]
         columns += [f"COALESCE({self._ratio(*parts)}, 0.0) AS {name}" for name, parts in _RATIOS.items() if name in names]
         rest = f"GROUP BY 2 ORDER BY {calls} DESC, 2" if group else ""
