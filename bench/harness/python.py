@@ -50,6 +50,9 @@ def imports(python):
 def python():
     interpreter = environment()
     found = json.loads(measure.output_of([interpreter, ROOT / "bench/python/calls.py", ROUNDS]))
+    records = json.loads(measure.output_of([interpreter, ROOT / "bench/python/records.py", ROUNDS]))
+    found["calls"].update(records["calls"])
+    found["versions"].update(records["versions"])
     calls = {
         what: {library: {"best_ns": min(times), "median_ns": statistics.median(times)} for library, times in by.items()}
         for what, by in found["calls"].items()

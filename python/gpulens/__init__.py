@@ -22,6 +22,10 @@ _EXPORTS = {
     "gpulens.training": "CheckpointTimer DataLoaderTimer GradientTracker TrainingMetrics TrainingMonitor find_straggler",
     "gpulens.energy": "EnergyDevice EnergyMonitor EnergyReading EnergyResult EnergySource EnergyTicks EnergyWindow SourceReading",
     "gpulens.experiments": "Experiment ExperimentEnergy ExperimentHealth experiment",
+    "gpulens.inference": (
+        "InferenceCall InferenceRecord InferenceStore InferenceSummary InstrumentedEngine StoreHealth instrument"
+    ),
+    "gpulens.ring": "KernelTelemetry RingKernelRuntime TelemetryCollector",
     "gpulens.export": "Exporter export_otlp export_to_agent expose to_prometheus",
     "gpulens.errors": (
         "Error UnavailableError PermissionDeniedError InvalidArgumentError DataLossError TimeoutError ExhaustedError"
@@ -64,6 +68,13 @@ if TYPE_CHECKING:
     from .export import export_to_agent as export_to_agent
     from .export import expose as expose
     from .export import to_prometheus as to_prometheus
+    from .inference import InferenceCall as InferenceCall
+    from .inference import InferenceRecord as InferenceRecord
+    from .inference import InferenceStore as InferenceStore
+    from .inference import InferenceSummary as InferenceSummary
+    from .inference import InstrumentedEngine as InstrumentedEngine
+    from .inference import StoreHealth as StoreHealth
+    from .inference import instrument as instrument
     from .instruments import Counter as Counter
     from .instruments import DoubleCounter as DoubleCounter
     from .instruments import DoubleUpDownCounter as DoubleUpDownCounter
@@ -74,6 +85,9 @@ if TYPE_CHECKING:
     from .instruments import UpDownCounter as UpDownCounter
     from .instruments import dropped_records as dropped_records
     from .instruments import process_registry as process_registry
+    from .ring import KernelTelemetry as KernelTelemetry
+    from .ring import RingKernelRuntime as RingKernelRuntime
+    from .ring import TelemetryCollector as TelemetryCollector
     from .stats import Distribution as Distribution
     from .stats import SteadyStateDetector as SteadyStateDetector
     from .stats import describe as describe

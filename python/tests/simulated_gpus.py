@@ -4,6 +4,7 @@ import threading
 import unittest
 
 import gpulens
+from engines import Bus, Engine, Kept
 from gpulens.compat import openjarvis as t
 
 
@@ -59,6 +60,70 @@ class Idle(unittest.TestCase):
         parts = request.phase("prefill").energy_joules + request.phase("decode").energy_joules
         self.assertAlmostEqual(parts, request.result.energy_joules, delta=2 * request.result.uncertainty_joules + 0.5)
         self.assertEqual(request.phase("coda").validity, "gap")
+
+    def together(self, run, monitor):
+        """Eight calls at once, and what was drawn meanwhile."""
+        beside = monitor.window()
+        threads = [threading.Thread(target=run) for _ in range(8)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        beside.end()
+        return beside.result
+
+    def test_calls_at_once_share_what_is_drawn(self):
+        monitor, kept = gpulens.EnergyMonitor(), Kept()
+        start = threading.Barrier(8)
+
+        class Held(Engine):
+            def stream(inner, messages, **kwargs):
+                start.wait()
+                with monitor.window() as window:
+                    self.hold(window, 75)
+                yield "a"
+                start.wait()
+                with monitor.window() as window:
+                    self.hold(window, 75)
+                yield "b"
+                start.wait()
+
+        engine = gpulens.instrument(Held(), kept, energy=monitor, tokens_per_chunk=1)
+        whole = self.together(lambda: list(engine.stream([])), monitor)
+        self.assertTrue(gpulens.inference.settle.drain(10))
+        self.assertEqual((len(kept), engine.telemetry_failures), (8, 0))
+        total = sum(record.energy_joules for record in kept)
+        # All but the little that was drawn around them.
+        wrong = whole.uncertainty_joules + sum(record.energy_uncertainty_joules for record in kept) + 0.1 * whole.energy_joules
+        self.assertAlmostEqual(total, whole.energy_joules, delta=wrong)
+        self.assertGreater(total, 140)
+        for record in kept:
+            phases = record.prefill_energy_joules + record.decode_energy_joules
+            self.assertAlmostEqual(phases, record.energy_joules, delta=2 * record.energy_uncertainty_joules + 0.5)
+            self.assertGreater(record.prefill_energy_joules, 5)
+            self.assertEqual((record.energy_method, record.energy_vendor), ("counter", "nvidia"))
+
+    def test_openjarvis_engines_share_it_too(self):
+        bus, beside = Bus(), gpulens.EnergyMonitor()
+        start = threading.Barrier(8)
+
+        class Held(Engine):
+            def generate(inner, messages, **kwargs):
+                start.wait()
+                with beside.window() as window:
+                    self.hold(window, 150)
+                start.wait()
+                return {"usage": {"completion_tokens": 4}, "ttft": 0.01}
+
+        engine = t.InstrumentedEngine(Held(), bus, gpu_monitor=t.GpuMonitor())
+        whole = self.together(lambda: engine.generate([], model="m"), beside)
+        total = sum(record.energy_joules for record in bus.records())
+        # Without what was drawn before the first and, with the wait for a reading, after the last: eight times that, were it not shared.
+        self.assertTrue(0.5 * whole.energy_joules < total < 1.1 * whole.energy_joules, (total, whole))
+        for record in bus.records():
+            self.assertAlmostEqual(record.prefill_energy_joules + record.decode_energy_joules, record.energy_joules)
+            self.assertGreater(record.decode_energy_joules, record.prefill_energy_joules)
+            self.assertEqual((record.energy_method, record.energy_vendor), ("hw_counter", "nvidia"))
 
     def test_settled_in_a_coroutine(self):
         async def measure():

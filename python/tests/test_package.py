@@ -9,6 +9,8 @@ import unittest
 
 import gpulens
 
+PARTLY = ("gpulens.ring",)  # what people import from there
+
 
 def run(code):
     """What a fresh interpreter prints for this."""
@@ -36,7 +38,11 @@ class Import(unittest.TestCase):
 
     def test_modules_list_what_the_package_exports(self):
         for module, names in gpulens._EXPORTS.items():
-            self.assertEqual(sorted(names.split()), sorted(importlib.import_module(module).__all__), module)
+            listed = importlib.import_module(module).__all__
+            if module in PARTLY:
+                self.assertLess(set(names.split()), set(listed), module)
+            else:
+                self.assertEqual(sorted(names.split()), sorted(listed), module)
 
 
 class Types(unittest.TestCase):

@@ -2,13 +2,16 @@
 
 Its names, signatures and units; 0.0 is what was not measured. What it gets wrong is put right: docs/sdk.md.
 """
+from .aggregator import TelemetryAggregator
 from .batch import EnergyBatch
 from .efficiency import compute_efficiency
 from .energy_monitor import EnergyMonitor, EnergyVendor
+from .events import Event, EventBus, EventType
 from .factory import create_energy_monitor
 from .flops import compute_mfu, estimate_flops
 from .gpu_monitor import GpuMonitor
 from .gpu_specs import GpuHardwareSpec, lookup_gpu_spec
+from .instrumented_engine import InstrumentedEngine
 from .itl import compute_itl_stats
 from .native_monitor import AmdEnergyMonitor, AppleEnergyMonitor, NvidiaEnergyMonitor, RaplEnergyMonitor
 from .phase_metrics import compute_phase_metrics, split_at_ttft
@@ -29,7 +32,9 @@ from .records import (
 )
 from .session import TelemetrySession
 from .steady_state import SteadyStateDetector
+from .store import TelemetryStore
 from .vllm_metrics import VLLMMetricsScraper
+from .wrapper import instrumented_generate
 
 __all__ = [
     "AggregatedStats",
@@ -42,19 +47,25 @@ __all__ = [
     "EnergySample",
     "EnergyVendor",
     "EngineStats",
+    "Event",
+    "EventBus",
+    "EventType",
     "GpuHardwareSpec",
     "GpuMonitor",
     "GpuSample",
     "GpuSnapshot",
+    "InstrumentedEngine",
     "ModelStats",
     "NvidiaEnergyMonitor",
     "RaplEnergyMonitor",
     "SteadyStateConfig",
     "SteadyStateDetector",
     "SteadyStateResult",
+    "TelemetryAggregator",
     "TelemetryRecord",
     "TelemetrySample",
     "TelemetrySession",
+    "TelemetryStore",
     "VLLMMetrics",
     "VLLMMetricsScraper",
     "compute_efficiency",
@@ -63,6 +74,7 @@ __all__ = [
     "compute_phase_metrics",
     "create_energy_monitor",
     "estimate_flops",
+    "instrumented_generate",
     "lookup_gpu_spec",
     "split_at_ttft",
 ]

@@ -1,0 +1,171 @@
+"""One call of an engine while it runs: whose time it is, which tokens came when, how it ended."""
+from __future__ import annotations
+
+import contextvars
+import time
+from typing import Any, List, Optional, Tuple
+
+from ..stats import describe
+from .chunks import Usage, find, number, says_something, tokens_of, usage_of
+from .record import InferenceRecord
+
+__all__ = ["Call"]
+
+_clock = time.monotonic
+_NOTHING = Usage()
+# Where the calls that run around this one are told: a call within one of them is not told there again.
+told_by: contextvars.ContextVar = contextvars.ContextVar("gpulens_told_by", default=())
+
+
+class Call:
+    """For one thread at a time. Its methods raise nothing: what fails is the recorder's to count.
+
+    The clock of the engine runs between enter() and leave() only, so a consumer that takes its time between two chunks changes
+    neither TTFT nor the latency between tokens nor the latency of the call.
+    """
+
+    def __init__(self, recorder: Any, targets: Tuple[Any, ...], model: str) -> None:
+        self.recorder, self.targets = recorder, targets
+        self.record = InferenceRecord(model=model, time=time.time(), **recorder.labels)
+        self.window: Any = None
+        self.told: Any = None  # what a target keeps of it
+        self.idle = False  # nothing has run yet, and perhaps never will
+        self.on_loop = False  # an event loop would stand still while its end waits
+        self.done = False
+        self._around = told_by.get() + tuple(id(target.key) for target in targets)
+        self._mark: Any = None
+        self.begun = self._entered = _clock()
+        self._spent = 0.0  # of the engine, up to the last leave()
+        self._arrivals: List[Tuple[float, Optional[int]]] = []  # on the engine's clock, with the tokens where they are said
+        self._usage = _NOTHING
+        self._told = 0  # tokens that running usages have told so far
+
+    # ---- the engine's time
+    def enter(self) -> None:
+        """From here on the engine works."""
+        self.idle = False
+        self._mark = told_by.set(self._around)
+        self._entered = _clock()
+
+    def leave(self) -> None:
+        """From here on it does not."""
+        self._spent += _clock() - self._entered
+        mark, self._mark = self._mark, None
+        if mark is not None:
+            try:
+                told_by.reset(mark)
+            except ValueError:  # it was ended from elsewhere, as an event loop ends generators
+                pass
+
+    def worked(self, seconds: float) -> None:
+        """Time of the engine that nobody waited for here."""
+        self._spent += seconds
+
+    def chunk(self, chunk: Any) -> None:
+        """What it gave, just after leave()."""
+        try:
+            self.record.streaming = True
+            tokens = self._tokens(chunk)
+            if tokens == 0:
+                return
+            if self.window is not None:
+                if not self._arrivals:
+                    self.window.mark("decode")
+                if tokens:
+                    self.window.add_tokens(tokens)
+            self._arrivals.append((self._spent, tokens))
+        except Exception as error:
+            self.recorder.failed("a chunk was not understood", error)
+
+    def _tokens(self, chunk: Any) -> Optional[int]:
+        if type(chunk) is not str:
+            self._see(usage_of(chunk))
+            tokens = tokens_of(chunk)
+            if tokens is not None:
+                return tokens
+        if not says_something(chunk):
+            return 0
+        of = self.recorder.tokens_per_chunk
+        tokens = of(chunk) if callable(of) else of
+        completion = self._usage.completion
+        if tokens is None and completion is not None and completion > self._told:
+            tokens, self._told = completion - self._told, completion  # a usage that grows with each chunk
+        return tokens
+
+    def _see(self, usage: Usage) -> None:
+        if self._usage is _NOTHING:
+            self._usage = usage
+        elif usage != _NOTHING:
+            self._usage = Usage(*(old if new is None else new for new, old in zip(usage, self._usage)))
+
+    # ---- the end
+    def result(self, result: Any) -> None:
+        """What a call that does not stream gave."""
+        try:
+            self._see(usage_of(result))
+            self.record.cost_usd = number(find(result, "cost_usd"))
+            self.record.ttft_seconds = number(find(result, "ttft"))
+            if not self.record.model:
+                said = find(result, "model")
+                self.record.model = said if isinstance(said, str) else ""
+        except Exception as error:
+            self.recorder.failed("a result was not understood", error)
+        self.finish()
+
+    def fail(self, error: BaseException) -> None:
+        """What stops everything (KeyboardInterrupt, GeneratorExit, asyncio's CancelledError) cancels; an Exception is an error."""
+        if isinstance(error, Exception):
+            self.finish("error", type(error).__name__)
+        else:
+            self.finish("cancelled")
+
+    def finish(self, outcome: str = "ok", error_type: str = "") -> None:
+        """The first end counts."""
+        if self._mark is not None:
+            self.leave()
+        if self.done:
+            return
+        self.done = True
+        try:
+            if self.window is not None:
+                self.window.end()
+            record = self.record
+            record.outcome, record.error_type = outcome, error_type
+            record.latency_seconds = self._spent
+            record.consumer_seconds = max(_clock() - self.begun - self._spent, 0.0) if record.streaming else 0.0
+            self._count(outcome)
+        except Exception as error:
+            self.recorder.failed("a call was not measured", error)
+        self.recorder.ended(self)
+
+    def _count(self, outcome: str) -> None:
+        record, arrivals = self.record, self._arrivals
+        counts = [tokens for _, tokens in arrivals]
+        said = sum(counts) if arrivals and None not in counts else None
+        total = self._usage.completion
+        record.prompt_tokens, record.prompt_tokens_evaluated = self._usage.prompt, self._usage.evaluated
+        record.cached_prompt_tokens, record.total_tokens = self._usage.cached, self._usage.total
+        record.completion_tokens = said if total is None or (outcome != "ok" and said is not None) else total
+        if not record.streaming:
+            return
+        if said is None and total == len(arrivals):
+            counts = [1] * total  # as many chunks as tokens
+        if arrivals:
+            record.ttft_seconds = arrivals[0][0]
+        if None not in counts:
+            record.itl_seconds = describe(_gaps([at for at, _ in arrivals], counts))
+
+    def __del__(self) -> None:
+        try:
+            if not self.done and not self.idle:
+                self.finish("cancelled")  # a stream that was let go of
+        except Exception:  # Python itself may be ending
+            self.done = True
+
+
+def _gaps(arrivals: List[float], counts: List[int]) -> List[float]:
+    """Seconds from token to token: what came with several tokens took each an equal part."""
+    gaps: List[float] = []
+    for i in range(1, len(arrivals)):
+        gaps += [(arrivals[i] - arrivals[i - 1]) / counts[i]] * counts[i]
+    return gaps

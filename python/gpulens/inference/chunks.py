@@ -1,0 +1,115 @@
+"""What engines say of themselves: token counts of results and of the chunks of a stream, in the ways that they have of saying it."""
+from __future__ import annotations
+
+from typing import Any, Mapping, NamedTuple, Optional
+
+__all__ = ["Usage", "find", "number", "says_something", "tokens_of", "usage_of"]
+
+_TEXTS = ("content", "text", "token", "reasoning_content", "reasoning", "tool_calls", "function_call")
+_HEADS = ("choices", "delta", "message", "usage", "token_ids", "role", "finish_reason")
+
+
+class Usage(NamedTuple):
+    """Tokens of a call; None: not said. Of the prompt `cached` were known from before, and `evaluated` were not."""
+
+    prompt: Optional[int] = None
+    completion: Optional[int] = None
+    total: Optional[int] = None
+    cached: Optional[int] = None
+    evaluated: Optional[int] = None
+
+
+def find(thing: Any, name: str) -> Any:
+    """An item of a mapping or an attribute of an object; None when it is not there."""
+    if type(thing) is dict or isinstance(thing, Mapping):  # the first is the quick one
+        return thing.get(name)
+    return getattr(thing, name, None)
+
+
+def count(value: Any) -> Optional[int]:
+    """A number of tokens, or None."""
+    return value if type(value) is int and value >= 0 else None
+
+
+def number(value: Any) -> float:
+    """A number that is not negative, else NaN."""
+    if type(value) in (int, float) and 0 <= value < float("inf"):
+        return float(value)
+    return float("nan")
+
+
+def _first(thing: Any, *names: str) -> Optional[int]:
+    if thing is None:
+        return None
+    for name in names:
+        value = count(find(thing, name))
+        if value is not None:
+            return value
+    return None
+
+
+def usage_of(result: Any) -> Usage:
+    """The usage object of OpenAI, Anthropic or OpenJarvis, or Ollama's counts; of a result or of a chunk."""
+    if result is None or isinstance(result, (str, bytes)):
+        return Usage()
+    usage = find(result, "usage")
+    if usage is None:
+        return Usage(_first(result, "prompt_eval_count"), _first(result, "eval_count"))
+    prompt = _first(usage, "prompt_tokens", "input_tokens")
+    cached = _first(usage, "cached_tokens")
+    if cached is None:
+        details = find(usage, "prompt_tokens_details") or find(usage, "input_tokens_details")
+        cached = _first(details, "cached_tokens")
+    read = _first(usage, "cache_read_input_tokens")
+    if read is not None and prompt is not None:  # Anthropic, whose input_tokens are without them
+        cached = read
+        prompt += read + (_first(usage, "cache_creation_input_tokens") or 0)
+    completion, total = _first(usage, "completion_tokens", "output_tokens"), _first(usage, "total_tokens")
+    return Usage(prompt, completion, total, cached, _first(usage, "prompt_tokens_evaluated"))
+
+
+def _length(value: Any) -> Optional[int]:
+    return len(value) if isinstance(value, (list, tuple)) else count(value)
+
+
+def _own_tokens(part: Any) -> Optional[int]:
+    for name in ("token_ids", "tokens", "n_tokens", "num_tokens", "token_count"):
+        value = _length(find(part, name))
+        if value is not None:
+            return value
+    logprobs = find(part, "logprobs")
+    return _length(find(logprobs, "content")) if logprobs is not None else None
+
+
+def tokens_of(chunk: Any) -> Optional[int]:
+    """How many tokens a chunk says that it holds; None when it does not say."""
+    if chunk is None or isinstance(chunk, (str, bytes)):
+        return None
+    own = _own_tokens(chunk)
+    choices = find(chunk, "choices")
+    if own is not None or not isinstance(choices, (list, tuple)):
+        return own
+    said = [value for value in map(_own_tokens, choices) if value is not None]
+    return sum(said) if said else None
+
+
+def _texts(part: Any) -> Optional[bool]:
+    """Whether there is something in it; None: it has no place for a text."""
+    values = [find(part, name) for name in _TEXTS]
+    if any(values):
+        return True
+    return False if any(value is not None for value in values) or any(find(part, name) is not None for name in _HEADS) else None
+
+
+def says_something(chunk: Any) -> bool:
+    """Whether a chunk holds output, and is not the role, the usage or the end of it. A kind that is not known does."""
+    if chunk is None or isinstance(chunk, (str, bytes)):
+        return bool(chunk)
+    if tokens_of(chunk):
+        return True
+    parts = [chunk, find(chunk, "delta"), find(chunk, "message")]
+    choices = find(chunk, "choices")
+    for choice in choices if isinstance(choices, (list, tuple)) else ():
+        parts += [choice, find(choice, "delta")]
+    found = [_texts(part) for part in parts if part is not None]
+    return True in found or all(said is None for said in found)

@@ -1,0 +1,9 @@
+"""Where the records of calls are kept and asked for."""
+import atexit
+
+from .. import _core
+from .._core import InferenceCall, InferenceStore, InferenceSummary, StoreHealth
+
+__all__ = ["InferenceCall", "InferenceStore", "InferenceSummary", "StoreHealth"]
+
+atexit.register(_core._close_inference_stores)

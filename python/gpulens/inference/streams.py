@@ -1,0 +1,178 @@
+"""What a measured call gives back: as the engine gave it, and measured while it is read."""
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from .call import Call
+
+__all__ = ["AsyncStream", "Stream", "follow"]
+
+
+class Stream:
+    """An iterator of the engine's chunks; everything else of it is there, too. For one thread at a time."""
+
+    def __init__(self, inner: Any, call: Call) -> None:
+        self._inner, self._call, self._next = inner, call, None
+
+    def __iter__(self) -> "Stream":
+        return self
+
+    def _step(self, function: Any, *args: Any) -> Any:
+        call = self._call
+        call.enter()
+        try:
+            chunk = function(*args)
+        except StopIteration:
+            call.finish()
+            raise
+        except BaseException as error:
+            call.fail(error)
+            raise
+        call.leave()
+        call.chunk(chunk)
+        return chunk
+
+    def _first(self) -> Any:
+        self._next = iter(self._inner).__next__
+        return self._next()
+
+    def __next__(self) -> Any:
+        return self._step(self._next or self._first)
+
+    def send(self, value: Any) -> Any:
+        return self._step(self._inner.send, value)
+
+    def throw(self, *what: Any) -> Any:
+        return self._step(self._inner.throw, *what)
+
+    def close(self) -> Any:
+        """Ends the engine's stream: cancelled, unless it had ended."""
+        try:
+            close = getattr(self._inner, "close", None)
+            return close() if close is not None else None
+        finally:
+            self._call.finish("cancelled")
+
+    def __enter__(self) -> "Stream":
+        enter = getattr(self._inner, "__enter__", None)
+        if enter is not None:
+            enter()
+        return self
+
+    def __exit__(self, *what: Any) -> Any:
+        leave = getattr(self._inner, "__exit__", None)
+        try:
+            return leave(*what) if leave is not None else self.close()
+        finally:
+            self._call.finish("cancelled")
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.__dict__["_inner"], name)
+
+
+class AsyncStream:
+    """Stream for `async for`."""
+
+    def __init__(self, inner: Any, call: Call) -> None:
+        self._inner, self._call, self._next = inner, call, None
+        call.on_loop = True
+
+    def __aiter__(self) -> "AsyncStream":
+        return self
+
+    async def _step(self, function: Any, *args: Any) -> Any:
+        call = self._call
+        call.enter()
+        try:
+            chunk = await function(*args)
+        except StopAsyncIteration:
+            call.finish()
+            raise
+        except BaseException as error:
+            call.fail(error)
+            raise
+        call.leave()
+        call.chunk(chunk)
+        return chunk
+
+    def _first(self) -> Any:
+        self._next = self._inner.__aiter__().__anext__
+        return self._next()
+
+    def __anext__(self) -> Any:
+        return self._step(self._next or self._first)
+
+    def asend(self, value: Any) -> Any:
+        return self._step(self._inner.asend, value)
+
+    def athrow(self, *what: Any) -> Any:
+        return self._step(self._inner.athrow, *what)
+
+    async def aclose(self) -> Any:
+        """Ends the engine's stream: cancelled, unless it had ended."""
+        try:
+            close = getattr(self._inner, "aclose", None)
+            return await close() if close is not None else None
+        finally:
+            self._call.finish("cancelled")
+
+    async def __aenter__(self) -> "AsyncStream":
+        enter = getattr(self._inner, "__aenter__", None)
+        if enter is not None:
+            await enter()
+        return self
+
+    async def __aexit__(self, *what: Any) -> Any:
+        leave = getattr(self._inner, "__aexit__", None)
+        try:
+            return await (leave(*what) if leave is not None else self.aclose())
+        finally:
+            self._call.finish("cancelled")
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.__dict__["_inner"], name)
+
+
+async def _awaited(call: Call, work: Any, streams: bool) -> Any:
+    call.on_loop = True
+    call.enter()
+    try:
+        result = await work
+    except BaseException as error:
+        call.fail(error)
+        raise
+    call.leave()
+    return follow(call, result, streams)
+
+
+def _settled(call: Call, begun: float, future: Any) -> None:
+    call.worked(time.monotonic() - begun)
+    if future.cancelled():
+        call.finish("cancelled")
+    elif future.exception() is not None:
+        call.fail(future.exception())
+    else:
+        call.result(future.result())
+
+
+def follow(call: Call, result: Any, streams: bool) -> Any:
+    """What the caller gets for what the engine gave. streams: the method is one that gives chunks, if only an iterable."""
+    if type(result) is dict:
+        call.result(result)
+        return result
+    if hasattr(result, "add_done_callback"):  # a future, of asyncio or of a pool: it is the engine's, and stays what it is
+        begun = time.monotonic()
+        result.add_done_callback(lambda future: _settled(call, begun, future))
+        return result
+    if hasattr(result, "__await__"):
+        call.idle = True
+        return _awaited(call, result, streams)
+    if hasattr(result, "__anext__") or (streams and hasattr(result, "__aiter__")):
+        call.record.streaming = True
+        return AsyncStream(result, call)
+    if hasattr(result, "__next__") or (streams and hasattr(result, "__iter__") and not hasattr(result, "__len__")):
+        call.record.streaming = True
+        return Stream(result, call)
+    call.result(result)
+    return result

@@ -1,0 +1,334 @@
+// gpulens.inference: the store of calls. Whatever may wait lets go of the GIL.
+#include <gpulens/inference.h>
+
+#include <cmath>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/vector.h>
+
+#include "src/bind.h"
+#include "src/inference_store.h"
+#include "src/record_fields.h"
+
+namespace gpulens::python {
+
+OpenStores& Opened() {
+  static OpenStores opened;
+  return opened;
+}
+
+namespace {
+
+std::chrono::nanoseconds Span(double seconds, const char* name) {
+  if (!(seconds >= 0 && seconds < 9e9))
+    Raise({Code::kInvalidArgument, std::string(name) + " is a number of seconds; got " + Spell(seconds)});
+  return std::chrono::nanoseconds(std::llround(seconds * 1e9));
+}
+
+// Calls that have ended may still wait for their energy.
+void Drain(double seconds) {
+  const nb::dict modules = nb::module_::import_("sys").attr("modules");
+  if (modules.contains("gpulens.inference.settle"))
+    modules["gpulens.inference.settle"].attr("drain")(seconds);
+}
+
+void CloseAll() {
+  std::vector<std::shared_ptr<InferenceStore>> stores;
+  {
+    const std::lock_guard lock(Opened().mutex);
+    for (const auto& known : Opened().stores)
+      if (auto store = known.lock()) stores.push_back(std::move(store));
+  }
+  const nb::gil_scoped_release released;
+  // At the end of the program nobody asks any more.
+  for (const auto& store : stores) (void)store->Close();
+}
+
+PyObject* RecordOne(PyObject* self, PyObject* const* given, Py_ssize_t positional, PyObject* names) noexcept
+    try {
+  if (!nb::inst_ready(self) || positional > 1) {
+    PyErr_SetString(PyExc_TypeError, "record() takes an InferenceRecord, or fields by their names");
+    return nullptr;
+  }
+  RecordFields fields;
+  if (positional == 1) fields.TakeAll(given[0]);
+  for (Py_ssize_t i = 0; names && i < PyTuple_GET_SIZE(names); ++i)
+    fields.Take(PyTuple_GET_ITEM(names, i), given[positional + i]);
+  (*nb::inst_ptr<Store>(self))->Record(fields.record());
+  Py_RETURN_NONE;
+} catch (nb::python_error& error) {
+  error.restore();
+  return nullptr;
+} catch (const nb::builtin_exception& error) {
+  PyErr_SetString(PyExc_TypeError, error.what());
+  return nullptr;
+} catch (const std::bad_alloc&) {
+  return PyErr_NoMemory();
+}
+
+// ---- a call
+RecordFields FieldsOf(const nb::kwargs& given) {
+  RecordFields fields;
+  for (const auto& [name, value] : given) fields.Take(name.ptr(), value.ptr());
+  return fields;
+}
+
+nb::object WaitFor(nb::handle self, const nb::callable& engine) {
+  return nb::cast<InferenceCall&>(self).Wait([&engine] { return engine(); });
+}
+
+void End(InferenceCall& call, const nb::args& why) {
+  if (call.finished()) return;
+  const nb::handle kind = why.size() > 0 ? nb::handle(why[0]) : nb::handle(Py_None);
+  if (kind.is_none()) return call.Finish();
+  if (PyObject_IsSubclass(kind.ptr(), PyExc_Exception) != 1)  // KeyboardInterrupt, asyncio's CancelledError
+    return call.Finish({.outcome = Outcome::kCancelled});
+  const std::string type = nb::cast<std::string>(kind.attr("__name__"));
+  call.Finish({.error_type = type, .outcome = Outcome::kError});
+}
+
+// ---- asking
+std::optional<std::chrono::system_clock::time_point> At(const nb::object& when, const char* name) {
+  if (when.is_none()) return std::nullopt;
+  double seconds = 0;
+  if (nb::hasattr(when, "total_seconds")) {
+    const auto now = std::chrono::system_clock::now().time_since_epoch();
+    seconds = std::chrono::duration<double>(now).count() - nb::cast<double>(when.attr("total_seconds")());
+  } else if (nb::hasattr(when, "timestamp")) {
+    seconds = nb::cast<double>(when.attr("timestamp")());
+  } else if (!nb::try_cast(when, seconds)) {
+    throw nb::type_error(
+        (std::string(name) + " is a datetime, a timedelta (so long ago) or Unix seconds").c_str());
+  }
+  if (!(std::abs(seconds) < 9e9))
+    Raise({Code::kInvalidArgument, std::string(name) + " is no time: " + Spell(seconds)});
+  return std::chrono::system_clock::time_point(std::chrono::microseconds(std::llround(seconds * 1e6)));
+}
+
+GroupBy GroupOf(const std::optional<std::string>& name) {
+  if (!name) return GroupBy::kAll;
+  constexpr std::pair<const char*, GroupBy> kNames[] = {
+      {"all", GroupBy::kAll},     {"model", GroupBy::kModel}, {"engine", GroupBy::kEngine},
+      {"agent", GroupBy::kAgent}, {"batch", GroupBy::kBatch}, {"minute", GroupBy::kMinute},
+      {"hour", GroupBy::kHour},   {"day", GroupBy::kDay}};
+  for (const auto& [known, by] : kNames)
+    if (*name == known) return by;
+  Raise({Code::kInvalidArgument,
+         "by is model, engine, agent, batch, minute, hour or day; got \"" + *name + "\""});
+}
+
+std::string Print(const InferenceSummary& s) {
+  return "InferenceSummary(" + (s.key.empty() ? std::string("all") : s.key) + ", " + std::to_string(s.calls) +
+         " calls, " + std::to_string(s.errors) + " errors, " + std::to_string(s.cancelled) + " cancelled)";
+}
+
+void BindSummary(nb::module_& m) {
+  using S = InferenceSummary;
+  nb::class_<S>(
+      m, "InferenceSummary",
+      "Of a group of calls. Distributions are over the calls that measured it (n says how many), ratios are "
+      "sums over the calls that have both sides. NaN: nobody measured it.")
+      .def_ro(
+          "key", &S::key,
+          "Of the group: a model, an engine, …, or the Unix seconds at which a minute, hour or day begins.")
+      .def_ro("calls", &S::calls)
+      .def_ro("errors", &S::errors)
+      .def_ro("cancelled", &S::cancelled)
+      .def_ro("prompt_tokens", &S::prompt_tokens)
+      .def_ro("prompt_tokens_evaluated", &S::prompt_tokens_evaluated)
+      .def_ro("cached_prompt_tokens", &S::cached_prompt_tokens)
+      .def_ro("completion_tokens", &S::completion_tokens)
+      .def_ro("total_tokens", &S::total_tokens)
+      .def_ro("latency_seconds", &S::latency_seconds)
+      .def_ro("ttft_seconds", &S::ttft_seconds)
+      .def_ro("itl_seconds", &S::itl_seconds, "Of the calls' means.")
+      .def_ro("energy_joules", &S::energy_joules)
+      .def_ro("cost_usd", &S::cost_usd)
+      .def_ro("gpu_utilization_ratio", &S::gpu_utilization_ratio)
+      .def_ro("prefill_energy_joules", &S::prefill_energy_joules, "The sum.")
+      .def_ro("decode_energy_joules", &S::decode_energy_joules, "The sum.")
+      .def_ro("joules_per_output_token", &S::joules_per_output_token)
+      .def_ro("output_tokens_per_second", &S::output_tokens_per_second)
+      .def_ro("output_tokens_per_second_per_watt", &S::output_tokens_per_second_per_watt)
+      .def("__repr__", &Print);
+  using H = StoreHealth;
+  nb::class_<H>(m, "StoreHealth", "What has become of the records.")
+      .def_ro("stored", &H::stored)
+      .def_ro("queued", &H::queued, "That wait to be written.")
+      .def_ro("dropped", &H::dropped, "Given and lost: the queue was full, or the store closed.")
+      .def_ro("rejected", &H::rejected,
+              "That cannot be kept: set aside, with the reason, in a table of their own.")
+      .def_ro("crashed", &H::crashed, "Earlier writers that ended without closing.")
+      .def_prop_ro(
+          "last_error", [](const H& self) { return self.last_error.detail; },
+          "Of writing, which is tried again; \"\": none.");
+}
+
+void BindCall(nb::module_& m) {
+  nb::class_<InferenceCall>(
+      m, "InferenceCall",
+      "One call while it runs; recorded at the end of its `with`: by an exception as an error, else as ok. "
+      "Let go of without: cancelled. For one thread at a time.")
+      .def("add_tokens", &InferenceCall::AddTokens, "tokens"_a,
+           "So many have arrived at once. The first give the TTFT; a gap before n tokens counts as n gaps.")
+      .def("wait", &WaitFor, "engine"_a,
+           "What engine() gives. Once used, only what runs in here is the engine's time.")
+      .def("enter", &InferenceCall::Enter, "From here on the engine works: the first half of wait().")
+      .def("leave", &InferenceCall::Leave, "And up to here.")
+      .def(
+          "finish", [](InferenceCall& self, nb::kwargs known) { self.Finish(FieldsOf(known).record()); },
+          "Ends and records it. Fields of InferenceRecord win over what was measured here.",
+          nb::sig("def finish(self, **known: typing.Any) -> None"))
+      .def_prop_ro("finished", &InferenceCall::finished)
+      .def(
+          "__enter__", [](nb::object self) { return self; }, nb::sig("def __enter__(self) -> InferenceCall"))
+      .def("__exit__", &End, nb::sig("def __exit__(self, *why: typing.Any) -> None"));
+}
+
+// ---- the store
+void Flush(Store& self, double timeout_seconds) {
+  const auto timeout = Span(timeout_seconds, "timeout_seconds");
+  Drain(timeout_seconds);
+  Check([&] {
+    const nb::gil_scoped_release released;
+    return self->Flush(timeout);
+  }());
+}
+void Close(Store& self) {
+  Drain(5);
+  Check([&] {
+    const nb::gil_scoped_release released;
+    return self->Close();
+  }());
+}
+uint64_t Count(Store& self) {
+  Drain(5);
+  return Take([&] {
+    const nb::gil_scoped_release released;
+    return self->Count();
+  }());
+}
+uint64_t Clear(Store& self) {
+  Drain(5);
+  return Take([&] {
+    const nb::gil_scoped_release released;
+    return self->Clear();
+  }());
+}
+
+constexpr const char* kStoreDoc =
+    "Keeps a record of each call, in an SQLite file or, by a URL, on a PostgreSQL server. A thread of its "
+    "own "
+    "writes.\n\npath: of a file that is made where it is missing (\"~\" is the home folder), or "
+    "postgresql://….\nenergy: an EnergyMonitor that is asked for the share of each call that begin() "
+    "begins.\nqueue_records: how many may wait; what comes beyond is dropped and "
+    "counted.\nflush_interval_seconds: after which they are written at the latest.\nflush_records: that "
+    "are written without waiting for it.\nretention_seconds: older "
+    "records are deleted; 0: none is.\nread_only: nothing is written, not even to an old "
+    "file.\n\nThread-safe. "
+    "After fork() the child opens the file anew. Raises what keeps it from being opened: IoError, "
+    "PermissionDeniedError, DataLossError for what is no such file.";
+
+void BindAsking(nb::class_<Store>& store) {
+  const auto summary = [](Store& self, nb::object since, nb::object until, std::optional<std::string> by,
+                          std::string model, std::string engine, std::string agent, std::string batch_id,
+                          bool warmup, size_t limit) {
+    const Query query{.since = At(since, "since"),
+                      .until = At(until, "until"),
+                      .by = GroupOf(by),
+                      .model = std::move(model),
+                      .engine = std::move(engine),
+                      .agent = std::move(agent),
+                      .batch_id = std::move(batch_id),
+                      .warmup = warmup,
+                      .limit = limit};
+    Drain(5);
+    return Take([&] {
+      const nb::gil_scoped_release released;
+      return self->Summarize(query);
+    }());
+  };
+  store
+      .def("summary", summary, nb::kw_only(), "since"_a = nb::none(), "until"_a = nb::none(),
+           "by"_a = nb::none(), "model"_a = "", "engine"_a = "", "agent"_a = "", "batch_id"_a = "",
+           "warmup"_a = false, "limit"_a = 0,
+           "Of what is stored, in groups.\n\nsince, until: a datetime, Unix seconds, or a timedelta (so long "
+           "ago); both "
+           "included.\nby: \"model\", \"engine\", \"agent\", \"batch\", \"minute\", \"hour\", \"day\"; None: "
+           "all in "
+           "one.\nmodel, engine, agent, batch_id: only these.\nwarmup: calls that warm up count, "
+           "too.\nlimit: the largest groups "
+           "alone; 0: all.\n\nFlushes before. Raises IoError and the like when the file cannot be read.",
+           nb::sig("def summary(self, *, since: datetime.datetime | datetime.timedelta | float | None = "
+                   "None, until: "
+                   "datetime.datetime | datetime.timedelta | float | None = None, by: str | None = None, "
+                   "model: str = '', engine: str = '', "
+                   "agent: str = '', batch_id: str = '', warmup: bool = False, limit: int = 0) -> "
+                   "list[InferenceSummary]"))
+      .def("clear", &Clear, "Deletes all records; how many there were.")
+      .def("count", &Count, "How many records it keeps.");
+}
+
+void BindRecording(nb::class_<Store>& store) {
+  const auto open = [](Store* self, nb::object path, nb::object energy, size_t queue_records,
+                       size_t flush_records, double flush_interval_seconds, double retention_seconds,
+                       bool read_only) {
+    StoreOptions options{.energy = energy.is_none() ? nullptr : nb::cast<EnergyMonitor*>(energy),
+                         .queue_records = queue_records,
+                         .flush_interval = Span(flush_interval_seconds, "flush_interval_seconds"),
+                         .flush_records = flush_records,
+                         .retention = Span(retention_seconds, "retention_seconds"),
+                         .read_only = read_only};
+    const std::string where = nb::cast<std::string>(nb::module_::import_("os").attr("fspath")(path));
+    auto opened = [&] {
+      const nb::gil_scoped_release released;
+      return InferenceStore::Open(where, options);
+    }();
+    new (self) Store(Take(std::move(opened)), std::move(energy));
+  };
+  store
+      .def("__init__", open, "path"_a, nb::kw_only(), "energy"_a.none() = nb::none(),
+           "queue_records"_a = 16'384, "flush_records"_a = 1024, "flush_interval_seconds"_a = 1.0,
+           "retention_seconds"_a = 0.0, "read_only"_a = false,
+           nb::sig("def __init__(self, path: str | os.PathLike[str], *, energy: EnergyMonitor | None = None, "
+                   "queue_records: int = 16384, flush_records: int = 1024, "
+                   "flush_interval_seconds: float = 1.0, retention_seconds: float = 0.0, read_only: bool = "
+                   "False) -> None"))
+      .def(
+          "begin", [](Store& self, nb::kwargs known) { return self->Begin(FieldsOf(known).record()); },
+          "Begins a call: `with store.begin(model=…) as call`. known: fields of InferenceRecord.",
+          nb::sig("def begin(self, **known: typing.Any) -> InferenceCall"))
+      .def("flush", &Flush, "timeout_seconds"_a = 5.0,
+           "Waits until what was recorded before is stored or set aside. Raises TimeoutError.")
+      .def("close", &Close,
+           "Writes what waits. What is recorded afterwards is dropped and counted. May be called twice.")
+      .def_prop_ro("health", [](Store& self) { return self->health(); })
+      .def_prop_ro("path", [](Store& self) { return self->path(); })
+      .def(
+          "__enter__", [](nb::object self) { return self; }, nb::sig("def __enter__(self) -> InferenceStore"))
+      .def("__exit__", [](Store& self, nb::args) { Close(self); });
+}
+
+}  // namespace
+
+void BindInference(nb::module_& m) {
+  BindSummary(m);
+  BindCall(m);
+  static PyMethodDef methods[] = {
+      {"record", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(&RecordOne)),
+       METH_FASTCALL | METH_KEYWORDS,
+       "record($self, record=None, /, **fields)\n--\n\nAn InferenceRecord, or its fields by name. It neither "
+       "waits nor fails, but for "
+       "a TypeError: what cannot be kept is counted in health."},
+      {}};
+  static PyType_Slot slots[] = {{Py_tp_methods, methods}, {0, nullptr}};
+  nb::class_<Store> store(m, "InferenceStore", nb::type_slots(slots), kStoreDoc);
+  BindRecording(store);
+  BindAsking(store);
+  m.def("_close_inference_stores", &CloseAll);
+}
+
+}  // namespace gpulens::python

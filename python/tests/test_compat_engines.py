@@ -1,0 +1,115 @@
+"""gpulens.compat.openjarvis: its instrumented engines, and what they publish."""
+import asyncio
+import unittest
+from contextlib import contextmanager
+
+from engines import USAGE, AsyncEngine, Bus, Engine, pause
+from gpulens.compat import openjarvis as t
+
+
+class FakeMonitor(t.EnergyMonitor):
+    """Ten joules for each block."""
+
+    @staticmethod
+    def available():
+        return True
+
+    def vendor(self):
+        return t.EnergyVendor.NVIDIA
+
+    def energy_method(self):
+        return "hw_counter"
+
+    def sample(self):
+        @contextmanager
+        def block():
+            sample = t.EnergySample(vendor="nvidia", energy_method="hw_counter")
+            yield sample
+            sample.energy_joules, sample.mean_power_watts, sample.mean_utilization_pct = 10.0, 250.0, 80.0
+
+        return block()
+
+
+class Engines(unittest.TestCase):
+    def test_instrumented_generate(self):
+        engine, bus = Engine(), Bus()
+        before = dict(engine.answer)
+        result = t.instrumented_generate(engine, ["hi"], model="m", bus=bus, top_p=0.5)
+        self.assertIs(result, engine.answer)
+        self.assertEqual(result, before)
+        self.assertEqual(engine.seen, [(["hi"], "m", {"temperature": 0.7, "max_tokens": 1024, "top_p": 0.5})])
+        self.assertEqual([kind for kind, _ in bus], ["inference_start", "inference_end", "telemetry_record"])
+        (r,) = bus.records()
+        self.assertEqual((r.model_id, r.engine, r.prompt_tokens, r.completion_tokens, r.total_tokens, r.cost_usd),
+                         ("m", "fake", 12, 3, 15, 0.25))
+        self.assertEqual((r.ttft, r.energy_joules, r.token_counting_version), (0.0, 0.0, 2))
+
+    def test_events_have_one_subscriber_each(self):
+        bus, seen = t.EventBus(), []
+        for kind in t.EventType:
+            bus.subscribe(kind, lambda event: seen.append((event.event_type, event.data)))
+        t.instrumented_generate(Engine(), [], model="m", bus=bus)
+        self.assertEqual([kind for kind, _ in seen], ["inference_start", "inference_end", "telemetry_record"])
+
+    def test_failed(self):
+        bus = Bus()
+        with self.assertRaises(KeyError):
+            t.instrumented_generate(Engine(error=KeyError("k")), [], model="m", bus=bus)
+        self.assertEqual([kind for kind, _ in bus], ["inference_start", "inference_end", "telemetry_record"])
+        self.assertEqual(bus.records()[0].metadata, {"outcome": "error", "error_type": "KeyError"})
+        self.assertEqual(bus[1][1]["error"], "KeyError")
+
+    def test_subscribers_do_not_break_inference(self):
+        bus, seen = t.EventBus(), []
+        bus.subscribe("telemetry_record", lambda event: 1 / 0)
+        bus.subscribe("telemetry_record", seen.append)
+        with self.assertLogs("gpulens", "WARNING"):
+            self.assertEqual(t.instrumented_generate(Engine(), [], model="m", bus=bus)["content"], "abc")
+        self.assertEqual(len(seen), 1)
+
+    def test_with_energy(self):
+        bus = Bus()
+        engine = t.InstrumentedEngine(Engine(result={"usage": {"prompt_tokens": 7, "completion_tokens": 50}}), bus,
+                                      energy_monitor=FakeMonitor())
+        result = engine.generate([], model="m")
+        (r,) = bus.records()
+        self.assertAlmostEqual(r.energy_per_output_token_joules, 0.2)
+        self.assertAlmostEqual(r.tokens_per_joule, 5.0)
+        self.assertAlmostEqual(r.throughput_per_watt, r.throughput_tok_per_sec / 250)
+        self.assertEqual((r.power_watts, r.gpu_utilization_pct, r.energy_method, r.energy_vendor), (250.0, 80.0, "hw_counter", "nvidia"))
+        self.assertEqual((result["_telemetry"]["energy_joules"], r.total_tokens), (10.0, 57))
+        engine = t.InstrumentedEngine(Engine(result={"usage": {"completion_tokens": 0}}), bus, energy_monitor=FakeMonitor())
+        engine.generate([], model="m")
+        self.assertEqual(bus.records()[1].energy_per_output_token_joules, 0.0)
+
+    def test_a_slow_consumer(self):
+        bus = Bus()
+        engine = t.InstrumentedEngine(Engine(["a"] * 5, {"prompt_tokens": 11, "completion_tokens": 5}, seconds=0.01), bus)
+        for chunk in engine.stream([], model="m"):
+            pause(0.1)
+        (r,) = bus.records()
+        self.assertEqual((r.prompt_tokens, r.completion_tokens, r.total_tokens, r.is_streaming), (11, 5, 16, True))
+        self.assertTrue(0 < r.ttft < r.latency_seconds < 0.3, r)
+        self.assertTrue(0 < r.mean_itl_ms < 100, r)
+        self.assertAlmostEqual(r.prefill_latency_seconds + r.decode_latency_seconds, r.latency_seconds)
+
+    def test_what_it_passes_on(self):
+        inner, bus = Engine(), Bus()
+        engine = t.InstrumentedEngine(inner, bus)
+        self.assertEqual((engine.engine_id, engine.list_models(), engine.closed), ("instrumented", ["m"], False))
+        self.assertEqual(list(engine.stream_full([], model="m")), ["a", "b", "c"])
+        self.assertEqual(bus.records()[0].completion_tokens, 3)
+        result = t.instrumented_generate(engine, [], model="m", bus=bus)
+        self.assertEqual((len(bus.records()), "_telemetry" in result), (2, False))
+
+    def test_in_coroutines(self):
+        async def use(engine):
+            await engine.generate([], model="m")
+            return [chunk async for chunk in engine.stream([], model="m")]
+
+        bus = Bus()
+        asyncio.run(use(t.InstrumentedEngine(AsyncEngine(usage=USAGE), bus)))
+        self.assertEqual([r.completion_tokens for r in bus.records()], [3, 3])
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,184 @@
+"""gpulens.InferenceStore: records in, summaries out."""
+import datetime
+import math
+import os
+import pathlib
+import sqlite3
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import unittest
+
+import gpulens
+from engines import USAGE, Engine
+
+
+class InAFolder(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.path = os.path.join(folder.name, "telemetry.db")
+
+    def rows(self, columns="*"):
+        database = sqlite3.connect(self.path)
+        try:
+            return database.execute(f"SELECT {columns} FROM telemetry ORDER BY id").fetchall()
+        finally:
+            database.close()
+
+
+class Recording(InAFolder):
+    def test_fields_by_name_and_records(self):
+        with gpulens.InferenceStore(pathlib.Path(self.path)) as store:
+            self.assertEqual(store.path, self.path)
+            store.record(model="m", engine="e", prompt_tokens=512, completion_tokens=128, latency_seconds=0.5, ttft_seconds=0.125)
+            itl = gpulens.describe([0.015625, 0.03125])
+            store.record(gpulens.InferenceRecord(model="n", gpu_utilization_ratio=0.5, itl_seconds=itl, metadata={"a": 1}, time=77.5,
+                                                 streaming=True, outcome="error", error_type="OSError", consumer_seconds=1.5))
+            self.assertEqual(store.count(), 2)
+            self.assertEqual((store.health.stored, store.health.dropped, store.health.last_error), (2, 0, ""))
+        self.assertEqual(self.rows("model_id, engine, prompt_tokens, completion_tokens, total_tokens, latency_seconds, ttft"),
+                         [("m", "e", 512, 128, 640, 0.5, 0.125), ("n", "", 0, 0, 0, 0.0, 0.0)])
+        told = self.rows("gpu_utilization_pct, median_itl_ms, metadata, timestamp, is_streaming, outcome, error_type, consumer_seconds")[1]
+        self.assertEqual(told, (50.0, 23.4375, '{"a": 1}', 77.5, 1, "error", "OSError", 1.5))
+
+    def test_a_record_over_fields(self):
+        with gpulens.InferenceStore(self.path) as store:
+            store.record(gpulens.InferenceRecord(model="m", engine="e"), model="n")
+        self.assertEqual(self.rows("model_id, engine"), [("n", "e")])
+
+    def test_what_is_wrong_with_the_call(self):
+        with gpulens.InferenceStore(self.path) as store:
+            for wrong, said in (({"modle": "m"}, "no field modle"), ({"model": 5}, "model is a string"), ({"latency_seconds": "1"}, "latency_seconds"),
+                                ({"prompt_tokens": 1.5}, "prompt_tokens"), ({"outcome": "good"}, "outcome"), ({"itl_seconds": 1}, "itl_seconds"),
+                                ({"metadata": {"a": object()}}, "JSON"), ({"time": "now"}, "time")):
+                with self.assertRaisesRegex(TypeError, said):
+                    store.record(**wrong)
+            with self.assertRaises(TypeError):
+                store.record(1, 2)
+            store.flush()
+            self.assertEqual(store.count(), 0)
+
+    def test_what_cannot_be_kept_is_set_aside(self):
+        with gpulens.InferenceStore(self.path) as store:
+            store.record(model="good")
+            for poison in ({"model": "\ud800"}, {"latency_seconds": -1.0}, {"time": float("nan")}, {"time": -5}, {"prompt_tokens": -3}):
+                store.record(**poison)
+            store.record(model="good")
+            store.flush()
+            self.assertEqual((store.health.stored, store.health.rejected), (2, 5))
+
+    def test_threads(self):
+        with gpulens.InferenceStore(self.path) as store:
+            threads = [threading.Thread(target=lambda: [store.record(model="m") for _ in range(1000)]) for _ in range(8)]
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join()
+            self.assertEqual(store.count(), 8000)
+
+    def test_after_close(self):
+        store = gpulens.InferenceStore(self.path)
+        store.close()
+        store.close()
+        store.record(model="m")
+        self.assertEqual(store.health.dropped, 1)
+
+    def test_that_cannot_be_opened(self):
+        pathlib.Path(self.path + ".file").touch()
+        with self.assertRaises(gpulens.Error):
+            gpulens.InferenceStore(os.path.join(self.path + ".file", "telemetry.db"))
+        pathlib.Path(self.path).write_bytes(b"a text, and not a short one " * 200)
+        with self.assertRaises(gpulens.DataLossError):
+            gpulens.InferenceStore(self.path)
+
+    def test_the_end_of_a_program_writes(self):
+        code = ("import gpulens, sys; store = gpulens.InferenceStore(sys.argv[1], flush_interval_seconds=3600)\n"
+                "for _ in range(10): store.record(model='m')")
+        subprocess.run([sys.executable, "-c", code, self.path], check=True)
+        self.assertEqual(len(self.rows()), 10)
+
+    def test_a_fork(self):
+        with gpulens.InferenceStore(self.path) as store:
+            store.record(model="parent")
+            store.flush()
+            child = os.fork()
+            if child == 0:
+                try:
+                    store.record(model="child")
+                    store.flush()
+                finally:
+                    os._exit(0)
+            os.waitpid(child, 0)
+            store.record(model="parent")
+        self.assertEqual(sorted(self.rows("model_id")), [("child",), ("parent",), ("parent",)])
+
+
+class Calls(InAFolder):
+    def test_measured(self):
+        with gpulens.InferenceStore(self.path) as store:
+            with store.begin(model="m", engine="mine") as call:
+                for _ in range(4):
+                    self.assertEqual(call.wait(lambda: 42), 42)
+                    call.add_tokens(2)
+                self.assertFalse(call.finished)
+            self.assertTrue(call.finished)
+            with self.assertRaises(KeyError):
+                with store.begin(model="m"):
+                    raise KeyError
+            with self.assertRaises(KeyboardInterrupt):
+                with store.begin(model="m"):
+                    raise KeyboardInterrupt
+            store.begin(model="m").finish(completion_tokens=7, warmup=True)
+            store.begin(model="m")  # let go of
+        self.assertEqual(self.rows("outcome, error_type, completion_tokens, is_warmup"), [
+            ("ok", None, 8, 0), ("error", "KeyError", 0, 0), ("cancelled", None, 0, 0), ("ok", None, 7, 1), ("cancelled", None, 0, 0)])
+
+    def test_of_an_engine(self):
+        with gpulens.InferenceStore(self.path) as store:
+            engine = gpulens.instrument(Engine(usage=USAGE), store, agent="a")
+            engine.generate([], model="m")
+            list(engine.stream([], model="m"))
+        self.assertEqual(self.rows("model_id, engine, agent, completion_tokens, is_streaming"),
+                         [("m", "fake", "a", 3, 0), ("m", "fake", "a", 3, 1)])
+
+
+class Summaries(InAFolder):
+    def test_of_groups(self):
+        with gpulens.InferenceStore(self.path) as store:
+            for ttft, tokens in ((0.1, 10), (0.3, 20), (math.nan, 30)):
+                store.record(model="a", ttft_seconds=ttft, completion_tokens=tokens, latency_seconds=1.0)
+            store.record(model="b", outcome="error", energy_joules=10.0, completion_tokens=1000)
+            store.record(model="b", outcome="cancelled", energy_joules=1.0, completion_tokens=1)
+            store.record(model="c", warmup=True)
+            a, b = store.summary(by="model", since=datetime.timedelta(hours=1))
+            self.assertEqual((a.key, a.calls, a.ttft_seconds.n, a.completion_tokens), ("a", 3, 2, 60))
+            self.assertAlmostEqual(a.ttft_seconds.mean, 0.2)
+            self.assertAlmostEqual(a.output_tokens_per_second, 20.0)
+            self.assertTrue(math.isnan(a.joules_per_output_token))
+            self.assertEqual((b.key, b.calls, b.errors, b.cancelled, b.energy_joules.n), ("b", 2, 1, 1, 2))
+            self.assertAlmostEqual(b.joules_per_output_token, 11 / 1001)
+            self.assertIn("b, 2 calls, 1 errors", repr(b))
+            (everything,) = store.summary(warmup=True)
+            self.assertEqual(everything.calls, 6)
+            self.assertEqual(store.summary(by="model", model="b", limit=1)[0].key, "b")
+
+    def test_of_times(self):
+        now = time.time()
+        with gpulens.InferenceStore(self.path) as store:
+            for ago in (7200, 1800, 0):
+                store.record(model="m", time=now - ago)
+            for since, calls in ((datetime.timedelta(hours=1), 2), (datetime.datetime.fromtimestamp(now - 3600), 2), (now - 3600, 2),
+                                 (datetime.datetime.fromtimestamp(now - 1e4, datetime.timezone.utc), 3)):
+                self.assertEqual(store.summary(since=since)[0].calls, calls)
+            self.assertEqual(store.summary(until=now - 3600)[0].calls, 1)
+            with self.assertRaises(TypeError):
+                store.summary(since="yesterday")
+            with self.assertRaises(gpulens.InvalidArgumentError):
+                store.summary(by="colour")
+
+
+if __name__ == "__main__":
+    unittest.main()
