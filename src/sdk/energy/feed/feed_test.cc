@@ -108,7 +108,7 @@ class Reader {
       : source(std::make_shared<FakeSource>(clock, EnergyVendor::kNvidia)), stop_(::eventfd(0, EFD_CLOEXEC)) {
     for (const char* id : {"GPU-0", "GPU-1"}) {
       EnergyDevice device{.id = id, .name = "Fake", .most_watts = 450, .counter_lag = Duration(0)};
-      source->Add(std::move(device), [&clock, base = clock.Now().boot_ns](int64_t ns) {
+      source->Add(std::move(device), [base = clock.Now().boot_ns](int64_t ns) {
         EnergyReading reading;
         reading.joules = 1'000 + 300 * SecondsOf(ns - base);
         reading.watts = 300;
