@@ -170,7 +170,10 @@ void BindRecording(nb::class_<Store>& store) {
   const auto open = [](Store* self, nb::object path, nb::object energy, size_t queue_records,
                        size_t flush_records, double flush_interval_seconds, double retention_seconds,
                        bool read_only) {
-    StoreOptions options{.energy = energy.is_none() ? nullptr : nb::cast<EnergyMonitor*>(energy),
+    EnergyMonitor* monitor = nullptr;
+    if (!energy.is_none() && !nb::try_cast(energy, monitor))
+      throw nb::type_error("energy is a gpulens.EnergyMonitor or None");
+    StoreOptions options{.energy = monitor,
                          .queue_records = queue_records,
                          .flush_interval = Span(flush_interval_seconds, "flush_interval_seconds"),
                          .flush_records = flush_records,
