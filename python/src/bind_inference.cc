@@ -3,10 +3,8 @@
 
 #include <cmath>
 #include <memory>
-#include <optional>
 #include <vector>
 
-#include <nanobind/stl/optional.h>
 #include <nanobind/stl/vector.h>
 
 #include "src/bind.h"
@@ -20,19 +18,18 @@ OpenStores& Opened() {
   return opened;
 }
 
+void Drain(double seconds) {
+  const nb::dict modules = nb::module_::import_("sys").attr("modules");
+  if (modules.contains("gpulens.inference.settle"))
+    modules["gpulens.inference.settle"].attr("drain")(seconds);
+}
+
 namespace {
 
 std::chrono::nanoseconds Span(double seconds, const char* name) {
   if (!(seconds >= 0 && seconds < 9e9))
     Raise({Code::kInvalidArgument, std::string(name) + " is a number of seconds; got " + Spell(seconds)});
   return std::chrono::nanoseconds(std::llround(seconds * 1e9));
-}
-
-// Calls that have ended may still wait for their energy.
-void Drain(double seconds) {
-  const nb::dict modules = nb::module_::import_("sys").attr("modules");
-  if (modules.contains("gpulens.inference.settle"))
-    modules["gpulens.inference.settle"].attr("drain")(seconds);
 }
 
 void CloseAll() {
@@ -90,70 +87,7 @@ void End(InferenceCall& call, const nb::args& why) {
   call.Finish({.error_type = type, .outcome = Outcome::kError});
 }
 
-// ---- asking
-std::optional<std::chrono::system_clock::time_point> At(const nb::object& when, const char* name) {
-  if (when.is_none()) return std::nullopt;
-  double seconds = 0;
-  if (nb::hasattr(when, "total_seconds")) {
-    const auto now = std::chrono::system_clock::now().time_since_epoch();
-    seconds = std::chrono::duration<double>(now).count() - nb::cast<double>(when.attr("total_seconds")());
-  } else if (nb::hasattr(when, "timestamp")) {
-    seconds = nb::cast<double>(when.attr("timestamp")());
-  } else if (!nb::try_cast(when, seconds)) {
-    throw nb::type_error(
-        (std::string(name) + " is a datetime, a timedelta (so long ago) or Unix seconds").c_str());
-  }
-  if (!(std::abs(seconds) < 9e9))
-    Raise({Code::kInvalidArgument, std::string(name) + " is no time: " + Spell(seconds)});
-  return std::chrono::system_clock::time_point(std::chrono::microseconds(std::llround(seconds * 1e6)));
-}
-
-GroupBy GroupOf(const std::optional<std::string>& name) {
-  if (!name) return GroupBy::kAll;
-  constexpr std::pair<const char*, GroupBy> kNames[] = {
-      {"all", GroupBy::kAll},     {"model", GroupBy::kModel}, {"engine", GroupBy::kEngine},
-      {"agent", GroupBy::kAgent}, {"batch", GroupBy::kBatch}, {"minute", GroupBy::kMinute},
-      {"hour", GroupBy::kHour},   {"day", GroupBy::kDay}};
-  for (const auto& [known, by] : kNames)
-    if (*name == known) return by;
-  Raise({Code::kInvalidArgument,
-         "by is model, engine, agent, batch, minute, hour or day; got \"" + *name + "\""});
-}
-
-std::string Print(const InferenceSummary& s) {
-  return "InferenceSummary(" + (s.key.empty() ? std::string("all") : s.key) + ", " + std::to_string(s.calls) +
-         " calls, " + std::to_string(s.errors) + " errors, " + std::to_string(s.cancelled) + " cancelled)";
-}
-
-void BindSummary(nb::module_& m) {
-  using S = InferenceSummary;
-  nb::class_<S>(
-      m, "InferenceSummary",
-      "Of a group of calls. Distributions are over the calls that measured it (n says how many), ratios are "
-      "sums over the calls that have both sides. NaN: nobody measured it.")
-      .def_ro(
-          "key", &S::key,
-          "Of the group: a model, an engine, …, or the Unix seconds at which a minute, hour or day begins.")
-      .def_ro("calls", &S::calls)
-      .def_ro("errors", &S::errors)
-      .def_ro("cancelled", &S::cancelled)
-      .def_ro("prompt_tokens", &S::prompt_tokens)
-      .def_ro("prompt_tokens_evaluated", &S::prompt_tokens_evaluated)
-      .def_ro("cached_prompt_tokens", &S::cached_prompt_tokens)
-      .def_ro("completion_tokens", &S::completion_tokens)
-      .def_ro("total_tokens", &S::total_tokens)
-      .def_ro("latency_seconds", &S::latency_seconds)
-      .def_ro("ttft_seconds", &S::ttft_seconds)
-      .def_ro("itl_seconds", &S::itl_seconds, "Of the calls' means.")
-      .def_ro("energy_joules", &S::energy_joules)
-      .def_ro("cost_usd", &S::cost_usd)
-      .def_ro("gpu_utilization_ratio", &S::gpu_utilization_ratio)
-      .def_ro("prefill_energy_joules", &S::prefill_energy_joules, "The sum.")
-      .def_ro("decode_energy_joules", &S::decode_energy_joules, "The sum.")
-      .def_ro("joules_per_output_token", &S::joules_per_output_token)
-      .def_ro("output_tokens_per_second", &S::output_tokens_per_second)
-      .def_ro("output_tokens_per_second_per_watt", &S::output_tokens_per_second_per_watt)
-      .def("__repr__", &Print);
+void BindHealth(nb::module_& m) {
   using H = StoreHealth;
   nb::class_<H>(m, "StoreHealth", "What has become of the records.")
       .def_ro("stored", &H::stored)
@@ -232,51 +166,14 @@ constexpr const char* kStoreDoc =
     "After fork() the child opens the file anew. Raises what keeps it from being opened: IoError, "
     "PermissionDeniedError, DataLossError for what is no such file.";
 
-void BindAsking(nb::class_<Store>& store) {
-  const auto summary = [](Store& self, nb::object since, nb::object until, std::optional<std::string> by,
-                          std::string model, std::string engine, std::string agent, std::string batch_id,
-                          bool warmup, size_t limit) {
-    const Query query{.since = At(since, "since"),
-                      .until = At(until, "until"),
-                      .by = GroupOf(by),
-                      .model = std::move(model),
-                      .engine = std::move(engine),
-                      .agent = std::move(agent),
-                      .batch_id = std::move(batch_id),
-                      .warmup = warmup,
-                      .limit = limit};
-    Drain(5);
-    return Take([&] {
-      const nb::gil_scoped_release released;
-      return self->Summarize(query);
-    }());
-  };
-  store
-      .def("summary", summary, nb::kw_only(), "since"_a = nb::none(), "until"_a = nb::none(),
-           "by"_a = nb::none(), "model"_a = "", "engine"_a = "", "agent"_a = "", "batch_id"_a = "",
-           "warmup"_a = false, "limit"_a = 0,
-           "Of what is stored, in groups.\n\nsince, until: a datetime, Unix seconds, or a timedelta (so long "
-           "ago); both "
-           "included.\nby: \"model\", \"engine\", \"agent\", \"batch\", \"minute\", \"hour\", \"day\"; None: "
-           "all in "
-           "one.\nmodel, engine, agent, batch_id: only these.\nwarmup: calls that warm up count, "
-           "too.\nlimit: the largest groups "
-           "alone; 0: all.\n\nFlushes before. Raises IoError and the like when the file cannot be read.",
-           nb::sig("def summary(self, *, since: datetime.datetime | datetime.timedelta | float | None = "
-                   "None, until: "
-                   "datetime.datetime | datetime.timedelta | float | None = None, by: str | None = None, "
-                   "model: str = '', engine: str = '', "
-                   "agent: str = '', batch_id: str = '', warmup: bool = False, limit: int = 0) -> "
-                   "list[InferenceSummary]"))
-      .def("clear", &Clear, "Deletes all records; how many there were.")
-      .def("count", &Count, "How many records it keeps.");
-}
-
 void BindRecording(nb::class_<Store>& store) {
   const auto open = [](Store* self, nb::object path, nb::object energy, size_t queue_records,
                        size_t flush_records, double flush_interval_seconds, double retention_seconds,
                        bool read_only) {
-    StoreOptions options{.energy = energy.is_none() ? nullptr : nb::cast<EnergyMonitor*>(energy),
+    EnergyMonitor* monitor = nullptr;
+    if (!energy.is_none() && !nb::try_cast(energy, monitor))
+      throw nb::type_error("energy is a gpulens.EnergyMonitor or None");
+    StoreOptions options{.energy = monitor,
                          .queue_records = queue_records,
                          .flush_interval = Span(flush_interval_seconds, "flush_interval_seconds"),
                          .flush_records = flush_records,
@@ -305,6 +202,8 @@ void BindRecording(nb::class_<Store>& store) {
            "Waits until what was recorded before is stored or set aside. Raises TimeoutError.")
       .def("close", &Close,
            "Writes what waits. What is recorded afterwards is dropped and counted. May be called twice.")
+      .def("clear", &Clear, "Deletes all records; how many there were.")
+      .def("count", &Count, "How many records it keeps.")
       .def_prop_ro("health", [](Store& self) { return self->health(); })
       .def_prop_ro("path", [](Store& self) { return self->path(); })
       .def(
@@ -316,6 +215,7 @@ void BindRecording(nb::class_<Store>& store) {
 
 void BindInference(nb::module_& m) {
   BindSummary(m);
+  BindHealth(m);
   BindCall(m);
   static PyMethodDef methods[] = {
       {"record", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(&RecordOne)),

@@ -39,4 +39,10 @@ class Store {
   std::shared_ptr<InferenceStore> store_;
 };
 
+// Calls that have ended may still wait for their energy.
+void Drain(double seconds);
+// Of bind_summary.cc: what is told of many calls, and how it is asked for.
+void BindSummary(nb::module_& m);
+void BindAsking(nb::class_<Store>& store);
+
 }  // namespace gpulens::python

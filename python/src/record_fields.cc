@@ -1,4 +1,5 @@
 #include "src/record_fields.h"
+#include "store/telemetry/rows.h"
 
 #include <cmath>
 #include <optional>
@@ -65,8 +66,7 @@ std::chrono::system_clock::time_point TimeOf(PyObject* value) {
   double seconds = 0;
   if (!NumberOf(value, seconds)) Wrong("time", "Unix seconds or None", value);
   if (!(std::abs(seconds) < 9e9)) seconds = -1;
-  const auto at =
-      std::chrono::system_clock::time_point(std::chrono::microseconds(std::llround(seconds * 1e6)));
+  const auto at = telemetry::TimeOf(seconds);
   // Zero would say now.
   return at == std::chrono::system_clock::time_point{} ? at + std::chrono::microseconds(1) : at;
 }

@@ -65,6 +65,39 @@ class Aggregates(InAFolder):
         a = self.stored(both(10.0, 1000, energy_per_output_token_joules=0.01), both(1.0, 1, energy_per_output_token_joules=1.0))
         self.assertAlmostEqual(a.summary().avg_energy_per_output_token_joules, 22 / 2002)
 
+    def test_a_ratio_that_follows_from_what_a_record_has(self):
+        a = self.stored(record(completion_tokens=300, latency_seconds=2.0, power_watts=50.0))
+        self.assertAlmostEqual(a.summary().avg_throughput_per_watt, 3.0)
+        self.assertEqual(a.per_model_stats()[0].avg_tokens_per_joule, 0.0)
+
+    def test_both_ends_of_a_time_to_the_last_bit(self):
+        times = [1_763_856_000.123]
+        for _ in range(50):
+            times.append(times[-1] + 2.0**-22)
+        a = self.stored(*(record(time) for time in times))
+        for time in times:
+            self.assertEqual(a.summary(since=time, until=time).total_calls, 1)
+        self.assertEqual(a.summary(since=float("-inf"), until=float("inf")).total_calls, 51)
+        self.assertEqual(a.summary(since=float("inf")).total_calls, 0)
+
+    def test_numbers_are_those_of_the_rows_whether_they_are_added_up_or_not(self):
+        a = self.stored(*(
+            record(1.7e9 + i, f"m{i % 3}", engine=f"e{i % 2}", completion_tokens=i % 7 and 10 * (i % 7), latency_seconds=1.0 + i % 5,
+                   energy_joules=(i % 4) * 2.5, gpu_utilization_pct=float(i % 3 * 40), is_warmup=i % 2 == 0)
+            for i in range(5000)))
+        with sqlite3.connect(self.path) as database:
+            self.assertGreater(database.execute("SELECT covered FROM telemetry_rollup_state").fetchone()[0], 4000)
+            for model in a.summary().per_model:
+                of = f"FROM telemetry WHERE model_id = '{model.model_id}'"
+                (calls, tokens, latency, gpu) = database.execute(
+                    f"SELECT COUNT(*), SUM(completion_tokens), SUM(latency_seconds), AVG(NULLIF(gpu_utilization_pct, 0)) {of}").fetchone()
+                self.assertEqual((model.call_count, model.completion_tokens), (calls, tokens))
+                self.assertAlmostEqual(model.total_latency, latency)
+                self.assertAlmostEqual(model.avg_gpu_utilization_pct, gpu or 0.0)
+                (joules,) = database.execute(
+                    f"SELECT SUM(energy_joules) / SUM(completion_tokens) {of} AND energy_joules > 0 AND completion_tokens > 0").fetchone()
+                self.assertAlmostEqual(model.avg_energy_per_output_token_joules, joules)
+
     def test_batches(self):
         a = self.stored(
             record(1.0, batch_id="b", prompt_tokens=1, completion_tokens=9, energy_joules=2.0, is_warmup=True),

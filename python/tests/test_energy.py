@@ -30,6 +30,13 @@ class Simulated(unittest.TestCase):
             profile.write_text("model: H100\ngpus: 1\nload: {kind: constant, level: 0.3772}\n")
             self.run_on(profile, "simulated_board")
 
+    def test_on_a_board_without_a_counter(self):
+        with tempfile.TemporaryDirectory(prefix="gpulens-") as folder:
+            profile = pathlib.Path(folder, "board.yaml")
+            profile.write_text("model: H100\ngpus: 1\nload: {kind: constant, level: 0.3772}\n"
+                               "errors:\n  - {call: nvmlDeviceGetTotalEnergyConsumption, code: 3}\n")
+            self.run_on(profile, "simulated_power")
+
     @unittest.skipUnless((FAKE / "libnvidia-ml.so.1").exists(), "the simulated NVML is not built")
     def run_on(self, profile, tests):
         env = {**os.environ, "LD_LIBRARY_PATH": str(FAKE), "GPULENS_FAKE_NVML": str(profile)}

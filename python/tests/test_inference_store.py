@@ -13,6 +13,7 @@ import unittest
 
 import gpulens
 from engines import USAGE, Engine
+from test_energy_source import Meter
 
 
 class InAFolder(unittest.TestCase):
@@ -145,6 +146,60 @@ class Calls(InAFolder):
                          [("m", "fake", "a", 3, 0), ("m", "fake", "a", 3, 1)])
 
 
+class Energy(InAFolder):
+    """A store with a monitor: each call that begin() begins has its share, here of two boards that draw 400 W."""
+
+    def hold(self, seconds):
+        threading.Event().wait(seconds)
+
+    def test_a_call_has_its_joules_and_its_phases(self):
+        monitor = gpulens.EnergyMonitor(sources=[Meter()])
+        with gpulens.InferenceStore(self.path, energy=monitor) as store:
+            with store.begin(model="m") as call:
+                self.hold(0.1)
+                call.add_tokens(1)
+                self.hold(0.3)
+                call.add_tokens(9)
+        ((joules, wrong, prefill, decode, latency, method, vendor),) = self.rows(
+            "energy_joules, energy_uncertainty_joules, prefill_energy_joules, decode_energy_joules, latency_seconds, energy_method,"
+            " energy_vendor")
+        self.assertEqual((method, vendor), ("counter", "nvidia"))
+        self.assertGreater(wrong, 0)
+        self.assertAlmostEqual(joules, 400 * latency, delta=wrong + 4)
+        self.assertAlmostEqual(prefill + decode, joules, delta=2 * wrong + 0.5)
+        self.assertGreater(decode, prefill)
+
+    def test_calls_at_once_share_them(self):
+        monitor = gpulens.EnergyMonitor(sources=[Meter()])
+        with gpulens.InferenceStore(self.path, energy=monitor) as store:
+            with monitor.window() as window:
+                calls = [store.begin(model="m") for _ in range(4)]
+                self.hold(0.3)
+                for call in calls:
+                    call.finish()
+        shares = [joules for (joules,) in self.rows("energy_joules")]
+        self.assertEqual(len(shares), 4)
+        self.assertAlmostEqual(sum(shares), window.result.energy_joules, delta=0.1 * window.result.energy_joules)
+        self.assertLess(max(shares), 0.4 * window.result.energy_joules)
+
+    def test_what_is_known_wins_and_without_a_monitor_there_is_none(self):
+        monitor = gpulens.EnergyMonitor(sources=[Meter()])
+        with gpulens.InferenceStore(self.path, energy=monitor) as store:
+            call = store.begin(model="m")
+            self.hold(0.05)
+            call.finish(energy_joules=1.5)
+        with gpulens.InferenceStore(self.path) as store, store.begin(model="m"):
+            pass
+        self.assertEqual(self.rows("energy_joules, energy_method")[0][0], 1.5)
+        self.assertEqual(self.rows("energy_joules, energy_method, measured")[1][:2], (0.0, ""))
+        with gpulens.InferenceStore(self.path, read_only=True) as store:
+            self.assertEqual(store.summary()[0].energy_joules.n, 1)
+
+    def test_only_a_monitor_will_do(self):
+        with self.assertRaisesRegex(TypeError, "EnergyMonitor"):
+            gpulens.InferenceStore(self.path, energy=400.0)
+
+
 class Summaries(InAFolder):
     def test_of_groups(self):
         with gpulens.InferenceStore(self.path) as store:
@@ -164,6 +219,20 @@ class Summaries(InAFolder):
             (everything,) = store.summary(warmup=True)
             self.assertEqual(everything.calls, 6)
             self.assertEqual(store.summary(by="model", model="b", limit=1)[0].key, "b")
+
+    def test_means_of_calls_and_the_way_tokens_were_counted(self):
+        with gpulens.InferenceStore(self.path) as store:
+            for tokens, seconds in ((100, 1.0), (10, 1.0), (30, 3.0)):
+                store.record(model="m", completion_tokens=tokens, latency_seconds=seconds)
+        with sqlite3.connect(self.path) as database:
+            database.execute("UPDATE telemetry SET token_counting_version = 1 WHERE completion_tokens = 30")
+        database.close()
+        with gpulens.InferenceStore(self.path, read_only=True) as store:
+            (everything,) = store.summary()
+            self.assertAlmostEqual(everything.output_tokens_per_second, 28.0)
+            self.assertAlmostEqual(everything.call_means.tokens_per_second, 40.0)
+            self.assertTrue(math.isnan(everything.call_means.itl_p95_seconds))
+            self.assertEqual([store.summary(token_counting_version=version)[0].calls for version in (None, 1, 2, 3)], [3, 1, 2, 0])
 
     def test_of_times(self):
         now = time.time()

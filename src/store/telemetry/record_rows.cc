@@ -21,6 +21,15 @@ void Set(double& to, double value) noexcept {
 
 }  // namespace
 
+double SecondsOf(std::chrono::system_clock::time_point time) noexcept {
+  return static_cast<double>(std::chrono::duration<long double>(time.time_since_epoch()).count());
+}
+
+std::chrono::system_clock::time_point TimeOf(double seconds) noexcept {
+  using Clock = std::chrono::system_clock;
+  return Clock::time_point(std::chrono::round<Clock::duration>(std::chrono::duration<long double>(seconds)));
+}
+
 void Derive(Numbers& n) noexcept {
   if (n.total_tokens == kNoCount && n.prompt_tokens != kNoCount && n.completion_tokens != kNoCount)
     n.total_tokens = n.prompt_tokens + n.completion_tokens;
@@ -53,8 +62,7 @@ void FillFrom(Row& row, const Row& other) noexcept {
 Row FromRecord(const InferenceRecord& record) noexcept {
   Row row;
   Numbers& n = row.numbers;
-  if (record.time.time_since_epoch().count() != 0)
-    n.timestamp = std::chrono::duration<double>(record.time.time_since_epoch()).count();
+  if (record.time.time_since_epoch().count() != 0) n.timestamp = SecondsOf(record.time);
   n.prompt_tokens = record.prompt_tokens.value_or(kNoCount);
   n.completion_tokens = record.completion_tokens.value_or(kNoCount);
   n.total_tokens = record.total_tokens.value_or(kNoCount);
@@ -103,10 +111,7 @@ InferenceRecord ToRecord(const Row& row) noexcept {
   record.mining_session_id = row.text(TextColumn::kMiningSession);
   record.energy_method = row.text(TextColumn::kEnergyMethod);
   record.energy_vendor = row.text(TextColumn::kEnergyVendor);
-  using Clock = std::chrono::system_clock;
-  if (std::abs(n.timestamp) < 9e9)  // years that nanoseconds can hold
-    record.time =
-        Clock::time_point(std::chrono::round<Clock::duration>(std::chrono::duration<double>(n.timestamp)));
+  if (std::abs(n.timestamp) < 9e9) record.time = TimeOf(n.timestamp);
   record.outcome = static_cast<Outcome>(n.outcome);
   record.streaming = n.is_streaming != 0, record.warmup = n.is_warmup != 0;
   record.prompt_tokens = Maybe(n.prompt_tokens), record.completion_tokens = Maybe(n.completion_tokens);

@@ -7,6 +7,7 @@
 #pragma once
 
 #include <array>
+#include <chrono>
 #include <cstdint>
 #include <limits>
 #include <span>
@@ -84,6 +85,11 @@ inline constexpr std::string_view kOutcomeDeclaration = "TEXT", kMeasuredDeclara
 
 // Which masked columns of `row` are known.
 int64_t MeasuredMask(const Row& row) noexcept;
+
+// Times as the table has them, and back. Of long double, so that each time that a file has is found again by
+// itself: a double near 1.7e9 is 238 ns wide. `seconds` within ±9e9, which nanoseconds can hold.
+double SecondsOf(std::chrono::system_clock::time_point time) noexcept;
+std::chrono::system_clock::time_point TimeOf(double seconds) noexcept;
 
 // From and to what people record. A record of what a row holds has the row's texts. Percent and milliseconds
 // become ratios and seconds; total tokens and the seed's ratios (tokens per second and the like) are

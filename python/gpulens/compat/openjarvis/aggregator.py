@@ -10,37 +10,47 @@ from .records import AggregatedStats, EngineStats, ModelStats
 
 __all__ = ["AggregatedStats", "EngineStats", "ModelStats", "TelemetryAggregator"]
 
-_SUMS = {
-    "total_tokens": "total_tokens",
-    "prompt_tokens": "prompt_tokens",
-    "completion_tokens": "completion_tokens",
-    "total_latency": "latency_seconds",
-    "total_cost": "cost_usd",
-    "total_energy_joules": "energy_joules",
-    "total_prefill_energy_joules": "prefill_energy_joules",
-    "total_decode_energy_joules": "decode_energy_joules",
-}
-_MEANS = {
-    "avg_latency": "latency_seconds",
-    "avg_ttft": "ttft",
-    "avg_gpu_utilization_pct": "gpu_utilization_pct",
-    "avg_mean_itl_ms": "mean_itl_ms",
-    "avg_median_itl_ms": "median_itl_ms",
-    "avg_p95_itl_ms": "p95_itl_ms",
-}
-# A ratio: its column, what it is a ratio of, and what it is one to.
-_RATIOS = {
-    "avg_throughput_tok_per_sec": ("throughput_tok_per_sec", "completion_tokens", ("latency_seconds",)),
-    "avg_tokens_per_joule": ("tokens_per_joule", "completion_tokens", ("energy_joules",)),
-    "avg_energy_per_output_token_joules": ("energy_per_output_token_joules", "energy_joules", ("completion_tokens",)),
-    "avg_throughput_per_watt": ("throughput_per_watt", "completion_tokens", ("latency_seconds", "power_watts")),
-}
+_EARLIEST, _LATEST = -8e9, 8e9  # seconds that the native store takes
+
+
+def _zero(value: float) -> float:
+    return 0.0 if value != value else value
+
+
+def _told(kind: Any, summary: Any) -> Any:
+    """A summary of the native store, in the names and units of these records."""
+    means, latency, energy = summary.call_means, summary.latency_seconds, summary.energy_joules
+    ratio, each = summary.output_tokens_per_second_per_watt, means.tokens_per_joule
+    numbers = {
+        "total_latency": latency.sum,
+        "avg_latency": latency.mean,
+        "avg_ttft": summary.ttft_seconds.mean,
+        "total_cost": summary.cost_usd.sum,
+        "total_energy_joules": energy.sum,
+        "total_prefill_energy_joules": summary.prefill_energy_joules,
+        "total_decode_energy_joules": summary.decode_energy_joules,
+        "avg_gpu_utilization_pct": summary.gpu_utilization_ratio.mean * 100,
+        "avg_mean_itl_ms": summary.itl_seconds.mean * 1e3,
+        "avg_median_itl_ms": means.itl_median_seconds * 1e3,
+        "avg_p95_itl_ms": means.itl_p95_seconds * 1e3,
+        # Of the sums; where no record has both sides, the mean of what records say themselves.
+        "avg_throughput_tok_per_sec": _zero(summary.output_tokens_per_second) or means.tokens_per_second,
+        "avg_tokens_per_joule": _zero(ratio) or each,
+        "avg_energy_per_output_token_joules": _zero(summary.joules_per_output_token) or means.joules_per_output_token,
+        "avg_throughput_per_watt": _zero(ratio) or means.tokens_per_second_per_watt,
+    }
+    told = {name: _zero(value) for name, value in numbers.items() if name in kind.__dataclass_fields__}
+    for name in ("total_tokens", "prompt_tokens", "completion_tokens"):
+        if name in kind.__dataclass_fields__:
+            told[name] = getattr(summary, name)
+    return kind(**told)
 
 
 class TelemetryAggregator:
     """Reads a file of telemetry records, also one that may not be written or that an older OpenJarvis left. Thread-safe.
 
-    Means are over the calls that measured it; ratios are ratios of sums, over the calls that have both sides. since and until
+    Means are over the calls that measured it; ratios are ratios of sums, over the calls that have both sides. A file that
+    gpulens wrote has its days, hours and minutes added up already; of others all rows are read. since and until
     are Unix seconds, both included. current_methodology_only: records whose token_counting_version is 2. Raises
     UnavailableError where there is no file, DataLossError where it is none of these.
     """
@@ -50,31 +60,33 @@ class TelemetryAggregator:
         self._lock = threading.Lock()
         self._database: Optional[Database] = Database(self._path)
         self._bits = _telemetry_bits()
+        self._store = _InferenceStore(self._database.path, read_only=True)
 
     def per_model_stats(
         self, *, since: Optional[float] = None, until: Optional[float] = None, current_methodology_only: bool = False
     ) -> List[ModelStats]:
         """Of each model, those with most calls first."""
-        return self._stats(ModelStats, "model_id", self._where(since, until, current_methodology_only))
+        return self._models(self._asked(since, until, current_methodology_only))
 
     def per_engine_stats(
         self, *, since: Optional[float] = None, until: Optional[float] = None, current_methodology_only: bool = False
     ) -> List[EngineStats]:
         """Of each engine, those with most calls first."""
-        return self._stats(EngineStats, "engine", self._where(since, until, current_methodology_only))
+        return self._engines(self._asked(since, until, current_methodology_only))
 
     def top_models(self, n: int = 5, *, since: Optional[float] = None) -> List[ModelStats]:
         """The n models with most calls."""
-        return self.per_model_stats(since=since)[: max(n, 0)]
+        return self._models({**self._asked(since, None, False), "limit": n}) if n > 0 else []
 
     def summary(
         self, *, since: Optional[float] = None, until: Optional[float] = None, current_methodology_only: bool = False
     ) -> AggregatedStats:
         """Of all calls, and of each model and engine."""
-        where = self._where(since, until, current_methodology_only)
-        (total,) = self._stats(AggregatedStats, None, where)
-        total.per_model = self._stats(ModelStats, "model_id", where)
-        total.per_engine = self._stats(EngineStats, "engine", where)
+        asked = self._asked(since, until, current_methodology_only)
+        (summary,) = self._native().summary(**asked)
+        total = _told(AggregatedStats, summary)
+        total.total_calls = summary.calls
+        total.per_model, total.per_engine = self._models(asked), self._engines(asked)
         return total
 
     def per_batch_stats(
@@ -82,7 +94,7 @@ class TelemetryAggregator:
     ) -> List[Dict[str, Any]]:
         """Of each batch, those with most requests first: batch_id, total_requests, total_tokens, total_energy_joules and
         energy_per_token_joules, which is over the requests whose energy is known."""
-        conditions, arguments = self._where(since, until, False)
+        conditions, arguments = self._where(since, until)
         conditions = [*conditions, "batch_id != ''"] + (["COALESCE(is_warmup, 0) = 0"] if exclude_warmup else [])
         if "batch_id" not in self._open().columns:
             return []
@@ -99,14 +111,14 @@ class TelemetryAggregator:
 
     def export_records(self, *, since: Optional[float] = None, until: Optional[float] = None) -> List[Dict[str, Any]]:
         """The rows as dicts, the oldest first."""
-        conditions, arguments = self._where(since, until, False)
+        conditions, arguments = self._where(since, until)
         rest = f"WHERE {' AND '.join(conditions)} " if conditions else ""
         with self._lock:
             return self._open().rows(rest + "ORDER BY timestamp, id", arguments)
 
     def record_count(self) -> int:
         """How many records there are."""
-        return int(self._select("COUNT(*) AS n", [], [])[0]["n"])
+        return int(self._native().count())
 
     def clear(self) -> int:
         """Deletes all records; how many there were."""
@@ -137,42 +149,41 @@ class TelemetryAggregator:
             return f"NULLIF({column}, 0)"
         return f"CASE WHEN {column} != 0 OR measured & {self._bits[column]} THEN {column} END"
 
-    def _column(self, name: str) -> str:
-        return name if name in self._open().columns else "0"
+    def _native(self) -> Any:
+        self._open()
+        return self._store
 
-    def _ratio(self, stored: str, over: str, under: Sequence[str]) -> str:
-        """SQL: the ratio of sums. What a row says itself counts by its lower side; where no row has that, it is their mean."""
-        said, upper, lower = self._column(stored), self._column(over), " * ".join(self._column(name) for name in under)
-        both = f"FILTER (WHERE {lower} != 0 AND ({said} != 0 OR {upper} != 0))"
-        whole = f"SUM(CASE WHEN {said} != 0 THEN {said} * {lower} ELSE {upper} END) {both}"
-        return f"1.0 * {whole} / (SUM({lower}) {both}), AVG(NULLIF({said}, 0))"
+    def _asked(self, since: Optional[float], until: Optional[float], current: bool) -> Dict[str, Any]:
+        asked: Dict[str, Any] = {"warmup": True, "token_counting_version": 2 if current else None}
+        for name, bound in (("since", since), ("until", until)):
+            if bound is not None:
+                asked[name] = min(max(float(bound), _EARLIEST), _LATEST)
+        return asked
 
-    def _stats(self, kind: Any, group: Optional[str], where: Tuple[List[str], List[Any]]) -> List[Any]:
-        names = set(kind.__dataclass_fields__)
-        calls = "total_calls" if kind is AggregatedStats else "call_count"
-        columns = [f"COUNT(*) AS {calls}"]
-        if group:
-            columns.append(f"{group if group in self._open().columns else repr('')} AS {group}")
-        columns += [f"COALESCE(SUM({self._column(c)}), 0) AS {name}" for name, c in _SUMS.items() if name in names]
-        columns += [f"COALESCE(AVG({self._known(c)}), 0.0) AS {name}" for name, c in _MEANS.items() if name in names]
-        columns += [f"COALESCE({self._ratio(*parts)}, 0.0) AS {name}" for name, parts in _RATIOS.items() if name in names]
-        rest = f"GROUP BY 2 ORDER BY {calls} DESC, 2" if group else ""
-        rows = self._select(", ".join(columns), *where, rest)
-        return [kind(**dict(row)) for row in rows]
+    def _models(self, asked: Dict[str, Any]) -> List[ModelStats]:
+        models = []
+        for summary in self._native().summary(by="model", **asked):
+            models.append(_told(ModelStats, summary))
+            models[-1].model_id, models[-1].call_count = summary.key, summary.calls
+        return models
 
-    def _where(self, since: Optional[float], until: Optional[float], current: bool) -> Tuple[List[str], List[Any]]:
+    def _engines(self, asked: Dict[str, Any]) -> List[EngineStats]:
+        engines = []
+        for summary in self._native().summary(by="engine", **asked):
+            engines.append(_told(EngineStats, summary))
+            engines[-1].engine, engines[-1].call_count = summary.key, summary.calls
+        return engines
+
+    def _where(self, since: Optional[float], until: Optional[float]) -> Tuple[List[str], List[Any]]:
         conditions: List[str] = []
         arguments: List[Any] = []
         for condition, bound in (("timestamp >= ?", since), ("timestamp <= ?", until)):
             if bound is not None:
                 conditions.append(condition)
                 arguments.append(bound)
-        if current:
-            known = "token_counting_version" in self._open().columns
-            conditions.append("token_counting_version = 2" if known else "0")
         return conditions, arguments
 
-    def _select(self, columns: str, conditions: Sequence[str], arguments: Sequence[Any], rest: str = "") -> List[sqlite3.Row]:
-        where = f"WHERE {' AND '.join(conditions)}" if conditions else ""
+    def _select(self, columns: str, conditions: Sequence[str], arguments: Sequence[Any], rest: str) -> List[sqlite3.Row]:
+        where = f"WHERE {' AND '.join(conditions)}"
         with self._lock:
             return self._open().connection.execute(f"SELECT {columns} FROM telemetry {where} {rest}", arguments).fetchall()

@@ -1,7 +1,6 @@
 #include "store/telemetry/summary/call_scan.h"
 
 #include <algorithm>
-#include <chrono>
 #include <cmath>
 #include <limits>
 #include <set>
@@ -68,10 +67,6 @@ Where Conditions(const Plan::Rows& part, const Query& query, const Names& there)
     else where.sql += " AND 0";
   }
   return where;
-}
-
-double SecondsOf(std::chrono::system_clock::time_point time) noexcept {
-  return std::chrono::duration<double>(time.time_since_epoch()).count();
 }
 
 }  // namespace

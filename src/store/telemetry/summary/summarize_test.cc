@@ -1,6 +1,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <limits>
 
 #include "base/testing/temp_folder.h"
@@ -10,14 +11,8 @@
 namespace gpulens::telemetry {
 namespace {
 
-using std::chrono::system_clock;
 using ::testing::ElementsAre;
 using ::testing::IsNan;
-
-system_clock::time_point At(double seconds) {
-  return system_clock::time_point(
-      std::chrono::duration_cast<system_clock::duration>(std::chrono::duration<double>(seconds)));
-}
 
 Row Call(double time, std::string_view model, std::string_view engine = "vllm") {
   Row row;
@@ -92,10 +87,20 @@ TEST_F(SummarizeTest, RatiosAreOfTheSumsOfThoseThatHaveBoth) {
 
 TEST_F(SummarizeTest, BothEndsOfTheTimeAreIncluded) {
   Insert({Call(1, "m"), Call(2, "m"), Call(3, "m")});
-  EXPECT_EQ(All({.since = At(2), .until = At(2)}).calls, 1u);
-  EXPECT_EQ(All({.since = At(2)}).calls, 2u);
-  EXPECT_EQ(All({.until = At(1.5)}).calls, 1u);
-  EXPECT_EQ(All({.since = At(4)}).calls, 0u);
+  EXPECT_EQ(All({.since = TimeOf(2), .until = TimeOf(2)}).calls, 1u);
+  EXPECT_EQ(All({.since = TimeOf(2)}).calls, 2u);
+  EXPECT_EQ(All({.until = TimeOf(1.5)}).calls, 1u);
+  EXPECT_EQ(All({.since = TimeOf(4)}).calls, 0u);
+}
+
+TEST_F(SummarizeTest, ATimeOfTheFileIsFoundByItself) {
+  double time = 1'763'856'000.123;
+  for (int i = 0; i < 1000; ++i) {
+    EXPECT_EQ(SecondsOf(TimeOf(time)), time);
+    time = std::nextafter(time, 2e9);
+  }
+  Insert({Call(time, "m")});
+  EXPECT_EQ(All({.since = TimeOf(time), .until = TimeOf(time)}).calls, 1u);
 }
 
 TEST_F(SummarizeTest, WarmUpIsLeftOutUnlessAskedFor) {
@@ -202,7 +207,7 @@ TEST_F(OldFile, RecordsComeOldestFirst) {
   };
   EXPECT_EQ(models({}), "abc");
   EXPECT_EQ(models({.limit = 2, .newest_first = true}), "cb");
-  EXPECT_EQ(models({.since = At(20)}), "bc");
+  EXPECT_EQ(models({.since = TimeOf(20)}), "bc");
 }
 
 }  // namespace

@@ -48,7 +48,8 @@ void Sums::AddCount(Count which, int64_t value) noexcept {
 }
 
 void Sums::Add(const Row& row) {
-  const Numbers& in = row.numbers;
+  Numbers in = row.numbers;
+  Derive(in);  // other programs leave a call's ratios out
   const auto outcome = static_cast<Outcome>(in.outcome);
   AddCount(Count::kCalls, 1);
   if (outcome == Outcome::kError) AddCount(Count::kErrors, 1);
