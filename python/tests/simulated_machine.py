@@ -26,7 +26,7 @@ def counter(zone, microjoules):
 
 def read_on(monitor):
     """Waits until the counters were read, which never stand still."""
-    for _ in range(6):
+    for _ in range(30):  # a GPU tells of readings, too, and more often
         for zone in zones():
             counter(zone, int((ROOT / f"{RAPL}{zone}/energy_uj").read_text()) + 1)
         now = time.monotonic()

@@ -15,6 +15,7 @@
 #include "sdk/experiment/git_commit.h"
 #include "sdk/experiment/recorder.h"
 #include "sdk/experiment/run_context.h"
+#include "sdk/experiment/run_energy.h"
 #include "store/experiments/run_files.h"
 
 namespace gpulens {

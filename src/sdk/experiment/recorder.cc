@@ -16,6 +16,7 @@
 #include "base/result.h"
 #include "base/run/signals_blocked.h"
 #include "sdk/experiment/point_queue.h"
+#include "sdk/experiment/run_energy.h"
 #include "store/experiments/run_files.h"
 #include "store/sqlite/fork_gate.h"
 
@@ -29,34 +30,6 @@ constexpr size_t kMostTexts = 10'000;
 
 int64_t UnixNow() noexcept {
   return std::chrono::nanoseconds(std::chrono::system_clock::now().time_since_epoch()).count();
-}
-
-ExperimentEnergy AskEnergy(const ExperimentEnergyMeter& meter, bool ended) {
-  ExperimentEnergy failed{.method = {}, .validity = "source_failed", .reason = {}};
-  try {
-    return meter(ended);
-  } catch (const std::exception& error) {
-    failed.reason = error.what();
-  } catch (...) {
-    failed.reason = "an exception";
-  }
-  return failed;
-}
-
-EnergyRow ToRow(const ExperimentEnergy& energy) {
-  return {.joules = energy.energy_joules,
-          .uncertainty_joules = energy.uncertainty_joules,
-          .method = energy.method,
-          .validity = energy.validity,
-          .reason = energy.reason,
-          .vendor = energy.vendor,
-          .devices = energy.devices,
-          .mean_power_watts = energy.mean_power_watts,
-          .peak_power_watts = energy.peak_power_watts,
-          .mean_utilization_ratio = energy.mean_utilization_ratio,
-          .peak_utilization_ratio = energy.peak_utilization_ratio,
-          .mean_memory_used_bytes = energy.mean_memory_used_bytes,
-          .peak_memory_used_bytes = energy.peak_memory_used_bytes};
 }
 
 // Held by the recorder and its thread, so that a thread that hangs in a write can be left behind.

@@ -57,9 +57,6 @@ class Recorder {
   std::shared_ptr<Shared> shared_;
 };
 
-// What `meter` says, also when it throws.
-ExperimentEnergy AskEnergy(const ExperimentEnergyMeter& meter, bool ended);
-EnergyRow ToRow(const ExperimentEnergy& energy);
 // Wall-clock nanoseconds, for stamps.
 int64_t UnixNow() noexcept;
 

@@ -116,7 +116,8 @@ std::string StatusLine(const RunRow& run, bool old_file) {
 }  // namespace
 
 std::string RunListText(const std::vector<ListedRun>& runs, int64_t now_ns) {
-  TextTable table({"ID", "NAME", "STATUS", "STEP", "LOSS", "ACC", "DURATION", "GPUs", "ENERGY", "J/STEP", ""});
+  TextTable table(
+      {"ID", "NAME", "STATUS", "STEP", "LOSS", "ACC", "DURATION", "GPUs", "ENERGY", "J/STEP", ""});
   for (size_t column : {3u, 4u, 5u, 6u, 7u, 8u, 9u}) table.AlignRight(column);
   for (const ListedRun& row : runs) {
     const RunRow& run = row.run;

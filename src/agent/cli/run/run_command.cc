@@ -24,6 +24,7 @@
 #include "base/run/bounded_run.h"
 #include "base/text.h"
 #include "sdk/experiment/recorder.h"
+#include "sdk/experiment/run_energy.h"
 #include "sdk/experiment/run_context.h"
 #include "sdk/metric_lines/metric_tracker.h"
 #include "store/experiments/run_files.h"
