@@ -17,7 +17,7 @@ set(GPULENS_PYTHON_ROOMS
   sources/amdsmi sources/amdsmi/driver
   sources/host sources/host/parse
   sources/nvml sources/nvml/driver sources/nvml/driver/items sources/nvml/driver/parts
-  store/experiments store/sketch store/sqlite store/telemetry store/telemetry/summary
+  store/experiments store/postgres store/sketch store/sqlite store/telemetry store/telemetry/postgres store/telemetry/summary
   wire/exposition wire/samples
 )
 # TLS and gRPC, in a shared object of their own; only where OpenSSL, nghttp2 and libdeflate are found.

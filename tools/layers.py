@@ -61,7 +61,7 @@ FOREIGN = {
     "libdeflate.h": ("net", "wire", "delivery"),
     "zstd": ("wire",),
     "zlib.h": ("net", "wire", "delivery"),
-    "dlfcn.h": ("base", "sources/*"),
+    "dlfcn.h": ("base", "sources/*", "store"),
 }
 FOREIGN_IN_HEADERS = {"boost/": ("net",), "openssl/": ("net",)}
 # wire/ turns values into bytes and back; whoever calls it reads and writes.

@@ -2,6 +2,7 @@
 # Fetches what the end-to-end tests talk to, into build/ and nowhere else:
 #   build/peers  prometheus, promtool, prometheus-node-exporter: unpacked, not installed, so no service starts
 #   build/slurm  slurmctld, slurmd and Slurm's programs, unpacked in the same way
+#   build/postgres  a PostgreSQL server, unpacked in the same way
 #   build/venv   a Python environment with tools/requirements.txt
 # Run again it does nothing. Exit 1 when something could not be had, after saying what and why.
 set -uo pipefail
@@ -38,6 +39,17 @@ slurm() {
     libyaml-0-2 libnuma1 liblz4-1 libreadline8 libdbus-1-3
 }
 
+# The version is the distribution's. Its libraries come along where the names are Debian 12's.
+postgres() {
+  compgen -G "build/postgres/usr/lib/postgresql/*/bin/postgres" >/dev/null && return 0
+  local version libraries=() library
+  version=$(apt-cache depends postgresql 2>/dev/null | sed -n 's/.*Depends: postgresql-\([0-9]*\)$/\1/p')
+  for library in libicu72 libxml2 libldap-2.5-0 libsasl2-2; do
+    apt-cache show "$library" >/dev/null 2>&1 && libraries+=("$library")
+  done
+  unpack postgres "postgresql-${version:-15}" "postgresql-client-${version:-15}" libpq5 "${libraries[@]}"
+}
+
 # The stamp is a copy of the requirements: changed ones are installed anew.
 venv() {
   local log=build/venv.log
@@ -52,5 +64,6 @@ venv() {
 mkdir -p build
 peers || result=1
 slurm || result=1
+postgres || result=1
 venv || result=1
 exit "$result"

@@ -1,5 +1,5 @@
 // A store of inference calls: one record per call, in an SQLite file whose table is that of openjarvis'
-// telemetry.db, so that an old file opens as it is and old programs go on reading ours.
+// telemetry.db, so that an old file opens as it is and old programs go on reading ours; or in PostgreSQL.
 //
 //   auto store = gpulens::InferenceStore::Open("telemetry.db");
 //   if (!store) return store.error();
@@ -134,9 +134,10 @@ class [[nodiscard]] InferenceCall {
 // the parent's to write.
 class InferenceStore {
  public:
-  // `path_or_url`: a file ("~/" is the home folder); URLs of servers are refused as yet. A new file is
-  // readable by its owner alone; folders keep their permissions. kInvalidArgument: an option that cannot be,
-  // or a URL; kDataLoss: it is no such database; else why it cannot be opened.
+  // `path_or_url`: a file ("~/" is the home folder), or postgresql://USER:PASSWORD@HOST/DATABASE, for which
+  // libpq.so.5 is opened. A new file is readable by its owner alone; folders keep their permissions.
+  // kInvalidArgument: an option that cannot be, or a URL of something else; kDataLoss: it is no such
+  // database; kUnavailable: no libpq, or no server that lets us in; else why it cannot be opened.
   static Result<InferenceStore> Open(std::string_view path_or_url, const StoreOptions& options = {});
   InferenceStore(InferenceStore&&) noexcept;
   InferenceStore& operator=(InferenceStore&&) noexcept;
@@ -152,6 +153,7 @@ class InferenceStore {
   // Once; what is recorded afterwards is dropped and counted.
   Status Close(std::chrono::nanoseconds timeout = std::chrono::seconds(5));
   StoreHealth health() const;
+  // Of a server the URL without password and parameters.
   const std::string& path() const noexcept;
 
   // These flush first, then read what is stored, by other programs, too. Groups in the order of calls, most
@@ -164,7 +166,7 @@ class InferenceStore {
   Result<uint64_t> Clear();
   // Gives the space of deleted records back. Others wait meanwhile.
   Status Vacuum();
-  // kDataLoss, with what SQLite finds wrong in the file.
+  // kDataLoss, with what SQLite finds wrong in the file. kInvalidArgument: the store is a server.
   Status Check() const;
 
   // For bindings; no part of the interface.

@@ -1,8 +1,11 @@
 #include "sdk/inference/core.h"
 
 #include "base/result.h"
+#include "store/postgres/postgres.h"
 #include "store/sqlite/fork_gate.h"
 #include "store/telemetry/file_writer.h"
+#include "store/telemetry/postgres/server_reader.h"
+#include "store/telemetry/postgres/server_writer.h"
 #include "store/telemetry/schema.h"
 #include "store/telemetry/summary.h"
 
@@ -32,14 +35,22 @@ Result<std::shared_ptr<InferenceCore>> InferenceCore::Open(std::string_view path
                                                            const StoreOptions& options) {
   RETURN_IF_ERROR(CheckOptions(options));
   if (path_or_url.empty()) return Status{Code::kInvalidArgument, "a store needs a file"};
-  if (path_or_url.find("://") != std::string_view::npos) {
+  const bool server = postgres::IsUrl(path_or_url);
+  if (!server && path_or_url.find("://") != std::string_view::npos) {
     return Status{Code::kInvalidArgument,
                   "\"" + std::string(path_or_url.substr(0, path_or_url.find("://"))) +
-                      "\" is no kind of store that this build writes; give the path of a file"};
+                      "\" is no kind of store that this build writes; give the path of a file, or "
+                      "postgresql://…"};
   }
-  ASSIGN_OR_RETURN(std::string path, telemetry::ExpandPath(path_or_url));
-  std::shared_ptr<InferenceCore> core(new InferenceCore(std::move(path), options));
+  ASSIGN_OR_RETURN(std::string path,
+                   server ? postgres::NameOf(path_or_url) : telemetry::ExpandPath(path_or_url));
+  std::shared_ptr<InferenceCore> core(
+      new InferenceCore(std::move(path), options, std::string(server ? path_or_url : "")));
   if (options.read_only) {
+    if (server) {
+      RETURN_IF_ERROR(telemetry::CheckServer(core->url_));
+      return core;
+    }
     sqlite::Use use;
     RETURN_IF_ERROR(telemetry::OpenToRead(core->path_).status());
     return core;
@@ -50,16 +61,30 @@ Result<std::shared_ptr<InferenceCore>> InferenceCore::Open(std::string_view path
   return core;
 }
 
-Result<std::unique_ptr<Recorder>> InferenceCore::Begin() {
+Result<std::unique_ptr<telemetry::Destination>> InferenceCore::OpenDestination() {
+  if (!url_.empty()) {
+    // From now on forks are counted.
+    {
+      sqlite::Use use;
+    }
+    ASSIGN_OR_RETURN(auto server,
+                     telemetry::ServerWriter::Open({.url = url_, .retention = options_.retention}));
+    return std::unique_ptr<telemetry::Destination>(std::move(server));
+  }
   ASSIGN_OR_RETURN(std::unique_ptr<telemetry::FileWriter> writer,
                    telemetry::FileWriter::Open(
                        {.path = path_, .retention = options_.retention, .rollup = telemetry::MakeRollup()}));
   crashed_ = writer->crashed();
+  return std::unique_ptr<telemetry::Destination>(std::move(writer));
+}
+
+Result<std::unique_ptr<Recorder>> InferenceCore::Begin() {
+  ASSIGN_OR_RETURN(std::unique_ptr<telemetry::Destination> destination, OpenDestination());
   return Recorder::Start({.name = path_,
                           .queue_records = options_.queue_records,
                           .flush_records = options_.flush_records,
                           .flush_interval = options_.flush_interval},
-                         std::move(writer));
+                         std::move(destination));
 }
 
 bool InferenceCore::in_child() const noexcept {
@@ -132,10 +157,16 @@ StoreHealth InferenceCore::health() {
 }
 
 Status InferenceCore::Read(const std::function<Status(const sqlite::Database&)>& read) {
+  if (!url_.empty()) return {Code::kInvalidArgument, path_ + " is no file"};
   if (!closed_) RETURN_IF_ERROR(Flush(kFlushTime));
   sqlite::Use use;
   ASSIGN_OR_RETURN(const sqlite::Database database, telemetry::OpenToRead(path_));
   return read(database);
+}
+
+Result<std::string> InferenceCore::ServerToRead() {
+  if (!url_.empty() && !closed_) RETURN_IF_ERROR(Flush(kFlushTime));
+  return url_;
 }
 
 Result<uint64_t> InferenceCore::Clear() {

@@ -37,12 +37,17 @@ class InferenceCore {
   const StoreOptions& options() const noexcept { return options_; }
 
   // Flushes, then calls `read` with a connection that can only read. `read` neither forks nor asks the store.
+  // kInvalidArgument: the store is no file.
   Status Read(const std::function<Status(const sqlite::Database&)>& read);
+  // Where the store is a server: its URL, after a flush; "" of a file.
+  Result<std::string> ServerToRead();
   Result<uint64_t> Clear();
   Status Vacuum();
 
  private:
-  InferenceCore(std::string path, const StoreOptions& options) : path_(std::move(path)), options_(options) {}
+  InferenceCore(std::string path, const StoreOptions& options, std::string url)
+      : path_(std::move(path)), options_(options), url_(std::move(url)) {}
+  Result<std::unique_ptr<telemetry::Destination>> OpenDestination();
   Result<std::unique_ptr<inference::Recorder>> Begin();
   // Null: there is none, and what is recorded is lost.
   inference::Recorder* Current() noexcept;
@@ -51,6 +56,7 @@ class InferenceCore {
 
   const std::string path_;
   const StoreOptions options_;
+  const std::string url_;  // with its password: for no eyes; "" of a file
   std::atomic<inference::Recorder*> recorder_ = nullptr;
   std::atomic<uint32_t> forks_ = 0;
   std::atomic<bool> closed_ = false;

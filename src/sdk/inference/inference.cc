@@ -2,6 +2,7 @@
 
 #include "base/result.h"
 #include "sdk/inference/core.h"
+#include "store/telemetry/postgres/server_reader.h"
 #include "store/telemetry/summary.h"
 
 namespace gpulens {
@@ -36,6 +37,8 @@ StoreHealth InferenceStore::health() const { return core_->health(); }
 const std::string& InferenceStore::path() const noexcept { return core_->path(); }
 
 Result<std::vector<InferenceSummary>> InferenceStore::Summarize(const Query& query) const {
+  ASSIGN_OR_RETURN(const std::string server, core_->ServerToRead());
+  if (!server.empty()) return telemetry::SummarizeServer(server, query);
   std::vector<InferenceSummary> groups;
   RETURN_IF_ERROR(core_->Read([&](const sqlite::Database& database) -> Status {
     ASSIGN_OR_RETURN(groups, telemetry::Summarize(database, query));
@@ -46,11 +49,15 @@ Result<std::vector<InferenceSummary>> InferenceStore::Summarize(const Query& que
 
 Status InferenceStore::Each(const Query& query,
                             const std::function<bool(const InferenceRecord&)>& on_record) const {
+  ASSIGN_OR_RETURN(const std::string server, core_->ServerToRead());
+  if (!server.empty()) return telemetry::EachServerRecord(server, query, on_record);
   return core_->Read(
       [&](const sqlite::Database& database) { return telemetry::EachRecord(database, query, on_record); });
 }
 
 Result<uint64_t> InferenceStore::Count() const {
+  ASSIGN_OR_RETURN(const std::string server, core_->ServerToRead());
+  if (!server.empty()) return telemetry::CountServerRecords(server);
   uint64_t count = 0;
   RETURN_IF_ERROR(core_->Read([&](const sqlite::Database& database) -> Status {
     ASSIGN_OR_RETURN(const int64_t number, database.Number("SELECT count(*) FROM telemetry"));

@@ -2,6 +2,8 @@
 
 #include <cmath>
 
+#include "store/telemetry/row_reader.h"
+
 namespace gpulens::telemetry {
 namespace {
 
@@ -66,11 +68,6 @@ constexpr Column kColumns[] = {
 #undef GPULENS_PLAIN
 static_assert(std::size(kColumns) < 63, "measured is one number");
 
-Outcome OutcomeOf(std::string_view word) noexcept {
-  if (word == OutcomeName(Outcome::kError)) return Outcome::kError;
-  return word == OutcomeName(Outcome::kCancelled) ? Outcome::kCancelled : Outcome::kOk;
-}
-
 }  // namespace
 
 std::span<const Column> Columns() noexcept { return kColumns; }
@@ -89,41 +86,6 @@ int64_t MeasuredMask(const Row& row) noexcept {
   return mask;
 }
 
-RowReader::RowReader(const sqlite::Statement& statement)
-    : statement_(&statement), at_(std::size(kColumns), -1) {
-  for (int i = 0; i < statement.columns(); ++i) {
-    const std::string_view name = statement.ColumnName(i);
-    if (name == "outcome") outcome_ = i;
-    if (name == "measured") measured_ = i;
-    for (size_t c = 0; c < std::size(kColumns); ++c) {
-      if (kColumns[c].name == name) at_[c] = i;
-    }
-  }
-}
-
-Row RowReader::Read() const {
-  Row row;
-  const std::optional<int64_t> mask = measured_ < 0 ? std::nullopt : statement_->MaybeInt(measured_);
-  for (size_t i = 0; i < std::size(kColumns); ++i) {
-    const int at = at_[i];
-    if (at < 0) continue;
-    const Column& column = kColumns[i];
-    if (const auto* text = std::get_if<TextColumn>(&column.at)) {
-      row.text(*text) = statement_->Text(at);
-      continue;
-    }
-    if (statement_->IsNull(at) || (column.masked && mask && !(*mask >> i & 1))) continue;
-    if (const auto* real = std::get_if<double Numbers::*>(&column.at)) {
-      const double value = statement_->Real(at);
-      if (mask || !column.masked || value != 0) row.numbers.*(*real) = value;
-    } else {
-      const int64_t value = statement_->Int(at);
-      if (mask || !column.masked || value != 0)
-        row.numbers.*(*std::get_if<int64_t Numbers::*>(&column.at)) = value;
-    }
-  }
-  if (outcome_ >= 0) row.numbers.outcome = static_cast<int64_t>(OutcomeOf(statement_->Text(outcome_)));
-  return row;
-}
+template class BasicRowReader<sqlite::Statement>;
 
 }  // namespace gpulens::telemetry

@@ -110,19 +110,23 @@ inline constexpr size_t kMostTextBytes = 1024, kMostMetadataBytes = 64 << 10;
 // A JSON object of the columns that are known, for records set aside.
 std::string ToJson(const Row& row);
 
-// Reads rows of a statement whose columns carry the table's names; other columns are passed by, missing ones
-// are not known. Of a row without `measured` (another program wrote it) a 0 is not known.
-class RowReader {
+// Reads rows of a source whose columns carry the table's names; other columns are passed by, missing ones
+// are not known. Of a row without `measured` (another program wrote it) a 0 is not known. Sources are
+// sqlite::Statement and what has the same functions (row_reader.h has the code for these).
+template <class Source>
+class BasicRowReader {
  public:
-  // `statement` outlives it.
-  explicit RowReader(const sqlite::Statement& statement);
-  // The row that the statement is on; texts until its next step.
+  // `source` outlives it.
+  explicit BasicRowReader(const Source& source);
+  // The row that the source is on; texts until its next step.
   Row Read() const;
 
  private:
-  const sqlite::Statement* statement_;
-  std::vector<int> at_;  // of Columns(): the statement's column, or -1
+  const Source* source_;
+  std::vector<int> at_;  // of Columns(): the source's column, or -1
   int outcome_ = -1, measured_ = -1;
 };
+using RowReader = BasicRowReader<sqlite::Statement>;
+extern template class BasicRowReader<sqlite::Statement>;
 
 }  // namespace gpulens::telemetry

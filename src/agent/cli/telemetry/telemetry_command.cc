@@ -15,6 +15,8 @@
 #include "base/result.h"
 #include "base/text.h"
 #include "sources/kubelet/text/rfc3339.h"
+#include "store/postgres/postgres.h"
+#include "store/telemetry/postgres/server_reader.h"
 #include "store/telemetry/schema.h"
 #include "store/telemetry/summary.h"
 
@@ -33,8 +35,8 @@ constexpr const char* kFooter = R"(
   gpulens telemetry vacuum                             gives deleted space back, rolls up what is not
   gpulens telemetry check                              whether the file is sound, and what was set aside
 
-The file is ~/.gpulens/telemetry.db; --db or $GPULENS_TELEMETRY_DB name another one. Where there is none,
-~/.openjarvis/telemetry.db is read. stats, export and check never write.
+The file is ~/.gpulens/telemetry.db; --db or $GPULENS_TELEMETRY_DB name another one; stats reads postgresql://… too.
+Where there is none, ~/.openjarvis/telemetry.db is read. stats, export and check never write.
 Times: 90m, 24h, 7d ago, 2026-11-21 or 2026-11-21T02:07:00Z; both ends are included. Percentiles are within 0.6 %.
 Exit: 0 told or done · 1 the file cannot be read or written, or is broken · 2 wrong use)";
 
@@ -65,9 +67,12 @@ std::string HomePath(const char* below) {
   return home && *home ? std::string(home) + below : "";
 }
 
-Result<TelemetryStats> ReadStats(const sqlite::Database& database, const TelemetryOptions& options) {
+using Asked = std::function<Result<std::vector<InferenceSummary>>(const Query&)>;
+
+Result<TelemetryStats> ReadStats(const std::string& name, const Asked& summarize,
+                                 const TelemetryOptions& options) {
   TelemetryStats stats;
-  stats.path = database.path();
+  stats.path = name;
   stats.since = options.since;
   stats.until = options.until;
   stats.top = options.top;
@@ -75,7 +80,7 @@ Result<TelemetryStats> ReadStats(const sqlite::Database& database, const Telemet
   Query query = stats.query;
   const auto ask = [&](GroupBy by) {
     query.by = by;
-    return telemetry::Summarize(database, query);
+    return summarize(query);
   };
   ASSIGN_OR_RETURN(const std::vector<InferenceSummary> all, ask(GroupBy::kAll));
   stats.all = all.front();
@@ -99,6 +104,20 @@ int TellNothing(const TelemetryOptions& options, const std::string& path) {
   ::dprintf(STDERR_FILENO, "gpulens telemetry stats: there is no %s (--db names another file)\n",
             path.c_str());
   return code;
+}
+
+int TellStats(const Result<TelemetryStats>& stats, const TelemetryOptions& options, bool records) {
+  if (!stats) return ComplainOfTelemetry("stats", stats.error());
+  if (options.json) return PrintTelemetry(StatsJson(*stats));
+  if (stats->all.calls > 0) return PrintTelemetry(StatsText(*stats, ScreenWidth()));
+  return PrintTelemetry(records ? "No telemetry data that fits.\n" : kNothing);
+}
+
+int ServerStats(const std::string& url, const TelemetryOptions& options) {
+  const auto summarize = [&url](const Query& query) { return telemetry::SummarizeServer(url, query); };
+  auto records = telemetry::CountServerRecords(url);
+  if (!records) return ComplainOfTelemetry("stats", records.error());
+  return TellStats(ReadStats(postgres::NameOf(url), summarize, options), options, *records > 0);
 }
 
 }  // namespace
@@ -126,6 +145,13 @@ Result<std::string> FindTelemetry(const std::string& db) {
   return ours;
 }
 
+Result<std::string> FindTelemetryFile(const std::string& db) {
+  ASSIGN_OR_RETURN(std::string path, FindTelemetry(db));
+  if (!postgres::IsUrl(path)) return path;
+  return Status{Code::kInvalidArgument,
+                postgres::NameOf(path) + " is a server; of those, stats is told alone"};
+}
+
 Result<Query> QueryOf(const TelemetryOptions& options, int64_t now_ns) {
   Query query;
   query.model = options.model;
@@ -146,15 +172,14 @@ int RunTelemetryStats(const TelemetryOptions& options) {
   auto path = FindTelemetry(options.db);
   if (!path) return ComplainOfTelemetry("stats", path.error());
   if (auto query = QueryOf(options, 0); !query) return ComplainOfTelemetry("stats", query.error());
+  if (postgres::IsUrl(*path)) return ServerStats(*path, options);
   if (::access(path->c_str(), F_OK) != 0) return TellNothing(options, *path);
   auto database = telemetry::OpenToRead(*path);
   if (!database) return ComplainOfTelemetry("stats", database.error());
-  auto stats = ReadStats(*database, options);
-  if (!stats) return ComplainOfTelemetry("stats", stats.error());
-  if (options.json) return PrintTelemetry(StatsJson(*stats));
-  if (stats->all.calls > 0) return PrintTelemetry(StatsText(*stats, ScreenWidth()));
+  const auto summarize = [&database](const Query& query) { return telemetry::Summarize(*database, query); };
+  const auto stats = ReadStats(database->path(), summarize, options);
   auto records = database->Number("SELECT EXISTS(SELECT 1 FROM telemetry)");
-  return PrintTelemetry(records && *records > 0 ? "No telemetry data that fits.\n" : kNothing);
+  return TellStats(stats, options, records && *records > 0);
 }
 
 namespace {

@@ -32,8 +32,11 @@ int RunTelemetryClear(const TelemetryOptions& options);
 int RunTelemetryVacuum(const TelemetryOptions& options);
 int RunTelemetryCheck(const TelemetryOptions& options);
 
-// Of the file that --db, the variable or nothing names; an openjarvis file where there is none of ours.
+// Of the file or server that --db, the variable or nothing names; an openjarvis file where there is none of
+// ours.
 Result<std::string> FindTelemetry(const std::string& db);
+// The same for what works on files alone. kInvalidArgument: it is a server.
+Result<std::string> FindTelemetryFile(const std::string& db);
 // kInvalidArgument: a time that is none.
 Result<Query> QueryOf(const TelemetryOptions& options, int64_t now_ns);
 // Says it on standard error and returns the exit code.

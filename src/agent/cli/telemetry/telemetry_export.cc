@@ -110,7 +110,7 @@ Result<int64_t> WriteFile(Statement& rows, const std::string& format, const std:
 
 int RunTelemetryExport(const TelemetryOptions& options) {
   const auto run = [&]() -> Result<int64_t> {
-    ASSIGN_OR_RETURN(const std::string path, FindTelemetry(options.db));
+    ASSIGN_OR_RETURN(const std::string path, FindTelemetryFile(options.db));
     ASSIGN_OR_RETURN(const Query query, QueryOf(options, RealClock().Now().unix_ns));
     ASSIGN_OR_RETURN(const sqlite::Database database, telemetry::OpenToRead(path));
     const telemetry::Plan plan = telemetry::MakePlan(telemetry::RangeOf(query), {}, 0);

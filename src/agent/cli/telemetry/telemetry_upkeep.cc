@@ -128,7 +128,7 @@ Result<bool> Check(const std::string& path, std::string& out) {
 }  // namespace
 
 int RunTelemetryClear(const TelemetryOptions& options) {
-  auto path = FindTelemetry(options.db);
+  auto path = FindTelemetryFile(options.db);
   if (!path) return ComplainOfTelemetry("clear", path.error());
   int64_t records = 0;
   {
@@ -153,7 +153,7 @@ int RunTelemetryClear(const TelemetryOptions& options) {
 }
 
 int RunTelemetryVacuum(const TelemetryOptions& options) {
-  auto path = FindTelemetry(options.db);
+  auto path = FindTelemetryFile(options.db);
   if (!path) return ComplainOfTelemetry("vacuum", path.error());
   std::string told;
   if (Status done = Vacuum(*path, told); !done) return ComplainOfTelemetry("vacuum", done);
@@ -161,7 +161,7 @@ int RunTelemetryVacuum(const TelemetryOptions& options) {
 }
 
 int RunTelemetryCheck(const TelemetryOptions& options) {
-  auto path = FindTelemetry(options.db);
+  auto path = FindTelemetryFile(options.db);
   if (!path) return ComplainOfTelemetry("check", path.error());
   std::string told;
   auto sound = Check(*path, told);

@@ -65,6 +65,8 @@ class Grouping {
       return a.key < b.key;
     });
     if (limit > 0 && out.size() > limit) out.resize(limit);
+    // Of nothing there is a summary, too.
+    if (out.empty() && by_ == GroupBy::kAll) out.push_back(Sums().Summary(""));
     return out;
   }
   bool empty() const noexcept { return groups_.empty(); }
@@ -149,10 +151,16 @@ Result<std::vector<InferenceSummary>> Summarize(const sqlite::Database& database
     added = AddAll(database, query, MakePlan(range, {}, 0), groups);
   }
   if (!added) return added;
-  std::vector<InferenceSummary> out = groups.Take(query.limit);
-  // Of nothing there is a summary, too.
-  if (out.empty() && query.by == GroupBy::kAll) out.push_back(Sums().Summary(""));
-  return out;
+  return groups.Take(query.limit);
+}
+
+Result<std::vector<InferenceSummary>> SummarizeRows(const Query& query, const RowScan& scan) {
+  Grouping groups(query.by);
+  RETURN_IF_ERROR(scan([&](const Row& row) {
+    groups.Of(row).Add(row);
+    return true;
+  }));
+  return groups.Take(query.limit);
 }
 
 Status EachRecord(const sqlite::Database& database, const Query& query,

@@ -1,0 +1,125 @@
+#include "store/postgres/postgres.h"
+
+#include <limits>
+#include <utility>
+
+#include "base/parse.h"
+#include "base/result.h"
+
+namespace gpulens::postgres {
+namespace {
+
+constexpr std::string_view kSchemes[] = {"postgresql://", "postgres://"};
+
+// Values of libpq's interface, which do not change.
+constexpr int kConnected = 0, kCommandOk = 1, kRowsOk = 2;
+constexpr int kSqlState = 'C', kPrimaryMessage = 'M';
+
+void PassOver(void* /*own*/, const char* /*message*/) {}
+
+std::string OneLine(const char* text) {
+  std::string line(Trim(text ? text : ""));
+  for (char& c : line) {
+    if (c == '\n' || c == '\t') c = ' ';
+  }
+  return line;
+}
+
+}  // namespace
+
+bool IsUrl(std::string_view text) noexcept {
+  return text.starts_with(kSchemes[0]) || text.starts_with(kSchemes[1]);
+}
+
+std::string NameOf(std::string_view url) {
+  const size_t from = url.find("://") + 3;
+  const std::string_view scheme = url.substr(0, from), rest = url.substr(from);
+  // A password that was not escaped may hold any of these characters: the last @ ends it.
+  const size_t at = rest.rfind('@');
+  std::string_view user = at == std::string_view::npos ? "" : rest.substr(0, at);
+  std::string_view where = at == std::string_view::npos ? rest : rest.substr(at + 1);
+  user = user.substr(0, user.find_first_of(":/?"));
+  where = where.substr(0, where.find('?'));
+  return std::string(scheme) + std::string(user) + (user.empty() ? "" : "@") + std::string(where);
+}
+
+Rows::Rows(Rows&& other) noexcept
+    : libpq_(other.libpq_), result_(std::exchange(other.result_, nullptr)), at_(other.at_) {}
+Rows::~Rows() { libpq_->clear(result_); }
+
+uint64_t Rows::changes() const noexcept { return ParseInt<uint64_t>(libpq_->changes(result_)).value_or(0); }
+
+std::string_view Rows::Text(int column) const noexcept {
+  return {libpq_->value(result_, at_, column), static_cast<size_t>(libpq_->length(result_, at_, column))};
+}
+double Rows::Real(int column) const noexcept {
+  return ParseDouble(Text(column)).value_or(std::numeric_limits<double>::quiet_NaN());
+}
+std::optional<int64_t> Rows::MaybeInt(int column) const noexcept {
+  if (IsNull(column)) return std::nullopt;
+  return ParseInt<int64_t>(Text(column));
+}
+
+Result<Connection> Connection::Open(const std::string& url) {
+  ASSIGN_OR_RETURN(const Libpq* libpq, Load());
+  // What libpq says of a URL that it cannot read repeats it, password and all.
+  char* error = nullptr;
+  LibOption* parsed = libpq->parse(url.c_str(), &error);
+  if (error) libpq->memory_free(error);
+  if (!parsed)
+    return Status{Code::kInvalidArgument, NameOf(url) +
+                                              " and what follows cannot be read as a URL of PostgreSQL; "
+                                              "special characters of a password are written as %40"};
+  libpq->parse_free(parsed);
+  // What stands before the URL is overridden by it.
+  const char* keys[] = {"connect_timeout", "tcp_user_timeout", "fallback_application_name",
+                        "dbname",          "client_encoding",  nullptr};
+  const char* values[] = {"5", "10000", "gpulens", url.c_str(), "UTF8", nullptr};
+  LibConnection* handle = libpq->connect(keys, values, 1);
+  if (!handle) return Status{Code::kExhausted, "no memory for a connection"};
+  Connection connection(*libpq, handle);
+  if (libpq->status(handle) != kConnected)
+    return Status{Code::kUnavailable, NameOf(url) + ": " + OneLine(libpq->error(handle))};
+  libpq->on_notice(handle, &PassOver, nullptr);
+  // Servers before 12 round otherwise.
+  RETURN_IF_ERROR(connection.Run("SET extra_float_digits = 3"));
+  return connection;
+}
+
+Connection::Connection(Connection&& other) noexcept
+    : libpq_(other.libpq_), handle_(std::exchange(other.handle_, nullptr)) {}
+Connection::~Connection() {
+  if (handle_) libpq_->finish(handle_);
+}
+
+Result<Rows> Connection::Ask(const std::string& sql, Parameters parameters) const {
+  std::vector<const char*> values;
+  values.reserve(parameters.size());
+  for (const auto& parameter : parameters) values.push_back(parameter ? parameter->c_str() : nullptr);
+  LibResult* result = libpq_->run(handle_, sql.c_str(), static_cast<int>(values.size()), nullptr,
+                                  values.data(), nullptr, nullptr, 0);
+  if (!result) return Status{Code::kUnavailable, OneLine(libpq_->error(handle_))};
+  Rows rows(*libpq_, result);
+  const int status = libpq_->result_status(result);
+  if (status == kCommandOk || status == kRowsOk) return rows;
+  const char* field = libpq_->result_field(result, kSqlState);
+  const std::string_view state = field ? field : "";
+  const char* message = libpq_->result_field(result, kPrimaryMessage);
+  std::string detail = OneLine(message ? message : libpq_->error(handle_));
+  if (libpq_->status(handle_) != kConnected) return Status{Code::kUnavailable, std::move(detail)};
+  const bool data = state.starts_with("22") || state.starts_with("23");
+  return Status{data ? Code::kInvalidArgument : Code::kIo, std::move(detail)};
+}
+
+Status Connection::Run(const std::string& sql, Parameters parameters) const {
+  return Ask(sql, parameters).status();
+}
+
+Result<int64_t> Connection::Number(const std::string& sql, Parameters parameters) const {
+  ASSIGN_OR_RETURN(Rows rows, Ask(sql, parameters));
+  if (!rows.Step()) return Status{Code::kDataLoss, "no row for " + sql};
+  if (auto number = rows.MaybeInt(0)) return *number;
+  return Status{Code::kDataLoss, "no number for " + sql};
+}
+
+}  // namespace gpulens::postgres

@@ -1,0 +1,91 @@
+"""A PostgreSQL server for tests: Debian's, unpacked in build/postgres or installed, with data of its own in a temporary
+folder, reached through a socket there alone, and never run as root."""
+import os
+import pathlib
+import pwd
+import shutil
+import signal
+import subprocess
+import tempfile
+
+from agent import wait_until
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+UNPACKED = pathlib.Path(os.environ.get("GPULENS_POSTGRES", ROOT / "build" / "postgres"))
+PASSWORD = "s3cret-Word"
+
+
+def programs():
+    """The folder of initdb and postgres; None when there is none."""
+    for root in (UNPACKED, pathlib.Path("/")):
+        for folder in sorted(root.glob("usr/lib/postgresql/*/bin"), reverse=True):
+            if (folder / "postgres").exists() and (folder / "initdb").exists():
+                return folder
+    return None
+
+
+def missing():
+    """Why there can be no server here; None when there can."""
+    return None if programs() else "no postgres in build/postgres; tools/prepare_peers.sh gets it"
+
+
+def environment():
+    """For the server and for programs that load libpq."""
+    libraries = [str(folder) for folder in UNPACKED.glob("usr/lib/*-linux-gnu")]
+    old = os.environ.get("LD_LIBRARY_PATH", "")
+    return {**os.environ, "LD_LIBRARY_PATH": ":".join([*libraries, old] if old else libraries)} if libraries else dict(os.environ)
+
+
+class PostgresNode:
+    """Its data are made on entry, with the server started; everything is gone on exit."""
+
+    def __init__(self):
+        self.folder = pathlib.Path(tempfile.mkdtemp(prefix="gpulens-postgres-"))
+        self.user = pwd.getpwnam("nobody") if os.geteuid() == 0 else None
+        self.process = None
+
+    def url(self, password=PASSWORD):
+        return f"postgresql://gpulens:{password}@/postgres?host={self.folder}"
+
+    def as_user(self):
+        return {"user": self.user.pw_uid, "group": self.user.pw_gid, "extra_groups": []} if self.user else {}
+
+    def __enter__(self):
+        try:
+            (self.folder / "word").write_text(PASSWORD)
+            if self.user:
+                os.chown(self.folder / "word", self.user.pw_uid, -1)
+                os.chown(self.folder, self.user.pw_uid, -1)
+            made = subprocess.run([str(programs() / "initdb"), "-D", str(self.folder / "data"), "-U", "gpulens", "-N", "-E", "UTF8",
+                                   "--locale=C", "-A", "scram-sha-256", "--pwfile", str(self.folder / "word")],
+                                  capture_output=True, text=True, timeout=120, check=False, cwd=self.folder, env=environment(),
+                                  **self.as_user())  # fmt: skip
+            assert made.returncode == 0, made.stdout + made.stderr
+            self.start()
+        except BaseException:
+            self.__exit__()
+            raise
+        return self
+
+    def start(self):
+        with open(self.folder / "server.log", "ab") as log:
+            self.process = subprocess.Popen([str(programs() / "postgres"), "-D", str(self.folder / "data"), "-k", str(self.folder),
+                                             "-c", "listen_addresses=", "-c", "fsync=off", "-c", "shared_buffers=16MB"],
+                                            stdout=log, stderr=log, cwd=self.folder, env=environment(), **self.as_user())  # fmt: skip
+        wait_until(lambda: self.sql("SELECT 1") == "1", seconds=60)
+
+    def stop(self, how=signal.SIGINT):
+        """SIGQUIT: as a crash does it."""
+        self.process.send_signal(how)
+        self.process.wait(60)
+
+    def sql(self, query):
+        """What psql says; the last of its errors when it fails."""
+        done = subprocess.run(["psql" if not (programs() / "psql").exists() else str(programs() / "psql"), "-XAtq", "-c", query,
+                               self.url()], capture_output=True, text=True, timeout=60, check=False, env=environment())  # fmt: skip
+        return done.stdout.strip() if done.returncode == 0 else done.stderr.strip()
+
+    def __exit__(self, *_):
+        if self.process and self.process.poll() is None:
+            self.stop(signal.SIGQUIT)
+        shutil.rmtree(self.folder, ignore_errors=True)
