@@ -129,6 +129,12 @@ void InferenceCore::Record(const telemetry::Row& row, std::unique_ptr<Settler>* 
   else lost_.fetch_add(1, std::memory_order_relaxed);
 }
 
+void InferenceCore::Record(const InferenceRecord& record) noexcept {
+  if (Recorder* recorder = Current()) [[likely]]
+    recorder->Record(record);
+  else Drop();
+}
+
 void InferenceCore::SetAside(std::string_view record, std::string_view reason) noexcept {
   if (Recorder* recorder = Current()) recorder->SetAside(record, reason);
   else lost_.fetch_add(1, std::memory_order_relaxed);

@@ -25,6 +25,7 @@ class InferenceCore {
 
   // `settler` is asked for the rest before the row is written; taken unless the row is dropped.
   void Record(const telemetry::Row& row, std::unique_ptr<inference::Settler>* settler = nullptr) noexcept;
+  void Record(const InferenceRecord& record) noexcept;
   // Counts what could not even be given.
   void Drop() noexcept { lost_.fetch_add(1, std::memory_order_relaxed); }
   // Something that is no record, with the reason, into `telemetry_poison`.

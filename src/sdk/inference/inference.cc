@@ -27,9 +27,7 @@ Result<InferenceStore> InferenceStore::Open(std::string_view path_or_url, const 
   return InferenceStore(std::move(core));
 }
 
-void InferenceStore::Record(const InferenceRecord& record) noexcept {
-  core_->Record(telemetry::FromRecord(record));
-}
+void InferenceStore::Record(const InferenceRecord& record) noexcept { core_->Record(record); }
 
 Status InferenceStore::Flush(std::chrono::nanoseconds timeout) { return core_->Flush(timeout); }
 Status InferenceStore::Close(std::chrono::nanoseconds timeout) { return core_->Close(timeout); }

@@ -81,6 +81,44 @@ TEST_F(InferenceStoreTest, KeepsWhatIsMeasuredAndKnowsWhatIsNot) {
       << "as openjarvis' NOT NULL columns want it";
 }
 
+// What was given waits in parts; each of them alone, and all together, with short texts and long ones.
+TEST_F(InferenceStoreTest, WhatWaitsIsWhatWasGiven) {
+  InferenceStore store = Open();
+  const std::string far(300, 'x');
+  for (unsigned which = 0; which < 16; ++which) {
+    InferenceRecord given{.model = "m",
+                          .engine = which & 8 ? std::string_view(far) : "an engine of 23 bytes"};
+    given.time = std::chrono::system_clock::time_point(std::chrono::seconds(1000 + which));
+    given.mining_session_id = "of a session", given.energy_method = "counter", given.energy_vendor = "amd";
+    given.prompt_tokens = which, given.consumer_seconds = 0.5, given.streaming = true;
+    if (which & 1) given.itl_seconds = {.n = 3, .sum = 0.75, .mean = 0.25, .p50 = 0.125, .max = 0.5};
+    if (which & 2) given.dram_energy_joules = 4 + which;
+    if (which & 4) given.gpu_temperature_celsius = 40 + which;
+    store.Record(given);
+  }
+  unsigned next = 0;
+  const Status status = store.Each({}, [&](const InferenceRecord& kept) {
+    const unsigned which = next++;
+    EXPECT_EQ(kept.engine, which & 8 ? std::string_view(far) : "an engine of 23 bytes");
+    EXPECT_EQ(kept.model, "m");
+    EXPECT_EQ(kept.mining_session_id, "of a session");
+    EXPECT_EQ(kept.energy_method, "counter");
+    EXPECT_EQ(kept.energy_vendor, "amd");
+    EXPECT_EQ(kept.prompt_tokens, which);
+    EXPECT_EQ(kept.consumer_seconds, 0.5);
+    EXPECT_TRUE(kept.streaming && !kept.warmup);
+    EXPECT_EQ(kept.itl_seconds.n, which & 1 ? 3u : 0u);
+    EXPECT_TRUE(which & 1 ? kept.itl_seconds.max == 0.5 : std::isnan(kept.itl_seconds.max));
+    EXPECT_TRUE(which & 2 ? kept.dram_energy_joules == 4 + which : std::isnan(kept.dram_energy_joules));
+    EXPECT_TRUE(which & 4 ? kept.gpu_temperature_celsius == 40 + which
+                          : std::isnan(kept.gpu_temperature_celsius));
+    EXPECT_TRUE(std::isnan(kept.energy_joules) && std::isnan(kept.power_watts));
+    return true;
+  });
+  EXPECT_TRUE(status.ok()) << status.detail;
+  EXPECT_EQ(next, 16u);
+}
+
 // Every column, with a value of its own.
 TEST_F(InferenceStoreTest, EachColumnComesBackAsItWasGiven) {
   InferenceStore store = Open();

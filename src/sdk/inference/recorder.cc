@@ -207,17 +207,29 @@ Recorder::~Recorder() {
 }
 
 void Recorder::Record(const telemetry::Row& row, std::unique_ptr<Settler>* settler) noexcept {
-  Shared& shared = *shared_;
-  uint64_t place = 0;
-  if (!shared.closed.load(std::memory_order_relaxed)) {
-    if (std::isnan(row.numbers.timestamp)) {
-      telemetry::Row dated = row;
-      dated.numbers.timestamp = UnixSeconds();
-      place = shared.ring.Push(dated, settler);
-    } else {
-      place = shared.ring.Push(row, settler);
-    }
+  if (std::isnan(row.numbers.timestamp)) {
+    telemetry::Row dated = row;
+    dated.numbers.timestamp = UnixSeconds();
+    Take(dated, settler);
+  } else {
+    Take(row, settler);
   }
+}
+
+void Recorder::Record(const InferenceRecord& record) noexcept {
+  if (record.time.time_since_epoch().count() == 0) [[unlikely]] {
+    InferenceRecord dated = record;
+    dated.time = std::chrono::system_clock::now();
+    Take(dated);
+  } else {
+    Take(record);
+  }
+}
+
+template <class... Given>
+void Recorder::Take(const Given&... given) noexcept {
+  Shared& shared = *shared_;
+  const uint64_t place = shared.closed.load(std::memory_order_relaxed) ? 0 : shared.ring.Push(given...);
   if (place == 0) shared.dropped.fetch_add(1, std::memory_order_relaxed);
   else if ((place & shared.flush_mask) == 0) shared.Wake();
 }

@@ -33,6 +33,8 @@ class Recorder {
   Recorder& operator=(const Recorder&) = delete;
 
   void Record(const telemetry::Row& row, std::unique_ptr<Settler>* settler = nullptr) noexcept;
+  // Copied as it is; the thread that writes makes a row of it.
+  void Record(const InferenceRecord& record) noexcept;
   // Keeps something beside the rows that is none.
   void SetAside(std::string_view record, std::string_view reason) noexcept;
 
@@ -46,6 +48,8 @@ class Recorder {
 
  private:
   struct Shared;
+  template <class... Given>
+  void Take(const Given&... given) noexcept;
   explicit Recorder(std::shared_ptr<Shared> shared) noexcept;
   std::shared_ptr<Shared> shared_;
 };
