@@ -31,6 +31,15 @@ if inspect.iscoroutine(done):
     asyncio.run(done)
 """
 
+# What the run of the page trains: steps of a millisecond.
+TRAINING = """
+import threading
+losses = iter(1 / (step + 1) for step in range(1000))
+def train_step():
+    threading.Event().wait(0.001)
+    return next(losses)
+"""
+
 
 def blocks():
     """Of the section: each block of Python with what stands beneath it."""
@@ -108,7 +117,7 @@ class Guide(unittest.TestCase):
         self.needs_simulated_gpus()
         code, told = self.zernel
         self.assertEqual(code.strip(), test_experiments_cli.SNIPPET.strip())
-        self.run_block(code, test_experiments_cli.PREAMBLE)
+        self.run_block(code, TRAINING)
         pieces = [piece.partition("\n") for piece in ("\n" + told).split("\n$ gpulens ")[1:]]
         self.assertEqual(len(pieces), 1)
         for command, _, output in pieces:
@@ -117,6 +126,8 @@ class Guide(unittest.TestCase):
             self.assertEqual(masked(done.stdout), masked(output))
             for listed in (done.stdout, output):
                 self.assertRegex(listed, r"my-run +done +999 +0\.001 .* 8 ")
+                joules = float(re.search(r"([\d.]+) J ", listed).group(1))
+                self.assertGreater(joules, WATTS * 0.95)  # of a second at least
 
     def test_a_training_monitor(self):
         code, told = self.l9gpu
