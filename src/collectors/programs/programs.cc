@@ -54,11 +54,11 @@ class Programs final : public Collector {
   void OpenDoor() {
     auto opened =
         EnergyDoor::Open({.path = EnergySocketBeside(path_), .simulated = env_.demo, .control = env_.nvml});
-    if (opened) door_ = *std::move(opened);
-    else if (why_door_.ok())
-      Log(LogLevel::kInfo, "programs", "no_energy",
-          "programs cannot ask for energy: " + opened.error().detail);
+    const bool told = !why_door_.ok();
     why_door_ = opened.status();
+    if (opened) door_ = *std::move(opened);
+    else if (!told)
+      Log(LogLevel::kInfo, "programs", "no_energy", "programs cannot ask for energy: " + why_door_.detail);
   }
 
   void Count(FrameWriter& out) {

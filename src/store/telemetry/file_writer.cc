@@ -140,7 +140,7 @@ Status FileWriter::Insert(const Row& row, Kept& kept) {
   }
   if (why.empty()) {
     BindAll(insert_, row);
-    const Status status = insert_.Execute();
+    Status status = insert_.Execute();
     if (status) {
       ++kept.stored;
       if (options_.rollup) options_.rollup->Add(database_.last_row_id(), row);

@@ -199,7 +199,7 @@ Status ServerWriter::Reject(std::string_view record, std::string_view reason) {
 Status ServerWriter::Insert(std::span<const Row* const> rows, Kept& kept) {
   if (rows.empty()) return Ok();
   RETURN_IF_ERROR(connection_->Run("SAVEPOINT part"));
-  const Status status = connection_->Run(insert_, ArraysOf(rows));
+  Status status = connection_->Run(insert_, ArraysOf(rows));
   if (status) {
     kept.stored += rows.size();
     return connection_->Run("RELEASE part");
