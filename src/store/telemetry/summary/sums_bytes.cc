@@ -94,7 +94,7 @@ void Sums::AppendBytes(std::string& out) const {
 }
 
 Status Sums::MergeBytes(std::string_view bytes) {
-  const Status bad{Code::kDataLoss, "no roll-up, or one of a newer program"};
+  Status bad{Code::kDataLoss, "no roll-up, or one of a newer program"};
   Reader reader(bytes);
   if (reader.Byte() != kVersion) return bad;
   Sums read;
