@@ -5,21 +5,14 @@
 #include <cstdlib>
 #include <new>
 
-#if defined(__has_feature)
-#if __has_feature(thread_sanitizer)
-#define GPULENS_NOT_COUNTED
-#endif
-#endif
-#ifdef __SANITIZE_THREAD__
-#define GPULENS_NOT_COUNTED
-#endif
+#include "base/testing/thread_sanitizer.h"
 
 namespace {
 
 thread_local uint64_t of_thread = 0;
 std::atomic<uint64_t> of_all{0};
 
-#ifndef GPULENS_NOT_COUNTED
+#ifndef GPULENS_THREAD_SANITIZER
 void* Allocate(size_t size) noexcept {
   ++of_thread;
   of_all.fetch_add(1, std::memory_order_relaxed);
@@ -35,7 +28,7 @@ void* AllocateOrThrow(size_t size) {
 
 }  // namespace
 
-#ifndef GPULENS_NOT_COUNTED
+#ifndef GPULENS_THREAD_SANITIZER
 void* operator new(size_t size) { return AllocateOrThrow(size); }
 void* operator new[](size_t size) { return AllocateOrThrow(size); }
 void* operator new(size_t size, const std::nothrow_t&) noexcept { return Allocate(size); }
@@ -51,7 +44,7 @@ void operator delete[](void* block, const std::nothrow_t&) noexcept { std::free(
 namespace gpulens {
 
 bool AllocationsAreCounted() noexcept {
-#ifdef GPULENS_NOT_COUNTED
+#ifdef GPULENS_THREAD_SANITIZER
   return false;
 #else
   return true;

@@ -11,6 +11,7 @@
 
 #include <gpulens/energy.h>
 
+#include "base/testing/thread_sanitizer.h"
 #include "sdk/energy/engine.h"
 #include "sdk/energy/fake_source_for_test.h"
 #include "sdk/energy/sources/nvml_energy.h"
@@ -193,20 +194,8 @@ TEST(EnergyMonitor, ManyThreadsShareOneBoard) {
   EXPECT_GT(sum + rest, whole.energy_joules * 0.5) << "the forgotten ones had little";
 }
 
-#if defined(__SANITIZE_THREAD__)
-constexpr bool kThreadsAfterFork = false;
-#elif defined(__has_feature)
-#if __has_feature(thread_sanitizer)
-constexpr bool kThreadsAfterFork = false;
-#else
-constexpr bool kThreadsAfterFork = true;
-#endif
-#else
-constexpr bool kThreadsAfterFork = true;
-#endif
-
 TEST(EnergyMonitor, AChildReadsAnew) {
-  if (!kThreadsAfterFork) GTEST_SKIP() << "the thread sanitizer ends a child that starts a thread";
+  if (kThreadSanitizer) GTEST_SKIP() << "the thread sanitizer ends a child that starts a thread";
   EnergyMonitor monitor = MonitorOf(SteadyGpu(100));
   ASSERT_TRUE(monitor.status().ok());
   EnergyWindow across = monitor.Window();

@@ -16,6 +16,7 @@
 #include "base/testing/allocations.h"
 #include "base/testing/file_size_limit.h"
 #include "base/testing/temp_folder.h"
+#include "base/testing/thread_sanitizer.h"
 #include "sdk/experiment/artifact_files.h"
 #include "sdk/experiment/run_context.h"
 #include "store/experiments/run_files.h"
@@ -43,9 +44,6 @@ class Variable {
  private:
   const char* name_;
 };
-
-// Where allocations cannot be counted the thread sanitizer runs.
-bool ForksMayHaveThreads() { return gpulens::AllocationsAreCounted(); }
 
 struct ExperimentTest : ::testing::Test {
   ExperimentTest() {
@@ -211,7 +209,7 @@ TEST_F(ExperimentTest, ManyThreadsLoseNothing) {
 }
 
 TEST_F(ExperimentTest, KilledIsCrashedAndWhatWasFlushedIsThere) {
-  if (!ForksMayHaveThreads()) GTEST_SKIP() << "the thread sanitizer starts none after a fork";
+  if (gpulens::kThreadSanitizer) GTEST_SKIP() << "the thread sanitizer starts none after a fork";
   int ready[2];
   ASSERT_EQ(::pipe(ready), 0);
   pid_t child = ::fork();
@@ -245,7 +243,7 @@ TEST_F(ExperimentTest, KilledIsCrashedAndWhatWasFlushedIsThere) {
 }
 
 TEST_F(ExperimentTest, AForkWritesIntoTheRunAndDoesNotEndIt) {
-  if (!ForksMayHaveThreads()) GTEST_SKIP() << "the thread sanitizer starts none after a fork";
+  if (gpulens::kThreadSanitizer) GTEST_SKIP() << "the thread sanitizer starts none after a fork";
   Experiment run = Started();
   run.LogMetric("loss", 1, 0);
   pid_t child = ::fork();
@@ -302,7 +300,7 @@ TEST_F(ExperimentTest, RunsWithinRuns) {
 }
 
 TEST_F(ExperimentTest, ProgramsUnderARunnerJoinItsRun) {
-  if (!ForksMayHaveThreads()) GTEST_SKIP() << "the thread sanitizer starts none after a fork";
+  if (gpulens::kThreadSanitizer) GTEST_SKIP() << "the thread sanitizer starts none after a fork";
   Variable id(experiments::kRunIdVariable, "job-7");
   pid_t child = ::fork();  // "the first of a process" is said once
   ASSERT_GE(child, 0);

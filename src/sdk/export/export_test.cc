@@ -10,6 +10,7 @@
 #include <mutex>
 
 #include "base/testing/temp_folder.h"
+#include "base/testing/thread_sanitizer.h"
 #include "net/client/post_server_testing.h"
 #include "net/grpc/grpc_server.h"
 #include "net/testing/certificates.h"
@@ -34,19 +35,6 @@ using testing::PostServer;
 using testing::TempFolder;
 
 constexpr seconds kPatience(20);
-
-#if defined(__SANITIZE_THREAD__)
-#define GPULENS_THREAD_SANITIZER 1
-#elif defined(__has_feature)
-#if __has_feature(thread_sanitizer)
-#define GPULENS_THREAD_SANITIZER 1
-#endif
-#endif
-#ifdef GPULENS_THREAD_SANITIZER
-constexpr bool kThreadsAfterForks = false;
-#else
-constexpr bool kThreadsAfterForks = true;
-#endif
 
 // Takes requests, and answers as it is told.
 class Receiver {
@@ -174,7 +162,7 @@ TEST(ExportToAgent, ManySeriesAreSeveralRequests) {
 }
 
 TEST(ExportToAgent, AForkIsAnotherInstance) {
-  if (!kThreadsAfterForks) GTEST_SKIP() << "the thread sanitizer knows no threads after a fork of several";
+  if (kThreadSanitizer) GTEST_SKIP() << "the thread sanitizer knows no threads after a fork of several";
   TempFolder folder;
   const std::string path = folder.path() + "/otlp.sock";
   Receiver agent("unix:" + path);
@@ -206,7 +194,7 @@ TEST(ExportToAgent, AForkIsAnotherInstance) {
 }
 
 TEST(ExportToAgent, AForkThatRecordsStartsByItself) {
-  if (!kThreadsAfterForks) GTEST_SKIP() << "the thread sanitizer knows no threads after a fork of several";
+  if (kThreadSanitizer) GTEST_SKIP() << "the thread sanitizer knows no threads after a fork of several";
   TempFolder folder;
   const std::string path = folder.path() + "/otlp.sock";
   Receiver agent("unix:" + path);

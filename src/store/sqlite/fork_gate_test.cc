@@ -7,7 +7,7 @@
 #include <atomic>
 #include <thread>
 
-#include "base/testing/allocations.h"
+#include "base/testing/thread_sanitizer.h"
 
 namespace gpulens::sqlite {
 namespace {
@@ -51,7 +51,7 @@ TEST(ForkGate, HoldersCloseBeforeAForkAndAreUnknownToTheChild) {
 }
 
 TEST(ForkGate, AForkWaitsForThoseWhoAreInside) {
-  if (!AllocationsAreCounted())
+  if (kThreadSanitizer)
     GTEST_SKIP() << "the thread sanitizer takes a lock that the child makes anew for the parent's";
   std::atomic<bool> inside = false, left = false;
   std::thread user([&] {
