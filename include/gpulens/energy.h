@@ -62,7 +62,8 @@ struct EnergyResult {
   double energy_joules = kNotMeasured;
   // What the devices drew meanwhile, whoever caused it. Processor and memory beside a GPU are never added.
   double device_energy_joules = kNotMeasured;
-  // Half-width. With a counter a bound, of an integral an estimate. Apart from it: the sensor's own accuracy.
+  // Half-width. With a counter a bound, of an integral an estimate that 95 of 100 windows keep. Apart from
+  // it: the sensor's own accuracy.
   double uncertainty_joules = kNotMeasured, sensor_accuracy_ratio = kNotMeasured;
   // As energy_joules.
   double gpu_joules = kNotMeasured, cpu_joules = kNotMeasured, dram_joules = kNotMeasured;

@@ -63,7 +63,10 @@ struct InferenceSummary {
   Distribution gpu_utilization_ratio;
   double prefill_energy_joules = kNotMeasured, decode_energy_joules = kNotMeasured;  // sums
   double joules_per_output_token = kNotMeasured, output_tokens_per_second = kNotMeasured;
+  // Over the energy that was measured; of a call without, over its mean watts times its seconds.
   double output_tokens_per_second_per_watt = kNotMeasured;
+  // Prompt and completion: what all calls with known energy drew, over their tokens, be it none.
+  double joules_per_token = kNotMeasured;
   CallMeans call_means = {};
 };
 

@@ -1,11 +1,15 @@
 // gpulens.compat.openjarvis's TelemetryStore: rows in the units of its table.
 #include <cmath>
+#include <optional>
 #include <string>
 #include <vector>
+
+#include <nanobind/stl/optional.h>
 
 #include "sdk/inference/core.h"
 #include "src/hot.h"
 #include "src/inference_store.h"
+#include "src/telemetry_rows.h"
 #include "store/telemetry/rows.h"
 
 namespace gpulens::python {
@@ -132,17 +136,27 @@ class TelemetryWriter {
 }  // namespace
 
 void BindOpenJarvis(nb::module_& m) {
-  const auto bits = [] {
-    nb::dict out;
-    int64_t place = 0;
-    for (const Column& column : telemetry::Columns()) {
-      if (column.masked) out[ToPython(column.name)] = int64_t{1} << place;
-      ++place;
-    }
-    return out;
+  const auto rows = [](Store& store, std::optional<double> since, std::optional<double> until,
+                       bool newest_first, size_t limit) {
+    const auto at = [](std::optional<double> seconds) {
+      if (seconds && !(std::abs(*seconds) < 9e9))
+        Raise({Code::kInvalidArgument, "no time: " + Spell(*seconds)});
+      return seconds ? std::optional(telemetry::TimeOf(*seconds)) : std::nullopt;
+    };
+    return RowsOf(store->core(), {.since = at(since),
+                                  .until = at(until),
+                                  .warmup = true,
+                                  .limit = limit,
+                                  .newest_first = newest_first});
   };
-  m.def("telemetry_bits", bits, "Of the column `measured`: what a column's 0 is a measurement by.",
-        nb::sig("def telemetry_bits() -> dict[str, int]"));
+  m.def("telemetry_rows", rows, "store"_a, "since"_a = nb::none(), "until"_a = nb::none(),
+        "newest_first"_a = false, "limit"_a = 0,
+        "The rows of a store's file as they are, by the names of its columns, but for `measured`. since, "
+        "until: Unix seconds, both included. limit: so many at most; 0: all. Flushes before. Raises IoError "
+        "and "
+        "the like when the file cannot be read.",
+        nb::sig("def telemetry_rows(store: InferenceStore, since: float | None = None, until: float | None = "
+                "None, newest_first: bool = False, limit: int = 0) -> list[dict[str, typing.Any]]"));
   nb::class_<TelemetryWriter>(m, "TelemetryWriter",
                               "Writes the records of gpulens.compat.openjarvis into a store.")
       .def(nb::init<nb::object, nb::handle>(), "store"_a, "record_class"_a,

@@ -88,7 +88,10 @@ void BindSummary(nb::module_& m) {
       .def_ro("decode_energy_joules", &S::decode_energy_joules, "The sum.")
       .def_ro("joules_per_output_token", &S::joules_per_output_token)
       .def_ro("output_tokens_per_second", &S::output_tokens_per_second)
-      .def_ro("output_tokens_per_second_per_watt", &S::output_tokens_per_second_per_watt)
+      .def_ro("output_tokens_per_second_per_watt", &S::output_tokens_per_second_per_watt,
+              "Over the energy that was measured; of a call without, over its mean watts times its seconds.")
+      .def_ro("joules_per_token", &S::joules_per_token,
+              "Prompt and completion: what all calls with known energy drew, over their tokens, be it none.")
       .def_ro("call_means", &S::call_means, "Means of each call's own ratios and percentiles.")
       .def("__repr__", &Print);
 }

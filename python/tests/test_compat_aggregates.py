@@ -70,6 +70,24 @@ class Aggregates(InAFolder):
         self.assertAlmostEqual(a.summary().avg_throughput_per_watt, 3.0)
         self.assertEqual(a.per_model_stats()[0].avg_tokens_per_joule, 0.0)
 
+    def test_throughput_per_watt_is_a_ratio_of_sums_too(self):
+        a = self.stored(record(completion_tokens=1000, latency_seconds=10.0, power_watts=100.0),
+                        record(completion_tokens=1, latency_seconds=1.0, power_watts=300.0), record(completion_tokens=500))
+        s = a.summary()
+        self.assertAlmostEqual(s.avg_throughput_per_watt, 1001 / 1300)  # the mean of both ratios is 0.50
+        self.assertAlmostEqual(s.per_model[0].avg_throughput_per_watt, 1001 / 1300)
+        self.assertEqual((s.avg_energy_per_output_token_joules, s.per_model[0].avg_tokens_per_joule), (0.0, 0.0))
+
+    def test_joules_that_cannot_be(self):
+        a = self.stored(record(2.0, completion_tokens=10, energy_joules=5.0))
+        database = sqlite3.connect(self.path)  # as OpenJarvis records a counter that could not be read at the end
+        database.execute("INSERT INTO telemetry (timestamp, model_id, completion_tokens, energy_joules) VALUES (1.0, 'm1', 10, -5000006.0)")
+        database.commit()
+        database.close()
+        s = a.summary()
+        self.assertEqual((s.total_calls, s.total_energy_joules, s.avg_energy_per_output_token_joules), (2, 5.0, 0.5))
+        self.assertEqual(a.export_records()[0]["energy_joules"], -5000006.0)
+
     def test_both_ends_of_a_time_to_the_last_bit(self):
         times = [1_763_856_000.123]
         for _ in range(50):
@@ -116,6 +134,54 @@ class Aggregates(InAFolder):
                         record(completion_tokens=4, token_counting_version=1))
         self.assertEqual(a.summary(current_methodology_only=True).per_model[0].completion_tokens, 2)
         self.assertEqual(a.summary().per_model[0].completion_tokens, 7)
+
+    def test_batches_are_those_of_sql(self):
+        a = self.stored(*(
+            record(1.7e9 + i, batch_id=f"b{i % 7}" if i % 5 else "", prompt_tokens=i % 11 * 3, completion_tokens=i % 3 * 10,
+                   energy_joules=i % 4 * 2.5, is_warmup=i % 6 == 0)
+            for i in range(1000)))
+        for where, asked in (("1", {}), ("is_warmup = 0", {"exclude_warmup": True}),
+                             ("timestamp BETWEEN 1700000100 AND 1700000200", {"since": 1700000100, "until": 1700000200})):
+            database = sqlite3.connect(self.path)
+            rows = database.execute(
+                "SELECT batch_id, COUNT(*), SUM(prompt_tokens + completion_tokens), SUM(energy_joules), SUM(energy_joules) /"
+                " SUM(CASE WHEN energy_joules > 0 THEN prompt_tokens + completion_tokens END) FROM telemetry"
+                f" WHERE batch_id != '' AND {where} GROUP BY batch_id ORDER BY 2 DESC, 1").fetchall()
+            database.close()
+            told = [tuple(batch.values()) for batch in a.per_batch_stats(**asked)]
+            self.assertEqual([batch[:3] for batch in told], [row[:3] for row in rows])
+            for batch, row in zip(told, rows):
+                self.assertAlmostEqual(batch[3], row[3])
+                self.assertAlmostEqual(batch[4], row[4])
+
+    def test_export_is_what_is_in_the_file(self):
+        database = sqlite3.connect(self.path)
+        database.execute("CREATE TABLE telemetry (model_id TEXT, theirs BLOB, timestamp REAL NOT NULL, id INTEGER PRIMARY KEY, note TEXT)")
+        rows = [("b", b"\0\xff", 2.0, 1, None), ("a", b"", 1.0, 2, "ä \"x\""), ("c", None, 2.0, 3, "")]
+        database.executemany("INSERT INTO telemetry VALUES (?, ?, ?, ?, ?)", rows)
+        database.execute("INSERT INTO telemetry VALUES (CAST(x'ff61' AS TEXT), NULL, 3, 4, 5)")
+        database.commit()
+        database.close()
+        a = t.TelemetryAggregator(self.path)
+        exported = a.export_records()
+        self.assertEqual(list(exported[0]), ["model_id", "theirs", "timestamp", "id", "note"])
+        self.assertEqual([tuple(row.values()) for row in exported[:3]], [rows[1], rows[0], rows[2]])
+        self.assertEqual(exported[3]["model_id"], "\udcffa")
+        self.assertEqual([row["id"] for row in a.export_records(since=2.0, until=2.0)], [1, 3])
+        self.assertEqual((a.export_records(since=9.0), a.per_batch_stats()), ([], []))
+        a.close()
+        t.TelemetryStore(self.path).close()  # adds what is missing; `measured` is for programs
+        database = sqlite3.connect(self.path)
+        database.execute("DELETE FROM telemetry WHERE id = 4")
+        database.commit()
+        database.close()
+        a = t.TelemetryAggregator(self.path)
+        columns = [row for row in self.rows()[0] if row != "measured"]
+        self.assertEqual(list(a.export_records()[0]), columns)
+        self.assertGreater(len(columns), 42)
+        a.close()
+        with self.assertRaises(sqlite3.ProgrammingError):
+            a.export_records()
 
     def test_export_count_and_clear(self):
         a = self.stored(record(2.0), record(1.0, model_id="m2", is_streaming=True), record(3.0))

@@ -118,6 +118,7 @@ class Store(InAFolder):
         for at in (2.0, 3.0, 1.0):
             store.record(record(at, model_id=f"m{at:.0f}"))
         self.assertEqual([row["model_id"] for row in store.list_recent(limit=2)], ["m3", "m2"])
+        self.assertEqual((store.list_recent(0), len(store.list_recent(-1))), ([], 3))
         store.close()
         self.assertEqual(len(store.list_recent()), 3)
 

@@ -101,6 +101,21 @@ class Recording(InAFolder):
         subprocess.run([sys.executable, "-c", code, self.path], check=True)
         self.assertEqual(len(self.rows()), 10)
 
+    def test_a_killed_program_loses_what_was_not_flushed(self):
+        code = ("import gpulens, os, signal, sys\n"
+                "store = gpulens.InferenceStore(sys.argv[1], flush_interval_seconds=3600)\n"
+                "for _ in range(100): store.record(model='kept')\n"
+                "store.flush()\n"
+                "for _ in range(10): store.record(model='lost')\n"
+                "os.kill(os.getpid(), signal.SIGKILL)")
+        done = subprocess.run([sys.executable, "-c", code, self.path])
+        self.assertEqual(done.returncode, -9)
+        code = "import gpulens, sys; store = gpulens.InferenceStore(sys.argv[1]); print(store.health.crashed, store.count())"
+        done = subprocess.run([sys.executable, "-c", code, self.path], capture_output=True, text=True, check=True)
+        self.assertEqual(done.stdout, "1 100\n")
+        self.assertRegex(done.stderr, r"ended without closing .*100 of its records are stored, what it had not flushed is lost")
+        self.assertEqual(set(self.rows("model_id")), {("kept",)})
+
     def test_a_fork(self):
         with gpulens.InferenceStore(self.path) as store:
             store.record(model="parent")

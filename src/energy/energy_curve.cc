@@ -97,7 +97,7 @@ void EnergyCurve::AddIntegral(const Reading& reading) {
   // A tick is added with each such knot, so the last but one is that of the knot before.
   const Tick &now = ticks_.back(), &before = ticks_[ticks_.count - 2];
   const int64_t apart = now.at_ns - before.at_ns;
-  knot.integral_half_width = std::abs(now.watts - before.watts) / 4 * Seconds(apart);
+  knot.integral_half_width = std::abs(now.watts - before.watts) / 2 * Seconds(apart);
   AddKnot(knot, now.joules - before.joules, apart > options_.longest_gap_ns ? Flaw::kGap : Flaw::kNone);
 }
 
@@ -119,7 +119,8 @@ void EnergyCurve::AddCounter(const Reading& reading) {
       step_.SawNone(asked_ns);
       return;
     }
-    const int64_t lag_ns = step_.lag_ns().value_or(options_.counter_lag_ns);
+    // What is learnt makes what was told tighter, never wider; unknown is the largest.
+    const int64_t lag_ns = std::min(options_.counter_lag_ns, step_.lag_ns().value_or(kLagUnknown));
     step_.Saw(before_asked_ns, reading.at_ns);
     knot.early_ns = before_asked_ns;
     if (lag_ns != kLagUnknown) knot.early_ns = std::max(knot.early_ns, asked_ns - lag_ns);

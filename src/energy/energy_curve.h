@@ -14,8 +14,9 @@
 //
 // `half_width_joules` is a bound where there is a counter that does not lie: energy only grows, so at an
 // instant between two values it is between theirs, and no further from either than the most that the device
-// can draw allows. Of an integral it is an estimate: half of what one would get by taking each time the lower
-// or each time the higher of two neighbouring powers.
+// can draw allows. Of an integral it is an estimate: how far off it is when each time the lower, or each time
+// the higher, of two neighbouring powers was drawn all the time between them. Loads that change more often
+// than they are read can exceed it; 95 of 100 windows do not (src/sdk/energy/conservation_test.cc).
 //
 // Not thread-safe. No allocation once the rings are full.
 #pragma once

@@ -10,7 +10,7 @@ namespace gpulens::telemetry {
 namespace {
 
 // Readers know a file by its columns; the mark tells a program that is older than the file.
-constexpr const char* kSteps[] = {""};
+constexpr const char* kSteps[] = {"", ""};
 constexpr sqlite::Schema kSchema{.application_id = 0, .steps = kSteps, .count = kVersion};
 
 constexpr const char* kOtherTables =
@@ -65,9 +65,17 @@ Status AddMissing(const sqlite::Database& database, const std::set<std::string, 
   return add("measured", kMeasuredDeclaration);
 }
 
+// What version 1 added up is added up anew by the next write; until then the rows are read.
+Status RetireRollups(const sqlite::Database& database) {
+  ASSIGN_OR_RETURN(const int64_t there,
+                   database.Number("SELECT count(*) FROM sqlite_master WHERE name='telemetry_rollup_state'"));
+  if (there == 0) return Ok();
+  return database.Run("UPDATE telemetry_rollup_state SET stale=1 WHERE stale=0");
+}
+
 Status BringUp(const sqlite::Database& database, Rollup* rollup) {
   ASSIGN_OR_RETURN(sqlite::Transaction change, sqlite::Transaction::Begin(database));
-  RETURN_IF_ERROR(sqlite::CheckVersion(database, kSchema).status());
+  ASSIGN_OR_RETURN(const int64_t version, sqlite::CheckVersion(database, kSchema));
   ASSIGN_OR_RETURN(const auto columns, ColumnsOf(database));
   if (columns.empty()) {
     ASSIGN_OR_RETURN(const int64_t others, database.Number("SELECT count(*) FROM sqlite_master"));
@@ -78,6 +86,7 @@ Status BringUp(const sqlite::Database& database, Rollup* rollup) {
     RETURN_IF_ERROR(AddMissing(database, columns));
   }
   RETURN_IF_ERROR(database.Run(kOtherTables));
+  if (version == 1) RETURN_IF_ERROR(RetireRollups(database));
   if (rollup) RETURN_IF_ERROR(rollup->Prepare(database));
   RETURN_IF_ERROR(database.Run("PRAGMA user_version=" + std::to_string(kVersion)));
   return change.Commit();

@@ -13,7 +13,7 @@
 namespace gpulens::telemetry {
 
 // What user_version is of a file that was brought up to date.
-inline constexpr int kVersion = 1;
+inline constexpr int kVersion = 2;  // 1: roll-ups with two ratios instead of four
 
 // A leading "~/" is the home folder. kInvalidArgument: there is none.
 Result<std::string> ExpandPath(std::string_view path);

@@ -1,11 +1,9 @@
 """What a file of telemetry records tells of many calls."""
-import sqlite3
-import threading
-from typing import Any, Dict, List, Optional, Sequence, Tuple
+import os
+from typing import Any, Dict, List, Optional
 
-from ..._core import telemetry_bits as _telemetry_bits
+from ..._core import telemetry_rows as _telemetry_rows
 from ...inference.store import InferenceStore as _InferenceStore
-from .reading import Database
 from .records import AggregatedStats, EngineStats, ModelStats
 
 __all__ = ["AggregatedStats", "EngineStats", "ModelStats", "TelemetryAggregator"]
@@ -17,10 +15,15 @@ def _zero(value: float) -> float:
     return 0.0 if value != value else value
 
 
+def _span(since: Optional[float], until: Optional[float]) -> Dict[str, float]:
+    bounds = (("since", since), ("until", until))
+    return {name: min(max(float(bound), _EARLIEST), _LATEST) for name, bound in bounds if bound is not None}
+
+
 def _told(kind: Any, summary: Any) -> Any:
     """A summary of the native store, in the names and units of these records."""
     means, latency, energy = summary.call_means, summary.latency_seconds, summary.energy_joules
-    ratio, each = summary.output_tokens_per_second_per_watt, means.tokens_per_joule
+    joules_per_token = _zero(summary.joules_per_output_token)
     numbers = {
         "total_latency": latency.sum,
         "avg_latency": latency.mean,
@@ -35,9 +38,9 @@ def _told(kind: Any, summary: Any) -> Any:
         "avg_p95_itl_ms": means.itl_p95_seconds * 1e3,
         # Of the sums; where no record has both sides, the mean of what records say themselves.
         "avg_throughput_tok_per_sec": _zero(summary.output_tokens_per_second) or means.tokens_per_second,
-        "avg_tokens_per_joule": _zero(ratio) or each,
-        "avg_energy_per_output_token_joules": _zero(summary.joules_per_output_token) or means.joules_per_output_token,
-        "avg_throughput_per_watt": _zero(ratio) or means.tokens_per_second_per_watt,
+        "avg_tokens_per_joule": 1 / joules_per_token if joules_per_token else means.tokens_per_joule,
+        "avg_energy_per_output_token_joules": joules_per_token or means.joules_per_output_token,
+        "avg_throughput_per_watt": _zero(summary.output_tokens_per_second_per_watt) or means.tokens_per_second_per_watt,
     }
     told = {name: _zero(value) for name, value in numbers.items() if name in kind.__dataclass_fields__}
     for name in ("total_tokens", "prompt_tokens", "completion_tokens"):
@@ -56,11 +59,8 @@ class TelemetryAggregator:
     """
 
     def __init__(self, db_path: Any) -> None:
-        self._path = str(db_path)
-        self._lock = threading.Lock()
-        self._database: Optional[Database] = Database(self._path)
-        self._bits = _telemetry_bits()
-        self._store = _InferenceStore(self._database.path, read_only=True)
+        self._path = os.path.abspath(os.path.expanduser(str(db_path)))
+        self._store: Optional[_InferenceStore] = _InferenceStore(self._path, read_only=True)
 
     def per_model_stats(
         self, *, since: Optional[float] = None, until: Optional[float] = None, current_methodology_only: bool = False
@@ -94,27 +94,23 @@ class TelemetryAggregator:
     ) -> List[Dict[str, Any]]:
         """Of each batch, those with most requests first: batch_id, total_requests, total_tokens, total_energy_joules and
         energy_per_token_joules, which is over the requests whose energy is known."""
-        conditions, arguments = self._where(since, until)
-        conditions = [*conditions, "batch_id != ''"] + (["COALESCE(is_warmup, 0) = 0"] if exclude_warmup else [])
-        if "batch_id" not in self._open().columns:
-            return []
-        tokens = "COALESCE(prompt_tokens, 0) + COALESCE(completion_tokens, 0)"
-        joules = self._known("energy_joules")
-        columns = (
-            f"batch_id, COUNT(*) AS total_requests, SUM({tokens}) AS total_tokens,"
-            f" COALESCE(SUM({joules}), 0.0) AS total_energy_joules,"
-            f" COALESCE(SUM({joules}) / NULLIF(SUM(CASE WHEN {joules} IS NOT NULL THEN {tokens} END), 0), 0.0)"
-            " AS energy_per_token_joules"
-        )
-        rows = self._select(columns, conditions, arguments, "GROUP BY batch_id ORDER BY total_requests DESC, batch_id")
-        return [dict(row) for row in rows]
+        batches = []
+        for summary in self._native().summary(by="batch", **{**self._asked(since, until, False), "warmup": not exclude_warmup}):
+            batches.append(
+                {
+                    "batch_id": summary.key,
+                    "total_requests": summary.calls,
+                    "total_tokens": summary.prompt_tokens + summary.completion_tokens,
+                    "total_energy_joules": _zero(summary.energy_joules.sum),
+                    "energy_per_token_joules": _zero(summary.joules_per_token),
+                }
+            )
+        return batches
 
     def export_records(self, *, since: Optional[float] = None, until: Optional[float] = None) -> List[Dict[str, Any]]:
-        """The rows as dicts, the oldest first."""
-        conditions, arguments = self._where(since, until)
-        rest = f"WHERE {' AND '.join(conditions)} " if conditions else ""
-        with self._lock:
-            return self._open().rows(rest + "ORDER BY timestamp, id", arguments)
+        """The rows as dicts, the oldest first: all columns that the file has, in its order, but for `measured`, which is not for
+        people. They are read in C++, as `gpulens telemetry export` reads them."""
+        return list(_telemetry_rows(self._native(), **_span(since, until)))
 
     def record_count(self) -> int:
         """How many records there are."""
@@ -122,7 +118,8 @@ class TelemetryAggregator:
 
     def clear(self) -> int:
         """Deletes all records; how many there were."""
-        store = _InferenceStore(self._open().path)
+        self._native()
+        store = _InferenceStore(self._path)
         try:
             return int(store.clear())
         finally:
@@ -130,35 +127,20 @@ class TelemetryAggregator:
 
     def close(self) -> None:
         """Closes the file. May be called twice."""
-        with self._lock:
-            database, self._database = self._database, None
-            if database is not None:
-                database.close()
-
-    def _open(self) -> Database:
-        if self._database is None:
-            raise sqlite3.ProgrammingError("the aggregator is closed")
-        return self._database
-
-    def _known(self, column: str) -> str:
-        """SQL: the column, NULL where it was not measured."""
-        columns = self._open().columns
-        if column not in columns:
-            return "NULL"
-        if "measured" not in columns or column not in self._bits:
-            return f"NULLIF({column}, 0)"
-        return f"CASE WHEN {column} != 0 OR measured & {self._bits[column]} THEN {column} END"
+        store, self._store = self._store, None
+        if store is not None:
+            store.close()
 
     def _native(self) -> Any:
-        self._open()
-        return self._store
+        store = self._store
+        if store is None:
+            import sqlite3  # whose error this is in OpenJarvis
+
+            raise sqlite3.ProgrammingError("the aggregator is closed")
+        return store
 
     def _asked(self, since: Optional[float], until: Optional[float], current: bool) -> Dict[str, Any]:
-        asked: Dict[str, Any] = {"warmup": True, "token_counting_version": 2 if current else None}
-        for name, bound in (("since", since), ("until", until)):
-            if bound is not None:
-                asked[name] = min(max(float(bound), _EARLIEST), _LATEST)
-        return asked
+        return {**_span(since, until), "warmup": True, "token_counting_version": 2 if current else None}
 
     def _models(self, asked: Dict[str, Any]) -> List[ModelStats]:
         models = []
@@ -173,17 +155,3 @@ class TelemetryAggregator:
             engines.append(_told(EngineStats, summary))
             engines[-1].engine, engines[-1].call_count = summary.key, summary.calls
         return engines
-
-    def _where(self, since: Optional[float], until: Optional[float]) -> Tuple[List[str], List[Any]]:
-        conditions: List[str] = []
-        arguments: List[Any] = []
-        for condition, bound in (("timestamp >= ?", since), ("timestamp <= ?", until)):
-            if bound is not None:
-                conditions.append(condition)
-                arguments.append(bound)
-        return conditions, arguments
-
-    def _select(self, columns: str, conditions: Sequence[str], arguments: Sequence[Any], rest: str) -> List[sqlite3.Row]:
-        where = f"WHERE {' AND '.join(conditions)}"
-        with self._lock:
-            return self._open().connection.execute(f"SELECT {columns} FROM telemetry {where} {rest}", arguments).fetchall()

@@ -3,10 +3,10 @@ import logging
 from typing import Any, Dict, List
 
 from ..._core import TelemetryWriter as _TelemetryWriter
+from ..._core import telemetry_rows as _telemetry_rows
 from ...errors import InvalidArgumentError as _InvalidArgumentError
 from ...inference.store import InferenceStore as _InferenceStore
 from .events import EventType
-from .reading import open_to_read
 from .records import TelemetryRecord
 
 __all__ = ["TelemetryRecord", "TelemetryStore"]
@@ -43,11 +43,10 @@ class TelemetryStore:
         self._store.flush()
 
     def list_recent(self, limit: int = 50) -> List[Dict[str, Any]]:
-        """The newest rows, the newest first."""
-        if not self._closed:
-            self.flush()
-        with open_to_read(self._store.path) as database:
-            return database.rows("ORDER BY timestamp DESC, id DESC LIMIT ?", (limit,))
+        """The newest rows, the newest first; a limit below 0: all."""
+        if limit == 0:
+            return []
+        return list(_telemetry_rows(self._store, newest_first=True, limit=max(limit, 0)))
 
     def subscribe_to_bus(self, bus: Any) -> None:
         """Keeps each record that is published on the bus as "telemetry_record"; other payloads are passed by."""

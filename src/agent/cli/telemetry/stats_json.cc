@@ -63,6 +63,7 @@ void AppendSummary(std::string& out, const InferenceSummary& of, std::string_vie
   object.Number("joules_per_output_token", of.joules_per_output_token);
   object.Number("output_tokens_per_second", of.output_tokens_per_second);
   object.Number("output_tokens_per_second_per_watt", of.output_tokens_per_second_per_watt);
+  object.Number("joules_per_token", of.joules_per_token);
   object.Number("mean_of_itl_median_seconds", of.call_means.itl_median_seconds);
   object.Number("mean_of_itl_p95_seconds", of.call_means.itl_p95_seconds);
 }

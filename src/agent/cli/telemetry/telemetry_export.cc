@@ -113,10 +113,7 @@ int RunTelemetryExport(const TelemetryOptions& options) {
     ASSIGN_OR_RETURN(const std::string path, FindTelemetryFile(options.db));
     ASSIGN_OR_RETURN(const Query query, QueryOf(options, RealClock().Now().unix_ns));
     ASSIGN_OR_RETURN(const sqlite::Database database, telemetry::OpenToRead(path));
-    const telemetry::Plan plan = telemetry::MakePlan(telemetry::RangeOf(query), {}, 0);
-    ASSIGN_OR_RETURN(Statement rows,
-                     telemetry::SelectRows(database, query,
-                                           {.part = plan.rows.front(), .order = " ORDER BY timestamp, id"}));
+    ASSIGN_OR_RETURN(Statement rows, telemetry::SelectAsTheyAre(database, query));
     if (options.output.empty() || options.output == "-") return WriteRows(rows, options.format, stdout);
     return WriteFile(rows, options.format, options.output);
   };

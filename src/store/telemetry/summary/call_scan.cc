@@ -88,6 +88,13 @@ Result<sqlite::Statement> SelectRows(const sqlite::Database& database, const Que
   return rows;
 }
 
+Result<sqlite::Statement> SelectAsTheyAre(const sqlite::Database& database, const Query& query) {
+  std::string order = query.newest_first ? " ORDER BY timestamp DESC, id DESC" : " ORDER BY timestamp, id";
+  if (query.limit > 0) order += " LIMIT " + std::to_string(query.limit);
+  const Plan plan = MakePlan(RangeOf(query), {}, 0);
+  return SelectRows(database, query, {.part = plan.rows.front(), .order = std::move(order)});
+}
+
 Status ScanRows(const sqlite::Database& database, const Query& query, const Selection& selection,
                 const std::function<bool(const Row&)>& on_row) {
   ASSIGN_OR_RETURN(sqlite::Statement rows, SelectRows(database, query, selection));

@@ -26,7 +26,9 @@ struct Selection {
 // The rows that fit the query and the selection. `query` outlives the statement.
 Result<sqlite::Statement> SelectRows(const sqlite::Database& database, const Query& query,
                                      const Selection& selection);
-// The same as values; columns that the file has not are not known. False from `on_row`: enough.
+// All columns of the rows that fit, as they are in the file, in the order and number that Each has them.
+Result<sqlite::Statement> SelectAsTheyAre(const sqlite::Database& database, const Query& query);
+// The first as values; columns that the file has not are not known. False from `on_row`: enough.
 Status ScanRows(const sqlite::Database& database, const Query& query, const Selection& selection,
                 const std::function<bool(const Row&)>& on_row);
 

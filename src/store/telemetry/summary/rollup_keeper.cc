@@ -15,6 +15,8 @@ namespace {
 // What cannot be rolled up never is: of a file with times that are none.
 constexpr const char* kNever = "UPDATE telemetry_rollup_state SET stale = 2";
 
+constexpr const char* kAnew = "UPDATE telemetry_rollup_state SET stale = 1";
+
 Result<int64_t> StaleOf(const sqlite::Database& database) {
   return database.Number("SELECT stale FROM telemetry_rollup_state");
 }
@@ -122,7 +124,8 @@ Status RollupKeeper::Store(const sqlite::Database& database, const Pending& pend
   };
   for (auto& [key, sums] : wide) {
     ASSIGN_OR_RETURN(const bool found, bind(there, key).Step());
-    if (found) RETURN_IF_ERROR(sums.MergeBytes(there.Text(0)));
+    // One that is broken stops nobody from writing: all are made anew, by the next write.
+    if (found && !sums.MergeBytes(there.Text(0))) return database.Run(kAnew);
     there.Reset();
     std::string bytes;
     sums.AppendBytes(bytes);

@@ -43,9 +43,10 @@ Row AnyCall() {
     if (ticks >= 0) value = ticks / 1e3;
   };
   for (double* value : {&n.latency_seconds, &n.ttft, &n.energy_joules, &n.mean_itl_ms, &n.gpu_utilization_pct,
-                        &n.prefill_energy_joules, &n.throughput_tok_per_sec})
+                        &n.prefill_energy_joules, &n.throughput_tok_per_sec, &n.power_watts})
     maybe(*value);
   if (*rc::gen::inRange(0, 3) > 0) n.completion_tokens = *rc::gen::inRange(0, 1000);
+  if (*rc::gen::inRange(0, 3) > 0) n.prompt_tokens = *rc::gen::inRange(0, 1000);
   return row;
 }
 
@@ -80,6 +81,8 @@ void ExpectSame(const std::vector<InferenceSummary>& a, const std::vector<Infere
     ExpectSame(a[i].gpu_utilization_ratio, b[i].gpu_utilization_ratio);
     ExpectNear(a[i].joules_per_output_token, b[i].joules_per_output_token);
     ExpectNear(a[i].output_tokens_per_second, b[i].output_tokens_per_second);
+    ExpectNear(a[i].output_tokens_per_second_per_watt, b[i].output_tokens_per_second_per_watt);
+    ExpectNear(a[i].joules_per_token, b[i].joules_per_token);
     ExpectNear(a[i].prefill_energy_joules, b[i].prefill_energy_joules);
     ExpectNear(a[i].call_means.tokens_per_second, b[i].call_means.tokens_per_second);
   }
@@ -205,6 +208,62 @@ TEST(Rollup, ABrokenOneCostsTimeNotTheAnswer) {
   files.CatchUp();
   ASSERT_TRUE(files.with.database().Run("UPDATE telemetry_rollup SET sums = x'0102'").ok());
   EXPECT_EQ(Summarize(files.with.database(), {})->front().calls, 10u);
+}
+
+TEST(Rollup, ABrokenOneStopsNobodyFromWriting) {
+  Pair files;
+  files.Insert(Calls(10, kBegin));
+  files.CatchUp();
+  ASSERT_TRUE(files.with.database().Run("UPDATE telemetry_rollup SET sums = x'0102'").ok());
+  files.Insert(Calls(5000, kBegin));
+  EXPECT_EQ(Summarize(files.with.database(), {})->front().calls, 5010u);
+  files.Insert(Calls(1, kBegin));
+  EXPECT_EQ(files.Number("SELECT covered FROM telemetry_rollup_state WHERE stale = 0"), 5011);
+  EXPECT_EQ(files.Number("SELECT count(*) FROM telemetry_rollup WHERE sums = x'0102'"), 0);
+  EXPECT_EQ(Summarize(files.with.database(), {})->front().calls, 5011u);
+}
+
+// A file of version 1 whose roll-ups lack two of the ratios.
+TEST(Rollup, ThoseOfVersionOneAreMadeAnew) {
+  testing::TempFolder folder;
+  const std::string path = folder.path() + "/t.db";
+  RollupKeeper keeper;
+  {
+    WrittenFile file(path, &keeper);
+    std::vector<Row> rows = Calls(100, kBegin);
+    for (Row& row : rows) row.numbers.completion_tokens = 50, row.numbers.power_watts = 100;
+    file.Insert(rows);
+    auto transaction = sqlite::Transaction::Begin(file.database());
+    ASSERT_TRUE(keeper.CatchUp(file.database(), 1000));
+    ASSERT_TRUE(transaction->Commit().ok());
+    // The old bytes end two ratios, 32 bytes, earlier.
+    ASSERT_TRUE(
+        file.database()
+            .Run("UPDATE telemetry_rollup SET sums = CAST(x'01' || substr(sums, 2, length(sums) - 33) AS "
+                 "BLOB); PRAGMA user_version=1")
+            .ok());
+  }
+  const auto right = [&] {
+    auto database = OpenToRead(path);
+    const auto all = Summarize(*database, {});
+    return all && all->front().calls >= 100 && all->front().output_tokens_per_second_per_watt == 0.5;
+  };
+  EXPECT_TRUE(right()) << "by rows, as the roll-ups are of another version";
+  // Whoever opens it for writing, with roll-ups or without.
+  ASSERT_TRUE(OpenToWrite(path, nullptr));
+  EXPECT_TRUE(right());
+  RollupKeeper next;
+  WrittenFile file(path, &next);
+  EXPECT_EQ(*file.database().Number("SELECT stale FROM telemetry_rollup_state"), 1);
+  file.Insert(Calls(1, kBegin));
+  EXPECT_EQ(*file.database().Number("SELECT stale FROM telemetry_rollup_state"), 0);
+  auto transaction = sqlite::Transaction::Begin(file.database());
+  ASSERT_TRUE(next.CatchUp(file.database(), 1000));
+  ASSERT_TRUE(transaction->Commit().ok());
+  EXPECT_EQ(
+      *file.database().Number("SELECT count(*) FROM telemetry_rollup WHERE substr(sums, 1, 1) != x'02'"), 0);
+  EXPECT_EQ(*file.database().Number("SELECT covered FROM telemetry_rollup_state"), 101);
+  EXPECT_TRUE(right());
 }
 
 TEST(Rollup, WhatIsDeletedWhileItWaitsIsNotCounted) {

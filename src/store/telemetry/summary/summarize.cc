@@ -165,12 +165,12 @@ Result<std::vector<InferenceSummary>> SummarizeRows(const Query& query, const Ro
 
 Status EachRecord(const sqlite::Database& database, const Query& query,
                   const std::function<bool(const InferenceRecord&)>& on_record) {
-  const TimeRange range = RangeOf(query);
-  const Plan plan = MakePlan(range, {}, 0);
-  std::string order = query.newest_first ? " ORDER BY timestamp DESC, id DESC" : " ORDER BY timestamp, id";
-  if (query.limit > 0) order += " LIMIT " + std::to_string(query.limit);
-  return ScanRows(database, query, {.part = plan.rows.front(), .order = order},
-                  [&](const Row& row) { return on_record(ToRecord(row)); });
+  ASSIGN_OR_RETURN(sqlite::Statement rows, SelectAsTheyAre(database, query));
+  const RowReader reader(rows);
+  for (;;) {
+    ASSIGN_OR_RETURN(const bool more, rows.Step());
+    if (!more || !on_record(ToRecord(reader.Read()))) return Ok();
+  }
 }
 
 }  // namespace gpulens::telemetry

@@ -85,6 +85,43 @@ TEST_F(SummarizeTest, RatiosAreOfTheSumsOfThoseThatHaveBoth) {
   EXPECT_DOUBLE_EQ(all.energy_joules.sum, 11);
 }
 
+TEST_F(SummarizeTest, ThroughputPerWattIsOfTheSumsToo) {
+  std::vector<Row> rows(4, Call(1, "m"));
+  const auto set = [&](size_t i, int64_t tokens, double seconds, double watts) {
+    Numbers& n = rows[i].numbers;
+    n.completion_tokens = tokens, n.latency_seconds = seconds, n.power_watts = watts;
+  };
+  set(0, 1000, 10, 100);
+  set(1, 1, 1, 300);
+  set(2, 100, 2, 500);
+  rows[2].numbers.energy_joules = 400;  // a measured energy wins over watts times seconds
+  set(3, 5000, 1, kNotMeasured);
+  Insert(rows);
+  const InferenceSummary all = All();
+  EXPECT_DOUBLE_EQ(all.output_tokens_per_second_per_watt, 1101.0 / (1000 + 300 + 400));
+  EXPECT_DOUBLE_EQ(all.joules_per_output_token, 4) << "watts alone are no measured energy";
+  EXPECT_DOUBLE_EQ(all.call_means.tokens_per_second_per_watt, (1.0 + 1.0 / 300 + 0.1) / 3);
+}
+
+TEST_F(SummarizeTest, AllTokensOfABatchShareItsEnergy) {
+  std::vector<Row> rows(4, Call(1, "m"));
+  for (Row& row : rows) row.text(TextColumn::kBatch) = "b";
+  rows[0].numbers.prompt_tokens = 5, rows[0].numbers.completion_tokens = 5, rows[0].numbers.energy_joules = 3;
+  rows[1].numbers.prompt_tokens = 10, rows[1].numbers.energy_joules = 2;
+  rows[2].numbers.energy_joules = 1;  // failed: no tokens, but it drew
+  rows[3].numbers.completion_tokens = 1000;
+  Insert(rows);
+  const auto batches = Summarize(file_.database(), {.by = GroupBy::kBatch});
+  ASSERT_TRUE(batches);
+  EXPECT_DOUBLE_EQ(batches->front().joules_per_token, 6.0 / 20);
+  rows.assign(1, Call(2, "m"));
+  rows[0].text(TextColumn::kBatch) = "b";
+  rows[0].numbers.energy_joules = -5'000'006, rows[0].numbers.completion_tokens = 1;  // as openjarvis records
+  Insert(rows);
+  EXPECT_DOUBLE_EQ(All().joules_per_token, 6.0 / 20);
+  EXPECT_DOUBLE_EQ(All().energy_joules.sum, 6);
+}
+
 TEST_F(SummarizeTest, BothEndsOfTheTimeAreIncluded) {
   Insert({Call(1, "m"), Call(2, "m"), Call(3, "m")});
   EXPECT_EQ(All({.since = TimeOf(2), .until = TimeOf(2)}).calls, 1u);

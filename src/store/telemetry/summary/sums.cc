@@ -30,6 +30,12 @@ void Moments::Merge(const Moments& other) noexcept {
   max = std::max(max, other.max);
 }
 
+void Sums::Ratio::Add(double more_above, double more_below) noexcept {
+  if (!std::isfinite(more_above) || !std::isfinite(more_below)) return;
+  above += more_above;
+  below += more_below;
+}
+
 void Sums::AddMeasure(Measure which, double value) {
   Measured& measured = measured_[static_cast<size_t>(which)];
   if (measured.sketch.Add(value)) measured.moments.Add(value);
@@ -49,6 +55,10 @@ void Sums::AddCount(Count which, int64_t value) noexcept {
 
 void Sums::Add(const Row& row) {
   Numbers in = row.numbers;
+  // What our store would have set aside: openjarvis writes joules below 0 when a counter could not be read.
+  for (double* value : {&in.latency_seconds, &in.ttft, &in.energy_joules, &in.prefill_energy_joules,
+                        &in.decode_energy_joules, &in.power_watts})
+    if (*value < 0) *value = kNotMeasured;
   Derive(in);  // other programs leave a call's ratios out
   const auto outcome = static_cast<Outcome>(in.outcome);
   AddCount(Count::kCalls, 1);
@@ -76,16 +86,14 @@ void Sums::Add(const Row& row) {
   AddMean(Mean::kTokensPerJoule, in.tokens_per_joule);
   AddMean(Mean::kJoulesPerToken, in.energy_per_output_token_joules);
   AddMean(Mean::kTokensPerSecondPerWatt, in.throughput_per_watt);
-  if (in.completion_tokens <= 0) return;
-  const auto tokens = static_cast<double>(in.completion_tokens);
-  if (std::isfinite(in.latency_seconds)) {
-    per_second_.above += tokens;
-    per_second_.below += in.latency_seconds;
-  }
-  if (std::isfinite(in.energy_joules)) {
-    per_joule_.above += tokens;
-    per_joule_.below += in.energy_joules;
-  }
+  const auto tokens = static_cast<double>(std::max<int64_t>(in.completion_tokens, 0));
+  // Nobody's tokens cost joules, too: of a call that failed.
+  all_per_joule_.Add(static_cast<double>(std::max<int64_t>(in.prompt_tokens, 0)) + tokens, in.energy_joules);
+  if (tokens == 0) return;
+  per_second_.Add(tokens, in.latency_seconds);
+  per_joule_.Add(tokens, in.energy_joules);
+  per_watt_second_.Add(tokens,
+                       std::isnan(in.energy_joules) ? in.power_watts * in.latency_seconds : in.energy_joules);
 }
 
 void Sums::Merge(const Sums& other) {
@@ -98,10 +106,10 @@ void Sums::Merge(const Sums& other) {
     means_[i].n += other.means_[i].n;
     means_[i].sum += other.means_[i].sum;
   }
-  per_second_.above += other.per_second_.above;
-  per_second_.below += other.per_second_.below;
-  per_joule_.above += other.per_joule_.above;
-  per_joule_.below += other.per_joule_.below;
+  per_second_.Merge(other.per_second_);
+  per_joule_.Merge(other.per_joule_);
+  per_watt_second_.Merge(other.per_watt_second_);
+  all_per_joule_.Merge(other.all_per_joule_);
 }
 
 Distribution Sums::Of(Measure which) const {
@@ -157,7 +165,8 @@ InferenceSummary Sums::Summary(std::string key) const {
   out.joules_per_output_token = ratio(per_joule_.below, per_joule_.above);
   out.output_tokens_per_second = ratio(per_second_.above, per_second_.below);
   // (tokens / s) / (J / s)
-  out.output_tokens_per_second_per_watt = ratio(per_joule_.above, per_joule_.below);
+  out.output_tokens_per_second_per_watt = ratio(per_watt_second_.above, per_watt_second_.below);
+  out.joules_per_token = ratio(all_per_joule_.below, all_per_joule_.above);
   out.call_means = {.itl_median_seconds = MeanOf(Mean::kItlMedian),
                     .itl_p95_seconds = MeanOf(Mean::kItlP95),
                     .tokens_per_second = MeanOf(Mean::kTokensPerSecond),

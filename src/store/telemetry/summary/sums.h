@@ -67,9 +67,12 @@ class Sums {
     uint64_t n = 0;
     double sum = 0;
   };
-  // Of the calls that have both: tokens and seconds, tokens and joules.
+  // Of the calls that have both.
   struct Ratio {
     double above = 0, below = 0;
+
+    void Add(double more_above, double more_below) noexcept;
+    void Merge(const Ratio& other) noexcept { Add(other.above, other.below); }
   };
 
   void AddMeasure(Measure which, double value);
@@ -81,7 +84,9 @@ class Sums {
   std::array<uint64_t, kCounts> counts_{};
   std::array<Measured, kMeasures> measured_;
   std::array<Sum, kMeans> means_{};
-  Ratio per_second_, per_joule_;
+  Ratio per_second_, per_joule_;  // output tokens, of the calls that have some
+  Ratio per_watt_second_;         // the same; joules are energy, else mean watts times seconds
+  Ratio all_per_joule_;           // prompt and completion tokens, of all calls whose energy is known
 };
 
 }  // namespace gpulens::telemetry

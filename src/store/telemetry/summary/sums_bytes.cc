@@ -1,6 +1,6 @@
-// The bytes of sums: version 1; the counts; per measure its moments, the length of its sketch and the sketch;
-// per mean a count and a sum; the two ratios. Whole numbers are 8 bytes, lowest first, and so are the bits of
-// doubles; of a measure or mean that nothing was added to there is one byte 0, else a byte 1 before it.
+// The bytes of sums: version 2; the counts; per measure its moments, the length of its sketch and the sketch;
+// per mean a count and a sum; the four ratios. Whole numbers are 8 bytes, lowest first, and so are the bits
+// of doubles; of a measure or mean that nothing was added to there is one byte 0, else a byte 1 before it.
 #include <bit>
 #include <cmath>
 
@@ -9,7 +9,7 @@
 namespace gpulens::telemetry {
 namespace {
 
-constexpr char kVersion = 1;
+constexpr char kVersion = 2;  // 1 had two ratios: its file is rolled up anew (schema.cc)
 // Of one roll-up.
 constexpr uint64_t kMostCount = uint64_t{1} << 56;
 
@@ -89,12 +89,14 @@ void Sums::AppendBytes(std::string& out) const {
     Append(out, mean.n);
     Append(out, mean.sum);
   }
-  for (double value : {per_second_.above, per_second_.below, per_joule_.above, per_joule_.below})
-    Append(out, value);
+  for (const Ratio& ratio : {per_second_, per_joule_, per_watt_second_, all_per_joule_}) {
+    Append(out, ratio.above);
+    Append(out, ratio.below);
+  }
 }
 
 Status Sums::MergeBytes(std::string_view bytes) {
-  Status bad{Code::kDataLoss, "no roll-up, or one of a newer program"};
+  Status bad{Code::kDataLoss, "no roll-up, or one of another version"};
   Reader reader(bytes);
   if (reader.Byte() != kVersion) return bad;
   Sums read;
@@ -115,9 +117,10 @@ Status Sums::MergeBytes(std::string_view bytes) {
     mean.sum = reader.Real();
     if (mean.n == 0) reader.Refuse();
   }
-  for (double* value :
-       {&read.per_second_.above, &read.per_second_.below, &read.per_joule_.above, &read.per_joule_.below})
-    *value = reader.Real();
+  for (Ratio* ratio : {&read.per_second_, &read.per_joule_, &read.per_watt_second_, &read.all_per_joule_}) {
+    ratio->above = reader.Real();
+    ratio->below = reader.Real();
+  }
   if (!reader.done()) return bad;
   Merge(read);
   return Ok();
