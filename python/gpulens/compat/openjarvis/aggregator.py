@@ -134,6 +134,7 @@ class TelemetryAggregator:
             database, self._database = self._database, None
             if database is not None:
                 database.close()
+                self._store.close()
 
     def _open(self) -> Database:
         if self._database is None:

@@ -46,9 +46,10 @@ def _connect(path: str) -> sqlite3.Connection:
         connection.execute("SELECT 1 FROM sqlite_master LIMIT 1").fetchall()
         return connection
     except sqlite3.OperationalError:
-        # In a folder that may not be written no log can be made beside it; where there is none it has nothing to tell.
+        # In a folder that may not be written no log can be made beside it; where there is none, or the empty one that readers
+        # leave behind, it has nothing to tell.
         connection.close()
-        if os.path.exists(path + "-wal"):
+        if os.path.exists(path + "-wal") and os.path.getsize(path + "-wal"):
             raise
         return sqlite3.connect(uri + "?immutable=1", uri=True, timeout=5, check_same_thread=False)
     except sqlite3.DatabaseError as error:

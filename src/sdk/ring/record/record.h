@@ -70,7 +70,7 @@ class KernelRecord {
     counts_.cpu_known = true;
   }
   // Whether more was received than has an outcome.
-  bool open() const noexcept { return counts_.received > counts_.processed + counts_.errors; }
+  bool open() const noexcept { return counts_.received + stray_errors_ > counts_.processed + counts_.errors; }
 
   void Reset(TimePoint now);
   KernelTelemetry Copy(TimePoint now, std::chrono::system_clock::time_point wall) const;
@@ -80,6 +80,7 @@ class KernelRecord {
   const std::string id_;
   KernelState state_ = KernelState::kCreated;
   Counts counts_, base_;
+  uint64_t stray_errors_ = 0;  // that are the outcome of no message: a second one of the same, or between two
   uint64_t depth_ = 0, high_water_ = 0, queue_limit_ = 0;
   std::optional<TimePoint> start_, counted_from_, end_, last_;
   Rates rates_;
