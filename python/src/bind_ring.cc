@@ -249,6 +249,7 @@ nb::dict SummaryOf(const TelemetryCollector& self) {
     row["messages_processed"] = nb::int_(one.messages_processed);
     row["errors"] = nb::int_(one.errors);
     row["dropped"] = nb::int_(one.dropped);
+    row["dropped_by"] = DroppedBy(one);
     row["throughput"] = nb::float_(one.throughput);
     row["error_rate"] = nb::float_(one.error_rate);
     row["uptime"] = nb::float_(Seconds(one.uptime));
