@@ -26,6 +26,7 @@ from typing import Any, Mapping
 
 from ... import training as _training
 from ..._core import Registry, TrainingOptions, TrainingRecorder
+from ..._tensors import Later
 from ...efficiency import find_gpu_spec, mfu, training_flops
 from ...errors import InvalidArgumentError
 from ...export import export_otlp
@@ -49,7 +50,7 @@ class GradientTracker(_training.GradientTracker):
     record_step(model, max_norm) after backward() and before clipping. Usable without a monitor.
     """
 
-    def __init__(self, recorder: TrainingRecorder | None = None, later=None):
+    def __init__(self, recorder: TrainingRecorder | None = None, later: Later | None = None):
         super().__init__(recorder or _alone(), later)
 
     def _metrics(self):
@@ -76,7 +77,7 @@ class GradientTracker(_training.GradientTracker):
 class DataLoaderTimer(_training.DataLoaderTimer):
     """Measures how long a loop waits for its next batch: for batch in timer.wrap_dataloader(loader). Usable without a monitor."""
 
-    def __init__(self, recorder: TrainingRecorder | None = None, **options):
+    def __init__(self, recorder: TrainingRecorder | None = None, **options: Any):
         super().__init__(recorder or _alone(), **options)
 
     @property
@@ -88,7 +89,7 @@ class DataLoaderTimer(_training.DataLoaderTimer):
 class CheckpointTimer(_training.CheckpointTimer):
     """Times checkpoints: with timer.time_save(size_bytes), with timer.time_restore(). Usable without a monitor."""
 
-    def __init__(self, recorder: TrainingRecorder | None = None, **options):
+    def __init__(self, recorder: TrainingRecorder | None = None, **options: Any):
         super().__init__(recorder or _alone(), **options)
 
     @property
@@ -226,7 +227,10 @@ class L9GPUTrainingMonitor(_training.TrainingMonitor):
         )
 
     def emit_step(self, loss: Any, step_time: float) -> TrainingMetrics:
-        """Records a step, which is sent with the next flush, and returns what it came to."""
+        """Records a step of `step_time` seconds, which is sent with the next flush, and returns what it came to.
+
+        loss: a number or a tensor of one element (on a device it is read here, which waits for it); None: not known.
+        """
         self.record_step(step_time, loss)
         return self.collect(loss, step_time)
 

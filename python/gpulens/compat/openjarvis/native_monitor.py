@@ -142,7 +142,10 @@ class _NativeMonitor(EnergyMonitor):
 
 
 class NvidiaEnergyMonitor(_NativeMonitor):
-    """NVIDIA GPUs."""
+    """NVIDIA GPUs, those that CUDA_VISIBLE_DEVICES leaves. Measures nothing, and says why in its samples, where there is none.
+
+    poll_interval_ms: between two readings, 1 to 1000; one thread of gpulens reads for all monitors. Thread-safe.
+    """
 
     _VENDOR = EnergyVendor.NVIDIA
 
@@ -153,7 +156,7 @@ class NvidiaEnergyMonitor(_NativeMonitor):
 
 
 class AmdEnergyMonitor(_NativeMonitor):
-    """AMD GPUs."""
+    """AMD GPUs, those that ROCR_VISIBLE_DEVICES and HIP_VISIBLE_DEVICES leave; else as NvidiaEnergyMonitor."""
 
     _VENDOR = EnergyVendor.AMD
 
@@ -175,7 +178,7 @@ class AppleEnergyMonitor(_NativeMonitor):
 
 
 class RaplEnergyMonitor(_NativeMonitor):
-    """Processors and their memory, by RAPL; all sockets, nothing twice."""
+    """Processors and their memory, by RAPL: all sockets, nothing twice, wraps counted. Else as NvidiaEnergyMonitor."""
 
     _VENDOR = EnergyVendor.CPU_RAPL
 
