@@ -150,6 +150,10 @@ class L9GPUTrainingMonitor(_training.TrainingMonitor):
     Raises InvalidArgumentError, which names the option, and UnavailableError where the package was built without gRPC.
     """
 
+    gradients: GradientTracker
+    dataloader: DataLoaderTimer
+    checkpoint: CheckpointTimer
+
     def __init__(
         self,
         otlp_endpoint: str = "",
