@@ -4,6 +4,7 @@ import importlib
 import inspect
 import pathlib
 import pkgutil
+import re
 import subprocess
 import sys
 import unittest
@@ -37,6 +38,10 @@ class Import(unittest.TestCase):
         self.assertLessEqual(set(gpulens.__all__), set(dir(gpulens)))
         with self.assertRaisesRegex(AttributeError, "no attribute 'Cuonter'"):
             gpulens.Cuonter
+
+    def test_modules_need_no_import_of_their_own(self):
+        for module in (*gpulens._EXPORTS, "gpulens.compat"):
+            self.assertEqual(run(f"import gpulens; print({module}.__name__)"), module)
 
     def test_modules_list_what_the_package_exports(self):
         for module, names in gpulens._EXPORTS.items():
@@ -102,6 +107,8 @@ class Types(unittest.TestCase):
                 value = getattr(value, "__func__", value)
                 if isinstance(value, property) and not name.startswith("_") and not inspect.getdoc(value):
                     wanting.add(f"{kind.__qualname__}.{name} has no help")
+                if type(value).__name__ == "nb_method" and name[0] != "_" and not re.search(r"(?m)^(?!\w+\().*\w", value.__doc__):
+                    wanting.add(f"{kind.__qualname__}.{name} has no help but its signature")
                 if not inspect.isfunction(value) or (name.startswith("_") and name != "__init__"):
                     continue
                 where = f"{kind.__module__}.{kind.__qualname__}: {name}"
