@@ -200,6 +200,21 @@ class Signatures(unittest.TestCase):
         theirs = [line for line in seed.read_text(encoding="utf-8").splitlines() if re.match(r"^(?!print)\w+\(.*\)( -> .*)?$", line)]
         self.assertEqual(theirs, [re.sub(r"^[A-Z]\w+\.", "", line) for line in OPENJARVIS])
 
+    def test_each_is_in_the_module_that_the_document_names(self):
+        seed = SEEDS / "openjarvis-telemetry.txt"
+        if not seed.exists():
+            self.skipTest(f"captures not here: {seed}")
+        t, name, seen = importlib.import_module("gpulens.compat.openjarvis"), "", set()
+        for line in seed.read_text(encoding="utf-8").splitlines():
+            source = re.fullmatch(r"Source code in src/openjarvis/telemetry/(\w+)\.py", line)
+            if source:
+                module = importlib.import_module(f"gpulens.compat.openjarvis.{source[1]}")
+                self.assertIs(getattr(module, name), getattr(t, name))
+                seen.add(name)
+            elif line in t.__all__:
+                name = line
+        self.assertGreaterEqual(len(seen), 15)
+
     def test_everything_named_in_the_document_is_there(self):
         seed = SEEDS / "openjarvis-telemetry.txt"
         if not seed.exists():
