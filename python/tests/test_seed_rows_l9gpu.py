@@ -12,7 +12,9 @@ import unittest
 import gpulens
 from gpulens.compat import l9gpu
 from gpulens.compat.l9gpu import metric_names as m
-from gpulens.compat.l9gpu.training import CheckpointTimer, DataLoaderTimer, GradientTracker, peak_tflops
+from gpulens.compat.l9gpu.training import peak_tflops
+from gpulens.compat.l9gpu.training.hooks import CheckpointTimer, DataLoaderTimer, GradientTracker
+from gpulens.compat.l9gpu.training.mfu import compute_mfu, compute_tflops, get_peak_tflops
 
 
 def hold(seconds):
@@ -49,6 +51,11 @@ class Formula(unittest.TestCase):
         for step_time, share in ((1.0, 0.2174), (2.0, 0.1087)):
             self.assertAlmostEqual(gpulens.mfu(flops, step_time, peak_flops=989e12, gpu_count=8), share, 4)
         self.assertAlmostEqual(flops / 1e12, 1720.32, 6)
+        self.assertAlmostEqual(compute_mfu(70e9, 4096, 1.0, 8, 989.0), 0.2174, 4)
+        self.assertAlmostEqual(compute_tflops(70e9, 4096, 1.0), 1720.32, 6)
+        # Recomputed operations count where one asks for them.
+        self.assertAlmostEqual(compute_mfu(7e9, 4096, 1.0, 8, 989.0, gradient_checkpointing=True), 4 / 3 * 6 * 7e9 * 4096 / 8 / 989e12)
+        self.assertEqual((compute_mfu(7e9, 4096, 1.0, 8, 0.0), math.isnan(compute_tflops(7e9, 4096, 0.0))), (0.0, True))
 
     def test_l9_218_peaks_by_real_names(self):
         for product, tflops in {"NVIDIA H100 80GB HBM3": 989.4, "NVIDIA A100-SXM4-80GB": 312, "NVIDIA L4": 121, "NVIDIA B200": 2250,
@@ -59,6 +66,8 @@ class Formula(unittest.TestCase):
         for product in ("NVIDIA H100 90GB", "NVIDIA L400", "", "T400"):
             with self.assertRaises(ValueError):
                 peak_tflops(product)
+            self.assertIsNone(get_peak_tflops(product))
+        self.assertAlmostEqual(get_peak_tflops("NVIDIA L4"), 121)
 
 
 class Parts(unittest.TestCase):
@@ -92,6 +101,15 @@ class Parts(unittest.TestCase):
             begin = time.perf_counter()
         self.assertEqual(batches, [0, 1])
 
+    def test_l9_220_a_timer_made_of_its_loader(self):
+        timer = DataLoaderTimer([1, 2, 3])
+        self.assertEqual((list(timer), list(timer), len(timer)), ([1, 2, 3], [1, 2, 3], 3))
+        self.assertGreaterEqual(timer.last_wait_seconds, 0)
+        empty = DataLoaderTimer()
+        self.assertTrue(empty)
+        with self.assertRaisesRegex(ValueError, "no loader yet"):
+            iter(empty)
+
     def test_l9_221_checkpoints_within_five_percent(self):
         timer, size = CheckpointTimer(), 1 << 30
         begin = time.perf_counter()
@@ -107,6 +125,8 @@ class Parts(unittest.TestCase):
         with timer.time_restore():
             hold(0.3)
         self.assertGreaterEqual(timer.checkpoint_restore_duration, 0.3)
+        self.assertEqual((timer.last_save_duration, timer.last_save_bandwidth, timer.last_restore_duration),
+                         (timer.checkpoint_save_duration, timer.checkpoint_save_bandwidth, timer.checkpoint_restore_duration))  # fmt: skip
 
 
 if __name__ == "__main__":

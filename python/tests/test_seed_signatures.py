@@ -87,9 +87,13 @@ metric_names.get_data_point_attributes(field_name: str) -> Dict[str, str]
 """,
     "gpulens.compat.l9gpu.training": """
 DataLoaderTimer.wrap_dataloader(loader)
-CheckpointTimer.time_save(size_bytes = None)
-L9GPUTrainingMonitor.collect(loss, step_time)
-L9GPUTrainingMonitor.emit_step(loss, step_time)
+compute_mfu(num_params, tokens_per_step, step_time_seconds, gpu_count, peak_tflops_per_gpu, gradient_checkpointing = False)
+compute_tflops(num_params, tokens_per_step, step_time_seconds, gradient_checkpointing = False)
+mfu.get_peak_tflops(gpu_model)
+L9GPUTrainingMonitor.wrap_dataloader(dataloader)
+CheckpointTimer.time_save(checkpoint_size_bytes = None)
+L9GPUTrainingMonitor.collect(loss = None, step_time = None)
+L9GPUTrainingMonitor.emit_step(loss = None, step_time = None)
 """,
 }
 # With a documented beginning, and more behind it that has defaults or is by name alone.
@@ -99,6 +103,7 @@ BEYOND = {
     "gpulens.compat.pydotcompute TelemetryCollector.record_error(kernel_id: str)",
     "gpulens.compat.l9gpu.training GradientTracker.record_step(model, max_norm = None)",
     "gpulens.compat.l9gpu.training CheckpointTimer.time_restore()",
+    "gpulens.compat.l9gpu.training DataLoaderTimer(dataloader)",
     "gpulens.compat.l9gpu.training L9GPUTrainingMonitor(otlp_endpoint, num_params, tokens_per_step, gpu_count, peak_tflops_per_gpu,"
     " gradient_checkpointing = False, service_name = 'l9gpu-training')",
 }
@@ -110,7 +115,7 @@ HINTS = {
     "dict": "Dict[str, Union[float, int]]", "tuple[dict, dict]": "Tuple[Dict[str, Union[float, int]], Dict[str, Union[float, int]]]",
 }  # fmt: skip
 # These have no defaults there; ours go on where one is left out, as the environment or the device says.
-DEFAULTED = {"otlp_endpoint", "num_params", "tokens_per_step", "gpu_count", "peak_tflops_per_gpu", "max_norm", "size_bytes"}
+DEFAULTED = {"dataloader", "otlp_endpoint", "num_params", "tokens_per_step", "gpu_count", "peak_tflops_per_gpu", "max_norm", "checkpoint_size_bytes"}
 
 
 def spelled(hint):
