@@ -80,12 +80,12 @@ class KernelRecord {
   const std::string id_;
   KernelState state_ = KernelState::kCreated;
   Counts counts_, base_;
-  uint64_t stray_errors_ = 0;  // that are the outcome of no message: a second one of the same, or between two
   uint64_t depth_ = 0, high_water_ = 0, queue_limit_ = 0;
   std::optional<TimePoint> start_, counted_from_, end_, last_;
   Rates rates_;
   Latency wait_, service_;
   std::string last_error_;
+  uint64_t stray_errors_ = 0;  // that are the outcome of no message: a second one of the same, or between two
 };
 
 // A kernel whose record can be read. Thread-safe.
