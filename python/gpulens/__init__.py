@@ -104,7 +104,11 @@ if TYPE_CHECKING:
 def __getattr__(name):
     module = _MODULE_OF.get(name)
     if module is None:
-        raise AttributeError(f"module 'gpulens' has no attribute '{name}'")
+        module = f"gpulens.{name}"
+        if module not in _EXPORTS and name != "compat":
+            raise AttributeError(f"module 'gpulens' has no attribute '{name}'")
+        __import__(module)
+        return _sys.modules[module]
     __import__(module)
     value = getattr(_sys.modules[module], name)
     globals()[name] = value  # from now on found without this
@@ -112,4 +116,4 @@ def __getattr__(name):
 
 
 def __dir__():
-    return sorted(set(globals()) | set(_MODULE_OF))
+    return sorted(set(globals()) | set(_MODULE_OF) | {module[len("gpulens.") :] for module in _EXPORTS})

@@ -98,6 +98,7 @@ class Experiment:
         self._run.log_param(key, _param(value))
 
     def log_params(self, params: Mapping[str, Any]) -> None:
+        """log_param() for each of them."""
         for key, value in params.items():
             self.log_param(key, value)
 
@@ -107,13 +108,16 @@ class Experiment:
         self._run.log_metric(key, value, step)
 
     def log_metrics(self, metrics: Mapping[str, Any], step: Optional[int] = None) -> None:
+        """log_metric() for each of them, all at one step."""
         for key, value in metrics.items():
             self._run.log_metric(key, value, step)
 
     def set_tag(self, key: str, value: Any) -> None:
+        """Keeps a tag, as text; the last value of a key wins."""
         self._run.set_tag(key, str(value))
 
     def set_tags(self, tags: Mapping[str, Any]) -> None:
+        """set_tag() for each of them."""
         for key, value in tags.items():
             self.set_tag(key, value)
 
@@ -139,10 +143,12 @@ class Experiment:
 
     @property
     def id(self) -> str:
+        """"exp-", the date and time of its beginning in UTC, and eight hex digits; what `gpulens exp show` takes."""
         return self._run.id
 
     @property
     def name(self) -> str:
+        """As it was given."""
         return self._run.name
 
     @property
@@ -162,6 +168,7 @@ class Experiment:
 
     @property
     def health(self) -> ExperimentHealth:
+        """How many points were stored and dropped so far, and the last error."""
         return ExperimentHealth(*self._run.health)
 
     def __repr__(self) -> str:

@@ -20,7 +20,7 @@ import math
 import os
 import threading
 import time
-from typing import Any, Iterable, Iterator
+from typing import Any, Callable, Iterable, Iterator
 
 from ._core import Registry, TrainingMetrics, TrainingOptions, TrainingRecorder, find_straggler
 from ._tensors import Later, gradients_of, is_tensor, plain_norm, torch_module, torch_norm
@@ -50,7 +50,7 @@ class _Step:
 class DataLoaderTimer:
     """Measures how long a loop waits for its next batch."""
 
-    def __init__(self, recorder: TrainingRecorder, clock=time.perf_counter):
+    def __init__(self, recorder: TrainingRecorder, clock: Callable[[], float] = time.perf_counter):
         self._recorder = recorder
         self._clock = clock
         self.last_wait_seconds = math.nan
@@ -92,7 +92,7 @@ class _TimedLoader:
 
 
 class _Checkpoint:
-    def __init__(self, size_bytes):
+    def __init__(self, size_bytes: float | None):
         self.size_bytes = size_bytes  # may be set inside the block, when the size is known only there
         self.seconds = math.nan
 
@@ -100,7 +100,7 @@ class _Checkpoint:
 class CheckpointTimer:
     """Times checkpoints; with their size, their rate. A block that raises is not told: nothing was saved."""
 
-    def __init__(self, recorder: TrainingRecorder, clock=time.perf_counter):
+    def __init__(self, recorder: TrainingRecorder, clock: Callable[[], float] = time.perf_counter):
         self._recorder = recorder
         self._clock = clock
 
@@ -112,10 +112,13 @@ class CheckpointTimer:
         checkpoint.seconds = self._clock() - begun
         record(checkpoint.seconds, checkpoint.size_bytes)
 
-    def time_save(self, size_bytes: float | None = None):
+    def time_save(self, size_bytes: float | None = None) -> contextlib.AbstractContextManager[_Checkpoint]:
+        """Times the block of a `with` that saves one. What it gives has size_bytes, which may be set in the block when it is
+        known only there, and, after the block, seconds."""
         return self._time(self._recorder.record_checkpoint_save, size_bytes)
 
-    def time_restore(self, size_bytes: float | None = None):
+    def time_restore(self, size_bytes: float | None = None) -> contextlib.AbstractContextManager[_Checkpoint]:
+        """The same of a block that restores one."""
         return self._time(self._recorder.record_checkpoint_restore, size_bytes)
 
 
@@ -197,7 +200,7 @@ class TrainingMonitor:
         max_norm: float | None = None,
         compare_ranks_every: int = 0,
         registry: Registry | None = None,
-        clock=time.perf_counter,
+        clock: Callable[[], float] = time.perf_counter,
     ):
         options = TrainingOptions()
         options.num_params, options.active_params, options.tokens_per_step = num_params, active_params, tokens_per_step

@@ -249,6 +249,7 @@ nb::dict SummaryOf(const TelemetryCollector& self) {
     row["messages_processed"] = nb::int_(one.messages_processed);
     row["errors"] = nb::int_(one.errors);
     row["dropped"] = nb::int_(one.dropped);
+    row["dropped_by"] = DroppedBy(one);
     row["throughput"] = nb::float_(one.throughput);
     row["error_rate"] = nb::float_(one.error_rate);
     row["uptime"] = nb::float_(Seconds(one.uptime));
@@ -279,17 +280,23 @@ void BindCollector(nb::module_& m) {
            "The KernelRecorder of a kernel, which becomes known by it.")
       .def("find", &TelemetryCollector::Find, "kernel_id"_a,
            "The KernelRecorder of a kernel that is known, also of one that has ended. Else an empty one.")
-      .def("record_receive", &TelemetryCollector::RecordReceive, "kernel_id"_a)
-      .def("record_send", &TelemetryCollector::RecordSend, "kernel_id"_a)
+      .def("record_receive", &TelemetryCollector::RecordReceive, "kernel_id"_a,
+           "The kernel's queue took a message. Starts a kernel that has no state yet.")
+      .def("record_send", &TelemetryCollector::RecordSend, "kernel_id"_a,
+           "The kernel sent a reply. Until record_processed() was called for it, the first reply after a "
+           "message "
+           "counts that as processed.")
       .def("record_processed", &TelemetryCollector::RecordProcessed, "kernel_id"_a,
-           "service_seconds"_a = kNotMeasured)
+           "service_seconds"_a = kNotMeasured,
+           "The kernel is done with a message; NaN: how long it took is not known.")
       .def(
           "record_error",
           [](TelemetryCollector& self, std::string_view id, const nb::object& error) {
             self.RecordError(id, TextOf(error));
           },
           "kernel_id"_a, "error"_a.none() = nb::none(),
-          nb::sig("def record_error(self, kernel_id: str, error: BaseException | str | None = None) -> None"))
+          nb::sig("def record_error(self, kernel_id: str, error: BaseException | str | None = None) -> None"),
+          "An exception, or a text, while the kernel worked on a message; the last one is told.")
       .def("get_telemetry", &TelemetryCollector::Telemetry, "kernel_id"_a,
            "A KernelTelemetry; None: no such kernel.")
       .def(

@@ -88,7 +88,7 @@ void BindStats(nb::module_& m) {
            "not positive, is never quiet.")
       .def_prop_ro("steady", &SteadyStateDetector::steady)
       .def_prop_ro("recorded", &SteadyStateDetector::recorded, "How many values it has seen.")
-      .def("reset", &SteadyStateDetector::Reset);
+      .def("reset", &SteadyStateDetector::Reset, "Begins anew.");
 }
 
 }  // namespace gpulens::python

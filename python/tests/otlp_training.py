@@ -102,6 +102,29 @@ class Monitor(unittest.TestCase):
             self.near(monitor.collect(1.0, 2.0).mfu, MFU / 2, "mfu")
             self.assertEqual(monitor.metrics.steps, 0)
 
+    def test_the_loop_of_its_own_documentation(self):
+        clock = Clock()
+
+        def slow():
+            for batch in range(3):
+                clock.now += 0.2
+                yield batch
+
+        with GrpcReceiver() as receiver, L9GPUTrainingMonitor(otlp_endpoint=receiver.url, **LLAMA, clock=clock) as monitor:
+            monitor.wrap_dataloader(slow())
+            for batch in monitor.dataloader:
+                monitor.gradients.record_step([0.5], max_norm=1.0)
+                monitor.emit_step(loss=float(batch), step_time=1.0)
+            with monitor.checkpoint.time_save(checkpoint_size_bytes=GIB):
+                clock.now += 0.5
+            self.assertEqual(monitor.emit_step(loss=9.0).mfu, None)
+            self.assertEqual(monitor.collect().training_loss, None)
+            monitor.exporter.flush()
+            told = receiver.newest()
+            self.assertEqual((told["training.loss"][1], told["training.steps"][1]), (9.0, 3))
+            self.near(told["training.dataloader.wait"][1], 0.2, "wait")
+            self.near(told["training.checkpoint.save_bandwidth"][1], 2.0 * GIB, "bandwidth")
+
     def test_two_monitors_do_not_mix(self):
         with GrpcReceiver() as one, GrpcReceiver() as two:
             with L9GPUTrainingMonitor(one.url, **LLAMA, service_name="a") as a, L9GPUTrainingMonitor(two.url, **LLAMA) as b:

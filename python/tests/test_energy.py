@@ -16,6 +16,16 @@ import gpulens
 from gpulens.compat import openjarvis as t
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
+# OpenJarvis' own, as its document has it, but for the import.
+EXAMPLE = """
+from gpulens.compat.openjarvis import GpuMonitor
+mon = GpuMonitor(poll_interval_ms=50)
+with mon.sample() as result:
+    # ... run inference ...
+    pass
+print(result.energy_joules)
+mon.close()
+"""
 FAKE = pathlib.Path(os.environ.get("GPULENS_FAKE_NVML_FOLDER", ROOT / "build/release/fake_nvml"))
 
 
@@ -80,17 +90,7 @@ class WithoutSensors(unittest.TestCase):
         self.assertGreaterEqual(window.result.duration_seconds, 0)
 
     def test_the_documented_example_runs(self):
-        # As its document has it, but for the import.
-        code = (
-            "from gpulens.compat.openjarvis import GpuMonitor\n"
-            "mon = GpuMonitor(poll_interval_ms=50)\n"
-            "with mon.sample() as result:\n"
-            "    # ... run inference ...\n"
-            "    pass\n"
-            "print(result.energy_joules)\n"
-            "mon.close()\n"
-        )
-        done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True, timeout=60)
+        done = subprocess.run([sys.executable, "-c", EXAMPLE], check=True, capture_output=True, text=True, timeout=60)
         self.assertGreaterEqual(float(done.stdout), 0.0)
 
     def test_documented_signatures(self):

@@ -1,14 +1,17 @@
 """The package as a whole: what importing it costs, what it exports, what its stubs and help say."""
 import ast
 import importlib
+import inspect
 import pathlib
 import pkgutil
+import re
 import subprocess
 import sys
 import unittest
 
 import gpulens
 
+COMPAT = "l9gpu l9gpu.metric_names l9gpu.training openjarvis pydotcompute zernel"
 PARTLY = ("gpulens.ring",)  # what people import from there
 
 
@@ -35,6 +38,10 @@ class Import(unittest.TestCase):
         self.assertLessEqual(set(gpulens.__all__), set(dir(gpulens)))
         with self.assertRaisesRegex(AttributeError, "no attribute 'Cuonter'"):
             gpulens.Cuonter
+
+    def test_modules_need_no_import_of_their_own(self):
+        for module in (*gpulens._EXPORTS, "gpulens.compat"):
+            self.assertEqual(run(f"import gpulens; print({module}.__name__)"), module)
 
     def test_modules_list_what_the_package_exports(self):
         for module, names in gpulens._EXPORTS.items():
@@ -89,6 +96,35 @@ class Types(unittest.TestCase):
                 if callable(value) and not (value.__doc__ or "").strip():
                     bare.append(f"{info.name}.{name}")
         self.assertEqual(bare, [])
+
+    def test_methods_have_help_and_hints(self):
+        modules = [gpulens] + [importlib.import_module(f"gpulens.compat.{name}") for name in COMPAT.split()]
+        wanting = set()
+        for kind in {getattr(module, name) for module in modules for name in module.__all__}:
+            own = [k for k in inspect.getmro(kind) if k.__module__.startswith("gpulens")] if inspect.isclass(kind) else []
+            members = {name: value for k in reversed(own) for name, value in vars(k).items()} or {kind.__name__ if callable(kind) else "": kind}
+            for name, value in members.items():
+                value = getattr(value, "__func__", value)
+                if isinstance(value, property) and not name.startswith("_") and not inspect.getdoc(value):
+                    wanting.add(f"{kind.__qualname__}.{name} has no help")
+                if type(value).__name__ == "nb_method" and name[0] != "_" and not re.search(r"(?m)^(?!\w+\().*\w", value.__doc__):
+                    wanting.add(f"{kind.__qualname__}.{name} has no help but its signature")
+                if not inspect.isfunction(value) or (name.startswith("_") and name != "__init__"):
+                    continue
+                where = f"{kind.__module__}.{kind.__qualname__}: {name}"
+                if name != "__init__" and not self.help_of(own, name, value):
+                    wanting.add(f"{where} has no help")
+                signature = inspect.signature(value)
+                hints = [p.annotation for p in signature.parameters.values() if p.name not in ("self", "cls")]
+                hints += [signature.return_annotation] if name != "__init__" else []
+                if inspect.Parameter.empty in hints:
+                    wanting.add(f"{where}{signature} lacks a hint")
+        self.assertEqual(sorted(wanting), [])
+
+    @staticmethod
+    def help_of(kinds, name, value):
+        """Its own, or that of the method which it overrides, as help() has it."""
+        return value.__doc__ or any(getattr(vars(kind).get(name), "__doc__", None) for kind in kinds)
 
 
 class Errors(unittest.TestCase):

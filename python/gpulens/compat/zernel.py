@@ -14,5 +14,9 @@ __all__ = ["experiment"]
 
 
 def experiment(name: str) -> Experiment:
-    """Begins a run; the `with` ends it."""
+    """Begins a run of this name, which `gpulens exp list` shows; the `with` ends it, as failed when its block raises.
+
+    Used without `with` it ends with the program. Raises a class of gpulens.errors when the file of the runs
+    ($GPULENS_EXPERIMENTS_DB, else ~/.gpulens/experiments.db) cannot be written.
+    """
     return _experiment(name)

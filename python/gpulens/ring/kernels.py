@@ -2,7 +2,7 @@
 import dataclasses
 import functools
 import inspect
-from typing import Any, Callable, Dict, Optional, Union
+from typing import Any, Callable, Dict, Optional, TypeVar, Union, overload
 
 from ..errors import InvalidArgumentError
 
@@ -12,6 +12,7 @@ WHEN_FULL = ("block", "reject", "drop_oldest", "drop_newest")
 DEFAULT_QUEUE_SIZE = 4096
 MOST_QUEUE_SIZE = 1 << 24
 _CONTEXTS = ("ctx", "context", "kernel_context")
+F = TypeVar("F", bound=Callable[..., Any])
 
 
 @dataclasses.dataclass(frozen=True)
@@ -38,6 +39,7 @@ class KernelSpec:
 
     @property
     def replies(self) -> int:
+        """The size of the queue of replies."""
         return self.queue_size if self.reply_queue_size is None else self.reply_queue_size
 
 
@@ -68,12 +70,22 @@ def register(spec: KernelSpec, function: Callable[..., Any], keep: bool = True) 
     return call
 
 
+@overload
+def ring_kernel(kernel_id: F) -> F: ...
+
+
+@overload
+def ring_kernel(
+    kernel_id: Optional[str] = None, *, queue_size: int = ..., when_full: str = ...
+) -> Callable[[F], F]: ...
+
+
 def ring_kernel(
     kernel_id: Union[str, Callable[..., Any], None] = None,
     *,
     queue_size: int = DEFAULT_QUEUE_SIZE,
     when_full: str = "block",
-) -> Callable[..., Any]:
+) -> Any:
     """Makes a function a kernel that RingKernelRuntime.start and launch know by its id, the function's name unless given.
 
     The function, async or not, is a handler: called with each message, its result is the reply. With one parameter named

@@ -1,10 +1,19 @@
 """Messages that know who they are: an id, a priority and what they answer. Kernels take any object; these are for those who
 want that."""
 import dataclasses
-from typing import Any, Optional, Type, TypeVar
+from typing import TYPE_CHECKING, Any, Callable, Optional, Type, TypeVar, overload
 from uuid import UUID, uuid4
 
 __all__ = ["Message", "message"]
+
+if TYPE_CHECKING:  # type checkers know this package without its being installed
+    from typing_extensions import dataclass_transform as like_dataclass
+else:
+
+    def like_dataclass(**_):
+        """Tells type checkers that a decorator makes dataclasses."""
+        return lambda decorator: decorator
+
 
 T = TypeVar("T")
 DEFAULT_PRIORITY = 128
@@ -36,6 +45,15 @@ class Message:
         return dataclasses.replace(self, correlation_id=correlation_id)
 
 
+@overload
+def message(cls: Type[T]) -> Type[T]: ...
+
+
+@overload
+def message(cls: None = None) -> Callable[[Type[T]], Type[T]]: ...
+
+
+@like_dataclass()
 def message(cls: Optional[Type[T]] = None) -> Any:
     """Makes a class a dataclass with the fields of Message, keyword arguments all three, behind its own."""
 

@@ -18,6 +18,12 @@
 namespace gpulens::sqlite {
 namespace {
 
+// Whether the log of a file in write-ahead mode has anything to tell: readers leave an empty one behind.
+bool HasLog(const std::string& path) noexcept {
+  struct stat log = {};
+  return ::stat((path + "-wal").c_str(), &log) == 0 && log.st_size > 0;
+}
+
 Code CodeOf(int code) noexcept {
   switch (code & 0xff) {
     case SQLITE_NOTADB:
@@ -213,8 +219,7 @@ Result<Database> Database::Open(const OpenOptions& options) {
   if (opened || !options.read_only || opened.error().code == Code::kDataLoss) return opened;
   // A file in write-ahead mode wants a file of shared memory beside it even of readers. Where that may not be
   // made and nobody else has one, nobody writes either, and the file can be read as it stands.
-  const bool others = ::access((options.path + "-wal").c_str(), F_OK) == 0;
-  return others ? std::move(opened) : OpenHandle(options, true);
+  return HasLog(options.path) ? std::move(opened) : OpenHandle(options, true);
 }
 
 Status Database::Run(const std::string& sql) const {

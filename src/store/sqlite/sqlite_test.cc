@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cmath>
@@ -142,6 +143,29 @@ TEST_F(SqliteTest, ReadOnlyWritesNothing) {
   auto database = Database::Open(reading);
   ASSERT_TRUE(database) << database.error().detail;
   EXPECT_EQ(database->Run("INSERT INTO t(a) VALUES(1)").code, Code::kPermissionDenied);
+}
+
+// As a user who may write neither the file nor beside it, and is not root.
+TEST_F(SqliteTest, AnEmptyLogThatAReaderLeftBehindKeepsNobodyOut) {
+  ASSERT_TRUE(Made());
+  OpenOptions reading = Options();
+  reading.read_only = true;
+  ASSERT_TRUE(Database::Open(reading));
+  const std::string log = reading.path + "-wal", below = folder.path() + "/below";
+  ASSERT_TRUE(fs::exists(log) && fs::file_size(log) == 0) << "of SQLite's readers";
+  ::chmod(folder.path().c_str(), 0755);
+  ::chmod(reading.path.c_str(), 0444);
+  ::chmod(below.c_str(), 0555);
+  pid_t child = ::fork();
+  if (child == 0) {
+    bool nobody = ::geteuid() != 0 || ::setuid(65534) == 0;
+    auto database = Database::Open(reading);
+    ::_exit(!nobody ? 2 : database && *database->Number("SELECT count(*) FROM t") == 0 ? 0 : 1);
+  }
+  int status = -1;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  ::chmod(below.c_str(), 0755);
+  EXPECT_EQ(status, 0);
 }
 
 TEST_F(SqliteTest, NamesWithMeaningForAUriAreFiles) {

@@ -5,9 +5,8 @@ Its names, signatures and units; 0.0 is what was not measured. What it gets wron
 from .aggregator import TelemetryAggregator
 from .batch import EnergyBatch
 from .efficiency import compute_efficiency
-from .energy_monitor import EnergyMonitor, EnergyVendor
+from .energy_monitor import EnergyMonitor, EnergyVendor, create_energy_monitor
 from .events import Event, EventBus, EventType
-from .factory import create_energy_monitor
 from .flops import compute_mfu, estimate_flops
 from .gpu_monitor import GpuMonitor
 from .gpu_specs import GpuHardwareSpec, lookup_gpu_spec

@@ -2,10 +2,11 @@
 from abc import ABC, abstractmethod
 from contextlib import AbstractContextManager
 from enum import Enum
+from typing import List, Optional
 
 from .records import EnergySample
 
-__all__ = ["EnergyMonitor", "EnergySample", "EnergyVendor"]
+__all__ = ["EnergyMonitor", "EnergySample", "EnergyVendor", "create_energy_monitor"]
 
 
 class EnergyVendor(str, Enum):
@@ -43,3 +44,18 @@ class EnergyMonitor(ABC):
 
     def close(self) -> None:
         """Lets go of what it reads. May be called twice."""
+
+
+def create_energy_monitor(poll_interval_ms: int = 50, prefer_vendor: Optional[str] = None) -> Optional[EnergyMonitor]:
+    """A monitor of the vendor that is preferred, else of the first that is there: NVIDIA, AMD, Apple, RAPL. None without any.
+
+    prefer_vendor: "nvidia", "amd", "apple" or "cpu_rapl"; another word prefers none.
+    """
+    from .native_monitor import VENDORS  # which derive from the class above
+
+    order: List = sorted(VENDORS, key=lambda kind: kind._VENDOR.value != prefer_vendor)
+    for kind in order:
+        monitor = kind(poll_interval_ms)
+        if monitor._native is not None:
+            return monitor
+    return None

@@ -1,13 +1,15 @@
 """The monitors of vendors over gpulens.EnergyMonitor, and the samples that they fill."""
 import time
 from contextlib import contextmanager
-from typing import Iterator, Optional, Sequence, Tuple
+from typing import Iterator, Optional, Sequence, Tuple, TypeVar
 
 from ... import energy as _energy
 from .energy_monitor import EnergyMonitor, EnergySample, EnergyVendor
 from .records import GpuSample
 
 __all__ = ["AmdEnergyMonitor", "AppleEnergyMonitor", "NvidiaEnergyMonitor", "RaplEnergyMonitor", "VENDORS"]
+
+Sample = TypeVar("Sample", GpuSample, EnergySample)
 
 _GIB = 2.0**30
 _METHODS = {"counter": "hw_counter", "power_integral": "polling"}
@@ -30,7 +32,7 @@ def known(value: float, scale: float = 1.0) -> float:
     return value * scale if value == value else 0.0
 
 
-def fill_common(sample, result: _energy.EnergyResult) -> None:
+def fill_common(sample: Sample, result: _energy.EnergyResult) -> None:
     """What GpuSample and EnergySample have both."""
     ticks = result.ticks
     sample.energy_joules = known(result.energy_joules)
@@ -48,7 +50,7 @@ def fill_common(sample, result: _energy.EnergyResult) -> None:
     sample.reason = result.reason
 
 
-def close_sample(sample: GpuSample, why: str) -> GpuSample:
+def close_sample(sample: Sample, why: str) -> Sample:
     """A sample of which nothing was measured."""
     sample.validity = "no_device"
     sample.reason = why
@@ -142,7 +144,10 @@ class _NativeMonitor(EnergyMonitor):
 
 
 class NvidiaEnergyMonitor(_NativeMonitor):
-    """NVIDIA GPUs."""
+    """NVIDIA GPUs, those that CUDA_VISIBLE_DEVICES leaves. Measures nothing, and says why in its samples, where there is none.
+
+    poll_interval_ms: between two readings, 1 to 1000; one thread of gpulens reads for all monitors. Thread-safe.
+    """
 
     _VENDOR = EnergyVendor.NVIDIA
 
@@ -153,7 +158,7 @@ class NvidiaEnergyMonitor(_NativeMonitor):
 
 
 class AmdEnergyMonitor(_NativeMonitor):
-    """AMD GPUs."""
+    """AMD GPUs, those that ROCR_VISIBLE_DEVICES and HIP_VISIBLE_DEVICES leave; else as NvidiaEnergyMonitor."""
 
     _VENDOR = EnergyVendor.AMD
 
@@ -175,7 +180,7 @@ class AppleEnergyMonitor(_NativeMonitor):
 
 
 class RaplEnergyMonitor(_NativeMonitor):
-    """Processors and their memory, by RAPL; all sockets, nothing twice."""
+    """Processors and their memory, by RAPL: all sockets, nothing twice, wraps counted. Else as NvidiaEnergyMonitor."""
 
     _VENDOR = EnergyVendor.CPU_RAPL
 

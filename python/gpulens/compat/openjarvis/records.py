@@ -25,7 +25,11 @@ __all__ = [
 
 @dataclass
 class GpuSample:
-    """What the GPUs drew and did during a block. Power and memory are of all, the rest is their mean or peak."""
+    """What the GPUs drew and did during a block: joules, watts, percent, GiB, °C, seconds.
+
+    Power and memory are of all GPUs together, utilization and temperature their mean; means and peaks are over the block's
+    readings. `validity` is "valid", else why it is not, and `reason` says it in words.
+    """
 
     energy_joules: float = 0.0
     mean_power_watts: float = 0.0
@@ -45,7 +49,7 @@ class GpuSample:
 
 @dataclass
 class GpuSnapshot:
-    """One reading of one GPU."""
+    """One reading of one GPU: watts, percent, GiB, °C."""
 
     power_watts: float
     utilization_pct: float
@@ -56,7 +60,12 @@ class GpuSnapshot:
 
 @dataclass
 class EnergySample:
-    """What was drawn during a block, by what was measured: GPUs, or the processor and its memory."""
+    """What was drawn during a block, by what was measured: GPUs, or the processor and its memory.
+
+    Units as in GpuSample. energy_joules is of the vendor's devices alone; the parts are told beside it where they can be
+    read, a processor's also beside a GPU's. energy_method: "hw_counter", "polling" (power added up) or "rapl". `validity` is
+    "valid", else why it is not, and `reason` says it in words.
+    """
 
     energy_joules: float = 0.0
     mean_power_watts: float = 0.0
@@ -85,7 +94,7 @@ class EnergySample:
 
 @dataclass
 class TelemetrySample:
-    """One reading of a TelemetrySession."""
+    """One reading of a TelemetrySession. timestamp_ns: Unix nanoseconds; energies count up from any zero; memory in GiB."""
 
     timestamp_ns: int
     gpu_power_w: float = 0.0
@@ -99,7 +108,7 @@ class TelemetrySample:
 
 @dataclass
 class VLLMMetrics:
-    """Seconds, a share of the cache from 0 to 1, and requests that wait."""
+    """Seconds, a share of the cache from 0 to 1 (whatever its name says), and requests that wait. 0.0: the page has it not."""
 
     ttft_p50: float = 0.0
     ttft_p95: float = 0.0
@@ -112,7 +121,11 @@ class VLLMMetrics:
 
 @dataclass
 class BatchMetrics:
-    """What a batch of requests took."""
+    """What a batch of requests took: all their energy by their number and by the tokens that record_request() was told.
+
+    The mean throughput is over the block's time; power is the monitor's mean in watts. The energies of prefill and decode stay
+    0.0: a block does not tell them apart, compute_phase_metrics() does.
+    """
 
     batch_id: str = ""
     total_requests: int = 0
@@ -129,7 +142,8 @@ class BatchMetrics:
 
 @dataclass
 class EfficiencyMetrics:
-    """What a model got out of its GPUs."""
+    """What a model got out of its GPUs: percent of the peak of all, operations a second, GB/s (10^9 bytes), accuracy per joule.
+    0.0 is not known."""
 
     mfu_pct: float = 0.0
     mbu_pct: float = 0.0
@@ -142,7 +156,8 @@ class EfficiencyMetrics:
 
 @dataclass
 class SteadyStateConfig:
-    """When a measurement counts as settled. metric: "throughput", "energy" or "latency"."""
+    """When a measurement counts as settled: after the warm-up, once the coefficient of variation of the last window_size values
+    is below cv_threshold for min_steady_samples checks in a row. metric, which decides: "throughput", "energy" or "latency"."""
 
     warmup_samples: int = 5
     window_size: int = 5
@@ -153,7 +168,8 @@ class SteadyStateConfig:
 
 @dataclass
 class SteadyStateResult:
-    """What a SteadyStateDetector has seen so far."""
+    """What a SteadyStateDetector has seen so far, in the units in which it was told; all after the warm-up count as steady-state
+    samples, whether it has settled or not."""
 
     total_samples: int = 0
     warmup_samples: int = 0
@@ -167,7 +183,10 @@ class SteadyStateResult:
 
 @dataclass
 class ModelStats:
-    """Of all records of a model."""
+    """Of all records of a model: sums in tokens, seconds, USD and joules, and means over the records that measured it.
+
+    Utilization in percent, ITL in milliseconds; ratios are ratios of sums. 0.0: no record has it.
+    """
 
     model_id: str = ""
     call_count: int = 0
@@ -193,7 +212,7 @@ class ModelStats:
 
 @dataclass
 class EngineStats:
-    """Of all records of an engine."""
+    """Of all records of an engine; units and means as in ModelStats."""
 
     engine: str = ""
     call_count: int = 0
@@ -217,7 +236,7 @@ class EngineStats:
 
 @dataclass
 class AggregatedStats:
-    """Of all records, with the parts by model and by engine."""
+    """Of all records, units and means as in ModelStats; per_model and per_engine: those with most calls first."""
 
     total_calls: int = 0
     total_tokens: int = 0
@@ -239,7 +258,8 @@ class AggregatedStats:
 
 @dataclass
 class TelemetryRecord:
-    """One inference: a row of the store. timestamp: Unix seconds; latencies in seconds, ITL in milliseconds, memory in GiB."""
+    """One inference: a row of the store. timestamp: Unix seconds; latencies and ttft in seconds, ITL in milliseconds, memory in
+    GiB. total_tokens 0: prompt and completion. metadata: what JSON can hold. 0.0 and "" are not measured."""
 
     timestamp: float
     model_id: str

@@ -1,7 +1,7 @@
 """@ring_kernel, with the documented parameters, and the registry of what it decorated."""
 import dataclasses
 import enum
-from typing import Any, Callable, Dict, Optional, Union
+from typing import Any, Callable, Dict, Optional, TypeVar, Union, overload
 
 from ...errors import InvalidArgumentError
 from ...ring import kernels as _kernels
@@ -14,6 +14,9 @@ __all__ = [
     "register_ring_kernel",
     "ring_kernel",
 ]
+
+
+F = TypeVar("F", bound=Callable[..., Any])
 
 
 class BackpressureStrategy(str, enum.Enum):
@@ -93,6 +96,27 @@ def get_registered_kernel(kernel_id: str) -> Optional[Dict[str, Any]]:
     return None if entry is None else dict(vars(entry))
 
 
+@overload
+def ring_kernel(func: F) -> F: ...
+
+
+@overload
+def ring_kernel(
+    func: None = None,
+    *,
+    kernel_id: Optional[str] = ...,
+    input_type: Optional[type] = ...,
+    output_type: Optional[type] = ...,
+    queue_size: int = ...,
+    input_queue_size: Optional[int] = ...,
+    output_queue_size: Optional[int] = ...,
+    grid_size: int = ...,
+    block_size: int = ...,
+    backpressure: Union[str, BackpressureStrategy] = ...,
+    auto_register: bool = ...,
+) -> Callable[[F], F]: ...
+
+
 def ring_kernel(
     func: Optional[Callable[..., Any]] = None,
     *,
@@ -109,7 +133,10 @@ def ring_kernel(
 ) -> Any:
     """Makes an async function an actor, known by kernel_id, the function's name unless given.
 
-    input_type: other messages are refused with TypeError.
+    input_type: other messages are refused with TypeError. output_type: kept, and told by get_registered_kernel().
+    queue_size: messages that wait at most, and replies, unless input_queue_size or output_queue_size says otherwise.
+    backpressure: what a full queue does: "block" (the sender waits), "reject" (QueueFullError) or "drop_oldest".
+    grid_size, block_size: kept; an actor on the host has none. InvalidArgumentError: a size below 1, a rule that is none.
     auto_register: False: only launch(kernel_id, function) knows it.
     """
 

@@ -67,6 +67,25 @@ TEST(TelemetryCollector, ASendWithoutAReceiveIsNoMessageProcessed) {
   EXPECT_EQ(collector.Telemetry("explicit")->messages_processed, 1u) << "told, so not guessed as well";
 }
 
+TEST(TelemetryCollector, ErrorsThatAreNoMessagesOutcomeHideNone) {
+  TelemetryCollector collector(true, nullptr);
+  for (int i = 0; i < 3; ++i) {
+    collector.RecordReceive("k");
+    collector.RecordSend("k");
+    collector.RecordError("k");  // when it cleans up
+  }
+  EXPECT_EQ(collector.Telemetry("k")->messages_processed, 3u);
+  collector.RecordReceive("k");
+  collector.RecordError("k");
+  collector.RecordError("k");  // twice the same message
+  collector.RecordSend("k");
+  EXPECT_EQ(collector.Telemetry("k")->messages_processed, 3u);
+  collector.RecordReceive("k");
+  collector.RecordSend("k");
+  EXPECT_EQ(collector.Telemetry("k")->messages_processed, 4u);
+  EXPECT_EQ(collector.Telemetry("k")->errors, 5u);
+}
+
 TEST(TelemetryCollector, TimesOneMessageAtATime) {
   TelemetryCollector collector(true, nullptr);
   const KernelRecorder kernel = collector.Kernel("k");

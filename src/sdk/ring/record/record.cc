@@ -61,6 +61,7 @@ void KernelRecord::SetState(KernelState state, TimePoint now) noexcept {
 }
 
 void KernelRecord::Error(TimePoint now, std::string_view what, double service_seconds) noexcept {
+  if (!open()) ++stray_errors_;
   ++counts_.errors;
   last_ = now;
   service_.Record(service_seconds);

@@ -70,7 +70,7 @@ class KernelRecord {
     counts_.cpu_known = true;
   }
   // Whether more was received than has an outcome.
-  bool open() const noexcept { return counts_.received > counts_.processed + counts_.errors; }
+  bool open() const noexcept { return counts_.received + stray_errors_ > counts_.processed + counts_.errors; }
 
   void Reset(TimePoint now);
   KernelTelemetry Copy(TimePoint now, std::chrono::system_clock::time_point wall) const;
@@ -85,6 +85,7 @@ class KernelRecord {
   Rates rates_;
   Latency wait_, service_;
   std::string last_error_;
+  uint64_t stray_errors_ = 0;  // that are the outcome of no message: a second one of the same, or between two
 };
 
 // A kernel whose record can be read. Thread-safe.

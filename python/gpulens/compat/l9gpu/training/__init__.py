@@ -7,7 +7,7 @@
         gpu_count=8,
         peak_tflops_per_gpu=989.0,  # H100 BF16
     )
-    for batch in monitor.dataloader.wrap_dataloader(loader):
+    for batch in monitor.wrap_dataloader(loader):
         ...
         monitor.gradients.record_step(model, max_norm=1.0)
         monitor.emit_step(loss, step_time)
@@ -22,108 +22,27 @@ from __future__ import annotations
 import atexit
 import math
 import weakref
-from typing import Any, Mapping
+from typing import Any, Iterable, Mapping
 
-from ... import training as _training
-from ..._core import Registry, TrainingOptions, TrainingRecorder
-from ...efficiency import find_gpu_spec, mfu, training_flops
-from ...errors import InvalidArgumentError
-from ...export import export_otlp
-from .schemas import TrainingMetrics
+from .... import training as _training
+from ...._core import Registry
+from ....efficiency import mfu as _mfu
+from ....efficiency import training_flops as _training_flops
+from ....export import export_otlp
+from ..schemas import TrainingMetrics
+from .hooks import CheckpointTimer, DataLoaderTimer, GradientTracker
+from .hooks import known as _known
+from .mfu import compute_mfu, compute_tflops, peak_tflops
 
-__all__ = ["L9GPUTrainingMonitor", "GradientTracker", "DataLoaderTimer", "CheckpointTimer", "peak_tflops"]
-
-
-def _known(value: float) -> float | None:
-    return None if math.isnan(value) else value
-
-
-def _alone() -> TrainingRecorder:
-    """Of a tracker that belongs to no monitor: what it measures is read from it, and sent nowhere."""
-    return TrainingRecorder(TrainingOptions(), product="", precision="bf16", registry=Registry())
-
-
-class GradientTracker(_training.GradientTracker):
-    """The L2 norm of all gradients, how many parameters are NaN or infinite, and how often the gradient was clipped.
-
-    record_step(model, max_norm) after backward() and before clipping. Usable without a monitor.
-    """
-
-    def __init__(self, recorder: TrainingRecorder | None = None, later=None):
-        super().__init__(recorder or _alone(), later)
-
-    def _metrics(self):
-        self._later.settle(wait=True)
-        return self._recorder.metrics
-
-    @property
-    def gradient_norm(self) -> float | None:
-        """Of the last step, before clipping; None when there was none."""
-        return _known(self._metrics().gradient_norm)
-
-    @property
-    def gradient_nan_count(self) -> int | None:
-        """Parameters of the last step whose gradient is NaN or infinite."""
-        count = _known(self._metrics().gradient_nonfinite_params)
-        return None if count is None else int(count)
-
-    @property
-    def gradient_clip_rate(self) -> float | None:
-        """Clipped steps by all that were recorded with a max_norm, 0 to 1."""
-        return _known(self._metrics().gradient_clip_ratio)
-
-
-class DataLoaderTimer(_training.DataLoaderTimer):
-    """Measures how long a loop waits for its next batch: for batch in timer.wrap_dataloader(loader). Usable without a monitor."""
-
-    def __init__(self, recorder: TrainingRecorder | None = None, **options):
-        super().__init__(recorder or _alone(), **options)
-
-    @property
-    def dataloader_wait(self) -> float | None:
-        """Seconds, for the last batch; None when there was none."""
-        return _known(self._recorder.metrics.data_wait_seconds)
-
-
-class CheckpointTimer(_training.CheckpointTimer):
-    """Times checkpoints: with timer.time_save(size_bytes), with timer.time_restore(). Usable without a monitor."""
-
-    def __init__(self, recorder: TrainingRecorder | None = None, **options):
-        super().__init__(recorder or _alone(), **options)
-
-    @property
-    def checkpoint_save_duration(self) -> float | None:
-        """Seconds, of the last one; None when there was none."""
-        return _known(self._recorder.metrics.checkpoint_save_seconds)
-
-    @property
-    def checkpoint_save_bandwidth(self) -> float | None:
-        """Bytes a second, of the last one whose size was given."""
-        return _known(self._recorder.metrics.checkpoint_save_bytes_per_second)
-
-    @property
-    def checkpoint_restore_duration(self) -> float | None:
-        """Seconds, of the last one."""
-        return _known(self._recorder.metrics.checkpoint_restore_seconds)
-
-
-def peak_tflops(product: str, precision: str | None = None) -> float:
-    """The dense peak of a GPU, 10^12 operations a second, by the name that its driver tells ("NVIDIA H100 80GB HBM3").
-
-    precision: "bf16", "fp16", "fp8" …; None: bf16, or fp16 of a product that has no bf16 (V100, T4).
-    gpulens.find_gpu_spec(product) has the source of the figure. Raises InvalidArgumentError for a name that is not in the table,
-    and for a figure that is not published: nothing is guessed.
-    """
-    spec = find_gpu_spec(product)
-    if spec is None:
-        raise InvalidArgumentError(f'"{product}" is not in the table of hardware; give peak_tflops_per_gpu')
-    asked = [precision] if precision else ["bf16", "fp16"]
-    for one in asked:
-        peak = spec.peak_flops(one)
-        if not math.isnan(peak):
-            return peak / 1e12
-    raise InvalidArgumentError(f"no {' or '.join(asked)} peak of {product} is published; give peak_tflops_per_gpu")
-
+__all__ = [
+    "L9GPUTrainingMonitor",
+    "GradientTracker",
+    "DataLoaderTimer",
+    "CheckpointTimer",
+    "compute_mfu",
+    "compute_tflops",
+    "peak_tflops",
+]
 
 _monitors: "weakref.WeakSet[L9GPUTrainingMonitor]" = weakref.WeakSet()
 
@@ -145,9 +64,14 @@ class L9GPUTrainingMonitor(_training.TrainingMonitor):
     resource. flush_seconds: between two sends. timeout_seconds: of one. ca_file, client_certificate_file, client_key_file,
     headers: as gpulens.export_otlp has them. More options are those of gpulens.TrainingMonitor (max_norm, rank, active_params …).
 
-    Members: gradients (a GradientTracker), dataloader (a DataLoaderTimer), checkpoint (a CheckpointTimer), registry, exporter.
+    Members: gradients (a GradientTracker), dataloader (a DataLoaderTimer, of the loader that wrap_dataloader() was given),
+    checkpoint (a CheckpointTimer), registry, exporter.
     Raises InvalidArgumentError, which names the option, and UnavailableError where the package was built without gRPC.
     """
+
+    gradients: GradientTracker
+    dataloader: DataLoaderTimer
+    checkpoint: CheckpointTimer
 
     def __init__(
         self,
@@ -181,8 +105,8 @@ class L9GPUTrainingMonitor(_training.TrainingMonitor):
             **options,
         )
         self._peak_flops, self._gpu_count = peak_tflops_per_gpu * 1e12, gpu_count
-        self._flops_per_step = training_flops(options.get("active_params") or num_params, tokens_per_step)
-        self.dataloader = DataLoaderTimer(self._recorder, clock=self._clock)
+        self._flops_per_step = _training_flops(options.get("active_params") or num_params, tokens_per_step)
+        self.dataloader = DataLoaderTimer(recorder=self._recorder, clock=self._clock)
         self.gradients = GradientTracker(self._recorder, self._later)
         self.checkpoint = CheckpointTimer(self._recorder, clock=self._clock)
         # As gRPC's own clients take it: HOST:PORT without a scheme is in the clear.
@@ -205,15 +129,20 @@ class L9GPUTrainingMonitor(_training.TrainingMonitor):
         atexit.unregister(_settle_all)
         atexit.register(_settle_all)
 
-    def collect(self, loss: Any, step_time: float) -> TrainingMetrics:
+    def wrap_dataloader(self, dataloader: Iterable[Any]) -> DataLoaderTimer:
+        """Makes it the loader of `dataloader`, which is given back: for batch in monitor.dataloader."""
+        self.dataloader._loader = dataloader
+        return self.dataloader
+
+    def collect(self, loss: Any = None, step_time: float | None = None) -> TrainingMetrics:
         """What a step of `step_time` seconds comes to, with the last of everything else; fields are None where a number is not
         known. Records nothing. Waits for numbers that are still on their way from a device."""
-        last = self.metrics
-        used = mfu(self._flops_per_step, step_time, peak_flops=self._peak_flops, gpu_count=self._gpu_count)
-        timed = step_time > 0 and self._flops_per_step > 0
+        last, flops = self.metrics, self._flops_per_step
+        timed = step_time is not None and step_time > 0 and flops > 0
+        used = _mfu(flops, step_time, peak_flops=self._peak_flops, gpu_count=self._gpu_count) if timed else math.nan
         return TrainingMetrics(
-            mfu=_known(used) if timed else None,
-            tflops=self._flops_per_step / step_time / 1e12 if timed else None,
+            mfu=_known(used),
+            tflops=flops / step_time / 1e12 if timed else None,
             step_time=step_time,
             gradient_norm=_known(last.gradient_norm),
             gradient_nan_count=self.gradients.gradient_nan_count,
@@ -225,9 +154,16 @@ class L9GPUTrainingMonitor(_training.TrainingMonitor):
             checkpoint_restore_duration=_known(last.checkpoint_restore_seconds),
         )
 
-    def emit_step(self, loss: Any, step_time: float) -> TrainingMetrics:
-        """Records a step, which is sent with the next flush, and returns what it came to."""
-        self.record_step(step_time, loss)
+    def emit_step(self, loss: Any = None, step_time: float | None = None) -> TrainingMetrics:
+        """Records a step of `step_time` seconds, which is sent with the next flush, and returns what it came to.
+
+        loss: a number or a tensor of one element (on a device it is read here, which waits for it); None: not known.
+        step_time: None: not known, and only the loss is recorded.
+        """
+        if step_time is not None:
+            self.record_step(step_time, loss)
+        elif loss is not None:
+            self.record_loss(loss)
         return self.collect(loss, step_time)
 
     def close(self) -> None:

@@ -1,0 +1,108 @@
+"""What is measured in a training loop: gradients, the wait for data, checkpoints. Each is usable without a monitor."""
+from __future__ import annotations
+
+import math
+from contextlib import AbstractContextManager
+from typing import Any, Iterable, Iterator
+
+from .... import training as _training
+from ...._core import Registry, TrainingOptions, TrainingRecorder
+from ...._tensors import Later
+from ....errors import InvalidArgumentError
+
+__all__ = ["CheckpointTimer", "DataLoaderTimer", "GradientTracker"]
+
+
+def known(value: float) -> float | None:
+    return None if math.isnan(value) else value
+
+
+def _alone() -> TrainingRecorder:
+    """Of a tracker that belongs to no monitor: what it measures is read from it, and sent nowhere."""
+    return TrainingRecorder(TrainingOptions(), product="", precision="bf16", registry=Registry())
+
+
+class GradientTracker(_training.GradientTracker):
+    """The L2 norm of all gradients, how many parameters are NaN or infinite, and how often the gradient was clipped.
+
+    record_step(model, max_norm) after backward() and before clipping. Usable without a monitor.
+    """
+
+    def __init__(self, recorder: TrainingRecorder | None = None, later: Later | None = None):
+        super().__init__(recorder or _alone(), later)
+
+    def _metrics(self):
+        self._later.settle(wait=True)
+        return self._recorder.metrics
+
+    @property
+    def gradient_norm(self) -> float | None:
+        """Of the last step, before clipping; None when there was none."""
+        return known(self._metrics().gradient_norm)
+
+    @property
+    def gradient_nan_count(self) -> int | None:
+        """Parameters of the last step whose gradient is NaN or infinite."""
+        count = known(self._metrics().gradient_nonfinite_params)
+        return None if count is None else int(count)
+
+    @property
+    def gradient_clip_rate(self) -> float | None:
+        """Clipped steps by all that were recorded with a max_norm, 0 to 1."""
+        return known(self._metrics().gradient_clip_ratio)
+
+
+class DataLoaderTimer(_training.DataLoaderTimer):
+    """Measures how long a loop waits for its next batch: for batch in DataLoaderTimer(loader), or, of a timer that is there,
+    for batch in timer.wrap_dataloader(loader)."""
+
+    def __init__(self, dataloader: Iterable[Any] | None = None, *, recorder: TrainingRecorder | None = None, **options: Any):
+        super().__init__(recorder or _alone(), **options)
+        self._loader = dataloader
+
+    def __iter__(self) -> Iterator[Any]:
+        if self._loader is None:
+            raise InvalidArgumentError("there is no loader yet; give it to DataLoaderTimer(), or to the monitor's wrap_dataloader()")
+        return self._batches(self._loader)
+
+    def __len__(self) -> int:
+        return len(self._loader)
+
+    def __bool__(self) -> bool:
+        return True  # also without a loader, and with an empty one
+
+    @property
+    def dataloader_wait(self) -> float | None:
+        """Seconds, for the last batch; None when there was none."""
+        return known(self._recorder.metrics.data_wait_seconds)
+
+
+class CheckpointTimer(_training.CheckpointTimer):
+    """Times checkpoints: with timer.time_save(size_bytes), with timer.time_restore(). Usable without a monitor."""
+
+    def __init__(self, recorder: TrainingRecorder | None = None, **options: Any):
+        super().__init__(recorder or _alone(), **options)
+
+    @property
+    def checkpoint_save_duration(self) -> float | None:
+        """Seconds, of the last one; None when there was none."""
+        return known(self._recorder.metrics.checkpoint_save_seconds)
+
+    @property
+    def checkpoint_save_bandwidth(self) -> float | None:
+        """Bytes a second, of the last one whose size was given."""
+        return known(self._recorder.metrics.checkpoint_save_bytes_per_second)
+
+    @property
+    def checkpoint_restore_duration(self) -> float | None:
+        """Seconds, of the last one."""
+        return known(self._recorder.metrics.checkpoint_restore_seconds)
+
+    last_save_duration = checkpoint_save_duration
+    last_save_bandwidth = checkpoint_save_bandwidth
+    last_restore_duration = checkpoint_restore_duration
+
+    def time_save(self, checkpoint_size_bytes: float | None = None) -> AbstractContextManager[Any]:
+        """Times the block of a `with` that saves one. What it gives has size_bytes, which may be set in the block when it is known
+        only there."""
+        return super().time_save(checkpoint_size_bytes)
