@@ -150,7 +150,7 @@ class BenchServe(unittest.TestCase):
         for ours, theirs in (("ttft_seconds", "ttft_seconds"), ("latency_seconds", "e2e_seconds")):
             stored, run = told[ours], result[theirs]
             self.assertEqual(stored["n"], run["n"], ours)
-            for figure, error in (("mean", 1e-9), ("min", 1e-9), ("max", 1e-9), ("p50", 0.0055), ("p90", 0.0055), ("p95", 0.0055), ("p99", 0.0055)):
+            for figure, error in (("mean", 1e-8), ("min", 1e-8), ("max", 1e-8), ("p50", 0.0055), ("p90", 0.0055), ("p95", 0.0055), ("p99", 0.0055)):
                 self.assertAlmostEqual(stored[figure], run[figure], delta=error * run[figure], msg=f"{ours} {figure}")
 
     def test_what_is_stored_is_what_was_told(self):
@@ -211,7 +211,7 @@ class BenchServe(unittest.TestCase):
         with contextlib.closing(sqlite3.connect(db)) as file:
             self.assertEqual(file.execute("SELECT DISTINCT energy_vendor, energy_method FROM telemetry").fetchall(), [("nvidia", "counter")])
             whole, parts = file.execute("SELECT sum(energy_joules), sum(prefill_energy_joules + decode_energy_joules) FROM telemetry").fetchone()
-            self.assertAlmostEqual(whole, parts, delta=1e-6 * whole)
+            self.assertAlmostEqual(whole, parts, delta=1e-3 * whole)
 
     def test_an_open_loop_does_not_wait_for_the_server(self):
         done = self.bench("--rate", "200", "--requests", "60", "--concurrency", "1", "--json")
