@@ -15,9 +15,11 @@ namespace gpulens {
 // What the parser finds, put together to a value.
 class ExactValues {
  public:
+  // NOLINTBEGIN(readability-identifier-naming): the parser knows these names.
   static constexpr size_t max_object_size = std::numeric_limits<size_t>::max(),
                           max_array_size = max_object_size, max_key_size = max_object_size,
                           max_string_size = max_object_size;
+  // NOLINTEND(readability-identifier-naming)
   using Text = boost::json::string_view;
   using Error = boost::system::error_code;
 

@@ -52,7 +52,7 @@ Status Record(gpulens_store* store, const char* json, size_t size) {
 Status Close(gpulens_store* store) {
   if (!store) return NoStore();
   const std::unique_ptr<gpulens_store> owned(store);
-  const Status closed = owned->store.Close();
+  Status closed = owned->store.Close();
   if (!closed) return closed;
   const StoreHealth health = owned->store.health();
   if (health.dropped > 0) {
