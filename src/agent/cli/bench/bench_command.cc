@@ -28,8 +28,8 @@ constexpr const char* kFooter = R"(
 
 TTFT and end to end count from when a request was due, so a client that cannot keep up hides nothing. TPOT is
 a request's time after its first token by the tokens after it; tokens are counted by the server.
-Exit: 0 every request was answered · 1 some were not · 2 wrong use · 130 stopped by Ctrl-C: the result is of
-what was done)";
+Exit: 0 every request was answered · 1 some were not, or not stored · 2 wrong use · 130 stopped by Ctrl-C: the
+result is of what was done)";
 
 constexpr auto kProgressEvery = std::chrono::milliseconds(100);
 
