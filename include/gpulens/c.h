@@ -5,8 +5,8 @@
  *   gpulens_add(requests, 1);
  *
  * All functions are thread-safe. Setting up may fail and says so; recording never does: what cannot be kept
- * is dropped and counted. Texts are UTF-8 and are copied. Everything lives to the end of the process, which
- * sends once more, for at most a second. After fork() the child counts from 0. */
+ * is dropped and counted. Texts are UTF-8 and are copied. What has no end of its own lives to the end of the
+ * process, which sends once more, for at most a second. After fork() the child counts from 0. */
 #pragma once
 
 #include <stddef.h>
@@ -106,6 +106,25 @@ void gpulens_window_tokens(gpulens_window* window, int64_t tokens);
 /* Up to now; waits at most 20 ms for a closing reading, and frees the window. GPULENS_OK when `energy`, which
  * may be NULL, is valid; else gpulens_last_error says why it is not, and what to do. */
 int gpulens_window_end(gpulens_window* window, gpulens_energy* energy);
+
+/* ---- records of inference calls, in a file or a server: gpulens/inference.h, docs/telemetry.md */
+
+typedef struct gpulens_store gpulens_store;
+
+/* A file, which is made where it is missing, or postgresql://USER:PASSWORD@HOST/DATABASE. `store` is NULL
+ * when it fails. */
+int gpulens_store_open(const char* path_or_url, gpulens_store** store);
+/* One call as a JSON object of at most 64 KiB, `size` bytes without the NUL. Its members are the columns of
+ * the table, in the table's units, as `gpulens telemetry export` writes them:
+ *   {"model_id": "llama-3.1-8b", "prompt_tokens": 512, "latency_seconds": 1.25, "mean_itl_ms": 9.8}
+ * What is left out or null is not known; without a timestamp it is now. GPULENS_INVALID_ARGUMENT: no such
+ * object, and nothing is stored; gpulens_last_error names the member. Does not wait: a thread writes. */
+int gpulens_store_record_json(gpulens_store* store, const char* json, size_t size);
+/* Waits until what was recorded is stored, for at most so many seconds. */
+int gpulens_store_flush(gpulens_store* store, double timeout_seconds);
+/* Writes what waits, for at most 5 s, and frees the store, also when it fails: GPULENS_EXHAUSTED when records
+ * were dropped since the queue was full, GPULENS_DATA_LOSS when the file refused some. */
+int gpulens_store_close(gpulens_store* store);
 
 /* Why the last function of this thread failed; "" when it did not. Valid until the thread's next call. */
 const char* gpulens_last_error(void);

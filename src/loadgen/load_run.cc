@@ -19,17 +19,19 @@ struct LoadRun::Slot {
   std::unique_ptr<HttpChannel> channel;
   SseReader events;
   LoadRequest request;
-  int64_t previous_ns = 0;  // of the last event that brought text
-  std::string broken;       // why the answer, of status 200, is none
-  bool ended = false;       // the stream's end mark has come
+  int64_t previous_ns = 0;   // of the last event that brought text
+  std::vector<double> gaps;  // for the observer
+  std::string broken;        // why the answer, of status 200, is none
+  bool ended = false;        // the stream's end mark has come
   bool busy = false;
 };
 
-LoadRun::LoadRun(IoLoop& loop, LoadPlan plan, std::function<void()> done)
+LoadRun::LoadRun(IoLoop& loop, LoadPlan plan, std::function<void()> done, LoadObserver* observer)
     : loop_(loop),
       client_(loop),
       plan_(std::move(plan)),
       done_(std::move(done)),
+      observer_(observer),
       arrivals_(plan_.rate, plan_.seed) {}
 
 LoadRun::~LoadRun() { loop_.Cancel(timer_); }
@@ -86,6 +88,7 @@ void LoadRun::OnDue(int64_t due_ns) {
 void LoadRun::Send(Slot& slot, int64_t due_ns) {
   slot.request = {.number = begun_++, .due_ns = due_ns};
   slot.events.Reset();
+  slot.gaps.clear();
   slot.broken.clear();
   slot.ended = false;
   slot.busy = true;
@@ -96,6 +99,7 @@ void LoadRun::Send(Slot& slot, int64_t due_ns) {
                 .buffer = {}};
   if (plan_.stream) post.on_body = [this, &slot](std::string_view bytes) { OnBytes(slot, bytes); };
   slot.request.sent_ns = slot.previous_ns = Now();
+  if (observer_) observer_->OnSent(slot.request);
   slot.channel->Post(std::move(post), [this, &slot](HttpReply& reply) { OnReply(slot, reply); });
 }
 
@@ -115,17 +119,24 @@ void LoadRun::OnData(Slot& slot, std::string_view data) {
   Take(request, *chunk);
   slot.ended |= chunk->done;
   if (!chunk->error.empty()) slot.broken = chunk->error;
-  if (!chunk->text) return;
+  if (chunk->text) OnText(slot);
+}
+
+void LoadRun::OnText(Slot& slot) {
+  LoadRequest& request = slot.request;
   const int64_t now = Now();
   ++request.chunks;
   request.last_ns = now;
   if (request.first_ns == 0) {
     request.first_ns = now;
     newest_first_ = static_cast<double>(now - request.due_ns) * 1e-9;
-  } else if (request.number >= plan_.warmup) {
-    if (record_.gap_seconds.size() < LoadRecord::kMostGaps)
-      record_.gap_seconds.push_back(static_cast<double>(now - slot.previous_ns) * 1e-9);
-    else record_.gaps_cut = true;
+    if (observer_) observer_->OnFirstToken(request);
+  } else {
+    const double gap = static_cast<double>(now - slot.previous_ns) * 1e-9;
+    const bool counted = request.number >= plan_.warmup;
+    if (counted && record_.gap_seconds.size() < LoadRecord::kMostGaps) record_.gap_seconds.push_back(gap);
+    else record_.gaps_cut |= counted;
+    if (observer_ && slot.gaps.size() < LoadRecord::kMostGaps) slot.gaps.push_back(gap);
   }
   slot.previous_ns = now;
 }
@@ -166,7 +177,7 @@ void LoadRun::OnReply(Slot& slot, HttpReply& reply) {
   request.error = FailureOf(slot, reply, detail);
   request.outcome = request.error.empty() ? LoadRequest::Outcome::kOk : LoadRequest::Outcome::kError;
   slot.busy = false;
-  Keep(std::move(request), detail);
+  Keep(slot, detail);
   free_.push_back(&slot);
   if (plan_.rate == 0) return BeginNext();
   if (!waiting_.empty() && !stopping_) {
@@ -178,12 +189,14 @@ void LoadRun::OnReply(Slot& slot, HttpReply& reply) {
   EndIfDone();
 }
 
-void LoadRun::Keep(LoadRequest&& request, const std::string& detail) {
+void LoadRun::Keep(Slot& slot, const std::string& detail) {
+  LoadRequest& request = slot.request;
   if (request.outcome == LoadRequest::Outcome::kError) {
     ++errors_;
     LoadRecord::Error& error = record_.errors[request.error];
     if (error.count++ == 0) error.detail = detail;
   }
+  if (observer_) observer_->OnEnded(request, slot.gaps);
   output_tokens_ += request.completion_tokens.value_or(request.chunks);
   record_.requests.push_back(std::move(request));
 }
@@ -199,7 +212,7 @@ void LoadRun::Stop() {
     slot->busy = false;
     slot->request.done_ns = Now();
     slot->request.outcome = LoadRequest::Outcome::kCancelled;
-    Keep(std::move(slot->request), {});
+    Keep(*slot, {});
     free_.push_back(slot.get());
   }
   EndIfDone();

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "loadgen/completion_chunk.h"
+#include "loadgen/load_observer.h"
 #include "loadgen/load_plan.h"
 #include "loadgen/load_record.h"
 #include "loadgen/sse_reader.h"
@@ -26,7 +27,8 @@ struct LoadProgress {
 class LoadRun {
  public:
   // `done` is called once, from inside a callback of the loop: when the plan is done, or after Stop.
-  LoadRun(IoLoop& loop, LoadPlan plan, std::function<void()> done);
+  // `observer` may be null; it outlives the run.
+  LoadRun(IoLoop& loop, LoadPlan plan, std::function<void()> done, LoadObserver* observer = nullptr);
   ~LoadRun();
   LoadRun(const LoadRun&) = delete;
   LoadRun& operator=(const LoadRun&) = delete;
@@ -52,13 +54,15 @@ class LoadRun {
   void Take(LoadRequest& request, const CompletionChunk& chunk) const;
   void OnReply(Slot& slot, HttpReply& reply);
   std::string FailureOf(Slot& slot, HttpReply& reply, std::string& detail) const;
-  void Keep(LoadRequest&& request, const std::string& detail);
+  void OnText(Slot& slot);
+  void Keep(Slot& slot, const std::string& detail);
   void EndIfDone();
 
   IoLoop& loop_;
   HttpClient client_;
   const LoadPlan plan_;
   std::function<void()> done_;
+  LoadObserver* const observer_;
   ArrivalTimes arrivals_;
   std::vector<std::unique_ptr<Slot>> slots_;
   std::vector<Slot*> free_;

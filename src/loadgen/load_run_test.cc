@@ -48,13 +48,14 @@ class LoadRunTest : public ::testing::Test {
     plan.timeout = std::chrono::seconds(20);
     return plan;
   }
-  void Begin(LoadPlan plan) {
+  void Begin(LoadPlan plan, LoadObserver* observer = nullptr) {
     loop_.Call([&] {
-      run_ = std::make_unique<LoadRun>(loop_, std::move(plan), [this] {
+      const auto done = [this] {
         std::lock_guard lock(mutex_);
         ++ends_;
         ended_.notify_one();
-      });
+      };
+      run_ = std::make_unique<LoadRun>(loop_, std::move(plan), done, observer);
       run_->Start();
     });
   }
@@ -110,6 +111,36 @@ TEST_F(LoadRunTest, AnOpenLoopTimesFromWhenARequestWasDue) {
     EXPECT_EQ(request.outcome, LoadRequest::Outcome::kOk);
     EXPECT_GE(request.sent_ns, request.due_ns);
     EXPECT_GT(request.due_ns, 0);
+  }
+}
+
+// Says what was told, request by request.
+struct Follower final : LoadObserver {
+  std::map<uint64_t, std::string> told;
+  std::map<uint64_t, size_t> gaps;
+  void OnSent(const LoadRequest& request) override { told[request.number] += "sent "; }
+  void OnFirstToken(const LoadRequest& request) override { told[request.number] += "first "; }
+  void OnEnded(const LoadRequest& request, std::span<const double> gap_seconds) override {
+    told[request.number] += "ended";
+    gaps[request.number] = gap_seconds.size();
+    EXPECT_GE(request.done_ns, request.sent_ns);
+  }
+};
+
+TEST_F(LoadRunTest, EachRequestIsFollowed) {
+  ScriptedServer server([](int, int, const std::string& request) {
+    const bool third = request.find("\"3 ") != std::string::npos;
+    return Turn{.answer = third ? Answer200("<html>") : Streamed(), .step = 7};
+  });
+  LoadPlan plan = PlanFor(server);
+  plan.warmup = 5;
+  Follower follower;
+  Begin(plan, &follower);
+  End();
+  ASSERT_EQ(follower.told.size(), 20);
+  for (const auto& [number, told] : follower.told) {
+    EXPECT_EQ(told, number == 3 ? "sent ended" : "sent first ended") << number;
+    EXPECT_EQ(follower.gaps[number], number == 3 ? 0 : 2) << "its own, also of the warm-up";
   }
 }
 

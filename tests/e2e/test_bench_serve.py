@@ -1,10 +1,13 @@
 """`gpulens bench serve` against a server whose times are known."""
+import contextlib
 import http.server
 import json
 import os
 import pathlib
 import signal
+import sqlite3
 import subprocess
+import tempfile
 import threading
 import unittest
 
@@ -129,6 +132,87 @@ class BenchServe(unittest.TestCase):
         self.assertEqual((result["validity"], result["joules"], result["joules_per_output_token"]), ("no_device", None, None))
         self.assertIn("no agent at /nonexistent", result["reason"])
 
+    def store(self):
+        folder = tempfile.TemporaryDirectory(prefix="gpulens-bench-")
+        self.addCleanup(folder.cleanup)
+        return pathlib.Path(folder.name) / "telemetry.db"
+
+    def stats(self, db, *words):
+        done = subprocess.run([BINARY, "telemetry", "stats", "--db", str(db), "--json", *words], capture_output=True, text=True, timeout=60)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        return json.loads(done.stdout)["total"]
+
+    def agree(self, told, result):
+        """What the store tells is what the run told; percentiles within what the store's sketch promises."""
+        self.assertEqual(told["calls"], result["ok"] + result["errors"] + result["cancelled"])
+        self.assertEqual((told["errors"], told["cancelled"]), (result["errors"], result["cancelled"]))
+        self.assertEqual((told["prompt_tokens"], told["completion_tokens"]), (result["prompt_tokens"], result["completion_tokens"]))
+        for ours, theirs in (("ttft_seconds", "ttft_seconds"), ("latency_seconds", "e2e_seconds")):
+            stored, run = told[ours], result[theirs]
+            self.assertEqual(stored["n"], run["n"], ours)
+            for figure, error in (("mean", 1e-8), ("min", 1e-8), ("max", 1e-8), ("p50", 0.0055), ("p90", 0.0055), ("p95", 0.0055), ("p99", 0.0055)):
+                self.assertAlmostEqual(stored[figure], run[figure], delta=error * run[figure], msg=f"{ours} {figure}")
+
+    def test_what_is_stored_is_what_was_told(self):
+        db = self.store()
+        done = self.bench("--requests", "60", "--concurrency", "4", "--warmup", "4", "--json", "--store", str(db), "--engine", "mine")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        result = json.loads(done.stdout)
+        stored = result["store"]
+        self.assertEqual((stored["path"], stored["stored"], stored["lost"]), (str(db), 56, 0))
+        self.agree(self.stats(db), result)
+        file = sqlite3.connect(db)
+        self.addCleanup(file.close)
+        self.assertEqual(file.execute("SELECT DISTINCT model_id, engine, batch_id, is_streaming, is_warmup, outcome, prompt_tokens,"
+                                      " completion_tokens, itl_count, token_counting_version FROM telemetry").fetchall(),
+                         [("known-times", "mine", stored["batch_id"], 1, 0, "ok", 9, TOKENS, TOKENS - 1, 2)])
+        least, gaps = file.execute("SELECT min(min_itl_ms), sum(itl_count) FROM telemetry").fetchone()
+        self.assertAlmostEqual(least, 1e3 * result["itl_seconds"]["min"], places=5)
+        self.assertEqual(gaps, result["itl_seconds"]["n"])
+        # Another run is another batch of the same file; the text says how to look at it alone.
+        text = self.bench("--requests", "8", "--concurrency", "2", "--warmup", "2", "--store", str(db)).stdout
+        self.assertRegex(text, rf"stored +6 records: gpulens telemetry stats --db {db} --batch bench-\S+\n")
+        batch = text.rsplit("--batch ", 1)[1].split()[0]
+        self.assertNotEqual(batch, stored["batch_id"])
+        self.assertEqual(self.stats(db, "--batch", batch)["calls"], 6)
+        self.agree(self.stats(db, "--batch", stored["batch_id"]), result)
+        self.assertEqual(self.stats(db)["calls"], 62)
+
+    def test_what_failed_is_stored_with_the_reason(self):
+        db = self.store()
+        self.server.busy = True
+        done = self.bench("--requests", "5", "--model", "m", "--json", "--store", str(db))
+        self.assertEqual(done.returncode, 1)
+        result = json.loads(done.stdout)
+        told = self.stats(db)
+        self.assertEqual((told["calls"], told["errors"], told["latency_seconds"]["n"], told["completion_tokens"]), (5, 5, 0, 0))
+        self.assertEqual(result["store"]["stored"], 5)
+        with contextlib.closing(sqlite3.connect(db)) as file:
+            self.assertEqual(file.execute("SELECT outcome, error_type, count(*) FROM telemetry GROUP BY 1, 2").fetchall(), [("error", "HTTP 429", 5)])
+
+    def test_a_store_that_cannot_be_is_said_before_any_load(self):
+        for where, code in (("mysql://x/y", 2), ("/proc/none/telemetry.db", 1)):
+            done = self.bench("--requests", "5", "--model", "m", "--store", where)
+            self.assertEqual(done.returncode, code, done.stderr)
+            self.assertIn("--store", done.stderr)
+        self.assertEqual(self.server.asked, [])
+
+    @unittest.skipUnless((FAKE / "libnvidia-ml.so.1").exists(), "the simulated NVML is not built")
+    def test_each_record_has_its_share_of_the_joules(self):
+        db = self.store()
+        seen = {"LD_LIBRARY_PATH": str(FAKE), "GPULENS_FAKE_NVML": str(PROFILE), "CUDA_VISIBLE_DEVICES": "1,2"}
+        done = self.bench("--requests", "40", "--concurrency", "4", "--warmup", "0", "--json", "--store", str(db), env=seen)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        result = json.loads(done.stdout)
+        joules = self.stats(db)["energy_joules"]
+        self.assertEqual(joules["n"], 40)
+        # While a request is in flight the shares add up to what the devices draw; nothing runs but requests here.
+        self.assertAlmostEqual(joules["sum"], result["energy"]["joules"], delta=0.1 * result["energy"]["joules"] + result["energy"]["uncertainty_joules"])
+        with contextlib.closing(sqlite3.connect(db)) as file:
+            self.assertEqual(file.execute("SELECT DISTINCT energy_vendor, energy_method FROM telemetry").fetchall(), [("nvidia", "counter")])
+            whole, parts = file.execute("SELECT sum(energy_joules), sum(prefill_energy_joules + decode_energy_joules) FROM telemetry").fetchone()
+            self.assertAlmostEqual(whole, parts, delta=1e-3 * whole)
+
     def test_an_open_loop_does_not_wait_for_the_server(self):
         done = self.bench("--rate", "200", "--requests", "60", "--concurrency", "1", "--json")
         self.assertEqual(done.returncode, 0, done.stderr)
@@ -145,7 +229,8 @@ class BenchServe(unittest.TestCase):
         self.assertIn("5 × HTTP 429: too many", done.stdout)
 
     def test_stopped_by_ctrl_c_it_tells_what_it_has(self):
-        process = subprocess.Popen(self.command("--requests", "100000", "--concurrency", "2"), stdout=subprocess.PIPE,
+        db = self.store()
+        process = subprocess.Popen(self.command("--requests", "100000", "--concurrency", "2", "--store", str(db)), stdout=subprocess.PIPE,
                                    stderr=subprocess.PIPE, text=True)
         self.addCleanup(process.wait)
         wait_until(lambda: len(self.server.asked) >= 8, 20)
@@ -154,6 +239,9 @@ class BenchServe(unittest.TestCase):
         self.assertEqual(process.returncode, 130, err)
         self.assertIn("stopped, what follows is of a part", out)
         self.assertIn("2 cancelled", out)
+        told = self.stats(db)
+        self.assertEqual(told["cancelled"], 2)
+        self.assertIn(f"{told['calls'] - 2} answered", out)
 
     def test_wrong_use_says_what_is_wrong(self):
         for words, said in ((["--slo", "fast"], "expected ttft=TIME"), (["--duration", "soon"], '"soon"'),

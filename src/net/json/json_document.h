@@ -6,6 +6,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include <gpulens/status.h>
 
@@ -24,11 +25,19 @@ class JsonDocument {
   JsonDocument& operator=(JsonDocument&&) noexcept;
   ~JsonDocument();
 
-  // `pointer` is a JSON pointer (RFC 6901): "/data/0/id". Nothing when there is no such text or number.
+  // `pointer` is a JSON pointer (RFC 6901): "/data/0/id". "" is the whole. Nothing when there is no
+  // such text or number. A number is the double that is nearest to it.
   std::optional<std::string> Text(std::string_view pointer) const;
   std::optional<double> Number(std::string_view pointer) const;
   // A whole number that is not negative, with all its digits.
   std::optional<uint64_t> Whole(std::string_view pointer) const;
+  // Of either sign.
+  std::optional<int64_t> Integer(std::string_view pointer) const;
+  std::optional<bool> Truth(std::string_view pointer) const;
+  bool IsNull(std::string_view pointer) const;
+  // Of the object there, in its order; nothing when there is none. Of a name that comes twice the last value
+  // counts.
+  std::optional<std::vector<std::string>> Names(std::string_view pointer) const;
   // Elements of the array there; 0 when there is none.
   size_t Size(std::string_view pointer) const;
 

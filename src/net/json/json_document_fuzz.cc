@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "base/check.h"
 #include "net/json/json_document.h"
@@ -18,5 +19,15 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     if (id) CHECK(id->size() <= size * 4);
   }
   static_cast<void>(document->Number("/version"));
+  const auto names = document->Names("");
+  CHECK(!names || names->size() <= size);
+  for (const std::string& name : names.value_or(std::vector<std::string>())) {
+    // Found again by its pointer, where it needs no escapes.
+    if (name.find_first_of("~/") != std::string::npos) continue;
+    const std::string pointer = "/" + name;
+    CHECK(!document->IsNull(pointer) || !document->Truth(pointer));
+    CHECK(!document->Truth(pointer) || !document->Integer(pointer));
+    CHECK(!document->Integer(pointer) || document->Number(pointer));
+  }
   return 0;
 }

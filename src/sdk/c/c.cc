@@ -82,6 +82,12 @@ int Told(const Status& status) {
   return static_cast<int>(status.code);
 }
 
+std::chrono::nanoseconds TimeoutOf(double seconds) noexcept {
+  constexpr double kLongest = 3600;
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(
+      std::chrono::duration<double>(seconds > 0 ? std::min(seconds, kLongest) : 0));
+}
+
 int Keep(const std::string& what, const std::function<Result<Exporter>()>& start) {
   State& state = State::Instance();
   {
@@ -160,11 +166,7 @@ int gpulens_expose(const char* listen) {
 
 int gpulens_flush(double timeout_seconds) {
   using namespace gpulens;
-  constexpr double kLongest = 3600;
-  const double seconds = timeout_seconds > 0 ? std::min(timeout_seconds, kLongest) : 0;
-  const auto timeout =
-      std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::duration<double>(seconds));
-  const auto end = std::chrono::steady_clock::now() + timeout;
+  const auto end = std::chrono::steady_clock::now() + sdk::TimeoutOf(timeout_seconds);
   std::vector<Exporter*> exporters;  // none is ever let go
   {
     sdk::State& state = sdk::State::Instance();

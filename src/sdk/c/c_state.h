@@ -1,6 +1,7 @@
 // What the functions of gpulens/c.h share.
 #pragma once
 
+#include <chrono>
 #include <functional>
 #include <string>
 
@@ -12,5 +13,7 @@ namespace gpulens::sdk {
 int Told(const Status& status);
 // Starts an exporter and keeps it to the end of the process. `what` names it: twice the same is once.
 int Keep(const std::string& what, const std::function<Result<Exporter>()>& start);
+// What a caller would wait: none below 0, an hour at most.
+std::chrono::nanoseconds TimeoutOf(double seconds) noexcept;
 
 }  // namespace gpulens::sdk

@@ -3,56 +3,12 @@
 
 #include "sdk/inference/call_clock.h"
 #include "sdk/inference/core.h"
+#include "sdk/inference/energy_settler.h"
 
 namespace gpulens {
 
 using namespace inference;
-using telemetry::Row, telemetry::TextColumn, telemetry::Numbers;
-
-namespace {
-
-constexpr std::string_view kPrefill = "prefill", kDecode = "decode";
-
-// Asks for the joules when the row is written: by then they are settled, and nobody waits for them.
-class EnergySettler final : public Settler {
- public:
-  explicit EnergySettler(EnergyWindow window) noexcept : window_(std::move(window)) {}
-  void Settle(Row& row) noexcept override {
-    try {
-      Fill(row);
-    } catch (...) {  // no memory: the energy is not known
-      return;
-    }
-  }
-
- private:
-  void Fill(Row& row) {
-    const EnergyResult energy = window_.result();
-    if (!energy.valid()) return;
-    Row known;
-    Numbers& n = known.numbers;
-    n.energy_joules = energy.energy_joules, n.energy_uncertainty_joules = energy.uncertainty_joules;
-    n.gpu_energy_joules = energy.gpu_joules, n.cpu_energy_joules = energy.cpu_joules;
-    n.dram_energy_joules = energy.dram_joules, n.power_watts = energy.mean_power_watts;
-    n.gpu_utilization_pct = energy.ticks.mean_utilization_ratio * 100;
-    n.gpu_memory_used_gb = energy.ticks.peak_memory_used_bytes / telemetry::kGibibyte;
-    n.gpu_temperature_c = energy.ticks.mean_temperature_celsius;
-    const EnergyResult prefill = window_.phase(kPrefill), decode = window_.phase(kDecode);
-    if (prefill.valid()) n.prefill_energy_joules = prefill.energy_joules;
-    if (decode.valid()) n.decode_energy_joules = decode.energy_joules;
-    // Of what the caller measured itself nothing is mixed with ours.
-    if (std::isnan(row.numbers.energy_joules)) {
-      known.text(TextColumn::kEnergyMethod) = EnergyMethodName(energy.method);
-      known.text(TextColumn::kEnergyVendor) = EnergyVendorName(energy.vendor);
-      telemetry::FillFrom(row, known);
-      telemetry::Derive(row.numbers);
-    }
-  }
-
-  EnergyWindow window_;
-};
-
-}  // namespace
+using telemetry::Row, telemetry::TextColumn;
 
 struct InferenceCall::State {
   std::shared_ptr<internal::InferenceCore> core;
@@ -87,7 +43,7 @@ void InferenceCall::State::End(Row row) noexcept {
   if (energy) {
     energy->End();
     try {
-      settler = std::make_unique<EnergySettler>(std::move(*energy));
+      settler = SettleEnergy(std::move(*energy));
     } catch (...) {
       settler = nullptr;  // no memory: the energy is not known
     }

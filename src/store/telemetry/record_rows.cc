@@ -11,6 +11,10 @@ constexpr double kLatest = 253'402'300'799.0;  // the end of the year 9999
 
 double Ratio(double above, double below) noexcept { return below > 0 ? above / below : kNotMeasured; }
 double Real(int64_t count) noexcept { return count == kNoCount ? kNotMeasured : static_cast<double>(count); }
+int64_t Sum(int64_t a, int64_t b) noexcept {
+  int64_t sum = 0;
+  return a == kNoCount || b == kNoCount || __builtin_add_overflow(a, b, &sum) ? kNoCount : sum;
+}
 std::optional<int64_t> Maybe(int64_t count) noexcept {
   return count == kNoCount ? std::nullopt : std::optional(count);
 }
@@ -31,8 +35,9 @@ std::chrono::system_clock::time_point TimeOf(double seconds) noexcept {
 }
 
 void Derive(Numbers& n) noexcept {
-  if (n.total_tokens == kNoCount && n.prompt_tokens != kNoCount && n.completion_tokens != kNoCount)
-    n.total_tokens = n.prompt_tokens + n.completion_tokens;
+  if (n.total_tokens == kNoCount) n.total_tokens = Sum(n.prompt_tokens, n.completion_tokens);
+  if (n.prompt_tokens_evaluated == kNoCount && n.cached_prompt_tokens >= 0)
+    n.prompt_tokens_evaluated = Sum(n.prompt_tokens, -n.cached_prompt_tokens);
   const double completion = Real(n.completion_tokens);
   Set(n.throughput_tok_per_sec, Ratio(completion, n.latency_seconds));
   Set(n.tokens_per_joule, Ratio(completion, n.energy_joules));
@@ -68,8 +73,6 @@ Row FromRecord(const InferenceRecord& record) noexcept {
   n.total_tokens = record.total_tokens.value_or(kNoCount);
   n.cached_prompt_tokens = record.cached_prompt_tokens.value_or(kNoCount);
   n.prompt_tokens_evaluated = record.prompt_tokens_evaluated.value_or(kNoCount);
-  if (n.prompt_tokens_evaluated == kNoCount && n.prompt_tokens != kNoCount && n.cached_prompt_tokens >= 0)
-    n.prompt_tokens_evaluated = n.prompt_tokens - n.cached_prompt_tokens;
   n.token_counting_version = record.token_counting_version.value_or(kTokensCounted);
   n.latency_seconds = record.latency_seconds, n.ttft = record.ttft_seconds, n.cost_usd = record.cost_usd;
   n.consumer_seconds = record.consumer_seconds;

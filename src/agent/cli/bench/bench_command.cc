@@ -12,6 +12,7 @@
 
 #include "agent/cli/bench/bench_energy.h"
 #include "agent/cli/bench/bench_options.h"
+#include "agent/cli/bench/bench_store.h"
 #include "agent/cli/bench/bench_text.h"
 #include "loadgen/load_run.h"
 
@@ -23,11 +24,12 @@ constexpr const char* kFooter = R"(
   gpulens bench serve http://gpu7:8000/v1 --concurrency 32 --requests 2000
   gpulens bench serve http://gpu7:8000/v1 --rate 12 --duration 2m --slo ttft=500ms --slo itl=50ms
   gpulens bench serve https://llm.example/v1 --api-key-env LLM_KEY --model llama-70b --json > run.json
+  gpulens bench serve http://127.0.0.1:8000 --store ~/.gpulens/telemetry.db --engine vllm
 
 TTFT and end to end count from when a request was due, so a client that cannot keep up hides nothing. TPOT is
 a request's time after its first token by the tokens after it; tokens are counted by the server.
-Exit: 0 every request was answered · 1 some were not · 2 wrong use · 130 stopped by Ctrl-C: the result is of
-what was done)";
+Exit: 0 every request was answered · 1 some were not, or not stored · 2 wrong use · 130 stopped by Ctrl-C: the
+result is of what was done)";
 
 constexpr auto kProgressEvery = std::chrono::milliseconds(100);
 
@@ -90,6 +92,13 @@ void ShowProgress(const LoadPlan& plan, IoLoop& loop, const LoadRun& run, Flag& 
   ::dprintf(STDERR_FILENO, "\r\033[K");
 }
 
+// Until `run` has ended.
+void Await(const BenchOptions& options, const LoadPlan& plan, IoLoop& loop, const LoadRun& run, Flag& ended) {
+  if (!options.quiet && ::isatty(STDERR_FILENO)) return ShowProgress(plan, loop, run, ended);
+  while (!ended.Wait(std::chrono::hours(1))) {
+  }
+}
+
 int Run(const BenchOptions& options) {
   auto plan = MakeBenchPlan(options);
   if (!plan) return Complain(plan.error().detail, 2);
@@ -101,28 +110,36 @@ int Run(const BenchOptions& options) {
     plan->load.model = std::move(*model);
   }
   BenchMeter meter(plan->load, options.energy);
+  std::unique_ptr<BenchStore> store;
+  if (!options.store.empty()) {
+    auto opened = BenchStore::Open(options.store, plan->load, options.engine, meter.monitor());
+    if (!opened) {
+      const Status& why = opened.error();
+      return Complain("--store: " + why.detail, why.code == Code::kInvalidArgument ? 2 : 1);
+    }
+    store = std::move(*opened);
+  }
   Flag ended;
-  auto run = std::make_unique<LoadRun>(loop, plan->load, [&ended] { ended.Raise(); });
+  auto run = std::make_unique<LoadRun>(loop, plan->load, [&ended] { ended.Raise(); }, store.get());
   // The signal may come when the run is gone: the loop is stopped first.
   if (Status status = loop.OnSignal(SIGINT, [&run] { run->Stop(); }); !status.ok())
     return Complain(status.detail, 1);
   loop.Call([&run] { run->Start(); });
-  if (!options.quiet && ::isatty(STDERR_FILENO)) ShowProgress(plan->load, loop, *run, ended);
-  else
-    while (!ended.Wait(std::chrono::hours(1))) {
-    }
+  Await(options, plan->load, loop, *run, ended);
   LoadRecord record;
   loop.Call([&] { record = run->record(); });
   loop.Stop();
 
   const LoadSummary summary = Summarize(record, plan->load.warmup, plan->load.concurrency, plan->targets);
   const BenchEnergy energy = meter.Measure(record, summary);
-  const std::string text = options.json ? ResultJson(plan->load, record, summary, energy)
-                                        : ResultText(plan->load, record, summary, energy);
+  std::optional<BenchStored> stored;
+  if (store) stored = store->Close();
+  const BenchResult result{plan->load, record, summary, energy, stored};
+  const std::string text = options.json ? ResultJson(result) : ResultText(result);
   std::fputs(text.c_str(), stdout);
   if (std::fflush(stdout) != 0) return Complain("the result could not be written", 1);
   if (record.stopped) return 130;
-  return record.errors.empty() ? 0 : 1;
+  return record.errors.empty() && (!stored || stored->lost == 0) ? 0 : 1;
 }
 
 void AddOptions(CLI::App& serve, BenchOptions& options) {
@@ -163,6 +180,13 @@ void AddOptions(CLI::App& serve, BenchOptions& options) {
   serve.add_flag("--insecure", options.insecure, "Do not check the server's certificate");
   serve.add_option("--timeout", options.timeout, "Of one request, 2m")->type_name("D");
   serve.add_option("--seed", options.seed, "Of prompts and random times, 1: the same seed, the same load");
+  serve
+      .add_option(
+          "--store", options.store,
+          "Keeps each measured request as a record, in a file or at postgresql://…: gpulens telemetry")
+      ->type_name("PATH_OR_URL");
+  serve.add_option("--engine", options.engine, "What these records name as the engine: vllm, sglang, …")
+      ->type_name("NAME");
   serve.add_flag("--energy", options.energy,
                  "Joules of this machine's devices, also where the server's address is not this machine's");
   serve.add_flag("--json", options.json, "JSON");

@@ -28,6 +28,8 @@ class BenchMeter {
   BenchMeter(const LoadPlan& plan, bool always);
   // Of the requests after the warm-up: from the first that was due to the last that ended.
   BenchEnergy Measure(const LoadRecord& record, const LoadSummary& summary);
+  // Null: the joules of the server are not known here.
+  EnergyMonitor* monitor() noexcept { return monitor_ ? &*monitor_ : nullptr; }
 
  private:
   std::optional<EnergyMonitor> monitor_;

@@ -26,6 +26,7 @@ struct BenchOptions {
   std::string timeout = "2m";
   uint64_t seed = 1;
   bool json = false, quiet = false;
+  std::string store, engine;
   bool energy = false;  // also where the server's address is not this machine's
 };
 

@@ -155,8 +155,8 @@ std::string ProgressText(const LoadPlan& plan, const LoadProgress& progress) {
   return out + "   errors " + Grouped(progress.errors);
 }
 
-std::string ResultText(const LoadPlan& plan, const LoadRecord& record, const LoadSummary& summary,
-                       const BenchEnergy& energy) {
+std::string ResultText(const BenchResult& result) {
+  const auto& [plan, record, summary, energy, stored] = result;
   std::string out = plan.model + " at " + plan.url.ToString() + ": " + LoadText(plan) +
                     (record.stopped ? "; stopped, what follows is of a part" : "") + "\n";
   out += "  requests     " + Grouped(summary.ok) + " answered, " + Grouped(summary.errors) + " failed, " +
@@ -190,11 +190,12 @@ std::string ResultText(const LoadPlan& plan, const LoadRecord& record, const Loa
     out += "  steady       never: the output rate still changed by 5 % or more; more requests may help\n";
   else if (summary.ok > 0) out += "  steady       not known: too few requests to tell\n";
   AppendNotes(out, plan, record, summary);
+  if (stored) out += StoredText(*stored);
   return out;
 }
 
-std::string ResultJson(const LoadPlan& plan, const LoadRecord& record, const LoadSummary& summary,
-                       const BenchEnergy& energy) {
+std::string ResultJson(const BenchResult& result) {
+  const auto& [plan, record, summary, energy, stored] = result;
   std::string out = "{\"schema\":\"gpulens.bench_serve/1\"";
   AppendPlanJson(out, plan);
   out += record.stopped ? ",\"stopped\":true" : ",\"stopped\":false";
@@ -222,6 +223,7 @@ std::string ResultJson(const LoadPlan& plan, const LoadRecord& record, const Loa
   AppendJson(out, "steady_since_request",
              summary.steady_since ? static_cast<double>(*summary.steady_since + plan.warmup) : kNotMeasured);
   AppendEnergyJson(out, energy);
+  if (stored) AppendStoredJson(out, *stored);
   return out += "}\n";
 }
 

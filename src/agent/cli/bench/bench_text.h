@@ -1,9 +1,11 @@
 // What `gpulens bench serve` says: pure text.
 #pragma once
 
+#include <optional>
 #include <string>
 
 #include "agent/cli/bench/bench_energy.h"
+#include "agent/cli/bench/bench_store.h"
 #include "loadgen/load_run.h"
 #include "loadgen/load_summary.h"
 
@@ -11,10 +13,15 @@ namespace gpulens {
 
 // One line, without its end.
 std::string ProgressText(const LoadPlan& plan, const LoadProgress& progress);
-// The result, for people; for programs (schema gpulens.bench_serve/1, one object).
-std::string ResultText(const LoadPlan& plan, const LoadRecord& record, const LoadSummary& summary,
-                       const BenchEnergy& energy);
-std::string ResultJson(const LoadPlan& plan, const LoadRecord& record, const LoadSummary& summary,
-                       const BenchEnergy& energy);
+struct BenchResult {
+  const LoadPlan& plan;
+  const LoadRecord& record;
+  const LoadSummary& summary;
+  const BenchEnergy& energy;
+  std::optional<BenchStored> stored = {};  // nothing: no store was named
+};
+// For people; for programs (schema gpulens.bench_serve/1, one object).
+std::string ResultText(const BenchResult& result);
+std::string ResultJson(const BenchResult& result);
 
 }  // namespace gpulens

@@ -36,12 +36,19 @@ LoadSummary Summary() {
   return summary;
 }
 
+std::string TextOf(const LoadRecord& record, const LoadSummary& summary, const LoadPlan& plan = Plan()) {
+  return ResultText({plan, record, summary, BenchEnergy()});
+}
+std::string JsonOf(const LoadRecord& record, const LoadSummary& summary) {
+  return ResultJson({Plan(), record, summary, BenchEnergy()});
+}
+
 TEST(BenchText, TheResultIsReadAtAGlance) {
   LoadRecord record;
   record.errors["HTTP 429"] = {10, "slow\x1b[2J down"};
   LoadSummary summary = Summary();
   summary.steady_since = 160;
-  const std::string text = ResultText(Plan(), record, summary, BenchEnergy());
+  const std::string text = TextOf(record, summary);
   EXPECT_THAT(text, HasSubstr("llama at http://a:1/v1/chat/completions: 32 at a time, 2,000 requests\n"));
   EXPECT_THAT(text, HasSubstr("1,990 answered, 10 failed, 0 cancelled in 61.2 s: 32.5 requests/s\n"));
   EXPECT_THAT(text, HasSubstr("10 × HTTP 429: slow\\x1b[2J down\n"));
@@ -51,7 +58,7 @@ TEST(BenchText, TheResultIsReadAtAGlance) {
   EXPECT_THAT(text, Not(HasSubstr("goodput"))) << "there was no target";
   EXPECT_THAT(text, Not(HasSubstr("ITL"))) << "there were no gaps";
   EXPECT_THAT(text, Not(HasSubstr("note")));
-  EXPECT_THAT(ResultText(Plan(), record, Summary(), BenchEnergy()), HasSubstr("steady       not known"));
+  EXPECT_THAT(TextOf(record, Summary()), HasSubstr("steady       not known"));
 }
 
 TEST(BenchText, WhatMakesAFigureDifferentIsSaid) {
@@ -68,7 +75,7 @@ TEST(BenchText, WhatMakesAFigureDifferentIsSaid) {
   summary.late = Describe(late);
   LoadPlan plan = Plan();
   plan.rate = 40;
-  const std::string text = ResultText(plan, record, summary, BenchEnergy());
+  const std::string text = TextOf(record, summary, plan);
   EXPECT_THAT(text, HasSubstr("stopped, what follows is of a part"));
   EXPECT_THAT(text, HasSubstr("no tokens for 5 requests"));
   EXPECT_THAT(text, HasSubstr("2.50 tokens came at once"));
@@ -78,7 +85,7 @@ TEST(BenchText, WhatMakesAFigureDifferentIsSaid) {
 }
 
 TEST(BenchText, OfNothingThereAreDashesNotZeros) {
-  const std::string text = ResultText(Plan(), {}, {}, BenchEnergy());
+  const std::string text = TextOf({}, {});
   EXPECT_THAT(text, HasSubstr("in – s: – requests/s"));
   EXPECT_THAT(text, HasSubstr("– in, 0 out: – tokens/s out, – in all"));
 }
@@ -86,15 +93,38 @@ TEST(BenchText, OfNothingThereAreDashesNotZeros) {
 TEST(BenchText, TheResultAsJsonHasNullWhereNothingIsKnown) {
   LoadRecord record;
   record.errors["timeout"].count = 10;
-  const auto json = JsonDocument::Parse(ResultJson(Plan(), record, Summary(), BenchEnergy()));
+  const auto json = JsonDocument::Parse(JsonOf(record, Summary()));
   ASSERT_TRUE(json);
   EXPECT_EQ(json->Text("/schema"), "gpulens.bench_serve/1");
   EXPECT_EQ(json->Whole("/ok"), 1990);
   EXPECT_EQ(json->Whole("/errors_by_kind/timeout"), 10);
   EXPECT_NEAR(*json->Number("/ttft_seconds/p50"), 0.2, 1e-9);
   EXPECT_EQ(json->Number("/itl_seconds/p50"), std::nullopt);
-  EXPECT_THAT(ResultJson(Plan(), record, {}, BenchEnergy()), HasSubstr("\"itl_seconds\":null"));
-  EXPECT_THAT(ResultJson(Plan(), record, {}, BenchEnergy()), HasSubstr("\"elapsed_seconds\":null"));
+  EXPECT_THAT(JsonOf(record, {}), HasSubstr("\"itl_seconds\":null"));
+  EXPECT_THAT(JsonOf(record, {}), HasSubstr("\"elapsed_seconds\":null"));
+}
+
+TEST(BenchText, WhereTheRequestsAreStoredAndWhatIsLost) {
+  const LoadPlan plan = Plan();
+  const LoadRecord record;
+  const LoadSummary summary = Summary();
+  const BenchEnergy energy;
+  BenchStored stored{.path = "/tmp/t\n.db", .batch_id = "bench-1", .stored = 1990};
+  EXPECT_THAT(
+      ResultText({plan, record, summary, energy, stored}),
+      HasSubstr(
+          "  stored       1990 records: gpulens telemetry stats --db /tmp/t\\x0a.db --batch bench-1\n"));
+  EXPECT_THAT(TextOf(record, summary), Not(HasSubstr("stored")));
+  stored.lost = 10, stored.status = {Code::kIo, "disk full"};
+  EXPECT_THAT(ResultText({plan, record, summary, energy, stored}),
+              HasSubstr("  note         10 records are lost: disk full\n"));
+  const auto json = JsonDocument::Parse(ResultJson({plan, record, summary, energy, stored}));
+  ASSERT_TRUE(json);
+  EXPECT_EQ(json->Text("/store/path"), "/tmp/t\n.db");
+  EXPECT_EQ(json->Text("/store/batch_id"), "bench-1");
+  EXPECT_EQ(json->Whole("/store/stored"), 1990u);
+  EXPECT_EQ(json->Whole("/store/lost"), 10u);
+  EXPECT_EQ(json->Text("/store/reason"), "disk full");
 }
 
 TEST(BenchText, ProgressTellsHowFarAndHowLong) {

@@ -181,6 +181,7 @@ std::string Title(const TelemetryStats& stats) {
   if (!stats.until.empty()) say("until " + stats.until);
   if (!stats.query.model.empty()) say("model " + stats.query.model);
   if (!stats.query.engine.empty()) say("engine " + stats.query.engine);
+  if (!stats.query.batch_id.empty()) say("batch " + stats.query.batch_id);
   if (!stats.query.warmup) say("without warm-up");
   if (stats.all.errors > 0) say(Count(stats.all.errors) + " failed");
   if (stats.all.cancelled > 0) say(Count(stats.all.cancelled) + " cancelled");

@@ -156,6 +156,7 @@ Result<Query> QueryOf(const TelemetryOptions& options, int64_t now_ns) {
   Query query;
   query.model = options.model;
   query.engine = options.engine;
+  query.batch_id = options.batch;
   query.warmup = !options.exclude_warmup;
   if (!options.since.empty()) {
     ASSIGN_OR_RETURN(query.since, TimeOf("--since", options.since, now_ns));
@@ -189,6 +190,8 @@ void AddFilters(CLI::App& command, TelemetryOptions& options) {
   command.add_option("--until", options.until, "Up to then")->type_name("T");
   command.add_option("--model", options.model, "Of this model alone")->type_name("NAME");
   command.add_option("--engine", options.engine, "Of this engine alone")->type_name("NAME");
+  command.add_option("--batch", options.batch, "Of this batch alone: a run of gpulens bench serve")
+      ->type_name("ID");
   command.add_flag("--exclude-warmup", options.exclude_warmup, "Without calls that only warmed up");
 }
 

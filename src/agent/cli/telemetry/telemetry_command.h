@@ -18,7 +18,7 @@ namespace gpulens {
 struct TelemetryOptions {
   std::string db;
   std::string since, until;  // text; empty: open
-  std::string model, engine, by;
+  std::string model, engine, batch, by;
   bool exclude_warmup = false;
   bool json = false, yes = false;
   size_t top = 10;

@@ -1,0 +1,88 @@
+// Apart from the rest, since it links SQLite and the reader of JSON.
+#include <gpulens/c.h>
+#include <gpulens/inference.h>
+
+#include <exception>
+#include <memory>
+
+#include "sdk/c/c_state.h"
+#include "sdk/inference/core.h"
+#include "sdk/record_json/record_json.h"
+
+struct gpulens_store {
+  gpulens::InferenceStore store;
+};
+
+namespace gpulens::sdk {
+namespace {
+
+// Nothing of ours throws but for want of memory; what does stays on this side.
+template <class F>
+int Guarded(F&& f) noexcept {
+  try {
+    return Told(f());
+  } catch (const std::exception& e) {
+    try {
+      return Told({Code::kExhausted, e.what()});
+    } catch (...) {  // not even room for the sentence
+      return GPULENS_EXHAUSTED;
+    }
+  }
+}
+
+Status NoStore() { return {Code::kInvalidArgument, "there is no store"}; }
+
+Status Open(const char* path_or_url, gpulens_store** out) {
+  if (!out) return {Code::kInvalidArgument, "there is no place for the store"};
+  *out = nullptr;
+  auto store = InferenceStore::Open(path_or_url ? path_or_url : "");
+  if (!store) return store.error();
+  *out = new gpulens_store{*std::move(store)};
+  return {};
+}
+
+Status Record(gpulens_store* store, const char* json, size_t size) {
+  if (!store) return NoStore();
+  const auto record = ReadRecordJson(json ? std::string_view(json, size) : std::string_view());
+  if (!record) return record.error();
+  store->store.core().Record(record->row());
+  return {};
+}
+
+Status Close(gpulens_store* store) {
+  if (!store) return NoStore();
+  const std::unique_ptr<gpulens_store> owned(store);
+  Status closed = owned->store.Close();
+  if (!closed) return closed;
+  const StoreHealth health = owned->store.health();
+  if (health.dropped > 0) {
+    return {Code::kExhausted, std::to_string(health.dropped) +
+                                  " records were dropped: they came faster than they could be written"};
+  }
+  if (health.rejected > 0) {
+    return {Code::kDataLoss, std::to_string(health.rejected) +
+                                 " records were refused; telemetry_poison has them, with the reasons"};
+  }
+  return {};
+}
+
+}  // namespace
+}  // namespace gpulens::sdk
+
+int gpulens_store_open(const char* path_or_url, gpulens_store** store) {
+  return gpulens::sdk::Guarded([&] { return gpulens::sdk::Open(path_or_url, store); });
+}
+
+int gpulens_store_record_json(gpulens_store* store, const char* json, size_t size) {
+  return gpulens::sdk::Guarded([&] { return gpulens::sdk::Record(store, json, size); });
+}
+
+int gpulens_store_flush(gpulens_store* store, double timeout_seconds) {
+  using namespace gpulens;
+  return sdk::Guarded(
+      [&] { return store ? store->store.Flush(sdk::TimeoutOf(timeout_seconds)) : sdk::NoStore(); });
+}
+
+int gpulens_store_close(gpulens_store* store) {
+  return gpulens::sdk::Guarded([&] { return gpulens::sdk::Close(store); });
+}

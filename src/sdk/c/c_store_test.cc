@@ -1,0 +1,104 @@
+#include <gpulens/c.h>
+#include <gpulens/inference.h>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+#include <thread>
+
+#include "base/testing/temp_folder.h"
+#include "store/sqlite/sqlite.h"
+
+namespace gpulens {
+namespace {
+
+using ::testing::HasSubstr;
+
+int Record(gpulens_store* store, std::string_view json) {
+  return gpulens_store_record_json(store, json.data(), json.size());
+}
+
+struct CStore : ::testing::Test {
+  testing::TempFolder folder;
+  std::string path = folder.path() + "/telemetry.db";
+
+  int64_t Ask(const std::string& sql) const {
+    auto database = sqlite::Database::Open({.path = path, .read_only = true});
+    if (!database) return ADD_FAILURE() << database.error().detail, -1;
+    auto number = database->Number(sql);
+    return number ? *number : (ADD_FAILURE() << number.error().detail, -1);
+  }
+};
+
+TEST_F(CStore, KeepsWhatItIsTold) {
+  gpulens_store* store = nullptr;
+  ASSERT_EQ(gpulens_store_open(path.c_str(), &store), GPULENS_OK) << gpulens_last_error();
+  ASSERT_NE(store, nullptr);
+  EXPECT_EQ(Record(store, R"({"model_id": "llama", "prompt_tokens": 512, "completion_tokens": 0})"),
+            GPULENS_OK);
+  std::thread([&] { EXPECT_EQ(Record(store, R"({"model_id": "qwen", "ttft": 0.25})"), GPULENS_OK); }).join();
+  EXPECT_EQ(gpulens_store_flush(store, 20), GPULENS_OK) << gpulens_last_error();
+  EXPECT_EQ(Ask("SELECT count(*) FROM telemetry"), 2);
+  EXPECT_EQ(gpulens_store_close(store), GPULENS_OK) << gpulens_last_error();
+  EXPECT_STREQ(gpulens_last_error(), "");
+  auto reader = InferenceStore::Open(path, {.read_only = true});
+  ASSERT_TRUE(reader.ok());
+  const auto all = reader->Summarize();
+  ASSERT_TRUE(all.ok());
+  EXPECT_EQ(all->front().prompt_tokens, 512u);
+  EXPECT_EQ(all->front().ttft_seconds.n, 1u);
+  EXPECT_EQ(all->front().latency_seconds.n, 0u) << "never told";
+  EXPECT_EQ(Ask("SELECT count(*) FROM telemetry WHERE abs(timestamp - unixepoch()) < 3600"), 2) << "now";
+}
+
+TEST_F(CStore, OfWhatIsWrongNothingIsStored) {
+  gpulens_store* store = nullptr;
+  ASSERT_EQ(gpulens_store_open(path.c_str(), &store), GPULENS_OK);
+  for (const char* json : {"", "[]", "{\"latency\": 1}", "{\"model_id\": 1}", "{\"prompt_tokens\": -1}",
+                           "{\"ttft\": 1e999}", "{\"ttft\": NaN}", "{} {}", "{"}) {
+    EXPECT_EQ(Record(store, json), GPULENS_INVALID_ARGUMENT) << json;
+    EXPECT_STRNE(gpulens_last_error(), "") << json;
+  }
+  EXPECT_EQ(Record(store, "{\"latency\": 1}"), GPULENS_INVALID_ARGUMENT);
+  EXPECT_STREQ(gpulens_last_error(), "\"latency\" is no column of a record");
+  EXPECT_EQ(Record(store, "{}" + std::string(1 << 16, ' ')), GPULENS_INVALID_ARGUMENT);
+  EXPECT_THAT(gpulens_last_error(), HasSubstr("at most 65536"));
+  EXPECT_EQ(gpulens_store_record_json(store, nullptr, 7), GPULENS_INVALID_ARGUMENT);
+  EXPECT_EQ(gpulens_store_flush(store, 20), GPULENS_OK);
+  EXPECT_EQ(Ask("SELECT (SELECT count(*) FROM telemetry) + (SELECT count(*) FROM telemetry_poison)"), 0);
+  EXPECT_EQ(gpulens_store_close(store), GPULENS_OK);
+}
+
+TEST_F(CStore, WithoutAStoreItSaysSo) {
+  gpulens_store* store = reinterpret_cast<gpulens_store*>(&folder);
+  EXPECT_EQ(gpulens_store_open("mysql://x", &store), GPULENS_INVALID_ARGUMENT);
+  EXPECT_EQ(store, nullptr);
+  EXPECT_THAT(gpulens_last_error(), HasSubstr("mysql"));
+  EXPECT_EQ(gpulens_store_open(nullptr, &store), GPULENS_INVALID_ARGUMENT);
+  EXPECT_NE(gpulens_store_open((folder.path()).c_str(), &store), GPULENS_OK) << "a folder";
+  EXPECT_EQ(gpulens_store_open(path.c_str(), nullptr), GPULENS_INVALID_ARGUMENT);
+  EXPECT_EQ(gpulens_store_record_json(nullptr, "{}", 2), GPULENS_INVALID_ARGUMENT);
+  EXPECT_EQ(gpulens_store_flush(nullptr, 1), GPULENS_INVALID_ARGUMENT);
+  EXPECT_EQ(gpulens_store_close(nullptr), GPULENS_INVALID_ARGUMENT);
+  EXPECT_STREQ(gpulens_last_error(), "there is no store");
+}
+
+TEST_F(CStore, TheEndTellsWhatTheFileRefused) {
+  gpulens_store* store = nullptr;
+  ASSERT_EQ(gpulens_store_open(path.c_str(), &store), GPULENS_OK);
+  auto database = sqlite::Database::Open({.path = path});
+  ASSERT_TRUE(database.ok());
+  ASSERT_TRUE(database
+                  ->Run("CREATE TRIGGER no BEFORE INSERT ON telemetry WHEN new.model_id = 'bad' BEGIN "
+                        "SELECT raise(ABORT, 'no bad ones'); END")
+                  .ok());
+  EXPECT_EQ(Record(store, R"({"model_id": "bad"})"), GPULENS_OK);
+  EXPECT_EQ(Record(store, R"({"model_id": "good"})"), GPULENS_OK);
+  EXPECT_EQ(gpulens_store_close(store), GPULENS_DATA_LOSS);
+  EXPECT_THAT(gpulens_last_error(), HasSubstr("1 records were refused"));
+  EXPECT_EQ(Ask("SELECT count(*) FROM telemetry"), 1);
+}
+
+}  // namespace
+}  // namespace gpulens
