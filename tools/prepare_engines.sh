@@ -8,6 +8,8 @@
 # when it skips; exit 1 then.
 set -uo pipefail
 cd "$(dirname "$(readlink -f "$0")")/.." || exit 1
+# shellcheck source=tools/preparing.sh
+source tools/preparing.sh
 HOME_OF=$PWD/build/engines
 TRITON="nvidia-pytriton==0.7.0"
 TRITON_NUMPY="numpy==1.26.4" # the backend was built before numpy 2, whose arrays it reads as empty
@@ -20,15 +22,6 @@ DYNAMO_NEEDS=(uvloop typing_extensions msgspec prometheus-client pyzmq tqdm zsta
 LLAMA_CPP="llama-cpp-python==0.3.36" # its source package holds llama.cpp
 MOONCAKE_LIBRARIES=(libibverbs1 librdmacm1 libnuma1 libnl-3-200 libnl-route-3-200)
 
-say() { echo "                $*"; }
-because() { # NAME REASON…
-  local name=$1
-  shift
-  say "$name: $*"
-  echo "$*" >"$HOME_OF/$name.why"
-  rm -rf "${HOME_OF:?}/$name.new"
-  return 1
-}
 # The stamp is what was asked for: another version is fetched anew.
 have() { [[ -f $HOME_OF/$1/installed.txt && $(<"$HOME_OF/$1/installed.txt") == "$2" ]] && rm -f "$HOME_OF/$1.why"; }
 done_with() {

@@ -10,20 +10,12 @@
 # build/go_peers/NAME.why, which the test shows when it skips; exit 1 then.
 set -uo pipefail
 cd "$(dirname "$(readlink -f "$0")")/.." || exit 1
+# shellcheck source=tools/preparing.sh
+source tools/preparing.sh
 HOME_OF=$PWD/build/go_peers
 ALL=(collector victoria-metrics podresources telemetrygen prometheus3)
 LIGHT=(collector victoria-metrics podresources)
 OLDEST=21 # Go 1.21 is the first that fetches a newer one by itself
-
-say() { echo "                $*"; }
-because() { # NAME REASON…
-  local name=$1
-  shift
-  say "$name: $*"
-  echo "$*" >"$HOME_OF/$name.why"
-  rm -rf "${HOME_OF:?}/$name.new"
-  return 1
-}
 
 find_go() {
   local place

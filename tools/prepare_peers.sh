@@ -7,9 +7,9 @@
 # Run again it does nothing. Exit 1 when something could not be had, after saying what and why.
 set -uo pipefail
 cd "$(dirname "$(readlink -f "$0")")/.." || exit 1
+# shellcheck source=tools/preparing.sh
+source tools/preparing.sh
 result=0
-
-say() { echo "                $*"; }
 
 download() { (cd "$1" && timeout 300 apt-get download -qq "${@:2}") >"$1/log" 2>&1; }
 

@@ -21,11 +21,9 @@
 
 #include <gpulens/energy_source.h>
 #include <gpulens/status.h>
+#include <gpulens/time.h>
 
 namespace gpulens {
-
-// A wall-clock time does not convert: setting the clock costs no joules.
-using TimePoint = std::chrono::steady_clock::time_point;
 
 // The hardware's joules; watts over time.
 enum class EnergyMethod : uint8_t { kNone, kCounter, kPowerIntegral };

@@ -2,7 +2,6 @@
 // given sources reads these alone, by a thread of its own.
 #pragma once
 
-#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -11,10 +10,9 @@
 #include <vector>
 
 #include <gpulens/status.h>
+#include <gpulens/time.h>
 
 namespace gpulens {
-
-using Duration = std::chrono::nanoseconds;
 
 enum class EnergyVendor : uint8_t { kNone, kNvidia, kAmd, kApple, kCpuRapl };  // in order of preference
 enum class EnergyPart : uint8_t { kGpu, kCpu, kDram };
@@ -41,7 +39,7 @@ struct EnergyReading {
   double processes = kNotMeasured;  // that use the device, this one included
   // Between which two times it was read, where that was not during the call: another process has read it.
   // Zero: during the call.
-  std::chrono::steady_clock::time_point began{}, ended{};
+  TimePoint began{}, ended{};
 };
 
 // All but Doing is called by one thread, that of the sampler. What it throws counts as a failed reading.

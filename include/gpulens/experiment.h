@@ -22,6 +22,7 @@
 #include <vector>
 
 #include <gpulens/status.h>
+#include <gpulens/time.h>
 
 namespace gpulens {
 
@@ -54,8 +55,8 @@ struct ExperimentOptions {
   // first experiment of a process is that run; further ones are runs within it.
   bool join = true;
   size_t queue_points = 16'384;
-  std::chrono::nanoseconds flush_interval = std::chrono::seconds(1);
-  std::chrono::nanoseconds heartbeat_interval = std::chrono::seconds(10);
+  Duration flush_interval = std::chrono::seconds(1);
+  Duration heartbeat_interval = std::chrono::seconds(10);
   // Asked by the writing thread at each heartbeat, so that a run that is killed has joules, too, and by the
   // thread that ends the run. Ready-made ones: experiment_energy.h. A process that joins a run leaves this to
   // the one that began it.
@@ -104,7 +105,7 @@ class Experiment {
   Status LogArtifact(const std::string& path, std::string name = {});
 
   // Waits until what was given before is in the file.
-  Status Flush(std::chrono::nanoseconds timeout = std::chrono::seconds(5));
+  Status Flush(Duration timeout = std::chrono::seconds(5));
   // Once; what is logged afterwards is dropped. `reason` says why it failed.
   Status End(ExperimentStatus status = ExperimentStatus::kDone, std::string_view reason = {});
   // After the end, what the options' meter said.

@@ -26,6 +26,7 @@
 
 #include <gpulens/registry.h>
 #include <gpulens/status.h>
+#include <gpulens/time.h>
 
 namespace gpulens {
 
@@ -48,7 +49,7 @@ class [[nodiscard]] Exporter {
   Status status() const;
   // Sends now, whatever the back-off says, and waits for the answer. Of a page: nothing to do. kTimeout: it
   // goes on without being waited for.
-  Status Flush(std::chrono::nanoseconds timeout = std::chrono::seconds(5));
+  Status Flush(Duration timeout = std::chrono::seconds(5));
   // Where it is reached or sends to: "http://127.0.0.1:9464/metrics". Without passwords.
   std::string address() const;
 
@@ -60,7 +61,7 @@ struct AgentOptions {
   // The agent's Unix socket for programs. Empty: $GPULENS_SOCKET, else the first that is there of
   // /run/gpulens/otlp.sock and $XDG_RUNTIME_DIR/gpulens/otlp.sock, looked for at each try.
   std::string socket = {};
-  std::chrono::nanoseconds interval{};  // 0: $OTEL_METRIC_EXPORT_INTERVAL, else 10 s
+  Duration interval{};  // 0: $OTEL_METRIC_EXPORT_INTERVAL, else 10 s
 };
 
 // To the agent of this machine, which adds pid, pod and job. Never fails: it keeps trying.
@@ -76,8 +77,8 @@ struct OtlpOptions {
   std::string client_certificate_file = {}, client_key_file = {};
   std::string service_name = {};  // service.name; empty: as the environment says, else the program's name
   std::map<std::string, std::string> headers = {};
-  std::chrono::nanoseconds interval{};  // 0: $OTEL_METRIC_EXPORT_INTERVAL, else 30 s
-  std::chrono::nanoseconds timeout{};   // of one request; 0: $OTEL_EXPORTER_OTLP_TIMEOUT, else 10 s
+  Duration interval{};  // 0: $OTEL_METRIC_EXPORT_INTERVAL, else 30 s
+  Duration timeout{};   // of one request; 0: $OTEL_EXPORTER_OTLP_TIMEOUT, else 10 s
 };
 
 // kInvalidArgument for a URL, protocol or header that is none, and for what stands in a file that is no

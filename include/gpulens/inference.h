@@ -26,6 +26,7 @@
 #include <gpulens/inference_record.h>
 #include <gpulens/stats.h>
 #include <gpulens/status.h>
+#include <gpulens/time.h>
 
 namespace gpulens {
 
@@ -74,10 +75,10 @@ struct InferenceSummary {
 struct StoreOptions {
   EnergyMonitor* energy = nullptr;  // asked for the share of each call that Begin begins; outlives the store
   size_t queue_records = 16'384;    // that wait for the writer; half a KiB each
-  std::chrono::nanoseconds flush_interval = std::chrono::seconds(1);
-  size_t flush_records = 1024;           // that are written without waiting for the interval
-  std::chrono::nanoseconds retention{};  // older records are deleted; zero: nothing is
-  bool read_only = false;                // nothing is ever written, not even to a foreign file
+  Duration flush_interval = std::chrono::seconds(1);
+  size_t flush_records = 1024;  // that are written without waiting for the interval
+  Duration retention{};         // older records are deleted; zero: nothing is
+  bool read_only = false;       // nothing is ever written, not even to a foreign file
 };
 
 struct StoreHealth {
@@ -152,9 +153,9 @@ class InferenceStore {
   InferenceCall Begin(const InferenceRecord& known) noexcept;
 
   // Waits until what was given before is stored or set aside.
-  Status Flush(std::chrono::nanoseconds timeout = std::chrono::seconds(5));
+  Status Flush(Duration timeout = std::chrono::seconds(5));
   // Once; what is recorded afterwards is dropped and counted.
-  Status Close(std::chrono::nanoseconds timeout = std::chrono::seconds(5));
+  Status Close(Duration timeout = std::chrono::seconds(5));
   StoreHealth health() const;
   // Of a server the URL without password and parameters.
   const std::string& path() const noexcept;

@@ -25,6 +25,7 @@
 
 #include <gpulens/registry.h>
 #include <gpulens/status.h>
+#include <gpulens/time.h>
 
 namespace gpulens {
 
@@ -159,7 +160,7 @@ class Histogram : public internal::Instrument<Histogram> {
 
    private:
     const Histogram* to_;
-    std::chrono::steady_clock::time_point begun_ = std::chrono::steady_clock::now();
+    TimePoint begun_ = std::chrono::steady_clock::now();
   };
   // The histogram outlives the timer.
   Timer Time() const noexcept { return Timer(*this); }

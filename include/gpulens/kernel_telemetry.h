@@ -17,10 +17,9 @@
 #include <gpulens/registry.h>
 #include <gpulens/stats.h>
 #include <gpulens/status.h>
+#include <gpulens/time.h>
 
 namespace gpulens {
-
-using Duration = std::chrono::nanoseconds;
 
 enum class KernelState : uint8_t {
   kCreated,

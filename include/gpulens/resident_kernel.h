@@ -17,10 +17,9 @@
 #include <memory>
 
 #include <gpulens/status.h>
+#include <gpulens/time.h>
 
 namespace gpulens {
-
-using Duration = std::chrono::nanoseconds;
 
 struct ResidentOptions {
   int device = 0;

@@ -4,17 +4,15 @@
 // Distribution of nothing has n = 0 and NaN everywhere else. Thread-safe as any value is.
 #pragma once
 
-#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <span>
 #include <vector>
 
 #include <gpulens/status.h>
+#include <gpulens/time.h>
 
 namespace gpulens {
-
-using TimePoint = std::chrono::steady_clock::time_point;  // a step of the wall clock is no latency
 
 // Of n values, in their unit.
 struct Distribution {

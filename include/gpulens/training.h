@@ -20,6 +20,7 @@
 #include <gpulens/efficiency.h>
 #include <gpulens/registry.h>
 #include <gpulens/status.h>
+#include <gpulens/time.h>
 
 namespace gpulens {
 
@@ -70,7 +71,7 @@ class TrainingMonitor {
 
    private:
     TrainingMonitor* monitor_;
-    std::chrono::steady_clock::time_point begun_;
+    TimePoint begun_;
     std::optional<double> loss_;
     double bytes_ = kNotMeasured;
     int exceptions_;

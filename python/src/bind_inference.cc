@@ -7,7 +7,7 @@
 
 #include <nanobind/stl/vector.h>
 
-#include "src/bind.h"
+#include "src/hot.h"
 #include "src/inference_store.h"
 #include "src/record_fields.h"
 
@@ -56,14 +56,8 @@ PyObject* RecordOne(PyObject* self, PyObject* const* given, Py_ssize_t positiona
     fields.Take(PyTuple_GET_ITEM(names, i), given[positional + i]);
   (*nb::inst_ptr<Store>(self))->Record(fields.record());
   Py_RETURN_NONE;
-} catch (nb::python_error& error) {
-  error.restore();
-  return nullptr;
-} catch (const nb::builtin_exception& error) {
-  PyErr_SetString(PyExc_TypeError, error.what());
-  return nullptr;
-} catch (const std::bad_alloc&) {
-  return PyErr_NoMemory();
+} catch (...) {
+  return RaiseCurrent();
 }
 
 // ---- a call

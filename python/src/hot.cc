@@ -27,6 +27,16 @@ bool NumberOf(PyObject* from, double& to) noexcept {
   return to != -1.0 || !PyErr_Occurred() || NotA("a number", from);
 }
 
+PyObject* RaiseCurrent() noexcept try { throw; } catch (nb::python_error& error) {
+  error.restore();
+  return nullptr;
+} catch (const nb::builtin_exception& error) {
+  PyErr_SetString(PyExc_TypeError, error.what());
+  return nullptr;
+} catch (const std::bad_alloc&) {
+  return PyErr_NoMemory();
+}
+
 bool HotArguments::Take(const char* name, PyObject* const* given, Py_ssize_t positional,
                         PyObject* names) noexcept {
   if (positional > 2) {

@@ -14,6 +14,9 @@ namespace gpulens::python {
 bool NumberOf(PyObject* from, int64_t& to) noexcept;
 bool NumberOf(PyObject* from, double& to) noexcept;
 
+// In a catch of such a method: the exception becomes Python's. Null, which the method returns.
+PyObject* RaiseCurrent() noexcept;
+
 // The two arguments of such a call; null: not given. The number may go by `name`.
 struct HotArguments {
   PyObject* number = nullptr;
@@ -66,14 +69,8 @@ struct Hot {
       Do(instrument, number);
     }
     Py_RETURN_NONE;
-  } catch (nb::python_error& error) {
-    error.restore();
-    return nullptr;
-  } catch (const nb::builtin_exception& error) {
-    PyErr_SetString(PyExc_TypeError, error.what());
-    return nullptr;
-  } catch (const std::bad_alloc&) {
-    return PyErr_NoMemory();
+  } catch (...) {
+    return RaiseCurrent();
   }
 };
 

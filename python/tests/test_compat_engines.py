@@ -1,33 +1,10 @@
 """gpulens.compat.openjarvis: its instrumented engines, and what they publish."""
 import asyncio
 import unittest
-from contextlib import contextmanager
 
 from engines import USAGE, AsyncEngine, Bus, Engine, pause
 from gpulens.compat import openjarvis as t
-
-
-class FakeMonitor(t.EnergyMonitor):
-    """Ten joules for each block."""
-
-    @staticmethod
-    def available():
-        return True
-
-    def vendor(self):
-        return t.EnergyVendor.NVIDIA
-
-    def energy_method(self):
-        return "hw_counter"
-
-    def sample(self):
-        @contextmanager
-        def block():
-            sample = t.EnergySample(vendor="nvidia", energy_method="hw_counter")
-            yield sample
-            sample.energy_joules, sample.mean_power_watts, sample.mean_utilization_pct = 10.0, 250.0, 80.0
-
-        return block()
+from monitors import FixedMonitor
 
 
 class Engines(unittest.TestCase):
@@ -70,7 +47,7 @@ class Engines(unittest.TestCase):
     def test_with_energy(self):
         bus = Bus()
         engine = t.InstrumentedEngine(Engine(result={"usage": {"prompt_tokens": 7, "completion_tokens": 50}}), bus,
-                                      energy_monitor=FakeMonitor())
+                                      energy_monitor=FixedMonitor(joules=10.0, watts=250.0))
         result = engine.generate([], model="m")
         (r,) = bus.records()
         self.assertAlmostEqual(r.energy_per_output_token_joules, 0.2)
@@ -78,7 +55,7 @@ class Engines(unittest.TestCase):
         self.assertAlmostEqual(r.throughput_per_watt, r.throughput_tok_per_sec / 250)
         self.assertEqual((r.power_watts, r.gpu_utilization_pct, r.energy_method, r.energy_vendor), (250.0, 80.0, "hw_counter", "nvidia"))
         self.assertEqual((result["_telemetry"]["energy_joules"], r.total_tokens), (10.0, 57))
-        engine = t.InstrumentedEngine(Engine(result={"usage": {"completion_tokens": 0}}), bus, energy_monitor=FakeMonitor())
+        engine = t.InstrumentedEngine(Engine(result={"usage": {"completion_tokens": 0}}), bus, energy_monitor=FixedMonitor())
         engine.generate([], model="m")
         self.assertEqual(bus.records()[1].energy_per_output_token_joules, 0.0)
 

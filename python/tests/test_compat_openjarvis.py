@@ -5,10 +5,10 @@ import inspect
 import math
 import threading
 import unittest
-from contextlib import contextmanager
 
 from gpulens.compat import openjarvis as t
 from gpulens.compat.openjarvis.flops import MODEL_PARAMS_B, estimate_flops_no_kv_cache
+from monitors import FixedMonitor
 
 # As its document gives them: the fields in order, and the default of most.
 RECORDS = {
@@ -220,50 +220,19 @@ class SteadyState(unittest.TestCase):
         self.assertEqual(detector.result, t.SteadyStateResult())
 
 
-class Fixed(t.EnergyMonitor):
-    """A board that draws `joules` in each block and `watts` all the time."""
-
-    def __init__(self, joules=20.0, watts=100.0):
-        self.joules, self.watts, self.closed = joules, watts, 0
-
-    @staticmethod
-    def available():
-        return True
-
-    def vendor(self):
-        return t.EnergyVendor.NVIDIA
-
-    def energy_method(self):
-        return "hw_counter"
-
-    @contextmanager
-    def sample(self):
-        sample = t.EnergySample(vendor="nvidia")
-        try:
-            yield sample
-        finally:
-            sample.energy_joules, sample.mean_power_watts = self.joules, self.watts
-
-    def snapshot(self):
-        return t.EnergySample(mean_power_watts=self.watts, mean_utilization_pct=80.0)
-
-    def close(self):
-        self.closed += 1
-
-
 class Monitors(unittest.TestCase):
     def test_abstract(self):
         with self.assertRaises(TypeError):
             t.EnergyMonitor()
-        monitor = Fixed()
+        monitor = FixedMonitor()
         self.assertEqual(monitor.vendor(), "nvidia")
         with monitor.sample() as sample:
             self.assertEqual(sample.energy_joules, 0.0)
         self.assertEqual(sample.energy_joules, 20.0)
 
     def test_defaults_of_the_base(self):
-        self.assertEqual(t.EnergyMonitor.snapshot(Fixed()), t.EnergySample())
-        t.EnergyMonitor.close(Fixed())
+        self.assertEqual(t.EnergyMonitor.snapshot(FixedMonitor()), t.EnergySample())
+        t.EnergyMonitor.close(FixedMonitor())
 
 
 class Batches(unittest.TestCase):
@@ -286,23 +255,23 @@ class Batches(unittest.TestCase):
         self.assertEqual((batch.metrics.total_energy_joules, batch.metrics.per_request_energy), (3.0, [1.0, 2.0]))
 
     def test_with_a_monitor(self):
-        batch = t.EnergyBatch(Fixed(joules=20.0))
+        batch = t.EnergyBatch(FixedMonitor(joules=20.0))
         with batch.sample() as context:
             context.record_request(200)
         self.assertEqual((batch.metrics.energy_per_token_joules, batch.metrics.mean_power_watts), (0.1, 100.0))
-        batch = t.EnergyBatch(Fixed(joules=15.0))
+        batch = t.EnergyBatch(FixedMonitor(joules=15.0))
         with batch.sample() as context:
             for _ in range(3):
                 context.record_request(1)
         self.assertEqual(batch.metrics.energy_per_request_joules, 5.0)
-        batch = t.EnergyBatch(Fixed(joules=1.0))
+        batch = t.EnergyBatch(FixedMonitor(joules=1.0))
         with batch.sample() as context:
             for _ in range(100):
                 context.record_request(10)
         self.assertAlmostEqual(batch.metrics.energy_per_token_joules, 0.001)
 
     def test_an_exception_leaves_what_was_recorded(self):
-        for monitor in (None, Fixed()):
+        for monitor in (None, FixedMonitor()):
             batch = t.EnergyBatch(monitor)
             with self.assertRaises(KeyError):
                 with batch.sample() as context:

@@ -5,28 +5,17 @@ import time
 import unittest
 
 from gpulens.compat import openjarvis as t
+from monitors import FixedMonitor
 
 MS = 1_000_000
 
 
-class Board(t.EnergyMonitor):
-    """Draws `watts` always; tells each reading to `seen`."""
+class Board(FixedMonitor):
+    """Releases `readings` at each reading."""
 
     def __init__(self, watts=300.0, fails=False):
-        self.watts, self.fails, self.readings = watts, fails, threading.Semaphore(0)
-
-    @staticmethod
-    def available():
-        return True
-
-    def vendor(self):
-        return t.EnergyVendor.NVIDIA
-
-    def energy_method(self):
-        return "polling"
-
-    def sample(self):
-        raise NotImplementedError
+        super().__init__(watts=watts)
+        self.fails, self.readings = fails, threading.Semaphore(0)
 
     def snapshot(self):
         self.readings.release()

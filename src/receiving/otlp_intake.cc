@@ -21,7 +21,9 @@ constexpr Duration kLongestJoin = std::chrono::milliseconds(20);
 constexpr size_t kPerCall = 512;
 
 // Requests of up to some megabytes come and go all the time. Memory for each from the system, and back, would
-// cost more than reading it does; this much of what was freed is kept instead.
+// cost more than reading it does; this much of what was freed is kept instead. It holds for the whole
+// process, over what RunAgent said, and stays with who knows the reason: an agent without receivers keeps
+// nothing.
 void KeepFreedMemory() {
   constexpr int kKept = 4 << 20;
   ::mallopt(M_MMAP_THRESHOLD, kKept);

@@ -1,14 +1,12 @@
 """Machines with simulated GPUs of every kind, all options on, for tests that ask what is told at all."""
 import concurrent.futures
-import contextlib
-import http.server
 import os
 import pathlib
 import shutil
 import tempfile
-import threading
 
 from agent import BINARY, ROOT, Agent, fake_library, samples, wait_until
+from http_stub import serve_page
 
 AMD_LIBRARY = BINARY.resolve().parent / "fake_amdsmi" / "libamd_smi.so"
 HL_SMI = ROOT / "tests" / "fake_hl_smi" / "hl-smi"
@@ -31,29 +29,8 @@ def dcgm_page():
     return "".join(lines)
 
 
-@contextlib.contextmanager
 def serve(text):
-    class Handler(http.server.BaseHTTPRequestHandler):
-        def do_GET(self):
-            body = text.encode()
-            self.send_response(200)
-            self.send_header("Content-Type", "text/plain; version=0.0.4")
-            self.send_header("Content-Length", str(len(body)))
-            self.end_headers()
-            self.wfile.write(body)
-
-        def log_message(self, *_):
-            pass
-
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    thread = threading.Thread(target=server.serve_forever)
-    thread.start()
-    try:
-        yield f"http://127.0.0.1:{server.server_port}/metrics"
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()
+    return serve_page(lambda: text)
 
 
 NVIDIA_OPTIONS = "serial: true, links: true, topology: true, details: true, clock_events: true, process_events: true"

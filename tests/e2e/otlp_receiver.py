@@ -1,9 +1,9 @@
 """An OTLP/HTTP receiver for tests: decodes requests with the protocol's own Python classes."""
 import gzip
-import http.server
 import json
 import threading
 
+from http_stub import HttpStub
 from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
@@ -60,29 +60,15 @@ class Received:
                     yield plain(resource.resource.attributes), record
 
 
-class Receiver:
+class Receiver(HttpStub):
     """Listens on a free port, or on `port`. `answer(path, number)` gives (status, headers) of each request; default 200.
     In a with statement; `requests` are those that were answered with 200."""
 
     def __init__(self, answer=None, port=0):
+        super().__init__(lambda request, body: self.take(request, body), port, "HTTP/1.1")
         self.answer = answer or (lambda path, number: (200, {}))
         self.requests, self.refused, self.changed = [], [], threading.Condition()
-        receiver = self
-
-        class Handler(http.server.BaseHTTPRequestHandler):
-            protocol_version = "HTTP/1.1"
-
-            def do_POST(self):
-                body = self.rfile.read(int(self.headers["Content-Length"]))
-                receiver.take(self, body)
-
-            def log_message(self, *_):
-                pass
-
-        self.server = http.server.ThreadingHTTPServer(("127.0.0.1", port), Handler)
-        self.port = self.server.server_port
-        self.url = f"http://127.0.0.1:{self.port}"
-        self.thread = threading.Thread(target=self.server.serve_forever, daemon=True)
+        self.url = self.origin
 
     def take(self, handler, body):
         with self.changed:
@@ -92,12 +78,7 @@ class Receiver:
             message = KINDS[handler.path].FromString(body)
             (self.requests if status == 200 else self.refused).append(Received(handler.path, dict(handler.headers), message))
             self.changed.notify_all()
-        handler.send_response(status)
-        for name, value in headers.items():
-            handler.send_header(name, value)
-        handler.send_header("Content-Type", "application/x-protobuf")
-        handler.send_header("Content-Length", "0")
-        handler.end_headers()
+        return status, {**headers, "Content-Type": "application/x-protobuf"}, b""
 
     def wait(self, holds, what, seconds=30):
         """The first true answer of `holds(requests)`."""
@@ -110,12 +91,3 @@ class Receiver:
         """When the ticks were that were told, one for each request."""
         of_each = ({point.time_unix_nano for _, point in request.points("gpulens.tick.duration")} for request in self.requests)
         return [min(times) for times in of_each if times]
-
-    def __enter__(self):
-        self.thread.start()
-        return self
-
-    def __exit__(self, *_):
-        self.server.shutdown()
-        self.server.server_close()
-        self.thread.join()

@@ -1,7 +1,7 @@
 """A receiver of Prometheus remote write for tests: unpacks and decodes requests by code of its own, of 1.0 and 2.0."""
-import http.server
 import struct
-import threading
+
+from http_stub import HttpStub
 
 STALE = 0x7FF0000000000002
 FIRST = "application/x-protobuf"
@@ -109,45 +109,25 @@ class Request:
         self.samples = list((decode_second if self.second else decode_first)(unsnappy(body)))
 
 
-class Receiver:
+class Receiver(HttpStub):
     """`answer(request, number)` gives (status, headers); default: 204, and for 2.0 what was written. In a with statement."""
 
     def __init__(self, answer=None):
+        super().__init__(self._take, protocol="HTTP/1.1")
         self.answer = answer or self.good
         self.requests = []
-        receiver = self
+        self.url = self.origin + "/api/v1/write"
 
-        class Handler(http.server.BaseHTTPRequestHandler):
-            protocol_version = "HTTP/1.1"
-
-            def do_POST(self):
-                request = Request(self.headers, self.rfile.read(int(self.headers["Content-Length"])))
-                status, headers = receiver.answer(request, len(receiver.requests))
-                receiver.requests.append(request)
-                self.send_response(status)
-                for key, value in {"Content-Length": "0", **headers}.items():
-                    self.send_header(key, value)
-                self.end_headers()
-
-            def log_message(self, *_):
-                pass
-
-        self.server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self.url = f"http://127.0.0.1:{self.server.server_port}/api/v1/write"
-        self.thread = threading.Thread(target=self.server.serve_forever, daemon=True)
+    def _take(self, request, body):
+        taken = Request(request.headers, body)
+        status, headers = self.answer(taken, len(self.requests))
+        self.requests.append(taken)
+        return status, headers, b""
 
     @staticmethod
     def good(request, _):
         written = {"X-Prometheus-Remote-Write-Samples-Written": str(len(request.samples))}
         return 204, written if request.second else {}
-
-    def __enter__(self):
-        self.thread.start()
-        return self
-
-    def __exit__(self, *_):
-        self.server.shutdown()
-        self.server.server_close()
 
     def samples(self, name):
         return [sample for request in self.requests for sample in request.samples if sample.name == name]

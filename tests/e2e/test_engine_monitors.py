@@ -1,6 +1,5 @@
 """LLM engines by name: `gpulens collect vllm`, the l9gpu project's commands, and what --once and --emit-genai-namespace do."""
 import contextlib
-import http.server
 import json
 import os
 import subprocess
@@ -8,6 +7,7 @@ import threading
 import unittest
 
 from agent import BINARY, Agent, samples, value, wait_until
+from http_stub import HttpStub
 
 # By engine: the command of its own, its option, and where its page stands.
 ENGINES = {"vllm": ("vllm_monitor", "--vllm-endpoint", "http://localhost:8000/metrics"),
@@ -66,33 +66,16 @@ def engine(page, paths=("/metrics",), port=0):
     """A server that shows `page(turn)` at the given paths, turn 1 first; yields its base URL and the list of paths asked for."""
     asked, lock = [], threading.Lock()
 
-    class Handler(http.server.BaseHTTPRequestHandler):
-        def do_GET(self):
-            with lock:
-                asked.append(self.path)
-                turn = sum(path in paths for path in asked)
-            found = self.path in paths
-            body = page(turn).encode() if found else b"not here"
-            self.send_response(200 if found else 404)
-            self.send_header("Content-Type", "text/plain; version=0.0.4")
-            self.send_header("Content-Length", str(len(body)))
-            # One who leaves before the end is no fault of the page.
-            with contextlib.suppress(OSError):
-                self.end_headers()
-                self.wfile.write(body)
+    def answer(request, _):
+        with lock:
+            asked.append(request.path)
+            turn = sum(path in paths for path in asked)
+        found = request.path in paths
+        body = page(turn).encode() if found else b"not here"
+        return 200 if found else 404, {"Content-Type": "text/plain; version=0.0.4"}, body
 
-        def log_message(self, *_):
-            pass
-
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", port), Handler)
-    thread = threading.Thread(target=server.serve_forever)
-    thread.start()
-    try:
-        yield f"http://127.0.0.1:{server.server_port}", asked
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()
+    with HttpStub(answer, port) as stub:
+        yield stub.origin, asked
 
 
 def run(*arguments):

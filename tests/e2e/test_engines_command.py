@@ -1,16 +1,15 @@
 """`gpulens engines`: the tables printed, a page checked against them, and a running engine read."""
 import gzip
-import http.server
 import json
 import os
 import pathlib
 import subprocess
 import sys
 import tempfile
-import threading
 import unittest
 
 from agent import BINARY, ROOT, free_port
+from http_stub import HttpStub
 
 sys.path.insert(0, str(ROOT / "tools"))
 import engine_pages  # noqa: E402  (the folder is known only now)
@@ -26,50 +25,26 @@ def engines(*arguments, text=None):
                           env=environment, input=text, check=False)
 
 
-class Pages:
+class Pages(HttpStub):
     """A server of pages by path: {path: (status, type, [body, body of the next time, …])}."""
 
     def __init__(self, pages):
+        super().__init__(self._show, protocol="HTTP/1.1")
         self.pages, self.asked, self.fields = pages, [], []
-        outer = self
 
-        class Handler(http.server.BaseHTTPRequestHandler):
-            protocol_version = "HTTP/1.1"
-
-            def do_GET(self):
-                outer.asked.append(self.path)
-                outer.fields.append(dict(self.headers))
-                status, kind, bodies = outer.pages.get(self.path, (404, "text/plain", ["no such page\n"]))
-                body = bodies.pop(0) if len(bodies) > 1 else bodies[0]
-                body = body if isinstance(body, bytes) else body.encode()
-                packed = kind.endswith("; gzip")
-                self.send_response(status)
-                self.send_header("Content-Type", kind.removesuffix("; gzip"))
-                if packed:
-                    body = gzip.compress(body)
-                    self.send_header("Content-Encoding", "gzip")
-                self.send_header("Content-Length", str(len(body)))
-                self.end_headers()
-                self.wfile.write(body)
-
-            def log_message(self, *_):
-                pass
-
-        self.server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self.server.daemon_threads = True
-        self.thread = threading.Thread(target=self.server.serve_forever)
+    def _show(self, request, _):
+        self.asked.append(request.path)
+        self.fields.append(dict(request.headers))
+        status, kind, bodies = self.pages.get(request.path, (404, "text/plain", ["no such page\n"]))
+        body = bodies.pop(0) if len(bodies) > 1 else bodies[0]
+        body = body if isinstance(body, bytes) else body.encode()
+        headers = {"Content-Type": kind.removesuffix("; gzip")}
+        if kind.endswith("; gzip"):
+            body, headers["Content-Encoding"] = gzip.compress(body), "gzip"
+        return status, headers, body
 
     def url(self, path=""):
-        return f"http://127.0.0.1:{self.server.server_port}{path}"
-
-    def __enter__(self):
-        self.thread.start()
-        return self
-
-    def __exit__(self, *_):
-        self.server.shutdown()
-        self.server.server_close()
-        self.thread.join()
+        return self.origin + path
 
 
 def page(body, kind="text/plain; version=0.0.4", status=200):

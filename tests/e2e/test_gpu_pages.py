@@ -1,16 +1,15 @@
 """Pages of GPU exporters and the simulated hl-smi, through the real program."""
 import contextlib
-import http.server
 import json
 import os
 import pathlib
 import shutil
 import subprocess
 import tempfile
-import threading
 import unittest
 
 from agent import BINARY, ROOT, Agent, nvidia_config, samples, value, wait_until
+from http_stub import serve_page
 
 HL_SMI = ROOT / "tests" / "fake_hl_smi" / "hl-smi"
 LABELS = 'gpu="0",UUID="GPU-e2e",pci_bus_id="00000000:04:00.0",device="nvidia0",modelName="NVIDIA H100",Hostname="n"'
@@ -31,28 +30,8 @@ def page_of(values, labels=LABELS):
 def serve(text):
     """A server of one page; `page[0]` may be replaced."""
     page = [text]
-
-    class Handler(http.server.BaseHTTPRequestHandler):
-        def do_GET(self):
-            body = page[0].encode()
-            self.send_response(200)
-            self.send_header("Content-Type", "text/plain; version=0.0.4")
-            self.send_header("Content-Length", str(len(body)))
-            self.end_headers()
-            self.wfile.write(body)
-
-        def log_message(self, *_):
-            pass
-
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    thread = threading.Thread(target=server.serve_forever)
-    thread.start()
-    try:
-        yield f"http://127.0.0.1:{server.server_port}/metrics", page
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()
+    with serve_page(lambda: page[0]) as url:
+        yield url, page
 
 
 def collect(*arguments, environment=None):

@@ -1,18 +1,16 @@
 """OTLP out in its other forms: JSON, zstd, deltas, exponential histograms, exemplars. Read with the protocol's own classes."""
 import base64
-import contextlib
 import gzip
-import http.server
 import json
 import pathlib
 import shutil
 import subprocess
 import tempfile
-import threading
 import unittest
 
 from agent import Agent, value, wait_until
 from google.protobuf import json_format
+from http_stub import serve_page
 from otlp_receiver import KINDS, Received, Receiver, plain
 from test_otlp import collect
 
@@ -59,39 +57,12 @@ class AnyReceiver(Receiver):
             list_of.append(Received(handler.path, dict(handler.headers), message))
             self.texts.append(text)
             self.changed.notify_all()
-        handler.send_response(status)
-        for name, one in headers.items():
-            handler.send_header(name, one)
-        handler.send_header("Content-Type", handler.headers["Content-Type"])
-        handler.send_header("Content-Length", str(len(answer)))
-        handler.end_headers()
-        handler.wfile.write(answer)
+        return status, {**headers, "Content-Type": handler.headers["Content-Type"]}, answer
 
 
-@contextlib.contextmanager
 def openmetrics(page):
     """Serves what `page()` returns; the address is the value of the with statement."""
-
-    class Handler(http.server.BaseHTTPRequestHandler):
-        def do_GET(self):
-            body = page().encode()
-            self.send_response(200)
-            self.send_header("Content-Type", "application/openmetrics-text; version=1.0.0; charset=utf-8")
-            self.send_header("Content-Length", str(len(body)))
-            self.end_headers()
-            self.wfile.write(body)
-
-        def log_message(self, *_):
-            pass
-
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        thread = threading.Thread(target=server.serve_forever, daemon=True)
-        thread.start()
-        try:
-            yield f"http://127.0.0.1:{server.server_port}/metrics"
-        finally:
-            server.shutdown()
-            thread.join()
+    return serve_page(page, "application/openmetrics-text; version=1.0.0; charset=utf-8")
 
 
 class Encodings(unittest.TestCase):

@@ -1,15 +1,14 @@
 """Remote write in: Debian's Prometheus and our own sink send, the agent passes on as OTLP, and OpenTelemetry's own classes read it."""
 import http.client
-import http.server
 import math
 import pathlib
 import shutil
 import subprocess
 import tempfile
-import threading
 import unittest
 
 from agent import Agent, free_port, peer, value, wait_until
+from http_stub import HttpStub
 from otlp_receiver import Receiver, plain
 
 PAGE = """# HELP requests_total All requests.
@@ -27,40 +26,19 @@ go_threads 7
 """
 
 
-class Page:
+class Page(HttpStub):
     """What Prometheus scrapes: a counter grows by one each time, until the page is switched off."""
 
     def __init__(self):
+        super().__init__(self._show)
         self.count, self.here = 0, True
-        page = self
+        self.at = f"127.0.0.1:{self.port}"
 
-        class Handler(http.server.BaseHTTPRequestHandler):
-            def do_GET(self):
-                if not page.here:
-                    return self.send_error(404)
-                page.count += 1
-                body = PAGE.format(count=page.count).encode()
-                self.send_response(200)
-                self.send_header("Content-Type", "text/plain; version=0.0.4")
-                self.send_header("Content-Length", str(len(body)))
-                self.end_headers()
-                self.wfile.write(body)
-
-            def log_message(self, *_):
-                pass
-
-        self.server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self.at = f"127.0.0.1:{self.server.server_port}"
-        self.thread = threading.Thread(target=self.server.serve_forever, daemon=True)
-
-    def __enter__(self):
-        self.thread.start()
-        return self
-
-    def __exit__(self, *_):
-        self.server.shutdown()
-        self.server.server_close()
-        self.thread.join()
+    def _show(self, *_):
+        if not self.here:
+            return 404, {}, b""
+        self.count += 1
+        return 200, {"Content-Type": "text/plain; version=0.0.4"}, PAGE.format(count=self.count).encode()
 
 
 def config(port, url, receiver="", queue="storage: memory"):

@@ -3,18 +3,17 @@
 The table lies beside the checkout. Without it the checks run all the same; only that none is missing is not shown.
 """
 import csv
-import http.server
 import json
 import os
 import pathlib
 import shutil
 import subprocess
 import tempfile
-import threading
 import unittest
 
 from agent import BINARY, ROOT, Agent, fake_library, samples, value, wait_until
 from coverage_worlds import AMD_LIBRARY, DCGM, HL_SMI, serve
+from http_stub import HttpStub
 
 TABLE = ROOT.parent / "shared/seed_rows.tsv"
 NVML = ("-o", f"library={fake_library()}")
@@ -115,29 +114,12 @@ class Commands(Case):
 
     def test_l9_004_dcgm_monitor_without_options_reads_port_9400(self):
         page = f"# TYPE DCGM_FI_DEV_POWER_USAGE gauge\nDCGM_FI_DEV_POWER_USAGE{{{DCGM}}} 99\n".encode()
-
-        class Handler(http.server.BaseHTTPRequestHandler):
-            def do_GET(self):
-                self.send_response(200)
-                self.send_header("Content-Length", str(len(page)))
-                self.end_headers()
-                self.wfile.write(page)
-
-            def log_message(self, *_):
-                pass
-
         try:
-            server = http.server.ThreadingHTTPServer(("127.0.0.1", 9400), Handler)
+            stub = HttpStub(lambda *_: (200, {}, page), 9400)
         except OSError as error:
             self.skipTest(f"port 9400 is somebody else's: {error}")
-        thread = threading.Thread(target=server.serve_forever)
-        thread.start()
-        try:
+        with stub:
             self.assertEqual(readings(records("dcgm_monitor")[0], "gpu.power.draw"), [99])
-        finally:
-            server.shutdown()
-            server.server_close()
-            thread.join()
 
     def test_l9_010_fleet_health_monitor(self):
         found = records("fleet_health_monitor", "--health-window", "300", "--demo")

@@ -47,10 +47,10 @@ class Receivers:
         written = remote_write_receiver.Receiver(
             lambda request, n: (503, {}) if self.busy else remote_write_receiver.Receiver.good(request, n))
         self.stack.enter_context(written)
-        self.ports["remote_write"] = written.server.server_port
+        self.ports["remote_write"] = written.port
         self.counts["remote_write"] = lambda: len(written.requests)
         hook = self.stack.enter_context(test_webhook.Hook(statuses=lambda: 503 if self.busy else 200))
-        self.ports["webhook"], self.counts["webhook"] = hook.server.server_port, lambda: len(hook.records())
+        self.ports["webhook"], self.counts["webhook"] = hook.port, lambda: len(hook.records())
         if grpc:
             unavailable = (grpc.StatusCode.UNAVAILABLE, "busy", None)
             calls = test_otlp_grpc.Collector(lambda _: unavailable if self.busy else None)

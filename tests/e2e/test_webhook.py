@@ -1,44 +1,25 @@
 """The webhook sink: records as JSON arrays at a server of ours; and do_nothing, which needs none."""
-import http.server
 import json
 import os
 import subprocess
-import threading
 import unittest
 
 from agent import BINARY, Agent, value, wait_until
+from http_stub import HttpStub
 
 
-class Hook:
+class Hook(HttpStub):
     """`answers` are the statuses of the first requests; then what `statuses()` gives. In a with statement."""
 
     def __init__(self, *answers, statuses=lambda: 200):
-        self.requests, left, hook = [], list(answers), self
+        super().__init__(self._take, protocol="HTTP/1.1")
+        self.requests, self._left, self._statuses = [], list(answers), statuses
+        self.url = self.origin + "/hook?a=b"
 
-        class Handler(http.server.BaseHTTPRequestHandler):
-            protocol_version = "HTTP/1.1"
-
-            def do_POST(self):
-                records = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-                status = left.pop(0) if left else statuses()
-                hook.requests.append((status, self.headers, records))
-                self.send_response(status)
-                self.send_header("Content-Length", "0")
-                self.end_headers()
-
-            def log_message(self, *_):
-                pass
-
-        self.server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self.url = f"http://127.0.0.1:{self.server.server_port}/hook?a=b"
-
-    def __enter__(self):
-        threading.Thread(target=self.server.serve_forever, daemon=True).start()
-        return self
-
-    def __exit__(self, *_):
-        self.server.shutdown()
-        self.server.server_close()
+    def _take(self, request, body):
+        status = self._left.pop(0) if self._left else self._statuses()
+        self.requests.append((status, request.headers, json.loads(body)))
+        return status, {}, b""
 
     def records(self):
         return [record for status, _, records in self.requests if status == 200 for record in records]

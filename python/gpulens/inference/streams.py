@@ -2,36 +2,52 @@
 from __future__ import annotations
 
 import time
-from typing import Any
+from typing import Any, Type
 
 from .call import Call
 
 __all__ = ["AsyncStream", "Stream", "follow"]
 
 
-class Stream:
-    """An iterator of the engine's chunks; everything else of it is there, too. For one thread at a time."""
+class _Chunks:
+    """What both kinds of streams do with what the engine gives."""
+
+    _end: Type[BaseException]  # by which it says that there is no more
 
     def __init__(self, inner: Any, call: Call) -> None:
         self._inner, self._call, self._next = inner, call, None
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.__dict__["_inner"], name)
+
+    def _gave(self, chunk: Any) -> Any:
+        self._call.leave()
+        self._call.chunk(chunk)
+        return chunk
+
+    def _failed(self, error: BaseException) -> None:
+        if isinstance(error, self._end):
+            self._call.finish()
+        else:
+            self._call.fail(error)
+
+
+class Stream(_Chunks):
+    """An iterator of the engine's chunks; everything else of it is there, too. For one thread at a time."""
+
+    _end = StopIteration
 
     def __iter__(self) -> "Stream":
         return self
 
     def _step(self, function: Any, *args: Any) -> Any:
-        call = self._call
-        call.enter()
+        self._call.enter()
         try:
             chunk = function(*args)
-        except StopIteration:
-            call.finish()
-            raise
         except BaseException as error:
-            call.fail(error)
+            self._failed(error)
             raise
-        call.leave()
-        call.chunk(chunk)
-        return chunk
+        return self._gave(chunk)
 
     def _first(self) -> Any:
         self._next = iter(self._inner).__next__
@@ -67,34 +83,27 @@ class Stream:
         finally:
             self._call.finish("cancelled")
 
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self.__dict__["_inner"], name)
 
-
-class AsyncStream:
+class AsyncStream(_Chunks):
     """Stream for `async for`."""
 
+    _end = StopAsyncIteration
+
     def __init__(self, inner: Any, call: Call) -> None:
-        self._inner, self._call, self._next = inner, call, None
+        super().__init__(inner, call)
         call.on_loop = True
 
     def __aiter__(self) -> "AsyncStream":
         return self
 
     async def _step(self, function: Any, *args: Any) -> Any:
-        call = self._call
-        call.enter()
+        self._call.enter()
         try:
             chunk = await function(*args)
-        except StopAsyncIteration:
-            call.finish()
-            raise
         except BaseException as error:
-            call.fail(error)
+            self._failed(error)
             raise
-        call.leave()
-        call.chunk(chunk)
-        return chunk
+        return self._gave(chunk)
 
     def _first(self) -> Any:
         self._next = self._inner.__aiter__().__anext__
@@ -129,9 +138,6 @@ class AsyncStream:
             return await (leave(*what) if leave is not None else self.aclose())
         finally:
             self._call.finish("cancelled")
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self.__dict__["_inner"], name)
 
 
 async def _awaited(call: Call, work: Any, streams: bool) -> Any:

@@ -337,7 +337,8 @@ int Agent::Run() {
 int RunAgent(const AgentOptions& options) {
   // Two arenas are enough for this program's threads; glibc would make eight times the cores.
   ::mallopt(M_ARENA_MAX, 2);
-  // Large page buffers go back to the system when they are freed, however many there were before.
+  // Large page buffers go back to the system when they are freed, however many there were before. A receiver
+  // asks for another threshold: receiving/otlp_intake.cc.
   ::mallopt(M_MMAP_THRESHOLD, 128 << 10);
   Agent agent(options);
   return agent.Run();

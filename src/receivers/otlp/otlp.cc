@@ -1,56 +1,15 @@
 // The receiver otlp: takes in what OpenTelemetry SDKs and Collectors send, and hands it to the sinks.
 
-#include <algorithm>
-
 #include "base/result.h"
 #include "receivers/otlp/otlp_grpc.h"
 #include "receivers/otlp/otlp_http.h"
 #include "receiving/intake_options.h"
+#include "receiving/intake_receiver.h"
 
 namespace gpulens {
 namespace {
 
-class OtlpReceiver final : public Receiver {
- public:
-  OtlpReceiver(OtlpIntake::Options options, const ReceiverContext& context)
-      : clock_(*context.env.clock), intake_(std::make_unique<OtlpIntake>(std::move(options), context)) {}
-  ~OtlpReceiver() override { End(); }
-
-  Status Open(const OtlpHttp::Options& http, const OtlpGrpc::Options& grpc, Env& env) {
-    if (!http.at.listen.empty()) {
-      ASSIGN_OR_RETURN(http_, OtlpHttp::Open(http, env, *intake_));
-    }
-    if (!grpc.at.listen.empty()) {
-      ASSIGN_OR_RETURN(grpc_, OtlpGrpc::Open(grpc, env, *intake_));
-    }
-    return Ok();
-  }
-
-  // First nobody comes any more, then all that came is done and answered.
-  void Stop(Instant deadline) override {
-    const auto left = [&] { return std::max<Duration>(deadline - clock_.Now(), Duration(0)); };
-    if (http_) http_->Close(left());
-    if (grpc_) grpc_->Close(left());
-    intake_->Finish();
-    if (http_) http_->AwaitClosed(left());
-    if (grpc_) grpc_->AwaitClosed(left());
-  }
-
-  void ReadStats(ReceiverStats& out) const override { intake_->ReadStats(out); }
-
- private:
-  // Answers refer to the server until the last sink has said its word.
-  void End() {
-    intake_->Finish();
-    http_ = nullptr;
-    grpc_ = nullptr;
-  }
-
-  const Clock& clock_;
-  std::unique_ptr<OtlpIntake> intake_;
-  std::unique_ptr<OtlpHttp> http_;
-  std::unique_ptr<OtlpGrpc> grpc_;
-};
+using OtlpReceiver = IntakeReceiver<OtlpHttp, OtlpGrpc>;
 
 Result<std::unique_ptr<Receiver>> Create(const Config& config, const ReceiverContext& context) {
   if (!context.env.io) return Status{Code::kUnavailable, "there is no network here"};
@@ -64,7 +23,8 @@ Result<std::unique_ptr<Receiver>> Create(const Config& config, const ReceiverCon
   grpc.max_arriving = http.max_arriving;
   grpc.connections = http.connections;
   grpc.way = 1;
-  RETURN_IF_ERROR(receiver->Open(http, grpc, context.env));
+  if (!http.at.listen.empty()) RETURN_IF_ERROR(receiver->Open<OtlpHttp>(http, context.env));
+  if (!grpc.at.listen.empty()) RETURN_IF_ERROR(receiver->Open<OtlpGrpc>(grpc, context.env));
   return std::unique_ptr<Receiver>(std::move(receiver));
 }
 

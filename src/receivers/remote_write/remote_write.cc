@@ -1,44 +1,14 @@
 // The receiver remote_write: takes in what Prometheus and its like send, and hands it to the sinks as OTLP.
 
-#include <algorithm>
-
 #include "base/result.h"
 #include "receivers/remote_write/remote_write_http.h"
 #include "receiving/intake_options.h"
+#include "receiving/intake_receiver.h"
 
 namespace gpulens {
 namespace {
 
-class RemoteWriteReceiver final : public Receiver {
- public:
-  RemoteWriteReceiver(OtlpIntake::Options options, const ReceiverContext& context)
-      : clock_(*context.env.clock), intake_(std::make_unique<OtlpIntake>(std::move(options), context)) {}
-  // Answers refer to the server until the last sink has said its word.
-  ~RemoteWriteReceiver() override {
-    intake_->Finish();
-    http_ = nullptr;
-  }
-
-  Status Open(const RemoteWriteHttp::Options& options, Env& env) {
-    ASSIGN_OR_RETURN(http_, RemoteWriteHttp::Open(options, env, *intake_));
-    return Ok();
-  }
-
-  // First nobody comes any more, then all that came is done and answered.
-  void Stop(Instant deadline) override {
-    const auto left = [&] { return std::max<Duration>(deadline - clock_.Now(), Duration(0)); };
-    http_->Close(left());
-    intake_->Finish();
-    http_->AwaitClosed(left());
-  }
-
-  void ReadStats(ReceiverStats& out) const override { intake_->ReadStats(out); }
-
- private:
-  const Clock& clock_;
-  std::unique_ptr<OtlpIntake> intake_;
-  std::unique_ptr<RemoteWriteHttp> http_;
-};
+using RemoteWriteReceiver = IntakeReceiver<RemoteWriteHttp>;
 
 Result<std::unique_ptr<Receiver>> Create(const Config& config, const ReceiverContext& context) {
   if (!context.env.io) return Status{Code::kUnavailable, "there is no network here"};
@@ -54,7 +24,7 @@ Result<std::unique_ptr<Receiver>> Create(const Config& config, const ReceiverCon
     return Status{Code::kInvalidArgument, "receivers.remote_write.busy_status may be 503 or 429"};
   auto receiver =
       std::make_unique<RemoteWriteReceiver>(ReadIntakeOptions(config, context, {"remote_write"}), context);
-  RETURN_IF_ERROR(receiver->Open(options, context.env));
+  RETURN_IF_ERROR(receiver->Open<RemoteWriteHttp>(options, context.env));
   return std::unique_ptr<Receiver>(std::move(receiver));
 }
 

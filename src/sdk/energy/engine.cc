@@ -249,8 +249,9 @@ bool Engine::SettledAt(const Book& book, int64_t at_ns) const {
 
 bool Engine::HasRead(const Book& book) const {
   std::lock_guard lock(mutex_);
-  return std::ranges::all_of(book.selection().shared,
-                             [&](size_t i) { return tracks_[i].read_ns > 0 || !tracks_[i].failure.ok(); });
+  const auto read = [&](size_t i) { return tracks_[i].read_ns > 0 || !tracks_[i].failure.ok(); };
+  return std::ranges::all_of(book.selection().shared, read) &&
+         std::ranges::all_of(book.selection().beside, read);
 }
 
 EnergyResult Engine::ResultOf(WindowSlot& slot, uint8_t phase) {

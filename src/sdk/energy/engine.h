@@ -61,7 +61,7 @@ class Engine {
   WindowPool& pool() noexcept { return pool_; }
   // Whether no later reading changes what the book says of this time.
   bool SettledAt(const Book& book, int64_t at_ns) const;
-  bool HasRead(const Book& book) const;  // each of its devices once, well or not
+  bool HasRead(const Book& book) const;  // each of its devices once, well or not; those beside, too
   EnergyResult ResultOf(WindowSlot& slot, uint8_t phase);
   EnergyResult Between(const Book& book, int64_t from_ns, int64_t to_ns) const;
   std::vector<EnergySample> History(const Book& book, int64_t from_ns, int64_t to_ns) const;

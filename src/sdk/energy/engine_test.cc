@@ -162,6 +162,20 @@ TEST(Engine, ProcessorAndMemoryAreToldBesideAGpuAndNeverAdded) {
   EXPECT_EQ(result.devices, 1u);
 }
 
+// Else a window that begins at once begins before what is known of the processor.
+TEST(Engine, ABookIsReadWhenTheProcessorsBesideItAreRead) {
+  Rig one;
+  EnergyDevice package;
+  package.id = "package-0";
+  package.part = EnergyPart::kCpu;
+  one.source->AddGpu("GPU-0", Counts({5})).Add(package, Counts({1}));
+  std::vector<bool> read;
+  one.source->before_read = [&] { read.push_back(one.engine->HasRead(*one.book)); };
+  one.Start();
+  EXPECT_EQ(read, (std::vector<bool>{false, false}));
+  EXPECT_TRUE(one.engine->HasRead(*one.book));
+}
+
 TEST(Engine, WithoutAGpuProcessorAndMemoryAreTheEnergy) {
   Rig rig(EnergyVendor::kCpuRapl);
   rig.source->Add({.id = "package-0", .name = {}, .part = EnergyPart::kCpu}, Counts({0.5, 0.6}));

@@ -20,10 +20,9 @@ namespace gpulens::metric_lines {
 
 inline constexpr size_t kMostLineBytes = 16 << 10;  // what is longer is not looked at
 inline constexpr size_t kMostMetrics = 64;          // of a line
-inline constexpr size_t kMostKeyBytes = 128;
 
 struct Metric {
-  std::string key;
+  std::string key;  // one that a run takes: experiments::IsKey
   double value = 0;
 };
 

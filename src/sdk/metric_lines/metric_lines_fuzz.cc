@@ -2,8 +2,8 @@
 #include <cstdint>
 
 #include "base/check.h"
-#include "base/text.h"
 #include "sdk/metric_lines/metric_tracker.h"
+#include "store/experiments/run_files.h"
 
 using namespace gpulens;
 using namespace gpulens::metric_lines;
@@ -19,9 +19,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   auto on_line = [&](std::string_view line) {
     CHECK(line.size() <= kMostLineBytes && line.find_first_of("\r\n") == std::string_view::npos);
     CHECK(ParseLine(line).metrics.size() <= kMostMetrics);
-    tracker.Add(line, [](const std::string& key, double, std::optional<int64_t>) {
-      CHECK(!key.empty() && key.size() <= kMostKeyBytes + 16 && IsUtf8(key));
-    });
+    tracker.Add(
+        line, [](const std::string& key, double, std::optional<int64_t>) { CHECK(experiments::IsKey(key)); });
   };
   for (; !text.empty(); text.remove_prefix(std::min(piece, text.size())))
     splitter.Add(text.substr(0, piece), on_line);

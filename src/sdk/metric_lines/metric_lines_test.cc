@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "sdk/metric_lines/metric_tracker.h"
+#include "store/experiments/run_files.h"
 
 namespace gpulens::metric_lines {
 namespace {
@@ -148,7 +149,8 @@ TEST(MetricLines, HasBounds) {
   for (int i = 0; i < 200; ++i) many += "'k" + std::to_string(i) + "': 1, ";
   EXPECT_EQ(ParseLine(many + "}").metrics.size(), kMostMetrics);
   EXPECT_TRUE(ParseLine(std::string(kMostLineBytes + 1, 'x')).empty());
-  EXPECT_TRUE(ParseLine(std::string(200, 'k') + "=1").empty());
+  EXPECT_EQ(ParseLine(std::string(experiments::kMostKeyBytes, 'k') + "=1").metrics.size(), 1U);
+  EXPECT_TRUE(ParseLine(std::string(experiments::kMostKeyBytes + 1, 'k') + "=1").empty());
   EXPECT_TRUE(ParseLine(std::string(kMostLineBytes, '{')).empty());
   EXPECT_TRUE(ParseLine("step=1e300").empty());
 }

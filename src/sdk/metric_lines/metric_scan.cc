@@ -6,7 +6,7 @@
 #include <limits>
 
 #include "base/parse.h"
-#include "base/text.h"
+#include "store/experiments/run_files.h"
 
 namespace gpulens::metric_lines {
 namespace {
@@ -156,10 +156,7 @@ bool IsAccuracy(std::string_view word) noexcept {
 }
 
 bool AddPair(Line& line, std::string_view key, Number number) {
-  if (key.empty() || key.size() > kMostKeyBytes || !IsUtf8(key)) return false;
-  for (char c : key) {
-    if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) return false;
-  }
+  if (!experiments::IsKey(key)) return false;
   const Meaning meaning = MeaningOf(key);
   const bool counts = std::abs(number.value) < 9e15;
   if (meaning == Meaning::kNoMetric) return true;
