@@ -340,7 +340,7 @@ RC_GTEST_PROP(Uncertainty, ACounterBoundsWindowsAndSharesOfSeveralBoards, (uint3
 // Without, it is an estimate, which 95 of 100 keep: of loads that change every 15 ms as of those that rest
 // for a second.
 TEST(Uncertainty, AnIntegralIsWithinItsEstimate95TimesOfAHundred) {
-  for (const uint64_t dwell : {30, 100, 400, 2000}) {
+  for (const unsigned dwell : {30u, 100u, 400u, 2000u}) {
     int within = 0, all = 0;
     for (uint32_t seed = 0; seed < 40; ++seed) {
       std::mt19937 random(seed);
