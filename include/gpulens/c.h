@@ -61,7 +61,9 @@ void gpulens_record(gpulens_series* series, double value);
 /* From here on: to the agent of this machine, at `socket` or, NULL, where it usually is. An absent agent is
  * no failure: it is tried again. Twice the same is once. */
 int gpulens_export_to_agent(const char* socket);
-/* To a receiver of OTLP; NULL: as the OTEL_EXPORTER_OTLP_ variables of the environment say. */
+/* To a receiver of OTLP; NULL: as the OTEL_EXPORTER_OTLP_ variables of the environment say. These alone say
+ * what C has no words for: protocol, headers, certificates. It links TLS and gRPC: a program that does not
+ * name it has neither, by GPULENS_EXPORT=otlp either. */
 int gpulens_export_otlp(const char* endpoint);
 /* As a page to scrape at `listen` ("127.0.0.1:9464"; NULL is that), of this machine alone. */
 int gpulens_expose(const char* listen);

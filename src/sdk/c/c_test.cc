@@ -7,6 +7,7 @@
 
 #include <cmath>
 #include <cstddef>
+#include <cstdlib>
 #include <string>
 #include <thread>
 
@@ -60,6 +61,14 @@ TEST(CFace, WhatIsWrongIsDroppedAndTold) {
   EXPECT_EQ(gpulens_expose("nowhere"), GPULENS_INVALID_ARGUMENT);
   EXPECT_THAT(gpulens_last_error(), HasSubstr("nowhere"));
   EXPECT_EQ(gpulens_export_otlp("ftp://x"), GPULENS_INVALID_ARGUMENT);
+}
+
+TEST(CFace, CertificatesAreSaidByTheEnvironment) {
+  constexpr const char* kVariable = "OTEL_EXPORTER_OTLP_CERTIFICATE";
+  ::setenv(kVariable, "/nonexistent/ca.pem", 1);
+  EXPECT_NE(gpulens_export_otlp("https://127.0.0.1:1"), GPULENS_OK);
+  EXPECT_THAT(gpulens_last_error(), HasSubstr("/nonexistent/ca.pem"));
+  ::unsetenv(kVariable);
 }
 
 TEST(CFace, ExportsToTheEndOfTheProcess) {

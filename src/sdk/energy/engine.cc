@@ -2,9 +2,9 @@
 
 #include <algorithm>
 #include <cstdio>
-#include <exception>
 
 #include "base/parse.h"
+#include "sdk/energy/feed/guarded.h"
 
 namespace gpulens::sdk {
 namespace {
@@ -27,18 +27,6 @@ size_t ReadingsOf(const EnergyOptions& options) noexcept {
   const int64_t ticks =
       options.history.count() / std::max<int64_t>(options.interval.count(), kLeastIntervalNs);
   return std::min(static_cast<size_t>(std::max<int64_t>(ticks, 0)) + kReadings / 2, kMostReadings);
-}
-
-// A source is others' code: nothing that it throws gets past here.
-template <class Call>
-Status Guarded(Call call) {
-  try {
-    return call();
-  } catch (const std::exception& error) {
-    return {Code::kIo, std::string("it threw: ") + error.what()};
-  } catch (...) {
-    return {Code::kIo, "it threw something"};
-  }
 }
 
 }  // namespace

@@ -128,8 +128,9 @@ Result<Exporter> StartOtlp(const OtlpOptions& options, Registry& registry) {
   const SecureMaker set = secure_maker;
   const SecureMaker maker = set ? set : &MakeSecureTransport;
   if (secure && !maker)
-    return Status{Code::kUnavailable,
-                  "this program has neither TLS nor gRPC linked: it has to name ExportOtlp"};
+    return Status{
+        Code::kUnavailable,
+        "this program has neither TLS nor gRPC linked: it has to name ExportOtlp, in C gpulens_export_otlp"};
   // What can be wrong with it is found here; a child of a fork makes one of its own.
   if (secure) RETURN_IF_ERROR(maker(plan).status());
   return Exporter(ExporterSeat::Take([plan, secure, maker, &registry]() -> std::shared_ptr<ExportJob> {

@@ -7,7 +7,8 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
-#include <exception>
+
+#include "sdk/energy/feed/guarded.h"
 
 namespace gpulens::sdk {
 namespace {
@@ -31,15 +32,6 @@ class Alarm {
  private:
   const bool set_;
 };
-
-template <class Call>
-Status Guarded(Call call) {
-  try {
-    return call();
-  } catch (const std::exception& error) {
-    return {Code::kIo, std::string("it threw: ") + error.what()};
-  }
-}
 
 }  // namespace
 
