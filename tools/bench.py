@@ -3,11 +3,11 @@
 
 usage: bench.py [--check] [--save] [NAME…]
 
-Sections: ticks encode parse otlp http agent gpus scrape receive python ring; a NAME picks those whose name contains it. Peers are fetched through
-apt and Go into build/bench; one that cannot be had leaves its row incomplete, and the page says so.
+Sections: ticks encode parse otlp http agent gpus scrape receive sdk sdk_python sdk_ring; a NAME picks those whose name contains it. Peers are
+fetched through apt, Go and pip into build/bench; one that cannot be had leaves its row incomplete, and the page says so.
 
   --check   fail when a ratio, an allocation count or a size misses its budget; times never fail
-  --save    put the page into docs/performance/README.md; otherwise only into build/bench/performance.md
+  --save    put the pages into docs/performance; otherwise only into build/bench/performance
 
 Results of other sections are kept from earlier runs in build/bench/results.json, each with its time.
 """
@@ -20,7 +20,8 @@ import time
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "bench"))
-from harness import agent, budgets, codecs, gpus, measure, page, peers, python, receive, ring, scrapes, targets, ticks  # noqa: E402
+from harness import agent, budgets, codecs, gpus, measure, page, peers, receive, scrapes, targets, ticks  # noqa: E402
+from harness.sdk import cpp, python, ring  # noqa: E402
 
 SECTIONS = {
     "ticks": ticks.ticks,
@@ -32,8 +33,9 @@ SECTIONS = {
     "gpus": gpus.gpus,
     "scrape": targets.scrape,
     "receive": receive.receive,
-    "python": python.python,
-    "ring": ring.ring,
+    "sdk": cpp.sdk,
+    "sdk_python": python.python,
+    "sdk_ring": ring.ring,
 }
 RESULTS = measure.WORK / "results.json"
 REASONS = ROOT / "docs/performance/reasons.tsv"
@@ -52,7 +54,7 @@ def machine():
         "machine": f"{model}, {os.cpu_count()} cores, load average {os.getloadavg()[0]:.1f} at the end",
         "system": f"{platform.freedesktop_os_release().get('PRETTY_NAME', 'Linux')}, Linux {platform.release()}",
         "compilers": f"g++ {tools['g++']} with `{tools.get('flags', 'flags unknown')}`; {tools['go']}",
-        "command": "`python3 tools/bench.py --save`, which `./dev bench` runs without `--save`",
+        "command": "`./dev bench`, of one part `./dev bench sdk`; these pages by `python3 tools/bench.py --save`",
     }
 
 
@@ -80,7 +82,12 @@ def run(name):
     for what, why in found["absent"].items():
         print(f"bench: {name}: {what} is absent: {why}")
     print(f"bench: {name}: {time.monotonic() - start:.0f} s", flush=True)
-    return {"when": time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime()), "found": found}
+    return {
+        "when": time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime()),
+        "load": os.getloadavg()[1],
+        "cores": os.cpu_count(),
+        "found": found,
+    }
 
 
 def main(arguments):
@@ -98,14 +105,17 @@ def main(arguments):
     for name in chosen:
         results[name] = run(name)
         RESULTS.write_text(json.dumps(results, indent=1), encoding="utf-8")
-    text = page.markdown(results, machine(), reasons())
-    targets = [measure.WORK / "performance.md"]
-    if "--save" in options:
-        targets.append(ROOT / "docs/performance/README.md")
-    for target in targets:
-        target.parent.mkdir(parents=True, exist_ok=True)
-        target.write_text(text, encoding="utf-8")
-    print(page.terminal(results))
+    folders = [measure.WORK / "performance"] + [ROOT / "docs/performance"] * ("--save" in options)
+    targets = []
+    for name, (_, sections) in page.PAGES.items():
+        if not set(chosen) & set(sections):
+            continue
+        text = page.markdown(name, results, machine(), reasons())
+        for folder in folders:
+            folder.mkdir(parents=True, exist_ok=True)
+            (folder / name).write_text(text, encoding="utf-8")
+            targets.append(folder / name)
+    print(page.terminal({name: results[name] for name in chosen}))
     print(f"bench: written to {', '.join(str(t.relative_to(ROOT)) for t in targets)}")
     missed = budgets.failures({name: results[name] for name in chosen})
     if "--check" in options and missed:

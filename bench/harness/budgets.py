@@ -1,42 +1,9 @@
 """The budgets of the design, one row each: what is compared, and what was found. Only ratios, counts and
 sizes are gates; times are shown, since they say as much about the machine as about the program."""
-import dataclasses
-from typing import Callable
+from harness.budget import Budget
+from harness.sdk import budgets as sdk
 
 MB = 1e6
-
-
-@dataclasses.dataclass
-class Budget:
-    key: str
-    section: str
-    what: str
-    limit: float
-    at_most: bool  # else at least
-    unit: str
-    gate: bool
-    ours: Callable  # results of the section to a number; KeyError when something is absent
-    detail: Callable = lambda found: ""
-
-    def verdict(self, results):
-        """(number or None, words)."""
-        found = results.get(self.section)
-        if not found:
-            return None, "not measured"
-        try:
-            number = self.ours(found["found"])
-        except KeyError as missing:
-            name = missing.args[0]
-            return None, f"incomplete: {self.section if name in ('timings', 'loads', 'allocations') else name} absent"
-        if self.met(number):
-            return number, "met"
-        if self.limit == 0:
-            return number, f"missed by {number:.3g}"
-        factor = number / self.limit if self.at_most else self.limit / number
-        return number, f"missed by {(factor - 1) * 100:.0f} %"
-
-    def met(self, number):
-        return number <= self.limit if self.at_most else number >= self.limit
 
 
 def _timing(name, key="best_s"):
@@ -94,16 +61,6 @@ def _allocations(found):
     if not steady:
         raise KeyError("wire_bench")
     return max(steady)
-
-
-def _ring(found, what, telemetry):
-    """CPU seconds a message; telemetry 0: compiled without, 1: off, 2: on."""
-    return found["timings"][f"{what}/telemetry:{telemetry}/real_time"]["best_s"]
-
-
-def _trip(found):
-    """Of the clock: most of it is waiting for the other thread to be woken."""
-    return found["timings"]["RoundTrip/telemetry:1/spin_us:0/real_time"]["wall_median_s"]
 
 
 def _latency_text(kind):
@@ -218,15 +175,6 @@ TARGETS_OURS, VMAGENT, COLLECTOR = "gpulens, collector scrape", "vmagent 1.140.0
 GPUS_8, GPUS_16 = "gpulens, 8 GPUs", "gpulens, 16 GPUs"
 PEER = "nvitop-exporter, 8 GPUs"
 ENCODE = "BM_Encode"
-def _call(library):
-    """Nanoseconds of an add in Python, best."""
-    return lambda found: found["calls"]["counter add"][library]["best_ns"]
-
-
-def _calls_text(found):
-    by = found["calls"]["counter add"]
-    return "; ".join(f"{name} {times['best_ns']:,.0f} ns" for name, times in by.items() if name != "gpulens")
-
 
 BUDGETS = (
     Budget("tick_allocations", "ticks", "a steady run and snapshot: heap allocations", 0, True, "", True,
@@ -300,21 +248,7 @@ BUDGETS = (
            lambda found: _receive_memory("gpulens")(found) / _receive_memory(COLLECTOR)(found), _receive_memory_text),
     Budget("start", "agent", "start to first good scrape, host metrics", 50, True, "ms", False,
            _part("start", "median_s", 1000), lambda found: f"median of {found['start']['runs']}"),
-    Budget("python_add", "python", "a counter add from Python", 60, True, "ns", False,
-           _call("gpulens"), _calls_text),
-    Budget("python_add_prometheus", "python", "… against prometheus_client", 10, False, "×", True,
-           lambda found: _call("prometheus_client")(found) / _call("gpulens")(found)),
-    Budget("python_add_opentelemetry", "python", "… against opentelemetry-python", 50, False, "×", True,
-           lambda found: _call("opentelemetry")(found) / _call("gpulens")(found)),
-    Budget("python_import", "python", "import gpulens", 20, True, "ms", False,
-           lambda found: found["imports"]["gpulens"] * 1e3),
-    Budget("ring_off", "ring", "an actor with telemetry off, beside one compiled without", 1.05, True, "×", True,
-           lambda found: _ring(found, "OwnWork", 1) / _ring(found, "OwnWork", 0),
-           lambda found: f"{_ring(found, 'OwnWork', 1) * 1e9:,.0f} ns a message and its reply, without wake-ups"),
-    Budget("ring_on", "ring", "telemetry of a message, of a round trip with two wake-ups", 2, True, "%", False,
-           lambda found: (_ring(found, "OwnWork", 2) - _ring(found, "OwnWork", 1)) / _trip(found) * 100,
-           lambda found: f"{(_ring(found, 'OwnWork', 2) - _ring(found, 'OwnWork', 1)) * 1e9:,.0f} ns of {_trip(found) * 1e6:,.1f} µs"),
-)  # fmt: skip
+) + sdk.BUDGETS  # fmt: skip
 
 
 def failures(results):

@@ -65,11 +65,12 @@ class Timing:
         }  # fmt: skip
 
 
-def google_benchmark(timings, program, pattern, repetitions=7):
-    """Runs one of our benchmarks and adds its repetitions to `timings` by name."""
+def google_benchmark(timings, program, pattern, repetitions=7, counters=(), core=None):
+    """Runs one of our benchmarks and adds its repetitions to `timings` by name, and those of its counters that are
+    named here. On one core, if that is wanted."""
     text = output_of(
         [
-            RELEASE / program, f"--benchmark_filter={pattern}", "--benchmark_format=json",
+            *([] if core is None else ["taskset", "-c", core]), RELEASE / program, f"--benchmark_filter={pattern}", "--benchmark_format=json",
             f"--benchmark_repetitions={repetitions}", "--benchmark_min_time=0.05",
         ],
         env={**os.environ, "GPULENS_BENCH_PAGES": str(PAGES)},
@@ -86,6 +87,9 @@ def google_benchmark(timings, program, pattern, repetitions=7):
         for key in ("allocs", "packed", "bytes_per_sample"):
             if key in run:
                 timing.extra[key] = run[key]
+        for key in counters:
+            if key in run:
+                timing.extra.setdefault("counters", {}).setdefault(key, []).append(run[key])
 
 
 def json_lines(timings, command, **options):

@@ -1,5 +1,8 @@
 """The results as a page in Markdown and as a table for the terminal."""
 from harness.budgets import BUDGETS
+from harness.sdk import page as sdk
+from harness.tables import number as _number
+from harness.tables import table as _table
 
 NAMES = {
     "BM_Encode": "gpulens, every number another one",
@@ -22,18 +25,11 @@ NAMES = {
 }
 
 
-def _number(value):
-    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
-
-
-def _table(header, rows):
-    lines = ["| " + " | ".join(header) + " |", "|" + "---|" * len(header)]
-    return lines + ["| " + " | ".join(row) + " |" for row in rows]
-
-
-def budget_rows(results):
+def budget_rows(results, sections):
     rows = []
     for budget in BUDGETS:
+        if budget.section not in sections:
+            continue
         number, verdict = budget.verdict(results)
         sign = "≤" if budget.at_most else "≥"
         measured = "–" if number is None else f"{_number(number)} {budget.unit}".strip()
@@ -43,7 +39,7 @@ def budget_rows(results):
 
 
 def terminal(results):
-    rows = [["", "budget", "measured", "verdict", ""]] + budget_rows(results)
+    rows = [["", "budget", "measured", "verdict", ""]] + budget_rows(results, results)
     widths = [max(len(row[column]) for row in rows) for column in range(5)]
     return "\n".join("  ".join(text.ljust(width) for text, width in zip(row, widths)).rstrip() for row in rows)
 
@@ -154,25 +150,6 @@ def _receive(found):
     return _table(header, rows) + [""]
 
 
-def _ring(found):
-    rows = []
-    for name, timing in found["timings"].items():
-        count = 512 if name.startswith("Throughput") else 1
-        rows.append([name.replace("/real_time", ""), *[_number(timing[key] / count * 1e9) for key in ("best_s", "median_s", "wall_median_s")]])
-    return _table(["", "CPU ns, best", "median", "wall ns, median"], rows) + [""]
-
-
-def _python(found):
-    libraries = list(found["versions"])
-    rows = []
-    for what, by in found["calls"].items():
-        cells = [f"{by[name]['best_ns']:,.0f} ({by[name]['median_ns']:,.0f})" if name in by else "–" for name in libraries]
-        rows.append([what, *cells])
-    lines = _table(["ns a call, best (median)", *[f"{name} {version}" for name, version in found["versions"].items()]], rows)
-    rows = [[name, f"{seconds * 1e3:.1f}"] for name, seconds in found["imports"].items()]
-    return lines + [""] + _table(["import, ms of CPU more than none, median", ""], rows) + [""]
-
-
 SECTIONS = {
     "ticks": ("A steady tick", "Heap allocations of collectors, pipeline and encoders, counted by a test.",
               lambda found: [f"{found['allocations']:g} a tick.", ""]),
@@ -205,21 +182,21 @@ SECTIONS = {
                 "cores, so CPU time counts, not what a second brought. Both receivers drop what they have read: gpulens has looked it "
                 "through, put in the attributes of this machine and made batches of 1,000 for the sink `do_nothing`; the Collector has "
                 "decoded it for the exporter `nop`.", _receive),
-    "python": ("From Python", "One thread, in turn in one process, CPU time; a loop that does nothing is taken off. Three attributes, bound "
-               "once where a library can do that (opentelemetry cannot). Histograms have ten bounds. A call's record goes into an SQLite file; "
-               "caller: CPU time of the thread that records, all: of the process until it is in the file. sqlite3 inserts the same row, 50 "
-               "a commit.", _python),
-    "ring": ("Actors", "A message and its reply, in ns. OwnWork: all of an actor's work on it in one thread, without wake-ups; telemetry 0: "
-             "compiled without, 1: off, 2: on. Throughput: 512 at a time. round_trips and pipelined: gpulens.ring in Python, one thread, beside "
-             "two asyncio queues and a task. SummaryOf1000: of a thousand kernels.", _ring),
 }  # fmt: skip
 
 
-def markdown(results, machine, reasons):
+PAGES = {"README.md": ("Performance", SECTIONS), "sdk.md": ("Performance of the SDK", sdk.SECTIONS)}
+
+
+def markdown(name, results, machine, reasons):
+    """The page of this name, of PAGES."""
+    title, sections = PAGES[name]
+    results = {section: result for section, result in results.items() if section in sections}
+    others = ", ".join(f"[{other}]({other})" for other in PAGES if other != name)
     lines = [
-        "# Performance",
+        f"# {title}",
         "",
-        "Written by `./dev bench`; numbers are of the machine and time named here, beside peers measured in the same run.",
+        f"Written by `./dev bench`; numbers are of the machine and time named here, beside peers measured in the same run. The other page: {others}.",
         "",
         "The machine was shared while this ran: **the best of the runs is the property of the code, the median is what the",
         "machine gave.** Codecs are compared by CPU time of the best run. Only ratios, counts and sizes are gates",
@@ -229,21 +206,30 @@ def markdown(results, machine, reasons):
         "",
         "## Budgets",
         "",
-        *_table(["what", "budget", "measured", "verdict", "found"], budget_rows(results)),
+        *_table(["what", "budget", "measured", "verdict", "found"], budget_rows(results, sections)),
         "",
     ]
     lines += _why(results, reasons)
     absent = {f"{section}: {name}": reason for section, result in results.items() for name, reason in result["found"]["absent"].items()}
-    if absent or set(SECTIONS) - set(results):
+    if absent or set(sections) - set(results):
         lines += ["**This page is incomplete.** What was not measured, and why:", ""]
         lines += [f"- {name}: {reason}" for name, reason in absent.items()]
-        lines += [f"- {name}: not asked for in any run here" for name in SECTIONS if name not in results] + [""]
-    for section, (title, text, show) in SECTIONS.items():
+        lines += [f"- {name}: not asked for in any run here" for name in sections if name not in results] + [""]
+    for section, (title, text, show) in sections.items():
         if section in results:
-            lines += [f"## {title}", "", text, "", f"Measured {results[section]['when']}.", ""]
+            lines += [f"## {title}", "", text, "", f"Measured {results[section]['when']}{_load(results[section])}.", ""]
             found = results[section]["found"]
             lines += show(found) if set(found) - {"absent"} else []
     return "\n".join(lines).rstrip() + "\n"
+
+
+def _load(result):
+    """What else the machine did, where it was noted."""
+    if "load" not in result:
+        return ""
+    load, cores = result["load"], result["cores"]
+    busy = ", **a busy machine**: times are too long, ratios of what took turns hold" if load > cores + 0.5 else ""
+    return f" on {cores} shared cores, load average {load:.1f}{busy}"
 
 
 def _why(results, reasons):

@@ -74,7 +74,7 @@ struct InferenceSummary {
 // ---- the store
 struct StoreOptions {
   EnergyMonitor* energy = nullptr;  // asked for the share of each call that Begin begins; outlives the store
-  size_t queue_records = 16'384;    // that wait for the writer; half a KiB each
+  size_t queue_records = 16'384;    // that wait for the writer; some 200 bytes each
   Duration flush_interval = std::chrono::seconds(1);
   size_t flush_records = 1024;  // that are written without waiting for the interval
   Duration retention{};         // older records are deleted; zero: nothing is

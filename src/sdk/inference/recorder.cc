@@ -109,8 +109,8 @@ Status Recorder::Shared::WriteSetAside() {
 }
 
 Status Recorder::Shared::WriteAll() {
-  const uint64_t until = ring.pushed();
-  for (int waited = 0; ring.released() < until;) {
+  const uint32_t until = ring.pushed();
+  for (int waited = 0; RecordRing::Until(ring.released(), until) > 0;) {
     const size_t count = ring.Ready(kMostAtOnce);
     if (count > 0) {
       RETURN_IF_ERROR(WriteSome(count));
@@ -164,7 +164,7 @@ void Recorder::Shared::Loop() {
     static_cast<void>(DoTasks());
     if (last) {
       // What could not be written by now is lost, and counted.
-      dropped.fetch_add(ring.pushed() - ring.released(), std::memory_order_relaxed);
+      dropped.fetch_add(ring.waiting(), std::memory_order_relaxed);
       const Status left = destination->Close(lost());
       if (status) status = left;
       destination.reset();
@@ -282,9 +282,8 @@ Status Recorder::Close(Duration timeout) {
 
 StoreHealth Recorder::health() const {
   std::lock_guard lock(shared_->mutex);
-  const uint64_t released = shared_->ring.released(), pushed = shared_->ring.pushed();
   return {.stored = shared_->stored.load(std::memory_order_relaxed),
-          .queued = shared_->ended || pushed < released ? 0 : pushed - released,
+          .queued = shared_->ended ? 0 : shared_->ring.waiting(),
           .dropped = shared_->lost(),
           .rejected = shared_->rejected.load(std::memory_order_relaxed),
           .crashed = 0,

@@ -3,10 +3,15 @@
 #include <benchmark/benchmark.h>
 #include <gpulens/ring_kernel.h>
 
+#include <time.h>
+
+#include <algorithm>
+#include <chrono>
 #include <future>
 #include <memory>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "sdk/ring/actor.h"
 
@@ -47,8 +52,18 @@ void Receive(internal::RingActor& actor) {
   benchmark::DoNotOptimize(internal::ReceiveFrom(actor, room.at(), room.full, Duration::max()));
 }
 
-void Names(benchmark::State& state) {
-  state.SetLabel(state.range(0) == kWithout ? "compiled without" : state.range(0) == kOff ? "off" : "on");
+constexpr const char* kNames[] = {"compiled without", "off", "on"};
+void Names(benchmark::State& state) { state.SetLabel(kNames[state.range(0)]); }
+
+double ProcessSeconds() {
+  timespec at{};
+  ::clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &at);
+  return static_cast<double>(at.tv_sec) + static_cast<double>(at.tv_nsec) * 1e-9;
+}
+
+double Median(std::vector<double> values) {
+  std::sort(values.begin(), values.end());
+  return values[values.size() / 2];
 }
 
 // All of an actor's work on a message and its reply, in one thread: without wake-ups, so that it can be
@@ -109,6 +124,46 @@ void Throughput(benchmark::State& state) {
   static_cast<void>(actor->Terminate(Duration::max()));
 }
 BENCHMARK(Throughput)->Arg(kWithout)->Arg(kOff)->Arg(kOn)->ArgName("telemetry")->UseRealTime();
+
+// Two actors in turn, in rounds so short that what else the machine does meets both: the medians of the
+// rounds' ratios. Of the clock, and of the processor time of the process.
+void RoundTripPaired(benchmark::State& state) {
+  constexpr int kTrips = 200;
+  using Clock = std::chrono::steady_clock;
+  const auto first = Make(state.range(0), {}), second = Make(state.range(1), {});
+  if (!first->Activate().ok() || !second->Activate().ok()) return state.SkipWithError("no thread");
+  struct Cost {
+    double wall, cpu;
+  };
+  const auto measure = [](internal::RingActor& actor) {
+    const double cpu = ProcessSeconds();
+    const auto begun = Clock::now();
+    for (int i = 0; i < kTrips; ++i) {
+      Send(actor, 7);
+      Receive(actor);
+    }
+    return Cost{std::chrono::duration<double>(Clock::now() - begun).count(), ProcessSeconds() - cpu};
+  };
+  std::vector<double> wall, cpu;
+  for (auto _ : state) {
+    const bool turned = wall.size() % 2 == 1;
+    Cost before = measure(turned ? *second : *first), after = measure(turned ? *first : *second);
+    if (turned) std::swap(before, after);
+    wall.push_back(after.wall / before.wall);
+    cpu.push_back(after.cpu / before.cpu);
+  }
+  state.counters["wall_ratio"] = Median(wall);
+  state.counters["cpu_ratio"] = Median(cpu);
+  state.SetLabel(std::string(kNames[state.range(1)]) + " against " + kNames[state.range(0)]);
+  for (const auto& actor : {first, second}) static_cast<void>(actor->Terminate(Duration::max()));
+}
+BENCHMARK(RoundTripPaired)
+    ->Args({kWithout, kOff})
+    ->Args({kOff, kOn})
+    ->ArgNames({"of", "telemetry"})
+    ->Iterations(1500)
+    ->UseRealTime()
+    ->Unit(benchmark::kMillisecond);
 
 void RecordAMessage(benchmark::State& state) {
   static TelemetryCollector collector(true, nullptr);

@@ -60,6 +60,15 @@ void KernelRecord::SetState(KernelState state, TimePoint now) noexcept {
   state_ = state;
 }
 
+void KernelRecord::Settle() const noexcept {
+  for (uint32_t i = 0; i < waits_; ++i) wait_.Record(wait_of_[i]);
+  for (uint32_t i = 0; i < services_; ++i) {
+    rates_.Count(service_of_[i].end, counts_.processed - services_ + i);
+    service_.Record(service_of_[i].seconds);
+  }
+  waits_ = services_ = 0;
+}
+
 void KernelRecord::Error(TimePoint now, std::string_view what, double service_seconds) noexcept {
   if (!open()) ++stray_errors_;
   ++counts_.errors;
@@ -69,6 +78,7 @@ void KernelRecord::Error(TimePoint now, std::string_view what, double service_se
 }
 
 void KernelRecord::Reset(TimePoint now) {
+  Settle();
   base_ = counts_;
   high_water_ = depth_;
   wait_.Reset();
@@ -80,6 +90,7 @@ void KernelRecord::Reset(TimePoint now) {
 }
 
 KernelTelemetry KernelRecord::Copy(TimePoint now, std::chrono::system_clock::time_point wall) const {
+  Settle();
   KernelTelemetry out;
   const auto wall_of = [&](TimePoint then) {
     return wall - std::chrono::duration_cast<std::chrono::system_clock::duration>(now - then);
@@ -119,6 +130,7 @@ KernelTelemetry KernelRecord::Copy(TimePoint now, std::chrono::system_clock::tim
 }
 
 void KernelRecord::AddTo(KernelTotals& totals) const {
+  Settle();
   Counts& to = totals.counts;
   to.received += counts_.received;
   to.sent += counts_.sent;

@@ -30,7 +30,9 @@ struct KernelTotals {
   uint64_t queue_depth = 0;  // at the moment
 };
 
-// Not thread-safe: whoever has it has a lock. Recording does not allocate.
+// Not thread-safe: whoever has it has a lock. Recording does not allocate. A message writes next to where the
+// last one did; what lies further away, buckets and windows, is seen to every now and then, and before
+// somebody reads.
 class KernelRecord {
  public:
   explicit KernelRecord(std::string id);
@@ -46,12 +48,17 @@ class KernelRecord {
     if (depth > high_water_) high_water_ = depth;
   }
   void SetDepth(uint64_t depth) noexcept { depth_ = depth; }
-  void Took(double wait_seconds) noexcept { wait_.Record(wait_seconds); }
+  void Took(double wait_seconds) noexcept {
+    if (waits_ == kPending) [[unlikely]]
+      Settle();
+    wait_of_[waits_++] = wait_seconds;
+  }
   void Processed(TimePoint now, double service_seconds) noexcept {
-    rates_.Count(now, counts_.processed);
+    if (services_ == kPending) [[unlikely]]
+      Settle();
+    service_of_[services_++] = {now, service_seconds};
     ++counts_.processed;
     last_ = now;
-    service_.Record(service_seconds);
   }
   void Sent(TimePoint now) noexcept {
     ++counts_.sent;
@@ -77,13 +84,29 @@ class KernelRecord {
   void AddTo(KernelTotals& totals) const;
 
  private:
-  const std::string id_;
+  // Puts what is pending where it belongs.
+  void Settle() const noexcept;
+
+  static constexpr uint32_t kPending = 32;
+  struct Service {
+    TimePoint end;
+    double seconds;
+  };
+
   KernelState state_ = KernelState::kCreated;
-  Counts counts_, base_;
-  uint64_t depth_ = 0, high_water_ = 0, queue_limit_ = 0;
-  std::optional<TimePoint> start_, counted_from_, end_, last_;
-  Rates rates_;
-  Latency wait_, service_;
+  Counts counts_;
+  uint64_t depth_ = 0, high_water_ = 0;
+  std::optional<TimePoint> last_;
+  mutable uint32_t waits_ = 0, services_ = 0;
+  std::array<double, kPending> wait_of_;
+  std::array<Service, kPending> service_of_;
+
+  const std::string id_;
+  Counts base_;
+  uint64_t queue_limit_ = 0;
+  std::optional<TimePoint> start_, counted_from_, end_;
+  mutable Rates rates_;
+  mutable Latency wait_, service_;
   std::string last_error_;
   uint64_t stray_errors_ = 0;  // that are the outcome of no message: a second one of the same, or between two
 };
