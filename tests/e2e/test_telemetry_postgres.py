@@ -1,7 +1,5 @@
 """Inference records in PostgreSQL: the SDK and gpulens telemetry beside Debian's server."""
 import json
-import os
-import pathlib
 import signal
 import subprocess
 import tempfile
@@ -9,38 +7,8 @@ import unittest
 
 import postgres_node
 from agent import BINARY, wait_until
+from inference_client import Program, near
 from postgres_node import PASSWORD, PostgresNode
-
-PROGRAM = pathlib.Path(os.environ.get("INFERENCE_PROGRAM", BINARY.parent / "inference_program"))
-
-
-class Program:
-    def __init__(self):
-        self.process = subprocess.Popen([str(PROGRAM)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-                                        text=True, env=postgres_node.environment())  # fmt: skip
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_):
-        self.process.kill()
-        self.process.communicate()
-
-    def do(self, line):
-        self.process.stdin.write(line + "\n")
-        self.process.stdin.flush()
-        return self.process.stdout.readline().strip()
-
-    def health(self):
-        stored, queued, dropped, rejected, *error = self.do("health").split(" ", 4)
-        return int(stored), int(queued), int(dropped), int(rejected), " ".join(error)
-
-    def end(self):
-        """What it has said on standard error."""
-        said = self.process.communicate(timeout=60)[1]
-        assert self.process.returncode == 0, said
-        return said
-
 
 @unittest.skipIf(postgres_node.missing(), postgres_node.missing())
 class Postgres(unittest.TestCase):
@@ -56,23 +24,8 @@ class Postgres(unittest.TestCase):
         return subprocess.run([str(BINARY), "telemetry", "stats", "--json", "--db", url], capture_output=True, text=True, timeout=60,
                               check=False, env=postgres_node.environment())  # fmt: skip
 
-    def near(self, first, second, where="stats"):
-        """Sums of the same numbers in another order differ in their last digits."""
-        if isinstance(first, dict):
-            self.assertEqual(list(first), list(second), where)
-            for key in first:
-                self.near(first[key], second[key], f"{where}.{key}")
-        elif isinstance(first, list):
-            self.assertEqual(len(first), len(second), where)
-            for i, each in enumerate(first):
-                self.near(each, second[i], f"{where}[{i}]")
-        elif isinstance(first, float):
-            self.assertAlmostEqual(first, second, delta=1e-9 * abs(first), msg=where)
-        else:
-            self.assertEqual(first, second, where)
-
     def test_the_same_records_tell_the_same_as_in_a_file(self):
-        with tempfile.TemporaryDirectory() as folder, Program() as program:
+        with tempfile.TemporaryDirectory() as folder, Program(postgres_node.environment()) as program:
             file = f"{folder}/telemetry.db"
             self.assertEqual(program.do(f"open {file}"), f"ok {file}")
             self.assertEqual(program.do(f"open {self.node.url()}"), "ok postgresql://gpulens@/postgres")
@@ -86,7 +39,7 @@ class Postgres(unittest.TestCase):
             first, second = (json.loads(self.stats(where).stdout) for where in (file, self.node.url()))
             self.assertEqual((first.pop("db"), second.pop("db")), (file, "postgresql://gpulens@/postgres"))
             self.assertEqual(first["total"]["calls"], 10000)
-            self.near(first, second)
+            near(self, first, second)
             self.assertIn("is no file", program.do("check"))
             self.assertEqual(program.do("clear"), "10000")
             self.assertEqual(program.do("vacuum"), "ok")
@@ -96,7 +49,7 @@ class Postgres(unittest.TestCase):
             program.end()
 
     def test_poison_is_set_aside_alone(self):
-        with Program() as program:
+        with Program(postgres_node.environment()) as program:
             self.assertTrue(program.do(f"open {self.node.url()}").startswith("ok"))
             program.do("bad")
             self.assertEqual(program.do("flush"), "ok")
@@ -108,7 +61,7 @@ class Postgres(unittest.TestCase):
             program.end()
 
     def test_a_restart_loses_nothing_and_stores_nothing_twice(self):
-        with Program() as program:
+        with Program(postgres_node.environment()) as program:
             self.assertTrue(program.do(f"open {self.node.url()}").startswith("ok"))
             for i in range(4):
                 program.do(f"record {i * 10000} 10000")
@@ -130,7 +83,7 @@ class Postgres(unittest.TestCase):
 
     def test_errors_do_not_tell_the_password(self):
         wrong = "wr0ng-Word"
-        with Program() as program:
+        with Program(postgres_node.environment()) as program:
             said = [program.do(f"open {self.node.url(wrong)}"), program.do(f"open postgresql://u:{wrong}@h:port@x/y?{wrong}=1"),
                     program.do(f"open postgresql://u:{wrong}%zz@/db"), self.stats(self.node.url(wrong)).stderr]  # fmt: skip
             self.assertIn("authentication failed", said[0])
@@ -141,7 +94,7 @@ class Postgres(unittest.TestCase):
 
     def test_another_table_is_left_alone(self):
         self.node.sql("CREATE TABLE telemetry(x INT)")
-        with Program() as program:
+        with Program(postgres_node.environment()) as program:
             self.assertIn("no table `telemetry` of inference records", program.do(f"open {self.node.url()}"))
         self.assertEqual(self.node.sql("SELECT to_regclass('telemetry_writer') IS NULL"), "t")
 

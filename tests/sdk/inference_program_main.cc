@@ -21,8 +21,9 @@ std::string Told(const Status& status) {
   return status.ok() ? "ok" : std::string(CodeName(status.code)) + " " + status.detail;
 }
 
-std::string Open(const std::string& url) {
-  auto store = InferenceStore::Open(url, {.flush_interval = std::chrono::milliseconds(20)});
+std::string Open(const std::string& url, int64_t retention_s = 0) {
+  auto store = InferenceStore::Open(
+      url, {.flush_interval = std::chrono::milliseconds(20), .retention = std::chrono::seconds(retention_s)});
   if (!store) return Told(store.status());
   stores.push_back(*std::move(store));
   return "ok " + stores.back().path();
@@ -140,6 +141,10 @@ std::string Number(const Result<uint64_t>& number) {
 
 std::string Do(std::string_view word, std::string_view rest) {
   if (word == "open") return Open(std::string(rest));
+  if (word == "keep") {
+    const std::string_view seconds = TakeUntil(rest, ' ');
+    return Open(std::string(rest), ParseInt<int64_t>(seconds).value_or(0));
+  }
   if (stores.empty()) return "no store";
   if (word == "record") {
     const std::string_view from = TakeUntil(rest, ' ');
