@@ -28,6 +28,7 @@ set(GPULENS_PYTHON_SECURE_FILES
   net/grpc/grpc_connector.cc net/grpc/grpc_message.cc net/grpc/grpc_status.cc
   net/http2/http2_session.cc net/http2/http2_transport.cc
   net/io_loop.cc net/stream.cc net/tls.cc net/tls_session.cc
+  net/plain/post_over_tls.cc
   sdk/export/secure_transport.cc
 )
 # Single files of folders that hold more than is wanted here.

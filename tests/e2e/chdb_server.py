@@ -56,6 +56,12 @@ class Handler(http.server.BaseHTTPRequestHandler):
         self.wfile.write(body)
 
     def do_POST(self):
+        try:
+            self.serve()
+        except ConnectionError:  # who asked is gone
+            self.close_connection = True
+
+    def serve(self):
         url = urllib.parse.urlsplit(self.path)
         asked = dict(urllib.parse.parse_qsl(url.query, keep_blank_values=True))
         body = self.rfile.read(int(self.headers["Content-Length"]))

@@ -5,6 +5,7 @@ import json
 import os
 import subprocess
 import tempfile
+import time
 import unittest
 
 import click_node
@@ -188,11 +189,26 @@ class ClickHouse(unittest.TestCase):
             self.assertIn("UNKNOWN_DATABASE", wrong.stderr)
 
     def test_retention(self):
+        until = 1_700_000_000 + 1.7 * 500
         with Program() as program:
-            self.assertTrue(program.do(f"keep 3600 {self.node.url()}").startswith("ok"))
-            program.do("record 0 100")
+            self.assertTrue(program.do(f"keep {int(time.time() - until)} {self.node.url()}").startswith("ok"))
+            program.do("record 0 1000")
             self.assertEqual(program.do("flush"), "ok")
-            wait_until(lambda: self.sql("SELECT count() FROM telemetry") == "0", seconds=60)
+            wait_until(lambda: abs(int(self.sql("SELECT count() FROM telemetry")) - 500) < 30, seconds=60)
+            self.assertGreater(float(self.sql("SELECT min(timestamp) FROM telemetry")), until - 10)
+
+    def test_a_child_stores_its_own_records_once(self):
+        with Program() as program:
+            self.opened(program)
+            for i in range(5):
+                program.do(f"record {i * 2000} 1000")
+                self.assertEqual(program.do(f"fork {i * 2000 + 1000} 1000"), "ok")
+            self.assertEqual(program.do("flush"), "ok")
+            self.assertEqual(program.health(), (5000, 0, 0, 0, ""))
+            self.assertEqual(self.sql(COUNTS), "10000\t10000")
+            self.assertEqual(program.do("close"), "ok")
+            self.assertEqual(self.sql("SELECT count(), sum(stored), sum(dropped), min(outcome) FROM telemetry_writer FINAL"),
+                             "6\t10000\t0\tclosed")  # fmt: skip
 
     def test_errors_do_not_tell_the_password(self):
         wrong = "wr0ng-Word"

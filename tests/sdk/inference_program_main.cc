@@ -2,6 +2,9 @@
 // on its standard input say, and answers each with one.
 #include <gpulens/inference.h>
 
+#include <sys/wait.h>
+#include <unistd.h>
+
 #include <cmath>
 #include <cstdio>
 #include <limits>
@@ -139,6 +142,24 @@ std::string Number(const Result<uint64_t>& number) {
   return number ? std::to_string(*number) : Told(number.status());
 }
 
+// A child records beside its parent, whose queue is as it is at this moment.
+std::string RecordInChild(int64_t from, int64_t count) {
+  const pid_t child = ::fork();
+  if (child == 0) {
+    RecordSome(from, count);
+    bool good = true;
+    for (InferenceStore& store : stores) {
+      good = good && store.Flush(std::chrono::seconds(20)).ok() &&
+             store.health().stored == static_cast<uint64_t>(count);
+      good = store.Close().ok() && good;
+    }
+    ::_exit(good ? 0 : 1);
+  }
+  int status = -1;
+  if (child < 0 || ::waitpid(child, &status, 0) != child) return "no child";
+  return status == 0 ? "ok" : "the child failed";
+}
+
 std::string Do(std::string_view word, std::string_view rest) {
   if (word == "open") return Open(std::string(rest));
   if (word == "keep") {
@@ -149,6 +170,10 @@ std::string Do(std::string_view word, std::string_view rest) {
   if (word == "record") {
     const std::string_view from = TakeUntil(rest, ' ');
     return RecordSome(ParseInt<int64_t>(from).value_or(0), ParseInt<int64_t>(rest).value_or(0)), "ok";
+  }
+  if (word == "fork") {
+    const std::string_view from = TakeUntil(rest, ' ');
+    return RecordInChild(ParseInt<int64_t>(from).value_or(0), ParseInt<int64_t>(rest).value_or(0));
   }
   InferenceStore& last = stores.back();
   if (word == "bad") return RecordBad(), "ok";

@@ -5,7 +5,11 @@
 
 #include <cstdlib>
 
+#include "base/testing/temp_folder.h"
+#include "net/plain/secure_post.h"
+#include "net/testing/certificates.h"
 #include "net/testing/scripted_server.h"
+#include "net/tls.h"
 
 namespace gpulens::clickhouse {
 namespace {
@@ -150,6 +154,46 @@ TEST_F(Clickhouse, AReaderThatHasEnoughEndsIt) {
   });
   EXPECT_EQ(status.detail, "mine");
   EXPECT_LT(taken, size_t{1} << 20);
+}
+
+TEST_F(Clickhouse, OverTls) {
+  testing::TempFolder folder;
+  const testing::Pem ca = testing::MakeCa("ca"),
+                     leaf = testing::MakeCertificate(ca, "localhost", {"127.0.0.1"});
+  folder.Write("ca.pem", ca.certificate);
+  ::setenv("SSL_CERT_FILE", (folder.path() + "/ca.pem").c_str(), 1);
+  TlsServerOptions options;
+  options.certificate.text = leaf.certificate, options.key.text = leaf.key;
+  const auto tls = TlsContext::Server(options);
+  ASSERT_TRUE(tls.ok()) << tls.status().detail;
+  const std::string large(3 << 20, 'x');
+  ScriptedServer scripted(
+      [&](int, int, const std::string& request) {
+        if (request.ends_with("large")) return Turn{Answer200(large)};
+        return request.ends_with("refused") ? Turn{Refusal("404 Not Found", "Code: 60. DB::Exception: none")}
+                                            : Turn{Answer200("fine")};
+      },
+      *tls);
+  SetSecurePost(&PostOverTls);
+  auto server = Server::Open("clickhouses://u:hush@" + scripted.endpoint().ToString() + "/d");
+  ASSERT_TRUE(server.ok()) << server.status().detail;
+  EXPECT_EQ((*server)->Ask("some").value_or(""), "fine");
+  EXPECT_TRUE((*server)->Insert("INSERT", "rows", "t").ok());
+  EXPECT_THAT((*server)->Run("refused").detail, HasSubstr("Code: 60"));
+  size_t taken = 0;
+  const auto take = [&](std::string_view piece) { return taken += piece.size(), Ok(); };
+  EXPECT_TRUE((*server)->Read("large", take).ok());
+  EXPECT_EQ(taken, large.size());
+  EXPECT_EQ(
+      (*server)->Read("large", [](std::string_view) { return Status{Code::kExhausted, "mine"}; }).detail,
+      "mine");
+  EXPECT_THAT(scripted.requests().at(0), HasSubstr("X-ClickHouse-Key: hush"));
+  // Whom nobody vouches for is told nothing.
+  ::unsetenv("SSL_CERT_FILE");
+  const size_t before = scripted.requests().size();
+  EXPECT_FALSE((*server)->Run("some").ok());
+  EXPECT_EQ(scripted.requests().size(), before);
+  SetSecurePost(nullptr);
 }
 
 TEST_F(Clickhouse, TlsIsWhereItIsLinked) {

@@ -14,6 +14,7 @@
 #include "base/parse.h"
 #include "base/result.h"
 #include "base/text.h"
+#include "net/plain/secure_post.h"
 #include "sources/kubelet/text/rfc3339.h"
 #include "store/telemetry/schema.h"
 #include "store/telemetry/servers/servers.h"
@@ -138,6 +139,7 @@ int PrintTelemetry(const std::string& text) {
 }
 
 Result<std::string> FindTelemetry(const std::string& db) {
+  LinkSecurePost();
   if (!db.empty()) return telemetry::ExpandPath(db);
   if (const char* named = std::getenv("GPULENS_TELEMETRY_DB"); named && *named)
     return telemetry::ExpandPath(named);
