@@ -17,8 +17,6 @@ namespace {
 constexpr std::string_view kPlain = "clickhouse://", kSecure = "clickhouses://";
 constexpr uint16_t kPlainPort = 8123, kSecurePort = 8443;
 constexpr size_t kMostError = 400;
-// The server may work on an answer before the first byte of it comes.
-constexpr Duration kQuiet = std::chrono::minutes(5);
 
 // Of its errors those that one row can be the reason of, in a constraint or a view.
 constexpr std::array kDataErrors = {6, 26, 27, 38, 41, 69, 72, 117, 131, 153, 321, 349, 395, 407, 469, 691};
@@ -191,25 +189,26 @@ Status Server::Insert(const std::string& sql, std::string_view data, const std::
                .on_body = nullptr});
 }
 
-Result<std::string> Server::Ask(const std::string& sql) const {
+Result<std::string> Server::Ask(const std::string& sql, Duration timeout) const {
   std::string answer;
-  RETURN_IF_ERROR(Read(sql, [&](std::string_view piece) {
+  const auto take = [&](std::string_view piece) {
     if (answer.size() + piece.size() > kMostAnswer)
       return Status{Code::kExhausted, name_ + ": its answer is too large"};
     answer += piece;
     return Ok();
-  }));
+  };
+  RETURN_IF_ERROR(Read(sql, take, timeout));
   return answer;
 }
 
-Status Server::Read(const std::string& sql,
-                    const std::function<Status(std::string_view piece)>& on_piece) const {
+Status Server::Read(const std::string& sql, const std::function<Status(std::string_view piece)>& on_piece,
+                    Duration quiet) const {
   Status taken;
-  Status status =
-      Post({.parameters = {}, .body = sql, .timeout = kQuiet, .on_body = [&](std::string_view piece) {
-              taken = on_piece(piece);
-              return taken.ok();
-            }});
+  const auto take = [&](std::string_view piece) {
+    taken = on_piece(piece);
+    return taken.ok();
+  };
+  Status status = Post({.parameters = {}, .body = sql, .timeout = quiet, .on_body = take});
   return taken ? status : taken;
 }
 

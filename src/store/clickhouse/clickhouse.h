@@ -49,13 +49,16 @@ class Server {
   // tokens.
   Status Insert(const std::string& sql, std::string_view data, const std::string& token) const;
   // The whole answer, kMostAnswer at most.
-  Result<std::string> Ask(const std::string& sql) const;
-  // As it comes; false ends it without an error.
-  Status Read(const std::string& sql, const std::function<Status(std::string_view piece)>& on_piece) const;
+  Result<std::string> Ask(const std::string& sql, Duration timeout = kUsual) const;
+  // As it comes; what `on_piece` returns ends it unless it is ok. `quiet`: how long nothing may come.
+  Status Read(const std::string& sql, const std::function<Status(std::string_view piece)>& on_piece,
+              Duration quiet = kLong) const;
 
   const Address& address() const noexcept { return address_; }
 
   static constexpr Duration kUsual = std::chrono::seconds(30);
+  // The server may work on an answer for long before the first byte of it comes.
+  static constexpr Duration kLong = std::chrono::minutes(5);
   static constexpr size_t kMostAnswer = 1 << 20;
 
  private:

@@ -99,20 +99,22 @@ Status EachClickRow(const std::string& url, const Query& query,
   return Scan(url, [](const ClickTable&) { return std::string("*"); }, Conditions(query) + order, on_row);
 }
 
-Result<uint64_t> CountClickRows(const clickhouse::Server& server, const std::string& where) {
+Result<uint64_t> CountClickRows(const clickhouse::Server& server, const std::string& where,
+                                Duration timeout) {
   ASSIGN_OR_RETURN(const ClickTable table, CheckClickTables(server));
-  ASSIGN_OR_RETURN(const std::string answer, server.Ask("SELECT count()" + From(server, table) + where));
+  ASSIGN_OR_RETURN(const std::string answer,
+                   server.Ask("SELECT count()" + From(server, table) + where, timeout));
   if (const auto count = ParseInt<uint64_t>(Trim(answer))) return *count;
   return Status{Code::kDataLoss, "the server tells no number of rows"};
 }
 
 Result<uint64_t> CountClickRecords(const std::string& url) {
   ASSIGN_OR_RETURN(const auto server, clickhouse::Server::Open(url));
-  return CountClickRows(*server, "");
+  return CountClickRows(*server, "", clickhouse::Server::kLong);
 }
 
 Result<uint64_t> ClearClickRows(const clickhouse::Server& server) {
-  ASSIGN_OR_RETURN(const uint64_t count, CountClickRows(server, ""));
+  ASSIGN_OR_RETURN(const uint64_t count, CountClickRows(server, "", clickhouse::Server::kLong));
   RETURN_IF_ERROR(server.Run("TRUNCATE TABLE " + NameQuoted(server.address().table)));
   return count;
 }

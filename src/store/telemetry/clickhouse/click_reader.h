@@ -24,7 +24,7 @@ Status CheckClick(const std::string& url);
 Result<uint64_t> ClearClickRows(const clickhouse::Server& server);
 
 // SQL behind the name of the table; how many rows fit.
-Result<uint64_t> CountClickRows(const clickhouse::Server& server, const std::string& where);
+Result<uint64_t> CountClickRows(const clickhouse::Server& server, const std::string& where, Duration timeout);
 // A number as SQL that reads back as the same one.
 std::string ClickNumber(double value);
 

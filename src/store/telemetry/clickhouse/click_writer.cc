@@ -181,7 +181,7 @@ Status ClickWriter::Forget() {
   next_forget_ns_ = now + kForgetEveryNs;
   const std::string where =
       " WHERE timestamp<" + ClickNumber(static_cast<double>(now - retention_.count()) / 1e9);
-  ASSIGN_OR_RETURN(const uint64_t old, CountClickRows(*server_, where));
+  ASSIGN_OR_RETURN(const uint64_t old, CountClickRows(*server_, where, clickhouse::Server::kUsual));
   if (old == 0) return Ok();
   return server_->Run("DELETE FROM " + NameQuoted(server_->address().table) + where);
 }
