@@ -17,7 +17,8 @@ set(GPULENS_PYTHON_ROOMS
   sources/amdsmi sources/amdsmi/driver
   sources/host sources/host/parse
   sources/nvml sources/nvml/driver sources/nvml/driver/items sources/nvml/driver/parts
-  store/experiments store/postgres store/sketch store/sqlite store/telemetry store/telemetry/postgres store/telemetry/summary
+  store/clickhouse store/experiments store/postgres store/sketch store/sqlite
+  store/telemetry store/telemetry/clickhouse store/telemetry/postgres store/telemetry/servers store/telemetry/summary
   wire/exposition wire/samples
 )
 # TLS and gRPC, in a shared object of their own; only where OpenSSL, nghttp2 and libdeflate are found.
@@ -27,6 +28,7 @@ set(GPULENS_PYTHON_SECURE_FILES
   net/grpc/grpc_connector.cc net/grpc/grpc_message.cc net/grpc/grpc_status.cc
   net/http2/http2_session.cc net/http2/http2_transport.cc
   net/io_loop.cc net/stream.cc net/tls.cc net/tls_session.cc
+  net/plain/post_over_tls.cc
   sdk/export/secure_transport.cc
 )
 # Single files of folders that hold more than is wanted here.
@@ -36,7 +38,7 @@ set(GPULENS_PYTHON_FILES
   net/address.cc
   net/client/http_response.cc net/client/http_url.cc net/client/request_fields.cc net/client/retry_after.cc
   net/http/http_message.cc net/http/http_parser.cc
-  net/plain/plain_post.cc net/plain/plain_server.cc
+  net/plain/plain_post.cc net/plain/plain_server.cc net/plain/secure_post.cc
   sdk/export/environment.cc sdk/export/export_agent.cc sdk/export/exporter_seat.cc sdk/export/expose.cc
   sdk/export/otlp_plan.cc sdk/export/plain_transport.cc sdk/export/push_job.cc
   wire/json/json_text.cc

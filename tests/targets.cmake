@@ -72,6 +72,10 @@ add_test(NAME e2e_telemetry_postgres COMMAND ${e2e_python} -m unittest -v test_t
          WORKING_DIRECTORY ${CMAKE_SOURCE_DIR}/tests/e2e)
 set_tests_properties(e2e_telemetry_postgres PROPERTIES LABELS e2e TIMEOUT 300
   ENVIRONMENT "PYTHONDONTWRITEBYTECODE=1;INFERENCE_PROGRAM=$<TARGET_FILE:inference_program>")
+add_test(NAME peers_telemetry_clickhouse COMMAND ${e2e_python} -m unittest -v test_telemetry_clickhouse
+         WORKING_DIRECTORY ${CMAKE_SOURCE_DIR}/tests/e2e)
+set_tests_properties(peers_telemetry_clickhouse PROPERTIES LABELS peers TIMEOUT 300
+  ENVIRONMENT "PYTHONDONTWRITEBYTECODE=1;INFERENCE_PROGRAM=$<TARGET_FILE:inference_program>")
 add_executable(sdk_program tests/sdk/sdk_program_main.cc)
 target_link_libraries(sdk_program PRIVATE house_flags gpulens_sdk_stats gpulens_sdk_efficiency gpulens_sdk_export gpulens_sdk_energy
                       gpulens_sdk_training)

@@ -13,8 +13,8 @@ Collector and VictoriaMetrics in build/go_peers, where there is Go, for the end-
 said, and its tests skip with the reason.
 With --engines it runs those of real serving engines alone, or of the engines NAME: Triton and Mooncake, as
 everywhere, and those that take long to fetch or to build: llama.cpp, Dynamo, LiteLLM.
-With --peers it runs those of other programs in Go that take long to build: a Prometheus that knows OTLP and remote
-write 2.0, telemetrygen.
+With --peers it runs those of other programs that take long to build or to fetch: a Prometheus that knows OTLP and remote
+write 2.0, telemetrygen, and ClickHouse's engine (chdb, 1 GB in build/chdb).
 With --soak it runs the kill test of docs/reliability.md for MINUTES (10), with two kills a minute; GPULENS_SOAK_SEED
 repeats the plan of an earlier run.
 With --pythons it builds the Python package's wheel, and runs its tests, with each Python 3.9 to 3.13 that is on PATH.

@@ -23,7 +23,7 @@ FLOORS = {
     "dialects": (2, ("base", "core", "catalog")),
     "instruments": (2, ("base", "core")),
     "energy": (2, ("base", "core")),
-    "store": (2, ("base", "core", "wire")),
+    "store": (2, ("base", "core", "net", "wire")),
     "delivery": (2, ("base", "net")),
     "pipeline": (3, ("base", "core", "net", "catalog", "instruments", "delivery")),
     "naming": (3, ("base", "core", "catalog", "dialects", "pipeline")),

@@ -4,6 +4,7 @@
 #   build/slurm  slurmctld, slurmd and Slurm's programs, unpacked in the same way
 #   build/postgres  a PostgreSQL server, unpacked in the same way
 #   build/venv   a Python environment with tools/requirements.txt
+#   build/chdb   with --chdb alone, as it is large: one with chdb, ClickHouse's engine in a package
 # Run again it does nothing. Exit 1 when something could not be had, after saying what and why.
 set -uo pipefail
 cd "$(dirname "$(readlink -f "$0")")/.." || exit 1
@@ -61,9 +62,20 @@ venv() {
   cp tools/requirements.txt build/venv/installed.txt
 }
 
+chdb() {
+  local log=build/chdb.log
+  [[ -e build/chdb/installed ]] && return 0
+  rm -rf build/chdb
+  python3 -m venv build/chdb >"$log" 2>&1 || { say "chdb: $(tail -n 1 "$log")"; return 1; }
+  timeout 600 build/chdb/bin/pip install --quiet --disable-pip-version-check --retries 1 --timeout 30 \
+    chdb==4.4.0 >"$log" 2>&1 || { say "chdb: pip: $(tail -n 1 "$log")"; rm -rf build/chdb; return 1; }
+  touch build/chdb/installed
+}
+
 mkdir -p build
 peers || result=1
 slurm || result=1
 postgres || result=1
 venv || result=1
+if [[ ${1:-} == --chdb ]]; then chdb || result=1; fi
 exit "$result"

@@ -1,5 +1,6 @@
 // A store of inference calls: one record per call, in an SQLite file whose table is that of openjarvis'
-// telemetry.db, so that an old file opens as it is and old programs go on reading ours; or in PostgreSQL.
+// telemetry.db, so that an old file opens as it is and old programs go on reading ours; or in PostgreSQL or
+// ClickHouse.
 //
 //   auto store = gpulens::InferenceStore::Open("telemetry.db");
 //   if (!store) return store.error();
@@ -72,6 +73,10 @@ struct InferenceSummary {
 };
 
 // ---- the store
+// From here on stores take clickhouses://…, ClickHouse over TLS. A program that names it links OpenSSL;
+// others link none and refuse such a URL. Thread-safe. (PostgreSQL's library has TLS of its own.)
+void UseTlsForStores() noexcept;
+
 struct StoreOptions {
   EnergyMonitor* energy = nullptr;  // asked for the share of each call that Begin begins; outlives the store
   size_t queue_records = 16'384;    // that wait for the writer; some 200 bytes each
@@ -138,10 +143,11 @@ class [[nodiscard]] InferenceCall {
 // the parent's to write.
 class InferenceStore {
  public:
-  // `path_or_url`: a file ("~/" is the home folder), or postgresql://USER:PASSWORD@HOST/DATABASE, for which
-  // libpq.so.5 is opened. A new file is readable by its owner alone; folders keep their permissions.
-  // kInvalidArgument: an option that cannot be, or a URL of something else; kDataLoss: it is no such
-  // database; kUnavailable: no libpq, or no server that lets us in; else why it cannot be opened.
+  // `path_or_url`: a file ("~/" is the home folder); postgresql://USER:PASSWORD@HOST/DATABASE, for which
+  // libpq.so.5 is opened; or clickhouse://USER:PASSWORD@HOST:8123/DATABASE?table=NAME, its HTTP interface. A
+  // new file is readable by its owner alone; folders keep their permissions. kInvalidArgument: an option that
+  // cannot be, or a URL of something else; kDataLoss: it is no such database; kUnavailable: no libpq, or no
+  // server that answers; kPermissionDenied: one that does not let us in; else why it cannot be opened.
   static Result<InferenceStore> Open(std::string_view path_or_url, const StoreOptions& options = {});
   InferenceStore(InferenceStore&&) noexcept;
   InferenceStore& operator=(InferenceStore&&) noexcept;

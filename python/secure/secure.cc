@@ -1,5 +1,6 @@
 // libgpulens_secure.so: TLS and gRPC for the package, apart from gpulens._core, which opens it when a program
 // first asks for them. So nobody else loads OpenSSL, and the package works where these libraries are absent.
+#include "net/plain/secure_post.h"
 #include "sdk/export/secure_transport.h"
 
 // The two are of one build and one package: what passes between them is plain C++.
@@ -7,5 +8,7 @@ extern "C" {
 // NOLINTBEGIN(readability-identifier-naming): C has no namespaces.
 [[gnu::visibility("default")]] gpulens::sdk::SecureMaker gpulens_secure_maker();
 gpulens::sdk::SecureMaker gpulens_secure_maker() { return &gpulens::sdk::MakeSecureTransport; }
+[[gnu::visibility("default")]] gpulens::SecurePost gpulens_secure_post();
+gpulens::SecurePost gpulens_secure_post() { return &gpulens::PostOverTls; }
 // NOLINTEND(readability-identifier-naming)
 }

@@ -148,10 +148,11 @@ uint64_t Clear(Store& self) {
 }
 
 constexpr const char* kStoreDoc =
-    "Keeps a record of each call, in an SQLite file or, by a URL, on a PostgreSQL server. A thread of its "
-    "own "
+    "Keeps a record of each call, in an SQLite file or, by a URL, on a server: PostgreSQL or ClickHouse. A "
+    "thread of its own "
     "writes.\n\npath: of a file that is made where it is missing (\"~\" is the home folder), or "
-    "postgresql://….\nenergy: an EnergyMonitor that is asked for the share of each call that begin() "
+    "postgresql://…, clickhouse://… or clickhouses://… (TLS).\nenergy: an EnergyMonitor that is asked for "
+    "the share of each call that begin() "
     "begins.\nqueue_records: how many may wait; what comes beyond is dropped and "
     "counted.\nflush_interval_seconds: after which they are written at the latest.\nflush_records: that "
     "are written without waiting for it.\nretention_seconds: older "

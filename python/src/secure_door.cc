@@ -6,6 +6,7 @@
 #include <memory>
 #include <string>
 
+#include "net/plain/secure_post.h"
 #include "sdk/export/otlp_plan.h"
 
 namespace gpulens::python {
@@ -25,29 +26,47 @@ std::string PathBeside() {
   return core.substr(0, core.rfind('/') + 1) + "lib/libgpulens_secure.so";
 }
 
-Result<SecureMaker> Load() {
+Status LoadFailed() {
+  const char* why = ::dlerror();
+  return {Code::kUnavailable, std::string("TLS and gRPC cannot be loaded: ") + (why ? why : "")};
+}
+
+Result<void*> Load() {
   const std::string path = PathBeside();
   if (::access(path.c_str(), F_OK) != 0) return Status{Code::kUnavailable, kNotBuilt};
-  const auto failed = [] {
-    const char* why = ::dlerror();
-    return Status{Code::kUnavailable, std::string("TLS and gRPC cannot be loaded: ") + (why ? why : "")};
-  };
   // Never closed: transports made by it live as long as the process does.
   void* library = ::dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
-  if (!library) return failed();
-  const auto maker = reinterpret_cast<SecureMaker (*)()>(::dlsym(library, "gpulens_secure_maker"));
-  if (!maker) return failed();
-  return maker();
+  if (!library) return LoadFailed();
+  return library;
+}
+
+// What the library's function of this name gives.
+template <class Given>
+Result<Given> Find(const char* name) {
+  static const Result<void*> library = Load();
+  if (!library) return library.status();
+  const auto give = reinterpret_cast<Given (*)()>(::dlsym(*library, name));
+  if (!give) return LoadFailed();
+  return give();
 }
 
 Result<std::unique_ptr<sdk::Transport>> Make(const sdk::OtlpPlan& plan) {
-  static const Result<SecureMaker> maker = Load();
+  static const Result<SecureMaker> maker = Find<SecureMaker>("gpulens_secure_maker");
   if (!maker) return maker.status();
   return (*maker)(plan);
 }
 
+Result<PlainReply> Post(const PlainPost::Request& request, Duration timeout) {
+  static const Result<SecurePost> post = Find<SecurePost>("gpulens_secure_post");
+  if (!post) return post.status();
+  return (*post)(request, timeout);
+}
+
 }  // namespace
 
-void OpenSecureDoor() noexcept { sdk::SetSecureTransport(&Make); }
+void OpenSecureDoor() noexcept {
+  sdk::SetSecureTransport(&Make);
+  SetSecurePost(&Post);
+}
 
 }  // namespace gpulens::python

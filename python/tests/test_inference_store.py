@@ -1,5 +1,6 @@
 """gpulens.InferenceStore: records in, summaries out."""
 import datetime
+import http.server
 import math
 import os
 import pathlib
@@ -130,6 +131,46 @@ class Recording(InAFolder):
             os.waitpid(child, 0)
             store.record(model="parent")
         self.assertEqual(sorted(self.rows("model_id")), [("child",), ("parent",), ("parent",)])
+
+
+class Closed(http.server.BaseHTTPRequestHandler):
+    """A ClickHouse that lets nobody in."""
+
+    def log_message(self, *_):
+        pass
+
+    def do_POST(self):
+        self.rfile.read(int(self.headers["Content-Length"]))
+        key = self.headers["X-ClickHouse-Key"]
+        body = f"Code: 516. DB::Exception: {key}: Authentication failed".encode()
+        self.send_response(403)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+
+class OnAServer(unittest.TestCase):
+    def test_clickhouse_that_does_not_let_in(self):
+        server = http.server.HTTPServer(("127.0.0.1", 0), Closed)
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        try:
+            with self.assertRaisesRegex(gpulens.PermissionDeniedError, "Authentication failed") as raised:
+                gpulens.InferenceStore(f"clickhouse://me:hush-hush@127.0.0.1:{server.server_port}/d")
+            self.assertNotIn("hush", str(raised.exception))
+        finally:
+            server.shutdown()
+            thread.join()
+            server.server_close()
+
+    def test_clickhouse_over_tls(self):
+        """Nobody is there; where the library for TLS was not built, the package says so."""
+        with self.assertRaisesRegex(gpulens.UnavailableError, "refused|TLS"):
+            gpulens.InferenceStore("clickhouses://127.0.0.1:1/d")
+
+    def test_what_is_no_url(self):
+        with self.assertRaisesRegex(gpulens.InvalidArgumentError, "URL of ClickHouse"):
+            gpulens.InferenceStore("clickhouse://h/d?tabel=x")
 
 
 class Calls(InAFolder):

@@ -37,15 +37,33 @@ def environment():
 
 
 class PostgresNode:
-    """Its data are made on entry, with the server started; everything is gone on exit."""
+    """Its data are made on entry, with the server started; everything is gone on exit. With a port it listens at 127.0.0.1,
+    too, also for TLS, with the certificate node.certificate, which vouches for itself."""
 
-    def __init__(self):
+    def __init__(self, port=5432, tcp=False):
+        self.port, self.tcp = port, tcp
         self.folder = pathlib.Path(tempfile.mkdtemp(prefix="gpulens-postgres-"))
         self.user = pwd.getpwnam("nobody") if os.geteuid() == 0 else None
         self.process = None
 
     def url(self, password=PASSWORD):
-        return f"postgresql://gpulens:{password}@/postgres?host={self.folder}"
+        return f"postgresql://gpulens:{password}@/postgres?host={self.folder}&port={self.port}"
+
+    def tcp_url(self, parameters, password=PASSWORD):
+        return f"postgresql://gpulens:{password}@127.0.0.1:{self.port}/postgres?{parameters}"
+
+    @property
+    def certificate(self):
+        return self.folder / "server.crt"
+
+    def make_certificate(self):
+        key = self.folder / "server.key"
+        subprocess.run(["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=gpulens test", "-addext",
+                        "subjectAltName=IP:127.0.0.1", "-keyout", str(key), "-out", str(self.certificate)],
+                       capture_output=True, check=True, timeout=60)  # fmt: skip
+        os.chmod(key, 0o600)
+        if self.user:
+            os.chown(key, self.user.pw_uid, self.user.pw_gid)
 
     def as_user(self):
         return {"user": self.user.pw_uid, "group": self.user.pw_gid, "extra_groups": []} if self.user else {}
@@ -61,6 +79,8 @@ class PostgresNode:
                                   capture_output=True, text=True, timeout=120, check=False, cwd=self.folder, env=environment(),
                                   **self.as_user())  # fmt: skip
             assert made.returncode == 0, made.stdout + made.stderr
+            if self.tcp:
+                self.make_certificate()
             self.start()
         except BaseException:
             self.__exit__()
@@ -68,9 +88,13 @@ class PostgresNode:
         return self
 
     def start(self):
+        more = ["listen_addresses="]
+        if self.tcp:
+            more = ["listen_addresses=127.0.0.1", "ssl=on", f"ssl_cert_file={self.certificate}", f"ssl_key_file={self.folder}/server.key"]
         with open(self.folder / "server.log", "ab") as log:
             self.process = subprocess.Popen([str(programs() / "postgres"), "-D", str(self.folder / "data"), "-k", str(self.folder),
-                                             "-c", "listen_addresses=", "-c", "fsync=off", "-c", "shared_buffers=16MB"],
+                                             "-p", str(self.port), "-c", "fsync=off", "-c", "shared_buffers=16MB",
+                                             *(word for setting in more for word in ("-c", setting))],
                                             stdout=log, stderr=log, cwd=self.folder, env=environment(), **self.as_user())  # fmt: skip
         wait_until(lambda: self.sql("SELECT 1") == "1", seconds=60)
 

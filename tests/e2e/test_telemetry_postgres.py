@@ -3,44 +3,16 @@ import json
 import os
 import pathlib
 import signal
+import socket
 import subprocess
 import tempfile
+import time
 import unittest
 
 import postgres_node
 from agent import BINARY, wait_until
+from inference_client import Program, near
 from postgres_node import PASSWORD, PostgresNode
-
-PROGRAM = pathlib.Path(os.environ.get("INFERENCE_PROGRAM", BINARY.parent / "inference_program"))
-
-
-class Program:
-    def __init__(self):
-        self.process = subprocess.Popen([str(PROGRAM)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-                                        text=True, env=postgres_node.environment())  # fmt: skip
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_):
-        self.process.kill()
-        self.process.communicate()
-
-    def do(self, line):
-        self.process.stdin.write(line + "\n")
-        self.process.stdin.flush()
-        return self.process.stdout.readline().strip()
-
-    def health(self):
-        stored, queued, dropped, rejected, *error = self.do("health").split(" ", 4)
-        return int(stored), int(queued), int(dropped), int(rejected), " ".join(error)
-
-    def end(self):
-        """What it has said on standard error."""
-        said = self.process.communicate(timeout=60)[1]
-        assert self.process.returncode == 0, said
-        return said
-
 
 @unittest.skipIf(postgres_node.missing(), postgres_node.missing())
 class Postgres(unittest.TestCase):
@@ -52,27 +24,15 @@ class Postgres(unittest.TestCase):
     def setUp(self):
         self.node.sql("DROP TABLE IF EXISTS telemetry, telemetry_poison, telemetry_writer, telemetry_schema")
 
-    def stats(self, url):
-        return subprocess.run([str(BINARY), "telemetry", "stats", "--json", "--db", url], capture_output=True, text=True, timeout=60,
-                              check=False, env=postgres_node.environment())  # fmt: skip
+    def telemetry(self, *arguments):
+        return subprocess.run([str(BINARY), "telemetry", *arguments], capture_output=True, text=True, timeout=60, check=False,
+                              env=postgres_node.environment())  # fmt: skip
 
-    def near(self, first, second, where="stats"):
-        """Sums of the same numbers in another order differ in their last digits."""
-        if isinstance(first, dict):
-            self.assertEqual(list(first), list(second), where)
-            for key in first:
-                self.near(first[key], second[key], f"{where}.{key}")
-        elif isinstance(first, list):
-            self.assertEqual(len(first), len(second), where)
-            for i, each in enumerate(first):
-                self.near(each, second[i], f"{where}[{i}]")
-        elif isinstance(first, float):
-            self.assertAlmostEqual(first, second, delta=1e-9 * abs(first), msg=where)
-        else:
-            self.assertEqual(first, second, where)
+    def stats(self, url):
+        return self.telemetry("stats", "--json", "--db", url)
 
     def test_the_same_records_tell_the_same_as_in_a_file(self):
-        with tempfile.TemporaryDirectory() as folder, Program() as program:
+        with tempfile.TemporaryDirectory() as folder, Program(postgres_node.environment()) as program:
             file = f"{folder}/telemetry.db"
             self.assertEqual(program.do(f"open {file}"), f"ok {file}")
             self.assertEqual(program.do(f"open {self.node.url()}"), "ok postgresql://gpulens@/postgres")
@@ -86,7 +46,7 @@ class Postgres(unittest.TestCase):
             first, second = (json.loads(self.stats(where).stdout) for where in (file, self.node.url()))
             self.assertEqual((first.pop("db"), second.pop("db")), (file, "postgresql://gpulens@/postgres"))
             self.assertEqual(first["total"]["calls"], 10000)
-            self.near(first, second)
+            near(self, first, second)
             self.assertIn("is no file", program.do("check"))
             self.assertEqual(program.do("clear"), "10000")
             self.assertEqual(program.do("vacuum"), "ok")
@@ -96,7 +56,7 @@ class Postgres(unittest.TestCase):
             program.end()
 
     def test_poison_is_set_aside_alone(self):
-        with Program() as program:
+        with Program(postgres_node.environment()) as program:
             self.assertTrue(program.do(f"open {self.node.url()}").startswith("ok"))
             program.do("bad")
             self.assertEqual(program.do("flush"), "ok")
@@ -108,7 +68,7 @@ class Postgres(unittest.TestCase):
             program.end()
 
     def test_a_restart_loses_nothing_and_stores_nothing_twice(self):
-        with Program() as program:
+        with Program(postgres_node.environment()) as program:
             self.assertTrue(program.do(f"open {self.node.url()}").startswith("ok"))
             for i in range(4):
                 program.do(f"record {i * 10000} 10000")
@@ -130,7 +90,7 @@ class Postgres(unittest.TestCase):
 
     def test_errors_do_not_tell_the_password(self):
         wrong = "wr0ng-Word"
-        with Program() as program:
+        with Program(postgres_node.environment()) as program:
             said = [program.do(f"open {self.node.url(wrong)}"), program.do(f"open postgresql://u:{wrong}@h:port@x/y?{wrong}=1"),
                     program.do(f"open postgresql://u:{wrong}%zz@/db"), self.stats(self.node.url(wrong)).stderr]  # fmt: skip
             self.assertIn("authentication failed", said[0])
@@ -141,9 +101,103 @@ class Postgres(unittest.TestCase):
 
     def test_another_table_is_left_alone(self):
         self.node.sql("CREATE TABLE telemetry(x INT)")
-        with Program() as program:
+        with Program(postgres_node.environment()) as program:
             self.assertIn("no table `telemetry` of inference records", program.do(f"open {self.node.url()}"))
         self.assertEqual(self.node.sql("SELECT to_regclass('telemetry_writer') IS NULL"), "t")
+
+
+    def test_a_child_stores_its_own_records_once(self):
+        with Program(postgres_node.environment()) as program:
+            self.assertTrue(program.do(f"open {self.node.url()}").startswith("ok"))
+            for i in range(5):
+                program.do(f"record {i * 2000} 1000")
+                self.assertEqual(program.do(f"fork {i * 2000 + 1000} 1000"), "ok")
+            self.assertEqual(program.do("flush"), "ok")
+            self.assertEqual(program.health(), (5000, 0, 0, 0, ""))
+            self.assertEqual(self.node.sql("SELECT count(*), count(DISTINCT timestamp) FROM telemetry"), "10000|10000")
+            self.assertEqual(program.do("close"), "ok")
+            self.assertEqual(self.node.sql("SELECT count(*), sum(stored), sum(dropped), min(outcome) FROM telemetry_writer"),
+                             "6|10000|0|closed")  # fmt: skip
+            program.end()
+
+    def test_retention(self):
+        until = 1_700_000_000 + 1.7 * 500
+        with Program(postgres_node.environment()) as program:
+            self.assertTrue(program.do(f"keep {int(time.time() - until)} {self.node.url()}").startswith("ok"))
+            program.do("record 0 1000")
+            self.assertEqual(program.do("flush"), "ok")
+            left, first = self.node.sql("SELECT count(*), min(timestamp) FROM telemetry").split("|")
+            self.assertAlmostEqual(int(left), 500, delta=30)
+            self.assertGreater(float(first), until - 10)
+            self.assertEqual(program.health(), (1000, 0, 0, 0, ""))
+
+    def test_without_the_client_library_it_says_what_to_install(self):
+        with tempfile.TemporaryDirectory() as folder:
+            library = pathlib.Path(folder, "libpq.so.5")
+            environment = {**os.environ, "LD_LIBRARY_PATH": folder}
+            library.write_bytes(b"")
+            with Program(environment) as program:
+                self.assertIn("client library is not here (Debian: libpq5)", program.do(f"open {self.node.url()}"))
+            told = subprocess.run([str(BINARY), "telemetry", "stats", "--db", self.node.url()], capture_output=True, text=True, timeout=60,
+                                  check=False, env=environment)  # fmt: skip
+            self.assertEqual(told.returncode, 1)
+            self.assertIn("(Debian: libpq5)", told.stderr)
+            self.assertNotIn(PASSWORD, told.stderr)
+            with Program(environment) as program:  # the file goes on working
+                self.assertTrue(program.do(f"open {folder}/telemetry.db").startswith("ok"))
+
+    def test_export_and_clear(self):
+        with tempfile.TemporaryDirectory() as folder, Program(postgres_node.environment()) as program:
+            program.do(f"open {folder}/telemetry.db")
+            self.assertTrue(program.do(f"open {self.node.url()}").startswith("ok"))
+            program.do("record 0 500")
+            self.assertEqual(program.do("flush"), "ok")
+            rows = []
+            for where in (f"{folder}/telemetry.db", self.node.url()):
+                told = self.telemetry("export", "-f", "json", "--db", where)
+                rows.append([{key: value for key, value in row.items() if key != "id"} for row in json.loads(told.stdout)])
+            self.assertGreater(len(rows[0]), 450)
+            self.assertEqual(rows[0], rows[1])
+            self.assertEqual(self.telemetry("clear", "--yes", "--db", self.node.url()).stdout, "Deleted 500 telemetry records.\n")
+            self.assertEqual(self.node.sql("SELECT count(*) FROM telemetry"), "0")
+
+
+@unittest.skipIf(postgres_node.missing(), postgres_node.missing())
+class OverTcp(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            port = free.getsockname()[1]
+        cls.node = PostgresNode(port, tcp=True).__enter__()
+        cls.addClassCleanup(cls.node.__exit__)
+
+    def told(self, parameters, password=PASSWORD):
+        with Program(postgres_node.environment()) as program:
+            said = program.do(f"open {self.node.tcp_url(parameters, password)}")
+            if said.startswith("ok"):
+                program.do("record 0 100")
+                self.assertEqual(program.do("flush"), "ok")
+                self.assertEqual(program.do("clear"), "100")
+                said += " tls " + self.node.sql("SELECT bool_or(ssl) FROM pg_stat_ssl JOIN pg_stat_activity USING(pid) WHERE "
+                                                "application_name = 'gpulens'")  # fmt: skip
+                self.assertEqual(program.do("close"), "ok")
+            self.assertNotIn(password, said + program.end())
+            return said
+
+    def test_with_a_password_in_the_clear_and_over_tls(self):
+        name = f"ok postgresql://gpulens@127.0.0.1:{self.node.port}/postgres tls "
+        self.assertEqual(self.told("sslmode=disable"), name + "f")
+        self.assertEqual(self.told("sslmode=require"), name + "t")
+        self.assertEqual(self.told(f"sslmode=verify-full&sslrootcert={self.node.certificate}"), name + "t")
+        self.assertIn("authentication failed", self.told("sslmode=require", "wr0ng-Word"))
+
+    def test_a_certificate_that_nobody_vouches_for_is_refused(self):
+        with tempfile.NamedTemporaryFile(suffix=".pem") as other:
+            subprocess.run(["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=another", "-keyout",
+                            "/dev/null", "-out", other.name], capture_output=True, check=True, timeout=60)  # fmt: skip
+            said = self.told(f"sslmode=verify-full&sslrootcert={other.name}")
+        self.assertIn("certificate verify failed", said)
 
 
 if __name__ == "__main__":

@@ -2,6 +2,9 @@
 // on its standard input say, and answers each with one.
 #include <gpulens/inference.h>
 
+#include <sys/wait.h>
+#include <unistd.h>
+
 #include <cmath>
 #include <cstdio>
 #include <limits>
@@ -21,8 +24,9 @@ std::string Told(const Status& status) {
   return status.ok() ? "ok" : std::string(CodeName(status.code)) + " " + status.detail;
 }
 
-std::string Open(const std::string& url) {
-  auto store = InferenceStore::Open(url, {.flush_interval = std::chrono::milliseconds(20)});
+std::string Open(const std::string& url, int64_t retention_s = 0) {
+  auto store = InferenceStore::Open(
+      url, {.flush_interval = std::chrono::milliseconds(20), .retention = std::chrono::seconds(retention_s)});
   if (!store) return Told(store.status());
   stores.push_back(*std::move(store));
   return "ok " + stores.back().path();
@@ -138,12 +142,38 @@ std::string Number(const Result<uint64_t>& number) {
   return number ? std::to_string(*number) : Told(number.status());
 }
 
+// A child records beside its parent, whose queue is as it is at this moment.
+std::string RecordInChild(int64_t from, int64_t count) {
+  const pid_t child = ::fork();
+  if (child == 0) {
+    RecordSome(from, count);
+    bool good = true;
+    for (InferenceStore& store : stores) {
+      good = good && store.Flush(std::chrono::seconds(20)).ok() &&
+             store.health().stored == static_cast<uint64_t>(count);
+      good = store.Close().ok() && good;
+    }
+    ::_exit(good ? 0 : 1);
+  }
+  int status = -1;
+  if (child < 0 || ::waitpid(child, &status, 0) != child) return "no child";
+  return status == 0 ? "ok" : "the child failed";
+}
+
 std::string Do(std::string_view word, std::string_view rest) {
   if (word == "open") return Open(std::string(rest));
+  if (word == "keep") {
+    const std::string_view seconds = TakeUntil(rest, ' ');
+    return Open(std::string(rest), ParseInt<int64_t>(seconds).value_or(0));
+  }
   if (stores.empty()) return "no store";
   if (word == "record") {
     const std::string_view from = TakeUntil(rest, ' ');
     return RecordSome(ParseInt<int64_t>(from).value_or(0), ParseInt<int64_t>(rest).value_or(0)), "ok";
+  }
+  if (word == "fork") {
+    const std::string_view from = TakeUntil(rest, ' ');
+    return RecordInChild(ParseInt<int64_t>(from).value_or(0), ParseInt<int64_t>(rest).value_or(0));
   }
   InferenceStore& last = stores.back();
   if (word == "bad") return RecordBad(), "ok";

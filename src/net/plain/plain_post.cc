@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <optional>
 #include <vector>
 
 #include "base/check.h"
@@ -20,7 +21,7 @@
 namespace gpulens {
 namespace {
 
-constexpr HttpResponseParser::Limits kLimits{.head_bytes = 16 << 10, .body_bytes = 64 << 10};
+constexpr size_t kHeadBytes = 16 << 10;
 
 Result<std::vector<Endpoint>> Resolve(const HttpUrl& url) {
   if (auto ip = ParseIp(url.host, url.port)) return std::vector<Endpoint>{*ip};
@@ -137,21 +138,34 @@ Status PlainPost::Write(std::string_view bytes, const Wait& wait) {
   return Ok();
 }
 
-Result<PlainReply> PlainPost::Read(const Wait& wait) {
-  HttpResponseParser parser(kLimits);
+Result<PlainReply> PlainPost::Read(const Request& request, const Wait& whole, Duration timeout) {
+  const bool pieces = request.on_body != nullptr;
+  HttpResponseParser parser(
+      {.head_bytes = kHeadBytes, .body_bytes = pieces ? SIZE_MAX / 2 : request.most_bytes});
   HttpResponseParser::State state = HttpResponseParser::State::kMore;
+  std::optional<Wait> wait(whole);
+  std::array<char, 16 << 10> bytes;
   while (state == HttpResponseParser::State::kMore) {
-    RETURN_IF_ERROR(wait.For(socket_, POLLIN));
-    std::array<char, 4096> bytes;
+    RETURN_IF_ERROR(wait->For(socket_, POLLIN));
     const ssize_t count = ::recv(socket_, bytes.data(), bytes.size(), 0);
     if (count < 0 && (errno == EAGAIN || errno == EINTR)) continue;
     if (count < 0) return ErrnoStatus("receive", errno);
     size_t consumed = 0;
     if (count > 0) state = parser.Feed({bytes.data(), static_cast<size_t>(count)}, consumed);
     else state = parser.End();
+    if (!pieces || !parser.head_done()) continue;
+    wait.emplace(cut_.get(), timeout);
+    if (parser.status() / 100 == 2) {
+      if (!parser.body().empty() && !request.on_body(parser.body()))
+        return Status{Code::kUnavailable, "it was ended"};
+      parser.body().clear();
+    } else if (parser.body().size() > request.most_bytes) {
+      break;
+    }
   }
   // What a refusal says beside its status is of use, not needed.
-  if (state != HttpResponseParser::State::kDone && !parser.head_done())
+  const bool done = state == HttpResponseParser::State::kDone;
+  if (!done && (!parser.head_done() || (pieces && parser.status() / 100 == 2)))
     return Status{Code::kDataLoss, parser.why()};
   return PlainReply{parser.status(), parser.content_type(), std::move(parser.body()), parser.retry_after()};
 }
@@ -166,7 +180,7 @@ Result<PlainReply> PlainPost::Send(const Request& request, Duration timeout) {
   Status sent = Connect(request, wait);
   if (sent) sent = Write(head, wait);
   if (sent) sent = Write(request.body, wait);
-  Result<PlainReply> reply = sent ? Read(wait) : Result<PlainReply>(std::move(sent));
+  Result<PlainReply> reply = sent ? Read(request, wait, timeout) : Result<PlainReply>(std::move(sent));
   Close();
   return reply;
 }

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <atomic>
+#include <functional>
 #include <string>
 #include <string_view>
 
@@ -34,6 +35,11 @@ class PlainPost {
     std::string unix_socket;   // when set, connects there instead of to the URL's host
     std::string_view headers;  // whole lines, each ending "\r\n"
     std::string_view body;
+    size_t most_bytes = 64 << 10;  // of an answer's body that is kept
+    // When set, the body of a 2xx is handed over in pieces as it comes, whatever its size, and the reply has
+    // none; false ends it: kUnavailable. The timeout then is how long nothing may come, and an answer that is
+    // cut is kDataLoss.
+    std::function<bool(std::string_view piece)> on_body = {};
   };
   // kUnavailable: nobody is there; kTimeout; kDataLoss: what came is no HTTP, or too much of it. Looking up a
   // host name takes as long as the system's resolver takes, whatever the timeout.
@@ -48,7 +54,7 @@ class PlainPost {
   class Wait;
   Status Connect(const Request& request, const Wait& wait);
   Status Write(std::string_view bytes, const Wait& wait);
-  Result<PlainReply> Read(const Wait& wait);
+  Result<PlainReply> Read(const Request& request, const Wait& whole, Duration timeout);
   void Close() noexcept;
 
   UniqueFd cut_;                 // an eventfd, readable once it is cut

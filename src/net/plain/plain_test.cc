@@ -96,6 +96,46 @@ TEST(PlainPost, WhatIsNoAnswerIsToldSo) {
   }
 }
 
+TEST(PlainPost, ABodyInPiecesHasAnySize) {
+  std::string answer = Answer200(std::string(8 << 20, 'x')), cut = answer.substr(0, 1 << 20);
+  ScriptedServer server([&](int connection, int, const std::string&) {
+    return Turn{.answer = connection == 2   ? cut
+                          : connection == 3 ? "HTTP/1.1 500 X\r\n\r\nwhy"
+                                            : answer,
+                .close = true};
+  });
+  PlainPost post;
+  size_t taken = 0, most = SIZE_MAX;
+  PlainPost::Request request = To(server, "");
+  request.on_body = [&](std::string_view piece) { return (taken += piece.size()) < most; };
+  const auto whole = post.Send(request, seconds(20));
+  ASSERT_TRUE(whole.ok()) << whole.status().detail;
+  EXPECT_EQ((*whole).body, "");
+  EXPECT_EQ(taken, size_t{8} << 20);
+  taken = 0, most = 100'000;
+  EXPECT_EQ(post.Send(request, seconds(20)).status().code, Code::kUnavailable);
+  EXPECT_LT(taken, size_t{1} << 20);
+  most = SIZE_MAX;
+  EXPECT_EQ(post.Send(request, seconds(20)).status().code, Code::kDataLoss) << "cut";
+  taken = 0;
+  const auto refused = post.Send(request, seconds(20));
+  ASSERT_TRUE(refused.ok());
+  EXPECT_EQ((*refused).body, "why");
+  EXPECT_EQ(taken, 0u);
+}
+
+TEST(PlainPost, APieceThatDoesNotComeIsNotWaitedFor) {
+  ScriptedServer server([](int, int, const std::string&) {
+    return Turn{.answer = "HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\n12345"};
+  });
+  PlainPost post;
+  PlainPost::Request request = To(server, "");
+  std::string taken;
+  request.on_body = [&](std::string_view piece) { return taken += piece, true; };
+  EXPECT_EQ(post.Send(request, std::chrono::milliseconds(200)).status().code, Code::kTimeout);
+  EXPECT_EQ(taken, "12345");
+}
+
 TEST(PlainPost, ASilentServerIsNotWaitedForAndCanBeCut) {
   // Accepts in the kernel and never answers.
   PlainServer::Page page = [](const HttpRequest&) { return HttpResponse(); };

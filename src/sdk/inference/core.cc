@@ -1,12 +1,10 @@
 #include "sdk/inference/core.h"
 
 #include "base/result.h"
-#include "store/postgres/postgres.h"
 #include "store/sqlite/fork_gate.h"
 #include "store/telemetry/file_writer.h"
-#include "store/telemetry/postgres/server_reader.h"
-#include "store/telemetry/postgres/server_writer.h"
 #include "store/telemetry/schema.h"
+#include "store/telemetry/servers/servers.h"
 #include "store/telemetry/summary.h"
 
 namespace gpulens::internal {
@@ -35,15 +33,15 @@ Result<std::shared_ptr<InferenceCore>> InferenceCore::Open(std::string_view path
                                                            const StoreOptions& options) {
   RETURN_IF_ERROR(CheckOptions(options));
   if (path_or_url.empty()) return Status{Code::kInvalidArgument, "a store needs a file"};
-  const bool server = postgres::IsUrl(path_or_url);
+  const bool server = telemetry::IsServer(path_or_url);
   if (!server && path_or_url.find("://") != std::string_view::npos) {
     return Status{Code::kInvalidArgument,
                   "\"" + std::string(path_or_url.substr(0, path_or_url.find("://"))) +
-                      "\" is no kind of store that this build writes; give the path of a file, or "
-                      "postgresql://…"};
+                      "\" is no kind of store that this build writes; give the path of a file, "
+                      "postgresql://… or clickhouse://…"};
   }
   ASSIGN_OR_RETURN(std::string path,
-                   server ? postgres::NameOf(path_or_url) : telemetry::ExpandPath(path_or_url));
+                   server ? telemetry::ServerName(path_or_url) : telemetry::ExpandPath(path_or_url));
   std::shared_ptr<InferenceCore> core(
       new InferenceCore(std::move(path), options, std::string(server ? path_or_url : "")));
   if (options.read_only) {
@@ -67,9 +65,7 @@ Result<std::unique_ptr<telemetry::Destination>> InferenceCore::OpenDestination()
     {
       sqlite::Use use;
     }
-    ASSIGN_OR_RETURN(auto server,
-                     telemetry::ServerWriter::Open({.url = url_, .retention = options_.retention}));
-    return std::unique_ptr<telemetry::Destination>(std::move(server));
+    return telemetry::OpenServer(url_, options_.retention);
   }
   ASSIGN_OR_RETURN(std::unique_ptr<telemetry::FileWriter> writer,
                    telemetry::FileWriter::Open(

@@ -2,7 +2,7 @@
 
 #include "base/result.h"
 #include "sdk/inference/core.h"
-#include "store/telemetry/postgres/server_reader.h"
+#include "store/telemetry/servers/servers.h"
 #include "store/telemetry/summary.h"
 
 namespace gpulens {
@@ -48,7 +48,9 @@ Result<std::vector<InferenceSummary>> InferenceStore::Summarize(const Query& que
 Status InferenceStore::Each(const Query& query,
                             const std::function<bool(const InferenceRecord&)>& on_record) const {
   ASSIGN_OR_RETURN(const std::string server, core_->ServerToRead());
-  if (!server.empty()) return telemetry::EachServerRecord(server, query, on_record);
+  if (!server.empty())
+    return telemetry::EachServerRow(
+        server, query, [&](const telemetry::Row& row) { return on_record(telemetry::ToRecord(row)); });
   return core_->Read(
       [&](const sqlite::Database& database) { return telemetry::EachRecord(database, query, on_record); });
 }

@@ -167,6 +167,15 @@ std::string_view WhyNot(const Row& row) noexcept {
   return {};
 }
 
+std::string Storable(std::string_view text) {
+  std::string out(text.substr(0, kMostMetadataBytes));
+  const bool utf8 = IsUtf8(out);
+  for (char& c : out) {
+    if (c == '\0' || (!utf8 && static_cast<unsigned char>(c) >= 0x80)) c = '?';
+  }
+  return out;
+}
+
 std::string ToJson(const Row& row) {
   std::string out = "{";
   const auto key = [&out](std::string_view name) {

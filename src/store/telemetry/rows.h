@@ -110,6 +110,10 @@ inline constexpr size_t kMostTextBytes = 1024, kMostMetadataBytes = 64 << 10;
 // A JSON object of the columns that are known, for records set aside.
 std::string ToJson(const Row& row);
 
+// Anything as a text that a server takes: UTF-8 without NUL, cut at kMostMetadataBytes; what is not becomes
+// ?.
+std::string Storable(std::string_view text);
+
 // Reads rows of a source whose columns carry the table's names; other columns are passed by, missing ones
 // are not known. Of a row without `measured` (another program wrote it) a 0 is not known. Sources are
 // sqlite::Statement and what has the same functions (row_reader.h has the code for these).

@@ -14,10 +14,10 @@
 #include "base/parse.h"
 #include "base/result.h"
 #include "base/text.h"
+#include "net/plain/secure_post.h"
 #include "sources/kubelet/text/rfc3339.h"
-#include "store/postgres/postgres.h"
-#include "store/telemetry/postgres/server_reader.h"
 #include "store/telemetry/schema.h"
+#include "store/telemetry/servers/servers.h"
 #include "store/telemetry/summary.h"
 
 namespace gpulens {
@@ -35,7 +35,10 @@ constexpr const char* kFooter = R"(
   gpulens telemetry vacuum                             gives deleted space back, rolls up what is not
   gpulens telemetry check                              whether the file is sound, and what was set aside
 
-The file is ~/.gpulens/telemetry.db; --db or $GPULENS_TELEMETRY_DB name another one; stats reads postgresql://… too.
+The file is ~/.gpulens/telemetry.db; --db or $GPULENS_TELEMETRY_DB name another one, or, for stats, export and clear,
+  postgresql://USER@HOST:5432/DATABASE             the password in the URL, in $PGPASSWORD or in ~/.pgpass
+  clickhouse://USER@HOST:8123/DATABASE?table=NAME  or clickhouses:// (TLS, 8443); the password in the URL or in
+                                                   $CLICKHOUSE_PASSWORD
 Where there is none, ~/.openjarvis/telemetry.db is read. stats, export and check never write.
 Times: 90m, 24h, 7d ago, 2026-11-21 or 2026-11-21T02:07:00Z; both ends are included. Percentiles are within 0.6 %.
 Exit: 0 told or done · 1 the file cannot be read or written, or is broken · 2 wrong use)";
@@ -117,7 +120,7 @@ int ServerStats(const std::string& url, const TelemetryOptions& options) {
   const auto summarize = [&url](const Query& query) { return telemetry::SummarizeServer(url, query); };
   auto records = telemetry::CountServerRecords(url);
   if (!records) return ComplainOfTelemetry("stats", records.error());
-  return TellStats(ReadStats(postgres::NameOf(url), summarize, options), options, *records > 0);
+  return TellStats(ReadStats(telemetry::ServerName(url), summarize, options), options, *records > 0);
 }
 
 }  // namespace
@@ -136,6 +139,7 @@ int PrintTelemetry(const std::string& text) {
 }
 
 Result<std::string> FindTelemetry(const std::string& db) {
+  LinkSecurePost();
   if (!db.empty()) return telemetry::ExpandPath(db);
   if (const char* named = std::getenv("GPULENS_TELEMETRY_DB"); named && *named)
     return telemetry::ExpandPath(named);
@@ -147,9 +151,9 @@ Result<std::string> FindTelemetry(const std::string& db) {
 
 Result<std::string> FindTelemetryFile(const std::string& db) {
   ASSIGN_OR_RETURN(std::string path, FindTelemetry(db));
-  if (!postgres::IsUrl(path)) return path;
+  if (!telemetry::IsServer(path)) return path;
   return Status{Code::kInvalidArgument,
-                postgres::NameOf(path) + " is a server; of those, stats is told alone"};
+                telemetry::ServerName(path) + " is a server; vacuum and check are for files"};
 }
 
 Result<Query> QueryOf(const TelemetryOptions& options, int64_t now_ns) {
@@ -173,7 +177,7 @@ int RunTelemetryStats(const TelemetryOptions& options) {
   auto path = FindTelemetry(options.db);
   if (!path) return ComplainOfTelemetry("stats", path.error());
   if (auto query = QueryOf(options, 0); !query) return ComplainOfTelemetry("stats", query.error());
-  if (postgres::IsUrl(*path)) return ServerStats(*path, options);
+  if (telemetry::IsServer(*path)) return ServerStats(*path, options);
   if (::access(path->c_str(), F_OK) != 0) return TellNothing(options, *path);
   auto database = telemetry::OpenToRead(*path);
   if (!database) return ComplainOfTelemetry("stats", database.error());
@@ -227,7 +231,8 @@ void AddTelemetry(CLI::App& app, TelemetryOptions& options, int& code) {
   CLI::App* check = telemetry->add_subcommand("check", "Whether the file is sound, and what was set aside.");
   check->callback([&] { code = RunTelemetryCheck(options); });
   for (CLI::App* command : {stats, exported, clear, vacuum, check})
-    command->add_option("--db", options.db, "The file of records")->type_name("FILE");
+    command->add_option("--db", options.db, "The file of records, or the URL of a server")
+        ->type_name("FILE|URL");
 }
 
 }  // namespace gpulens

@@ -6,12 +6,14 @@
 #include <memory>
 
 #include "agent/cli/table/text_table.h"
+#include "agent/cli/telemetry/row_cells.h"
 #include "agent/cli/telemetry/telemetry_command.h"
 #include "base/clock.h"
 #include "base/files.h"
 #include "base/result.h"
 #include "base/text.h"
 #include "store/telemetry/schema.h"
+#include "store/telemetry/servers/servers.h"
 #include "store/telemetry/summary/call_scan.h"
 #include "wire/json/json_text.h"
 
@@ -26,7 +28,8 @@ struct CloseFile {
   void operator()(std::FILE* file) const noexcept { std::fclose(file); }
 };
 
-void AppendJsonRow(std::string& out, const Statement& row) {
+template <class Cells>
+void AppendJsonRow(std::string& out, const Cells& row) {
   out += '{';
   for (int i = 0; i < row.columns(); ++i) {
     if (i > 0) out += ',';
@@ -42,7 +45,8 @@ void AppendJsonRow(std::string& out, const Statement& row) {
   out += '}';
 }
 
-void AppendCsvRow(std::string& out, const Statement& row) {
+template <class Cells>
+void AppendCsvRow(std::string& out, const Cells& row) {
   for (int i = 0; i < row.columns(); ++i) {
     if (i > 0) out += ',';
     switch (row.TypeOf(i)) {
@@ -57,49 +61,93 @@ void AppendCsvRow(std::string& out, const Statement& row) {
   out += "\r\n";
 }
 
-// How many were written.
-Result<int64_t> WriteRows(Statement& rows, const std::string& format, std::FILE* to) {
-  std::string out;
-  if (format == "json") out = "[";
-  if (format == "csv") {
-    for (int i = 0; i < rows.columns(); ++i) {
-      if (i > 0) out += ',';
-      AppendCsvField(out, rows.ColumnName(i));
-    }
-    out += "\r\n";
+// Takes rows one by one, a Statement's or RowCells.
+class RowSink {
+ public:
+  RowSink(std::string format, std::FILE* to) : format_(std::move(format)), to_(to) {
+    if (format_ == "json") out_ = "[";
   }
-  int64_t count = 0;
-  const auto flush = [&](size_t least) {
-    if (out.size() < least) return true;
-    const bool written = std::fwrite(out.data(), 1, out.size(), to) == out.size();
-    out.clear();
-    return written;
-  };
-  for (;; ++count) {
-    ASSIGN_OR_RETURN(const bool more, rows.Step());
-    if (!more) break;
-    if (format == "csv") {
-      AppendCsvRow(out, rows);
+
+  // Before the first row, and where there is none.
+  template <class Cells>
+  void Begin(const Cells& names) {
+    if (format_ != "csv") return;
+    for (int i = 0; i < names.columns(); ++i) {
+      if (i > 0) out_ += ',';
+      AppendCsvField(out_, names.ColumnName(i));
+    }
+    out_ += "\r\n";
+  }
+
+  template <class Cells>
+  Status Add(const Cells& row) {
+    if (format_ == "csv") {
+      AppendCsvRow(out_, row);
     } else {
-      if (format == "json") out += count > 0 ? ",\n" : "\n";
-      AppendJsonRow(out, rows);
-      if (format == "jsonl") out += '\n';
+      if (format_ == "json") out_ += count_ > 0 ? ",\n" : "\n";
+      AppendJsonRow(out_, row);
+      if (format_ == "jsonl") out_ += '\n';
     }
-    if (!flush(kPiece)) return Status{Code::kIo, "cannot write"};
+    ++count_;
+    return out_.size() < kPiece ? Ok() : Write();
   }
-  if (format == "json") out += count > 0 ? "\n]\n" : "]\n";
-  if (!flush(0) || std::fflush(to) != 0) return Status{Code::kIo, "cannot write"};
-  return count;
+
+  // How many were written.
+  Result<int64_t> End() {
+    if (format_ == "json") out_ += count_ > 0 ? "\n]\n" : "]\n";
+    RETURN_IF_ERROR(Write());
+    if (std::fflush(to_) != 0) return Status{Code::kIo, "cannot write"};
+    return count_;
+  }
+
+ private:
+  Status Write() {
+    const bool written = std::fwrite(out_.data(), 1, out_.size(), to_) == out_.size();
+    out_.clear();
+    return written ? Ok() : Status{Code::kIo, "cannot write"};
+  }
+
+  const std::string format_;
+  std::FILE* const to_;
+  std::string out_;
+  int64_t count_ = 0;
+};
+
+Status AddFile(const std::string& path, const Query& query, RowSink& sink) {
+  ASSIGN_OR_RETURN(const sqlite::Database database, telemetry::OpenToRead(path));
+  ASSIGN_OR_RETURN(Statement rows, telemetry::SelectAsTheyAre(database, query));
+  sink.Begin(rows);
+  for (;;) {
+    ASSIGN_OR_RETURN(const bool more, rows.Step());
+    if (!more) return Ok();
+    RETURN_IF_ERROR(sink.Add(rows));
+  }
+}
+
+Status AddServer(const std::string& url, const Query& query, RowSink& sink) {
+  const telemetry::Row none;
+  sink.Begin(RowCells(none));
+  Status written;
+  RETURN_IF_ERROR(telemetry::EachServerRow(url, query, [&](const telemetry::Row& row) {
+    written = sink.Add(RowCells(row));
+    return written.ok();
+  }));
+  return written;
+}
+
+Result<int64_t> WriteRows(const std::string& where, const Query& query, RowSink sink) {
+  RETURN_IF_ERROR(telemetry::IsServer(where) ? AddServer(where, query, sink) : AddFile(where, query, sink));
+  return sink.End();
 }
 
 // A file is whole or not there.
-Result<int64_t> WriteFile(Statement& rows, const std::string& format, const std::string& path) {
-  const std::string part = path + ".part";
+Result<int64_t> WriteFile(const std::string& where, const Query& query, const TelemetryOptions& options) {
+  const std::string part = options.output + ".part";
   const std::unique_ptr<std::FILE, CloseFile> file(std::fopen(part.c_str(), "we"));
   if (!file) return ErrnoStatus("open " + part, errno);
-  auto count = WriteRows(rows, format, file.get());
-  if (!count || std::rename(part.c_str(), path.c_str()) != 0) {
-    const Status why = count ? ErrnoStatus("rename to " + path, errno) : count.error();
+  auto count = WriteRows(where, query, RowSink(options.format, file.get()));
+  if (!count || std::rename(part.c_str(), options.output.c_str()) != 0) {
+    const Status why = count ? ErrnoStatus("rename to " + options.output, errno) : count.error();
     std::remove(part.c_str());
     return why;
   }
@@ -110,12 +158,10 @@ Result<int64_t> WriteFile(Statement& rows, const std::string& format, const std:
 
 int RunTelemetryExport(const TelemetryOptions& options) {
   const auto run = [&]() -> Result<int64_t> {
-    ASSIGN_OR_RETURN(const std::string path, FindTelemetryFile(options.db));
+    ASSIGN_OR_RETURN(const std::string where, FindTelemetry(options.db));
     ASSIGN_OR_RETURN(const Query query, QueryOf(options, RealClock().Now().unix_ns));
-    ASSIGN_OR_RETURN(const sqlite::Database database, telemetry::OpenToRead(path));
-    ASSIGN_OR_RETURN(Statement rows, telemetry::SelectAsTheyAre(database, query));
-    if (options.output.empty() || options.output == "-") return WriteRows(rows, options.format, stdout);
-    return WriteFile(rows, options.format, options.output);
+    if (!options.output.empty() && options.output != "-") return WriteFile(where, query, options);
+    return WriteRows(where, query, RowSink(options.format, stdout));
   };
   auto count = run();
   if (!count) return ComplainOfTelemetry("export", count.error());

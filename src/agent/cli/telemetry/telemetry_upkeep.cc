@@ -10,6 +10,7 @@
 #include "base/result.h"
 #include "base/text.h"
 #include "store/telemetry/schema.h"
+#include "store/telemetry/servers/servers.h"
 #include "store/telemetry/summary/rollup_keeper.h"
 #include "store/telemetry/summary/rollup_tables.h"
 
@@ -32,6 +33,10 @@ bool Confirmed(const std::string& path, int64_t records) {
 }
 
 Result<int64_t> Clear(const std::string& path) {
+  if (telemetry::IsServer(path)) {
+    ASSIGN_OR_RETURN(const uint64_t deleted, telemetry::ClearServer(path));
+    return static_cast<int64_t>(deleted);
+  }
   ASSIGN_OR_RETURN(sqlite::Database database,
                    sqlite::Database::Open({.path = path, .create = false, .busy_ms = kBusyMs}));
   ASSIGN_OR_RETURN(sqlite::Transaction transaction, sqlite::Transaction::Begin(database));
@@ -42,6 +47,15 @@ Result<int64_t> Clear(const std::string& path) {
   RETURN_IF_ERROR(rollups.Forget(database, std::numeric_limits<double>::infinity()));
   RETURN_IF_ERROR(transaction.Commit());
   return deleted;
+}
+
+Result<int64_t> CountRecords(const std::string& path) {
+  if (telemetry::IsServer(path)) {
+    ASSIGN_OR_RETURN(const uint64_t count, telemetry::CountServerRecords(path));
+    return static_cast<int64_t>(count);
+  }
+  ASSIGN_OR_RETURN(const sqlite::Database database, telemetry::OpenToRead(path));
+  return database.Number("SELECT count(*) FROM telemetry");
 }
 
 Result<int64_t> SizeOf(const std::string& path) {
@@ -128,21 +142,15 @@ Result<bool> Check(const std::string& path, std::string& out) {
 }  // namespace
 
 int RunTelemetryClear(const TelemetryOptions& options) {
-  auto path = FindTelemetryFile(options.db);
+  auto path = FindTelemetry(options.db);
   if (!path) return ComplainOfTelemetry("clear", path.error());
-  int64_t records = 0;
-  {
-    auto database = telemetry::OpenToRead(*path);
-    if (!database) return ComplainOfTelemetry("clear", database.error());
-    auto counted = database->Number("SELECT count(*) FROM telemetry");
-    if (!counted) return ComplainOfTelemetry("clear", counted.error());
-    records = *counted;
-  }
+  auto records = CountRecords(*path);
+  if (!records) return ComplainOfTelemetry("clear", records.error());
   if (!options.yes) {
     if (::isatty(STDIN_FILENO) == 0)
       return ComplainOfTelemetry(
           "clear", {Code::kInvalidArgument, "nobody is here to ask; --yes deletes without asking"});
-    if (!Confirmed(*path, records)) {
+    if (!Confirmed(telemetry::IsServer(*path) ? telemetry::ServerName(*path) : *path, *records)) {
       ::dprintf(STDERR_FILENO, "Aborted.\n");
       return 1;
     }

@@ -75,7 +75,7 @@ Status Scan(const std::string& url, const std::string& select, const Where& wher
 
 }  // namespace
 
-Result<std::vector<InferenceSummary>> SummarizeServer(const std::string& url, const Query& query) {
+Result<std::vector<InferenceSummary>> SummarizePostgres(const std::string& url, const Query& query) {
   std::string columns;
   for (std::string_view name : kSummedColumns) columns += (columns.empty() ? "" : ",") + std::string(name);
   return SummarizeRows(query, [&](const std::function<bool(const Row&)>& on_row) {
@@ -83,20 +83,27 @@ Result<std::vector<InferenceSummary>> SummarizeServer(const std::string& url, co
   });
 }
 
-Status EachServerRecord(const std::string& url, const Query& query,
-                        const std::function<bool(const InferenceRecord&)>& on_record) {
+Status EachPostgresRow(const std::string& url, const Query& query,
+                       const std::function<bool(const Row&)>& on_row) {
   std::string order = query.newest_first ? " ORDER BY timestamp DESC, id DESC" : " ORDER BY timestamp, id";
   if (query.limit > 0) order += " LIMIT " + std::to_string(query.limit);
-  return Scan(url, "*", Conditions(query), order, [&](const Row& row) { return on_record(ToRecord(row)); });
+  return Scan(url, "*", Conditions(query), order, on_row);
 }
 
-Result<uint64_t> CountServerRecords(const std::string& url) {
+Result<uint64_t> CountPostgresRecords(const std::string& url) {
   ASSIGN_OR_RETURN(const postgres::Connection connection, postgres::Connection::Open(url));
   ASSIGN_OR_RETURN(const int64_t count, connection.Number("SELECT count(*) FROM telemetry"));
   return static_cast<uint64_t>(count);
 }
 
-Status CheckServer(const std::string& url) {
+Result<uint64_t> ClearPostgres(const std::string& url) {
+  ASSIGN_OR_RETURN(const postgres::Connection connection, postgres::Connection::Open(url));
+  RETURN_IF_ERROR(CheckTables(connection));
+  ASSIGN_OR_RETURN(const postgres::Rows rows, connection.Ask("DELETE FROM telemetry"));
+  return rows.changes();
+}
+
+Status CheckPostgres(const std::string& url) {
   ASSIGN_OR_RETURN(const postgres::Connection connection, postgres::Connection::Open(url));
   return CheckTables(connection);
 }

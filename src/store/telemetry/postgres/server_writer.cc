@@ -7,7 +7,6 @@
 
 #include "base/clock.h"
 #include "base/result.h"
-#include "base/text.h"
 #include "store/experiments/run_life.h"
 #include "store/telemetry/postgres/server_tables.h"
 
@@ -15,7 +14,6 @@ namespace gpulens::telemetry {
 namespace {
 
 constexpr int64_t kForgetEveryNs = 60'000'000'000, kFirstWaitNs = 100'000'000, kLongestWaitNs = 5'000'000'000;
-constexpr size_t kMostRejectedBytes = 64 << 10;
 
 int64_t Now() noexcept { return RealClock().Now().unix_ns; }
 
@@ -115,16 +113,6 @@ std::string_view WhyNotOnServer(const Row& row) noexcept {
     if (text.find('\0') != std::string_view::npos) return "a text with a NUL, which PostgreSQL does not hold";
   }
   return {};
-}
-
-// Anything as a text that the server takes.
-std::string Storable(std::string_view text) {
-  std::string out(text.substr(0, kMostRejectedBytes));
-  const bool utf8 = IsUtf8(out);
-  for (char& c : out) {
-    if (c == '\0' || (!utf8 && static_cast<unsigned char>(c) >= 0x80)) c = '?';
-  }
-  return out;
 }
 
 }  // namespace

@@ -1,0 +1,215 @@
+#include "store/clickhouse/clickhouse.h"
+
+#include <algorithm>
+#include <array>
+#include <cstdlib>
+#include <optional>
+
+#include "base/hex/hex.h"
+#include "base/parse.h"
+#include "base/result.h"
+#include "base/text.h"
+#include "net/plain/secure_post.h"
+
+namespace gpulens::clickhouse {
+namespace {
+
+constexpr std::string_view kPlain = "clickhouse://", kSecure = "clickhouses://";
+constexpr uint16_t kPlainPort = 8123, kSecurePort = 8443;
+constexpr size_t kMostError = 400;
+
+// Of its errors those that one row can be the reason of, in a constraint or a view.
+constexpr std::array kDataErrors = {6, 26, 27, 38, 41, 69, 72, 117, 131, 153, 321, 349, 395, 407, 469, 691};
+// REQUIRED_PASSWORD, UNKNOWN_USER, WRONG_PASSWORD, ACCESS_DENIED, AUTHENTICATION_FAILED, READONLY.
+constexpr std::array kDenied = {164, 192, 193, 194, 497, 516};
+
+std::string Escaped(std::string_view text, char quote) {
+  std::string out(1, quote);
+  for (const char c : text) {
+    if (c == quote || c == '\\') out += '\\';
+    if (c == '\0') out += "\\0";
+    else out += c;
+  }
+  return out + quote;
+}
+
+std::string FromEnvironment(const char* name) {
+  const char* value = std::getenv(name);
+  return value ? value : "";
+}
+
+bool FitsAField(std::string_view text) noexcept {
+  return std::ranges::none_of(text, [](unsigned char c) { return c < ' ' || c == 0x7F; });
+}
+
+// "Code: 60. DB::Exception: Table d.t does not exist."
+std::optional<int> ErrorCode(std::string_view text) noexcept {
+  constexpr std::string_view kBefore = "Code: ";
+  const size_t at = text.find(kBefore);
+  if (at == std::string_view::npos) return std::nullopt;
+  text.remove_prefix(at + kBefore.size());
+  return ParseInt<int>(TakeUntil(text, '.'));
+}
+
+// Without a port the interface's own.
+std::string WithPort(std::string_view rest, uint16_t port) {
+  const size_t end = std::min(rest.find_first_of("/?#"), rest.size());
+  const size_t at = rest.substr(0, end).rfind('@');
+  const std::string_view host = rest.substr(0, end).substr(at == std::string_view::npos ? 0 : at + 1);
+  const size_t bracket = host.rfind(']');
+  const bool has = host.find(':', bracket == std::string_view::npos ? 0 : bracket) != std::string_view::npos;
+  std::string out(rest.substr(0, end));
+  if (!has) out += ":" + std::to_string(port);
+  return out + std::string(rest.substr(end));
+}
+
+Status ReadParameters(std::string_view query, Address& address) {
+  while (!query.empty()) {
+    std::string_view value = TakeUntil(query, '&');
+    const std::string_view key = TakeUntil(value, '=');
+    if (key != "table") return {Code::kInvalidArgument, "of parameters it knows table alone"};
+    address.table = PercentDecoded(value);
+  }
+  return Ok();
+}
+
+Status ReadPath(std::string_view target, Address& address) {
+  std::string_view path = TakeUntil(target, '?');
+  if (!path.empty()) path.remove_prefix(1);
+  if (path.find('/') != std::string_view::npos)
+    return {Code::kInvalidArgument, "its path is the name of a database"};
+  address.database = PercentDecoded(path);
+  address.table = "telemetry";
+  RETURN_IF_ERROR(ReadParameters(target, address));
+  for (const std::string& name : {address.database, address.table}) {
+    if (!FitsAField(name) || !IsUtf8(name)) return {Code::kInvalidArgument, "a name has a control byte"};
+  }
+  if (address.table.empty()) return {Code::kInvalidArgument, "the table has no name"};
+  return Ok();
+}
+
+}  // namespace
+
+bool IsUrl(std::string_view text) noexcept { return text.starts_with(kPlain) || text.starts_with(kSecure); }
+
+std::string NameOf(std::string_view url) {
+  const size_t from = url.find("://") + 3;
+  const std::string_view scheme = url.substr(0, from), rest = url.substr(from);
+  // A password that was not escaped may hold any of these characters: the last @ ends it.
+  const size_t at = rest.rfind('@');
+  std::string_view user = at == std::string_view::npos ? "" : rest.substr(0, at);
+  std::string_view where = at == std::string_view::npos ? rest : rest.substr(at + 1);
+  user = user.substr(0, user.find_first_of(":/?"));
+  where = where.substr(0, where.find('?'));
+  return std::string(scheme) + std::string(user) + (user.empty() ? "" : "@") + std::string(where);
+}
+
+Result<Address> ParseUrl(std::string_view url) {
+  const auto wrong = [&](const std::string& why) {
+    return Status{Code::kInvalidArgument,
+                  NameOf(url) + " and what follows cannot be read as a URL of ClickHouse: " + why +
+                      "; special characters of a password are written as %40"};
+  };
+  const bool secure = url.starts_with(kSecure);
+  const std::string_view rest = url.substr(secure ? kSecure.size() : kPlain.size());
+  auto http =
+      ParseHttpUrl((secure ? "https://" : "http://") + WithPort(rest, secure ? kSecurePort : kPlainPort));
+  if (!http) return wrong(http.error().detail);
+  Address address{.url = *std::move(http), .database = {}, .table = {}};
+  if (Status path = ReadPath(address.url.target, address); !path) return wrong(path.detail);
+  if (address.url.user.empty()) address.url.user = FromEnvironment("CLICKHOUSE_USER");
+  if (address.url.password.empty()) address.url.password = FromEnvironment("CLICKHOUSE_PASSWORD");
+  if (!FitsAField(address.url.user) || !FitsAField(address.url.password))
+    return wrong("user or password has a control byte");
+  return address;
+}
+
+std::string Quoted(std::string_view text) { return Escaped(text, '\''); }
+std::string NameQuoted(std::string_view name) { return Escaped(name, '`'); }
+
+Result<std::unique_ptr<Server>> Server::Open(const std::string& url) {
+  ASSIGN_OR_RETURN(Address address, ParseUrl(url));
+  if (address.url.tls && !LinkedSecurePost())
+    return Status{Code::kUnavailable, NameOf(url) +
+                                          ": this program is built without TLS; clickhouse:// goes "
+                                          "in the clear"};
+  return std::unique_ptr<Server>(new Server(std::move(address), NameOf(url)));
+}
+
+// What it says in one line, without the password, should it repeat it.
+Status Server::Refusal(const PlainReply& reply) const {
+  std::string said(Trim(reply.body));
+  const std::optional<int> code = ErrorCode(said);
+  if (const std::string& password = address_.url.password; !password.empty()) {
+    for (size_t at = 0; (at = said.find(password, at)) != std::string::npos;)
+      said.replace(at, password.size(), "…");
+  }
+  std::ranges::replace(said, '\n', ' ');
+  std::string text;
+  AppendPrintable(text, std::string_view(said).substr(0, kMostError));
+  if (said.size() > kMostError) text += "…";
+  if (!code) text = "HTTP " + std::to_string(reply.status) + (text.empty() ? "" : ": ") + text;
+  const auto among = [&](const auto& codes) {
+    return code && std::ranges::find(codes, *code) != codes.end();
+  };
+  if (among(kDataErrors)) return {Code::kInvalidArgument, std::move(text)};
+  if (among(kDenied) || reply.status == 401 || reply.status == 403)
+    return {Code::kPermissionDenied, name_ + ": " + text};
+  return {Code::kIo, name_ + ": " + text};
+}
+
+Status Server::Post(Sent sent) const {
+  std::string target = "/?", headers = "Content-Type: application/octet-stream\r\n";
+  if (!address_.database.empty()) target += "database=" + PercentEncoded(address_.database) + "&";
+  // Errors come instead of the answer, not within it.
+  target += "wait_end_of_query=1" + sent.parameters;
+  if (!address_.url.user.empty()) headers += "X-ClickHouse-User: " + address_.url.user + "\r\n";
+  if (!address_.url.password.empty()) headers += "X-ClickHouse-Key: " + address_.url.password + "\r\n";
+  PlainPost::Request request{.url = address_.url,
+                             .unix_socket = {},
+                             .headers = headers,
+                             .body = sent.body,
+                             .on_body = std::move(sent.on_body)};
+  request.url.target = std::move(target);
+  auto reply =
+      request.url.tls ? LinkedSecurePost()(request, sent.timeout) : plain_.Send(request, sent.timeout);
+  if (!reply) return {reply.error().code, name_ + ": " + reply.error().detail};
+  return reply->status / 100 == 2 ? Ok() : Refusal(*reply);
+}
+
+// What became of these is in the status: it comes once all is done.
+Status Server::Run(const std::string& sql, Duration timeout) const {
+  return Post({.parameters = {}, .body = sql, .timeout = timeout, .on_body = nullptr});
+}
+
+Status Server::Insert(const std::string& sql, std::string_view data, const std::string& token) const {
+  return Post({.parameters = "&async_insert=0&insert_deduplicate=1&insert_deduplication_token=" +
+                             PercentEncoded(token) + "&query=" + PercentEncoded(sql),
+               .body = data,
+               .on_body = nullptr});
+}
+
+Result<std::string> Server::Ask(const std::string& sql, Duration timeout) const {
+  std::string answer;
+  const auto take = [&](std::string_view piece) {
+    if (answer.size() + piece.size() > kMostAnswer)
+      return Status{Code::kExhausted, name_ + ": its answer is too large"};
+    answer += piece;
+    return Ok();
+  };
+  RETURN_IF_ERROR(Read(sql, take, timeout));
+  return answer;
+}
+
+Status Server::Read(const std::string& sql, const std::function<Status(std::string_view piece)>& on_piece,
+                    Duration quiet) const {
+  Status taken;
+  const auto take = [&](std::string_view piece) {
+    taken = on_piece(piece);
+    return taken.ok();
+  };
+  Status status = Post({.parameters = {}, .body = sql, .timeout = quiet, .on_body = take});
+  return taken ? status : taken;
+}
+
+}  // namespace gpulens::clickhouse

@@ -1,0 +1,39 @@
+// Any bytes as an answer, whole and byte by byte: no crash, bounded, and the same rows whatever the pieces
+// are.
+#include <cstdint>
+#include <string>
+
+#include "base/check.h"
+#include "store/clickhouse/tab_rows.h"
+
+namespace {
+
+// All that it tells, and whether it is good.
+std::string Told(std::string_view bytes, size_t step) {
+  gpulens::clickhouse::TabRows rows;
+  std::string told;
+  const auto on_row = [&] {
+    for (int i = 0; i < rows.columns(); ++i) {
+      told += rows.ColumnName(i);
+      told += rows.IsNull(i) ? "~" : "=";
+      told += rows.Text(i);
+      if (const auto whole = rows.MaybeInt(i)) told += std::to_string(*whole);
+      CHECK(rows.Int(i) == rows.MaybeInt(i).value_or(0));
+      static_cast<void>(rows.Real(i));
+    }
+    told += '\n';
+    return gpulens::Ok();
+  };
+  for (; !bytes.empty(); bytes.remove_prefix(std::min(step, bytes.size()))) {
+    if (!rows.Feed(bytes.substr(0, step), on_row)) return told + "bad";
+  }
+  return told + (rows.End() ? "good" : "cut");
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  const std::string_view bytes(reinterpret_cast<const char*>(data), size);
+  CHECK(Told(bytes, 1) == Told(bytes, size + 1));
+  return 0;
+}

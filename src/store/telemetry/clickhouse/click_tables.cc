@@ -1,0 +1,156 @@
+#include "store/telemetry/clickhouse/click_tables.h"
+
+#include <algorithm>
+
+#include "base/result.h"
+#include "store/clickhouse/tab_rows.h"
+
+namespace gpulens::telemetry {
+namespace {
+
+using clickhouse::NameQuoted;
+using clickhouse::Quoted;
+
+// What a table remembers of the last inserts, so that one that is sent again is not even stored. The
+// setting has no say in replicated tables, which remember by themselves.
+constexpr const char* kRemember = " SETTINGS non_replicated_deduplication_window=1000";
+constexpr std::string_view kEssential[] = {"timestamp", "model_id", "measured"};
+// Few different texts.
+constexpr std::string_view kLowCardinality[] = {"model_id", "engine", "agent", "energy_method",
+                                                "energy_vendor"};
+
+std::string_view WithoutLowCardinality(std::string_view type) noexcept {
+  constexpr std::string_view kBegin = "LowCardinality(";
+  if (!type.starts_with(kBegin) || !type.ends_with(')')) return type;
+  return type.substr(kBegin.size(), type.size() - kBegin.size() - 1);
+}
+
+std::string Declare(const ClickColumn& column) {
+  std::string sql = NameQuoted(column.name) + " " + column.type;
+  // A column that a table did not have: rows that are there have no metadata.
+  return column.name == "metadata" ? sql + " DEFAULT '{}'" : sql;
+}
+
+std::string CreateTable(const std::string& name) {
+  std::string sql = "CREATE TABLE IF NOT EXISTS " + NameQuoted(name) + "(";
+  for (const ClickColumn& column : ClickColumns()) sql += Declare(column) + ", ";
+  return sql +
+         "CONSTRAINT metadata_is_json CHECK isValidJSON(metadata)) ENGINE=ReplacingMergeTree "
+         "ORDER BY (timestamp, writer_id, id)" +
+         kRemember;
+}
+
+std::string CreatePoison(const std::string& name) {
+  return "CREATE TABLE IF NOT EXISTS " + NameQuoted(name + "_poison") +
+         "(writer_id UInt64, id UInt64, unix_ns Int64, reason String, record String) "
+         "ENGINE=ReplacingMergeTree ORDER BY (writer_id, id)" +
+         kRemember;
+}
+
+std::string CreateWriter(const std::string& name) {
+  return "CREATE TABLE IF NOT EXISTS " + NameQuoted(name + "_writer") +
+         "(id UInt64, host String, place String, pid Int64, start_ticks Int64, started_ns Int64, "
+         "flushed_ns Int64, stored UInt64, rejected UInt64, dropped UInt64, ended_ns Nullable(Int64), "
+         "outcome String) ENGINE=ReplacingMergeTree(flushed_ns) ORDER BY id" +
+         kRemember;
+}
+
+// The first column of all rows, with the second.
+Result<std::map<std::string, std::string>> Pairs(const clickhouse::Server& server, const std::string& sql) {
+  std::map<std::string, std::string> pairs;
+  clickhouse::TabRows rows;
+  ASSIGN_OR_RETURN(const std::string answer, server.Ask(sql + " FORMAT TabSeparatedWithNames"));
+  RETURN_IF_ERROR(rows.Feed(answer, [&] {
+    if (rows.columns() != 2) return Status{Code::kDataLoss, "the server answers something else"};
+    pairs.emplace(rows.Text(0), rows.Text(1));
+    return Ok();
+  }));
+  RETURN_IF_ERROR(rows.End());
+  return pairs;
+}
+
+Status NotOurs(const clickhouse::Server& server, const std::string& why) {
+  return {Code::kDataLoss, "the table `" + server.address().table + "` " + why};
+}
+
+Status CheckColumns(const clickhouse::Server& server, const ClickTable& table) {
+  const bool ours = std::ranges::all_of(
+      kEssential, [&](std::string_view name) { return table.types.contains(std::string(name)); });
+  return ours ? Ok() : NotOurs(server, "is none of inference records");
+}
+
+}  // namespace
+
+std::string ClickType(std::string_view declaration) {
+  const std::string type = declaration.starts_with("REAL")      ? "Float64"
+                           : declaration.starts_with("INTEGER") ? "Int64"
+                                                                : "String";
+  return declaration.find("NOT NULL") == std::string_view::npos ? "Nullable(" + type + ")" : type;
+}
+
+std::vector<ClickColumn> ClickColumns() {
+  std::vector<ClickColumn> columns = {{"id", "UInt64"}};
+  for (const Column& column : Columns()) {
+    std::string type = ClickType(column.declaration);
+    if (std::ranges::find(kLowCardinality, column.name) != std::end(kLowCardinality))
+      type = "LowCardinality(" + type + ")";
+    columns.push_back({std::string(column.name), std::move(type)});
+  }
+  columns.push_back({"outcome", ClickType(kOutcomeDeclaration)});
+  columns.push_back({"measured", ClickType(kMeasuredDeclaration)});
+  columns.push_back({"writer_id", "UInt64"});
+  return columns;
+}
+
+Result<ClickTable> FindClickTable(const clickhouse::Server& server) {
+  const std::string name = Quoted(server.address().table);
+  ClickTable table;
+  ASSIGN_OR_RETURN(
+      const auto engines,
+      Pairs(server,
+            "SELECT name, engine FROM system.tables WHERE database=currentDatabase() AND name=" + name));
+  if (engines.empty()) return table;
+  table.engine = engines.begin()->second;
+  ASSIGN_OR_RETURN(table.types, Pairs(server,
+                                      "SELECT name, type FROM system.columns WHERE "
+                                      "database=currentDatabase() AND table=" +
+                                          name));
+  return table;
+}
+
+Result<ClickTable> CheckClickTables(const clickhouse::Server& server) {
+  ASSIGN_OR_RETURN(ClickTable table, FindClickTable(server));
+  if (table.engine.empty()) return NotOurs(server, "does not exist");
+  RETURN_IF_ERROR(CheckColumns(server, table));
+  return table;
+}
+
+Result<std::vector<ClickColumn>> PrepareClickTables(const clickhouse::Server& server) {
+  const std::string& name = server.address().table;
+  std::vector<ClickColumn> columns = ClickColumns();
+  ASSIGN_OR_RETURN(ClickTable table, FindClickTable(server));
+  if (table.engine.empty()) {
+    RETURN_IF_ERROR(server.Run(CreateTable(name)));
+    // Another program may have been quicker.
+    ASSIGN_OR_RETURN(table, FindClickTable(server));
+  }
+  RETURN_IF_ERROR(CheckColumns(server, table));
+  if (!table.replaces())
+    return NotOurs(server, "has the engine " + table.engine + "; it needs ReplacingMergeTree");
+  for (ClickColumn& column : columns) {
+    const auto found = table.types.find(column.name);
+    if (found == table.types.end()) {
+      RETURN_IF_ERROR(
+          server.Run("ALTER TABLE " + NameQuoted(name) + " ADD COLUMN IF NOT EXISTS " + Declare(column)));
+    } else if (WithoutLowCardinality(found->second) != WithoutLowCardinality(column.type)) {
+      return NotOurs(server, "has " + found->second + " as " + column.name + "; it needs " + column.type);
+    } else {
+      column.type = found->second;
+    }
+  }
+  RETURN_IF_ERROR(server.Run(CreatePoison(name)));
+  RETURN_IF_ERROR(server.Run(CreateWriter(name)));
+  return columns;
+}
+
+}  // namespace gpulens::telemetry
