@@ -46,6 +46,7 @@ struct EnergyReading {
 
 // Somebody who uses a device. A process that is in no list of utilizations was idle: 0, not NaN.
 struct EnergyProcess {
+  uint32_t pid = 0;  // as the host numbers it; 0: not told
   bool own = false;  // this process, one that descends from it, or one of the same GPULENS_RUN_ID
   double utilization_ratio = kNotMeasured;  // of the device's SMs; of a processor its time
   double memory_used_bytes = kNotMeasured;
@@ -69,7 +70,9 @@ class EnergySource {
   // Of the device with this number in the list of the last Open that was ok. `out` is all NaN.
   virtual Status Read(size_t device, EnergyReading& out) = 0;
   // Who uses the device. kUnavailable: it does not tell that, or not with numbers that mean something here.
-  virtual Status Processes(size_t device, EnergyProcesses& out);
+  virtual Status Processes(size_t /*device*/, EnergyProcesses& /*out*/) {
+    return {Code::kUnavailable, "this source does not tell who uses a device"};
+  }
   // What it is in now, for people, when Read does not return. Any thread.
   virtual std::string Doing() const { return {}; }
 };

@@ -110,6 +110,7 @@ void Engine::Round(bool whole) {
     }
     ReadOne(track);
   }
+  LookWhoUses();
   if (whole) ReopenWhatFails();
   const int64_t now_ns = Now();
   std::lock_guard lock(mutex_);
@@ -124,6 +125,7 @@ void Engine::Round(bool whole) {
     if (whole) entry.book->Tick(now_ns);
     entry.book->Settle(now_ns, pool_);
   }
+  for (const auto& own : owns_) own->Settle();
 }
 
 void Engine::TakeFresh() {

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "sdk/energy/engine.h"
+#include "sdk/energy/verdict.h"
 
 namespace gpulens::sdk {
 namespace {
@@ -57,9 +58,7 @@ void Engine::TakeDevices(size_t source, std::vector<EnergyDevice> devices) {
 
 std::string Book::Comebacks() const {
   for (size_t i : selection_.shared) {
-    if (tracks_[i].back_ns > 0)
-      return "; " + std::string(tracks_[i].source->name()) + ": " + tracks_[i].device.id +
-             " was lost and is back";
+    if (std::string back = Comeback(tracks_[i]); !back.empty()) return back;
   }
   return {};
 }
