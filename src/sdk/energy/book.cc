@@ -4,7 +4,7 @@
 #include <cmath>
 #include <limits>
 
-#include "sdk/energy/verdict.h"
+#include "sdk/energy/accounts/verdict.h"
 
 namespace gpulens::sdk {
 namespace {

@@ -190,6 +190,13 @@ Selection Engine::Choose(const EnergyOptions& options) const {
     if (!out.shared.empty()) out.vendor = vendor;
     return !out.shared.empty();
   };
+  // A GPU that was asked for in a way that cannot be followed is not replaced by something else.
+  for (const Opened& source : opened_sources_) {
+    if (source.status.code == Code::kInvalidArgument) {
+      out.status = {Code::kUnavailable, source.name + ": " + source.status.detail};
+      return out;
+    }
+  }
   if (options.prefer == EnergyVendor::kNone || !choose(options.prefer)) {
     if (std::ranges::none_of(kOrder, choose)) out.status = NothingFound();
   }

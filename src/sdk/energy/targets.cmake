@@ -7,3 +7,6 @@ house_library(sdk_energy_sources DIR src/sdk/energy/sources
               TEST_DEPS gpulens_sources_nvml_fake gpulens_sources_amdsmi_fake gpulens_base_testing)
 house_library(sdk_energy DIR src/sdk/energy DEPS gpulens_energy gpulens_sdk_energy_sources
               TEST_DEPS gpulens_sources_nvml_fake gpulens_base_testing rapidcheck)
+# A part of the library above it, to keep that folder small.
+file(GLOB sdk_energy_account_sources CONFIGURE_DEPENDS src/sdk/energy/accounts/*.cc)
+target_sources(gpulens_sdk_energy PRIVATE ${sdk_energy_account_sources})

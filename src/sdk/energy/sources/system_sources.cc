@@ -51,7 +51,9 @@ Result<std::vector<EnergyDevice>> OwnOrAgent::Open() {
   }
   used_.store(own_.get());
   if (found) return found;
-  return Status{found.error().code, found.error().detail + "; agent: " + asked.error().detail};
+  const bool wrong = asked.error().code == gpulens::Code::kInvalidArgument;
+  return Status{wrong ? asked.error().code : found.error().code,
+                found.error().detail + "; agent: " + asked.error().detail};
 }
 
 Status OwnOrAgent::Processes(size_t device, EnergyProcesses& out) {

@@ -1,11 +1,11 @@
-#include "sdk/energy/own_account.h"
+#include "sdk/energy/accounts/own_account.h"
 
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
 #include <set>
 
-#include "sdk/energy/verdict.h"
+#include "sdk/energy/accounts/verdict.h"
 
 namespace gpulens::sdk {
 namespace {

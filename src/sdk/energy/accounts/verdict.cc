@@ -1,4 +1,4 @@
-#include "sdk/energy/verdict.h"
+#include "sdk/energy/accounts/verdict.h"
 
 #include <cstdio>
 
