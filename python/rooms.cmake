@@ -7,7 +7,7 @@ set(GPULENS_PYTHON_ROOMS
   energy
   instruments
   sdk/efficiency
-  sdk/energy sdk/energy/feed sdk/energy/sources
+  sdk/energy sdk/energy/accounts sdk/energy/feed sdk/energy/processes sdk/energy/sources
   sdk/experiment sdk/experiment_energy sdk/inference
   sdk/ring/record
   sdk/stats

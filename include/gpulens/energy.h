@@ -157,6 +157,7 @@ class EnergyMonitor {
   double unattributed_joules() const;
 
  private:
+  friend class OwnEnergyWindow;  // energy_own.h
   EnergyWindow Begin(bool shares) noexcept;
   std::shared_ptr<internal::MonitorState> state_;
 };

@@ -42,6 +42,19 @@ struct EnergyReading {
   TimePoint began{}, ended{};
 };
 
+// Somebody who uses a device. A process that is in no list of utilizations was idle: 0, not NaN.
+struct EnergyProcess {
+  uint32_t pid = 0;  // as the host numbers it; 0: not told
+  bool own = false;  // this process, one that descends from it, or one of the same GPULENS_RUN_ID
+  double utilization_ratio = kNotMeasured;  // of the device's SMs; of a processor its time
+  double memory_used_bytes = kNotMeasured;
+};
+struct EnergyProcesses {
+  std::vector<EnergyProcess> list;
+  // Utilizations are of the time since the last answer, all of it, and tell of a processor's time.
+  bool since_last = false;
+};
+
 // All but Doing is called by one thread, that of the sampler. What it throws counts as a failed reading.
 class EnergySource {
  public:
@@ -54,6 +67,10 @@ class EnergySource {
   virtual Result<std::vector<EnergyDevice>> Open() = 0;
   // Of the device with this number in the list of the last Open that was ok. `out` is all NaN.
   virtual Status Read(size_t device, EnergyReading& out) = 0;
+  // Who uses the device. kUnavailable: it does not tell that, or not with numbers that mean something here.
+  virtual Status Processes(size_t /*device*/, EnergyProcesses& /*out*/) {
+    return {Code::kUnavailable, "this source does not tell who uses a device"};
+  }
   // What it is in now, for people, when Read does not return. Any thread.
   virtual std::string Doing() const { return {}; }
 };

@@ -28,18 +28,23 @@ namespace gpulens {
 
 enum class ExperimentStatus : uint8_t { kRunning, kDone, kFailed };
 
-// What a run drew, and how its devices were used meanwhile. What is unknown is NaN; joules have a validity
-// and a reason, as every energy has them.
+// What the processes of a run drew, and how they used their devices meanwhile. What is unknown is NaN; joules
+// have a validity and a reason, as every energy has them.
 struct ExperimentEnergy {
   double energy_joules = kNotMeasured, uncertainty_joules = kNotMeasured;
-  std::string method;    // "counter", "power_integral"
-  std::string validity;  // "valid", "running", "no_device", …; empty: nobody measured
+  // "exclusive", "shared_by_utilization", "cpu_time", "shared_equally", "whole_board": how its part was told
+  // from what the devices drew (EnergyAttribution). Empty: nobody said.
+  std::string attribution = {};
+  double device_energy_joules = kNotMeasured;  // what they drew, whoever used them
+  std::string method;                          // "counter", "power_integral"
+  std::string validity;                        // "valid", "running", "no_device", …; empty: nobody measured
   std::string reason;
   std::string vendor = {};  // "nvidia", "amd", "cpu_rapl": whose devices
-  uint32_t devices = 0;     // how many
-  double mean_power_watts = kNotMeasured, peak_power_watts = kNotMeasured;  // of all devices together
+  uint32_t devices = 0;     // that its processes used
+  // Of all of these together; where they are shared, the run's part.
+  double mean_power_watts = kNotMeasured, peak_power_watts = kNotMeasured;
   double mean_utilization_ratio = kNotMeasured, peak_utilization_ratio = kNotMeasured;  // their mean
-  double mean_memory_used_bytes = kNotMeasured, peak_memory_used_bytes = kNotMeasured;  // their sum
+  double mean_memory_used_bytes = kNotMeasured, peak_memory_used_bytes = kNotMeasured;  // of its processes
 };
 
 // False: up to now, without waiting; true: once, at the end. What it throws is told as the reason.

@@ -3,6 +3,7 @@
 
 #include <gpulens/efficiency.h>
 #include <gpulens/energy.h>
+#include <gpulens/energy_own.h>
 #include <gpulens/experiment.h>
 #include <gpulens/export.h>
 #include <gpulens/inference.h>

@@ -147,20 +147,24 @@ void BindEnergyOfRun(nb::module_& m) {
   using E = ExperimentEnergy;
   nb::class_<E>(
       m, "ExperimentEnergy",
-      "What a run drew, and how its devices were used meanwhile: whoever used them. NaN: not known, "
+      "What the processes of a run drew, and how they used their devices meanwhile. NaN: not known, "
       "and `validity` and `reason` say why.")
       .def_ro("energy_joules", &E::energy_joules)
       .def_ro("uncertainty_joules", &E::uncertainty_joules, "Half-width.")
+      .def_ro("attribution", &E::attribution,
+              "How its part was told from what the devices drew: \"exclusive\", \"shared_by_utilization\", "
+              "\"cpu_time\", \"shared_equally\", \"whole_board\"; \"\": nobody said.")
+      .def_ro("device_energy_joules", &E::device_energy_joules, "What they drew, whoever used them.")
       .def_ro("method", &E::method, "\"counter\", \"power_integral\" or \"none\".")
       .def_ro("validity", &E::validity, "\"valid\", \"no_device\", …; \"\": nobody measured.")
       .def_ro("reason", &E::reason, "Why it is not valid, or what else to know.")
       .def_ro("vendor", &E::vendor, "\"nvidia\", \"amd\", \"cpu_rapl\" or \"none\".")
-      .def_ro("devices", &E::devices, "How many.")
-      .def_ro("mean_power_watts", &E::mean_power_watts, "Of all devices together, as the peak.")
+      .def_ro("devices", &E::devices, "How many its processes used.")
+      .def_ro("mean_power_watts", &E::mean_power_watts, "Of these together, the run's part, as the peak.")
       .def_ro("peak_power_watts", &E::peak_power_watts)
       .def_ro("mean_utilization_ratio", &E::mean_utilization_ratio, "The devices' mean, as the peak.")
       .def_ro("peak_utilization_ratio", &E::peak_utilization_ratio)
-      .def_ro("mean_memory_used_bytes", &E::mean_memory_used_bytes, "The devices' sum, as the peak.")
+      .def_ro("mean_memory_used_bytes", &E::mean_memory_used_bytes, "Of its processes, as the peak.")
       .def_ro("peak_memory_used_bytes", &E::peak_memory_used_bytes)
       .def("__repr__", [](const E& self) {
         return "ExperimentEnergy(energy_joules=" + Spell(self.energy_joules) + ", validity='" +

@@ -299,10 +299,12 @@ class Energy(Case):
                 "SELECT energy_joules, energy_validity, energy_reason FROM run WHERE id=?", exp.id)
             self.assertEqual((validity, reason), (exp.energy.validity, exp.energy.reason))
             if monitor.available:
+                if "none of its processes" in reason:  # GPUs, and this process uses none of them
+                    continue
                 self.assertEqual(validity, "valid", reason)
                 self.assertGreaterEqual(joules, 0)
                 self.assertEqual(joules, exp.energy.energy_joules)
-                self.assertEqual((exp.energy.vendor, exp.energy.devices > 0), (monitor.vendor, True))
+                self.assertNotEqual((exp.energy.devices, exp.energy.attribution), (0, ""))
             else:
                 self.assertIsNone(joules)
                 self.assertIn(validity, ("no_device", "permission_denied", "source_failed"))

@@ -115,9 +115,12 @@ class Guide(unittest.TestCase):
     @unittest.skipUnless(BINARY.exists(), "the program gpulens is not built here")
     def test_a_run(self):
         self.needs_simulated_gpus()
+        if not test_experiments_cli.NUMBERS_AS_THE_HOST:
+            self.skipTest("a container with process numbers of its own")
+        self.environment["GPULENS_FAKE_NVML"] = self.environment["HOME"] + "/world.yaml"
         code, told = self.zernel
         self.assertEqual(code.strip(), test_experiments_cli.SNIPPET.strip())
-        self.run_block(code, TRAINING)
+        self.run_block(code, test_experiments_cli.ON_ALL_GPUS + TRAINING)
         pieces = [piece.partition("\n") for piece in ("\n" + told).split("\n$ gpulens ")[1:]]
         self.assertEqual(len(pieces), 1)
         for command, _, output in pieces:

@@ -58,6 +58,8 @@ std::optional<int64_t> EnergyCurve::first_ns() const noexcept {
   return ticks_.count > 0 ? std::min(ticks_[0].at_ns, knots_[0].at_ns) : knots_[0].at_ns;
 }
 
+double EnergyCurve::first_watts() const noexcept { return ticks_.count > 0 ? ticks_[0].watts : kNotMeasured; }
+
 std::optional<int64_t> EnergyCurve::last_ns() const noexcept {
   if (knots_.count == 0 && ticks_.count == 0) return std::nullopt;
   return last_ns_;

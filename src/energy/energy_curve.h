@@ -102,6 +102,7 @@ class EnergyCurve {
   Position At(int64_t at_ns) const;
 
   std::optional<int64_t> first_ns() const noexcept;    // of the readings that are kept
+  double first_watts() const noexcept;                 // of the first power that is kept
   std::optional<int64_t> last_ns() const noexcept;     // the latest reading
   std::optional<int64_t> settled_ns() const noexcept;  // up to here positions stay as they are
   size_t size() const noexcept { return ticks_.count; }

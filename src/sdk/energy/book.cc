@@ -2,8 +2,9 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdio>
 #include <limits>
+
+#include "sdk/energy/accounts/verdict.h"
 
 namespace gpulens::sdk {
 namespace {
@@ -182,42 +183,9 @@ void Book::Explain(const Status& status, EnergyResult& out) {
 }
 
 void Book::Judge(Flaw flaw, int64_t at_ns, int64_t now_ns, EnergyResult& out) const {
-  out.validity = EnergyValidity::kValid;
-  char text[64];
-  if (const Track* silent = Silent(at_ns); silent && (flaw != Flaw::kNone || !SettledAt(at_ns))) {
-    out.validity = EnergyValidity::kSourceFailed;
-    const int64_t since = silent->read_ns == 0 ? 0 : now_ns - silent->read_ns;
-    std::snprintf(text, sizeof text, " has not answered for %.1f s", Seconds(since));
-    out.reason = std::string(silent->source->name()) + ": " + silent->device.id +
-                 (silent->read_ns == 0 ? std::string(" has never answered") : std::string(text));
-    const std::string doing = silent->source->Doing();
-    if (!silent->failure.ok()) out.reason += ": " + silent->failure.detail;
-    else if (!doing.empty()) out.reason += ", in " + doing;
-    return;
-  }
-  switch (flaw) {
-    case Flaw::kNone: return;
-    case Flaw::kCounterReset:
-      out.validity = EnergyValidity::kCounterReset;
-      out.reason =
-          "an energy counter fell meanwhile: a driver was loaded anew, or a GPU was reset" + Comebacks();
-      return;
-    case Flaw::kGap:
-      out.validity = EnergyValidity::kGap;
-      out.reason = "nothing was read for 2 s or longer meanwhile: the process was stopped, or a driver hung" +
-                   Comebacks();
-      return;
-    case Flaw::kOutside:
-      out.validity = EnergyValidity::kGap;
-      out.reason =
-          "it reaches beyond the readings that are kept: before the first, or longer ago than the history" +
-          Comebacks();
-      return;
-    case Flaw::kNoSensor:
-      out.validity = EnergyValidity::kSourceFailed;
-      out.reason = "the devices tell neither energy nor power";
-      return;
-  }
+  if (const Track* silent = Silent(at_ns); silent && (flaw != Flaw::kNone || !SettledAt(at_ns)))
+    return TellSilence(*silent, now_ns, out);
+  TellFlaw(flaw, Comebacks(), out);
 }
 
 void Book::Fill(const energy::Account::Both& both, EnergyResult& out) const {
@@ -244,23 +212,6 @@ void Book::Fill(const energy::Account::Both& both, EnergyResult& out) const {
   }
   if (seconds > 0) out.mean_power_watts = out.energy_joules / seconds;
 }
-
-namespace {
-
-void FillTicks(const TickSums& sums, EnergyTicks& out) {
-  out.count = sums.count;
-  const auto fill = [](const TickSums::One& one, double& mean, double& peak) {
-    if (one.count == 0) return;
-    mean = one.sum / one.count;
-    peak = one.peak;
-  };
-  fill(sums.watts, out.mean_power_watts, out.peak_power_watts);
-  fill(sums.utilization, out.mean_utilization_ratio, out.peak_utilization_ratio);
-  fill(sums.memory, out.mean_memory_used_bytes, out.peak_memory_used_bytes);
-  fill(sums.temperature, out.mean_temperature_celsius, out.peak_temperature_celsius);
-}
-
-}  // namespace
 
 // Whose energy it is, too, when several processes use a device.
 std::string Book::Company() const {

@@ -29,6 +29,7 @@ class Book {
   Book(std::deque<Track>& tracks, Selection selection, const EnergyOptions& options);
 
   const Selection& selection() const noexcept { return selection_; }
+  int64_t patience_ns() const noexcept { return patience_ns_; }
 
   // Takes over the engine's hold of the slot.
   void Admit(WindowSlot* slot);

@@ -98,6 +98,7 @@ void Engine::Round(bool whole) {
     }
     ReadOne(track);
   }
+  LookWhoUses();
   if (whole) ReopenWhatFails();
   const int64_t now_ns = Now();
   std::lock_guard lock(mutex_);
@@ -112,6 +113,7 @@ void Engine::Round(bool whole) {
     if (whole) entry.book->Tick(now_ns);
     entry.book->Settle(now_ns, pool_);
   }
+  for (const auto& own : owns_) own->Settle();
 }
 
 void Engine::TakeFresh() {
@@ -176,6 +178,13 @@ Selection Engine::Choose(const EnergyOptions& options) const {
     if (!out.shared.empty()) out.vendor = vendor;
     return !out.shared.empty();
   };
+  // A GPU that was asked for in a way that cannot be followed is not replaced by something else.
+  for (const Opened& source : opened_sources_) {
+    if (source.status.code == Code::kInvalidArgument) {
+      out.status = {Code::kUnavailable, source.name + ": " + source.status.detail};
+      return out;
+    }
+  }
   if (options.prefer == EnergyVendor::kNone || !choose(options.prefer)) {
     if (std::ranges::none_of(kOrder, choose)) out.status = NothingFound();
   }

@@ -15,6 +15,7 @@
 #include <gpulens/energy.h>
 
 #include "base/clock.h"
+#include "sdk/energy/accounts/own_account.h"
 #include "sdk/energy/book.h"
 #include "sdk/energy/track.h"
 #include "sdk/energy/window_pool.h"
@@ -67,6 +68,15 @@ class Engine {
   std::vector<EnergySample> History(const Book& book, int64_t from_ns, int64_t to_ns) const;
   double Unattributed(const Book& book) const;
 
+  // What the processes of a run draw of the book's devices, from a time on. While there is one it is looked
+  // who uses them. The book outlives it.
+  OwnAccount* AddOwn(const Book& book, int64_t begin_ns);
+  void RemoveOwn(OwnAccount* account);
+  void EndOwn(OwnAccount& account, int64_t at_ns);
+  bool OwnIsClosed(const OwnAccount& account) const;
+  bool OwnIsSettled(const OwnAccount& account) const;
+  OwnEnergy OwnResult(OwnAccount& account);
+
   // Around fork(): the child's copy is never used again but for what it says of itself.
   void Lock() { mutex_.lock(); }
   void Unlock() { mutex_.unlock(); }
@@ -81,6 +91,8 @@ class Engine {
   void ReopenWhatFails();
   bool Failing(size_t source, int64_t now_ns) const;
   void TakeDevices(size_t source, std::vector<EnergyDevice> devices);
+  void LookWhoUses();
+  Status AskWhoUses(Track& track, EnergyProcesses& out);
   void TakeFresh();
   void FindInterval();
 
@@ -109,6 +121,7 @@ class Engine {
     Duration interval;
   };
   std::vector<Entry> books_;
+  std::vector<std::unique_ptr<OwnAccount>> owns_;
   WindowPool pool_;
 };
 

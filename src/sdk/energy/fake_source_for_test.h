@@ -46,6 +46,9 @@ class FakeSource final : public EnergySource {
     out = reads_[device](clock_.Now().boot_ns);
     return {};
   }
+  Status Processes(size_t device, EnergyProcesses& out) override {
+    return who ? who(device, out) : EnergySource::Processes(device, out);
+  }
   std::string Doing() const override { return "fakeRead"; }
 
   Status open_status, read_status;
@@ -54,6 +57,7 @@ class FakeSource final : public EnergySource {
   std::vector<EnergyDevice>& devices() { return devices_; }
   bool throws = false;
   std::function<void()> before_read;
+  std::function<Status(size_t device, EnergyProcesses& out)> who;
 
  private:
   const Clock& clock_;

@@ -2,6 +2,7 @@
 // was reset, the agent was restarted. What lies in between is a gap of its curve.
 #include <algorithm>
 
+#include "sdk/energy/accounts/verdict.h"
 #include "sdk/energy/engine.h"
 
 namespace gpulens::sdk {
@@ -57,9 +58,7 @@ void Engine::TakeDevices(size_t source, std::vector<EnergyDevice> devices) {
 
 std::string Book::Comebacks() const {
   for (size_t i : selection_.shared) {
-    if (tracks_[i].back_ns > 0)
-      return "; " + std::string(tracks_[i].source->name()) + ": " + tracks_[i].device.id +
-             " was lost and is back";
+    if (std::string back = Comeback(tracks_[i]); !back.empty()) return back;
   }
   return {};
 }

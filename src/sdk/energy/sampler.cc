@@ -140,8 +140,9 @@ void Sampler::Run(const std::shared_ptr<Core>& core) {
   std::call_once(once, [] { CHECK(std::atexit(&ForkGuard::AtExit) == 0); });
   TimePoint ticked{};
   std::unique_lock lock(core->mutex);
-  const auto wanted = [&] { return core->stop || core->asking > 0; };
+  const auto wanted = [&] { return core->stop || core->asking > 0 || core->woken; };
   while (!core->stop) {
+    core->woken = false;
     lock.unlock();
     const TimePoint begun = steady_clock::now(), due = ticked + core->engine.interval();
     const bool whole = begun >= due;
@@ -160,6 +161,12 @@ void Sampler::Run(const std::shared_ptr<Core>& core) {
   }
   core->running = false;
   core->read.notify_all();
+}
+
+void Sampler::Wake() {
+  std::lock_guard lock(core_->mutex);
+  core_->woken = true;
+  core_->wake.notify_all();
 }
 
 Sampler::Asking::Asking(Core& core) : core_(core) {

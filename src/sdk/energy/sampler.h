@@ -30,6 +30,8 @@ class Sampler {
   // The process forked since: there is no thread any more, and the locks are not to be trusted.
   bool orphaned() const noexcept { return core_->orphaned.load(std::memory_order_relaxed); }
 
+  // The next reading at once, without a wait for it.
+  void Wake();
   // Asks for readings until `done` says so; false: not by then. `done` is called without a lock.
   template <class Done>
   bool ReadUntil(int64_t deadline_ns, Done done) {
@@ -50,7 +52,7 @@ class Sampler {
     std::condition_variable wake, read;
     uint64_t rounds = 0;
     uint32_t asking = 0;
-    bool stop = false, running = true;
+    bool stop = false, running = true, woken = false;
     std::atomic<bool> orphaned{false};
   };
   // While one exists the reader reads as often as it may.

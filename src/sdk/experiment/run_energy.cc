@@ -19,6 +19,8 @@ ExperimentEnergy AskEnergy(const ExperimentEnergyMeter& meter, bool ended) {
 EnergyRow ToRow(const ExperimentEnergy& energy) {
   return {.joules = energy.energy_joules,
           .uncertainty_joules = energy.uncertainty_joules,
+          .attribution = energy.attribution,
+          .device_joules = energy.device_energy_joules,
           .method = energy.method,
           .validity = energy.validity,
           .reason = energy.reason,

@@ -2,7 +2,6 @@
 
 #include <chrono>
 #include <condition_variable>
-#include <cstdio>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -15,13 +14,14 @@ namespace {
 
 // The opening of a monitor waits 3 s at most; a thread that is not even scheduled is not waited for.
 constexpr Duration kOpeningTime = std::chrono::seconds(4);
-// A run that began this long before its window is told so.
-constexpr Duration kLate = std::chrono::milliseconds(100);
-
-ExperimentEnergy ToEnergy(const EnergyResult& result) {
+ExperimentEnergy ToEnergy(const OwnEnergy& own) {
+  const EnergyResult& result = own.energy;
   const EnergyTicks& ticks = result.ticks;
+  const bool told = own.attribution != EnergyAttribution::kNone;
   return {.energy_joules = result.energy_joules,
           .uncertainty_joules = result.uncertainty_joules,
+          .attribution = told ? std::string(EnergyAttributionName(own.attribution)) : std::string(),
+          .device_energy_joules = result.device_energy_joules,
           .method = std::string(EnergyMethodName(result.method)),
           .validity = std::string(EnergyValidityName(result.validity)),
           .reason = result.reason,
@@ -35,14 +35,12 @@ ExperimentEnergy ToEnergy(const EnergyResult& result) {
           .peak_memory_used_bytes = ticks.peak_memory_used_bytes};
 }
 
-// A monitor with the one window of a run; both come later where a thread opens them.
+// The one window of a run; it comes later where a thread opens the devices, and reaches back to the begin.
 class RunWindow {
  public:
   void Begin(EnergyMonitor monitor) {
     std::lock_guard lock(mutex_);
-    late_ = std::chrono::steady_clock::now() - made_;
-    monitor_ = std::move(monitor);
-    window_ = monitor_->Window();
+    window_.emplace(std::move(monitor), made_);
     begun_.notify_all();
   }
 
@@ -51,25 +49,18 @@ class RunWindow {
     if (ended) begun_.wait_for(lock, kOpeningTime, [this] { return window_.has_value(); });
     if (!window_) {
       if (!ended) return {.method = {}, .validity = {}, .reason = {}};
-      return {.method = {}, .validity = "gap", .reason = "the devices were not open by the end of the run"};
+      return {.method = {},
+              .validity = "gap",
+              .reason = "the devices were not open 4 s after the end of the run"};
     }
-    ExperimentEnergy energy = ToEnergy(ended ? window_->result() : window_->Estimate());
-    if (monitor_->status().ok() && late_ >= kLate) {
-      char text[64];
-      std::snprintf(text, sizeof text, "the first %.1f s are missing: the devices were being opened",
-                    std::chrono::duration<double>(late_).count());
-      energy.reason += (energy.reason.empty() ? "" : "; ") + std::string(text);
-    }
-    return energy;
+    return ToEnergy(ended ? window_->result() : window_->Estimate());
   }
 
  private:
   const TimePoint made_ = std::chrono::steady_clock::now();
   std::mutex mutex_;
   std::condition_variable begun_;
-  Duration late_{0};
-  std::optional<EnergyMonitor> monitor_;
-  std::optional<EnergyWindow> window_;
+  std::optional<OwnEnergyWindow> window_;
 };
 
 ExperimentEnergyMeter MeterOf(std::shared_ptr<RunWindow> window) {

@@ -81,12 +81,15 @@ TEST_F(ExperimentEnergyTest, JoulesAreThoseOfTheRunsTime) {
   const double least = 300 * std::chrono::duration<double>(inner - begin).count() * 0.5;
   EXPECT_LE(energy.energy_joules, 300 * std::chrono::duration<double>(after - before).count());
   EXPECT_GE(energy.energy_joules + energy.uncertainty_joules, least);
-  EXPECT_THAT(energy.reason, HasSubstr("4 processes use one of these devices"));
+  EXPECT_EQ(energy.attribution, "whole_board") << "this source does not tell who uses a device";
+  EXPECT_THAT(energy.reason, HasSubstr("whoever used them: this source does not tell"));
 
   const experiments::EnergyRow row = Row(run.id()).energy;
   EXPECT_EQ(row.joules, energy.energy_joules);
   EXPECT_EQ(row.reason, energy.reason);
   EXPECT_EQ(row.gpus(), 3);
+  EXPECT_EQ(row.attribution, "whole_board");
+  EXPECT_EQ(row.device_joules, energy.device_energy_joules);
   EXPECT_EQ(row.vendor, "nvidia");
 }
 
@@ -106,6 +109,71 @@ TEST_F(ExperimentEnergyTest, ARunThatIsKilledHasJoulesUpToItsHeartbeat) {
   EXPECT_DOUBLE_EQ(row.mean_memory_used_bytes, 3e9);
   ASSERT_TRUE(run.End());
   EXPECT_EQ(Row(run.id()).energy.validity, "valid");
+}
+
+// GPU-a is ours, GPU-b another's, GPU-c both of theirs.
+TEST_F(ExperimentEnergyTest, OnlyWhatItsProcessesUseIsTheRuns) {
+  auto source = ThreeGpus();
+  for (EnergyDevice& device : source->devices()) device.most_watts = 100;
+  source->who = [](size_t device, EnergyProcesses& out) {
+    const EnergyProcess own{.own = true, .utilization_ratio = 0.6, .memory_used_bytes = 1e9};
+    const EnergyProcess other{.own = false, .utilization_ratio = 0.2, .memory_used_bytes = 5e9};
+    if (device != 1) out.list.push_back(own);
+    if (device != 0) out.list.push_back(other);
+    return Status();
+  };
+  const auto begin = std::chrono::steady_clock::now();
+  Experiment run = Started(EnergyOf(EnergyMonitor({.interval = 1ms, .sources = {source}})));
+  run.LogMetric("loss", 1, 0);
+  ASSERT_TRUE(run.Flush(20s));
+  ASSERT_TRUE(run.End());
+  const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  const ExperimentEnergy& energy = run.energy();
+  EXPECT_EQ(energy.validity, "valid") << energy.reason;
+  EXPECT_EQ(energy.attribution, "shared_by_utilization") << "the one that says least";
+  EXPECT_EQ(energy.devices, 2u);
+  EXPECT_LE(energy.energy_joules, 175 * seconds);
+  EXPECT_NEAR(energy.energy_joules, energy.device_energy_joules * 1.75 / 2, 1e-3 * energy.energy_joules);
+  EXPECT_DOUBLE_EQ(energy.mean_power_watts, 175);
+  EXPECT_DOUBLE_EQ(energy.mean_memory_used_bytes, 2e9);
+  EXPECT_DOUBLE_EQ(energy.mean_utilization_ratio, 0.55) << "of GPU-a the device's, of GPU-c ours";
+  EXPECT_THAT(energy.reason, HasSubstr("43 % of it on devices that others used, too"));
+}
+
+TEST_F(ExperimentEnergyTest, ARunThatUsesNoDeviceHasNoJoulesOfIt) {
+  auto source = ThreeGpus();
+  source->who = [](size_t, EnergyProcesses& out) {
+    out.list.push_back({.own = false, .utilization_ratio = 1});
+    return Status();
+  };
+  Experiment run = Started(EnergyOf(EnergyMonitor({.interval = 1ms, .sources = {source}})));
+  ASSERT_TRUE(run.End());
+  EXPECT_TRUE(std::isnan(run.energy().energy_joules));
+  EXPECT_EQ(run.energy().validity, "no_device");
+  EXPECT_EQ(run.energy().devices, 0u);
+  EXPECT_THAT(run.energy().reason, HasSubstr("none of its processes used one of the 3 devices"));
+}
+
+// The devices open long after it has ended: it has the power of then, and says how little that is.
+TEST_F(ExperimentEnergyTest, AShortRunHasItsWholeTime) {
+  auto source = ThreeGpus();
+  for (EnergyDevice& device : source->devices()) device.most_watts = 400;
+  std::promise<void> open;
+  source->on_open = [released = open.get_future().share()] { released.wait(); };
+  const auto before = std::chrono::steady_clock::now();
+  Experiment run = Started(EnergyOfThisMachine({.interval = 1ms, .sources = {source}}));
+  const auto begun = std::chrono::steady_clock::now();
+  while (std::chrono::steady_clock::now() - begun < 20ms) continue;
+  const auto over = std::chrono::steady_clock::now();
+  open.set_value();
+  ASSERT_TRUE(run.End());
+  const auto after = std::chrono::steady_clock::now();
+  const ExperimentEnergy& energy = run.energy();
+  EXPECT_EQ(energy.validity, "valid") << energy.reason;
+  EXPECT_GE(energy.energy_joules, 300 * std::chrono::duration<double>(over - begun).count() * 0.99);
+  EXPECT_LE(energy.energy_joules, 300 * std::chrono::duration<double>(after - before).count() * 1.01);
+  EXPECT_GE(energy.uncertainty_joules, 0.02 * 3 * 300) << "each may have drawn 400 W, or nothing";
+  EXPECT_THAT(energy.reason, HasSubstr("are by the power that was read after them"));
 }
 
 TEST_F(ExperimentEnergyTest, WhatIsKnownIsNotOverwrittenByWhatIsNot) {

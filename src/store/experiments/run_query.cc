@@ -38,6 +38,7 @@ constexpr const char* kViews =
     "  r.exit_code AS exit_code, r.reason AS reason, r.resumed AS resumed, r.dropped AS dropped,"
     "  r.energy_joules AS energy_joules, r.energy_uncertainty_joules AS energy_uncertainty_joules,"
     "  r.energy_method AS energy_method, r.energy_validity AS energy_validity,"
+    "  r.attribution AS energy_attribution, r.device_energy_joules AS device_energy_joules,"
     "  r.vendor AS device_vendor, r.devices AS devices, r.mean_power_watts AS mean_power_watts,"
     "  r.peak_power_watts AS peak_power_watts, r.mean_utilization_ratio AS mean_utilization_ratio,"
     "  r.peak_utilization_ratio AS peak_utilization_ratio, r.mean_memory_used_bytes AS mean_memory_used_bytes,"

@@ -2,8 +2,8 @@
 //
 //   runs         id name status parent_id started ended duration script command git_commit host exit_code
 //                reason resumed dropped energy_joules energy_uncertainty_joules energy_method energy_validity
-//                device_vendor devices and mean_ and peak_ of power_watts, utilization_ratio,
-//                memory_used_bytes
+//                energy_attribution device_vendor devices and mean_ and peak_ of power_watts,
+//                utilization_ratio, memory_used_bytes
 //   params       run_id run key type value
 //   metrics      run_id run key step time value          every point
 //   summaries    run_id run key count last_step last min max

@@ -23,15 +23,16 @@ constexpr const char* kCrashTable =
     "folder,"
     "  git_commit, host, exit_code, reason, dropped, energy_joules, energy_uncertainty_joules, energy_method,"
     "  energy_validity, energy_reason, vendor, devices, mean_power_watts, peak_power_watts,"
-    "  mean_utilization_ratio, peak_utilization_ratio, mean_memory_used_bytes, peak_memory_used_bytes"
-    "  FROM run r LEFT JOIN crashed_run c ON c.id = r.id LEFT JOIN device_use u ON u.run_id = r.id;";
+    "  mean_utilization_ratio, peak_utilization_ratio, mean_memory_used_bytes, peak_memory_used_bytes,"
+    "  attribution, device_energy_joules FROM run r LEFT JOIN crashed_run c ON c.id = r.id"
+    "  LEFT JOIN device_use u ON u.run_id = r.id LEFT JOIN energy_part e ON e.run_id = r.id;";
 
 constexpr const char* kRunColumns =
     "SELECT "
     "id,name,status,parent_id,started_ns,ended_ns,resumed,script,command,folder,git_commit,host,exit_code,"
     "reason,dropped,energy_joules,energy_uncertainty_joules,energy_method,energy_validity,energy_reason,"
     "vendor,devices,mean_power_watts,peak_power_watts,mean_utilization_ratio,peak_utilization_ratio,"
-    "mean_memory_used_bytes,peak_memory_used_bytes FROM run_now ";
+    "mean_memory_used_bytes,peak_memory_used_bytes,attribution,device_energy_joules FROM run_now ";
 
 RunRow ReadRun(const Statement& row) {
   RunRow run;
@@ -47,6 +48,7 @@ RunRow ReadRun(const Statement& row) {
   use.mean_power_watts = row.Real(22), use.peak_power_watts = row.Real(23);
   use.mean_utilization_ratio = row.Real(24), use.peak_utilization_ratio = row.Real(25);
   use.mean_memory_used_bytes = row.Real(26), use.peak_memory_used_bytes = row.Real(27);
+  use.attribution = row.Text(28), use.device_joules = row.Real(29);
   return run;
 }
 

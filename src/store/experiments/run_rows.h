@@ -20,6 +20,8 @@ inline constexpr const char *kRunning = "running", *kDone = "done", *kFailed = "
 
 struct EnergyRow {
   double joules = kNotMeasured, uncertainty_joules = kNotMeasured;
+  std::string attribution = {};         // how it was told from what the devices drew
+  double device_joules = kNotMeasured;  // what they drew, whoever used them
   std::string method, validity, reason;
   std::string vendor = {};
   int64_t devices = 0;

@@ -12,6 +12,10 @@ namespace {
   "  mean_memory_used_bytes REAL, peak_memory_used_bytes REAL,"                        \
   "  run_id TEXT PRIMARY KEY NOT NULL "
 
+// How a run's part was told from what the devices drew.
+#define GPULENS_PART_COLUMNS \
+  "attribution TEXT NOT NULL, device_energy_joules REAL, run_id TEXT PRIMARY KEY NOT NULL "
+
 // A point's value is NULL for NaN, which SQLite cannot hold. Points lie in the order in which they are read;
 // `n` tells two of one moment apart. Whoever deletes a metric deletes its points: a foreign key would be
 // looked up for each of them.
@@ -53,6 +57,7 @@ constexpr const char* kSteps[] = {
     "  metric_id INTEGER NOT NULL, step INTEGER NOT NULL, unix_ns INTEGER NOT NULL, n INTEGER NOT NULL,"
     "  value REAL, PRIMARY KEY(metric_id, step, unix_ns, n)) WITHOUT ROWID;",
     "CREATE TABLE device_use(" GPULENS_USE_COLUMNS "REFERENCES run(id) ON DELETE CASCADE) WITHOUT ROWID;",
+    "CREATE TABLE energy_part(" GPULENS_PART_COLUMNS "REFERENCES run(id) ON DELETE CASCADE) WITHOUT ROWID;",
 };
 
 // Milliseconds are all that SQLite reads of a time.
@@ -95,12 +100,15 @@ constexpr const char* kOldTables =
 // The pragma first, as everywhere: to change it later would drop the table.
 constexpr const char* kNoUse =
     "PRAGMA temp_store=MEMORY; CREATE TEMP TABLE device_use(" GPULENS_USE_COLUMNS ");";
+constexpr const char* kNoPart =
+    "PRAGMA temp_store=MEMORY; CREATE TEMP TABLE energy_part(" GPULENS_PART_COLUMNS ");";
 #undef GPULENS_NS_OF
 #undef GPULENS_USE_COLUMNS
+#undef GPULENS_PART_COLUMNS
 
 }  // namespace
 
-const sqlite::Schema kRunSchema{.application_id = 0x6770756c, .steps = kSteps, .count = 2};
+const sqlite::Schema kRunSchema{.application_id = 0x6770756c, .steps = kSteps, .count = 3};
 
 Result<bool> IsOldFile(const sqlite::Database& database) {
   ASSIGN_OR_RETURN(
@@ -119,10 +127,15 @@ Status MakeTablesOfOldFile(const sqlite::Database& database) {
 }
 
 Status AddMissingTables(const sqlite::Database& database) {
-  ASSIGN_OR_RETURN(
-      int64_t has,
-      database.Number("SELECT count(*) FROM main.sqlite_master WHERE type='table' AND name='device_use'"));
-  return has != 0 ? Ok() : database.Run(kNoUse);
+  for (const auto& [name, make] : {std::pair("'device_use'", kNoUse), std::pair("'energy_part'", kNoPart)}) {
+    ASSIGN_OR_RETURN(
+        int64_t has,
+        database.Number(
+            (std::string("SELECT count(*) FROM main.sqlite_master WHERE type='table' AND name=") + name)
+                .c_str()));
+    if (has == 0) RETURN_IF_ERROR(database.Run(make));
+  }
+  return Ok();
 }
 
 }  // namespace gpulens::experiments

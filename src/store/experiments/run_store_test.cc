@@ -176,7 +176,7 @@ TEST_F(StoreTest, AFileOfTheFirstVersionIsReadAndThenGrows) {
   {
     auto file = sqlite::Database::Open({.path = path});
     ASSERT_TRUE(file);
-    ASSERT_TRUE(file->Run("DROP TABLE device_use; PRAGMA user_version=1"));
+    ASSERT_TRUE(file->Run("DROP TABLE device_use; DROP TABLE energy_part; PRAGMA user_version=1"));
   }
   auto run = Read().ById(id);
   ASSERT_TRUE(run) << run.status().detail;

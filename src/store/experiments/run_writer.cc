@@ -290,6 +290,14 @@ Status RunWriter::WriteEnergy(const EnergyRow& energy) {
   put.Bind(1, energy.joules).Bind(2, energy.uncertainty_joules).Bind(3, energy.method);
   put.Bind(4, energy.validity).Bind(5, energy.reason).Bind(6, run_id_);
   RETURN_IF_ERROR(put.Execute());
+  if (!energy.attribution.empty()) {
+    ASSIGN_OR_RETURN(
+        Statement part,
+        database_.Prepare("INSERT OR REPLACE INTO energy_part(run_id,attribution,device_energy_joules)"
+                          " VALUES(?,?,?)"));
+    part.Bind(1, run_id_).Bind(2, energy.attribution).Bind(3, energy.device_joules);
+    RETURN_IF_ERROR(part.Execute());
+  }
   if (energy.devices == 0) return Ok();
   ASSIGN_OR_RETURN(
       Statement use,

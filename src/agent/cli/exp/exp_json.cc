@@ -40,6 +40,11 @@ void AppendEnergy(std::string& out, const EnergyRow& energy) {
   out += ",\"uncertainty_joules\":";
   AppendJsonNumber(out, energy.uncertainty_joules);
   AppendText(out, "method", energy.method);
+  if (!energy.attribution.empty()) {
+    AppendText(out, "attribution", energy.attribution);
+    out += ",\"device_energy_joules\":";
+    AppendJsonNumber(out, energy.device_joules);
+  }
   AppendText(out, "validity", energy.validity);
   AppendText(out, "reason", energy.reason);
   if (energy.devices > 0) {

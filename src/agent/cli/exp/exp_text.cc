@@ -99,6 +99,8 @@ std::string EnergyLine(const RunRow& run) {
   std::string out = EnergyText(energy.joules);
   if (!std::isnan(energy.uncertainty_joules)) out += " ± " + EnergyText(energy.uncertainty_joules);
   if (!energy.method.empty()) out += "  " + energy.method;
+  if (!energy.attribution.empty()) out += ", " + energy.attribution;
+  if (energy.device_joules > energy.joules + 0.05) out += " of " + EnergyText(energy.device_joules);
   if (energy.validity == "running") out += ", up to its last heartbeat";
   if (run.resumed > 0) out += ", since it was resumed";
   if (!energy.reason.empty()) out += "; " + energy.reason;

@@ -120,6 +120,7 @@ Status WriteTags(const RunPage& page, const std::string& folder) {
                                                        {"gpulens.host", run.host},
                                                        {"gpulens.reason", run.reason},
                                                        {"gpulens.energy.method", run.energy.method},
+                                                       {"gpulens.energy.attribution", run.energy.attribution},
                                                        {"gpulens.energy.validity", run.energy.validity}};
   for (const auto& [key, value] : known) {
     if (!value.empty()) RETURN_IF_ERROR(tags.Write(key, value));

@@ -83,12 +83,28 @@ bool FeedServer::Lost() const {
   });
 }
 
-std::string FeedServer::Answer(const FeedRequest& request) {
+// Ours are those of who asks, wherever it has its own numbers: the kernel tells which process that is.
+std::string FeedServer::WhoUses(const Client& client, const Device& device) {
+  if (client.pid == 0)
+    return EncodeFeedFailure({Code::kUnavailable, "the agent does not see the process that asks"});
+  EnergyProcesses processes;
+  Status status;
+  {
+    const Alarm alarm(options_.longest_call_seconds);
+    status = Guarded([&] { return device.source->Processes(device.number, processes); });
+  }
+  if (!status.ok()) return EncodeFeedFailure(status);
+  for (EnergyProcess& one : processes.list) one.own = family_.Has(one.pid, client.pid, {});
+  return EncodeFeedProcesses(processes);
+}
+
+std::string FeedServer::Answer(const Client& client, const FeedRequest& request) {
   if (list_.empty()) return EncodeFeedFailure(nothing_);
   if (request.kind == FeedRequest::Kind::kDevices) return EncodeFeedDevices(list_);
   if (request.device >= devices_.size())
     return EncodeFeedFailure({Code::kInvalidArgument, "there is no device of this number"});
   Device& device = devices_[request.device];
+  if (request.kind == FeedRequest::Kind::kProcesses) return WhoUses(client, device);
   if (device.last.ended_ns == 0 || Now() - device.last.ended_ns >= kYoungNs) ReadNow(device);
   if (!device.status.ok()) return EncodeFeedFailure(device.status);
   FeedReading reading = device.last;
@@ -104,7 +120,7 @@ bool FeedServer::Serve(Client& client) {
   const auto request = DecodeFeedRequest({bytes.data(), static_cast<size_t>(got)});
   if (!request) return false;
   client.asked_ns = Now();
-  const std::string answer = Answer(*request);
+  const std::string answer = Answer(client, *request);
   // One that does not take its answers is let go.
   return ::send(client.socket.get(), answer.data(), answer.size(), MSG_DONTWAIT | MSG_NOSIGNAL) ==
          static_cast<ssize_t>(answer.size());
@@ -118,7 +134,7 @@ void FeedServer::Accept() {
   if (::getsockopt(socket.get(), SOL_SOCKET, SO_PEERCRED, &who, &size) != 0) return;
   const auto of_user = std::ranges::count(clients_, who.uid, &Client::user);
   if (who.uid != 0 && static_cast<size_t>(of_user) >= options_.clients_of_a_user) return;
-  clients_.push_back({std::move(socket), who.uid, Now()});
+  clients_.push_back({std::move(socket), who.uid, static_cast<uint32_t>(std::max(who.pid, 0)), Now()});
 }
 
 void FeedServer::Run(int stop) {

@@ -12,6 +12,7 @@
 #include "base/clock.h"
 #include "base/fd.h"
 #include "sdk/energy/feed/feed_wire.h"
+#include "sdk/energy/processes/run_family.h"
 
 namespace gpulens::sdk {
 
@@ -39,7 +40,7 @@ class FeedServer {
  private:
   struct Client {
     UniqueFd socket;
-    uint32_t user = 0;
+    uint32_t user = 0, pid = 0;  // 0: it has no number here
     int64_t asked_ns = 0;
   };
   struct Device {
@@ -54,7 +55,8 @@ class FeedServer {
   Status OpenOne(EnergySource& source);
   void Accept();
   bool Serve(Client& client);  // false: it is gone, or says what is no request
-  std::string Answer(const FeedRequest& request);
+  std::string Answer(const Client& client, const FeedRequest& request);
+  std::string WhoUses(const Client& client, const Device& device);
   void ReadNow(Device& device);
   bool Lost() const;
   int64_t Now() const noexcept { return clock_.Now().boot_ns; }
@@ -67,6 +69,7 @@ class FeedServer {
   std::vector<Device> devices_;
   Status nothing_;  // why there are no devices
   std::vector<Client> clients_;
+  RunFamily family_;
 };
 
 }  // namespace gpulens::sdk

@@ -76,6 +76,27 @@ TEST(FeedWire, AnythingElseIsRefused) {
     EXPECT_EQ(DecodeFeedReading(EncodeFeedReading(odd)).status().code, Code::kDataLoss);
 }
 
+TEST(FeedWire, ProcessesComeBackWithoutTheirNumbers) {
+  const EnergyProcesses told{
+      .list = {{.pid = 7, .own = true, .utilization_ratio = 0.5, .memory_used_bytes = 12},
+               {.pid = 8, .own = false}}};
+  const std::string bytes = EncodeFeedProcesses(told);
+  const auto back = DecodeFeedProcesses(bytes);
+  ASSERT_TRUE(back.ok());
+  ASSERT_EQ(back->list.size(), 2u);
+  EXPECT_TRUE(back->list[0].own);
+  EXPECT_EQ(back->list[0].pid, 0u);
+  EXPECT_EQ(back->list[0].utilization_ratio, 0.5);
+  EXPECT_TRUE(std::isnan(back->list[1].memory_used_bytes));
+  for (const std::string& bad : {std::string(), bytes + "x", bytes.substr(0, 30), EncodeFeedDevices({})})
+    EXPECT_EQ(DecodeFeedProcesses(bad).status().code, Code::kDataLoss);
+  std::string list = EncodeFeedDevices({});
+  EXPECT_TRUE(FeedTellsProcesses(list));
+  list[12] = 0;  // as the first version answered
+  EXPECT_FALSE(FeedTellsProcesses(list));
+  EXPECT_TRUE(DecodeFeedDevices(list).ok());
+}
+
 // ---- a reader and programs that ask it
 
 UniqueFd Listen(const std::string& path) {
@@ -279,6 +300,35 @@ TEST_F(FeedTest, WhatIsNoRequestEndsTheConnection) {
   ASSERT_EQ(::send(socket.get(), "GET / HTTP/1.1", 14, MSG_NOSIGNAL), 14);
   char byte = 0;
   EXPECT_LE(::recv(socket.get(), &byte, 1, 0), 0);
+}
+
+// The kernel tells the reader which process asks; whose processes are its own is found in the reader's /proc.
+TEST_F(FeedTest, WhoUsesADeviceIsToldAsTheAskerSeesIt) {
+  Reader reader(path_);
+  reader.source->who = [](size_t, EnergyProcesses& out) {
+    out.list = {{.pid = static_cast<uint32_t>(::getpid()), .own = false, .utilization_ratio = 0.25},
+                {.pid = 1, .own = true, .utilization_ratio = 0.5}};
+    return Status();
+  };
+  AgentEnergy program(At(), SteadyClock());
+  ASSERT_TRUE(program.Open().ok());
+  EnergyProcesses found;
+  const Status status = program.Processes(1, found);
+  ASSERT_TRUE(status.ok()) << status.detail;
+  ASSERT_EQ(found.list.size(), 2u);
+  EXPECT_TRUE(found.list[0].own) << "we ask";
+  EXPECT_FALSE(found.list[1].own) << "that it was the reader's own says nothing of us";
+  EXPECT_EQ(found.list[0].utilization_ratio, 0.25);
+}
+
+TEST_F(FeedTest, AMigDeviceIsRefusedInWords) {
+  Reader reader(path_);
+  ::setenv("CUDA_VISIBLE_DEVICES", "MIG-1234", 1);
+  AgentEnergy program(At(), SteadyClock());
+  const auto devices = program.Open();
+  ::unsetenv("CUDA_VISIBLE_DEVICES");
+  EXPECT_EQ(devices.status().code, Code::kInvalidArgument);
+  EXPECT_THAT(devices.status().detail, HasSubstr("MIG device, which NVML alone knows"));
 }
 
 }  // namespace

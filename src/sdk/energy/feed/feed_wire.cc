@@ -10,12 +10,14 @@ namespace {
 
 // "gpe" and the version of what follows.
 constexpr uint32_t kMark = 0x67'70'65'01;
-constexpr uint32_t kFailure = 100, kDevices = 101, kReading = 102;
+constexpr uint32_t kFailure = 100, kDevices = 101, kReading = 102, kProcesses = 103;
+// Head::more of the devices: what the answerer knows beyond the first version, which has 0 there.
+constexpr uint32_t kTellsProcesses = 1;
 constexpr size_t kText = 96, kSentence = 400;
 constexpr uint32_t kCodeCount = 8;  // of gpulens::Code
 
 struct Head {
-  uint32_t mark = kMark, kind = 0, number = 0, reserved = 0;
+  uint32_t mark = kMark, kind = 0, number = 0, more = 0;
 };
 struct DeviceRecord {
   std::array<char, kText> id{}, name{};
@@ -28,6 +30,13 @@ struct ReadingRecord {
   std::array<double, 6> values{};
   int64_t began_ns = 0, ended_ns = 0, now_ns = 0;
 };
+struct ProcessRecord {
+  double utilization_ratio = 0, memory_used_bytes = 0;
+  uint8_t own = 0;
+  std::array<uint8_t, 7> reserved{};
+};
+static_assert(sizeof(ProcessRecord) == 24);
+static_assert(sizeof(Head) + kMostFeedProcesses * sizeof(ProcessRecord) <= kMostFeedBytes);
 static_assert(sizeof(Head) == 16 && sizeof(DeviceRecord) == 232 && sizeof(ReadingRecord) == 72);
 static_assert(sizeof(Head) + kMostFeedDevices * sizeof(DeviceRecord) <= kMostFeedBytes);
 
@@ -83,7 +92,8 @@ std::string EncodeFeedFailure(const Status& status) {
 std::string EncodeFeedDevices(std::span<const FeedDevice> devices) {
   devices = devices.first(std::min(devices.size(), kMostFeedDevices));
   std::string out;
-  Append(out, Head{.kind = kDevices, .number = static_cast<uint32_t>(devices.size())});
+  Append(out,
+         Head{.kind = kDevices, .number = static_cast<uint32_t>(devices.size()), .more = kTellsProcesses});
   for (const auto& [device, vendor] : devices) {
     Append(out, DeviceRecord{.id = Text(device.id),
                              .name = Text(device.name),
@@ -110,12 +120,23 @@ std::string EncodeFeedReading(const FeedReading& reading) {
   return out;
 }
 
+std::string EncodeFeedProcesses(const EnergyProcesses& processes) {
+  const size_t count = std::min(processes.list.size(), kMostFeedProcesses);
+  std::string out;
+  Append(out, Head{.kind = kProcesses, .number = static_cast<uint32_t>(count), .more = processes.since_last});
+  for (size_t i = 0; i < count; ++i) {
+    const EnergyProcess& one = processes.list[i];
+    Append(out, ProcessRecord{one.utilization_ratio, one.memory_used_bytes, one.own});
+  }
+  return out;
+}
+
 Result<FeedRequest> DecodeFeedRequest(std::string_view bytes) {
   Head head;
   if (!Take(bytes, head) || !bytes.empty() || head.mark != kMark)
     return Status{Code::kDataLoss, "no request of this version"};
   const auto kind = static_cast<FeedRequest::Kind>(head.kind);
-  if (kind != FeedRequest::Kind::kDevices && kind != FeedRequest::Kind::kRead)
+  if (kind < FeedRequest::Kind::kDevices || kind > FeedRequest::Kind::kProcesses)
     return Status{Code::kInvalidArgument, "no such request"};
   return FeedRequest{kind, head.number};
 }
@@ -162,6 +183,29 @@ Result<FeedReading> DecodeFeedReading(std::string_view bytes) {
   out.ended_ns = record.ended_ns;
   out.now_ns = record.now_ns;
   return out;
+}
+
+Result<EnergyProcesses> DecodeFeedProcesses(std::string_view bytes) {
+  Head head;
+  if (Status status = TakeHead(bytes, kProcesses, head); !status.ok()) return status;
+  if (head.number > kMostFeedProcesses || bytes.size() != head.number * sizeof(ProcessRecord)) return None();
+  EnergyProcesses out{.list = std::vector<EnergyProcess>(head.number), .since_last = head.more != 0};
+  for (EnergyProcess& one : out.list) {
+    ProcessRecord record;
+    Take(bytes, record);
+    one.own = record.own != 0;
+    if (record.utilization_ratio >= 0 && record.utilization_ratio <= 1)
+      one.utilization_ratio = record.utilization_ratio;
+    if (record.memory_used_bytes >= 0 && std::isfinite(record.memory_used_bytes))
+      one.memory_used_bytes = record.memory_used_bytes;
+  }
+  return out;
+}
+
+bool FeedTellsProcesses(std::string_view devices) noexcept {
+  Head head;
+  return Take(devices, head) && head.mark == kMark && head.kind == kDevices &&
+         (head.more & kTellsProcesses) != 0;
 }
 
 }  // namespace gpulens::sdk

@@ -14,13 +14,14 @@
 namespace gpulens::sdk {
 
 inline constexpr size_t kMostFeedDevices = 64;
+inline constexpr size_t kMostFeedProcesses = 1024;
 // Of a packet: no answer is longer.
 inline constexpr size_t kMostFeedBytes = 32 * 1024;
 
 struct FeedRequest {
-  enum class Kind : uint32_t { kDevices = 1, kRead };
+  enum class Kind : uint32_t { kDevices = 1, kRead, kProcesses };
   Kind kind = Kind::kDevices;
-  uint32_t device = 0;  // of kRead: its number in the list
+  uint32_t device = 0;  // of the others: its number in the list
 };
 
 struct FeedDevice {
@@ -39,10 +40,15 @@ std::string EncodeFeedRequest(const FeedRequest& request);
 std::string EncodeFeedFailure(const Status& status);
 std::string EncodeFeedDevices(std::span<const FeedDevice> devices);  // the first kMostFeedDevices
 std::string EncodeFeedReading(const FeedReading& reading);
+// The first kMostFeedProcesses. Their numbers are not told: who asks has no use for those of others.
+std::string EncodeFeedProcesses(const EnergyProcesses& processes);
 
 // kDataLoss: it is none. A failure that was encoded comes back as it was.
 Result<FeedRequest> DecodeFeedRequest(std::string_view bytes);
 Result<std::vector<FeedDevice>> DecodeFeedDevices(std::string_view bytes);
 Result<FeedReading> DecodeFeedReading(std::string_view bytes);
+Result<EnergyProcesses> DecodeFeedProcesses(std::string_view bytes);
+// Whether who answered with these devices knows kProcesses; an earlier one hangs up when it is asked.
+bool FeedTellsProcesses(std::string_view devices) noexcept;
 
 }  // namespace gpulens::sdk

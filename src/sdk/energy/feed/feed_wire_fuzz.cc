@@ -23,5 +23,11 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     CHECK(reading->began_ns <= reading->ended_ns && !std::isinf(reading->reading.joules));
     CHECK(DecodeFeedReading(EncodeFeedReading(*reading)).ok());
   }
+  if (const auto processes = DecodeFeedProcesses(bytes)) {
+    const auto again = DecodeFeedProcesses(EncodeFeedProcesses(*processes));
+    CHECK(again && again->list.size() == processes->list.size() &&
+          again->since_last == processes->since_last);
+    for (size_t i = 0; i < processes->list.size(); ++i) CHECK(again->list[i].own == processes->list[i].own);
+  }
   return 0;
 }

@@ -12,6 +12,7 @@
 #include <cstring>
 
 #include "base/files.h"
+#include "base/parse.h"
 #include "base/result.h"
 #include "sdk/energy/sources/visible_devices.h"
 
@@ -94,6 +95,7 @@ Status AgentEnergy::List(std::vector<EnergyDevice>& devices) {
   RETURN_IF_ERROR(Connect());
   ASSIGN_OR_RETURN(std::string answer, Ask({FeedRequest::Kind::kDevices, 0}, options_.first_answer));
   ASSIGN_OR_RETURN(std::vector<FeedDevice> all, DecodeFeedDevices(answer));
+  tells_processes_ = FeedTellsProcesses(answer);
   numbers_.clear();
   devices.clear();
   for (uint32_t i = 0; i < all.size(); ++i) {
@@ -106,6 +108,12 @@ Status AgentEnergy::List(std::vector<EnergyDevice>& devices) {
 }
 
 Result<std::vector<EnergyDevice>> AgentEnergy::Open() {
+  // A part of a board would be told as none, and then processors in its place.
+  if (const auto list = Variable("CUDA_VISIBLE_DEVICES"); list && Trim(*list).starts_with("MIG-"))
+    return Status{
+        gpulens::Code::kInvalidArgument,
+        "CUDA_VISIBLE_DEVICES names a MIG device, which NVML alone knows: the agent tells whole GPUs. "
+        "Make libnvidia-ml.so.1 available here"};
   std::vector<EnergyDevice> devices;
   RETURN_IF_ERROR(List(devices));
   std::vector<VisibleName> names(devices.size());
@@ -153,6 +161,16 @@ Status AgentEnergy::Read(size_t device, EnergyReading& out) {
   }
   out.began = At(began_ns);
   out.ended = At(ended_ns);
+  return {};
+}
+
+Status AgentEnergy::Processes(size_t device, EnergyProcesses& out) {
+  if (!tells_processes_)
+    return {gpulens::Code::kUnavailable,
+            "the agent is of an earlier version and does not tell who uses a GPU"};
+  ASSIGN_OR_RETURN(std::string answer,
+                   Ask({FeedRequest::Kind::kProcesses, numbers_.at(device)}, options_.patience));
+  ASSIGN_OR_RETURN(out, DecodeFeedProcesses(answer));
   return {};
 }
 

@@ -36,6 +36,8 @@ class AgentEnergy final : public EnergySource {
   Result<std::vector<EnergyDevice>> Open() override;
   // An agent that was started anew is asked again; its devices have to be the same.
   Status Read(size_t device, EnergyReading& out) override;
+  // By the agent's numbers: also in a container that has its own.
+  Status Processes(size_t device, EnergyProcesses& out) override;
 
  private:
   Status Connect();
@@ -48,6 +50,7 @@ class AgentEnergy final : public EnergySource {
   UniqueFd socket_;
   std::vector<uint32_t> numbers_;  // of our devices, in the agent's list
   std::vector<std::string> ids_;
+  bool tells_processes_ = false;
   bool answered_ = false;  // on this connection
 };
 

@@ -37,14 +37,8 @@ bool Absent(int code) noexcept {
 
 }  // namespace
 
-struct NvmlEnergy::Opened {
-  Opened(nvml::NvmlLibrary from, nvml::CallSlot& slot, const Clock& clock)
-      : library(std::move(from)), caller(library, slot, clock) {}
-  nvml::NvmlLibrary library;
-  nvml::Caller caller;
-};
-
-NvmlEnergy::NvmlEnergy(nvml::SymbolLookup lookup, const Clock& clock) : lookup_(lookup), clock_(clock) {}
+NvmlEnergy::NvmlEnergy(nvml::SymbolLookup lookup, const Clock& clock, std::string root)
+    : lookup_(lookup), clock_(clock), family_(std::move(root)) {}
 NvmlEnergy::~NvmlEnergy() = default;
 
 std::string NvmlEnergy::Doing() const {
@@ -122,24 +116,26 @@ Status NvmlEnergy::Attach(unsigned index, EnergyDevice& out, std::vector<std::st
   out.counter_step_joules = 1e-3;
   out.counter_lag = kLagUnknown;
   out.accuracy_ratio = kAccuracy;
-  parts = MigUuids(handle);
   Gpu& gpu = gpus_[index];
   gpu.handle = handle;
+  parts = MigUuids(gpu);
   // Boards that tell neither (Jetson) are another source's.
   EnergyReading reading;
   out.usable = !(Absent(ReadCounter(gpu, reading)) && Absent(ReadPower(gpu, reading)));
   return Ok();
 }
 
-std::vector<std::string> NvmlEnergy::MigUuids(nvml::Device device) {
+std::vector<std::string> NvmlEnergy::MigUuids(Gpu& gpu) {
   nvml::Caller& caller = opened_->caller;
   const nvml::Symbols& fn = caller.fn();
   std::vector<std::string> out;
   unsigned count = 0;
-  if (caller.Do(Call::kMaxMigDevices, fn.MaxMigDevices, device, &count) != nvml::kSuccess) return out;
+  if (caller.Do(Call::kMaxMigDevices, fn.MaxMigDevices, gpu.handle, &count) != nvml::kSuccess) return out;
   for (unsigned i = 0; i < std::min(count, kMostMig); ++i) {
     nvml::Device part = nullptr;
-    if (caller.Do(Call::kMigDeviceHandle, fn.MigDeviceHandle, device, i, &part) != nvml::kSuccess) continue;
+    if (caller.Do(Call::kMigDeviceHandle, fn.MigDeviceHandle, gpu.handle, i, &part) != nvml::kSuccess)
+      continue;
+    gpu.parts.push_back(part);
     if (std::string uuid = Uuid(part); !uuid.empty()) out.push_back(std::move(uuid));
   }
   return out;

@@ -37,7 +37,12 @@ Result<std::vector<EnergyDevice>> RaplEnergy::Open() {
     devices.push_back(std::move(device));
     zones_.push_back(std::move(zone));
   }
-  if (!devices.empty()) return devices;
+  told_.assign(zones_.size(), true);
+  if (!devices.empty()) {
+    // Without /proc the answer later is why.
+    static_cast<void>(time_.Open());
+    return devices;
+  }
   if (status.code == Code::kPermissionDenied || (refused && status.ok()))
     return Status{
         Code::kPermissionDenied,
@@ -51,6 +56,17 @@ Status RaplEnergy::Read(size_t device, EnergyReading& out) {
   EnergyZone& zone = zones_[device];
   RETURN_IF_ERROR(reader_->ReadAgain(zone));
   out.joules = static_cast<double>(*zone.energy_uj) * 1e-6;
+  return Ok();
+}
+
+// All zones are asked one after the other, so one walk over the processes serves them all.
+Status RaplEnergy::Processes(size_t device, EnergyProcesses& out) {
+  if (told_.at(device)) {
+    RETURN_IF_ERROR(time_.SinceLast(answer_));
+    told_.assign(told_.size(), false);
+  }
+  told_[device] = true;
+  out = answer_;
   return Ok();
 }
 

@@ -8,13 +8,14 @@
 
 #include <gpulens/energy.h>
 
+#include "sdk/energy/processes/processor_time.h"
 #include "sources/host/hardware.h"
 
 namespace gpulens::sdk {
 
 class RaplEnergy final : public EnergySource {
  public:
-  // `root`: "/", or a folder of a test.
+  // `root`: "/", or a folder of a test. Processes are always those of this machine.
   explicit RaplEnergy(std::string root) : root_(std::move(root)) {}
 
   std::string_view name() const noexcept override { return "rapl"; }
@@ -22,11 +23,16 @@ class RaplEnergy final : public EnergySource {
   // kPermissionDenied: it is there, and only root may read it.
   Result<std::vector<EnergyDevice>> Open() override;
   Status Read(size_t device, EnergyReading& out) override;
+  // Processor time is the machine's: the same for every package and its memory.
+  Status Processes(size_t device, EnergyProcesses& out) override;
 
  private:
   const std::string root_;
   std::optional<HostFiles> files_;
   std::optional<EnergyReader> reader_;
+  ProcessorTime time_;
+  EnergyProcesses answer_;
+  std::vector<bool> told_;         // by zone: it has had this answer
   std::vector<EnergyZone> zones_;  // those that are devices
 };
 

@@ -265,6 +265,84 @@ TEST_F(HwmonEnergyTest, NothingIsThere) {
   EXPECT_EQ(source.Open().status().code, Code::kUnavailable);
 }
 
+// A machine where /proc numbers processes as the host does: pid 70 and its child 71 are others, 80 is ours.
+struct ProcessWorld {
+  explicit ProcessWorld(const char* space = "pid:[4026531836]") {
+    const std::string proc = root.path() + "/proc";
+    std::filesystem::create_directories(proc + "/self/ns");
+    std::filesystem::create_symlink(space, proc + "/self/ns/pid");
+    Add(70, 1);
+    Add(80, static_cast<uint32_t>(::getpid()));
+    Add(81, 80);
+    Add(static_cast<uint32_t>(::getpid()), 1);
+  }
+  void Add(uint32_t pid, uint32_t parent) {
+    std::string line = std::to_string(pid) + " (a) b) S " + std::to_string(parent);
+    for (int i = 0; i < 40; ++i) line += " 7";
+    std::filesystem::create_directories(root.path() + "/proc/" + std::to_string(pid));
+    root.Write("proc/" + std::to_string(pid) + "/stat", line + "\n");
+  }
+  gpulens::testing::TempFolder root;
+};
+
+TEST(NvmlProcesses, OursAndOthersWithWhatTheyUse) {
+  ManualClock clock{{.boot_ns = 1'000'000'000'000, .unix_ns = 1'700'000'000'000'000'000}};
+  const ProcessWorld world;
+  ASSERT_TRUE(
+      nvml::FakeWorld::Get()
+          .Use("model: H100\ngpus: 2\nprocesses:\n"
+               "  - {gpu: 0, pid: 70, memory: 3GiB, sm: 10}\n  - {gpu: 0, pid: 81, memory: 2GiB, sm: 30}\n"
+               "  - {gpu: 0, pid: 99, memory: 1GiB, sm: 0, memory_use: 0}\n"
+               "  - {gpu: 1, pid: 80, memory: 1GiB, type: graphics}\n",
+               &clock)
+          .ok());
+  NvmlEnergy source(&nvml::FakeNvmlLookup, clock, world.root.path());
+  ASSERT_TRUE(source.Open().ok());
+  EnergyProcesses found;
+  Status status = source.Processes(0, found);
+  ASSERT_TRUE(status.ok()) << status.detail;
+  ASSERT_EQ(found.list.size(), 3u);
+  EXPECT_FALSE(found.since_last);
+  EXPECT_EQ(found.list[0].pid, 70u);
+  EXPECT_FALSE(found.list[0].own);
+  EXPECT_DOUBLE_EQ(found.list[0].utilization_ratio, 0.1);
+  EXPECT_TRUE(found.list[1].own) << "a child of a child";
+  EXPECT_DOUBLE_EQ(found.list[1].utilization_ratio, 0.3);
+  EXPECT_EQ(found.list[1].memory_used_bytes, 2.0 * (1 << 30));
+  EXPECT_FALSE(found.list[2].own) << "it has ended";
+  EXPECT_EQ(found.list[2].utilization_ratio, 0) << "idle, which the library tells by leaving it out";
+  found = {};
+  ASSERT_TRUE(source.Processes(1, found).ok());
+  ASSERT_EQ(found.list.size(), 1u);
+  EXPECT_TRUE(found.list[0].own);
+}
+
+TEST(NvmlProcesses, NumbersOfAnotherNamespaceMeanNothing) {
+  ManualClock clock{{.boot_ns = 1'000'000'000'000, .unix_ns = 1'700'000'000'000'000'000}};
+  const ProcessWorld world("pid:[4026532999]");
+  ASSERT_TRUE(nvml::FakeWorld::Get().Use("gpus: 1\nprocesses: [{pid: 80, memory: 1GiB}]\n", &clock).ok());
+  NvmlEnergy source(&nvml::FakeNvmlLookup, clock, world.root.path());
+  ASSERT_TRUE(source.Open().ok());
+  EnergyProcesses found;
+  EXPECT_EQ(source.Processes(0, found).code, gpulens::Code::kUnavailable);
+}
+
+TEST(NvmlProcesses, WhoWasFoundToBelongStaysWhenItsParentEnds) {
+  ProcessWorld world;
+  RunFamily family(world.root.path());
+  const auto self = static_cast<uint32_t>(::getpid());
+  EXPECT_TRUE(family.Has(81, self, ""));
+  world.Add(81, 1);
+  EXPECT_TRUE(family.Has(81, self, ""));
+  EXPECT_FALSE(RunFamily(world.root.path()).Has(81, self, ""));
+  EXPECT_FALSE(family.Has(70, self, "exp-1"));
+  world.Add(72, 1);
+  world.root.Write("proc/72/environ", std::string("A=b\0GPULENS_RUN_ID=exp-1\0C=d", 28));
+  EXPECT_TRUE(family.Has(72, self, "exp-1"));
+  EXPECT_FALSE(family.Has(72, self, "exp-12"));
+  EXPECT_FALSE(family.Has(72, self, ""));
+}
+
 class RaplEnergyTest : public ::testing::Test {
  protected:
   void Zone(const std::string& zone, const std::string& name, uint64_t energy, uint64_t range = 1'000'000) {

@@ -12,6 +12,9 @@
 namespace gpulens::sdk {
 namespace {
 
+// Of an agent that is not there.
+constexpr Duration kNextTry = std::chrono::seconds(10);
+
 // In the clock of windows, as the agent's readings are.
 class Monotonic final : public Clock {
  public:
@@ -34,8 +37,11 @@ OwnOrAgent::OwnOrAgent(std::shared_ptr<EnergySource> own, std::shared_ptr<Energy
 Result<std::vector<EnergyDevice>> OwnOrAgent::Open() {
   auto found = own_->Open();
   // Devices that this process was not given are no reason to ask somebody else for them.
+  asked_.clear();
+  next_try_ = {};
   if (found && !found->empty()) {
     used_.store(own_.get());
+    devices_ = *found;
     return found;
   }
   auto asked = agent_->Open();
@@ -45,7 +51,25 @@ Result<std::vector<EnergyDevice>> OwnOrAgent::Open() {
   }
   used_.store(own_.get());
   if (found) return found;
-  return Status{found.error().code, found.error().detail + "; agent: " + asked.error().detail};
+  const bool wrong = asked.error().code == gpulens::Code::kInvalidArgument;
+  return Status{wrong ? asked.error().code : found.error().code,
+                found.error().detail + "; agent: " + asked.error().detail};
+}
+
+Status OwnOrAgent::Processes(size_t device, EnergyProcesses& out) {
+  Status own = used_.load()->Processes(device, out);
+  if (own.code != gpulens::Code::kUnavailable || used_.load() == agent_.get()) return own;
+  const auto now = std::chrono::steady_clock::now();
+  if (asked_.empty() && now >= next_try_) {
+    next_try_ = now + kNextTry;
+    if (auto found = agent_->Open()) asked_ = *std::move(found);
+  }
+  const auto same = std::ranges::find(asked_, devices_.at(device).id, &EnergyDevice::id);
+  if (same == asked_.end()) return own;
+  out = {};
+  Status asked = agent_->Processes(static_cast<size_t>(same - asked_.begin()), out);
+  if (!asked.ok()) asked_.clear();
+  return asked;
 }
 
 std::vector<std::shared_ptr<EnergySource>> SystemSources() {

@@ -23,11 +23,16 @@ class OwnOrAgent final : public EnergySource {
   EnergyVendor vendor() const noexcept override { return own_->vendor(); }
   Result<std::vector<EnergyDevice>> Open() override;
   Status Read(size_t device, EnergyReading& out) override { return used_.load()->Read(device, out); }
+  // Where the library's numbers of processes mean nothing here, by the agent's.
+  Status Processes(size_t device, EnergyProcesses& out) override;
   std::string Doing() const override { return used_.load()->Doing(); }
 
  private:
   const std::shared_ptr<EnergySource> own_, agent_;
   std::atomic<EnergySource*> used_;
+  // The agent's devices, while the library reads and the agent tells processes.
+  std::vector<EnergyDevice> devices_, asked_;
+  std::chrono::steady_clock::time_point next_try_{};
 };
 
 }  // namespace gpulens::sdk

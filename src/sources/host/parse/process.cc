@@ -85,20 +85,20 @@ Status ParseProcessStat(std::string_view text, ProcessStat& out) {
   out.state = state[0];
   // Fields 4 to 24 of proc(5). Some in between may be negative; a null pointer passes over those.
   uint64_t* const fields[] = {
+      &out.parent,
       nullptr,
       nullptr,
       nullptr,
       nullptr,
-      nullptr,
-      nullptr,  // ppid ... flags
+      nullptr,  // pgrp ... flags
       &out.minor_faults,
       nullptr,
       &out.major_faults,
       nullptr,  //
       &out.user_ticks,
       &out.system_ticks,
-      nullptr,
-      nullptr,  // cutime, cstime
+      &out.children_user_ticks,
+      &out.children_system_ticks,
       nullptr,
       nullptr,
       &out.threads,

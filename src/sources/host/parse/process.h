@@ -18,8 +18,11 @@ namespace gpulens {
 // /proc/<pid>/stat. Times in ticks of USER_HZ; start_ticks counts from boot, so (pid, start_ticks)
 // names a process for ever.
 struct ProcessStat {
-  char state = '?';  // R S D T t Z X I.
+  char state = '?';     // R S D T t Z X I.
+  uint64_t parent = 0;  // 0: it has none here.
   uint64_t user_ticks = 0, system_ticks = 0, start_ticks = 0;
+  // Of those of its children that have ended and were waited for, and of theirs.
+  uint64_t children_user_ticks = 0, children_system_ticks = 0;
   uint64_t minor_faults = 0, major_faults = 0;
   uint64_t threads = 0;
   uint64_t virtual_bytes = 0;

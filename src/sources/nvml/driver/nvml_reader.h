@@ -13,6 +13,7 @@
 #include "sources/nvml/driver/items/link_reader.h"
 #include "sources/nvml/driver/items/sample_reader.h"
 #include "sources/nvml/driver/parts/mig_reader.h"
+#include "sources/nvml/driver/parts/process_list.h"
 #include "sources/nvml/driver_protocol.h"
 
 namespace gpulens::nvml {
@@ -112,7 +113,6 @@ class GpuReader final : private ReadingSink {
   size_t TakeLinks(LinkCounter& counter, size_t at, size_t end);
   void ReadProcesses();
   int ReadProcessList(size_t list, const MigDevice& of);
-  void AppendProcesses(ProcessType type, size_t count, bool v1, const MigDevice& of);
   int ReadProcessLists(size_t list);
 
   int ReadUtilization();
@@ -174,7 +174,7 @@ class GpuReader final : private ReadingSink {
   std::array<uint8_t, kFieldIdRowCount> requested_rows_{};
   size_t requested_ = 0;
   std::vector<GpuProcess> processes_;
-  std::vector<std::byte> process_buffer_;
+  ProcessLister lister_{caller_, options_.avoid_process_v3};
   int64_t processes_boot_ns_ = 0;
   bool has_processes_ = false;
 };

@@ -1,63 +1,17 @@
 // The process lists of GpuReader.
 #include <algorithm>
-#include <cstring>
 
 #include "sources/nvml/driver/nvml_reader.h"
 
 namespace gpulens::nvml {
 
-int GpuReader::ReadProcessList(size_t list, const MigDevice& of) {
-  struct Variants {
-    int (*Symbols::* function[3])(Device, unsigned*, void*);
-    Call call[3];
-  };
-  static constexpr Variants kLists[] = {
-      {{&Symbols::ComputeProcessesV3, &Symbols::ComputeProcessesV2, &Symbols::ComputeProcesses},
-       {Call::kComputeProcessesV3, Call::kComputeProcessesV2, Call::kComputeProcesses}},
-      {{&Symbols::GraphicsProcessesV3, &Symbols::GraphicsProcessesV2, &Symbols::GraphicsProcesses},
-       {Call::kGraphicsProcessesV3, Call::kGraphicsProcessesV2, Call::kGraphicsProcesses}},
-      {{&Symbols::MpsProcessesV3, &Symbols::MpsProcessesV2, &Symbols::MpsProcesses},
-       {Call::kMpsProcessesV3, Call::kMpsProcessesV2, Call::kMpsProcesses}},
-  };
-  // Room for a larger struct than the one we know: a driver once wrote 32 bytes per process.
-  constexpr size_t kRoomPerProcess = 40;
-  constexpr size_t kFirstRoom = 32;
-  const Symbols& fn = caller_.fn();
-  size_t variant = 0;
-  if (!(fn.*kLists[list].function[0]) || (options_.avoid_process_v3 && fn.*kLists[list].function[1]))
-    variant = 1;
-  if (variant == 1 && !(fn.*kLists[list].function[1])) variant = 2;
-  if (process_buffer_.empty()) process_buffer_.resize(kFirstRoom * kRoomPerProcess);
-  while (true) {
-    auto room = static_cast<unsigned>(process_buffer_.size() / kRoomPerProcess);
-    unsigned number = room;
-    int code = caller_.Do(kLists[list].call[variant], fn.*kLists[list].function[variant], of.device, &number,
-                          static_cast<void*>(process_buffer_.data()));
-    if (code == kInsufficientSize && room < kMaxProcesses) {
-      process_buffer_.resize(std::min<size_t>(room * 2, kMaxProcesses) * kRoomPerProcess);
-      continue;
-    }
-    if (code == kSuccess)
-      AppendProcesses(static_cast<ProcessType>(list), std::min(number, room), variant == 2, of);
-    return code;
-  }
-}
-
 // A process that is in two lists counts once, as what it was first: compute before graphics.
-void GpuReader::AppendProcesses(ProcessType type, size_t count, bool v1, const MigDevice& of) {
-  size_t earlier = processes_.size();
-  for (size_t i = 0; i < count && processes_.size() < kMaxProcesses; ++i) {
-    GpuProcess process{.type = type};
-    if (v1) {
-      ProcessInfoV1 info;
-      std::memcpy(&info, process_buffer_.data() + i * sizeof info, sizeof info);
-      process.pid = info.pid, process.memory_used = info.used_memory;
-    } else {
-      ProcessInfoV2 info;
-      std::memcpy(&info, process_buffer_.data() + i * sizeof info, sizeof info);
-      process.pid = info.pid, process.memory_used = info.used_memory;
-      process.gpu_instance = info.gpu_instance, process.compute_instance = info.compute_instance;
-    }
+int GpuReader::ReadProcessList(size_t list, const MigDevice& of) {
+  const int code = lister_.Read(of.device, static_cast<ProcessType>(list));
+  if (code != kSuccess) return code;
+  const size_t earlier = processes_.size();
+  for (GpuProcess process : lister_.found()) {
+    if (processes_.size() >= kMaxProcesses) break;
     if (of.key.kind == PartKind::kMig) {  // Who is asked for a MIG device need not say which.
       process.gpu_instance = of.key.id;
       process.compute_instance = of.key.sub;
@@ -69,6 +23,7 @@ void GpuReader::AppendProcesses(ProcessType type, size_t count, bool v1, const M
     auto end = processes_.begin() + static_cast<std::ptrdiff_t>(earlier);
     if (std::none_of(processes_.begin(), end, same)) processes_.push_back(process);
   }
+  return code;
 }
 
 // One list of the GPU, or of each of its MIG devices. The first failure ends it.

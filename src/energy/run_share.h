@@ -1,0 +1,99 @@
+// How much of what one device draws is one run's, by who was seen to use the device now and then. Pure.
+//
+//   RunShare share(begin_ns);
+//   share.Saw({.at_ns = now, .share = ShareOf(processes)});   // some times a second
+//   share.Settle(curve);                                      // after each reading
+//   RunPart part = share.Upto(end_ns, curve);
+//
+// Between two looks the run has the mean of the two shares; it may have come or gone at any time in between,
+// so half of their difference is how far that can be off. Before the first look it has the share of the first
+// one, after the last the share of the last. Shares of all users of an instant are 1, or nobody's, so the
+// parts of all runs and of others add up to what the device drew, its idle power included.
+//
+// Not thread-safe. Keeps the looks that the curve has not settled, and sums of the others.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <optional>
+#include <span>
+
+#include <gpulens/energy_source.h>
+
+#include "energy/energy_curve.h"
+
+namespace gpulens::energy {
+
+// By what a part was told from the whole; the later, the less is known.
+enum class Sharing : uint8_t { kNone, kExclusive, kByUtilization, kByCpuTime, kEqually, kWholeBoard };
+inline constexpr size_t kSharings = 6;
+
+struct UseShare {
+  double own = 0;     // of the device, 0 to 1
+  double spread = 0;  // what another way of sharing would say: how far off the way itself may be
+  Sharing sharing = Sharing::kNone;
+};
+// Nobody: none of it. Our processes alone: all of it. Else by their utilization, or where that is not told or
+// all are idle in equal parts.
+UseShare ShareOf(const EnergyProcesses& processes) noexcept;
+// Of a device that does not tell who uses it.
+inline constexpr UseShare kWholeBoard{.own = 1, .spread = 0, .sharing = Sharing::kWholeBoard};
+
+struct Look {
+  int64_t at_ns = 0;
+  UseShare share;
+  bool since_last = false;  // the share is of the time since the look before
+};
+
+struct RunPart {
+  double joules = 0;                   // the run's
+  double device_joules = 0;            // of the device, whoever used it, since the run first did
+  double half_width = 0;               // by the readings: a bound where there is a counter
+  double sharing_half_width = 0;       // by who used it when, and by the way of sharing: an estimate
+  std::array<double, kSharings> by{};  // `joules` by how they were told
+  double guessed_seconds = 0;          // before the first reading, at the power of it
+  Flaw flaw = Flaw::kNone;             // while the run used it: then joules are not all of it
+
+  bool used() const noexcept { return device_joules > 0 || flaw != Flaw::kNone; }
+};
+
+class RunShare {
+ public:
+  // `most_watts`: that the device can draw; infinite or NaN: not known.
+  RunShare(int64_t begin_ns, double most_watts);
+
+  // One that is not later than the last is ignored.
+  void Saw(const Look& look);
+  std::optional<int64_t> seen_ns() const noexcept { return seen_; }
+  // Takes what no later reading moves.
+  void Settle(const EnergyCurve& curve);
+  // The run's part from its begin to `end_ns`, which is not before what is settled.
+  RunPart Upto(int64_t end_ns, const EnergyCurve& curve) const;
+
+ private:
+  struct Slice {
+    double own = 0, off = 0;
+    Sharing sharing = Sharing::kNone;
+  };
+  Slice Between(const Look& look) const noexcept;
+  Slice Last() const noexcept;
+  bool Begin(const EnergyCurve& curve, int64_t until_ns, const Slice& slice);
+  void Take(const EnergyCurve& curve, int64_t until_ns, const Slice& slice);
+  void Add(double joules, const Slice& slice) noexcept;
+
+  const double most_watts_;
+  int64_t at_ns_;  // taken up to here
+  bool begun_ = false;
+  double joules_ = 0, half_width_ = 0, integral_half_width_ = 0;  // of the curve, there
+  uint32_t flaws_ended_ = 0;
+  double own_ = 0;  // of the slice before
+  double own_seconds_ = 0;
+  std::optional<Look> last_;
+  std::optional<int64_t> seen_;
+  std::deque<Look> ahead_;
+  RunPart part_;
+};
+
+}  // namespace gpulens::energy

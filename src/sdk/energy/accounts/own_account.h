@@ -1,0 +1,69 @@
+// What the processes of one run draw of the devices of a book, and how they use them. No thread and no clock:
+// it is told who uses what, and asked. Guarded by the engine's lock.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <string>
+#include <vector>
+
+#include <gpulens/energy_own.h>
+
+#include "energy/run_share.h"
+#include "sdk/energy/book.h"
+#include "sdk/energy/track.h"
+#include "sdk/energy/window_pool.h"
+
+namespace gpulens::sdk {
+
+class OwnAccount {
+ public:
+  // `patience_ns`: how far it may reach beyond the last reading.
+  OwnAccount(const std::deque<Track>& tracks, const Selection& selection, int64_t patience_ns,
+             int64_t begin_ns);
+
+  void End(int64_t at_ns) noexcept { end_ns_ = std::min(end_ns_, at_ns); }
+  bool ended() const noexcept { return end_ns_ != energy::kOpenEnd; }
+
+  // Whether it should be looked who uses this track: often while the run is young, and once after its end.
+  bool Wants(size_t track, int64_t now_ns) const;
+  // `status` not ok: it is not told.
+  void Saw(size_t track, int64_t at_ns, const Status& status, const EnergyProcesses& processes);
+  // After the looks of a round.
+  void Tick();
+  void Settle();
+
+  bool Closed() const;   // it was looked after the end, at each device
+  bool Settled() const;  // no later reading moves the result
+  OwnEnergy Result(int64_t now_ns) const;
+
+ private:
+  struct Part {
+    size_t track;
+    bool beside;
+    energy::RunShare share;
+    int64_t first_seen_ns = 0;
+    bool fresh = false;  // seen in this round
+    double own = 0, memory_bytes = kNotMeasured, utilization_ratio = kNotMeasured;
+    Status untold = {};
+  };
+  struct Sum;
+
+  energy::RunPart Of(const Part& part, int64_t end_ns) const;
+  bool Unseen(const Part& part, int64_t end_ns) const noexcept;
+  Sum Add(bool beside, int64_t end_ns) const;
+  void Judge(const Sum& sum, int64_t end_ns, int64_t now_ns, EnergyResult& out) const;
+  void Fill(const Sum& sum, OwnEnergy& out) const;
+  void FillParts(const Sum& sum, EnergyResult& out) const;
+  std::string Remarks(const Sum& sum) const;
+  const Track& TrackOf(const Part& part) const { return tracks_[part.track]; }
+
+  const std::deque<Track>& tracks_;
+  const EnergyVendor vendor_;
+  const int64_t patience_ns_, begin_ns_;
+  int64_t end_ns_ = energy::kOpenEnd;
+  std::vector<Part> parts_;
+  TickSums ticks_;
+};
+
+}  // namespace gpulens::sdk
