@@ -1,6 +1,7 @@
 #include "sdk/energy/book.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <limits>
 
@@ -104,10 +105,14 @@ EnergySample Book::SampleOf(int64_t at_ns) const {
   double* const joules[kParts] = {&out.gpu_joules, &out.cpu_joules, &out.dram_joules};
   double utilization = 0, temperature = 0;
   size_t utilizations = 0, temperatures = 0;
+  std::array<bool, kParts> silent{};  // a sum without one of its devices would fall
   for (const auto* list : {&selection_.shared, &selection_.beside}) {
     for (size_t i : *list) {
       const Track& track = tracks_[i];
-      if (track.read_ns <= ticked_ns_) continue;
+      if (track.read_ns <= ticked_ns_) {
+        silent[PartOf(track)] = true;
+        continue;
+      }
       AddTo(*watts[PartOf(track)], track.watts);
       AddTo(*joules[PartOf(track)], track.curve.At(track.read_ns).joules);
       if (list == &selection_.beside) continue;
@@ -118,6 +123,8 @@ EnergySample Book::SampleOf(int64_t at_ns) const {
         temperature += track.latest.temperature_celsius, ++temperatures;
     }
   }
+  for (size_t part = 0; part < kParts; ++part)
+    if (silent[part]) *watts[part] = *joules[part] = kNotMeasured;
   if (utilizations > 0) out.utilization_ratio = utilization / static_cast<double>(utilizations);
   if (temperatures > 0) out.temperature_celsius = temperature / static_cast<double>(temperatures);
   return out;

@@ -6,6 +6,8 @@
 #include <cmath>
 #include <map>
 #include <random>
+#include <stdexcept>
+#include <string_view>
 
 #include "base/testing/allocations.h"
 #include "sdk/energy/engine_rig_for_test.h"
@@ -495,6 +497,30 @@ TEST(Engine, LooksBack) {
   EXPECT_NEAR(result.energy_joules, 12, 1e-6) << "120 ms of 100 W, between readings: the original says 0";
   EXPECT_NEAR(result.cpu_joules, 6, 1e-6);
   EXPECT_EQ(rig.engine->Between(*rig.book, from - 9000 * kMs, from).validity, EnergyValidity::kGap);
+}
+
+TEST(Engine, ASocketThatDoesNotAnswerMakesTheirSumUnknown) {
+  Rig rig;
+  const int64_t asleep_ns = rig.clock.Now().boot_ns + 500 * kMs;
+  rig.source->AddGpu("GPU-0", [](int64_t) { return Watts(100); });
+  for (const char* id : {"package-0", "package-1"}) {
+    const bool sleeps = std::string_view(id) == "package-1";
+    rig.source->Add({.id = id, .name = {}, .part = EnergyPart::kCpu}, [=](int64_t ns) {
+      if (sleeps && ns > asleep_ns) throw std::runtime_error("it sleeps");
+      EnergyReading reading;
+      reading.joules = 50 * SecondsOf(ns);
+      return reading;
+    });
+  }
+  rig.Start();
+  const int64_t from = rig.engine->Now();
+  rig.Pass(seconds(1), milliseconds(100));
+  const auto samples = rig.engine->History(*rig.book, from, rig.engine->Now());
+  ASSERT_EQ(samples.size(), 11u);
+  EXPECT_NEAR(samples[5].cpu_watts, 100, 1e-6);
+  EXPECT_NEAR(samples[6].gpu_watts, 100, 1e-9);
+  EXPECT_TRUE(std::isnan(samples[6].cpu_watts)) << "half of it would look like a fall";
+  EXPECT_TRUE(std::isnan(samples[6].cpu_joules));
 }
 
 TEST(Engine, LooksBackAsFarAsIsAskedFor) {

@@ -6,7 +6,7 @@
 
 #include <gpulens/energy.h>
 
-#include "sdk/inference/record_slot.h"
+#include "sdk/inference/packed_record.h"
 
 namespace gpulens::inference {
 
