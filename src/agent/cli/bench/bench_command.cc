@@ -181,9 +181,9 @@ void AddOptions(CLI::App& serve, BenchOptions& options) {
   serve.add_option("--timeout", options.timeout, "Of one request, 2m")->type_name("D");
   serve.add_option("--seed", options.seed, "Of prompts and random times, 1: the same seed, the same load");
   serve
-      .add_option(
-          "--store", options.store,
-          "Keeps each measured request as a record, in a file or at postgresql://…: gpulens telemetry")
+      .add_option("--store", options.store,
+                  "Keeps each measured request as a record, in a file or at postgresql://… or "
+                  "clickhouse://…: gpulens telemetry")
       ->type_name("PATH_OR_URL");
   serve.add_option("--engine", options.engine, "What these records name as the engine: vllm, sglang, …")
       ->type_name("NAME");
