@@ -15,9 +15,8 @@ from gpulens.compat import openjarvis as t
 from gpulens.compat import pydotcompute as p
 from gpulens.compat.openjarvis.flops import estimate_flops_no_kv_cache
 from gpulens.ring.queues import BoundedQueue, Full
+from monitors import FixedMonitor
 from telemetry_files import InAFolder, record
-from test_compat_engines import FakeMonitor
-from test_compat_openjarvis import Fixed
 from test_compat_session import Server, filled
 from test_energy_source import Scripted, wait_until
 
@@ -185,7 +184,7 @@ class Energy(Cases):
 
     def test_batches(self):
         def batch(joules, *tokens):
-            made = t.EnergyBatch(Fixed(joules=joules) if joules else None)
+            made = t.EnergyBatch(FixedMonitor(joules=joules) if joules else None)
             with made.sample() as context:
                 for each in tokens:
                     context.record_request(each)
@@ -226,7 +225,7 @@ class Records(InAFolder):
         store, bus = t.TelemetryStore(self.path), t.EventBus()
         store.subscribe_to_bus(bus)
         for tokens in (50, 0):
-            engine = t.InstrumentedEngine(Engine(result={"usage": {"completion_tokens": tokens}}), bus, energy_monitor=FakeMonitor())
+            engine = t.InstrumentedEngine(Engine(result={"usage": {"completion_tokens": tokens}}), bus, energy_monitor=FixedMonitor(10.0, 250.0))
             engine.generate([], model=f"of {tokens}")
         store.close()
         fifty, none = self.rows()

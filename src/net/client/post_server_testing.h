@@ -3,7 +3,6 @@
 #pragma once
 
 #include <openssl/ssl.h>
-#include <signal.h>
 #include <sys/socket.h>
 
 #include <atomic>
@@ -19,6 +18,7 @@
 #include "base/check.h"
 #include "base/fd.h"
 #include "net/address.h"
+#include "net/testing/scripted_server.h"
 #include "net/tls.h"
 
 namespace gpulens::testing {
@@ -161,11 +161,7 @@ class PostServer {
   }
 
   void Serve(Peer& peer, int number) {
-    // OpenSSL writes without MSG_NOSIGNAL.
-    sigset_t pipe;
-    sigemptyset(&pipe);
-    sigaddset(&pipe, SIGPIPE);
-    ::pthread_sigmask(SIG_BLOCK, &pipe, nullptr);
+    BlockSigpipe();
     bool good = true;
     if (tls_) {
       peer.ssl_ = SSL_new(static_cast<SSL_CTX*>(tls_->native()));

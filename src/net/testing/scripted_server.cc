@@ -1,6 +1,7 @@
 #include "net/testing/scripted_server.h"
 
 #include <openssl/ssl.h>
+#include <signal.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -8,6 +9,13 @@
 #include "base/parse.h"
 
 namespace gpulens::testing {
+
+void BlockSigpipe() noexcept {
+  sigset_t pipe;
+  sigemptyset(&pipe);
+  sigaddset(&pipe, SIGPIPE);
+  ::pthread_sigmask(SIG_BLOCK, &pipe, nullptr);
+}
 
 struct ScriptedServer::Peer {
   UniqueFd fd;
@@ -99,6 +107,7 @@ size_t BodyBytes(std::string_view head) {
 }  // namespace
 
 void ScriptedServer::Serve(Peer& peer, int number) {
+  BlockSigpipe();
   if (tls_) {
     peer.ssl = SSL_new(static_cast<SSL_CTX*>(tls_->native()));
     SSL_set_fd(peer.ssl, peer.fd.get());

@@ -15,6 +15,9 @@
 
 namespace gpulens::testing {
 
+// For threads of tests that write by OpenSSL's own socket, which knows no MSG_NOSIGNAL.
+void BlockSigpipe() noexcept;
+
 // Thread-safe. Every connection has a thread; destruction ends them all.
 class ScriptedServer {
  public:
