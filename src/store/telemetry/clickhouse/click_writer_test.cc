@@ -133,7 +133,7 @@ TEST(ClickWriter, WithoutAnAnswerTheSameIsSentAgainThoughMoreRowsWait) {
   EXPECT_EQ(kept->stored, 30u);
   const auto sent = fake.rows();
   ASSERT_EQ(sent.size(), 4u);
-  for (const size_t again : {1, 2}) {
+  for (const size_t again : {size_t{1}, size_t{2}}) {
     EXPECT_EQ(sent[again].token, sent[0].token);
     EXPECT_EQ(sent[again].data, sent[0].data);
   }
