@@ -5,6 +5,7 @@
 #include <span>
 #include <unordered_map>
 
+#include "base/testing/thread_sanitizer.h"
 #include "sources/nvml/driver/reader_for_test.h"
 
 namespace gpulens::nvml {
@@ -104,13 +105,15 @@ class CodesTest : public ReaderTest {
 
 class EveryCall : public CodesTest, public testing::WithParamInterface<const char*> {};
 
+// One thread alone works here: for the thread sanitizer, which makes it slow, a part is enough.
 TEST_P(EveryCall, MayAnswerAnyCode) {
   for (const char* model : {"H100", "GB200", "RTX4090"}) {
+    if (kThreadSanitizer && model[0] != 'H') continue;
     ASSERT_TRUE(Run(model, ""));
     Seen well = seen_;
     ASSERT_GT(well.size(), 200U);
     constexpr int kOneOfEachMeaning[] = {3, 4, 6, 7, 15, 16, 25, 999};
-    bool first = model[0] == 'H';
+    bool first = model[0] == 'H' && !kThreadSanitizer;
     for (int code : first ? std::span<const int>(kCodes) : std::span<const int>(kOneOfEachMeaning)) {
       std::string rule = std::string("errors: [{call: ") + GetParam() + ", code: " + std::to_string(code);
       Run(model, rule + "}]\n");
