@@ -34,7 +34,7 @@ def _python(found):
         rows.append([what, *cells])
     lines = _table(["ns a call, best (median)", *[f"{name} {version}" for name, version in found["versions"].items()]], rows)
     rows = [[name, f"{seconds * 1e3:.1f}"] for name, seconds in found["imports"].items()]
-    return lines + [""] + _table(["import, ms of CPU more than none, median", ""], rows) + [""]
+    return lines + [""] + _table(["import, ms of CPU, median", ""], rows) + [""]
 
 
 SECTIONS = {

@@ -1,6 +1,5 @@
 """Section `python`: calls from Python and the time to import, beside the libraries that do the same."""
 import json
-import resource
 import statistics
 import sys
 
@@ -29,11 +28,9 @@ def environment():
 
 
 def import_seconds(python, statement):
-    """CPU time of a fresh interpreter that runs this."""
-    before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    measure.output_of([python, "-c", statement])
-    after = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    """CPU time of a statement in a fresh interpreter, by its own clock: what the interpreter itself takes varies more."""
+    timed = f"import time; begin = time.process_time_ns(); {statement}; print(time.process_time_ns() - begin)"
+    return int(measure.output_of([python, "-c", timed])) * 1e-9
 
 
 def imports(python):
@@ -41,9 +38,8 @@ def imports(python):
         import_seconds(python, statement)  # writes what Python keeps of a compiled module
     found = {name: [] for name in IMPORTS}
     for _ in range(ROUNDS):
-        empty = import_seconds(python, "pass")
         for name, statement in IMPORTS.items():
-            found[name].append(max(import_seconds(python, statement) - empty, 0.0))
+            found[name].append(import_seconds(python, statement))
     return {name: statistics.median(times) for name, times in found.items()}
 
 
