@@ -9,6 +9,7 @@
 #include "base/parse.h"
 #include "base/result.h"
 #include "base/text.h"
+#include "base/url_name.h"
 #include "net/plain/secure_post.h"
 
 namespace gpulens::clickhouse {
@@ -92,22 +93,10 @@ Status ReadPath(std::string_view target, Address& address) {
 
 bool IsUrl(std::string_view text) noexcept { return text.starts_with(kPlain) || text.starts_with(kSecure); }
 
-std::string NameOf(std::string_view url) {
-  const size_t from = url.find("://") + 3;
-  const std::string_view scheme = url.substr(0, from), rest = url.substr(from);
-  // A password that was not escaped may hold any of these characters: the last @ ends it.
-  const size_t at = rest.rfind('@');
-  std::string_view user = at == std::string_view::npos ? "" : rest.substr(0, at);
-  std::string_view where = at == std::string_view::npos ? rest : rest.substr(at + 1);
-  user = user.substr(0, user.find_first_of(":/?"));
-  where = where.substr(0, where.find('?'));
-  return std::string(scheme) + std::string(user) + (user.empty() ? "" : "@") + std::string(where);
-}
-
 Result<Address> ParseUrl(std::string_view url) {
   const auto wrong = [&](const std::string& why) {
     return Status{Code::kInvalidArgument,
-                  NameOf(url) + " and what follows cannot be read as a URL of ClickHouse: " + why +
+                  UrlName(url) + " and what follows cannot be read as a URL of ClickHouse: " + why +
                       "; special characters of a password are written as %40"};
   };
   const bool secure = url.starts_with(kSecure);
@@ -130,10 +119,10 @@ std::string NameQuoted(std::string_view name) { return Escaped(name, '`'); }
 Result<std::unique_ptr<Server>> Server::Open(const std::string& url) {
   ASSIGN_OR_RETURN(Address address, ParseUrl(url));
   if (address.url.tls && !LinkedSecurePost())
-    return Status{Code::kUnavailable, NameOf(url) +
+    return Status{Code::kUnavailable, UrlName(url) +
                                           ": this program is built without TLS; clickhouse:// goes "
                                           "in the clear"};
-  return std::unique_ptr<Server>(new Server(std::move(address), NameOf(url)));
+  return std::unique_ptr<Server>(new Server(std::move(address), UrlName(url)));
 }
 
 // What it says in one line, without the password, should it repeat it.

@@ -19,8 +19,6 @@ namespace gpulens::clickhouse {
 // clickhouse://USER:PASSWORD@HOST:PORT/DATABASE?table=NAME, clickhouses:// for TLS; all but HOST may be left
 // out.
 bool IsUrl(std::string_view text) noexcept;
-// The URL as people may see it: without a password and without parameters.
-std::string NameOf(std::string_view url);
 
 struct Address {
   HttpUrl url;  // its target is not used

@@ -5,6 +5,7 @@
 
 #include "base/parse.h"
 #include "base/result.h"
+#include "base/url_name.h"
 
 namespace gpulens::postgres {
 namespace {
@@ -31,18 +32,6 @@ bool IsUrl(std::string_view text) noexcept {
   return text.starts_with(kSchemes[0]) || text.starts_with(kSchemes[1]);
 }
 
-std::string NameOf(std::string_view url) {
-  const size_t from = url.find("://") + 3;
-  const std::string_view scheme = url.substr(0, from), rest = url.substr(from);
-  // A password that was not escaped may hold any of these characters: the last @ ends it.
-  const size_t at = rest.rfind('@');
-  std::string_view user = at == std::string_view::npos ? "" : rest.substr(0, at);
-  std::string_view where = at == std::string_view::npos ? rest : rest.substr(at + 1);
-  user = user.substr(0, user.find_first_of(":/?"));
-  where = where.substr(0, where.find('?'));
-  return std::string(scheme) + std::string(user) + (user.empty() ? "" : "@") + std::string(where);
-}
-
 Rows::Rows(Rows&& other) noexcept
     : libpq_(other.libpq_), result_(std::exchange(other.result_, nullptr)), at_(other.at_) {}
 Rows::~Rows() { libpq_->clear(result_); }
@@ -67,7 +56,7 @@ Result<Connection> Connection::Open(const std::string& url) {
   LibOption* parsed = libpq->parse(url.c_str(), &error);
   if (error) libpq->memory_free(error);
   if (!parsed)
-    return Status{Code::kInvalidArgument, NameOf(url) +
+    return Status{Code::kInvalidArgument, UrlName(url) +
                                               " and what follows cannot be read as a URL of PostgreSQL; "
                                               "special characters of a password are written as %40"};
   libpq->parse_free(parsed);
@@ -79,7 +68,7 @@ Result<Connection> Connection::Open(const std::string& url) {
   if (!handle) return Status{Code::kExhausted, "no memory for a connection"};
   Connection connection(*libpq, handle);
   if (libpq->status(handle) != kConnected)
-    return Status{Code::kUnavailable, NameOf(url) + ": " + OneLine(libpq->error(handle))};
+    return Status{Code::kUnavailable, UrlName(url) + ": " + OneLine(libpq->error(handle))};
   libpq->on_notice(handle, &PassOver, nullptr);
   // Servers before 12 round otherwise.
   RETURN_IF_ERROR(connection.Run("SET extra_float_digits = 3"));

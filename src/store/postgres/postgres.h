@@ -19,8 +19,6 @@
 namespace gpulens::postgres {
 
 bool IsUrl(std::string_view text) noexcept;
-// The URL as people may see it: without a password and without parameters.
-std::string NameOf(std::string_view url);
 
 // An answer, read row by row.
 class Rows {

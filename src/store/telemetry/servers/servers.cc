@@ -1,6 +1,7 @@
 #include "store/telemetry/servers/servers.h"
 
 #include "base/result.h"
+#include "base/url_name.h"
 #include "store/clickhouse/clickhouse.h"
 #include "store/postgres/postgres.h"
 #include "store/telemetry/clickhouse/click_reader.h"
@@ -14,9 +15,7 @@ bool IsServer(std::string_view path_or_url) noexcept {
   return postgres::IsUrl(path_or_url) || clickhouse::IsUrl(path_or_url);
 }
 
-std::string ServerName(std::string_view url) {
-  return clickhouse::IsUrl(url) ? clickhouse::NameOf(url) : postgres::NameOf(url);
-}
+std::string ServerName(std::string_view url) { return UrlName(url); }
 
 Result<std::unique_ptr<Destination>> OpenServer(const std::string& url, std::chrono::nanoseconds retention) {
   std::unique_ptr<Destination> server;
