@@ -11,6 +11,7 @@
 #include <thread>
 
 #include "base/testing/temp_folder.h"
+#include "sdk/energy/engine.h"
 #include "sdk/energy/fake_source_for_test.h"
 #include "store/experiments/run_reader.h"
 
@@ -30,13 +31,7 @@ EnergyReading HundredWatts(int64_t ns) {
 }
 
 std::shared_ptr<sdk::FakeSource> ThreeGpus() {
-  static const struct : Clock {
-    Instant Now() const noexcept override {
-      const int64_t ns = std::chrono::steady_clock::now().time_since_epoch().count();
-      return {ns, ns};
-    }
-  } clock;
-  auto source = std::make_shared<sdk::FakeSource>(clock, EnergyVendor::kNvidia);
+  auto source = std::make_shared<sdk::FakeSource>(sdk::SteadyClock(), EnergyVendor::kNvidia);
   for (const char* id : {"GPU-a", "GPU-b", "GPU-c"}) source->AddGpu(id, HundredWatts);
   return source;
 }

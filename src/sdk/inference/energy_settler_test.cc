@@ -5,6 +5,7 @@
 #include <chrono>
 #include <cmath>
 
+#include "sdk/energy/engine.h"
 #include "sdk/energy/fake_source_for_test.h"
 
 namespace gpulens::inference {
@@ -14,13 +15,7 @@ using namespace std::chrono_literals;
 
 // A GPU that draws 100 W, by its counter.
 EnergyMonitor Monitor() {
-  static const struct : Clock {
-    Instant Now() const noexcept override {
-      const int64_t ns = std::chrono::steady_clock::now().time_since_epoch().count();
-      return {ns, ns};
-    }
-  } clock;
-  auto source = std::make_shared<sdk::FakeSource>(clock, EnergyVendor::kNvidia);
+  auto source = std::make_shared<sdk::FakeSource>(sdk::SteadyClock(), EnergyVendor::kNvidia);
   source->AddGpu("GPU-a", [](int64_t ns) {
     EnergyReading reading;
     reading.joules = static_cast<double>(ns) * 1e-7;
