@@ -1,39 +1,20 @@
 """inference_program, which keeps records in stores as it is told line by line."""
 import os
 import pathlib
-import subprocess
 
 from agent import BINARY
+from line_program import LineProgram
 
 PROGRAM = pathlib.Path(os.environ.get("INFERENCE_PROGRAM", BINARY.parent / "inference_program"))
 
 
-class Program:
+class Program(LineProgram):
     def __init__(self, environment=None):
-        self.process = subprocess.Popen([str(PROGRAM)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-                                        text=True, env=environment)  # fmt: skip
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_):
-        self.process.kill()
-        self.process.communicate()
-
-    def do(self, line):
-        self.process.stdin.write(line + "\n")
-        self.process.stdin.flush()
-        return self.process.stdout.readline().strip()
+        super().__init__(PROGRAM, environment)
 
     def health(self):
         stored, queued, dropped, rejected, *error = self.do("health").split(" ", 4)
         return int(stored), int(queued), int(dropped), int(rejected), " ".join(error)
-
-    def end(self):
-        """What it has said on standard error."""
-        said = self.process.communicate(timeout=60)[1]
-        assert self.process.returncode == 0, said
-        return said
 
 
 def near(test, first, second, where="stats"):

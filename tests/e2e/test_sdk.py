@@ -2,12 +2,12 @@
 import http.client
 import os
 import pathlib
-import subprocess
 import tempfile
 import unittest
 
 from agent import BINARY, Agent, free_port, samples, value, wait_until
 from go_peers import Collector
+from line_program import LineProgram
 from otlp_receiver import Receiver
 from test_grpc import certificate, grpc
 
@@ -20,33 +20,12 @@ PROGRAM = pathlib.Path(os.environ.get("SDK_PROGRAM", BINARY.parent / "sdk_progra
 MANY = 8_000_000
 
 
-class Program:
-    """One that does what it is told, a line at a time."""
+class Program(LineProgram):
+    end_seconds = 30
 
     def __init__(self, **environment):
         clean = {key: text for key, text in os.environ.items() if not key.startswith(("OTEL_", "GPULENS_"))}
-        self.process = subprocess.Popen([str(PROGRAM)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-                                        text=True, env={**clean, **environment})  # fmt: skip
-        self.pid = self.process.pid
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_):
-        if self.process.poll() is None:
-            self.process.kill()
-        self.process.communicate()
-
-    def do(self, line):
-        self.process.stdin.write(line + "\n")
-        self.process.stdin.flush()
-        return self.process.stdout.readline().strip()
-
-    def end(self, line=None):
-        """Ends it: at the end of its input, or as `line` says. What it has said on standard error."""
-        said = self.process.communicate(line and line + "\n", timeout=30)[1]
-        assert self.process.returncode == 0, said
-        return said
+        super().__init__(PROGRAM, {**clean, **environment})
 
 
 def fetch(address, **headers):
