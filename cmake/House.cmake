@@ -1,6 +1,8 @@
 # One call makes all targets of a folder from the suffixes of its files:
 #   x.cc x.h → library    x_test.cc → <name>_test    x_bench.cc → <name>_bench    x_fuzz.cc → <name>_x_fuzz
 include_guard()
+include(Unity)
+set(house_root ${CMAKE_SOURCE_DIR})
 
 # What every test includes is parsed once: half of a test's compile time is gtest and the standard library.
 # clang-tidy reads each file alone, so a header that a test forgets is still found.
@@ -45,6 +47,7 @@ function(house_library name)
   set(target gpulens_${name})
   if(sources)
     add_library(${target} STATIC ${sources})
+    set_property(GLOBAL APPEND PROPERTY HOUSE_TOGETHER ${target})
     target_link_libraries(${target} PUBLIC house_flags ${ARG_DEPS} PRIVATE ${ARG_PRIVATE_DEPS})
     target_include_directories(${target} PUBLIC src include)
     if(TARGET house_headers)
@@ -83,6 +86,7 @@ function(house_tests name target tests deps)
     return()
   endif()
   add_executable(${name}_test ${tests})
+  set_property(GLOBAL APPEND PROPERTY HOUSE_TOGETHER ${name}_test)
   target_compile_options(${name}_test PRIVATE ${house_test_options})
   target_link_libraries(${name}_test PRIVATE house_flags ${target} ${deps} GTest::gmock GTest::gtest_main)
   if(GPULENS_PRECOMPILE)
