@@ -6,7 +6,7 @@ set(house_root ${CMAKE_SOURCE_DIR})
 
 # What every test includes is parsed once: half of a test's compile time is gtest and the standard library.
 # clang-tidy reads each file alone, so a header that a test forgets is still found.
-# A test runs for a second and is compiled four times in CI: its own code is not optimized, what it tests is.
+# A test runs for a second and is compiled in three trees: its own code is not optimized, what it tests is.
 set(house_test_options -O0)
 
 if(GPULENS_TESTS AND GPULENS_PRECOMPILE)
@@ -27,7 +27,10 @@ if(GPULENS_PRECOMPILE)
     <map> <memory> <mutex> <optional> <set> <span> <string> <string_view> <unordered_map> <utility> <vector>)
 endif()
 
-add_custom_target(unit_tests)  # every test that has the label unit
+add_custom_target(unit_tests)    # every test that has the label unit
+add_custom_target(e2e_programs)  # what the other tests run
+add_custom_target(tests)         # all of them
+add_dependencies(tests unit_tests e2e_programs)
 
 # house_library(name [DIR folder] [DEPS targets…] [PRIVATE_DEPS targets…] [TEST_DEPS targets…])
 # `name` is the folder below src/ with "/" as "_"; its target is gpulens_<name>.
@@ -120,6 +123,28 @@ function(house_fuzzers name target fuzzers)
     target_link_libraries(${fuzzer} PRIVATE house_flags ${target})
     target_link_options(${fuzzer} PRIVATE -fsanitize=fuzzer)
     set_property(GLOBAL APPEND PROPERTY HOUSE_FUZZERS ${fuzzer})
+  endforeach()
+endfunction()
+
+# Gives ctest what tests/costs.tsv says of a test: the longest begin first, and each takes as many slots as it takes quarters
+# of a core. ./dev offers four slots a core.
+file(STRINGS tests/costs.tsv house_costs REGEX "^[a-z]")
+set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/tests/costs.tsv)
+function(house_test_costs)
+  get_directory_property(tests TESTS)
+  foreach(row ${house_costs})
+    string(REGEX MATCH "^([a-z0-9_]+)\t([0-9]+)\t([0-9]+)\\.([0-9][0-9])$" matched "${row}")
+    set(name "${CMAKE_MATCH_1}")
+    set(seconds "${CMAKE_MATCH_2}")
+    math(EXPR slots "((100 * ${CMAKE_MATCH_3} + 1${CMAKE_MATCH_4} - 100) * 4 + 99) / 100")
+    if(slots LESS 1)
+      set(slots 1)
+    elseif(slots GREATER 4)
+      set(slots 4)
+    endif()
+    if(name IN_LIST tests)
+      set_tests_properties(${name} PROPERTIES COST ${seconds} PROCESSORS ${slots})
+    endif()
   endforeach()
 endfunction()
 

@@ -10,6 +10,12 @@ foreach(name agent amd bad_pages capture check commands gpu gpu_coverage gpu_pag
   set_tests_properties(e2e_${name} PROPERTIES LABELS e2e TIMEOUT 300 RESOURCE_LOCK e2e_${name}
     ENVIRONMENT "PYTHONDONTWRITEBYTECODE=1")
 endforeach()
+# Those that the sanitizers' builds run, too: where processes, sockets, signals and bytes from outside meet. The others compare with
+# programs of others, ask for the text of commands, or go the same ways again with other tables: release finds what they find.
+foreach(name agent amd bad_pages events fault_matrix gpu gpu_parts websocket discovery otlp otlp_grpc otlp_in remote_write
+             remote_write_in webhook sink_faults kubernetes slurm experiments_told telemetry bench_serve)
+  set_property(TEST e2e_${name} APPEND PROPERTY LABELS sanitize)
+endforeach()
 # Every collector with every sink.
 set_tests_properties(e2e_seed_rows_delivery PROPERTIES TIMEOUT 900)
 # Other programs that take long to build, which tools/prepare_go_peers.sh does only when asked: ./dev test --peers.
@@ -62,7 +68,7 @@ set_tests_properties(gpu_real PROPERTIES LABELS gpu TIMEOUT 300 RUN_SERIAL TRUE 
 add_executable(grpc_pair tests/differential/grpc_pair_main.cc)
 target_link_libraries(grpc_pair PRIVATE house_flags gpulens_net_grpc gpulens_wire)
 add_test(NAME e2e_grpc COMMAND ${e2e_python} -m unittest -v test_grpc WORKING_DIRECTORY ${CMAKE_SOURCE_DIR}/tests/e2e)
-set_tests_properties(e2e_grpc PROPERTIES LABELS e2e TIMEOUT 300
+set_tests_properties(e2e_grpc PROPERTIES LABELS "e2e;sanitize" TIMEOUT 300
   ENVIRONMENT "PYTHONDONTWRITEBYTECODE=1;GRPC_PAIR=$<TARGET_FILE:grpc_pair>")
 
 # A program with instruments, as a user writes one; linked as the installed SDK is.
@@ -81,5 +87,7 @@ target_link_libraries(sdk_program PRIVATE house_flags gpulens_sdk_stats gpulens_
                       gpulens_sdk_training)
 target_link_options(sdk_program PRIVATE LINKER:-u,gpulens_heeds_environment)
 add_test(NAME e2e_sdk COMMAND ${e2e_python} -m unittest -v test_sdk test_energy_feed WORKING_DIRECTORY ${CMAKE_SOURCE_DIR}/tests/e2e)
-set_tests_properties(e2e_sdk PROPERTIES LABELS e2e TIMEOUT 300
+set_tests_properties(e2e_sdk PROPERTIES LABELS "e2e;sanitize" TIMEOUT 300
   ENVIRONMENT "PYTHONDONTWRITEBYTECODE=1;SDK_PROGRAM=$<TARGET_FILE:sdk_program>")
+add_dependencies(e2e_programs quantile_dump exposition_dump grpc_pair inference_program sdk_program fake_nvml fake_amdsmi
+                 nvml_driver_main amdsmi_driver_main)

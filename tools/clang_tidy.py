@@ -1,9 +1,11 @@
 #!/usr/bin/env python3
-"""Runs clang-tidy over src/**/*.cc (not tests, benchmarks, fuzzers): tools/clang_tidy.py BUILD_TREE [WORD…].
+"""Runs clang-tidy over src/**/*.cc (not tests, benchmarks, fuzzers): tools/clang_tidy.py
+[--changed] BUILD_TREE [WORD…].
 
 Takes the commands of BUILD_TREE/compile_commands.json. A file that was clean is not run again while itself,
 every header of ours that it includes, its command and .clang-tidy stay as they are: BUILD_TREE/tidy_cache
-holds one empty file per such state. With WORDs only files whose path contains one are run.
+holds one empty file per such state. With WORDs only files whose path contains one are run, with --changed only
+those that are, or include, what has changed since the last full check (tools/affected.py).
 
 Most of the time goes into the standard library's headers, so neighbours are looked at together, as one file that
 includes them. Where that finds something, or two of them use one name, each half is looked at again, down to
@@ -19,38 +21,19 @@ import shlex
 import subprocess
 import sys
 
+import affected
 import tree
 
 TOOL = "clang-tidy-19"
 GROUP, OPEN = 8, 4  # files looked at together; groups that may still grow
-_INCLUDE = re.compile(rb'^\s*#\s*include\s+(?:"([^"]+)"|<(gpulens/[^>]+)>)', re.M)
 _DEFINITION = re.compile(r"^(?:class|struct|enum class|enum|union) (\w+)|^(?!namespace|using namespace)[A-Za-z][^=({;\[]*?(?<![:~])\b(\w+)\s*[=({;\[]", re.M)
 
 
-def ours_behind(path, known):
-    """The files of ours that `path` includes, directly or not, and itself."""
-    todo, seen = [path], set()
-    while todo:
-        here = todo.pop()
-        if here in seen:
-            continue
-        seen.add(here)
-        if here not in known:
-            known[here] = here.read_bytes()
-        for own, public in _INCLUDE.findall(known[here]):
-            name = (own or public).decode()
-            for candidate in (tree.ROOT / "src" / name, tree.ROOT / "include" / name, here.parent / name):
-                if candidate.is_file():
-                    todo.append(candidate)
-                    break
-    return seen
-
-
-def key_of(path, command, version, known):
+def key_of(path, command, version):
     digest = hashlib.sha256(f"{version}\0{command}\0".encode())
     digest.update((tree.ROOT / ".clang-tidy").read_bytes())
-    for file in sorted(ours_behind(path, known)):
-        digest.update(str(file.relative_to(tree.ROOT)).encode() + b"\0" + known[file])
+    for file in sorted(affected.closure_of([path])):
+        digest.update(str(file.relative_to(tree.ROOT)).encode() + b"\0" + file.read_bytes())
     return digest.hexdigest()
 
 
@@ -88,11 +71,11 @@ def names_of(text):
     return {first or second for first, second in _DEFINITION.findall(text.decode())}
 
 
-def groups_of(todo, known):
-    """[(files, arguments)] of {file: arguments}: at most GROUP neighbours that are compiled alike and share no name."""
+def groups_of(todo, names_in):
+    """[(files, arguments)] of {file: arguments} and {file: its names}: at most GROUP neighbours that are compiled alike and share no name."""
     groups, open_groups = [], {}
     for file, arguments in sorted(todo.items()):
-        names = names_of(known[file])
+        names = names_in[file]
         waiting = open_groups.setdefault(arguments, [])
         for group in waiting:
             if len(group[0]) < GROUP and not names & group[1]:
@@ -107,13 +90,16 @@ def groups_of(todo, known):
     return groups
 
 
-def main(build, words):
+def main(arguments):
+    only_changed = arguments[:1] == ["--changed"]
+    build, *words = arguments[only_changed:]
+    changed = affected.changes() if only_changed else None
     build = pathlib.Path(build).resolve()
     cache = build / "tidy_cache"
     cache.mkdir(exist_ok=True)
     (build / "tidy_groups").mkdir(exist_ok=True)
     version = subprocess.run([TOOL, "--version"], capture_output=True, text=True, check=True).stdout
-    todo, marks, clean, known = {}, {}, 0, {}
+    todo, marks, clean, left_out = {}, {}, 0, 0
     for entry in json.loads((build / "compile_commands.json").read_text()):
         path = pathlib.Path(entry["directory"], entry["file"]).resolve()
         relative = path.relative_to(tree.ROOT) if path.is_relative_to(tree.ROOT) else pathlib.Path("/")
@@ -121,7 +107,10 @@ def main(build, words):
             continue
         if words and not any(word in str(relative) for word in words):
             continue
-        mark = cache / key_of(path, entry["command"], version, known)
+        if changed is not None and not any(tree.ROOT / each in affected.closure_of([path]) for each in changed):
+            left_out += 1
+            continue
+        mark = cache / key_of(path, entry["command"], version)
         if mark.exists():
             clean += 1
         else:
@@ -129,16 +118,17 @@ def main(build, words):
             todo[path] = arguments_of(entry)
     failed = 0
     with concurrent.futures.ThreadPoolExecutor(max(2, os.cpu_count() or 2)) as pool:
-        for group in pool.map(lambda item: lint(build, *item), groups_of(todo, known)):
+        for group in pool.map(lambda item: lint(build, *item), groups_of(todo, {file: names_of(file.read_bytes()) for file in todo})):
             for path, said in group:
                 if said:
                     failed += 1
                     print(said.rstrip(), flush=True)
                 else:
                     marks[path].touch()
-    print(f"clang-tidy: {len(todo)} files looked at, {clean} unchanged since they were clean, {failed} with findings")
-    return 1 if failed or not todo and not clean else 0
+    print(f"clang-tidy: {len(todo)} files looked at, {clean} unchanged since they were clean, {failed} with findings"
+          + (f"; {left_out} left out: nothing that they include has changed" if changed is not None else ""))
+    return 1 if failed or not todo and not clean and not left_out else 0
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1], sys.argv[2:]))
+    sys.exit(main(sys.argv[1:]))

@@ -1,19 +1,36 @@
 #!/usr/bin/env python3
-"""Runs fuzzers of an asan tree, two at a time: tools/fuzz.py [--seed N] BUILD_TREE SECONDS [FUZZER…].
+"""Runs fuzzers of an asan tree, two at a time: tools/fuzz.py BUILD_TREE SECONDS|inputs[*TIMES] [FUZZER…].
 
-With a seed every run of the same build tries the same inputs in the same order, as far as its time goes.
-Seeds are testdata/<x>_corpus beside x_fuzz.cc. What a fuzzer learns stays in build/fuzz/x/corpus; an input that
-makes it crash, hang for 10 s, leak or take 2 GiB is left in build/fuzz/x and named.
+With SECONDS it looks for new inputs, elsewhere each time; what a fuzzer learns stays in build/fuzz/x/corpus.
+
+With `inputs`, as the checks run it, each fuzzer tries a number of inputs that is the same on every machine, from one seed and from the
+corpus of the tree alone: INPUTS, or what a line `// Fuzz inputs: N` of its source says where an input takes long; TIMES as many. So a change is
+judged by what it did, not by the speed of the machine.
+
+Seeds are testdata/<x>_corpus beside x_fuzz.cc. An input that makes it crash, hang for 10 s, leak or take 2 GiB is left in build/fuzz/x
+and named.
 """
 import argparse
 import concurrent.futures
 import os
 import pathlib
 import re
+import shutil
 import subprocess
 import sys
+import time
 
 import tree
+
+INPUTS = 100_000
+
+
+def inputs_of(fuzzer):
+    """How many inputs the checks try."""
+    for source in tree.ROOT.glob(f"src/**/{fuzzer}.cc"):
+        if told := re.search(r"^// Fuzz inputs: ([\d']+)", source.read_text(), re.M):
+            return int(told.group(1).replace("'", ""))
+    return INPUTS
 
 
 def seeds_of(fuzzer):
@@ -25,30 +42,45 @@ def seeds_of(fuzzer):
     return []
 
 
-def fuzz(build, fuzzer, seconds, seed):
-    """(whether it found nothing, what to print)"""
+def fuzz(build, fuzzer, seconds, weight):
+    """(whether it found nothing, what to print); with `seconds` None it is `weight` times the fuzzer's number of inputs."""
     home = tree.ROOT / "build/fuzz" / fuzzer.removesuffix("_fuzz")
     (home / "corpus").mkdir(parents=True, exist_ok=True)
-    command = [str(build / fuzzer), f"-max_total_time={seconds}", "-timeout=10", "-rss_limit_mb=2048", f"-seed={seed}"]
-    command += [f"-artifact_prefix={home}/", "-print_final_stats=1", str(home / "corpus"), *seeds_of(fuzzer)]
+    command = [str(build / fuzzer), "-timeout=10", "-rss_limit_mb=2048", f"-artifact_prefix={home}/", "-print_final_stats=1"]
+    learned = home / "corpus"
+    if seconds is None:
+        command += ["-seed=1", f"-runs={weight * inputs_of(fuzzer)}"]
+        learned = home / "learned_in_check"  # not read again: the next check tries the same
+        shutil.rmtree(learned, ignore_errors=True)
+        learned.mkdir()
+    else:
+        command += [f"-max_total_time={seconds}"]
+    command += [str(learned), *seeds_of(fuzzer)]
     environment = dict(os.environ, LLVM_PROFILE_FILE="/dev/null")
+    begin = time.monotonic()
     done = subprocess.run(
         command, cwd=tree.ROOT, env=environment, text=True, errors="replace", check=False,
         stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
     )  # fmt: skip
+    took = time.monotonic() - begin
     if done.returncode == 0:
         runs = re.search(r"number_of_executed_units: (\d+)", done.stdout)
         covered = re.findall(r"cov: (\d+)", done.stdout)
         seeds = "" if seeds_of(fuzzer) else ", without seeds"
-        return True, f"  {fuzzer}: {int(runs.group(1)) if runs else 0:,} inputs, {covered[-1] if covered else 0} edges{seeds}"
+        return True, f"  {fuzzer}: {int(runs.group(1)) if runs else 0:,} inputs, {covered[-1] if covered else 0} edges, {took:.0f} s{seeds}"
     tail = "\n".join(done.stdout.splitlines()[-40:])
     saved = re.search(r"Test unit written to (\S+)", done.stdout)
     again = f"\n  again:  {build.relative_to(tree.ROOT)}/{fuzzer} {saved.group(1)}" if saved else ""
     return False, f"{tail}\n  {fuzzer}: FAILED{again}"
 
 
-def main(build, seconds, wanted, seed):
+def main(build, bound, wanted):
     build = build.resolve()
+    seconds, weight = None, 1
+    if bound.startswith("inputs"):
+        weight = int(bound.partition("*")[2] or 1)
+    else:
+        seconds = int(bound)
     # Only those that have a source today: a tree may hold programs of an older checkout.
     known = sorted(source.stem for source in tree.ROOT.glob("src/**/*_fuzz.cc"))
     if unknown := sorted(set(wanted) - set(known)):
@@ -56,18 +88,17 @@ def main(build, seconds, wanted, seed):
         return 2
     good = True
     with concurrent.futures.ThreadPoolExecutor(2) as pool:
-        for fine, said in pool.map(lambda name: fuzz(build, name, seconds, seed), wanted or known):
+        for fine, said in pool.map(lambda name: fuzz(build, name, seconds, weight), wanted or known):
             good &= fine
             print(said, flush=True)
-    print(f"fuzz: {len(wanted or known)} fuzzers, {seconds} s each{'' if good else '; something was found'}")
+    print(f"fuzz: {len(wanted or known)} fuzzers{'' if good else '; something was found'}")
     return 0 if good else 1
 
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--seed", type=int, default=0, help="0 is another one each time")
     parser.add_argument("build", type=pathlib.Path)
-    parser.add_argument("seconds", type=int)
+    parser.add_argument("bound", metavar="SECONDS|inputs[*TIMES]")
     parser.add_argument("fuzzers", nargs="*")
     asked = parser.parse_args()
-    sys.exit(main(asked.build, asked.seconds, asked.fuzzers, asked.seed))
+    sys.exit(main(asked.build, asked.bound, asked.fuzzers))

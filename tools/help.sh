@@ -28,19 +28,22 @@ thread sanitizer; fuzz shares the tree of asan; tidy only writes compile_command
   bench) echo "./dev bench [NAME…]
 Runs build/release/*_bench (or those whose name contains a NAME), then tools/bench.py where there is one.
 Each result is also left in build/bench/NAME.json. Close other programs first: the numbers are of this machine." ;;
-  check) echo "./dev check [STAGE…]
+  check) echo "./dev check [--full] [STAGE…]
+Looks at what changed since the last full check that is recorded in tests/full_checks.tsv, and at what is made of it; with --full,
+or where no row there can be used, at everything. It says which, and prints the row to record after a full check.
 Stages: $(check_stages | tr '\n' ' ')
   format      clang-format 19 would change nothing       layers    includes only point to a lower floor
   tidy        sizes, banned calls and the like           clang-tidy  its short list, on src/
-  asan        every test with address and undefined behaviour sanitizers
-  coverage    lines of src/ that these tests ran; at least COVERAGE_FLOOR=$COVERAGE_FLOOR percent
-  fuzz        every fuzzer for FUZZ_SECONDS=$FUZZ_SECONDS       tsan      the unit tests with the thread sanitizer" ;;
+  asan        unit tests, and the end-to-end tests with the label sanitize, with address and undefined behaviour sanitizers
+  coverage    --full: lines of src/ that these tests ran; at least COVERAGE_FLOOR=$COVERAGE_FLOOR percent
+  fuzz        each fuzzer tries a number of inputs, the same everywhere     tsan      the unit tests with the thread sanitizer
+  benches     the benchmarks compile" ;;
   fuzz) echo "./dev fuzz TARGET [SECONDS]
 Builds one fuzzer and runs it for SECONDS (default 60) from the seeds beside it. What it learns stays in
 build/fuzz/TARGET; an input that fails is left there, too. Without TARGET: lists them." ;;
   package) echo "./dev package
-Leaves dist/gpulens_VERSION_ARCH.deb and dist/gpulens-VERSION-linux-ARCH.tar.gz, after a look at the program in
-them: it may need glibc 2.36 or older and no other library." ;;
+Builds the program alone, without tests, and leaves dist/gpulens_VERSION_ARCH.deb and dist/gpulens-VERSION-linux-ARCH.tar.gz, after a look at the program in
+them: it may need glibc 2.36 or older and no other library. The archives' times are the commit's, or SOURCE_DATE_EPOCH." ;;
   clean) echo "./dev clean
 Removes build/ and dist/, nothing else." ;;
   esac

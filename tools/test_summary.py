@@ -2,8 +2,8 @@
 """Says what a run of ctest did: tools/test_summary.py BUILD_TREE reads its tests.xml (ctest --output-junit).
 
 ctest counts programs; the cases inside them, what they skipped and why are counted here. again.xml, where there is
-one, tells of a second try of what failed: what passed then is named and counts as passed. The last line is ctest's
-own, in its usual form.
+one, tells of a second try of what failed: what passed then is unsteady, which is a defect; it counts as passed. Its cause stands in
+tests/unsteady.tsv, or is to be found. The last line is ctest's own, in its usual form.
 """
 import collections
 import pathlib
@@ -11,6 +11,7 @@ import re
 import sys
 import xml.etree.ElementTree
 
+ROOT = pathlib.Path(__file__).resolve().parent.parent
 _RAN = re.compile(r"^\[==========\] (\d+) tests? from \d+ test suites? ran\.", re.M)
 _UNITTEST = re.compile(r"^Ran (\d+) tests? in ", re.M)
 _UNITTEST_SKIPS = re.compile(r"^.*\.\.\. skipped ['\"](.*)['\"]$", re.M)
@@ -51,19 +52,34 @@ def passed_again(failed, path):
     return [name for name in failed if tried.get(name) == "run"]
 
 
+def causes():
+    """{test: why it fails at times} of tests/unsteady.tsv."""
+    lines = (ROOT / "tests/unsteady.tsv").read_text().splitlines()
+    return dict(line.split("\t") for line in lines if line and not line.startswith("#"))
+
+
+def longest(suite, count=5):
+    """The tests that took longest, as text."""
+    took = sorted(((float(p.get("time") or 0), p.get("name")) for p in suite.findall("testcase")), reverse=True)
+    return ", ".join(f"{name} {seconds:.0f} s" for seconds, name in took[:count])
+
+
 def main(tree):
     path = pathlib.Path(tree, "tests.xml")
     if not path.exists():
         print(f"dev: no test has run in {tree}", file=sys.stderr)
         return 1
-    cases, failed_cases, skips, programs, failed = summarize(xml.etree.ElementTree.parse(path).getroot())
+    suite = xml.etree.ElementTree.parse(path).getroot()
+    cases, failed_cases, skips, programs, failed = summarize(suite)
     unsteady = passed_again(failed, pathlib.Path(tree, "again.xml"))
     failed = [name for name in failed if name not in unsteady]
     print(f"\n{cases} cases in {programs} programs: {failed_cases} failed, {skips.total()} skipped")
+    print(f"  longest: {longest(suite)}")
     for reason, count in skips.most_common():
         print(f"  {count:6} skipped: {reason}")
     for name in unsteady:
-        print(f"  UNSTEADY: {name}    failed among the others, passed alone: put it right")
+        known = causes().get(name, "no cause in tests/unsteady.tsv: find it, and put it right")
+        print(f"  UNSTEADY: {name} failed among the others and passed alone; {known}")
     for name in failed:
         print(f"  FAILED: {name}      again, with its output:  ctest --test-dir {tree} -V -R '^{name}$'")
     percent = 100 * (programs - len(failed)) // programs if programs else 0

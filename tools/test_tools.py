@@ -4,6 +4,7 @@ import tempfile
 import unittest
 from xml.etree import ElementTree
 
+import affected
 import clang_tidy
 import coverage
 import layers
@@ -263,9 +264,8 @@ class Others(unittest.TestCase):
         ]
         self.assertEqual((counted, left_out), ([True] * 2, [False] * 5))
 
-    def test_clang_tidy_sees_headers_behind_headers(self):
-        known = {}
-        seen = clang_tidy.ours_behind(tree.ROOT / "src/base/files.cc", known)
+    def test_a_closure_has_headers_behind_headers(self):
+        seen = affected.closure_of([tree.ROOT / "src/base/files.cc"])
         names = {str(path.relative_to(tree.ROOT)) for path in seen}
         self.assertLessEqual({"src/base/files.cc", "src/base/files.h", "include/gpulens/status.h"}, names)
 
@@ -285,7 +285,7 @@ extern const Spec one;
     def test_neighbours_are_looked_at_together_unless_they_share_a_name(self):
         texts = {"a": b"int One() {", "b": b"int Two() {", "c": b"int One() {", "d": b"int Three() {", "e": b""}
         todo = dict.fromkeys("abcd", ("-O2",)) | {"e": ("-O0",)}
-        groups = clang_tidy.groups_of(todo, texts)
+        groups = clang_tidy.groups_of(todo, {file: clang_tidy.names_of(text) for file, text in texts.items()})
         self.assertEqual(groups, [(["a", "b", "d"], ("-O2",)), (["c"], ("-O2",)), (["e"], ("-O0",))])
 
 
