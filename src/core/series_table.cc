@@ -19,16 +19,16 @@ size_t IdentityHash(const MetricDesc& desc, const AttributeSet& attributes) noex
   return (h ^ (attributes.hash() + 0x9E3779B97F4A7C15ull + (h << 6) + (h >> 2)));
 }
 
-struct OwnedDesc {
-  std::string name, unit, help;
-  MetricDesc desc;
-};
-
 }  // namespace
 
 struct DescStore {
-  std::deque<OwnedDesc> rows;
-  std::unordered_multimap<std::string_view, const OwnedDesc*> by_name;
+  struct Row {
+    std::string name, unit, help;
+    MetricDesc desc;
+  };
+
+  std::deque<Row> rows;
+  std::unordered_multimap<std::string_view, const Row*> by_name;
 };
 
 std::string_view SeriesRefusalName(SeriesRefusal refusal) noexcept {
@@ -63,8 +63,8 @@ const MetricDesc* SeriesTable::Own(const MetricDesc& scraped) {
     }
   }
   if (descs_->rows.size() >= kOwnedDescsMax) return nullptr;
-  OwnedDesc& row = descs_->rows.emplace_back(
-      OwnedDesc{std::string(scraped.name), std::string(scraped.unit), std::string(scraped.help), scraped});
+  DescStore::Row& row = descs_->rows.emplace_back(DescStore::Row{
+      std::string(scraped.name), std::string(scraped.unit), std::string(scraped.help), scraped});
   row.desc.name = row.name;
   row.desc.unit = row.unit;
   row.desc.help = row.help;

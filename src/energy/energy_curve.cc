@@ -12,9 +12,6 @@ constexpr int64_t kOldestFirstValueNs = 200'000'000;
 // So many steps back tell how the counter stands to the power.
 constexpr size_t kScaleKnots = 16;
 
-double Seconds(int64_t ns) noexcept { return static_cast<double>(ns) * 1e-9; }
-bool Known(double value) noexcept { return std::isfinite(value); }
-
 }  // namespace
 
 template <class T>

@@ -21,6 +21,7 @@
 // Not thread-safe. No allocation once the rings are full.
 #pragma once
 
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <limits>
@@ -32,6 +33,10 @@
 #include "energy/counter_step.h"
 
 namespace gpulens::energy {
+
+inline double Seconds(int64_t ns) noexcept { return static_cast<double>(ns) * 1e-9; }
+// Not NaN, and no bound that is infinite.
+inline bool Known(double value) noexcept { return std::isfinite(value); }
 
 // What was read of a device at one time; NaN: not known.
 struct Reading {

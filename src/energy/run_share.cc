@@ -9,9 +9,6 @@ namespace {
 // What is guessed before the first reading: devices are open by then, or the run has a gap.
 constexpr int64_t kLongestGuessNs = 5'000'000'000;
 
-double Seconds(int64_t ns) noexcept { return static_cast<double>(ns) * 1e-9; }
-bool Known(double value) noexcept { return std::isfinite(value); }
-
 double HalfWidth(const Position& at) noexcept {
   const double off = std::max(at.high - at.joules, at.joules - at.low);
   return Known(off) ? off : 0;

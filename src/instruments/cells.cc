@@ -14,7 +14,6 @@
 namespace gpulens::instruments {
 namespace {
 
-constexpr auto kRelaxed = std::memory_order_relaxed;
 constexpr uint32_t kLeastCells = 64;
 
 double AsDouble(uint64_t bits) noexcept { return std::bit_cast<double>(bits); }

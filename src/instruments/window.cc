@@ -7,11 +7,6 @@
 #include <thread>
 
 namespace gpulens::instruments {
-namespace {
-
-constexpr auto kRelaxed = std::memory_order_relaxed;
-
-}  // namespace
 
 WindowHead MoveWindow(Cell* at, const WindowHead& head, int32_t index) noexcept {
   std::array<uint64_t, kWindow> counts{};

@@ -15,6 +15,8 @@
 namespace gpulens::instruments {
 
 using Cell = std::atomic<uint64_t>;
+// A cell is a number of its own; the head alone orders what stands beside it.
+inline constexpr auto kRelaxed = std::memory_order_relaxed;
 
 // Cells of one series: a head, the sum as a double, zeros, then the counts.
 inline constexpr uint32_t kHeadCell = 0, kSumCell = 1, kZeroCell = 2, kFirstCount = 3;
@@ -56,12 +58,10 @@ void ReadWindow(const Cell* at, Exponential& out);
 // Puts the window where it holds `index`, of kFinest, too. For the thread that writes.
 WindowHead MoveWindow(Cell* at, const WindowHead& head, int32_t index) noexcept;
 
-inline void AddTo(Cell& cell, uint64_t n) noexcept {
-  cell.store(cell.load(std::memory_order_relaxed) + n, std::memory_order_relaxed);
-}
+inline void AddTo(Cell& cell, uint64_t n) noexcept { cell.store(cell.load(kRelaxed) + n, kRelaxed); }
 inline void AddTo(Cell& cell, double n) noexcept {
-  const double sum = std::bit_cast<double>(cell.load(std::memory_order_relaxed)) + n;
-  cell.store(std::bit_cast<uint64_t>(sum), std::memory_order_relaxed);
+  const double sum = std::bit_cast<double>(cell.load(kRelaxed)) + n;
+  cell.store(std::bit_cast<uint64_t>(sum), kRelaxed);
 }
 
 // Counts a finite value that is not negative. For the thread that writes.
@@ -72,7 +72,7 @@ inline void RecordInWindow(Cell* at, double value) noexcept {
     value = std::numeric_limits<double>::min();
   }
   const int32_t index = FinestIndex(value);
-  const WindowHead head = WindowHead::Of(at[kHeadCell].load(std::memory_order_relaxed));
+  const WindowHead head = WindowHead::Of(at[kHeadCell].load(kRelaxed));
   uint32_t place = head.Place(index);
   if (place >= kWindow) [[unlikely]]
     place = MoveWindow(at, head, index).Place(index);

@@ -79,11 +79,6 @@ char* WriteDecimals(char* at, double value) noexcept {
   return at + 3 + kGroups[last].kept;
 }
 
-char* Copy(char* at, std::string_view text) noexcept {
-  std::memcpy(at, text.data(), text.size());
-  return at + text.size();
-}
-
 }  // namespace
 
 char* WriteInteger(char* at, int64_t value) noexcept {
@@ -104,8 +99,8 @@ char* WriteNumber(char* at, double value) noexcept {
     if (static_cast<double>(whole) == value && (whole != 0 || !std::signbit(value)))
       return WriteInteger(at, whole);
   }
-  if (std::isnan(value)) return Copy(at, "NaN");
-  if (std::isinf(value)) return Copy(at, value > 0 ? "+Inf" : "-Inf");
+  if (std::isnan(value)) return WriteText(at, "NaN");
+  if (std::isinf(value)) return WriteText(at, value > 0 ? "+Inf" : "-Inf");
   if (char* end = WriteDecimals(at, value)) return end;
   return std::to_chars(at, at + kNumberBytes, value).ptr;
 }

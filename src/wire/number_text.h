@@ -3,6 +3,8 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
+#include <string_view>
 
 namespace gpulens {
 
@@ -13,5 +15,11 @@ inline constexpr size_t kNumberBytes = 32;
 // +Inf, -Inf: the text that std::to_chars gives, but for whole numbers above 2^53.
 char* WriteNumber(char* at, double value) noexcept;
 char* WriteInteger(char* at, int64_t value) noexcept;
+
+// As they, for a text that has the room.
+inline char* WriteText(char* at, std::string_view text) noexcept {
+  std::memcpy(at, text.data(), text.size());
+  return at + text.size();
+}
 
 }  // namespace gpulens

@@ -17,11 +17,6 @@ constexpr size_t kLineNumberBytes = 25;  // the longest double, and the newline
 constexpr size_t kManyBytes = 32 << 10;  // of texts made at once
 constexpr std::string_view kEof = "# EOF\n";
 
-char* Copy(char* at, std::string_view text) noexcept {
-  std::memcpy(at, text.data(), text.size());
-  return at + text.size();
-}
-
 // Copies a piece of a line's text in whole steps: what is written behind it is overwritten or cut off
 // later, and the arena has as many spare bytes. A call of memcpy for each costs more than the bytes.
 char* CopyPiece(char* at, const char* piece) noexcept {
@@ -237,7 +232,7 @@ void TextPage::Render(const Snapshot& snapshot, std::string& out) {
     if (out.size() < most) out.resize(most);
     char* at = out.data() + written;
     if (segment.always && pending_header_) {
-      at = Copy(at, *pending_header_);
+      at = WriteText(at, *pending_header_);
       pending_header_ = nullptr;
     }
     if (segment.count != 0) at = RenderSegment(segment, snapshot.frames[segment.frame], at);
@@ -246,7 +241,7 @@ void TextPage::Render(const Snapshot& snapshot, std::string& out) {
   if (out.size() < written + spare) out.resize(written + spare);
   char* at = out.data() + written;
   pending_header_ = nullptr;
-  if (format_ == ExpositionFormat::kOpenMetrics100) at = Copy(at, kEof);
+  if (format_ == ExpositionFormat::kOpenMetrics100) at = WriteText(at, kEof);
   out.resize(static_cast<size_t>(at - out.data()));
 }
 
@@ -262,7 +257,7 @@ char* TextPage::RenderSegment(const Segment& segment, const SnapshotEntry& entry
     Quality quality = qualities[line->slot];
     if (quality == Quality::kAbsent) continue;
     if (pending_header_) {
-      at = Copy(at, *pending_header_);
+      at = WriteText(at, *pending_header_);
       pending_header_ = nullptr;
     }
     const TextStyle& style = styles[line->style];
@@ -295,7 +290,7 @@ char* TextPage::AppendExemplar(char* at, const Frame& frame, uint32_t cell) {
       std::lower_bound(frame.exemplars.begin(), frame.exemplars.end(), cell,
                        [](const Exemplar& exemplar, uint32_t wanted) { return exemplar.cell < wanted; });
   if (found == frame.exemplars.end() || found->cell != cell) return at;
-  return Copy(at, ExemplarText(*found));
+  return WriteText(at, ExemplarText(*found));
 }
 
 }  // namespace gpulens

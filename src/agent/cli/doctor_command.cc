@@ -51,7 +51,7 @@ std::vector<Finding> LookEverywhere(const Config& config, Env& env) {
   return findings;
 }
 
-std::string Padded(std::string_view text, size_t width) {
+std::string PaddedSubject(std::string_view text, size_t width) {
   std::string out(text);
   out.resize(std::max(out.size() + 1, width), ' ');
   return out;
@@ -70,7 +70,7 @@ void AppendProblems(std::string& out, const std::vector<Finding>& findings, Find
                     std::string_view mark) {
   for (const Finding& finding : findings) {
     if (finding.kind != kind) continue;
-    out += "  " + std::string(mark) + " " + Padded(finding.subject, 11) + " " + finding.what + "\n";
+    out += "  " + std::string(mark) + " " + PaddedSubject(finding.subject, 11) + " " + finding.what + "\n";
     if (!finding.why.empty()) out += "      why  " + finding.why + "\n";
     if (!finding.remedy.empty()) out += "      do   " + finding.remedy + "\n";
   }
@@ -91,7 +91,7 @@ std::string Text(const std::vector<Finding>& findings, const std::string& agent_
   AppendProblems(out, findings, Finding::kNoPermission, "▲");
   for (const Finding& finding : findings) {
     if (finding.kind == Finding::kFound)
-      out += "  found      " + Padded(finding.subject, 11) + finding.what + "\n";
+      out += "  found      " + PaddedSubject(finding.subject, 11) + finding.what + "\n";
   }
   std::string away;
   for (const Finding& finding : findings) {

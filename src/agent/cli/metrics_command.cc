@@ -109,18 +109,19 @@ std::vector<Row> DialectRows(const Dialect& dialect) {
   return rows;
 }
 
-std::string Padded(std::string_view text, size_t width) {
+std::string PaddedColumn(std::string_view text, size_t width) {
   std::string out(text);
   out.resize(std::max(out.size() + 2, width), ' ');
   return out;
 }
 
 std::string Table(const std::vector<Row>& rows) {
-  std::string out =
-      Padded("NAME", 38) + Padded("UNIT", 14) + Padded("KIND", 16) + Padded("FROM", 14) + "MEANING\n";
+  std::string out = PaddedColumn("NAME", 38) + PaddedColumn("UNIT", 14) + PaddedColumn("KIND", 16) +
+                    PaddedColumn("FROM", 14) + "MEANING\n";
   for (const Row& row : rows) {
-    out += Padded(row.name, 38) + Padded(row.unit.empty() ? "–" : row.unit, row.unit.empty() ? 16 : 14) +
-           Padded(row.kind, 16) + Padded(row.from, 14) + row.help + "\n";
+    out += PaddedColumn(row.name, 38) +
+           PaddedColumn(row.unit.empty() ? "–" : row.unit, row.unit.empty() ? 16 : 14) +
+           PaddedColumn(row.kind, 16) + PaddedColumn(row.from, 14) + row.help + "\n";
   }
   return out;
 }
@@ -211,7 +212,7 @@ int ShowOne(const std::string& name) {
       }
     }
     if (row.name != name && row.prometheus != name && !dialect_row) continue;
-    std::string out = Padded(row.name, 24) + row.help + "   " + row.kind +
+    std::string out = PaddedColumn(row.name, 24) + row.help + "   " + row.kind +
                       (row.unit.empty() ? "" : ", " + row.unit) + ", " + row.stability + "\n";
     out += "  prometheus  " + row.prometheus + dialects + "\n";
     if (!row.attributes.empty()) out += "  attributes  " + row.attributes + "\n";

@@ -37,7 +37,6 @@ namespace gpulens {
 namespace {
 
 using std::chrono::milliseconds;
-using std::chrono::seconds;
 
 // Ctrl-C ends the agent within a second; sinks get most of it to flush.
 // What comes after it needs no code of the start: the first ticks and whoever waits for them are over.

@@ -1,6 +1,7 @@
 // Block devices and file systems.
 
 #include "base/result.h"
+#include "collectors/host/device_list.h"
 #include "collectors/host/host_part.h"
 
 namespace gpulens {
@@ -9,7 +10,7 @@ namespace {
 using std::chrono::seconds;
 using Since = HostSeries::Since;
 
-AttributeSet Direction(std::string_view value) { return AttributeSet({{"disk.io.direction", value}}); }
+AttributeSet DiskDirection(std::string_view value) { return AttributeSet({{"disk.io.direction", value}}); }
 
 EntityRef DiskEntity(const HostContext& host, std::string_view name) {
   return MakeRef<const Entity>("disk", AttributeSet({{"system.device", name}}), host.host);
@@ -25,10 +26,10 @@ class DiskPart final : public HostPart {
   // Times come in 32 bits of milliseconds, so how often they wrapped since boot is not known.
   struct Way {
     Way(std::string_view direction, Since since)
-        : bytes(kSystemDiskIo, Direction(direction), since),
-          operations(kSystemDiskOperations, Direction(direction), since),
-          merged(kSystemDiskMerged, Direction(direction), since),
-          time(kSystemDiskOperationTime, Direction(direction)) {}
+        : bytes(kSystemDiskIo, DiskDirection(direction), since),
+          operations(kSystemDiskOperations, DiskDirection(direction), since),
+          merged(kSystemDiskMerged, DiskDirection(direction), since),
+          time(kSystemDiskOperationTime, DiskDirection(direction)) {}
     HostSeries bytes, operations, merged, time;
     Counter32 milliseconds;
     uint64_t last_operations = 0;

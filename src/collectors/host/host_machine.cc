@@ -4,6 +4,7 @@
 
 #include "base/parse.h"
 #include "base/result.h"
+#include "collectors/host/device_list.h"
 #include "collectors/host/host_part.h"
 #include "sources/host/hardware.h"
 #include "sources/host/process.h"

@@ -3,6 +3,7 @@
 #include <array>
 
 #include "base/result.h"
+#include "collectors/host/device_list.h"
 #include "collectors/host/host_part.h"
 #include "sources/host/hardware.h"
 

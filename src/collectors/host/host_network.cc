@@ -1,6 +1,7 @@
 // Network interfaces, TCP and UDP, as the network namespace of the root's first process has them.
 
 #include "base/result.h"
+#include "collectors/host/device_list.h"
 #include "collectors/host/host_part.h"
 #include "sources/host/links.h"
 
@@ -8,8 +9,6 @@ namespace gpulens {
 namespace {
 
 using std::chrono::seconds;
-
-AttributeSet Direction(std::string_view value) { return AttributeSet({{"network.io.direction", value}}); }
 
 EntityRef InterfaceEntity(const HostContext& host, std::string_view name) {
   return MakeRef<const Entity>("network_interface", AttributeSet({{"network.interface.name", name}}),
@@ -25,10 +24,10 @@ class NetworkPart final : public HostPart {
  private:
   struct Way {
     explicit Way(std::string_view direction)
-        : bytes(kSystemNetworkIo, Direction(direction)),
-          packets(kSystemNetworkPacketCount, Direction(direction)),
-          dropped(kSystemNetworkPacketDropped, Direction(direction)),
-          errors(kSystemNetworkErrors, Direction(direction)) {}
+        : bytes(kSystemNetworkIo, NetworkDirection(direction)),
+          packets(kSystemNetworkPacketCount, NetworkDirection(direction)),
+          dropped(kSystemNetworkPacketDropped, NetworkDirection(direction)),
+          errors(kSystemNetworkErrors, NetworkDirection(direction)) {}
     HostSeries bytes, packets, dropped, errors;
     Counter32 wide_bytes, wide_packets;
     uint64_t last_bytes = 0, last_packets = 0;

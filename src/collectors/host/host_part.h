@@ -70,6 +70,11 @@ class HostSeries {
   Series series_;
 };
 
+// Of what goes through a network: "receive", "transmit".
+inline AttributeSet NetworkDirection(std::string_view value) {
+  return AttributeSet({{"network.io.direction", value}});
+}
+
 class HostPart {
  public:
   struct Pace {
@@ -123,49 +128,6 @@ class HostPart {
   std::vector<Series> good_;  // read by the last reading
   bool any_ = false;          // the last reading gave something
   Status last_;
-};
-
-// The devices of one part. `Device` has the members `EntityRef entity` and `bool seen`.
-template <class Device>
-class DeviceList {
- public:
-  void Begin() noexcept {
-    next_ = 0;
-    for (Device& device : devices_) device.seen = false;
-  }
-  // The device that `is`, or null. Cheap in the order of the last time.
-  template <class Is>
-  Device* Find(Is is) {
-    for (size_t i = 0; i < devices_.size(); ++i) {
-      size_t at = (next_ + i) % devices_.size();
-      if (!is(devices_[at])) continue;
-      devices_[at].seen = true;
-      next_ = at + 1;
-      return &devices_[at];
-    }
-    return nullptr;
-  }
-  Device& Add(Device device) {
-    devices_.push_back(std::move(device));
-    devices_.back().seen = true;
-    next_ = devices_.size();
-    return devices_.back();
-  }
-  // Retires those that were not seen since Begin. To be called only when the list was read to its end.
-  void End(SeriesTable& table) {
-    std::erase_if(devices_, [&table](const Device& device) {
-      if (!device.seen && device.entity) table.Retire(device.entity);
-      return !device.seen;
-    });
-    complete_ = true;
-  }
-  std::vector<Device>& devices() noexcept { return devices_; }
-  bool complete() const noexcept { return complete_; }  // false until the first End
-
- private:
-  std::vector<Device> devices_;
-  size_t next_ = 0;
-  bool complete_ = false;
 };
 
 // A counter that the kernel or a driver may keep in 32 bits, carried over its wraps.

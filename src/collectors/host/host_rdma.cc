@@ -2,6 +2,7 @@
 
 #include <array>
 
+#include "collectors/host/device_list.h"
 #include "collectors/host/host_part.h"
 #include "sources/host/links.h"
 
@@ -12,8 +13,6 @@ using std::chrono::seconds;
 
 constexpr const char* kFolder = "sys/class/infiniband";
 constexpr uint64_t kActive = 4;
-
-AttributeSet Direction(std::string_view value) { return AttributeSet({{"network.io.direction", value}}); }
 
 EntityRef PortEntity(const HostContext& host, const RdmaPort& port) {
   return MakeRef<const Entity>(
@@ -32,7 +31,8 @@ class RdmaDataPart final : public HostPart {
     std::string device;
     uint32_t port;
     EntityRef entity;
-    HostSeries receive{kHostRdmaIo, Direction("receive")}, transmit{kHostRdmaIo, Direction("transmit")};
+    HostSeries receive{kHostRdmaIo, NetworkDirection("receive")},
+        transmit{kHostRdmaIo, NetworkDirection("transmit")};
     bool seen = false;
   };
 
@@ -108,8 +108,8 @@ class RdmaDetailPart final : public HostPart {
     RdmaPort known;
     EntityRef entity;
     HostSeries info;
-    HostSeries receive{kHostRdmaPackets, Direction("receive")};
-    HostSeries transmit{kHostRdmaPackets, Direction("transmit")};
+    HostSeries receive{kHostRdmaPackets, NetworkDirection("receive")};
+    HostSeries transmit{kHostRdmaPackets, NetworkDirection("transmit")};
     HostSeries wait{kHostRdmaWait}, active{kHostRdmaPortActive}, speed{kHostRdmaPortSpeed};
     std::vector<HostSeries> errors;
     bool seen = false;

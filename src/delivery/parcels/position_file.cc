@@ -13,7 +13,7 @@
 namespace gpulens {
 namespace {
 
-constexpr std::string_view kMagic{"GPLNSPO1", 8};  // with the version
+constexpr std::string_view kPositionMagic{"GPLNSPO1", 8};  // with the version
 constexpr size_t kNumberBytes = 24, kBootAt = 24, kBootSumAt = 40, kSlotBytes = 44;
 constexpr off_t kSlotDistance = 512;  // one sector each: a torn write costs one
 using Slot = std::array<char, kSlotBytes>;
@@ -24,7 +24,7 @@ void PutSum(char* at, uint32_t sum) noexcept {
 
 Slot Encode(uint64_t next_id, const BootId& boot_id) noexcept {
   Slot slot{};
-  std::memcpy(slot.data(), kMagic.data(), kMagic.size());
+  std::memcpy(slot.data(), kPositionMagic.data(), kPositionMagic.size());
   for (size_t i = 0; i < 8; ++i) slot[8 + i] = static_cast<char>(next_id >> (8 * i));
   PutSum(slot.data() + 16, ChecksumOf(0, {slot.data(), 16}));
   std::memcpy(slot.data() + kBootAt, boot_id.data(), boot_id.size());

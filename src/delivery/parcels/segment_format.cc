@@ -8,7 +8,7 @@
 namespace gpulens {
 namespace {
 
-constexpr std::string_view kMagic{"GPLNSSEG", 8};
+constexpr std::string_view kSegmentMagic{"GPLNSSEG", 8};
 constexpr uint32_t kVersion = 1;
 constexpr size_t kCopyBytes = kSegmentHeaderBytes / 2;
 constexpr size_t kSummedOfCopy = 40, kSummedOfHead = 40;
@@ -28,7 +28,7 @@ T Get(const char* at) noexcept {
 
 bool DecodeCopy(std::string_view copy, SegmentHeader& header) noexcept {
   const char* at = copy.data();
-  if (!copy.starts_with(kMagic) || Get<uint32_t>(at + 8) != kVersion) return false;
+  if (!copy.starts_with(kSegmentMagic) || Get<uint32_t>(at + 8) != kVersion) return false;
   if (Get<uint32_t>(at + 40) != ChecksumOf(0, copy.substr(0, kSummedOfCopy))) return false;
   header.salt = Get<uint32_t>(at + 12);
   header.first_id = Get<uint64_t>(at + 16);
@@ -48,7 +48,7 @@ uint32_t ChecksumOf(uint32_t salt, std::string_view bytes) noexcept {
 
 void EncodeSegmentHeader(const SegmentHeader& header, std::array<char, kSegmentHeaderBytes>& out) noexcept {
   out.fill(0);
-  std::memcpy(out.data(), kMagic.data(), kMagic.size());
+  std::memcpy(out.data(), kSegmentMagic.data(), kSegmentMagic.size());
   Put(out.data() + 8, kVersion);
   Put(out.data() + 12, header.salt);
   Put(out.data() + 16, header.first_id);
@@ -60,14 +60,14 @@ void EncodeSegmentHeader(const SegmentHeader& header, std::array<char, kSegmentH
 SegmentVerdict DecodeSegmentHeader(std::string_view bytes, SegmentHeader& header) noexcept {
   if (bytes.size() < kSegmentHeaderBytes) {
     // Our own beginnings only: a short file of somebody else is not ours to remove.
-    size_t common = std::min(bytes.size(), kMagic.size());
-    bool ours = bytes.substr(0, common) == kMagic.substr(0, common) || IsZero(bytes);
+    size_t common = std::min(bytes.size(), kSegmentMagic.size());
+    bool ours = bytes.substr(0, common) == kSegmentMagic.substr(0, common) || IsZero(bytes);
     return ours ? SegmentVerdict::kTorn : SegmentVerdict::kForeign;
   }
   std::string_view first = bytes.substr(0, kCopyBytes), second = bytes.substr(kCopyBytes, kCopyBytes);
   if (DecodeCopy(first, header) || DecodeCopy(second, header)) return SegmentVerdict::kGood;
   auto ours = [](std::string_view copy) {
-    return copy.starts_with(kMagic) && Get<uint32_t>(copy.data() + 8) == kVersion;
+    return copy.starts_with(kSegmentMagic) && Get<uint32_t>(copy.data() + 8) == kVersion;
   };
   // Zeros are what a power cut leaves where data did not reach the disk.
   if (ours(first) || ours(second) || IsZero(bytes.substr(0, kSegmentHeaderBytes)))

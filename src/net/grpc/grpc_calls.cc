@@ -8,8 +8,6 @@
 
 namespace gpulens {
 
-using State = GrpcMessageReader::State;
-
 namespace {
 
 constexpr std::string_view kEncodings = "identity,gzip";
@@ -128,13 +126,13 @@ void GrpcConnection::ReadTimeout(Call& call) {
 void GrpcConnection::OnData(int32_t stream, std::string_view bytes) {
   Call* call = Incoming(stream);
   if (!call || !Charge(*call, bytes.size())) return;
-  const State state = call->reader.Feed(bytes);
-  if (state == State::kTooLarge) {
+  const GrpcMessageReader::State state = call->reader.Feed(bytes);
+  if (state == GrpcMessageReader::State::kTooLarge) {
     shared_.stats.Refused(Refusal::kBodySize);
     Fail(*call, GrpcCode::kResourceExhausted,
          "a message of " + std::to_string(call->reader.announced()) + " bytes is above the limit of " +
              std::to_string(shared_.limits.message_bytes));
-  } else if (state == State::kBad) {
+  } else if (state == GrpcMessageReader::State::kBad) {
     Fail(*call, GrpcCode::kInternal, "the call has " + std::string(call->reader.why()));
   }
 }
@@ -143,7 +141,7 @@ void GrpcConnection::OnEnd(int32_t stream) {
   Call* call = Incoming(stream);
   if (!call) return;
   call->ended = true;
-  if (call->reader.state() != State::kWhole)
+  if (call->reader.state() != GrpcMessageReader::State::kWhole)
     return Fail(*call, GrpcCode::kInternal, "the call ended before its message did");
   Proceed(*call);
 }

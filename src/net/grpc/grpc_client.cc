@@ -12,8 +12,6 @@
 namespace gpulens {
 namespace {
 
-using State = Http2Transport::State;
-
 int64_t NowNs() { return std::chrono::steady_clock::now().time_since_epoch().count(); }
 
 Http2Limits LimitsOf(const GrpcTarget& target) {
@@ -55,8 +53,8 @@ class GrpcChannel::Core final : public RefCounted<Core>, public StreamHandler, p
   void Connect(const GrpcCallState& first);
   void OnConnected(Result<Stream> stream, bool tls);
   void Begin(GrpcCallState& call);
-  void Settle(State state);
-  void Lose(State state);
+  void Settle(Http2Transport::State state);
+  void Lose(Http2Transport::State state);
   void Drop();
   void OnDeadline(GrpcCallState* call);
   void Tell();
@@ -168,8 +166,8 @@ void GrpcChannel::Core::Begin(GrpcCallState& call) {
 
 void GrpcChannel::Core::OnReadable() {
   Ref<Core> self(this);
-  State state = transport_->Receive();
-  if (state == State::kOpen) state = transport_->Send();
+  Http2Transport::State state = transport_->Receive();
+  if (state == Http2Transport::State::kOpen) state = transport_->Send();
   Settle(state);
 }
 
@@ -205,8 +203,8 @@ void GrpcChannel::Core::OnClosed(int32_t stream, uint32_t error) {
 }
 
 // The last thing after anything that happened on the connection.
-void GrpcChannel::Core::Settle(State state) {
-  if (state != State::kOpen) {
+void GrpcChannel::Core::Settle(Http2Transport::State state) {
+  if (state != Http2Transport::State::kOpen) {
     Lose(state);
   } else {
     transport_->Wait();
@@ -220,9 +218,10 @@ void GrpcChannel::Core::Settle(State state) {
 }
 
 // The connection is over: what was under way failed, or is sent again.
-void GrpcChannel::Core::Lose(State state) {
-  const bool refused = state == State::kRefused;
-  std::string why = state == State::kEnded ? "the server ended the connection" : transport_->why();
+void GrpcChannel::Core::Lose(Http2Transport::State state) {
+  const bool refused = state == Http2Transport::State::kRefused;
+  std::string why =
+      state == Http2Transport::State::kEnded ? "the server ended the connection" : transport_->why();
   const uint64_t heard = transport_->bytes_received();
   const bool handshake = why.starts_with("TLS: ") || why.find("ALPN") != why.npos;
   const HttpFailure failure = handshake && heard == 0 ? HttpFailure::kTls : HttpFailure::kProtocol;

@@ -4,8 +4,6 @@
 
 namespace gpulens {
 
-using State = Http2Transport::State;
-
 namespace {
 
 constexpr uint64_t kProgress = 64u << 10;
@@ -88,10 +86,10 @@ void GrpcConnection::OnReadable() {
     return;
   }
   busy_ = true;
-  const State state = transport_.Receive();
-  if (state == State::kRefused) {
+  const Http2Transport::State state = transport_.Receive();
+  if (state == Http2Transport::State::kRefused) {
     Refused();
-  } else if (state != State::kOpen) {
+  } else if (state != Http2Transport::State::kOpen) {
     if (transport_.stream().is_tls() && !transport_.stream().handshake_done())
       shared_.stats.Refused(Refusal::kTls);
     Close();
@@ -113,9 +111,9 @@ void GrpcConnection::OnWritable() {
 
 void GrpcConnection::Flush() {
   if (gone() || lingering_) return;
-  const State state = transport_.Send();
-  if (state == State::kBroken) return Close();
-  if (state == State::kEnded) Linger();
+  const Http2Transport::State state = transport_.Send();
+  if (state == Http2Transport::State::kBroken) return Close();
+  if (state == Http2Transport::State::kEnded) Linger();
 }
 
 // It is over a limit, wrong, or speaks something else. It is told, when that goes without waiting.
@@ -123,7 +121,7 @@ void GrpcConnection::Refused() {
   shared_.stats.Refused(Refusal::kLimit);
   if (transport_.spoke_http1()) {
     (void)transport_.stream().WriteSome({&kNoGrpc, 1});
-  } else if (transport_.Send() == State::kBroken) {
+  } else if (transport_.Send() == Http2Transport::State::kBroken) {
     return Close();
   }
   Linger();

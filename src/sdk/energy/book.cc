@@ -20,8 +20,6 @@ constexpr int64_t kLeastPatienceNs = 250'000'000;
 
 size_t PartOf(const Track& track) noexcept { return static_cast<size_t>(track.device.part); }
 double Seconds(int64_t ns) noexcept { return static_cast<double>(ns) * 1e-9; }
-int64_t NsOf(TimePoint at) noexcept { return at.time_since_epoch().count(); }
-TimePoint TimeOf(int64_t ns) noexcept { return TimePoint(Duration(ns)); }
 
 size_t SamplesOf(const EnergyOptions& options) noexcept {
   const int64_t interval = std::max<int64_t>(options.interval.count(), 1'000'000);

@@ -8,12 +8,11 @@
 namespace gpulens {
 namespace {
 
+using internal::kLongestWait;
+using sdk::NsOf;
 using std::chrono::steady_clock;
 
 constexpr Duration kLeastInterval = std::chrono::milliseconds(1), kMostInterval = std::chrono::seconds(1);
-constexpr Duration kLongestWait = std::chrono::hours(1);
-
-int64_t NsOf(TimePoint at) noexcept { return at.time_since_epoch().count(); }
 
 EnergyOptions Sane(EnergyOptions options) {
   options.interval = std::clamp(options.interval, kLeastInterval, kMostInterval);

@@ -12,6 +12,9 @@
 
 namespace gpulens::internal {
 
+// The longest that a caller of Wait waits.
+inline constexpr Duration kLongestWait = std::chrono::hours(1);
+
 // A monitor in one process.
 struct LiveMonitor {
   // Waits so long for the devices to be opened and read.

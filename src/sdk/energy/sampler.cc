@@ -23,8 +23,6 @@ constexpr int kPausesPerReading = 9;
 // For a thread that is in the middle of a reading when the process exits.
 constexpr Duration kLongestGoodbye = std::chrono::milliseconds(200);
 
-TimePoint TimeOf(int64_t ns) noexcept { return TimePoint(Duration(ns)); }
-
 }  // namespace
 
 // Who lives when the process forks. Its lock comes before those of the samplers.

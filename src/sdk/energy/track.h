@@ -11,6 +11,10 @@
 
 namespace gpulens::sdk {
 
+// Times of this folder are nanoseconds of the steady clock.
+inline int64_t NsOf(TimePoint at) noexcept { return at.time_since_epoch().count(); }
+inline TimePoint TimeOf(int64_t ns) noexcept { return TimePoint(Duration(ns)); }
+
 struct Track {
   Track(std::shared_ptr<EnergySource> from, size_t number_there, EnergyDevice what, size_t kept);
 

@@ -77,7 +77,7 @@ std::string Lower(std::string_view text) {
   return out;
 }
 
-std::string Literal(std::string_view text) {
+std::string TextLiteral(std::string_view text) {
   std::string out = "'";
   for (char c : text) {
     if (c == '\'') out += '\'';
@@ -87,7 +87,7 @@ std::string Literal(std::string_view text) {
 }
 
 std::string MetricOf(std::string_view key) {
-  return "(SELECT last_value FROM metric WHERE run_id=r.id AND key=" + Literal(key) + ")";
+  return "(SELECT last_value FROM metric WHERE run_id=r.id AND key=" + TextLiteral(key) + ")";
 }
 
 // Columns have names that differ by more than case.
@@ -130,7 +130,7 @@ Result<std::string> ExperimentsView(const sqlite::Database& database) {
     ASSIGN_OR_RETURN(bool more, params.Step());
     if (!more) break;
     std::string key(params.Text(0));
-    std::string value = "(SELECT value FROM param WHERE run_id=r.id AND key=" + Literal(key) + ")";
+    std::string value = "(SELECT value FROM param WHERE run_id=r.id AND key=" + TextLiteral(key) + ")";
     if (!columns.Add(key, value)) columns.Add("param_" + key, value);
   }
   return kExperiments + columns.sql() + " FROM run_now r;";

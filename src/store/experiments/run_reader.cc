@@ -65,7 +65,7 @@ constexpr const char* kProcessColumns =
     "p.role,p.host,p.place,p.pid,p.start_ticks,p.started_ns,p.heartbeat_ns,p.heartbeat_every_ns,p.ended_ns";
 
 // A pattern of LIKE that means just this text.
-std::string Literal(std::string_view text) {
+std::string LikePattern(std::string_view text) {
   std::string out;
   for (char c : text) {
     if (c == '%' || c == '_' || c == '\\') out += '\\';
@@ -181,7 +181,7 @@ Result<RunRow> RunReader::ById(std::string_view id) {
 Result<RunRow> RunReader::Find(std::string_view text) {
   if (auto exact = ById(text)) return exact;
   if (text.size() >= kLeastIdPart) {
-    std::string part = Literal(text);
+    std::string part = LikePattern(text);
     ASSIGN_OR_RETURN(std::vector<RunRow> found, Rows("WHERE id LIKE ?1 ESCAPE '\\' OR id LIKE ?2 ESCAPE '\\'",
                                                      {"%" + part, part + "%"}, kMostNamed));
     if (found.size() == 1) return std::move(found.front());

@@ -15,22 +15,7 @@
 namespace gpulens {
 namespace {
 
-constexpr uint32_t kVarint = 0, kFixed64 = 1, kDelimited = 2, kFixed32 = 5;
 constexpr double kInt64End = 0x1p63, kUint64End = 0x1p64;
-
-constexpr uint32_t WireOf(OtlpType type) noexcept {
-  switch (type) {
-    case OtlpType::kString:
-    case OtlpType::kBytes:
-    case OtlpType::kHexBytes:
-    case OtlpType::kMessage: return kDelimited;
-    case OtlpType::kFixed32: return kFixed32;
-    case OtlpType::kFixed64:
-    case OtlpType::kSfixed64:
-    case OtlpType::kDouble: return kFixed64;
-    default: return kVarint;
-  }
-}
 
 // Whole numbers may stand there as 1.0 or 1e3.
 std::optional<int64_t> Signed(std::string_view text) noexcept {
@@ -145,12 +130,12 @@ class Reader {
   }
   bool Fits() { return out_.size() <= most_ || TooMuch("larger than the limit"); }
 
-  void Tag(const OtlpField& field, uint32_t wire) {
-    protozero::add_varint_to_buffer(&out_, field.number << 3 | wire);
+  void Tag(const OtlpField& field, OtlpWire wire) {
+    protozero::add_varint_to_buffer(&out_, field.number << 3 | static_cast<uint32_t>(wire));
   }
   // The length of what is inside is known at its end; nearly always it takes one byte.
   size_t Open(const OtlpField& field) {
-    Tag(field, kDelimited);
+    Tag(field, OtlpWire::kDelimited);
     out_ += '\0';
     return out_.size();
   }
@@ -181,7 +166,7 @@ class Reader {
     if (!field.repeated) return Value(field, depth);
     if (scan_.Peek() != JsonScanner::kArray) return scan_.Fail("an array is wanted");
     if (!scan_.Enter()) return false;
-    const bool packed = WireOf(field.type) != kDelimited;
+    const bool packed = WireOf(field.type) != OtlpWire::kDelimited;
     const size_t before = out_.size(), begin = packed ? Open(field) : 0;
     for (bool begun = false; scan_.NextItem(begun);) {
       if (!(packed ? Number(field, true) : Value(field, depth))) return false;
@@ -192,7 +177,7 @@ class Reader {
   }
 
   bool Value(const OtlpField& field, size_t depth) {
-    if (WireOf(field.type) != kDelimited) return Number(field, false);
+    if (WireOf(field.type) != OtlpWire::kDelimited) return Number(field, false);
     if (field.type == OtlpType::kMessage) {
       const size_t begin = Open(field);
       if (!Object(field.message, depth + 1)) return false;
@@ -209,7 +194,7 @@ class Reader {
       text = decoded_;
     }
     if (text.empty() && field.oneof == 0 && !field.repeated) return true;
-    Tag(field, kDelimited);
+    Tag(field, OtlpWire::kDelimited);
     protozero::add_varint_to_buffer(&out_, text.size());
     out_ += text;
     return Fits();
@@ -233,10 +218,10 @@ class Reader {
       if (!bits) return scan_.Fail("a number that does not fit");
     }
     if (*bits == 0 && field.oneof == 0 && !bare) return true;
-    const uint32_t wire = WireOf(field.type);
+    const OtlpWire wire = WireOf(field.type);
     if (!bare) Tag(field, wire);
-    if (wire == kVarint) protozero::add_varint_to_buffer(&out_, *bits);
-    else out_.append(reinterpret_cast<const char*>(&*bits), wire == kFixed32 ? 4 : 8);
+    if (wire == OtlpWire::kVarint) protozero::add_varint_to_buffer(&out_, *bits);
+    else out_.append(reinterpret_cast<const char*>(&*bits), wire == OtlpWire::kFixed32 ? 4 : 8);
     return Fits();
   }
 

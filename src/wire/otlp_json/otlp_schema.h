@@ -77,6 +77,23 @@ enum class OtlpType : uint8_t {
   kMessage,
 };
 
+// How protobuf writes a type: its number in tags.
+enum class OtlpWire : uint32_t { kVarint = 0, kFixed64 = 1, kDelimited = 2, kFixed32 = 5 };
+
+constexpr OtlpWire WireOf(OtlpType type) noexcept {
+  switch (type) {
+    case OtlpType::kString:
+    case OtlpType::kBytes:
+    case OtlpType::kHexBytes:
+    case OtlpType::kMessage: return OtlpWire::kDelimited;
+    case OtlpType::kFixed32: return OtlpWire::kFixed32;
+    case OtlpType::kFixed64:
+    case OtlpType::kSfixed64:
+    case OtlpType::kDouble: return OtlpWire::kFixed64;
+    default: return OtlpWire::kVarint;
+  }
+}
+
 struct OtlpField {
   uint32_t number = 0;
   std::string_view name;  // in JSON

@@ -24,23 +24,14 @@ struct TooMuch {
   const char* what;
 };
 
-constexpr pbf_wire_type WireOf(OtlpType type) noexcept {
-  switch (type) {
-    case OtlpType::kString:
-    case OtlpType::kBytes:
-    case OtlpType::kHexBytes:
-    case OtlpType::kMessage: return pbf_wire_type::length_delimited;
-    case OtlpType::kFixed32: return pbf_wire_type::fixed32;
-    case OtlpType::kFixed64:
-    case OtlpType::kSfixed64:
-    case OtlpType::kDouble: return pbf_wire_type::fixed64;
-    default: return pbf_wire_type::varint;
-  }
+// protozero's name of it.
+constexpr pbf_wire_type WireTypeOf(OtlpType type) noexcept {
+  return static_cast<pbf_wire_type>(WireOf(type));
 }
 
 // Fields of another wire type are as unknown ones.
 bool Fits(const OtlpField& field, pbf_wire_type type) noexcept {
-  return type == WireOf(field.type) || (field.repeated && type == pbf_wire_type::length_delimited);
+  return type == WireTypeOf(field.type) || (field.repeated && type == pbf_wire_type::length_delimited);
 }
 
 template <class T>
@@ -152,7 +143,8 @@ class Walk {
         reader.skip();
         continue;
       }
-      if (reader.wire_type() == pbf_wire_type::length_delimited && WireOf(field.type) != reader.wire_type()) {
+      if (reader.wire_type() == pbf_wire_type::length_delimited &&
+          WireTypeOf(field.type) != reader.wire_type()) {
         Packed(field, reader.get_view(), start);
         continue;
       }
@@ -168,11 +160,11 @@ class Walk {
     const char* const end = at + packed.size();
     while (at != end) {
       if (out_.size() != start) out_ += ',';
-      if (WireOf(field.type) == pbf_wire_type::varint) {
+      if (WireTypeOf(field.type) == pbf_wire_type::varint) {
         Number(field.type, protozero::decode_varint(&at, end));
         continue;
       }
-      const size_t width = WireOf(field.type) == pbf_wire_type::fixed32 ? 4 : 8;
+      const size_t width = WireTypeOf(field.type) == pbf_wire_type::fixed32 ? 4 : 8;
       if (static_cast<size_t>(end - at) < width) throw protozero::end_of_buffer_exception{};
       uint64_t bits = 0;
       std::memcpy(&bits, at, width);
@@ -183,7 +175,7 @@ class Walk {
 
   // The value at which the reader stands, which then stands behind it.
   void Value(const OtlpField& field, pbf_reader& reader, size_t depth) {
-    switch (WireOf(field.type)) {
+    switch (WireTypeOf(field.type)) {
       case pbf_wire_type::varint: return Number(field.type, reader.get_uint64());
       case pbf_wire_type::fixed32: return Number(field.type, reader.get_fixed32());
       case pbf_wire_type::fixed64: return Number(field.type, reader.get_fixed64());

@@ -120,7 +120,7 @@ void AppendTexts(std::string& out, std::string_view key, const std::vector<std::
   out += ']';
 }
 
-void AppendField(std::string& out, std::string_view key, std::string_view value) {
+void AppendFieldAndComma(std::string& out, std::string_view key, std::string_view value) {
   AppendJsonString(out, key);
   out += ':';
   AppendJsonString(out, value);
@@ -129,18 +129,18 @@ void AppendField(std::string& out, std::string_view key, std::string_view value)
 
 void AppendEngine(std::string& out, const Engine& engine) {
   out += "\n{";
-  AppendField(out, "name", engine.name);
-  AppendField(out, "layer", engine.layer);
-  AppendField(out, "provider", engine.provider);
-  AppendField(out, "path", engine.path);
+  AppendFieldAndComma(out, "name", engine.name);
+  AppendFieldAndComma(out, "layer", engine.layer);
+  AppendFieldAndComma(out, "provider", engine.provider);
+  AppendFieldAndComma(out, "path", engine.path);
   out += "\"port\":" + std::to_string(engine.port) +
          ",\"families\":" + std::to_string(CountFamilies(engine)) + ",\"roles\":[";
   for (const Role& role : AllRoles()) {
     std::vector<std::string_view> families = FamiliesOf(engine, role);
     if (families.empty()) continue;
     out += out.back() == '[' ? "\n {" : ",\n {";
-    AppendField(out, "role", role.name);
-    AppendField(out, "metric", role.metric->name);
+    AppendFieldAndComma(out, "role", role.name);
+    AppendFieldAndComma(out, "metric", role.metric->name);
     AppendTexts(out, "families", families);
     out += '}';
   }
@@ -148,8 +148,8 @@ void AppendEngine(std::string& out, const Engine& engine) {
   for (const NotOffered& row : kNotOffered) {
     if (row.engine != engine.name) continue;
     out += out.back() == '[' ? "{" : ",{";
-    AppendField(out, "role", row.role);
-    AppendField(out, "reason", row.reason);
+    AppendFieldAndComma(out, "role", row.role);
+    AppendFieldAndComma(out, "reason", row.reason);
     out.back() = '}';
   }
   out += "]}";

@@ -110,7 +110,7 @@ std::string Recognised(const PageCheck& check) {
   return out;
 }
 
-void AppendField(std::string& out, std::string_view key, std::string_view value) {
+void AppendFieldIfAny(std::string& out, std::string_view key, std::string_view value) {
   if (value.empty()) return;
   out += ',';
   AppendJsonString(out, key);
@@ -183,12 +183,12 @@ std::string CheckText(const PageCheck& check) {
 
 std::string CheckJson(const PageCheck& check) {
   std::string out = "{\"schema\":\"gpulens.engines.check/1\"";
-  AppendField(out, "source", check.source);
+  AppendFieldIfAny(out, "source", check.source);
   out += ",\"engines\":[";
   for (const Engine* engine : check.engines) {
     out += out.back() == '[' ? "{\"name\":" : ",{\"name\":";
     AppendJsonString(out, engine->name);
-    AppendField(out, "layer", engine->layer);
+    AppendFieldIfAny(out, "layer", engine->layer);
     out += '}';
   }
   out += "],\"samples\":" + std::to_string(check.samples) +
@@ -206,12 +206,12 @@ std::string CheckJson(const PageCheck& check) {
   for (const CheckedFamily& family : check.families) {
     out += out.back() == '[' ? "\n{\"name\":" : ",\n{\"name\":";
     AppendJsonString(out, family.name);
-    AppendField(out, "type", family.type);
-    AppendField(out, "verdict", engine_page::KindName(family.kind));
-    AppendField(out, "engine", family.engine);
-    AppendField(out, "expected_type", family.expected);
+    AppendFieldIfAny(out, "type", family.type);
+    AppendFieldIfAny(out, "verdict", engine_page::KindName(family.kind));
+    AppendFieldIfAny(out, "engine", family.engine);
+    AppendFieldIfAny(out, "expected_type", family.expected);
     constexpr std::string_view kTextKeys[] = {"", "row", "", "alias_of", "", "reason"};
-    if (!kTextKeys[family.kind].empty()) AppendField(out, kTextKeys[family.kind], family.text);
+    if (!kTextKeys[family.kind].empty()) AppendFieldIfAny(out, kTextKeys[family.kind], family.text);
     if (!family.metrics.empty()) {
       out += ",\"metrics\":[";
       for (std::string_view metric : family.metrics) {

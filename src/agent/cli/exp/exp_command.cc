@@ -53,15 +53,6 @@ int Print(const std::string& text) {
   return written ? 0 : 1;
 }
 
-int ExitCodeOf(const Status& status) noexcept { return status.code == Code::kInvalidArgument ? 2 : 1; }
-
-int Complain(const char* command, const Status& status) {
-  std::string text;
-  AppendPrintable(text, status.detail);
-  ::dprintf(STDERR_FILENO, "gpulens exp %s: %s\n", command, text.c_str());
-  return ExitCodeOf(status);
-}
-
 Result<std::vector<ListedRun>> Listed(RunReader& reader, const RunReader::Filter& filter) {
   ASSIGN_OR_RETURN(std::vector<RunRow> runs, reader.List(filter));
   std::vector<ListedRun> out;
@@ -82,6 +73,13 @@ bool Confirmed(const RunRow& run) {
 }
 
 }  // namespace
+
+int Complain(const char* command, const Status& status) {
+  std::string text;
+  AppendPrintable(text, status.detail);
+  ::dprintf(STDERR_FILENO, "gpulens exp %s: %s\n", command, text.c_str());
+  return status.code == Code::kInvalidArgument ? 2 : 1;
+}
 
 Result<RunReader> OpenExperiments(const std::string& db) {
   ASSIGN_OR_RETURN(std::string path, FindDatabase(db));

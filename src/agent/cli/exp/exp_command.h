@@ -41,6 +41,9 @@ int RunExpPlot(const ExpOptions& options);
 int RunExpExport(const ExpOptions& options);
 int RunQueryCommand(const ExpOptions& options);
 
+// One line on the standard error for `gpulens exp COMMAND`; the exit code: 2 what was wrong use, else 1.
+int Complain(const char* command, const Status& status);
+
 // Opens the file that --db, the variable or nothing names. An old one of the zernel project is told from ours
 // by what is in it.
 Result<experiments::RunReader> OpenExperiments(const std::string& db);

@@ -21,13 +21,6 @@ using namespace experiments;
 
 constexpr int kMostDepth = 16;  // of runs within runs
 
-int Complain(const char* command, const Status& status) {
-  std::string text;
-  AppendPrintable(text, status.detail);
-  ::dprintf(STDERR_FILENO, "gpulens exp %s: %s\n", command, text.c_str());
-  return status.code == Code::kInvalidArgument ? 2 : 1;
-}
-
 // To a file, or to standard output.
 Status Put(const std::string& path, const std::string& text) {
   if (!path.empty() && path != "-") return WriteFileAtomically(path, text);

@@ -18,7 +18,7 @@ namespace gpulens {
 namespace {
 
 constexpr int kHanded[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2};
-constexpr size_t kPiece = 64 << 10;
+constexpr size_t kOutputPiece = 64 << 10;
 // How long output is waited for after the child has ended: processes that it left behind may hold its end.
 constexpr int kLingerMs = 500;
 
@@ -58,7 +58,7 @@ bool PassOn(int fd, std::string_view bytes) {
 class Pump {
  public:
   Pump(const ChildRun& run, ChildProcess child, Pipe out, Pipe error, UniqueFd signals)
-      : run_(run), child_(std::move(child)), signals_(std::move(signals)), piece_(kPiece, '\0') {
+      : run_(run), child_(std::move(child)), signals_(std::move(signals)), piece_(kOutputPiece, '\0') {
     streams_[0] = std::move(out.read);
     streams_[1] = std::move(error.read);
   }

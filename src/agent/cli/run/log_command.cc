@@ -21,13 +21,13 @@ namespace {
 
 using namespace experiments;
 
-constexpr size_t kPiece = 64 << 10;
+constexpr size_t kLogPiece = 64 << 10;
 // Of a line that is searched; what stands behind is not.
 constexpr size_t kMostLine = 1 << 20;
 // How often it is looked whether the run has ended; new output wakes us at once.
 constexpr int kLookMs = 500;
 
-constexpr const char* kFooter = R"(
+constexpr const char* kLogFooter = R"(
   gpulens log                          of the newest run
   gpulens log ft-8b -f                 follow it until it ends
   gpulens log 9f3a11c2 --grep nan      lines with this text, with their numbers
@@ -96,7 +96,7 @@ Result<RunRow> WhichRun(RunReader& reader, const std::string& text) {
 class Follower {
  public:
   Follower(UniqueFd file, const std::string& path, LinePrinter& printer)
-      : file_(std::move(file)), printer_(printer), piece_(kPiece, '\0') {
+      : file_(std::move(file)), printer_(printer), piece_(kLogPiece, '\0') {
     // Where it cannot be watched, as on a network file system, it is looked at now and then.
     changes_.reset(::inotify_init1(IN_CLOEXEC | IN_NONBLOCK));
     if (changes_) ::inotify_add_watch(changes_.get(), path.c_str(), IN_MODIFY);
@@ -178,7 +178,7 @@ void AddLog(CLI::App& app, LogCommandOptions& options, int& code) {
   log->add_flag("-f,--follow", options.follow, "Go on until the run ends");
   log->add_option("--grep", options.grep, "Only lines with this text, with their numbers")->type_name("TEXT");
   log->add_option("--db", options.db, "The file of experiments")->type_name("FILE");
-  log->footer(kFooter);
+  log->footer(kLogFooter);
   log->callback([&] { code = RunLogCommand(options); });
 }
 

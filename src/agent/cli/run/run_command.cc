@@ -39,7 +39,7 @@ constexpr Duration kEndTime = std::chrono::seconds(20);
 // Of runs, which are long: a counter is exact whatever it is, and an integral of power good enough.
 constexpr Duration kEnergyInterval = std::chrono::milliseconds(200);
 
-constexpr const char* kFooter = R"(
+constexpr const char* kRunFooter = R"(
   gpulens run train.py --epochs 3                       a script of Python, its arguments behind it
   gpulens run --name ft-8b --tag team=nlp train.py
   gpulens run -- torchrun --nproc-per-node 8 train.py   any program
@@ -243,7 +243,7 @@ void AddRun(CLI::App& app, RunCommandOptions& options, int& code) {
   run->add_flag("-q,--quiet", options.quiet, "Nothing of our own, only what the program prints");
   run->add_option("COMMAND", options.command, "A script of Python, or a program, with its arguments");
   run->positionals_at_end();
-  run->footer(kFooter);
+  run->footer(kRunFooter);
   run->callback([&options, &code] {
     static_cast<void>(SetLogLevels("error"));
     code = RunProgram(options);

@@ -20,8 +20,6 @@
 namespace gpulens {
 namespace {
 
-constexpr std::string_view kDelimiter = "|#";
-
 Result<Duration> SpanOf(const char* option, const std::string& text) {
   Duration span{};
   const bool plain = !text.empty() && text.find_first_not_of("0123456789.") == std::string::npos;

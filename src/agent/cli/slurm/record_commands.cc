@@ -8,8 +8,6 @@
 namespace gpulens {
 namespace {
 
-constexpr std::string_view kDelimiter = "|#";
-
 // Sends every row of a table with a header.
 Status SendTable(RecordRun& run, const RecordKind& kind, std::string_view text, std::string_view delimiter) {
   ASSIGN_OR_RETURN(slurm::Table table, slurm::ParseTable(text, delimiter));

@@ -16,6 +16,9 @@
 
 namespace gpulens {
 
+// Between the columns that programs are asked for: texts have a | of their own.
+inline constexpr std::string_view kDelimiter = "|#";
+
 // Of sacct_publish, sacct_backfill, fsacct and storage.
 struct RecordOptions {
   std::string file;        // sacct_publish: empty or "-": standard input; sacct_backfill from_file

@@ -8,13 +8,12 @@
 namespace gpulens {
 namespace {
 
+using internal::kLongestWait;
+using sdk::NsOf;
 using std::chrono::steady_clock;
 
 // For a last look at who uses the devices: two calls of a driver for each.
 constexpr Duration kLastLook = std::chrono::milliseconds(200);
-constexpr Duration kLongestWait = std::chrono::hours(1);
-
-int64_t NsOf(TimePoint at) noexcept { return at.time_since_epoch().count(); }
 
 }  // namespace
 

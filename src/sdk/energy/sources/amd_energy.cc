@@ -6,6 +6,7 @@
 
 #include "base/raw/raw_sentinel.h"
 #include "base/result.h"
+#include "sdk/energy/sources/system_sources.h"
 #include "sdk/energy/sources/visible_devices.h"
 #include "sources/amdsmi/amdsmi_fields.h"
 #include "sources/amdsmi/driver/amdsmi_identity.h"
@@ -13,21 +14,16 @@
 namespace gpulens::sdk {
 namespace {
 
-using amdsmi::Call;
-
-constexpr Duration kLagUnknown{-1};
-constexpr double kPeakOverCap = 1.5;
-constexpr int64_t kSlowNs = 90'000'000;
 // The resolution of the boards that are known.
-constexpr double kStepJoules = 15.3e-6;
+constexpr double kAmdStepJoules = 15.3e-6;
 
-Status StatusOf(int code, std::string_view call) {
+Status AmdSmiStatus(int code, std::string_view call) {
   std::string text = std::string(call) + ": " + std::string(amdsmi::ReturnText(code));
   if (code == amdsmi::kNoPermission) return {gpulens::Code::kPermissionDenied, std::move(text)};
   return {gpulens::Code::kIo, std::move(text)};
 }
 
-Status StatusOf(const driver::VendorLibrary::Opened& opened) {
+Status AmdSmiStatus(const driver::VendorLibrary::Opened& opened) {
   switch (opened.fault) {
     case driver::Fault::kNone: return Ok();
     case driver::Fault::kNoPermission: return {gpulens::Code::kPermissionDenied, opened.detail};
@@ -37,7 +33,7 @@ Status StatusOf(const driver::VendorLibrary::Opened& opened) {
   }
 }
 
-bool Absent(int code) noexcept {
+bool AmdSmiHasNone(int code) noexcept {
   return code == amdsmi::kNotSupported || code == amdsmi::kNotYetImplemented ||
          code == amdsmi::kFunctionMissing;
 }
@@ -78,7 +74,7 @@ Result<std::vector<EnergyDevice>> AmdEnergy::Open() {
   // The one before stays open: a library cannot be closed safely.
   if (opened_) opened_.release();
   opened_ = std::make_unique<Opened>(lookup_, slot_, clock_);
-  RETURN_IF_ERROR(StatusOf(opened_->library.Open(slot_)));
+  RETURN_IF_ERROR(AmdSmiStatus(opened_->library.Open(slot_)));
   std::vector<EnergyDevice> devices;
   std::vector<VisibleName> names;
   std::vector<size_t> board_of;
@@ -97,7 +93,8 @@ Result<std::vector<EnergyDevice>> AmdEnergy::Open() {
   for (size_t i : Visible(names)) devices[board_of[i]].usable = true;
   for (size_t i = 0; i < devices.size(); ++i) {
     EnergyReading reading;
-    const bool silent = Absent(ReadCounter(boards_[i], reading)) && Absent(ReadPower(boards_[i], reading));
+    const bool silent =
+        AmdSmiHasNone(ReadCounter(boards_[i], reading)) && AmdSmiHasNone(ReadPower(boards_[i], reading));
     devices[i].usable &= !silent;
   }
   return devices;
@@ -114,11 +111,11 @@ EnergyDevice AmdEnergy::Describe(const amdsmi::Processor& processor, std::vector
   if (out.id.empty()) out.id = "gpu" + std::to_string(processor.gpu);
   amdsmi::PowerCapInfo cap{};
   amdsmi::Caller& caller = opened_->caller;
-  const int code =
-      caller.Do(Call::kPowerCap, caller.fn().PowerCap, processor.handle, 0U, static_cast<void*>(&cap));
+  const int code = caller.Do(amdsmi::Call::kPowerCap, caller.fn().PowerCap, processor.handle, 0U,
+                             static_cast<void*>(&cap));
   if (code == amdsmi::kSuccess && cap.cap > 0 && !IsSentinel(cap.cap, 64))
-    out.most_watts = static_cast<double>(cap.cap) * (cap.cap < 100'000 ? 1 : 1e-6) * kPeakOverCap;
-  out.counter_step_joules = kStepJoules;
+    out.most_watts = static_cast<double>(cap.cap) * (cap.cap < 100'000 ? 1 : 1e-6) * kPeakOverLimit;
+  out.counter_step_joules = kAmdStepJoules;
   out.counter_lag = kLagUnknown;
   return out;
 }
@@ -129,10 +126,10 @@ int AmdEnergy::ReadCounter(Board& board, EnergyReading& out) {
   float resolution = 0;
   amdsmi::Caller& caller = opened_->caller;
   const int code =
-      caller.Do(Call::kEnergy, caller.fn().Energy, board.handle, &count, &resolution, &timestamp);
+      caller.Do(amdsmi::Call::kEnergy, caller.fn().Energy, board.handle, &count, &resolution, &timestamp);
   if (code == amdsmi::kSuccess && !IsSentinel(count, 64) && count != 0 && resolution > 0)
     out.joules = static_cast<double>(count) * static_cast<double>(resolution) * 1e-6;
-  if (Absent(code)) board.counter = false;
+  if (AmdSmiHasNone(code)) board.counter = false;
   return code;
 }
 
@@ -141,8 +138,8 @@ int AmdEnergy::ReadPower(const Board& board, EnergyReading& out) {
   if (!layout) return amdsmi::kNotSupported;
   std::fill(scratch_.begin(), scratch_.end(), std::byte{0xFF});
   amdsmi::Caller& caller = opened_->caller;
-  const int code =
-      caller.Do(Call::kPowerInfo, caller.fn().PowerInfo, board.handle, static_cast<void*>(scratch_.data()));
+  const int code = caller.Do(amdsmi::Call::kPowerInfo, caller.fn().PowerInfo, board.handle,
+                             static_cast<void*>(scratch_.data()));
   if (code != amdsmi::kSuccess) return code;
   for (const uint16_t place : {layout->power_current, layout->power_average}) {
     uint32_t watts = ~0U;
@@ -162,16 +159,17 @@ void AmdEnergy::ReadSlow(Board& board, EnergyReading& out) {
     board.asked_ns = now_ns;
     board.slow = {};
     amdsmi::EngineUsage use{.gfx = ~0U, .memory = ~0U, .multimedia = ~0U, .reserved = {}};
-    if (caller.Do(Call::kActivity, fn.Activity, board.handle, static_cast<void*>(&use)) == amdsmi::kSuccess &&
+    if (caller.Do(amdsmi::Call::kActivity, fn.Activity, board.handle, static_cast<void*>(&use)) ==
+            amdsmi::kSuccess &&
         use.gfx <= 100)
       board.slow.utilization_ratio = use.gfx / 100.0;
     uint64_t bytes = ~uint64_t{0};
-    if (caller.Do(Call::kMemoryUsage, fn.MemoryUsage, board.handle, uint32_t{amdsmi::kVram}, &bytes) ==
-            amdsmi::kSuccess &&
+    if (caller.Do(amdsmi::Call::kMemoryUsage, fn.MemoryUsage, board.handle, uint32_t{amdsmi::kVram},
+                  &bytes) == amdsmi::kSuccess &&
         !IsSentinel(bytes, 64))
       board.slow.memory_used_bytes = static_cast<double>(bytes);
     int64_t celsius = -1;
-    if (caller.Do(Call::kTemperature, fn.Temperature, board.handle, uint32_t{amdsmi::kTempHotspot},
+    if (caller.Do(amdsmi::Call::kTemperature, fn.Temperature, board.handle, uint32_t{amdsmi::kTempHotspot},
                   uint32_t{amdsmi::kTempCurrent}, &celsius) == amdsmi::kSuccess &&
         celsius > 0 && celsius < 200)
       board.slow.temperature_celsius = static_cast<double>(celsius);
@@ -186,8 +184,8 @@ Status AmdEnergy::Read(size_t device, EnergyReading& out) {
   const int counter = ReadCounter(board, out);
   const int power = ReadPower(board, out);
   if (counter != amdsmi::kSuccess && power != amdsmi::kSuccess)
-    return board.counter ? StatusOf(counter, "amdsmi_get_energy_count")
-                         : StatusOf(power, "amdsmi_get_power_info");
+    return board.counter ? AmdSmiStatus(counter, "amdsmi_get_energy_count")
+                         : AmdSmiStatus(power, "amdsmi_get_power_info");
   ReadSlow(board, out);
   return Ok();
 }

@@ -5,25 +5,20 @@
 #include <cstring>
 
 #include "base/result.h"
+#include "sdk/energy/sources/system_sources.h"
 #include "sdk/energy/sources/visible_devices.h"
 #include "sources/nvml/nvml_fields.h"
 
 namespace gpulens::sdk {
 namespace {
 
-using nvml::Call;
-
 constexpr unsigned kMostMig = 16;
-// The counter is written every 20 to 100 ms, by the board.
-constexpr Duration kLagUnknown{-1};
-// Above the limit that the board keeps on average it may be for the length of a reading.
-constexpr double kPeakOverLimit = 1.5;
 // As NVML's documentation of nvmlDeviceGetPowerUsage states it.
 constexpr double kAccuracy = 0.05;
-constexpr int64_t kSlowNs = 90'000'000, kSlowestNs = 990'000'000;
+constexpr int64_t kSlowestNs = 990'000'000;
 constexpr unsigned kMostProcesses = 64;
 
-Status StatusOf(int code, std::string_view call) {
+Status NvmlStatus(int code, std::string_view call) {
   std::string text = std::string(call) + ": " + std::string(nvml::ReturnText(code));
   if (code == nvml::kNoPermission) return {gpulens::Code::kPermissionDenied, std::move(text)};
   const bool absent = code == nvml::kDriverNotLoaded || code == nvml::kLibraryNotFound ||
@@ -31,7 +26,7 @@ Status StatusOf(int code, std::string_view call) {
   return {absent ? gpulens::Code::kUnavailable : gpulens::Code::kIo, std::move(text)};
 }
 
-bool Absent(int code) noexcept {
+bool NvmlHasNone(int code) noexcept {
   return code == nvml::kNotSupported || code == nvml::kFunctionNotFound || code == nvml::kInvalidArgument;
 }
 
@@ -52,8 +47,9 @@ Status NvmlEnergy::OpenLibrary() {
   opened_ = std::make_unique<Opened>(std::move(library), slot_, clock_);
   nvml::Caller& caller = opened_->caller;
   const nvml::Symbols& fn = caller.fn();
-  const int code = fn.Init ? caller.Do(Call::kInit, fn.Init) : caller.Do(Call::kInitV1, fn.InitV1);
-  return code == nvml::kSuccess ? Ok() : StatusOf(code, "nvmlInit");
+  const int code =
+      fn.Init ? caller.Do(nvml::Call::kInit, fn.Init) : caller.Do(nvml::Call::kInitV1, fn.InitV1);
+  return code == nvml::kSuccess ? Ok() : NvmlStatus(code, "nvmlInit");
 }
 
 Result<std::vector<EnergyDevice>> NvmlEnergy::Open() {
@@ -62,9 +58,9 @@ Result<std::vector<EnergyDevice>> NvmlEnergy::Open() {
   nvml::Caller& caller = opened_->caller;
   const nvml::Symbols& fn = caller.fn();
   unsigned count = 0;
-  const int code = fn.DeviceCount ? caller.Do(Call::kDeviceCount, fn.DeviceCount, &count)
-                                  : caller.Do(Call::kDeviceCountV1, fn.DeviceCountV1, &count);
-  if (code != nvml::kSuccess) return StatusOf(code, "nvmlDeviceGetCount");
+  const int code = fn.DeviceCount ? caller.Do(nvml::Call::kDeviceCount, fn.DeviceCount, &count)
+                                  : caller.Do(nvml::Call::kDeviceCountV1, fn.DeviceCountV1, &count);
+  if (code != nvml::kSuccess) return NvmlStatus(code, "nvmlDeviceGetCount");
   std::vector<EnergyDevice> devices;
   std::vector<VisibleName> names;
   Status denied;
@@ -93,7 +89,7 @@ Result<std::vector<EnergyDevice>> NvmlEnergy::Open() {
 
 std::string NvmlEnergy::Uuid(nvml::Device device) {
   std::array<char, 96> text{};
-  const int code = opened_->caller.Do(Call::kUuid, opened_->caller.fn().Uuid, device, text.data(),
+  const int code = opened_->caller.Do(nvml::Call::kUuid, opened_->caller.fn().Uuid, device, text.data(),
                                       static_cast<unsigned>(text.size()));
   return code == nvml::kSuccess ? std::string(text.data(), ::strnlen(text.data(), text.size()))
                                 : std::string();
@@ -103,25 +99,26 @@ Status NvmlEnergy::Attach(unsigned index, EnergyDevice& out, std::vector<std::st
   nvml::Caller& caller = opened_->caller;
   const nvml::Symbols& fn = caller.fn();
   nvml::Device handle = nullptr;
-  const int code = fn.HandleByIndex ? caller.Do(Call::kHandleByIndex, fn.HandleByIndex, index, &handle)
-                                    : caller.Do(Call::kHandleByIndexV1, fn.HandleByIndexV1, index, &handle);
-  if (code != nvml::kSuccess) return StatusOf(code, "nvmlDeviceGetHandleByIndex");
+  const int code = fn.HandleByIndex
+                       ? caller.Do(nvml::Call::kHandleByIndex, fn.HandleByIndex, index, &handle)
+                       : caller.Do(nvml::Call::kHandleByIndexV1, fn.HandleByIndexV1, index, &handle);
+  if (code != nvml::kSuccess) return NvmlStatus(code, "nvmlDeviceGetHandleByIndex");
   out.id = Uuid(handle);
   if (out.id.empty()) out.id = "gpu" + std::to_string(index);
   std::array<char, 96> text{};
-  if (caller.Do(Call::kName, fn.Name, handle, text.data(), static_cast<unsigned>(text.size())) ==
+  if (caller.Do(nvml::Call::kName, fn.Name, handle, text.data(), static_cast<unsigned>(text.size())) ==
       nvml::kSuccess)
     out.name.assign(text.data(), ::strnlen(text.data(), text.size()));
   out.most_watts = MostWatts(handle);
   out.counter_step_joules = 1e-3;
-  out.counter_lag = kLagUnknown;
+  out.counter_lag = kLagUnknown;  // written every 20 to 100 ms, by the board
   out.accuracy_ratio = kAccuracy;
   Gpu& gpu = gpus_[index];
   gpu.handle = handle;
   parts = MigUuids(gpu);
   // Boards that tell neither (Jetson) are another source's.
   EnergyReading reading;
-  out.usable = !(Absent(ReadCounter(gpu, reading)) && Absent(ReadPower(gpu, reading)));
+  out.usable = !(NvmlHasNone(ReadCounter(gpu, reading)) && NvmlHasNone(ReadPower(gpu, reading)));
   return Ok();
 }
 
@@ -130,10 +127,11 @@ std::vector<std::string> NvmlEnergy::MigUuids(Gpu& gpu) {
   const nvml::Symbols& fn = caller.fn();
   std::vector<std::string> out;
   unsigned count = 0;
-  if (caller.Do(Call::kMaxMigDevices, fn.MaxMigDevices, gpu.handle, &count) != nvml::kSuccess) return out;
+  if (caller.Do(nvml::Call::kMaxMigDevices, fn.MaxMigDevices, gpu.handle, &count) != nvml::kSuccess)
+    return out;
   for (unsigned i = 0; i < std::min(count, kMostMig); ++i) {
     nvml::Device part = nullptr;
-    if (caller.Do(Call::kMigDeviceHandle, fn.MigDeviceHandle, gpu.handle, i, &part) != nvml::kSuccess)
+    if (caller.Do(nvml::Call::kMigDeviceHandle, fn.MigDeviceHandle, gpu.handle, i, &part) != nvml::kSuccess)
       continue;
     gpu.parts.push_back(part);
     if (std::string uuid = Uuid(part); !uuid.empty()) out.push_back(std::move(uuid));
@@ -147,11 +145,11 @@ double NvmlEnergy::MostWatts(nvml::Device device) {
   nvml::FieldValue limit{};
   limit.field_id = nvml::kFiPowerMaxLimit;
   unsigned milliwatts = 0;
-  if (caller.Do(Call::kFieldValues, fn.FieldValues, device, 1, &limit) == nvml::kSuccess &&
+  if (caller.Do(nvml::Call::kFieldValues, fn.FieldValues, device, 1, &limit) == nvml::kSuccess &&
       limit.code == nvml::kSuccess)
     milliwatts = limit.value.uint_value;
-  if (milliwatts == 0 &&
-      caller.Do(Call::kEnforcedPowerLimit, fn.EnforcedPowerLimit, device, &milliwatts) != nvml::kSuccess)
+  if (milliwatts == 0 && caller.Do(nvml::Call::kEnforcedPowerLimit, fn.EnforcedPowerLimit, device,
+                                   &milliwatts) != nvml::kSuccess)
     return kNotMeasured;
   return milliwatts > 0 ? milliwatts * 1e-3 * kPeakOverLimit : kNotMeasured;
 }
@@ -160,11 +158,11 @@ int NvmlEnergy::ReadCounter(Gpu& gpu, EnergyReading& out) {
   if (!gpu.counter) return nvml::kNotSupported;
   unsigned long long millijoules = 0;
   nvml::Caller& caller = opened_->caller;
-  const int code = caller.Do(Call::kTotalEnergy, caller.fn().TotalEnergy, gpu.handle, &millijoules);
+  const int code = caller.Do(nvml::Call::kTotalEnergy, caller.fn().TotalEnergy, gpu.handle, &millijoules);
   // Some boards answer all ones, or 0 for ever.
   if (code == nvml::kSuccess && millijoules != ~0ULL && millijoules != 0)
     out.joules = static_cast<double>(millijoules) * 1e-3;
-  if (Absent(code)) gpu.counter = false;
+  if (NvmlHasNone(code)) gpu.counter = false;
   return code;
 }
 
@@ -174,19 +172,19 @@ int NvmlEnergy::ReadPower(Gpu& gpu, EnergyReading& out) {
   if (gpu.instant) {
     nvml::FieldValue field{};
     field.field_id = nvml::kFiPowerInstant;
-    const int code = caller.Do(Call::kFieldValues, caller.fn().FieldValues, gpu.handle, 1, &field);
+    const int code = caller.Do(nvml::Call::kFieldValues, caller.fn().FieldValues, gpu.handle, 1, &field);
     if (code == nvml::kSuccess && field.code == nvml::kSuccess) {
       out.watts = field.value.uint_value * 1e-3;
       return code;
     }
-    if (code != nvml::kSuccess && !Absent(code)) return code;
-    gpu.instant = !Absent(code) && !Absent(field.code);
+    if (code != nvml::kSuccess && !NvmlHasNone(code)) return code;
+    gpu.instant = !NvmlHasNone(code) && !NvmlHasNone(field.code);
   }
   if (!gpu.power) return nvml::kNotSupported;
   unsigned milliwatts = 0;
-  const int code = caller.Do(Call::kPowerUsage, caller.fn().PowerUsage, gpu.handle, &milliwatts);
+  const int code = caller.Do(nvml::Call::kPowerUsage, caller.fn().PowerUsage, gpu.handle, &milliwatts);
   if (code == nvml::kSuccess) out.watts = milliwatts * 1e-3;
-  if (Absent(code)) gpu.power = false;
+  if (NvmlHasNone(code)) gpu.power = false;
   return code;
 }
 
@@ -198,17 +196,17 @@ void NvmlEnergy::ReadSlow(Gpu& gpu, EnergyReading& out) {
     gpu.asked_ns = now_ns;
     gpu.slow = {};
     nvml::Utilization use{};
-    if (caller.Do(Call::kUtilizationRates, fn.UtilizationRates, gpu.handle, &use) == nvml::kSuccess)
+    if (caller.Do(nvml::Call::kUtilizationRates, fn.UtilizationRates, gpu.handle, &use) == nvml::kSuccess)
       gpu.slow.utilization_ratio = use.gpu / 100.0;
     nvml::MemoryV2 memory{};
     memory.version = nvml::kMemoryV2;
     nvml::Memory old{};
-    if (caller.Do(Call::kMemoryInfoV2, fn.MemoryInfoV2, gpu.handle, &memory) == nvml::kSuccess)
+    if (caller.Do(nvml::Call::kMemoryInfoV2, fn.MemoryInfoV2, gpu.handle, &memory) == nvml::kSuccess)
       gpu.slow.memory_used_bytes = static_cast<double>(memory.used);
-    else if (caller.Do(Call::kMemoryInfo, fn.MemoryInfo, gpu.handle, &old) == nvml::kSuccess)
+    else if (caller.Do(nvml::Call::kMemoryInfo, fn.MemoryInfo, gpu.handle, &old) == nvml::kSuccess)
       gpu.slow.memory_used_bytes = static_cast<double>(old.used);
     unsigned celsius = 0;
-    if (caller.Do(Call::kTemperature, fn.Temperature, gpu.handle, 0U, &celsius) == nvml::kSuccess)
+    if (caller.Do(nvml::Call::kTemperature, fn.Temperature, gpu.handle, 0U, &celsius) == nvml::kSuccess)
       gpu.slow.temperature_celsius = celsius;
   }
   if (gpu.counted_ns == 0 || now_ns - gpu.counted_ns >= kSlowestNs) {
@@ -226,9 +224,9 @@ double NvmlEnergy::CountProcesses(const Gpu& gpu) {
   const nvml::Symbols& fn = caller.fn();
   std::array<nvml::ProcessInfoV2, kMostProcesses> list{};
   unsigned count = kMostProcesses;
-  const int code = fn.ComputeProcessesV3 ? caller.Do(Call::kComputeProcessesV3, fn.ComputeProcessesV3,
+  const int code = fn.ComputeProcessesV3 ? caller.Do(nvml::Call::kComputeProcessesV3, fn.ComputeProcessesV3,
                                                      gpu.handle, &count, static_cast<void*>(list.data()))
-                                         : caller.Do(Call::kComputeProcessesV2, fn.ComputeProcessesV2,
+                                         : caller.Do(nvml::Call::kComputeProcessesV2, fn.ComputeProcessesV2,
                                                      gpu.handle, &count, static_cast<void*>(list.data()));
   return code == nvml::kSuccess || code == nvml::kInsufficientSize ? count : kNotMeasured;
 }
@@ -239,8 +237,8 @@ Status NvmlEnergy::Read(size_t device, EnergyReading& out) {
   const int counter = ReadCounter(gpu, out);
   const int power = ReadPower(gpu, out);
   if (counter != nvml::kSuccess && power != nvml::kSuccess)
-    return StatusOf(gpu.counter ? counter : power,
-                    gpu.counter ? "nvmlDeviceGetTotalEnergyConsumption" : "nvmlDeviceGetPowerUsage");
+    return NvmlStatus(gpu.counter ? counter : power,
+                      gpu.counter ? "nvmlDeviceGetTotalEnergyConsumption" : "nvmlDeviceGetPowerUsage");
   ReadSlow(gpu, out);
   return Ok();
 }

@@ -8,8 +8,8 @@ namespace gpulens::sdk {
 namespace {
 
 // How often the processor writes its counters, and their usual resolution: 2^-14 J.
-constexpr Duration kLag = std::chrono::milliseconds(1);
-constexpr double kStepJoules = 61e-6;
+constexpr Duration kRaplLag = std::chrono::milliseconds(1);
+constexpr double kRaplStepJoules = 61e-6;
 
 }  // namespace
 
@@ -32,8 +32,8 @@ Result<std::vector<EnergyDevice>> RaplEnergy::Open() {
     device.id = package ? zone.name : "dram-" + std::to_string(zone.package);
     device.name = zone.zone;
     device.part = package ? EnergyPart::kCpu : EnergyPart::kDram;
-    device.counter_step_joules = kStepJoules;
-    device.counter_lag = kLag;
+    device.counter_step_joules = kRaplStepJoules;
+    device.counter_lag = kRaplLag;
     devices.push_back(std::move(device));
     zones_.push_back(std::move(zone));
   }

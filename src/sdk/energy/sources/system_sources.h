@@ -2,6 +2,7 @@
 #pragma once
 
 #include <atomic>
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <vector>
@@ -9,6 +10,14 @@
 #include <gpulens/energy.h>
 
 namespace gpulens::sdk {
+
+// What the sources of GPUs have in common. EnergyDevice::counter_lag of a counter that is written now and
+// then:
+inline constexpr Duration kLagUnknown{-1};
+// Above the limit that a board keeps on average it may be for the length of a reading.
+inline constexpr double kPeakOverLimit = 1.5;
+// What is told slowly is asked no sooner again.
+inline constexpr int64_t kSlowNs = 90'000'000;
 
 // $GPULENS_ENERGY: "own": never by the agent; "agent": NVIDIA GPUs by the agent alone. $GPULENS_ENERGY_ROOT:
 // where /sys is, for tests.

@@ -7,7 +7,7 @@
 namespace gpulens::kubelet {
 namespace {
 
-constexpr size_t kMostContainers = 1024, kMostDevices = 65'536;
+constexpr size_t kMostContainersOfPod = 1024, kMostDevices = 65'536;
 
 // Where a list comes from and goes on.
 void ReadListMeta(JsonReader& json, std::string& version, std::string& next) {
@@ -70,7 +70,8 @@ void ReadContainer(JsonReader& json, Pod& pod) {
     else if (key == "restartCount") one.restarts = json.Unsigned();
     else if (key == "ready") one.ready = json.Bool();
   });
-  if (!one.name.empty() && pod.containers.size() < kMostContainers) pod.containers.push_back(std::move(one));
+  if (!one.name.empty() && pod.containers.size() < kMostContainersOfPod)
+    pod.containers.push_back(std::move(one));
 }
 
 void ReadPodStatus(JsonReader& json, Pod& pod) {

@@ -136,10 +136,6 @@ int WaitV1(EventSet set, EventDataV1* out, unsigned timeout_ms) {
   return code;
 }
 
-template <class Function>
-void* Pointer(Function* function) {
-  return reinterpret_cast<void*>(function);
-}
 #define RECORD_PROCESSES(id) {CallName(Call::k##id), Pointer(&ListedProcesses<Call::k##id, &Symbols::id>)}
 
 }  // namespace

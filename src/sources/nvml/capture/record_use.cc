@@ -216,11 +216,6 @@ int VgpuSamples(Device device, unsigned long long since, unsigned* type, unsigne
   return code;
 }
 
-template <class Function>
-void* Pointer(Function* function) {
-  return reinterpret_cast<void*>(function);
-}
-
 }  // namespace
 
 std::span<const RecorderSymbol> RecorderUseSymbols() noexcept {

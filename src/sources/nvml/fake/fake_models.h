@@ -7,6 +7,9 @@
 
 namespace gpulens::nvml {
 
+// FakeModel::architecture, as the library numbers them.
+inline constexpr unsigned kVolta = 5, kTuring = 6, kAmpere = 7, kAda = 8, kHopper = 9, kBlackwell = 10;
+
 struct FakeModel {
   std::string_view key, name, vbios, inforom;
   unsigned architecture, cc_major, cc_minor;

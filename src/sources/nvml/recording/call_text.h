@@ -20,6 +20,12 @@
 
 namespace gpulens::nvml {
 
+// A function as tables of symbols and dlsym have it.
+template <class Function>
+void* Pointer(Function* function) {
+  return reinterpret_cast<void*>(function);
+}
+
 // Whether a parameter needs no words of its own: a handle, a number, a text, a struct of struct_members.h.
 template <class P>
 constexpr bool kPlainParameter =

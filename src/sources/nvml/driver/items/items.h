@@ -33,7 +33,10 @@ struct ItemContext {
   }
 };
 
-// One or a few calls and the fields they give together; Field::kCount after the last.
+// Stands after the last field of an item.
+inline constexpr Field kEndOfFields = Field::kCount;
+
+// One or a few calls and the fields they give together.
 struct MoreItem {
   Tier tier = Tier::kSlow;
   std::array<Field, 6> fields{};

@@ -7,8 +7,6 @@
 namespace gpulens::nvml {
 namespace {
 
-constexpr Field kEnd = Field::kCount;
-
 // Calls whose one result is an unsigned number.
 template <Field kField, Call kCall, auto kSymbol>
 int ReadNumber(const ItemContext& in) {
@@ -115,67 +113,73 @@ constexpr auto kReadCapacity =
     &ReadSelected<kField, Call::kEncoderCapacity, &Symbols::EncoderCapacity, kCodec>;
 
 using F = Field;
-constexpr MoreItem kItems[] = {
+constexpr MoreItem kBoardItems[] = {
     {Tier::kMedium,
-     {F::kUtilizationJpeg, kEnd},
+     {F::kUtilizationJpeg, kEndOfFields},
      &ReadShare<F::kUtilizationJpeg, Call::kJpgUtilization, &Symbols::JpgUtilization>},
     {Tier::kMedium,
-     {F::kUtilizationOfa, kEnd},
+     {F::kUtilizationOfa, kEndOfFields},
      &ReadShare<F::kUtilizationOfa, Call::kOfaUtilization, &Symbols::OfaUtilization>},
-    {Tier::kFast, {F::kTemperatureMargin, kEnd}, &ReadMargin},
+    {Tier::kFast, {F::kTemperatureMargin, kEndOfFields}, &ReadMargin},
     {Tier::kStatic,
-     {F::kTemperatureShutdown, kEnd},
+     {F::kTemperatureShutdown, kEndOfFields},
      kReadThreshold<F::kTemperatureShutdown, kThresholdShutdown>},
     {Tier::kStatic,
-     {F::kTemperatureSlowdown, kEnd},
+     {F::kTemperatureSlowdown, kEndOfFields},
      kReadThreshold<F::kTemperatureSlowdown, kThresholdSlowdown>},
     {Tier::kStatic,
-     {F::kTemperatureMemoryMax, kEnd},
+     {F::kTemperatureMemoryMax, kEndOfFields},
      kReadThreshold<F::kTemperatureMemoryMax, kThresholdMemoryMax>},
-    {Tier::kStatic, {F::kTemperatureGpuMax, kEnd}, kReadThreshold<F::kTemperatureGpuMax, kThresholdGpuMax>},
-    {Tier::kStatic, {F::kTemperatureTarget, kEnd}, kReadThreshold<F::kTemperatureTarget, kThresholdTarget>},
+    {Tier::kStatic,
+     {F::kTemperatureGpuMax, kEndOfFields},
+     kReadThreshold<F::kTemperatureGpuMax, kThresholdGpuMax>},
+    {Tier::kStatic,
+     {F::kTemperatureTarget, kEndOfFields},
+     kReadThreshold<F::kTemperatureTarget, kThresholdTarget>},
     {Tier::kSlow,
-     {F::kClockApplicationGraphics, kEnd},
+     {F::kClockApplicationGraphics, kEndOfFields},
      kReadApplicationsClock<F::kClockApplicationGraphics, kGraphicsClock>},
     {Tier::kSlow,
-     {F::kClockApplicationMemory, kEnd},
+     {F::kClockApplicationMemory, kEndOfFields},
      kReadApplicationsClock<F::kClockApplicationMemory, kMemoryClock>},
-    {Tier::kStatic, {F::kClockReasonsSupported, kEnd}, &ReadSupportedReasons},
+    {Tier::kStatic, {F::kClockReasonsSupported, kEndOfFields}, &ReadSupportedReasons},
     {Tier::kMedium,
      {F::kFanRotation0, F::kFanRotation1, F::kFanRotation2, F::kFanRotation3, F::kFanRotation4,
       F::kFanRotation5},
      &ReadFanRotation},
-    {Tier::kMedium, {F::kEncoderSessions, F::kEncoderFrameRate, F::kEncoderLatency, kEnd}, &ReadEncoderStats},
+    {Tier::kMedium,
+     {F::kEncoderSessions, F::kEncoderFrameRate, F::kEncoderLatency, kEndOfFields},
+     &ReadEncoderStats},
     {Tier::kSlow,
-     {F::kEncoderCapacityH264, kEnd},
+     {F::kEncoderCapacityH264, kEndOfFields},
      kReadCapacity<F::kEncoderCapacityH264, kEncoderH264>,
      kDetailMore},
     {Tier::kSlow,
-     {F::kEncoderCapacityHevc, kEnd},
+     {F::kEncoderCapacityHevc, kEndOfFields},
      kReadCapacity<F::kEncoderCapacityHevc, kEncoderHevc>,
      kDetailMore},
     {Tier::kSlow,
-     {F::kEncoderCapacityAv1, kEnd},
+     {F::kEncoderCapacityAv1, kEndOfFields},
      kReadCapacity<F::kEncoderCapacityAv1, kEncoderAv1>,
      kDetailMore},
-    {Tier::kSlow, {F::kFbcSessions, kEnd}, &ReadFbcStats, kDetailMore},
+    {Tier::kSlow, {F::kFbcSessions, kEndOfFields}, &ReadFbcStats, kDetailMore},
     {Tier::kSlow,
-     {F::kComputeMode, kEnd},
+     {F::kComputeMode, kEndOfFields},
      &ReadNumber<F::kComputeMode, Call::kComputeMode, &Symbols::ComputeMode>},
     {Tier::kSlow,
-     {F::kDisplayActive, kEnd},
+     {F::kDisplayActive, kEndOfFields},
      &ReadNumber<F::kDisplayActive, Call::kDisplayActive, &Symbols::DisplayActive>},
     {Tier::kSlow,
-     {F::kPowerSource, kEnd},
+     {F::kPowerSource, kEndOfFields},
      &ReadNumber<F::kPowerSource, Call::kPowerSource, &Symbols::PowerSource>},
     {Tier::kStatic,
-     {F::kVirtualizationMode, kEnd},
+     {F::kVirtualizationMode, kEndOfFields},
      &ReadNumber<F::kVirtualizationMode, Call::kVirtualizationMode, &Symbols::VirtualizationMode>},
-    {Tier::kStatic, {F::kInforomValid, kEnd}, &ReadInforomValid},
+    {Tier::kStatic, {F::kInforomValid, kEndOfFields}, &ReadInforomValid},
 };
 
 }  // namespace
 
-std::span<const MoreItem> BoardItems() noexcept { return kItems; }
+std::span<const MoreItem> BoardItems() noexcept { return kBoardItems; }
 
 }  // namespace gpulens::nvml

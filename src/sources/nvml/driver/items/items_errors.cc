@@ -6,7 +6,6 @@
 namespace gpulens::nvml {
 namespace {
 
-constexpr Field kEnd = Field::kCount;
 using F = Field;
 
 int ReadAggregate(const ItemContext& in) {
@@ -81,23 +80,23 @@ constexpr size_t kOthers = 4;
 template <size_t... kAt>
 constexpr auto MakeItems(std::index_sequence<kAt...>) {
   return std::array<MoreItem, kOthers + sizeof...(kAt)>{{
-      {Tier::kMedium, {F::kEccAggregateCorrected, F::kEccAggregateUncorrected, kEnd}, &ReadAggregate},
+      {Tier::kMedium, {F::kEccAggregateCorrected, F::kEccAggregateUncorrected, kEndOfFields}, &ReadAggregate},
       {Tier::kSlow,
        {F::kSramThresholdExceeded, F::kSramL2, F::kSramSm, F::kSramMicrocontroller, F::kSramPcie,
         F::kSramOther},
        &ReadSram},
       {Tier::kSlow,
        {F::kRemapBanksMax, F::kRemapBanksHigh, F::kRemapBanksPartial, F::kRemapBanksLow, F::kRemapBanksNone,
-        kEnd},
+        kEndOfFields},
        &ReadBanks},
-      {Tier::kSlow, {F::kMemoryUnrepairable, kEnd}, &ReadUnrepairable},
-      {Tier::kSlow, {static_cast<Field>(kFirstPlace + kAt), kEnd}, &ReadPlace<kAt>}...,
+      {Tier::kSlow, {F::kMemoryUnrepairable, kEndOfFields}, &ReadUnrepairable},
+      {Tier::kSlow, {static_cast<Field>(kFirstPlace + kAt), kEndOfFields}, &ReadPlace<kAt>}...,
   }};
 }
-constexpr auto kItems = MakeItems(std::make_index_sequence<kPlaces * kPerPlace>());
+constexpr auto kErrorItems = MakeItems(std::make_index_sequence<kPlaces * kPerPlace>());
 
 }  // namespace
 
-std::span<const MoreItem> ErrorItems() noexcept { return kItems; }
+std::span<const MoreItem> ErrorItems() noexcept { return kErrorItems; }
 
 }  // namespace gpulens::nvml

@@ -6,7 +6,6 @@
 namespace gpulens::nvml {
 namespace {
 
-constexpr Field kEnd = Field::kCount;
 using F = Field;
 
 int AskFabric(const ItemContext& in, FabricInfoV3& out) {
@@ -77,18 +76,20 @@ int ReadConfidentialMemory(const ItemContext& in) {
   return code;
 }
 
-constexpr MoreItem kItems[] = {
+constexpr MoreItem kFabricItems[] = {
     {Tier::kMedium,
      {F::kFabricState, F::kFabricStatus, F::kFabricHealth, F::kFabricClique, F::kFabricClusterHigh,
       F::kFabricClusterLow},
      &ReadFabric},
-    {Tier::kSlow, {F::kConfidentialEnabled, F::kConfidentialDevMode, kEnd}, &ReadConfidentialState},
-    {Tier::kSlow, {F::kConfidentialReady, kEnd}, &ReadConfidentialReady},
-    {Tier::kSlow, {F::kConfidentialProtected, F::kConfidentialUnprotected, kEnd}, &ReadConfidentialMemory},
+    {Tier::kSlow, {F::kConfidentialEnabled, F::kConfidentialDevMode, kEndOfFields}, &ReadConfidentialState},
+    {Tier::kSlow, {F::kConfidentialReady, kEndOfFields}, &ReadConfidentialReady},
+    {Tier::kSlow,
+     {F::kConfidentialProtected, F::kConfidentialUnprotected, kEndOfFields},
+     &ReadConfidentialMemory},
 };
 
 }  // namespace
 
-std::span<const MoreItem> FabricItems() noexcept { return kItems; }
+std::span<const MoreItem> FabricItems() noexcept { return kFabricItems; }
 
 }  // namespace gpulens::nvml

@@ -11,7 +11,6 @@ using namespace gpulens::nvml;
 namespace {
 
 using C = FakeFault::Counter;
-constexpr unsigned kVolta = 5, kTuring = 6, kAmpere = 7, kAda = 8, kHopper = 9, kBlackwell = 10;
 
 int Share(const char* call, Device device, unsigned since, unsigned* out, unsigned* period) {
   return With(call, device, [&](const FakeView& view) -> int {

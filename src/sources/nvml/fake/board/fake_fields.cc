@@ -21,7 +21,6 @@ void FakePutInt(FieldValue& value, int number) noexcept {
 namespace {
 
 using C = FakeFault::Counter;
-constexpr unsigned kTuring = 6, kAmpere = 7, kAda = 8, kHopper = 9;
 
 bool PowerField(const FakeView& view, FieldValue& value) {
   const FakeModel& model = *view.model;

@@ -9,7 +9,6 @@ using namespace gpulens::nvml;
 namespace {
 
 using C = FakeFault::Counter;
-constexpr unsigned kHopper = 9, kAda = 8;
 
 // Errors and states that NVLink 5 counts, by their field ids.
 bool NewLinkField(const FakeView& view, FieldValue& value) {

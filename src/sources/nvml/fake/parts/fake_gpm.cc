@@ -23,8 +23,6 @@ struct GpmSampleHandle {
 
 namespace {
 
-constexpr unsigned kHopper = 9;
-
 // Shares of a busy GPU that each unit is active, in %.
 constexpr std::pair<unsigned, double> kShares[] = {{1, 100}, {2, 88},  {3, 45}, {4, 12}, {5, 52},
                                                    {6, 0},   {7, 50},  {8, 0},  {9, 2},  {10, 60},
@@ -62,7 +60,7 @@ double MibPerSecond(const GpmMetricsGet& request, FakeFlow flow, double factor =
   return factor * static_cast<double>(bytes) / (request.newer->seconds - request.older->seconds) / (1 << 20);
 }
 
-int Answer(const GpmMetricsGet& request, GpmMetric& metric) {
+int TakeMetric(const GpmMetricsGet& request, GpmMetric& metric) {
   double busy = (request.newer->busy_seconds - request.older->busy_seconds) /
                 (request.newer->seconds - request.older->seconds);
   auto share = std::find_if(std::begin(kShares), std::end(kShares),
@@ -126,7 +124,7 @@ FAKE_API int nvmlGpmMetricsGet(GpmMetricsGet* request) {
   int code = FakeWorld::Get().Enter(__func__, static_cast<int>(newer.gpu));
   if (code != kSuccess) return code;
   for (unsigned i = 0; i < request->count; ++i) {
-    request->metrics[i].code = Answer(*request, request->metrics[i]);
+    request->metrics[i].code = TakeMetric(*request, request->metrics[i]);
   }
   return kSuccess;
 }

@@ -17,7 +17,7 @@ void AskIn(Question& question, const ReplayCall&, bool&, P parameter) {
   question.In(parameter);
 }
 
-int Put(const ReplayCall& call, Question question, auto... parameters) {
+int PutAnswer(const ReplayCall& call, Question question, auto... parameters) {
   Answer answer = call.Find(std::move(question).Take());
   if (answer.code != kSuccess && answer.values.empty()) return answer.code;
   ValuesIn in(answer.values);
@@ -41,7 +41,7 @@ struct Plain {
     Question question(name);
     bool first = true;
     (AskIn(question, call, first, parameters), ...);
-    return Put(call, std::move(question), parameters...);
+    return PutAnswer(call, std::move(question), parameters...);
   }
 };
 

@@ -101,11 +101,6 @@ int EventWaitV1(EventSet set, EventDataV1* out, unsigned timeout_ms) {
   return kSuccess;
 }
 
-template <class Function>
-void* Pointer(Function* function) {
-  return reinterpret_cast<void*>(function);
-}
-
 }  // namespace
 
 std::span<const ReplaySymbol> ReplayEventSymbols() noexcept {

@@ -129,10 +129,6 @@ int MemoryAffinity(Device device, unsigned size, unsigned long* out, unsigned sc
   return out ? Words(kCall, device, std::move(question).Take(), {out, size}) : int{kInvalidArgument};
 }
 
-template <class Function>
-void* Pointer(Function* function) {
-  return reinterpret_cast<void*>(function);
-}
 #define REPLAY_PROCESSES(id) {CallName(Call::k##id), Pointer(&ListedProcesses<Call::k##id>)}
 
 }  // namespace

@@ -262,11 +262,6 @@ int VgpuUtilization(Device device, unsigned long long, unsigned* type, unsigned*
   return kSuccess;
 }
 
-template <class Function>
-void* Pointer(Function* function) {
-  return reinterpret_cast<void*>(function);
-}
-
 }  // namespace
 
 std::span<const ReplaySymbol> ReplayUseSymbols() noexcept {
