@@ -10,8 +10,6 @@
 namespace gpulens {
 namespace {
 
-using std::chrono::seconds;
-
 constexpr double kUnknown[] = {65535};
 constexpr Rule kWatts{.low = 0, .high = 1000, .sentinels = kUnknown};
 constexpr MetricDesc kPower{.name = "power", .unit = "W", .help = "", .rule = &kWatts};
@@ -19,15 +17,15 @@ constexpr MetricDesc kClock{.name = "clock", .unit = "MHz", .help = "", .number 
 constexpr MetricDesc kBytes{
     .name = "io", .unit = "By", .help = "", .kind = Kind::kCounter, .number = Number::kInt};
 constexpr MetricDesc kJoules{.name = "energy", .unit = "J", .help = "", .kind = Kind::kCounter};
-constexpr MetricDesc kStrict{.name = "errors",
-                             .unit = "{error}",
-                             .help = "",
-                             .kind = Kind::kCounter,
-                             .number = Number::kInt,
-                             .on_decrease = OnDecrease::kReject};
+constexpr MetricDesc kErrorCount{.name = "errors",
+                                 .unit = "{error}",
+                                 .help = "",
+                                 .kind = Kind::kCounter,
+                                 .number = Number::kInt,
+                                 .on_decrease = OnDecrease::kReject};
 constexpr MetricDesc kLatency{.name = "latency", .unit = "s", .help = "", .kind = Kind::kHistogram};
 
-EntityRef Gpu(int64_t index) { return MakeRef<const Entity>("gpu", AttributeSet({{"gpu.index", index}})); }
+EntityRef GpuOf(int64_t index) { return MakeRef<const Entity>("gpu", AttributeSet({{"gpu.index", index}})); }
 
 class FrameWriterTest : public testing::Test {
  protected:
@@ -53,11 +51,11 @@ class FrameWriterTest : public testing::Test {
   uint64_t Rejected(Verdict verdict) { return writer.counts().rejected[static_cast<size_t>(verdict)]; }
 
   SeriesTable table;
-  FrameWriter writer{table, seconds(10), "nvidia"};
+  FrameWriter writer{table, std::chrono::seconds(10), "nvidia"};
 };
 
 TEST_F(FrameWriterTest, AFrameCarriesWhatWasSet) {
-  Series power = table.Declare(kPower, Gpu(0)), clock = table.Declare(kClock, Gpu(0));
+  Series power = table.Declare(kPower, GpuOf(0)), clock = table.Declare(kClock, GpuOf(0));
   auto frame = Run(1, [&] {
     writer.Set(power, 512.5);
     writer.Set(clock, 1980);
@@ -75,7 +73,7 @@ TEST_F(FrameWriterTest, AFrameCarriesWhatWasSet) {
 }
 
 TEST_F(FrameWriterTest, NumbersAreStoredAsTheFamilySays) {
-  Series power = table.Declare(kPower, Gpu(0)), clock = table.Declare(kClock, Gpu(0));
+  Series power = table.Declare(kPower, GpuOf(0)), clock = table.Declare(kClock, GpuOf(0));
   auto frame = Run(1, [&] {
     writer.Set(power, 7u);
     writer.Set(clock, 1980.9);
@@ -85,7 +83,7 @@ TEST_F(FrameWriterTest, NumbersAreStoredAsTheFamilySays) {
 }
 
 TEST_F(FrameWriterTest, WhatAnIntegerCannotHoldIsOutOfRange) {
-  Series clock = table.Declare(kClock, Gpu(0));
+  Series clock = table.Declare(kClock, GpuOf(0));
   auto frame = Run(1, [&] {
     for (double value :
          {std::nan(""), 1e300, -1e300, 9223372036854775808.0, std::numeric_limits<double>::infinity()}) {
@@ -99,14 +97,14 @@ TEST_F(FrameWriterTest, WhatAnIntegerCannotHoldIsOutOfRange) {
 }
 
 TEST_F(FrameWriterTest, NeverSetIsAbsent) {
-  Series power = table.Declare(kPower, Gpu(0));
+  Series power = table.Declare(kPower, GpuOf(0));
   auto frame = Run(1);
   EXPECT_EQ(frame->quality[power.slot], Quality::kAbsent);
   EXPECT_EQ(writer.counts().stale, 0u);
 }
 
 TEST_F(FrameWriterTest, StaleWithItsAgeThenAbsent) {
-  Series power = table.Declare(kPower, Gpu(0)), other = table.Declare(kPower, Gpu(1));
+  Series power = table.Declare(kPower, GpuOf(0)), other = table.Declare(kPower, GpuOf(1));
   Run(0, [&] { writer.Set(power, 100); });
   auto frame = Run(4, [&] { writer.Set(other, 1); });
   EXPECT_EQ(frame->quality[power.slot], Quality::kStale);
@@ -122,7 +120,7 @@ TEST_F(FrameWriterTest, StaleWithItsAgeThenAbsent) {
 }
 
 TEST_F(FrameWriterTest, AgeCountsFromWhenTheSourceRead) {
-  Series power = table.Declare(kPower, Gpu(0)), other = table.Declare(kPower, Gpu(1));
+  Series power = table.Declare(kPower, GpuOf(0)), other = table.Declare(kPower, GpuOf(1));
   Run(5, [&] {
     writer.ReadAt(At(3));
     EXPECT_EQ(writer.read_at(), At(3));
@@ -135,7 +133,7 @@ TEST_F(FrameWriterTest, AgeCountsFromWhenTheSourceRead) {
 }
 
 TEST_F(FrameWriterTest, ASourceThatGoesBackInTimeHasNoAge) {
-  Series power = table.Declare(kPower, Gpu(0));
+  Series power = table.Declare(kPower, GpuOf(0));
   Run(5, [&] { writer.Set(power, 1); });
   auto frame = Run(6, [&] { writer.ReadAt(At(2)); });
   EXPECT_EQ(frame->quality[power.slot], Quality::kStale);
@@ -143,7 +141,7 @@ TEST_F(FrameWriterTest, ASourceThatGoesBackInTimeHasNoAge) {
 }
 
 TEST_F(FrameWriterTest, ARejectedReadingLeavesTheLastGoodOneStale) {
-  Series power = table.Declare(kPower, Gpu(0));
+  Series power = table.Declare(kPower, GpuOf(0));
   Run(1, [&] { writer.Set(power, 100); });
   auto frame = Run(2, [&] { writer.Set(power, 65535); });
   EXPECT_EQ(frame->quality[power.slot], Quality::kStale);
@@ -156,7 +154,7 @@ TEST_F(FrameWriterTest, ARejectedReadingLeavesTheLastGoodOneStale) {
 }
 
 TEST_F(FrameWriterTest, RejectWithdrawsWhatThisRunSet) {
-  Series power = table.Declare(kPower, Gpu(0));
+  Series power = table.Declare(kPower, GpuOf(0));
   Run(1, [&] { writer.Set(power, 100); });
   auto frame = Run(2, [&] {
     writer.Set(power, 200);
@@ -168,14 +166,14 @@ TEST_F(FrameWriterTest, RejectWithdrawsWhatThisRunSet) {
 }
 
 TEST_F(FrameWriterTest, RejectWithoutASetKeepsTheOldOneStale) {
-  Series power = table.Declare(kPower, Gpu(0));
+  Series power = table.Declare(kPower, GpuOf(0));
   Run(1, [&] { writer.Set(power, 100); });
   auto frame = Run(2, [&] { writer.Reject(power, Verdict::kNotSupported); });
   EXPECT_EQ(frame->quality[power.slot], Quality::kStale);
 }
 
 TEST_F(FrameWriterTest, KeepMakesAnOldValueFresh) {
-  Series power = table.Declare(kPower, Gpu(0)), never = table.Declare(kPower, Gpu(1));
+  Series power = table.Declare(kPower, GpuOf(0)), never = table.Declare(kPower, GpuOf(1));
   Run(1, [&] { writer.Set(power, 100); });
   auto frame = Run(9, [&] {
     writer.Keep(power);
@@ -187,7 +185,7 @@ TEST_F(FrameWriterTest, KeepMakesAnOldValueFresh) {
 }
 
 TEST_F(FrameWriterTest, InvalidHandlesVanishAndAreCounted) {
-  Series power = table.Declare(kPower, Gpu(0));
+  Series power = table.Declare(kPower, GpuOf(0));
   table.Retire(power);
   Run(1, [&] {
     writer.Set(Series{}, 1.0);
@@ -202,7 +200,7 @@ TEST_F(FrameWriterTest, InvalidHandlesVanishAndAreCounted) {
 }
 
 TEST_F(FrameWriterTest, TheFirstReadingOfACounterIsItsBase) {
-  Series bytes = table.Declare(kBytes, Gpu(0));
+  Series bytes = table.Declare(kBytes, GpuOf(0));
   auto frame = Run(3, [&] { writer.Set(bytes, 1000); });
   EXPECT_EQ((*frame->layout)[bytes.slot].start_unix_ns, At(3).unix_ns);
   EXPECT_FALSE((*frame->layout)[bytes.slot].start_known);
@@ -211,7 +209,7 @@ TEST_F(FrameWriterTest, TheFirstReadingOfACounterIsItsBase) {
 }
 
 TEST_F(FrameWriterTest, AKnownStartIsKept) {
-  Series bytes = table.Declare(kBytes, Gpu(0), {}, {.start_unix_ns = 7});
+  Series bytes = table.Declare(kBytes, GpuOf(0), {}, {.start_unix_ns = 7});
   auto frame = Run(3, [&] { writer.Set(bytes, 1000); });
   EXPECT_EQ((*frame->layout)[bytes.slot].start_unix_ns, 7);
   EXPECT_TRUE((*frame->layout)[bytes.slot].start_known);
@@ -219,7 +217,7 @@ TEST_F(FrameWriterTest, AKnownStartIsKept) {
 
 TEST_F(FrameWriterTest, ACounterThatFallsBeginsANewIdentity) {
   for (const MetricDesc* desc : {&kBytes, &kJoules}) {
-    Series series = table.Declare(*desc, Gpu(0), {}, {.start_unix_ns = 7});
+    Series series = table.Declare(*desc, GpuOf(0), {}, {.start_unix_ns = 7});
     auto before = Run(1, [&] { writer.Set(series, 1000); });
     auto after = Run(2, [&] { writer.Set(series, 10); });
     EXPECT_NE(after->layout->id(), before->layout->id());
@@ -232,7 +230,7 @@ TEST_F(FrameWriterTest, ACounterThatFallsBeginsANewIdentity) {
 }
 
 TEST_F(FrameWriterTest, AFallAfterAWithdrawnReadingIsARestartToo) {
-  Series bytes = table.Declare(kBytes, Gpu(0));
+  Series bytes = table.Declare(kBytes, GpuOf(0));
   Run(1, [&] { writer.Set(bytes, 1000); });
   Run(2, [&] {
     writer.Set(bytes, 2000);
@@ -243,7 +241,7 @@ TEST_F(FrameWriterTest, AFallAfterAWithdrawnReadingIsARestartToo) {
 }
 
 TEST_F(FrameWriterTest, WhatIsClearedIsAbsentAtOnceAndNotRejected) {
-  Series power = table.Declare(kPower, Gpu(0));
+  Series power = table.Declare(kPower, GpuOf(0));
   auto first = Run(1, [&] { writer.Set(power, 100); });
   auto frame = Run(2, [&] { writer.Clear(power); });
   EXPECT_EQ(frame->quality[power.slot], Quality::kAbsent);
@@ -256,7 +254,7 @@ TEST_F(FrameWriterTest, WhatIsClearedIsAbsentAtOnceAndNotRejected) {
 }
 
 TEST_F(FrameWriterTest, AStrictCounterIsBelievedAgainAfterThreeReadings) {
-  Series errors = table.Declare(kStrict, Gpu(0));
+  Series errors = table.Declare(kErrorCount, GpuOf(0));
   auto first = Run(1, [&] { writer.Set(errors, 100); });
   Run(2, [&] { writer.Set(errors, 1); });
   auto rejected = Run(3, [&] { writer.Set(errors, 2); });
@@ -270,7 +268,7 @@ TEST_F(FrameWriterTest, AStrictCounterIsBelievedAgainAfterThreeReadings) {
 }
 
 TEST_F(FrameWriterTest, ARetiredSlotShowsNothing) {
-  Series power = table.Declare(kPower, Gpu(0));
+  Series power = table.Declare(kPower, GpuOf(0));
   auto frame = Run(1, [&] {
     writer.Set(power, 100);
     table.Retire(power);
@@ -280,12 +278,12 @@ TEST_F(FrameWriterTest, ARetiredSlotShowsNothing) {
 }
 
 TEST_F(FrameWriterTest, ASlotTakenOverNeverShowsTheOldValue) {
-  Series old = table.Declare(kPower, Gpu(0));
+  Series old = table.Declare(kPower, GpuOf(0));
   Run(1, [&] { writer.Set(old, 100); });
   Series next;
   auto frame = Run(2, [&] {
     table.Retire(old);
-    next = table.Declare(kPower, Gpu(1));
+    next = table.Declare(kPower, GpuOf(1));
   });
   ASSERT_EQ(next.slot, old.slot);
   EXPECT_EQ(frame->quality[next.slot], Quality::kAbsent) << "set in an earlier run";
@@ -293,7 +291,7 @@ TEST_F(FrameWriterTest, ASlotTakenOverNeverShowsTheOldValue) {
   frame = Run(3, [&] {
     writer.Set(next, 200);
     table.Retire(next);
-    next = table.Declare(kPower, Gpu(2));
+    next = table.Declare(kPower, GpuOf(2));
   });
   EXPECT_EQ(frame->quality[next.slot], Quality::kAbsent) << "set in the same run";
   EXPECT_EQ(Run(4)->quality[next.slot], Quality::kAbsent);
@@ -303,10 +301,10 @@ TEST_F(FrameWriterTest, ASlotTakenOverNeverShowsTheOldValue) {
 }
 
 TEST_F(FrameWriterTest, ASlotTakenOverForgetsWhatItWasJudgedBy) {
-  Series old = table.Declare(kStrict, Gpu(0));
+  Series old = table.Declare(kErrorCount, GpuOf(0));
   Run(1, [&] { writer.Set(old, 1000); });
   table.Retire(old);
-  Series next = table.Declare(kStrict, Gpu(1));
+  Series next = table.Declare(kErrorCount, GpuOf(1));
   ASSERT_EQ(next.slot, old.slot);
   auto frame = Run(2, [&] { writer.Set(next, 3); });
   EXPECT_EQ(frame->quality[next.slot], Quality::kOk);
@@ -316,8 +314,8 @@ TEST_F(FrameWriterTest, ASlotTakenOverForgetsWhatItWasJudgedBy) {
 TEST_F(FrameWriterTest, CellsOfAHistogramAreWrittenInPlace) {
   auto shape = MakeRef<Shape>();
   shape->bounds = {1, 2};
-  Series gauge = table.Declare(kPower, Gpu(0));
-  Series latency = table.Declare(kLatency, Gpu(0), {}, {.shape = shape});
+  Series gauge = table.Declare(kPower, GpuOf(0));
+  Series latency = table.Declare(kLatency, GpuOf(0), {}, {.shape = shape});
   auto frame = Run(1, [&] {
     std::span<Cell> cells = writer.Cells(latency);
     ASSERT_EQ(cells.size(), 4u);
@@ -331,8 +329,8 @@ TEST_F(FrameWriterTest, CellsOfAHistogramAreWrittenInPlace) {
 }
 
 TEST_F(FrameWriterTest, ExemplarsPointAtTheirCellAndAreBounded) {
-  table.Declare(kPower, Gpu(0));
-  Series bytes = table.Declare(kBytes, Gpu(0));
+  table.Declare(kPower, GpuOf(0));
+  Series bytes = table.Declare(kBytes, GpuOf(0));
   auto frame = Run(1, [&] {
     for (int i = 0; i < 1005; ++i) writer.Attach(bytes, {.cell = 0, .value = 1.0 * i, .attributes = {}});
   });
@@ -347,7 +345,7 @@ TEST_F(FrameWriterTest, ExemplarsPointAtTheirCellAndAreBounded) {
 TEST_F(FrameWriterTest, SeriesMayBeDeclaredDuringARun) {
   Run(1);
   auto frame = Run(2, [&] {
-    Series late = table.Declare(kPower, Gpu(7));
+    Series late = table.Declare(kPower, GpuOf(7));
     writer.Set(late, 70);
   });
   ASSERT_EQ(frame->quality.size(), 1u);
@@ -355,7 +353,7 @@ TEST_F(FrameWriterTest, SeriesMayBeDeclaredDuringARun) {
 }
 
 TEST_F(FrameWriterTest, AFrameIsUsedAgainOnlyWhenNobodyHoldsIt) {
-  Series power = table.Declare(kPower, Gpu(0));
+  Series power = table.Declare(kPower, GpuOf(0));
   std::vector<Ref<const Frame>> held;
   for (int i = 0; i < 8; ++i) {
     held.push_back(Run(i, [&] { writer.Set(power, i); }));

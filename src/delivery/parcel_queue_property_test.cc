@@ -11,9 +11,9 @@ namespace {
 using namespace queue_testing;
 
 // One queue and all that is known of it. Numbers of parcels ascend, so order is easily seen.
-class World {
+class QueueAndWhatIsKnown {
  public:
-  explicit World(bool on_disk, uint64_t max_bytes) : on_disk_(on_disk) {
+  explicit QueueAndWhatIsKnown(bool on_disk, uint64_t max_bytes) : on_disk_(on_disk) {
     if (on_disk) options_.folder = folder_.path();
     options_.segment_bytes = 4096;
     options_.max_bytes = max_bytes;
@@ -110,8 +110,8 @@ class World {
   bool damaged_ = false, last_damaged_ = false;
 };
 
-void CheckWorld(bool on_disk, bool damage) {
-  World world(on_disk, *rc::gen::element<uint64_t>(20'000, 60'000, 1 << 20));
+void CheckQueue(bool on_disk, bool damage) {
+  QueueAndWhatIsKnown world(on_disk, *rc::gen::element<uint64_t>(20'000, 60'000, 1 << 20));
   for (int steps = *rc::gen::inRange(1, 60); steps > 0; --steps) {
     switch (*rc::gen::inRange(0, 10)) {
       case 0: world.Reopen(); break;
@@ -128,13 +128,13 @@ void CheckWorld(bool on_disk, bool damage) {
 }
 
 TEST(ParcelQueueProperty, InMemoryAllIsAccountedFor) {
-  EXPECT_TRUE(rc::check([] { CheckWorld(false, false); }));
+  EXPECT_TRUE(rc::check([] { CheckQueue(false, false); }));
 }
 TEST(ParcelQueueProperty, OnDiskAllIsAccountedFor) {
-  EXPECT_TRUE(rc::check([] { CheckWorld(true, false); }));
+  EXPECT_TRUE(rc::check([] { CheckQueue(true, false); }));
 }
 TEST(ParcelQueueProperty, OnABadDiskOrderHoldsAndNothingIsMadeUp) {
-  EXPECT_TRUE(rc::check([] { CheckWorld(true, true); }));
+  EXPECT_TRUE(rc::check([] { CheckQueue(true, true); }));
 }
 
 }  // namespace

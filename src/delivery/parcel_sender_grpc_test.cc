@@ -31,8 +31,8 @@ struct Receiver final : GrpcHandler {
   std::vector<std::string> came;
 };
 
-struct World {
-  explicit World(std::vector<GrpcAnswer> script) {
+struct SenderWithServer {
+  explicit SenderWithServer(std::vector<GrpcAnswer> script) {
     receiver.script = std::move(script);
     loop.Start();
     server.emplace(loop, std::vector<GrpcRoute>{{"/a.A/Send", &receiver}, {"/b.B/Send", &receiver}},
@@ -66,7 +66,7 @@ struct World {
 };
 
 TEST(ParcelSenderGrpc, DeliversInOrderToTheMethodOfEachRoute) {
-  World world({});
+  SenderWithServer world({});
   ASSERT_TRUE(world.Push('\0', "one").ok() && world.Push('\1', "two").ok());
   EXPECT_TRUE(world.sender->Finish(RealClock().Now() + seconds(20)).ok());
   EXPECT_THAT(world.receiver.Came(), ElementsAre("/a.A/Send ann one", "/b.B/Send ann two"));
@@ -78,9 +78,9 @@ TEST(ParcelSenderGrpc, DeliversInOrderToTheMethodOfEachRoute) {
 }
 
 TEST(ParcelSenderGrpc, TriesAgainWhatMayBeTakenLaterAndGivesUpTheRest) {
-  World world({GrpcAnswer::Failure(GrpcCode::kUnavailable, "starting"),
-               GrpcAnswer::Failure(GrpcCode::kResourceExhausted, "busy", milliseconds(30)),
-               GrpcAnswer::Ok(""), GrpcAnswer::Failure(GrpcCode::kInvalidArgument, "never")});
+  SenderWithServer world({GrpcAnswer::Failure(GrpcCode::kUnavailable, "starting"),
+                          GrpcAnswer::Failure(GrpcCode::kResourceExhausted, "busy", milliseconds(30)),
+                          GrpcAnswer::Ok(""), GrpcAnswer::Failure(GrpcCode::kInvalidArgument, "never")});
   ASSERT_TRUE(world.Push('\0', "one").ok() && world.Push('\0', "two").ok());
   const Status end = world.sender->Finish(RealClock().Now() + seconds(20));
   EXPECT_EQ(end.code, Code::kDataLoss);
@@ -97,7 +97,7 @@ TEST(ParcelSenderGrpc, TriesAgainWhatMayBeTakenLaterAndGivesUpTheRest) {
 }
 
 TEST(ParcelSenderGrpc, KeepsWhatCannotBeDelivered) {
-  World world({});
+  SenderWithServer world({});
   world.server.reset();
   ASSERT_TRUE(world.Push('\0', "one").ok());
   EXPECT_EQ(world.sender->Finish(RealClock().Now() + milliseconds(200)).code, Code::kTimeout);

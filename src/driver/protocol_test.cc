@@ -7,12 +7,12 @@
 namespace gpulens::driver {
 namespace {
 
-constexpr size_t kFields = 100;
+constexpr size_t kFieldCount = 100;
 
 std::vector<std::byte> Copy(std::span<const std::byte> bytes) { return {bytes.begin(), bytes.end()}; }
-constexpr FieldInfo kTable[kFields] = {};
-constexpr Vendor kVendor{.fields = kTable, .links = 4, .link_fields = 3};
-Result<Message> Decode(std::span<const std::byte> bytes) { return DecodeMessage(bytes, kVendor); }
+constexpr FieldInfo kTable[kFieldCount] = {};
+constexpr Vendor kWideVendor{.fields = kTable, .links = 4, .link_fields = 3};
+Result<Message> Decode(std::span<const std::byte> bytes) { return DecodeMessage(bytes, kWideVendor); }
 
 TEST(DriverProtocol, EveryMessageComesBackAsItWas) {
   MessageEncoder encoder;
@@ -61,7 +61,7 @@ TEST(DriverProtocol, ArraysComeBackAsTheyWere) {
   MessageEncoder encoder;
   std::vector<Reading> readings = {
       {.device = 1, .field = 2, .status = ReadStatus::kOk, .boot_ns = 3, .raw = -4},
-      {.device = 63, .field = kFields - 1, .status = ReadStatus::kLost, .boot_ns = 5, .raw = 6}};
+      {.device = 63, .field = kFieldCount - 1, .status = ReadStatus::kLost, .boot_ns = 5, .raw = 6}};
   auto bytes = Copy(encoder.Encode(readings));
   auto message = Decode(bytes);
   ASSERT_TRUE(message.ok());
@@ -92,7 +92,7 @@ TEST(DriverProtocol, WhatIsOutOfRangeIsRefused) {
     EXPECT_NE(message.error().detail.find(why), std::string::npos) << message.error().detail;
   };
   std::vector<Reading> reading(1);
-  reading[0].field = kFields;
+  reading[0].field = kFieldCount;
   refused(Copy(encoder.Encode(reading)), "field out of range");
   reading[0] = {.device = kMaxDevices};
   refused(Copy(encoder.Encode(reading)), "device out of range");

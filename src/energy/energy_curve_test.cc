@@ -1,7 +1,9 @@
 #include "energy/energy_curve.h"
 
 #include <gtest/gtest.h>
+
 #include <rapidcheck/gtest.h>
+#include "energy/time_testing.h"
 
 #include <algorithm>
 #include <cmath>
@@ -9,8 +11,6 @@
 
 namespace gpulens::energy {
 namespace {
-
-constexpr int64_t kMs = 1'000'000;
 
 EnergyCurve PowerCurve(std::initializer_list<std::pair<double, double>> points) {
   EnergyCurve curve({.longest_gap_ns = 60'000 * kMs});

@@ -5,10 +5,10 @@
 
 #include <gtest/gtest.h>
 
+#include "energy/time_testing.h"
+
 namespace gpulens::energy {
 namespace {
-
-constexpr int64_t kMs = 1'000'000;
 
 PowerTrace Constant(double gpu, double cpu, int samples) {
   PowerTrace trace(1000);

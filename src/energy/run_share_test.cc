@@ -1,7 +1,9 @@
 #include "energy/run_share.h"
 
 #include <gtest/gtest.h>
+
 #include <rapidcheck/gtest.h>
+#include "energy/time_testing.h"
 
 #include <cmath>
 #include <limits>
@@ -11,7 +13,6 @@
 namespace gpulens::energy {
 namespace {
 
-constexpr int64_t kMs = 1'000'000;
 constexpr double kInf = std::numeric_limits<double>::infinity();
 
 EnergyProcess Own(double use) { return {.own = true, .utilization_ratio = use}; }

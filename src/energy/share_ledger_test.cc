@@ -1,7 +1,9 @@
 #include "energy/share_ledger.h"
 
 #include <gtest/gtest.h>
+
 #include <rapidcheck/gtest.h>
+#include "energy/time_testing.h"
 
 #include <algorithm>
 #include <cmath>
@@ -10,8 +12,6 @@
 
 namespace gpulens::energy {
 namespace {
-
-constexpr int64_t kMs = 1'000'000;
 
 // So many watts all the time, of one GPU; the processor draws a tenth of it.
 CutAt Steady(double watts, double half_width = 0) {

@@ -51,12 +51,12 @@ TEST(LoadPlan, TheBodyAsksForWhatThePlanSays) {
   plan.max_tokens = 7;
   plan.ignore_eos = true;
   const std::string body = RequestBody(plan, 0);
-  EXPECT_THAT(body, testing::HasSubstr(R"("max_tokens":7)"));
-  EXPECT_THAT(body, testing::HasSubstr(R"("ignore_eos":true)"));
-  EXPECT_THAT(body, testing::HasSubstr(R"("stream_options":{"include_usage":true})"));
+  EXPECT_THAT(body, ::testing::HasSubstr(R"("max_tokens":7)"));
+  EXPECT_THAT(body, ::testing::HasSubstr(R"("ignore_eos":true)"));
+  EXPECT_THAT(body, ::testing::HasSubstr(R"("stream_options":{"include_usage":true})"));
   plan.stream = plan.ignore_eos = false;
-  EXPECT_THAT(RequestBody(plan, 0), testing::Not(testing::HasSubstr("stream")));
-  EXPECT_THAT(RequestBody(plan, 0), testing::Not(testing::HasSubstr("eos")));
+  EXPECT_THAT(RequestBody(plan, 0), ::testing::Not(::testing::HasSubstr("stream")));
+  EXPECT_THAT(RequestBody(plan, 0), ::testing::Not(::testing::HasSubstr("eos")));
 }
 
 TEST(LoadPlan, ArrivalsAreAPoissonProcessOfTheRate) {

@@ -23,7 +23,7 @@ TEST(SseReader, EventsAreTheSameHoweverTheBytesAreCut) {
       "data\r\r"
       "datum: x\n\ndata: [DONE]\n\ndata: not ended";
   for (size_t step : {size_t{1}, size_t{2}, size_t{3}, size_t{5}, bytes.size()}) {
-    EXPECT_THAT(Events(bytes, step), testing::ElementsAre("{\"a\":1}", "one\n two", "", "[DONE]")) << step;
+    EXPECT_THAT(Events(bytes, step), ::testing::ElementsAre("{\"a\":1}", "one\n two", "", "[DONE]")) << step;
   }
 }
 

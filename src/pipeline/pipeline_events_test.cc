@@ -22,7 +22,7 @@ struct Taken {
 };
 Taken* taken = nullptr;
 
-class TestSink : public Sink {
+class TakenSink : public Sink {
  public:
   Status Write(const Snapshot&) override {
     std::unique_lock lock(taken->mutex);
@@ -40,7 +40,7 @@ class TestSink : public Sink {
   }
 };
 
-class TestTaker final : public TestSink, public OtlpTaker {
+class TestTaker final : public TakenSink, public OtlpTaker {
  public:
   Status Take(const ReceivedOtlp& received) override {
     std::unique_lock lock(taken->mutex);
@@ -51,7 +51,7 @@ class TestTaker final : public TestSink, public OtlpTaker {
   }
 };
 const SinkSpec kThreaded{.name = "threaded", .help = "x.", .threaded = true};
-const SinkSpec kPlain{.name = "plain", .help = "x."};
+const SinkSpec kPlainSink{.name = "plain", .help = "x."};
 
 class EventLane : public ::testing::Test {
  protected:
@@ -77,7 +77,7 @@ class EventLane : public ::testing::Test {
 };
 
 TEST_F(EventLane, ASinkWithoutAThreadGetsThemAtOnce) {
-  SinkRunner runner({&kPlain, {}, {}}, std::make_unique<TestSink>(), RealClock());
+  SinkRunner runner({&kPlainSink, {}, {}}, std::make_unique<TakenSink>(), RealClock());
   runner.Offer(Parcel(3));
   EXPECT_EQ(taken_.events, 3u);
   taken_.fail = true;
@@ -89,7 +89,7 @@ TEST_F(EventLane, ASinkWithoutAThreadGetsThemAtOnce) {
 
 TEST_F(EventLane, ASlowSinkKeepsTheNewestAndSaysHowManyItLost) {
   Block(true);
-  SinkRunner runner({&kThreaded, {}, {}}, std::make_unique<TestSink>(), RealClock());
+  SinkRunner runner({&kThreaded, {}, {}}, std::make_unique<TakenSink>(), RealClock());
   // One may be in the sink's hands already.
   for (size_t i = 0; i < SinkRunner::kEventLaneDepth + 11; ++i) runner.Offer(Parcel(1));
   uint64_t lost = Dropped(runner, DropReason::kOverload);
@@ -101,7 +101,7 @@ TEST_F(EventLane, ASlowSinkKeepsTheNewestAndSaysHowManyItLost) {
 }
 
 TEST_F(EventLane, WhatWaitsAtTheEndIsDeliveredFirst) {
-  SinkRunner runner({&kThreaded, {}, {}}, std::make_unique<TestSink>(), RealClock());
+  SinkRunner runner({&kThreaded, {}, {}}, std::make_unique<TakenSink>(), RealClock());
   for (int i = 0; i < 5; ++i) runner.Offer(Parcel(2));
   runner.Stop(RealClock().Now() + seconds(20));
   EXPECT_EQ(taken_.events, 10u);
@@ -109,7 +109,7 @@ TEST_F(EventLane, WhatWaitsAtTheEndIsDeliveredFirst) {
 
 // So that one that hangs takes no time from those that are stopped after it.
 TEST_F(EventLane, ItEndsBeforeAnybodyWaitsForIt) {
-  SinkRunner runner({&kThreaded, {}, {}}, std::make_unique<TestSink>(), RealClock());
+  SinkRunner runner({&kThreaded, {}, {}}, std::make_unique<TakenSink>(), RealClock());
   for (int i = 0; i < 5; ++i) runner.Offer(Parcel(2));
   runner.BeginStop(RealClock().Now() + seconds(20));
   EXPECT_TRUE(WaitForEvents(10));
@@ -145,7 +145,7 @@ TEST_F(ReceivedLane, IsToldWhatTheSinkSaid) {
   EXPECT_EQ(Told(Code::kOk), 5u);
   Offer(runner);
   EXPECT_EQ(Told(Code::kUnavailable), 1u) << "after the end";
-  SinkRunner plain({&kPlain, {}, {}}, std::make_unique<TestTaker>(), RealClock());
+  SinkRunner plain({&kPlainSink, {}, {}}, std::make_unique<TestTaker>(), RealClock());
   EXPECT_FALSE(plain.takes_otlp());
 }
 

@@ -5,7 +5,7 @@
 namespace gpulens {
 namespace {
 
-std::string Packed(std::string_view text) {
+std::string ByZstd(std::string_view text) {
   std::string out;
   ZstdCompressor().Compress(text, out);
   return out;
@@ -26,20 +26,20 @@ TEST(Zstd, ComesBackAsItWas) {
 TEST(Zstd, SeveralFramesAreOneText) {
   std::string out;
   const std::string skippable("\x50\x2a\x4d\x18\x03\x00\x00\x00xyz", 11);
-  ASSERT_TRUE(Unzstd(Packed("one ") + skippable + Packed("two"), 100, out));
+  ASSERT_TRUE(Unzstd(ByZstd("one ") + skippable + ByZstd("two"), 100, out));
   EXPECT_EQ(out, "one two");
 }
 
 TEST(Zstd, ABombStopsAtTheLimit) {
   std::string out;
-  EXPECT_EQ(Unzstd(Packed(std::string(50 << 20, '\0')), 1 << 20, out).code, Code::kExhausted);
+  EXPECT_EQ(Unzstd(ByZstd(std::string(50 << 20, '\0')), 1 << 20, out).code, Code::kExhausted);
   EXPECT_TRUE(out.empty());
   EXPECT_LE(out.capacity(), (2u << 20) + 64);
   // Exactly at the limit is not over it.
-  EXPECT_TRUE(Unzstd(Packed(std::string(1 << 20, 'a')), 1 << 20, out));
+  EXPECT_TRUE(Unzstd(ByZstd(std::string(1 << 20, 'a')), 1 << 20, out));
   EXPECT_EQ(out.size(), 1u << 20);
-  EXPECT_EQ(Unzstd(Packed("a"), 0, out).code, Code::kExhausted);
-  EXPECT_TRUE(Unzstd(Packed(""), 0, out));
+  EXPECT_EQ(Unzstd(ByZstd("a"), 0, out).code, Code::kExhausted);
+  EXPECT_TRUE(Unzstd(ByZstd(""), 0, out));
 }
 
 TEST(Zstd, ALargeWindowIsRefused) {
@@ -50,7 +50,7 @@ TEST(Zstd, ALargeWindowIsRefused) {
 }
 
 TEST(Zstd, DamageIsDataLoss) {
-  std::string good = Packed("some text that is long enough to be damaged"), out;
+  std::string good = ByZstd("some text that is long enough to be damaged"), out;
   for (size_t cut = 0; cut < good.size(); ++cut)
     EXPECT_EQ(Unzstd(std::string_view(good).substr(0, cut), 1 << 20, out).code, Code::kDataLoss) << cut;
   good[good.size() / 2] = static_cast<char>(good[good.size() / 2] ^ 0x55);

@@ -13,6 +13,10 @@
 
 namespace gpulens::windows {
 
+inline const std::vector<double> kBounds = {0.1, 0.25, 0.5, 1, 2.5, 5, 10};
+#define MODEL {"model.name", "llama"}
+#define RANK(number) {"inference.dp_rank", number}
+
 using Attributes = std::initializer_list<AttributeSet::Attribute>;
 
 // One instance of the collector: cumulative numbers of one engine, that stay until they are set anew.

@@ -17,10 +17,6 @@ namespace {
 
 using std::chrono::seconds;
 
-const std::vector<double> kBounds = {0.1, 0.25, 0.5, 1, 2.5, 5, 10};
-#define MODEL {"model.name", "llama"}
-#define RANK(number) {"inference.dp_rank", number}
-
 // 100 old observations in the first bucket, then 100 of the window: 60 of 0.3, 30 of 0.7, 8 of 2, 2 of 7.
 void ExpectQuantiles(std::string_view engine, const MetricDesc& role, const MetricDesc& native) {
   EnginePage page(engine);

@@ -20,7 +20,7 @@ namespace {
 using std::chrono::milliseconds;
 using std::chrono::seconds;
 
-const std::vector<double> kBounds = {0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10};
+const std::vector<double> kFineBounds = {0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10};
 constexpr std::array<const char*, 3> kRankNames = {"0", "1", "2"};
 #define LABELS(rank)                                               \
   {                                                                \
@@ -34,8 +34,8 @@ rc::Gen<std::vector<double>> Latencies() {
 }
 
 double WidthOfBucket(double value) {
-  auto at = std::lower_bound(kBounds.begin(), kBounds.end(), value);
-  return at == kBounds.begin() ? *at : *at - *(at - 1);
+  auto at = std::lower_bound(kFineBounds.begin(), kFineBounds.end(), value);
+  return at == kFineBounds.begin() ? *at : *at - *(at - 1);
 }
 
 // The smallest of the sorted values that at least the share q of them does not exceed.
@@ -51,11 +51,11 @@ RC_GTEST_PROP(WindowProperty, QuantilesAreWithinABucketOfTheTruth, ()) {
   AnalyzerRun run;
   auto observe = [&](const std::vector<double>& values) {
     for (size_t i = 0; i < values.size(); ++i) {
-      page.Observe(kInferenceTimeToFirstToken, LABELS(i % 3), kBounds, values[i], 1);
+      page.Observe(kInferenceTimeToFirstToken, LABELS(i % 3), kFineBounds, values[i], 1);
     }
   };
   for (size_t rank = 0; rank < 3; ++rank) {
-    page.Observe(kInferenceTimeToFirstToken, LABELS(rank), kBounds, 0.5, 1);
+    page.Observe(kInferenceTimeToFirstToken, LABELS(rank), kFineBounds, 0.5, 1);
   }
   observe(old);
   run.Scrape(page);
@@ -155,7 +155,7 @@ RC_GTEST_PROP(WindowProperty, AnyPageIsSurvived, ()) {
     double any =
         *rc::gen::element(0.0, -1.0, 1e300, std::nan(""), std::numeric_limits<double>::infinity(), 5.0);
     page.Set(kInferencePromptTokens, LABELS(rank), any);
-    page.Observe(kInferenceTimeToFirstToken, LABELS(rank), kBounds, *rc::gen::element(0.1, 99.0), any);
+    page.Observe(kInferenceTimeToFirstToken, LABELS(rank), kFineBounds, *rc::gen::element(0.1, 99.0), any);
     if (*rc::gen::inRange(0, 3) == 0) page.Remove(kInferencePromptTokens, LABELS(rank));
     run.Wait(seconds(*rc::gen::inRange(0, 40)));
     run.Scrape(page);

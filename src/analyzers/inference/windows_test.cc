@@ -17,9 +17,6 @@ namespace {
 using std::chrono::milliseconds;
 using std::chrono::seconds;
 
-const std::vector<double> kBounds = {0.1, 0.25, 0.5, 1, 2.5, 5, 10};
-#define MODEL {"model.name", "llama"}
-#define RANK(number) {"inference.dp_rank", number}
 #define REASON(reason) {"finish_reason", reason}
 
 // A vLLM of one model, read every 10 s.

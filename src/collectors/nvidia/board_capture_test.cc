@@ -37,7 +37,6 @@ Listing ListingOf(std::string_view text) {
   return out;
 }
 
-constexpr double kMib = 1024.0 * 1024.0;
 struct Pair {
   const char* theirs;
   const char* ours;

@@ -17,7 +17,7 @@ namespace {
 using nvml::Field;
 using std::chrono::seconds;
 
-const std::string kGolden = GPULENS_SOURCE_DIR "/src/collectors/nvidia/testdata/golden/";
+const std::string kGoldenPages = GPULENS_SOURCE_DIR "/src/collectors/nvidia/testdata/golden/";
 
 std::string Busy(const std::string& model, unsigned gpus = 1) {
   return "model: " + model + "\ngpus: " + std::to_string(gpus) +
@@ -34,7 +34,7 @@ TEST_P(GoldenPage, IsAsItWas) {
   options.links = options.details = options.serial = whole;
   GpuRig rig(Busy(model, whole ? 2 : 1), options, whole ? nvml::kDetailsAll : nvml::kDetailSamples);
   for (int i = 0; i < 62; ++i) rig.Run();
-  std::string page = rig.Page(0), path = kGolden + name + ".txt";
+  std::string page = rig.Page(0), path = kGoldenPages + name + ".txt";
   if (std::getenv("GPULENS_WRITE_GOLDEN")) std::ofstream(path) << page;
   EXPECT_EQ(page, ReadFile(path).value_or("missing"));
   EXPECT_EQ(rig.writer().counts().rejected, decltype(rig.writer().counts().rejected){})

@@ -20,6 +20,8 @@
 
 namespace gpulens {
 
+inline constexpr double kMib = 1 << 20;
+
 class GpuRig {
  public:
   GpuRig(const std::string& profile, GpuSeries::Options options, uint32_t details = nvml::kDetailSamples) {

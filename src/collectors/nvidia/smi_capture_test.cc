@@ -11,6 +11,7 @@
 
 #include "base/files.h"
 #include "base/parse.h"
+#include "collectors/nvidia/gpu_rig_for_test.h"
 #include "collectors/nvidia/gpu_series.h"
 
 namespace gpulens {
@@ -20,7 +21,7 @@ using nvml::Field;
 using std::chrono::seconds;
 
 const std::string kCaptures = GPULENS_SOURCE_DIR "/../shared/fixtures/nvidia-smi-xml/";
-const std::string kGolden = GPULENS_SOURCE_DIR "/src/collectors/nvidia/testdata/captures/";
+const std::string kGoldenCaptures = GPULENS_SOURCE_DIR "/src/collectors/nvidia/testdata/captures/";
 
 using Listing = std::map<std::string, std::string>;
 
@@ -47,7 +48,6 @@ Listing FirstGpu(std::string_view xml) {
   return out;
 }
 
-constexpr double kMib = 1 << 20;
 struct Row {
   const char* path;
   Field field;
@@ -175,7 +175,7 @@ TEST_P(SmiCapture, IsToldAsTheToolToldIt) {
   std::sort(lines.begin(), lines.end());
   std::string page;
   for (const std::string& line : lines) page += line + '\n';
-  std::string path = kGolden + name + ".txt";
+  std::string path = kGoldenCaptures + name + ".txt";
   if (std::getenv("GPULENS_WRITE_GOLDEN")) std::ofstream(path) << page;
   EXPECT_EQ(page, ReadFile(path).value_or("missing"));
   EXPECT_EQ(writer.counts().rejected, decltype(writer.counts().rejected){})

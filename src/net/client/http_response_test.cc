@@ -149,11 +149,11 @@ TEST(HttpResponse, AHeadIsWholeWhateverItsBodyDoes) {
   EXPECT_FALSE(status_counts("HTTP/1.1 100 x\r\n\r\n"));
 }
 
-struct Bad {
+struct BadResponse {
   const char *name, *text, *why;
   State state = State::kBroken;
 };
-class HttpResponseBad : public ::testing::TestWithParam<Bad> {};
+class HttpResponseBad : public ::testing::TestWithParam<BadResponse> {};
 
 TEST_P(HttpResponseBad, IsRefused) {
   for (size_t step : {size_t{1}, SIZE_MAX}) {
@@ -170,37 +170,44 @@ constexpr State kBig = State::kTooLarge;
 INSTANTIATE_TEST_SUITE_P(
     Each, HttpResponseBad,
     ::testing::Values(
-        Bad{"empty", "", "without an answer"}, Bad{"ssh", "SSH-2.0-OpenSSH_9.2\r\n", "\"SSH-2.0"},
-        Bad{"http2", "HTTP/2 200\r\n", "no HTTP/1.1"}, Bad{"no_code", "HTTP/1.1 abc\r\n", "no HTTP/1.1"},
-        Bad{"code_999", "HTTP/1.1 999 x\r\n", "no HTTP/1.1"},
-        Bad{"long_code", "HTTP/1.1 2000\r\n", "no HTTP/1.1"},
-        Bad{"switch", "HTTP/1.1 101 x\r\n\r\n", "switch"}, Bad{"cut_head", HEAD "A: b", "inside its head"},
-        Bad{"no_colon", HEAD "abc\r\n", "broken field"}, Bad{"blank_name", HEAD "a b: c\r\n", "broken field"},
-        Bad{"folded", HEAD "A: b\r\n  c\r\n", "broken field"}, Bad{"no_name", HEAD ": c\r\n", "broken field"},
-        Bad{"lengths", HEAD "Content-Length: 1\r\nContent-Length: 2\r\n", "two different lengths"},
-        Bad{"minus", HEAD "Content-Length: -1\r\n", "no number"},
-        Bad{"too_long_number", HEAD "Content-Length: 99999999999999999999\r\n", "no number"},
-        Bad{"big", HEAD "Content-Length: 101\r\n\r\n", "larger than 100 bytes", kBig},
-        Bad{"cut", HEAD "Content-Length: 10\r\n\r\nabc", "3 of 10 bytes"},
-        Bad{"both", HEAD "Content-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n", "two ways"},
-        Bad{"chunked_10", "HTTP/1.0 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n", "two ways"},
-        Bad{"codings", HEAD "Transfer-Encoding: gzip, chunked\r\n", "\"gzip, chunked\""},
-        Bad{"brotli", HEAD "Content-Encoding: br\r\n", "\"br\""},
-        Bad{"chunk_size", HEAD "Transfer-Encoding: chunked\r\n\r\nxyz\r\n", "size of a chunk"},
-        Bad{"chunk_long", HEAD "Transfer-Encoding: chunked\r\n\r\n1\r\nabc\r\n", "longer than it says"},
-        Bad{"chunk_big", HEAD "Transfer-Encoding: chunked\r\n\r\nffffffffffffffff\r\n", "larger than 100",
-            kBig},
-        Bad{"chunks_big",
-            HEAD "Transfer-Encoding: chunked\r\n\r\n32\r\n" X50 "\r\n32\r\n" X50 "\r\n1\r\nx\r\n",
-            "larger than 100", kBig},
-        Bad{"chunk_cut", HEAD "Transfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n", "last chunk is missing"},
-        Bad{"head_big", HEAD "A: " X50 X50 X50 X50 X50 X50 X50 X50 X50 X50 "\r\n\r\n", "head is larger",
-            kBig},
-        Bad{"interim_endless",
-            "HTTP/1.1 100 a\r\n\r\nHTTP/1.1 100 a\r\n\r\n" HEAD "A: " X50 X50 X50 X50 X50 X50 X50 X50 X50
-            "\r\n\r\n",
-            "head is larger", kBig},
-        Bad{"close_big", HEAD "\r\n" X50 X50 "x", "larger than 100", kBig}),
+        BadResponse{"empty", "", "without an answer"},
+        BadResponse{"ssh", "SSH-2.0-OpenSSH_9.2\r\n", "\"SSH-2.0"},
+        BadResponse{"http2", "HTTP/2 200\r\n", "no HTTP/1.1"},
+        BadResponse{"no_code", "HTTP/1.1 abc\r\n", "no HTTP/1.1"},
+        BadResponse{"code_999", "HTTP/1.1 999 x\r\n", "no HTTP/1.1"},
+        BadResponse{"long_code", "HTTP/1.1 2000\r\n", "no HTTP/1.1"},
+        BadResponse{"switch", "HTTP/1.1 101 x\r\n\r\n", "switch"},
+        BadResponse{"cut_head", HEAD "A: b", "inside its head"},
+        BadResponse{"no_colon", HEAD "abc\r\n", "broken field"},
+        BadResponse{"blank_name", HEAD "a b: c\r\n", "broken field"},
+        BadResponse{"folded", HEAD "A: b\r\n  c\r\n", "broken field"},
+        BadResponse{"no_name", HEAD ": c\r\n", "broken field"},
+        BadResponse{"lengths", HEAD "Content-Length: 1\r\nContent-Length: 2\r\n", "two different lengths"},
+        BadResponse{"minus", HEAD "Content-Length: -1\r\n", "no number"},
+        BadResponse{"too_long_number", HEAD "Content-Length: 99999999999999999999\r\n", "no number"},
+        BadResponse{"big", HEAD "Content-Length: 101\r\n\r\n", "larger than 100 bytes", kBig},
+        BadResponse{"cut", HEAD "Content-Length: 10\r\n\r\nabc", "3 of 10 bytes"},
+        BadResponse{"both", HEAD "Content-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n", "two ways"},
+        BadResponse{"chunked_10", "HTTP/1.0 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n", "two ways"},
+        BadResponse{"codings", HEAD "Transfer-Encoding: gzip, chunked\r\n", "\"gzip, chunked\""},
+        BadResponse{"brotli", HEAD "Content-Encoding: br\r\n", "\"br\""},
+        BadResponse{"chunk_size", HEAD "Transfer-Encoding: chunked\r\n\r\nxyz\r\n", "size of a chunk"},
+        BadResponse{"chunk_long", HEAD "Transfer-Encoding: chunked\r\n\r\n1\r\nabc\r\n",
+                    "longer than it says"},
+        BadResponse{"chunk_big", HEAD "Transfer-Encoding: chunked\r\n\r\nffffffffffffffff\r\n",
+                    "larger than 100", kBig},
+        BadResponse{"chunks_big",
+                    HEAD "Transfer-Encoding: chunked\r\n\r\n32\r\n" X50 "\r\n32\r\n" X50 "\r\n1\r\nx\r\n",
+                    "larger than 100", kBig},
+        BadResponse{"chunk_cut", HEAD "Transfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n",
+                    "last chunk is missing"},
+        BadResponse{"head_big", HEAD "A: " X50 X50 X50 X50 X50 X50 X50 X50 X50 X50 "\r\n\r\n",
+                    "head is larger", kBig},
+        BadResponse{"interim_endless",
+                    "HTTP/1.1 100 a\r\n\r\nHTTP/1.1 100 a\r\n\r\n" HEAD
+                    "A: " X50 X50 X50 X50 X50 X50 X50 X50 X50 "\r\n\r\n",
+                    "head is larger", kBig},
+        BadResponse{"close_big", HEAD "\r\n" X50 X50 "x", "larger than 100", kBig}),
     [](const auto& each) { return each.param.name; });
 
 TEST(HttpResponse, EndlessChunkLinesAndTrailersAreBounded) {

@@ -63,37 +63,46 @@ TEST(RetryAfter, AnyClockWillDo) {
   EXPECT_EQ(RetryAfter("Sunday, 06-Nov-94 08:49:37 GMT", Instant{}), hours(24)) << "1994, from 1970";
 }
 
-struct Bad {
+struct BadRetryAfter {
   const char *name, *text;
 };
-class RetryAfterBad : public ::testing::TestWithParam<Bad> {};
+class RetryAfterBad : public ::testing::TestWithParam<BadRetryAfter> {};
 
 TEST_P(RetryAfterBad, IsNothing) { EXPECT_EQ(RetryAfter(GetParam().text, kNow), std::nullopt); }
 
 INSTANTIATE_TEST_SUITE_P(
     Each, RetryAfterBad,
-    ::testing::Values(
-        Bad{"empty", ""}, Bad{"blank", "  \t"}, Bad{"minus", "-1"}, Bad{"plus", "+1"}, Bad{"fraction", "1.5"},
-        Bad{"unit", "10s"}, Bad{"hexadecimal", "0x10"}, Bad{"two_numbers", "1 2"}, Bad{"list", "1, 2"},
-        Bad{"word", "soon"}, Bad{"infinity", "inf"}, Bad{"quoted", "\"120\""}, Bad{"escape", "\x1b[31m"},
-        Bad{"iso_8601", "1994-11-06T08:50:37Z"}, Bad{"day_alone", "Sun"},
-        Bad{"no_zone", "Sun, 06 Nov 1994 08:50:37"}, Bad{"other_zone", "Sun, 06 Nov 1994 08:50:37 UTC"},
-        Bad{"offset", "Sun, 06 Nov 1994 08:50:37 +0000"}, Bad{"behind", "Sun, 06 Nov 1994 08:50:37 GMT x"},
-        Bad{"no_such_weekday", "Sum, 06 Nov 1994 08:50:37 GMT"},
-        Bad{"no_such_month", "Sun, 06 Nom 1994 08:50:37 GMT"}, Bad{"day_0", "Sun, 00 Nov 1994 08:50:37 GMT"},
-        Bad{"day_31_of_30", "Sun, 31 Nov 1994 08:50:37 GMT"},
-        Bad{"february_29_of_no_leap_year", "Sun, 29 Feb 1994 08:50:37 GMT"},
-        Bad{"hour_24", "Sun, 06 Nov 1994 24:00:00 GMT"}, Bad{"minute_60", "Sun, 06 Nov 1994 08:60:37 GMT"},
-        Bad{"second_61", "Sun, 06 Nov 1994 08:50:61 GMT"}, Bad{"one_digit", "Sun, 6 Nov 1994 08:50:37 GMT"},
-        Bad{"minus_year", "Sun, 06 Nov -994 08:50:37 GMT"},
-        Bad{"minus_hour", "Sun, 06 Nov 1994 -8:50:37 GMT"},
-        Bad{"two_blanks", "Sun,  06 Nov 1994 08:50:37 GMT"}, Bad{"cut", "Sun, 06 Nov 1994 08:50:3"},
-        Bad{"lower_case", "sun, 06 nov 1994 08:50:37 gmt"},
-        Bad{"long_weekday_in_the_fixed_form", "Sunday, 06 Nov 1994 08:50:37 GMT"},
-        Bad{"short_weekday_in_rfc850", "Sun, 06-Nov-94 08:50:37 GMT"},
-        Bad{"four_digits_in_rfc850", "Sunday, 06-Nov-1994 08:50:37 GMT"},
-        Bad{"asctime_with_zone", "Sun Nov  6 08:50:37 1994 GMT"},
-        Bad{"asctime_two_blank_digits", "Sun Nov    08:50:37 1994"}),
+    ::testing::Values(BadRetryAfter{"empty", ""}, BadRetryAfter{"blank", "  \t"},
+                      BadRetryAfter{"minus", "-1"}, BadRetryAfter{"plus", "+1"},
+                      BadRetryAfter{"fraction", "1.5"}, BadRetryAfter{"unit", "10s"},
+                      BadRetryAfter{"hexadecimal", "0x10"}, BadRetryAfter{"two_numbers", "1 2"},
+                      BadRetryAfter{"list", "1, 2"}, BadRetryAfter{"word", "soon"},
+                      BadRetryAfter{"infinity", "inf"}, BadRetryAfter{"quoted", "\"120\""},
+                      BadRetryAfter{"escape", "\x1b[31m"}, BadRetryAfter{"iso_8601", "1994-11-06T08:50:37Z"},
+                      BadRetryAfter{"day_alone", "Sun"},
+                      BadRetryAfter{"no_zone", "Sun, 06 Nov 1994 08:50:37"},
+                      BadRetryAfter{"other_zone", "Sun, 06 Nov 1994 08:50:37 UTC"},
+                      BadRetryAfter{"offset", "Sun, 06 Nov 1994 08:50:37 +0000"},
+                      BadRetryAfter{"behind", "Sun, 06 Nov 1994 08:50:37 GMT x"},
+                      BadRetryAfter{"no_such_weekday", "Sum, 06 Nov 1994 08:50:37 GMT"},
+                      BadRetryAfter{"no_such_month", "Sun, 06 Nom 1994 08:50:37 GMT"},
+                      BadRetryAfter{"day_0", "Sun, 00 Nov 1994 08:50:37 GMT"},
+                      BadRetryAfter{"day_31_of_30", "Sun, 31 Nov 1994 08:50:37 GMT"},
+                      BadRetryAfter{"february_29_of_no_leap_year", "Sun, 29 Feb 1994 08:50:37 GMT"},
+                      BadRetryAfter{"hour_24", "Sun, 06 Nov 1994 24:00:00 GMT"},
+                      BadRetryAfter{"minute_60", "Sun, 06 Nov 1994 08:60:37 GMT"},
+                      BadRetryAfter{"second_61", "Sun, 06 Nov 1994 08:50:61 GMT"},
+                      BadRetryAfter{"one_digit", "Sun, 6 Nov 1994 08:50:37 GMT"},
+                      BadRetryAfter{"minus_year", "Sun, 06 Nov -994 08:50:37 GMT"},
+                      BadRetryAfter{"minus_hour", "Sun, 06 Nov 1994 -8:50:37 GMT"},
+                      BadRetryAfter{"two_blanks", "Sun,  06 Nov 1994 08:50:37 GMT"},
+                      BadRetryAfter{"cut", "Sun, 06 Nov 1994 08:50:3"},
+                      BadRetryAfter{"lower_case", "sun, 06 nov 1994 08:50:37 gmt"},
+                      BadRetryAfter{"long_weekday_in_the_fixed_form", "Sunday, 06 Nov 1994 08:50:37 GMT"},
+                      BadRetryAfter{"short_weekday_in_rfc850", "Sun, 06-Nov-94 08:50:37 GMT"},
+                      BadRetryAfter{"four_digits_in_rfc850", "Sunday, 06-Nov-1994 08:50:37 GMT"},
+                      BadRetryAfter{"asctime_with_zone", "Sun Nov  6 08:50:37 1994 GMT"},
+                      BadRetryAfter{"asctime_two_blank_digits", "Sun Nov    08:50:37 1994"}),
     [](const auto& each) { return each.param.name; });
 
 }  // namespace

@@ -17,7 +17,7 @@ using testing::Answer;
 using testing::Eventually;
 using testing::TestClient;
 
-constexpr std::string_view kGet = "GET /page HTTP/1.1\r\nHost: x\r\n\r\n";
+constexpr std::string_view kGetPage = "GET /page HTTP/1.1\r\nHost: x\r\n\r\n";
 
 std::shared_ptr<const std::string> Page(char first) {
   auto text = std::make_shared<std::string>();
@@ -75,13 +75,13 @@ TEST_F(HttpBodyFilesTest, EveryAnswerHasTheSameBytes) {
   TestClient client(at_);
   const std::string first = *Page('a'), second = *Page('b');
   for (int i = 0; i < 6; ++i) {
-    client.Send(kGet);
+    client.Send(kGetPage);
     ASSERT_EQ(client.Read().body, first) << i;
   }
   EXPECT_EQ(Files(), 1u);
   Show(Page('b'));
   for (int i = 0; i < 6; ++i) {
-    client.Send(kGet);
+    client.Send(kGetPage);
     ASSERT_EQ(client.Read().body, second) << i;
   }
 }
@@ -90,7 +90,7 @@ TEST_F(HttpBodyFilesTest, PipelinedRequestsKeepTheirOrder) {
   TestClient client(at_);
   const std::string page = *Page('a');
   std::string head = "HEAD /page HTTP/1.1\r\nHost: x\r\n\r\n", all;
-  for (int i = 0; i < 3; ++i) all += std::string(kGet) + head;
+  for (int i = 0; i < 3; ++i) all += std::string(kGetPage) + head;
   client.Send(all);
   for (int i = 0; i < 3; ++i) {
     ASSERT_EQ(client.Read().body, page) << i;
@@ -104,17 +104,17 @@ TEST_F(HttpBodyFilesTest, PipelinedRequestsKeepTheirOrder) {
 TEST_F(HttpBodyFilesTest, ClientsThatLeaveEarlyDoNoHarm) {
   for (int i = 0; i < 30; ++i) {
     TestClient client(at_);
-    for (int request = 0; request < 4; ++request) client.Send(kGet);
+    for (int request = 0; request < 4; ++request) client.Send(kGetPage);
   }
   TestClient client(at_);
-  client.Send(kGet);
+  client.Send(kGetPage);
   EXPECT_EQ(client.Read().body, *Page('a'));
 }
 
 TEST_F(HttpBodyFilesTest, TheFileGoesWithItsBody) {
   TestClient client(at_);
   for (int i = 0; i < 4; ++i) {
-    client.Send(kGet);
+    client.Send(kGetPage);
     client.Read();
   }
   EXPECT_EQ(Files(), 1u);

@@ -26,7 +26,7 @@ using ::testing::HasSubstr;
 using testing::TestClient;
 
 constexpr const char* kHashOfSecret = "$2y$04$q5LhxlxD4e07/Nmn6a1ia.7Gs7jiUZ9w0Nru8eXqbVxxAlma4IeJK";
-constexpr const char* kGet = "GET /hello HTTP/1.1\r\nHost: x\r\n\r\n";
+constexpr const char* kGetHello = "GET /hello HTTP/1.1\r\nHost: x\r\n\r\n";
 
 class HttpLimitsTest : public ::testing::Test {
  protected:
@@ -222,7 +222,7 @@ TEST_F(HttpLimitsTest, ATrickleDoesNotExtendTheTimeout) {
   limits.request_timeout = std::chrono::milliseconds(100);
   Serve(limits);
   TestClient client(at_);
-  client.Send(kGet);
+  client.Send(kGetHello);
   EXPECT_EQ(client.Read().status, 200);
   int sent = 0;
   while (sent < 1000 && client.Send("G") && Refused(Refusal::kTimeout) == 0) {
@@ -238,7 +238,7 @@ TEST_F(HttpLimitsTest, IdleConnectionsEnd) {
   limits.idle_timeout = std::chrono::milliseconds(50);
   Serve(limits);
   TestClient client(at_);
-  client.Send(kGet);
+  client.Send(kGetHello);
   EXPECT_EQ(client.Read().status, 200);
   EXPECT_TRUE(client.ReadsEnd());
   EXPECT_EQ(Refused(Refusal::kTimeout), 0u);
@@ -273,7 +273,7 @@ TEST_F(HttpLimitsTest, TwoThousandHalfOpenConnectionsDoNotKeepOthersOut) {
   if (files.rlim_cur < 3000) GTEST_SKIP() << "fewer than 3000 file descriptors are allowed here";
   Serve();
   TestClient steady(at_);
-  steady.Send(kGet);
+  steady.Send(kGetHello);
   ASSERT_EQ(steady.Read().status, 200);
   std::vector<TestClient> slow;
   for (int i = 0; i < 2000; ++i) {
@@ -282,7 +282,7 @@ TEST_F(HttpLimitsTest, TwoThousandHalfOpenConnectionsDoNotKeepOthersOut) {
     if (i % 2 == 0) slow.back().Send("GET /hello HTTP/1.1\r\nX-Slow: ");
     if (i % 100 == 0) {
       ASSERT_EQ(Fetch(at_, "GET", "/hello").status, 200) << i;
-      steady.Send(kGet);
+      steady.Send(kGetHello);
       ASSERT_EQ(steady.Read().status, 200) << i;
     }
   }
@@ -290,7 +290,7 @@ TEST_F(HttpLimitsTest, TwoThousandHalfOpenConnectionsDoNotKeepOthersOut) {
   EXPECT_LE(server_->stats().connections.load(), 512u);
   // The longest half-open go first; a client that has asked before stays.
   EXPECT_TRUE(slow.front().ReadsEnd());
-  steady.Send(kGet);
+  steady.Send(kGetHello);
   EXPECT_EQ(steady.Read().status, 200);
 }
 
@@ -318,7 +318,7 @@ TEST_F(HttpLimitsTest, RunningOutOfDescriptorsIsSurvived) {
   std::vector<TestClient> idle;
   for (int i = 0; i < 5; ++i) {
     idle.emplace_back(at_);
-    idle.back().Send(kGet);
+    idle.back().Send(kGetHello);
     ASSERT_EQ(idle.back().Read().status, 200);
   }
   // The client's socket is made before the limit falls, so that only the server has none left.
@@ -346,7 +346,7 @@ TEST_F(HttpLimitsTest, TlsServesAndPlainHttpIsToldSo) {
   Serve();
   TestClient client(at_, Trusting());
   ASSERT_TRUE(client.connected()) << client.error();
-  client.Send(std::string(kGet) + kGet);
+  client.Send(std::string(kGetHello) + kGetHello);
   for (int i = 0; i < 2; ++i) {
     Answer answer = client.Read();
     EXPECT_EQ(answer.body, "hello over TLS\n");
@@ -404,7 +404,7 @@ TEST_F(HttpLimitsTest, ClientCertificatesByMode) {
     Serve();
     auto served = [&](const testing::Pem& with) {
       TestClient client(at_, TestClient::Tls{.ca = ca_.certificate, .certificate = with, .max_version = 0});
-      client.Send(kGet);
+      client.Send(kGetHello);
       return client.Read().status == 200;
     };
     EXPECT_EQ(served({}), each.none) << each.mode;
@@ -458,17 +458,17 @@ TEST_F(HttpLimitsTest, NewRulesReachConnectionsThatStay) {
   UseConfig("http_server_config: {http2: false}\n");
   Serve();
   TestClient client(at_);
-  client.Send(kGet);
+  client.Send(kGetHello);
   EXPECT_EQ(client.Read().status, 200);
   folder_.Write("web.yml", "bearer_token: secret\n");
   EXPECT_TRUE(Eventually([&] {
-    client.Send(kGet);
+    client.Send(kGetHello);
     return client.Read().status == 401;
   }));
   WriteCertificate("server");
   folder_.Write("web.yml", "tls_server_config: {cert_file: cert.pem, key_file: key.pem}\n");
   EXPECT_TRUE(Eventually([&] {
-    client.Send(kGet);
+    client.Send(kGetHello);
     return client.Read().Header("Connection") == "close";
   }));
   EXPECT_TRUE(client.ReadsEnd());
@@ -480,7 +480,7 @@ TEST_F(HttpLimitsTest, PipelinedRequestsWaitForTheirAccess) {
   Serve();
   TestClient client(at_);
   std::string with = "GET /hello HTTP/1.1\r\nHost: x\r\nAuthorization: Basic c2NyYXBlcjpzZWNyZXQ=\r\n\r\n";
-  client.Send(with + kGet + with);
+  client.Send(with + kGetHello + with);
   EXPECT_EQ(client.Read().status, 200);
   EXPECT_EQ(client.Read().status, 401);
   EXPECT_EQ(client.Read().status, 200);

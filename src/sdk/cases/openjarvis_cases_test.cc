@@ -23,12 +23,12 @@ std::vector<double> Steps(double first, double step, int n) {
   return out;
 }
 
-struct Case {
+struct NamedNumber {
   std::string name;
   double got, wanted;
   double within = 1e-9;  // of `wanted`
 };
-void Expect(const std::vector<Case>& cases) {
+void Expect(const std::vector<NamedNumber>& cases) {
   for (const auto& [name, got, wanted, within] : cases) {
     if (std::isnan(wanted)) {
       EXPECT_TRUE(std::isnan(got)) << name << ": " << got;

@@ -68,9 +68,9 @@ TEST(EnergyMonitor, MeasuresWindowsOfTheRealTime) {
   ASSERT_TRUE(Eventually([&] { return request.Estimate().energy_joules > 6; }));
   const EnergyResult result = request.result(20s);
   ASSERT_TRUE(result.valid()) << result.reason;
-  const double seconds = std::chrono::duration<double>(result.duration).count();
-  EXPECT_NEAR(result.energy_joules, 200 * seconds, result.uncertainty_joules + 1e-6);
-  EXPECT_NEAR(result.energy_joules, 200 * seconds, 0.01);
+  const double length = std::chrono::duration<double>(result.duration).count();
+  EXPECT_NEAR(result.energy_joules, 200 * length, result.uncertainty_joules + 1e-6);
+  EXPECT_NEAR(result.energy_joules, 200 * length, 0.01);
   EXPECT_GT(request.phase("decode").energy_joules, 0);
   EXPECT_EQ(request.phase("never").validity, EnergyValidity::kGap);
   EXPECT_EQ(request.result(20s).energy_joules, result.energy_joules) << "settled stays settled";
@@ -231,9 +231,9 @@ TEST(EnergyMonitor, ReadsTheSimulatedNvml) {
   ASSERT_TRUE(Eventually([&] { return window.Estimate().duration > 60ms; }));
   const EnergyResult result = window.result(20s);
   ASSERT_TRUE(result.valid()) << result.reason;
-  const double seconds = std::chrono::duration<double>(result.duration).count();
+  const double length = std::chrono::duration<double>(result.duration).count();
   const double watts = (70 + 700) / 2.0 * 8;
-  EXPECT_NEAR(result.energy_joules, watts * seconds, result.uncertainty_joules + 0.05 * watts * seconds)
+  EXPECT_NEAR(result.energy_joules, watts * length, result.uncertainty_joules + 0.05 * watts * length)
       << ToString(result);
   EXPECT_EQ(result.method, EnergyMethod::kCounter);
   EXPECT_EQ(result.sensor_accuracy_ratio, 0.05);

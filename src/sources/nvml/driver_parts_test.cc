@@ -12,14 +12,13 @@
 #include "base/files.h"
 #include "base/testing/allocations.h"
 #include "sources/nvml/nvml_source.h"
+#include "sources/nvml/patience_testing.h"
 
 namespace gpulens::nvml {
 namespace {
 
 using std::chrono::milliseconds;
 using std::chrono::seconds;
-
-constexpr Duration kPatience = seconds(20);
 
 class PartsOfSource : public testing::Test {
  protected:

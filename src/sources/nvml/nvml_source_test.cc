@@ -13,14 +13,13 @@
 
 #include "base/files.h"
 #include "base/testing/allocations.h"
+#include "sources/nvml/patience_testing.h"
 
 namespace gpulens::nvml {
 namespace {
 
 using std::chrono::milliseconds;
 using std::chrono::seconds;
-
-constexpr Duration kPatience = seconds(20);
 
 class SourceTest : public testing::Test {
  protected:

@@ -22,10 +22,10 @@ using ::testing::HasSubstr;
 using ::testing::Not;
 using wire_testing::SpellAsItStands;
 
-constexpr MetricDesc kEnergy{.name = "energy", .kind = Kind::kCounter};
+constexpr MetricDesc kPlainEnergy{.name = "energy", .kind = Kind::kCounter};
 constexpr MetricDesc kErrors{.name = "errors", .kind = Kind::kCounter, .number = Number::kInt};
 constexpr MetricDesc kQueue{.name = "queue", .kind = Kind::kUpDownCounter};
-constexpr MetricDesc kLatency{.name = "ttft", .kind = Kind::kHistogram};
+constexpr MetricDesc kPlainLatency{.name = "ttft", .kind = Kind::kHistogram};
 
 // In millijoules, too, and rounded.
 void SpellTwice(const SeriesInfo& series, std::vector<SpelledSeries>& out) {
@@ -87,7 +87,7 @@ class OtlpChoices : public ::testing::Test {
 
 TEST_F(OtlpChoices, ADeltaIsWhatCameSinceTheLastOne) {
   Use({.delta_counters = true});
-  Series energy = gpu_.table.Declare(kEnergy, {}), errors = gpu_.table.Declare(kErrors, {}),
+  Series energy = gpu_.table.Declare(kPlainEnergy, {}), errors = gpu_.table.Declare(kErrors, {}),
          queue = gpu_.table.Declare(kQueue, {});
   EXPECT_EQ(Run(1, {{energy, 100.5}, {errors, 7}, {queue, 3}}), "queue sum cumulative\n  @0..1 3\n")
       << "what was counted before is nobody's";
@@ -101,7 +101,7 @@ TEST_F(OtlpChoices, ADeltaIsWhatCameSinceTheLastOne) {
 
 TEST_F(OtlpChoices, ACounterThatFellBeganAnew) {
   Use({.delta_counters = true});
-  Series energy = gpu_.table.Declare(kEnergy, {});
+  Series energy = gpu_.table.Declare(kPlainEnergy, {});
   Run(1, {{energy, 100}});
   Run(2, {{energy, 110}});
   EXPECT_EQ(Run(3, {{energy, 4}}), "energy sum delta monotonic\n  @2..3 4\n");
@@ -110,16 +110,16 @@ TEST_F(OtlpChoices, ACounterThatFellBeganAnew) {
 
 TEST_F(OtlpChoices, OneThatBeganSinceIsToldFromItsStart) {
   Use({.delta_counters = true});
-  Series old = gpu_.table.Declare(kEnergy, Gpu(0), {}, {.start_unix_ns = At(-100).unix_ns});
+  Series old = gpu_.table.Declare(kPlainEnergy, Gpu(0), {}, {.start_unix_ns = At(-100).unix_ns});
   EXPECT_EQ(Run(1, {{old, 50}}), "") << "the agent before may have told it";
-  Series young = gpu_.table.Declare(kEnergy, Gpu(1), {}, {.start_unix_ns = At(2).unix_ns});
+  Series young = gpu_.table.Declare(kPlainEnergy, Gpu(1), {}, {.start_unix_ns = At(2).unix_ns});
   EXPECT_EQ(Run(4, {{old, 51}, {young, 9}}),
             "energy sum delta monotonic\n  gpu.index=0 @1..4 1\n  gpu.index=1 @2..4 9\n");
 }
 
 TEST_F(OtlpChoices, WhatIsRefusedIsInTheNextDelta) {
   Use({.delta_counters = true}, 1);
-  Series a = gpu_.table.Declare(kEnergy, Gpu(0)), b = gpu_.table.Declare(kEnergy, Gpu(1));
+  Series a = gpu_.table.Declare(kPlainEnergy, Gpu(0)), b = gpu_.table.Declare(kPlainEnergy, Gpu(1));
   Run(1, {{a, 10}, {b, 20}});
   EXPECT_EQ(Run(2, {{a, 11}, {b, 21}}, 1), "energy sum delta monotonic\n  gpu.index=0 @1..2 1\n")
       << "the second request was refused";
@@ -133,11 +133,11 @@ TEST_F(OtlpChoices, WhatIsRefusedIsInTheNextDelta) {
 
 TEST_F(OtlpChoices, DeltasGoOnInAnotherLayout) {
   Use({.delta_counters = true});
-  Series a = gpu_.table.Declare(kEnergy, Gpu(0)), b = gpu_.table.Declare(kEnergy, Gpu(1));
+  Series a = gpu_.table.Declare(kPlainEnergy, Gpu(0)), b = gpu_.table.Declare(kPlainEnergy, Gpu(1));
   Run(1, {{a, 10}, {b, 20}});
   gpu_.table.Retire(a);
   gpu_.table.Declare(kErrors, Gpu(5));
-  a = gpu_.table.Declare(kEnergy, Gpu(0));
+  a = gpu_.table.Declare(kPlainEnergy, Gpu(0));
   EXPECT_EQ(Run(2, {{a, 13}, {b, 21}}),
             "energy sum delta monotonic\n  gpu.index=1 @1..2 1\n  gpu.index=0 @1..2 3\n");
   gpu_.table.Retire(b);
@@ -147,7 +147,7 @@ TEST_F(OtlpChoices, DeltasGoOnInAnotherLayout) {
 
 TEST_F(OtlpChoices, EachSpellingHasItsOwnDelta) {
   Use({.delta_counters = true}, 1, Speller(&SpellTwice));
-  Series energy = gpu_.table.Declare(kEnergy, {});
+  Series energy = gpu_.table.Declare(kPlainEnergy, {});
   Run(1, {{energy, 104}});
   EXPECT_EQ(Run(2, {{energy, 108}}, 1), "energy sum delta monotonic\n  @1..2 4\n");
   EXPECT_EQ(Run(3, {{energy, 112}}),
@@ -159,8 +159,8 @@ TEST_F(OtlpChoices, EachSpellingHasItsOwnDelta) {
 
 TEST_F(OtlpChoices, HistogramsAsDeltas) {
   Use({.delta_histograms = true});
-  Series latency = gpu_.table.Declare(kLatency, {}, {}, {.shape = Bounds({1, 2})});
-  Series energy = gpu_.table.Declare(kEnergy, {});
+  Series latency = gpu_.table.Declare(kPlainLatency, {}, {}, {.shape = Bounds({1, 2})});
+  Series energy = gpu_.table.Declare(kPlainEnergy, {});
   gpu_.writer.Begin(At(1));
   gpu_.writer.Set(energy, 5);
   const double first[] = {1, 4, 9, 6};  // up to 1, up to 2, sum, count
@@ -178,11 +178,11 @@ TEST_F(OtlpChoices, HistogramsAsDeltas) {
 
 TEST_F(OtlpChoices, ExponentialHistograms) {
   Use({.exponential = true});
-  Series latency = gpu_.table.Declare(kLatency, {}, {{"n", "a"}}, {.shape = Bounds({1, 1.0001, 4})});
+  Series latency = gpu_.table.Declare(kPlainLatency, {}, {{"n", "a"}}, {.shape = Bounds({1, 1.0001, 4})});
   EXPECT_EQ(RunCells(1, latency, {3, 3, 5, 10, 6}),
             "ttft exponential cumulative\n  n=\"a\" @0..1 scale=6 upto=1 buckets 16:1 64:1 128:1 zero=3 "
             "sum=10 count=6\n");
-  Series negative = gpu_.table.Declare(kLatency, {}, {{"n", "b"}}, {.shape = Bounds({-1, 1})});
+  Series negative = gpu_.table.Declare(kPlainLatency, {}, {{"n", "b"}}, {.shape = Bounds({-1, 1})});
   EXPECT_EQ(RunCells(2, negative, {1, 2, 3, 3}),
             "ttft histogram cumulative\n  n=\"b\" @0..2 bounds:-1:1 buckets:1:1:1 sum=3 count=3\n")
       << "which have no zero bucket to begin with";
@@ -190,7 +190,7 @@ TEST_F(OtlpChoices, ExponentialHistograms) {
 
 TEST_F(OtlpChoices, ExponentialHistogramsAsDeltas) {
   Use({.delta_histograms = true, .exponential = true});
-  Series latency = gpu_.table.Declare(kLatency, {}, {}, {.shape = Bounds({1, 2})});
+  Series latency = gpu_.table.Declare(kPlainLatency, {}, {}, {.shape = Bounds({1, 2})});
   RunCells(1, latency, {1, 2, 10, 3});
   EXPECT_THAT(
       RunCells(2, latency, {2, 4, 15, 6}),
@@ -201,7 +201,7 @@ TEST_F(OtlpChoices, ExponentialHistogramsAsDeltas) {
 
 TEST_F(OtlpChoices, ExemplarsAreToldOnce) {
   Use({});
-  Series latency = gpu_.table.Declare(kLatency, {}, {}, {.shape = Bounds({1, 2})});
+  Series latency = gpu_.table.Declare(kPlainLatency, {}, {}, {.shape = Bounds({1, 2})});
   Series errors = gpu_.table.Declare(kErrors, {}), more = gpu_.table.Declare(kErrors, Gpu(1));
   auto run = [&](int64_t second) {
     gpu_.writer.Begin(At(second));
@@ -236,8 +236,8 @@ TEST(OtlpImage, AKeptRequestIsWhatWouldBeWrittenAnew) {
     auto shape = Bounds({1, 2});
     std::vector<Series> series;
     for (int64_t i = 0; i < 8; ++i)
-      series.push_back(gpu.table.Declare(i % 3 == 0 ? kEnergy : i % 3 == 1 ? kErrors : kQueue, Gpu(i)));
-    Series latency = gpu.table.Declare(kLatency, {}, {}, {.shape = shape});
+      series.push_back(gpu.table.Declare(i % 3 == 0 ? kPlainEnergy : i % 3 == 1 ? kErrors : kQueue, Gpu(i)));
+    Series latency = gpu.table.Declare(kPlainLatency, {}, {}, {.shape = shape});
     Series load = host.table.Declare(kQueue, {});
     for (int64_t tick = 1; tick < 60; ++tick) {
       // Some ticks are as the one before, some are not.
@@ -279,8 +279,8 @@ TEST(OtlpImage, AKeptRequestIsWhatWouldBeWrittenAnew) {
 
 TEST_F(OtlpChoices, ASteadyRunAllocatesNothing) {
   Use({.delta_counters = true, .delta_histograms = true, .exponential = true});
-  Series energy = gpu_.table.Declare(kEnergy, {});
-  Series latency = gpu_.table.Declare(kLatency, {}, {}, {.shape = Bounds({1, 2})});
+  Series energy = gpu_.table.Declare(kPlainEnergy, {});
+  Series latency = gpu_.table.Declare(kPlainLatency, {}, {}, {.shape = Bounds({1, 2})});
   uint64_t points = 0;
   const OtlpMetrics::Take take = [&](std::string_view, uint32_t count) {
     points += count;

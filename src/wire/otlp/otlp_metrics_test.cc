@@ -20,11 +20,11 @@ using ::testing::HasSubstr;
 using ::testing::Not;
 using wire_testing::SpellAsItStands;
 
-constexpr MetricDesc kPower{.name = "gpu.power.draw", .unit = "W", .help = "What it draws."};
-constexpr MetricDesc kEnergy{.name = "gpu.energy", .unit = "J", .kind = Kind::kCounter};
+constexpr MetricDesc kGpuPower{.name = "gpu.power.draw", .unit = "W", .help = "What it draws."};
+constexpr MetricDesc kGpuEnergy{.name = "gpu.energy", .unit = "J", .kind = Kind::kCounter};
 constexpr MetricDesc kFans{
     .name = "fans", .unit = "{fan}", .kind = Kind::kUpDownCounter, .number = Number::kInt};
-constexpr MetricDesc kLatency{.name = "ttft", .unit = "s", .kind = Kind::kHistogram};
+constexpr MetricDesc kFirstToken{.name = "ttft", .unit = "s", .kind = Kind::kHistogram};
 constexpr MetricDesc kSizes{.name = "sizes", .unit = "By", .kind = Kind::kGaugeHistogram};
 constexpr MetricDesc kQuantiles{.name = "rpc", .unit = "s", .kind = Kind::kSummary};
 constexpr MetricDesc kBuild{.name = "build", .kind = Kind::kInfo};
@@ -57,8 +57,8 @@ class OtlpMetricsTest : public ::testing::Test {
 
 TEST_F(OtlpMetricsTest, TellsEveryKindWithItsTimes) {
   SeriesTable& table = gpu_.table;
-  Series power = table.Declare(kPower, Gpu(3)),
-         energy = table.Declare(kEnergy, Gpu(3), {}, {.start_unix_ns = At(-9).unix_ns});
+  Series power = table.Declare(kGpuPower, Gpu(3)),
+         energy = table.Declare(kGpuEnergy, Gpu(3), {}, {.start_unix_ns = At(-9).unix_ns});
   Series fans = table.Declare(kFans, Gpu(3), {{"busy", true}, {"share", 0.5}}),
          build = table.Declare(kBuild, {});
   gpu_.writer.Begin(At(1));
@@ -96,11 +96,11 @@ TEST_F(OtlpMetricsTest, TellsShapes) {
   };
   const double infinity = std::numeric_limits<double>::infinity();
   std::vector<std::pair<Series, std::vector<double>>> all = {
-      {declare(kLatency, shape({0.1, 0.5, infinity}, true, true), "full"), {3, 5, 9, 2.5, 9}},
-      {declare(kLatency, shape({}, true, true), "bare"), {2.5, 9}},
-      {declare(kLatency, shape({1}, false, false), "short"), {4}},
-      {declare(kLatency, shape({1, 2}, true, true), "torn"), {4, 3, 1, 2}},
-      {declare(kLatency, shape({1, 2}, true, true), "hole"), {4, std::nan(""), 1, 7}},
+      {declare(kFirstToken, shape({0.1, 0.5, infinity}, true, true), "full"), {3, 5, 9, 2.5, 9}},
+      {declare(kFirstToken, shape({}, true, true), "bare"), {2.5, 9}},
+      {declare(kFirstToken, shape({1}, false, false), "short"), {4}},
+      {declare(kFirstToken, shape({1, 2}, true, true), "torn"), {4, 3, 1, 2}},
+      {declare(kFirstToken, shape({1, 2}, true, true), "hole"), {4, std::nan(""), 1, 7}},
       {declare(kSizes, shape({8, infinity}, true, true), "gauge"), {1, 2, 30, 2}},
       {declare(kQuantiles, shape({0.5, 0.9}, true, true), "summary"), {0.2, 0.7, 8, 40}}};
   gpu_.writer.Begin(At(1));
@@ -123,7 +123,7 @@ TEST_F(OtlpMetricsTest, TellsShapes) {
 }
 
 TEST_F(OtlpMetricsTest, TellsEachReadingOnce) {
-  Series power = gpu_.table.Declare(kPower, Gpu(0)), other = gpu_.table.Declare(kPower, Gpu(1));
+  Series power = gpu_.table.Declare(kGpuPower, Gpu(0)), other = gpu_.table.Declare(kGpuPower, Gpu(1));
   gpu_.writer.Begin(At(1));
   gpu_.writer.Set(power, 1);
   gpu_.writer.Set(other, 2);
@@ -140,7 +140,7 @@ TEST_F(OtlpMetricsTest, TellsEachReadingOnce) {
 
 // A reading that turned stale before anybody was told of it is told with its own time.
 TEST_F(OtlpMetricsTest, TellsAStaleReadingThatIsNew) {
-  Series power = gpu_.table.Declare(kPower, Gpu(0)), other = gpu_.table.Declare(kPower, Gpu(1));
+  Series power = gpu_.table.Declare(kGpuPower, Gpu(0)), other = gpu_.table.Declare(kGpuPower, Gpu(1));
   gpu_.writer.Begin(At(1));
   gpu_.writer.Set(power, 1);
   Tell({gpu_.Entry()}, 1);
@@ -156,11 +156,11 @@ TEST_F(OtlpMetricsTest, TellsAStaleReadingThatIsNew) {
 TEST_F(OtlpMetricsTest, WhatEndsIsToldOnceWithoutAValue) {
   auto shape = MakeRef<Shape>();
   shape->bounds = {1};
-  Series power = gpu_.table.Declare(kPower, Gpu(0)),
-         energy = gpu_.table.Declare(kEnergy, Gpu(1), {}, {.start_unix_ns = At(-9).unix_ns});
+  Series power = gpu_.table.Declare(kGpuPower, Gpu(0)),
+         energy = gpu_.table.Declare(kGpuEnergy, Gpu(1), {}, {.start_unix_ns = At(-9).unix_ns});
   Series latency =
-      gpu_.table.Declare(kLatency, Gpu(2), {}, {.shape = shape, .start_unix_ns = At(-9).unix_ns});
-  Series stays = gpu_.table.Declare(kPower, Gpu(7));
+      gpu_.table.Declare(kFirstToken, Gpu(2), {}, {.shape = shape, .start_unix_ns = At(-9).unix_ns});
+  Series stays = gpu_.table.Declare(kGpuPower, Gpu(7));
   auto run = [&](int64_t second, auto&&... series) {
     gpu_.writer.Begin(At(second));
     (gpu_.writer.Set(series, 1), ...);
@@ -187,15 +187,15 @@ TEST_F(OtlpMetricsTest, WhatEndsIsToldOnceWithoutAValue) {
 }
 
 TEST_F(OtlpMetricsTest, ASeriesThatMovesToAnotherSlotGoesOn) {
-  Series power = gpu_.table.Declare(kPower, Gpu(0));
-  Series energy = gpu_.table.Declare(kEnergy, Gpu(1));
+  Series power = gpu_.table.Declare(kGpuPower, Gpu(0));
+  Series energy = gpu_.table.Declare(kGpuEnergy, Gpu(1));
   gpu_.writer.Begin(At(1));
   gpu_.writer.Set(power, 1);
   gpu_.writer.Set(energy, 1);
   Tell({gpu_.Entry()}, 1);
   gpu_.table.Retire(power);
-  gpu_.table.Declare(kPower, Gpu(5));
-  power = gpu_.table.Declare(kPower, Gpu(0));
+  gpu_.table.Declare(kGpuPower, Gpu(5));
+  power = gpu_.table.Declare(kGpuPower, Gpu(0));
   gpu_.writer.Begin(At(2));
   gpu_.writer.Set(power, 2);
   gpu_.writer.Set(energy, 0.5);  // it began anew: another layout, the same series
@@ -208,8 +208,8 @@ TEST_F(OtlpMetricsTest, ASeriesThatMovesToAnotherSlotGoesOn) {
 TEST_F(OtlpMetricsTest, OfEqualSeriesTheNativeOneIsTold) {
   TestSource scrape("scrape/x");
   for (TestSource* source : {&scrape, &gpu_}) {
-    Series power = source->table.Declare(kPower, Gpu(0)),
-           more = source->table.Declare(kPower, Gpu(source == &gpu_ ? 1 : 2));
+    Series power = source->table.Declare(kGpuPower, Gpu(0)),
+           more = source->table.Declare(kGpuPower, Gpu(source == &gpu_ ? 1 : 2));
     source->writer.Begin(At(1));
     source->writer.Set(power, source == &gpu_ ? 1 : 2);
     source->writer.Set(more, 3);
@@ -223,7 +223,7 @@ TEST_F(OtlpMetricsTest, OfEqualSeriesTheNativeOneIsTold) {
 
 // Ages are cut to milliseconds, so the time of one reading comes out differently from frame to frame.
 TEST_F(OtlpMetricsTest, AStaleReadingIsToldOnceWhateverItsAge) {
-  Series power = gpu_.table.Declare(kPower, Gpu(0)), other = gpu_.table.Declare(kPower, Gpu(1));
+  Series power = gpu_.table.Declare(kGpuPower, Gpu(0)), other = gpu_.table.Declare(kGpuPower, Gpu(1));
   gpu_.writer.Begin(At(1));
   gpu_.writer.Set(power, 1);
   gpu_.writer.Set(other, 1);
@@ -240,8 +240,8 @@ TEST_F(OtlpMetricsTest, AStaleReadingIsToldOnceWhateverItsAge) {
 TEST_F(OtlpMetricsTest, WhatAnotherSourceTellsDoesNotEnd) {
   TestSource scrape("scrape/x");
   std::vector<Series> ours, theirs;
-  for (int64_t gpu : {0, 1, 2}) ours.push_back(gpu_.table.Declare(kPower, Gpu(gpu)));
-  for (int64_t gpu : {0, 1, 3}) theirs.push_back(scrape.table.Declare(kPower, Gpu(gpu)));
+  for (int64_t gpu : {0, 1, 2}) ours.push_back(gpu_.table.Declare(kGpuPower, Gpu(gpu)));
+  for (int64_t gpu : {0, 1, 3}) theirs.push_back(scrape.table.Declare(kGpuPower, Gpu(gpu)));
   auto run = [&](TestSource& source, int64_t second, const std::vector<Series>& series) {
     source.writer.Begin(At(second));
     for (Series one : series) source.writer.Set(one, static_cast<double>(second));
@@ -266,14 +266,14 @@ TEST_F(OtlpMetricsTest, WhatAnotherSourceTellsDoesNotEnd) {
 // A request that was taken while a later one of its tick was not: its series are known to the receiver.
 TEST_F(OtlpMetricsTest, WhatCameInATickThatFailedIsEnded) {
   std::vector<Series> all;
-  for (int64_t gpu = 0; gpu < 4; ++gpu) all.push_back(gpu_.table.Declare(kPower, Gpu(gpu)));
+  for (int64_t gpu = 0; gpu < 4; ++gpu) all.push_back(gpu_.table.Declare(kGpuPower, Gpu(gpu)));
   auto run = [&](int64_t second) {
     gpu_.writer.Begin(At(second));
     for (Series one : all) gpu_.writer.Set(one, 1);
     return gpu_.Entry();
   };
   Tell({run(1)}, 1);
-  const Series brief = gpu_.table.Declare(kEnergy, Gpu(9), {}, {.start_unix_ns = At(-9).unix_ns});
+  const Series brief = gpu_.table.Declare(kGpuEnergy, Gpu(9), {}, {.start_unix_ns = At(-9).unix_ns});
   all.insert(all.begin(), brief);
   int calls = 0;
   EXPECT_FALSE(metrics_.Encode(*MakeSnapshot(1, At(2), {run(2)}), [&](std::string_view, uint32_t) {
@@ -306,8 +306,8 @@ TEST_F(OtlpMetricsTest, WhatCameInATickThatFailedIsEnded) {
 }
 
 TEST_F(OtlpMetricsTest, APortIsANumber) {
-  Series power = gpu_.table.Declare(kPower, {}, {{"server.port", "8000"}});
-  Series other = gpu_.table.Declare(kEnergy, {}, {{"server.port", "http"}});
+  Series power = gpu_.table.Declare(kGpuPower, {}, {{"server.port", "8000"}});
+  Series other = gpu_.table.Declare(kGpuEnergy, {}, {{"server.port", "http"}});
   gpu_.writer.Begin(At(1));
   gpu_.writer.Set(power, 1);
   gpu_.writer.Set(other, 1);
@@ -317,7 +317,7 @@ TEST_F(OtlpMetricsTest, APortIsANumber) {
 }
 
 TEST_F(OtlpMetricsTest, TextIsAlwaysUtf8) {
-  Series power = gpu_.table.Declare(kPower, {}, {{"name", "a\xff\xc3\xa9"}});
+  Series power = gpu_.table.Declare(kGpuPower, {}, {{"name", "a\xff\xc3\xa9"}});
   gpu_.writer.Begin(At(1));
   gpu_.writer.Set(power, 1);
   EXPECT_THAT(Tell({gpu_.Entry()}, 1), HasSubstr("name=\"a\xEF\xBF\xBD\xC3\xA9\""));
@@ -328,7 +328,7 @@ TEST(OtlpMetrics, RequestsStayBelowTheirSizeAndASteadyTickAllocatesNothing) {
   OtlpMetrics metrics(Speller(&SpellAsItStands), {.max_bytes = 2000, .scope_version = "1"});
   TestSource gpu("nvidia");
   std::vector<Series> all;
-  for (int64_t i = 0; i < 200; ++i) all.push_back(gpu.table.Declare(i % 2 ? kPower : kEnergy, Gpu(i)));
+  for (int64_t i = 0; i < 200; ++i) all.push_back(gpu.table.Declare(i % 2 ? kGpuPower : kGpuEnergy, Gpu(i)));
   uint64_t points = 0, requests = 0, largest = 0;
   const OtlpMetrics::Take take = [&](std::string_view request, uint32_t count) {
     points += count;
@@ -355,7 +355,7 @@ TEST(OtlpMetrics, RequestsStayBelowTheirSizeAndASteadyTickAllocatesNothing) {
 TEST(OtlpMetrics, AReceiverThatRefusesEndsTheTick) {
   OtlpMetrics metrics(Speller(&SpellAsItStands), {.max_points = 1, .scope_version = "1"});
   TestSource gpu("nvidia");
-  for (int64_t i = 0; i < 3; ++i) gpu.table.Declare(kPower, Gpu(i));
+  for (int64_t i = 0; i < 3; ++i) gpu.table.Declare(kGpuPower, Gpu(i));
   gpu.writer.Begin({1, 1});
   for (uint32_t slot = 0; slot < 3; ++slot) gpu.writer.Set(Series{slot, 0}, 1);
   int calls = 0;

@@ -20,8 +20,8 @@ using json_testing::TestSource;
 using remote_write_testing::Reader;
 using wire_testing::SpellAsItStands;
 
-constexpr MetricDesc kPower{.name = "power", .help = "Watts."};
-constexpr MetricDesc kEnergy{.name = "energy_total", .kind = Kind::kCounter};
+constexpr MetricDesc kWatts{.name = "power", .help = "Watts."};
+constexpr MetricDesc kJoules{.name = "energy_total", .kind = Kind::kCounter};
 constexpr int64_t kGpus = 6;
 
 // What is told of a series by its receiver: the last sample, in the order of time.
@@ -51,7 +51,7 @@ struct World {
   void Run(int which, Instant now) {
     TestSource& source = Of(which);
     source.writer.Begin(now);
-    for (const MetricDesc* desc : {&kPower, &kEnergy}) {
+    for (const MetricDesc* desc : {&kWatts, &kJoules}) {
       for (int64_t gpu = 0; gpu < kGpus; ++gpu) {
         auto at = declared[which].find({desc, gpu});
         const int act = *rc::gen::inRange(0, 10);

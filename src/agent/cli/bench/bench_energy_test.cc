@@ -10,7 +10,7 @@
 namespace gpulens {
 namespace {
 
-using testing::HasSubstr;
+using ::testing::HasSubstr;
 
 LoadPlan PlanFor(const std::string& url) {
   LoadPlan plan;

@@ -60,7 +60,7 @@ TEST(BenchOptions, WhatIsWrongIsNamed) {
     const auto plan = MakeBenchPlan(options);
     ASSERT_FALSE(plan) << said;
     EXPECT_EQ(plan.status().code, Code::kInvalidArgument);
-    EXPECT_THAT(plan.status().detail, testing::HasSubstr(said));
+    EXPECT_THAT(plan.status().detail, ::testing::HasSubstr(said));
   };
   refused([](BenchOptions& o) { o.url = "gpu7"; }, "gpu7");
   refused([](BenchOptions& o) { o.targets = {"ttft"}; }, "--slo ttft: expected ttft=TIME");
@@ -83,9 +83,9 @@ TEST(BenchOptions, KeysAndTargetsReachThePlan) {
   options.targets = {"ttft=500ms", "e2e=10s"};
   const BenchPlan plan = PlanOf(options);
   ::unsetenv("GPULENS_TEST_KEY");
-  EXPECT_THAT(plan.load.headers, testing::HasSubstr("Authorization: Bearer sk-1\r\n"));
-  EXPECT_THAT(plan.load.headers, testing::HasSubstr("Authorization: Basic "));
-  EXPECT_THAT(plan.load.headers, testing::HasSubstr("X-Team: nlp\r\n"));
+  EXPECT_THAT(plan.load.headers, ::testing::HasSubstr("Authorization: Bearer sk-1\r\n"));
+  EXPECT_THAT(plan.load.headers, ::testing::HasSubstr("Authorization: Basic "));
+  EXPECT_THAT(plan.load.headers, ::testing::HasSubstr("X-Team: nlp\r\n"));
   EXPECT_EQ(plan.targets.ttft, 0.5);
   EXPECT_EQ(plan.targets.e2e, 10);
   EXPECT_FALSE(plan.targets.itl);

@@ -8,8 +8,8 @@
 namespace gpulens {
 namespace {
 
-using testing::HasSubstr;
-using testing::Not;
+using ::testing::HasSubstr;
+using ::testing::Not;
 
 LoadPlan Plan() {
   LoadPlan plan;

@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "sources/kubelet/text/container_id_testing.h"
+
 #include <filesystem>
 
 #include "base/files.h"
@@ -17,8 +19,6 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
-
-std::string Id(char digit) { return std::string(64, digit); }
 
 TEST(JsonReader, TakesWhatIsAskedForAndPassesOverTheRest) {
   JsonReader json(
@@ -75,7 +75,7 @@ TEST(ApiObjects, ReadsPods) {
      "status":{"phase":"Running","conditions":[{"type":"Ready","status":"True"},
         {"type":"PodScheduled","status":"True","lastTransitionTime":"2026-06-26T10:12:53Z"}],
        "containerStatuses":[{"name":"main","restartCount":3,"ready":true,"containerID":"containerd://)" +
-                   Id('a') + R"("}]}},
+                   ContainerId('a') + R"("}]}},
     {"metadata":{"name":"nameless"}}]})");
   ASSERT_TRUE(list.ok()) << list.error().detail;
   EXPECT_EQ(list->resource_version, "42");
@@ -87,7 +87,7 @@ TEST(ApiObjects, ReadsPods) {
   EXPECT_EQ(pod.phase, "Running");
   EXPECT_EQ(pod.scheduled_unix_ns - pod.created_unix_ns, 2'000'000'000);
   ASSERT_EQ(pod.containers.size(), 1u);
-  EXPECT_EQ(pod.containers[0].id, Id('a'));
+  EXPECT_EQ(pod.containers[0].id, ContainerId('a'));
   EXPECT_EQ(pod.containers[0].restarts, 3u);
 }
 

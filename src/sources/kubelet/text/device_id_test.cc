@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "sources/kubelet/text/container_id_testing.h"
+
 #include <protozero/pbf_writer.hpp>
 
 #include "sources/kubelet/text/cgroup_owner.h"
@@ -67,43 +69,46 @@ TEST(DeviceId, KnowsWhichResourcesAreGpus) {
 
 const std::string kUid = "0e1d2c3b-4a59-6877-8695-a4b3c2d1e0f0",
                   kUnder = "0e1d2c3b_4a59_6877_8695_a4b3c2d1e0f0";
-std::string Id(char digit) { return std::string(64, digit); }
 
 TEST(CgroupOwner, ReadsAllLayouts) {
-  const CgroupOwner ours{kUid, Id('a')};
+  const CgroupOwner ours{kUid, ContainerId('a')};
   const std::string slice =
       "/kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod" + kUnder + ".slice/";
   for (const std::string& text : std::vector<std::string>{
-           "0::" + slice + "cri-containerd-" + Id('a') + ".scope\n",
-           "0::/kubepods.slice/kubepods-pod" + kUnder + ".slice/cri-containerd-" + Id('a') + ".scope\n",
-           "0::" + slice + "crio-" + Id('a') + ".scope\n",
-           "0::" + slice + "crio-" + Id('a') + ".scope/container\n",
-           "0::" + slice + "docker-" + Id('a') + ".scope\n",
-           "0::/kubepods/burstable/pod" + kUid + "/" + Id('a') + "\n",
-           "0::/kubepods/pod" + kUid + "/" + Id('a') + "/docker/" + Id('b') + "\n",
-           "0::/../../pod" + kUid + "/" + Id('a') + "\n",
-           "12:memory:/kubepods/besteffort/pod" + kUid + "/" + Id('a') + "\n1:name=systemd:/init\n",
-           "13:misc:/\n12:cpu,cpuacct:" + slice + "docker-" + Id('a') + ".scope\n0::/x\n",
+           "0::" + slice + "cri-containerd-" + ContainerId('a') + ".scope\n",
+           "0::/kubepods.slice/kubepods-pod" + kUnder + ".slice/cri-containerd-" + ContainerId('a') +
+               ".scope\n",
+           "0::" + slice + "crio-" + ContainerId('a') + ".scope\n",
+           "0::" + slice + "crio-" + ContainerId('a') + ".scope/container\n",
+           "0::" + slice + "docker-" + ContainerId('a') + ".scope\n",
+           "0::/kubepods/burstable/pod" + kUid + "/" + ContainerId('a') + "\n",
+           "0::/kubepods/pod" + kUid + "/" + ContainerId('a') + "/docker/" + ContainerId('b') + "\n",
+           "0::/../../pod" + kUid + "/" + ContainerId('a') + "\n",
+           "12:memory:/kubepods/besteffort/pod" + kUid + "/" + ContainerId('a') + "\n1:name=systemd:/init\n",
+           "13:misc:/\n12:cpu,cpuacct:" + slice + "docker-" + ContainerId('a') + ".scope\n0::/x\n",
            "0::/kubelet.slice/kubelet-kubepods.slice/kubelet-kubepods-pod" + kUnder +
-               ".slice/cri-containerd-" + Id('a') + ".scope\n",
-           "0::/docker/" + Id('c') + "/kubelet/kubepods/burstable/pod" + kUid + "/" + Id('a') + "\n",
-           "0::/system.slice/docker-" + Id('c') +
+               ".slice/cri-containerd-" + ContainerId('a') + ".scope\n",
+           "0::/docker/" + ContainerId('c') + "/kubelet/kubepods/burstable/pod" + kUid + "/" +
+               ContainerId('a') + "\n",
+           "0::/system.slice/docker-" + ContainerId('c') +
                ".scope/kubelet.slice/kubelet-kubepods.slice/kubelet-kubepods-pod" + kUnder +
-               ".slice/cri-containerd-" + Id('a') + ".scope\n",
+               ".slice/cri-containerd-" + ContainerId('a') + ".scope\n",
            "0::/system.slice/containerd.service/kubepods-burstable-pod" + kUnder +
-               ".slice:cri-containerd:" + Id('a') + "\n",
+               ".slice:cri-containerd:" + ContainerId('a') + "\n",
        })
     EXPECT_EQ(FindCgroupOwner(text), ours) << text;
 }
 
 TEST(CgroupOwner, KnowsStaticPodsAndContainersWithoutPods) {
   std::string hash(32, 'd');
-  EXPECT_EQ(FindCgroupOwner("0::/kubepods/burstable/pod" + hash + "/" + Id('a')),
-            (CgroupOwner{hash, Id('a')}));
-  EXPECT_EQ(FindCgroupOwner("0::/system.slice/docker-" + Id('a') + ".scope"), (CgroupOwner{"", Id('a')}));
-  EXPECT_EQ(FindCgroupOwner("0::/machine.slice/libpod-" + Id('a') + ".scope/container"),
-            (CgroupOwner{"", Id('a')}));
-  EXPECT_EQ(FindCgroupOwner("0::/docker/" + Id('c') + "/kubepods/pod" + kUid), (CgroupOwner{kUid, ""}))
+  EXPECT_EQ(FindCgroupOwner("0::/kubepods/burstable/pod" + hash + "/" + ContainerId('a')),
+            (CgroupOwner{hash, ContainerId('a')}));
+  EXPECT_EQ(FindCgroupOwner("0::/system.slice/docker-" + ContainerId('a') + ".scope"),
+            (CgroupOwner{"", ContainerId('a')}));
+  EXPECT_EQ(FindCgroupOwner("0::/machine.slice/libpod-" + ContainerId('a') + ".scope/container"),
+            (CgroupOwner{"", ContainerId('a')}));
+  EXPECT_EQ(FindCgroupOwner("0::/docker/" + ContainerId('c') + "/kubepods/pod" + kUid),
+            (CgroupOwner{kUid, ""}))
       << "the container around is the node's";
 }
 
@@ -111,15 +116,15 @@ TEST(CgroupOwner, TakesNothingFromOtherPaths) {
   for (const std::string& text : std::vector<std::string>{
            "", "0::/\n", "0::/../..\n", "garbage", "0::/user.slice/user-1000.slice/session-3.scope\n",
            "0::/kubepods.slice/kubepods-podnot-a-uid.slice\n",
-           "0::/system.slice/crio-conmon-" + Id('a') + ".scope\n", "0::/pods/" + Id('a').substr(1),
-           "0::/x/" + Id('g'), "0::/x/y" + Id('a'),
-           "0::/system.slice/slurmstepd.scope/job_7/step_0/user/task_0\n"})
+           "0::/system.slice/crio-conmon-" + ContainerId('a') + ".scope\n",
+           "0::/pods/" + ContainerId('a').substr(1), "0::/x/" + ContainerId('g'),
+           "0::/x/y" + ContainerId('a'), "0::/system.slice/slurmstepd.scope/job_7/step_0/user/task_0\n"})
     EXPECT_EQ(FindCgroupOwner(text), CgroupOwner{}) << text;
 }
 
 TEST(CgroupOwner, ReadsNamesOfLogs) {
   const std::string folder_name = "kube-system_etcd-n1_" + kUid,
-                    log_name = "p-0_ml_main-x-" + Id('a') + ".log";
+                    log_name = "p-0_ml_main-x-" + ContainerId('a') + ".log";
   auto folder = ParsePodLogFolder(folder_name);
   ASSERT_TRUE(folder);
   EXPECT_EQ(folder->pod_namespace, "kube-system");
@@ -133,13 +138,13 @@ TEST(CgroupOwner, ReadsNamesOfLogs) {
   EXPECT_EQ(log->pod_name, "p-0");
   EXPECT_EQ(log->pod_namespace, "ml");
   EXPECT_EQ(log->container, "main-x");
-  EXPECT_EQ(log->container_id, Id('a'));
-  for (const std::string& bad :
-       std::vector<std::string>{"", ".log", "p_n_-" + Id('a') + ".log", "p_n_c" + Id('a') + ".log",
-                                "p_n_c-" + Id('a'), "p_n_c-" + Id('z') + ".log"})
+  EXPECT_EQ(log->container_id, ContainerId('a'));
+  for (const std::string& bad : std::vector<std::string>{
+           "", ".log", "p_n_-" + ContainerId('a') + ".log", "p_n_c" + ContainerId('a') + ".log",
+           "p_n_c-" + ContainerId('a'), "p_n_c-" + ContainerId('z') + ".log"})
     EXPECT_FALSE(ParseContainerLogName(bad)) << bad;
-  EXPECT_EQ(ContainerIdOf("containerd://" + Id('a')), Id('a'));
-  EXPECT_EQ(ContainerIdOf(Id('a')), "");
+  EXPECT_EQ(ContainerIdOf("containerd://" + ContainerId('a')), ContainerId('a'));
+  EXPECT_EQ(ContainerIdOf(ContainerId('a')), "");
   EXPECT_EQ(ContainerIdOf("docker://x"), "");
 }
 
