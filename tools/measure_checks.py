@@ -1,0 +1,173 @@
+#!/usr/bin/env python3
+"""Measures what a check takes: tools/measure_checks.py [--save] [--keep FOLDER] [RUN…], where RUN is cold, full or warm (all of them).
+
+Each run is in a clone of its own, with ../shared beside it where this checkout has one. cold and full begin with an empty compiler
+cache and without peers that were kept; warm has what the run before it left. Packages must be installed: apt is not measured.
+    full   ./dev run, ./dev test, ./dev check --full
+    warm   .ci/run
+    cold   .ci/run, as after a small change: the full check of HEAD counts as recorded, and a comment of CHANGED has changed
+
+For each stage it tells wall and processor time and, beside them, how many compiles of tools/reference_compile.cc the processor time
+is. A limit in minutes is one of the machine of BASE: what is compared is the number of reference compiles, so that a slow or busy
+machine does not fail it. --save writes docs/performance/checks.md. Exit 1 when a run failed or a limit is passed.
+"""
+import argparse
+import contextlib
+import datetime
+import os
+import pathlib
+import platform
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+
+import affected
+import tree
+
+PAGE = tree.ROOT / "docs/performance/checks.md"
+CHANGED = "src/sinks/webhook/webhook.cc"
+CORES = 2  # of the machine of the limits
+REFERENCE = 0.80  # processor seconds of one reference compile on that machine when it is quiet
+LIMITS = {  # what: minutes there
+    "./dev run": 5,
+    "./dev test": 20,
+    "cold .ci/run": 45,
+    "warm .ci/run": 20,
+    "full check": 75,
+}
+
+
+def reference():
+    """Processor seconds of one reference compile now, the median of five."""
+    return float(subprocess.run([tree.ROOT / "tools/reference_compile.sh", "5"], capture_output=True, text=True, check=True).stdout)
+
+
+class Bench:
+    """Clones of HEAD below one folder, and the caches that they share."""
+
+    def __init__(self, folder):
+        self.folder = pathlib.Path(folder)
+        self.count = 0
+        self.references = []
+        self.environment = {
+            **os.environ, "CI": "true", "CCACHE_DIR": str(self.folder / "ccache"), "GPULENS_CACHE": str(self.folder / "kept"),
+        }  # fmt: skip
+
+    def clone(self, recorded=False):
+        """A fresh clone; with `recorded` the full check of HEAD is a row there, and one source has changed since."""
+        self.count += 1
+        home = self.folder / str(self.count)
+        home.mkdir()
+        shared = tree.ROOT.parent / "shared"
+        if shared.exists():
+            (home / "shared").symlink_to(shared.resolve())
+        subprocess.run(["git", "clone", "--quiet", tree.ROOT, home / "main"], check=True)
+        if recorded:
+            (head,) = affected.git("rev-parse", "HEAD^{tree}")
+            with open(home / "main/tests/full_checks.tsv", "a", encoding="utf-8") as file:
+                file.write(f"{head}\t{affected.compilers()}\t{datetime.date.today()}\t0\n")
+            with open(home / "main" / CHANGED, "a", encoding="utf-8") as file:
+                file.write("// Measured.\n")
+        return home / "main"
+
+    def forget(self):
+        for name in ("ccache", "kept"):
+            shutil.rmtree(self.folder / name, ignore_errors=True)
+
+    def run(self, checkout, *command):
+        """(exit code, wall seconds, processor seconds) of a command there."""
+        self.references.append(reference())
+        before, begin = os.times(), time.monotonic()
+        with open(checkout / "measured.log", "ab") as log:
+            done = subprocess.run(command, cwd=checkout, env=self.environment, stdin=subprocess.DEVNULL, stdout=log, stderr=log, check=False)
+        after = os.times()
+        used = after.children_user + after.children_system - before.children_user - before.children_system
+        self.references.append(reference())
+        return done.returncode, time.monotonic() - begin, used
+
+    def stages(self, checkout):
+        """[(stage, wall, processor)] that ./dev left there."""
+        with contextlib.suppress(FileNotFoundError):
+            lines = (checkout / "build/stages.tsv").read_text().splitlines()
+            return [(name, float(wall), float(used)) for name, wall, used, _ in (line.split("\t") for line in lines)]
+        return []
+
+
+def measure(bench, wanted):
+    """[(what, exit code, wall, processor, stages)]"""
+    found = []
+    for run in wanted:
+        if run == "full":
+            bench.forget()
+            checkout = bench.clone()
+            found.append(("./dev run", *bench.run(checkout, "./dev", "run", "--", "--help"), bench.stages(checkout)))
+            (checkout / "build/stages.tsv").unlink(missing_ok=True)
+            code, wall, used = bench.run(checkout, "./dev", "test")
+            found.append(("./dev test", code, found[-1][2] + wall, found[-1][3] + used, bench.stages(checkout)))
+            (checkout / "build/stages.tsv").unlink(missing_ok=True)
+            code, wall, used = bench.run(checkout, "./dev", "check", "--full")
+            found.append(("full check", code, found[-1][2] + wall, found[-1][3] + used, bench.stages(checkout)))
+        else:
+            if run == "cold":
+                bench.forget()
+            checkout = bench.clone(recorded=run == "cold")
+            found.append((f"{run} .ci/run", *bench.run(checkout, ".ci/run"), bench.stages(checkout)))
+    return found
+
+
+def minutes(seconds):
+    return f"{int(seconds) // 60} m {int(seconds) % 60:02d} s"
+
+
+def page(found, unit, load):
+    """The text of docs/performance/checks.md but for what is told there of earlier days."""
+    rows = ["| what | wall | processor | reference compiles | limit | verdict |", "|---|---|---|---|---|---|"]
+    good = True
+    for what, code, wall, used, _ in found:
+        most = LIMITS[what] * 60 * CORES / REFERENCE
+        verdict = "met" if used / unit <= most else f"missed by {100 * (used / unit / most - 1):.0f} %"
+        if code:
+            verdict = f"failed with {code}"
+        good &= verdict == "met"
+        rows.append(f"| {what} | {minutes(wall)} | {minutes(used)} | {used / unit:.0f} | {LIMITS[what]} min = {most:.0f} | {verdict} |")
+    for what, _, _, _, stages in found:
+        rows += ["", f"### {what}", "", "| stage | wall | processor | reference compiles |", "|---|---|---|---|"]
+        rows += [f"| {name} | {minutes(wall)} | {minutes(used)} | {used / unit:.0f} |" for name, wall, used in stages]
+    model = next((line.split(":")[1].strip() for line in open("/proc/cpuinfo", encoding="utf-8") if line.startswith("model name")), "")
+    head = [
+        f"- date: {datetime.datetime.now(datetime.timezone.utc):%Y-%m-%d %H:%M} UTC, commit {affected.git('rev-parse', '--short', 'HEAD')[0]}",
+        f"- machine: {model or platform.processor()}, {os.cpu_count()} cores, load average {load:.1f} before",
+        f"- one reference compile: {unit:.2f} s of a core (median of {2 * len(found)} times five)",
+        "- command: `python3 tools/measure_checks.py --save`",
+    ]
+    return "\n".join(head + [""] + rows) + "\n", good
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--save", action="store_true", help="write the measured part of docs/performance/checks.md")
+    parser.add_argument("--keep", metavar="FOLDER", help="where clones and caches stay; else they are removed")
+    parser.add_argument("runs", nargs="*", metavar="RUN", help="cold, full, warm")
+    asked = parser.parse_args()
+    wanted = asked.runs or ["full", "warm", "cold"]
+    if unknown := set(wanted) - {"cold", "full", "warm"}:
+        parser.error(f"no run {' '.join(unknown)}; they are cold, full and warm")
+    load = os.getloadavg()[0]
+    with contextlib.ExitStack() as stack:
+        folder = asked.keep or stack.enter_context(tempfile.TemporaryDirectory(prefix="gpulens-measure-"))
+        pathlib.Path(folder).mkdir(parents=True, exist_ok=True)
+        bench = Bench(folder)
+        found = measure(bench, wanted)
+    unit = sorted(bench.references)[len(bench.references) // 2]
+    text, good = page(found, unit, load)
+    print(text)
+    if asked.save:
+        kept = PAGE.read_text(encoding="utf-8").partition("<!-- measured -->\n")
+        PAGE.write_text(kept[0] + kept[1] + text, encoding="utf-8")
+    return 0 if good else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
