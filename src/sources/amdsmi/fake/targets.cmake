@@ -18,6 +18,7 @@ target_compile_definitions(fake_amdsmi PRIVATE GPULENS_FAKE_AMDSMI_EXPORT)
 target_compile_options(fake_amdsmi PRIVATE -fvisibility=hidden)
 target_include_directories(fake_amdsmi PRIVATE src include)
 target_link_libraries(fake_amdsmi PRIVATE ${GPULENS_YAML_SHARED} Threads::Threads)
+set_property(GLOBAL APPEND PROPERTY HOUSE_TOGETHER fake_amdsmi)
 set_target_properties(fake_amdsmi PROPERTIES OUTPUT_NAME amd_smi
   LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/fake_amdsmi)
 

@@ -50,6 +50,7 @@ target_compile_definitions(fake_nvml PRIVATE GPULENS_FAKE_NVML_EXPORT)
 target_compile_options(fake_nvml PRIVATE -fvisibility=hidden)
 target_include_directories(fake_nvml PRIVATE src include)
 target_link_libraries(fake_nvml PRIVATE ${GPULENS_YAML_SHARED} Threads::Threads)
+set_property(GLOBAL APPEND PROPERTY HOUSE_TOGETHER fake_nvml)
 set_target_properties(fake_nvml PROPERTIES OUTPUT_NAME nvidia-ml SUFFIX .so.1
   LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/fake_nvml)
 
