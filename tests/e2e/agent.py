@@ -58,8 +58,9 @@ def wait_until(question, seconds=20.0, what="the answer"):
 class Agent:
     """`gpulens agent` on free ports. Use it in a with statement: it is stopped, and must exit with 0."""
 
-    def __init__(self, *arguments, config="", environment=None, binary=BINARY, tls=None):
+    def __init__(self, *arguments, config="", environment=None, binary=BINARY, tls=None, authorization=None):
         self.tls = tls
+        self.who = {"Authorization": authorization} if authorization else {}
         self.folder = pathlib.Path(tempfile.mkdtemp(prefix="gpulens-e2e-"))
         self.port, self.ws_port = free_port(), free_port()
         self.config = self.folder / "gpulens.yaml"
@@ -92,8 +93,9 @@ class Agent:
         shutil.rmtree(self.folder, ignore_errors=True)
 
     def answers(self):
+        """Whether there is a page. A 401 is none: who may read is asked before the first tick, too."""
         with contextlib.suppress(OSError):
-            return self.get("/metrics", tls=self.tls).status in (200, 401)
+            return self.get("/metrics", tls=self.tls, **self.who).status == 200
         return False
 
     def said(self):

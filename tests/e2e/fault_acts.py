@@ -1,6 +1,5 @@
 """The faults of the matrix: each is put in, looked for on the page and among the events, and ended."""
 import contextlib
-import json
 import os
 import signal
 import subprocess
@@ -63,8 +62,10 @@ def reset_required(machine):
 def reset(machine):
     before = machine.wait(lambda page: page.fresh(5, "gpu_energy_consumption_joules_total"), "its energy").one(
         "gpu_energy_consumption_joules_total", gpu_uuid=uuid(5))
-    machine.fail("gpu=5 mode=reset for=1s")
+    # Ended when it was seen, not by a time that a busy machine may sleep through.
+    machine.fail("gpu=5 mode=reset for=60s")
     machine.event("gpu.lost", gpu=5)
+    machine.heal("gpu=5")
     machine.event("gpu.reset", gpu=5)
     machine.event("gpu.found", gpu=5, gpu_found_reason="after_reset")
     machine.wait(lambda page: page.fresh(5, "gpu_energy_consumption_joules_total") and page.one(
@@ -119,15 +120,15 @@ def one_call(machine):
 
 
 def all_codes(machine):
-    """Each code for a moment, on a GPU of its turn; some of them mean "not supported", which is learnt."""
+    """Each code until it is seen, on a GPU of its turn; some of them mean "not supported", which is learnt."""
     codes = [*range(1, 31), 999]
     for first in range(0, len(codes), GPUS):
         for gpu, code in enumerate(codes[first:first + GPUS]):
-            machine.fail(f"gpu={gpu} mode=error code={code} for=600ms")
+            machine.fail(f"gpu={gpu} mode=error code={code}")
         machine.wait(lambda page: page.age(1) > 0.5, "a GPU that tells nothing")
-        machine.wait(lambda page: ", since" not in machine.command("fake", "nvml", "status"), "the end of these")
-    machine.heal()
-    machine.reopen()
+        machine.heal()
+        machine.reopen()
+        machine.wait(lambda page: page.age(1) < 0.5, "a GPU that tells something again")
 
 
 def flaky(machine):
@@ -148,14 +149,12 @@ def struct_version(machine):
 
 
 def old_driver(machine):
-    machine.profile.write_text(OLD)
-    machine.reopen()
+    machine.reopen(OLD)
     machine.wait(lambda page: page.all("gpu_driver_info", gpu_driver_version="450.80.02") and all(
         page.one("gpu_power_draw_watts", gpu_index=str(gpu)) and page.all(
             "gpu_memory_used_bytes", gpu_index=str(gpu)) for gpu in range(GPUS)), "values of the old driver")
     machine.wait(lambda page: not page.all("gpu_sm_active_ratio"), "no GPM")
-    machine.profile.write_text(PROFILE)
-    machine.reopen()
+    machine.reopen(PROFILE)
 
 
 def permission(machine):
@@ -238,16 +237,14 @@ def wrong(machine, reading, words, name, reason):
     before = machine.rejected(machine.wait(lambda page: page.fresh(5, name), "a good value"))
     machine.fail(f"gpu=5 mode=wrong_value reading={reading} value={words}")
     machine.wait(lambda page: page.stale(5, name) and machine.rejected(page) > before, "a rejected reading")
-    event = machine.event("gpulens.quality", gpu=5)
+    machine.event("gpulens.quality", gpu=5, gpulens_reason=reason)
     machine.heal()
-    reasons = {e["attributes"].get("gpulens.reason", e["attributes"].get("reason")) for e in machine.events("gpulens.quality")}
-    assert reason in reasons, (reasons, event)
 
 
 def energy_backward(machine):
-    machine.fail("gpu=6 mode=energy_backward amount=100000 for=1s")
-    event = machine.event("gpulens.quality", gpu=6)
-    assert "counter_decreased" in json.dumps(event), event
+    machine.fail("gpu=6 mode=energy_backward amount=100000")
+    machine.event("gpulens.quality", gpu=6, gpulens_reason="counter_decreased")
+    machine.heal()
 
 
 def kill_at_start(machine):

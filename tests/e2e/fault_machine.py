@@ -161,9 +161,12 @@ class Machine:
         assert self.agent.get("/-/reload", method="POST").status == 200
         self.whole()
 
-    def reopen(self):
-        """As an operator does around work on the driver: what the library was asked and learnt is forgotten."""
+    def reopen(self, profile=None):
+        """As an operator does around work on the driver: what the library was asked and learnt is forgotten. Another profile
+        comes while nobody reads, or a driver process that goes on would read half of each."""
         self.command("driver", "release", "--for", "1m")
+        if profile:
+            self.profile.write_text(profile)
         self.command("driver", "resume")
 
     def wait(self, question, what):

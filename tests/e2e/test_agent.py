@@ -210,7 +210,7 @@ class Locked(unittest.TestCase):
         return "Basic " + base64.b64encode(f"alice:{word}".encode()).decode()
 
     def test_who_may_read(self):
-        with Agent(config=f"http: {{web_config: {self.web}}}\n", tls=self.tls) as agent:
+        with Agent(config=f"http: {{web_config: {self.web}}}\n", tls=self.tls, authorization=self.as_alice("secret")) as agent:
             ask = lambda **headers: agent.get("/metrics", tls=self.tls, **headers).status
             self.assertEqual(ask(), 401)
             self.assertEqual(ask(Authorization=self.as_alice("wrong")), 401)

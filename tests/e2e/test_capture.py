@@ -267,15 +267,38 @@ class Command(Case):
         said, _ = self.capture(PROFILES / "l4.yaml", "--gpu", "5", code=2, seconds="1s")
         self.assertIn("GPU 5 is not on this machine", said)
 
-    def test_ctrl_c_keeps_what_is_there(self):
+    def cut(self, interrupt, *arguments):
+        """What a recording has that `interrupt` ends, which gets the process and how to await that GPU 1 was read."""
         out = self.folder / "cut.yaml"
-        process = subprocess.Popen([BINARY, "capture", "nvml", "--for", "1h", "--library", "simulated", "-o", out],
+        process = subprocess.Popen([BINARY, "capture", "nvml", "--for", "1h", "--library", "simulated", "-o", out, *arguments],
                                    env={**os.environ, "GPULENS_FAKE_NVML": str(PROFILES / "l4.yaml"), "TMPDIR": str(self.folder)},
                                    stderr=subprocess.DEVNULL)
-        wait_until(lambda: [f for f in self.folder.glob("gpulens-capture-*") if b"PowerUsage" in f.read_bytes()])
-        process.send_signal(signal.SIGINT)
+        self.addCleanup(process.wait)
+        self.addCleanup(process.kill)
+        interrupt(process, lambda: wait_until(lambda: [
+            f for f in self.folder.glob("gpulens-capture-*") if b"\tgpu1\tnvmlDeviceGetPowerUsage" in f.read_bytes()]))
         self.assertEqual(process.wait(20), 130)
-        self.assertEqual(len(load(out)["gpus"]), 2)
+        return load(out)
+
+    def test_ctrl_c_keeps_what_is_there(self):
+        def interrupt(process, read):
+            read()
+            process.send_signal(signal.SIGINT)
+        self.assertEqual(len(self.cut(interrupt)["gpus"]), 2)
+
+    def test_ctrl_c_keeps_what_was_read_before_the_first_word_of_the_driver_process(self):
+        def interrupt(process, read):
+            children = pathlib.Path(f"/proc/{process.pid}/task/{process.pid}/children")
+            wait_until(children.read_text, what="a driver process")
+            process.send_signal(signal.SIGSTOP)  # It hears nothing of what is read from now on.
+            read()
+            process.send_signal(signal.SIGINT)
+            process.send_signal(signal.SIGCONT)
+        for _ in range(3):
+            recording = self.cut(interrupt, "--gpu", "0", "1")
+            self.assertEqual(len(recording["gpus"]), 2)
+            self.assertNotIn("trouble", recording)
+            (self.folder / "cut.yaml").unlink()
 
 
 if __name__ == "__main__":

@@ -40,8 +40,9 @@ enum class Http2Error : uint32_t {
 class Http2Handler {
  public:
   // A whole header block. On the client's side: the answer's (also 1xx), then perhaps trailers; on the
-  // server's: a new stream, then perhaps trailers. `too_large`: above a limit, `fields` are only those before
-  // it. `ended`: the peer says no more on this stream.
+  // server's: a new stream, then perhaps trailers. The first block of a stream has its :status or :method;
+  // trailers may be empty. `too_large`: above a limit, `fields` are only those before it. `ended`: the peer
+  // says no more on this stream.
   virtual void OnFields(int32_t stream, const Http2Fields& fields, bool ended, bool too_large) = 0;
   // Body bytes, valid during the call.
   virtual void OnData(int32_t stream, std::string_view bytes) = 0;

@@ -146,6 +146,30 @@ TEST(Http2Session, ADrainingServerEndsWhatHasBegun) {
   EXPECT_TRUE(client.finished());
 }
 
+TEST(Http2Session, EmptyTrailersEndTheRequest) {
+  Server server;
+  ASSERT_TRUE(server.session.Feed(
+      std::string(kPreface) + Frame(kSettings, 0, 0) + Frame(kHeaders, kEndHeaders, 1, CallFields("/x")) +
+          Frame(kData, 0, 1, "12345") + Frame(kHeaders, kEndHeaders | kEndStream, 1),
+      {}));
+  EXPECT_THAT(server.told.log, ElementsAre("fields 1", "fields 1 end"));
+  EXPECT_EQ(server.told.last.size(), 0u);
+  EXPECT_EQ(GoawayError(server.Says()), -1);
+}
+
+TEST(Http2Session, EmptyFieldsBeginNothing) {
+  Server server;
+  ASSERT_TRUE(server.session.Feed(
+      std::string(kPreface) + Frame(kSettings, 0, 0) + Frame(kHeaders, kEndHeaders | kEndStream, 1), {}));
+  EXPECT_THAT(server.told.log, Not(Contains(StartsWith("fields"))));
+  Told ours;
+  Http2Session client(Http2Session::Side::kClient, {}, ours);
+  ASSERT_EQ(client.Request(Post(), BodyOf("x")), 1);
+  Drained(client);
+  ASSERT_TRUE(client.Feed(Frame(kSettings, 0, 0) + Frame(kHeaders, kEndHeaders | kEndStream, 1), {}));
+  EXPECT_THAT(ours.log, Not(Contains(StartsWith("fields"))));
+}
+
 // Fields above the limit are told as such, and the connection goes on.
 TEST(Http2Session, LargeFieldsAreLeftOut) {
   Http2Limits limits;

@@ -160,8 +160,7 @@ int RunCapture(const CaptureOptions& options) {
       Capture(request, [] { return stop_requested != 0; }, [&](const CaptureProgress& p) { line.Show(p); });
   line.End();
   if (!outcome) {
-    int code = outcome.error().code == Code::kInvalidArgument ? 2 : stop_requested ? 130 : 1;
-    return Complain(outcome.error().detail, code);
+    return Complain(outcome.error().detail, outcome.error().code == Code::kInvalidArgument ? 2 : 1);
   }
   nvml::Recording& recording = outcome->recording;
   recording.made_by = "gpulens " + std::string(Version());

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstdlib>
+#include <optional>
 #include <utility>
 
 #include "base/fd.h"
@@ -130,12 +131,17 @@ std::string Joined(const std::vector<std::string>& sentences) {
   return out.substr(0, 1000);
 }
 
+// How many of the GPUs that were asked for the library has; nothing when it was not told.
+std::optional<unsigned> CountOf(const nvml::Recording& recording) {
+  auto count = recording.system.find("nvmlDeviceGetCount_v2");
+  if (count == recording.system.end() || count->second.first.values.empty()) return std::nullopt;
+  return ParseInt<unsigned>(count->second.first.values[0]);
+}
+
 // What is wrong with what has come in; empty: nothing.
 std::string Missing(const nvml::Recording& recording) {
   if (recording.gpus.empty()) return "no GPU answered";
-  auto count = recording.system.find("nvmlDeviceGetCount_v2");
-  if (count == recording.system.end() || count->second.first.values.empty()) return {};
-  unsigned gpus = ParseInt<unsigned>(count->second.first.values[0]).value_or(0);
+  unsigned gpus = CountOf(recording).value_or(0);
   if (gpus <= nvml::kMaxRecordedGpus) return {};
   return std::to_string(gpus) + " GPUs are here: the first 16 were recorded, --gpu chooses others";
 }
@@ -152,8 +158,11 @@ Result<CaptureOutcome> Capture(const CaptureRequest& request, const std::functio
   Duration done{0};
   {
     Session session(request, spool.path());
-    started = session.Start(stopped);
     Instant begin = RealClock().Now();
+    started = session.Start(stopped);
+    if (started.ok()) begin = RealClock().Now();
+    else done = RealClock().Now() - begin;
+    outcome.interrupted = !started.ok() && stopped();
     while (started.ok() && done < request.length) {
       session.Turn();
       done = RealClock().Now() - begin;
@@ -169,16 +178,17 @@ Result<CaptureOutcome> Capture(const CaptureRequest& request, const std::functio
   nvml::Spool read = nvml::ReadSpool(text);
   if (!read.library_error.empty()) return Status{Code::kUnavailable, read.library_error};
   outcome.recording = std::move(read.recording);
-  if (size_t found = outcome.recording.gpus.size();
-      found < request.gpus.size() && outcome.recording.system.contains("nvmlDeviceGetCount_v2")) {
+  if (auto count = CountOf(outcome.recording); count && *count < request.gpus.size()) {
     return Status{Code::kInvalidArgument,
-                  "GPU " + std::to_string(request.gpus[found]) + " is not on this machine"};
+                  "GPU " + std::to_string(request.gpus[*count]) + " is not on this machine"};
   }
-  if (!started.ok()) return started;
   std::string missing = Missing(outcome.recording);
   if (outcome.recording.gpus.empty()) {
+    if (!started.ok()) return started;
     return Status{Code::kUnavailable, trouble.empty() ? missing : Joined(trouble)};
   }
+  // The driver process may have read GPUs before its word that the library is open was heard here.
+  if (!started.ok() && !outcome.interrupted) trouble.push_back(started.detail);
   if (!missing.empty()) trouble.push_back(missing);
   if (read.full) trouble.push_back("there was more than a recording holds: its end is missing");
   outcome.recording.trouble = Joined(trouble);
