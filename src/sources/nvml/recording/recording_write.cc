@@ -10,16 +10,16 @@ namespace gpulens::nvml {
 namespace {
 
 // Lists of rows, by how many values a row has.
-struct Rows {
+struct RowsOfCall {
   std::string_view words;
   size_t width;
 };
-constexpr Rows kRows[] = {
+constexpr RowsOfCall kRows[] = {
     {"RunningProcesses_v3", 4}, {"RunningProcesses_v2", 4},         {"RunningProcesses", 2},
     {"ProcessUtilization", 5},  {"GetProcessesUtilizationInfo", 7},
 };
 
-bool Plain(std::string_view text) {
+bool IsPlain(std::string_view text) {
   if (text.empty() || text == "-" || text == "ok" || text == "null" || text == "Null" || text == "NULL" ||
       CodeOfWord(text) >= 0) {
     return false;
@@ -57,7 +57,7 @@ void AppendQuoted(std::string& out, std::string_view text) {
 }
 
 void AppendText(std::string& out, std::string_view text) {
-  if (Plain(text)) out += text;
+  if (IsPlain(text)) out += text;
   else AppendQuoted(out, text);
 }
 
@@ -74,7 +74,7 @@ void AppendSeconds(std::string& out, double seconds) {
 }
 
 size_t WidthOf(std::string_view question) {
-  for (const Rows& rows : kRows) {
+  for (const RowsOfCall& rows : kRows) {
     if (BaseOf(question).ends_with(rows.words)) return rows.width;
   }
   return 0;
