@@ -282,7 +282,7 @@ def kill_while_releasing(machine):
     said = release.communicate(timeout=60)[0].decode()
     assert "released" in said, said
     wait_until(lambda: not machine.agent.driver_pid(), what="no process")
-    machine.command("driver", "resume")
+    machine.resume()
 
 
 def stopped(machine):

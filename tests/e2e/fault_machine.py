@@ -167,7 +167,14 @@ class Machine:
         self.command("driver", "release", "--for", "1m")
         if profile:
             self.profile.write_text(profile)
+        self.resume()
+
+    def resume(self):
+        """Ends a release. Both are awaited: a page of before the release looks well, and a driver process that only begins to
+        open its library is given 30 s for it, whatever becomes of it."""
+        self.wait(lambda page: page.one("gpulens_collector_up", collector="nvidia") == 0, "the release")
         self.command("driver", "resume")
+        self.wait(lambda page: page.one("gpulens_collector_up", collector="nvidia") == 1, "the library open again")
 
     def wait(self, question, what):
         return self.scraper.wait(question, what)

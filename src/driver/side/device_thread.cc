@@ -12,6 +12,8 @@ namespace {
 // Only touched pages cost memory; libraries keep buffers of many KiB on the stack.
 constexpr size_t kStackBytes = 512 * 1024;
 constexpr Duration kLongestRetry = std::chrono::seconds(30);
+// The agent reads once in an interval, or has not been given time to: soon after, and not at once.
+constexpr Duration kRoomPause = std::chrono::milliseconds(20);
 
 class DeviceThread {
  public:
@@ -56,7 +58,7 @@ class DeviceThread {
     head.device = index_;
     head.state = attached.state;
     head.code = attached.code;
-    shared_->Send(encoder_.Encode(head, facts));
+    shared_->Deliver(encoder_.Encode(head, facts));
   }
 
   void CountCalls() {
@@ -85,11 +87,24 @@ void* RunThread(void* argument) {
 
 }  // namespace
 
-bool DriverShared::Send(std::span<const std::byte> message) noexcept {
+bool DriverShared::TrySend(std::span<const std::byte> message) noexcept {
   ssize_t sent = ::send(socket_, message.data(), message.size(), MSG_DONTWAIT | MSG_NOSIGNAL);
-  if (sent == static_cast<ssize_t>(message.size())) return true;
+  return sent == static_cast<ssize_t>(message.size());
+}
+
+bool DriverShared::Send(std::span<const std::byte> message) noexcept {
+  if (TrySend(message)) return true;
   dropped.fetch_add(1, std::memory_order_relaxed);
   return false;
+}
+
+bool DriverShared::Deliver(std::span<const std::byte> message) {
+  while (!TrySend(message)) {
+    if (SleepUntil((RealClock().Now() + kRoomPause).boot_ns)) continue;
+    dropped.fetch_add(1, std::memory_order_relaxed);
+    return false;
+  }
+  return true;
 }
 
 bool DriverShared::SleepUntil(int64_t boot_ns) {

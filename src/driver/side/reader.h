@@ -81,6 +81,9 @@ class DriverShared final : public Outbox {
   explicit DriverShared(int socket) noexcept : socket_(socket) {}
 
   bool Send(std::span<const std::byte> message) noexcept override;
+  // For what is told once, such as an event or which device this is: waits until there is room. False when
+  // the driver ends before. Not for the main thread, whose heartbeat must not wait.
+  bool Deliver(std::span<const std::byte> message);
   // Sleeps until `boot_ns`; false when the driver ends.
   bool SleepUntil(int64_t boot_ns);
   // Tells the threads to end and waits up to `patience` for those that can.
@@ -92,6 +95,8 @@ class DriverShared final : public Outbox {
   std::atomic<uint64_t> calls{0}, dropped{0};
 
  private:
+  bool TrySend(std::span<const std::byte> message) noexcept;
+
   int socket_;
   std::mutex mutex_;
   std::condition_variable changed_;

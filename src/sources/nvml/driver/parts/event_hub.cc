@@ -26,9 +26,10 @@ struct EventThread {
       DeviceEvent event;
       auto outcome = hub->has_devices() ? hub->Wait(caller, kWaitMs, event) : EventHub::Outcome::kBroken;
       if (outcome == EventHub::Outcome::kBroken) resume_ns = (RealClock().Now() + kRest).boot_ns;
-      // The agent may have gone meanwhile, and its socket with it.
+      // The agent may have gone meanwhile, and its socket with it. The library tells an event once, and keeps
+      // those that follow while this one waits for room.
       if (outcome == EventHub::Outcome::kEvent && shared->SleepUntil(0))
-        shared->Send(EncodeEvents(encoder, event.entity, std::span(&event, 1)));
+        shared->Deliver(EncodeEvents(encoder, event.entity, std::span(&event, 1)));
     }
   }
 };
