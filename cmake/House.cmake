@@ -32,6 +32,9 @@ add_custom_target(e2e_programs)  # what the other tests run
 add_custom_target(tests)         # all of them
 add_dependencies(tests unit_tests e2e_programs)
 
+# Sources that their folder's library leaves to another one.
+set(house_elsewhere)
+
 # house_library(name [DIR folder] [DEPS targets…] [PRIVATE_DEPS targets…] [TEST_DEPS targets…])
 # `name` is the folder below src/ with "/" as "_"; its target is gpulens_<name>.
 function(house_library name)
@@ -46,6 +49,7 @@ function(house_library name)
     list(FILTER ${kind}s INCLUDE REGEX "_${kind}\\.cc$")
   endforeach()
   list(FILTER sources EXCLUDE REGEX "_(test|bench|fuzz|main)\\.cc$")
+  list(REMOVE_ITEM sources ${house_elsewhere})
 
   set(target gpulens_${name})
   if(sources)

@@ -28,7 +28,7 @@ constexpr Duration kAgentPatience = seconds(3);
 constexpr int kLooks = 3;
 constexpr Duration kPause = seconds(3);
 
-constexpr const char* kFooter = R"(
+constexpr const char* kCheckCommandFooter = R"(
   gpulens check gpu_temperature nvlink_status
   gpulens check gpu_temperature=80,88 --format json
   gpulens check gpu_num --critical 8
@@ -244,7 +244,7 @@ void AddCheck(CLI::App& app, CheckOptions& options, int& code) {
   check->add_option("--config", options.config_file, "Configuration file (YAML)")->type_name("FILE");
   check->add_flag("--demo", options.demo, "Simulated GPUs");
   check->add_flag("--list", options.list, "Every check with its thresholds");
-  check->footer(kFooter);
+  check->footer(kCheckCommandFooter);
   check->callback([&options, &code] { code = RunCheck(options); });
 }
 

@@ -19,7 +19,7 @@
 namespace gpulens {
 namespace {
 
-constexpr const char* kFooter = R"(
+constexpr const char* kBenchFooter = R"(
   gpulens bench serve http://127.0.0.1:8000                              200 requests, 8 at a time
   gpulens bench serve http://gpu7:8000/v1 --concurrency 32 --requests 2000
   gpulens bench serve http://gpu7:8000/v1 --rate 12 --duration 2m --slo ttft=500ms --slo itl=50ms
@@ -33,7 +33,7 @@ result is of what was done)";
 
 constexpr auto kProgressEvery = std::chrono::milliseconds(100);
 
-int Complain(const std::string& text, int code) {
+int ComplainOfBench(const std::string& text, int code) {
   ::dprintf(STDERR_FILENO, "gpulens bench: %s\n", text.c_str());
   return code;
 }
@@ -101,12 +101,12 @@ void Await(const BenchOptions& options, const LoadPlan& plan, IoLoop& loop, cons
 
 int Run(const BenchOptions& options) {
   auto plan = MakeBenchPlan(options);
-  if (!plan) return Complain(plan.error().detail, 2);
+  if (!plan) return ComplainOfBench(plan.error().detail, 2);
   IoLoop loop;
   loop.Start();
   if (plan->load.model.empty()) {
     auto model = AskForModel(loop, *plan);
-    if (!model) return Complain(model.error().detail, 1);
+    if (!model) return ComplainOfBench(model.error().detail, 1);
     plan->load.model = std::move(*model);
   }
   BenchMeter meter(plan->load, options.energy);
@@ -115,7 +115,7 @@ int Run(const BenchOptions& options) {
     auto opened = BenchStore::Open(options.store, plan->load, options.engine, meter.monitor());
     if (!opened) {
       const Status& why = opened.error();
-      return Complain("--store: " + why.detail, why.code == Code::kInvalidArgument ? 2 : 1);
+      return ComplainOfBench("--store: " + why.detail, why.code == Code::kInvalidArgument ? 2 : 1);
     }
     store = std::move(*opened);
   }
@@ -123,7 +123,7 @@ int Run(const BenchOptions& options) {
   auto run = std::make_unique<LoadRun>(loop, plan->load, [&ended] { ended.Raise(); }, store.get());
   // The signal may come when the run is gone: the loop is stopped first.
   if (Status status = loop.OnSignal(SIGINT, [&run] { run->Stop(); }); !status.ok())
-    return Complain(status.detail, 1);
+    return ComplainOfBench(status.detail, 1);
   loop.Call([&run] { run->Start(); });
   Await(options, plan->load, loop, *run, ended);
   LoadRecord record;
@@ -137,7 +137,7 @@ int Run(const BenchOptions& options) {
   const BenchResult result{plan->load, record, summary, energy, stored};
   const std::string text = options.json ? ResultJson(result) : ResultText(result);
   std::fputs(text.c_str(), stdout);
-  if (std::fflush(stdout) != 0) return Complain("the result could not be written", 1);
+  if (std::fflush(stdout) != 0) return ComplainOfBench("the result could not be written", 1);
   if (record.stopped) return 130;
   return record.errors.empty() && (!stored || stored->lost == 0) ? 0 : 1;
 }
@@ -202,7 +202,7 @@ void AddBench(CLI::App& app, int& code) {
       bench->add_subcommand("serve", "An OpenAI-compatible endpoint: TTFT, ITL, goodput, tokens/s, J/token.");
   auto options = std::make_shared<BenchOptions>();
   AddOptions(*serve, *options);
-  serve->footer(kFooter);
+  serve->footer(kBenchFooter);
   serve->callback([options, &code] { code = Run(*options); });
 }
 

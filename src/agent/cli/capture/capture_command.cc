@@ -19,7 +19,7 @@
 namespace gpulens {
 namespace {
 
-constexpr const char* kFooter = R"(
+constexpr const char* kCaptureFooter = R"(
   gpulens capture nvml                              60 s of this machine, into gpulens-nvml-TIME.yaml
   gpulens capture nvml --for 5m --every 10s -o node7.yaml --gpu 0 3
   GPULENS_FAKE_NVML=node7.yaml gpulens agent --demo the machine again, without the machine
@@ -36,7 +36,7 @@ constexpr Duration kShortestEvery = std::chrono::milliseconds(100);
 volatile sig_atomic_t stop_requested = 0;
 void RequestStop(int) { stop_requested = 1; }
 
-int Complain(const std::string& sentence, int code) {
+int ComplainOfCapture(const std::string& sentence, int code) {
   std::string text;
   AppendPrintable(text, sentence);
   ::dprintf(STDERR_FILENO, "gpulens capture: %s\n", text.c_str());
@@ -122,17 +122,17 @@ int Write(const CaptureOptions& options, const CaptureOutcome& outcome) {
   // Readings of one round are one moment.
   std::string text = nvml::WriteRecording(recording, std::min(recording.every / 4, 0.25));
   if (Result<nvml::Recording> again = nvml::ReadRecording(text); !again)
-    return Complain("what was recorded cannot be replayed: " + again.error().detail +
-                        "; a longer --every or fewer GPUs may help",
-                    1);
+    return ComplainOfCapture("what was recorded cannot be replayed: " + again.error().detail +
+                                 "; a longer --every or fewer GPUs may help",
+                             1);
   std::string path =
       options.file.empty() ? "gpulens-nvml-" + UtcNow("%Y%m%dT%H%M%SZ") + ".yaml" : options.file;
   if (path == "-") {
     bool written =
         std::fwrite(text.data(), 1, text.size(), stdout) == text.size() && std::fflush(stdout) == 0;
-    if (!written) return Complain("standard output cannot be written", 1);
+    if (!written) return ComplainOfCapture("standard output cannot be written", 1);
   } else if (Status status = WriteFileAtomically(path, text); !status.ok()) {
-    return Complain(status.detail, 1);
+    return ComplainOfCapture(status.detail, 1);
   }
   if (!options.quiet) {
     ::dprintf(STDERR_FILENO,
@@ -142,7 +142,8 @@ int Write(const CaptureOptions& options, const CaptureOutcome& outcome) {
               CountChanges(recording), recording.events.size(), recording.identity_kept ? "kept" : "made up",
               path.c_str());
   }
-  if (!recording.trouble.empty()) return Complain("only a part could be recorded: " + recording.trouble, 1);
+  if (!recording.trouble.empty())
+    return ComplainOfCapture("only a part could be recorded: " + recording.trouble, 1);
   return outcome.interrupted ? 130 : 0;
 }
 
@@ -150,7 +151,7 @@ int Write(const CaptureOptions& options, const CaptureOutcome& outcome) {
 
 int RunCapture(const CaptureOptions& options) {
   CaptureRequest request{};
-  if (std::string error = ReadOptions(options, request); !error.empty()) return Complain(error, 2);
+  if (std::string error = ReadOptions(options, request); !error.empty()) return ComplainOfCapture(error, 2);
   static_cast<void>(SetLogLevels("error"));
   struct sigaction action{};
   action.sa_handler = RequestStop;
@@ -160,7 +161,7 @@ int RunCapture(const CaptureOptions& options) {
       Capture(request, [] { return stop_requested != 0; }, [&](const CaptureProgress& p) { line.Show(p); });
   line.End();
   if (!outcome) {
-    return Complain(outcome.error().detail, outcome.error().code == Code::kInvalidArgument ? 2 : 1);
+    return ComplainOfCapture(outcome.error().detail, outcome.error().code == Code::kInvalidArgument ? 2 : 1);
   }
   nvml::Recording& recording = outcome->recording;
   recording.made_by = "gpulens " + std::string(Version());
@@ -184,7 +185,7 @@ void AddCapture(CLI::App& app, CaptureOptions& options, int& code) {
       ->type_name("L");
   capture->add_flag("--keep-identity", options.keep_identity, "UUIDs, serial numbers and pids as they are");
   capture->add_flag("-q,--quiet", options.quiet, "No progress, no summary");
-  capture->footer(kFooter);
+  capture->footer(kCaptureFooter);
   capture->callback([&options, &code] { code = RunCapture(options); });
 }
 

@@ -12,6 +12,7 @@
 
 #include "agent/cli/collect/collect_command.h"
 #include "agent/cli/collect/engine_target.h"
+#include "agent/cli/collect/older_options.h"
 #include "agent/config/text/value_parse.h"
 #include "agent/plugin_tables.h"
 #include "base/log.h"
@@ -106,13 +107,8 @@ struct AliasOptions {
   bool dry_run = false;            // say what would be run
 };
 
-// Options of that project without a meaning here, and why.
-struct Ignored {
-  const char* option;
-  bool flag;
-  const char* why;
-};
-constexpr Ignored kIgnored[] = {
+// Options of that project without a meaning here.
+constexpr IgnoredOption kIgnored[] = {
     {"--collect-interval", false, "every reading of the interval counts, none is picked; see --interval"},
     {"--vendor", false, "the command says the vendor"},
     {"--log-folder", false, "the log goes to standard error"},
@@ -155,14 +151,6 @@ std::string_view KeyOf(const CommandAlias& alias) {
     }
   }
   return {};
-}
-
-// The project's levels are words of Python, "WARNING".
-std::string LevelsOf(std::string text) {
-  std::transform(text.begin(), text.end(), text.begin(),
-                 [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; });
-  if (text == "warning") return "warn";
-  return text == "critical" ? "error" : text;
 }
 
 int Complain(const CommandAlias& alias, const std::string& sentence) {
@@ -241,13 +229,13 @@ int RunAlias(const CommandAlias& alias, AliasOptions options) {
     return 0;
   }
   // What is printed is data; the log says only what went wrong.
-  Status levels = SetLogLevels(options.log_level.empty() ? "error" : LevelsOf(options.log_level));
+  Status levels = SetLogLevels(options.log_level.empty() ? "error" : OlderLogLevels(options.log_level));
   if (!levels) return Complain(alias, "--log-level: " + levels.detail);
   return RunCollect(collect);
 }
 
 void AddIgnored(CLI::App& command, const CommandAlias& alias) {
-  for (const Ignored& ignored : kIgnored) {
+  for (const IgnoredOption& ignored : kIgnored) {
     auto say = [&alias, &ignored] {
       ::dprintf(STDERR_FILENO, "gpulens %.*s: %s does nothing here: %s\n",
                 static_cast<int>(alias.name.size()), alias.name.data(), ignored.option, ignored.why);

@@ -39,4 +39,11 @@ void OlderResource::AddTo(std::vector<FlagValue>& flags) const {
   flags.push_back({"-o metric_resource_attributes", "resource.attributes", std::move(all)});
 }
 
+std::string OlderLogLevels(std::string text) {
+  std::ranges::transform(text, text.begin(),
+                         [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; });
+  if (text == "warning") return "warn";
+  return text == "critical" ? "error" : text;
+}
+
 }  // namespace gpulens

@@ -14,6 +14,16 @@ namespace gpulens {
 // The sink's own name of an option: otel_endpoint of the sink otlp is its endpoint.
 std::string_view SinkOptionOf(std::string_view sink, std::string_view given);
 
+// An option of older tools that has no meaning here, and why.
+struct IgnoredOption {
+  const char* option;
+  bool flag;
+  const char* why;
+};
+
+// Levels of a log in their words, those of Python ("WARNING"), as ours ("warn").
+std::string OlderLogLevels(std::string text);
+
 // metric_resource_attributes.KEY and log_resource_attributes.KEY, which any sink may be given: attributes of
 // the one resource that metrics and logs have here.
 class OlderResource {

@@ -22,7 +22,7 @@ using engine_page::AllEngines;
 using engine_page::Engine;
 using engine_page::EnginePageSeries;
 
-constexpr const char* kFooter = R"(
+constexpr const char* kEnginesFooter = R"(
   gpulens engines list                                        every engine that is known
   gpulens engines list vllm                                   its roles and their families
   gpulens engines check http://127.0.0.1:8000/metrics         what is known on a page, and what is not
@@ -181,7 +181,7 @@ void AddEngines(CLI::App& app, EnginesOptions& options, int& code) {
   CLI::App* engines =
       app.add_subcommand("engines", "LLM engines: which are known, and what a page of one says.");
   engines->require_subcommand(1);
-  engines->footer(kFooter);
+  engines->footer(kEnginesFooter);
   CLI::App* list = engines->add_subcommand("list", "Every engine that is known, or the roles of one.");
   list->add_option("ENGINE", options.name, "One of them: its roles and their families");
   list->add_option("--format", options.format, "table, md (docs/engines.md) or json")

@@ -51,7 +51,7 @@ gpulens.experiment() itself writes into this same run. Python is told not to hol
 Exit: the program's own code, 128 + n when signal n ended it · 126, 127 it cannot be started · 1 the run cannot be
 kept · 2 wrong use)";
 
-int Complain(const std::string& sentence, int code) {
+int ComplainOfRun(const std::string& sentence, int code) {
   std::string text;
   AppendPrintable(text, sentence);
   ::dprintf(STDERR_FILENO, "gpulens run: %s\n", text.c_str());
@@ -79,7 +79,8 @@ class Output {
   Output(Recorder& recorder, const std::string& log) : recorder_(recorder) {
     Status made = MakeFoldersAbove(log);
     if (made) log_.reset(::open(log.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0640));
-    if (!log_) Complain("no log is kept: " + (made ? ErrnoStatus("open " + log, errno) : made).detail, 0);
+    if (!log_)
+      ComplainOfRun("no log is kept: " + (made ? ErrnoStatus("open " + log, errno) : made).detail, 0);
   }
 
   void Add(int stream, std::string_view bytes) {
@@ -106,7 +107,7 @@ class Output {
       if (written > 0) {
         bytes.remove_prefix(static_cast<size_t>(written));
       } else if (errno != EINTR) {
-        Complain("the log ends here: " + ErrnoStatus("write", errno).detail, 0);
+        ComplainOfRun("the log ends here: " + ErrnoStatus("write", errno).detail, 0);
         log_.reset();
       }
     }
@@ -184,24 +185,24 @@ Result<std::vector<std::string>> ProgramFor(const std::vector<std::string>& comm
 }
 
 int RunProgram(const RunCommandOptions& options) {
-  if (options.command.empty()) return Complain("what?   gpulens run train.py …   gpulens run --help", 2);
+  if (options.command.empty()) return ComplainOfRun("what?   gpulens run train.py …   gpulens run --help", 2);
   if (options.command.front().starts_with('-'))
-    return Complain("no option " + options.command.front() + ".   gpulens run --help", 2);
+    return ComplainOfRun("no option " + options.command.front() + ".   gpulens run --help", 2);
   for (const auto* pairs : {&options.tags, &options.params}) {
     for (const std::string& text : *pairs) {
-      if (!Pair(text)) return Complain("\"" + text + "\": expected KEY=VALUE", 2);
+      if (!Pair(text)) return ComplainOfRun("\"" + text + "\": expected KEY=VALUE", 2);
     }
   }
   auto program = ProgramFor(options.command);
   if (!program)
-    return Complain(program.error().detail, program.error().code == Code::kPermissionDenied ? 126 : 127);
+    return ComplainOfRun(program.error().detail, program.error().code == Code::kPermissionDenied ? 126 : 127);
   BlockHandedSignals();
   auto recording = Prepare(options, *program);
-  if (!recording) return Complain(recording.error().detail, 2);
+  if (!recording) return ComplainOfRun(recording.error().detail, 2);
   const std::string database = recording->database;
   const ExperimentEnergyMeter energy = recording->energy;
   auto recorder = Recorder::Begin(*std::move(recording));
-  if (!recorder) return Complain("the run cannot be kept: " + recorder.error().detail, 1);
+  if (!recorder) return ComplainOfRun("the run cannot be kept: " + recorder.error().detail, 1);
   Recorder& run = **recorder;
   for (const std::string& text : options.tags) run.Tag(Pair(text)->first, Pair(text)->second);
   for (const std::string& text : options.params) run.Param(Pair(text)->first, ValueOf(Pair(text)->second));
@@ -218,10 +219,10 @@ int RunProgram(const RunCommandOptions& options) {
     end.outcome = kFailed, end.reason = status.error().detail, end.exit_code = 126, end.decides = true;
   if (energy) end.energy = ToRow(AskEnergy(energy, true));
   Status left = run.Leave(end, kEndTime);
-  if (!left) Complain("the end of the run is not kept: " + left.detail, 0);
+  if (!left) ComplainOfRun("the end of the run is not kept: " + left.detail, 0);
   if (uint64_t dropped = run.health().dropped; dropped != 0)
-    Complain(std::to_string(dropped) + " values did not fit into the queue and are not kept", 0);
-  if (!status) return Complain(status.error().detail, 126);
+    ComplainOfRun(std::to_string(dropped) + " values did not fit into the queue and are not kept", 0);
+  if (!status) return ComplainOfRun(status.error().detail, 126);
   if (!options.quiet && output.within_line()) ::dprintf(STDERR_FILENO, "\n");
   if (!options.quiet) Summarize(database, run.run_id());
   return static_cast<int>(end.exit_code.value_or(1));

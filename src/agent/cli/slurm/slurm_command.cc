@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "agent/cli/collect/collect_command.h"
+#include "agent/cli/collect/older_options.h"
 #include "agent/cli/slurm/record_session.h"
 #include "base/log.h"
 
@@ -24,7 +25,7 @@ struct SlurmCommand {
 constexpr std::string_view kMonitor = "slurm_monitor", kBackfill = "sacct_backfill",
                            kPublish = "sacct_publish", kStrict = "fsacct", kStorage = "storage";
 
-constexpr SlurmCommand kCommands[] = {
+constexpr SlurmCommand kSlurmCommands[] = {
     {"slurm_monitor", "Nodes, CPUs, GPUs, jobs, users and the scheduler of a Slurm cluster, as metrics.",
      "300s", nullptr},
     {"slurm_job_monitor", "Every node and every job of the queue, as records.", "60s", &SendNodesAndJobs},
@@ -51,19 +52,14 @@ struct Typed {
   bool strict = false;
 };
 
-// Options of that project without a meaning here, and why.
-struct Ignored {
-  const char* option;
-  bool flag;
-  const char* why;
-};
-constexpr Ignored kIgnored[] = {
+// Options of that project without a meaning here.
+constexpr IgnoredOption kIgnoredByAll[] = {
     {"--log-folder", false, "the log goes to standard error"},
     {"--stdout", true, "the log goes to standard error, data to --sink"},
     {"--retries", false, "sinks of the network have a queue that tries again"},
     {"--chunk-size", false, "sinks split what they send by themselves"},
 };
-constexpr Ignored kIgnoredBackfill[] = {
+constexpr IgnoredOption kIgnoredBackfill[] = {
     {"--publish-timeout", false, "records go to the sink at once, no program is started for it"},
     {"--concurrently", false, "one sacct at a time, so that the accounting is not loaded"},
 };
@@ -72,14 +68,6 @@ int Complain(std::string_view name, const std::string& sentence) {
   ::dprintf(STDERR_FILENO, "gpulens %.*s: %s\n", static_cast<int>(name.size()), name.data(),
             sentence.c_str());
   return 2;
-}
-
-// The project's levels are words of Python, "WARNING".
-std::string LevelsOf(std::string text) {
-  std::ranges::transform(text, text.begin(),
-                         [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; });
-  if (text == "warning") return "warn";
-  return text == "critical" ? "error" : text;
 }
 
 int Run(const SlurmCommand& spec, RecordCommand command, Typed typed) {
@@ -94,7 +82,7 @@ int Run(const SlurmCommand& spec, RecordCommand command, Typed typed) {
     session.options.emplace_back(pair.substr(0, equals), pair.substr(equals + 1));
   }
   // What is printed is data; the log says only what went wrong.
-  Status levels = SetLogLevels(typed.log_level.empty() ? "error" : LevelsOf(typed.log_level));
+  Status levels = SetLogLevels(typed.log_level.empty() ? "error" : OlderLogLevels(typed.log_level));
   if (!levels) return Complain(spec.name, "--log-level: " + levels.detail);
   if (command) return RunRecordSession(command, session);
   // Numbers go the way of every collector.
@@ -136,7 +124,7 @@ void AddCommon(CLI::App& command, const SlurmCommand& spec, const std::shared_pt
   if (spec.name != kPublish && spec.name != kStorage)
     command.add_option("--programs", session.programs, "The folder of Slurm's programs; default: PATH")
         ->type_name("DIR");
-  for (const Ignored& ignored : kIgnored) {
+  for (const IgnoredOption& ignored : kIgnoredByAll) {
     auto say = [&spec, &ignored] {
       Complain(spec.name, std::string(ignored.option) + " does nothing here: " + ignored.why);
     };
@@ -183,7 +171,7 @@ void AddBackfill(CLI::App& command, const SlurmCommand& spec, const std::shared_
     CLI::App* way = command.add_subcommand(name, help);
     AddCommon(*way, spec, typed);
     way->add_option("--sleep", record.pause, "Between two parts")->type_name("D")->capture_default_str();
-    for (const Ignored& ignored : kIgnoredBackfill) {
+    for (const IgnoredOption& ignored : kIgnoredBackfill) {
       way->add_option_function<std::string>(
              ignored.option,
              [&spec, &ignored](const std::string&) {
@@ -206,7 +194,7 @@ void AddBackfill(CLI::App& command, const SlurmCommand& spec, const std::shared_
 }  // namespace
 
 void AddSlurm(CLI::App& app, int& code) {
-  for (const SlurmCommand& spec : kCommands) {
+  for (const SlurmCommand& spec : kSlurmCommands) {
     CLI::App* command = app.add_subcommand(std::string(spec.name), std::string(spec.help));
     auto typed = std::make_shared<Typed>();
     command->footer(
@@ -224,7 +212,7 @@ void AddSlurm(CLI::App& app, int& code) {
 
 std::vector<std::string_view> SlurmCommandNames() {
   std::vector<std::string_view> names;
-  for (const SlurmCommand& command : kCommands) names.push_back(command.name);
+  for (const SlurmCommand& command : kSlurmCommands) names.push_back(command.name);
   return names;
 }
 
