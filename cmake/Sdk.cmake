@@ -43,15 +43,20 @@ set(GPULENS_SDK_PARTS gpulens_instruments gpulens_sdk_stats gpulens_sdk_efficien
     gpulens_sdk_training)
 
 house_closure(sdk_own sdk_foreign ${GPULENS_SDK_PARTS})
-set(sdk_objects)
+# Its sources are compiled once more, each alone and for shared objects: a program takes whole objects out of an archive, and the
+# Python package, which compiles them so, finds them in ccache (docs/adr/0034-python-package.md).
+set(sdk_sources)
 foreach(target ${sdk_own})
   get_target_property(type ${target} TYPE)
   if(type STREQUAL "STATIC_LIBRARY")
-    list(APPEND sdk_objects $<TARGET_OBJECTS:${target}>)
+    get_target_property(sources ${target} SOURCES)
+    list(APPEND sdk_sources ${sources})
   endif()
 endforeach()
-add_library(gpulens_sdk STATIC ${sdk_objects})
-set_target_properties(gpulens_sdk PROPERTIES LINKER_LANGUAGE CXX)
+add_library(gpulens_sdk STATIC EXCLUDE_FROM_ALL ${sdk_sources})
+target_link_libraries(gpulens_sdk PRIVATE house_flags)
+target_include_directories(gpulens_sdk PRIVATE src include)
+set_target_properties(gpulens_sdk PROPERTIES LINKER_LANGUAGE CXX POSITION_INDEPENDENT_CODE ON CXX_VISIBILITY_PRESET hidden)
 
 # The libraries of the system that some part needs: dep_nghttp2 is libnghttp2.
 set(GPULENS_SDK_SYSTEM)

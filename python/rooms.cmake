@@ -1,5 +1,5 @@
-# The folders of src/ that the Python package is made of. The repository's own build compiles these libraries for shared
-# objects, too, with the same flags, so that ccache has them when the package is built: docs/adr/0034-python-package.md.
+# The folders of src/ that the Python package is made of. The repository's own build compiles the archive of the SDK with the
+# same flags, source by source, so that ccache has them when the package is built: docs/adr/0034-python-package.md.
 set(GPULENS_PYTHON_ROOMS
   base base/buckets base/hash base/hex
   core core/window

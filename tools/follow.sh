@@ -63,7 +63,7 @@ ctest_progress() { # LOG SECONDS
     END {
       for (name in running) names = names " " name
       printf "%d of %d tests done", ended, count
-      if (done > 0 && passed > 5) printf ", %s left", span(int(passed * (all - done) / done))
+      if (done > all / 12) printf ", %s left", span(int(passed * (all - done) / done))
       if (names != "") printf ", running:%s", names
       print ""
     }' tests/costs.tsv "${1%/*}/names.txt" "$1"

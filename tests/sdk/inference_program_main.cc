@@ -102,6 +102,16 @@ bool Same(const InferenceSummary& a, const InferenceSummary& b) {
          Near(a.output_tokens_per_second, b.output_tokens_per_second);
 }
 
+// What went wrong in the first store that could not write all; both are flushed.
+std::string FlushAll() {
+  Status first;
+  for (InferenceStore& store : stores) {
+    Status status = store.Flush(std::chrono::seconds(20));
+    if (first.ok()) first = std::move(status);
+  }
+  return Told(first);
+}
+
 // Whether both stores tell the same of all questions; how many groups and records were compared.
 std::string Compare() {
   using namespace std::chrono_literals;
@@ -177,7 +187,7 @@ std::string Do(std::string_view word, std::string_view rest) {
   }
   InferenceStore& last = stores.back();
   if (word == "bad") return RecordBad(), "ok";
-  if (word == "flush") return Told(last.Flush(std::chrono::seconds(20)));
+  if (word == "flush") return FlushAll();
   if (word == "health") return Health();
   if (word == "count") return Number(last.Count());
   if (word == "clear") return Number(last.Clear());

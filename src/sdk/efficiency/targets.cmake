@@ -9,6 +9,8 @@ add_custom_command(OUTPUT ${specs_rows}
   COMMENT "Table of hardware" VERBATIM)
 house_library(sdk_efficiency DIR src/sdk/efficiency DEPS gpulens_base)
 target_sources(gpulens_sdk_efficiency PRIVATE ${specs_rows})
-target_include_directories(gpulens_sdk_efficiency PRIVATE ${CMAKE_BINARY_DIR}/generated)
+# Of the source and not of the library: the archive of the SDK compiles it, too.
+set_source_files_properties(${CMAKE_SOURCE_DIR}/src/sdk/efficiency/efficiency.cc PROPERTIES
+                            INCLUDE_DIRECTORIES ${CMAKE_BINARY_DIR}/generated)
 add_custom_target(generated_specs DEPENDS ${specs_rows})
 add_dependencies(generated generated_specs)
