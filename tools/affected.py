@@ -163,7 +163,8 @@ def affected_targets(build, suffixes):
 def main(arguments):
     if arguments == ["changes"]:
         changed = changes()
-        print("\n".join([EVERYTHING] if changed is None else sorted(map(str, changed))))
+        for path in [EVERYTHING] if changed is None else sorted(map(str, changed)):
+            print(path)
         return 0
     if arguments == ["since"]:
         last, changed = last_full_check(), changes()
@@ -179,7 +180,8 @@ def main(arguments):
         print(head, compilers(), sep="\t")
         return 0
     if len(arguments) > 2 and arguments[0] == "targets":
-        print("\n".join(affected_targets(arguments[1], arguments[2:])))
+        for name in affected_targets(arguments[1], arguments[2:]):
+            print(name)
         return 0
     print(__doc__, file=sys.stderr)
     return 2
