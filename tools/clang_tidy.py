@@ -3,8 +3,8 @@
 [--changed] BUILD_TREE [WORD…].
 
 Takes the commands of BUILD_TREE/compile_commands.json. A file that was clean is not run again while itself,
-every header of ours that it includes, its command and .clang-tidy stay as they are: BUILD_TREE/tidy_cache
-holds one empty file per such state. With WORDs only files whose path contains one are run, with --changed only
+every header of ours that it includes, its command and .clang-tidy stay as they are: GPULENS_CACHE/clang-tidy
+(~/.cache/gpulens/clang-tidy) holds one empty file per such state, for every checkout of this machine. With WORDs only files whose path contains one are run, with --changed only
 those that are, or include, what has changed since the last full check (tools/affected.py).
 
 Most of the time goes into the standard library's headers, so neighbours are looked at together, as one file that
@@ -29,8 +29,14 @@ GROUP, OPEN = 8, 4  # files looked at together; groups that may still grow
 _DEFINITION = re.compile(r"^(?:class|struct|enum class|enum|union) (\w+)|^(?!namespace|using namespace)[A-Za-z][^=({;\[]*?(?<![:~])\b(\w+)\s*[=({;\[]", re.M)
 
 
+def kept():
+    """Where what took long is kept for other checkouts."""
+    home = pathlib.Path(os.environ.get("XDG_CACHE_HOME") or pathlib.Path.home() / ".cache")
+    return pathlib.Path(os.environ.get("GPULENS_CACHE") or home / "gpulens")
+
+
 def key_of(path, command, version):
-    digest = hashlib.sha256(f"{version}\0{command}\0".encode())
+    digest = hashlib.sha256(f"{version}\0{command.replace(str(tree.ROOT), '.')}\0".encode())
     digest.update((tree.ROOT / ".clang-tidy").read_bytes())
     for file in sorted(affected.closure_of([path])):
         digest.update(str(file.relative_to(tree.ROOT)).encode() + b"\0" + file.read_bytes())
@@ -95,8 +101,8 @@ def main(arguments):
     build, *words = arguments[only_changed:]
     changed = affected.changes() if only_changed else None
     build = pathlib.Path(build).resolve()
-    cache = build / "tidy_cache"
-    cache.mkdir(exist_ok=True)
+    cache = kept() / "clang-tidy"
+    cache.mkdir(parents=True, exist_ok=True)
     (build / "tidy_groups").mkdir(exist_ok=True)
     version = subprocess.run([TOOL, "--version"], capture_output=True, text=True, check=True).stdout
     todo, marks, clean, left_out = {}, {}, 0, 0
