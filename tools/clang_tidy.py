@@ -20,6 +20,7 @@ import re
 import shlex
 import subprocess
 import sys
+import time
 
 import affected
 import tree
@@ -122,7 +123,7 @@ def main(arguments):
         else:
             marks[path] = mark
             todo[path] = arguments_of(entry)
-    failed = 0
+    failed, done, begin, told = 0, 0, time.monotonic(), 0.0
     with concurrent.futures.ThreadPoolExecutor(max(2, os.cpu_count() or 2)) as pool:
         for group in pool.map(lambda item: lint(build, *item), groups_of(todo, {file: names_of(file.read_bytes()) for file in todo})):
             for path, said in group:
@@ -131,6 +132,11 @@ def main(arguments):
                     print(said.rstrip(), flush=True)
                 else:
                     marks[path].touch()
+            done += len(group)
+            passed = time.monotonic() - begin
+            if passed - told > 30:
+                told = passed
+                print(f"                {done} of {len(todo)} files, {passed * (len(todo) - done) / done / 60:.0f} min left", flush=True)
     print(f"clang-tidy: {len(todo)} files looked at, {clean} unchanged since they were clean, {failed} with findings"
           + (f"; {left_out} left out: nothing that they include has changed" if changed is not None else ""))
     return 1 if failed or not todo and not clean and not left_out else 0
