@@ -1,5 +1,6 @@
 // Any bytes as the file, and, after a line "---env", as the value of variables. What loads without an
 // error must print to a text that loads to the same.
+// Fuzz inputs: 10'000 (each reads a whole configuration with all plugins)
 #include <cstdlib>
 
 #include "agent/config/print.h"

@@ -163,7 +163,11 @@ TEST_F(CapturedPage, DatadogT4) {
   EXPECT_EQ(values["gpu.power.draw{gpu.index=0}"], 8.969);
   EXPECT_EQ(values["gpu.energy.consumption{gpu.index=0}"], 128996.013);
   EXPECT_EQ(values["gpu.temperature{gpu.index=0,gpu.temperature.sensor=edge}"], 25);
-  EXPECT_EQ(values["gpu.driver.info{gpu.driver.version=460.106.00,gpu.vendor=nvidia}"], 1);
+  // The capture has lines of three drivers, of which the first says least.
+  EXPECT_EQ(
+      values["gpu.driver.info{gpu.driver.version=470.182.03,gpu.library.version=11.470.182.03,gpu.vendor="
+             "nvidia}"],
+      1);
 }
 
 TEST_F(CapturedPage, FourMigInstancesOfAnA100) {

@@ -258,7 +258,8 @@ void GpuPageSeries::AddFacts(const Subject& subject) {
   }
 }
 
-// Facts repeat on every line: the first one tells them.
+// Facts repeat on every line. Where lines contradict each other, the one that says most tells them, of these
+// the least as text: not the first, as what was read first depends on the pages before.
 void GpuPageSeries::AddFact(const MetricDesc& metric, EntityRef entity, AttributeSet extra) {
   Candidate candidate;
   candidate.metric = &metric;
@@ -267,7 +268,7 @@ void GpuPageSeries::AddFact(const MetricDesc& metric, EntityRef entity, Attribut
   AppendIdentity(candidate.group, metric, candidate.entity.get());
   candidate.name = candidate.group;
   AppendExtra(candidate.name, candidate.extra, true);
-  candidate.rank = candidates_.size();
+  candidate.rank = ~uint64_t{candidate.extra.size()};
   candidates_.push_back(std::move(candidate));
 }
 
@@ -288,7 +289,7 @@ void GpuPageSeries::DropWholes() {
 
 void GpuPageSeries::PickWinners() {
   std::sort(candidates_.begin(), candidates_.end(), [](const Candidate& a, const Candidate& b) {
-    return std::tie(a.group, a.rank, a.slot) < std::tie(b.group, b.rank, b.slot);
+    return std::tie(a.group, a.rank, a.name, a.slot) < std::tie(b.group, b.rank, b.name, b.slot);
   });
   std::vector<Candidate> winners;
   // Half a sum would be a lie.

@@ -49,6 +49,19 @@ TEST(DcgmPage, ScalesAreNative) {
   EXPECT_EQ(values["gpu.info{gpu.pci.bus_id=00000000:04:00.0,gpu.vendor=nvidia}"], 1);
 }
 
+TEST(DcgmPage, LinesThatContradictEachOtherTellTheSameWhateverWasReadBefore) {
+  const auto used = [](std::string_view profile) {
+    return Line("DCGM_FI_DEV_FB_USED",
+                "gpu=\"0\",UUID=\"GPU-a\",GPU_I_ID=\"3\",GPU_I_PROFILE=\"" + std::string(profile) + "\"",
+                "5");
+  };
+  PageRig fresh(FindExporter("dcgm")), used_before(FindExporter("dcgm"));
+  used_before.Read(used("2g.10gb"));
+  for (PageRig* rig : {&fresh, &used_before}) rig->Read(used("1g.5gb") + used("2g.10gb"));
+  EXPECT_EQ(used_before.Names(), fresh.Names());
+  EXPECT_THAT(fresh.Names(), Contains(::testing::HasSubstr("gpu.mig.profile=1g.5gb")));
+}
+
 TEST(DcgmPage, AGpuIsKnownByItsLabelsUnderAnySpelling) {
   PageRig rig(FindExporter("dcgm"));
   rig.Read(Line(
