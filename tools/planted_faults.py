@@ -33,7 +33,7 @@ FAULTS = [
     (
         "tsan", r"ThreadSanitizer: data race", "src/sdk/ring/actor.cc",
         "BasicActor<kTold>::state() const {\n  std::lock_guard lock(mutex_);\n  return state_;\n}\n",
-        "BasicActor<kTold>::state() const { return state_; }\n",
+        "BasicActor<kTold>::state() const {\n  return state_;\n}\n",
     ),
     ("clang-tidy", r"invalid case style for \w+ 'BadName'", "src/sdk/vllm/vllm_page.cc", "", ""),  # in the overflow
     (
