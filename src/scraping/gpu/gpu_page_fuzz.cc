@@ -1,5 +1,6 @@
 // Any bytes as the pages of a GPU exporter: the first byte picks the exporter, a zero byte ends a page.
 // Whatever comes, what is declared depends on the last page alone.
+// Fuzz inputs: 20'000 (each reads every page twice)
 #include "base/check.h"
 #include "base/parse.h"
 #include "scraping/gpu/gpu_page_testing.h"
