@@ -2,7 +2,6 @@
 #   x.cc x.h → library    x_test.cc → <name>_test    x_bench.cc → <name>_bench    x_fuzz.cc → <name>_x_fuzz
 include_guard()
 include(Unity)
-set(house_root ${CMAKE_SOURCE_DIR})
 
 # What every test includes is parsed once: half of a test's compile time is gtest and the standard library.
 # clang-tidy reads each file alone, so a header that a test forgets is still found.

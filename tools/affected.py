@@ -15,6 +15,7 @@ A program is made of its sources, the headers that they include, the libraries t
 compiled in. It reads the other files of its sources' folders and of folders that they name (testdata, profiles).
 Documents change nothing; what the check itself is made of changes everything.
 """
+import datetime
 import functools
 import pathlib
 import re
@@ -160,6 +161,17 @@ def affected_targets(build, suffixes):
     return names if changed is None else [name for name in names if is_affected(build, name, changed)]
 
 
+def row():
+    """What a row of the record begins with, for the commit that is checked out."""
+    return f"{git('rev-parse', 'HEAD^{tree}')[0]}\t{compilers()}"
+
+
+def pretend_checked(checkout):
+    """Writes into a clone of HEAD that a full check of it was made, so that a check there looks at what changes from now on."""
+    with open(checkout / RECORD.relative_to(tree.ROOT), "a", encoding="utf-8") as file:
+        file.write(f"{row()}\t{datetime.date.today()}\t0\n")
+
+
 def main(arguments):
     if arguments == ["changes"]:
         changed = changes()
@@ -176,8 +188,7 @@ def main(arguments):
             print(f"{len(changed)} files that changed since the full check of {last[2]}, and what is made of them")
         return 0
     if arguments == ["row"]:
-        (head,) = git("rev-parse", "HEAD^{tree}")
-        print(head, compilers(), sep="\t")
+        print(row())
         return 0
     if len(arguments) > 2 and arguments[0] == "targets":
         for name in affected_targets(arguments[1], arguments[2:]):

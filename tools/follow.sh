@@ -85,10 +85,11 @@ log_progress() { # LOG SECONDS
 
 # --- what stages took ------------------------------------------------------------------------------
 
-# The processor seconds of all that this shell has started and waited for.
+# Sets USED to the processor seconds of all that this shell has started and waited for. `times` tells them of its own shell alone,
+# so its output goes through a file.
 children_seconds() {
   times >"$STAGES.times"
-  awk 'NR == 2 { for (i = 1; i <= 2; i++) { split($i, t, /[ms]/); sum += 60 * t[1] + t[2] } printf "%.1f\n", sum }' "$STAGES.times"
+  USED=$(awk 'NR == 2 { for (i = 1; i <= 2; i++) { split($i, t, /[ms]/); sum += 60 * t[1] + t[2] } printf "%.1f", sum }' "$STAGES.times")
 }
 
 # timed NAME COMMAND…: runs the command and adds a row to $STAGES: name, seconds, processor seconds, exit code.
@@ -97,11 +98,11 @@ timed() {
   shift
   if $DRY_RUN; then "$@"; return; fi
   mkdir -p "${STAGES%/*}"
-  children_seconds >"$STAGES.before"
-  before=$(<"$STAGES.before")
+  children_seconds
+  before=$USED
   "$@" || result=$?
-  children_seconds >"$STAGES.after"
+  children_seconds
   printf '%s\t%d\t%s\t%d\n' "$name" $((SECONDS - start)) \
-    "$(awk -v a="$before" -v b="$(<"$STAGES.after")" 'BEGIN { printf "%.1f", b - a }')" "$result" >>"$STAGES"
+    "$(awk -v a="$before" -v b="$USED" 'BEGIN { printf "%.1f", b - a }')" "$result" >>"$STAGES"
   return "$result"
 }

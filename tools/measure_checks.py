@@ -65,9 +65,7 @@ class Bench:
             (home / "shared").symlink_to(shared.resolve())
         subprocess.run(["git", "clone", "--quiet", tree.ROOT, home / "main"], check=True)
         if recorded:
-            (head,) = affected.git("rev-parse", "HEAD^{tree}")
-            with open(home / "main/tests/full_checks.tsv", "a", encoding="utf-8") as file:
-                file.write(f"{head}\t{affected.compilers()}\t{datetime.date.today()}\t0\n")
+            affected.pretend_checked(home / "main")
             with open(home / "main" / CHANGED, "a", encoding="utf-8") as file:
                 file.write("// Measured.\n")
         return home / "main"
