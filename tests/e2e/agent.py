@@ -3,9 +3,11 @@
 GPULENS_BIN names the program, GPULENS_PEERS a folder with Debian's prometheus and node exporter.
 """
 import contextlib
+import fcntl
 import http.client
 import os
 import pathlib
+import random
 import re
 import shutil
 import signal
@@ -38,9 +40,22 @@ def peer(name):
 
 
 def free_port():
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        return s.getsockname()[1]
+    """A port that nobody listens on, and that no other test is given while this process lives.
+
+    It is none of those that the kernel gives to who asks for any port, so nobody else takes it before it is used.
+    """
+    folder = pathlib.Path(tempfile.gettempdir(), f"gpulens-test-ports-{os.getuid()}")
+    folder.mkdir(exist_ok=True)
+    first_of_kernel = int(pathlib.Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
+    choice = range(10_000, first_of_kernel) if first_of_kernel > 11_000 else range(50_000, 65_536)
+    for port in random.sample(choice, len(choice)):
+        lock = os.open(folder / str(port), os.O_CREAT | os.O_RDWR, 0o600)
+        with contextlib.suppress(OSError), socket.socket() as s:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            s.bind(("127.0.0.1", port))
+            return port  # with the lock held until this process ends
+        os.close(lock)
+    raise AssertionError("every port is in use")
 
 
 def wait_until(question, seconds=20.0, what="the answer"):

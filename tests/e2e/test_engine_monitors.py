@@ -8,6 +8,7 @@ import unittest
 
 from agent import BINARY, Agent, samples, value, wait_until
 from http_stub import HttpStub
+from own_network import own_network
 
 # By engine: the command of its own, its option, and where its page stands.
 ENGINES = {"vllm": ("vllm_monitor", "--vllm-endpoint", "http://localhost:8000/metrics"),
@@ -142,16 +143,9 @@ class Names(unittest.TestCase):
                 self.assertIn(word, words, command)
 
     def test_without_options_the_page_is_where_the_engine_has_it(self):
-        try:
-            server = engine(vllm_page, port=8000)
-            url, _ = server.__enter__()
-        except OSError as error:
-            self.skipTest(f"port 8000 is somebody else's: {error}")
-        try:
+        with own_network(), engine(vllm_page, port=8000) as (url, _):
             self.assertEqual(url, "http://127.0.0.1:8000")
             self.assertEqual([r["value"] for r in found(records("vllm_monitor", "--once"), "inference.requests.running")], [3])
-        finally:
-            server.__exit__(None, None, None)
 
 
 class Once(unittest.TestCase):

@@ -14,6 +14,7 @@ import unittest
 from agent import BINARY, ROOT, Agent, fake_library, samples, value, wait_until
 from coverage_worlds import AMD_LIBRARY, DCGM, HL_SMI, serve
 from http_stub import HttpStub
+from own_network import own_network
 
 TABLE = ROOT.parent / "shared/seed_rows.tsv"
 NVML = ("-o", f"library={fake_library()}")
@@ -114,11 +115,7 @@ class Commands(Case):
 
     def test_l9_004_dcgm_monitor_without_options_reads_port_9400(self):
         page = f"# TYPE DCGM_FI_DEV_POWER_USAGE gauge\nDCGM_FI_DEV_POWER_USAGE{{{DCGM}}} 99\n".encode()
-        try:
-            stub = HttpStub(lambda *_: (200, {}, page), 9400)
-        except OSError as error:
-            self.skipTest(f"port 9400 is somebody else's: {error}")
-        with stub:
+        with own_network(), HttpStub(lambda *_: (200, {}, page), 9400):
             self.assertEqual(readings(records("dcgm_monitor")[0], "gpu.power.draw"), [99])
 
     def test_l9_010_fleet_health_monitor(self):

@@ -6,8 +6,10 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <condition_variable>
 #include <mutex>
+#include <semaphore>
 
 #include "base/testing/temp_folder.h"
 #include "base/testing/thread_sanitizer.h"
@@ -16,6 +18,7 @@
 #include "net/testing/certificates.h"
 #include "net/testing/scripted_server.h"
 #include "net/testing/test_client.h"
+#include "sdk/export/exporter_seat.h"
 #include "wire/otlp/otlp_testing.h"
 
 namespace gpulens {
@@ -405,6 +408,43 @@ TEST(Exporters, CanBeSwitchedOff) {
   EXPECT_TRUE(page.ok());
   EXPECT_TRUE(ExportOtlp({.endpoint = "nonsense"}, registry).ok());
   ::unsetenv("OTEL_SDK_DISABLED");
+}
+
+// Says that its thread has ended only when the thread has given back what it keeps for itself.
+class SlowEnd : public sdk::ExportJob {
+ public:
+  explicit SlowEnd(std::atomic<bool>& gone) : gone_(gone) {}
+  void Run() override {
+    thread_local Kept kept;
+    kept.gone = &gone_;
+    finished_.acquire();
+  }
+  void Finish(Duration) override { finished_.release(); }
+  void Cut() override {}
+  Status status() const override { return Ok(); }
+  Status Flush(Duration) override { return Ok(); }
+  std::string address() const override { return {}; }
+  void LeaveBehind() noexcept override {}
+
+ private:
+  struct Kept {
+    std::atomic<bool>* gone = nullptr;
+    ~Kept() {
+      std::binary_semaphore never{0};
+      (void)never.try_acquire_for(milliseconds(50));
+      if (gone) *gone = true;
+    }
+  };
+  std::atomic<bool>& gone_;
+  std::binary_semaphore finished_{0};
+};
+
+TEST(ExporterSeat, TheThreadIsGoneWhenTheSeatIs) {
+  std::atomic<bool> gone{false};
+  {
+    const auto seat = sdk::ExporterSeat::Take([&] { return std::make_shared<SlowEnd>(gone); });
+  }
+  EXPECT_TRUE(gone);
 }
 
 }  // namespace

@@ -30,18 +30,32 @@ struct ExporterSeat::Running {
   explicit Running(std::shared_ptr<ExportJob> what) : job(std::move(what)) {}
 
   const std::shared_ptr<ExportJob> job;
-  std::mutex mutex;
+  std::mutex mutex;  // guards what follows
   std::condition_variable ended;
   bool over = false;
+  std::thread thread;
 
   bool AwaitEnd(Duration longest) {
     std::unique_lock lock(mutex);
     return ended.wait_for(lock, longest, [this] { return over; });
   }
+  // Call it before the last reference goes. A thread that ends in time is joined: it may still be returning
+  // what a library, OpenSSL for one, keeps for each thread, which must be done before the handlers of the
+  // process' end take that library down.
   void End() {
-    if (AwaitEnd(kFinish)) return;
-    job->Cut();
-    AwaitEnd(kCut);
+    bool in_time = AwaitEnd(kFinish);
+    if (!in_time) {
+      job->Cut();
+      in_time = AwaitEnd(kCut);
+    }
+    std::thread ending;
+    {
+      std::lock_guard lock(mutex);
+      ending.swap(thread);
+    }
+    if (!ending.joinable()) return;
+    if (in_time) ending.join();
+    else ending.detach();
   }
 };
 
@@ -142,13 +156,13 @@ class ExporterDesk {
     sigfillset(&all);
     ::pthread_sigmask(SIG_SETMASK, &all, &before);
     try {
-      std::thread([running] {
+      running->thread = std::thread([running] {
         ::pthread_setname_np(::pthread_self(), "gpulens-export");
         running->job->Run();
         std::lock_guard lock(running->mutex);
         running->over = true;
         running->ended.notify_all();
-      }).detach();
+      });
       seat.running_ = new std::shared_ptr<Running>(std::move(running));
     } catch (const std::system_error& error) {
       seat.why_ = {Code::kExhausted, std::string("start a thread: ") + error.what()};
