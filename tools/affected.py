@@ -156,9 +156,16 @@ def targets_of(build, suffixes):
 
 
 def affected_targets(build, suffixes):
+    """Those of targets_of() that a change can have broken, all of them with --all. Says on stderr how many are left out."""
     everything = suffixes[0] == "--all"
     names, changed = targets_of(build, suffixes[everything:]), None if everything else changes()
-    return names if changed is None else [name for name in names if is_affected(build, name, changed)]
+    if changed is None:
+        return names
+    affected = [name for name in names if is_affected(build, name, changed)]
+    if len(affected) < len(names):
+        print(f"                {len(names) - len(affected)} of {len(names)} programs are left out: "
+              "nothing that they are made of has changed", file=sys.stderr)  # fmt: skip
+    return affected
 
 
 def row():

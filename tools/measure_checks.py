@@ -1,14 +1,15 @@
 #!/usr/bin/env python3
-"""Measures what a check takes: tools/measure_checks.py [--save] [--keep FOLDER] [RUN…], where RUN is cold, full or warm (all of them).
+"""Measures what a check takes: tools/measure_checks.py [--save] [--keep FOLDER] [RUN…]; a RUN is cold, full or warm.
+
+Without a RUN they are full, warm, cold and warm.
 
 Each run is in a clone of its own, with ../shared beside it where this checkout has one. cold and full begin with an empty compiler
 cache and without peers that were kept; warm has what the run before it left. Packages must be installed: apt is not measured.
-    full   ./dev run, ./dev test, ./dev check --full
-    warm   .ci/run
-    cold   .ci/run, as after a small change: the full check of HEAD counts as recorded, and a comment of CHANGED has changed
+    full        ./dev run, ./dev test, ./dev check --full
+    cold, warm  .ci/run after a small change: the full check of HEAD counts as recorded, and a comment of CHANGED has changed
 
 For each stage it tells wall and processor time and, beside them, how many compiles of tools/reference_compile.cc the processor time
-is. A limit in minutes is one of the machine of BASE: what is compared is the number of reference compiles, so that a slow or busy
+is. A limit in minutes is one of the machine of REFERENCE: what is compared is the number of reference compiles, so that a slow or busy
 machine does not fail it. --save writes docs/performance/checks.md. Exit 1 when a run failed or a limit is passed.
 """
 import argparse
@@ -93,25 +94,21 @@ class Bench:
         return []
 
 
-def measure(bench, wanted):
+def measure(bench, run):
     """[(what, exit code, wall, processor, stages)]"""
-    found = []
-    for run in wanted:
-        if run == "full":
+    if run != "full":
+        if run == "cold":
             bench.forget()
-            checkout = bench.clone()
-            found.append(("./dev run", *bench.run(checkout, "./dev", "run", "--", "--help"), bench.stages(checkout)))
-            (checkout / "build/stages.tsv").unlink(missing_ok=True)
-            code, wall, used = bench.run(checkout, "./dev", "test")
-            found.append(("./dev test", code, found[-1][2] + wall, found[-1][3] + used, bench.stages(checkout)))
-            (checkout / "build/stages.tsv").unlink(missing_ok=True)
-            code, wall, used = bench.run(checkout, "./dev", "check", "--full")
-            found.append(("full check", code, found[-1][2] + wall, found[-1][3] + used, bench.stages(checkout)))
-        else:
-            if run == "cold":
-                bench.forget()
-            checkout = bench.clone(recorded=run == "cold")
-            found.append((f"{run} .ci/run", *bench.run(checkout, ".ci/run"), bench.stages(checkout)))
+        checkout = bench.clone(recorded=True)
+        return [(f"{run} .ci/run", *bench.run(checkout, ".ci/run"), bench.stages(checkout))]
+    bench.forget()
+    checkout, found, wall, used = bench.clone(), [], 0, 0
+    for what, *command in (("./dev run", "--", "--help"), ("./dev test",), ("full check", "--full")):
+        (checkout / "build/stages.tsv").unlink(missing_ok=True)
+        name = what.split()[-1]
+        code, more_wall, more_used = bench.run(checkout, "./dev", name, *command)
+        wall, used = wall + more_wall, used + more_used
+        found.append((what, code, wall, used, bench.stages(checkout)))
     return found
 
 
@@ -137,7 +134,7 @@ def page(found, unit, load):
     head = [
         f"- date: {datetime.datetime.now(datetime.timezone.utc):%Y-%m-%d %H:%M} UTC, commit {affected.git('rev-parse', '--short', 'HEAD')[0]}",
         f"- machine: {model or platform.processor()}, {os.cpu_count()} cores, load average {load:.1f} before",
-        f"- one reference compile: {unit:.2f} s of a core (median of {2 * len(found)} times five)",
+        f"- one reference compile: {unit:.2f} s of a core (median of {2 * len(found)} medians of five)",
         "- command: `python3 tools/measure_checks.py --save`",
     ]
     return "\n".join(head + [""] + rows) + "\n", good
@@ -149,7 +146,7 @@ def main():
     parser.add_argument("--keep", metavar="FOLDER", help="where clones and caches stay; else they are removed")
     parser.add_argument("runs", nargs="*", metavar="RUN", help="cold, full, warm")
     asked = parser.parse_args()
-    wanted = asked.runs or ["full", "warm", "cold"]
+    wanted = asked.runs or ["full", "warm", "cold", "warm"]
     if unknown := set(wanted) - {"cold", "full", "warm"}:
         parser.error(f"no run {' '.join(unknown)}; they are cold, full and warm")
     load = os.getloadavg()[0]
@@ -157,13 +154,14 @@ def main():
         folder = asked.keep or stack.enter_context(tempfile.TemporaryDirectory(prefix="gpulens-measure-"))
         pathlib.Path(folder).mkdir(parents=True, exist_ok=True)
         bench = Bench(folder)
-        found = measure(bench, wanted)
-    unit = sorted(bench.references)[len(bench.references) // 2]
-    text, good = page(found, unit, load)
+        found = []
+        for run in wanted:
+            found += measure(bench, run)
+            text, good = page(found, sorted(bench.references)[len(bench.references) // 2], load)
+            if asked.save:
+                kept = PAGE.read_text(encoding="utf-8").partition("<!-- measured -->\n")
+                PAGE.write_text(kept[0] + kept[1] + text, encoding="utf-8")
     print(text)
-    if asked.save:
-        kept = PAGE.read_text(encoding="utf-8").partition("<!-- measured -->\n")
-        PAGE.write_text(kept[0] + kept[1] + text, encoding="utf-8")
     return 0 if good else 1
 
 
