@@ -98,8 +98,10 @@ class BenchServe(unittest.TestCase):
         self.assertEqual(result["completion_tokens"], 36 * TOKENS)
         # Never quicker than the server; how much slower is the machine's affair.
         self.assertGreaterEqual(result["ttft_seconds"]["min"], FIRST)
-        self.assertGreaterEqual(result["tpot_seconds"]["min"], GAP * 0.9)
         self.assertGreaterEqual(result["e2e_seconds"]["min"], FIRST + (TOKENS - 1) * GAP)
+        # When the last token is seen. A busy machine sees the first one late, so what is between two can be less than the server's.
+        last = result["ttft_seconds"]["mean"] + (TOKENS - 1) * result["tpot_seconds"]["mean"]
+        self.assertGreaterEqual(last, FIRST + (TOKENS - 1) * GAP - 1e-6)
         self.assertEqual(result["itl_seconds"]["n"], 36 * (TOKENS - 1))
         self.assertEqual(result["good_ratio"], 0, "no first token comes within 1 ms")
         asked, headers = self.server.asked[0]

@@ -14,6 +14,8 @@ using std::chrono::seconds;
 
 // A source that needs a moment (a driver process, an HTTP page) gets this long to have its first values.
 constexpr Duration kPatience = seconds(10);
+// One whose first reading is still under way (a program of a busy cluster) gets this many times as long.
+constexpr int kMostPatience = 6;
 
 bool HasValue(const Snapshot& snapshot) {
   for (const SnapshotEntry& entry : snapshot.frames) {
@@ -106,6 +108,10 @@ Status CollectSession::WhyNothing() const {
   return why;
 }
 
+bool CollectSession::FirstIsUnderWay() const {
+  return std::ranges::any_of(pipeline_->instances(), [](const auto& view) { return !view.answered; });
+}
+
 bool CollectSession::Doubtful() const {
   for (const Pipeline::InstanceView& view : pipeline_->instances()) {
     if (view.stats.samples.stale != 0) return true;
@@ -118,8 +124,11 @@ bool CollectSession::Doubtful() const {
 
 // Hands snapshots to the sink until it is enough. `any`: at least one was written.
 Status CollectSession::Feed(Sink& sink, bool& any) {
-  // Rates need two readings, so one run is two of them.
-  const int needed = options_.once ? 2 : 1;
+  // Rates need two readings, so one run is two of them where the second comes soon.
+  const bool soon = std::ranges::any_of(pipeline_->instances(),
+                                        [](const auto& view) { return view.period <= kPatience; });
+  const int needed = options_.once && soon ? 2 : 1;
+  int waited = 0;
   for (int seen = 0; !(any && options_.once);) {
     std::unique_lock lock(mutex_);
     bool ready =
@@ -127,9 +136,9 @@ Status CollectSession::Feed(Sink& sink, bool& any) {
     if (stop_) return Ok();
     if (!ready) {
       if (any) continue;
-      // One reading is better than none where the second is a long interval away.
       if (good_ticks_ == 0) {
         lock.unlock();
+        if (++waited < kMostPatience && FirstIsUnderWay()) continue;
         return WhyNothing();
       }
     }

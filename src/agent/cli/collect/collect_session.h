@@ -46,6 +46,7 @@ class CollectSession {
   bool ReadAnew(const Snapshot& snapshot);
   Status Feed(Sink& sink, bool& any);
   Status WhyNothing() const;
+  bool FirstIsUnderWay() const;
   bool Doubtful() const;
 
   const SessionOptions options_;
