@@ -3,7 +3,8 @@
 include_guard()
 add_test(NAME python_package COMMAND ${CMAKE_SOURCE_DIR}/tools/venv_python.sh ${CMAKE_CURRENT_LIST_DIR}/in_venv.py
          WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
-set_tests_properties(python_package PROPERTIES LABELS "python;tools" TIMEOUT 900 SKIP_RETURN_CODE 77
+# Both build in build/<tag of the wheel>.
+set_tests_properties(python_package PROPERTIES LABELS "python;tools" TIMEOUT 900 SKIP_RETURN_CODE 77 RESOURCE_LOCK wheel
   ENVIRONMENT "PYTHONDONTWRITEBYTECODE=1")
 foreach(beside torch otlp)
   add_test(NAME python_${beside} COMMAND ${CMAKE_SOURCE_DIR}/tools/venv_python.sh ${CMAKE_CURRENT_LIST_DIR}/in_venv.py --${beside}
@@ -14,7 +15,7 @@ endforeach()
 # The same with every Python that is here: ./dev test --pythons.
 add_test(NAME pythons_every COMMAND ${CMAKE_SOURCE_DIR}/tools/venv_python.sh ${CMAKE_CURRENT_LIST_DIR}/every_python.py
          WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
-set_tests_properties(pythons_every PROPERTIES LABELS "pythons;tools" TIMEOUT 3600 SKIP_RETURN_CODE 77
+set_tests_properties(pythons_every PROPERTIES LABELS "pythons;tools" TIMEOUT 3600 SKIP_RETURN_CODE 77 RESOURCE_LOCK wheel
   ENVIRONMENT "PYTHONDONTWRITEBYTECODE=1")
 # The generated part of gpulens.compat.l9gpu is what its table and the program's catalogue give.
 add_test(NAME python_l9gpu_fields COMMAND ${GPULENS_PYTHON} tools/l9gpu_fields.py --check $<TARGET_FILE:gpulens>

@@ -93,7 +93,7 @@ class Worlds:
             return "" if left else text
         left = []
         try:
-            return wait_until(page, 70)
+            return wait_until(page, 180)
         except AssertionError:
             raise AssertionError(f"not told: {left}; {agent.said()}") from None
 

@@ -165,6 +165,17 @@ class WithoutSlurm(unittest.TestCase):
             self.assertEqual(done.returncode, 2, f"{wrong}: {done.stdout} {done.stderr}")
             self.assertTrue(done.stderr or done.stdout)
 
+    def test_a_slow_controller_is_waited_for(self):
+        with tempfile.TemporaryDirectory() as folder:
+            for name, text in {"sinfo": "sleep 0.8; echo 'node1|#gpu:4|#gpu:2|#2/2/0/4|#mixed|#batch|#'", "squeue": "",
+                               "sdiag": 'echo \'{"statistics":{}}\''}.items():  # fmt: skip
+                path = pathlib.Path(folder, name)
+                path.write_text(f"#!/bin/sh\n{text}\n")
+                path.chmod(0o755)
+            done = self.run_command("slurm_monitor", "--once", "--sink", "stdout", "--programs", folder)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn("slurm.nodes", done.stdout)
+
     def test_a_failure_is_told(self):
         done = self.run_command("scontrol", "--once", "--programs", "/nowhere")
         self.assertEqual(done.returncode, 1)

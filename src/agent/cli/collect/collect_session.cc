@@ -37,6 +37,8 @@ CollectSession::CollectSession(SessionOptions options, const Config& config)
   env_.events = &desk_;
   env_.demo = options_.demo;
   plan_.interval = config.Time("interval");
+  // One snapshot is not kept until the next interval, which may be minutes away.
+  if (options_.once) plan_.interval = std::min<Duration>(plan_.interval, seconds(1));
   plan_.resource = MakeResource(config, {.demo = options_.demo, .host_name = HostName()});
   for (const CollectorSpec* spec : options_.collectors) {
     for (Instance::Setup& setup : MakeInstances(*spec, config)) plan_.instances.push_back(std::move(setup));

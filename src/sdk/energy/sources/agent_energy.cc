@@ -136,9 +136,10 @@ Result<FeedReading> AgentEnergy::ReadOnce(uint32_t number) {
 }
 
 Status AgentEnergy::Read(size_t device, EnergyReading& out) {
+  if (device >= numbers_.size()) return Gone("has no GPUs any more");
   const bool worked = answered_;
   int64_t asked_ns = clock_.Now().boot_ns;
-  auto reading = ReadOnce(numbers_.at(device));
+  auto reading = ReadOnce(numbers_[device]);
   if (!reading && worked && !socket_ && reading.error().code == gpulens::Code::kUnavailable) {
     std::vector<EnergyDevice> devices;
     RETURN_IF_ERROR(List(devices));
@@ -148,7 +149,7 @@ Status AgentEnergy::Read(size_t device, EnergyReading& out) {
       return {gpulens::Code::kUnavailable, "the agent was started anew and has other GPUs"};
     }
     asked_ns = clock_.Now().boot_ns;
-    reading = ReadOnce(numbers_.at(device));
+    reading = ReadOnce(numbers_[device]);
   }
   if (!reading) return reading.error();
   const int64_t got_ns = clock_.Now().boot_ns;
@@ -168,8 +169,9 @@ Status AgentEnergy::Processes(size_t device, EnergyProcesses& out) {
   if (!tells_processes_)
     return {gpulens::Code::kUnavailable,
             "the agent is of an earlier version and does not tell who uses a GPU"};
+  if (device >= numbers_.size()) return Gone("has no GPUs any more");
   ASSIGN_OR_RETURN(std::string answer,
-                   Ask({FeedRequest::Kind::kProcesses, numbers_.at(device)}, options_.patience));
+                   Ask({FeedRequest::Kind::kProcesses, numbers_[device]}, options_.patience));
   ASSIGN_OR_RETURN(out, DecodeFeedProcesses(answer));
   return {};
 }

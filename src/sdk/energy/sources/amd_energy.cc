@@ -180,6 +180,7 @@ void AmdEnergy::ReadSlow(Board& board, EnergyReading& out) {
 }
 
 Status AmdEnergy::Read(size_t device, EnergyReading& out) {
+  if (device >= boards_.size()) return {gpulens::Code::kUnavailable, "AMD SMI could not be opened again"};
   Board& board = boards_[device];
   const int counter = ReadCounter(board, out);
   const int power = ReadPower(board, out);

@@ -99,6 +99,7 @@ Status HwmonEnergy::Number(const std::string& path, double& out) {
 }
 
 Status HwmonEnergy::Read(size_t device, EnergyReading& out) {
+  if (device >= rails_.size()) return {gpulens::Code::kUnavailable, "hwmon could not be opened again"};
   const Rail& rail = rails_[device];
   if (!rail.power.empty()) {
     double microwatts = 0;

@@ -232,6 +232,7 @@ double NvmlEnergy::CountProcesses(const Gpu& gpu) {
 }
 
 Status NvmlEnergy::Read(size_t device, EnergyReading& out) {
+  if (device >= gpus_.size()) return {gpulens::Code::kUnavailable, "NVML could not be opened again"};
   Gpu& gpu = gpus_[device];
   if (!gpu.handle) return {gpulens::Code::kUnavailable, "the GPU could not be opened"};
   const int counter = ReadCounter(gpu, out);

@@ -43,7 +43,8 @@ Status NvmlEnergy::ReadLists(Gpu& gpu, std::vector<nvml::GpuProcess>& out) {
 }
 
 Status NvmlEnergy::Processes(size_t device, EnergyProcesses& out) {
-  Gpu& gpu = gpus_.at(device);
+  if (device >= gpus_.size()) return {gpulens::Code::kUnavailable, "NVML could not be opened again"};
+  Gpu& gpu = gpus_[device];
   if (!gpu.handle) return {gpulens::Code::kUnavailable, "the GPU could not be opened"};
   if (!family_.sees_host())
     return {

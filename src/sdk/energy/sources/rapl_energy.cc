@@ -53,6 +53,7 @@ Result<std::vector<EnergyDevice>> RaplEnergy::Open() {
 }
 
 Status RaplEnergy::Read(size_t device, EnergyReading& out) {
+  if (device >= zones_.size()) return {gpulens::Code::kUnavailable, "RAPL could not be opened again"};
   EnergyZone& zone = zones_[device];
   RETURN_IF_ERROR(reader_->ReadAgain(zone));
   out.joules = static_cast<double>(*zone.energy_uj) * 1e-6;

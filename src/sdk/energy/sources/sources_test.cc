@@ -11,6 +11,7 @@
 #include "sdk/energy/sources/hwmon_energy.h"
 #include "sdk/energy/sources/nvml_energy.h"
 #include "sdk/energy/sources/rapl_energy.h"
+#include "sdk/energy/sources/system_sources.h"
 #include "sdk/energy/sources/visible_devices.h"
 #include "sources/amdsmi/fake/fake_amdsmi.h"
 #include "sources/amdsmi/fake/fake_world.h"
@@ -141,6 +142,42 @@ TEST_F(NvmlEnergyTest, ErrorsAreNoZeros) {
   EXPECT_NE(lost.detail.find("nvmlDeviceGetTotalEnergyConsumption"), std::string::npos) << lost.detail;
   EXPECT_TRUE(std::isnan(reading.joules));
   EXPECT_TRUE(source_->Read(1, reading).ok());
+}
+
+TEST_F(NvmlEnergyTest, ADriverThatDoesNotComeBackIsAnError) {
+  ASSERT_TRUE(Open("gpus: 1\n").ok());
+  ASSERT_TRUE(nvml::FakeWorld::Get().Use("gpus: 1\nerrors: [{call: nvmlInit_v2, code: 9}]\n", &clock_).ok());
+  ASSERT_FALSE(source_->Open().ok());
+  EnergyReading reading;
+  EnergyProcesses processes;
+  EXPECT_EQ(source_->Read(0, reading).code, Code::kUnavailable);
+  EXPECT_EQ(source_->Processes(0, processes).code, Code::kUnavailable);
+}
+
+TEST_F(NvmlEnergyTest, ADriverAndAnAgentThatAreGoneAreAnError) {
+  struct Agent final : EnergySource {
+    std::string_view name() const noexcept override { return "agent"; }
+    EnergyVendor vendor() const noexcept override { return EnergyVendor::kNvidia; }
+    Result<std::vector<EnergyDevice>> Open() override {
+      if (gone) return Status{Code::kUnavailable, "gone"};
+      std::vector<EnergyDevice> one(1);
+      one[0].id = "GPU-1";
+      return one;
+    }
+    Status Read(size_t, EnergyReading&) override { return {}; }
+    bool gone = false;
+  };
+  ASSERT_TRUE(nvml::FakeWorld::Get().Use("gpus: 1\nerrors: [{call: nvmlInit_v2, code: 9}]\n", &clock_).ok());
+  const auto agent = std::make_shared<Agent>();
+  OwnOrAgent source(std::make_shared<NvmlEnergy>(&nvml::FakeNvmlLookup, clock_), agent);
+  EnergyReading reading;
+  EnergyProcesses processes;
+  ASSERT_TRUE(source.Open().ok());
+  ASSERT_TRUE(source.Read(0, reading).ok());
+  agent->gone = true;
+  ASSERT_FALSE(source.Open().ok());
+  EXPECT_EQ(source.Read(0, reading).code, Code::kUnavailable);
+  EXPECT_EQ(source.Processes(0, processes).code, Code::kUnavailable);
 }
 
 TEST_F(NvmlEnergyTest, NoLibraryAndNoRightAreToldApart) {

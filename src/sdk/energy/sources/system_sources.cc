@@ -64,7 +64,8 @@ Status OwnOrAgent::Processes(size_t device, EnergyProcesses& out) {
     next_try_ = now + kNextTry;
     if (auto found = agent_->Open()) asked_ = *std::move(found);
   }
-  const auto same = std::ranges::find(asked_, devices_.at(device).id, &EnergyDevice::id);
+  if (device >= devices_.size()) return own;
+  const auto same = std::ranges::find(asked_, devices_[device].id, &EnergyDevice::id);
   if (same == asked_.end()) return own;
   out = {};
   Status asked = agent_->Processes(static_cast<size_t>(same - asked_.begin()), out);
