@@ -168,7 +168,7 @@ class WithoutSlurm(unittest.TestCase):
     def test_a_slow_controller_is_waited_for(self):
         with tempfile.TemporaryDirectory() as folder:
             for name, text in {"sinfo": "sleep 0.8; echo 'node1|#gpu:4|#gpu:2|#2/2/0/4|#mixed|#batch|#'", "squeue": "",
-                               "sdiag": 'echo \'{"statistics":{}}\''}.items():  # fmt: skip
+                               "sdiag": 'echo \'{"statistics":{"server_thread_count":1}}\''}.items():  # fmt: skip
                 path = pathlib.Path(folder, name)
                 path.write_text(f"#!/bin/sh\n{text}\n")
                 path.chmod(0o755)

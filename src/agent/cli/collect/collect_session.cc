@@ -127,8 +127,8 @@ bool CollectSession::Doubtful() const {
 // Hands snapshots to the sink until it is enough. `any`: at least one was written.
 Status CollectSession::Feed(Sink& sink, bool& any) {
   // Rates need two readings, so one run is two of them where the second comes soon.
-  const bool soon = std::ranges::any_of(pipeline_->instances(),
-                                        [](const auto& view) { return view.period <= kPatience; });
+  const bool soon =
+      std::ranges::any_of(pipeline_->instances(), [](const auto& view) { return view.period <= kPatience; });
   const int needed = options_.once && soon ? 2 : 1;
   int waited = 0;
   for (int seen = 0; !(any && options_.once);) {
