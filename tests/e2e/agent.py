@@ -58,7 +58,7 @@ def free_port():
     raise AssertionError("every port is in use")
 
 
-def wait_until(question, seconds=20.0, what="the answer"):
+def wait_until(question, seconds=60.0, what="the answer"):
     """Asks again and again; returns the first answer that is true."""
     end = time.monotonic() + seconds
     while True:
@@ -94,7 +94,7 @@ class Agent:
             self.process = subprocess.Popen(self.arguments, env=self.environment, stderr=log,
                                             stdout=subprocess.DEVNULL)
         try:
-            wait_until(self.answers, 10, "a first page")
+            wait_until(self.answers, what="a first page")
         except AssertionError:
             self.process.kill()
             raise AssertionError("the agent does not answer: " + self.said()) from None
