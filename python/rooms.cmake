@@ -19,7 +19,7 @@ set(GPULENS_PYTHON_ROOMS
   sources/nvml sources/nvml/driver sources/nvml/driver/items sources/nvml/driver/parts
   store/clickhouse store/experiments store/postgres store/sketch store/sqlite
   store/telemetry store/telemetry/clickhouse store/telemetry/postgres store/telemetry/servers store/telemetry/summary
-  wire/exposition wire/samples
+  wire/escaping wire/exposition wire/samples
 )
 # TLS and gRPC, in a shared object of their own; only where OpenSSL, nghttp2 and libdeflate are found.
 set(GPULENS_PYTHON_SECURE_FILES

@@ -1,13 +1,28 @@
 #include "base/text.h"
 
 #include <algorithm>
+#include <atomic>
 #include <cstdint>
+#include <cstring>
 #include <vector>
 
 namespace gpulens {
 namespace {
 
 constexpr char kHex[] = "0123456789abcdef";
+constexpr std::string_view kReplacementCharacter = "\xEF\xBF\xBD";
+
+std::atomic<uint64_t> replaced_utf8_bytes{0};
+
+// How many bytes at the front are ASCII, in whole words of eight: most texts are nothing else.
+size_t AsciiWords(std::string_view text) noexcept {
+  size_t size = 0;
+  for (uint64_t word; text.size() - size >= sizeof word; size += sizeof word) {
+    std::memcpy(&word, text.data() + size, sizeof word);
+    if ((word & 0x8080808080808080) != 0) break;
+  }
+  return size;
+}
 
 bool Continues(std::string_view text, size_t at) noexcept {
   return at < text.size() && (static_cast<unsigned char>(text[at]) & 0xC0) == 0x80;
@@ -55,13 +70,29 @@ size_t Utf8Length(std::string_view text) noexcept {
 }
 
 bool IsUtf8(std::string_view text) noexcept {
-  while (!text.empty()) {
+  for (text.remove_prefix(AsciiWords(text)); !text.empty();) {
     size_t length = Utf8Length(text);
     if (length == 0) return false;
     text.remove_prefix(length);
   }
   return true;
 }
+
+std::string_view ValidUtf8(std::string_view text, std::string& room) {
+  if (IsUtf8(text)) return text;
+  std::string valid;
+  uint64_t replaced = 0;
+  for (size_t length; !text.empty(); text.remove_prefix(std::max<size_t>(1, length))) {
+    length = Utf8Length(text);
+    if (length == 0) ++replaced;
+    valid += length == 0 ? kReplacementCharacter : text.substr(0, length);
+  }
+  replaced_utf8_bytes.fetch_add(replaced, std::memory_order_relaxed);
+  room = std::move(valid);
+  return room;
+}
+
+uint64_t ReplacedUtf8Bytes() noexcept { return replaced_utf8_bytes.load(std::memory_order_relaxed); }
 
 void AppendJsonString(std::string& out, std::string_view text) {
   out += '"';

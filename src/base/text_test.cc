@@ -64,6 +64,34 @@ TEST(IsUtf8, WholeText) {
   EXPECT_FALSE(IsUtf8("good until \xff"));
 }
 
+TEST(IsUtf8, FindsABadByteAnywhereInALongText) {
+  for (size_t size = 1; size < 40; ++size) {
+    std::string text(size, 'a');
+    EXPECT_TRUE(IsUtf8(text));
+    for (size_t at = 0; at < size; ++at) {
+      text[at] = '\xff';
+      EXPECT_FALSE(IsUtf8(text)) << at << " of " << size;
+      text[at] = 'a';
+    }
+  }
+}
+
+TEST(ValidUtf8, ReplacesAndCountsEachByteThatIsOfNoCharacter) {
+  std::string room;
+  const uint64_t before = ReplacedUtf8Bytes();
+  const std::string_view good = "größe 训练 😀";
+  EXPECT_EQ(ValidUtf8(good, room).data(), good.data()) << "no copy of what is good";
+  EXPECT_EQ(ReplacedUtf8Bytes(), before);
+  // The kernel cuts the name of a process after 15 bytes.
+  EXPECT_EQ(ValidUtf8("a训练模型\xe6\x8e", room), "a训练模型\uFFFD\uFFFD");
+  EXPECT_EQ(ReplacedUtf8Bytes(), before + 2);
+  EXPECT_EQ(ValidUtf8("\xff in \xc0\x80 front", room), "\uFFFD in \uFFFD\uFFFD front");
+  EXPECT_EQ(ReplacedUtf8Bytes(), before + 5);
+  // The text may be what is in the room already.
+  room = "x\xfe";
+  EXPECT_EQ(ValidUtf8(room, room), "x\uFFFD");
+}
+
 TEST(AppendJsonString, EscapesWhatJsonCannotHold) {
   EXPECT_EQ(Json(""), "\"\"");
   EXPECT_EQ(Json("a\"b\\c/d"), R"("a\"b\\c/d")");

@@ -21,6 +21,9 @@ inline constexpr MetricDesc kSelfConfigInfo =
     row::Info("gpulens.config.info", "1, with a hash of the configuration in force.", row::kKeys<"hash">);
 inline constexpr MetricDesc kSelfLogMessages = row::Counter(
     "gpulens.log.messages", "{message}", "Log messages by level.", row::kKeys<"level", "result">);
+inline constexpr MetricDesc kSelfTextReplaced = row::Counter(
+    "gpulens.text.replaced", "By",
+    "Bytes of names, attributes and events that came from outside, were not UTF-8 and are replaced.");
 inline constexpr MetricDesc kSelfInstrumentInvalid =
     row::Counter("gpulens.instrument.invalid", "{write}", "Writes to series that were refused.");
 inline constexpr MetricDesc kSelfSimulated =
@@ -128,6 +131,7 @@ inline constexpr const MetricDesc* kSelfRows[] = {
     &kSelfConfigLastReloadTime,
     &kSelfConfigInfo,
     &kSelfLogMessages,
+    &kSelfTextReplaced,
     &kSelfInstrumentInvalid,
     &kSelfSimulated,
     &kSelfMemoryLimit,

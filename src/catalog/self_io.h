@@ -30,6 +30,12 @@ inline constexpr MetricDesc kSelfScrapeSeriesDropped =
 inline constexpr MetricDesc kSelfScrapeInfo =
     row::Info("gpulens.scrape.info", "1 per target, with its address.", row::kKeys<"target", "url">);
 
+inline constexpr MetricDesc kSelfPageSeriesDropped = row::UpDown(
+    "gpulens.page.series.dropped", "{series}",
+    "Series that the last page at /metrics leaves out: their family has another type there, an equal "
+    "series comes first, or escaping gives their family another one's name.",
+    row::kKeys<"reason">);
+
 inline constexpr MetricDesc kSelfSinkUp =
     row::Flag("gpulens.sink.up", "1 when the last delivery succeeded.", row::kKeys<"sink">);
 inline constexpr MetricDesc kSelfSinkQueueLength = row::UpDown(
@@ -105,6 +111,7 @@ inline constexpr const MetricDesc* kSelfIoRows[] = {
     &kSelfScrapeSeriesFolded,
     &kSelfScrapeSeriesDropped,
     &kSelfScrapeInfo,
+    &kSelfPageSeriesDropped,
     &kSelfSinkUp,
     &kSelfSinkQueueLength,
     &kSelfSinkQueueCapacity,

@@ -65,6 +65,13 @@ TEST(Spelling, NamesGetUnitAndKind) {
   for (const Row& row : kRows) EXPECT_EQ(Name(row.name, row.unit, row.kind), row.spelt);
 }
 
+TEST(Spelling, ANameWithoutWordsIsNeverEmpty) {
+  EXPECT_EQ(Name("温度", "Cel", Kind::kGauge), "温度_celsius");
+  EXPECT_EQ(Name("花火", "{rocket}", Kind::kCounter), "花火_total");
+  EXPECT_EQ(Name("...", "", Kind::kGauge), "...");
+  EXPECT_EQ(Name("total", "By", Kind::kCounter), "bytes_total");
+}
+
 TEST(Spelling, AWordThatIsThereIsNotRepeated) {
   EXPECT_EQ(Name("disk.bytes.read", "By", Kind::kCounter), "disk_bytes_read_total");
   EXPECT_EQ(Name("seconds", "s", Kind::kGauge), "seconds");
@@ -197,8 +204,9 @@ TEST(SpellingCapture, RowsOfOursAgreeWithTheTable) {
   }
   // Named since the table was written.
   constexpr std::string_view kNewer[] = {"gpulens.scrape.series.folded", "gpulens.scrape.series.dropped",
-                                         "gpulens.enricher.missing", "gpulens.programs",
-                                         "gpulens.programs.points"};
+                                         "gpulens.enricher.missing",     "gpulens.programs",
+                                         "gpulens.programs.points",      "gpulens.text.replaced",
+                                         "gpulens.page.series.dropped"};
   for (const MetricDesc* metric : AllMetrics()) {
     // Those of Kubernetes are OpenTelemetry's.
     if (metric->name.starts_with("k8s.") || metric->name.starts_with("container.")) continue;

@@ -4,6 +4,7 @@
 #include <deque>
 
 #include "base/check.h"
+#include "base/text.h"
 
 namespace gpulens {
 namespace {
@@ -53,7 +54,12 @@ SeriesTable::~SeriesTable() {
   if (options_.budget) options_.budget->Give(live_);
 }
 
-const MetricDesc* SeriesTable::Own(const MetricDesc& scraped) {
+const MetricDesc* SeriesTable::Own(const MetricDesc& outside) {
+  MetricDesc scraped = outside;
+  std::string name, unit, help;
+  scraped.name = ValidUtf8(outside.name, name);
+  scraped.unit = ValidUtf8(outside.unit, unit);
+  scraped.help = ValidUtf8(outside.help, help);
   auto [first, last] = descs_->by_name.equal_range(scraped.name);
   for (auto it = first; it != last; ++it) {
     const MetricDesc& known = it->second->desc;

@@ -65,8 +65,8 @@ class SeriesTable {
   SeriesTable(const SeriesTable&) = delete;
   SeriesTable& operator=(const SeriesTable&) = delete;
 
-  // A row for a scraped family, copied and shared by equal ones. Null when 10,000 are owned: a page
-  // whose names never stop changing.
+  // A row for a scraped family, copied and shared by equal ones; its texts in valid UTF-8, as those of
+  // AttributeSet. Null when 10,000 are owned: a page whose names never stop changing.
   const MetricDesc* Own(const MetricDesc& scraped);
   // Allocates; call once per series. Invalid, and counted, when refused.
   Series Declare(const MetricDesc& desc, const EntityRef& entity, const AttributeSet& extra = {});

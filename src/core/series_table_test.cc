@@ -336,6 +336,16 @@ TEST(Own, EqualRowsAreSharedAndOtherOnesAreNot) {
   EXPECT_NE(a, table.Own({.name = "other", .unit = "By", .help = "H.", .kind = Kind::kCounter}));
 }
 
+TEST(SeriesTable, OwnedTextsAreValidUtf8) {
+  SeriesTable table;
+  const MetricDesc* row = table.Own({.name = "n\xff", .unit = "\xc3", .help = "h\xe2\x82"});
+  ASSERT_NE(row, nullptr);
+  EXPECT_EQ(row->name, "n\uFFFD");
+  EXPECT_EQ(row->unit, "\uFFFD");
+  EXPECT_EQ(row->help, "h\uFFFD\uFFFD");
+  EXPECT_EQ(table.Own({.name = "n\xff", .unit = "\xc3", .help = "h\xe2\x82"}), row);
+}
+
 TEST(Own, IsBounded) {
   SeriesTable table;
   for (int i = 0; i < 10'000; ++i) {

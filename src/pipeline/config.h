@@ -35,6 +35,10 @@ enum class OptionType : uint8_t {
   kGroups,   // [{option: …}, …], see `children`
 };
 
+// Which texts of a kTextMap are names of attributes: those are refused when no output could write them, or
+// when they are reserved.
+enum class MapOf : uint8_t { kTexts, kAttributes /* its keys */, kRenames /* its values */ };
+
 // A row of a plugin's option table. Static storage.
 struct OptionSpec {
   std::string_view key;
@@ -47,6 +51,7 @@ struct OptionSpec {
   double min = -1e300, max = 1e300;                // numbers; times in seconds, sizes in bytes
   std::span<const std::string_view> allowed = {};  // texts; empty: any
   std::span<const OptionSpec> children = {};
+  MapOf map_of = MapOf::kTexts;
 };
 
 // Lists of options, one behind the other.

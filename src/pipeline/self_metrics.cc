@@ -1,6 +1,7 @@
 #include "pipeline/self_metrics.h"
 
 #include "base/log.h"
+#include "base/text.h"
 #include "base/version.h"
 #include "catalog/self.h"
 #include "catalog/self_io.h"
@@ -24,6 +25,7 @@ constexpr const MetricDesc* kRows[] = {&kSelfTickDuration,
                                        &kSelfSeriesLimit,
                                        &kSelfBuildInfo,
                                        &kSelfLogMessages,
+                                       &kSelfTextReplaced,
                                        &kSelfCollectorUp,
                                        &kSelfCollectorDuration,
                                        &kSelfCollectorRuns,
@@ -103,6 +105,7 @@ void SelfMetrics::DeclareOwn() {
   ready_ = table_.Declare(kSelfReady, agent);
   simulated_ = table_.Declare(kSelfSimulated, agent);
   start_time_ = table_.Declare(kSelfStartTime, agent);
+  text_replaced_ = table_.Declare(kSelfTextReplaced, agent);
   series_limit_ = table_.Declare(kSelfSeriesLimit, agent, {{"limit", "total"}});
   build_info_ = table_.Declare(kSelfBuildInfo, agent,
                                {{"version", Version()},
@@ -280,6 +283,7 @@ Ref<const Frame> SelfMetrics::Update(const Input& input) {
   UpdateTargetInfo(input.resource);
   writer_.Set(start_time_, Seconds(started_unix_ns_));
   writer_.Set(series_limit_, budget_.limit());
+  writer_.Set(text_replaced_, ReplacedUtf8Bytes());
   LogCounts logs = CurrentLogCounts();
   for (size_t i = 0; i < std::size(kLevels); ++i) {
     writer_.Set(log_written_[i], logs.written[i + 1] + (i == 0 ? logs.written[0] : 0));

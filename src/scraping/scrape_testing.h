@@ -41,7 +41,8 @@ class PageRig {
   }
   // The last frame as a page, without the label "target" unless asked for.
   std::string Render(ExpositionFormat format, bool with_target = false) const {
-    TextPage encoder(format, [with_target](const SeriesInfo& info, std::vector<SpelledSeries>& out) {
+    TextPage encoder({format, NameEscaping::kUtf8}, [with_target](const SeriesInfo& info,
+                                                                  std::vector<SpelledSeries>& out) {
       SpellNative(info, out);
       if (with_target) return;
       std::erase_if(out.back().labels, [](const auto& label) { return label.first == "target"; });

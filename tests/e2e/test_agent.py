@@ -39,10 +39,10 @@ class Pages(unittest.TestCase):
 
     def test_formats_follow_accept(self):
         plain = self.agent.get("/metrics")
-        self.assertEqual(plain.headers["Content-Type"], "text/plain; version=0.0.4; charset=utf-8")
+        self.assertEqual(plain.headers["Content-Type"], "text/plain; version=0.0.4; charset=utf-8; escaping=underscores")
         self.assertNotIn(b"# EOF", plain.text)
         om = self.agent.get("/metrics", Accept="application/openmetrics-text;version=1.0.0;q=0.9,text/plain;q=0.1")
-        self.assertEqual(om.headers["Content-Type"], "application/openmetrics-text; version=1.0.0; charset=utf-8")
+        self.assertEqual(om.headers["Content-Type"], "application/openmetrics-text; version=1.0.0; charset=utf-8; escaping=underscores")
         self.assertTrue(om.text.endswith(b"# EOF\n"))
         self.assertIn(b"# UNIT gpu_power_draw_watts watts\n", om.text)
 

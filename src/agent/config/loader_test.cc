@@ -231,6 +231,11 @@ TEST(LoaderTest, VariablesOfOpenTelemetry) {
   config = Good("", {{"OTEL_METRIC_EXPORT_INTERVAL", "5000"}, {"OTEL_EXPORTER_OTLP_COMPRESSION", "none"}});
   EXPECT_FALSE(Plugin(config, "sinks", "otlp").Bool("enabled"));
   EXPECT_THAT(Bad("", {{"OTEL_RESOURCE_ATTRIBUTES", "rack"}}), HasSubstr("expected KEY=TEXT"));
+  EXPECT_THAT(Bad("", {{"OTEL_RESOURCE_ATTRIBUTES", "a=1,__name__=x"}}),
+              HasSubstr("resource.attributes: \"__name__\" is reserved"));
+  EXPECT_THAT(Bad("", {{"OTEL_RESOURCE_ATTRIBUTES", "a=%FF"}}),
+              HasSubstr("resource.attributes: \"a\" has bytes that are not UTF-8"));
+  EXPECT_THAT(Bad("", {}, {{"-o", "attributes", "le=1"}}), HasSubstr("attributes: \"le\" is reserved"));
 }
 
 TEST(LoaderTest, PluginsAreOnAsTheySayOrOnceListed) {

@@ -125,7 +125,14 @@ TEST(PrintTest, RoundTripOfRandomConfigurations) {
     set(resource, "cluster", RandomText(random));
     std::map<std::string, std::string> map;
     for (size_t i = random() % 5; i > 0; --i) map[RandomText(random)] = RandomText(random);
-    set(resource, "attributes", map);
+    // Names of attributes may not be just anything.
+    std::map<std::string, std::string> attributes;
+    for (const auto& [key, text] : map) {
+      std::string name = key;
+      std::erase_if(name, [](char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7F; });
+      attributes["a" + name] = text;
+    }
+    set(resource, "attributes", attributes);
     set(config, "resource", resource);
     set(config, "state_dir", RandomText(random));
     set(config, "interval", Duration(10'000'000 + static_cast<int64_t>(random() % 1'000'000'000)));

@@ -65,7 +65,8 @@ constexpr OptionSpec kResource[] = {
     {.key = "attributes",
      .type = OptionType::kTextMap,
      .fallback = {},
-     .help = "Further attributes of everything that is sent"},
+     .help = "Further attributes of everything that is sent",
+     .map_of = MapOf::kAttributes},
 };
 
 constexpr OptionSpec kLimits[] = {
@@ -131,7 +132,8 @@ constexpr OptionSpec kRoot[] = {
      .children = kResource},
     {.key = "attributes",
      .type = OptionType::kTextMap,
-     .help = "Attributes of every series that any sink tells, scraped ones included"},
+     .help = "Attributes of every series that any sink tells, scraped ones included",
+     .map_of = MapOf::kAttributes},
     {.key = "limits",
      .type = OptionType::kGroup,
      .fallback = {},

@@ -127,7 +127,7 @@ Config::Value Walk::Value(const OptionSpec& spec, const YamlNode* node, const st
     case OptionType::kGroups: {
       bool map = spec.type == OptionType::kTextMap;
       if (node->kind == (map ? YamlNode::kMap : YamlNode::kList)) {
-        return map ? TextMap(*node, path) : Groups(spec, *node, path);
+        return map ? TextMap(spec, *node, path) : Groups(spec, *node, path);
       }
       WrongKind(spec, *node, path);
       return EmptyValue(spec);
@@ -172,7 +172,7 @@ Config::Value Walk::Texts(const OptionSpec& spec, const YamlNode& node, const st
   return texts;
 }
 
-Config::Value Walk::TextMap(const YamlNode& node, const std::string& path) {
+Config::Value Walk::TextMap(const OptionSpec& spec, const YamlNode& node, const std::string& path) {
   std::map<std::string, std::string> map;
   for (const YamlNode::Member& member : node.members) {
     bool text = member.value->kind == YamlNode::kScalar;
@@ -180,10 +180,16 @@ Config::Value Walk::TextMap(const YamlNode& node, const std::string& path) {
       AddAt(member.value->span, path + "." + member.key + ": " + std::string(kHiddenSecret),
             std::string(kHiddenHint));
     }
+    const bool empty = member.value->kind == YamlNode::kNull;
+    if (text || empty) {
+      const bool key_is_name = spec.map_of != MapOf::kRenames;
+      if (ValueCheck wrong = CheckPair(spec, member.key, text ? member.value->text : ""))
+        AddAt(key_is_name ? member.key_span : member.value->span, path + ": " + wrong->problem, wrong->hint);
+    }
     if (text) map.emplace(member.key, member.value->text);
     // Nothing after the colon is an empty text.
-    if (member.value->kind == YamlNode::kNull) map.emplace(member.key, "");
-    if (text || member.value->kind == YamlNode::kNull) continue;
+    if (empty) map.emplace(member.key, "");
+    if (text || empty) continue;
     WrongKind({.key = member.key, .type = OptionType::kText, .fallback = {}, .help = {}}, *member.value,
               path + "." + member.key);
   }
@@ -279,6 +285,13 @@ bool Walk::FromOverlay(const OptionSpec& spec, const Setting& setting, const std
       bool pair = item.find('=') != std::string_view::npos && !key.empty() && key.size() <= kConfigKeyBytes;
       std::string text(Trim(left));
       if (setting.percent) text = Decoded(std::move(text));
+      if (ValueCheck wrong = pair ? CheckPair(spec, key, text) : std::nullopt) {
+        good = false;
+        shared_.problems.Add(
+            Overlay::SpotOf(setting, static_cast<size_t>(item.data() - setting.text.data()), item.size()),
+            path + ": " + wrong->problem, wrong->hint);
+        continue;
+      }
       if (pair && map.emplace(key, std::move(text)).second) continue;
       good = false;
       shared_.problems.Add(

@@ -48,7 +48,7 @@ class Walk {
   Config::Entry Option(const OptionSpec& spec, const YamlNode* node, const std::string& path);
   bool Text(const OptionSpec& spec, const YamlNode& node, const std::string& path, Config::Value& out);
   Config::Value Texts(const OptionSpec& spec, const YamlNode& node, const std::string& path);
-  Config::Value TextMap(const YamlNode& node, const std::string& path);
+  Config::Value TextMap(const OptionSpec& spec, const YamlNode& node, const std::string& path);
   Config::Value Groups(const OptionSpec& spec, const YamlNode& node, const std::string& path);
   Config::Value Default(const OptionSpec& spec, const std::string& path);
   bool FromOverlay(const OptionSpec& spec, const Setting& setting, const std::string& path,

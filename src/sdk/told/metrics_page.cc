@@ -104,12 +104,12 @@ class PageFrame {
 
 }  // namespace
 
-void WriteMetricsPage(std::span<const Sample> samples, const AttributeSet& resource, ExpositionFormat format,
+void WriteMetricsPage(std::span<const Sample> samples, const AttributeSet& resource, PageForm form,
                       Instant now, std::string& out) {
   PageFrame frame(now);
   if (!resource.empty()) frame.AddResource(resource);
   for (const Sample& sample : samples) frame.Add(sample);
-  TextPage(format, Speller(&Spell)).Render(*frame.Take(), out);
+  TextPage(form, Speller(&Spell)).Render(*frame.Take(), out);
 }
 
 }  // namespace gpulens::sdk

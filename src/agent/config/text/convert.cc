@@ -46,7 +46,32 @@ ValueCheck Number(const OptionSpec& spec, std::string_view text, ValueCheck (*pa
   }
 }
 
+ValueCheck CheckAttributeName(std::string_view name) {
+  constexpr std::string_view kHint = "letters, digits, dots and underscores, like site or rack.row";
+  constexpr std::string_view kBounds[] = {"le", "quantile"};
+  auto wrong = [kHint](std::string problem) {
+    return ValueError{std::move(problem), std::string(kHint), 0, 0};
+  };
+  if (name.empty()) return wrong("an attribute without a name");
+  const bool control = std::any_of(name.begin(), name.end(),
+                                   [](char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7F; });
+  if (control || !IsUtf8(name)) return wrong(QuotedText(name) + " is no name of an attribute");
+  if (name.starts_with("__"))
+    return wrong(QuotedText(name) + " is reserved: Prometheus keeps names with __ in front");
+  if (std::ranges::find(kBounds, name) != std::end(kBounds))
+    return wrong(QuotedText(name) + " is reserved for the bounds of histograms and summaries");
+  return std::nullopt;
+}
+
 }  // namespace
+
+ValueCheck CheckPair(const OptionSpec& spec, std::string_view key, std::string_view text) {
+  if (spec.map_of == MapOf::kAttributes) {
+    if (ValueCheck wrong = CheckAttributeName(key)) return wrong;
+    if (!IsUtf8(text)) return ValueError{QuotedText(key) + " has bytes that are not UTF-8", "", 0, 0};
+  }
+  return spec.map_of == MapOf::kRenames ? CheckAttributeName(text) : std::nullopt;
+}
 
 bool IsScalar(OptionType type) noexcept {
   return type != OptionType::kTexts && type != OptionType::kTextMap && type != OptionType::kGroup &&

@@ -12,6 +12,9 @@ namespace gpulens {
 
 // A scalar option, or one element of a kTexts.
 ValueCheck ConvertText(const OptionSpec& spec, std::string_view text, Config::Value& out);
+// One pair of a kTextMap: whether the name of an attribute in it can be written by every output and is not
+// reserved by Prometheus, which refuses a whole page for one such name.
+ValueCheck CheckPair(const OptionSpec& spec, std::string_view key, std::string_view text);
 // The value of an option that is not set and has no default: false, 0, "", empty.
 Config::Value EmptyValue(const OptionSpec& spec);
 bool IsScalar(OptionType type) noexcept;

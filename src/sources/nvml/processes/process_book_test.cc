@@ -113,6 +113,15 @@ TEST_F(ProcessBookTest, TellsWhoAProcessIs) {
   EXPECT_FALSE(book.Look(77).visible);
 }
 
+// The kernel keeps 15 bytes of a name, and a process may give itself any.
+TEST_F(ProcessBookTest, NamesAreTextWhateverBytesTheyHave) {
+  Process(4242, "a训练模型\xe6\x8e", 100, 0);
+  Process(4243, "\xff\xfe", 100, 0);
+  ProcessBook book(root_);
+  EXPECT_EQ(book.Look(4242).name, "a训练模型\uFFFD\uFFFD");
+  EXPECT_EQ(book.Look(4243).name, "\uFFFD\uFFFD");
+}
+
 TEST_F(ProcessBookTest, ANumberThatIsUsedAgainIsAnotherProcess) {
   Process(4242, "first", 100, 0);
   ProcessBook book(root_);
