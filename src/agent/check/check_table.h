@@ -49,7 +49,15 @@ struct CheckSpec {
   CheckResult (*evaluate)(const CheckSpec& check, const CheckData& data,
                           const CheckSettings& settings) = nullptr;
   bool repeats = false;  // a fault is looked at three times, three seconds apart
+  // Not every board has what it reads: in a group of checks it is skipped where no GPU reports any of it.
+  bool optional = false;
+  bool for_idle_nodes = false;  // fails on a node that works: not in the group in-use
 };
+
+// A name that stands for several checks: "all", or "in-use" for those that fit nodes with jobs. Empty for another.
+std::vector<const CheckSpec*> FindCheckGroup(std::string_view name);
+// Whether no GPU reports any input of the check, fresh or old.
+bool NobodyReports(const CheckSpec& check, const CheckData& data);
 
 std::span<const CheckSpec> AllChecks() noexcept;
 const CheckSpec* FindCheck(std::string_view name) noexcept;

@@ -149,7 +149,7 @@ constexpr OptionSpec kOptions[] = {
 constexpr const MetricDesc* kMetrics[] = {
     &kGpuXidErrorRate,  &kGpuEccSbeRate,           &kGpuEccDbeTotal,     &kGpuRowRemapAvailable,
     &kGpuHealthScore,   &kGpuPcieLinkDowntraining, &kGpuThermalRampRate, &kGpuHealthConfidence,
-    &kGpuHealthPenalty, &kGpuHealthState,          &kGpuHealthWindow,
+    &kGpuHealthPenalty, &kGpuHealthState,          &kGpuHealthWindow,    &kGpuHealthCondition,
 };
 
 }  // namespace

@@ -8,11 +8,14 @@
 
 #include "base/files.h"
 #include "base/testing/allocations.h"
+#include "catalog/gpu/board.h"
 #include "catalog/gpu/errors.h"
 #include "catalog/gpu/health.h"
 #include "catalog/gpu/identity.h"
+#include "catalog/gpu/links.h"
 #include "catalog/gpu/readings.h"
 #include "catalog/gpu/score.h"
+#include "catalog/self.h"
 #include "pipeline/events/event_desk.h"
 #include "pipeline/plugin.h"
 
@@ -89,11 +92,17 @@ class FleetHealthTest : public ::testing::Test {
     config.Set("window", Duration(seconds(300)), {});
     analyzer_ = *fleet_health_analyzer.create(config, env_);
   }
+  void GpuState(const EntityRef& gpu, std::string_view now) {
+    for (std::string_view state : {"ok", "hung", "lost", "reset_required", "no_permission"}) {
+      source_.Set(gpu, kGpuState, {{"gpu.state", state}}, state == now);
+    }
+  }
   // A GPU as a healthy, idle H100 tells of itself.
   void Healthy(const EntityRef& gpu) {
-    for (std::string_view state : {"ok", "hung", "lost", "reset_required", "no_permission"}) {
-      source_.Set(gpu, kGpuState, {{"gpu.state", state}}, state == "ok");
-    }
+    GpuState(gpu, "ok");
+    source_.Set(gpu, kGpuPowerDraw, {}, 70);
+    source_.Set(gpu, kGpuMemoryUsed, {}, 1e9);
+    source_.Set(gpu, kGpuClockFrequency, {{"gpu.clock.type", "graphics"}}, 345);
     source_.Set(gpu, kGpuInfo, {{"gpu.vendor", "nvidia"}}, 1);
     source_.Set(gpu, kGpuTemperature, {{"gpu.temperature.sensor", "edge"}}, 35);
     source_.Set(gpu, kGpuUtilization, {{"gpu.task.type", "compute"}}, 0);
@@ -143,6 +152,10 @@ class FleetHealthTest : public ::testing::Test {
       return desc.number == Number::kInt ? static_cast<double>(cell.i) : cell.d;
     }
     return std::nan("");
+  }
+  // Whether the condition holds, and is the reason that the last change gave.
+  bool Holds(std::string_view condition) const {
+    return Value(kGpuHealthCondition, "gpu.health.reason", condition) == 1;
   }
   bool Has(const MetricDesc& desc) const { return !std::isnan(Value(desc)); }
   std::string State() const {
@@ -288,7 +301,8 @@ TEST_F(FleetHealthTest, ALostGpuHasFailedAndTheOthersHaveNot) {
   EXPECT_EQ(State(), "failed");
   EXPECT_EQ(Value(kGpuHealthState, "gpu.health.state", "ok", "1"), 1);
   EXPECT_EQ(Value(kGpuHealthScore, {}, {}, "1"), 1);
-  EXPECT_FALSE(Has(kGpuHealthScore));
+  EXPECT_EQ(Value(kGpuHealthScore), 0);
+  EXPECT_TRUE(Holds("gpu_lost"));
 }
 
 TEST_F(FleetHealthTest, ABetterWordMustLast) {
@@ -371,6 +385,160 @@ TEST_F(FleetHealthTest, AFolderThatCannotBeWrittenIsNoReasonToStop) {
   Healthy(gpu_);
   Tick(130);
   EXPECT_EQ(Value(kGpuHealthScore), 1);
+}
+
+TEST_F(FleetHealthTest, AGpuThatDoesNotAnswerHasNoGoodScoreWhateverElseIsKnown) {
+  for (auto [state, condition] :
+       {std::pair{"lost", "gpu_lost"}, {"hung", "gpu_hung"}, {"reset_required", "reset_required"}}) {
+    Healthy(gpu_);
+    Tick(40);
+    GpuState(gpu_, state);
+    Tick();
+    EXPECT_EQ(State(), "failed") << state;
+    EXPECT_EQ(Value(kGpuHealthScore), 0) << state;
+    EXPECT_TRUE(Holds(condition)) << state;
+    GpuState(gpu_, "ok");
+    Tick(31);
+    EXPECT_EQ(State(), "ok") << state;
+  }
+}
+
+TEST_F(FleetHealthTest, XidsThatDidNotComeSayNothingOfAGpuThatNobodyReads) {
+  Healthy(gpu_);
+  Tick(5);
+  source_.Clear();
+  source_.Set(gpu_, kGpuInfo, {{"gpu.vendor", "nvidia"}}, 1);
+  source_.Set(gpu_, kGpuXidErrors, {}, 0);
+  source_.Set(gpu_, kGpuRowRemapFailed, {}, 0);
+  Tick();
+  EXPECT_FALSE(Has(kGpuHealthScore)) << "its state is not known";
+  EXPECT_EQ(State(), "");
+  GpuState(gpu_, "no_permission");
+  Tick();
+  EXPECT_FALSE(Has(kGpuHealthScore)) << "it may not be read, so nobody knows";
+}
+
+TEST_F(FleetHealthTest, AGpuThatAnswersUnknownToEverythingHasFailed) {
+  Healthy(gpu_);
+  Tick(40);
+  source_.Clear();
+  GpuState(gpu_, "ok");
+  source_.Set(gpu_, kGpuXidErrors, {}, 0);
+  source_.Set(gpu_, kGpuRowRemapFailed, {}, 0);
+  Tick(2);
+  EXPECT_FALSE(Has(kGpuHealthScore)) << "it answers, but says nothing";
+  Tick(10);
+  EXPECT_EQ(State(), "failed");
+  EXPECT_EQ(Value(kGpuHealthScore), 0);
+  EXPECT_TRUE(Holds("no_readings"));
+}
+
+TEST_F(FleetHealthTest, AReadingThatCannotBeReadAnyMoreDegrades) {
+  Healthy(gpu_);
+  Tick(5);
+  source_.Set(gpu_, kGpuPowerDraw, {}, std::nan(""));
+  Tick(30);
+  EXPECT_EQ(State(), "ok") << "three failed calls in ten are no fault";
+  Tick(1);
+  EXPECT_EQ(State(), "degraded");
+  EXPECT_TRUE(Holds("readings_missing"));
+}
+
+TEST_F(FleetHealthTest, XidsCountByWhatTheyAskFor) {
+  Healthy(gpu_);
+  source_.Set(gpu_, kGpuXidRecent, {{"gpu.xid.action", "restart_app"}}, 3);
+  Tick();
+  EXPECT_EQ(State(), "ok") << "an application's own fault";
+  source_.Set(gpu_, kGpuXidRecent, {{"gpu.xid.action", "drain"}}, 1);
+  Tick();
+  EXPECT_EQ(State(), "predicted_failure");
+  source_.Set(gpu_, kGpuXidRecent, {{"gpu.xid.action", "reboot"}}, 1);
+  Tick();
+  EXPECT_EQ(State(), "failed");
+  EXPECT_EQ(Value(kGpuHealthScore), 0.2);
+  EXPECT_TRUE(Holds("xid_reset"));
+  EXPECT_EQ(desk_.Take().back().body, "GPU health was predicted_failure, is failed: xid_reset");
+}
+
+// What lasts as long as it must, and not less.
+TEST_F(FleetHealthTest, WhatTheBoardTellsOfPowerHeatAndFabric) {
+  struct Case {
+    const MetricDesc* metric;
+    Attributes attributes;
+    double well, ill;
+    int after;  // ticks that pass without a word
+    const char *condition, *state;
+  };
+  const Case cases[] = {
+      {&kGpuThrottleReason, {{"gpu.throttle.cause", "power_brake"}}, 0, 1, 10, "power_brake", "degraded"},
+      {&kGpuThrottleReason, {{"gpu.throttle.cause", "temp_hardware"}}, 0, 1, 10, "thermal_slowdown", "degraded"},
+      {&kGpuTemperatureMargin, {}, 40, 0, 60, "too_hot", "degraded"},
+      {&kGpuInforomValid, {}, 1, 0, 0, "inforom_corrupt", "degraded"},
+      {&kGpuFabricDegraded, {{"gpu.fabric.condition", "bandwidth"}}, 0, 1, 10, "fabric_degraded", "degraded"},
+      {&kGpuFabricState, {{"gpu.fabric.state", "in_progress"}}, 0, 1, 300, "fabric_pending", "degraded"},
+      {&kGpuRecoveryAction, {{"gpu.recovery.action", "none"}}, 1, 0, 0, "recovery_action", "failed"},
+      {&kGpuMemoryUnrepairable, {}, 0, 1, 0, "memory_unrepairable", "failed"},
+      {&kGpuEccSramThresholdExceeded, {}, 0, 1, 0, "sram_threshold", "predicted_failure"},
+      {&kGpuRowRemapResetPending, {}, 0, 1, 0, "remap_pending", "degraded"},
+      {&kGpuPcieReplayCount, {}, 20'000, 20'041, 0, "pcie_replays", "degraded"},
+      {&kGpuInterconnectErrors, {{"gpu.interconnect.error_type", "replay"}}, 5, 16, 0, "link_errors", "degraded"},
+  };
+  for (const Case& c : cases) {
+    EntityRef gpu = Gpu(0);
+    Restart();
+    Healthy(gpu);
+    source_.Set(gpu, *c.metric, c.attributes, c.well);
+    Tick(2);
+    EXPECT_EQ(State(), "ok") << c.condition;
+    source_.Set(gpu, *c.metric, c.attributes, c.ill);
+    Tick(c.after);
+    EXPECT_EQ(State(), "ok") << c.condition;
+    Tick();
+    EXPECT_EQ(State(), c.state) << c.condition;
+    EXPECT_TRUE(Holds(c.condition)) << c.condition;
+    source_.Retire(gpu);
+  }
+}
+
+TEST_F(FleetHealthTest, LinksThatAreDownComparedWithBeforeAndWithTheOthers) {
+  auto links = [&](const EntityRef& gpu, double active) {
+    source_.Set(gpu, kGpuInterconnectLinks, {{"gpu.interconnect.state", "active"}}, active);
+    source_.Set(gpu, kGpuInterconnectLinks, {{"gpu.interconnect.state", "inactive"}}, 18 - active);
+  };
+  Healthy(gpu_);
+  links(gpu_, 0);
+  Tick();
+  EXPECT_EQ(State(), "ok") << "a board without a bridge";
+  EntityRef other = Gpu(1);
+  Healthy(other);
+  links(other, 18);
+  Tick();
+  EXPECT_TRUE(Holds("links_down")) << "missing from the start";
+  links(gpu_, 18);
+  Tick(31);
+  EXPECT_EQ(State(), "ok");
+  source_.Retire(other);
+  links(gpu_, 15);
+  Tick();
+  EXPECT_EQ(State(), "degraded");
+  EXPECT_EQ(Value(kGpuHealthScore), 0.7);
+}
+
+TEST_F(FleetHealthTest, ADriverProcessThatFailsAgainAndAgainLeavesNoGpuHealthy) {
+  Healthy(gpu_);
+  EntityRef driver = MakeRef<Entity>("driver", AttributeSet({{"driver", std::string_view("nvml")}}));
+  source_.Set(driver, kSelfDriverStarts, {{"reason", "first"}}, 1);
+  source_.Set(driver, kSelfDriverStarts, {{"reason", "crash"}}, 7);
+  Tick();
+  source_.Set(driver, kSelfDriverStarts, {{"reason", "crash"}}, 9);
+  Tick();
+  EXPECT_EQ(State(), "ok") << "two may be chance";
+  source_.Set(driver, kSelfDriverStarts, {{"reason", "crash"}}, 10);
+  Tick();
+  EXPECT_EQ(State(), "degraded");
+  EXPECT_TRUE(Holds("driver_fails"));
+  Tick(331);
+  EXPECT_EQ(State(), "ok") << "five minutes without an end, and the word that must last";
 }
 
 TEST_F(FleetHealthTest, ASteadyRunDoesNotAllocate) {
