@@ -20,8 +20,9 @@ constexpr std::string_view kType = "gpu.ecc.error_type", kCount = "gpu.ecc.count
                            kSensor = "gpu.temperature.sensor", kLimit = "gpu.temperature.limit_type";
 
 // First what is judged, then what shows that a GPU that says "ok" can be read.
-constexpr CheckInput kStates[] = {{&kGpuState},       {&kGpuHealthCondition}, {&kGpuPowerDraw},  {&kGpuPowerInstant},
-                                  {&kGpuTemperature}, {&kGpuUtilization},     {&kGpuMemoryUsed}, {&kGpuClockFrequency}};
+constexpr CheckInput kStates[] = {{&kGpuState},        {&kGpuHealthCondition}, {&kGpuPowerDraw},
+                                  {&kGpuPowerInstant}, {&kGpuTemperature},     {&kGpuUtilization},
+                                  {&kGpuMemoryUsed},   {&kGpuClockFrequency}};
 constexpr CheckInput kAnswering[] = {{&kGpuState}};
 constexpr CheckInput kProcesses[] = {{&kGpuProcesses}};
 constexpr CheckInput kGraphicsClock[] = {
@@ -32,9 +33,10 @@ constexpr CheckInput kMemoryClock[] = {
 constexpr CheckInput kDieTemperature[] = {{&kGpuTemperature, kSensor, "edge"},
                                           {&kGpuTemperature, kSensor, "hotspot"},
                                           {&kGpuTemperatureLimit, kSensor, "hotspot", kLimit, "slowdown"}};
-constexpr CheckInput kMemoryTemperature[] = {{&kGpuTemperature, kSensor, "memory"},
-                                             {&kGpuTemperatureLimit, kSensor, "memory", kLimit, "max_operating"},
-                                             {&kGpuTemperatureLimit, kSensor, "memory", kLimit, "slowdown"}};
+constexpr CheckInput kMemoryTemperature[] = {
+    {&kGpuTemperature, kSensor, "memory"},
+    {&kGpuTemperatureLimit, kSensor, "memory", kLimit, "max_operating"},
+    {&kGpuTemperatureLimit, kSensor, "memory", kLimit, "slowdown"}};
 constexpr CheckInput kMargin[] = {{&kGpuTemperatureMargin},
                                   {&kGpuTemperatureMarginLimit, kSensor, "edge", kLimit, "slowdown"}};
 constexpr CheckInput kUsed[] = {{&kGpuMemoryUsed}};
@@ -68,8 +70,8 @@ constexpr CheckInput kThrottle[] = {{&kGpuThrottleReason, kCause, "temp_hardware
                                     {&kGpuThrottleReason, kCause, "temp_software"}};
 constexpr CheckInput kHealth[] = {{&kGpuHealthScore}, {&kGpuHealthState}, {&kGpuHealthCondition}};
 
-// The thirteen of check-nvidia-smi under their names there, then its neighbours, then ours. Units say what the
-// number counts: "links down", not "links".
+// The thirteen of check-nvidia-smi under their names there, then its neighbours, then ours. Units say what
+// the number counts: "links down", not "links".
 constexpr CheckSpec kChecks[] = {
     {.name = "gpu_num",
      .help = "as many GPUs answer as are known or expected, or at least as many as --critical says",
@@ -111,7 +113,8 @@ constexpr CheckSpec kChecks[] = {
      .unit = "°C",
      .evaluate = &CheckDieTemperature},
     {.name = "gpu_memory_temperature",
-     .help = "temperature of the device memory; by default 5 below and at the limit that the board states, or 95",
+     .help =
+         "temperature of the device memory; by default 5 below and at the limit that the board states, or 95",
      .inputs = kMemoryTemperature,
      .unit = "°C",
      .evaluate = &CheckMemoryTemperature,

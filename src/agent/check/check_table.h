@@ -41,7 +41,7 @@ enum class CheckSide : uint8_t { kAbove, kBelow };  // on which side of a thresh
 struct CheckSpec {
   std::string_view name, help;
   std::span<const CheckInput> inputs;
-  std::optional<double> warning, critical;
+  std::optional<double> warning = {}, critical = {};
   std::string_view unit = {};  // as it is shown: "°C"
   double per = 1;              // of the metric's unit in one of `unit`
   CheckSide side = CheckSide::kAbove;
@@ -54,7 +54,8 @@ struct CheckSpec {
   bool for_idle_nodes = false;  // fails on a node that works: not in the group in-use
 };
 
-// A name that stands for several checks: "all", or "in-use" for those that fit nodes with jobs. Empty for another.
+// A name that stands for several checks: "all", or "in-use" for those that fit nodes with jobs. Empty for
+// another.
 std::vector<const CheckSpec*> FindCheckGroup(std::string_view name);
 // Whether no GPU reports any input of the check, fresh or old.
 bool NobodyReports(const CheckSpec& check, const CheckData& data);

@@ -23,9 +23,12 @@
 #include "agent/run/notify.h"
 #include "agent/run/open_listeners.h"
 #include "agent/run/plan.h"
+#include "agent/status/agent_watch.h"
+#include "agent/status/status_report.h"
 #include "base/log.h"
 #include "base/process.h"
 #include "base/result.h"
+#include "base/version.h"
 #include "base/workers.h"
 #include "net/auth/authenticator.h"
 #include "net/client/http_client.h"
@@ -69,6 +72,7 @@ class Agent {
   Status Reload();
   Status ReloadNow();
   void TakeFound();
+  std::string StatusPage();
   PipelinePlan Plan(const Config& config) const;
   void WatchSignals();
   void KeepWatchdogQuiet();
@@ -90,6 +94,7 @@ class Agent {
   EventDesk events_;
   DriverControl nvml_control_;
   FaultFile faults_;
+  AgentWatch watch_;
   Env env_;
   std::unique_ptr<SeriesBudget> budget_;
   std::unique_ptr<Pipeline> pipeline_;
@@ -147,7 +152,8 @@ Status Agent::OpenControl() {
   if (path.empty() || path == "none") return Ok();
   Status status;
   io_.Call([&] {
-    control_ = std::make_unique<ControlSocket>(io_, *env_.clock, nvml_control_, &faults_);
+    ControlHooks hooks{&workers_, [this] { return StatusPage(); }, &events_};
+    control_ = std::make_unique<ControlSocket>(io_, *env_.clock, nvml_control_, &faults_, std::move(hooks));
     status = control_->Open(path);
     if (!status) control_.reset();
   });
@@ -179,7 +185,8 @@ Status Agent::Start() {
   budget_ = std::make_unique<SeriesBudget>(static_cast<uint64_t>(config_.Group("limits").Int("series")));
   pipeline_ = std::make_unique<Pipeline>(env_, workers_, hub_, *budget_);
   discoveries_ = std::make_unique<DiscoveryRunner>(env_, AllDiscoveries(), [this] { TakeFound(); });
-  endpoints_ = std::make_unique<Endpoints>(env_, *pipeline_, [this] { return Reload(); });
+  endpoints_ = std::make_unique<Endpoints>(
+      env_, *pipeline_, [this] { return Reload(); }, [this] { return StatusPage(); });
   http_ = std::make_unique<HttpServer>(io_, *endpoints_,
                                        HttpOptions(config_.Group("http"), authenticator_.get()));
   stats_.http = &http_->stats();
@@ -190,9 +197,29 @@ Status Agent::Start() {
   RETURN_IF_ERROR(OpenControl());
   banner_ =
       std::make_unique<Banner>(env_, config_, *pipeline_, Banner::Options{file_, started_, options_.quiet});
-  pipeline_->OnTick([this](const Ref<const Snapshot>&) { banner_->AfterTick(); });
+  pipeline_->OnTick([this](const Ref<const Snapshot>& snapshot) {
+    banner_->AfterTick();
+    watch_.Observe(*snapshot);
+  });
   pipeline_->Start();
   return discoveries_->Apply(config_);
+}
+
+// What the agent tells of itself to `gpulens doctor`. Called on a worker.
+std::string Agent::StatusPage() {
+  Config config;
+  {
+    std::lock_guard one_at_a_time(reload_mutex_);
+    config = config_;
+  }
+  StatusReport report;
+  report.pid = ::getpid();
+  report.user = UserName(::geteuid());
+  report.version = Version();
+  report.state_dir = env_.state_dir;
+  report.simulated = env_.demo;
+  report.findings = watch_.Findings(config, env_, *pipeline_);
+  return StatusJson(report);
 }
 
 // A discovery has found other targets than before.
@@ -240,6 +267,7 @@ Status Agent::Reload() {
   NotifyServiceManager("RELOADING=1");
   Status status = ReloadNow();
   stats_.last_reload_ok = status.ok();
+  watch_.ReloadFailed(status ? "" : status.detail);
   if (status) {
     stats_.last_reload_unix_ns = env_.clock->Now().unix_ns;
     Log(LogLevel::kInfo, "config", "reloaded", "the configuration was read again and is in force.");

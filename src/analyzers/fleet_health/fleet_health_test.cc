@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <map>
 
+#include "analyzers/fleet_health/health_world_testing.h"
 #include "base/files.h"
 #include "base/testing/allocations.h"
 #include "catalog/gpu/board.h"
@@ -21,52 +22,12 @@
 
 namespace gpulens {
 
-extern const AnalyzerSpec fleet_health_analyzer;
-
 namespace {
 
+using health_world::Attributes;
+using health_world::Gpu;
+using health_world::Source;
 using std::chrono::seconds;
-using Attributes = std::initializer_list<AttributeSet::Attribute>;
-
-// One source's frames of GPUs: every value set stays until it is set anew or taken away.
-class Source {
- public:
-  void Set(const EntityRef& gpu, const MetricDesc& desc, Attributes extra, double value) {
-    Key key{gpu.get(), &desc, AttributeSet(extra).hash()};
-    auto [at, added] = series_.try_emplace(key);
-    if (added) at->second.series = table_.Declare(desc, gpu, AttributeSet(extra));
-    at->second.value = value;
-  }
-  void Clear() {
-    for (auto& [key, item] : series_) item.value = std::nan("");
-  }
-  void Retire(const EntityRef& gpu) {
-    table_.Retire(gpu);
-    std::erase_if(series_, [&](const auto& item) { return std::get<0>(item.first) == gpu.get(); });
-  }
-  Ref<const Frame> Run(Instant now) {
-    writer_.Begin(now);
-    for (auto& [key, item] : series_) {
-      if (!std::isnan(item.value)) writer_.Set(item.series, item.value);
-    }
-    return writer_.Finish();
-  }
-
- private:
-  using Key = std::tuple<const Entity*, const MetricDesc*, uint64_t>;
-  struct Item {
-    Series series;
-    double value = 0;
-  };
-  SeriesTable table_;
-  FrameWriter writer_{table_, seconds(10)};
-  std::map<Key, Item> series_;
-};
-
-EntityRef Gpu(int64_t index) {
-  std::string uuid = "GPU-" + std::to_string(index);
-  return MakeRef<Entity>("gpu", AttributeSet({{"gpu.index", index}, {"gpu.uuid", std::string_view(uuid)}}));
-}
 
 // An analyzer with what it needs around it; Restart makes another that knows what the former one saved.
 class FleetHealthTest : public ::testing::Test {
@@ -471,7 +432,13 @@ TEST_F(FleetHealthTest, WhatTheBoardTellsOfPowerHeatAndFabric) {
   };
   const Case cases[] = {
       {&kGpuThrottleReason, {{"gpu.throttle.cause", "power_brake"}}, 0, 1, 10, "power_brake", "degraded"},
-      {&kGpuThrottleReason, {{"gpu.throttle.cause", "temp_hardware"}}, 0, 1, 10, "thermal_slowdown", "degraded"},
+      {&kGpuThrottleReason,
+       {{"gpu.throttle.cause", "temp_hardware"}},
+       0,
+       1,
+       10,
+       "thermal_slowdown",
+       "degraded"},
       {&kGpuTemperatureMargin, {}, 40, 0, 60, "too_hot", "degraded"},
       {&kGpuInforomValid, {}, 1, 0, 0, "inforom_corrupt", "degraded"},
       {&kGpuFabricDegraded, {{"gpu.fabric.condition", "bandwidth"}}, 0, 1, 10, "fabric_degraded", "degraded"},
@@ -481,7 +448,13 @@ TEST_F(FleetHealthTest, WhatTheBoardTellsOfPowerHeatAndFabric) {
       {&kGpuEccSramThresholdExceeded, {}, 0, 1, 0, "sram_threshold", "predicted_failure"},
       {&kGpuRowRemapResetPending, {}, 0, 1, 0, "remap_pending", "degraded"},
       {&kGpuPcieReplayCount, {}, 20'000, 20'041, 0, "pcie_replays", "degraded"},
-      {&kGpuInterconnectErrors, {{"gpu.interconnect.error_type", "replay"}}, 5, 16, 0, "link_errors", "degraded"},
+      {&kGpuInterconnectErrors,
+       {{"gpu.interconnect.error_type", "replay"}},
+       5,
+       16,
+       0,
+       "link_errors",
+       "degraded"},
   };
   for (const Case& c : cases) {
     EntityRef gpu = Gpu(0);

@@ -68,7 +68,8 @@ void RecentXids::WriteGpu(PerGpu& gpu, Instant now, FrameWriter& out) const {
   std::array<uint64_t, kActions> counts{};
   for (const Happened& xid : gpu.xids) ++counts[xid.action];
   for (size_t i = 0; i < kActions; ++i) {
-    if (counts[i] == 0 && !gpu.series[i]) continue;
+    // The first stands from the start: it says that XIDs are watched, and that none came.
+    if (i > 0 && counts[i] == 0 && !gpu.series[i]) continue;
     if (!gpu.series[i])
       gpu.series[i] = out.table().Declare(kGpuXidRecent, gpu.entity, {{"gpu.xid.action", kActionNames[i]}});
     out.Set(gpu.series[i], counts[i]);

@@ -9,8 +9,8 @@ inline constexpr MetricDesc kGpuXidLastErrorCode =
     row::Gauge("gpu.xid.last_error_code", "{code}", "Code of the last XID.", {}, &row::kXidCode);
 inline constexpr MetricDesc kGpuXidRecent =
     row::UpDown("gpu.xid.recent", "{error}",
-                "XID errors of the last hours that nobody has cleared, by what they ask for; a series from "
-                "the first one.",
+                "XID errors of the last hours that nobody has cleared, by what they ask for; \"none\" "
+                "stands from the start.",
                 row::kKeys<"gpu.xid.action">);
 inline constexpr MetricDesc kGpuXidErrorRate =
     row::Gauge("gpu.xid.error_rate", "{error}/h", "XID errors per hour over the window.");
