@@ -36,7 +36,7 @@ CheckResult ForEachGpu(const CheckSpec& check, const CheckData& data, const Chec
   for (size_t gpu = 0; gpu < data.gpus.size(); ++gpu) {
     std::optional<double> value = value_of(gpu);
     if (value) values.push_back({data.gpus[gpu].label, *value, code_of(gpu, *value)});
-    else missing.push_back(data.gpus[gpu].label);
+    else missing.push_back(MissingLabel(check, data, gpu));
   }
   return Conclude(check, data, settings, std::move(values), missing);
 }

@@ -77,5 +77,7 @@ CheckResult Conclude(const CheckSpec& check, const CheckData& data, const CheckS
 // The code of a value against the thresholds in force.
 CheckCode CodeOf(const CheckSpec& check, const CheckSettings& settings, double value) noexcept;
 std::string CheckNumber(double value);
+// "2", or "2 (stale)" when the GPU has an old value of an input.
+std::string MissingLabel(const CheckSpec& check, const CheckData& data, size_t gpu);
 
 }  // namespace gpulens

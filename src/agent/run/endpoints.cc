@@ -5,8 +5,8 @@
 
 namespace gpulens {
 
-Endpoints::Endpoints(const Env& env, const Pipeline& pipeline, Reload reload, StatusPage status)
-    : env_(env), pipeline_(pipeline), reload_(std::move(reload)), status_(std::move(status)) {
+Endpoints::Endpoints(const Env& env, const Pipeline& pipeline, Reload reload, StatusPage page)
+    : env_(env), pipeline_(pipeline), reload_(std::move(reload)), status_(std::move(page)) {
   auto health = [this](const HttpRequest&, HttpResponder responder) { Health(std::move(responder)); };
   router_.Add("/health", "GET", health);
   router_.Add("/-/healthy", "GET", health);

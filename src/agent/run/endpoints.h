@@ -19,7 +19,7 @@ class Endpoints final : public HttpHandler {
   // What the agent tells of itself, as JSON; called on a worker.
   using StatusPage = std::function<std::string()>;
 
-  Endpoints(const Env& env, const Pipeline& pipeline, Reload reload, StatusPage status);
+  Endpoints(const Env& env, const Pipeline& pipeline, Reload reload, StatusPage page);
   void Handle(const HttpRequest& request, HttpResponder responder) override;
 
  private:

@@ -78,8 +78,10 @@ AskedStatus AskRunningAgent(const Config& config) {
   std::string own = config.Group("control").Text("socket");
   if (own.empty()) own = DefaultControlSocket();
   std::vector<std::string> sockets;
-  if (!own.empty() && own != "none") sockets.push_back(own);
-  if (own != kServiceSocket) sockets.push_back(kServiceSocket);
+  if (own != "none") {
+    if (!own.empty()) sockets.push_back(own);
+    if (own != kServiceSocket) sockets.push_back(kServiceSocket);
+  }
   auto take = [&](Result<StatusReport> report, const std::string& at) {
     if (report) {
       asked.report = std::move(*report);
@@ -94,7 +96,7 @@ AskedStatus AskRunningAgent(const Config& config) {
     }
     return false;
   };
-  // The configured one is this user's; that of the service is asked when nobody answers elsewhere.
+  // The first is this user's; that of the service is asked when nobody answers elsewhere.
   if (!sockets.empty() && take(AskBySocket(sockets[0]), sockets[0])) return asked;
   for (const std::string& address : config.Group("http").Texts("listen")) {
     Result<Endpoint> endpoint = ParseListenAddress(address);

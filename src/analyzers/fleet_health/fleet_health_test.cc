@@ -405,6 +405,21 @@ TEST_F(FleetHealthTest, AReadingThatCannotBeReadAnyMoreDegrades) {
   EXPECT_TRUE(Holds("readings_missing"));
 }
 
+TEST_F(FleetHealthTest, AGpuThatIsNoLongerListedBesideOthersIsMissedForAWindow) {
+  EntityRef other = Gpu(1);
+  Healthy(gpu_);
+  Healthy(other);
+  Tick(5);
+  source_.Retire(gpu_);
+  Tick();
+  EXPECT_EQ(State(), "failed");
+  EXPECT_EQ(Value(kGpuHealthScore), 0);
+  EXPECT_TRUE(Holds("gpu_missing"));
+  Tick(301);
+  EXPECT_EQ(State(), "") << "it was taken out on purpose";
+  EXPECT_EQ(Value(kGpuHealthState, "gpu.health.state", "ok", "1"), 1);
+}
+
 TEST_F(FleetHealthTest, XidsCountByWhatTheyAskFor) {
   Healthy(gpu_);
   source_.Set(gpu_, kGpuXidRecent, {{"gpu.xid.action", "restart_app"}}, 3);

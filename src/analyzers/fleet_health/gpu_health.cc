@@ -218,6 +218,16 @@ void GpuHealth::Update(const GpuNow& gpu, Instant now, FrameWriter& out, EventDe
   UpdateState(JudgeHealth(score, conditions), now, out, desk);
 }
 
+void GpuHealth::Missing(Instant now, FrameWriter& out, EventDesk* desk) {
+  if (!entity_) return;
+  ConditionSet conditions{};
+  conditions[static_cast<size_t>(HealthCondition::kMissing)] = true;
+  Put(score_, kGpuHealthScore, LimitedScore({}, conditions), out);
+  Put(confidence_, kGpuHealthConfidence, 0, out);
+  WriteConditions(conditions, out);
+  UpdateState(JudgeHealth({}, conditions), now, out, desk);
+}
+
 void GpuHealth::WriteInputs(const HealthInputs& inputs, FrameWriter& out) {
   Put(xid_rate_, kGpuXidErrorRate, inputs.xids_per_hour, out);
   Put(corrected_rate_, kGpuEccSbeRate, inputs.corrected_per_hour, out);

@@ -31,6 +31,8 @@ class GpuHealth {
 
   // `desk` may be null.
   void Update(const GpuNow& gpu, Instant now, FrameWriter& out, EventDesk* desk);
+  // The GPU is no longer listed, while others are.
+  void Missing(Instant now, FrameWriter& out, EventDesk* desk);
   // The GPU left: its series end, its window stays.
   void Gone(SeriesTable& table);
 

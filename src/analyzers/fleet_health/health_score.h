@@ -70,6 +70,7 @@ std::string_view HealthStateName(HealthState state) noexcept;
 // Something that is wrong with the GPU now. The order is the order of precedence within one word.
 enum class HealthCondition : uint8_t {
   kLost,
+  kMissing,
   kResetRequired,
   kHung,
   kNoReadings,
@@ -104,6 +105,7 @@ struct HealthConditionRow {
 };
 inline constexpr std::array<HealthConditionRow, kHealthConditions> kHealthConditionRows = {{
     {"gpu_lost", HealthState::kFailed, 0, "the driver has lost the GPU"},
+    {"gpu_missing", HealthState::kFailed, 0, "the GPU was here and is no longer listed, while others are"},
     {"reset_required", HealthState::kFailed, 0, "the GPU needs a reset before it answers again"},
     {"gpu_hung", HealthState::kFailed, 0, "a driver call for the GPU does not return"},
     {"no_readings", HealthState::kFailed, 0,
