@@ -197,8 +197,9 @@ TEST(SpellingCapture, RowsOfOursAgreeWithTheTable) {
   }
   // Named since the table was written.
   constexpr std::string_view kNewer[] = {"gpulens.scrape.series.folded", "gpulens.scrape.series.dropped",
-                                         "gpulens.enricher.missing", "gpulens.programs",
-                                         "gpulens.programs.points"};
+                                         "gpulens.enricher.missing",     "gpulens.programs",
+                                         "gpulens.programs.points",      "gpu.xid.recent",
+                                         "gpu.health.condition"};
   for (const MetricDesc* metric : AllMetrics()) {
     // Those of Kubernetes are OpenTelemetry's.
     if (metric->name.starts_with("k8s.") || metric->name.starts_with("container.")) continue;

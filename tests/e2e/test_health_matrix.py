@@ -79,7 +79,6 @@ ROWS = [
     Row("wrong struct version", "gpu=all mode=error call=nvmlDeviceGetMemoryInfo_v2 code=25", reopen=True),
     Row("XID", "gpu={gpu} mode=xid code=31"),
     Row("XID that asks for a reset", "gpu={gpu} mode=xid code=119", health=("CRITICAL",), doctor=("broken",)),
-    Row("uncorrectable memory errors", "gpu={gpu} mode=ecc_uncorrectable amount=3", **LESS),
     Row("links down", "gpu={gpu} mode=counter counter=links_down amount=2", **LESS),
     Row("power brake", "gpu={gpu} mode=throttle value=0x80", **LESS),
     Row("power reads 0xFFFFFFFF", "gpu={gpu} mode=wrong_value reading=power value=0xFFFFFFFF", **LESS),
@@ -95,9 +94,11 @@ ROWS = [
     Row("a GPU may not be read", "gpu={gpu} mode=error code=4", reopen=True, health=("UNKNOWN",), state=("UNKNOWN",),
         doctor=("no_permission",)),
     Row("old driver (R450), missing symbols", act=old_driver),
+    Row("the event thread hangs", "mode=hang call=nvmlEventSetWait_v2", doctor=("broken",), gpu=None),
+    # Such errors stay until the driver is loaded again: nothing behind this row asks for a GPU that is well.
+    Row("uncorrectable memory errors", "gpu={gpu} mode=ecc_uncorrectable amount=3", **LESS),
     Row("every GPU hangs", "gpu=all mode=hang", health=("UNKNOWN", "CRITICAL"), state=("UNKNOWN", "CRITICAL"),
         doctor=("broken", "warning"), gpu=None),
-    Row("the event thread hangs", "mode=hang call=nvmlEventSetWait_v2", doctor=("broken",), gpu=None),
     Row("driver process stopped", act=stop, **NOBODY),
     Row("no permission for any GPU", "mode=error call=nvmlInit_v2 code=4", act=kill, **NOBODY),
     Row("kernel driver unloaded", "mode=error call=nvmlInit_v2 code=9", act=kill, **NOBODY),
@@ -128,9 +129,10 @@ class Asker:
         check = self.check(name)
         if gpu is None or check["code"] == 0:
             return CODES[check["code"]]
-        for value in check["gpus"]:
-            if value["gpu"] == str(gpu):
-                return CODES[value["code"]]
+        # One that is missing still has the number that the next one has been given.
+        codes = [value["code"] for value in check["gpus"] if value["gpu"] == str(gpu)]
+        if codes:
+            return CODES[max(codes)]
         parts = [part for part in check["text"].replace(" and ", "; GPU ").split(";") if f"GPU {gpu}" in part]
         if not parts:
             return "OK" if name == "gpu_state" else "UNKNOWN"

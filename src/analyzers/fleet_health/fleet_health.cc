@@ -39,7 +39,7 @@ class FleetHealth final : public Analyzer {
       GpuHealth& health = Of(gpu.key);
       bool recent = now.boot_ns - health.seen_ns() <= window_.count();
       if (gpu.here) health.Update(gpu, now, out, env_.events);
-      else if (any && recent) health.Missing(now, out, env_.events);
+      else if (any && recent) health.Missing(gpu, now, out, env_.events);
       else health.Gone(out.table());
     }
     ForgetTheGone(now);

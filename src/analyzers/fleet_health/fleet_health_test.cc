@@ -415,6 +415,13 @@ TEST_F(FleetHealthTest, AGpuThatIsNoLongerListedBesideOthersIsMissedForAWindow) 
   EXPECT_EQ(State(), "failed");
   EXPECT_EQ(Value(kGpuHealthScore), 0);
   EXPECT_TRUE(Holds("gpu_missing"));
+  // While nobody reads GPUs nothing is said of them; who comes back without one says that it is missing.
+  source_.Retire(other);
+  Tick(2);
+  EXPECT_EQ(State(), "");
+  Healthy(other = Gpu(1));
+  Tick();
+  EXPECT_EQ(State(), "failed");
   Tick(301);
   EXPECT_EQ(State(), "") << "it was taken out on purpose";
   EXPECT_EQ(Value(kGpuHealthState, "gpu.health.state", "ok", "1"), 1);

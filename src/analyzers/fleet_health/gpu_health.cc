@@ -108,7 +108,8 @@ std::optional<bool> GpuHealth::Downtrained(const GpuNow& gpu, int64_t now_ns) no
 }
 
 void GpuHealth::JudgeReadings(const GpuNow& gpu, bool answers, int64_t now_ns, ConditionSet& found) noexcept {
-  const bool read[kVitalInputs] = {gpu[GpuInput::kPower].has_value(), DieTemperature(gpu).has_value(),
+  const bool read[kVitalInputs] = {gpu[GpuInput::kPower].has_value(),
+                                   gpu[GpuInput::kPowerInstant].has_value(), DieTemperature(gpu).has_value(),
                                    gpu[GpuInput::kMemoryUsed].has_value(), gpu[GpuInput::kClock].has_value()};
   bool any = gpu[GpuInput::kBusy].has_value(), ever = false, lacks = false;
   for (size_t i = 0; i < kVitalInputs; ++i) {
@@ -174,8 +175,8 @@ ConditionSet GpuHealth::Conditions(const GpuNow& gpu, const HealthInputs& inputs
   put(HealthCondition::kPcieDowntrained, inputs.pcie_downtrained.value_or(false));
   put(HealthCondition::kRemapPending, IsSet(gpu, GpuInput::kRemapPending));
   // A count of events that did not come says nothing of a GPU that nobody can read.
-  bool any = gpu[GpuInput::kPower] || DieTemperature(gpu) || gpu[GpuInput::kMemoryUsed] ||
-             gpu[GpuInput::kClock] || gpu[GpuInput::kBusy];
+  bool any = gpu[GpuInput::kPower] || gpu[GpuInput::kPowerInstant] || DieTemperature(gpu) ||
+             gpu[GpuInput::kMemoryUsed] || gpu[GpuInput::kClock] || gpu[GpuInput::kBusy];
   bool counts = gpu[GpuInput::kUncorrected] || gpu[GpuInput::kCorrected] || gpu[GpuInput::kLinkWidth];
   known = away || (!forbidden && (any || (counts && !ok))) ||
           std::find(found.begin(), found.end(), true) != found.end();
@@ -218,8 +219,8 @@ void GpuHealth::Update(const GpuNow& gpu, Instant now, FrameWriter& out, EventDe
   UpdateState(JudgeHealth(score, conditions), now, out, desk);
 }
 
-void GpuHealth::Missing(Instant now, FrameWriter& out, EventDesk* desk) {
-  if (!entity_) return;
+void GpuHealth::Missing(const GpuNow& gpu, Instant now, FrameWriter& out, EventDesk* desk) {
+  Follow(gpu.entity, out.table());
   ConditionSet conditions{};
   conditions[static_cast<size_t>(HealthCondition::kMissing)] = true;
   Put(score_, kGpuHealthScore, LimitedScore({}, conditions), out);

@@ -32,13 +32,13 @@ class GpuHealth {
   // `desk` may be null.
   void Update(const GpuNow& gpu, Instant now, FrameWriter& out, EventDesk* desk);
   // The GPU is no longer listed, while others are.
-  void Missing(Instant now, FrameWriter& out, EventDesk* desk);
+  void Missing(const GpuNow& gpu, Instant now, FrameWriter& out, EventDesk* desk);
   // The GPU left: its series end, its window stays.
   void Gone(SeriesTable& table);
 
  private:
   // Power, temperature, memory in use, clocks: what a GPU that works tells.
-  static constexpr size_t kVitalInputs = 4;
+  static constexpr size_t kVitalInputs = 5;
 
   void Follow(const EntityRef& entity, SeriesTable& table);
   void Put(Series& series, const MetricDesc& desc, std::optional<double> value, FrameWriter& out);

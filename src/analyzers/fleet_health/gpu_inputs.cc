@@ -48,7 +48,7 @@ constexpr InputRow kRows[] = {
     {&kGpuTemperatureMargin, GpuInput::kMargin},
     {&kGpuTemperatureMarginLimit, GpuInput::kMarginLimit, kSensor, "edge", kLimit, "slowdown"},
     {&kGpuPowerDraw, GpuInput::kPower},
-    {&kGpuPowerInstant, GpuInput::kPower},
+    {&kGpuPowerInstant, GpuInput::kPowerInstant},
     {&kGpuMemoryUsed, GpuInput::kMemoryUsed},
     {&kGpuClockFrequency, GpuInput::kClock, "gpu.clock.type", "graphics"},
     {&kGpuClockFrequency, GpuInput::kClock, "gpu.clock.type", "memory"},

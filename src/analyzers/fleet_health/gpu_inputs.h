@@ -30,6 +30,7 @@ enum class GpuInput : uint8_t {
   kMargin,
   kMarginLimit,
   kPower,
+  kPowerInstant,
   kMemoryUsed,
   kClock,
   kBusy,

@@ -197,6 +197,7 @@ TEST(Notice, AmdErrorsByBlock) {
   }
   for (std::string_view text :
        {"amdgpu 0000:c1:00.0: amdgpu: no uncorrectable hardware errors detected in umc block",
+        "amdgpu 0000:c1:00.0: amdgpu: 1048560 uncorrectable hardware errors detected in umc block",
         "amdgpu 0000:c1:00.0: amdgpu: {12}socket: 4 19 correctable hardware errors detected in total in umc "
         "block",
         "amdgpu 0000:c1:00.0: amdgpu: 0 correctable hardware errors detected in umc block",
