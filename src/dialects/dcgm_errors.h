@@ -23,7 +23,7 @@ inline constexpr DcgmField kDcgmErrors[] = {
     DcgmField(kGpuXidErrors, "DCGM_FI_DEV_XID_ERRORS",
               "Code of the last XID; 0 while XIDs are watched and none has come.")
         .Since46("DCGM_FI_DEV_XID_ERROR")
-        .Whole("{code}", 0)
+        .Whole("", 0)
         .Unless(kHadAnXid),
     DcgmField(kGpuThrottleMask, "DCGM_FI_DEV_CLOCKS_EVENT_REASONS",
               "What holds the clocks down, as the bits of the driver."),

@@ -7,7 +7,6 @@
 #include <algorithm>
 #include <condition_variable>
 #include <cstdio>
-#include <cstdlib>
 #include <mutex>
 
 #include "agent/control/control_command.h"
@@ -24,38 +23,23 @@
 #include "agent/run/open_listeners.h"
 #include "agent/run/plan.h"
 #include "agent/status/agent_watch.h"
-#include "agent/status/status_report.h"
 #include "base/log.h"
 #include "base/process.h"
 #include "base/result.h"
-#include "base/version.h"
 #include "base/workers.h"
 #include "net/auth/authenticator.h"
 #include "net/client/http_client.h"
-#include "net/http/http_server.h"
 #include "pipeline/agent_stats.h"
 #include "pipeline/events/event_desk.h"
 
 namespace gpulens {
 namespace {
 
-using std::chrono::milliseconds;
-
 // Ctrl-C ends the agent within a second; sinks get most of it to flush.
 // What comes after it needs no code of the start: the first ticks and whoever waits for them are over.
 constexpr Duration kStartTime = std::chrono::seconds(3);
-constexpr Duration kFlushTime = milliseconds(700);
-constexpr Duration kHttpLinger = milliseconds(100);
-
-HttpServer::Options HttpOptions(const Config& http, Authenticator* authenticator) {
-  HttpServer::Options options;
-  options.limits.connections = static_cast<size_t>(http.Int("max_connections"));
-  options.limits.header_bytes = http.Size("max_header");
-  options.limits.body_bytes = http.Size("max_body");
-  options.limits.idle_timeout = http.Time("idle_timeout");
-  options.authenticator = authenticator;
-  return options;
-}
+constexpr Duration kFlushTime = std::chrono::milliseconds(700);
+constexpr Duration kHttpLinger = std::chrono::milliseconds(100);
 
 // The running program. Members are in the order in which they may be destroyed backwards.
 class Agent {
@@ -205,21 +189,12 @@ Status Agent::Start() {
   return discoveries_->Apply(config_);
 }
 
-// What the agent tells of itself to `gpulens doctor`. Called on a worker.
+// For `gpulens doctor`. Called on a worker.
 std::string Agent::StatusPage() {
-  Config config;
-  {
-    std::lock_guard one_at_a_time(reload_mutex_);
-    config = config_;
-  }
-  StatusReport report;
-  report.pid = ::getpid();
-  report.user = UserName(::geteuid());
-  report.version = Version();
-  report.state_dir = env_.state_dir;
-  report.simulated = env_.demo;
-  report.findings = watch_.Findings(config, env_, *pipeline_);
-  return StatusJson(report);
+  std::unique_lock one_at_a_time(reload_mutex_);
+  Config config = config_;
+  one_at_a_time.unlock();
+  return StatusJson(watch_.Report(config, env_, *pipeline_));
 }
 
 // A discovery has found other targets than before.

@@ -1,9 +1,12 @@
 #include "agent/status/agent_watch.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 
 #include "agent/found/discovery_runner.h"
 #include "agent/plugin_tables.h"
+#include "base/version.h"
 #include "catalog/self.h"
 #include "pipeline/agent_stats.h"
 
@@ -116,6 +119,17 @@ double AgentWatch::Failures(const std::string& driver) const {
   std::lock_guard lock(mutex_);
   auto at = failures_.find(driver);
   return at == failures_.end() ? 0 : at->second.grown();
+}
+
+StatusReport AgentWatch::Report(const Config& config, Env& env, const Pipeline& pipeline) const {
+  StatusReport report;
+  report.pid = ::getpid();
+  report.user = UserName(::geteuid());
+  report.version = Version();
+  report.state_dir = env.state_dir;
+  report.simulated = env.demo;
+  report.findings = Findings(config, env, pipeline);
+  return report;
 }
 
 std::vector<Finding> AgentWatch::Findings(const Config& config, Env& env, const Pipeline& pipeline) const {

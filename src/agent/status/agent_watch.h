@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "agent/status/status_report.h"
 #include "analyzers/fleet_health/health_window.h"
 #include "core/series_finder.h"
 #include "pipeline/pipeline.h"
@@ -27,7 +28,8 @@ class AgentWatch {
 
   // Unplanned ends of the driver process within the last five minutes.
   double Failures(const std::string& driver) const;
-  // Blocks for the probes: for a worker.
+  // Who the agent is, and its findings. Blocks for the probes: for a worker.
+  StatusReport Report(const Config& config, Env& env, const Pipeline& pipeline) const;
   std::vector<Finding> Findings(const Config& config, Env& env, const Pipeline& pipeline) const;
 
  private:

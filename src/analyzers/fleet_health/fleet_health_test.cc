@@ -427,6 +427,19 @@ TEST_F(FleetHealthTest, AGpuThatIsNoLongerListedBesideOthersIsMissedForAWindow) 
   EXPECT_EQ(Value(kGpuHealthState, "gpu.health.state", "ok", "1"), 1);
 }
 
+TEST_F(FleetHealthTest, AGpuThatWasGivenAnotherNumberIsWhereItAnswers) {
+  Healthy(gpu_);
+  Tick(3);
+  EntityRef moved = MakeRef<Entity>(
+      "gpu", AttributeSet({{"gpu.index", int64_t{6}}, {"gpu.uuid", std::string_view("GPU-0")}}));
+  source_.Clear();
+  GpuState(gpu_, "lost");
+  Healthy(moved);
+  Tick(2);
+  EXPECT_EQ(Value(kGpuHealthState, "gpu.health.state", "ok", "6"), 1);
+  EXPECT_EQ(Value(kGpuHealthScore, {}, {}, "6"), 1);
+}
+
 TEST_F(FleetHealthTest, XidsCountByWhatTheyAskFor) {
   Healthy(gpu_);
   source_.Set(gpu_, kGpuXidRecent, {{"gpu.xid.action", "restart_app"}}, 3);

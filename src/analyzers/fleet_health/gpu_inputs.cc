@@ -157,7 +157,9 @@ GpuNow* GpuInputs::Find(const SeriesInfo& info) {
 void GpuInputs::Take(const Family& family, const SeriesInfo& info, double value, const Frame& frame) {
   GpuNow* gpu = Find(info);
   if (!gpu) return;
-  gpu->here = true;
+  // Counters of events outlive the GPU that they are about.
+  const MetricDesc* metric = kRows[family.first].metric;
+  gpu->here = gpu->here || (metric != &kGpuXidErrors && metric != &kGpuXidRecent);
   Owners& owners = owners_[static_cast<size_t>(gpu - gpus_.data())];
   for (size_t i = family.first; i < family.first + family.count; ++i) {
     const InputRow& row = kRows[i];
@@ -167,6 +169,10 @@ void GpuInputs::Take(const Family& family, const SeriesInfo& info, double value,
     if (!kept) {
       kept = value;
       owners.of[at] = &frame;
+    } else if (row.input == GpuInput::kStateOk && value == 1 && *kept == 0) {
+      // A GPU that was given another number stands there twice for a while: where it answers is where it is.
+      kept = value;
+      gpu->entity = info.entity;
     } else if (row.add && owners.of[at] == &frame) {
       *kept += value;
     }
@@ -185,7 +191,7 @@ void GpuInputs::Gather(const Snapshot& snapshot) {
                             if (frame.quality[slot] == Quality::kOk) Take(family, info, value, frame);
                           });
   }
-  CompareLinks();
+  SettleGpus();
   CountDriverFailures(snapshot);
 }
 
@@ -206,8 +212,12 @@ void GpuInputs::CountDriverFailures(const Snapshot& snapshot) {
   }
 }
 
-void GpuInputs::CompareLinks() {
+void GpuInputs::SettleGpus() {
   for (GpuNow& gpu : gpus_) {
+    if (gpu[GpuInput::kStateOk] == 1) {
+      for (GpuInput other : {GpuInput::kStateHung, GpuInput::kStateReset, GpuInput::kStateNoPermission})
+        gpu.values[static_cast<size_t>(other)] = 0;
+    }
     auto split = gpu.entity->attributes.Find("gpu.mig.enabled", false);
     const bool* is_split = std::get_if<bool>(&split);
     gpu.mig = is_split && *is_split;

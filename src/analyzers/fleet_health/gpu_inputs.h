@@ -111,7 +111,8 @@ class GpuInputs {
 
   GpuNow* Find(const SeriesInfo& info);
   void CountDriverFailures(const Snapshot& snapshot);
-  void CompareLinks();
+  // What follows from all readings of a tick together.
+  void SettleGpus();
   void Take(const Family& family, const SeriesInfo& info, double value, const Frame& frame);
 
   // One for each vendor whose library runs in a driver process.
