@@ -109,7 +109,7 @@ class ThroughAnAgent(unittest.TestCase):
             self.assertIn("the agent at " + url, err)
             code, out, _ = run("gpu_health", "--url", url)
             self.assertEqual(code, WARNING, out)
-            self.assertIn("GPU 1 at 0.7, limit 0.8", out)
+            self.assertIn("GPU 1 at 0.7 of 1, limit 0.8", out)
             config_file = pathlib.Path(agent.folder) / "check.yaml"
             config_file.write_text(f"http: {{listen: ['127.0.0.1:{agent.port}']}}\n")
             code, _, err = run("gpu_num", "--config", str(config_file))
