@@ -206,7 +206,8 @@ TEST(SpellingCapture, RowsOfOursAgreeWithTheTable) {
   constexpr std::string_view kNewer[] = {"gpulens.scrape.series.folded", "gpulens.scrape.series.dropped",
                                          "gpulens.enricher.missing",     "gpulens.programs",
                                          "gpulens.programs.points",      "gpulens.text.replaced",
-                                         "gpulens.page.series.dropped"};
+                                         "gpulens.page.series.dropped",  "gpu.xid.recent",
+                                         "gpu.health.condition"};
   for (const MetricDesc* metric : AllMetrics()) {
     // Those of Kubernetes are OpenTelemetry's.
     if (metric->name.starts_with("k8s.") || metric->name.starts_with("container.")) continue;

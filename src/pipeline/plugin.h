@@ -134,7 +134,8 @@ class Sink {
 
 // What `gpulens doctor` says of one thing a plugin needs.
 struct Finding {
-  enum Kind : uint8_t { kFound, kNotHere, kNoPermission, kBroken } kind = kFound;
+  // kWarning: it works, but not as it should.
+  enum Kind : uint8_t { kFound, kNotHere, kNoPermission, kBroken, kWarning } kind = kFound;
   std::string subject;  // "nvidia"
   std::string what;     // "8 × H100, driver 570.86.10"
   std::string why;      // for problems

@@ -270,9 +270,13 @@ class Commands(unittest.TestCase):
         self.assertIn("SIMULATED", run.stderr)
 
     def test_doctor_and_its_codes(self):
-        run = subprocess.run([str(BINARY), "doctor", "--json"], capture_output=True, text=True, timeout=20)
+        # Agents of other tests may run on this machine; this asks none.
+        nobody = {**os.environ, "GPULENS_CONTROL_SOCKET": "none", "GPULENS_HTTP_LISTEN": f"127.0.0.1:{free_port()}"}
+        run = subprocess.run([str(BINARY), "doctor", "--json"], capture_output=True, text=True, timeout=20, env=nobody)
         self.assertIn(run.returncode, (0, 1))
-        kinds = {f["subject"]: f["kind"] for f in json.loads(run.stdout)["findings"]}
+        page = json.loads(run.stdout)
+        self.assertEqual((page["agent"], page["seen_by"]), (None, "command"))
+        kinds = {f["subject"]: f["kind"] for f in page["findings"]}
         self.assertEqual(kinds["host"], "found")
 
     def test_help_lists_only_commands_that_work(self):

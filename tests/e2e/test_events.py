@@ -110,7 +110,11 @@ class Events(unittest.TestCase):
             self.assertEqual(len(machine.incidents("--gpu", "3", "--name", "gpu.xid")), 1)
             self.assertIn("nothing happened", machine.ask("--gpu", "5").stderr)
             self.assertIn("XID 79 bus, do: reboot, python3", machine.ask().stdout)
-            self.assertEqual(machine.ask("--format", "csv").stdout.count("\n"), 2)
+            self.assertEqual(machine.ask("--format", "csv", "--name", "gpu.xid").stdout.count("\n"), 2)
+            # A GPU that is to be rebooted is not well.
+            wait_until(lambda: value(agent.page(), "gpu_health_state", gpu_index="3", gpu_health_state="failed") == 1, what="the word")
+            self.assertEqual(value(agent.page(), "gpu_health_condition_ratio", gpu_index="3", gpu_health_reason="xid_reset") or
+                             value(agent.page(), "gpu_health_condition", gpu_index="3", gpu_health_reason="xid_reset"), 1)
 
     def test_what_was_kept_survives_a_kill_and_the_next_agent_knows_the_last_xid(self):
         with WithLog() as machine:

@@ -30,6 +30,9 @@ struct CheckReading {
   bool stale = false;
 };
 
+// Whether the reading is of the metric and has the attributes.
+bool Fits(const CheckReading& reading, const CheckInput& input);
+
 struct CheckGpu {
   std::string key;    // its uuid; without one, its index
   std::string label;  // "2"
@@ -40,6 +43,7 @@ struct CheckData {
   std::string source;  // "the agent at http://127.0.0.1:9091", "NVML, read here"
   bool simulated = false;
   bool watched = false;  // by an agent that has been running: what happens once is counted, not missed
+  double expected = 0;   // GPUs that the host should have; 0: nobody says
   std::vector<CheckGpu> gpus;
   std::vector<CheckReading> readings;
 

@@ -23,6 +23,7 @@
 #include "agent/cli/engines/engines_command.h"
 #include "agent/cli/events/events_command.h"
 #include "agent/cli/exp/exp_command.h"
+#include "agent/cli/fake/ask_agent.h"
 #include "agent/cli/fake/fake_command.h"
 #include "agent/cli/metrics_command.h"
 #include "agent/cli/run/log_command.h"
@@ -97,7 +98,7 @@ struct CommandLine {
   DoctorOptions doctor;
   MetricsOptions metrics;
   EventsOptions events;
-  std::string explain;
+  std::string explain, clear_gpu, clear_socket;
   CheckOptions check;
   CaptureOptions capture;
   EnginesOptions engines;
@@ -237,9 +238,18 @@ void AddEvents(CLI::App& app, CommandLine& line) {
   events->footer(kEventsFooter);
   CLI::App* explain = events->add_subcommand("explain", "What a code means, what to do, and who says so.");
   explain->add_option("CODE", line.explain, "79, \"sxid 20034\", amdgpu.ras.umc.ue")->required();
+  CLI::App* clear =
+      events->add_subcommand("clear", "XIDs so far are dealt with: health and checks forget them.");
+  clear->add_option("--gpu", line.clear_gpu, "Of one GPU: its index or UUID")->type_name("N");
+  clear->add_option("--socket", line.clear_socket, "The agent's control socket")->type_name("PATH");
+  clear->add_option("--config", options.config_file, "Configuration file (YAML)")->type_name("FILE");
   events->require_subcommand(0, 1);
-  events->callback([&line, explain] {
-    line.code = explain->parsed() ? RunExplain(line.explain) : RunEvents(line.events);
+  events->callback([&line, explain, clear] {
+    if (explain->parsed()) line.code = RunExplain(line.explain);
+    else if (clear->parsed())
+      line.code = AskAndPrint({"gpulens events clear", "xid clear " + line.clear_gpu, line.clear_socket,
+                               line.events.config_file});
+    else line.code = RunEvents(line.events);
   });
 }
 

@@ -14,8 +14,9 @@ struct DoctorOptions {
   bool json = false;
 };
 
-// 0 fine, 1 limited (no permission), 2 a fault or a bad configuration. What nobody configured and is not
-// here never counts.
+// Asks the agent that runs on this machine, and looks for itself only when none answers. 0 fine, 1 limited (no
+// permission, or a warning), 2 a fault or a bad configuration. What nobody configured and is not here never
+// counts.
 int RunDoctor(const DoctorOptions& options);
 
 }  // namespace gpulens

@@ -7,7 +7,6 @@
 #include <algorithm>
 #include <condition_variable>
 #include <cstdio>
-#include <cstdlib>
 #include <mutex>
 
 #include "agent/control/control_command.h"
@@ -23,36 +22,24 @@
 #include "agent/run/notify.h"
 #include "agent/run/open_listeners.h"
 #include "agent/run/plan.h"
+#include "agent/status/agent_watch.h"
 #include "base/log.h"
 #include "base/process.h"
 #include "base/result.h"
 #include "base/workers.h"
 #include "net/auth/authenticator.h"
 #include "net/client/http_client.h"
-#include "net/http/http_server.h"
 #include "pipeline/agent_stats.h"
 #include "pipeline/events/event_desk.h"
 
 namespace gpulens {
 namespace {
 
-using std::chrono::milliseconds;
-
 // Ctrl-C ends the agent within a second; sinks get most of it to flush.
 // What comes after it needs no code of the start: the first ticks and whoever waits for them are over.
 constexpr Duration kStartTime = std::chrono::seconds(3);
-constexpr Duration kFlushTime = milliseconds(700);
-constexpr Duration kHttpLinger = milliseconds(100);
-
-HttpServer::Options HttpOptions(const Config& http, Authenticator* authenticator) {
-  HttpServer::Options options;
-  options.limits.connections = static_cast<size_t>(http.Int("max_connections"));
-  options.limits.header_bytes = http.Size("max_header");
-  options.limits.body_bytes = http.Size("max_body");
-  options.limits.idle_timeout = http.Time("idle_timeout");
-  options.authenticator = authenticator;
-  return options;
-}
+constexpr Duration kFlushTime = std::chrono::milliseconds(700);
+constexpr Duration kHttpLinger = std::chrono::milliseconds(100);
 
 // The running program. Members are in the order in which they may be destroyed backwards.
 class Agent {
@@ -69,6 +56,7 @@ class Agent {
   Status Reload();
   Status ReloadNow();
   void TakeFound();
+  std::string StatusPage();
   PipelinePlan Plan(const Config& config) const;
   void WatchSignals();
   void KeepWatchdogQuiet();
@@ -90,6 +78,7 @@ class Agent {
   EventDesk events_;
   DriverControl nvml_control_;
   FaultFile faults_;
+  AgentWatch watch_;
   Env env_;
   std::unique_ptr<SeriesBudget> budget_;
   std::unique_ptr<Pipeline> pipeline_;
@@ -147,7 +136,8 @@ Status Agent::OpenControl() {
   if (path.empty() || path == "none") return Ok();
   Status status;
   io_.Call([&] {
-    control_ = std::make_unique<ControlSocket>(io_, *env_.clock, nvml_control_, &faults_);
+    ControlHooks hooks{&workers_, [this] { return StatusPage(); }, &events_};
+    control_ = std::make_unique<ControlSocket>(io_, *env_.clock, nvml_control_, &faults_, std::move(hooks));
     status = control_->Open(path);
     if (!status) control_.reset();
   });
@@ -179,7 +169,8 @@ Status Agent::Start() {
   budget_ = std::make_unique<SeriesBudget>(static_cast<uint64_t>(config_.Group("limits").Int("series")));
   pipeline_ = std::make_unique<Pipeline>(env_, workers_, hub_, *budget_);
   discoveries_ = std::make_unique<DiscoveryRunner>(env_, AllDiscoveries(), [this] { TakeFound(); });
-  endpoints_ = std::make_unique<Endpoints>(env_, *pipeline_, [this] { return Reload(); });
+  endpoints_ = std::make_unique<Endpoints>(
+      env_, *pipeline_, [this] { return Reload(); }, [this] { return StatusPage(); });
   http_ = std::make_unique<HttpServer>(io_, *endpoints_,
                                        HttpOptions(config_.Group("http"), authenticator_.get()));
   stats_.http = &http_->stats();
@@ -190,9 +181,20 @@ Status Agent::Start() {
   RETURN_IF_ERROR(OpenControl());
   banner_ =
       std::make_unique<Banner>(env_, config_, *pipeline_, Banner::Options{file_, started_, options_.quiet});
-  pipeline_->OnTick([this](const Ref<const Snapshot>&) { banner_->AfterTick(); });
+  pipeline_->OnTick([this](const Ref<const Snapshot>& snapshot) {
+    banner_->AfterTick();
+    watch_.Observe(*snapshot);
+  });
   pipeline_->Start();
   return discoveries_->Apply(config_);
+}
+
+// For `gpulens doctor`. Called on a worker.
+std::string Agent::StatusPage() {
+  std::unique_lock one_at_a_time(reload_mutex_);
+  Config config = config_;
+  one_at_a_time.unlock();
+  return StatusJson(watch_.Report(config, env_, *pipeline_));
 }
 
 // A discovery has found other targets than before.
@@ -240,6 +242,7 @@ Status Agent::Reload() {
   NotifyServiceManager("RELOADING=1");
   Status status = ReloadNow();
   stats_.last_reload_ok = status.ok();
+  watch_.ReloadFailed(status ? "" : status.detail);
   if (status) {
     stats_.last_reload_unix_ns = env_.clock->Now().unix_ns;
     Log(LogLevel::kInfo, "config", "reloaded", "the configuration was read again and is in force.");

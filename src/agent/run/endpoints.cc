@@ -5,13 +5,15 @@
 
 namespace gpulens {
 
-Endpoints::Endpoints(const Env& env, const Pipeline& pipeline, Reload reload)
-    : env_(env), pipeline_(pipeline), reload_(std::move(reload)) {
+Endpoints::Endpoints(const Env& env, const Pipeline& pipeline, Reload reload, StatusPage page)
+    : env_(env), pipeline_(pipeline), reload_(std::move(reload)), status_(std::move(page)) {
   auto health = [this](const HttpRequest&, HttpResponder responder) { Health(std::move(responder)); };
   router_.Add("/health", "GET", health);
   router_.Add("/-/healthy", "GET", health);
   router_.Add("/-/ready", "GET",
               [this](const HttpRequest&, HttpResponder responder) { Ready(std::move(responder)); });
+  router_.Add("/-/status", "GET",
+              [this](const HttpRequest&, HttpResponder responder) { TellStatus(std::move(responder)); });
   router_.Add("/", "GET", [this](const HttpRequest& request, HttpResponder responder) {
     Landing(request, std::move(responder));
   });
@@ -48,6 +50,17 @@ void Endpoints::Health(HttpResponder responder) const {
 void Endpoints::Ready(HttpResponder responder) const {
   if (pipeline_.ticks() == 0) return responder.Send(HttpResponse::Text(503, "no tick has been closed yet"));
   responder.Send(HttpResponse::Text(200, "ready"));
+}
+
+void Endpoints::TellStatus(HttpResponder responder) const {
+  auto answer = std::make_shared<HttpResponder>(std::move(responder));
+  bool posted = env_.workers->Post([this, answer] {
+    HttpResponse response;
+    response.content_type = "application/json";
+    response.body = SharedBytes(status_() + "\n");
+    answer->Send(std::move(response));
+  });
+  if (!posted) answer->Send(HttpResponse::Text(503, "too much work is waiting"));
 }
 
 void Endpoints::Landing(const HttpRequest& request, HttpResponder responder) const {

@@ -16,17 +16,22 @@ class Endpoints final : public HttpHandler {
   // Re-reads the configuration; called on a worker.
   using Reload = std::function<Status()>;
 
-  Endpoints(const Env& env, const Pipeline& pipeline, Reload reload);
+  // What the agent tells of itself, as JSON; called on a worker.
+  using StatusPage = std::function<std::string()>;
+
+  Endpoints(const Env& env, const Pipeline& pipeline, Reload reload, StatusPage page);
   void Handle(const HttpRequest& request, HttpResponder responder) override;
 
  private:
   void Health(HttpResponder responder) const;
   void Ready(HttpResponder responder) const;
+  void TellStatus(HttpResponder responder) const;
   void Landing(const HttpRequest& request, HttpResponder responder) const;
 
   const Env& env_;
   const Pipeline& pipeline_;
   const Reload reload_;
+  const StatusPage status_;
   HttpRouter router_;
 };
 

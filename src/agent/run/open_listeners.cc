@@ -22,4 +22,14 @@ Status RefuseOpenListeners(const Config& config, bool locked) {
   return Ok();
 }
 
+HttpServer::Options HttpOptions(const Config& http, Authenticator* authenticator) {
+  HttpServer::Options options;
+  options.limits.connections = static_cast<size_t>(http.Int("max_connections"));
+  options.limits.header_bytes = http.Size("max_header");
+  options.limits.body_bytes = http.Size("max_body");
+  options.limits.idle_timeout = http.Time("idle_timeout");
+  options.authenticator = authenticator;
+  return options;
+}
+
 }  // namespace gpulens

@@ -3,6 +3,7 @@
 
 #include <gpulens/status.h>
 
+#include "net/http/http_server.h"
 #include "pipeline/config.h"
 
 namespace gpulens {
@@ -11,5 +12,8 @@ namespace gpulens {
 // somebody has said that they need neither. Of http and of the WebSocket stream, which shares its locks;
 // receivers have a rule of their own. kInvalidArgument names the address.
 Status RefuseOpenListeners(const Config& config, bool locked);
+
+// The limits and the authentication of the agent's HTTP server.
+HttpServer::Options HttpOptions(const Config& http, Authenticator* authenticator);
 
 }  // namespace gpulens

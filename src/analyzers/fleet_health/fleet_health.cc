@@ -32,9 +32,14 @@ class FleetHealth final : public Analyzer {
   Status Analyze(const Snapshot& snapshot, FrameWriter& out) override {
     inputs_.Gather(snapshot);
     Instant now = snapshot.closed_at;
-    for (const GpuNow& gpu : inputs_.gpus()) {
+    auto& gpus = inputs_.gpus();
+    // When all are gone at once, nobody reads GPUs: that says nothing of them.
+    bool any = std::any_of(gpus.begin(), gpus.end(), [](const GpuNow& gpu) { return gpu.here; });
+    for (const GpuNow& gpu : gpus) {
       GpuHealth& health = Of(gpu.key);
+      bool recent = now.boot_ns - health.seen_ns() <= window_.count();
       if (gpu.here) health.Update(gpu, now, out, env_.events);
+      else if (any && recent) health.Missing(gpu, now, out, env_.events);
       else health.Gone(out.table());
     }
     ForgetTheGone(now);
@@ -149,7 +154,7 @@ constexpr OptionSpec kOptions[] = {
 constexpr const MetricDesc* kMetrics[] = {
     &kGpuXidErrorRate,  &kGpuEccSbeRate,           &kGpuEccDbeTotal,     &kGpuRowRemapAvailable,
     &kGpuHealthScore,   &kGpuPcieLinkDowntraining, &kGpuThermalRampRate, &kGpuHealthConfidence,
-    &kGpuHealthPenalty, &kGpuHealthState,          &kGpuHealthWindow,
+    &kGpuHealthPenalty, &kGpuHealthState,          &kGpuHealthWindow,    &kGpuHealthCondition,
 };
 
 }  // namespace

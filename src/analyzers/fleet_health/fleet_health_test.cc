@@ -6,64 +6,28 @@
 #include <filesystem>
 #include <map>
 
+#include "analyzers/fleet_health/health_world_testing.h"
 #include "base/files.h"
 #include "base/testing/allocations.h"
+#include "catalog/gpu/board.h"
 #include "catalog/gpu/errors.h"
 #include "catalog/gpu/health.h"
 #include "catalog/gpu/identity.h"
+#include "catalog/gpu/links.h"
 #include "catalog/gpu/readings.h"
 #include "catalog/gpu/score.h"
+#include "catalog/self.h"
 #include "pipeline/events/event_desk.h"
 #include "pipeline/plugin.h"
 
 namespace gpulens {
 
-extern const AnalyzerSpec fleet_health_analyzer;
-
 namespace {
 
+using health_world::Attributes;
+using health_world::Gpu;
+using health_world::Source;
 using std::chrono::seconds;
-using Attributes = std::initializer_list<AttributeSet::Attribute>;
-
-// One source's frames of GPUs: every value set stays until it is set anew or taken away.
-class Source {
- public:
-  void Set(const EntityRef& gpu, const MetricDesc& desc, Attributes extra, double value) {
-    Key key{gpu.get(), &desc, AttributeSet(extra).hash()};
-    auto [at, added] = series_.try_emplace(key);
-    if (added) at->second.series = table_.Declare(desc, gpu, AttributeSet(extra));
-    at->second.value = value;
-  }
-  void Clear() {
-    for (auto& [key, item] : series_) item.value = std::nan("");
-  }
-  void Retire(const EntityRef& gpu) {
-    table_.Retire(gpu);
-    std::erase_if(series_, [&](const auto& item) { return std::get<0>(item.first) == gpu.get(); });
-  }
-  Ref<const Frame> Run(Instant now) {
-    writer_.Begin(now);
-    for (auto& [key, item] : series_) {
-      if (!std::isnan(item.value)) writer_.Set(item.series, item.value);
-    }
-    return writer_.Finish();
-  }
-
- private:
-  using Key = std::tuple<const Entity*, const MetricDesc*, uint64_t>;
-  struct Item {
-    Series series;
-    double value = 0;
-  };
-  SeriesTable table_;
-  FrameWriter writer_{table_, seconds(10)};
-  std::map<Key, Item> series_;
-};
-
-EntityRef Gpu(int64_t index) {
-  std::string uuid = "GPU-" + std::to_string(index);
-  return MakeRef<Entity>("gpu", AttributeSet({{"gpu.index", index}, {"gpu.uuid", std::string_view(uuid)}}));
-}
 
 // An analyzer with what it needs around it; Restart makes another that knows what the former one saved.
 class FleetHealthTest : public ::testing::Test {
@@ -89,11 +53,17 @@ class FleetHealthTest : public ::testing::Test {
     config.Set("window", Duration(seconds(300)), {});
     analyzer_ = *fleet_health_analyzer.create(config, env_);
   }
+  void GpuState(const EntityRef& gpu, std::string_view now) {
+    for (std::string_view state : {"ok", "hung", "lost", "reset_required", "no_permission"}) {
+      source_.Set(gpu, kGpuState, {{"gpu.state", state}}, state == now);
+    }
+  }
   // A GPU as a healthy, idle H100 tells of itself.
   void Healthy(const EntityRef& gpu) {
-    for (std::string_view state : {"ok", "hung", "lost", "reset_required", "no_permission"}) {
-      source_.Set(gpu, kGpuState, {{"gpu.state", state}}, state == "ok");
-    }
+    GpuState(gpu, "ok");
+    source_.Set(gpu, kGpuPowerDraw, {}, 70);
+    source_.Set(gpu, kGpuMemoryUsed, {}, 1e9);
+    source_.Set(gpu, kGpuClockFrequency, {{"gpu.clock.type", "graphics"}}, 345);
     source_.Set(gpu, kGpuInfo, {{"gpu.vendor", "nvidia"}}, 1);
     source_.Set(gpu, kGpuTemperature, {{"gpu.temperature.sensor", "edge"}}, 35);
     source_.Set(gpu, kGpuUtilization, {{"gpu.task.type", "compute"}}, 0);
@@ -143,6 +113,10 @@ class FleetHealthTest : public ::testing::Test {
       return desc.number == Number::kInt ? static_cast<double>(cell.i) : cell.d;
     }
     return std::nan("");
+  }
+  // Whether the condition holds, and is the reason that the last change gave.
+  bool Holds(std::string_view condition) const {
+    return Value(kGpuHealthCondition, "gpu.health.reason", condition) == 1;
   }
   bool Has(const MetricDesc& desc) const { return !std::isnan(Value(desc)); }
   std::string State() const {
@@ -288,7 +262,8 @@ TEST_F(FleetHealthTest, ALostGpuHasFailedAndTheOthersHaveNot) {
   EXPECT_EQ(State(), "failed");
   EXPECT_EQ(Value(kGpuHealthState, "gpu.health.state", "ok", "1"), 1);
   EXPECT_EQ(Value(kGpuHealthScore, {}, {}, "1"), 1);
-  EXPECT_FALSE(Has(kGpuHealthScore));
+  EXPECT_EQ(Value(kGpuHealthScore), 0);
+  EXPECT_TRUE(Holds("gpu_lost"));
 }
 
 TEST_F(FleetHealthTest, ABetterWordMustLast) {
@@ -371,6 +346,207 @@ TEST_F(FleetHealthTest, AFolderThatCannotBeWrittenIsNoReasonToStop) {
   Healthy(gpu_);
   Tick(130);
   EXPECT_EQ(Value(kGpuHealthScore), 1);
+}
+
+TEST_F(FleetHealthTest, AGpuThatDoesNotAnswerHasNoGoodScoreWhateverElseIsKnown) {
+  for (auto [state, condition] :
+       {std::pair{"lost", "gpu_lost"}, {"hung", "gpu_hung"}, {"reset_required", "reset_required"}}) {
+    Healthy(gpu_);
+    Tick(40);
+    GpuState(gpu_, state);
+    Tick();
+    EXPECT_EQ(State(), "failed") << state;
+    EXPECT_EQ(Value(kGpuHealthScore), 0) << state;
+    EXPECT_TRUE(Holds(condition)) << state;
+    GpuState(gpu_, "ok");
+    Tick(31);
+    EXPECT_EQ(State(), "ok") << state;
+  }
+}
+
+TEST_F(FleetHealthTest, XidsThatDidNotComeSayNothingOfAGpuThatNobodyReads) {
+  Healthy(gpu_);
+  Tick(5);
+  source_.Clear();
+  source_.Set(gpu_, kGpuInfo, {{"gpu.vendor", "nvidia"}}, 1);
+  source_.Set(gpu_, kGpuXidErrors, {}, 0);
+  source_.Set(gpu_, kGpuRowRemapFailed, {}, 0);
+  Tick();
+  EXPECT_FALSE(Has(kGpuHealthScore)) << "its state is not known";
+  EXPECT_EQ(State(), "");
+  GpuState(gpu_, "no_permission");
+  Tick();
+  EXPECT_FALSE(Has(kGpuHealthScore)) << "it may not be read, so nobody knows";
+}
+
+TEST_F(FleetHealthTest, AGpuThatAnswersUnknownToEverythingHasFailed) {
+  Healthy(gpu_);
+  Tick(40);
+  source_.Clear();
+  GpuState(gpu_, "ok");
+  source_.Set(gpu_, kGpuXidErrors, {}, 0);
+  source_.Set(gpu_, kGpuRowRemapFailed, {}, 0);
+  Tick(2);
+  EXPECT_FALSE(Has(kGpuHealthScore)) << "it answers, but says nothing";
+  Tick(10);
+  EXPECT_EQ(State(), "failed");
+  EXPECT_EQ(Value(kGpuHealthScore), 0);
+  EXPECT_TRUE(Holds("no_readings"));
+}
+
+TEST_F(FleetHealthTest, AReadingThatCannotBeReadAnyMoreDegrades) {
+  Healthy(gpu_);
+  Tick(5);
+  source_.Set(gpu_, kGpuPowerDraw, {}, std::nan(""));
+  Tick(30);
+  EXPECT_EQ(State(), "ok") << "three failed calls in ten are no fault";
+  Tick(1);
+  EXPECT_EQ(State(), "degraded");
+  EXPECT_TRUE(Holds("readings_missing"));
+}
+
+TEST_F(FleetHealthTest, AGpuThatIsNoLongerListedBesideOthersIsMissedForAWindow) {
+  EntityRef other = Gpu(1);
+  Healthy(gpu_);
+  Healthy(other);
+  Tick(5);
+  source_.Retire(gpu_);
+  Tick();
+  EXPECT_EQ(State(), "failed");
+  EXPECT_EQ(Value(kGpuHealthScore), 0);
+  EXPECT_TRUE(Holds("gpu_missing"));
+  // While nobody reads GPUs nothing is said of them; who comes back without one says that it is missing.
+  source_.Retire(other);
+  Tick(2);
+  EXPECT_EQ(State(), "");
+  Healthy(other = Gpu(1));
+  Tick();
+  EXPECT_EQ(State(), "failed");
+  Tick(301);
+  EXPECT_EQ(State(), "") << "it was taken out on purpose";
+  EXPECT_EQ(Value(kGpuHealthState, "gpu.health.state", "ok", "1"), 1);
+}
+
+TEST_F(FleetHealthTest, AGpuThatWasGivenAnotherNumberIsWhereItAnswers) {
+  Healthy(gpu_);
+  Tick(3);
+  EntityRef moved = MakeRef<Entity>(
+      "gpu", AttributeSet({{"gpu.index", int64_t{6}}, {"gpu.uuid", std::string_view("GPU-0")}}));
+  source_.Clear();
+  GpuState(gpu_, "lost");
+  Healthy(moved);
+  Tick(2);
+  EXPECT_EQ(Value(kGpuHealthState, "gpu.health.state", "ok", "6"), 1);
+  EXPECT_EQ(Value(kGpuHealthScore, {}, {}, "6"), 1);
+}
+
+TEST_F(FleetHealthTest, XidsCountByWhatTheyAskFor) {
+  Healthy(gpu_);
+  source_.Set(gpu_, kGpuXidRecent, {{"gpu.xid.action", "restart_app"}}, 3);
+  Tick();
+  EXPECT_EQ(State(), "ok") << "an application's own fault";
+  source_.Set(gpu_, kGpuXidRecent, {{"gpu.xid.action", "drain"}}, 1);
+  Tick();
+  EXPECT_EQ(State(), "predicted_failure");
+  source_.Set(gpu_, kGpuXidRecent, {{"gpu.xid.action", "reboot"}}, 1);
+  Tick();
+  EXPECT_EQ(State(), "failed");
+  EXPECT_EQ(Value(kGpuHealthScore), 0.2);
+  EXPECT_TRUE(Holds("xid_reset"));
+  EXPECT_EQ(desk_.Take().back().body, "GPU health was predicted_failure, is failed: xid_reset");
+}
+
+// What lasts as long as it must, and not less.
+TEST_F(FleetHealthTest, WhatTheBoardTellsOfPowerHeatAndFabric) {
+  struct Case {
+    const MetricDesc* metric;
+    Attributes attributes;
+    double well, ill;
+    int after;  // ticks that pass without a word
+    const char *condition, *state;
+  };
+  const Case cases[] = {
+      {&kGpuThrottleReason, {{"gpu.throttle.cause", "power_brake"}}, 0, 1, 10, "power_brake", "degraded"},
+      {&kGpuThrottleReason,
+       {{"gpu.throttle.cause", "temp_hardware"}},
+       0,
+       1,
+       10,
+       "thermal_slowdown",
+       "degraded"},
+      {&kGpuTemperatureMargin, {}, 40, 0, 60, "too_hot", "degraded"},
+      {&kGpuInforomValid, {}, 1, 0, 0, "inforom_corrupt", "degraded"},
+      {&kGpuFabricDegraded, {{"gpu.fabric.condition", "bandwidth"}}, 0, 1, 10, "fabric_degraded", "degraded"},
+      {&kGpuFabricState, {{"gpu.fabric.state", "in_progress"}}, 0, 1, 300, "fabric_pending", "degraded"},
+      {&kGpuRecoveryAction, {{"gpu.recovery.action", "none"}}, 1, 0, 0, "recovery_action", "failed"},
+      {&kGpuMemoryUnrepairable, {}, 0, 1, 0, "memory_unrepairable", "failed"},
+      {&kGpuEccSramThresholdExceeded, {}, 0, 1, 0, "sram_threshold", "predicted_failure"},
+      {&kGpuRowRemapResetPending, {}, 0, 1, 0, "remap_pending", "degraded"},
+      {&kGpuPcieReplayCount, {}, 20'000, 20'041, 0, "pcie_replays", "degraded"},
+      {&kGpuInterconnectErrors,
+       {{"gpu.interconnect.error_type", "replay"}},
+       5,
+       16,
+       0,
+       "link_errors",
+       "degraded"},
+  };
+  for (const Case& c : cases) {
+    EntityRef gpu = Gpu(0);
+    Restart();
+    Healthy(gpu);
+    source_.Set(gpu, *c.metric, c.attributes, c.well);
+    Tick(2);
+    EXPECT_EQ(State(), "ok") << c.condition;
+    source_.Set(gpu, *c.metric, c.attributes, c.ill);
+    Tick(c.after);
+    EXPECT_EQ(State(), "ok") << c.condition;
+    Tick();
+    EXPECT_EQ(State(), c.state) << c.condition;
+    EXPECT_TRUE(Holds(c.condition)) << c.condition;
+    source_.Retire(gpu);
+  }
+}
+
+TEST_F(FleetHealthTest, LinksThatAreDownComparedWithBeforeAndWithTheOthers) {
+  auto links = [&](const EntityRef& gpu, double active) {
+    source_.Set(gpu, kGpuInterconnectLinks, {{"gpu.interconnect.state", "active"}}, active);
+    source_.Set(gpu, kGpuInterconnectLinks, {{"gpu.interconnect.state", "inactive"}}, 18 - active);
+  };
+  Healthy(gpu_);
+  links(gpu_, 0);
+  Tick();
+  EXPECT_EQ(State(), "ok") << "a board without a bridge";
+  EntityRef other = Gpu(1);
+  Healthy(other);
+  links(other, 18);
+  Tick();
+  EXPECT_TRUE(Holds("links_down")) << "missing from the start";
+  links(gpu_, 18);
+  Tick(31);
+  EXPECT_EQ(State(), "ok");
+  source_.Retire(other);
+  links(gpu_, 15);
+  Tick();
+  EXPECT_EQ(State(), "degraded");
+  EXPECT_EQ(Value(kGpuHealthScore), 0.7);
+}
+
+TEST_F(FleetHealthTest, ADriverProcessThatFailsAgainAndAgainLeavesNoGpuHealthy) {
+  Healthy(gpu_);
+  EntityRef driver = MakeRef<Entity>("driver", AttributeSet({{"driver", std::string_view("nvml")}}));
+  source_.Set(driver, kSelfDriverStarts, {{"reason", "first"}}, 1);
+  source_.Set(driver, kSelfDriverStarts, {{"reason", "crash"}}, 7);
+  Tick();
+  source_.Set(driver, kSelfDriverStarts, {{"reason", "crash"}}, 9);
+  Tick();
+  EXPECT_EQ(State(), "ok") << "two may be chance";
+  source_.Set(driver, kSelfDriverStarts, {{"reason", "crash"}}, 10);
+  Tick();
+  EXPECT_EQ(State(), "degraded");
+  EXPECT_TRUE(Holds("driver_fails"));
+  Tick(331);
+  EXPECT_EQ(State(), "ok") << "five minutes without an end, and the word that must last";
 }
 
 TEST_F(FleetHealthTest, ASteadyRunDoesNotAllocate) {

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "analyzers/fleet_health/health_window.h"
 #include "core/series_finder.h"
 
 namespace gpulens {
@@ -16,16 +17,29 @@ namespace gpulens {
 enum class GpuInput : uint8_t {
   kStateOk,
   kStateHung,
+  kStateReset,
   kStateNoPermission,
   kVendorNvidia,
+  kVendorAmd,
   kEdge,
   kHotspot,
+  kMemoryHeat,
+  kEdgeLimit,
+  kHotspotLimit,
+  kMemoryHeatLimit,
+  kMargin,
+  kMarginLimit,
+  kPower,
+  kPowerInstant,
+  kMemoryUsed,
+  kClock,
   kBusy,
   kClockIdle,
   kLinkGen,
   kLinkGenMax,
   kLinkWidth,
   kLinkWidthMax,
+  kReplays,
   kCorrected,
   kUncorrected,
   kBanksMax,
@@ -36,11 +50,23 @@ enum class GpuInput : uint8_t {
   kRemapFailed,
   kRemapPending,
   kRecoveryNone,
+  kFabricNotStarted,
+  kFabricInProgress,
+  kFabricCompleted,
+  kFabricStatus,
+  kFabricDegraded,
+  kInforomValid,
+  kPowerBrake,
+  kThermalSlowdown,
+  kLinksActive,
+  kLinkErrors,
   kSramExceeded,
   kUnrepairable,
   kXids,
+  kXidsReset,     // recent XIDs whose action is a reset or a reboot
+  kXidsDiagnose,  // recent XIDs whose action is a drain, a look at the board, or the vendor
 };
-inline constexpr size_t kGpuInputs = static_cast<size_t>(GpuInput::kXids) + 1;
+inline constexpr size_t kGpuInputs = static_cast<size_t>(GpuInput::kXidsDiagnose) + 1;
 
 struct GpuNow {
   // Who it is over restarts: its uuid; without one, its model and index.
@@ -48,7 +74,11 @@ struct GpuNow {
   // The collector's entity, taken anew when its attributes change.
   EntityRef entity;
   std::array<std::optional<double>, kGpuInputs> values;
-  bool here = false;  // the last tick had something of it
+  std::string model;
+  bool mig = false;              // split into MIG instances
+  bool here = false;             // the last tick had something of it
+  double driver_failures = 0;    // unplanned ends of its vendor's driver process within five minutes
+  double links_of_its_kind = 0;  // the most links that are up on one GPU of this model in the machine
 
   std::optional<double> operator[](GpuInput input) const noexcept {
     return values[static_cast<size_t>(input)];
@@ -80,9 +110,21 @@ class GpuInputs {
   };
 
   GpuNow* Find(const SeriesInfo& info);
+  void CountDriverFailures(const Snapshot& snapshot);
+  // What follows from all readings of a tick together.
+  void SettleGpus();
   void Take(const Family& family, const SeriesInfo& info, double value, const Frame& frame);
 
+  // One for each vendor whose library runs in a driver process.
+  struct Driver {
+    std::string_view name;  // as in the attribute `driver`
+    GpuInput vendor;
+    RecentGrowth failures = {};
+  };
+
   std::vector<Family> families_;
+  SeriesFinder starts_;
+  Driver drivers_[2] = {{"nvml", GpuInput::kVendorNvidia}, {"amdsmi", GpuInput::kVendorAmd}};
   std::vector<GpuNow> gpus_;
   std::vector<Owners> owners_;  // beside gpus_
 };

@@ -43,10 +43,15 @@ void AddFacts(Event& event) {
     std::vector<AttributeSet::Attribute> more = {
         {"gpu.xid.class", facts ? facts->klass : std::string_view("unknown")}};
     if (facts) more.push_back({"gpu.xid.name", facts->name});
-    // What to do is said by a source or by nobody.
-    if (facts && facts->action != "unknown") more.push_back({"gpu.xid.action", facts->action});
+    // What to do is said by the message, by a source or by nobody. A link that the driver calls nonfatal
+    // recovers.
+    bool recovers = event.attributes.Text("gpu.xid.severity") == "warning";
+    if (recovers) more.push_back({"gpu.xid.action", std::string_view("none")});
+    else if (facts && facts->action != "unknown") more.push_back({"gpu.xid.action", facts->action});
     event.attributes =
         event.attributes.OverlaidOn(AttributeSet(std::span<const AttributeSet::Attribute>(more)));
+    // What the message itself says outweighs what its code usually means: a link error may be fatal or not.
+    event.severity = SeverityOf(event.attributes.Text("gpu.xid.severity"));
     if (facts && event.severity == EventSeverity::kUnset) event.severity = SeverityOf(facts->severity);
   }
   for (std::string_view key : kSeverityKeys) {
@@ -82,7 +87,9 @@ std::string LogText(const Event& event) {
             event.attributes.Text("process.pid") + ")";
   }
   text += '.';
-  std::string_view action = facts ? ActionSentence(facts->action) : std::string_view();
+  // The event's own: the driver's order in an XID 154, else the table's.
+  std::string own = event.attributes.Text("gpu.xid.action");
+  std::string_view action = ActionSentence(!own.empty() ? std::string_view(own) : facts ? facts->action : "");
   return action.empty() ? text + " No source says what to do." : text + " " + std::string(action);
 }
 

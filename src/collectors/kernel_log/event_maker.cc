@@ -30,6 +30,15 @@ std::string_view SeverityOf(Grade grade) noexcept {
   return "";
 }
 
+// Where the message says more than its code: a link's own word, and what the driver orders.
+std::string_view XidSeverity(const Notice& notice) noexcept {
+  if (notice.action == "none") return "info";
+  if (notice.action == "reset_gpu" || notice.action == "reboot") return "fatal";
+  if (!notice.action.empty()) return "error";
+  if (notice.grade == Grade::kFatal) return "fatal";
+  return notice.grade == Grade::kNonFatal ? "warning" : "";
+}
+
 }  // namespace
 
 EventMaker::EventMaker(EventDesk* desk, std::string_view source, std::string root)
@@ -129,6 +138,11 @@ void EventMaker::TakeXid(const Notice& notice, std::string_view message, Instant
   Attributes attributes = {{"gpu.xid.code", int64_t{*notice.code}}, {kEventPciBusId, std::string_view(bus)}};
   if (notice.pid) attributes.push_back({"process.pid", *notice.pid});
   if (!process.empty()) attributes.push_back({"process.executable.name", std::string_view(process)});
+  if (notice.link) attributes.push_back({"gpu.interconnect.link_index", int64_t{*notice.link}});
+  if (notice.sub_code) attributes.push_back({"gpu.xid.sub_code", int64_t{*notice.sub_code}});
+  if (!notice.action.empty()) attributes.push_back({"gpu.xid.action", notice.action});
+  std::string_view severity = XidSeverity(notice);
+  if (!severity.empty()) attributes.push_back({"gpu.xid.severity", severity});
   Report(kEventGpuXid.name, attributes, message, at);
 }
 

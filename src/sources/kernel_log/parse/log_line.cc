@@ -77,9 +77,49 @@ void TakeBootStamp(std::string_view& text, LogLine& out) noexcept {
 bool TakeHostAndTag(std::string_view& text) noexcept {
   std::string_view rest = text;
   std::string_view host = TakeUntil(rest, ' ');
-  constexpr std::string_view kTag = "kernel:";
+  constexpr std::string_view kTag = "kernel";
   if (host.empty() || !rest.starts_with(kTag)) return false;
-  text = Trim(rest.substr(kTag.size()));
+  rest.remove_prefix(kTag.size());
+  // Some daemons write a number behind it: "kernel[1]:".
+  if (rest.starts_with('[')) {
+    size_t close = rest.find(']');
+    if (close == std::string_view::npos || close > 8 ||
+        !std::all_of(rest.begin() + 1, rest.begin() + close, IsDigit))
+      return false;
+    rest.remove_prefix(close + 1);
+  }
+  if (!rest.starts_with(':')) return false;
+  text = Trim(rest.substr(1));
+  return true;
+}
+
+// "1 2026-01-02T03:04:05.5+01:00 node-1 kernel - - - message": RFC 5424, behind its priority. Structured data
+// is not what the kernel's records have.
+bool TakeRfc5424(std::string_view& text, LogLine& out) noexcept {
+  std::string_view rest = text;
+  if (TakeUntil(rest, ' ') != "1") return false;
+  auto when = ParseRfc3339(TakeUntil(rest, ' '));
+  std::string_view host = TakeUntil(rest, ' '), program = TakeUntil(rest, ' ');
+  TakeUntil(rest, ' ');  // the process
+  TakeUntil(rest, ' ');  // the kind of message
+  if (!when || host.empty() || program != "kernel" || TakeUntil(rest, ' ') != "-") return false;
+  constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";
+  if (rest.starts_with(kByteOrderMark)) rest.remove_prefix(kByteOrderMark.size());
+  out.stamp = LogLine::Stamp::kUnix;
+  out.stamp_ns = *when;
+  text = Trim(rest);
+  return true;
+}
+
+// "[Mon Nov 23 14:00:00 2026] message" (dmesg -T): no zone, and off by what the machine slept, so the moment
+// is not known.
+bool TakeLocalTime(std::string_view& text) noexcept {
+  constexpr std::string_view kDays = "MonTueWedThuFriSatSun";
+  if (text.size() < 27 || text[0] != '[' || text[25] != ']' || text[4] != ' ' || text[14] != ':')
+    return false;
+  size_t day = kDays.find(text.substr(1, 3));
+  if (day == std::string_view::npos || day % 3 != 0) return false;
+  text = Trim(text.substr(26));
   return true;
 }
 
@@ -186,6 +226,14 @@ bool ParseLogLine(std::string_view line, std::string& scratch, LogLine& out) {
     auto priority = close < 5 ? ParseInt<uint32_t>(text.substr(1, close - 1)) : std::nullopt;
     if (!priority || *priority >= 8) return false;
     text.remove_prefix(close + 1);
+    if (TakeRfc5424(text, out)) {
+      out.text = text;
+      return !text.empty();
+    }
+  }
+  if (TakeLocalTime(text)) {
+    out.text = text;
+    return !text.empty();
   }
   if (!text.starts_with('[') && !TakeFacility(text, out)) {
     std::string_view rest = text;

@@ -14,7 +14,7 @@
 namespace gpulens::kernel_log {
 
 enum class NoticeKind : uint8_t {
-  kXid,          // NVIDIA driver: code, pid, process
+  kXid,          // NVIDIA driver: code, pid, process; of NVLink: link, sub_code, grade; of 154: action
   kSxid,         // NVSwitch driver: code, switch, link
   kGpuLost,      // a GPU has fallen off the bus
   kLinkFailure,  // NVLink: link
@@ -39,6 +39,8 @@ struct Notice {
   std::string_view driver;  // kPcieError: of the device; kRas, kGpuReset: amdgpu, habanalabs
   std::optional<PciAddress> pci;
   std::optional<uint32_t> code, link, count;
+  std::optional<uint32_t> sub_code;  // kXid 144 to 150: which error of the unit
+  std::string_view action;           // kXid 154: what the driver asks for, as in gpu.xid.action
   std::optional<int64_t> pid;
   std::string_view process, cgroup;
   std::string_view

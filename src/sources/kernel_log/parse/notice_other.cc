@@ -47,7 +47,9 @@ std::optional<Notice> ParseAmdErrors(sv text) noexcept {
     size_t blank = before.find_last_of(" }");
     auto count = ParseInt<uint32_t>(blank == sv::npos ? before : before.substr(blank + 1));
     auto block = After(text.substr(at), " in ");
-    if (!count || *count == 0 || !block) return std::nullopt;
+    // A device that sleeps answers with a blank that the driver takes for a count.
+    constexpr uint32_t kBlank = 0xFFFF0;
+    if (!count || *count == 0 || *count == kBlank || !block) return std::nullopt;
     Notice out;
     out.kind = NoticeKind::kRas;
     out.grade = grade;

@@ -63,6 +63,50 @@ TEST(Notice, XidsOfAllDrivers) {
   }
 }
 
+TEST(Notice, TheDriversOwnOrder) {
+  auto order = [](const char* words) {
+    auto notice = ParseMessage(
+        std::string("NVRM: Xid (PCI:0018:01:00): 154, GPU recovery action changed from ") + words);
+    return notice ? std::string(notice->action) : "no notice";
+  };
+  EXPECT_EQ(order("0x0 (None) to 0x1 (GPU Reset Required)"), "reset_gpu");
+  EXPECT_EQ(order("0x0 (None) to 0x1 (PF FLR)"), "reset_gpu") << "other words, the same number";
+  EXPECT_EQ(order("0x0 (None) to 0x2 (OS Reboot)"), "reboot");
+  EXPECT_EQ(order("0x0 (None) to 0x3 (Drain P2P)"), "drain");
+  EXPECT_EQ(order("0x2 (Node Reboot Required) to 0x0 (None)"), "none");
+  EXPECT_EQ(order("0x0 (None) to 0x7 (Something New)"), "contact_vendor");
+  EXPECT_EQ(order("0x0 (None) to 0x (cut"), "") << "no order that could be read";
+  EXPECT_EQ(order("0x0"), "");
+}
+
+TEST(Notice, LinksAndSubCodesOfNvlinkXids) {
+  auto of = [](std::string_view text) {
+    return ParseMessage("NVRM: Xid (PCI:0009:01:00): " + std::string(text)).value();
+  };
+  Notice fatal = of("149, NETIR_LINK_EVT  Fatal   XC0 i0 Link 14 (0x025001c6 0x00000000 0x00000000)");
+  EXPECT_THAT(fatal.link, Optional(14u));
+  EXPECT_THAT(fatal.sub_code, Optional(37u));
+  EXPECT_EQ(fatal.grade, Grade::kFatal);
+  Notice mild = of("145, RLW_CTRL Nonfatal XC1 i0 Link 13 (0x00000004 0x00000001)");
+  EXPECT_THAT(mild.link, Optional(13u));
+  EXPECT_THAT(mild.sub_code, Optional(0u));
+  EXPECT_EQ(mild.grade, Grade::kNonFatal);
+  Notice older =
+      of("74, pid='<unknown>', name=<unknown>, NVLink: fatal error detected on link 6(0x0, 0x0, 0x10000)");
+  EXPECT_THAT(older.link, Optional(6u));
+  EXPECT_FALSE(older.sub_code);
+  Notice none = of("149, NETIR_LINK_EVT Fatal XC0 i0 Link -1 (0xzz");
+  EXPECT_FALSE(none.link);
+  EXPECT_FALSE(none.sub_code);
+  EXPECT_FALSE(of("31, Ch 00000008 Link 3 (0x025001c6)").link) << "no link speaks here";
+}
+
+TEST(Notice, AnInjectedLineHasThePrefixTwice) {
+  auto notice = ParseMessage("NVRM: NVRM: Xid (PCI:0000:3b:00): 79, GPU has fallen off the bus.");
+  ASSERT_TRUE(notice);
+  EXPECT_THAT(notice->code, Optional(79u));
+}
+
 TEST(Notice, WhatOnlyLooksLikeAnXid) {
   for (std::string_view text :
        {"NVRM: Xid (PCI:0000:3b:00)", "NVRM: Xid (PCI:0000:3b:00): ", "NVRM: Xid (PCI:0000:3b:00): x, y",
@@ -153,6 +197,7 @@ TEST(Notice, AmdErrorsByBlock) {
   }
   for (std::string_view text :
        {"amdgpu 0000:c1:00.0: amdgpu: no uncorrectable hardware errors detected in umc block",
+        "amdgpu 0000:c1:00.0: amdgpu: 1048560 uncorrectable hardware errors detected in umc block",
         "amdgpu 0000:c1:00.0: amdgpu: {12}socket: 4 19 correctable hardware errors detected in total in umc "
         "block",
         "amdgpu 0000:c1:00.0: amdgpu: 0 correctable hardware errors detected in umc block",
