@@ -23,6 +23,7 @@ struct DriverOptions {
   Duration slow = std::chrono::seconds(60);
   std::string library_path;  // Empty: the usual places.
   uint64_t left_out = 0;     // Bit i: do not touch device i until an AttachRequest comes.
+  bool watch = true;         // Whether to wait for the library's events.
   std::string build_id;
   // Has one entry per device that the kernel driver holds. When they change the process ends, so that the
   // library is opened anew: many count devices only then. Empty: not looked at.
@@ -30,7 +31,8 @@ struct DriverOptions {
 };
 
 // What DriverSource passes after `driver NAME`: --socket-fd=N --page-fd=N --interval-ns=N --medium-ns=N
-// --slow-ns=N --library=PATH --build-id=TEXT --leave-out=MASK (hexadecimal) --device-folder=PATH.
+// --slow-ns=N --library=PATH --build-id=TEXT --leave-out=MASK (hexadecimal) --watch=0
+// --device-folder=PATH.
 // kInvalidArgument names the bad one. `more` takes what a vendor adds; false for what is not understood.
 using MoreArguments = std::function<bool(std::string_view key, std::string_view value)>;
 Result<DriverOptions> ParseDriverArguments(std::span<const std::string_view> arguments,
