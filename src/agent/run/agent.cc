@@ -169,6 +169,8 @@ Status Agent::Start() {
   env_.nvml = &nvml_control_;
   if (faults_.Open()) nvml_control_.SetFaultFile(faults_.path());
   io_.Start();
+  RETURN_IF_ERROR(io_.status());
+  RETURN_IF_ERROR(workers_.status());
   auto offload = [this](std::function<void()> task) {
     // The queue is bounded; a password check that finds it full is done here rather than lost.
     if (!workers_.Post(task)) task();
@@ -192,6 +194,7 @@ Status Agent::Start() {
       std::make_unique<Banner>(env_, config_, *pipeline_, Banner::Options{file_, started_, options_.quiet});
   pipeline_->OnTick([this](const Ref<const Snapshot>&) { banner_->AfterTick(); });
   pipeline_->Start();
+  RETURN_IF_ERROR(pipeline_->status());
   return discoveries_->Apply(config_);
 }
 

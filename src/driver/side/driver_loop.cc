@@ -80,7 +80,7 @@ class Driver {
     const uint64_t bit = uint64_t{1} << index;
     auto reader = library_->MakeReader(index, page_.devices[index], RealClock(),
                                        {options_.interval, options_.medium, options_.slow});
-    if (StartDeviceThread(shared_, library_, std::move(reader), index, options_.interval)) {
+    if (StartDeviceThread(shared_, library_, std::move(reader), index, options_.interval).ok()) {
       started_ |= bit;
       unread_ &= ~bit;
       return;

@@ -1,7 +1,6 @@
 #include "sources/nvml/driver/parts/event_hub.h"
 
-#include <pthread.h>
-
+#include "base/threads/threads.h"
 #include "sources/nvml/driver/parts/parts_abi.h"
 
 namespace gpulens::nvml {
@@ -33,12 +32,6 @@ struct EventThread {
     }
   }
 };
-
-void* RunThread(void* argument) {
-  std::unique_ptr<EventThread> thread(static_cast<EventThread*>(argument));
-  thread->Run();
-  return nullptr;
-}
 
 }  // namespace
 
@@ -109,20 +102,12 @@ EventHub::Outcome EventHub::Wait(Caller& caller, unsigned timeout_ms, DeviceEven
   return Outcome::kEvent;
 }
 
-bool StartEventThread(std::shared_ptr<driver::DriverShared> shared,
-                      std::shared_ptr<const NvmlLibrary> library, std::shared_ptr<EventHub> hub,
-                      CallSlot& slot) {
-  std::unique_ptr<EventThread> thread(
-      new EventThread{std::move(shared), std::move(library), std::move(hub), slot});
-  pthread_attr_t attributes;
-  ::pthread_attr_init(&attributes);
-  ::pthread_attr_setstacksize(&attributes, kStackBytes);
-  ::pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
-  pthread_t id;
-  bool made = ::pthread_create(&id, &attributes, RunThread, thread.get()) == 0;
-  ::pthread_attr_destroy(&attributes);
-  if (made) static_cast<void>(thread.release());
-  return made;
+Status StartEventThread(std::shared_ptr<driver::DriverShared> shared,
+                        std::shared_ptr<const NvmlLibrary> library, std::shared_ptr<EventHub> hub,
+                        CallSlot& slot) {
+  auto thread =
+      std::make_shared<EventThread>(EventThread{std::move(shared), std::move(library), std::move(hub), slot});
+  return StartDetachedThread([thread] { thread->Run(); }, kStackBytes);
 }
 
 }  // namespace gpulens::nvml
