@@ -36,6 +36,7 @@ class CallGate {
     slot_.End();
     ++calls_;
   }
+  int64_t now() const noexcept { return clock_.Now().boot_ns; }
   // When the last call began.
   int64_t last_boot_ns() const noexcept { return last_boot_ns_; }
   uint64_t calls() const noexcept { return calls_; }

@@ -87,18 +87,19 @@ int GpuReader::ReadMemory() {
   MemoryV2 memory{};
   memory.version = kMemoryV2;
   int code = kFunctionNotFound;
-  if (!memory_v1_)
-    code = caller_.Do(Call::kMemoryInfoV2, caller_.fn().MemoryInfoV2, identity_.device, &memory);
+  const bool newer = !memory_v2_.Rests(now_ns_);
+  if (newer) code = caller_.Do(Call::kMemoryInfoV2, caller_.fn().MemoryInfoV2, identity_.device, &memory);
+  if (newer && code == kSuccess) memory_v2_.Take(ReadStatus::kOk, now_ns_);
   if (code == kFunctionNotFound || code == kArgumentVersionMismatch || code == kNotSupported) {
     Memory old{};
     code = caller_.Do(Call::kMemoryInfo, caller_.fn().MemoryInfo, identity_.device, &old);
     if (code == kSuccess) {
-      memory_v1_ = true;
+      if (newer) memory_v2_.Take(ReadStatus::kNotSupported, now_ns_);
       memory.total = old.total, memory.free = old.free, memory.used = old.used;
     }
   }
   if (code == kNotSupported || code == kFunctionNotFound) return ReadMemoryOfNode();
-  if (code == kSuccess) EmitMemory(memory, !memory_v1_);
+  if (code == kSuccess) EmitMemory(memory, !memory_v2_.absent());
   return code;
 }
 

@@ -40,18 +40,26 @@ void GpuReader::ReadProcesses() {
   processes_.clear();
   int failure = kNotSupported;
   bool any = false;
-  for (size_t list = 0; list < list_absent_.size() && broken_ == ReadStatus::kOk; ++list) {
-    if (list_absent_[list]) continue;
+  for (size_t list = 0; list < lists_.size() && broken_ == ReadStatus::kOk; ++list) {
+    if (lists_[list].Rests(now_ns_)) {
+      any = any && !lists_[list].worked();
+      if (lists_[list].worked()) break;
+      continue;
+    }
     int code = ReadProcessLists(list);
     Note(code);
+    const bool absent = code == kNotSupported || code == kFunctionNotFound;
+    lists_[list].Take(code == kSuccess ? ReadStatus::kOk
+                      : absent         ? ReadStatus::kNotSupported
+                                       : ReadStatus::kNever,
+                      now_ns_);
     if (code == kSuccess) {
       any = true;
       continue;
     }
     failure = code;
-    list_absent_[list] = code == kNotSupported || code == kFunctionNotFound;
     // Part of a list would look like processes that have ended.
-    if (!list_absent_[list]) {
+    if (!absent || lists_[list].worked()) {
       any = false;
       break;
     }

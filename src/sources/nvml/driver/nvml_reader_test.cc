@@ -432,6 +432,63 @@ TEST_F(ReaderTest, ErrorsOfOneCallStayThere) {
   EXPECT_EQ(StatusOf(Field::kEnergy), ReadStatus::kNoPermission);
 }
 
+// What a driver answers for a moment while it recovers is not believed for ever.
+TEST_F(ReaderTest, WhatHasWorkedAndIsNotSupportedForAMomentComesBackSoon) {
+  for (int code : {3, 2, 13, 25}) {
+    Use("gpus: 1\nerrors: [{call: nvmlDeviceGetPowerUsage, code: " + std::to_string(code) +
+        ", from: 2, to: 5}, {call: nvmlDeviceGetFieldValues, code: " + std::to_string(code) +
+        ", from: 2, to: 5}, {call: nvmlDeviceGetMemoryInfo_v2, code: " + std::to_string(code) +
+        ", from: 2, to: 5}, {call: nvmlDeviceGetProcessesUtilizationInfo, code: 3, from: 2, to: 5}]\n");
+    std::map<Field, int> last;
+    for (int second = 0; second < 12; ++second) {
+      Round();
+      for (const auto& [field, reading] : latest_) {
+        if (reading.status == ReadStatus::kOk) last[field] = second;
+      }
+      if (second == 3) {
+        EXPECT_NE(StatusOf(Field::kPower), ReadStatus::kOk) << code;
+        EXPECT_NE(StatusOf(Field::kMemoryReserved), ReadStatus::kOk) << code;
+      }
+      clock_.Advance(seconds(1));
+    }
+    for (Field field : {Field::kPower, Field::kPowerInstant, Field::kMemoryReserved, Field::kNvlinkTxBytes})
+      EXPECT_EQ(last[field], 11) << InfoOf(field).name << " after code " << code;
+  }
+}
+
+TEST_F(ReaderTest, WhatWasNeverSupportedIsAskedEachHour) {
+  Use("gpus: 1\nerrors: [{call: nvmlDeviceGetPowerUsage, code: 3, to: 7000}]\n");
+  for (int minute = 0; minute < 121; ++minute) {
+    Round();
+    EXPECT_EQ(Has(Field::kPower) && StatusOf(Field::kPower) == ReadStatus::kOk, minute == 120) << minute;
+    clock_.Advance(seconds(60));
+  }
+  EXPECT_EQ(Calls("nvmlDeviceGetPowerUsage"), 3U);
+}
+
+// Three seconds of an error take no more than those seconds from what is read each minute.
+TEST_F(ReaderTest, SlowReadingsThatFailedAreAskedForBeforeTheirTurn) {
+  Use("gpus: 1\nerrors: [{call: '*', code: 999, from: 58, to: 63}]\n");
+  std::map<Field, int> last, before;
+  std::map<std::pair<uint8_t, LinkField>, int> last_of_link, before_of_link;
+  for (int second = 0; second < 72; ++second) {
+    if (second == 58) before = last, before_of_link = last_of_link;
+    Round();
+    for (const auto& [field, reading] : latest_) {
+      if (reading.status == ReadStatus::kOk) last[field] = second;
+    }
+    for (const auto& [link, reading] : links_) {
+      if (reading.status == ReadStatus::kOk) last_of_link[link] = second;
+    }
+    clock_.Advance(seconds(1));
+  }
+  EXPECT_GT(before.size(), 60U);
+  EXPECT_GT(before_of_link.size(), 60U);
+  for (const auto& [field, second] : before) EXPECT_GE(last[field], 60) << InfoOf(field).name;
+  for (const auto& [link, second] : before_of_link)
+    EXPECT_GE(last_of_link[link], 60) << int{link.first} << " " << LinkFieldName(link.second);
+}
+
 TEST_F(ReaderTest, ALostGpuEndsTheRound) {
   Use("gpus: 1\nerrors: [{call: nvmlDeviceGetPowerUsage, code: 15, from: 1}]\n");
   EXPECT_TRUE(Round());
