@@ -155,6 +155,7 @@ class DriverSource::Impl {
     driver_.up = false;
     driver_.waiting_call = kNoCall;
     driver_.watched = 0;
+    driver_.memory = driver_.files = driver_.threads = 0;
   }
 
   void Schedule(StartReason reason, Instant now) {
@@ -165,6 +166,12 @@ class DriverSource::Impl {
     next_reason_ = reason;
     next_start_ns_ = now.boot_ns + backoff_.count();
     backoff_ = std::min(backoff_ * 2, limit);
+  }
+
+  std::string Use() const {
+    return ": it used " + std::to_string(driver_.memory >> 20) + " MiB of memory, " +
+           std::to_string(driver_.files) + " open files and " + std::to_string(driver_.threads) +
+           " threads, more than it may";
   }
 
   void ForgetFaults() noexcept {
@@ -230,7 +237,8 @@ class DriverSource::Impl {
     bool killed = signal == SIGKILL || signal == SIGTERM || signal == SIGINT || signal == SIGHUP;
     bool recount = exited && WEXITSTATUS(*status) == kRecountExit;
     // One that has gone to its end by itself does not stand still where it failed.
-    std::string where = recount || killed ? "" : Blame(!exited, now);
+    bool beyond = exited && WEXITSTATUS(*status) == kBeyondExit;
+    std::string where = beyond ? Use() : recount || killed ? "" : Blame(!exited, now);
     link_.Close();
     NotRunning();
     if (recount) {
@@ -285,6 +293,9 @@ class DriverSource::Impl {
     driver_.last_heartbeat_boot_ns = alive_ns_;
     driver_.library_calls = beat.calls;
     driver_.dropped_messages = beat.dropped;
+    driver_.memory = beat.memory;
+    driver_.files = beat.files;
+    driver_.threads = beat.threads;
     if (driver_.waiting_call == kNoCall) driver_.watched = beat.watched;
     return Status{};
   }

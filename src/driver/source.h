@@ -55,6 +55,8 @@ struct DriverState {
   int64_t last_heartbeat_boot_ns = 0;
   uint64_t library_calls = 0, dropped_messages = 0;  // Of the present process.
   uint64_t messages = 0;
+  // What the present process uses: resident bytes, open descriptors, threads. 0: not told.
+  uint64_t memory = 0, files = 0, threads = 0;
   // Devices whose events the present process is told; 0 while the thread that waits for them hangs.
   uint64_t watched = 0;
   CallNumber waiting_call = kNoCall;  // That the thread which waits for events does not come back from.

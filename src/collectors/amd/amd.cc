@@ -267,6 +267,9 @@ constexpr const MetricDesc* kMetrics[] = {&kGpuUtilization,
                                           &kSelfDriverHeartbeatAge,
                                           &kSelfDriverCallsHung,
                                           &kSelfDriverDevices,
+                                          &kSelfDriverMemory,
+                                          &kSelfDriverFiles,
+                                          &kSelfDriverThreads,
                                           &kSelfDriverFields};
 
 }  // namespace

@@ -14,6 +14,7 @@
 #include "base/parse.h"
 #include "base/result.h"
 #include "driver/side/device_thread.h"
+#include "driver/side/own_use.h"
 
 namespace gpulens::driver {
 namespace {
@@ -108,16 +109,25 @@ class Driver {
   // The exit code.
   int Serve() {
     int64_t next = RealClock().Now().boot_ns;
-    int64_t next_count = next + options_.slow.count(), next_retry = next + kThreadRetryNs;
+    int64_t next_use = next, next_count = next + options_.slow.count(), next_retry = next + kThreadRetryNs;
     uint64_t sequence = 0;
     while (true) {
       int64_t now = RealClock().Now().boot_ns;
-      if (now >= next) {
+      if (now >= next_use) {
+        use_ = ReadOwnUse();
+        next_use = now + options_.medium.count();
+      }
+      const bool beyond = IsBeyond(use_, kMostUse);
+      if (now >= next || beyond) {
         shared_->Send(encoder_.Encode(Heartbeat{.boot_ns = now,
                                                 .sequence = sequence++,
                                                 .calls = shared_->calls.load(std::memory_order_relaxed),
                                                 .dropped = shared_->dropped.load(std::memory_order_relaxed),
-                                                .watched = library_->watched()}));
+                                                .watched = library_->watched(),
+                                                .memory = use_.memory,
+                                                .files = use_.files,
+                                                .threads = use_.threads}));
+        if (beyond) return kDriverBeyond;
         next = NextTick(now, options_.interval);
       }
       if (now >= next_retry) {
@@ -155,6 +165,7 @@ class Driver {
   std::shared_ptr<VendorLibrary> library_;
   MessageEncoder encoder_;
   uint32_t count_ = 0;
+  OwnUse use_;
   uint64_t started_ = 0, unread_ = 0, kernel_devices_ = 0;
 };
 
@@ -218,6 +229,7 @@ int RunDriver(const DriverOptions& options, std::shared_ptr<VendorLibrary> libra
   // Not unmapped: a stuck reader still writes there when it comes back.
   auto& page = *static_cast<CallPage*>(memory);
   NameEndingCallOn(page);
+  if (options.limited) LimitOwnUse();
   return Driver(options, std::move(library), page).Run();
 }
 

@@ -25,6 +25,8 @@ struct DriverOptions {
   uint64_t left_out = 0;     // Bit i: do not touch device i until an AttachRequest comes.
   bool watch = true;         // Whether to wait for the library's events.
   std::string build_id;
+  bool limited =
+      true;  // Whether the process gets limits of the kernel: not where it is somebody else's, too.
   // Has one entry per device that the kernel driver holds. When they change the process ends, so that the
   // library is opened anew: many count devices only then. Empty: not looked at.
   std::string device_folder;
@@ -44,6 +46,7 @@ enum DriverExit : int {
   kDriverBadStart = 2,            // Arguments, socket or page unusable.
   kDriverNoLibrary = 3,           // A LibraryReport has told why.
   kDriverRecount = kRecountExit,  // Devices have come or gone: start again, now.
+  kDriverBeyond = kBeyondExit,    // It uses more of the machine than it may.
 };
 
 // Runs until the socket closes. Threads that are stuck in the library are left behind: the caller

@@ -251,6 +251,28 @@ TEST_P(CallThatEndsTheProcess, LeavesOutItsGpuAlone) {
   EXPECT_EQ(source.driver().pid, pid) << "the others are read all the while";
 }
 
+// A library that leaks is started anew before the machine suffers, and the reason is told.
+class LibraryThatLeaks : public CallThatEndsTheProcess {};
+
+TEST_P(LibraryThatLeaks, IsStartedAnew) {
+  options_.medium = milliseconds(100);
+  NvmlSource source(options_);
+  ASSERT_TRUE(Until(source, [&] { return AllOk(source, 8) && source.driver().threads >= 9; }));
+  EXPECT_GT(source.driver().memory, uint64_t{1} << 20);
+  EXPECT_GE(source.driver().files, 5U);
+  Fail("id=1 gpu=3 mode=crash_loop call=nvmlDeviceGetPowerUsage how=" + std::string(GetParam()) +
+       " from=0 to=9223372036854775807\n");
+  ASSERT_TRUE(Until(source, [&] { return Starts(source, StartReason::kExited) > 0; }));
+  Fail("");
+  std::vector<DriverChange> changes;
+  source.TakeChanges(changes);
+  EXPECT_THAT(changes.back().detail, testing::HasSubstr("more than it may"));
+  ASSERT_TRUE(Until(source, [&] { return AllOk(source, 8); }));
+  EXPECT_EQ(source.driver().left_out, 0U) << "no GPU is to blame";
+}
+
+INSTANTIATE_TEST_SUITE_P(Leaks, LibraryThatLeaks, testing::Values("memory", "files"),
+                         [](const auto& test) { return std::string(test.param); });
 INSTANTIATE_TEST_SUITE_P(Ends, CallThatEndsTheProcess,
                          testing::Values("signal", "abort", "exit", "close", "garbage", "stop"),
                          [](const auto& test) { return std::string(test.param); });

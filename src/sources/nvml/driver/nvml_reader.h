@@ -25,7 +25,8 @@ struct ReaderOptions {
   // Between two readings of a tier; a tier is never read more often than the reader is asked to.
   std::array<Duration, kTierCount> periods = {std::chrono::seconds(1), std::chrono::seconds(10),
                                               std::chrono::seconds(60)};
-  std::string sysfs = "/sys";  // Where the memory of a GPU that is a NUMA node is read.
+  std::string sysfs = "/sys";    // Where the memory of a GPU that is a NUMA node is read,
+  std::string procfs = "/proc";  // and that of a GPU that has none but the machine's.
   // Driver 535 before 98 lays out _v3 process lists in its own way; _v2 is right there.
   bool avoid_process_v3 = false;
   unsigned driver_major = kDriver580;  // By which some field ids are chosen.
@@ -127,6 +128,8 @@ class GpuReader final : private ReadingSink {
   int ReadDecoder();
   int ReadMemory();
   int ReadMemoryOfNode();
+  int ReadMemoryOfMachine();
+  int EmitUnified(std::string_view meminfo, std::string_view free_key);
   void EmitMemory(const MemoryV2& memory, bool reserved_known);
   int ReadBar1();
   int ReadTemperature();

@@ -98,7 +98,15 @@ int GpuReader::ReadMemory() {
       memory.total = old.total, memory.free = old.free, memory.used = old.used;
     }
   }
-  if (code == kNotSupported || code == kFunctionNotFound) return ReadMemoryOfNode();
+  const bool told = code != kNotSupported && code != kFunctionNotFound;
+  // A GPU without memory of its own: some libraries answer with the machine's, and some refuse.
+  if ((!told || code == kSuccess) && identity_.integrated && ReadMemoryOfMachine() == kSuccess)
+    return kSuccess;
+  if (!told) return ReadMemoryOfNode();
+  if (code == kSuccess && identity_.integrated) {
+    memory.free += memory.reserved;
+    memory.total = 0;
+  }
   if (code == kSuccess) EmitMemory(memory, !memory_v2_.absent());
   return code;
 }
@@ -132,12 +140,21 @@ int GpuReader::ReadMemoryOfNode() {
   std::string path =
       options_.sysfs + "/devices/system/node/node" + std::to_string(identity_.numa_node) + "/meminfo";
   Result<std::string> text = ReadFile(path, 64 * 1024);
-  if (!text) return kNotSupported;
+  return text ? EmitUnified(*text, "MemFree:") : int{kNotSupported};
+}
+
+// As DGX Spark and Jetson: what a program may still have of the machine's memory is free.
+int GpuReader::ReadMemoryOfMachine() {
+  Result<std::string> text = ReadFile(options_.procfs + "/meminfo", 64 * 1024);
+  return text ? EmitUnified(*text, "MemAvailable:") : int{kNotSupported};
+}
+
+int GpuReader::EmitUnified(std::string_view meminfo, std::string_view free_key) {
   int64_t total = -1, free = -1;
-  std::string_view rest = *text;
+  std::string_view rest = meminfo;
   while (!rest.empty()) {
     std::string_view line = TakeUntil(rest, '\n');  // "Node 2 MemTotal:  100663296 kB"
-    for (auto [key, out] : {std::pair{std::string_view("MemTotal:"), &total}, {"MemFree:", &free}}) {
+    for (auto [key, out] : {std::pair{std::string_view("MemTotal:"), &total}, {free_key, &free}}) {
       size_t at = line.find(key);
       if (at == std::string_view::npos) continue;
       std::string_view number = Trim(line.substr(at + key.size()));

@@ -410,6 +410,34 @@ TEST_F(ReaderTest, UnifiedMemoryOfANumaNode) {
   std::filesystem::remove_all(root);
 }
 
+// DGX Spark, Jetson: whatever the library answers, the memory is the machine's, and nothing of it is the
+// GPU's own.
+TEST_F(ReaderTest, MemoryOfAGpuThatHasNoneIsTheMachines) {
+  std::filesystem::path root = testing::TempDir() + "nvml_reader_proc";
+  std::filesystem::create_directories(root);
+  options_.procfs = root.string();
+  for (const char* way : {"unified_only: true\n", ""}) {
+    const std::string yaml = std::string("model: GB10\ngpus: 1\nprocesses: [{pid: 5, memory: 8GiB}]\n") + way;
+    std::ofstream(root / "meminfo") << "MemTotal:       125512345 kB\nMemFree:         1000000 kB\n"
+                                       "MemAvailable:   100512345 kB\nBuffers: 5 kB\n";
+    Use(yaml);
+    EXPECT_EQ(Fact("name"), "NVIDIA GB10");
+    Round();
+    EXPECT_EQ(Value(Field::kUnifiedTotal), int64_t{125512345} * 1024) << way;
+    EXPECT_EQ(Value(Field::kUnifiedUsed), int64_t{25000000} * 1024) << way;
+    for (Field field : {Field::kMemoryTotal, Field::kMemoryUsed, Field::kMemoryFree, Field::kMemoryReserved,
+                        Field::kBar1Total, Field::kEccMode})
+      EXPECT_EQ(StatusOf(field), ReadStatus::kNotSupported) << InfoOf(field).name << way;
+    std::filesystem::remove(root / "meminfo");
+    Use(yaml);
+    Round();
+    // Without the kernel's word the library's holds, if it has one.
+    EXPECT_EQ(StatusOf(Field::kUnifiedTotal), *way ? ReadStatus::kNotSupported : ReadStatus::kOk);
+    EXPECT_EQ(StatusOf(Field::kMemoryTotal), ReadStatus::kNotSupported);
+  }
+  std::filesystem::remove_all(root);
+}
+
 TEST_F(ReaderTest, ErrorsOfOneCallStayThere) {
   Use("gpus: 1\nerrors:\n"
       "  - {call: nvmlDeviceGetPowerUsage, code: 999, nth: 2}\n"

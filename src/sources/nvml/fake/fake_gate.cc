@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>
+#include <cstring>
 #include <ctime>
 
 #include "sources/nvml/fake/fake_world.h"
@@ -26,6 +27,7 @@ void Rest(int64_t ns) noexcept {
 // ends that take the process from its agent alone.
 void Die(FaultEnd how) {
   constexpr int kFiles = 64;
+  constexpr size_t kLeak = size_t{64} << 20;
   ::prctl(PR_SET_DUMPABLE, 0);
   switch (how) {
     case FaultEnd::kAbort: std::abort();
@@ -38,6 +40,13 @@ void Die(FaultEnd how) {
         static_cast<void>(::send(fd, "garbage", 7, MSG_NOSIGNAL | MSG_DONTWAIT));
       return;
     case FaultEnd::kStop: ::raise(SIGSTOP); return;
+    case FaultEnd::kMemory:
+      // Never given back: that is the fault.
+      if (void* kept = std::malloc(kLeak)) std::memset(kept, 1, kLeak);
+      return;
+    case FaultEnd::kFiles:
+      for (int i = 0; i < 100; ++i) static_cast<void>(::dup(2));
+      return;
     default: break;
   }
   ::raise(SIGSEGV);

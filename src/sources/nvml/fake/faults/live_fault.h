@@ -52,7 +52,7 @@ enum class FaultReading : uint8_t { kPower, kEnergy, kTemperature, kUtilization,
 inline constexpr size_t kFaultReadings = static_cast<size_t>(FaultReading::kCount);
 
 // How a call ends the process that reads the GPUs, or its way to the agent.
-enum class FaultEnd : uint8_t { kSignal, kAbort, kExit, kClose, kGarbage, kStop, kCount };
+enum class FaultEnd : uint8_t { kSignal, kAbort, kExit, kClose, kGarbage, kStop, kMemory, kFiles, kCount };
 
 struct LiveFault {
   uint32_t id = 0;
