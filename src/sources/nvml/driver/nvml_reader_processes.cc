@@ -12,6 +12,9 @@ int GpuReader::ReadProcessList(size_t list, const MigDevice& of) {
   const size_t earlier = processes_.size();
   for (GpuProcess process : lister_.found()) {
     if (processes_.size() >= kMaxProcesses) break;
+    // Some libraries answer 0 instead of "none" while MIG is off.
+    if (mig_mode_ != 1 && mig_devices_.empty())
+      process.gpu_instance = process.compute_instance = GpuProcess::kNoInstance;
     if (of.key.kind == PartKind::kMig) {  // Who is asked for a MIG device need not say which.
       process.gpu_instance = of.key.id;
       process.compute_instance = of.key.sub;

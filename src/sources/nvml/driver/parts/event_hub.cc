@@ -8,6 +8,9 @@ namespace {
 
 constexpr auto kWaitMs = static_cast<unsigned>(kEventWait / std::chrono::milliseconds(1));
 constexpr Duration kRest = std::chrono::seconds(1);
+// Of a storm so many are told in a second; the library keeps the others, or counts on with fewer. More would take the
+// room of the readings on their way to the agent.
+constexpr int kMostEventsPerSecond = 100;
 constexpr size_t kStackBytes = 256 * 1024;
 
 struct EventThread {
@@ -19,7 +22,8 @@ struct EventThread {
   void Run() {
     Caller caller(*library, slot, RealClock());
     MessageEncoder encoder;
-    int64_t resume_ns = 0;
+    int64_t resume_ns = 0, second_ns = 0;
+    int told = 0;
     while (shared->SleepUntil(resume_ns)) {
       resume_ns = 0;
       DeviceEvent event;
@@ -27,8 +31,13 @@ struct EventThread {
       if (outcome == EventHub::Outcome::kBroken) resume_ns = (RealClock().Now() + kRest).boot_ns;
       // The agent may have gone meanwhile, and its socket with it. The library tells an event once, and keeps
       // those that follow while this one waits for room.
-      if (outcome == EventHub::Outcome::kEvent && shared->SleepUntil(0))
-        shared->Deliver(EncodeEvents(encoder, event.entity, std::span(&event, 1)));
+      if (outcome != EventHub::Outcome::kEvent || !shared->SleepUntil(0)) continue;
+      shared->Deliver(EncodeEvents(encoder, event.entity, std::span(&event, 1)));
+      if (const int64_t now = RealClock().Now().boot_ns; now - second_ns >= kRest.count()) {
+        second_ns = now;
+        told = 0;
+      }
+      if (++told >= kMostEventsPerSecond) resume_ns = second_ns + kRest.count();
     }
   }
 };
