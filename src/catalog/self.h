@@ -115,12 +115,8 @@ inline constexpr MetricDesc kSelfDriverDevices = row::UpDown(
     "gpulens.driver.devices", "{device}",
     "Devices read, left out after faults, or unread for want of a thread; watched: those that tell events.",
     row::kKeys<"driver", "state">);
-inline constexpr MetricDesc kSelfDriverMemory =
-    row::Gauge("gpulens.driver.memory", "By", "Resident memory of the driver process.", row::kKeys<"driver">);
 inline constexpr MetricDesc kSelfDriverFiles =
     row::UpDown("gpulens.driver.files", "{file}", "Open files of the driver process.", row::kKeys<"driver">);
-inline constexpr MetricDesc kSelfDriverThreads =
-    row::UpDown("gpulens.driver.threads", "{thread}", "Threads of the driver process.", row::kKeys<"driver">);
 inline constexpr MetricDesc kSelfDriverFields =
     row::UpDown("gpulens.driver.fields", "{field}", "Fields by what the library answers.",
                 row::kKeys<"driver", "status">);
@@ -173,9 +169,7 @@ inline constexpr const MetricDesc* kSelfRows[] = {
     &kSelfDriverCallDuration,
     &kSelfDriverCallsHung,
     &kSelfDriverDevices,
-    &kSelfDriverMemory,
     &kSelfDriverFiles,
-    &kSelfDriverThreads,
     &kSelfDriverFields,
 };
 

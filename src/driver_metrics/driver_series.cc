@@ -56,9 +56,7 @@ void DriverSeries::Declare(SeriesTable& table) {
   hung_ = table.Declare(kSelfDriverCallsHung, entity_);
   used_ = table.Declare(kSelfDriverDevices, entity_, {{"state", "used"}});
   left_out_ = table.Declare(kSelfDriverDevices, entity_, {{"state", "left_out"}});
-  memory_ = table.Declare(kSelfDriverMemory, entity_);
   files_ = table.Declare(kSelfDriverFiles, entity_);
-  threads_ = table.Declare(kSelfDriverThreads, entity_);
   unread_ = table.Declare(kSelfDriverDevices, entity_, {{"state", "unread"}});
   for (size_t i = 0; i < starts_.size(); ++i) {
     starts_[i] = table.Declare(kSelfDriverStarts, entity_,
@@ -81,9 +79,7 @@ void DriverSeries::Update(const driver::DriverSource& source, FrameWriter& out) 
   out.Set(used_, state.used);
   out.Set(left_out_, state.left_out);
   out.Set(unread_, state.unread);
-  if (state.memory != 0) out.Set(memory_, state.memory);
   if (state.files != 0) out.Set(files_, state.files);
-  if (state.threads != 0) out.Set(threads_, state.threads);
   // A library that tells no events has none to watch.
   if (!watched_ && state.watched > 0)
     watched_ = out.table().Declare(kSelfDriverDevices, entity_, {{"state", "watched"}});

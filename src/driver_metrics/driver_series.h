@@ -31,7 +31,7 @@ class DriverSeries {
 
   const std::string_view driver_;
   EntityRef entity_;
-  Series up_, heartbeat_, hung_, used_, left_out_, unread_, watched_, memory_, files_, threads_;
+  Series up_, heartbeat_, hung_, used_, left_out_, unread_, watched_, files_;
   std::array<Series, static_cast<size_t>(driver::StartReason::kCount)> starts_;
   std::array<Series, kStatuses> fields_;
 };

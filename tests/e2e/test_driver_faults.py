@@ -57,8 +57,7 @@ class CrashingLibrary(unittest.TestCase):
             page = agent.page()
             self.assertEqual({gpu for gpu, state in states(page).items() if state != "ok"}, {"3"})
             self.assertEqual(value(page, "gpulens_driver_devices", state="left_out"), 1)
-            self.assertGreater(value(page, "gpulens_driver_memory_bytes"), 1 << 20)
-            self.assertGreater(value(page, "gpulens_driver_threads"), 1)
+            self.assertGreater(value(page, "gpulens_driver_files"), 4)
             events = subprocess.run([BINARY, "events", "--format", "json"], check=False, capture_output=True, text=True,
                                     env={**os.environ, "GPULENS_STATE_DIR": f"{folder}/state"})
             self.assertIn("nvmlDeviceGetPowerUsage on GPU 3", agent.said() + events.stdout)

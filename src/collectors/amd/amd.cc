@@ -267,9 +267,7 @@ constexpr const MetricDesc* kMetrics[] = {&kGpuUtilization,
                                           &kSelfDriverHeartbeatAge,
                                           &kSelfDriverCallsHung,
                                           &kSelfDriverDevices,
-                                          &kSelfDriverMemory,
                                           &kSelfDriverFiles,
-                                          &kSelfDriverThreads,
                                           &kSelfDriverFields};
 
 }  // namespace

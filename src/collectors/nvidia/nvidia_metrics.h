@@ -137,9 +137,7 @@ inline constexpr const MetricDesc* kCommonMetrics[] = {&kGpuUtilization,
                                                        &kSelfDriverHeartbeatAge,
                                                        &kSelfDriverCallsHung,
                                                        &kSelfDriverDevices,
-                                                       &kSelfDriverMemory,
                                                        &kSelfDriverFiles,
-                                                       &kSelfDriverThreads,
                                                        &kSelfDriverFields};
 
 // What a GPU is divided into, who uses it, and what its performance monitors say.

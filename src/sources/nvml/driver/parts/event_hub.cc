@@ -8,8 +8,8 @@ namespace {
 
 constexpr auto kWaitMs = static_cast<unsigned>(kEventWait / std::chrono::milliseconds(1));
 constexpr Duration kRest = std::chrono::seconds(1);
-// Of a storm so many are told in a second; the library keeps the others, or counts on with fewer. More would take the
-// room of the readings on their way to the agent.
+// Of a storm so many are told in a second; the library keeps the others, or counts on with fewer. More would
+// take the room of the readings on their way to the agent.
 constexpr int kMostEventsPerSecond = 100;
 constexpr size_t kStackBytes = 256 * 1024;
 
