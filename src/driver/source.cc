@@ -10,7 +10,7 @@
 
 #include "base/process.h"
 #include "base/text.h"
-#include "driver/culprit.h"
+#include "driver/culprit/culprit.h"
 #include "driver/device_book.h"
 #include "driver/driver_link.h"
 #include "driver/reaper.h"

@@ -1,4 +1,4 @@
-#include "driver/culprit.h"
+#include "driver/culprit/culprit.h"
 
 #include <gtest/gtest.h>
 
