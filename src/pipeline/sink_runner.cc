@@ -195,7 +195,7 @@ void SinkRunner::Run(const std::shared_ptr<Shared>& shared) {
 }
 
 void SinkRunner::BeginStop(Instant deadline) {
-  if (!thread_.joinable()) return;
+  if (!setup_.spec->threaded) return;
   {
     std::lock_guard lock(shared_->mutex);
     shared_->stopping = true;
@@ -205,17 +205,21 @@ void SinkRunner::BeginStop(Instant deadline) {
 }
 
 void SinkRunner::Stop(Instant deadline) {
-  if (!thread_.joinable()) {
+  if (!setup_.spec->threaded) {
     bool first = false;
     {
       std::lock_guard lock(shared_->mutex);
       first = !std::exchange(shared_->stopping, true);
     }
-    if (first && !setup_.spec->threaded) static_cast<void>(shared_->sink->Flush(deadline));
-    DropWaiting();
+    if (first) static_cast<void>(shared_->sink->Flush(deadline));
     return;
   }
+  // From here on no thread is started: whether there is one is then certain.
   BeginStop(deadline);
+  {
+    std::lock_guard one_at_a_time(thread_mutex_);
+    if (!thread_.joinable()) return DropWaiting();
+  }
   bool done = false;
   {
     std::unique_lock lock(shared_->mutex);
