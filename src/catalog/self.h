@@ -114,9 +114,12 @@ inline constexpr MetricDesc kSelfDriverCallDuration =
                row::kKeys<"driver">);
 inline constexpr MetricDesc kSelfDriverCallsHung = row::UpDown(
     "gpulens.driver.calls.hung", "{call}", "Calls past their deadline now.", row::kKeys<"driver">);
-inline constexpr MetricDesc kSelfDriverDevices =
-    row::UpDown("gpulens.driver.devices", "{device}", "Devices read, and devices left out because they hung.",
-                row::kKeys<"driver", "state">);
+inline constexpr MetricDesc kSelfDriverDevices = row::UpDown(
+    "gpulens.driver.devices", "{device}",
+    "Devices read, left out after faults, or unread for want of a thread; watched: those that tell events.",
+    row::kKeys<"driver", "state">);
+inline constexpr MetricDesc kSelfDriverFiles =
+    row::UpDown("gpulens.driver.files", "{file}", "Open files of the driver process.", row::kKeys<"driver">);
 inline constexpr MetricDesc kSelfDriverFields =
     row::UpDown("gpulens.driver.fields", "{field}", "Fields by what the library answers.",
                 row::kKeys<"driver", "status">);
@@ -170,6 +173,7 @@ inline constexpr const MetricDesc* kSelfRows[] = {
     &kSelfDriverCallDuration,
     &kSelfDriverCallsHung,
     &kSelfDriverDevices,
+    &kSelfDriverFiles,
     &kSelfDriverFields,
 };
 

@@ -5,6 +5,7 @@
 
 #include "base/log.h"
 #include "base/result.h"
+#include "base/threads/threads.h"
 #include "net/client/retry_after.h"
 
 namespace gpulens {
@@ -65,7 +66,11 @@ ParcelSender::ParcelSender(Options options, ParcelQueue& queue, HttpClient& clie
     else way.grpc = calls.Open({to.url, to.unix_socket, to.limits.body_bytes, to.limits.head_bytes});
   }
   stats_.routes.resize(ways_.size());
-  thread_ = std::thread([this] { Run(); });
+  static_cast<void>(Begin());
+}
+
+Status ParcelSender::Begin() {
+  return thread_.joinable() ? Ok() : StartThread(thread_, [this] { Run(); });
 }
 
 ParcelSender::~ParcelSender() { static_cast<void>(Finish(clock_.Now())); }

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "base/log.h"
+#include "base/threads/threads.h"
 #include "net/io_loop.h"
 #include "pipeline/events/event_desk.h"
 #include "pipeline/running_analyzer.h"
@@ -44,7 +45,7 @@ void Pipeline::Start() {
     closed_at_ns_ = now.boot_ns;
     started_ = true;
   }
-  thread_ = std::thread([this] {
+  started_status_ = StartThread(thread_, [this] {
     ::pthread_setname_np(::pthread_self(), "scheduler");
     Loop();
   });

@@ -65,7 +65,10 @@ class Pipeline {
   // instance runs beside the old one until it has a frame. Nothing changes when a sink or an
   // analyzer cannot be made.
   Status Apply(PipelinePlan plan);
+  // See status().
   void Start();
+  // kExhausted when there was no room for the scheduler's thread: then nothing is collected.
+  Status status() const { return started_status_; }
   // Ends in this order: nothing received, no new runs, workers stopped, sinks flushed until `deadline`.
   void Stop(Instant deadline);
 
@@ -159,6 +162,7 @@ class Pipeline {
 
   OtlpFan fan_;
 
+  Status started_status_;
   std::thread thread_;
 };
 

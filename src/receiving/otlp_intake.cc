@@ -113,7 +113,14 @@ OtlpIntake::OtlpIntake(Options options, const ReceiverContext& context)
   for (std::string_view way : options_.ways) flight_->ways.push_back({way, {}, 0});
   for (size_t i = 0; i < kOtlpSignals; ++i)
     lanes_[i] = std::make_unique<Lane>(*this, static_cast<OtlpSignal>(i));
-  thread_ = std::thread([this] {
+  std::lock_guard lock(mutex_);
+  static_cast<void>(Begin());
+}
+
+// Under the lock. Where there was no room for the thread it is tried again with each request.
+Status OtlpIntake::Begin() {
+  if (thread_.joinable()) return Ok();
+  return StartThread(thread_, [this] {
     ::pthread_setname_np(::pthread_self(), "receive");
     Run();
   });
@@ -126,6 +133,7 @@ void OtlpIntake::Take(OtlpCall call) {
   const size_t size = call.body.capacity() + kPerCall;
   std::unique_lock lock(mutex_);
   if (ending_) refused = {OtlpAnswer::kUnavailable, "the receiver is stopping", 0, kComeAgain};
+  else if (Status begun = Begin(); !begun) refused = {OtlpAnswer::kUnavailable, begun.detail, 0, kComeAgain};
   else if (waiting_bytes_ + size > options_.max_waiting && !waiting_.empty())
     refused = {OtlpAnswer::kOverloaded, "too many requests wait", 0, kComeAgain};
   else if (!memory_.HasRoom())

@@ -1,5 +1,6 @@
 #include "agent/run/agent.h"
 
+#include <fcntl.h>
 #include <malloc.h>
 #include <signal.h>
 #include <unistd.h>
@@ -23,6 +24,7 @@
 #include "agent/run/open_listeners.h"
 #include "agent/run/plan.h"
 #include "agent/status/agent_watch.h"
+#include "base/fd.h"
 #include "base/log.h"
 #include "base/process.h"
 #include "base/result.h"
@@ -40,6 +42,14 @@ namespace {
 constexpr Duration kStartTime = std::chrono::seconds(3);
 constexpr Duration kFlushTime = std::chrono::milliseconds(700);
 constexpr Duration kHttpLinger = std::chrono::milliseconds(100);
+
+// Whether somebody has started this in the foreground of a terminal, and not with nohup.
+bool OnTerminal() {
+  struct sigaction hangup{};
+  const bool ignored = ::sigaction(SIGHUP, nullptr, &hangup) == 0 && hangup.sa_handler == SIG_IGN;
+  UniqueFd terminal(::open("/dev/tty", O_RDONLY | O_CLOEXEC | O_NOCTTY));
+  return !ignored && terminal.get() >= 0;
+}
 
 // The running program. Members are in the order in which they may be destroyed backwards.
 class Agent {
@@ -159,6 +169,8 @@ Status Agent::Start() {
   env_.nvml = &nvml_control_;
   if (faults_.Open()) nvml_control_.SetFaultFile(faults_.path());
   io_.Start();
+  RETURN_IF_ERROR(io_.status());
+  RETURN_IF_ERROR(workers_.status());
   auto offload = [this](std::function<void()> task) {
     // The queue is bounded; a password check that finds it full is done here rather than lost.
     if (!workers_.Post(task)) task();
@@ -186,6 +198,7 @@ Status Agent::Start() {
     watch_.Observe(*snapshot);
   });
   pipeline_->Start();
+  RETURN_IF_ERROR(pipeline_->status());
   return discoveries_->Apply(config_);
 }
 
@@ -264,7 +277,12 @@ void Agent::WatchSignals() {
   ::signal(SIGPIPE, SIG_IGN);
   ::signal(SIGXFSZ, SIG_IGN);
   for (int signal : {SIGINT, SIGTERM}) static_cast<void>(io_.OnSignal(signal, stop));
-  static_cast<void>(io_.OnSignal(SIGHUP, [this] { workers_.Post([this] { static_cast<void>(Reload()); }); }));
+  // Whose terminal is closed ends, as any program of it does. With a file SIGHUP reads that again, and who
+  // wants both starts the agent with nohup or as a service.
+  if (file_.empty() && OnTerminal()) static_cast<void>(io_.OnSignal(SIGHUP, stop));
+  else
+    static_cast<void>(
+        io_.OnSignal(SIGHUP, [this] { workers_.Post([this] { static_cast<void>(Reload()); }); }));
 }
 
 // Only a healthy agent says so: one whose ticks have stopped is restarted by the service manager.

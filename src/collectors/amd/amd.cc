@@ -267,6 +267,7 @@ constexpr const MetricDesc* kMetrics[] = {&kGpuUtilization,
                                           &kSelfDriverHeartbeatAge,
                                           &kSelfDriverCallsHung,
                                           &kSelfDriverDevices,
+                                          &kSelfDriverFiles,
                                           &kSelfDriverFields};
 
 }  // namespace

@@ -181,9 +181,10 @@ class NvidiaCollector final : public Collector {
 bool Asked(const Config& config) { return config.Text("library") != kDefaultLibrary; }
 
 Result<std::unique_ptr<Collector>> Create(const Config& config, Env& env) {
-  // Without a device on the bus no process is started again and again to find that out.
-  if (!env.demo && !Asked(config) && nvml::ProbeGpus().pci_gpus.empty()) {
-    return Status{Code::kUnavailable, "no NVIDIA device on the PCI bus"};
+  // Without any sign of a GPU no process is started again and again to find that out.
+  if (!env.demo && !Asked(config) && !nvml::MayHaveGpus(nvml::ProbeGpus())) {
+    return Status{Code::kUnavailable,
+                  "no NVIDIA GPU: none on the PCI bus, no /dev/nvidia*, no WSL, no Jetson"};
   }
   return std::unique_ptr<Collector>(std::make_unique<NvidiaCollector>(config, env));
 }

@@ -137,6 +137,7 @@ inline constexpr const MetricDesc* kCommonMetrics[] = {&kGpuUtilization,
                                                        &kSelfDriverHeartbeatAge,
                                                        &kSelfDriverCallsHung,
                                                        &kSelfDriverDevices,
+                                                       &kSelfDriverFiles,
                                                        &kSelfDriverFields};
 
 // What a GPU is divided into, who uses it, and what its performance monitors say.

@@ -19,6 +19,14 @@ std::vector<Finding> ProbeNvidia(bool asked, const std::string& library, bool de
     return {finding};
   }
   driver::Hardware probe = nvml::ProbeGpus();
+  if (probe.pci_gpus.empty() && nvml::MayHaveGpus(probe)) {
+    // What is open for us, and whether it holds a GPU, the library tells.
+    finding.what = !probe.platform.empty() ? probe.platform + ", whose GPUs stand on no PCI bus"
+                   : probe.devices.empty() ? "the kernel driver, and no GPU on the PCI bus"
+                                           : probe.devices.front() + ", and no GPU on the PCI bus";
+    if (probe.pci_hidden && probe.platform.empty()) finding.what += " (/sys is hidden in this container)";
+    return {finding};
+  }
   if (probe.pci_gpus.empty()) {
     finding.kind = asked ? Finding::kFound : Finding::kNotHere;
     finding.what = asked ? "library " + library : "";

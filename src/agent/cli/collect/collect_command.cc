@@ -145,6 +145,11 @@ SessionOptions MakeSession(const CollectOptions& options, const Target& target, 
 
 // The values that the command line sets over the configuration.
 void AddFlags(const CollectOptions& options, const Target& target, std::vector<FlagValue>& flags) {
+  // A machine of the demo has NVIDIA GPUs; who asks for AMD's alone gets those.
+  const bool library = std::any_of(options.options.begin(), options.options.end(),
+                                   [](const auto& option) { return option.first == "library"; });
+  if (options.demo && target.collector && target.name() == "amd" && !library)
+    flags.push_back({"--demo", "collectors.amd.library", "simulated"});
   if (options.sink.empty())
     flags.push_back({"--json", "sinks.stdout.format", options.json ? "json" : "table"});
   if (options.sink.empty() || options.sink == "stdout") {

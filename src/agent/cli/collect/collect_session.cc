@@ -102,7 +102,11 @@ Status CollectSession::WhyNothing() const {
   bool found = false;
   for (const Pipeline::InstanceView& view : pipeline_->instances()) {
     const Status& last = view.stats.last;
-    if (last.ok() || (found && last.code == Code::kUnavailable)) continue;
+    if (last.ok()) continue;
+    if (found && last.code == Code::kUnavailable) {
+      if (why.detail.find(last.detail) == std::string::npos) why.detail += "; " + last.detail;
+      continue;
+    }
     why = last;
     found = true;
     if (last.code != Code::kUnavailable) break;

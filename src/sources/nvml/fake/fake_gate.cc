@@ -2,10 +2,13 @@
 // rules of the profile and the faults of the moment meet the world.
 #include <signal.h>
 #include <sys/prctl.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>
+#include <cstring>
 #include <ctime>
 
 #include "sources/nvml/fake/fake_world.h"
@@ -20,10 +23,32 @@ void Rest(int64_t ns) noexcept {
   ::nanosleep(&wait, nullptr);
 }
 
-// As a bug of a driver does; without a core file, since nothing is to be looked for in it.
-[[noreturn]] void Die() {
+// As bugs of drivers do; without a core file, since nothing is to be looked for in it. Comes back from those
+// ends that take the process from its agent alone.
+void Die(FaultEnd how) {
+  constexpr int kFiles = 64;
+  constexpr size_t kLeak = size_t{64} << 20;
   ::prctl(PR_SET_DUMPABLE, 0);
-  ::signal(SIGSEGV, SIG_DFL);
+  switch (how) {
+    case FaultEnd::kAbort: std::abort();
+    case FaultEnd::kExit: std::exit(3);
+    case FaultEnd::kClose:
+      for (int fd = 3; fd < kFiles; ++fd) ::close(fd);
+      return;
+    case FaultEnd::kGarbage:
+      for (int fd = 3; fd < kFiles; ++fd)
+        static_cast<void>(::send(fd, "garbage", 7, MSG_NOSIGNAL | MSG_DONTWAIT));
+      return;
+    case FaultEnd::kStop: ::raise(SIGSTOP); return;
+    case FaultEnd::kMemory:
+      // Never given back: that is the fault.
+      if (void* kept = std::malloc(kLeak)) std::memset(kept, 1, kLeak);
+      return;
+    case FaultEnd::kFiles:
+      for (int i = 0; i < 100; ++i) static_cast<void>(::dup(2));
+      return;
+    default: break;
+  }
   ::raise(SIGSEGV);
   std::abort();
 }
@@ -66,7 +91,10 @@ int FakeWorld::Enter(const char* call, int gpu) {
     ReloadWhenChanged();
     if (!profile_) return kNotInitialized;
     FaultGate gate = GateOf(*faults_.script(), {call, gpu, clock_->Now().boot_ns, opened_ns_, number});
-    if (gate.kind == FaultGate::kDie) Die();
+    if (gate.kind == FaultGate::kDie) {
+      Die(gate.how);
+      break;
+    }
     bool hangs =
         gate.kind == FaultGate::kWait || std::any_of(profile_->hangs.begin(), profile_->hangs.end(), hits);
     if (!hangs && (gate.delay_ns == 0 || delayed)) {

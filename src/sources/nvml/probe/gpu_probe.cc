@@ -2,6 +2,7 @@
 
 #include <unistd.h>
 
+#include "base/files.h"
 #include "base/parse.h"
 
 namespace gpulens::nvml {
@@ -30,10 +31,29 @@ bool IsDevice(std::string_view name) {
   return rest == "ctl" || rest == "-uvm" || ParseInt<unsigned>(rest).has_value();
 }
 
+// GPUs of Windows come through /dev/dxg; those of a Jetson are part of its chip, and stand in the device
+// tree.
+std::string PlatformOf(const std::string& root) {
+  if (::access((root + "/dev/dxg").c_str(), F_OK) == 0 &&
+      ::access((root + "/usr/lib/wsl/lib/libnvidia-ml.so.1").c_str(), F_OK) == 0)
+    return "WSL";
+  for (const char* path : {"/proc/device-tree/compatible", "/sys/firmware/devicetree/base/compatible"}) {
+    if (ReadFile(root + path, 4096).value_or("").find("nvidia,tegra") != std::string::npos) return "Jetson";
+  }
+  return {};
+}
+
 }  // namespace
+
+bool MayHaveGpus(const driver::Hardware& hardware) noexcept {
+  return !hardware.pci_gpus.empty() || !hardware.devices.empty() || hardware.kernel_driver ||
+         !hardware.platform.empty();
+}
 
 driver::Hardware ProbeGpus(const std::string& root) {
   driver::Hardware out;
+  out.platform = PlatformOf(root);
+  out.pci_hidden = driver::EntriesIn(root + "/sys/bus/pci/devices").empty();
   out.pci_gpus =
       driver::PciGpus(root, "0x10de", [](std::string_view kind) { return kind.starts_with("0x03"); });
   out.kernel_driver = ::access((root + "/proc/driver/nvidia").c_str(), F_OK) == 0;

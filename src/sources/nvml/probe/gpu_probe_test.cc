@@ -58,6 +58,34 @@ TEST_F(GpuProbeTest, NothingThereIsEmpty) {
   EXPECT_TRUE(probe.devices.empty());
 }
 
+TEST_F(GpuProbeTest, WhereGpusStandOnNoBus) {
+  EXPECT_FALSE(MayHaveGpus(ProbeGpus(root_.string())));
+  Write("dev/dxg", "");
+  EXPECT_EQ(ProbeGpus(root_.string()).platform, "") << "Windows has no NVIDIA driver";
+  EXPECT_FALSE(MayHaveGpus(ProbeGpus(root_.string())));
+  Write("usr/lib/wsl/lib/libnvidia-ml.so.1", "");
+  EXPECT_EQ(ProbeGpus(root_.string()).platform, "WSL");
+  EXPECT_TRUE(MayHaveGpus(ProbeGpus(root_.string())));
+}
+
+TEST_F(GpuProbeTest, AJetsonIsKnownByItsDeviceTree) {
+  Write("proc/device-tree/compatible", std::string("raspberrypi,4-model-b\0brcm,bcm2711\0", 36));
+  EXPECT_FALSE(MayHaveGpus(ProbeGpus(root_.string())));
+  Write("proc/device-tree/compatible", std::string("nvidia,p3737-0000+p3701-0005\0nvidia,tegra234\0", 46));
+  EXPECT_EQ(ProbeGpus(root_.string()).platform, "Jetson");
+  EXPECT_TRUE(MayHaveGpus(ProbeGpus(root_.string())));
+}
+
+TEST_F(GpuProbeTest, AContainerWhoseBusIsHiddenHasItsDeviceFiles) {
+  Write("dev/nvidiactl", "");
+  Write("dev/nvidia0", "");
+  driver::Hardware probe = ProbeGpus(root_.string());
+  EXPECT_TRUE(probe.pci_hidden && probe.pci_gpus.empty());
+  EXPECT_TRUE(MayHaveGpus(probe));
+  Pci("0000:06:00.0", "0x1002", "0x030200");
+  EXPECT_FALSE(ProbeGpus(root_.string()).pci_hidden);
+}
+
 TEST_F(GpuProbeTest, AVersionThatCannotBeReadIsEmpty) {
   Write("proc/driver/nvidia/version", "NVRM version: something x86_64 1 2.3.4.5 a.b\n");
   driver::Hardware probe = ProbeGpus(root_.string());

@@ -94,7 +94,8 @@ std::string ProcessBook::OwnerOf(uint32_t uid) {
   if (!host && !InContainer(root_))
     host = ReadFile((root_ + "/etc/passwd").c_str(), passwd, kPasswdLimit).ok();
   if (host) name = FindUserName(passwd, uid);
-  if (name.empty()) name = std::to_string(uid);
+  // The one number that is the same user everywhere.
+  if (name.empty()) name = uid == 0 ? "root" : std::to_string(uid);
   return owners_.emplace(uid, std::move(name)).first->second;
 }
 

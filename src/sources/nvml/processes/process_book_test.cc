@@ -155,6 +155,8 @@ TEST_F(ProcessBookTest, UsersOfAContainerAreNotThoseOfTheHost) {
   EXPECT_EQ(ProcessBook(root_).Look(4242).owner, "mallory") << "on the host itself";
   Put(".dockerenv", "");
   EXPECT_EQ(ProcessBook(root_).Look(4242).owner, "1000");
+  Process(4243, "x", 100, 0);
+  EXPECT_EQ(ProcessBook(root_).Look(4243).owner, "root") << "the one number that is the same user everywhere";
 }
 
 TEST_F(ProcessBookTest, ASteadyLookDoesNotAllocate) {
