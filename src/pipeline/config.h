@@ -47,6 +47,7 @@ struct OptionSpec {
   double min = -1e300, max = 1e300;                // numbers; times in seconds, sizes in bytes
   std::span<const std::string_view> allowed = {};  // texts; empty: any
   std::span<const OptionSpec> children = {};
+  bool secret_path = false;  // a URL whose path lets in whoever knows it: never shown
 };
 
 // Lists of options, one behind the other.

@@ -28,6 +28,7 @@
 #include "base/result.h"
 #include "base/workers.h"
 #include "net/auth/authenticator.h"
+#include "net/auth/password_thread.h"
 #include "net/client/http_client.h"
 #include "net/http/http_server.h"
 #include "pipeline/agent_stats.h"
@@ -65,6 +66,7 @@ class Agent {
   Status Start();
   Status Listen(const Config& config);
   Status MayServe(const Config& config);
+  void AllowHosts(const Config& config);
   Status OpenControl();
   Status Reload();
   Status ReloadNow();
@@ -82,6 +84,7 @@ class Agent {
   Config config_;
   IoLoop io_;
   Workers workers_{2};
+  PasswordThread passwords_;
   HttpClient client_{io_};
   std::unique_ptr<Authenticator> authenticator_;
   SnapshotHub hub_;
@@ -111,6 +114,13 @@ Status Agent::MayServe(const Config& config) {
   bool locked = false;
   io_.Call([&] { locked = authenticator_->config().tls && authenticator_->config().authenticates(); });
   return RefuseOpenListeners(config, locked);
+}
+
+void Agent::AllowHosts(const Config& config) {
+  const Config& http = config.Group("http");
+  std::vector<std::string> names;
+  if (http.Has("allowed_hosts")) names = http.Texts("allowed_hosts");
+  io_.Call([&] { authenticator_->AllowHosts(std::move(names)); });
 }
 
 Status Agent::Listen(const Config& config) {
@@ -169,13 +179,13 @@ Status Agent::Start() {
   env_.nvml = &nvml_control_;
   if (faults_.Open()) nvml_control_.SetFaultFile(faults_.path());
   io_.Start();
-  auto offload = [this](std::function<void()> task) {
-    // The queue is bounded; a password check that finds it full is done here rather than lost.
-    if (!workers_.Post(task)) task();
+  auto offload = [this](const Endpoint& from, PasswordQueue::Job job) {
+    return passwords_.Post(from, std::move(job));
   };
   ASSIGN_OR_RETURN(authenticator_,
                    Authenticator::Open(io_, config_.Group("http").Text("web_config"), offload));
   env_.authenticator = authenticator_.get();
+  AllowHosts(config_);
   budget_ = std::make_unique<SeriesBudget>(static_cast<uint64_t>(config_.Group("limits").Int("series")));
   pipeline_ = std::make_unique<Pipeline>(env_, workers_, hub_, *budget_);
   discoveries_ = std::make_unique<DiscoveryRunner>(env_, AllDiscoveries(), [this] { TakeFound(); });
@@ -230,6 +240,7 @@ Status Agent::ReloadNow() {
   RETURN_IF_ERROR(pipeline_->Apply(Plan(outcome.config)));
   static_cast<void>(SetLogLevels(outcome.config.Group("log").Text("level")));
   config_ = std::move(outcome.config);
+  AllowHosts(config_);
   ++stats_.reloads_applied;
   io_.After(kStartTime, [] { LetGoOfStartPages(); });
   return Ok();
@@ -303,6 +314,7 @@ void Agent::Stop() {
   }
   io_.Call([&] { control_.reset(); });
   io_.Stop();
+  passwords_.Stop();
   workers_.Stop();
 }
 

@@ -1,6 +1,7 @@
 #include "agent/run/notify.h"
 
 #include <sys/socket.h>
+#include <sys/time.h>
 #include <sys/un.h>
 #include <unistd.h>
 
@@ -25,8 +26,12 @@ void NotifyServiceManager(std::string_view state) {
   UniqueFd fd(::socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0));
   if (!fd) return;
   auto size = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + length);
-  ::sendto(fd.get(), state.data(), state.size(), MSG_NOSIGNAL, reinterpret_cast<const sockaddr*>(&address),
-           size);
+  // A manager that does not read must not hold up the agent. A sign of life that is lost is followed by
+  // others; for the rest it has a second.
+  const int flags = MSG_NOSIGNAL | (state.starts_with("WATCHDOG") ? MSG_DONTWAIT : 0);
+  const timeval longest{.tv_sec = 1, .tv_usec = 0};
+  ::setsockopt(fd.get(), SOL_SOCKET, SO_SNDTIMEO, &longest, sizeof longest);
+  ::sendto(fd.get(), state.data(), state.size(), flags, reinterpret_cast<const sockaddr*>(&address), size);
 }
 
 Duration WatchdogInterval() {

@@ -21,7 +21,11 @@ bool KeepsAlive(const HttpRequest& request) {
 
 HttpConnection::HttpConnection(HttpShared& shared, Stream stream, const Endpoint& peer,
                                std::shared_ptr<const WebRules> rules)
-    : shared_(shared), stream_(std::move(stream)), peer_(peer), rules_(std::move(rules)) {}
+    : shared_(shared),
+      stream_(std::move(stream)),
+      peer_(peer),
+      arrival_(ArrivalAt(stream_.local())),
+      rules_(std::move(rules)) {}
 
 void HttpConnection::Start() {
   stream_.SetHandler(this);
@@ -134,7 +138,11 @@ void HttpConnection::Parse(std::string_view fresh) {
 void HttpConnection::OnRequest() {
   HttpRequest& request = parser_->request();
   request.remote_ = peer_;
-  request.peer_pid_ = peer_.family == Endpoint::Family::kUnix ? stream_.peer_pid() : 0;
+  if (arrival_ == Arrival::kUnix) {
+    const Stream::Peer who = stream_.peer();
+    request.peer_pid_ = who.pid;
+    request.peer_uid_ = who.uid;
+  }
   request.tls_ = stream_.is_tls();
   Slot& slot = slots_.emplace_back();
   slot.number = next_number_++;
@@ -143,14 +151,22 @@ void HttpConnection::OnRequest() {
   slot.close = !KeepsAlive(request);
   last_taken_ |= slot.close;
   new_request_ = true;
-  if (!shared_.authenticator) return Judge(Access::kGranted);
   // Rules that change reach clients that never connect anew: the present ones hold for every request,
   // and a changed TLS context ends the connection, politely.
-  auto rules = shared_.authenticator->Rules();
-  if (rules->tls != rules_->tls) last_taken_ = slot.close = true;
-  rules_ = std::move(rules);
+  if (shared_.authenticator) {
+    auto rules = shared_.authenticator->Rules();
+    if (rules->tls != rules_->tls) last_taken_ = slot.close = true;
+    rules_ = std::move(rules);
+  }
+  const Visitor visitor =
+      JudgeVisitor(request, {.arrival = arrival_, .open = rules_->open(), .hosts = &rules_->allowed_hosts});
+  if (visitor != Visitor::kWelcome) {
+    shared_.stats.Refused(Refusal::kOrigin);
+    return Deny(HttpResponse::Text(403, std::string(WhyNotWelcome(visitor))));
+  }
+  if (!shared_.authenticator || shared_.handler.IsForAll(request)) return Judge(Access::kGranted);
   Access access = shared_.authenticator->Check(
-      request.Header("Authorization"),
+      request.Header("Authorization"), peer_,
       [self = Ref<HttpConnection>(this)](Access found) { self->OnAccess(found); });
   if (access != Access::kPending) return Judge(access);
   awaits_access_ = true;
@@ -167,21 +183,28 @@ void HttpConnection::OnAccess(Access access) {
 }
 
 void HttpConnection::Judge(Access access) {
-  uint64_t number = slots_.back().number;
-  if (access == Access::kGranted) {
-    HttpResponder responder(shared_.loop, Ref<HttpConnection>(this), number);
-    shared_.handler.Handle(parser_->request(), std::move(responder));
-    if (gone()) return;
-  } else {
+  if (access != Access::kGranted) {
     bool busy = access == Access::kBusy;
     HttpResponse response = busy ? HttpResponse::Text(503, "Too many passwords are being checked. Try again.")
                                  : HttpResponse::Text(401, "Unauthorized");
     if (busy) response.AddHeader("Retry-After", "1");
     if (!busy && !rules_->challenge.empty()) response.AddHeader("WWW-Authenticate", rules_->challenge);
     shared_.stats.Refused(Refusal::kAuth);
-    shared_.handler.Refuse(parser_->request(), response);
-    Answer(number, std::move(response));
+    return Deny(std::move(response));
   }
+  HttpResponder responder(shared_.loop, Ref<HttpConnection>(this), slots_.back().number);
+  shared_.handler.Handle(parser_->request(), std::move(responder));
+  if (!gone()) KeepParser();
+}
+
+void HttpConnection::Deny(HttpResponse response) {
+  shared_.handler.Refuse(parser_->request(), response);
+  Answer(slots_.back().number, std::move(response));
+  KeepParser();
+}
+
+void HttpConnection::KeepParser() {
+  if (!parser_) return;
   parser_->Reset();
   if (!shared_.spare_parser) shared_.spare_parser = std::move(parser_);
   parser_ = nullptr;
