@@ -73,8 +73,13 @@ LoadOutcome Load(const Schema& schema, const Sources& sources) {
 }
 
 std::string LoadOutcome::Report() const {
-  std::string out;
+  std::string out = Errors();
   for (const std::string& warning : warnings) out += "warning: " + warning + "\n";
+  return out;
+}
+
+std::string LoadOutcome::Errors() const {
+  std::string out;
   for (const Diagnostic& error : errors) out += Render(error);
   if (error_count == 0) return out;
   out += std::to_string(error_count) + (error_count == 1 ? " error in " : " errors in ") + error_files;

@@ -2,6 +2,7 @@
 
 #include <malloc.h>
 #include <signal.h>
+#include <sys/prctl.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -185,6 +186,10 @@ Status Agent::Start() {
   ASSIGN_OR_RETURN(authenticator_,
                    Authenticator::Open(io_, config_.Group("http").Text("web_config"), offload));
   env_.authenticator = authenticator_.get();
+  // The key of a certificate would stand in a core dump, and whoever may look into the process could read it.
+  io_.Call([this] {
+    if (authenticator_->config().tls) ::prctl(PR_SET_DUMPABLE, 0);
+  });
   AllowHosts(config_);
   budget_ = std::make_unique<SeriesBudget>(static_cast<uint64_t>(config_.Group("limits").Int("series")));
   pipeline_ = std::make_unique<Pipeline>(env_, workers_, hub_, *budget_);

@@ -19,6 +19,7 @@ using sqlite::Statement;
 
 // A cell of a table holds so many characters; CSV and JSON have all of it.
 constexpr size_t kMostCell = 60;
+constexpr Duration kLongest = std::chrono::seconds(30);
 
 std::string NumberText(double value) {
   std::string out;
@@ -32,8 +33,9 @@ std::string CellText(const Statement& row, int column) {
     case Statement::Type::kNull: return "–";
     case Statement::Type::kReal: return NumberText(row.Real(column));
     default: {
+      // No more of it than is shown: a character has four bytes at most.
       std::string out;
-      AppendPrintable(out, row.Text(column));
+      AppendPrintable(out, row.Text(column).substr(0, 4 * kMostCell));
       return out;
     }
   }
@@ -146,7 +148,10 @@ class Printer {
   // False: nobody reads any more.
   bool Flush(bool now) {
     if (!now) return true;
-    bool written = std::fwrite(out_.data(), 1, out_.size(), stdout) == out_.size();
+    // A terminal wants no more buffers; a pipe is given what there is when they are full.
+    const bool terminal = ::isatty(STDOUT_FILENO) == 1;
+    const bool written =
+        terminal ? WriteOut(out_) : std::fwrite(out_.data(), 1, out_.size(), stdout) == out_.size();
     out_.clear();
     return written && std::ferror(stdout) == 0;
   }
@@ -170,12 +175,12 @@ int Complain(const Status& status) {
 
 int RunQueryCommand(const ExpOptions& options) {
   if (options.json && options.csv) return Complain({Code::kInvalidArgument, "--json or --csv, not both"});
-  auto reader = OpenExperiments(options.db);
+  const Instant begun = RealClock().Now();
+  auto reader = OpenExperiments(options.db, kLongest);
   if (!reader) return Complain(reader.error());
   if (Status views = MakeViews(*reader); !views) return Complain(views);
   Printer printer(options);
-  QueryLimits limits;
-  limits.rows = options.rows;
+  const QueryLimits limits{.rows = options.rows, .time = kLongest - (RealClock().Now() - begun)};
   auto outcome = RunQuery(*reader, options.sql, limits, RealClock(),
                           [&](const Statement& row, bool first) { return printer.Row(row, first); });
   if (!outcome) return Complain(outcome.error());
