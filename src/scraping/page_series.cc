@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "catalog/guest_name.h"
+#include "catalog/guest/guest_name.h"
 #include "scraping/sample_names.h"
 
 namespace gpulens {

@@ -2,13 +2,13 @@
 
 #include <malloc.h>
 #include <signal.h>
-#include <sys/prctl.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <condition_variable>
 #include <cstdio>
 #include <cstdlib>
+#include <functional>
 #include <mutex>
 
 #include "agent/control/control_command.h"
@@ -29,7 +29,6 @@
 #include "base/result.h"
 #include "base/workers.h"
 #include "net/auth/authenticator.h"
-#include "net/auth/password_thread.h"
 #include "net/client/http_client.h"
 #include "net/http/http_server.h"
 #include "pipeline/agent_stats.h"
@@ -67,7 +66,6 @@ class Agent {
   Status Start();
   Status Listen(const Config& config);
   Status MayServe(const Config& config);
-  void AllowHosts(const Config& config);
   Status OpenControl();
   Status Reload();
   Status ReloadNow();
@@ -117,13 +115,6 @@ Status Agent::MayServe(const Config& config) {
   return RefuseOpenListeners(config, locked);
 }
 
-void Agent::AllowHosts(const Config& config) {
-  const Config& http = config.Group("http");
-  std::vector<std::string> names;
-  if (http.Has("allowed_hosts")) names = http.Texts("allowed_hosts");
-  io_.Call([&] { authenticator_->AllowHosts(std::move(names)); });
-}
-
 Status Agent::Listen(const Config& config) {
   // New addresses are bound before old ones close, so that a reload has no gap.
   std::vector<Endpoint> wanted;
@@ -168,6 +159,7 @@ Status Agent::OpenControl() {
 }
 
 Status Agent::Start() {
+  RETURN_IF_ERROR(RaiseFileLimit());
   env_.io = &io_;
   env_.http = &client_;
   env_.workers = &workers_;
@@ -180,17 +172,11 @@ Status Agent::Start() {
   env_.nvml = &nvml_control_;
   if (faults_.Open()) nvml_control_.SetFaultFile(faults_.path());
   io_.Start();
-  auto offload = [this](const Endpoint& from, PasswordQueue::Job job) {
-    return passwords_.Post(from, std::move(job));
-  };
-  ASSIGN_OR_RETURN(authenticator_,
-                   Authenticator::Open(io_, config_.Group("http").Text("web_config"), offload));
+  ASSIGN_OR_RETURN(authenticator_, Authenticator::Open(io_, config_.Group("http").Text("web_config"),
+                                                       std::bind_front(&PasswordThread::Post, &passwords_)));
   env_.authenticator = authenticator_.get();
-  // The key of a certificate would stand in a core dump, and whoever may look into the process could read it.
-  io_.Call([this] {
-    if (authenticator_->config().tls) ::prctl(PR_SET_DUMPABLE, 0);
-  });
-  AllowHosts(config_);
+  if (authenticator_->config().tls) LeaveNoDump();
+  io_.Call([this] { authenticator_->AllowHosts(AllowedHosts(config_)); });
   budget_ = std::make_unique<SeriesBudget>(static_cast<uint64_t>(config_.Group("limits").Int("series")));
   pipeline_ = std::make_unique<Pipeline>(env_, workers_, hub_, *budget_);
   discoveries_ = std::make_unique<DiscoveryRunner>(env_, AllDiscoveries(), [this] { TakeFound(); });
@@ -245,7 +231,7 @@ Status Agent::ReloadNow() {
   RETURN_IF_ERROR(pipeline_->Apply(Plan(outcome.config)));
   static_cast<void>(SetLogLevels(outcome.config.Group("log").Text("level")));
   config_ = std::move(outcome.config);
-  AllowHosts(config_);
+  io_.Call([this] { authenticator_->AllowHosts(AllowedHosts(config_)); });
   ++stats_.reloads_applied;
   io_.After(kStartTime, [] { LetGoOfStartPages(); });
   return Ok();

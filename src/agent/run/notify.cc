@@ -1,18 +1,28 @@
 #include "agent/run/notify.h"
 
+#include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/time.h>
 #include <sys/un.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdlib>
 #include <cstring>
+#include <string>
 
 #include "base/fd.h"
 #include "base/parse.h"
 
 namespace gpulens {
+namespace {
+
+// More files than it needs with everything on; and fewer than it needs when nobody asks anything.
+constexpr rlim_t kFilesWanted = 4096, kFilesLeast = 64;
+
+}  // namespace
 
 void NotifyServiceManager(std::string_view state) {
   const char* path = ::getenv("NOTIFY_SOCKET");
@@ -41,5 +51,20 @@ Duration WatchdogInterval() {
   int64_t microseconds = period ? ParseInt<int64_t>(period).value_or(0) : 0;
   return microseconds > 0 ? std::chrono::microseconds(microseconds / 2) : Duration{};
 }
+
+Status RaiseFileLimit() {
+  rlimit files{};
+  if (::getrlimit(RLIMIT_NOFILE, &files) != 0) return Ok();
+  if (files.rlim_cur < kFilesWanted) {
+    rlimit raised = files;
+    raised.rlim_cur = std::min(files.rlim_max, kFilesWanted);
+    if (::setrlimit(RLIMIT_NOFILE, &raised) == 0) files = raised;
+  }
+  if (files.rlim_cur >= kFilesLeast) return Ok();
+  return {Code::kExhausted, "the agent may open " + std::to_string(files.rlim_cur) + " files and needs " +
+                                std::to_string(kFilesLeast) + ": raise LimitNOFILE, or ulimit -n"};
+}
+
+void LeaveNoDump() noexcept { ::prctl(PR_SET_DUMPABLE, 0); }
 
 }  // namespace gpulens

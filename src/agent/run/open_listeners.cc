@@ -22,4 +22,9 @@ Status RefuseOpenListeners(const Config& config, bool locked) {
   return Ok();
 }
 
+std::vector<std::string> AllowedHosts(const Config& config) {
+  const Config& http = config.Group("http");
+  return http.Has("allowed_hosts") ? http.Texts("allowed_hosts") : std::vector<std::string>();
+}
+
 }  // namespace gpulens

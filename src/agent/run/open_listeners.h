@@ -1,6 +1,9 @@
 // Who may reach the agent's own listeners.
 #pragma once
 
+#include <string>
+#include <vector>
+
 #include <gpulens/status.h>
 
 #include "pipeline/config.h"
@@ -11,5 +14,8 @@ namespace gpulens {
 // somebody has said that they need neither. Of http and of the WebSocket stream, which shares its locks;
 // receivers have a rule of their own. kInvalidArgument names the address.
 Status RefuseOpenListeners(const Config& config, bool locked);
+
+// Names by which all of the agent's listeners may be asked for: VisitorRule::hosts.
+std::vector<std::string> AllowedHosts(const Config& config);
 
 }  // namespace gpulens

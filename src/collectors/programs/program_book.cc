@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <limits>
 
-#include "catalog/guest_name.h"
+#include "catalog/guest/guest_name.h"
 #include "wire/samples/exponential_bounds.h"
 
 namespace gpulens {

@@ -12,7 +12,7 @@
 #include "net/http/http_body_files.h"
 #include "net/http/http_parser.h"
 #include "net/http/http_server.h"
-#include "net/http/visitor.h"
+#include "net/accept/visitor.h"
 #include "net/stream.h"
 
 namespace gpulens {

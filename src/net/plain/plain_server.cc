@@ -12,8 +12,8 @@
 #include "base/files.h"
 #include "base/result.h"
 #include "net/accept/listening_socket.h"
+#include "net/accept/visitor.h"
 #include "net/http/http_parser.h"
-#include "net/http/visitor.h"
 
 namespace gpulens {
 namespace {
@@ -169,8 +169,8 @@ bool PlainServer::Read(Client& client, int64_t now_ns) {
   sockaddr_storage local{};
   socklen_t size = sizeof local;
   ::getsockname(client.socket.get(), reinterpret_cast<sockaddr*>(&local), &size);
-  const Visitor visitor =
-      JudgeVisitor(request, {.arrival = ArrivalAt(Endpoint::FromSockaddr(local, size)), .open = true});
+  const Visitor visitor = JudgeVisitor(
+      SaysOf(request), {.arrival = ArrivalAt(Endpoint::FromSockaddr(local, size)), .open = true});
   if (visitor != Visitor::kWelcome) {
     Answer(client, HttpResponse::Text(403, std::string(WhyNotWelcome(visitor))), head, now_ns);
     return true;

@@ -1,7 +1,7 @@
 // Pages for GET and HEAD, for programs that have no I/O loop: one thread waits for a few connections at once,
 // in the clear. Slow clients are closed; one too many takes the place of whoever has said least for longest,
 // or waits in the kernel's queue while all are being answered. Web pages elsewhere are refused
-// (net/http/visitor.h). Its parts are small, and it links neither Asio nor OpenSSL.
+// (net/accept/visitor.h). Its parts are small, and it links neither Asio nor OpenSSL.
 #pragma once
 
 #include <functional>

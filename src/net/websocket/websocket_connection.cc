@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "base/parse.h"
-#include "net/http/visitor.h"
+#include "net/accept/visitor.h"
 
 namespace gpulens {
 
@@ -155,10 +155,10 @@ void WebSocketConnection::OnRequest() {
   if (request.Header("Sec-WebSocket-Version") != "13") {
     return Refuse(426, "This server speaks WebSocket version 13.", "Sec-WebSocket-Version: 13\r\n");
   }
-  const Visitor visitor = JudgeVisitor(request, {.arrival = ArrivalAt(stream_.local()),
-                                                 .open = rules_->open(),
-                                                 .hosts = &rules_->allowed_hosts,
-                                                 .origins = &shared_.allowed_origins});
+  const Visitor visitor = JudgeVisitor(SaysOf(request), {.arrival = ArrivalAt(stream_.local()),
+                                                         .open = rules_->open(),
+                                                         .hosts = &rules_->allowed_hosts,
+                                                         .origins = &shared_.allowed_origins});
   if (visitor != Visitor::kWelcome) {
     shared_.stats.Refused(Refusal::kOrigin);
     return Refuse(403, std::string(WhyNotWelcome(visitor)));

@@ -1,4 +1,4 @@
-#include "catalog/guest_name.h"
+#include "catalog/guest/guest_name.h"
 
 #include <algorithm>
 #include <string_view>

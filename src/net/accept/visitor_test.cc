@@ -1,17 +1,11 @@
-#include "net/http/visitor.h"
+#include "net/accept/visitor.h"
 
 #include <gtest/gtest.h>
-
-#include "net/http/http_parser.h"
 
 namespace gpulens {
 namespace {
 
-Visitor Judge(std::string_view fields, const VisitorRule& rule) {
-  HttpParser parser{HttpLimits()};
-  EXPECT_EQ(parser.Feed("GET / HTTP/1.1\r\n" + std::string(fields) + "\r\n").state, HttpParser::State::kDone);
-  return JudgeVisitor(parser.request(), rule);
-}
+constexpr VisitorSays kRebound{"evil.example:9091", std::nullopt};
 
 TEST(HostAllowed, AddressesLocalNamesAndThoseListed) {
   const std::vector<std::string> listed{"gpu1.example.org"};
@@ -38,29 +32,26 @@ TEST(OriginAllowed, NamesOfOurOwnAndRebinding) {
 }
 
 TEST(JudgeVisitor, AnOpenLoopbackRefusesForeignHosts) {
-  const char* rebound = "Host: evil.example:9091\r\n";
-  EXPECT_EQ(Judge(rebound, {.arrival = Arrival::kLoopback, .open = true}), Visitor::kForeignHost);
-  EXPECT_EQ(Judge(rebound, {.arrival = Arrival::kLoopback, .open = false}), Visitor::kWelcome);
-  EXPECT_EQ(Judge(rebound, {.arrival = Arrival::kNetwork, .open = true}), Visitor::kWelcome);
-  EXPECT_EQ(Judge(rebound, {.arrival = Arrival::kUnix, .open = true}), Visitor::kWelcome);
-  EXPECT_EQ(Judge("Host: localhost:9091\r\n", {.arrival = Arrival::kLoopback, .open = true}),
+  EXPECT_EQ(JudgeVisitor(kRebound, {.arrival = Arrival::kLoopback, .open = true}), Visitor::kForeignHost);
+  EXPECT_EQ(JudgeVisitor(kRebound, {.arrival = Arrival::kLoopback, .open = false}), Visitor::kWelcome);
+  EXPECT_EQ(JudgeVisitor(kRebound, {.arrival = Arrival::kNetwork, .open = true}), Visitor::kWelcome);
+  EXPECT_EQ(JudgeVisitor(kRebound, {.arrival = Arrival::kUnix, .open = true}), Visitor::kWelcome);
+  EXPECT_EQ(JudgeVisitor({"localhost:9091", std::nullopt}, {.arrival = Arrival::kLoopback, .open = true}),
             Visitor::kWelcome);
 }
 
 TEST(JudgeVisitor, EveryNetworkListenerRefusesForeignOrigins) {
-  const char* crossed = "Host: 127.0.0.1:9091\r\nOrigin: http://evil.example\r\n";
+  const VisitorSays crossed{"127.0.0.1:9091", "http://evil.example"};
   for (Arrival arrival : {Arrival::kLoopback, Arrival::kNetwork}) {
     for (bool open : {false, true})
-      EXPECT_EQ(Judge(crossed, {.arrival = arrival, .open = open}), Visitor::kForeignOrigin);
+      EXPECT_EQ(JudgeVisitor(crossed, {.arrival = arrival, .open = open}), Visitor::kForeignOrigin);
   }
-  EXPECT_EQ(Judge(crossed, {.arrival = Arrival::kUnix}), Visitor::kWelcome);
-  EXPECT_EQ(
-      Judge("Host: 127.0.0.1:9091\r\nOrigin: http://localhost:3000\r\n", {.arrival = Arrival::kLoopback}),
-      Visitor::kWelcome);
-  EXPECT_EQ(Judge("Host: a.b\r\nOrigin: null\r\n", {}), Visitor::kForeignOrigin);
-  const std::vector<std::string> origins{"https://grafana.example.org"};
-  EXPECT_EQ(Judge("Host: a.b\r\nOrigin: https://grafana.example.org\r\n", {.origins = &origins}),
+  EXPECT_EQ(JudgeVisitor(crossed, {.arrival = Arrival::kUnix}), Visitor::kWelcome);
+  EXPECT_EQ(JudgeVisitor({"127.0.0.1:9091", "http://localhost:3000"}, {.arrival = Arrival::kLoopback}),
             Visitor::kWelcome);
+  EXPECT_EQ(JudgeVisitor({"a.b", "null"}, {}), Visitor::kForeignOrigin);
+  const std::vector<std::string> origins{"https://grafana.example.org"};
+  EXPECT_EQ(JudgeVisitor({"a.b", "https://grafana.example.org"}, {.origins = &origins}), Visitor::kWelcome);
 }
 
 TEST(ArrivalAt, ByTheLocalAddress) {

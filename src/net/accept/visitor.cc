@@ -1,4 +1,4 @@
-#include "net/http/visitor.h"
+#include "net/accept/visitor.h"
 
 #include <algorithm>
 
@@ -48,16 +48,15 @@ Arrival ArrivalAt(const Endpoint& local) noexcept {
   return local.IsLoopback() ? Arrival::kLoopback : Arrival::kNetwork;
 }
 
-Visitor JudgeVisitor(const HttpRequest& request, const VisitorRule& rule) {
+Visitor JudgeVisitor(const VisitorSays& says, const VisitorRule& rule) {
   if (rule.arrival == Arrival::kUnix) return Visitor::kWelcome;
-  const std::string_view host = request.Header("Host");
   const std::vector<std::string>& hosts = rule.hosts ? *rule.hosts : kNone;
   const bool loopback = rule.arrival == Arrival::kLoopback;
-  if (rule.open && loopback && !HostAllowed(host, hosts)) return Visitor::kForeignHost;
-  if (!request.HasHeader("Origin")) return Visitor::kWelcome;
+  if (rule.open && loopback && !HostAllowed(says.host, hosts)) return Visitor::kForeignHost;
+  if (!says.origin) return Visitor::kWelcome;
   const std::vector<std::string>& origins = rule.origins ? *rule.origins : kNone;
-  return OriginAllowed(request.Header("Origin"), host, loopback, origins, hosts) ? Visitor::kWelcome
-                                                                                 : Visitor::kForeignOrigin;
+  return OriginAllowed(*says.origin, says.host, loopback, origins, hosts) ? Visitor::kWelcome
+                                                                          : Visitor::kForeignOrigin;
 }
 
 std::string_view WhyNotWelcome(Visitor visitor) noexcept {

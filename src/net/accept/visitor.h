@@ -6,11 +6,12 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
-#include "net/http/http_message.h"
+#include "net/address.h"
 
 namespace gpulens {
 
@@ -28,9 +29,21 @@ struct VisitorRule {
   const std::vector<std::string>* origins = nullptr;
 };
 
+// What a request says of itself: its Host field, and its Origin where it has one.
+struct VisitorSays {
+  std::string_view host;
+  std::optional<std::string_view> origin;
+};
+template <class Request>
+VisitorSays SaysOf(const Request& request) {
+  VisitorSays says{request.Header("Host"), std::nullopt};
+  if (request.HasHeader("Origin")) says.origin = request.Header("Origin");
+  return says;
+}
+
 // An open listener of the loopback refuses a foreign Host, every listener a foreign Origin. Not those of Unix
 // sockets: no browser speaks to them.
-Visitor JudgeVisitor(const HttpRequest& request, const VisitorRule& rule);
+Visitor JudgeVisitor(const VisitorSays& says, const VisitorRule& rule);
 
 // The sentence for a visitor that is not welcome.
 std::string_view WhyNotWelcome(Visitor visitor) noexcept;
