@@ -238,8 +238,9 @@ Result<QueryOutcome> RunQuery(const RunReader& reader, std::string_view sql, con
   if (!IsBlankSql(sql.substr(static_cast<size_t>(rest - sql.data()))))
     return Status{Code::kInvalidArgument, "one statement only"};
   const auto too_long = [&] {
-    return Status{Code::kTimeout, "the query takes longer than " +
-                                      std::to_string(limits.time / std::chrono::seconds(1)) + " s"};
+    return Status{Code::kTimeout,
+                  "the query takes longer than " +
+                      std::to_string(std::chrono::ceil<std::chrono::seconds>(limits.time).count()) + " s"};
   };
   QueryOutcome outcome;
   if (!on_row(statement, true)) return outcome;
@@ -253,7 +254,10 @@ Result<QueryOutcome> RunQuery(const RunReader& reader, std::string_view sql, con
       return outcome;
     }
     ++outcome.rows;
-    if (!on_row(statement, false)) return outcome;
+    if (!on_row(statement, false)) {
+      if (Deadline::Over(&deadline)) return too_long();
+      return outcome;
+    }
   }
 }
 

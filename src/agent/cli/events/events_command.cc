@@ -23,7 +23,7 @@ namespace gpulens {
 namespace {
 
 int Complain(const std::string& text, int code) {
-  WriteNote("gpulens events: " + text);
+  ::dprintf(STDERR_FILENO, "gpulens events: %s\n", TerminalLines(text).c_str());
   return code;
 }
 

@@ -188,11 +188,11 @@ std::string MlflowKey(std::string_view key) {
   } while (!rest.empty());
   if (out.empty()) return "_";
   // MLflow takes 250 characters; what is longer is told apart by a hash of the whole.
-  constexpr size_t kLongest = 250;
-  if (out.size() > kLongest) {
+  constexpr size_t kLongestKey = 250;
+  if (out.size() > kLongestKey) {
     char hash[20];
     std::snprintf(hash, sizeof hash, "_%016llx", static_cast<unsigned long long>(Fnv1a(key)));
-    out = out.substr(0, kLongest - 17) + hash;
+    out = out.substr(0, kLongestKey - 17) + hash;
   }
   return out;
 }
