@@ -8,6 +8,7 @@
 
 #include <gpulens/status.h>
 
+#include "base/clock.h"
 #include "store/experiments/run_life.h"
 #include "store/experiments/run_rows.h"
 #include "store/sqlite/sqlite.h"
