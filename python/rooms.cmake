@@ -37,7 +37,7 @@ set(GPULENS_PYTHON_FILES
   net/accept/listening_socket.cc net/accept/port_owner.cc
   net/address.cc
   net/client/http_response.cc net/client/http_url.cc net/client/request_fields.cc net/client/retry_after.cc
-  net/http/http_message.cc net/http/http_parser.cc
+  net/http/http_message.cc net/http/http_parser.cc net/accept/visitor.cc
   net/plain/plain_post.cc net/plain/plain_server.cc net/plain/secure_post.cc
   sdk/export/environment.cc sdk/export/export_agent.cc sdk/export/exporter_seat.cc sdk/export/expose.cc
   sdk/export/otlp_plan.cc sdk/export/plain_transport.cc sdk/export/push_job.cc

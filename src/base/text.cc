@@ -34,6 +34,16 @@ void AppendHex(std::string& out, const char* lead, unsigned char byte) {
   out += kHex[byte & 15];
 }
 
+// Whether a character of two or three bytes steers a terminal or the order in which text is shown: C1 (as
+// CSI, U+009B), the marks of direction, and the separators of lines and paragraphs.
+bool Steers(std::string_view character) noexcept {
+  const auto byte = [&](size_t i) { return static_cast<unsigned char>(character[i]); };
+  if (character.size() == 2) return (byte(0) == 0xC2 && byte(1) < 0xA0) || character == "\u061C";
+  if (character.size() != 3 || byte(0) != 0xE2) return false;
+  if (byte(1) == 0x80) return byte(2) == 0x8E || byte(2) == 0x8F || (byte(2) >= 0xA8 && byte(2) <= 0xAE);
+  return byte(1) == 0x81 && byte(2) >= 0xA6 && byte(2) <= 0xA9;
+}
+
 size_t EditDistance(std::string_view a, std::string_view b) {
   std::vector<size_t> row(b.size() + 1);
   for (size_t j = 0; j <= b.size(); ++j) row[j] = j;
@@ -109,6 +119,11 @@ void AppendJsonString(std::string& out, std::string_view text) {
       out += "\\n";
     } else if (byte < 0x20 || byte == 0x7F) {
       AppendHex(out, "\\u00", byte);
+    } else if (Steers(text.substr(0, length))) {
+      uint32_t point = byte & (length == 2 ? 0x1Fu : 0x0Fu);
+      for (size_t i = 1; i < length; ++i) point = point << 6 | (static_cast<unsigned char>(text[i]) & 0x3Fu);
+      AppendHex(out, "\\u", static_cast<unsigned char>(point >> 8));
+      AppendHex(out, "", static_cast<unsigned char>(point));
     } else {
       out += text.substr(0, length);
     }
@@ -124,6 +139,8 @@ void AppendPrintable(std::string& out, std::string_view text) {
     if (length == 0 || byte < 0x20 || byte == 0x7F) {
       AppendHex(out, "\\x", byte);
       length = 1;
+    } else if (Steers(text.substr(0, length))) {
+      for (char each : text.substr(0, length)) AppendHex(out, "\\x", static_cast<unsigned char>(each));
     } else {
       out += text.substr(0, length);
     }

@@ -8,10 +8,12 @@
 
 namespace gpulens {
 
-// Appends `text` as a JSON string with its quotes. Control bytes are escaped; invalid UTF-8 becomes
+// Appends `text` as a JSON string with its quotes. Control characters are escaped; invalid UTF-8 becomes
 // U+FFFD, so the output is always valid JSON.
 void AppendJsonString(std::string& out, std::string_view text);
-// Appends `text` with control bytes (terminal escapes, newlines) and invalid UTF-8 as \xNN.
+// Appends `text` with control characters (terminal escapes, newlines; C1, and those that turn the direction
+// of writing) and invalid UTF-8 as \xNN. All that came from elsewhere goes through this on its way to a
+// terminal.
 void AppendPrintable(std::string& out, std::string_view text);
 // The length of the well-formed UTF-8 sequence at the front of `text`; 0 when there is none.
 size_t Utf8Length(std::string_view text) noexcept;

@@ -106,6 +106,15 @@ TEST(AppendPrintable, NamesBytesThatATerminalMightObey) {
   EXPECT_EQ(Printable("plain ü"), "plain ü");
   EXPECT_EQ(Printable("\x1b[2J\n"), "\\x1b[2J\\x0a");
   EXPECT_EQ(Printable("\x7f\xff"), "\\x7f\\xff");
+  EXPECT_EQ(Printable("\u009b2J\u0085"), "\\xc2\\x9b2J\\xc2\\x85") << "C1 are obeyed as ESC [ is";
+  for (const char* turn :
+       {"\u061c", "\u200e", "\u200f", "\u2028", "\u2029", "\u202a", "\u202e", "\u2066", "\u2069"}) {
+    EXPECT_EQ(Printable(turn).substr(0, 2), "\\x") << Json(turn);
+    EXPECT_EQ(Json(turn).substr(0, 3), "\"\\u");
+  }
+  EXPECT_EQ(Json("\u009b\u202e\u061c"), R"("\u009b\u202e\u061c")");
+  const char* kept = "\u00a0 \u200b \u200d \u2030 \u2065 \u206a \u1f00 \u0641\u0627 \u05d0 😀";
+  EXPECT_EQ(Printable(kept), kept);
 }
 
 constexpr std::array<std::string_view, 4> kWords = {"interval", "listen", "log", "ttl"};

@@ -234,7 +234,7 @@ void ParcelSender::Count(const Parcel& parcel, size_t route, const std::string& 
 // An outage is told when it begins and when it ends; what is lost, each time.
 void ParcelSender::Tell(const Parcel& parcel, size_t route, const SendOutcome& outcome) {
   const std::string& subject = options_.routes[route].name;
-  const std::string url = options_.routes[route].target.url.ToString();
+  const std::string url = options_.routes[route].target.url.Origin();
   const std::string items = std::to_string(parcel.items) + " points or records";
   const bool down = outcome.kind == SendOutcome::kAgain;
   if (outcome.kind != SendOutcome::kTaken) trouble_ = url + ": " + outcome.detail;

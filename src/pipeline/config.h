@@ -52,6 +52,7 @@ struct OptionSpec {
   std::span<const std::string_view> allowed = {};  // texts; empty: any
   std::span<const OptionSpec> children = {};
   MapOf map_of = MapOf::kTexts;
+  bool secret_path = false;  // a URL whose path lets in whoever knows it: never shown
 };
 
 // Lists of options, one behind the other.

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "catalog/guest/guest_name.h"
 #include "scraping/sample_names.h"
 
 namespace gpulens {
@@ -140,6 +141,7 @@ void PageSeries::UpdateFamilies(std::string_view body, ExpositionFormat format, 
     if (family.suffixed) name += OptionalSuffix(family.type);
     MetricDesc desc{.name = name, .unit = now[i].unit, .help = now[i].help, .kind = KindOf(family.type)};
     desc.spelling = Spelling::kVerbatim;
+    desc.name = name = GuestName(desc, Guest::kTarget);
     const MetricDesc* owned = table.Own(desc);
     // A page whose help texts never stop changing keeps those it had.
     if (!owned && family.desc && family.desc->name == name) owned = family.desc;

@@ -78,6 +78,20 @@ TEST(PageSeries, LabelsOfTheTargetAreSetAside) {
   EXPECT_THAT(out, HasSubstr("b{target=\"t\",team=\"red\"} 2\n"));
 }
 
+TEST(PageSeries, NamesOfTheAgentAreMarked) {
+  PageRig rig;
+  rig.Scrape(
+      "# TYPE up gauge\nup 0\n# TYPE gpu_power_draw_watts gauge\ngpu_power_draw_watts 99999\n"
+      "# TYPE gpulens_collector_up gauge\ngpulens_collector_up{collector=\"nvidia\"} 0\n"
+      "# TYPE process_open_fds gauge\nprocess_open_fds 4\n");
+  EXPECT_EQ(rig.Render(Format::kText004),
+            "# TYPE exported_gpu_power_draw_watts gauge\nexported_gpu_power_draw_watts 99999\n"
+            "# TYPE exported_gpulens_collector_up gauge\n"
+            "exported_gpulens_collector_up{collector=\"nvidia\"} 0\n"
+            "# TYPE exported_up gauge\nexported_up 0\n"
+            "# TYPE process_open_fds gauge\nprocess_open_fds 4\n");
+}
+
 TEST(PageSeries, VanishedSeriesLeaveAtOnce) {
   PageRig rig;
   rig.Scrape("a 1\nb{x=\"1\"} 2\nb{x=\"2\"} 3\n");

@@ -66,7 +66,7 @@ std::vector<Finding> ProbeTargets(const Config& config, std::string_view collect
   for (const Config& target : config.Groups("targets")) {
     auto url = TargetUrl(target);
     std::string subject = std::string(collector) + "/" + target.Text("name");
-    if (url) findings.push_back({Finding::kFound, subject, "configured: " + url->ToString(), "", ""});
+    if (url) findings.push_back({Finding::kFound, subject, "configured: " + url->Shown(), "", ""});
     else findings.push_back({Finding::kBroken, subject, "", url.error().detail, ""});
   }
   if (findings.empty()) {
@@ -90,7 +90,7 @@ PageTarget::PageTarget(const Config& target, const HttpUrl& url, RemoteAccess ac
                        Env& env)
     : clock_(*env.clock),
       options_(std::move(options)),
-      url_(url.ToString()),
+      url_(url.Shown()),
       max_body_(target.Size("max_body")),
       timeout_(TimeoutOf(target)),
       access_(std::move(access)),

@@ -231,7 +231,7 @@ int RunCheck(const CheckOptions& options) {
   }
   std::unique_ptr<Schema> schema = MakeSchema();
   LoadOutcome loaded = LoadConfig(*schema, FindConfigFile(options.config_file), {});
-  std::string report = loaded.Report();
+  std::string report = loaded.Errors();
   if (!report.empty()) ::dprintf(STDERR_FILENO, "%s", report.c_str());
   if (!loaded.ok()) return Complain("the configuration is wrong");
   ::signal(SIGPIPE, SIG_IGN);

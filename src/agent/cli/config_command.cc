@@ -4,6 +4,7 @@
 
 #include <cstdio>
 
+#include "agent/cli/table/text_table.h"
 #include "agent/config/print.h"
 #include "agent/found/own_pages.h"
 #include "agent/run/config_file.h"
@@ -17,7 +18,7 @@ bool LoadAndReport(const Schema& schema, const std::string& file, const std::vec
                    LoadOutcome& outcome) {
   outcome = LoadConfig(schema, file, flags);
   std::string report = outcome.Report();
-  if (!report.empty()) ::dprintf(STDERR_FILENO, "%s", report.c_str());
+  if (!report.empty()) ::dprintf(STDERR_FILENO, "%s", TerminalLines(report).c_str());
   return outcome.ok();
 }
 
@@ -29,7 +30,7 @@ int RunConfigCheck(const std::string& file, const std::vector<FlagValue>& flags)
   LoadOutcome outcome;
   if (!LoadAndReport(*schema, found, flags, outcome)) return 2;
   if (Status own = RefuseOwnPages(outcome.config); !own) {
-    ::dprintf(STDERR_FILENO, "gpulens: %s\n", own.detail.c_str());
+    WriteNote("gpulens: " + own.detail);
     return 2;
   }
   std::puts(CheckSummary(*schema, outcome.config, found).c_str());

@@ -62,6 +62,16 @@ TEST(InvalidTest, EachFileSaysWhatIsWrong) {
   }
 }
 
+TEST(InvalidTest, NoSecretIsQuoted) {
+  std::string words = WordsFor(
+      "collectors: {scrape: {targets: [{url: \"http:/x/?token=hunter2\",\n"
+      "  headers: {X-Key: hunter2, Y: \"…\"}, wrong: 1}]}}\n"
+      "sinks: {webhook: {url: \"http:/h/hunter2\"}}\n");
+  EXPECT_NE(words.find("the text is not a URL"), std::string::npos) << words;
+  EXPECT_NE(words.find("config print has hidden"), std::string::npos) << words;
+  EXPECT_EQ(words.find("hunter2"), std::string::npos) << words;
+}
+
 // What would be too large to keep as a file.
 TEST(InvalidTest, TooLarge) {
   EXPECT_EQ(WordsFor("interval: 1s\n#" + std::string(1 << 20, 'x')),

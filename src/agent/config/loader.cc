@@ -13,18 +13,27 @@
 namespace gpulens {
 namespace {
 
-// Hides the scalars under every key that looks secret, known or not, before anything is quoted; and
-// whatever may be a URL with a password, also one that is written wrong.
+// Hides the scalars under every key that looks secret, known or not, before anything is quoted; header
+// fields; the URL of a webhook; and whatever may be a URL with a password or a query, also one that is
+// written wrong.
 void HideSecrets(const YamlTree& tree, SourceText& source) {
   std::unordered_set<const YamlNode*> secrets;
   for (const YamlNode& node : tree.nodes()) {
     for (const YamlNode::Member& member : node.members) {
+      const bool webhook = member.key == "webhook";
+      if (webhook || IsSecretMap(member.key)) {
+        for (const YamlNode::Member& each : member.value->members) {
+          if (!webhook || each.key == "url") secrets.insert(each.value);
+        }
+      }
       if (!IsSecretKey(member.key)) continue;
       secrets.insert(member.value);
       secrets.insert(member.value->items.begin(), member.value->items.end());
     }
     size_t at = node.text.rfind('@');
     if (at != std::string::npos && node.text.find(':') < at) secrets.insert(&node);
+    if (node.text.find('?') != std::string::npos && node.text.find(":/") != std::string::npos)
+      secrets.insert(&node);
   }
   for (size_t i = 0; i < tree.nodes().size(); ++i) {
     const YamlNode& node = tree.nodes()[i];
@@ -64,8 +73,13 @@ LoadOutcome Load(const Schema& schema, const Sources& sources) {
 }
 
 std::string LoadOutcome::Report() const {
-  std::string out;
+  std::string out = Errors();
   for (const std::string& warning : warnings) out += "warning: " + warning + "\n";
+  return out;
+}
+
+std::string LoadOutcome::Errors() const {
+  std::string out;
   for (const Diagnostic& error : errors) out += Render(error);
   if (error_count == 0) return out;
   out += std::to_string(error_count) + (error_count == 1 ? " error in " : " errors in ") + error_files;

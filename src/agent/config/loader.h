@@ -57,8 +57,10 @@ struct LoadOutcome {
   std::vector<std::string> warnings;  // "environment: GPULENS_X is no option; …"
 
   bool ok() const noexcept { return error_count == 0; }
-  // Warnings, errors and their count as a person should see them; empty when there are none.
+  // Errors, their count and warnings as a person should see them; empty when there are none.
   std::string Report() const;
+  // Without the warnings: for commands that only look up where the agent is, whose own words come first.
+  std::string Errors() const;
 };
 
 LoadOutcome Load(const Schema& schema, const Sources& sources);

@@ -102,20 +102,21 @@ class Printer {
     }
     std::string text;
     if (const auto* texts = std::get_if<std::vector<std::string>>(&value)) {
-      for (const std::string& one : *texts) text += (text.empty() ? "" : ", ") + Shown(spec.key, one);
+      for (const std::string& one : *texts) text += (text.empty() ? "" : ", ") + Shown(spec, spec.key, one);
       return "[" + text + "]";
     }
     if (const auto* map = std::get_if<std::map<std::string, std::string>>(&value)) {
       for (const auto& [key, one] : *map)
-        text += (text.empty() ? "" : ", ") + YamlText(key) + ": " + Shown(key, one);
+        text += (text.empty() ? "" : ", ") + YamlText(key) + ": " + Shown(spec, key, one);
       return "{" + text + "}";
     }
-    return Shown(spec.key, std::get<std::string>(value));
+    return Shown(spec, spec.key, std::get<std::string>(value));
   }
 
-  std::string Shown(std::string_view key, const std::string& text) const {
+  std::string Shown(const OptionSpec& spec, std::string_view key, const std::string& text) const {
     if (options_.show_secrets) return YamlText(text);
-    return YamlText(IsSecretKey(key) ? MaskSecret(text) : MaskUrl(text));
+    const bool secret = IsSecretKey(key) || IsSecretMap(spec.key);
+    return YamlText(secret ? MaskSecret(text) : MaskUrl(text, spec.secret_path));
   }
 
   static std::string Facts(const OptionSpec& spec) {

@@ -20,7 +20,7 @@ resource: {cluster: "a: b", attributes: {site: north, "k: 1": "null"}}
 collectors:
   scrape:
     targets:
-      - {name: a, url: "http://me:secret12@a/", password: correct-horse-3f9a, headers: {Authorization: "Bearer abcdefgh"}}
+      - {name: a, url: "http://me:secret12@a/?key=QUERY", password: correct-horse-3f9a, headers: {Cookie: "Bearer abcdefgh", b: ""}}
       - {name: "1", url: "http://b/", headers: {}}
 sinks: {otlp: {endpoint: "http://c", batch: 2, token: 0123456789ab}}
 )";
@@ -34,12 +34,14 @@ TEST(PrintTest, EveryValueWithItsOrigin) {
   EXPECT_THAT(text, HasSubstr("  listen: [\"127.0.0.1:9091\", \"[::1]:9091\"]  # default\n"));
   EXPECT_THAT(text, HasSubstr("  series: 7  # GPULENS_LIMITS_SERIES\n"));
   EXPECT_THAT(text, HasSubstr("  level: debug  # --log-level\n"));
-  EXPECT_THAT(text, HasSubstr("      - name: a  # gpulens.yaml:6:16\n        url: \"http://me:…@a/\"  #"));
-  EXPECT_THAT(text, HasSubstr("password: \"…3f9a\"  #"));
-  EXPECT_THAT(text, HasSubstr("headers: {Authorization: \"…efgh\"}  #"));
+  EXPECT_THAT(text, HasSubstr("      - name: a  # gpulens.yaml:6:16\n        url: \"http://me:…@a/?…\"  #"));
+  EXPECT_THAT(text, HasSubstr("password: \"…\"  #"));
+  EXPECT_THAT(text, HasSubstr("headers: {Cookie: \"…\", b: \"\"}  #"));
   EXPECT_THAT(text, HasSubstr("    timeout: null  # default\n"));
   EXPECT_THAT(text, Not(HasSubstr("secret12")));
   EXPECT_THAT(text, Not(HasSubstr("correct")));
+  EXPECT_THAT(text, Not(HasSubstr("QUERY")));
+  EXPECT_THAT(text, Not(HasSubstr("efgh")));
   EXPECT_THAT(text, Not(HasSubstr("456789")));
   // Hidden secrets are refused, not taken for the secret.
   LoadOutcome again = LoadText(text);

@@ -15,6 +15,11 @@ constexpr OptionSpec kHttp[] = {
      .type = OptionType::kBool,
      .fallback = "false",
      .help = "Allow other machines without TLS and passwords; for closed networks"},
+    {.key = "allowed_hosts",
+     .type = OptionType::kTexts,
+     .help =
+         "Names with a dot by which this machine may be asked for at a loopback address without passwords: "
+         "gpu1.example.org behind a proxy. Receivers and the WebSocket server, too"},
     {.key = "max_connections",
      .type = OptionType::kInt,
      .fallback = "512",

@@ -176,7 +176,8 @@ Config::Value Walk::TextMap(const OptionSpec& spec, const YamlNode& node, const 
   std::map<std::string, std::string> map;
   for (const YamlNode::Member& member : node.members) {
     bool text = member.value->kind == YamlNode::kScalar;
-    if (text && IsSecretKey(member.key) && member.value->text.starts_with("…")) {
+    const bool secret = IsSecretKey(member.key) || path.ends_with(".headers");
+    if (text && secret && member.value->text.starts_with("…")) {
       AddAt(member.value->span, path + "." + member.key + ": " + std::string(kHiddenSecret),
             std::string(kHiddenHint));
     }

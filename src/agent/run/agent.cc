@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <condition_variable>
 #include <cstdio>
+#include <functional>
 #include <mutex>
 
 #include "agent/control/control_command.h"
@@ -80,6 +81,7 @@ class Agent {
   Config config_;
   IoLoop io_;
   Workers workers_{2};
+  PasswordThread passwords_;
   HttpClient client_{io_};
   std::unique_ptr<Authenticator> authenticator_;
   SnapshotHub hub_;
@@ -157,6 +159,7 @@ Status Agent::OpenControl() {
 }
 
 Status Agent::Start() {
+  RETURN_IF_ERROR(RaiseFileLimit());
   env_.io = &io_;
   env_.http = &client_;
   env_.workers = &workers_;
@@ -171,13 +174,11 @@ Status Agent::Start() {
   io_.Start();
   RETURN_IF_ERROR(io_.status());
   RETURN_IF_ERROR(workers_.status());
-  auto offload = [this](std::function<void()> task) {
-    // The queue is bounded; a password check that finds it full is done here rather than lost.
-    if (!workers_.Post(task)) task();
-  };
-  ASSIGN_OR_RETURN(authenticator_,
-                   Authenticator::Open(io_, config_.Group("http").Text("web_config"), offload));
+  ASSIGN_OR_RETURN(authenticator_, Authenticator::Open(io_, config_.Group("http").Text("web_config"),
+                                                       std::bind_front(&PasswordThread::Post, &passwords_)));
   env_.authenticator = authenticator_.get();
+  if (authenticator_->config().tls) LeaveNoDump();
+  io_.Call([this] { authenticator_->AllowHosts(AllowedHosts(config_)); });
   budget_ = std::make_unique<SeriesBudget>(static_cast<uint64_t>(config_.Group("limits").Int("series")));
   pipeline_ = std::make_unique<Pipeline>(env_, workers_, hub_, *budget_);
   discoveries_ = std::make_unique<DiscoveryRunner>(env_, AllDiscoveries(), [this] { TakeFound(); });
@@ -245,6 +246,7 @@ Status Agent::ReloadNow() {
   RETURN_IF_ERROR(pipeline_->Apply(Plan(outcome.config)));
   static_cast<void>(SetLogLevels(outcome.config.Group("log").Text("level")));
   config_ = std::move(outcome.config);
+  io_.Call([this] { authenticator_->AllowHosts(AllowedHosts(config_)); });
   ++stats_.reloads_applied;
   io_.After(kStartTime, [] { LetGoOfStartPages(); });
   return Ok();
@@ -324,6 +326,7 @@ void Agent::Stop() {
   }
   io_.Call([&] { control_.reset(); });
   io_.Stop();
+  passwords_.Stop();
   workers_.Stop();
 }
 

@@ -37,6 +37,12 @@ void Endpoints::Handle(const HttpRequest& request, HttpResponder responder) {
   responder.Send(std::move(response));
 }
 
+bool Endpoints::IsForAll(const HttpRequest& request) const {
+  const std::string_view path = request.path(), method = request.method();
+  return (method == "GET" || method == "HEAD") &&
+         (path == "/health" || path == "/-/healthy" || path == "/-/ready");
+}
+
 // The body is exactly "ok", without a newline: that is what probes compare with.
 void Endpoints::Health(HttpResponder responder) const {
   if (pipeline_.Stuck(env_.clock->Now())) {
@@ -68,7 +74,8 @@ void Endpoints::Landing(const HttpRequest& request, HttpResponder responder) con
   bool posted = env_.workers->Post([this, answer, host = std::string(request.Header("Host"))] {
     HttpResponse response;
     response.content_type = "text/html; charset=utf-8";
-    response.AddHeader("Content-Security-Policy", "default-src 'none'; style-src 'unsafe-inline'");
+    response.AddHeader("Content-Security-Policy",
+                       "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'");
     response.body = SharedBytes(MakeLandingPage(env_, pipeline_, host));
     answer->Send(std::move(response));
   });

@@ -21,6 +21,8 @@ class Endpoints final : public HttpHandler {
 
   Endpoints(const Env& env, const Pipeline& pipeline, Reload reload, StatusPage page);
   void Handle(const HttpRequest& request, HttpResponder responder) override;
+  // Health and readiness: a kubelet's probe has no password, and they tell nothing but themselves.
+  bool IsForAll(const HttpRequest& request) const override;
 
  private:
   void Health(HttpResponder responder) const;

@@ -32,4 +32,9 @@ HttpServer::Options HttpOptions(const Config& http, Authenticator* authenticator
   return options;
 }
 
+std::vector<std::string> AllowedHosts(const Config& config) {
+  const Config& http = config.Group("http");
+  return http.Has("allowed_hosts") ? http.Texts("allowed_hosts") : std::vector<std::string>();
+}
+
 }  // namespace gpulens

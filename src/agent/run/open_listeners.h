@@ -1,6 +1,9 @@
 // Who may reach the agent's own listeners.
 #pragma once
 
+#include <string>
+#include <vector>
+
 #include <gpulens/status.h>
 
 #include "net/http/http_server.h"
@@ -15,5 +18,8 @@ Status RefuseOpenListeners(const Config& config, bool locked);
 
 // The limits and the authentication of the agent's HTTP server.
 HttpServer::Options HttpOptions(const Config& http, Authenticator* authenticator);
+
+// Names by which all of the agent's listeners may be asked for: VisitorRule::hosts.
+std::vector<std::string> AllowedHosts(const Config& config);
 
 }  // namespace gpulens

@@ -122,7 +122,8 @@ class FleetHealth final : public Analyzer {
       saved.push_back(std::move(gpu));
     }
     Status status = MakeFoldersAbove(path_);
-    if (status) status = WriteFileAtomically(path_, EncodeHealthFile(saved));
+    // A tick waits for this, so it does not wait for the disk.
+    if (status) status = WriteFileAtomically(path_, EncodeHealthFile(saved), {.sync = false});
     if (!status && !save_failed_) Log(LogLevel::kWarn, "fleet_health", "state", status.detail);
     save_failed_ = !status;
   }

@@ -23,8 +23,13 @@ std::string PathOf(const Config& config) {
 
 class Programs final : public Collector {
  public:
-  Programs(std::string path, bool asked, bool energy, Env& env)
-      : path_(std::move(path)), asked_(asked), energy_(energy), env_(env) {}
+  Programs(std::string path, const Config& config, Env& env)
+      : path_(std::move(path)),
+        asked_(!config.Text("socket").empty()),
+        energy_(config.Bool("energy")),
+        env_(env),
+        book_(std::make_shared<ProgramBook>(
+            ProgramBook::Limits{.series_of_user = static_cast<size_t>(config.Int("series_per_user"))})) {}
 
   Status Collect(FrameWriter& out) override {
     const Status open = Open();
@@ -76,7 +81,7 @@ class Programs final : public Collector {
   const std::string path_;
   const bool asked_, energy_;
   Env& env_;
-  const std::shared_ptr<ProgramBook> book_ = std::make_shared<ProgramBook>(ProgramBook::Limits());
+  const std::shared_ptr<ProgramBook> book_;
   std::unique_ptr<ProgramSocket> socket_;
   std::unique_ptr<EnergyDoor> door_;
   Status why_, why_door_;
@@ -88,8 +93,7 @@ Result<std::unique_ptr<Collector>> Create(const Config& config, Env& env) {
   std::string path = PathOf(config);
   if (path.empty())
     return Status{Code::kUnavailable, "there is no folder for a socket: set collectors.programs.socket"};
-  return std::unique_ptr<Collector>(std::make_unique<Programs>(
-      std::move(path), !config.Text("socket").empty(), config.Bool("energy"), env));
+  return std::unique_ptr<Collector>(std::make_unique<Programs>(std::move(path), config, env));
 }
 
 std::vector<Finding> Probe(const Config& config, Env&) {
@@ -110,6 +114,12 @@ constexpr OptionSpec kOptions[] = {
      .type = OptionType::kBool,
      .fallback = "true",
      .help = "Whether programs may ask for the energy of GPUs, at energy.sock beside it"},
+    {.key = "series_per_user",
+     .type = OptionType::kInt,
+     .fallback = "20000",
+     .help = "Series that the programs of one user may have together; all have 100,000",
+     .min = 1,
+     .max = 100'000},
 };
 
 constexpr const MetricDesc* kMetrics[] = {&kSelfPrograms, &kSelfProgramsPoints};

@@ -98,15 +98,15 @@ TEST(SeriesGovernor, AnEqualSeriesThatWasThereIsTakenIn) {
 TEST(SeriesGovernor, GaugesAreAddedWhenTheyAreAmounts) {
   const char* page =
       "# TYPE running gauge\nrunning{p=\"1\"} 3\nrunning{p=\"2\"} 4\nrunning{p=\"3\"} NaN\n"
-      "# TYPE gpu_temperature_celsius gauge\ngpu_temperature_celsius{p=\"1\"} 60\n"
-      "gpu_temperature_celsius{p=\"2\"} 70\n";
+      "# TYPE room_temperature_celsius gauge\nroom_temperature_celsius{p=\"1\"} 60\n"
+      "room_temperature_celsius{p=\"2\"} 70\n";
   EXPECT_THAT(Governed(Dropping({"p"})).Show(page),
-              AllOf(HasSubstr("\nrunning 7\n"), HasSubstr("\ngpu_temperature_celsius 70\n")));
+              AllOf(HasSubstr("\nrunning 7\n"), HasSubstr("\nroom_temperature_celsius 70\n")));
   SeriesRules rules = Dropping({"p"});
   rules.gauges = SeriesRules::Gauges::kMax;
   EXPECT_THAT(Governed(rules).Show(page), HasSubstr("\nrunning 4\n"));
   rules.gauges = SeriesRules::Gauges::kSum;
-  EXPECT_THAT(Governed(rules).Show(page), HasSubstr("\ngpu_temperature_celsius 130\n"));
+  EXPECT_THAT(Governed(rules).Show(page), HasSubstr("\nroom_temperature_celsius 130\n"));
   rules.gauges = SeriesRules::Gauges::kDrop;
   Governed dropped(rules);
   EXPECT_EQ(dropped.Show(page), "");

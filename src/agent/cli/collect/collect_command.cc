@@ -212,7 +212,7 @@ int RunTarget(CollectOptions options) {
   AddFlags(options, target, spread->flags);
   std::unique_ptr<Schema> schema = MakeSchema();
   LoadOutcome loaded = LoadForCollect(*schema, target, options.config_file, *spread);
-  std::string report = loaded.Report();
+  std::string report = loaded.Errors();
   if (!report.empty()) ::dprintf(STDERR_FILENO, "%s", report.c_str());
   if (!loaded.ok()) return 2;
 
@@ -251,7 +251,7 @@ std::string Presence(const CollectorSpec& spec, const Config& config, Env& env) 
 int ListCollectors(const std::string& config_file, bool demo) {
   std::unique_ptr<Schema> schema = MakeSchema();
   LoadOutcome loaded = LoadConfig(*schema, FindConfigFile(config_file), {});
-  std::string report = loaded.Report();
+  std::string report = loaded.Errors();
   if (!report.empty()) ::dprintf(STDERR_FILENO, "%s", report.c_str());
   if (!loaded.ok()) return 2;
   Env env;

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "agent/cli/events/events_text.h"
+#include "agent/cli/table/text_table.h"
 #include "agent/config/text/value_parse.h"
 #include "agent/run/config_file.h"
 #include "agent/run/plan.h"
@@ -24,7 +25,7 @@ namespace gpulens {
 namespace {
 
 int Complain(const std::string& text, int code) {
-  ::dprintf(STDERR_FILENO, "gpulens events: %s\n", text.c_str());
+  ::dprintf(STDERR_FILENO, "gpulens events: %s\n", TerminalLines(text).c_str());
   return code;
 }
 
@@ -46,7 +47,7 @@ Place FindStore(const EventsOptions& options) {
     std::unique_ptr<Schema> schema = MakeSchema();
     LoadOutcome loaded = LoadConfig(*schema, FindConfigFile(options.config_file), {});
     if (!loaded.ok()) {
-      place.error = loaded.Report();
+      place.error = loaded.Errors();
       return place;
     }
     AskedStatus asked = AskRunningAgent(loaded.config);
@@ -134,8 +135,7 @@ int RunEvents(const EventsOptions& options) {
   std::string text = options.format == "json"  ? IncidentJson(*found)
                      : options.format == "csv" ? IncidentCsv(*found)
                                                : IncidentTable(*found);
-  bool written = std::fputs(text.c_str(), stdout) >= 0 && std::fflush(stdout) == 0;
-  return written ? 0 : 1;
+  return WriteOut(text) ? 0 : 1;
 }
 
 int RunExplain(const std::string& code) {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "agent/cli/table/text_table.h"
 #include "base/text.h"
 #include "catalog/events.h"
 #include "wire/json/json_text.h"
@@ -46,6 +47,24 @@ void AppendCsv(std::string& out, std::string_view text) {
   out += '"';
 }
 
+// JSON that was kept, with what steers a terminal as escapes: outside of strings there is none of it.
+std::string SafeJson(std::string_view json) {
+  std::string out, escaped;
+  while (!json.empty()) {
+    const std::string_view character = json.substr(0, std::max<size_t>(1, Utf8Length(json)));
+    const auto byte = static_cast<unsigned char>(character.front());
+    if (character.size() == 1 && byte >= 0x20 && byte < 0x7F) {
+      out += character;
+    } else {
+      escaped.clear();
+      AppendJsonString(escaped, character);
+      out += std::string_view(escaped).substr(1, escaped.size() - 2);
+    }
+    json.remove_prefix(character.size());
+  }
+  return out;
+}
+
 }  // namespace
 
 std::string ReadingsSummary(const Incident& incident) {
@@ -79,8 +98,9 @@ std::string IncidentTable(const std::vector<Incident>& incidents) {
     AppendPadded(out, EventSeverityName(incident.severity), 10);
     std::string gpu = Gpu(incident);
     AppendPadded(out, gpu, incident.gpu_index ? 5 : 7);  // the dash has three bytes
-    AppendPadded(out, incident.name, 22);
-    std::string what;
+    std::string name, what, shown;
+    AppendPrintable(name, incident.name);
+    AppendPadded(out, name, 22);
     if (incident.name == kEventGpuXid.name) {
       what = "XID " + std::string(Member(incident.attributes, "gpu.xid.code")) + " " +
              std::string(Member(incident.attributes, "gpu.xid.class"));
@@ -90,10 +110,11 @@ std::string IncidentTable(const std::vector<Incident>& incidents) {
       what += process.empty() ? "" : ", " + std::string(process);
       what += "  ";
     }
-    AppendPrintable(what, std::string_view(incident.body).substr(0, kMessageInTable));
-    out += what + "\n";
+    what += std::string_view(incident.body).substr(0, kMessageInTable);
+    AppendPrintable(shown, what);
+    out += shown + "\n";
     if (!incident.readings.empty())
-      out += "    before: " + ReadingsSummary(incident) + "  (--format json has them)\n";
+      out += "    before: " + TerminalLines(ReadingsSummary(incident)) + "  (--format json has them)\n";
   }
   return out;
 }
@@ -113,8 +134,8 @@ std::string IncidentJson(const std::vector<Incident>& incidents) {
     else AppendJsonString(out, incident.gpu_uuid);
     out += ",\"body\":";
     AppendJsonString(out, incident.body);
-    out += ",\"attributes\":" + (incident.attributes.empty() ? "{}" : incident.attributes);
-    if (!incident.readings.empty()) out += ",\"readings_before\":" + incident.readings;
+    out += ",\"attributes\":" + (incident.attributes.empty() ? "{}" : SafeJson(incident.attributes));
+    if (!incident.readings.empty()) out += ",\"readings_before\":" + SafeJson(incident.readings);
     out += "}\n";
   }
   return out;

@@ -36,6 +36,20 @@ TEST(EventsText, TheTableSaysWhatToDoAndIsSafeForATerminal) {
   EXPECT_THAT(text, Not(HasSubstr("\x1b")));
 }
 
+TEST(EventsText, NothingOfAnEventSteersATerminal) {
+  Incident odd = Xid();
+  odd.name = "\x1b]0;title\x07";
+  EXPECT_THAT(IncidentTable({odd}), HasSubstr("\\x1b]0;title\\x07"));
+  odd = Xid();
+  odd.attributes =
+      "{\"gpu.xid.action\":\"\u202e\",\"gpu.xid.code\":79,\"process.executable.name\":\"\x1b[2J\u009bp\"}";
+  odd.readings = "{\"columns\":[{\"name\":\"gpu.\u009bx\",\"unit\":\"W\"}],\"samples\":[[0,1]]}";
+  for (const std::string& text : {IncidentTable({odd}), IncidentJson({odd})}) {
+    for (const char* steers : {"\x1b", "\u009b", "\u202e", "\x07"}) EXPECT_THAT(text, Not(HasSubstr(steers)));
+  }
+  EXPECT_THAT(IncidentJson({odd}), HasSubstr("\"process.executable.name\":\"\\u001b[2J\\u009bp\""));
+}
+
 TEST(EventsText, JsonIsOneObjectPerLine) {
   Incident bare;
   bare.name = "host.oom_kill";

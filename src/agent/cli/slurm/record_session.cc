@@ -85,7 +85,7 @@ class RecordSession {
     ASSIGN_OR_RETURN(std::vector<FlagValue> flags, Flags(*spec));
     schema_ = MakeSchema();
     LoadOutcome loaded = LoadConfig(*schema_, FindConfigFile(options_.config_file), flags);
-    const std::string report = loaded.Report();
+    const std::string report = loaded.Errors();
     if (!report.empty()) ::dprintf(STDERR_FILENO, "%s", report.c_str());
     if (!loaded.ok()) return {Code::kInvalidArgument, "the configuration is not good"};
     resource_ = MakeResource(loaded.config, {.demo = false, .host_name = HostName()});

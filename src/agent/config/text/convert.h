@@ -29,9 +29,14 @@ inline constexpr std::string_view kHiddenSecret = "expected a secret, got one th
 inline constexpr std::string_view kHiddenHint = "write the whole secret here";
 // Whether what stands under this key is never shown: passwords and tokens, not files that hold them.
 bool IsSecretKey(std::string_view key);
-// "…3f9a": enough to tell two secrets apart, of those long enough to stay secret.
+// Whether no value of the map under this key is ever shown: any header field may hold a key.
+bool IsSecretMap(std::string_view key);
+// "…", or nothing for nothing.
 std::string MaskSecret(std::string_view secret);
-// A URL with a password before its "@" without it; any other text as it is.
-std::string MaskUrl(std::string_view url);
+// A URL without its password and its query, and without its path when that is secret; any other text as it
+// is.
+std::string MaskUrl(std::string_view url, bool secret_path = false);
+// Whether a text that may be a URL, also one that is written wrong, may have a password or a query in it.
+bool MayHoldSecret(std::string_view url) noexcept;
 
 }  // namespace gpulens

@@ -103,8 +103,8 @@ std::string_view TakeUnit(std::string_view& rest) {
 }
 
 ValueError NotUrl(std::string_view text, std::string problem, size_t at, size_t length = 1) {
-  // A URL may hold a password before its "@".
-  bool password = text.find('@') != std::string_view::npos;
+  // A URL may hold a password before its "@", and a key behind its "?".
+  bool password = text.find_first_of("@?") != std::string_view::npos;
   if (password) problem = problem.substr(0, problem.find("   like "));
   return {(password ? "the text" : QuotedText(text)) + " is not a URL", std::move(problem), at, length};
 }
