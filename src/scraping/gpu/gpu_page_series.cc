@@ -1,4 +1,5 @@
 #include "scraping/gpu/gpu_page_series.h"
+#include "scraping/sample_times.h"
 
 #include <algorithm>
 #include <cmath>
@@ -117,6 +118,7 @@ Status GpuPageSeries::Write(bool complete, FrameWriter& out) {
     generation_ = page_.generation();
   }
   const std::span<const double> values = page_.values();
+  SampleTimes times(page_, out);
   for (const Live& live : live_) {
     if (!live.row) {
       for (Series series : live.held->series) out.Set(series, 1);
@@ -124,6 +126,7 @@ Status GpuPageSeries::Write(bool complete, FrameWriter& out) {
     }
     bool seen = page_.seen(live.slot) && (live.slot2 == kNone || page_.seen(live.slot2));
     if (!complete && !seen) continue;
+    times.Next(live.slot);
     double raw = values[live.slot];
     if (live.slot2 != kNone) raw += values[live.slot2];
     SetOne(*live.row, raw, *live.held, out);
