@@ -22,8 +22,8 @@ static_assert(sizeof(Cell) == 8);
 
 enum class Quality : uint8_t {
   kAbsent,  // Never read, rejected, or older than its time to live: no output shows it.
-  kOk,  // with an age where the source itself says of when the value is
-  kStale,  // The last good value, shown with its age.
+  kOk,      // with an age where the source itself says of when the value is
+  kStale,   // The last good value, shown with its age.
 };
 
 // Why a slot is kAbsent. From kRejected on: its last reading was not believed, by Verdict.

@@ -31,7 +31,8 @@ class SampleTimes {
     for (uint32_t slot : slots) oldest_ms = std::min(oldest_ms, page_.timestamp_ms(slot).value_or(kNone));
     if (oldest_ms == kNone) return out_.ReadAt(scraped_);
     const int64_t now_ms = scraped_.unix_ns / kNsOfMs;
-    const int64_t age_ms = std::clamp<int64_t>(now_ms - std::clamp(oldest_ms, -kLongestMs, now_ms), 0, kLongestMs);
+    const int64_t age_ms =
+        std::clamp<int64_t>(now_ms - std::clamp(oldest_ms, -kLongestMs, now_ms), 0, kLongestMs);
     out_.DatedAt(scraped_ + Duration(-age_ms * kNsOfMs));
   }
 

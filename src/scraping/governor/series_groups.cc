@@ -63,7 +63,8 @@ void SeriesGroups::Follow() {
 
 bool SeriesGroups::StandsForOthers(const Group& group) const noexcept {
   const auto& tops = labels_.rules().top;
-  return group.fold == Fold::kCount && std::any_of(tops.begin(), tops.end(), [&](const SeriesRules::Top& top) {
+  return group.fold == Fold::kCount &&
+         std::any_of(tops.begin(), tops.end(), [&](const SeriesRules::Top& top) {
            return std::any_of(group.labels.begin(), group.labels.end(), [&](const PageLabel& label) {
              return label.name == top.label && label.value == kOtherValue;
            });

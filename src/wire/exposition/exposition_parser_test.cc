@@ -373,6 +373,7 @@ TEST(ExpositionParser, HostilePagesTakeLinearTime) {
               hashes(kSize, '#'), names;
   ExpositionLimits limits;
   limits.line_bytes = kSize * 2;
+  limits.families = kSize;
   for (int i = 0; names.size() < kSize; ++i) names += "# TYPE a" + std::to_string(i) + " counter\n";
   for (const std::string& page : {backslashes, braces, quotes, commas, digits, hashes, names}) {
     Parse(page, ExpositionFormat::kOpenMetrics100, limits);
