@@ -4,7 +4,6 @@
 #include <array>
 #include <cmath>
 #include <cstring>
-#include <limits>
 
 #include "base/parse.h"
 #include "base/text.h"
@@ -277,11 +276,9 @@ bool LineReader::Timestamp(const char*& p, const char* end, bool seconds, std::o
   }
   auto number = ParseExpositionNumber(Between(start, p));
   if (!number || !std::isfinite(*number)) return Fail(LineError::kBadTimestamp);
-  // OpenMetrics sets no bound; times whose milliseconds do not fit become the first or the last that do.
-  constexpr double kLastSecond = 9e15;
-  constexpr int64_t kLastMs = std::numeric_limits<int64_t>::max();
-  if (std::fabs(*number) >= kLastSecond) out = *number > 0 ? kLastMs : -kLastMs;
-  else out = std::llround(*number * 1000);
+  // OpenMetrics sets no bound, and milliseconds have one.
+  constexpr double kLast = 9e18;
+  out = std::llround(std::clamp(*number * 1000, -kLast, kLast));
   return true;
 }
 

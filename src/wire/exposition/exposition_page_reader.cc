@@ -156,21 +156,18 @@ bool PageReader::ReadNonsense() {
   return true;
 }
 
-// A page above a limit is no answer, either: half of it would pass for the whole.
-bool PageReader::RefuseTooMuch(const PageOutline& outline) {
-  BeginReport();
-  within_limits = CheckLimits(Between(begin_, end_), outline, line, report);
-  if (within_limits) return false;
-  store.BeginChange();
-  remembered_ = false;
-  return true;
-}
-
 void PageReader::ReadChanged(Cursor cursor) {
   if (ReadNonsense()) return;
   const std::string_view body = Between(begin_, end_);
   const PageOutline outline = OutlineOf(body, line);
-  if (RefuseTooMuch(outline)) return;
+  BeginReport();
+  // A page above a limit is no answer, either: half of it would pass for the whole.
+  within_limits = CheckLimits(body, outline, line, report);
+  if (!within_limits) {
+    store.BeginChange();
+    remembered_ = false;
+    return;
+  }
   DeclareFamilies(body, outline, line, families);
   if (MustRestart(cursor)) {
     cursor = {begin_, 0};
@@ -180,7 +177,6 @@ void PageReader::ReadChanged(Cursor cursor) {
   store.BeginChange();
   if (!families.retired().empty()) store.RetireFamilies(families.retired());
   bucket_.start = nullptr;
-  BeginReport();
   report.type_conflicts = families.type_conflicts();
   ended_ = open_text_ = false;
   first_ = store.states.empty();

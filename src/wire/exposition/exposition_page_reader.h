@@ -63,7 +63,6 @@ class PageReader {
   const char* MatchText(const Text& text, const char* p) const noexcept;
   void ReadChanged(Cursor cursor);
   bool ReadNonsense();
-  bool RefuseTooMuch(const PageOutline& outline);
   void BeginReport();
   bool MustRestart(const Cursor& cursor) const;
   void Adopt(size_t count);
