@@ -39,6 +39,7 @@ class Gatherer {
   void GatherSeries(uint32_t id, const EngineRow& row, const LabelPlan& labels);
   bool Feed(const EngineRow& row, Candidate& candidate);
   bool FeedShape(const EngineRow& row, Candidate& candidate);
+  bool FeedPart(const EngineRow& row, Candidate& candidate);
   bool FeedCell(SampleRole role, Candidate& candidate);
   void FindCreated();
   void Date(uint32_t family, Candidate& candidate) const;
@@ -48,7 +49,8 @@ class Gatherer {
   const ScrapedPage& page_;
   const PageFamilies& families_;
   const PlanOptions options_;
-  const Engine* engine_ = nullptr;  // of the family being gathered
+  const Engine* engine_ = nullptr;                // of the family being gathered
+  KnownFamily::Part part_ = KnownFamily::kWhole;  // likewise
   uint32_t order_ = 0;
   std::map<std::string_view, EntityRef> entities_;
   std::unordered_map<std::string, uint32_t> created_;  // by family and labels: a slot
@@ -113,6 +115,7 @@ std::vector<Candidate> Gatherer::Gather() {
 void Gatherer::GatherFamily(uint32_t family, const std::vector<uint32_t>& ids) {
   const KnownFamily& known = families_.families()[family];
   engine_ = known.engine;
+  part_ = known.part;
   for (const EngineRow& row : known.rows) {
     if (!row.metric) continue;
     // The place of the row in its table: families of one page come in any order.
@@ -155,8 +158,22 @@ bool Gatherer::FeedCell(SampleRole role, Candidate& candidate) {
   return true;
 }
 
+// Of a sum or a count that stands on the page by itself.
+bool Gatherer::FeedPart(const EngineRow& row, Candidate& candidate) {
+  const bool sum = part_ == KnownFamily::kSum;
+  if (row.use == Use::kSame && row.metric->kind == Kind::kHistogram) {
+    candidate.part = sum ? Part::kSum : Part::kCount;
+  } else if (row.use == Use::kCellCountRole && !sum) {
+    candidate.part = Part::kCount;
+  } else if (row.use != (sum ? Use::kOwnSum : Use::kOwnCount)) {
+    return false;
+  }
+  return FeedCell(SampleRole::kValue, candidate);
+}
+
 // False: this series of the page has nothing for the row.
 bool Gatherer::Feed(const EngineRow& row, Candidate& candidate) {
+  if (part_ != KnownFamily::kWhole) return FeedPart(row, candidate);
   SeriesPlan& plan = candidate.plan;
   const bool shaped = FindCell(cells_, SampleRole::kCount) || FindCell(cells_, SampleRole::kBucket);
   const Kind kind = row.metric->kind;

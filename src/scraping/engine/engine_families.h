@@ -21,7 +21,10 @@ struct KnownFamily {
     kPass,
     kIgnored,
   };
+  // Of an untyped family without buckets: the sum or count of the histogram whose rows it has.
+  enum Part : uint8_t { kWhole, kSum, kCount };
   Kind kind = kGone;
+  Part part = kWhole;
   const Engine* engine = nullptr;  // whose table; null: a family that any page may have
   std::span<const EngineRow> rows;
   bool other_type = false;  // TYPE is none that its rows take

@@ -338,6 +338,21 @@ TEST(EnginePage, HistogramsWithoutATypeAreKnown) {
   }
 }
 
+TEST(EnginePage, ASumAndACountByThemselvesAreAHistogramOfTheTable) {
+  EngineRig rig;
+  rig.Read(
+      "vllm:time_to_first_token_seconds_count{model_name=\"m\"} 2\n"
+      "vllm:time_to_first_token_seconds_sum{model_name=\"m\"} 3\n"
+      "vllm:nixl_bytes_transferred_sum{model_name=\"m\"} 100\n"
+      "vllm:nothing_count{model_name=\"m\"} 3\n");
+  auto values = Of(rig);
+  EXPECT_EQ(values["inference.time_to_first_token{model.name=m} sum"], 3);
+  EXPECT_EQ(values["inference.time_to_first_token{model.name=m} count"], 2);
+  EXPECT_EQ(values["inference.kv_transfer.bytes{inference.direction=peer,model.name=m}"], 100);
+  EXPECT_EQ(values.size(), 3u) << "half of the transfers' size is nothing";
+  EXPECT_EQ(rig.series.families().unknown(), 1u);
+}
+
 TEST(EnginePage, ARoutersPageIsNoEnginesPage) {
   struct Case {
     std::string page, engine;
