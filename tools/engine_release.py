@@ -5,6 +5,7 @@
     tools/engine_release.py vllm --version 0.33.0    one engine, one release
     tools/engine_release.py vllm --wheel FILE        a wheel that is there already
     tools/engine_release.py vllm --page              prints the page instead of checking it
+    tools/engine_release.py --keep                   the same as the first, and keeps the pages for the unit tests
 
 Nothing of a wheel is installed or run: its sources are parsed. A family is a call that makes a counter, gauge, histogram,
 summary or info and whose name can be read from the source: a literal, a constant, a default argument, a loop over literals.
@@ -25,6 +26,7 @@ import sys
 import zipfile
 
 HERE = pathlib.Path(__file__).resolve().parent
+KEPT = HERE.parent / "src" / "scraping" / "engine" / "testdata" / "releases"
 WHEELS = HERE.parent / "build" / "engine_wheels"
 DEFAULT = ("vllm", "sglang", "lmcache", "litellm")
 # engine: the package, how the names of its families begin in the sources, and what is the name of one wherever it stands.
@@ -301,6 +303,7 @@ def main():
     parser.add_argument("--version", help="of the package; default: the newest")
     parser.add_argument("--wheel", type=pathlib.Path, help="a wheel instead of a download; for one engine")
     parser.add_argument("--page", action="store_true", help="print the page and check nothing")
+    parser.add_argument("--keep", action="store_true", help=f"write the pages to {KEPT.relative_to(HERE.parent)}")
     parser.add_argument("--gpulens", default=HERE.parent / "build" / "release" / "gpulens", help="the program that checks")
     options = parser.parse_args()
     engines = options.engines or list(DEFAULT)
@@ -317,6 +320,8 @@ def main():
         if options.page:
             sys.stdout.write(page)
             continue
+        if options.keep:
+            (KEPT / f"{engine}.txt").write_text(page, encoding="utf-8")
         print(f"{wheel.name}: {len(found.families)} families", flush=True)
         for line in found.unread:
             print(f"  cannot read the name at {line}")

@@ -3,11 +3,14 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <filesystem>
 #include <initializer_list>
 #include <map>
 #include <string>
 
 #include "base/check.h"
+#include "base/files.h"
 #include "base/testing/allocations.h"
 #include "scraping/engine/engine_page_testing.h"
 
@@ -314,6 +317,32 @@ const SeriesInfo& InfoOf(const EngineRig& rig, std::string_view role) {
   }
   CHECK(found != nullptr);
   return *found;
+}
+
+// What tools/engine_release.py read from the sources of the newest releases.
+TEST(EnginePage, EveryFamilyOfTheNewestReleasesIsKnown) {
+  namespace fs = std::filesystem;
+  size_t pages = 0;
+  for (const auto& entry :
+       fs::directory_iterator(GPULENS_SOURCE_DIR "/src/scraping/engine/testdata/releases")) {
+    const std::string engine = entry.path().stem().string();
+    SCOPED_TRACE(engine);
+    auto body = ReadFile(entry.path().string(), 1 << 20);
+    ASSERT_TRUE(body.ok());
+    EngineRig rig;
+    rig.Read(*body);
+    ASSERT_TRUE(rig.last.ok()) << rig.last.detail;
+    const PageFamilies& families = rig.series.families();
+    EXPECT_TRUE(std::any_of(families.engines().begin(), families.engines().end(),
+                            [&](const Engine* one) { return one->name == engine; }));
+    for (size_t i = 0; i < families.families().size(); ++i) {
+      const std::string& name = rig.page.families()[i].name;
+      EXPECT_NE(families.families()[i].kind, KnownFamily::kUnknown) << name;
+      EXPECT_FALSE(families.families()[i].other_type) << name;
+    }
+    ++pages;
+  }
+  EXPECT_GE(pages, 6u);
 }
 
 // As Prometheus' /federate, and pages whose TYPE lines somebody stripped.
