@@ -160,6 +160,7 @@ bool Gatherer::FeedCell(SampleRole role, Candidate& candidate) {
 
 // Of a sum or a count that stands on the page by itself.
 bool Gatherer::FeedPart(const EngineRow& row, Candidate& candidate) {
+  if (part_ == KnownFamily::kBuckets) return false;
   const bool sum = part_ == KnownFamily::kSum;
   if (row.use == Use::kSame && row.metric->kind == Kind::kHistogram) {
     candidate.part = sum ? Part::kSum : Part::kCount;

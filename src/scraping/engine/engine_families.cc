@@ -85,8 +85,8 @@ KnownFamily PageFamilies::Resolve(const ExpositionFamily& family) const {
   };
   find(name);
   if (known.rows.empty() && family.type == ExpositionType::kUnknown) {
-    constexpr std::pair<std::string_view, KnownFamily::Part> kParts[] = {{"_sum", KnownFamily::kSum},
-                                                                         {"_count", KnownFamily::kCount}};
+    constexpr std::pair<std::string_view, KnownFamily::Part> kParts[] = {
+        {"_sum", KnownFamily::kSum}, {"_count", KnownFamily::kCount}, {"_bucket", KnownFamily::kBuckets}};
     for (auto [suffix, part] : kParts) {
       if (!name.ends_with(suffix)) continue;
       find(std::string_view(name).substr(0, name.size() - suffix.size()));
