@@ -25,8 +25,7 @@ inline constexpr MetricDesc kSelfScrapeSeriesFolded =
                 "Series of the last page that are told as a part of another one.", row::kKeys<"target">);
 inline constexpr MetricDesc kSelfScrapeSeriesDropped =
     row::UpDown("gpulens.scrape.series.dropped", "{series}",
-                "Series of the last page that are not passed on; for the reason max_samples, samples.",
-                row::kKeys<"target", "reason">);
+                "Series of the last page that are not passed on.", row::kKeys<"target", "reason">);
 inline constexpr MetricDesc kSelfScrapeInfo =
     row::Info("gpulens.scrape.info", "1 per target, with its address.", row::kKeys<"target", "url">);
 

@@ -202,10 +202,10 @@ void SeriesTable::Retire(const EntityRef& entity) {
   }
 }
 
-void SeriesTable::Restart(uint32_t slot, int64_t start_unix_ns) {
+void SeriesTable::Restart(uint32_t slot, int64_t start_unix_ns, bool known) {
   SeriesInfo& info = Mutable(slot);
   info.start_unix_ns = start_unix_ns;
-  info.start_known = false;
+  info.start_known = known;
 }
 
 void SeriesTable::Redescribe(int64_t now_unix_ns) {

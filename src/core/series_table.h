@@ -76,8 +76,9 @@ class SeriesTable {
   void Retire(Series series);
   // All series on the entity.
   void Retire(const EntityRef& entity);
-  // A counter began anew: its next readings belong to a new identity that starts here.
-  void Restart(uint32_t slot, int64_t start_unix_ns);
+  // A counter began anew: its next readings belong to a new identity that starts here. `known`: its source
+  // says so, and the counter was 0 then.
+  void Restart(uint32_t slot, int64_t start_unix_ns, bool known = false);
   // Asks `describe` again for every entity; series whose attributes changed begin a new identity.
   void Redescribe(int64_t now_unix_ns);
 

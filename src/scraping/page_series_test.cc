@@ -259,7 +259,7 @@ TEST(PageSeries, NoCaptureLosesASample) {
                 path.ends_with(".prom");
     if (!body || (!bare && body->find("# TYPE ") == std::string::npos)) continue;
     SCOPED_TRACE(path);
-    PageRig rig(UINT32_MAX, {{"target_of_test", std::string_view("t")}});
+    PageRig rig(UINT32_MAX, {{"target_of_test", std::string_view("t")}}, {}, false);
     rig.Scrape(*body);
     EXPECT_TRUE(rig.last.ok()) << rig.last.detail;
     PageWords before(*body, Format::kText004);

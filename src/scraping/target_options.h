@@ -12,24 +12,30 @@ namespace gpulens::scraping {
 
 // How to get in and what a page may cost.
 inline constexpr auto kAccessOptions = JoinOptions(
-    kRemoteOptions, std::to_array<OptionSpec>({
-                        {.key = "max_body",
-                         .type = OptionType::kSize,
-                         .fallback = "64MiB",
-                         .help = "The largest page, packed or unpacked.",
-                         .min = 1024,
-                         .max = 1 << 30},
-                        {.key = "max_samples",
-                         .type = OptionType::kInt,
-                         .fallback = "100000",
-                         .help = "Samples of one page; those above are left out, and the scrape has failed.",
-                         .min = 1,
-                         .max = 10'000'000},
-                        {.key = "attributes",
-                         .type = OptionType::kTextMap,
-                         .help = "More attributes of its series.",
-                         .map_of = MapOf::kAttributes},
-                    }));
+    kRemoteOptions,
+    std::to_array<OptionSpec>({
+        {.key = "max_body",
+         .type = OptionType::kSize,
+         .fallback = "64MiB",
+         .help = "The largest page, packed or unpacked.",
+         .min = 1024,
+         .max = 1 << 30},
+        {.key = "max_samples",
+         .type = OptionType::kInt,
+         .fallback = "100000",
+         .help = "Samples of one page; a page with more is not read, and the scrape has failed.",
+         .min = 1,
+         .max = 10'000'000},
+        {.key = "honor_timestamps",
+         .type = OptionType::kBool,
+         .fallback = "true",
+         .help = "Whether a value with a timestamp on the page is of that time; otherwise all are of the "
+                 "scrape's."},
+        {.key = "attributes",
+         .type = OptionType::kTextMap,
+         .help = "More attributes of its series.",
+         .map_of = MapOf::kAttributes},
+    }));
 
 // When to ask; a collector without targets has these from the house.
 inline constexpr auto kTimeOptions = std::to_array<OptionSpec>({

@@ -146,8 +146,6 @@ class BadPagesOfScrape(BadPages, unittest.TestCase):
     COUNTER = COUNTER_SHOWN = "vllm:request_success_total"
 
     def test_what_is_left_out_is_counted(self):
-        self.wait_for("gpulens_scrape_series_dropped", 900_000, target="million", reason="max_samples")
-        self.wait_for("gpulens_scrape_series_dropped", 70_000, target="million", reason="limit")
         self.wait_for("gpulens_scrape_series_dropped", 1, target="twice", reason="duplicate")
 
 

@@ -181,7 +181,12 @@ constexpr std::string_view kEngineNames[] = {kAuto,
                                              "aibrix",
                                              "litellm",
                                              "envoy-ai-gateway",
-                                             "tei"};
+                                             "tei",
+                                             "lmdeploy",
+                                             "kserve",
+                                             "vllm-production-stack",
+                                             "vllm-router",
+                                             "sglang-router"};
 
 constexpr auto kTargetOptions = JoinOptions(
     scraping::kGovernedTargetOptions,

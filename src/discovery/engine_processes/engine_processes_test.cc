@@ -32,6 +32,10 @@ TEST(EngineMarksTest, ProcessesThatLookLikeEngines) {
   EXPECT_EQ(LooksLike("tritonserver", {"/opt/tritonserver/bin/tritonserver"}), "triton");
   EXPECT_EQ(LooksLike("VLLM::EngineCor", {"VLLM::EngineCore"}), "vllm");
   EXPECT_EQ(LooksLike("python", {"python", "-m", "dynamo.vllm"}), "dynamo-worker");
+  EXPECT_EQ(LooksLike("python", {"python", "-m", "sglang_router.launch_router"}), "sglang-router");
+  EXPECT_EQ(LooksLike("vllm-router", {"/usr/bin/python3", "/opt/venv/bin/vllm-router"}), "vllm-router");
+  EXPECT_EQ(LooksLike("python", {"python", "-m", "vllm_router.app"}), "vllm-production-stack");
+  EXPECT_EQ(LooksLike("lmdeploy", {"/usr/bin/python3", "lmdeploy", "serve", "api_server", "m"}), "lmdeploy");
 }
 
 TEST(EngineMarksTest, OthersDoNot) {

@@ -1,4 +1,5 @@
 #include "scraping/gpu/gpu_page_series.h"
+#include "scraping/sample_times.h"
 
 #include <algorithm>
 #include <cmath>
@@ -116,16 +117,16 @@ Status GpuPageSeries::Write(bool complete, FrameWriter& out) {
     followed_ = true;
     generation_ = page_.generation();
   }
-  const std::span<const double> values = page_.values();
+  SampleTimes times(page_, out);
   for (const Live& live : live_) {
+    times.Next(live.row ? std::span(&live.slot, 1) : std::span<const uint32_t>());
     if (!live.row) {
       for (Series series : live.held->series) out.Set(series, 1);
       continue;
     }
-    bool seen = page_.seen(live.slot) && (live.slot2 == kNone || page_.seen(live.slot2));
-    if (!complete && !seen) continue;
-    double raw = values[live.slot];
-    if (live.slot2 != kNone) raw += values[live.slot2];
+    if (!complete && !(page_.seen(live.slot) && (live.slot2 == kNone || page_.seen(live.slot2)))) continue;
+    double raw = page_.values()[live.slot];
+    if (live.slot2 != kNone) raw += page_.values()[live.slot2];
     SetOne(*live.row, raw, *live.held, out);
   }
   if (live_.empty()) return {Code::kDataLoss, "has no reading of a GPU under a name that is known here"};
