@@ -21,6 +21,8 @@
 namespace gpulens {
 namespace {
 
+constexpr Duration kLongestOnce = std::chrono::seconds(2);
+
 int Complain(const std::string& sentence) {
   ::dprintf(STDERR_FILENO, "gpulens collect: %s\n", sentence.c_str());
   return 2;
@@ -265,6 +267,10 @@ int ListCollectors(const std::string& config_file, bool demo) {
 
 int RunCollect(const CollectOptions& options) {
   CollectOptions resolved = options;
+  // Two readings make one snapshot's rates, and nobody waits a minute for the second one.
+  Duration interval{};
+  if (resolved.once && !ParseTimeValue(resolved.interval, interval) && interval > kLongestOnce)
+    resolved.interval.clear();
   if (!FindCollector(options.target)) ResolveEngine(resolved);
   if (resolved.target != options.target && !FindCollector(resolved.target)) {
     return Complain("this gpulens has no collector \"" + resolved.target + "\", which reads the page of " +
