@@ -1,5 +1,6 @@
 #include "agent/cli/cli.h"
 
+#include <fcntl.h>
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
@@ -76,8 +77,26 @@ std::string Help() {
   return text.insert(at, line + "\n");
 }
 
+// Commands of other projects that a reader may look for, and what is here in their place.
+struct MissingCommand {
+  std::string_view name, instead;
+};
+constexpr MissingCommand kMissing[] = {
+    {"cost_monitor", "costs of GPUs and tokens are not computed yet; power and energy: gpulens nvml_monitor"},
+    {"nccl_monitor",
+     "logs of NCCL are not read yet; NVLink and InfiniBand: gpulens nvml_monitor, gpulens "
+     "collect host"},
+};
+
 // A word that is no command gets the right one.
 int NoCommand(std::string_view word) {
+  for (const MissingCommand& missing : kMissing) {
+    if (missing.name != word) continue;
+    ::dprintf(STDERR_FILENO, "gpulens: there is no %.*s in this version: %.*s\n",
+              static_cast<int>(word.size()), word.data(), static_cast<int>(missing.instead.size()),
+              missing.instead.data());
+    return 2;
+  }
   std::vector<std::string_view> names = CommandNames();
   std::string_view nearest = NearestWord(word, names);
   std::string text = "gpulens: no command \"";
@@ -278,6 +297,51 @@ void AddDriver(CLI::App& app, CommandLine& line) {
   add("status", "Whether it runs or is released.");
 }
 
+// What the l9gpu project has before its commands: `-d`, `--detach` and `--config FILE`. They are taken out,
+// and the file is put behind the command.
+struct LeadingOptions {
+  std::vector<std::string> arguments;  // without the program's name
+  bool detach = false;
+};
+
+LeadingOptions TakeLeadingOptions(int argc, char** argv) {
+  LeadingOptions out;
+  std::string file;
+  int at = 1;
+  for (; at < argc; ++at) {
+    const std::string_view word = argv[at];
+    if (word == "-d" || word == "--detach") out.detach = true;
+    else if (word == "--config" && at + 1 < argc) file = argv[++at];
+    else if (word.starts_with("--config=")) file = word.substr(word.find('=') + 1);
+    else break;
+  }
+  out.arguments.assign(argv + at, argv + argc);
+  if (!file.empty() && !out.arguments.empty()) {
+    // The backfill's options belong to the command below it.
+    const bool deeper = out.arguments[0] == "sacct_backfill" && out.arguments.size() > 1;
+    out.arguments.insert(out.arguments.begin() + (deeper ? 2 : 1), {"--config", file});
+  }
+  return out;
+}
+
+// Goes on in the background, in a session of its own. False in the process that was started: it is done.
+bool Detach() {
+  const pid_t child = ::fork();
+  if (child < 0) {
+    ::dprintf(STDERR_FILENO, "gpulens: --detach: no process could be started; going on as it is\n");
+    return true;
+  }
+  if (child > 0) return false;
+  ::setsid();
+  // A terminal that is closed ends nothing here, and is written to no more.
+  const int nothing = ::open("/dev/null", O_RDWR | O_CLOEXEC);
+  ::dup2(nothing, STDIN_FILENO);
+  for (int fd : {STDOUT_FILENO, STDERR_FILENO}) {
+    if (::isatty(fd)) ::dup2(nothing, fd);
+  }
+  return true;
+}
+
 }  // namespace
 
 int RunCommandLine(int argc, char** argv) {
@@ -311,7 +375,9 @@ int RunCommandLine(int argc, char** argv) {
     std::fputs(Help().c_str(), stderr);
     return 2;
   }
-  std::string_view first = argv[1];
+  LeadingOptions leading = TakeLeadingOptions(argc, argv);
+  if (leading.arguments.empty()) leading.arguments.emplace_back(argv[1]);
+  const std::string first = leading.arguments[0];
   if (first == "--help" || first == "-h" || first == "help") {
     std::fputs(Help().c_str(), stdout);
     return 0;
@@ -319,8 +385,10 @@ int RunCommandLine(int argc, char** argv) {
   std::vector<std::string_view> names = CommandNames();
   bool known = std::find(names.begin(), names.end(), first) != names.end();
   if (!known && !first.starts_with('-')) return NoCommand(first);
+  if (leading.detach && !Detach()) return 0;
   try {
-    app.parse(argc, argv);
+    // From the last to the first, as the parser wants them.
+    app.parse(std::vector<std::string>(leading.arguments.rbegin(), leading.arguments.rend()));
   } catch (const CLI::ParseError& error) {
     // 0 for --help and --version; every wrong use is 2, but 3 where Nagios asks.
     return app.exit(error) == 0 ? 0 : first == "check" ? 3 : 2;

@@ -53,13 +53,6 @@ bool ReadsGpus(const CollectorSpec& spec) {
   return std::find(spec.metrics.begin(), spec.metrics.end(), &kGpuUtilization) != spec.metrics.end();
 }
 
-const OptionSpec* FindOption(std::span<const OptionSpec> options, std::string_view key) {
-  for (const OptionSpec& option : options) {
-    if (option.key == key) return &option;
-  }
-  return nullptr;
-}
-
 // The options a person may give with -o: those of the collector (or of one of its targets) and of the sink.
 // Where both have one of this name, the first is the collector's and the second the sink's; "webhook.url"
 // says so.
@@ -80,12 +73,15 @@ Result<Spread> SpreadOptions(const CollectOptions& options, const Target& target
   for (const auto& [given, value] : options.options) {
     ASSIGN_OR_RETURN(const bool is_resource, resource.Take(given, value));
     if (is_resource) continue;
-    const bool named = given.starts_with(std::string(sink.name) + ".");
-    const std::string key(named ? given.substr(sink.name.size() + 1) : SinkOptionOf(sink.name, given));
+    const bool prefixed = given.starts_with(std::string(sink.name) + ".");
+    const SinkOption of_sink =
+        SinkOptionOf(sink, prefixed ? given.substr(sink.name.size() + 1) : given, value);
+    const bool named = prefixed || of_sink.older;
+    const std::string& key = named ? of_sink.key : given;
     const bool common = target.collector && (key == "timeout" || key == "ttl");
     const bool of_target = FindOption(element, key) || common || FindOption(target.options(), key);
-    if (FindOption(sink.options, key) && (named || !of_target || !taken.insert(key).second)) {
-      out.flags.push_back({"-o " + key, "sinks." + std::string(sink.name) + "." + key, value});
+    if (of_sink.known && (named || !of_target || !taken.insert(key).second)) {
+      out.flags.push_back({"-o " + key, "sinks." + std::string(sink.name) + "." + key, of_sink.value});
     } else if (named) {
       return Status{Code::kInvalidArgument,
                     "the sink " + std::string(sink.name) + " has no option \"" + key + "\""};
@@ -209,6 +205,10 @@ int RunTarget(CollectOptions options) {
   AddFlags(options, target, spread->flags);
   std::unique_ptr<Schema> schema = MakeSchema();
   LoadOutcome loaded = LoadForCollect(*schema, target, options.config_file, *spread);
+  if (sink_name == "file" && loaded.config.Group("sinks").Group("file").Text("path").empty()) {
+    spread->flags.push_back({"--sink", "sinks.file.path", std::string(kMetricsFile)});
+    loaded = LoadForCollect(*schema, target, options.config_file, *spread);
+  }
   std::string report = loaded.Report();
   if (!report.empty()) ::dprintf(STDERR_FILENO, "%s", report.c_str());
   if (!loaded.ok()) return 2;

@@ -1,13 +1,41 @@
 #include "agent/cli/collect/older_options.h"
 
 #include <algorithm>
+#include <filesystem>
 #include <utility>
+
+#include "base/parse.h"
 
 namespace gpulens {
 
-std::string_view SinkOptionOf(std::string_view sink, std::string_view given) {
-  constexpr std::string_view kOld = "otel_";
-  return sink == "otlp" && given.starts_with(kOld) ? given.substr(kOld.size()) : given;
+const OptionSpec* FindOption(std::span<const OptionSpec> options, std::string_view key) {
+  const std::string_view first = TakeUntil(key, '.');
+  auto found = std::ranges::find(options, first, &OptionSpec::key);
+  if (found == options.end()) return nullptr;
+  return key.empty() ? &*found : FindOption(found->children, key);
+}
+
+SinkOption SinkOptionOf(const SinkSpec& sink, std::string_view given, std::string_view value) {
+  constexpr std::string_view kOld = "otel_", kVerify = "verify_ssl", kFilePath = "file_path";
+  SinkOption out{std::string(given), std::string(value)};
+  if (sink.name == "otlp" && given.starts_with(kOld)) {
+    out.key = given.substr(kOld.size());
+    out.older = true;
+  } else if (given == kVerify && FindOption(sink.options, "tls.insecure_skip_verify")) {
+    out = {"tls.insecure_skip_verify", EqualsIgnoringCase(value, "false") ? "true" : "false", true, true};
+    // Anything else than the two words is shown by the loader as it was given.
+    if (!EqualsIgnoringCase(value, "false") && !EqualsIgnoringCase(value, "true")) out.value = value;
+  } else if (given == kFilePath && sink.name == "file") {
+    std::error_code none;
+    const bool folder = value.ends_with('/') || std::filesystem::is_directory(out.value, none);
+    if (folder) out.value = std::filesystem::path(out.value) / kMetricsFile;
+    out.key = "path";
+    out.older = true;
+  }
+  const OptionSpec* option = FindOption(sink.options, out.key);
+  out.known = option != nullptr;
+  if (option && option->type == OptionType::kTime && ParseDouble(out.value)) out.value += "s";
+  return out;
 }
 
 Result<bool> OlderResource::Take(std::string_view given, std::string_view value) {

@@ -85,6 +85,10 @@ class RecordSession {
     ASSIGN_OR_RETURN(std::vector<FlagValue> flags, Flags(*spec));
     schema_ = MakeSchema();
     LoadOutcome loaded = LoadConfig(*schema_, FindConfigFile(options_.config_file), flags);
+    if (name == "file" && loaded.config.Group("sinks").Group("file").Text("path").empty()) {
+      flags.push_back({"--sink", "sinks.file.path", std::string(kMetricsFile)});
+      loaded = LoadConfig(*schema_, FindConfigFile(options_.config_file), flags);
+    }
     const std::string report = loaded.Report();
     if (!report.empty()) ::dprintf(STDERR_FILENO, "%s", report.c_str());
     if (!loaded.ok()) return {Code::kInvalidArgument, "the configuration is not good"};
@@ -111,13 +115,12 @@ class RecordSession {
     for (const auto& [given, value] : options_.options) {
       ASSIGN_OR_RETURN(const bool is_resource, resource.Take(given, value));
       if (is_resource) continue;
-      const std::string key(SinkOptionOf(spec.name, given));
-      auto found = std::ranges::find(spec.options, key, &OptionSpec::key);
-      if (found == spec.options.end()) {
-        return Status{Code::kInvalidArgument, std::string(spec.name) + " has no option \"" + key +
+      const SinkOption option = SinkOptionOf(spec, given, value);
+      if (!option.known) {
+        return Status{Code::kInvalidArgument, std::string(spec.name) + " has no option \"" + option.key +
                                                   "\". All of them: gpulens config schema"};
       }
-      flags.push_back({"-o " + key, sink + key, value});
+      flags.push_back({"-o " + option.key, sink + option.key, option.value});
     }
     resource.AddTo(flags);
     return flags;
