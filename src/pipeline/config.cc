@@ -15,7 +15,8 @@ const Config::Entry& Config::At(std::string_view key) const {
   for (const Entry& entry : entries_) {
     if (entry.key == key) return entry;
   }
-  CheckFailed("the option is in the spec", __FILE__, __LINE__);
+  const std::string message = "\"" + std::string(key) + "\": the option is in the spec";
+  CheckFailed(message.c_str(), __FILE__, __LINE__);
 }
 
 bool Config::Has(std::string_view key) const {

@@ -64,6 +64,7 @@ struct Origin {
   enum Where : uint8_t { kDefault, kFile, kEnvironment, kFlag } where = kDefault;
   std::string name;  // the file, the variable, the flag
   int line = 0, column = 0;
+  bool secret = false;  // read from a file that the configuration names: never shown
 };
 
 class Config {

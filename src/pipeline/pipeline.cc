@@ -30,7 +30,13 @@ Duration Grace(Duration interval) { return std::min(interval / 2, kLongestGrace)
 }  // namespace
 
 Pipeline::Pipeline(Env& env, Workers& workers, SnapshotHub& hub, SeriesBudget& budget)
-    : env_(env), workers_(workers), hub_(hub), budget_(budget), enrichers_(env), self_(budget) {}
+    : env_(env),
+      workers_(workers),
+      hub_(hub),
+      budget_(budget),
+      memory_(*env.clock, [this] { return MemoryOfAllProcesses(env_.stats); }),
+      enrichers_(env),
+      self_(budget) {}
 
 Pipeline::~Pipeline() { Stop(env_.clock->Now()); }
 
@@ -259,6 +265,7 @@ void Pipeline::UpdateSelf(Snapshot& snapshot) {
   input.received = &received_;
   input.ready = AllAnswered();
   input.simulated = env_.demo;
+  input.memory_limit = memory_.limit();
   {
     std::lock_guard lock(mutex_);
     input.tick_duration = tick_duration_;

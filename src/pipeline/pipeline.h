@@ -16,6 +16,7 @@
 #include "base/workers.h"
 #include "pipeline/enrich/enricher_set.h"
 #include "pipeline/instance.h"
+#include "pipeline/memory_watch.h"
 #include "pipeline/overlap/gpu_overlap.h"
 #include "pipeline/receive/otlp_fan.h"
 #include "pipeline/scheduler.h"
@@ -124,6 +125,7 @@ class Pipeline {
   Workers& workers_;
   SnapshotHub& hub_;
   SeriesBudget& budget_;
+  MemoryWatch memory_;
   EnricherSet enrichers_;
   std::function<void(const Ref<const Snapshot>&)> listener_;
 

@@ -19,6 +19,7 @@
 #include "core/frame.h"
 #include "core/frame_writer.h"
 #include "pipeline/config.h"
+#include "pipeline/config_check.h"
 
 namespace gpulens {
 
@@ -153,6 +154,8 @@ struct CollectorSpec {
   Result<std::unique_ptr<Collector>> (*create)(const Config& config, Env& env) = nullptr;
   // Looks, without side effects, whether what the collector needs is here.
   std::vector<Finding> (*probe)(const Config& config, Env& env) = nullptr;
+  // Of the collector's whole part of the configuration, targets included.
+  ConfigCheck check = nullptr;
 };
 
 struct AnalyzerSpec {
@@ -193,6 +196,8 @@ struct SinkSpec {
   bool on_by_default = false;
   std::span<const OptionSpec> options = {};
   Result<std::unique_ptr<Sink>> (*create)(const Config& config, Env& env) = nullptr;
+  ConfigCheck check = nullptr;
+  bool takes_received = false;  // passes on what receivers take in: what it makes is an OtlpTaker
 };
 
 }  // namespace gpulens

@@ -263,7 +263,8 @@ void AddEvents(CLI::App& app, CommandLine& line) {
 }
 
 void AddConfig(CLI::App& app, CommandLine& line) {
-  CLI::App* config = app.add_subcommand("config", "Check, print and explain the configuration.");
+  CLI::App* config =
+      app.add_subcommand("config", "Check the configuration, print it, and print every key there is.");
   config->require_subcommand(1);
   CLI::App* check = config->add_subcommand("check", "Say what is wrong with it, or that it is good.");
   CLI::App* print = config->add_subcommand("print", "Every value in force, with where it comes from.");

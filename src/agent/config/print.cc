@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "agent/config/text/convert.h"
+#include "agent/config/text/expand.h"
 #include "agent/config/text/value_parse.h"
 #include "base/parse.h"
 #include "base/text.h"
@@ -87,6 +88,7 @@ class Printer {
     }
     bool unset = IsNumber(spec.type) && spec.fallback.empty() && entry.origin.where == Origin::kDefault &&
                  entry.value == EmptyValue(spec);
+    secret_ = entry.origin.secret;
     out += " " + (unset ? std::string("null") : ValueText(spec, entry.value));
     Comment(entry.origin);
   }
@@ -114,8 +116,8 @@ class Printer {
   }
 
   std::string Shown(std::string_view key, const std::string& text) const {
-    if (options_.show_secrets) return YamlText(text);
-    return YamlText(IsSecretKey(key) ? MaskSecret(text) : MaskUrl(text));
+    if (options_.show_secrets) return YamlText(EscapeDollars(text));
+    return YamlText(EscapeDollars(secret_ || IsSecretKey(key) ? MaskSecret(text) : MaskUrl(text)));
   }
 
   static std::string Facts(const OptionSpec& spec) {
@@ -154,6 +156,7 @@ class Printer {
   bool help_;
   PrintOptions options_;
   std::string lead_;
+  bool secret_ = false;  // the value at hand came from a file that may hold secrets
 };
 
 // How many values came from `where`, and the names of the variables or flags.

@@ -30,7 +30,8 @@ bool IsMissing(const Config::Value& value) {
 }  // namespace
 
 void Walk::WrongKind(const OptionSpec& spec, const YamlNode& node, const std::string& path) {
-  std::string got = IsSecretKey(spec.key) && node.kind == YamlNode::kScalar ? "a text" : GotText(node);
+  const bool hidden = IsSecretKey(spec.key) || node.secret;
+  std::string got = hidden && node.kind == YamlNode::kScalar ? "a text" : GotText(node);
   std::string hint;
   if (spec.type == OptionType::kGroup) hint = WordHint("", KeysOf(spec.children));
   if (spec.type == OptionType::kGroups) hint = "like [{…}, {…}]";
@@ -153,7 +154,13 @@ bool Walk::Text(const OptionSpec& spec, const YamlNode& node, const std::string&
   TextSpan span = node.text.empty() || !node.literal ? node.span
                   : wrong->length > 0                ? node.Within(wrong->at, wrong->length)
                                                      : node.Within(0, node.text.size());
-  AddAt(span, path + ": " + wrong->problem, wrong->hint);
+  if (node.secret) {
+    AddAt(span,
+          path + ": expected " + std::string(TypeName(spec.type)) + ", and the file holds something else",
+          wrong->hint);
+    return false;
+  }
+  AddAt(span, path + ": " + wrong->problem + (node.replaced ? ", which stands here" : ""), wrong->hint);
   return false;
 }
 

@@ -21,8 +21,8 @@
 #include "agent/run/config_file.h"
 #include "agent/run/endpoints.h"
 #include "agent/run/notify.h"
-#include "agent/run/open_listeners.h"
 #include "agent/run/plan.h"
+#include "agent/run/refusals.h"
 #include "base/log.h"
 #include "base/process.h"
 #include "base/result.h"
@@ -66,6 +66,7 @@ class Agent {
   Status Listen(const Config& config);
   Status MayServe(const Config& config);
   Status OpenControl();
+  void TellOfStateFolder() const;
   Status Reload();
   Status ReloadNow();
   void TakeFound();
@@ -140,6 +141,18 @@ Status Agent::Listen(const Config& config) {
   return Ok();
 }
 
+// What is kept nowhere is missing when it is wanted: said at the start, not then.
+void Agent::TellOfStateFolder() const {
+  if (env_.state_dir.empty())
+    return Log(LogLevel::kWarn, "agent", "no_state_folder",
+               "there is no state folder: queues, events and what was learnt are not kept; set state_dir.");
+  const FileAnswer answer = LookAtFolder(env_.state_dir);
+  if (answer.problem.empty()) return;
+  Log(LogLevel::kWarn, "agent", "state_folder",
+      "the state folder " + env_.state_dir + " cannot be used (" + answer.problem +
+          "): queues, events and what was learnt are not kept. " + answer.hint);
+}
+
 // Without a socket of its own choice the agent also runs where it may make none, or where another has it.
 Status Agent::OpenControl() {
   const std::string& asked = config_.Group("control").Text("socket");
@@ -165,6 +178,8 @@ Status Agent::Start() {
   env_.stats = &stats_;
   env_.events = &events_;
   env_.state_dir = StateDir(config_.Text("state_dir"));
+  if (options_.demo) env_.state_dir = DemoStateDir(env_.state_dir);
+  TellOfStateFolder();
   env_.demo = options_.demo;
   env_.nvml = &nvml_control_;
   if (faults_.Open()) nvml_control_.SetFaultFile(faults_.path());
@@ -309,7 +324,7 @@ void Agent::Stop() {
 int Agent::Run() {
   file_ = FindConfigFile(options_.config_file);
   LoadOutcome outcome = LoadConfig(*schema_, file_, options_.flags);
-  std::string report = outcome.Report();
+  std::string report = outcome.FullReport();
   if (!report.empty()) ::dprintf(STDERR_FILENO, "%s", report.c_str());
   if (!outcome.ok()) return 2;
   config_ = std::move(outcome.config);

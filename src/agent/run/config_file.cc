@@ -38,6 +38,7 @@ LoadOutcome LoadConfig(const Schema& schema, const std::string& file, const std:
   Sources sources;
   sources.environment = Environment();
   sources.flags = flags;
+  sources.expand = true;
   if (!file.empty()) {
     Result<std::string> text = ReadFile(file, kFileLimit);
     if (!text) {
@@ -69,6 +70,10 @@ std::string StateDir(const std::string& configured) {
   if (const char* home = ::getenv("HOME"); home && *home == '/')
     return std::string(home) + "/.local/state/gpulens";
   return {};
+}
+
+std::string DemoStateDir(const std::string& state_dir) {
+  return state_dir.empty() ? "" : state_dir + "/demo";
 }
 
 LogOptions LogOptionsFor(const Config& log) {

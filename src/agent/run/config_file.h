@@ -22,6 +22,10 @@ LoadOutcome LoadConfig(const Schema& schema, const std::string& file, const std:
 // nothing.
 std::string StateDir(const std::string& configured);
 
+// The folder of `agent --demo` below that one: what was simulated is never found among what was real. Empty
+// stays empty.
+std::string DemoStateDir(const std::string& state_dir);
+
 // What the group `log` says, where standard error goes.
 LogOptions LogOptionsFor(const Config& log);
 

@@ -100,6 +100,12 @@ std::vector<Finding> Probe(const Config& config, Env&) {
   return {{Finding::kFound, "programs", "heard at " + path, "", ""}};
 }
 
+void Check(const Config& config, ConfigFaults& faults) {
+  const std::string& path = config.Text("socket");
+  if (!path.empty() && (path.front() != '/' || path.back() == '/'))
+    faults.Refuse(config, "socket", "socket must be the full path of a file");
+}
+
 constexpr OptionSpec kOptions[] = {
     {.key = "socket",
      .fallback = {},
@@ -125,6 +131,7 @@ const CollectorSpec programs_collector{.name = "programs",
                                        .metrics = kMetrics,
                                        .scraped = true,
                                        .create = &Create,
-                                       .probe = &Probe};
+                                       .probe = &Probe,
+                                       .check = &Check};
 
 }  // namespace gpulens

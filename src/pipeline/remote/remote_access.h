@@ -13,8 +13,12 @@
 #include "net/client/http_url.h"
 #include "net/tls.h"
 #include "pipeline/config.h"
+#include "pipeline/config_check.h"
 
 namespace gpulens {
+
+// Which of the options of remote_options.h contradict each other, or cannot be sent. `url` is where they are for.
+void CheckRemote(const Config& remote, const HttpUrl& url, ConfigFaults& faults);
 
 // Not thread-safe; Refresh may wait for files, so it belongs on a worker.
 class RemoteAccess {
@@ -39,7 +43,7 @@ class RemoteAccess {
 
  private:
   RemoteAccess() = default;
-  Status SetPlain(const Config& remote, const Fields& fields);
+  void SetPlain(const Config& remote, const Fields& fields);
   Status RefreshSecret();
   Status RefreshTls();
 

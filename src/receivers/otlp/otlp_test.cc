@@ -308,7 +308,7 @@ TEST(MemoryLimiter, KeepsShareLessSpike) {
   clock.Advance(std::chrono::milliseconds(100));
   EXPECT_TRUE(limiter.HasRoom());
   EXPECT_TRUE(MemoryLimiter({}, clock, [] { return UINT64_MAX; }).HasRoom());
-  EXPECT_GT(MemoryLimiter::Resident(), 1u << 20);
+  EXPECT_GT(ResidentBytes(0, true), 1u << 20);
 }
 
 }  // namespace

@@ -9,6 +9,7 @@
 #include <gpulens/status.h>
 
 #include "pipeline/config.h"
+#include "pipeline/config_check.h"
 #include "wire/exposition/exposition_page.h"
 
 namespace gpulens {
@@ -41,6 +42,8 @@ struct SeriesRules {
   Gauges gauges = Gauges::kAuto;
   std::vector<Top> top;
 
+  // What is wrong with the group "series" of a target's options.
+  static void Check(const Config& target, ConfigFaults& faults);
   // Of the group "series" of a target's options. kInvalidArgument: they contradict each other.
   static Result<SeriesRules> Make(const Config& target);
 

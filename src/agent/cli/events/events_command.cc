@@ -43,7 +43,12 @@ std::string FindStore(const EventsOptions& options, std::string& error) {
     std::string service = std::string(kService) + "/" + std::string(kIncidentFile);
     if (!given && ::access(own.c_str(), F_OK) != 0 && ::access(service.c_str(), F_OK) == 0) folder = kService;
   }
-  return folder + "/" + std::string(kIncidentFile);
+  const std::string path = folder + "/" + std::string(kIncidentFile);
+  const std::string demo = DemoStateDir(folder) + "/" + std::string(kIncidentFile);
+  if (::access(path.c_str(), F_OK) == 0 || ::access(demo.c_str(), F_OK) != 0) return path;
+  ::dprintf(STDERR_FILENO, "SIMULATED: no agent has kept events in %s; these are of gpulens agent --demo.\n",
+            folder.c_str());
+  return demo;
 }
 
 bool FillFilter(const EventsOptions& options, IncidentStore::Filter& filter, std::string& error) {
