@@ -5,7 +5,9 @@
 #include <algorithm>
 
 #include "base/log.h"
+#include "base/process.h"
 #include "net/io_loop.h"
+#include "pipeline/agent_stats.h"
 #include "pipeline/events/event_desk.h"
 #include "pipeline/running_analyzer.h"
 
@@ -23,6 +25,16 @@ constexpr Duration kFirstLooks = std::chrono::milliseconds(250);
 void AddFrame(Snapshot& snapshot, Ref<const Frame> frame, Standing standing, bool overdue) {
   std::string_view source = frame->source;
   snapshot.frames.push_back({std::move(frame), source, standing, overdue});
+}
+
+// Of this process and the driver processes that `stats` (may be null) knows. What they share is counted once.
+uint64_t MemoryOfAllProcesses(const AgentStats* stats) {
+  uint64_t bytes = ResidentBytes(0, true);
+  if (!stats) return bytes;
+  for (const int32_t pid : {stats->nvml_driver_pid.load(), stats->amdsmi_driver_pid.load()}) {
+    if (pid > 0) bytes += ResidentBytes(pid, false);
+  }
+  return bytes;
 }
 
 Duration Grace(Duration interval) { return std::min(interval / 2, kLongestGrace); }

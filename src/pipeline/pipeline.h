@@ -13,10 +13,10 @@
 #include <thread>
 #include <vector>
 
+#include "base/run/memory_watch.h"
 #include "base/workers.h"
 #include "pipeline/enrich/enricher_set.h"
 #include "pipeline/instance.h"
-#include "pipeline/memory_watch.h"
 #include "pipeline/overlap/gpu_overlap.h"
 #include "pipeline/receive/otlp_fan.h"
 #include "pipeline/scheduler.h"

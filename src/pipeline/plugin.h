@@ -19,7 +19,6 @@
 #include "core/frame.h"
 #include "core/frame_writer.h"
 #include "pipeline/config.h"
-#include "pipeline/config_check.h"
 
 namespace gpulens {
 
@@ -34,8 +33,7 @@ struct AgentStats;
 struct DeliveryStats;
 class SnapshotHub;
 
-// How many values Code has: errors are counted by code.
-inline constexpr size_t kCodes = 8;
+inline constexpr size_t kCodes = 8;  // values of Code: errors are counted by it
 
 // All that a plugin may touch. Outlives every plugin. What a member points to says itself from
 // which threads it may be used; null members do not exist in this program (no network in `collect`
@@ -154,8 +152,7 @@ struct CollectorSpec {
   Result<std::unique_ptr<Collector>> (*create)(const Config& config, Env& env) = nullptr;
   // Looks, without side effects, whether what the collector needs is here.
   std::vector<Finding> (*probe)(const Config& config, Env& env) = nullptr;
-  // Of the collector's whole part of the configuration, targets included.
-  ConfigCheck check = nullptr;
+  ConfigCheck check = nullptr;  // of its whole part, targets included
 };
 
 struct AnalyzerSpec {

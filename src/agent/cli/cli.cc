@@ -1,6 +1,5 @@
 #include "agent/cli/cli.h"
 
-#include <fcntl.h>
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
@@ -16,7 +15,7 @@
 #include "agent/cli/cli_texts.h"
 #include "agent/cli/collect/aliases.h"
 #include "agent/cli/collect/collect_command.h"
-#include "agent/cli/collect/engine_target.h"
+#include "agent/cli/collect/older_options.h"
 #include "agent/cli/config_command.h"
 #include "agent/cli/doctor_command.h"
 #include "agent/cli/driver_command.h"
@@ -39,17 +38,6 @@
 
 namespace gpulens {
 namespace {
-
-std::string TargetNames() {
-  std::string out;
-  for (const CollectorSpec* spec : AllCollectors()) out += (out.empty() ? "" : " ") + std::string(spec->name);
-  out += "; or an analyzer:";
-  for (const AnalyzerSpec* spec : AllAnalyzers()) out += " " + std::string(spec->name);
-  if (!FindCollector(kEnginesCollector)) return out;
-  out += "; or an LLM engine:";
-  for (std::string_view engine : EngineNames()) out += " " + std::string(engine);
-  return out;
-}
 
 constexpr std::string_view kCommands[] = {"agent",  "bench",   "capture", "check",  "collect",   "config",
                                           "doctor", "driver",  "engines", "events", "exp",       "fake",
@@ -77,24 +65,10 @@ std::string Help() {
   return text.insert(at, line + "\n");
 }
 
-// Commands of other projects that a reader may look for, and what is here in their place.
-struct MissingCommand {
-  std::string_view name, instead;
-};
-constexpr MissingCommand kMissing[] = {
-    {"cost_monitor", "costs of GPUs and tokens are not computed yet; power and energy: gpulens nvml_monitor"},
-    {"nccl_monitor",
-     "logs of NCCL are not read yet; NVLink and InfiniBand: gpulens nvml_monitor, gpulens "
-     "collect host"},
-};
-
 // A word that is no command gets the right one.
 int NoCommand(std::string_view word) {
-  for (const MissingCommand& missing : kMissing) {
-    if (missing.name != word) continue;
-    ::dprintf(STDERR_FILENO, "gpulens: there is no %.*s in this version: %.*s\n",
-              static_cast<int>(word.size()), word.data(), static_cast<int>(missing.instead.size()),
-              missing.instead.data());
+  if (std::string instead = InsteadOfCommand(word); !instead.empty()) {
+    ::dprintf(STDERR_FILENO, "gpulens: %s\n", instead.c_str());
     return 2;
   }
   std::vector<std::string_view> names = CommandNames();
@@ -164,7 +138,8 @@ void AddAgent(CLI::App& app, CommandLine& line) {
 
 void AddCollect(CLI::App& app, CommandLine& line) {
   CLI::App* collect = app.add_subcommand("collect", "Run one collector once or in a loop; needs no agent.");
-  collect->add_option("COLLECTOR", line.collect.target, TargetNames());
+  collect->add_option("COLLECTOR", line.collect.target,
+                      "A collector, an analyzer or an LLM engine, see below");
   collect->add_flag("--list", line.list, "What there is to collect, and what of it is here");
   collect->add_flag("--once", line.collect.once, "One run; rates come from two readings one interval apart");
   collect->add_option("--interval", line.collect.interval, "How often; default: the collector's own")
@@ -182,7 +157,7 @@ void AddCollect(CLI::App& app, CommandLine& line) {
   collect->add_flag("--json", line.collect.json, "JSON instead of a table");
   collect->add_flag("--demo", line.collect.demo, "Simulated GPUs");
   collect->add_flag("--strict", line.collect.strict, "Exit 1 when a reading is stale or rejected");
-  collect->footer(kCollectFooter);
+  collect->footer(TargetNames() + kCollectFooter);
   collect->callback([&line] {
     if (line.list) {
       line.code = ListCollectors(line.collect.config_file, line.collect.demo);
@@ -296,51 +271,6 @@ void AddDriver(CLI::App& app, CommandLine& line) {
       ->type_name("D");
   add("resume", "Start it again now.");
   add("status", "Whether it runs or is released.");
-}
-
-// What the l9gpu project has before its commands: `-d`, `--detach` and `--config FILE`. They are taken out,
-// and the file is put behind the command.
-struct LeadingOptions {
-  std::vector<std::string> arguments;  // without the program's name
-  bool detach = false;
-};
-
-LeadingOptions TakeLeadingOptions(int argc, char** argv) {
-  LeadingOptions out;
-  std::string file;
-  int at = 1;
-  for (; at < argc; ++at) {
-    const std::string_view word = argv[at];
-    if (word == "-d" || word == "--detach") out.detach = true;
-    else if (word == "--config" && at + 1 < argc) file = argv[++at];
-    else if (word.starts_with("--config=")) file = word.substr(word.find('=') + 1);
-    else break;
-  }
-  out.arguments.assign(argv + at, argv + argc);
-  if (!file.empty() && !out.arguments.empty()) {
-    // The backfill's options belong to the command below it.
-    const bool deeper = out.arguments[0] == "sacct_backfill" && out.arguments.size() > 1;
-    out.arguments.insert(out.arguments.begin() + (deeper ? 2 : 1), {"--config", file});
-  }
-  return out;
-}
-
-// Goes on in the background, in a session of its own. False in the process that was started: it is done.
-bool Detach() {
-  const pid_t child = ::fork();
-  if (child < 0) {
-    ::dprintf(STDERR_FILENO, "gpulens: --detach: no process could be started; going on as it is\n");
-    return true;
-  }
-  if (child > 0) return false;
-  ::setsid();
-  // A terminal that is closed ends nothing here, and is written to no more.
-  const int nothing = ::open("/dev/null", O_RDWR | O_CLOEXEC);
-  ::dup2(nothing, STDIN_FILENO);
-  for (int fd : {STDOUT_FILENO, STDERR_FILENO}) {
-    if (::isatty(fd)) ::dup2(nothing, fd);
-  }
-  return true;
 }
 
 }  // namespace

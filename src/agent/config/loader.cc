@@ -63,6 +63,24 @@ Spot SpotOf(const Origin& origin, const SourceText& source) {
   return {source.name().empty() ? "configuration" : source.name(), 0, 0, 1, {}, 0};
 }
 
+// A no-break space looks like a blank and is a letter: "key: value" is then one text.
+void WarnOfBlanks(const SourceText& source, std::vector<std::string>& warnings) {
+  constexpr std::string_view kBlank = "\xC2\xA0";
+  for (int line = 1; line <= source.lines(); ++line) {
+    const std::string_view text = source.Line(line);
+    const size_t at = text.find(kBlank);
+    if (at == text.npos) continue;
+    const size_t before = text.find_last_not_of(' ', at == 0 ? 0 : at - 1);
+    const bool indents = text.substr(0, at).find_first_not_of(' ') == text.npos;
+    if (!indents &&
+        (before == text.npos || (text[before] != ':' && text[before] != '-' && text[before] != ',')))
+      continue;
+    warnings.push_back(source.name() + ":" + std::to_string(line) +
+                       ": a no-break space (U+00A0) stands where a blank belongs");
+    return;
+  }
+}
+
 // What the plugins that are on refuse of their parts.
 void CheckPlugins(const Schema& schema, const Config& config, const SourceText& source, Problems& problems) {
   for (const PluginSchema& plugin : schema.plugins()) {
@@ -101,6 +119,7 @@ LoadOutcome Load(const Schema& schema, const Sources& sources) {
   Validate(outcome.config, shared.spots, sources.look, problems);
   CheckPlugins(schema, outcome.config, source, problems);
   WarnOfPlaces(outcome.config, sources, outcome.warnings);
+  if (problems.count() > 0) WarnOfBlanks(source, outcome.warnings);
   outcome.errors = problems.Shown(&source);
   outcome.error_count = problems.count();
   outcome.error_files = problems.Files();

@@ -14,7 +14,6 @@
 
 #include "base/clock.h"
 #include "pipeline/config.h"
-#include "pipeline/config_check.h"
 
 namespace gpulens {
 

@@ -43,6 +43,8 @@ void Walk::CheckKeys(const OptionSpec& group, const YamlNode& node, const std::s
   std::vector<std::string_view> allowed = KeysOf(group.children);
   for (const YamlNode::Member& member : node.members) {
     if (std::find(allowed.begin(), allowed.end(), member.key) != allowed.end()) continue;
+    // A place for anchors, as Compose has it.
+    if (path.empty() && member.key.starts_with("x-")) continue;
     if (shared_.problems.full()) {
       AddAt(member.key_span, {});
       continue;

@@ -66,7 +66,6 @@ class Agent {
   Status Listen(const Config& config);
   Status MayServe(const Config& config);
   Status OpenControl();
-  void TellOfStateFolder() const;
   Status Reload();
   Status ReloadNow();
   void TakeFound();
@@ -141,18 +140,6 @@ Status Agent::Listen(const Config& config) {
   return Ok();
 }
 
-// What is kept nowhere is missing when it is wanted: said at the start, not then.
-void Agent::TellOfStateFolder() const {
-  if (env_.state_dir.empty())
-    return Log(LogLevel::kWarn, "agent", "no_state_folder",
-               "there is no state folder: queues, events and what was learnt are not kept; set state_dir.");
-  const FileAnswer answer = LookAtFolder(env_.state_dir);
-  if (answer.problem.empty()) return;
-  Log(LogLevel::kWarn, "agent", "state_folder",
-      "the state folder " + env_.state_dir + " cannot be used (" + answer.problem +
-          "): queues, events and what was learnt are not kept. " + answer.hint);
-}
-
 // Without a socket of its own choice the agent also runs where it may make none, or where another has it.
 Status Agent::OpenControl() {
   const std::string& asked = config_.Group("control").Text("socket");
@@ -179,7 +166,7 @@ Status Agent::Start() {
   env_.events = &events_;
   env_.state_dir = StateDir(config_.Text("state_dir"));
   if (options_.demo) env_.state_dir = DemoStateDir(env_.state_dir);
-  TellOfStateFolder();
+  TellOfStateFolder(env_.state_dir);
   env_.demo = options_.demo;
   env_.nvml = &nvml_control_;
   if (faults_.Open()) nvml_control_.SetFaultFile(faults_.path());

@@ -76,6 +76,17 @@ std::string DemoStateDir(const std::string& state_dir) {
   return state_dir.empty() ? "" : state_dir + "/demo";
 }
 
+void TellOfStateFolder(const std::string& folder) {
+  if (folder.empty())
+    return Log(LogLevel::kWarn, "agent", "no_state_folder",
+               "there is no state folder: queues, events and what was learnt are not kept; set state_dir.");
+  const FileAnswer answer = LookAtFolder(folder);
+  if (answer.problem.empty()) return;
+  Log(LogLevel::kWarn, "agent", "state_folder",
+      "the state folder " + folder + " cannot be used (" + answer.problem +
+          "): queues, events and what was learnt are not kept. " + answer.hint);
+}
+
 LogOptions LogOptionsFor(const Config& log) {
   LogOptions options;
   const std::string& format = log.Text("format");

@@ -26,6 +26,9 @@ std::string StateDir(const std::string& configured);
 // stays empty.
 std::string DemoStateDir(const std::string& state_dir);
 
+// Logs that nothing can be kept in `folder`: what is kept nowhere is missing when it is wanted.
+void TellOfStateFolder(const std::string& folder);
+
 // What the group `log` says, where standard error goes.
 LogOptions LogOptionsFor(const Config& log);
 

@@ -13,7 +13,6 @@
 #include "net/client/http_url.h"
 #include "net/tls.h"
 #include "pipeline/config.h"
-#include "pipeline/config_check.h"
 
 namespace gpulens {
 

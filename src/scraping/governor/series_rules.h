@@ -9,7 +9,6 @@
 #include <gpulens/status.h>
 
 #include "pipeline/config.h"
-#include "pipeline/config_check.h"
 #include "wire/exposition/exposition_page.h"
 
 namespace gpulens {

@@ -243,7 +243,35 @@ std::string Presence(const CollectorSpec& spec, const Config& config, Env& env) 
   return why.empty() ? "not configured" : why;
 }
 
+// "analyzers   a b c", in lines of 78 columns.
+void AppendNames(std::string& out, std::string_view noun, const std::vector<std::string_view>& names) {
+  constexpr size_t kIndent = 14, kWidth = 78;
+  out += "\n  " + std::string(noun);
+  size_t column = 2 + noun.size();
+  for (std::string_view name : names) {
+    const bool begins = name.data() == names.front().data();
+    if (!begins && column + 1 + name.size() > kWidth) {
+      out += '\n';
+      column = 0;
+    }
+    const size_t blanks = column < kIndent ? kIndent - column : 1;
+    out.append(blanks, ' ') += name;
+    column += blanks + name.size();
+  }
+}
+
 }  // namespace
+
+std::string TargetNames() {
+  std::vector<std::string_view> collectors, analyzers;
+  for (const CollectorSpec* spec : AllCollectors()) collectors.push_back(spec->name);
+  for (const AnalyzerSpec* spec : AllAnalyzers()) analyzers.push_back(spec->name);
+  std::string out = "\nCOLLECTOR is one of these; what of it is here: gpulens collect --list";
+  AppendNames(out, "collectors", collectors);
+  AppendNames(out, "analyzers", analyzers);
+  if (FindCollector(kEnginesCollector)) AppendNames(out, "engines", EngineNames());
+  return out + "\n";
+}
 
 int ListCollectors(const std::string& config_file, bool demo) {
   std::unique_ptr<Schema> schema = MakeSchema();

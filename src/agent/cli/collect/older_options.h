@@ -30,6 +30,20 @@ inline constexpr std::string_view kMetricsFile = "metrics.jsonl";
 // The option `key` of a table, through groups: "tls.ca_file"; null when there is none.
 const OptionSpec* FindOption(std::span<const OptionSpec> options, std::string_view key);
 
+// What is to be said of a command of older tools that is not here; empty for any other word.
+std::string InsteadOfCommand(std::string_view word);
+
+// What the l9gpu project has before its commands: `-d`, `--detach` and `--config FILE`. They are taken out,
+// and the file is put behind the command.
+struct LeadingOptions {
+  std::vector<std::string> arguments;  // without the program's name
+  bool detach = false;
+};
+LeadingOptions TakeLeadingOptions(int argc, char** argv);
+
+// Goes on in the background, in a session of its own. False in the process that was started: it is done.
+bool Detach();
+
 // An option of older tools that has no meaning here, and why.
 struct IgnoredOption {
   const char* option;

@@ -11,8 +11,6 @@
 
 namespace gpulens {
 
-struct AgentStats;
-
 // Thread-safe.
 class MemoryWatch {
  public:
@@ -38,8 +36,5 @@ class MemoryWatch {
   std::mutex looking_;  // guards what follows
   int64_t trimmed_ns_ = INT64_MIN;
 };
-
-// Of this process and the driver processes that `stats` (may be null) knows. What they share is counted once.
-uint64_t MemoryOfAllProcesses(const AgentStats* stats);
 
 }  // namespace gpulens

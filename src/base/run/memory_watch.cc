@@ -1,12 +1,10 @@
-#include "pipeline/memory_watch.h"
+#include "base/run/memory_watch.h"
 
 #include <malloc.h>
 
 #include <string>
 
 #include "base/log.h"
-#include "base/process.h"
-#include "pipeline/agent_stats.h"
 
 namespace gpulens {
 namespace {
@@ -49,15 +47,6 @@ void MemoryWatch::Look(int64_t now) {
     Log(LogLevel::kWarn, "agent", "memory_limit",
         MiB(used) + " are in use, limits.memory is " + MiB(limit_) +
             ": further series of pages and programs are refused, and counted.");
-}
-
-uint64_t MemoryOfAllProcesses(const AgentStats* stats) {
-  uint64_t bytes = ResidentBytes(0, true);
-  if (!stats) return bytes;
-  for (const int32_t pid : {stats->nvml_driver_pid.load(), stats->amdsmi_driver_pid.load()}) {
-    if (pid > 0) bytes += ResidentBytes(pid, false);
-  }
-  return bytes;
 }
 
 }  // namespace gpulens
