@@ -228,6 +228,15 @@ class OneNode(unittest.TestCase):
         self.assertEqual(jobs[self.waiting]["slurm.job.state"], "PENDING")
         self.assertNotIn("slurm.job.start_time", jobs[self.waiting])
 
+    def test_jobs_and_nodes_in_files_of_their_own(self):
+        with tempfile.TemporaryDirectory() as folder:
+            jobs, nodes = pathlib.Path(folder, "jobs.jsonl"), pathlib.Path(folder, "nodes.jsonl")
+            done = self.run_command("slurm_job_monitor", "--once", "--sink", "file", "-o", f"job_file_path={jobs}",
+                                    "-o", f"node_file_path={nodes}")
+            self.assertEqual(done.returncode, 0, done.stderr)
+            for path, name in ((jobs, "slurm.job"), (nodes, "slurm.node")):
+                self.assertEqual({json.loads(line)["name"] for line in path.read_text().splitlines()}, {name})
+
     def test_a_waiting_array_counts_as_its_tasks_and_one_turn_does_not_wait_for_a_second_one(self):
         array = self.node.submit("--gres=gpu:4", "-J", "array", "--array=0-19")
         try:

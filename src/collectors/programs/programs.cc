@@ -45,8 +45,12 @@ class Programs final : public Collector {
       Log(LogLevel::kInfo, "programs", "listening", "programs are heard at " + path_);
       return Ok();
     }
+    // Where another agent has the socket, programs are heard there and not here.
+    const bool taken = opened.error().detail.find("in use") != std::string::npos;
     if (why_.ok())
-      Log(LogLevel::kInfo, "programs", "no_socket", "programs are not heard: " + opened.error().detail);
+      Log(taken ? LogLevel::kWarn : LogLevel::kInfo, "programs", "no_socket",
+          "programs are not heard: " + opened.error().detail +
+              (taken ? "; collectors.programs.socket names another one" : ""));
     why_ = opened.error();
     return why_;
   }
