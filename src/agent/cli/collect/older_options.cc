@@ -44,12 +44,11 @@ SinkOption SinkOptionOf(const SinkSpec& sink, std::string_view given, std::strin
 
 std::string InsteadOfCommand(std::string_view word) {
   if (word == "cost_monitor")
-    return "there is no cost_monitor in this version: costs of GPUs and tokens are not computed yet; power "
-           "and "
-           "energy: gpulens nvml_monitor";
+    return "there is no cost_monitor in this version: costs of GPUs and tokens are not computed yet; "
+           "power and energy: gpulens nvml_monitor";
   if (word == "nccl_monitor")
-    return "there is no nccl_monitor in this version: logs of NCCL are not read yet; NVLink and InfiniBand: "
-           "gpulens nvml_monitor, gpulens collect host";
+    return "there is no nccl_monitor in this version: logs of NCCL are not read yet; NVLink and "
+           "InfiniBand: gpulens nvml_monitor, gpulens collect host";
   return {};
 }
 
