@@ -159,7 +159,7 @@ TEST_F(PluginContract, AnalyzersWriteRowsOfTheCatalogueThatTheySayTheyWrite) {
     ManualClock clock;
     EveryRow rows;
     SeriesTable table;
-    FrameWriter writer(table, seconds(10), spec->name);
+    FrameWriter writer(table, seconds(10), std::string(spec->name));
     for (int tick = 0; tick < 3; ++tick) {
       clock.Advance(seconds(1));
       const Ref<Snapshot> snapshot = rows.Tick(clock.Now());
