@@ -16,7 +16,8 @@
 
 namespace gpulens {
 
-// Which of the options of remote_options.h contradict each other, or cannot be sent. `url` is where they are for.
+// Which of the options of remote_options.h contradict each other, or cannot be sent. `url` is where they are
+// for.
 void CheckRemote(const Config& remote, const HttpUrl& url, ConfigFaults& faults);
 
 // Not thread-safe; Refresh may wait for files, so it belongs on a worker.
