@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/process.h"
 #include "base/result.h"
 #include "base/text.h"
 

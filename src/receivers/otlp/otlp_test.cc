@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "base/clock.h"
+#include "base/process.h"
 #include "net/address.h"
 #include "net/io_loop.h"
 #include "net/testing/test_client.h"
