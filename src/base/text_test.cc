@@ -125,6 +125,9 @@ TEST(NearestWord, FindsWhatWasMeant) {
   EXPECT_EQ(NearestWord("lsiten", kWords), "listen");
   EXPECT_EQ(NearestWord("tll", kWords), "ttl");
   EXPECT_EQ(NearestWord("interval", kWords), "interval");
+  constexpr std::string_view kShort[] = {"url", "name", "true"};
+  EXPECT_EQ(NearestWord("ulr", kShort), "url") << "two letters that changed places are one mistake";
+  EXPECT_EQ(NearestWord("ture", kShort), "true");
 }
 
 TEST(NearestWord, NothingWhenNoneIsNear) {

@@ -86,9 +86,8 @@ inline constexpr EventDesc kEventGpuHealthChange{"gpu.health.change", "The healt
                                                  row::kKeys<"gpu.health.state", "gpu.health.reason">,
                                                  EventSeverity::kWarning};
 inline constexpr EventDesc kEventGpuProcessEnd{
-    "gpu.process.end", "A process left the GPU, with its peak memory and energy.",
-    row::kKeys<"process.pid", "process.executable.name", "process.owner", "gpu.process.memory.peak",
-               "gpu.process.energy">,
+    "gpu.process.end", "A process left the GPU, with its peak memory.",
+    row::kKeys<"process.pid", "process.executable.name", "process.owner", "gpu.process.memory.peak">,
     EventSeverity::kInfo};
 inline constexpr EventDesc kEventHostOomKill{
     "host.oom_kill", "The kernel killed a process because memory ran out.",

@@ -81,22 +81,11 @@ inline constexpr MetricDesc kSelfProgramsPoints =
     row::Counter("gpulens.programs.points", "{point}", "Points that programs sent, by what became of them.",
                  row::kKeys<"result">);
 
-inline constexpr MetricDesc kSelfHttpRequests = row::Counter(
-    "gpulens.http.requests", "{request}", "HTTP requests answered.", row::kKeys<"handler", "code">);
-inline constexpr MetricDesc kSelfHttpDuration =
-    row::Histogram("gpulens.http.duration", "s", "Time to answer a request.", row::kKeys<"handler">);
-inline constexpr MetricDesc kSelfHttpResponseSize = row::Gauge(
-    "gpulens.http.response.size", "By", "Size of the last answer, unpacked.", row::kKeys<"handler">);
 inline constexpr MetricDesc kSelfHttpConnections =
     row::UpDown("gpulens.http.connections", "{connection}", "Open connections.", row::kKeys<"listener">);
 inline constexpr MetricDesc kSelfHttpRefused =
     row::Counter("gpulens.http.refused", "{connection}", "Connections and requests refused.",
                  row::kKeys<"listener", "reason">);
-inline constexpr MetricDesc kSelfWebsocketFrames =
-    row::Counter("gpulens.websocket.frames", "{frame}",
-                 "WebSocket frames sent, and dropped for slow clients.", row::kKeys<"result">);
-inline constexpr MetricDesc kSelfWebsocketDisconnects = row::Counter(
-    "gpulens.websocket.disconnects", "{client}", "WebSocket clients gone, by reason.", row::kKeys<"reason">);
 
 // All rows of this header, in the order in which people should read them.
 inline constexpr const MetricDesc* kSelfIoRows[] = {
@@ -130,13 +119,8 @@ inline constexpr const MetricDesc* kSelfIoRows[] = {
     &kSelfReceiverReceived,
     &kSelfPrograms,
     &kSelfProgramsPoints,
-    &kSelfHttpRequests,
-    &kSelfHttpDuration,
-    &kSelfHttpResponseSize,
     &kSelfHttpConnections,
     &kSelfHttpRefused,
-    &kSelfWebsocketFrames,
-    &kSelfWebsocketDisconnects,
 };
 
 }  // namespace gpulens

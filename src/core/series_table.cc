@@ -37,6 +37,7 @@ std::string_view SeriesRefusalName(SeriesRefusal refusal) noexcept {
     case SeriesRefusal::kLimit: return "limit";
     case SeriesRefusal::kDuplicate: return "duplicate";
     case SeriesRefusal::kInvalidName: return "invalid_name";
+    case SeriesRefusal::kMemory: return "memory";
   }
   return "unknown";
 }
@@ -123,6 +124,7 @@ Series SeriesTable::Declare(const MetricDesc& desc, const EntityRef& entity, con
   AttributeSet attributes = Resolve(entity, extra);
   if (Known(desc, attributes)) return Refuse(SeriesRefusal::kDuplicate);
   if (live_ >= options_.limit) return Refuse(SeriesRefusal::kLimit);
+  if (options_.has_room && !options_.has_room()) return Refuse(SeriesRefusal::kMemory);
   if (options_.budget && !options_.budget->Take()) return Refuse(SeriesRefusal::kLimit);
   uint32_t slot = TakeSlot(form.shape ? form.shape->cells() : 1);
   SeriesInfo& info = Mutable(slot);

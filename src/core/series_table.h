@@ -26,8 +26,8 @@ struct Series {
 };
 
 // Why a declaration was refused.
-enum class SeriesRefusal : uint8_t { kLimit, kDuplicate, kInvalidName };
-inline constexpr size_t kSeriesRefusals = 3;
+enum class SeriesRefusal : uint8_t { kLimit, kDuplicate, kInvalidName, kMemory };
+inline constexpr size_t kSeriesRefusals = 4;
 std::string_view SeriesRefusalName(SeriesRefusal refusal) noexcept;
 
 // The number of series over all tables, against one limit. Thread-safe.
@@ -49,9 +49,11 @@ class SeriesTable {
   struct Options {
     SeriesBudget* budget = nullptr;  // null: no common limit
     uint32_t limit = UINT32_MAX;     // of this table alone
+    // Whether there is memory for one more; asked at each declaration. Empty: there always is.
+    std::function<bool()> has_room = {};
     // Attributes that enrichers know of an entity, all that follows from its parents included; laid under its
     // own. Parents are not asked for: a process on a GPU may belong to another than the GPU. May be empty.
-    std::function<AttributeSet(const Entity&)> describe;
+    std::function<AttributeSet(const Entity&)> describe = {};
   };
   // How a series begins and is formed; the default fits a gauge and a counter of unknown start.
   struct Form {
@@ -96,6 +98,10 @@ class SeriesTable {
   uint32_t cells() const noexcept { return cells_; }
   uint32_t size() const noexcept { return live_; }
   uint64_t refused(SeriesRefusal why) const noexcept { return refused_[static_cast<size_t>(why)]; }
+  // By a limit of series or of memory.
+  uint64_t refused_for_room() const noexcept {
+    return refused(SeriesRefusal::kLimit) + refused(SeriesRefusal::kMemory);
+  }
 
  private:
   struct FreeSlots {

@@ -13,6 +13,7 @@
 #include <thread>
 #include <vector>
 
+#include "base/run/memory_watch.h"
 #include "base/workers.h"
 #include "pipeline/enrich/enricher_set.h"
 #include "pipeline/instance.h"
@@ -127,6 +128,7 @@ class Pipeline {
   Workers& workers_;
   SnapshotHub& hub_;
   SeriesBudget& budget_;
+  MemoryWatch memory_;
   EnricherSet enrichers_;
   std::function<void(const Ref<const Snapshot>&)> listener_;
 

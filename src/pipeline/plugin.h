@@ -33,8 +33,7 @@ struct AgentStats;
 struct DeliveryStats;
 class SnapshotHub;
 
-// How many values Code has: errors are counted by code.
-inline constexpr size_t kCodes = 8;
+inline constexpr size_t kCodes = 8;  // values of Code: errors are counted by it
 
 // All that a plugin may touch. Outlives every plugin. What a member points to says itself from
 // which threads it may be used; null members do not exist in this program (no network in `collect`
@@ -154,6 +153,7 @@ struct CollectorSpec {
   Result<std::unique_ptr<Collector>> (*create)(const Config& config, Env& env) = nullptr;
   // Looks, without side effects, whether what the collector needs is here.
   std::vector<Finding> (*probe)(const Config& config, Env& env) = nullptr;
+  ConfigCheck check = nullptr;  // of its whole part, targets included
 };
 
 struct AnalyzerSpec {
@@ -194,6 +194,8 @@ struct SinkSpec {
   bool on_by_default = false;
   std::span<const OptionSpec> options = {};
   Result<std::unique_ptr<Sink>> (*create)(const Config& config, Env& env) = nullptr;
+  ConfigCheck check = nullptr;
+  bool takes_received = false;  // passes on what receivers take in: what it makes is an OtlpTaker
 };
 
 }  // namespace gpulens

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/process.h"
 #include "base/result.h"
 #include "base/text.h"
 
@@ -108,7 +109,7 @@ OtlpIntake::OtlpIntake(Options options, const ReceiverContext& context)
       book_(context.describer, context.env.latest),
       identity_(options_.identity, book_, clock_),
       flight_(std::make_shared<OtlpFlight>()),
-      memory_(options_.memory, clock_, &MemoryLimiter::Resident) {
+      memory_(options_.memory, clock_, [] { return ResidentBytes(0, true); }) {
   KeepFreedMemory();
   for (std::string_view way : options_.ways) flight_->ways.push_back({way, {}, 0});
   for (size_t i = 0; i < kOtlpSignals; ++i)

@@ -203,10 +203,10 @@ void PageSeries::RetryRefused(SeriesTable& table) {
       refused_.push_back(id);
       continue;
     }
-    uint64_t limited = table.refused(SeriesRefusal::kLimit);
+    uint64_t limited = table.refused_for_room();
     entries_[id].refused = 0;
     Declare(id, table);
-    full = table.refused(SeriesRefusal::kLimit) != limited;
+    full = table.refused_for_room() != limited;
   }
 }
 

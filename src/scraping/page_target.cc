@@ -79,6 +79,17 @@ Result<HttpUrl> TargetUrl(const Config& target) {
   return url;
 }
 
+void CheckTarget(const Config& target, ConfigFaults& faults) {
+  if (target.Text("url").empty()) return;  // the loader says that it is missing
+  if (const auto url = TargetUrl(target)) CheckRemote(target, *url, faults);
+  else faults.Refuse(target, "url", url.error());
+  SeriesRules::Check(target, faults);
+}
+
+void CheckTargets(const Config& collector, ConfigFaults& faults) {
+  for (const Config& target : collector.Groups("targets")) CheckTarget(target, faults);
+}
+
 EntityRef TargetEntity(const Config& target, std::string_view name) {
   std::vector<AttributeSet::Attribute> attributes;
   for (const auto& [key, value] : target.TextMap("attributes")) {

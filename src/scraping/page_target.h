@@ -40,6 +40,10 @@ Result<HttpUrl> TargetUrl(const Config& target);
 // Whom its own families speak of: the attributes of the configuration, and `name` as target.
 EntityRef TargetEntity(const Config& target, std::string_view name);
 
+// What is wrong with one target, and with each of the `targets` of a collector.
+void CheckTarget(const Config& target, ConfigFaults& faults);
+void CheckTargets(const Config& collector, ConfigFaults& faults);
+
 // What `gpulens doctor` says of the `targets` of a collector; `example` is a line of configuration with one.
 std::vector<Finding> ProbeTargets(const Config& config, std::string_view collector, std::string_view example);
 

@@ -22,7 +22,7 @@ class PageRig {
   explicit PageRig(uint32_t limit = UINT32_MAX, AttributeSet target = {{"target", std::string_view("t")}},
                    const ExpositionLimits& limits = {}, bool honor_timestamps = true)
       : page(limits, honor_timestamps),
-        table(SeriesTable::Options{nullptr, limit, {}}),
+        table(SeriesTable::Options{.limit = limit}),
         writer(table, std::chrono::seconds(30), "scrape/t"),
         series(page, MakeRef<Entity>("target", std::move(target))) {}
 

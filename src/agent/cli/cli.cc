@@ -15,7 +15,7 @@
 #include "agent/cli/cli_texts.h"
 #include "agent/cli/collect/aliases.h"
 #include "agent/cli/collect/collect_command.h"
-#include "agent/cli/collect/engine_target.h"
+#include "agent/cli/collect/older_options.h"
 #include "agent/cli/config_command.h"
 #include "agent/cli/doctor_command.h"
 #include "agent/cli/driver_command.h"
@@ -39,17 +39,6 @@
 
 namespace gpulens {
 namespace {
-
-std::string TargetNames() {
-  std::string out;
-  for (const CollectorSpec* spec : AllCollectors()) out += (out.empty() ? "" : " ") + std::string(spec->name);
-  out += "; or an analyzer:";
-  for (const AnalyzerSpec* spec : AllAnalyzers()) out += " " + std::string(spec->name);
-  if (!FindCollector(kEnginesCollector)) return out;
-  out += "; or an LLM engine:";
-  for (std::string_view engine : EngineNames()) out += " " + std::string(engine);
-  return out;
-}
 
 constexpr std::string_view kCommands[] = {"agent",  "bench",   "capture", "check",  "collect",   "config",
                                           "doctor", "driver",  "engines", "events", "exp",       "fake",
@@ -79,6 +68,10 @@ std::string Help() {
 
 // A word that is no command gets the right one.
 int NoCommand(std::string_view word) {
+  if (std::string instead = InsteadOfCommand(word); !instead.empty()) {
+    ::dprintf(STDERR_FILENO, "gpulens: %s\n", instead.c_str());
+    return 2;
+  }
   std::vector<std::string_view> names = CommandNames();
   std::string_view nearest = NearestWord(word, names);
   std::string text = "gpulens: no command \"";
@@ -146,7 +139,8 @@ void AddAgent(CLI::App& app, CommandLine& line) {
 
 void AddCollect(CLI::App& app, CommandLine& line) {
   CLI::App* collect = app.add_subcommand("collect", "Run one collector once or in a loop; needs no agent.");
-  collect->add_option("COLLECTOR", line.collect.target, TargetNames());
+  collect->add_option("COLLECTOR", line.collect.target,
+                      "A collector, an analyzer or an LLM engine, see below");
   collect->add_flag("--list", line.list, "What there is to collect, and what of it is here");
   collect->add_flag("--once", line.collect.once, "One run; rates come from two readings one interval apart");
   collect->add_option("--interval", line.collect.interval, "How often; default: the collector's own")
@@ -164,7 +158,7 @@ void AddCollect(CLI::App& app, CommandLine& line) {
   collect->add_flag("--json", line.collect.json, "JSON instead of a table");
   collect->add_flag("--demo", line.collect.demo, "Simulated GPUs");
   collect->add_flag("--strict", line.collect.strict, "Exit 1 when a reading is stale or rejected");
-  collect->footer(kCollectFooter);
+  collect->footer(TargetNames() + kCollectFooter);
   collect->callback([&line] {
     if (line.list) {
       line.code = ListCollectors(line.collect.config_file, line.collect.demo);
@@ -254,7 +248,8 @@ void AddEvents(CLI::App& app, CommandLine& line) {
 }
 
 void AddConfig(CLI::App& app, CommandLine& line) {
-  CLI::App* config = app.add_subcommand("config", "Check, print and explain the configuration.");
+  CLI::App* config =
+      app.add_subcommand("config", "Check the configuration, print it, and print every key there is.");
   config->require_subcommand(1);
   CLI::App* check = config->add_subcommand("check", "Say what is wrong with it, or that it is good.");
   CLI::App* print = config->add_subcommand("print", "Every value in force, with where it comes from.");
@@ -321,7 +316,9 @@ int RunCommandLine(int argc, char** argv) {
     std::fputs(Help().c_str(), stderr);
     return 2;
   }
-  std::string_view first = argv[1];
+  LeadingOptions leading = TakeLeadingOptions(argc, argv);
+  if (leading.arguments.empty()) leading.arguments.emplace_back(argv[1]);
+  const std::string first = leading.arguments[0];
   if (first == "--help" || first == "-h" || first == "help") {
     std::fputs(Help().c_str(), stdout);
     return 0;
@@ -329,8 +326,10 @@ int RunCommandLine(int argc, char** argv) {
   std::vector<std::string_view> names = CommandNames();
   bool known = std::find(names.begin(), names.end(), first) != names.end();
   if (!known && !first.starts_with('-')) return NoCommand(first);
+  if (leading.detach && !Detach()) return 0;
   try {
-    app.parse(argc, argv);
+    // From the last to the first, as the parser wants them.
+    app.parse(std::vector<std::string>(leading.arguments.rbegin(), leading.arguments.rend()));
   } catch (const CLI::ParseError& error) {
     // 0 for --help and --version; every wrong use is 2, but 3 where Nagios asks.
     return app.exit(error) == 0 ? 0 : first == "check" ? 3 : 2;

@@ -28,6 +28,10 @@ std::string WordsFor(const std::string& text) {
   sources.file_name = "gpulens.yaml";
   sources.file_text = text;
   sources.look = LookForTest;
+  sources.look_at_folder = nullptr;
+  sources.expand = true;
+  sources.read = nullptr;
+  sources.environment = {{"REGION", "eu"}, {"WORD", "soon"}};
   LoadOutcome outcome = Load(testing::TestSchema(), sources);
   std::string words = outcome.Report();
   if (outcome.ok()) words += CheckSummary(testing::TestSchema(), outcome.config, "gpulens.yaml") + "\n";

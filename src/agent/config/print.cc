@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "agent/config/text/convert.h"
+#include "agent/config/text/expand.h"
 #include "agent/config/text/value_parse.h"
 #include "base/parse.h"
 #include "base/text.h"
@@ -87,6 +88,7 @@ class Printer {
     }
     bool unset = IsNumber(spec.type) && spec.fallback.empty() && entry.origin.where == Origin::kDefault &&
                  entry.value == EmptyValue(spec);
+    secret_ = entry.origin.secret;
     out += " " + (unset ? std::string("null") : ValueText(spec, entry.value));
     Comment(entry.origin);
   }
@@ -114,9 +116,9 @@ class Printer {
   }
 
   std::string Shown(const OptionSpec& spec, std::string_view key, const std::string& text) const {
-    if (options_.show_secrets) return YamlText(text);
-    const bool secret = IsSecretKey(key) || IsSecretMap(spec.key);
-    return YamlText(secret ? MaskSecret(text) : MaskUrl(text, spec.secret_path));
+    if (options_.show_secrets) return YamlText(EscapeDollars(text));
+    const bool secret = secret_ || IsSecretKey(key) || IsSecretMap(spec.key);
+    return YamlText(EscapeDollars(secret ? MaskSecret(text) : MaskUrl(text, spec.secret_path)));
   }
 
   static std::string Facts(const OptionSpec& spec) {
@@ -155,6 +157,7 @@ class Printer {
   bool help_;
   PrintOptions options_;
   std::string lead_;
+  bool secret_ = false;  // the value at hand came from a file that may hold secrets
 };
 
 // How many values came from `where`, and the names of the variables or flags.

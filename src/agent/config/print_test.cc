@@ -217,6 +217,8 @@ TEST(SchemaTest, VariablesAreUnambiguous) {
                                    {.key = "a_b", .fallback = {}, .help = {}}};
   const PluginSchema plugins[] = {{"sinks", "x", "", kClash, true, {}, {}}};
   EXPECT_DEATH(Schema schema(plugins), "");
+  constexpr PluginSchema kHurried[] = {{"collectors", "uptime", "No period", {}, true, {}, {}}};
+  EXPECT_DEATH(Schema schema(kHurried), "the spec of the collector uptime has .period and .ttl");
 }
 
 TEST(SchemaTest, APluginsOwnOptionReplacesTheCommonOne) {

@@ -90,7 +90,9 @@ constexpr OptionSpec kLimits[] = {
     {.key = "memory",
      .type = OptionType::kSize,
      .fallback = "256MiB",
-     .help = "Memory of all processes of the agent; above it, new series are refused",
+     .help = "Memory of all processes of the agent; above it, further series of pages and programs of others "
+             "are refused "
+             "and counted, and receivers take less; the agent's own readings go on",
      .min = 16 << 20},
 };
 

@@ -30,7 +30,8 @@ bool IsMissing(const Config::Value& value) {
 }  // namespace
 
 void Walk::WrongKind(const OptionSpec& spec, const YamlNode& node, const std::string& path) {
-  std::string got = IsSecretKey(spec.key) && node.kind == YamlNode::kScalar ? "a text" : GotText(node);
+  const bool hidden = IsSecretKey(spec.key) || node.secret;
+  std::string got = hidden && node.kind == YamlNode::kScalar ? "a text" : GotText(node);
   std::string hint;
   if (spec.type == OptionType::kGroup) hint = WordHint("", KeysOf(spec.children));
   if (spec.type == OptionType::kGroups) hint = "like [{…}, {…}]";
@@ -42,6 +43,8 @@ void Walk::CheckKeys(const OptionSpec& group, const YamlNode& node, const std::s
   std::vector<std::string_view> allowed = KeysOf(group.children);
   for (const YamlNode::Member& member : node.members) {
     if (std::find(allowed.begin(), allowed.end(), member.key) != allowed.end()) continue;
+    // A place for anchors, as Compose has it.
+    if (path.empty() && member.key.starts_with("x-")) continue;
     if (shared_.problems.full()) {
       AddAt(member.key_span, {});
       continue;
@@ -153,7 +156,13 @@ bool Walk::Text(const OptionSpec& spec, const YamlNode& node, const std::string&
   TextSpan span = node.text.empty() || !node.literal ? node.span
                   : wrong->length > 0                ? node.Within(wrong->at, wrong->length)
                                                      : node.Within(0, node.text.size());
-  AddAt(span, path + ": " + wrong->problem, wrong->hint);
+  if (node.secret) {
+    AddAt(span,
+          path + ": expected " + std::string(TypeName(spec.type)) + ", and the file holds something else",
+          wrong->hint);
+    return false;
+  }
+  AddAt(span, path + ": " + wrong->problem + (node.replaced ? ", which stands here" : ""), wrong->hint);
   return false;
 }
 

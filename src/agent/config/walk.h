@@ -36,7 +36,12 @@ class Walk {
   }
   Origin OriginOf(const YamlNode* node) const {
     if (node == nullptr || where_ == Origin::kDefault) return {};
-    return {where_, source_.name(), node->span.line, node->span.column};
+    Origin origin{where_, source_.name(), node->span.line, node->span.column};
+    origin.secret = node->secret;
+    for (const YamlNode* item : node->items) origin.secret = origin.secret || item->secret;
+    for (const YamlNode::Member& member : node->members)
+      origin.secret = origin.secret || member.value->secret;
+    return origin;
   }
 
   void AddAt(TextSpan span, std::string message, std::string hint = {}) {

@@ -21,9 +21,10 @@
 #include "agent/run/banner.h"
 #include "agent/run/config_file.h"
 #include "agent/run/endpoints.h"
+#include "agent/run/listening.h"
 #include "agent/run/notify.h"
-#include "agent/run/open_listeners.h"
 #include "agent/run/plan.h"
+#include "agent/run/refusals.h"
 #include "agent/status/agent_watch.h"
 #include "base/fd.h"
 #include "base/log.h"
@@ -168,6 +169,8 @@ Status Agent::Start() {
   env_.stats = &stats_;
   env_.events = &events_;
   env_.state_dir = StateDir(config_.Text("state_dir"));
+  if (options_.demo) env_.state_dir = DemoStateDir(env_.state_dir);
+  TellOfStateFolder(env_.state_dir);
   env_.demo = options_.demo;
   env_.nvml = &nvml_control_;
   if (faults_.Open()) nvml_control_.SetFaultFile(faults_.path());
@@ -333,7 +336,7 @@ void Agent::Stop() {
 int Agent::Run() {
   file_ = FindConfigFile(options_.config_file);
   LoadOutcome outcome = LoadConfig(*schema_, file_, options_.flags);
-  std::string report = outcome.Report();
+  std::string report = outcome.FullReport();
   if (!report.empty()) ::dprintf(STDERR_FILENO, "%s", report.c_str());
   if (!outcome.ok()) return 2;
   config_ = std::move(outcome.config);

@@ -66,6 +66,7 @@ const CollectorSpec dcgm_collector{.name = "dcgm",
                                    .metrics = kMetrics,
                                    .scraped = true,
                                    .create = &Create,
-                                   .probe = &Probe};
+                                   .probe = &Probe,
+                                   .check = &CheckTarget};
 
 }  // namespace gpulens

@@ -252,6 +252,7 @@ const CollectorSpec engines_collector{
     .instances_option = "targets",
     .scraped = true,
     .create = &Create,
-    .probe = &Probe};
+    .probe = &Probe,
+    .check = &CheckTargets};
 
 }  // namespace gpulens

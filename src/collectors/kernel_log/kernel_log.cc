@@ -83,6 +83,7 @@ const CollectorSpec kernel_log_collector{.name = "kernel_log",
                                          .options = kOptions,
                                          .metrics = kMetrics,
                                          .create = &Create,
-                                         .probe = &Probe};
+                                         .probe = &Probe,
+                                         .check = &CheckLog};
 
 }  // namespace gpulens

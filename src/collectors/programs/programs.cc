@@ -50,8 +50,12 @@ class Programs final : public Collector {
       Log(LogLevel::kInfo, "programs", "listening", "programs are heard at " + path_);
       return Ok();
     }
+    // Where another agent has the socket, programs are heard there and not here.
+    const bool taken = opened.error().detail.find("in use") != std::string::npos;
     if (why_.ok())
-      Log(LogLevel::kInfo, "programs", "no_socket", "programs are not heard: " + opened.error().detail);
+      Log(taken ? LogLevel::kWarn : LogLevel::kInfo, "programs", "no_socket",
+          "programs are not heard: " + opened.error().detail +
+              (taken ? "; collectors.programs.socket names another one" : ""));
     why_ = opened.error();
     return why_;
   }
@@ -104,6 +108,12 @@ std::vector<Finding> Probe(const Config& config, Env&) {
   return {{Finding::kFound, "programs", "heard at " + path, "", ""}};
 }
 
+void Check(const Config& config, ConfigFaults& faults) {
+  const std::string& path = config.Text("socket");
+  if (!path.empty() && (path.front() != '/' || path.back() == '/'))
+    faults.Refuse(config, "socket", "socket must be the full path of a file");
+}
+
 constexpr OptionSpec kOptions[] = {
     {.key = "socket",
      .fallback = {},
@@ -135,6 +145,7 @@ const CollectorSpec programs_collector{.name = "programs",
                                        .metrics = kMetrics,
                                        .scraped = true,
                                        .create = &Create,
-                                       .probe = &Probe};
+                                       .probe = &Probe,
+                                       .check = &Check};
 
 }  // namespace gpulens

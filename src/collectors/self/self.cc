@@ -120,6 +120,7 @@ class SelfCollector final : public Collector {
     virtual_ = table.Declare(kProcessMemoryVirtual, none);
     fds_ = table.Declare(kProcessUnixFileDescriptorCount, none);
     fds_limit_ = table.Declare(kProcessUnixFileDescriptorLimit, none);
+    start_time_ = table.Declare(kProcessStartTime, none);
     if (!env_.stats) return;
     reload_ok_ = table.Declare(kSelfConfigLastReloadSuccess, none);
     reload_time_ = table.Declare(kSelfConfigLastReloadTime, none);
@@ -146,6 +147,12 @@ class SelfCollector final : public Collector {
     out.Set(cpu_time_, static_cast<double>(stat.user_ticks + stat.system_ticks) * PerTick());
     out.Set(resident_, stat.resident_pages * static_cast<uint64_t>(::sysconf(_SC_PAGESIZE)));
     out.Set(virtual_, stat.virtual_bytes);
+    // Once: a wall clock that is set anew moves no start.
+    if (started_unix_ == 0) {
+      const auto booted = static_cast<double>(out.read_at().unix_ns - out.read_at().boot_ns) * 1e-9;
+      started_unix_ = booted + static_cast<double>(stat.start_ticks) * PerTick();
+    }
+    out.Set(start_time_, started_unix_);
     ProcessReader::Descriptors descriptors;
     RETURN_IF_ERROR(reader->ReadDescriptors(descriptors));
     out.Set(fds_, descriptors.open);
@@ -176,7 +183,9 @@ class SelfCollector final : public Collector {
   Env& env_;
   OwnProcess agent_, nvml_, amdsmi_;
   bool declared_ = false;
-  Series overhead_, cpu_time_, resident_, virtual_, fds_, fds_limit_, reload_ok_, reload_time_, reloads_[3];
+  double started_unix_ = 0;
+  Series start_time_, overhead_, cpu_time_, resident_, virtual_, fds_, fds_limit_, reload_ok_, reload_time_,
+      reloads_[3];
   Series page_losses_[kPageLosses];
   Server http_, websocket_;
 };
@@ -196,6 +205,7 @@ constexpr const MetricDesc* kMetrics[] = {&kSelfProcessCpuTime,
                                           &kProcessMemoryVirtual,
                                           &kProcessUnixFileDescriptorCount,
                                           &kProcessUnixFileDescriptorLimit,
+                                          &kProcessStartTime,
                                           &kSelfConfigReloads,
                                           &kSelfConfigLastReloadSuccess,
                                           &kSelfConfigLastReloadTime,

@@ -49,7 +49,7 @@ Status ClusterReader::ReadNodes(ClusterReading& out, Instant deadline) {
 Status ClusterReader::ReadQueue(ClusterReading& out, Instant deadline) {
   ASSIGN_OR_RETURN(std::string text,
                    Run("squeue",
-                       {"--all", "-h", "-O",
+                       {"--all", "--array", "-h", "-O",
                         "JobID:|#,State:|#,UserName:|#,Account:|#,Partition:|#,NumCPUs:|#,NumNodes:|#,"
                         "tres-alloc:|#,tres-per-node:|#"},
                        deadline));

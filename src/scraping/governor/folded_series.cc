@@ -8,7 +8,7 @@
 namespace gpulens {
 
 SeriesLoss WhyRefused(const SeriesTable& table, uint64_t limit, uint64_t duplicate) noexcept {
-  if (table.refused(SeriesRefusal::kLimit) != limit) return SeriesLoss::kLimit;
+  if (table.refused_for_room() != limit) return SeriesLoss::kLimit;
   if (table.refused(SeriesRefusal::kDuplicate) != duplicate) return SeriesLoss::kDuplicate;
   return SeriesLoss::kInvalid;
 }
@@ -53,7 +53,7 @@ void FoldedSeries::DeclareOne(size_t at, const AttributesOf& attributes_of, Seri
   Live& live = live_[at];
   SeriesTable::Form form;
   form.shape = group.shape;
-  uint64_t limit = table.refused(SeriesRefusal::kLimit), twice = table.refused(SeriesRefusal::kDuplicate);
+  uint64_t limit = table.refused_for_room(), twice = table.refused(SeriesRefusal::kDuplicate);
   live.series = table.Declare(*live.desc, target_, attributes_of(group.labels), form);
   if (!live.series) live.loss = WhyRefused(table, limit, twice);
 }

@@ -71,6 +71,13 @@ class WebhookSink final : public Sink {
   std::unique_ptr<Outbox> outbox_;
 };
 
+void Check(const Config& config, ConfigFaults& faults) {
+  if (config.Text("url").empty()) return;  // the loader says that it is missing
+  const auto url = ParseHttpUrl(config.Text("url"));
+  if (url) CheckRemote(config, *url, faults);
+  else faults.Refuse(config, "url", url.error());
+}
+
 Result<std::unique_ptr<Sink>> Create(const Config& config, Env& env) {
   if (config.Text("url").empty()) return Status{Code::kInvalidArgument, "the webhook sink needs a url"};
   ASSIGN_OR_RETURN(HttpUrl url, ParseHttpUrl(config.Text("url")));
@@ -112,6 +119,7 @@ const SinkSpec webhook_sink{.name = "webhook",
                             .help = "Every reading and every event as JSON, POSTed to a URL.",
                             .threaded = true,
                             .options = kOptions,
-                            .create = &Create};
+                            .create = &Create,
+                            .check = &Check};
 
 }  // namespace gpulens

@@ -5,6 +5,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -42,11 +43,12 @@ class CollectSession {
  private:
   void Took(const Ref<const Snapshot>& snapshot);
   Ref<const Snapshot> OnlyOurs(const Snapshot& snapshot) const;
+  // Whether every collector has read, or said why it cannot.
+  bool AllAnswered() const;
   // Whether a collector has read since this was asked last.
   bool ReadAnew(const Snapshot& snapshot);
   Status Feed(Sink& sink, bool& any);
   Status WhyNothing() const;
-  bool FirstIsUnderWay() const;
   bool Doubtful() const;
 
   const SessionOptions options_;
@@ -59,7 +61,11 @@ class CollectSession {
   Env env_;
   PipelinePlan plan_;
   std::unique_ptr<Pipeline> pipeline_;
+  Duration interval_{};                   // of the quickest collector
+  Duration first_reading_{};              // how long it may take
+  Instant started_;                       // set before the pipeline starts
   std::map<std::string, uint64_t> runs_;  // by collector; of the thread that closes ticks
+  std::optional<Instant> taken_;          // when the last record's tick closed; of that thread, too
 
   std::mutex mutex_;  // guards what follows
   std::condition_variable wake_;

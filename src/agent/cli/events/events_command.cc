@@ -65,6 +65,12 @@ Place FindStore(const EventsOptions& options) {
     else if (!place.given && ::access(own.c_str(), F_OK) != 0 && service) folder = kService;
   }
   place.path = folder + "/" + std::string(kIncidentFile);
+  const std::string demo = DemoStateDir(folder) + "/" + std::string(kIncidentFile);
+  if (!place.agent && ::access(place.path.c_str(), F_OK) != 0 && ::access(demo.c_str(), F_OK) == 0) {
+    ::dprintf(STDERR_FILENO, "SIMULATED: no agent has kept events in %s; these are of gpulens agent --demo.\n",
+              folder.c_str());
+    place.path = demo;
+  }
   return place;
 }
 

@@ -35,6 +35,9 @@ std::string_view Member(std::string_view object, std::string_view key) {
   return value.substr(0, value.find_first_of(",}"));
 }
 
+// Of `agent --demo`: nothing of it happened.
+bool IsSimulated(const Incident& incident) { return Member(incident.attributes, "simulated") == "true"; }
+
 void AppendCsv(std::string& out, std::string_view text) {
   out += out.empty() || out.back() == '\n' ? "" : ",";
   out += '"';
@@ -98,12 +101,12 @@ std::string IncidentTable(const std::vector<Incident>& incidents) {
     AppendPadded(out, EventSeverityName(incident.severity), 10);
     std::string gpu = Gpu(incident);
     AppendPadded(out, gpu, incident.gpu_index ? 5 : 7);  // the dash has three bytes
-    std::string name, what, shown;
+    std::string name, what = IsSimulated(incident) ? "SIMULATED  " : "", shown;
     AppendPrintable(name, incident.name);
     AppendPadded(out, name, 22);
     if (incident.name == kEventGpuXid.name) {
-      what = "XID " + std::string(Member(incident.attributes, "gpu.xid.code")) + " " +
-             std::string(Member(incident.attributes, "gpu.xid.class"));
+      what += "XID " + std::string(Member(incident.attributes, "gpu.xid.code")) + " " +
+              std::string(Member(incident.attributes, "gpu.xid.class"));
       std::string_view action = Member(incident.attributes, "gpu.xid.action");
       what += action.empty() ? "" : ", do: " + std::string(action);
       std::string_view process = Member(incident.attributes, "process.executable.name");
@@ -142,7 +145,7 @@ std::string IncidentJson(const std::vector<Incident>& incidents) {
 }
 
 std::string IncidentCsv(const std::vector<Incident>& incidents) {
-  std::string out = "time,severity,gpu_index,gpu_uuid,name,body,attributes\n";
+  std::string out = "time,severity,gpu_index,gpu_uuid,name,body,attributes,simulated\n";
   for (const Incident& incident : incidents) {
     std::string time;
     AppendRfc3339(time, incident.unix_ns);
@@ -153,6 +156,7 @@ std::string IncidentCsv(const std::vector<Incident>& incidents) {
     AppendCsv(out, incident.name);
     AppendCsv(out, incident.body);
     AppendCsv(out, incident.attributes);
+    AppendCsv(out, IsSimulated(incident) ? "true" : "false");
     out += '\n';
   }
   return out;

@@ -60,12 +60,22 @@ TEST(EventsText, JsonIsOneObjectPerLine) {
   EXPECT_THAT(text, HasSubstr("\\u001b[31mred"));
 }
 
+TEST(EventsText, WhatWasSimulatedIsCalledSo) {
+  Incident demo = Xid();
+  EXPECT_EQ(IncidentTable({demo}).find("SIMULATED"), std::string::npos);
+  EXPECT_THAT(IncidentCsv({demo}), HasSubstr(",\"false\"\n"));
+  demo.attributes.insert(1, "\"simulated\":true,");
+  EXPECT_THAT(IncidentTable({demo}), HasSubstr("SIMULATED  XID 79"));
+  EXPECT_THAT(IncidentCsv({demo}), HasSubstr(",\"true\"\n"));
+}
+
 TEST(EventsText, CsvQuotesWhatASpreadsheetWouldCompute) {
   Incident odd = Xid();
   odd.body = "=cmd \"x\"";
   std::string text = IncidentCsv({odd});
   EXPECT_THAT(text, HasSubstr("\"'=cmd \"\"x\"\"\""));
-  EXPECT_EQ(text.substr(0, text.find('\n')), "time,severity,gpu_index,gpu_uuid,name,body,attributes");
+  EXPECT_EQ(text.substr(0, text.find('\n')),
+            "time,severity,gpu_index,gpu_uuid,name,body,attributes,simulated");
 }
 
 TEST(EventsCommand, WrongUseIsTwoAndNoFileIsNoFailure) {

@@ -1,20 +1,13 @@
-// Who may reach the agent's own listeners.
+// What the configuration says of the agent's own listeners.
 #pragma once
 
 #include <string>
 #include <vector>
 
-#include <gpulens/status.h>
-
 #include "net/http/http_server.h"
 #include "pipeline/config.h"
 
 namespace gpulens {
-
-// Other machines are served only with TLS and passwords (`locked`: the web configuration has both), or when
-// somebody has said that they need neither. Of http and of the WebSocket stream, which shares its locks;
-// receivers have a rule of their own. kInvalidArgument names the address.
-Status RefuseOpenListeners(const Config& config, bool locked);
 
 // The limits and the authentication of the agent's HTTP server.
 HttpServer::Options HttpOptions(const Config& http, Authenticator* authenticator);
