@@ -16,6 +16,7 @@
 #include "agent/cli/collect/aliases.h"
 #include "agent/cli/collect/collect_command.h"
 #include "agent/cli/collect/engine_target.h"
+#include "agent/cli/compare/compare_command.h"
 #include "agent/cli/config_command.h"
 #include "agent/cli/doctor_command.h"
 #include "agent/cli/driver_command.h"
@@ -95,6 +96,7 @@ struct CommandLine {
   CollectOptions collect;
   std::vector<std::string> pairs;
   DoctorOptions doctor;
+  CompareOptions compare;
   MetricsOptions metrics;
   EventsOptions events;
   std::string explain;
@@ -189,12 +191,32 @@ void AddCollect(CLI::App& app, CommandLine& line) {
   });
 }
 
+void AddCompare(CLI::App& doctor, CompareOptions& options) {
+  doctor.add_flag("--compare", options.wanted,
+                  "Compare each reading with what nvidia-smi, amd-smi or hl-smi prints of this machine");
+  doctor.add_option("--tool", options.tool, "With --compare: the tool, by name or path")->type_name("PATH");
+  doctor
+      .add_option("--compare-with", options.files,
+                  "With --compare: a file with the tool's output; of amd-smi two")
+      ->type_name("FILE");
+  doctor.add_flag("--demo", options.demo, "With --compare: simulated GPUs");
+}
+
 void AddLooks(CLI::App& app, CommandLine& line) {
   CLI::App* doctor = app.add_subcommand("doctor", "What is found, what is not, why, and what to do.");
   doctor->add_option("--config", line.doctor.config_file, "Configuration file (YAML)")->type_name("FILE");
   doctor->add_flag("--json", line.doctor.json, "JSON");
+  AddCompare(*doctor, line.compare);
   doctor->footer(kDoctorFooter);
-  doctor->callback([&line] { line.code = RunDoctor(line.doctor); });
+  doctor->callback([&line] {
+    if (!line.compare.wanted && line.compare.files.empty()) {
+      line.code = RunDoctor(line.doctor);
+      return;
+    }
+    line.compare.config_file = line.doctor.config_file;
+    line.compare.json = line.doctor.json;
+    line.code = RunCompare(line.compare);
+  });
 
   CLI::App* metrics = app.add_subcommand("metrics", "The catalogue of metrics, or the page of one.");
   metrics->add_option("NAME", line.metrics.name, "A native, Prometheus or dialect name");
