@@ -191,17 +191,6 @@ void AddCollect(CLI::App& app, CommandLine& line) {
   });
 }
 
-void AddCompare(CLI::App& doctor, CompareOptions& options) {
-  doctor.add_flag("--compare", options.wanted,
-                  "Compare each reading with what nvidia-smi, amd-smi or hl-smi prints of this machine");
-  doctor.add_option("--tool", options.tool, "With --compare: the tool, by name or path")->type_name("PATH");
-  doctor
-      .add_option("--compare-with", options.files,
-                  "With --compare: a file with the tool's output; of amd-smi two")
-      ->type_name("FILE");
-  doctor.add_flag("--demo", options.demo, "With --compare: simulated GPUs");
-}
-
 void AddLooks(CLI::App& app, CommandLine& line) {
   CLI::App* doctor = app.add_subcommand("doctor", "What is found, what is not, why, and what to do.");
   doctor->add_option("--config", line.doctor.config_file, "Configuration file (YAML)")->type_name("FILE");
@@ -209,13 +198,9 @@ void AddLooks(CLI::App& app, CommandLine& line) {
   AddCompare(*doctor, line.compare);
   doctor->footer(kDoctorFooter);
   doctor->callback([&line] {
-    if (!line.compare.wanted && line.compare.files.empty()) {
-      line.code = RunDoctor(line.doctor);
-      return;
-    }
     line.compare.config_file = line.doctor.config_file;
     line.compare.json = line.doctor.json;
-    line.code = RunCompare(line.compare);
+    line.code = line.compare.Wanted() ? RunCompare(line.compare) : RunDoctor(line.doctor);
   });
 
   CLI::App* metrics = app.add_subcommand("metrics", "The catalogue of metrics, or the page of one.");

@@ -2,6 +2,7 @@
 
 #include <unistd.h>
 
+#include <CLI/CLI.hpp>
 #include <cstdio>
 
 #include "agent/cli/collect/collect_session.h"
@@ -216,6 +217,17 @@ int RunComparison(const CompareOptions& options) {
 
 }  // namespace
 }  // namespace compare
+
+void AddCompare(CLI::App& doctor, CompareOptions& options) {
+  doctor.add_flag("--compare", options.compare,
+                  "Compare each reading with what nvidia-smi, amd-smi or hl-smi prints of this machine");
+  doctor.add_option("--tool", options.tool, "With --compare: the tool, by name or path")->type_name("PATH");
+  doctor
+      .add_option("--compare-with", options.files,
+                  "With --compare: a file with the tool's output; of amd-smi two")
+      ->type_name("FILE");
+  doctor.add_flag("--demo", options.demo, "With --compare: simulated GPUs");
+}
 
 int RunCompare(const CompareOptions& options) { return compare::RunComparison(options); }
 

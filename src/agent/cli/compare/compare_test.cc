@@ -5,7 +5,7 @@
 #include <filesystem>
 
 #include "agent/cli/compare/compare_report.h"
-#include "agent/cli/compare/xml_reader.h"
+#include "agent/cli/compare/tools/xml_reader.h"
 #include "base/files.h"
 
 namespace gpulens::compare {
@@ -143,7 +143,7 @@ TEST(Captures, OfHlSmiHaveNoUnknownField) {
 }
 
 TEST(NvidiaSmi, SubjectsOfPartsAndProcesses) {
-  auto text = ReadFile(kHere + "xml_reader_corpus/small.xml");
+  auto text = ReadFile(kHere + "tool_output_corpus/small.xml");
   ASSERT_TRUE(text.ok());
   auto fields = ReadNvidiaSmi(*text);
   ASSERT_TRUE(fields.ok());
@@ -163,7 +163,7 @@ TEST(NvidiaSmi, SubjectsOfPartsAndProcesses) {
 }
 
 TEST(AmdSmi, ValuesWithUnitsAndLists) {
-  auto text = ReadFile(kHere + "xml_reader_corpus/amd.json");
+  auto text = ReadFile(kHere + "tool_output_corpus/amd.json");
   ASSERT_TRUE(text.ok());
   auto fields = ReadAmdSmi(*text);
   ASSERT_TRUE(fields.ok()) << fields.error().detail;

@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "agent/cli/compare/tool_output.h"
+#include "agent/cli/compare/tools/tool_output.h"
 #include "core/frame.h"
 
 namespace gpulens::compare {

@@ -1,4 +1,4 @@
-#include "agent/cli/compare/field_row.h"
+#include "agent/cli/compare/tools/field_row.h"
 #include "base/text.h"
 
 namespace gpulens::compare {

@@ -1,4 +1,4 @@
-#include "agent/cli/compare/tool_output.h"
+#include "agent/cli/compare/tools/tool_output.h"
 
 #include "base/parse.h"
 

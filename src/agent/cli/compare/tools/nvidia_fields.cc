@@ -1,4 +1,4 @@
-#include "agent/cli/compare/field_makers.h"
+#include "agent/cli/compare/tools/field_makers.h"
 
 namespace gpulens::compare {
 namespace {

@@ -1,4 +1,4 @@
-#include "agent/cli/compare/xml_reader.h"
+#include "agent/cli/compare/tools/xml_reader.h"
 
 #include <algorithm>
 #include <optional>

@@ -8,7 +8,7 @@
 
 #include <gpulens/status.h>
 
-#include "agent/cli/compare/field_row.h"
+#include "agent/cli/compare/tools/field_row.h"
 
 namespace gpulens::compare {
 

@@ -1,7 +1,7 @@
 // How rows are written, and the tolerances that several tools share.
 #pragma once
 
-#include "agent/cli/compare/field_row.h"
+#include "agent/cli/compare/tools/field_row.h"
 
 namespace gpulens::compare {
 

@@ -2,7 +2,7 @@
 #include <string_view>
 
 #include "agent/cli/compare/comparison.h"
-#include "agent/cli/compare/xml_reader.h"
+#include "agent/cli/compare/tools/xml_reader.h"
 #include "base/check.h"
 #include "base/text.h"
 

@@ -1,7 +1,7 @@
 #include <cstdio>
 #include <optional>
 
-#include "agent/cli/compare/tool_output.h"
+#include "agent/cli/compare/tools/tool_output.h"
 #include "base/result.h"
 #include "net/json/json_document.h"
 

@@ -1,8 +1,8 @@
 #include <algorithm>
 #include <optional>
 
-#include "agent/cli/compare/tool_output.h"
-#include "agent/cli/compare/xml_reader.h"
+#include "agent/cli/compare/tools/tool_output.h"
+#include "agent/cli/compare/tools/xml_reader.h"
 #include "base/parse.h"
 #include "base/result.h"
 
