@@ -107,6 +107,7 @@ class CompareSink : public Sink {
 
   Status Write(const Snapshot& snapshot) override {
     OwnReadings now = ReadOwn(snapshot, origin_.tool->key_by);
+    for (const OwnValue& value : now["machine"]) simulated = simulated || value.Text("simulated") == "true";
     if (looking_) return Looked(snapshot, std::move(now));
     size_t values = 0;
     for (const auto& [subject, of] : now) values += of.size();
@@ -118,6 +119,7 @@ class CompareSink : public Sink {
 
   // The session may end.
   bool done = false;
+  bool simulated = false;
   Status failed;
   Comparison comparison;
   size_t looks = 0;
@@ -208,7 +210,7 @@ int RunComparison(const CompareOptions& options) {
   ReportHead head{.tool = std::string(origin->tool->name),
                   .where = origin->program,
                   .looks = sink.looks,
-                  .simulated = options.demo};
+                  .simulated = options.demo || sink.simulated};
   for (const std::string& file : options.files) head.where += (head.where.empty() ? "" : ", ") + file;
   std::fputs((options.json ? JsonReport(head, sink.comparison) : TextReport(head, sink.comparison)).c_str(),
              stdout);

@@ -162,12 +162,13 @@ class FieldJudge {
   }
 
   ComparedField OwnIsSilent() {
-    // A flag that is 0 and a state set that has not this state are told by their absence, too.
     if (!row_->silent.empty()) return Say(Verdict::kOwnSilent, row_->silent);
     const OwnValue* own = pair_.any();
     if (own && own->absence != "not_read") {
       return Say(Verdict::kOwnSilent, "gpulens does not believe its reading: " + own->absence);
     }
+    if (input_.recorded && field_.subject.starts_with("process:"))
+      return Say(Verdict::kDiffers, "the file is of another time, and the process is not there now");
     return Say(Verdict::kUnexplained, "gpulens has no reading of it");
   }
 
@@ -179,7 +180,7 @@ class FieldJudge {
       return out;
     };
     if (row_->how == How::kFlag) return of(WordNumber(field_.text));
-    if (row_->how == How::kFault) return of(SaysAllIsWell(field_.text) ? 0 : 1);
+    if (row_->how == How::kFault) return of(SaysAllIsWell(field_.text) ? 0.0 : 1.0);
     if (row_->how == How::kGeneration) return of(GenerationOf(field_.text));
     std::optional<ToolNumber> number = ParseToolNumber(field_.text);
     if (number && number->unit.empty()) {

@@ -15,10 +15,10 @@ struct Unit {
 constexpr Unit kUnits[] = {
     {"", 1, false},        {"%", 0.01, true},     {"W", 1, true},         {"mW", 1e-3, true},
     {"C", 1, false},       {"MHz", 1, false},     {"MiB", 1 << 20, true}, {"KiB", 1 << 10, true},
-    {"MB", 1 << 20, true}, {"GB", 1 << 30, true}, {"KB/s", 1024, true},   {"us", 1e-6, true},
-    {"ms", 1e-3, true},    {"x", 1, false},       {"bank(s)", 1, false},  {"mV", 1e-3, true},
-    {"V", 1, true},        {"J", 1, true},        {"RPM", 1, false},      {"GT/s", 1, false},
-    {"B", 1, false},
+    {"MB", 1 << 20, true}, {"GB", 1 << 30, true}, {"GiB", 1 << 30, true}, {"KB/s", 1024, true},
+    {"us", 1e-6, true},    {"ms", 1e-3, true},    {"x", 1, false},        {"bank(s)", 1, false},
+    {"mV", 1e-3, true},    {"V", 1, true},        {"J", 1, true},         {"RPM", 1, false},
+    {"GT/s", 1, false},    {"B", 1, false},
 };
 
 }  // namespace

@@ -3,7 +3,7 @@
 namespace gpulens::compare {
 namespace {
 
-// What `nvidia-smi -q -x` prints, drivers 418 to 595, in the order of the tool. Rows of one path stand
+// What `nvidia-smi -q -x` prints, drivers 418 to 610, in the order of the tool. Rows of one path stand
 // together.
 constexpr std::string_view kOfBusId = "a part of pci_bus_id, which is compared";
 constexpr std::string_view kOfDevice = "PCI code of the model, no reading";
@@ -403,6 +403,14 @@ constexpr FieldRow kNvidiaRows[] = {
     NumberRow("gpu_power_readings/default_power_limit", "gpu.power.limit", "gpu.power.limit_type=default"),
     NumberRow("gpu_power_readings/min_power_limit", "gpu.power.limit", "gpu.power.limit_type=min"),
     NumberRow("gpu_power_readings/max_power_limit", "gpu.power.limit", "gpu.power.limit_type=max"),
+    // Driver 610 has three of them in a block.
+    NumberRow("gpu_power_readings/gpu_ceiling_power_limit/current_power_limit", "gpu.power.limit",
+              "gpu.power.limit_type=enforced"),
+    NumberRow("gpu_power_readings/gpu_ceiling_power_limit/requested_power_limit", "gpu.power.limit",
+              "gpu.power.limit_type=requested"),
+    NumberRow("gpu_power_readings/gpu_ceiling_power_limit/default_power_limit", "gpu.power.limit",
+              "gpu.power.limit_type=default"),
+    NotCompared("gpu_power_readings/*base_power*", kNotRead),
     NumberRow("gpu_memory_power_readings/power_draw", "gpu.memory.power", {}, kSeldomWatts),
     NumberRow("gpu_memory_power_readings/average_power_draw", "gpu.memory.power", {}, kSeldomWatts),
     NumberRow("gpu_memory_power_readings/instant_power_draw", "gpu.memory.power", {}, kSeldomWatts,
