@@ -37,7 +37,9 @@ TEST(Xml, BadInputsAreRefusedWithTheLine) {
     auto fields = ReadNvidiaSmi(*text);
     ++count;
     EXPECT_FALSE(fields.ok()) << file.path();
-    if (!fields.ok()) EXPECT_EQ(fields.error().code, Code::kDataLoss) << file.path();
+    if (!fields.ok()) {
+      EXPECT_EQ(fields.error().code, Code::kDataLoss) << file.path();
+    }
   }
   EXPECT_GE(count, 15u);
   auto bomb = ReadFile(kHere + "bad/entity_bomb.xml");
@@ -96,11 +98,9 @@ TEST(Rows, AreWellFormed) {
     for (size_t i = 0; i < tool.rows().size(); ++i) {
       const FieldRow& row = tool.rows()[i];
       EXPECT_EQ(row.how == How::kNone, row.metric.empty()) << row.path;
-      if (row.how == How::kNone) EXPECT_FALSE(row.reason.empty()) << row.path;
-      EXPECT_EQ(row.tolerance.slack > 0 || row.tolerance.share > 0,
-                row.tolerance.slack + row.tolerance.share > 0);
-      if (row.tolerance.slack > 0 || row.tolerance.share > 0)
-        EXPECT_FALSE(row.tolerance.why.empty()) << row.path;
+      EXPECT_FALSE(row.how == How::kNone && row.reason.empty()) << row.path;
+      const bool tolerant = row.tolerance.slack > 0 || row.tolerance.share > 0;
+      EXPECT_FALSE(tolerant && row.tolerance.why.empty()) << row.path;
       // Rows of one path stand together, or the later ones would never be found.
       if (i > 0 && tool.rows()[i - 1].path == row.path) continue;
       for (size_t j = 0; j < i; ++j) EXPECT_NE(tool.rows()[j].path, row.path);
@@ -124,8 +124,9 @@ TEST(Captures, OfNvidiaSmiHaveNoUnknownField) {
       std::span<const FieldRow> rows = RowsFor(NvidiaRows(), field.path);
       EXPECT_FALSE(rows.empty()) << file.path() << ": " << field.path;
       // What is compared as a number is one, or is said to be none.
-      if (!rows.empty() && rows.front().how == How::kNumber && !SaysNoValue(field.text))
-        EXPECT_TRUE(ParseToolNumber(field.text)) << file.path() << ": " << field.path << ": " << field.text;
+      const bool number = !rows.empty() && rows.front().how == How::kNumber && !SaysNoValue(field.text);
+      EXPECT_TRUE(!number || ParseToolNumber(field.text))
+          << file.path() << ": " << field.path << ": " << field.text;
     }
     most = std::max(most, paths.size());
   }

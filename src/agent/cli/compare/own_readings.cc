@@ -46,8 +46,8 @@ OwnValue ValueOf(const Frame& frame, uint32_t slot, const SeriesInfo& series) {
 
 bool OwnValue::Has(std::string_view wanted) const noexcept {
   while (!wanted.empty()) {
-    std::string_view value = TakeUntil(wanted, ','), key = TakeUntil(value, '=');
-    if (Text(key) != value) return false;
+    std::string_view text = TakeUntil(wanted, ','), key = TakeUntil(text, '=');
+    if (Text(key) != text) return false;
   }
   return true;
 }
