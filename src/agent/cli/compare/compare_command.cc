@@ -147,7 +147,7 @@ class CompareSink : public Sink {
 
   Status Looked(const Snapshot& snapshot, OwnReadings now) {
     for (const SnapshotEntry& entry : snapshot.frames) {
-      if (entry.frame->read_at >= looked_at_) continue;
+      if (entry.frame->read_at - looked_at_ >= Duration(0)) continue;
       if (++ticks_ < kMostTicks) return Ok();
       failed = {Code::kTimeout, "the GPUs are not read any more; see gpulens doctor"};
       done = true;
