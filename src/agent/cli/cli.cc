@@ -16,6 +16,7 @@
 #include "agent/cli/collect/aliases.h"
 #include "agent/cli/collect/collect_command.h"
 #include "agent/cli/collect/older_options.h"
+#include "agent/cli/compare/compare_command.h"
 #include "agent/cli/config_command.h"
 #include "agent/cli/doctor_command.h"
 #include "agent/cli/driver_command.h"
@@ -89,6 +90,7 @@ struct CommandLine {
   CollectOptions collect;
   std::vector<std::string> pairs;
   DoctorOptions doctor;
+  CompareOptions compare;
   MetricsOptions metrics;
   EventsOptions events;
   std::string explain, clear_gpu, clear_socket;
@@ -188,8 +190,13 @@ void AddLooks(CLI::App& app, CommandLine& line) {
   CLI::App* doctor = app.add_subcommand("doctor", "What is found, what is not, why, and what to do.");
   doctor->add_option("--config", line.doctor.config_file, "Configuration file (YAML)")->type_name("FILE");
   doctor->add_flag("--json", line.doctor.json, "JSON");
+  AddCompare(*doctor, line.compare);
   doctor->footer(kDoctorFooter);
-  doctor->callback([&line] { line.code = RunDoctor(line.doctor); });
+  doctor->callback([&line] {
+    line.compare.config_file = line.doctor.config_file;
+    line.compare.json = line.doctor.json;
+    line.code = line.compare.Wanted() ? RunCompare(line.compare) : RunDoctor(line.doctor);
+  });
 
   CLI::App* metrics = app.add_subcommand("metrics", "The catalogue of metrics, or the page of one.");
   metrics->add_option("NAME", line.metrics.name, "A native, Prometheus or dialect name");

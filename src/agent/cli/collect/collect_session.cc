@@ -143,15 +143,16 @@ bool CollectSession::Doubtful() const {
 }
 
 // Hands snapshots to the sink until it is enough. `any`: at least one was written.
-Status CollectSession::Feed(Sink& sink, bool& any) {
+Status CollectSession::Feed(Sink& sink, const bool* enough, bool& any) {
   // Rates need two readings, so one run is two of them; of a slow collector one reading is enough.
   const int needed = options_.once && interval_ <= kSecondReading ? 2 : 1;
-  for (int seen = 0; !(any && options_.once);) {
+  for (int seen = 0; !(any && options_.once) && !(enough && *enough);) {
     std::unique_lock lock(mutex_);
     bool ready =
         wake_.wait_for(lock, kPatience, [&] { return stop_ || good_ticks_ >= std::max(needed, seen + 1); });
     if (stop_) return Ok();
     if (!ready) {
+      if (any && enough) return Status{Code::kTimeout, "nothing new was read"};
       if (any) continue;
       if (good_ticks_ == 0) {
         lock.unlock();
@@ -169,7 +170,7 @@ Status CollectSession::Feed(Sink& sink, bool& any) {
   return Ok();
 }
 
-int CollectSession::Run(Sink& sink) {
+int CollectSession::Run(Sink& sink, const bool* enough) {
   ::signal(SIGPIPE, SIG_IGN);
   ::signal(SIGXFSZ, SIG_IGN);
   auto stop = [this] {
@@ -185,7 +186,7 @@ int CollectSession::Run(Sink& sink) {
   pipeline_->OnTick([this](const Ref<const Snapshot>& snapshot) { Took(snapshot); });
   pipeline_->Start();
   bool any = false;
-  if (status) status = Feed(sink, any);
+  if (status) status = Feed(sink, enough, any);
   if (any) {
     // A receiver that is away for a moment still gets the one reading.
     Status flushed = sink.Flush(env_.clock->Now() + seconds(options_.once ? 10 : 1));
@@ -194,7 +195,10 @@ int CollectSession::Run(Sink& sink) {
   bool doubtful = Doubtful();
   pipeline_->Stop(env_.clock->Now() + seconds(1));
   io_.Stop();
-  if (!status) ::dprintf(STDERR_FILENO, "gpulens collect: %s\n", status.detail.c_str());
+  if (!status) {
+    ::dprintf(STDERR_FILENO, "gpulens %.*s: %s\n", static_cast<int>(options_.command.size()),
+              options_.command.data(), status.detail.c_str());
+  }
   return !status || !any || (options_.strict && doubtful) ? 1 : 0;
 }
 

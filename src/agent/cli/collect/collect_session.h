@@ -27,6 +27,7 @@ struct SessionOptions {
   const AnalyzerSpec* analyzer = nullptr;
   // What its frame says of the collectors' entities is shown beside theirs; null: nothing.
   const AnalyzerSpec* beside = nullptr;
+  std::string_view command = "collect";  // for messages
 };
 
 // Used from one thread. Make the sink with env(), then Run it once.
@@ -36,9 +37,10 @@ class CollectSession {
   CollectSession(SessionOptions options, const Config& config);
 
   Env& env() { return env_; }
-  // Until one snapshot was written (`once`) or a signal comes. 0 something was read, 1 nothing could be
-  // read or written, or, strictly, something was doubtful; why is told on stderr.
-  int Run(Sink& sink);
+  // Until one snapshot was written (`once`), or the sink has set `enough` in a Write, or a signal comes. 0
+  // something was read, 1 nothing could be read or written, or, strictly, something was doubtful; why is told
+  // on stderr.
+  int Run(Sink& sink, const bool* enough = nullptr);
 
  private:
   void Took(const Ref<const Snapshot>& snapshot);
@@ -47,7 +49,7 @@ class CollectSession {
   bool AllAnswered() const;
   // Whether a collector has read since this was asked last.
   bool ReadAnew(const Snapshot& snapshot);
-  Status Feed(Sink& sink, bool& any);
+  Status Feed(Sink& sink, const bool* enough, bool& any);
   Status WhyNothing() const;
   bool Doubtful() const;
 
