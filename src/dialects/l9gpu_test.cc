@@ -214,7 +214,9 @@ TEST(L9gpu, ItsDashboardsFindTheirFamiliesAsGauges) {
   for (const std::string& family : asked) {
     ASSERT_TRUE(given.contains(family)) << family;
     // Of the engines they ask rates and levels alike.
-    if (family.starts_with("gpu_")) EXPECT_EQ(given[family], Kind::kGauge) << family;
+    if (family.starts_with("gpu_")) {
+      EXPECT_EQ(given[family], Kind::kGauge) << family;
+    }
   }
 }
 

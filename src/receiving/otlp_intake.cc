@@ -9,6 +9,7 @@
 #include "base/process.h"
 #include "base/result.h"
 #include "base/text.h"
+#include "base/threads/threads.h"
 
 namespace gpulens {
 namespace {

@@ -101,7 +101,9 @@ TEST_F(GpuSeriesTest, AGpuThatCannotBeReadHasItsNumberAndItsState) {
   EXPECT_EQ(Value(kGpuState, "gpu.state", "ok"), 1);
   for (uint32_t slot = 0; slot < frame_->layout->slots(); ++slot) {
     const SeriesInfo& info = (*frame_->layout)[slot];
-    if (info.desc) EXPECT_EQ(info.attributes.Text("gpu.uuid"), "GPU-1") << "what had only a number is gone";
+    if (info.desc) {
+      EXPECT_EQ(info.attributes.Text("gpu.uuid"), "GPU-1") << "what had only a number is gone";
+    }
   }
 }
 

@@ -135,7 +135,9 @@ TEST_F(GpuQualityTest, ACounterThatStandsStillGetsAnEstimateUntilItMoves) {
       writer_.Set(power, 200.0);
       writer_.Set(energy, 5000.0);
     });
-    if (t < 20) EXPECT_FALSE(Has(kGpuEnergyEstimate)) << t;
+    if (t < 20) {
+      EXPECT_FALSE(Has(kGpuEnergyEstimate)) << t;
+    }
   }
   EXPECT_FALSE(Has(kGpuEnergyConsumption)) << "it is rejected";
   const double before = Value(kGpuEnergyEstimate);

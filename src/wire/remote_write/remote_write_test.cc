@@ -181,7 +181,7 @@ TEST_P(RemoteWriteTest, TellsAStaleReadingThatIsNew) {
 // As on a scraped page that says of when its values are.
 TEST_P(RemoteWriteTest, ADatedReadingHasItsOwnTimeAndIsToldOnce) {
   Series power = gpu_.table.Declare(kPower, Gpu(0));
-  auto told = [&](int64_t now, int64_t of) {
+  auto told = [&](double now, double of) {
     gpu_.writer.Begin(At(now));
     gpu_.writer.DatedAt(At(of));
     gpu_.writer.Set(power, 1);
