@@ -8,12 +8,37 @@ include(Unity)
 # A test runs for a second and is compiled in three trees: its own code is not optimized, what it tests is.
 set(house_test_options -O0)
 
+# house_precompile(target headers…): precompiles headers as target_precompile_headers does. A precompiled header of clang
+# contains its own path, so ccache would never find what another checkout compiled with it. ccache identifies it by
+# the file <header>.pch.sum instead (CCACHE_PCH_EXTSUM): the digest of every header that it contains.
+function(house_precompile target)
+  target_precompile_headers(${target} PRIVATE ${ARGN})
+  if(NOT CMAKE_CXX_COMPILER_ID STREQUAL "Clang")
+    return()
+  endif()
+  string(REGEX REPLACE "(<[a-z_/.]+>);?" "#include \\1\n" source "${ARGN}")
+  set(folder ${CMAKE_BINARY_DIR}/CMakeFiles/${target}.dir)
+  file(WRITE ${folder}/all.h "${source}")
+  execute_process(COMMAND ${CMAKE_CXX_COMPILER} -std=c++20 -x c++ -M ${folder}/all.h OUTPUT_VARIABLE list
+                  COMMAND_ERROR_IS_FATAL ANY)
+  string(REGEX MATCHALL "/[^ \n\\]+" headers "${list}")
+  list(REMOVE_ITEM headers ${folder}/all.h)
+  set(digests ${source})
+  foreach(header ${headers})
+    file(SHA256 ${header} digest)
+    string(APPEND digests ${digest})
+  endforeach()
+  string(SHA256 sum "${digests}")
+  file(WRITE ${folder}/cmake_pch.hxx.pch.sum ${sum})
+  set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${headers})
+endfunction()
+
 if(GPULENS_TESTS AND GPULENS_PRECOMPILE)
   add_library(house_test_headers OBJECT cmake/house_headers.cc)
   target_link_libraries(house_test_headers PRIVATE house_flags GTest::gmock)
   target_compile_options(house_test_headers PRIVATE ${house_test_options})
   target_compile_definitions(house_test_headers PRIVATE GPULENS_SOURCE_DIR=".")
-  target_precompile_headers(house_test_headers PRIVATE
+  house_precompile(house_test_headers
     <gmock/gmock.h> <gtest/gtest.h> <chrono> <functional> <map> <memory> <optional> <string> <string_view> <thread> <vector>)
 endif()
 
@@ -21,7 +46,7 @@ endif()
 if(GPULENS_PRECOMPILE)
   add_library(house_headers OBJECT cmake/house_headers.cc)
   target_link_libraries(house_headers PRIVATE house_flags)
-  target_precompile_headers(house_headers PRIVATE
+  house_precompile(house_headers
     <algorithm> <array> <atomic> <charconv> <chrono> <cmath> <condition_variable> <cstdint> <cstdio> <cstring> <functional>
     <map> <memory> <mutex> <optional> <set> <span> <string> <string_view> <unordered_map> <utility> <vector>)
 endif()

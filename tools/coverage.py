@@ -39,6 +39,7 @@ def read_lines(build):
     subprocess.run(merge, check=True, stderr=subprocess.DEVNULL)
     objects = programs(build)
     command = ["llvm-cov-19", "export", "-summary-only", "-skip-functions", "-instr-profile", merged, objects[0]]
+    command += ["-compilation-dir", str(tree.ROOT)]  # objects name sources relative to the root (cmake/Flags.cmake)
     for program in objects[1:]:
         command += ["-object", program]
     exported = subprocess.run(command, capture_output=True, check=True).stdout

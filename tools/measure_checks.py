@@ -103,10 +103,9 @@ def measure(bench, run):
         return [(f"{run} .ci/run", *bench.run(checkout, ".ci/run"), bench.stages(checkout))]
     bench.forget()
     checkout, found, wall, used = bench.clone(), [], 0, 0
-    for what, *command in (("./dev run", "--", "--help"), ("./dev test",), ("full check", "--full")):
+    for what, command in (("./dev run", "run -- --help"), ("./dev test", "test"), ("full check", "check --full")):
         (checkout / "build/stages.tsv").unlink(missing_ok=True)
-        name = what.split()[-1]
-        code, more_wall, more_used = bench.run(checkout, "./dev", name, *command)
+        code, more_wall, more_used = bench.run(checkout, "./dev", *command.split())
         wall, used = wall + more_wall, used + more_used
         found.append((what, code, wall, used, bench.stages(checkout)))
     return found
@@ -116,8 +115,8 @@ def minutes(seconds):
     return f"{int(seconds) // 60} m {int(seconds) % 60:02d} s"
 
 
-def page(found, unit, load):
-    """The text of docs/performance/checks.md but for what is told there of earlier days."""
+def page(found, runs, unit, load):
+    """The text of docs/performance/checks.md but for what is told there of earlier days; `found` is what the runs gave."""
     rows = ["| what | wall | processor | reference compiles | limit | verdict |", "|---|---|---|---|---|---|"]
     good = True
     for what, code, wall, used, _ in found:
@@ -135,7 +134,7 @@ def page(found, unit, load):
         f"- date: {datetime.datetime.now(datetime.timezone.utc):%Y-%m-%d %H:%M} UTC, commit {affected.git('rev-parse', '--short', 'HEAD')[0]}",
         f"- machine: {model or platform.processor()}, {os.cpu_count()} cores, load average {load:.1f} before",
         f"- one reference compile: {unit:.2f} s of a core (median of {2 * len(found)} medians of five)",
-        "- command: `python3 tools/measure_checks.py --save`",
+        f"- command: `python3 tools/measure_checks.py --save {' '.join(runs)}`",
     ]
     return "\n".join(head + [""] + rows) + "\n", good
 
@@ -157,7 +156,7 @@ def main():
         found = []
         for run in wanted:
             found += measure(bench, run)
-            text, good = page(found, sorted(bench.references)[len(bench.references) // 2], load)
+            text, good = page(found, wanted, sorted(bench.references)[len(bench.references) // 2], load)
             if asked.save:
                 kept = PAGE.read_text(encoding="utf-8").partition("<!-- measured -->\n")
                 PAGE.write_text(kept[0] + kept[1] + text, encoding="utf-8")

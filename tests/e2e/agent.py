@@ -40,9 +40,9 @@ def peer(name):
 
 
 def free_port():
-    """A port that nobody listens on, and that no other test is given while this process lives.
+    """Reserves a port on which nothing listens; no other test gets it until this process ends.
 
-    It is none of those that the kernel gives to who asks for any port, so nobody else takes it before it is used.
+    The port lies outside the range from which the kernel assigns ports, so no other program takes it before it is used.
     """
     folder = pathlib.Path(tempfile.gettempdir(), f"gpulens-test-ports-{os.getuid()}")
     folder.mkdir(exist_ok=True)
@@ -94,7 +94,7 @@ class Agent:
             self.process = subprocess.Popen(self.arguments, env=self.environment, stderr=log,
                                             stdout=subprocess.DEVNULL)
         try:
-            wait_until(self.answers, what="a first page")
+            wait_until(self.answers, 10, "a first page")
         except AssertionError:
             self.process.kill()
             raise AssertionError("the agent does not answer: " + self.said()) from None

@@ -111,7 +111,7 @@ class Worlds:
         with Agent(config=config, environment={"GPULENS_FAKE_NVML": str(path)}) as agent:
             marks = ["gpu_power_draw_watts", "gpu_info", *MARKS.get(name, ())]
             if url:
-                wait_until(lambda: samples(agent.page(), "gpu_xid_last_error_code"), what="the XID")
+                wait_until(lambda: samples(agent.page(), "gpu_xid_last_error_code"), 30, "the XID")
                 with log.open("a") as file:
                     file.write("".join(f"[   12.345678] {line}\n" for line in LOG))
                 marks += ["gpu_interconnect_throughput_bytes_per_second", "nvswitch_sxid_errors_total", "gpu_health_score_ratio",

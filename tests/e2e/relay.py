@@ -5,6 +5,8 @@ import ssl
 import struct
 import threading
 
+from agent import free_port
+
 GARBAGE = b"\x00\xffSSH-2.0-nobody speaks what you do\r\n\r\n" * 20
 
 
@@ -26,9 +28,7 @@ class Relay:
             self.tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
             self.tls.load_cert_chain(*certificate)
             self.tls.set_alpn_protocols(["h2", "http/1.1"])
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            self.port = probe.getsockname()[1]
+        self.port = free_port()
 
     def __enter__(self):
         self.act("good")

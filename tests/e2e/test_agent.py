@@ -26,7 +26,7 @@ class Pages(unittest.TestCase):
     def setUpClass(cls):
         cls.agent = Agent("--demo")
         cls.agent.__enter__()
-        wait_until(lambda: samples(cls.agent.page(), "gpu_utilization_ratio"), what="the first GPU values")
+        wait_until(lambda: samples(cls.agent.page(), "gpu_utilization_ratio"), 10, "the first GPU values")
 
     @classmethod
     def tearDownClass(cls):
@@ -187,7 +187,7 @@ class Life(unittest.TestCase):
                 told = [manager.recv(100) for _ in range(3)]
                 self.assertEqual(told, [b"READY=1", b"WATCHDOG=1", b"WATCHDOG=1"])
                 agent.process.send_signal(signal.SIGTERM)
-                wait_until(lambda: manager.recv(100) == b"STOPPING=1")
+                wait_until(lambda: manager.recv(100) == b"STOPPING=1", 5)
                 agent.process.wait(5)
 
 
@@ -223,7 +223,7 @@ class Locked(unittest.TestCase):
             self.assertEqual(ask(Authorization=self.as_alice("wrong")), 401)
             self.assertEqual(ask(Authorization=self.as_alice("secret")), 200)
             self.use("other")
-            wait_until(lambda: ask(Authorization=self.as_alice("other")) == 200, what="the new password")
+            wait_until(lambda: ask(Authorization=self.as_alice("other")) == 200, 10, "the new password")
             self.assertEqual(ask(Authorization=self.as_alice("secret")), 401)
             self.web.write_text("basic_auth_userz: {}\n")
             self.assertEqual(ask(Authorization=self.as_alice("other")), 200, "a bad file changes nothing")

@@ -152,7 +152,7 @@ class Faults(unittest.TestCase):
     def test_a_killed_driver_is_started_again(self):
         with self.agent() as agent:
             self.until(agent, lambda p: len(samples(p, "gpu_power_draw_watts")) == 8, "8 GPUs")
-            pid = wait_until(lambda: agent_driver(agent), what="the driver process")
+            pid = wait_until(lambda: agent_driver(agent), 10, "the driver process")
             os.kill(pid, signal.SIGKILL)
             self.until(agent, lambda p: value(p, "gpulens_driver_starts_total", driver="amdsmi", reason="killed") == 1,
                        "the restart")

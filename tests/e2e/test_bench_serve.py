@@ -235,7 +235,7 @@ class BenchServe(unittest.TestCase):
         process = subprocess.Popen(self.command("--requests", "100000", "--concurrency", "2", "--store", str(db)), stdout=subprocess.PIPE,
                                    stderr=subprocess.PIPE, text=True)
         self.addCleanup(process.wait)
-        wait_until(lambda: len(self.server.asked) >= 8)
+        wait_until(lambda: len(self.server.asked) >= 8, 20)
         process.send_signal(signal.SIGINT)
         out, err = process.communicate(timeout=20)
         self.assertEqual(process.returncode, 130, err)

@@ -238,7 +238,7 @@ class Command(Case):
         _, out = self.capture(profile, seconds="4s")
         self.assertIn("GPU_IS_LOST", out.read_text())
         with Agent(**settings(out)) as agent:
-            wait_until(lambda: value(agent.page(), "gpu_state", gpu_index="1", gpu_state="lost") == 1, what="its loss")
+            wait_until(lambda: value(agent.page(), "gpu_state", gpu_index="1", gpu_state="lost") == 1, 30, "its loss")
             self.assertEqual(value(agent.page(), "gpu_state", gpu_index="0", gpu_state="ok"), 1)
 
     def test_a_library_that_fails_is_told(self):

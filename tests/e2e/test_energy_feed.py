@@ -102,7 +102,7 @@ class Feed(unittest.TestCase):
                 (reader,) = children(agent.process.pid)
                 os.kill(reader, signal.SIGKILL)
                 wait_until(lambda: children(agent.process.pid) not in ([], [reader]))
-                wait_until(lambda: Drawn(program.do("drawn")).validity == "valid")
+                wait_until(lambda: Drawn(program.do("drawn")).validity == "valid", 30)
                 self.assert_true(self.window(program))
 
     def test_an_agent_that_is_gone_is_said_and_its_next_one_used(self):
@@ -111,7 +111,7 @@ class Feed(unittest.TestCase):
                 self.listens()
                 self.assert_true(self.window(program))
             self.assertFalse(os.path.exists(self.socket))
-            wait_until(lambda: Drawn(program.do("drawn")).validity == "source_failed")
+            wait_until(lambda: Drawn(program.do("drawn")).validity == "source_failed", 30)
             gone = Drawn(program.do("drawn"))
             self.assertEqual(gone.line.split()[1], "nan")
             self.assertIn("agent", gone.reason)
@@ -128,12 +128,12 @@ class Feed(unittest.TestCase):
         seen = {"GPULENS_FAKE_NVML": str(ROOT / "tests/fake_nvml/profiles/h100_idle.yaml")}
         with Agent(config=config, environment=seen) as agent:
             self.listens()
-            wait_until(lambda: samples(agent.page(), "gpu_power_draw_watts"), what="GPU values")
+            wait_until(lambda: samples(agent.page(), "gpu_power_draw_watts"), 20, "GPU values")
             with self.program() as program:
                 self.assert_true(self.window(program))
                 self.assertEqual(order("release").returncode, 0)
                 wait_until(lambda: children(agent.process.pid) == [])
-                wait_until(lambda: Drawn(program.do("drawn")).validity == "source_failed")
+                wait_until(lambda: Drawn(program.do("drawn")).validity == "source_failed", 30)
                 self.assertEqual(children(agent.process.pid), [])
                 self.assertEqual(order("resume").returncode, 0)
                 wait_until(lambda: Drawn(program.do("drawn")).validity == "valid", 60)

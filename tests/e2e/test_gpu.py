@@ -21,7 +21,7 @@ def profile_file(text):
 
 
 def first_values(agent):
-    return wait_until(lambda: (lambda p: p if samples(p, "gpu_utilization_ratio") else "")(agent.page()), what="GPU values")
+    return wait_until(lambda: (lambda p: p if samples(p, "gpu_utilization_ratio") else "")(agent.page()), 10, "GPU values")
 
 
 class Values(unittest.TestCase):
@@ -62,7 +62,7 @@ class Values(unittest.TestCase):
             page = agent.page()
             self.assertIn("# TYPE gpu_energy_consumption_joules_total counter", page)
             first = value(page, "gpu_energy_consumption_joules_total", gpu_index="0")
-            grown = wait_until(lambda: (value(agent.page(), "gpu_energy_consumption_joules_total", gpu_index="0") or 0) - first > 300)
+            grown = wait_until(lambda: (value(agent.page(), "gpu_energy_consumption_joules_total", gpu_index="0") or 0) - first > 300, 10)
             self.assertTrue(grown)
 
     def test_ecc_counters_stand_at_0_before_the_first_error(self):
@@ -95,7 +95,7 @@ class Faults(unittest.TestCase):
             first_values(agent)
             pid = agent.driver_pid()
             os.kill(pid, signal.SIGSTOP)
-            wait_until(lambda: agent.driver_pid() not in (0, pid), what="another driver process")
+            wait_until(lambda: agent.driver_pid() not in (0, pid), 10, "another driver process")
             wait_until(lambda: value(agent.page(), "gpulens_collector_up", collector="nvidia") == 1)
             self.assert_host_goes_on(agent)
 
@@ -103,15 +103,15 @@ class Faults(unittest.TestCase):
         config, environment = nvidia_config("hang_all.yaml", interval="100ms", ttl="2s")
         with Agent(config=config, environment=environment) as agent:
             first_values(agent)
-            stale = wait_until(lambda: [s for s in samples(agent.page(), "gpu_power_draw_watts") if s.timestamp], what="a dated value")
+            stale = wait_until(lambda: [s for s in samples(agent.page(), "gpu_power_draw_watts") if s.timestamp], 15, "a dated value")
             self.assertTrue(all(s.timestamp for s in stale))
-            wait_until(lambda: not samples(agent.page(), "gpu_power_draw_watts"), what="their end")
+            wait_until(lambda: not samples(agent.page(), "gpu_power_draw_watts"), 10, "their end")
             self.assert_host_goes_on(agent)
 
     def test_one_hanging_gpu_leaves_the_others_fresh(self):
         with agent_with("hang.yaml", interval="500ms") as agent:
             first_values(agent)
-            wait_until(lambda: value(agent.page(), "gpu_state", gpu_index="3", gpu_state="hung") == 1, what="GPU 3 to be called hung")
+            wait_until(lambda: value(agent.page(), "gpu_state", gpu_index="3", gpu_state="hung") == 1, 20, "GPU 3 to be called hung")
             page = agent.page()
             for gpu in map(str, (0, 1, 2, 4, 5, 6, 7)):
                 self.assertLessEqual(value(page, "gpu_sample_age_seconds", gpu_index=gpu), 2 * 0.5 + 0.25)

@@ -38,7 +38,7 @@ class EventThread(unittest.TestCase):
         config, environment = nvidia_config(
             profile_file("model: H100\ngpus: 2\nhangs:\n  - {call: nvmlEventSetWait_v2}\n"), interval="500ms")
         with Agent(config=config + f"control: {{socket: {socket}}}\n", environment=environment) as agent:
-            wait_until(lambda: value(agent.page(), "gpulens_driver_calls_hung", driver="nvml") == 1, what="the hang")
+            wait_until(lambda: value(agent.page(), "gpulens_driver_calls_hung", driver="nvml") == 1, 20, "the hang")
             page = agent.page()
             self.assertEqual(len(samples(page, "gpu_power_draw_watts")), 2)
             self.assertEqual(value(page, "gpulens_driver_up", driver="nvml"), 1)
@@ -58,21 +58,21 @@ class Release(unittest.TestCase):
         self.addCleanup(os.rmdir, folder)
         config, environment = nvidia_config("h100_busy.yaml", interval="200ms", ttl="1s")
         with Agent(config=config + f"control: {{socket: {socket}}}\n", environment=environment) as agent:
-            wait_until(lambda: samples(agent.page(), "gpu_power_draw_watts"), what="GPU values")
+            wait_until(lambda: samples(agent.page(), "gpu_power_draw_watts"), 20, "GPU values")
             self.assertNotEqual(agent.driver_pid(), 0)
             done = self.order(socket, "release", "--for", "10m")
             self.assertEqual(done.returncode, 0, done.stderr)
             self.assertIn("released for", done.stdout)
             self.assertEqual(agent.driver_pid(), 0, "when the command returns no process has a GPU open")
             wait_until(lambda: value(agent.page(), "gpulens_driver_up", driver="nvml") == 0)
-            wait_until(lambda: not samples(agent.page(), "gpu_power_draw_watts"), what="the end of old values")
+            wait_until(lambda: not samples(agent.page(), "gpu_power_draw_watts"), 20, "the end of old values")
             self.assertEqual(value(agent.page(), "gpulens_collector_up", collector="nvidia"), 0)
             doctor = subprocess.run([str(BINARY), "doctor", "--config", str(agent.config)], capture_output=True, text=True,
                                     env={**os.environ, **environment}, timeout=60)
             self.assertIn("gpulens driver resume", doctor.stdout)
             done = self.order(socket, "resume")
             self.assertEqual(done.returncode, 0, done.stderr)
-            wait_until(lambda: samples(agent.page(), "gpu_power_draw_watts"), what="GPU values again")
+            wait_until(lambda: samples(agent.page(), "gpu_power_draw_watts"), 20, "GPU values again")
             self.assertEqual(value(agent.page(), "gpulens_driver_starts_total", driver="nvml", reason="reload"), 1)
 
     def test_a_release_ends_by_itself(self):
@@ -81,7 +81,7 @@ class Release(unittest.TestCase):
         self.addCleanup(os.rmdir, folder)
         config, environment = nvidia_config("h100_busy.yaml", interval="200ms")
         with Agent(config=config + f"control: {{socket: {socket}}}\n", environment=environment) as agent:
-            wait_until(lambda: samples(agent.page(), "gpu_power_draw_watts"), what="GPU values")
+            wait_until(lambda: samples(agent.page(), "gpu_power_draw_watts"), 20, "GPU values")
             self.assertEqual(self.order(socket, "release", "--for", "1s").returncode, 0)
             wait_until(lambda: value(agent.page(), "gpulens_driver_starts_total", driver="nvml", reason="reload") == 1)
 

@@ -53,11 +53,11 @@ class Node:
 
     def gpus(self, agent):
         """UUIDs by index, once all are there."""
-        page = wait_until(lambda: (lambda p: p if len(samples(p, "gpu_info")) == 4 else "")(agent.page()), what="four GPUs")
+        page = wait_until(lambda: (lambda p: p if len(samples(p, "gpu_info")) == 4 else "")(agent.page()), 20, "four GPUs")
         return {s.labels["gpu_index"]: s.labels["gpu_uuid"] for s in samples(page, "gpu_info")}
 
     def slices(self, agent):
-        page = wait_until(lambda: (lambda p: p if len(samples(p, "gpu_mig_info")) == 2 else "")(agent.page()), what="MIG slices")
+        page = wait_until(lambda: (lambda p: p if len(samples(p, "gpu_mig_info")) == 2 else "")(agent.page()), 20, "MIG slices")
         return {s.labels["gpu_mig_instance_id"]: s.labels["gpu_mig_uuid"] for s in samples(page, "gpu_mig_info")}
 
 
@@ -131,15 +131,15 @@ class Attribution(unittest.TestCase):
         with node.agent as agent:
             gpus = node.gpus(agent)
             node.kubelet.hold("job-0", "nvidia.com/gpu", [gpus["0"]])
-            wait_until(lambda: pods_of(whole_gpu(agent.page(), "0")) == {"job-0"}, what="job-0 on GPU 0")
+            wait_until(lambda: pods_of(whole_gpu(agent.page(), "0")) == {"job-0"}, 20, "job-0 on GPU 0")
             for number in range(1, 6):
                 # Each time another GPU: what was is wrong on the next page already.
                 old, new = str((number - 1) % 2), str(number % 2)
                 node.kubelet.replace(f"job-{number - 1}", f"job-{number}", "nvidia.com/gpu", [gpus[new]])
-                wait_until(lambda: pods_of(whole_gpu(agent.page(), new)) == {f"job-{number}"}, what=f"job-{number}")
+                wait_until(lambda: pods_of(whole_gpu(agent.page(), new)) == {f"job-{number}"}, 20, f"job-{number}")
                 self.assertEqual(pods_of(whole_gpu(agent.page(), old)), {None}, "gone with its pod")
             node.kubelet.drop("job-5")
-            wait_until(lambda: pods_of(whole_gpu(agent.page(), "1")) == {None}, what="nobody on GPU 1")
+            wait_until(lambda: pods_of(whole_gpu(agent.page(), "1")) == {None}, 20, "nobody on GPU 1")
             energy = samples(agent.page(), "gpu_energy_consumption_joules_total", gpu_index="1")
             self.assertEqual(len(energy), 1)
 
@@ -148,14 +148,14 @@ class Attribution(unittest.TestCase):
         with node.agent as agent:
             gpus = node.gpus(agent)
             node.kubelet.hold("job-0", "nvidia.com/gpu", [gpus["0"]])
-            wait_until(lambda: pods_of(whole_gpu(agent.page(), "0")) == {"job-0"}, what="job-0 on GPU 0")
+            wait_until(lambda: pods_of(whole_gpu(agent.page(), "0")) == {"job-0"}, 20, "job-0 on GPU 0")
             node.kubelet.delay = 3.0
             node.kubelet.replace("job-0", "job-1", "nvidia.com/gpu", [gpus["0"]])
             # Nobody, rather than the wrong one.
-            wait_until(lambda: pods_of(whole_gpu(agent.page(), "0")) == {None}, what="nobody on GPU 0")
-            wait_until(lambda: value(agent.page(), "gpulens_enricher_up", enricher="kubernetes") == 0, what="the word that it is late")
+            wait_until(lambda: pods_of(whole_gpu(agent.page(), "0")) == {None}, 20, "nobody on GPU 0")
+            wait_until(lambda: value(agent.page(), "gpulens_enricher_up", enricher="kubernetes") == 0, 20, "the word that it is late")
             node.kubelet.delay = 0.0
-            wait_until(lambda: pods_of(whole_gpu(agent.page(), "0")) == {"job-1"}, what="job-1 on GPU 0")
+            wait_until(lambda: pods_of(whole_gpu(agent.page(), "0")) == {"job-1"}, 20, "job-1 on GPU 0")
 
     def test_claims_by_their_slices(self):
         node = self.node()
@@ -164,7 +164,7 @@ class Attribution(unittest.TestCase):
             node.api.slices = [{"spec": {"driver": "gpu.nvidia.com", "pool": {"name": "n1"}, "devices": [
                 {"name": f"gpu-{index}", "attributes": {"uuid": {"string": uuid}}} for index, uuid in gpus.items()]}}]
             node.kubelet.claim("dra", "gpu.nvidia.com", "n1", "gpu-1")
-            wait_until(lambda: pods_of(whole_gpu(agent.page(), "1")) == {"dra"}, what="the claim's pod on GPU 1")
+            wait_until(lambda: pods_of(whole_gpu(agent.page(), "1")) == {"dra"}, 20, "the claim's pod on GPU 1")
             self.assertEqual(pods_of(whole_gpu(agent.page(), "0")), {None})
 
     def test_without_a_right_to_the_api_server_there_is_less(self):
@@ -173,9 +173,9 @@ class Attribution(unittest.TestCase):
         with node.agent as agent:
             gpus = node.gpus(agent)
             node.kubelet.hold("serve", "nvidia.com/gpu", [gpus["0"]])
-            page = wait_until(lambda: (lambda p: p if pods_of(whole_gpu(p, "0")) == {"serve"} else "")(agent.page()), what="the pod")
+            page = wait_until(lambda: (lambda p: p if pods_of(whole_gpu(p, "0")) == {"serve"} else "")(agent.page()), 20, "the pod")
             self.assertFalse(samples(page, k8s_deployment_name="train"))
-            wait_until(lambda: "owners and labels are not told" in agent.said(), what="the word that they are not told")
+            wait_until(lambda: "owners and labels are not told" in agent.said(), 20, "the word that they are not told")
 
 
 class AttributionByKubernetesOwnMessages(Attribution):
@@ -201,14 +201,14 @@ class Collectors(unittest.TestCase):
         kills(3)
         config = f"interval: 200ms\ncollectors: {{kubelet_stats: {{url: \"{kubelet.url}\", interval: 200ms}}}}\n"
         with Agent(config=config) as agent:
-            page = wait_until(lambda: (lambda p: p if samples(p, "k8s_container_oom_kills_total") else "")(agent.page()), what="usage")
+            page = wait_until(lambda: (lambda p: p if samples(p, "k8s_container_oom_kills_total") else "")(agent.page()), 20, "usage")
             who = {"k8s_pod_name": "p", "k8s_namespace_name": "ml", "k8s_container_name": "main"}
             self.assertEqual(value(page, "container_cpu_time_seconds_total", **who), 7)
             self.assertEqual(value(page, "container_memory_working_set_bytes", **who), 2048)
             self.assertEqual(value(page, "k8s_pod_network_io_bytes_total", k8s_pod_name="p", network_io_direction="receive"), 11)
             self.assertEqual(value(page, "k8s_container_oom_kills_total", **who), 0, "those of before are nobody's")
             kills(4)
-            wait_until(lambda: value(agent.page(), "k8s_container_oom_kills_total", **who) == 1, what="a kill")
+            wait_until(lambda: value(agent.page(), "k8s_container_oom_kills_total", **who) == 1, 20, "a kill")
 
     def test_the_life_of_a_pod(self):
         server = kube_node.ApiServer()
@@ -223,17 +223,17 @@ class Collectors(unittest.TestCase):
             return [s.labels["k8s_pod_status_phase"] for s in samples(agent.page(), "k8s_pod_status_phase", k8s_pod_name="p") if s.value == 1]
 
         with Agent(config=config) as agent:
-            wait_until(lambda: phase(agent) == ["pending"], what="Pending")
+            wait_until(lambda: phase(agent) == ["pending"], 20, "Pending")
             self.assertIsNone(value(agent.page(), "k8s_pod_scheduling_delay_seconds", k8s_pod_name="p"))
             server.put(kube_node.pod("p", "u1", scheduled="2026-01-01T00:00:04Z", restarts=0, container_id="a" * 64))
-            wait_until(lambda: phase(agent) == ["running"], what="Running")
+            wait_until(lambda: phase(agent) == ["running"], 20, "Running")
             self.assertEqual(value(agent.page(), "k8s_pod_scheduling_delay_seconds", k8s_pod_name="p"), 4)
             server.put(kube_node.pod("p", "u1", phase="Failed", scheduled="2026-01-01T00:00:04Z", restarts=2, container_id="a" * 64))
-            wait_until(lambda: phase(agent) == ["failed"], what="Failed")
+            wait_until(lambda: phase(agent) == ["failed"], 20, "Failed")
             self.assertEqual(value(agent.page(), "k8s_container_restart_count_restarts", k8s_pod_name="p", k8s_container_name="main")
                              or value(agent.page(), "k8s_container_restart_count", k8s_pod_name="p", k8s_container_name="main"), 2)
             server.delete("u1")
-            wait_until(lambda: not samples(agent.page(), "k8s_pod_status_phase"), what="their end")
+            wait_until(lambda: not samples(agent.page(), "k8s_pod_status_phase"), 20, "their end")
 
 
 if __name__ == "__main__":

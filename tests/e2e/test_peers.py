@@ -78,10 +78,10 @@ class NodeExporter(unittest.TestCase):
                     return read()
                 except OSError:
                     return ""
-            direct = wait_until(up, what="the node exporter")
+            direct = wait_until(up, 15, "the node exporter")
             config = (f"interval: 200ms\ncollectors: {{scrape: {{targets: [{{name: node, url: '{url}', interval: 500ms}}]}}}}\n")
             with Agent(config=config) as agent:
-                wait_until(lambda: value(agent.page(), "gpulens_scrape_up", target="node") == 1, what="the first scrape")
+                wait_until(lambda: value(agent.page(), "gpulens_scrape_up", target="node") == 1, 15, "the first scrape")
                 page = wait_until(lambda: (lambda p: p if samples(p, "node_cpu_seconds_total") else "")(agent.page()))
         finally:
             exporter.terminate()

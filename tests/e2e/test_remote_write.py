@@ -153,7 +153,7 @@ class Prometheus(unittest.TestCase):
             self.assertLess(max(gaps), 1.9, gaps)
             page = agent.page()
             self.assertEqual(value(page, "gpulens_sink_dropped_total", sink="remote_write", lane="delivery", reason="refused"), 0)
-        wait_until(lambda: self.ask("up or vector(1)") and not self.ask("gpu_power_draw_watts"), what="the end of all series")
+        wait_until(lambda: self.ask("up or vector(1)") and not self.ask("gpu_power_draw_watts"), 20, "the end of all series")
 
 
 if __name__ == "__main__":

@@ -219,7 +219,7 @@ class InTheAgent(Case):
         self.assertEqual([readings(r, "gpu.xid.errors") for r in first], [[0]] * 4, "present before the first")
         with self.agent("model: H100\ngpus: 4\nxids:\n  - {gpu: 3, code: 79, at: 4}\n") as agent:
             wait_until(lambda: value(agent.page(), "gpu_xid_errors_total", gpu_index="3") == 0, what="a count of 0")
-            wait_until(lambda: value(agent.page(), "gpu_xid_errors_total", gpu_index="3") == 1, what="the XID")
+            wait_until(lambda: value(agent.page(), "gpu_xid_errors_total", gpu_index="3") == 1, 30, "the XID")
             page = wait_until(lambda: (lambda p: p if value(p, "gpu_xid_last_error_code", gpu_index="3") == 79 else "")(agent.page()))
             self.assertEqual([value(page, "gpu_xid_errors_total", gpu_index=str(i)) for i in range(4)], [0, 0, 0, 1])
             # One in a window of 300 s is 12 an hour.

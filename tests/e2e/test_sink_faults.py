@@ -111,7 +111,7 @@ class Faults(unittest.TestCase):
             self.assertEqual(lost, [], what)
             count = self.receivers.counts[name]
             before = count()
-            wait_until(lambda: count() > before, what=f"{what}: {name} sending more")
+            wait_until(lambda: count() > before, 30, f"{what}: {name} sending more")
 
     def test_each_fault_is_told_and_loses_nothing(self):
         with contextlib.ExitStack() as stack:
@@ -171,7 +171,7 @@ class Faults(unittest.TestCase):
             for pid in pids:
                 resource.prlimit(pid, resource.RLIMIT_FSIZE, (100, resource.RLIM_INFINITY))
             for name, agent in agents.items():
-                wait_until(lambda: self.of(agent, name, "dropped_total", lane="snapshot", reason="rejected"), what=f"{name} saying so")
+                wait_until(lambda: self.of(agent, name, "dropped_total", lane="snapshot", reason="rejected"), 30, f"{name} saying so")
             for pid in pids:
                 resource.prlimit(pid, resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
             self.wait_healed(agents, "a full disk")

@@ -3,14 +3,13 @@ import json
 import os
 import pathlib
 import signal
-import socket
 import subprocess
 import tempfile
 import time
 import unittest
 
 import postgres_node
-from agent import BINARY, wait_until
+from agent import BINARY, free_port, wait_until
 from inference_client import Program, near
 from postgres_node import PASSWORD, PostgresNode
 
@@ -166,10 +165,7 @@ class Postgres(unittest.TestCase):
 class OverTcp(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            port = free.getsockname()[1]
-        cls.node = PostgresNode(port, tcp=True).__enter__()
+        cls.node = PostgresNode(free_port(), tcp=True).__enter__()
         cls.addClassCleanup(cls.node.__exit__)
 
     def told(self, parameters, password=PASSWORD):

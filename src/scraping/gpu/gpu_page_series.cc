@@ -259,8 +259,9 @@ void GpuPageSeries::AddFacts(const Subject& subject) {
   }
 }
 
-// Facts repeat on every line. Where lines contradict each other, the one that says most tells them, of these
-// the least as text: not the first, as what was read first depends on the pages before.
+// Facts repeat on every line. Where lines contradict each other, the one with the most attributes is used,
+// and of several the one whose text sorts first. Not the first on the page: the order also depends on earlier
+// pages.
 void GpuPageSeries::AddFact(const MetricDesc& metric, EntityRef entity, AttributeSet extra) {
   Candidate candidate;
   candidate.metric = &metric;

@@ -410,7 +410,7 @@ TEST(Exporters, CanBeSwitchedOff) {
   ::unsetenv("OTEL_SDK_DISABLED");
 }
 
-// Says that its thread has ended only when the thread has given back what it keeps for itself.
+// A job whose thread takes 50 ms to destroy its thread-local objects after Run has returned.
 class SlowEnd : public sdk::ExportJob {
  public:
   explicit SlowEnd(std::atomic<bool>& gone) : gone_(gone) {}
