@@ -184,7 +184,7 @@ void SinkRunner::BeginStop(Instant deadline) {
   shared_->wake.notify_all();
 }
 
-void SinkRunner::Stop(Instant deadline) {
+bool SinkRunner::Stop(Instant deadline) {
   if (!thread_.joinable()) {
     bool first = false;
     {
@@ -192,14 +192,14 @@ void SinkRunner::Stop(Instant deadline) {
       first = !std::exchange(shared_->stopping, true);
     }
     if (first && !setup_.spec->threaded) static_cast<void>(shared_->sink->Flush(deadline));
-    return;
+    return true;
   }
   BeginStop(deadline);
   bool done = false;
   std::vector<Shared::OtlpOffer> untaken;
   {
     std::unique_lock lock(shared_->mutex);
-    Duration left = deadline - shared_->clock.Now();
+    Duration left = deadline + kStopGrace - shared_->clock.Now();
     done = shared_->ended.wait_for(lock, left, [&] { return shared_->done; });
     while (shared_->lane.Pop()) ++shared_->stats.dropped[static_cast<size_t>(DropReason::kShutdown)];
     while (shared_->event_lane.Pop())
@@ -209,6 +209,7 @@ void SinkRunner::Stop(Instant deadline) {
   for (const Shared::OtlpOffer& offer : untaken) offer.taken({Code::kUnavailable, "the sink is stopping"});
   if (done) thread_.join();
   else thread_.detach();
+  return done;
 }
 
 bool SinkRunner::Delivery(DeliveryStats& out) const { return shared_->sink->Delivery(out); }
