@@ -69,7 +69,7 @@ void Pipeline::Start() {
   });
 }
 
-void Pipeline::Stop(Instant deadline) {
+bool Pipeline::Stop(Instant deadline) {
   StopReceivers(deadline);
   {
     std::lock_guard lock(mutex_);
@@ -91,7 +91,14 @@ void Pipeline::Stop(Instant deadline) {
     sink->OfferLast(last);
     sink->BeginStop(deadline);
   }
-  for (const auto& sink : sinks) sink->Stop(deadline);
+  StopSinks(sinks, deadline);
+  return !left_behind_;
+}
+
+void Pipeline::StopSinks(const std::vector<std::shared_ptr<SinkRunner>>& sinks, Instant deadline) {
+  for (const auto& sink : sinks) {
+    if (!sink->Stop(deadline)) left_behind_ = true;
+  }
 }
 
 Pipeline::Running* Pipeline::Find(Scheduler::TaskId task) {

@@ -70,8 +70,10 @@ class Pipeline {
   void Start();
   // kExhausted when there was no room for the scheduler's thread: then nothing is collected.
   Status status() const { return started_status_; }
-  // Ends in this order: nothing received, no new runs, workers stopped, sinks flushed until `deadline`.
-  void Stop(Instant deadline);
+  // Ends in this order: nothing received, no new runs, workers stopped, sinks flushed until `deadline`. False
+  // when the thread of a sink, now or in an Apply before, had to be left behind: it may use the environment
+  // and the I/O loop, so the caller ends the process without destroying them.
+  bool Stop(Instant deadline);
 
   // Ticks closed so far.
   uint64_t ticks() const;
@@ -123,6 +125,7 @@ class Pipeline {
   Status MakeSinks(const PipelinePlan& plan, std::vector<std::shared_ptr<SinkRunner>>& out);
   Status MakeReceivers(const PipelinePlan& plan, std::vector<std::shared_ptr<RunningReceiver>>& out);
   void StopReceivers(Instant deadline);
+  void StopSinks(const std::vector<std::shared_ptr<SinkRunner>>& sinks, Instant deadline);
 
   Env& env_;
   Workers& workers_;
@@ -163,6 +166,7 @@ class Pipeline {
   SelfMetrics self_;
 
   OtlpFan fan_;
+  std::atomic<bool> left_behind_{false};  // a sink's thread
 
   Status started_status_;
   std::thread thread_;

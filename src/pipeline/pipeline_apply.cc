@@ -180,7 +180,7 @@ Status Pipeline::Apply(PipelinePlan plan) {
   }
   wake_.notify_all();
   for (const auto& running : gone) running->receiver->Stop(env_.clock->Now() + std::chrono::seconds(1));
-  for (const auto& sink : replaced) sink->Stop(env_.clock->Now() + std::chrono::seconds(1));
+  StopSinks(replaced, env_.clock->Now() + std::chrono::seconds(1));
   return Ok();
 }
 

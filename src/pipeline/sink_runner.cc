@@ -204,7 +204,7 @@ void SinkRunner::BeginStop(Instant deadline) {
   shared_->wake.notify_all();
 }
 
-void SinkRunner::Stop(Instant deadline) {
+bool SinkRunner::Stop(Instant deadline) {
   if (!setup_.spec->threaded) {
     bool first = false;
     {
@@ -212,23 +212,24 @@ void SinkRunner::Stop(Instant deadline) {
       first = !std::exchange(shared_->stopping, true);
     }
     if (first) static_cast<void>(shared_->sink->Flush(deadline));
-    return;
+    return true;
   }
   // From here on no thread is started: whether there is one is then certain.
   BeginStop(deadline);
   {
     std::lock_guard one_at_a_time(thread_mutex_);
-    if (!thread_.joinable()) return DropWaiting();
+    if (!thread_.joinable()) return DropWaiting(), true;
   }
   bool done = false;
   {
     std::unique_lock lock(shared_->mutex);
-    Duration left = deadline - shared_->clock.Now();
+    Duration left = deadline + kStopGrace - shared_->clock.Now();
     done = shared_->ended.wait_for(lock, left, [&] { return shared_->done; });
   }
   DropWaiting();
   if (done) thread_.join();
   else thread_.detach();
+  return done;
 }
 
 void SinkRunner::DropWaiting() {

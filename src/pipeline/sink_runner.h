@@ -36,6 +36,8 @@ struct SinkStats {
 // the sink has for snapshots.
 class SinkRunner {
  public:
+  // A Flush that keeps to its deadline returns at it, and then closes its connections.
+  static constexpr Duration kStopGrace = std::chrono::seconds(1);
   static constexpr size_t kLaneDepth = 2;
   static constexpr size_t kEventLaneDepth = 64;
   static constexpr size_t kOtlpLaneDepth = 16;
@@ -65,9 +67,10 @@ class SinkRunner {
   // The last one there will be: a sink with an interval gets it before its time, unless it had it. May be
   // null.
   void OfferLast(const Ref<const Snapshot>& snapshot);
-  // Delivers what waits, flushes, ends the thread; what is not done by `deadline` is dropped and
-  // counted, and a Write that still hangs then is left behind.
-  void Stop(Instant deadline);
+  // Delivers what waits, flushes, ends the thread; what is not done by `deadline` is dropped and counted.
+  // False when a Write still hangs kStopGrace later: its thread is left behind, and may use the sink and what
+  // it was made with.
+  bool Stop(Instant deadline);
   // Begins what Stop waits for, where the sink has a thread of its own: several flush at the same time.
   void BeginStop(Instant deadline);
   SinkStats stats() const;

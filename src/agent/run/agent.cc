@@ -73,7 +73,8 @@ class Agent {
   void WatchSignals();
   void KeepWatchdogQuiet();
   void WaitForStop();
-  void Stop();
+  // `code` is what the process ends with.
+  int Stop(int code);
 
   const AgentOptions options_;
   const std::unique_ptr<Schema> schema_;
@@ -303,7 +304,7 @@ void Agent::WaitForStop() {
   wake_.wait(lock, [this] { return stop_; });
 }
 
-void Agent::Stop() {
+int Agent::Stop(int code) {
   NotifyServiceManager("STOPPING=1");
   if (discoveries_) discoveries_->Stop();
   {
@@ -322,7 +323,7 @@ void Agent::Stop() {
       });
     });
   }
-  if (pipeline_) pipeline_->Stop(env_.clock->Now() + kFlushTime);
+  const bool left_behind = pipeline_ && !pipeline_->Stop(env_.clock->Now() + kFlushTime);
   if (http_) {
     std::unique_lock lock(mutex);
     ended.wait_for(lock, kHttpLinger * 2, [&] { return closed; });
@@ -331,6 +332,10 @@ void Agent::Stop() {
   io_.Stop();
   passwords_.Stop();
   workers_.Stop();
+  if (code == 0) banner_->Farewell();
+  // A sink's thread that hangs in a write may still come back to what this object owns.
+  if (left_behind) std::_Exit(code);
+  return code;
 }
 
 int Agent::Run() {
@@ -346,16 +351,13 @@ int Agent::Run() {
   Status status = Start();
   if (!status) {
     ::dprintf(STDERR_FILENO, "gpulens: %s\n", status.detail.c_str());
-    Stop();
-    return status.code == Code::kInvalidArgument ? 2 : 1;
+    return Stop(status.code == Code::kInvalidArgument ? 2 : 1);
   }
   NotifyServiceManager("READY=1");
   KeepWatchdogQuiet();
   io_.After(kStartTime, [] { LetGoOfStartPages(); });
   WaitForStop();
-  Stop();
-  banner_->Farewell();
-  return 0;
+  return Stop(0);
 }
 
 }  // namespace

@@ -91,7 +91,12 @@ void OwnAccount::Saw(size_t track, int64_t at_ns, const Status& status, const En
   }
 }
 
+// A sum without one of the devices would be too low: it waits until each was looked at.
 void OwnAccount::Tick() {
+  for (const Part& part : parts_) {
+    const bool unused = part.first_seen_ns != 0 && part.own <= 0;
+    if (!part.beside && !unused && !part.fresh) return;
+  }
   double watts = 0, memory = 0, busy = 0;
   uint32_t devices = 0, busy_devices = 0;
   int64_t at_ns = 0;

@@ -29,7 +29,7 @@ class OwnAccount {
   bool Wants(size_t track, int64_t now_ns) const;
   // `status` not ok: it is not told.
   void Saw(size_t track, int64_t at_ns, const Status& status, const EnergyProcesses& processes);
-  // After the looks of a round.
+  // After the looks of a round. Counts nothing before each device of ours was looked at since the last tick.
   void Tick();
   void Settle();
 
@@ -43,7 +43,7 @@ class OwnAccount {
     bool beside;
     energy::RunShare share;
     int64_t first_seen_ns = 0;
-    bool fresh = false;  // seen in this round
+    bool fresh = false;  // seen since the last tick
     double own = 0, memory_bytes = kNotMeasured, utilization_ratio = kNotMeasured;
     Status untold = {};
   };
