@@ -49,9 +49,9 @@ Status RefuseReceiversWithoutSink(const Config& config) {
     sinks += (sinks.empty() ? "sinks." : ", sinks.") + std::string(spec->name);
   }
   for (const ReceiverSpec* spec : AllReceivers()) {
-    const Config& receiver = config.Group("receivers").Group(spec->name);
-    if (!receiver.Bool("enabled")) continue;
-    return {Code::kInvalidArgument, receiver.Where("enabled") + ": receivers." + std::string(spec->name) +
+    const Config& receivers = config.Group("receivers");
+    if (!receivers.Group(spec->name).Bool("enabled")) continue;
+    return {Code::kInvalidArgument, receivers.Where(spec->name) + ": receivers." + std::string(spec->name) +
                                         " is on, and no sink takes what is received; switch on " + sinks};
   }
   return Ok();
