@@ -135,6 +135,9 @@ class Demo(Case):
             wait_until(lambda: (state / "demo" / "incidents.db").exists(), 30, "an event")
             shown = wait_until(lambda: (lambda done: done if "XID" in done.stdout else None)(
                 run("events", "--state-dir", str(state))), 30, "the event")
+            # The agent that runs says where its events are, also where its own configuration names another folder.
+            asked = run("events", "--config", str(agent.config))
+            self.assertIn("XID", asked.stdout, asked.stderr)
         for line in shown.stdout.splitlines()[1:]:
             self.assertTrue("SIMULATED" in line or line.startswith("    before:"), line)
         self.assertIn("SIMULATED", shown.stderr)
