@@ -95,7 +95,7 @@ class Agent {
   std::unique_ptr<Banner> banner_;
   std::unique_ptr<Endpoints> endpoints_;
   std::unique_ptr<HttpServer> http_;
-  std::unique_ptr<Listeners> listeners_;
+  std::unique_ptr<ListenAddresses> listen_addresses_;
   std::unique_ptr<ControlSocket> control_;
   std::mutex reload_mutex_;  // one reload at a time
   bool ending_ = false;      // under reload_mutex_
@@ -158,11 +158,11 @@ Status Agent::Start() {
       env_, *pipeline_, [this] { return Reload(); }, [this] { return StatusPage(); });
   http_ = std::make_unique<HttpServer>(io_, *endpoints_,
                                        HttpOptions(config_.Group("http"), authenticator_.get()));
-  listeners_ = std::make_unique<Listeners>(*http_);
+  listen_addresses_ = std::make_unique<ListenAddresses>(*http_);
   stats_.http = &http_->stats();
   RETURN_IF_ERROR(Refuse(config_));
   RETURN_IF_ERROR(pipeline_->Apply(MakePlan(config_, {options_.demo, HostName()})));
-  RETURN_IF_ERROR(listeners_->Follow(config_));
+  RETURN_IF_ERROR(listen_addresses_->Follow(config_));
   RETURN_IF_ERROR(OpenControl());
   banner_ =
       std::make_unique<Banner>(env_, config_, *pipeline_, Banner::Options{file_, started_, options_.quiet});
@@ -212,7 +212,7 @@ Status Agent::ReloadNow() {
     return Ok();
   }
   RETURN_IF_ERROR(Refuse(outcome.config));
-  RETURN_IF_ERROR(listeners_->Follow(outcome.config));
+  RETURN_IF_ERROR(listen_addresses_->Follow(outcome.config));
   RETURN_IF_ERROR(discoveries_->Apply(outcome.config));
   RETURN_IF_ERROR(pipeline_->Apply(Plan(outcome.config)));
   static_cast<void>(SetLogLevels(outcome.config.Group("log").Text("level")));

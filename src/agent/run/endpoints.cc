@@ -99,7 +99,7 @@ std::vector<std::string> AllowedHosts(const Config& config) {
   return config.Group("http").Texts("allowed_hosts");
 }
 
-Status Listeners::Follow(const Config& config) {
+Status ListenAddresses::Follow(const Config& config) {
   const Config& http = config.Group("http");
   std::vector<Endpoint> wanted, bound;
   for (const std::string& text : http.Texts("listen")) {

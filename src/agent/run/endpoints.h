@@ -50,9 +50,9 @@ HttpServer::Options HttpOptions(const Config& http, Authenticator* authenticator
 std::vector<std::string> AllowedHosts(const Config& config);
 
 // The addresses of http.listen. Used by one thread at a time; the server outlives it.
-class Listeners {
+class ListenAddresses {
  public:
-  explicit Listeners(HttpServer& server) : server_(server) {}
+  explicit ListenAddresses(HttpServer& server) : server_(server) {}
   // Listens at what `config` names, and nowhere else. New addresses are bound before old ones are closed, so
   // that a reload has no gap; when one cannot be bound, nothing has changed.
   Status Follow(const Config& config);

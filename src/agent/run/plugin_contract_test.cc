@@ -182,11 +182,28 @@ TEST_F(PluginContract, AnalyzersWriteRowsOfTheCatalogueThatTheySayTheyWrite) {
   }
 }
 
+// What the sink `stdout` prints is no part of this test's output.
+class NoOutput {
+ public:
+  NoOutput() : output_(::dup(STDOUT_FILENO)) {
+    std::fflush(stdout);
+    const int nothing = ::open("/dev/null", O_WRONLY | O_CLOEXEC);
+    ::dup2(nothing, STDOUT_FILENO);
+    ::close(nothing);
+  }
+  NoOutput(const NoOutput&) = delete;
+  NoOutput& operator=(const NoOutput&) = delete;
+  ~NoOutput() {
+    std::fflush(stdout);
+    ::dup2(output_, STDOUT_FILENO);
+    ::close(output_);
+  }
+
+ private:
+  const int output_;
+};
+
 TEST_F(PluginContract, SinksTakeEveryRowAndNeitherBlockNorThrowNorAllocateForEach) {
-  // What `stdout` prints is no part of this test's output.
-  const int output = ::dup(STDOUT_FILENO), nothing = ::open("/dev/null", O_WRONLY | O_CLOEXEC);
-  std::fflush(stdout);
-  ::dup2(nothing, STDOUT_FILENO);
   for (const SinkSpec* spec : AllSinks()) {
     auto made = spec->create(OfSink(*spec), env_);
     EXPECT_TRUE(made.ok()) << spec->name << ": " << made.error().detail;
@@ -198,24 +215,27 @@ TEST_F(PluginContract, SinksTakeEveryRowAndNeitherBlockNorThrowNorAllocateForEac
       clock.Advance(seconds(1));
       const Ref<Snapshot> snapshot = rows.Tick(clock.Now());
       Guarded(spec->name, "Write", [&] {
+        auto silent = std::make_unique<NoOutput>();
         const uint64_t before = ThreadAllocations();
         const Status status = (*made)->Write(*snapshot);
         allocations = ThreadAllocations() - before;
+        silent.reset();
         EXPECT_TRUE(status.ok()) << spec->name << ": " << status.detail;
       });
     }
     // A request and its place in a queue cost some; a series nothing.
     EXPECT_LT(allocations, rows.size() / 4) << spec->name << " allocates for series that it has seen before";
-    Guarded(spec->name, "Write of events", [&] { static_cast<void>((*made)->Write(Events())); });
-    Guarded(spec->name, "Flush",
-            [&] { static_cast<void>((*made)->Flush(env_.clock->Now() + std::chrono::milliseconds(50))); });
+    Guarded(spec->name, "Write of events", [&] {
+      const NoOutput silent;
+      static_cast<void>((*made)->Write(Events()));
+    });
+    Guarded(spec->name, "Flush", [&] {
+      const NoOutput silent;
+      static_cast<void>((*made)->Flush(env_.clock->Now() + std::chrono::milliseconds(50)));
+    });
     const bool takes = dynamic_cast<OtlpTaker*>(made->get()) != nullptr;
     EXPECT_EQ(takes, spec->takes_received) << spec->name << ": .takes_received";
   }
-  std::fflush(stdout);
-  ::dup2(output, STDOUT_FILENO);
-  ::close(output);
-  ::close(nothing);
 }
 
 TEST_F(PluginContract, ReceiversRefuseByTheirCheckWhatTheyWouldRefuseAtTheStart) {
