@@ -3,6 +3,7 @@ import base64
 import contextlib
 import crypt
 import http.client
+import os
 import pathlib
 import socket
 import statistics
@@ -71,9 +72,9 @@ class Passwords(unittest.TestCase):
 
     @staticmethod
     def ticks(agent):
-        """Ticks that were late or left out, and readings of the agent itself, one in each tick."""
-        page = agent.page()
-        return value(page, "gpulens_tick_late_total"), value(page, "gpulens_collector_runs_total", collector="self")
+        """Ticks that were late or left out, and readings of the agent itself, one each second."""
+        page = agent.get("/metrics", timeout=20, Authorization=basic("alice", "secret")).text.decode()
+        return value(page, "gpulens_tick_late_total"), value(page, "gpulens_collector_runs_total", collector="self", result="ok")
 
     @staticmethod
     def beats(manager):
@@ -126,7 +127,7 @@ class Passwords(unittest.TestCase):
                 self.assertEqual(set(health), {200})
                 self.assertGreaterEqual(beats, 4, "of 12 in six seconds")
                 self.assertLessEqual(late_then - late, 2, "of 12 ticks")
-                self.assertGreaterEqual(runs_then - runs, 9, "of 12 readings")
+                self.assertGreaterEqual(runs_then - runs, 5, "of 6 readings")
 
     def test_probes_need_no_password_and_pages_do(self):
         with tempfile.TemporaryDirectory() as folder, self.agent(folder, 4) as agent:
@@ -210,7 +211,7 @@ class Spoofs(unittest.TestCase):
                 wait_until(lambda: pathlib.Path(path).exists())
                 self.send(path)
                 wait_until(lambda: samples(agent.page(), "mine"))
-                self.check(agent.page())
+                self.check(agent.page(), process_pid=str(os.getpid()))
 
     def test_a_target(self):
         page = "".join(f"# TYPE {family} gauge\n{family} 99999\n" for family in (*self.spoofed.values(), "mine"))
