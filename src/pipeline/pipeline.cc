@@ -173,15 +173,9 @@ void Pipeline::CollectInstance(Running* running) {
   running->instance->Collect(running->fetched);
   // A source that only begins with its first run (a driver process) has values long before a slow collector's
   // next turn: it is run again at the next tick.
-  const bool starting = !running->instance->fetches() && !running->instance->answered();
-  if (starting) {
+  if (!running->instance->fetches() && !running->instance->answered()) {
     std::lock_guard lock(mutex_);
-    const int64_t next_tick = scheduler_.due_ns(tick_task_);
-    if (next_tick < scheduler_.due_ns(running->task)) {
-      Instant when;
-      when.boot_ns = next_tick;
-      scheduler_.DueAt(running->task, when);
-    }
+    scheduler_.DueWith(running->task, tick_task_);
   }
   Finished(running->task);
 }

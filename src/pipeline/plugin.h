@@ -118,9 +118,8 @@ class Discovery : public Fetcher {
   virtual std::vector<FoundTarget> Targets() const = 0;
 };
 
-// Takes snapshots, and events if it wants them, somewhere. `Write` and `Flush` are called by the
-// sink's own thread (threaded) or by the closing worker (not threaded; then Write must be quick and
-// never wait).
+// Takes snapshots, and events if it wants them, somewhere. `Write` and `Flush` are called by the sink's own
+// thread (threaded) or by the closing worker (not threaded; then Write must be quick and never wait).
 class Sink {
  public:
   virtual ~Sink() = default;

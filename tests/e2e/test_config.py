@@ -45,7 +45,7 @@ class Check(Case):
         "sinks: {otlp: {}}\nreceivers:\n  otlp: {http: {listen: \"127.0.0.1:{P}\"}, grpc: {listen: \"127.0.0.1:{P}\"}}\n":
             (":3:", "is taken by receivers.otlp.http.listen"),
         "sinks: {otlp: {}}\nreceivers:\n  otlp: {http: {listen: \":{P}\"}}\n": (":3:", "other machines could reach"),
-        "receivers:\n  remote_write: {http: {listen: \"127.0.0.1:{P}\"}}\n": ("receivers.remote_write", "sinks.otlp"),
+        "receivers:\n  remote_write: {http: {listen: \"127.0.0.1:{P}\"}}\n": (":2:", "receivers.remote_write", "no sink takes", "sinks.otlp"),
         "resource: {cluster: \"${NOT_SET_ANYWHERE}\"}\n": (":1:", "the environment has no NOT_SET_ANYWHERE"),
         "sinks:\n  webhook: {url: \"http://h/\", bearer_token: \"${file:/nowhere/token}\"}\n": (":2:", "cannot read"),
         "http: {web_config: \"{FOLDER}/web.yaml\"}\n": ("web.yaml:1", "unknown key"),
@@ -135,6 +135,9 @@ class Demo(Case):
             wait_until(lambda: (state / "demo" / "incidents.db").exists(), 30, "an event")
             shown = wait_until(lambda: (lambda done: done if "XID" in done.stdout else None)(
                 run("events", "--state-dir", str(state))), 30, "the event")
+            # The agent that runs says where its events are, also where its own configuration names another folder.
+            asked = run("events", "--config", str(agent.config))
+            self.assertIn("XID", asked.stdout, asked.stderr)
         for line in shown.stdout.splitlines()[1:]:
             self.assertTrue("SIMULATED" in line or line.startswith("    before:"), line)
         self.assertIn("SIMULATED", shown.stderr)

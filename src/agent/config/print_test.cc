@@ -143,7 +143,10 @@ TEST(PrintTest, RoundTripOfRandomConfigurations) {
     std::vector<Config> targets = scrape.Groups("targets");
     set(targets[0], "name", "x" + RandomText(random));
     set(targets[1], "password", "p" + RandomText(random));
-    set(targets[1], "headers", map);
+    // One that begins with "…" would be refused as hidden.
+    std::map<std::string, std::string> headers;
+    for (const auto& [key, text] : map) headers[key] = "h" + text;
+    set(targets[1], "headers", headers);
     set(scrape, "targets", targets);
     set(collectors, "scrape", scrape);
     set(config, "collectors", collectors);

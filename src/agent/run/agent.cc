@@ -5,7 +5,6 @@
 #include <signal.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <condition_variable>
 #include <cstdio>
 #include <functional>
@@ -16,12 +15,10 @@
 #include "agent/control/fault_file.h"
 #include "agent/found/discovery_runner.h"
 #include "agent/found/found_targets.h"
-#include "agent/found/own_pages.h"
 #include "agent/plugin_tables.h"
 #include "agent/run/banner.h"
 #include "agent/run/config_file.h"
 #include "agent/run/endpoints.h"
-#include "agent/run/listening.h"
 #include "agent/run/notify.h"
 #include "agent/run/plan.h"
 #include "agent/run/refusals.h"
@@ -62,8 +59,7 @@ class Agent {
 
  private:
   Status Start();
-  Status Listen(const Config& config);
-  Status MayServe(const Config& config);
+  Status Refuse(const Config& config);
   Status OpenControl();
   Status Reload();
   Status ReloadNow();
@@ -100,8 +96,8 @@ class Agent {
   std::unique_ptr<Banner> banner_;
   std::unique_ptr<Endpoints> endpoints_;
   std::unique_ptr<HttpServer> http_;
+  std::unique_ptr<ListenAddresses> listen_addresses_;
   std::unique_ptr<ControlSocket> control_;
-  std::vector<Endpoint> listening_;
   std::mutex reload_mutex_;  // one reload at a time
   bool ending_ = false;      // under reload_mutex_
 
@@ -110,37 +106,10 @@ class Agent {
   bool stop_ = false;
 };
 
-Status Agent::MayServe(const Config& config) {
+Status Agent::Refuse(const Config& config) {
   bool locked = false;
-  io_.Call([&] { locked = authenticator_->config().tls && authenticator_->config().authenticates(); });
-  return RefuseOpenListeners(config, locked);
-}
-
-Status Agent::Listen(const Config& config) {
-  // New addresses are bound before old ones close, so that a reload has no gap.
-  std::vector<Endpoint> wanted;
-  std::vector<Endpoint> bound;
-  for (const std::string& text : config.Group("http").Texts("listen")) {
-    ASSIGN_OR_RETURN(Endpoint endpoint, ParseListenAddress(text));
-    bool present = std::find(listening_.begin(), listening_.end(), endpoint) != listening_.end();
-    wanted.push_back(endpoint);
-    if (present) continue;
-    Result<Endpoint> listening = http_->Listen(endpoint);
-    // A machine without IPv6 is served by the other addresses.
-    bool optional = endpoint.family == Endpoint::Family::kIpv6 &&
-                    config.Group("http").origin("listen").where == Origin::kDefault;
-    if (!listening && optional && listening.error().code == Code::kUnavailable) continue;
-    if (!listening) {
-      for (const Endpoint& undo : bound) http_->StopListening(undo);
-      return listening.error();
-    }
-    bound.push_back(endpoint);
-  }
-  for (const Endpoint& old : listening_) {
-    if (std::find(wanted.begin(), wanted.end(), old) == wanted.end()) http_->StopListening(old);
-  }
-  listening_ = std::move(wanted);
-  return Ok();
+  io_.Call([&] { locked = IsLocked(authenticator_->config()); });
+  return RefuseBeforeStart(config, locked);
 }
 
 // Without a socket of its own choice the agent also runs where it may make none, or where another has it.
@@ -190,11 +159,11 @@ Status Agent::Start() {
       env_, *pipeline_, [this] { return Reload(); }, [this] { return StatusPage(); });
   http_ = std::make_unique<HttpServer>(io_, *endpoints_,
                                        HttpOptions(config_.Group("http"), authenticator_.get()));
+  listen_addresses_ = std::make_unique<ListenAddresses>(*http_);
   stats_.http = &http_->stats();
-  RETURN_IF_ERROR(RefuseOwnPages(config_));
-  RETURN_IF_ERROR(MayServe(config_));
+  RETURN_IF_ERROR(Refuse(config_));
   RETURN_IF_ERROR(pipeline_->Apply(MakePlan(config_, {options_.demo, HostName()})));
-  RETURN_IF_ERROR(Listen(config_));
+  RETURN_IF_ERROR(listen_addresses_->Follow(config_));
   RETURN_IF_ERROR(OpenControl());
   banner_ =
       std::make_unique<Banner>(env_, config_, *pipeline_, Banner::Options{file_, started_, options_.quiet});
@@ -243,9 +212,8 @@ Status Agent::ReloadNow() {
     ++stats_.reloads_unchanged;
     return Ok();
   }
-  RETURN_IF_ERROR(RefuseOwnPages(outcome.config));
-  RETURN_IF_ERROR(MayServe(outcome.config));
-  RETURN_IF_ERROR(Listen(outcome.config));
+  RETURN_IF_ERROR(Refuse(outcome.config));
+  RETURN_IF_ERROR(listen_addresses_->Follow(outcome.config));
   RETURN_IF_ERROR(discoveries_->Apply(outcome.config));
   RETURN_IF_ERROR(pipeline_->Apply(Plan(outcome.config)));
   static_cast<void>(SetLogLevels(outcome.config.Group("log").Text("level")));

@@ -1,6 +1,9 @@
 #include "agent/run/endpoints.h"
 
+#include <algorithm>
+
 #include "agent/landing/landing_page.h"
+#include "base/result.h"
 #include "base/workers.h"
 
 namespace gpulens {
@@ -80,6 +83,47 @@ void Endpoints::Landing(const HttpRequest& request, HttpResponder responder) con
     answer->Send(std::move(response));
   });
   if (!posted) answer->Send(HttpResponse::Text(503, "too much work is waiting"));
+}
+
+HttpServer::Options HttpOptions(const Config& http, Authenticator* authenticator) {
+  HttpServer::Options options;
+  options.limits.connections = static_cast<size_t>(http.Int("max_connections"));
+  options.limits.header_bytes = http.Size("max_header");
+  options.limits.body_bytes = http.Size("max_body");
+  options.limits.idle_timeout = http.Time("idle_timeout");
+  options.authenticator = authenticator;
+  return options;
+}
+
+std::vector<std::string> AllowedHosts(const Config& config) {
+  return config.Group("http").Texts("allowed_hosts");
+}
+
+Status ListenAddresses::Follow(const Config& config) {
+  const Config& http = config.Group("http");
+  std::vector<Endpoint> wanted, bound;
+  for (const std::string& text : http.Texts("listen")) {
+    ASSIGN_OR_RETURN(Endpoint endpoint, ParseListenAddress(text));
+    wanted.push_back(endpoint);
+  }
+  for (const Endpoint& endpoint : wanted) {
+    if (std::ranges::find(present_, endpoint) != present_.end()) continue;
+    Result<Endpoint> listening = server_.Listen(endpoint);
+    // A machine without IPv6 is served by the other addresses.
+    const bool optional =
+        endpoint.family == Endpoint::Family::kIpv6 && http.origin("listen").where == Origin::kDefault;
+    if (!listening && optional && listening.error().code == Code::kUnavailable) continue;
+    if (!listening) {
+      for (const Endpoint& undo : bound) server_.StopListening(undo);
+      return listening.error();
+    }
+    bound.push_back(endpoint);
+  }
+  for (const Endpoint& old : present_) {
+    if (std::ranges::find(wanted, old) == wanted.end()) server_.StopListening(old);
+  }
+  present_ = std::move(wanted);
+  return Ok();
 }
 
 }  // namespace gpulens

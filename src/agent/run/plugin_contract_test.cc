@@ -182,11 +182,28 @@ TEST_F(PluginContract, AnalyzersWriteRowsOfTheCatalogueThatTheySayTheyWrite) {
   }
 }
 
+// What the sink `stdout` prints is no part of this test's output.
+class NoOutput {
+ public:
+  NoOutput() : output_(::dup(STDOUT_FILENO)) {
+    std::fflush(stdout);
+    const int nothing = ::open("/dev/null", O_WRONLY | O_CLOEXEC);
+    ::dup2(nothing, STDOUT_FILENO);
+    ::close(nothing);
+  }
+  NoOutput(const NoOutput&) = delete;
+  NoOutput& operator=(const NoOutput&) = delete;
+  ~NoOutput() {
+    std::fflush(stdout);
+    ::dup2(output_, STDOUT_FILENO);
+    ::close(output_);
+  }
+
+ private:
+  const int output_;
+};
+
 TEST_F(PluginContract, SinksTakeEveryRowAndNeitherBlockNorThrowNorAllocateForEach) {
-  // What `stdout` prints is no part of this test's output.
-  const int output = ::dup(STDOUT_FILENO), nothing = ::open("/dev/null", O_WRONLY | O_CLOEXEC);
-  std::fflush(stdout);
-  ::dup2(nothing, STDOUT_FILENO);
   for (const SinkSpec* spec : AllSinks()) {
     auto made = spec->create(OfSink(*spec), env_);
     EXPECT_TRUE(made.ok()) << spec->name << ": " << made.error().detail;
@@ -198,24 +215,27 @@ TEST_F(PluginContract, SinksTakeEveryRowAndNeitherBlockNorThrowNorAllocateForEac
       clock.Advance(seconds(1));
       const Ref<Snapshot> snapshot = rows.Tick(clock.Now());
       Guarded(spec->name, "Write", [&] {
+        auto silent = std::make_unique<NoOutput>();
         const uint64_t before = ThreadAllocations();
         const Status status = (*made)->Write(*snapshot);
         allocations = ThreadAllocations() - before;
+        silent.reset();
         EXPECT_TRUE(status.ok()) << spec->name << ": " << status.detail;
       });
     }
     // A request and its place in a queue cost some; a series nothing.
     EXPECT_LT(allocations, rows.size() / 4) << spec->name << " allocates for series that it has seen before";
-    Guarded(spec->name, "Write of events", [&] { static_cast<void>((*made)->Write(Events())); });
-    Guarded(spec->name, "Flush",
-            [&] { static_cast<void>((*made)->Flush(env_.clock->Now() + std::chrono::milliseconds(50))); });
+    Guarded(spec->name, "Write of events", [&] {
+      const NoOutput silent;
+      static_cast<void>((*made)->Write(Events()));
+    });
+    Guarded(spec->name, "Flush", [&] {
+      const NoOutput silent;
+      static_cast<void>((*made)->Flush(env_.clock->Now() + std::chrono::milliseconds(50)));
+    });
     const bool takes = dynamic_cast<OtlpTaker*>(made->get()) != nullptr;
     EXPECT_EQ(takes, spec->takes_received) << spec->name << ": .takes_received";
   }
-  std::fflush(stdout);
-  ::dup2(output, STDOUT_FILENO);
-  ::close(output);
-  ::close(nothing);
 }
 
 TEST_F(PluginContract, ReceiversRefuseByTheirCheckWhatTheyWouldRefuseAtTheStart) {
@@ -275,27 +295,26 @@ TEST_F(PluginContract, EnrichersAndDiscoveriesAnswerOnce) {
   }
 }
 
-// The identifiers of a text that begin with a k, as constants do.
-void AddConstants(std::string_view text, std::set<std::string, std::less<>>& out) {
+using Words = std::set<std::string, std::less<>>;
+
+void AddWords(std::string_view text, Words& out) {
   const auto in_word = [](char c) {
     return c == '_' || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9');
   };
   for (size_t at = 0; at < text.size();) {
     size_t end = at;
     while (end < text.size() && in_word(text[end])) ++end;
-    if (end > at + 1 && text[at] == 'k') out.emplace(text.substr(at, end - at));
+    if (end > at) out.emplace(text.substr(at, end - at));
     at = std::max(end, at + 1);
   }
 }
 
-// Without the lists of what a spec writes: to be in one is no writing.
-std::string WithoutLists(std::string text) {
-  constexpr std::string_view kBegin = "constexpr const MetricDesc* ";
-  for (size_t at = 0; (at = text.find(kBegin, at)) != std::string::npos;) {
-    const size_t end = text.find("};", at);
-    text.erase(at, end == std::string::npos ? end : end - at);
+// Takes away each piece from `begin` to `end`.
+void Erase(std::string& text, std::string_view begin, std::string_view end) {
+  for (size_t at = 0; (at = text.find(begin, at)) != std::string::npos;) {
+    const size_t stop = text.find(end, at);
+    text.erase(at, stop == std::string::npos ? stop : stop - at);
   }
-  return text;
 }
 
 bool IsTest(const std::string& path) {
@@ -305,48 +324,96 @@ bool IsTest(const std::string& path) {
   return false;
 }
 
-TEST(CatalogueWriters, EveryRowIsWrittenBySomePartOfTheProgram) {
-  namespace fs = std::filesystem;
-  const std::string source = GPULENS_SOURCE_DIR "/src";
-  std::set<std::string, std::less<>> used, roles;
-  std::map<std::string, std::string> rows;  // by the name of the constant
-  for (const auto& entry : fs::recursive_directory_iterator(source)) {
-    const std::string path = entry.path().string(), kind = entry.path().extension().string();
-    if (!entry.is_regular_file() || IsTest(path)) continue;
-    const bool of_catalogue = path.find("/src/catalog/") != std::string::npos;
-    if (kind == ".tsv" && path.find("/engine/tables/") != std::string::npos) {
-      const auto text = ReadFile(path, 4 << 20);
-      ASSERT_TRUE(text.ok()) << path;
-      for (const Role& role : AllRoles()) {
-        if (text->find(role.name) != std::string::npos) roles.emplace(role.metric->name);
-      }
-    }
-    if (kind != ".cc" && kind != ".h") continue;
-    const auto text = ReadFile(path, 4 << 20);
-    ASSERT_TRUE(text.ok()) << path;
-    if (!of_catalogue) AddConstants(WithoutLists(*text), used);
-    constexpr std::string_view kRow = "inline constexpr MetricDesc ";
-    for (size_t at = 0; of_catalogue && (at = text->find(kRow, at)) != std::string::npos;) {
-      at += kRow.size();
-      const std::string constant = text->substr(at, text->find_first_of(" =\n", at) - at);
-      const size_t quote = text->find('"', at) + 1;
-      rows[constant] = text->substr(quote, text->find('"', quote) - quote);
+// The sources of the program: which folder mentions which rows of the catalogue, and how rows are called.
+class Mentions {
+ public:
+  Mentions() {
+    namespace fs = std::filesystem;
+    const std::string source = GPULENS_SOURCE_DIR "/src/";
+    for (const auto& entry : fs::recursive_directory_iterator(source)) {
+      const std::string path = entry.path().string(), kind = entry.path().extension().string();
+      if (!entry.is_regular_file() || IsTest(path)) continue;
+      const std::string inside = path.substr(source.size());
+      const bool is_table = kind == ".tsv" && inside.starts_with("scraping/engine/tables/");
+      if (!is_table && kind != ".cc" && kind != ".h") continue;
+      auto text = ReadFile(path, 4 << 20);
+      EXPECT_TRUE(text.ok()) << path;
+      if (!text) continue;
+      if (is_table) TakeTable(*text);
+      else if (inside.starts_with("catalog/")) TakeRows(*text);
+      else TakeCode(inside, *std::move(text));
     }
   }
-  EXPECT_GE(rows.size(), AllMetrics().size());
+
+  // By the name of the constant.
+  const std::map<std::string, std::string>& rows() const { return rows_; }
+  // Whether the plugin's own folder ("collectors/nvidia"), or one in which plugins of its kind are at home,
+  // has the row elsewhere than in a list: to be in a list is no writing. A role of an engine's table is
+  // written by what reads that table.
+  bool Writes(const std::string& folder, std::string_view metric) const {
+    if (roles_.contains(metric)) return true;
+    for (const auto& [constant, name] : rows_) {
+      if (name != metric) continue;
+      for (const std::string& place : {folder, std::string("scraping"), std::string("driver_metrics"),
+                                       std::string("pipeline"), std::string("receiving")}) {
+        const auto found = used_.find(place);
+        if (found != used_.end() && found->second.contains(constant)) return true;
+      }
+    }
+    return false;
+  }
+
+ private:
+  void TakeTable(const std::string& text) {
+    Words words;
+    AddWords(text, words);
+    for (const Role& role : AllRoles()) {
+      if (words.contains(role.name)) roles_.emplace(role.metric->name);
+    }
+  }
+  void TakeRows(const std::string& text) {
+    constexpr std::string_view kRow = "inline constexpr MetricDesc ";
+    for (size_t at = 0; (at = text.find(kRow, at)) != std::string::npos;) {
+      at += kRow.size();
+      const std::string constant = text.substr(at, text.find_first_of(" =\n", at) - at);
+      const size_t quote = text.find('"', at) + 1;
+      rows_[constant] = text.substr(quote, text.find('"', quote) - quote);
+    }
+  }
+  // Dialects, checks, sinks and commands mention rows, too, and write none.
+  void TakeCode(const std::string& path, std::string text) {
+    Erase(text, "//", "\n");
+    Erase(text, "constexpr const MetricDesc* ", "};");
+    const bool of_plugin = path.starts_with("collectors/") || path.starts_with("analyzers/");
+    const size_t slash = path.find('/');
+    AddWords(text, used_[path.substr(0, of_plugin ? path.find('/', slash + 1) : slash)]);
+  }
+
+  std::map<std::string, std::string> rows_;
+  std::map<std::string, Words> used_;  // by folder
+  Words roles_;                        // names of metrics
+};
+
+TEST(CatalogueWriters, EveryRowIsWrittenByThePluginsThatListIt) {
+  const Mentions mentions;
+  EXPECT_GE(mentions.rows().size(), AllMetrics().size());
   std::set<std::string_view> listed;
+  const auto take = [&](const std::string& folder, std::span<const MetricDesc* const> metrics) {
+    for (const MetricDesc* metric : metrics) {
+      listed.insert(metric->name);
+      EXPECT_TRUE(mentions.Writes(folder, metric->name))
+          << metric->name << " is among the .metrics of " << folder << ", which does not write it";
+    }
+  };
   for (const CollectorSpec* spec : AllCollectors())
-    for (const MetricDesc* metric : spec->metrics) listed.insert(metric->name);
-  for (const AnalyzerSpec* spec : AllAnalyzers())
-    for (const MetricDesc* metric : spec->metrics) listed.insert(metric->name);
-  for (const MetricDesc* metric : SelfMetricRows()) listed.insert(metric->name);
-  for (const auto& [constant, name] : rows) {
-    EXPECT_TRUE(used.contains(constant) || roles.contains(name))
-        << name << " (" << constant << ") is a row that nothing writes: feed it or take it out";
+    take("collectors/" + std::string(spec->name), spec->metrics);
+  for (const AnalyzerSpec* spec : AllAnalyzers()) take("analyzers/" + std::string(spec->name), spec->metrics);
+  take("pipeline", SelfMetricRows());
+  for (const auto& [constant, name] : mentions.rows()) {
     const MetricDesc* metric = FindMetric(name);
     ASSERT_NE(metric, nullptr) << name << " (" << constant << ") is no part of catalog/all.cc";
     EXPECT_TRUE(listed.contains(name) || FactsOf(*metric).dialect_only)
-        << name << " is among the .metrics of no spec";
+        << name << " (" << constant << ") is a row that nothing writes: feed it or take it out";
   }
 }
 

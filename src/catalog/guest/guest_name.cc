@@ -75,8 +75,9 @@ bool IsReservedSpelling(std::string_view name, Guest guest) {
   const std::string plain = PlainOf(name), key = KeyOf(name);
   if (std::ranges::find(kOfPrometheus, plain) != std::end(kOfPrometheus)) return true;
   const auto begins = [&key](std::string_view with) { return key.starts_with(with); };
-  if (key == "gpu" || begins("gpu_") || key == "gpulens" || begins("gpulens_")) return true;
-  if (guest == Guest::kProgram && (begins("DCGM_FI_") || begins("hw_"))) return true;
+  if (key == "gpulens" || begins("gpulens_")) return true;
+  if (guest == Guest::kProgram && (key == "gpu" || begins("gpu_") || begins("DCGM_FI_") || begins("hw_")))
+    return true;
   return std::ranges::binary_search(Reserved(), Fnv1a(key));
 }
 

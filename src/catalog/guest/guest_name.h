@@ -18,9 +18,10 @@ enum class Guest : uint8_t {
   kTarget,   // what the configuration or a discovery named
 };
 
-// Reserved is what begins with gpu or gpulens, what an exposition page spells as it spells a row of the
-// catalogue (also where the kinds differ, or as one of its samples), and what Prometheus and its alerts write
-// themselves: up, scrape_…, ALERTS. For programs also DCGM_FI_… and hw.…: dialects tell GPUs under these.
+// Reserved is what begins with gpulens, what an exposition page spells as it spells a row of the catalogue
+// (also where the kinds differ, or as one of its samples), and what Prometheus and its alerts write
+// themselves: up, scrape_…, ALERTS. For programs also gpu.…, DCGM_FI_… and hw.…: rows to come, and names
+// under which dialects tell GPUs. An exporter's page that somebody has named keeps its own gpu_… families.
 // Free is what everybody tells of itself: process.…, target.info.
 bool IsReservedName(const MetricDesc& brought, Guest guest);
 

@@ -21,10 +21,10 @@ TEST(GuestName, NamesOfTheirOwnStay) {
   for (const char* name : {"http.requests", "training.steps", "gpus", "my.gpu.power", "http_gpu_total",
                            "upper", "process.cpu.time", "process_resident_memory_bytes", "a"})
     EXPECT_EQ(Sent(name), name);
-  for (const char* name :
-       {"node_cpu_seconds_total", "vllm:num_requests_running", "DCGM_FI_DEV_POWER_USAGE",
-        "process_start_time_seconds", "process_cpu_seconds_total", "target_info", "go_goroutines",
-        "python_gc_objects_collected_total", "hw_power_watts", "up_total"})
+  for (const char* name : {"node_cpu_seconds_total", "vllm:num_requests_running", "DCGM_FI_DEV_POWER_USAGE",
+                           "process_start_time_seconds", "process_cpu_seconds_total", "target_info",
+                           "go_goroutines", "python_gc_objects_collected_total", "hw_power_watts", "up_total",
+                           "gpu_prof_gui_util_percent", "gpu_xgmi_nbr_0_nop_tx"})
     EXPECT_EQ(Scraped(name), name);
 }
 

@@ -205,6 +205,8 @@ constexpr OptionSpec kOptions[] = {
 };
 
 constexpr const MetricDesc* kMetrics[] = {&kGpuUtilization,
+                                          &kGpuEnergyEstimate,
+                                          &kGpuEnergyEstimateError,
                                           &kGpuMemoryUtilization,
                                           &kGpuMultimediaUtilization,
                                           &kGpuEngineUtilization,

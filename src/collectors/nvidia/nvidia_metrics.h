@@ -84,6 +84,8 @@ inline constexpr const MetricDesc* kBoardMetrics[] = {
 };
 
 inline constexpr const MetricDesc* kCommonMetrics[] = {&kGpuUtilization,
+                                                       &kGpuEnergyEstimate,
+                                                       &kGpuEnergyEstimateError,
                                                        &kGpuMemoryUtilization,
                                                        &kGpuEncodeUtilization,
                                                        &kGpuDecodeUtilization,

@@ -51,11 +51,10 @@ class Programs final : public Collector {
       return Ok();
     }
     // Where another agent has the socket, programs are heard there and not here.
-    const bool taken = opened.error().detail.find("in use") != std::string::npos;
     if (why_.ok())
-      Log(taken ? LogLevel::kWarn : LogLevel::kInfo, "programs", "no_socket",
+      Log(LogLevel::kWarn, "programs", "no_socket",
           "programs are not heard: " + opened.error().detail +
-              (taken ? "; collectors.programs.socket names another one" : ""));
+              "; collectors.programs.socket can name another place");
     why_ = opened.error();
     return why_;
   }

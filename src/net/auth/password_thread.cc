@@ -4,10 +4,10 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <system_error>
 #include <utility>
 
 #include "base/log.h"
+#include "base/threads/threads.h"
 
 namespace gpulens {
 namespace {
@@ -63,11 +63,8 @@ bool PasswordThread::Post(const Endpoint& from, PasswordQueue::Job job) {
     std::lock_guard lock(mutex_);
     if (stopping_) return false;
     if (!thread_.joinable()) {
-      try {
-        thread_ = std::thread([this] { Run(); });
-      } catch (const std::system_error& error) {
-        Log(LogLevel::kError, "net", "no_thread",
-            std::string("no thread to check passwords can be made: ") + error.what());
+      if (Status started = StartThread(thread_, [this] { Run(); }); !started) {
+        Log(LogLevel::kError, "net", "no_thread", "passwords cannot be checked: " + started.detail);
         return false;
       }
     }

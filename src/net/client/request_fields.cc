@@ -64,13 +64,14 @@ Code HttpFailureCode(HttpFailure failure) noexcept {
   return Code::kIo;
 }
 
-std::string DescribeStatus(int status, std::string_view location) {
+std::string DescribeStatus(int status, std::string_view location, bool secret_path) {
   std::string out = "answers " + std::to_string(status) + std::string(ReasonOf(status));
   if (status < 300 || status >= 400 || location.empty()) return out;
   out += ", a redirect to ";
   // Mostly the address that was asked, written otherwise: with its query, and elsewhere with its path, which
   // may hold keys.
   const size_t scheme = location.find("://");
+  if (scheme == std::string_view::npos && secret_path) return out + "another path, which is not followed";
   const size_t end =
       scheme == std::string_view::npos ? location.find('?') : location.find_first_of("/?", scheme + 3);
   std::string_view shown = location.substr(0, end);

@@ -28,6 +28,8 @@ Result<std::unique_ptr<Collector>> MakeCollector(const Config& target, Collector
 // The metrics of some tables, each once, and what every page has: for the list of a spec.
 namespace internal {
 inline constexpr const MetricDesc* kCommon[] = {&kGpuInfo,
+                                                &kGpuEnergyEstimate,
+                                                &kGpuEnergyEstimateError,
                                                 &kGpuDriverInfo,
                                                 &kGpuMigInfo,
                                                 &kSelfScrapeUp,

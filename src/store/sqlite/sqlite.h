@@ -75,7 +75,9 @@ struct OpenOptions {
   bool durable = true;   // a commit waits for the disk; without, a crash of the machine (not of the program)
                          // may lose the last ones, never the file
   // For a file that may be anybody's, whose views and triggers may never end: all work on the connection ends
-  // so long after it was opened (kTimeout), and is bounded in memory and sizes. 0: it is trusted.
+  // so long after it was opened (kTimeout), and is bounded in memory and sizes. 0: it is trusted. SQLite
+  // bounds the memory of the whole process alone: only for a program that opens one file and ends, never for
+  // the agent or the SDK, whose other files would meet the same bound.
   std::chrono::nanoseconds longest{0};
 };
 // What a value may hold, a statement, the nesting of an expression, and SQLite in all: of files that are not

@@ -61,13 +61,15 @@ Place FindStore(const EventsOptions& options) {
     // The folder of a service may be closed to us, so that nothing can be said of what is in it.
     bool service = ::access((std::string(kService) + "/" + std::string(kIncidentFile)).c_str(), F_OK) == 0 ||
                    (::access(kService, F_OK) == 0 && ::access(kService, X_OK) != 0);
-    if (place.agent && !place.given && !place.agent->state_dir.empty()) folder = place.agent->state_dir;
+    // An agent that runs knows best: --demo and its own options put its folder elsewhere than our file says.
+    if (place.agent && !place.agent->state_dir.empty()) folder = place.agent->state_dir;
     else if (!place.given && ::access(own.c_str(), F_OK) != 0 && service) folder = kService;
   }
   place.path = folder + "/" + std::string(kIncidentFile);
   const std::string demo = DemoStateDir(folder) + "/" + std::string(kIncidentFile);
   if (!place.agent && ::access(place.path.c_str(), F_OK) != 0 && ::access(demo.c_str(), F_OK) == 0) {
-    ::dprintf(STDERR_FILENO, "SIMULATED: no agent has kept events in %s; these are of gpulens agent --demo.\n",
+    ::dprintf(STDERR_FILENO,
+              "SIMULATED: no agent has kept events in %s; these are of gpulens agent --demo.\n",
               folder.c_str());
     place.path = demo;
   }
@@ -126,7 +128,7 @@ int RunEvents(const EventsOptions& options) {
   if (!FillFilter(options, filter, error)) return Complain(error, 2);
   Place place = FindStore(options);
   if (!place.error.empty()) return Complain(place.error, 2);
-  if (place.agent && place.agent->state_dir.empty() && !place.given)
+  if (place.agent && place.agent->state_dir.empty())
     return Complain("the agent of user " + place.agent->user + " keeps no events: it has no state_dir", 1);
   auto store = IncidentStore::Open({.path = place.path, .read_only = true});
   if (!store) {
