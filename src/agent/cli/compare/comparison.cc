@@ -48,10 +48,8 @@ bool SaysAllIsWell(std::string_view text) {
 
 // The tool's word for a state in gpulens' words.
 std::string StateWord(std::string_view text) {
-  constexpr std::pair<std::string_view, std::string_view> kOthers[] = {{"gpureset", "reset"},
-                                                                       {"nodereboot", "reboot"},
-                                                                       {"drainreset", "drainandreset"},
-                                                                       {"hostvsga", "hostvsga"}};
+  constexpr std::pair<std::string_view, std::string_view> kOthers[] = {
+      {"gpureset", "reset"}, {"nodereboot", "reboot"}, {"drainreset", "drainandreset"}};
   std::string word = Bare(text);
   for (auto [theirs, ours] : kOthers) {
     if (word == theirs) return std::string(ours);
@@ -128,18 +126,19 @@ class FieldJudge {
     if (rows.empty()) return Say(Verdict::kUnexplained, "the table of gpulens does not know this field");
     row_ = &rows.front();
     if (row_->how == How::kNone) return Say(Verdict::kNotCompared, row_->reason);
+    const bool tool_knows = !SaysNoValue(field_.text);
+    // The further rows are readings that the tool shows instead of a missing one, as NVML does with power.
+    if (!tool_knows) rows = rows.first(1);
     for (const FieldRow& row : rows) {
       pair_ = {FindOwn(input_.before, field_.subject, row), FindOwn(input_.after, field_.subject, row)};
       row_ = &row;
       if (pair_.present()) break;
     }
     out_.metric = std::string(row_->metric);
-    const bool tool_knows = !SaysNoValue(field_.text);
-    if (!tool_knows && !pair_.present()) return Say(Verdict::kEqual, {});
+    if (!tool_knows && !pair_.present()) return Say(Verdict::kNeither, {});
     if (!pair_.present()) return OwnIsSilent();
     ShowOwn();
-    if (!tool_knows)
-      return Say(Verdict::kToolSilent, "the tool tells no value here, the library tells gpulens");
+    if (!tool_knows) return ToolIsSilent();
     switch (row_->how) {
       case How::kText: return JudgeText(Bare(field_.text), Bare(OwnText()));
       case How::kBusId: return JudgeText(BareBusId(field_.text), BareBusId(OwnText()));
@@ -159,6 +158,15 @@ class FieldJudge {
 
   bool Moves() const {
     return !row_->tolerance.why.empty() || !row_->reason.empty() || IsMonotonic(pair_.any()->kind);
+  }
+
+  ComparedField ToolIsSilent() {
+    if (SaysFailure(field_.text))
+      return Say(Verdict::kUnexplained, "the tool reports a failure, gpulens has a value");
+    if (!row_->tool_silent.empty()) return Say(Verdict::kToolSilent, row_->tool_silent);
+    std::string_view reason = ReasonOfNoValue(field_.text);
+    if (!reason.empty()) return Say(Verdict::kToolSilent, reason);
+    return Say(Verdict::kUnexplained, "the tool has no value, gpulens has one");
   }
 
   ComparedField OwnIsSilent() {
@@ -234,7 +242,8 @@ class FieldJudge {
     if (off <= std::max(tolerance.slack, tolerance.share * most) + number->last_place) {
       return Say(Verdict::kWithin, tolerance.why);
     }
-    if (!tolerance.why.empty() && off <= high - low) return Say(Verdict::kWithin, kMovesFast);
+    const bool step = tolerance.slack == 0 && tolerance.share == 0;
+    if (!tolerance.why.empty() && !step && off <= high - low) return Say(Verdict::kWithin, kMovesFast);
     if (!row_->reason.empty()) return Say(Verdict::kDiffers, row_->reason);
     if (input_.recorded && Moves()) return Say(Verdict::kDiffers, kRecorded);
     return Say(Verdict::kUnexplained, "another number");
@@ -258,8 +267,8 @@ void AddMissingGpus(const CompareInput& input, Comparison& out) {
                           .tool = {},
                           .own = std::to_string(values.size()) + " series",
                           .metric = {},
-                          .verdict = input.recorded ? Verdict::kToolSilent : Verdict::kUnexplained,
-                          .reason = "the tool does not tell of this GPU"});
+                          .verdict = Verdict::kUnexplained,
+                          .reason = "the tool does not print this GPU"});
   }
 }
 
@@ -281,6 +290,7 @@ std::string_view VerdictName(Verdict verdict) noexcept {
   switch (verdict) {
     case Verdict::kEqual: return "equal";
     case Verdict::kWithin: return "within";
+    case Verdict::kNeither: return "neither";
     case Verdict::kDiffers: return "differs";
     case Verdict::kToolSilent: return "tool silent";
     case Verdict::kOwnSilent: return "not told";
@@ -337,6 +347,8 @@ void MergeLook(Comparison& into, const Comparison& look) {
     if (field.verdict != Verdict::kUnexplained) continue;
     auto again = theirs.find(key);
     if (again == theirs.end()) {
+      // A process or a MIG device may end; a GPU or one of its fields may not.
+      if (!field.subject.starts_with("process:") && !field.subject.starts_with("mig:")) continue;
       field.verdict = Verdict::kDiffers;
       field.reason = "it was gone at the next look";
     } else if (look.fields[again->second].verdict != Verdict::kUnexplained) {

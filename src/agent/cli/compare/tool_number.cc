@@ -43,30 +43,38 @@ std::optional<ToolNumber> ParseToolNumber(std::string_view text) {
   return std::nullopt;
 }
 
+namespace {
+
+// The text without the brackets that some versions of nvidia-smi print around it.
+std::string_view WithoutBrackets(std::string_view text) noexcept {
+  text = Trim(text);
+  if (text.size() < 2 || text.front() != '[' || text.back() != ']') return text;
+  return text.substr(1, text.size() - 2);
+}
+
+template <size_t N>
+bool IsOneOf(std::string_view text, const std::string_view (&words)[N]) noexcept {
+  return std::find(std::begin(words), std::end(words), WithoutBrackets(text)) != std::end(words);
+}
+
+constexpr std::string_view kNoValue[] = {"",          "N/A",          "Not Supported", "Not Available",
+                                         "Not Found", "Uninitialized"};
+constexpr std::string_view kFailures[] = {"ERR!", "Unknown Error", "GPU is lost",
+                                          "GPU access blocked by the operating system", "GPU requires reset"};
+
+}  // namespace
+
+bool SaysFailure(std::string_view text) noexcept { return IsOneOf(text, kFailures); }
+
+std::string_view ReasonOfNoValue(std::string_view text) noexcept {
+  if (WithoutBrackets(text) == "Insufficient Permissions") return "the tool may not read it";
+  if (WithoutBrackets(text) == "Requested functionality has been deprecated")
+    return "the tool no longer reads it";
+  return {};
+}
+
 bool SaysNoValue(std::string_view text) noexcept {
-  constexpr std::string_view kWords[] = {
-      "",
-      "N/A",
-      "[N/A]",
-      "Not Supported",
-      "[Not Supported]",
-      "Not Available",
-      "Not Found",
-      "ERR!",
-      "[ERR!]",
-      "Unknown Error",
-      "[Unknown Error]",
-      "GPU is lost",
-      "GPU access blocked by the operating system",
-      "GPU requires reset",
-      "[GPU requires reset]",
-      "[GPU is lost]",
-      "Insufficient Permissions",
-      "[Insufficient Permissions]",
-      "Requested functionality has been deprecated",
-      "Uninitialized",
-  };
-  return std::find(std::begin(kWords), std::end(kWords), Trim(text)) != std::end(kWords);
+  return IsOneOf(text, kNoValue) || SaysFailure(text) || !ReasonOfNoValue(text).empty();
 }
 
 }  // namespace gpulens::compare

@@ -9,13 +9,17 @@ inline constexpr Tolerance kExact{};
 inline constexpr std::string_view kOtherMoment = "another moment: the value moves";
 inline constexpr std::string_view kReadSeldom = "gpulens reads it every 10 s or once a minute, and it moves";
 inline constexpr Tolerance kDegrees{.slack = 3, .share = 0, .why = kOtherMoment};
-inline constexpr Tolerance kShare{.slack = 0.1, .share = 0.1, .why = kOtherMoment};
-inline constexpr Tolerance kSeldomShare{.slack = 0.25, .share = 0.1, .why = kReadSeldom};
-inline constexpr Tolerance kWatts{.slack = 10, .share = 0.15, .why = kOtherMoment};
+// One of few values: it agrees in one of the looks, or it does not.
+inline constexpr Tolerance kStep{.slack = 0, .share = 0, .why = kOtherMoment};
+inline constexpr Tolerance kShare{.slack = 0.1, .share = 0, .why = kOtherMoment};
+inline constexpr Tolerance kSeldomShare{.slack = 0.25, .share = 0, .why = kReadSeldom};
+inline constexpr Tolerance kWatts{.slack = 10, .share = 0.05, .why = kOtherMoment};
 inline constexpr Tolerance kSeldomWatts{.slack = 20, .share = 0.25, .why = kReadSeldom};
 inline constexpr Tolerance kClock{.slack = 60, .share = 0.05, .why = kOtherMoment};
-inline constexpr Tolerance kMemory{.slack = 64.0 * (1 << 20), .share = 0.02, .why = kOtherMoment};
-inline constexpr Tolerance kSeldomMemory{.slack = 64.0 * (1 << 20), .share = 0.05, .why = kReadSeldom};
+// Less than what a board reserves: memory that is counted as used by one side only is found.
+inline constexpr Tolerance kMemory{.slack = 64.0 * (1 << 20), .share = 0, .why = kOtherMoment};
+inline constexpr Tolerance kSeldomMemory{.slack = 64.0 * (1 << 20), .share = 0, .why = kReadSeldom};
+inline constexpr Tolerance kSessions{.slack = 2, .share = 0.25, .why = kReadSeldom};
 // Times of throttling grow by at most a second in a second.
 inline constexpr Tolerance kSeldomSeconds{.slack = 12, .share = 0, .why = kReadSeldom};
 

@@ -21,7 +21,8 @@ enum class How : uint8_t {
 };
 
 // How far two good readings of one value may lie apart beside the rounding of what the tool prints. `slack`
-// is in the metric's unit, `share` of the greater of both values.
+// is in the metric's unit, `share` of the greater of both values. With both 0 and a `why`, the value is one
+// of few (a state, a flag): it has to agree in one of the looks.
 struct Tolerance {
   double slack = 0;
   double share = 0;
@@ -39,6 +40,7 @@ struct FieldRow {
   std::string_view silent = {};  // why gpulens may say nothing where the tool has a value, if it may
   Tolerance tolerance = {};
   double scale = 1;  // of the metric's unit in one of a number that the tool prints without a unit
+  std::string_view tool_silent = {};  // why the tool may print no value where gpulens has one, if it may
 };
 
 // The rows of a tool. Of several rows with one path the first counts whose metric is there. Static storage.

@@ -15,7 +15,7 @@ constexpr std::string_view kSum = "compared as the sum, in sram_uncorrectable";
 constexpr std::string_view kVersion = "gpu.firmware.version";
 
 constexpr FieldRow ReasonRow(std::string_view path, std::string_view cause) {
-  return FlagRow(path, "gpu.throttle.reason", cause, {.slack = 0, .share = 0, .why = kOtherMoment});
+  return FlagRow(path, "gpu.throttle.reason", cause, kStep);
 }
 constexpr FieldRow ThrottleTimeRow(std::string_view path, std::string_view cause) {
   return NumberRow(path, "gpu.throttle.time", cause, kSeldomSeconds);
@@ -133,7 +133,7 @@ constexpr FieldRow kNvidiaRows[] = {
     NotCompared("pci/pci_sub_system_id", kOfDevice),
     NumberRow("pci/pci_gpu_link_info/pcie_gen/max_link_gen", "gpu.pcie.link.gen.max"),
     NumberRow("pci/pci_gpu_link_info/pcie_gen/current_link_gen", "gpu.pcie.link.gen.current", {},
-              {.slack = 5, .share = 0, .why = "another moment: the link slows down when nothing moves"}),
+              {.slack = 0, .share = 0, .why = "another moment: the link slows down when nothing moves"}),
     NotCompared("pci/pci_gpu_link_info/pcie_gen/*", "of one end of the link; gpulens tells what both can"),
     NumberRow("pci/pci_gpu_link_info/link_widths/max_link_width", "gpu.pcie.link.width.max"),
     NumberRow("pci/pci_gpu_link_info/link_widths/current_link_width", "gpu.pcie.link.width.current"),
@@ -147,10 +147,9 @@ constexpr FieldRow kNvidiaRows[] = {
     NotCompared("pci/atomic_caps_inbound", kSetting),
     NotCompared("pci/atomic_caps_outbound", kSetting),
     NumberRow("fan_speed", "gpu.fan.speed", {}, {.slack = 0.05, .share = 0.1, .why = kOtherMoment}, kOneFan),
-    NumberRow("performance_state", "gpu.power.state", {}, {.slack = 15, .share = 0, .why = kOtherMoment}),
+    NumberRow("performance_state", "gpu.power.state", {}, kStep),
     // Why clocks are held down: newer drivers, then older ones.
-    FlagRow("clocks_event_reasons/clocks_event_reason_gpu_idle", "gpu.clock.idle", {},
-            {.slack = 1, .share = 0, .why = kOtherMoment}),
+    FlagRow("clocks_event_reasons/clocks_event_reason_gpu_idle", "gpu.clock.idle", {}, kStep),
     ReasonRow("clocks_event_reasons/clocks_event_reason_applications_clocks_setting",
               "gpu.throttle.cause=clock_setting"),
     ReasonRow("clocks_event_reasons/clocks_event_reason_sw_power_cap", "gpu.throttle.cause=power_software"),
@@ -164,8 +163,7 @@ constexpr FieldRow kNvidiaRows[] = {
               "gpu.throttle.cause=temp_software"),
     ReasonRow("clocks_event_reasons/clocks_event_reason_display_clocks_setting",
               "gpu.throttle.cause=display"),
-    FlagRow("clocks_throttle_reasons/clocks_throttle_reason_gpu_idle", "gpu.clock.idle", {},
-            {.slack = 1, .share = 0, .why = kOtherMoment}),
+    FlagRow("clocks_throttle_reasons/clocks_throttle_reason_gpu_idle", "gpu.clock.idle", {}, kStep),
     ReasonRow("clocks_throttle_reasons/clocks_throttle_reason_applications_clocks_setting",
               "gpu.throttle.cause=clock_setting"),
     ReasonRow("clocks_throttle_reasons/clocks_throttle_reason_sw_power_cap",
@@ -213,8 +211,7 @@ constexpr FieldRow kNvidiaRows[] = {
     NumberRow("utilization/decoder_util", "gpu.decode.utilization", {}, kShare),
     NumberRow("utilization/jpeg_util", "gpu.jpeg.utilization", {}, kSeldomShare),
     NumberRow("utilization/ofa_util", "gpu.ofa.utilization", {}, kSeldomShare),
-    NumberRow("encoder_stats/session_count", "gpu.encoder.sessions", {},
-              {.slack = 4, .share = 0.5, .why = kReadSeldom}),
+    NumberRow("encoder_stats/session_count", "gpu.encoder.sessions", {}, kSessions),
     NumberRow("encoder_stats/average_fps", "gpu.encoder.frame_rate", {},
               {.slack = 10, .share = 0.5, .why = kReadSeldom}, {}, kNoSession),
     {"encoder_stats/average_latency",
@@ -225,8 +222,7 @@ constexpr FieldRow kNvidiaRows[] = {
      kNoSession,
      {.slack = 0.01, .share = 0.5, .why = kReadSeldom},
      1e-6},
-    NumberRow("fbc_stats/session_count", "gpu.fbc.sessions", {},
-              {.slack = 4, .share = 0.5, .why = kReadSeldom}),
+    NumberRow("fbc_stats/session_count", "gpu.fbc.sessions", {}, kSessions),
     NotCompared("fbc_stats/average_fps", kNotRead),
     NotCompared("fbc_stats/average_latency", kNotRead),
     NotCompared("dram_encryption_mode/*", kSetting),
