@@ -5,7 +5,6 @@
 
 #include "analyzers/gpu_events/event_counters.h"
 #include "analyzers/gpu_events/event_facts.h"
-#include "analyzers/gpu_events/event_fold.h"
 #include "analyzers/gpu_events/event_follow.h"
 #include "analyzers/gpu_events/event_join.h"
 #include "analyzers/gpu_events/gpu_book.h"

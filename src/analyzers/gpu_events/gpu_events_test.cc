@@ -6,7 +6,7 @@
 
 #include "analyzers/gpu_events/event_counters.h"
 #include "analyzers/gpu_events/event_facts.h"
-#include "analyzers/gpu_events/event_fold.h"
+#include "analyzers/gpu_events/event_join.h"
 #include "base/testing/allocations.h"
 #include "catalog/gpu/errors.h"
 #include "catalog/gpu/readings.h"

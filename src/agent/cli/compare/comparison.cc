@@ -57,16 +57,6 @@ std::string StateWord(std::string_view text) {
   return word;
 }
 
-std::optional<double> GenerationOf(std::string_view text) {
-  constexpr double kSpeeds[] = {2.5, 5, 8, 16, 32, 64};
-  std::optional<ToolNumber> number = ParseToolNumber(text);
-  if (!number) return std::nullopt;
-  for (size_t i = 0; i < std::size(kSpeeds); ++i) {
-    if (number->value == kSpeeds[i]) return static_cast<double>(i + 1);
-  }
-  return std::nullopt;
-}
-
 std::string NumberText(double value, std::string_view unit) {
   char text[48];
   std::snprintf(text, sizeof text, "%.7g", value);
@@ -242,8 +232,8 @@ class FieldJudge {
     if (off <= std::max(tolerance.slack, tolerance.share * most) + number->last_place) {
       return Say(Verdict::kWithin, tolerance.why);
     }
-    const bool step = tolerance.slack == 0 && tolerance.share == 0;
-    if (!tolerance.why.empty() && !step && off <= high - low) return Say(Verdict::kWithin, kMovesFast);
+    if (!tolerance.why.empty() && !tolerance.IsStep() && off <= high - low)
+      return Say(Verdict::kWithin, kMovesFast);
     if (!row_->reason.empty()) return Say(Verdict::kDiffers, row_->reason);
     if (input_.recorded && Moves()) return Say(Verdict::kDiffers, kRecorded);
     return Say(Verdict::kUnexplained, "another number");

@@ -63,6 +63,8 @@ struct ToolNumber {
   std::string_view unit;  // as printed
 };
 std::optional<ToolNumber> ParseToolNumber(std::string_view text);
+// The generation of PCIe that has this speed: 4 for "16.0 GT/s".
+std::optional<double> GenerationOf(std::string_view text);
 // Whether it is one of the tool's ways to say that there is no value.
 bool SaysNoValue(std::string_view text) noexcept;
 // Of those, whether it reports that reading the value failed, as "ERR!" does.

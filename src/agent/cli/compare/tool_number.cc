@@ -43,6 +43,16 @@ std::optional<ToolNumber> ParseToolNumber(std::string_view text) {
   return std::nullopt;
 }
 
+std::optional<double> GenerationOf(std::string_view text) {
+  constexpr double kSpeeds[] = {2.5, 5, 8, 16, 32, 64};
+  std::optional<ToolNumber> number = ParseToolNumber(text);
+  if (!number) return std::nullopt;
+  for (size_t i = 0; i < std::size(kSpeeds); ++i) {
+    if (number->value == kSpeeds[i]) return static_cast<double>(i + 1);
+  }
+  return std::nullopt;
+}
+
 namespace {
 
 // The text without the brackets that some versions of nvidia-smi print around it.
