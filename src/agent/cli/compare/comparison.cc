@@ -303,8 +303,7 @@ size_t Comparison::DistinctPaths() const {
 
 Comparison Compare(const CompareInput& input) {
   Comparison out;
-  std::map<std::pair<std::string, std::string>, size_t>
-      once;  // those that are not compared, by subject and path
+  std::map<std::pair<std::string, std::string>, size_t> once;  // those that are not compared
   for (const ToolField& field : input.tool) {
     auto seen = once.find({field.subject, field.path});
     if (seen != once.end()) {

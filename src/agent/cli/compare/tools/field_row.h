@@ -21,12 +21,14 @@ enum class How : uint8_t {
 };
 
 // How far two good readings of one value may lie apart beside the rounding of what the tool prints. `slack`
-// is in the metric's unit, `share` of the greater of both values. With both 0 and a `why`, the value is one
-// of few (a state, a flag): it has to agree in one of the looks.
+// is in the metric's unit, `share` of the greater of both values.
 struct Tolerance {
   double slack = 0;
   double share = 0;
   std::string_view why = {};  // in the words of a note below the table
+
+  // Whether the value is one of few (a state, a flag), and has to agree in one of the looks.
+  constexpr bool IsStep() const noexcept { return slack == 0 && share == 0; }
 };
 
 struct FieldRow {
