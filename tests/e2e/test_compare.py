@@ -52,7 +52,7 @@ class Compare(unittest.TestCase):
         self.assertTrue(told["simulated"])
 
     def test_other_boards(self):
-        for profile in ("a100", "h100_busy", "l4", "gb200", "mig_table", "no_ecc"):
+        for profile in ("a100", "h100_busy", "l4", "gb200", "gb10", "gb10_system_memory", "mig_table", "no_ecc"):
             with self.subTest(profile=profile):
                 code, told = compare(profile=profile)
                 self.assertEqual(unexplained(told), [])

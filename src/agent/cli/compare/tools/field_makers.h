@@ -29,8 +29,9 @@ inline constexpr std::string_view kIdentity = "names the part, no reading";
 inline constexpr std::string_view kKnownBy = "what the row is known by; the other fields are compared for it";
 inline constexpr std::string_view kOfTool = "of the tool's own run, no reading";
 
-constexpr FieldRow TextRow(std::string_view path, std::string_view metric, std::string_view key) {
-  return {path, How::kText, metric, key};
+constexpr FieldRow TextRow(std::string_view path, std::string_view metric, std::string_view key,
+                           std::string_view silent = {}) {
+  return {path, How::kText, metric, key, {}, silent};
 }
 constexpr FieldRow NotCompared(std::string_view path, std::string_view reason) {
   return {.path = path, .how = How::kNone, .reason = reason};

@@ -29,6 +29,11 @@ constexpr std::string_view kPcieRate =
 constexpr std::string_view kOneFan = "the tool shows the first fan, gpulens the fastest of several";
 constexpr std::string_view kNoSession = "a mean over no session is no number for gpulens";
 constexpr std::string_view kNoCluster = "all zeros: this machine belongs to no cluster";
+constexpr std::string_view kOnlyInRacks = "gpulens tells the place of boards in a rack alone";
+constexpr std::string_view kShared =
+    "the GPU has no memory of its own: gpulens tells the machine's, as the kernel does";
+constexpr std::string_view kOfShared =
+    "of memory that is shared with the CPU gpulens tells size and use alone";
 constexpr std::string_view kNoSamples = "the driver has no sample for gpulens at this moment";
 
 constexpr FieldRow kNvidiaRows[] = {
@@ -77,36 +82,12 @@ constexpr FieldRow kNvidiaRows[] = {
     NotCompared("gpu_part_number", kIdentity),
     NotCompared("gpu_fru_part_number", kIdentity),
     NotCompared("gpu_module_id", kIdentity),
-    {"platformInfo/chassis_serial_number",
-     How::kText,
-     "gpu.platform.info",
-     "gpu.platform.chassis_serial",
-     {},
-     "gpulens tells the place of boards in a rack alone"},
-    {"platformInfo/slot_number",
-     How::kText,
-     "gpu.platform.info",
-     "gpu.platform.slot",
-     {},
-     "gpulens tells the place of boards in a rack alone"},
-    {"platformInfo/tray_index",
-     How::kText,
-     "gpu.platform.info",
-     "gpu.platform.tray",
-     {},
-     "gpulens tells the place of boards in a rack alone"},
-    {"platformInfo/host_id",
-     How::kText,
-     "gpu.platform.info",
-     "gpu.platform.host",
-     {},
-     "gpulens tells the place of boards in a rack alone"},
-    {"platformInfo/module_id",
-     How::kText,
-     "gpu.platform.info",
-     "gpu.platform.module",
-     {},
-     "gpulens tells the place of boards in a rack alone"},
+    TextRow("platformInfo/chassis_serial_number", "gpu.platform.info", "gpu.platform.chassis_serial",
+            kOnlyInRacks),
+    TextRow("platformInfo/slot_number", "gpu.platform.info", "gpu.platform.slot", kOnlyInRacks),
+    TextRow("platformInfo/tray_index", "gpu.platform.info", "gpu.platform.tray", kOnlyInRacks),
+    TextRow("platformInfo/host_id", "gpu.platform.info", "gpu.platform.host", kOnlyInRacks),
+    TextRow("platformInfo/module_id", "gpu.platform.info", "gpu.platform.module", kOnlyInRacks),
     NotCompared("platformInfo/peer_type", kNotRead),
     NotCompared("platformInfo/gpu_fabric_guid", kNotRead),
     TextRow("inforom_version/img_version", "gpu.info", "gpu.inforom.version"),
@@ -192,10 +173,12 @@ constexpr FieldRow kNvidiaRows[] = {
     NotCompared("sparse_operation_mode", kSetting),
     // Memory.
     NumberRow("fb_memory_usage/total", "gpu.memory.total"),
-    NumberRow("fb_memory_usage/reserved", "gpu.memory.reserved", {}, kMemory),
+    NumberRow("fb_memory_usage/total", "gpu.memory.unified.total", {}, kExact, kShared),
+    NumberRow("fb_memory_usage/reserved", "gpu.memory.reserved", {}, kMemory, {}, kOfShared),
     NumberRow("fb_memory_usage/used", "gpu.memory.used", {}, kMemory),
+    NumberRow("fb_memory_usage/used", "gpu.memory.unified.used", {}, kMemory, kShared),
     NotCompared("fb_memory_usage/used_with_reserved", "an older tool, which counts reserved memory as used"),
-    NumberRow("fb_memory_usage/free", "gpu.memory.free", {}, kMemory),
+    NumberRow("fb_memory_usage/free", "gpu.memory.free", {}, kMemory, {}, kOfShared),
     NumberRow("bar1_memory_usage/total", "gpu.memory.bar1.total"),
     NumberRow("bar1_memory_usage/used", "gpu.memory.bar1.used", {}, kSeldomMemory),
     NumberRow("bar1_memory_usage/free", "gpu.memory.bar1.free", {}, kSeldomMemory),
@@ -443,7 +426,7 @@ constexpr FieldRow kNvidiaRows[] = {
     StateRow("fabric/state", "gpu.fabric.state"),
     FaultRow("fabric/status", "gpu.fabric.status"),
     TextRow("fabric/cliqueId", "gpu.fabric.info", "gpu.fabric.clique_id"),
-    {"fabric/clusterUuid", How::kText, "gpu.fabric.info", "gpu.fabric.cluster_uuid", {}, kNoCluster},
+    TextRow("fabric/clusterUuid", "gpu.fabric.info", "gpu.fabric.cluster_uuid", kNoCluster),
     NotCompared("fabric/health", kBlock),
     NotCompared("fabric/health/summary", "the sum of the conditions, which are compared"),
     FaultRow("fabric/health/bandwidth", "gpu.fabric.degraded", "gpu.fabric.condition=bandwidth"),
