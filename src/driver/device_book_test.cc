@@ -218,7 +218,7 @@ TEST_F(DeviceBookTest, ADeviceWithAnotherNumberIsTheSameDevice) {
   // It comes back, and the library is opened in the other order.
   book_.Begin(clock_.Now(), minutes(5));
   book_.Expect(3);
-  for (uint32_t i : {2, 1, 0}) ASSERT_TRUE(Attach(i, DeviceState::kOk, uuids[i]).ok());
+  for (uint32_t i : {2U, 1U, 0U}) ASSERT_TRUE(Attach(i, DeviceState::kOk, uuids[i]).ok());
   for (uint32_t i = 0; i < 3; ++i) {
     EXPECT_EQ(At(i).Fact("uuid"), uuids[i]);
     EXPECT_EQ(At(i).state, DeviceState::kOk);

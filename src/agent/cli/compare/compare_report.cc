@@ -1,6 +1,8 @@
 #include "agent/cli/compare/compare_report.h"
 
 #include <algorithm>
+#include <initializer_list>
+#include <iterator>
 
 #include "agent/cli/table/text_table.h"
 #include "base/text.h"

@@ -67,14 +67,15 @@ bool IsOneOf(std::string_view text, const std::string_view (&words)[N]) noexcept
   return std::find(std::begin(words), std::end(words), WithoutBrackets(text)) != std::end(words);
 }
 
-constexpr std::string_view kNoValue[] = {"",          "N/A",          "Not Supported", "Not Available",
-                                         "Not Found", "Uninitialized"};
-constexpr std::string_view kFailures[] = {"ERR!", "Unknown Error", "GPU is lost",
-                                          "GPU access blocked by the operating system", "GPU requires reset"};
+constexpr std::string_view kNoValueWords[] = {"",          "N/A",          "Not Supported", "Not Available",
+                                              "Not Found", "Uninitialized"};
+constexpr std::string_view kFailureWords[] = {"ERR!", "Unknown Error", "GPU is lost",
+                                              "GPU access blocked by the operating system",
+                                              "GPU requires reset"};
 
 }  // namespace
 
-bool SaysFailure(std::string_view text) noexcept { return IsOneOf(text, kFailures); }
+bool SaysFailure(std::string_view text) noexcept { return IsOneOf(text, kFailureWords); }
 
 std::string_view ReasonOfNoValue(std::string_view text) noexcept {
   if (WithoutBrackets(text) == "Insufficient Permissions") return "the tool may not read it";
@@ -84,7 +85,7 @@ std::string_view ReasonOfNoValue(std::string_view text) noexcept {
 }
 
 bool SaysNoValue(std::string_view text) noexcept {
-  return IsOneOf(text, kNoValue) || SaysFailure(text) || !ReasonOfNoValue(text).empty();
+  return IsOneOf(text, kNoValueWords) || SaysFailure(text) || !ReasonOfNoValue(text).empty();
 }
 
 }  // namespace gpulens::compare
