@@ -37,8 +37,7 @@ class DriverSource::Impl {
         options_(WithDeadline(std::move(options))),
         shelf_(shelf ? std::move(shelf) : std::make_unique<PlainShelf>()),
         book_(vendor, *shelf_),
-        crashes_(vendor, book_,
-                 {options_.interval, options_.deadline, options_.healthy, options_.retry_left_out}),
+        crashes_({options_.interval, options_.deadline, options_.healthy, options_.retry_left_out}),
         buffer_(kMaxMessage + 1) {
     backoff_ = options_.backoff_first;
     retry_lost_ = options_.retry_lost;
@@ -82,7 +81,7 @@ class DriverSource::Impl {
     suspended_ = false;
     next_start_ns_ = 0;
     backoff_ = options_.backoff_first;  // What crashed before may have been repaired meanwhile.
-    crashes_.Forget();
+    ForgetFaults();
   }
   bool quiet() const noexcept { return !link_.child.running() && reaper_.empty(); }
 
@@ -171,8 +170,28 @@ class DriverSource::Impl {
            " threads, more than it may";
   }
 
+  // Finds the call that has ended the process, or keeps it from answering, and counts it. What is to be said
+  // of it goes behind "driver process 17 ended". `in_call`: the process stands still where it failed.
   std::string Blame(bool in_call, Instant now) {
-    return ready_ && link_.started() ? crashes_.Blame(link_.page(), in_call, now) : "";
+    if (!ready_ || !link_.started()) return {};
+    const Culprit culprit = crashes_.Blame(link_.page(), in_call, now);
+    const bool named = culprit.call != kNoCall;
+    std::string text = named ? " in " + std::string(vendor_.call_name(culprit.call)) : "";
+    switch (culprit.who) {
+      case Culprit::kUnknown: return {};
+      case Culprit::kMain: return text;
+      case Culprit::kDevice:
+        text = (named ? " in " : ", the last begun was ") + book_.CallOn(culprit.call, culprit.device);
+        return book_.TakeEnd(culprit.device, now) ? text + ", which is left out for a while" : text;
+      case Culprit::kWaiting: break;
+    }
+    if (!named) text = " outside of any " + std::string(vendor_.device) + "'s calls";
+    return crashes_.waits_for_events() ? text : text + ": the library's events are not waited for";
+  }
+
+  void ForgetFaults() noexcept {
+    book_.ForgetFaults();
+    crashes_.Forget();
   }
 
   void Kill(Fault fault, std::string text, StartReason reason, Instant now) {
@@ -203,7 +222,7 @@ class DriverSource::Impl {
     link_.Close();
     NotRunning();
     if (recount) {
-      crashes_.Forget();
+      ForgetFaults();
       next_reason_ = StartReason::kReload;
       next_start_ns_ = now.boot_ns + options_.backoff_first.count();
       return;

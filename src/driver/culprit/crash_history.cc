@@ -29,12 +29,7 @@ void CrashHistory::Begun(uint32_t device, Instant now) noexcept {
   begun_ns_ = now.boot_ns;
 }
 
-void CrashHistory::Forget() noexcept {
-  book_.ForgetFaults();
-  unexplained_ = event_ends_ = 0;
-}
-
-std::string CrashHistory::Blame(const CallPage& page, bool in_call, Instant now) {
+Culprit CrashHistory::Blame(const CallPage& page, bool in_call, Instant now) noexcept {
   if (now.boot_ns - started_ns_ >= limits_.healthy.count()) unexplained_ = 0;
   Culprit culprit = CulpritOf(page, in_call);
   const int64_t recent = kBlameIntervals * std::max(limits_.interval, limits_.deadline / 2).count();
@@ -43,29 +38,13 @@ std::string CrashHistory::Blame(const CallPage& page, bool in_call, Instant now)
   // No device was begun yet: it was none of them.
   if (culprit.who == Culprit::kUnknown && one_by_one_ && begun_ == kMaxDevices)
     culprit = {Culprit::kWaiting, 0, kNoCall};
-  switch (culprit.who) {
-    case Culprit::kMain: return " in " + std::string(vendor_.call_name(culprit.call));
-    case Culprit::kDevice: return BlameDevice(culprit, now);
-    case Culprit::kWaiting: return BlameEvents(culprit, now);
-    case Culprit::kUnknown: break;
+  if (culprit.who == Culprit::kUnknown) ++unexplained_;
+  if (culprit.who == Culprit::kWaiting) {
+    const bool recently = now.boot_ns - event_end_ns_ < limits_.rest.count();
+    event_ends_ = recently ? event_ends_ + 1 : 1;
+    event_end_ns_ = now.boot_ns;
   }
-  ++unexplained_;
-  return {};
-}
-
-std::string CrashHistory::BlameDevice(const Culprit& culprit, Instant now) {
-  std::string text = culprit.call == kNoCall ? ", the last begun was " : " in ";
-  text += book_.CallOn(culprit.call, culprit.device);
-  return book_.TakeEnd(culprit.device, now) ? text + ", which is left out for a while" : text;
-}
-
-std::string CrashHistory::BlameEvents(const Culprit& culprit, Instant now) {
-  const bool recently = now.boot_ns - event_end_ns_ < limits_.rest.count();
-  event_ends_ = recently ? event_ends_ + 1 : 1;
-  event_end_ns_ = now.boot_ns;
-  std::string text = culprit.call == kNoCall ? " outside of any GPU's calls"
-                                             : " in " + std::string(vendor_.call_name(culprit.call));
-  return waits_for_events() ? text : text + ": the library's events are not waited for";
+  return culprit;
 }
 
 }  // namespace gpulens::driver

@@ -1,19 +1,18 @@
-// Which devices and threads have ended driver processes, and what the next process is started without.
+// What has ended driver processes, and how the next one is started.
 //
-// A device that ended it is counted in the DeviceBook. Where nothing names one, the next processes begin
-// their devices one at a time, so that an end tells which it was. A thread that waits for the library's
-// events and ends the process again is not started for a while.
+// After ends that nothing explains, the next processes begin their devices one at a time, so that an end
+// tells which it was. A thread that waits for the library's events and ends the process again is not started
+// for a while. Devices that end processes are counted elsewhere, in the DeviceBook.
 #pragma once
 
 #include <cstdint>
-#include <string>
 
+#include "base/clock.h"
 #include "driver/culprit/culprit.h"
-#include "driver/device_book.h"
 
 namespace gpulens::driver {
 
-// Used by one thread. The vendor and the book outlive it.
+// Used by one thread.
 class CrashHistory {
  public:
   struct Limits {
@@ -21,29 +20,22 @@ class CrashHistory {
     Duration healthy;             // what happened before a process lived so long is past
     Duration rest;                // how long the events are not waited for
   };
-  CrashHistory(const Vendor& vendor, DeviceBook& book, Limits limits)
-      : vendor_(vendor), book_(book), limits_(limits) {}
+  explicit CrashHistory(Limits limits) noexcept : limits_(limits) {}
 
-  // A process is being started. It may be asked then what for.
+  // A process is being started: in which way, the two below say.
   void Start(Instant now) noexcept;
   bool one_by_one() const noexcept { return one_by_one_; }
   bool waits_for_events() const noexcept;
   // The process was told to begin with this device.
   void Begun(uint32_t device, Instant now) noexcept;
 
-  // Finds what ended the process, or keeps it from answering, and counts it. Returns what is to be said of
-  // it, beginning with a blank or a comma; empty when nothing explains it. `in_call`: the process stands
-  // still where it failed.
-  std::string Blame(const CallPage& page, bool in_call, Instant now);
-  // The devices may have other numbers, or were repaired.
-  void Forget() noexcept;
+  // Finds what ended the process, or keeps it from answering, and remembers it. `in_call`: the process stands
+  // still where it failed. A device without a call is the one that was begun last.
+  Culprit Blame(const CallPage& page, bool in_call, Instant now) noexcept;
+  // What failed may have been repaired.
+  void Forget() noexcept { unexplained_ = event_ends_ = 0; }
 
  private:
-  std::string BlameDevice(const Culprit& culprit, Instant now);
-  std::string BlameEvents(const Culprit& culprit, Instant now);
-
-  const Vendor& vendor_;
-  DeviceBook& book_;
   const Limits limits_;
   int unexplained_ = 0, event_ends_ = 0;
   int64_t event_end_ns_ = 0;
