@@ -282,6 +282,13 @@ TEST(Verdicts, OfWordsStatesAndTexts) {
                 Own("gpu.virtualization.mode", 1, {{"gpu.virtualization.mode", "passthrough"}}))
                 .verdict,
             Verdict::kEqual);
+  EXPECT_EQ(one("fabric/state", "Not Supported",
+                Own("gpu.fabric.state", 1, {{"gpu.fabric.state", "not_supported"}}))
+                .verdict,
+            Verdict::kEqual);
+  EXPECT_EQ(
+      one("fabric/state", "N/A", Own("gpu.fabric.state", 1, {{"gpu.fabric.state", "completed"}})).verdict,
+      Verdict::kUnexplained);
   EXPECT_EQ(one("compute_mode", "Prohibited", Own("gpu.compute_mode", 1, {{"gpu.compute_mode", "default"}}))
                 .verdict,
             Verdict::kUnexplained);
@@ -305,6 +312,10 @@ TEST(Verdicts, OfWhatOneOfThemDoesNotTell) {
   ComparedField closed = Judge("fan_speed", "[Insufficient Permissions]", {}, {Own("gpu.fan.speed", 0.3)});
   EXPECT_EQ(closed.verdict, Verdict::kToolSilent);
   EXPECT_EQ(closed.reason, "the tool may not read it");
+  ComparedField mean =
+      Judge("module_power_readings/instant_power_draw", "N/A", {}, {Own("gpu.module.power", 9)});
+  EXPECT_EQ(mean.verdict, Verdict::kToolSilent);
+  EXPECT_EQ(mean.reason, "gpulens tells the mean where the board has one");
   // The reading that stands in for a missing one is no answer to "there is none".
   constexpr const char* kInstant = "gpu_power_readings/instant_power_draw";
   EXPECT_EQ(Judge(kInstant, "N/A", {}, {Own("gpu.power.draw", 70)}).verdict, Verdict::kNeither);

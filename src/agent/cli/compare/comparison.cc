@@ -128,7 +128,9 @@ class FieldJudge {
     if (!tool_knows && !pair_.present()) return Say(Verdict::kNeither, {});
     if (!pair_.present()) return OwnIsSilent();
     ShowOwn();
-    if (!tool_knows) return ToolIsSilent();
+    // "Not Supported" may be a state.
+    const bool same_state = row_->how == How::kState && StateWord(field_.text) == Bare(OwnText());
+    if (!tool_knows && !same_state) return ToolIsSilent();
     switch (row_->how) {
       case How::kText: return JudgeText(Bare(field_.text), Bare(OwnText()));
       case How::kBusId: return JudgeText(BareBusId(field_.text), BareBusId(OwnText()));
@@ -143,9 +145,7 @@ class FieldJudge {
     out_.reason = std::string(reason);
     return std::move(out_);
   }
-
   std::string OwnText() const { return std::string(pair_.any()->Text(row_->attributes)); }
-
   bool Moves() const {
     return !row_->tolerance.why.empty() || !row_->reason.empty() || IsMonotonic(pair_.any()->kind);
   }

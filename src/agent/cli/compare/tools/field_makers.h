@@ -45,9 +45,14 @@ constexpr FieldRow FlagRow(std::string_view path, std::string_view metric, std::
                            Tolerance tolerance = kExact) {
   return {path, How::kFlag, metric, attributes, {}, {}, tolerance};
 }
-constexpr FieldRow FaultRow(std::string_view path, std::string_view metric,
-                            std::string_view attributes = {}) {
-  return {path, How::kFault, metric, attributes};
+constexpr FieldRow FaultRow(std::string_view path, std::string_view metric, std::string_view attributes = {},
+                            std::string_view silent = {}) {
+  return {path, How::kFault, metric, attributes, {}, silent};
+}
+// The row of a field that the tool may leave without a value although gpulens has one.
+constexpr FieldRow ToolMayBeSilent(FieldRow row, std::string_view why) {
+  row.tool_silent = why;
+  return row;
 }
 constexpr FieldRow StateRow(std::string_view path, std::string_view metric) {
   return {path, How::kState, metric, metric};

@@ -14,8 +14,10 @@ constexpr std::string_view kSum = "compared as the sum, in sram_uncorrectable";
 
 constexpr std::string_view kVersion = "gpu.firmware.version";
 
-constexpr FieldRow ReasonRow(std::string_view path, std::string_view cause) {
-  return FlagRow(path, "gpu.throttle.reason", cause, kStep);
+constexpr FieldRow ReasonRow(std::string_view path, std::string_view cause, std::string_view silent = {}) {
+  FieldRow row = FlagRow(path, "gpu.throttle.reason", cause, kStep);
+  row.silent = silent;
+  return row;
 }
 constexpr FieldRow ThrottleTimeRow(std::string_view path, std::string_view cause) {
   return NumberRow(path, "gpu.throttle.time", cause, kSeldomSeconds);
@@ -27,6 +29,9 @@ constexpr FieldRow PlaceRow(std::string_view path, std::string_view attributes) 
 constexpr std::string_view kPcieRate =
     "the tool measures 20 ms of its own, gpulens takes the mean between two of its readings";
 constexpr std::string_view kOneFan = "the tool shows the first fan, gpulens the fastest of several";
+constexpr std::string_view kMeanOfOne = "gpulens tells the mean where the board has one";
+constexpr std::string_view kNoFabric = "the GPU is in no fabric, as fabric/state says";
+constexpr std::string_view kNoReason = "the board does not support this reason";
 constexpr std::string_view kNoSession = "a mean over no session is no number for gpulens";
 constexpr std::string_view kNoCluster = "all zeros: this machine belongs to no cluster";
 constexpr std::string_view kOnlyInRacks = "gpulens tells the place of boards in a rack alone";
@@ -139,7 +144,8 @@ constexpr FieldRow kNvidiaRows[] = {
               "gpu.throttle.cause=temp_hardware"),
     ReasonRow("clocks_event_reasons/clocks_event_reason_hw_power_brake_slowdown",
               "gpu.throttle.cause=power_brake"),
-    ReasonRow("clocks_event_reasons/clocks_event_reason_sync_boost", "gpu.throttle.cause=syncboost"),
+    ReasonRow("clocks_event_reasons/clocks_event_reason_sync_boost", "gpu.throttle.cause=syncboost",
+              kNoReason),
     ReasonRow("clocks_event_reasons/clocks_event_reason_sw_thermal_slowdown",
               "gpu.throttle.cause=temp_software"),
     ReasonRow("clocks_event_reasons/clocks_event_reason_display_clocks_setting",
@@ -155,7 +161,8 @@ constexpr FieldRow kNvidiaRows[] = {
               "gpu.throttle.cause=temp_hardware"),
     ReasonRow("clocks_throttle_reasons/clocks_throttle_reason_hw_power_brake_slowdown",
               "gpu.throttle.cause=power_brake"),
-    ReasonRow("clocks_throttle_reasons/clocks_throttle_reason_sync_boost", "gpu.throttle.cause=syncboost"),
+    ReasonRow("clocks_throttle_reasons/clocks_throttle_reason_sync_boost", "gpu.throttle.cause=syncboost",
+              kNoReason),
     ReasonRow("clocks_throttle_reasons/clocks_throttle_reason_sw_thermal_slowdown",
               "gpu.throttle.cause=temp_software"),
     ReasonRow("clocks_throttle_reasons/clocks_throttle_reason_display_clocks_setting",
@@ -392,13 +399,15 @@ constexpr FieldRow kNvidiaRows[] = {
     NotCompared("gpu_power_readings/*base_power*", kNotRead),
     NumberRow("gpu_memory_power_readings/power_draw", "gpu.memory.power", {}, kSeldomWatts),
     NumberRow("gpu_memory_power_readings/average_power_draw", "gpu.memory.power", {}, kSeldomWatts),
-    NumberRow("gpu_memory_power_readings/instant_power_draw", "gpu.memory.power", {}, kSeldomWatts,
-              "gpulens tells the mean where the board has one"),
+    ToolMayBeSilent(NumberRow("gpu_memory_power_readings/instant_power_draw", "gpu.memory.power", {},
+                              kSeldomWatts, kMeanOfOne),
+                    kMeanOfOne),
     NotCompared("module_power_readings/power_state", "the same as performance_state, which is compared"),
     NumberRow("module_power_readings/power_draw", "gpu.module.power", {}, kSeldomWatts),
     NumberRow("module_power_readings/average_power_draw", "gpu.module.power", {}, kSeldomWatts),
-    NumberRow("module_power_readings/instant_power_draw", "gpu.module.power", {}, kSeldomWatts,
-              "gpulens tells the mean where the board has one"),
+    ToolMayBeSilent(NumberRow("module_power_readings/instant_power_draw", "gpu.module.power", {},
+                              kSeldomWatts, kMeanOfOne),
+                    kMeanOfOne),
     NotCompared("module_power_readings/*", "limits of the module, which gpulens does not read"),
     NotCompared("power_smoothing*", kSetting),
     NotCompared("power_profiles/*", kSetting),
@@ -424,19 +433,20 @@ constexpr FieldRow kNvidiaRows[] = {
     NotCompared("voltage/*", kNotPublic),
     // NVLink fabric.
     StateRow("fabric/state", "gpu.fabric.state"),
-    FaultRow("fabric/status", "gpu.fabric.status"),
+    FaultRow("fabric/status", "gpu.fabric.status", {}, kNoFabric),
     TextRow("fabric/cliqueId", "gpu.fabric.info", "gpu.fabric.clique_id"),
     TextRow("fabric/clusterUuid", "gpu.fabric.info", "gpu.fabric.cluster_uuid", kNoCluster),
     NotCompared("fabric/health", kBlock),
     NotCompared("fabric/health/summary", "the sum of the conditions, which are compared"),
-    FaultRow("fabric/health/bandwidth", "gpu.fabric.degraded", "gpu.fabric.condition=bandwidth"),
+    FaultRow("fabric/health/bandwidth", "gpu.fabric.degraded", "gpu.fabric.condition=bandwidth", kNoFabric),
     FaultRow("fabric/health/route_recovery_in_progress", "gpu.fabric.degraded",
-             "gpu.fabric.condition=route_recovery"),
-    FaultRow("fabric/health/route_unhealthy", "gpu.fabric.degraded", "gpu.fabric.condition=route_unhealthy"),
+             "gpu.fabric.condition=route_recovery", kNoFabric),
+    FaultRow("fabric/health/route_unhealthy", "gpu.fabric.degraded", "gpu.fabric.condition=route_unhealthy",
+             kNoFabric),
     FaultRow("fabric/health/access_timeout_recovery", "gpu.fabric.degraded",
-             "gpu.fabric.condition=access_timeout"),
+             "gpu.fabric.condition=access_timeout", kNoFabric),
     FaultRow("fabric/health/incorrect_configuration", "gpu.fabric.degraded",
-             "gpu.fabric.condition=configuration"),
+             "gpu.fabric.condition=configuration", kNoFabric),
     NotCompared("fabric/health/partition_assigned", kNotRead),
     NotCompared("supported_clocks*", kList),
     // Of each process.
