@@ -18,6 +18,8 @@ struct EventDesc {
 
 // The address of a GPU that no collector knows.
 inline constexpr std::string_view kEventPciBusId = "gpu.pci.bus_id";
+// Of an event that stands for several equal ones: their number.
+inline constexpr std::string_view kEventRepeats = "event.repeats";
 
 inline constexpr EventDesc kEventGpuXid{
     "gpu.xid", "An XID error with what its code means.",

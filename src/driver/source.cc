@@ -10,7 +10,7 @@
 
 #include "base/process.h"
 #include "base/text.h"
-#include "driver/culprit/culprit.h"
+#include "driver/culprit/crash_history.h"
 #include "driver/device_book.h"
 #include "driver/driver_link.h"
 #include "driver/reaper.h"
@@ -21,12 +21,12 @@ namespace {
 constexpr size_t kMaxStuck = 4;
 constexpr size_t kMaxChanges = 64;
 constexpr int kMaxLostRetryFactor = 16;
-// Ends of the process that nothing explains, until devices are begun one at a time; ends that the thread
-// which waits for events brought, until it is not started.
-constexpr int kUnexplainedEnds = 2, kEventEnds = 2;
-// A device that was begun so many intervals before an end that nothing else explains is to blame for it.
-constexpr int kBlameIntervals = 3;
 constexpr int kMessagesPerPoll = 4096;  // More than any driver sends in an interval: a flood ends here.
+
+SourceOptions WithDeadline(SourceOptions options) {
+  if (options.deadline <= Duration(0)) options.deadline = options.interval * 2;
+  return options;
+}
 
 }  // namespace
 
@@ -34,11 +34,11 @@ class DriverSource::Impl {
  public:
   Impl(const Vendor& vendor, SourceOptions options, std::unique_ptr<DeviceShelf> shelf)
       : vendor_(vendor),
-        options_(std::move(options)),
+        options_(WithDeadline(std::move(options))),
         shelf_(shelf ? std::move(shelf) : std::make_unique<PlainShelf>()),
         book_(vendor, *shelf_),
+        crashes_({options_.interval, options_.deadline, options_.healthy, options_.retry_left_out}),
         buffer_(kMaxMessage + 1) {
-    if (options_.deadline <= Duration(0)) options_.deadline = options_.interval * 2;
     backoff_ = options_.backoff_first;
     retry_lost_ = options_.retry_lost;
   }
@@ -115,16 +115,12 @@ class DriverSource::Impl {
       next_start_ns_ = now.boot_ns + options_.backoff_limit.count();
       return;
     }
-    DriverLink::How how{.left_out = book_.Begin(now, options_.retry_left_out)};
+    crashes_.Start(now);
+    DriverLink::How how{.left_out = book_.Begin(now, options_.retry_left_out),
+                        .watch = crashes_.waits_for_events()};
     CountDevices();
-    one_by_one_ = unexplained_ends_ >= kUnexplainedEnds;
-    if (one_by_one_) how.left_out = ~uint64_t{0};
-    if (event_ends_ >= kEventEnds && now.boot_ns - event_end_ns_ >= options_.retry_left_out.count())
-      event_ends_ = kEventEnds - 1;  // One more chance.
-    how.watch = event_ends_ < kEventEnds;
+    if (crashes_.one_by_one()) how.left_out = ~uint64_t{0};
     to_begin_ = 0;
-    begun_ = kMaxDevices;
-    begun_ns_ = 0;
     ++driver_.starts[static_cast<size_t>(next_reason_)];
     started_ns_ = alive_ns_ = now.boot_ns;
     spoke_ = told_ = ready_ = false;
@@ -174,44 +170,28 @@ class DriverSource::Impl {
            " threads, more than it may";
   }
 
-  void ForgetFaults() noexcept {
-    book_.ForgetFaults();
-    unexplained_ends_ = event_ends_ = 0;
-  }
-
   // Finds the call that has ended the process, or keeps it from answering, and counts it. What is to be said
-  // of it begins with a blank. `in_call`: the process stands still where it failed.
+  // of it goes behind "driver process 17 ended". `in_call`: the process stands still where it failed.
   std::string Blame(bool in_call, Instant now) {
     if (!ready_ || !link_.started()) return {};
-    if (now.boot_ns - started_ns_ >= options_.healthy.count()) unexplained_ends_ = 0;
-    Culprit culprit = CulpritOf(link_.page(), in_call);
-    const int64_t recent = kBlameIntervals * std::max(options_.interval, options_.deadline / 2).count();
-    if (culprit.who == Culprit::kUnknown && begun_ != kMaxDevices && now.boot_ns - begun_ns_ <= recent)
-      culprit = {Culprit::kDevice, begun_, kNoCall};
-    // No device was begun yet: it was none of them.
-    if (culprit.who == Culprit::kUnknown && one_by_one_ && begun_ == kMaxDevices)
-      culprit = {Culprit::kWaiting, 0, kNoCall};
+    const Culprit culprit = crashes_.Blame(link_.page(), in_call, now);
+    const bool named = culprit.call != kNoCall;
+    std::string text = named ? " in " + std::string(vendor_.call_name(culprit.call)) : "";
     switch (culprit.who) {
-      case Culprit::kMain: return " in " + std::string(vendor_.call_name(culprit.call));
-      case Culprit::kDevice: return BlameDevice(culprit, now);
-      case Culprit::kWaiting: {
-        const bool recently = now.boot_ns - event_end_ns_ < options_.retry_left_out.count();
-        event_ends_ = recently ? event_ends_ + 1 : 1;
-        event_end_ns_ = now.boot_ns;
-        std::string text = culprit.call == kNoCall ? " outside of any GPU's calls"
-                                                   : " in " + std::string(vendor_.call_name(culprit.call));
-        return event_ends_ < kEventEnds ? text : text + ": the library's events are not waited for";
-      }
-      case Culprit::kUnknown: break;
+      case Culprit::kUnknown: return {};
+      case Culprit::kMain: return text;
+      case Culprit::kDevice:
+        text = (named ? " in " : ", the last begun was ") + book_.CallOn(culprit.call, culprit.device);
+        return book_.TakeEnd(culprit.device, now) ? text + ", which is left out for a while" : text;
+      case Culprit::kWaiting: break;
     }
-    ++unexplained_ends_;
-    return {};
+    if (!named) text = " outside of any " + std::string(vendor_.device) + "'s calls";
+    return crashes_.waits_for_events() ? text : text + ": the library's events are not waited for";
   }
 
-  std::string BlameDevice(const Culprit& culprit, Instant now) {
-    std::string text = culprit.call == kNoCall ? ", the last begun was " : " in ";
-    text += book_.CallOn(culprit.call, culprit.device);
-    return book_.TakeEnd(culprit.device, now) ? text + ", which is left out for a while" : text;
+  void ForgetFaults() noexcept {
+    book_.ForgetFaults();
+    crashes_.Forget();
   }
 
   void Kill(Fault fault, std::string text, StartReason reason, Instant now) {
@@ -318,7 +298,7 @@ class DriverSource::Impl {
     driver_.last_error = report.devices == 0 ? vendor_.no_devices : "";
     book_.Expect(report.devices);
     CountDevices();
-    if (!one_by_one_) return Status{};
+    if (!crashes_.one_by_one()) return Status{};
     for (const Device& device : book_.devices()) {
       if (device.counted && device.state != DeviceState::kLeftOut) to_begin_ |= uint64_t{1} << device.index;
     }
@@ -372,8 +352,7 @@ class DriverSource::Impl {
     MessageEncoder encoder;
     auto bytes = encoder.Encode(AttachRequest{.device = index});
     if (::send(link_.socket.get(), bytes.data(), bytes.size(), MSG_DONTWAIT | MSG_NOSIGNAL) < 0) return false;
-    begun_ = index;
-    begun_ns_ = now.boot_ns;
+    crashes_.Begun(index, now);
     next_begin_ns_ = now.boot_ns + options_.interval.count();
     return true;
   }
@@ -413,18 +392,15 @@ class DriverSource::Impl {
   DriverState driver_;
   const std::unique_ptr<DeviceShelf> shelf_;
   DeviceBook book_;
+  CrashHistory crashes_;
   std::vector<std::byte> buffer_;
   Reaper reaper_;
   std::vector<DriverChange> changes_;
   Duration backoff_{}, retry_lost_{};
   StartReason next_reason_ = StartReason::kFirst;
   int64_t next_start_ns_ = 0, started_ns_ = 0, alive_ns_ = 0, last_poll_ns_ = 0, away_since_ns_ = 0;
-  // Devices are begun one at a time after ends that nothing explains.
-  int unexplained_ends_ = 0, event_ends_ = 0;
-  bool one_by_one_ = false;
-  uint64_t to_begin_ = 0;
-  uint32_t begun_ = kMaxDevices;  // The last one; kMaxDevices: none yet.
-  int64_t begun_ns_ = 0, next_begin_ns_ = 0, event_end_ns_ = 0;
+  uint64_t to_begin_ = 0;  // Devices that are begun one at a time.
+  int64_t next_begin_ns_ = 0;
   bool suspended_ = false, spoke_ = false, told_ = false, ready_ = false;
 };
 

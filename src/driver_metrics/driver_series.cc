@@ -36,6 +36,10 @@ Code CodeOf(Fault fault) {
 
 }  // namespace
 
+bool IsStarting(const driver::DriverState& state) noexcept {
+  return !state.up && state.fault == Fault::kNone;
+}
+
 Status StatusOf(const driver::DriverState& state) {
   if (state.up && state.unread > 0) {
     const std::string all = std::to_string(state.used + state.left_out + state.unread);
@@ -45,7 +49,7 @@ Status StatusOf(const driver::DriverState& state) {
                 "limits: ulimit -u, TasksMax, pids.max)"};
   }
   if (state.up) return Ok();
-  if (state.fault == Fault::kNone) return {Code::kTimeout, "the driver process is starting"};
+  if (IsStarting(state)) return {Code::kTimeout, "the driver process is starting"};
   return {CodeOf(state.fault), state.last_error};
 }
 

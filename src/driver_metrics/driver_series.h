@@ -36,6 +36,9 @@ class DriverSeries {
   std::array<Series, kStatuses> fields_;
 };
 
+// Whether the process is being started, and nothing has failed so far.
+bool IsStarting(const driver::DriverState& state) noexcept;
+
 // Of the collector's run: good while the process runs, its library is open, and each device has a thread that
 // reads it; else why not.
 Status StatusOf(const driver::DriverState& state);

@@ -13,11 +13,6 @@ BAD = ROOT / "src" / "agent" / "cli" / "compare" / "testdata" / "bad"
 HL_SMI = ROOT / "tests" / "fake_hl_smi" / "hl-smi"
 
 
-# Heat and the swing of memory go by the time since the simulated library was opened, which is another one for each
-# program: boards at work have a steady load here.
-STEADY_A100 = "model: A100\ngpus: 2\nload: {kind: constant, level: 0.7}\nprocesses: [{pid: 21000, memory: 30GiB}]\n"
-
-
 def run_compare(*arguments, profile="h200", **environment):
     """The exit code, stdout and stderr of a comparison of simulated GPUs. `profile`: the name of one, or its text."""
     with tempfile.TemporaryDirectory() as folder:
@@ -57,11 +52,20 @@ class Compare(unittest.TestCase):
         self.assertTrue(told["simulated"])
 
     def test_other_boards(self):
-        for profile in (STEADY_A100, "l4", "gb200", "mig_table", "no_ecc"):
+        for profile in ("a100", "h100_busy", "l4", "gb200", "gb10", "gb10_system_memory", "mig_table", "no_ecc"):
             with self.subTest(profile=profile):
                 code, told = compare(profile=profile)
                 self.assertEqual(unexplained(told), [])
                 self.assertEqual(code, 0)
+                # Where the tool has no value, gpulens has none, but for the mean power where the board has no other.
+                self.assertLessEqual({field["field"] for field in told["fields"] if field["verdict"] == "tool_silent"},
+                                     {f"{part}_power_readings/instant_power_draw" for part in ("gpu_memory", "module")})
+
+    def test_a_value_where_the_tool_has_none_is_found(self):
+        wrong = ["temperature/gpu_temp=N/A", "fb_memory_usage/used=[ERR!]", "performance_state=P15"]
+        code, told = compare(FAKE_NVIDIA_SMI_WRONG=";".join(wrong), profile="h100_idle")
+        self.assertEqual(sorted(f"{field[1]}={field[2]}" for field in unexplained(told)), sorted(wrong))
+        self.assertEqual(code, 1)
 
     def test_wrong_values_and_unknown_fields_are_found(self):
         wrong = ["max_clocks/sm_clock=1234 MHz", "ecc_mode/current_ecc=Disabled", "fb_memory_usage/total=40960 MiB",
@@ -78,6 +82,7 @@ class Compare(unittest.TestCase):
         self.assertEqual([line for line in out.splitlines() if len(line) > 80], [])
         self.assertIn("SIMULATED", out)
         self.assertIn("0 unexplained", out)
+        self.assertRegex(out, r"● [1-9]\d\d+ values agree, ")
         self.assertIn("gpu:GPU-", out)
 
     def test_a_recording(self):

@@ -139,6 +139,16 @@ class Events(unittest.TestCase):
             self.assertNotIn("\x1b", json.dumps(event, ensure_ascii=False))
             self.assertEqual(value(machine.agent.page(), "gpulens_events_total", event="gpu.xid"), 0)
 
+    def test_a_line_that_is_repeated_without_end_is_counted_and_not_told_each_time(self):
+        with WithLog() as machine:
+            wait_until(lambda: value(machine.agent.page(), "gpu_xid_errors_total", gpu_index="1") == 0)
+            line = f"NVRM: Xid (PCI:{machine.bus_of(1)}): 31, pid=7, name=a, Ch 00000008"
+            machine.say("\n[   12.345678] ".join([line] * 3000))
+            wait_until(lambda: value(machine.agent.page(), "gpu_xid_errors_total", gpu_index="1") == 3000, what="the count")
+            wait_until(lambda: value(machine.agent.page(), "gpulens_events_dropped_total", reason="rate_limit") == 2995,
+                       what="those that are told together")
+            self.assertEqual(len([event for event in machine.events() if event["name"] == "gpu.xid"]), 5)
+
     def test_while_nobody_watches_counters_of_xids_are_absent(self):
         with WithLog(source=False) as machine:
             page = machine.agent.page()

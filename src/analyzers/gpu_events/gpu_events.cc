@@ -109,6 +109,9 @@ class GpuEvents final : public Analyzer {
     ring_.Record(snapshot, book_);
     for (Event& event : desk_->Take()) Take(std::move(event), snapshot.closed_at);
     join_.TakeReady(snapshot.closed_at, ready_);
+    for (Event& event : ready_) TellOrFold(std::move(event), snapshot.closed_at);
+    ready_.clear();
+    fold_.TakeReady(snapshot.closed_at, ready_);
     for (Event& event : ready_) HandOver(std::move(event));
     ready_.clear();
     recent_.Write(book_, desk_->Watched(), snapshot.closed_at, out);
@@ -157,9 +160,18 @@ class GpuEvents final : public Analyzer {
     ready_.push_back(std::move(event));
   }
 
-  void HandOver(Event event) {
+  // Hands over the event, or holds it to be told with others like it.
+  void TellOrFold(Event event, Instant now) {
     AddFacts(event);
     Settle(event);
+    // What a driver or the kernel repeats may be a flood; what we have seen ourselves happens once.
+    const bool repeated =
+        event.name == kEventGpuXid.name || FromKernelLog(event.attributes.Text("event.source"));
+    if (repeated && fold_.Hold(event, now)) desk_->Suppressed(1);
+    else HandOver(std::move(event));
+  }
+
+  void HandOver(Event event) {
     if (std::string text = LogText(event); !text.empty()) {
       bool bad = event.severity >= EventSeverity::kError;
       std::string subject = event.attributes.Text("gpu.xid.code") + " " +
@@ -231,6 +243,7 @@ class GpuEvents final : public Analyzer {
   ReadingRing ring_;
   EventJoin join_;
   EventFollow follow_;
+  EventFold fold_;
   EventCounters counters_;
   RecentXids recent_;
   std::unique_ptr<IncidentWriter> writer_;

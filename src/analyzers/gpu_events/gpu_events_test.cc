@@ -6,6 +6,7 @@
 
 #include "analyzers/gpu_events/event_counters.h"
 #include "analyzers/gpu_events/event_facts.h"
+#include "analyzers/gpu_events/event_join.h"
 #include "base/testing/allocations.h"
 #include "catalog/gpu/errors.h"
 #include "catalog/gpu/readings.h"
@@ -421,6 +422,37 @@ TEST_F(GpuEventsTest, ManyCodesOfAGpuAreAtMost64Series) {
   EXPECT_EQ(series, EventCounters::kMaxCodes);
   EXPECT_THAT(Value(kGpuXidCodeErrors, "gpu.xid.code", "other"), Optional(37));
   EXPECT_THAT(Xids(0), Optional(100));
+}
+
+// A broken GPU may say the same thing thousands of times in a second: all are counted, few are told.
+TEST_F(GpuEventsTest, EqualEventsOfAFloodAreToldTogether) {
+  desk_.Watches("kernel_log", true);
+  Tick();
+  auto flood = [&](int count) {
+    for (int i = 0; i < count; ++i) desk_.Report(FromKernel(0, 31));
+  };
+  flood(3000);
+  desk_.Report(FromKernel(1, 31));
+  EXPECT_THAT(Tick(), SizeIs(EventFold::kEach + 1)) << "what differs is told";
+  EXPECT_THAT(Xids(0), Optional(3000));
+  EXPECT_THAT(Value(kSelfEventsDropped, "reason", "rate_limit"), Optional(3000 - 5));
+  EXPECT_THAT(Tick(), IsEmpty());
+  flood(10);
+  EXPECT_THAT(Tick(seconds(57)), IsEmpty());
+  std::vector<Event> sum = Tick(seconds(2));
+  ASSERT_THAT(sum, SizeIs(1));
+  EXPECT_EQ(sum[0].attributes.Text("event.repeats"), "3005");
+  EXPECT_EQ(sum[0].attributes.Text("gpu.xid.code"), "31");
+  // It goes on: one event for each further minute, and when it has ended, none.
+  flood(100);
+  EXPECT_THAT(Tick(), IsEmpty());
+  sum = Tick(seconds(60));
+  ASSERT_THAT(sum, SizeIs(1));
+  EXPECT_EQ(sum[0].attributes.Text("event.repeats"), "100");
+  EXPECT_THAT(Tick(seconds(61)), IsEmpty());
+  flood(1);
+  EXPECT_THAT(Tick(), SizeIs(1)) << "after a rest it is news";
+  EXPECT_THAT(Xids(0), Optional(3111));
 }
 
 TEST_F(GpuEventsTest, AGpuThatIsGoneKeepsItsCountersForAWhileAndGoesOnCounting) {

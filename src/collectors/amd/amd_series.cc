@@ -93,12 +93,14 @@ void AmdSeries::DeclareBoard(const driver::Device& device, SeriesTable& table) {
 
 void AmdSeries::Update(const driver::Device& device, const EntityRef& board, const FieldPatience& patience,
                        FrameWriter& out) {
-  // Not opened yet: nobody knows which GPU this is. One that cannot be opened has its number and its state.
-  const bool opening = device.state == DeviceState::kStarting || device.state == DeviceState::kOk;
-  if (device.facts.empty() && !home() && opening) return;
   bool changed = home() && !device.facts.empty() && device.identity_version != identity_version_;
   // The board began a new identity: its partitions follow.
   if (changed || (home() && !first_ && board != board_)) Retire(out.table());
+  // Not opened yet: which GPU has this number is not known. One that cannot be opened has its number and
+  // state.
+  const bool opening =
+      device.state == DeviceState::kStarting || (device.state == DeviceState::kOk && device.facts.empty());
+  if (!home() && opening) return;
   if (!home()) {
     if (NumberIn(device, "partition", 0) != 0 && !board) return;
     Declare(device, board, out.table());
@@ -124,7 +126,8 @@ void AmdSeries::Update(const driver::Device& device, const EntityRef& board, con
 
 void AmdSeries::UpdateState(FrameWriter& out) {
   if (first_) out.Set(info_, 1);
-  for (size_t i = 0; i < std::size(kStates); ++i) {
+  // Between two driver processes the state is not known: it grows old as the readings do.
+  for (size_t i = 0; i < std::size(kStates) && device_->state != DeviceState::kStarting; ++i) {
     const bool is = device_->state == kStates[i].first;
     if (is && !states_[i])
       states_[i] = out.table().Declare(kGpuState, home(), {{"gpu.state", kStates[i].second}});

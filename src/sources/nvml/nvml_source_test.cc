@@ -210,6 +210,14 @@ class CallThatEndsTheProcess : public SourceTest, public testing::WithParamInter
   void Fail(const std::string& fault) {
     ASSERT_TRUE(WriteFileAtomically(faults_, "gpulens-faults 1\n" + fault));
   }
+  // What was reported of driver processes since the last call.
+  static std::string Said(NvmlSource& source) {
+    std::vector<DriverChange> changes;
+    source.TakeChanges(changes);
+    std::string said;
+    for (const DriverChange& change : changes) said += change.detail + "\n";
+    return said;
+  }
   static bool OthersOk(const NvmlSource& source) {
     int64_t now = Now().boot_ns;
     for (const Gpu& gpu : source.gpus()) {
@@ -232,10 +240,7 @@ TEST_P(CallThatEndsTheProcess, LeavesOutItsGpuAlone) {
        " from=0 to=9223372036854775807\n");
   ASSERT_TRUE(Until(source, [&] { return source.driver().left_out == 1 && OthersOk(source); }));
   EXPECT_EQ(source.gpus()[3].state, GpuState::kLeftOut);
-  std::vector<DriverChange> changes;
-  source.TakeChanges(changes);
-  std::string said;
-  for (const DriverChange& change : changes) said += change.detail + "\n";
+  const std::string said = Said(source);
   bool named = how == "signal" || how == "abort" || how == "exit";
   EXPECT_THAT(said,
               testing::HasSubstr(named ? "nvmlDeviceGetPowerUsage on GPU 3, which is left out" : "GPU 3"))
@@ -248,7 +253,7 @@ TEST_P(CallThatEndsTheProcess, LeavesOutItsGpuAlone) {
   int pid = source.driver().pid;
   Fail("");
   ASSERT_TRUE(Until(source, [&] { return AllOk(source, 8) && source.driver().left_out == 0; }));
-  EXPECT_EQ(source.driver().pid, pid) << "the others are read all the while";
+  EXPECT_EQ(source.driver().pid, pid) << "the others are read all the while: " << Said(source);
 }
 
 // A library that leaks is started anew before the machine suffers, and the reason is told.
@@ -264,9 +269,7 @@ TEST_P(LibraryThatLeaks, IsStartedAnew) {
        " from=0 to=9223372036854775807\n");
   ASSERT_TRUE(Until(source, [&] { return Starts(source, StartReason::kExited) > 0; }));
   Fail("");
-  std::vector<DriverChange> changes;
-  source.TakeChanges(changes);
-  EXPECT_THAT(changes.back().detail, testing::HasSubstr("more than it may"));
+  EXPECT_THAT(Said(source), testing::HasSubstr("more than it may"));
   ASSERT_TRUE(Until(source, [&] { return AllOk(source, 8); }));
   EXPECT_EQ(source.driver().left_out, 0U) << "no GPU is to blame";
 }

@@ -1,6 +1,8 @@
 #include "agent/cli/compare/compare_report.h"
 
 #include <algorithm>
+#include <initializer_list>
+#include <iterator>
 
 #include "agent/cli/table/text_table.h"
 #include "base/text.h"
@@ -90,6 +92,22 @@ std::string Counts(const Comparison& comparison) {
   return out + ".";
 }
 
+// What the counts mean: how many values were really compared, and how many only one side has.
+std::string Conclusion(const Comparison& comparison) {
+  auto count = [&](std::initializer_list<Verdict> verdicts) {
+    size_t sum = 0;
+    for (Verdict verdict : verdicts) sum += comparison.Count(verdict);
+    return std::to_string(sum);
+  };
+  const bool good = comparison.Count(Verdict::kUnexplained) == 0;
+  return Wrapped((good ? "● " : "✖ ") + count({Verdict::kEqual, Verdict::kWithin}) + " values agree, " +
+                     count({Verdict::kDiffers}) + " differ for a stated reason, " +
+                     count({Verdict::kToolSilent, Verdict::kOwnSilent}) +
+                     " are known to one side alone, for a stated reason, " + count({Verdict::kUnexplained}) +
+                     " are UNEXPLAINED.",
+                 2);
+}
+
 void AppendJsonField(std::string& out, std::string_view key, std::string_view value) {
   out += out.back() == '{' ? "" : ",";
   AppendJsonString(out, key);
@@ -125,10 +143,7 @@ std::string TextReport(const ReportHead& head, const Comparison& comparison) {
   }
   std::string times = head.looks > 1 ? ", run " + std::to_string(head.looks) + " times" : "";
   out += Wrapped(head.tool + " (" + safe + times + "): " + Counts(comparison), 2);
-  const bool good = comparison.Count(Verdict::kUnexplained) == 0;
-  out += good ? "● every field is equal or its difference has a reason.\n"
-              : "✖ fields above without a reason: UNEXPLAINED.\n";
-  return out;
+  return out + Conclusion(comparison);
 }
 
 std::string JsonReport(const ReportHead& head, const Comparison& comparison) {
@@ -139,8 +154,9 @@ std::string JsonReport(const ReportHead& head, const Comparison& comparison) {
          ",\"looks\":" + std::to_string(head.looks);
   out += ",\"distinct_fields\":" + std::to_string(comparison.DistinctPaths()) +
          ",\"comparisons\":" + std::to_string(comparison.fields.size()) + ",\"counts\":{";
-  constexpr std::string_view kKeys[] = {"equal",          "within",       "differs",    "tool_silent",
-                                        "gpulens_silent", "not_compared", "unexplained"};
+  constexpr std::string_view kKeys[] = {"equal",       "within",         "neither",      "differs",
+                                        "tool_silent", "gpulens_silent", "not_compared", "unexplained"};
+  static_assert(std::size(kKeys) == kVerdicts);
   for (size_t i = 0; i < kVerdicts; ++i) {
     out += (i > 0 ? ",\"" : "\"") + std::string(kKeys[i]) +
            "\":" + std::to_string(comparison.Count(static_cast<Verdict>(i)));

@@ -235,6 +235,42 @@ TEST(Verdicts, OfNumbers) {
             Verdict::kUnexplained);
 }
 
+// A value of few agrees or does not: no tolerance could tell one from another.
+TEST(Verdicts, OfSteps) {
+  auto state = [](const char* text, double before, double after) {
+    return Judge("performance_state", text, {Own("gpu.power.state", before)},
+                 {Own("gpu.power.state", after)});
+  };
+  EXPECT_EQ(state("P0", 0, 0).verdict, Verdict::kEqual);
+  EXPECT_EQ(state("P8", 0, 0).verdict, Verdict::kUnexplained);
+  EXPECT_EQ(state("P8", 0, 8).verdict, Verdict::kEqual);
+  EXPECT_EQ(state("P2", 0, 8).verdict, Verdict::kWithin);
+  EXPECT_EQ(state("P12", 0, 8).verdict, Verdict::kUnexplained);
+  auto generation = [](const char* text, double own) {
+    return Judge("pci/pci_gpu_link_info/pcie_gen/current_link_gen", text, {},
+                 {Own("gpu.pcie.link.gen.current", own)});
+  };
+  EXPECT_EQ(generation("5", 5).verdict, Verdict::kEqual);
+  EXPECT_EQ(generation("5", 1).verdict, Verdict::kUnexplained);
+  EXPECT_EQ(
+      Judge("clocks_event_reasons/clocks_event_reason_gpu_idle", "Active", {}, {Own("gpu.clock.idle", 0)})
+          .verdict,
+      Verdict::kUnexplained);
+}
+
+// The memory that a board reserves is some hundred MiB: counted as used by one side, it must be seen.
+TEST(Verdicts, OfMemoryThatOneSideCountsAsUsed) {
+  constexpr double kMib = 1 << 20;
+  auto used = [&](double before, double after) {
+    return Judge("fb_memory_usage/used", "53267 MiB", {Own("gpu.memory.used", before * kMib)},
+                 {Own("gpu.memory.used", after * kMib)})
+        .verdict;
+  };
+  EXPECT_EQ(used(53267 + 520, 53267 + 520), Verdict::kUnexplained);
+  EXPECT_EQ(used(53267 + 60, 53267 + 60), Verdict::kWithin);
+  EXPECT_EQ(used(53000, 54000), Verdict::kWithin) << "it moved";
+}
+
 TEST(Verdicts, OfWordsStatesAndTexts) {
   auto one = [](const char* path, const char* text, OwnValue own) {
     return Judge(path, text, {}, {std::move(own)});
@@ -246,6 +282,13 @@ TEST(Verdicts, OfWordsStatesAndTexts) {
                 Own("gpu.virtualization.mode", 1, {{"gpu.virtualization.mode", "passthrough"}}))
                 .verdict,
             Verdict::kEqual);
+  EXPECT_EQ(one("fabric/state", "Not Supported",
+                Own("gpu.fabric.state", 1, {{"gpu.fabric.state", "not_supported"}}))
+                .verdict,
+            Verdict::kEqual);
+  EXPECT_EQ(
+      one("fabric/state", "N/A", Own("gpu.fabric.state", 1, {{"gpu.fabric.state", "completed"}})).verdict,
+      Verdict::kUnexplained);
   EXPECT_EQ(one("compute_mode", "Prohibited", Own("gpu.compute_mode", 1, {{"gpu.compute_mode", "default"}}))
                 .verdict,
             Verdict::kUnexplained);
@@ -261,8 +304,22 @@ TEST(Verdicts, OfWordsStatesAndTexts) {
 }
 
 TEST(Verdicts, OfWhatOneOfThemDoesNotTell) {
-  EXPECT_EQ(Judge("fan_speed", "N/A", {}, {}).verdict, Verdict::kEqual);
-  EXPECT_EQ(Judge("fan_speed", "N/A", {}, {Own("gpu.fan.speed", 0.3)}).verdict, Verdict::kToolSilent);
+  EXPECT_EQ(Judge("fan_speed", "N/A", {}, {}).verdict, Verdict::kNeither);
+  // A value where the vendor's own tool has none may be one that gpulens made up.
+  EXPECT_EQ(Judge("fan_speed", "N/A", {}, {Own("gpu.fan.speed", 0)}).verdict, Verdict::kUnexplained);
+  EXPECT_EQ(Judge("fan_speed", "[ERR!]", {}, {Own("gpu.fan.speed", 0.3)}).verdict, Verdict::kUnexplained);
+  EXPECT_EQ(Judge("fan_speed", "GPU is lost", {}, {}).verdict, Verdict::kNeither);
+  ComparedField closed = Judge("fan_speed", "[Insufficient Permissions]", {}, {Own("gpu.fan.speed", 0.3)});
+  EXPECT_EQ(closed.verdict, Verdict::kToolSilent);
+  EXPECT_EQ(closed.reason, "the tool may not read it");
+  ComparedField mean =
+      Judge("module_power_readings/instant_power_draw", "N/A", {}, {Own("gpu.module.power", 9)});
+  EXPECT_EQ(mean.verdict, Verdict::kToolSilent);
+  EXPECT_EQ(mean.reason, "gpulens tells the mean where the board has one");
+  // The reading that stands in for a missing one is no answer to "there is none".
+  constexpr const char* kInstant = "gpu_power_readings/instant_power_draw";
+  EXPECT_EQ(Judge(kInstant, "N/A", {}, {Own("gpu.power.draw", 70)}).verdict, Verdict::kNeither);
+  EXPECT_EQ(Judge(kInstant, "70.00 W", {}, {Own("gpu.power.draw", 70)}).verdict, Verdict::kEqual);
   EXPECT_EQ(Judge("fan_speed", "30 %", {}, {}).verdict, Verdict::kUnexplained);
   EXPECT_EQ(Judge("encoder_stats/average_fps", "0", {}, {}).verdict, Verdict::kOwnSilent);
   OwnValue rejected = Own("gpu.fan.speed", 0);
@@ -307,6 +364,18 @@ TEST(Comparisons, AnotherLookExplainsWhatMovedInTheFirst) {
   EXPECT_EQ(first.fields[1].reason, "it was gone at the next look");
 }
 
+TEST(Comparisons, AGpuThatIsGoneAtTheNextLookIsNotExplained) {
+  CompareInput input{.rows = NvidiaRows(),
+                     .tool = {{"gpu:A", "max_clocks/sm_clock", "1980 MHz"}},
+                     .before = {},
+                     .after = {},
+                     .recorded = false};
+  Comparison first = Compare(input);
+  ASSERT_EQ(first.Count(Verdict::kUnexplained), 1u);
+  MergeLook(first, {});
+  EXPECT_EQ(first.Count(Verdict::kUnexplained), 1u);
+}
+
 TEST(Reports, FitEightyColumnsAndAreSafeToPrint) {
   CompareInput input{.rows = NvidiaRows(), .tool = {}, .before = {}, .after = {}, .recorded = false};
   input.tool = {
@@ -324,6 +393,7 @@ TEST(Reports, FitEightyColumnsAndAreSafeToPrint) {
   EXPECT_THAT(text, HasSubstr("UNEXPLAINED"));
   EXPECT_THAT(text, HasSubstr("pdi ×2"));
   EXPECT_THAT(text, HasSubstr("3 comparisons of 3 fields"));
+  EXPECT_THAT(text, HasSubstr("✖ 0 values agree, 0 differ"));
   size_t begin = 0;
   while (begin < text.size()) {
     size_t end = std::min(text.find('\n', begin), text.size());

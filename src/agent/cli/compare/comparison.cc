@@ -48,25 +48,13 @@ bool SaysAllIsWell(std::string_view text) {
 
 // The tool's word for a state in gpulens' words.
 std::string StateWord(std::string_view text) {
-  constexpr std::pair<std::string_view, std::string_view> kOthers[] = {{"gpureset", "reset"},
-                                                                       {"nodereboot", "reboot"},
-                                                                       {"drainreset", "drainandreset"},
-                                                                       {"hostvsga", "hostvsga"}};
+  constexpr std::pair<std::string_view, std::string_view> kOthers[] = {
+      {"gpureset", "reset"}, {"nodereboot", "reboot"}, {"drainreset", "drainandreset"}};
   std::string word = Bare(text);
   for (auto [theirs, ours] : kOthers) {
     if (word == theirs) return std::string(ours);
   }
   return word;
-}
-
-std::optional<double> GenerationOf(std::string_view text) {
-  constexpr double kSpeeds[] = {2.5, 5, 8, 16, 32, 64};
-  std::optional<ToolNumber> number = ParseToolNumber(text);
-  if (!number) return std::nullopt;
-  for (size_t i = 0; i < std::size(kSpeeds); ++i) {
-    if (number->value == kSpeeds[i]) return static_cast<double>(i + 1);
-  }
-  return std::nullopt;
 }
 
 std::string NumberText(double value, std::string_view unit) {
@@ -128,18 +116,21 @@ class FieldJudge {
     if (rows.empty()) return Say(Verdict::kUnexplained, "the table of gpulens does not know this field");
     row_ = &rows.front();
     if (row_->how == How::kNone) return Say(Verdict::kNotCompared, row_->reason);
+    const bool tool_knows = !SaysNoValue(field_.text);
+    // The further rows are readings that the tool shows instead of a missing one, as NVML does with power.
+    if (!tool_knows) rows = rows.first(1);
     for (const FieldRow& row : rows) {
       pair_ = {FindOwn(input_.before, field_.subject, row), FindOwn(input_.after, field_.subject, row)};
       row_ = &row;
       if (pair_.present()) break;
     }
     out_.metric = std::string(row_->metric);
-    const bool tool_knows = !SaysNoValue(field_.text);
-    if (!tool_knows && !pair_.present()) return Say(Verdict::kEqual, {});
+    if (!tool_knows && !pair_.present()) return Say(Verdict::kNeither, {});
     if (!pair_.present()) return OwnIsSilent();
     ShowOwn();
-    if (!tool_knows)
-      return Say(Verdict::kToolSilent, "the tool tells no value here, the library tells gpulens");
+    // "Not Supported" may be a state.
+    const bool same_state = row_->how == How::kState && StateWord(field_.text) == Bare(OwnText());
+    if (!tool_knows && !same_state) return ToolIsSilent();
     switch (row_->how) {
       case How::kText: return JudgeText(Bare(field_.text), Bare(OwnText()));
       case How::kBusId: return JudgeText(BareBusId(field_.text), BareBusId(OwnText()));
@@ -154,11 +145,18 @@ class FieldJudge {
     out_.reason = std::string(reason);
     return std::move(out_);
   }
-
   std::string OwnText() const { return std::string(pair_.any()->Text(row_->attributes)); }
-
   bool Moves() const {
     return !row_->tolerance.why.empty() || !row_->reason.empty() || IsMonotonic(pair_.any()->kind);
+  }
+
+  ComparedField ToolIsSilent() {
+    if (SaysFailure(field_.text))
+      return Say(Verdict::kUnexplained, "the tool reports a failure, gpulens has a value");
+    if (!row_->tool_silent.empty()) return Say(Verdict::kToolSilent, row_->tool_silent);
+    std::string_view reason = ReasonOfNoValue(field_.text);
+    if (!reason.empty()) return Say(Verdict::kToolSilent, reason);
+    return Say(Verdict::kUnexplained, "the tool has no value, gpulens has one");
   }
 
   ComparedField OwnIsSilent() {
@@ -234,7 +232,8 @@ class FieldJudge {
     if (off <= std::max(tolerance.slack, tolerance.share * most) + number->last_place) {
       return Say(Verdict::kWithin, tolerance.why);
     }
-    if (!tolerance.why.empty() && off <= high - low) return Say(Verdict::kWithin, kMovesFast);
+    if (!tolerance.why.empty() && !tolerance.IsStep() && off <= high - low)
+      return Say(Verdict::kWithin, kMovesFast);
     if (!row_->reason.empty()) return Say(Verdict::kDiffers, row_->reason);
     if (input_.recorded && Moves()) return Say(Verdict::kDiffers, kRecorded);
     return Say(Verdict::kUnexplained, "another number");
@@ -258,8 +257,8 @@ void AddMissingGpus(const CompareInput& input, Comparison& out) {
                           .tool = {},
                           .own = std::to_string(values.size()) + " series",
                           .metric = {},
-                          .verdict = input.recorded ? Verdict::kToolSilent : Verdict::kUnexplained,
-                          .reason = "the tool does not tell of this GPU"});
+                          .verdict = Verdict::kUnexplained,
+                          .reason = "the tool does not print this GPU"});
   }
 }
 
@@ -281,6 +280,7 @@ std::string_view VerdictName(Verdict verdict) noexcept {
   switch (verdict) {
     case Verdict::kEqual: return "equal";
     case Verdict::kWithin: return "within";
+    case Verdict::kNeither: return "neither";
     case Verdict::kDiffers: return "differs";
     case Verdict::kToolSilent: return "tool silent";
     case Verdict::kOwnSilent: return "not told";
@@ -303,8 +303,7 @@ size_t Comparison::DistinctPaths() const {
 
 Comparison Compare(const CompareInput& input) {
   Comparison out;
-  std::map<std::pair<std::string, std::string>, size_t>
-      once;  // those that are not compared, by subject and path
+  std::map<std::pair<std::string, std::string>, size_t> once;  // those that are not compared
   for (const ToolField& field : input.tool) {
     auto seen = once.find({field.subject, field.path});
     if (seen != once.end()) {
@@ -337,6 +336,8 @@ void MergeLook(Comparison& into, const Comparison& look) {
     if (field.verdict != Verdict::kUnexplained) continue;
     auto again = theirs.find(key);
     if (again == theirs.end()) {
+      // A process or a MIG device may end; a GPU or one of its fields may not.
+      if (!field.subject.starts_with("process:") && !field.subject.starts_with("mig:")) continue;
       field.verdict = Verdict::kDiffers;
       field.reason = "it was gone at the next look";
     } else if (look.fields[again->second].verdict != Verdict::kUnexplained) {

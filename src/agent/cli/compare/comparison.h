@@ -10,15 +10,16 @@
 namespace gpulens::compare {
 
 enum class Verdict : uint8_t {
-  kEqual,        // one number, or one text, or both know nothing
+  kEqual,        // one number, or one text
   kWithin,       // so near that the reason explains it: rounding, another moment
+  kNeither,      // neither the tool nor gpulens has a value
   kDiffers,      // for a reason that the table states
-  kToolSilent,   // the tool knows nothing, gpulens does
-  kOwnSilent,    // gpulens knows nothing, for a reason; the tool does
+  kToolSilent,   // gpulens has a value and the tool has none, for a reason that the table or the tool states
+  kOwnSilent,    // the tool has a value and gpulens has none, for a reason
   kNotCompared,  // no reading, or not one that gpulens makes; the reason says which
   kUnexplained,
 };
-inline constexpr size_t kVerdicts = 7;
+inline constexpr size_t kVerdicts = 8;
 // "equal", "within", … as users read it. Static storage.
 std::string_view VerdictName(Verdict verdict) noexcept;
 
@@ -27,7 +28,7 @@ struct ComparedField {
   std::string tool, own;  // as texts, in the tool's unit
   std::string metric;     // empty: none
   Verdict verdict = Verdict::kUnexplained;
-  std::string reason;  // of all but kEqual
+  std::string reason;  // of all but kEqual and kNeither
   size_t times = 1;    // of kNotCompared: how often the tool printed it
 };
 
@@ -50,7 +51,8 @@ struct CompareInput {
 
 Comparison Compare(const CompareInput& input);
 
-// What one look could not explain and another one could is explained; what only one look saw at all, too.
+// Explains in `into` what only the further look could explain. A process or MIG device that is gone in the
+// further look is explained as well; a GPU that is gone is not.
 void MergeLook(Comparison& into, const Comparison& look);
 
 // A number as the tool prints it; nothing for text that is none.
@@ -61,7 +63,13 @@ struct ToolNumber {
   std::string_view unit;  // as printed
 };
 std::optional<ToolNumber> ParseToolNumber(std::string_view text);
+// The generation of PCIe that has this speed: 4 for "16.0 GT/s".
+std::optional<double> GenerationOf(std::string_view text);
 // Whether it is one of the tool's ways to say that there is no value.
 bool SaysNoValue(std::string_view text) noexcept;
+// Of those, whether it reports that reading the value failed, as "ERR!" does.
+bool SaysFailure(std::string_view text) noexcept;
+// Of those, why the tool has no value although there may be one; empty when the text gives no reason.
+std::string_view ReasonOfNoValue(std::string_view text) noexcept;
 
 }  // namespace gpulens::compare

@@ -43,30 +43,49 @@ std::optional<ToolNumber> ParseToolNumber(std::string_view text) {
   return std::nullopt;
 }
 
+std::optional<double> GenerationOf(std::string_view text) {
+  constexpr double kSpeeds[] = {2.5, 5, 8, 16, 32, 64};
+  std::optional<ToolNumber> number = ParseToolNumber(text);
+  if (!number) return std::nullopt;
+  for (size_t i = 0; i < std::size(kSpeeds); ++i) {
+    if (number->value == kSpeeds[i]) return static_cast<double>(i + 1);
+  }
+  return std::nullopt;
+}
+
+namespace {
+
+// The text without the brackets that some versions of nvidia-smi print around it.
+std::string_view WithoutBrackets(std::string_view text) noexcept {
+  text = Trim(text);
+  if (text.size() < 2 || text.front() != '[' || text.back() != ']') return text;
+  return text.substr(1, text.size() - 2);
+}
+
+template <size_t N>
+bool IsOneOf(std::string_view text, const std::string_view (&words)[N]) noexcept {
+  return std::find(std::begin(words), std::end(words), WithoutBrackets(text)) != std::end(words);
+}
+
+constexpr std::string_view kNoValueWords[] = {"",          "N/A",          "Not Supported", "Not Available",
+                                              "Not Found", "Uninitialized"};
+constexpr std::string_view kFailureWords[] = {"ERR!", "Unknown Error", "GPU is lost",
+                                              "GPU access blocked by the operating system",
+                                              "GPU requires reset"};
+
+}  // namespace
+
+bool SaysFailure(std::string_view text) noexcept { return IsOneOf(text, kFailureWords); }
+
+std::string_view ReasonOfNoValue(std::string_view text) noexcept {
+  if (WithoutBrackets(text) == "Insufficient Permissions") return "the tool may not read it";
+  if (WithoutBrackets(text) == "Requested functionality has been deprecated")
+    return "the tool no longer reads it";
+  return {};
+}
+
 bool SaysNoValue(std::string_view text) noexcept {
-  constexpr std::string_view kWords[] = {
-      "",
-      "N/A",
-      "[N/A]",
-      "Not Supported",
-      "[Not Supported]",
-      "Not Available",
-      "Not Found",
-      "ERR!",
-      "[ERR!]",
-      "Unknown Error",
-      "[Unknown Error]",
-      "GPU is lost",
-      "GPU access blocked by the operating system",
-      "GPU requires reset",
-      "[GPU requires reset]",
-      "[GPU is lost]",
-      "Insufficient Permissions",
-      "[Insufficient Permissions]",
-      "Requested functionality has been deprecated",
-      "Uninitialized",
-  };
-  return std::find(std::begin(kWords), std::end(kWords), Trim(text)) != std::end(kWords);
+  return IsOneOf(text, kNoValueWords) || SaysFailure(text) || !ReasonOfNoValue(text).empty();
 }
 
 }  // namespace gpulens::compare

@@ -113,6 +113,8 @@ std::string IncidentTable(const std::vector<Incident>& incidents) {
       what += process.empty() ? "" : ", " + std::string(process);
       what += "  ";
     }
+    std::string_view repeats = Member(incident.attributes, kEventRepeats);
+    if (!repeats.empty()) what += "×" + std::string(repeats) + "  ";
     what += std::string_view(incident.body).substr(0, kMessageInTable);
     AppendPrintable(shown, what);
     out += shown + "\n";

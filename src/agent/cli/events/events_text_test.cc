@@ -36,6 +36,13 @@ TEST(EventsText, TheTableSaysWhatToDoAndIsSafeForATerminal) {
   EXPECT_THAT(text, Not(HasSubstr("\x1b")));
 }
 
+TEST(EventsText, AnEventThatStandsForManySaysHowMany) {
+  Incident many = Xid();
+  many.attributes.insert(1, "\"event.repeats\":2995,");
+  EXPECT_THAT(IncidentTable({many}), HasSubstr("×2995  NVRM"));
+  EXPECT_THAT(IncidentTable({Xid()}), Not(HasSubstr("×")));
+}
+
 TEST(EventsText, NothingOfAnEventSteersATerminal) {
   Incident odd = Xid();
   odd.name = "\x1b]0;title\x07";

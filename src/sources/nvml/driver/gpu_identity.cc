@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include "base/parse.h"
+
 namespace gpulens::nvml {
 namespace {
 

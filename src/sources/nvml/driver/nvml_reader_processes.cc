@@ -45,9 +45,9 @@ void GpuReader::ReadProcesses() {
   bool any = false;
   for (size_t list = 0; list < lists_.size() && broken_ == ReadStatus::kOk; ++list) {
     if (lists_[list].Rests(now_ns_)) {
-      any = any && !lists_[list].worked();
-      if (lists_[list].worked()) break;
-      continue;
+      if (!lists_[list].worked()) continue;
+      any = false;  // It is missing for a moment: see below.
+      break;
     }
     int code = ReadProcessLists(list);
     Note(code);

@@ -8,7 +8,6 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>
-#include <cstring>
 #include <ctime>
 
 #include "sources/nvml/fake/fake_world.h"
@@ -27,7 +26,7 @@ void Rest(int64_t ns) noexcept {
 // ends that take the process from its agent alone.
 void Die(FaultEnd how) {
   constexpr int kFiles = 64;
-  constexpr size_t kLeak = size_t{64} << 20;
+  constexpr size_t kLeak = size_t{64} << 20, kPage = 4096;
   ::prctl(PR_SET_DUMPABLE, 0);
   switch (how) {
     case FaultEnd::kAbort: std::abort();
@@ -41,8 +40,10 @@ void Die(FaultEnd how) {
       return;
     case FaultEnd::kStop: ::raise(SIGSTOP); return;
     case FaultEnd::kMemory:
-      // Never given back: that is the fault.
-      if (void* kept = std::malloc(kLeak)) std::memset(kept, 1, kLeak);
+      // Never given back: that is the fault. It is volatile so that the compiler does not leave it out.
+      if (auto* kept = static_cast<volatile char*>(std::malloc(kLeak))) {
+        for (size_t i = 0; i < kLeak; i += kPage) kept[i] = 1;
+      }
       return;
     case FaultEnd::kFiles:
       for (int i = 0; i < 100; ++i) static_cast<void>(::dup(2));

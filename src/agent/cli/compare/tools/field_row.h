@@ -26,6 +26,9 @@ struct Tolerance {
   double slack = 0;
   double share = 0;
   std::string_view why = {};  // in the words of a note below the table
+
+  // Whether the value is one of few (a state, a flag), and has to agree in one of the looks.
+  constexpr bool IsStep() const noexcept { return slack == 0 && share == 0; }
 };
 
 struct FieldRow {
@@ -39,6 +42,7 @@ struct FieldRow {
   std::string_view silent = {};  // why gpulens may say nothing where the tool has a value, if it may
   Tolerance tolerance = {};
   double scale = 1;  // of the metric's unit in one of a number that the tool prints without a unit
+  std::string_view tool_silent = {};  // why the tool may print no value where gpulens has one, if it may
 };
 
 // The rows of a tool. Of several rows with one path the first counts whose metric is there. Static storage.

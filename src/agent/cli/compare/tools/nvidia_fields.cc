@@ -14,8 +14,10 @@ constexpr std::string_view kSum = "compared as the sum, in sram_uncorrectable";
 
 constexpr std::string_view kVersion = "gpu.firmware.version";
 
-constexpr FieldRow ReasonRow(std::string_view path, std::string_view cause) {
-  return FlagRow(path, "gpu.throttle.reason", cause, {.slack = 0, .share = 0, .why = kOtherMoment});
+constexpr FieldRow ReasonRow(std::string_view path, std::string_view cause, std::string_view silent = {}) {
+  FieldRow row = FlagRow(path, "gpu.throttle.reason", cause, kStep);
+  row.silent = silent;
+  return row;
 }
 constexpr FieldRow ThrottleTimeRow(std::string_view path, std::string_view cause) {
   return NumberRow(path, "gpu.throttle.time", cause, kSeldomSeconds);
@@ -27,8 +29,16 @@ constexpr FieldRow PlaceRow(std::string_view path, std::string_view attributes) 
 constexpr std::string_view kPcieRate =
     "the tool measures 20 ms of its own, gpulens takes the mean between two of its readings";
 constexpr std::string_view kOneFan = "the tool shows the first fan, gpulens the fastest of several";
+constexpr std::string_view kMeanOfOne = "gpulens tells the mean where the board has one";
+constexpr std::string_view kNoFabric = "the GPU is in no fabric, as fabric/state says";
+constexpr std::string_view kNoReason = "the board does not support this reason";
 constexpr std::string_view kNoSession = "a mean over no session is no number for gpulens";
 constexpr std::string_view kNoCluster = "all zeros: this machine belongs to no cluster";
+constexpr std::string_view kOnlyInRacks = "gpulens tells the place of boards in a rack alone";
+constexpr std::string_view kShared =
+    "the GPU has no memory of its own: gpulens tells the machine's, as the kernel does";
+constexpr std::string_view kOfShared =
+    "of memory that is shared with the CPU gpulens tells size and use alone";
 constexpr std::string_view kNoSamples = "the driver has no sample for gpulens at this moment";
 
 constexpr FieldRow kNvidiaRows[] = {
@@ -77,36 +87,12 @@ constexpr FieldRow kNvidiaRows[] = {
     NotCompared("gpu_part_number", kIdentity),
     NotCompared("gpu_fru_part_number", kIdentity),
     NotCompared("gpu_module_id", kIdentity),
-    {"platformInfo/chassis_serial_number",
-     How::kText,
-     "gpu.platform.info",
-     "gpu.platform.chassis_serial",
-     {},
-     "gpulens tells the place of boards in a rack alone"},
-    {"platformInfo/slot_number",
-     How::kText,
-     "gpu.platform.info",
-     "gpu.platform.slot",
-     {},
-     "gpulens tells the place of boards in a rack alone"},
-    {"platformInfo/tray_index",
-     How::kText,
-     "gpu.platform.info",
-     "gpu.platform.tray",
-     {},
-     "gpulens tells the place of boards in a rack alone"},
-    {"platformInfo/host_id",
-     How::kText,
-     "gpu.platform.info",
-     "gpu.platform.host",
-     {},
-     "gpulens tells the place of boards in a rack alone"},
-    {"platformInfo/module_id",
-     How::kText,
-     "gpu.platform.info",
-     "gpu.platform.module",
-     {},
-     "gpulens tells the place of boards in a rack alone"},
+    TextRow("platformInfo/chassis_serial_number", "gpu.platform.info", "gpu.platform.chassis_serial",
+            kOnlyInRacks),
+    TextRow("platformInfo/slot_number", "gpu.platform.info", "gpu.platform.slot", kOnlyInRacks),
+    TextRow("platformInfo/tray_index", "gpu.platform.info", "gpu.platform.tray", kOnlyInRacks),
+    TextRow("platformInfo/host_id", "gpu.platform.info", "gpu.platform.host", kOnlyInRacks),
+    TextRow("platformInfo/module_id", "gpu.platform.info", "gpu.platform.module", kOnlyInRacks),
     NotCompared("platformInfo/peer_type", kNotRead),
     NotCompared("platformInfo/gpu_fabric_guid", kNotRead),
     TextRow("inforom_version/img_version", "gpu.info", "gpu.inforom.version"),
@@ -133,7 +119,7 @@ constexpr FieldRow kNvidiaRows[] = {
     NotCompared("pci/pci_sub_system_id", kOfDevice),
     NumberRow("pci/pci_gpu_link_info/pcie_gen/max_link_gen", "gpu.pcie.link.gen.max"),
     NumberRow("pci/pci_gpu_link_info/pcie_gen/current_link_gen", "gpu.pcie.link.gen.current", {},
-              {.slack = 5, .share = 0, .why = "another moment: the link slows down when nothing moves"}),
+              {.slack = 0, .share = 0, .why = "another moment: the link slows down when nothing moves"}),
     NotCompared("pci/pci_gpu_link_info/pcie_gen/*", "of one end of the link; gpulens tells what both can"),
     NumberRow("pci/pci_gpu_link_info/link_widths/max_link_width", "gpu.pcie.link.width.max"),
     NumberRow("pci/pci_gpu_link_info/link_widths/current_link_width", "gpu.pcie.link.width.current"),
@@ -147,10 +133,9 @@ constexpr FieldRow kNvidiaRows[] = {
     NotCompared("pci/atomic_caps_inbound", kSetting),
     NotCompared("pci/atomic_caps_outbound", kSetting),
     NumberRow("fan_speed", "gpu.fan.speed", {}, {.slack = 0.05, .share = 0.1, .why = kOtherMoment}, kOneFan),
-    NumberRow("performance_state", "gpu.power.state", {}, {.slack = 15, .share = 0, .why = kOtherMoment}),
+    NumberRow("performance_state", "gpu.power.state", {}, kStep),
     // Why clocks are held down: newer drivers, then older ones.
-    FlagRow("clocks_event_reasons/clocks_event_reason_gpu_idle", "gpu.clock.idle", {},
-            {.slack = 1, .share = 0, .why = kOtherMoment}),
+    FlagRow("clocks_event_reasons/clocks_event_reason_gpu_idle", "gpu.clock.idle", {}, kStep),
     ReasonRow("clocks_event_reasons/clocks_event_reason_applications_clocks_setting",
               "gpu.throttle.cause=clock_setting"),
     ReasonRow("clocks_event_reasons/clocks_event_reason_sw_power_cap", "gpu.throttle.cause=power_software"),
@@ -159,13 +144,13 @@ constexpr FieldRow kNvidiaRows[] = {
               "gpu.throttle.cause=temp_hardware"),
     ReasonRow("clocks_event_reasons/clocks_event_reason_hw_power_brake_slowdown",
               "gpu.throttle.cause=power_brake"),
-    ReasonRow("clocks_event_reasons/clocks_event_reason_sync_boost", "gpu.throttle.cause=syncboost"),
+    ReasonRow("clocks_event_reasons/clocks_event_reason_sync_boost", "gpu.throttle.cause=syncboost",
+              kNoReason),
     ReasonRow("clocks_event_reasons/clocks_event_reason_sw_thermal_slowdown",
               "gpu.throttle.cause=temp_software"),
     ReasonRow("clocks_event_reasons/clocks_event_reason_display_clocks_setting",
               "gpu.throttle.cause=display"),
-    FlagRow("clocks_throttle_reasons/clocks_throttle_reason_gpu_idle", "gpu.clock.idle", {},
-            {.slack = 1, .share = 0, .why = kOtherMoment}),
+    FlagRow("clocks_throttle_reasons/clocks_throttle_reason_gpu_idle", "gpu.clock.idle", {}, kStep),
     ReasonRow("clocks_throttle_reasons/clocks_throttle_reason_applications_clocks_setting",
               "gpu.throttle.cause=clock_setting"),
     ReasonRow("clocks_throttle_reasons/clocks_throttle_reason_sw_power_cap",
@@ -176,7 +161,8 @@ constexpr FieldRow kNvidiaRows[] = {
               "gpu.throttle.cause=temp_hardware"),
     ReasonRow("clocks_throttle_reasons/clocks_throttle_reason_hw_power_brake_slowdown",
               "gpu.throttle.cause=power_brake"),
-    ReasonRow("clocks_throttle_reasons/clocks_throttle_reason_sync_boost", "gpu.throttle.cause=syncboost"),
+    ReasonRow("clocks_throttle_reasons/clocks_throttle_reason_sync_boost", "gpu.throttle.cause=syncboost",
+              kNoReason),
     ReasonRow("clocks_throttle_reasons/clocks_throttle_reason_sw_thermal_slowdown",
               "gpu.throttle.cause=temp_software"),
     ReasonRow("clocks_throttle_reasons/clocks_throttle_reason_display_clocks_setting",
@@ -194,10 +180,12 @@ constexpr FieldRow kNvidiaRows[] = {
     NotCompared("sparse_operation_mode", kSetting),
     // Memory.
     NumberRow("fb_memory_usage/total", "gpu.memory.total"),
-    NumberRow("fb_memory_usage/reserved", "gpu.memory.reserved", {}, kMemory),
+    NumberRow("fb_memory_usage/total", "gpu.memory.unified.total", {}, kExact, kShared),
+    NumberRow("fb_memory_usage/reserved", "gpu.memory.reserved", {}, kMemory, {}, kOfShared),
     NumberRow("fb_memory_usage/used", "gpu.memory.used", {}, kMemory),
+    NumberRow("fb_memory_usage/used", "gpu.memory.unified.used", {}, kMemory, kShared),
     NotCompared("fb_memory_usage/used_with_reserved", "an older tool, which counts reserved memory as used"),
-    NumberRow("fb_memory_usage/free", "gpu.memory.free", {}, kMemory),
+    NumberRow("fb_memory_usage/free", "gpu.memory.free", {}, kMemory, {}, kOfShared),
     NumberRow("bar1_memory_usage/total", "gpu.memory.bar1.total"),
     NumberRow("bar1_memory_usage/used", "gpu.memory.bar1.used", {}, kSeldomMemory),
     NumberRow("bar1_memory_usage/free", "gpu.memory.bar1.free", {}, kSeldomMemory),
@@ -213,8 +201,7 @@ constexpr FieldRow kNvidiaRows[] = {
     NumberRow("utilization/decoder_util", "gpu.decode.utilization", {}, kShare),
     NumberRow("utilization/jpeg_util", "gpu.jpeg.utilization", {}, kSeldomShare),
     NumberRow("utilization/ofa_util", "gpu.ofa.utilization", {}, kSeldomShare),
-    NumberRow("encoder_stats/session_count", "gpu.encoder.sessions", {},
-              {.slack = 4, .share = 0.5, .why = kReadSeldom}),
+    NumberRow("encoder_stats/session_count", "gpu.encoder.sessions", {}, kSessions),
     NumberRow("encoder_stats/average_fps", "gpu.encoder.frame_rate", {},
               {.slack = 10, .share = 0.5, .why = kReadSeldom}, {}, kNoSession),
     {"encoder_stats/average_latency",
@@ -225,8 +212,7 @@ constexpr FieldRow kNvidiaRows[] = {
      kNoSession,
      {.slack = 0.01, .share = 0.5, .why = kReadSeldom},
      1e-6},
-    NumberRow("fbc_stats/session_count", "gpu.fbc.sessions", {},
-              {.slack = 4, .share = 0.5, .why = kReadSeldom}),
+    NumberRow("fbc_stats/session_count", "gpu.fbc.sessions", {}, kSessions),
     NotCompared("fbc_stats/average_fps", kNotRead),
     NotCompared("fbc_stats/average_latency", kNotRead),
     NotCompared("dram_encryption_mode/*", kSetting),
@@ -413,13 +399,15 @@ constexpr FieldRow kNvidiaRows[] = {
     NotCompared("gpu_power_readings/*base_power*", kNotRead),
     NumberRow("gpu_memory_power_readings/power_draw", "gpu.memory.power", {}, kSeldomWatts),
     NumberRow("gpu_memory_power_readings/average_power_draw", "gpu.memory.power", {}, kSeldomWatts),
-    NumberRow("gpu_memory_power_readings/instant_power_draw", "gpu.memory.power", {}, kSeldomWatts,
-              "gpulens tells the mean where the board has one"),
+    ToolMayBeSilent(NumberRow("gpu_memory_power_readings/instant_power_draw", "gpu.memory.power", {},
+                              kSeldomWatts, kMeanOfOne),
+                    kMeanOfOne),
     NotCompared("module_power_readings/power_state", "the same as performance_state, which is compared"),
     NumberRow("module_power_readings/power_draw", "gpu.module.power", {}, kSeldomWatts),
     NumberRow("module_power_readings/average_power_draw", "gpu.module.power", {}, kSeldomWatts),
-    NumberRow("module_power_readings/instant_power_draw", "gpu.module.power", {}, kSeldomWatts,
-              "gpulens tells the mean where the board has one"),
+    ToolMayBeSilent(NumberRow("module_power_readings/instant_power_draw", "gpu.module.power", {},
+                              kSeldomWatts, kMeanOfOne),
+                    kMeanOfOne),
     NotCompared("module_power_readings/*", "limits of the module, which gpulens does not read"),
     NotCompared("power_smoothing*", kSetting),
     NotCompared("power_profiles/*", kSetting),
@@ -445,19 +433,20 @@ constexpr FieldRow kNvidiaRows[] = {
     NotCompared("voltage/*", kNotPublic),
     // NVLink fabric.
     StateRow("fabric/state", "gpu.fabric.state"),
-    FaultRow("fabric/status", "gpu.fabric.status"),
+    FaultRow("fabric/status", "gpu.fabric.status", {}, kNoFabric),
     TextRow("fabric/cliqueId", "gpu.fabric.info", "gpu.fabric.clique_id"),
-    {"fabric/clusterUuid", How::kText, "gpu.fabric.info", "gpu.fabric.cluster_uuid", {}, kNoCluster},
+    TextRow("fabric/clusterUuid", "gpu.fabric.info", "gpu.fabric.cluster_uuid", kNoCluster),
     NotCompared("fabric/health", kBlock),
     NotCompared("fabric/health/summary", "the sum of the conditions, which are compared"),
-    FaultRow("fabric/health/bandwidth", "gpu.fabric.degraded", "gpu.fabric.condition=bandwidth"),
+    FaultRow("fabric/health/bandwidth", "gpu.fabric.degraded", "gpu.fabric.condition=bandwidth", kNoFabric),
     FaultRow("fabric/health/route_recovery_in_progress", "gpu.fabric.degraded",
-             "gpu.fabric.condition=route_recovery"),
-    FaultRow("fabric/health/route_unhealthy", "gpu.fabric.degraded", "gpu.fabric.condition=route_unhealthy"),
+             "gpu.fabric.condition=route_recovery", kNoFabric),
+    FaultRow("fabric/health/route_unhealthy", "gpu.fabric.degraded", "gpu.fabric.condition=route_unhealthy",
+             kNoFabric),
     FaultRow("fabric/health/access_timeout_recovery", "gpu.fabric.degraded",
-             "gpu.fabric.condition=access_timeout"),
+             "gpu.fabric.condition=access_timeout", kNoFabric),
     FaultRow("fabric/health/incorrect_configuration", "gpu.fabric.degraded",
-             "gpu.fabric.condition=configuration"),
+             "gpu.fabric.condition=configuration", kNoFabric),
     NotCompared("fabric/health/partition_assigned", kNotRead),
     NotCompared("supported_clocks*", kList),
     // Of each process.
