@@ -1,5 +1,5 @@
-// Evaluators of checks that judge a board by what it states of itself: its own limits, its links, its fabric,
-// and the word of the fleet health analyzer.
+// Evaluators of checks that judge a board by what it reports: its own limits, its links, its fabric, and the
+// word of the fleet health analyzer.
 
 #include <algorithm>
 
@@ -191,6 +191,7 @@ CheckResult CheckHealth(const CheckSpec& check, const CheckData& data, const Che
   }
   bool faults = result.code == CheckCode::kWarning || result.code == CheckCode::kCritical;
   if (faults && !words.empty()) result.text += " (" + words + ")";
+  AddMissingGpus(data, result);
   return result;
 }
 

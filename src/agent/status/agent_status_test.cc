@@ -134,6 +134,22 @@ TEST(GpuFindings, GpusThatAreNotWell) {
   EXPECT_EQ(findings[2].kind, Finding::kWarning) << "of GPU 3 nothing is known";
 }
 
+// The analyzer is switched off: what the collector says of the state is all there is.
+TEST(GpuFindings, WithoutWordsTheStateCounts) {
+  Tick tick;
+  for (int64_t i : {0, 1, 2}) {
+    tick.Set(kGpuInfo, Gpu(i), {{"gpu.vendor", std::string_view("nvidia")}}, 1);
+    constexpr std::string_view kWords[] = {"ok", "left_out", "unread"};
+    tick.Set(kGpuState, Gpu(i), {{"gpu.state", kWords[i]}}, 1);
+  }
+  auto findings = GpuFindings(*tick.Make());
+  ASSERT_THAT(findings, SizeIs(2));
+  EXPECT_EQ(findings[0].subject, "GPU 1");
+  EXPECT_EQ(findings[0].kind, Finding::kBroken);
+  EXPECT_EQ(findings[0].what, "is left_out");
+  EXPECT_EQ(findings[1].what, "is unread");
+}
+
 TEST(GpuFindings, OneThatIsMissing) {
   Tick tick;
   tick.Set(kGpuInfo, Gpu(0), {{"gpu.vendor", std::string_view("nvidia")}}, 1);
