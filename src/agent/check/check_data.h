@@ -46,6 +46,7 @@ struct CheckData {
   double expected = 0;   // GPUs that the host should have; 0: nobody says
   std::vector<CheckGpu> gpus;
   std::vector<CheckReading> readings;
+  std::vector<CheckReading> host;  // of the machine and its switches, of no GPU
 
   // The sum of all fresh series of the input on the GPU; absent when there is none, or one is stale.
   std::optional<double> Sum(size_t gpu, const CheckInput& input) const;

@@ -25,6 +25,9 @@ CheckResult CheckLinkErrors(const CheckSpec& check, const CheckData& data, const
 CheckResult CheckFabric(const CheckSpec& check, const CheckData& data, const CheckSettings& settings);
 CheckResult CheckEccMode(const CheckSpec& check, const CheckData& data, const CheckSettings& settings);
 CheckResult CheckRecovery(const CheckSpec& check, const CheckData& data, const CheckSettings& settings);
+CheckResult CheckPowerSource(const CheckSpec& check, const CheckData& data, const CheckSettings& settings);
+CheckResult CheckMismatch(const CheckSpec& check, const CheckData& data, const CheckSettings& settings);
+CheckResult CheckSxid(const CheckSpec& check, const CheckData& data, const CheckSettings& settings);
 CheckResult CheckHealth(const CheckSpec& check, const CheckData& data, const CheckSettings& settings);
 
 // For the evaluators. Values of all GPUs by `value_of`, which gives nothing where an input is missing.

@@ -92,7 +92,7 @@ bool IsRoutine(const Event& event) {
 class GpuEvents final : public Analyzer {
  public:
   GpuEvents(const Config& config, Env& env)
-      : desk_(env.events), clock_(*env.clock), recent_(config.Time("xid_window")) {
+      : desk_(env.events), clock_(*env.clock), demo_(env.demo), recent_(config.Time("xid_window")) {
     if (env.state_dir.empty() || !config.Bool("store")) return;
     IncidentStore::Options options;
     options.path = env.state_dir + "/" + std::string(kIncidentFile);
@@ -157,8 +157,17 @@ class GpuEvents final : public Analyzer {
     ready_.push_back(std::move(event));
   }
 
+  // Whoever shows the events of `agent --demo` must see that they did not happen, also those of no GPU. What
+  // the kernel of this machine reports has happened.
+  void MarkSimulated(Event& event) const {
+    std::string source = event.attributes.Text("event.source");
+    bool real = source == "kmsg" || source == "journald";
+    if (demo_ && !real) event.attributes = event.attributes.OverlaidOn(AttributeSet({{"simulated", true}}));
+  }
+
   void HandOver(Event event) {
     AddFacts(event);
+    MarkSimulated(event);
     Settle(event);
     if (std::string text = LogText(event); !text.empty()) {
       bool bad = event.severity >= EventSeverity::kError;
@@ -227,6 +236,7 @@ class GpuEvents final : public Analyzer {
 
   EventDesk* const desk_;
   const Clock& clock_;
+  const bool demo_;
   GpuBook book_;
   ReadingRing ring_;
   EventJoin join_;
