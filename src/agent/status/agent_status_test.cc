@@ -78,6 +78,16 @@ TEST(CollectorFindings, TheCollectorKnowsWhetherItWorksAndTheProbeWhatToDo) {
   EXPECT_EQ(findings[0].what, "5 series");
 }
 
+// The devices are there and the library cannot be opened: that is no "not here".
+TEST(CollectorFindings, WhatIsHereAndIsNotReadIsAFinding) {
+  auto findings = CollectorFindings({State("nvidia", false, {Code::kUnavailable, "no library"})},
+                                    {{Finding::kFound, "nvidia", "8 devices on the PCI bus", "", ""}});
+  ASSERT_THAT(findings, SizeIs(1));
+  EXPECT_EQ(findings[0].kind, Finding::kWarning);
+  EXPECT_EQ(findings[0].what, "is here, and is not read");
+  EXPECT_EQ(findings[0].why, "no library");
+}
+
 TEST(CollectorFindings, WhatWorkedBeforeIsAFault) {
   auto finding = [](Status last, bool worked) {
     return CollectorFindings({State("nvidia", false, std::move(last), worked)}, {}).at(0).kind;

@@ -33,7 +33,7 @@ class FleetHealth final : public Analyzer {
     inputs_.Gather(snapshot);
     Instant now = snapshot.closed_at;
     auto& gpus = inputs_.gpus();
-    // When all are gone at once, nobody reads GPUs: that says nothing of them.
+    // When all are gone at once, no collector reads GPUs: none of them is missing.
     bool any = std::any_of(gpus.begin(), gpus.end(), [](const GpuNow& gpu) { return gpu.here; });
     for (const GpuNow& gpu : gpus) {
       GpuHealth& health = Of(gpu.key);

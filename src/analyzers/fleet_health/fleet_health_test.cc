@@ -408,6 +408,25 @@ TEST_F(FleetHealthTest, SlowCountersAreNoWordOfAGpuWhoseStateIsNoLongerKnown) {
   EXPECT_FALSE(Has(kGpuHealthScore));
 }
 
+TEST_F(FleetHealthTest, AGpuThatAnswersNothingWhileOthersDoHasFailedAfterAMinute) {
+  EntityRef other = Gpu(1);
+  Healthy(gpu_);
+  Healthy(other);
+  Tick(3);
+  source_.Retire(gpu_);
+  source_.Set(gpu_, kGpuInfo, {{"gpu.vendor", "nvidia"}}, 1);
+  Tick(60);
+  EXPECT_EQ(State(), "") << "its state is not known";
+  Tick();
+  EXPECT_EQ(State(), "failed");
+  EXPECT_TRUE(Holds("no_readings"));
+  // Where no GPU answers, the driver process is at fault.
+  source_.Retire(other);
+  source_.Set(other, kGpuInfo, {{"gpu.vendor", "nvidia"}}, 1);
+  Tick(120);
+  EXPECT_TRUE(std::isnan(Value(kGpuHealthState, "gpu.health.state", "failed", "1")));
+}
+
 // The agent starts while GPU 3 cannot be opened: it has a number and a state, and nothing else.
 TEST_F(FleetHealthTest, AGpuThatCannotBeOpenedIsForgottenWhenItHasAName) {
   Healthy(gpu_);

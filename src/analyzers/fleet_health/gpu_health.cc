@@ -105,7 +105,8 @@ std::optional<bool> GpuHealth::Downtrained(const GpuNow& gpu, int64_t now_ns) no
   std::optional<bool> busy = IsBusy(gpu);
   bool lasts = slow_link_.For(kSlowLinkPatience, slow && busy.value_or(false), now_ns);
   if (width_known && *width < *widest) return true;
-  if (slow && !busy) return std::nullopt;  // An idle GPU lets its link slow down; nobody knows whether it is.
+  if (slow && !busy)
+    return std::nullopt;  // An idle GPU lets its link slow down; whether it is idle is unknown.
   return lasts;
 }
 
@@ -120,9 +121,11 @@ void GpuHealth::JudgeReadings(const GpuNow& gpu, bool answers, int64_t now_ns, C
     lacks = lacks || (ever_read_[i] && !read[i]);
     ever_read_[i] = ever_read_[i] || read[i];
   }
-  int64_t patience = ever ? kSilentPatience : kNeverReadPatience;
+  // Listed, but its state is no longer reported while that of others is: it answers nothing at all.
+  bool mute = tells_its_state_ && !gpu[GpuInput::kStateOk] && gpu.others_answer;
+  int64_t patience = ever && !mute ? kSilentPatience : kNeverReadPatience;
   auto put = [&](HealthCondition condition, bool holds) { found[static_cast<size_t>(condition)] = holds; };
-  put(HealthCondition::kNoReadings, silent_.For(patience, answers && !any, now_ns));
+  put(HealthCondition::kNoReadings, silent_.For(patience, (answers || mute) && !any, now_ns));
   put(HealthCondition::kReadingsMissing, missing_.For(kMissingPatience, answers && any && lacks, now_ns));
 }
 
@@ -158,7 +161,7 @@ ConditionSet GpuHealth::Conditions(const GpuNow& gpu, const HealthInputs& inputs
   ConditionSet found{};
   auto put = [&](HealthCondition condition, bool holds) { found[static_cast<size_t>(condition)] = holds; };
   auto ok = gpu[GpuInput::kStateOk];
-  // A GPU that we may not read is not ill.
+  // A GPU that may not be read is no faulty one.
   bool forbidden = IsSet(gpu, GpuInput::kStateNoPermission), away = ok && *ok == 0 && !forbidden;
   bool answers = ok && *ok != 0;
   tells_its_state_ = tells_its_state_ || ok;

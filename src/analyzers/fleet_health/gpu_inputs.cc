@@ -223,16 +223,17 @@ void GpuInputs::CountDriverFailures(const Snapshot& snapshot) {
 void GpuInputs::SettleGpus() {
   for (GpuNow& gpu : gpus_) {
     if (gpu[GpuInput::kStateOk] == 1) {
-      for (GpuInput other :
-           {GpuInput::kStateHung, GpuInput::kStateReset, GpuInput::kStateNoPermission, GpuInput::kStateFailed,
-            GpuInput::kStateLeftOut, GpuInput::kStateUnread})
+      for (GpuInput other : {GpuInput::kStateHung, GpuInput::kStateReset, GpuInput::kStateNoPermission,
+                             GpuInput::kStateFailed, GpuInput::kStateLeftOut, GpuInput::kStateUnread})
         gpu.values[static_cast<size_t>(other)] = 0;
     }
     auto split = gpu.entity->attributes.Find("gpu.mig.enabled", false);
     const bool* is_split = std::get_if<bool>(&split);
     gpu.mig = is_split && *is_split;
     gpu.links_of_its_kind = 0;
+    gpu.others_answer = false;
     for (const GpuNow& other : gpus_) {
+      gpu.others_answer = gpu.others_answer || (&other != &gpu && other[GpuInput::kStateOk] == 1);
       if (other.here && other.model == gpu.model)
         gpu.links_of_its_kind = std::max(gpu.links_of_its_kind, other[GpuInput::kLinksActive].value_or(0));
     }

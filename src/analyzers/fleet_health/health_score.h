@@ -115,7 +115,7 @@ inline constexpr std::array<HealthConditionRow, kHealthConditions> kHealthCondit
     {"gpu_left_out", HealthState::kFailed, 0,
      "calls for the GPU hung or ended the driver process twice, so that it is not read for a while"},
     {"no_readings", HealthState::kFailed, 0,
-     "the GPU answers, but none of power, temperature, utilization, memory and clocks can be read"},
+     "the GPU is listed, but none of power, temperature, utilization, memory and clocks can be read"},
     {"recovery_action", HealthState::kFailed, 0.2, "the driver asks for a reset, a reboot or a drain"},
     {"xid_reset", HealthState::kFailed, 0.2, "an XID of the last hours asks for a reset or a reboot"},
     {"memory_unrepairable", HealthState::kFailed, 0.2, "memory errors can no longer be repaired"},

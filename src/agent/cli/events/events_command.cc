@@ -67,7 +67,8 @@ Place FindStore(const EventsOptions& options) {
   place.path = folder + "/" + std::string(kIncidentFile);
   const std::string demo = DemoStateDir(folder) + "/" + std::string(kIncidentFile);
   if (!place.agent && ::access(place.path.c_str(), F_OK) != 0 && ::access(demo.c_str(), F_OK) == 0) {
-    ::dprintf(STDERR_FILENO, "SIMULATED: no agent has kept events in %s; these are of gpulens agent --demo.\n",
+    ::dprintf(STDERR_FILENO,
+              "SIMULATED: no agent has kept events in %s; these are of gpulens agent --demo.\n",
               folder.c_str());
     place.path = demo;
   }
@@ -159,7 +160,7 @@ int RunExplain(const std::string& code) {
     text = Explain("message", *facts);
   }
   if (text.empty())
-    return Complain("explain " + code + ": unknown: no source that we know speaks of it. XIDs are 1 to " +
+    return Complain("explain " + code + ": no source describes this code. XIDs are 1 to " +
                         std::string(AllXids().back().code) + ", SXids " +
                         std::string(AllSxids().front().code) + " to " + std::string(AllSxids().back().code),
                     2);
