@@ -16,7 +16,7 @@ import time
 import unittest
 
 from agent import BINARY, ROOT, wait_until
-from fault_machine import GPUS, Machine, Page
+from fault_machine import GPUS, Machine, Page, uuid
 
 try:
     import websockets
@@ -117,6 +117,15 @@ class Asker:
     def __init__(self, machine):
         self.machine = machine
         self.url = f"http://127.0.0.1:{machine.agent.port}"
+
+    def number(self, gpu):
+        """The number that the GPU has now: where one has gone from the list, others move up."""
+        page = Page(self.machine.agent.page(), 0)
+        for name in ("gpu_state", "gpu_health_state"):
+            found = [s for s in page.all(name, gpu_uuid=uuid(gpu)) if s.value == 1 and not s.timestamp]
+            if found:
+                return int(found[0].labels["gpu_index"])
+        return gpu
 
     def check(self, name):
         done = subprocess.run([BINARY, "check", name, "--url", self.url, "--format", "json"], capture_output=True, text=True,
@@ -274,7 +283,7 @@ class HealthMatrix(unittest.TestCase):
         subprocess.run([BINARY, "events", "clear", "--socket", str(machine.socket)], capture_output=True, timeout=60, check=True)
         if row.gpu is not None:
             # A reading may be ten seconds old and a better word waits for thirty; a GPU has its turn again after seven rows.
-            wait_until(lambda: asker.of_gpu("gpu_health", row.gpu) == "OK", 90, f"GPU {row.gpu} well before the row")
+            wait_until(lambda: asker.of_gpu("gpu_health", asker.number(row.gpu)) == "OK", 90, f"GPU {row.gpu} well before the row")
         try:
             if row.words:
                 machine.fail(row.words.format(gpu=row.gpu))
@@ -293,8 +302,10 @@ class HealthMatrix(unittest.TestCase):
         print(f"{row.fault:40} {' '.join(row.answers):40} {time.monotonic() - began:5.1f} s", flush=True)
 
     def look(self, machine, asker, row):
-        ask = (lambda: asker.of_gpu("gpu_health", row.gpu), lambda: asker.of_gpu("gpu_state", row.gpu),
-               lambda: asker.doctor(row.gpu))
+        def number():
+            return None if row.gpu is None else asker.number(row.gpu)
+        ask = (lambda: asker.of_gpu("gpu_health", number()), lambda: asker.of_gpu("gpu_state", number()),
+               lambda: asker.doctor(number()))
         for question, wanted, name in zip(ask, (row.health, row.state, row.doctor), ("gpu_health", "gpu_state", "doctor")):
             # What is well is well from the first moment, but where the library was opened anew.
             if wanted[0] in ("OK", "found") and not row.reopen and not row.act:

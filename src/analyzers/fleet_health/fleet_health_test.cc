@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <map>
 
+#include "analyzers/fleet_health/health_score.h"
 #include "analyzers/fleet_health/health_world_testing.h"
 #include "base/files.h"
 #include "base/testing/allocations.h"

@@ -50,18 +50,7 @@ void EventReporter::Report(nvml::NvmlSource& source, const EntityRef& driver,
   for (const nvml::DeviceEvent& event : events_) {
     if (event.entity < gpus.size()) watches_[event.entity].Take(event, look(event.entity));
   }
-  for (size_t i = 0; i < gpus.size(); ++i) {
-    if (!IsRenumbered(gpus, i)) watches_[i].See(look(i));
-  }
-}
-
-bool IsRenumbered(std::span<const nvml::Gpu> gpus, size_t place) {
-  const nvml::Gpu& gpu = gpus[place];
-  if (gpu.counted || gpu.Fact("uuid").empty()) return false;
-  return std::any_of(gpus.begin(), gpus.end(), [&](const nvml::Gpu& other) {
-    bool unknown = other.state == nvml::GpuState::kStarting;
-    return other.counted && (unknown || other.Fact("uuid") == gpu.Fact("uuid"));
-  });
+  for (size_t i = 0; i < gpus.size(); ++i) watches_[i].See(look(i));
 }
 
 }  // namespace gpulens

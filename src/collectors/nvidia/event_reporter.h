@@ -36,8 +36,4 @@ class EventReporter {
   size_t first_gpus_ = 0;  // how many there were at the start
 };
 
-// Whether the place in the list is empty because its GPU has another number now, or may have one: the driver
-// has counted fewer GPUs than before, so that the others moved up, and not all of them are opened yet.
-bool IsRenumbered(std::span<const nvml::Gpu> gpus, size_t place);
-
 }  // namespace gpulens

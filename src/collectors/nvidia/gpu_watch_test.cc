@@ -5,7 +5,6 @@
 #include <algorithm>
 
 #include "base/testing/allocations.h"
-#include "collectors/nvidia/event_reporter.h"
 
 namespace gpulens {
 namespace {
@@ -296,27 +295,6 @@ TEST_F(GpuWatchTest, WithoutADeskNothingIsDoneAndAQuietLookDoesNotAllocate) {
   uint64_t before = AllAllocations();
   watch_.See(Look());
   EXPECT_EQ(AllAllocations() - before, 0u);
-}
-
-// GPU 1 has gone from the list, and GPU 2 has moved up to its number.
-TEST(Renumbering, TheLastPlaceIsEmptyOnceTheOthersAreOpened) {
-  std::vector<nvml::Gpu> gpus(3);
-  for (size_t i = 0; i < gpus.size(); ++i) {
-    gpus[i].index = static_cast<uint32_t>(i);
-    gpus[i].counted = true;
-    gpus[i].state = GpuState::kOk;
-    gpus[i].facts = {{"uuid", "GPU-" + std::to_string(i)}};
-  }
-  EXPECT_FALSE(IsRenumbered(gpus, 2));
-  gpus[2].counted = false;
-  gpus[2].state = GpuState::kLost;
-  gpus[1].state = GpuState::kStarting;
-  EXPECT_TRUE(IsRenumbered(gpus, 2)) << "GPU 1 may be any GPU until it is opened";
-  EXPECT_FALSE(IsRenumbered(gpus, 1));
-  gpus[1].state = GpuState::kOk;
-  EXPECT_FALSE(IsRenumbered(gpus, 2)) << "it is the last one that has gone";
-  gpus[1].facts = {{"uuid", "GPU-2"}};
-  EXPECT_TRUE(IsRenumbered(gpus, 2));
 }
 
 }  // namespace

@@ -176,10 +176,7 @@ class NvidiaCollector final : public Collector {
   void UpdateGpus(FrameWriter& out) {
     auto gpus = source_.gpus();
     while (gpus_.size() < gpus.size()) gpus_.emplace_back(gpu_options_);
-    for (size_t i = 0; i < gpus.size(); ++i) {
-      if (!IsRenumbered(gpus, i)) gpus_[i].Update(gpus[i], patience_, out.read_at(), out, gpus);
-      else if (gpus_[i].entity()) gpus_[i].Retire(out.table());
-    }
+    for (size_t i = 0; i < gpus.size(); ++i) gpus_[i].Update(gpus[i], patience_, out.read_at(), out, gpus);
     if (env_.demo) return;  // What is simulated has no port of this machine.
     aer_.resize(gpus_.size());
     for (size_t i = 0; i < gpus.size(); ++i) aer_[i].Update(env_.root, gpus[i], gpus_[i].entity(), out);
