@@ -8,6 +8,8 @@ namespace {
 
 constexpr uint32_t kFaultsToLeaveOut = 2;
 constexpr uint32_t kMostDoublings = 3;
+// The fact that stays with a device whatever its number.
+constexpr std::string_view kIdentity = "uuid";
 
 Status NotCounted() { return BadMessage("a device it did not count"); }
 
@@ -80,22 +82,48 @@ void DeviceBook::Expect(uint32_t count) {
     device.fields.resize(vendor_.fields.size());
     if (memory_[i].left_out) device.state = DeviceState::kLeftOut;
   }
+  const auto before = static_cast<uint32_t>(
+      std::count_if(devices_.begin(), devices_.end(), [](const Device* device) { return device->counted; }));
+  if (before > 0 && before != count) ForgetFaults();  // They are of other numbers.
   for (Device* device : devices_) {
-    bool counted = device->index < count, before = std::exchange(device->counted, counted);
-    if (!counted) {
-      // Fewer than before: the driver has lost it altogether.
-      SetState(*device, DeviceState::kLost, 0);
-    } else if (!before && device->state == DeviceState::kLost) {
-      SetState(*device, DeviceState::kStarting, 0);
-    }
+    bool counted = device->index < count, was = std::exchange(device->counted, counted);
+    if (counted && !was && device->state == DeviceState::kLost) SetState(*device, DeviceState::kStarting, 0);
   }
+  SettleUncounted();
   Count();
+}
+
+// Fewer than before: which one is missing is known when all others have been opened, or cannot be.
+void DeviceBook::SettleUncounted() {
+  for (const Device* device : devices_) {
+    if (device->counted && device->state == DeviceState::kStarting) return;
+  }
+  for (Device* device : devices_) {
+    if (!device->counted && device->state != DeviceState::kLost) SetState(*device, DeviceState::kLost, 0);
+  }
+}
+
+void DeviceBook::Swap(Device& device, std::string_view uuid) {
+  if (uuid.empty() || device.Fact(kIdentity) == uuid) return;
+  for (Device* other : devices_) {
+    // One that this driver process has opened has its identity from there.
+    const bool open = other->counted && other->state != DeviceState::kStarting;
+    if (other == &device || open || other->Fact(kIdentity) != uuid) continue;
+    std::swap(device.facts, other->facts);
+    std::swap(device.hangs, other->hangs);
+    ++other->identity_version;
+    Forget(*other);
+    return;
+  }
 }
 
 Status DeviceBook::Take(const DeviceReport& report) {
   Device* device = Find(report.device);
   if (!device) return NotCounted();
   if (report.state == DeviceState::kOk && !SameFacts(*device, report)) {
+    for (size_t i = 0; i < report.fact_count; ++i) {
+      if (report.facts[i].key == kIdentity) Swap(*device, report.facts[i].value);
+    }
     device->facts.clear();
     for (size_t i = 0; i < report.fact_count; ++i) {
       device->facts.emplace_back(report.facts[i].key, report.facts[i].value);
@@ -106,6 +134,7 @@ Status DeviceBook::Take(const DeviceReport& report) {
   if (report.state == DeviceState::kOk) ++device->opened;
   if (report.state != DeviceState::kUnread) memory_[device->index].left_out = false;
   SetState(*device, report.state, report.code);
+  SettleUncounted();
   Count();
   return Status{};
 }
@@ -203,6 +232,7 @@ DeviceBook::Hangs DeviceBook::CheckCalls(const CallPage& page, Deadlines deadlin
     read += device->state == DeviceState::kOk || device->state == DeviceState::kHung ||
             device->state == DeviceState::kStarting;
   }
+  SettleUncounted();
   out.all = read > 0 && hung == read;
   return out;
 }

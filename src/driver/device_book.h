@@ -1,4 +1,8 @@
 // What DriverSource knows of each device: the latest readings, its state, and how often it has hung.
+//
+// Devices are numbered by the library, anew each time it is opened. Their identity is the fact "uuid": when
+// the library shows a known device under another number, the identities change places, so that each device is
+// in the book once, and the one that the library no longer counts is the one that is lost.
 #pragma once
 
 #include <array>
@@ -26,7 +30,8 @@ class DeviceBook {
   // A new driver process: returns the devices it must not touch, bit i for device i. A device is left out for
   // `retry_left_out`, and twice as long each time that it has failed again, up to 8 times.
   uint64_t Begin(Instant now, Duration retry_left_out);
-  // The driver has counted its devices. One that is counted again after it was not is opened anew.
+  // The driver has counted its devices. One that is counted again after it was not is opened anew. Those that
+  // are no longer counted are lost as soon as each of the others has said which one it is.
   void Expect(uint32_t count);
 
   // What is told of devices; other messages are passed over. kDataLoss for a device that was not counted.
@@ -79,6 +84,9 @@ class DeviceBook {
   Device* Find(uint32_t index) noexcept { return index < devices_.size() ? devices_[index] : nullptr; }
   void SetState(Device& device, DeviceState state, int32_t code);
   void Forget(Device& device);
+  // Gives the identity that the device had until now to the one that had the identity it has now.
+  void Swap(Device& device, std::string_view uuid);
+  void SettleUncounted();
   void Count() noexcept;
   Duration RestOf(const Memory& memory) const noexcept;
   void CountFault(Memory& memory, Instant now) noexcept;

@@ -201,6 +201,58 @@ TEST_F(DeviceBookTest, WhatIsCountedAgainIsListedAgain) {
   EXPECT_EQ(shelf_.forgotten.back(), 2U);
 }
 
+// One of three leaves; those behind it move up. Each is listed once, and the missing one is the lost one.
+TEST_F(DeviceBookTest, ADeviceWithAnotherNumberIsTheSameDevice) {
+  const std::string_view uuids[] = {"a", "b", "c"};
+  for (uint32_t i = 0; i < 3; ++i) ASSERT_TRUE(Attach(i, DeviceState::kOk, uuids[i]).ok());
+  book_.Begin(clock_.Now(), minutes(5));
+  book_.Expect(2);
+  EXPECT_EQ(At(2).state, DeviceState::kStarting) << "which one is missing is not known yet";
+  ASSERT_TRUE(Attach(0, DeviceState::kOk, "b").ok());
+  EXPECT_EQ(At(2).state, DeviceState::kStarting);
+  ASSERT_TRUE(Attach(1, DeviceState::kOk, "c").ok());
+  EXPECT_EQ(At(0).Fact("uuid"), "b");
+  EXPECT_EQ(At(1).Fact("uuid"), "c");
+  EXPECT_EQ(At(2).Fact("uuid"), "a");
+  EXPECT_EQ(At(2).state, DeviceState::kLost);
+  // It comes back, and the library is opened in the other order.
+  book_.Begin(clock_.Now(), minutes(5));
+  book_.Expect(3);
+  for (uint32_t i : {2, 1, 0}) ASSERT_TRUE(Attach(i, DeviceState::kOk, uuids[i]).ok());
+  for (uint32_t i = 0; i < 3; ++i) {
+    EXPECT_EQ(At(i).Fact("uuid"), uuids[i]);
+    EXPECT_EQ(At(i).state, DeviceState::kOk);
+  }
+}
+
+TEST_F(DeviceBookTest, AMissingDeviceIsLostThoughAnotherDoesNotOpen) {
+  book_.Begin(clock_.Now(), minutes(5));
+  book_.Expect(2);
+  ASSERT_TRUE(Attach(0).ok());
+  page_.devices[1].Begin(2, clock_.Now().boot_ns);
+  clock_.Advance(minutes(1));
+  book_.CheckCalls(page_, kDeadlines, clock_.Now());
+  EXPECT_EQ(At(1).state, DeviceState::kHung);
+  EXPECT_EQ(At(2).state, DeviceState::kLost);
+}
+
+// Partitions of one board may have one UUID.
+TEST_F(DeviceBookTest, DevicesWithOneIdentityKeepTheirFacts) {
+  for (int round = 0; round < 2; ++round) {
+    book_.Begin(clock_.Now(), minutes(5));
+    book_.Expect(3);
+    for (uint32_t i = 0; i < 3; ++i) ASSERT_TRUE(Attach(i, DeviceState::kOk, round == 0 ? "a" : "z").ok());
+    for (uint32_t i = 0; i < 3; ++i) EXPECT_EQ(At(i).Fact("uuid"), round == 0 ? "a" : "z");
+  }
+}
+
+TEST_F(DeviceBookTest, FaultsOfOldNumbersAreForgottenWhenTheCountChanges) {
+  for (int i = 0; i < 2; ++i) book_.TakeEnd(1, clock_.Now());
+  EXPECT_EQ(book_.Begin(clock_.Now(), minutes(5)), 2U);
+  book_.Expect(2);
+  EXPECT_EQ(book_.Begin(clock_.Now(), minutes(5)), 0U);
+}
+
 TEST_F(DeviceBookTest, HangsOfOldNumbersAreForgotten) {
   for (int i = 0; i < 2; ++i) {
     page_.devices[1].Begin(1, clock_.Now().boot_ns);

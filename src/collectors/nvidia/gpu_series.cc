@@ -83,10 +83,11 @@ void GpuSeries::Declare(const nvml::Gpu& gpu, SeriesTable& table) {
 
 void GpuSeries::Update(const nvml::Gpu& gpu, const FieldPatience& patience, Instant now, FrameWriter& out,
                        std::span<const nvml::Gpu> all) {
-  // Not opened yet: nobody knows which GPU this is. One that cannot be opened has its number and its state.
-  const bool opening = gpu.state == GpuState::kStarting || gpu.state == GpuState::kOk;
-  if (gpu.facts.empty() && !entity_ && opening) return;
   if (entity_ && gpu.identity_version != identity_version_ && !gpu.facts.empty()) Retire(out.table());
+  // Not opened yet: which GPU has this number is not known. One that cannot be opened has its number and
+  // state.
+  const bool opening = gpu.state == GpuState::kStarting || (gpu.state == GpuState::kOk && gpu.facts.empty());
+  if (!entity_ && opening) return;
   if (!entity_) Declare(gpu, out.table());
   now_ = now;
   patience_ = patience;

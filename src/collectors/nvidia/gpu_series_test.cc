@@ -107,6 +107,22 @@ TEST_F(GpuSeriesTest, AGpuThatCannotBeReadHasItsNumberAndItsState) {
   }
 }
 
+// Between two driver processes a number may pass to another GPU, whose series begin when it is opened.
+TEST_F(GpuSeriesTest, ANumberThatPassesOnHasNoSeriesUntilItsGpuIsOpened) {
+  Read(Field::kPower, 300'000);
+  Run();
+  ASSERT_TRUE(Has(kGpuPowerDraw));
+  gpu_.facts[0] = {"uuid", "GPU-2"};
+  ++gpu_.identity_version;
+  gpu_.state = nvml::GpuState::kStarting;
+  Run();
+  EXPECT_FALSE(Has(kGpuInfo));
+  gpu_.state = nvml::GpuState::kOk;
+  Read(Field::kPower, 300'000);
+  Run();
+  EXPECT_EQ(Value(kGpuInfo, "gpu.uuid", "GPU-2"), 1);
+}
+
 TEST_F(GpuSeriesTest, NothingIsDeclaredBeforeTheGpuIsKnown) {
   gpu_.facts.clear();
   Run();
