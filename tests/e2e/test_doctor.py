@@ -145,6 +145,8 @@ class Events(unittest.TestCase):
             lines = run("events", "--config", demo.finder, "--format", "json").stdout.splitlines()
             times = [json.loads(line)["ts"] for line in lines]
             self.assertEqual(times, sorted(times))
+            own = run("events", "--config", demo.agent.config, "--format", "json").stdout.splitlines()
+            self.assertEqual(own[:len(lines)], lines, "the configuration of the agent itself names the folder above that of --demo")
 
     @unittest.skipIf(os.path.exists("/var/lib/gpulens"), "this machine has the folder of the service")
     def test_without_an_agent_nothing_is_no_all_clear(self):

@@ -37,7 +37,7 @@ struct Place {
   bool given = false;                 // named by the user
 };
 
-// Where the file may be: where the agent that runs says, else where this user's agent writes, else where the
+// Finds the file: where the running agent reports it, else where this user's agent writes, else where the
 // service does.
 Place FindStore(const EventsOptions& options) {
   Place place;
@@ -61,7 +61,10 @@ Place FindStore(const EventsOptions& options) {
     // The folder of a service may be closed to us, so that nothing can be said of what is in it.
     bool service = ::access((std::string(kService) + "/" + std::string(kIncidentFile)).c_str(), F_OK) == 0 ||
                    (::access(kService, F_OK) == 0 && ::access(kService, X_OK) != 0);
-    if (place.agent && !place.given && !place.agent->state_dir.empty()) folder = place.agent->state_dir;
+    // With --demo the agent keeps its events below the folder of its configuration.
+    bool demo = place.agent && place.agent->state_dir == DemoStateDir(folder);
+    if (place.agent && (!place.given || demo) && !place.agent->state_dir.empty())
+      folder = place.agent->state_dir;
     else if (!place.given && ::access(own.c_str(), F_OK) != 0 && service) folder = kService;
   }
   place.path = folder + "/" + std::string(kIncidentFile);
