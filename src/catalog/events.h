@@ -91,6 +91,10 @@ inline constexpr EventDesc kEventGpuProcessEnd{
     "gpu.process.end", "A process left the GPU, with its peak memory.",
     row::kKeys<"process.pid", "process.executable.name", "process.owner", "gpu.process.memory.peak">,
     EventSeverity::kInfo};
+inline constexpr EventDesc kEventGpuDriverFault{
+    "gpu.driver.fault", "A driver, a module or a library of GPUs fails, by a message without a code.",
+    row::kKeys<"gpu.driver.fault", "process.pid", "process.executable.name", "event.source">,
+    EventSeverity::kWarning};
 inline constexpr EventDesc kEventHostOomKill{
     "host.oom_kill", "The kernel killed a process because memory ran out.",
     row::kKeys<"process.pid", "process.executable.name", "host.oom.cgroup", "event.source">,
@@ -139,6 +143,7 @@ inline constexpr const EventDesc* kEvents[] = {&kEventGpuXid,
                                                &kEventGpuMigChange,
                                                &kEventGpuHealthChange,
                                                &kEventGpuProcessEnd,
+                                               &kEventGpuDriverFault,
                                                &kEventHostOomKill,
                                                &kEventHostHardwareError,
                                                &kEventHostRdmaChange,

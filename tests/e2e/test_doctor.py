@@ -1,4 +1,6 @@
 """`gpulens doctor` and `gpulens events` ask the agent that runs, and say whose view it is."""
+import base64
+import crypt
 import json
 import os
 import pathlib
@@ -79,6 +81,28 @@ class Doctor(unittest.TestCase):
             self.assertEqual(page["agent"], f"http://127.0.0.1:{demo.agent.port}/")
             self.assertEqual(run("events", "--config", demo.finder).returncode, 0)
 
+    def test_the_status_is_for_those_who_may_read_the_agent(self):
+        with Demo() as demo:
+            here = f"127.0.0.1:{demo.agent.port}"
+            self.assertEqual(demo.agent.get("/-/status", timeout=30).status, 200)
+            for headers in ({"Host": f"evil.example:{demo.agent.port}"}, {"Host": here, "Origin": "http://evil.example"}):
+                self.assertEqual(demo.agent.get("/-/status", timeout=30, **headers).status, 403, headers)
+
+    def test_without_a_password_there_is_no_status(self):
+        folder = new_folder()
+        (folder / "web.yaml").write_text(f"basic_auth_users:\n  alice: {crypt.crypt('secret', '$2b$04$abcdefghijklmnopqrstuu')}\n")
+        who = "Basic " + base64.b64encode(b"alice:secret").decode()
+        config = f"control: {{socket: none}}\nhttp: {{web_config: {folder}/web.yaml}}\n"
+        with Agent("--demo", config=config, authorization=who) as agent:
+            self.assertEqual(agent.get("/-/status", timeout=30).status, 401)
+            self.assertEqual(agent.get("/-/status", timeout=30, Authorization=who).status, 200)
+            finder = folder / "finder.yaml"
+            finder.write_text(f"control: {{socket: none}}\nhttp: {{listen: ['127.0.0.1:{agent.port}']}}\n")
+            done = run("doctor", "--json", "--config", finder)
+            page = json.loads(done.stdout)
+            self.assertEqual(page["seen_by"], "command")
+            self.assertIn("does not tell its state", json.dumps(page))
+
     def test_a_refused_reload(self):
         with Demo() as demo:
             good = demo.agent.config.read_text()
@@ -121,6 +145,8 @@ class Events(unittest.TestCase):
             lines = run("events", "--config", demo.finder, "--format", "json").stdout.splitlines()
             times = [json.loads(line)["ts"] for line in lines]
             self.assertEqual(times, sorted(times))
+            own = run("events", "--config", demo.agent.config, "--format", "json").stdout.splitlines()
+            self.assertEqual(own[:len(lines)], lines, "the configuration of the agent itself names the folder above that of --demo")
 
     @unittest.skipIf(os.path.exists("/var/lib/gpulens"), "this machine has the folder of the service")
     def test_without_an_agent_nothing_is_no_all_clear(self):

@@ -1,22 +1,36 @@
-"""What `gpulens check gpu_health`, `gpulens check gpu_state` and `gpulens doctor` say while a fault of the matrix lasts: no
-fault may leave a GPU that all of them call well.
+"""What `gpulens check gpu_health`, `gpulens check gpu_state` and `gpulens doctor` answer while a fault of the matrix lasts: no
+fault may leave a GPU that all of them call well. And the landing page, /metrics, checks, doctor, events and the WebSocket
+agree about every GPU while it lasts.
 
 GPULENS_WRITE_RELIABILITY=1 writes the table of docs/reliability.md; else its rows must be those of this test.
+GPULENS_FAULT=WORDS runs the rows whose names contain the words.
 """
+import asyncio
 import dataclasses
 import json
 import os
+import re
 import signal
 import subprocess
 import time
 import unittest
 
 from agent import BINARY, ROOT, wait_until
-from fault_machine import GPUS, Machine
+from fault_machine import GPUS, Machine, Page, uuid
+
+try:
+    import websockets
+except ImportError:
+    websockets = None
 
 PAGE = ROOT / "docs" / "reliability.md"
 BEGIN, END = "<!-- health: written by tests/e2e/test_health_matrix.py -->", "<!-- end of health -->"
 CODES = {0: "OK", 1: "WARNING", 2: "CRITICAL", 3: "UNKNOWN"}
+# What each voice answers where the analyzer's word is this one; "" is no word.
+CHECK_OF = {"ok": "OK", "degraded": "WARNING", "predicted_failure": "WARNING", "failed": "CRITICAL", "": "UNKNOWN"}
+DOCTOR_OF = {"ok": ("found",), "degraded": ("warning",), "predicted_failure": ("warning",), "failed": ("broken",),
+             "": ("warning", "no_permission", "broken")}
+WORDS = ("ok", "", "degraded", "predicted_failure", "failed")  # ascending badness
 
 
 @dataclasses.dataclass
@@ -29,7 +43,7 @@ class Row:
     reopen: bool = False  # the library must be opened again for it to be seen
     act: object = None  # for what is no fault of the simulated library
     gpu: int = -1  # -1: its turn; None: all of them
-    said: list = dataclasses.field(default_factory=list)
+    answers: list = dataclasses.field(default_factory=list)
 
 
 AWAY = {"health": ("CRITICAL",), "state": ("CRITICAL",), "doctor": ("broken",)}
@@ -104,6 +118,15 @@ class Asker:
         self.machine = machine
         self.url = f"http://127.0.0.1:{machine.agent.port}"
 
+    def number(self, gpu):
+        """The number that the GPU has now: where one has gone from the list, others move up."""
+        page = Page(self.machine.agent.page(), 0)
+        for name in ("gpu_state", "gpu_health_state"):
+            found = [s for s in page.all(name, gpu_uuid=uuid(gpu)) if s.value == 1 and not s.timestamp]
+            if found:
+                return int(found[0].labels["gpu_index"])
+        return gpu
+
     def check(self, name):
         done = subprocess.run([BINARY, "check", name, "--url", self.url, "--format", "json"], capture_output=True, text=True,
                               timeout=60, check=False)
@@ -114,9 +137,9 @@ class Asker:
         assert check["code"] == done.returncode, (check, done.returncode)
         return check
 
-    def of_gpu(self, name, gpu):
-        """The word of the check about one GPU: its own value, or what the sentence says of it."""
-        check = self.check(name)
+    def of_gpu(self, name, gpu, check=None):
+        """The verdict of the check on one GPU: its own value, or what the sentence has about it."""
+        check = check or self.check(name)
         if gpu is None or check["code"] == 0:
             return CODES[check["code"]]
         # One that is missing still has the number that the next one has been given.
@@ -129,7 +152,7 @@ class Asker:
         unknown = any(word in parts[0] for word in ("report", "no_permission", "not read"))
         return "UNKNOWN" if unknown else "CRITICAL"
 
-    def doctor(self, gpu):
+    def findings(self):
         done = subprocess.run([BINARY, "doctor", "--json", "--config", str(self.machine.agent.config)], capture_output=True,
                               text=True, timeout=60, check=False)
         page = json.loads(done.stdout)
@@ -137,7 +160,10 @@ class Asker:
         kinds = [f["kind"] for f in page["findings"]]
         wanted = 2 if "broken" in kinds else 1 if "no_permission" in kinds or "warning" in kinds else 0
         assert done.returncode == wanted, (done.returncode, kinds)
-        trouble = [f for f in page["findings"] if f["kind"] not in ("found", "not_here")]
+        return page["findings"]
+
+    def doctor(self, gpu, findings=None):
+        trouble = [f for f in findings or self.findings() if f["kind"] not in ("found", "not_here")]
         about = [f for f in trouble if gpu is None and f["subject"].startswith(("GPU", "nvidia", "driver"))
                  or f["subject"] == f"GPU {gpu}"]
         for kind in ("broken", "no_permission", "warning"):
@@ -146,21 +172,108 @@ class Asker:
         return "found"
 
 
+class Voices:
+    """Asks everything that speaks of a GPU's health, and lists where two of them differ."""
+
+    def __init__(self, machine, asker):
+        self.machine, self.asker = machine, asker
+
+    @staticmethod
+    def worst(words):
+        return max(words, key=WORDS.index)
+
+    def words(self, page):
+        """The word of each GPU by its number; the worst where two have had the same number."""
+        found = {}
+        for sample in page.all("gpu_state") + page.all("gpu_info") + page.all("gpu_health_state"):
+            found.setdefault(sample.labels["gpu_index"], {}).setdefault(sample.labels.get("gpu_uuid"), "")
+        for sample in page.all("gpu_health_state"):
+            if sample.value == 1 and not sample.timestamp:
+                found[sample.labels["gpu_index"]][sample.labels.get("gpu_uuid")] = sample.labels["gpu_health_state"]
+        return found
+
+    def on_the_landing_page(self):
+        """The cells of the last column by number."""
+        text = self.machine.agent.get("/").text.decode()
+        assert "SIMULATED" in text
+        found = {}
+        for index, cell in re.findall(r"<tr><td class=n>(\d+)</td>.*?<td>([^<]*)</td></tr>", text):
+            found.setdefault(index, []).append(cell)
+        return found
+
+    def in_the_store(self):
+        """The last word that an event of each GPU's uuid has."""
+        done = subprocess.run([BINARY, "events", "--name", "gpu.health.change", "--format", "json", "--config",
+                               str(self.machine.agent.config)], capture_output=True, text=True, timeout=60, check=False)
+        events = [json.loads(line) for line in done.stdout.splitlines()]
+        assert all(event["attributes"].get("simulated") for event in events), events
+        return {event["gpu_uuid"]: event["attributes"]["gpu.health.state"] for event in events}
+
+    def pushed(self):
+        """The processes in a frame of the WebSocket, as PID:GPU."""
+        async def read():
+            async with websockets.connect(f"ws://127.0.0.1:{self.machine.agent.ws_port}/") as ws:
+                return json.loads(await asyncio.wait_for(ws.recv(), 10))
+        return {entry["key"] for entry in asyncio.run(read())["gpu_utilization"]}
+
+    def differences(self):
+        page, landing, stored = Page(self.machine.agent.page(), 0), self.on_the_landing_page(), self.in_the_store()
+        check, findings = self.asker.check("gpu_health"), self.asker.findings()
+        out = []
+        for index, by_uuid in self.words(page).items():
+            word = self.worst(by_uuid.values())
+            verdict = self.asker.of_gpu("gpu_health", int(index), check)
+            if verdict != CHECK_OF[word]:
+                out.append(f"GPU {index}: {word} on /metrics, {verdict} by check: {check['text']}")
+            finding = self.asker.doctor(int(index), findings)
+            if finding not in DOCTOR_OF[word]:
+                out.append(f"GPU {index}: {word} on /metrics, {finding} by doctor")
+            # Where there is no word, the page may show a state; never a good one.
+            shown = [cell if cell in WORDS else "" for cell in landing.get(index, [""])]
+            if self.worst(shown) != word or (not word and "ok" in shown):
+                out.append(f"GPU {index}: {word} on /metrics, {shown} on the landing page")
+            for uuid, own in by_uuid.items():
+                if own and stored.get(uuid, "ok") != own:
+                    out.append(f"GPU {index}: {own} on /metrics, {stored.get(uuid)} by its last event")
+        if websockets:
+            on_page = {f"{s.labels['pid']}:{s.labels['gpu_id']}" for s in page.all("zernel_gpu_memory_used_bytes")}
+            if self.pushed() != on_page:
+                out.append(f"processes: {sorted(on_page)} on /metrics, {sorted(self.pushed())} by the WebSocket")
+        return out
+
+    def agree(self):
+        """Two of them may be asked on both sides of a change: they must agree within some seconds."""
+        last = []
+        end = time.monotonic() + 20
+        while time.monotonic() < end:
+            last = self.differences()
+            if not last:
+                return
+        raise AssertionError("\n".join(last))
+
+
 class HealthMatrix(unittest.TestCase):
     def test_no_false_all_clear(self):
         only = os.environ.get("GPULENS_FAULT", "")
         with Machine() as machine:
             machine.whole()
             asker = Asker(machine)
+            self.voices = Voices(machine, asker)
             wait_until(lambda: asker.of_gpu("gpu_health", None) == "OK", 90, "all well at first")
             self.assertEqual(asker.doctor(None), "found")
+            self.voices.agree()
             turn = 0
             for row in [row for row in ROWS if only in row.fault]:
                 if row.gpu == -1:
                     row.gpu, turn = turn % (GPUS - 1) + 1, turn + 1
                 with self.subTest(row.fault):
                     self.run_row(machine, asker, row)
-        if os.environ.get("GPULENS_WRITE_RELIABILITY") == "1" and all(row.said for row in ROWS):
+            shown = subprocess.run([BINARY, "events", "--config", str(machine.agent.config)], capture_output=True, text=True,
+                                   timeout=60, check=False).stdout.splitlines()
+            lines = [line for line in shown[1:] if not line.startswith("    before:")]
+            self.assertTrue(lines)
+            self.assertEqual([line for line in lines if "SIMULATED" not in line], [], "nothing of a demo has happened")
+        if os.environ.get("GPULENS_WRITE_RELIABILITY") == "1" and all(row.answers for row in ROWS):
             write_table()
         elif not only:
             self.assertEqual(table_rows(), [row.fault for row in ROWS], "docs/reliability.md is old: GPULENS_WRITE_RELIABILITY=1")
@@ -169,8 +282,8 @@ class HealthMatrix(unittest.TestCase):
         began = time.monotonic()
         subprocess.run([BINARY, "events", "clear", "--socket", str(machine.socket)], capture_output=True, timeout=60, check=True)
         if row.gpu is not None:
-            # A word that gets better waits for half a minute, and a GPU has its turn again after seven rows.
-            wait_until(lambda: asker.of_gpu("gpu_health", row.gpu) == "OK", 60, f"GPU {row.gpu} well before the row")
+            # A reading may be ten seconds old and a better word waits for thirty; a GPU has its turn again after seven rows.
+            wait_until(lambda: asker.of_gpu("gpu_health", asker.number(row.gpu)) == "OK", 90, f"GPU {row.gpu} well before the row")
         try:
             if row.words:
                 machine.fail(row.words.format(gpu=row.gpu))
@@ -186,22 +299,25 @@ class HealthMatrix(unittest.TestCase):
                 machine.renew()
             if row.reopen:
                 machine.reopen()
-        print(f"{row.fault:40} {' '.join(row.said):40} {time.monotonic() - began:5.1f} s", flush=True)
+        print(f"{row.fault:40} {' '.join(row.answers):40} {time.monotonic() - began:5.1f} s", flush=True)
 
     def look(self, machine, asker, row):
-        ask = (lambda: asker.of_gpu("gpu_health", row.gpu), lambda: asker.of_gpu("gpu_state", row.gpu),
-               lambda: asker.doctor(row.gpu))
+        def number():
+            return None if row.gpu is None else asker.number(row.gpu)
+        ask = (lambda: asker.of_gpu("gpu_health", number()), lambda: asker.of_gpu("gpu_state", number()),
+               lambda: asker.doctor(number()))
         for question, wanted, name in zip(ask, (row.health, row.state, row.doctor), ("gpu_health", "gpu_state", "doctor")):
             # What is well is well from the first moment, but where the library was opened anew.
             if wanted[0] in ("OK", "found") and not row.reopen and not row.act:
                 continue
-            row.said.append(wait_until(lambda q=question, w=wanted: (lambda a: a if a in w else "")(q()), 60, f"{name}: {wanted}"))
+            row.answers.append(wait_until(lambda q=question, w=wanted: (lambda a: a if a in w else "")(q()), 60, f"{name}: {wanted}"))
         # It lasts as long as the fault does, and what is no fault is none.
-        row.said.clear()
+        row.answers.clear()
         for question, wanted, name in zip(ask, (row.health, row.state, row.doctor), ("gpu_health", "gpu_state", "doctor")):
             answer = question()
             self.assertIn(answer, wanted, name)
-            row.said.append(answer)
+            row.answers.append(answer)
+        self.voices.agree()
 
 
 def table_rows():
@@ -215,8 +331,8 @@ def table_rows():
 def write_table():
     lines = [BEGIN, "", "| fault, while it lasts | `check gpu_health` | `check gpu_state` | `doctor` |", "|---|---|---|---|"]
     for row in ROWS:
-        finding = "nothing" if row.said[2] == "found" else row.said[2].replace("_", " ")
-        lines.append(f"| {row.fault} | {row.said[0]} | {row.said[1]} | {finding} |")
+        finding = "nothing" if row.answers[2] == "found" else row.answers[2].replace("_", " ")
+        lines.append(f"| {row.fault} | {row.answers[0]} | {row.answers[1]} | {finding} |")
     lines += ["", END]
     text = PAGE.read_text()
     PAGE.write_text(text[:text.index(BEGIN)] + "\n".join(lines) + text[text.index(END) + len(END):])

@@ -1,9 +1,11 @@
-// Evaluators of checks that judge a board by what it states of itself: its own limits, its links, its fabric,
-// and the word of the fleet health analyzer.
+// Evaluators of checks that judge a board by what it reports: its own limits, its links, its fabric, and the
+// word of the fleet health analyzer.
 
 #include <algorithm>
+#include <iterator>
 
 #include "agent/check/check_special.h"
+#include "catalog/gpu/board.h"
 #include "catalog/gpu/errors.h"
 #include "catalog/gpu/health.h"
 #include "catalog/gpu/identity.h"
@@ -152,6 +154,54 @@ CheckResult CheckRecovery(const CheckSpec&, const CheckData& data, const CheckSe
   });
 }
 
+CheckResult CheckPowerSource(const CheckSpec&, const CheckData& data, const CheckSettings&) {
+  return ConcludeWords(data, "every GPU is powered from the mains", [&](size_t gpu) -> CheckWord {
+    std::string source = WordOf(data, gpu, kGpuPowerSource, "gpu.power.source");
+    if (source.empty()) return {CheckCode::kUnknown, "does not report " + std::string(kGpuPowerSource.name)};
+    if (source == "ac") return {CheckCode::kOk, ""};
+    if (source == "undersized") return {CheckCode::kCritical, "has a power supply that is too small"};
+    return {CheckCode::kWarning, "is powered by " + source};
+  });
+}
+
+CheckResult CheckMismatch(const CheckSpec& check, const CheckData& data, const CheckSettings&) {
+  CheckResult result;
+  result.text = "whether driver and library are of one version is not reported";
+  for (const CheckReading& reading : data.host) {
+    if (reading.stale || !Fits(reading, check.inputs[0])) continue;
+    bool differ = reading.value != 0;
+    result.code = differ ? CheckCode::kCritical : CheckCode::kOk;
+    result.text = differ
+                      ? "the library on disk is of another version than the loaded driver: reboot, or load "
+                        "the driver again"
+                      : "driver and library are of one version";
+  }
+  return result;
+}
+
+CheckResult CheckSxid(const CheckSpec& check, const CheckData& data, const CheckSettings&) {
+  CheckResult result;
+  double counts[2] = {};
+  bool known = false;
+  for (const CheckReading& reading : data.host) {
+    for (size_t i = 0; i < std::size(counts); ++i) {
+      if (reading.stale || !Fits(reading, check.inputs[i])) continue;
+      counts[i] += reading.value;
+      known = true;
+    }
+  }
+  if (!known || !data.watched) {
+    result.text = known ? "no agent has watched; a look of a second sees no SXid"
+                        : "no NVSwitch reports " + std::string(kNvswitchSxidErrors.name);
+    return result;
+  }
+  result.code = counts[0] > 0 ? CheckCode::kCritical : counts[1] > 0 ? CheckCode::kWarning : CheckCode::kOk;
+  result.text = CheckNumber(counts[0]) + " fatal SXid errors and " + CheckNumber(counts[1]) +
+                " others since the agent started";
+  if (result.code != CheckCode::kOk) result.text += "; which: gpulens events --name nvswitch.sxid";
+  return result;
+}
+
 namespace {
 
 // What is wrong with the GPU, by name: "gpu_lost, xid_reset".
@@ -191,6 +241,7 @@ CheckResult CheckHealth(const CheckSpec& check, const CheckData& data, const Che
   }
   bool faults = result.code == CheckCode::kWarning || result.code == CheckCode::kCritical;
   if (faults && !words.empty()) result.text += " (" + words + ")";
+  AddMissingGpus(data, result);
   return result;
 }
 

@@ -29,7 +29,11 @@ class Builder {
     }
     std::string label = Take(attributes, "gpu.index"), uuid = Take(attributes, "gpu.uuid");
     if (&metric == &kGpuDevicesExpected && !stale) data_.expected += value;
-    if (label.empty() && uuid.empty()) return;
+    if (label.empty() && uuid.empty()) {
+      if (data_.host.size() < kMaxGpus)
+        data_.host.push_back({&metric, 0, std::move(attributes), value, stale});
+      return;
+    }
     if (attributes.contains("simulated")) data_.simulated = true;
     std::string key = uuid.empty() ? label : uuid;
     auto at =

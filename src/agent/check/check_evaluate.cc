@@ -143,6 +143,15 @@ CheckResult EvaluateSum(const CheckSpec& check, const CheckData& data, const Che
 
 }  // namespace
 
+bool NobodyReports(const CheckSpec& check, const CheckData& data) {
+  auto fits = [&](const CheckReading& reading) {
+    return std::any_of(check.inputs.begin(), check.inputs.end(),
+                       [&](const CheckInput& input) { return Fits(reading, input); });
+  };
+  return std::none_of(data.readings.begin(), data.readings.end(), fits) &&
+         std::none_of(data.host.begin(), data.host.end(), fits);
+}
+
 CheckResult Evaluate(const CheckSpec& check, const CheckData& data, const CheckSettings& settings) {
   if (data.gpus.empty()) {
     CheckResult result;

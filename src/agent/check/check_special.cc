@@ -27,15 +27,15 @@ bool HasCondition(const CheckData& data, size_t gpu, std::string_view name) {
   return false;
 }
 
-// "ok" is what the driver says. A GPU of which nothing else can be read is not called fine.
+// "ok" is the driver's answer. A GPU of which nothing else can be read is not called fine.
 CheckWord JudgeState(const CheckSpec& check, const CheckData& data, size_t gpu) {
   std::string state = StateOf(data, gpu);
+  if (HasCondition(data, gpu, "no_readings"))
+    return {CheckCode::kCritical, "is listed, but none of its readings can be read"};
   if (state.empty())
     return {CheckCode::kUnknown, "does not report " + std::string(check.inputs[0].metric->name)};
   if (state == "no_permission") return {CheckCode::kUnknown, "is no_permission"};
   if (state != "ok") return {CheckCode::kCritical, "is " + state};
-  if (HasCondition(data, gpu, "no_readings"))
-    return {CheckCode::kCritical, "answers, but none of its readings can be read"};
   if (HasCondition(data, gpu, "driver_fails"))
     return {CheckCode::kCritical, "answers only between failures of the driver process"};
   bool readable = std::any_of(check.inputs.begin() + 2, check.inputs.end(),
@@ -90,7 +90,21 @@ CheckResult CheckGpuNum(const CheckSpec& check, const CheckData& data, const Che
 }
 
 CheckResult CheckState(const CheckSpec& check, const CheckData& data, const CheckSettings&) {
-  return ConcludeWords(data, "all GPUs answer", [&](size_t gpu) { return JudgeState(check, data, gpu); });
+  CheckResult result =
+      ConcludeWords(data, "all GPUs answer", [&](size_t gpu) { return JudgeState(check, data, gpu); });
+  AddMissingGpus(data, result);
+  return result;
+}
+
+void AddMissingGpus(const CheckData& data, CheckResult& result) {
+  double here = 0;
+  for (size_t gpu = 0; gpu < data.gpus.size(); ++gpu) here += !StateOf(data, gpu).empty();
+  // Where no GPU has a state, none was read, which is no word about how many there are.
+  if (here == 0 || here >= data.expected) return;
+  if (result.code == CheckCode::kOk) result.text.clear();
+  result.code = CheckCode::kCritical;
+  result.text += (result.text.empty() ? "" : "; ") + CheckNumber(here) + " of " + CheckNumber(data.expected) +
+                 " GPUs are here";
 }
 
 // A clock is only to be high under load. How high is another question on every model.

@@ -25,6 +25,9 @@ CheckResult CheckLinkErrors(const CheckSpec& check, const CheckData& data, const
 CheckResult CheckFabric(const CheckSpec& check, const CheckData& data, const CheckSettings& settings);
 CheckResult CheckEccMode(const CheckSpec& check, const CheckData& data, const CheckSettings& settings);
 CheckResult CheckRecovery(const CheckSpec& check, const CheckData& data, const CheckSettings& settings);
+CheckResult CheckPowerSource(const CheckSpec& check, const CheckData& data, const CheckSettings& settings);
+CheckResult CheckMismatch(const CheckSpec& check, const CheckData& data, const CheckSettings& settings);
+CheckResult CheckSxid(const CheckSpec& check, const CheckData& data, const CheckSettings& settings);
 CheckResult CheckHealth(const CheckSpec& check, const CheckData& data, const CheckSettings& settings);
 
 // For the evaluators. Values of all GPUs by `value_of`, which gives nothing where an input is missing.
@@ -41,7 +44,7 @@ CheckResult ForEachGpu(const CheckSpec& check, const CheckData& data, const Chec
   return Conclude(check, data, settings, std::move(values), missing);
 }
 
-// What one GPU says of itself in words, and how bad that is.
+// The verdict on one GPU that is no number.
 struct CheckWord {
   CheckCode code = CheckCode::kUnknown;
   std::string text;  // "is lost"; empty: it is fine
@@ -49,6 +52,8 @@ struct CheckWord {
 // The verdict where each GPU has a word and no number; `fine` is said when all are.
 CheckResult ConcludeWords(const CheckData& data, std::string_view fine,
                           const std::function<CheckWord(size_t gpu)>& word_of);
+// Makes the result critical where the machine should have more GPUs than have a state.
+void AddMissingGpus(const CheckData& data, CheckResult& result);
 // The attribute `key` of the series of a state set that is 1; empty when there is none.
 std::string WordOf(const CheckData& data, size_t gpu, const MetricDesc& metric, std::string_view key);
 

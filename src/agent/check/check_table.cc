@@ -68,6 +68,10 @@ constexpr CheckInput kPower[] = {{&kGpuPowerUtilization}};
 constexpr CheckInput kThrottle[] = {{&kGpuThrottleReason, kCause, "temp_hardware"},
                                     {&kGpuThrottleReason, kCause, "power_brake"},
                                     {&kGpuThrottleReason, kCause, "temp_software"}};
+constexpr CheckInput kPowerSource[] = {{&kGpuPowerSource}};
+constexpr CheckInput kMismatch[] = {{&kGpuDriverMismatch}};
+constexpr CheckInput kSxids[] = {{&kNvswitchSxidErrors, "nvswitch.sxid.severity", "fatal"},
+                                 {&kNvswitchSxidErrors, "nvswitch.sxid.severity", "non_fatal"}};
 constexpr CheckInput kHealth[] = {{&kGpuHealthScore}, {&kGpuHealthState}, {&kGpuHealthCondition}};
 
 // The thirteen of check-nvidia-smi under their names there, then its neighbours, then ours. Units say what
@@ -277,6 +281,21 @@ constexpr CheckSpec kChecks[] = {
      .inputs = kRecovery,
      .evaluate = &CheckRecovery,
      .optional = true},
+    {.name = "gpu_power_source",
+     .help = "the board is powered from the mains, by a supply that is large enough",
+     .inputs = kPowerSource,
+     .evaluate = &CheckPowerSource,
+     .optional = true},
+    {.name = "driver_mismatch",
+     .help = "the library on disk is of the same version as the loaded driver",
+     .inputs = kMismatch,
+     .evaluate = &CheckMismatch,
+     .optional = true},
+    {.name = "nvswitch_sxid",
+     .help = "SXid errors of NVSwitches since the agent started; those that are not fatal warn",
+     .inputs = kSxids,
+     .evaluate = &CheckSxid,
+     .optional = true},
     {.name = "gpu_state",
      .help = "every GPU answers and can be read: not lost, hung, or waiting for a reset",
      .inputs = kStates,
@@ -309,13 +328,6 @@ std::vector<const CheckSpec*> FindCheckGroup(std::string_view name) {
     if (name == "all" || !check.for_idle_nodes) group.push_back(&check);
   }
   return group;
-}
-
-bool NobodyReports(const CheckSpec& check, const CheckData& data) {
-  return std::none_of(data.readings.begin(), data.readings.end(), [&](const CheckReading& reading) {
-    return std::any_of(check.inputs.begin(), check.inputs.end(),
-                       [&](const CheckInput& input) { return Fits(reading, input); });
-  });
 }
 
 std::span<const MetricDesc* const> AllCheckMetrics() {

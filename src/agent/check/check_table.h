@@ -57,7 +57,7 @@ struct CheckSpec {
 // A name that stands for several checks: "all", or "in-use" for those that fit nodes with jobs. Empty for
 // another.
 std::vector<const CheckSpec*> FindCheckGroup(std::string_view name);
-// Whether no GPU reports any input of the check, fresh or old.
+// Whether nothing reports any input of the check, fresh or old.
 bool NobodyReports(const CheckSpec& check, const CheckData& data);
 
 std::span<const CheckSpec> AllChecks() noexcept;

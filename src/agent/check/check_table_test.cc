@@ -330,6 +330,65 @@ TEST(CheckTable, RecentXidsByWhatTheyAskFor) {
   EXPECT_EQ(node.Code("xid"), CheckCode::kCritical);
 }
 
+TEST(CheckTable, WhereThePowerComesFrom) {
+  for (auto [source, code] : {std::pair{"ac", CheckCode::kOk},
+                              {"battery", CheckCode::kWarning},
+                              {"undersized", CheckCode::kCritical}}) {
+    Node node(1);
+    node.Set(0, kGpuPowerSource, 1, {{"gpu.power.source", source}});
+    EXPECT_EQ(node.Code("gpu_power_source"), code) << source;
+  }
+}
+
+TEST(CheckTable, DriverAndSwitchesAreOfTheMachine) {
+  Node node(1);
+  auto host = [&](const MetricDesc& metric, double value, const char* key, const char* word) {
+    node.data.host.push_back({&metric, 0, {{key, word}}, value, false});
+  };
+  host(kGpuDriverMismatch, 0, "gpu.vendor", "nvidia");
+  EXPECT_EQ(node.Code("driver_mismatch"), CheckCode::kOk);
+  node.data.host.back().value = 1;
+  EXPECT_EQ(node.Code("driver_mismatch"), CheckCode::kCritical);
+  node.data.host.back().stale = true;
+  EXPECT_EQ(node.Code("driver_mismatch"), CheckCode::kUnknown);
+  EXPECT_EQ(node.Code("nvswitch_sxid"), CheckCode::kUnknown) << "no switch";
+  host(kNvswitchSxidErrors, 0, "nvswitch.sxid.severity", "fatal");
+  host(kNvswitchSxidErrors, 0, "nvswitch.sxid.severity", "non_fatal");
+  EXPECT_EQ(node.Code("nvswitch_sxid"), CheckCode::kOk);
+  node.data.host.back().value = 3;
+  EXPECT_EQ(node.Code("nvswitch_sxid"), CheckCode::kWarning);
+  host(kNvswitchSxidErrors, 1, "nvswitch.sxid.severity", "fatal");
+  EXPECT_EQ(node.Code("nvswitch_sxid"), CheckCode::kCritical);
+  EXPECT_THAT(node.Run("nvswitch_sxid").text, HasSubstr("1 fatal SXid errors and 3 others"));
+  node.data.watched = false;
+  EXPECT_EQ(node.Code("nvswitch_sxid"), CheckCode::kUnknown);
+}
+
+// Some minutes after it has gone nothing tells of a GPU any more but the number that is expected.
+TEST(CheckTable, AGpuThatIsNotListedIsMissed) {
+  Node node(2);
+  for (size_t gpu : {0, 1}) {
+    node.Set(gpu, kGpuState, 1, {{"gpu.state", "ok"}}).Set(gpu, kGpuPowerDraw, 300);
+    node.Set(gpu, kGpuHealthScore, 1).Set(gpu, kGpuHealthState, 1, {{"gpu.health.state", "ok"}});
+  }
+  node.data.expected = 2;
+  EXPECT_EQ(node.Code("gpu_state"), CheckCode::kOk);
+  EXPECT_EQ(node.Code("gpu_health"), CheckCode::kOk);
+  node.data.expected = 3;
+  EXPECT_EQ(node.Code("gpu_state"), CheckCode::kCritical);
+  EXPECT_EQ(node.Run("gpu_state").text, "2 of 3 GPUs are here");
+  EXPECT_EQ(node.Code("gpu_health"), CheckCode::kCritical);
+}
+
+TEST(CheckTable, GpusThatAreNotRead) {
+  for (const char* state : {"failed", "left_out", "unread", "hung", "lost", "reset_required"}) {
+    Node node(1);
+    node.Set(0, kGpuState, 1, {{"gpu.state", state}}).Set(0, kGpuPowerDraw, 300);
+    EXPECT_EQ(node.Code("gpu_state"), CheckCode::kCritical) << state;
+    EXPECT_EQ(node.Code("gpu_num"), CheckCode::kCritical) << state;
+  }
+}
+
 TEST(CheckTable, Groups) {
   EXPECT_EQ(FindCheckGroup("all").size(), AllChecks().size());
   for (const CheckSpec* check : FindCheckGroup("in-use")) EXPECT_FALSE(check->for_idle_nodes) << check->name;

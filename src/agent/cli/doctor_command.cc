@@ -41,7 +41,7 @@ void AppendProblems(std::string& out, const std::vector<Finding>& findings, Find
   }
 }
 
-// Whose eyes saw what follows.
+// Who made the findings: a running agent, or this command.
 struct View {
   AskedStatus agent;
   std::string user;  // that asks

@@ -78,6 +78,16 @@ TEST(CollectorFindings, TheCollectorKnowsWhetherItWorksAndTheProbeWhatToDo) {
   EXPECT_EQ(findings[0].what, "5 series");
 }
 
+// The devices are there and the library cannot be opened: that is no "not here".
+TEST(CollectorFindings, WhatIsHereAndIsNotReadIsAFinding) {
+  auto findings = CollectorFindings({State("nvidia", false, {Code::kUnavailable, "no library"})},
+                                    {{Finding::kFound, "nvidia", "8 devices on the PCI bus", "", ""}});
+  ASSERT_THAT(findings, SizeIs(1));
+  EXPECT_EQ(findings[0].kind, Finding::kWarning);
+  EXPECT_EQ(findings[0].what, "is here, and is not read");
+  EXPECT_EQ(findings[0].why, "no library");
+}
+
 TEST(CollectorFindings, WhatWorkedBeforeIsAFault) {
   auto finding = [](Status last, bool worked) {
     return CollectorFindings({State("nvidia", false, std::move(last), worked)}, {}).at(0).kind;
@@ -132,6 +142,22 @@ TEST(GpuFindings, GpusThatAreNotWell) {
   EXPECT_EQ(findings[0].why, "gpu_hung: a driver call for the GPU does not return");
   EXPECT_EQ(findings[1].kind, Finding::kNoPermission);
   EXPECT_EQ(findings[2].kind, Finding::kWarning) << "of GPU 3 nothing is known";
+}
+
+// The analyzer is switched off: what the collector says of the state is all there is.
+TEST(GpuFindings, WithoutWordsTheStateCounts) {
+  Tick tick;
+  for (int64_t i : {0, 1, 2}) {
+    tick.Set(kGpuInfo, Gpu(i), {{"gpu.vendor", std::string_view("nvidia")}}, 1);
+    constexpr std::string_view kWords[] = {"ok", "left_out", "unread"};
+    tick.Set(kGpuState, Gpu(i), {{"gpu.state", kWords[i]}}, 1);
+  }
+  auto findings = GpuFindings(*tick.Make());
+  ASSERT_THAT(findings, SizeIs(2));
+  EXPECT_EQ(findings[0].subject, "GPU 1");
+  EXPECT_EQ(findings[0].kind, Finding::kBroken);
+  EXPECT_EQ(findings[0].what, "is left_out");
+  EXPECT_EQ(findings[1].what, "is unread");
 }
 
 TEST(GpuFindings, OneThatIsMissing) {

@@ -27,7 +27,8 @@ bool IsTrouble(Finding::Kind kind) noexcept {
   return kind == Finding::kBroken || kind == Finding::kNoPermission;
 }
 
-Finding FindingOf(const CollectorState& state) {
+// `seen`: a probe finds what the collector should read.
+Finding FindingOf(const CollectorState& state, bool seen) {
   Finding finding;
   finding.subject = state.name;
   if (state.up) {
@@ -44,7 +45,10 @@ Finding FindingOf(const CollectorState& state) {
   finding.what = state.worked ? "worked before and is no longer read" : "is not read";
   switch (state.last.code) {
     case Code::kPermissionDenied: finding.kind = Finding::kNoPermission; break;
-    case Code::kUnavailable: finding.kind = state.worked ? Finding::kBroken : Finding::kNotHere; break;
+    case Code::kUnavailable:
+      finding.kind = state.worked ? Finding::kBroken : seen ? Finding::kWarning : Finding::kNotHere;
+      if (seen && !state.worked) finding.what = "is here, and is not read";
+      break;
     default: finding.kind = Finding::kBroken;
   }
   if (state.one_of_many) finding.kind = Finding::kWarning;
@@ -76,13 +80,14 @@ std::vector<Finding> LookEverywhere(const Config& config, Env& env) {
 std::vector<Finding> CollectorFindings(const std::vector<CollectorState>& states,
                                        std::vector<Finding> probed) {
   std::vector<Finding> findings;
-  std::vector<std::string_view> told;
+  std::vector<std::string_view> told, seen;
   for (Finding& finding : probed) {
     const CollectorState* state = StateOf(states, finding.subject);
     // A probe knows the remedy, and the collector whether it works.
     bool agrees = !state || (state->up ? finding.kind == Finding::kFound || IsTrouble(finding.kind)
                                        : finding.kind != Finding::kFound && !state->worked);
     if (state && state->up && finding.kind == Finding::kBroken) agrees = false;
+    if (!agrees && state && finding.kind == Finding::kFound) seen.push_back(state->collector);
     if (!agrees) continue;
     if (state) told.push_back(state->collector);
     findings.push_back(std::move(finding));
@@ -91,7 +96,8 @@ std::vector<Finding> CollectorFindings(const std::vector<CollectorState>& states
     bool known = std::find(told.begin(), told.end(), state.collector) != told.end();
     // Targets that answer are the usual case, and may be many; one that never did may be no target at all.
     bool quiet = state.one_of_many && (state.up || !state.answered);
-    if (!known && !quiet) findings.push_back(FindingOf(state));
+    bool here = std::find(seen.begin(), seen.end(), state.collector) != seen.end();
+    if (!known && !quiet) findings.push_back(FindingOf(state, here));
   }
   return findings;
 }

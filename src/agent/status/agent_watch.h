@@ -1,5 +1,5 @@
-// What a running agent finds: the states of its collectors, what their probes see with its rights, its GPUs,
-// its sinks, its state folder.
+// Collects the findings of a running agent: the states of its collectors, what their probes see with its
+// permissions, its GPUs, its sinks, its state folder.
 #pragma once
 
 #include <map>
@@ -50,7 +50,7 @@ struct CollectorState {
 // `probed`: what the probes see. Where a collector works or says itself why not, that counts.
 std::vector<Finding> CollectorFindings(const std::vector<CollectorState>& states,
                                        std::vector<Finding> probed);
-// GPUs that are not well, or of which nobody knows whether they are.
+// GPUs that are not healthy, or whose health is unknown.
 std::vector<Finding> GpuFindings(const Snapshot& snapshot);
 // Sinks that do not deliver, queues that wait, events that cannot be kept.
 std::vector<Finding> DeliveryFindings(const Snapshot& snapshot);

@@ -1,4 +1,4 @@
-// Asks the agent that runs on this machine how it fares: for commands of the command line. Blocks.
+// Asks the agent that runs on this machine for its status. Blocks: for commands of the command line.
 #pragma once
 
 #include <optional>

@@ -1,4 +1,4 @@
-// Findings that follow from a tick alone: GPUs, sinks and the store; and from the state folder.
+// Findings that follow from a tick alone (GPUs, sinks, the store), and from the state folder.
 
 #include <sys/stat.h>
 #include <unistd.h>
@@ -77,11 +77,17 @@ std::map<std::string, GpuSeen> GpusOf(const Snapshot& snapshot) {
 Finding FindingOf(const GpuSeen& gpu) {
   Finding finding;
   finding.subject = "GPU " + gpu.index;
-  if (gpu.health.empty()) {
-    bool forbidden = gpu.state == "no_permission";
-    finding.kind = forbidden ? Finding::kNoPermission : Finding::kWarning;
+  if (gpu.health.empty() && gpu.state == "no_permission") {
+    finding.kind = Finding::kNoPermission;
     finding.what = "its health is not known";
-    finding.why = forbidden ? "the agent may not read it" : "nothing of it is read now";
+    finding.why = "the agent may not read it";
+    return finding;
+  }
+  if (gpu.health.empty()) {
+    bool away = !gpu.state.empty() && gpu.state != "ok";
+    finding.kind = away ? Finding::kBroken : Finding::kWarning;
+    finding.what = away ? "is " + gpu.state : "its health is not known";
+    finding.why = away ? "" : "none of its readings is new";
     return finding;
   }
   finding.kind = gpu.health == "failed" ? Finding::kBroken : Finding::kWarning;
@@ -97,11 +103,11 @@ Finding FindingOf(const GpuSeen& gpu) {
 std::vector<Finding> GpuFindings(const Snapshot& snapshot) {
   std::vector<Finding> findings;
   std::map<std::string, GpuSeen> gpus = GpusOf(snapshot);
-  bool judged = false;
-  for (const auto& [key, gpu] : gpus) judged = judged || !gpu.health.empty() || !gpu.state.empty();
+  // Without a word for any of them the analyzer is switched off, or the first tick is not over: then the state
+  // alone counts.
+  bool judged = std::any_of(gpus.begin(), gpus.end(), [](const auto& gpu) { return !gpu.second.health.empty(); });
   for (const auto& [key, gpu] : gpus) {
-    // Where no GPU has a word, the analyzer is switched off, or the first tick is not over.
-    if (gpu.health != "ok" && (judged || gpu.state.empty())) findings.push_back(FindingOf(gpu));
+    if ((judged ? gpu.health : gpu.state) != "ok") findings.push_back(FindingOf(gpu));
   }
   double expected = 0;
   ForEachFresh(snapshot, kGpuDevicesExpected, [&](const SeriesInfo&, double value) { expected += value; });

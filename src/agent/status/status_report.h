@@ -1,5 +1,5 @@
-// What a running agent tells `gpulens doctor` of itself: who it is, and what it finds with its own eyes and
-// rights. As JSON of one line, at /-/status and on the control socket.
+// The status that a running agent reports to `gpulens doctor`: which process and user it is, and its
+// findings. One line of JSON, at /-/status and on the control socket.
 #pragma once
 
 #include <cstdint>

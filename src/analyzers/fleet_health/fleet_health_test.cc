@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <map>
 
+#include "analyzers/fleet_health/health_score.h"
 #include "analyzers/fleet_health/health_world_testing.h"
 #include "base/files.h"
 #include "base/testing/allocations.h"
@@ -54,7 +55,8 @@ class FleetHealthTest : public ::testing::Test {
     analyzer_ = *fleet_health_analyzer.create(config, env_);
   }
   void GpuState(const EntityRef& gpu, std::string_view now) {
-    for (std::string_view state : {"ok", "hung", "lost", "reset_required", "no_permission"}) {
+    for (std::string_view state :
+         {"ok", "hung", "lost", "reset_required", "no_permission", "failed", "left_out", "unread"}) {
       source_.Set(gpu, kGpuState, {{"gpu.state", state}}, state == now);
     }
   }
@@ -349,19 +351,105 @@ TEST_F(FleetHealthTest, AFolderThatCannotBeWrittenIsNoReasonToStop) {
 }
 
 TEST_F(FleetHealthTest, AGpuThatDoesNotAnswerHasNoGoodScoreWhateverElseIsKnown) {
-  for (auto [state, condition] :
-       {std::pair{"lost", "gpu_lost"}, {"hung", "gpu_hung"}, {"reset_required", "reset_required"}}) {
+  struct {
+    const char *state, *condition, *word;
+    double score;
+  } const kCases[] = {
+      {"lost", "gpu_lost", "failed", 0},
+      {"hung", "gpu_hung", "failed", 0},
+      {"reset_required", "reset_required", "failed", 0},
+      {"failed", "gpu_cannot_open", "failed", 0},
+      {"left_out", "gpu_left_out", "failed", 0},
+      {"unread", "gpu_unread", "degraded", 0.6},
+      {"a_new_one", "gpu_lost", "failed", 0},
+  };
+  for (const auto& c : kCases) {
     Healthy(gpu_);
     Tick(40);
-    GpuState(gpu_, state);
+    GpuState(gpu_, c.state);
     Tick();
-    EXPECT_EQ(State(), "failed") << state;
-    EXPECT_EQ(Value(kGpuHealthScore), 0) << state;
-    EXPECT_TRUE(Holds(condition)) << state;
+    EXPECT_EQ(State(), c.word) << c.state;
+    EXPECT_EQ(Value(kGpuHealthScore), c.score) << c.state;
+    EXPECT_TRUE(Holds(c.condition)) << c.state;
     GpuState(gpu_, "ok");
-    Tick(31);
-    EXPECT_EQ(State(), "ok") << state;
+    Tick(30);
+    EXPECT_EQ(State(), c.word) << c.state << ": a better word must last";
+    EXPECT_EQ(Value(kGpuHealthScore), c.score) << c.state << ": word and score get better together";
+    Tick(1);
+    EXPECT_EQ(State(), "ok") << c.state;
+    EXPECT_EQ(Value(kGpuHealthScore), 1) << c.state;
   }
+}
+
+TEST_F(FleetHealthTest, TheWordOfAnEarlierProcessHasNoGoodScoreBesideIt) {
+  env_.state_dir = folder_;
+  Restart();
+  Healthy(gpu_);
+  GpuState(gpu_, "lost");
+  Tick(2);
+  Restart();
+  GpuState(gpu_, "ok");
+  Tick();
+  EXPECT_EQ(State(), "failed");
+  EXPECT_LT(Value(kGpuHealthScore), kFailedBelow);
+  Tick(31);
+  EXPECT_EQ(State(), "ok");
+  EXPECT_EQ(Value(kGpuHealthScore), 1);
+}
+
+// Counters that are read each minute are still fresh when the GPU has not answered for a while.
+TEST_F(FleetHealthTest, SlowCountersAreNoWordOfAGpuWhoseStateIsNoLongerKnown) {
+  Healthy(gpu_);
+  Tick(3);
+  source_.Clear();
+  Ecc(gpu_, "uncorrectable", 0);
+  source_.Set(gpu_, kGpuPcieLinkWidthCurrent, {}, 16);
+  Tick();
+  EXPECT_EQ(State(), "");
+  EXPECT_FALSE(Has(kGpuHealthScore));
+}
+
+TEST_F(FleetHealthTest, AGpuThatAnswersNothingWhileOthersDoHasFailedAfterAMinute) {
+  EntityRef other = Gpu(1);
+  Healthy(gpu_);
+  Healthy(other);
+  Tick(3);
+  source_.Retire(gpu_);
+  source_.Set(gpu_, kGpuInfo, {{"gpu.vendor", "nvidia"}}, 1);
+  Tick(60);
+  EXPECT_EQ(State(), "") << "its state is not known";
+  Tick();
+  EXPECT_EQ(State(), "failed");
+  EXPECT_TRUE(Holds("no_readings"));
+  // Where no GPU answers, the driver process is at fault.
+  source_.Retire(other);
+  source_.Set(other, kGpuInfo, {{"gpu.vendor", "nvidia"}}, 1);
+  Tick(120);
+  EXPECT_TRUE(std::isnan(Value(kGpuHealthState, "gpu.health.state", "failed", "1")));
+}
+
+// The agent starts while GPU 3 cannot be opened: it has a number and a state, and nothing else.
+TEST_F(FleetHealthTest, AGpuThatCannotBeOpenedIsForgottenWhenItHasAName) {
+  Healthy(gpu_);
+  EntityRef nameless = MakeRef<Entity>("gpu", AttributeSet({{"gpu.index", int64_t{3}}}));
+  GpuState(nameless, "failed");
+  Tick();
+  EXPECT_EQ(Value(kGpuHealthState, "gpu.health.state", "failed", "3"), 1);
+  EXPECT_EQ(Value(kGpuHealthScore, {}, {}, "3"), 0);
+  source_.Retire(nameless);
+  EntityRef named = Gpu(3);
+  Healthy(named);
+  Tick();
+  EXPECT_EQ(Value(kGpuHealthState, "gpu.health.state", "ok", "3"), 1);
+  EXPECT_TRUE(std::isnan(Value(kGpuHealthCondition, "gpu.health.reason", "gpu_missing", "3")));
+  // And the other way: one that had a name cannot be opened any more.
+  source_.Retire(named);
+  nameless = MakeRef<Entity>("gpu", AttributeSet({{"gpu.index", int64_t{3}}}));
+  GpuState(nameless, "failed");
+  Tick();
+  EXPECT_EQ(Value(kGpuHealthState, "gpu.health.state", "failed", "3"), 1);
+  EXPECT_TRUE(std::isnan(Value(kGpuHealthCondition, "gpu.health.reason", "gpu_missing", "3")))
+      << "it is not told twice";
 }
 
 TEST_F(FleetHealthTest, XidsThatDidNotComeSayNothingOfAGpuThatNobodyReads) {
@@ -530,6 +618,32 @@ TEST_F(FleetHealthTest, LinksThatAreDownComparedWithBeforeAndWithTheOthers) {
   Tick();
   EXPECT_EQ(State(), "degraded");
   EXPECT_EQ(Value(kGpuHealthScore), 0.7);
+}
+
+// For some seconds after GPUs were numbered anew a GPU may have readings under both numbers.
+TEST_F(FleetHealthTest, LinksOfAGpuUnderTwoNumbersAreNotAddedUp) {
+  auto links = [&](const EntityRef& gpu) {
+    source_.Set(gpu, kGpuInterconnectLinks, {{"gpu.interconnect.state", "active"}}, 18);
+  };
+  EntityRef other = Gpu(1);
+  for (const EntityRef& gpu : {gpu_, other}) {
+    Healthy(gpu);
+    links(gpu);
+  }
+  Tick(3);
+  EntityRef moved = MakeRef<Entity>(
+      "gpu", AttributeSet({{"gpu.index", int64_t{5}}, {"gpu.uuid", std::string_view("GPU-1")}}));
+  GpuState(other, "lost");
+  Healthy(moved);
+  links(moved);
+  Tick(2);
+  source_.Retire(other);
+  Tick(40);
+  for (const char* index : {"0", "5"}) {
+    EXPECT_EQ(Value(kGpuHealthState, "gpu.health.state", "ok", index), 1) << index;
+    EXPECT_TRUE(std::isnan(Value(kGpuHealthCondition, "gpu.health.reason", "links_down", index)))
+        << index << ": 36 links were never up";
+  }
 }
 
 TEST_F(FleetHealthTest, ADriverProcessThatFailsAgainAndAgainLeavesNoGpuHealthy) {

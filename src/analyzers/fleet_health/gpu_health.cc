@@ -1,6 +1,7 @@
 #include "analyzers/fleet_health/gpu_health.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "catalog/gpu/score.h"
 #include "pipeline/events/event_desk.h"
@@ -78,6 +79,7 @@ void GpuHealth::Gone(SeriesTable& table) {
   conditions_ = {};
   states_ = {};
   slow_link_.Reset();
+  tells_its_state_ = false;
 }
 
 void GpuHealth::Follow(const EntityRef& entity, SeriesTable& table) {
@@ -103,7 +105,8 @@ std::optional<bool> GpuHealth::Downtrained(const GpuNow& gpu, int64_t now_ns) no
   std::optional<bool> busy = IsBusy(gpu);
   bool lasts = slow_link_.For(kSlowLinkPatience, slow && busy.value_or(false), now_ns);
   if (width_known && *width < *widest) return true;
-  if (slow && !busy) return std::nullopt;  // An idle GPU lets its link slow down; nobody knows whether it is.
+  if (slow && !busy)
+    return std::nullopt;  // An idle GPU lets its link slow down; whether it is idle is unknown.
   return lasts;
 }
 
@@ -118,9 +121,11 @@ void GpuHealth::JudgeReadings(const GpuNow& gpu, bool answers, int64_t now_ns, C
     lacks = lacks || (ever_read_[i] && !read[i]);
     ever_read_[i] = ever_read_[i] || read[i];
   }
-  int64_t patience = ever ? kSilentPatience : kNeverReadPatience;
+  // Listed, but its state is no longer reported while that of others is: it answers nothing at all.
+  bool mute = tells_its_state_ && !gpu[GpuInput::kStateOk] && gpu.others_answer;
+  int64_t patience = ever && !mute ? kSilentPatience : kNeverReadPatience;
   auto put = [&](HealthCondition condition, bool holds) { found[static_cast<size_t>(condition)] = holds; };
-  put(HealthCondition::kNoReadings, silent_.For(patience, answers && !any, now_ns));
+  put(HealthCondition::kNoReadings, silent_.For(patience, (answers || mute) && !any, now_ns));
   put(HealthCondition::kReadingsMissing, missing_.For(kMissingPatience, answers && any && lacks, now_ns));
 }
 
@@ -156,13 +161,24 @@ ConditionSet GpuHealth::Conditions(const GpuNow& gpu, const HealthInputs& inputs
   ConditionSet found{};
   auto put = [&](HealthCondition condition, bool holds) { found[static_cast<size_t>(condition)] = holds; };
   auto ok = gpu[GpuInput::kStateOk];
-  // A GPU that we may not read is not ill.
+  // A GPU that may not be read is no faulty one.
   bool forbidden = IsSet(gpu, GpuInput::kStateNoPermission), away = ok && *ok == 0 && !forbidden;
   bool answers = ok && *ok != 0;
-  put(HealthCondition::kHung, away && IsSet(gpu, GpuInput::kStateHung));
-  put(HealthCondition::kResetRequired, away && IsSet(gpu, GpuInput::kStateReset));
-  put(HealthCondition::kLost,
-      away && !IsSet(gpu, GpuInput::kStateHung) && !IsSet(gpu, GpuInput::kStateReset));
+  tells_its_state_ = tells_its_state_ || ok;
+  // Any state that is neither "ok" nor one of these counts as lost.
+  constexpr std::pair<GpuInput, HealthCondition> kStates[] = {
+      {GpuInput::kStateHung, HealthCondition::kHung},
+      {GpuInput::kStateReset, HealthCondition::kResetRequired},
+      {GpuInput::kStateFailed, HealthCondition::kCannotOpen},
+      {GpuInput::kStateLeftOut, HealthCondition::kLeftOut},
+      {GpuInput::kStateUnread, HealthCondition::kUnread},
+  };
+  bool named = false;
+  for (auto [input, condition] : kStates) {
+    put(condition, away && IsSet(gpu, input));
+    named = named || IsSet(gpu, input);
+  }
+  put(HealthCondition::kLost, away && !named);
   JudgeReadings(gpu, answers, now_ns, found);
   JudgeBoard(gpu, now_ns, found);
   put(HealthCondition::kDriverFails, gpu.driver_failures > kMostDriverFailures);
@@ -174,11 +190,13 @@ ConditionSet GpuHealth::Conditions(const GpuNow& gpu, const HealthInputs& inputs
   put(HealthCondition::kSramThreshold, IsSet(gpu, GpuInput::kSramExceeded));
   put(HealthCondition::kPcieDowntrained, inputs.pcie_downtrained.value_or(false));
   put(HealthCondition::kRemapPending, IsSet(gpu, GpuInput::kRemapPending));
-  // A count of events that did not come says nothing of a GPU that nobody can read.
+  // A count of events that did not come shows nothing of a GPU that cannot be read, nor do counters that are
+  // read each minute show that one still answers whose state is no longer known.
   bool any = gpu[GpuInput::kPower] || gpu[GpuInput::kPowerInstant] || DieTemperature(gpu) ||
              gpu[GpuInput::kMemoryUsed] || gpu[GpuInput::kClock] || gpu[GpuInput::kBusy];
   bool counts = gpu[GpuInput::kUncorrected] || gpu[GpuInput::kCorrected] || gpu[GpuInput::kLinkWidth];
-  known = away || (!forbidden && (any || (counts && !ok))) ||
+  bool unseen = forbidden || (tells_its_state_ && !ok);
+  known = away || (!unseen && (any || (counts && !ok))) ||
           std::find(found.begin(), found.end(), true) != found.end();
   return found;
 }
@@ -210,23 +228,21 @@ void GpuHealth::Update(const GpuNow& gpu, Instant now, FrameWriter& out, EventDe
   WriteInputs(inputs, out);
   size_t offered = Offered(gpu, score);
   if (!known) {
-    score.score.reset();
     Put(confidence_, kGpuHealthConfidence, 0, out);
     return;
   }
-  WriteScore(score, conditions, offered, out);
+  WritePenalties(score, offered, out);
   WriteConditions(conditions, out);
-  UpdateState(JudgeHealth(score, conditions), now, out, desk);
+  WriteVerdict(score, conditions, now, out, desk);
 }
 
 void GpuHealth::Missing(const GpuNow& gpu, Instant now, FrameWriter& out, EventDesk* desk) {
   Follow(gpu.entity, out.table());
   ConditionSet conditions{};
   conditions[static_cast<size_t>(HealthCondition::kMissing)] = true;
-  Put(score_, kGpuHealthScore, LimitedScore({}, conditions), out);
   Put(confidence_, kGpuHealthConfidence, 0, out);
   WriteConditions(conditions, out);
-  UpdateState(JudgeHealth({}, conditions), now, out, desk);
+  WriteVerdict({}, conditions, now, out, desk);
 }
 
 void GpuHealth::WriteInputs(const HealthInputs& inputs, FrameWriter& out) {
@@ -240,9 +256,19 @@ void GpuHealth::WriteInputs(const HealthInputs& inputs, FrameWriter& out) {
   Put(ramp_, kGpuThermalRampRate, inputs.ramp_per_minute, out);
 }
 
-void GpuHealth::WriteScore(const HealthScore& score, const ConditionSet& conditions, size_t offered,
-                           FrameWriter& out) {
-  Put(score_, kGpuHealthScore, LimitedScore(score, conditions), out);
+void GpuHealth::WriteVerdict(const HealthScore& score, const ConditionSet& conditions, Instant now,
+                             FrameWriter& out, EventDesk* desk) {
+  bool waits = UpdateState(JudgeHealth(score, conditions), now, out, desk);
+  std::optional<double> limited = LimitedScore(score, conditions);
+  if (!limited) return;
+  // Word and score get better together: "failed" never stands beside a good score. The word of an earlier
+  // process comes without its score.
+  if (waits) limited = std::min({*limited, shown_score_, HighestScore(*state_)});
+  shown_score_ = *limited;
+  Put(score_, kGpuHealthScore, limited, out);
+}
+
+void GpuHealth::WritePenalties(const HealthScore& score, size_t offered, FrameWriter& out) {
   Put(confidence_, kGpuHealthConfidence, static_cast<double>(score.live) / static_cast<double>(offered), out);
   for (size_t i = 0; i < kHealthReasons; ++i) {
     if (!score.penalty[i]) continue;
@@ -266,7 +292,7 @@ void GpuHealth::WriteConditions(const ConditionSet& conditions, FrameWriter& out
   }
 }
 
-void GpuHealth::UpdateState(const HealthVerdict& verdict, Instant now, FrameWriter& out, EventDesk* desk) {
+bool GpuHealth::UpdateState(const HealthVerdict& verdict, Instant now, FrameWriter& out, EventDesk* desk) {
   bool better = state_ && verdict.state < *state_;
   if (!better) better_since_ns_ = 0;
   else if (better_since_ns_ == 0) better_since_ns_ = now.boot_ns;
@@ -285,6 +311,7 @@ void GpuHealth::UpdateState(const HealthVerdict& verdict, Instant now, FrameWrit
     }
     out.Set(states_[i], each == *state_ ? 1 : 0);
   }
+  return waits;
 }
 
 void GpuHealth::Report(const HealthVerdict& verdict, Instant now, EventDesk* desk) const {

@@ -42,7 +42,7 @@ class GpuHealth {
 
   void Follow(const EntityRef& entity, SeriesTable& table);
   void Put(Series& series, const MetricDesc& desc, std::optional<double> value, FrameWriter& out);
-  // What is wrong with the GPU now. `known`: whether anything says how it fares.
+  // What is wrong with the GPU now. `known`: whether anything shows how it is.
   ConditionSet Conditions(const GpuNow& gpu, const HealthInputs& inputs, int64_t now_ns,
                           bool& known) noexcept;
   void JudgeReadings(const GpuNow& gpu, bool answers, int64_t now_ns, ConditionSet& found) noexcept;
@@ -51,8 +51,12 @@ class GpuHealth {
   std::optional<bool> Downtrained(const GpuNow& gpu, int64_t now_ns) noexcept;
   size_t Offered(const GpuNow& gpu, const HealthScore& score) noexcept;
   void WriteInputs(const HealthInputs& inputs, FrameWriter& out);
-  void WriteScore(const HealthScore& score, const ConditionSet& conditions, size_t offered, FrameWriter& out);
-  void UpdateState(const HealthVerdict& verdict, Instant now, FrameWriter& out, EventDesk* desk);
+  void WritePenalties(const HealthScore& score, size_t offered, FrameWriter& out);
+  // Writes word and score; `score` is absent when nothing is known but the conditions.
+  void WriteVerdict(const HealthScore& score, const ConditionSet& conditions, Instant now, FrameWriter& out,
+                    EventDesk* desk);
+  // Whether the word stays although a better one would fit.
+  bool UpdateState(const HealthVerdict& verdict, Instant now, FrameWriter& out, EventDesk* desk);
   void Report(const HealthVerdict& verdict, Instant now, EventDesk* desk) const;
 
   std::string key_;
@@ -67,6 +71,8 @@ class GpuHealth {
   int64_t better_since_ns_ = 0;  // the word to come is better than the word that stands; 0: not now
   std::array<bool, kHealthReasons> ever_live_{};
   std::optional<HealthState> state_;
+  double shown_score_ = 1;      // the last one that was written
+  bool tells_its_state_ = false;  // its collector has gpu.state, so that its silence means something
 
   EntityRef entity_;
   Series xid_rate_, corrected_rate_, uncorrected_, rows_available_, downtrained_, ramp_, score_, confidence_;

@@ -36,6 +36,9 @@ constexpr InputRow kRows[] = {
     {&kGpuState, GpuInput::kStateHung, kState, "hung"},
     {&kGpuState, GpuInput::kStateReset, kState, "reset_required"},
     {&kGpuState, GpuInput::kStateNoPermission, kState, "no_permission"},
+    {&kGpuState, GpuInput::kStateFailed, kState, "failed"},
+    {&kGpuState, GpuInput::kStateLeftOut, kState, "left_out"},
+    {&kGpuState, GpuInput::kStateUnread, kState, "unread"},
     {&kGpuInfo, GpuInput::kVendorNvidia, "gpu.vendor", "nvidia"},
     {&kGpuInfo, GpuInput::kVendorAmd, "gpu.vendor", "amd"},
     {&kGpuTemperature, GpuInput::kEdge, kSensor, "edge"},
@@ -142,6 +145,7 @@ GpuNow* GpuInputs::Find(const SeriesInfo& info) {
     if (!gpu.here) {
       gpu.entity = info.entity;
       gpu.model = info.entity->attributes.Text("gpu.model");
+      gpu.index = info.entity->attributes.Text("gpu.index");
     }
     return &gpu;
   }
@@ -150,6 +154,8 @@ GpuNow* GpuInputs::Find(const SeriesInfo& info) {
   added.key = KeyOf(*info.entity);
   added.entity = info.entity;
   added.model = info.entity->attributes.Text("gpu.model");
+  added.index = info.entity->attributes.Text("gpu.index");
+  added.nameless = added.model.empty() && TextOf(info.entity->attributes, "gpu.uuid").empty();
   owners_.emplace_back();
   return &gpus_.back();
 }
@@ -161,6 +167,7 @@ void GpuInputs::Take(const Family& family, const SeriesInfo& info, double value,
   const MetricDesc* metric = kRows[family.first].metric;
   gpu->here = gpu->here || (metric != &kGpuXidErrors && metric != &kGpuXidRecent);
   Owners& owners = owners_[static_cast<size_t>(gpu - gpus_.data())];
+  const Owner owner{&frame, info.entity.get()};
   for (size_t i = family.first; i < family.first + family.count; ++i) {
     const InputRow& row = kRows[i];
     if (!Fits(row, info.attributes)) continue;
@@ -168,12 +175,13 @@ void GpuInputs::Take(const Family& family, const SeriesInfo& info, double value,
     std::optional<double>& kept = gpu->values[at];
     if (!kept) {
       kept = value;
-      owners.of[at] = &frame;
+      owners.of[at] = owner;
     } else if (row.input == GpuInput::kStateOk && value == 1 && *kept == 0) {
-      // A GPU that was given another number stands there twice for a while: where it answers is where it is.
+      // A GPU that was given another number may have two entities for a while: the one that answers counts.
       kept = value;
       gpu->entity = info.entity;
-    } else if (row.add && owners.of[at] == &frame) {
+      gpu->index = info.entity->attributes.Text("gpu.index");
+    } else if (row.add && owners.of[at] == owner) {
       *kept += value;
     }
   }
@@ -215,14 +223,17 @@ void GpuInputs::CountDriverFailures(const Snapshot& snapshot) {
 void GpuInputs::SettleGpus() {
   for (GpuNow& gpu : gpus_) {
     if (gpu[GpuInput::kStateOk] == 1) {
-      for (GpuInput other : {GpuInput::kStateHung, GpuInput::kStateReset, GpuInput::kStateNoPermission})
+      for (GpuInput other : {GpuInput::kStateHung, GpuInput::kStateReset, GpuInput::kStateNoPermission,
+                             GpuInput::kStateFailed, GpuInput::kStateLeftOut, GpuInput::kStateUnread})
         gpu.values[static_cast<size_t>(other)] = 0;
     }
     auto split = gpu.entity->attributes.Find("gpu.mig.enabled", false);
     const bool* is_split = std::get_if<bool>(&split);
     gpu.mig = is_split && *is_split;
     gpu.links_of_its_kind = 0;
+    gpu.others_answer = false;
     for (const GpuNow& other : gpus_) {
+      gpu.others_answer = gpu.others_answer || (&other != &gpu && other[GpuInput::kStateOk] == 1);
       if (other.here && other.model == gpu.model)
         gpu.links_of_its_kind = std::max(gpu.links_of_its_kind, other[GpuInput::kLinksActive].value_or(0));
     }

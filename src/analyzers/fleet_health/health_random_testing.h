@@ -1,4 +1,4 @@
-// Draws faults at random for the GPUs of a world, and says what must never be said of them.
+// Draws faults at random for the GPUs of a world, and checks what the analyzer says of them.
 #pragma once
 
 #include <array>
@@ -16,8 +16,9 @@
 
 namespace gpulens::health_world {
 
-inline constexpr std::array<std::string_view, 5> kStates = {"ok", "hung", "lost", "reset_required",
-                                                            "no_permission"};
+inline constexpr std::array<std::string_view, 8> kStates = {
+    "ok", "hung", "lost", "reset_required", "failed", "left_out", "unread", "no_permission"};
+inline constexpr size_t kLastAway = 6;  // the state of a GPU that does not answer: from 1 up to this one
 
 // What is true of a GPU, beside what the analyzer is shown of it.
 struct Truth {
@@ -74,11 +75,15 @@ inline void ChangeTruth(Truth& truth, const Draw& draw) {
 // What is wrong with what was said; empty when nothing is. `seconds`: for how long the truth has been so.
 inline std::string FalseClear(const Truth& truth, const World::Said& said, int seconds) {
   bool good = !std::isnan(said.score) && said.score >= kDegradedBelow, ok = said.state == "ok";
-  if (ok != (good && ok)) return "the word is ok, and the score is " + std::to_string(said.score);
+  if (ok && !good) return "the word is ok, and the score is " + std::to_string(said.score);
+  if (!ok && !said.state.empty() && good) return "the word is " + said.state + " beside a good score";
+  if (said.state == "failed" && said.score >= kFailedBelow)
+    return "the word is failed, and the score is " + std::to_string(said.score);
   if (!said.conditions.empty() && good) return "a good score although " + said.conditions[0];
-  bool away = truth.state >= 1 && truth.state <= 3;
+  bool away = truth.state >= 1 && truth.state <= kLastAway;
   if (away && (good || ok)) return "a GPU that does not answer is called well";
-  if (away && said.state != "failed") return "a GPU that does not answer is called " + said.state;
+  if (away && kStates[truth.state] != "unread" && said.state != "failed")
+    return "a GPU that does not answer is called " + said.state;
   if (!truth.answers() && (good || ok)) return "a GPU of which nobody knows is called well";
   if (truth.answers() && !truth.readings && seconds >= 1 && (good || ok))
     return "a GPU that answers nothing is called well";

@@ -86,4 +86,13 @@ std::optional<double> LimitedScore(const HealthScore& score, const ConditionSet&
   return limited;
 }
 
+double HighestScore(HealthState state) noexcept {
+  if (state == HealthState::kOk) return 1;
+  double highest = 0;
+  for (const HealthConditionRow& row : kHealthConditionRows) {
+    if (row.state == state) highest = std::max(highest, row.ceiling);
+  }
+  return highest;
+}
+
 }  // namespace gpulens

@@ -73,6 +73,8 @@ enum class HealthCondition : uint8_t {
   kMissing,
   kResetRequired,
   kHung,
+  kCannotOpen,
+  kLeftOut,
   kNoReadings,
   kRecoveryAction,
   kXidReset,
@@ -89,6 +91,7 @@ enum class HealthCondition : uint8_t {
   kPowerBrake,
   kThermalSlowdown,
   kTooHot,
+  kUnread,
   kDriverFails,
   kPcieDowntrained,
   kPcieReplays,
@@ -108,8 +111,11 @@ inline constexpr std::array<HealthConditionRow, kHealthConditions> kHealthCondit
     {"gpu_missing", HealthState::kFailed, 0, "the GPU was here and is no longer listed, while others are"},
     {"reset_required", HealthState::kFailed, 0, "the GPU needs a reset before it answers again"},
     {"gpu_hung", HealthState::kFailed, 0, "a driver call for the GPU does not return"},
+    {"gpu_cannot_open", HealthState::kFailed, 0, "the driver cannot open the GPU"},
+    {"gpu_left_out", HealthState::kFailed, 0,
+     "calls for the GPU hung or ended the driver process twice, so that it is not read for a while"},
     {"no_readings", HealthState::kFailed, 0,
-     "the GPU answers, but none of power, temperature, utilization, memory and clocks can be read"},
+     "the GPU is listed, but none of power, temperature, utilization, memory and clocks can be read"},
     {"recovery_action", HealthState::kFailed, 0.2, "the driver asks for a reset, a reboot or a drain"},
     {"xid_reset", HealthState::kFailed, 0.2, "an XID of the last hours asks for a reset or a reboot"},
     {"memory_unrepairable", HealthState::kFailed, 0.2, "memory errors can no longer be repaired"},
@@ -133,6 +139,8 @@ inline constexpr std::array<HealthConditionRow, kHealthConditions> kHealthCondit
      "heat has made the hardware hold the clocks down for 10 s"},
     {"too_hot", HealthState::kDegraded, 0.7,
      "for 60 s the die or its memory has been at a temperature at which the hardware slows down"},
+    {"gpu_unread", HealthState::kDegraded, 0.6,
+     "the machine has no room for the thread that would read the GPU"},
     {"driver_fails", HealthState::kDegraded, 0.6,
      "the driver process crashed, hung or was killed 3 times within 5 minutes"},
     {"pcie_downtrained", HealthState::kDegraded, 0.75, "the PCIe link is slower than GPU and slot allow"},
@@ -151,8 +159,11 @@ struct HealthVerdict {
 // The word that stands for a score and the conditions that hold.
 HealthVerdict JudgeHealth(const HealthScore& score, const ConditionSet& conditions) noexcept;
 
-// The score that is shown: at most the lowest ceiling of the conditions that hold. Absent when there is
+// The score that is exported: at most the lowest ceiling of the conditions that hold. Absent when there is
 // neither a score nor a condition.
 std::optional<double> LimitedScore(const HealthScore& score, const ConditionSet& conditions) noexcept;
+
+// The highest score that a condition with this word allows; 1 for kOk.
+double HighestScore(HealthState state) noexcept;
 
 }  // namespace gpulens

@@ -122,6 +122,13 @@ TEST(HealthScore, EveryConditionLimitsTheScoreAsItsWordSays) {
   }
 }
 
+TEST(HealthScore, NoWordAllowsAScoreThatSpeaksOfABetterOne) {
+  EXPECT_EQ(HighestScore(HealthState::kOk), 1);
+  EXPECT_LT(HighestScore(HealthState::kDegraded), kDegradedBelow);
+  EXPECT_LT(HighestScore(HealthState::kPredictedFailure), kDegradedBelow);
+  EXPECT_LT(HighestScore(HealthState::kFailed), kFailedBelow);
+}
+
 TEST(HealthScore, TheWorstConditionStands) {
   ConditionSet several =
       With({HealthCondition::kPowerBrake, HealthCondition::kHung, HealthCondition::kSramThreshold});

@@ -27,6 +27,7 @@ EventSeverity SeverityOf(std::string_view word) noexcept {
 // The facts of a code that an event has; null when it has none, or nobody speaks of it.
 const CodeFacts* FactsOf(const Event& event) {
   constexpr int64_t kNone = -1;
+  if (event.name == kEventGpuDriverFault.name) return FindMessage(event.attributes.Text("gpu.driver.fault"));
   bool xid = event.name == kEventGpuXid.name, sxid = event.name == kEventNvswitchSxid.name;
   if (!xid && !sxid) return nullptr;
   AttributeSet::Value value = event.attributes.Find(xid ? "gpu.xid.code" : "nvswitch.sxid.code", kNone);
@@ -58,6 +59,8 @@ void AddFacts(Event& event) {
     if (event.severity == EventSeverity::kUnset && event.attributes.Has(key))
       event.severity = SeverityOf(event.attributes.Text(key));
   }
+  if (event.severity == EventSeverity::kUnset && event.name == kEventGpuDriverFault.name && facts)
+    event.severity = SeverityOf(facts->severity);
   const EventDesc* row = FindEvent(event.name);
   if (event.severity == EventSeverity::kUnset && row) event.severity = row->severity;
 }

@@ -92,7 +92,7 @@ bool IsRoutine(const Event& event) {
 class GpuEvents final : public Analyzer {
  public:
   GpuEvents(const Config& config, Env& env)
-      : desk_(env.events), clock_(*env.clock), recent_(config.Time("xid_window")) {
+      : desk_(env.events), clock_(*env.clock), demo_(env.demo), recent_(config.Time("xid_window")) {
     if (env.state_dir.empty() || !config.Bool("store")) return;
     IncidentStore::Options options;
     options.path = env.state_dir + "/" + std::string(kIncidentFile);
@@ -160,9 +160,17 @@ class GpuEvents final : public Analyzer {
     ready_.push_back(std::move(event));
   }
 
+  // Whoever shows the events of `agent --demo` must see that they did not happen, also those of no GPU. What
+  // the kernel of this machine reports has happened.
+  void MarkSimulated(Event& event) const {
+    if (demo_ && !FromKernelLog(event.attributes.Text("event.source")))
+      event.attributes = event.attributes.OverlaidOn(AttributeSet({{"simulated", true}}));
+  }
+
   // Hands over the event, or holds it to be told with others like it.
   void TellOrFold(Event event, Instant now) {
     AddFacts(event);
+    MarkSimulated(event);
     Settle(event);
     // What a driver or the kernel repeats may be a flood; what we have seen ourselves happens once.
     const bool repeated =
@@ -239,6 +247,7 @@ class GpuEvents final : public Analyzer {
 
   EventDesk* const desk_;
   const Clock& clock_;
+  const bool demo_;
   GpuBook book_;
   ReadingRing ring_;
   EventJoin join_;

@@ -558,6 +558,41 @@ TEST_F(GpuEventsTest, ASteadyTickDoesNotAllocate) {
   EXPECT_EQ(ThreadAllocations() - before, 0u);
 }
 
+TEST_F(GpuEventsTest, WhatADemoReportsIsMarkedWhateverItIsAbout) {
+  env_.demo = true;
+  MakeAnalyzer();
+  Event driver;
+  driver.at = clock_.Now();
+  driver.name = "gpulens.driver";
+  driver.attributes = AttributeSet({{"gpulens.change", std::string_view("crashed")}});
+  desk_.Report(driver);
+  Event oom;
+  oom.at = clock_.Now();
+  oom.name = "host.oom_kill";
+  oom.attributes = AttributeSet({{"event.source", std::string_view("kmsg")}});
+  desk_.Report(oom);
+  auto events = Tick();
+  ASSERT_THAT(events, SizeIs(2));
+  EXPECT_EQ(events[0].attributes.Text("simulated"), "true");
+  EXPECT_FALSE(events[1].attributes.Has("simulated")) << "the kernel of this machine has killed a process";
+}
+
+TEST_F(GpuEventsTest, AFaultWithoutACodeIsAsBadAsItsMessage) {
+  for (auto [fault, severity] : {std::pair{"nvidia.init_failed", EventSeverity::kFatal},
+                                 {"nvidia.peermem_context", EventSeverity::kWarning},
+                                 {"nccl.segfault", EventSeverity::kError},
+                                 {"unheard_of", EventSeverity::kWarning}}) {
+    Event event;
+    event.at = clock_.Now();
+    event.name = "gpu.driver.fault";
+    event.attributes = AttributeSet({{"gpu.driver.fault", std::string_view(fault)}});
+    desk_.Report(event);
+    auto events = Tick();
+    ASSERT_THAT(events, SizeIs(1)) << fault;
+    EXPECT_EQ(events[0].severity, severity) << fault;
+  }
+}
+
 TEST(EventFacts, TheLogLineSaysWhatItMeansAndWhatToDo) {
   Event event;
   event.name = "gpu.xid";

@@ -1,6 +1,7 @@
 #include "collectors/kernel_log/event_maker.h"
 
 #include <algorithm>
+#include <cctype>
 
 #include "catalog/events.h"
 #include "catalog/gpu/links.h"
@@ -104,6 +105,7 @@ void EventMaker::Take(const Notice& notice, std::string_view message, Instant at
     case NoticeKind::kPcieError: return TakePcieError(notice, message, at);
     case NoticeKind::kOomKill: return TakeOomKill(notice, message, at);
     case NoticeKind::kHardware: return TakeHardware(notice, message, at);
+    case NoticeKind::kDriverFault: return TakeDriverFault(notice, message, at);
     case NoticeKind::kOomScope:
       oom_pid_ = notice.pid.value_or(0);
       oom_cgroup_ = CleanText(notice.cgroup);
@@ -158,8 +160,11 @@ void EventMaker::TakeSxid(const Notice& notice, std::string_view message, Instan
 }
 
 void EventMaker::TakeRas(const Notice& notice, std::string_view message, Instant at) {
-  std::string bus = notice.pci->ToString(), block(notice.type);
-  Attributes attributes = {{kEventPciBusId, std::string_view(bus)}};
+  // Old drivers name no device, and write the block in capitals.
+  std::string bus = notice.pci ? notice.pci->ToString() : "", block(notice.type);
+  for (char& c : block) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  Attributes attributes;
+  if (!bus.empty()) attributes.push_back({kEventPciBusId, std::string_view(bus)});
   if (notice.grade != Grade::kUnsaid) attributes.push_back({"gpu.ras.severity", SeverityOf(notice.grade)});
   if (!block.empty()) attributes.push_back({"gpu.ras.block", std::string_view(block)});
   if (notice.count) attributes.push_back({"gpu.ras.count", int64_t{*notice.count}});
@@ -217,6 +222,17 @@ void EventMaker::TakeHardware(const Notice& notice, std::string_view message, In
   Attributes attributes = {{"host.error.type", notice.type}};
   if (notice.grade != Grade::kUnsaid) attributes.push_back({"host.error.severity", SeverityOf(notice.grade)});
   Report(kEventHostHardwareError.name, attributes, message, at);
+}
+
+void EventMaker::TakeDriverFault(const Notice& notice, std::string_view message, Instant at) {
+  std::string bus = notice.pci ? notice.pci->ToString() : "", process = CleanText(notice.process);
+  // A module that has lost its context, or an engine that is stuck, repeats itself.
+  if (IsMuted(std::string(notice.facts) + " " + bus + " " + process, at)) return;
+  Attributes attributes = {{"gpu.driver.fault", notice.facts}};
+  if (!bus.empty()) attributes.push_back({kEventPciBusId, std::string_view(bus)});
+  if (notice.pid) attributes.push_back({"process.pid", *notice.pid});
+  if (!process.empty()) attributes.push_back({"process.executable.name", std::string_view(process)});
+  Report(kEventGpuDriverFault.name, attributes, message, at);
 }
 
 }  // namespace gpulens

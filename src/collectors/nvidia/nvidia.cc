@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -97,6 +98,7 @@ class NvidiaCollector final : public Collector {
     if (env_.stats) env_.stats->nvml_driver_pid = std::max(driver.pid, 0);
     driver_series_.Update(source_, out);
     UpdateDriverInfo(driver, out);
+    UpdateMismatch(out);
     book_.NextRound();
     UpdateGpus(out);
     reporter_.Report(source_, driver_series_.entity(), gpus_, out.read_at());
@@ -153,6 +155,24 @@ class NvidiaCollector final : public Collector {
     out.Set(devices_, answering);
   }
 
+  // A package may be upgraded at any time, and it also counts while the library cannot be opened.
+  void UpdateMismatch(FrameWriter& out) {
+    if (simulated_) return;
+    int64_t now_ns = out.read_at().boot_ns;
+    if (mismatch_read_ns_ == 0 || now_ns - mismatch_read_ns_ >= Duration(kSlow).count()) {
+      mismatch_read_ns_ = now_ns;
+      driver::Hardware hardware = nvml::ProbeGpus(env_.root == "/" ? "" : env_.root);
+      mismatch_.reset();
+      if (!hardware.kernel_driver_version.empty() && !hardware.library_version.empty())
+        mismatch_ = hardware.Mismatch();
+    }
+    if (!mismatch_) return;
+    if (!mismatch_series_)
+      mismatch_series_ =
+          out.table().Declare(kGpuDriverMismatch, {}, {{"gpu.vendor", std::string_view("nvidia")}});
+    out.Set(mismatch_series_, *mismatch_ ? 1 : 0);
+  }
+
   void UpdateGpus(FrameWriter& out) {
     auto gpus = source_.gpus();
     while (gpus_.size() < gpus.size()) gpus_.emplace_back(gpu_options_);
@@ -174,7 +194,9 @@ class NvidiaCollector final : public Collector {
   EventReporter reporter_{env_.events};
   bool released_ = false;
   DriverSeries driver_series_{"nvml"};
-  Series info_, devices_, devices_expected_;
+  Series info_, devices_, devices_expected_, mismatch_series_;
+  std::optional<bool> mismatch_;  // as it was read last; nothing: the versions cannot be told
+  int64_t mismatch_read_ns_ = 0;
   std::string driver_version_, library_version_;
 };
 

@@ -52,6 +52,7 @@ inline constexpr const MetricDesc* kBoardMetrics[] = {
     &kNvidiaEdppMultiplier,
     &kNvidiaMclkSwitchInterval,
     &kGpuDevicesExpected,
+    &kGpuDriverMismatch,
     &kGpuRecoveryAction,
     &kGpuComputeMode,
     &kGpuDisplayActive,

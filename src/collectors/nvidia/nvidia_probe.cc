@@ -47,7 +47,15 @@ std::vector<Finding> ProbeNvidia(bool asked, const std::string& library, bool de
   } else if (!probe.kernel_driver_version.empty()) {
     finding.what += ", driver " + probe.kernel_driver_version;
   }
-  return {finding};
+  if (!probe.Mismatch()) return {finding};
+  Finding mismatch{
+      Finding::kBroken, "nvidia driver",
+      "driver " + probe.kernel_driver_version + " is loaded, and the library on disk is of " +
+          probe.library_version,
+      "the driver was upgraded and not loaded again: programs that start now cannot use the GPUs",
+      "reboot, or stop all GPU programs, then: sudo modprobe -r nvidia_uvm nvidia && sudo modprobe "
+      "nvidia"};
+  return {finding, mismatch};
 }
 
 }  // namespace gpulens

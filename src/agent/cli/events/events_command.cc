@@ -37,7 +37,7 @@ struct Place {
   bool given = false;                 // named by the user
 };
 
-// Where the file may be: where the agent that runs says, else where this user's agent writes, else where the
+// Finds the file: where the running agent reports it, else where this user's agent writes, else where the
 // service does.
 Place FindStore(const EventsOptions& options) {
   Place place;
@@ -161,7 +161,7 @@ int RunExplain(const std::string& code) {
     text = Explain("message", *facts);
   }
   if (text.empty())
-    return Complain("explain " + code + ": unknown: no source that we know speaks of it. XIDs are 1 to " +
+    return Complain("explain " + code + ": no source describes this code. XIDs are 1 to " +
                         std::string(AllXids().back().code) + ", SXids " +
                         std::string(AllSxids().front().code) + " to " + std::string(AllSxids().back().code),
                     2);

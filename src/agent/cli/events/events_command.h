@@ -17,10 +17,10 @@ struct EventsOptions {
 };
 
 // Asks the agent that runs where its store is. Returns the exit code: 0 shown (also when there is nothing to
-// show), 1 the store cannot be read or nobody knows where it is, 2 wrong use.
+// show), 1 the store cannot be read or is not found, 2 wrong use.
 int RunEvents(const EventsOptions& options);
 
-// `code`: "79", "xid 79", "sxid 20034", or a name of the table of messages. 2 when nobody speaks of it.
+// `code`: "79", "xid 79", "sxid 20034", or a name of the table of messages. 2 for an unknown code.
 int RunExplain(const std::string& code);
 
 inline constexpr const char* kEventsFooter = R"(

@@ -22,7 +22,7 @@ std::string Gpu(const Incident& incident) {
   return incident.gpu_index ? std::to_string(*incident.gpu_index) : std::string("–");
 }
 
-// A text member of a flat JSON object that we wrote ourselves, for the eyes alone: `"key":value`.
+// A text member of a flat JSON object that we wrote ourselves, only for display: `"key":value`.
 std::string_view Member(std::string_view object, std::string_view key) {
   std::string mark = "\"" + std::string(key) + "\":";
   size_t at = object.find(mark);

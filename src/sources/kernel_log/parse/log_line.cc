@@ -4,6 +4,7 @@
 #include <chrono>
 
 #include "base/parse.h"
+#include "net/json/json_document.h"
 
 namespace gpulens::kernel_log {
 namespace {
@@ -155,6 +156,36 @@ bool TakeFacility(std::string_view& text, LogLine& out) noexcept {
   return true;
 }
 
+// The journal writes a message that is not UTF-8 as a list of bytes.
+std::string TakeBytes(const JsonDocument& entry, std::string_view pointer) {
+  std::string bytes;
+  size_t size = std::min(entry.Size(pointer), kMaxLine);
+  for (size_t i = 0; i < size; ++i) {
+    auto byte = entry.Integer(std::string(pointer) + "/" + std::to_string(i));
+    if (!byte || *byte < 0 || *byte > 255) return {};
+    bytes += static_cast<char>(*byte);
+  }
+  return bytes;
+}
+
+// An entry of the journal as `journalctl -o json` prints it. The transport is set by the journal itself: no
+// program can claim to be the kernel.
+bool ParseJournalEntry(std::string_view line, std::string& scratch, LogLine& out) {
+  constexpr size_t kMaxEntry = 64 << 10;
+  if (line.size() > kMaxEntry) return false;
+  auto entry = JsonDocument::Parse(line);
+  if (!entry || entry->Text("/_TRANSPORT") != "kernel") return false;
+  scratch = entry->Text("/MESSAGE").value_or("");
+  if (scratch.empty()) scratch = TakeBytes(*entry, "/MESSAGE");
+  if (auto microseconds = ParseInt<int64_t>(entry->Text("/__REALTIME_TIMESTAMP").value_or(""));
+      microseconds && *microseconds >= 0 && *microseconds <= INT64_MAX / 1000) {
+    out.stamp = LogLine::Stamp::kUnix;
+    out.stamp_ns = *microseconds * 1000;
+  }
+  out.text = std::string_view(scratch).substr(0, kMaxLine);
+  return !out.text.empty();
+}
+
 }  // namespace
 
 std::optional<int64_t> ParseRfc3339(std::string_view text) noexcept {
@@ -215,6 +246,10 @@ bool ParseKmsgRecord(std::string_view record, std::string& scratch, LogLine& out
 }
 
 bool ParseLogLine(std::string_view line, std::string& scratch, LogLine& out) {
+  if (Trim(line.substr(0, kMaxLine)).starts_with('{')) {
+    out = {};
+    return ParseJournalEntry(line, scratch, out);
+  }
   line = Trim(line.substr(0, kMaxLine));
   if (!line.empty() && IsDigit(line[0]) && line.find(',') < 4 && line.find(';') != std::string_view::npos) {
     return ParseKmsgRecord(line, scratch, out);

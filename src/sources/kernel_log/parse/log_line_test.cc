@@ -80,6 +80,26 @@ TEST(LogLine, Forms) {
   EXPECT_EQ(line.text, "h");
 }
 
+TEST(LogLine, EntriesOfTheJournal) {
+  std::string scratch;
+  LogLine line;
+  ASSERT_TRUE(
+      ParseLogLine(R"({"__REALTIME_TIMESTAMP":"1767319445250000","_TRANSPORT":"kernel","MESSAGE":"a \"b\""})",
+                   scratch, line));
+  EXPECT_EQ(line.stamp, LogLine::Stamp::kUnix);
+  EXPECT_EQ(line.stamp_ns, 1'767'319'445'250'000'000);
+  EXPECT_EQ(line.text, "a \"b\"");
+  ASSERT_TRUE(ParseLogLine(R"({"_TRANSPORT":"kernel","MESSAGE":[97,255,98]})", scratch, line));
+  EXPECT_EQ(line.stamp, LogLine::Stamp::kNone);
+  EXPECT_EQ(line.text,
+            "a\xff"
+            "b");
+  std::string longer(10'000, 'x');
+  ASSERT_TRUE(ParseLogLine(R"({"_TRANSPORT":"kernel","MESSAGE":")" + longer + "\"}", scratch, line));
+  EXPECT_EQ(line.text.size(), kMaxLine);
+  EXPECT_FALSE(ParseLogLine(R"({"_TRANSPORT":"stdout","MESSAGE":"NVRM: Xid"})", scratch, line));
+}
+
 TEST(LogLine, OtherProgramsAndOtherLinesAreLeftOut) {
   std::string scratch;
   LogLine line;

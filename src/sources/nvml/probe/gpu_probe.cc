@@ -24,6 +24,21 @@ std::string VersionIn(std::string_view line) {
   return {};
 }
 
+// The library's name is a link to the file that names its version: libnvidia-ml.so.580.95.05.
+std::string LibraryVersion(const std::string& root) {
+  constexpr std::string_view kStem = "libnvidia-ml.so.";
+  for (const char* folder : {"/usr/lib/x86_64-linux-gnu/", "/usr/lib/aarch64-linux-gnu/", "/usr/lib64/",
+                             "/usr/local/nvidia/lib64/"}) {
+    char target[256];
+    ssize_t size = ::readlink((root + folder + "libnvidia-ml.so.1").c_str(), target, sizeof target);
+    if (size <= 0 || static_cast<size_t>(size) == sizeof target) continue;
+    std::string_view name(target, static_cast<size_t>(size));
+    if (size_t slash = name.rfind('/'); slash != std::string_view::npos) name.remove_prefix(slash + 1);
+    return name.starts_with(kStem) ? VersionIn(name.substr(kStem.size())) : "";
+  }
+  return {};
+}
+
 bool IsDevice(std::string_view name) {
   constexpr std::string_view kPrefix = "nvidia";
   if (!name.starts_with(kPrefix)) return false;
@@ -58,6 +73,7 @@ driver::Hardware ProbeGpus(const std::string& root) {
       driver::PciGpus(root, "0x10de", [](std::string_view kind) { return kind.starts_with("0x03"); });
   out.kernel_driver = ::access((root + "/proc/driver/nvidia").c_str(), F_OK) == 0;
   out.kernel_driver_version = VersionIn(driver::FirstLineOf(root + "/proc/driver/nvidia/version"));
+  out.library_version = LibraryVersion(root);
   for (const std::string& name : driver::EntriesIn(root + "/dev")) {
     if (IsDevice(name)) driver::AddDevice(root, "/dev/" + name, out);
   }

@@ -50,6 +50,22 @@ TEST_F(GpuProbeTest, FindsWhatIsThere) {
   EXPECT_EQ(probe.devices, (std::vector<std::string>{"/dev/nvidia-uvm", "/dev/nvidia0", "/dev/nvidiactl"}));
 }
 
+TEST_F(GpuProbeTest, TheLibraryOnDiskMayBeNewerThanTheLoadedDriver) {
+  Write("proc/driver/nvidia/version", "NVRM version: NVIDIA UNIX x86_64 Kernel Module  580.95.05  Tue\n");
+  std::filesystem::create_directories(root_ / "usr/lib64");
+  auto link = [&](const char* target) {
+    std::filesystem::remove(root_ / "usr/lib64/libnvidia-ml.so.1");
+    std::filesystem::create_symlink(target, root_ / "usr/lib64/libnvidia-ml.so.1");
+    return ProbeGpus(root_.string());
+  };
+  EXPECT_FALSE(ProbeGpus(root_.string()).Mismatch()) << "no library";
+  EXPECT_FALSE(link("libnvidia-ml.so.580.95.05").Mismatch());
+  EXPECT_TRUE(link("/opt/nvidia/libnvidia-ml.so.580.105.08").Mismatch());
+  EXPECT_EQ(link("libnvidia-ml.so.580.105.08").library_version, "580.105.08");
+  for (const char* odd : {"libnvidia-ml.so.1", "elsewhere", "libnvidia-ml.so.580x", "libnvidia-ml.so."})
+    EXPECT_FALSE(link(odd).Mismatch()) << odd;
+}
+
 TEST_F(GpuProbeTest, NothingThereIsEmpty) {
   driver::Hardware probe = ProbeGpus(root_.string());
   EXPECT_TRUE(probe.pci_gpus.empty());
