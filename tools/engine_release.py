@@ -36,7 +36,8 @@ ENGINES = {"vllm": ("vllm", ("vllm:",), r"vllm:[a-z]\w*"),
                        r"(vllm:lmcache_|lmcache:|lmcache_(mp|blend|coordinator)\.)[a-z][\w.]*"),
            "litellm": ("litellm", ("litellm_",), None),
            "lmdeploy": ("lmdeploy", ("lmdeploy:",), r"lmdeploy:[a-z]\w*"),
-           "kserve": ("kserve", ("request_preprocess", "request_postprocess", "request_predict", "request_explain"), None)}
+           "kserve": ("kserve", ("request_preprocess", "request_postprocess", "request_predict", "request_explain"), None),
+           "xinference": ("xinference", ("xinference:",), r"xinference:[a-z]\w*")}
 KINDS = ("counter", "gauge", "histogram", "summary")
 # What OpenTelemetry's Prometheus exporter appends for a unit.
 OTEL_UNITS = {"s": "seconds", "ms": "milliseconds", "us": "microseconds", "By": "bytes", "KiBy": "kibibytes", "MiBy": "mebibytes",
@@ -228,7 +229,8 @@ class Reader(ast.NodeVisitor):
         if unit and not name.endswith("_" + unit):
             # OpenTelemetry puts the unit in front of _total.
             name = name.removesuffix("_total") + "_" + unit
-        if kind == "counter" and not name.endswith("_total"):
+        # The client of Xinference, aioprometheus, leaves names as they are.
+        if kind == "counter" and not name.endswith(("_total", "_total_counter")):
             name += "_total"
         if kind == "info":
             name, kind = name.removesuffix("_info") + "_info", "gauge"

@@ -20,9 +20,9 @@ namespace gpulens {
 // series stayed does not allocate, unless it has exemplars.
 //
 // Labels become attributes as they are; one that the target itself has becomes "exported_…", as
-// Prometheus does. So does a name of the agent's own: catalog/guest/guest_name.h. A value with a timestamp on the
-// page is of that time, see FrameWriter::DatedAt. With rules, series that become equal are one series of ours,
-// without exemplars.
+// Prometheus does. So does a name of the agent's own: catalog/guest/guest_name.h. A value with a timestamp on
+// the page is of that time, see FrameWriter::DatedAt. With rules, series that become equal are one series of
+// ours, without exemplars.
 class PageSeries {
  public:
   // Which families are passed on; the answer for one name may change only with the page's generation.

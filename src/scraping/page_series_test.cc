@@ -271,13 +271,22 @@ TEST(PageSeries, NoCaptureLosesASample) {
     }
     PageWords after(rendered, Format::kText004);
     EXPECT_EQ(after.report.bad_lines, 0u);
+    // As it was, or, under a name of the agent's, marked.
+    auto find = [](auto& kept, const std::string& name) {
+      auto found = kept.find(name);
+      return found != kept.end() ? found : kept.find("exported_" + name);
+    };
     for (const auto& [key, value] : before.samples) {
-      auto found = after.samples.find(key);
+      auto found = find(after.samples, key);
       ASSERT_NE(found, after.samples.end()) << key;
       EXPECT_EQ(found->second, value) << key;
     }
     EXPECT_EQ(before.samples.size(), after.samples.size());
-    for (const auto& [name, words] : before.families) EXPECT_EQ(after.families[name], words) << name;
+    for (const auto& [name, words] : before.families) {
+      auto found = find(after.families, name);
+      ASSERT_NE(found, after.families.end()) << name;
+      EXPECT_EQ(found->second, words) << name;
+    }
     ++pages;
     samples += before.samples.size();
     families += before.families.size();

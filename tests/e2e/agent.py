@@ -34,7 +34,7 @@ def peer(name):
     if not path.exists():
         found = shutil.which(name)
         if not found:
-            raise unittest.SkipTest(f"peer not here: {name}; ./dev test fetches it")
+            raise unittest.SkipTest(f"peer not here: {name}; ./dev test fetches it, as tools/prepare_peers.sh does alone")
         path = pathlib.Path(found)
     return str(path)
 

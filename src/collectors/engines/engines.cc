@@ -186,7 +186,10 @@ constexpr std::string_view kEngineNames[] = {kAuto,
                                              "kserve",
                                              "vllm-production-stack",
                                              "vllm-router",
-                                             "sglang-router"};
+                                             "sglang-router",
+                                             "xinference",
+                                             "ollama",
+                                             "semantic-router"};
 
 constexpr auto kTargetOptions = JoinOptions(
     scraping::kGovernedTargetOptions,

@@ -280,10 +280,14 @@ TEST_F(ScrapeTest, FollowsRedirectsOnTheSameServer) {
   ScriptedServer other([](int, int, const std::string&) { return Turn{.answer = Answer200("stolen 1\n")}; });
   ScriptedServer server([&](int, int, const std::string& request) {
     if (request.starts_with("GET /metrics/?a=b ")) return Turn{.answer = Answer200("a 1\n")};
+    if (request.starts_with("GET /step ")) {
+      return Turn{.answer = "HTTP/1.1 308 On\r\nLocation: /metrics/?a=b\r\nContent-Length: 0\r\n\r\n"};
+    }
     return Turn{.answer = "HTTP/1.1 307 Here\r\nLocation: " + location + "\r\nContent-Length: 0\r\n\r\n"};
   });
   Open({{"url", server.Url("/metrics")}});
-  for (const std::string& good : {std::string("/metrics/?a=b"), server.Url("/metrics/?a=b")}) {
+  for (const std::string& good :
+       {std::string("/metrics/?a=b"), server.Url("/metrics/?a=b"), std::string("/step")}) {
     location = good;
     EXPECT_THAT(Run(), HasSubstr("\na{target=\"node\"} 1\n")) << good;
     EXPECT_THAT(Run(), HasSubstr("gpulens_scrape_up{target=\"node\"} 1\n"));

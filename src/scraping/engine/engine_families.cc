@@ -55,7 +55,8 @@ void PageFamilies::Recognise(const ScrapedPage& page) {
     if (longest > 0) found[best] = true;
   }
   for (size_t i = 0; i < found.size(); ++i) {
-    const Engine* other = found[i] ? FindEngine(AllEngines()[i].instead_of) : nullptr;
+    const Engine& engine = AllEngines()[i];
+    const Engine* other = found[i] || &engine == configured_ ? FindEngine(engine.instead_of) : nullptr;
     if (other) found[static_cast<size_t>(other - AllEngines().data())] = false;
   }
   engines_.clear();

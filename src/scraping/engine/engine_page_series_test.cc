@@ -415,6 +415,81 @@ TEST(EnginePage, ARoutersPageIsNoEnginesPage) {
   }
 }
 
+// A page without a family that only the router has is the router's when the configuration says so.
+TEST(EnginePage, AConfiguredRouterIsNotItsEngineEither) {
+  EngineRig rig("vllm-production-stack");
+  rig.Read("# TYPE vllm:num_requests_running gauge\nvllm:num_requests_running{server=\"http://a\"} 3\n");
+  ASSERT_EQ(rig.series.families().engines().size(), 1u);
+  EXPECT_EQ(rig.series.families().main()->name, "vllm-production-stack");
+}
+
+TEST(EnginePage, AProxyCountsForOllamaWhichHasNoPage) {
+  EngineRig rig;
+  rig.Read(
+      "# TYPE ollama_prompt_tokens_total counter\nollama_prompt_tokens_total{model=\"m\"} 10\n"
+      "# TYPE ollama_generated_tokens_total counter\nollama_generated_tokens_total{model=\"m\"} 20\n"
+      "# TYPE ollama_time_per_token_seconds histogram\n"
+      "ollama_time_per_token_seconds_bucket{model=\"m\",le=\"+Inf\"} 2\n"
+      "ollama_time_per_token_seconds_sum{model=\"m\"} 0.5\n"
+      "ollama_time_per_token_seconds_count{model=\"m\"} 2\n"
+      "# TYPE ollama_model_ram_mb gauge\nollama_model_ram_mb{model=\"m\"} 4000\n"
+      "# TYPE ollama_loaded_models gauge\nollama_loaded_models 1\n");
+  const std::string of = "inference.time_per_output_token{model.name=m} ";
+  EXPECT_THAT(Of(rig), ElementsAre(Pair(of + "count", 2), Pair(of + "le=+Inf", 2), Pair(of + "sum", 0.5),
+                                   Pair("inference.tokens.generation{model.name=m}", 20),
+                                   Pair("inference.tokens.prompt{model.name=m}", 10)));
+  EXPECT_EQ(rig.series.families().main()->name, "ollama");
+  EXPECT_EQ(rig.series.families().unknown(), 0u);
+}
+
+// Both releases: in 3 the time to the first token was that of the last request alone.
+TEST(EnginePage, XinferenceIsKnownInBothReleases) {
+  EngineRig rig;
+  rig.Read(
+      "# TYPE xinference:output_tokens_total_counter counter\n"
+      "xinference:output_tokens_total_counter{model=\"m\"} 7\n"
+      "# TYPE xinference:time_to_first_token_ms gauge\nxinference:time_to_first_token_ms{model=\"m\"} 80\n"
+      "# TYPE status_codes_counter counter\nstatus_codes_counter{status_code=\"200\"} 3\n");
+  EXPECT_THAT(Of(rig), ElementsAre(Pair("inference.tokens.generation{model.name=m}", 7)));
+  EXPECT_EQ(rig.series.families().unknown(), 0u);
+  rig.Read(
+      "# TYPE xinference:output_tokens_total_counter counter\n"
+      "xinference:output_tokens_total_counter{model_name=\"m\"} 7\n"
+      "# TYPE xinference:model_serve_count gauge\nxinference:model_serve_count{model_name=\"m\"} 2\n"
+      "# TYPE xinference:time_to_first_token_seconds histogram\n"
+      "xinference:time_to_first_token_seconds_bucket{model_name=\"m\",le=\"+Inf\"} 1\n"
+      "xinference:time_to_first_token_seconds_sum{model_name=\"m\"} 0.08\n"
+      "xinference:time_to_first_token_seconds_count{model_name=\"m\"} 1\n");
+  auto values = Of(rig);
+  EXPECT_EQ(values["inference.requests.in_flight{model.name=m}"], 2);
+  EXPECT_EQ(values["inference.time_to_first_token{model.name=m} sum"], 0.08);
+  EXPECT_EQ(rig.series.families().unknown(), 0u);
+}
+
+TEST(EnginePage, TheSemanticRouterIsARouter) {
+  EngineRig rig;
+  rig.Read(
+      "# TYPE llm_model_requests_total counter\nllm_model_requests_total{model=\"m\"} 5\n"
+      "# TYPE llm_model_inflight_requests gauge\nllm_model_inflight_requests{model=\"m\"} 2\n"
+      "# TYPE llm_model_cost_total counter\nllm_model_cost_total{currency=\"USD\",model=\"m\"} 0.25\n"
+      "llm_model_cost_total{currency=\"CNY\",model=\"m\"} 9\n"
+      "# TYPE llm_cache_plugin_misses_total counter\n"
+      "llm_cache_plugin_misses_total{decision_name=\"d\",plugin_type=\"p\"} 4\n"
+      "# TYPE llm_cache_entries_total gauge\nllm_cache_entries_total{backend=\"memory\"} 3\n"
+      "# TYPE llm_signal_match_total counter\nllm_signal_match_total{signal_type=\"x\"} 6\n"
+      "# TYPE rag_similarity_score gauge\nrag_similarity_score 0.5\n"
+      "# TYPE llm_something_new gauge\nllm_something_new 1\n");
+  auto values = Of(rig);
+  EXPECT_EQ(values["inference.requests.admitted{model.name=m}"], 5);
+  EXPECT_EQ(values["inference.requests.in_flight{model.name=m}"], 2);
+  EXPECT_EQ(values["inference.spend.usd{model.name=m}"], 0.25) << "other currencies are no dollars";
+  EXPECT_EQ(values["inference.response_cache.lookups{decision_name=d,inference.result=miss,plugin_type=p}"],
+            4);
+  EXPECT_EQ(values.size(), 4u);
+  EXPECT_EQ(rig.series.families().unknown(), 1u);
+  EXPECT_EQ(rig.series.families().main()->layer, "router");
+}
+
 TEST(EnginePage, TheServerOfLmCacheTellsItsHits) {
   EngineRig rig;
   rig.Read(

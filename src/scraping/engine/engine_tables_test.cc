@@ -242,6 +242,10 @@ TEST(EngineTables, AnEngineIsRecognisedByItsOwnFamilies) {
       {"mooncake", "valid_get_nums_", "too general to tell a program by"},
       {"aibrix", "", "it shows engines' families without their prefix"},
       {"vllm-production-stack", "router_", "of the machine: beside its other families"},
+      {"semantic-router", "llm_", "many programs begin so: beside its other families"},
+      {"semantic-router", "rag_", "likewise"},
+      {"semantic-router", "batch_classification_", "likewise"},
+      {"semantic-router", "sr_", "likewise"},
   };
   for (const Engine& engine : AllEngines()) {
     EXPECT_FALSE(engine.recognised.empty()) << engine.name;

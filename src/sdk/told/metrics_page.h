@@ -14,8 +14,10 @@
 namespace gpulens::sdk {
 
 // Writes the page to `out` (cleared first). Exponential histograms get classic buckets with exact counts
-// (wire/samples/exponential_bounds.h). `resource`, unless it is empty, is told as `target_info`. Of two
-// attributes that are one as labels the first counts.
+// (wire/samples/exponential_bounds.h). `resource`, unless it is empty, is the labels of `target_info`.
+// Attributes that become one label are told apart as on the agent's page. Series that are left out, since
+// another one has their name, are counted on the page in `gpulens_page_series_dropped`, which is absent when
+// there are none.
 void WriteMetricsPage(std::span<const Sample> samples, const AttributeSet& resource, PageForm form,
                       Instant now, std::string& out);
 
