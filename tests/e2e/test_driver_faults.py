@@ -127,7 +127,9 @@ class ClosedTerminal(unittest.TestCase):
 
     @unittest.skipIf(os.path.exists("/etc/gpulens/gpulens.yaml"), "this machine has a configuration file")
     def test_it_ends_with_its_terminal(self):
-        pid, terminal = self.start()
+        self.expect_end_with(*self.start())
+
+    def expect_end_with(self, pid, terminal):
         os.close(terminal)
         try:
             wait_until(lambda: os.waitpid(pid, os.WNOHANG)[0] == pid, what="its end")
@@ -136,7 +138,7 @@ class ClosedTerminal(unittest.TestCase):
             raise
         self.assertFalse(look(self.port), "nobody holds the port")
 
-    def test_with_a_file_it_reads_that_again(self):
+    def test_a_hangup_without_the_terminals_end_reads_the_file_again(self):
         file = os.path.join(self.folder, "gpulens.yaml")
         with open(file, "w", encoding="utf-8") as out:
             out.write("interval: 1s\n")
@@ -147,11 +149,12 @@ class ClosedTerminal(unittest.TestCase):
             wait_until(lambda: (value(look(self.port), "gpulens_config_reloads_total", result="unchanged") or 0) > reloads,
                        what="a reload")
             self.assertEqual(os.waitpid(pid, os.WNOHANG)[0], 0)
-        finally:
-            with contextlib.suppress(ProcessLookupError, ChildProcessError):
-                os.kill(pid, signal.SIGKILL)
-                os.waitpid(pid, 0)
+        except BaseException:
+            os.kill(pid, signal.SIGKILL)
+            os.waitpid(pid, 0)
             os.close(terminal)
+            raise
+        self.expect_end_with(pid, terminal)
 
 
 class Monitors(unittest.TestCase):

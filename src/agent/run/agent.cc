@@ -42,12 +42,12 @@ constexpr Duration kStartTime = std::chrono::seconds(3);
 constexpr Duration kFlushTime = std::chrono::milliseconds(700);
 constexpr Duration kHttpLinger = std::chrono::milliseconds(100);
 
-// Whether somebody has started this in the foreground of a terminal, and not with nohup.
-bool OnTerminal() {
+// Whether this process has a terminal: it was started in one, and that has not been closed.
+bool OnTerminal() { return UniqueFd(::open("/dev/tty", O_RDONLY | O_CLOEXEC | O_NOCTTY)).get() >= 0; }
+
+bool IgnoresHangups() {
   struct sigaction hangup{};
-  const bool ignored = ::sigaction(SIGHUP, nullptr, &hangup) == 0 && hangup.sa_handler == SIG_IGN;
-  UniqueFd terminal(::open("/dev/tty", O_RDONLY | O_CLOEXEC | O_NOCTTY));
-  return !ignored && terminal.get() >= 0;
+  return ::sigaction(SIGHUP, nullptr, &hangup) == 0 && hangup.sa_handler == SIG_IGN;
 }
 
 // The running program. Members are in the order in which they may be destroyed backwards.
@@ -251,12 +251,13 @@ void Agent::WatchSignals() {
   ::signal(SIGPIPE, SIG_IGN);
   ::signal(SIGXFSZ, SIG_IGN);
   for (int signal : {SIGINT, SIGTERM}) static_cast<void>(io_.OnSignal(signal, stop));
-  // Whose terminal is closed ends, as any program of it does. With a file SIGHUP reads that again, and who
-  // wants both starts the agent with nohup or as a service.
-  if (file_.empty() && OnTerminal()) static_cast<void>(io_.OnSignal(SIGHUP, stop));
-  else
-    static_cast<void>(
-        io_.OnSignal(SIGHUP, [this] { workers_.Post([this] { static_cast<void>(Reload()); }); }));
+  // SIGHUP says that the terminal was closed, which ends this as any other program of it, or asks to read the
+  // configuration again. nohup and services are not ended by terminals.
+  const bool ends_with_terminal = OnTerminal() && !IgnoresHangups();
+  static_cast<void>(io_.OnSignal(SIGHUP, [this, stop, ends_with_terminal] {
+    if (ends_with_terminal && !OnTerminal()) return stop();
+    workers_.Post([this] { static_cast<void>(Reload()); });
+  }));
 }
 
 // Only a healthy agent says so: one whose ticks have stopped is restarted by the service manager.
