@@ -338,7 +338,7 @@ class Configuration(unittest.TestCase):
         done = self.run_agent(f"receivers: {{otlp: {{http: {{listen: '127.0.0.1:{free_port()}'}}, grpc: {{listen: []}}}}}}")
         self.assertEqual(done.returncode, 2, done.stderr)
         self.assertIn("no sink takes", done.stderr)
-        self.assertIn("switch sinks.otlp on", done.stderr)
+        self.assertIn("switch on one of sinks.otlp", done.stderr)
 
     def test_other_machines_need_leave(self):
         done = self.run_agent("receivers: {otlp: {http: {listen: '0.0.0.0:0'}, grpc: {listen: []}}}\nsinks: {otlp: {endpoint: 'http://127.0.0.1:1'}}")
