@@ -210,7 +210,8 @@ TEST(SpellingCapture, RowsOfOursAgreeWithTheTable) {
                                          "gpulens.enricher.missing",     "gpulens.programs",
                                          "gpulens.programs.points",      "gpulens.text.replaced",
                                          "gpulens.page.series.dropped",  "gpu.xid.recent",
-                                         "gpu.health.condition",         "gpulens.driver.files"};
+                                         "gpu.health.condition",         "gpulens.driver.files",
+                                         "gpu.driver.mismatch"};
   for (const MetricDesc* metric : AllMetrics()) {
     // Those of Kubernetes are OpenTelemetry's.
     if (metric->name.starts_with("k8s.") || metric->name.starts_with("container.")) continue;

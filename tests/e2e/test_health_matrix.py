@@ -146,11 +146,12 @@ class Asker:
         codes = [value["code"] for value in check["gpus"] if value["gpu"] == str(gpu)]
         if codes:
             return CODES[max(codes)]
-        parts = [part for part in check["text"].replace(" and ", "; GPU ").split(";") if f"GPU {gpu}" in part]
-        if not parts:
-            return "OK" if name == "gpu_state" else "UNKNOWN"
-        unknown = any(word in parts[0] for word in ("report", "no_permission", "not read"))
-        return "UNKNOWN" if unknown else "CRITICAL"
+        for sentence in check["text"].split(";"):
+            # "GPU 0, 1 (stale) and 3 do not report …"
+            listed = re.match(r"\s*GPU ((?:\d+(?: \(stale\))?(?:, | and )?)+)", sentence)
+            if listed and str(gpu) in re.findall(r"\d+", listed[1]):
+                return "UNKNOWN" if any(word in sentence for word in ("report", "no_permission", "not read")) else "CRITICAL"
+        return "OK" if name == "gpu_state" else "UNKNOWN"
 
     def findings(self):
         done = subprocess.run([BINARY, "doctor", "--json", "--config", str(self.machine.agent.config)], capture_output=True,
@@ -267,7 +268,11 @@ class HealthMatrix(unittest.TestCase):
                 if row.gpu == -1:
                     row.gpu, turn = turn % (GPUS - 1) + 1, turn + 1
                 with self.subTest(row.fault):
-                    self.run_row(machine, asker, row)
+                    try:
+                        self.run_row(machine, asker, row)
+                    except AssertionError as error:
+                        print(f"{row.fault}: {error}", flush=True)
+                        raise
             shown = subprocess.run([BINARY, "events", "--config", str(machine.agent.config)], capture_output=True, text=True,
                                    timeout=60, check=False).stdout.splitlines()
             lines = [line for line in shown[1:] if not line.startswith("    before:")]
@@ -281,9 +286,11 @@ class HealthMatrix(unittest.TestCase):
     def run_row(self, machine, asker, row):
         began = time.monotonic()
         subprocess.run([BINARY, "events", "clear", "--socket", str(machine.socket)], capture_output=True, timeout=60, check=True)
+        # A reading may be ten seconds old and a better word waits for thirty; a GPU has its turn again after seven rows.
         if row.gpu is not None:
-            # A reading may be ten seconds old and a better word waits for thirty; a GPU has its turn again after seven rows.
             wait_until(lambda: asker.of_gpu("gpu_health", asker.number(row.gpu)) == "OK", 90, f"GPU {row.gpu} well before the row")
+        elif row.health == ("OK",):
+            wait_until(lambda: asker.of_gpu("gpu_health", None) == "OK", 90, "all well before the row")
         try:
             if row.words:
                 machine.fail(row.words.format(gpu=row.gpu))
