@@ -206,6 +206,7 @@ class StartingCollector final : public TestCollector {
     if (std::exchange(started_, true)) return TestCollector::Collect(out);
     return {Code::kTimeout, "the driver process is starting"};
   }
+  bool starting() const noexcept override { return script->collected == 0; }
 
  private:
   bool started_ = false;
@@ -227,6 +228,8 @@ TEST_F(PipelineTest, ASlowCollectorThatHasOnlyBegunRunsAgainAtTheNextTickAndThen
   const uint64_t tick = snapshot->tick;
   ASSERT_TRUE(WaitFor([&](const Snapshot& s) { return s.tick >= tick + 5; }));
   EXPECT_EQ(script_.collected, 1) << "with a value it keeps its period";
+  EXPECT_EQ(StatsOf("starting").runs_error, 0u) << "to start is no error";
+  EXPECT_EQ(StatsOf("starting").errors, (std::array<uint64_t, kCodes>{}));
 }
 
 TEST_F(PipelineTest, AHangingCollectorIsTimedOutNotStackedAndHoldsUpNobody) {

@@ -1,8 +1,7 @@
-// The contracts of plugins, as small as they can be, and the specs by which the house knows them.
+// Plugin interfaces, and the specs by which plugins are registered.
 //
-// Adding a plugin is one folder with one `extern const …Spec`, and one line in src/agent/*.def.
-// From the spec follow its configuration key, its command, its page in the catalogue and its
-// self-metrics.
+// A plugin is one folder with one `extern const …Spec`, and one line in src/agent/*.def. From the spec follow
+// its configuration key, its command, its page in the catalogue and its self-metrics.
 #pragma once
 
 #include <functional>
@@ -35,9 +34,8 @@ class SnapshotHub;
 
 inline constexpr size_t kCodes = 8;  // values of Code: errors are counted by it
 
-// All that a plugin may touch. Outlives every plugin. What a member points to says itself from
-// which threads it may be used; null members do not exist in this program (no network in `collect`
-// of a local source, for instance).
+// All that a plugin may touch. Outlives every plugin. What a member points to says itself from which threads
+// it may be used; null members do not exist in this program (no network in `collect` of a local source).
 struct Env {
   const Clock* clock = &RealClock();
   std::string root = "/";                  // where /proc and /sys are found
@@ -69,6 +67,8 @@ class Fetcher {
 class Collector : public Fetcher {
  public:
   virtual Status Collect(FrameWriter& out) = 0;
+  // Whether the last run only began what it reads (a driver process): it is not ok, and no error.
+  virtual bool starting() const noexcept { return false; }
 };
 
 // Derives numbers from one tick; reads nothing else. Runs on a worker, one tick at a time.
@@ -118,8 +118,8 @@ class Discovery : public Fetcher {
   virtual std::vector<FoundTarget> Targets() const = 0;
 };
 
-// Takes snapshots, and events if it wants them, somewhere. `Write` and `Flush` are called by the sink's own
-// thread (threaded) or by the closing worker (not threaded; then Write must be quick and never wait).
+// Takes snapshots, and events if it wants them. `Write` and `Flush` are called by the sink's own thread
+// (threaded) or by the closing worker (not threaded; then Write must be quick and never wait).
 class Sink {
  public:
   virtual ~Sink() = default;

@@ -87,7 +87,7 @@ class NoRoomForThreads(unittest.TestCase):
 
                 def settled():
                     pages.append(look(port))
-                    return process.poll() is not None or "unread" in pages[-1] or all(
+                    return process.poll() is not None or "unread" in states(pages[-1]).values() or all(
                         fresh(pages[-1], gpu) for gpu in range(GPUS))
                 with contextlib.suppress(AssertionError):  # Where no driver process can be started there is no GPU.
                     wait_until(settled, 8)

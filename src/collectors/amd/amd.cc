@@ -67,6 +67,7 @@ class AmdCollector final : public Collector {
     UpdateDevices(out);
     return StatusOf(driver);
   }
+  bool starting() const noexcept override { return IsStarting(source_.driver()); }
 
  private:
   void UpdateDriverInfo(const DriverState& driver, FrameWriter& out) {

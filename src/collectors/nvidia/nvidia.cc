@@ -104,6 +104,7 @@ class NvidiaCollector final : public Collector {
     reporter_.Report(source_, driver_series_.entity(), gpus_, out.read_at());
     return StatusOf(driver);
   }
+  bool starting() const noexcept override { return IsStarting(source_.driver()); }
 
  private:
   // `gpulens driver release` frees the devices for a while.
