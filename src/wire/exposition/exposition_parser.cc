@@ -1,9 +1,11 @@
 #include "wire/exposition/exposition_parser.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstring>
 
+#include "base/hash/keyed_hash.h"
 #include "base/parse.h"
 #include "base/result.h"
 #include "wire/exposition/exposition_number.h"
@@ -152,11 +154,49 @@ bool LooksLikeSample(std::string_view line) noexcept {
   return first != std::string_view::npos && line[first] != '#';
 }
 
+namespace {
+
+// Counts the names of families and samples: each at least once, and mostly once, as those of one family stand
+// together and take turns.
+class NameCounter {
+ public:
+  // An empty name is one that was not looked for: it may be any.
+  void Add(std::string_view name) {
+    constexpr uint64_t kTaken = 1;
+    const uint64_t hash = HashBytes(name, 0, ProcessHashKey()) | kTaken;
+    uint64_t& last = recent_[hash % recent_.size()];
+    count_ += name.empty() || last != hash;
+    last = hash;
+  }
+  size_t count() const noexcept { return count_; }
+
+ private:
+  size_t count_ = 0;
+  std::array<uint64_t, 1021> recent_{};  // the last name of each place; 0: none
+};
+
+std::string_view TakeToken(std::string_view& rest) {
+  rest.remove_prefix(std::min(rest.find_first_not_of(" \t"), rest.size()));
+  const std::string_view token = rest.substr(0, rest.find_first_of(" \t\r"));
+  rest.remove_prefix(token.size());
+  return token;
+}
+
+void CountDeclared(std::string_view line, NameCounter& names) {
+  TakeUntil(line, '#');
+  const std::string_view word = TakeToken(line), name = TakeToken(line);
+  if (word == "HELP" || word == "TYPE" || word == "UNIT")
+    names.Add(name.starts_with('"') ? std::string_view() : name);
+}
+
+}  // namespace
+
 PageOutline OutlineOf(std::string_view page, LineReader& reader) {
   constexpr std::string_view kBucket = "_bucket";
   const bool open = reader.format == ExpositionFormat::kOpenMetrics100;
   PageOutline out;
-  std::string_view name, bucket;  // of the line before; the last of out.buckets
+  NameCounter names;
+  std::string_view name, bucket;  // of a line before; the last of out.buckets
   while (!page.empty()) {
     const std::string_view line = TakeUntil(page, '\n');
     if (!name.empty() && line.size() > name.size() && line.starts_with(name) &&
@@ -166,17 +206,21 @@ PageOutline OutlineOf(std::string_view page, LineReader& reader) {
     }
     const size_t first = line.find_first_not_of(" \t\r");
     if (first == std::string_view::npos) continue;
-    ++out.names;
     if (line[first] == '#') {
       if (open && line.find("EOF") != std::string_view::npos && reader.Read(line) == LineKind::kEof) break;
+      CountDeclared(line, names);
       continue;
     }
     ++out.samples;
+    // Such a page is not read: nothing but how many there are is still of interest.
+    if (out.samples > reader.limits.samples) continue;
     name = first == 0 ? line.substr(0, line.find_first_of("{ \t\r")) : std::string_view();
+    names.Add(name);
     if (!name.ends_with(kBucket) || name == bucket) continue;
     bucket = name;
     out.buckets.push_back({name, line});
   }
+  out.names = names.count();
   return out;
 }
 
