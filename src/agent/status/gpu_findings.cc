@@ -103,9 +103,10 @@ Finding FindingOf(const GpuSeen& gpu) {
 std::vector<Finding> GpuFindings(const Snapshot& snapshot) {
   std::vector<Finding> findings;
   std::map<std::string, GpuSeen> gpus = GpusOf(snapshot);
-  // Without a word for any of them the analyzer is switched off, or the first tick is not over: then the state
-  // alone counts.
-  bool judged = std::any_of(gpus.begin(), gpus.end(), [](const auto& gpu) { return !gpu.second.health.empty(); });
+  // Without a word for any of them the analyzer is switched off, or the first tick is not over: then the
+  // state alone counts.
+  bool judged =
+      std::any_of(gpus.begin(), gpus.end(), [](const auto& gpu) { return !gpu.second.health.empty(); });
   for (const auto& [key, gpu] : gpus) {
     if ((judged ? gpu.health : gpu.state) != "ok") findings.push_back(FindingOf(gpu));
   }

@@ -71,7 +71,7 @@ class GpuHealth {
   int64_t better_since_ns_ = 0;  // the word to come is better than the word that stands; 0: not now
   std::array<bool, kHealthReasons> ever_live_{};
   std::optional<HealthState> state_;
-  double shown_score_ = 1;      // the last one that was written
+  double shown_score_ = 1;        // the last one that was written
   bool tells_its_state_ = false;  // its collector has gpu.state, so that its silence means something
 
   EntityRef entity_;

@@ -16,8 +16,8 @@
 
 namespace gpulens::health_world {
 
-inline constexpr std::array<std::string_view, 8> kStates = {
-    "ok", "hung", "lost", "reset_required", "failed", "left_out", "unread", "no_permission"};
+inline constexpr std::array<std::string_view, 8> kStates = {"ok",     "hung",     "lost",   "reset_required",
+                                                            "failed", "left_out", "unread", "no_permission"};
 inline constexpr size_t kLastAway = 6;  // the state of a GPU that does not answer: from 1 up to this one
 
 // What is true of a GPU, beside what the analyzer is shown of it.
