@@ -16,6 +16,7 @@ NEVER_WRITTEN = {}
 # Rows that are told in a state that these machines are not in; the test that shows each.
 SHOWN_ELSEWHERE = {
     "gpu.pcie.aer.errors": "needs a PCI device of this machine: aer_series_test.cc",
+    "gpu.driver.mismatch": "needs an installed driver: gpu_probe_test.cc",
     "gpu.encoder.frame_rate": "no simulated GPU encodes: board_series_test.cc",
     "gpu.encoder.latency": "no simulated GPU encodes: board_series_test.cc",
     "gpu.power.average": "no simulated GPU tells both, a draw that is no mean and a mean: board_series_test.cc",
