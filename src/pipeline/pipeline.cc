@@ -95,12 +95,6 @@ bool Pipeline::Stop(Instant deadline) {
   return !left_behind_;
 }
 
-void Pipeline::StopSinks(const std::vector<std::shared_ptr<SinkRunner>>& sinks, Instant deadline) {
-  for (const auto& sink : sinks) {
-    if (!sink->Stop(deadline)) left_behind_ = true;
-  }
-}
-
 Pipeline::Running* Pipeline::Find(Scheduler::TaskId task) {
   for (const auto& running : running_) {
     if (running->task == task) return running.get();

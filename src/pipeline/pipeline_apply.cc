@@ -137,6 +137,12 @@ std::string NamesWithoutOtlp(const std::vector<std::shared_ptr<SinkRunner>>& sin
 
 }  // namespace
 
+void Pipeline::StopSinks(const std::vector<std::shared_ptr<SinkRunner>>& sinks, Instant deadline) {
+  for (const auto& sink : sinks) {
+    if (!sink->Stop(deadline)) left_behind_ = true;
+  }
+}
+
 Status Pipeline::Apply(PipelinePlan plan) {
   // First all that may fail, without a change; then the change.
   std::vector<std::shared_ptr<RunningAnalyzer>> analyzers;

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "driver/side/ask_again.h"
 #include "sources/nvml/driver/parts/mig_reader.h"
 
 namespace gpulens::nvml {
