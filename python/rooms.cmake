@@ -1,7 +1,7 @@
 # The folders of src/ that the Python package is made of. The repository's own build compiles the archive of the SDK with the
 # same flags, source by source, so that ccache has them when the package is built: docs/adr/0034-python-package.md.
 set(GPULENS_PYTHON_ROOMS
-  base base/buckets base/hash base/hex
+  base base/buckets base/hash base/hex base/threads
   core core/window
   driver driver/probe driver/side
   energy
