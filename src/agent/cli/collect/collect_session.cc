@@ -152,7 +152,7 @@ Status CollectSession::Feed(Sink& sink, const bool* enough, bool& any) {
         wake_.wait_for(lock, kPatience, [&] { return stop_ || good_ticks_ >= std::max(needed, seen + 1); });
     if (stop_) return Ok();
     if (!ready) {
-      if (any && enough) return Status{Code::kTimeout, "nothing new was read"};
+      if (any && enough != nullptr) return Status{Code::kTimeout, "nothing new was read"};
       if (any) continue;
       if (good_ticks_ == 0) {
         lock.unlock();

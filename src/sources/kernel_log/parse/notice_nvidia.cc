@@ -22,8 +22,17 @@ void TakeProcess(std::string_view text, Notice& out) noexcept {
     text = Trim(text);
   }
   if (TakePrefix(text, "name=")) {
-    // A name may hold blanks and commas, but hardly a comma with a blank behind it.
-    std::string_view name = text.substr(0, text.find(", "));
+    // A name may hold commas and blanks: it ends at the first ", " behind which the driver's words begin,
+    // which have a capital in front or are "channel".
+    size_t end = text.find(", ");
+    for (size_t at = end; at != std::string_view::npos && at <= kMaxProcess; at = text.find(", ", at + 2)) {
+      std::string_view rest = text.substr(at + 2);
+      if (rest.empty() || (rest[0] >= 'A' && rest[0] <= 'Z') || rest.starts_with("channel ")) {
+        end = at;
+        break;
+      }
+    }
+    std::string_view name = text.substr(0, end);
     if (name.size() <= kMaxProcess && name.find("<unknown>") == std::string_view::npos)
       out.process = Trim(name);
   }
