@@ -1,6 +1,7 @@
 #include "analyzers/gpu_events/recent_xids.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "catalog/gpu/score.h"
 
@@ -48,7 +49,7 @@ void RecentXids::ClearByReset(size_t gpu, int64_t before_boot_ns) {
 
 void RecentXids::Remember(std::vector<Past> past) {
   past_ = std::move(past);
-  std::ranges::stable_sort(past_, {}, &Past::boot_ns);
+  std::ranges::sort(past_, {}, [](const Past& one) { return std::pair(one.boot_ns, one.kind); });
 }
 
 void RecentXids::Recall(size_t gpu, const std::string& uuid) {
