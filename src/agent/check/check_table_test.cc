@@ -367,7 +367,7 @@ TEST(CheckTable, DriverAndSwitchesAreOfTheMachine) {
 // Some minutes after it has gone nothing tells of a GPU any more but the number that is expected.
 TEST(CheckTable, AGpuThatIsNotListedIsMissed) {
   Node node(2);
-  for (size_t gpu : {0, 1}) {
+  for (size_t gpu : {0U, 1U}) {
     node.Set(gpu, kGpuState, 1, {{"gpu.state", "ok"}}).Set(gpu, kGpuPowerDraw, 300);
     node.Set(gpu, kGpuHealthScore, 1).Set(gpu, kGpuHealthState, 1, {{"gpu.health.state", "ok"}});
   }
@@ -475,7 +475,7 @@ TEST(CheckReport, NagiosLines) {
   Node node(2);
   node.Set(0, kGpuTemperature, 64, {{"gpu.temperature.sensor", "edge"}});
   node.Set(1, kGpuTemperature, 96.5, {{"gpu.temperature.sensor", "edge"}});
-  for (size_t gpu : {0, 1}) node.Set(gpu, kGpuHealthState, 1, {{"gpu.health.state", "ok"}});
+  for (size_t gpu : {0U, 1U}) node.Set(gpu, kGpuHealthState, 1, {{"gpu.health.state", "ok"}});
   node.Set(0, kGpuHealthScore, 1).Set(1, kGpuHealthScore, 0.9);
   EXPECT_EQ(CheckText(Outcomes(node, {"gpu_temperature", "gpu_health"}), false),
             "CRITICAL - gpu_temperature: GPU 1 at 96.5 °C, limit 90 | gpu0=64;85;90 gpu1=96.5;85;90\n"
