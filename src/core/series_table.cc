@@ -124,7 +124,9 @@ Series SeriesTable::Declare(const MetricDesc& desc, const EntityRef& entity, con
   AttributeSet attributes = Resolve(entity, extra);
   if (Known(desc, attributes)) return Refuse(SeriesRefusal::kDuplicate);
   if (live_ >= options_.limit) return Refuse(SeriesRefusal::kLimit);
-  if (options_.has_room && !options_.has_room()) return Refuse(SeriesRefusal::kMemory);
+  // The agent's own are few, and tell what of a page is missing.
+  const bool own = desc.name.starts_with("gpulens.");
+  if (!own && options_.has_room && !options_.has_room()) return Refuse(SeriesRefusal::kMemory);
   if (options_.budget && !options_.budget->Take()) return Refuse(SeriesRefusal::kLimit);
   uint32_t slot = TakeSlot(form.shape ? form.shape->cells() : 1);
   SeriesInfo& info = Mutable(slot);

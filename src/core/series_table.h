@@ -49,7 +49,8 @@ class SeriesTable {
   struct Options {
     SeriesBudget* budget = nullptr;  // null: no common limit
     uint32_t limit = UINT32_MAX;     // of this table alone
-    // Whether there is memory for one more; asked at each declaration. Empty: there always is.
+    // Whether there is memory for one more; asked at each declaration but those of gpulens.…. Empty: there
+    // always is.
     std::function<bool()> has_room = {};
     // Attributes that enrichers know of an entity, all that follows from its parents included; laid under its
     // own. Parents are not asked for: a process on a GPU may belong to another than the GPU. May be empty.

@@ -117,6 +117,15 @@ TEST(SeriesTable, ItsOwnLimit) {
   EXPECT_TRUE(table.Declare(kA, Gpu(2)));
 }
 
+// Else nobody would be told that the page is down, or that it lacks series.
+TEST(SeriesTable, TheAgentsOwnSeriesNeedNoRoom) {
+  static constexpr MetricDesc kUp{.name = "gpulens.scrape.up", .help = "H."};
+  SeriesTable table({.has_room = [] { return false; }, .describe = {}});
+  EXPECT_FALSE(table.Declare(kA, Gpu(0)));
+  EXPECT_EQ(table.refused(SeriesRefusal::kMemory), 1u);
+  EXPECT_TRUE(table.Declare(kUp, Gpu(0)));
+}
+
 TEST(SeriesTable, TheCommonBudgetIsTakenAndGivenBack) {
   SeriesBudget budget(3);
   {

@@ -190,7 +190,7 @@ def vanish(machine):
         "seven GPUs, the next in its place")
     machine.wait(lambda page: page.one("gpu_state", gpu_uuid=uuid(3), gpu_state="lost") == 1 and all(
         len(page.all("gpu_info", gpu_uuid=uuid(gpu))) == 1 for gpu in range(GPUS)), "each GPU once, the missing one lost")
-    machine.event("gpu.lost", gpu=3, gpu_lost_reason="removed")
+    machine.event("gpu.lost", gpu=3)  # "removed", or "gpu_is_lost" where it was read before the library was opened anew
     machine.heal()
     machine.reopen()
     machine.wait(lambda page: page.one("gpu_devices") == GPUS and page.all(

@@ -39,7 +39,8 @@ class BadPages:
     def config(cls, targets):
         rows = "".join(f"      - {{name: {name}, url: \"{url}\", interval: {INTERVAL}s, ttl: 60s{cls.OPTIONS}{more}}}\n"
                        for name, url, more in targets)
-        return f"interval: 1s\nstate_dir: \"\"\ncollectors:\n  {cls.COLLECTOR}:\n    targets:\n{rows}"
+        # A high limit of memory: a sanitizer keeps what was freed, and above the limit series of pages are refused.
+        return f"interval: 1s\nstate_dir: \"\"\nlimits: {{memory: 4GiB}}\ncollectors:\n  {cls.COLLECTOR}:\n    targets:\n{rows}"
 
     @classmethod
     def good_page(cls, _, n):
