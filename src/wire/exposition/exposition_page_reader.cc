@@ -157,7 +157,6 @@ bool PageReader::ReadNonsense() {
 }
 
 void PageReader::ReadChanged(Cursor cursor) {
-  if (ReadNonsense()) return;
   const std::string_view body = Between(begin_, end_);
   const PageOutline outline = OutlineOf(body, line);
   BeginReport();
@@ -168,6 +167,8 @@ void PageReader::ReadChanged(Cursor cursor) {
     remembered_ = false;
     return;
   }
+  if (ReadNonsense()) return;
+  BeginReport();
   DeclareFamilies(body, outline, line, families);
   if (MustRestart(cursor)) {
     cursor = {begin_, 0};

@@ -202,7 +202,6 @@ PageOutline OutlineOf(std::string_view page, LineReader& reader) {
     if (!name.empty() && line.size() > name.size() && line.starts_with(name) &&
         (line[name.size()] == '{' || line[name.size()] == ' ')) {
       ++out.samples;
-      if (out.samples > reader.limits.samples) break;
       continue;
     }
     const size_t first = line.find_first_not_of(" \t\r");
@@ -213,7 +212,8 @@ PageOutline OutlineOf(std::string_view page, LineReader& reader) {
       continue;
     }
     ++out.samples;
-    if (out.samples > reader.limits.samples) break;  // such a page is not read
+    // Such a page is not read: nothing but how many there are is still of interest.
+    if (out.samples > reader.limits.samples) continue;
     name = first == 0 ? line.substr(0, line.find_first_of("{ \t\r")) : std::string_view();
     names.Add(name);
     if (!name.ends_with(kBucket) || name == bucket) continue;
