@@ -11,7 +11,7 @@ if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_L
 endif()
 if(CMAKE_CXX_COMPILER_ID STREQUAL "Clang")
   target_compile_options(house_flags INTERFACE "SHELL:-Xclang -fno-pch-timestamp") # or ccache finds nothing again
-  # The path of the precompiled header in a form that ccache makes relative (see also house_precompiled).
+  # The path of the precompiled header in a form that ccache makes relative (see also house_precompile).
   set(CMAKE_CXX_COMPILE_OPTIONS_USE_PCH -include <PCH_HEADER>)
   # Objects name sources relative to the root of the tree, and are the same in each checkout. The option stands in a
   # file because ccache would hash the path.
@@ -46,7 +46,7 @@ if(GPULENS_CCACHE)
     set(ccache_base ${GPULENS_CCACHE_BASE})
   endif()
   set(CMAKE_CXX_COMPILER_LAUNCHER ${CMAKE_COMMAND} -E env CCACHE_BASEDIR=${ccache_base} CCACHE_NOHASHDIR=1 CCACHE_DEPEND=1
-      CCACHE_PCH_EXTSUM=1      CCACHE_SLOPPINESS=pch_defines,time_macros ${GPULENS_CCACHE})
+      CCACHE_PCH_EXTSUM=1 CCACHE_SLOPPINESS=pch_defines,time_macros ${GPULENS_CCACHE})
   set(CMAKE_C_COMPILER_LAUNCHER ${CMAKE_CXX_COMPILER_LAUNCHER})
 endif()
 find_package(Threads REQUIRED)

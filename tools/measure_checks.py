@@ -116,7 +116,7 @@ def minutes(seconds):
 
 
 def page(found, runs, unit, load):
-    """The text of docs/performance/checks.md but for what is told there of earlier days; `found` is what the runs gave."""
+    """The measured part of docs/performance/checks.md; `found` is what the runs gave."""
     rows = ["| what | wall | processor | reference compiles | limit | verdict |", "|---|---|---|---|---|---|"]
     good = True
     for what, code, wall, used, _ in found:

@@ -153,7 +153,7 @@ class Attribution(unittest.TestCase):
             node.kubelet.replace("job-0", "job-1", "nvidia.com/gpu", [gpus["0"]])
             # Nobody, rather than the wrong one.
             wait_until(lambda: pods_of(whole_gpu(agent.page(), "0")) == {None}, 20, "nobody on GPU 0")
-            wait_until(lambda: value(agent.page(), "gpulens_enricher_up", enricher="kubernetes") == 0, 20, "the word that it is late")
+            wait_until(lambda: value(agent.page(), "gpulens_enricher_up", enricher="kubernetes") == 0, 20, "the enricher down")
             node.kubelet.delay = 0.0
             wait_until(lambda: pods_of(whole_gpu(agent.page(), "0")) == {"job-1"}, 20, "job-1 on GPU 0")
 
@@ -175,7 +175,7 @@ class Attribution(unittest.TestCase):
             node.kubelet.hold("serve", "nvidia.com/gpu", [gpus["0"]])
             page = wait_until(lambda: (lambda p: p if pods_of(whole_gpu(p, "0")) == {"serve"} else "")(agent.page()), 20, "the pod")
             self.assertFalse(samples(page, k8s_deployment_name="train"))
-            wait_until(lambda: "owners and labels are not told" in agent.said(), 20, "the word that they are not told")
+            wait_until(lambda: "owners and labels are not told" in agent.said(), 20, "the log line about owners and labels")
 
 
 class AttributionByKubernetesOwnMessages(Attribution):
