@@ -80,7 +80,7 @@ ROWS = [
     Row("calls are slow", "gpu={gpu} mode=slow delay=100ms"),
     Row("one call fails (999)", "gpu={gpu} mode=error call=nvmlDeviceGetPowerUsage code=999", **LESS),
     Row("every error code from any call", "gpu={gpu} mode=error code=999", **UNREAD),
-    Row("three calls in ten fail", "gpu=all mode=flaky code=999 percent=30 seed=7"),
+    Row("three calls in ten fail", "gpu={gpu} mode=flaky code=999 percent=30 seed=7", **LESS),
     Row("wrong struct version", "gpu=all mode=error call=nvmlDeviceGetMemoryInfo_v2 code=25", reopen=True),
     Row("XID", "gpu={gpu} mode=xid code=31"),
     Row("XID that asks for a reset", "gpu={gpu} mode=xid code=119", health=("CRITICAL",), doctor=("broken",)),

@@ -487,10 +487,29 @@ TEST_F(FleetHealthTest, AReadingThatCannotBeReadAnyMoreDegrades) {
   Tick(5);
   source_.Set(gpu_, kGpuPowerDraw, {}, std::nan(""));
   Tick(30);
-  EXPECT_EQ(State(), "ok") << "three failed calls in ten are no fault";
+  EXPECT_EQ(State(), "ok") << "a failure that has not lasted is none";
   Tick(1);
   EXPECT_EQ(State(), "degraded");
   EXPECT_TRUE(Holds("readings_missing"));
+}
+
+TEST_F(FleetHealthTest, AReadingThatFailsAgainAndAgainDegrades) {
+  Healthy(gpu_);
+  Tick(200);
+  auto fail = [&](int of_twenty) {
+    for (int i = 0; i < 20; ++i) {
+      source_.Set(gpu_, kGpuPowerDraw, {}, i < of_twenty ? std::nan("") : 300);
+      Tick(1);
+    }
+  };
+  for (int i = 0; i < 20; ++i) fail(1);
+  EXPECT_EQ(State(), "ok") << "one in twenty";
+  for (int i = 0; i < 10; ++i) fail(6);
+  EXPECT_EQ(State(), "degraded");
+  EXPECT_TRUE(Holds("readings_fail"));
+  EXPECT_FALSE(Holds("readings_missing"));
+  for (int i = 0; i < 20; ++i) fail(0);
+  EXPECT_EQ(State(), "ok") << "it has answered for five minutes";
 }
 
 TEST_F(FleetHealthTest, AGpuThatIsNoLongerListedBesideOthersIsMissedForAWindow) {

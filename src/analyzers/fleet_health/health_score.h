@@ -97,8 +97,9 @@ enum class HealthCondition : uint8_t {
   kPcieReplays,
   kRemapPending,
   kReadingsMissing,
+  kReadingsFail,
 };
-inline constexpr size_t kHealthConditions = static_cast<size_t>(HealthCondition::kReadingsMissing) + 1;
+inline constexpr size_t kHealthConditions = static_cast<size_t>(HealthCondition::kReadingsFail) + 1;
 
 struct HealthConditionRow {
   std::string_view name;  // as in gpu.health.reason
@@ -148,6 +149,8 @@ inline constexpr std::array<HealthConditionRow, kHealthConditions> kHealthCondit
     {"remap_pending", HealthState::kDegraded, 0.75, "a memory row replacement waits for a reset"},
     {"readings_missing", HealthState::kDegraded, 0.75,
      "power, temperature, memory use or clocks could be read before and for 30 s cannot"},
+    {"readings_fail", HealthState::kDegraded, 0.75,
+     "power, temperature, memory use or clocks could not be read in more than a tenth of the last 5 minutes"},
 }};
 
 using ConditionSet = std::array<bool, kHealthConditions>;
