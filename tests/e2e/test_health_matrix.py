@@ -287,11 +287,11 @@ class HealthMatrix(unittest.TestCase):
     def run_row(self, machine, asker, row):
         began = time.monotonic()
         subprocess.run([BINARY, "events", "clear", "--socket", str(machine.socket)], capture_output=True, timeout=60, check=True)
-        # A reading may be ten seconds old and a better word waits for thirty; a GPU has its turn again after seven rows.
+        # A better word waits for 30 s, and readings that failed are forgotten within a minute.
         if row.gpu is not None:
-            wait_until(lambda: asker.of_gpu("gpu_health", asker.number(row.gpu)) == "OK", 90, f"GPU {row.gpu} well before the row")
+            wait_until(lambda: asker.of_gpu("gpu_health", asker.number(row.gpu)) == "OK", 150, f"GPU {row.gpu} well before the row")
         elif row.health == ("OK",):
-            wait_until(lambda: asker.of_gpu("gpu_health", None) == "OK", 90, "all well before the row")
+            wait_until(lambda: asker.of_gpu("gpu_health", None) == "OK", 150, "all well before the row")
         try:
             if row.words:
                 machine.fail(row.words.format(gpu=row.gpu))

@@ -18,8 +18,9 @@ constexpr int64_t kSilentPatience = 10 * kSecond, kNeverReadPatience = 60 * kSec
                   kThrottlePatience = 10 * kSecond, kHeatPatience = 60 * kSecond;
 // Within five minutes. DCGM calls 8 PCIe replays a minute too many; a few replays of a link are normal.
 constexpr double kMostReplays = 40, kMostLinkErrors = 10, kMostDriverFailures = 2;
-// Of the ticks within five minutes: a single failure is none, and three in ten are no accident.
-constexpr double kFewFailures = 5, kMostFailing = 0.1;
+// The share of readings that may fail, the time over which it is taken in nanoseconds, and the most that one
+// reading counts for in it.
+constexpr double kMostFailing = 0.4, kMeanOver = 60e9, kMostWeight = 0.1;
 // A better word must last that long, so that a GPU at a threshold does not change its word all the time.
 constexpr int64_t kBetterPatience = 30'000'000'000;
 constexpr double kBusyAbove = 0.05;
@@ -129,12 +130,12 @@ void GpuHealth::JudgeReadings(const GpuNow& gpu, bool answers, int64_t now_ns, C
   auto put = [&](HealthCondition condition, bool holds) { found[static_cast<size_t>(condition)] = holds; };
   put(HealthCondition::kNoReadings, silent_.For(patience, (answers || mute) && !any, now_ns));
   put(HealthCondition::kReadingsMissing, missing_.For(kMissingPatience, answers && any && lacks, now_ns));
-  asked_ += answers && any;
-  failed_ += answers && any && lacks;
-  asked_recently_.Read(now_ns, asked_);
-  failed_recently_.Read(now_ns, failed_);
-  bool often = failed_recently_.grown() > std::max(kFewFailures, kMostFailing * asked_recently_.grown());
-  put(HealthCondition::kReadingsFail, often_.For(kMissingPatience, often, now_ns));
+  if (!answers || !any) return;
+  // An exponential mean over about a minute, and over ten readings where these are far apart.
+  double passed = static_cast<double>(now_ns - judged_ns_) / kMeanOver;
+  failing_ += ((lacks ? 1 : 0) - failing_) * std::min(passed, kMostWeight);
+  judged_ns_ = now_ns;
+  put(HealthCondition::kReadingsFail, failing_ > kMostFailing);
 }
 
 // What the driver tells of fabric, links, power and heat.

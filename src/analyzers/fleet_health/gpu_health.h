@@ -64,12 +64,11 @@ class GpuHealth {
   int64_t seen_ns_ = 0;
   Lasting slow_link_;  // a low link generation under load
   // Conditions that count once they have lasted.
-  Lasting silent_, missing_, often_, fabric_pending_, fabric_failed_, fabric_degraded_, power_brake_,
-      slowdown_, hot_;
-  RecentGrowth replays_, link_errors_, asked_recently_, failed_recently_;
-  double asked_ = 0,
-         failed_ = 0;      // ticks in which it answered, and those of them with a vital reading missing
-  double most_links_ = 0;  // up at the same time since this process runs
+  Lasting silent_, missing_, fabric_pending_, fabric_failed_, fabric_degraded_, power_brake_, slowdown_, hot_;
+  RecentGrowth replays_, link_errors_;
+  double failing_ = 0;                          // the share of recent ticks in which a vital reading failed
+  int64_t judged_ns_ = 0;                       // when that was last looked at
+  double most_links_ = 0;                       // up at the same time since this process runs
   std::array<bool, kVitalInputs> ever_read_{};  // by place in the table of vital readings
   int64_t better_since_ns_ = 0;  // the word to come is better than the word that stands; 0: not now
   std::array<bool, kHealthReasons> ever_live_{};

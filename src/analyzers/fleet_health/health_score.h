@@ -150,7 +150,8 @@ inline constexpr std::array<HealthConditionRow, kHealthConditions> kHealthCondit
     {"readings_missing", HealthState::kDegraded, 0.75,
      "power, temperature, memory use or clocks could be read before and for 30 s cannot"},
     {"readings_fail", HealthState::kDegraded, 0.75,
-     "power, temperature, memory use or clocks could not be read in more than a tenth of the last 5 minutes"},
+     "power, temperature, memory use or clocks failed in more than a fifth of the readings of about a "
+     "minute"},
 }};
 
 using ConditionSet = std::array<bool, kHealthConditions>;
