@@ -35,10 +35,10 @@ class Reader final : public ExpositionHandler {
     }
   }
   // A gauge h_bucket beside a histogram h has no bound, and escaping makes names longer than our own reader
-  // takes: others do not mind.
+  // takes, in comments too: others do not mind.
   void OnBadLine(const BadLine& line) override {
     CHECK(line.error == LineError::kBadBound || line.error == LineError::kTooLong);
-    ++unread;
+    unread += !line.excerpt.starts_with('#');
   }
   size_t samples = 0, unread = 0;
 
