@@ -7,7 +7,6 @@
 #include "agent/found/discovery_runner.h"
 #include "agent/plugin_tables.h"
 #include "base/version.h"
-#include "catalog/self.h"
 #include "pipeline/agent_stats.h"
 
 namespace gpulens {
@@ -102,18 +101,9 @@ std::vector<Finding> CollectorFindings(const std::vector<CollectorState>& states
   return findings;
 }
 
-AgentWatch::AgentWatch() : starts_(kSelfDriverStarts) {}
-
 void AgentWatch::Observe(const Snapshot& snapshot) {
-  constexpr std::string_view kFailures[] = {"crash", "exited", "hang", "killed", "protocol"};
   std::lock_guard lock(mutex_);
-  std::map<std::string, double, std::less<>> sums;
-  starts_.ForEach(snapshot, [&](const SeriesInfo& info, double value, const Frame&, uint32_t) {
-    std::string reason = info.attributes.Text("reason");
-    if (std::find(std::begin(kFailures), std::end(kFailures), reason) != std::end(kFailures))
-      sums[info.attributes.Text("driver")] += value;
-  });
-  for (const auto& [driver, sum] : sums) failures_[driver].Read(snapshot.closed_at.boot_ns, sum);
+  failures_.Read(snapshot);
 }
 
 void AgentWatch::ReloadFailed(std::string why) {
@@ -121,10 +111,9 @@ void AgentWatch::ReloadFailed(std::string why) {
   reload_failure_ = std::move(why);
 }
 
-double AgentWatch::Failures(const std::string& driver) const {
+double AgentWatch::Failures(std::string_view driver) const {
   std::lock_guard lock(mutex_);
-  auto at = failures_.find(driver);
-  return at == failures_.end() ? 0 : at->second.grown();
+  return failures_.Recent(driver);
 }
 
 StatusReport AgentWatch::Report(const Config& config, Env& env, const Pipeline& pipeline) const {
@@ -154,13 +143,14 @@ std::vector<Finding> AgentWatch::Findings(const Config& config, Env& env, const 
   }
   add(StateFolderFindings(env.state_dir));
   std::lock_guard lock(mutex_);
-  for (const auto& [driver, failures] : failures_) {
-    if (failures.grown() <= kMostFailures) continue;
-    findings.push_back({Finding::kBroken, "driver " + driver,
-                        "its process ended or hung " + std::to_string(static_cast<int>(failures.grown())) +
-                            " times within 5 minutes",
-                        "a call of the vendor's library crashes, hangs, or is killed",
-                        "gpulens events --since 1h --name gpulens.driver"});
+  for (const DriverFailures::Driver& driver : failures_.drivers()) {
+    const double recent = driver.recent.grown();
+    if (recent <= kMostFailures) continue;
+    findings.push_back(
+        {Finding::kBroken, "driver " + driver.name,
+         "its process ended or hung " + std::to_string(static_cast<int>(recent)) + " times within 5 minutes",
+         "a call of the vendor's library crashes, hangs, or is killed",
+         "gpulens events --since 1h --name gpulens.driver"});
   }
   if (!reload_failure_.empty()) {
     findings.push_back({Finding::kBroken, "config",

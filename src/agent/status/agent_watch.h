@@ -2,14 +2,13 @@
 // permissions, its GPUs, its sinks, its state folder.
 #pragma once
 
-#include <map>
 #include <mutex>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "agent/status/status_report.h"
-#include "analyzers/fleet_health/health_window.h"
-#include "core/series_finder.h"
+#include "analyzers/fleet_health/driver_failures.h"
 #include "pipeline/pipeline.h"
 
 namespace gpulens {
@@ -20,22 +19,20 @@ std::vector<Finding> LookEverywhere(const Config& config, Env& env);
 // Thread-safe.
 class AgentWatch {
  public:
-  AgentWatch();
   // After each tick: counts what only shows over time.
   void Observe(const Snapshot& snapshot);
   // How the last reload ended; empty: well.
   void ReloadFailed(std::string why);
 
   // Unplanned ends of the driver process within the last five minutes.
-  double Failures(const std::string& driver) const;
+  double Failures(std::string_view driver) const;
   // Who the agent is, and its findings. Blocks for the probes: for a worker.
   StatusReport Report(const Config& config, Env& env, const Pipeline& pipeline) const;
   std::vector<Finding> Findings(const Config& config, Env& env, const Pipeline& pipeline) const;
 
  private:
   mutable std::mutex mutex_;  // guards what follows
-  SeriesFinder starts_;
-  std::map<std::string, RecentGrowth, std::less<>> failures_;  // of driver processes, by name
+  DriverFailures failures_;
   std::string reload_failure_;
 };
 

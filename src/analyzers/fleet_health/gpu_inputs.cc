@@ -9,7 +9,6 @@
 #include "catalog/gpu/links.h"
 #include "catalog/gpu/readings.h"
 #include "catalog/gpu/score.h"
-#include "catalog/self.h"
 
 namespace gpulens {
 namespace {
@@ -98,12 +97,6 @@ constexpr InputRow kRows[] = {
     {&kGpuXidRecent, GpuInput::kXidsDiagnose, kAction, "check_mechanicals", {}, {}, true},
 };
 
-std::string_view TextOf(const AttributeSet& attributes, std::string_view key) {
-  AttributeSet::Value value = attributes.Find(key, std::string_view());
-  const auto* text = std::get_if<std::string_view>(&value);
-  return text ? *text : std::string_view();
-}
-
 bool Fits(const InputRow& row, const AttributeSet& attributes) {
   return (row.key.empty() || TextOf(attributes, row.key) == row.value) &&
          (row.key2.empty() || TextOf(attributes, row.key2) == row.value2);
@@ -125,7 +118,13 @@ bool SameGpu(const Entity& a, const Entity& b) {
 
 }  // namespace
 
-GpuInputs::GpuInputs() : starts_(kSelfDriverStarts) {
+std::string_view TextOf(const AttributeSet& attributes, std::string_view key) {
+  AttributeSet::Value value = attributes.Find(key, std::string_view());
+  const auto* text = std::get_if<std::string_view>(&value);
+  return text ? *text : std::string_view();
+}
+
+GpuInputs::GpuInputs() {
   for (size_t i = 0; i < std::size(kRows); ++i) {
     if (i == 0 || kRows[i].metric != kRows[i - 1].metric) {
       families_.push_back({SeriesFinder(*kRows[i].metric), i, 0});
@@ -200,23 +199,10 @@ void GpuInputs::Gather(const Snapshot& snapshot) {
                           });
   }
   SettleGpus();
-  CountDriverFailures(snapshot);
-}
-
-void GpuInputs::CountDriverFailures(const Snapshot& snapshot) {
-  constexpr std::string_view kFailures[] = {"crash", "exited", "hang", "killed", "protocol"};
-  for (Driver& driver : drivers_) {
-    std::optional<double> sum;
-    starts_.ForEach(snapshot, [&](const SeriesInfo& info, double value, const Frame&, uint32_t) {
-      bool of_it = TextOf(info.attributes, "driver") == driver.name;
-      std::string_view reason = TextOf(info.attributes, "reason");
-      if (of_it && std::find(std::begin(kFailures), std::end(kFailures), reason) != std::end(kFailures))
-        sum = sum.value_or(0) + value;
-    });
-    if (sum) driver.failures.Read(snapshot.closed_at.boot_ns, *sum);
-    for (GpuNow& gpu : gpus_) {
-      if (gpu[driver.vendor]) gpu.driver_failures = driver.failures.grown();
-    }
+  failures_.Read(snapshot);
+  for (GpuNow& gpu : gpus_) {
+    if (gpu[GpuInput::kVendorNvidia]) gpu.driver_failures = failures_.Recent("nvml");
+    else if (gpu[GpuInput::kVendorAmd]) gpu.driver_failures = failures_.Recent("amdsmi");
   }
 }
 

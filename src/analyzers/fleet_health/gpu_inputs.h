@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "analyzers/fleet_health/health_window.h"
+#include "analyzers/fleet_health/driver_failures.h"
 #include "core/series_finder.h"
 
 namespace gpulens {
@@ -123,23 +123,17 @@ class GpuInputs {
   };
 
   GpuNow* Find(const SeriesInfo& info);
-  void CountDriverFailures(const Snapshot& snapshot);
   // Derives what follows from all readings of a tick together.
   void SettleGpus();
   void Take(const Family& family, const SeriesInfo& info, double value, const Frame& frame);
 
-  // One for each vendor whose library runs in a driver process.
-  struct Driver {
-    std::string_view name;  // as in the attribute `driver`
-    GpuInput vendor;
-    RecentGrowth failures = {};
-  };
-
   std::vector<Family> families_;
-  SeriesFinder starts_;
-  Driver drivers_[2] = {{"nvml", GpuInput::kVendorNvidia}, {"amdsmi", GpuInput::kVendorAmd}};
+  DriverFailures failures_;
   std::vector<GpuNow> gpus_;
   std::vector<Owners> owners_;  // beside gpus_
 };
+
+// The attribute when it is text, else empty; holds as long as the set.
+std::string_view TextOf(const AttributeSet& attributes, std::string_view key);
 
 }  // namespace gpulens

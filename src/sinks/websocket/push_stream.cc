@@ -158,6 +158,8 @@ Status PushStream::Listen(const Endpoint& at) {
 }
 
 void PushStream::Ticked() {
+  // The timer goes on while nobody listens.
+  if (server_->clients() == 0) return;
   // The loop's queue is empty of it before the destructor returns.
   io_.Post([loop = loop_.get()] { loop->Ticked(); });
 }
