@@ -695,6 +695,9 @@ TEST_F(FleetHealthTest, ASteadyRunDoesNotAllocate) {
   std::vector<EntityRef> gpus;
   for (int64_t i = 0; i < 16; ++i) gpus.push_back(Gpu(i));
   for (const EntityRef& gpu : gpus) Healthy(gpu);
+  EntityRef driver = MakeRef<Entity>("driver", AttributeSet({{"driver", std::string_view("nvml")}}));
+  for (std::string_view reason : {"first", "crash"})
+    source_.Set(driver, kSelfDriverStarts, {{"reason", reason}}, 1);
   Tick(200);
   Ref<const Frame> input = source_.Run(clock_.Now());
   auto analyze = [&] {
