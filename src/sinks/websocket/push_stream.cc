@@ -86,7 +86,10 @@ class PushStream::Loop {
 
   void Start(WebSocketServer& server) {
     server_ = &server;
-    pace_.Start(env_.clock->Now());
+    {
+      std::lock_guard lock(mutex_);
+      pace_.Start(env_.clock->Now());
+    }
     Arm();
   }
   void Stop() {
@@ -94,20 +97,34 @@ class PushStream::Loop {
     if (server_) mirror_.Update(server_->stats());
     server_ = nullptr;
   }
-  void Ticked() {
-    if (!server_ || !pace_.Ticked(env_.clock->Now())) return;
-    io_.Cancel(timer_);
-    Push();
+  // From any thread: a tick has closed. Whether a frame is to be sent with it; it then counts as sent.
+  bool Ticked() {
+    const Instant now = env_.clock->Now();
+    std::lock_guard lock(mutex_);
+    if (!pace_.Ticked(now)) return false;
+    pace_.Pushed(now);
+    return true;
+  }
+  void Send() {
+    if (server_) server_->Broadcast(Current());
   }
 
  private:
   void Arm() {
-    timer_ = io_.After(std::max<Duration>(pace_.due() - env_.clock->Now(), Duration(0)), [this] { Push(); });
+    std::unique_lock lock(mutex_);
+    const Duration left = pace_.due() - env_.clock->Now();
+    lock.unlock();
+    timer_ = io_.After(std::max<Duration>(left, Duration(0)), [this] { Look(); });
   }
-  void Push() {
-    pace_.Pushed(env_.clock->Now());
+  // Sends a frame when no tick has closed in time.
+  void Look() {
     mirror_.Update(server_->stats());
-    if (server_->clients() != 0) server_->Broadcast(Current());
+    const Instant now = env_.clock->Now();
+    std::unique_lock lock(mutex_);
+    const bool due = pace_.due() - now <= Duration(0);
+    if (due) pace_.Pushed(now);
+    lock.unlock();
+    if (due && server_->clients() != 0) Send();
     Arm();
   }
 
@@ -120,6 +137,7 @@ class PushStream::Loop {
   WebSocketServer* server_ = nullptr;
   IoLoop::TimerId timer_ = 0;
   StatsMirror mirror_;
+  std::mutex mutex_;  // guards pace_
   PushPace pace_;
 };
 
@@ -158,10 +176,9 @@ Status PushStream::Listen(const Endpoint& at) {
 }
 
 void PushStream::Ticked() {
-  // The timer goes on while nobody listens.
-  if (server_->clients() == 0) return;
+  if (!loop_->Ticked() || server_->clients() == 0) return;
   // The loop's queue is empty of it before the destructor returns.
-  io_.Post([loop = loop_.get()] { loop->Ticked(); });
+  io_.Post([loop = loop_.get()] { loop->Send(); });
 }
 
 PushStream::~PushStream() {

@@ -74,7 +74,7 @@ class PushStream {
 
   std::vector<Endpoint> addresses() const { return server_->addresses(); }
   size_t clients() const noexcept { return server_->clients(); }
-  // A tick has closed, and Env::latest has it. Does nothing while there is no client.
+  // A tick has closed, and Env::latest has it. Allocates nothing while there is no client.
   void Ticked();
   // Says goodbye to all clients; returns when they are gone or `timeout` is over.
   void Close(Duration timeout);
