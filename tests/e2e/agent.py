@@ -128,6 +128,13 @@ class Agent:
     def page(self, **headers):
         return self.get("/metrics", **headers).text.decode()
 
+    def reload(self, config):
+        """Puts another configuration in force."""
+        before = value(self.page(), "gpulens_config_reloads_total", result="applied") or 0
+        self.config.write_text(config)
+        self.process.send_signal(signal.SIGHUP)
+        wait_until(lambda: value(self.page(), "gpulens_config_reloads_total", result="applied") == before + 1, what="the reload")
+
     def driver_pid(self):
         """The pid of the driver process, or 0."""
         for folder in pathlib.Path("/proc").iterdir():
