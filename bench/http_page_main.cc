@@ -13,6 +13,7 @@
 #include "base/result.h"
 #include "base/workers.h"
 #include "bench/page_snapshot.h"
+#include "naming/names_testing.h"
 #include "net/http/http_server.h"
 #include "pipeline/config.h"
 #include "pipeline/page_board.h"
@@ -69,7 +70,7 @@ Status Serve(const char* page_path, const char* next_path, uint16_t port) {
   env.latest = &hub;
   env.pages = &board;
   Config config;
-  config.Set("dialects", std::vector<std::string>{"native"}, {});
+  testing::SetNames(config);
   ASSIGN_OR_RETURN(std::unique_ptr<Sink> sink, prometheus_sink.create(config, env));
   Pages pages(snapshots, hub, board);
   HttpServer server(loop, pages, {});

@@ -1,7 +1,7 @@
 # The folders of src/ that the Python package is made of. The repository's own build compiles the archive of the SDK with the
 # same flags, source by source, so that ccache has them when the package is built: docs/adr/0034-python-package.md.
 set(GPULENS_PYTHON_ROOMS
-  base base/buckets base/hash base/hex
+  base base/buckets base/hash base/hex base/threads
   core core/window
   driver driver/probe driver/side
   energy
@@ -19,7 +19,7 @@ set(GPULENS_PYTHON_ROOMS
   sources/nvml sources/nvml/driver sources/nvml/driver/items sources/nvml/driver/parts
   store/clickhouse store/experiments store/postgres store/sketch store/sqlite
   store/telemetry store/telemetry/clickhouse store/telemetry/postgres store/telemetry/servers store/telemetry/summary
-  wire/exposition wire/samples
+  wire/escaping wire/exposition wire/samples
 )
 # TLS and gRPC, in a shared object of their own; only where OpenSSL, nghttp2 and libdeflate are found.
 set(GPULENS_PYTHON_SECURE_FILES
@@ -37,7 +37,7 @@ set(GPULENS_PYTHON_FILES
   net/accept/listening_socket.cc net/accept/port_owner.cc
   net/address.cc
   net/client/http_response.cc net/client/http_url.cc net/client/request_fields.cc net/client/retry_after.cc
-  net/http/http_message.cc net/http/http_parser.cc
+  net/http/http_message.cc net/http/http_parser.cc net/accept/visitor.cc
   net/plain/plain_post.cc net/plain/plain_server.cc net/plain/secure_post.cc
   sdk/export/environment.cc sdk/export/export_agent.cc sdk/export/exporter_seat.cc sdk/export/expose.cc
   sdk/export/otlp_plan.cc sdk/export/plain_transport.cc sdk/export/push_job.cc

@@ -1,10 +1,10 @@
 # Tests that cross floors: the real program among programs of others.
 include_guard()
 set(e2e_python ${CMAKE_SOURCE_DIR}/tools/venv_python.sh)
-foreach(name agent amd bad_pages capture check commands gpu gpu_coverage gpu_pages gpu_parts events fault_matrix peers
-             seed_rows seed_rows_engines websocket crowd engines_command engine_monitors discovery otlp otlp_encodings otlp_grpc otlp_in
-             remote_write remote_write_in webhook sink_faults kubernetes slurm seed_rows_delivery collector
-             victoria_metrics experiments experiments_told telemetry bench_serve)
+foreach(name agent amd bad_pages capture check commands gpu gpu_coverage gpu_pages gpu_parts events fault_matrix driver_faults hostile_names peers
+             seed_rows seed_rows_engines websocket config doctor guests crowd engines_command engine_monitors discovery otlp otlp_encodings otlp_grpc otlp_in
+             remote_write remote_write_in webhook sink_faults kubernetes slurm seed_rows_delivery collector run_energy
+             victoria_metrics experiments experiments_told telemetry bench_serve compare)
   add_test(NAME e2e_${name} COMMAND ${e2e_python} -m unittest -v test_${name}
            WORKING_DIRECTORY ${CMAKE_SOURCE_DIR}/tests/e2e)
   set_tests_properties(e2e_${name} PROPERTIES LABELS e2e TIMEOUT 300 RESOURCE_LOCK e2e_${name}
@@ -12,9 +12,14 @@ foreach(name agent amd bad_pages capture check commands gpu gpu_coverage gpu_pag
 endforeach()
 # Those that the sanitizers' builds run, too: where processes, sockets, signals and bytes from outside meet. The others compare with
 # programs of others, ask for the text of commands, or go the same ways again with other tables: release finds what they find.
-foreach(name agent amd bad_pages events fault_matrix gpu gpu_parts websocket discovery otlp otlp_grpc otlp_in remote_write
+foreach(name agent amd bad_pages events fault_matrix gpu gpu_parts hostile_names websocket discovery otlp otlp_grpc otlp_in remote_write
              remote_write_in webhook sink_faults kubernetes slurm experiments_told telemetry bench_serve)
   set_property(TEST e2e_${name} APPEND PROPERTY LABELS sanitize)
+endforeach()
+# Some 30 faults, each with several questions: three machines beside each other.
+foreach(part 1 2 3)
+  add_test(NAME e2e_health_matrix_${part} COMMAND ${e2e_python} -m unittest -v test_health_matrix WORKING_DIRECTORY ${CMAKE_SOURCE_DIR}/tests/e2e)
+  set_tests_properties(e2e_health_matrix_${part} PROPERTIES LABELS e2e TIMEOUT 600 ENVIRONMENT "PYTHONDONTWRITEBYTECODE=1;GPULENS_PART=${part}/3")
 endforeach()
 # Every collector with every sink.
 set_tests_properties(e2e_seed_rows_delivery PROPERTIES TIMEOUT 900)
@@ -91,3 +96,14 @@ set_tests_properties(e2e_sdk PROPERTIES LABELS "e2e;sanitize" TIMEOUT 300
   ENVIRONMENT "PYTHONDONTWRITEBYTECODE=1;SDK_PROGRAM=$<TARGET_FILE:sdk_program>")
 add_dependencies(e2e_programs quantile_dump exposition_dump grpc_pair inference_program sdk_program fake_nvml fake_amdsmi
                  nvml_driver_main amdsmi_driver_main)
+
+# A file of tests that nobody runs finds nothing.
+file(GLOB e2e_files CONFIGURE_DEPENDS tests/e2e/test_*.py)
+file(READ ${CMAKE_CURRENT_LIST_FILE} e2e_listed)
+foreach(file ${e2e_files})
+  get_filename_component(name ${file} NAME_WE)
+  string(REPLACE "test_" "" short ${name})
+  if(NOT e2e_listed MATCHES "[ \n]${short}[ \n)]" AND NOT e2e_listed MATCHES "[ \"/]${name}[ .\n\"]")
+    message(FATAL_ERROR "${file}: no test runs it; tests/targets.cmake lists them")
+  endif()
+endforeach()

@@ -2,12 +2,14 @@
 """Measures what was built for release beside its peers, against the budgets of the design.
 
 usage: bench.py [--check] [--save] [NAME…]
+       bench.py --starts
 
 Sections: ticks encode parse otlp http agent gpus scrape receive sdk sdk_python sdk_ring; a NAME picks those whose name contains it. Peers are
 fetched through apt, Go and pip into build/bench; one that cannot be had leaves its row incomplete, and the page says so.
 
   --check   fail when a ratio, an allocation count or a size misses its budget; times never fail
   --save    put the pages into docs/performance; otherwise only into build/bench/performance
+  --starts  measure nothing: see that the server of a page starts and answers
 
 Results of other sections are kept from earlier runs in build/bench/results.json, each with its time.
 """
@@ -90,9 +92,22 @@ def run(name):
     }
 
 
+def starts():
+    measure.make_pages()
+    server = scrapes.start_ours()
+    try:
+        page = scrapes.body_of(server.port, "/metrics")
+    finally:
+        server.stop()
+    print(f"bench: http_page answered with {len(page):,} bytes")
+    return 0 if page else 1
+
+
 def main(arguments):
     options = {a for a in arguments if a.startswith("-")}
     names = [a for a in arguments if not a.startswith("-")]
+    if arguments == ["--starts"]:
+        return starts()
     if options - {"--check", "--save"}:
         print(__doc__)
         return 0 if options & {"-h", "--help"} else 2

@@ -9,7 +9,7 @@ import re
 import sys
 
 COLUMNS = ["family", "type", "labels", "unit", "role", "scale", "alias_of", "since", "until", "note"]
-ENGINE_COLUMNS = ["engine", "layer", "port", "path", "provider", "recognised", "reads"]
+ENGINE_COLUMNS = ["engine", "layer", "port", "path", "provider", "recognised", "reads", "instead_of"]
 TYPES = {"counter": "kCounter", "gauge": "kGauge", "histogram": "kHistogram", "summary": "kSummary",
          "untyped": "kUnknown"}
 LAYERS = {"engine", "worker", "cache", "router", "gateway"}
@@ -85,13 +85,17 @@ def main():
     roles = roles_of(roles_folder)
     text = "// Made by tools/engine_tables.py.\n"
     engines = "constexpr Engine kEngines[] = {\n"
-    for number, (name, layer, port, page, provider, recognised, reads) in rows_of(folder / "engines.tsv", ENGINE_COLUMNS):
+    rows = rows_of(folder / "engines.tsv", ENGINE_COLUMNS)
+    names = {"-", *(row[0] for _, row in rows)}
+    for number, (name, layer, port, page, provider, recognised, reads, instead_of) in rows:
+        if unknown := {reads, instead_of} - names:
+            raise SystemExit(f"{folder}/engines.tsv:{number}: '{unknown.pop()}' is no engine of this table")
         if layer not in LAYERS:
             raise SystemExit(f"{folder}/engines.tsv:{number}: layer '{layer}' is none of {' '.join(sorted(LAYERS))}")
         table = "kRows_" + re.sub(r"\W", "_", name)
         text += table_text(folder / (re.sub(r"\W", "_", name) + ".tsv"), table, roles)
         engines += f"    {{{literal(name)}, {literal(layer)}, {literal(provider)}, {int(port)}, {literal(page)}, " \
-                   f"{literal(recognised)}, {literal(reads)}, {table}}},\n"
+                   f"{literal(recognised)}, {literal(reads)}, {literal(instead_of)}, {table}}},\n"
     text += table_text(folder / "common.tsv", "kCommonRows", roles)
     prefixes = rows_of(folder / "prefixes.tsv", ["prefix", "stands_for", "where"])
     text += engines + "};\nconstexpr Prefix kPrefixes[] = {\n"

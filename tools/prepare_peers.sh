@@ -29,7 +29,8 @@ unpack() {
 }
 
 peers() {
-  [[ -x build/peers/usr/bin/promtool && -x build/peers/usr/bin/prometheus-node-exporter ]] && return 0
+  local bin=build/peers/usr/bin
+  [[ -x $bin/prometheus && -x $bin/promtool && -x $bin/prometheus-node-exporter ]] && return 0
   unpack peers prometheus prometheus-node-exporter
 }
 

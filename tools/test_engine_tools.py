@@ -2,8 +2,10 @@
 import pathlib
 import tempfile
 import unittest
+import zipfile
 
 import engine_pages
+import engine_release
 import engine_tables
 
 Path = pathlib.Path
@@ -108,6 +110,78 @@ class EnginePages(unittest.TestCase):
         text = engine_pages.page_of("vllm", models=3)
         self.assertEqual(text.count("vllm:num_requests_running{"), 6)
         self.assertIn('model_name="maker/model-2"', text)
+
+
+class EngineRelease(unittest.TestCase):
+    """What is read from the sources of a release."""
+
+    def families(self, source, engine="vllm"):
+        _, prefixes, mention = engine_release.ENGINES[engine]
+        found = engine_release.read_sources([("a.py", source)], prefixes, mention)
+        return {family.name: family.kind for family in found.families.values()}, found.unread
+
+    def test_ways_to_name_a_family(self):
+        families, unread = self.families("""
+PREFIX = "vllm:"
+RUNNING = PREFIX + "running"
+a = Gauge(RUNNING, "help", ["model_name"])
+b = self._counter_cls(name="vllm:prompt_tokens", documentation="d", labelnames=labelnames)
+c = Counter("vllm:done_total", "d")
+d = Histogram(name=f"{PREFIX}latency_seconds", documentation="d")
+for short, why in [("hits", "x"), ("misses", "y")]:
+    Counter(f"vllm:{short}", why)
+e = {p: Histogram(f"vllm:{p}_seconds", "d") for p in dict.fromkeys(STAGES.values())}
+f = Info("vllm:cache_config", "d")
+def made(name="vllm:made"):
+    return Summary(name, "d")
+g = wrap(Gauge(name="vllm:wrapped", documentation="d"))
+logger.info("vllm:nothing %s", 1)
+register_gauge("meter", "vllm:helped", "d", read)
+class Names:
+    LOADS = "vllm:loads"
+    STORES = "vllm:stores"
+kinds[Names.LOADS] = CounterMetadata("d")
+\"\"\"vllm:in_a_docstring\"\"\"
+get_meter("vllm:meter")
+""".replace("STAGES.values()", '{1: "prefill", 2: "decode"}.values()').replace('\\"', '"'))
+        self.assertEqual(families, {
+            "vllm:running": "gauge", "vllm:prompt_tokens_total": "counter", "vllm:done_total": "counter",
+            "vllm:latency_seconds": "histogram", "vllm:hits_total": "counter", "vllm:misses_total": "counter",
+            "vllm:prefill_seconds": "histogram", "vllm:decode_seconds": "histogram", "vllm:cache_config_info": "gauge",
+            "vllm:made": "summary", "vllm:wrapped": "gauge", "vllm:helped": "gauge", "vllm:loads_total": "counter",
+            "vllm:stores": "untyped"})
+        self.assertEqual(unread, [])
+
+    def test_a_name_that_cannot_be_read_is_told(self):
+        families, unread = self.families('x = Gauge(f"vllm:{whatever()}_total", "d")\n')
+        self.assertEqual(families, {})
+        self.assertEqual(unread, ["a.py:1: f'vllm:{whatever()}_total'"])
+        self.assertIn("a.py:2", self.families("# vllm:\nx = = 1\n")[1][0])
+
+    def test_open_telemetry_appends_units(self):
+        families, _ = self.families("""
+a = meter.create_counter("lmcache_mp.lookup_hit", unit="tokens")
+b = meter.create_histogram("lmcache_mp.l2_load_throughput", unit="GB/s")
+c = meter.create_histogram("lmcache_mp.lifetime", unit="s")
+d = meter.create_observable_counter("lmcache_mp.bus.dropped_total")
+e = meter.create_up_down_counter("lmcache_mp.jobs", unit="{job}")
+""", "lmcache")
+        self.assertEqual(families, {
+            "lmcache_mp_lookup_hit_tokens_total": "counter", "lmcache_mp_l2_load_throughput_GB_per_second": "histogram",
+            "lmcache_mp_lifetime_seconds": "histogram", "lmcache_mp_bus_dropped_total": "counter", "lmcache_mp_jobs": "gauge"})
+
+    def test_a_wheel_becomes_a_page(self):
+        with tempfile.TemporaryDirectory() as folder:
+            wheel = Path(folder) / "vllm-1-py3-none-any.whl"
+            with zipfile.ZipFile(wheel, "w") as archive:
+                archive.writestr("vllm/metrics.py", 'a = Histogram("vllm:x_seconds", "d", ["model_name"])\n')
+                archive.writestr("vllm/tests/fake.py", 'a = Gauge("vllm:fake", "d")\n')
+            found = engine_release.read_sources(engine_release.sources_of(wheel), ("vllm:",))
+            page = engine_release.page_of(found.families, wheel.name)
+        self.assertIn("# TYPE vllm:x_seconds histogram\n", page)
+        self.assertIn('vllm:x_seconds_bucket{model_name="x",le="+Inf"} 1\n', page)
+        self.assertIn('vllm:x_seconds_count{model_name="x"} 1\n', page)
+        self.assertNotIn("fake", page)
 
 
 if __name__ == "__main__":

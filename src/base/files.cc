@@ -84,18 +84,44 @@ Status WriteAll(int fd, std::string_view bytes, const std::string& path) {
   return Ok();
 }
 
+// ".gpulens-0123456789abcdef.new" in the folder of `path`.
+Result<std::string> TemporaryBeside(const std::string& path) {
+  uint64_t random = 0;
+  if (::getentropy(&random, sizeof random) != 0) return ErrnoStatus("getentropy", errno);
+  char name[40];
+  std::snprintf(name, sizeof name, ".gpulens-%016llx.new", static_cast<unsigned long long>(random));
+  return path.substr(0, path.rfind('/') + 1) + name;
+}
+
+Status SyncFolderOf(const std::string& path) {
+  const size_t slash = path.rfind('/');
+  const std::string folder = slash == std::string::npos ? "." : path.substr(0, slash + 1);
+  // A folder may be one to write to and not to read; the file is there all the same.
+  UniqueFd fd(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (!fd || ::fsync(fd.get()) == 0 || errno == EINVAL || errno == EROFS) return Ok();
+  return ErrnoStatus("fsync " + folder, errno);
+}
+
 }  // namespace
 
-Status WriteFileAtomically(const std::string& path, std::string_view bytes) {
-  std::string temporary = path + ".new";
-  UniqueFd fd(::open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644));
+Status WriteFileAtomically(const std::string& path, std::string_view bytes, const WriteOptions& options) {
+  ASSIGN_OR_RETURN(const std::string temporary, TemporaryBeside(path));
+  UniqueFd fd(::open(temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, options.mode));
   if (!fd) return ErrnoStatus("open " + temporary, errno);
   Status written = WriteAll(fd.get(), bytes, temporary);
-  if (written && ::rename(temporary.c_str(), path.c_str()) != 0) {
-    written = ErrnoStatus("rename " + temporary, errno);
+  struct stat old{};
+  if (written && ::lstat(path.c_str(), &old) == 0 && S_ISREG(old.st_mode) &&
+      ::fchmod(fd.get(), old.st_mode & 0777) != 0)
+    written = ErrnoStatus("chmod " + temporary, errno);
+  if (written && options.sync && ::fsync(fd.get()) != 0 && errno != EINVAL)
+    written = ErrnoStatus("fsync " + temporary, errno);
+  if (written && ::rename(temporary.c_str(), path.c_str()) != 0)
+    written = ErrnoStatus("rename " + temporary + " to " + path, errno);
+  if (!written) {
+    ::unlink(temporary.c_str());
+    return written;
   }
-  if (!written) ::unlink(temporary.c_str());
-  return written;
+  return options.sync ? SyncFolderOf(path) : Ok();
 }
 
 Status MakeFoldersAbove(const std::string& path) {

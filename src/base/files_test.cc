@@ -10,6 +10,7 @@
 #include <csignal>
 #include <filesystem>
 #include <string>
+#include <vector>
 
 namespace gpulens {
 namespace {
@@ -24,6 +25,12 @@ class FilesTest : public testing::Test {
   }
   ~FilesTest() override { std::filesystem::remove_all(folder_); }
   std::string Path(const std::string& name) const { return folder_ + "/" + name; }
+  std::vector<std::string> Names() const {
+    std::vector<std::string> names;
+    for (const auto& entry : std::filesystem::directory_iterator(folder_))
+      names.push_back(entry.path().filename());
+    return names;
+  }
   std::string folder_;
 };
 
@@ -83,7 +90,7 @@ TEST_F(FilesTest, WritingReplacesAndLeavesNothingBehind) {
   ASSERT_TRUE(WriteFileAtomically(Path("f"), "old and longer").ok());
   ASSERT_TRUE(WriteFileAtomically(Path("f"), "new").ok());
   EXPECT_EQ(*ReadFile(Path("f")), "new");
-  EXPECT_FALSE(std::filesystem::exists(Path("f.new")));
+  EXPECT_THAT(Names(), ::testing::ElementsAre("f"));
   EXPECT_EQ(WriteFileAtomically(Path("no/such/folder/f"), "x").code, Code::kUnavailable);
 }
 
@@ -92,7 +99,7 @@ TEST_F(FilesTest, AFailedRenameKeepsTheOldAndCleansUp) {
   Status status = WriteFileAtomically(Path("folder"), "x");
   EXPECT_FALSE(status.ok());
   EXPECT_THAT(status.detail, HasSubstr("rename"));
-  EXPECT_FALSE(std::filesystem::exists(Path("folder.new")));
+  EXPECT_THAT(Names(), ::testing::ElementsAre("folder"));
   EXPECT_TRUE(std::filesystem::is_directory(Path("folder")));
 }
 
@@ -117,7 +124,38 @@ TEST_F(FilesTest, AFullDiskKeepsTheOldAndCleansUp) {
   std::signal(SIGXFSZ, handler);
   EXPECT_EQ(status.code, Code::kIo);
   EXPECT_EQ(*ReadFile(Path("f")), "old");
-  EXPECT_FALSE(std::filesystem::exists(Path("f.new")));
+  EXPECT_THAT(Names(), ::testing::ElementsAre("f"));
+}
+
+// Whoever may write to the folder may prepare links there: where our file goes, and where others wrote
+// before.
+TEST_F(FilesTest, LinksAreReplacedAndNeverFollowed) {
+  ASSERT_TRUE(WriteFileAtomically(Path("victim"), "precious").ok());
+  for (const char* name : {"f", "f.new"}) ASSERT_EQ(::symlink(Path("victim").c_str(), Path(name).c_str()), 0);
+  ASSERT_TRUE(WriteFileAtomically(Path("f"), "ours").ok());
+  EXPECT_EQ(*ReadFile(Path("victim")), "precious");
+  EXPECT_EQ(*ReadFile(Path("f")), "ours");
+  EXPECT_TRUE(std::filesystem::is_regular_file(std::filesystem::symlink_status(Path("f"))));
+}
+
+TEST_F(FilesTest, ModesAreThoseAskedForOrThoseOfBefore) {
+  const auto mode = [&](const char* name) {
+    struct stat found{};
+    EXPECT_EQ(::stat(Path(name).c_str(), &found), 0);
+    return found.st_mode & 0777;
+  };
+  const mode_t mask = ::umask(022);
+  ASSERT_TRUE(WriteFileAtomically(Path("f"), "x").ok());
+  ASSERT_TRUE(WriteFileAtomically(Path("secret"), "x", {.mode = 0600}).ok());
+  EXPECT_EQ(mode("f"), 0644u);
+  EXPECT_EQ(mode("secret"), 0600u);
+  ASSERT_TRUE(WriteFileAtomically(Path("secret"), "y").ok());
+  EXPECT_EQ(mode("secret"), 0600u);
+  ::umask(mask);
+}
+
+TEST_F(FilesTest, ALongNameNeedsNoLongerOne) {
+  EXPECT_TRUE(WriteFileAtomically(Path(std::string(255, 'n')), "x").ok());
 }
 
 TEST(CodeOfErrno, TellsApartWhatCallersAsk) {

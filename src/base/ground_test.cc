@@ -20,6 +20,7 @@
 #include "base/ref.h"
 #include "base/result.h"
 #include "base/ring.h"
+#include "base/threads/no_threads_testing.h"
 #include "base/workers.h"
 
 namespace gpulens {
@@ -280,6 +281,18 @@ TEST(Workers, RunJobsInOrder) {
   ASSERT_TRUE(done.Wait());
   workers.Stop();
   for (int i = 0; i < 100; ++i) EXPECT_EQ(order[static_cast<size_t>(i)], i);
+}
+
+TEST(Workers, ThreadsThatFoundNoRoomAreTriedAgainWithTheNextJob) {
+  Latch done(2);
+  auto none = std::make_unique<NoThreads>();
+  Workers workers(2, 10);
+  EXPECT_EQ(workers.status().code, Code::kExhausted);
+  EXPECT_TRUE(workers.Post([&] { done.Down(); })) << "it waits";
+  none.reset();
+  EXPECT_TRUE(workers.Post([&] { done.Down(); }));
+  EXPECT_TRUE(workers.status().ok());
+  EXPECT_TRUE(done.Wait());
 }
 
 TEST(Workers, AFullQueueRefusesAndStopDropsIt) {

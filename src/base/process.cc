@@ -11,11 +11,13 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <utility>
 
 #include "base/files.h"
+#include "base/parse.h"
 
 extern char** environ;
 
@@ -128,6 +130,18 @@ std::string DescribeWaitStatus(int status) {
     return "killed by signal " + std::to_string(signal) + " (" + (name ? name : "unknown") + ")";
   }
   return "ended";
+}
+
+uint64_t ResidentBytes(pid_t pid, bool shared) {
+  const auto text = ReadFile("/proc/" + (pid == 0 ? "self" : std::to_string(pid)) + "/statm", 256);
+  if (!text) return 0;
+  std::string_view rest = *text;
+  TakeUntil(rest, ' ');
+  const auto resident = ParseInt<uint64_t>(TakeUntil(rest, ' '));
+  const auto of_files = ParseInt<uint64_t>(TakeUntil(rest, ' '));
+  if (!resident || !of_files) return 0;
+  const uint64_t pages = shared ? *resident : *resident - std::min(*resident, *of_files);
+  return pages * static_cast<uint64_t>(::sysconf(_SC_PAGESIZE));
 }
 
 void LetGoOfStartPages() noexcept {

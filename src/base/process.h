@@ -3,6 +3,7 @@
 
 #include <sys/types.h>
 
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <vector>
@@ -52,6 +53,10 @@ class ChildProcess {
 
 // "exited with 3" or "killed by signal 9 (Killed)".
 std::string DescribeWaitStatus(int status);
+
+// The resident bytes of a process, 0 for this one; those of files that it shares with others only where
+// `shared` says so. 0 when they are not known.
+uint64_t ResidentBytes(pid_t pid, bool shared);
 
 // For the end of a start: gives back freed memory, and lets go of the pages of the program's file. Code and
 // constants that are needed again come back from the page cache at a soft fault each, those that only the

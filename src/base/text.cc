@@ -1,13 +1,28 @@
 #include "base/text.h"
 
 #include <algorithm>
+#include <atomic>
 #include <cstdint>
+#include <cstring>
 #include <vector>
 
 namespace gpulens {
 namespace {
 
 constexpr char kHex[] = "0123456789abcdef";
+constexpr std::string_view kReplacementCharacter = "\xEF\xBF\xBD";
+
+std::atomic<uint64_t> replaced_utf8_bytes{0};
+
+// How many bytes at the front are ASCII, in whole words of eight: most texts are nothing else.
+size_t AsciiWords(std::string_view text) noexcept {
+  size_t size = 0;
+  for (uint64_t word; text.size() - size >= sizeof word; size += sizeof word) {
+    std::memcpy(&word, text.data() + size, sizeof word);
+    if ((word & 0x8080808080808080) != 0) break;
+  }
+  return size;
+}
 
 bool Continues(std::string_view text, size_t at) noexcept {
   return at < text.size() && (static_cast<unsigned char>(text[at]) & 0xC0) == 0x80;
@@ -19,16 +34,28 @@ void AppendHex(std::string& out, const char* lead, unsigned char byte) {
   out += kHex[byte & 15];
 }
 
+// Whether a character of two or three bytes steers a terminal or the order in which text is shown: C1 (as
+// CSI, U+009B), the marks of direction, and the separators of lines and paragraphs.
+bool Steers(std::string_view character) noexcept {
+  const auto byte = [&](size_t i) { return static_cast<unsigned char>(character[i]); };
+  if (character.size() == 2) return (byte(0) == 0xC2 && byte(1) < 0xA0) || character == "\u061C";
+  if (character.size() != 3 || byte(0) != 0xE2) return false;
+  if (byte(1) == 0x80) return byte(2) == 0x8E || byte(2) == 0x8F || (byte(2) >= 0xA8 && byte(2) <= 0xAE);
+  return byte(1) == 0x81 && byte(2) >= 0xA6 && byte(2) <= 0xA9;
+}
+
 size_t EditDistance(std::string_view a, std::string_view b) {
-  std::vector<size_t> row(b.size() + 1);
+  // Three rows of the table: two neighbours that changed places are one mistake.
+  std::vector<size_t> row(b.size() + 1), above, above_that;
   for (size_t j = 0; j <= b.size(); ++j) row[j] = j;
   for (size_t i = 1; i <= a.size(); ++i) {
-    size_t diagonal = row[0];
+    above_that.swap(above);
+    above = row;
     row[0] = i;
     for (size_t j = 1; j <= b.size(); ++j) {
-      size_t substitute = diagonal + (a[i - 1] != b[j - 1]);
-      diagonal = row[j];
-      row[j] = std::min({row[j] + 1, row[j - 1] + 1, substitute});
+      row[j] = std::min({above[j] + 1, row[j - 1] + 1, above[j - 1] + (a[i - 1] != b[j - 1])});
+      const bool swapped = i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1];
+      if (swapped) row[j] = std::min(row[j], above_that[j - 2] + 1);
     }
   }
   return row[b.size()];
@@ -55,13 +82,29 @@ size_t Utf8Length(std::string_view text) noexcept {
 }
 
 bool IsUtf8(std::string_view text) noexcept {
-  while (!text.empty()) {
+  for (text.remove_prefix(AsciiWords(text)); !text.empty();) {
     size_t length = Utf8Length(text);
     if (length == 0) return false;
     text.remove_prefix(length);
   }
   return true;
 }
+
+std::string_view ValidUtf8(std::string_view text, std::string& room) {
+  if (IsUtf8(text)) return text;
+  std::string valid;
+  uint64_t replaced = 0;
+  for (size_t length; !text.empty(); text.remove_prefix(std::max<size_t>(1, length))) {
+    length = Utf8Length(text);
+    if (length == 0) ++replaced;
+    valid += length == 0 ? kReplacementCharacter : text.substr(0, length);
+  }
+  replaced_utf8_bytes.fetch_add(replaced, std::memory_order_relaxed);
+  room = std::move(valid);
+  return room;
+}
+
+uint64_t ReplacedUtf8Bytes() noexcept { return replaced_utf8_bytes.load(std::memory_order_relaxed); }
 
 void AppendJsonString(std::string& out, std::string_view text) {
   out += '"';
@@ -78,6 +121,11 @@ void AppendJsonString(std::string& out, std::string_view text) {
       out += "\\n";
     } else if (byte < 0x20 || byte == 0x7F) {
       AppendHex(out, "\\u00", byte);
+    } else if (Steers(text.substr(0, length))) {
+      uint32_t point = byte & (length == 2 ? 0x1Fu : 0x0Fu);
+      for (size_t i = 1; i < length; ++i) point = point << 6 | (static_cast<unsigned char>(text[i]) & 0x3Fu);
+      AppendHex(out, "\\u", static_cast<unsigned char>(point >> 8));
+      AppendHex(out, "", static_cast<unsigned char>(point));
     } else {
       out += text.substr(0, length);
     }
@@ -93,6 +141,8 @@ void AppendPrintable(std::string& out, std::string_view text) {
     if (length == 0 || byte < 0x20 || byte == 0x7F) {
       AppendHex(out, "\\x", byte);
       length = 1;
+    } else if (Steers(text.substr(0, length))) {
+      for (char each : text.substr(0, length)) AppendHex(out, "\\x", static_cast<unsigned char>(each));
     } else {
       out += text.substr(0, length);
     }

@@ -64,6 +64,34 @@ TEST(IsUtf8, WholeText) {
   EXPECT_FALSE(IsUtf8("good until \xff"));
 }
 
+TEST(IsUtf8, FindsABadByteAnywhereInALongText) {
+  for (size_t size = 1; size < 40; ++size) {
+    std::string text(size, 'a');
+    EXPECT_TRUE(IsUtf8(text));
+    for (size_t at = 0; at < size; ++at) {
+      text[at] = '\xff';
+      EXPECT_FALSE(IsUtf8(text)) << at << " of " << size;
+      text[at] = 'a';
+    }
+  }
+}
+
+TEST(ValidUtf8, ReplacesAndCountsEachByteThatIsOfNoCharacter) {
+  std::string room;
+  const uint64_t before = ReplacedUtf8Bytes();
+  const std::string_view good = "größe 训练 😀";
+  EXPECT_EQ(ValidUtf8(good, room).data(), good.data()) << "no copy of what is good";
+  EXPECT_EQ(ReplacedUtf8Bytes(), before);
+  // The kernel cuts the name of a process after 15 bytes.
+  EXPECT_EQ(ValidUtf8("a训练模型\xe6\x8e", room), "a训练模型\uFFFD\uFFFD");
+  EXPECT_EQ(ReplacedUtf8Bytes(), before + 2);
+  EXPECT_EQ(ValidUtf8("\xff in \xc0\x80 front", room), "\uFFFD in \uFFFD\uFFFD front");
+  EXPECT_EQ(ReplacedUtf8Bytes(), before + 5);
+  // The text may be what is in the room already.
+  room = "x\xfe";
+  EXPECT_EQ(ValidUtf8(room, room), "x\uFFFD");
+}
+
 TEST(AppendJsonString, EscapesWhatJsonCannotHold) {
   EXPECT_EQ(Json(""), "\"\"");
   EXPECT_EQ(Json("a\"b\\c/d"), R"("a\"b\\c/d")");
@@ -78,6 +106,15 @@ TEST(AppendPrintable, NamesBytesThatATerminalMightObey) {
   EXPECT_EQ(Printable("plain ü"), "plain ü");
   EXPECT_EQ(Printable("\x1b[2J\n"), "\\x1b[2J\\x0a");
   EXPECT_EQ(Printable("\x7f\xff"), "\\x7f\\xff");
+  EXPECT_EQ(Printable("\u009b2J\u0085"), "\\xc2\\x9b2J\\xc2\\x85") << "C1 are obeyed as ESC [ is";
+  for (const char* turn :
+       {"\u061c", "\u200e", "\u200f", "\u2028", "\u2029", "\u202a", "\u202e", "\u2066", "\u2069"}) {
+    EXPECT_EQ(Printable(turn).substr(0, 2), "\\x") << Json(turn);
+    EXPECT_EQ(Json(turn).substr(0, 3), "\"\\u");
+  }
+  EXPECT_EQ(Json("\u009b\u202e\u061c"), R"("\u009b\u202e\u061c")");
+  const char* kept = "\u00a0 \u200b \u200d \u2030 \u2065 \u206a \u1f00 \u0641\u0627 \u05d0 😀";
+  EXPECT_EQ(Printable(kept), kept);
 }
 
 constexpr std::array<std::string_view, 4> kWords = {"interval", "listen", "log", "ttl"};
@@ -88,6 +125,9 @@ TEST(NearestWord, FindsWhatWasMeant) {
   EXPECT_EQ(NearestWord("lsiten", kWords), "listen");
   EXPECT_EQ(NearestWord("tll", kWords), "ttl");
   EXPECT_EQ(NearestWord("interval", kWords), "interval");
+  constexpr std::string_view kShort[] = {"url", "name", "true"};
+  EXPECT_EQ(NearestWord("ulr", kShort), "url") << "two letters that changed places are one mistake";
+  EXPECT_EQ(NearestWord("ture", kShort), "true");
 }
 
 TEST(NearestWord, NothingWhenNoneIsNear) {

@@ -1,9 +1,13 @@
 #include "base/workers.h"
 
+#include "base/threads/threads.h"
+
 namespace gpulens {
 
-Workers::Workers(size_t threads, size_t queue_limit) : queue_(queue_limit) {
-  for (size_t i = 0; i < threads; ++i) threads_.emplace_back([this] { Run(); });
+Workers::Workers(size_t threads, size_t queue_limit) : wanted_(threads), queue_(queue_limit) {
+  std::lock_guard lock(mutex_);
+  threads_.reserve(wanted_);
+  Grow();
 }
 
 Workers::~Workers() { Stop(); }
@@ -12,9 +16,24 @@ bool Workers::Post(std::function<void()> job) {
   {
     std::lock_guard lock(mutex_);
     if (stopping_ || !queue_.Push(std::move(job))) return false;
+    if (threads_.size() < wanted_) Grow();
   }
   wake_.notify_one();
   return true;
+}
+
+void Workers::Grow() {
+  while (threads_.size() < wanted_) {
+    std::thread thread;
+    started_ = StartThread(thread, [this] { Run(); });
+    if (!started_) return;
+    threads_.push_back(std::move(thread));
+  }
+}
+
+Status Workers::status() const {
+  std::lock_guard lock(mutex_);
+  return threads_.empty() ? started_ : Status{};
 }
 
 void Workers::Stop() {

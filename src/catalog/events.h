@@ -18,12 +18,18 @@ struct EventDesc {
 
 // The address of a GPU that no collector knows.
 inline constexpr std::string_view kEventPciBusId = "gpu.pci.bus_id";
+// Of an event that stands for several equal ones: their number.
+inline constexpr std::string_view kEventRepeats = "event.repeats";
 
 inline constexpr EventDesc kEventGpuXid{
     "gpu.xid", "An XID error with what its code means.",
-    row::kKeys<"gpu.xid.code", "gpu.xid.name", "gpu.xid.class", "gpu.xid.action", "process.pid",
-               "process.executable.name", "event.source">,
+    row::kKeys<"gpu.xid.code", "gpu.xid.sub_code", "gpu.xid.name", "gpu.xid.class", "gpu.xid.action",
+               "gpu.xid.severity", "gpu.interconnect.link_index", "process.pid", "process.executable.name",
+               "event.source">,
     EventSeverity::kError};
+inline constexpr EventDesc kEventGpuXidClear{
+    "gpu.xid.clear", "An operator has dealt with the XIDs so far: of one GPU, or without one, of all.",
+    row::kKeys<"gpu.xid.clear.gpu", "event.source">, EventSeverity::kInfo};
 inline constexpr EventDesc kEventNvswitchSxid{
     "nvswitch.sxid", "An SXid error of an NVSwitch.",
     row::kKeys<"nvswitch.id", "nvswitch.sxid.code", "nvswitch.sxid.severity", "gpu.interconnect.link_index",
@@ -82,10 +88,13 @@ inline constexpr EventDesc kEventGpuHealthChange{"gpu.health.change", "The healt
                                                  row::kKeys<"gpu.health.state", "gpu.health.reason">,
                                                  EventSeverity::kWarning};
 inline constexpr EventDesc kEventGpuProcessEnd{
-    "gpu.process.end", "A process left the GPU, with its peak memory and energy.",
-    row::kKeys<"process.pid", "process.executable.name", "process.owner", "gpu.process.memory.peak",
-               "gpu.process.energy">,
+    "gpu.process.end", "A process left the GPU, with its peak memory.",
+    row::kKeys<"process.pid", "process.executable.name", "process.owner", "gpu.process.memory.peak">,
     EventSeverity::kInfo};
+inline constexpr EventDesc kEventGpuDriverFault{
+    "gpu.driver.fault", "A driver, a module or a library of GPUs fails, by a message without a code.",
+    row::kKeys<"gpu.driver.fault", "process.pid", "process.executable.name", "event.source">,
+    EventSeverity::kWarning};
 inline constexpr EventDesc kEventHostOomKill{
     "host.oom_kill", "The kernel killed a process because memory ran out.",
     row::kKeys<"process.pid", "process.executable.name", "host.oom.cgroup", "event.source">,
@@ -113,14 +122,36 @@ inline constexpr EventDesc kEventGpulensGovernor{
     row::kKeys<"gpulens.limit", "gpulens.target">, EventSeverity::kWarning};
 
 // All rows, in the order in which people should read them.
-inline constexpr const EventDesc* kEvents[] = {
-    &kEventGpuXid,         &kEventNvswitchSxid,      &kEventGpuRas,          &kEventGpuEcc,
-    &kEventGpuRowRemap,    &kEventGpuPoison,         &kEventGpuPcieAer,      &kEventGpuLost,
-    &kEventGpuFound,       &kEventGpuReset,          &kEventGpuHang,         &kEventGpuRecoveryAction,
-    &kEventGpuUnavailable, &kEventGpuThermal,        &kEventGpuPower,        &kEventGpuInterconnectFailure,
-    &kEventGpuClock,       &kEventGpuMigChange,      &kEventGpuHealthChange, &kEventGpuProcessEnd,
-    &kEventHostOomKill,    &kEventHostHardwareError, &kEventHostRdmaChange,  &kEventGpulensQuality,
-    &kEventGpulensDriver,  &kEventGpulensConfig,     &kEventGpulensSink,     &kEventGpulensGovernor};
+inline constexpr const EventDesc* kEvents[] = {&kEventGpuXid,
+                                               &kEventGpuXidClear,
+                                               &kEventNvswitchSxid,
+                                               &kEventGpuRas,
+                                               &kEventGpuEcc,
+                                               &kEventGpuRowRemap,
+                                               &kEventGpuPoison,
+                                               &kEventGpuPcieAer,
+                                               &kEventGpuLost,
+                                               &kEventGpuFound,
+                                               &kEventGpuReset,
+                                               &kEventGpuHang,
+                                               &kEventGpuRecoveryAction,
+                                               &kEventGpuUnavailable,
+                                               &kEventGpuThermal,
+                                               &kEventGpuPower,
+                                               &kEventGpuInterconnectFailure,
+                                               &kEventGpuClock,
+                                               &kEventGpuMigChange,
+                                               &kEventGpuHealthChange,
+                                               &kEventGpuProcessEnd,
+                                               &kEventGpuDriverFault,
+                                               &kEventHostOomKill,
+                                               &kEventHostHardwareError,
+                                               &kEventHostRdmaChange,
+                                               &kEventGpulensQuality,
+                                               &kEventGpulensDriver,
+                                               &kEventGpulensConfig,
+                                               &kEventGpulensSink,
+                                               &kEventGpulensGovernor};
 
 // The row of a name; null when there is none.
 constexpr const EventDesc* FindEvent(std::string_view name) noexcept {

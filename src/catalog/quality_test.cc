@@ -40,7 +40,7 @@ TEST(Quality, ThePageHasTheTableOfTheCode) {
   auto page = ReadFile(GPULENS_SOURCE_DIR "/docs/quality.md");
   ASSERT_TRUE(page.ok());
   EXPECT_NE(page->find(QualityMarkdown()), std::string::npos)
-      << "docs/quality.md is old: ./build/gpulens metrics --format quality";
+      << "docs/quality.md is old: build/gpulens metrics --rules --format md prints its table";
 }
 
 }  // namespace

@@ -17,16 +17,16 @@ inline constexpr MetricDesc kSelfConfigLastReloadSuccess =
     row::Flag("gpulens.config.last_reload.success", "1 when the last reload was applied.");
 inline constexpr MetricDesc kSelfConfigLastReloadTime =
     row::Gauge("gpulens.config.last_reload.time", "s", "When configuration was last applied.");
-inline constexpr MetricDesc kSelfConfigInfo =
-    row::Info("gpulens.config.info", "1, with a hash of the configuration in force.", row::kKeys<"hash">);
 inline constexpr MetricDesc kSelfLogMessages = row::Counter(
     "gpulens.log.messages", "{message}", "Log messages by level.", row::kKeys<"level", "result">);
-inline constexpr MetricDesc kSelfInstrumentInvalid =
-    row::Counter("gpulens.instrument.invalid", "{write}", "Writes to series that were refused.");
+inline constexpr MetricDesc kSelfTextReplaced = row::Counter(
+    "gpulens.text.replaced", "By",
+    "Bytes of names, attributes and events that came from outside, were not UTF-8 and are replaced.");
 inline constexpr MetricDesc kSelfSimulated =
     row::Flag("gpulens.simulated", "1 when the agent runs with simulated GPUs.");
 inline constexpr MetricDesc kSelfMemoryLimit =
-    row::Gauge("gpulens.memory.limit", "By", "Memory the agent may use.");
+    row::Gauge("gpulens.memory.limit", "By",
+               "limits.memory: above it, further series of pages and programs are refused. 0: none.");
 inline constexpr MetricDesc kTargetInfo =
     row::Info("target.info", "1, with the resource attributes, as the OTel to Prometheus rules ask.",
               row::kKeys<"service.name", "service.version", "service.instance.id", "host.name", "host.id",
@@ -111,9 +111,12 @@ inline constexpr MetricDesc kSelfDriverCallDuration =
                row::kKeys<"driver">);
 inline constexpr MetricDesc kSelfDriverCallsHung = row::UpDown(
     "gpulens.driver.calls.hung", "{call}", "Calls past their deadline now.", row::kKeys<"driver">);
-inline constexpr MetricDesc kSelfDriverDevices =
-    row::UpDown("gpulens.driver.devices", "{device}", "Devices read, and devices left out because they hung.",
-                row::kKeys<"driver", "state">);
+inline constexpr MetricDesc kSelfDriverDevices = row::UpDown(
+    "gpulens.driver.devices", "{device}",
+    "Devices read, left out after faults, or unread for want of a thread; watched: those that tell events.",
+    row::kKeys<"driver", "state">);
+inline constexpr MetricDesc kSelfDriverFiles =
+    row::UpDown("gpulens.driver.files", "{file}", "Open files of the driver process.", row::kKeys<"driver">);
 inline constexpr MetricDesc kSelfDriverFields =
     row::UpDown("gpulens.driver.fields", "{field}", "Fields by what the library answers.",
                 row::kKeys<"driver", "status">);
@@ -126,9 +129,8 @@ inline constexpr const MetricDesc* kSelfRows[] = {
     &kSelfConfigReloads,
     &kSelfConfigLastReloadSuccess,
     &kSelfConfigLastReloadTime,
-    &kSelfConfigInfo,
     &kSelfLogMessages,
-    &kSelfInstrumentInvalid,
+    &kSelfTextReplaced,
     &kSelfSimulated,
     &kSelfMemoryLimit,
     &kTargetInfo,
@@ -166,6 +168,7 @@ inline constexpr const MetricDesc* kSelfRows[] = {
     &kSelfDriverCallDuration,
     &kSelfDriverCallsHung,
     &kSelfDriverDevices,
+    &kSelfDriverFiles,
     &kSelfDriverFields,
 };
 

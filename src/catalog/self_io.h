@@ -25,10 +25,15 @@ inline constexpr MetricDesc kSelfScrapeSeriesFolded =
                 "Series of the last page that are told as a part of another one.", row::kKeys<"target">);
 inline constexpr MetricDesc kSelfScrapeSeriesDropped =
     row::UpDown("gpulens.scrape.series.dropped", "{series}",
-                "Series of the last page that are not passed on; for the reason max_samples, samples.",
-                row::kKeys<"target", "reason">);
+                "Series of the last page that are not passed on.", row::kKeys<"target", "reason">);
 inline constexpr MetricDesc kSelfScrapeInfo =
     row::Info("gpulens.scrape.info", "1 per target, with its address.", row::kKeys<"target", "url">);
+
+inline constexpr MetricDesc kSelfPageSeriesDropped = row::UpDown(
+    "gpulens.page.series.dropped", "{series}",
+    "Series that the last page at /metrics leaves out: their family has another type there, an equal "
+    "series comes first, or escaping gives their family another one's name.",
+    row::kKeys<"reason">);
 
 inline constexpr MetricDesc kSelfSinkUp =
     row::Flag("gpulens.sink.up", "1 when the last delivery succeeded.", row::kKeys<"sink">);
@@ -76,22 +81,11 @@ inline constexpr MetricDesc kSelfProgramsPoints =
     row::Counter("gpulens.programs.points", "{point}", "Points that programs sent, by what became of them.",
                  row::kKeys<"result">);
 
-inline constexpr MetricDesc kSelfHttpRequests = row::Counter(
-    "gpulens.http.requests", "{request}", "HTTP requests answered.", row::kKeys<"handler", "code">);
-inline constexpr MetricDesc kSelfHttpDuration =
-    row::Histogram("gpulens.http.duration", "s", "Time to answer a request.", row::kKeys<"handler">);
-inline constexpr MetricDesc kSelfHttpResponseSize = row::Gauge(
-    "gpulens.http.response.size", "By", "Size of the last answer, unpacked.", row::kKeys<"handler">);
 inline constexpr MetricDesc kSelfHttpConnections =
     row::UpDown("gpulens.http.connections", "{connection}", "Open connections.", row::kKeys<"listener">);
 inline constexpr MetricDesc kSelfHttpRefused =
     row::Counter("gpulens.http.refused", "{connection}", "Connections and requests refused.",
                  row::kKeys<"listener", "reason">);
-inline constexpr MetricDesc kSelfWebsocketFrames =
-    row::Counter("gpulens.websocket.frames", "{frame}",
-                 "WebSocket frames sent, and dropped for slow clients.", row::kKeys<"result">);
-inline constexpr MetricDesc kSelfWebsocketDisconnects = row::Counter(
-    "gpulens.websocket.disconnects", "{client}", "WebSocket clients gone, by reason.", row::kKeys<"reason">);
 
 // All rows of this header, in the order in which people should read them.
 inline constexpr const MetricDesc* kSelfIoRows[] = {
@@ -105,6 +99,7 @@ inline constexpr const MetricDesc* kSelfIoRows[] = {
     &kSelfScrapeSeriesFolded,
     &kSelfScrapeSeriesDropped,
     &kSelfScrapeInfo,
+    &kSelfPageSeriesDropped,
     &kSelfSinkUp,
     &kSelfSinkQueueLength,
     &kSelfSinkQueueCapacity,
@@ -124,13 +119,8 @@ inline constexpr const MetricDesc* kSelfIoRows[] = {
     &kSelfReceiverReceived,
     &kSelfPrograms,
     &kSelfProgramsPoints,
-    &kSelfHttpRequests,
-    &kSelfHttpDuration,
-    &kSelfHttpResponseSize,
     &kSelfHttpConnections,
     &kSelfHttpRefused,
-    &kSelfWebsocketFrames,
-    &kSelfWebsocketDisconnects,
 };
 
 }  // namespace gpulens

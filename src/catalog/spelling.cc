@@ -145,6 +145,9 @@ void AppendPrometheusName(std::string& out, const MetricDesc& metric) {
   NameBuilder name(out);
   std::string_view last = LastWord(metric);
   name.AddWords(metric.name, last);
+  // A name without a letter or digit of ASCII stays as it is: each page escapes it as its reader asks.
+  std::string_view rest = metric.name;
+  if (TakeWord(rest).empty()) out += metric.name;
   if (metric.kind != Kind::kInfo && metric.kind != Kind::kStateSet) AddUnitWords(name, metric.unit);
   name.Add(last);
 }

@@ -3,11 +3,13 @@
 #include <algorithm>
 #include <charconv>
 #include <cstring>
+#include <deque>
 #include <new>
 #include <vector>
 
 #include "base/check.h"
 #include "base/hash/keyed_hash.h"
+#include "base/text.h"
 
 namespace gpulens {
 namespace {
@@ -47,6 +49,32 @@ char* Write(char* at, const AttributeSet::Attribute& attribute) noexcept {
       },
       attribute.value);
   return at + head.value_size;
+}
+
+bool IsText(const AttributeSet::Attribute& attribute) noexcept {
+  const auto* text = std::get_if<std::string_view>(&attribute.value);
+  return IsUtf8(attribute.key) && (!text || IsUtf8(*text));
+}
+
+// The size of the longest front of valid UTF-8 that has at most `most` bytes and ends with a character.
+size_t WholeCharacters(std::string_view text, size_t most) noexcept {
+  if (text.size() <= most) return text.size();
+  while (most > 0 && (static_cast<unsigned char>(text[most]) & 0xC0) == 0x80) --most;
+  return most;
+}
+
+// The same attributes in valid UTF-8; `rooms` holds what had to be replaced.
+std::vector<AttributeSet::Attribute> ValidAttributes(std::span<const AttributeSet::Attribute> attributes,
+                                                     std::deque<std::string>& rooms) {
+  std::vector<AttributeSet::Attribute> valid(attributes.begin(), attributes.end());
+  for (AttributeSet::Attribute& attribute : valid) {
+    const bool fits = attribute.key.size() <= UINT16_MAX;
+    attribute.key = ValidUtf8(attribute.key, rooms.emplace_back());
+    if (fits) attribute.key = attribute.key.substr(0, WholeCharacters(attribute.key, UINT16_MAX));
+    if (auto* text = std::get_if<std::string_view>(&attribute.value))
+      *text = ValidUtf8(*text, rooms.emplace_back());
+  }
+  return valid;
 }
 
 }  // namespace
@@ -102,6 +130,12 @@ AttributeSet::AttributeSet(std::initializer_list<Attribute> attributes)
 
 AttributeSet::AttributeSet(std::span<const Attribute> attributes) {
   if (attributes.empty()) return;
+  if (!std::all_of(attributes.begin(), attributes.end(), IsText)) {
+    std::deque<std::string> rooms;
+    const std::vector<Attribute> valid = ValidAttributes(attributes, rooms);
+    *this = AttributeSet(std::span<const Attribute>(valid));
+    return;
+  }
   // By key, then by place. Not stable_sort: clang 19 refuses what libstdc++ 12 makes of it.
   std::vector<const Attribute*> order;
   order.reserve(attributes.size());

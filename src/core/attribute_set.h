@@ -48,7 +48,8 @@ class AttributeSet {
   };
 
   AttributeSet() noexcept = default;
-  // Copies the texts. The last of equal keys wins. Keys up to 64 KiB, values up to 4 GiB.
+  // Copies the texts. They are always valid UTF-8: other bytes are replaced as base/text.h says, here, so
+  // that no output has to. The last of equal keys wins. Keys up to 64 KiB, values up to 4 GiB.
   AttributeSet(std::initializer_list<Attribute> attributes);
   explicit AttributeSet(std::span<const Attribute> attributes);
 

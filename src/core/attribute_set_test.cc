@@ -8,6 +8,8 @@
 #include <thread>
 #include <vector>
 
+#include "base/text.h"
+
 namespace gpulens {
 namespace {
 
@@ -54,6 +56,25 @@ TEST(AttributeSet, EmptyTextsAndNulBytesAreKept) {
   EXPECT_EQ(set.Text("empty"), "");
   EXPECT_EQ(set.Text("nul"), std::string("a\0b", 3));
   EXPECT_EQ(set.Text(""), "no key");
+}
+
+TEST(AttributeSet, TextsAreValidUtf8WhateverCameIn) {
+  const uint64_t before = ReplacedUtf8Bytes();
+  const AttributeSet set({{"k\xff", "a训练模型\xe6\x8e"}, {"n", int64_t{1}}, {"ok", "größe"}});
+  EXPECT_EQ(Shown(set), "k\uFFFD=a训练模型\uFFFD\uFFFD;n=1;ok=größe;");
+  EXPECT_EQ(ReplacedUtf8Bytes(), before + 3);
+  EXPECT_EQ(Shown(AttributeSet({{"x\xfe", "first"}, {"x\xff", "last"}})), "x\uFFFD=last;")
+      << "keys that become one are one";
+  EXPECT_EQ(Shown(set.OverlaidOn(AttributeSet({{"n", "\xc3"}}))), Shown(set));
+}
+
+TEST(AttributeSet, AKeyThatGrowsAboveTheLimitIsCutBetweenCharacters) {
+  const std::string key(UINT16_MAX, '\xff');
+  const AttributeSet set({{std::string_view(key), "x"}});
+  ASSERT_EQ(set.size(), 1u);
+  const std::string_view kept = (*set.begin()).key;
+  EXPECT_LE(kept.size(), size_t{UINT16_MAX});
+  EXPECT_TRUE(IsUtf8(kept));
 }
 
 TEST(AttributeSet, EqualContentIsEqual) {

@@ -22,8 +22,8 @@ static_assert(sizeof(Cell) == 8);
 
 enum class Quality : uint8_t {
   kAbsent,  // Never read, rejected, or older than its time to live: no output shows it.
-  kOk,
-  kStale,  // The last good value, shown with its age.
+  kOk,      // with an age where the source itself says of when the value is
+  kStale,   // The last good value, shown with its age.
 };
 
 // Why a slot is kAbsent. From kRejected on: its last reading was not believed, by Verdict.
@@ -52,7 +52,7 @@ struct Frame : RefCounted<Frame> {
   std::vector<Cell> cells;          // layout->cells()
   std::vector<Quality> quality;     // layout->slots()
   std::vector<Absence> absence;     // layout->slots(), of kAbsent ones; empty: nobody knows why
-  std::vector<uint32_t> age_ms;     // of kStale slots, before read_at; empty when none is stale
+  std::vector<uint32_t> age_ms;     // of kStale slots and dated ones, before read_at; empty: all 0
   std::vector<Exemplar> exemplars;  // by cell
 
   uint32_t AgeMs(uint32_t slot) const noexcept { return age_ms.empty() ? 0 : age_ms[slot]; }

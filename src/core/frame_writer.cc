@@ -29,6 +29,7 @@ std::string_view AbsenceName(Absence absence) noexcept {
 
 void FrameWriter::Begin(Instant now) noexcept {
   begun_at_ = read_at_ = now;
+  dated_ = false;
   ++run_;
   rejected_now_ = 0;
   exemplars_.clear();
@@ -51,6 +52,13 @@ bool FrameWriter::Admit(Series series) noexcept {
   return true;
 }
 
+// It was set in this run, with what was said of when.
+void FrameWriter::Stamp(Slot& slot) noexcept {
+  slot.run = run_;
+  slot.ok_at_ns = read_at().boot_ns;
+  slot.dated = dated_;
+}
+
 void FrameWriter::Accept(uint32_t index, const SeriesInfo& info, double value) noexcept {
   Slot& slot = slots_[index];
   if (info.desc->kind == Kind::kCounter) {
@@ -58,10 +66,9 @@ void FrameWriter::Accept(uint32_t index, const SeriesInfo& info, double value) n
     double last = info.desc->number == Number::kInt ? static_cast<double>(before.i) : before.d;
     bool fell = slot.counted && value < last;
     slot.counted = true;
-    if (fell || info.start_unix_ns == 0) table_.Restart(index, read_at_.unix_ns);
+    if (fell || info.start_unix_ns == 0) table_.Restart(index, read_at().unix_ns);
   }
-  slot.run = run_;
-  slot.ok_at_ns = read_at_.boot_ns;
+  Stamp(slot);
   slot.last = Verdict::kAccepted;
   ++counts_.accepted;
 }
@@ -75,7 +82,7 @@ void FrameWriter::Set(Series series, double value) noexcept {
     return RejectValue(series, Verdict::kOutOfRange, value);
   }
   JudgeMemory* memory = NeedsMemory(*info.desc) ? &memories_[series.slot] : nullptr;
-  Verdict verdict = Judge(*info.desc, value, read_at_.boot_ns, memory);
+  Verdict verdict = Judge(*info.desc, value, read_at().boot_ns, memory);
   if (verdict != Verdict::kAccepted) return RejectValue(series, verdict, value);
   uint32_t cell = info.first_cell;
   Accept(series.slot, info, value);
@@ -88,7 +95,7 @@ void FrameWriter::SetInt(Series series, int64_t value) noexcept {
   const SeriesInfo& info = table_.InfoAt(series.slot);
   if (info.desc->number != Number::kInt) return Set(series, static_cast<double>(value));
   JudgeMemory* memory = NeedsMemory(*info.desc) ? &memories_[series.slot] : nullptr;
-  Verdict verdict = Judge(*info.desc, static_cast<double>(value), read_at_.boot_ns, memory);
+  Verdict verdict = Judge(*info.desc, static_cast<double>(value), read_at().boot_ns, memory);
   if (verdict != Verdict::kAccepted) return RejectValue(series, verdict, static_cast<double>(value));
   uint32_t cell = info.first_cell;
   Accept(series.slot, info, static_cast<double>(value));
@@ -98,9 +105,7 @@ void FrameWriter::SetInt(Series series, int64_t value) noexcept {
 std::span<Cell> FrameWriter::Cells(Series series) noexcept {
   if (!Admit(series)) return {};
   const SeriesInfo& info = table_.InfoAt(series.slot);
-  Slot& slot = slots_[series.slot];
-  slot.run = run_;
-  slot.ok_at_ns = read_at_.boot_ns;
+  Stamp(slots_[series.slot]);
   ++counts_.accepted;
   return {cells_.data() + info.first_cell, info.cells()};
 }
@@ -142,8 +147,7 @@ void FrameWriter::Keep(Series series) noexcept {
   if (!Admit(series)) return;
   Slot& slot = slots_[series.slot];
   if (slot.ok_at_ns == 0) return;
-  slot.run = run_;
-  slot.ok_at_ns = read_at_.boot_ns;
+  Stamp(slot);
   ++counts_.accepted;
 }
 
@@ -181,21 +185,31 @@ void FrameWriter::FillQuality(Frame& frame) noexcept {
     frame.absence[i] = Absence::kPresent;
     if (slot.run == run_ && slot.run != 0) {
       frame.quality[i] = Quality::kOk;
+      if (!slot.dated) continue;
+      const int64_t age = begun_at_.boot_ns - slot.ok_at_ns;
+      if (age > kOldestDated.count()) {
+        frame.quality[i] = Quality::kAbsent;
+        frame.absence[i] = Absence::kTooOld;
+      } else if (age > 0) {
+        FillAged(frame, i, age, age <= ttl_.count());
+      }
       continue;
     }
     // A source may say that it read this later than what it read last.
     int64_t age = std::max<int64_t>(0, read_at_.boot_ns - slot.ok_at_ns);
     bool known = slot.ok_at_ns != 0 && age <= ttl_.count();
-    frame.quality[i] = known ? Quality::kStale : Quality::kAbsent;
-    if (!known) {
-      frame.absence[i] = WhyAbsent(slot);
-      continue;
-    }
-    if (frame.age_ms.empty()) frame.age_ms.resize(slots_.size());
-    frame.age_ms[i] = static_cast<uint32_t>(age / 1'000'000);
-    oldest_ns_ = std::max(oldest_ns_, age);
-    ++counts_.stale;
+    frame.quality[i] = Quality::kAbsent;
+    if (known) FillAged(frame, i, age, false);
+    else frame.absence[i] = WhyAbsent(slot);
   }
+}
+
+void FrameWriter::FillAged(Frame& frame, uint32_t slot, int64_t age_ns, bool fresh) noexcept {
+  frame.quality[slot] = fresh ? Quality::kOk : Quality::kStale;
+  if (frame.age_ms.empty()) frame.age_ms.resize(slots_.size());
+  frame.age_ms[slot] = static_cast<uint32_t>(age_ns / 1'000'000);
+  oldest_ns_ = std::max(oldest_ns_, age_ns);
+  counts_.stale += !fresh;
 }
 
 Ref<const Frame> FrameWriter::Finish() {

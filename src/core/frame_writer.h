@@ -43,8 +43,20 @@ class FrameWriter {
   void Begin(Instant now) noexcept;
   // When the source read the values that are set from here on; default: the start of the run. Their
   // age counts from it; the frame's own time stays the start of the run.
-  void ReadAt(Instant when) noexcept { read_at_ = when; }
-  Instant read_at() const noexcept { return read_at_; }
+  void ReadAt(Instant when) noexcept {
+    read_at_ = when;
+    dated_ = false;
+  }
+  // The source itself says of when the values are that are set until the next ReadAt: perhaps of long ago.
+  // They are published with their age: stale from the time to live on, and absent as too old from
+  // kOldestDated on, however often the source repeats them.
+  void DatedAt(Instant when) noexcept {
+    dated_at_ = when;
+    dated_ = true;
+  }
+  static constexpr Duration kOldestDated = std::chrono::hours(1);
+  // Of the values that are set now.
+  Instant read_at() const noexcept { return dated_ ? dated_at_ : read_at_; }
   Instant begun_at() const noexcept { return begun_at_; }
 
   void Set(Series series, double value) noexcept;
@@ -95,6 +107,7 @@ class FrameWriter {
     uint32_t generation = 0;            // of the series the value belongs to
     int64_t ok_at_ns = 0;               // boot time of the last good reading; 0: none
     bool counted = false;               // a counter has its cell from this series, though it may be withdrawn
+    bool dated = false;                 // DatedAt was in force when it was last set
     Verdict last = Verdict::kAccepted;  // of the last reading
   };
 
@@ -104,12 +117,15 @@ class FrameWriter {
   void Accept(uint32_t slot, const SeriesInfo& info, double value) noexcept;
   void Grow();
   void FillQuality(Frame& frame) noexcept;
+  void FillAged(Frame& frame, uint32_t slot, int64_t age_ns, bool fresh) noexcept;
+  void Stamp(Slot& slot) noexcept;
   Ref<Frame> TakeFrame();
 
   SeriesTable& table_;
   const Duration ttl_;
   const std::string source_;
-  Instant begun_at_, read_at_;
+  Instant begun_at_, read_at_, dated_at_;
+  bool dated_ = false;
   uint32_t run_ = 0;
   std::vector<Cell> cells_;
   std::vector<Slot> slots_;

@@ -368,5 +368,41 @@ TEST_F(FrameWriterTest, AFrameIsUsedAgainOnlyWhenNobodyHoldsIt) {
   EXPECT_EQ(Run(9).get(), first);
 }
 
+// A source that says of when its values are may repeat an old one for ever.
+TEST_F(FrameWriterTest, ADatedValueIsAsOldAsItsSourceSays) {
+  Series power = table.Declare(kPower, GpuOf(0)), clock = table.Declare(kClock, GpuOf(0));
+  auto dated = [&](int age_s) {
+    return Run(5000, [&] {
+      writer.DatedAt(At(5000 - age_s));
+      EXPECT_EQ(writer.read_at(), At(5000 - age_s));
+      writer.Set(power, 100);
+      writer.ReadAt(At(5000));
+      writer.Set(clock, 7);
+    });
+  };
+  auto frame = dated(4);
+  EXPECT_EQ(frame->quality[power.slot], Quality::kOk);
+  EXPECT_EQ(frame->AgeMs(power.slot), 4000u);
+  EXPECT_EQ(frame->AgeMs(clock.slot), 0u);
+  frame = dated(11);
+  EXPECT_EQ(frame->quality[power.slot], Quality::kStale) << "older than the time to live";
+  EXPECT_EQ(frame->AgeMs(power.slot), 11'000u);
+  EXPECT_EQ(writer.counts().stale, 1u);
+  EXPECT_EQ(Double(frame, power), 100);
+  frame = dated(3600);
+  EXPECT_EQ(frame->quality[power.slot], Quality::kStale);
+  frame = dated(3601);
+  EXPECT_EQ(frame->quality[power.slot], Quality::kAbsent);
+  EXPECT_EQ(frame->absence[power.slot], Absence::kTooOld);
+  EXPECT_EQ(frame->quality[clock.slot], Quality::kOk);
+  frame = dated(-3);
+  EXPECT_EQ(frame->quality[power.slot], Quality::kOk);
+  EXPECT_EQ(frame->AgeMs(power.slot), 0u);
+  // Begin forgets it.
+  frame = Run(5001, [&] { writer.Set(power, 100); });
+  EXPECT_EQ(frame->quality[power.slot], Quality::kOk);
+  EXPECT_EQ(frame->AgeMs(power.slot), 0u);
+}
+
 }  // namespace
 }  // namespace gpulens

@@ -4,6 +4,7 @@
 #include <deque>
 
 #include "base/check.h"
+#include "base/text.h"
 
 namespace gpulens {
 namespace {
@@ -36,6 +37,7 @@ std::string_view SeriesRefusalName(SeriesRefusal refusal) noexcept {
     case SeriesRefusal::kLimit: return "limit";
     case SeriesRefusal::kDuplicate: return "duplicate";
     case SeriesRefusal::kInvalidName: return "invalid_name";
+    case SeriesRefusal::kMemory: return "memory";
   }
   return "unknown";
 }
@@ -53,7 +55,12 @@ SeriesTable::~SeriesTable() {
   if (options_.budget) options_.budget->Give(live_);
 }
 
-const MetricDesc* SeriesTable::Own(const MetricDesc& scraped) {
+const MetricDesc* SeriesTable::Own(const MetricDesc& outside) {
+  MetricDesc scraped = outside;
+  std::string name, unit, help;
+  scraped.name = ValidUtf8(outside.name, name);
+  scraped.unit = ValidUtf8(outside.unit, unit);
+  scraped.help = ValidUtf8(outside.help, help);
   auto [first, last] = descs_->by_name.equal_range(scraped.name);
   for (auto it = first; it != last; ++it) {
     const MetricDesc& known = it->second->desc;
@@ -117,6 +124,9 @@ Series SeriesTable::Declare(const MetricDesc& desc, const EntityRef& entity, con
   AttributeSet attributes = Resolve(entity, extra);
   if (Known(desc, attributes)) return Refuse(SeriesRefusal::kDuplicate);
   if (live_ >= options_.limit) return Refuse(SeriesRefusal::kLimit);
+  // The agent's own are few, and tell what of a page is missing.
+  const bool own = desc.name.starts_with("gpulens.");
+  if (!own && options_.has_room && !options_.has_room()) return Refuse(SeriesRefusal::kMemory);
   if (options_.budget && !options_.budget->Take()) return Refuse(SeriesRefusal::kLimit);
   uint32_t slot = TakeSlot(form.shape ? form.shape->cells() : 1);
   SeriesInfo& info = Mutable(slot);
@@ -196,10 +206,10 @@ void SeriesTable::Retire(const EntityRef& entity) {
   }
 }
 
-void SeriesTable::Restart(uint32_t slot, int64_t start_unix_ns) {
+void SeriesTable::Restart(uint32_t slot, int64_t start_unix_ns, bool known) {
   SeriesInfo& info = Mutable(slot);
   info.start_unix_ns = start_unix_ns;
-  info.start_known = false;
+  info.start_known = known;
 }
 
 void SeriesTable::Redescribe(int64_t now_unix_ns) {

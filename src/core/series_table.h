@@ -26,8 +26,8 @@ struct Series {
 };
 
 // Why a declaration was refused.
-enum class SeriesRefusal : uint8_t { kLimit, kDuplicate, kInvalidName };
-inline constexpr size_t kSeriesRefusals = 3;
+enum class SeriesRefusal : uint8_t { kLimit, kDuplicate, kInvalidName, kMemory };
+inline constexpr size_t kSeriesRefusals = 4;
 std::string_view SeriesRefusalName(SeriesRefusal refusal) noexcept;
 
 // The number of series over all tables, against one limit. Thread-safe.
@@ -49,9 +49,12 @@ class SeriesTable {
   struct Options {
     SeriesBudget* budget = nullptr;  // null: no common limit
     uint32_t limit = UINT32_MAX;     // of this table alone
+    // Whether there is memory for one more; asked at each declaration but those of gpulens.…. Empty: there
+    // always is.
+    std::function<bool()> has_room = {};
     // Attributes that enrichers know of an entity, all that follows from its parents included; laid under its
     // own. Parents are not asked for: a process on a GPU may belong to another than the GPU. May be empty.
-    std::function<AttributeSet(const Entity&)> describe;
+    std::function<AttributeSet(const Entity&)> describe = {};
   };
   // How a series begins and is formed; the default fits a gauge and a counter of unknown start.
   struct Form {
@@ -65,8 +68,8 @@ class SeriesTable {
   SeriesTable(const SeriesTable&) = delete;
   SeriesTable& operator=(const SeriesTable&) = delete;
 
-  // A row for a scraped family, copied and shared by equal ones. Null when 10,000 are owned: a page
-  // whose names never stop changing.
+  // A row for a scraped family, copied and shared by equal ones; its texts in valid UTF-8, as those of
+  // AttributeSet. Null when 10,000 are owned: a page whose names never stop changing.
   const MetricDesc* Own(const MetricDesc& scraped);
   // Allocates; call once per series. Invalid, and counted, when refused.
   Series Declare(const MetricDesc& desc, const EntityRef& entity, const AttributeSet& extra = {});
@@ -76,8 +79,9 @@ class SeriesTable {
   void Retire(Series series);
   // All series on the entity.
   void Retire(const EntityRef& entity);
-  // A counter began anew: its next readings belong to a new identity that starts here.
-  void Restart(uint32_t slot, int64_t start_unix_ns);
+  // A counter began anew: its next readings belong to a new identity that starts here. `known`: its source
+  // says so, and the counter was 0 then.
+  void Restart(uint32_t slot, int64_t start_unix_ns, bool known = false);
   // Asks `describe` again for every entity; series whose attributes changed begin a new identity.
   void Redescribe(int64_t now_unix_ns);
 
@@ -95,6 +99,10 @@ class SeriesTable {
   uint32_t cells() const noexcept { return cells_; }
   uint32_t size() const noexcept { return live_; }
   uint64_t refused(SeriesRefusal why) const noexcept { return refused_[static_cast<size_t>(why)]; }
+  // By a limit of series or of memory.
+  uint64_t refused_for_room() const noexcept {
+    return refused(SeriesRefusal::kLimit) + refused(SeriesRefusal::kMemory);
+  }
 
  private:
   struct FreeSlots {

@@ -117,6 +117,15 @@ TEST(SeriesTable, ItsOwnLimit) {
   EXPECT_TRUE(table.Declare(kA, Gpu(2)));
 }
 
+// Else nobody would be told that the page is down, or that it lacks series.
+TEST(SeriesTable, TheAgentsOwnSeriesNeedNoRoom) {
+  static constexpr MetricDesc kUp{.name = "gpulens.scrape.up", .help = "H."};
+  SeriesTable table({.has_room = [] { return false; }, .describe = {}});
+  EXPECT_FALSE(table.Declare(kA, Gpu(0)));
+  EXPECT_EQ(table.refused(SeriesRefusal::kMemory), 1u);
+  EXPECT_TRUE(table.Declare(kUp, Gpu(0)));
+}
+
 TEST(SeriesTable, TheCommonBudgetIsTakenAndGivenBack) {
   SeriesBudget budget(3);
   {
@@ -334,6 +343,16 @@ TEST(Own, EqualRowsAreSharedAndOtherOnesAreNot) {
   EXPECT_NE(a, table.Own({.name = "http_requests", .unit = "By", .help = "X.", .kind = Kind::kCounter}));
   EXPECT_NE(a, table.Own({.name = "http_requests", .unit = "By", .help = "H.", .kind = Kind::kGauge}));
   EXPECT_NE(a, table.Own({.name = "other", .unit = "By", .help = "H.", .kind = Kind::kCounter}));
+}
+
+TEST(SeriesTable, OwnedTextsAreValidUtf8) {
+  SeriesTable table;
+  const MetricDesc* row = table.Own({.name = "n\xff", .unit = "\xc3", .help = "h\xe2\x82"});
+  ASSERT_NE(row, nullptr);
+  EXPECT_EQ(row->name, "n\uFFFD");
+  EXPECT_EQ(row->unit, "\uFFFD");
+  EXPECT_EQ(row->help, "h\uFFFD\uFFFD");
+  EXPECT_EQ(table.Own({.name = "n\xff", .unit = "\xc3", .help = "h\xe2\x82"}), row);
 }
 
 TEST(Own, IsBounded) {

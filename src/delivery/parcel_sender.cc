@@ -5,6 +5,7 @@
 
 #include "base/log.h"
 #include "base/result.h"
+#include "base/threads/threads.h"
 #include "net/client/retry_after.h"
 
 namespace gpulens {
@@ -65,7 +66,11 @@ ParcelSender::ParcelSender(Options options, ParcelQueue& queue, HttpClient& clie
     else way.grpc = calls.Open({to.url, to.unix_socket, to.limits.body_bytes, to.limits.head_bytes});
   }
   stats_.routes.resize(ways_.size());
-  thread_ = std::thread([this] { Run(); });
+  static_cast<void>(Begin());
+}
+
+Status ParcelSender::Begin() {
+  return thread_.joinable() ? Ok() : StartThread(thread_, [this] { Run(); });
 }
 
 ParcelSender::~ParcelSender() { static_cast<void>(Finish(clock_.Now())); }
@@ -229,7 +234,7 @@ void ParcelSender::Count(const Parcel& parcel, size_t route, const std::string& 
 // An outage is told when it begins and when it ends; what is lost, each time.
 void ParcelSender::Tell(const Parcel& parcel, size_t route, const SendOutcome& outcome) {
   const std::string& subject = options_.routes[route].name;
-  const std::string url = options_.routes[route].target.url.ToString();
+  const std::string url = options_.routes[route].target.url.Origin();
   const std::string items = std::to_string(parcel.items) + " points or records";
   const bool down = outcome.kind == SendOutcome::kAgain;
   if (outcome.kind != SendOutcome::kTaken) trouble_ = url + ": " + outcome.detail;

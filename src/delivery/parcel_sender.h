@@ -90,6 +90,9 @@ class ParcelSender {
   ParcelSender(const ParcelSender&) = delete;
   ParcelSender& operator=(const ParcelSender&) = delete;
 
+  // Starts the thread where there was no room for it when this was made. By one thread; kExhausted.
+  Status Begin();
+
   // Delivers what is queued as long as there is time, then ends the thread. What is left stays in the queue:
   // kTimeout tells how much, and why. kDataLoss when something was refused for good. Called by one thread; a
   // second call does nothing.

@@ -70,7 +70,8 @@ constexpr DialectRow DcgmRow(const DcgmField& field, bool since_4_6, std::span<c
           .scale = field.scale,
           .labels = labels,
           .where = field.where,
-          .whole = field.whole};
+          .whole = field.whole,
+          .unless = field.unless};
 }
 
 constexpr auto DcgmRows(bool since_4_6) {

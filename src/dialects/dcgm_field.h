@@ -45,12 +45,20 @@ struct DcgmField {
     return row;
   }
 
+  // Left out for a GPU that has the better series.
+  constexpr DcgmField Unless(std::span<const Rival> better) const {
+    DcgmField row = *this;
+    row.unless = better;
+    return row;
+  }
+
   const MetricDesc* native;
   std::string_view name, name_4_6, unit = {}, help;
   Kind kind = Kind::kGauge;
   double scale = 1;
   bool whole = false;
   std::array<DialectWhere, 3> where = {};
+  std::span<const Rival> unless = {};
 };
 
 inline constexpr double kPerKiB = 1.0 / 1024, kPerMiB = 1.0 / (1 << 20), kPerMega = 1e-6;

@@ -10,6 +10,7 @@
 #include "catalog/gpu/health.h"
 #include "catalog/gpu/readings.h"
 #include "catalog/gpu/score.h"
+#include "catalog/inference/native_nim.h"
 #include "dialects/dialect.h"
 
 namespace gpulens {
@@ -63,6 +64,19 @@ inline constexpr DialectRow kL9gpuRows[] = {
      .name = "gpu_ecc_sbe_rate",
      .unit = "{error}/h",
      .help = "Corrected memory errors per hour over the window.",
+     .all_attributes = true,
+     .keep_native = true},
+    // One of their dashboards asks for these two without a suffix, another one for the second with it.
+    {.native = &kNimRequestsFailed,
+     .name = "nim_requests_failed",
+     .unit = "{request}",
+     .help = "Requests that ended otherwise than with stop or length.",
+     .all_attributes = true,
+     .keep_native = true},
+    {.native = &kNimKvCacheUsage,
+     .name = "nim_kv_cache_usage",
+     .unit = "1",
+     .help = "Share of KV-cache space in use, 0-1.",
      .all_attributes = true,
      .keep_native = true},
 };

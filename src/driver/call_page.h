@@ -48,7 +48,12 @@ struct CallPage {
   CallSlot main;
   std::array<CallSlot, kMaxDevices> devices;
   CallSlot waiting;  // Of the thread that waits for the library's events: to wait is its work.
+  // The slot of the call in which the process ended itself, counted from 1 in the order above; 0: no call
+  // did, or it left no time to say so. The driver writes it once.
+  std::atomic<uint32_t> ended_in{0};
 };
+inline constexpr uint32_t kEndedInMain = 1, kEndedInDevice = 2,
+                          kEndedInWaiting = kEndedInDevice + kMaxDevices;
 inline constexpr size_t kCallPageBytes = 4096;
 static_assert(sizeof(CallPage) <= kCallPageBytes);
 

@@ -6,6 +6,11 @@
 namespace gpulens::driver {
 namespace {
 
+constexpr uint32_t kFaultsToLeaveOut = 2;
+constexpr uint32_t kMostDoublings = 3;
+// The fact that stays with a device whatever its number.
+constexpr std::string_view kIdentity = "uuid";
+
 Status NotCounted() { return BadMessage("a device it did not count"); }
 
 bool SameFacts(const Device& device, const DeviceReport& report) {
@@ -30,14 +35,37 @@ Status PlainShelf::Take(const VendorReport&, Instant) {
   return BadMessage("of a kind that this library has not");
 }
 
+Duration DeviceBook::RestOf(const Memory& memory) const noexcept {
+  return retry_left_out_ * (1 << std::min(memory.rests, kMostDoublings));
+}
+
+// Faults that lie far apart are not counted together: each costs the others no more than a moment.
+void DeviceBook::CountFault(Memory& memory, Instant now) noexcept {
+  const int64_t since = now.boot_ns - memory.last_fault_ns;
+  if (since >= 2 * RestOf(memory).count()) memory.rests = 0;
+  if (since >= RestOf(memory).count()) memory.faults = 0;
+  memory.last_fault_ns = now.boot_ns;
+  ++memory.faults;
+}
+
+bool DeviceBook::TakeEnd(uint32_t index, Instant now) {
+  if (!Find(index)) return false;
+  CountFault(memory_[index], now);
+  return memory_[index].faults >= kFaultsToLeaveOut;
+}
+
 uint64_t DeviceBook::Begin(Instant now, Duration retry_left_out) {
+  retry_left_out_ = retry_left_out;
   uint64_t left_out = 0;
   for (size_t i = 0; i < kMaxDevices; ++i) {
     Memory& memory = memory_[i];
     memory.hung = false;
-    bool rested = now.boot_ns - memory.last_hang_ns >= retry_left_out.count();
-    if (memory.hangs >= 2 && rested) memory.hangs = 1;  // One more chance.
-    memory.left_out = memory.hangs >= 2;
+    const bool bad = memory.faults >= kFaultsToLeaveOut;
+    if (bad && !memory.left_out) {
+      memory.left_out = true;
+    } else if (bad && now.boot_ns - memory.last_fault_ns >= RestOf(memory).count()) {
+      Retry(static_cast<uint32_t>(i), now);
+    }
     if (memory.left_out) left_out |= uint64_t{1} << i;
   }
   for (Device* device : devices_) {
@@ -54,22 +82,48 @@ void DeviceBook::Expect(uint32_t count) {
     device.fields.resize(vendor_.fields.size());
     if (memory_[i].left_out) device.state = DeviceState::kLeftOut;
   }
+  const auto before = static_cast<uint32_t>(
+      std::count_if(devices_.begin(), devices_.end(), [](const Device* device) { return device->counted; }));
+  if (before > 0 && before != count) ForgetFaults();  // They are of other numbers.
   for (Device* device : devices_) {
-    bool counted = device->index < count, before = std::exchange(device->counted, counted);
-    if (!counted) {
-      // Fewer than before: the driver has lost it altogether.
-      SetState(*device, DeviceState::kLost, 0);
-    } else if (!before && device->state == DeviceState::kLost) {
-      SetState(*device, DeviceState::kStarting, 0);
-    }
+    bool counted = device->index < count, was = std::exchange(device->counted, counted);
+    if (counted && !was && device->state == DeviceState::kLost) SetState(*device, DeviceState::kStarting, 0);
   }
+  SettleUncounted();
   Count();
+}
+
+// Fewer than before: which one is missing is known when all others have been opened, or cannot be.
+void DeviceBook::SettleUncounted() {
+  for (const Device* device : devices_) {
+    if (device->counted && device->state == DeviceState::kStarting) return;
+  }
+  for (Device* device : devices_) {
+    if (!device->counted && device->state != DeviceState::kLost) SetState(*device, DeviceState::kLost, 0);
+  }
+}
+
+void DeviceBook::Swap(Device& device, std::string_view uuid) {
+  if (uuid.empty() || device.Fact(kIdentity) == uuid) return;
+  for (Device* other : devices_) {
+    // One that this driver process has opened has its identity from there.
+    const bool open = other->counted && other->state != DeviceState::kStarting;
+    if (other == &device || open || other->Fact(kIdentity) != uuid) continue;
+    std::swap(device.facts, other->facts);
+    std::swap(device.hangs, other->hangs);
+    ++other->identity_version;
+    Forget(*other);
+    return;
+  }
 }
 
 Status DeviceBook::Take(const DeviceReport& report) {
   Device* device = Find(report.device);
   if (!device) return NotCounted();
   if (report.state == DeviceState::kOk && !SameFacts(*device, report)) {
+    for (size_t i = 0; i < report.fact_count; ++i) {
+      if (report.facts[i].key == kIdentity) Swap(*device, report.facts[i].value);
+    }
     device->facts.clear();
     for (size_t i = 0; i < report.fact_count; ++i) {
       device->facts.emplace_back(report.facts[i].key, report.facts[i].value);
@@ -78,8 +132,9 @@ Status DeviceBook::Take(const DeviceReport& report) {
     Forget(*device);
   }
   if (report.state == DeviceState::kOk) ++device->opened;
-  memory_[device->index].left_out = false;
+  if (report.state != DeviceState::kUnread) memory_[device->index].left_out = false;
   SetState(*device, report.state, report.code);
+  SettleUncounted();
   Count();
   return Status{};
 }
@@ -136,9 +191,9 @@ void DeviceBook::Forget(Device& device) {
   shelf_.Forget(device.index);
 }
 
-bool DeviceBook::AnyLost() const noexcept {
+bool DeviceBook::AnyAway() const noexcept {
   return std::any_of(devices_.begin(), devices_.end(), [](const Device* device) {
-    return device->counted && device->state == DeviceState::kLost;
+    return device->counted && (device->state == DeviceState::kLost || device->state == DeviceState::kHung);
   });
 }
 
@@ -158,8 +213,11 @@ void DeviceBook::SetState(Device& device, DeviceState state, int32_t code) {
 }
 
 void DeviceBook::Count() noexcept {
-  used_ = left_out_ = 0;
-  for (const Device* device : devices_) ++(device->state == DeviceState::kLeftOut ? left_out_ : used_);
+  used_ = left_out_ = unread_ = 0;
+  for (const Device* device : devices_) {
+    const bool left_out = device->state == DeviceState::kLeftOut;
+    ++(left_out ? left_out_ : device->state == DeviceState::kUnread ? unread_ : used_);
+  }
 }
 
 DeviceBook::Hangs DeviceBook::CheckCalls(const CallPage& page, Deadlines deadlines, Instant now) {
@@ -174,6 +232,7 @@ DeviceBook::Hangs DeviceBook::CheckCalls(const CallPage& page, Deadlines deadlin
     read += device->state == DeviceState::kOk || device->state == DeviceState::kHung ||
             device->state == DeviceState::kStarting;
   }
+  SettleUncounted();
   out.all = read > 0 && hung == read;
   return out;
 }
@@ -189,20 +248,21 @@ bool DeviceBook::CheckCall(Device& device, CallSlot::View slot, Duration deadlin
   SetState(device, DeviceState::kHung, 0);
   if (memory.hung) return false;
   memory.hung = true;
-  memory.last_hang_ns = now.boot_ns;
-  ++memory.hangs;
+  CountFault(memory, now);
   ++device.hangs;
   device.hung_call = slot.call;
   device.hung_since_boot_ns = slot.since_boot_ns;
   return true;
 }
 
+std::string DeviceBook::CallOn(CallNumber call, uint32_t index) const {
+  const std::string device = std::string(vendor_.device) + " " + std::to_string(index);
+  return call == kNoCall ? device : std::string(vendor_.call_name(call)) + " on " + device;
+}
+
 std::string DeviceBook::HungCall() const {
   for (const Device* device : devices_) {
-    if (device->state == DeviceState::kHung) {
-      return std::string(vendor_.call_name(device->hung_call)) + " on " + std::string(vendor_.device) + " " +
-             std::to_string(device->index);
-    }
+    if (device->state == DeviceState::kHung) return CallOn(device->hung_call, device->index);
   }
   return "no call";
 }
@@ -211,19 +271,24 @@ std::string DeviceBook::AllHang() const {
   return "every " + std::string(vendor_.device) + " hangs, the first in " + HungCall();
 }
 
-uint32_t DeviceBook::DueForRetry(Instant now, Duration retry_left_out) const noexcept {
+uint32_t DeviceBook::DueForRetry(Instant now) const noexcept {
   for (const Device* device : devices_) {
-    bool rested = now.boot_ns - memory_[device->index].last_hang_ns >= retry_left_out.count();
+    const Memory& memory = memory_[device->index];
+    bool rested = now.boot_ns - memory.last_fault_ns >= RestOf(memory).count();
     if (device->state == DeviceState::kLeftOut && rested) return device->index;
   }
   return kMaxDevices;
 }
 
-void DeviceBook::Retry(uint32_t index) {
+// One more chance: the next fault leaves it out again, for longer.
+void DeviceBook::Retry(uint32_t index, Instant now) {
+  Memory& memory = memory_[index];
+  memory.faults = kFaultsToLeaveOut - 1;
+  memory.last_fault_ns = now.boot_ns;
+  memory.left_out = false;
+  ++memory.rests;
   Device* device = Find(index);
   if (!device) return;
-  memory_[index].hangs = 1;
-  memory_[index].left_out = false;
   SetState(*device, DeviceState::kStarting, 0);
   Count();
 }

@@ -124,11 +124,45 @@ TEST_F(DeviceBookTest, WhatHungTwiceIsLeftOutForAWhile) {
   }
   EXPECT_EQ(At(1).state, DeviceState::kLeftOut);
   EXPECT_EQ(book_.left_out(), 1U);
-  EXPECT_EQ(book_.DueForRetry(clock_.Now(), minutes(5)), kMaxDevices);
+  EXPECT_EQ(book_.DueForRetry(clock_.Now()), kMaxDevices);
   clock_.Advance(minutes(6));
-  EXPECT_EQ(book_.DueForRetry(clock_.Now(), minutes(5)), 1U);
-  book_.Retry(1);
+  EXPECT_EQ(book_.DueForRetry(clock_.Now()), 1U);
+  book_.Retry(1, clock_.Now());
   EXPECT_EQ(At(1).state, DeviceState::kStarting);
+}
+
+TEST_F(DeviceBookTest, WhatEndsTheProcessTwiceIsLeftOutForEverLongerWhiles) {
+  EXPECT_FALSE(book_.TakeEnd(1, clock_.Now()));
+  EXPECT_EQ(book_.Begin(clock_.Now(), minutes(5)), 0U) << "once may be chance";
+  EXPECT_TRUE(book_.TakeEnd(1, clock_.Now()));
+  EXPECT_EQ(book_.Begin(clock_.Now(), minutes(5)), 2U);
+  EXPECT_EQ(At(1).state, DeviceState::kLeftOut);
+  for (int rest : {5, 10, 20, 40, 40}) {
+    clock_.Advance(minutes(rest) - seconds(1));
+    EXPECT_EQ(book_.DueForRetry(clock_.Now()), kMaxDevices) << rest;
+    clock_.Advance(seconds(1));
+    ASSERT_EQ(book_.DueForRetry(clock_.Now()), 1U) << rest;
+    book_.Retry(1, clock_.Now());
+    EXPECT_TRUE(book_.TakeEnd(1, clock_.Now())) << "it has had its chance";
+    EXPECT_EQ(book_.Begin(clock_.Now(), minutes(5)), 2U);
+  }
+  EXPECT_FALSE(book_.TakeEnd(7, clock_.Now())) << "a device that was not counted";
+}
+
+TEST_F(DeviceBookTest, EndsThatLieFarApartAreNotCountedTogether) {
+  for (int i = 0; i < 5; ++i) {
+    EXPECT_FALSE(book_.TakeEnd(1, clock_.Now()));
+    EXPECT_EQ(book_.Begin(clock_.Now(), minutes(5)), 0U);
+    clock_.Advance(minutes(5));
+  }
+}
+
+TEST_F(DeviceBookTest, WhatNoThreadReadsIsNotUsed) {
+  ASSERT_TRUE(Attach(1, DeviceState::kUnread).ok());
+  EXPECT_EQ(book_.unread(), 1U);
+  EXPECT_EQ(book_.used(), 2U);
+  ASSERT_TRUE(Attach(1).ok());
+  EXPECT_EQ(book_.unread(), 0U);
 }
 
 TEST_F(DeviceBookTest, AnotherIdentityForgetsReadings) {
@@ -157,7 +191,7 @@ TEST_F(DeviceBookTest, WhatIsCountedAgainIsListedAgain) {
   book_.Expect(2);
   EXPECT_FALSE(At(2).counted);
   EXPECT_EQ(At(2).state, DeviceState::kLost);
-  EXPECT_FALSE(book_.AnyLost()) << "it was taken away: nobody waits for it";
+  EXPECT_FALSE(book_.AnyAway()) << "it was taken away: nobody waits for it";
   book_.Expect(3);
   EXPECT_TRUE(At(2).counted);
   EXPECT_EQ(At(2).state, DeviceState::kStarting);
@@ -165,6 +199,58 @@ TEST_F(DeviceBookTest, WhatIsCountedAgainIsListedAgain) {
   EXPECT_EQ(At(2).fields[0].boot_ns, 0) << "another one has its number";
   EXPECT_EQ(At(2).opened, 2U);
   EXPECT_EQ(shelf_.forgotten.back(), 2U);
+}
+
+// One of three leaves; those behind it move up. Each is listed once, and the missing one is the lost one.
+TEST_F(DeviceBookTest, ADeviceWithAnotherNumberIsTheSameDevice) {
+  const std::string_view uuids[] = {"a", "b", "c"};
+  for (uint32_t i = 0; i < 3; ++i) ASSERT_TRUE(Attach(i, DeviceState::kOk, uuids[i]).ok());
+  book_.Begin(clock_.Now(), minutes(5));
+  book_.Expect(2);
+  EXPECT_EQ(At(2).state, DeviceState::kStarting) << "which one is missing is not known yet";
+  ASSERT_TRUE(Attach(0, DeviceState::kOk, "b").ok());
+  EXPECT_EQ(At(2).state, DeviceState::kStarting);
+  ASSERT_TRUE(Attach(1, DeviceState::kOk, "c").ok());
+  EXPECT_EQ(At(0).Fact("uuid"), "b");
+  EXPECT_EQ(At(1).Fact("uuid"), "c");
+  EXPECT_EQ(At(2).Fact("uuid"), "a");
+  EXPECT_EQ(At(2).state, DeviceState::kLost);
+  // It comes back, and the library is opened in the other order.
+  book_.Begin(clock_.Now(), minutes(5));
+  book_.Expect(3);
+  for (uint32_t i : {2U, 1U, 0U}) ASSERT_TRUE(Attach(i, DeviceState::kOk, uuids[i]).ok());
+  for (uint32_t i = 0; i < 3; ++i) {
+    EXPECT_EQ(At(i).Fact("uuid"), uuids[i]);
+    EXPECT_EQ(At(i).state, DeviceState::kOk);
+  }
+}
+
+TEST_F(DeviceBookTest, AMissingDeviceIsLostThoughAnotherDoesNotOpen) {
+  book_.Begin(clock_.Now(), minutes(5));
+  book_.Expect(2);
+  ASSERT_TRUE(Attach(0).ok());
+  page_.devices[1].Begin(2, clock_.Now().boot_ns);
+  clock_.Advance(minutes(1));
+  book_.CheckCalls(page_, kDeadlines, clock_.Now());
+  EXPECT_EQ(At(1).state, DeviceState::kHung);
+  EXPECT_EQ(At(2).state, DeviceState::kLost);
+}
+
+// Partitions of one board may have one UUID.
+TEST_F(DeviceBookTest, DevicesWithOneIdentityKeepTheirFacts) {
+  for (int round = 0; round < 2; ++round) {
+    book_.Begin(clock_.Now(), minutes(5));
+    book_.Expect(3);
+    for (uint32_t i = 0; i < 3; ++i) ASSERT_TRUE(Attach(i, DeviceState::kOk, round == 0 ? "a" : "z").ok());
+    for (uint32_t i = 0; i < 3; ++i) EXPECT_EQ(At(i).Fact("uuid"), round == 0 ? "a" : "z");
+  }
+}
+
+TEST_F(DeviceBookTest, FaultsOfOldNumbersAreForgottenWhenTheCountChanges) {
+  for (int i = 0; i < 2; ++i) book_.TakeEnd(1, clock_.Now());
+  EXPECT_EQ(book_.Begin(clock_.Now(), minutes(5)), 2U);
+  book_.Expect(2);
+  EXPECT_EQ(book_.Begin(clock_.Now(), minutes(5)), 0U);
 }
 
 TEST_F(DeviceBookTest, HangsOfOldNumbersAreForgotten) {
@@ -175,7 +261,7 @@ TEST_F(DeviceBookTest, HangsOfOldNumbersAreForgotten) {
     page_.devices[1].End();
     book_.CheckCalls(page_, kDeadlines, clock_.Now());
   }
-  book_.ForgetHangs();
+  book_.ForgetFaults();
   EXPECT_EQ(book_.Begin(clock_.Now(), minutes(5)), 0U);
 }
 

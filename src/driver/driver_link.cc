@@ -24,7 +24,7 @@ std::string Number(const char* key, int64_t value) { return std::string(key) + "
 
 }  // namespace
 
-Status DriverLink::Start(const SourceOptions& options, uint64_t left_out) {
+Status DriverLink::Start(const SourceOptions& options, const How& how) {
   Close();
   ASSIGN_OR_RETURN(SocketPair ends, MakeSocketPair());
   // Room for a first round of many devices with many links; the kernel gives what it allows.
@@ -53,7 +53,8 @@ Status DriverLink::Start(const SourceOptions& options, uint64_t left_out) {
   if (!options.library_path.empty()) arguments.push_back("--library=" + options.library_path);
   if (!options.build_id.empty()) arguments.push_back("--build-id=" + options.build_id);
   if (!options.device_folder.empty()) arguments.push_back("--device-folder=" + options.device_folder);
-  if (left_out) arguments.push_back("--leave-out=" + Hex(left_out));
+  if (how.left_out) arguments.push_back("--leave-out=" + Hex(how.left_out));
+  if (!how.watch) arguments.push_back("--watch=0");
   ASSIGN_OR_RETURN(child, ChildProcess::Start(child_options));
   socket = std::move(ends.ours);
   return Ok();

@@ -19,11 +19,16 @@ class DriverLink {
   DriverLink(const DriverLink&) = delete;
   DriverLink& operator=(const DriverLink&) = delete;
 
-  // A fresh socket, a fresh page of zeros and a child that has both. `left_out`: devices not to touch.
-  Status Start(const SourceOptions& options, uint64_t left_out);
+  struct How {
+    uint64_t left_out = 0;  // Devices not to touch.
+    bool watch = true;      // Whether it waits for the library's events.
+  };
+  // A fresh socket, a fresh page of zeros and a child that has both.
+  Status Start(const SourceOptions& options, const How& how);
   // Closes socket and page; the child is left as it is.
   void Close() noexcept;
 
+  bool started() const noexcept { return page_ != nullptr; }
   // Only while started.
   const CallPage& page() const noexcept { return *page_; }
 

@@ -100,6 +100,9 @@ Result<Message> DecodeHeartbeat(Cursor in) {
   out.calls = in.Number<uint64_t>();
   out.dropped = in.Number<uint64_t>();
   out.watched = in.Number<uint64_t>();
+  out.memory = in.Number<uint64_t>();
+  out.files = in.Number<uint64_t>();
+  out.threads = in.Number<uint64_t>();
   if (!in.done()) return Bad("heartbeat has a wrong length");
   return Message(out);
 }
@@ -223,6 +226,9 @@ MessageEncoder::Bytes MessageEncoder::Encode(const Heartbeat& message) {
   Number(message.calls);
   Number(message.dropped);
   Number(message.watched);
+  Number(message.memory);
+  Number(message.files);
+  Number(message.threads);
   return Finish();
 }
 

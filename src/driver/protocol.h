@@ -20,12 +20,14 @@
 
 namespace gpulens::driver {
 
-inline constexpr uint32_t kProtocolVersion = 3;
+inline constexpr uint32_t kProtocolVersion = 4;
 inline constexpr size_t kMaxMessage = 64 * 1024;
 inline constexpr size_t kMaxFacts = 48;
 inline constexpr size_t kMaxProcesses = 512;
 // The exit code of a driver process whose devices have come or gone: it is to be started again, now.
 inline constexpr int kRecountExit = 5;
+// And of one that uses more of the machine than it may: its last heartbeat says what.
+inline constexpr int kBeyondExit = 6;
 
 enum class MessageType : uint16_t {
   kHello = 1,
@@ -101,6 +103,8 @@ struct Heartbeat {
   uint64_t calls = 0;    // Library calls that returned since the start.
   uint64_t dropped = 0;  // Messages the agent was too slow for.
   uint64_t watched = 0;  // Devices whose events the library tells.
+  // Of the process itself: resident bytes, open descriptors, threads. 0: not told.
+  uint64_t memory = 0, files = 0, threads = 0;
 };
 
 // What a vendor tells beyond readings. `kind` and `body` are the vendor's, and are judged by its DeviceShelf.

@@ -47,11 +47,20 @@ TEST(DriverProtocol, EveryMessageComesBackAsItWas) {
   ASSERT_EQ(report.fact_count, 2U);
   EXPECT_EQ(report.facts[1].value, "AMD Instinct MI300X");
 
-  auto beat =
-      Decode(encoder.Encode(Heartbeat{.boot_ns = 5, .sequence = 6, .calls = 7, .dropped = 8, .watched = 9}));
+  auto beat = Decode(encoder.Encode(Heartbeat{.boot_ns = 5,
+                                              .sequence = 6,
+                                              .calls = 7,
+                                              .dropped = 8,
+                                              .watched = 9,
+                                              .memory = 10,
+                                              .files = 11,
+                                              .threads = 12}));
   ASSERT_TRUE(beat.ok());
   EXPECT_EQ(std::get<Heartbeat>(*beat).watched, 9U);
   EXPECT_EQ(std::get<Heartbeat>(*beat).dropped, 8U);
+  EXPECT_EQ(std::get<Heartbeat>(*beat).memory, 10U);
+  EXPECT_EQ(std::get<Heartbeat>(*beat).files, 11U);
+  EXPECT_EQ(std::get<Heartbeat>(*beat).threads, 12U);
   auto attach = Decode(encoder.Encode(AttachRequest{.device = 3}));
   ASSERT_TRUE(attach.ok());
   EXPECT_EQ(std::get<AttachRequest>(*attach).device, 3U);

@@ -5,10 +5,12 @@
 #include <sys/wait.h>
 
 #include <algorithm>
+#include <bit>
 #include <cerrno>
 
 #include "base/process.h"
 #include "base/text.h"
+#include "driver/culprit/crash_history.h"
 #include "driver/device_book.h"
 #include "driver/driver_link.h"
 #include "driver/reaper.h"
@@ -21,17 +23,22 @@ constexpr size_t kMaxChanges = 64;
 constexpr int kMaxLostRetryFactor = 16;
 constexpr int kMessagesPerPoll = 4096;  // More than any driver sends in an interval: a flood ends here.
 
+SourceOptions WithDeadline(SourceOptions options) {
+  if (options.deadline <= Duration(0)) options.deadline = options.interval * 2;
+  return options;
+}
+
 }  // namespace
 
 class DriverSource::Impl {
  public:
   Impl(const Vendor& vendor, SourceOptions options, std::unique_ptr<DeviceShelf> shelf)
       : vendor_(vendor),
-        options_(std::move(options)),
+        options_(WithDeadline(std::move(options))),
         shelf_(shelf ? std::move(shelf) : std::make_unique<PlainShelf>()),
         book_(vendor, *shelf_),
+        crashes_({options_.interval, options_.deadline, options_.healthy, options_.retry_left_out}),
         buffer_(kMaxMessage + 1) {
-    if (options_.deadline <= Duration(0)) options_.deadline = options_.interval * 2;
     backoff_ = options_.backoff_first;
     retry_lost_ = options_.retry_lost;
   }
@@ -46,8 +53,9 @@ class DriverSource::Impl {
       Drain(now);
       if (link_.child.running()) CheckEnd(now);
       if (link_.child.running() && !paused) CheckDeadlines(now);
+      if (link_.child.running()) BeginNext(now);
       if (link_.child.running()) RetryLeftOut(now);
-      if (link_.child.running()) RetryLost(now);
+      if (link_.child.running()) RetryAway(now);
     }
     if (!link_.child.running() && !suspended_ && now.boot_ns >= next_start_ns_) Start(now);
     driver_.hung = book_.hung();
@@ -73,7 +81,7 @@ class DriverSource::Impl {
     suspended_ = false;
     next_start_ns_ = 0;
     backoff_ = options_.backoff_first;  // What crashed before may have been repaired meanwhile.
-    book_.ForgetHangs();
+    ForgetFaults();
   }
   bool quiet() const noexcept { return !link_.child.running() && reaper_.empty(); }
 
@@ -107,12 +115,16 @@ class DriverSource::Impl {
       next_start_ns_ = now.boot_ns + options_.backoff_limit.count();
       return;
     }
-    uint64_t left_out = book_.Begin(now, options_.retry_left_out);
+    crashes_.Start(now);
+    DriverLink::How how{.left_out = book_.Begin(now, options_.retry_left_out),
+                        .watch = crashes_.waits_for_events()};
     CountDevices();
+    if (crashes_.one_by_one()) how.left_out = ~uint64_t{0};
+    to_begin_ = 0;
     ++driver_.starts[static_cast<size_t>(next_reason_)];
     started_ns_ = alive_ns_ = now.boot_ns;
     spoke_ = told_ = ready_ = false;
-    Status status = link_.Start(options_, left_out);
+    Status status = link_.Start(options_, how);
     if (!status) {
       Fail(Fault::kCannotStart, status.detail);
       Schedule(StartReason::kExited, now);
@@ -139,13 +151,47 @@ class DriverSource::Impl {
     driver_.up = false;
     driver_.waiting_call = kNoCall;
     driver_.watched = 0;
+    driver_.memory = driver_.files = driver_.threads = 0;
   }
 
   void Schedule(StartReason reason, Instant now) {
     if (now.boot_ns - started_ns_ >= options_.healthy.count()) backoff_ = options_.backoff_first;
+    Duration limit =
+        ready_ ? std::min(options_.backoff_limit, options_.backoff_limit_answering) : options_.backoff_limit;
+    backoff_ = std::min(backoff_, limit);
     next_reason_ = reason;
     next_start_ns_ = now.boot_ns + backoff_.count();
-    backoff_ = std::min(backoff_ * 2, options_.backoff_limit);
+    backoff_ = std::min(backoff_ * 2, limit);
+  }
+
+  std::string Use() const {
+    return ": it used " + std::to_string(driver_.memory >> 20) + " MiB of memory, " +
+           std::to_string(driver_.files) + " open files and " + std::to_string(driver_.threads) +
+           " threads, more than it may";
+  }
+
+  // Finds the call that has ended the process, or keeps it from answering, and counts it. What is to be said
+  // of it goes behind "driver process 17 ended". `in_call`: the process stands still where it failed.
+  std::string Blame(bool in_call, Instant now) {
+    if (!ready_ || !link_.started()) return {};
+    const Culprit culprit = crashes_.Blame(link_.page(), in_call, now);
+    const bool named = culprit.call != kNoCall;
+    std::string text = named ? " in " + std::string(vendor_.call_name(culprit.call)) : "";
+    switch (culprit.who) {
+      case Culprit::kUnknown: return {};
+      case Culprit::kMain: return text;
+      case Culprit::kDevice:
+        text = (named ? " in " : ", the last begun was ") + book_.CallOn(culprit.call, culprit.device);
+        return book_.TakeEnd(culprit.device, now) ? text + ", which is left out for a while" : text;
+      case Culprit::kWaiting: break;
+    }
+    if (!named) text = " outside of any " + std::string(vendor_.device) + "'s calls";
+    return crashes_.waits_for_events() ? text : text + ": the library's events are not waited for";
+  }
+
+  void ForgetFaults() noexcept {
+    book_.ForgetFaults();
+    crashes_.Forget();
   }
 
   void Kill(Fault fault, std::string text, StartReason reason, Instant now) {
@@ -166,22 +212,26 @@ class DriverSource::Impl {
     std::optional<int> status = link_.child.TryWait();
     if (!status) return;
     Drain(now);  // Its last words.
+    bool exited = WIFEXITED(*status);
+    int signal = WIFSIGNALED(*status) ? WTERMSIG(*status) : 0;
+    bool killed = signal == SIGKILL || signal == SIGTERM || signal == SIGINT || signal == SIGHUP;
+    bool recount = exited && WEXITSTATUS(*status) == kRecountExit;
+    // One that has gone to its end by itself does not stand still where it failed.
+    bool beyond = exited && WEXITSTATUS(*status) == kBeyondExit;
+    std::string where = beyond ? Use() : recount || killed ? "" : Blame(!exited, now);
     link_.Close();
     NotRunning();
-    bool exited = WIFEXITED(*status);
-    if (exited && WEXITSTATUS(*status) == kRecountExit) {
-      book_.ForgetHangs();
+    if (recount) {
+      ForgetFaults();
       next_reason_ = StartReason::kReload;
       next_start_ns_ = now.boot_ns + options_.backoff_first.count();
       return;
     }
-    int signal = WIFSIGNALED(*status) ? WTERMSIG(*status) : 0;
     // What the library said is more than how the process ended.
     if (!exited || !told_) {
       Fault fault = exited && !spoke_ ? Fault::kCannotStart : Fault::kCrashed;
-      Fail(fault, "driver process " + std::to_string(pid) + " " + DescribeWaitStatus(*status));
+      Fail(fault, "driver process " + std::to_string(pid) + " " + DescribeWaitStatus(*status) + where);
     }
-    bool killed = signal == SIGKILL || signal == SIGTERM || signal == SIGINT || signal == SIGHUP;
     if (!told_) Change(killed ? DriverChange::kKilled : DriverChange::kCrashed, driver_.last_error);
     Schedule(exited ? StartReason::kExited : killed ? StartReason::kKilled : StartReason::kCrash, now);
   }
@@ -193,12 +243,14 @@ class DriverSource::Impl {
       if (size <= 0) return;  // Nothing there; or the end, which CheckEnd sees as soon as it is one.
       ++driver_.messages;
       if (static_cast<size_t>(size) > kMaxMessage) {
-        return Kill(Fault::kBadMessage, "driver message: over 64 KiB", StartReason::kProtocol, now);
+        return Kill(Fault::kBadMessage, "driver message: over 64 KiB" + Blame(false, now),
+                    StartReason::kProtocol, now);
       }
       auto bytes = std::span(buffer_).first(static_cast<size_t>(size));
       Result<Message> message = DecodeMessage(bytes, vendor_);
       Status status = message ? Take(*message, now) : message.error();
-      if (!status) return Kill(Fault::kBadMessage, status.detail, StartReason::kProtocol, now);
+      if (!status)
+        return Kill(Fault::kBadMessage, status.detail + Blame(false, now), StartReason::kProtocol, now);
     }
   }
 
@@ -221,6 +273,9 @@ class DriverSource::Impl {
     driver_.last_heartbeat_boot_ns = alive_ns_;
     driver_.library_calls = beat.calls;
     driver_.dropped_messages = beat.dropped;
+    driver_.memory = beat.memory;
+    driver_.files = beat.files;
+    driver_.threads = beat.threads;
     if (driver_.waiting_call == kNoCall) driver_.watched = beat.watched;
     return Status{};
   }
@@ -243,12 +298,18 @@ class DriverSource::Impl {
     driver_.last_error = report.devices == 0 ? vendor_.no_devices : "";
     book_.Expect(report.devices);
     CountDevices();
+    if (!crashes_.one_by_one()) return Status{};
+    for (const Device& device : book_.devices()) {
+      if (device.counted && device.state != DeviceState::kLeftOut) to_begin_ |= uint64_t{1} << device.index;
+    }
+    next_begin_ns_ = last_poll_ns_ + options_.interval.count();
     return Status{};
   }
 
   void CountDevices() noexcept {
     driver_.used = book_.used();
     driver_.left_out = book_.left_out();
+    driver_.unread = book_.unread();
   }
 
   void CheckDeadlines(Instant now) {
@@ -262,6 +323,8 @@ class DriverSource::Impl {
       if (main.call != kNoCall) {
         text += ", in " + std::string(vendor_.call_name(main.call));
         ++driver_.hung_calls;
+      } else {
+        text += Blame(true, now);
       }
       return Kill(Fault::kHung, std::move(text), StartReason::kHang, now);
     }
@@ -283,28 +346,42 @@ class DriverSource::Impl {
     if (beyond) driver_.watched = 0;
   }
 
-  void RetryLeftOut(Instant now) {
-    while (ready_ && driver_.left_out > 0) {
-      uint32_t index = book_.DueForRetry(now, options_.retry_left_out);
-      if (index == kMaxDevices) return;
-      MessageEncoder encoder;
-      auto bytes = encoder.Encode(AttachRequest{.device = index});
-      if (::send(link_.socket.get(), bytes.data(), bytes.size(), MSG_DONTWAIT | MSG_NOSIGNAL) < 0) return;
-      book_.Retry(index);
-      CountDevices();
-    }
+  // Tells the driver to read a device from now on. One at a time and not at once after the last one: an end
+  // of the process then tells which it was.
+  bool BeginDevice(uint32_t index, Instant now) {
+    MessageEncoder encoder;
+    auto bytes = encoder.Encode(AttachRequest{.device = index});
+    if (::send(link_.socket.get(), bytes.data(), bytes.size(), MSG_DONTWAIT | MSG_NOSIGNAL) < 0) return false;
+    crashes_.Begun(index, now);
+    next_begin_ns_ = now.boot_ns + options_.interval.count();
+    return true;
   }
 
-  // A library that has lost a device does not find it again.
-  void RetryLost(Instant now) {
-    if (!ready_ || !book_.AnyLost()) {
-      lost_since_ns_ = 0;
+  void BeginNext(Instant now) {
+    if (!ready_ || to_begin_ == 0 || now.boot_ns < next_begin_ns_) return;
+    const auto index = static_cast<uint32_t>(std::countr_zero(to_begin_));
+    if (BeginDevice(index, now)) to_begin_ &= ~(uint64_t{1} << index);
+  }
+
+  void RetryLeftOut(Instant now) {
+    if (!ready_ || driver_.left_out == 0 || to_begin_ != 0 || now.boot_ns < next_begin_ns_) return;
+    uint32_t index = book_.DueForRetry(now);
+    if (index == kMaxDevices || !BeginDevice(index, now)) return;
+    book_.Retry(index, now);
+    CountDevices();
+  }
+
+  // A library that has lost a device does not find it again, and a call that hangs ends with its process.
+  // Where the kernel does not let go of such a process, another one would hang as well.
+  void RetryAway(Instant now) {
+    if (!ready_ || !book_.AnyAway() || !driver_.stuck_pids.empty()) {
+      away_since_ns_ = 0;
       if (ready_ && now.boot_ns - started_ns_ >= options_.healthy.count()) retry_lost_ = options_.retry_lost;
       return;
     }
-    if (lost_since_ns_ == 0) lost_since_ns_ = now.boot_ns;
-    if (now.boot_ns - lost_since_ns_ < retry_lost_.count()) return;
-    lost_since_ns_ = 0;
+    if (away_since_ns_ == 0) away_since_ns_ = now.boot_ns;
+    if (now.boot_ns - away_since_ns_ < retry_lost_.count()) return;
+    away_since_ns_ = 0;
     retry_lost_ = std::min(retry_lost_ * 2, options_.retry_lost * kMaxLostRetryFactor);
     Reload();
   }
@@ -315,12 +392,15 @@ class DriverSource::Impl {
   DriverState driver_;
   const std::unique_ptr<DeviceShelf> shelf_;
   DeviceBook book_;
+  CrashHistory crashes_;
   std::vector<std::byte> buffer_;
   Reaper reaper_;
   std::vector<DriverChange> changes_;
   Duration backoff_{}, retry_lost_{};
   StartReason next_reason_ = StartReason::kFirst;
-  int64_t next_start_ns_ = 0, started_ns_ = 0, alive_ns_ = 0, last_poll_ns_ = 0, lost_since_ns_ = 0;
+  int64_t next_start_ns_ = 0, started_ns_ = 0, alive_ns_ = 0, last_poll_ns_ = 0, away_since_ns_ = 0;
+  uint64_t to_begin_ = 0;  // Devices that are begun one at a time.
+  int64_t next_begin_ns_ = 0;
   bool suspended_ = false, spoke_ = false, told_ = false, ready_ = false;
 };
 

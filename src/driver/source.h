@@ -28,10 +28,12 @@ struct SourceOptions {
   // For opening the library and waking a device, which may rightly take long.
   Duration slow_deadline = std::chrono::seconds(30);
   Duration backoff_first = std::chrono::milliseconds(100), backoff_limit = std::chrono::seconds(30);
+  // The limit while devices answer before the process ends: their values must not run out meanwhile.
+  Duration backoff_limit_answering = std::chrono::seconds(3);
   Duration healthy = std::chrono::minutes(1);  // After so long the back-off begins anew.
   Duration retry_left_out = std::chrono::minutes(5);
-  // A device lost for so long: the library is opened anew, which alone can find it again. Twice as late each
-  // time, up to 16 times.
+  // A device lost or hung for so long: the library is opened anew, which alone can find it again, and ends
+  // the call. Twice as late each time, up to 16 times.
   Duration retry_lost = std::chrono::seconds(60);
   std::string device_folder;  // Empty: the kernel driver's. See DriverOptions.
 };
@@ -48,10 +50,13 @@ struct DriverState {
   int pid = -1;     // -1: no process.
   std::array<uint64_t, static_cast<size_t>(StartReason::kCount)> starts{};
   uint64_t hung_calls = 0;
-  uint32_t used = 0, left_out = 0, hung = 0;  // Devices.
+  // Devices. `unread`: no thread could be made for them.
+  uint32_t used = 0, left_out = 0, hung = 0, unread = 0;
   int64_t last_heartbeat_boot_ns = 0;
   uint64_t library_calls = 0, dropped_messages = 0;  // Of the present process.
   uint64_t messages = 0;
+  // What the present process uses: resident bytes, open descriptors, threads. 0: not told.
+  uint64_t memory = 0, files = 0, threads = 0;
   // Devices whose events the present process is told; 0 while the thread that waits for them hangs.
   uint64_t watched = 0;
   CallNumber waiting_call = kNoCall;  // That the thread which waits for events does not come back from.

@@ -21,7 +21,7 @@ std::string_view StatusName(ReadStatus status) noexcept {
 
 std::string_view StateName(DeviceState state) noexcept {
   static constexpr std::array<std::string_view, static_cast<size_t>(DeviceState::kCount)> kNames = {
-      "starting", "ok", "hung", "lost", "reset_required", "no_permission", "failed", "left_out"};
+      "starting", "ok", "hung", "lost", "reset_required", "no_permission", "failed", "left_out", "unread"};
   return NameOf(kNames, state);
 }
 

@@ -49,7 +49,8 @@ enum class DeviceState : uint8_t {
   kResetRequired,
   kNoPermission,
   kFailed,   // Cannot be opened for another reason: see the code.
-  kLeftOut,  // Hung twice; tried again later.
+  kLeftOut,  // Hung twice, or ended the driver process twice; tried again later.
+  kUnread,   // No thread could be made that would read it; tried again soon.
   kCount,
 };
 std::string_view StateName(DeviceState state) noexcept;

@@ -36,9 +36,20 @@ Code CodeOf(Fault fault) {
 
 }  // namespace
 
+bool IsStarting(const driver::DriverState& state) noexcept {
+  return !state.up && state.fault == Fault::kNone;
+}
+
 Status StatusOf(const driver::DriverState& state) {
+  if (state.up && state.unread > 0) {
+    const std::string all = std::to_string(state.used + state.left_out + state.unread);
+    return {Code::kExhausted,
+            std::to_string(state.unread) + " of " + all +
+                " GPUs are not read: the driver process has no room for more threads (see its "
+                "limits: ulimit -u, TasksMax, pids.max)"};
+  }
   if (state.up) return Ok();
-  if (state.fault == Fault::kNone) return {Code::kTimeout, "the driver process is starting"};
+  if (IsStarting(state)) return {Code::kTimeout, "the driver process is starting"};
   return {CodeOf(state.fault), state.last_error};
 }
 
@@ -49,6 +60,8 @@ void DriverSeries::Declare(SeriesTable& table) {
   hung_ = table.Declare(kSelfDriverCallsHung, entity_);
   used_ = table.Declare(kSelfDriverDevices, entity_, {{"state", "used"}});
   left_out_ = table.Declare(kSelfDriverDevices, entity_, {{"state", "left_out"}});
+  files_ = table.Declare(kSelfDriverFiles, entity_);
+  unread_ = table.Declare(kSelfDriverDevices, entity_, {{"state", "unread"}});
   for (size_t i = 0; i < starts_.size(); ++i) {
     starts_[i] = table.Declare(kSelfDriverStarts, entity_,
                                {{"reason", driver::StartReasonName(static_cast<StartReason>(i))}});
@@ -69,6 +82,8 @@ void DriverSeries::Update(const driver::DriverSource& source, FrameWriter& out) 
   out.Set(hung_, state.hung + (state.waiting_call != driver::kNoCall ? 1U : 0U));
   out.Set(used_, state.used);
   out.Set(left_out_, state.left_out);
+  out.Set(unread_, state.unread);
+  if (state.files != 0) out.Set(files_, state.files);
   // A library that tells no events has none to watch.
   if (!watched_ && state.watched > 0)
     watched_ = out.table().Declare(kSelfDriverDevices, entity_, {{"state", "watched"}});

@@ -31,12 +31,16 @@ class DriverSeries {
 
   const std::string_view driver_;
   EntityRef entity_;
-  Series up_, heartbeat_, hung_, used_, left_out_, watched_;
+  Series up_, heartbeat_, hung_, used_, left_out_, unread_, watched_, files_;
   std::array<Series, static_cast<size_t>(driver::StartReason::kCount)> starts_;
   std::array<Series, kStatuses> fields_;
 };
 
-// Of the collector's run: good while the process runs and its library is open, else why not.
+// Whether the process is being started, and nothing has failed so far.
+bool IsStarting(const driver::DriverState& state) noexcept;
+
+// Of the collector's run: good while the process runs, its library is open, and each device has a thread that
+// reads it; else why not.
 Status StatusOf(const driver::DriverState& state);
 
 }  // namespace gpulens

@@ -47,11 +47,13 @@ TEST_F(DriverSeriesTest, OneThatWasReleasedIsDownAndSaysWhy) {
   EXPECT_EQ(Value(kSelfDriverStarts, "reason", "first"), 0);
   EXPECT_TRUE(std::isnan(Value(kSelfDriverHeartbeatAge))) << "it has never spoken";
   EXPECT_EQ(StatusOf(source.driver()).code, Code::kTimeout);
+  EXPECT_TRUE(IsStarting(source.driver()));
   source.Suspend("released for a test");
   source.Poll(clock_.Now());
   Update(source);
   EXPECT_EQ(Value(kSelfDriverUp), 0);
   EXPECT_EQ(Value(kSelfDriverStarts, "reason", "first"), 0) << "it is not started";
+  EXPECT_FALSE(IsStarting(source.driver()));
   Status status = StatusOf(source.driver());
   EXPECT_EQ(status.code, Code::kUnavailable);
   EXPECT_EQ(status.detail, "released for a test");

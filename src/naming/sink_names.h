@@ -36,10 +36,12 @@ consteval std::array<OptionSpec, 5> NameOptions(std::string_view dialects) {
                  .help = "No series with one of these names; stronger than include."},
       OptionSpec{.key = "rename",
                  .type = OptionType::kTextMap,
-                 .help = "Attributes that have another name here: {theirs: ours}, as series have them."},
+                 .help = "Attributes that have another name here: {theirs: ours}, as series have them.",
+                 .map_of = MapOf::kRenames},
       OptionSpec{.key = kAttributesKey,
                  .type = OptionType::kTextMap,
-                 .help = "Attributes of every series, beside those of the root; a series' own win."}};
+                 .help = "Attributes of every series, beside those of the root; a series' own win.",
+                 .map_of = MapOf::kAttributes}};
 }
 
 // How often a sink is given the latest: for those that are given it.

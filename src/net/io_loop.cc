@@ -17,6 +17,7 @@
 #include <unordered_map>
 
 #include "base/check.h"
+#include "base/threads/threads.h"
 
 namespace gpulens {
 
@@ -64,6 +65,7 @@ struct IoLoop::Impl {
   std::atomic<std::thread::id> loop_thread{};
   std::mutex mutex;
   std::thread thread;
+  Status status;
   std::atomic<bool> stopped{false};
 
   void Arm(TimerId id, std::chrono::steady_clock::time_point at, Task task) {
@@ -116,7 +118,7 @@ void IoLoop::Start() {
   std::mutex mutex;
   std::condition_variable started;
   bool up = false;
-  impl_->thread = std::thread([this, &mutex, &started, &up] {
+  impl_->status = StartThread(impl_->thread, [this, &mutex, &started, &up] {
     ::pthread_setname_np(::pthread_self(), "gpulens-io");
     NoPipeSignal quiet;
     impl_->loop_thread = std::this_thread::get_id();
@@ -127,9 +129,12 @@ void IoLoop::Start() {
     }
     impl_->context.run();
   });
+  if (!impl_->status) return;
   std::unique_lock lock(mutex);
   started.wait(lock, [&up] { return up; });
 }
+
+Status IoLoop::status() const { return impl_->status; }
 
 void IoLoop::Run() {
   NoPipeSignal quiet;

@@ -33,8 +33,10 @@ class IoLoop {
   IoLoop(const IoLoop&) = delete;
   IoLoop& operator=(const IoLoop&) = delete;
 
-  // Starts the thread. A loop is started once.
+  // Starts the thread. A loop is started once. See status().
   void Start();
+  // kExhausted when there was no room for the thread: then Call runs what it is given, and nothing else runs.
+  Status status() const;
   // Runs on the calling thread instead, until Stop() from any thread.
   void Run();
   // Ends the loop and joins its thread; waiting tasks are dropped, never run. Not from the loop itself

@@ -332,11 +332,11 @@ Endpoint Stream::local() const {
   return Endpoint::FromSockaddr(address, size);
 }
 
-pid_t Stream::peer_pid() const noexcept {
+Stream::Peer Stream::peer() const noexcept {
   ucred peer{};
   socklen_t size = sizeof(peer);
-  if (!*this || ::getsockopt(fd(), SOL_SOCKET, SO_PEERCRED, &peer, &size) != 0) return 0;
-  return peer.pid;
+  if (!*this || ::getsockopt(fd(), SOL_SOCKET, SO_PEERCRED, &peer, &size) != 0) return {};
+  return {peer.pid, static_cast<int64_t>(peer.uid)};
 }
 
 }  // namespace gpulens

@@ -96,8 +96,12 @@ class Stream {
   std::string error() const;
   int fd() const noexcept;
   Endpoint local() const;
-  // The process at the other end of a Unix socket; 0 when unknown.
-  pid_t peer_pid() const noexcept;
+  // Who connected to a Unix socket, as the kernel says.
+  struct Peer {
+    pid_t pid = 0;     // 0: not known
+    int64_t uid = -1;  // -1: not known
+  };
+  Peer peer() const noexcept;
 
  private:
   class Core;

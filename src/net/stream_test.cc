@@ -122,7 +122,8 @@ TEST_F(StreamTest, PlainBothWays) {
   loop_.Call([&] {
     EXPECT_TRUE(one_.stream_.handshake_done());
     EXPECT_FALSE(one_.stream_.is_tls());
-    EXPECT_EQ(one_.stream_.peer_pid(), ::getpid());
+    EXPECT_EQ(one_.stream_.peer().pid, ::getpid());
+    EXPECT_EQ(one_.stream_.peer().uid, ::getuid());
   });
   Exchange();
 }
@@ -218,7 +219,8 @@ TEST_F(StreamTest, AClosedStreamDoesNothing) {
   EXPECT_EQ(none.fd(), -1);
   EXPECT_EQ(none.error(), "closed");
   EXPECT_EQ(none.local(), Endpoint());
-  EXPECT_EQ(none.peer_pid(), 0);
+  EXPECT_EQ(none.peer().pid, 0);
+  EXPECT_EQ(none.peer().uid, -1);
   EXPECT_FALSE(Stream::Adopt(loop_, UniqueFd()).ok());
 }
 

@@ -1,12 +1,18 @@
 // What the agent's own parts count, for the collector that reports on the agent itself.
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <cstdint>
+#include <string_view>
 
 #include "net/accept/limits.h"
 
 namespace gpulens {
+
+// Why the page at /metrics leaves series out.
+inline constexpr std::string_view kPageLossNames[] = {"type_conflict", "duplicate", "name_clash"};
+inline constexpr size_t kPageLosses = std::size(kPageLossNames);
 
 // Written by the agent and its sinks, read from any thread. Pointers are set before the pipeline
 // starts and stay valid while it runs; null: there is no such server.
@@ -16,6 +22,7 @@ struct AgentStats {
   std::atomic<int64_t> last_reload_unix_ns{0};
   std::atomic<int32_t> nvml_driver_pid{0};  // 0: does not run
   std::atomic<int32_t> amdsmi_driver_pid{0};
+  std::array<std::atomic<uint64_t>, kPageLosses> page_losses{};  // of the last page, by kPageLossNames
   std::atomic<const ServerStats*> http{nullptr};
   std::atomic<const ServerStats*> websocket{nullptr};
 };

@@ -1,5 +1,7 @@
 #include "pipeline/config.h"
 
+#include <utility>
+
 #include "base/check.h"
 
 namespace gpulens {
@@ -15,7 +17,8 @@ const Config::Entry& Config::At(std::string_view key) const {
   for (const Entry& entry : entries_) {
     if (entry.key == key) return entry;
   }
-  CheckFailed("the option is in the spec", __FILE__, __LINE__);
+  const std::string message = "\"" + std::string(key) + "\": the option is in the spec";
+  CheckFailed(message.c_str(), __FILE__, __LINE__);
 }
 
 bool Config::Has(std::string_view key) const {
@@ -80,6 +83,22 @@ bool operator==(const Config& a, const Config& b) {
     if (a.entries_[i].key != b.entries_[i].key || a.entries_[i].value != b.entries_[i].value) return false;
   }
   return true;
+}
+
+void ConfigFaults::Refuse(const Config& group, std::string_view key, std::string problem, std::string hint) {
+  faults_.push_back({group.origin(key), std::move(problem), std::move(hint)});
+}
+
+void ConfigFaults::Refuse(const Config& group, std::string_view key, const Status& status) {
+  if (!status) Refuse(group, key, std::string(key) + ": " + status.detail);
+}
+
+Status RefuseFaults(ConfigCheck check, const Config& config) {
+  ConfigFaults faults;
+  check(config, faults);
+  if (faults.empty()) return Ok();
+  const ConfigFaults::Fault& first = faults.faults().front();
+  return {Code::kInvalidArgument, first.problem + (first.hint.empty() ? "" : "; " + first.hint)};
 }
 
 }  // namespace gpulens

@@ -17,6 +17,8 @@
 #include <variant>
 #include <vector>
 
+#include <gpulens/status.h>
+
 #include "base/clock.h"
 
 namespace gpulens {
@@ -35,6 +37,10 @@ enum class OptionType : uint8_t {
   kGroups,   // [{option: …}, …], see `children`
 };
 
+// Which texts of a kTextMap are names of attributes: those are refused when no output could write them, or
+// when they are reserved.
+enum class MapOf : uint8_t { kTexts, kAttributes /* its keys */, kRenames /* its values */ };
+
 // A row of a plugin's option table. Static storage.
 struct OptionSpec {
   std::string_view key;
@@ -47,6 +53,8 @@ struct OptionSpec {
   double min = -1e300, max = 1e300;                // numbers; times in seconds, sizes in bytes
   std::span<const std::string_view> allowed = {};  // texts; empty: any
   std::span<const OptionSpec> children = {};
+  MapOf map_of = MapOf::kTexts;
+  bool secret_path = false;  // a URL whose path lets in whoever knows it: never shown
 };
 
 // Lists of options, one behind the other.
@@ -64,6 +72,7 @@ struct Origin {
   enum Where : uint8_t { kDefault, kFile, kEnvironment, kFlag } where = kDefault;
   std::string name;  // the file, the variable, the flag
   int line = 0, column = 0;
+  bool secret = false;  // read from a file that the configuration names: never shown
 };
 
 class Config {
@@ -112,5 +121,34 @@ struct Config::Entry {
   Value value;
   Origin origin;
 };
+
+// What a plugin refuses of its configuration beyond the type of each option: options that contradict each
+// other, one that needs another. `gpulens config check` and the start of the agent tell of it with its place.
+// Used by one thread.
+class ConfigFaults {
+ public:
+  struct Fault {
+    Origin at;            // where the option stands
+    std::string problem;  // "bearer_token and bearer_token_file contradict each other"
+    std::string hint;
+  };
+
+  // `key` is an option of `group`, whose place is told.
+  void Refuse(const Config& group, std::string_view key, std::string problem, std::string hint = {});
+  // One that another check gave as a Status; ok adds nothing.
+  void Refuse(const Config& group, std::string_view key, const Status& status);
+
+  const std::vector<Fault>& faults() const noexcept { return faults_; }
+  bool empty() const noexcept { return faults_.empty(); }
+
+ private:
+  std::vector<Fault> faults_;
+};
+
+// Looks at the configuration alone: no file, no network. Static storage.
+using ConfigCheck = void (*)(const Config& config, ConfigFaults& faults);
+
+// The first fault as a Status, kInvalidArgument, for whoever makes the plugin without the loader.
+Status RefuseFaults(ConfigCheck check, const Config& config);
 
 }  // namespace gpulens

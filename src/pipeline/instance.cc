@@ -88,7 +88,7 @@ void Instance::Record(const Status& status, Instant started) {
   if (status.ok()) {
     ++stats_.runs_ok;
     stats_.last_success_unix_ns = started.unix_ns;
-  } else {
+  } else if (!collector_->starting()) {
     ++stats_.runs_error;
     ++stats_.errors[static_cast<size_t>(status.code)];
   }

@@ -5,7 +5,10 @@
 #include <algorithm>
 
 #include "base/log.h"
+#include "base/process.h"
+#include "base/threads/threads.h"
 #include "net/io_loop.h"
+#include "pipeline/agent_stats.h"
 #include "pipeline/events/event_desk.h"
 #include "pipeline/running_analyzer.h"
 
@@ -25,12 +28,28 @@ void AddFrame(Snapshot& snapshot, Ref<const Frame> frame, Standing standing, boo
   snapshot.frames.push_back({std::move(frame), source, standing, overdue});
 }
 
+// Of this process and the driver processes that `stats` (may be null) knows. What they share is counted once.
+uint64_t MemoryOfAllProcesses(const AgentStats* stats) {
+  uint64_t bytes = ResidentBytes(0, true);
+  if (!stats) return bytes;
+  for (const int32_t pid : {stats->nvml_driver_pid.load(), stats->amdsmi_driver_pid.load()}) {
+    if (pid > 0) bytes += ResidentBytes(pid, false);
+  }
+  return bytes;
+}
+
 Duration Grace(Duration interval) { return std::min(interval / 2, kLongestGrace); }
 
 }  // namespace
 
 Pipeline::Pipeline(Env& env, Workers& workers, SnapshotHub& hub, SeriesBudget& budget)
-    : env_(env), workers_(workers), hub_(hub), budget_(budget), enrichers_(env), self_(budget) {}
+    : env_(env),
+      workers_(workers),
+      hub_(hub),
+      budget_(budget),
+      memory_(*env.clock, [this] { return MemoryOfAllProcesses(env_.stats); }),
+      enrichers_(env),
+      self_(budget) {}
 
 Pipeline::~Pipeline() { Stop(env_.clock->Now()); }
 
@@ -44,7 +63,7 @@ void Pipeline::Start() {
     closed_at_ns_ = now.boot_ns;
     started_ = true;
   }
-  thread_ = std::thread([this] {
+  started_status_ = StartThread(thread_, [this] {
     ::pthread_setname_np(::pthread_self(), "scheduler");
     Loop();
   });
@@ -74,12 +93,6 @@ bool Pipeline::Stop(Instant deadline) {
   }
   StopSinks(sinks, deadline);
   return !left_behind_;
-}
-
-void Pipeline::StopSinks(const std::vector<std::shared_ptr<SinkRunner>>& sinks, Instant deadline) {
-  for (const auto& sink : sinks) {
-    if (!sink->Stop(deadline)) left_behind_ = true;
-  }
 }
 
 Pipeline::Running* Pipeline::Find(Scheduler::TaskId task) {
@@ -152,6 +165,12 @@ void Pipeline::FetchInstance(Running* running) {
 
 void Pipeline::CollectInstance(Running* running) {
   running->instance->Collect(running->fetched);
+  // A source that only begins with its first run (a driver process) has values long before a slow collector's
+  // next turn: it is run again at the next tick.
+  if (!running->instance->fetches() && !running->instance->answered()) {
+    std::lock_guard lock(mutex_);
+    scheduler_.DueWith(running->task, tick_task_);
+  }
   Finished(running->task);
 }
 
@@ -254,6 +273,7 @@ void Pipeline::UpdateSelf(Snapshot& snapshot) {
   input.received = &received_;
   input.ready = AllAnswered();
   input.simulated = env_.demo;
+  input.memory_limit = memory_.limit();
   {
     std::lock_guard lock(mutex_);
     input.tick_duration = tick_duration_;

@@ -13,6 +13,7 @@
 #include <thread>
 #include <vector>
 
+#include "base/run/memory_watch.h"
 #include "base/workers.h"
 #include "pipeline/enrich/enricher_set.h"
 #include "pipeline/instance.h"
@@ -65,7 +66,10 @@ class Pipeline {
   // instance runs beside the old one until it has a frame. Nothing changes when a sink or an
   // analyzer cannot be made.
   Status Apply(PipelinePlan plan);
+  // See status().
   void Start();
+  // kExhausted when there was no room for the scheduler's thread: then nothing is collected.
+  Status status() const { return started_status_; }
   // Ends in this order: nothing received, no new runs, workers stopped, sinks flushed until `deadline`. False
   // when the thread of a sink, now or in an Apply before, had to be left behind: it may use the environment
   // and the I/O loop, so the caller ends the process without destroying them.
@@ -127,6 +131,7 @@ class Pipeline {
   Workers& workers_;
   SnapshotHub& hub_;
   SeriesBudget& budget_;
+  MemoryWatch memory_;
   EnricherSet enrichers_;
   std::function<void(const Ref<const Snapshot>&)> listener_;
 
@@ -163,6 +168,7 @@ class Pipeline {
   OtlpFan fan_;
   std::atomic<bool> left_behind_{false};  // a sink's thread
 
+  Status started_status_;
   std::thread thread_;
 };
 

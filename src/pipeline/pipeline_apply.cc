@@ -29,6 +29,8 @@ void Pipeline::ApplyInstances(std::vector<Instance::Setup>& setups) {
     auto added = std::make_unique<Running>();
     if (old != running_.end()) added->predecessor = (*old)->instance;
     setup.table = TableOptions(std::move(setup.table));
+    // What others bring has no bound but this one. Our own readings are few, and the last to go.
+    if (setup.spec->scraped) setup.table.has_room = [this] { return memory_.HasRoom(); };
     setup.enrichers = &enrichers_;
     added->pipeline = this;
     added->task = scheduler_.Add(setup.period, setup.deadline, first);
@@ -135,6 +137,12 @@ std::string NamesWithoutOtlp(const std::vector<std::shared_ptr<SinkRunner>>& sin
 
 }  // namespace
 
+void Pipeline::StopSinks(const std::vector<std::shared_ptr<SinkRunner>>& sinks, Instant deadline) {
+  for (const auto& sink : sinks) {
+    if (!sink->Stop(deadline)) left_behind_ = true;
+  }
+}
+
 Status Pipeline::Apply(PipelinePlan plan) {
   // First all that may fail, without a change; then the change.
   std::vector<std::shared_ptr<RunningAnalyzer>> analyzers;
@@ -173,6 +181,7 @@ Status Pipeline::Apply(PipelinePlan plan) {
       scheduler_.Remove(tick_task_);
       tick_task_ = scheduler_.Add(plan.interval, plan.interval, env_.clock->Now());
     }
+    memory_.SetLimit(plan.memory_limit);
     plan_ = std::move(plan);
   }
   wake_.notify_all();

@@ -5,6 +5,7 @@
 #include <condition_variable>
 #include <mutex>
 
+#include "base/threads/no_threads_testing.h"
 #include "pipeline/events/event_desk.h"
 #include "pipeline/receive/receiver.h"
 #include "pipeline/sink_runner.h"
@@ -98,6 +99,28 @@ TEST_F(EventLane, ASlowSinkKeepsTheNewestAndSaysHowManyItLost) {
   EXPECT_EQ(runner.stats().events_queued, SinkRunner::kEventLaneDepth);
   Block(false);
   EXPECT_TRUE(WaitForEvents(SinkRunner::kEventLaneDepth));
+}
+
+TEST_F(EventLane, ASinkWhoseThreadFoundNoRoomIsDownAndTriesAgain) {
+  auto none = std::make_unique<NoThreads>();
+  SinkRunner runner({&kThreaded, {}, {}}, std::make_unique<TakenSink>(), RealClock());
+  runner.Offer(Parcel(2));
+  EXPECT_EQ(taken_.events, 0u) << "never on the thread of who offers";
+  EXPECT_FALSE(runner.stats().up);
+  EXPECT_EQ(runner.stats().last.code, Code::kExhausted);
+  none.reset();
+  runner.Offer(Parcel(3));
+  EXPECT_TRUE(WaitForEvents(5)) << "what waited comes first";
+  runner.Stop(RealClock().Now() + seconds(20));
+  SinkRunner never({&kThreaded, {}, {}}, std::make_unique<TakenSink>(), RealClock());
+}
+
+TEST_F(EventLane, WhatASinkWithoutAThreadHasAtTheEndIsCounted) {
+  NoThreads none;
+  SinkRunner runner({&kThreaded, {}, {}}, std::make_unique<TakenSink>(), RealClock());
+  runner.Offer(Parcel(2));
+  runner.Stop(RealClock().Now());
+  EXPECT_EQ(Dropped(runner, DropReason::kShutdown), 1u);
 }
 
 TEST_F(EventLane, WhatWaitsAtTheEndIsDeliveredFirst) {

@@ -190,14 +190,46 @@ TEST_F(PipelineTest, CollectsAnalyzesAndPublishesOneTick) {
   plan.resource = {{"host.name", "h"}};
   ASSERT_TRUE(pipeline_->Apply(std::move(plan)));
   pipeline_->Start();
-  auto snapshot = WaitFor([](const Snapshot& s) { return ValueOf(s, kRuns) >= 2; });
+  auto snapshot = WaitFor([&](const Snapshot& s) { return ValueOf(s, kRuns) >= 2 && script_.fetched >= 1; });
   ASSERT_TRUE(snapshot);
   EXPECT_EQ(ValueOf(*snapshot, kDoubled), 2 * ValueOf(*snapshot, kRuns));
   EXPECT_EQ(snapshot->resource.Text("host.name"), "h");
-  EXPECT_GE(script_.fetched, 1);
   EXPECT_TRUE(hub_.latest());
   EXPECT_FALSE(pipeline_->Stuck(env_.clock->Now()));
   EXPECT_TRUE(pipeline_->Stuck(env_.clock->Now() + seconds(10))) << "what /health answers 503 to";
+}
+
+// Its first run only starts what it reads, as that of a driver process does.
+class StartingCollector final : public TestCollector {
+ public:
+  Status Collect(FrameWriter& out) override {
+    if (std::exchange(started_, true)) return TestCollector::Collect(out);
+    return {Code::kTimeout, "the driver process is starting"};
+  }
+  bool starting() const noexcept override { return script->collected == 0; }
+
+ private:
+  bool started_ = false;
+};
+const CollectorSpec kStarting{.name = "starting",
+                              .help = "Starts.",
+                              .period = seconds(60),
+                              .ttl = seconds(120),
+                              .create = &Make<StartingCollector>};
+
+TEST_F(PipelineTest, ASlowCollectorThatHasOnlyBegunRunsAgainAtTheNextTickAndThenEachPeriod) {
+  PipelinePlan plan = PlanOf({&kStarting});
+  plan.instances[0].period = seconds(60);
+  plan.instances[0].ttl = seconds(120);
+  ASSERT_TRUE(pipeline_->Apply(std::move(plan)));
+  pipeline_->Start();
+  auto snapshot = WaitFor([](const Snapshot& s) { return ValueOf(s, kRuns) >= 1; });
+  ASSERT_TRUE(snapshot) << "not only after a minute";
+  const uint64_t tick = snapshot->tick;
+  ASSERT_TRUE(WaitFor([&](const Snapshot& s) { return s.tick >= tick + 5; }));
+  EXPECT_EQ(script_.collected, 1) << "with a value it keeps its period";
+  EXPECT_EQ(StatsOf("starting").runs_error, 0u) << "to start is no error";
+  EXPECT_EQ(StatsOf("starting").errors, (std::array<uint64_t, kCodes>{}));
 }
 
 TEST_F(PipelineTest, AHangingCollectorIsTimedOutNotStackedAndHoldsUpNobody) {

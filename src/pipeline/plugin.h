@@ -1,8 +1,7 @@
-// The contracts of plugins, as small as they can be, and the specs by which the house knows them.
+// Plugin interfaces, and the specs by which plugins are registered.
 //
-// Adding a plugin is one folder with one `extern const …Spec`, and one line in src/agent/*.def.
-// From the spec follow its configuration key, its command, its page in the catalogue and its
-// self-metrics.
+// A plugin is one folder with one `extern const …Spec`, and one line in src/agent/*.def. From the spec follow
+// its configuration key, its command, its page in the catalogue and its self-metrics.
 #pragma once
 
 #include <functional>
@@ -33,12 +32,10 @@ struct AgentStats;
 struct DeliveryStats;
 class SnapshotHub;
 
-// How many values Code has: errors are counted by code.
-inline constexpr size_t kCodes = 8;
+inline constexpr size_t kCodes = 8;  // values of Code: errors are counted by it
 
-// All that a plugin may touch. Outlives every plugin. What a member points to says itself from
-// which threads it may be used; null members do not exist in this program (no network in `collect`
-// of a local source, for instance).
+// All that a plugin may touch. Outlives every plugin. What a member points to says itself from which threads
+// it may be used; null members do not exist in this program (no network in `collect` of a local source).
 struct Env {
   const Clock* clock = &RealClock();
   std::string root = "/";                  // where /proc and /sys are found
@@ -70,6 +67,8 @@ class Fetcher {
 class Collector : public Fetcher {
  public:
   virtual Status Collect(FrameWriter& out) = 0;
+  // Whether the last run only began what it reads (a driver process): it is not ok, and no error.
+  virtual bool starting() const noexcept { return false; }
 };
 
 // Derives numbers from one tick; reads nothing else. Runs on a worker, one tick at a time.
@@ -119,9 +118,8 @@ class Discovery : public Fetcher {
   virtual std::vector<FoundTarget> Targets() const = 0;
 };
 
-// Takes snapshots, and events if it wants them, somewhere. `Write` and `Flush` are called by the
-// sink's own thread (threaded) or by the closing worker (not threaded; then Write must be quick and
-// never wait).
+// Takes snapshots, and events if it wants them. `Write` and `Flush` are called by the sink's own thread
+// (threaded) or by the closing worker (not threaded; then Write must be quick and never wait).
 class Sink {
  public:
   virtual ~Sink() = default;
@@ -134,7 +132,8 @@ class Sink {
 
 // What `gpulens doctor` says of one thing a plugin needs.
 struct Finding {
-  enum Kind : uint8_t { kFound, kNotHere, kNoPermission, kBroken } kind = kFound;
+  // kWarning: it works, but not as it should.
+  enum Kind : uint8_t { kFound, kNotHere, kNoPermission, kBroken, kWarning } kind = kFound;
   std::string subject;  // "nvidia"
   std::string what;     // "8 × H100, driver 570.86.10"
   std::string why;      // for problems
@@ -153,6 +152,7 @@ struct CollectorSpec {
   Result<std::unique_ptr<Collector>> (*create)(const Config& config, Env& env) = nullptr;
   // Looks, without side effects, whether what the collector needs is here.
   std::vector<Finding> (*probe)(const Config& config, Env& env) = nullptr;
+  ConfigCheck check = nullptr;  // of its whole part, targets included
 };
 
 struct AnalyzerSpec {
@@ -193,6 +193,8 @@ struct SinkSpec {
   bool on_by_default = false;
   std::span<const OptionSpec> options = {};
   Result<std::unique_ptr<Sink>> (*create)(const Config& config, Env& env) = nullptr;
+  ConfigCheck check = nullptr;
+  bool takes_received = false;  // passes on what receivers take in: what it makes is an OtlpTaker
 };
 
 }  // namespace gpulens

@@ -21,6 +21,10 @@ void Scheduler::Remove(TaskId id) { tasks_[id].used = false; }
 
 void Scheduler::DueAt(TaskId id, Instant when) { tasks_[id].due_ns = when.boot_ns; }
 
+void Scheduler::DueWith(TaskId id, TaskId other) {
+  tasks_[id].due_ns = std::min(tasks_[id].due_ns, tasks_[other].due_ns);
+}
+
 void Scheduler::Finished(TaskId id) {
   tasks_[id].started_ns = 0;
   tasks_[id].timed_out = false;

@@ -30,6 +30,8 @@ class Scheduler {
   void Remove(TaskId id);
   // Makes the task due at `when`; its grid goes on from there.
   void DueAt(TaskId id, Instant when);
+  // Makes `id` due when `other` is, if that is sooner.
+  void DueWith(TaskId id, TaskId other);
 
   // `decision` is reused: no allocation once it has grown.
   void Run(Instant now, Decision& decision);

@@ -134,6 +134,20 @@ TEST_F(SchedulerTest, DueAtBringsARunForward) {
   EXPECT_THAT(Start(2500), ElementsAre(task));
 }
 
+TEST_F(SchedulerTest, DueWithNeverPutsARunOff) {
+  auto slow = scheduler.Add(seconds(10), seconds(1), At(1000));
+  auto quick = scheduler.Add(seconds(1), seconds(1), At(1000));
+  Start(1000);
+  scheduler.Finished(slow);
+  scheduler.Finished(quick);
+  scheduler.DueWith(slow, quick);
+  EXPECT_THAT(Start(2000), ElementsAre(slow, quick));
+  scheduler.Finished(slow);
+  scheduler.Finished(quick);
+  scheduler.DueWith(quick, slow);
+  EXPECT_THAT(Start(3000), ElementsAre(quick));
+}
+
 TEST_F(SchedulerTest, APeriodIsNeeded) {
   EXPECT_DEATH(scheduler.Add(seconds(0), seconds(1), At(0)), "CHECK failed");
 }

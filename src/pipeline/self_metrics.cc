@@ -1,6 +1,7 @@
 #include "pipeline/self_metrics.h"
 
 #include "base/log.h"
+#include "base/text.h"
 #include "base/version.h"
 #include "catalog/self.h"
 #include "catalog/self_io.h"
@@ -22,8 +23,10 @@ constexpr const MetricDesc* kRows[] = {&kSelfTickDuration,
                                        &kSelfSimulated,
                                        &kSelfStartTime,
                                        &kSelfSeriesLimit,
+                                       &kSelfMemoryLimit,
                                        &kSelfBuildInfo,
                                        &kSelfLogMessages,
+                                       &kSelfTextReplaced,
                                        &kSelfCollectorUp,
                                        &kSelfCollectorDuration,
                                        &kSelfCollectorRuns,
@@ -91,9 +94,7 @@ struct SelfMetrics::OfSink {
 };
 
 SelfMetrics::SelfMetrics(SeriesBudget& budget)
-    : budget_(budget),
-      table_(SeriesTable::Options{&budget, UINT32_MAX, {}}),
-      writer_(table_, kTtl, "gpulens") {}
+    : budget_(budget), table_(SeriesTable::Options{.budget = &budget}), writer_(table_, kTtl, "gpulens") {}
 SelfMetrics::~SelfMetrics() = default;
 
 void SelfMetrics::DeclareOwn() {
@@ -103,7 +104,9 @@ void SelfMetrics::DeclareOwn() {
   ready_ = table_.Declare(kSelfReady, agent);
   simulated_ = table_.Declare(kSelfSimulated, agent);
   start_time_ = table_.Declare(kSelfStartTime, agent);
+  text_replaced_ = table_.Declare(kSelfTextReplaced, agent);
   series_limit_ = table_.Declare(kSelfSeriesLimit, agent, {{"limit", "total"}});
+  memory_limit_ = table_.Declare(kSelfMemoryLimit, agent);
   build_info_ = table_.Declare(kSelfBuildInfo, agent,
                                {{"version", Version()},
                                 {"revision", Revision()},
@@ -280,6 +283,8 @@ Ref<const Frame> SelfMetrics::Update(const Input& input) {
   UpdateTargetInfo(input.resource);
   writer_.Set(start_time_, Seconds(started_unix_ns_));
   writer_.Set(series_limit_, budget_.limit());
+  writer_.Set(text_replaced_, ReplacedUtf8Bytes());
+  writer_.Set(memory_limit_, input.memory_limit);
   LogCounts logs = CurrentLogCounts();
   for (size_t i = 0; i < std::size(kLevels); ++i) {
     writer_.Set(log_written_[i], logs.written[i + 1] + (i == 0 ? logs.written[0] : 0));

@@ -44,6 +44,7 @@ class SelfMetrics {
     const ReceiverStats* received = nullptr;
     Duration tick_duration{};
     uint64_t late_ticks = 0;
+    uint64_t memory_limit = 0;
     bool ready = false;
     bool simulated = false;
   };
@@ -75,7 +76,8 @@ class SelfMetrics {
   std::map<std::string, std::unique_ptr<OfAnalyzer>, std::less<>> analyzers_;
   std::map<std::string, std::unique_ptr<OfEnricher>, std::less<>> enrichers_;
   std::map<std::string, std::unique_ptr<OfSink>, std::less<>> sinks_;
-  Series tick_duration_, tick_late_, ready_, simulated_, build_info_, start_time_, series_limit_;
+  Series tick_duration_, tick_late_, ready_, simulated_, build_info_, start_time_, series_limit_,
+      memory_limit_, text_replaced_;
   ReceiverMetrics receivers_;
   Series log_written_[4], log_suppressed_[4];
   Series target_info_;

@@ -1,6 +1,7 @@
 #include "pipeline/sink_runner.h"
 
 #include "base/log.h"
+#include "base/threads/threads.h"
 #include "pipeline/receive/receiver.h"
 
 namespace gpulens {
@@ -46,7 +47,23 @@ struct SinkRunner::Shared {
 
 SinkRunner::SinkRunner(Setup setup, std::unique_ptr<Sink> sink, const Clock& clock)
     : setup_(std::move(setup)), shared_(std::make_shared<Shared>(setup_.spec->name, std::move(sink), clock)) {
-  if (setup_.spec->threaded) thread_ = std::thread([shared = shared_] { Run(shared); });
+  if (setup_.spec->threaded) NeedThread();
+}
+
+// What is offered meanwhile waits, and is dropped and counted as by a sink that is too slow.
+void SinkRunner::NeedThread() {
+  std::lock_guard one_at_a_time(thread_mutex_);
+  if (thread_.joinable()) return;
+  {
+    std::lock_guard lock(shared_->mutex);
+    if (shared_->stopping) return;
+  }
+  Status started = StartThread(thread_, [shared = shared_] { Run(shared); });
+  std::lock_guard lock(shared_->mutex);
+  if (started) return;
+  if (shared_->stats.up) Log(LogLevel::kWarn, shared_->name, "sink_down", started.detail, shared_->name);
+  shared_->stats.up = false;
+  shared_->stats.last = std::move(started);
 }
 
 SinkRunner::~SinkRunner() { Stop(shared_->clock.Now()); }
@@ -87,10 +104,11 @@ void SinkRunner::Deliver(Shared& shared, const ReceivedOtlp& received, const Tak
   taken(std::move(status));
 }
 
-bool SinkRunner::takes_otlp() const noexcept { return thread_.joinable() && shared_->otlp; }
+bool SinkRunner::takes_otlp() const noexcept { return setup_.spec->threaded && shared_->otlp; }
 
 void SinkRunner::Offer(const Ref<const ReceivedOtlp>& received, Taken taken) {
   Status refused;
+  NeedThread();
   std::unique_lock lock(shared_->mutex);
   if (shared_->stopping) refused = {Code::kUnavailable, "the sink is stopping"};
   else if (shared_->otlp_lane.full()) refused = {Code::kExhausted, "the sink is busy"};
@@ -104,7 +122,8 @@ void SinkRunner::Offer(const Ref<const ReceivedOtlp>& received, Taken taken) {
 }
 
 void SinkRunner::Offer(const Ref<const Events>& events) {
-  if (!thread_.joinable()) return Deliver(*shared_, *events);
+  if (!setup_.spec->threaded) return Deliver(*shared_, *events);
+  NeedThread();
   {
     std::lock_guard lock(shared_->mutex);
     if (shared_->event_lane.PushDroppingOldest(events))
@@ -119,7 +138,8 @@ void SinkRunner::Offer(const Ref<const Snapshot>& snapshot) {
   if (setup_.interval.count() > 0 && now + 500'000 < next_at_ns_) return;
   next_at_ns_ = now + setup_.interval.count();
   offered_tick_ = snapshot->tick;
-  if (!thread_.joinable()) return Deliver(*shared_, *snapshot);
+  if (!setup_.spec->threaded) return Deliver(*shared_, *snapshot);
+  NeedThread();
   {
     std::lock_guard lock(shared_->mutex);
     if (shared_->lane.PushDroppingOldest(snapshot))
@@ -175,7 +195,7 @@ void SinkRunner::Run(const std::shared_ptr<Shared>& shared) {
 }
 
 void SinkRunner::BeginStop(Instant deadline) {
-  if (!thread_.joinable()) return;
+  if (!setup_.spec->threaded) return;
   {
     std::lock_guard lock(shared_->mutex);
     shared_->stopping = true;
@@ -185,31 +205,43 @@ void SinkRunner::BeginStop(Instant deadline) {
 }
 
 bool SinkRunner::Stop(Instant deadline) {
-  if (!thread_.joinable()) {
+  if (!setup_.spec->threaded) {
     bool first = false;
     {
       std::lock_guard lock(shared_->mutex);
       first = !std::exchange(shared_->stopping, true);
     }
-    if (first && !setup_.spec->threaded) static_cast<void>(shared_->sink->Flush(deadline));
+    if (first) static_cast<void>(shared_->sink->Flush(deadline));
     return true;
   }
+  // From here on no thread is started: whether there is one is then certain.
   BeginStop(deadline);
+  {
+    std::lock_guard one_at_a_time(thread_mutex_);
+    if (!thread_.joinable()) return DropWaiting(), true;
+  }
   bool done = false;
-  std::vector<Shared::OtlpOffer> untaken;
   {
     std::unique_lock lock(shared_->mutex);
     Duration left = deadline + kStopGrace - shared_->clock.Now();
     done = shared_->ended.wait_for(lock, left, [&] { return shared_->done; });
+  }
+  DropWaiting();
+  if (done) thread_.join();
+  else thread_.detach();
+  return done;
+}
+
+void SinkRunner::DropWaiting() {
+  std::vector<Shared::OtlpOffer> untaken;
+  {
+    std::lock_guard lock(shared_->mutex);
     while (shared_->lane.Pop()) ++shared_->stats.dropped[static_cast<size_t>(DropReason::kShutdown)];
     while (shared_->event_lane.Pop())
       ++shared_->stats.events_dropped[static_cast<size_t>(DropReason::kShutdown)];
     while (auto offer = shared_->otlp_lane.Pop()) untaken.push_back(std::move(*offer));
   }
   for (const Shared::OtlpOffer& offer : untaken) offer.taken({Code::kUnavailable, "the sink is stopping"});
-  if (done) thread_.join();
-  else thread_.detach();
-  return done;
 }
 
 bool SinkRunner::Delivery(DeliveryStats& out) const { return shared_->sink->Delivery(out); }

@@ -79,6 +79,9 @@ class SinkRunner {
 
  private:
   struct Shared;
+  // Starts the thread of a threaded sink where it does not run: there may have been no room for it before.
+  void NeedThread();
+  void DropWaiting();  // Counted, and told to who offered it.
   static void Run(const std::shared_ptr<Shared>& shared);
   static void Deliver(Shared& shared, const Snapshot& snapshot);
   static void Deliver(Shared& shared, const Events& events);
@@ -86,6 +89,7 @@ class SinkRunner {
 
   const Setup setup_;
   std::shared_ptr<Shared> shared_;
+  mutable std::mutex thread_mutex_;  // guards `thread_` until the end begins
   std::thread thread_;
   int64_t next_at_ns_ = 0;
   uint64_t offered_tick_ = 0;

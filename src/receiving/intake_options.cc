@@ -40,7 +40,9 @@ OtlpIntake::Options ReadIntakeOptions(const Config& config, const ReceiverContex
   options.max_waiting = Room(config, context);
   options.batch.items = static_cast<uint32_t>(batch.Int("items"));
   options.batch_wait = batch.Time("wait");
-  options.identity = {context.stated, context.host_name, HostId(context.env.root)};
+  const std::string_view receiver = options.ways.front().substr(0, options.ways.front().find('/'));
+  options.identity = {context.stated, context.host_name, HostId(context.env.root),
+                      AttributeSet({{"gpulens.receiver", receiver}})};
   options.memory = {context.memory_limit, memory.Double("limit"), memory.Double("spike")};
   return options;
 }

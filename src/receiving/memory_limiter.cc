@@ -1,12 +1,8 @@
 #include "receiving/memory_limiter.h"
 
 #include <malloc.h>
-#include <unistd.h>
 
 #include <algorithm>
-
-#include "base/files.h"
-#include "base/parse.h"
 
 namespace gpulens {
 namespace {
@@ -35,15 +31,6 @@ bool MemoryLimiter::HasRoom() {
   trimmed_ns_ = now;
   ::malloc_trim(0);
   return room_ = used_() <= soft_;
-}
-
-uint64_t MemoryLimiter::Resident() {
-  const auto text = ReadFile("/proc/self/statm", 256);
-  if (!text) return 0;
-  std::string_view rest = *text;
-  TakeUntil(rest, ' ');
-  const auto pages = ParseInt<uint64_t>(TakeUntil(rest, ' '));
-  return pages ? *pages * static_cast<uint64_t>(::sysconf(_SC_PAGESIZE)) : 0;
 }
 
 }  // namespace gpulens

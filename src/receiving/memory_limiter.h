@@ -26,9 +26,6 @@ class MemoryLimiter {
   bool HasRoom();
   uint64_t soft_limit() const noexcept { return soft_; }
 
-  // The resident bytes of this process.
-  static uint64_t Resident();
-
  private:
   const uint64_t soft_;
   const Clock& clock_;

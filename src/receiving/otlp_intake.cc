@@ -6,8 +6,10 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/process.h"
 #include "base/result.h"
 #include "base/text.h"
+#include "base/threads/threads.h"
 
 namespace gpulens {
 namespace {
@@ -108,12 +110,19 @@ OtlpIntake::OtlpIntake(Options options, const ReceiverContext& context)
       book_(context.describer, context.env.latest),
       identity_(options_.identity, book_, clock_),
       flight_(std::make_shared<OtlpFlight>()),
-      memory_(options_.memory, clock_, &MemoryLimiter::Resident) {
+      memory_(options_.memory, clock_, [] { return ResidentBytes(0, true); }) {
   KeepFreedMemory();
   for (std::string_view way : options_.ways) flight_->ways.push_back({way, {}, 0});
   for (size_t i = 0; i < kOtlpSignals; ++i)
     lanes_[i] = std::make_unique<Lane>(*this, static_cast<OtlpSignal>(i));
-  thread_ = std::thread([this] {
+  std::lock_guard lock(mutex_);
+  static_cast<void>(Begin());
+}
+
+// Under the lock. Where there was no room for the thread it is tried again with each request.
+Status OtlpIntake::Begin() {
+  if (thread_.joinable()) return Ok();
+  return StartThread(thread_, [this] {
     ::pthread_setname_np(::pthread_self(), "receive");
     Run();
   });
@@ -126,6 +135,7 @@ void OtlpIntake::Take(OtlpCall call) {
   const size_t size = call.body.capacity() + kPerCall;
   std::unique_lock lock(mutex_);
   if (ending_) refused = {OtlpAnswer::kUnavailable, "the receiver is stopping", 0, kComeAgain};
+  else if (Status begun = Begin(); !begun) refused = {OtlpAnswer::kUnavailable, begun.detail, 0, kComeAgain};
   else if (waiting_bytes_ + size > options_.max_waiting && !waiting_.empty())
     refused = {OtlpAnswer::kOverloaded, "too many requests wait", 0, kComeAgain};
   else if (!memory_.HasRoom())

@@ -119,6 +119,7 @@ class OtlpIntake {
   void Refuse(const OtlpCall& call, OtlpAnswer answer, uint64_t items);
   void Send(Lane& lane, std::string bytes, uint32_t items);
   void FlushOlder(Duration age);
+  Status Begin();
   bool AwaitRoom();
 
   const Options options_;

@@ -88,7 +88,10 @@ const OtlpAddition* ReceivedIdentity::Remember(std::string_view kind, const Otlp
     // The sender's own pod, where the data does not say whose it is.
     if (of_resource && found.empty() && here && !who.has_pod() && !who.has_gpu()) found = of_peer_;
     auto addition = std::make_unique<OtlpAddition>(found);
-    if (of_resource) addition->Add(options_.stated);
+    if (of_resource) {
+      addition->Add(options_.mark, true);
+      addition->Add(options_.stated);
+    }
     at->second = std::move(addition);
   }
   return at->second.get();

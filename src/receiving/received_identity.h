@@ -20,6 +20,9 @@ class ReceivedIdentity final : public OtlpEnricher {
   struct Options {
     AttributeSet stated;
     std::string host_name, host_id;  // of this machine; empty: not known
+    // Tells what was received from what the agent measured, whatever the sender calls itself: it replaces
+    // what the sender says under the same key.
+    AttributeSet mark = {};
   };
   // `book` and `clock` outlive it.
   ReceivedIdentity(Options options, const IdentityBook& book, const Clock& clock);

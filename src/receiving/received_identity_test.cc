@@ -119,6 +119,17 @@ TEST_F(ReceivedIdentityTest, WhatIsStatedGoesOnResourcesAlone) {
   EXPECT_EQ(identity_.OfItem({}, {.gpu_index = 7})->size(), 0u);
 }
 
+TEST_F(ReceivedIdentityTest, TheMarkIsOfResourcesAndReplacesWhatTheSenderSays) {
+  IdentityBook empty({}, nullptr);
+  ReceivedIdentity identity({{}, "here", "", AttributeSet({{"gpulens.receiver", "otlp"}})}, empty, clock_);
+  identity.Begin({});
+  const OtlpAddition* of_resource = identity.OfResource({});
+  ASSERT_EQ(of_resource->size(), 1u);
+  EXPECT_EQ(of_resource->key(0), "gpulens.receiver");
+  EXPECT_TRUE(of_resource->replaces(0));
+  EXPECT_TRUE(identity.OfItem({}, {})->empty());
+}
+
 TEST_F(ReceivedIdentityTest, AnswersAreKeptUntilTheyMayHaveChanged) {
   identity_.OfResource({.pod_uid = "uid-1"});
   const int asked = pods_.asked;

@@ -17,13 +17,17 @@ inline const PageCell* FindCell(const std::vector<PageCell>& cells, SampleRole r
   return nullptr;
 }
 
-// When the series says it began; 0: it does not, or its time makes no sense.
-inline int64_t CreatedUnixNs(const ScrapedPage& page, const std::vector<PageCell>& cells) noexcept {
+// A time that a page says in seconds; 0: it makes no sense.
+inline int64_t UnixNsOf(double unix_s) noexcept {
   constexpr double kYear2200 = 7.3e9;
-  const PageCell* cell = FindCell(cells, SampleRole::kCreated);
-  double unix_s = cell ? page.values()[cell->slot] : 0;
   // To the microsecond: a double of today's seconds has no more.
   return unix_s > 0 && unix_s < kYear2200 ? std::llround(unix_s * 1e6) * 1000 : 0;
+}
+
+// When the series says it began; 0: it does not, or its time makes no sense.
+inline int64_t CreatedUnixNs(const ScrapedPage& page, const std::vector<PageCell>& cells) noexcept {
+  const PageCell* cell = FindCell(cells, SampleRole::kCreated);
+  return cell ? UnixNsOf(page.values()[cell->slot]) : 0;
 }
 
 }  // namespace gpulens

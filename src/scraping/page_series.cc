@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "catalog/guest/guest_name.h"
 #include "scraping/sample_names.h"
 
 namespace gpulens {
@@ -44,24 +45,29 @@ void PageSeries::Write(std::string_view body, ExpositionFormat format, bool comp
   if (!created_.empty()) RestartCreated(out.table());
   if (dead_cells_ > kDeadCellsKept && dead_cells_ > cell_slots_.size() / 2) CompactCells();
   const std::span<const double> values = page_.values();
-  for (Entry& entry : entries_) {
-    if (!entry.series) continue;
-    if (entry.cells != 0) {
-      WriteShaped(entry, complete, out);
-    } else if (complete || page_.seen(entry.first)) {
-      out.Set(entry.series, values[entry.first]);
+  {
+    SampleTimes times(page_, out);
+    for (Entry& entry : entries_) {
+      if (!entry.series) continue;
+      if (entry.cells != 0) {
+        WriteShaped(entry, complete, times, out);
+      } else if (complete || page_.seen(entry.first)) {
+        times.Next(entry.first);
+        out.Set(entry.series, values[entry.first]);
+      }
     }
   }
   if (governor_) governor_->series.Write(complete, out);
   if (!page_.exemplars().empty()) Attach(out);
 }
 
-void PageSeries::WriteShaped(Entry& entry, bool complete, FrameWriter& out) {
+void PageSeries::WriteShaped(Entry& entry, bool complete, SampleTimes& times, FrameWriter& out) {
   const std::span<const uint32_t> slots(cell_slots_.data() + entry.first, entry.cells);
   // Half a histogram would be a lie.
   if (!complete && !std::all_of(slots.begin(), slots.end(), [&](uint32_t s) { return page_.seen(s); }))
     return;
   const std::span<const double> values = page_.values();
+  times.Next(slots);
   std::span<Cell> cells = out.Cells(entry.series);
   double before = cells.back().d, now = values[slots.back()];
   for (size_t i = 0; i < slots.size(); ++i) cells[i].d = values[slots[i]];
@@ -140,6 +146,7 @@ void PageSeries::UpdateFamilies(std::string_view body, ExpositionFormat format, 
     if (family.suffixed) name += OptionalSuffix(family.type);
     MetricDesc desc{.name = name, .unit = now[i].unit, .help = now[i].help, .kind = KindOf(family.type)};
     desc.spelling = Spelling::kVerbatim;
+    desc.name = name = GuestName(desc, Guest::kTarget);
     const MetricDesc* owned = table.Own(desc);
     // A page whose help texts never stop changing keeps those it had.
     if (!owned && family.desc && family.desc->name == name) owned = family.desc;
@@ -196,10 +203,10 @@ void PageSeries::RetryRefused(SeriesTable& table) {
       refused_.push_back(id);
       continue;
     }
-    uint64_t limited = table.refused(SeriesRefusal::kLimit);
+    uint64_t limited = table.refused_for_room();
     entries_[id].refused = 0;
     Declare(id, table);
-    full = table.refused(SeriesRefusal::kLimit) != limited;
+    full = table.refused_for_room() != limited;
   }
 }
 

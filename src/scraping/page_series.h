@@ -11,6 +11,7 @@
 
 #include "core/frame_writer.h"
 #include "scraping/governor/folded_series.h"
+#include "scraping/sample_times.h"
 #include "wire/exposition/exposition_page.h"
 
 namespace gpulens {
@@ -19,8 +20,9 @@ namespace gpulens {
 // series stayed does not allocate, unless it has exemplars.
 //
 // Labels become attributes as they are; one that the target itself has becomes "exported_…", as
-// Prometheus does. Timestamps on the page are not passed on: a value was read when it was scraped.
-// With rules, series that become equal are one series of ours, without exemplars.
+// Prometheus does. So does a name of the agent's own: catalog/guest/guest_name.h. A value with a timestamp on
+// the page is of that time, see FrameWriter::DatedAt. With rules, series that become equal are one series of
+// ours, without exemplars.
 class PageSeries {
  public:
   // Which families are passed on; the answer for one name may change only with the page's generation.
@@ -89,7 +91,7 @@ class PageSeries {
   AttributeSet AttributesOf(std::vector<PageLabel>& labels) const;
   void Watch(uint32_t id);
   Ref<const Shape> ShapeOf(Family& family, SampleRole bounds);
-  void WriteShaped(Entry& entry, bool complete, FrameWriter& out);
+  void WriteShaped(Entry& entry, bool complete, SampleTimes& times, FrameWriter& out);
   void Attach(FrameWriter& out);
 
   const ScrapedPage& page_;

@@ -36,7 +36,7 @@ void PageSeries::Declare(uint32_t id, SeriesTable& table) {
   Family& family = families_[page_.family_of(id)];
   if (family.left_out) return;
   page_.Cells(id, cells_);
-  uint64_t limit = table.refused(SeriesRefusal::kLimit), twice = table.refused(SeriesRefusal::kDuplicate);
+  uint64_t limit = table.refused_for_room(), twice = table.refused(SeriesRefusal::kDuplicate);
   if (family.desc && IsShaped(family.desc->kind)) DeclareShaped(id, family, table);
   else if (family.desc) DeclareScalar(id, *family.desc, table);
   Entry& entry = entries_[id];

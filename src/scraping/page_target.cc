@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <charconv>
+#include <optional>
 
 #include "base/log.h"
+#include "base/parse.h"
 #include "base/result.h"
 #include "base/text.h"
 #include "net/address.h"
@@ -33,6 +35,32 @@ Duration TimeoutOf(const Config& config) {
   return set.count() > 0 ? set : std::min(config.Time("interval"), kLongestDefaultTimeout);
 }
 
+constexpr std::string_view kLocation = "location";
+constexpr int kMostRedirects = 5;
+
+// Where on the same server the page is instead. Another host, port or scheme is another server: it was not
+// configured, and whoever trusts this one with a password does not mean that one.
+std::optional<HttpUrl> RedirectOf(const HttpReply& reply, const HttpUrl& from) {
+  constexpr int kRedirects[] = {301, 302, 303, 307, 308};
+  if (std::find(std::begin(kRedirects), std::end(kRedirects), reply.status) == std::end(kRedirects)) {
+    return std::nullopt;
+  }
+  std::string_view kept = reply.kept;
+  if (!kept.starts_with(std::string(kLocation) + ": ")) return std::nullopt;
+  kept.remove_prefix(kLocation.size() + 2);
+  const std::string location(TakeUntil(kept, '\n'));
+  HttpUrl to = from;
+  to.target.clear();
+  std::string text = location;
+  if (location.starts_with("/") && !location.starts_with("//")) text = to.ToString() + location;
+  auto parsed = ParseHttpUrl(text);
+  if (!parsed || parsed->tls != from.tls || parsed->host != from.host || parsed->port != from.port) {
+    return std::nullopt;
+  }
+  to.target = parsed->target;
+  return to;
+}
+
 ExpositionLimits LimitsOf(const Config& config) {
   ExpositionLimits limits;
   limits.page_bytes = config.Size("max_body");
@@ -51,6 +79,17 @@ Result<HttpUrl> TargetUrl(const Config& target) {
   return url;
 }
 
+void CheckTarget(const Config& target, ConfigFaults& faults) {
+  if (target.Text("url").empty()) return;  // the loader says that it is missing
+  if (const auto url = TargetUrl(target)) CheckRemote(target, *url, faults);
+  else faults.Refuse(target, "url", url.error());
+  SeriesRules::Check(target, faults);
+}
+
+void CheckTargets(const Config& collector, ConfigFaults& faults) {
+  for (const Config& target : collector.Groups("targets")) CheckTarget(target, faults);
+}
+
 EntityRef TargetEntity(const Config& target, std::string_view name) {
   std::vector<AttributeSet::Attribute> attributes;
   for (const auto& [key, value] : target.TextMap("attributes")) {
@@ -66,7 +105,7 @@ std::vector<Finding> ProbeTargets(const Config& config, std::string_view collect
   for (const Config& target : config.Groups("targets")) {
     auto url = TargetUrl(target);
     std::string subject = std::string(collector) + "/" + target.Text("name");
-    if (url) findings.push_back({Finding::kFound, subject, "configured: " + url->ToString(), "", ""});
+    if (url) findings.push_back({Finding::kFound, subject, "configured: " + url->Shown(), "", ""});
     else findings.push_back({Finding::kBroken, subject, "", url.error().detail, ""});
   }
   if (findings.empty()) {
@@ -89,19 +128,20 @@ Result<std::unique_ptr<PageTarget>> PageTarget::Make(const Config& target, Optio
 PageTarget::PageTarget(const Config& target, const HttpUrl& url, RemoteAccess access, Options options,
                        Env& env)
     : clock_(*env.clock),
+      client_(*env.http),
       options_(std::move(options)),
-      url_(url.ToString()),
+      url_(url.Shown()),
+      http_{url, target.Text("unix_socket"), {}},
       max_body_(target.Size("max_body")),
       timeout_(TimeoutOf(target)),
       access_(std::move(access)),
-      page_(LimitsOf(target)),
+      page_(LimitsOf(target), target.Bool("honor_timestamps")),
       record_(options_.name, url_) {
-  HttpTarget http{url, target.Text("unix_socket"), {}};
-  http.limits.body_bytes = max_body_;
-  channels_.push_back(env.http->Open(http));
+  http_.limits.body_bytes = max_body_;
+  http_.limits.keep = kLocation;
+  channels_.push_back(Open(url.target));
   if (!options_.other_path.empty() && options_.other_path != url.target) {
-    http.url.target = options_.other_path;
-    channels_.push_back(env.http->Open(http));
+    channels_.push_back(Open(options_.other_path));
   }
   accessible_ = access_.Refresh();
 }
@@ -116,22 +156,43 @@ void PageTarget::Fetch(Instant deadline, std::function<void(Status)> done) {
   Duration timeout = left - std::min(left / 10, kLongestReserve);
   headers_ = access_.headers();
   AddTimeout(timeout);
-  Ask(timeout, channels_.size() == 1, std::move(done));
+  Ask(*channels_[at_], {.timeout = timeout, .last = channels_.size() == 1}, std::move(done));
 }
 
-void PageTarget::Ask(Duration timeout, bool last, std::function<void(Status)> done) {
+std::unique_ptr<HttpChannel> PageTarget::Open(const std::string& path) {
+  HttpTarget http = http_;
+  http.url.target = path;
+  return client_.Open(std::move(http));
+}
+
+void PageTarget::Ask(HttpChannel& channel, Request request, std::function<void(Status)> done) {
+  const Duration left = request.timeout - std::min(request.timeout, clock_.Now() - started_);
+  HttpGet get{headers_, access_.tls(), left, std::move(body_)};
+  channel.Get(std::move(get),
+              [this, request, done = std::move(done)](HttpReply& reply) { Answered(reply, request, done); });
+}
+
+void PageTarget::Answered(HttpReply& reply, Request request, std::function<void(Status)> done) {
   constexpr int kNotFound = 404;
-  HttpGet get{headers_, access_.tls(), timeout, std::move(body_)};
-  channels_[at_]->Get(std::move(get), [this, timeout, last, done = std::move(done)](HttpReply& reply) {
-    if (reply.status == kNotFound && !last) {
-      at_ = (at_ + 1) % channels_.size();
+  if (reply.status == kNotFound && !request.last) {
+    request.last = true;
+    at_ = (at_ + 1) % channels_.size();
+    body_ = std::move(reply.body);
+    return Ask(*channels_[at_], request, std::move(done));
+  }
+  if (request.redirects < kMostRedirects) {
+    const HttpUrl& here = request.redirects == 0 ? http_.url : redirect_url_;
+    if (auto next = RedirectOf(reply, here)) {
+      ++request.redirects;
       body_ = std::move(reply.body);
-      return Ask(timeout - std::min(timeout, clock_.Now() - started_), true, done);
+      if (!redirect_ || redirect_url_.target != next->target) redirect_ = Open(next->target);
+      redirect_url_ = std::move(*next);
+      return Ask(*redirect_, request, std::move(done));
     }
-    std::swap(reply_, reply);
-    finished_ = clock_.Now();
-    done(Ok());
-  });
+  }
+  std::swap(reply_, reply);
+  finished_ = clock_.Now();
+  done(Ok());
 }
 
 Status PageTarget::Collect(PageUser& user, FrameWriter& out) {
@@ -186,7 +247,12 @@ PageTarget::Outcome PageTarget::ReadPage(std::string_view body, ExpositionFormat
                                          FrameWriter& out) {
   Status status = page_.Update(body, format);
   if (status.code == Code::kExhausted) {
-    return {static_cast<size_t>(HttpFailure::kTooLarge), std::move(status)};
+    // Nothing of it was read: half a page would pass for the whole.
+    const ExpositionReport& report = page_.report();
+    auto failure = static_cast<size_t>(HttpFailure::kTooLarge);
+    if (report.samples_over_limit > 0) failure = static_cast<size_t>(ScrapeFailure::kSamples);
+    if (report.too_many_families) failure = static_cast<size_t>(ScrapeFailure::kFamilies);
+    return {failure, std::move(status)};
   }
   out.ReadAt(finished_);
   Status used = user.Write(body, format, status.ok(), out);
@@ -194,12 +260,6 @@ PageTarget::Outcome PageTarget::ReadPage(std::string_view body, ExpositionFormat
   Complain();
   if (!status) return {static_cast<size_t>(ScrapeFailure::kPage), std::move(status)};
   if (!used) return {static_cast<size_t>(ScrapeFailure::kContentType), std::move(used)};
-  // What was read is told; that it is not all must not look like a page that became smaller.
-  if (size_t over = page_.report().samples_over_limit; over > 0) {
-    return {static_cast<size_t>(ScrapeFailure::kSamples),
-            {Code::kExhausted,
-             std::to_string(over) + " samples above max_samples are left out; raise it, or ask for less"}};
-  }
   return {};
 }
 

@@ -1,5 +1,6 @@
-// One target whose page is asked for again and again: what its configuration means, the request, what may go
-// wrong on the way, and the parser that follows the page. What the page means is the matter of a PageUser.
+// One target whose page is asked for again and again (redirects on the same server are followed): what its
+// configuration means, the request, what may go wrong on the way, and the parser that follows the page. What
+// the page means is the matter of a PageUser.
 #pragma once
 
 #include <functional>
@@ -38,6 +39,10 @@ Result<HttpUrl> TargetUrl(const Config& target);
 
 // Whom its own families speak of: the attributes of the configuration, and `name` as target.
 EntityRef TargetEntity(const Config& target, std::string_view name);
+
+// What is wrong with one target, and with each of the `targets` of a collector.
+void CheckTarget(const Config& target, ConfigFaults& faults);
+void CheckTargets(const Config& collector, ConfigFaults& faults);
 
 // What `gpulens doctor` says of the `targets` of a collector; `example` is a line of configuration with one.
 std::vector<Finding> ProbeTargets(const Config& config, std::string_view collector, std::string_view example);
@@ -79,14 +84,24 @@ class PageTarget {
 
   PageTarget(const Config& target, const HttpUrl& url, RemoteAccess access, Options options, Env& env);
   void AddTimeout(Duration timeout);
-  void Ask(Duration timeout, bool last, std::function<void(Status)> done);
+  // One scrape: all of its requests.
+  struct Request {
+    Duration timeout{};
+    bool last = false;  // no other path is left to ask
+    int redirects = 0;  // followed so far
+  };
+  std::unique_ptr<HttpChannel> Open(const std::string& path);
+  void Ask(HttpChannel& channel, Request request, std::function<void(Status)> done);
+  void Answered(HttpReply& reply, Request request, std::function<void(Status)> done);
   Outcome Read(PageUser& user, FrameWriter& out);
   Outcome ReadPage(std::string_view body, ExpositionFormat format, PageUser& user, FrameWriter& out);
   void Complain() const;
 
   const Clock& clock_;
+  HttpClient& client_;
   const Options options_;
   const std::string url_;
+  HttpTarget http_;  // as configured
   const size_t max_body_;
   const Duration timeout_;
   RemoteAccess access_;
@@ -98,8 +113,11 @@ class PageTarget {
   std::string headers_, body_, unpacked_;
   HttpReply reply_;
   size_t at_ = 0;  // which of the channels is asked first
-  // The URL's, and that of its other path. Last: they end before what their callbacks use.
+  // The URL's, and that of its other path; and where the server last sent us. Last: they end before what
+  // their callbacks use.
   std::vector<std::unique_ptr<HttpChannel>> channels_;
+  HttpUrl redirect_url_;
+  std::unique_ptr<HttpChannel> redirect_;
 };
 
 }  // namespace gpulens

@@ -6,7 +6,8 @@ namespace gpulens {
 namespace {
 
 std::string_view NameOf(size_t failure) noexcept {
-  constexpr std::string_view kOurs[] = {"credentials", "content_type", "page", "too_many_samples"};
+  constexpr std::string_view kOurs[] = {"credentials", "content_type", "page", "too_many_samples",
+                                        "too_many_families"};
   if (failure >= kHttpFailures) return kOurs[failure - kHttpFailures];
   return HttpFailureName(static_cast<HttpFailure>(failure));
 }
@@ -42,7 +43,6 @@ void ScrapeRecord::Page(const ExpositionReport& report, size_t body_bytes) {
   bytes_ = body_bytes;
   bad_lines_ += report.bad_lines;
   twice_ = report.duplicates;
-  over_limit_ = report.samples_over_limit;
 }
 
 void ScrapeRecord::Write(bool up, Duration took, FrameWriter& out) {
@@ -67,7 +67,6 @@ void ScrapeRecord::Write(bool up, Duration took, FrameWriter& out) {
 void ScrapeRecord::WriteLosses(FrameWriter& out) {
   SeriesLosses losses = losses_;
   losses[SeriesLoss::kDuplicate] += twice_;
-  losses[SeriesLoss::kMaxSamples] += over_limit_;
   for (size_t i = 0; i < kSeriesLosses; ++i) {
     if (dropped_[i]) out.Set(dropped_[i], losses.dropped[i]);
   }

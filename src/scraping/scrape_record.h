@@ -17,9 +17,10 @@ enum class ScrapeFailure : uint8_t {
   kCredentials = kHttpFailures,  // a password, token or certificate could not be read
   kContentType,                  // what came is no exposition page
   kPage,                         // it is one, but cut or without a line that makes sense
-  kSamples,                      // it has more samples than it may; those behind are left out
+  kSamples,                      // it has more samples than it may, and was not read
+  kFamilies,                     // likewise, of families
 };
-inline constexpr size_t kScrapeFailures = kHttpFailures + 4;
+inline constexpr size_t kScrapeFailures = kHttpFailures + 5;
 
 // Used inside its instance's run: not thread-safe.
 class ScrapeRecord {
@@ -55,7 +56,7 @@ class ScrapeRecord {
   bool declared_ = false, has_page_ = false, knows_families_ = false, knows_losses_ = false;
   size_t samples_ = 0, bytes_ = 0, unknown_families_ = 0;
   uint64_t bad_lines_ = 0;
-  size_t twice_ = 0, over_limit_ = 0;  // samples of the last page
+  size_t twice_ = 0;  // samples of the last page
   SeriesLosses losses_;
   std::array<uint64_t, kScrapeFailures> failures_{};
   Series up_, duration_, samples_series_, size_, parse_errors_, info_, unknown_, folded_;

@@ -20,9 +20,9 @@ namespace gpulens::scrape_testing {
 class PageRig {
  public:
   explicit PageRig(uint32_t limit = UINT32_MAX, AttributeSet target = {{"target", std::string_view("t")}},
-                   const ExpositionLimits& limits = {})
-      : page(limits),
-        table(SeriesTable::Options{nullptr, limit, {}}),
+                   const ExpositionLimits& limits = {}, bool honor_timestamps = true)
+      : page(limits, honor_timestamps),
+        table(SeriesTable::Options{.limit = limit}),
         writer(table, std::chrono::seconds(30), "scrape/t"),
         series(page, MakeRef<Entity>("target", std::move(target))) {}
 
@@ -41,7 +41,8 @@ class PageRig {
   }
   // The last frame as a page, without the label "target" unless asked for.
   std::string Render(ExpositionFormat format, bool with_target = false) const {
-    TextPage encoder(format, [with_target](const SeriesInfo& info, std::vector<SpelledSeries>& out) {
+    TextPage encoder({format, NameEscaping::kUtf8}, [with_target](const SeriesInfo& info,
+                                                                  std::vector<SpelledSeries>& out) {
       SpellNative(info, out);
       if (with_target) return;
       std::erase_if(out.back().labels, [](const auto& label) { return label.first == "target"; });

@@ -21,7 +21,7 @@ class TableRig {
  public:
   template <class... Options>
   explicit TableRig(uint32_t limit, Options&&... options)
-      : table(SeriesTable::Options{nullptr, limit, {}}),
+      : table(SeriesTable::Options{.limit = limit}),
         writer(table, std::chrono::seconds(30), "rig/t"),
         series(page, std::forward<Options>(options)...) {}
 

@@ -23,10 +23,18 @@ inline constexpr auto kAccessOptions = JoinOptions(
         {.key = "max_samples",
          .type = OptionType::kInt,
          .fallback = "100000",
-         .help = "Samples of one page; those above are left out, and the scrape has failed.",
+         .help = "Samples of one page; a page with more is not read, and the scrape has failed.",
          .min = 1,
          .max = 10'000'000},
-        {.key = "attributes", .type = OptionType::kTextMap, .help = "More attributes of its series."},
+        {.key = "honor_timestamps",
+         .type = OptionType::kBool,
+         .fallback = "true",
+         .help = "Whether a value with a timestamp on the page is of that time; otherwise all are of the "
+                 "scrape's."},
+        {.key = "attributes",
+         .type = OptionType::kTextMap,
+         .help = "More attributes of its series.",
+         .map_of = MapOf::kAttributes},
     }));
 
 // When to ask; a collector without targets has these from the house.

@@ -84,6 +84,7 @@ struct IncidentStore::Database {
   }
 
   sqlite3* handle = nullptr;
+  bool empty = false;  // no table was made in it yet
   sqlite3_stmt *insert = nullptr, *remove = nullptr;
 };
 
@@ -110,7 +111,10 @@ Result<std::unique_ptr<IncidentStore>> IncidentStore::OpenOnce(const Options& op
     return Status{Code::kUnavailable, path + " was written by a newer gpulens (version " +
                                           std::to_string(*version) + " of its tables)"};
   }
+  // The agent that made the file is about to make its table.
+  database->empty = *version == 0;
   if (!options.read_only) {
+    database->empty = false;
     RETURN_IF_ERROR(database->Run("PRAGMA journal_mode=WAL; PRAGMA synchronous=FULL;", path));
     if (*version == 0) {
       std::string make = "BEGIN IMMEDIATE; " + std::string(kSchema) +
@@ -195,12 +199,13 @@ Status IncidentStore::Add(const Incident& incident) {
 }
 
 Result<std::vector<Incident>> IncidentStore::Find(const Filter& filter) {
+  if (database_->empty) return std::vector<Incident>();
   // An index or a prefix that is not asked for matches everything.
   std::string sql = "SELECT id,unix_ns,name,severity,gpu_index,gpu_uuid,body,attributes,";
   sql += filter.readings ? "readings" : "NULL";
   sql +=
       " FROM incidents WHERE unix_ns>=?1 AND (?2='' OR name=?2) AND (?3 IS NULL OR gpu_index=?3)"
-      " AND (?4='' OR substr(gpu_uuid,1,length(?4))=?4) ORDER BY id DESC LIMIT ?5";
+      " AND (?4='' OR substr(gpu_uuid,1,length(?4))=?4) ORDER BY unix_ns DESC, id DESC LIMIT ?5";
   sqlite3_stmt* rows = nullptr;
   int code = ::sqlite3_prepare_v2(database_->handle, sql.c_str(), -1, &rows, nullptr);
   if (code != SQLITE_OK) return Failure(database_->handle, code, options_.path);

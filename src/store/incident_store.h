@@ -43,7 +43,7 @@ class IncidentStore {
   IncidentStore& operator=(const IncidentStore&) = delete;
 
   Status Add(const Incident& incident);
-  // The newest `limit` that fit, oldest first.
+  // The newest `limit` that fit by their time, oldest first. Nothing of a file whose table is not made yet.
   Result<std::vector<Incident>> Find(const Filter& filter);
   // Size of the file, without its log.
   uint64_t bytes();

@@ -109,6 +109,30 @@ TEST_F(StoreTest, Filters) {
   EXPECT_TRUE(newest->front().readings.empty()) << "only when asked for";
 }
 
+TEST_F(StoreTest, ComesInTheOrderOfTime) {
+  auto store = Open();
+  // What was noticed first is not what happened first: a health word is told before the XID behind it.
+  for (int64_t at : {3000, 1000, 2000}) ASSERT_TRUE(store->Add(Xid(at)));
+  auto all = store->Find({.gpu_index = {}, .gpu_uuid = {}, .name = {}, .limit = 2});
+  ASSERT_TRUE(all.ok());
+  ASSERT_EQ(all->size(), 2u);
+  EXPECT_EQ((*all)[0].unix_ns, 2000);
+  EXPECT_EQ((*all)[1].unix_ns, 3000);
+}
+
+TEST_F(StoreTest, AFileWhoseTableIsNotMadeYetHasNothing) {
+  ASSERT_TRUE(MakeFoldersAbove(path_));
+  sqlite3* made = nullptr;
+  ASSERT_EQ(::sqlite3_open(path_.c_str(), &made), SQLITE_OK);
+  ASSERT_EQ(::sqlite3_exec(made, "PRAGMA journal_mode=WAL", nullptr, nullptr, nullptr), SQLITE_OK);
+  ::sqlite3_close(made);
+  auto store = Open(true);
+  ASSERT_TRUE(store);
+  auto all = store->Find({.gpu_index = {}, .gpu_uuid = {}, .name = {}});
+  ASSERT_TRUE(all.ok()) << all.error().detail;
+  EXPECT_TRUE(all->empty());
+}
+
 TEST_F(StoreTest, OthersReadWhileItIsWritten) {
   auto writer = Open();
   ASSERT_TRUE(writer->Add(Xid(1000)));

@@ -8,6 +8,7 @@
 
 #include "base/log.h"
 #include "base/ring.h"
+#include "base/threads/threads.h"
 
 namespace gpulens {
 namespace {
@@ -107,7 +108,9 @@ void IncidentWriter::Add(Incident incident) {
     return;
   }
   if (!shared_->thread.joinable()) {
-    shared_->thread = std::thread([shared = shared_] { shared->Loop(); });
+    Status started = StartThread(shared_->thread, [shared = shared_] { shared->Loop(); });
+    // What waits is written when there is room for the thread again.
+    if (!started) Log(LogLevel::kWarn, "store", "no_thread", "incidents wait: " + started.detail);
   }
   shared_->wake.notify_one();
 }

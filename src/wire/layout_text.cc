@@ -8,40 +8,14 @@
 #include <set>
 #include <unordered_map>
 
+#include "wire/escaping/label_text.h"
+
 namespace gpulens {
 namespace {
 
 using Format = ExpositionFormat;
 
-bool IsLegacyName(std::string_view name) noexcept {
-  auto fits = [](char c, bool first) {
-    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_' || c == ':' ||
-           (!first && c >= '0' && c <= '9');
-  };
-  if (name.empty()) return false;
-  for (size_t i = 0; i < name.size(); ++i) {
-    if (!fits(name[i], i == 0)) return false;
-  }
-  return true;
-}
-
-// What a name becomes where UTF-8 is not allowed: every other byte is an underscore.
-std::string Underscored(std::string_view name) {
-  std::string out(name);
-  for (size_t i = 0; i < out.size(); ++i) {
-    if (!IsLegacyName(i == 0 ? out.substr(0, 1) : "_" + out.substr(i, 1))) out[i] = '_';
-  }
-  return out;
-}
-
-void AppendEscaped(std::string& out, std::string_view text, bool quotes) {
-  for (char c : text) {
-    if (c == '\\') out += "\\\\";
-    else if (c == '\n') out += "\\n";
-    else if (c == '"' && quotes) out += "\\\"";
-    else out += c;
-  }
-}
+constexpr std::string_view kBucketBound = "le", kQuantile = "quantile";
 
 void AppendQuoted(std::string& out, std::string_view text) {
   out += '"';
@@ -70,12 +44,45 @@ std::string_view SampleSuffix(Kind kind) noexcept {
   return kind == Kind::kCounter ? "_total" : kind == Kind::kInfo ? "_info" : "";
 }
 
-// Kinds that OpenMetrics would refuse under this name are told as unknown there.
-Kind KindFor(const SpelledSeries& series, Format format) noexcept {
+// Kinds that OpenMetrics would refuse under this name, which is the escaped one, are told as unknown there.
+Kind KindFor(const SpelledSeries& series, std::string_view name, Format format) noexcept {
   if (format != Format::kOpenMetrics100) return series.kind;
   if (series.name_taken) return Kind::kUnknown;
   std::string_view suffix = SampleSuffix(series.kind);
-  return suffix.empty() || series.name.ends_with(suffix) ? series.kind : Kind::kUnknown;
+  const bool has_suffix = name.size() > suffix.size() && name.ends_with(suffix);
+  return suffix.empty() || has_suffix ? series.kind : Kind::kUnknown;
+}
+
+// A family without its header.
+TextFamily NameFamily(const SpelledSeries& series, std::string name, Format format) {
+  TextFamily family;
+  family.kind = KindFor(series, name, format);
+  if (name != series.name) family.unescaped = series.name;
+  if (format == Format::kOpenMetrics100) name.resize(name.size() - SampleSuffix(family.kind).size());
+  family.name = std::move(name);
+  return family;
+}
+
+// The HELP, TYPE and UNIT lines.
+std::string Header(const SpelledSeries& series, const TextFamily& family, Format format) {
+  const bool open = format == Format::kOpenMetrics100;
+  std::string shown = family.name, out;
+  if (!IsLegacyMetricName(family.name)) {
+    shown.clear();
+    AppendQuoted(shown, family.name);
+  }
+  if (!series.help.empty()) {
+    out += "# HELP " + shown + " ";
+    AppendEscaped(out, series.help, open);
+    out += '\n';
+  }
+  out += "# TYPE " + shown + " " + std::string(TypeWord(family.kind, format)) + "\n";
+  // OpenMetrics wants the unit to be the end of the family's name.
+  if (open && !series.unit.empty() && family.name.ends_with("_" + series.unit) &&
+      family.kind != Kind::kInfo && family.kind != Kind::kStateSet) {
+    out += "# UNIT " + shown + " " + series.unit + "\n";
+  }
+  return out;
 }
 
 // One family of one layout while it is built.
@@ -86,30 +93,33 @@ struct Draft {
 
 class Builder {
  public:
-  Builder(const Layout& layout, Format format) : layout_(layout), format_(format) { Piece({}); }
+  Builder(const Layout& layout, PageForm form)
+      : layout_(layout), form_(form), format_(form.format), label_text_(form) {
+    Piece({});
+  }
 
   void Add(uint32_t slot, const SpelledSeries& series) {
+    if (series.name.empty()) return;
     slot_ = slot;
-    std::string name =
-        format_ == Format::kText004 && !IsLegacyName(series.name) ? Underscored(series.name) : series.name;
-    std::string family;
-    std::string header = FamilyHeader(series, format_, family);
-    Kind kind = KindFor(series, format_);
-    auto [at, added] = drafts_.try_emplace(family);
-    draft_ = &at->second;
-    if (added) draft_->family = {family, std::move(header), kind, 0, 0};
-    if (draft_->family.kind != kind) {  // The first series decides what the family is.
+    FindDraft(series);
+    if (draft_->family.kind != named_.kind) {  // The first series decides what the family is.
       ++text_.type_conflicts;
       return;
     }
+    const std::string& name = named_.name;
     const SeriesInfo& info = layout_[slot];
     scale_ = series.scale;
     whole_ = series.whole;
-    SetLabels(series.labels);
+    const bool bounds = info.shape && !info.shape->bounds.empty();
+    labels_.clear();
+    label_text_.Append(labels_, series.labels,
+                       !bounds                         ? std::string_view()
+                       : series.kind == Kind::kSummary ? kQuantile
+                                                       : kBucketBound);
     TextStyle::As as = info.desc->number == Number::kInt ? TextStyle::kInt : TextStyle::kDouble;
     if (info.shape) AddShaped(name, series, info);
-    else AddLine({name, info.first_cell, as, kind == Kind::kCounter});
-    AddCreated(name, info, kind);
+    else AddLine({name, info.first_cell, as, named_.kind == Kind::kCounter});
+    AddCreated(name, info, named_.kind);
   }
 
   LayoutText Take() {
@@ -144,6 +154,24 @@ class Builder {
     });
   }
 
+  // The family of a series. Its name is escaped once, however many series have it.
+  void FindDraft(const SpelledSeries& series) {
+    if (draft_ && named_.spelled == series.name && named_.spelled_kind == series.kind &&
+        named_.taken == series.name_taken)
+      return;
+    named_.spelled = series.name;
+    named_.spelled_kind = series.kind;
+    named_.taken = series.name_taken;
+    named_.name = EscapeMetricName(series.name, form_.escaping);
+    TextFamily family = NameFamily(series, named_.name, format_);
+    named_.kind = family.kind;
+    auto [at, added] = drafts_.try_emplace({family.name, family.unescaped});
+    draft_ = &at->second;
+    if (!added) return;
+    family.header = Header(series, family, format_);
+    draft_->family = std::move(family);
+  }
+
   // One line before it is text.
   struct Draw {
     std::string name;
@@ -161,8 +189,8 @@ class Builder {
     TextStyle::As count = info.desc->number == Number::kInt ? TextStyle::kInt : TextStyle::kDouble;
     for (size_t b = 0; b < shape.bounds.size(); ++b) {
       uint32_t cell = info.first_cell + static_cast<uint32_t>(b);
-      if (summary) AddLine({name, cell, TextStyle::kDouble, false, "quantile", shape.bounds[b]});
-      else AddLine({name + "_bucket", cell, count, true, "le", shape.bounds[b]});
+      if (summary) AddLine({name, cell, TextStyle::kDouble, false, kQuantile, shape.bounds[b]});
+      else AddLine({name + "_bucket", cell, count, true, kBucketBound, shape.bounds[b]});
     }
     if (shape.has_sum) AddLine({name + (gauge ? "_gsum" : "_sum"), info.first_cell + shape.sum_cell()});
     if (shape.has_count)
@@ -179,18 +207,9 @@ class Builder {
     AddLine({base + "_created", info.first_cell, TextStyle::kStart});
   }
 
-  // The text of the labels that all lines of a series have.
-  void SetLabels(const std::vector<std::pair<std::string, std::string>>& labels) {
-    scratch_.clear();
-    for (const auto& [key, value] : labels) {
-      if (!scratch_.empty()) scratch_ += ',';
-      AppendLabel(scratch_, key, value);
-    }
-    labels_ = scratch_;
-  }
-
   void AddLine(const Draw& draw) {
-    bool legacy = IsLegacyName(draw.name), bound = !draw.bound_label.empty(), any = !labels_.empty();
+    const bool legacy = IsLegacyMetricName(draw.name), bound = !draw.bound_label.empty(),
+               any = !labels_.empty();
     scratch_.clear();
     if (legacy) {
       scratch_ += draw.name;
@@ -240,18 +259,18 @@ class Builder {
     return known.back();
   }
 
-  void AppendLabel(std::string& out, std::string_view key, std::string_view value) const {
-    if (IsLegacyName(key) && key.find(':') == key.npos) out += key;
-    else if (format_ == Format::kText004) out += Underscored(key);
-    else AppendQuoted(out, key);
-    out += '=';
-    AppendQuoted(out, value);
-  }
-
   const Layout& layout_;
+  const PageForm form_;
   const Format format_;
-  std::map<std::string, Draft> drafts_;
+  LabelText label_text_;
+  std::map<std::pair<std::string, std::string>, Draft> drafts_;  // by name, and name before escaping
   Draft* draft_ = nullptr;
+  // Of the series added last: families mostly come one behind the other.
+  struct {
+    std::string spelled, name;
+    Kind spelled_kind = Kind::kUnknown, kind = Kind::kUnknown;
+    bool taken = false;
+  } named_;
   std::unordered_map<std::string, uint32_t> pieces_;
   std::unordered_map<uint32_t, std::vector<uint32_t>> styles_;  // by the place of their name
   std::string scratch_;
@@ -281,36 +300,14 @@ void AppendBound(std::string& out, double bound, ExpositionFormat format) {
   if (format == Format::kOpenMetrics100 && shown.find_first_of(".e") == shown.npos) out += ".0";
 }
 
-std::string FamilyHeader(const SpelledSeries& series, ExpositionFormat format, std::string& family) {
-  Kind kind = KindFor(series, format);
-  std::string_view suffix = format == Format::kOpenMetrics100 ? SampleSuffix(kind) : "";
-  family = series.name.substr(0, series.name.size() - suffix.size());
-  std::string shown = family;
-  if (!IsLegacyName(family)) {
-    if (format == Format::kText004) {
-      family = shown = Underscored(family);
-    } else {
-      shown.clear();
-      AppendQuoted(shown, family);
-    }
-  }
-  std::string out;
-  if (!series.help.empty()) {
-    out += "# HELP " + shown + " ";
-    AppendEscaped(out, series.help, format == Format::kOpenMetrics100);
-    out += '\n';
-  }
-  out += "# TYPE " + shown + " " + std::string(TypeWord(kind, format)) + "\n";
-  // OpenMetrics wants the unit to be the end of the family's name.
-  if (format == Format::kOpenMetrics100 && !series.unit.empty() && family.ends_with("_" + series.unit) &&
-      kind != Kind::kInfo && kind != Kind::kStateSet) {
-    out += "# UNIT " + shown + " " + series.unit + "\n";
-  }
-  return out;
+TextFamily SpellFamily(const SpelledSeries& series, PageForm form) {
+  TextFamily family = NameFamily(series, EscapeMetricName(series.name, form.escaping), form.format);
+  family.header = Header(series, family, form.format);
+  return family;
 }
 
-LayoutText SpellLayout(const Layout& layout, ExpositionFormat format, const Speller& speller) {
-  Builder builder(layout, format);
+LayoutText SpellLayout(const Layout& layout, PageForm form, const Speller& speller) {
+  Builder builder(layout, form);
   std::vector<SpelledSeries> spellings;
   for (uint32_t slot = 0; slot < layout.slots(); ++slot) {
     if (!layout[slot].desc) continue;

@@ -3,7 +3,8 @@
 // sets stand in it once, however many lines have them.
 //
 // How a series is called is the caller's business (catalogue, dialects): it is asked once per
-// series through a Speller. This file knows the syntax of the three formats, nothing else.
+// series through a Speller. This file knows the syntax of the three formats and the escaping of names,
+// nothing else.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +15,7 @@
 
 #include "core/layout.h"
 #include "core/spelled_series.h"
-#include "wire/exposition/exposition_format.h"
+#include "wire/escaping/name_escaping.h"
 
 namespace gpulens {
 
@@ -39,7 +40,9 @@ struct TextLine {
 };
 
 struct TextFamily {
-  std::string name;  // as the TYPE line has it
+  std::string name;  // as the TYPE line has it, without quotes
+  // The name before escaping, when that changed it: of two names that became one, a page has one family.
+  std::string unescaped;
   std::string header;
   Kind kind;
   uint32_t first_line = 0, lines = 0;
@@ -52,7 +55,7 @@ struct LayoutText {
   std::string arena;  // pieces: their size in four bytes, then the text
   std::vector<TextStyle> styles;
   std::vector<TextLine> lines;
-  std::vector<TextFamily> families;  // by name
+  std::vector<TextFamily> families;  // by name, then by name before escaping
   uint64_t type_conflicts = 0;       // series left out since their family has another type here
   uint64_t duplicates = 0;           // lines left out since an equal one comes first
 
@@ -80,11 +83,10 @@ struct LayoutText {
   }
 };
 
-LayoutText SpellLayout(const Layout& layout, ExpositionFormat format, const Speller& speller);
+LayoutText SpellLayout(const Layout& layout, PageForm form, const Speller& speller);
 
-// The HELP, TYPE and UNIT lines of a family, `name` as samples carry it. `family` gets the name as
-// the format calls the family.
-std::string FamilyHeader(const SpelledSeries& series, ExpositionFormat format, std::string& family);
+// A family without lines: its names, its kind as the form has it, its HELP, TYPE and UNIT lines.
+TextFamily SpellFamily(const SpelledSeries& series, PageForm form);
 
 // A bound as `le` and `quantile` labels show it: "0.5", "1" ("1.0" in OpenMetrics), "+Inf".
 void AppendBound(std::string& out, double bound, ExpositionFormat format);

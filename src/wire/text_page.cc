@@ -9,6 +9,8 @@
 #include <unordered_set>
 #include <utility>
 
+#include "wire/escaping/label_text.h"
+
 namespace gpulens {
 namespace {
 
@@ -43,22 +45,11 @@ char* WriteTimestamp(char* at, int64_t unix_ns, ExpositionFormat format) noexcep
 }
 
 // " # {trace_id="…"} 0.5 1700000000.123": a line that has an exemplar ends with it.
-std::string ExemplarText(const Exemplar& exemplar) {
+std::string ExemplarText(const Exemplar& exemplar, PageForm form) {
+  std::vector<LabelText::Label> labels;
+  for (auto [key, value] : exemplar.attributes) AppendValue(labels.emplace_back(key, "").second, value);
   std::string out = " # {";
-  std::string text;
-  for (auto [key, value] : exemplar.attributes) {
-    if (out.back() != '{') out += ',';
-    out += key;
-    out += "=\"";
-    text.clear();
-    AppendValue(text, value);
-    for (char c : text) {
-      if (c == '\\' || c == '"') out += '\\';
-      if (c == '\n') out += "\\n";
-      else out += c;
-    }
-    out += '"';
-  }
+  LabelText(form).Append(out, labels);
   char number[kNumberBytes];
   out += "} ";
   out.append(number, WriteNumber(number, exemplar.value));
@@ -73,12 +64,7 @@ std::string ExemplarText(const Exemplar& exemplar) {
 
 void TextPage::AlwaysShow(std::vector<SpelledSeries> families) {
   always_ = {};
-  for (const SpelledSeries& series : families) {
-    TextFamily family;
-    family.kind = series.kind;
-    family.header = FamilyHeader(series, format_, family.name);
-    always_.families.push_back(std::move(family));
-  }
+  for (const SpelledSeries& series : families) always_.families.push_back(SpellFamily(series, form_));
   planned_.clear();
   segments_.clear();
 }
@@ -87,7 +73,7 @@ const LayoutText& TextPage::TextFor(const Ref<const Layout>& layout) {
   Known& known = texts_[layout->id()];
   if (!known.text) {
     known.layout = layout;
-    known.text = std::make_unique<LayoutText>(SpellLayout(*layout, format_, speller_));
+    known.text = std::make_unique<LayoutText>(SpellLayout(*layout, form_, speller_));
     made_bytes_ += known.text->memory_bytes();
   }
   known.used = true;
@@ -117,6 +103,7 @@ class TextPage::Merger {
     std::sort(parts_.begin(), parts_.end(), [](const Part& a, const Part& b) {
       if (a.family->name != b.family->name) return a.family->name < b.family->name;
       if (a.standing != b.standing) return a.standing < b.standing;
+      if (a.family->unescaped != b.family->unescaped) return a.family->unescaped < b.family->unescaped;
       return a.order < b.order;
     });
     for (size_t first = 0; first < parts_.size();) {
@@ -142,6 +129,10 @@ class TextPage::Merger {
     std::unordered_set<std::string> seen;
     for (size_t i = first; i < last; ++i) {
       const Part& part = parts_[i];
+      if (part.family->unescaped != winner.unescaped) {
+        page_.losses_.name_clashes += part.family->lines;
+        continue;
+      }
       if (part.family->kind != winner.kind) {
         page_.losses_.type_conflicts += part.family->lines;
         continue;
@@ -217,7 +208,7 @@ void TextPage::Render(const Snapshot& snapshot, std::string& out) {
   for (const SnapshotEntry& entry : snapshot.frames) {
     timed |= entry.overdue || !entry.frame->age_ms.empty();
     if (format_ != ExpositionFormat::kOpenMetrics100) continue;
-    for (const Exemplar& exemplar : entry.frame->exemplars) more += ExemplarText(exemplar).size();
+    for (const Exemplar& exemplar : entry.frame->exemplars) more += ExemplarText(exemplar, form_).size();
   }
   const size_t number_bytes = kLineNumberBytes + (timed ? kTimestampBytes : 0);
   const size_t spare = more + kEof.size() + kNumberBytes + kTextStep;
@@ -285,12 +276,12 @@ char* TextPage::RenderSegment(const Segment& segment, const SnapshotEntry& entry
   return at;
 }
 
-char* TextPage::AppendExemplar(char* at, const Frame& frame, uint32_t cell) {
+char* TextPage::AppendExemplar(char* at, const Frame& frame, uint32_t cell) const {
   auto found =
       std::lower_bound(frame.exemplars.begin(), frame.exemplars.end(), cell,
                        [](const Exemplar& exemplar, uint32_t wanted) { return exemplar.cell < wanted; });
   if (found == frame.exemplars.end() || found->cell != cell) return at;
-  return WriteText(at, ExemplarText(*found));
+  return WriteText(at, ExemplarText(*found, form_));
 }
 
 }  // namespace gpulens

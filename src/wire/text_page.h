@@ -2,8 +2,9 @@
 // so a steady Render copies prepared bytes and formats numbers: no allocation once its buffer has
 // grown, no lookup.
 //
-// One page has one TYPE per family and one value per series: a native family beats a passed-on one,
-// then the earlier frame wins; what loses is left out and counted.
+// One page has one TYPE per family, one family per name and one value per series: a native family beats a
+// passed-on one, then a name that is written as it is beats one that became the same by escaping, then the
+// earlier frame wins; what loses is left out and counted.
 //
 // One object per output and format; not thread-safe.
 #pragma once
@@ -25,9 +26,11 @@ class TextPage {
   struct Losses {
     uint64_t type_conflicts = 0;  // series left out since their family has another type here
     uint64_t duplicates = 0;      // lines left out since an equal one comes first
+    uint64_t name_clashes = 0;    // lines left out since escaping gives their family another one's name
   };
 
-  TextPage(ExpositionFormat format, Speller speller) : format_(format), speller_(std::move(speller)) {}
+  TextPage(PageForm form, Speller speller)
+      : form_(form), format_(form.format), speller_(std::move(speller)) {}
 
   // Families that show HELP and TYPE even without a sample.
   void AlwaysShow(std::vector<SpelledSeries> families);
@@ -61,8 +64,9 @@ class TextPage {
   bool PlanFits(const Snapshot& snapshot) const noexcept;
   void Plan(const Snapshot& snapshot);
   char* RenderSegment(const Segment& segment, const SnapshotEntry& entry, char* at);
-  static char* AppendExemplar(char* at, const Frame& frame, uint32_t cell);
+  char* AppendExemplar(char* at, const Frame& frame, uint32_t cell) const;
 
+  const PageForm form_;
   const ExpositionFormat format_;
   const Speller speller_;
   std::unordered_map<uint64_t, Known> texts_;  // by layout id

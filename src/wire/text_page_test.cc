@@ -5,13 +5,18 @@
 
 #include <cmath>
 #include <limits>
+#include <span>
+#include <string>
+#include <vector>
 
+#include "base/text.h"
 #include "core/frame_writer.h"
 #include "wire/spell_testing.h"
 
 namespace gpulens {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
@@ -32,8 +37,8 @@ void SpellPlainly(const SeriesInfo& series, std::vector<SpelledSeries>& out) {
 
 class TextPageTest : public ::testing::Test {
  protected:
-  std::string Render(ExpositionFormat format) {
-    TextPage page(format, SpellPlainly);
+  std::string Render(PageForm form) {
+    TextPage page(form, SpellPlainly);
     return RenderWith(page);
   }
   std::string RenderWith(TextPage& page) {
@@ -141,18 +146,110 @@ TEST_F(TextPageTest, OverdueFramesAreDatedToo) {
   EXPECT_THAT(Render(ExpositionFormat::kText004), HasSubstr("power_watts 7 1700000000000\n"));
 }
 
-TEST_F(TextPageTest, OddNamesAreQuotedWhereTheFormatAllowsAndUnderscoredWhereNot) {
+TEST_F(TextPageTest, OddNamesAreWrittenAsTheFormSays) {
   writer_.Begin(clock_.Now());
-  writer_.Set(table_.Declare(kUtf8, {}, {{"a.b", "x"}}), 1);
-  EXPECT_THAT(Render(ExpositionFormat::kText100), HasSubstr("{\"my.größe\",\"a.b\"=\"x\"} 1\n"));
-  EXPECT_THAT(Render(ExpositionFormat::kText100), HasSubstr("# TYPE \"my.größe\" gauge\n"));
-  EXPECT_THAT(Render(ExpositionFormat::kText004), HasSubstr("my_gr____e{a_b=\"x\"} 1\n"));
+  writer_.Set(table_.Declare(kUtf8, {}, {{"a.b", "x"}, {"ok", "y"}}), 1);
+  for (ExpositionFormat format : {ExpositionFormat::kText100, ExpositionFormat::kOpenMetrics100}) {
+    const std::string quoted = Render({format, NameEscaping::kUtf8});
+    EXPECT_THAT(quoted, HasSubstr("\n{\"my.größe\",\"a.b\"=\"x\",ok=\"y\"} 1\n"));
+    EXPECT_THAT(quoted, HasSubstr("# HELP \"my.größe\" UTF-8.\n# TYPE \"my.größe\" gauge\n"));
+  }
+  for (ExpositionFormat format :
+       {ExpositionFormat::kText004, ExpositionFormat::kText100, ExpositionFormat::kOpenMetrics100}) {
+    EXPECT_THAT(Render(format), HasSubstr("# TYPE my_gr__e gauge\nmy_gr__e{a_b=\"x\",ok=\"y\"} 1\n"))
+        << "underscores when nothing is asked";
+    EXPECT_THAT(Render({format, NameEscaping::kDots}),
+                HasSubstr("my_dot_gr____e{a_dot_b=\"x\",ok=\"y\"} 1\n"));
+    EXPECT_THAT(Render({format, NameEscaping::kValues}),
+                HasSubstr("U__my_2e_gr_f6__df_e{U__a_2e_b=\"x\",ok=\"y\"} 1\n"));
+  }
+  EXPECT_THAT(Render({ExpositionFormat::kText004, NameEscaping::kUtf8}), HasSubstr("my_gr__e{a_b"));
+}
+
+// A page on which two families or two labels have one name is refused whole.
+TEST_F(TextPageTest, OfTwoNamesThatBecomeOneTheOneThatNeededNoEscapingStays) {
+  static constexpr MetricDesc kDotted{
+      .name = "my.metric", .help = "Dotted.", .spelling = Spelling::kVerbatim};
+  static constexpr MetricDesc kDashed{
+      .name = "my-metric", .help = "Dashed.", .spelling = Spelling::kVerbatim};
+  static constexpr MetricDesc kPlain{.name = "my_metric", .help = "Plain.", .spelling = Spelling::kVerbatim};
+  writer_.Begin(clock_.Now());
+  writer_.Set(table_.Declare(kDotted, {}, {{"x", "1"}}), 1);
+  writer_.Set(table_.Declare(kDashed, {}, {{"x", "2"}}), 2);
+  writer_.Set(table_.Declare(kPlain, {}, {{"x", "3"}}), 3);
+  TextPage escaped(ExpositionFormat::kOpenMetrics100, SpellPlainly);
+  EXPECT_EQ(RenderWith(escaped),
+            "# HELP my_metric Plain.\n# TYPE my_metric gauge\nmy_metric{x=\"3\"} 3\n# EOF\n");
+  EXPECT_EQ(escaped.losses().name_clashes, 2u);
+  EXPECT_EQ(escaped.losses().duplicates, 0u);
+  writer_.Begin(clock_.Now());
+  writer_.Set(table_.Declare(kRuns, {}), 1);
+  TextPage quoted({ExpositionFormat::kOpenMetrics100, NameEscaping::kUtf8}, SpellPlainly);
+  EXPECT_THAT(RenderWith(quoted),
+              AllOf(HasSubstr("{\"my.metric\",x=\"1\"} 1"), HasSubstr("{\"my-metric\",x=\"2\"} 2"),
+                    HasSubstr("\nmy_metric{x=\"3\"} 3")));
+  EXPECT_EQ(quoted.losses().name_clashes, 0u);
+}
+
+TEST_F(TextPageTest, LabelsThatBecomeOneAreToldApart) {
+  Ref<Shape> shape = MakeRef<Shape>();
+  shape->bounds = {std::numeric_limits<double>::infinity()};
+  writer_.Begin(clock_.Now());
+  writer_.Set(table_.Declare(kPower, {}, {{"a-b", "1"}, {"a.b", "2"}, {"a_b", "3"}, {"le", "4"}}), 1);
+  auto cells = writer_.Cells(
+      table_.Declare(kLatency, {}, {{"le", "mine"}, {"__name__", "x"}, {"", "y"}}, {.shape = shape}));
+  for (Cell& cell : cells) cell.d = 7;
+  const std::string page = Render(ExpositionFormat::kText004);
+  EXPECT_THAT(page, HasSubstr("power_watts{exported_a_b=\"1\",exported_2_a_b=\"2\",a_b=\"3\",le=\"4\"} 1\n"));
+  EXPECT_THAT(page, HasSubstr("latency_seconds_bucket{exported_=\"y\",exported___name__=\"x\","
+                              "exported_le=\"mine\",le=\"+Inf\"} 7\n"));
+  EXPECT_THAT(Render({ExpositionFormat::kText100, NameEscaping::kUtf8}),
+              HasSubstr("power_watts{\"a-b\"=\"1\",\"a.b\"=\"2\",a_b=\"3\",le=\"4\"} 1\n"));
+}
+
+// As many as a program may send, of one character each.
+TEST_F(TextPageTest, ManyLabelsThatBecomeOneCostAsManyLines) {
+  std::vector<std::string> keys;
+  for (int i = 0; i < 128; ++i) AppendUtf8(keys.emplace_back(), 0x4E00 + static_cast<uint32_t>(i));
+  std::vector<AttributeSet::Attribute> attributes;
+  for (const std::string& key : keys) attributes.push_back({key, "v"});
+  writer_.Begin(clock_.Now());
+  writer_.Set(table_.Declare(kPower, {}, AttributeSet(std::span<const AttributeSet::Attribute>(attributes))),
+              1);
+  const std::string page = Render(ExpositionFormat::kText004);
+  EXPECT_THAT(page, AllOf(HasSubstr("power_watts{_=\"v\",exported__=\"v\",exported_2__=\"v\""),
+                          HasSubstr(",exported_127__=\"v\"} 1\n")));
+  EXPECT_LT(page.size(), 128u * 24);
+}
+
+TEST_F(TextPageTest, ExemplarsHaveEscapedNamesToo) {
+  writer_.Begin(clock_.Now());
+  Series runs = table_.Declare(kRuns, {});
+  writer_.Set(runs, 3);
+  writer_.Attach(runs, {.value = 0.5, .attributes = {{"trace.id", "1"}, {"trace_id", "2"}}});
+  EXPECT_THAT(Render(ExpositionFormat::kOpenMetrics100),
+              HasSubstr("runs_total 3 # {exported_trace_id=\"1\",trace_id=\"2\"} 0.5\n"));
+  EXPECT_THAT(Render({ExpositionFormat::kOpenMetrics100, NameEscaping::kUtf8}),
+              HasSubstr("runs_total 3 # {\"trace.id\"=\"1\",trace_id=\"2\"} 0.5\n"));
+}
+
+// A family of OpenMetrics is called without the suffix: nothing would be left of this one.
+TEST_F(TextPageTest, ANameThatIsOnlyASuffixKeepsIt) {
+  static constexpr MetricDesc kTotal{
+      .name = "_total", .help = "T.", .kind = Kind::kCounter, .spelling = Spelling::kVerbatim};
+  writer_.Begin(clock_.Now());
+  writer_.Set(table_.Declare(kTotal, {}), 1);
+  EXPECT_EQ(Render(ExpositionFormat::kOpenMetrics100),
+            "# HELP _total T.\n# TYPE _total unknown\n_total 1\n# EOF\n");
 }
 
 TEST_F(TextPageTest, LabelValuesAndHelpAreEscaped) {
   writer_.Begin(clock_.Now());
   writer_.Set(table_.Declare(kPower, {}, {{"x", "quote \" slash \\ line \n"}}), 1);
   EXPECT_THAT(Render(ExpositionFormat::kText004), HasSubstr(R"({x="quote \" slash \\ line \n"} 1)"));
+  writer_.Begin(clock_.Now());
+  writer_.Set(table_.Declare(kRuns, {}, {{"x", std::string_view("a\0b", 3)}, {"y", "a\xff"}}), 1);
+  EXPECT_THAT(Render(ExpositionFormat::kText004), HasSubstr("{x=\"a\uFFFDb\",y=\"a\uFFFD\"} 1"));
 }
 
 TEST_F(TextPageTest, AlwaysShownFamiliesNeedNoSample) {
@@ -213,6 +310,17 @@ TEST_F(TwoFrames, OneValuePerSeriesAndOneHeaderPerFamily) {
   EXPECT_EQ(Render(page_),
             "# HELP runs_total Runs.\n# TYPE runs_total counter\nruns_total 1\nruns_total{x=\"y\"} 3\n");
   EXPECT_EQ(page_.losses().duplicates, 1u);
+}
+
+TEST_F(TwoFrames, ANativeNameBeatsAScrapedOneThatBecomesTheSame) {
+  static constexpr MetricDesc kScraped{
+      .name = "runs.total", .kind = Kind::kCounter, .spelling = Spelling::kVerbatim};
+  a_.Begin(clock_.Now());
+  a_.Set(table_a_.Declare(kRuns, {}), 1);
+  b_.Begin(clock_.Now());
+  b_.Set(table_b_.Declare(kScraped, {}, {{"x", "y"}}), 2);
+  EXPECT_EQ(Render(page_), "# HELP runs_total Runs.\n# TYPE runs_total counter\nruns_total 1\n");
+  EXPECT_EQ(page_.losses().name_clashes, 1u);
 }
 
 std::string Number(double value) {

@@ -122,7 +122,11 @@ int Serve(const char* address, std::map<std::string, std::string, std::less<>> o
   loop.Start();
   std::unique_ptr<Authenticator> authenticator;
   if (!options["web"].empty()) {
-    auto opened = Authenticator::Open(loop, options["web"], [](auto task) { task(); });
+    auto opened =
+        Authenticator::Open(loop, options["web"], [](const Endpoint&, const PasswordQueue::Job& job) {
+          job(true);
+          return true;
+        });
     if (!opened) return std::fprintf(stderr, "%s\n", opened.error().detail.c_str()), 2;
     authenticator = *std::move(opened);
   }

@@ -34,7 +34,7 @@ def peer(name):
     if not path.exists():
         found = shutil.which(name)
         if not found:
-            raise unittest.SkipTest(f"peer not here: {name}; ./dev test fetches it")
+            raise unittest.SkipTest(f"peer not here: {name}; ./dev test fetches it, as tools/prepare_peers.sh does alone")
         path = pathlib.Path(found)
     return str(path)
 
@@ -127,6 +127,13 @@ class Agent:
 
     def page(self, **headers):
         return self.get("/metrics", **headers).text.decode()
+
+    def reload(self, config):
+        """Puts another configuration in force."""
+        before = value(self.page(), "gpulens_config_reloads_total", result="applied") or 0
+        self.config.write_text(config)
+        self.process.send_signal(signal.SIGHUP)
+        wait_until(lambda: value(self.page(), "gpulens_config_reloads_total", result="applied") == before + 1, what="the reload")
 
     def driver_pid(self):
         """The pid of the driver process, or 0."""

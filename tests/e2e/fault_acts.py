@@ -188,10 +188,16 @@ def vanish(machine):
     machine.wait(lambda page: page.one("gpu_devices") == GPUS - 1 and not page.all(
         "gpu_power_draw_watts", gpu_uuid=uuid(3)) and page.all("gpu_power_draw_watts", gpu_uuid=uuid(4), gpu_index="3"),
         "seven GPUs, the next in its place")
+    machine.wait(lambda page: page.one("gpu_state", gpu_uuid=uuid(3), gpu_state="lost") == 1 and all(
+        len(page.all("gpu_info", gpu_uuid=uuid(gpu))) == 1 for gpu in range(GPUS)), "each GPU once, the missing one lost")
+    machine.event("gpu.lost", gpu=3)  # "removed", or "gpu_is_lost" where it was read before the library was opened anew
     machine.heal()
     machine.reopen()
     machine.wait(lambda page: page.one("gpu_devices") == GPUS and page.all(
         "gpu_power_draw_watts", gpu_uuid=uuid(3), gpu_index="3"), "eight again")
+    machine.event("gpu.found", gpu=3, gpu_found_reason="hotplug")
+    found = [event for event in machine.events("gpu.found") if event["attributes"]["gpu.found.reason"] == "hotplug"]
+    assert len(found) == 1, f"the others only had another number: {found}"
 
 
 def renumber(machine):

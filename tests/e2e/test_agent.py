@@ -39,10 +39,10 @@ class Pages(unittest.TestCase):
 
     def test_formats_follow_accept(self):
         plain = self.agent.get("/metrics")
-        self.assertEqual(plain.headers["Content-Type"], "text/plain; version=0.0.4; charset=utf-8")
+        self.assertEqual(plain.headers["Content-Type"], "text/plain; version=0.0.4; charset=utf-8; escaping=underscores")
         self.assertNotIn(b"# EOF", plain.text)
         om = self.agent.get("/metrics", Accept="application/openmetrics-text;version=1.0.0;q=0.9,text/plain;q=0.1")
-        self.assertEqual(om.headers["Content-Type"], "application/openmetrics-text; version=1.0.0; charset=utf-8")
+        self.assertEqual(om.headers["Content-Type"], "application/openmetrics-text; version=1.0.0; charset=utf-8; escaping=underscores")
         self.assertTrue(om.text.endswith(b"# EOF\n"))
         self.assertIn(b"# UNIT gpu_power_draw_watts watts\n", om.text)
 
@@ -270,9 +270,13 @@ class Commands(unittest.TestCase):
         self.assertIn("SIMULATED", run.stderr)
 
     def test_doctor_and_its_codes(self):
-        run = subprocess.run([str(BINARY), "doctor", "--json"], capture_output=True, text=True, timeout=20)
+        # Agents of other tests may run on this machine; this asks none.
+        nobody = {**os.environ, "GPULENS_CONTROL_SOCKET": "none", "GPULENS_HTTP_LISTEN": f"127.0.0.1:{free_port()}"}
+        run = subprocess.run([str(BINARY), "doctor", "--json"], capture_output=True, text=True, timeout=20, env=nobody)
         self.assertIn(run.returncode, (0, 1))
-        kinds = {f["subject"]: f["kind"] for f in json.loads(run.stdout)["findings"]}
+        page = json.loads(run.stdout)
+        self.assertEqual((page["agent"], page["seen_by"]), (None, "command"))
+        kinds = {f["subject"]: f["kind"] for f in page["findings"]}
         self.assertEqual(kinds["host"], "found")
 
     def test_help_lists_only_commands_that_work(self):

@@ -99,7 +99,9 @@ class Direct(unittest.TestCase):
 class ThroughAnAgent(unittest.TestCase):
     def test_the_agent_is_asked_first(self):
         config, environment = nvidia_config("checks.yaml", interval="200ms")
-        with Agent(config=config, environment=environment) as agent:
+        # The words of another run would stand for half a minute.
+        state = self.enterContext(tempfile.TemporaryDirectory(prefix="gpulens-check-"))
+        with Agent(config=config + f"state_dir: {state}\n", environment=environment) as agent:
             wait_until(lambda: len(samples(agent.page(), "gpu_ecc_errors_total")) >= 8)
             wait_until(lambda: value(agent.page(), "gpu_health_score_ratio", gpu_index="1") == 0.7)
             url = f"http://127.0.0.1:{agent.port}"
@@ -109,7 +111,7 @@ class ThroughAnAgent(unittest.TestCase):
             self.assertIn("the agent at " + url, err)
             code, out, _ = run("gpu_health", "--url", url)
             self.assertEqual(code, WARNING, out)
-            self.assertIn("GPU 1 at 0.7, limit 0.8", out)
+            self.assertIn("GPU 1 at 0.7 of 1, limit 0.8", out)
             config_file = pathlib.Path(agent.folder) / "check.yaml"
             config_file.write_text(f"http: {{listen: ['127.0.0.1:{agent.port}']}}\n")
             code, _, err = run("gpu_num", "--config", str(config_file))

@@ -225,8 +225,8 @@ class Passing(unittest.TestCase):
         for message in messages:
             for field, resources in message.ListFields():
                 for resource in resources:
-                    added = [pair for pair in resource.resource.attributes if pair.key == "k8s.cluster.name"]
-                    self.cluster.update(plain(added).values())
+                    added = [pair for pair in resource.resource.attributes if pair.key in ("k8s.cluster.name", "gpulens.receiver")]
+                    self.added.update(plain(added).items())
                     for pair in added:
                         resource.resource.attributes.remove(pair)
                     around = (field.name, canonical(resource.resource), resource.schema_url)
@@ -250,7 +250,7 @@ class Passing(unittest.TestCase):
                 self.pass_on(name, exporter, pathlib.Path(folder))
 
     def pass_on(self, name, exporter, folder):
-        self.cluster = set()
+        self.added = set()
         grpc, http = free_port(), free_port()
         exporter = exporter.format(grpc=grpc, http=http)
         sends, originals = [], []
@@ -270,7 +270,7 @@ class Passing(unittest.TestCase):
             found = wait_until(lambda: (items := self.items(message_of(line) for line in collector.lines() if own not in str(line)))
                                .total() >= wanted.total() and items, PATIENCE, "all of it")  # fmt: skip
             self.assertNotRegex(collector.said(), r"\t(warn|error)\t.*(Permanent|Dropping)")
-        self.assertEqual(self.cluster, {"c1"}, "the one attribute that is put in")
+        self.assertEqual(self.added, {("k8s.cluster.name", "c1"), ("gpulens.receiver", "otlp")}, "all that is put in")
         self.assertEqual(len(wanted - found), 0, "what is missing or altered")
         self.assertEqual(len(found - wanted), 0, "what is there that was not sent")
 

@@ -1,10 +1,14 @@
 """The l9gpu project's command names, and collect over analyzers: the real program against simulated GPUs."""
 import json
 import os
+import select
+import signal
 import subprocess
+import threading
+import time
 import unittest
 
-from agent import BINARY, Agent, samples, wait_until
+from agent import BINARY, ROOT, Agent, samples, wait_until
 
 try:
     from prometheus_client.openmetrics import parser as open_parser
@@ -49,6 +53,34 @@ class Aliases(unittest.TestCase):
         finally:
             process.kill()
             process.wait()
+
+    def test_each_delivers_its_first_record_at_once_at_its_own_interval(self):
+        """Of 60 s: they waited for their second reading, a minute away, and gave up after 10 s."""
+        gaudi = ("gaudi_monitor", "--hl-smi-path", str(ROOT / "tests" / "fake_hl_smi" / "hl-smi"))
+        for arguments in (("nvml_monitor", "--demo"), ("amd_monitor", "-o", "library=simulated"), gaudi,
+                          ("fleet_health_monitor", "--demo")):
+            with self.subTest(arguments[0]):
+                process = subprocess.Popen([str(BINARY), *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+                watch = threading.Timer(30, process.kill)
+                watch.start()
+                try:
+                    self.assertTrue(json.loads(process.stdout.readline() or "[]"), arguments)
+                    # The next one is a minute away.
+                    self.assertEqual(select.select([process.stdout], [], [], 2.5)[0], [])
+                    process.send_signal(signal.SIGINT)
+                    self.assertEqual(process.wait(20), 0, process.stderr.read())
+                finally:
+                    watch.cancel()
+                    process.kill()
+                    process.communicate()
+
+    def test_one_snapshot_does_not_wait_for_a_long_interval(self):
+        for arguments in (("nvml_monitor", "--demo"), ("fleet_health_monitor", "--demo")):
+            began = time.monotonic()
+            done = run(*arguments, "--once", "--push-interval", "60")
+            self.assertEqual(done.returncode, 0, done.stderr)
+            self.assertEqual(len(json.loads(done.stdout)), 8)
+            self.assertLess(time.monotonic() - began, 8)
 
     def test_help_says_the_default_interval(self):
         for alias in GPU_ALIASES:

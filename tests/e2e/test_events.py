@@ -105,12 +105,16 @@ class Events(unittest.TestCase):
             self.assertGreaterEqual(len(readings), 3)
             self.assertTrue(all(-30.001 <= sample[0] <= 0 for sample in readings), readings)
             self.assertTrue(all(sample[1 + columns.index("gpu.power.draw")] > 0 for sample in readings))
-            wait_until(lambda: value(agent.page(), "gpulens_store_writes_total", result="ok") == 1, what="the self-metric")
+            # The XID, and the word that the health of the GPU has by it.
+            wait_until(lambda: value(agent.page(), "gpulens_store_writes_total", result="ok") == 2, what="the self-metric")
 
             self.assertEqual(len(machine.incidents("--gpu", "3", "--name", "gpu.xid")), 1)
             self.assertIn("nothing happened", machine.ask("--gpu", "5").stderr)
             self.assertIn("XID 79 bus, do: reboot, python3", machine.ask().stdout)
-            self.assertEqual(machine.ask("--format", "csv").stdout.count("\n"), 2)
+            self.assertEqual(machine.ask("--format", "csv", "--name", "gpu.xid").stdout.count("\n"), 2)
+            # A GPU that is to be rebooted is not well.
+            wait_until(lambda: value(agent.page(), "gpu_health_state", gpu_index="3", gpu_health_state="failed") == 1, what="the word")
+            self.assertEqual(value(agent.page(), "gpu_health_condition", gpu_index="3", gpu_health_reason="xid_reset"), 1)
 
     def test_what_was_kept_survives_a_kill_and_the_next_agent_knows_the_last_xid(self):
         with WithLog() as machine:
@@ -134,6 +138,16 @@ class Events(unittest.TestCase):
             self.assertEqual(event["name"], "host.oom_kill")
             self.assertNotIn("\x1b", json.dumps(event, ensure_ascii=False))
             self.assertEqual(value(machine.agent.page(), "gpulens_events_total", event="gpu.xid"), 0)
+
+    def test_a_line_that_is_repeated_without_end_is_counted_and_not_told_each_time(self):
+        with WithLog() as machine:
+            wait_until(lambda: value(machine.agent.page(), "gpu_xid_errors_total", gpu_index="1") == 0)
+            line = f"NVRM: Xid (PCI:{machine.bus_of(1)}): 31, pid=7, name=a, Ch 00000008"
+            machine.say("\n[   12.345678] ".join([line] * 3000))
+            wait_until(lambda: value(machine.agent.page(), "gpu_xid_errors_total", gpu_index="1") == 3000, what="the count")
+            wait_until(lambda: value(machine.agent.page(), "gpulens_events_dropped_total", reason="rate_limit") == 2995,
+                       what="those that are told together")
+            self.assertEqual(len([event for event in machine.events() if event["name"] == "gpu.xid"]), 5)
 
     def test_while_nobody_watches_counters_of_xids_are_absent(self):
         with WithLog(source=False) as machine:

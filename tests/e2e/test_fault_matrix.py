@@ -62,7 +62,7 @@ ROWS = [
     Row("energy reads 2^64-1", "only that reading", "rejected sentinel", "gpulens.quality",
         lambda m: fault_acts.wrong(m, "energy", "all_ones", "gpu_energy_consumption_joules_total", "sentinel")),
     Row("energy counter falls", "only that reading", "rejected counter_decreased", "gpulens.quality", fault_acts.energy_backward),
-    Row("GPU vanishes and returns", ONE, "absent; the others by their UUID", "", fault_acts.vanish),
+    Row("GPU vanishes and returns", ONE, "state lost; the others by their UUID", "gpu.lost, gpu.found", fault_acts.vanish),
     Row("GPU returns under another index", "none: told by UUID", "", "", fault_acts.renumber),
     Row("kernel log torn and garbled", "none", "", "gpu.xid of the good line", fault_acts.kernel_log),
     Row("a GPU may not be read", ONE, "state no_permission", "", fault_acts.one_forbidden),

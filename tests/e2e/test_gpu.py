@@ -56,6 +56,16 @@ class Values(unittest.TestCase):
                 unified = bool(samples(page, "gpu_memory_unified_total_bytes"))
                 self.assertEqual(unified, model == "GB200")
 
+    def test_the_memory_of_a_gb10_is_the_machines(self):
+        with open("/proc/meminfo", encoding="ascii") as file:
+            total = int(file.readline().split()[1]) * 1024
+        for profile in ("gb10.yaml", "gb10_system_memory.yaml"):
+            with self.subTest(profile=profile), agent_with(profile, interval="200ms") as agent:
+                page = first_values(agent)
+                self.assertEqual(value(page, "gpu_memory_unified_total_bytes"), total)
+                self.assertLess(value(page, "gpu_memory_unified_used_bytes"), total)
+                self.assertEqual(samples(page, "gpu_memory_total_bytes") + samples(page, "gpu_memory_used_bytes"), [])
+
     def test_energy_is_the_integral_of_power_and_a_counter(self):
         with agent_with("h100_busy.yaml", interval="200ms") as agent:
             first_values(agent)

@@ -12,14 +12,11 @@ NAMES = ROOT.parent / "shared/reference/l9gpu_metric_names.tsv"
 SCHEMAS = ("DeviceMetrics", "AMDDeviceMetrics", "GaudiDeviceMetrics", "DcgmProfilingMetrics", "GPUFleetHealthMetrics")
 
 # Rows that no simulated machine can show, or nobody tells; each with its reason. One that is told is a finding, too.
-NEVER_WRITTEN = {
-    "gpu.process.energy": "charged by the energy ledger, which is not there yet",
-    "gpu.energy.unattributed": "charged by the energy ledger, which is not there yet",
-    "nvswitch.throughput": "DCGM does not document the unit of its two fields, so they are not believed",
-}
+NEVER_WRITTEN = {}
 # Rows that are told in a state that these machines are not in; the test that shows each.
 SHOWN_ELSEWHERE = {
     "gpu.pcie.aer.errors": "needs a PCI device of this machine: aer_series_test.cc",
+    "gpu.driver.mismatch": "needs an installed driver: gpu_probe_test.cc",
     "gpu.encoder.frame_rate": "no simulated GPU encodes: board_series_test.cc",
     "gpu.encoder.latency": "no simulated GPU encodes: board_series_test.cc",
     "gpu.power.average": "no simulated GPU tells both, a draw that is no mean and a mean: board_series_test.cc",

@@ -5,7 +5,6 @@ import http.client
 import json
 import pathlib
 import random
-import signal
 import subprocess
 import tempfile
 import threading
@@ -172,10 +171,10 @@ class OverHttp(unittest.TestCase):
             filtered = {"receiver": "otlp/http", "signal": "metrics", "result": "filtered"}
             wait_until(lambda: value(agent.page(), "gpulens_receiver_points_total", **filtered) == 6, what="six that are counted")
             self.assertEqual({metric.name for request in far.requests for _, _, metric in request.metrics()} & set(names), {"kept"})
-            agent.config.write_text(config(port, far.url, ", drop: []"))
-            agent.process.send_signal(signal.SIGHUP)
-            wait_until(lambda: post(port, "/v1/metrics", gauge("go_threads").SerializeToString()).status == 200
-                       and points_of(far.requests, "go_threads"), what="what was dropped before")  # fmt: skip
+            # After it: while the receiver is replaced, a connection to the one before may be closed.
+            agent.reload(config(port, far.url, ", drop: []"))
+            self.assertEqual(post(port, "/v1/metrics", gauge("go_threads").SerializeToString()).status, 200)
+            far.wait(lambda requests: points_of(requests, "go_threads"), "what was dropped before")
 
     def test_large_requests_leave_in_parts(self):
         port = free_port()
@@ -338,7 +337,7 @@ class Configuration(unittest.TestCase):
         done = self.run_agent(f"receivers: {{otlp: {{http: {{listen: '127.0.0.1:{free_port()}'}}, grpc: {{listen: []}}}}}}")
         self.assertEqual(done.returncode, 2, done.stderr)
         self.assertIn("no sink takes", done.stderr)
-        self.assertIn("switch sinks.otlp on", done.stderr)
+        self.assertIn("switch on one of sinks.otlp", done.stderr)
 
     def test_other_machines_need_leave(self):
         done = self.run_agent("receivers: {otlp: {http: {listen: '0.0.0.0:0'}, grpc: {listen: []}}}\nsinks: {otlp: {endpoint: 'http://127.0.0.1:1'}}")

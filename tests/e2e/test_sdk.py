@@ -104,7 +104,7 @@ class Elsewhere(unittest.TestCase):
             answer, address = program.do("expose 127.0.0.1:0").split()
             self.assertEqual(answer, "ok")
             page = fetch(address)
-            self.assertEqual(page.getheader("Content-Type"), "text/plain; version=0.0.4; charset=utf-8")
+            self.assertEqual(page.getheader("Content-Type"), "text/plain; version=0.0.4; charset=utf-8; escaping=underscores")
             self.assertEqual(value(page.text, "jobs_total", kind="many"), MANY)
             self.assertEqual(value(page.text, "job_duration_seconds_count"), 8_000)
             self.assertEqual(value(page.text, "target_info", process_pid=str(program.pid)), 1)

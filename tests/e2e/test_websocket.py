@@ -58,6 +58,20 @@ class WebSocket(unittest.TestCase):
             self.assertLess(time.monotonic() - begin, 1.5)
             self.assertIn(len(self.frames(agent, 5)), (5, 6))
 
+    def test_a_frame_carries_the_tick_that_has_just_closed(self):
+        async def ages(agent):
+            out = []
+            async with websockets.connect(f"ws://127.0.0.1:{agent.ws_port}/") as ws:
+                await ws.recv()  # the first comes at once, whatever its age
+                for _ in range(6):
+                    frame = json.loads(await asyncio.wait_for(ws.recv(), 10))
+                    out.append(time.time() - frame["last_update_ms"] / 1000)
+            return sorted(out)
+        with Agent("--demo") as agent:
+            wait_until(lambda: samples(agent.page(), "zernel_gpu_memory_used_bytes"))
+            # It was a whole interval; a busy machine may be slow now and then.
+            self.assertLess(asyncio.run(ages(agent))[3], 0.3)
+
     def test_push_interval_of_200_ms(self):
         with Agent(config="websocket: {push_interval: 200ms}\n") as agent:
             self.assertTrue(20 <= len(self.frames(agent, 5)) <= 27)

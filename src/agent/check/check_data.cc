@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/parse.h"
+#include "catalog/gpu/identity.h"
 #include "catalog/spelling.h"
 #include "wire/exposition/exposition_parser.h"
 
@@ -19,15 +20,6 @@ constexpr std::string_view kEntityKeys[] = {"gpu.index",           "gpu.uuid",  
 // A page says who made it.
 constexpr std::string_view kAgentFamily = "gpulens_build_info";
 
-bool Fits(const CheckReading& reading, const CheckInput& input) {
-  auto has = [&](std::string_view key, std::string_view value) {
-    if (key.empty()) return true;
-    auto at = reading.attributes.find(key);
-    return at != reading.attributes.end() && at->second == value;
-  };
-  return reading.metric == input.metric && has(input.key, input.value) && has(input.key2, input.value2);
-}
-
 // Readings one by one; GPUs as they are met.
 class Builder {
  public:
@@ -36,7 +28,12 @@ class Builder {
       if (attributes.contains(part)) return;
     }
     std::string label = Take(attributes, "gpu.index"), uuid = Take(attributes, "gpu.uuid");
-    if (label.empty() && uuid.empty()) return;
+    if (&metric == &kGpuDevicesExpected && !stale) data_.expected += value;
+    if (label.empty() && uuid.empty()) {
+      if (data_.host.size() < kMaxGpus)
+        data_.host.push_back({&metric, 0, std::move(attributes), value, stale});
+      return;
+    }
     if (attributes.contains("simulated")) data_.simulated = true;
     std::string key = uuid.empty() ? label : uuid;
     auto at =
@@ -127,6 +124,15 @@ class PageBuilder final : public ExpositionHandler {
 };
 
 }  // namespace
+
+bool Fits(const CheckReading& reading, const CheckInput& input) {
+  auto has = [&](std::string_view key, std::string_view value) {
+    if (key.empty()) return true;
+    auto at = reading.attributes.find(key);
+    return at != reading.attributes.end() && at->second == value;
+  };
+  return reading.metric == input.metric && has(input.key, input.value) && has(input.key2, input.value2);
+}
 
 std::optional<double> CheckData::Sum(size_t gpu, const CheckInput& input) const {
   std::optional<double> sum;

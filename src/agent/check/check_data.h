@@ -30,6 +30,9 @@ struct CheckReading {
   bool stale = false;
 };
 
+// Whether the reading is of the metric and has the attributes.
+bool Fits(const CheckReading& reading, const CheckInput& input);
+
 struct CheckGpu {
   std::string key;    // its uuid; without one, its index
   std::string label;  // "2"
@@ -40,8 +43,10 @@ struct CheckData {
   std::string source;  // "the agent at http://127.0.0.1:9091", "NVML, read here"
   bool simulated = false;
   bool watched = false;  // by an agent that has been running: what happens once is counted, not missed
+  double expected = 0;   // GPUs that the host should have; 0: unknown
   std::vector<CheckGpu> gpus;
   std::vector<CheckReading> readings;
+  std::vector<CheckReading> host;  // of the machine and its switches, of no GPU
 
   // The sum of all fresh series of the input on the GPU; absent when there is none, or one is stale.
   std::optional<double> Sum(size_t gpu, const CheckInput& input) const;

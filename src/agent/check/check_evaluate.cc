@@ -88,6 +88,12 @@ std::string GpuList(const std::vector<std::string>& labels) {
   return text;
 }
 
+std::string MissingLabel(const CheckSpec& check, const CheckData& data, size_t gpu) {
+  bool stale = std::any_of(check.inputs.begin(), check.inputs.end(),
+                           [&](const CheckInput& input) { return data.IsStale(gpu, input); });
+  return data.gpus[gpu].label + (stale ? " (stale)" : "");
+}
+
 CheckCode CodeOf(const CheckSpec& check, const CheckSettings& settings, double value) noexcept {
   auto critical = settings.critical ? settings.critical : check.critical;
   auto warning = settings.warning ? settings.warning : check.warning;
@@ -130,16 +136,21 @@ CheckResult EvaluateSum(const CheckSpec& check, const CheckData& data, const Che
     double value = sum.value_or(0) / check.per;
     CheckCode code = sum ? CodeOf(check, settings, value) : CheckCode::kOk;
     if (whole || code != CheckCode::kOk) values.push_back({data.gpus[gpu].label, value, code});
-    if (!whole) {
-      bool stale = std::any_of(check.inputs.begin(), check.inputs.end(),
-                               [&](const CheckInput& input) { return data.IsStale(gpu, input); });
-      missing.push_back(data.gpus[gpu].label + (stale ? " (stale)" : ""));
-    }
+    if (!whole) missing.push_back(MissingLabel(check, data, gpu));
   }
   return Conclude(check, data, settings, std::move(values), missing);
 }
 
 }  // namespace
+
+bool NobodyReports(const CheckSpec& check, const CheckData& data) {
+  auto fits = [&](const CheckReading& reading) {
+    return std::any_of(check.inputs.begin(), check.inputs.end(),
+                       [&](const CheckInput& input) { return Fits(reading, input); });
+  };
+  return std::none_of(data.readings.begin(), data.readings.end(), fits) &&
+         std::none_of(data.host.begin(), data.host.end(), fits);
+}
 
 CheckResult Evaluate(const CheckSpec& check, const CheckData& data, const CheckSettings& settings) {
   if (data.gpus.empty()) {

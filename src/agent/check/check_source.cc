@@ -7,6 +7,7 @@
 #include "agent/check/check_table.h"
 #include "agent/plugin_tables.h"
 #include "agent/run/plan.h"
+#include "agent/status/ask_status.h"
 #include "base/result.h"
 #include "base/workers.h"
 #include "net/client/http_client.h"
@@ -131,34 +132,8 @@ Result<CheckData> AskAgent(const std::string& url, Duration patience) {
   if (parsed.tls)
     return Status{Code::kInvalidArgument, "https is not spoken here; ask the agent's loopback address"};
   if (!parsed.has_path || parsed.target == "/") parsed.target = "/metrics";
-  std::string headers;
-  RETURN_IF_ERROR(AddRequestField(headers, "Accept", "text/plain;version=0.0.4"));
-  if (!parsed.user.empty()) AddBasicAuth(headers, parsed.user, parsed.password);
-  HttpTarget target{parsed, "", {}};
-  target.limits.body_bytes = kPageLimit;
-
-  IoLoop io;
-  HttpClient client(io);
-  io.Start();
-  std::unique_ptr<HttpChannel> channel = client.Open(std::move(target));
-  std::mutex mutex;
-  std::condition_variable wake;
-  std::optional<HttpReply> reply;
-  io.Call([&] {
-    channel->Get({headers, nullptr, patience, {}}, [&](HttpReply& answer) {
-      std::lock_guard lock(mutex);
-      reply = std::move(answer);
-      wake.notify_all();
-    });
-  });
-  {
-    std::unique_lock lock(mutex);
-    wake.wait(lock, [&] { return reply.has_value(); });
-  }
-  io.Call([&] { channel.reset(); });
-  io.Stop();
-  if (reply->failure != HttpFailure::kNone) return Status{HttpFailureCode(reply->failure), reply->detail};
-  ASSIGN_OR_RETURN(CheckData data, ReadPage(reply->body, AllCheckMetrics()));
+  ASSIGN_OR_RETURN(std::string body, ReadAgentPage(parsed, "text/plain;version=0.0.4", patience, kPageLimit));
+  ASSIGN_OR_RETURN(CheckData data, ReadPage(body, AllCheckMetrics()));
   data.watched = true;
   data.source = "the agent at http://" + parsed.Authority();
   return data;

@@ -5,41 +5,74 @@
 #include "base/parse.h"
 #include "catalog/gpu/errors.h"
 #include "catalog/gpu/health.h"
+#include "catalog/gpu/score.h"
 
 namespace gpulens {
 namespace {
 
 constexpr double kBusyAbove = 0.05;
+// Of the highest clock: what l9gpu's thresholds for an H100 are of its clocks.
+constexpr double kLeastShareOfClock = 0.58;
 // XIDs that an application brings on itself, or that ask for nothing now: a warning. Those of l9gpu's
 // check-syslogs.
 constexpr int kMildXids[] = {13, 31, 43, 45, 63, 68, 92, 109};
 
-// Values of all GPUs by `value_of`, which gives nothing where an input is missing.
-template <class ValueOf, class CodeOfValue>
-CheckResult ForEachGpu(const CheckSpec& check, const CheckData& data, const CheckSettings& settings,
-                       ValueOf value_of, CodeOfValue code_of) {
-  std::vector<CheckValue> values;
-  std::vector<std::string> missing;
-  for (size_t gpu = 0; gpu < data.gpus.size(); ++gpu) {
-    std::optional<double> value = value_of(gpu);
-    if (value) values.push_back({data.gpus[gpu].label, *value, code_of(gpu, *value)});
-    else missing.push_back(data.gpus[gpu].label);
+std::string StateOf(const CheckData& data, size_t gpu) { return WordOf(data, gpu, kGpuState, "gpu.state"); }
+
+bool HasCondition(const CheckData& data, size_t gpu, std::string_view name) {
+  for (const CheckReading* reading : data.Of(gpu, kGpuHealthCondition)) {
+    auto at = reading->attributes.find("gpu.health.reason");
+    if (reading->value == 1 && at != reading->attributes.end() && at->second == name) return true;
   }
-  return Conclude(check, data, settings, std::move(values), missing);
+  return false;
 }
 
-std::string StateOf(const CheckData& data, size_t gpu) {
-  for (const CheckReading* reading : data.Of(gpu, kGpuState)) {
-    auto at = reading->attributes.find("gpu.state");
+// "ok" is the driver's answer. A GPU of which nothing else can be read is not called fine.
+CheckWord JudgeState(const CheckSpec& check, const CheckData& data, size_t gpu) {
+  std::string state = StateOf(data, gpu);
+  if (HasCondition(data, gpu, "no_readings"))
+    return {CheckCode::kCritical, "is listed, but none of its readings can be read"};
+  if (state.empty())
+    return {CheckCode::kUnknown, "does not report " + std::string(check.inputs[0].metric->name)};
+  if (state == "no_permission") return {CheckCode::kUnknown, "is no_permission"};
+  if (state != "ok") return {CheckCode::kCritical, "is " + state};
+  if (HasCondition(data, gpu, "driver_fails"))
+    return {CheckCode::kCritical, "answers only between failures of the driver process"};
+  bool readable = std::any_of(check.inputs.begin() + 2, check.inputs.end(),
+                              [&](const CheckInput& input) { return !data.Of(gpu, *input.metric).empty(); });
+  if (!readable)
+    return {CheckCode::kUnknown, "answers, but power, temperature, load, memory and clocks are not read"};
+  return {CheckCode::kOk, ""};
+}
+
+}  // namespace
+
+std::string WordOf(const CheckData& data, size_t gpu, const MetricDesc& metric, std::string_view key) {
+  for (const CheckReading* reading : data.Of(gpu, metric)) {
+    auto at = reading->attributes.find(key);
     if (reading->value == 1 && at != reading->attributes.end()) return at->second;
   }
   return "";
 }
 
-}  // namespace
+CheckResult ConcludeWords(const CheckData& data, std::string_view fine,
+                          const std::function<CheckWord(size_t gpu)>& word_of) {
+  CheckResult result;
+  result.code = CheckCode::kOk;
+  for (size_t gpu = 0; gpu < data.gpus.size(); ++gpu) {
+    CheckWord word = word_of(gpu);
+    result.code = Worse(result.code, word.code);
+    if (word.code == CheckCode::kOk) continue;
+    result.text += (result.text.empty() ? "GPU " : "; GPU ") + data.gpus[gpu].label + " " + word.text;
+  }
+  if (result.text.empty()) result.text = fine;
+  return result;
+}
+
 CheckResult CheckGpuNum(const CheckSpec& check, const CheckData& data, const CheckSettings& settings) {
   CheckResult result;
-  double answering = 0, wanted = settings.critical.value_or(static_cast<double>(data.gpus.size()));
+  double known_gpus = std::max(static_cast<double>(data.gpus.size()), data.expected);
+  double answering = 0, wanted = settings.critical.value_or(known_gpus);
   bool known = false;
   for (size_t gpu = 0; gpu < data.gpus.size(); ++gpu) {
     std::string state = StateOf(data, gpu);
@@ -51,44 +84,43 @@ CheckResult CheckGpuNum(const CheckSpec& check, const CheckData& data, const Che
     return result;
   }
   result.critical = wanted;
-  result.code = answering == wanted ? CheckCode::kOk : CheckCode::kCritical;
+  result.code = answering >= wanted ? CheckCode::kOk : CheckCode::kCritical;
   result.text = CheckNumber(answering) + " of " + CheckNumber(wanted) + " GPUs answer";
   return result;
 }
 
 CheckResult CheckState(const CheckSpec& check, const CheckData& data, const CheckSettings&) {
-  CheckResult result;
-  result.code = CheckCode::kOk;
-  std::string faults;
-  for (size_t gpu = 0; gpu < data.gpus.size(); ++gpu) {
-    std::string state = StateOf(data, gpu);
-    CheckCode code = state == "ok"                               ? CheckCode::kOk
-                     : state.empty() || state == "no_permission" ? CheckCode::kUnknown
-                                                                 : CheckCode::kCritical;
-    result.code = Worse(result.code, code);
-    if (code == CheckCode::kOk) continue;
-    faults +=
-        (faults.empty() ? "GPU " : "; GPU ") + data.gpus[gpu].label +
-        (state.empty() ? " does not report " + std::string(check.inputs[0].metric->name) : " is " + state);
-  }
-  result.text = faults.empty() ? "all GPUs answer" : faults;
+  CheckResult result =
+      ConcludeWords(data, "all GPUs answer", [&](size_t gpu) { return JudgeState(check, data, gpu); });
+  AddMissingGpus(data, result);
   return result;
 }
 
-namespace {
+void AddMissingGpus(const CheckData& data, CheckResult& result) {
+  double here = 0;
+  for (size_t gpu = 0; gpu < data.gpus.size(); ++gpu) here += !StateOf(data, gpu).empty();
+  // Where no GPU has a state, none was read, which is no word about how many there are.
+  if (here == 0 || here >= data.expected) return;
+  if (result.code == CheckCode::kOk) result.text.clear();
+  result.code = CheckCode::kCritical;
+  result.text += (result.text.empty() ? "" : "; ") + CheckNumber(here) + " of " + CheckNumber(data.expected) +
+                 " GPUs are here";
+}
 
-// A clock is only to be high under load.
-
-}  // namespace
+// A clock is only to be high under load. How high is another question on every model.
 CheckResult CheckClock(const CheckSpec& check, const CheckData& data, const CheckSettings& settings) {
   return ForEachGpu(
       check, data, settings,
-      [&](size_t gpu) {
-        return data.Sum(gpu, check.inputs[1]) ? data.Sum(gpu, check.inputs[0]) : std::nullopt;
+      [&](size_t gpu) -> std::optional<double> {
+        bool limit = settings.critical || settings.warning || data.Sum(gpu, check.inputs[2]);
+        if (!limit || !data.Sum(gpu, check.inputs[1])) return std::nullopt;
+        return data.Sum(gpu, check.inputs[0]);
       },
       [&](size_t gpu, double value) {
-        bool busy = data.Sum(gpu, check.inputs[1]).value_or(0) > kBusyAbove;
-        return busy ? CodeOf(check, settings, value) : CheckCode::kOk;
+        if (data.Sum(gpu, check.inputs[1]).value_or(0) <= kBusyAbove) return CheckCode::kOk;
+        if (settings.critical || settings.warning) return CodeOf(check, settings, value);
+        bool low = value < kLeastShareOfClock * data.Sum(gpu, check.inputs[2]).value_or(0);
+        return low ? CheckCode::kCritical : CheckCode::kOk;
       });
 }
 
@@ -147,16 +179,34 @@ CheckCode XidCode(const CheckData& data, size_t gpu, double total) {
   return mild >= total ? CheckCode::kWarning : CheckCode::kCritical;
 }
 
+// By what the XIDs that nobody has dealt with ask for.
+CheckCode CodeOfRecent(const CheckData& data, size_t gpu) {
+  CheckCode code = CheckCode::kOk;
+  for (const CheckReading* reading : data.Of(gpu, kGpuXidRecent)) {
+    auto at = reading->attributes.find("gpu.xid.action");
+    if (reading->value <= 0 || at == reading->attributes.end()) continue;
+    bool mild = at->second == "none" || at->second == "restart_app";
+    code = Worse(code, mild ? CheckCode::kWarning : CheckCode::kCritical);
+  }
+  return code;
+}
+
 }  // namespace
+// An agent tells which XIDs still matter; the page of another program has only a count since its start.
 CheckResult CheckXid(const CheckSpec& check, const CheckData& data, const CheckSettings& settings) {
+  auto recent = [&](size_t gpu) { return data.Sum(gpu, check.inputs[1]); };
   CheckResult result = ForEachGpu(
-      check, data, settings, [&](size_t gpu) { return data.Sum(gpu, check.inputs[0]); },
+      check, data, settings,
+      [&](size_t gpu) { return recent(gpu) ? recent(gpu) : data.Sum(gpu, check.inputs[0]); },
       [&](size_t gpu, double value) {
-        return CodeOf(check, settings, value) == CheckCode::kOk ? CheckCode::kOk : XidCode(data, gpu, value);
+        if (CodeOf(check, settings, value) == CheckCode::kOk) return CheckCode::kOk;
+        return recent(gpu) ? CodeOfRecent(data, gpu) : XidCode(data, gpu, value);
       });
   if (result.code == CheckCode::kOk && !data.watched) {
     result.code = CheckCode::kUnknown;
     result.text = "no agent has watched; a look of a second sees no XID";
+  } else if (result.code == CheckCode::kWarning || result.code == CheckCode::kCritical) {
+    result.text += "; what they mean: gpulens events; when dealt with: gpulens events clear";
   }
   return result;
 }

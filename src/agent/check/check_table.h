@@ -41,7 +41,7 @@ enum class CheckSide : uint8_t { kAbove, kBelow };  // on which side of a thresh
 struct CheckSpec {
   std::string_view name, help;
   std::span<const CheckInput> inputs;
-  std::optional<double> warning, critical;
+  std::optional<double> warning = {}, critical = {};
   std::string_view unit = {};  // as it is shown: "°C"
   double per = 1;              // of the metric's unit in one of `unit`
   CheckSide side = CheckSide::kAbove;
@@ -49,7 +49,16 @@ struct CheckSpec {
   CheckResult (*evaluate)(const CheckSpec& check, const CheckData& data,
                           const CheckSettings& settings) = nullptr;
   bool repeats = false;  // a fault is looked at three times, three seconds apart
+  // Not every board has what it reads: in a group of checks it is skipped where no GPU reports any of it.
+  bool optional = false;
+  bool for_idle_nodes = false;  // fails on a node that works: not in the group in-use
 };
+
+// A name that stands for several checks: "all", or "in-use" for those that fit nodes with jobs. Empty for
+// another.
+std::vector<const CheckSpec*> FindCheckGroup(std::string_view name);
+// Whether nothing reports any input of the check, fresh or old.
+bool NobodyReports(const CheckSpec& check, const CheckData& data);
 
 std::span<const CheckSpec> AllChecks() noexcept;
 const CheckSpec* FindCheck(std::string_view name) noexcept;
@@ -68,5 +77,7 @@ CheckResult Conclude(const CheckSpec& check, const CheckData& data, const CheckS
 // The code of a value against the thresholds in force.
 CheckCode CodeOf(const CheckSpec& check, const CheckSettings& settings, double value) noexcept;
 std::string CheckNumber(double value);
+// "2", or "2 (stale)" when the GPU has an old value of an input.
+std::string MissingLabel(const CheckSpec& check, const CheckData& data, size_t gpu);
 
 }  // namespace gpulens

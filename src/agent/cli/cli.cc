@@ -15,7 +15,8 @@
 #include "agent/cli/cli_texts.h"
 #include "agent/cli/collect/aliases.h"
 #include "agent/cli/collect/collect_command.h"
-#include "agent/cli/collect/engine_target.h"
+#include "agent/cli/collect/older_options.h"
+#include "agent/cli/compare/compare_command.h"
 #include "agent/cli/config_command.h"
 #include "agent/cli/doctor_command.h"
 #include "agent/cli/driver_command.h"
@@ -23,6 +24,7 @@
 #include "agent/cli/engines/engines_command.h"
 #include "agent/cli/events/events_command.h"
 #include "agent/cli/exp/exp_command.h"
+#include "agent/cli/fake/ask_agent.h"
 #include "agent/cli/fake/fake_command.h"
 #include "agent/cli/metrics_command.h"
 #include "agent/cli/run/log_command.h"
@@ -38,17 +40,6 @@
 
 namespace gpulens {
 namespace {
-
-std::string TargetNames() {
-  std::string out;
-  for (const CollectorSpec* spec : AllCollectors()) out += (out.empty() ? "" : " ") + std::string(spec->name);
-  out += "; or an analyzer:";
-  for (const AnalyzerSpec* spec : AllAnalyzers()) out += " " + std::string(spec->name);
-  if (!FindCollector(kEnginesCollector)) return out;
-  out += "; or an LLM engine:";
-  for (std::string_view engine : EngineNames()) out += " " + std::string(engine);
-  return out;
-}
 
 constexpr std::string_view kCommands[] = {"agent",  "bench",   "capture", "check",  "collect",   "config",
                                           "doctor", "driver",  "engines", "events", "exp",       "fake",
@@ -78,6 +69,10 @@ std::string Help() {
 
 // A word that is no command gets the right one.
 int NoCommand(std::string_view word) {
+  if (std::string instead = InsteadOfCommand(word); !instead.empty()) {
+    ::dprintf(STDERR_FILENO, "gpulens: %s\n", instead.c_str());
+    return 2;
+  }
   std::vector<std::string_view> names = CommandNames();
   std::string_view nearest = NearestWord(word, names);
   std::string text = "gpulens: no command \"";
@@ -95,9 +90,10 @@ struct CommandLine {
   CollectOptions collect;
   std::vector<std::string> pairs;
   DoctorOptions doctor;
+  CompareOptions compare;
   MetricsOptions metrics;
   EventsOptions events;
-  std::string explain;
+  std::string explain, clear_gpu, clear_socket;
   CheckOptions check;
   CaptureOptions capture;
   EnginesOptions engines;
@@ -145,7 +141,8 @@ void AddAgent(CLI::App& app, CommandLine& line) {
 
 void AddCollect(CLI::App& app, CommandLine& line) {
   CLI::App* collect = app.add_subcommand("collect", "Run one collector once or in a loop; needs no agent.");
-  collect->add_option("COLLECTOR", line.collect.target, TargetNames());
+  collect->add_option("COLLECTOR", line.collect.target,
+                      "A collector, an analyzer or an LLM engine, see below");
   collect->add_flag("--list", line.list, "What there is to collect, and what of it is here");
   collect->add_flag("--once", line.collect.once, "One run; rates come from two readings one interval apart");
   collect->add_option("--interval", line.collect.interval, "How often; default: the collector's own")
@@ -163,7 +160,7 @@ void AddCollect(CLI::App& app, CommandLine& line) {
   collect->add_flag("--json", line.collect.json, "JSON instead of a table");
   collect->add_flag("--demo", line.collect.demo, "Simulated GPUs");
   collect->add_flag("--strict", line.collect.strict, "Exit 1 when a reading is stale or rejected");
-  collect->footer(kCollectFooter);
+  collect->footer(TargetNames() + kCollectFooter);
   collect->callback([&line] {
     if (line.list) {
       line.code = ListCollectors(line.collect.config_file, line.collect.demo);
@@ -193,8 +190,13 @@ void AddLooks(CLI::App& app, CommandLine& line) {
   CLI::App* doctor = app.add_subcommand("doctor", "What is found, what is not, why, and what to do.");
   doctor->add_option("--config", line.doctor.config_file, "Configuration file (YAML)")->type_name("FILE");
   doctor->add_flag("--json", line.doctor.json, "JSON");
+  AddCompare(*doctor, line.compare);
   doctor->footer(kDoctorFooter);
-  doctor->callback([&line] { line.code = RunDoctor(line.doctor); });
+  doctor->callback([&line] {
+    line.compare.config_file = line.doctor.config_file;
+    line.compare.json = line.doctor.json;
+    line.code = line.compare.Wanted() ? RunCompare(line.compare) : RunDoctor(line.doctor);
+  });
 
   CLI::App* metrics = app.add_subcommand("metrics", "The catalogue of metrics, or the page of one.");
   metrics->add_option("NAME", line.metrics.name, "A native, Prometheus or dialect name");
@@ -237,14 +239,24 @@ void AddEvents(CLI::App& app, CommandLine& line) {
   events->footer(kEventsFooter);
   CLI::App* explain = events->add_subcommand("explain", "What a code means, what to do, and who says so.");
   explain->add_option("CODE", line.explain, "79, \"sxid 20034\", amdgpu.ras.umc.ue")->required();
+  CLI::App* clear =
+      events->add_subcommand("clear", "XIDs so far are dealt with: health and checks forget them.");
+  clear->add_option("--gpu", line.clear_gpu, "Of one GPU: its index or UUID")->type_name("N");
+  clear->add_option("--socket", line.clear_socket, "The agent's control socket")->type_name("PATH");
+  clear->add_option("--config", options.config_file, "Configuration file (YAML)")->type_name("FILE");
   events->require_subcommand(0, 1);
-  events->callback([&line, explain] {
-    line.code = explain->parsed() ? RunExplain(line.explain) : RunEvents(line.events);
+  events->callback([&line, explain, clear] {
+    if (explain->parsed()) line.code = RunExplain(line.explain);
+    else if (clear->parsed())
+      line.code = AskAndPrint({"gpulens events clear", "xid clear " + line.clear_gpu, line.clear_socket,
+                               line.events.config_file});
+    else line.code = RunEvents(line.events);
   });
 }
 
 void AddConfig(CLI::App& app, CommandLine& line) {
-  CLI::App* config = app.add_subcommand("config", "Check, print and explain the configuration.");
+  CLI::App* config =
+      app.add_subcommand("config", "Check the configuration, print it, and print every key there is.");
   config->require_subcommand(1);
   CLI::App* check = config->add_subcommand("check", "Say what is wrong with it, or that it is good.");
   CLI::App* print = config->add_subcommand("print", "Every value in force, with where it comes from.");
@@ -311,7 +323,9 @@ int RunCommandLine(int argc, char** argv) {
     std::fputs(Help().c_str(), stderr);
     return 2;
   }
-  std::string_view first = argv[1];
+  LeadingOptions leading = TakeLeadingOptions(argc, argv);
+  if (leading.arguments.empty()) leading.arguments.emplace_back(argv[1]);
+  const std::string first = leading.arguments[0];
   if (first == "--help" || first == "-h" || first == "help") {
     std::fputs(Help().c_str(), stdout);
     return 0;
@@ -319,8 +333,10 @@ int RunCommandLine(int argc, char** argv) {
   std::vector<std::string_view> names = CommandNames();
   bool known = std::find(names.begin(), names.end(), first) != names.end();
   if (!known && !first.starts_with('-')) return NoCommand(first);
+  if (leading.detach && !Detach()) return 0;
   try {
-    app.parse(argc, argv);
+    // From the last to the first, as the parser wants them.
+    app.parse(std::vector<std::string>(leading.arguments.rbegin(), leading.arguments.rend()));
   } catch (const CLI::ParseError& error) {
     // 0 for --help and --version; every wrong use is 2, but 3 where Nagios asks.
     return app.exit(error) == 0 ? 0 : first == "check" ? 3 : 2;

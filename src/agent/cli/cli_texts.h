@@ -45,6 +45,10 @@ inline constexpr const char* kDriverFooter = R"(
 Returns when no GPU is held open. Exit: 0 done · 1 no agent, or its driver process does not end · 2 wrong use)";
 
 inline constexpr const char* kDoctorFooter = R"(
+  gpulens doctor --compare                                each reading beside nvidia-smi, amd-smi or hl-smi
+  gpulens doctor --compare-with smi.xml --json            the same with what the tool has printed to a file
+
+--compare exits with 1 when a difference has no reason, with 2 when nothing can be compared.
 Exit: 0 fine · 1 limited: something is here that may not be read · 2 a fault. What is not on this
 machine never counts.)";
 

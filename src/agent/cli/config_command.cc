@@ -4,10 +4,11 @@
 
 #include <cstdio>
 
+#include "agent/cli/table/text_table.h"
 #include "agent/config/print.h"
-#include "agent/found/own_pages.h"
 #include "agent/run/config_file.h"
 #include "agent/run/plan.h"
+#include "agent/run/refusals.h"
 
 namespace gpulens {
 namespace {
@@ -16,8 +17,8 @@ namespace {
 bool LoadAndReport(const Schema& schema, const std::string& file, const std::vector<FlagValue>& flags,
                    LoadOutcome& outcome) {
   outcome = LoadConfig(schema, file, flags);
-  std::string report = outcome.Report();
-  if (!report.empty()) ::dprintf(STDERR_FILENO, "%s", report.c_str());
+  std::string report = outcome.FullReport();
+  if (!report.empty()) ::dprintf(STDERR_FILENO, "%s", TerminalLines(report).c_str());
   return outcome.ok();
 }
 
@@ -28,8 +29,8 @@ int RunConfigCheck(const std::string& file, const std::vector<FlagValue>& flags)
   std::string found = FindConfigFile(file);
   LoadOutcome outcome;
   if (!LoadAndReport(*schema, found, flags, outcome)) return 2;
-  if (Status own = RefuseOwnPages(outcome.config); !own) {
-    ::dprintf(STDERR_FILENO, "gpulens: %s\n", own.detail.c_str());
+  if (Status refused = RefuseBeforeStart(outcome.config); !refused) {
+    WriteNote("gpulens: " + refused.detail);
     return 2;
   }
   std::puts(CheckSummary(*schema, outcome.config, found).c_str());

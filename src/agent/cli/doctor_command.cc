@@ -1,6 +1,5 @@
 #include "agent/cli/doctor_command.h"
 
-#include <sys/socket.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -8,48 +7,14 @@
 
 #include "agent/cli/driver_release.h"
 #include "agent/control/driver_finding.h"
-#include "agent/found/discovery_runner.h"
-#include "agent/plugin_tables.h"
 #include "agent/run/config_file.h"
 #include "agent/run/plan.h"
-#include "base/fd.h"
+#include "agent/status/agent_watch.h"
+#include "agent/status/ask_status.h"
 #include "base/text.h"
-#include "net/address.h"
 
 namespace gpulens {
 namespace {
-
-constexpr std::string_view kKindNames[] = {"found", "not_here", "no_permission", "broken"};
-
-// Whether something takes connections there: an agent, most likely. Loopback answers at once.
-bool Listens(const std::string& address) {
-  Result<Endpoint> endpoint = ParseListenAddress(address);
-  if (!endpoint || !endpoint->IsLoopback()) return false;
-  sockaddr_storage to;
-  socklen_t length = endpoint->ToSockaddr(to);
-  UniqueFd fd(::socket(to.ss_family, SOCK_STREAM | SOCK_CLOEXEC, 0));
-  return fd && ::connect(fd.get(), reinterpret_cast<const sockaddr*>(&to), length) == 0;
-}
-
-std::vector<Finding> LookEverywhere(const Config& config, Env& env) {
-  std::vector<Finding> findings;
-  for (const CollectorSpec* spec : AllCollectors()) {
-    const Config& own = config.Group("collectors").Group(spec->name);
-    if (!spec->probe || !own.Bool("enabled")) continue;
-    for (Finding& finding : spec->probe(own, env)) findings.push_back(std::move(finding));
-  }
-  for (const DiscoverySpec* spec : AllDiscoveries()) {
-    if (!spec->probe || !Wanted(*spec, config)) continue;
-    const Config& own = config.Group("discovery").Group(spec->name);
-    for (Finding& finding : spec->probe(own, env)) findings.push_back(std::move(finding));
-  }
-  for (const EnricherSpec* spec : AllEnrichers()) {
-    const Config& own = config.Group("enrichers").Group(spec->name);
-    if (!spec->probe || !own.Bool("enabled")) continue;
-    for (Finding& finding : spec->probe(own, env)) findings.push_back(std::move(finding));
-  }
-  return findings;
-}
 
 std::string PaddedSubject(std::string_view text, size_t width) {
   std::string out(text);
@@ -76,19 +41,47 @@ void AppendProblems(std::string& out, const std::vector<Finding>& findings, Find
   }
 }
 
-std::string Text(const std::vector<Finding>& findings, const std::string& agent_at) {
-  size_t broken = Count(findings, Finding::kBroken), limited = Count(findings, Finding::kNoPermission);
-  size_t found = Count(findings, Finding::kFound);
-  bool gpu = std::any_of(findings.begin(), findings.end(),
-                         [](const Finding& f) { return f.kind == Finding::kFound && f.subject == "nvidia"; });
-  std::string out;
-  if (broken) out = "✖ " + Plural(broken, "fault") + (limited ? ", " + Plural(limited, "limit") : "") + ".";
-  else if (limited) out = "▲ " + Plural(limited, "limit") + ", nothing is broken.";
+// Who made the findings: a running agent, or this command.
+struct View {
+  AskedStatus agent;
+  std::string user;  // that asks
+};
+
+// "the agent of user gpulens (pid 17) at http://127.0.0.1:9091/"
+std::string NameOf(const AskedStatus& agent) {
+  return "the agent of user " + agent.report->user + " (pid " + std::to_string(agent.report->pid) + ") at " +
+         agent.at;
+}
+
+std::string Headline(const std::vector<Finding>& findings) {
+  size_t broken = Count(findings, Finding::kBroken), found = Count(findings, Finding::kFound);
+  size_t limited = Count(findings, Finding::kNoPermission), warnings = Count(findings, Finding::kWarning);
+  std::string rest;
+  if (limited) rest += ", " + Plural(limited, "limit");
+  if (warnings) rest += ", " + Plural(warnings, "warning");
+  if (broken) return "✖ " + Plural(broken, "fault") + rest + ".";
+  if (!rest.empty()) return "▲ " + rest.substr(2) + ", nothing is broken.";
+  return "● fine: " + Plural(found, "source") + (found == 1 ? " works" : " work") + ", nothing is broken.";
+}
+
+bool FoundGpu(const std::vector<Finding>& findings) {
+  constexpr std::string_view kOfGpus[] = {"nvidia", "amd", "gaudi", "dcgm", "gpu_page"};
+  return std::any_of(findings.begin(), findings.end(), [&](const Finding& f) {
+    bool of_gpu = std::find(std::begin(kOfGpus), std::end(kOfGpus), f.subject) != std::end(kOfGpus);
+    return (f.kind == Finding::kFound && of_gpu) || f.subject.starts_with("GPU");
+  });
+}
+
+std::string Text(const std::vector<Finding>& findings, const View& view) {
+  std::string out = Headline(findings) + (FoundGpu(findings) ? "" : " No GPU was found.");
+  const AskedStatus& agent = view.agent;
+  out += agent.report && agent.report->simulated ? " SIMULATED GPUs.\n" : "\n";
+  if (agent.report) out += "  seen by    " + NameOf(agent) + "\n";
   else
-    out = "● fine: " + Plural(found, "source") + (found == 1 ? " works" : " work") + ", nothing is broken.";
-  out += gpu ? "\n" : " No GPU was found.\n";
+    out += "  seen by    this command as user " + view.user + "; what a running agent may see can differ\n";
   AppendProblems(out, findings, Finding::kBroken, "✖");
   AppendProblems(out, findings, Finding::kNoPermission, "▲");
+  AppendProblems(out, findings, Finding::kWarning, "▲");
   for (const Finding& finding : findings) {
     if (finding.kind == Finding::kFound)
       out += "  found      " + PaddedSubject(finding.subject, 11) + finding.what + "\n";
@@ -100,33 +93,26 @@ std::string Text(const std::vector<Finding>& findings, const std::string& agent_
             (finding.why.empty() ? finding.what : finding.why) + ")";
   }
   if (!away.empty()) out += "  not here   " + away + "\n";
-  if (agent_at.empty())
+  if (!agent.report && agent.at.empty())
     out += "  agent      not running.   do: gpulens agent      to see it with GPUs: gpulens agent --demo\n";
-  else out += "  agent      something serves http://" + agent_at + "/\n";
   return out;
 }
 
-std::string Json(const std::vector<Finding>& findings, const std::string& agent_at) {
+std::string Json(const std::vector<Finding>& findings, const View& view) {
+  const AskedStatus& agent = view.agent;
   std::string out = "{\"schema\":\"gpulens.doctor/1\",\"agent\":";
-  if (agent_at.empty()) out += "null";
-  else AppendJsonString(out, "http://" + agent_at + "/");
+  if (agent.at.empty()) out += "null";
+  else AppendJsonString(out, agent.at);
+  out += ",\"seen_by\":";
+  AppendJsonString(out, agent.report ? "agent" : "command");
+  out += ",\"user\":";
+  AppendJsonString(out, agent.report ? agent.report->user : view.user);
+  if (agent.report) out += ",\"pid\":" + std::to_string(agent.report->pid);
+  if (agent.report && agent.report->simulated) out += ",\"simulated\":true";
   out += ",\"findings\":[";
   for (const Finding& finding : findings) {
-    if (out.back() != '[') out += ',';
-    auto field = [&](std::string_view key, std::string_view value) {
-      if (value.empty()) return;
-      if (out.back() != '{') out += ',';
-      AppendJsonString(out, key);
-      out += ':';
-      AppendJsonString(out, value);
-    };
-    out += "\n{";
-    field("kind", kKindNames[finding.kind]);
-    field("subject", finding.subject);
-    field("what", finding.what);
-    field("why", finding.why);
-    field("do", finding.remedy);
-    out += '}';
+    out += out.back() != '[' ? ",\n" : "\n";
+    AppendFindingJson(out, finding);
   }
   return out + "\n]}\n";
 }
@@ -139,17 +125,24 @@ int RunDoctor(const DoctorOptions& options) {
   std::string report = loaded.Report();
   if (!report.empty()) ::dprintf(STDERR_FILENO, "%s", report.c_str());
   if (!loaded.ok()) return 2;
-  Env env;
-  std::vector<Finding> findings = LookEverywhere(loaded.config, env);
+  View view{AskRunningAgent(loaded.config), UserName(::geteuid())};
+  std::vector<Finding> findings;
+  if (view.agent.report) {
+    findings = std::move(view.agent.report->findings);
+  } else {
+    Env env;
+    findings = LookEverywhere(loaded.config, env);
+    if (!view.agent.at.empty()) {
+      findings.push_back(
+          {Finding::kWarning, "agent", "something serves " + view.agent.at + ", but does not tell its state",
+           view.agent.refusal, "ask as root or as the user whose agent it is: sudo gpulens doctor"});
+    }
+  }
   if (std::optional<Finding> driver = DriverFinding(AskDriverStatus(loaded.config)))
     findings.push_back(*std::move(driver));
-  std::string agent_at;
-  for (const std::string& address : loaded.config.Group("http").Texts("listen")) {
-    if (agent_at.empty() && Listens(address)) agent_at = address;
-  }
-  std::fputs((options.json ? Json(findings, agent_at) : Text(findings, agent_at)).c_str(), stdout);
+  std::fputs((options.json ? Json(findings, view) : Text(findings, view)).c_str(), stdout);
   if (Count(findings, Finding::kBroken)) return 2;
-  return Count(findings, Finding::kNoPermission) ? 1 : 0;
+  return Count(findings, Finding::kNoPermission) || Count(findings, Finding::kWarning) ? 1 : 0;
 }
 
 }  // namespace gpulens

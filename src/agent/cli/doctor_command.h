@@ -14,8 +14,9 @@ struct DoctorOptions {
   bool json = false;
 };
 
-// 0 fine, 1 limited (no permission), 2 a fault or a bad configuration. What nobody configured and is not
-// here never counts.
+// Reports the findings of the agent that runs on this machine, or those of this process when none answers. 0
+// fine, 1 limited (no permission, or a warning), 2 a fault or a bad configuration. What is absent and was not
+// asked for by the configuration never counts.
 int RunDoctor(const DoctorOptions& options);
 
 }  // namespace gpulens

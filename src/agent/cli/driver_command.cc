@@ -64,8 +64,9 @@ void RunDriver(std::span<const std::string_view> arguments) {
   if (rest.empty()) ::_exit(nvml::kDriverBadStart);
   std::string_view library = rest.front();
   rest.erase(rest.begin());
-  // Ctrl-C reaches the whole group of a terminal. This process ends when the agent closes the socket.
-  for (int signal : {SIGINT, SIGTERM}) ::signal(signal, SIG_IGN);
+  // Ctrl-C and the end of a terminal reach its whole group. This process ends when the agent closes the
+  // socket.
+  for (int signal : {SIGINT, SIGTERM, SIGHUP}) ::signal(signal, SIG_IGN);
   bool simulated = !rest.empty() && rest.front() == "--simulated";
   if (simulated) rest.erase(rest.begin());
   if (library == "energy") ::_exit(RunEnergyReader(TakeValue(rest, "--listen-fd="), simulated));

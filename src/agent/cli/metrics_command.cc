@@ -30,18 +30,34 @@ std::string PrometheusName(const MetricDesc& metric) {
   return out;
 }
 
-std::string SourceOf(const MetricDesc& metric) {
-  for (const CollectorSpec* spec : AllCollectors()) {
-    if (std::find(spec->metrics.begin(), spec->metrics.end(), &metric) != spec->metrics.end())
-      return std::string(spec->name);
+void AppendWord(std::string& words, std::string_view word, std::string_view between) {
+  if (!words.empty()) words += between;
+  words += word;
+}
+
+// Every collector and analyzer that writes the row, and the agent itself; empty: no part of this program
+// does.
+std::string SourcesOf(const MetricDesc& metric) {
+  std::string sources;
+  auto add = [&](std::string_view name, std::span<const MetricDesc* const> rows) {
+    if (std::ranges::find(rows, &metric) != rows.end()) AppendWord(sources, name, " ");
+  };
+  for (const CollectorSpec* spec : AllCollectors()) add(spec->name, spec->metrics);
+  for (const AnalyzerSpec* spec : AllAnalyzers()) add(spec->name, spec->metrics);
+  add("gpulens", SelfMetricRows());
+  return sources;
+}
+
+// A question to ask Prometheus about it: the value of a gauge, the rate of what grows, a quantile.
+std::string QueryOf(const MetricDesc& metric, const std::string& name) {
+  switch (metric.kind) {
+    case Kind::kCounter: return "rate(" + name + "[5m])";
+    case Kind::kHistogram: return "histogram_quantile(0.95, sum by (le) (rate(" + name + "_bucket[5m])))";
+    case Kind::kGaugeHistogram: return "histogram_quantile(0.95, sum by (le) (" + name + "_bucket))";
+    case Kind::kSummary: return name + "{quantile=\"0.99\"}";
+    case Kind::kStateSet: return name + " == 1";
+    default: return name;
   }
-  for (const AnalyzerSpec* spec : AllAnalyzers()) {
-    if (std::find(spec->metrics.begin(), spec->metrics.end(), &metric) != spec->metrics.end())
-      return std::string(spec->name);
-  }
-  std::span<const MetricDesc* const> own = SelfMetricRows();
-  // A row that no part of this program writes is not shown at all.
-  return std::find(own.begin(), own.end(), &metric) != own.end() ? "gpulens" : "";
 }
 
 Row NativeRow(const MetricDesc& metric) {
@@ -54,7 +70,7 @@ Row NativeRow(const MetricDesc& metric) {
     row.attributes += (row.attributes.empty() ? "" : " ") + std::string(key);
   row.help = metric.help;
   row.stability = FactsOf(metric).stability == Stability::kStable ? "stable" : "development";
-  row.from = SourceOf(metric);
+  row.from = SourcesOf(metric);
   return row;
 }
 
@@ -65,11 +81,6 @@ std::vector<Row> NativeRows() {
     if (!row.from.empty()) rows.push_back(std::move(row));
   }
   return rows;
-}
-
-void AppendWord(std::string& words, std::string_view word, std::string_view between) {
-  if (!words.empty()) words += between;
-  words += word;
 }
 
 // A family of a dialect: every row that has its name, or what is shown before any row feeds it.
@@ -117,11 +128,11 @@ std::string PaddedColumn(std::string_view text, size_t width) {
 
 std::string Table(const std::vector<Row>& rows) {
   std::string out = PaddedColumn("NAME", 38) + PaddedColumn("UNIT", 14) + PaddedColumn("KIND", 16) +
-                    PaddedColumn("FROM", 14) + "MEANING\n";
+                    PaddedColumn("FROM", 32) + "MEANING\n";
   for (const Row& row : rows) {
     out += PaddedColumn(row.name, 38) +
            PaddedColumn(row.unit.empty() ? "–" : row.unit, row.unit.empty() ? 16 : 14) +
-           PaddedColumn(row.kind, 16) + PaddedColumn(row.from, 14) + row.help + "\n";
+           PaddedColumn(row.kind, 16) + PaddedColumn(row.from, 32) + row.help + "\n";
   }
   return out;
 }
@@ -221,7 +232,7 @@ int ShowOne(const std::string& name) {
       out += "  rejected    " + rule.rule + "   as " + std::string(VerdictName(rule.verdict)) + "; " +
              rule.source + "\n";
     }
-    out += "  query       " + row.prometheus + "\n";
+    out += "  query       " + QueryOf(*metric, row.prometheus) + "\n";
     std::fputs(out.c_str(), stdout);
     return 0;
   }
@@ -240,7 +251,9 @@ std::string MetricsMarkdown() {
       "# Metrics\n\nMade by `gpulens metrics --format md`; a test fails when this page is stale.\n\n"
       "A value that is not known is absent, never 0. Attributes of the measured thing (`gpu.index`, "
       "`gpu.uuid`,\n"
-      "`gpu.model` on every GPU series) are not repeated here.\n\n## Native names\n\n";
+      "`gpu.model` on every GPU series) are not repeated here. `from`: each collector and analyzer that "
+      "writes "
+      "it.\n\n## Native names\n\n";
   out += Markdown(NativeRows());
   out += EventsMarkdown();
   for (std::string_view name : DialectNames()) {

@@ -28,6 +28,10 @@ std::string WordsFor(const std::string& text) {
   sources.file_name = "gpulens.yaml";
   sources.file_text = text;
   sources.look = LookForTest;
+  sources.look_at_folder = nullptr;
+  sources.expand = true;
+  sources.read = nullptr;
+  sources.environment = {{"REGION", "eu"}, {"WORD", "soon"}};
   LoadOutcome outcome = Load(testing::TestSchema(), sources);
   std::string words = outcome.Report();
   if (outcome.ok()) words += CheckSummary(testing::TestSchema(), outcome.config, "gpulens.yaml") + "\n";
@@ -60,6 +64,16 @@ TEST(InvalidTest, EachFileSaysWhatIsWrong) {
     ASSERT_TRUE(expected.ok()) << "no words for it; they would be:\n" << words;
     EXPECT_EQ(words, *expected);
   }
+}
+
+TEST(InvalidTest, NoSecretIsQuoted) {
+  std::string words = WordsFor(
+      "collectors: {scrape: {targets: [{url: \"http:/x/?token=hunter2\",\n"
+      "  headers: {X-Key: hunter2, Y: \"…\"}, wrong: 1}]}}\n"
+      "sinks: {webhook: {url: \"http:/h/hunter2\"}}\n");
+  EXPECT_NE(words.find("the text is not a URL"), std::string::npos) << words;
+  EXPECT_NE(words.find("config print has hidden"), std::string::npos) << words;
+  EXPECT_EQ(words.find("hunter2"), std::string::npos) << words;
 }
 
 // What would be too large to keep as a file.

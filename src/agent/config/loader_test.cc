@@ -182,13 +182,94 @@ TEST(LoaderTest, UnknownVariablesAreWarnings) {
                                       {"GPULENS_PORT", "tcp://10.0.0.1:9091"},
                                       {"GPULENS_PORT_9091_TCP", "x"}});
   EXPECT_TRUE(outcome.ok());
-  EXPECT_EQ(outcome.Report(),
+  EXPECT_EQ(outcome.Report(), "warning: gpulens.yaml: says nothing, so every key has its default\n")
+      << "not a word of them for every command";
+  EXPECT_EQ(outcome.FullReport(),
+            "warning: gpulens.yaml: says nothing, so every key has its default\n"
             "warning: environment: GPULENS_HTTP_LISEN is no option; did you mean GPULENS_HTTP_LISTEN?\n"
-            "warning: environment: GPULENS_ZZZZZZZZZZ\\x1b[2J is no option\n"
-            "warning: gpulens.yaml: says nothing, so every key has its default\n");
+            "warning: environment: GPULENS_ZZZZZZZZZZ\\x1b[2J is no option\n");
   std::vector<Variable> many;
   for (int i = 0; i < 1000; ++i) many.push_back({"GPULENS_NO_" + std::to_string(i), "1"});
-  EXPECT_LE(LoadText("interval: 1s", many).warnings.size(), 20u);
+  EXPECT_LE(LoadText("interval: 1s", many).unknown_variables.size(), 20u);
+}
+
+TEST(LoaderTest, ValuesMayStandInVariablesAndFiles) {
+  Sources sources;
+  sources.file_name = "etc/gpulens.yaml";
+  sources.file_text =
+      "interval: ${TICK}\n"
+      "resource: {cluster: \"${REGION}-$$1\", attributes: {team: \"${TEAM:-none}\"}}\n"
+      "sinks: {otlp: {endpoint: \"http://${HOST}:4318\", batch: 1, token: \"${file:token}\", headers: "
+      "{X-Scope: "
+      "\"${file:/scope}\"}}}\n";
+  sources.environment = {{"TICK", "5s"}, {"REGION", "eu"}, {"HOST", "h"}};
+  sources.look = nullptr;
+  sources.read = [](const std::string& path) -> Result<std::string> {
+    if (path == "etc/token" || path == "/scope") return "secret of " + path;
+    return Status{Code::kUnavailable, "no such file"};
+  };
+  LoadOutcome literal = Load(TestSchema(), sources);
+  EXPECT_FALSE(literal.ok()) << "nothing is replaced unless it is asked for";
+  sources.expand = true;
+  LoadOutcome outcome = Load(TestSchema(), sources);
+  ASSERT_TRUE(outcome.ok()) << outcome.Report();
+  EXPECT_EQ(outcome.config.Time("interval"), seconds(5));
+  EXPECT_EQ(outcome.config.Group("resource").Text("cluster"), "eu-$1");
+  EXPECT_EQ(outcome.config.Group("resource").TextMap("attributes").at("team"), "none");
+  const Config& otlp = Plugin(outcome.config, "sinks", "otlp");
+  EXPECT_EQ(otlp.Text("endpoint"), "http://h:4318");
+  EXPECT_EQ(otlp.Text("token"), "secret of etc/token");
+  EXPECT_EQ(otlp.Where("token"), "etc/gpulens.yaml:3:66");
+  // What comes from files is shown nowhere; what is printed can be loaded.
+  const std::string printed = PrintConfig(TestSchema(), outcome.config);
+  EXPECT_EQ(printed.find("secret of"), std::string::npos) << printed;
+  EXPECT_THAT(printed, HasSubstr("cluster: \"eu-$1\""));
+  EXPECT_EQ(Good(PrintConfig(TestSchema(), outcome.config, {.origins = true, .show_secrets = true})),
+            outcome.config);
+  sources.file_text = "interval: ${file:token}\n";
+  const std::string report = Load(TestSchema(), sources).Report();
+  EXPECT_THAT(report, HasSubstr("etc/gpulens.yaml:1:11: interval: expected a duration, and the file holds"));
+  EXPECT_EQ(report.find("secret of"), std::string::npos) << report;
+}
+
+TEST(LoaderTest, FilesAndFoldersThatAreNotThereAreWarnings) {
+  Sources sources;
+  sources.file_name = "gpulens.yaml";
+  static constexpr OptionSpec kFiles[] = {{.key = "ca_file", .help = "A file"}};
+  constexpr PluginSchema kPluginsOfTest[] = {
+      {"collectors", "nvidia", "GPUs", kFiles, true, seconds(1), seconds(1)},
+      {"sinks", "prometheus", "Pages", testing::kPrometheus, true, {}, {}},
+      {"sinks", "otlp", "OTLP", kFiles, false, {}, {}}};
+  const Schema schema(kPluginsOfTest);
+  sources.file_text =
+      "state_dir: /proc/nope\n"
+      "sinks: {otlp: {ca_file: /ca}}\n"
+      "collectors: {nvidia: {enabled: false, ca_file: /off}}\n";
+  sources.look = [](const std::string&) { return FileAnswer{"no such file", "do: write it"}; };
+  const LoadOutcome outcome = Load(schema, sources);
+  EXPECT_TRUE(outcome.ok());
+  EXPECT_THAT(
+      outcome.warnings,
+      ElementsAre("gpulens.yaml:2:25: sinks.otlp.ca_file: cannot read \"/ca\": no such file; do: write it",
+                  "gpulens.yaml:1:12: state_dir: cannot use \"/proc/nope\": /proc holds no files but the "
+                  "kernel's; queues, events and what was learnt are not kept.   name another folder"));
+}
+
+TEST(LookAtFolderTest, SaysWhyNothingCanBeWrittenThere) {
+  EXPECT_EQ(LookAtFolder("/proc/nope/x").problem, "/proc holds no files but the kernel's");
+  EXPECT_EQ(LookAtFolder("/etc/passwd/x").problem, "Not a directory");
+  EXPECT_EQ(LookAtFolder("/etc/passwd").problem, "/etc/passwd is no folder");
+  const std::filesystem::path folder =
+      std::filesystem::temp_directory_path() / ("folder_" + std::to_string(getpid()));
+  std::filesystem::create_directory(folder);
+  EXPECT_EQ(LookAtFolder(folder.string()).problem, "");
+  EXPECT_EQ(LookAtFolder((folder / "a" / "b").string()).problem, "");
+  EXPECT_FALSE(std::filesystem::exists(folder / "a")) << "it makes nothing";
+  chmod(folder.c_str(), 0555);
+  if (geteuid() != 0) {
+    EXPECT_EQ(LookAtFolder((folder / "a").string()).problem, "permission denied");
+  }
+  std::filesystem::remove_all(folder);
 }
 
 TEST(LoaderTest, AliasesOfOtherPrograms) {
@@ -231,6 +312,11 @@ TEST(LoaderTest, VariablesOfOpenTelemetry) {
   config = Good("", {{"OTEL_METRIC_EXPORT_INTERVAL", "5000"}, {"OTEL_EXPORTER_OTLP_COMPRESSION", "none"}});
   EXPECT_FALSE(Plugin(config, "sinks", "otlp").Bool("enabled"));
   EXPECT_THAT(Bad("", {{"OTEL_RESOURCE_ATTRIBUTES", "rack"}}), HasSubstr("expected KEY=TEXT"));
+  EXPECT_THAT(Bad("", {{"OTEL_RESOURCE_ATTRIBUTES", "a=1,__name__=x"}}),
+              HasSubstr("resource.attributes: \"__name__\" is reserved"));
+  EXPECT_THAT(Bad("", {{"OTEL_RESOURCE_ATTRIBUTES", "a=%FF"}}),
+              HasSubstr("resource.attributes: \"a\" has bytes that are not UTF-8"));
+  EXPECT_THAT(Bad("", {}, {{"-o", "attributes", "le=1"}}), HasSubstr("attributes: \"le\" is reserved"));
 }
 
 TEST(LoaderTest, PluginsAreOnAsTheySayOrOnceListed) {

@@ -164,8 +164,8 @@ void Overlay::AddVariable(const Schema& schema, const Variable& variable,
     known.push_back(leaf.variable);
     if (leaf.variable != name) continue;
     if (variable.value.empty()) return;
-    bool secret = IsSecretKey(leaf.spec->key) || leaf.spec->type == OptionType::kUrl;
-    if (leaf.spec->type == OptionType::kUrl) secret = variable.value.find('@') != std::string::npos;
+    bool secret = IsSecretKey(leaf.spec->key) || IsSecretMap(leaf.spec->key);
+    if (leaf.spec->type == OptionType::kUrl) secret = leaf.spec->secret_path || MayHoldSecret(variable.value);
     Setting setting = MakeSetting("environment", variable.name + "=", variable.value, secret);
     setting.origin = {Origin::kEnvironment, variable.name, 0, 0};
     return Set(leaf, std::move(setting));
@@ -214,9 +214,9 @@ void Overlay::AddAliases(const Schema& schema, const Sources& sources) {
 
 void Overlay::AddFlag(const Schema& schema, const FlagValue& flag) {
   const Schema::Leaf* leaf = schema.FindLeaf(flag.path);
-  bool secret = leaf != nullptr && IsSecretKey(leaf->spec->key);
+  bool secret = leaf != nullptr && (IsSecretKey(leaf->spec->key) || IsSecretMap(leaf->spec->key));
   if (leaf != nullptr && leaf->spec->type == OptionType::kUrl)
-    secret = flag.text.find('@') != std::string::npos;
+    secret = leaf->spec->secret_path || MayHoldSecret(flag.text);
   Setting setting = MakeSetting("command line", flag.flag + " ", flag.text, secret);
   setting.origin = {Origin::kFlag, flag.flag, 0, 0};
   if (leaf != nullptr) return Set(*leaf, std::move(setting));

@@ -27,7 +27,7 @@ class Overlay {
  public:
   Overlay() = default;
   Overlay(const Schema& schema, const Sources& sources, Problems& problems,
-          std::vector<std::string>& warnings);
+          std::vector<std::string>& unknown_variables);
 
   const Setting* Find(const std::string& path) const;
   // Whether anything at or below `path` is set.

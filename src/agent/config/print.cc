@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "agent/config/text/convert.h"
+#include "agent/config/text/expand.h"
 #include "agent/config/text/value_parse.h"
 #include "base/parse.h"
 #include "base/text.h"
@@ -87,6 +88,7 @@ class Printer {
     }
     bool unset = IsNumber(spec.type) && spec.fallback.empty() && entry.origin.where == Origin::kDefault &&
                  entry.value == EmptyValue(spec);
+    secret_ = entry.origin.secret;
     out += " " + (unset ? std::string("null") : ValueText(spec, entry.value));
     Comment(entry.origin);
   }
@@ -102,20 +104,21 @@ class Printer {
     }
     std::string text;
     if (const auto* texts = std::get_if<std::vector<std::string>>(&value)) {
-      for (const std::string& one : *texts) text += (text.empty() ? "" : ", ") + Shown(spec.key, one);
+      for (const std::string& one : *texts) text += (text.empty() ? "" : ", ") + Shown(spec, spec.key, one);
       return "[" + text + "]";
     }
     if (const auto* map = std::get_if<std::map<std::string, std::string>>(&value)) {
       for (const auto& [key, one] : *map)
-        text += (text.empty() ? "" : ", ") + YamlText(key) + ": " + Shown(key, one);
+        text += (text.empty() ? "" : ", ") + YamlText(key) + ": " + Shown(spec, key, one);
       return "{" + text + "}";
     }
-    return Shown(spec.key, std::get<std::string>(value));
+    return Shown(spec, spec.key, std::get<std::string>(value));
   }
 
-  std::string Shown(std::string_view key, const std::string& text) const {
-    if (options_.show_secrets) return YamlText(text);
-    return YamlText(IsSecretKey(key) ? MaskSecret(text) : MaskUrl(text));
+  std::string Shown(const OptionSpec& spec, std::string_view key, const std::string& text) const {
+    if (options_.show_secrets) return YamlText(EscapeDollars(text));
+    const bool secret = secret_ || IsSecretKey(key) || IsSecretMap(spec.key);
+    return YamlText(EscapeDollars(secret ? MaskSecret(text) : MaskUrl(text, spec.secret_path)));
   }
 
   static std::string Facts(const OptionSpec& spec) {
@@ -154,6 +157,7 @@ class Printer {
   bool help_;
   PrintOptions options_;
   std::string lead_;
+  bool secret_ = false;  // the value at hand came from a file that may hold secrets
 };
 
 // How many values came from `where`, and the names of the variables or flags.

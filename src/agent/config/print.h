@@ -12,7 +12,7 @@ namespace gpulens {
 
 struct PrintOptions {
   bool origins = true;        // "interval: 1s  # default"
-  bool show_secrets = false;  // else "…3f9a", which Load refuses to take for the secret
+  bool show_secrets = false;  // else "…", which Load refuses to take for the secret
 };
 // YAML with every value. Loaded again it is an equal Config, when it shows secrets or has none.
 std::string PrintConfig(const Schema& schema, const Config& config, PrintOptions options = {});

@@ -20,7 +20,7 @@ resource: {cluster: "a: b", attributes: {site: north, "k: 1": "null"}}
 collectors:
   scrape:
     targets:
-      - {name: a, url: "http://me:secret12@a/", password: correct-horse-3f9a, headers: {Authorization: "Bearer abcdefgh"}}
+      - {name: a, url: "http://me:secret12@a/?key=QUERY", password: correct-horse-3f9a, headers: {Cookie: "Bearer abcdefgh", b: ""}}
       - {name: "1", url: "http://b/", headers: {}}
 sinks: {otlp: {endpoint: "http://c", batch: 2, token: 0123456789ab}}
 )";
@@ -34,12 +34,14 @@ TEST(PrintTest, EveryValueWithItsOrigin) {
   EXPECT_THAT(text, HasSubstr("  listen: [\"127.0.0.1:9091\", \"[::1]:9091\"]  # default\n"));
   EXPECT_THAT(text, HasSubstr("  series: 7  # GPULENS_LIMITS_SERIES\n"));
   EXPECT_THAT(text, HasSubstr("  level: debug  # --log-level\n"));
-  EXPECT_THAT(text, HasSubstr("      - name: a  # gpulens.yaml:6:16\n        url: \"http://me:…@a/\"  #"));
-  EXPECT_THAT(text, HasSubstr("password: \"…3f9a\"  #"));
-  EXPECT_THAT(text, HasSubstr("headers: {Authorization: \"…efgh\"}  #"));
+  EXPECT_THAT(text, HasSubstr("      - name: a  # gpulens.yaml:6:16\n        url: \"http://me:…@a/?…\"  #"));
+  EXPECT_THAT(text, HasSubstr("password: \"…\"  #"));
+  EXPECT_THAT(text, HasSubstr("headers: {Cookie: \"…\", b: \"\"}  #"));
   EXPECT_THAT(text, HasSubstr("    timeout: null  # default\n"));
   EXPECT_THAT(text, Not(HasSubstr("secret12")));
   EXPECT_THAT(text, Not(HasSubstr("correct")));
+  EXPECT_THAT(text, Not(HasSubstr("QUERY")));
+  EXPECT_THAT(text, Not(HasSubstr("efgh")));
   EXPECT_THAT(text, Not(HasSubstr("456789")));
   // Hidden secrets are refused, not taken for the secret.
   LoadOutcome again = LoadText(text);
@@ -125,7 +127,14 @@ TEST(PrintTest, RoundTripOfRandomConfigurations) {
     set(resource, "cluster", RandomText(random));
     std::map<std::string, std::string> map;
     for (size_t i = random() % 5; i > 0; --i) map[RandomText(random)] = RandomText(random);
-    set(resource, "attributes", map);
+    // Names of attributes may not be just anything.
+    std::map<std::string, std::string> attributes;
+    for (const auto& [key, text] : map) {
+      std::string name = key;
+      std::erase_if(name, [](char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7F; });
+      attributes["a" + name] = text;
+    }
+    set(resource, "attributes", attributes);
     set(config, "resource", resource);
     set(config, "state_dir", RandomText(random));
     set(config, "interval", Duration(10'000'000 + static_cast<int64_t>(random() % 1'000'000'000)));
@@ -134,7 +143,10 @@ TEST(PrintTest, RoundTripOfRandomConfigurations) {
     std::vector<Config> targets = scrape.Groups("targets");
     set(targets[0], "name", "x" + RandomText(random));
     set(targets[1], "password", "p" + RandomText(random));
-    set(targets[1], "headers", map);
+    // One that begins with "…" would be refused as hidden.
+    std::map<std::string, std::string> headers;
+    for (const auto& [key, text] : map) headers[key] = "h" + text;
+    set(targets[1], "headers", headers);
     set(scrape, "targets", targets);
     set(collectors, "scrape", scrape);
     set(config, "collectors", collectors);
@@ -208,6 +220,8 @@ TEST(SchemaTest, VariablesAreUnambiguous) {
                                    {.key = "a_b", .fallback = {}, .help = {}}};
   const PluginSchema plugins[] = {{"sinks", "x", "", kClash, true, {}, {}}};
   EXPECT_DEATH(Schema schema(plugins), "");
+  constexpr PluginSchema kHurried[] = {{"collectors", "uptime", "No period", {}, true, {}, {}}};
+  EXPECT_DEATH(Schema schema(kHurried), "the spec of the collector uptime has .period and .ttl");
 }
 
 TEST(SchemaTest, APluginsOwnOptionReplacesTheCommonOne) {

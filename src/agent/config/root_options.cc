@@ -15,6 +15,11 @@ constexpr OptionSpec kHttp[] = {
      .type = OptionType::kBool,
      .fallback = "false",
      .help = "Allow other machines without TLS and passwords; for closed networks"},
+    {.key = "allowed_hosts",
+     .type = OptionType::kTexts,
+     .help =
+         "Names with a dot by which this machine may be asked for at a loopback address without passwords: "
+         "gpu1.example.org behind a proxy. Receivers and the WebSocket server, too"},
     {.key = "max_connections",
      .type = OptionType::kInt,
      .fallback = "512",
@@ -65,7 +70,8 @@ constexpr OptionSpec kResource[] = {
     {.key = "attributes",
      .type = OptionType::kTextMap,
      .fallback = {},
-     .help = "Further attributes of everything that is sent"},
+     .help = "Further attributes of everything that is sent",
+     .map_of = MapOf::kAttributes},
 };
 
 constexpr OptionSpec kLimits[] = {
@@ -84,7 +90,9 @@ constexpr OptionSpec kLimits[] = {
     {.key = "memory",
      .type = OptionType::kSize,
      .fallback = "256MiB",
-     .help = "Memory of all processes of the agent; above it, new series are refused",
+     .help = "Memory of all processes of the agent; above it, further series of pages and programs of others "
+             "are refused "
+             "and counted, and receivers take less; the agent's own readings go on",
      .min = 16 << 20},
 };
 
@@ -131,7 +139,8 @@ constexpr OptionSpec kRoot[] = {
      .children = kResource},
     {.key = "attributes",
      .type = OptionType::kTextMap,
-     .help = "Attributes of every series that any sink tells, scraped ones included"},
+     .help = "Attributes of every series that any sink tells, scraped ones included",
+     .map_of = MapOf::kAttributes},
     {.key = "limits",
      .type = OptionType::kGroup,
      .fallback = {},

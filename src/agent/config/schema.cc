@@ -109,10 +109,16 @@ void Schema::AddLeaves(std::span<const OptionSpec> options, const std::string& p
   }
 }
 
-Schema::Schema(std::span<const PluginSchema> plugins) {
+Schema::Schema(std::span<const PluginSchema> plugins) : specs_(plugins.begin(), plugins.end()) {
   std::span<const OptionSpec> own = RootOptions();
   root_.assign(own.begin(), own.end());
-  for (const PluginSchema& plugin : plugins) CHECK(!SectionNoun(plugin.section).empty());
+  for (const PluginSchema& plugin : plugins) {
+    CHECK(!SectionNoun(plugin.section).empty());
+    if (plugin.section != "collectors" || (plugin.interval.count() > 0 && plugin.ttl.count() > 0)) continue;
+    const std::string message = "the spec of the collector " + std::string(plugin.name) +
+                                " has .period and .ttl, the defaults of interval and ttl";
+    CheckFailed(message.c_str(), __FILE__, __LINE__);
+  }
   for (const Section& section : kSections) AddSection(section.key, plugins);
   AddLeaves(root_, "");
   std::unordered_set<std::string_view> variables;

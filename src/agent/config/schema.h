@@ -26,6 +26,7 @@ struct PluginSchema {
   // Of a collector, the defaults of the options that every collector has: `interval` and `ttl`; and
   // there is `timeout`. Zero: the plugin has none of the three.
   Duration interval{}, ttl{};
+  ConfigCheck check = nullptr;  // what it refuses beyond the types of its options; null: nothing
 };
 
 // Immutable after construction; safe to share. An option that a plugin declares itself replaces the
@@ -37,6 +38,7 @@ class Schema {
   Schema& operator=(const Schema&) = delete;
 
   std::span<const OptionSpec> options() const noexcept { return root_; }
+  std::span<const PluginSchema> plugins() const noexcept { return specs_; }
   // Whether `group` is the group of one plugin: then it has `enabled`, and listing it turns it on.
   bool IsPlugin(const OptionSpec& group) const { return plugins_.contains(&group); }
   // "collector" for "collectors"; empty for a key that is no section.
@@ -63,6 +65,7 @@ class Schema {
   std::deque<std::string> texts_;
   std::deque<std::vector<OptionSpec>> rows_;
   std::vector<OptionSpec> root_;
+  std::vector<PluginSchema> specs_;
   std::unordered_set<const OptionSpec*> plugins_;
   std::vector<Leaf> leaves_;
 };

@@ -73,6 +73,10 @@ inline constexpr OptionSpec kOtlp[] = {
      .required = true,
      .min = 1},
 };
+inline void CheckOtlp(const Config& config, ConfigFaults& faults) {
+  if (!config.Text("token").empty() && config.TextMap("headers").contains("Authorization"))
+    faults.Refuse(config, "token", "token and headers.Authorization contradict each other", "leave one out");
+}
 inline constexpr OptionSpec kWindow[] = {{.key = "window",
                                           .type = OptionType::kTime,
                                           .fallback = "5m",
@@ -88,7 +92,7 @@ inline constexpr PluginSchema kPlugins[] = {
      std::chrono::minutes(1)},
     {"analyzers", "fleet_health", "Sick GPUs", kWindow, true, {}, {}},
     {"sinks", "prometheus", "/metrics", kPrometheus, true, {}, {}},
-    {"sinks", "otlp", "OpenTelemetry", kOtlp, false, {}, {}},
+    {"sinks", "otlp", "OpenTelemetry", kOtlp, false, {}, {}, &CheckOtlp},
 };
 
 inline const Schema& TestSchema() {
@@ -104,6 +108,9 @@ inline LoadOutcome LoadText(std::string text, std::vector<Variable> environment 
   sources.environment = std::move(environment);
   sources.flags = std::move(flags);
   sources.look = nullptr;
+  sources.look_at_folder = nullptr;
+  sources.expand = true;
+  sources.read = nullptr;
   return Load(TestSchema(), sources);
 }
 

@@ -23,6 +23,9 @@ ValueCheck CheckRootText(std::string_view path, std::string_view text);
 bool WantsSpots(std::string_view path) noexcept;
 void Validate(const Config& config, const ValueSpots& spots,
               const std::function<FileAnswer(const std::string&)>& look, Problems& problems);
+// What is configured and is not there yet: files of those that are on, the state folder. The agent starts
+// without them.
+void WarnOfPlaces(const Config& config, const Sources& sources, std::vector<std::string>& warnings);
 
 // What explains that a file may not be read.
 std::string DescribeOwner(const std::string& path, unsigned owner, unsigned mode, unsigned reader);

@@ -30,7 +30,8 @@ bool IsMissing(const Config::Value& value) {
 }  // namespace
 
 void Walk::WrongKind(const OptionSpec& spec, const YamlNode& node, const std::string& path) {
-  std::string got = IsSecretKey(spec.key) && node.kind == YamlNode::kScalar ? "a text" : GotText(node);
+  const bool hidden = IsSecretKey(spec.key) || node.secret;
+  std::string got = hidden && node.kind == YamlNode::kScalar ? "a text" : GotText(node);
   std::string hint;
   if (spec.type == OptionType::kGroup) hint = WordHint("", KeysOf(spec.children));
   if (spec.type == OptionType::kGroups) hint = "like [{…}, {…}]";
@@ -42,6 +43,8 @@ void Walk::CheckKeys(const OptionSpec& group, const YamlNode& node, const std::s
   std::vector<std::string_view> allowed = KeysOf(group.children);
   for (const YamlNode::Member& member : node.members) {
     if (std::find(allowed.begin(), allowed.end(), member.key) != allowed.end()) continue;
+    // A place for anchors, as Compose has it.
+    if (path.empty() && member.key.starts_with("x-")) continue;
     if (shared_.problems.full()) {
       AddAt(member.key_span, {});
       continue;
@@ -127,7 +130,7 @@ Config::Value Walk::Value(const OptionSpec& spec, const YamlNode* node, const st
     case OptionType::kGroups: {
       bool map = spec.type == OptionType::kTextMap;
       if (node->kind == (map ? YamlNode::kMap : YamlNode::kList)) {
-        return map ? TextMap(*node, path) : Groups(spec, *node, path);
+        return map ? TextMap(spec, *node, path) : Groups(spec, *node, path);
       }
       WrongKind(spec, *node, path);
       return EmptyValue(spec);
@@ -153,7 +156,13 @@ bool Walk::Text(const OptionSpec& spec, const YamlNode& node, const std::string&
   TextSpan span = node.text.empty() || !node.literal ? node.span
                   : wrong->length > 0                ? node.Within(wrong->at, wrong->length)
                                                      : node.Within(0, node.text.size());
-  AddAt(span, path + ": " + wrong->problem, wrong->hint);
+  if (node.secret) {
+    AddAt(span,
+          path + ": expected " + std::string(TypeName(spec.type)) + ", and the file holds something else",
+          wrong->hint);
+    return false;
+  }
+  AddAt(span, path + ": " + wrong->problem + (node.replaced ? ", which stands here" : ""), wrong->hint);
   return false;
 }
 
@@ -172,18 +181,25 @@ Config::Value Walk::Texts(const OptionSpec& spec, const YamlNode& node, const st
   return texts;
 }
 
-Config::Value Walk::TextMap(const YamlNode& node, const std::string& path) {
+Config::Value Walk::TextMap(const OptionSpec& spec, const YamlNode& node, const std::string& path) {
   std::map<std::string, std::string> map;
   for (const YamlNode::Member& member : node.members) {
     bool text = member.value->kind == YamlNode::kScalar;
-    if (text && IsSecretKey(member.key) && member.value->text.starts_with("…")) {
+    const bool secret = IsSecretKey(member.key) || path.ends_with(".headers");
+    if (text && secret && member.value->text.starts_with("…")) {
       AddAt(member.value->span, path + "." + member.key + ": " + std::string(kHiddenSecret),
             std::string(kHiddenHint));
     }
+    const bool empty = member.value->kind == YamlNode::kNull;
+    if (text || empty) {
+      const bool key_is_name = spec.map_of != MapOf::kRenames;
+      if (ValueCheck wrong = CheckPair(spec, member.key, text ? member.value->text : ""))
+        AddAt(key_is_name ? member.key_span : member.value->span, path + ": " + wrong->problem, wrong->hint);
+    }
     if (text) map.emplace(member.key, member.value->text);
     // Nothing after the colon is an empty text.
-    if (member.value->kind == YamlNode::kNull) map.emplace(member.key, "");
-    if (text || member.value->kind == YamlNode::kNull) continue;
+    if (empty) map.emplace(member.key, "");
+    if (text || empty) continue;
     WrongKind({.key = member.key, .type = OptionType::kText, .fallback = {}, .help = {}}, *member.value,
               path + "." + member.key);
   }
@@ -279,6 +295,13 @@ bool Walk::FromOverlay(const OptionSpec& spec, const Setting& setting, const std
       bool pair = item.find('=') != std::string_view::npos && !key.empty() && key.size() <= kConfigKeyBytes;
       std::string text(Trim(left));
       if (setting.percent) text = Decoded(std::move(text));
+      if (ValueCheck wrong = pair ? CheckPair(spec, key, text) : std::nullopt) {
+        good = false;
+        shared_.problems.Add(
+            Overlay::SpotOf(setting, static_cast<size_t>(item.data() - setting.text.data()), item.size()),
+            path + ": " + wrong->problem, wrong->hint);
+        continue;
+      }
       if (pair && map.emplace(key, std::move(text)).second) continue;
       good = false;
       shared_.problems.Add(

@@ -36,7 +36,12 @@ class Walk {
   }
   Origin OriginOf(const YamlNode* node) const {
     if (node == nullptr || where_ == Origin::kDefault) return {};
-    return {where_, source_.name(), node->span.line, node->span.column};
+    Origin origin{where_, source_.name(), node->span.line, node->span.column};
+    origin.secret = node->secret;
+    for (const YamlNode* item : node->items) origin.secret = origin.secret || item->secret;
+    for (const YamlNode::Member& member : node->members)
+      origin.secret = origin.secret || member.value->secret;
+    return origin;
   }
 
   void AddAt(TextSpan span, std::string message, std::string hint = {}) {
@@ -48,7 +53,7 @@ class Walk {
   Config::Entry Option(const OptionSpec& spec, const YamlNode* node, const std::string& path);
   bool Text(const OptionSpec& spec, const YamlNode& node, const std::string& path, Config::Value& out);
   Config::Value Texts(const OptionSpec& spec, const YamlNode& node, const std::string& path);
-  Config::Value TextMap(const YamlNode& node, const std::string& path);
+  Config::Value TextMap(const OptionSpec& spec, const YamlNode& node, const std::string& path);
   Config::Value Groups(const OptionSpec& spec, const YamlNode& node, const std::string& path);
   Config::Value Default(const OptionSpec& spec, const std::string& path);
   bool FromOverlay(const OptionSpec& spec, const Setting& setting, const std::string& path,

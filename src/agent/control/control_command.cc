@@ -15,7 +15,20 @@ constexpr Duration kLongestRelease = std::chrono::hours(24);
 
 Status Wrong(std::string_view what) {
   std::string text(what);
-  return {Code::kInvalidArgument, text + "; expected: nvml release [DURATION], nvml resume or nvml status"};
+  return {
+      Code::kInvalidArgument,
+      text +
+          "; expected: agent status, xid clear [GPU], nvml release [DURATION], nvml resume or nvml status"};
+}
+
+// An index or a UUID; empty: every GPU.
+bool IsGpuName(std::string_view name) {
+  if (name.size() > 64) return false;
+  for (char c : name) {
+    bool good = (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '-';
+    if (!good) return false;
+  }
+  return true;
 }
 
 }  // namespace
@@ -24,11 +37,21 @@ Result<ControlCommand> ParseControlCommand(std::string_view line) {
   if (line.size() > kMaxControlLine) return Wrong("the command is too long");
   std::string_view rest = Trim(line);
   std::string_view driver = TakeUntil(rest, ' ');
-  if (driver != "nvml") return Wrong("no such driver");
   rest = Trim(rest);
   std::string_view verb = TakeUntil(rest, ' ');
   rest = Trim(rest);
   ControlCommand out;
+  if (driver == "agent" && verb == "status" && rest.empty()) {
+    out.verb = ControlCommand::kAgentStatus;
+    return out;
+  }
+  if (driver == "xid" && verb == "clear") {
+    if (!IsGpuName(rest)) return Wrong("a GPU is named by its index or its UUID");
+    out.verb = ControlCommand::kXidClear;
+    out.words = rest;
+    return out;
+  }
+  if (driver != "nvml") return Wrong("no such driver");
   if (verb == "release") {
     out.verb = ControlCommand::kRelease;
     if (rest.empty()) return out;

@@ -11,14 +11,23 @@
 
 namespace gpulens {
 
-inline constexpr size_t kMaxControlLine = 256;         // bytes of a command
-inline constexpr size_t kMaxControlAnswer = 16 << 10;  // bytes
+inline constexpr size_t kMaxControlLine = 256;        // bytes of a command
+inline constexpr size_t kMaxControlAnswer = 1 << 20;  // bytes
 
-// "nvml release 60s", "nvml release", "nvml resume", "nvml status"; of simulated GPUs "nvml fail WORDS",
-// "nvml heal [WORDS]", "nvml faults".
+// "agent status"; "xid clear [GPU]", with an index or a UUID; "nvml release 60s", "nvml release", "nvml
+// resume", "nvml status"; of simulated GPUs "nvml fail WORDS", "nvml heal [WORDS]", "nvml faults".
 struct ControlCommand {
-  enum Verb : uint8_t { kRelease, kResume, kStatus, kFail, kHeal, kFaults } verb = kStatus;
-  std::string words;  // of a fault; judged by who knows faults
+  enum Verb : uint8_t {
+    kAgentStatus,
+    kXidClear,
+    kRelease,
+    kResume,
+    kStatus,
+    kFail,
+    kHeal,
+    kFaults
+  } verb = kStatus;
+  std::string words;  // of a fault, judged by who knows faults; the GPU of kXidClear
   Duration length{};  // of a release; 0: until it is resumed
 };
 

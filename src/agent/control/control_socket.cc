@@ -14,6 +14,9 @@
 #include "base/log.h"
 #include "base/parse.h"
 #include "base/result.h"
+#include "base/workers.h"
+#include "catalog/events.h"
+#include "pipeline/events/event_desk.h"
 
 namespace gpulens {
 namespace {
@@ -42,7 +45,7 @@ std::string Seconds(int64_t until_boot_ns, Instant now) {
 
 }  // namespace
 
-class ControlSocket::Client final : public StreamHandler {
+class ControlSocket::Client final : public StreamHandler, public std::enable_shared_from_this<Client> {
  public:
   Client(ControlSocket& owner, Stream stream) : owner_(owner), stream_(std::move(stream)) {
     stream_.SetHandler(this);
@@ -78,6 +81,8 @@ class ControlSocket::Client final : public StreamHandler {
   void Obey(std::string_view line) {
     Result<ControlCommand> command = ParseControlCommand(line);
     if (!command) return Reply("error " + command.error().detail);
+    if (command->verb == ControlCommand::kAgentStatus) return TellStatus();
+    if (command->verb == ControlCommand::kXidClear) return Reply(owner_.ClearXids(*command));
     DriverControl& nvml = owner_.nvml_;
     if (nvml.view().state == DriverControl::State::kNobody)
       return Reply("error no NVIDIA collector runs in this agent");
@@ -96,6 +101,19 @@ class ControlSocket::Client final : public StreamHandler {
     if (command->verb != ControlCommand::kRelease) return Reply(owner_.Answer());
     end_ns_ = (now + kReleaseTime).boot_ns;
     AwaitRelease();
+  }
+
+  // The status is made by a worker; by then this client may be gone.
+  void TellStatus() {
+    const ControlHooks& hooks = owner_.hooks_;
+    if (!hooks.workers || !hooks.status) return Reply("error this agent has no status to tell");
+    bool posted =
+        hooks.workers->Post([&loop = owner_.loop_, status = hooks.status, client = weak_from_this()] {
+          loop.Post([text = "ok " + status(), client] {
+            if (std::shared_ptr<Client> still = client.lock()) still->Reply(text);
+          });
+        });
+    if (!posted) Reply("error too much work is waiting");
   }
 
   // Answers once no process has a device open: only then may the caller unload the driver.
@@ -139,8 +157,14 @@ class ControlSocket::Client final : public StreamHandler {
   IoLoop::TimerId timer_ = 0;
 };
 
-ControlSocket::ControlSocket(IoLoop& loop, const Clock& clock, DriverControl& nvml, FaultFile* faults)
-    : loop_(loop), clock_(clock), nvml_(nvml), faults_(faults), listeners_(loop, *this) {}
+ControlSocket::ControlSocket(IoLoop& loop, const Clock& clock, DriverControl& nvml, FaultFile* faults,
+                             ControlHooks hooks)
+    : loop_(loop),
+      clock_(clock),
+      nvml_(nvml),
+      faults_(faults),
+      hooks_(std::move(hooks)),
+      listeners_(loop, *this) {}
 ControlSocket::~ControlSocket() = default;
 
 Status ControlSocket::Open(const std::string& path) {
@@ -180,6 +204,22 @@ std::string ControlSocket::Answer() const {
                                      : "ok released for " + Seconds(view.until_boot_ns, clock_.Now());
   }
   return "error";
+}
+
+std::string ControlSocket::ClearXids(const ControlCommand& command) {
+  if (!hooks_.events) return "error this agent takes no events";
+  Event event;
+  event.at = clock_.Now();
+  event.name = kEventGpuXidClear.name;
+  std::string whose = command.words.empty() ? "every GPU" : "GPU " + command.words;
+  event.attributes = AttributeSet({{"event.source", std::string_view("operator")}});
+  if (!command.words.empty()) {
+    event.attributes = AttributeSet({{"event.source", std::string_view("operator")},
+                                     {"gpu.xid.clear.gpu", std::string_view(command.words)}});
+  }
+  event.body = "An operator has dealt with the XIDs of " + whose;
+  hooks_.events->Report(std::move(event));
+  return "ok the XIDs of " + whose + " so far no longer count";
 }
 
 std::string ControlSocket::ObeyFault(const ControlCommand& command) {

@@ -4,6 +4,7 @@
 // served at the same time, further ones are turned away.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -18,11 +19,22 @@
 
 namespace gpulens {
 
+class EventDesk;
+class Workers;
+
+// What the socket serves besides the driver. Members that are null are refused in words.
+struct ControlHooks {
+  Workers* workers = nullptr;           // where `status` runs
+  std::function<std::string()> status;  // one line of JSON; may block
+  EventDesk* events = nullptr;          // where it is reported that XIDs are dealt with
+};
+
 // Lives on the loop's thread, as its constructor, Open and destructor do: call them with IoLoop::Call.
 class ControlSocket final : private Acceptor {
  public:
   // `faults`: where those of simulated GPUs are put; null: there are none.
-  ControlSocket(IoLoop& loop, const Clock& clock, DriverControl& nvml, FaultFile* faults = nullptr);
+  ControlSocket(IoLoop& loop, const Clock& clock, DriverControl& nvml, FaultFile* faults = nullptr,
+                ControlHooks hooks = {});
   ~ControlSocket();
 
   // Makes the folder, when it is not there, the socket in it (for the owner alone), and listens. kExhausted
@@ -36,6 +48,7 @@ class ControlSocket final : private Acceptor {
   bool MakeRoom() override { return false; }
   // The answer to a command, or empty while it has to wait.
   std::string Answer() const;
+  std::string ClearXids(const ControlCommand& command);
   std::string ObeyFault(const ControlCommand& command);
   void Forget(Client* client);
 
@@ -43,6 +56,7 @@ class ControlSocket final : private Acceptor {
   const Clock& clock_;
   DriverControl& nvml_;
   FaultFile* const faults_;
+  const ControlHooks hooks_;
   Listeners listeners_;
   using Clients = std::vector<std::shared_ptr<Client>>;
   Clients clients_;

@@ -12,6 +12,8 @@
 #include "agent/control/control_socket.h"
 #include "agent/control/driver_finding.h"
 #include "base/files.h"
+#include "base/workers.h"
+#include "pipeline/events/event_desk.h"
 
 namespace gpulens {
 namespace {
@@ -31,14 +33,18 @@ TEST(ControlCommand, GoodOnesAreUnderstood) {
   EXPECT_EQ(open->length, Duration(0));
   EXPECT_EQ(ParseControlCommand("nvml resume")->verb, ControlCommand::kResume);
   EXPECT_EQ(ParseControlCommand("nvml status")->verb, ControlCommand::kStatus);
+  EXPECT_EQ(ParseControlCommand("agent status")->verb, ControlCommand::kAgentStatus);
+  EXPECT_EQ(ParseControlCommand("xid clear")->verb, ControlCommand::kXidClear);
+  EXPECT_EQ(ParseControlCommand("xid clear GPU-12ab")->words, "GPU-12ab");
 }
 
 TEST(ControlCommand, BadOnesAreToldWhatIsRight) {
   for (const char* bad : {"", "nvml", "amd release", "nvml explode", "nvml release soon", "nvml release -5s",
-                          "nvml release 0s", "nvml release 25h", "nvml resume now", "nvml status 1"}) {
+                          "nvml release 0s", "nvml release 25h", "nvml resume now", "nvml status 1", "agent",
+                          "agent stop", "agent status now", "xid", "xid clear 3 4", "xid clear a/b"}) {
     auto command = ParseControlCommand(bad);
     ASSERT_FALSE(command.ok()) << bad;
-    EXPECT_THAT(command.error().detail, HasSubstr("expected: nvml release")) << bad;
+    EXPECT_THAT(command.error().detail, HasSubstr("expected: agent status")) << bad;
   }
   EXPECT_FALSE(ParseControlCommand(std::string(1000, 'x')).ok());
 }
@@ -186,6 +192,31 @@ TEST_F(ControlSocketTest, FaultsAreForSimulatedGpusAlone) {
   EXPECT_EQ(Ask("nvml heal"), "ok 1 fault was healed");
   EXPECT_EQ(Ask("nvml faults"), "ok no faults");
   loop_.Call([&] { socket_.reset(); });
+}
+
+TEST_F(ControlSocketTest, TellsTheStatusAndTakesThatXidsAreDealtWith) {
+  Workers workers(1);
+  EventDesk desk;
+  ASSERT_TRUE(Open());
+  EXPECT_THAT(Ask("agent status"), StartsWith("error "));
+  EXPECT_THAT(Ask("xid clear"), StartsWith("error "));
+  std::string long_text(100'000, 'x');
+  loop_.Call([&] {
+    socket_.reset();
+    ControlHooks hooks{&workers, [&] { return long_text; }, &desk};
+    socket_ = std::make_unique<ControlSocket>(loop_, RealClock(), control_, nullptr, std::move(hooks));
+  });
+  ASSERT_TRUE(Open());
+  EXPECT_EQ(Ask("agent status"), "ok " + long_text);
+  EXPECT_THAT(Ask("xid clear 3"), HasSubstr("GPU 3"));
+  EXPECT_THAT(Ask("xid clear"), HasSubstr("every GPU"));
+  auto events = desk.Take();
+  ASSERT_EQ(events.size(), 2u);
+  EXPECT_EQ(events[0].name, "gpu.xid.clear");
+  EXPECT_EQ(events[0].attributes.Text("gpu.xid.clear.gpu"), "3");
+  EXPECT_FALSE(events[1].attributes.Has("gpu.xid.clear.gpu"));
+  loop_.Call([&] { socket_.reset(); });
+  workers.Stop();
 }
 
 TEST_F(ControlSocketTest, BelongsToItsOwnerAlone) {

@@ -149,7 +149,8 @@ Config WithFound(const Config& config, const Schema& schema, std::span<const Fou
     std::vector<FoundTarget>& list = wanted[target.collector];
     auto url = ParseHttpUrl(target.url);
     if (const Endpoint* listener = url ? own.Find(*url) : nullptr) {
-      refused.push_back({target.name, target.url + " is this agent's own page, at " + listener->ToString()});
+      refused.push_back(
+          {target.name, url->Shown() + " is this agent's own page, at " + listener->ToString()});
       continue;
     }
     if (!taken_pages.insert(PageOf(target.url)).second) continue;

@@ -104,7 +104,7 @@ Status RefuseOwnReceivers(const Config& config) {
       const Endpoint* listener = url ? own.Find(*url) : nullptr;
       if (!listener) continue;
       return {Code::kInvalidArgument,
-              options.Where(option.key) + ": sinks." + sink.key + "." + option.key + ": " + url->ToString() +
+              options.Where(option.key) + ": sinks." + sink.key + "." + option.key + ": " + url->Shown() +
                   " is this agent's own receiver (it listens at " + listener->ToString() +
                   "): what is sent would come back for ever; name the other program, or change receivers"};
     }
@@ -124,7 +124,7 @@ Status RefuseOwnPages(const Config& config) {
       const Endpoint* listener = url ? own.Find(*url) : nullptr;
       if (!listener) continue;
       return {Code::kInvalidArgument,
-              target.Where("url") + ": collectors." + collector.key + ".targets: " + url->ToString() +
+              target.Where("url") + ": collectors." + collector.key + ".targets: " + url->Shown() +
                   " is this agent's own page (it listens at " + listener->ToString() +
                   "): reading it would feed its numbers back to itself; name the port of the other "
                   "program, or change http.listen"};

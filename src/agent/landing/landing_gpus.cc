@@ -5,6 +5,7 @@
 #include <optional>
 #include <tuple>
 
+#include "catalog/gpu/health.h"
 #include "catalog/gpu/readings.h"
 #include "catalog/gpu/score.h"
 #include "core/series_finder.h"
@@ -18,7 +19,7 @@ struct Reading {
 };
 
 struct Gpu {
-  std::string index, model, health;
+  std::string index, model, health, state;
   std::optional<Reading> busy, used, total, power, temperature;
 };
 
@@ -50,11 +51,20 @@ void Collect(const Snapshot& snapshot, const MetricDesc& desc, std::optional<Rea
                              });
 }
 
-void CollectHealth(const Snapshot& snapshot, Gpus& gpus) {
-  SeriesFinder(kGpuHealthState)
-      .ForEach(snapshot, [&](const SeriesInfo& info, double value, const Frame&, uint32_t) {
-        if (value == 1) GpuOf(gpus, info.attributes).health = info.attributes.Text("gpu.health.state");
+// An old word is not shown: it says nothing of now.
+void CollectWord(const Snapshot& snapshot, const MetricDesc& desc, std::string Gpu::* member, Gpus& gpus) {
+  SeriesFinder(desc).ForEach(
+      snapshot, [&](const SeriesInfo& info, double value, const Frame& frame, uint32_t slot) {
+        bool whole = info.attributes.Has("gpu.index") && !info.attributes.Has("gpu.mig.instance_id");
+        if (whole && value == 1 && frame.quality[slot] == Quality::kOk)
+          GpuOf(gpus, info.attributes).*member = info.attributes.Text(desc.name);
       });
+}
+
+// The word of the analyzer; without one, the state, unless that is "ok": an answer alone is not health.
+std::string HealthOf(const Gpu& gpu) {
+  if (!gpu.health.empty()) return gpu.health;
+  return gpu.state.empty() || gpu.state == "ok" ? "–" : gpu.state;
 }
 
 void AppendCell(std::string& out, const std::optional<Reading>& reading, double scale, const char* unit) {
@@ -97,7 +107,8 @@ std::string MakeGpuTable(const Snapshot& snapshot) {
   Collect(snapshot, kGpuMemoryTotal, &Gpu::total, gpus);
   Collect(snapshot, kGpuPowerDraw, &Gpu::power, gpus);
   Collect(snapshot, kGpuTemperature, &Gpu::temperature, gpus, "gpu.temperature.sensor", "edge");
-  CollectHealth(snapshot, gpus);
+  CollectWord(snapshot, kGpuHealthState, &Gpu::health, gpus);
+  CollectWord(snapshot, kGpuState, &Gpu::state, gpus);
   if (gpus.empty()) return {};
   std::string out =
       "<table><tr><th class=n>gpu</th><th>model</th><th class=n>busy</th><th class=n>memory</th>"
@@ -113,7 +124,7 @@ std::string MakeGpuTable(const Snapshot& snapshot) {
     AppendCell(out, gpu.power, 1, "W");
     AppendCell(out, gpu.temperature, 1, "°C");
     out += "<td>";
-    AppendHtml(out, gpu.health.empty() ? "–" : gpu.health);
+    AppendHtml(out, HealthOf(gpu));
     out += "</td></tr>\n";
   }
   return out + "</table>\n";

@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "catalog/gpu/health.h"
 #include "catalog/gpu/readings.h"
 #include "catalog/gpu/score.h"
 #include "core/frame_writer.h"
@@ -16,6 +17,7 @@ namespace gpulens {
 namespace {
 
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 constexpr Instant kNow{1'000'000'000'000, 1'700'000'000'000'000'000};
 
@@ -51,6 +53,34 @@ TEST(GpuTable, OneLineForEachGpuInOrderOfItsIndex) {
                               "<td class=n>5.0 of 80.0 GiB</td><td class=n>–</td><td class=n>–</td>"
                               "<td>degraded</td>"));
   EXPECT_LT(page.find("<td class=n>2</td>"), page.find("<td class=n>10</td>"));
+}
+
+TEST(GpuTable, AnOldWordIsNotShownAndABadStateIs) {
+  SeriesTable table;
+  std::vector<Series> words;
+  for (int64_t i : {int64_t{0}, int64_t{1}, int64_t{2}}) {
+    words.push_back(table.Declare(kGpuHealthState, Gpu(i), AttributeSet({{"gpu.health.state", "ok"}})));
+    words.push_back(table.Declare(kGpuInfo, Gpu(i)));
+  }
+  Series left_out = table.Declare(kGpuState, Gpu(1), AttributeSet({{"gpu.state", "left_out"}}));
+  Series answers = table.Declare(kGpuState, Gpu(2), AttributeSet({{"gpu.state", "ok"}}));
+  FrameWriter writer(table, std::chrono::seconds(10), "nvidia");
+  auto page = [&](Instant at, bool fresh) {
+    writer.Begin(at);
+    for (Series series : words) {
+      if (fresh) writer.Set(series, 1);
+    }
+    writer.Set(left_out, 1);
+    writer.Set(answers, 1);
+    Ref<Snapshot> snapshot = MakeRef<Snapshot>();
+    snapshot->frames.push_back({writer.Finish(), "nvidia"});
+    return MakeGpuTable(*snapshot);
+  };
+  std::string healthy = page(kNow, true), later = page(kNow + std::chrono::seconds(1), false);
+  EXPECT_THAT(healthy, HasSubstr("<td>ok</td>"));
+  EXPECT_THAT(later, Not(HasSubstr("<td>ok</td>"))) << "the word has grown old";
+  EXPECT_THAT(later, HasSubstr("<td>left_out</td>"));
+  EXPECT_THAT(later, HasSubstr("<td>–</td></tr>"));
 }
 
 TEST(GpuTable, WithoutGpusThereIsNone) { EXPECT_EQ(MakeGpuTable(*MakeRef<Snapshot>()), ""); }

@@ -1,13 +1,13 @@
 #include "agent/run/agent.h"
 
+#include <fcntl.h>
 #include <malloc.h>
 #include <signal.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <condition_variable>
 #include <cstdio>
-#include <cstdlib>
+#include <functional>
 #include <mutex>
 
 #include "agent/control/control_command.h"
@@ -15,43 +15,39 @@
 #include "agent/control/fault_file.h"
 #include "agent/found/discovery_runner.h"
 #include "agent/found/found_targets.h"
-#include "agent/found/own_pages.h"
 #include "agent/plugin_tables.h"
 #include "agent/run/banner.h"
 #include "agent/run/config_file.h"
 #include "agent/run/endpoints.h"
 #include "agent/run/notify.h"
-#include "agent/run/open_listeners.h"
 #include "agent/run/plan.h"
+#include "agent/run/refusals.h"
+#include "agent/status/agent_watch.h"
+#include "base/fd.h"
 #include "base/log.h"
 #include "base/process.h"
 #include "base/result.h"
 #include "base/workers.h"
 #include "net/auth/authenticator.h"
 #include "net/client/http_client.h"
-#include "net/http/http_server.h"
 #include "pipeline/agent_stats.h"
 #include "pipeline/events/event_desk.h"
 
 namespace gpulens {
 namespace {
 
-using std::chrono::milliseconds;
-
 // Ctrl-C ends the agent within a second; sinks get most of it to flush.
 // What comes after it needs no code of the start: the first ticks and whoever waits for them are over.
 constexpr Duration kStartTime = std::chrono::seconds(3);
-constexpr Duration kFlushTime = milliseconds(700);
-constexpr Duration kHttpLinger = milliseconds(100);
+constexpr Duration kFlushTime = std::chrono::milliseconds(700);
+constexpr Duration kHttpLinger = std::chrono::milliseconds(100);
 
-HttpServer::Options HttpOptions(const Config& http, Authenticator* authenticator) {
-  HttpServer::Options options;
-  options.limits.connections = static_cast<size_t>(http.Int("max_connections"));
-  options.limits.header_bytes = http.Size("max_header");
-  options.limits.body_bytes = http.Size("max_body");
-  options.limits.idle_timeout = http.Time("idle_timeout");
-  options.authenticator = authenticator;
-  return options;
+// Whether this process has a terminal: it was started in one, and that has not been closed.
+bool OnTerminal() { return UniqueFd(::open("/dev/tty", O_RDONLY | O_CLOEXEC | O_NOCTTY)).get() >= 0; }
+
+bool IgnoresHangups() {
+  struct sigaction hangup{};
+  return ::sigaction(SIGHUP, nullptr, &hangup) == 0 && hangup.sa_handler == SIG_IGN;
 }
 
 // The running program. Members are in the order in which they may be destroyed backwards.
@@ -63,12 +59,12 @@ class Agent {
 
  private:
   Status Start();
-  Status Listen(const Config& config);
-  Status MayServe(const Config& config);
+  Status Refuse(const Config& config);
   Status OpenControl();
   Status Reload();
   Status ReloadNow();
   void TakeFound();
+  std::string StatusPage();
   PipelinePlan Plan(const Config& config) const;
   void WatchSignals();
   void KeepWatchdogQuiet();
@@ -83,6 +79,7 @@ class Agent {
   Config config_;
   IoLoop io_;
   Workers workers_{2};
+  PasswordThread passwords_;
   HttpClient client_{io_};
   std::unique_ptr<Authenticator> authenticator_;
   SnapshotHub hub_;
@@ -91,6 +88,7 @@ class Agent {
   EventDesk events_;
   DriverControl nvml_control_;
   FaultFile faults_;
+  AgentWatch watch_;
   Env env_;
   std::unique_ptr<SeriesBudget> budget_;
   std::unique_ptr<Pipeline> pipeline_;
@@ -98,8 +96,8 @@ class Agent {
   std::unique_ptr<Banner> banner_;
   std::unique_ptr<Endpoints> endpoints_;
   std::unique_ptr<HttpServer> http_;
+  std::unique_ptr<ListenAddresses> listen_addresses_;
   std::unique_ptr<ControlSocket> control_;
-  std::vector<Endpoint> listening_;
   std::mutex reload_mutex_;  // one reload at a time
   bool ending_ = false;      // under reload_mutex_
 
@@ -108,37 +106,10 @@ class Agent {
   bool stop_ = false;
 };
 
-Status Agent::MayServe(const Config& config) {
+Status Agent::Refuse(const Config& config) {
   bool locked = false;
-  io_.Call([&] { locked = authenticator_->config().tls && authenticator_->config().authenticates(); });
-  return RefuseOpenListeners(config, locked);
-}
-
-Status Agent::Listen(const Config& config) {
-  // New addresses are bound before old ones close, so that a reload has no gap.
-  std::vector<Endpoint> wanted;
-  std::vector<Endpoint> bound;
-  for (const std::string& text : config.Group("http").Texts("listen")) {
-    ASSIGN_OR_RETURN(Endpoint endpoint, ParseListenAddress(text));
-    bool present = std::find(listening_.begin(), listening_.end(), endpoint) != listening_.end();
-    wanted.push_back(endpoint);
-    if (present) continue;
-    Result<Endpoint> listening = http_->Listen(endpoint);
-    // A machine without IPv6 is served by the other addresses.
-    bool optional = endpoint.family == Endpoint::Family::kIpv6 &&
-                    config.Group("http").origin("listen").where == Origin::kDefault;
-    if (!listening && optional && listening.error().code == Code::kUnavailable) continue;
-    if (!listening) {
-      for (const Endpoint& undo : bound) http_->StopListening(undo);
-      return listening.error();
-    }
-    bound.push_back(endpoint);
-  }
-  for (const Endpoint& old : listening_) {
-    if (std::find(wanted.begin(), wanted.end(), old) == wanted.end()) http_->StopListening(old);
-  }
-  listening_ = std::move(wanted);
-  return Ok();
+  io_.Call([&] { locked = IsLocked(authenticator_->config()); });
+  return RefuseBeforeStart(config, locked);
 }
 
 // Without a socket of its own choice the agent also runs where it may make none, or where another has it.
@@ -148,7 +119,8 @@ Status Agent::OpenControl() {
   if (path.empty() || path == "none") return Ok();
   Status status;
   io_.Call([&] {
-    control_ = std::make_unique<ControlSocket>(io_, *env_.clock, nvml_control_, &faults_);
+    ControlHooks hooks{&workers_, [this] { return StatusPage(); }, &events_};
+    control_ = std::make_unique<ControlSocket>(io_, *env_.clock, nvml_control_, &faults_, std::move(hooks));
     status = control_->Open(path);
     if (!status) control_.reset();
   });
@@ -158,6 +130,7 @@ Status Agent::OpenControl() {
 }
 
 Status Agent::Start() {
+  RETURN_IF_ERROR(RaiseFileLimit());
   env_.io = &io_;
   env_.http = &client_;
   env_.workers = &workers_;
@@ -166,34 +139,49 @@ Status Agent::Start() {
   env_.stats = &stats_;
   env_.events = &events_;
   env_.state_dir = StateDir(config_.Text("state_dir"));
+  if (options_.demo) env_.state_dir = DemoStateDir(env_.state_dir);
+  TellOfStateFolder(env_.state_dir);
   env_.demo = options_.demo;
   env_.nvml = &nvml_control_;
   if (faults_.Open()) nvml_control_.SetFaultFile(faults_.path());
   io_.Start();
-  auto offload = [this](std::function<void()> task) {
-    // The queue is bounded; a password check that finds it full is done here rather than lost.
-    if (!workers_.Post(task)) task();
-  };
-  ASSIGN_OR_RETURN(authenticator_,
-                   Authenticator::Open(io_, config_.Group("http").Text("web_config"), offload));
+  RETURN_IF_ERROR(io_.status());
+  RETURN_IF_ERROR(workers_.status());
+  ASSIGN_OR_RETURN(authenticator_, Authenticator::Open(io_, config_.Group("http").Text("web_config"),
+                                                       std::bind_front(&PasswordThread::Post, &passwords_)));
   env_.authenticator = authenticator_.get();
+  if (authenticator_->config().tls) LeaveNoDump();
+  io_.Call([this] { authenticator_->AllowHosts(AllowedHosts(config_)); });
   budget_ = std::make_unique<SeriesBudget>(static_cast<uint64_t>(config_.Group("limits").Int("series")));
   pipeline_ = std::make_unique<Pipeline>(env_, workers_, hub_, *budget_);
   discoveries_ = std::make_unique<DiscoveryRunner>(env_, AllDiscoveries(), [this] { TakeFound(); });
-  endpoints_ = std::make_unique<Endpoints>(env_, *pipeline_, [this] { return Reload(); });
+  endpoints_ = std::make_unique<Endpoints>(
+      env_, *pipeline_, [this] { return Reload(); }, [this] { return StatusPage(); });
   http_ = std::make_unique<HttpServer>(io_, *endpoints_,
                                        HttpOptions(config_.Group("http"), authenticator_.get()));
+  listen_addresses_ = std::make_unique<ListenAddresses>(*http_);
   stats_.http = &http_->stats();
-  RETURN_IF_ERROR(RefuseOwnPages(config_));
-  RETURN_IF_ERROR(MayServe(config_));
+  RETURN_IF_ERROR(Refuse(config_));
   RETURN_IF_ERROR(pipeline_->Apply(MakePlan(config_, {options_.demo, HostName()})));
-  RETURN_IF_ERROR(Listen(config_));
+  RETURN_IF_ERROR(listen_addresses_->Follow(config_));
   RETURN_IF_ERROR(OpenControl());
   banner_ =
       std::make_unique<Banner>(env_, config_, *pipeline_, Banner::Options{file_, started_, options_.quiet});
-  pipeline_->OnTick([this](const Ref<const Snapshot>&) { banner_->AfterTick(); });
+  pipeline_->OnTick([this](const Ref<const Snapshot>& snapshot) {
+    banner_->AfterTick();
+    watch_.Observe(*snapshot);
+  });
   pipeline_->Start();
+  RETURN_IF_ERROR(pipeline_->status());
   return discoveries_->Apply(config_);
+}
+
+// For `gpulens doctor`. Called on a worker.
+std::string Agent::StatusPage() {
+  std::unique_lock one_at_a_time(reload_mutex_);
+  Config config = config_;
+  one_at_a_time.unlock();
+  return StatusJson(watch_.Report(config, env_, *pipeline_));
 }
 
 // A discovery has found other targets than before.
@@ -224,13 +212,13 @@ Status Agent::ReloadNow() {
     ++stats_.reloads_unchanged;
     return Ok();
   }
-  RETURN_IF_ERROR(RefuseOwnPages(outcome.config));
-  RETURN_IF_ERROR(MayServe(outcome.config));
-  RETURN_IF_ERROR(Listen(outcome.config));
+  RETURN_IF_ERROR(Refuse(outcome.config));
+  RETURN_IF_ERROR(listen_addresses_->Follow(outcome.config));
   RETURN_IF_ERROR(discoveries_->Apply(outcome.config));
   RETURN_IF_ERROR(pipeline_->Apply(Plan(outcome.config)));
   static_cast<void>(SetLogLevels(outcome.config.Group("log").Text("level")));
   config_ = std::move(outcome.config);
+  io_.Call([this] { authenticator_->AllowHosts(AllowedHosts(config_)); });
   ++stats_.reloads_applied;
   io_.After(kStartTime, [] { LetGoOfStartPages(); });
   return Ok();
@@ -241,6 +229,7 @@ Status Agent::Reload() {
   NotifyServiceManager("RELOADING=1");
   Status status = ReloadNow();
   stats_.last_reload_ok = status.ok();
+  watch_.ReloadFailed(status ? "" : status.detail);
   if (status) {
     stats_.last_reload_unix_ns = env_.clock->Now().unix_ns;
     Log(LogLevel::kInfo, "config", "reloaded", "the configuration was read again and is in force.");
@@ -262,7 +251,13 @@ void Agent::WatchSignals() {
   ::signal(SIGPIPE, SIG_IGN);
   ::signal(SIGXFSZ, SIG_IGN);
   for (int signal : {SIGINT, SIGTERM}) static_cast<void>(io_.OnSignal(signal, stop));
-  static_cast<void>(io_.OnSignal(SIGHUP, [this] { workers_.Post([this] { static_cast<void>(Reload()); }); }));
+  // SIGHUP says that the terminal was closed, which ends this as any other program of it, or asks to read the
+  // configuration again. nohup and services are not ended by terminals.
+  const bool ends_with_terminal = OnTerminal() && !IgnoresHangups();
+  static_cast<void>(io_.OnSignal(SIGHUP, [this, stop, ends_with_terminal] {
+    if (ends_with_terminal && !OnTerminal()) return stop();
+    workers_.Post([this] { static_cast<void>(Reload()); });
+  }));
 }
 
 // Only a healthy agent says so: one whose ticks have stopped is restarted by the service manager.
@@ -304,6 +299,7 @@ int Agent::Stop(int code) {
   }
   io_.Call([&] { control_.reset(); });
   io_.Stop();
+  passwords_.Stop();
   workers_.Stop();
   if (code == 0) banner_->Farewell();
   // A sink's thread that hangs in a write may still come back to what this object owns.
@@ -314,7 +310,7 @@ int Agent::Stop(int code) {
 int Agent::Run() {
   file_ = FindConfigFile(options_.config_file);
   LoadOutcome outcome = LoadConfig(*schema_, file_, options_.flags);
-  std::string report = outcome.Report();
+  std::string report = outcome.FullReport();
   if (!report.empty()) ::dprintf(STDERR_FILENO, "%s", report.c_str());
   if (!outcome.ok()) return 2;
   config_ = std::move(outcome.config);

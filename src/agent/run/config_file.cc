@@ -38,6 +38,7 @@ LoadOutcome LoadConfig(const Schema& schema, const std::string& file, const std:
   Sources sources;
   sources.environment = Environment();
   sources.flags = flags;
+  sources.expand = true;
   if (!file.empty()) {
     Result<std::string> text = ReadFile(file, kFileLimit);
     if (!text) {
@@ -69,6 +70,21 @@ std::string StateDir(const std::string& configured) {
   if (const char* home = ::getenv("HOME"); home && *home == '/')
     return std::string(home) + "/.local/state/gpulens";
   return {};
+}
+
+std::string DemoStateDir(const std::string& state_dir) {
+  return state_dir.empty() ? "" : state_dir + "/demo";
+}
+
+void TellOfStateFolder(const std::string& folder) {
+  if (folder.empty())
+    return Log(LogLevel::kWarn, "agent", "no_state_folder",
+               "there is no state folder: queues, events and what was learnt are not kept; set state_dir.");
+  const FileAnswer answer = LookAtFolder(folder);
+  if (answer.problem.empty()) return;
+  Log(LogLevel::kWarn, "agent", "state_folder",
+      "the state folder " + folder + " cannot be used (" + answer.problem +
+          "): queues, events and what was learnt are not kept. " + answer.hint);
 }
 
 LogOptions LogOptionsFor(const Config& log) {

@@ -22,6 +22,13 @@ LoadOutcome LoadConfig(const Schema& schema, const std::string& file, const std:
 // nothing.
 std::string StateDir(const std::string& configured);
 
+// The folder of `agent --demo` below that one: what was simulated is never found among what was real. Empty
+// stays empty.
+std::string DemoStateDir(const std::string& state_dir);
+
+// Logs that nothing can be kept in `folder`: what is kept nowhere is missing when it is wanted.
+void TellOfStateFolder(const std::string& folder);
+
 // What the group `log` says, where standard error goes.
 LogOptions LogOptionsFor(const Config& log);
 

@@ -1,10 +1,16 @@
-// The agent's HTTP pages that are nobody's sink: health, readiness, reload, and the landing page.
+// The agent's HTTP server: where it listens, and the pages that are nobody's sink: health, readiness, reload,
+// status, and the landing page.
 #pragma once
 
 #include <functional>
 #include <memory>
+#include <string>
+#include <vector>
+
+#include <gpulens/status.h>
 
 #include "net/http/http_router.h"
+#include "net/http/http_server.h"
 #include "pipeline/page_board.h"
 #include "pipeline/pipeline.h"
 
@@ -16,18 +22,44 @@ class Endpoints final : public HttpHandler {
   // Re-reads the configuration; called on a worker.
   using Reload = std::function<Status()>;
 
-  Endpoints(const Env& env, const Pipeline& pipeline, Reload reload);
+  // What the agent tells of itself, as JSON; called on a worker.
+  using StatusPage = std::function<std::string()>;
+
+  Endpoints(const Env& env, const Pipeline& pipeline, Reload reload, StatusPage page);
   void Handle(const HttpRequest& request, HttpResponder responder) override;
+  // Health and readiness: a kubelet's probe has no password, and they tell nothing but themselves.
+  bool IsForAll(const HttpRequest& request) const override;
 
  private:
   void Health(HttpResponder responder) const;
   void Ready(HttpResponder responder) const;
+  void TellStatus(HttpResponder responder) const;
   void Landing(const HttpRequest& request, HttpResponder responder) const;
 
   const Env& env_;
   const Pipeline& pipeline_;
   const Reload reload_;
+  const StatusPage status_;
   HttpRouter router_;
+};
+
+// The limits and the authentication of the server, from the group `http`.
+HttpServer::Options HttpOptions(const Config& http, Authenticator* authenticator);
+
+// Names by which all of the agent's listeners may be asked for: VisitorRule::hosts.
+std::vector<std::string> AllowedHosts(const Config& config);
+
+// The addresses of http.listen. Used by one thread at a time; the server outlives it.
+class ListenAddresses {
+ public:
+  explicit ListenAddresses(HttpServer& server) : server_(server) {}
+  // Listens at what `config` names, and nowhere else. New addresses are bound before old ones are closed, so
+  // that a reload has no gap; when one cannot be bound, nothing has changed.
+  Status Follow(const Config& config);
+
+ private:
+  HttpServer& server_;
+  std::vector<Endpoint> present_;
 };
 
 }  // namespace gpulens

@@ -67,7 +67,8 @@ AttributeSet MakeResource(const Config& config, const PlanContext& context) {
 std::unique_ptr<Schema> MakeSchema() {
   std::vector<PluginSchema> plugins;
   for (const CollectorSpec* spec : AllCollectors()) {
-    plugins.push_back({"collectors", spec->name, spec->help, spec->options, true, spec->period, spec->ttl});
+    plugins.push_back(
+        {"collectors", spec->name, spec->help, spec->options, true, spec->period, spec->ttl, spec->check});
   }
   for (const AnalyzerSpec* spec : AllAnalyzers()) {
     plugins.push_back({"analyzers", spec->name, spec->help, spec->options, true, {}, {}});
@@ -80,10 +81,12 @@ std::unique_ptr<Schema> MakeSchema() {
   }
   for (const SinkSpec* spec : AllSinks()) {
     if (spec->name == kWebsocket) continue;
-    plugins.push_back({"sinks", spec->name, spec->help, spec->options, spec->on_by_default, {}, {}});
+    plugins.push_back(
+        {"sinks", spec->name, spec->help, spec->options, spec->on_by_default, {}, {}, spec->check});
   }
   for (const ReceiverSpec* spec : AllReceivers()) {
-    plugins.push_back({"receivers", spec->name, spec->help, spec->options, spec->on_by_default, {}, {}});
+    plugins.push_back(
+        {"receivers", spec->name, spec->help, spec->options, spec->on_by_default, {}, {}, spec->check});
   }
   return std::make_unique<Schema>(plugins);
 }

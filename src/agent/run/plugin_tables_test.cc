@@ -34,8 +34,22 @@ TEST(PluginTablesTest, EveryPluginDescribesItself) {
   ExpectDescribed(AllCollectors());
   ExpectDescribed(AllAnalyzers());
   ExpectDescribed(AllDiscoveries());
+  ExpectDescribed(AllEnrichers());
   ExpectDescribed(AllSinks());
   ExpectDescribed(AllReceivers());
+}
+
+TEST(PluginTablesTest, WhatRunsByItselfSaysHowOften) {
+  for (const CollectorSpec* spec : AllCollectors()) {
+    EXPECT_GT(spec->period.count(), 0) << "collectors." << spec->name << ": .period, the default of interval";
+    EXPECT_GE(spec->ttl, spec->period) << "collectors." << spec->name << ": .ttl, the default of ttl";
+  }
+  for (const EnricherSpec* spec : AllEnrichers()) {
+    EXPECT_GT(spec->period.count(), 0) << "enrichers." << spec->name << ": .period";
+    EXPECT_GT(spec->timeout.count(), 0) << "enrichers." << spec->name << ": .timeout";
+  }
+  for (const DiscoverySpec* spec : AllDiscoveries())
+    EXPECT_GT(spec->period.count(), 0) << "discovery." << spec->name << ": .period";
 }
 
 TEST(PluginTablesTest, EveryMetricIsARowOfTheCatalogue) {
@@ -47,6 +61,20 @@ TEST(PluginTablesTest, EveryMetricIsARowOfTheCatalogue) {
   };
   for (const CollectorSpec* spec : AllCollectors()) expect_known(spec->name, spec->metrics);
   for (const AnalyzerSpec* spec : AllAnalyzers()) expect_known(spec->name, spec->metrics);
+}
+
+// Every series of the table is a row of the catalogue that the plugin says it writes.
+void ExpectListed(const SeriesTable& table, std::string_view plugin,
+                  std::span<const MetricDesc* const> listed) {
+  const auto known = AllMetrics();
+  for (uint32_t slot = 0; slot < table.slots(); ++slot) {
+    const MetricDesc* desc = table.InfoAt(slot).desc;
+    if (!desc || desc->spelling == Spelling::kVerbatim) continue;
+    EXPECT_TRUE(std::ranges::find(known, desc) != known.end())
+        << plugin << " writes " << desc->name << ", which is no row of catalog/all.cc";
+    EXPECT_TRUE(std::ranges::find(listed, desc) != listed.end())
+        << plugin << " writes " << desc->name << ", which is not among the .metrics of its spec";
+  }
 }
 
 // The defaults of the whole configuration, over a root without /proc and /sys.
@@ -84,6 +112,7 @@ TEST_F(EmptyMachine, CollectorsSayWhatIsMissingAndNeverCrash) {
         EXPECT_TRUE(writer.Finish()) << spec->name;
         EXPECT_EQ(writer.counts().invalid, 0u) << spec->name << " writes to series it does not have";
         EXPECT_EQ(table.refused(SeriesRefusal::kDuplicate), 0u) << spec->name << " declares a series twice";
+        ExpectListed(table, spec->name, spec->metrics);
       }
     }
   }
@@ -113,6 +142,7 @@ TEST_F(EmptyMachine, AttributesAreThoseOfTheRow) {
       FrameWriter writer(table, std::chrono::seconds(10));
       writer.Begin(env_.clock->Now());
       static_cast<void>((*made)->Collect(writer));
+      ExpectListed(table, spec->name, spec->metrics);
       Ref<const Frame> frame = writer.Finish();
       for (uint32_t slot = 0; slot < frame->layout->slots(); ++slot) {
         const SeriesInfo& info = (*frame->layout)[slot];

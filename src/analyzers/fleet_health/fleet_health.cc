@@ -1,5 +1,5 @@
-// How each GPU of this machine fares, whoever made it: a score with its reasons and its confidence, over a
-// window that outlives a restart. docs/fleet-health.md has the formulas.
+// Judges the health of each GPU of this machine, of any vendor: a score with its reasons and its confidence,
+// over a window that is kept over a restart. docs/fleet-health.md has the formulas.
 
 #include <algorithm>
 
@@ -32,9 +32,15 @@ class FleetHealth final : public Analyzer {
   Status Analyze(const Snapshot& snapshot, FrameWriter& out) override {
     inputs_.Gather(snapshot);
     Instant now = snapshot.closed_at;
-    for (const GpuNow& gpu : inputs_.gpus()) {
+    auto& gpus = inputs_.gpus();
+    // When all are gone at once, no collector reads GPUs: none of them is missing.
+    bool any = std::any_of(gpus.begin(), gpus.end(), [](const GpuNow& gpu) { return gpu.here; });
+    for (const GpuNow& gpu : gpus) {
       GpuHealth& health = Of(gpu.key);
+      bool recent = now.boot_ns - health.seen_ns() <= window_.count();
       if (gpu.here) health.Update(gpu, now, out, env_.events);
+      else if (any && recent && !gpu.nameless && !HasNamelessSuccessor(gpu))
+        health.Missing(gpu, now, out, env_.events);
       else health.Gone(out.table());
     }
     ForgetTheGone(now);
@@ -52,11 +58,22 @@ class FleetHealth final : public Analyzer {
     return gpus_.emplace_back(key, window_);
   }
 
-  // What was not seen for a window has nothing left to say.
+  // A GPU that cannot be opened has neither model nor uuid: it stands for the one that had its number.
+  bool HasNamelessSuccessor(const GpuNow& gone) const {
+    auto& gpus = inputs_.gpus();
+    return std::any_of(gpus.begin(), gpus.end(), [&](const GpuNow& other) {
+      return other.here && other.nameless && other.index == gone.index;
+    });
+  }
+
+  // Forgets GPUs that were not seen for a window, and at once those that had no more than a number.
   void ForgetTheGone(Instant now) {
     auto& known = inputs_.gpus();
     for (size_t i = known.size(); i-- > 0;) {
-      if (!known[i].here && now.boot_ns - Of(known[i].key).seen_ns() > window_.count()) inputs_.Forget(i);
+      if (known[i].here) continue;
+      bool recent = now.boot_ns - Of(known[i].key).seen_ns() <= window_.count();
+      if (recent && !known[i].nameless) continue;
+      inputs_.Forget(i);
     }
     std::erase_if(gpus_, [&](const GpuHealth& health) {
       bool watched =
@@ -117,7 +134,8 @@ class FleetHealth final : public Analyzer {
       saved.push_back(std::move(gpu));
     }
     Status status = MakeFoldersAbove(path_);
-    if (status) status = WriteFileAtomically(path_, EncodeHealthFile(saved));
+    // A tick waits for this, so it does not wait for the disk.
+    if (status) status = WriteFileAtomically(path_, EncodeHealthFile(saved), {.sync = false});
     if (!status && !save_failed_) Log(LogLevel::kWarn, "fleet_health", "state", status.detail);
     save_failed_ = !status;
   }
@@ -149,7 +167,7 @@ constexpr OptionSpec kOptions[] = {
 constexpr const MetricDesc* kMetrics[] = {
     &kGpuXidErrorRate,  &kGpuEccSbeRate,           &kGpuEccDbeTotal,     &kGpuRowRemapAvailable,
     &kGpuHealthScore,   &kGpuPcieLinkDowntraining, &kGpuThermalRampRate, &kGpuHealthConfidence,
-    &kGpuHealthPenalty, &kGpuHealthState,          &kGpuHealthWindow,
+    &kGpuHealthPenalty, &kGpuHealthState,          &kGpuHealthWindow,    &kGpuHealthCondition,
 };
 
 }  // namespace

@@ -16,10 +16,6 @@ std::optional<double> RowSeverity(const SpareRows& rows) noexcept {
   return rows.low.value_or(0) > 0 ? 0.5 : 0;
 }
 
-std::string_view NameOf(HealthReason reason) noexcept {
-  return kHealthWeights[static_cast<size_t>(reason)].name;
-}
-
 // What costs most.
 std::string_view WorstReason(const HealthScore& score) noexcept {
   std::string_view name;
@@ -70,31 +66,33 @@ HealthScore ScoreOf(const HealthInputs& inputs) noexcept {
   return out;
 }
 
-std::optional<HealthVerdict> JudgeHealth(const HealthInputs& inputs, const HealthScore& score,
-                                         const SelfReport& self) noexcept {
-  bool known = score.score || self.answers || self.wants_recovery || self.sram_exceeded || self.unrepairable;
-  if (!known) return std::nullopt;
-  bool hung = self.hung.value_or(false);
-  if (!hung && !self.answers.value_or(true)) return HealthVerdict{HealthState::kFailed, "gpu_state"};
-  if (self.wants_recovery.value_or(false)) return HealthVerdict{HealthState::kFailed, "recovery_action"};
-  if (self.unrepairable.value_or(false)) return HealthVerdict{HealthState::kFailed, "memory_unrepairable"};
+HealthVerdict JudgeHealth(const HealthScore& score, const ConditionSet& conditions) noexcept {
+  HealthVerdict worst;
   double value = score.score.value_or(1);
-  if (value < kFailedBelow) return HealthVerdict{HealthState::kFailed, WorstReason(score)};
-  if (self.sram_exceeded.value_or(false)) {
-    return HealthVerdict{HealthState::kPredictedFailure, "sram_threshold"};
+  if (value < kFailedBelow) worst = {HealthState::kFailed, WorstReason(score)};
+  else if (value < kDegradedBelow) worst = {HealthState::kDegraded, WorstReason(score)};
+  for (size_t i = 0; i < kHealthConditions; ++i) {
+    const HealthConditionRow& row = kHealthConditionRows[i];
+    if (conditions[i] && row.state > worst.state) worst = {row.state, row.name};
   }
-  if (inputs.rows.failed.value_or(false) || inputs.rows.none.value_or(0) > 0) {
-    return HealthVerdict{HealthState::kPredictedFailure, NameOf(HealthReason::kRowRemap)};
+  return worst;
+}
+
+std::optional<double> LimitedScore(const HealthScore& score, const ConditionSet& conditions) noexcept {
+  std::optional<double> limited = score.score;
+  for (size_t i = 0; i < kHealthConditions; ++i) {
+    if (conditions[i]) limited = std::min(limited.value_or(1), kHealthConditionRows[i].ceiling);
   }
-  if (hung) return HealthVerdict{HealthState::kDegraded, "gpu_state"};
-  if (value < kDegradedBelow) return HealthVerdict{HealthState::kDegraded, WorstReason(score)};
-  if (inputs.pcie_downtrained.value_or(false)) {
-    return HealthVerdict{HealthState::kDegraded, NameOf(HealthReason::kPcieDowntrained)};
+  return limited;
+}
+
+double HighestScore(HealthState state) noexcept {
+  if (state == HealthState::kOk) return 1;
+  double highest = 0;
+  for (const HealthConditionRow& row : kHealthConditionRows) {
+    if (row.state == state) highest = std::max(highest, row.ceiling);
   }
-  if (self.remap_pending.value_or(false)) {
-    return HealthVerdict{HealthState::kDegraded, NameOf(HealthReason::kRowRemap)};
-  }
-  return HealthVerdict{HealthState::kOk, {}};
+  return highest;
 }
 
 }  // namespace gpulens

@@ -16,8 +16,13 @@ HealthInputs Healthy() {
   return inputs;
 }
 double Score(const HealthInputs& inputs) { return ScoreOf(inputs).score.value(); }
-HealthVerdict Verdict(const HealthInputs& inputs, const SelfReport& self = {}) {
-  return JudgeHealth(inputs, ScoreOf(inputs), self).value();
+ConditionSet With(std::initializer_list<HealthCondition> conditions) {
+  ConditionSet set{};
+  for (HealthCondition condition : conditions) set[static_cast<size_t>(condition)] = true;
+  return set;
+}
+HealthVerdict Verdict(const HealthInputs& inputs, const ConditionSet& conditions = {}) {
+  return JudgeHealth(ScoreOf(inputs), conditions);
 }
 
 TEST(HealthScore, WeightsAddUpToOne) {
@@ -51,7 +56,7 @@ TEST(HealthScore, WhatIsNotLiveNeitherCostsNorCounts) {
   HealthScore nothing = ScoreOf({});
   EXPECT_FALSE(nothing.score);
   EXPECT_EQ(nothing.live, 0u);
-  EXPECT_FALSE(JudgeHealth({}, nothing, {}));
+  EXPECT_FALSE(LimitedScore(nothing, {}));
   HealthInputs one;
   one.uncorrected = 0;
   EXPECT_EQ(Score(one), 1);
@@ -85,8 +90,8 @@ TEST(HealthScore, RowsThatRunOut) {
   EXPECT_NEAR(Score(inputs), 0.925, 1e-12);
   inputs.rows.none = 1;
   EXPECT_NEAR(Score(inputs), 0.85, 1e-12);
-  EXPECT_EQ(Verdict(inputs).state, HealthState::kPredictedFailure);
-  EXPECT_EQ(Verdict(inputs).reason, "row_remap");
+  EXPECT_EQ(Verdict(inputs, With({HealthCondition::kRowRemap})).state, HealthState::kPredictedFailure);
+  EXPECT_EQ(Verdict(inputs, With({HealthCondition::kRowRemap})).reason, "row_remap");
 }
 
 TEST(HealthScore, OneUncorrectedErrorDegrades) {
@@ -97,36 +102,42 @@ TEST(HealthScore, OneUncorrectedErrorDegrades) {
   EXPECT_EQ(Verdict(inputs).reason, "ecc_uncorrectable");
 }
 
-TEST(HealthScore, WhatTheDriverSaysOutweighsTheScore) {
-  SelfReport self;
-  self.answers = false;
-  EXPECT_EQ(Verdict({}, self).state, HealthState::kFailed) << "lost, and nothing else is known";
-  EXPECT_EQ(Verdict(Healthy(), self).reason, "gpu_state");
-  self.hung = true;
-  EXPECT_EQ(Verdict(Healthy(), self).state, HealthState::kDegraded);
-  self = {};
-  self.wants_recovery = true;
-  EXPECT_EQ(Verdict(Healthy(), self).reason, "recovery_action");
-  self = {};
-  self.unrepairable = true;
-  EXPECT_EQ(Verdict(Healthy(), self).state, HealthState::kFailed);
-  self = {};
-  self.sram_exceeded = true;
-  EXPECT_EQ(Verdict(Healthy(), self).state, HealthState::kPredictedFailure);
-  self = {};
-  self.remap_pending = true;
-  EXPECT_EQ(Verdict(Healthy(), self).state, HealthState::kDegraded);
-  self = {};
-  self.answers = true;
-  EXPECT_EQ(Verdict(Healthy(), self).state, HealthState::kOk);
+// The one rule above all: no condition leaves a good score, and word and score agree.
+TEST(HealthScore, EveryConditionLimitsTheScoreAsItsWordSays) {
+  std::set<std::string_view> names;
+  HealthState before = HealthState::kFailed;
+  for (size_t i = 0; i < kHealthConditions; ++i) {
+    const HealthConditionRow& row = kHealthConditionRows[i];
+    EXPECT_TRUE(names.insert(row.name).second) << row.name;
+    EXPECT_LE(row.state, before) << row.name << ": the worst stand first";
+    before = row.state;
+    EXPECT_NE(row.state, HealthState::kOk) << row.name;
+    double limit = row.state == HealthState::kFailed ? kFailedBelow : kDegradedBelow;
+    EXPECT_LT(row.ceiling, limit) << row.name;
+    ConditionSet one = With({static_cast<HealthCondition>(i)});
+    EXPECT_EQ(Verdict(Healthy(), one).state, row.state) << row.name;
+    EXPECT_EQ(Verdict(Healthy(), one).reason, row.name);
+    EXPECT_EQ(LimitedScore(ScoreOf(Healthy()), one), row.ceiling);
+    EXPECT_EQ(LimitedScore(ScoreOf({}), one), row.ceiling) << row.name << ": also when nothing else is known";
+  }
 }
 
-TEST(HealthScore, ALowerLinkDegradesAlthoughItCostsLittle) {
-  HealthInputs inputs = Healthy();
-  inputs.pcie_downtrained = true;
-  EXPECT_NEAR(Score(inputs), 0.9, 1e-12);
-  EXPECT_EQ(Verdict(inputs).state, HealthState::kDegraded);
-  EXPECT_EQ(Verdict(inputs).reason, "pcie_downtrained");
+TEST(HealthScore, NoWordAllowsAScoreThatSpeaksOfABetterOne) {
+  EXPECT_EQ(HighestScore(HealthState::kOk), 1);
+  EXPECT_LT(HighestScore(HealthState::kDegraded), kDegradedBelow);
+  EXPECT_LT(HighestScore(HealthState::kPredictedFailure), kDegradedBelow);
+  EXPECT_LT(HighestScore(HealthState::kFailed), kFailedBelow);
+}
+
+TEST(HealthScore, TheWorstConditionStands) {
+  ConditionSet several =
+      With({HealthCondition::kPowerBrake, HealthCondition::kHung, HealthCondition::kSramThreshold});
+  EXPECT_EQ(Verdict(Healthy(), several).reason, "gpu_hung");
+  EXPECT_EQ(LimitedScore(ScoreOf(Healthy()), several), 0);
+  HealthInputs bad = Healthy();
+  bad.uncorrected = 1;
+  EXPECT_EQ(Verdict(bad, With({HealthCondition::kPowerBrake})).reason, "ecc_uncorrectable")
+      << "of one word, what lowers the score itself";
 }
 
 TEST(HealthScore, StatesHaveNames) {

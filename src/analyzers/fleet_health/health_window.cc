@@ -1,5 +1,7 @@
 #include "analyzers/fleet_health/health_window.h"
 
+#include <algorithm>
+
 namespace gpulens {
 namespace {
 
@@ -11,6 +13,23 @@ void GrowingCount::Read(double value) noexcept {
   // After a fall the source counts from 0 again, so all it has now is new.
   if (last) grown += value >= *last ? value - *last : value;
   last = value;
+}
+
+void RecentGrowth::Read(int64_t now_ns, double value) noexcept {
+  int64_t step = now_ns / kStepNs;
+  // Steps without a reading saw no growth. At most as many as there are need to be emptied.
+  for (int64_t left = std::min<int64_t>(step - step_, kSteps); left > 0; --left)
+    steps_[static_cast<size_t>(step - left + 1) % kSteps] = 0;
+  step_ = step;
+  double before = count_.grown;
+  count_.Read(value);
+  steps_[static_cast<size_t>(step) % kSteps] += count_.grown - before;
+}
+
+double RecentGrowth::grown() const noexcept {
+  double sum = 0;
+  for (double step : steps_) sum += step;
+  return sum;
 }
 
 void HealthWindow::Push(const HealthMoment& moment) noexcept {

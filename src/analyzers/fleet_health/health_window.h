@@ -21,6 +21,36 @@ struct GrowingCount {
   void Read(double value) noexcept;
 };
 
+// How much a count grew within the last five minutes, in steps of half a minute. A plain value.
+class RecentGrowth {
+ public:
+  // `now_ns` never falls from one call to the next.
+  void Read(int64_t now_ns, double value) noexcept;
+  double grown() const noexcept;
+
+ private:
+  static constexpr size_t kSteps = 10;
+  static constexpr int64_t kStepNs = 30'000'000'000;
+  GrowingCount count_;
+  std::array<double, kSteps> steps_{};
+  int64_t step_ = 0;  // number of the newest step since the clock began
+};
+
+// A condition that counts only once it has lasted. A plain value.
+class Lasting {
+ public:
+  // Whether `holds` has been true in every call since at least `patience_ns` ago.
+  bool For(int64_t patience_ns, bool holds, int64_t now_ns) noexcept {
+    if (!holds) since_ns_ = 0;
+    else if (since_ns_ == 0) since_ns_ = now_ns;
+    return holds && now_ns - since_ns_ >= patience_ns;
+  }
+  void Reset() noexcept { since_ns_ = 0; }
+
+ private:
+  int64_t since_ns_ = 0;  // 0: does not hold
+};
+
 // One moment. Absent is what could not be read then.
 struct HealthMoment {
   int64_t at_ns = 0;  // boot time

@@ -27,6 +27,7 @@ EventSeverity SeverityOf(std::string_view word) noexcept {
 // The facts of a code that an event has; null when it has none, or nobody speaks of it.
 const CodeFacts* FactsOf(const Event& event) {
   constexpr int64_t kNone = -1;
+  if (event.name == kEventGpuDriverFault.name) return FindMessage(event.attributes.Text("gpu.driver.fault"));
   bool xid = event.name == kEventGpuXid.name, sxid = event.name == kEventNvswitchSxid.name;
   if (!xid && !sxid) return nullptr;
   AttributeSet::Value value = event.attributes.Find(xid ? "gpu.xid.code" : "nvswitch.sxid.code", kNone);
@@ -43,16 +44,23 @@ void AddFacts(Event& event) {
     std::vector<AttributeSet::Attribute> more = {
         {"gpu.xid.class", facts ? facts->klass : std::string_view("unknown")}};
     if (facts) more.push_back({"gpu.xid.name", facts->name});
-    // What to do is said by a source or by nobody.
-    if (facts && facts->action != "unknown") more.push_back({"gpu.xid.action", facts->action});
+    // What to do is said by the message, by a source or by nobody. A link that the driver calls nonfatal
+    // recovers.
+    bool recovers = event.attributes.Text("gpu.xid.severity") == "warning";
+    if (recovers) more.push_back({"gpu.xid.action", std::string_view("none")});
+    else if (facts && facts->action != "unknown") more.push_back({"gpu.xid.action", facts->action});
     event.attributes =
         event.attributes.OverlaidOn(AttributeSet(std::span<const AttributeSet::Attribute>(more)));
+    // What the message itself says outweighs what its code usually means: a link error may be fatal or not.
+    event.severity = SeverityOf(event.attributes.Text("gpu.xid.severity"));
     if (facts && event.severity == EventSeverity::kUnset) event.severity = SeverityOf(facts->severity);
   }
   for (std::string_view key : kSeverityKeys) {
     if (event.severity == EventSeverity::kUnset && event.attributes.Has(key))
       event.severity = SeverityOf(event.attributes.Text(key));
   }
+  if (event.severity == EventSeverity::kUnset && event.name == kEventGpuDriverFault.name && facts)
+    event.severity = SeverityOf(facts->severity);
   const EventDesc* row = FindEvent(event.name);
   if (event.severity == EventSeverity::kUnset && row) event.severity = row->severity;
 }
@@ -82,7 +90,9 @@ std::string LogText(const Event& event) {
             event.attributes.Text("process.pid") + ")";
   }
   text += '.';
-  std::string_view action = facts ? ActionSentence(facts->action) : std::string_view();
+  // The event's own: the driver's order in an XID 154, else the table's.
+  std::string own = event.attributes.Text("gpu.xid.action");
+  std::string_view action = ActionSentence(!own.empty() ? std::string_view(own) : facts ? facts->action : "");
   return action.empty() ? text + " No source says what to do." : text + " " + std::string(action);
 }
 

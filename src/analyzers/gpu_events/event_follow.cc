@@ -35,6 +35,9 @@ std::optional<Event> EventFollow::Of(const Event& xid) {
     attributes.push_back({"gpu.poison.result", result});
   } else {
     attributes.push_back({"gpu.interconnect.type", std::string_view("nvlink")});
+    auto value_of_link = xid.attributes.Find("gpu.interconnect.link_index", int64_t{-1});
+    const int64_t* index = std::get_if<int64_t>(&value_of_link);
+    if (index && *index >= 0) attributes.push_back({"gpu.interconnect.link_index", *index});
   }
   Event event;
   event.at = xid.at;

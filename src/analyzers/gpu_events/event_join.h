@@ -1,4 +1,4 @@
-// One happening, told by several sources, as one event.
+// One happening, told by several sources, as one event; and many equal events as few.
 //
 // NVML tells of an XID at once but knows no process; the kernel log knows it and comes up to a second later.
 // So what NVML says waits for the kernel log, where that is read, at most as long as the two may lie apart.
@@ -47,6 +47,33 @@ class EventJoin {
   std::vector<Event> single_;  // told by nobody else, as no key says what they are
   static constexpr size_t kMaxKnown = 1024;
   void Forget(Instant now);
+};
+
+// Keeps a flood of equal events from filling sinks and the store: the first few of a minute are told as they
+// come, the others become one event at the end of it, whose attribute `event.repeats` is their number.
+// Not thread-safe. Allocates only when something happens. What is held when the agent ends was only counted.
+class EventFold {
+ public:
+  // Equal events that are told each by itself, within kWindowNs.
+  static constexpr uint64_t kEach = 5;
+  static constexpr int64_t kWindowNs = 60'000'000'000;
+
+  // Whether the event is held, to be told with others like it. Events are equal when name, entity, attributes
+  // and body are.
+  bool Hold(const Event& event, Instant now);
+  // Hands over what the held events of windows that are over have become. While equal events go on, there is
+  // one of them at the end of each window.
+  void TakeReady(Instant now, std::vector<Event>& out);
+
+ private:
+  // More that differ than so many within a window are not folded.
+  static constexpr size_t kMaxKnown = 256;
+  struct Known {
+    Event last;
+    uint64_t told = 0, held = 0;  // within the window
+    int64_t until_ns = 0;         // boot time
+  };
+  std::vector<Known> known_;
 };
 
 }  // namespace gpulens

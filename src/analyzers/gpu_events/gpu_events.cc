@@ -9,6 +9,7 @@
 #include "analyzers/gpu_events/event_join.h"
 #include "analyzers/gpu_events/gpu_book.h"
 #include "analyzers/gpu_events/reading_ring.h"
+#include "analyzers/gpu_events/recent_xids.h"
 #include "base/log.h"
 #include "base/parse.h"
 #include "catalog/gpu/errors.h"
@@ -27,23 +28,55 @@ constexpr std::string_view kKernelLog = "kernel_log";
 // Of the last XIDs, after a restart.
 constexpr size_t kLookedBack = 1000;
 
-// When each GPU had its last XID, as the store knows it from before. Empty when there is none.
-std::map<std::string, EventCounters::LastXid, std::less<>> LastXids(const std::string& path) {
+// The number behind `"key":` in a flat JSON object that we wrote ourselves.
+std::optional<int64_t> NumberIn(std::string_view object, std::string_view key) {
+  std::string mark = "\"" + std::string(key) + "\":";
+  size_t at = object.find(mark);
+  if (at == std::string_view::npos) return std::nullopt;
+  std::string_view digits = object.substr(at + mark.size());
+  return ParseInt<int64_t>(digits.substr(0, digits.find_first_not_of("0123456789")));
+}
+
+std::string WordIn(std::string_view object, std::string_view key) {
+  std::string mark = "\"" + std::string(key) + "\":\"";
+  size_t at = object.find(mark);
+  if (at == std::string_view::npos) return {};
+  std::string_view word = object.substr(at + mark.size());
+  return std::string(word.substr(0, word.find('"')));
+}
+
+// What the store knows from before this process.
+struct Before {
   std::map<std::string, EventCounters::LastXid, std::less<>> last;
-  if (::access(path.c_str(), R_OK) != 0) return last;
+  std::vector<RecentXids::Past> past;  // of this boot
+};
+
+// Empty when there is no store. `now`: of this process, to tell times of this boot from those before.
+Before ReadBefore(const std::string& path, Instant now) {
+  Before before;
+  if (::access(path.c_str(), R_OK) != 0) return before;
   auto store = IncidentStore::Open({.path = path, .read_only = true});
-  if (!store) return last;
-  auto rows = (*store)->Find({.gpu_index = {}, .gpu_uuid = {}, .name = "gpu.xid", .limit = kLookedBack});
-  if (!rows) return last;
-  for (const Incident& row : *rows) {
-    constexpr std::string_view kCode = "\"gpu.xid.code\":";
-    size_t at = row.attributes.find(kCode);
-    if (at == std::string::npos || row.gpu_uuid.empty()) continue;
-    std::string_view digits = std::string_view(row.attributes).substr(at + kCode.size());
-    auto code = ParseInt<int64_t>(digits.substr(0, digits.find_first_not_of("0123456789")));
-    if (code && row.unix_ns > 0) last[row.gpu_uuid] = {row.unix_ns, *code};
+  if (!store) return before;
+  using Kind = RecentXids::Past::Kind;
+  constexpr std::pair<std::string_view, Kind> kKinds[] = {{kEventGpuXid.name, Kind::kXid},
+                                                          {kEventGpuReset.name, Kind::kReset},
+                                                          {kEventGpuXidClear.name, Kind::kClear}};
+  for (auto [name, kind] : kKinds) {
+    auto rows =
+        (*store)->Find({.gpu_index = {}, .gpu_uuid = {}, .name = std::string(name), .limit = kLookedBack});
+    if (!rows) continue;
+    for (const Incident& row : *rows) {
+      auto code = NumberIn(row.attributes, "gpu.xid.code");
+      if (kind == Kind::kXid && code && !row.gpu_uuid.empty() && row.unix_ns > 0)
+        before.last[row.gpu_uuid] = {row.unix_ns, *code};
+      int64_t at_ns = now.boot_ns - (now.unix_ns - row.unix_ns);
+      bool of_a_gpu = !row.gpu_uuid.empty() || kind == Kind::kClear;
+      bool told = kind != Kind::kXid || row.severity > EventSeverity::kInfo;
+      if (at_ns > 0 && at_ns <= now.boot_ns && of_a_gpu && told)
+        before.past.push_back({kind, row.gpu_uuid, at_ns, WordIn(row.attributes, "gpu.xid.action")});
+    }
   }
-  return last;
+  return before;
 }
 
 bool FromKernelLog(std::string_view source) noexcept {
@@ -58,12 +91,15 @@ bool IsRoutine(const Event& event) {
 
 class GpuEvents final : public Analyzer {
  public:
-  GpuEvents(const Config& config, Env& env) : desk_(env.events), clock_(*env.clock) {
+  GpuEvents(const Config& config, Env& env)
+      : desk_(env.events), clock_(*env.clock), demo_(env.demo), recent_(config.Time("xid_window")) {
     if (env.state_dir.empty() || !config.Bool("store")) return;
     IncidentStore::Options options;
     options.path = env.state_dir + "/" + std::string(kIncidentFile);
     options.max_bytes = config.Size("store_size");
-    counters_.Remember(LastXids(options.path));
+    Before before = ReadBefore(options.path, clock_.Now());
+    counters_.Remember(std::move(before.last));
+    recent_.Remember(std::move(before.past));
     writer_ = std::make_unique<IncidentWriter>(std::move(options), clock_);
   }
 
@@ -73,8 +109,12 @@ class GpuEvents final : public Analyzer {
     ring_.Record(snapshot, book_);
     for (Event& event : desk_->Take()) Take(std::move(event), snapshot.closed_at);
     join_.TakeReady(snapshot.closed_at, ready_);
+    for (Event& event : ready_) TellOrFold(std::move(event), snapshot.closed_at);
+    ready_.clear();
+    fold_.TakeReady(snapshot.closed_at, ready_);
     for (Event& event : ready_) HandOver(std::move(event));
     ready_.clear();
+    recent_.Write(book_, desk_->Watched(), snapshot.closed_at, out);
     counters_.Write(book_, {desk_->Watched(), desk_->Watched(kKernelLog)}, snapshot.closed_at, out);
     WriteSelf(out);
     return Ok();
@@ -120,8 +160,26 @@ class GpuEvents final : public Analyzer {
     ready_.push_back(std::move(event));
   }
 
-  void HandOver(Event event) {
+  // Whoever shows the events of `agent --demo` must see that they did not happen, also those of no GPU. What
+  // the kernel of this machine reports has happened.
+  void MarkSimulated(Event& event) const {
+    if (demo_ && !FromKernelLog(event.attributes.Text("event.source")))
+      event.attributes = event.attributes.OverlaidOn(AttributeSet({{"simulated", true}}));
+  }
+
+  // Hands over the event, or holds it to be told with others like it.
+  void TellOrFold(Event event, Instant now) {
     AddFacts(event);
+    MarkSimulated(event);
+    Settle(event);
+    // What a driver or the kernel repeats may be a flood; what we have seen ourselves happens once.
+    const bool repeated =
+        event.name == kEventGpuXid.name || FromKernelLog(event.attributes.Text("event.source"));
+    if (repeated && fold_.Hold(event, now)) desk_->Suppressed(1);
+    else HandOver(std::move(event));
+  }
+
+  void HandOver(Event event) {
     if (std::string text = LogText(event); !text.empty()) {
       bool bad = event.severity >= EventSeverity::kError;
       std::string subject = event.attributes.Text("gpu.xid.code") + " " +
@@ -138,6 +196,28 @@ class GpuEvents final : public Analyzer {
       writer_->Add(std::move(incident));
     }
     desk_->Publish(std::move(event));
+  }
+
+  // Keeps account of the XIDs that nobody has dealt with.
+  void Settle(Event& event) {
+    if (event.name == kEventGpuXidClear.name) return ClearXids(event);
+    size_t gpu = book_.FindEntity(event.entity.get());
+    int64_t at_ns = event.at.boot_ns;
+    if (event.name == kEventGpuReset.name) recent_.ClearByReset(gpu, at_ns);
+    if (event.name == kEventGpuXid.name && event.severity > EventSeverity::kInfo)
+      recent_.Add(gpu, at_ns, event.attributes.Text("gpu.xid.action"));
+  }
+
+  // Without a GPU, those of every GPU.
+  void ClearXids(Event& event) {
+    std::string wanted = event.attributes.Text("gpu.xid.clear.gpu");
+    if (wanted.empty()) return recent_.Clear(GpuBook::kNone, event.at.boot_ns);
+    for (size_t i = 0; i < book_.size(); ++i) {
+      if (book_[i].uuid != wanted && book_[i].entity->attributes.Text("gpu.index") != wanted) continue;
+      event.entity = book_[i].entity;
+      recent_.Clear(i, event.at.boot_ns);
+    }
+    if (!event.entity) Log(LogLevel::kWarn, "events", "xid_clear", "there is no GPU " + wanted);
   }
 
   void WriteSelf(FrameWriter& out) {
@@ -167,11 +247,14 @@ class GpuEvents final : public Analyzer {
 
   EventDesk* const desk_;
   const Clock& clock_;
+  const bool demo_;
   GpuBook book_;
   ReadingRing ring_;
   EventJoin join_;
   EventFollow follow_;
+  EventFold fold_;
   EventCounters counters_;
+  RecentXids recent_;
   std::unique_ptr<IncidentWriter> writer_;
   std::vector<Event> ready_;
   uint64_t joined_ = 0;
@@ -192,11 +275,19 @@ constexpr OptionSpec kOptions[] = {
      .fallback = "64MiB",
      .help = "Size of that file; the oldest events go first.",
      .min = 1 << 20},
+    {.key = "xid_window",
+     .type = OptionType::kTime,
+     .fallback = "24h",
+     .help =
+         "How long an XID counts in gpu.xid.recent, and so for health and checks, unless the GPU is reset, "
+         "the machine boots, or `gpulens events clear` says that it was dealt with.",
+     .min = 60,
+     .max = 30 * 86400},
 };
 
 constexpr const MetricDesc* kMetrics[] = {
-    &kGpuXidErrors, &kGpuXidCodeErrors,  &kGpuXidLastErrorTimestamp, &kGpuXidLastErrorCode, &kGpuRasErrors,
-    &kSelfEvents,   &kSelfEventsDropped, &kSelfStoreWrites,          &kSelfStoreSize,
+    &kGpuXidErrors, &kGpuXidRecent, &kGpuXidCodeErrors,  &kGpuXidLastErrorTimestamp, &kGpuXidLastErrorCode,
+    &kGpuRasErrors, &kSelfEvents,   &kSelfEventsDropped, &kSelfStoreWrites,          &kSelfStoreSize,
 };
 
 }  // namespace

@@ -6,6 +6,7 @@
 
 #include "analyzers/gpu_events/event_counters.h"
 #include "analyzers/gpu_events/event_facts.h"
+#include "analyzers/gpu_events/event_join.h"
 #include "base/testing/allocations.h"
 #include "catalog/gpu/errors.h"
 #include "catalog/gpu/readings.h"
@@ -66,6 +67,7 @@ class GpuEventsTest : public ::testing::Test {
     Config config;
     config.Set("store", true, {});
     config.Set("store_size", int64_t{64 << 20}, {});
+    config.Set("xid_window", Duration(std::chrono::hours(24)), {});
     analyzer_ = *gpu_events_analyzer.create(config, env_);
     out_ = {};
     out_table_ = std::make_unique<SeriesTable>();
@@ -175,6 +177,111 @@ TEST_F(GpuEventsTest, CountersBeginAtZeroOnceSomebodyWatches) {
   desk_.Watches("kernel_log", false);
   Tick();
   EXPECT_EQ(Xids(0), std::nullopt) << "no longer fresh";
+}
+
+TEST_F(GpuEventsTest, RecentXidsCountByActionUntilTheyAreDealtWith) {
+  auto recent = [&](const char* action) { return Value(kGpuXidRecent, "gpu.xid.action", action); };
+  Tick();
+  EXPECT_EQ(recent("none"), std::nullopt) << "nobody watches";
+  desk_.Watches("kernel_log", true);
+  Tick();
+  EXPECT_THAT(recent("none"), Optional(0)) << "watched, and none came";
+  desk_.Report(FromKernel(1, 79));
+  desk_.Report(FromKernel(1, 119));
+  desk_.Report(FromKernel(1, 31));
+  Tick();
+  EXPECT_THAT(recent("reboot"), Optional(1));
+  EXPECT_THAT(recent("reset_gpu"), Optional(1));
+  EXPECT_THAT(recent("restart_app"), Optional(1));
+  Event reset;
+  reset.name = "gpu.reset";
+  reset.entity = gpus_[1].entity;
+  desk_.Report(reset);
+  Tick();
+  EXPECT_THAT(recent("reset_gpu"), Optional(0));
+  EXPECT_THAT(recent("reboot"), Optional(1)) << "a reset is not enough";
+  Event clear;
+  clear.name = "gpu.xid.clear";
+  clear.attributes = AttributeSet({{"gpu.xid.clear.gpu", std::string_view("0")}});
+  desk_.Report(clear);
+  Tick();
+  EXPECT_THAT(recent("reboot"), Optional(1)) << "another GPU's";
+  clear.attributes = AttributeSet({{"gpu.xid.clear.gpu", std::string_view("1")}});
+  desk_.Report(clear);
+  auto told = Tick();
+  ASSERT_THAT(told, SizeIs(1));
+  EXPECT_EQ(told[0].entity, gpus_[1].entity);
+  EXPECT_THAT(recent("reboot"), Optional(0));
+  EXPECT_THAT(Xids(1), Optional(3)) << "the counter is no state";
+}
+
+TEST_F(GpuEventsTest, RecentXidsLeaveAfterTheWindow) {
+  desk_.Watches("kernel_log", true);
+  Tick();
+  desk_.Report(FromKernel(1, 48));
+  Tick();
+  EXPECT_THAT(Value(kGpuXidRecent, "gpu.xid.action", "reset_gpu"), Optional(1));
+  Tick(std::chrono::hours(24) + seconds(1));
+  EXPECT_THAT(Value(kGpuXidRecent, "gpu.xid.action", "reset_gpu"), Optional(0));
+}
+
+TEST_F(GpuEventsTest, TheMessageOutweighsItsCode) {
+  desk_.Watches("kernel_log", true);
+  Tick();
+  auto with = [&](int64_t code, std::string_view key, std::string_view value, std::string_view severity) {
+    Event event = FromKernel(1, code);
+    event.attributes =
+        AttributeSet({{key, value}, {"gpu.xid.severity", severity}}).OverlaidOn(event.attributes);
+    return event;
+  };
+  desk_.Report(with(154, "gpu.xid.action", "reboot", "fatal"));
+  auto told = Tick();
+  ASSERT_THAT(told, SizeIs(1));
+  EXPECT_EQ(told[0].severity, EventSeverity::kFatal);
+  EXPECT_EQ(told[0].attributes.Text("gpu.xid.action"), "reboot");
+  EXPECT_THAT(Value(kGpuXidRecent, "gpu.xid.action", "reboot"), Optional(1));
+  desk_.Report(with(154, "gpu.xid.action", "none", "info"));
+  Tick();
+  EXPECT_THAT(Value(kGpuXidRecent, "gpu.xid.action", "reboot"), Optional(1));
+  EXPECT_THAT(Value(kGpuXidRecent, "gpu.xid.action", "none"), Optional(0))
+      << "no order is no XID to deal with";
+  Event mild = FromKernel(1, 145);
+  mild.attributes = AttributeSet({{"gpu.xid.severity", std::string_view("warning")},
+                                  {"gpu.interconnect.link_index", int64_t{13}}})
+                        .OverlaidOn(mild.attributes);
+  desk_.Report(mild);
+  told = Tick();
+  ASSERT_THAT(told, SizeIs(2));
+  for (const Event& event : told) {
+    EXPECT_EQ(event.attributes.Text("gpu.interconnect.link_index"), "13") << event.name;
+    if (event.name == "gpu.xid") {
+      EXPECT_EQ(event.severity, EventSeverity::kWarning);
+      EXPECT_EQ(event.attributes.Text("gpu.xid.action"), "none");
+    }
+  }
+  desk_.Report(FromKernel(1, 154));
+  told = Tick();
+  EXPECT_FALSE(told[0].attributes.Has("gpu.xid.action")) << "without its text nobody knows the order";
+  EXPECT_GE(told[0].severity, EventSeverity::kWarning);
+}
+
+TEST_F(GpuEventsTest, RecentXidsOfThisBootSurviveARestart) {
+  desk_.Watches("kernel_log", true);
+  clock_.Advance(std::chrono::hours(2));
+  Tick();
+  desk_.Report(FromKernel(0, 79));
+  desk_.Report(FromKernel(1, 48));
+  Tick();
+  Event clear;
+  clear.name = "gpu.xid.clear";
+  clear.attributes = AttributeSet({{"gpu.xid.clear.gpu", std::string_view("0")}});
+  desk_.Report(clear);
+  Tick();
+  analyzer_.reset();  // writes what waits
+  MakeAnalyzer();
+  Tick();
+  EXPECT_EQ(Value(kGpuXidRecent, "gpu.xid.action", "reboot"), std::nullopt) << "cleared before the restart";
+  EXPECT_THAT(Value(kGpuXidRecent, "gpu.xid.action", "reset_gpu"), Optional(1));
 }
 
 TEST_F(GpuEventsTest, AnXidOfTheKernelLogIsToldAtOnceWithItsGpuAndItsMeaning) {
@@ -317,6 +424,37 @@ TEST_F(GpuEventsTest, ManyCodesOfAGpuAreAtMost64Series) {
   EXPECT_THAT(Xids(0), Optional(100));
 }
 
+// A broken GPU may say the same thing thousands of times in a second: all are counted, few are told.
+TEST_F(GpuEventsTest, EqualEventsOfAFloodAreToldTogether) {
+  desk_.Watches("kernel_log", true);
+  Tick();
+  auto flood = [&](int count) {
+    for (int i = 0; i < count; ++i) desk_.Report(FromKernel(0, 31));
+  };
+  flood(3000);
+  desk_.Report(FromKernel(1, 31));
+  EXPECT_THAT(Tick(), SizeIs(EventFold::kEach + 1)) << "what differs is told";
+  EXPECT_THAT(Xids(0), Optional(3000));
+  EXPECT_THAT(Value(kSelfEventsDropped, "reason", "rate_limit"), Optional(3000 - 5));
+  EXPECT_THAT(Tick(), IsEmpty());
+  flood(10);
+  EXPECT_THAT(Tick(seconds(57)), IsEmpty());
+  std::vector<Event> sum = Tick(seconds(2));
+  ASSERT_THAT(sum, SizeIs(1));
+  EXPECT_EQ(sum[0].attributes.Text("event.repeats"), "3005");
+  EXPECT_EQ(sum[0].attributes.Text("gpu.xid.code"), "31");
+  // It goes on: one event for each further minute, and when it has ended, none.
+  flood(100);
+  EXPECT_THAT(Tick(), IsEmpty());
+  sum = Tick(seconds(60));
+  ASSERT_THAT(sum, SizeIs(1));
+  EXPECT_EQ(sum[0].attributes.Text("event.repeats"), "100");
+  EXPECT_THAT(Tick(seconds(61)), IsEmpty());
+  flood(1);
+  EXPECT_THAT(Tick(), SizeIs(1)) << "after a rest it is news";
+  EXPECT_THAT(Xids(0), Optional(3111));
+}
+
 TEST_F(GpuEventsTest, AGpuThatIsGoneKeepsItsCountersForAWhileAndGoesOnCounting) {
   desk_.Watches("kernel_log", true);
   Tick();
@@ -418,6 +556,41 @@ TEST_F(GpuEventsTest, ASteadyTickDoesNotAllocate) {
   out_->Begin(snapshot_.closed_at);
   EXPECT_TRUE(analyzer_->Analyze(snapshot_, *out_));
   EXPECT_EQ(ThreadAllocations() - before, 0u);
+}
+
+TEST_F(GpuEventsTest, WhatADemoReportsIsMarkedWhateverItIsAbout) {
+  env_.demo = true;
+  MakeAnalyzer();
+  Event driver;
+  driver.at = clock_.Now();
+  driver.name = "gpulens.driver";
+  driver.attributes = AttributeSet({{"gpulens.change", std::string_view("crashed")}});
+  desk_.Report(driver);
+  Event oom;
+  oom.at = clock_.Now();
+  oom.name = "host.oom_kill";
+  oom.attributes = AttributeSet({{"event.source", std::string_view("kmsg")}});
+  desk_.Report(oom);
+  auto events = Tick();
+  ASSERT_THAT(events, SizeIs(2));
+  EXPECT_EQ(events[0].attributes.Text("simulated"), "true");
+  EXPECT_FALSE(events[1].attributes.Has("simulated")) << "the kernel of this machine has killed a process";
+}
+
+TEST_F(GpuEventsTest, AFaultWithoutACodeIsAsBadAsItsMessage) {
+  for (auto [fault, severity] : {std::pair{"nvidia.init_failed", EventSeverity::kFatal},
+                                 {"nvidia.peermem_context", EventSeverity::kWarning},
+                                 {"nccl.segfault", EventSeverity::kError},
+                                 {"unheard_of", EventSeverity::kWarning}}) {
+    Event event;
+    event.at = clock_.Now();
+    event.name = "gpu.driver.fault";
+    event.attributes = AttributeSet({{"gpu.driver.fault", std::string_view(fault)}});
+    desk_.Report(event);
+    auto events = Tick();
+    ASSERT_THAT(events, SizeIs(1)) << fault;
+    EXPECT_EQ(events[0].severity, severity) << fault;
+  }
 }
 
 TEST(EventFacts, TheLogLineSaysWhatItMeansAndWhatToDo) {

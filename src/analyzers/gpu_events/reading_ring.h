@@ -25,9 +25,6 @@ class ReadingRing {
   // The readings of a GPU from `from` to `to` (boot time), times relative to `to`.
   IncidentReadings Between(size_t gpu, int64_t from_ns, int64_t to_ns) const;
 
-  // What a GPU's ring holds in memory; 0 before the second tick.
-  size_t BytesPerGpu() const noexcept { return slots_ * (sizeof(Sample)); }
-
  private:
   struct Column {
     const MetricDesc* desc = nullptr;

@@ -5,6 +5,8 @@
 
 #include <utility>
 
+#include "base/threads/threads.h"
+
 namespace gpulens {
 
 Background::Background(std::function<void(Instant)> work)
@@ -21,13 +23,19 @@ Background::~Background() {
   if (thread_.joinable()) thread_.join();
 }
 
-void Background::Start() {
-  thread_ = std::thread([this] { Run(); });
+Status Background::Start() {
+  std::lock_guard lock(mutex_);
+  begun_ = true;
+  return thread_.joinable() ? Status{} : StartThread(thread_, [this] { Run(); });
 }
 
 void Background::Request(Instant deadline, std::function<void()> done) {
   {
-    std::lock_guard lock(mutex_);
+    std::unique_lock lock(mutex_);
+    if (begun_ && !thread_.joinable() && !StartThread(thread_, [this] { Run(); })) {
+      lock.unlock();
+      return done();
+    }
     done_ = std::move(done);
     deadline_ = deadline;
   }

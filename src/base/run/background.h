@@ -6,6 +6,8 @@
 #include <mutex>
 #include <thread>
 
+#include <gpulens/status.h>
+
 #include "base/clock.h"
 #include "base/fd.h"
 
@@ -21,15 +23,16 @@ class Background {
   Background(const Background&) = delete;
   Background& operator=(const Background&) = delete;
 
-  // Calls `done` once, from the thread, after the work. One request at a time.
+  // Calls `done` once, from the thread, after the work. One request at a time. Where there is no room for the
+  // thread, which is tried again with each request, `done` is called at once, and no work was done.
   void Request(Instant deadline, std::function<void()> done);
   // Readable when the work shall end at once.
   int stop_fd() const noexcept { return stop_.get(); }
   // For the work: whether it shall end, and a wait that such an end cuts short.
   bool stopping();
   void Pause(Duration span);
-  // Begins: until then requests wait. What the work needs has to stand before.
-  void Start();
+  // Begins: until then requests wait. What the work needs has to stand before. kExhausted: no thread, yet.
+  Status Start();
 
  private:
   void Run();
@@ -41,6 +44,7 @@ class Background {
   bool stopping_ = false;
   std::function<void()> done_;  // set: a request waits or runs
   Instant deadline_;
+  bool begun_ = false;
   std::thread thread_;
 };
 

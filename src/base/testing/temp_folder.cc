@@ -23,7 +23,7 @@ TempFolder::~TempFolder() {
 
 std::string TempFolder::Write(const std::string& name, const std::string& text) const {
   std::string path = path_ + "/" + name;
-  CHECK(WriteFileAtomically(path, text).ok());
+  CHECK(WriteFileAtomically(path, text, {.sync = false}).ok());
   return path;
 }
 

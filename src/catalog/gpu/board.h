@@ -53,8 +53,6 @@ inline constexpr MetricDesc kGpuPerformanceLevel = row::StateSet(
     "gpu.performance.level", "Performance level set on an AMD GPU.", row::kKeys<"gpu.performance.level">);
 inline constexpr MetricDesc kGpuFanRotation = row::Gauge("gpu.fan.rotation", "rpm", "Measured fan speed.",
                                                          row::kKeys<"gpu.fan.index">, &row::kFanRotation);
-inline constexpr MetricDesc kGpuEnergyUnattributed =
-    row::Counter("gpu.energy.unattributed", "J", "Energy of the GPU that no process could be charged with.");
 inline constexpr MetricDesc kGpuMemoryBar1Free =
     row::UpDown("gpu.memory.bar1.free", "By", "BAR1 window free.");
 inline constexpr MetricDesc kGpuPowerSource =
@@ -83,7 +81,6 @@ inline constexpr const MetricDesc* kGpuBoardRows[] = {
     &kGpuClockLimit,
     &kGpuPerformanceLevel,
     &kGpuFanRotation,
-    &kGpuEnergyUnattributed,
     &kGpuMemoryBar1Free,
     &kGpuPowerSource,
 };

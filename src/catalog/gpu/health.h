@@ -12,6 +12,11 @@ inline constexpr MetricDesc kGpuInfo =
 inline constexpr MetricDesc kGpuDriverInfo = row::Info(
     "gpu.driver.info", "1, with driver and library versions as attributes; one per host and vendor.",
     row::kKeys<"gpu.vendor", "gpu.driver.version", "gpu.library.version", "gpu.runtime.version">);
+inline constexpr MetricDesc kGpuDriverMismatch = row::Flag(
+    "gpu.driver.mismatch",
+    "1 when the vendor's library on disk is of another version than the loaded driver: programs that "
+    "start now cannot use the GPUs.",
+    row::kKeys<"gpu.vendor">);
 inline constexpr MetricDesc kGpuDevices =
     row::UpDown("gpu.devices", "{gpu}", "GPUs of the host that answer.", row::kKeys<"gpu.vendor">);
 inline constexpr MetricDesc kGpuState =
@@ -70,6 +75,7 @@ inline constexpr MetricDesc kGpuProcessMemoryPeak = row::Gauge(
 inline constexpr const MetricDesc* kGpuHealthRows[] = {
     &kGpuInfo,
     &kGpuDriverInfo,
+    &kGpuDriverMismatch,
     &kGpuDevices,
     &kGpuState,
     &kGpuSampleAge,

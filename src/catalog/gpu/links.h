@@ -51,9 +51,6 @@ inline constexpr MetricDesc kGpuInterconnectLinkFecCorrected =
 inline constexpr MetricDesc kNvswitchTemperature =
     row::Gauge("nvswitch.temperature", "Cel", "Temperature of an NVSwitch, from a DCGM exporter page.",
                row::kKeys<"nvswitch.id">, &row::kSensorTemperature);
-inline constexpr MetricDesc kNvswitchThroughput = row::Gauge(
-    "nvswitch.throughput", "By/s", "Bytes per second through an NVSwitch, from a DCGM exporter page.",
-    row::kKeys<"nvswitch.id", "gpu.interconnect.direction">);
 inline constexpr MetricDesc kNvswitchLinkErrors = row::StrictCounter(
     "nvswitch.link.errors", "{error}", "Errors of an NVSwitch port by type.",
     row::kKeys<"nvswitch.id", "gpu.interconnect.link_index", "gpu.interconnect.error_type">);
@@ -83,7 +80,6 @@ inline constexpr const MetricDesc* kGpuLinksRows[] = {
     &kGpuInterconnectLinkBitErrorRate,
     &kGpuInterconnectLinkFecCorrected,
     &kNvswitchTemperature,
-    &kNvswitchThroughput,
     &kNvswitchLinkErrors,
     &kNvswitchSxidErrors,
     &kGpuInterconnectLinkBandwidth,

@@ -66,9 +66,6 @@ inline constexpr MetricDesc kGpuProcessEngineTime = row::StrictCounter(
 inline constexpr MetricDesc kGpuProcessCuOccupancy =
     row::Gauge("gpu.process.cu.occupancy", "1", "Share of the compute units held by a process.",
                row::kKeys<"process.pid", "process.executable.name", "process.owner">, &row::kZeroToOne);
-inline constexpr MetricDesc kGpuProcessEnergy =
-    row::Counter("gpu.process.energy", "J", "Energy of the GPU ascribed to a process.",
-                 row::kKeys<"process.pid", "process.executable.name", "process.owner", "gpu.energy.method">);
 
 // All rows of this header, in the order in which people should read them.
 inline constexpr const MetricDesc* kGpuPartsRows[] = {
@@ -77,7 +74,7 @@ inline constexpr const MetricDesc* kGpuPartsRows[] = {
     &kGpuVgpuMemoryUsed,     &kGpuVgpuUtilization,   &kGpuVgpuLicensed,       &kGpuMigInstances,
     &kGpuMigInstancesMax,    &kGpuMigInfo,           &kGpuMigMemoryTotal,     &kGpuMigMemoryUsed,
     &kGpuMigMemoryFree,      &kGpuMigMemoryReserved, &kGpuMigBar1Used,        &kGpuProcessMemoryGtt,
-    &kGpuProcessUtilization, &kGpuProcessEngineTime, &kGpuProcessCuOccupancy, &kGpuProcessEnergy,
+    &kGpuProcessUtilization, &kGpuProcessEngineTime, &kGpuProcessCuOccupancy,
 };
 
 }  // namespace gpulens

@@ -7,6 +7,11 @@ namespace gpulens {
 
 inline constexpr MetricDesc kGpuXidLastErrorCode =
     row::Gauge("gpu.xid.last_error_code", "{code}", "Code of the last XID.", {}, &row::kXidCode);
+inline constexpr MetricDesc kGpuXidRecent =
+    row::UpDown("gpu.xid.recent", "{error}",
+                "XID errors of the last hours that nobody has cleared, by what they ask for; \"none\" "
+                "stands from the start.",
+                row::kKeys<"gpu.xid.action">);
 inline constexpr MetricDesc kGpuXidErrorRate =
     row::Gauge("gpu.xid.error_rate", "{error}/h", "XID errors per hour over the window.");
 inline constexpr MetricDesc kGpuEccSbeRate =
@@ -26,6 +31,9 @@ inline constexpr MetricDesc kGpuHealthConfidence = row::Gauge(
 inline constexpr MetricDesc kGpuHealthPenalty =
     row::Gauge("gpu.health.penalty", "1", "How much this reason takes off the health score.",
                row::kKeys<"gpu.health.reason">, &row::kZeroToOne);
+inline constexpr MetricDesc kGpuHealthCondition = row::Flag(
+    "gpu.health.condition", "1 while this is wrong with the GPU; a series from the first time it is.",
+    row::kKeys<"gpu.health.reason">);
 inline constexpr MetricDesc kGpuHealthState = row::StateSet(
     "gpu.health.state", "Health of the GPU as one of four words.", row::kKeys<"gpu.health.state">);
 inline constexpr MetricDesc kGpuHealthWindow =
@@ -33,9 +41,10 @@ inline constexpr MetricDesc kGpuHealthWindow =
 
 // All rows of this header, in the order in which people should read them.
 inline constexpr const MetricDesc* kGpuScoreRows[] = {
-    &kGpuXidLastErrorCode,  &kGpuXidErrorRate,         &kGpuEccSbeRate,      &kGpuEccDbeTotal,
-    &kGpuRowRemapAvailable, &kGpuPcieLinkDowntraining, &kGpuThermalRampRate, &kGpuHealthScore,
-    &kGpuHealthConfidence,  &kGpuHealthPenalty,        &kGpuHealthState,     &kGpuHealthWindow,
+    &kGpuXidRecent,       &kGpuHealthCondition, &kGpuXidLastErrorCode,  &kGpuXidErrorRate,
+    &kGpuEccSbeRate,      &kGpuEccDbeTotal,     &kGpuRowRemapAvailable, &kGpuPcieLinkDowntraining,
+    &kGpuThermalRampRate, &kGpuHealthScore,     &kGpuHealthConfidence,  &kGpuHealthPenalty,
+    &kGpuHealthState,     &kGpuHealthWindow,
 };
 
 }  // namespace gpulens

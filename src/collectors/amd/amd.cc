@@ -67,6 +67,7 @@ class AmdCollector final : public Collector {
     UpdateDevices(out);
     return StatusOf(driver);
   }
+  bool starting() const noexcept override { return IsStarting(source_.driver()); }
 
  private:
   void UpdateDriverInfo(const DriverState& driver, FrameWriter& out) {
@@ -205,6 +206,8 @@ constexpr OptionSpec kOptions[] = {
 };
 
 constexpr const MetricDesc* kMetrics[] = {&kGpuUtilization,
+                                          &kGpuEnergyEstimate,
+                                          &kGpuEnergyEstimateError,
                                           &kGpuMemoryUtilization,
                                           &kGpuMultimediaUtilization,
                                           &kGpuEngineUtilization,
@@ -267,6 +270,7 @@ constexpr const MetricDesc* kMetrics[] = {&kGpuUtilization,
                                           &kSelfDriverHeartbeatAge,
                                           &kSelfDriverCallsHung,
                                           &kSelfDriverDevices,
+                                          &kSelfDriverFiles,
                                           &kSelfDriverFields};
 
 }  // namespace

@@ -13,12 +13,17 @@ namespace {
 using driver::DeviceState;
 using driver::ReadStatus;
 
+// The last ones are shown from when they were first seen on.
+constexpr size_t kStatesShown = 5;
 constexpr std::pair<DeviceState, std::string_view> kStates[] = {
     {DeviceState::kOk, "ok"},
     {DeviceState::kHung, "hung"},
     {DeviceState::kLost, "lost"},
     {DeviceState::kResetRequired, "reset_required"},
     {DeviceState::kNoPermission, "no_permission"},
+    {DeviceState::kFailed, "failed"},
+    {DeviceState::kLeftOut, "left_out"},
+    {DeviceState::kUnread, "unread"},
 };
 
 // Facts of the driver that gpu.info shows as attributes.
@@ -64,7 +69,7 @@ void AmdSeries::Declare(const driver::Device& device, const EntityRef& board, Se
     part_ = MakeRef<Entity>("gpu.partition", SetOf(own), board_);
   }
   sample_age_ = table.Declare(kGpuSampleAge, home());
-  for (size_t i = 0; i < std::size(kStates); ++i) {
+  for (size_t i = 0; i < kStatesShown; ++i) {
     states_[i] = table.Declare(kGpuState, home(), {{"gpu.state", kStates[i].second}});
   }
 }
@@ -88,12 +93,16 @@ void AmdSeries::DeclareBoard(const driver::Device& device, SeriesTable& table) {
 
 void AmdSeries::Update(const driver::Device& device, const EntityRef& board, const FieldPatience& patience,
                        FrameWriter& out) {
-  if (device.facts.empty() && !home()) return;  // Not opened yet: nobody knows which GPU this is.
   bool changed = home() && !device.facts.empty() && device.identity_version != identity_version_;
   // The board began a new identity: its partitions follow.
   if (changed || (home() && !first_ && board != board_)) Retire(out.table());
+  // Not opened yet: which GPU has this number is not known. One that cannot be opened has its number and
+  // state.
+  const bool opening =
+      device.state == DeviceState::kStarting || (device.state == DeviceState::kOk && device.facts.empty());
+  if (!home() && opening) return;
   if (!home()) {
-    if (device.facts.empty() || (NumberIn(device, "partition", 0) != 0 && !board)) return;
+    if (NumberIn(device, "partition", 0) != 0 && !board) return;
     Declare(device, board, out.table());
   }
   device_ = &device;
@@ -117,8 +126,12 @@ void AmdSeries::Update(const driver::Device& device, const EntityRef& board, con
 
 void AmdSeries::UpdateState(FrameWriter& out) {
   if (first_) out.Set(info_, 1);
-  for (size_t i = 0; i < std::size(kStates); ++i) {
-    out.Set(states_[i], device_->state == kStates[i].first ? 1 : 0);
+  // Between two driver processes the state is not known: it grows old as the readings do.
+  for (size_t i = 0; i < std::size(kStates) && device_->state != DeviceState::kStarting; ++i) {
+    const bool is = device_->state == kStates[i].first;
+    if (is && !states_[i])
+      states_[i] = out.table().Declare(kGpuState, home(), {{"gpu.state", kStates[i].second}});
+    if (states_[i]) out.Set(states_[i], is ? 1 : 0);
   }
   if (device_->last_read_boot_ns != 0) {
     out.Set(sample_age_, static_cast<double>(now_.boot_ns - device_->last_read_boot_ns) * 1e-9);
@@ -128,6 +141,9 @@ void AmdSeries::UpdateState(FrameWriter& out) {
 const AmdSeries::Reading* AmdSeries::Fresh(Field field, unsigned copy, FrameWriter& out) const {
   const Reading& reading = At(field, copy);
   if (reading.status != ReadStatus::kOk || reading.boot_ns == 0) return nullptr;
+  // A GPU that no longer answers has no slow readings that still hold.
+  if (now_.boot_ns - device_->last_read_boot_ns > patience_->ns[static_cast<size_t>(driver::Tier::kFast)])
+    return nullptr;
   int64_t age = now_.boot_ns - reading.boot_ns;
   driver::Tier tier = amdsmi::AmdsmiVendor().fields[amdsmi::SlotOf(field)].tier;
   if (age > patience_->ns[static_cast<size_t>(tier)]) return nullptr;

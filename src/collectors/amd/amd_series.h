@@ -108,7 +108,7 @@ class AmdSeries {
   std::array<std::array<Rate, kLinks>, 2> rates_;
   std::array<Throttle, std::size(kThrottles)> throttles_;
   int64_t cycles_ = 0, cycles_at_ns_ = 0;
-  std::array<Series, 5> states_;
+  std::array<Series, 8> states_;
   std::array<Series, std::size(amdsmi::kPerformanceLevels)> levels_;
   Series info_, sample_age_, used_, free_, percent_, power_, average_, power_share_, fan_, ecc_mode_,
       pages_pending_, links_active_, links_inactive_, partition_, process_count_;

@@ -32,9 +32,8 @@ Result<std::unique_ptr<Collector>> Create(const Config& config, Env& env) {
 std::vector<Finding> Probe(const Config& config, Env&) {
   auto url = TargetUrl(config);
   if (!url) return {{Finding::kBroken, "dcgm", "", url.error().detail, ""}};
-  if (Asked(config)) return {{Finding::kFound, "dcgm", "configured: " + url->ToString(), "", ""}};
-  return {{Finding::kNotHere, "dcgm", "",
-           "not configured; read when an exporter answers at " + url->ToString(),
+  if (Asked(config)) return {{Finding::kFound, "dcgm", "configured: " + url->Shown(), "", ""}};
+  return {{Finding::kNotHere, "dcgm", "", "not configured; read when an exporter answers at " + url->Shown(),
            "collectors: {dcgm: {url: \"http://127.0.0.1:9400/metrics\"}}"}};
 }
 
@@ -67,6 +66,7 @@ const CollectorSpec dcgm_collector{.name = "dcgm",
                                    .metrics = kMetrics,
                                    .scraped = true,
                                    .create = &Create,
-                                   .probe = &Probe};
+                                   .probe = &Probe,
+                                   .check = &CheckTarget};
 
 }  // namespace gpulens

@@ -181,7 +181,15 @@ constexpr std::string_view kEngineNames[] = {kAuto,
                                              "aibrix",
                                              "litellm",
                                              "envoy-ai-gateway",
-                                             "tei"};
+                                             "tei",
+                                             "lmdeploy",
+                                             "kserve",
+                                             "vllm-production-stack",
+                                             "vllm-router",
+                                             "sglang-router",
+                                             "xinference",
+                                             "ollama",
+                                             "semantic-router"};
 
 constexpr auto kTargetOptions = JoinOptions(
     scraping::kGovernedTargetOptions,
@@ -247,6 +255,7 @@ const CollectorSpec engines_collector{
     .instances_option = "targets",
     .scraped = true,
     .create = &Create,
-    .probe = &Probe};
+    .probe = &Probe,
+    .check = &CheckTargets};
 
 }  // namespace gpulens

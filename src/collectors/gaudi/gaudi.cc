@@ -160,6 +160,8 @@ constexpr OptionSpec kOptions[] = {
 };
 
 constexpr const MetricDesc* kMetrics[] = {&kGpuUtilization,
+                                          &kGpuEnergyEstimate,
+                                          &kGpuEnergyEstimateError,
                                           &kGpuMemoryTotal,
                                           &kGpuMemoryUsed,
                                           &kGpuMemoryFree,

@@ -66,6 +66,7 @@ const CollectorSpec gpu_page_collector{
     .instances_option = "targets",
     .scraped = true,
     .create = &Create,
-    .probe = &Probe};
+    .probe = &Probe,
+    .check = &CheckTargets};
 
 }  // namespace gpulens

@@ -1,6 +1,7 @@
 #include "collectors/kernel_log/event_maker.h"
 
 #include <algorithm>
+#include <cctype>
 
 #include "catalog/events.h"
 #include "catalog/gpu/links.h"
@@ -28,6 +29,15 @@ std::string_view SeverityOf(Grade grade) noexcept {
     case Grade::kFatal: return "fatal";
   }
   return "";
+}
+
+// Where the message says more than its code: a link's own word, and what the driver orders.
+std::string_view XidSeverity(const Notice& notice) noexcept {
+  if (notice.action == "none") return "info";
+  if (notice.action == "reset_gpu" || notice.action == "reboot") return "fatal";
+  if (!notice.action.empty()) return "error";
+  if (notice.grade == Grade::kFatal) return "fatal";
+  return notice.grade == Grade::kNonFatal ? "warning" : "";
 }
 
 }  // namespace
@@ -95,6 +105,7 @@ void EventMaker::Take(const Notice& notice, std::string_view message, Instant at
     case NoticeKind::kPcieError: return TakePcieError(notice, message, at);
     case NoticeKind::kOomKill: return TakeOomKill(notice, message, at);
     case NoticeKind::kHardware: return TakeHardware(notice, message, at);
+    case NoticeKind::kDriverFault: return TakeDriverFault(notice, message, at);
     case NoticeKind::kOomScope:
       oom_pid_ = notice.pid.value_or(0);
       oom_cgroup_ = CleanText(notice.cgroup);
@@ -129,6 +140,11 @@ void EventMaker::TakeXid(const Notice& notice, std::string_view message, Instant
   Attributes attributes = {{"gpu.xid.code", int64_t{*notice.code}}, {kEventPciBusId, std::string_view(bus)}};
   if (notice.pid) attributes.push_back({"process.pid", *notice.pid});
   if (!process.empty()) attributes.push_back({"process.executable.name", std::string_view(process)});
+  if (notice.link) attributes.push_back({"gpu.interconnect.link_index", int64_t{*notice.link}});
+  if (notice.sub_code) attributes.push_back({"gpu.xid.sub_code", int64_t{*notice.sub_code}});
+  if (!notice.action.empty()) attributes.push_back({"gpu.xid.action", notice.action});
+  std::string_view severity = XidSeverity(notice);
+  if (!severity.empty()) attributes.push_back({"gpu.xid.severity", severity});
   Report(kEventGpuXid.name, attributes, message, at);
 }
 
@@ -144,8 +160,11 @@ void EventMaker::TakeSxid(const Notice& notice, std::string_view message, Instan
 }
 
 void EventMaker::TakeRas(const Notice& notice, std::string_view message, Instant at) {
-  std::string bus = notice.pci->ToString(), block(notice.type);
-  Attributes attributes = {{kEventPciBusId, std::string_view(bus)}};
+  // Old drivers name no device, and write the block in capitals.
+  std::string bus = notice.pci ? notice.pci->ToString() : "", block(notice.type);
+  for (char& c : block) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  Attributes attributes;
+  if (!bus.empty()) attributes.push_back({kEventPciBusId, std::string_view(bus)});
   if (notice.grade != Grade::kUnsaid) attributes.push_back({"gpu.ras.severity", SeverityOf(notice.grade)});
   if (!block.empty()) attributes.push_back({"gpu.ras.block", std::string_view(block)});
   if (notice.count) attributes.push_back({"gpu.ras.count", int64_t{*notice.count}});
@@ -203,6 +222,17 @@ void EventMaker::TakeHardware(const Notice& notice, std::string_view message, In
   Attributes attributes = {{"host.error.type", notice.type}};
   if (notice.grade != Grade::kUnsaid) attributes.push_back({"host.error.severity", SeverityOf(notice.grade)});
   Report(kEventHostHardwareError.name, attributes, message, at);
+}
+
+void EventMaker::TakeDriverFault(const Notice& notice, std::string_view message, Instant at) {
+  std::string bus = notice.pci ? notice.pci->ToString() : "", process = CleanText(notice.process);
+  // A module that has lost its context, or an engine that is stuck, repeats itself.
+  if (IsMuted(std::string(notice.facts) + " " + bus + " " + process, at)) return;
+  Attributes attributes = {{"gpu.driver.fault", notice.facts}};
+  if (!bus.empty()) attributes.push_back({kEventPciBusId, std::string_view(bus)});
+  if (notice.pid) attributes.push_back({"process.pid", *notice.pid});
+  if (!process.empty()) attributes.push_back({"process.executable.name", std::string_view(process)});
+  Report(kEventGpuDriverFault.name, attributes, message, at);
 }
 
 }  // namespace gpulens

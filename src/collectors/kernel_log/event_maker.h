@@ -43,6 +43,7 @@ class EventMaker {
   void TakePcieError(const kernel_log::Notice& notice, std::string_view message, Instant at);
   void TakeOomKill(const kernel_log::Notice& notice, std::string_view message, Instant at);
   void TakeHardware(const kernel_log::Notice& notice, std::string_view message, Instant at);
+  void TakeDriverFault(const kernel_log::Notice& notice, std::string_view message, Instant at);
   Switch* FindSwitch(const PciAddress& address);
   // The GPU that an error report of a device or of a port above it is about.
   std::optional<PciAddress> GpuBehind(const PciAddress& reporter, std::string_view driver, Instant at);

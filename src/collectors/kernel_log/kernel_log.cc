@@ -19,7 +19,7 @@ class KernelLog final : public Collector {
   KernelLog(ChosenLog log, Env& env)
       : log_(std::move(log)), env_(env), maker_(env.events, log_.source, env.root) {
     visit_ = [this](Instant at, std::string_view text) {
-      if (auto notice = kernel_log::ParseMessage(text)) maker_.Take(*notice, text, at);
+      if (auto notice = notices_.Read(text)) maker_.Take(*notice, text, at);
     };
     Watch(true);
     Log(LogLevel::kInfo, "kernel_log", "reads", "reads " + log_.place + ".");
@@ -45,6 +45,7 @@ class KernelLog final : public Collector {
   ChosenLog log_;
   Env& env_;
   EventMaker maker_;
+  kernel_log::NoticeReader notices_;
   kernel_log::Visit visit_;
   Series lost_;
   bool watches_ = false;
@@ -83,6 +84,7 @@ const CollectorSpec kernel_log_collector{.name = "kernel_log",
                                          .options = kOptions,
                                          .metrics = kMetrics,
                                          .create = &Create,
-                                         .probe = &Probe};
+                                         .probe = &Probe,
+                                         .check = &CheckLog};
 
 }  // namespace gpulens

@@ -115,6 +115,36 @@ TEST_F(KernelLogTest, AnXidBecomesAnEvent) {
   EXPECT_FALSE(desk_.Watched()) << "who is gone watches no longer";
 }
 
+TEST_F(KernelLogTest, AGpuThatHasFallenOffTheBusInThreeLines) {
+  auto collector = Make();
+  Append("NVRM: The NVIDIA GPU 0000:3b:00.0");
+  Append("NVRM: (PCI ID: 10de:2330) installed in this system has");
+  Append("NVRM: fallen off the bus and is not responding to commands.");
+  ASSERT_TRUE(Collect(*collector));
+  auto events = desk_.Take();
+  ASSERT_THAT(events, SizeIs(1));
+  EXPECT_EQ(events[0].name, "gpu.lost");
+  EXPECT_EQ(events[0].attributes.Text("gpu.pci.bus_id"), "0000:3b:00.0");
+}
+
+TEST_F(KernelLogTest, FaultsWithoutACodeOnceAMinute) {
+  auto collector = Make();
+  for (int i = 0; i < 3; ++i)
+    Append("nvidia-peermem nv_get_p2p_free_callback:127 ERROR detected invalid context, skipping");
+  Append("rank 0[77]: segfault at 0 ip 0 sp 0 error 4 in libnccl.so.2[7f+1]");
+  Append("amdgpu: 3 uncorrectable hardware errors detected in UMC block");
+  ASSERT_TRUE(Collect(*collector));
+  auto events = desk_.Take();
+  ASSERT_THAT(events, SizeIs(3));
+  EXPECT_EQ(events[0].name, "gpu.driver.fault");
+  EXPECT_EQ(events[0].attributes.Text("gpu.driver.fault"), "nvidia.peermem_context");
+  EXPECT_EQ(events[1].attributes.Text("process.executable.name"), "rank 0");
+  EXPECT_EQ(events[1].attributes.Text("process.pid"), "77");
+  EXPECT_EQ(events[2].name, "gpu.ras");
+  EXPECT_EQ(events[2].attributes.Text("gpu.ras.block"), "umc");
+  EXPECT_FALSE(events[2].attributes.Has("gpu.pci.bus_id"));
+}
+
 TEST_F(KernelLogTest, SwitchesCountFromZero) {
   AddDevices();
   auto collector = Make();

@@ -102,14 +102,17 @@ bool SystemJournalReadable(const std::string& root) {
   return false;
 }
 
+void CheckLog(const Config& config, ConfigFaults& faults) {
+  if (config.Text("source") == "file" && config.Text("path").empty())
+    faults.Refuse(config, "source", "source: file needs path");
+}
+
 Result<ChosenLog> ChooseLog(const Config& config, const Env& env) {
+  RETURN_IF_ERROR(RefuseFaults(&CheckLog, config));
   From from = config.Text("since") == "boot" ? From::kBoot : From::kNow;
   const std::string& source = config.Text("source");
   const std::string& path = config.Text("path");
   if (source == "file") {
-    if (path.empty())
-      return Status{Code::kInvalidArgument,
-                    "collectors.kernel_log.source: file needs collectors.kernel_log.path"};
     return Made(kernel_log::FollowFile(path, from), "file", path);
   }
   if (source == "kmsg") {

@@ -15,6 +15,9 @@ struct ChosenLog {
   std::string place;        // for people: "/dev/kmsg"
 };
 
+// What is wrong with collectors.kernel_log.
+void CheckLog(const Config& config, ConfigFaults& faults);
+
 // What `collectors.kernel_log.source` asks for; `auto` takes the first that can be read of /dev/kmsg, the
 // journal, and the files of syslog daemons. The failure says what is missing and what works without it.
 Result<ChosenLog> ChooseLog(const Config& config, const Env& env);

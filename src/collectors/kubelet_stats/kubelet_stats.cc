@@ -178,6 +178,13 @@ std::vector<Finding> Probe(const Config& config, Env&) {
   return {finding};
 }
 
+void Check(const Config& config, ConfigFaults& faults) {
+  const Config& tls = config.Group("tls");
+  if (tls.Text("cert_file").empty() != tls.Text("key_file").empty())
+    faults.Refuse(tls, tls.Text("cert_file").empty() ? "key_file" : "cert_file",
+                  "tls.cert_file and tls.key_file belong together", "write both or none");
+}
+
 constexpr OptionSpec kOptions[] = {
     {.key = "url",
      .type = OptionType::kUrl,
@@ -207,6 +214,7 @@ const CollectorSpec kubelet_stats_collector{
     .options = kOptions,
     .metrics = kKubernetesUsageRows,
     .create = &Create,
-    .probe = &Probe};
+    .probe = &Probe,
+    .check = &Check};
 
 }  // namespace gpulens

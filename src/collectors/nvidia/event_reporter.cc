@@ -19,6 +19,15 @@ void EventReporter::Watch(bool works) {
   told_works_ = works;
 }
 
+void EventReporter::FollowNumbers(std::span<const nvml::Gpu> gpus) {
+  for (size_t i = 0; i < gpus.size(); ++i) {
+    std::string_view uuid = gpus[i].Fact("uuid");
+    if (uuid.empty() || watches_[i].uuid() == uuid) continue;
+    auto known = std::ranges::find(watches_, uuid, &GpuWatch::uuid);
+    if (known != watches_.end()) std::swap(watches_[i], *known);
+  }
+}
+
 void EventReporter::Report(nvml::NvmlSource& source, const EntityRef& driver,
                            std::span<const GpuSeries> series, Instant now) {
   source.TakeChanges(changes_);
@@ -39,6 +48,7 @@ void EventReporter::Report(nvml::NvmlSource& source, const EntityRef& driver,
   auto gpus = source.gpus();
   if (source.driver().up && first_gpus_ == 0) first_gpus_ = gpus.size();
   while (watches_.size() < gpus.size()) watches_.emplace_back(desk_);
+  FollowNumbers(gpus);
   auto look = [&](size_t i) {
     return GpuWatch::Look{.gpu = gpus[i],
                           .entity = i < series.size() ? series[i].entity() : EntityRef(),

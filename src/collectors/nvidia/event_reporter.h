@@ -27,6 +27,8 @@ class EventReporter {
  private:
   // Says whether the library tells events: from then on no XID means that there was none.
   void Watch(bool works);
+  // A GPU that has another number now keeps its watch.
+  void FollowNumbers(std::span<const nvml::Gpu> gpus);
 
   EventDesk* desk_;
   std::vector<GpuWatch> watches_;

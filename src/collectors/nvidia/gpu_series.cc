@@ -14,12 +14,17 @@ using nvml::FieldReading;
 using nvml::GpuState;
 using nvml::ReadStatus;
 
+// The last ones are shown from when they were first seen on.
+constexpr size_t kStatesShown = 5;
 constexpr std::pair<GpuState, std::string_view> kStates[] = {
     {GpuState::kOk, "ok"},
     {GpuState::kHung, "hung"},
     {GpuState::kLost, "lost"},
     {GpuState::kResetRequired, "reset_required"},
     {GpuState::kNoPermission, "no_permission"},
+    {GpuState::kFailed, "failed"},
+    {GpuState::kLeftOut, "left_out"},
+    {GpuState::kUnread, "unread"},
 };
 
 // Facts of the driver that gpu.info shows as attributes.
@@ -71,15 +76,18 @@ void GpuSeries::Declare(const nvml::Gpu& gpu, SeriesTable& table) {
   if (options_.serial && !gpu.Fact("serial").empty()) info.push_back({"gpu.serial", gpu.Fact("serial")});
   info_ = table.Declare(kGpuInfo, entity_, AttributeSet(std::span<const AttributeSet::Attribute>(info)));
   sample_age_ = table.Declare(kGpuSampleAge, entity_);
-  for (size_t i = 0; i < std::size(kStates); ++i) {
+  for (size_t i = 0; i < kStatesShown; ++i) {
     states_[i] = table.Declare(kGpuState, entity_, {{"gpu.state", kStates[i].second}});
   }
 }
 
 void GpuSeries::Update(const nvml::Gpu& gpu, const FieldPatience& patience, Instant now, FrameWriter& out,
                        std::span<const nvml::Gpu> all) {
-  if (gpu.facts.empty() && !entity_) return;  // Not opened yet: nobody knows which GPU this is.
   if (entity_ && gpu.identity_version != identity_version_ && !gpu.facts.empty()) Retire(out.table());
+  // Not opened yet: which GPU has this number is not known. One that cannot be opened has its number and
+  // state.
+  const bool opening = gpu.state == GpuState::kStarting || (gpu.state == GpuState::kOk && gpu.facts.empty());
+  if (!entity_ && opening) return;
   if (!entity_) Declare(gpu, out.table());
   now_ = now;
   patience_ = patience;
@@ -106,8 +114,12 @@ void GpuSeries::UpdateState(const nvml::Gpu& gpu, Instant now, FrameWriter& out)
   // Between two driver processes, and while no call brings a reading, nobody knows: the state grows old, too.
   bool silent = gpu.state == GpuState::kOk && now.boot_ns - gpu.last_read_boot_ns > patience_.ns[0];
   if (gpu.state != GpuState::kStarting && !silent) {
-    for (size_t i = 0; i < std::size(kStates); ++i)
-      out.Set(states_[i], gpu.state == kStates[i].first ? 1 : 0);
+    for (size_t i = 0; i < std::size(kStates); ++i) {
+      const bool is = gpu.state == kStates[i].first;
+      if (is && !states_[i])
+        states_[i] = out.table().Declare(kGpuState, entity_, {{"gpu.state", kStates[i].second}});
+      if (states_[i]) out.Set(states_[i], is ? 1 : 0);
+    }
   }
   if (gpu.last_read_boot_ns != 0) {
     out.Set(sample_age_, static_cast<double>(now.boot_ns - gpu.last_read_boot_ns) * 1e-9);

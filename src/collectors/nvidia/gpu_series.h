@@ -77,7 +77,7 @@ class GpuSeries {
   LinkSeries links_;
   std::array<Rate, std::size(kRateRows)> rates_;
   std::array<Series, std::size(kThrottleBits)> throttle_;
-  std::array<Series, 5> states_;
+  std::array<Series, 8> states_;
   Series info_, sample_age_, throttle_mask_, clock_idle_, power_share_, memory_percent_;
   ReadingSeries remapped_correctable_, remapped_uncorrectable_;
   Series links_active_, links_inactive_;

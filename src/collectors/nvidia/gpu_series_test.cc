@@ -60,6 +60,69 @@ class GpuSeriesTest : public ::testing::Test {
   Ref<const Frame> frame_;
 };
 
+TEST_F(GpuSeriesTest, SlowReadingsOfAGpuThatNoLongerAnswersTurnStaleWithIt) {
+  Read(Field::kPower, 300'000);
+  Read(Field::kPowerLimitEnforced, 700'000);  // Read each minute.
+  Run();
+  EXPECT_TRUE(Has(kGpuPowerDraw) && Has(kGpuPowerLimit));
+  for (int second = 0; second < 5; ++second) {
+    clock_.Advance(seconds(1));
+    Read(Field::kPower, 300'000);
+    Run();
+  }
+  EXPECT_TRUE(Has(kGpuPowerLimit)) << "it holds as long as the GPU answers";
+  gpu_.state = nvml::GpuState::kHung;
+  clock_.Advance(seconds(3));
+  Run();
+  EXPECT_FALSE(Has(kGpuPowerDraw));
+  EXPECT_FALSE(Has(kGpuPowerLimit)) << "nobody knows whether it still holds";
+  EXPECT_EQ(Value(kGpuState, "gpu.state", "hung"), 1);
+}
+
+TEST_F(GpuSeriesTest, AGpuThatCannotBeReadHasItsNumberAndItsState) {
+  gpu_.facts.clear();
+  gpu_.identity_version = 0;
+  gpu_.state = nvml::GpuState::kStarting;
+  Run();
+  EXPECT_FALSE(Has(kGpuState)) << "nobody knows yet";
+  for (auto [state, name] : {std::pair{nvml::GpuState::kUnread, "unread"},
+                             {nvml::GpuState::kLeftOut, "left_out"},
+                             {nvml::GpuState::kFailed, "failed"}}) {
+    gpu_.state = state;
+    Run();
+    EXPECT_EQ(Value(kGpuState, "gpu.state", name), 1) << name;
+    EXPECT_EQ(Value(kGpuState, "gpu.state", "ok"), 0) << name;
+  }
+  gpu_.state = nvml::GpuState::kOk;
+  gpu_.facts = {{"uuid", "GPU-1"}};
+  gpu_.identity_version = 1;
+  Read(Field::kPower, 300'000);
+  Run();
+  EXPECT_EQ(Value(kGpuState, "gpu.state", "ok"), 1);
+  for (uint32_t slot = 0; slot < frame_->layout->slots(); ++slot) {
+    const SeriesInfo& info = (*frame_->layout)[slot];
+    if (info.desc) {
+      EXPECT_EQ(info.attributes.Text("gpu.uuid"), "GPU-1") << "what had only a number is gone";
+    }
+  }
+}
+
+// Between two driver processes a number may pass to another GPU, whose series begin when it is opened.
+TEST_F(GpuSeriesTest, ANumberThatPassesOnHasNoSeriesUntilItsGpuIsOpened) {
+  Read(Field::kPower, 300'000);
+  Run();
+  ASSERT_TRUE(Has(kGpuPowerDraw));
+  gpu_.facts[0] = {"uuid", "GPU-2"};
+  ++gpu_.identity_version;
+  gpu_.state = nvml::GpuState::kStarting;
+  Run();
+  EXPECT_FALSE(Has(kGpuInfo));
+  gpu_.state = nvml::GpuState::kOk;
+  Read(Field::kPower, 300'000);
+  Run();
+  EXPECT_EQ(Value(kGpuInfo, "gpu.uuid", "GPU-2"), 1);
+}
+
 TEST_F(GpuSeriesTest, NothingIsDeclaredBeforeTheGpuIsKnown) {
   gpu_.facts.clear();
   Run();

@@ -32,6 +32,8 @@ class GpuWatch {
   void Take(const nvml::DeviceEvent& event, const Look& look);
   // Compares with the last look.
   void See(const Look& look);
+  // Of the GPU that was seen last; empty before the first.
+  const std::string& uuid() const noexcept { return uuid_; }
 
  private:
   struct Counter {

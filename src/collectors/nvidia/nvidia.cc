@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -97,11 +98,13 @@ class NvidiaCollector final : public Collector {
     if (env_.stats) env_.stats->nvml_driver_pid = std::max(driver.pid, 0);
     driver_series_.Update(source_, out);
     UpdateDriverInfo(driver, out);
+    UpdateMismatch(out);
     book_.NextRound();
     UpdateGpus(out);
     reporter_.Report(source_, driver_series_.entity(), gpus_, out.read_at());
     return StatusOf(driver);
   }
+  bool starting() const noexcept override { return IsStarting(source_.driver()); }
 
  private:
   // `gpulens driver release` frees the devices for a while.
@@ -153,6 +156,24 @@ class NvidiaCollector final : public Collector {
     out.Set(devices_, answering);
   }
 
+  // A package may be upgraded at any time, and it also counts while the library cannot be opened.
+  void UpdateMismatch(FrameWriter& out) {
+    if (simulated_) return;
+    int64_t now_ns = out.read_at().boot_ns;
+    if (mismatch_read_ns_ == 0 || now_ns - mismatch_read_ns_ >= Duration(kSlow).count()) {
+      mismatch_read_ns_ = now_ns;
+      driver::Hardware hardware = nvml::ProbeGpus(env_.root == "/" ? "" : env_.root);
+      mismatch_.reset();
+      if (!hardware.kernel_driver_version.empty() && !hardware.library_version.empty())
+        mismatch_ = hardware.Mismatch();
+    }
+    if (!mismatch_) return;
+    if (!mismatch_series_)
+      mismatch_series_ =
+          out.table().Declare(kGpuDriverMismatch, {}, {{"gpu.vendor", std::string_view("nvidia")}});
+    out.Set(mismatch_series_, *mismatch_ ? 1 : 0);
+  }
+
   void UpdateGpus(FrameWriter& out) {
     auto gpus = source_.gpus();
     while (gpus_.size() < gpus.size()) gpus_.emplace_back(gpu_options_);
@@ -174,16 +195,19 @@ class NvidiaCollector final : public Collector {
   EventReporter reporter_{env_.events};
   bool released_ = false;
   DriverSeries driver_series_{"nvml"};
-  Series info_, devices_, devices_expected_;
+  Series info_, devices_, devices_expected_, mismatch_series_;
+  std::optional<bool> mismatch_;  // as it was read last; nothing: the versions cannot be told
+  int64_t mismatch_read_ns_ = 0;
   std::string driver_version_, library_version_;
 };
 
 bool Asked(const Config& config) { return config.Text("library") != kDefaultLibrary; }
 
 Result<std::unique_ptr<Collector>> Create(const Config& config, Env& env) {
-  // Without a device on the bus no process is started again and again to find that out.
-  if (!env.demo && !Asked(config) && nvml::ProbeGpus().pci_gpus.empty()) {
-    return Status{Code::kUnavailable, "no NVIDIA device on the PCI bus"};
+  // Without any sign of a GPU no process is started again and again to find that out.
+  if (!env.demo && !Asked(config) && !nvml::MayHaveGpus(nvml::ProbeGpus())) {
+    return Status{Code::kUnavailable,
+                  "no NVIDIA GPU: none on the PCI bus, no /dev/nvidia*, no WSL, no Jetson"};
   }
   return std::unique_ptr<Collector>(std::make_unique<NvidiaCollector>(config, env));
 }

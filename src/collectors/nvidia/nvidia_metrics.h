@@ -52,6 +52,7 @@ inline constexpr const MetricDesc* kBoardMetrics[] = {
     &kNvidiaEdppMultiplier,
     &kNvidiaMclkSwitchInterval,
     &kGpuDevicesExpected,
+    &kGpuDriverMismatch,
     &kGpuRecoveryAction,
     &kGpuComputeMode,
     &kGpuDisplayActive,
@@ -84,6 +85,8 @@ inline constexpr const MetricDesc* kBoardMetrics[] = {
 };
 
 inline constexpr const MetricDesc* kCommonMetrics[] = {&kGpuUtilization,
+                                                       &kGpuEnergyEstimate,
+                                                       &kGpuEnergyEstimateError,
                                                        &kGpuMemoryUtilization,
                                                        &kGpuEncodeUtilization,
                                                        &kGpuDecodeUtilization,
@@ -137,6 +140,7 @@ inline constexpr const MetricDesc* kCommonMetrics[] = {&kGpuUtilization,
                                                        &kSelfDriverHeartbeatAge,
                                                        &kSelfDriverCallsHung,
                                                        &kSelfDriverDevices,
+                                                       &kSelfDriverFiles,
                                                        &kSelfDriverFields};
 
 // What a GPU is divided into, who uses it, and what its performance monitors say.

@@ -17,6 +17,7 @@
 #include "base/files.h"
 #include "base/log.h"
 #include "base/result.h"
+#include "base/threads/threads.h"
 #include "pipeline/control/driver_control.h"
 
 namespace gpulens {
@@ -63,18 +64,17 @@ Result<std::unique_ptr<EnergyDoor>> EnergyDoor::Open(Options options) {
   ASSIGN_OR_RETURN(UniqueFd listening, Listen(options.path));
   UniqueFd stop(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   if (!stop) return ErrnoStatus("eventfd", errno);
-  return std::unique_ptr<EnergyDoor>(
-      new EnergyDoor(std::move(options), std::move(listening), std::move(stop)));
+  std::unique_ptr<EnergyDoor> door(new EnergyDoor(std::move(options), std::move(listening), std::move(stop)));
+  RETURN_IF_ERROR(StartThread(door->thread_, [watcher = door.get()] { watcher->Watch(); }));
+  return door;
 }
 
 EnergyDoor::EnergyDoor(Options options, UniqueFd listening, UniqueFd stop)
-    : options_(std::move(options)), listening_(std::move(listening)), stop_(std::move(stop)) {
-  thread_ = std::thread([this] { Watch(); });
-}
+    : options_(std::move(options)), listening_(std::move(listening)), stop_(std::move(stop)) {}
 
 EnergyDoor::~EnergyDoor() {
   ::eventfd_write(stop_.get(), 1);
-  thread_.join();
+  if (thread_.joinable()) thread_.join();
   ::unlink(options_.path.c_str());
 }
 

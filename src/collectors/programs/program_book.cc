@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <limits>
 
+#include "catalog/guest/guest_name.h"
 #include "wire/samples/exponential_bounds.h"
 
 namespace gpulens {
@@ -47,10 +48,10 @@ Kind KindOf(const OtlpMetricView& metric) noexcept {
 
 class ProgramBook::Taker final : public OtlpPointTaker {
  public:
-  Taker(ProgramBook& book, int32_t pid, Instant now) : book_(book), pid_(pid), now_(now) {}
+  Taker(ProgramBook& book, const Sender& sender, Instant now) : book_(book), sender_(sender), now_(now) {}
 
   void OnResource(std::span<const AttributeSet::Attribute> attributes) override {
-    program_ = book_.ProgramOf(pid_, attributes);
+    program_ = book_.ProgramOf(sender_, attributes);
     if (program_) program_->heard = now_;
     refused_ = refused_ || !program_;
   }
@@ -61,17 +62,21 @@ class ProgramBook::Taker final : public OtlpPointTaker {
     MakeKey(metric, point, attributes);
     auto found = program_->rows.find(key_);
     if (found == program_->rows.end()) {
+      User& user = book_.users_[sender_.uid];
       if (program_->rows.size() >= book_.limits_.series || book_.series_ >= book_.limits_.all_series)
         return "too many series";
+      if (user.series >= book_.limits_.series_of_user) return "too many series of one user";
       if (point.bounds.size() > kMostBounds) return "a histogram of more than 1,024 bounds";
       Row row;
-      row.name = metric.name;
+      row.name =
+          GuestName({.name = metric.name, .unit = metric.unit, .kind = KindOf(metric)}, Guest::kProgram);
       row.unit = metric.unit;
       row.description = metric.description;
       row.attributes = attributes;
       row.kind = KindOf(metric);
       row.integer = point.integer;
       ++book_.series_;
+      ++user.series;
       found = program_->rows.emplace(key_, std::move(row)).first;
     }
     Fill(found->second, metric, point);
@@ -121,7 +126,7 @@ class ProgramBook::Taker final : public OtlpPointTaker {
   }
 
   ProgramBook& book_;
-  const int32_t pid_;
+  const Sender sender_;
   const Instant now_;
   Program* program_ = nullptr;
   bool refused_ = false;
@@ -129,7 +134,8 @@ class ProgramBook::Taker final : public OtlpPointTaker {
   ClassicBuckets buckets_;
 };
 
-ProgramBook::Program* ProgramBook::ProgramOf(int32_t pid, std::span<const AttributeSet::Attribute> resource) {
+ProgramBook::Program* ProgramBook::ProgramOf(const Sender& sender,
+                                             std::span<const AttributeSet::Attribute> resource) {
   std::string instance;
   for (const AttributeSet::Attribute& one : resource) {
     if (one.key != "service.instance.id") continue;
@@ -137,22 +143,26 @@ ProgramBook::Program* ProgramBook::ProgramOf(int32_t pid, std::span<const Attrib
     AppendValue(instance, one.value);
   }
   instance.resize(std::min(instance.size(), kLongest));
-  const auto found = programs_.find({pid, instance});
+  const auto found = programs_.find({sender, instance});
   if (found != programs_.end()) return &found->second;
-  const auto first = programs_.lower_bound({pid, std::string()});
+  const auto first = programs_.lower_bound({sender, std::string()});
   const auto end =
-      std::find_if(first, programs_.end(), [pid](const auto& one) { return one.first.first != pid; });
+      std::find_if(first, programs_.end(), [&](const auto& one) { return one.first.first != sender; });
+  const auto user = users_.find(sender.uid);
   if (programs_.size() >= limits_.programs ||
+      (user != users_.end() && user->second.programs >= limits_.programs_of_user) ||
       static_cast<size_t>(std::distance(first, end)) >= limits_.instances)
     return nullptr;
-  Program& made = programs_[{pid, std::move(instance)}];
-  made.entity = EntityOf(pid, resource);
+  Program& made = programs_[{sender, std::move(instance)}];
+  ++users_[sender.uid].programs;
+  made.entity = EntityOf(sender.pid, resource);
   return &made;
 }
 
-Status ProgramBook::Take(int32_t pid, std::string_view request, Instant now, OtlpPointsReport& report) {
+Status ProgramBook::Take(const Sender& sender, std::string_view request, Instant now,
+                         OtlpPointsReport& report) {
   std::lock_guard lock(mutex_);
-  Taker taker(*this, pid, now);
+  Taker taker(*this, sender, now);
   Status read = ReadOtlpPoints(request, taker, report);
   accepted_ += report.points;
   rejected_ += report.rejected;
@@ -209,6 +219,7 @@ void ProgramBook::Write(FrameWriter& out) {
   std::lock_guard lock(mutex_);
   const Instant now = out.begun_at();
   for (auto& [key, program] : programs_) {
+    User& user = users_[key.first.uid];
     for (auto at = program.rows.begin(); at != program.rows.end();) {
       Row& row = at->second;
       const Duration age = now - row.heard;
@@ -216,6 +227,7 @@ void ProgramBook::Write(FrameWriter& out) {
         out.table().Retire(row.series);
         at = program.rows.erase(at);
         --series_;
+        --user.series;
         continue;
       }
       ++at;
@@ -227,8 +239,11 @@ void ProgramBook::Write(FrameWriter& out) {
     }
   }
   std::erase_if(programs_, [&](const auto& one) {
-    return one.second.rows.empty() && now - one.second.heard >= limits_.forgotten;
+    const bool over = one.second.rows.empty() && now - one.second.heard >= limits_.forgotten;
+    if (over) --users_[one.first.first.uid].programs;
+    return over;
   });
+  std::erase_if(users_, [](const auto& one) { return one.second.programs == 0; });
   out.ReadAt(now);
 }
 

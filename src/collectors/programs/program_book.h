@@ -22,17 +22,25 @@ class ProgramBook {
  public:
   struct Limits {
     size_t programs = 256;
+    size_t programs_of_user = 128;
     size_t instances = 16;                         // that one process may say it is
     size_t series = 20'000;                        // of a program
+    size_t series_of_user = 20'000;                // of all programs of a user
     size_t all_series = 100'000;                   // of all
     Duration told = std::chrono::seconds(150);     // a value is told for so long after it came
     Duration forgotten = std::chrono::minutes(5);  // what is not said any more
   };
   explicit ProgramBook(const Limits& limits) : limits_(limits) {}
 
-  // Of the process `pid` (0: nobody knows). kDataLoss: the bytes cannot be read; kExhausted: no more
-  // programs.
-  Status Take(int32_t pid, std::string_view request, Instant now, OtlpPointsReport& report);
+  // Who sends, as the kernel says; 0 and -1: nobody knows.
+  struct Sender {
+    int32_t pid = 0;
+    int64_t uid = -1;
+    auto operator<=>(const Sender&) const = default;
+  };
+  // A user's programs never take what others may have: there are limits for each. kDataLoss: the bytes cannot
+  // be read; kExhausted: no more programs.
+  Status Take(const Sender& sender, std::string_view request, Instant now, OtlpPointsReport& report);
   void Write(FrameWriter& out);
 
   struct Counts {
@@ -66,15 +74,19 @@ class ProgramBook {
     Instant heard;
     std::unordered_map<std::string, Row> rows;
   };
-  using Key = std::pair<int32_t, std::string>;  // pid, service.instance.id
+  using Key = std::pair<Sender, std::string>;  // with service.instance.id
+  struct User {
+    size_t programs = 0, series = 0;
+  };
 
-  Program* ProgramOf(int32_t pid, std::span<const AttributeSet::Attribute> resource);
+  Program* ProgramOf(const Sender& sender, std::span<const AttributeSet::Attribute> resource);
   static void Declare(Row& row, const EntityRef& entity, SeriesTable& table);
   static void WriteRow(Row& row, FrameWriter& out);
 
   const Limits limits_;
   mutable std::mutex mutex_;  // guards what follows
   std::map<Key, Program> programs_;
+  std::map<int64_t, User> users_;  // by uid; none without programs
   size_t series_ = 0;
   uint64_t accepted_ = 0, rejected_ = 0;
 };

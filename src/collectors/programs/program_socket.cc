@@ -29,7 +29,8 @@ HttpResponse Failure(int status, uint32_t code, std::string_view why) {
 
 constexpr uint32_t kInvalidArgument = 3, kResourceExhausted = 8;
 
-HttpResponse Answer(ProgramBook& book, int32_t pid, std::string_view body, bool packed, Instant now) {
+HttpResponse Answer(ProgramBook& book, const ProgramBook::Sender& sender, std::string_view body, bool packed,
+                    Instant now) {
   std::string unpacked;
   if (packed) {
     if (Status status = Gunzip(body, kMostBytes, unpacked); !status)
@@ -37,7 +38,7 @@ HttpResponse Answer(ProgramBook& book, int32_t pid, std::string_view body, bool 
     body = unpacked;
   }
   OtlpPointsReport report;
-  const Status taken = book.Take(pid, body, now, report);
+  const Status taken = book.Take(sender, body, now, report);
   if (taken.code == Code::kExhausted) {
     HttpResponse busy = Failure(429, kResourceExhausted, taken.detail);
     busy.AddHeader("Retry-After", "60");
@@ -96,11 +97,11 @@ void ProgramSocket::Handle(const HttpRequest& request, HttpResponder responder) 
   const bool packed = EqualsIgnoringCase(packing, "gzip");
   if (!packed && !packing.empty() && !EqualsIgnoringCase(packing, "identity"))
     return responder.Send(Failure(415, kInvalidArgument, "Content-Encoding may be gzip or identity"));
-  const int32_t pid = request.peer_pid();
+  const ProgramBook::Sender sender{request.peer_pid(), request.peer_uid()};
   const Instant now = env_.clock->Now();
   auto waiting = std::make_shared<HttpResponder>(std::move(responder));
-  auto work = [book = book_, pid, now, packed, waiting, body = request.TakeBody()] {
-    waiting->Send(Answer(*book, pid, body, packed, now));
+  auto work = [book = book_, sender, now, packed, waiting, body = request.TakeBody()] {
+    waiting->Send(Answer(*book, sender, body, packed, now));
   };
   if (!env_.workers) return work();
   if (!env_.workers->Post(std::move(work)))

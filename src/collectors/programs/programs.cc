@@ -23,8 +23,13 @@ std::string PathOf(const Config& config) {
 
 class Programs final : public Collector {
  public:
-  Programs(std::string path, bool asked, bool energy, Env& env)
-      : path_(std::move(path)), asked_(asked), energy_(energy), env_(env) {}
+  Programs(std::string path, const Config& config, Env& env)
+      : path_(std::move(path)),
+        asked_(!config.Text("socket").empty()),
+        energy_(config.Bool("energy")),
+        env_(env),
+        book_(std::make_shared<ProgramBook>(
+            ProgramBook::Limits{.series_of_user = static_cast<size_t>(config.Int("series_per_user"))})) {}
 
   Status Collect(FrameWriter& out) override {
     const Status open = Open();
@@ -45,8 +50,11 @@ class Programs final : public Collector {
       Log(LogLevel::kInfo, "programs", "listening", "programs are heard at " + path_);
       return Ok();
     }
+    // Where another agent has the socket, programs are heard there and not here.
     if (why_.ok())
-      Log(LogLevel::kInfo, "programs", "no_socket", "programs are not heard: " + opened.error().detail);
+      Log(LogLevel::kWarn, "programs", "no_socket",
+          "programs are not heard: " + opened.error().detail +
+              "; collectors.programs.socket can name another place");
     why_ = opened.error();
     return why_;
   }
@@ -76,7 +84,7 @@ class Programs final : public Collector {
   const std::string path_;
   const bool asked_, energy_;
   Env& env_;
-  const std::shared_ptr<ProgramBook> book_ = std::make_shared<ProgramBook>(ProgramBook::Limits());
+  const std::shared_ptr<ProgramBook> book_;
   std::unique_ptr<ProgramSocket> socket_;
   std::unique_ptr<EnergyDoor> door_;
   Status why_, why_door_;
@@ -88,8 +96,7 @@ Result<std::unique_ptr<Collector>> Create(const Config& config, Env& env) {
   std::string path = PathOf(config);
   if (path.empty())
     return Status{Code::kUnavailable, "there is no folder for a socket: set collectors.programs.socket"};
-  return std::unique_ptr<Collector>(std::make_unique<Programs>(
-      std::move(path), !config.Text("socket").empty(), config.Bool("energy"), env));
+  return std::unique_ptr<Collector>(std::make_unique<Programs>(std::move(path), config, env));
 }
 
 std::vector<Finding> Probe(const Config& config, Env&) {
@@ -98,6 +105,12 @@ std::vector<Finding> Probe(const Config& config, Env&) {
     return {{Finding::kNotHere, "programs", "", "there is no folder for a socket",
              "collectors: {programs: {socket: /tmp/gpulens/otlp.sock}}"}};
   return {{Finding::kFound, "programs", "heard at " + path, "", ""}};
+}
+
+void Check(const Config& config, ConfigFaults& faults) {
+  const std::string& path = config.Text("socket");
+  if (!path.empty() && (path.front() != '/' || path.back() == '/'))
+    faults.Refuse(config, "socket", "socket must be the full path of a file");
 }
 
 constexpr OptionSpec kOptions[] = {
@@ -110,6 +123,12 @@ constexpr OptionSpec kOptions[] = {
      .type = OptionType::kBool,
      .fallback = "true",
      .help = "Whether programs may ask for the energy of GPUs, at energy.sock beside it"},
+    {.key = "series_per_user",
+     .type = OptionType::kInt,
+     .fallback = "20000",
+     .help = "Series that the programs of one user may have together; all have 100,000",
+     .min = 1,
+     .max = 100'000},
 };
 
 constexpr const MetricDesc* kMetrics[] = {&kSelfPrograms, &kSelfProgramsPoints};
@@ -125,6 +144,7 @@ const CollectorSpec programs_collector{.name = "programs",
                                        .metrics = kMetrics,
                                        .scraped = true,
                                        .create = &Create,
-                                       .probe = &Probe};
+                                       .probe = &Probe,
+                                       .check = &Check};
 
 }  // namespace gpulens

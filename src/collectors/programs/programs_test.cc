@@ -37,9 +37,9 @@ std::string Request(const Registry& registry, const std::string& instance = "i1"
 
 class ProgramsTest : public ::testing::Test {
  protected:
-  Status Take(const std::string& request, int32_t pid = 42) {
+  Status Take(const std::string& request, int32_t pid = 42, int64_t uid = 1000) {
     report_ = {};
-    return book_.Take(pid, request, clock_.Now(), report_);
+    return book_.Take({pid, uid}, request, clock_.Now(), report_);
   }
   std::string Page(Duration later = seconds(5)) {
     clock_.Advance(later);
@@ -58,7 +58,12 @@ class ProgramsTest : public ::testing::Test {
   ManualClock clock_;
   SeriesTable table_;
   FrameWriter writer_{table_, seconds(150), "programs"};
-  ProgramBook book_{{.programs = 3, .instances = 2, .series = 10, .all_series = 15}};
+  ProgramBook book_{{.programs = 3,
+                     .programs_of_user = 3,
+                     .instances = 2,
+                     .series = 10,
+                     .series_of_user = 15,
+                     .all_series = 15}};
   OtlpPointsReport report_;
 };
 
@@ -142,6 +147,46 @@ TEST_F(ProgramsTest, IsBounded) {
   EXPECT_EQ(Take(Request(small), 3).code, Code::kExhausted) << "of programs";
   EXPECT_EQ(Take("\x0a\xff", 1).code, Code::kDataLoss);
   EXPECT_EQ(book_.counts().accepted, 15u);
+}
+
+TEST_F(ProgramsTest, AUserHasAShareAndOthersHaveTheirs) {
+  ProgramBook book(
+      {.programs = 4, .programs_of_user = 2, .series = 10, .series_of_user = 6, .all_series = 15});
+  Registry registry;
+  const Counter counter("c", {}, registry);
+  for (int64_t i = 0; i < 4; ++i) counter.Bind({{"i", i}}).Add(1);
+  const auto take = [&](int32_t pid, int64_t uid) {
+    OtlpPointsReport report;
+    const Status status = book.Take({pid, uid}, Request(registry), clock_.Now(), report);
+    return status.code == Code::kExhausted ? "no program"
+                                           : std::to_string(report.points) + std::string(report.why);
+  };
+  EXPECT_EQ(take(1, 65534), "4");
+  EXPECT_EQ(take(2, 65534), "2too many series of one user");
+  EXPECT_EQ(take(3, 65534), "no program");
+  EXPECT_EQ(take(3, 0), "4") << "root has its own";
+  EXPECT_EQ(take(1, 0), "2too many series of one user") << "a pid that came again is another's";
+  clock_.Advance(minutes(6));
+  writer_.Begin(clock_.Now());
+  book.Write(writer_);
+  static_cast<void>(writer_.Finish());
+  EXPECT_EQ(book.counts().programs, 0u);
+  EXPECT_EQ(take(3, 65534), "4") << "what was forgotten is free again";
+}
+
+TEST_F(ProgramsTest, NamesOfTheAgentAreMarked) {
+  Registry registry;
+  Gauge("gpu.power.draw", {.unit = "W"}, registry).Set(99999);
+  Gauge("gpulens.collector.up", {}, registry).Set(0);
+  Gauge("up", {}, registry).Set(0);
+  Gauge("mine", {}, registry).Set(1);
+  ASSERT_TRUE(Take(Request(registry)).ok());
+  const std::string page = "\n" + Page();
+  for (const char* family : {"gpu_power_draw_watts", "gpulens_collector_up", "up"}) {
+    EXPECT_THAT(page, Not(HasSubstr("\n" + std::string(family) + "{")));
+    EXPECT_THAT(page, HasSubstr("\nexported_" + std::string(family) + "{"));
+  }
+  EXPECT_THAT(page, HasSubstr("\nmine{"));
 }
 
 TEST_F(ProgramsTest, ASteadyWriteDoesNotAllocate) {

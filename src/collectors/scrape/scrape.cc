@@ -75,6 +75,7 @@ const CollectorSpec scrape_collector{.name = "scrape",
                                      .instances_option = "targets",
                                      .scraped = true,
                                      .create = &Create,
-                                     .probe = &Probe};
+                                     .probe = &Probe,
+                                     .check = &CheckTargets};
 
 }  // namespace gpulens

@@ -252,15 +252,84 @@ TEST_F(ScrapeTest, ReadsLargePagesAgainAndAgain) {
   EXPECT_EQ(instance->stats().series, 8000u + 21u);
 }
 
-TEST_F(ScrapeTest, SamplesAboveTheLimitAreLeftOut) {
-  ScriptedServer server(
-      [](int, int, const std::string&) { return Turn{.answer = Answer200("a 1\nb 2\nc 3\n")}; });
+TEST_F(ScrapeTest, APageAboveALimitIsAFailureAndNoPart) {
+  std::string families;
+  for (int i = 0; i < 10'001; ++i) families += "f" + std::to_string(i) + " 1\n";
+  int round = 0;
+  ScriptedServer server([&](int, int, const std::string&) {
+    ++round;
+    return Turn{.answer = Answer200(round == 1 ? "a 1\nb 2\n" : round == 2 ? "a 3\nb 4\nc 5\n" : families)};
+  });
   Open({{"url", server.Url("/metrics")}, {"max_samples", int64_t{2}}});
-  EXPECT_THAT(Run(),
-              AllOf(HasSubstr("\nb{"), Not(HasSubstr("\nc{")), HasSubstr(Errors("too_many_samples", 1)),
-                    HasSubstr("gpulens_scrape_up{target=\"node\"} 0\n"),
-                    HasSubstr("gpulens_scrape_series_dropped{reason=\"max_samples\",target=\"node\"} 1")));
-  EXPECT_THAT(Why(), HasSubstr("1 samples above max_samples are left out"));
+  EXPECT_THAT(Run(), HasSubstr("gpulens_scrape_up{target=\"node\"} 1\n"));
+  EXPECT_THAT(Run(), AllOf(HasSubstr("\na{target=\"node\"} 1 "), HasSubstr("\nb{target=\"node\"} 2 "),
+                           Not(HasSubstr("\nc{")), HasSubstr(Errors("too_many_samples", 1)),
+                           HasSubstr("gpulens_scrape_up{target=\"node\"} 0\n")))
+      << "the values before, with their age";
+  EXPECT_THAT(Why(), HasSubstr("the page has 3 samples, allowed are 2"));
+  Open({{"url", server.Url("/metrics")}});
+  EXPECT_THAT(Run(), AllOf(Not(HasSubstr("\nf1{")), HasSubstr(Errors("too_many_families", 1)),
+                           HasSubstr("gpulens_scrape_parse_errors_total{target=\"node\"} 0\n"),
+                           HasSubstr("gpulens_scrape_up{target=\"node\"} 0\n")));
+  EXPECT_THAT(Why(), HasSubstr("more than 10000 families"));
+}
+
+// FastAPI mounts answer /metrics with a redirect to /metrics/.
+TEST_F(ScrapeTest, FollowsRedirectsOnTheSameServer) {
+  std::string location;
+  ScriptedServer other([](int, int, const std::string&) { return Turn{.answer = Answer200("stolen 1\n")}; });
+  ScriptedServer server([&](int, int, const std::string& request) {
+    if (request.starts_with("GET /metrics/?a=b ")) return Turn{.answer = Answer200("a 1\n")};
+    if (request.starts_with("GET /step ")) {
+      return Turn{.answer = "HTTP/1.1 308 On\r\nLocation: /metrics/?a=b\r\nContent-Length: 0\r\n\r\n"};
+    }
+    return Turn{.answer = "HTTP/1.1 307 Here\r\nLocation: " + location + "\r\nContent-Length: 0\r\n\r\n"};
+  });
+  Open({{"url", server.Url("/metrics")}});
+  for (const std::string& good :
+       {std::string("/metrics/?a=b"), server.Url("/metrics/?a=b"), std::string("/step")}) {
+    location = good;
+    EXPECT_THAT(Run(), HasSubstr("\na{target=\"node\"} 1\n")) << good;
+    EXPECT_THAT(Run(), HasSubstr("gpulens_scrape_up{target=\"node\"} 1\n"));
+  }
+  for (const std::string& bad : {other.Url("/metrics"), "//" + other.Url("/metrics").substr(7),
+                                 "https" + server.Url("/metrics/?a=b").substr(4), std::string("metrics/"),
+                                 std::string("ftp://127.0.0.1/"), std::string()}) {
+    location = bad;
+    EXPECT_THAT(Run(), HasSubstr("gpulens_scrape_up{target=\"node\"} 0\n")) << bad;
+  }
+  EXPECT_EQ(other.connections(), 0);
+  const size_t before = server.requests().size();
+  location = "/metrics";
+  EXPECT_THAT(Run(), HasSubstr("gpulens_scrape_up{target=\"node\"} 0\n"));
+  EXPECT_EQ(server.requests().size(), before + 6) << "the first one and five redirects";
+}
+
+TEST_F(ScrapeTest, ValuesAreOfTheTimeThatThePageSays) {
+  int64_t age_s = 0;
+  ScriptedServer server([&](int, int, const std::string&) {
+    const int64_t now_ms = clock.Now().unix_ns / 1'000'000;
+    return Turn{.answer = Answer200("a 1 " + std::to_string(now_ms - age_s * 1000) + "\nb 2\n")};
+  });
+  Open({{"url", server.Url("/metrics")}, {"honor_timestamps", true}});
+  auto quality_of = [&](int64_t seconds_old) {
+    age_s = seconds_old;
+    Run();
+    const Frame& frame = *instance->latest();
+    for (uint32_t slot = 0; slot < frame.layout->slots(); ++slot) {
+      if ((*frame.layout)[slot].desc->name == "a") return std::pair(frame.quality[slot], frame.AgeMs(slot));
+    }
+    return std::pair(Quality::kAbsent, 0u);
+  };
+  EXPECT_EQ(quality_of(0), std::pair(Quality::kOk, 0u));
+  EXPECT_EQ(quality_of(20), std::pair(Quality::kOk, 20'000u));
+  EXPECT_EQ(quality_of(300), std::pair(Quality::kStale, 300'000u));
+  EXPECT_EQ(quality_of(7200).first, Quality::kAbsent);
+  EXPECT_EQ(quality_of(-60), std::pair(Quality::kOk, 0u)) << "a clock that is ahead";
+  age_s = 300;
+  EXPECT_THAT(Run(), AllOf(HasSubstr("\na{target=\"node\"} 1 1"), HasSubstr("\nb{target=\"node\"} 2\n")));
+  Open({{"url", server.Url("/metrics")}, {"honor_timestamps", false}});
+  EXPECT_EQ(quality_of(7200), std::pair(Quality::kOk, 0u));
 }
 
 TEST_F(ScrapeTest, LeavesLabelsOutAndSaysHowManySeriesThatFolded) {

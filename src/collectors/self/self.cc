@@ -120,12 +120,15 @@ class SelfCollector final : public Collector {
     virtual_ = table.Declare(kProcessMemoryVirtual, none);
     fds_ = table.Declare(kProcessUnixFileDescriptorCount, none);
     fds_limit_ = table.Declare(kProcessUnixFileDescriptorLimit, none);
+    start_time_ = table.Declare(kProcessStartTime, none);
     if (!env_.stats) return;
     reload_ok_ = table.Declare(kSelfConfigLastReloadSuccess, none);
     reload_time_ = table.Declare(kSelfConfigLastReloadTime, none);
     constexpr std::string_view kResults[] = {"applied", "rejected", "unchanged"};
     for (size_t i = 0; i < 3; ++i)
       reloads_[i] = table.Declare(kSelfConfigReloads, none, {{"result", kResults[i]}});
+    for (size_t i = 0; i < kPageLosses; ++i)
+      page_losses_[i] = table.Declare(kSelfPageSeriesDropped, none, {{"reason", kPageLossNames[i]}});
   }
 
   void DeclareServer(SeriesTable& table, std::string_view listener, Server& server) {
@@ -144,6 +147,12 @@ class SelfCollector final : public Collector {
     out.Set(cpu_time_, static_cast<double>(stat.user_ticks + stat.system_ticks) * PerTick());
     out.Set(resident_, stat.resident_pages * static_cast<uint64_t>(::sysconf(_SC_PAGESIZE)));
     out.Set(virtual_, stat.virtual_bytes);
+    // Once: a wall clock that is set anew moves no start.
+    if (started_unix_ == 0) {
+      const auto booted = static_cast<double>(out.read_at().unix_ns - out.read_at().boot_ns) * 1e-9;
+      started_unix_ = booted + static_cast<double>(stat.start_ticks) * PerTick();
+    }
+    out.Set(start_time_, started_unix_);
     ProcessReader::Descriptors descriptors;
     RETURN_IF_ERROR(reader->ReadDescriptors(descriptors));
     out.Set(fds_, descriptors.open);
@@ -157,6 +166,7 @@ class SelfCollector final : public Collector {
     out.Set(reloads_[2], stats.reloads_unchanged.load());
     out.Set(reload_ok_, stats.last_reload_ok.load() ? 1 : 0);
     if (int64_t at = stats.last_reload_unix_ns.load()) out.Set(reload_time_, static_cast<double>(at) * 1e-9);
+    for (size_t i = 0; i < kPageLosses; ++i) out.Set(page_losses_[i], stats.page_losses[i].load());
     CollectServer("http", stats.http.load(), http_, out);
     CollectServer("websocket", stats.websocket.load(), websocket_, out);
   }
@@ -173,7 +183,10 @@ class SelfCollector final : public Collector {
   Env& env_;
   OwnProcess agent_, nvml_, amdsmi_;
   bool declared_ = false;
-  Series overhead_, cpu_time_, resident_, virtual_, fds_, fds_limit_, reload_ok_, reload_time_, reloads_[3];
+  double started_unix_ = 0;
+  Series start_time_, overhead_, cpu_time_, resident_, virtual_, fds_, fds_limit_, reload_ok_, reload_time_,
+      reloads_[3];
+  Series page_losses_[kPageLosses];
   Server http_, websocket_;
 };
 
@@ -192,9 +205,11 @@ constexpr const MetricDesc* kMetrics[] = {&kSelfProcessCpuTime,
                                           &kProcessMemoryVirtual,
                                           &kProcessUnixFileDescriptorCount,
                                           &kProcessUnixFileDescriptorLimit,
+                                          &kProcessStartTime,
                                           &kSelfConfigReloads,
                                           &kSelfConfigLastReloadSuccess,
                                           &kSelfConfigLastReloadTime,
+                                          &kSelfPageSeriesDropped,
                                           &kSelfHttpConnections,
                                           &kSelfHttpRefused};
 

@@ -52,6 +52,12 @@ TEST_F(SelfCollectorTest, TellsWhatThisProcessCosts) {
   EXPECT_GT(Value(kSelfProcessMemory, "gpulens.memory.type", "pss"), 1e6);
   EXPECT_GE(Value(kSelfProcessThreads, "process", "agent"), 1);
   EXPECT_EQ(Value(kSelfConfigReloads), -1) << "no agent, no reloads";
+  // The clock of this test has its own time of boot; this process began after it.
+  const double booted = static_cast<double>(clock_.Now().unix_ns - clock_.Now().boot_ns) * 1e-9;
+  const double started = Value(kProcessStartTime);
+  EXPECT_GT(started, booted);
+  Collect(env);
+  EXPECT_EQ(Value(kProcessStartTime), started);
 }
 
 TEST_F(SelfCollectorTest, TellsReloadsAndServers) {

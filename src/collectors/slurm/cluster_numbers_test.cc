@@ -186,6 +186,19 @@ TEST_F(ClusterReaderTest, AnOldSdiagIsAskedForJsonOnce) {
   EXPECT_EQ(*ReadFile(folder_.path() + "/asked"), "--all --json\n--all\n--all\n");
 }
 
+TEST_F(ClusterReaderTest, EveryTaskOfAWaitingArrayCounts) {
+  Fake("sinfo", "exit 0");
+  // Without --array squeue has one line for all tasks of an array that wait.
+  Fake("squeue",
+       "case \"$*\" in *--array*) tasks='1 2 3' ;; *) tasks=1 ;; esac\n"
+       "for i in $tasks; do echo '7|#PENDING|#ann|#lab|#batch|#1|#1|#N/A|#gres/gpu:2|#'; done");
+  Fake("sdiag", "echo '{\"statistics\":{}}'");
+  Fake("sacct", "echo 'JobIDRaw|#State|#End'");
+  const ClusterReading reading = Read();
+  ASSERT_TRUE(reading.queue);
+  EXPECT_EQ(reading.queue->jobs.at("pending"), 3);
+}
+
 TEST_F(ClusterReaderTest, WhatFailsCostsOnlyItself) {
   Fake("sinfo", "echo 'slurm_load_partitions: Unable to contact slurm controller' >&2; exit 1");
   Fake("squeue", "echo '1|#RUNNING|#ann|#lab|#batch|#1|#1|#cpu=1|#N/A|#'");

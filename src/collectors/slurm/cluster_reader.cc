@@ -8,6 +8,10 @@ namespace gpulens {
 namespace {
 
 constexpr std::string_view kDelimiter = "|#";
+// Of squeue; the columns are kQueueColumns.
+constexpr const char* kQueueFormat =
+    "JobID:|#,State:|#,UserName:|#,Account:|#,Partition:|#,NumCPUs:|#,NumNodes:|#,tres-alloc:|#,tres-per-"
+    "node:|#";
 
 // What a program says that does not know an option, and one that has no database.
 bool Says(const Status& status, std::string_view words) {
@@ -47,12 +51,7 @@ Status ClusterReader::ReadNodes(ClusterReading& out, Instant deadline) {
 }
 
 Status ClusterReader::ReadQueue(ClusterReading& out, Instant deadline) {
-  ASSIGN_OR_RETURN(std::string text,
-                   Run("squeue",
-                       {"--all", "-h", "-O",
-                        "JobID:|#,State:|#,UserName:|#,Account:|#,Partition:|#,NumCPUs:|#,NumNodes:|#,"
-                        "tres-alloc:|#,tres-per-node:|#"},
-                       deadline));
+  ASSIGN_OR_RETURN(std::string text, Run("squeue", {"--all", "--array", "-h", "-O", kQueueFormat}, deadline));
   ASSIGN_OR_RETURN(slurm::Table table, slurm::ParseRows(text, kDelimiter, kQueueColumns));
   out.bad_lines += table.bad_lines;
   out.queue = AddUpQueue(table, out.partitions);

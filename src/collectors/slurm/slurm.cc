@@ -27,7 +27,7 @@ class SlurmCollector final : public Collector {
     slurm::Programs::Options programs{config.Text("programs"), config.Time("call_timeout"), kMostOutput,
                                       background_.stop_fd()};
     reader_.emplace(std::move(programs), config.Time("window"), clock);
-    background_.Start();
+    static_cast<void>(background_.Start());
   }
 
   bool fetches() const noexcept override { return true; }

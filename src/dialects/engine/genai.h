@@ -36,6 +36,10 @@ inline constexpr DialectWord kGenaiProviders[] = {
     {"epp", "llm_d"},
     {"envoy-ai-gateway", "envoy"},
     {"tei", "huggingface_tei"},
+    {"vllm-production-stack", "vllm"},
+    {"vllm-router", "vllm"},
+    {"semantic-router", "vllm"},
+    {"sglang-router", "sglang"},
 };
 
 // Engines that generate nothing.

@@ -32,6 +32,15 @@ TEST(EngineMarksTest, ProcessesThatLookLikeEngines) {
   EXPECT_EQ(LooksLike("tritonserver", {"/opt/tritonserver/bin/tritonserver"}), "triton");
   EXPECT_EQ(LooksLike("VLLM::EngineCor", {"VLLM::EngineCore"}), "vllm");
   EXPECT_EQ(LooksLike("python", {"python", "-m", "dynamo.vllm"}), "dynamo-worker");
+  EXPECT_EQ(LooksLike("python", {"python", "-m", "sglang_router.launch_router"}), "sglang-router");
+  EXPECT_EQ(LooksLike("vllm-router", {"/usr/bin/python3", "/opt/venv/bin/vllm-router"}), "vllm-router");
+  EXPECT_EQ(LooksLike("python", {"python", "-m", "vllm_router.app"}), "vllm-production-stack");
+  EXPECT_EQ(LooksLike("lmdeploy", {"/usr/bin/python3", "lmdeploy", "serve", "api_server", "m"}), "lmdeploy");
+  EXPECT_EQ(LooksLike("xinference-work", {"/usr/bin/python3", "/opt/bin/xinference-worker", "-e", "x"}),
+            "xinference");
+  EXPECT_EQ(LooksLike("python3", {"python3", "ollama_exporter.py"}), "ollama");
+  EXPECT_EQ(LooksLike("extproc-server", {"/app/extproc-server", "--config", "x"}), "semantic-router");
+  EXPECT_EQ(LooksLike("ollama", {"ollama", "serve"}), "") << "it has no page";
 }
 
 TEST(EngineMarksTest, OthersDoNot) {

@@ -13,10 +13,21 @@ struct Hardware {
     std::string group;  // That may open it; empty when that cannot be told, or would not help.
   };
   std::vector<std::string> pci_gpus;  // "0000:1a:00.0", sorted.
+  bool pci_hidden = false;            // No PCI device at all can be seen: a container with a masked /sys.
+  // Where GPUs do not stand on a PCI bus of this kernel: "WSL", "Jetson"; empty elsewhere.
+  std::string platform;
   bool kernel_driver = false;         // The kernel has the vendor's driver.
   std::string kernel_driver_version;  // "580.95.05"; empty when it cannot be told.
+  std::string library_version;        // of the vendor's library on disk; empty when it cannot be told
   std::vector<std::string> devices;   // "/dev/nvidia0", …, in the order in which they were added.
   std::vector<Closed> unreadable;     // Those of `devices` that we may not open.
+
+  // Whether the library was replaced while the older driver is loaded: what starts now cannot use the
+  // devices.
+  bool Mismatch() const noexcept {
+    return !kernel_driver_version.empty() && !library_version.empty() &&
+           kernel_driver_version != library_version;
+  }
 };
 
 // All of these read below a root (empty on a real machine), open no device, and leave empty what is not

@@ -1,10 +1,11 @@
 #include "driver/side/device_thread.h"
 
-#include <pthread.h>
 #include <sys/socket.h>
 
 #include <algorithm>
 #include <vector>
+
+#include "base/threads/threads.h"
 
 namespace gpulens::driver {
 namespace {
@@ -76,15 +77,6 @@ class DeviceThread {
   bool attached_ = false;
 };
 
-void* RunThread(void* argument) {
-  std::unique_ptr<DeviceThread> thread(static_cast<DeviceThread*>(argument));
-  std::shared_ptr<DriverShared> shared = thread->shared();
-  thread->Run();
-  thread.reset();
-  shared->Ended();
-  return nullptr;
-}
-
 }  // namespace
 
 bool DriverShared::TrySend(std::span<const std::byte> message) noexcept {
@@ -132,24 +124,19 @@ void DriverShared::Ended() {
   changed_.notify_all();
 }
 
-bool StartDeviceThread(std::shared_ptr<DriverShared> shared, std::shared_ptr<VendorLibrary> library,
-                       std::unique_ptr<DeviceReader> reader, uint32_t index, Duration interval) {
+Status StartDeviceThread(std::shared_ptr<DriverShared> shared, std::shared_ptr<VendorLibrary> library,
+                         std::unique_ptr<DeviceReader> reader, uint32_t index, Duration interval) {
   auto thread =
-      std::make_unique<DeviceThread>(shared, std::move(library), std::move(reader), index, interval);
-  pthread_attr_t attributes;
-  ::pthread_attr_init(&attributes);
-  ::pthread_attr_setstacksize(&attributes, kStackBytes);
-  ::pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
+      std::make_shared<DeviceThread>(shared, std::move(library), std::move(reader), index, interval);
   shared->Started();
-  pthread_t id;
-  bool made = ::pthread_create(&id, &attributes, RunThread, thread.get()) == 0;
-  ::pthread_attr_destroy(&attributes);
-  if (made) {
-    thread.release();
-  } else {
+  auto run = [thread = std::move(thread), shared]() mutable {
+    thread->Run();
+    thread.reset();
     shared->Ended();
-  }
-  return made;
+  };
+  Status started = StartDetachedThread(std::move(run), kStackBytes);
+  if (!started) shared->Ended();
+  return started;
 }
 
 int64_t NextTick(int64_t boot_ns, Duration interval) noexcept {

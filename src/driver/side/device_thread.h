@@ -8,9 +8,9 @@
 
 namespace gpulens::driver {
 
-// False when no thread can be made. `library` is kept alive for `reader`.
-bool StartDeviceThread(std::shared_ptr<DriverShared> shared, std::shared_ptr<VendorLibrary> library,
-                       std::unique_ptr<DeviceReader> reader, uint32_t index, Duration interval);
+// kExhausted when no thread can be made. `library` is kept alive for `reader`.
+Status StartDeviceThread(std::shared_ptr<DriverShared> shared, std::shared_ptr<VendorLibrary> library,
+                         std::unique_ptr<DeviceReader> reader, uint32_t index, Duration interval);
 
 // The next multiple of `interval` after `boot_ns`: all readers work at the same moments, so that an
 // idle machine is woken once.

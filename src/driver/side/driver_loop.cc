@@ -14,12 +14,15 @@
 #include "base/parse.h"
 #include "base/result.h"
 #include "driver/side/device_thread.h"
+#include "driver/side/own_use.h"
 
 namespace gpulens::driver {
 namespace {
 
 constexpr int64_t kMaxIntervalNs = int64_t{24} * 3600 * 1'000'000'000;
 constexpr Duration kFarewell = std::chrono::milliseconds(50);
+// A device whose thread could not be made is tried again after so long.
+constexpr int64_t kThreadRetryNs = 5'000'000'000;
 
 // The names in a folder as one number, whatever their order; 0 when it is not there.
 uint64_t NamesIn(const std::string& folder) {
@@ -60,7 +63,7 @@ class Driver {
                                                 .detail = opened.detail}));
     if (opened.fault != Fault::kNone) return kDriverNoLibrary;
     if (kernel_devices_ == 0) kernel_devices_ = NamesIn(options_.device_folder);
-    library_->Watch(shared_, page_.waiting);
+    if (options_.watch) library_->Watch(shared_, page_.waiting);
     for (uint32_t i = 0; i < count_; ++i) {
       if (!(options_.left_out >> i & 1)) StartDevice(i);
     }
@@ -72,12 +75,27 @@ class Driver {
   }
 
  private:
+  // A device that no thread reads is said to be unread, and tried again later.
   void StartDevice(uint32_t index) {
     if (index >= count_ || started_ >> index & 1) return;
+    const uint64_t bit = uint64_t{1} << index;
     auto reader = library_->MakeReader(index, page_.devices[index], RealClock(),
                                        {options_.interval, options_.medium, options_.slow});
-    if (StartDeviceThread(shared_, library_, std::move(reader), index, options_.interval)) {
-      started_ |= uint64_t{1} << index;
+    if (StartDeviceThread(shared_, library_, std::move(reader), index, options_.interval).ok()) {
+      started_ |= bit;
+      unread_ &= ~bit;
+      return;
+    }
+    unread_ |= bit;
+    DeviceReport head;
+    head.device = index;
+    head.state = DeviceState::kUnread;
+    shared_->Send(encoder_.Encode(head, {}));
+  }
+
+  void RetryUnread() {
+    for (uint32_t index = 0; index < count_; ++index) {
+      if (unread_ >> index & 1) StartDevice(index);
     }
   }
 
@@ -91,17 +109,30 @@ class Driver {
   // The exit code.
   int Serve() {
     int64_t next = RealClock().Now().boot_ns;
-    int64_t next_count = next + options_.slow.count();
+    int64_t next_use = next, next_count = next + options_.slow.count(), next_retry = next + kThreadRetryNs;
     uint64_t sequence = 0;
     while (true) {
       int64_t now = RealClock().Now().boot_ns;
-      if (now >= next) {
+      if (now >= next_use) {
+        use_ = ReadOwnUse();
+        next_use = now + options_.medium.count();
+      }
+      const bool beyond = IsBeyond(use_, kMostUse);
+      if (now >= next || beyond) {
         shared_->Send(encoder_.Encode(Heartbeat{.boot_ns = now,
                                                 .sequence = sequence++,
                                                 .calls = shared_->calls.load(std::memory_order_relaxed),
                                                 .dropped = shared_->dropped.load(std::memory_order_relaxed),
-                                                .watched = library_->watched()}));
+                                                .watched = library_->watched(),
+                                                .memory = use_.memory,
+                                                .files = use_.files,
+                                                .threads = use_.threads}));
+        if (beyond) return kDriverBeyond;
         next = NextTick(now, options_.interval);
+      }
+      if (now >= next_retry) {
+        RetryUnread();
+        next_retry = now + kThreadRetryNs;
       }
       if (now >= next_count) {
         if (DevicesChanged()) return kDriverRecount;
@@ -134,7 +165,8 @@ class Driver {
   std::shared_ptr<VendorLibrary> library_;
   MessageEncoder encoder_;
   uint32_t count_ = 0;
-  uint64_t started_ = 0, kernel_devices_ = 0;
+  OwnUse use_;
+  uint64_t started_ = 0, unread_ = 0, kernel_devices_ = 0;
 };
 
 Status ParseOne(std::string_view key, std::string_view value, const MoreArguments& more, DriverOptions& out) {
@@ -156,6 +188,10 @@ Status ParseOne(std::string_view key, std::string_view value, const MoreArgument
   if (key == "--medium-ns") good = duration(out.medium);
   if (key == "--slow-ns") good = duration(out.slow);
   if (key == "--library") good = true, out.library_path = value;
+  if (key == "--watch") {
+    good = value == "0" || value == "1";
+    out.watch = value == "1";
+  }
   if (key == "--build-id") good = true, out.build_id = value;
   if (key == "--leave-out") {
     std::optional<uint64_t> mask = ParseInt<uint64_t>(value, 16);
@@ -191,7 +227,10 @@ int RunDriver(const DriverOptions& options, std::shared_ptr<VendorLibrary> libra
   void* memory = ::mmap(nullptr, kCallPageBytes, PROT_READ | PROT_WRITE, MAP_SHARED, options.page_fd, 0);
   if (memory == MAP_FAILED) return kDriverBadStart;
   // Not unmapped: a stuck reader still writes there when it comes back.
-  return Driver(options, std::move(library), *static_cast<CallPage*>(memory)).Run();
+  auto& page = *static_cast<CallPage*>(memory);
+  NameEndingCallOn(page);
+  if (options.limited) LimitOwnUse();
+  return Driver(options, std::move(library), page).Run();
 }
 
 }  // namespace gpulens::driver

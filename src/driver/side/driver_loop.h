@@ -23,14 +23,18 @@ struct DriverOptions {
   Duration slow = std::chrono::seconds(60);
   std::string library_path;  // Empty: the usual places.
   uint64_t left_out = 0;     // Bit i: do not touch device i until an AttachRequest comes.
+  bool watch = true;         // Whether to wait for the library's events.
   std::string build_id;
+  bool limited =
+      true;  // Whether the process gets limits of the kernel: not where it is somebody else's, too.
   // Has one entry per device that the kernel driver holds. When they change the process ends, so that the
   // library is opened anew: many count devices only then. Empty: not looked at.
   std::string device_folder;
 };
 
 // What DriverSource passes after `driver NAME`: --socket-fd=N --page-fd=N --interval-ns=N --medium-ns=N
-// --slow-ns=N --library=PATH --build-id=TEXT --leave-out=MASK (hexadecimal) --device-folder=PATH.
+// --slow-ns=N --library=PATH --build-id=TEXT --leave-out=MASK (hexadecimal) --watch=0
+// --device-folder=PATH.
 // kInvalidArgument names the bad one. `more` takes what a vendor adds; false for what is not understood.
 using MoreArguments = std::function<bool(std::string_view key, std::string_view value)>;
 Result<DriverOptions> ParseDriverArguments(std::span<const std::string_view> arguments,
@@ -42,6 +46,7 @@ enum DriverExit : int {
   kDriverBadStart = 2,            // Arguments, socket or page unusable.
   kDriverNoLibrary = 3,           // A LibraryReport has told why.
   kDriverRecount = kRecountExit,  // Devices have come or gone: start again, now.
+  kDriverBeyond = kBeyondExit,    // It uses more of the machine than it may.
 };
 
 // Runs until the socket closes. Threads that are stuck in the library are left behind: the caller

@@ -15,6 +15,7 @@
 
 #include "base/clock.h"
 #include "driver/protocol.h"
+#include "driver/side/ending_call.h"
 
 namespace gpulens::driver {
 
@@ -28,11 +29,14 @@ class CallGate {
   void Begin(CallNumber call) noexcept {
     last_boot_ns_ = clock_.Now().boot_ns;
     slot_.Begin(call, last_boot_ns_);
+    current_call = &slot_;
   }
   void End() noexcept {
+    current_call = nullptr;
     slot_.End();
     ++calls_;
   }
+  int64_t now() const noexcept { return clock_.Now().boot_ns; }
   // When the last call began.
   int64_t last_boot_ns() const noexcept { return last_boot_ns_; }
   uint64_t calls() const noexcept { return calls_; }

@@ -63,7 +63,7 @@ JobEnricher::JobEnricher(Options options, const Clock& clock)
     : options_(std::move(options)), clock_(clock), background_([this](Instant deadline) { Look(deadline); }) {
   Programs::Options programs{options_.programs, options_.call_timeout, kMostOutput, background_.stop_fd()};
   programs_.emplace(std::move(programs), clock_);
-  background_.Start();
+  static_cast<void>(background_.Start());
 }
 
 void JobEnricher::Fetch(Instant deadline, std::function<void(Status)> done) {

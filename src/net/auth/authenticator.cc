@@ -6,6 +6,7 @@
 #include <openssl/sha.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cstring>
 #include <deque>
@@ -22,8 +23,9 @@ namespace {
 
 constexpr size_t kMaxCredentials = 1024;
 constexpr size_t kMaxRemembered = 128;
-// A hash of nobody's password, tried for names that do not exist; its cost is set to a real user's.
+// A hash of nobody's password, tried for names that do not exist. Its cost stands at kCostAt.
 constexpr std::string_view kNobody = "$2y$10$hdrrOJ0W/5ts2rE0nFWT.egzLtAmEk8tmFHLyg.n56Lsup.xVP87u";
+constexpr size_t kCostAt = 4;
 
 using Digest = std::array<unsigned char, SHA256_DIGEST_LENGTH>;
 
@@ -34,6 +36,15 @@ bool SameText(std::string_view a, std::string_view b) {
 
 bool EqualsNoCase(std::string_view a, std::string_view b) {
   return a.size() == b.size() && ::strncasecmp(a.data(), b.data(), a.size()) == 0;
+}
+
+int CostOf(std::string_view hash) { return ParseInt<int>(hash.substr(kCostAt, 2)).value_or(0); }
+
+std::string NobodyOfCost(int cost) {
+  std::string hash(kNobody);
+  hash[kCostAt] = static_cast<char>('0' + cost / 10);
+  hash[kCostAt + 1] = static_cast<char>('0' + cost % 10);
+  return hash;
 }
 
 // Strict enough for credentials: whole groups, padding at the end only.
@@ -57,6 +68,16 @@ bool PasswordFits(const std::string& password, const std::string& hash) {
   return fits;
 }
 
+// A wrong password takes as long as one of the dearest hash: each step of cost doubles the work, so hashes of
+// its own cost, of that and of each one above it add up to the dearest. Otherwise the time of an answer would
+// tell which names there are.
+bool CheckAtCost(const std::string& password, const std::string& hash, int dearest) {
+  if (PasswordFits(password, hash)) return true;
+  for (int cost = CostOf(hash); cost < dearest; ++cost)
+    static_cast<void>(PasswordFits(password, NobodyOfCost(cost)));
+  return false;
+}
+
 }  // namespace
 
 struct Authenticator::State {
@@ -70,7 +91,7 @@ struct Authenticator::State {
   std::vector<std::pair<std::string, FileMark>> Marks(const WebConfig& of) const;
   bool Changed() const;
   Digest Fingerprint(std::string_view user, std::string_view password, std::string_view hash) const;
-  Access CheckPassword(std::string credentials, const std::shared_ptr<State>& self,
+  Access CheckPassword(std::string credentials, const Endpoint& from, const std::shared_ptr<State>& self,
                        std::function<void(Access)> done);
 
   IoLoop& loop;
@@ -84,7 +105,7 @@ struct Authenticator::State {
   uint64_t failed_reloads = 0;
   std::array<unsigned char, 32> salt{};
   std::deque<Digest> remembered;  // newest last
-  size_t pending = 0;
+  int dearest = 0;                // cost of any user's hash
   bool gone = false;
 };
 
@@ -123,13 +144,24 @@ Status Authenticator::State::Load() {
     if (fresh_token.empty())
       return {Code::kInvalidArgument, fresh.bearer_token_file + ": the token is empty"};
   }
+  made->headers.clear();
   for (const auto& [name, value] : fresh.headers) made->headers += name + ": " + value + "\r\n";
+  for (std::string_view rest = kSafeHeaders; !rest.empty();) {
+    const std::string_view line = rest.substr(0, rest.find('\n') + 1);
+    rest.remove_prefix(line.size());
+    const std::string_view name = line.substr(0, line.find(':'));
+    const bool said = std::ranges::any_of(fresh.headers, [&](const auto& one) { return one.first == name; });
+    if (!said) made->headers += line;
+  }
+  made->allowed_hosts = rules->allowed_hosts;
   if (!fresh.users.empty()) {
     made->challenge = "Basic realm=\"gpulens\", charset=\"UTF-8\"";
   } else if (!fresh_token.empty()) {
     made->challenge = "Bearer realm=\"gpulens\"";
   }
   config = std::move(fresh);
+  dearest = 0;
+  for (const auto& [name, hash] : config.users) dearest = std::max(dearest, CostOf(hash));
   token = std::move(fresh_token);
   rules = std::move(made);
   return Ok();
@@ -149,7 +181,8 @@ Digest Authenticator::State::Fingerprint(std::string_view user, std::string_view
   return digest;
 }
 
-Access Authenticator::State::CheckPassword(std::string credentials, const std::shared_ptr<State>& self,
+Access Authenticator::State::CheckPassword(std::string credentials, const Endpoint& from,
+                                           const std::shared_ptr<State>& self,
                                            std::function<void(Access)> done) {
   size_t colon = credentials.find(':');
   // crypt(3) ends at a NUL: a longer text must not pass for its beginning.
@@ -157,30 +190,28 @@ Access Authenticator::State::CheckPassword(std::string credentials, const std::s
   std::string user = credentials.substr(0, colon), password = credentials.substr(colon + 1);
   auto found = config.users.find(user);
   bool known = found != config.users.end();
-  std::string hash = known ? found->second : std::string(kNobody);
-  if (!known) hash.replace(4, 2, config.users.begin()->second, 4, 2);
+  std::string hash = known ? found->second : NobodyOfCost(dearest);
   Digest print = Fingerprint(user, password, hash);
   bool remembered_one = false;
   for (const Digest& each : remembered) {
     remembered_one |= CRYPTO_memcmp(each.data(), print.data(), print.size()) == 0;
   }
   if (known && remembered_one) return Access::kGranted;
-  if (pending >= kMaxPending) return Access::kBusy;
-  ++pending;
-  offload(
-      [self, known, print, password = std::move(password), hash = std::move(hash), done = std::move(done)] {
-        bool good = PasswordFits(password, hash) && known;
-        self->loop.Post([self, good, print, done] {
-          --self->pending;
+  const bool taken =
+      offload(from, [self, known, print, password = std::move(password), hash = std::move(hash),
+                     most = dearest, done = std::move(done)](bool turn) {
+        const bool good = turn && CheckAtCost(password, hash, most) && known;
+        self->loop.Post([self, turn, good, print, done] {
           if (self->gone) return;
           if (good) {
             if (self->remembered.size() == kMaxRemembered) self->remembered.pop_front();
             self->remembered.push_back(print);
           }
+          if (!turn) return done(Access::kBusy);
           done(good ? Access::kGranted : Access::kDenied);
         });
       });
-  return Access::kPending;
+  return taken ? Access::kPending : Access::kBusy;
 }
 
 Authenticator::Authenticator(std::shared_ptr<State> state) : state_(std::move(state)) {}
@@ -216,10 +247,17 @@ std::shared_ptr<const WebRules> Authenticator::Rules() {
   return state_->rules;
 }
 
+void Authenticator::AllowHosts(std::vector<std::string> names) {
+  auto made = std::make_shared<WebRules>(*state_->rules);
+  made->allowed_hosts = std::move(names);
+  state_->rules = std::move(made);
+}
+
 const WebConfig& Authenticator::config() const noexcept { return state_->config; }
 uint64_t Authenticator::failed_reloads() const noexcept { return state_->failed_reloads; }
 
-Access Authenticator::Check(std::string_view authorization, std::function<void(Access)> done) {
+Access Authenticator::Check(std::string_view authorization, const Endpoint& from,
+                            std::function<void(Access)> done) {
   State& state = *state_;
   if (state.config.users.empty() && state.token.empty()) return Access::kGranted;
   std::string_view rest = Trim(authorization);
@@ -229,7 +267,7 @@ Access Authenticator::Check(std::string_view authorization, std::function<void(A
     return SameText(rest, state.token) ? Access::kGranted : Access::kDenied;
   }
   if (state.config.users.empty() || !EqualsNoCase(scheme, "Basic")) return Access::kDenied;
-  return state.CheckPassword(DecodeBase64(rest), state_, std::move(done));
+  return state.CheckPassword(DecodeBase64(rest), from, state_, std::move(done));
 }
 
 }  // namespace gpulens

@@ -1,17 +1,19 @@
 // Who may connect: the web config applied, and re-read when its files change.
 //
 // One Authenticator serves every HTTP and WebSocket server of the process. Passwords are checked with
-// bcrypt on a worker, since that takes 50 to 300 ms; what was found good is remembered, so a scraper
-// pays once. Names that do not exist take as long as names that do.
+// bcrypt by another thread, since that takes 50 ms to seconds; what was found good is remembered, so a
+// scraper pays once. A wrong password costs as much as the dearest hash of the file, whoever is named.
 #pragma once
 
 #include <functional>
 #include <memory>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include <gpulens/status.h>
 
+#include "net/auth/password_thread.h"
 #include "net/auth/web_config.h"
 #include "net/io_loop.h"
 
@@ -24,20 +26,24 @@ enum class Access : uint8_t {
   kPending,  // only from Check: the callback will tell
 };
 
+// Of every answer, where the web config does not say something else.
+inline constexpr const char* kSafeHeaders = "X-Content-Type-Options: nosniff\r\nX-Frame-Options: DENY\r\n";
+
 // What a server has to know of the rules in force. Immutable.
 struct WebRules {
-  std::shared_ptr<const TlsContext> tls;  // null: plain
-  std::string headers;                    // whole lines, each with its end
-  std::string challenge;                  // WWW-Authenticate's value; empty when nobody is asked
+  std::shared_ptr<const TlsContext> tls;   // null: plain
+  std::string headers = kSafeHeaders;      // whole lines, each with its end
+  std::string challenge;                   // WWW-Authenticate's value; empty when nobody is asked
+  std::vector<std::string> allowed_hosts;  // VisitorRule::hosts
+  // VisitorRule::open.
+  bool open() const noexcept { return !tls && challenge.empty(); }
 };
 
 // Used on the loop's thread, except Open and the offloaded work. Outlives the servers that use it.
 class Authenticator {
  public:
-  // Runs a task on a thread that may take its time; never drops one.
-  using Offload = std::function<void(std::function<void()>)>;
-  // At most so many passwords are waiting to be checked.
-  static constexpr size_t kMaxPending = 32;
+  // PasswordThread::Post: takes the check of a client's password, or has no room for it.
+  using Offload = std::function<bool(const Endpoint& from, PasswordQueue::Job job)>;
 
   // Reads the file; an empty path means no TLS and no users. Errors are those of LoadWebConfig and
   // TlsContext::Server.
@@ -49,13 +55,16 @@ class Authenticator {
   std::shared_ptr<const WebRules> Rules();
   // Re-reads at once, for a reload command. The old rules stay when this fails.
   Status Reload();
+  // Names by which this machine may be asked for: VisitorRule::hosts.
+  void AllowHosts(std::vector<std::string> names);
   // The file as it was last read well.
   const WebConfig& config() const noexcept;
   uint64_t failed_reloads() const noexcept;
 
-  // Judges the value of an Authorization header (empty: none was sent). `done` is called on the loop,
-  // and only after kPending; never from inside. It must be safe to call after the connection is gone.
-  Access Check(std::string_view authorization, std::function<void(Access)> done);
+  // Judges the value of an Authorization header (empty: none was sent) that `from` sent. `done` is called on
+  // the loop, and only after kPending; never from inside. It must be safe to call after the connection is
+  // gone.
+  Access Check(std::string_view authorization, const Endpoint& from, std::function<void(Access)> done);
 
  private:
   struct State;

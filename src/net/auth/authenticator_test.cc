@@ -1,6 +1,8 @@
 #include "net/auth/authenticator.h"
 #include "base/testing/temp_folder.h"
 
+#include <time.h>
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -20,17 +22,20 @@ class AuthenticatorTest : public ::testing::Test {
  protected:
   void Open(const std::string& text) {
     path_ = folder_.Write("web.yml", text);
-    auto opened =
-        Authenticator::Open(loop_, path_, [this](std::function<void()> task) { tasks_.push_back(task); });
+    auto opened = Authenticator::Open(loop_, path_, [this](const Endpoint&, PasswordQueue::Job job) {
+      if (full_) return false;
+      jobs_.push_back(std::move(job));
+      return true;
+    });
     ASSERT_TRUE(opened.ok()) << opened.error().detail;
     authenticator_ = *std::move(opened);
   }
   Access Check(std::string_view authorization) {
     Access answer = Access::kPending;
-    Access now = authenticator_->Check(authorization, [&](Access found) { answer = found; });
+    Access now = authenticator_->Check(authorization, {}, [&](Access found) { answer = found; });
     if (now != Access::kPending) return now;
-    for (auto& task : std::exchange(tasks_, {})) {
-      task();
+    for (auto& job : std::exchange(jobs_, {})) {
+      job(turn_);
       ++checked_;
     }
     loop_.Call([] {});  // after what the check has posted
@@ -39,7 +44,8 @@ class AuthenticatorTest : public ::testing::Test {
 
   testing::TempFolder folder_;
   std::string path_;
-  std::vector<std::function<void()>> tasks_;
+  std::vector<PasswordQueue::Job> jobs_;
+  bool full_ = false, turn_ = true;
   int checked_ = 0;
   IoLoop loop_;
   std::unique_ptr<Authenticator> authenticator_;
@@ -48,7 +54,7 @@ class AuthenticatorTest : public ::testing::Test {
 TEST_F(AuthenticatorTest, WithoutAFileEverybodyMayCome) {
   auto open = Authenticator::Open(loop_, "", {});
   ASSERT_TRUE(open.ok());
-  EXPECT_EQ((*open)->Check("", {}), Access::kGranted);
+  EXPECT_EQ((*open)->Check("", {}, {}), Access::kGranted);
   EXPECT_EQ((*open)->Rules()->tls, nullptr);
   EXPECT_TRUE((*open)->Reload().ok());
 }
@@ -85,16 +91,64 @@ TEST_F(AuthenticatorTest, AChangedPasswordForgetsTheOld) {
   EXPECT_EQ(Check(kAliceOther), Access::kGranted);
 }
 
-TEST_F(AuthenticatorTest, OnlySoManyAreCheckedAtOnce) {
+TEST_F(AuthenticatorTest, WithoutRoomAndWithoutATurnItIsBusy) {
   loop_.Start();
   Open("basic_auth_users: {alice: " + std::string(kHashOfSecret) + "}\n");
-  for (size_t i = 0; i < Authenticator::kMaxPending; ++i) {
-    EXPECT_EQ(authenticator_->Check(kAliceOther, [](Access) {}), Access::kPending);
-  }
-  EXPECT_EQ(authenticator_->Check(kAliceOther, [](Access) {}), Access::kBusy);
+  turn_ = false;
+  EXPECT_EQ(Check(kAliceSecret), Access::kBusy);
+  full_ = true;
+  EXPECT_EQ(Check(kAliceSecret), Access::kBusy);
+  full_ = false;
+  turn_ = true;
+  EXPECT_EQ(Check(kAliceSecret), Access::kGranted);
+  full_ = true;
+  EXPECT_EQ(Check(kAliceSecret), Access::kGranted) << "a remembered password asks nobody";
+}
+
+TEST_F(AuthenticatorTest, ACheckMayOutliveIt) {
+  loop_.Start();
+  Open("basic_auth_users: {alice: " + std::string(kHashOfSecret) + "}\n");
+  EXPECT_EQ(authenticator_->Check(kAliceOther, {}, [](Access) { FAIL(); }), Access::kPending);
   authenticator_ = nullptr;
-  for (auto& task : tasks_) task();
+  for (auto& job : jobs_) job(true);
   loop_.Call([] {});
+}
+
+double Seconds(const std::function<void()>& work) {
+  timespec before{}, after{};
+  ::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &before);
+  work();
+  ::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &after);
+  return static_cast<double>(after.tv_sec - before.tv_sec) +
+         1e-9 * static_cast<double>(after.tv_nsec - before.tv_nsec);
+}
+
+// By processor time of this thread, so that other work on the machine does not count.
+TEST_F(AuthenticatorTest, AWrongPasswordCostsTheSameWhoeverIsNamed) {
+  loop_.Start();
+  Open("basic_auth_users:\n  alice: " + std::string(kHashOfSecret) +
+       "\n  bob: $2y$09$abcdefghijklmnopqrstuuIJrW0S9pm2ET8fAheeVdSl1ukEOQ322\n");
+  const auto cost = [&](const char* header) {
+    double least = 1e9;
+    for (int i = 0; i < 3; ++i) {
+      least = std::min(least, Seconds([&] { EXPECT_EQ(Check(header), Access::kDenied); }));
+    }
+    return least;
+  };
+  const double cheap = cost(kAliceOther), dear = cost("Basic Ym9iOm5vbmU="), nobody = cost(kNobodySecret);
+  EXPECT_GT(cheap, 0.7 * dear);
+  EXPECT_LT(cheap, 1.4 * dear);
+  EXPECT_GT(nobody, 0.7 * dear);
+  EXPECT_LT(nobody, 1.4 * dear);
+}
+
+TEST_F(AuthenticatorTest, AnswersHaveSafeHeadersAndTheFilesOwn) {
+  Open("http_server_config: {headers: {X-Frame-Options: SAMEORIGIN}}\n");
+  authenticator_->AllowHosts({"gpu1.example.org"});
+  EXPECT_EQ(authenticator_->Rules()->headers,
+            "X-Frame-Options: SAMEORIGIN\r\nX-Content-Type-Options: nosniff\r\n");
+  ASSERT_TRUE(authenticator_->Reload().ok());
+  EXPECT_EQ(authenticator_->Rules()->allowed_hosts, std::vector<std::string>{"gpu1.example.org"});
 }
 
 TEST_F(AuthenticatorTest, Tokens) {

@@ -203,7 +203,8 @@ void HttpChannel::Core::OnAnswer(bool clean) {
   if (Refused()) {
     bool auth = reply_.status == 401 || reply_.status == 403;
     reply_.failure = auth ? HttpFailure::kAuth : HttpFailure::kStatus;
-    reply_.detail = DescribeStatus(reply_.status, parser_.location());
+    // What is posted to may be a webhook, whose path lets in whoever knows it.
+    reply_.detail = DescribeStatus(reply_.status, parser_.location(), post_);
     if (!post_) {
       reply_.body.clear();
       clean = false;

@@ -157,6 +157,10 @@ TEST_F(HttpClientTest, FailuresHaveAName) {
   reply = get("HTTP/1.1 302 Found\r\nLocation: /\x1b[31m\r\n\r\n");
   EXPECT_EQ(reply.failure, HttpFailure::kStatus);
   EXPECT_THAT(reply.detail, StartsWith("answers 302, a redirect to /\\x1b"));
+  reply = get("HTTP/1.1 302 Found\r\nLocation: /login?token=SECRET\r\n\r\n");
+  EXPECT_THAT(reply.detail, StartsWith("answers 302, a redirect to /login?…, which"));
+  reply = get("HTTP/1.1 302 Found\r\nLocation: https://me:SECRET@hooks.example/services/SECRET\r\n\r\n");
+  EXPECT_THAT(reply.detail, StartsWith("answers 302, a redirect to hooks.example/…, which"));
   reply = get("HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nabc");
   EXPECT_EQ(reply.failure, HttpFailure::kProtocol);
   EXPECT_THAT(reply.detail, HasSubstr("3 of 10 bytes"));

@@ -156,7 +156,8 @@ TEST_F(HttpPostTest, ARefusalSaysWhyAndKeepsTheConnection) {
   PostServer server([](Peer& peer, int) {
     for (const std::string& answer :
          {Answer("503 Busy", "later", "Retry-After: 120\r\nContent-Type: text/plain\r\n"),
-          Answer("401 No", "who?"), Answer("302 Found", "", "Location: /login\r\n"), Answer("204 x", "")}) {
+          Answer("401 No", "who?"), Answer("302 Found", "", "Location: /services/SECRET/\r\n"),
+          Answer("204 x", "")}) {
       peer.Body(peer.Head());
       peer.Write(answer);
     }
@@ -176,7 +177,7 @@ TEST_F(HttpPostTest, ARefusalSaysWhyAndKeepsTheConnection) {
   EXPECT_EQ(reply.retry_after, "");
   reply = Post(Text("x"));
   EXPECT_EQ(reply.failure, HttpFailure::kStatus);
-  EXPECT_EQ(reply.detail, "answers 302, a redirect to /login, which is not followed");
+  EXPECT_EQ(reply.detail, "answers 302, a redirect to another path, which is not followed");
   EXPECT_EQ(Post(Text("x")).failure, HttpFailure::kNone);
   EXPECT_EQ(server.connections(), 1);
 }

@@ -47,8 +47,15 @@ std::string HttpUrl::Authority() const {
   return out;
 }
 
-std::string HttpUrl::ToString() const {
-  return (tls ? "https://" : "http://") + Authority() + (has_path || target.size() > 1 ? target : "");
+std::string HttpUrl::Origin() const { return (tls ? "https://" : "http://") + Authority(); }
+
+std::string HttpUrl::ToString() const { return Origin() + (has_path || target.size() > 1 ? target : ""); }
+
+std::string HttpUrl::Shown() const {
+  std::string all = ToString();
+  const size_t query = all.find('?');
+  if (query != std::string::npos && query + 1 < all.size()) all.replace(query + 1, std::string::npos, "…");
+  return all;
 }
 
 Result<HttpUrl> ParseHttpUrl(std::string_view text) {

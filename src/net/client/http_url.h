@@ -20,8 +20,12 @@ struct HttpUrl {
   // "example.org:9100", with brackets around IPv6 and without the port that the scheme implies: what
   // the Host field carries.
   std::string Authority() const;
-  // The whole address without user and password: safe to print.
+  // The whole address without user and password. Its query, and the path of a webhook, may hold a key.
   std::string ToString() const;
+  // The address for people, without what may be secret: its query is "?…".
+  std::string Shown() const;
+  // "https://example.org:9100": where its path is secret, too.
+  std::string Origin() const;
 };
 
 // kInvalidArgument with the place that is wrong. A fragment is dropped.

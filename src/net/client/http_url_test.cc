@@ -42,6 +42,16 @@ TEST(HttpUrl, TakesIpv6AndUserInfo) {
   EXPECT_EQ(url->ToString(), "http://[::1]:9100/m") << "no secret is printed";
 }
 
+TEST(HttpUrl, ShownWithoutWhatMayBeSecret) {
+  auto shown = [](const char* text) { return ParseHttpUrl(text)->Shown(); };
+  EXPECT_EQ(shown("http://me:pw@node:9100/metrics"), "http://node:9100/metrics");
+  EXPECT_EQ(shown("http://node/metrics?token=SECRET"), "http://node/metrics?…");
+  EXPECT_EQ(shown("http://node?token=SECRET"), "http://node/?…");
+  EXPECT_EQ(shown("http://node/x?"), "http://node/x?");
+  EXPECT_EQ(ParseHttpUrl("https://hooks.example/services/SECRET?a=b")->Origin(), "https://hooks.example");
+  EXPECT_EQ(ParseHttpUrl("http://[::1]:9100/x")->Origin(), "http://[::1]:9100");
+}
+
 TEST(HttpUrl, RefusesWhatIsNone) {
   struct Case {
     const char *text, *why;

@@ -64,11 +64,22 @@ Code HttpFailureCode(HttpFailure failure) noexcept {
   return Code::kIo;
 }
 
-std::string DescribeStatus(int status, std::string_view location) {
+std::string DescribeStatus(int status, std::string_view location, bool secret_path) {
   std::string out = "answers " + std::to_string(status) + std::string(ReasonOf(status));
   if (status < 300 || status >= 400 || location.empty()) return out;
   out += ", a redirect to ";
-  AppendPrintable(out, location.substr(0, 200));
+  // Mostly the address that was asked, written otherwise: with its query, and elsewhere with its path, which
+  // may hold keys.
+  const size_t scheme = location.find("://");
+  if (scheme == std::string_view::npos && secret_path) return out + "another path, which is not followed";
+  const size_t end =
+      scheme == std::string_view::npos ? location.find('?') : location.find_first_of("/?", scheme + 3);
+  std::string_view shown = location.substr(0, end);
+  if (scheme != std::string_view::npos && shown.rfind('@') != std::string_view::npos)
+    shown.remove_prefix(shown.rfind('@') + 1);
+  AppendPrintable(out, shown.substr(0, 200));
+  if (shown.size() < location.size() && end != std::string_view::npos)
+    out += location[end] == '?' ? "?…" : end + 1 < location.size() ? "/…" : "/";
   return out + ", which is not followed";
 }
 

@@ -64,7 +64,7 @@ void GrpcConnection::CheckAccess(Call& call) {
     transport_.session().Drain();
   }
   rules_ = std::move(rules);
-  const Access access = shared_.authenticator->Check(call.fields.Find("authorization"),
+  const Access access = shared_.authenticator->Check(call.fields.Find("authorization"), peer_,
                                                      [self = Ref<GrpcConnection>(this), stream = call.stream](
                                                          Access found) { self->OnAccess(stream, found); });
   if (access != Access::kPending) OnAccess(call.stream, access);

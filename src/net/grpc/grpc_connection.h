@@ -19,7 +19,7 @@ struct GrpcShared {
   IoLoop& loop;
   const std::vector<GrpcRoute> routes;
   Authenticator* authenticator;
-  const Authenticator::Offload offload;
+  const std::function<void(std::function<void()>)> offload;
   const GrpcLimits limits;
   GrpcStats stats;
   ConnectionSet connections;  // last: its end closes them, and that uses the others

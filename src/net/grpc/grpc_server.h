@@ -116,7 +116,7 @@ class GrpcServer {
     GrpcLimits limits;
     Authenticator* authenticator = nullptr;  // null: plain, everybody
     // Runs a task on a thread that may take its time, and never drops one: for unpacking. Null: on the loop.
-    Authenticator::Offload offload = nullptr;
+    std::function<void(std::function<void()>)> offload = nullptr;
   };
 
   GrpcServer(IoLoop& loop, std::vector<GrpcRoute> routes, Options options);

@@ -9,7 +9,6 @@ using Outcome = IoResult::Outcome;
 namespace {
 
 constexpr size_t kProgress = 64 << 10;
-constexpr size_t kMaxDiscarded = 1 << 20;
 constexpr int kReadsPerTurn = 4;
 
 bool KeepsAlive(const HttpRequest& request) {
@@ -21,7 +20,11 @@ bool KeepsAlive(const HttpRequest& request) {
 
 HttpConnection::HttpConnection(HttpShared& shared, Stream stream, const Endpoint& peer,
                                std::shared_ptr<const WebRules> rules)
-    : shared_(shared), stream_(std::move(stream)), peer_(peer), rules_(std::move(rules)) {}
+    : shared_(shared),
+      stream_(std::move(stream)),
+      peer_(peer),
+      arrival_(ArrivalAt(stream_.local())),
+      rules_(std::move(rules)) {}
 
 void HttpConnection::Start() {
   stream_.SetHandler(this);
@@ -134,7 +137,11 @@ void HttpConnection::Parse(std::string_view fresh) {
 void HttpConnection::OnRequest() {
   HttpRequest& request = parser_->request();
   request.remote_ = peer_;
-  request.peer_pid_ = peer_.family == Endpoint::Family::kUnix ? stream_.peer_pid() : 0;
+  if (arrival_ == Arrival::kUnix) {
+    const Stream::Peer who = stream_.peer();
+    request.peer_pid_ = who.pid;
+    request.peer_uid_ = who.uid;
+  }
   request.tls_ = stream_.is_tls();
   Slot& slot = slots_.emplace_back();
   slot.number = next_number_++;
@@ -143,14 +150,22 @@ void HttpConnection::OnRequest() {
   slot.close = !KeepsAlive(request);
   last_taken_ |= slot.close;
   new_request_ = true;
-  if (!shared_.authenticator) return Judge(Access::kGranted);
   // Rules that change reach clients that never connect anew: the present ones hold for every request,
   // and a changed TLS context ends the connection, politely.
-  auto rules = shared_.authenticator->Rules();
-  if (rules->tls != rules_->tls) last_taken_ = slot.close = true;
-  rules_ = std::move(rules);
+  if (shared_.authenticator) {
+    auto rules = shared_.authenticator->Rules();
+    if (rules->tls != rules_->tls) last_taken_ = slot.close = true;
+    rules_ = std::move(rules);
+  }
+  const Visitor visitor = JudgeVisitor(
+      SaysOf(request), {.arrival = arrival_, .open = rules_->open(), .hosts = &rules_->allowed_hosts});
+  if (visitor != Visitor::kWelcome) {
+    shared_.stats.Refused(Refusal::kOrigin);
+    return Deny(HttpResponse::Text(403, std::string(WhyNotWelcome(visitor))));
+  }
+  if (!shared_.authenticator || shared_.handler.IsForAll(request)) return Judge(Access::kGranted);
   Access access = shared_.authenticator->Check(
-      request.Header("Authorization"),
+      request.Header("Authorization"), peer_,
       [self = Ref<HttpConnection>(this)](Access found) { self->OnAccess(found); });
   if (access != Access::kPending) return Judge(access);
   awaits_access_ = true;
@@ -167,21 +182,28 @@ void HttpConnection::OnAccess(Access access) {
 }
 
 void HttpConnection::Judge(Access access) {
-  uint64_t number = slots_.back().number;
-  if (access == Access::kGranted) {
-    HttpResponder responder(shared_.loop, Ref<HttpConnection>(this), number);
-    shared_.handler.Handle(parser_->request(), std::move(responder));
-    if (gone()) return;
-  } else {
+  if (access != Access::kGranted) {
     bool busy = access == Access::kBusy;
     HttpResponse response = busy ? HttpResponse::Text(503, "Too many passwords are being checked. Try again.")
                                  : HttpResponse::Text(401, "Unauthorized");
     if (busy) response.AddHeader("Retry-After", "1");
     if (!busy && !rules_->challenge.empty()) response.AddHeader("WWW-Authenticate", rules_->challenge);
     shared_.stats.Refused(Refusal::kAuth);
-    shared_.handler.Refuse(parser_->request(), response);
-    Answer(number, std::move(response));
+    return Deny(std::move(response));
   }
+  HttpResponder responder(shared_.loop, Ref<HttpConnection>(this), slots_.back().number);
+  shared_.handler.Handle(parser_->request(), std::move(responder));
+  if (!gone()) KeepParser();
+}
+
+void HttpConnection::Deny(HttpResponse response) {
+  shared_.handler.Refuse(parser_->request(), response);
+  Answer(slots_.back().number, std::move(response));
+  KeepParser();
+}
+
+void HttpConnection::KeepParser() {
+  if (!parser_) return;
   parser_->Reset();
   if (!shared_.spare_parser) shared_.spare_parser = std::move(parser_);
   parser_ = nullptr;
@@ -213,90 +235,6 @@ void HttpConnection::Answer(uint64_t number, HttpResponse response) {
   Ref<Connection> self(this);
   Flush();
   Settle();
-}
-
-void HttpConnection::FillSlot(Slot& slot, HttpResponse response, bool last) {
-  slot.ready = true;
-  slot.close |= response.close || (finishing_ && last);
-  shared_.stats.answers[static_cast<size_t>(response.status / 100) % 6].fetch_add(1,
-                                                                                  std::memory_order_relaxed);
-  std::string_view connection;
-  if (slot.close) connection = "Connection: close\r\n";
-  else if (slot.http10) connection = "Connection: keep-alive\r\n";
-  slot.head = HttpHead(response, rules_->headers, connection);
-  if (slot.head_only || !HttpHasBody(response.status)) return;
-  slot.body = std::move(response.body);
-  if (!stream_.is_tls()) slot.file = shared_.files.For(slot.body);
-}
-
-// Writes what is ready as far as it goes in one call: heads and bodies of many answers, or one file.
-IoResult HttpConnection::WriteReady(size_t& total) {
-  const Slot& first = slots_.front();
-  if (first.file && sent_ >= first.head.size()) {
-    total = first.size() - sent_;
-    return stream_.SendFile(first.file->get(), sent_ - first.head.size(), total);
-  }
-  std::array<std::string_view, Stream::kMaxPieces> pieces;
-  size_t count = 0, skip = sent_;
-  bool more = false;
-  for (const Slot& slot : slots_) {
-    if (!slot.ready || count + 2 > pieces.size()) break;
-    more = slot.file != nullptr;
-    for (std::string_view piece :
-         {std::string_view(slot.head), more ? std::string_view() : slot.body.bytes}) {
-      size_t part = std::min(skip, piece.size());
-      skip -= part;
-      piece.remove_prefix(part);
-      if (piece.empty()) continue;
-      pieces[count++] = piece;
-      total += piece.size();
-    }
-    if (slot.close || more) break;
-  }
-  return stream_.WriteSome({pieces.data(), count}, more);
-}
-
-void HttpConnection::Flush() {
-  while (!gone() && !slots_.empty() && slots_.front().ready) {
-    size_t total = 0;
-    IoResult wrote = WriteReady(total);
-    if (wrote.outcome == Outcome::kFailed || wrote.outcome == Outcome::kClosed) return Close();
-    Sent(wrote.bytes);
-    if (wrote.bytes < total) return stream_.WaitWritable();
-  }
-  if (gone() || lingering_ || !slots_.empty()) return;
-  if (finishing_) return Linger();
-  if (input_ended_) Close();
-}
-
-void HttpConnection::Sent(size_t bytes) {
-  shared_.stats.bytes_sent.fetch_add(bytes, std::memory_order_relaxed);
-  progress_ += bytes;
-  sent_ += bytes;
-  size_t done = 0;
-  bool close = false;
-  while (done < slots_.size() && !close && slots_[done].ready && sent_ >= slots_[done].size()) {
-    sent_ -= slots_[done].size();
-    close = slots_[done++].close;
-  }
-  slots_.erase(slots_.begin(), slots_.begin() + static_cast<ptrdiff_t>(done));
-  if (close) Linger();
-}
-
-// A reset for unread bytes would overtake the answer, so these are read for a while.
-void HttpConnection::Linger() {
-  slots_.clear();
-  unparsed_ = {};
-  last_taken_ = true;
-  if (input_ended_) return Close();
-  lingering_ = true;
-  stream_.Shutdown();
-  shared_.connections.Enter(*this, Phase::kLinger);
-}
-
-void HttpConnection::Discard(size_t bytes) {
-  discarded_ += bytes;
-  if (discarded_ > kMaxDiscarded) Close();
 }
 
 // A client may close its sending side and still read: what it asked for is answered.

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "net/accept/connection_set.h"
+#include "net/accept/visitor.h"
 #include "net/http/http_body_files.h"
 #include "net/http/http_parser.h"
 #include "net/http/http_server.h"
@@ -76,6 +77,8 @@ class HttpConnection final : public Connection, private StreamHandler {
   void OnRequest();
   void OnAccess(Access access);
   void Judge(Access access);
+  void Deny(HttpResponse response);
+  void KeepParser();
   void Reject(int status, std::string_view why);
   void FillSlot(Slot& slot, HttpResponse response, bool last);
   IoResult WriteReady(size_t& total);
@@ -90,6 +93,7 @@ class HttpConnection final : public Connection, private StreamHandler {
   HttpShared& shared_;
   Stream stream_;
   Endpoint peer_;
+  const Arrival arrival_;
   std::shared_ptr<const WebRules> rules_;
   std::unique_ptr<HttpParser> parser_;  // only while a request is incomplete or waits for its access
   std::string unparsed_;                // received, not yet taken by the parser

@@ -60,9 +60,10 @@ class HttpLimitsTest : public ::testing::Test {
   }
   void UseConfig(const std::string& text) {
     config_ = folder_.Write("web.yml", text);
-    auto opened = Authenticator::Open(loop_, config_, [this](std::function<void()> task) {
+    auto opened = Authenticator::Open(loop_, config_, [this](const Endpoint&, const PasswordQueue::Job& job) {
       std::lock_guard lock(mutex_);
-      workers_.emplace_back(std::move(task));
+      workers_.emplace_back([job] { job(true); });
+      return true;
     });
     ASSERT_TRUE(opened.ok()) << opened.error().detail;
     authenticator_ = *std::move(opened);
@@ -487,31 +488,35 @@ TEST_F(HttpLimitsTest, PipelinedRequestsWaitForTheirAccess) {
 }
 
 TEST_F(HttpLimitsTest, AClientMayLeaveWhileItsPasswordIsChecked) {
-  std::vector<std::function<void()>> tasks;
+  constexpr size_t kRoom = 32;
+  std::vector<PasswordQueue::Job> jobs;
   config_ = folder_.Write("web.yml", "basic_auth_users:\n  scraper: " + std::string(kHashOfSecret) + "\n");
-  auto opened = Authenticator::Open(loop_, config_, [&](std::function<void()> task) {
+  auto opened = Authenticator::Open(loop_, config_, [&](const Endpoint& from, PasswordQueue::Job job) {
     std::lock_guard lock(mutex_);
-    tasks.push_back(std::move(task));
+    EXPECT_TRUE(from.IsLoopback());
+    if (jobs.size() == kRoom) return false;
+    jobs.push_back(std::move(job));
+    return true;
   });
   authenticator_ = *std::move(opened);
   Serve();
   {
     std::vector<TestClient> clients;
-    for (size_t i = 0; i < Authenticator::kMaxPending; ++i) {
+    for (size_t i = 0; i < kRoom; ++i) {
       clients.emplace_back(at_);
       clients.back().Send(
           "GET /hello HTTP/1.1\r\nHost: x\r\nAuthorization: Basic c2NyYXBlcjp3cm9uZw==\r\n\r\n");
     }
     ASSERT_TRUE(Eventually([&] {
       std::lock_guard lock(mutex_);
-      return tasks.size() == Authenticator::kMaxPending;
+      return jobs.size() == kRoom;
     }));
     Answer busy = Fetch(at_, "GET", "/hello", "Authorization: Basic c2NyYXBlcjp3cm9uZw==\r\n");
     EXPECT_EQ(busy.status, 503);
     EXPECT_EQ(busy.Header("Retry-After"), "1");
   }
   server_ = nullptr;
-  for (auto& task : tasks) task();
+  for (auto& job : jobs) job(true);
   loop_.Call([] {});
 }
 

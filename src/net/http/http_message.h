@@ -45,8 +45,9 @@ class HttpRequest {
   int version_minor() const noexcept { return minor_; }  // HTTP/1.0 or 1.1
   const Endpoint& remote() const noexcept { return remote_; }
   bool tls() const noexcept { return tls_; }
-  // The process at the other end of a Unix socket, as the kernel says; 0: not known.
+  // The process at the other end of a Unix socket and its user, as the kernel says; 0 and -1: not known.
   int32_t peer_pid() const noexcept { return peer_pid_; }
+  int64_t peer_uid() const noexcept { return peer_uid_; }
 
   size_t field_count() const noexcept { return fields_.size(); }
   Field field(size_t i) const noexcept { return {Piece(fields_[i].name), Piece(fields_[i].value)}; }
@@ -80,6 +81,7 @@ class HttpRequest {
   int minor_ = 1;
   bool tls_ = false;
   int32_t peer_pid_ = 0;
+  int64_t peer_uid_ = -1;
   Endpoint remote_;
 };
 

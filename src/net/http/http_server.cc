@@ -30,6 +30,7 @@ void HttpResponder::Send(HttpResponse response) {
       });
 }
 
+bool HttpHandler::IsForAll(const HttpRequest&) const { return false; }
 void HttpHandler::Refuse(const HttpRequest&, HttpResponse&) {}
 
 bool HttpResponder::wanted() const noexcept { return connection_ && !connection_->gone(); }

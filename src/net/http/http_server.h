@@ -46,8 +46,10 @@ class HttpHandler {
   virtual ~HttpHandler() = default;
   // Called on the loop's thread: answers at once, or hands the responder to a worker and returns.
   virtual void Handle(const HttpRequest& request, HttpResponder responder) = 0;
-  // On the loop's thread, too: the server refuses `request` by itself (401, 408, 413, 429, 503 …), or what is
-  // known of it; its path may be empty. The body, a sentence, and its type may be put in other words.
+  // Whether this is answered without a password: what a probe asks for. On the loop's thread.
+  virtual bool IsForAll(const HttpRequest& request) const;
+  // On the loop's thread, too: the server refuses `request` by itself (401, 403, 408, 413, 429, 503 …), or
+  // what is known of it; its path may be empty. The body, a sentence, and its type may be put in other words.
   virtual void Refuse(const HttpRequest& request, HttpResponse& refusal);
 };
 

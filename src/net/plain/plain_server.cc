@@ -12,6 +12,7 @@
 #include "base/files.h"
 #include "base/result.h"
 #include "net/accept/listening_socket.h"
+#include "net/accept/visitor.h"
 #include "net/http/http_parser.h"
 
 namespace gpulens {
@@ -86,8 +87,8 @@ void PlainServer::Serve() {
   bool rests = false;
   while (true) {
     waits.assign({{stop_.get(), POLLIN, 0}, {listening_.get(), POLLIN, 0}});
-    // Who comes while all places are taken waits until one is free.
-    if (rests || clients_.size() >= limits_.connections) waits[1].fd = -1;
+    // Who comes while all places are taken by clients that are being answered waits until one is free.
+    if (rests || Full()) waits[1].fd = -1;
     int64_t end_ns = INT64_MAX;
     for (const auto& client : clients_) {
       const bool writes = client->phase == Client::Phase::kWriting;
@@ -117,9 +118,24 @@ void PlainServer::Serve() {
   }
 }
 
+bool PlainServer::Full() const noexcept {
+  return clients_.size() >= limits_.connections && std::ranges::all_of(clients_, [](const auto& client) {
+           return client->phase == Client::Phase::kWriting;
+         });
+}
+
 void PlainServer::Accept(int64_t now_ns) {
+  if (Full()) return;
   UniqueFd socket(::accept4(listening_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
   if (!socket) return;
+  if (clients_.size() >= limits_.connections) {
+    // Of those that are not being answered, the one whose time is over first. What they had sent was read
+    // before.
+    const auto goes = std::ranges::min_element(clients_, {}, [](const auto& client) {
+      return client->phase == Client::Phase::kWriting ? INT64_MAX : client->end_ns;
+    });
+    clients_.erase(goes);
+  }
   clients_.push_back(std::make_unique<Client>(std::move(socket)));
   clients_.back()->end_ns = now_ns + limits_.request.count();
 }
@@ -150,6 +166,15 @@ bool PlainServer::Read(Client& client, int64_t now_ns) {
   }
   const HttpRequest& request = client.parser.request();
   const bool head = request.method() == "HEAD";
+  sockaddr_storage local{};
+  socklen_t size = sizeof local;
+  ::getsockname(client.socket.get(), reinterpret_cast<sockaddr*>(&local), &size);
+  const Visitor visitor = JudgeVisitor(
+      SaysOf(request), {.arrival = ArrivalAt(Endpoint::FromSockaddr(local, size)), .open = true});
+  if (visitor != Visitor::kWelcome) {
+    Answer(client, HttpResponse::Text(403, std::string(WhyNotWelcome(visitor))), head, now_ns);
+    return true;
+  }
   if (!head && request.method() != "GET") {
     HttpResponse refusal = HttpResponse::Text(405, "Only GET and HEAD are served here.");
     refusal.AddHeader("Allow", "GET, HEAD");
@@ -161,7 +186,7 @@ bool PlainServer::Read(Client& client, int64_t now_ns) {
 }
 
 void PlainServer::Answer(Client& client, HttpResponse response, bool head_only, int64_t now_ns) {
-  client.head = HttpHead(response, {}, "Connection: close\r\n");
+  client.head = HttpHead(response, "X-Content-Type-Options: nosniff\r\n", "Connection: close\r\n");
   if (!head_only && HttpHasBody(response.status)) client.body = std::move(response.body);
   client.Enter(Client::Phase::kWriting, now_ns + limits_.answer.count());
 }

@@ -1,6 +1,7 @@
 // Pages for GET and HEAD, for programs that have no I/O loop: one thread waits for a few connections at once,
-// in the clear. Slow clients are closed, too many wait in the kernel's queue. Its parts are small, and it
-// links neither Asio nor OpenSSL.
+// in the clear. Slow clients are closed; one too many takes the place of whoever has said least for longest,
+// or waits in the kernel's queue while all are being answered. Web pages elsewhere are refused
+// (net/accept/visitor.h). Its parts are small, and it links neither Asio nor OpenSSL.
 #pragma once
 
 #include <functional>
@@ -49,6 +50,7 @@ class PlainServer {
  private:
   struct Client;
   PlainServer(UniqueFd listening, UniqueFd stop, Endpoint at, Page page, const Limits& limits);
+  bool Full() const noexcept;
   void Accept(int64_t now_ns);
   void Turn(Client& client, int64_t now_ns);
   bool Read(Client& client, int64_t now_ns);

@@ -227,6 +227,26 @@ TEST_F(PlainServerTest, IdleClientsAreClosedSoThatOthersCome) {
   EXPECT_TRUE(slow.ReadsEnd());
 }
 
+TEST_F(PlainServerTest, IdleClientsGiveWayToThoseWhoAsk) {
+  Open({.connections = 2, .request = std::chrono::hours(1), .answer = seconds(30)});
+  TestClient silent(server_->address()), slow(server_->address());
+  slow.Send("GET / HT");
+  for (int i = 0; i < 5; ++i) EXPECT_EQ(Fetch(server_->address(), "GET", "/").status, 200);
+  EXPECT_TRUE(silent.ReadsEnd()) << "the first to be late goes first";
+}
+
+TEST_F(PlainServerTest, WebPagesElsewhereAreRefused) {
+  Open();
+  for (const char* fields :
+       {"Host: evil.example\r\n", "Host: localhost\r\nOrigin: http://evil.example\r\n"}) {
+    TestClient client(server_->address());
+    client.Send("GET / HTTP/1.1\r\n" + std::string(fields) + "\r\n");
+    EXPECT_EQ(client.Read().status, 403) << fields;
+  }
+  EXPECT_EQ(asked_, 0);
+  EXPECT_EQ(Fetch(server_->address(), "GET", "/").Header("X-Content-Type-Options"), "nosniff");
+}
+
 TEST_F(PlainServerTest, ATakenPortIsTold) {
   Open();
   const auto second =

@@ -101,6 +101,7 @@ bool TestClient::Send(std::string_view bytes) {
 
 bool TestClient::Fill() {
   char buffer[16384];
+  errno = 0;  // an end of the stream sets none
   ssize_t n =
       ssl_ ? SSL_read(ssl_->ssl, buffer, sizeof(buffer)) : ::recv(fd_.get(), buffer, sizeof(buffer), 0);
   if (n <= 0) {

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "base/parse.h"
+#include "net/accept/visitor.h"
 
 namespace gpulens {
 
@@ -154,14 +155,17 @@ void WebSocketConnection::OnRequest() {
   if (request.Header("Sec-WebSocket-Version") != "13") {
     return Refuse(426, "This server speaks WebSocket version 13.", "Sec-WebSocket-Version: 13\r\n");
   }
-  if (request.HasHeader("Origin") && !OriginAllowed(request.Header("Origin"), request.Header("Host"),
-                                                    stream_.local().IsLoopback(), shared_.allowed_origins)) {
+  const Visitor visitor = JudgeVisitor(SaysOf(request), {.arrival = ArrivalAt(stream_.local()),
+                                                         .open = rules_->open(),
+                                                         .hosts = &rules_->allowed_hosts,
+                                                         .origins = &shared_.allowed_origins});
+  if (visitor != Visitor::kWelcome) {
     shared_.stats.Refused(Refusal::kOrigin);
-    return Refuse(403, "Pages of this origin may not connect; see websocket.allowed_origins.");
+    return Refuse(403, std::string(WhyNotWelcome(visitor)));
   }
   if (!shared_.authenticator) return Upgrade();
   state_ = State::kAccess;
-  Access access = shared_.authenticator->Check(request.Header("Authorization"),
+  Access access = shared_.authenticator->Check(request.Header("Authorization"), peer_,
                                                [self = Ref<WebSocketConnection>(this)](Access found) {
                                                  if (self->gone_ || self->state_ != State::kAccess) return;
                                                  self->OnAccess(found);

@@ -1,34 +1,10 @@
 #include "net/websocket/websocket_server.h"
 
-#include "base/parse.h"
 #include "net/accept/server_sockets.h"
 #include "net/http/door.h"
 #include "net/websocket/websocket_connection.h"
 
 namespace gpulens {
-namespace {
-
-// "host" of "host:port" and "[::1]:port".
-std::string_view HostOnly(std::string_view text) {
-  if (text.starts_with('[')) return text.substr(0, std::min(text.find(']') + 1, text.size()));
-  return text.substr(0, text.find(':'));
-}
-
-}  // namespace
-
-bool OriginAllowed(std::string_view origin, std::string_view host, bool local_is_loopback,
-                   const std::vector<std::string>& allowed) {
-  for (const std::string& each : allowed) {
-    if (each == "*" || EqualsIgnoringCase(each, origin)) return true;
-  }
-  size_t scheme = origin.find("://");
-  if (scheme == std::string_view::npos) return false;  // "null": a sandboxed or local page
-  std::string_view name = HostOnly(origin.substr(scheme + 3));
-  if (name.empty()) return false;
-  if (IsLoopbackHost(name)) return true;
-  if (!EqualsIgnoringCase(name, HostOnly(host))) return false;
-  return !local_is_loopback || ParseIp(name).ok();
-}
 
 class WebSocketServer::Core final : private Door {
  public:

@@ -72,10 +72,4 @@ class WebSocketServer {
   std::unique_ptr<Core> core_;
 };
 
-// The rule for browsers. No Origin: not a browser page. An Origin of this machine is let in, as is one
-// in `allowed`, as is one with the host name that was asked for, unless that name leads to a loopback
-// address: a page elsewhere can point its own name at 127.0.0.1. Ports do not matter.
-bool OriginAllowed(std::string_view origin, std::string_view host, bool local_is_loopback,
-                   const std::vector<std::string>& allowed);
-
 }  // namespace gpulens

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/text.h"
+
 namespace gpulens {
 
 // The caller holds the lock.
@@ -11,6 +13,8 @@ void EventDesk::Add(std::vector<Event>& to, Event event) {
     ++dropped_;
     return;
   }
+  std::string room;
+  if (!IsUtf8(event.body)) event.body = ValidUtf8(event.body, room);
   to.push_back(std::move(event));
 }
 

@@ -16,7 +16,7 @@
 namespace gpulens {
 
 // Thread-safe. Never waits for a reader: when kMaxWaiting events wait, a further one is dropped and
-// counted.
+// counted. The bodies it gives out are valid UTF-8, as attributes are.
 class EventDesk {
  public:
   static constexpr size_t kMaxWaiting = 4096;

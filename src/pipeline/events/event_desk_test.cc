@@ -28,6 +28,16 @@ TEST(EventDesk, AFloodIsBoundedAndCounted) {
   EXPECT_EQ(desk.suppressed(), 3u);
 }
 
+TEST(EventDesk, BodiesAreValidUtf8) {
+  EventDesk desk;
+  Event event;
+  event.body = "process a训练\xe6\x8e died";
+  desk.Report(event);
+  EXPECT_EQ(desk.Take().at(0).body, "process a训练\uFFFD\uFFFD died");
+  desk.Publish(event);
+  EXPECT_EQ(desk.TakeReady().at(0).body, "process a训练\uFFFD\uFFFD died");
+}
+
 TEST(EventDesk, WhoWatches) {
   EventDesk desk;
   EXPECT_FALSE(desk.Watched());

@@ -118,7 +118,9 @@ void GpuQuality::Reject(const Gpu& gpu, const TwinVerdicts& verdicts, FrameWrite
 }
 
 void GpuQuality::Estimate(Gpu& gpu, const TwinReadings& readings, FrameWriter& out) {
-  if (gpu.slots[static_cast<size_t>(Twin::kEnergy)] != kNoSlot) {
+  const int64_t now = out.begun_at().boot_ns;
+  const bool stands_still = gpu.rejected_since_ns != 0 && now - gpu.rejected_since_ns >= kCounterPatience;
+  if (gpu.slots[static_cast<size_t>(Twin::kEnergy)] != kNoSlot && !stands_still) {
     out.table().Retire(gpu.joules);
     out.table().Retire(gpu.error);
     gpu.joules = gpu.error = {};
@@ -146,6 +148,10 @@ void GpuQuality::Judge(FrameWriter& out) {
     TwinReadings readings = Read(gpu, out);
     TwinVerdicts verdicts = gpu.judge.Judge(readings);
     Reject(gpu, verdicts, out);
+    if (readings[Twin::kEnergy]) {
+      if (verdicts[Twin::kEnergy] == Verdict::kAccepted) gpu.rejected_since_ns = 0;
+      else if (gpu.rejected_since_ns == 0) gpu.rejected_since_ns = out.begun_at().boot_ns;
+    }
     // Power that is not believed is not integrated.
     if (verdicts[Twin::kPower] != Verdict::kAccepted) readings[Twin::kPower].reset();
     Estimate(gpu, readings, out);

@@ -23,7 +23,8 @@ class GpuQuality {
   static bool Concerns(std::span<const MetricDesc* const> metrics) noexcept;
 
   // After the collector has written, before Finish. Rejects through `out`, and declares the estimate on GPUs
-  // that tell their power but have not told an energy counter ten seconds later.
+  // that tell their power but have not told an energy counter ten seconds later, or whose counter is rejected
+  // for so long; the latter is taken away again when the counter is believed.
   void Judge(FrameWriter& out);
 
  private:
@@ -35,6 +36,7 @@ class GpuQuality {
     EnergyEstimate energy;
     Series joules, error;
     int64_t power_since_ns = 0;
+    int64_t rejected_since_ns = 0;  // The energy counter, in each reading; 0: not now.
     bool bound = false;
   };
 

@@ -126,6 +126,39 @@ TEST_F(GpuQualityTest, TheEstimateEndsWhenACounterComes) {
   EXPECT_EQ(table_.size(), 2u);
 }
 
+// A board whose counter stands still has no energy but that.
+TEST_F(GpuQualityTest, ACounterThatStandsStillGetsAnEstimateUntilItMoves) {
+  Series power = table_.Declare(kGpuPowerDraw, gpu_);
+  Series energy = table_.Declare(kGpuEnergyConsumption, gpu_);
+  for (int t = 0; t < 120; ++t) {
+    Run([&] {
+      writer_.Set(power, 200.0);
+      writer_.Set(energy, 5000.0);
+    });
+    if (t < 20) {
+      EXPECT_FALSE(Has(kGpuEnergyEstimate)) << t;
+    }
+  }
+  EXPECT_FALSE(Has(kGpuEnergyConsumption)) << "it is rejected";
+  const double before = Value(kGpuEnergyEstimate);
+  EXPECT_GT(before, 0);
+  for (int t = 1; t <= 5; ++t) {
+    Run([&] {
+      writer_.Set(power, 200.0);
+      writer_.Set(energy, 5000.0);
+    });
+  }
+  EXPECT_NEAR(Value(kGpuEnergyEstimate) - before, 1000, 1e-6);
+  for (int t = 1; t < 200; ++t) {
+    Run([&] {
+      writer_.Set(power, 200.0);
+      writer_.Set(energy, 5000.0 + 200.0 * t);
+    });
+  }
+  EXPECT_TRUE(Has(kGpuEnergyConsumption));
+  EXPECT_FALSE(Has(kGpuEnergyEstimate)) << "one energy is enough";
+}
+
 TEST_F(GpuQualityTest, TheEstimateLeavesWithItsGpu) {
   Series power = table_.Declare(kGpuPowerDraw, gpu_);
   for (int t = 0; t < 15; ++t) Run([&] { writer_.Set(power, 200.0); });

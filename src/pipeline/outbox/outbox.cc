@@ -91,7 +91,7 @@ void Outbox::Start(std::unique_ptr<ParcelQueue> queue) {
 }
 
 Status Outbox::Ready() {
-  if (sender_) return Ok();
+  if (sender_) return sender_->Begin();
   const Instant begin = env_.clock->Now();
   while (true) {
     const bool patient = env_.clock->Now() - begin < kPatience;

@@ -93,6 +93,7 @@ struct ReceiverSpec {
   std::span<const OptionSpec> options = {};
   // Serves when it returns.
   Result<std::unique_ptr<Receiver>> (*create)(const Config& config, const ReceiverContext& context) = nullptr;
+  ConfigCheck check = nullptr;
 };
 
 }  // namespace gpulens

@@ -18,24 +18,55 @@ bool IsHeader(const std::string& name, std::string_view lower) {
                     [](char a, char b) { return (a >= 'A' && a <= 'Z' ? a - 'A' + 'a' : a) == b; });
 }
 
-Status TwoWays(std::string_view one, std::string_view other) {
-  return {Code::kInvalidArgument, std::string(one) + " and " + std::string(other) + " contradict each other"};
+void RefuseBoth(const Config& remote, std::string_view one, std::string_view other, ConfigFaults& faults) {
+  const std::string_view key = other.substr(0, other.find('.'));
+  faults.Refuse(remote, key, std::string(one) + " and " + std::string(other) + " contradict each other",
+                "leave one of them out");
 }
 
 }  // namespace
 
+void CheckRemote(const Config& remote, const HttpUrl& url, ConfigFaults& faults) {
+  const auto has = [&](std::string_view key) { return !remote.Text(key).empty(); };
+  for (std::string_view secret : {"password", "bearer_token"}) {
+    const std::string file = std::string(secret) + "_file";
+    if (has(secret) && has(file)) RefuseBoth(remote, secret, file, faults);
+  }
+  const std::string_view token = has("bearer_token") ? "bearer_token" : "bearer_token_file";
+  for (std::string_view basic : {"username", "password", "password_file"}) {
+    if (!has(token) || !has(basic)) continue;
+    RefuseBoth(remote, token, basic, faults);
+    break;
+  }
+  if (has(token) && !url.user.empty())
+    faults.Refuse(remote, token, std::string(token) + " and the user in the URL contradict each other",
+                  "leave one of them out");
+  const Config& tls = remote.Group("tls");
+  if (tls.Text("cert_file").empty() != tls.Text("key_file").empty()) {
+    const std::string_view given = tls.Text("cert_file").empty() ? "key_file" : "cert_file";
+    faults.Refuse(tls, given, "tls.cert_file and tls.key_file belong together", "write both or none");
+  }
+  std::string ignored;
+  for (const auto& [name, value] : remote.TextMap("headers")) {
+    const Status status = AddRequestField(ignored, name, value);
+    if (!status) faults.Refuse(remote, "headers", "headers: " + status.detail);
+    if (IsHeader(name, "authorization") && (has("username") || has(token)))
+      RefuseBoth(remote, has("username") ? "username" : token, "headers.Authorization", faults);
+  }
+}
+
 Result<RemoteAccess> RemoteAccess::Make(const Config& remote, const HttpUrl& url, const Fields& fields) {
+  ConfigFaults faults;
+  CheckRemote(remote, url, faults);
+  if (!faults.empty()) return Status{Code::kInvalidArgument, faults.faults().front().problem};
   RemoteAccess access;
-  RETURN_IF_ERROR(access.SetPlain(remote, fields));
+  access.SetPlain(remote, fields);
   const std::string &password = remote.Text("password"), &token = remote.Text("bearer_token");
   const std::string &password_file = remote.Text("password_file"),
                     &token_file = remote.Text("bearer_token_file");
   access.user_ = remote.Text("username").empty() ? url.user : remote.Text("username");
   access.bearer_ = !token.empty() || !token_file.empty();
   access.basic_ = !access.user_.empty() || !password.empty() || !password_file.empty();
-  if (!password.empty() && !password_file.empty()) return TwoWays("password", "password_file");
-  if (!token.empty() && !token_file.empty()) return TwoWays("bearer_token", "bearer_token_file");
-  if (access.bearer_ && access.basic_) return TwoWays("bearer_token", "username");
   access.secret_ = access.bearer_ ? token : password.empty() ? url.password : password;
   access.secret_file_ = access.bearer_ ? token_file : password_file;
   access.wants_tls_ = url.tls;
@@ -46,30 +77,22 @@ Result<RemoteAccess> RemoteAccess::Make(const Config& remote, const HttpUrl& url
   options.key.file = tls.Text("key_file");
   options.server_name = tls.Text("server_name");
   options.insecure_skip_verify = tls.Bool("insecure_skip_verify");
-  if (options.certificate.empty() != options.key.empty()) {
-    return Status{Code::kInvalidArgument, "tls.cert_file and tls.key_file belong together"};
-  }
   for (const PemSource* source : {&options.ca, &options.certificate, &options.key}) {
     if (!source->file.empty()) access.tls_files_.push_back(source->file);
   }
   return access;
 }
 
-Status RemoteAccess::SetPlain(const Config& remote, const Fields& fields) {
+void RemoteAccess::SetPlain(const Config& remote, const Fields& fields) {
   std::string& out = plain_headers_;
   bool accepts = false;
   for (const auto& [name, value] : remote.TextMap("headers")) {
-    RETURN_IF_ERROR(AddRequestField(out, name, value));
+    static_cast<void>(AddRequestField(out, name, value));  // CheckRemote has refused what cannot be one
     accepts |= IsHeader(name, "accept");
-    bool secret = !remote.Text("username").empty() || !remote.Text("bearer_token").empty() ||
-                  !remote.Text("bearer_token_file").empty();
-    if (IsHeader(name, "authorization") && secret)
-      return TwoWays("headers.Authorization", "username or bearer_token");
   }
   if (!accepts) out += fields.accept;
   out += fields.always;
   out += "User-Agent: gpulens/" + std::string(Version()) + "\r\n";
-  return Ok();
 }
 
 Status RemoteAccess::Refresh() {

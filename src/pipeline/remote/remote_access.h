@@ -16,6 +16,10 @@
 
 namespace gpulens {
 
+// Which of the options of remote_options.h contradict each other, or cannot be sent. `url` is where they are
+// for.
+void CheckRemote(const Config& remote, const HttpUrl& url, ConfigFaults& faults);
+
 // Not thread-safe; Refresh may wait for files, so it belongs on a worker.
 class RemoteAccess {
  public:
@@ -39,7 +43,7 @@ class RemoteAccess {
 
  private:
   RemoteAccess() = default;
-  Status SetPlain(const Config& remote, const Fields& fields);
+  void SetPlain(const Config& remote, const Fields& fields);
   Status RefreshSecret();
   Status RefreshTls();
 

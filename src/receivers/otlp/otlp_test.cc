@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "base/clock.h"
+#include "base/process.h"
 #include "net/address.h"
 #include "net/io_loop.h"
 #include "net/testing/test_client.h"
@@ -308,7 +309,7 @@ TEST(MemoryLimiter, KeepsShareLessSpike) {
   clock.Advance(std::chrono::milliseconds(100));
   EXPECT_TRUE(limiter.HasRoom());
   EXPECT_TRUE(MemoryLimiter({}, clock, [] { return UINT64_MAX; }).HasRoom());
-  EXPECT_GT(MemoryLimiter::Resident(), 1u << 20);
+  EXPECT_GT(ResidentBytes(0, true), 1u << 20);
 }
 
 }  // namespace

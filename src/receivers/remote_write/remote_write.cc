@@ -10,6 +10,15 @@ namespace {
 
 using RemoteWriteReceiver = IntakeReceiver<RemoteWriteHttp>;
 
+void Check(const Config& config, ConfigFaults& faults) {
+  const std::string& path = config.Group("http").Text("path");
+  if (!path.starts_with('/') || path.find_first_of("?# ") != std::string::npos)
+    faults.Refuse(config.Group("http"), "path",
+                  "http.path: \"" + path + "\" is no path; write /api/v1/write");
+  if (config.Int("busy_status") != 429 && config.Int("busy_status") != 503)
+    faults.Refuse(config, "busy_status", "busy_status may be 503 or 429");
+}
+
 Result<std::unique_ptr<Receiver>> Create(const Config& config, const ReceiverContext& context) {
   if (!context.env.io) return Status{Code::kUnavailable, "there is no network here"};
   RemoteWriteHttp::Options options;
@@ -17,11 +26,7 @@ Result<std::unique_ptr<Receiver>> Create(const Config& config, const ReceiverCon
   options.http.at.protocol = "remote write";
   options.path = config.Group("http").Text("path");
   options.busy_status = static_cast<int>(config.Int("busy_status"));
-  if (!options.path.starts_with('/') || options.path.find_first_of("?# ") != std::string::npos)
-    return Status{Code::kInvalidArgument, "receivers.remote_write.http.path: \"" + options.path +
-                                              "\" is no path; write /api/v1/write"};
-  if (options.busy_status != 429 && options.busy_status != 503)
-    return Status{Code::kInvalidArgument, "receivers.remote_write.busy_status may be 503 or 429"};
+  RETURN_IF_ERROR(RefuseFaults(&Check, config));
   auto receiver =
       std::make_unique<RemoteWriteReceiver>(ReadIntakeOptions(config, context, {"remote_write"}), context);
   RETURN_IF_ERROR(receiver->Open<RemoteWriteHttp>(options, context.env));
@@ -55,6 +60,7 @@ const ReceiverSpec remote_write_receiver{
     .name = "remote_write",
     .help = "Metrics by Prometheus remote write 1.0 and 2.0, for the sinks that send OTLP.",
     .options = kOptions,
-    .create = &Create};
+    .create = &Create,
+    .check = &Check};
 
 }  // namespace gpulens

@@ -5,6 +5,7 @@
 #include <map>
 #include <memory>
 #include <tuple>
+#include <unordered_map>
 
 #include "base/parse.h"
 #include "scraping/engine/engine_labels.h"
@@ -38,27 +39,73 @@ class Gatherer {
   void GatherSeries(uint32_t id, const EngineRow& row, const LabelPlan& labels);
   bool Feed(const EngineRow& row, Candidate& candidate);
   bool FeedShape(const EngineRow& row, Candidate& candidate);
+  bool FeedPart(const EngineRow& row, Candidate& candidate);
   bool FeedCell(SampleRole role, Candidate& candidate);
+  void FindCreated();
+  void Date(uint32_t family, Candidate& candidate) const;
   void Name(const EngineRow& row, Candidate& candidate);
   EntityRef EntityOf(const Engine* engine);
 
   const ScrapedPage& page_;
   const PageFamilies& families_;
   const PlanOptions options_;
-  const Engine* engine_ = nullptr;  // of the family being gathered
+  const Engine* engine_ = nullptr;                // of the family being gathered
+  KnownFamily::Part part_ = KnownFamily::kWhole;  // likewise
   uint32_t order_ = 0;
   std::map<std::string_view, EntityRef> entities_;
+  std::unordered_map<std::string, uint32_t> created_;  // by family and labels: a slot
   std::vector<PageLabel> labels_, governed_;
   std::vector<PageCell> cells_;
   LabelPlan::Attributes attributes_;
   std::vector<Candidate> candidates_;
 };
 
+constexpr std::string_view kCreated = "_created";
+
+std::string CreatedKey(std::string_view family, const std::vector<PageLabel>& labels) {
+  std::vector<std::string> pairs;
+  for (const PageLabel& label : labels) pairs.push_back(label.name + '\x1f' + label.value);
+  std::sort(pairs.begin(), pairs.end());
+  std::string key(family);
+  for (const std::string& pair : pairs) key += '\x1e' + pair;
+  return key;
+}
+
+// In the text format 0.0.4, times of creation are gauges of their own.
+void Gatherer::FindCreated() {
+  std::vector<uint32_t> ids;
+  page_.Series(ids);
+  for (uint32_t id : ids) {
+    const ExpositionFamily& family = page_.families()[page_.family_of(id)];
+    const bool number = family.type == ExpositionType::kGauge || family.type == ExpositionType::kUnknown;
+    if (!number || !family.name.ends_with(kCreated)) continue;
+    page_.Labels(id, labels_);
+    page_.Cells(id, cells_);
+    const PageCell* cell = FindCell(cells_, SampleRole::kValue);
+    std::string_view base = std::string_view(family.name).substr(0, family.name.size() - kCreated.size());
+    if (cell) created_.emplace(CreatedKey(base, labels_), cell->slot);
+  }
+}
+
+// Of labels_ and cells_.
+void Gatherer::Date(uint32_t family, Candidate& candidate) const {
+  SeriesPlan& plan = candidate.plan;
+  if (plan.metric->kind != Kind::kCounter && plan.reading != Reading::kShaped) return;
+  if (const PageCell* cell = FindCell(cells_, SampleRole::kCreated)) {
+    plan.created.push_back(cell->slot);
+  } else if (!created_.empty()) {
+    auto at = created_.find(CreatedKey(WithoutTotal(page_.families()[family].name), labels_));
+    if (at != created_.end()) plan.created.push_back(at->second);
+  }
+  if (!plan.created.empty()) plan.start_unix_ns = UnixNsOf(page_.values()[plan.created.front()]);
+}
+
 std::vector<Candidate> Gatherer::Gather() {
   std::vector<uint32_t> ids;
   page_.Series(ids);
   std::vector<std::vector<uint32_t>> by_family(families_.families().size());
   for (uint32_t id : ids) by_family[page_.family_of(id)].push_back(id);
+  FindCreated();
   for (uint32_t family = 0; family < by_family.size(); ++family) {
     if (families_.families()[family].kind == KnownFamily::kMapped) GatherFamily(family, by_family[family]);
   }
@@ -68,6 +115,7 @@ std::vector<Candidate> Gatherer::Gather() {
 void Gatherer::GatherFamily(uint32_t family, const std::vector<uint32_t>& ids) {
   const KnownFamily& known = families_.families()[family];
   engine_ = known.engine;
+  part_ = known.part;
   for (const EngineRow& row : known.rows) {
     if (!row.metric) continue;
     // The place of the row in its table: families of one page come in any order.
@@ -98,6 +146,7 @@ void Gatherer::GatherSeries(uint32_t id, const EngineRow& row, const LabelPlan& 
   candidate.plan.combine = RoleOf(*row.metric)->combine;
   candidate.plan.scale = row.scale;
   if (!Feed(row, candidate)) return;
+  Date(page_.family_of(id), candidate);
   Name(row, candidate);
   candidates_.push_back(std::move(candidate));
 }
@@ -109,8 +158,23 @@ bool Gatherer::FeedCell(SampleRole role, Candidate& candidate) {
   return true;
 }
 
+// Of a sum or a count that stands on the page by itself.
+bool Gatherer::FeedPart(const EngineRow& row, Candidate& candidate) {
+  if (part_ == KnownFamily::kBuckets) return false;
+  const bool sum = part_ == KnownFamily::kSum;
+  if (row.use == Use::kSame && row.metric->kind == Kind::kHistogram) {
+    candidate.part = sum ? Part::kSum : Part::kCount;
+  } else if (row.use == Use::kCellCountRole && !sum) {
+    candidate.part = Part::kCount;
+  } else if (row.use != (sum ? Use::kOwnSum : Use::kOwnCount)) {
+    return false;
+  }
+  return FeedCell(SampleRole::kValue, candidate);
+}
+
 // False: this series of the page has nothing for the row.
 bool Gatherer::Feed(const EngineRow& row, Candidate& candidate) {
+  if (part_ != KnownFamily::kWhole) return FeedPart(row, candidate);
   SeriesPlan& plan = candidate.plan;
   const bool shaped = FindCell(cells_, SampleRole::kCount) || FindCell(cells_, SampleRole::kBucket);
   const Kind kind = row.metric->kind;
@@ -204,14 +268,14 @@ void Gatherer::Name(const EngineRow& row, Candidate& candidate) {
     AppendValue(plan.identity, value);
   }
   if (!plan.extra.Has("model.name")) plan.identity.append(1, '\x1e').append(options_.model);
-  if (plan.metric->kind == Kind::kCounter || plan.reading == Reading::kShaped) {
-    plan.start_unix_ns = CreatedUnixNs(page_, cells_);
-  }
 }
 
 void Join(SeriesPlan& into, const SeriesPlan& other) {
   into.slots.insert(into.slots.end(), other.slots.begin(), other.slots.end());
   into.constants.insert(into.constants.end(), other.constants.begin(), other.constants.end());
+  if (other.created.empty()) into.created.clear();
+  if (!into.created.empty())
+    into.created.insert(into.created.end(), other.created.begin(), other.created.end());
   into.start_unix_ns = 0;
 }
 

@@ -34,6 +34,7 @@ struct SeriesPlan {
   Ref<const Shape> shape;
   std::vector<uint32_t> slots;    // member by member
   std::vector<double> constants;  // kConstant: one per member
+  std::vector<uint32_t> created;  // where each member says when it was created; empty unless all do
   int64_t start_unix_ns = 0;      // of a single member that tells it
 
   // Series of the page that are this one together.

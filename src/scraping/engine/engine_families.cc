@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <unordered_set>
+#include <utility>
 
 #include "base/parse.h"
 
@@ -53,6 +54,11 @@ void PageFamilies::Recognise(const ScrapedPage& page) {
     }
     if (longest > 0) found[best] = true;
   }
+  for (size_t i = 0; i < found.size(); ++i) {
+    const Engine& engine = AllEngines()[i];
+    const Engine* other = found[i] || &engine == configured_ ? FindEngine(engine.instead_of) : nullptr;
+    if (other) found[static_cast<size_t>(other - AllEngines().data())] = false;
+  }
   engines_.clear();
   for (size_t i = 0; i < found.size(); ++i) {
     const Engine* engine = &AllEngines()[i];
@@ -68,13 +74,26 @@ void PageFamilies::Recognise(const ScrapedPage& page) {
 
 KnownFamily PageFamilies::Resolve(const ExpositionFamily& family) const {
   KnownFamily known;
-  std::string name = CanonicalFamily(family.name);
-  for (const Engine* engine : engines_) {
-    std::span<const EngineRow> rows = RowsOf(*engine, name);
-    // Two engines may know one name; the page's own one says what it means.
-    if (rows.empty() || (known.engine && engine != main_)) continue;
-    known.engine = engine;
-    known.rows = rows;
+  const std::string name = CanonicalFamily(family.name);
+  auto find = [&](std::string_view of) {
+    for (const Engine* engine : engines_) {
+      std::span<const EngineRow> rows = RowsOf(*engine, of);
+      // Two engines may know one name; the page's own one says what it means.
+      if (rows.empty() || (known.engine && engine != main_)) continue;
+      known.engine = engine;
+      known.rows = rows;
+    }
+  };
+  find(name);
+  if (known.rows.empty() && family.type == ExpositionType::kUnknown) {
+    constexpr std::pair<std::string_view, KnownFamily::Part> kParts[] = {
+        {"_sum", KnownFamily::kSum}, {"_count", KnownFamily::kCount}, {"_bucket", KnownFamily::kBuckets}};
+    for (auto [suffix, part] : kParts) {
+      if (!name.ends_with(suffix)) continue;
+      find(std::string_view(name).substr(0, name.size() - suffix.size()));
+      if (!known.rows.empty() && known.rows.front().Takes(ExpositionType::kHistogram)) known.part = part;
+      else known = {};
+    }
   }
   if (known.rows.empty()) known.rows = CommonRowsOf(family.name);
   if (known.rows.empty()) {
@@ -86,7 +105,9 @@ KnownFamily PageFamilies::Resolve(const ExpositionFamily& family) const {
     if (row.metric) known.kind = KnownFamily::kMapped;
     else if (row.use == Use::kIgnore && known.kind == KnownFamily::kPass) known.kind = KnownFamily::kIgnored;
   }
-  known.other_type = family.typed && std::none_of(known.rows.begin(), known.rows.end(), [&](const auto& row) {
+  // "untyped" contradicts nothing.
+  const bool says_type = family.typed && family.type != ExpositionType::kUnknown;
+  known.other_type = says_type && std::none_of(known.rows.begin(), known.rows.end(), [&](const auto& row) {
                        return row.family.ends_with('*') || row.Takes(family.type);
                      });
   return known;

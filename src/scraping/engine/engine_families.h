@@ -21,7 +21,11 @@ struct KnownFamily {
     kPass,
     kIgnored,
   };
+  // Of an untyped family: the sum or count of the histogram whose rows it has; or its buckets, declared so
+  // by themselves, whose samples are the histogram's.
+  enum Part : uint8_t { kWhole, kSum, kCount, kBuckets };
   Kind kind = kGone;
+  Part part = kWhole;
   const Engine* engine = nullptr;  // whose table; null: a family that any page may have
   std::span<const EngineRow> rows;
   bool other_type = false;  // TYPE is none that its rows take

@@ -2,6 +2,10 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
+
+#include "scraping/page_cells.h"
+#include "scraping/sample_times.h"
 
 namespace gpulens::engine_page {
 
@@ -22,14 +26,66 @@ void EnginePageSeries::SetModel(std::string_view model) {
 Status EnginePageSeries::Write(bool complete, FrameWriter& out) {
   if (!followed_ || page_.generation() != generation_) Follow(out.table());
   if (!families_.main()) return {Code::kDataLoss, "is no page of an LLM engine that gpulens knows"};
+  const bool restarted = ProcessRestarted();
+  SampleTimes times(page_, out);
   for (Live& live : live_) {
     // Half a histogram, or half a sum, would be a lie.
     if (!complete && !Seen(live)) continue;
+    times.Next({slots_.data() + live.first, size_t{live.members} * live.cells});
     if (live.reading == Reading::kShaped) WriteShaped(live, out);
     else if (live.reading == Reading::kOne) out.Set(live.series, 1);
     else out.Set(live.series, Number(live, 0) * live.scale);
+    RestartCreated(live, restarted, out.table());
   }
   return Ok();
+}
+
+// Of a page that shows those of several processes, nobody knows whose the counters are.
+void EnginePageSeries::FindProcessStart() {
+  constexpr std::string_view kName = "process_start_time_seconds";
+  std::vector<uint32_t> ids;
+  std::vector<PageCell> cells;
+  process_start_.reset();
+  page_.Series(ids);
+  for (uint32_t id : ids) {
+    if (page_.families()[page_.family_of(id)].name != kName) continue;
+    page_.Cells(id, cells);
+    if (process_start_ || cells.size() != 1) return process_start_.reset();
+    process_start_ = cells.front().slot;
+  }
+}
+
+bool EnginePageSeries::ProcessRestarted() noexcept {
+  // A client computes its start from the time of the machine's, which moves a little with the clock.
+  constexpr double kSlack = 2;
+  if (!process_start_ || !page_.seen(*process_start_)) return false;
+  const double before = process_started_s_, now = page_.values()[*process_start_];
+  if (UnixNsOf(now) == 0) return false;
+  process_started_s_ = now;
+  return before != 0 && now > before + kSlack;
+}
+
+// After its number was set: a restart that was seen by a fall is dated, too.
+void EnginePageSeries::RestartCreated(const Live& live, bool process_restarted, SeriesTable& table) const {
+  const bool counts = table.InfoAt(live.series.slot).desc->kind == Kind::kCounter || live.counts;
+  if (!counts) return;
+  if (live.created == 0) {
+    if (process_restarted) table.Restart(live.series.slot, UnixNsOf(process_started_s_), true);
+    return;
+  }
+  double oldest = std::numeric_limits<double>::infinity(), youngest = 0;
+  for (uint32_t i = 0; i < live.created; ++i) {
+    const uint32_t slot = created_[live.first_created + i];
+    const double created = page_.values()[slot];
+    if (!page_.seen(slot) || UnixNsOf(created) == 0) return;
+    oldest = std::min(oldest, created);
+    youngest = std::max(youngest, created);
+  }
+  // Only when all of its members began anew has their sum done so.
+  if (live.held->created_s != 0 && oldest > live.held->created_s) {
+    table.Restart(live.series.slot, UnixNsOf(oldest), true);
+  }
+  live.held->created_s = youngest;
 }
 
 bool EnginePageSeries::Seen(const Live& live) const noexcept {
@@ -86,6 +142,9 @@ EnginePageSeries::Live EnginePageSeries::MakeLive(const SeriesPlan& plan) {
   live.counts = plan.shape && plan.shape->has_count;
   slots_.insert(slots_.end(), plan.slots.begin(), plan.slots.end());
   constants_.resize(slots_.size());
+  live.first_created = static_cast<uint32_t>(created_.size());
+  live.created = static_cast<uint32_t>(plan.created.size());
+  created_.insert(created_.end(), plan.created.begin(), plan.created.end());
   std::copy(plan.constants.begin(), plan.constants.end(), constants_.begin() + live.first);
   return live;
 }
@@ -95,6 +154,7 @@ void EnginePageSeries::Follow(SeriesTable& table) {
   generation_ = page_.generation();
   families_.Look(page_);
   labels_.Follow();
+  FindProcessStart();
   std::vector<SeriesPlan> plans =
       PlanSeries(page_, families_, {options_.target, options_.model, &options_.attributes, &labels_});
   losses_.folded = 0;
@@ -118,6 +178,7 @@ void EnginePageSeries::Follow(SeriesTable& table) {
   live_.clear();
   slots_.clear();
   constants_.clear();
+  created_.clear();
   for (const SeriesPlan& plan : plans) {
     auto at = held_.find(plan.identity);
     bool fresh = at == held_.end();
@@ -126,9 +187,10 @@ void EnginePageSeries::Follow(SeriesTable& table) {
     losses_[SeriesLoss::kLimit] += !series;
     if (!series) continue;
     losses_.folded += plan.members() - 1;
-    if (fresh) held_[plan.identity] = {series, plan.shape, round_};
+    if (fresh) at = held_.insert_or_assign(plan.identity, Held{series, plan.shape, round_}).first;
     Live live = MakeLive(plan);
     live.series = series;
+    live.held = &at->second;
     live.written = !fresh && written[series.slot];
     live_.push_back(live);
   }

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -25,6 +26,9 @@ namespace gpulens::engine_page {
 // several engines on one page are several entities. Series of a page that become the same (a personal label
 // was dropped) are combined as their role says; families that tell the same are not added: the first row of
 // the table wins.
+//
+// What counts begins anew when it falls, when its `_created` on the page moves, and, where it has none, when
+// the page's process_start_time_seconds does: these programs count from 0 when they start.
 class EnginePageSeries {
  public:
   struct Options {
@@ -52,26 +56,31 @@ class EnginePageSeries {
 
  private:
   // A series of ours and where its numbers are: `members` times `cells` slots from `first` on.
+  struct Held {
+    Series series;
+    Ref<const Shape> shape;
+    uint64_t used = 0;
+    double created_s = 0;  // when the youngest of its members was created; 0: unknown
+  };
   struct Live {
     Series series;
+    Held* held = nullptr;
+    uint32_t first_created = 0, created = 0;  // in created_; none when it does not count
     uint32_t first = 0, members = 0, cells = 0;
     Reading reading = Reading::kNumber;
     Combine combine = Combine::kSum;
     bool has_sum = false, counts = false, written = false;
     double scale = 1;
   };
-  struct Held {
-    Series series;
-    Ref<const Shape> shape;
-    uint64_t used = 0;
-  };
-
   void Follow(SeriesTable& table);
   Live MakeLive(const SeriesPlan& plan);
   Series Declare(const SeriesPlan& plan, SeriesTable& table);
   bool Seen(const Live& live) const noexcept;
   double Number(const Live& live, uint32_t cell) const noexcept;
   void WriteShaped(Live& live, FrameWriter& out);
+  void FindProcessStart();
+  bool ProcessRestarted() noexcept;
+  void RestartCreated(const Live& live, bool process_restarted, SeriesTable& table) const;
 
   const ScrapedPage& page_;
   Options options_;
@@ -83,7 +92,10 @@ class EnginePageSeries {
   std::map<std::string, Held> held_;  // by the identity of the series
   std::vector<Live> live_;
   std::vector<uint32_t> slots_;
-  std::vector<double> constants_;  // beside slots_ where a label holds the number
+  std::vector<uint32_t> created_;          // slots of times of creation
+  std::optional<uint32_t> process_start_;  // a slot
+  double process_started_s_ = 0;           // 0: unknown
+  std::vector<double> constants_;          // beside slots_ where a label holds the number
 };
 
 }  // namespace gpulens::engine_page

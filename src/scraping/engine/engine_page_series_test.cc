@@ -3,10 +3,14 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <filesystem>
 #include <initializer_list>
 #include <map>
 #include <string>
 
+#include "base/check.h"
+#include "base/files.h"
 #include "base/testing/allocations.h"
 #include "scraping/engine/engine_page_testing.h"
 
@@ -302,6 +306,282 @@ TEST(EnginePage, ASteadyPageDoesNotAllocate) {
   for (int i = 0; i < 50; ++i) rig.Read(pages[1]);
   EXPECT_EQ(ThreadAllocations() - before, 0u);
   EXPECT_EQ(rig.table.size(), 6u);
+}
+
+// The only series of a role.
+const SeriesInfo& InfoOf(const EngineRig& rig, std::string_view role) {
+  const SeriesInfo* found = nullptr;
+  for (uint32_t slot = 0; slot < rig.frame->layout->slots(); ++slot) {
+    const SeriesInfo& info = (*rig.frame->layout)[slot];
+    if (info.desc && info.desc->name == role) found = &info;
+  }
+  CHECK(found != nullptr);
+  return *found;
+}
+
+// What tools/engine_release.py read from the sources of the newest releases.
+TEST(EnginePage, EveryFamilyOfTheNewestReleasesIsKnown) {
+  namespace fs = std::filesystem;
+  size_t pages = 0;
+  for (const auto& entry :
+       fs::directory_iterator(GPULENS_SOURCE_DIR "/src/scraping/engine/testdata/releases")) {
+    const std::string engine = entry.path().stem().string();
+    SCOPED_TRACE(engine);
+    auto body = ReadFile(entry.path().string(), 1 << 20);
+    ASSERT_TRUE(body.ok());
+    EngineRig rig;
+    rig.Read(*body);
+    ASSERT_TRUE(rig.last.ok()) << rig.last.detail;
+    const PageFamilies& families = rig.series.families();
+    EXPECT_TRUE(std::any_of(families.engines().begin(), families.engines().end(),
+                            [&](const Engine* one) { return one->name == engine; }));
+    for (size_t i = 0; i < families.families().size(); ++i) {
+      const std::string& name = rig.page.families()[i].name;
+      EXPECT_NE(families.families()[i].kind, KnownFamily::kUnknown) << name;
+      EXPECT_FALSE(families.families()[i].other_type) << name;
+    }
+    ++pages;
+  }
+  EXPECT_GE(pages, 6u);
+}
+
+// As Prometheus' /federate, and pages whose TYPE lines somebody stripped.
+TEST(EnginePage, HistogramsWithoutATypeAreKnown) {
+  const std::string samples =
+      "vllm:time_to_first_token_seconds_bucket{model_name=\"m\",le=\"1\"} 1\n"
+      "vllm:time_to_first_token_seconds_bucket{model_name=\"m\",le=\"+Inf\"} 2\n"
+      "vllm:time_to_first_token_seconds_count{model_name=\"m\"} 2\n"
+      "vllm:time_to_first_token_seconds_sum{model_name=\"m\"} 3\n";
+  for (const std::string types : {"", "# TYPE vllm:time_to_first_token_seconds untyped\n",
+                                  "# TYPE vllm:time_to_first_token_seconds_bucket untyped\n"
+                                  "# TYPE vllm:time_to_first_token_seconds_count untyped\n"
+                                  "# TYPE vllm:time_to_first_token_seconds_sum untyped\n"}) {
+    EngineRig rig;
+    rig.Read(types + samples);
+    auto values = Of(rig);
+    const std::string of = "inference.time_to_first_token{model.name=m} ";
+    EXPECT_EQ(values[of + "le=1"], 1) << types;
+    EXPECT_EQ(values[of + "sum"], 3);
+    EXPECT_EQ(values[of + "count"], 2);
+    EXPECT_EQ(rig.series.families().unknown(), 0u);
+  }
+}
+
+TEST(EnginePage, ASumAndACountByThemselvesAreAHistogramOfTheTable) {
+  EngineRig rig;
+  rig.Read(
+      "vllm:time_to_first_token_seconds_count{model_name=\"m\"} 2\n"
+      "vllm:time_to_first_token_seconds_sum{model_name=\"m\"} 3\n"
+      "vllm:nixl_bytes_transferred_sum{model_name=\"m\"} 100\n"
+      "vllm:nothing_count{model_name=\"m\"} 3\n");
+  auto values = Of(rig);
+  EXPECT_EQ(values["inference.time_to_first_token{model.name=m} sum"], 3);
+  EXPECT_EQ(values["inference.time_to_first_token{model.name=m} count"], 2);
+  EXPECT_EQ(values["inference.kv_transfer.bytes{inference.direction=peer,model.name=m}"], 100);
+  EXPECT_EQ(values.size(), 3u) << "half of the transfers' size is nothing";
+  EXPECT_EQ(rig.series.families().unknown(), 1u);
+}
+
+TEST(EnginePage, ARoutersPageIsNoEnginesPage) {
+  struct Case {
+    std::string page, engine;
+  };
+  const Case cases[] = {
+      {"# TYPE vllm:num_requests_running gauge\nvllm:num_requests_running{server=\"http://a\"} 3\n"
+       "# TYPE vllm:gpu_cache_usage_perc gauge\nvllm:gpu_cache_usage_perc{server=\"http://a\"} 0.5\n"
+       "# TYPE vllm:healthy_pods_total gauge\nvllm:healthy_pods_total{server=\"http://a\"} 1\n",
+       "vllm-production-stack"},
+      {"# TYPE vllm_router_running_requests gauge\nvllm_router_running_requests{worker=\"http://a\"} 3\n"
+       "# TYPE vllm_router_requests_total counter\nvllm_router_requests_total{route=\"/v1\"} 7\n",
+       "vllm-router"},
+      {"# TYPE smg_worker_requests_active gauge\nsmg_worker_requests_active{worker=\"http://a\"} 3\n"
+       "# TYPE smg_router_ttft_seconds summary\nsmg_router_ttft_seconds{model=\"m\",quantile=\"0.5\"} 1\n"
+       "smg_router_ttft_seconds_sum{model=\"m\"} 4\nsmg_router_ttft_seconds_count{model=\"m\"} 3\n",
+       "sglang-router"}};
+  for (const Case& one : cases) {
+    EngineRig rig;
+    rig.Read(one.page);
+    ASSERT_TRUE(rig.last.ok()) << one.engine;
+    EXPECT_EQ(rig.series.families().main()->name, one.engine);
+    EXPECT_EQ(rig.series.families().engines().size(), 1u);
+    EXPECT_EQ(rig.series.families().unknown(), 0u) << one.engine;
+    for (const std::string& name : rig.Names()) {
+      EXPECT_THAT(name, ::testing::HasSubstr("inference.engine=" + one.engine + ",inference.layer=router"));
+    }
+    bool running = false;
+    for (const auto& [name, value] : Of(rig))
+      running = running || (name.starts_with("inference.requests.running{") && value == 3);
+    EXPECT_TRUE(running) << one.engine;
+  }
+}
+
+// A page without a family that only the router has is the router's when the configuration says so.
+TEST(EnginePage, AConfiguredRouterIsNotItsEngineEither) {
+  EngineRig rig("vllm-production-stack");
+  rig.Read("# TYPE vllm:num_requests_running gauge\nvllm:num_requests_running{server=\"http://a\"} 3\n");
+  ASSERT_EQ(rig.series.families().engines().size(), 1u);
+  EXPECT_EQ(rig.series.families().main()->name, "vllm-production-stack");
+}
+
+TEST(EnginePage, AProxyCountsForOllamaWhichHasNoPage) {
+  EngineRig rig;
+  rig.Read(
+      "# TYPE ollama_prompt_tokens_total counter\nollama_prompt_tokens_total{model=\"m\"} 10\n"
+      "# TYPE ollama_generated_tokens_total counter\nollama_generated_tokens_total{model=\"m\"} 20\n"
+      "# TYPE ollama_time_per_token_seconds histogram\n"
+      "ollama_time_per_token_seconds_bucket{model=\"m\",le=\"+Inf\"} 2\n"
+      "ollama_time_per_token_seconds_sum{model=\"m\"} 0.5\n"
+      "ollama_time_per_token_seconds_count{model=\"m\"} 2\n"
+      "# TYPE ollama_model_ram_mb gauge\nollama_model_ram_mb{model=\"m\"} 4000\n"
+      "# TYPE ollama_loaded_models gauge\nollama_loaded_models 1\n");
+  const std::string of = "inference.time_per_output_token{model.name=m} ";
+  EXPECT_THAT(Of(rig), ElementsAre(Pair(of + "count", 2), Pair(of + "le=+Inf", 2), Pair(of + "sum", 0.5),
+                                   Pair("inference.tokens.generation{model.name=m}", 20),
+                                   Pair("inference.tokens.prompt{model.name=m}", 10)));
+  EXPECT_EQ(rig.series.families().main()->name, "ollama");
+  EXPECT_EQ(rig.series.families().unknown(), 0u);
+}
+
+// Both releases: in 3 the time to the first token was that of the last request alone.
+TEST(EnginePage, XinferenceIsKnownInBothReleases) {
+  EngineRig rig;
+  rig.Read(
+      "# TYPE xinference:output_tokens_total_counter counter\n"
+      "xinference:output_tokens_total_counter{model=\"m\"} 7\n"
+      "# TYPE xinference:time_to_first_token_ms gauge\nxinference:time_to_first_token_ms{model=\"m\"} 80\n"
+      "# TYPE status_codes_counter counter\nstatus_codes_counter{status_code=\"200\"} 3\n");
+  EXPECT_THAT(Of(rig), ElementsAre(Pair("inference.tokens.generation{model.name=m}", 7)));
+  EXPECT_EQ(rig.series.families().unknown(), 0u);
+  rig.Read(
+      "# TYPE xinference:output_tokens_total_counter counter\n"
+      "xinference:output_tokens_total_counter{model_name=\"m\"} 7\n"
+      "# TYPE xinference:model_serve_count gauge\nxinference:model_serve_count{model_name=\"m\"} 2\n"
+      "# TYPE xinference:time_to_first_token_seconds histogram\n"
+      "xinference:time_to_first_token_seconds_bucket{model_name=\"m\",le=\"+Inf\"} 1\n"
+      "xinference:time_to_first_token_seconds_sum{model_name=\"m\"} 0.08\n"
+      "xinference:time_to_first_token_seconds_count{model_name=\"m\"} 1\n");
+  auto values = Of(rig);
+  EXPECT_EQ(values["inference.requests.in_flight{model.name=m}"], 2);
+  EXPECT_EQ(values["inference.time_to_first_token{model.name=m} sum"], 0.08);
+  EXPECT_EQ(rig.series.families().unknown(), 0u);
+}
+
+TEST(EnginePage, TheSemanticRouterIsARouter) {
+  EngineRig rig;
+  rig.Read(
+      "# TYPE llm_model_requests_total counter\nllm_model_requests_total{model=\"m\"} 5\n"
+      "# TYPE llm_model_inflight_requests gauge\nllm_model_inflight_requests{model=\"m\"} 2\n"
+      "# TYPE llm_model_cost_total counter\nllm_model_cost_total{currency=\"USD\",model=\"m\"} 0.25\n"
+      "llm_model_cost_total{currency=\"CNY\",model=\"m\"} 9\n"
+      "# TYPE llm_cache_plugin_misses_total counter\n"
+      "llm_cache_plugin_misses_total{decision_name=\"d\",plugin_type=\"p\"} 4\n"
+      "# TYPE llm_cache_entries_total gauge\nllm_cache_entries_total{backend=\"memory\"} 3\n"
+      "# TYPE llm_signal_match_total counter\nllm_signal_match_total{signal_type=\"x\"} 6\n"
+      "# TYPE rag_similarity_score gauge\nrag_similarity_score 0.5\n"
+      "# TYPE llm_something_new gauge\nllm_something_new 1\n");
+  auto values = Of(rig);
+  EXPECT_EQ(values["inference.requests.admitted{model.name=m}"], 5);
+  EXPECT_EQ(values["inference.requests.in_flight{model.name=m}"], 2);
+  EXPECT_EQ(values["inference.spend.usd{model.name=m}"], 0.25) << "other currencies are no dollars";
+  EXPECT_EQ(values["inference.response_cache.lookups{decision_name=d,inference.result=miss,plugin_type=p}"],
+            4);
+  EXPECT_EQ(values.size(), 4u);
+  EXPECT_EQ(rig.series.families().unknown(), 1u);
+  EXPECT_EQ(rig.series.families().main()->layer, "router");
+}
+
+TEST(EnginePage, TheServerOfLmCacheTellsItsHits) {
+  EngineRig rig;
+  rig.Read(
+      "# TYPE lmcache_mp_lookup_requested_tokens_total counter\n"
+      "lmcache_mp_lookup_requested_tokens_total{model_name=\"m\",cache_salt=\"s\"} 100\n"
+      "# TYPE lmcache_mp_lookup_hit_tokens_total counter\n"
+      "lmcache_mp_lookup_hit_tokens_total{model_name=\"m\",cache_salt=\"s\"} 70\n"
+      "# TYPE lmcache_mp_l1_evicted_chunks_total counter\nlmcache_mp_l1_evicted_chunks_total 4\n"
+      "# TYPE lmcache_mp_l1_memory_usage_bytes gauge\nlmcache_mp_l1_memory_usage_bytes 5e9\n");
+  EXPECT_THAT(Of(rig),
+              ElementsAre(Pair("inference.kv_cache.evictions{cache.type=cpu}", 4),
+                          Pair("inference.kv_store.bytes{cache.type=cpu,inference.state=used}", 5e9),
+                          Pair("inference.prefix_cache.hits{cache.type=external,model.name=m}", 70),
+                          Pair("inference.prefix_cache.queries{cache.type=external,model.name=m}", 100)));
+  EXPECT_EQ(rig.series.families().main()->name, "lmcache");
+}
+
+TEST(EnginePage, TritonIsKnownByItsGpusAlone) {
+  EngineRig rig;
+  rig.Read("# TYPE nv_gpu_utilization gauge\nnv_gpu_utilization{gpu_uuid=\"GPU-1\"} 0.5\n");
+  EXPECT_TRUE(rig.last.ok());
+  EXPECT_EQ(rig.series.families().main()->name, "triton");
+}
+
+// A time of creation is a gauge of its own in the text format, and a part of the family in OpenMetrics.
+TEST(EnginePage, AMovedCreationTimeIsABeginningThoughTheCountGrew) {
+  const std::string role = "inference.tokens.prompt";
+  for (bool open : {false, true}) {
+    EngineRig rig;
+    auto read = [&](int count, int created) {
+      std::string page =
+          open ? "# TYPE vllm:prompt_tokens counter\n" : "# TYPE vllm:prompt_tokens_total counter\n";
+      page += "vllm:prompt_tokens_total{model_name=\"m\",engine=\"0\"} " + std::to_string(count) + "\n";
+      if (!open) page += "# TYPE vllm:prompt_tokens_created gauge\n";
+      page += "vllm:prompt_tokens_created{engine=\"0\",model_name=\"m\"} " + std::to_string(created) + "\n";
+      if (open) page += "# EOF\n";
+      rig.Read(page, open ? ExpositionFormat::kOpenMetrics100 : ExpositionFormat::kText004);
+      return InfoOf(rig, role);
+    };
+    SeriesInfo info = read(5, 1'600'000'000);
+    EXPECT_TRUE(info.start_known);
+    EXPECT_EQ(info.start_unix_ns, 1'600'000'000 * int64_t{1'000'000'000});
+    info = read(6, 1'600'000'000);
+    EXPECT_EQ(info.start_unix_ns, 1'600'000'000 * int64_t{1'000'000'000});
+    info = read(9, 1'700'000'020);
+    EXPECT_TRUE(info.start_known);
+    EXPECT_EQ(info.start_unix_ns, 1'700'000'020 * int64_t{1'000'000'000});
+    info = read(1, 1'700'000'030);
+    EXPECT_TRUE(info.start_known) << "it fell, and its start is known all the same";
+    EXPECT_EQ(info.start_unix_ns, 1'700'000'030 * int64_t{1'000'000'000});
+  }
+}
+
+TEST(EnginePage, ARestartedProcessBeginsAllCountersThoughTheyGrew) {
+  EngineRig rig;
+  auto read = [&](int count, double started, const char* more = "") {
+    rig.Read("# TYPE vllm:prompt_tokens_total counter\nvllm:prompt_tokens_total{model_name=\"m\"} " +
+             std::to_string(count) +
+             "\n# TYPE vllm:e2e_request_latency_seconds histogram\n"
+             "vllm:e2e_request_latency_seconds_bucket{model_name=\"m\",le=\"+Inf\"} " +
+             std::to_string(count) + "\nvllm:e2e_request_latency_seconds_sum{model_name=\"m\"} 1\n" +
+             "vllm:e2e_request_latency_seconds_count{model_name=\"m\"} " + std::to_string(count) +
+             "\n# TYPE process_start_time_seconds gauge\nprocess_start_time_seconds " +
+             std::to_string(started) + "\n" + more);
+  };
+  auto known = [&](std::string_view role) { return InfoOf(rig, role).start_known; };
+  read(5, 1.7e9);
+  EXPECT_FALSE(known("inference.tokens.prompt")) << "a first reading is a base";
+  read(6, 1.7e9 + 1);
+  EXPECT_FALSE(known("inference.tokens.prompt")) << "the clock of the machine moves a little";
+  read(7, 1.7e9 + 40);
+  for (const char* role : {"inference.tokens.prompt", "inference.request.duration"}) {
+    EXPECT_TRUE(known(role)) << role;
+    EXPECT_EQ(InfoOf(rig, role).start_unix_ns, 1'700'000'040 * int64_t{1'000'000'000});
+  }
+  EXPECT_FALSE(InfoOf(rig, "inference.engine.start_time").start_known);
+  // Of several processes nobody knows whose the counters are.
+  read(8, 1.7e9 + 80, "process_start_time_seconds{pid=\"2\"} 1\n");
+  EXPECT_EQ(InfoOf(rig, "inference.tokens.prompt").start_unix_ns, 1'700'000'040 * int64_t{1'000'000'000});
+}
+
+TEST(EnginePage, ValuesHaveTheTimeOfThePage) {
+  EngineRig rig;
+  const int64_t now_ms = rig.clock.Now().unix_ns / 1'000'000 + 15'000;
+  rig.Read("# TYPE vllm:num_requests_running gauge\nvllm:num_requests_running{engine=\"0\"} 3 " +
+           std::to_string(now_ms - 20'000) + "\n# TYPE vllm:num_requests_waiting gauge\n" +
+           "vllm:num_requests_waiting{engine=\"0\"} 4 " + std::to_string(now_ms - 90'000) + "\n");
+  for (uint32_t slot = 0; slot < 2; ++slot) {
+    const bool running = (*rig.frame->layout)[slot].desc->name == "inference.requests.running";
+    EXPECT_EQ(rig.frame->quality[slot], running ? Quality::kOk : Quality::kStale);
+    EXPECT_EQ(rig.frame->AgeMs(slot), running ? 20'000u : 90'000u);
+  }
 }
 
 }  // namespace

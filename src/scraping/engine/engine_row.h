@@ -73,6 +73,9 @@ struct Engine {
   std::string_view path;        // of its page
   std::string_view recognised;  // prefixes of families that only it has, blanks between
   std::string_view reads;       // an engine whose families are this one's, too; mostly empty
+  // An engine that a page of this one is not, though families of it begin as that one's: a router that
+  // shows what it knows of its engines under their names. Their sum would count each request twice.
+  std::string_view instead_of;
   std::span<const EngineRow> rows;
 };
 

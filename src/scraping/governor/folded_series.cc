@@ -3,10 +3,12 @@
 #include <algorithm>
 #include <cmath>
 
+#include "scraping/sample_times.h"
+
 namespace gpulens {
 
 SeriesLoss WhyRefused(const SeriesTable& table, uint64_t limit, uint64_t duplicate) noexcept {
-  if (table.refused(SeriesRefusal::kLimit) != limit) return SeriesLoss::kLimit;
+  if (table.refused_for_room() != limit) return SeriesLoss::kLimit;
   if (table.refused(SeriesRefusal::kDuplicate) != duplicate) return SeriesLoss::kDuplicate;
   return SeriesLoss::kInvalid;
 }
@@ -29,7 +31,8 @@ void FoldedSeries::Declare(const DescOf& desc_of, const AttributesOf& attributes
   for (size_t i = 0; i < groups.size(); ++i) {
     if (!groups[i].alive) continue;
     Live& live = live_[i];
-    const MetricDesc* desc = desc_of(groups[i].family);
+    const bool here = groups[i].family != SeriesGroups::kNoFamily;
+    const MetricDesc* desc = here ? desc_of(groups[i].family) : nullptr;
     if (desc != live.desc) {
       table.Retire(live.series);
       uint32_t version = live.version;
@@ -50,18 +53,20 @@ void FoldedSeries::DeclareOne(size_t at, const AttributesOf& attributes_of, Seri
   Live& live = live_[at];
   SeriesTable::Form form;
   form.shape = group.shape;
-  uint64_t limit = table.refused(SeriesRefusal::kLimit), twice = table.refused(SeriesRefusal::kDuplicate);
+  uint64_t limit = table.refused_for_room(), twice = table.refused(SeriesRefusal::kDuplicate);
   live.series = table.Declare(*live.desc, target_, attributes_of(group.labels), form);
   if (!live.series) live.loss = WhyRefused(table, limit, twice);
 }
 
 void FoldedSeries::Write(bool complete, FrameWriter& out) {
+  SampleTimes times(groups_.page(), out);
   for (size_t i = 0; i < live_.size(); ++i) {
     Live& live = live_[i];
     if (!groups_.groups()[i].alive) continue;
     // Even one that has no series: it must know what its members counted when it gets one.
     const SeriesGroups::Group& group = groups_.Read(i, complete);
     if (!live.series) continue;
+    times.Next(group.slots);
     bool read =
         std::none_of(group.sums.begin(), group.sums.end(), [](double sum) { return std::isnan(sum); });
     if (!group.shape) {

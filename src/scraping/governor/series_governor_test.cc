@@ -98,15 +98,15 @@ TEST(SeriesGovernor, AnEqualSeriesThatWasThereIsTakenIn) {
 TEST(SeriesGovernor, GaugesAreAddedWhenTheyAreAmounts) {
   const char* page =
       "# TYPE running gauge\nrunning{p=\"1\"} 3\nrunning{p=\"2\"} 4\nrunning{p=\"3\"} NaN\n"
-      "# TYPE gpu_temperature_celsius gauge\ngpu_temperature_celsius{p=\"1\"} 60\n"
-      "gpu_temperature_celsius{p=\"2\"} 70\n";
+      "# TYPE room_temperature_celsius gauge\nroom_temperature_celsius{p=\"1\"} 60\n"
+      "room_temperature_celsius{p=\"2\"} 70\n";
   EXPECT_THAT(Governed(Dropping({"p"})).Show(page),
-              AllOf(HasSubstr("\nrunning 7\n"), HasSubstr("\ngpu_temperature_celsius 70\n")));
+              AllOf(HasSubstr("\nrunning 7\n"), HasSubstr("\nroom_temperature_celsius 70\n")));
   SeriesRules rules = Dropping({"p"});
   rules.gauges = SeriesRules::Gauges::kMax;
   EXPECT_THAT(Governed(rules).Show(page), HasSubstr("\nrunning 4\n"));
   rules.gauges = SeriesRules::Gauges::kSum;
-  EXPECT_THAT(Governed(rules).Show(page), HasSubstr("\ngpu_temperature_celsius 130\n"));
+  EXPECT_THAT(Governed(rules).Show(page), HasSubstr("\nroom_temperature_celsius 130\n"));
   rules.gauges = SeriesRules::Gauges::kDrop;
   Governed dropped(rules);
   EXPECT_EQ(dropped.Show(page), "");
@@ -203,6 +203,38 @@ TEST(SeriesGovernor, TheLargestValuesStayAndTheOthersAreOne) {
   EXPECT_EQ(show("req_total{user=\"a\"} 100\nreq_total{user=\"b\"} 6\nreq_total{user=\"e\"} 1\n"
                  "req_total{user=\"other\"} 7\n"),
             head + "req_total{user=\"b\"} 6\nreq_total{user=\"e\"} 1\nreq_total{user=\"other\"} 109\n");
+}
+
+TEST(SeriesGovernor, TheOthersKeepTheirTotalWithoutMembers) {
+  Governed rig(Top("user", 1));
+  const std::string head = "# TYPE req_total counter\n", kept = "req_total{user=\"big\"} 9000\n";
+  auto show = [&](const std::string& body) { return rig.Show(head + kept + body); };
+  EXPECT_EQ(show("req_total{user=\"a\"} 5\nreq_total{user=\"b\"} 6\n"),
+            head + kept + "req_total{user=\"other\"} 11\n");
+  EXPECT_EQ(rig.folded(), 1u);
+  EXPECT_EQ(show(""), head + kept + "req_total{user=\"other\"} 11\n");
+  EXPECT_EQ(show(""), head + kept + "req_total{user=\"other\"} 11\n");
+  EXPECT_EQ(rig.folded(), 0u);
+  EXPECT_EQ(show("req_total{user=\"c\"} 1\n"), head + kept + "req_total{user=\"other\"} 12\n");
+  // The whole family leaves, another one takes its place in the list, and it comes back.
+  EXPECT_EQ(rig.Show("# TYPE x gauge\nx 1\n"), "# TYPE x gauge\nx 1\n");
+  EXPECT_THAT(show("req_total{user=\"d\"} 1\n"), HasSubstr("\nreq_total{user=\"other\"} 13\n"));
+  // A gauge has no total.
+  Governed levels(Top("user", 1));
+  const std::string running = "# TYPE running gauge\n";
+  EXPECT_EQ(levels.Show(running + "running{user=\"a\"} 5\nrunning{user=\"b\"} 1\n"),
+            running + "running{user=\"a\"} 5\nrunning{user=\"other\"} 1\n");
+  EXPECT_EQ(levels.Show(running + "running{user=\"a\"} 5\n"), running + "running{user=\"a\"} 5\n");
+}
+
+// Another label may tell any number of them apart.
+TEST(SeriesGovernor, OnlySoManyWaitForMembers) {
+  Governed rig(Top("user", 0));
+  for (int i = 0; i < 1200; ++i) {
+    rig.Run("# TYPE req_total counter\nreq_total{user=\"a\",id=\"" + std::to_string(i) + "\"} 1\n");
+  }
+  EXPECT_LE(rig.table.size(), SeriesGroups::kMostWaiting + 1);
+  EXPECT_GE(rig.table.size(), SeriesGroups::kMostWaiting);
 }
 
 TEST(SeriesGovernor, TopIsForTheFamiliesNamed) {

@@ -48,6 +48,7 @@ void SeriesGroups::Follow() {
   taken_.clear();
   emptied_.clear();
   fresh_.clear();
+  if (waiting_ > 0) CheckWaiting();
   for (uint32_t series : page_.vanished()) Leave(series, true);
   // It is still the same series: all that it counted is told by its new cells.
   for (uint32_t series : page_.reshaped()) {
@@ -57,10 +58,45 @@ void SeriesGroups::Follow() {
   }
   for (uint32_t series : page_.appeared()) Enter(series);
   if (!fresh_.empty()) TakeEqualOnes();
-  // Only now: a group whose members all changed at once has lost nothing.
+  EndEmptied();
+}
+
+bool SeriesGroups::StandsForOthers(const Group& group) const noexcept {
+  const auto& tops = labels_.rules().top;
+  return group.fold == Fold::kCount &&
+         std::any_of(tops.begin(), tops.end(), [&](const SeriesRules::Top& top) {
+           return std::any_of(group.labels.begin(), group.labels.end(), [&](const PageLabel& label) {
+             return label.name == top.label && label.value == kOtherValue;
+           });
+         });
+}
+
+// Places in the list of families are used again.
+bool SeriesGroups::HasFamily(const Group& group) const noexcept {
+  const auto families = page_.families();
+  if (group.family >= families.size() || !families[group.family].alive) return false;
+  std::string head(1, static_cast<char>(families[group.family].type));
+  AddText(head, families[group.family].name);
+  return group.key.starts_with(head);
+}
+
+void SeriesGroups::CheckWaiting() {
+  for (Group& group : groups_) {
+    if (group.waits && group.family != kNoFamily && !HasFamily(group)) MoveTo(group, kNoFamily);
+  }
+}
+
+// Only after all came: a group whose members all changed at once has lost nothing.
+void SeriesGroups::EndEmptied() {
   for (uint32_t id : emptied_) {
     Group& group = groups_[id];
-    if (!group.alive || !group.series.empty()) continue;
+    if (!group.alive || !group.series.empty() || group.waits) continue;
+    if (waiting_ < kMostWaiting && !group.sums.empty() && StandsForOthers(group)) {
+      group.waits = true;
+      ++waiting_;
+      if (!HasFamily(group)) MoveTo(group, kNoFamily);
+      continue;
+    }
     by_key_.erase(group.key);
     CountFamily(group.family, -1);
     uint32_t version = group.version;
@@ -96,6 +132,7 @@ SeriesGroups::Place& SeriesGroups::PlaceOf(uint32_t series) {
 }
 
 void SeriesGroups::CountFamily(uint32_t family, int change) {
+  if (family == kNoFamily) return;
   uint32_t& count = families_[family];
   count = static_cast<uint32_t>(static_cast<int>(count) + change);
   if (count == 0) families_.erase(family);
@@ -160,7 +197,7 @@ uint32_t SeriesGroups::Make(uint32_t family, Fold fold, std::string key) {
 bool SeriesGroups::Join(uint32_t series, uint32_t id) {
   Group& group = groups_[id];
   page_.Cells(series, now_cells_);
-  bool shaped = IsShaped(page_.families()[group.family].type);
+  const bool shaped = IsShaped(page_.families()[group.family].type);
   Ref<const Shape> shape = shaped ? ShapeOf() : Ref<const Shape>();
   if (shaped ? shape->cells() == 0 : NumberOf(now_cells_) == nullptr) return false;
   bool first = group.sums.empty();
@@ -176,6 +213,8 @@ bool SeriesGroups::Join(uint32_t series, uint32_t id) {
   PlaceOf(series) = {id, static_cast<uint32_t>(group.series.size())};
   group.series.push_back(series);
   ++members_;
+  waiting_ -= group.waits;
+  group.waits = false;
   return true;
 }
 
@@ -290,7 +329,7 @@ void SeriesGroups::Update(Group& group, size_t member, bool complete) {
 const SeriesGroups::Group& SeriesGroups::Read(size_t id, bool complete) {
   Group& group = groups_[id];
   size_t cells = group.sums.size();
-  std::fill(group.sums.begin(), group.sums.end(), kNoNumber);
+  std::fill(group.sums.begin(), group.sums.end(), group.waits ? 0 : kNoNumber);
   for (size_t member = 0; member < group.series.size(); ++member) {
     Update(group, member, complete);
     const double* last = group.last.data() + member * cells;

@@ -18,14 +18,16 @@ namespace gpulens {
 // mostly of several. Not thread-safe. Read does not allocate.
 //
 // A group that counts never falls: what a member had counted when it left or began anew is kept for as long
-// as the group has members. A member that comes brings all it has counted.
+// as the group has members. A member that comes brings all it has counted. The groups of the value `other`
+// stay without members, too: what it stands for are values that come and go.
 class SeriesGroups {
  public:
   struct Group {
-    uint32_t family = 0;
+    uint32_t family = 0;   // kNoFamily: it waits, and its family is not on the page
     uint32_t version = 0;  // changes when it is another group, of another family, or has another shape
     Fold fold = Fold::kSum;
     bool alive = false;
+    bool waits = false;  // for members: it has none, and keeps what was counted
     std::vector<PageLabel> labels;
     Ref<const Shape> shape;        // null: one number
     std::vector<uint32_t> series;  // of the page
@@ -36,6 +38,10 @@ class SeriesGroups {
     std::vector<double> last;     // beside slots
     std::vector<double> gone;     // by cell
   };
+
+  static constexpr uint32_t kNoFamily = UINT32_MAX;
+  // So many groups may wait; further ones end with their last member.
+  static constexpr size_t kMostWaiting = 1000;
 
   SeriesGroups(const ScrapedPage& page, const GovernedLabels& labels) : page_(page), labels_(labels) {}
 
@@ -48,12 +54,13 @@ class SeriesGroups {
   // Series that were there by themselves and are in a group since the last Follow.
   std::span<const uint32_t> taken() const noexcept { return taken_; }
   std::span<const Group> groups() const noexcept { return groups_; }
+  const ScrapedPage& page() const noexcept { return page_; }
   // The numbers of the last page into `sums`; once for each page that was read. What is not on an
   // incomplete page is as it was.
   const Group& Read(size_t group, bool complete);
 
   // Series that are only told as a part of another one; and those that no rule can combine.
-  size_t folded() const noexcept { return members_ - live_; }
+  size_t folded() const noexcept { return members_ - (live_ - waiting_); }
   size_t dropped() const noexcept { return dropped_; }
 
  private:
@@ -69,6 +76,10 @@ class SeriesGroups {
   std::string KeyOf(uint32_t family);
   void MoveTo(Group& group, uint32_t family);
   void CountFamily(uint32_t family, int change);
+  bool StandsForOthers(const Group& group) const noexcept;
+  bool HasFamily(const Group& group) const noexcept;
+  void CheckWaiting();
+  void EndEmptied();
   uint32_t Make(uint32_t family, Fold fold, std::string key);
   bool Join(uint32_t series, uint32_t group);
   Ref<const Shape> ShapeOf() const;
@@ -85,7 +96,7 @@ class SeriesGroups {
   std::vector<Place> places_;                            // by series id of the page
   std::unordered_map<uint32_t, uint32_t> families_;      // by family: groups
   std::vector<uint32_t> taken_, emptied_, fresh_, all_;  // fresh_: families with a new group
-  size_t members_ = 0, live_ = 0, dropped_ = 0;
+  size_t members_ = 0, live_ = 0, waiting_ = 0, dropped_ = 0;
   std::vector<PageLabel> now_labels_;  // of the series being placed
   std::vector<PageCell> now_cells_;
   std::vector<double> now_;

@@ -9,17 +9,15 @@
 namespace gpulens {
 
 enum class SeriesLoss : uint8_t {
-  kLimit,       // the target or the agent has as many as it may
-  kDuplicate,   // the page says one thing twice, or another series has the same name
-  kInvalid,     // a name that cannot be, or no number
-  kApart,       // it would have to be combined, and cannot: a gauge by configuration, no bucket in common
-  kMaxSamples,  // behind the limit on samples; these are samples
+  kLimit,      // the target or the agent has as many as it may
+  kDuplicate,  // the page says one thing twice, or another series has the same name
+  kInvalid,    // a name that cannot be, or no number
+  kApart,      // it would have to be combined, and cannot: a gauge by configuration, no bucket in common
 };
-inline constexpr size_t kSeriesLosses = 5;
+inline constexpr size_t kSeriesLosses = 4;
 
 constexpr std::string_view SeriesLossName(SeriesLoss loss) noexcept {
-  constexpr std::string_view kNames[kSeriesLosses] = {"limit", "duplicate", "invalid", "not_combined",
-                                                      "max_samples"};
+  constexpr std::string_view kNames[kSeriesLosses] = {"limit", "duplicate", "invalid", "not_combined"};
   return kNames[static_cast<size_t>(loss)];
 }
 

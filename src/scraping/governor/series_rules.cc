@@ -16,14 +16,13 @@ bool MatchesAny(const std::vector<std::string>& patterns, std::string_view name)
                      [name](const std::string& pattern) { return MatchesPattern(pattern, name); });
 }
 
-Status CheckPatterns(const Config& series, std::string_view key) {
+void CheckPatterns(const Config& series, std::string_view key, ConfigFaults& faults) {
   for (const std::string& pattern : series.Texts(key)) {
     if (pattern.empty() || pattern.find('*') < pattern.size() - 1) {
-      return {Code::kInvalidArgument, series.Where(key) + ": " + std::string(key) + ": \"" + pattern +
-                                          "\" is no name, nor one with a * at its end"};
+      faults.Refuse(series, key,
+                    std::string(key) + ": \"" + pattern + "\" is no name, nor one with a * at its end");
     }
   }
-  return Ok();
 }
 
 // The same in every run and on every machine, as the label must be.
@@ -70,25 +69,32 @@ bool SeriesRules::Top::For(std::string_view family) const noexcept {
   return families.empty() || MatchesAny(families, family);
 }
 
+void SeriesRules::Check(const Config& target, ConfigFaults& faults) {
+  if (!target.Has("series")) return;
+  const Config& series = target.Group("series");
+  for (std::string_view key : {"drop_labels", "keep_labels"}) CheckPatterns(series, key, faults);
+  const int64_t length = series.Int("label_length");
+  if (length != 0 && length < static_cast<int64_t>(kShortestLabel)) {
+    faults.Refuse(series, "label_length",
+                  "label_length: 0 or at least " + std::to_string(kShortestLabel) +
+                      ": a shorter one has no room for the hash");
+  }
+  for (const Config& top : series.Groups("top")) CheckPatterns(top, "families", faults);
+}
+
 Result<SeriesRules> SeriesRules::Make(const Config& target) {
+  RETURN_IF_ERROR(RefuseFaults(&SeriesRules::Check, target));
   SeriesRules rules;
   if (!target.Has("series")) return rules;
   const Config& series = target.Group("series");
-  for (std::string_view key : {"drop_labels", "keep_labels"}) RETURN_IF_ERROR(CheckPatterns(series, key));
   rules.drop = series.Texts("drop_labels");
   rules.keep = series.Texts("keep_labels");
   rules.label_length = static_cast<size_t>(series.Int("label_length"));
-  if (rules.label_length != 0 && rules.label_length < kShortestLabel) {
-    return Status{Code::kInvalidArgument, series.Where("label_length") + ": label_length: 0 or at least " +
-                                              std::to_string(kShortestLabel) +
-                                              ": a shorter one has no room for the hash"};
-  }
   const std::string& gauges = series.Text("gauges");
   if (gauges == "sum") rules.gauges = Gauges::kSum;
   if (gauges == "max") rules.gauges = Gauges::kMax;
   if (gauges == "drop") rules.gauges = Gauges::kDrop;
   for (const Config& top : series.Groups("top")) {
-    RETURN_IF_ERROR(CheckPatterns(top, "families"));
     rules.top.push_back({top.Text("label"), static_cast<uint32_t>(top.Int("keep")), top.Texts("families")});
   }
   return rules;

@@ -41,6 +41,8 @@ struct SeriesRules {
   Gauges gauges = Gauges::kAuto;
   std::vector<Top> top;
 
+  // What is wrong with the group "series" of a target's options.
+  static void Check(const Config& target, ConfigFaults& faults);
   // Of the group "series" of a target's options. kInvalidArgument: they contradict each other.
   static Result<SeriesRules> Make(const Config& target);
 

@@ -99,7 +99,7 @@ TEST(TopValues, PlacesAreGivenOnceAndFreedWhenTheLastIsGone) {
   EXPECT_EQ(top.folded(), 2u);
 }
 
-TEST(SeriesLosses, HaveNames) { EXPECT_EQ(SeriesLossName(SeriesLoss::kMaxSamples), "max_samples"); }
+TEST(SeriesLosses, HaveNames) { EXPECT_EQ(SeriesLossName(SeriesLoss::kApart), "not_combined"); }
 
 }  // namespace
 }  // namespace gpulens

@@ -27,17 +27,11 @@ Result<std::unique_ptr<Collector>> MakeCollector(const Config& target, Collector
 
 // The metrics of some tables, each once, and what every page has: for the list of a spec.
 namespace internal {
-inline constexpr const MetricDesc* kCommon[] = {&kGpuInfo,
-                                                &kGpuDriverInfo,
-                                                &kGpuMigInfo,
-                                                &kSelfScrapeUp,
-                                                &kSelfScrapeDuration,
-                                                &kSelfScrapeSamples,
-                                                &kSelfScrapeSize,
-                                                &kSelfScrapeErrors,
-                                                &kSelfScrapeParseErrors,
-                                                &kSelfScrapeFamiliesUnknown,
-                                                &kSelfScrapeInfo};
+inline constexpr const MetricDesc* kCommon[] = {
+    &kGpuInfo,        &kGpuEnergyEstimate, &kGpuEnergyEstimateError, &kGpuDriverInfo,
+    &kGpuMigInfo,     &kSelfScrapeUp,      &kSelfScrapeDuration,     &kSelfScrapeSamples,
+    &kSelfScrapeSize, &kSelfScrapeErrors,  &kSelfScrapeParseErrors,  &kSelfScrapeFamiliesUnknown,
+    &kSelfScrapeInfo};
 
 template <size_t kMost, class Tables>
 consteval auto Collect(const Tables& tables) {

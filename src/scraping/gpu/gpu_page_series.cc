@@ -9,6 +9,8 @@
 #include "catalog/gpu/health.h"
 #include "catalog/gpu/parts.h"
 #include "pipeline/gpu_quality/raw_rule.h"
+#include "scraping/page_cells.h"
+#include "scraping/sample_times.h"
 
 namespace gpulens::gpu_page {
 namespace {
@@ -16,26 +18,23 @@ namespace {
 constexpr std::string_view kSource = "gpu.interconnect.source";
 constexpr std::string_view kTotal = "_total";
 
+void AppendAttribute(std::string& out, char before, std::string_view key, const AttributeSet::Value& value) {
+  out += before;
+  out.append(key) += '=';
+  AppendValue(out, value);
+}
+
 // One reading is told by its metric, entity and attributes, wherever it was counted.
 void AppendIdentity(std::string& out, const MetricDesc& metric, const Entity* entity) {
   out = metric.name;
   for (; entity; entity = entity->parent.get()) {
-    for (auto [key, value] : entity->attributes) {
-      out += '\x1f';
-      out += key;
-      out += '=';
-      AppendValue(out, value);
-    }
+    for (auto [key, value] : entity->attributes) AppendAttribute(out, '\x1f', key, value);
   }
 }
 
 void AppendExtra(std::string& out, const AttributeSet& extra, bool with_source) {
   for (auto [key, value] : extra) {
-    if (key == kSource && !with_source) continue;
-    out += '\x1e';
-    out += key;
-    out += '=';
-    AppendValue(out, value);
+    if (key != kSource || with_source) AppendAttribute(out, '\x1e', key, value);
   }
 }
 
@@ -116,16 +115,18 @@ Status GpuPageSeries::Write(bool complete, FrameWriter& out) {
     followed_ = true;
     generation_ = page_.generation();
   }
-  const std::span<const double> values = page_.values();
+  SampleTimes times(page_, out);
   for (const Live& live : live_) {
+    const uint32_t slots[] = {live.slot, live.slot2};
+    const std::span<const uint32_t> read(slots, !live.row ? 0u : live.slot2 == kNone ? 1u : 2u);
+    times.Next(read);
     if (!live.row) {
       for (Series series : live.held->series) out.Set(series, 1);
       continue;
     }
-    bool seen = page_.seen(live.slot) && (live.slot2 == kNone || page_.seen(live.slot2));
-    if (!complete && !seen) continue;
-    double raw = values[live.slot];
-    if (live.slot2 != kNone) raw += values[live.slot2];
+    if (!complete && !std::ranges::all_of(read, [this](uint32_t slot) { return page_.seen(slot); })) continue;
+    double raw = 0;
+    for (uint32_t slot : read) raw += page_.values()[slot];
     SetOne(*live.row, raw, *live.held, out);
   }
   if (live_.empty()) return {Code::kDataLoss, "has no reading of a GPU under a name that is known here"};
@@ -185,14 +186,12 @@ void GpuPageSeries::Gather() {
 void GpuPageSeries::GatherSeries(uint32_t id, const std::vector<Match>& matches) {
   page_.Labels(id, labels_);
   page_.Cells(id, cells_);
-  auto value = std::find_if(cells_.begin(), cells_.end(),
-                            [](const PageCell& cell) { return cell.role == SampleRole::kValue; });
-  if (value == cells_.end()) return;
-  uint32_t slot = value->slot;
+  const PageCell* value = FindCell(cells_, SampleRole::kValue);
+  if (!value) return;
   Subject subject = entities_.Of(labels_);
   if (!subject.taken) return;
   if (subject.whole) AddFacts(subject);
-  for (const Match& match : matches) AddCandidate(match, subject, slot);
+  for (const Match& match : matches) AddCandidate(match, subject, value->slot);
 }
 
 AttributeSet GpuPageSeries::Extra(const Match& match) const {

@@ -19,6 +19,15 @@ bool SameName(std::string_view a, std::string_view b) noexcept {
                     [](char x, char y) { return Lower(x) == Lower(y); });
 }
 
+// The kernel's form of an address, as the drivers' readings have it: "0000:1b:00.0". DCGM writes
+// "00000000:1B:00.0".
+std::string PciAddress(std::string_view text) {
+  if (text.size() == 16 && text.starts_with("0000") && text[8] == ':') text.remove_prefix(4);
+  std::string address(text);
+  std::transform(address.begin(), address.end(), address.begin(), Lower);
+  return address;
+}
+
 std::string KeyOf(std::string_view type, std::span<const AttributeSet::Attribute> attributes,
                   const Entity* parent) {
   std::string key(type);
@@ -105,7 +114,8 @@ Subject Entities::Of(const std::vector<PageLabel>& labels) {
   if (number && *number >= 0) attributes.push_back({"gpu.index", *number});
   if (!uuid.empty()) attributes.push_back({"gpu.uuid", uuid});
   // Elsewhere the address is a fact of gpu.info; here it is all there is to tell GPUs apart by.
-  if (attributes.empty() && !bus.empty()) attributes.push_back({"gpu.pci.bus_id", bus});
+  const std::string address = PciAddress(bus);
+  if (attributes.empty() && !bus.empty()) attributes.push_back({"gpu.pci.bus_id", std::string_view(address)});
   if (attributes.empty() || !subject.taken) return subject;
   subject.gpu = !uuid.empty() ? uuid : number ? index : bus;
   if (!model.empty()) attributes.push_back({"gpu.model", model});
@@ -136,11 +146,14 @@ EntityRef Entities::SwitchOf(const std::vector<PageLabel>& labels) {
 AttributeSet Entities::Pick(const std::vector<PageLabel>& labels, std::span<const LabelPair> pairs,
                             std::span<const AttributeSet::Attribute> first) const {
   std::vector<AttributeSet::Attribute> attributes(first.begin(), first.end());
+  std::string address;
   for (auto [name, key] : pairs) {
     std::string_view value = LabelOf(labels, name);
     bool known =
         std::any_of(attributes.begin(), attributes.end(), [&](const auto& a) { return a.key == key; });
-    if (!value.empty() && !known) attributes.push_back({key, value});
+    if (value.empty() || known) continue;
+    if (key != "gpu.pci.bus_id") attributes.push_back({key, value});
+    else attributes.push_back({key, std::string_view(address = PciAddress(value))});
   }
   return AttributeSet(std::span<const AttributeSet::Attribute>(attributes));
 }

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "base/check.h"
+#include "base/threads/threads.h"
 
 namespace gpulens::sdk {
 namespace {
@@ -92,11 +93,7 @@ Sampler::Sampler(Sources sources) : core_(std::make_shared<Core>(std::move(sourc
   sigset_t all, before;
   ::sigfillset(&all);
   ::pthread_sigmask(SIG_SETMASK, &all, &before);
-  try {
-    std::thread([core = core_] { Run(core); }).detach();
-  } catch (const std::system_error& error) {
-    status_ = {Code::kExhausted, std::string("no thread could be started: ") + error.what()};
-  }
+  status_ = StartDetachedThread([core = core_] { Run(core); });
   ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
 }
 

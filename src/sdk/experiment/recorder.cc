@@ -15,6 +15,7 @@
 #include "base/log.h"
 #include "base/result.h"
 #include "base/run/signals_blocked.h"
+#include "base/threads/threads.h"
 #include "sdk/experiment/point_queue.h"
 #include "sdk/experiment/run_energy.h"
 #include "store/experiments/run_files.h"
@@ -237,12 +238,14 @@ Result<std::unique_ptr<Recorder>> Recorder::Begin(RecorderOptions options) {
     shared->writer = std::move(writer);
     sqlite::AddForkable(shared.get());
   }
-  try {
+  Status started;
+  {
     SignalsBlocked quiet;
-    std::thread([shared] { shared->Loop(); }).detach();
-  } catch (const std::exception& error) {
+    started = StartDetachedThread([shared] { shared->Loop(); });
+  }
+  if (!started) {
     shared->Close();
-    return Status{Code::kExhausted, std::string("no thread to write experiments: ") + error.what()};
+    return Status{Code::kExhausted, "experiments cannot be written: " + started.detail};
   }
   return std::unique_ptr<Recorder>(new Recorder(std::move(shared)));
 }

@@ -8,6 +8,7 @@
 #include <thread>
 
 #include "base/run/signals_blocked.h"
+#include "base/threads/threads.h"
 
 namespace gpulens {
 namespace {
@@ -77,13 +78,15 @@ ExperimentEnergyMeter EnergyOf(EnergyMonitor monitor) {
 
 ExperimentEnergyMeter EnergyOfThisMachine(EnergyOptions options) {
   auto window = std::make_shared<RunWindow>();
-  try {
+  Status started;
+  {
     const SignalsBlocked quiet;
-    std::thread([window, options = std::move(options)]() mutable {
+    started = StartDetachedThread([window, options = std::move(options)]() mutable {
       window->Begin(EnergyMonitor(std::move(options)));
-    }).detach();
-  } catch (const std::exception& error) {
-    return [why = std::string("no thread to open the devices: ") + error.what()](bool) {
+    });
+  }
+  if (!started) {
+    return [why = "the devices cannot be opened: " + started.detail](bool) {
       return ExperimentEnergy{.method = {}, .validity = "source_failed", .reason = why};
     };
   }

@@ -354,7 +354,7 @@ TEST(Expose, APageInTheFormatThatIsAskedFor) {
   const Endpoint at = *ParseListenAddress(address.substr(7, address.size() - 7 - 8));
   const testing::Answer page = Fetch(at, "GET", "/metrics");
   EXPECT_EQ(page.status, 200);
-  EXPECT_EQ(page.Header("Content-Type"), "text/plain; version=0.0.4; charset=utf-8");
+  EXPECT_EQ(page.Header("Content-Type"), "text/plain; version=0.0.4; charset=utf-8; escaping=underscores");
   EXPECT_THAT(page.body, HasSubstr("\njobs_total 3\n"));
   EXPECT_THAT(page.body, HasSubstr("target_info{"));
   EXPECT_THAT(Fetch(at, "GET", "/metrics", "Accept: application/openmetrics-text; version=1.0.0\r\n").body,

@@ -15,6 +15,7 @@
 #include "base/check.h"
 #include "base/immortal.h"
 #include "base/run/log_fork.h"
+#include "base/threads/threads.h"
 #include "instruments/cells.h"
 
 namespace gpulens::sdk {
@@ -155,18 +156,15 @@ class ExporterDesk {
     sigset_t all{}, before{};
     sigfillset(&all);
     ::pthread_sigmask(SIG_SETMASK, &all, &before);
-    try {
-      running->thread = std::thread([running] {
-        ::pthread_setname_np(::pthread_self(), "gpulens-export");
-        running->job->Run();
-        std::lock_guard lock(running->mutex);
-        running->over = true;
-        running->ended.notify_all();
-      });
-      seat.running_ = new std::shared_ptr<Running>(std::move(running));
-    } catch (const std::system_error& error) {
-      seat.why_ = {Code::kExhausted, std::string("start a thread: ") + error.what()};
-    }
+    Status started = StartThread(running->thread, [running] {
+      ::pthread_setname_np(::pthread_self(), "gpulens-export");
+      running->job->Run();
+      std::lock_guard lock(running->mutex);
+      running->over = true;
+      running->ended.notify_all();
+    });
+    if (started) seat.running_ = new std::shared_ptr<Running>(std::move(running));
+    else seat.why_ = std::move(started);
     ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
   }
 

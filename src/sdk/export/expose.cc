@@ -49,7 +49,7 @@ class PageJob final : public ExportJob {
       samples = registry_.Snapshot();
     }
     std::string page;
-    WriteMetricsPage(samples, resource_, wanted.format, RealClock().Now(), page);
+    WriteMetricsPage(samples, resource_, wanted.form, RealClock().Now(), page);
     HttpResponse response;
     response.content_type = wanted.content_type;
     response.AddHeader("Vary", "Accept");

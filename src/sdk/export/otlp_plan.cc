@@ -142,7 +142,7 @@ Result<Exporter> StartOtlp(const OtlpOptions& options, Registry& registry) {
                           .interval = plan.interval,
                           .timeout = plan.timeout,
                           .resource = ProcessResource(plan.service_name),
-                          .peer = plan.url.ToString()};
+                          .peer = plan.url.Shown()};
     return std::make_shared<PushJob>(std::move(push), std::move(transport));
   }));
 }

@@ -40,7 +40,7 @@ class SecureTransport : public Transport {
   }
   // Descriptors inside a loop stay open in a child that is forked during a request.
   void LeaveBehind() noexcept override {}
-  std::string address() const override { return plan_.url.ToString(); }
+  std::string address() const override { return plan_.url.Shown(); }
 
  protected:
   // Runs `loop` until the answer is in `out`, or it is stopped.

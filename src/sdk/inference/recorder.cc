@@ -18,6 +18,7 @@
 #include "base/files.h"
 #include "base/log.h"
 #include "base/result.h"
+#include "base/threads/threads.h"
 
 namespace gpulens::inference {
 namespace {
@@ -186,12 +187,7 @@ Result<std::unique_ptr<Recorder>> Recorder::Start(RecorderOptions options,
   sigset_t all, before;
   sigfillset(&all);
   ::pthread_sigmask(SIG_BLOCK, &all, &before);
-  Status started;
-  try {
-    std::thread([shared] { shared->Loop(); }).detach();
-  } catch (const std::exception& error) {
-    started = {Code::kExhausted, std::string("no thread to write records: ") + error.what()};
-  }
+  Status started = StartDetachedThread([shared] { shared->Loop(); });
   ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
   if (!started) return started;
   return std::unique_ptr<Recorder>(new Recorder(std::move(shared)));

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "base/threads/threads.h"
 #include "sdk/ring/actor_parts.h"
 
 namespace gpulens::internal {
@@ -216,11 +217,9 @@ Status BasicActor<kTold>::Activate() {
   Lock lock(mutex_);
   if (Status status = Change("activated", KernelState::kLaunched, KernelState::kActive); !status.ok())
     return status;
-  try {
-    thread_ = std::thread([this] { Run(); });
-  } catch (const std::system_error& error) {
+  if (Status started = StartThread(thread_, [this] { Run(); }); !started) {
     SetState(KernelState::kLaunched);
-    return {Code::kExhausted, "kernel \"" + id_ + "\": no thread: " + error.what()};
+    return {Code::kExhausted, "kernel \"" + id_ + "\": " + started.detail};
   }
   running_ = true;
   cpu_.Watch(thread_.native_handle());

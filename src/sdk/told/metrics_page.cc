@@ -1,8 +1,9 @@
 #include "sdk/told/metrics_page.h"
 
-#include <algorithm>
 #include <limits>
+#include <utility>
 
+#include "catalog/self_io.h"
 #include "catalog/spelling.h"
 #include "core/frame_writer.h"
 #include "wire/samples/exponential_bounds.h"
@@ -31,8 +32,6 @@ void Spell(const SeriesInfo& series, std::vector<SpelledSeries>& out) {
   for (auto [key, value] : series.attributes) {
     std::string label, text;
     AppendPrometheusLabel(label, key);
-    const auto same = [&label](const auto& known) { return known.first == label; };
-    if (label.empty() || std::ranges::any_of(spelled.labels, same)) continue;
     AppendValue(text, value);
     spelled.labels.emplace_back(std::move(label), std::move(text));
   }
@@ -63,6 +62,17 @@ class PageFrame {
   }
 
   void AddResource(const AttributeSet& resource) { writer_.Set(table_.Declare(kTarget, {}, resource), 1.0); }
+
+  // Under the names of the agent's page.
+  void AddLosses(const TextPage::Losses& lost) {
+    const std::pair<std::string_view, uint64_t> reasons[] = {{"type_conflict", lost.type_conflicts},
+                                                             {"duplicate", lost.duplicates},
+                                                             {"name_clash", lost.name_clashes}};
+    for (const auto& [reason, count] : reasons) {
+      const Series series = table_.Declare(kSelfPageSeriesDropped, {}, {{"reason", reason}});
+      writer_.SetInt(series, static_cast<int64_t>(count));
+    }
+  }
 
   Ref<Snapshot> Take() {
     Ref<Snapshot> snapshot = MakeRef<Snapshot>();
@@ -104,12 +114,21 @@ class PageFrame {
 
 }  // namespace
 
-void WriteMetricsPage(std::span<const Sample> samples, const AttributeSet& resource, ExpositionFormat format,
+void WriteMetricsPage(std::span<const Sample> samples, const AttributeSet& resource, PageForm form,
                       Instant now, std::string& out) {
   PageFrame frame(now);
   if (!resource.empty()) frame.AddResource(resource);
   for (const Sample& sample : samples) frame.Add(sample);
-  TextPage(format, Speller(&Spell)).Render(*frame.Take(), out);
+  const Ref<Snapshot> snapshot = frame.Take();
+  TextPage page(form, Speller(&Spell));
+  page.Render(*snapshot, out);
+  const TextPage::Losses lost = page.losses();
+  if (lost.type_conflicts + lost.duplicates + lost.name_clashes == 0) return;
+  // How many are left out is known only now.
+  PageFrame counts(now);
+  counts.AddLosses(lost);
+  snapshot->frames.push_back(counts.Take()->frames.front());
+  page.Render(*snapshot, out);
 }
 
 }  // namespace gpulens::sdk

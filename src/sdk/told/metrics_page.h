@@ -9,14 +9,16 @@
 
 #include "base/clock.h"
 #include "core/attribute_set.h"
-#include "wire/exposition/exposition_format.h"
+#include "wire/escaping/name_escaping.h"
 
 namespace gpulens::sdk {
 
 // Writes the page to `out` (cleared first). Exponential histograms get classic buckets with exact counts
-// (wire/samples/exponential_bounds.h). `resource`, unless it is empty, is told as `target_info`. Of two
-// attributes that are one as labels the first counts.
-void WriteMetricsPage(std::span<const Sample> samples, const AttributeSet& resource, ExpositionFormat format,
+// (wire/samples/exponential_bounds.h). `resource`, unless it is empty, is the labels of `target_info`.
+// Attributes that become one label are told apart as on the agent's page. Series that are left out, since
+// another one has their name, are counted on the page in `gpulens_page_series_dropped`, which is absent when
+// there are none.
+void WriteMetricsPage(std::span<const Sample> samples, const AttributeSet& resource, PageForm form,
                       Instant now, std::string& out);
 
 }  // namespace gpulens::sdk

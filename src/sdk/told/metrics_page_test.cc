@@ -34,7 +34,7 @@ TEST(MetricsPage, SpeltAsTheAgentSpells) {
             "energy_joules_total 1.5\n"
             "# HELP http_server_requests_total A \\\\ and\\nmore.\n"
             "# TYPE http_server_requests_total counter\n"
-            "http_server_requests_total{http_route=\"/c\\\"hat\"} 5\n"
+            "http_server_requests_total{http_route=\"/c\\\"hat\",exported_http_route=\"second\"} 5\n"
             "# TYPE open gauge\n"
             "open -3\n"
             "# TYPE queue_usage_ratio gauge\n"
@@ -72,6 +72,23 @@ TEST(MetricsPage, BothFormsOfHistograms) {
   EXPECT_THAT(page, HasSubstr("x_bucket{le=\"1\"} 2\n"));
   EXPECT_THAT(page, HasSubstr("x_bucket{le=\"2\"} 4\n"));
   EXPECT_THAT(page, HasSubstr("x_bucket{le=\"+Inf\"} 5\nx_sum 13.5\nx_count 5\n"));
+}
+
+TEST(MetricsPage, WhatIsLeftOutIsCounted) {
+  Registry registry;
+  Counter("my.own", {.description = "Dots."}, registry).Add(1);
+  Counter("my-own", {.description = "Dashes."}, registry).Add(2);
+  const Counter other("my_own", {}, registry);
+  other.Bind({{"x", "y"}}).Add(3);
+  std::string page = Page(registry, ExpositionFormat::kText004);
+  EXPECT_THAT(page, HasSubstr("\nmy_own_total{x=\"y\"} 3\n"));
+  EXPECT_THAT(page, HasSubstr("\ngpulens_page_series_dropped{reason=\"duplicate\"} 1\n"));
+  EXPECT_THAT(page, HasSubstr("\ngpulens_page_series_dropped{reason=\"name_clash\"} 0\n"));
+  page = Page(registry, ExpositionFormat::kOpenMetrics100);
+  EXPECT_THAT(page, HasSubstr("\ngpulens_page_series_dropped{reason=\"duplicate\"} 2\n")) << "_created, too";
+  Registry plain;
+  Counter("my.own", {}, plain).Add(1);
+  EXPECT_THAT(Page(plain, ExpositionFormat::kText004), Not(HasSubstr("gpulens_page")));
 }
 
 TEST(MetricsPage, IsReadByTheParser) {

@@ -24,6 +24,7 @@ extern const SinkSpec do_nothing_sink;
 const SinkSpec do_nothing_sink{.name = "do_nothing",
                                .help = "Takes everything and does nothing with it.",
                                .threaded = true,
-                               .create = &Create};
+                               .create = &Create,
+                               .takes_received = true};
 
 }  // namespace gpulens

@@ -82,12 +82,33 @@ class OtlpSink final : public Sink, public OtlpTaker {
   std::unique_ptr<Outbox> outbox_;
 };
 
+std::string EndpointOf(const Config& config) {
+  if (!config.Text("endpoint").empty()) return config.Text("endpoint");
+  return config.Text("protocol") == "grpc" ? "http://127.0.0.1:4317" : "http://127.0.0.1:4318";
+}
+
+void Check(const Config& config, ConfigFaults& faults) {
+  if (config.Text("protocol") == "grpc" && config.Text("compression") == "zstd")
+    faults.Refuse(config, "compression", "compression: with protocol grpc it is gzip or none");
+  HttpUrl access;
+  for (std::string_view signal : kSignalNames) {
+    const std::string key = std::string(signal) + "_endpoint";
+    const std::string& own = config.Text(key);
+    const auto url = OtlpUrl(EndpointOf(config), own, signal);
+    if (url) {
+      access = *url;
+      continue;
+    }
+    faults.Refuse(config, own.empty() ? "endpoint" : std::string_view(key), url.error());
+    return;
+  }
+  CheckRemote(config, access, faults);
+}
+
 Result<std::unique_ptr<Sink>> Create(const Config& config, Env& env) {
   const bool grpc = config.Text("protocol") == "grpc";
-  if (grpc && config.Text("compression") == "zstd")
-    return Status{Code::kInvalidArgument, "compression: with protocol grpc it is gzip or none"};
-  std::string endpoint = config.Text("endpoint");
-  if (endpoint.empty()) endpoint = grpc ? "http://127.0.0.1:4317" : "http://127.0.0.1:4318";
+  RETURN_IF_ERROR(RefuseFaults(&Check, config));
+  const std::string endpoint = EndpointOf(config);
   std::array<HttpUrl, kSignals> urls;
   std::array<std::string_view, kSignals> own;
   for (size_t signal = 0; signal < kSignals; ++signal) {
@@ -149,6 +170,8 @@ const SinkSpec otlp_sink{.name = "otlp",
                          .help = "Metrics and events to an OpenTelemetry receiver (OTLP).",
                          .threaded = true,
                          .options = kOptions,
-                         .create = &Create};
+                         .create = &Create,
+                         .check = &Check,
+                         .takes_received = true};
 
 }  // namespace gpulens

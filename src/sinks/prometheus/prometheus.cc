@@ -1,16 +1,20 @@
 // /metrics: the latest snapshot in the format the scraper asks for.
 //
-// A page is made at most once per tick, format and coding, on a worker; scrapes in between share its
-// bytes. No device is asked, and nothing here waits.
+// A page is made at most once per tick, format, escaping of names and coding, on a worker; scrapes in between
+// share its bytes. No device is asked, and nothing here waits.
 
+#include <algorithm>
 #include <array>
 #include <atomic>
+#include <chrono>
+#include <memory>
 #include <mutex>
 
 #include "base/parse.h"
 #include "base/workers.h"
 #include "naming/sink_names.h"
 #include "net/http/http_server.h"
+#include "pipeline/agent_stats.h"
 #include "pipeline/page_board.h"
 #include "pipeline/plugin.h"
 #include "pipeline/snapshot_hub.h"
@@ -21,7 +25,9 @@
 namespace gpulens {
 namespace {
 
-constexpr size_t kFormats = 3;
+constexpr size_t kForms = 3 * kNameEscapings;
+// What a page keeps between scrapes is let go when nobody has asked for its form for so long.
+constexpr Duration kFormatKept = std::chrono::minutes(10);
 
 // The answer, given by whoever comes first: the worker with the page, or the clock.
 class OneAnswer {
@@ -40,15 +46,23 @@ struct Wanted : Negotiated {
   bool gzip = false;
 };
 
-// One page per format, with the words of the dialects.
-struct FormatPage {
-  FormatPage(ExpositionFormat format, const SinkNames& names)
-      : text(format, names.speller(NameForm::kPrometheus)),
-        bytes([this](const Snapshot& snapshot, std::string& out) { text.Render(snapshot, out); }) {
+// The page in one form, with the words of the dialects.
+struct FormPage {
+  FormPage(PageForm form, const SinkNames& names)
+      : text(form, names.speller(NameForm::kPrometheus)),
+        bytes([this](const Snapshot& snapshot, std::string& out) {
+          text.Render(snapshot, out);
+          const TextPage::Losses& lost = text.losses();
+          losses[0] = lost.type_conflicts;
+          losses[1] = lost.duplicates;
+          losses[2] = lost.name_clashes;
+        }) {
     text.AlwaysShow(names.always_shown());
   }
   TextPage text;  // touched by `bytes` alone
   TickPage bytes;
+  std::array<std::atomic<uint64_t>, kPageLosses> losses{};  // of the last page made
+  Instant asked;                                            // last
 };
 
 class MetricsPage final : public HttpHandler, public std::enable_shared_from_this<MetricsPage> {
@@ -60,14 +74,15 @@ class MetricsPage final : public HttpHandler, public std::enable_shared_from_thi
     if (!snapshot) return responder.Send(HttpResponse::Text(503, "no tick has been closed yet"));
     const Wanted wanted{Negotiate(request.JoinedHeader("Accept")),
                         AcceptsGzip(request.JoinedHeader("Accept-Encoding"))};
-    TickPage& page = PageOf(wanted.format);
-    TickPage::Bytes ready = page.Ready(*snapshot, wanted.gzip);
+    const std::shared_ptr<FormPage> page = PageOf(wanted.form);
+    TickPage::Bytes ready = page->bytes.Ready(*snapshot, wanted.gzip);
     if (ready) return responder.Send(Answer(wanted, std::move(ready)));
 
     auto answer = std::make_shared<OneAnswer>(std::move(responder));
     GuardTimeout(request, answer);
-    bool posted = env_.workers->Post([self = shared_from_this(), snapshot, wanted, &page, answer] {
-      answer->Send(Answer(wanted, page.Make(*snapshot, wanted.gzip)));
+    bool posted = env_.workers->Post([self = shared_from_this(), snapshot, wanted, page, answer] {
+      answer->Send(Answer(wanted, page->bytes.Make(*snapshot, wanted.gzip)));
+      self->CountLosses();
     });
     if (!posted) answer->Send(HttpResponse::Text(503, "too much work is waiting"));
   }
@@ -91,17 +106,37 @@ class MetricsPage final : public HttpHandler, public std::enable_shared_from_thi
     });
   }
 
-  TickPage& PageOf(ExpositionFormat format) {
+  // The page of a form; lets go of those that nobody asks for any more.
+  std::shared_ptr<FormPage> PageOf(PageForm form) {
+    const Instant now = env_.clock->Now();
     std::lock_guard lock(mutex_);
-    auto& page = pages_[static_cast<size_t>(format)];
-    if (!page) page = std::make_unique<FormatPage>(format, names_);
-    return page->bytes;
+    for (auto& page : pages_) {
+      if (page && now - page->asked > kFormatKept) page = nullptr;
+    }
+    auto& page =
+        pages_[static_cast<size_t>(form.format) * kNameEscapings + static_cast<size_t>(form.escaping)];
+    if (!page) page = std::make_shared<FormPage>(form, names_);
+    page->asked = now;
+    return page;
+  }
+
+  // The worst of the forms that are asked for: what one scraper loses another one's page tells, too.
+  void CountLosses() {
+    if (!env_.stats) return;
+    std::lock_guard lock(mutex_);
+    for (size_t i = 0; i < kPageLosses; ++i) {
+      uint64_t most = 0;
+      for (const auto& page : pages_) {
+        if (page) most = std::max<uint64_t>(most, page->losses[i]);
+      }
+      env_.stats->page_losses[i] = most;
+    }
   }
 
   const SinkNames names_;
   Env& env_;
   std::mutex mutex_;
-  std::array<std::unique_ptr<FormatPage>, kFormats> pages_;
+  std::array<std::shared_ptr<FormPage>, kForms> pages_;  // by format, then escaping
 };
 
 class PrometheusSink final : public Sink {

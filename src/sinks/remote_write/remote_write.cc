@@ -107,11 +107,17 @@ class RemoteWriteSink final : public Sink {
   std::unique_ptr<Outbox> outbox_;
 };
 
+void Check(const Config& config, ConfigFaults& faults) {
+  if (config.Bool("native_histograms") && config.Text("protocol") != kSecond)
+    faults.Refuse(config, "native_histograms", "native_histograms needs protocol: \"2.0\"");
+  const auto url = ParseHttpUrl(config.Text("url"));
+  if (url) CheckRemote(config, *url, faults);
+  else faults.Refuse(config, "url", url.error());
+}
+
 Result<std::unique_ptr<Sink>> Create(const Config& config, Env& env) {
+  RETURN_IF_ERROR(RefuseFaults(&Check, config));
   const std::string& protocol = config.Text("protocol");
-  if (config.Bool("native_histograms") && protocol != kSecond)
-    return Status{Code::kInvalidArgument,
-                  config.Where("native_histograms") + ": native_histograms needs protocol: \"2.0\""};
   ASSIGN_OR_RETURN(HttpUrl url, ParseHttpUrl(config.Text("url")));
   auto receiver = std::make_shared<Receiver>();
   receiver->peer.may_fall_back = protocol == kAuto;
@@ -175,6 +181,7 @@ const SinkSpec remote_write_sink{
     .help = "Metrics by Prometheus remote write, 1.0 or 2.0. It has no place for events.",
     .threaded = true,
     .options = kOptions,
-    .create = &Create};
+    .create = &Create,
+    .check = &Check};
 
 }  // namespace gpulens

@@ -72,6 +72,7 @@ std::string ColumnOf(const EntityGroup& group, std::string_view key) {
   if (const auto* attribute = key.empty() ? nullptr : FindKey(group, key)) return TextOf(*attribute);
   std::string out;
   for (const AttributeSet::Attribute& attribute : group.own) {
+    if (attribute.key == "simulated") continue;  // it names nothing
     if (!out.empty()) out += '/';
     out += TextOf(attribute);
   }

@@ -71,6 +71,13 @@ class WebhookSink final : public Sink {
   std::unique_ptr<Outbox> outbox_;
 };
 
+void Check(const Config& config, ConfigFaults& faults) {
+  if (config.Text("url").empty()) return;  // the loader says that it is missing
+  const auto url = ParseHttpUrl(config.Text("url"));
+  if (url) CheckRemote(config, *url, faults);
+  else faults.Refuse(config, "url", url.error());
+}
+
 Result<std::unique_ptr<Sink>> Create(const Config& config, Env& env) {
   if (config.Text("url").empty()) return Status{Code::kInvalidArgument, "the webhook sink needs a url"};
   ASSIGN_OR_RETURN(HttpUrl url, ParseHttpUrl(config.Text("url")));
@@ -89,7 +96,8 @@ constexpr auto kOptions = JoinOptions(std::to_array<OptionSpec>({
                                           {.key = "url",
                                            .type = OptionType::kUrl,
                                            .help = "Where to POST to, taken as it is.",
-                                           .required = true},
+                                           .required = true,
+                                           .secret_path = true},
                                           IntervalOption("60s"),
                                           {.key = "events",
                                            .type = OptionType::kBool,
@@ -111,6 +119,7 @@ const SinkSpec webhook_sink{.name = "webhook",
                             .help = "Every reading and every event as JSON, POSTed to a URL.",
                             .threaded = true,
                             .options = kOptions,
-                            .create = &Create};
+                            .create = &Create,
+                            .check = &Check};
 
 }  // namespace gpulens

@@ -42,10 +42,37 @@ void StatsMirror::Update(const ServerStats& from) noexcept {
   for (size_t i = 0; i < kRefusals; ++i) Add(to_.refused[i], seen_.refused[i], from.refused[i]);
 }
 
-// What runs on the I/O loop: the frame of the latest tick, and the timer that sends it.
+// Ticks that have not come for so many of their periods have stopped.
+constexpr int kTicksMissed = 3;
+
+Duration PushPace::period(Instant now) const noexcept {
+  return ticked_ && now - ticked_at_ < period_ * kTicksMissed ? period_ : Duration{};
+}
+
+bool PushPace::Ticked(Instant now) noexcept {
+  period_ = ticked_ ? now - ticked_at_ : Duration{};
+  ticked_at_ = now;
+  ticked_ = true;
+  const Duration nearest = period_ == Duration{} ? interval_ : std::min(interval_, period_);
+  // The tick nearest to the end of the interval.
+  return now - pushed_at_ >= interval_ - nearest / 2;
+}
+
+Instant PushPace::due() const noexcept {
+  const Instant due = pushed_at_ + interval_;
+  const Duration period = this->period(pushed_at_);
+  if (period == Duration{}) return due;
+  // A tick that is expected near the end of the interval is waited for.
+  const Duration nearest = std::min(interval_, period);
+  const int64_t ticks = std::max<int64_t>(1, (due - ticked_at_ + period / 2) / period);
+  const Instant expected = ticked_at_ + period * ticks;
+  return std::chrono::abs(expected - due) <= nearest / 2 ? expected + nearest / 2 : due;
+}
+
+// What runs on the I/O loop: the frame of the latest tick, and the timer that sends it when none closes.
 class PushStream::Loop {
  public:
-  Loop(Env& env, Duration interval) : io_(*env.io), env_(env), interval_(interval), mirror_(ProcessStats()) {}
+  Loop(Env& env, Duration interval) : io_(*env.io), env_(env), mirror_(ProcessStats()), pace_(interval) {}
 
   SharedBytes Current() {
     Ref<const Snapshot> snapshot = env_.latest->latest();
@@ -59,7 +86,10 @@ class PushStream::Loop {
 
   void Start(WebSocketServer& server) {
     server_ = &server;
-    next_ = env_.clock->Now() + interval_;
+    {
+      std::lock_guard lock(mutex_);
+      pace_.Start(env_.clock->Now());
+    }
     Arm();
   }
   void Stop() {
@@ -67,32 +97,48 @@ class PushStream::Loop {
     if (server_) mirror_.Update(server_->stats());
     server_ = nullptr;
   }
+  // From any thread: a tick has closed. Whether a frame is to be sent with it; it then counts as sent.
+  bool Ticked() {
+    const Instant now = env_.clock->Now();
+    std::lock_guard lock(mutex_);
+    if (!pace_.Ticked(now)) return false;
+    pace_.Pushed(now);
+    return true;
+  }
+  void Send() {
+    if (server_) server_->Broadcast(Current());
+  }
 
  private:
   void Arm() {
-    timer_ = io_.After(std::max<Duration>(next_ - env_.clock->Now(), Duration(0)), [this] { Push(); });
+    std::unique_lock lock(mutex_);
+    const Duration left = pace_.due() - env_.clock->Now();
+    lock.unlock();
+    timer_ = io_.After(std::max<Duration>(left, Duration(0)), [this] { Look(); });
   }
-  // On a fixed grid; pushes that were missed are not made up for.
-  void Push() {
+  // Sends a frame when no tick has closed in time.
+  void Look() {
     mirror_.Update(server_->stats());
-    if (server_->clients() != 0) server_->Broadcast(Current());
-    Instant now = env_.clock->Now();
-    next_ = next_ + interval_;
-    if (next_ - now < Duration(0)) next_ = now + interval_;
+    const Instant now = env_.clock->Now();
+    std::unique_lock lock(mutex_);
+    const bool due = pace_.due() - now <= Duration(0);
+    if (due) pace_.Pushed(now);
+    lock.unlock();
+    if (due && server_->clients() != 0) Send();
     Arm();
   }
 
   IoLoop& io_;
   Env& env_;
-  const Duration interval_;
   PushFrame frame_;
   SharedBytes text_;
   bool known_ = false;
   uint64_t made_for_ = 0;
   WebSocketServer* server_ = nullptr;
   IoLoop::TimerId timer_ = 0;
-  Instant next_;
   StatsMirror mirror_;
+  std::mutex mutex_;  // guards pace_
+  PushPace pace_;
 };
 
 PushStream::PushStream(const Options& options, Env& env)
@@ -127,6 +173,12 @@ Status PushStream::Listen(const Endpoint& at) {
   RETURN_IF_ERROR(server_->Listen(std::move(copy)).status());
   sockets_.push_back(std::move(socket));
   return Ok();
+}
+
+void PushStream::Ticked() {
+  if (!loop_->Ticked() || server_->clients() == 0) return;
+  // The loop's queue is empty of it before the destructor returns.
+  io_.Post([loop = loop_.get()] { loop->Send(); });
 }
 
 PushStream::~PushStream() {

@@ -1,4 +1,5 @@
-// A WebSocket server that sends the latest frame to its clients at every push interval.
+// A WebSocket server that sends the latest frame to its clients at every push interval, as soon as a tick has
+// closed.
 #pragma once
 
 #include <memory>
@@ -31,6 +32,30 @@ class StatsMirror {
   Seen seen_;
 };
 
+// When frames are sent: one interval after another, each with the tick that has just closed. Without ticks,
+// and where the interval is shorter than theirs, the interval alone decides. Knows no clock; not thread-safe.
+class PushPace {
+ public:
+  explicit PushPace(Duration interval) noexcept : interval_(interval) {}
+
+  void Start(Instant now) noexcept { Pushed(now); }
+  // A tick has closed: whether a frame is to be sent with it.
+  bool Ticked(Instant now) noexcept;
+  // A frame is sent.
+  void Pushed(Instant now) noexcept { pushed_at_ = now; }
+  // When a frame is to be sent although no tick closes before.
+  Instant due() const noexcept;
+
+ private:
+  // The time between two ticks; zero while it is not known.
+  Duration period(Instant now) const noexcept;
+
+  const Duration interval_;
+  Duration period_{};
+  Instant pushed_at_, ticked_at_;
+  bool ticked_ = false;
+};
+
 // Public functions from any thread; frames are made and sent on the loop, which is still there when this
 // is destroyed but may have stopped.
 class PushStream {
@@ -49,6 +74,8 @@ class PushStream {
 
   std::vector<Endpoint> addresses() const { return server_->addresses(); }
   size_t clients() const noexcept { return server_->clients(); }
+  // A tick has closed, and Env::latest has it. Allocates nothing while there is no client.
+  void Ticked();
   // Says goodbye to all clients; returns when they are gone or `timeout` is over.
   void Close(Duration timeout);
 

@@ -1,6 +1,6 @@
 // ws://…:9092: the zernel telemetry API's stream.
 //
-// Clients get the frame of the latest tick, so nothing is done when a snapshot is written.
+// Clients get the frame of the latest tick, which the hub has: a snapshot that is written only says when.
 
 #include <algorithm>
 
@@ -17,7 +17,10 @@ class WebSocketSink final : public Sink {
  public:
   WebSocketSink(std::unique_ptr<PushStream> stream, const Clock& clock)
       : stream_(std::move(stream)), clock_(clock) {}
-  Status Write(const Snapshot&) override { return Ok(); }
+  Status Write(const Snapshot&) override {
+    stream_->Ticked();
+    return Ok();
+  }
   Status Flush(Instant deadline) override {
     stream_->Close(std::clamp<Duration>(deadline - clock_.Now(), Duration(0), kGoodbye));
     return Ok();
@@ -47,7 +50,7 @@ constexpr OptionSpec kOptions[] = {
     {.key = "push_interval",
      .type = OptionType::kTime,
      .fallback = "1s",
-     .help = "How often a frame is sent to each client.",
+     .help = "How often a frame is sent to each client, with the tick that has just closed.",
      .min = 0.01,
      .max = 86400},
     {.key = "allowed_origins",

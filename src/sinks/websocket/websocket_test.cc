@@ -1,6 +1,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <atomic>
 #include <chrono>
 
 #include "catalog/gpu/health.h"
@@ -101,6 +103,59 @@ TEST(PushFrame, AnIdleGpuIsKnownWhileItsCollectorIsUp) {
   }
 }
 
+// Runs ticks and pushes of ten seconds; gives the age of the tick that each frame carries.
+std::vector<Duration> AgesOfFrames(Duration interval, Duration tick, Duration first_tick) {
+  using std::chrono::milliseconds;
+  ManualClock clock;
+  PushPace pace(interval);
+  const Instant start = clock.Now();
+  pace.Start(start);
+  Instant next_tick = start + first_tick, ticked = start;
+  std::vector<Duration> ages;
+  for (int ms = 0; ms < 10'000; ++ms) {
+    clock.Advance(milliseconds(1));
+    const Instant now = clock.Now();
+    bool push = false;
+    if (next_tick - now <= Duration(0)) {
+      ticked = now;
+      // Ticks are some milliseconds early and late.
+      next_tick = next_tick + tick + milliseconds(ms % 7 - 3);
+      push = pace.Ticked(now);
+    }
+    push = push || pace.due() - now <= Duration(0);
+    if (!push) continue;
+    pace.Pushed(now);
+    if (ms > 2500) ages.push_back(now - ticked);
+  }
+  return ages;
+}
+
+TEST(PushPace, FramesCarryTheTickThatJustClosed) {
+  using std::chrono::milliseconds;
+  for (int first : {1, 400, 985, 999}) {
+    const auto ages = AgesOfFrames(milliseconds(1000), milliseconds(1000), milliseconds(first));
+    EXPECT_GE(ages.size(), 7u) << first;
+    for (Duration age : ages) EXPECT_LE(age, milliseconds(1)) << first;
+  }
+  const auto slow = AgesOfFrames(milliseconds(1000), milliseconds(200), milliseconds(150));
+  EXPECT_NEAR(static_cast<double>(slow.size()), 7, 1);
+  for (Duration age : slow) EXPECT_LE(age, milliseconds(1));
+}
+
+TEST(PushPace, AnIntervalShorterThanATickKeepsItsPaceAndEveryTickIsSentSoon) {
+  using std::chrono::milliseconds;
+  const auto ages = AgesOfFrames(milliseconds(200), milliseconds(1000), milliseconds(370));
+  EXPECT_GE(ages.size(), 36u);
+  EXPECT_LE(ages.size(), 46u);
+  EXPECT_GE(std::ranges::count_if(ages, [](Duration age) { return age <= milliseconds(100); }), 7);
+}
+
+TEST(PushPace, WithoutTicksTheIntervalDecides) {
+  using std::chrono::milliseconds;
+  const auto ages = AgesOfFrames(milliseconds(500), std::chrono::hours(1), std::chrono::hours(1));
+  EXPECT_EQ(ages.size(), 15u);
+}
+
 class PushStreamTest : public ::testing::Test {
  protected:
   PushStreamTest() {
@@ -166,6 +221,33 @@ TEST_F(PushStreamTest, SendsAFrameAtOnceAndThenAtEachInterval) {
   hub_.Put(nvidia_.Tick(2, 200));
   ASSERT_TRUE(Eventually(
       [&] { return Read(NextFrame(client))["gpu_utilization"][0]["current_bytes"].text == "200"; }));
+}
+
+// Moved by the test while the loop reads it.
+class MovedClock final : public Clock {
+ public:
+  Instant Now() const noexcept override { return ManualClock().Now() + Duration(moved_.load()); }
+  void Advance(Duration by) noexcept { moved_ += by.count(); }
+
+ private:
+  std::atomic<int64_t> moved_{0};
+};
+
+TEST_F(PushStreamTest, ATickIsSentWhenItCloses) {
+  MovedClock clock;
+  env_.clock = &clock;
+  hub_.Put(nvidia_.Tick(1, 100));
+  Start(std::chrono::hours(1));
+  TestClient client = Connect(at_);
+  ASSERT_EQ(client.Read().status, 101);
+  NextFrame(client);
+  for (int64_t bytes : {200, 300}) {
+    clock.Advance(std::chrono::hours(1));
+    hub_.Put(nvidia_.Tick(static_cast<uint64_t>(bytes), bytes));
+    stream_->Ticked();
+    EXPECT_EQ(Read(NextFrame(client))["gpu_utilization"][0]["current_bytes"].text, std::to_string(bytes));
+  }
+  stream_ = nullptr;  // before the clock
 }
 
 TEST_F(PushStreamTest, KeepsItsPace) {

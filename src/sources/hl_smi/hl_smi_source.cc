@@ -39,7 +39,7 @@ HlSmiSource::HlSmiSource(Options options, const Clock& clock)
     : options_(std::move(options)), clock_(clock), background_([this](Instant deadline) { Read(deadline); }) {
   full_.fields = kFullFields;
   rows_.fields = kRowFields;
-  background_.Start();
+  static_cast<void>(background_.Start());
 }
 
 HlSmiSource::~HlSmiSource() = default;

@@ -23,9 +23,7 @@ using std::chrono::seconds;
 
 class SourceTest : public testing::Test {
  protected:
-  SourceTest()
-      : profile_(testing::TempDir() + "nvml_" + std::to_string(::getpid()) + "_" +
-                 testing::UnitTest::GetInstance()->current_test_info()->name() + ".yaml") {
+  SourceTest() : profile_(testing::TempDir() + "nvml_" + std::to_string(::getpid()) + ".yaml") {
     options_.program = GPULENS_NVML_DRIVER;
     options_.arguments = {"--simulated"};
     options_.environment = {"GPULENS_FAKE_NVML=" + profile_};
@@ -199,6 +197,88 @@ TEST_F(SourceTest, AGpuThatHangsTwiceIsLeftOutAndTriedAgainLater) {
   EXPECT_EQ(source.driver().pid, pid);
   EXPECT_EQ(source.driver().left_out, 0U);
 }
+
+// A call of GPU 3 that ends the process, or its way to the agent, each time: in the end GPU 3 alone is not
+// read.
+class CallThatEndsTheProcess : public SourceTest, public testing::WithParamInterface<const char*> {
+ protected:
+  CallThatEndsTheProcess() : faults_(profile_ + ".faults") {
+    options_.environment.push_back("GPULENS_FAKE_NVML_FAULTS=" + faults_);
+    Fail("");
+  }
+  ~CallThatEndsTheProcess() override { ::unlink(faults_.c_str()); }
+  void Fail(const std::string& fault) {
+    ASSERT_TRUE(WriteFileAtomically(faults_, "gpulens-faults 1\n" + fault));
+  }
+  // What was reported of driver processes since the last call.
+  static std::string Said(NvmlSource& source) {
+    std::vector<DriverChange> changes;
+    source.TakeChanges(changes);
+    std::string said;
+    for (const DriverChange& change : changes) said += change.detail + "\n";
+    return said;
+  }
+  static bool OthersOk(const NvmlSource& source) {
+    int64_t now = Now().boot_ns;
+    for (const Gpu& gpu : source.gpus()) {
+      bool fresh = gpu.state == GpuState::kOk && now - gpu.last_read_boot_ns < Duration(seconds(1)).count();
+      if (gpu.index != 3 && !fresh) return false;
+    }
+    return true;
+  }
+
+  std::string faults_;
+};
+
+TEST_P(CallThatEndsTheProcess, LeavesOutItsGpuAlone) {
+  const std::string how = GetParam();
+  options_.retry_left_out = seconds(6);
+  options_.retry_lost = seconds(600);
+  NvmlSource source(options_);
+  ASSERT_TRUE(Until(source, [&] { return AllOk(source, 8); }));
+  Fail("id=1 gpu=3 mode=crash_loop call=nvmlDeviceGetPowerUsage how=" + how +
+       " from=0 to=9223372036854775807\n");
+  ASSERT_TRUE(Until(source, [&] { return source.driver().left_out == 1 && OthersOk(source); }));
+  EXPECT_EQ(source.gpus()[3].state, GpuState::kLeftOut);
+  const std::string said = Said(source);
+  bool named = how == "signal" || how == "abort" || how == "exit";
+  EXPECT_THAT(said,
+              testing::HasSubstr(named ? "nvmlDeviceGetPowerUsage on GPU 3, which is left out" : "GPU 3"))
+      << said;
+  if (named) {
+    for (int other : {0, 1, 2, 4, 5, 6, 7})
+      EXPECT_THAT(said, testing::Not(testing::HasSubstr("GPU " + std::to_string(other))));
+  }
+  // It is tried again, and stays when it is well.
+  int pid = source.driver().pid;
+  Fail("");
+  ASSERT_TRUE(Until(source, [&] { return AllOk(source, 8) && source.driver().left_out == 0; }));
+  EXPECT_EQ(source.driver().pid, pid) << "the others are read all the while: " << Said(source);
+}
+
+// A library that leaks is started anew before the machine suffers, and the reason is told.
+class LibraryThatLeaks : public CallThatEndsTheProcess {};
+
+TEST_P(LibraryThatLeaks, IsStartedAnew) {
+  options_.medium = milliseconds(100);
+  NvmlSource source(options_);
+  ASSERT_TRUE(Until(source, [&] { return AllOk(source, 8) && source.driver().threads >= 9; }));
+  EXPECT_GT(source.driver().memory, uint64_t{1} << 20);
+  EXPECT_GE(source.driver().files, 5U);
+  Fail("id=1 gpu=3 mode=crash_loop call=nvmlDeviceGetPowerUsage how=" + std::string(GetParam()) +
+       " from=0 to=9223372036854775807\n");
+  ASSERT_TRUE(Until(source, [&] { return Starts(source, StartReason::kExited) > 0; }));
+  Fail("");
+  EXPECT_THAT(Said(source), testing::HasSubstr("more than it may"));
+  ASSERT_TRUE(Until(source, [&] { return AllOk(source, 8); }));
+  EXPECT_EQ(source.driver().left_out, 0U) << "no GPU is to blame";
+}
+
+INSTANTIATE_TEST_SUITE_P(Leaks, LibraryThatLeaks, testing::Values("memory", "files"),
+                         [](const auto& test) { return std::string(test.param); });
+INSTANTIATE_TEST_SUITE_P(Ends, CallThatEndsTheProcess,
+                         testing::Values("signal", "abort", "exit", "close", "garbage", "stop"),
+                         [](const auto& test) { return std::string(test.param); });
 
 TEST_F(SourceTest, AHangInInitIsNamed) {
   options_.slow_deadline = milliseconds(600);

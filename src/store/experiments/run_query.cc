@@ -12,14 +12,17 @@
 namespace gpulens::experiments {
 namespace {
 
+using sqlite::kMostDepth;
+using sqlite::kMostMemory;
+using sqlite::kMostSqlBytes;
+using sqlite::kMostValueBytes;
 using sqlite::Quoted;
 using sqlite::Statement;
 
 // Metrics and params that become columns of `experiments`; more are in their own views.
 constexpr int kMostColumns = 400;
-// Text of one value, and of a statement; nesting of an expression; what all of a query may hold.
-constexpr int kMostValueBytes = 64 << 20, kMostSqlBytes = 1 << 20, kMostDepth = 200;
-constexpr int64_t kMostMemory = 512 << 20;
+// Longer names are in the other views alone.
+constexpr size_t kLongestColumn = 256;
 constexpr int kOpsBetweenLooks = 10'000;
 
 #define GPULENS_TIME(column)                                                                 \
@@ -97,11 +100,15 @@ class Columns {
     for (const char* name : kOwnColumns) taken_.insert(name);
   }
   bool Add(const std::string& name, const std::string& value) {
-    if (taken_.size() >= kMostColumns || !taken_.insert(Lower(name)).second) return false;
+    if (taken_.size() >= kMostColumns || !IsName(name) || !taken_.insert(Lower(name)).second) return false;
     sql_ += ", " + value + " AS " + Quoted(name);
     return true;
   }
   const std::string& sql() const noexcept { return sql_; }
+  // A NUL ends a statement.
+  static bool IsName(std::string_view key) noexcept {
+    return key.size() <= kLongestColumn && key.find('\0') == std::string_view::npos;
+  }
 
  private:
   std::set<std::string> taken_;
@@ -123,12 +130,14 @@ Result<std::string> ExperimentsView(const sqlite::Database& database) {
   for (;;) {
     ASSIGN_OR_RETURN(bool more, metrics.Step());
     if (!more) break;
-    columns.Add(std::string(metrics.Text(0)), MetricOf(metrics.Text(0)));
+    if (Columns::IsName(metrics.Text(0)))
+      columns.Add(std::string(metrics.Text(0)), MetricOf(metrics.Text(0)));
   }
   ASSIGN_OR_RETURN(Statement params, database.Prepare("SELECT DISTINCT key FROM param ORDER BY key"));
   for (;;) {
     ASSIGN_OR_RETURN(bool more, params.Step());
     if (!more) break;
+    if (!Columns::IsName(params.Text(0))) continue;
     std::string key(params.Text(0));
     std::string value = "(SELECT value FROM param WHERE run_id=r.id AND key=" + TextLiteral(key) + ")";
     if (!columns.Add(key, value)) columns.Add("param_" + key, value);
@@ -228,13 +237,16 @@ Result<QueryOutcome> RunQuery(const RunReader& reader, std::string_view sql, con
   Statement statement = Statement::Adopt(made);
   if (!IsBlankSql(sql.substr(static_cast<size_t>(rest - sql.data()))))
     return Status{Code::kInvalidArgument, "one statement only"};
+  const auto too_long = [&] {
+    return Status{Code::kTimeout,
+                  "the query takes longer than " +
+                      std::to_string(std::chrono::ceil<std::chrono::seconds>(limits.time).count()) + " s"};
+  };
   QueryOutcome outcome;
   if (!on_row(statement, true)) return outcome;
   for (;;) {
     auto row = statement.Step();
-    if (!row && row.error().code == Code::kTimeout)
-      return Status{Code::kTimeout, "the query takes longer than " +
-                                        std::to_string(limits.time / std::chrono::seconds(1)) + " s"};
+    if ((!row && row.error().code == Code::kTimeout) || Deadline::Over(&deadline)) return too_long();
     if (!row) return Told(row.error());
     if (!*row) return outcome;
     if (outcome.rows == limits.rows) {
@@ -242,7 +254,10 @@ Result<QueryOutcome> RunQuery(const RunReader& reader, std::string_view sql, con
       return outcome;
     }
     ++outcome.rows;
-    if (!on_row(statement, false)) return outcome;
+    if (!on_row(statement, false)) {
+      if (Deadline::Over(&deadline)) return too_long();
+      return outcome;
+    }
   }
 }
 

@@ -44,7 +44,8 @@ using QueryRow = std::function<bool(const sqlite::Statement& statement, bool fir
 Status MakeViews(const RunReader& reader);
 // Runs one SELECT (or WITH … SELECT) over them. Nothing is written, whatever it says: SQLite is asked to
 // refuse all but reading. kInvalidArgument: what SQLite says about it; kTimeout: it took too long;
-// kExhausted: too much memory. `time` is measured on `clock`.
+// kExhausted: too much memory. `time` is measured on `clock`, and what `on_row` takes counts, too. A reader
+// of a file that may be anybody's is opened with a longest time: its tables may be views without an end.
 Result<QueryOutcome> RunQuery(const RunReader& reader, std::string_view sql, const QueryLimits& limits,
                               const Clock& clock, const QueryRow& on_row);
 

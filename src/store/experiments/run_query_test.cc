@@ -154,6 +154,55 @@ TEST_F(QueryTest, ItEndsInTimeAndWithinItsMemory) {
   EXPECT_TRUE(cut);
 }
 
+TEST_F(QueryTest, WhatIsDoneWithTheRowsCountsToo) {
+  Make("a", 1, 1);
+  RunReader reader = Opened();
+  ManualClock clock;
+  int rows = 0;
+  auto outcome =
+      RunQuery(reader, "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i+1 FROM n) SELECT i FROM n",
+               {.rows = 1'000'000, .time = std::chrono::seconds(30)}, clock,
+               [&](const sqlite::Statement&, bool first) {
+                 if (!first && ++rows <= 12) clock.Advance(std::chrono::seconds(3));
+                 return rows < 1000;
+               });
+  EXPECT_EQ(outcome.status().code, Code::kTimeout);
+  EXPECT_EQ(rows, 10);
+}
+
+// Keys are anybody's text.
+TEST_F(QueryTest, OddKeysAreRowsAndNoColumns) {
+  Make("a", 1, 1);
+  {
+    auto database = sqlite::Database::Open({.path = path});
+    ASSERT_TRUE(database.ok());
+    ASSERT_TRUE(
+        (*database).Run("UPDATE metric SET key=CAST(x'6100620a' AS TEXT) WHERE key='Loss';"
+                        "UPDATE param SET key='x'||hex(zeroblob(3000)) WHERE key='lr'"));
+  }
+  RunReader reader = Opened();
+  EXPECT_EQ(Ask(reader, "SELECT name FROM experiments")->size(), 1u);
+  EXPECT_EQ(Ask(reader, "SELECT count(*) FROM summaries WHERE hex(key)='6100620A'")->front(), Row{"1"});
+}
+
+// Whoever makes a file chooses what its tables are.
+TEST_F(QueryTest, AFileWhoseTablesNeverEndIsLeft) {
+  Make("a", 1, 1);
+  {
+    auto database = sqlite::Database::Open({.path = path});
+    ASSERT_TRUE(database.ok());
+    Status made = (*database).Run(
+        "PRAGMA foreign_keys=OFF; ALTER TABLE metric RENAME TO old_metric;"
+        "CREATE VIEW metric AS WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i+1 FROM n) SELECT i AS id,"
+        " 'r' AS run_id, 'k' AS key, 1 AS count, 1 AS last_step, 1.0 AS last_value, 1.0 AS min_value,"
+        " 1.0 AS max_value FROM n");
+    ASSERT_TRUE(made.ok()) << made.detail;
+  }
+  auto reader = RunReader::Open(path, HereAndNow(), std::chrono::milliseconds(200));
+  const Status status = reader ? MakeViews(*reader) : reader.status();
+  EXPECT_EQ(status.code, Code::kTimeout) << status.detail;
+}
+
 // A file of the zernel project: one table, a status with the quotes of JSON, the last value of each metric.
 struct OldFileTest : QueryTest {
   OldFileTest() {

@@ -124,9 +124,10 @@ Result<std::vector<CrashedRun>> FindCrashed(const sqlite::Database& database, co
   return crashed;
 }
 
-Result<RunReader> RunReader::Open(const std::string& path, Observer observer) {
-  ASSIGN_OR_RETURN(sqlite::Database database,
-                   sqlite::Database::Open({.path = path, .read_only = true, .cache_kib = 2048}));
+Result<RunReader> RunReader::Open(const std::string& path, Observer observer, Duration longest) {
+  ASSIGN_OR_RETURN(
+      sqlite::Database database,
+      sqlite::Database::Open({.path = path, .read_only = true, .cache_kib = 2048, .longest = longest}));
   ASSIGN_OR_RETURN(bool old, IsOldFile(database));
   if (old) {
     RETURN_IF_ERROR(MakeTablesOfOldFile(database));

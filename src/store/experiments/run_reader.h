@@ -8,6 +8,7 @@
 
 #include <gpulens/status.h>
 
+#include "base/clock.h"
 #include "store/experiments/run_life.h"
 #include "store/experiments/run_rows.h"
 #include "store/sqlite/sqlite.h"
@@ -24,8 +25,9 @@ class RunReader {
     bool nested = true;  // also runs within runs
   };
 
-  // kUnavailable: there is no file. kDataLoss: it is no file of experiments.
-  static Result<RunReader> Open(const std::string& path, Observer observer = HereAndNow());
+  // kUnavailable: there is no file. kDataLoss: it is no file of experiments. `longest`: OpenOptions::longest.
+  static Result<RunReader> Open(const std::string& path, Observer observer = HereAndNow(),
+                                Duration longest = {});
 
   // Which runs have crashed is judged when the file is opened, and again here.
   Status Judge(const Observer& observer);

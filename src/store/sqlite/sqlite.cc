@@ -18,6 +18,8 @@
 namespace gpulens::sqlite {
 namespace {
 
+constexpr int kOpsBetweenLooks = 10'000;
+
 // Whether the log of a file in write-ahead mode has anything to tell: readers leave an empty one behind.
 bool HasLog(const std::string& path) noexcept {
   struct stat log = {};
@@ -175,14 +177,30 @@ std::optional<int64_t> Statement::MaybeInt(int column) const noexcept {
 Database::Database(Database&& other) noexcept
     : handle_(std::exchange(other.handle_, nullptr)),
       path_(std::move(other.path_)),
-      read_only_(other.read_only_) {}
+      read_only_(other.read_only_),
+      end_(std::move(other.end_)) {}
 Database& Database::operator=(Database&& other) noexcept {
   std::swap(handle_, other.handle_);
   std::swap(path_, other.path_);
   std::swap(read_only_, other.read_only_);
+  std::swap(end_, other.end_);
   return *this;
 }
 Database::~Database() { ::sqlite3_close_v2(handle_); }
+
+void Database::Bound(std::chrono::nanoseconds longest) {
+  using Clock = std::chrono::steady_clock;
+  end_ = std::make_unique<Clock::time_point>(Clock::now() + longest);
+  const auto over = [](void* end) {
+    return static_cast<int>(Clock::now() >= *static_cast<Clock::time_point*>(end));
+  };
+  ::sqlite3_progress_handler(handle_, kOpsBetweenLooks, over, end_.get());
+  ::sqlite3_limit(handle_, SQLITE_LIMIT_LENGTH, kMostValueBytes);
+  ::sqlite3_limit(handle_, SQLITE_LIMIT_SQL_LENGTH, kMostSqlBytes);
+  ::sqlite3_limit(handle_, SQLITE_LIMIT_EXPR_DEPTH, kMostDepth);
+  // Of the whole process: SQLite has no other.
+  ::sqlite3_hard_heap_limit64(kMostMemory);
+}
 
 Result<Database> Database::OpenHandle(const OpenOptions& options, bool immutable) {
   sqlite3* handle = nullptr;
@@ -194,6 +212,7 @@ Result<Database> Database::OpenHandle(const OpenOptions& options, bool immutable
   if (code != SQLITE_OK) return StatusOf(handle, code, options.path);
   ::sqlite3_extended_result_codes(handle, 1);
   ::sqlite3_busy_timeout(handle, options.busy_ms);
+  if (options.longest.count() > 0) database.Bound(options.longest);
   RETURN_IF_ERROR(database.Run("PRAGMA cache_size=-" + std::to_string(options.cache_kib) +
                                "; PRAGMA trusted_schema=OFF; PRAGMA foreign_keys=ON;"));
   // The first look at the file: whether it is a database at all.

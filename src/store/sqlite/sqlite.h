@@ -5,7 +5,9 @@
 // outlive their connection.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -72,7 +74,16 @@ struct OpenOptions {
   int cache_kib = 256;   // of pages
   bool durable = true;   // a commit waits for the disk; without, a crash of the machine (not of the program)
                          // may lose the last ones, never the file
+  // For a file that may be anybody's, whose views and triggers may never end: all work on the connection ends
+  // so long after it was opened (kTimeout), and is bounded in memory and sizes. 0: it is trusted. SQLite
+  // bounds the memory of the whole process alone: only for a program that opens one file and ends, never for
+  // the agent or the SDK, whose other files would meet the same bound.
+  std::chrono::nanoseconds longest{0};
 };
+// What a value may hold, a statement, the nesting of an expression, and SQLite in all: of files that are not
+// trusted, and of what people ask.
+inline constexpr int kMostValueBytes = 64 << 20, kMostSqlBytes = 1 << 20, kMostDepth = 200;
+inline constexpr int64_t kMostMemory = 512 << 20;
 
 // A connection to one file.
 class Database {
@@ -102,9 +113,11 @@ class Database {
   Database(sqlite3* handle, const OpenOptions& options)
       : handle_(handle), path_(options.path), read_only_(options.read_only) {}
   static Result<Database> OpenHandle(const OpenOptions& options, bool immutable);
+  void Bound(std::chrono::nanoseconds longest);
   sqlite3* handle_ = nullptr;
   std::string path_;
   bool read_only_ = false;
+  std::unique_ptr<std::chrono::steady_clock::time_point> end_;  // null: never
 };
 
 // Takes the right to write at once (BEGIN IMMEDIATE), so that it fails here or not at all; undone at the end

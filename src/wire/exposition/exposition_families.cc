@@ -20,7 +20,7 @@ constexpr Suffix kSuffixes[] = {
 };
 
 // Whether a family of this type owns samples of its name and this suffix.
-bool Claims(ExpositionType type, std::string_view suffix) noexcept {
+bool TypeClaims(ExpositionType type, std::string_view suffix) noexcept {
   switch (type) {
     case ExpositionType::kCounter: return suffix == "_total" || suffix == "_created";
     case ExpositionType::kHistogram:
@@ -44,7 +44,8 @@ SampleRole OwnRole(ExpositionType type) noexcept {
   return SampleRole::kValue;
 }
 
-// The next line that starts with `#` or a blank, at or behind `p`, which is inside a line.
+}  // namespace
+
 const char* NextMetadata(const char* p, const char* end) noexcept {
   auto starts = [](char c) { return c == '#' || c == ' ' || c == '\t'; };
 #if defined(__SSE2__)
@@ -67,8 +68,6 @@ const char* NextMetadata(const char* p, const char* end) noexcept {
   return end;
 }
 
-}  // namespace
-
 std::string_view BoundLabel(SampleRole role) noexcept {
   if (role == SampleRole::kBucket) return "le";
   return role == SampleRole::kQuantile ? "quantile" : "";
@@ -80,7 +79,10 @@ uint32_t FamilyTable::Find(std::string_view name) const {
 }
 
 uint32_t FamilyTable::Add(std::string_view name) {
-  if (ids_.size() >= limit_) return kNone;
+  if (ids_.size() >= limit_) {
+    refused_ = true;
+    return kNone;
+  }
   uint32_t id = static_cast<uint32_t>(families_.size());
   if (free_.empty()) {
     families_.emplace_back();
@@ -107,10 +109,12 @@ void FamilyTable::SetText(std::string& old, std::string_view now) {
 
 void FamilyTable::BeginPage() {
   type_conflicts_ = 0;
+  refused_ = false;
   retired_.clear();
   for (size_t i = 0; i < families_.size(); ++i) {
     Marks& marks = marks_[i];
-    marks.declared = marks.helped = marks.typed = marks.united = false;
+    marks.declared = marks.helped = marks.typed = marks.united = marks.inferred = false;
+    marks.was_inferred = families_[i].inferred;
     marks.was = families_[i].type;
     marks.was_typed = families_[i].typed;
   }
@@ -138,6 +142,19 @@ bool FamilyTable::Declare(LineKind kind, const LineReader& line) {
   return true;
 }
 
+bool FamilyTable::MayBeHistogram(std::string_view base) const {
+  auto untyped = [this](uint32_t id) {
+    return id == kNone || !marks_[id].typed || families_[id].type == ExpositionType::kUnknown;
+  };
+  return !base.empty() && untyped(Find(base)) && untyped(Find(std::string(base) + "_bucket"));
+}
+
+void FamilyTable::InferHistogram(std::string_view base) {
+  uint32_t id = Find(base);
+  if (id == kNone) id = Add(base);
+  if (id != kNone) marks_[id].inferred = true;
+}
+
 // A TYPE that came, went or changed moves the samples of the family itself, of families named like it
 // with a suffix that it claims, and of those whose suffix it takes away.
 void FamilyTable::RetireRelated(uint32_t changed) {
@@ -148,10 +165,12 @@ void FamilyTable::RetireRelated(uint32_t changed) {
   retire(changed);
   for (const Suffix& suffix : kSuffixes) {
     uint32_t longer = Find(name + std::string(suffix.text));
-    if (longer != kNone && !families_[longer].typed) retire(longer);
+    bool is_free =
+        longer != kNone && (!families_[longer].typed || families_[longer].type == ExpositionType::kUnknown);
+    if (is_free) retire(longer);
     if (name.size() <= suffix.text.size() || !name.ends_with(suffix.text)) continue;
     uint32_t base = Find(std::string_view(name).substr(0, name.size() - suffix.text.size()));
-    if (base != kNone && Claims(families_[base].type, suffix.text)) retire(base);
+    if (base != kNone && TypeClaims(families_[base].type, suffix.text)) retire(base);
   }
 }
 
@@ -164,7 +183,10 @@ void FamilyTable::EndDeclarations(bool cut) {
     if (!marks.helped && !cut) SetText(family.help, "");
     if (!marks.united && !cut) SetText(family.unit, "");
     if (!marks.typed && !cut) family.typed = false, family.type = ExpositionType::kUnknown;
-    if (family.typed == marks.was_typed && family.type == marks.was) continue;
+    family.inferred = marks.inferred || (cut && marks.was_inferred && !marks.typed);
+    if (family.inferred) family.type = ExpositionType::kHistogram;
+    const bool same_type = family.typed == marks.was_typed && family.type == marks.was;
+    if (same_type && family.inferred == marks.was_inferred) continue;
     ++version_;
     RetireRelated(id);
   }
@@ -172,18 +194,27 @@ void FamilyTable::EndDeclarations(bool cut) {
   retired_.erase(std::unique(retired_.begin(), retired_.end()), retired_.end());
 }
 
+// Whether a sample of this suffix is part of `base`. A TYPE untyped of the sample's own name gives way to a
+// histogram that was inferred, not to a declared family.
+bool FamilyTable::Claims(uint32_t base, std::string_view suffix, bool own_untyped) const noexcept {
+  const ExpositionFamily& family = families_[base];
+  const bool known = family.inferred || (family.typed && !own_untyped);
+  return known && TypeClaims(family.type, suffix);
+}
+
 SampleHome FamilyTable::Resolve(std::string_view name) {
   if (last_valid_ && last_name_ == name) return last_;
   uint32_t own = Find(name);
   SampleHome home{own, SampleRole::kValue};
-  if (own != kNone && families_[own].typed) {
+  const bool own_typed = own != kNone && families_[own].typed && !families_[own].inferred;
+  if (own_typed && families_[own].type != ExpositionType::kUnknown) {
     home.role = OwnRole(families_[own].type);
   } else {
     home.family = kNone;
     for (const Suffix& suffix : kSuffixes) {
       if (name.size() <= suffix.text.size() || !name.ends_with(suffix.text)) continue;
       uint32_t base = Find(name.substr(0, name.size() - suffix.text.size()));
-      if (base == kNone || !families_[base].typed || !Claims(families_[base].type, suffix.text)) continue;
+      if (base == kNone || !Claims(base, suffix.text, own_typed)) continue;
       home = {base, suffix.role};
       break;
     }
@@ -214,32 +245,6 @@ size_t FamilyTable::memory_bytes() const noexcept {
     bytes += 2 * family.name.capacity() + family.help.capacity() + family.unit.capacity();
   }
   return bytes;
-}
-
-void DeclareFamilies(std::string_view page, LineReader& reader, FamilyTable& families) {
-  families.BeginPage();
-  bool cut = reader.format == ExpositionFormat::kOpenMetrics100;
-  const char *p = page.data(), *end = p + page.size();
-  if (p != end && *p != '#' && *p != ' ' && *p != '\t') p = NextMetadata(p, end);
-  while (p != end) {
-    size_t rest = static_cast<size_t>(end - p);
-    auto* newline = static_cast<const char*>(std::memchr(p, '\n', rest));
-    std::string_view line(p, newline == nullptr ? rest : static_cast<size_t>(newline - p));
-    size_t first = line.find_first_not_of(" \t");
-    if (first != std::string_view::npos && line[first] == '#') {
-      LineKind kind = reader.Read(line);
-      if (kind == LineKind::kEof) {
-        cut = false;
-        break;
-      }
-      if (kind == LineKind::kHelp || kind == LineKind::kType || kind == LineKind::kUnit) {
-        families.Declare(kind, reader);
-      }
-    }
-    if (newline == nullptr) break;
-    p = NextMetadata(newline, end);
-  }
-  families.EndDeclarations(cut);
 }
 
 }  // namespace gpulens

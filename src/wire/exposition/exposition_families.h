@@ -1,5 +1,9 @@
 // The families of a page: what HELP, TYPE and UNIT lines say, and which family a sample belongs to.
 // The rule is the same wherever on the page those lines stand: first all of them, then the samples.
+//
+// Pages without TYPE lines, and Prometheus' /federate, which calls everything untyped, have histograms all
+// the same: where `x_bucket` has an `le` that is a number, and neither `x` nor `x_bucket` has another TYPE
+// than untyped, `x` is a histogram with its `x_bucket`, `x_sum`, `x_count` and `x_created`.
 #pragma once
 
 #include <cstddef>
@@ -30,8 +34,9 @@ struct ExpositionFamily {
   std::string name;  // as written in TYPE; of an undeclared family, the name of its samples
   std::string help, unit;
   ExpositionType type = ExpositionType::kUnknown;
-  bool typed = false;  // a TYPE line exists
-  bool alive = false;  // false: this place in the list is free
+  bool typed = false;     // a TYPE line exists
+  bool inferred = false;  // TYPE says nothing: `type` is kHistogram because its buckets are on the page
+  bool alive = false;     // false: this place in the list is free
 };
 
 // Where a sample belongs.
@@ -42,7 +47,7 @@ struct SampleHome {
 
 // Keeps the families from page to page under stable indices. One thread at a time.
 //
-//   BeginPage, Declare for every metadata line, EndDeclarations, then Resolve for samples.
+//   BeginPage, Declare for every metadata line, InferHistogram, EndDeclarations, then Resolve for samples.
 class FamilyTable {
  public:
   static constexpr uint32_t kNone = 0xFFFFFFFF;
@@ -54,6 +59,9 @@ class FamilyTable {
   void BeginPage();
   // A line of kind kHelp, kType or kUnit. The first of a page wins. False: above the limit.
   bool Declare(LineKind kind, const LineReader& line);
+  // Whether `base` is a histogram when this page has buckets of it; all Declare calls were made.
+  bool MayBeHistogram(std::string_view base) const;
+  void InferHistogram(std::string_view base);
   // Drops what this page no longer declares, unless the page is cut. Fills retired().
   void EndDeclarations(bool cut);
   // Families whose samples must be looked at anew, since a TYPE came, went or changed.
@@ -70,6 +78,8 @@ class FamilyTable {
 
   const std::vector<ExpositionFamily>& families() const noexcept { return families_; }
   size_t type_conflicts() const noexcept { return type_conflicts_; }
+  // Families that found no place on this page.
+  bool refused() const noexcept { return refused_; }
   // Changes whenever any family came, went or changed its words.
   uint64_t version() const noexcept { return version_; }
   size_t memory_bytes() const noexcept;
@@ -82,13 +92,14 @@ class FamilyTable {
   };
   struct Marks {
     uint32_t series = 0;
-    bool declared = false, helped = false, typed = false, united = false;  // on this page
-    bool was_typed = false;                                                // on the page before
+    bool declared = false, helped = false, typed = false, united = false, inferred = false;  // on this page
+    bool was_typed = false, was_inferred = false;  // on the page before
     ExpositionType was = ExpositionType::kUnknown;
   };
 
   uint32_t Find(std::string_view name) const;
   uint32_t Add(std::string_view name);
+  bool Claims(uint32_t base, std::string_view suffix, bool own_untyped) const noexcept;
   void SetText(std::string& old, std::string_view now);
   void RetireRelated(uint32_t changed);
 
@@ -102,12 +113,12 @@ class FamilyTable {
   SampleHome last_;
   bool last_valid_ = false;
   size_t type_conflicts_ = 0;
+  bool refused_ = false;
   uint64_t version_ = 1;
 };
 
-// Reads the metadata lines of a page into `families`: BeginPage, Declare, EndDeclarations. Lines that
-// are none or wrong are passed over; in OpenMetrics it ends at "# EOF", and without one the page is cut.
-void DeclareFamilies(std::string_view page, LineReader& reader, FamilyTable& families);
+// The next line that starts with `#` or a blank, at or behind `p`, which is inside a line.
+const char* NextMetadata(const char* p, const char* end) noexcept;
 
 // The label that carries the bound of a role: `le`, `quantile` or none.
 std::string_view BoundLabel(SampleRole role) noexcept;

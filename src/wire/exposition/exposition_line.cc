@@ -52,7 +52,7 @@ const char* FindQuoteOrEscape(const char* p, const char* end) noexcept {
   return p;
 }
 
-// Whether no byte is NUL or outside ASCII.
+// Whether every byte is ASCII; a NUL byte is left to the slower check.
 bool IsPlain(std::string_view text) noexcept {
   const char *p = text.data(), *end = p + text.size();
 #if defined(__SSE2__)
@@ -65,9 +65,8 @@ bool IsPlain(std::string_view text) noexcept {
   return std::all_of(p, end, [](char c) { return static_cast<signed char>(c) > 0; });
 }
 
-bool IsText(std::string_view text) noexcept {
-  return IsPlain(text) || (text.find('\0') == std::string_view::npos && IsUtf8(text));
-}
+// A NUL byte is text: OpenMetrics and Prometheus allow it in help texts and label values.
+bool IsText(std::string_view text) noexcept { return IsPlain(text) || IsUtf8(text); }
 
 struct TypeWord {
   std::string_view word;
@@ -276,9 +275,10 @@ bool LineReader::Timestamp(const char*& p, const char* end, bool seconds, std::o
     return out.has_value() || Fail(LineError::kBadTimestamp);
   }
   auto number = ParseExpositionNumber(Between(start, p));
-  // Within this bound the milliseconds fit; NaN fails the comparison.
-  if (!number || !(std::fabs(*number) < 9e15)) return Fail(LineError::kBadTimestamp);
-  out = std::llround(*number * 1000);
+  if (!number || !std::isfinite(*number)) return Fail(LineError::kBadTimestamp);
+  // OpenMetrics sets no bound, and milliseconds have one.
+  constexpr double kLast = 9e18;
+  out = std::llround(std::clamp(*number * 1000, -kLast, kLast));
   return true;
 }
 

@@ -15,14 +15,15 @@
 
 namespace gpulens {
 
-// What one page may cost us. Whatever is above a limit is dropped and counted.
+// What one page may cost us. A line, label or name above its limit is a bad line; a page above `page_bytes`,
+// `samples` or `families` is not read at all.
 struct ExpositionLimits {
   size_t page_bytes = 64u << 20;
   size_t line_bytes = 1u << 20;
   size_t labels = 64;              // of one sample
   size_t name_bytes = 1u << 10;    // a metric or label name
   size_t value_bytes = 64u << 10;  // a label value or a help text, as written
-  size_t samples = 20'000;         // of one page
+  size_t samples = 20'000;         // of one page: lines that look like samples
   size_t families = 10'000;        // of one page
 };
 
@@ -47,7 +48,7 @@ enum class LineError : uint8_t {
   kBadExemplar,
   kBadType,   // "# TYPE" with a word that is no type
   kBadBound,  // bucket without a numeric `le`, or a quantile that is no number
-  kNotUtf8,   // invalid UTF-8 or a NUL byte
+  kNotUtf8,   // invalid UTF-8
   kTooLong,   // line, name or value above its limit
   kTooManyLabels,
   kTooManyFamilies,

@@ -10,13 +10,16 @@ namespace gpulens {
 using exposition_internal::SeriesStore;
 
 struct ScrapedPage::Impl {
-  explicit Impl(const ExpositionLimits& limits) : reader(limits) {}
+  Impl(const ExpositionLimits& limits, bool honor_timestamps)
+      : reader(limits), timestamps(honor_timestamps) {}
 
   exposition_internal::PageReader reader;
-  bool current = false;  // the last Update read a page
+  const bool timestamps;  // are honored
+  bool current = false;   // the last Update read a page
 };
 
-ScrapedPage::ScrapedPage(const ExpositionLimits& limits) : impl_(std::make_unique<Impl>(limits)) {}
+ScrapedPage::ScrapedPage(const ExpositionLimits& limits, bool honor_timestamps)
+    : impl_(std::make_unique<Impl>(limits, honor_timestamps)) {}
 ScrapedPage::~ScrapedPage() = default;
 
 Status ScrapedPage::Update(std::string_view body, ExpositionFormat format) {
@@ -25,11 +28,13 @@ Status ScrapedPage::Update(std::string_view body, ExpositionFormat format) {
   impl_->current = body.size() <= limit;
   if (!impl_->current) {
     reader.BeginNothing();
+    reader.report = {};
     return {Code::kExhausted,
             "the page has " + std::to_string(body.size()) + " bytes, allowed are " + std::to_string(limit)};
   }
   reader.Read(body, format);
   const ExpositionReport& report = reader.report;
+  if (!reader.within_limits) return reader.within_limits;
   if (report.samples == 0 && report.bad_lines > 0) {
     return {Code::kDataLoss, "none of " + std::to_string(report.bad_lines) + " lines is a sample"};
   }
@@ -48,8 +53,11 @@ bool ScrapedPage::seen(uint32_t slot) const noexcept {
   return impl_->current && slot < states.size() && (states[slot] & SeriesStore::kSeen) != 0;
 }
 
+bool ScrapedPage::has_timestamps() const noexcept { return impl_->timestamps && impl_->reader.timed(); }
+
 std::optional<int64_t> ScrapedPage::timestamp_ms(uint32_t slot) const noexcept {
   const auto& reader = impl_->reader;
+  if (!has_timestamps()) return {};
   if (slot >= reader.store.states.size() || !(reader.store.states[slot] & SeriesStore::kTimed)) return {};
   return reader.timestamps[slot];
 }

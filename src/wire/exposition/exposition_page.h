@@ -54,13 +54,14 @@ struct PageExemplar {
 // are those of the last does not allocate.
 class ScrapedPage {
  public:
-  explicit ScrapedPage(const ExpositionLimits& limits = {});
+  // Without `honor_timestamps`, what the page says about the time of samples is read over.
+  explicit ScrapedPage(const ExpositionLimits& limits = {}, bool honor_timestamps = true);
   ~ScrapedPage();
   ScrapedPage(const ScrapedPage&) = delete;
   ScrapedPage& operator=(const ScrapedPage&) = delete;
 
   // Reads the next page. In time linear in its size, whatever it is.
-  //   kExhausted: larger than the limit; nothing was read.
+  //   kExhausted: above a limit (report() says which); nothing was read, and nothing changed.
   //   kDataLoss: OpenMetrics without its end, or nothing but lines that make no sense. What could be
   //   read is there; what is missing on such a page has not vanished, it is only not seen().
   Status Update(std::string_view body, ExpositionFormat format);
@@ -82,6 +83,8 @@ class ScrapedPage {
   bool seen(uint32_t slot) const noexcept;
   // What the page says about the sample's time; mostly nothing.
   std::optional<int64_t> timestamp_ms(uint32_t slot) const noexcept;
+  // Whether it may say so of any slot.
+  bool has_timestamps() const noexcept;
   std::span<const PageExemplar> exemplars() const noexcept;
   void ExemplarLabels(const PageExemplar& exemplar, std::vector<PageLabel>& out) const;
 

@@ -50,6 +50,7 @@ void PageReader::Read(std::string_view body, ExpositionFormat format) {
   end_ = begin_ + body.size();
   exemplars.clear();
   exemplar_text.clear();
+  within_limits = Ok();
   if (format != line.format) remembered_ = false;
   line.format = format;
   Cursor cursor{begin_, 0};
@@ -96,8 +97,7 @@ bool PageReader::ReadUnchanged(Cursor& cursor) {
   cursor = {p, i};
   if (i != count) return false;
   report.open_end = begin_ != end && end[-1] != '\n';
-  // Behind the limit on samples there may be metadata that counts: such a page is never steady.
-  return p == end && !cut_;
+  return p == end;
 }
 
 const char* PageReader::MatchText(const Text& text, const char* p) const noexcept {
@@ -157,8 +157,19 @@ bool PageReader::ReadNonsense() {
 }
 
 void PageReader::ReadChanged(Cursor cursor) {
+  const std::string_view body = Between(begin_, end_);
+  const PageOutline outline = OutlineOf(body, line);
+  BeginReport();
+  // A page above a limit is no answer, either: half of it would pass for the whole.
+  within_limits = CheckLimits(body, outline, line, report);
+  if (!within_limits) {
+    store.BeginChange();
+    remembered_ = false;
+    return;
+  }
   if (ReadNonsense()) return;
-  DeclareFamilies(Between(begin_, end_), line, families);
+  BeginReport();
+  DeclareFamilies(body, outline, line, families);
   if (MustRestart(cursor)) {
     cursor = {begin_, 0};
     exemplars.clear();
@@ -167,24 +178,22 @@ void PageReader::ReadChanged(Cursor cursor) {
   store.BeginChange();
   if (!families.retired().empty()) store.RetireFamilies(families.retired());
   bucket_.start = nullptr;
-  BeginReport();
   report.type_conflicts = families.type_conflicts();
-  ended_ = cut_ = open_text_ = false;
+  ended_ = open_text_ = false;
   first_ = store.states.empty();
   if (first_) {
-    size_t lines = std::min(CountNewlines(begin_, end_) + 1, line.limits.samples);
-    store.Reserve(lines);
-    next_order_.reserve(lines);
+    store.Reserve(outline.samples);
+    next_order_.reserve(CountNewlines(begin_, end_) + 1);
   }
   positions_.assign(store.states.size(), kNowhere);
   for (uint32_t i = 0; i < order_.size(); ++i) {
     if (!(order_[i] & kText)) positions_[order_[i]] = i;
   }
   Adopt(cursor.index);
-  while (cursor.at != end_ && !ended_ && !cut_) {
+  while (cursor.at != end_ && !ended_) {
     if (!MatchRemembered(cursor)) ReadOneLine(cursor);
   }
-  if (ended_ && !cut_ && cursor.at != end_) {
+  if (ended_ && cursor.at != end_) {
     std::string_view rest = Between(cursor.at, end_);
     size_t first = rest.find_first_not_of(" \t\r\n");
     if (first == std::string_view::npos) {
@@ -240,7 +249,6 @@ bool PageReader::MatchRemembered(Cursor& cursor) {
   }
   constexpr uint8_t kAnyOf = SeriesStore::kLive | SeriesStore::kSeen | SeriesStore::kDuplicate;
   if ((store.states[entry] & kAnyOf) != SeriesStore::kLive) return false;
-  if (report.samples == line.limits.samples) return false;
   const char* number = store.text().Match(store.literals[entry], cursor.at, end_);
   if (number == nullptr) return false;
   const char* next = TakeNumber(entry, cursor.at, number);
@@ -265,8 +273,6 @@ void PageReader::ReadOneLine(Cursor& cursor) {
   if (!LooksLikeSample(text)) {
     ++work.parsed_lines;
     ParseLine(text, with_newline);
-  } else if (report.samples == line.limits.samples) {
-    return Cut(cursor.at);
   } else if (!first_ && FindMoved(text, cursor)) {
     return;
   } else {
@@ -274,13 +280,6 @@ void PageReader::ReadOneLine(Cursor& cursor) {
     if (!PlaceNextBucket(text)) ParseLine(text, with_newline);
   }
   cursor.at += with_newline;
-}
-
-void PageReader::Cut(const char* at) {
-  PageRest rest = CountRest(Between(at, end_), line);
-  report.samples_over_limit = rest.samples;
-  ended_ = rest.ended;
-  cut_ = true;
 }
 
 // The bytes before the number, right for every sane line. Whatever it gives is only looked up: what is

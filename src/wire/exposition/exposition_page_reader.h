@@ -18,8 +18,8 @@ namespace gpulens::exposition_internal {
 class PageReader {
  public:
   explicit PageReader(const ExpositionLimits& limits)
-      : line(ExpositionFormat::kText004, limits), families(limits.families), store(families) {
-    // Until what vanished is swept, twice as many slots may be in use.
+      : line(ExpositionFormat::kText004, limits), families(2 * limits.families), store(families) {
+    // Until what vanished is swept, twice as many slots and families may be in use.
     line.limits.samples = std::min<size_t>(limits.samples, IdIndex::kMaxIds / 4);
   }
 
@@ -32,6 +32,7 @@ class PageReader {
   FamilyTable families;
   SeriesStore store;
   ExpositionReport report;
+  Status within_limits;  // of the last page; when it was not, nothing was read
   std::vector<ScrapedPage::BadExample> bad_examples;
   std::vector<PageExemplar> exemplars;
   std::string exemplar_text;
@@ -39,6 +40,8 @@ class PageReader {
   ScrapedPage::Work work;
   uint64_t generation = 0;
 
+  // Some slot may carry a timestamp.
+  bool timed() const noexcept { return timed_; }
   size_t memory_bytes() const noexcept;
 
  private:
@@ -71,7 +74,6 @@ class PageReader {
   bool PlaceNextBucket(std::string_view text);
   void RememberBucket(std::string_view literal, uint32_t series);
   void PlaceCell(uint32_t series, SampleRole role, double bound, std::string_view literal, double value);
-  void Cut(const char* at);
   void Finish();
   const char* TakeNumber(uint32_t slot, const char* start, const char* number);
   const char* TakeTail(uint32_t slot, const char* start, const char* tail);
@@ -101,7 +103,6 @@ class PageReader {
   bool first_ = false;       // nothing is known that could have moved
   bool timed_ = false;       // some slot may carry a timestamp
   bool ended_ = false;       // "# EOF" was read
-  bool cut_ = false;         // the page goes on behind order_, above the limit on samples
   bool open_text_ = false;   // the last of next_texts_ was made now and may be extended
 };
 

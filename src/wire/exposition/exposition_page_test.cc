@@ -290,17 +290,49 @@ TEST(ScrapedPage, TimestampsAndExemplars) {
   EXPECT_EQ(target.page.timestamp_ms(a), 99);
 }
 
-TEST(ScrapedPage, LimitOnSamplesKeepsTheFirst) {
+TEST(ScrapedPage, APageAboveALimitChangesNothing) {
   ExpositionLimits limits;
   limits.samples = 3;
+  limits.families = 2;
   Target target(limits);
-  target.Scrape("a 1\nb 1\nc 1\nd 1\n# HELP a x\ne 1\n");
+  EXPECT_EQ(target.Scrape("a 1\nb 1\n"), Code::kOk);
+  const uint32_t a = target.Slot("a", "");
+  const uint64_t generation = target.page.generation();
+  EXPECT_EQ(target.Scrape("a 2\na{x=\"1\"} 1\na{x=\"2\"} 1\na{x=\"3\"} 1\na{x=\"4\"} 1\n"), Code::kExhausted);
   EXPECT_EQ(target.page.report().samples_over_limit, 2u);
-  target.Scrape("a 2\nb 2\nc 2\nd 2\n# HELP a y\ne 2\n");
-  target.Scrape("d 2\na 2\nb 2\nc 2\ne 2\n");
-  EXPECT_THAT(target.page.vanished(), SizeIs(1));
-  target.Scrape("d 2\na 2\n");
+  EXPECT_EQ(target.Scrape("a 2\nb 2\nc 2\n"), Code::kExhausted);
+  EXPECT_TRUE(target.page.report().too_many_families);
+  EXPECT_FALSE(target.page.seen(a));
+  EXPECT_EQ(target.page.generation(), generation);
+  EXPECT_THAT(target.page.vanished(), IsEmpty());
+  EXPECT_EQ(target.Scrape("b 3\na 3\n"), Code::kOk);
+  EXPECT_THAT(target.page.appeared(), IsEmpty());
+  EXPECT_EQ(target.page.values()[a], 3);
+  // Other families than before are no more than there may be.
+  EXPECT_EQ(target.Scrape("c 1\nd 1\n"), Code::kOk);
+  EXPECT_THAT(target.page.vanished(), SizeIs(2));
   EXPECT_EQ(target.page.report().samples_over_limit, 0u);
+}
+
+TEST(ScrapedPage, InferredHistogramsComeAndGoWithTheirBuckets) {
+  Target target;
+  target.Scrape("x_sum 1\nx_count 2\n");
+  target.Scrape("x_sum 1\nx_bucket{le=\"1\"} 2\nx_count 2\n");
+  target.Slot("x", "", SampleRole::kSum);
+  target.Scrape("x_sum 1\nx_bucket{le=\"1\"} 3\nx_count 3\n");
+  EXPECT_EQ(target.page.work().steady_updates, 1u);
+  target.Scrape("# TYPE x_bucket untyped\nx_sum 1\nx_bucket{le=\"1\"} 2\nx_count 2\n");
+  target.Scrape("# TYPE x_bucket counter\nx_sum 1\nx_bucket{le=\"1\"} 2\nx_count 2\n");
+  target.Slot("x_sum", "");
+  target.Scrape("x_sum 1\nx_count 2\n");
+  target.Slot("x_count", "");
+}
+
+TEST(ScrapedPage, TimestampsNeedNotBeHonored) {
+  ScrapedPage page({}, false);
+  ASSERT_TRUE(page.Update("a 1 17\n", kText));
+  EXPECT_FALSE(page.has_timestamps());
+  EXPECT_EQ(page.timestamp_ms(0), std::nullopt);
 }
 
 TEST(ScrapedPage, EndsWithAndWithoutNewline) {

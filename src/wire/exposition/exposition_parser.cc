@@ -1,10 +1,13 @@
 #include "wire/exposition/exposition_parser.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstring>
 
+#include "base/hash/keyed_hash.h"
 #include "base/parse.h"
+#include "base/result.h"
 #include "wire/exposition/exposition_number.h"
 
 namespace gpulens {
@@ -22,22 +25,14 @@ class PageParser {
   PageParser(ExpositionFormat format, const ExpositionLimits& limits, ExpositionHandler& handler)
       : reader_(format, limits), families_(limits.families), handler_(handler) {}
 
-  ExpositionReport Run(std::string_view page) {
-    DeclareFamilies(page, reader_, families_);
+  Result<ExpositionReport> Run(std::string_view page) {
+    const exposition_internal::PageOutline outline = exposition_internal::OutlineOf(page, reader_);
+    RETURN_IF_ERROR(exposition_internal::CheckLimits(page, outline, reader_, report_));
+    exposition_internal::DeclareFamilies(page, outline, reader_, families_);
     ReportFamilies();
     report_.open_end = !page.empty() && page.back() != '\n';
     memory_end_ = page.data() + page.size();
-    while (!page.empty() && !ended_) {
-      std::string_view rest = page, line = TakeUntil(page, '\n');
-      if (report_.samples >= reader_.limits.samples && exposition_internal::LooksLikeSample(line)) {
-        exposition_internal::PageRest over = exposition_internal::CountRest(rest, reader_);
-        report_.samples_over_limit = over.samples;
-        ended_ = over.ended;
-        page = {};
-      } else {
-        Line(line);
-      }
-    }
+    while (!page.empty() && !ended_) Line(TakeUntil(page, '\n'));
     if (ended_ && page.find_first_not_of(" \t\r\n") != std::string_view::npos) {
       ++line_;
       Bad(TakeUntil(page, '\n'), LineError::kAfterEof);
@@ -159,17 +154,143 @@ bool LooksLikeSample(std::string_view line) noexcept {
   return first != std::string_view::npos && line[first] != '#';
 }
 
-PageRest CountRest(std::string_view rest, LineReader& reader) {
-  PageRest result;
-  while (!rest.empty() && !result.ended) {
-    std::string_view line = TakeUntil(rest, '\n');
-    if (LooksLikeSample(line)) {
-      ++result.samples;
-    } else {
-      result.ended = reader.Read(line) == LineKind::kEof;
-    }
+namespace {
+
+// Counts the names of families and samples: each at least once, and mostly once, as those of one family stand
+// together and take turns.
+class NameCounter {
+ public:
+  // An empty name is one that was not looked for: it may be any.
+  void Add(std::string_view name) {
+    constexpr uint64_t kTaken = 1;
+    const uint64_t hash = HashBytes(name, 0, ProcessHashKey()) | kTaken;
+    uint64_t& last = recent_[hash % recent_.size()];
+    count_ += name.empty() || last != hash;
+    last = hash;
   }
-  return result;
+  size_t count() const noexcept { return count_; }
+
+ private:
+  size_t count_ = 0;
+  std::array<uint64_t, 1021> recent_{};  // the last name of each place; 0: none
+};
+
+std::string_view TakeToken(std::string_view& rest) {
+  rest.remove_prefix(std::min(rest.find_first_not_of(" \t"), rest.size()));
+  const std::string_view token = rest.substr(0, rest.find_first_of(" \t\r"));
+  rest.remove_prefix(token.size());
+  return token;
+}
+
+void CountDeclared(std::string_view line, NameCounter& names) {
+  TakeUntil(line, '#');
+  const std::string_view word = TakeToken(line), name = TakeToken(line);
+  if (word == "HELP" || word == "TYPE" || word == "UNIT")
+    names.Add(name.starts_with('"') ? std::string_view() : name);
+}
+
+}  // namespace
+
+PageOutline OutlineOf(std::string_view page, LineReader& reader) {
+  constexpr std::string_view kBucket = "_bucket";
+  const bool open = reader.format == ExpositionFormat::kOpenMetrics100;
+  PageOutline out;
+  NameCounter names;
+  std::string_view name, bucket;  // of a line before; the last of out.buckets
+  while (!page.empty()) {
+    const std::string_view line = TakeUntil(page, '\n');
+    if (!name.empty() && line.size() > name.size() && line.starts_with(name) &&
+        (line[name.size()] == '{' || line[name.size()] == ' ')) {
+      ++out.samples;
+      continue;
+    }
+    const size_t first = line.find_first_not_of(" \t\r");
+    if (first == std::string_view::npos) continue;
+    if (line[first] == '#') {
+      if (open && line.find("EOF") != std::string_view::npos && reader.Read(line) == LineKind::kEof) break;
+      CountDeclared(line, names);
+      continue;
+    }
+    ++out.samples;
+    // Such a page is not read: nothing but how many there are is still of interest.
+    if (out.samples > reader.limits.samples) continue;
+    name = first == 0 ? line.substr(0, line.find_first_of("{ \t\r")) : std::string_view();
+    names.Add(name);
+    if (!name.ends_with(kBucket) || name == bucket) continue;
+    bucket = name;
+    out.buckets.push_back({name, line});
+  }
+  out.names = names.count();
+  return out;
+}
+
+namespace {
+
+bool IsBucket(const PageOutline::Bucket& bucket, LineReader& reader) {
+  if (reader.Read(bucket.line) != LineKind::kSample || reader.name != bucket.name) return false;
+  return std::any_of(reader.labels.begin(), reader.labels.end(), [](const LabelView& label) {
+    double bound;
+    return label.name == "le" && ReadBound(label.value, bound);
+  });
+}
+
+// How many families there are is known only when each sample has found its own.
+bool FamiliesFit(std::string_view page, const PageOutline& outline, LineReader& reader) {
+  if (outline.names <= reader.limits.families) return true;
+  FamilyTable families(reader.limits.families);
+  DeclareFamilies(page, outline, reader, families);
+  while (!page.empty() && !families.refused()) {
+    LineKind kind = reader.Read(TakeUntil(page, '\n'));
+    if (kind == LineKind::kEof) break;
+    if (kind == LineKind::kSample) families.Resolve(reader.name);
+  }
+  return !families.refused();
+}
+
+}  // namespace
+
+void DeclareFamilies(std::string_view page, const PageOutline& outline, LineReader& reader,
+                     FamilyTable& families) {
+  families.BeginPage();
+  bool cut = reader.format == ExpositionFormat::kOpenMetrics100;
+  const char *p = page.data(), *end = p + page.size();
+  if (p != end && *p != '#' && *p != ' ' && *p != '\t') p = NextMetadata(p, end);
+  while (p != end) {
+    size_t rest = static_cast<size_t>(end - p);
+    auto* newline = static_cast<const char*>(std::memchr(p, '\n', rest));
+    std::string_view line(p, newline == nullptr ? rest : static_cast<size_t>(newline - p));
+    size_t first = line.find_first_not_of(" \t");
+    if (first != std::string_view::npos && line[first] == '#') {
+      LineKind kind = reader.Read(line);
+      if (kind == LineKind::kEof) {
+        cut = false;
+        break;
+      }
+      if (kind == LineKind::kHelp || kind == LineKind::kType || kind == LineKind::kUnit) {
+        families.Declare(kind, reader);
+      }
+    }
+    if (newline == nullptr) break;
+    p = NextMetadata(newline, end);
+  }
+  for (const PageOutline::Bucket& bucket : outline.buckets) {
+    const std::string_view base = bucket.name.substr(0, bucket.name.rfind('_'));
+    if (families.MayBeHistogram(base) && IsBucket(bucket, reader)) families.InferHistogram(base);
+  }
+  families.EndDeclarations(cut);
+}
+
+Status CheckLimits(std::string_view page, const PageOutline& outline, LineReader& reader,
+                   ExpositionReport& report) {
+  const ExpositionLimits& limits = reader.limits;
+  if (outline.samples > limits.samples) {
+    report.samples_over_limit = outline.samples - limits.samples;
+    return {Code::kExhausted, "the page has " + std::to_string(outline.samples) + " samples, allowed are " +
+                                  std::to_string(limits.samples)};
+  }
+  report.too_many_families = !FamiliesFit(page, outline, reader);
+  if (!report.too_many_families) return Ok();
+  return {Code::kExhausted, "the page has more than " + std::to_string(limits.families) + " families"};
 }
 
 }  // namespace exposition_internal

@@ -11,6 +11,7 @@
 #include <optional>
 #include <span>
 #include <string_view>
+#include <vector>
 
 #include <gpulens/status.h>
 
@@ -24,11 +25,12 @@ namespace gpulens {
 struct ExpositionReport {
   size_t samples = 0;  // understood
   size_t bad_lines = 0;
-  size_t samples_over_limit = 0;  // sample lines behind the limit on samples; their content was not read
-  size_t duplicates = 0;          // series that stood on the page before (ScrapedPage only)
-  size_t type_conflicts = 0;      // TYPE lines against the first of their family
-  bool truncated = false;         // OpenMetrics without "# EOF"
-  bool open_end = false;          // the last line has no newline: perhaps cut
+  size_t samples_over_limit = 0;   // above 0: the page has so many too many samples and was not read
+  bool too_many_families = false;  // likewise
+  size_t duplicates = 0;           // series that stood on the page before (ScrapedPage only)
+  size_t type_conflicts = 0;       // TYPE lines against the first of their family
+  bool truncated = false;          // OpenMetrics without "# EOF"
+  bool open_end = false;           // the last line has no newline: perhaps cut
   std::array<uint32_t, kLineErrors> by_error{};  // bad_lines by LineError
 };
 
@@ -69,7 +71,7 @@ class ExpositionHandler {
 };
 
 // Reads `page`. Linear in its size; memory for families only. Fails with kExhausted when the page is
-// larger than the limit; a page of nothing but bad lines is a success with a bad report.
+// larger than one of the limits; a page of nothing but bad lines is a success with a bad report.
 Result<ExpositionReport> ParseExposition(std::string_view page, ExpositionFormat format,
                                          const ExpositionLimits& limits, ExpositionHandler& handler);
 
@@ -85,12 +87,27 @@ bool ReadBound(std::string_view text, double& bound) noexcept;
 // Whether the line is a sample as far as its first byte tells.
 bool LooksLikeSample(std::string_view line) noexcept;
 
-// The part of a page behind the limit on samples: counts its sample lines and looks for "# EOF".
-struct PageRest {
-  size_t samples = 0;
-  bool ended = false;
+// What a page is like before its samples are parsed. Views into the page.
+struct PageOutline {
+  struct Bucket {
+    std::string_view name, line;  // "x_bucket", and one of its lines
+  };
+  size_t samples = 0;           // lines that look like samples
+  size_t names = 0;             // at least as many as there are families
+  std::vector<Bucket> buckets;  // names that end in _bucket; one may be there several times
 };
-PageRest CountRest(std::string_view rest, LineReader& reader);
+PageOutline OutlineOf(std::string_view page, LineReader& reader);
+
+// Reads the metadata lines of a page into `families`: BeginPage, Declare, InferHistogram, EndDeclarations.
+// Lines that are none or wrong are passed over; in OpenMetrics it ends at "# EOF", and without one the page
+// is cut.
+void DeclareFamilies(std::string_view page, const PageOutline& outline, LineReader& reader,
+                     FamilyTable& families);
+
+// Whether the page is within the limits of `reader`; kExhausted otherwise, and `report` says of what there
+// is too much.
+Status CheckLimits(std::string_view page, const PageOutline& outline, LineReader& reader,
+                   ExpositionReport& report);
 
 constexpr size_t kExcerptBytes = 80;
 

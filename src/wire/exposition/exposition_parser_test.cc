@@ -19,8 +19,11 @@
 namespace gpulens {
 namespace {
 
+using ::testing::Contains;
 using ::testing::ElementsAre;
+using ::testing::HasSubstr;
 using ::testing::IsEmpty;
+using ::testing::SizeIs;
 using ::testing::StartsWith;
 
 std::string Show(double value) {
@@ -40,9 +43,10 @@ class Collector final : public ExpositionHandler {
   void OnFamily(uint32_t id, const ExpositionFamily& family) override {
     EXPECT_EQ(id, names.size());
     names.push_back(family.name);
-    families.push_back(family.name + " " +
-                       (family.typed ? std::string(ExpositionTypeName(family.type)) : "-") + " '" +
-                       family.help + "' " + family.unit);
+    families.push_back(
+        family.name + " " +
+        (family.typed || family.inferred ? std::string(ExpositionTypeName(family.type)) : "-") + " '" +
+        family.help + "' " + family.unit);
   }
   void OnSample(const SampleView& sample) override {
     std::string out = names[sample.family] + " " + std::to_string(static_cast<int>(sample.role)) + " " +
@@ -280,8 +284,7 @@ TEST(ExpositionParser, LimitsDropAndCount) {
   limits.labels = 2;
   limits.name_bytes = 8;
   limits.value_bytes = 10;
-  limits.samples = 3;
-  limits.families = 3;
+  limits.samples = 20;
   Collector page = Parse(
       "a{x=\"1\",y=\"2\",z=\"3\"} 1\na{x=\"01234567890\"} 1\nlongername 1\na{longername=\"1\"} 1\n"
       "a{x=\"012345678\\n0\"} 1\n{\"longername\"} 1\na{\"longername\"=\"x\"} 1\n# HELP longername x\n"
@@ -291,19 +294,73 @@ TEST(ExpositionParser, LimitsDropAndCount) {
   EXPECT_THAT(page.bad,
               ElementsAre("1:too_many_labels", "2:too_long", "3:too_long", "4:too_long", "5:too_long",
                           "6:too_long", "7:too_long", "8:too_long", "9:too_long", "10:too_long"));
-  EXPECT_EQ(page.samples.size(), 3u);
-  EXPECT_EQ(page.report.samples_over_limit, 3u);
+  EXPECT_EQ(page.samples.size(), 6u);
+}
+
+TEST(ExpositionParser, APageAboveALimitIsNotReadAtAll) {
+  auto code = [](std::string_view page, const ExpositionLimits& limits,
+                 ExpositionFormat format = ExpositionFormat::kText004) {
+    Collector none;
+    auto report = ParseExposition(page, format, limits, none);
+    EXPECT_TRUE(report.ok() || none.samples.empty());
+    return report.ok() ? Code::kOk : report.status().code;
+  };
+  ExpositionLimits limits;
+  limits.samples = 2;
+  EXPECT_EQ(code("a 1\nb 1\n", limits), Code::kOk);
+  EXPECT_EQ(code("a 1\na{x=\"1\"} 1\n# HELP a x\na{x=\"2\"} 1\n", limits), Code::kExhausted);
+  EXPECT_EQ(code("a 1\nb 1\n# EOF\nc 1\n", limits, ExpositionFormat::kOpenMetrics100), Code::kOk)
+      << "what stands behind the end is no sample";
   limits.samples = 10;
-  page = Parse("f1 1\nf2 1\nf3 1\nf4 1\nf1{a=\"b\"} 1\n", ExpositionFormat::kText004, limits);
-  EXPECT_THAT(page.bad, ElementsAre("4:too_many_families"));
-  EXPECT_EQ(page.samples.size(), 4u);
-  limits.samples = 1;
-  page = Parse("a 1\nb 1\n# EOF\n", ExpositionFormat::kOpenMetrics100, limits);
-  EXPECT_FALSE(page.report.truncated);
+  limits.families = 3;
+  EXPECT_EQ(code("f1 1\nf2 1\nf1{a=\"b\"} 1\nf3 1\nf1{a=\"c\"} 1\n", limits), Code::kOk);
+  EXPECT_EQ(code("# HELP f1 x\n# TYPE f1 gauge\nf1 1\n# TYPE f2 histogram\nf2_sum 1\nf2_count 1\n", limits),
+            Code::kOk);
+  EXPECT_EQ(code("f1 1\nf2 1\nf3 1\nf4 1\n", limits), Code::kExhausted);
+  EXPECT_EQ(code("# HELP f1 x\n# HELP f2 x\n# HELP f3 x\n# HELP f4 x\nf1 1\n", limits), Code::kExhausted);
   limits.page_bytes = 3;
-  Collector none;
-  EXPECT_EQ(ParseExposition("a 12", ExpositionFormat::kText004, limits, none).status().code,
-            Code::kExhausted);
+  EXPECT_EQ(code("a 12", limits), Code::kExhausted);
+}
+
+// As an exporter without TYPE lines, a page whose families are all untyped, and Prometheus' /federate.
+TEST(ExpositionParser, HistogramsAreKnownByTheirBuckets) {
+  const std::string samples =
+      "x_sum 7\nx_bucket{le=\"1\"} 1\nx_bucket{le=\"+Inf\"} 2\nx_count 2\nx_created 5\n";
+  for (const std::string declared : {"", "# TYPE x untyped\n", "# HELP x of them\n",
+                                     "# TYPE x_bucket untyped\n# TYPE x_count untyped\n# TYPE x_sum "
+                                     "untyped\n# TYPE x_created untyped\n"}) {
+    Collector page = Parse(declared + samples, ExpositionFormat::kText004);
+    EXPECT_THAT(page.families, Contains(StartsWith("x histogram"))) << declared;
+    ASSERT_THAT(page.samples, SizeIs(5));
+    for (const std::string& sample : page.samples) EXPECT_THAT(sample, StartsWith("x "));
+    EXPECT_EQ(page.samples[1], "x 1 x_bucket{le=1;} 1");
+    EXPECT_EQ(page.bounds[2], std::numeric_limits<double>::infinity());
+  }
+  for (const std::string other :
+       {"# TYPE x gauge\nx_bucket{le=\"1\"} 1\n", "# TYPE x_bucket counter\nx_bucket{le=\"1\"} 1\n",
+        "x_bucket{name=\"1\"} 1\n", "x_bucket{le=\"small\"} 1\n", "x_bucket 1\n", "_bucket{le=\"1\"} 1\n"}) {
+    Collector page = Parse(other, ExpositionFormat::kText004);
+    ASSERT_THAT(page.samples, SizeIs(1)) << other;
+    EXPECT_THAT(page.samples[0], HasSubstr("_bucket 0 ")) << other;
+    EXPECT_TRUE(page.bad.empty());
+  }
+}
+
+// The good cases null_byte and timestamps of OpenMetrics' own test suite.
+TEST(ExpositionParser, NulBytesAndLongTimestamps) {
+  using namespace std::string_literals;
+  Collector page = Parse("# TYPE a counter\n# HELP a he\0lp\na_total{x=\"b\0c\"} 1\n# EOF\n"s,
+                         ExpositionFormat::kOpenMetrics100);
+  EXPECT_TRUE(page.bad.empty());
+  EXPECT_THAT(page.families, ElementsAre("a counter 'he\0lp' "s));
+  EXPECT_THAT(page.samples, ElementsAre("a 0 a_total{x=b\0c;} 1"s));
+  page = Parse(
+      "a 1 12345678901234567890.1234567890\na{b=\"1\"} 2 -12345678901234567890\na{b=\"2\"} 3 1.5e3\n"
+      "a{b=\"3\"} 4 NaN\na{b=\"4\"} 5 +Inf\n# EOF\n",
+      ExpositionFormat::kOpenMetrics100);
+  EXPECT_THAT(page.samples, ElementsAre("a 0 a{} 1 @9000000000000000000",
+                                        "a 0 a{b=1;} 2 @-9000000000000000000", "a 0 a{b=2;} 3 @1500000"));
+  EXPECT_THAT(page.bad, ElementsAre("4:bad_timestamp", "5:bad_timestamp"));
 }
 
 // 16 MB each, of the kinds that make careless parsers quadratic. Under a sanitizer this takes a while;
@@ -316,6 +373,7 @@ TEST(ExpositionParser, HostilePagesTakeLinearTime) {
               hashes(kSize, '#'), names;
   ExpositionLimits limits;
   limits.line_bytes = kSize * 2;
+  limits.families = kSize;
   for (int i = 0; names.size() < kSize; ++i) names += "# TYPE a" + std::to_string(i) + " counter\n";
   for (const std::string& page : {backslashes, braces, quotes, commas, digits, hashes, names}) {
     Parse(page, ExpositionFormat::kOpenMetrics100, limits);

@@ -186,7 +186,14 @@ void Mutate(Lines& lines) {
                                "# EOF",
                                "f_sum 1 # {x=\"y\"} 2",
                                "fresh{b=\"\",a=\"1\"} 8",
-                               "f_count 0x1"};
+                               "f_count 0x1",
+                               "g_sum 1",
+                               "g_bucket{le=\"1\"} 1",
+                               "g_bucket{le=\"x\"} 1",
+                               "# TYPE g_bucket untyped",
+                               "# TYPE g_count untyped",
+                               "# TYPE g gauge",
+                               "g_count 4"};
   if (lines.empty()) lines.push_back("seed 1");
   size_t at = *rc::gen::inRange<size_t>(0, lines.size());
   size_t other = *rc::gen::inRange<size_t>(0, lines.size());
@@ -218,7 +225,8 @@ TEST(ExpositionProperty, APageSaysWhatAFreshParseSays) {
       rest.remove_prefix(cut + 1);
     }
     ExpositionLimits limits;
-    if (*rc::gen::inRange(0, 4) == 0) limits.samples = 4;
+    if (*rc::gen::inRange(0, 4) == 0) limits.samples = 8;
+    if (*rc::gen::inRange(0, 4) == 0) limits.families = 5;
     ScrapedPage page(limits);
     int updates = *rc::gen::inRange(2, 8);
     for (int i = 0; i < updates; ++i) {

@@ -20,8 +20,8 @@ inline std::string Hex(double value) { return std::to_string(std::bit_cast<uint6
 
 inline std::string FamilyLine(const ExpositionFamily& family) {
   return "family " + family.name + "\x1f" +
-         (family.typed ? std::string(ExpositionTypeName(family.type)) : "-") + "\x1f" + family.help + "\x1f" +
-         family.unit;
+         (family.typed || family.inferred ? std::string(ExpositionTypeName(family.type)) : "-") + "\x1f" +
+         family.help + "\x1f" + family.unit;
 }
 
 // Identity of a sample: labels with empty values are as good as absent.
@@ -47,6 +47,7 @@ class FreshParse final : public ExpositionHandler {
  public:
   FreshParse(std::string_view page, ExpositionFormat format, const ExpositionLimits& limits) {
     auto result = ParseExposition(page, format, limits, *this);
+    refused = !result;
     if (result) report = *result;
     report.duplicates = duplicates_;
     std::sort(lines.begin(), lines.end());
@@ -72,6 +73,7 @@ class FreshParse final : public ExpositionHandler {
     lines.push_back(line);
   }
 
+  bool refused = false;  // above a limit
   ExpositionReport report;
   Lines lines;
 
@@ -118,6 +120,9 @@ inline std::string Difference(const ScrapedPage& page, std::string_view body, Ex
                               const ExpositionLimits& limits) {
   FreshParse fresh(body, format, limits);
   const ExpositionReport &a = fresh.report, &b = page.report();
+  const bool too_much = b.samples_over_limit > 0 || b.too_many_families || body.size() > limits.page_bytes;
+  if (fresh.refused != too_much) return fresh.refused ? "read above a limit" : "refused within the limits";
+  if (fresh.refused) return {};
   if (a.truncated || (a.samples == 0 && a.bad_lines > 0)) return {};
   auto differs = [](const char* what, size_t left, size_t right) {
     return std::string(what) + ": fresh " + std::to_string(left) + ", page " + std::to_string(right);
@@ -127,9 +132,6 @@ inline std::string Difference(const ScrapedPage& page, std::string_view body, Ex
   if (a.by_error != b.by_error) return "by_error";
   if (a.duplicates != b.duplicates) return differs("duplicates", a.duplicates, b.duplicates);
   if (a.type_conflicts != b.type_conflicts) return differs("conflicts", a.type_conflicts, b.type_conflicts);
-  if (a.samples_over_limit != b.samples_over_limit) {
-    return differs("over limit", a.samples_over_limit, b.samples_over_limit);
-  }
   if (a.open_end != b.open_end || a.truncated != b.truncated) return "end";
   Lines lines = PageLines(page);
   if (lines == fresh.lines) return {};

@@ -90,7 +90,8 @@ TEST(JsonText, AttributesKeepTheirTypes) {
   std::string out;
   AppendJsonAttributes(
       out, AttributeSet({{"a", "x\"\n\xff"}, {"b", int64_t{-3}}, {"c", 0.5}, {"d", true}, {"e", kNan}}));
-  EXPECT_EQ(out, R"({"a":"x\"\n\ufffd","b":-3,"c":0.5,"d":true,"e":"NaN"})");
+  EXPECT_EQ(out, "{\"a\":\"x\\\"\\n\uFFFD\",\"b\":-3,\"c\":0.5,\"d\":true,\"e\":\"NaN\"}")
+      << "its texts are valid UTF-8";
   out.clear();
   AppendJsonAttributes(out, {});
   EXPECT_EQ(out, "{}");

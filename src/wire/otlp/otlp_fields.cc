@@ -10,7 +10,6 @@ namespace gpulens::otlp {
 namespace {
 
 constexpr uint32_t kLengthDelimited = 2;
-constexpr std::string_view kReplacement = "\xEF\xBF\xBD";
 static_assert(std::endian::native == std::endian::little, "fixed fields are copied as they lie in memory");
 
 void AppendAnyValue(std::string& out, const AttributeSet::Value& value) {
@@ -40,14 +39,8 @@ void AppendBytes(std::string& out, uint32_t field, std::string_view bytes) {
 }
 
 void AppendText(std::string& out, uint32_t field, std::string_view text) {
-  if (IsUtf8(text)) return AppendBytes(out, field, text);
-  std::string mended;
-  while (!text.empty()) {
-    const size_t good = Utf8Length(text);
-    mended += good == 0 ? kReplacement : text.substr(0, good);
-    text.remove_prefix(good == 0 ? 1 : good);
-  }
-  AppendBytes(out, field, mended);
+  std::string room;
+  AppendBytes(out, field, ValidUtf8(text, room));
 }
 
 void AppendAttribute(std::string& out, uint32_t field, std::string_view key,

@@ -215,7 +215,8 @@ Status OtlpMetrics::TellFamily(const Telling& telling, const OtlpFamily& family,
     const Quality quality = frame.quality[slot];
     if (!planned.dropped.empty() && planned.dropped[p]) return false;
     if (quality == Quality::kAbsent) return false;
-    if (quality == Quality::kStale &&
+    // What is as old as when it was last told is not told again.
+    if ((quality == Quality::kStale || frame.AgeMs(slot) != 0) &&
         ReadUnixNs(frame, slot) < source.now.ReadingUnixNs(frame.layout->id(), slot) + kNsOfMs)
       return false;
     return !family.delta || BeginsDelta(telling, p);

@@ -153,6 +153,20 @@ TEST_F(OtlpMetricsTest, TellsAStaleReadingThatIsNew) {
   EXPECT_THAT(text, Not(HasSubstr("gpu.index=0")));
 }
 
+// As on a scraped page that says of when its values are.
+TEST_F(OtlpMetricsTest, ADatedReadingHasItsOwnTimeAndIsToldOnce) {
+  Series power = gpu_.table.Declare(kGpuPower, Gpu(0));
+  auto told = [&](int64_t now, int64_t of) {
+    gpu_.writer.Begin(At(now));
+    gpu_.writer.DatedAt(At(of));
+    gpu_.writer.Set(power, 1);
+    return Tell({gpu_.Entry()}, now);
+  };
+  EXPECT_THAT(told(100, 98), HasSubstr("gpu.index=0 @98 1\n"));
+  EXPECT_THAT(told(110, 98), Not(HasSubstr("gpu.index=0"))) << "the same one again";
+  EXPECT_THAT(told(700, 400), HasSubstr("gpu.index=0 @400 1\n")) << "older than the time to live";
+}
+
 TEST_F(OtlpMetricsTest, WhatEndsIsToldOnceWithoutAValue) {
   auto shape = MakeRef<Shape>();
   shape->bounds = {1};

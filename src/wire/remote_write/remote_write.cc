@@ -159,7 +159,7 @@ void RemoteWrite::FindFresh(const Frame& frame, const Planned& planned, bool dou
       if (mark.shown) ended_.push_back(l);
       continue;
     }
-    const int64_t age = quality == Quality::kStale ? frame.AgeMs(lines[l].slot) : 0;
+    const int64_t age = frame.AgeMs(lines[l].slot);
     // Ages are in whole milliseconds, so the time of one and the same reading comes out up to one apart.
     const bool late = mark.shown ? doubtful && unix_ms - age < mark.unix_ms
                                  : Recall(*next.text, lines[l], mark) && unix_ms - age <= mark.unix_ms;

@@ -45,13 +45,8 @@ std::string LegacyName(std::string_view name, bool colon) {
 
 // Receivers refuse a whole request for one string that is not UTF-8.
 std::string Mended(std::string_view text) {
-  std::string out;
-  while (!text.empty()) {
-    const size_t good = Utf8Length(text);
-    out += good == 0 ? std::string_view("\xEF\xBF\xBD") : text.substr(0, good);
-    text.remove_prefix(good == 0 ? 1 : good);
-  }
-  return out;
+  std::string room;
+  return std::string(ValidUtf8(text, room));
 }
 
 class Builder {

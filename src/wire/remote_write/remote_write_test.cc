@@ -178,6 +178,20 @@ TEST_P(RemoteWriteTest, TellsAStaleReadingThatIsNew) {
   EXPECT_EQ(Tell({gpu_.Entry()}, 3), "gpu_power_watts{gpu_index=\"1\"} 2 @2\n");
 }
 
+// As on a scraped page that says of when its values are.
+TEST_P(RemoteWriteTest, ADatedReadingHasItsOwnTimeAndIsToldOnce) {
+  Series power = gpu_.table.Declare(kPower, Gpu(0));
+  auto told = [&](double now, double of) {
+    gpu_.writer.Begin(At(now));
+    gpu_.writer.DatedAt(At(of));
+    gpu_.writer.Set(power, 1);
+    return Tell({gpu_.Entry()}, now);
+  };
+  EXPECT_EQ(told(100, 98), "gpu_power_watts{gpu_index=\"0\"} 1 @98\n");
+  EXPECT_EQ(told(110, 98), "") << "the same one again";
+  EXPECT_EQ(told(700, 400), "gpu_power_watts{gpu_index=\"0\"} 1 @400\n") << "older than the time to live";
+}
+
 TEST_P(RemoteWriteTest, WhatEndsIsToldOnce) {
   Series power = gpu_.table.Declare(kPower, Gpu(0)), energy = gpu_.table.Declare(kEnergy, Gpu(1)),
          latency = gpu_.table.Declare(kLatency, Gpu(2), {}, {.shape = MakeShape({1}, false, true)}),

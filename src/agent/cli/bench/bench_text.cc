@@ -109,7 +109,7 @@ void AppendJson(std::string& out, const char* name, uint64_t value) {
 
 void AppendPlanJson(std::string& out, const LoadPlan& plan) {
   out += ",\"url\":";
-  AppendJsonString(out, plan.url.ToString());
+  AppendJsonString(out, plan.url.Shown());
   out += ",\"model\":";
   AppendJsonString(out, plan.model);
   AppendJson(out, "concurrency", uint64_t{plan.concurrency});
@@ -157,7 +157,7 @@ std::string ProgressText(const LoadPlan& plan, const LoadProgress& progress) {
 
 std::string ResultText(const BenchResult& result) {
   const auto& [plan, record, summary, energy, stored] = result;
-  std::string out = plan.model + " at " + plan.url.ToString() + ": " + LoadText(plan) +
+  std::string out = plan.model + " at " + plan.url.Shown() + ": " + LoadText(plan) +
                     (record.stopped ? "; stopped, what follows is of a part" : "") + "\n";
   out += "  requests     " + Grouped(summary.ok) + " answered, " + Grouped(summary.errors) + " failed, " +
          Grouped(summary.cancelled) + " cancelled in " + Three(summary.elapsed_seconds) +

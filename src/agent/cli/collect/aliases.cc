@@ -104,6 +104,7 @@ struct AliasOptions {
   std::string own;                 // of CommandAlias::option
   std::string model;               // of an engine
   std::string log_level;           // empty: errors alone
+  std::string push_interval;       // another word for collect.interval, which is stronger
   bool dry_run = false;            // say what would be run
 };
 
@@ -198,7 +199,8 @@ bool PassOwnOption(const CommandAlias& alias, AliasOptions& options) {
 }
 
 // How often it reads. With one snapshot wanted, nobody waits a minute for the second reading that rates need.
-void SetInterval(const CommandAlias& alias, CollectOptions& collect) {
+void SetInterval(const CommandAlias& alias, const std::string& push_interval, CollectOptions& collect) {
+  if (collect.interval.empty()) collect.interval = push_interval;
   collect.interval = WithUnit(collect.interval);
   if (collect.interval.empty() && !collect.once) collect.interval = alias.every;
   if (collect.once && alias.IsOfEngine()) collect.interval.clear();
@@ -212,15 +214,20 @@ int RunAlias(const CommandAlias& alias, AliasOptions options) {
   }
   collect.target = alias.target;
   collect.gpus_only = !alias.IsOfEngine();
-  SetInterval(alias, collect);
+  SetInterval(alias, options.push_interval, collect);
   ValueCheck wrong;
   if (alias.type == "URL" && !options.own.empty()) wrong = CheckUrlValue(options.own);
   if (wrong) return Complain(alias, std::string(alias.option) + ": " + wrong->problem + "; " + wrong->hint);
   if (!options.model.empty()) collect.options.emplace_back("model", options.model);
+  const SinkSpec* sink = FindSink(collect.sink == "otel" ? "otlp" : collect.sink);
   for (const std::string& pair : options.pairs) {
     size_t equals = pair.find('=');
     if (equals == pair.npos) return Complain(alias, "-o " + pair + ": expected KEY=VALUE");
-    collect.options.emplace_back(pair.substr(0, equals), pair.substr(equals + 1));
+    const std::string key = pair.substr(0, equals), value = pair.substr(equals + 1);
+    // Here -o is the sink's first; what only the collector has is the collector's.
+    const SinkOption option = sink ? SinkOptionOf(*sink, key, value) : SinkOption{};
+    if (option.known) collect.options.emplace_back(std::string(sink->name) + "." + option.key, option.value);
+    else collect.options.emplace_back(key, value);
   }
   if (!PassOwnOption(alias, options))
     return Complain(alias, std::string(alias.option) + ": " + collect.target + " has no such option");
@@ -263,13 +270,20 @@ void AddAlias(CLI::App& app, const CommandAlias& alias, int& code) {
   command->add_flag("--once", collect.once,
                     std::string("One snapshot; rates come from two readings ") +
                         (alias.IsOfEngine() ? "two seconds" : "one second") + " apart");
-  command
-      ->add_option("--interval,--push-interval", collect.interval, "How often, " + std::string(alias.every))
+  command->add_option("--interval", collect.interval, "How often, " + std::string(alias.every))
       ->type_name("D");
-  command->add_option("--sink", collect.sink, "Where to: stdout (JSON), file, …")
+  command->add_option("--push-interval", options->push_interval, "The same; --interval is stronger")
+      ->type_name("D");
+  command
+      ->add_option(
+          "--sink", collect.sink,
+          "Where to: stdout (a JSON array each time), file (a line for each reading, in metrics.jsonl "
+          "without -o path=FILE), otlp, …")
       ->type_name("S")
       ->capture_default_str();
-  command->add_option("-o,--sink-opt,--sink-opts", options->pairs, "An option of the sink; repeatable")
+  command
+      ->add_option("-o,--sink-opt,--sink-opts", options->pairs,
+                   "An option of the sink, else of the collector; repeatable")
       ->type_name("KEY=VALUE");
   if (!alias.option.empty()) {
     std::string help(alias.option_help);

@@ -21,6 +21,8 @@
 namespace gpulens {
 namespace {
 
+constexpr Duration kLongestOnce = std::chrono::seconds(2);
+
 int Complain(const std::string& sentence) {
   ::dprintf(STDERR_FILENO, "gpulens collect: %s\n", sentence.c_str());
   return 2;
@@ -51,13 +53,6 @@ bool ReadsGpus(const CollectorSpec& spec) {
   return std::find(spec.metrics.begin(), spec.metrics.end(), &kGpuUtilization) != spec.metrics.end();
 }
 
-const OptionSpec* FindOption(std::span<const OptionSpec> options, std::string_view key) {
-  for (const OptionSpec& option : options) {
-    if (option.key == key) return &option;
-  }
-  return nullptr;
-}
-
 // The options a person may give with -o: those of the collector (or of one of its targets) and of the sink.
 // Where both have one of this name, the first is the collector's and the second the sink's; "webhook.url"
 // says so.
@@ -78,12 +73,15 @@ Result<Spread> SpreadOptions(const CollectOptions& options, const Target& target
   for (const auto& [given, value] : options.options) {
     ASSIGN_OR_RETURN(const bool is_resource, resource.Take(given, value));
     if (is_resource) continue;
-    const bool named = given.starts_with(std::string(sink.name) + ".");
-    const std::string key(named ? given.substr(sink.name.size() + 1) : SinkOptionOf(sink.name, given));
+    const bool prefixed = given.starts_with(std::string(sink.name) + ".");
+    const SinkOption of_sink =
+        SinkOptionOf(sink, prefixed ? given.substr(sink.name.size() + 1) : given, value);
+    const bool named = prefixed || of_sink.older;
+    const std::string& key = named ? of_sink.key : given;
     const bool common = target.collector && (key == "timeout" || key == "ttl");
     const bool of_target = FindOption(element, key) || common || FindOption(target.options(), key);
-    if (FindOption(sink.options, key) && (named || !of_target || !taken.insert(key).second)) {
-      out.flags.push_back({"-o " + key, "sinks." + std::string(sink.name) + "." + key, value});
+    if (of_sink.known && (named || !of_target || !taken.insert(key).second)) {
+      out.flags.push_back({"-o " + key, "sinks." + std::string(sink.name) + "." + key, of_sink.value});
     } else if (named) {
       return Status{Code::kInvalidArgument,
                     "the sink " + std::string(sink.name) + " has no option \"" + key + "\""};
@@ -145,6 +143,11 @@ SessionOptions MakeSession(const CollectOptions& options, const Target& target, 
 
 // The values that the command line sets over the configuration.
 void AddFlags(const CollectOptions& options, const Target& target, std::vector<FlagValue>& flags) {
+  // A machine of the demo has NVIDIA GPUs; who asks for AMD's alone gets those.
+  const bool library = std::any_of(options.options.begin(), options.options.end(),
+                                   [](const auto& option) { return option.first == "library"; });
+  if (options.demo && target.collector && target.name() == "amd" && !library)
+    flags.push_back({"--demo", "collectors.amd.library", "simulated"});
   if (options.sink.empty())
     flags.push_back({"--json", "sinks.stdout.format", options.json ? "json" : "table"});
   if (options.sink.empty() || options.sink == "stdout") {
@@ -207,7 +210,11 @@ int RunTarget(CollectOptions options) {
   AddFlags(options, target, spread->flags);
   std::unique_ptr<Schema> schema = MakeSchema();
   LoadOutcome loaded = LoadForCollect(*schema, target, options.config_file, *spread);
-  std::string report = loaded.Report();
+  if (sink_name == "file" && loaded.config.Group("sinks").Group("file").Text("path").empty()) {
+    spread->flags.push_back({"--sink", "sinks.file.path", std::string(kMetricsFile)});
+    loaded = LoadForCollect(*schema, target, options.config_file, *spread);
+  }
+  std::string report = loaded.Errors();
   if (!report.empty()) ::dprintf(STDERR_FILENO, "%s", report.c_str());
   if (!loaded.ok()) return 2;
 
@@ -241,12 +248,40 @@ std::string Presence(const CollectorSpec& spec, const Config& config, Env& env) 
   return why.empty() ? "not configured" : why;
 }
 
+// "analyzers   a b c", in lines of 78 columns.
+void AppendNames(std::string& out, std::string_view noun, const std::vector<std::string_view>& names) {
+  constexpr size_t kIndent = 14, kWidth = 78;
+  out += "\n  " + std::string(noun);
+  size_t column = 2 + noun.size();
+  for (std::string_view name : names) {
+    const bool begins = name.data() == names.front().data();
+    if (!begins && column + 1 + name.size() > kWidth) {
+      out += '\n';
+      column = 0;
+    }
+    const size_t blanks = column < kIndent ? kIndent - column : 1;
+    out.append(blanks, ' ') += name;
+    column += blanks + name.size();
+  }
+}
+
 }  // namespace
+
+std::string TargetNames() {
+  std::vector<std::string_view> collectors, analyzers;
+  for (const CollectorSpec* spec : AllCollectors()) collectors.push_back(spec->name);
+  for (const AnalyzerSpec* spec : AllAnalyzers()) analyzers.push_back(spec->name);
+  std::string out = "\nCOLLECTOR is one of these; what of it is here: gpulens collect --list";
+  AppendNames(out, "collectors", collectors);
+  AppendNames(out, "analyzers", analyzers);
+  if (FindCollector(kEnginesCollector)) AppendNames(out, "engines", EngineNames());
+  return out + "\n";
+}
 
 int ListCollectors(const std::string& config_file, bool demo) {
   std::unique_ptr<Schema> schema = MakeSchema();
   LoadOutcome loaded = LoadConfig(*schema, FindConfigFile(config_file), {});
-  std::string report = loaded.Report();
+  std::string report = loaded.Errors();
   if (!report.empty()) ::dprintf(STDERR_FILENO, "%s", report.c_str());
   if (!loaded.ok()) return 2;
   Env env;
@@ -265,6 +300,10 @@ int ListCollectors(const std::string& config_file, bool demo) {
 
 int RunCollect(const CollectOptions& options) {
   CollectOptions resolved = options;
+  // Two readings make one snapshot's rates, and nobody waits a minute for the second one.
+  Duration interval{};
+  if (resolved.once && !ParseTimeValue(resolved.interval, interval) && interval > kLongestOnce)
+    resolved.interval.clear();
   if (!FindCollector(options.target)) ResolveEngine(resolved);
   if (resolved.target != options.target && !FindCollector(resolved.target)) {
     return Complain("this gpulens has no collector \"" + resolved.target + "\", which reads the page of " +

@@ -30,6 +30,9 @@ struct CollectOptions {
 // use. Without `once` it goes on until a signal.
 int RunCollect(const CollectOptions& options);
 
+// Everything that `collect` takes by name, in lines of 78 columns.
+std::string TargetNames();
+
 // Every collector with what it reads and whether that is here, then every analyzer. 0, or 2 for a bad
 // configuration.
 int ListCollectors(const std::string& config_file, bool demo);

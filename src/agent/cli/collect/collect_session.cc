@@ -12,10 +12,13 @@ namespace {
 
 using std::chrono::seconds;
 
-// A source that needs a moment (a driver process, an HTTP page) gets this long to have its first values.
-constexpr Duration kPatience = seconds(10);
-// One whose first reading is still under way (a program of a busy cluster) gets this many times as long.
-constexpr int kMostPatience = 6;
+// A source that needs a moment (a driver process, an HTTP page) gets this long to have its first values; one
+// whose first reading is still under way gets its own deadline, but no longer than this.
+constexpr Duration kPatience = seconds(10), kLongestPatience = seconds(60);
+// Ticks are closed this often at least, so that a collector's values are written when they are there.
+constexpr Duration kLongestTick = seconds(1);
+// With one snapshot wanted, nobody waits longer than this for the second reading that rates need.
+constexpr Duration kSecondReading = seconds(2);
 
 bool HasValue(const Snapshot& snapshot) {
   for (const SnapshotEntry& entry : snapshot.frames) {
@@ -36,13 +39,16 @@ CollectSession::CollectSession(SessionOptions options, const Config& config)
   env_.latest = &hub_;
   env_.events = &desk_;
   env_.demo = options_.demo;
-  plan_.interval = config.Time("interval");
-  // One snapshot is not kept until the next interval, which may be minutes away.
-  if (options_.once) plan_.interval = std::min<Duration>(plan_.interval, seconds(1));
+  plan_.interval = std::min<Duration>(config.Time("interval"), kLongestTick);
   plan_.resource = MakeResource(config, {.demo = options_.demo, .host_name = HostName()});
   for (const CollectorSpec* spec : options_.collectors) {
-    for (Instance::Setup& setup : MakeInstances(*spec, config)) plan_.instances.push_back(std::move(setup));
+    for (Instance::Setup& setup : MakeInstances(*spec, config)) {
+      interval_ = interval_ == Duration{} ? setup.period : std::min(interval_, setup.period);
+      first_reading_ = std::max(first_reading_, setup.deadline);
+      plan_.instances.push_back(std::move(setup));
+    }
   }
+  first_reading_ = std::clamp<Duration>(first_reading_, kPatience, kLongestPatience);
   plan_.enrichers = MakeEnrichers(config);
   for (const AnalyzerSpec* spec : {options_.analyzer, options_.beside}) {
     if (spec) plan_.analyzers.push_back({spec, config.Group("analyzers").Group(spec->name)});
@@ -84,12 +90,21 @@ bool CollectSession::ReadAnew(const Snapshot& snapshot) {
   return anew;
 }
 
+bool CollectSession::AllAnswered() const {
+  return std::ranges::all_of(pipeline_->instances(), &Pipeline::InstanceView::answered);
+}
+
 void CollectSession::Took(const Ref<const Snapshot>& snapshot) {
   desk_.TakeReady();  // Events are not shown here.
   Ref<const Snapshot> ours = OnlyOurs(*snapshot);
   if (!HasValue(*ours)) return;
+  // The first record is of all collectors that are here, as far as they are not too slow for it.
+  if (!taken_ && env_.clock->Now() - started_ < kSecondReading && !AllAnswered()) return;
+  // Collectors that do not read in the same tick are one record each interval all the same.
+  if (!options_.once && taken_ && snapshot->closed_at - *taken_ < interval_ / 2) return;
   // A frame that rides along is no second reading, without which one snapshot has no rates.
-  if (options_.once && !ReadAnew(*snapshot)) return;
+  if (!ReadAnew(*snapshot)) return;
+  taken_ = snapshot->closed_at;
   std::lock_guard lock(mutex_);
   newest_ = std::move(ours);
   ++good_ticks_;
@@ -98,20 +113,23 @@ void CollectSession::Took(const Ref<const Snapshot>& snapshot) {
 
 // With several collectors, the reason of one that is here says more than that another is not.
 Status CollectSession::WhyNothing() const {
-  Status why{Code::kUnavailable, "nothing was read"};
+  Status why{Code::kUnavailable, "nothing was read: no target is configured"};
   bool found = false;
   for (const Pipeline::InstanceView& view : pipeline_->instances()) {
     const Status& last = view.stats.last;
-    if (last.ok() || (found && last.code == Code::kUnavailable)) continue;
+    if (last.ok() && found) continue;
+    if (found && last.code == Code::kUnavailable) {
+      if (why.detail.find(last.detail) == std::string::npos) why.detail += "; " + last.detail;
+      continue;
+    }
+    found = !last.ok();
     why = last;
-    found = true;
-    if (last.code != Code::kUnavailable) break;
+    if (last.ok() && view.stats.runs_ok > 0)
+      why = {Code::kUnavailable, view.name + " was read and has no value"};
+    else if (last.ok()) why = {Code::kTimeout, "the first reading of " + view.name + " has not ended"};
+    if (found && last.code != Code::kUnavailable) break;
   }
   return why;
-}
-
-bool CollectSession::FirstIsUnderWay() const {
-  return std::ranges::any_of(pipeline_->instances(), [](const auto& view) { return !view.answered; });
 }
 
 bool CollectSession::Doubtful() const {
@@ -125,22 +143,20 @@ bool CollectSession::Doubtful() const {
 }
 
 // Hands snapshots to the sink until it is enough. `any`: at least one was written.
-Status CollectSession::Feed(Sink& sink, bool& any) {
-  // Rates need two readings, so one run is two of them where the second comes soon.
-  const bool soon =
-      std::ranges::any_of(pipeline_->instances(), [](const auto& view) { return view.period <= kPatience; });
-  const int needed = options_.once && soon ? 2 : 1;
-  int waited = 0;
-  for (int seen = 0; !(any && options_.once);) {
+Status CollectSession::Feed(Sink& sink, const bool* enough, bool& any) {
+  // Rates need two readings, so one run is two of them; of a slow collector one reading is enough.
+  const int needed = options_.once && interval_ <= kSecondReading ? 2 : 1;
+  for (int seen = 0; !(any && options_.once) && !(enough && *enough);) {
     std::unique_lock lock(mutex_);
     bool ready =
         wake_.wait_for(lock, kPatience, [&] { return stop_ || good_ticks_ >= std::max(needed, seen + 1); });
     if (stop_) return Ok();
     if (!ready) {
+      if (any && enough != nullptr) return Status{Code::kTimeout, "nothing new was read"};
       if (any) continue;
       if (good_ticks_ == 0) {
         lock.unlock();
-        if (++waited < kMostPatience && FirstIsUnderWay()) continue;
+        if (!AllAnswered() && env_.clock->Now() - started_ < first_reading_) continue;
         return WhyNothing();
       }
     }
@@ -154,7 +170,7 @@ Status CollectSession::Feed(Sink& sink, bool& any) {
   return Ok();
 }
 
-int CollectSession::Run(Sink& sink) {
+int CollectSession::Run(Sink& sink, const bool* enough) {
   ::signal(SIGPIPE, SIG_IGN);
   ::signal(SIGXFSZ, SIG_IGN);
   auto stop = [this] {
@@ -165,11 +181,12 @@ int CollectSession::Run(Sink& sink) {
   for (int signal : {SIGINT, SIGTERM}) static_cast<void>(io_.OnSignal(signal, stop));
   io_.Start();
   pipeline_ = std::make_unique<Pipeline>(env_, workers_, hub_, budget_);
+  started_ = env_.clock->Now();
   Status status = pipeline_->Apply(std::move(plan_));
   pipeline_->OnTick([this](const Ref<const Snapshot>& snapshot) { Took(snapshot); });
   pipeline_->Start();
   bool any = false;
-  if (status) status = Feed(sink, any);
+  if (status) status = Feed(sink, enough, any);
   if (any) {
     // A receiver that is away for a moment still gets the one reading.
     Status flushed = sink.Flush(env_.clock->Now() + seconds(options_.once ? 10 : 1));
@@ -178,7 +195,10 @@ int CollectSession::Run(Sink& sink) {
   bool doubtful = Doubtful();
   pipeline_->Stop(env_.clock->Now() + seconds(1));
   io_.Stop();
-  if (!status) ::dprintf(STDERR_FILENO, "gpulens collect: %s\n", status.detail.c_str());
+  if (!status) {
+    ::dprintf(STDERR_FILENO, "gpulens %.*s: %s\n", static_cast<int>(options_.command.size()),
+              options_.command.data(), status.detail.c_str());
+  }
   return !status || !any || (options_.strict && doubtful) ? 1 : 0;
 }
 

@@ -5,6 +5,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -26,6 +27,7 @@ struct SessionOptions {
   const AnalyzerSpec* analyzer = nullptr;
   // What its frame says of the collectors' entities is shown beside theirs; null: nothing.
   const AnalyzerSpec* beside = nullptr;
+  std::string_view command = "collect";  // for messages
 };
 
 // Used from one thread. Make the sink with env(), then Run it once.
@@ -35,18 +37,20 @@ class CollectSession {
   CollectSession(SessionOptions options, const Config& config);
 
   Env& env() { return env_; }
-  // Until one snapshot was written (`once`) or a signal comes. 0 something was read, 1 nothing could be
-  // read or written, or, strictly, something was doubtful; why is told on stderr.
-  int Run(Sink& sink);
+  // Until one snapshot was written (`once`), or the sink has set `enough` in a Write, or a signal comes. 0
+  // something was read, 1 nothing could be read or written, or, strictly, something was doubtful; why is told
+  // on stderr.
+  int Run(Sink& sink, const bool* enough = nullptr);
 
  private:
   void Took(const Ref<const Snapshot>& snapshot);
   Ref<const Snapshot> OnlyOurs(const Snapshot& snapshot) const;
+  // Whether every collector has read, or said why it cannot.
+  bool AllAnswered() const;
   // Whether a collector has read since this was asked last.
   bool ReadAnew(const Snapshot& snapshot);
-  Status Feed(Sink& sink, bool& any);
+  Status Feed(Sink& sink, const bool* enough, bool& any);
   Status WhyNothing() const;
-  bool FirstIsUnderWay() const;
   bool Doubtful() const;
 
   const SessionOptions options_;
@@ -59,7 +63,11 @@ class CollectSession {
   Env env_;
   PipelinePlan plan_;
   std::unique_ptr<Pipeline> pipeline_;
+  Duration interval_{};                   // of the quickest collector
+  Duration first_reading_{};              // how long it may take
+  Instant started_;                       // set before the pipeline starts
   std::map<std::string, uint64_t> runs_;  // by collector; of the thread that closes ticks
+  std::optional<Instant> taken_;          // when the last record's tick closed; of that thread, too
 
   std::mutex mutex_;  // guards what follows
   std::condition_variable wake_;

@@ -1,13 +1,92 @@
 #include "agent/cli/collect/older_options.h"
 
+#include <fcntl.h>
+#include <unistd.h>
+
 #include <algorithm>
+#include <cstdio>
+#include <filesystem>
 #include <utility>
+
+#include "base/parse.h"
 
 namespace gpulens {
 
-std::string_view SinkOptionOf(std::string_view sink, std::string_view given) {
-  constexpr std::string_view kOld = "otel_";
-  return sink == "otlp" && given.starts_with(kOld) ? given.substr(kOld.size()) : given;
+const OptionSpec* FindOption(std::span<const OptionSpec> options, std::string_view key) {
+  const std::string_view first = TakeUntil(key, '.');
+  auto found = std::ranges::find(options, first, &OptionSpec::key);
+  if (found == options.end()) return nullptr;
+  return key.empty() ? &*found : FindOption(found->children, key);
+}
+
+SinkOption SinkOptionOf(const SinkSpec& sink, std::string_view given, std::string_view value) {
+  constexpr std::string_view kOld = "otel_", kVerify = "verify_ssl", kFilePath = "file_path";
+  SinkOption out{std::string(given), std::string(value)};
+  if (sink.name == "otlp" && given.starts_with(kOld)) {
+    out.key = given.substr(kOld.size());
+    out.older = true;
+  } else if (given == kVerify && FindOption(sink.options, "tls.insecure_skip_verify")) {
+    out = {"tls.insecure_skip_verify", EqualsIgnoringCase(value, "false") ? "true" : "false", true, true};
+    // Anything else than the two words is shown by the loader as it was given.
+    if (!EqualsIgnoringCase(value, "false") && !EqualsIgnoringCase(value, "true")) out.value = value;
+  } else if (given == kFilePath && sink.name == "file") {
+    std::error_code none;
+    const bool folder = value.ends_with('/') || std::filesystem::is_directory(out.value, none);
+    if (folder) out.value = std::filesystem::path(out.value) / kMetricsFile;
+    out.key = "path";
+    out.older = true;
+  }
+  const OptionSpec* option = FindOption(sink.options, out.key);
+  out.known = option != nullptr;
+  if (option && option->type == OptionType::kTime && ParseDouble(out.value)) out.value += "s";
+  return out;
+}
+
+std::string InsteadOfCommand(std::string_view word) {
+  if (word == "cost_monitor")
+    return "there is no cost_monitor in this version: costs of GPUs and tokens are not computed yet; "
+           "power and energy: gpulens nvml_monitor";
+  if (word == "nccl_monitor")
+    return "there is no nccl_monitor in this version: logs of NCCL are not read yet; NVLink and "
+           "InfiniBand: gpulens nvml_monitor, gpulens collect host";
+  return {};
+}
+
+LeadingOptions TakeLeadingOptions(int argc, char** argv) {
+  LeadingOptions out;
+  std::string file;
+  int at = 1;
+  for (; at < argc; ++at) {
+    const std::string_view word = argv[at];
+    if (word == "-d" || word == "--detach") out.detach = true;
+    else if (word == "--config" && at + 1 < argc) file = argv[++at];
+    else if (word.starts_with("--config=")) file = word.substr(word.find('=') + 1);
+    else break;
+  }
+  out.arguments.assign(argv + at, argv + argc);
+  if (!file.empty() && !out.arguments.empty()) {
+    // The backfill's options belong to the command below it.
+    const bool deeper = out.arguments[0] == "sacct_backfill" && out.arguments.size() > 1;
+    out.arguments.insert(out.arguments.begin() + (deeper ? 2 : 1), {"--config", file});
+  }
+  return out;
+}
+
+bool Detach() {
+  const pid_t child = ::fork();
+  if (child < 0) {
+    ::dprintf(STDERR_FILENO, "gpulens: --detach: no process could be started; going on as it is\n");
+    return true;
+  }
+  if (child > 0) return false;
+  ::setsid();
+  // A terminal that is closed ends nothing here, and is written to no more.
+  const int nothing = ::open("/dev/null", O_RDWR | O_CLOEXEC);
+  ::dup2(nothing, STDIN_FILENO);
+  for (int fd : {STDOUT_FILENO, STDERR_FILENO}) {
+    if (::isatty(fd)) ::dup2(nothing, fd);
+  }
+  return true;
 }
 
 Result<bool> OlderResource::Take(std::string_view given, std::string_view value) {

@@ -5,10 +5,42 @@
 namespace gpulens {
 namespace {
 
+constexpr OptionSpec kTls[] = {{.key = "insecure_skip_verify", .type = OptionType::kBool}};
+constexpr OptionSpec kOptions[] = {{.key = "endpoint"},
+                                   {.key = "path"},
+                                   {.key = "timeout", .type = OptionType::kTime},
+                                   {.key = "tls", .type = OptionType::kGroup, .children = kTls}};
+constexpr SinkSpec SinkCalled(std::string_view name) {
+  return {.name = name, .help = {}, .options = kOptions};
+}
+
 TEST(OlderOptions, NamesOfTheOtlpSink) {
-  EXPECT_EQ(SinkOptionOf("otlp", "otel_endpoint"), "endpoint");
-  EXPECT_EQ(SinkOptionOf("otlp", "endpoint"), "endpoint");
-  EXPECT_EQ(SinkOptionOf("webhook", "otel_endpoint"), "otel_endpoint");
+  const SinkSpec otlp = SinkCalled("otlp"), webhook = SinkCalled("webhook");
+  SinkOption endpoint = SinkOptionOf(otlp, "otel_endpoint", "http://x");
+  EXPECT_EQ(endpoint.key, "endpoint");
+  EXPECT_TRUE(endpoint.known && endpoint.older) << "and so no option of a collector";
+  EXPECT_EQ(SinkOptionOf(otlp, "endpoint", "x").key, "endpoint");
+  EXPECT_FALSE(SinkOptionOf(webhook, "otel_endpoint", "x").known);
+  EXPECT_EQ(SinkOptionOf(otlp, "otel_timeout", "10").value, "10s") << "whole seconds, as they write it";
+  EXPECT_EQ(SinkOptionOf(otlp, "otel_timeout", "10ms").value, "10ms");
+  EXPECT_EQ(SinkOptionOf(otlp, "otel_endpoint", "10").value, "10");
+}
+
+TEST(OlderOptions, VerifySslIsTheOtherWayRound) {
+  const SinkSpec webhook = SinkCalled("webhook");
+  EXPECT_EQ(SinkOptionOf(webhook, "verify_ssl", "False").value, "true");
+  EXPECT_EQ(SinkOptionOf(webhook, "verify_ssl", "true").value, "false");
+  EXPECT_EQ(SinkOptionOf(webhook, "verify_ssl", "maybe").value, "maybe") << "the loader refuses it";
+  EXPECT_EQ(SinkOptionOf(webhook, "verify_ssl", "true").key, "tls.insecure_skip_verify");
+  EXPECT_FALSE(SinkOptionOf({.name = "stdout", .help = {}}, "verify_ssl", "true").known);
+}
+
+TEST(OlderOptions, AFolderHoldsTheFileOfTheirName) {
+  const SinkSpec file = SinkCalled("file");
+  EXPECT_EQ(SinkOptionOf(file, "file_path", "/").value, "/metrics.jsonl");
+  EXPECT_EQ(SinkOptionOf(file, "file_path", "/nowhere/").value, "/nowhere/metrics.jsonl");
+  EXPECT_EQ(SinkOptionOf(file, "file_path", "/nowhere/a.jsonl").value, "/nowhere/a.jsonl");
+  EXPECT_EQ(SinkOptionOf(file, "file_path", "/").key, "path");
 }
 
 TEST(OlderOptions, ResourceAttributesBecomeOneResource) {

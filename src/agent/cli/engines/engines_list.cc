@@ -29,6 +29,12 @@ constexpr NotOffered kNotOffered[] = {
     {"tei", "GenerationTokens", "makes embeddings, no text"},
     {"tei", "TimeToFirstToken", "makes embeddings, no text"},
     {"tei", "KvCacheUsage", "embedding models keep no KV cache"},
+    {"xinference", "RequestsRunning", "running and waiting are one number: RequestsInFlight"},
+    {"xinference", "RequestsWaiting", "running and waiting are one number: RequestsInFlight"},
+    {"xinference", "RequestDuration", "the time of a stream ends when it begins"},
+    {"xinference", "RequestsFinished", "failed ones are counted, too: RequestsAdmitted and RequestsFailed"},
+    {"ollama", "RequestsRunning", "has no page; its exporters do not see its queue"},
+    {"ollama", "RequestsWaiting", "has no page; its exporters do not see its queue"},
 };
 
 // The layers in the order in which a request meets them, the last first.

@@ -72,7 +72,7 @@ class FilePage final : public PageSource {
 class UrlPage final : public PageSource {
  public:
   UrlPage(const HttpUrl& url, std::string headers, std::shared_ptr<const TlsContext> tls, Duration timeout)
-      : name_(url.ToString()), headers_(std::move(headers)), tls_(std::move(tls)), timeout_(timeout) {
+      : name_(url.Shown()), headers_(std::move(headers)), tls_(std::move(tls)), timeout_(timeout) {
     HttpTarget target{url, {}, {}};
     target.limits.body_bytes = kMaxBytes;
     loop_.Start();

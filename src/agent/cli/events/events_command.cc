@@ -4,13 +4,16 @@
 
 #include <algorithm>
 #include <cctype>
+#include <cerrno>
 #include <cstdio>
 #include <vector>
 
 #include "agent/cli/events/events_text.h"
+#include "agent/cli/table/text_table.h"
 #include "agent/config/text/value_parse.h"
 #include "agent/run/config_file.h"
 #include "agent/run/plan.h"
+#include "agent/status/ask_status.h"
 #include "base/clock.h"
 #include "base/parse.h"
 #include "base/text.h"
@@ -22,29 +25,76 @@ namespace gpulens {
 namespace {
 
 int Complain(const std::string& text, int code) {
-  ::dprintf(STDERR_FILENO, "gpulens events: %s\n", text.c_str());
+  ::dprintf(STDERR_FILENO, "gpulens events: %s\n", TerminalLines(text).c_str());
   return code;
 }
 
-// Where the file may be: where this user's agent writes, else where the service does.
-std::string FindStore(const EventsOptions& options, std::string& error) {
+struct Place {
+  std::string path;
+  std::optional<StatusReport> agent;  // whose events these are, when it runs and answers
+  std::string refusal;                // of an agent that runs and does not say
+  std::string error;                  // of the configuration
+  bool given = false;                 // named by the user
+};
+
+// Finds the file: where the running agent reports it, else where this user's agent writes, else where the
+// service does.
+Place FindStore(const EventsOptions& options) {
+  Place place;
   std::string folder = options.state_dir;
+  place.given = !folder.empty();
   if (folder.empty()) {
     std::unique_ptr<Schema> schema = MakeSchema();
     LoadOutcome loaded = LoadConfig(*schema, FindConfigFile(options.config_file), {});
     if (!loaded.ok()) {
-      error = loaded.Report();
-      return {};
+      place.error = loaded.Errors();
+      return place;
     }
+    AskedStatus asked = AskRunningAgent(loaded.config);
+    if (!asked.report && !asked.at.empty())
+      place.refusal = asked.at + " does not say where its events are: " + asked.refusal;
+    place.agent = std::move(asked.report);
     folder = StateDir(loaded.config.Text("state_dir"));
-    bool given = !loaded.config.Text("state_dir").empty();
+    place.given = !loaded.config.Text("state_dir").empty();
     constexpr const char* kService = "/var/lib/gpulens";
     std::string own = folder + "/" + std::string(kIncidentFile);
-    std::string service = std::string(kService) + "/" + std::string(kIncidentFile);
-    if (!given && ::access(own.c_str(), F_OK) != 0 && ::access(service.c_str(), F_OK) == 0) folder = kService;
+    // The folder of a service may be closed to us, so that nothing can be said of what is in it.
+    bool service = ::access((std::string(kService) + "/" + std::string(kIncidentFile)).c_str(), F_OK) == 0 ||
+                   (::access(kService, F_OK) == 0 && ::access(kService, X_OK) != 0);
+    // An agent that runs knows best: --demo and its own options put its folder elsewhere than our file says.
+    if (place.agent && !place.agent->state_dir.empty()) folder = place.agent->state_dir;
+    else if (!place.given && ::access(own.c_str(), F_OK) != 0 && service) folder = kService;
   }
-  return folder + "/" + std::string(kIncidentFile);
+  place.path = folder + "/" + std::string(kIncidentFile);
+  const std::string demo = DemoStateDir(folder) + "/" + std::string(kIncidentFile);
+  if (!place.agent && ::access(place.path.c_str(), F_OK) != 0 && ::access(demo.c_str(), F_OK) == 0) {
+    ::dprintf(STDERR_FILENO,
+              "SIMULATED: no agent has kept events in %s; these are of gpulens agent --demo.\n",
+              folder.c_str());
+    place.path = demo;
+  }
+  return place;
 }
+
+// Why there is nothing to show, and whether that is an all-clear.
+int ComplainOfStore(const Place& place, const Status& status) {
+  std::string whose = place.agent
+                          ? "the agent of user " + place.agent->user + " (pid " +
+                                std::to_string(place.agent->pid) + ") runs; its events are in " + place.path
+                          : "its events are in " + place.path;
+  if (status.code == Code::kPermissionDenied)
+    return Complain((place.agent ? whose : "another user's agent keeps " + whose) +
+                        ", which this user may not read. do: sudo gpulens events",
+                    1);
+  // No file: no event was ever kept there. Only where the agent that runs says so is it known to be the
+  // place.
+  std::string path = place.path + " (it begins with the first event; --state-dir names another folder)";
+  if (place.agent || place.given) return Complain("nothing was recorded: there is no " + path, 0);
+  std::string agent = place.refusal.empty() ? "no agent answers" : place.refusal;
+  return Complain("nothing is known: " + agent + ", and there is no " + path, 1);
+}
+
+bool IsAbsent(const std::string& path) { return ::access(path.c_str(), F_OK) != 0 && errno == ENOENT; }
 
 bool FillFilter(const EventsOptions& options, IncidentStore::Filter& filter, std::string& error) {
   Duration since{};
@@ -76,27 +126,24 @@ int RunEvents(const EventsOptions& options) {
   IncidentStore::Filter filter;
   std::string error;
   if (!FillFilter(options, filter, error)) return Complain(error, 2);
-  std::string path = FindStore(options, error);
-  if (path.empty()) return Complain(error, 2);
-  auto store = IncidentStore::Open({.path = path, .read_only = true});
+  Place place = FindStore(options);
+  if (!place.error.empty()) return Complain(place.error, 2);
+  if (place.agent && place.agent->state_dir.empty())
+    return Complain("the agent of user " + place.agent->user + " keeps no events: it has no state_dir", 1);
+  auto store = IncidentStore::Open({.path = place.path, .read_only = true});
   if (!store) {
-    // No file: no event was ever kept there. That is no failure, but it may be the wrong place.
-    bool absent = ::access(path.c_str(), F_OK) != 0 && store.error().code == Code::kUnavailable;
-    if (absent)
-      return Complain("nothing was recorded: there is no " + path +
-                          " (it begins with the first event; --state-dir names another folder)",
-                      0);
-    return Complain(store.error().detail, 1);
+    bool absent = store.error().code == Code::kUnavailable && IsAbsent(place.path);
+    bool closed = store.error().code == Code::kPermissionDenied;
+    return absent || closed ? ComplainOfStore(place, store.error()) : Complain(store.error().detail, 1);
   }
   auto found = (*store)->Find(filter);
   if (!found) return Complain(found.error().detail, 1);
   if (found->empty() && options.format != "csv")
-    return Complain("nothing happened in the last " + options.since + " that fits (" + path + ")", 0);
+    return Complain("nothing happened in the last " + options.since + " that fits (" + place.path + ")", 0);
   std::string text = options.format == "json"  ? IncidentJson(*found)
                      : options.format == "csv" ? IncidentCsv(*found)
                                                : IncidentTable(*found);
-  bool written = std::fputs(text.c_str(), stdout) >= 0 && std::fflush(stdout) == 0;
-  return written ? 0 : 1;
+  return WriteOut(text) ? 0 : 1;
 }
 
 int RunExplain(const std::string& code) {
@@ -114,7 +161,7 @@ int RunExplain(const std::string& code) {
     text = Explain("message", *facts);
   }
   if (text.empty())
-    return Complain("explain " + code + ": unknown: no source that we know speaks of it. XIDs are 1 to " +
+    return Complain("explain " + code + ": no source describes this code. XIDs are 1 to " +
                         std::string(AllXids().back().code) + ", SXids " +
                         std::string(AllSxids().front().code) + " to " + std::string(AllSxids().back().code),
                     2);

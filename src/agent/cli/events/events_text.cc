@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "agent/cli/table/text_table.h"
 #include "base/text.h"
 #include "catalog/events.h"
 #include "wire/json/json_text.h"
@@ -21,7 +22,7 @@ std::string Gpu(const Incident& incident) {
   return incident.gpu_index ? std::to_string(*incident.gpu_index) : std::string("–");
 }
 
-// A text member of a flat JSON object that we wrote ourselves, for the eyes alone: `"key":value`.
+// A text member of a flat JSON object that we wrote ourselves, only for display: `"key":value`.
 std::string_view Member(std::string_view object, std::string_view key) {
   std::string mark = "\"" + std::string(key) + "\":";
   size_t at = object.find(mark);
@@ -34,6 +35,9 @@ std::string_view Member(std::string_view object, std::string_view key) {
   return value.substr(0, value.find_first_of(",}"));
 }
 
+// Of `agent --demo`: nothing of it happened.
+bool IsSimulated(const Incident& incident) { return Member(incident.attributes, "simulated") == "true"; }
+
 void AppendCsv(std::string& out, std::string_view text) {
   out += out.empty() || out.back() == '\n' ? "" : ",";
   out += '"';
@@ -44,6 +48,24 @@ void AppendCsv(std::string& out, std::string_view text) {
     out += c;
   }
   out += '"';
+}
+
+// JSON that was kept, with what steers a terminal as escapes: outside of strings there is none of it.
+std::string SafeJson(std::string_view json) {
+  std::string out, escaped;
+  while (!json.empty()) {
+    const std::string_view character = json.substr(0, std::max<size_t>(1, Utf8Length(json)));
+    const auto byte = static_cast<unsigned char>(character.front());
+    if (character.size() == 1 && byte >= 0x20 && byte < 0x7F) {
+      out += character;
+    } else {
+      escaped.clear();
+      AppendJsonString(escaped, character);
+      out += std::string_view(escaped).substr(1, escaped.size() - 2);
+    }
+    json.remove_prefix(character.size());
+  }
+  return out;
 }
 
 }  // namespace
@@ -79,21 +101,25 @@ std::string IncidentTable(const std::vector<Incident>& incidents) {
     AppendPadded(out, EventSeverityName(incident.severity), 10);
     std::string gpu = Gpu(incident);
     AppendPadded(out, gpu, incident.gpu_index ? 5 : 7);  // the dash has three bytes
-    AppendPadded(out, incident.name, 22);
-    std::string what;
+    std::string name, what = IsSimulated(incident) ? "SIMULATED  " : "", shown;
+    AppendPrintable(name, incident.name);
+    AppendPadded(out, name, 22);
     if (incident.name == kEventGpuXid.name) {
-      what = "XID " + std::string(Member(incident.attributes, "gpu.xid.code")) + " " +
-             std::string(Member(incident.attributes, "gpu.xid.class"));
+      what += "XID " + std::string(Member(incident.attributes, "gpu.xid.code")) + " " +
+              std::string(Member(incident.attributes, "gpu.xid.class"));
       std::string_view action = Member(incident.attributes, "gpu.xid.action");
       what += action.empty() ? "" : ", do: " + std::string(action);
       std::string_view process = Member(incident.attributes, "process.executable.name");
       what += process.empty() ? "" : ", " + std::string(process);
       what += "  ";
     }
-    AppendPrintable(what, std::string_view(incident.body).substr(0, kMessageInTable));
-    out += what + "\n";
+    std::string_view repeats = Member(incident.attributes, kEventRepeats);
+    if (!repeats.empty()) what += "×" + std::string(repeats) + "  ";
+    what += std::string_view(incident.body).substr(0, kMessageInTable);
+    AppendPrintable(shown, what);
+    out += shown + "\n";
     if (!incident.readings.empty())
-      out += "    before: " + ReadingsSummary(incident) + "  (--format json has them)\n";
+      out += "    before: " + TerminalLines(ReadingsSummary(incident)) + "  (--format json has them)\n";
   }
   return out;
 }
@@ -113,15 +139,15 @@ std::string IncidentJson(const std::vector<Incident>& incidents) {
     else AppendJsonString(out, incident.gpu_uuid);
     out += ",\"body\":";
     AppendJsonString(out, incident.body);
-    out += ",\"attributes\":" + (incident.attributes.empty() ? "{}" : incident.attributes);
-    if (!incident.readings.empty()) out += ",\"readings_before\":" + incident.readings;
+    out += ",\"attributes\":" + (incident.attributes.empty() ? "{}" : SafeJson(incident.attributes));
+    if (!incident.readings.empty()) out += ",\"readings_before\":" + SafeJson(incident.readings);
     out += "}\n";
   }
   return out;
 }
 
 std::string IncidentCsv(const std::vector<Incident>& incidents) {
-  std::string out = "time,severity,gpu_index,gpu_uuid,name,body,attributes\n";
+  std::string out = "time,severity,gpu_index,gpu_uuid,name,body,attributes,simulated\n";
   for (const Incident& incident : incidents) {
     std::string time;
     AppendRfc3339(time, incident.unix_ns);
@@ -132,6 +158,7 @@ std::string IncidentCsv(const std::vector<Incident>& incidents) {
     AppendCsv(out, incident.name);
     AppendCsv(out, incident.body);
     AppendCsv(out, incident.attributes);
+    AppendCsv(out, IsSimulated(incident) ? "true" : "false");
     out += '\n';
   }
   return out;

@@ -36,6 +36,27 @@ TEST(EventsText, TheTableSaysWhatToDoAndIsSafeForATerminal) {
   EXPECT_THAT(text, Not(HasSubstr("\x1b")));
 }
 
+TEST(EventsText, AnEventThatStandsForManySaysHowMany) {
+  Incident many = Xid();
+  many.attributes.insert(1, "\"event.repeats\":2995,");
+  EXPECT_THAT(IncidentTable({many}), HasSubstr("×2995  NVRM"));
+  EXPECT_THAT(IncidentTable({Xid()}), Not(HasSubstr("×")));
+}
+
+TEST(EventsText, NothingOfAnEventSteersATerminal) {
+  Incident odd = Xid();
+  odd.name = "\x1b]0;title\x07";
+  EXPECT_THAT(IncidentTable({odd}), HasSubstr("\\x1b]0;title\\x07"));
+  odd = Xid();
+  odd.attributes =
+      "{\"gpu.xid.action\":\"\u202e\",\"gpu.xid.code\":79,\"process.executable.name\":\"\x1b[2J\u009bp\"}";
+  odd.readings = "{\"columns\":[{\"name\":\"gpu.\u009bx\",\"unit\":\"W\"}],\"samples\":[[0,1]]}";
+  for (const std::string& text : {IncidentTable({odd}), IncidentJson({odd})}) {
+    for (const char* steers : {"\x1b", "\u009b", "\u202e", "\x07"}) EXPECT_THAT(text, Not(HasSubstr(steers)));
+  }
+  EXPECT_THAT(IncidentJson({odd}), HasSubstr("\"process.executable.name\":\"\\u001b[2J\\u009bp\""));
+}
+
 TEST(EventsText, JsonIsOneObjectPerLine) {
   Incident bare;
   bare.name = "host.oom_kill";
@@ -46,12 +67,22 @@ TEST(EventsText, JsonIsOneObjectPerLine) {
   EXPECT_THAT(text, HasSubstr("\\u001b[31mred"));
 }
 
+TEST(EventsText, WhatWasSimulatedIsCalledSo) {
+  Incident demo = Xid();
+  EXPECT_EQ(IncidentTable({demo}).find("SIMULATED"), std::string::npos);
+  EXPECT_THAT(IncidentCsv({demo}), HasSubstr(",\"false\"\n"));
+  demo.attributes.insert(1, "\"simulated\":true,");
+  EXPECT_THAT(IncidentTable({demo}), HasSubstr("SIMULATED  XID 79"));
+  EXPECT_THAT(IncidentCsv({demo}), HasSubstr(",\"true\"\n"));
+}
+
 TEST(EventsText, CsvQuotesWhatASpreadsheetWouldCompute) {
   Incident odd = Xid();
   odd.body = "=cmd \"x\"";
   std::string text = IncidentCsv({odd});
   EXPECT_THAT(text, HasSubstr("\"'=cmd \"\"x\"\"\""));
-  EXPECT_EQ(text.substr(0, text.find('\n')), "time,severity,gpu_index,gpu_uuid,name,body,attributes");
+  EXPECT_EQ(text.substr(0, text.find('\n')),
+            "time,severity,gpu_index,gpu_uuid,name,body,attributes,simulated");
 }
 
 TEST(EventsCommand, WrongUseIsTwoAndNoFileIsNoFailure) {
@@ -66,7 +97,7 @@ TEST(EventsCommand, WrongUseIsTwoAndNoFileIsNoFailure) {
   EXPECT_EQ(RunEvents(options), 2);
   options.name.clear();
   options.state_dir = "/proc/version";  // what is below it is no folder
-  EXPECT_EQ(RunEvents(options), 0);
+  EXPECT_EQ(RunEvents(options), 1) << "whether anything was recorded is not known";
 }
 
 TEST(EventsCommand, ExplainsCodesOfAllTables) {

@@ -3,10 +3,10 @@
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
-#include <cstdio>
 #include <filesystem>
 #include <iterator>
 
+#include "agent/cli/table/text_table.h"
 #include "base/log.h"
 #include "base/result.h"
 #include "base/text.h"
@@ -48,10 +48,7 @@ SQL of SQLite; nothing can be changed. Views:
 Durations are seconds, times UTC, a NaN is NULL.
 Exit: 0 answered · 1 the file cannot be read · 2 wrong use, wrong SQL, too long)";
 
-int Print(const std::string& text) {
-  bool written = std::fwrite(text.data(), 1, text.size(), stdout) == text.size() && std::fflush(stdout) == 0;
-  return written ? 0 : 1;
-}
+int Print(const std::string& text) { return WriteOut(text) ? 0 : 1; }
 
 Result<std::vector<ListedRun>> Listed(RunReader& reader, const RunReader::Filter& filter) {
   ASSIGN_OR_RETURN(std::vector<RunRow> runs, reader.List(filter));
@@ -65,8 +62,9 @@ Result<std::vector<ListedRun>> Listed(RunReader& reader, const RunReader::Filter
 
 // Asks a person; without a terminal nobody is there to ask.
 bool Confirmed(const RunRow& run) {
-  ::dprintf(STDERR_FILENO, "Delete %s (%s), its log and its artifacts? [y/N] ", run.id.c_str(),
-            run.name.c_str());
+  std::string question;
+  AppendPrintable(question, "Delete " + run.id + " (" + run.name + "), its log and its artifacts? [y/N] ");
+  ::dprintf(STDERR_FILENO, "%s", question.c_str());
   char answer[8] = {};
   ssize_t got = ::read(STDIN_FILENO, answer, sizeof answer - 1);
   return got > 0 && (answer[0] == 'y' || answer[0] == 'Y');
@@ -75,15 +73,13 @@ bool Confirmed(const RunRow& run) {
 }  // namespace
 
 int Complain(const char* command, const Status& status) {
-  std::string text;
-  AppendPrintable(text, status.detail);
-  ::dprintf(STDERR_FILENO, "gpulens exp %s: %s\n", command, text.c_str());
+  WriteNote("gpulens exp " + std::string(command) + ": " + status.detail);
   return status.code == Code::kInvalidArgument ? 2 : 1;
 }
 
-Result<RunReader> OpenExperiments(const std::string& db) {
+Result<RunReader> OpenExperiments(const std::string& db, Duration longest) {
   ASSIGN_OR_RETURN(std::string path, FindDatabase(db));
-  auto reader = RunReader::Open(path);
+  auto reader = RunReader::Open(path, HereAndNow(), longest);
   if (!reader && reader.error().code == Code::kUnavailable && ::access(path.c_str(), F_OK) != 0)
     return Status{Code::kUnavailable,
                   "no run was kept yet: there is no " + path +
@@ -118,7 +114,7 @@ int RunExpList(const ExpOptions& options) {
   if (!runs) return Complain("list", runs.error());
   if (options.json) return Print(RunListJson(*runs, reader->now_ns()));
   if (runs->empty()) {
-    ::dprintf(STDERR_FILENO, "gpulens exp list: no run that fits in %s\n", reader->path().c_str());
+    WriteNote("gpulens exp list: no run that fits in " + reader->path());
     return 0;
   }
   return Print(RunListText(*runs, reader->now_ns()));
@@ -181,7 +177,7 @@ int RunExpDelete(const ExpOptions& options) {
     // Ids that came from the file, and lead nowhere else.
     if (IsRunId(id)) std::filesystem::remove_all(RunFolder(path, id), error);
     if (error) return Complain("delete", {Code::kIo, RunFolder(path, id) + ": " + error.message()});
-    ::dprintf(STDERR_FILENO, "deleted %s\n", id.c_str());
+    WriteNote("deleted " + id);
   }
   return 0;
 }

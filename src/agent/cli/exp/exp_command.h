@@ -7,6 +7,7 @@
 #include <gpulens/status.h>
 
 #include "agent/cli/exp/exp_text.h"
+#include "base/clock.h"
 #include "store/experiments/run_reader.h"
 
 namespace CLI {
@@ -46,7 +47,7 @@ int Complain(const char* command, const Status& status);
 
 // Opens the file that --db, the variable or nothing names. An old one of the zernel project is told from ours
 // by what is in it.
-Result<experiments::RunReader> OpenExperiments(const std::string& db);
+Result<experiments::RunReader> OpenExperiments(const std::string& db, Duration longest = {});
 Result<RunPage> ReadPage(experiments::RunReader& reader, const experiments::RunRow& run);
 
 void AddExp(CLI::App& app, ExpOptions& options, int& code);

@@ -262,10 +262,12 @@ std::string CompareText(const std::vector<RunPage>& pages, bool all, int64_t now
 std::string RunSummary(const RunRow& run, const std::vector<MetricRow>& metrics, int64_t now_ns) {
   int64_t points = 0;
   for (const MetricRow& metric : metrics) points += metric.count.value_or(0);
-  std::string out = "gpulens run: " + run.id + " " + run.status +
-                    (run.reason.empty() ? "" : ", " + run.reason) + ", " +
-                    DurationText(run.duration_seconds(now_ns)) + ", " + CountText(points) + " points of " +
-                    std::to_string(metrics.size()) + (metrics.size() == 1 ? " metric" : " metrics") + "\n";
+  std::string out;
+  AppendPrintable(
+      out, "gpulens run: " + run.id + " " + run.status + (run.reason.empty() ? "" : ", " + run.reason) +
+               ", " + DurationText(run.duration_seconds(now_ns)) + ", " + CountText(points) + " points of " +
+               std::to_string(metrics.size()) + (metrics.size() == 1 ? " metric" : " metrics"));
+  out += '\n';
   constexpr size_t kShown = 6;
   std::string line;
   for (size_t i = 0; i < metrics.size() && i < kShown; ++i)

@@ -163,6 +163,10 @@ TEST(Mlflow, KeysStayBelowTheirFolder) {
   EXPECT_EQ(MlflowKey("acc@5 %"), "acc_5 _");
   EXPECT_EQ(MlflowKey("///"), "_");
   EXPECT_EQ(MlflowKey("."), "_");
+  const std::string longest = MlflowKey(std::string(250, 'k')), longer = MlflowKey(std::string(5000, 'k'));
+  EXPECT_EQ(longest, std::string(250, 'k'));
+  EXPECT_EQ(longer.size(), 250u);
+  EXPECT_NE(longer, MlflowKey(std::string(5001, 'k'))) << "told apart";
   EXPECT_EQ(MlflowExperimentId("a").size(), 18u);
   EXPECT_NE(MlflowExperimentId("a"), MlflowExperimentId("b"));
 }

@@ -9,6 +9,7 @@
 #include "agent/cli/plot/svg_plot.h"
 #include "agent/cli/plot/terminal.h"
 #include "agent/cli/plot/text_plot.h"
+#include "agent/cli/table/text_table.h"
 #include "base/files.h"
 #include "base/result.h"
 #include "base/text.h"
@@ -24,9 +25,7 @@ constexpr int kMostDepth = 16;  // of runs within runs
 // To a file, or to standard output.
 Status Put(const std::string& path, const std::string& text) {
   if (!path.empty() && path != "-") return WriteFileAtomically(path, text);
-  const bool written =
-      std::fwrite(text.data(), 1, text.size(), stdout) == text.size() && std::fflush(stdout) == 0;
-  return written ? Ok() : Status{Code::kIo, "cannot write"};
+  return WriteOut(text) ? Ok() : Status{Code::kIo, "cannot write"};
 }
 
 Result<MlflowRun> ReadRun(RunReader& reader, const RunRow& run) {
@@ -42,12 +41,12 @@ Result<MlflowRun> ReadRun(RunReader& reader, const RunRow& run) {
 std::string HistoryCsv(const MlflowRun& run) {
   std::string out = "run_id,key,step,time,value\n";
   for (size_t i = 0; i < run.points.size(); ++i) {
-    std::string key;
-    for (char c : run.page.metrics[i].key) key += c == '"' ? "\"\"" : std::string(1, c);
-    // A spreadsheet computes what begins so.
-    if (std::string_view("=+-@").find(key.front()) != std::string_view::npos) key.insert(0, 1, '\'');
+    std::string of;
+    AppendCsvField(of, run.page.run.id);
+    of += ',';
+    AppendCsvField(of, run.page.metrics[i].key);
     for (const PointRow& point : run.points[i]) {
-      out += run.page.run.id + ",\"" + key + "\"," + std::to_string(point.step) + ",";
+      out += of + "," + std::to_string(point.step) + ",";
       AppendRfc3339(out, point.unix_ns);
       out += "," + ValueText(point.value) + "\n";
     }
@@ -111,10 +110,9 @@ int RunExpExport(const ExpOptions& options) {
     int count = 0;
     Status written = ExportMlflow(*reader, *run, options.output, 0, count);
     if (!written) return Complain("export", written);
-    ::dprintf(STDERR_FILENO,
-              "gpulens exp export: %d %s in %s\n"
-              "  MLFLOW_ALLOW_FILE_STORE=true mlflow ui --backend-store-uri %s\n",
-              count, count == 1 ? "run" : "runs", options.output.c_str(), options.output.c_str());
+    WriteNote("gpulens exp export: " + std::to_string(count) + (count == 1 ? " run in " : " runs in ") +
+              options.output);
+    WriteNote("  MLFLOW_ALLOW_FILE_STORE=true mlflow ui --backend-store-uri " + options.output);
     return 0;
   }
   auto whole = ReadRun(*reader, *run);
@@ -134,8 +132,7 @@ Result<std::vector<PlotLine>> ReadLines(RunReader& reader, const std::vector<Run
     for (const std::string& key : keys) {
       ASSIGN_OR_RETURN(std::vector<PointRow> points, reader.Points(run.id, key));
       if (points.empty()) {
-        ::dprintf(STDERR_FILENO, "gpulens exp plot: %s has no history of \"%s\"\n", run.id.c_str(),
-                  key.c_str());
+        WriteNote("gpulens exp plot: " + run.id + " has no history of \"" + key + "\"");
         continue;
       }
       PlotLine line{.name = LineName(run, key, runs.size() > 1, keys.size() > 1), .points = {}};
@@ -186,8 +183,7 @@ int RunExpPlot(const ExpOptions& options) {
   plot.log_y = options.log_scale;
   Status written = Put(options.output, PlotSvg(*lines, plot));
   if (!written) return Complain("plot", written);
-  if (!options.output.empty() && options.output != "-")
-    ::dprintf(STDERR_FILENO, "%s\n", options.output.c_str());
+  if (!options.output.empty() && options.output != "-") WriteNote(options.output);
   return 0;
 }
 

@@ -1,6 +1,7 @@
 #include "agent/cli/exp/mlflow_export.h"
 
 #include <cmath>
+#include <cstdio>
 #include <filesystem>
 #include <set>
 
@@ -108,6 +109,15 @@ std::string RunMeta(const RunRow& run, const std::string& experiment, const std:
   return out;
 }
 
+// A name of the file, which may be anybody's, never leads out of the folder.
+std::string ArtifactName(const std::string& name) {
+  const fs::path path(name);
+  bool good =
+      !name.empty() && name.size() <= 1000 && path.is_relative() && name.find('\0') == std::string::npos;
+  for (const fs::path& part : path) good = good && part != ".." && part != "." && part.native().size() <= 255;
+  return good ? name : MlflowKey(name);
+}
+
 Status WriteTags(const RunPage& page, const std::string& folder) {
   Keys tags(folder + "/tags");
   const RunRow& run = page.run;
@@ -176,7 +186,15 @@ std::string MlflowKey(std::string_view key) {
       out += good ? c : '_';
     }
   } while (!rest.empty());
-  return out.empty() ? "_" : out;
+  if (out.empty()) return "_";
+  // MLflow takes 250 characters; what is longer is told apart by a hash of the whole.
+  constexpr size_t kLongestKey = 250;
+  if (out.size() > kLongestKey) {
+    char hash[20];
+    std::snprintf(hash, sizeof hash, "_%016llx", static_cast<unsigned long long>(Fnv1a(key)));
+    out = out.substr(0, kLongestKey - 17) + hash;
+  }
+  return out;
 }
 
 Status WriteMlflow(const MlflowRun& run, const std::string& folder) {
@@ -201,7 +219,7 @@ Status WriteMlflow(const MlflowRun& run, const std::string& folder) {
   RETURN_IF_ERROR(WriteMetrics(run, place));
   for (const ArtifactRow& artifact : run.page.artifacts) {
     if (!artifact.copied) continue;
-    const std::string to = place + "/artifacts/" + artifact.name;
+    const std::string to = place + "/artifacts/" + ArtifactName(artifact.name);
     RETURN_IF_ERROR(MakeFoldersAbove(to));
     fs::copy_file(artifact.path, to, fs::copy_options::overwrite_existing, error);
     if (error) return {Code::kIo, artifact.path + ": " + error.message()};

@@ -19,6 +19,8 @@ using sqlite::Statement;
 
 // A cell of a table holds so many characters; CSV and JSON have all of it.
 constexpr size_t kMostCell = 60;
+constexpr Duration kLongest = std::chrono::seconds(30);
+constexpr size_t kMostHeld = 1 << 20;  // bytes of output
 
 std::string NumberText(double value) {
   std::string out;
@@ -32,8 +34,9 @@ std::string CellText(const Statement& row, int column) {
     case Statement::Type::kNull: return "–";
     case Statement::Type::kReal: return NumberText(row.Real(column));
     default: {
+      // No more of it than is shown: a character has four bytes at most.
       std::string out;
-      AppendPrintable(out, row.Text(column));
+      AppendPrintable(out, row.Text(column).substr(0, 4 * kMostCell));
       return out;
     }
   }
@@ -42,15 +45,13 @@ std::string CellText(const Statement& row, int column) {
 // Writes rows as they come, but for tables, whose columns are as wide as their widest cell.
 class Printer {
  public:
-  explicit Printer(const ExpOptions& options) : options_(options) {}
+  Printer(const ExpOptions& options, Instant end) : options_(options), end_(end) {}
 
   bool Row(const Statement& row, bool first) {
     if (first) return Begin(row);
-    if (options_.json) Json(row);
-    else if (options_.csv) Csv(row);
-    else Cells(row);
+    const bool whole = options_.json ? Json(row) : options_.csv ? Csv(row) : Cells(row);
     ++rows_;
-    return Flush(options_.json || options_.csv);
+    return Flush(options_.json || options_.csv) && whole;
   }
   bool End(bool cut) {
     if (options_.json) out_ += std::string("],\"cut\":") + (cut ? "true" : "false") + "}\n";
@@ -81,9 +82,13 @@ class Printer {
     return true;
   }
 
-  void Json(const Statement& row) {
+  // Between the cells of a row, which may have 64 MiB each. False: it is over.
+  bool GoesOn() { return Flush(out_.size() > kMostHeld) && RealClock().Now().boot_ns < end_.boot_ns; }
+
+  bool Json(const Statement& row) {
     out_ += rows_ == 0 ? "\n[" : ",\n[";
     for (int i = 0; i < row.columns(); ++i) {
+      if (!GoesOn()) return false;
       if (i > 0) out_ += ',';
       switch (row.TypeOf(i)) {
         case Statement::Type::kNull: out_ += "null"; break;
@@ -96,14 +101,16 @@ class Printer {
       }
     }
     out_ += ']';
+    return true;
   }
 
   void Field(std::string_view text, bool first) {
     if (!first) out_ += ',';
     AppendCsvField(out_, text);
   }
-  void Csv(const Statement& row) {
+  bool Csv(const Statement& row) {
     for (int i = 0; i < row.columns(); ++i) {
+      if (!GoesOn()) return false;
       const Statement::Type type = row.TypeOf(i);
       if (type == Statement::Type::kText || type == Statement::Type::kBlob) {
         Field(row.Text(i), i == 0);
@@ -113,9 +120,10 @@ class Printer {
       if (type != Statement::Type::kNull) out_ += CellText(row, i);
     }
     out_ += '\n';
+    return true;
   }
 
-  void Cells(const Statement& row) {
+  bool Cells(const Statement& row) {
     std::vector<std::string> cells;
     for (int i = 0; i < row.columns(); ++i) {
       std::string cell = CellText(row, i);
@@ -126,6 +134,7 @@ class Printer {
       cells.push_back(std::move(cell));
     }
     table_.push_back(std::move(cells));
+    return true;
   }
   void Lay() {
     std::vector<size_t> widths(names_.size());
@@ -146,12 +155,16 @@ class Printer {
   // False: nobody reads any more.
   bool Flush(bool now) {
     if (!now) return true;
-    bool written = std::fwrite(out_.data(), 1, out_.size(), stdout) == out_.size();
+    // A terminal wants no more buffers; a pipe is given what there is when they are full.
+    const bool terminal = ::isatty(STDOUT_FILENO) == 1;
+    const bool written =
+        terminal ? WriteOut(out_) : std::fwrite(out_.data(), 1, out_.size(), stdout) == out_.size();
     out_.clear();
     return written && std::ferror(stdout) == 0;
   }
 
   const ExpOptions& options_;
+  const Instant end_;
   std::vector<std::string> names_;
   std::vector<std::vector<std::string>> table_;
   std::vector<bool> right_;
@@ -170,12 +183,12 @@ int Complain(const Status& status) {
 
 int RunQueryCommand(const ExpOptions& options) {
   if (options.json && options.csv) return Complain({Code::kInvalidArgument, "--json or --csv, not both"});
-  auto reader = OpenExperiments(options.db);
+  const Instant begun = RealClock().Now();
+  auto reader = OpenExperiments(options.db, kLongest);
   if (!reader) return Complain(reader.error());
   if (Status views = MakeViews(*reader); !views) return Complain(views);
-  Printer printer(options);
-  QueryLimits limits;
-  limits.rows = options.rows;
+  Printer printer(options, begun + kLongest);
+  const QueryLimits limits{.rows = options.rows, .time = kLongest - (RealClock().Now() - begun)};
   auto outcome = RunQuery(*reader, options.sql, limits, RealClock(),
                           [&](const Statement& row, bool first) { return printer.Row(row, first); });
   if (!outcome) return Complain(outcome.error());

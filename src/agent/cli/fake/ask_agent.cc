@@ -30,7 +30,7 @@ int AskAndPrint(const AgentQuestion& question) {
   if (path.empty()) {
     std::unique_ptr<Schema> schema = MakeSchema();
     LoadOutcome loaded = LoadConfig(*schema, FindConfigFile(question.config_file), {});
-    std::string report = loaded.Report();
+    std::string report = loaded.Errors();
     if (!report.empty()) ::dprintf(STDERR_FILENO, "%s", report.c_str());
     if (!loaded.ok()) return 2;
     path = ControlSocketOf(loaded.config);

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <map>
 #include <memory>
 
 #include "agent/cli/collect/older_options.h"
@@ -30,6 +31,45 @@ constexpr Duration kFlushPatience = std::chrono::seconds(10);
 class NoSink final : public Sink {
  public:
   Status Write(const Snapshot&) override { return Ok(); }
+};
+
+// Older tools keep jobs and nodes in files of their own: -o job_file_path, -o node_file_path.
+struct OwnFile {
+  std::string_view option, record;
+};
+constexpr OwnFile kOwnFiles[] = {{"job_file_path", "slurm.job"}, {"node_file_path", "slurm.node"}};
+
+// Hands some records to sinks of their own, and the rest to the first.
+class ByRecord final : public Sink {
+ public:
+  explicit ByRecord(std::unique_ptr<Sink> rest) : rest_(std::move(rest)) {}
+  void Add(std::string_view record, std::unique_ptr<Sink> sink) { own_.emplace(record, std::move(sink)); }
+
+  Status Write(const Snapshot& snapshot) override { return rest_->Write(snapshot); }
+  Status Write(const Events& events) override {
+    std::map<Sink*, Ref<Events>> parts;
+    for (const Event& event : events.list) {
+      auto own = own_.find(event.name);
+      Ref<Events>& part = parts[own == own_.end() ? rest_.get() : own->second.get()];
+      if (!part) part = MakeRef<Events>();
+      part->resource = events.resource;
+      part->list.push_back(event);
+    }
+    for (const auto& [sink, part] : parts) RETURN_IF_ERROR(sink->Write(*part));
+    return Ok();
+  }
+  Status Flush(Instant deadline) override {
+    Status status = rest_->Flush(deadline);
+    for (const auto& [record, sink] : own_) {
+      const Status own = sink->Flush(deadline);
+      if (status) status = own;
+    }
+    return status;
+  }
+
+ private:
+  const std::unique_ptr<Sink> rest_;
+  std::map<std::string, std::unique_ptr<Sink>, std::less<>> own_;
 };
 
 Result<Duration> TimeOf(const char* option, const std::string& text) {
@@ -85,7 +125,12 @@ class RecordSession {
     ASSIGN_OR_RETURN(std::vector<FlagValue> flags, Flags(*spec));
     schema_ = MakeSchema();
     LoadOutcome loaded = LoadConfig(*schema_, FindConfigFile(options_.config_file), flags);
-    const std::string report = loaded.Report();
+    if (name == "file" && loaded.config.Group("sinks").Group("file").Text("path").empty()) {
+      flags.push_back({"--sink", "sinks.file.path",
+                       own_files_.empty() ? std::string(kMetricsFile) : own_files_.begin()->second});
+      loaded = LoadConfig(*schema_, FindConfigFile(options_.config_file), flags);
+    }
+    const std::string report = loaded.Errors();
     if (!report.empty()) ::dprintf(STDERR_FILENO, "%s", report.c_str());
     if (!loaded.ok()) return {Code::kInvalidArgument, "the configuration is not good"};
     resource_ = MakeResource(loaded.config, {.demo = false, .host_name = HostName()});
@@ -99,10 +144,31 @@ class RecordSession {
     auto made = spec->create(SinkConfig(loaded.config, spec->name), env_);
     if (!made) return made.error();
     sink_ = std::move(*made);
+    return own_files_.empty() ? Ok() : DivideFiles(*spec, SinkConfig(loaded.config, spec->name));
+  }
+
+  Status DivideFiles(const SinkSpec& spec, Config config) {
+    auto divided = std::make_unique<ByRecord>(std::move(sink_));
+    const std::string rest = config.Text("path");
+    for (const auto& [record, path] : own_files_) {
+      if (path == rest) continue;
+      config.Set("path", path, config.origin("path"));
+      ASSIGN_OR_RETURN(auto sink, spec.create(config, env_));
+      divided->Add(record, std::move(sink));
+    }
+    sink_ = std::move(divided);
     return Ok();
   }
 
-  Result<std::vector<FlagValue>> Flags(const SinkSpec& spec) const {
+  // Of an option that names the file of one kind of record.
+  bool TakeOwnFile(const SinkSpec& spec, const std::string& given, const std::string& value) {
+    auto file = std::ranges::find(kOwnFiles, given, &OwnFile::option);
+    if (spec.name != "file" || file == std::end(kOwnFiles)) return false;
+    own_files_[std::string(file->record)] = value;
+    return true;
+  }
+
+  Result<std::vector<FlagValue>> Flags(const SinkSpec& spec) {
     std::vector<FlagValue> flags;
     const std::string sink = "sinks." + std::string(spec.name) + ".";
     if (spec.name == "stdout") flags.push_back({"--sink", sink + "end_when_closed", "true"});
@@ -110,14 +176,13 @@ class RecordSession {
     OlderResource resource;
     for (const auto& [given, value] : options_.options) {
       ASSIGN_OR_RETURN(const bool is_resource, resource.Take(given, value));
-      if (is_resource) continue;
-      const std::string key(SinkOptionOf(spec.name, given));
-      auto found = std::ranges::find(spec.options, key, &OptionSpec::key);
-      if (found == spec.options.end()) {
-        return Status{Code::kInvalidArgument, std::string(spec.name) + " has no option \"" + key +
+      if (is_resource || TakeOwnFile(spec, given, value)) continue;
+      const SinkOption option = SinkOptionOf(spec, given, value);
+      if (!option.known) {
+        return Status{Code::kInvalidArgument, std::string(spec.name) + " has no option \"" + option.key +
                                                   "\". All of them: gpulens config schema"};
       }
-      flags.push_back({"-o " + key, sink + key, value});
+      flags.push_back({"-o " + option.key, sink + option.key, option.value});
     }
     resource.AddTo(flags);
     return flags;
@@ -171,6 +236,7 @@ class RecordSession {
   std::unique_ptr<Schema> schema_;
   AttributeSet resource_;
   std::unique_ptr<Sink> sink_;
+  std::map<std::string, std::string> own_files_;  // by record
 };
 
 }  // namespace

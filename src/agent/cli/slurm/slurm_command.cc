@@ -49,6 +49,7 @@ struct Typed {
   RecordSessionOptions session;
   std::vector<std::string> pairs;  // -o
   std::string log_level;
+  std::string push_interval;  // another word for session.interval, which is stronger
   bool strict = false;
 };
 
@@ -75,6 +76,7 @@ int Run(const SlurmCommand& spec, RecordCommand command, Typed typed) {
   session.command = spec.name;
   session.needs_sink = spec.name != kStrict;
   session.once = session.once || std::string_view(spec.every).empty();
+  if (session.interval.empty()) session.interval = typed.push_interval;
   if (session.interval.empty()) session.interval = *spec.every ? spec.every : "1h";
   for (const std::string& pair : typed.pairs) {
     const size_t equals = pair.find('=');
@@ -105,12 +107,17 @@ void AddCommon(CLI::App& command, const SlurmCommand& spec, const std::shared_pt
   RecordSessionOptions& session = typed->session;
   if (*spec.every) {
     command.add_flag("--once", session.once, "One turn");
-    command
-        .add_option("--interval,--push-interval", session.interval, std::string("How often, ") + spec.every)
+    command.add_option("--interval", session.interval, std::string("How often, ") + spec.every)
+        ->type_name("D");
+    command.add_option("--push-interval", typed->push_interval, "The same; --interval is stronger")
         ->type_name("D");
   }
   if (spec.name != kStrict) {
-    command.add_option("--sink", session.sink, "Where to: stdout, file, otlp, …")
+    const std::string lines =
+        spec.name == kMonitor ? "a JSON array each time" : "a line of JSON for each record";
+    command
+        .add_option("--sink", session.sink,
+                    "Where to: stdout (" + lines + "), file (metrics.jsonl without -o path=FILE), otlp, …")
         ->type_name("S")
         ->capture_default_str();
     command.add_option("-o,--sink-opt,--sink-opts", typed->pairs, "An option of the sink; repeatable")

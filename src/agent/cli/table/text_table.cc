@@ -1,6 +1,9 @@
 #include "agent/cli/table/text_table.h"
 
+#include <unistd.h>
+
 #include <algorithm>
+#include <cstdio>
 
 #include "base/text.h"
 
@@ -72,6 +75,29 @@ std::string TextTable::Text(size_t width) const {
     out += line + "\n";
   }
   return out;
+}
+
+std::string TerminalLines(std::string_view text) {
+  std::string out;
+  while (!text.empty()) {
+    const size_t end = std::min(text.find('\n'), text.size());
+    AppendPrintable(out, text.substr(0, end));
+    if (end < text.size()) out += '\n';
+    text.remove_prefix(std::min(end + 1, text.size()));
+  }
+  return out;
+}
+
+bool WriteOut(std::string_view text) {
+  const std::string lines = ::isatty(STDOUT_FILENO) == 1 ? TerminalLines(text) : std::string();
+  if (!lines.empty()) text = lines;
+  return std::fwrite(text.data(), 1, text.size(), stdout) == text.size() && std::fflush(stdout) == 0;
+}
+
+void WriteNote(std::string_view line) {
+  std::string safe;
+  AppendPrintable(safe, line);
+  ::dprintf(STDERR_FILENO, "%s\n", safe.c_str());
 }
 
 void AppendCsvField(std::string& out, std::string_view text) {

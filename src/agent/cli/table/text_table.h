@@ -38,6 +38,13 @@ class TextTable {
   std::vector<std::vector<std::string>> rows_;
 };
 
+// `text` line by line without what steers a terminal: for text of people that is shown as it is.
+std::string TerminalLines(std::string_view text);
+// To the standard output: as it is, but to a terminal as TerminalLines. False: nobody reads any more.
+bool WriteOut(std::string_view text);
+// A line to the standard error, without what steers a terminal.
+void WriteNote(std::string_view line);
+
 // Quoted where CSV asks for it, and marked as text where a spreadsheet would compute it.
 void AppendCsvField(std::string& out, std::string_view text);
 

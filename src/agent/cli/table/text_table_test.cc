@@ -40,5 +40,11 @@ TEST(CsvField, IsQuotedWhereItMustBe) {
   EXPECT_EQ(field("=1+1"), "\"'=1+1\"");
 }
 
+TEST(TerminalLines, LinesStayAndNothingSteers) {
+  EXPECT_EQ(TerminalLines(""), "");
+  EXPECT_EQ(TerminalLines("a\nb\n"), "a\nb\n");
+  EXPECT_EQ(TerminalLines("a\x1b[2J\n\u009bx\r\u202eb"), "a\\x1b[2J\n\\xc2\\x9bx\\x0d\\xe2\\x80\\xaeb");
+}
+
 }  // namespace
 }  // namespace gpulens

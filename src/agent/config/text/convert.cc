@@ -46,7 +46,32 @@ ValueCheck Number(const OptionSpec& spec, std::string_view text, ValueCheck (*pa
   }
 }
 
+ValueCheck CheckAttributeName(std::string_view name) {
+  constexpr std::string_view kHint = "letters, digits, dots and underscores, like site or rack.row";
+  constexpr std::string_view kBounds[] = {"le", "quantile"};
+  auto wrong = [kHint](std::string problem) {
+    return ValueError{std::move(problem), std::string(kHint), 0, 0};
+  };
+  if (name.empty()) return wrong("an attribute without a name");
+  const bool control = std::any_of(name.begin(), name.end(),
+                                   [](char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7F; });
+  if (control || !IsUtf8(name)) return wrong(QuotedText(name) + " is no name of an attribute");
+  if (name.starts_with("__"))
+    return wrong(QuotedText(name) + " is reserved: Prometheus keeps names with __ in front");
+  if (std::ranges::find(kBounds, name) != std::end(kBounds))
+    return wrong(QuotedText(name) + " is reserved for the bounds of histograms and summaries");
+  return std::nullopt;
+}
+
 }  // namespace
+
+ValueCheck CheckPair(const OptionSpec& spec, std::string_view key, std::string_view text) {
+  if (spec.map_of == MapOf::kAttributes) {
+    if (ValueCheck wrong = CheckAttributeName(key)) return wrong;
+    if (!IsUtf8(text)) return ValueError{QuotedText(key) + " has bytes that are not UTF-8", "", 0, 0};
+  }
+  return spec.map_of == MapOf::kRenames ? CheckAttributeName(text) : std::nullopt;
+}
 
 bool IsScalar(OptionType type) noexcept {
   return type != OptionType::kTexts && type != OptionType::kTextMap && type != OptionType::kGroup &&
@@ -84,11 +109,14 @@ ValueCheck ConvertText(const OptionSpec& spec, std::string_view text, Config::Va
     case OptionType::kSize: return Number<int64_t>(spec, text, ParseSizeValue, out);
     case OptionType::kUrl:
       out = std::string(text);
-      if (text.find(":…@") != std::string_view::npos) {
+      if (text.find("…") != std::string_view::npos) {
         return ValueError{std::string(kHiddenSecret), std::string(kHiddenHint), 0, 0};
       }
       // An empty text takes an optional URL away.
-      return text.empty() ? ValueCheck{} : CheckUrlValue(text, spec.allowed);
+      if (text.empty()) return std::nullopt;
+      if (ValueCheck wrong = CheckUrlValue(text, spec.allowed); wrong && spec.secret_path)
+        return ValueError{"the text is not a URL", "like https://HOST/PATH", 0, 0};
+      else return wrong;
     default: break;
   }
   out = std::string(text);
@@ -136,21 +164,31 @@ bool IsSecretKey(std::string_view key) {
                      [&](std::string_view word) { return lower.find(word) != std::string::npos; });
 }
 
-std::string MaskSecret(std::string_view secret) {
-  constexpr size_t kLongEnough = 12, kShown = 4;
-  if (secret.empty()) return "";
-  std::string_view end = secret.substr(secret.size() - std::min(secret.size(), kShown));
-  return secret.size() < kLongEnough || !IsUtf8(end) ? "…" : "…" + std::string(end);
+bool IsSecretMap(std::string_view key) { return key == "headers"; }
+
+std::string MaskSecret(std::string_view secret) { return secret.empty() ? "" : "…"; }
+
+std::string MaskUrl(std::string_view url, bool secret_path) {
+  const size_t scheme = url.find("://");
+  if (scheme == std::string_view::npos) return std::string(url);
+  const size_t start = scheme + 3, end = std::min(url.find_first_of("/?#", start), url.size());
+  std::string_view authority = url.substr(start, end - start), rest = url.substr(end);
+  std::string out(url.substr(0, start));
+  const size_t at = authority.rfind('@'), colon = authority.find(':');
+  if (at != std::string_view::npos && colon < at) {
+    out.append(authority.substr(0, colon + 1)).append("…");
+    authority.remove_prefix(at);
+  }
+  out += authority;
+  if (secret_path) return rest.size() > 1 ? out + "/…" : out + std::string(rest);
+  const size_t query = rest.find('?');
+  out += rest.substr(0, query);
+  if (query != std::string_view::npos) out += query + 1 < rest.size() ? "?…" : "?";
+  return out;
 }
 
-std::string MaskUrl(std::string_view url) {
-  size_t start = url.find("://");
-  if (start == std::string_view::npos) return std::string(url);
-  size_t end = std::min(url.find_first_of("/?#", start + 3), url.size());
-  size_t at = url.substr(0, end).rfind('@');
-  size_t colon = url.find(':', start + 3);
-  if (at == std::string_view::npos || colon >= at) return std::string(url);
-  return std::string(url.substr(0, colon + 1)) + "…" + std::string(url.substr(at));
+bool MayHoldSecret(std::string_view url) noexcept {
+  return url.find_first_of("@?") != std::string_view::npos;
 }
 
 }  // namespace gpulens

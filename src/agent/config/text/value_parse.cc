@@ -10,6 +10,7 @@
 
 #include "agent/config/text/diagnostic.h"
 #include "base/parse.h"
+#include "base/text.h"
 
 namespace gpulens {
 namespace {
@@ -103,8 +104,8 @@ std::string_view TakeUnit(std::string_view& rest) {
 }
 
 ValueError NotUrl(std::string_view text, std::string problem, size_t at, size_t length = 1) {
-  // A URL may hold a password before its "@".
-  bool password = text.find('@') != std::string_view::npos;
+  // A URL may hold a password before its "@", and a key behind its "?".
+  bool password = text.find_first_of("@?") != std::string_view::npos;
   if (password) problem = problem.substr(0, problem.find("   like "));
   return {(password ? "the text" : QuotedText(text)) + " is not a URL", std::move(problem), at, length};
 }
@@ -158,7 +159,9 @@ ValueCheck ParseBoolValue(std::string_view text, bool& out) {
     constexpr std::string_view kNo[] = {"no", "off", "0", "False", "FALSE", "n"};
     bool yes = std::find(std::begin(kYes), std::end(kYes), text) != std::end(kYes);
     bool no = std::find(std::begin(kNo), std::end(kNo), text) != std::end(kNo);
-    return Expected("true or false", text, yes ? "did you mean true?" : no ? "did you mean false?" : "");
+    constexpr std::string_view kWords[] = {"true", "false"};
+    const std::string_view near = yes ? "true" : no ? "false" : NearestWord(text, kWords);
+    return Expected("true or false", text, near.empty() ? "" : "did you mean " + std::string(near) + "?");
   }
   out = text == "true";
   return std::nullopt;
@@ -198,7 +201,8 @@ ValueCheck ParseTimeValue(std::string_view text, Duration& out) {
     if (unit == nullptr) return BadTimeUnit(text, unit_text, at);
     if (unit->value >= last_unit) return Expected("a duration", text, "bigger units first: 1h30m");
     last_unit = unit->value;
-    if (!AddAmount(amount, unit->value, sum)) return ValueError{QuotedText(text) + " is too long", "", 0, 0};
+    if (!AddAmount(amount, unit->value, sum))
+      return ValueError{QuotedText(text) + " is too long", "at most 106751d", 0, 0};
   } while (!rest.empty());
   out = Duration(sum);
   return std::nullopt;

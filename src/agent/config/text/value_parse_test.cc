@@ -53,7 +53,7 @@ TEST(ValueParseTest, WrongTimes) {
   EXPECT_EQ(Wrong(ParseTimeValue, "1m1m"),
             "expected a duration, got the text \"1m1m\" | bigger units first: 1h30m");
   EXPECT_EQ(Wrong(ParseTimeValue, "300y"), "\"300y\" has the unknown unit \"y\" | units: ms s m h d");
-  EXPECT_EQ(Wrong(ParseTimeValue, "106752d"), "\"106752d\" is too long | ");
+  EXPECT_EQ(Wrong(ParseTimeValue, "106752d"), "\"106752d\" is too long | at most 106751d");
   EXPECT_EQ(Wrong(ParseTimeValue, "1234567890123456"),
             "\"1234567890123456\" has no unit | a number and a unit: 500ms 1s 5m 2h");
   for (const char* text :
@@ -171,12 +171,19 @@ TEST(ConvertTest, SecretsAreMasked) {
   for (const char* key : {"url", "password_file", "name", "series"}) EXPECT_FALSE(IsSecretKey(key)) << key;
   EXPECT_EQ(MaskSecret(""), "");
   EXPECT_EQ(MaskSecret("short"), "…");
-  EXPECT_EQ(MaskSecret("0123456789ab3f9a"), "…3f9a");
-  EXPECT_EQ(MaskSecret("0123456789abcé\xA9"), "…");
+  EXPECT_EQ(MaskSecret("0123456789ab3f9a"), "…");
+  EXPECT_TRUE(IsSecretMap("headers"));
+  EXPECT_FALSE(IsSecretMap("attributes"));
   EXPECT_EQ(MaskUrl("http://me:pw@h/x"), "http://me:…@h/x");
   EXPECT_EQ(MaskUrl("http://h/x@y:z"), "http://h/x@y:z");
   EXPECT_EQ(MaskUrl("http://me@h/x"), "http://me@h/x");
   EXPECT_EQ(MaskUrl("text"), "text");
+  EXPECT_EQ(MaskUrl("https://h/x?token=T#f"), "https://h/x?…");
+  EXPECT_EQ(MaskUrl("https://h?auth=T"), "https://h?…");
+  EXPECT_EQ(MaskUrl("https://h/x?"), "https://h/x?");
+  EXPECT_EQ(MaskUrl("https://me:p@q@h:8/services/SECRET?a=b", true), "https://me:…@h:8/…");
+  EXPECT_EQ(MaskUrl("https://h/", true), "https://h/");
+  EXPECT_EQ(MaskUrl("https://h?SECRET", true), "https://h/…");
 }
 
 TEST(ConvertTest, RangesAndTypesHaveWords) {

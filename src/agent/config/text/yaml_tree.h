@@ -33,7 +33,9 @@ struct YamlNode {
   TextSpan Within(size_t at, size_t length) const noexcept;
 
   Kind kind = kNull;
-  bool literal = false;  // the text stands in the source as it is, from `text_column`
+  bool literal = false;   // the text stands in the source as it is, from `text_column`
+  bool replaced = false;  // the text stands elsewhere: ExpandValues has put it here
+  bool secret = false;    // in a file that may hold a secret: it is not shown
   int text_column = 0;
   TextSpan span;
   std::string text;
@@ -49,6 +51,7 @@ class YamlTree {
   // Null: the text is empty, only comments, or could not be parsed.
   const YamlNode* root() const noexcept { return root_; }
   const std::deque<YamlNode>& nodes() const noexcept { return nodes_; }
+  std::deque<YamlNode>& nodes() noexcept { return nodes_; }
 
  private:
   friend class YamlBuilder;

@@ -60,10 +60,10 @@ AmdsmiReader::AmdsmiReader(const AmdsmiLibrary& library, uint32_t index, driver:
 
 driver::DeviceReader::Attached AmdsmiReader::Attach() {
   tiers_.Reset();
-  absent_.reset();
+  items_ = {};
   denied_.reset();
-  ecc_absent_.reset();
-  processes_absent_ = false;
+  ecc_ = {};
+  process_list_ = {};
   const Symbols& fn = caller_.fn();
   // The library answers some questions from what it remembers: it is asked for what it must look up.
   uint64_t used = 0;
@@ -112,23 +112,25 @@ bool AmdsmiReader::Round(int64_t boot_ns, driver::Outbox& out) {
 bool AmdsmiReader::Read(int64_t boot_ns) {
   readings_.clear();
   has_processes_ = false;
+  now_ns_ = boot_ns;
   tiers_.Begin(boot_ns);
   size_t good = 0, gone = 0;
   std::bitset<kItemCount> tried;
   for (size_t i = 0; i < kItems.size(); ++i) {
     const Item& item = kItems[i];
-    if (absent_[i] || (item.needs_layout && !library_.layout())) {
+    if (items_[i].Rests(boot_ns) || (item.needs_layout && !library_.layout())) {
       if (tiers_.Due(Tier::kSlow)) EmitAll(item, ReadStatus::kNotSupported);
       continue;
     }
-    if (!tiers_.Due(item.tier) || (denied_[i] && !tiers_.Due(Tier::kSlow))) continue;
+    const bool due = tiers_.Due(item.tier) && (!denied_[i] || tiers_.Due(Tier::kSlow));
+    if (!due && !items_[i].Due(boot_ns)) continue;
     int code = (this->*item.read)();
     tried[i] = true;
     good += code == kSuccess;
     gone += IsGone(code);
-    if (code == kSuccess) continue;
     ReadStatus status = StatusOf(code);
-    absent_[i] = status == ReadStatus::kNotSupported;
+    items_[i].Take(status, boot_ns);
+    if (code == kSuccess) continue;
     denied_[i] = status == ReadStatus::kNoPermission;
     EmitAll(item, status);
   }

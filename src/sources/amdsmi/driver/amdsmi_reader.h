@@ -10,6 +10,7 @@
 #include <type_traits>
 #include <vector>
 
+#include "driver/side/ask_again.h"
 #include "driver/side/reader.h"
 #include "sources/amdsmi/amdsmi_fields.h"
 #include "sources/amdsmi/driver/amdsmi_library.h"
@@ -122,9 +123,12 @@ class AmdsmiReader final : public driver::DeviceReader {
   driver::TierClock tiers_;
   driver::Facts facts_;
 
-  std::bitset<kItemCount> absent_, denied_;
-  std::bitset<std::size(kEccBlocks)> ecc_absent_;
-  bool processes_absent_ = false, has_processes_ = false;
+  std::array<driver::AskAgain, kItemCount> items_{};
+  std::bitset<kItemCount> denied_;
+  std::array<driver::AskAgain, std::size(kEccBlocks)> ecc_{};
+  driver::AskAgain process_list_;
+  int64_t now_ns_ = 0;  // Of the round.
+  bool has_processes_ = false;
   std::vector<driver::Reading> readings_;
   std::vector<driver::ProcessUse> processes_;
   std::vector<std::byte> scratch_, process_buffer_;

@@ -31,12 +31,12 @@ int AmdsmiReader::ReadEccBlocks() {
   for (unsigned block = 0; block < std::size(kEccBlocks); ++block) {
     ErrorCount count{};
     ReadStatus status = ReadStatus::kNotSupported;
-    if ((mask >> block & 1) && !ecc_absent_[block]) {
+    if ((mask >> block & 1) && !ecc_[block].Rests(now_ns_)) {
       code = caller_.Do(Call::kEccCount, caller_.fn().EccCount, processor_.handle, uint64_t{1} << block,
                         static_cast<void*>(&count));
       bool absent = code == kNotSupported || code == kFunctionMissing || code == kInvalidArgument;
-      if (absent) ecc_absent_[block] = true;
       status = code == kSuccess ? ReadStatus::kOk : absent ? ReadStatus::kNotSupported : ReadStatus::kError;
+      ecc_[block].Take(status, now_ns_);
     }
     Emit(Field::kEccCorrectable, block, status, static_cast<int64_t>(count.correctable));
     Emit(Field::kEccUncorrectable, block, status, static_cast<int64_t>(count.uncorrectable));
@@ -128,7 +128,7 @@ void AmdsmiReader::TakeProcesses(uint32_t count) {
 
 void AmdsmiReader::ReadProcesses() {
   const Layout* layout = library_.layout();
-  if (processes_absent_ || !layout || layout->process.stride == 0) {
+  if (process_list_.Rests(now_ns_) || !layout || layout->process.stride == 0) {
     if (tiers_.Due(Tier::kSlow)) Emit(Field::kProcessCount, 0, ReadStatus::kNotSupported, 0);
     return;
   }
@@ -136,12 +136,14 @@ void AmdsmiReader::ReadProcesses() {
   int code = ReadProcessList(count);
   if (code == kNoData || code == kNotFound) count = 0, code = kSuccess;  // Nobody uses the GPU.
   if (code != kSuccess) {
-    processes_absent_ = code == kNotSupported || code == kFunctionMissing || code == kInvalidArgument;
-    ReadStatus status = processes_absent_       ? ReadStatus::kNotSupported
+    bool absent = code == kNotSupported || code == kFunctionMissing || code == kInvalidArgument;
+    ReadStatus status = absent                  ? ReadStatus::kNotSupported
                         : code == kNoPermission ? ReadStatus::kNoPermission
                                                 : ReadStatus::kError;
+    process_list_.Take(status, now_ns_);
     return Emit(Field::kProcessCount, 0, status, 0);
   }
+  process_list_.Take(ReadStatus::kOk, now_ns_);
   TakeProcesses(count);
   has_processes_ = true;
   processes_boot_ns_ = gate_.last_boot_ns();

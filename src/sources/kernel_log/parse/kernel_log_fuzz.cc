@@ -16,6 +16,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   std::string_view rest(reinterpret_cast<const char*>(data), size);
   std::string scratch;
   LogLine line;
+  NoticeReader notices;
   static_cast<void>(ParseKmsgRecord(rest, scratch, line));
   while (!rest.empty()) {
     std::string_view text = TakeUntil(rest, '\n');
@@ -28,12 +29,12 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     std::string clean = CleanText(line.text);
     CHECK(clean.size() <= 1000);
     for (char c : clean) CHECK(static_cast<unsigned char>(c) >= 0x20 && c != 0x7f);
-    auto notice = ParseMessage(line.text);
+    auto notice = notices.Read(line.text);
     if (!notice) continue;
     if (notice->kind == NoticeKind::kXid) CHECK(notice->pci && *notice->code >= 1 && *notice->code <= 4095);
     if (notice->kind == NoticeKind::kSxid) CHECK(notice->pci && *notice->code >= 1);
-    if (notice->kind == NoticeKind::kGpuLost || notice->kind == NoticeKind::kRas)
-      CHECK(notice->pci.has_value());
+    if (notice->kind == NoticeKind::kGpuLost) CHECK(notice->pci.has_value());
+    if (notice->kind == NoticeKind::kDriverFault) CHECK(!notice->facts.empty());
     if (notice->pid) CHECK(*notice->pid >= 0);
     if (notice->pci) CHECK(*ParsePciAddress(notice->pci->ToString()) == *notice->pci);
     CHECK(notice->process.size() <= 64 && notice->cgroup.size() <= 512);

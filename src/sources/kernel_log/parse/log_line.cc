@@ -4,6 +4,7 @@
 #include <chrono>
 
 #include "base/parse.h"
+#include "net/json/json_document.h"
 
 namespace gpulens::kernel_log {
 namespace {
@@ -77,9 +78,49 @@ void TakeBootStamp(std::string_view& text, LogLine& out) noexcept {
 bool TakeHostAndTag(std::string_view& text) noexcept {
   std::string_view rest = text;
   std::string_view host = TakeUntil(rest, ' ');
-  constexpr std::string_view kTag = "kernel:";
+  constexpr std::string_view kTag = "kernel";
   if (host.empty() || !rest.starts_with(kTag)) return false;
-  text = Trim(rest.substr(kTag.size()));
+  rest.remove_prefix(kTag.size());
+  // Some daemons write a number behind it: "kernel[1]:".
+  if (rest.starts_with('[')) {
+    size_t close = rest.find(']');
+    if (close == std::string_view::npos || close > 8 ||
+        !std::all_of(rest.begin() + 1, rest.begin() + close, IsDigit))
+      return false;
+    rest.remove_prefix(close + 1);
+  }
+  if (!rest.starts_with(':')) return false;
+  text = Trim(rest.substr(1));
+  return true;
+}
+
+// "1 2026-01-02T03:04:05.5+01:00 node-1 kernel - - - message": RFC 5424, behind its priority. Structured data
+// is not what the kernel's records have.
+bool TakeRfc5424(std::string_view& text, LogLine& out) noexcept {
+  std::string_view rest = text;
+  if (TakeUntil(rest, ' ') != "1") return false;
+  auto when = ParseRfc3339(TakeUntil(rest, ' '));
+  std::string_view host = TakeUntil(rest, ' '), program = TakeUntil(rest, ' ');
+  TakeUntil(rest, ' ');  // the process
+  TakeUntil(rest, ' ');  // the kind of message
+  if (!when || host.empty() || program != "kernel" || TakeUntil(rest, ' ') != "-") return false;
+  constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";
+  if (rest.starts_with(kByteOrderMark)) rest.remove_prefix(kByteOrderMark.size());
+  out.stamp = LogLine::Stamp::kUnix;
+  out.stamp_ns = *when;
+  text = Trim(rest);
+  return true;
+}
+
+// "[Mon Nov 23 14:00:00 2026] message" (dmesg -T): no zone, and off by what the machine slept, so the moment
+// is not known.
+bool TakeLocalTime(std::string_view& text) noexcept {
+  constexpr std::string_view kDays = "MonTueWedThuFriSatSun";
+  if (text.size() < 27 || text[0] != '[' || text[25] != ']' || text[4] != ' ' || text[14] != ':')
+    return false;
+  size_t day = kDays.find(text.substr(1, 3));
+  if (day == std::string_view::npos || day % 3 != 0) return false;
+  text = Trim(text.substr(26));
   return true;
 }
 
@@ -113,6 +154,36 @@ bool TakeFacility(std::string_view& text, LogLine& out) noexcept {
     text = rest;
   }
   return true;
+}
+
+// The journal writes a message that is not UTF-8 as a list of bytes.
+std::string TakeBytes(const JsonDocument& entry, std::string_view pointer) {
+  std::string bytes;
+  size_t size = std::min(entry.Size(pointer), kMaxLine);
+  for (size_t i = 0; i < size; ++i) {
+    auto byte = entry.Integer(std::string(pointer) + "/" + std::to_string(i));
+    if (!byte || *byte < 0 || *byte > 255) return {};
+    bytes += static_cast<char>(*byte);
+  }
+  return bytes;
+}
+
+// An entry of the journal as `journalctl -o json` prints it. The transport is set by the journal itself: no
+// program can claim to be the kernel.
+bool ParseJournalEntry(std::string_view line, std::string& scratch, LogLine& out) {
+  constexpr size_t kMaxEntry = 64 << 10;
+  if (line.size() > kMaxEntry) return false;
+  auto entry = JsonDocument::Parse(line);
+  if (!entry || entry->Text("/_TRANSPORT") != "kernel") return false;
+  scratch = entry->Text("/MESSAGE").value_or("");
+  if (scratch.empty()) scratch = TakeBytes(*entry, "/MESSAGE");
+  if (auto microseconds = ParseInt<int64_t>(entry->Text("/__REALTIME_TIMESTAMP").value_or(""));
+      microseconds && *microseconds >= 0 && *microseconds <= INT64_MAX / 1000) {
+    out.stamp = LogLine::Stamp::kUnix;
+    out.stamp_ns = *microseconds * 1000;
+  }
+  out.text = std::string_view(scratch).substr(0, kMaxLine);
+  return !out.text.empty();
 }
 
 }  // namespace
@@ -175,6 +246,10 @@ bool ParseKmsgRecord(std::string_view record, std::string& scratch, LogLine& out
 }
 
 bool ParseLogLine(std::string_view line, std::string& scratch, LogLine& out) {
+  if (Trim(line.substr(0, kMaxLine)).starts_with('{')) {
+    out = {};
+    return ParseJournalEntry(line, scratch, out);
+  }
   line = Trim(line.substr(0, kMaxLine));
   if (!line.empty() && IsDigit(line[0]) && line.find(',') < 4 && line.find(';') != std::string_view::npos) {
     return ParseKmsgRecord(line, scratch, out);
@@ -186,6 +261,14 @@ bool ParseLogLine(std::string_view line, std::string& scratch, LogLine& out) {
     auto priority = close < 5 ? ParseInt<uint32_t>(text.substr(1, close - 1)) : std::nullopt;
     if (!priority || *priority >= 8) return false;
     text.remove_prefix(close + 1);
+    if (TakeRfc5424(text, out)) {
+      out.text = text;
+      return !text.empty();
+    }
+  }
+  if (TakeLocalTime(text)) {
+    out.text = text;
+    return !text.empty();
   }
   if (!text.starts_with('[') && !TakeFacility(text, out)) {
     std::string_view rest = text;

@@ -33,8 +33,9 @@ bool ParseKmsgRecord(std::string_view record, std::string& scratch, LogLine& out
 
 // A line of a file or of journalctl. Known: records of /dev/kmsg, "[ 12.345] message" (dmesg), "kern :warn :
 // TIME message" (dmesg -x), "Jan  2 03:04:05 host kernel: message" and "2026-01-02T03:04:05+00:00 host
-// kernel: message" (syslog), "1767322800.123 host kernel: message" (journalctl -o short-unix). Nothing for
-// lines of other programs and for what is none of these.
+// kernel: message" (syslog), "1767322800.123 host kernel: message" (journalctl -o short-unix), and an entry
+// of journalctl -o json, whose message then lies in `scratch`. Nothing for lines of other programs and for
+// what is none of these.
 bool ParseLogLine(std::string_view line, std::string& scratch, LogLine& out);
 
 // A moment in RFC 3339 with any fraction, comma or point: nanoseconds since 1970. Exposed for tests.

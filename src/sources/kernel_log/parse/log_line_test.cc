@@ -38,6 +38,23 @@ TEST(KmsgRecord, Bad) {
   }
 }
 
+TEST(LogLine, FormsOfOtherDaemons) {
+  std::string scratch;
+  LogLine line;
+  ASSERT_TRUE(ParseLogLine("Jan  2 03:04:05 node-1 kernel[1]: NVRM: a", scratch, line));
+  EXPECT_EQ(line.text, "NVRM: a");
+  EXPECT_FALSE(ParseLogLine("Jan  2 03:04:05 node-1 kernel[a]: NVRM: a", scratch, line));
+  EXPECT_FALSE(ParseLogLine("Jan  2 03:04:05 node-1 kernel-helper: NVRM: a", scratch, line));
+  ASSERT_TRUE(ParseLogLine("<4>1 2026-01-02T03:04:05.5+01:00 node-1 kernel - - - NVRM: b", scratch, line));
+  EXPECT_EQ(line.stamp_ns, 1'767'319'445'500'000'000);
+  EXPECT_EQ(line.text, "NVRM: b");
+  EXPECT_FALSE(ParseLogLine("<4>1 2026-01-02T03:04:05.5+01:00 node-1 sshd - - - NVRM: b", scratch, line));
+  EXPECT_FALSE(ParseLogLine("<12>1 2026-01-02T03:04:05.5+01:00 node-1 kernel - - - NVRM: b", scratch, line));
+  ASSERT_TRUE(ParseLogLine("[Mon Nov 23 14:00:00 2026] NVRM: c", scratch, line));
+  EXPECT_EQ(line.stamp, Stamp::kNone) << "no zone";
+  EXPECT_EQ(line.text, "NVRM: c");
+}
+
 TEST(LogLine, Forms) {
   std::string scratch;
   LogLine line;
@@ -61,6 +78,26 @@ TEST(LogLine, Forms) {
   EXPECT_EQ(line.text, "g");
   ASSERT_TRUE(ParseLogLine("kern  :err   : [   12.345678] h", scratch, line));
   EXPECT_EQ(line.text, "h");
+}
+
+TEST(LogLine, EntriesOfTheJournal) {
+  std::string scratch;
+  LogLine line;
+  ASSERT_TRUE(
+      ParseLogLine(R"({"__REALTIME_TIMESTAMP":"1767319445250000","_TRANSPORT":"kernel","MESSAGE":"a \"b\""})",
+                   scratch, line));
+  EXPECT_EQ(line.stamp, LogLine::Stamp::kUnix);
+  EXPECT_EQ(line.stamp_ns, 1'767'319'445'250'000'000);
+  EXPECT_EQ(line.text, "a \"b\"");
+  ASSERT_TRUE(ParseLogLine(R"({"_TRANSPORT":"kernel","MESSAGE":[97,255,98]})", scratch, line));
+  EXPECT_EQ(line.stamp, LogLine::Stamp::kNone);
+  EXPECT_EQ(line.text,
+            "a\xff"
+            "b");
+  std::string longer(10'000, 'x');
+  ASSERT_TRUE(ParseLogLine(R"({"_TRANSPORT":"kernel","MESSAGE":")" + longer + "\"}", scratch, line));
+  EXPECT_EQ(line.text.size(), kMaxLine);
+  EXPECT_FALSE(ParseLogLine(R"({"_TRANSPORT":"stdout","MESSAGE":"NVRM: Xid"})", scratch, line));
 }
 
 TEST(LogLine, OtherProgramsAndOtherLinesAreLeftOut) {

@@ -1,5 +1,7 @@
 // NVIDIA: XIDs, GPUs that are gone, NVLink, and SXids of NVSwitches.
 
+#include <iterator>
+
 #include "base/parse.h"
 #include "sources/kernel_log/parse/notice_parts.h"
 
@@ -20,8 +22,17 @@ void TakeProcess(std::string_view text, Notice& out) noexcept {
     text = Trim(text);
   }
   if (TakePrefix(text, "name=")) {
-    // A name may hold blanks and commas, but hardly a comma with a blank behind it.
-    std::string_view name = text.substr(0, text.find(", "));
+    // A name may hold commas and blanks: it ends at the first ", " behind which the driver's words begin,
+    // which have a capital in front or are "channel".
+    size_t end = text.find(", ");
+    for (size_t at = end; at != std::string_view::npos && at <= kMaxProcess; at = text.find(", ", at + 2)) {
+      std::string_view rest = text.substr(at + 2);
+      if (rest.empty() || (rest[0] >= 'A' && rest[0] <= 'Z') || rest.starts_with("channel ")) {
+        end = at;
+        break;
+      }
+    }
+    std::string_view name = text.substr(0, end);
     if (name.size() <= kMaxProcess && name.find("<unknown>") == std::string_view::npos)
       out.process = Trim(name);
   }
@@ -37,6 +48,48 @@ std::optional<uint32_t> LinkOf(std::string_view text) noexcept {
     if (link && *link < 1024) return link;
   }
   return std::nullopt;
+}
+
+// XIDs that speak of a link: of all generations, and of the units of an NVLink 5 port.
+constexpr uint32_t kLinkXid = 74, kFirstOfPort = 144, kLastOfPort = 150, kRecoveryXid = 154;
+
+std::optional<uint32_t> TakeHex(std::string_view& text) noexcept {
+  size_t end = 0;
+  uint32_t number = 0;
+  for (; end < text.size() && end < 8; ++end) {
+    char c = text[end];
+    uint32_t digit = c >= '0' && c <= '9'   ? static_cast<uint32_t>(c - '0')
+                     : c >= 'a' && c <= 'f' ? static_cast<uint32_t>(c - 'a') + 10
+                     : c >= 'A' && c <= 'F' ? static_cast<uint32_t>(c - 'A') + 10
+                                            : 16;
+    if (digit == 16) break;
+    number = number << 4 | digit;
+  }
+  if (end == 0) return std::nullopt;
+  text.remove_prefix(end);
+  return number;
+}
+
+// "NETIR_LINK_EVT  Fatal   XC0 i0 Link 14 (0x025001c6 0x00000000 …)": the first word behind the link is the
+// unit's interrupt status, whose bits 20 to 25 number the error.
+void ReadPort(std::string_view text, Notice& out) noexcept {
+  if (text.find("Nonfatal") != std::string_view::npos || text.find("Non-fatal") != std::string_view::npos)
+    out.grade = Grade::kNonFatal;
+  else if (text.find(" Fatal") != std::string_view::npos) out.grade = Grade::kFatal;
+  auto status = After(text, "(0x");
+  if (!status) return;
+  if (auto bits = TakeHex(*status)) out.sub_code = *bits >> 20 & 0x3F;
+}
+
+// "GPU recovery action changed from 0x0 (None) to 0x2 (Node Reboot Required)". The words differ from driver
+// to driver, the numbers do not. A number that we do not know is an order all the same.
+void ReadRecovery(std::string_view text, Notice& out) noexcept {
+  constexpr std::string_view kActions[] = {"none", "reset_gpu", "reboot", "drain", "drain"};
+  auto change = After(text, "recovery action changed from ");
+  auto to = change ? After(*change, " to 0x") : std::nullopt;
+  auto number = to ? TakeHex(*to) : std::nullopt;
+  if (!number) return;
+  out.action = *number < std::size(kActions) ? kActions[*number] : "contact_vendor";
 }
 
 // "(PCI:0000:3b:00): 79, …", "(0000:03:00): 31, …", "(PCI:0000:3b:00 GPU-I:05 GPU-CI:00): 13, …".
@@ -55,6 +108,10 @@ std::optional<Notice> ParseXid(std::string_view rest) noexcept {
   if (!rest.empty() && rest.front() != ',' && rest.front() != ' ') return std::nullopt;
   TakePrefix(rest, ",");
   TakeProcess(Trim(rest), out);
+  bool of_port = *out.code >= kFirstOfPort && *out.code <= kLastOfPort;
+  if (of_port || *out.code == kLinkXid) out.link = LinkOf(rest);
+  if (of_port) ReadPort(rest, out);
+  if (*out.code == kRecoveryXid) ReadRecovery(rest, out);
   return out;
 }
 
@@ -81,6 +138,8 @@ std::optional<Notice> ParseFallenOff(std::string_view message) noexcept {
 
 std::optional<Notice> ParseNvrm(std::string_view message) {
   std::string_view text = message.substr(std::string_view("NVRM: ").size());
+  // As tools write it that put a test message into the kernel's log.
+  TakePrefix(text, "NVRM: ");
   if (TakePrefix(text, "Xid (")) return ParseXid(text);
   if (message.find("fallen off the bus") != std::string_view::npos) return ParseFallenOff(message);
   auto link = After(message, "NVLink: ");

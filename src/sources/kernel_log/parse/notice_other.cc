@@ -25,7 +25,7 @@ std::optional<PciAddress> TakeDevice(sv& text) noexcept {
 
 bool IsWord(sv text) noexcept {
   return !text.empty() && text.size() <= 32 && std::all_of(text.begin(), text.end(), [](char c) {
-    return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '_';
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_';
   });
 }
 
@@ -47,7 +47,9 @@ std::optional<Notice> ParseAmdErrors(sv text) noexcept {
     size_t blank = before.find_last_of(" }");
     auto count = ParseInt<uint32_t>(blank == sv::npos ? before : before.substr(blank + 1));
     auto block = After(text.substr(at), " in ");
-    if (!count || *count == 0 || !block) return std::nullopt;
+    // A device that sleeps answers with a blank that the driver takes for a count.
+    constexpr uint32_t kBlank = 0xFFFF0;
+    if (!count || *count == 0 || *count == kBlank || !block) return std::nullopt;
     Notice out;
     out.kind = NoticeKind::kRas;
     out.grade = grade;
@@ -134,7 +136,12 @@ std::optional<Notice> ParseHeat(sv message) noexcept {
 std::optional<Notice> ParseAmdgpu(sv message) {
   sv text = message;
   auto pci = TakeDevice(text);
-  if (!pci) return std::nullopt;
+  if (!pci) {
+    // Old drivers name no device: "amdgpu: 3 uncorrectable hardware errors detected in UMC block".
+    std::optional<Notice> errors = TakePrefix(text, "amdgpu: ") ? ParseAmdErrors(text) : std::nullopt;
+    if (errors) errors->driver = "amdgpu";
+    return errors;
+  }
   TakePrefix(text, "amdgpu: ");
   std::optional<Notice> out = ParseAmdErrors(text);
   if (!out) {

@@ -15,6 +15,8 @@ std::optional<Notice> ParseHabana(std::string_view message);
 std::optional<Notice> ParsePcieError(std::string_view message);
 std::optional<Notice> ParseOom(std::string_view message);
 std::optional<Notice> ParseHardware(std::string_view message);
+// Messages without a code: modules, libraries and engines that fail.
+std::optional<Notice> ParseDriverFault(std::string_view message);
 
 // The text behind `mark`, or nothing when it does not stand in `text`.
 inline std::optional<std::string_view> After(std::string_view text, std::string_view mark) noexcept {

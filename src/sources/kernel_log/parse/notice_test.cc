@@ -38,6 +38,9 @@ constexpr XidLine kXidLines[] = {
      "0000:0f:00.0", "a", 77},
     {"NVRM: Xid (PCI:0000:0f:00 GPU-I:05 GPU-CI:00): 43, pid=77, name=my app, Ch 00000010", 43,
      "0000:0f:00.0", "my app", 77},
+    {"NVRM: Xid (PCI:0000:0f:00): 43, pid=77, name=my prog, v2, Ch 00000010", 43, "0000:0f:00.0",
+     "my prog, v2", 77},
+    {"NVRM: Xid (PCI:0000:0f:00): 45, pid=77, name=a, b, channel 0x00000002", 45, "0000:0f:00.0", "a, b", 77},
     {"NVRM: Xid (PCI:0001:4e:00): 119, pid=9, name=nvidia-smi, Timeout after 6s of waiting for RPC response",
      119, "0001:4e:00.0", "nvidia-smi", 9},
     {"NVRM: Xid (PCI:0000:4e:00): 149, NETIR_LINK_EVT  Fatal XC0 i0 Link 08 (0x004505c6 0x00000000)", 149,
@@ -61,6 +64,50 @@ TEST(Notice, XidsOfAllDrivers) {
     EXPECT_EQ(notice->process, line.process) << line.text;
     EXPECT_EQ(notice->pid.value_or(0), line.pid) << line.text;
   }
+}
+
+TEST(Notice, TheDriversOwnOrder) {
+  auto order = [](const char* words) {
+    auto notice = ParseMessage(
+        std::string("NVRM: Xid (PCI:0018:01:00): 154, GPU recovery action changed from ") + words);
+    return notice ? std::string(notice->action) : "no notice";
+  };
+  EXPECT_EQ(order("0x0 (None) to 0x1 (GPU Reset Required)"), "reset_gpu");
+  EXPECT_EQ(order("0x0 (None) to 0x1 (PF FLR)"), "reset_gpu") << "other words, the same number";
+  EXPECT_EQ(order("0x0 (None) to 0x2 (OS Reboot)"), "reboot");
+  EXPECT_EQ(order("0x0 (None) to 0x3 (Drain P2P)"), "drain");
+  EXPECT_EQ(order("0x2 (Node Reboot Required) to 0x0 (None)"), "none");
+  EXPECT_EQ(order("0x0 (None) to 0x7 (Something New)"), "contact_vendor");
+  EXPECT_EQ(order("0x0 (None) to 0x (cut"), "") << "no order that could be read";
+  EXPECT_EQ(order("0x0"), "");
+}
+
+TEST(Notice, LinksAndSubCodesOfNvlinkXids) {
+  auto of = [](std::string_view text) {
+    return ParseMessage("NVRM: Xid (PCI:0009:01:00): " + std::string(text)).value();
+  };
+  Notice fatal = of("149, NETIR_LINK_EVT  Fatal   XC0 i0 Link 14 (0x025001c6 0x00000000 0x00000000)");
+  EXPECT_THAT(fatal.link, Optional(14u));
+  EXPECT_THAT(fatal.sub_code, Optional(37u));
+  EXPECT_EQ(fatal.grade, Grade::kFatal);
+  Notice mild = of("145, RLW_CTRL Nonfatal XC1 i0 Link 13 (0x00000004 0x00000001)");
+  EXPECT_THAT(mild.link, Optional(13u));
+  EXPECT_THAT(mild.sub_code, Optional(0u));
+  EXPECT_EQ(mild.grade, Grade::kNonFatal);
+  Notice older =
+      of("74, pid='<unknown>', name=<unknown>, NVLink: fatal error detected on link 6(0x0, 0x0, 0x10000)");
+  EXPECT_THAT(older.link, Optional(6u));
+  EXPECT_FALSE(older.sub_code);
+  Notice none = of("149, NETIR_LINK_EVT Fatal XC0 i0 Link -1 (0xzz");
+  EXPECT_FALSE(none.link);
+  EXPECT_FALSE(none.sub_code);
+  EXPECT_FALSE(of("31, Ch 00000008 Link 3 (0x025001c6)").link) << "no link speaks here";
+}
+
+TEST(Notice, AnInjectedLineHasThePrefixTwice) {
+  auto notice = ParseMessage("NVRM: NVRM: Xid (PCI:0000:3b:00): 79, GPU has fallen off the bus.");
+  ASSERT_TRUE(notice);
+  EXPECT_THAT(notice->code, Optional(79u));
 }
 
 TEST(Notice, WhatOnlyLooksLikeAnXid) {
@@ -153,13 +200,92 @@ TEST(Notice, AmdErrorsByBlock) {
   }
   for (std::string_view text :
        {"amdgpu 0000:c1:00.0: amdgpu: no uncorrectable hardware errors detected in umc block",
+        "amdgpu 0000:c1:00.0: amdgpu: 1048560 uncorrectable hardware errors detected in umc block",
         "amdgpu 0000:c1:00.0: amdgpu: {12}socket: 4 19 correctable hardware errors detected in total in umc "
         "block",
         "amdgpu 0000:c1:00.0: amdgpu: 0 correctable hardware errors detected in umc block",
-        "amdgpu: 1 correctable hardware errors detected in umc block",
+        "amdgpu: 0 correctable hardware errors detected in umc block",
         "amdgpu 0000:c1:00.0: amdgpu: SMU is initialized successfully!"}) {
     EXPECT_FALSE(ParseMessage(text)) << text;
   }
+}
+
+TEST(Notice, AnOldAmdDriverNamesNoDevice) {
+  auto notice = ParseMessage("amdgpu: 3 uncorrectable hardware errors detected in UMC block");
+  ASSERT_TRUE(notice);
+  EXPECT_EQ(notice->kind, NoticeKind::kRas);
+  EXPECT_FALSE(notice->pci);
+  EXPECT_EQ(notice->type, "UMC");
+  EXPECT_THAT(notice->count, Optional(3u));
+}
+
+TEST(Notice, DriversAndLibrariesThatFailWithoutACode) {
+  struct {
+    std::string_view text, facts, bus, process;
+    int64_t pid;  // 0: none
+  } const kLines[] = {
+      {"nvidia-peermem nv_get_p2p_free_callback:127 ERROR detected invalid context, skipping further "
+       "processing",
+       "nvidia.peermem_context", "", "", 0},
+      {"pt_main_thread[2536443]: segfault at 7f797fe00000 ip 00007f7c7ac69996 sp 00007f7c12fd7c30 error 4 in "
+       "libnccl.so.2[7f7c7ac00000+d3d3000]",
+       "nccl.segfault", "", "pt_main_thread", 2536443},
+      {"a[b][77]: segfault at 0 ip 0 sp 0 error 4 in libnccl.so.2[0+1]", "nccl.segfault", "", "a[b]", 77},
+      {"amdgpu 0000:c1:00.0: amdgpu: ring gfx_0.0.0 timeout, signaled seq=14, emitted seq=16",
+       "amdgpu.ring_timeout", "0000:c1:00.0", "", 0},
+      {"[drm:amdgpu_job_timedout [amdgpu]] *ERROR* ring sdma0 timeout, signaled seq=1, emitted seq=2",
+       "amdgpu.ring_timeout", "", "", 0},
+      {"amdgpu 0000:c1:00.0: amdgpu: [gfxhub0] no-retry page fault (src_id:0 ring:24 vmid:3 pasid:32770, for "
+       "process python3 pid 1234 thread python3 pid 1240)",
+       "amdgpu.page_fault", "0000:c1:00.0", "python3", 1234},
+      {"amdgpu 0000:c1:00.0: [mmhub0] page fault (src_id:0 ring:24 vmid:3 pasid:0)", "amdgpu.page_fault",
+       "0000:c1:00.0", "", 0},
+      {"NVRM: GPU 0000:3b:00.0: RmInitAdapter failed! (0x62:0x40:2393)", "nvidia.init_failed", "0000:3b:00.0",
+       "", 0},
+      {"NVRM: RmInitAdapter failed! (0x26:0xffff:1227)", "nvidia.init_failed", "", "", 0},
+  };
+  for (const auto& line : kLines) {
+    auto notice = ParseMessage(line.text);
+    ASSERT_TRUE(notice) << line.text;
+    EXPECT_EQ(notice->kind, NoticeKind::kDriverFault) << line.text;
+    EXPECT_EQ(notice->facts, line.facts) << line.text;
+    EXPECT_EQ(notice->pci ? notice->pci->ToString() : "", line.bus) << line.text;
+    EXPECT_EQ(notice->process, line.process) << line.text;
+    EXPECT_EQ(notice->pid.value_or(0), line.pid) << line.text;
+  }
+  for (std::string_view text : {"python3[12]: segfault at 0 ip 0 sp 0 error 4 in libc.so.6[0+1]",
+                                "python3: segfault at 0 ip 0 sp 0 error 4 in libnccl.so.2[0+1]",
+                                "python3[-1]: segfault at 0 ip 0 sp 0 error 4 in libnccl.so.2[0+1]",
+                                "nvidia-peermem nv_mem_client_init:500 registered",
+                                "amdgpu 0000:c1:00.0: amdgpu: ring gfx uses VM inv",
+                                "amdgpu somewhere: amdgpu: ring gfx_0.0.0 timeout, signaled seq=14",
+                                "NVRM: rm_init_adapter failed"}) {
+    EXPECT_FALSE(ParseMessage(text)) << text;
+  }
+}
+
+TEST(NoticeReader, TheThreeLinesOfAGpuThatHasFallenOffTheBus) {
+  constexpr std::string_view kFirst = "NVRM: The NVIDIA GPU 0000:3b:00.0",
+                             kSecond = "NVRM: (PCI ID: 10de:2330) installed in this system has",
+                             kThird = "NVRM: fallen off the bus and is not responding to commands.";
+  NoticeReader reader;
+  EXPECT_FALSE(reader.Read(kFirst));
+  EXPECT_FALSE(reader.Read(kSecond));
+  auto lost = reader.Read(kThird);
+  ASSERT_TRUE(lost);
+  EXPECT_EQ(lost->kind, NoticeKind::kGpuLost);
+  EXPECT_EQ(lost->pci->ToString(), "0000:3b:00.0");
+  EXPECT_EQ(lost->facts, "nvidia.fallen_off_bus");
+  EXPECT_FALSE(reader.Read(kThird)) << "which one is known once";
+  // What stands between belongs to nobody; what comes much later is about another GPU.
+  EXPECT_FALSE(reader.Read(kFirst));
+  EXPECT_TRUE(reader.Read("NVRM: Xid (PCI:0000:86:00): 31, Ch 00000008"));
+  EXPECT_TRUE(reader.Read(kThird));
+  EXPECT_FALSE(reader.Read(kFirst));
+  for (int i = 0; i < 20; ++i) EXPECT_FALSE(reader.Read("usb 1-1: new device"));
+  EXPECT_FALSE(reader.Read(kThird));
+  EXPECT_FALSE(reader.Read("NVRM: The NVIDIA GPU nowhere"));
+  EXPECT_FALSE(reader.Read(kThird)) << "an address that is none";
 }
 
 TEST(Notice, AmdGpusThatAreTooHot) {
@@ -284,9 +410,10 @@ std::map<NoticeKind, int> CountFile(const std::string& path) {
   std::string_view rest = *text;
   std::string scratch;
   LogLine line;
+  NoticeReader reader;
   while (!rest.empty()) {
     if (!ParseLogLine(TakeUntil(rest, '\n'), scratch, line)) continue;
-    if (auto notice = ParseMessage(line.text)) ++counts[notice->kind];
+    if (auto notice = reader.Read(line.text)) ++counts[notice->kind];
   }
   return counts;
 }
@@ -304,7 +431,10 @@ TEST(Notice, NamedBadInputs) {
 
 TEST(Notice, AGoodFileOfEveryForm) {
   auto counts = CountFile(GPULENS_SOURCE_DIR "/src/sources/kernel_log/parse/testdata/forms.log");
-  EXPECT_EQ(counts[NoticeKind::kXid], 7) << "kmsg, dmesg, dmesg -x, two syslogs, journalctl, <4>";
+  EXPECT_EQ(counts[NoticeKind::kXid], 9)
+      << "kmsg, dmesg, dmesg -x, two syslogs, journalctl, <4>, journalctl -o json with text and with bytes";
+  EXPECT_EQ(counts[NoticeKind::kGpuLost], 1) << "in three lines";
+  EXPECT_EQ(counts[NoticeKind::kDriverFault], 1);
   EXPECT_EQ(counts[NoticeKind::kSxid], 1);
   EXPECT_EQ(counts[NoticeKind::kOomKill], 1);
 }
@@ -312,10 +442,13 @@ TEST(Notice, AGoodFileOfEveryForm) {
 TEST(Notice, Captures) {
   const std::string folder = "../shared/fixtures/kernel-logs/";
   if (!std::filesystem::exists(folder)) GTEST_SKIP() << "captures not here";
-  // A healthy start of a machine with switches, a harmless complaint of peermem, and a crash in a library.
+  // A healthy start of a machine with switches, complaints of peermem, and crashes in a library.
   EXPECT_TRUE(CountFile(folder + "gpud_kmsg_kmsg.1.log").empty());
-  EXPECT_TRUE(CountFile(folder + "gpud_kmsg_kmsg.2.peermem.log").empty());
-  EXPECT_TRUE(CountFile(folder + "gpud_nccl_dmesg.decode.iso.log").empty());
+  for (const char* name : {"gpud_kmsg_kmsg.2.peermem.log", "gpud_nccl_dmesg.decode.iso.log"}) {
+    auto counts = CountFile(folder + name);
+    EXPECT_EQ(counts.size(), 1u) << name;
+    EXPECT_GE(counts[NoticeKind::kDriverFault], 2) << name;
+  }
   std::string scratch;
   LogLine line;
   size_t records = 0;

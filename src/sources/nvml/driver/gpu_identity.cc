@@ -6,6 +6,8 @@
 #include <cstring>
 #include <string_view>
 
+#include "base/parse.h"
+
 namespace gpulens::nvml {
 namespace {
 
@@ -111,6 +113,21 @@ void AddLinks(Caller& caller, GpuIdentity& out) {
   out.facts.emplace_back("nvlink_links", std::to_string(out.nvlink_count));
 }
 
+// By their names: "NVIDIA GB10", "Orin (nvgpu)", "NVIDIA Thor".
+bool IsIntegrated(const Facts& facts) {
+  for (const auto& [key, value] : facts) {
+    if (key != "name") continue;
+    std::string_view rest = value;
+    while (!rest.empty()) {
+      std::string_view word = TakeUntil(rest, ' ');
+      for (std::string_view name : {"GB10", "Orin", "Thor", "Xavier", "(nvgpu)"}) {
+        if (word == name) return true;
+      }
+    }
+  }
+  return false;
+}
+
 }  // namespace
 
 int ReadIdentity(Caller& caller, unsigned index, GpuIdentity& out) {
@@ -133,6 +150,7 @@ int ReadIdentity(Caller& caller, unsigned index, GpuIdentity& out) {
   AddArchitecture(caller, device, facts);
   AddNumber(caller, out, "memory_bus_width", Call::kMemoryBusWidth, fn.MemoryBusWidth);
   AddAddressing(caller, out);
+  out.integrated = IsIntegrated(facts);
   unsigned current = 0, pending = 0;
   if (caller.Do(Call::kMigMode, fn.MigMode, device, &current, &pending) == kSuccess) {
     facts.emplace_back("mig_mode", current ? "enabled" : "disabled");

@@ -13,6 +13,7 @@ struct GpuIdentity {
   Device device = nullptr;
   unsigned nvlink_count = 0, c2c_count = 0;
   bool coherent_memory = false;  // The CPU addresses the GPU's memory (ATS).
+  bool integrated = false;       // It has no memory but the machine's.
   int numa_node = -1;            // Of the GPU's memory, where it is one.
   // Sorted by nothing; keys: index uuid name serial pci_bus_id pci_device_id pci_subsystem_id minor
   // vbios inforom architecture compute_capability memory_bus_width addressing_mode numa_node

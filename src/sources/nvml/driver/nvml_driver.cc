@@ -64,11 +64,12 @@ DriverVersion ReadDriverVersion(std::string_view text) {
 }  // namespace
 
 driver::VendorLibrary::Opened NvmlDriver::Open(CallSlot& slot) {
-  slot.Begin(static_cast<driver::CallNumber>(Call::kLoadLibrary), RealClock().Now().boot_ns);
+  driver::CallGate gate(slot, RealClock());
+  gate.Begin(static_cast<driver::CallNumber>(Call::kLoadLibrary));
   Result<NvmlLibrary> library = options_.lookup
                                     ? NvmlLibrary::FromLookup(options_.lookup, "simulated library")
                                     : NvmlLibrary::Open(options_.library_path);
-  slot.End();
+  gate.End();
   Opened out;
   if (!library) {
     bool denied = library.error().code == gpulens::Code::kPermissionDenied;
@@ -110,7 +111,7 @@ driver::VendorLibrary::Opened NvmlDriver::Open(CallSlot& slot) {
 void NvmlDriver::Watch(std::shared_ptr<driver::DriverShared> shared, CallSlot& slot) {
   Caller caller(*library_, slot, RealClock());
   auto hub = std::make_shared<EventHub>(options_.event_types);
-  if (hub->Open(caller) && StartEventThread(std::move(shared), library_, hub, slot)) events_ = hub;
+  if (hub->Open(caller) && StartEventThread(std::move(shared), library_, hub, slot).ok()) events_ = hub;
 }
 
 std::optional<uint32_t> NvmlDriver::Recount(CallSlot& slot) {

@@ -74,6 +74,7 @@ class LoopTest : public testing::Test {
     options_.interval = std::chrono::milliseconds(20);
     options_.lookup = FakeNvmlLookup;
     options_.build_id = "test";
+    options_.limited = false;
     // The thread that waits for events outlives a call of the loop by up to half a second; in a process of
     // its own it ends with it.
     options_.event_types = 0;

@@ -10,6 +10,8 @@
 namespace gpulens::nvml {
 namespace {
 
+constexpr const char* kWslPath = "/usr/lib/wsl/lib/libnvidia-ml.so.1";
+
 // Converts through the type of the member: dlsym gives an object pointer.
 template <class Function>
 void Assign(Function& member, void* symbol) {
@@ -26,7 +28,7 @@ void Fill(Symbols& symbols, Lookup lookup) {
 }  // namespace
 
 const std::vector<std::string>& NvmlLibrary::DefaultPaths() {
-  // After the loader's own search: where container toolkits, operators and WSL put the driver.
+  // After the loader's own search: where container toolkits, operators, WSL and Jetson put the driver.
   static const std::vector<std::string> paths = {
       "libnvidia-ml.so.1",
       "/usr/lib/x86_64-linux-gnu/libnvidia-ml.so.1",
@@ -36,8 +38,10 @@ const std::vector<std::string>& NvmlLibrary::DefaultPaths() {
       "/run/nvidia/driver/usr/lib/x86_64-linux-gnu/libnvidia-ml.so.1",
       "/run/nvidia/driver/usr/lib64/libnvidia-ml.so.1",
       "/home/kubernetes/bin/nvidia/lib64/libnvidia-ml.so.1",
-      "/usr/lib/wsl/lib/libnvidia-ml.so.1",
+      kWslPath,
       "/run/opengl-driver/lib/libnvidia-ml.so.1",
+      "/usr/lib/aarch64-linux-gnu/nvidia/libnvidia-ml.so.1",
+      "/usr/lib/aarch64-linux-gnu/tegra/libnvidia-ml.so.1",
   };
   return paths;
 }
@@ -45,7 +49,10 @@ const std::vector<std::string>& NvmlLibrary::DefaultPaths() {
 Result<NvmlLibrary> NvmlLibrary::Open(const std::string& path) {
   std::string first_error;
   bool denied = false;
-  for (const std::string& candidate : path.empty() ? DefaultPaths() : std::vector<std::string>{path}) {
+  std::vector<std::string> candidates = path.empty() ? DefaultPaths() : std::vector<std::string>{path};
+  // On WSL a library of Linux's own driver may lie about, which finds no GPU.
+  if (path.empty() && ::access("/dev/dxg", F_OK) == 0) candidates.insert(candidates.begin(), kWslPath);
+  for (const std::string& candidate : candidates) {
     void* handle = ::dlopen(candidate.c_str(), RTLD_NOW | RTLD_LOCAL);
     if (handle) {
       NvmlLibrary library;

@@ -58,6 +58,7 @@ class Caller {
     return code;
   }
 
+  int64_t now() const noexcept { return gate_.now(); }
   // When the last call began.
   int64_t last_boot_ns() const noexcept { return gate_.last_boot_ns(); }
   uint64_t calls() const noexcept { return gate_.calls(); }

@@ -33,18 +33,20 @@ int GpuReader::Attach() {
   next_ = {};
   items_ = {};
   more_items_ = {};
-  field_id_absent_.reset();
+  field_ids_ = {};
   field_id_done_.reset();
   statics_.clear();
-  list_absent_ = {};
+  lists_ = {};
+  memory_v2_ = field_values_ = blocking_ = {};
   broken_ = ReadStatus::kOk;
-  memory_v1_ = field_values_absent_ = pcie_counter_wraps_ = blocking_absent_ = false;
+  pcie_counter_wraps_ = skip_blocking_ = false;
   blocking_due_ = mig_changed_ = false;
   mig_mode_ = -1;
   pcie_last_ = {};
   for (LinkCounter& counter : links_) {
     counter.last = {};
-    counter.all_absent = counter.each_absent = false;
+    counter.all_absent = false;
+    counter.each = {};
   }
   int code = ReadIdentity(caller_, index_, identity_);
   samples_.Attach();
@@ -93,6 +95,7 @@ void GpuReader::Note(int code) noexcept {
 
 bool GpuReader::Read(int64_t boot_ns) {
   readings_.clear();
+  now_ns_ = boot_ns;
   has_processes_ = false;
   broken_ = ReadStatus::kOk;
   for (size_t tier = 0; tier < kTierCount; ++tier) {
@@ -117,17 +120,18 @@ bool GpuReader::Read(int64_t boot_ns) {
 
 template <class Function>
 void GpuReader::ReadItem(Tier tier, std::span<const Field> fields, ItemMemory& memory, Function read) {
-  if (memory.absent) {
+  if (memory.again.Rests(now_ns_)) {
     if (Due(Tier::kSlow)) EmitFailure(fields, ReadStatus::kNotSupported);
     return;
   }
-  if (!Due(tier, memory.done) || (memory.denied && !Due(Tier::kSlow))) return;
+  const bool due = Due(tier, memory.done) && (!memory.denied || Due(Tier::kSlow));
+  if (!due && !memory.again.Due(now_ns_)) return;
   if (broken_ != ReadStatus::kOk) return EmitFailure(fields, broken_);
   int code = read();
   Note(code);
   ReadStatus status = StatusOf(code);
   memory.done = status == ReadStatus::kOk;
-  memory.absent = status == ReadStatus::kNotSupported;
+  memory.again.Take(status, now_ns_);
   memory.denied = status == ReadStatus::kNoPermission;
   if (status != ReadStatus::kOk) EmitFailure(fields, status);
 }
@@ -159,9 +163,9 @@ void GpuReader::RequestFieldIds() {
     const FieldIdRow& wanted = kFieldIdRows[row];
     if (!Asked(wanted.details)) continue;
     const unsigned id = FieldIdOf(wanted, options_.driver_major);
-    if (field_values_absent_ || field_id_absent_[row] || id == 0) {
+    if (id == 0 || FieldIdRests(row)) {
       if (Due(Tier::kSlow)) Emit(wanted.field, ReadStatus::kNotSupported, 0);
-    } else if (Due(InfoOf(wanted.field).tier, field_id_done_[row])) {
+    } else if (Due(InfoOf(wanted.field).tier, field_id_done_[row]) || field_ids_[row].Due(now_ns_)) {
       if (broken_ != ReadStatus::kOk) {
         Emit(wanted.field, broken_, 0);
       } else {
@@ -172,17 +176,26 @@ void GpuReader::RequestFieldIds() {
   }
 }
 
+bool GpuReader::FieldIdRests(size_t row) const noexcept {
+  const Field field = kFieldIdRows[row].field;
+  const bool wraps = pcie_counter_wraps_ && (field == Field::kPcieTxBytes || field == Field::kPcieRxBytes);
+  return wraps || field_values_.Rests(now_ns_) || field_ids_[row].Rests(now_ns_);
+}
+
 void GpuReader::RequestLinks() {
-  bool links =
-      Due(Tier::kFast) && identity_.nvlink_count > 0 && !field_values_absent_ && broken_ == ReadStatus::kOk;
-  for (const LinkCounter& counter : links_) {
+  bool links = Due(Tier::kFast) && identity_.nvlink_count > 0 && !field_values_.Rests(now_ns_) &&
+               broken_ == ReadStatus::kOk;
+  for (LinkCounter& counter : links_) {
+    if (counter.each.Due(now_ns_)) {  // From the beginning.
+      counter.all_absent = false;
+    }
     if (!links) {
       if (Due(Tier::kSlow) || broken_ != ReadStatus::kOk) {
         Emit(counter.field, broken_ == ReadStatus::kOk ? ReadStatus::kNotSupported : broken_, 0);
       }
     } else if (!counter.all_absent) {
       AddRequest(counter.all_links, kAllLinks);
-    } else if (!counter.each_absent) {
+    } else if (!counter.each.Rests(now_ns_)) {
       for (unsigned link = 0; link < identity_.nvlink_count; ++link) AddRequest(counter.per_link, link);
     } else if (Due(Tier::kSlow)) {
       Emit(counter.field, ReadStatus::kNotSupported, 0);
@@ -196,8 +209,8 @@ void GpuReader::AskFieldValues() {
     int code = caller_.Do(Call::kFieldValues, caller_.fn().FieldValues, identity_.device,
                           static_cast<int>(batch.size()), batch.data());
     Note(code);
+    if (at == 0) field_values_.Take(StatusOf(code), now_ns_);
     if (code == kSuccess) continue;
-    if (at == 0) field_values_absent_ = StatusOf(code) == ReadStatus::kNotSupported;
     for (FieldValue& request : batch) request.code = code;
   }
 }
@@ -207,13 +220,16 @@ void GpuReader::ReadFieldIds() {
   RequestFieldIds();
   RequestLinks();
   size_t first_link = requests_.size();
-  if (!field_values_absent_ && broken_ == ReadStatus::kOk) each_link_.AddRequests(due_, requests_);
+  if (!field_values_.Rests(now_ns_) && broken_ == ReadStatus::kOk)
+    each_link_.AddRequests(due_, now_ns_, requests_);
   if (requests_.empty()) return;
   AskFieldValues();
   size_t at = 0;
   for (; at < requested_; ++at) TakeFieldId(requested_rows_[at], requests_[at]);
   for (LinkCounter& counter : links_) at += TakeLinks(counter, at, first_link);
-  if (first_link < requests_.size()) Note(each_link_.Take(std::span(requests_).subspan(first_link), *this));
+  // When the call itself is not there, nothing is learnt of the links.
+  if (first_link < requests_.size() && !field_values_.absent())
+    Note(each_link_.Take(std::span(requests_).subspan(first_link), now_ns_, *this));
 }
 
 void GpuReader::TakeFieldId(size_t row, const FieldValue& value) {
@@ -221,7 +237,8 @@ void GpuReader::TakeFieldId(size_t row, const FieldValue& value) {
   Field field = kFieldIdRows[row].field;
   Note(value.code);
   field_id_done_[row] = status == ReadStatus::kOk;
-  if (status == ReadStatus::kNotSupported) field_id_absent_[row] = true;
+  // When the call itself is not there, that is remembered of the call.
+  if (!field_values_.absent()) field_ids_[row].Take(status, now_ns_);
   if (status != ReadStatus::kOk) return Emit(field, status, 0);
   if (field == Field::kPcieTxBytes || field == Field::kPcieRxBytes) return TakePcieBytes(field, value);
   Emit(field, Signed(Unsigned(value)));
@@ -236,11 +253,6 @@ void GpuReader::TakePcieBytes(Field field, const FieldValue& value) {
   last = bytes;
   if (narrow) pcie_counter_wraps_ = true;
   if (!pcie_counter_wraps_) return Emit(field, Signed(bytes));
-  for (size_t row = 0; row < kFieldIdRowCount; ++row) {
-    if (kFieldIdRows[row].field == Field::kPcieTxBytes || kFieldIdRows[row].field == Field::kPcieRxBytes) {
-      field_id_absent_[row] = true;
-    }
-  }
   Emit(field, ReadStatus::kNotSupported, 0);
 }
 
@@ -251,7 +263,8 @@ size_t GpuReader::TakeLinks(LinkCounter& counter, size_t at, size_t end) {
   if (first.field_id == counter.all_links) {
     ReadStatus status = StatusOf(first.code);
     Note(first.code);
-    if (status == ReadStatus::kNotSupported) {
+    if (status == ReadStatus::kOk) counter.each.Take(status, now_ns_);
+    if (status == ReadStatus::kNotSupported && !field_values_.absent()) {
       counter.all_absent = true;  // NVLink 5 counts per link instead: asked in the next round.
     } else {
       Emit(counter.field, status, status == ReadStatus::kOk ? Signed(Unsigned(first) * 1024) : 0);
@@ -276,7 +289,8 @@ size_t GpuReader::TakeLinks(LinkCounter& counter, size_t at, size_t end) {
     }
     sum += last;
   }
-  if (absent == count) counter.each_absent = true;
+  if (!field_values_.absent())
+    counter.each.Take(absent == count ? ReadStatus::kNotSupported : ReadStatus::kOk, now_ns_);
   if (good > 0) {
     Emit(counter.field, Signed(sum));
   } else {
@@ -290,13 +304,12 @@ bool GpuReader::ReadBlocking() {
   if (!std::exchange(blocking_due_, false)) return false;
   bool counters = true;
   for (size_t row = 0; row < kFieldIdRowCount; ++row) {
-    if (kFieldIdRows[row].field == Field::kPcieTxBytes)
-      counters = !field_id_absent_[row] && !field_values_absent_;
+    if (kFieldIdRows[row].field == Field::kPcieTxBytes) counters = !FieldIdRests(row);
   }
   bool first = true;
   for (auto [field, counter] :
        {std::pair{Field::kPcieTxRate, kPcieTx}, std::pair{Field::kPcieRxRate, kPcieRx}}) {
-    if (counters || blocking_absent_) {
+    if (counters || skip_blocking_ || blocking_.Rests(now_ns_)) {
       Emit(field, ReadStatus::kNotSupported, 0);
       continue;
     }
@@ -304,7 +317,7 @@ bool GpuReader::ReadBlocking() {
     int code = caller_.Do(Call::kPcieThroughput, caller_.fn().PcieThroughput, identity_.device,
                           static_cast<unsigned>(counter), &rate);
     ReadStatus status = StatusOf(code);
-    if (first && status == ReadStatus::kNotSupported) blocking_absent_ = true;
+    if (first) blocking_.Take(status, now_ns_);
     first = false;
     Emit(field, status, status == ReadStatus::kOk ? rate : 0);
   }

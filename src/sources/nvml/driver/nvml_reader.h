@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "driver/side/ask_again.h"
 #include "sources/nvml/driver/gpu_identity.h"
 #include "sources/nvml/driver/items/field_ids.h"
 #include "sources/nvml/driver/items/link_reader.h"
@@ -18,11 +19,14 @@
 
 namespace gpulens::nvml {
 
+using driver::AskAgain;
+
 struct ReaderOptions {
   // Between two readings of a tier; a tier is never read more often than the reader is asked to.
   std::array<Duration, kTierCount> periods = {std::chrono::seconds(1), std::chrono::seconds(10),
                                               std::chrono::seconds(60)};
-  std::string sysfs = "/sys";  // Where the memory of a GPU that is a NUMA node is read.
+  std::string sysfs = "/sys";    // Where the memory of a GPU that is a NUMA node is read,
+  std::string procfs = "/proc";  // and that of a GPU that has none but the machine's.
   // Driver 535 before 98 lays out _v3 process lists in its own way; _v2 is right there.
   bool avoid_process_v3 = false;
   unsigned driver_major = kDriver580;  // By which some field ids are chosen.
@@ -32,7 +36,7 @@ struct ReaderOptions {
 // Used by one thread. Everything it is given outlives it. Allocates only when it is attached and when
 // a GPU has more processes than ever before.
 //
-// What a GPU does not support is learnt at the first answer and not asked for again while attached.
+// What a GPU does not support is learnt at the first answer, and asked for again as AskAgain says.
 class GpuReader final : private ReadingSink {
  public:
   GpuReader(const NvmlLibrary& library, unsigned index, CallSlot& slot, const Clock& clock,
@@ -50,7 +54,7 @@ class GpuReader final : private ReadingSink {
   // In MIG mode: processes are listed by MIG device. Empty: of the GPU. Holds for the next Read.
   void SplitProcesses(std::span<const MigDevice> devices) noexcept { mig_devices_ = devices; }
   // Somebody else tells PCIe rates: none are to be asked for until the next Attach.
-  void SkipBlocking() noexcept { blocking_absent_ = true; }
+  void SkipBlocking() noexcept { skip_blocking_ = true; }
   // What blocks by design (PCIe throughput: 20 ms a direction, only where there is no counter), for
   // after the round's readings are on their way. Appends to no round: replaces the readings.
   bool ReadBlocking();
@@ -71,14 +75,16 @@ class GpuReader final : private ReadingSink {
   };
   // What was learnt of an item.
   struct ItemMemory {
-    bool absent = false, denied = false;
+    AskAgain again;
+    bool denied = false;
     bool done = false;  // A static one that was read.
   };
   struct LinkCounter {
     Field field;
     FieldId all_links, per_link;
     std::array<uint64_t, kMaxLinks> last{};
-    bool all_absent = false, each_absent = false;
+    bool all_absent = false;  // Then each link is asked.
+    AskAgain each{};
   };
   static constexpr size_t kItemCount = 31;
   static const std::array<Item, kItemCount> kItems;
@@ -108,6 +114,8 @@ class GpuReader final : private ReadingSink {
   void RequestLinks();
   void AskFieldValues();
   void AddRequest(unsigned id, unsigned scope);
+  // Whether a field id is not to be asked for now.
+  bool FieldIdRests(size_t row) const noexcept;
   void TakeFieldId(size_t row, const FieldValue& value);
   void TakePcieBytes(Field field, const FieldValue& value);
   size_t TakeLinks(LinkCounter& counter, size_t at, size_t end);
@@ -120,6 +128,8 @@ class GpuReader final : private ReadingSink {
   int ReadDecoder();
   int ReadMemory();
   int ReadMemoryOfNode();
+  int ReadMemoryOfMachine();
+  int EmitUnified(std::string_view meminfo, std::string_view free_key);
   void EmitMemory(const MemoryV2& memory, bool reserved_known);
   int ReadBar1();
   int ReadTemperature();
@@ -155,11 +165,13 @@ class GpuReader final : private ReadingSink {
   std::array<bool, kTierCount> due_{};
   std::array<ItemMemory, kItemCount> items_{};
   std::array<ItemMemory, kMaxMoreItems> more_items_{};
-  std::bitset<kFieldIdRowCount> field_id_absent_, field_id_done_;
-  std::array<bool, 3> list_absent_{};
+  std::array<AskAgain, kFieldIdRowCount> field_ids_{};
+  std::bitset<kFieldIdRowCount> field_id_done_;
+  std::array<AskAgain, 3> lists_{};
+  AskAgain memory_v2_, field_values_, blocking_;
+  int64_t now_ns_ = 0;                   // Of the round.
   ReadStatus broken_ = ReadStatus::kOk;  // kLost or kResetRequired ends a round.
-  bool memory_v1_ = false, field_values_absent_ = false, pcie_counter_wraps_ = false,
-       blocking_absent_ = false;
+  bool pcie_counter_wraps_ = false, skip_blocking_ = false;
   bool blocking_due_ = false, mig_changed_ = false;
   int mig_mode_ = -1;
   std::span<const MigDevice> mig_devices_;

@@ -12,6 +12,9 @@ int GpuReader::ReadProcessList(size_t list, const MigDevice& of) {
   const size_t earlier = processes_.size();
   for (GpuProcess process : lister_.found()) {
     if (processes_.size() >= kMaxProcesses) break;
+    // Some libraries answer 0 instead of "none" while MIG is off.
+    if (mig_mode_ != 1 && mig_devices_.empty())
+      process.gpu_instance = process.compute_instance = GpuProcess::kNoInstance;
     if (of.key.kind == PartKind::kMig) {  // Who is asked for a MIG device need not say which.
       process.gpu_instance = of.key.id;
       process.compute_instance = of.key.sub;
@@ -40,18 +43,26 @@ void GpuReader::ReadProcesses() {
   processes_.clear();
   int failure = kNotSupported;
   bool any = false;
-  for (size_t list = 0; list < list_absent_.size() && broken_ == ReadStatus::kOk; ++list) {
-    if (list_absent_[list]) continue;
+  for (size_t list = 0; list < lists_.size() && broken_ == ReadStatus::kOk; ++list) {
+    if (lists_[list].Rests(now_ns_)) {
+      if (!lists_[list].worked()) continue;
+      any = false;  // It is missing for a moment: see below.
+      break;
+    }
     int code = ReadProcessLists(list);
     Note(code);
+    const bool absent = code == kNotSupported || code == kFunctionNotFound;
+    lists_[list].Take(code == kSuccess ? ReadStatus::kOk
+                      : absent         ? ReadStatus::kNotSupported
+                                       : ReadStatus::kNever,
+                      now_ns_);
     if (code == kSuccess) {
       any = true;
       continue;
     }
     failure = code;
-    list_absent_[list] = code == kNotSupported || code == kFunctionNotFound;
     // Part of a list would look like processes that have ended.
-    if (!list_absent_[list]) {
+    if (!absent || lists_[list].worked()) {
       any = false;
       break;
     }

@@ -410,6 +410,34 @@ TEST_F(ReaderTest, UnifiedMemoryOfANumaNode) {
   std::filesystem::remove_all(root);
 }
 
+// DGX Spark, Jetson: whatever the library answers, the memory is the machine's, and nothing of it is the
+// GPU's own.
+TEST_F(ReaderTest, MemoryOfAGpuThatHasNoneIsTheMachines) {
+  std::filesystem::path root = testing::TempDir() + "nvml_reader_proc";
+  std::filesystem::create_directories(root);
+  options_.procfs = root.string();
+  for (const char* way : {"unified_only: true\n", ""}) {
+    const std::string yaml = std::string("model: GB10\ngpus: 1\nprocesses: [{pid: 5, memory: 8GiB}]\n") + way;
+    std::ofstream(root / "meminfo") << "MemTotal:       125512345 kB\nMemFree:         1000000 kB\n"
+                                       "MemAvailable:   100512345 kB\nBuffers: 5 kB\n";
+    Use(yaml);
+    EXPECT_EQ(Fact("name"), "NVIDIA GB10");
+    Round();
+    EXPECT_EQ(Value(Field::kUnifiedTotal), int64_t{125512345} * 1024) << way;
+    EXPECT_EQ(Value(Field::kUnifiedUsed), int64_t{25000000} * 1024) << way;
+    for (Field field : {Field::kMemoryTotal, Field::kMemoryUsed, Field::kMemoryFree, Field::kMemoryReserved,
+                        Field::kBar1Total, Field::kEccMode})
+      EXPECT_EQ(StatusOf(field), ReadStatus::kNotSupported) << InfoOf(field).name << way;
+    std::filesystem::remove(root / "meminfo");
+    Use(yaml);
+    Round();
+    // Without the kernel's word the library's holds, if it has one.
+    EXPECT_EQ(StatusOf(Field::kUnifiedTotal), *way ? ReadStatus::kNotSupported : ReadStatus::kOk);
+    EXPECT_EQ(StatusOf(Field::kMemoryTotal), ReadStatus::kNotSupported);
+  }
+  std::filesystem::remove_all(root);
+}
+
 TEST_F(ReaderTest, ErrorsOfOneCallStayThere) {
   Use("gpus: 1\nerrors:\n"
       "  - {call: nvmlDeviceGetPowerUsage, code: 999, nth: 2}\n"
@@ -430,6 +458,63 @@ TEST_F(ReaderTest, ErrorsOfOneCallStayThere) {
   Round();
   EXPECT_EQ(StatusOf(Field::kPower), ReadStatus::kOk);
   EXPECT_EQ(StatusOf(Field::kEnergy), ReadStatus::kNoPermission);
+}
+
+// What a driver answers for a moment while it recovers is not believed for ever.
+TEST_F(ReaderTest, WhatHasWorkedAndIsNotSupportedForAMomentComesBackSoon) {
+  for (int code : {3, 2, 13, 25}) {
+    Use("gpus: 1\nerrors: [{call: nvmlDeviceGetPowerUsage, code: " + std::to_string(code) +
+        ", from: 2, to: 5}, {call: nvmlDeviceGetFieldValues, code: " + std::to_string(code) +
+        ", from: 2, to: 5}, {call: nvmlDeviceGetMemoryInfo_v2, code: " + std::to_string(code) +
+        ", from: 2, to: 5}, {call: nvmlDeviceGetProcessesUtilizationInfo, code: 3, from: 2, to: 5}]\n");
+    std::map<Field, int> last;
+    for (int second = 0; second < 12; ++second) {
+      Round();
+      for (const auto& [field, reading] : latest_) {
+        if (reading.status == ReadStatus::kOk) last[field] = second;
+      }
+      if (second == 3) {
+        EXPECT_NE(StatusOf(Field::kPower), ReadStatus::kOk) << code;
+        EXPECT_NE(StatusOf(Field::kMemoryReserved), ReadStatus::kOk) << code;
+      }
+      clock_.Advance(seconds(1));
+    }
+    for (Field field : {Field::kPower, Field::kPowerInstant, Field::kMemoryReserved, Field::kNvlinkTxBytes})
+      EXPECT_EQ(last[field], 11) << InfoOf(field).name << " after code " << code;
+  }
+}
+
+TEST_F(ReaderTest, WhatWasNeverSupportedIsAskedEachHour) {
+  Use("gpus: 1\nerrors: [{call: nvmlDeviceGetPowerUsage, code: 3, to: 7000}]\n");
+  for (int minute = 0; minute < 121; ++minute) {
+    Round();
+    EXPECT_EQ(Has(Field::kPower) && StatusOf(Field::kPower) == ReadStatus::kOk, minute == 120) << minute;
+    clock_.Advance(seconds(60));
+  }
+  EXPECT_EQ(Calls("nvmlDeviceGetPowerUsage"), 3U);
+}
+
+// Three seconds of an error take no more than those seconds from what is read each minute.
+TEST_F(ReaderTest, SlowReadingsThatFailedAreAskedForBeforeTheirTurn) {
+  Use("gpus: 1\nerrors: [{call: '*', code: 999, from: 58, to: 63}]\n");
+  std::map<Field, int> last, before;
+  std::map<std::pair<uint8_t, LinkField>, int> last_of_link, before_of_link;
+  for (int second = 0; second < 72; ++second) {
+    if (second == 58) before = last, before_of_link = last_of_link;
+    Round();
+    for (const auto& [field, reading] : latest_) {
+      if (reading.status == ReadStatus::kOk) last[field] = second;
+    }
+    for (const auto& [link, reading] : links_) {
+      if (reading.status == ReadStatus::kOk) last_of_link[link] = second;
+    }
+    clock_.Advance(seconds(1));
+  }
+  EXPECT_GT(before.size(), 60U);
+  EXPECT_GT(before_of_link.size(), 60U);
+  for (const auto& [field, second] : before) EXPECT_GE(last[field], 60) << InfoOf(field).name;
+  for (const auto& [link, second] : before_of_link)
+    EXPECT_GE(last_of_link[link], 60) << int{link.first} << " " << LinkFieldName(link.second);
 }
 
 TEST_F(ReaderTest, ALostGpuEndsTheRound) {

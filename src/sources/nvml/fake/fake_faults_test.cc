@@ -149,10 +149,23 @@ TEST_F(FakeFaults, ACrashIsOneOfTheProcess) {
   clock_.Advance(seconds(1));
   Fail({"gpu=0 mode=crash call=nvmlDeviceGetPowerUsage"});
   EXPECT_GT(Energy(gpu), 0u);
-  EXPECT_EXIT(Power(gpu), testing::KilledBySignal(SIGSEGV), "");
+  auto crash = [&] {
+    ::signal(SIGSEGV, SIG_DFL);
+    Power(gpu);
+  };
+  EXPECT_EXIT(crash(), testing::KilledBySignal(SIGSEGV), "");
   clock_.Advance(seconds(1));
   ASSERT_EQ(FakeWorld::Get().Open(), 0);
   EXPECT_GT(Power(gpu), 0u) << "who opened it since is spared";
+}
+
+TEST_F(FakeFaults, ACrashLoopSparesNobody) {
+  Device gpu = At(0);
+  Fail({"gpu=0 mode=crash_loop call=nvmlDeviceGetPowerUsage how=exit"});
+  EXPECT_GT(Energy(gpu), 0u);
+  clock_.Advance(seconds(1));
+  ASSERT_EQ(FakeWorld::Get().Open(), 0);
+  EXPECT_EXIT(Power(gpu), testing::ExitedWithCode(3), "");
 }
 
 TEST(FaultWatch, FollowsItsFile) {

@@ -2,6 +2,8 @@
 // rules of the profile and the faults of the moment meet the world.
 #include <signal.h>
 #include <sys/prctl.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cmath>
@@ -20,10 +22,34 @@ void Rest(int64_t ns) noexcept {
   ::nanosleep(&wait, nullptr);
 }
 
-// As a bug of a driver does; without a core file, since nothing is to be looked for in it.
-[[noreturn]] void Die() {
+// As bugs of drivers do; without a core file, since nothing is to be looked for in it. Comes back from those
+// ends that take the process from its agent alone.
+void Die(FaultEnd how) {
+  constexpr int kFiles = 64;
+  constexpr size_t kLeak = size_t{64} << 20, kPage = 4096;
   ::prctl(PR_SET_DUMPABLE, 0);
-  ::signal(SIGSEGV, SIG_DFL);
+  switch (how) {
+    case FaultEnd::kAbort: std::abort();
+    case FaultEnd::kExit: std::exit(3);
+    case FaultEnd::kClose:
+      for (int fd = 3; fd < kFiles; ++fd) ::close(fd);
+      return;
+    case FaultEnd::kGarbage:
+      for (int fd = 3; fd < kFiles; ++fd)
+        static_cast<void>(::send(fd, "garbage", 7, MSG_NOSIGNAL | MSG_DONTWAIT));
+      return;
+    case FaultEnd::kStop: ::raise(SIGSTOP); return;
+    case FaultEnd::kMemory:
+      // Never given back: that is the fault. It is volatile so that the compiler does not leave it out.
+      if (auto* kept = static_cast<volatile char*>(std::malloc(kLeak))) {
+        for (size_t i = 0; i < kLeak; i += kPage) kept[i] = 1;
+      }
+      return;
+    case FaultEnd::kFiles:
+      for (int i = 0; i < 100; ++i) static_cast<void>(::dup(2));
+      return;
+    default: break;
+  }
   ::raise(SIGSEGV);
   std::abort();
 }
@@ -66,7 +92,10 @@ int FakeWorld::Enter(const char* call, int gpu) {
     ReloadWhenChanged();
     if (!profile_) return kNotInitialized;
     FaultGate gate = GateOf(*faults_.script(), {call, gpu, clock_->Now().boot_ns, opened_ns_, number});
-    if (gate.kind == FaultGate::kDie) Die();
+    if (gate.kind == FaultGate::kDie) {
+      Die(gate.how);
+      break;
+    }
     bool hangs =
         gate.kind == FaultGate::kWait || std::any_of(profile_->hangs.begin(), profile_->hangs.end(), hits);
     if (!hangs && (gate.delay_ns == 0 || delayed)) {

@@ -159,6 +159,39 @@ constexpr FakeModel kModels[] = {
      0,
      true,
      true},
+    // An SoC: its memory is the machine's, of which the library tells nothing (unified_only), or all of it.
+    {"GB10",
+     "NVIDIA GB10",
+     "9a.0b.14.00.00",
+     "",
+     10,
+     12,
+     1,
+     0x2E1210DE,
+     0x000010DE,
+     122570,
+     0,
+     0,
+     256,
+     4000,
+     140000,
+     100000,
+     208,
+     2418,
+     4266,
+     2418,
+     38,
+     72,
+     5,
+     16,
+     0,
+     0,
+     0,
+     0,
+     0,
+     false,
+     true,
+     true},
     {"L4",
      "NVIDIA L4",
      "95.04.29.00.06",
@@ -295,6 +328,8 @@ const FakeModel* FindFakeModel(std::string_view key) noexcept {
   return nullptr;
 }
 
-std::string_view FakeModelNames() noexcept { return "A100, H100, H200, B200, GB200, L4, RTX4090, T4, V100"; }
+std::string_view FakeModelNames() noexcept {
+  return "A100, H100, H200, B200, GB200, GB10, L4, RTX4090, T4, V100";
+}
 
 }  // namespace gpulens::nvml

@@ -69,6 +69,7 @@ FAKE_API int nvmlDeviceGetMemoryInfo(Device device, Memory* out) {
 }
 FAKE_API int nvmlDeviceGetBAR1MemoryInfo(Device device, Bar1Memory* out) {
   return With(__func__, device, [&](const FakeView& view) -> int {
+    if (view.model->bar1_mib == 0) return kNotSupported;
     if (!out) return kInvalidArgument;
     unsigned long long total = static_cast<unsigned long long>(view.model->bar1_mib) << 20;
     *out = {total, total - (2ULL << 20), 2ULL << 20};

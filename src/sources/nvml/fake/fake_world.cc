@@ -42,7 +42,7 @@ void FillMemory(FakeView& view) {
     GpuProcess process;
     process.pid = rule.when.gpu < 0 ? rule.pid + view.index : rule.pid;
     process.type = static_cast<ProcessType>(rule.type);
-    double wave = std::sin(2 * std::numbers::pi * view.since_open / rule.period);
+    double wave = std::sin(2 * std::numbers::pi * view.seconds / rule.period);
     auto bytes = static_cast<uint64_t>((rule.bytes + rule.swing * wave) / kMib) * (uint64_t{1} << 20);
     process.memory_used = std::min(bytes, left);
     if (rule.mig_instance != kNoFakeInstance) {
@@ -59,7 +59,7 @@ void FillMemory(FakeView& view) {
 
 void FillState(FakeView& view) {
   const FakeModel& model = *view.model;
-  double warm = view.gpu->load.Mean(view.since_open + 1e3, 20);  // 1e3: the load began long ago.
+  double warm = view.gpu->load.Mean(view.seconds, 20);
   view.temperature = model.idle_temperature +
                      static_cast<unsigned>((model.busy_temperature - model.idle_temperature) * warm + 0.5);
   view.core_temperature = view.temperature;

@@ -13,4 +13,8 @@ namespace gpulens::nvml {
 // left empty.
 driver::Hardware ProbeGpus(const std::string& root = "");
 
+// Whether it is worth while to open the library: a bus, device files, the kernel's driver, or a platform
+// whose GPUs stand on no bus. A container may hide some of them.
+bool MayHaveGpus(const driver::Hardware& hardware) noexcept;
+
 }  // namespace gpulens::nvml

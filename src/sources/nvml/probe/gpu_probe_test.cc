@@ -50,12 +50,56 @@ TEST_F(GpuProbeTest, FindsWhatIsThere) {
   EXPECT_EQ(probe.devices, (std::vector<std::string>{"/dev/nvidia-uvm", "/dev/nvidia0", "/dev/nvidiactl"}));
 }
 
+TEST_F(GpuProbeTest, TheLibraryOnDiskMayBeNewerThanTheLoadedDriver) {
+  Write("proc/driver/nvidia/version", "NVRM version: NVIDIA UNIX x86_64 Kernel Module  580.95.05  Tue\n");
+  std::filesystem::create_directories(root_ / "usr/lib64");
+  auto link = [&](const char* target) {
+    std::filesystem::remove(root_ / "usr/lib64/libnvidia-ml.so.1");
+    std::filesystem::create_symlink(target, root_ / "usr/lib64/libnvidia-ml.so.1");
+    return ProbeGpus(root_.string());
+  };
+  EXPECT_FALSE(ProbeGpus(root_.string()).Mismatch()) << "no library";
+  EXPECT_FALSE(link("libnvidia-ml.so.580.95.05").Mismatch());
+  EXPECT_TRUE(link("/opt/nvidia/libnvidia-ml.so.580.105.08").Mismatch());
+  EXPECT_EQ(link("libnvidia-ml.so.580.105.08").library_version, "580.105.08");
+  for (const char* odd : {"libnvidia-ml.so.1", "elsewhere", "libnvidia-ml.so.580x", "libnvidia-ml.so."})
+    EXPECT_FALSE(link(odd).Mismatch()) << odd;
+}
+
 TEST_F(GpuProbeTest, NothingThereIsEmpty) {
   driver::Hardware probe = ProbeGpus(root_.string());
   EXPECT_TRUE(probe.pci_gpus.empty());
   EXPECT_FALSE(probe.kernel_driver);
   EXPECT_TRUE(probe.kernel_driver_version.empty());
   EXPECT_TRUE(probe.devices.empty());
+}
+
+TEST_F(GpuProbeTest, WhereGpusStandOnNoBus) {
+  EXPECT_FALSE(MayHaveGpus(ProbeGpus(root_.string())));
+  Write("dev/dxg", "");
+  EXPECT_EQ(ProbeGpus(root_.string()).platform, "") << "Windows has no NVIDIA driver";
+  EXPECT_FALSE(MayHaveGpus(ProbeGpus(root_.string())));
+  Write("usr/lib/wsl/lib/libnvidia-ml.so.1", "");
+  EXPECT_EQ(ProbeGpus(root_.string()).platform, "WSL");
+  EXPECT_TRUE(MayHaveGpus(ProbeGpus(root_.string())));
+}
+
+TEST_F(GpuProbeTest, AJetsonIsKnownByItsDeviceTree) {
+  Write("proc/device-tree/compatible", std::string("raspberrypi,4-model-b\0brcm,bcm2711\0", 36));
+  EXPECT_FALSE(MayHaveGpus(ProbeGpus(root_.string())));
+  Write("proc/device-tree/compatible", std::string("nvidia,p3737-0000+p3701-0005\0nvidia,tegra234\0", 46));
+  EXPECT_EQ(ProbeGpus(root_.string()).platform, "Jetson");
+  EXPECT_TRUE(MayHaveGpus(ProbeGpus(root_.string())));
+}
+
+TEST_F(GpuProbeTest, AContainerWhoseBusIsHiddenHasItsDeviceFiles) {
+  Write("dev/nvidiactl", "");
+  Write("dev/nvidia0", "");
+  driver::Hardware probe = ProbeGpus(root_.string());
+  EXPECT_TRUE(probe.pci_hidden && probe.pci_gpus.empty());
+  EXPECT_TRUE(MayHaveGpus(probe));
+  Pci("0000:06:00.0", "0x1002", "0x030200");
+  EXPECT_FALSE(ProbeGpus(root_.string()).pci_hidden);
 }
 
 TEST_F(GpuProbeTest, AVersionThatCannotBeReadIsEmpty) {

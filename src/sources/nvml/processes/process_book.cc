@@ -7,6 +7,7 @@
 
 #include "base/files.h"
 #include "base/parse.h"
+#include "base/text.h"
 #include "sources/nvml/processes/process_text.h"
 
 namespace gpulens::nvml {
@@ -70,7 +71,9 @@ const ProcessDetails& ProcessBook::Look(uint32_t pid) {
 
 void ProcessBook::Fill(uint32_t pid, ProcessDetails& out) {
   out.visible = true;
-  if (Read(pid, "comm", text_)) out.name = Trim(text_);
+  // The kernel keeps 15 bytes of a name, which may end inside a character; a process may set any bytes.
+  std::string room;
+  if (Read(pid, "comm", text_)) out.name = ValidUtf8(Trim(text_), room);
   if (Read(pid, "status", text_)) {
     if (std::optional<uint32_t> uid = ReadUid(text_)) out.owner = OwnerOf(*uid);
   }
@@ -91,7 +94,8 @@ std::string ProcessBook::OwnerOf(uint32_t uid) {
   if (!host && !InContainer(root_))
     host = ReadFile((root_ + "/etc/passwd").c_str(), passwd, kPasswdLimit).ok();
   if (host) name = FindUserName(passwd, uid);
-  if (name.empty()) name = std::to_string(uid);
+  // The one number that is the same user everywhere.
+  if (name.empty()) name = uid == 0 ? "root" : std::to_string(uid);
   return owners_.emplace(uid, std::move(name)).first->second;
 }
 

@@ -113,6 +113,15 @@ TEST_F(ProcessBookTest, TellsWhoAProcessIs) {
   EXPECT_FALSE(book.Look(77).visible);
 }
 
+// The kernel keeps 15 bytes of a name, and a process may give itself any.
+TEST_F(ProcessBookTest, NamesAreTextWhateverBytesTheyHave) {
+  Process(4242, "a训练模型\xe6\x8e", 100, 0);
+  Process(4243, "\xff\xfe", 100, 0);
+  ProcessBook book(root_);
+  EXPECT_EQ(book.Look(4242).name, "a训练模型\uFFFD\uFFFD");
+  EXPECT_EQ(book.Look(4243).name, "\uFFFD\uFFFD");
+}
+
 TEST_F(ProcessBookTest, ANumberThatIsUsedAgainIsAnotherProcess) {
   Process(4242, "first", 100, 0);
   ProcessBook book(root_);
@@ -146,6 +155,8 @@ TEST_F(ProcessBookTest, UsersOfAContainerAreNotThoseOfTheHost) {
   EXPECT_EQ(ProcessBook(root_).Look(4242).owner, "mallory") << "on the host itself";
   Put(".dockerenv", "");
   EXPECT_EQ(ProcessBook(root_).Look(4242).owner, "1000");
+  Process(4243, "x", 100, 0);
+  EXPECT_EQ(ProcessBook(root_).Look(4243).owner, "root") << "the one number that is the same user everywhere";
 }
 
 TEST_F(ProcessBookTest, ASteadyLookDoesNotAllocate) {

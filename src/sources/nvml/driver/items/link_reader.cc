@@ -95,7 +95,7 @@ void LinkReader::Attach(const GpuIdentity& identity, uint32_t details) {
   c2c_links_ = identity.c2c_count;
   details_ = details;
   memory_ = {};
-  remotes_absent_ = false;
+  remotes_ = {};
   groups_.reserve(kRows);
 }
 
@@ -105,13 +105,15 @@ size_t LinkReader::most_requests() const noexcept {
   return sum;
 }
 
-void LinkReader::AddRequests(const Due& due, std::vector<FieldValue>& requests) {
+void LinkReader::AddRequests(const Due& due, int64_t boot_ns, std::vector<FieldValue>& requests) {
   groups_.clear();
   for (size_t i = 0; i < kRows; ++i) {
     const Row& row = kTable[i];
     Memory& memory = memory_[i];
     bool asked = row.details == 0 || (row.details & details_) != 0;
-    if (!asked || memory.absent || !due[static_cast<size_t>(row.tier)]) continue;
+    const bool again = memory.again.Due(boot_ns);
+    if (!asked || memory.again.Rests(boot_ns) || (!again && !due[static_cast<size_t>(row.tier)])) continue;
+    if (memory.again.absent() && !memory.again.worked()) memory.variant = 0;  // All of its ids once more.
     Group group{.row = static_cast<uint8_t>(i)};
     unsigned id = 0, scope = 0;
     // A counter that has no newer id starts with the older ones.
@@ -127,12 +129,12 @@ void LinkReader::AddRequests(const Due& due, std::vector<FieldValue>& requests) 
   }
 }
 
-int LinkReader::Take(std::span<const FieldValue> answers, ReadingSink& sink) {
+int LinkReader::Take(std::span<const FieldValue> answers, int64_t boot_ns, ReadingSink& sink) {
   int breaking = kSuccess;
   size_t at = 0;
   for (const Group& group : groups_) {
     if (at + group.links > answers.size()) break;
-    int code = TakeGroup(group, answers.subspan(at, group.links), sink);
+    int code = TakeGroup(group, answers.subspan(at, group.links), boot_ns, sink);
     if (code != kSuccess) breaking = code;
     at += group.links;
   }
@@ -140,30 +142,35 @@ int LinkReader::Take(std::span<const FieldValue> answers, ReadingSink& sink) {
 }
 
 // Only when no link at all has the counter does the board not have it: a link that is down may say so, too.
-int LinkReader::TakeGroup(const Group& group, std::span<const FieldValue> answers, ReadingSink& sink) {
+int LinkReader::TakeGroup(const Group& group, std::span<const FieldValue> answers, int64_t boot_ns,
+                          ReadingSink& sink) {
   const Row& row = kTable[group.row];
-  size_t unsupported = 0;
+  Memory& memory = memory_[group.row];
+  size_t unsupported = 0, failed = 0;
   int breaking = kSuccess;
   for (unsigned link = 0; link < answers.size(); ++link) {
     const FieldValue& answer = answers[link];
     ReadStatus status = ReadStatusOf(answer.code);
     unsupported += status == ReadStatus::kNotSupported;
+    failed += status == ReadStatus::kError;
     if (int code = Breaking(answer.code); code != kSuccess) breaking = code;
     if (status == ReadStatus::kNotSupported) continue;
     uint64_t raw = status == ReadStatus::kOk ? UnsignedOf(answer.value_type, answer.value) : 0;
     sink.Emit(row.c2c ? PartOfC2c(link) : PartOfNvlink(link), static_cast<uint16_t>(row.field), status,
               static_cast<int64_t>(raw << row.scale));
   }
-  if (unsupported == answers.size()) {
-    Memory& memory = memory_[group.row];
-    if (memory.variant + 1u < row.variants()) ++memory.variant;  // Asked in the next round of its tier.
-    else memory.absent = true;
+  if (unsupported < answers.size()) {
+    memory.again.Take(failed > 0 ? ReadStatus::kError : ReadStatus::kOk, boot_ns);
+  } else if (!memory.again.worked() && memory.variant + 1u < row.variants()) {
+    ++memory.variant;  // Asked in the next round of its tier.
+  } else {
+    memory.again.Take(ReadStatus::kNotSupported, boot_ns);
   }
   return breaking;
 }
 
 int LinkReader::ReadRemotes(const ItemContext& in) {
-  if ((details_ & kDetailLinks) == 0 || remotes_absent_) return kSuccess;
+  if ((details_ & kDetailLinks) == 0 || remotes_.Rests(in.caller.now())) return kSuccess;
   const Symbols& fn = in.caller.fn();
   Device device = in.identity.device;
   auto emit = [&](unsigned link, LinkField field, int64_t raw) {
@@ -185,7 +192,7 @@ int LinkReader::ReadRemotes(const ItemContext& in) {
            int64_t{pci.domain} << 16 | int64_t{pci.bus & 0xFF} << 8 | int64_t{pci.device & 0xFF});
     }
   }
-  remotes_absent_ = !any;
+  remotes_.Take(any ? ReadStatus::kOk : ReadStatus::kNotSupported, in.caller.now());
   return kSuccess;
 }
 

@@ -7,6 +7,7 @@
 #include <span>
 #include <vector>
 
+#include "driver/side/ask_again.h"
 #include "sources/nvml/driver/items/items.h"
 
 namespace gpulens::nvml {
@@ -23,8 +24,8 @@ class LinkReader {
   size_t most_requests() const noexcept;
   // Appends what is due; Take then gets the answers in the same order and emits them. The result is a code
   // that ends the round, or kSuccess.
-  void AddRequests(const Due& due, std::vector<FieldValue>& requests);
-  int Take(std::span<const FieldValue> answers, ReadingSink& sink);
+  void AddRequests(const Due& due, int64_t boot_ns, std::vector<FieldValue>& requests);
+  int Take(std::span<const FieldValue> answers, int64_t boot_ns, ReadingSink& sink);
   // What is on the other end of each link: three calls per link. As Take.
   int ReadRemotes(const ItemContext& in);
 
@@ -32,7 +33,7 @@ class LinkReader {
   struct Row;
   struct Memory {
     uint8_t variant = 0;  // Of the ids that may count this.
-    bool absent = false;
+    driver::AskAgain again;
   };
   struct Group {
     uint8_t row = 0;
@@ -42,13 +43,13 @@ class LinkReader {
   static const std::array<Row, kRows> kTable;
 
   unsigned LinksOf(const Row& row) const noexcept;
-  int TakeGroup(const Group& group, std::span<const FieldValue> answers, ReadingSink& sink);
+  int TakeGroup(const Group& group, std::span<const FieldValue> answers, int64_t boot_ns, ReadingSink& sink);
 
   unsigned nvlinks_ = 0, c2c_links_ = 0;
   uint32_t details_ = 0;
   std::array<Memory, kRows> memory_{};
   std::vector<Group> groups_;
-  bool remotes_absent_ = false;
+  driver::AskAgain remotes_;
 };
 
 }  // namespace gpulens::nvml

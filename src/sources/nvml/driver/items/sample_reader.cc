@@ -37,16 +37,17 @@ void EmitAll(const ItemContext& in, const Kind& kind, ReadStatus status) {
 void SampleReader::Attach() { memory_ = {}; }
 
 int SampleReader::Read(const ItemContext& in, bool again) {
+  const int64_t now = in.caller.now();
   for (size_t i = 0; i < kKinds; ++i) {
-    if (memory_[i].absent) {
+    if (memory_[i].again.Rests(now)) {
       if (again) EmitAll(in, kTable[i], ReadStatus::kNotSupported);
       continue;
     }
     int code = ReadKind(in, i);
-    if (code == kSuccess) continue;
     ReadStatus status = ReadStatusOf(code);
+    memory_[i].again.Take(status, now);
+    if (code == kSuccess) continue;
     EmitAll(in, kTable[i], status);
-    memory_[i].absent = status == ReadStatus::kNotSupported;
     if (status == ReadStatus::kLost || status == ReadStatus::kResetRequired) return code;
   }
   return kSuccess;

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "driver/side/ask_again.h"
 #include "sources/nvml/driver/items/items.h"
 
 namespace gpulens::nvml {
@@ -24,7 +25,7 @@ class SampleReader {
   struct Memory {
     unsigned long long last_us = 0;  // Of the newest sample that was seen; 0: none yet.
     unsigned room = 0;               // Samples that the driver keeps.
-    bool absent = false;
+    driver::AskAgain again;
   };
 
   int ReadKind(const ItemContext& in, size_t kind);

@@ -1,7 +1,6 @@
 #include "sources/nvml/driver/parts/event_hub.h"
 
-#include <pthread.h>
-
+#include "base/threads/threads.h"
 #include "sources/nvml/driver/parts/parts_abi.h"
 
 namespace gpulens::nvml {
@@ -9,6 +8,9 @@ namespace {
 
 constexpr auto kWaitMs = static_cast<unsigned>(kEventWait / std::chrono::milliseconds(1));
 constexpr Duration kRest = std::chrono::seconds(1);
+// Of a storm so many are told in a second; the library keeps the others, or counts on with fewer. More would
+// take the room of the readings on their way to the agent.
+constexpr int kMostEventsPerSecond = 100;
 constexpr size_t kStackBytes = 256 * 1024;
 
 struct EventThread {
@@ -20,7 +22,8 @@ struct EventThread {
   void Run() {
     Caller caller(*library, slot, RealClock());
     MessageEncoder encoder;
-    int64_t resume_ns = 0;
+    int64_t resume_ns = 0, second_ns = 0;
+    int told = 0;
     while (shared->SleepUntil(resume_ns)) {
       resume_ns = 0;
       DeviceEvent event;
@@ -28,17 +31,16 @@ struct EventThread {
       if (outcome == EventHub::Outcome::kBroken) resume_ns = (RealClock().Now() + kRest).boot_ns;
       // The agent may have gone meanwhile, and its socket with it. The library tells an event once, and keeps
       // those that follow while this one waits for room.
-      if (outcome == EventHub::Outcome::kEvent && shared->SleepUntil(0))
-        shared->Deliver(EncodeEvents(encoder, event.entity, std::span(&event, 1)));
+      if (outcome != EventHub::Outcome::kEvent || !shared->SleepUntil(0)) continue;
+      shared->Deliver(EncodeEvents(encoder, event.entity, std::span(&event, 1)));
+      if (const int64_t now = RealClock().Now().boot_ns; now - second_ns >= kRest.count()) {
+        second_ns = now;
+        told = 0;
+      }
+      if (++told >= kMostEventsPerSecond) resume_ns = second_ns + kRest.count();
     }
   }
 };
-
-void* RunThread(void* argument) {
-  std::unique_ptr<EventThread> thread(static_cast<EventThread*>(argument));
-  thread->Run();
-  return nullptr;
-}
 
 }  // namespace
 
@@ -109,20 +111,12 @@ EventHub::Outcome EventHub::Wait(Caller& caller, unsigned timeout_ms, DeviceEven
   return Outcome::kEvent;
 }
 
-bool StartEventThread(std::shared_ptr<driver::DriverShared> shared,
-                      std::shared_ptr<const NvmlLibrary> library, std::shared_ptr<EventHub> hub,
-                      CallSlot& slot) {
-  std::unique_ptr<EventThread> thread(
-      new EventThread{std::move(shared), std::move(library), std::move(hub), slot});
-  pthread_attr_t attributes;
-  ::pthread_attr_init(&attributes);
-  ::pthread_attr_setstacksize(&attributes, kStackBytes);
-  ::pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
-  pthread_t id;
-  bool made = ::pthread_create(&id, &attributes, RunThread, thread.get()) == 0;
-  ::pthread_attr_destroy(&attributes);
-  if (made) static_cast<void>(thread.release());
-  return made;
+Status StartEventThread(std::shared_ptr<driver::DriverShared> shared,
+                        std::shared_ptr<const NvmlLibrary> library, std::shared_ptr<EventHub> hub,
+                        CallSlot& slot) {
+  auto thread =
+      std::make_shared<EventThread>(EventThread{std::move(shared), std::move(library), std::move(hub), slot});
+  return StartDetachedThread([thread] { thread->Run(); }, kStackBytes);
 }
 
 }  // namespace gpulens::nvml

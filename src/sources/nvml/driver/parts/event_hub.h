@@ -48,10 +48,10 @@ class EventHub {
   std::array<std::atomic<bool>, kMaxGpus> rescan_{};
 };
 
-// Starts the thread that waits and sends; it ends with `shared`. False when no thread can be made. The slot
-// stays as long as the process.
-bool StartEventThread(std::shared_ptr<driver::DriverShared> shared,
-                      std::shared_ptr<const NvmlLibrary> library, std::shared_ptr<EventHub> hub,
-                      CallSlot& slot);
+// Starts the thread that waits and sends; it ends with `shared`. kExhausted when no thread can be made. The
+// slot stays as long as the process.
+Status StartEventThread(std::shared_ptr<driver::DriverShared> shared,
+                        std::shared_ptr<const NvmlLibrary> library, std::shared_ptr<EventHub> hub,
+                        CallSlot& slot);
 
 }  // namespace gpulens::nvml

@@ -37,30 +37,40 @@ void GpmReader::Reset(Device device) {
   for (Pair& pair : pairs_) Free(pair);
   pairs_.clear();
   device_ = device;
-  support_ = Support::kUnknown;
-  for (auto& absent : absent_) absent.reset();
+  supported_ = told_ = false;
+  reads_ = 0;
+  support_ = {};
+  for (auto& metrics : metrics_) metrics = {};
   newest_metric_ = ~0U;
 }
 
 bool GpmReader::Supported() {
-  if (support_ != Support::kUnknown) return support_ == Support::kYes;
+  if (supported_ || support_.Waits(caller_.now())) return supported_;
   GpmSupport answer{.version = kGpmVersion, .supported = 0};
   int code = caller_.Do(Call::kGpmQuerySupport, caller_.fn().GpmQuerySupport, device_, &answer);
   bool functions = caller_.fn().GpmAlloc && caller_.fn().GpmMetrics;
-  support_ = code == kSuccess && answer.supported && functions ? Support::kYes : Support::kNo;
-  if (support_ == Support::kYes && !request_) request_ = std::make_unique_for_overwrite<GpmMetricsGet>();
-  return support_ == Support::kYes;
+  supported_ = code == kSuccess && answer.supported && functions;
+  ReadStatus status = supported_ ? ReadStatus::kOk : ReadStatus::kNotSupported;
+  support_.Take(code == kSuccess ? status : ReadStatusOf(code), caller_.now());
+  if (supported_ && !request_) request_ = std::make_unique_for_overwrite<GpmMetricsGet>();
+  return supported_;
 }
 
 GpmReader::Pair& GpmReader::Find(const PartKey& key) {
   for (Pair& pair : pairs_) {
     if (pair.key == key) return pair;
   }
-  Pair& pair = pairs_.emplace_back(Pair{.key = key});
+  return pairs_.emplace_back(Pair{.key = key});
+}
+
+bool GpmReader::Allocate(Pair& pair) {
   for (GpmSample* sample : {&pair.older, &pair.spare}) {
-    if (caller_.Do(Call::kGpmAlloc, caller_.fn().GpmAlloc, sample) != kSuccess) pair.absent = true;
+    if (*sample || caller_.Do(Call::kGpmAlloc, caller_.fn().GpmAlloc, sample) == kSuccess) continue;
+    *sample = nullptr;
+    pair.again.Take(ReadStatus::kNotSupported, caller_.now());
+    return false;
   }
-  return pair;
+  return true;
 }
 
 void GpmReader::Free(Pair& pair) {
@@ -81,12 +91,13 @@ void GpmReader::KeepOnly(const std::vector<PartKey>& present) {
 void GpmReader::Read(const PartKey& key, std::vector<PartReading>& out) {
   if (!Supported()) return;
   Pair& pair = Find(key);
-  if (pair.absent) return;
+  if (key.kind != PartKind::kMig && reads_ < kReadsToBegin) ++reads_;
+  if (pair.again.Rests(caller_.now()) || !Allocate(pair)) return;
   int code = key.kind == PartKind::kMig
                  ? caller_.Do(Call::kGpmTakeMig, caller_.fn().GpmTakeMig, device_, key.id, pair.spare)
                  : caller_.Do(Call::kGpmTake, caller_.fn().GpmTake, device_, pair.spare);
   if (code != kSuccess) {
-    pair.absent = ReadStatusOf(code) == ReadStatus::kNotSupported;
+    pair.again.Take(ReadStatusOf(code), caller_.now());
     pair.older_ns = 0;  // A gap: no mean is told over it.
     return;
   }
@@ -101,7 +112,7 @@ void GpmReader::Read(const PartKey& key, std::vector<PartReading>& out) {
 
 void GpmReader::Compute(Pair& pair, int64_t boot_ns, std::vector<PartReading>& out) {
   bool instance = pair.key.kind == PartKind::kMig;
-  auto& absent = absent_[instance];
+  auto& metrics = metrics_[instance];
   GpmMetricsGet& request = *request_;
   request.version = kGpmVersion;
   request.older = pair.older;
@@ -109,7 +120,9 @@ void GpmReader::Compute(Pair& pair, int64_t boot_ns, std::vector<PartReading>& o
   request.count = 0;
   uint16_t fields[kGpmFieldCount];
   for (size_t i = 0; i < (more_ ? kGpmFieldCount : kGpmUsualCount); ++i) {
-    if (absent[i] || kMetric[i] > newest_metric_ || (instance && kMetric[i] > kLastOfInstance)) continue;
+    if (metrics[i].Rests(boot_ns) || kMetric[i] > newest_metric_ ||
+        (instance && kMetric[i] > kLastOfInstance))
+      continue;
     fields[request.count] = static_cast<uint16_t>(i);
     GpmMetric& metric = request.metrics[request.count++];
     metric = GpmMetric{};
@@ -121,18 +134,17 @@ void GpmReader::Compute(Pair& pair, int64_t boot_ns, std::vector<PartReading>& o
   if (code == nvml::kInvalidArgument) {
     const unsigned* end = std::find_if(std::begin(kEnds), std::end(kEnds),
                                        [&](unsigned number) { return number < newest_metric_; });
-    if (end == std::end(kEnds)) pair.absent = true;
+    if (end == std::end(kEnds)) pair.again.Take(ReadStatus::kNotSupported, boot_ns);
     else newest_metric_ = *end;
     return;
   }
-  if (code != kSuccess) {
-    pair.absent = ReadStatusOf(code) == ReadStatus::kNotSupported;
-    return;
-  }
+  pair.again.Take(ReadStatusOf(code), boot_ns);
+  if (code != kSuccess) return;
+  told_ = told_ || !instance;
   for (unsigned i = 0; i < request.count; ++i) {
     const GpmMetric& metric = request.metrics[i];
     ReadStatus status = ReadStatusOf(metric.code);
-    if (status == ReadStatus::kNotSupported) absent.set(fields[i]);
+    metrics[fields[i]].Take(status, boot_ns);
     if (status != ReadStatus::kOk) continue;
     out.push_back({.entity = index_,
                    .key = pair.key,

@@ -2,11 +2,12 @@
 // one of its MIG GPU instances. Hopper and later.
 #pragma once
 
-#include <bitset>
+#include <array>
 #include <cstdint>
 #include <memory>
 #include <vector>
 
+#include "driver/side/ask_again.h"
 #include "sources/nvml/driver/nvml_library.h"
 #include "sources/nvml/driver/parts/parts_abi.h"
 #include "sources/nvml/parts/nvml_parts.h"
@@ -14,7 +15,7 @@
 namespace gpulens::nvml {
 
 // Used by one thread; `caller` outlives it. Allocates when a part is first read. What the GPU does not
-// support is learnt at the first answer and not asked for again until the next Reset.
+// support is learnt at the first answer, and asked for again as driver::AskAgain says.
 class GpmReader {
  public:
   // `more`: whether single engines, caches and cycles are read, too.
@@ -31,6 +32,8 @@ class GpmReader {
   // Takes a sample and, when an older one is at least 100 ms old, appends what both tell. `key` names
   // whom the readings are of: the whole GPU, or the MIG device that stands for its GPU instance.
   void Read(const PartKey& key, std::vector<PartReading>& out);
+  // It will tell of the whole GPU, and has not yet: a first sample is not enough for that.
+  bool beginning() const noexcept { return supported_ && !told_ && reads_ < kReadsToBegin; }
   // Gives back the samples of parts that are not in `present`.
   void KeepOnly(const std::vector<PartKey>& present);
 
@@ -39,11 +42,12 @@ class GpmReader {
     PartKey key;
     GpmSample older = nullptr, spare = nullptr;
     int64_t older_ns = 0;  // 0: no sample yet
-    bool absent = false;
+    driver::AskAgain again{};
   };
 
   bool Supported();
   Pair& Find(const PartKey& key);
+  bool Allocate(Pair& pair);
   void Free(Pair& pair);
   void Compute(Pair& pair, int64_t boot_ns, std::vector<PartReading>& out);
 
@@ -51,10 +55,14 @@ class GpmReader {
   const uint32_t index_;
   const bool more_;
   Device device_ = nullptr;
-  enum class Support : uint8_t { kUnknown, kYes, kNo } support_ = Support::kUnknown;
-  std::bitset<kGpmFieldCount> absent_[2];  // [1]: on GPU instances
-  unsigned newest_metric_ = ~0U;           // Older libraries refuse a request with an unknown number.
+  bool supported_ = false;
+  driver::AskAgain support_;
+  std::array<driver::AskAgain, kGpmFieldCount> metrics_[2];  // [1]: on GPU instances
+  unsigned newest_metric_ = ~0U;  // Older libraries refuse a request with an unknown number.
   std::vector<Pair> pairs_;
+  static constexpr int kReadsToBegin = 6;
+  int reads_ = 0;  // Up to kReadsToBegin.
+  bool told_ = false;
   std::unique_ptr<GpmMetricsGet> request_;
 };
 

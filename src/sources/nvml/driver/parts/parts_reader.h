@@ -39,6 +39,8 @@ class PartsReader {
   // The MIG devices of the last Scan.
   const std::vector<MigDevice>& mig_devices() const noexcept { return mig_.devices(); }
   // Whether GPM tells PCIe rates, so that nobody needs to ask for them in a way that blocks.
+  // It will tell, and has not yet.
+  bool will_tell_pcie() const noexcept { return !tells_pcie_ && mig_mode_ != Mig::kOn && gpm_.beginning(); }
   bool tells_pcie() const noexcept { return tells_pcie_; }
   Caller& caller() noexcept { return caller_; }
   uint64_t calls() const noexcept { return caller_.calls(); }

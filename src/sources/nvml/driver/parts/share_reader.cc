@@ -17,7 +17,7 @@ uint8_t Percent(unsigned value) noexcept { return static_cast<uint8_t>(std::min(
 
 void ShareReader::Reset(Device gpu) {
   gpu_ = gpu;
-  info_absent_ = absent_ = false;
+  info_ = samples_list_ = {};
   shares_.clear();
 }
 
@@ -80,13 +80,17 @@ int ShareReader::ReadSamples(uint64_t since_us) {
 bool ShareReader::Read(int64_t unix_ns, Duration window) {
   shares_.clear();
   newest_.clear();
-  if (absent_) return false;
+  const int64_t now = caller_.now();
+  if (info_.Rests(now) && samples_list_.Rests(now)) return false;
   auto since_us = static_cast<uint64_t>(std::max<int64_t>(unix_ns - window.count(), 0)) / 1000;
-  int code = info_absent_ ? int{kFunctionNotFound} : ReadInfo(since_us);
-  if (ReadStatusOf(code) == ReadStatus::kNotSupported) {
-    info_absent_ = true;
+  int code = kFunctionNotFound;
+  if (!info_.Rests(now)) {
+    code = ReadInfo(since_us);
+    info_.Take(ReadStatusOf(code), now);
+  }
+  if (ReadStatusOf(code) == ReadStatus::kNotSupported && !samples_list_.Rests(now)) {
     code = ReadSamples(since_us);
-    absent_ = ReadStatusOf(code) == ReadStatus::kNotSupported;
+    samples_list_.Take(ReadStatusOf(code), now);
   }
   // Nothing newer than asked for: all are idle.
   if (code != kSuccess && code != kNotFound) return false;

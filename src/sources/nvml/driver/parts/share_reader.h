@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "driver/side/ask_again.h"
 #include "sources/nvml/driver/nvml_library.h"
 #include "sources/nvml/driver/parts/parts_abi.h"
 #include "sources/nvml/parts/nvml_parts.h"
@@ -32,7 +33,7 @@ class ShareReader {
 
   Caller& caller_;
   Device gpu_ = nullptr;
-  bool info_absent_ = false, absent_ = false;
+  driver::AskAgain info_, samples_list_;
   std::vector<ProcessUtilizationInfo> infos_;
   std::vector<ProcessUtilizationSample> samples_;
   std::vector<Newest> newest_;

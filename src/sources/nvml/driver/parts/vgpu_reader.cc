@@ -36,16 +36,17 @@ void AddText(Caller& caller, PartFacts& out, const char* key, Call call, Functio
 
 void VgpuReader::Reset(Device gpu) {
   gpu_ = gpu;
-  host_ = absent_ = shares_absent_ = info_absent_ = false;
+  host_ = false;
+  list_ = info_ = shares_ = {};
   vgpus_.clear();
 }
 
 bool VgpuReader::Scan() {
-  if (absent_) return false;
+  if (list_.Rests(caller_.now())) return false;
   std::array<unsigned, kMaxParts> list{};
   auto count = static_cast<unsigned>(list.size());
   int code = caller_.Do(Call::kActiveVgpus, caller_.fn().ActiveVgpus, gpu_, &count, list.data());
-  if (ReadStatusOf(code) == ReadStatus::kNotSupported) absent_ = true;
+  list_.Take(ReadStatusOf(code), caller_.now());
   if (code != kSuccess) return false;
   count = std::min<unsigned>(count, kMaxParts);
   std::sort(list.begin(), list.begin() + count);
@@ -94,7 +95,8 @@ void VgpuReader::Read(int64_t unix_ns, bool slow, std::vector<PartReading>& out)
       Emit(key.id, PartField::kVgpuLicensed, license.state == kLicenseStateLicensed, out);
   }
   constexpr uint64_t kWindowUs = 2'000'000;
-  if (!shares_absent_) ReadShares(static_cast<uint64_t>(unix_ns) / 1000 - kWindowUs, out);
+  if (!info_.Rests(caller_.now()) || !shares_.Rests(caller_.now()))
+    ReadShares(static_cast<uint64_t>(unix_ns) / 1000 - kWindowUs, out);
 }
 
 void VgpuReader::ReadShares(uint64_t since_us, std::vector<PartReading>& out) {
@@ -105,12 +107,13 @@ void VgpuReader::ReadShares(uint64_t since_us, std::vector<PartReading>& out) {
                            .last_seen_us = since_us,
                            .list = infos_.data()};
   int code = kFunctionNotFound;
-  if (!info_absent_)
+  const int64_t now = caller_.now();
+  if (!info_.Rests(now)) {
     code = caller_.Do(Call::kVgpusUtilizationInfo, caller_.fn().VgpusUtilizationInfo, gpu_, &request);
+    info_.Take(ReadStatusOf(code), now);
+  }
   if (ReadStatusOf(code) == ReadStatus::kNotSupported) {
-    info_absent_ = true;
-    code = ReadSharesV1(since_us, out);
-    shares_absent_ = ReadStatusOf(code) == ReadStatus::kNotSupported;
+    if (!shares_.Rests(now)) shares_.Take(ReadStatusOf(ReadSharesV1(since_us, out)), now);
     return;
   }
   if (code != kSuccess) return;

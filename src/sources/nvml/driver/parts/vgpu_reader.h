@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "driver/side/ask_again.h"
 #include "sources/nvml/driver/parts/mig_reader.h"
 
 namespace gpulens::nvml {
@@ -32,7 +33,8 @@ class VgpuReader {
   Caller& caller_;
   const uint32_t index_;
   Device gpu_ = nullptr;
-  bool host_ = false, absent_ = false, shares_absent_ = false, info_absent_ = false;
+  bool host_ = false;
+  driver::AskAgain list_, info_, shares_;
   std::vector<PartKey> vgpus_;
   std::vector<VgpuUtilizationInfo> infos_;
   std::vector<VgpuUtilizationSample> samples_;

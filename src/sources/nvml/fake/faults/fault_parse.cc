@@ -165,6 +165,13 @@ class LineReader {
       out.reading = static_cast<FaultReading>(found - std::begin(kReadings));
       return Ok();
     }
+    if (key == "how") {
+      const auto* found = std::find(std::begin(kEnds), std::end(kEnds), value);
+      if (found == std::end(kEnds))
+        return Wrong(key, value, "one of " + FaultNames(kEnds, [](std::string_view name) { return name; }));
+      out.how = static_cast<FaultEnd>(found - std::begin(kEnds));
+      return Ok();
+    }
     const auto* found = std::find_if(std::begin(kCounters), std::end(kCounters),
                                      [&](const CounterRow& row) { return row.name == value; });
     if (found == std::end(kCounters))

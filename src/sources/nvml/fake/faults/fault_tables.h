@@ -25,7 +25,8 @@ inline constexpr ModeRow kModes[] = {
     {"fallen_off_bus", {}, "the same, and XID 79"},
     {"hang", {"call"}, "a call does not return"},
     {"slow", {"delay!", "call"}, "a call takes so much longer"},
-    {"crash", {"call"}, "the process that reads the GPUs dies in a call, once"},
+    {"crash", {"call", "how"}, "the process that reads the GPUs dies in a call, once"},
+    {"crash_loop", {"call", "how"}, "the same, again in each process that is started"},
     {"error", {"code!", "call"}, "a call answers this code of NVML"},
     {"flaky", {"code!", "percent", "call", "seed"}, "so many of the calls answer this code, by the seed"},
     {"insufficient_power", {}, "every call answers INSUFFICIENT_POWER, and XID 54"},
@@ -47,6 +48,12 @@ static_assert(std::size(kModes) == static_cast<size_t>(FaultMode::kCount));
 inline constexpr std::string_view kReadings[] = {"power",       "energy", "temperature",
                                                  "utilization", "memory", "clock"};
 static_assert(std::size(kReadings) == kFaultReadings);
+
+// A signal; abort(); exit(); the library closes all files, writes on the agent's socket or stops the process;
+// each call keeps 64 MiB of memory, or 100 open files, for ever.
+inline constexpr std::string_view kEnds[] = {"signal",  "abort", "exit",   "close",
+                                             "garbage", "stop",  "memory", "files"};
+static_assert(std::size(kEnds) == static_cast<size_t>(FaultEnd::kCount));
 
 // The names that profiles have, too. `stays`: a count, which does not fall when the fault is healed.
 struct CounterRow {

@@ -79,8 +79,9 @@ FaultGate GateOf(const std::vector<LiveFault>& faults, const FaultCall& call) {
       case FaultMode::kSlow: out.delay_ns += fault.delay_ns; break;
       case FaultMode::kCrash:
         // A process that was started since is spared: it happens once.
-        if (call.opened_ns < fault.from_ns) return {FaultGate::kDie, 0, 0};
+        if (call.opened_ns < fault.from_ns) return {FaultGate::kDie, 0, 0, fault.how};
         break;
+      case FaultMode::kCrashLoop: return {FaultGate::kDie, 0, 0, fault.how};
       case FaultMode::kFlaky:
         if (Draw(fault, call) >= fault.percent) break;
         [[fallthrough]];

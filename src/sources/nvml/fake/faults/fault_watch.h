@@ -20,8 +20,9 @@ inline constexpr const char* kFaultFileVariable = "GPULENS_FAKE_NVML_FAULTS";
 // What a call meets at the gate.
 struct FaultGate {
   enum Kind : uint8_t { kPass, kFail, kWait, kDie } kind = kPass;
-  int code = 0;          // kFail
-  int64_t delay_ns = 0;  // To wait before anything else.
+  int code = 0;                      // kFail
+  int64_t delay_ns = 0;              // To wait before anything else.
+  FaultEnd how = FaultEnd::kSignal;  // kDie
 };
 
 struct FaultCall {

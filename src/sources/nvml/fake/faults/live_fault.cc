@@ -31,6 +31,7 @@ std::string OwnWords(const LiveFault& fault) {
   add("percent", std::to_string(fault.percent));
   add("seed", std::to_string(fault.seed));
   add("index", std::to_string(fault.index));
+  add("how", std::string(kEnds[static_cast<size_t>(fault.how)]));
   return out;
 }
 

@@ -28,6 +28,7 @@ enum class FaultMode : uint8_t {
   kHang,
   kSlow,
   kCrash,
+  kCrashLoop,
   kError,
   kFlaky,
   kInsufficientPower,
@@ -50,6 +51,9 @@ enum class FaultMode : uint8_t {
 enum class FaultReading : uint8_t { kPower, kEnergy, kTemperature, kUtilization, kMemory, kClock, kCount };
 inline constexpr size_t kFaultReadings = static_cast<size_t>(FaultReading::kCount);
 
+// How a call ends the process that reads the GPUs, or its way to the agent.
+enum class FaultEnd : uint8_t { kSignal, kAbort, kExit, kClose, kGarbage, kStop, kMemory, kFiles, kCount };
+
 struct LiveFault {
   uint32_t id = 0;
   int gpu = -1;  // As numbered in the profile; -1: all.
@@ -64,7 +68,8 @@ struct LiveFault {
   int64_t delay_ns = 0;   // kSlow
   unsigned percent = 50;  // kFlaky: of the calls
   uint64_t seed = 1;
-  unsigned index = 0;  // kRenumber
+  unsigned index = 0;                // kRenumber
+  FaultEnd how = FaultEnd::kSignal;  // kCrash, kCrashLoop
 
   bool Holds(int of_gpu, int64_t now_ns) const noexcept {
     return (gpu < 0 || gpu == of_gpu) && now_ns >= from_ns && now_ns < to_ns;

@@ -154,6 +154,9 @@ TEST(FaultGate, SaysWhatACallMeets) {
   EXPECT_EQ(gate("gpu=3 mode=slow delay=20ms", "nvmlDeviceGetName", 3).delay_ns, 20'000'000);
   EXPECT_EQ(gate("gpu=3 mode=crash", "nvmlDeviceGetName", 3).kind, FaultGate::kDie);
   EXPECT_EQ(gate("gpu=3 mode=crash", "nvmlDeviceGetName", 3, kNow).kind, FaultGate::kPass) << "once";
+  FaultGate again = gate("gpu=3 mode=crash_loop how=abort", "nvmlDeviceGetName", 3, kNow);
+  EXPECT_EQ(again.kind, FaultGate::kDie);
+  EXPECT_EQ(again.how, FaultEnd::kAbort);
   EXPECT_EQ(gate("gpu=3 mode=lost after=1", "nvmlDeviceGetName", 3).kind, FaultGate::kPass) << "not yet";
   int failed = 0;
   for (uint64_t i = 0; i < 1000; ++i)

@@ -1,0 +1,219 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <filesystem>
+
+#include "agent/status/agent_watch.h"
+#include "agent/status/status_report.h"
+#include "catalog/gpu/health.h"
+#include "catalog/gpu/identity.h"
+#include "catalog/gpu/score.h"
+#include "catalog/self.h"
+#include "catalog/self_events.h"
+#include "catalog/self_io.h"
+#include "core/frame_writer.h"
+
+namespace gpulens {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::SizeIs;
+
+TEST(StatusReport, ReadsBackWhatItWrote) {
+  StatusReport report;
+  report.pid = 17;
+  report.user = "gpulens";
+  report.version = "0.1.0";
+  report.state_dir = "/var/lib/gpulens";
+  report.simulated = true;
+  report.findings = {{Finding::kBroken, "GPU 3", "is failed", "gpu_lost: \"gone\"\n", "gpulens events"},
+                     {Finding::kWarning, "sink otlp", "waits", "", ""}};
+  std::string json = StatusJson(report);
+  EXPECT_EQ(json.find('\n'), json.npos) << "one line, for the control socket";
+  auto read = ParseStatus(json);
+  ASSERT_TRUE(read.ok()) << read.error().detail;
+  EXPECT_EQ(read->pid, 17);
+  EXPECT_EQ(read->user, "gpulens");
+  EXPECT_EQ(read->state_dir, "/var/lib/gpulens");
+  EXPECT_TRUE(read->simulated);
+  ASSERT_THAT(read->findings, SizeIs(2));
+  EXPECT_EQ(read->findings[0].kind, Finding::kBroken);
+  EXPECT_EQ(read->findings[0].why, "gpu_lost: \"gone\"\n");
+  EXPECT_EQ(read->findings[1].kind, Finding::kWarning);
+}
+
+TEST(StatusReport, WhatIsNoStatusIsRefused) {
+  for (const char* bad : {"", "[]", "{}", "{\"schema\":\"gpulens.status/2\"}", "<html>", "{\"schema\":1}"})
+    EXPECT_FALSE(ParseStatus(bad).ok()) << bad;
+  auto odd = ParseStatus("{\"schema\":\"gpulens.status/1\",\"findings\":[{\"kind\":\"new\"},7]}");
+  ASSERT_TRUE(odd.ok());
+  ASSERT_THAT(odd->findings, SizeIs(2));
+  EXPECT_EQ(odd->findings[0].kind, Finding::kWarning) << "a kind that we do not know is not called fine";
+}
+
+CollectorState State(const char* name, bool up, Status last, bool worked = false) {
+  return {name, name, up, true, worked || up, false, std::move(last), 5};
+}
+
+TEST(CollectorFindings, TheCollectorKnowsWhetherItWorksAndTheProbeWhatToDo) {
+  // The probe of this process sees the kernel log; the collector was refused.
+  auto findings = CollectorFindings({State("kernel_log", false, {Code::kPermissionDenied, "open /dev/kmsg"})},
+                                    {{Finding::kFound, "kernel_log", "/dev/kmsg", "", ""}});
+  ASSERT_THAT(findings, SizeIs(1));
+  EXPECT_EQ(findings[0].kind, Finding::kNoPermission);
+  EXPECT_EQ(findings[0].why, "open /dev/kmsg");
+  findings =
+      CollectorFindings({State("kernel_log", false, {Code::kPermissionDenied, "open /dev/kmsg"})},
+                        {{Finding::kNoPermission, "kernel_log", "x", "y", "AmbientCapabilities=CAP_SYSLOG"}});
+  ASSERT_THAT(findings, SizeIs(1));
+  EXPECT_THAT(findings[0].remedy, HasSubstr("CAP_SYSLOG"));
+  // Simulated GPUs, where the probe finds no real one.
+  findings =
+      CollectorFindings({State("nvidia", true, Ok())}, {{Finding::kNotHere, "nvidia", "no device", "", ""}});
+  ASSERT_THAT(findings, SizeIs(1));
+  EXPECT_EQ(findings[0].kind, Finding::kFound);
+  EXPECT_EQ(findings[0].what, "5 series");
+}
+
+// The devices are there and the library cannot be opened: that is no "not here".
+TEST(CollectorFindings, WhatIsHereAndIsNotReadIsAFinding) {
+  auto findings = CollectorFindings({State("nvidia", false, {Code::kUnavailable, "no library"})},
+                                    {{Finding::kFound, "nvidia", "8 devices on the PCI bus", "", ""}});
+  ASSERT_THAT(findings, SizeIs(1));
+  EXPECT_EQ(findings[0].kind, Finding::kWarning);
+  EXPECT_EQ(findings[0].what, "is here, and is not read");
+  EXPECT_EQ(findings[0].why, "no library");
+}
+
+TEST(CollectorFindings, WhatWorkedBeforeIsAFault) {
+  auto finding = [](Status last, bool worked) {
+    return CollectorFindings({State("nvidia", false, std::move(last), worked)}, {}).at(0).kind;
+  };
+  EXPECT_EQ(finding({Code::kUnavailable, "no device"}, false), Finding::kNotHere);
+  EXPECT_EQ(finding({Code::kUnavailable, "no device"}, true), Finding::kBroken);
+  EXPECT_EQ(finding({Code::kTimeout, "hangs"}, false), Finding::kBroken);
+  CollectorState target = State("scrape/a", false, {Code::kUnavailable, "refused"});
+  target.one_of_many = true;
+  EXPECT_EQ(CollectorFindings({target}, {}).at(0).kind, Finding::kWarning);
+  target.up = true;
+  EXPECT_THAT(CollectorFindings({target}, {}), IsEmpty());
+}
+
+// A tick with the series that a test sets.
+class Tick {
+ public:
+  void Set(const MetricDesc& desc, const EntityRef& entity,
+           std::initializer_list<AttributeSet::Attribute> extra, double value) {
+    set_.push_back({table_.Declare(desc, entity, AttributeSet(extra)), value});
+  }
+  Ref<Snapshot> Make() {
+    writer_.Begin(clock_.Now());
+    for (auto& [series, value] : set_) writer_.Set(series, value);
+    Ref<Snapshot> snapshot = MakeRef<Snapshot>();
+    snapshot->frames.push_back({writer_.Finish(), "test"});
+    snapshot->closed_at = clock_.Now();
+    return snapshot;
+  }
+  ManualClock clock_;
+
+ private:
+  SeriesTable table_;
+  FrameWriter writer_{table_, std::chrono::seconds(10)};
+  std::vector<std::pair<Series, double>> set_;
+};
+
+EntityRef Gpu(int64_t index) { return MakeRef<const Entity>("gpu", AttributeSet({{"gpu.index", index}})); }
+
+TEST(GpuFindings, GpusThatAreNotWell) {
+  Tick tick;
+  for (int64_t i : {0, 1, 2, 3}) tick.Set(kGpuInfo, Gpu(i), {{"gpu.vendor", std::string_view("nvidia")}}, 1);
+  tick.Set(kGpuHealthState, Gpu(0), {{"gpu.health.state", std::string_view("ok")}}, 1);
+  tick.Set(kGpuHealthState, Gpu(1), {{"gpu.health.state", std::string_view("failed")}}, 1);
+  tick.Set(kGpuHealthCondition, Gpu(1), {{"gpu.health.reason", std::string_view("gpu_hung")}}, 1);
+  tick.Set(kGpuHealthCondition, Gpu(1), {{"gpu.health.reason", std::string_view("power_brake")}}, 0);
+  tick.Set(kGpuState, Gpu(2), {{"gpu.state", std::string_view("no_permission")}}, 1);
+  auto findings = GpuFindings(*tick.Make());
+  ASSERT_THAT(findings, SizeIs(3));
+  EXPECT_EQ(findings[0].subject, "GPU 1");
+  EXPECT_EQ(findings[0].kind, Finding::kBroken);
+  EXPECT_EQ(findings[0].why, "gpu_hung: a driver call for the GPU does not return");
+  EXPECT_EQ(findings[1].kind, Finding::kNoPermission);
+  EXPECT_EQ(findings[2].kind, Finding::kWarning) << "of GPU 3 nothing is known";
+}
+
+// The analyzer is switched off: what the collector says of the state is all there is.
+TEST(GpuFindings, WithoutWordsTheStateCounts) {
+  Tick tick;
+  for (int64_t i : {0, 1, 2}) {
+    tick.Set(kGpuInfo, Gpu(i), {{"gpu.vendor", std::string_view("nvidia")}}, 1);
+    constexpr std::string_view kWords[] = {"ok", "left_out", "unread"};
+    tick.Set(kGpuState, Gpu(i), {{"gpu.state", kWords[i]}}, 1);
+  }
+  auto findings = GpuFindings(*tick.Make());
+  ASSERT_THAT(findings, SizeIs(2));
+  EXPECT_EQ(findings[0].subject, "GPU 1");
+  EXPECT_EQ(findings[0].kind, Finding::kBroken);
+  EXPECT_EQ(findings[0].what, "is left_out");
+  EXPECT_EQ(findings[1].what, "is unread");
+}
+
+TEST(GpuFindings, OneThatIsMissing) {
+  Tick tick;
+  tick.Set(kGpuInfo, Gpu(0), {{"gpu.vendor", std::string_view("nvidia")}}, 1);
+  tick.Set(kGpuHealthState, Gpu(0), {{"gpu.health.state", std::string_view("ok")}}, 1);
+  EXPECT_THAT(GpuFindings(*tick.Make()), IsEmpty());
+  tick.Set(kGpuDevicesExpected, {}, {{"gpu.vendor", std::string_view("nvidia")}}, 2);
+  auto findings = GpuFindings(*tick.Make());
+  ASSERT_THAT(findings, SizeIs(1));
+  EXPECT_THAT(findings[0].what, HasSubstr("1 of 2"));
+}
+
+TEST(DeliveryFindings, WhatWaitsAndWhatIsLost) {
+  Tick tick;
+  EntityRef sink = MakeRef<const Entity>("sink", AttributeSet({{"sink", std::string_view("otlp")}}));
+  tick.Set(kSelfSinkUp, sink, {}, 1);
+  tick.Set(kSelfSinkDiskQueueOldestAge, sink, {}, 119);
+  EXPECT_THAT(DeliveryFindings(*tick.Make()), IsEmpty());
+  Tick bad;
+  bad.Set(kSelfSinkUp, sink, {}, 0);
+  bad.Set(kSelfSinkDiskQueueOldestAge, sink, {}, 300);
+  bad.Set(kSelfStoreWrites, {}, {{"result", std::string_view("error")}}, 2);
+  auto findings = DeliveryFindings(*bad.Make());
+  ASSERT_THAT(findings, SizeIs(3));
+  EXPECT_THAT(findings[1].what, HasSubstr("300 s"));
+  EXPECT_EQ(findings[2].kind, Finding::kBroken);
+}
+
+TEST(StateFolderFindings, MadeOrRefused) {
+  char name[] = "/tmp/gpulens-status-XXXXXX";
+  std::string folder = ::mkdtemp(name);
+  EXPECT_THAT(StateFolderFindings(folder + "/a/b"), IsEmpty());
+  EXPECT_TRUE(std::filesystem::is_directory(folder + "/a/b"));
+  EXPECT_THAT(StateFolderFindings(""), SizeIs(1));
+  std::filesystem::remove_all(folder);
+  auto findings = StateFolderFindings("/proc/nope");
+  ASSERT_THAT(findings, SizeIs(1));
+  EXPECT_EQ(findings[0].kind, Finding::kBroken);
+}
+
+TEST(AgentWatch, ADriverProcessThatFailsAgainAndAgainIsCounted) {
+  AgentWatch watch;
+  Tick tick;
+  tick.clock_.Advance(std::chrono::hours(1));
+  EntityRef driver = MakeRef<const Entity>("driver", AttributeSet({{"driver", std::string_view("nvml")}}));
+  tick.Set(kSelfDriverStarts, driver, {{"reason", std::string_view("crash")}}, 4);
+  watch.Observe(*tick.Make());
+  EXPECT_EQ(watch.Failures("nvml"), 0) << "those of before are not of now";
+  Tick later;
+  later.clock_.Advance(std::chrono::hours(1) + std::chrono::seconds(60));
+  later.Set(kSelfDriverStarts, driver, {{"reason", std::string_view("crash")}}, 7);
+  later.Set(kSelfDriverStarts, driver, {{"reason", std::string_view("first")}}, 1);
+  watch.Observe(*later.Make());
+  EXPECT_EQ(watch.Failures("nvml"), 3);
+}
+
+}  // namespace
+}  // namespace gpulens

@@ -1,0 +1,57 @@
+// Collects the findings of a running agent: the states of its collectors, what their probes see with its
+// permissions, its GPUs, its sinks, its state folder.
+#pragma once
+
+#include <mutex>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "agent/status/status_report.h"
+#include "analyzers/fleet_health/driver_failures.h"
+#include "pipeline/pipeline.h"
+
+namespace gpulens {
+
+// What the probes of all plugins that are switched on see from this process. Reads files; may take a moment.
+std::vector<Finding> LookEverywhere(const Config& config, Env& env);
+
+// Thread-safe.
+class AgentWatch {
+ public:
+  // After each tick: counts what only shows over time.
+  void Observe(const Snapshot& snapshot);
+  // How the last reload ended; empty: well.
+  void ReloadFailed(std::string why);
+
+  // Unplanned ends of the driver process within the last five minutes.
+  double Failures(std::string_view driver) const;
+  // Who the agent is, and its findings. Blocks for the probes: for a worker.
+  StatusReport Report(const Config& config, Env& env, const Pipeline& pipeline) const;
+  std::vector<Finding> Findings(const Config& config, Env& env, const Pipeline& pipeline) const;
+
+ private:
+  mutable std::mutex mutex_;  // guards what follows
+  DriverFailures failures_;
+  std::string reload_failure_;
+};
+
+// The parts of Findings, as pure functions of what they are told.
+struct CollectorState {
+  std::string name;            // of the instance
+  std::string_view collector;  // its spec's name
+  bool up = false, answered = false, worked = false, one_of_many = false;
+  Status last;
+  uint32_t series = 0;
+};
+// `probed`: what the probes see. Where a collector works or says itself why not, that counts.
+std::vector<Finding> CollectorFindings(const std::vector<CollectorState>& states,
+                                       std::vector<Finding> probed);
+// GPUs that are not healthy, or whose health is unknown.
+std::vector<Finding> GpuFindings(const Snapshot& snapshot);
+// Sinks that do not deliver, queues that wait, events that cannot be kept.
+std::vector<Finding> DeliveryFindings(const Snapshot& snapshot);
+// Nothing when the folder can be written, or can be made.
+std::vector<Finding> StateFolderFindings(const std::string& folder);
+
+}  // namespace gpulens

@@ -1,0 +1,37 @@
+// The status that a running agent reports to `gpulens doctor`: which process and user it is, and its
+// findings. One line of JSON, at /-/status and on the control socket.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <gpulens/status.h>
+
+#include "pipeline/plugin.h"
+
+namespace gpulens {
+
+struct StatusReport {
+  int64_t pid = 0;
+  std::string user;  // that it runs as
+  std::string version;
+  std::string state_dir;  // empty: it keeps nothing
+  bool simulated = false;
+  std::vector<Finding> findings;
+};
+
+// "found", "not_here", "no_permission", "broken", "warning". Static storage.
+std::string_view FindingKindName(Finding::Kind kind) noexcept;
+
+// {"kind":"found","subject":"nvidia",…}
+void AppendFindingJson(std::string& out, const Finding& finding);
+std::string StatusJson(const StatusReport& report);
+// kDataLoss when this is no such report. Reads at most 1,000 findings.
+Result<StatusReport> ParseStatus(std::string_view json);
+
+// The name of a user of this machine; its number when it has none.
+std::string UserName(uint32_t uid);
+
+}  // namespace gpulens

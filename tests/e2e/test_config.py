@@ -1,0 +1,186 @@
+"""The configuration as people meet it: what `config check` refuses is what the agent refuses, and what stands elsewhere is found."""
+import json
+import os
+import pathlib
+import shutil
+import subprocess
+import tempfile
+import unittest
+
+from agent import BINARY, Agent, free_port, peer, samples, value, wait_until
+from http_stub import serve_page
+
+
+def run(*arguments, **environment):
+    clean = {k: v for k, v in os.environ.items() if not k.startswith("GPULENS_")}
+    return subprocess.run([str(BINARY), *arguments], capture_output=True, text=True, timeout=60, env={**clean, **environment},
+                          check=False)
+
+
+class Case(unittest.TestCase):
+    def setUp(self):
+        self.folder = pathlib.Path(tempfile.mkdtemp(prefix="gpulens-config-"))
+        self.addCleanup(shutil.rmtree, self.folder, ignore_errors=True)
+
+    def write(self, text, name="gpulens.yaml"):
+        path = self.folder / name
+        path.write_text(text)
+        return str(path)
+
+
+class Check(Case):
+    # What the agent would refuse, and words of the answer. {P} and {Q} are free ports.
+    REFUSED = {
+        "sinks:\n  webhook: {url: \"http://h/\", bearer_token: a, bearer_token_file: /b}\n":
+            (":2:", "sinks.webhook: bearer_token and bearer_token_file contradict each other"),
+        "collectors:\n  scrape:\n    targets:\n      - {name: x, url: \"http://h/\", username: u, bearer_token: t}\n":
+            (":4:", "collectors.scrape: bearer_token and username contradict each other"),
+        "sinks:\n  otlp: {endpoint: \"http://h/\", protocol: grpc, compression: zstd}\n": (":2:", "gzip or none"),
+        "sinks:\n  otlp: {endpoint: \"http://h/?a=b\"}\n": (":2:", "a query"),
+        "sinks:\n  remote_write: {native_histograms: true}\n": (":2:", "needs protocol"),
+        "sinks:\n  remote_write:\n    tls: {cert_file: /a}\n": (":3:", "belong together"),
+        "collectors:\n  kernel_log: {source: file}\n": (":2:", "needs path"),
+        "receivers:\n  remote_write: {busy_status: 430}\nsinks: {otlp: {}}\n": (":2:", "503 or 429"),
+        "http: {listen: \"127.0.0.1:{P}\"}\nwebsocket: {listen: \"127.0.0.1:{P}\"}\n": (":2:", "is taken by http.listen"),
+        "sinks: {otlp: {}}\nreceivers:\n  otlp: {http: {listen: \"127.0.0.1:{P}\"}, grpc: {listen: \"127.0.0.1:{P}\"}}\n":
+            (":3:", "is taken by receivers.otlp.http.listen"),
+        "sinks: {otlp: {}}\nreceivers:\n  otlp: {http: {listen: \":{P}\"}}\n": (":3:", "other machines could reach"),
+        "receivers:\n  remote_write: {http: {listen: \"127.0.0.1:{P}\"}}\n": (":2:", "receivers.remote_write", "no sink takes", "sinks.otlp"),
+        "resource: {cluster: \"${NOT_SET_ANYWHERE}\"}\n": (":1:", "the environment has no NOT_SET_ANYWHERE"),
+        "sinks:\n  webhook: {url: \"http://h/\", bearer_token: \"${file:/nowhere/token}\"}\n": (":2:", "cannot read"),
+        "http: {web_config: \"{FOLDER}/web.yaml\"}\n": ("web.yaml:1", "unknown key"),
+    }
+
+    def test_what_the_agent_refuses_is_refused_with_its_place(self):
+        self.write("tls_server_confi: {}\n", "web.yaml")
+        for text, words in self.REFUSED.items():
+            with self.subTest(text):
+                port = free_port()
+                text = text.replace("{P}", str(port)).replace("{FOLDER}", str(self.folder))
+                if "http: {listen" not in text:
+                    text += f"websocket: {{listen: []}}\nstate_dir: {self.folder}/state\n"
+                path = self.write(text)
+                checked = run("config", "check", path)
+                self.assertEqual(checked.returncode, 2, checked.stdout)
+                for word in words:
+                    self.assertIn(word, checked.stderr)
+                more = [] if text.startswith("http: {listen") else ["--http-listen", f"127.0.0.1:{free_port()}"]
+                started = run("agent", "--config", path, *more)
+                self.assertEqual(started.returncode, 2, started.stderr)
+
+    def test_what_is_good_starts(self):
+        token = self.write("s3cret\n", "token")
+        config = (f"state_dir: {self.folder}/state\nresource: {{cluster: \"${{REGION}}-$$1\", attributes: {{team: \"${{TEAM:-none}}\"}}}}\n"
+                  f"sinks: {{webhook: {{url: \"http://127.0.0.1:9/\", bearer_token: \"${{file:{token}}}\"}}}}\n")
+        path = self.write(config)
+        checked = run("config", "check", path, REGION="eu")
+        self.assertEqual((checked.returncode, checked.stderr), (0, ""))
+        printed = run("config", "print", path, REGION="eu")
+        self.assertEqual(printed.returncode, 0, printed.stderr)
+        self.assertNotIn("s3cret", printed.stdout)
+        self.assertIn("eu-$1", printed.stdout)
+        with Agent(config=config, environment={"REGION": "eu"}) as agent:
+            info = samples(agent.page(), "target_info")[0].labels
+            self.assertEqual((info["k8s_cluster_name"], info["team"]), ("eu-$1", "none"))
+
+    def test_what_is_not_there_yet_is_a_warning(self):
+        path = self.write("state_dir: /proc/nope\nsinks:\n  webhook: {url: \"https://h/\", bearer_token_file: /nowhere/token,\n"
+                          "            tls: {ca_file: /nowhere/ca}}\n")
+        checked = run("config", "check", path)
+        self.assertEqual(checked.returncode, 0, checked.stderr)
+        self.assertRegex(checked.stderr, r"gpulens.yaml:1:\d+: state_dir: cannot use")
+        self.assertRegex(checked.stderr, r"gpulens.yaml:3:\d+: sinks.webhook.bearer_token_file: cannot read")
+        self.assertRegex(checked.stderr, r"gpulens.yaml:4:\d+: sinks.webhook.tls.ca_file: cannot read")
+
+    def test_a_state_folder_that_cannot_be_used_is_said_at_the_start(self):
+        with Agent(environment={"STATE_DIRECTORY": "/proc/nope"}) as agent:
+            wait_until(lambda: "the state folder /proc/nope cannot be used" in agent.said())
+
+    def test_unknown_variables_concern_who_configures(self):
+        for command in (("metrics", "gpu.utilization"), ("collect", "self", "--once"), ("collect", "--list")):
+            self.assertNotIn("GPULENS_FOO", run(*command, GPULENS_FOO="1").stderr, command)
+        self.assertIn("GPULENS_FOO is no option", run("config", "check", GPULENS_FOO="1").stderr)
+        with Agent(environment={"GPULENS_FOO": "1"}) as agent:
+            self.assertIn("GPULENS_FOO is no option", agent.said())
+
+
+class Memory(Case):
+    def test_series_of_pages_above_the_limit_are_refused_and_counted(self):
+        lines = "".join(f"m{{a=\"{i}\"}} {i}\n" for i in range(60_000))
+        with serve_page(lambda: "# TYPE m gauge\n" + lines) as url:
+            config = (f"state_dir: {self.folder}/state\nlimits: {{memory: 32MiB, series_per_target: 100000}}\ncollectors:\n"
+                      f"  scrape: {{targets: [{{name: large, url: \"{url}\", interval: 1s}}]}}\n")
+            with Agent(config=config) as agent:
+                refused = wait_until(lambda: value(agent.page(), "gpulens_series_refused_total", collector="scrape/large",
+                                                   reason="memory"), 30, "series refused")
+                page = agent.page()
+                self.assertGreater(refused, 0)
+                self.assertLess(len(samples(page, "m")), 60_000)
+                self.assertEqual(value(page, "gpulens_memory_limit_bytes"), 32 << 20)
+                # The agent's own readings go on.
+                self.assertTrue(samples(page, "system_cpu_time_seconds_total") or samples(page, "system_cpu_seconds_total"))
+                self.assertIn("limits.memory is 32 MiB", agent.said())
+
+
+class Demo(Case):
+    def test_what_is_simulated_is_never_among_what_is_real(self):
+        state = self.folder / "state"
+        socket = self.folder / "control.sock"
+        config = (f"interval: 200ms\nstate_dir: {state}\ncontrol: {{socket: {socket}}}\n"
+                  "collectors: {nvidia: {interval: 200ms}}\n")
+        with Agent("--demo", config=config) as agent:
+            wait_until(lambda: samples(agent.page(), "gpu_power_draw_watts"), what="GPU values")
+            broken = run("fake", "nvml", "fail", "gpu=3", "mode=fallen_off_bus", "--socket", str(socket))
+            self.assertEqual(broken.returncode, 0, broken.stderr)
+            wait_until(lambda: (state / "demo" / "incidents.db").exists(), 30, "an event")
+            shown = wait_until(lambda: (lambda done: done if "XID" in done.stdout else None)(
+                run("events", "--state-dir", str(state))), 30, "the event")
+            # The agent that runs says where its events are, also where its own configuration names another folder.
+            asked = run("events", "--config", str(agent.config))
+            self.assertIn("XID", asked.stdout, asked.stderr)
+        for line in shown.stdout.splitlines()[1:]:
+            self.assertTrue("SIMULATED" in line or line.startswith("    before:"), line)
+        self.assertIn("SIMULATED", shown.stderr)
+        self.assertEqual([p.name for p in state.iterdir()], ["demo"])
+        # Once a real agent has kept events there, they alone are shown.
+        with Agent(config=config):
+            pass
+        self.assertFalse((state / "incidents.db").exists(), "nothing of the demo was found by the real agent")
+
+
+class Catalogue(Case):
+    @classmethod
+    def setUpClass(cls):
+        cls.rows = json.loads(run("metrics", "--format", "json").stdout)["metrics"]
+
+    def test_a_row_names_all_its_sources(self):
+        by_name = {row["name"]: row["from"].split() for row in self.rows}
+        for name in ("gpu.power.draw", "gpu.utilization", "gpu.memory.used", "gpu.temperature", "gpu.ecc.errors"):
+            self.assertLessEqual({"amd", "nvidia"}, set(by_name[name]), name)
+        self.assertIn("nvidia", run("metrics", "gpu.power.draw").stdout.split("from", 1)[1].splitlines()[0])
+
+    def test_each_shown_query_is_one_that_prometheus_takes_and_that_selects_something(self):
+        queries = {}
+        for row in self.rows:
+            shown = run("metrics", row["name"]).stdout
+            queries[row["name"]] = next(line.split(None, 1)[1] for line in shown.splitlines() if line.startswith("  query"))
+        self.assertEqual(queries["gpu.energy.consumption"], "rate(gpu_energy_consumption_joules_total[5m])")
+        self.assertEqual(queries["inference.time_to_first_token"], "histogram_quantile(0.95, sum by (le) (rate("
+                         "inference_time_to_first_token_seconds_bucket[5m])))")
+        rules = "".join(f"  - {{record: \"r:{i}\", expr: {json.dumps(query)}}}\n" for i, query in enumerate(queries.values()))
+        path = self.write("groups:\n- name: g\n  rules:\n" + rules, "rules.yaml")
+        done = subprocess.run([peer("promtool"), "check", "rules", path], capture_output=True, text=True, timeout=60, check=False)
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+
+    def test_every_family_of_a_page_is_a_row(self):
+        known = {row["prometheus"] for row in self.rows}
+        config = f"interval: 200ms\nstate_dir: {self.folder}/state\nsinks: {{prometheus: {{dialects: [native]}}}}\n"
+        with Agent("--demo", config=config) as agent:
+            page = wait_until(lambda: (lambda p: p if samples(p, "gpu_power_draw_watts") else "")(agent.page()))
+            families = {line.split()[2] for line in page.splitlines() if line.startswith("# TYPE ")}
+            self.assertEqual(families - known, set())
+            self.assertGreater(len(families), 150)
+
+
+if __name__ == "__main__":
+    unittest.main()
