@@ -18,10 +18,10 @@ NAMES = {
     "Encode/gauges": "gpulens, numbers put into the last request",
     "Encode/counters": "gpulens, the same, sums with a start",
     "Encode/histograms": "gpulens, the same, histograms of 14 bounds",
-    "Encode/gauges_anew": "gpulens, requests written anew",
+    "Encode/gauges_anew": "gpulens, without a kept request",
     "Encode/counters_anew": "gpulens, the same, sums with a start",
     "pdata": "Go pdata, numbers set in a kept message",
-    "pdata_built": "Go pdata, the message built anew",
+    "pdata_built": "Go pdata, a new message each time",
 }
 
 

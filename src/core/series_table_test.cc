@@ -117,7 +117,7 @@ TEST(SeriesTable, ItsOwnLimit) {
   EXPECT_TRUE(table.Declare(kA, Gpu(2)));
 }
 
-// Else nobody would be told that the page is down, or that it lacks series.
+// Otherwise the agent could not report that a page is down, or that series of it are missing.
 TEST(SeriesTable, TheAgentsOwnSeriesNeedNoRoom) {
   static constexpr MetricDesc kUp{.name = "gpulens.scrape.up", .help = "H."};
   SeriesTable table({.has_room = [] { return false; }, .describe = {}});

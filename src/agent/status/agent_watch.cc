@@ -12,9 +12,6 @@
 namespace gpulens {
 namespace {
 
-// More unplanned ends of a driver process within five minutes are no chance.
-constexpr double kMostFailures = 2;
-
 const CollectorState* StateOf(const std::vector<CollectorState>& states, std::string_view subject) {
   for (const CollectorState& state : states) {
     if (state.collector == subject && !state.one_of_many) return &state;
@@ -145,7 +142,7 @@ std::vector<Finding> AgentWatch::Findings(const Config& config, Env& env, const 
   std::lock_guard lock(mutex_);
   for (const DriverFailures::Driver& driver : failures_.drivers()) {
     const double recent = driver.recent.grown();
-    if (recent <= kMostFailures) continue;
+    if (recent <= DriverFailures::kMost) continue;
     findings.push_back(
         {Finding::kBroken, "driver " + driver.name,
          "its process ended or hung " + std::to_string(static_cast<int>(recent)) + " times within 5 minutes",

@@ -13,6 +13,9 @@ namespace gpulens {
 // Not thread-safe. Does not allocate while drivers and layouts stay.
 class DriverFailures {
  public:
+  // More within five minutes are no chance.
+  static constexpr double kMost = 2;
+
   struct Driver {
     std::string name;          // "nvml", as in the attribute `driver`
     RecentGrowth recent = {};  // crashed, hung, killed, ended by itself, or wrote what it must not

@@ -17,7 +17,7 @@ constexpr int64_t kSilentPatience = 10 * kSecond, kNeverReadPatience = 60 * kSec
                   kMissingPatience = 30 * kSecond, kFabricPatience = 300 * kSecond,
                   kThrottlePatience = 10 * kSecond, kHeatPatience = 60 * kSecond;
 // Within five minutes. DCGM calls 8 PCIe replays a minute too many; a few replays of a link are normal.
-constexpr double kMostReplays = 40, kMostLinkErrors = 10, kMostDriverFailures = 2;
+constexpr double kMostReplays = 40, kMostLinkErrors = 10;
 // The share of readings that may fail, the time over which it is taken in nanoseconds, and the most that one
 // reading counts for in it.
 constexpr double kMostFailing = 0.4, kMeanOver = 60e9, kMostWeight = 0.1;
@@ -190,7 +190,7 @@ ConditionSet GpuHealth::Conditions(const GpuNow& gpu, const HealthInputs& inputs
   put(HealthCondition::kLost, away && !named);
   JudgeReadings(gpu, answers, now_ns, found);
   JudgeBoard(gpu, now_ns, found);
-  put(HealthCondition::kDriverFails, gpu.driver_failures > kMostDriverFailures);
+  put(HealthCondition::kDriverFails, gpu.driver_failures > DriverFailures::kMost);
   put(HealthCondition::kRecoveryAction, gpu[GpuInput::kRecoveryNone].value_or(1) == 0);
   put(HealthCondition::kXidReset, IsSet(gpu, GpuInput::kXidsReset));
   put(HealthCondition::kXidDiagnose, IsSet(gpu, GpuInput::kXidsDiagnose));

@@ -150,7 +150,7 @@ inline constexpr std::array<HealthConditionRow, kHealthConditions> kHealthCondit
     {"readings_missing", HealthState::kDegraded, 0.75,
      "power, temperature, memory use or clocks could be read before and for 30 s cannot"},
     {"readings_fail", HealthState::kDegraded, 0.75,
-     "power, temperature, memory use or clocks failed in more than a fifth of the readings of about a "
+     "power, temperature, memory use or clocks failed in more than two fifths of the readings of about a "
      "minute"},
 }};
 
