@@ -1,4 +1,4 @@
-#include "delivery/parcels/segment_file.h"
+#include "delivery/segments/segment_file.h"
 
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -76,7 +76,7 @@ Status SegmentWriter::Append(RecordHead head, std::string_view body) {
   if (int error = WriteAt(fd_.get(), size_, pieces, 3); error != 0) {
     TakeBack(size_);
     at_file_limit_ = error == EFBIG;
-    Status status = ErrnoStatus("write a parcel", error);
+    Status status = ErrnoStatus("write a record", error);
     if (error == EFBIG) status.code = Code::kExhausted;
     return status;
   }
@@ -90,7 +90,7 @@ void SegmentWriter::TakeBack(uint64_t size) noexcept {
 }
 
 Status SegmentWriter::Sync() {
-  return ::fdatasync(fd_.get()) == 0 ? Ok() : ErrnoStatus("sync parcels", errno);
+  return ::fdatasync(fd_.get()) == 0 ? Ok() : ErrnoStatus("sync records", errno);
 }
 
 UniqueFd SegmentWriter::Duplicate() const noexcept {
@@ -116,7 +116,7 @@ Result<SegmentReader> SegmentReader::Adopt(UniqueFd fd) {
 }
 
 SegmentVerdict SegmentReader::ReadHeader(uint64_t id_limit) noexcept {
-  id_limit_ = std::min(id_limit, kMaxParcelId);
+  id_limit_ = std::min(id_limit, kMaxRecordId);
   std::string_view bytes = Peek(0, std::min<uint64_t>(kSegmentHeaderBytes, end_));
   // What cannot be read is not what is short.
   if (bytes.size() < std::min<uint64_t>(kSegmentHeaderBytes, end_)) return SegmentVerdict::kDamaged;
@@ -197,14 +197,24 @@ void SegmentReader::JudgeTail(uint64_t from) noexcept {
   }
 }
 
+uint64_t SegmentReader::GuessEnd(uint64_t first_id) noexcept {
+  uint64_t end = first_id + 1;
+  for (uint64_t at = FindMarker(0); at < end_; at = FindMarker(at + 1)) {
+    const uint64_t id = IdOfRecordHead(Peek(at, kRecordHeadBytes));
+    // Without its checksum a number is believed when so many records fit into the bytes before it.
+    if (id >= end && id - first_id <= at / kRecordHeadBytes) end = id + 1;
+  }
+  return end;
+}
+
 Status SegmentReader::ReadBody(const Record& record, std::string& body) {
   body.resize(record.head.length);
   uint64_t offset = record.offset + kRecordHeadBytes;
   ssize_t count = ReadAt(fd_.get(), offset, body.data(), body.size());
-  if (count < 0) return {Code::kDataLoss, ErrnoStatus("read a parcel", errno).detail};
+  if (count < 0) return {Code::kDataLoss, ErrnoStatus("read a record", errno).detail};
   if (static_cast<size_t>(count) == body.size() && ChecksumOf(header_.salt, body) == record.head.body_sum)
     return Ok();
-  return {Code::kDataLoss, "a parcel on disk is damaged"};
+  return {Code::kDataLoss, "a record on disk is damaged"};
 }
 
 }  // namespace gpulens

@@ -1,4 +1,4 @@
-// One parcel of 16 KiB in and out again, in memory and on disk, and the opening of a backlog.
+// One record of 16 KiB in and out again, in memory and on disk, and the opening of a backlog.
 #include <benchmark/benchmark.h>
 #include <unistd.h>
 
@@ -6,17 +6,19 @@
 #include <string>
 
 #include "base/check.h"
-#include "delivery/parcel_queue.h"
+#include "delivery/request_log_testing.h"
 
 namespace gpulens {
 namespace {
 
-constexpr size_t kParcelBytes = 16 << 10;
+using request_log_testing::OneLog;
+
+constexpr size_t kRecordBytes = 16 << 10;
 
 class Folder {
  public:
   Folder() {
-    std::string pattern = (std::filesystem::temp_directory_path() / "parcels_XXXXXX").string();
+    std::string pattern = (std::filesystem::temp_directory_path() / "records_XXXXXX").string();
     path_ = ::mkdtemp(pattern.data());
   }
   Folder(const Folder&) = delete;
@@ -28,26 +30,26 @@ class Folder {
   std::string path_;
 };
 
-std::unique_ptr<ParcelQueue> Open(const std::string& folder) {
-  ParcelQueue::Options options;
+std::unique_ptr<OneLog> Open(const std::string& folder) {
+  OneLog::Options options;
   options.folder = folder;
-  options.sync = ParcelQueue::Sync::kNone;
-  auto queue = ParcelQueue::Open(options, RealClock());
+  options.sync = LogSync::kNone;
+  auto queue = OneLog::Open(options, RealClock());
   CHECK(queue.ok());
   return *std::move(queue);
 }
 
 void PushAndPop(benchmark::State& state, const std::string& folder) {
   auto queue = Open(folder);
-  const std::string bytes(kParcelBytes, 'x');
+  const std::string bytes(kRecordBytes, 'x');
   for (auto _ : state) {
     CHECK(queue->Push(bytes, 100).ok());
-    auto parcel = queue->Front();
-    CHECK(parcel.has_value());
-    benchmark::DoNotOptimize(parcel->bytes.data());
-    queue->Pop(parcel->id);
+    auto* record = queue->Front();
+    CHECK(record != nullptr);
+    benchmark::DoNotOptimize(record->bytes.data());
+    queue->Pop(record->id);
   }
-  state.SetBytesProcessed(static_cast<int64_t>(state.iterations() * kParcelBytes));
+  state.SetBytesProcessed(static_cast<int64_t>(state.iterations() * kRecordBytes));
 }
 
 void PushAndPopInMemory(benchmark::State& state) { PushAndPop(state, ""); }
@@ -59,7 +61,7 @@ void PushAndPopOnDisk(benchmark::State& state) {
 }
 BENCHMARK(PushAndPopOnDisk);
 
-// With 240 MiB of parcels of so many bytes in it.
+// With 240 MiB of records of so many bytes in it.
 void OpenBacklog(benchmark::State& state) {
   Folder folder;
   auto size = static_cast<size_t>(state.range(0));
@@ -69,7 +71,7 @@ void OpenBacklog(benchmark::State& state) {
     for (size_t done = 0; done < (size_t{240} << 20) * size / (size + 44); done += size)
       CHECK(queue->Push(bytes, 1).ok());
   }
-  for (auto _ : state) CHECK(Open(folder.path())->stats().parcels > 0);
+  for (auto _ : state) CHECK(Open(folder.path())->stats().records > 0);
 }
 BENCHMARK(OpenBacklog)->Arg(1 << 10)->Arg(16 << 10)->Unit(benchmark::kMillisecond);
 

@@ -1,4 +1,4 @@
-#include "delivery/parcels/queue_folder.h"
+#include "delivery/segments/log_folder.h"
 
 #include <dirent.h>
 #include <fcntl.h>
@@ -15,7 +15,7 @@
 #include "base/log.h"
 #include "base/parse.h"
 #include "base/result.h"
-#include "delivery/parcels/segment_format.h"
+#include "delivery/segments/segment_format.h"
 
 namespace gpulens {
 namespace {
@@ -42,10 +42,10 @@ SegmentName NameOfSegment(uint64_t first_id) noexcept {
   return name;
 }
 
-Result<QueueFolder> QueueFolder::Open(const std::string& path) {
+Result<LogFolder> LogFolder::Open(const std::string& path) {
   RETURN_IF_ERROR(MakeFoldersAbove(path));
   if (::mkdir(path.c_str(), 0700) != 0 && errno != EEXIST) return ErrnoStatus("make " + path, errno);
-  QueueFolder folder;
+  LogFolder folder;
   folder.path_ = path;
   folder.fd_.reset(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   if (!folder.fd_) return ErrnoStatus("open " + path, errno);
@@ -53,7 +53,7 @@ Result<QueueFolder> QueueFolder::Open(const std::string& path) {
   return folder;
 }
 
-Status QueueFolder::Lock() {
+Status LogFolder::Lock() {
   constexpr int kFlags = O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC | O_NOCTTY | O_NONBLOCK;
   lock_.reset(::openat(fd(), kLockName, kFlags, 0600));
   if (!lock_) return ErrnoStatus("open " + path_ + "/" + kLockName, errno);
@@ -63,7 +63,7 @@ Status QueueFolder::Lock() {
     ssize_t count = ::pread(lock_.get(), text.data(), text.size(), 0);
     auto pid = ParseInt<int>(Trim({text.data(), static_cast<size_t>(std::max<ssize_t>(count, 0))}));
     std::string holder = pid ? "process " + std::to_string(*pid) : "another process";
-    return {Code::kUnavailable, "the queue " + path_ + " is in use by " + holder};
+    return {Code::kUnavailable, "the folder " + path_ + " is in use by " + holder};
   }
   // Only for people: on a full disk the lock holds without it.
   int size = std::snprintf(text.data(), text.size(), "%d\n", static_cast<int>(::getpid()));
@@ -73,29 +73,55 @@ Status QueueFolder::Lock() {
   return Ok();
 }
 
-Result<std::vector<uint64_t>> QueueFolder::ListSegments() const {
+Result<std::vector<std::string>> LogFolder::List() const {
   UniqueFd copy(::openat(fd(), ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   if (!copy) return ErrnoStatus("list " + path_, errno);
   std::unique_ptr<DIR, CloseFolder> list(::fdopendir(copy.get()));
   if (!list) return ErrnoStatus("list " + path_, errno);
   copy.release();
-  std::vector<uint64_t> ids;
-  std::vector<std::string> strange;
+  std::vector<std::string> names;
   errno = 0;
   while (const dirent* entry = ::readdir(list.get())) {
-    std::string_view name = entry->d_name;
-    if (auto id = IdOfName(name); id && *id < kMaxParcelId) ids.push_back(*id);
-    else if (id) strange.emplace_back(name);
+    names.emplace_back(entry->d_name);
     errno = 0;
   }
   if (errno != 0) return ErrnoStatus("list " + path_, errno);
-  for (const std::string& name : strange)
-    RETURN_IF_ERROR(SetAside(name.c_str(), "no parcel has this number"));
+  return names;
+}
+
+Result<std::vector<uint64_t>> LogFolder::ListSegments() const {
+  ASSIGN_OR_RETURN(const std::vector<std::string> names, List());
+  std::vector<uint64_t> ids;
+  for (const std::string& name : names) {
+    const auto id = IdOfName(name);
+    if (id && *id < kMaxRecordId) ids.push_back(*id);
+    else if (id) RETURN_IF_ERROR(SetAside(name.c_str(), "no record has this number"));
+  }
   std::sort(ids.begin(), ids.end());
   return ids;
 }
 
-Status QueueFolder::SetAside(const char* name, std::string_view why) const {
+Result<std::vector<std::string>> LogFolder::ListPositions() const {
+  ASSIGN_OR_RETURN(std::vector<std::string> names, List());
+  std::erase_if(names, [](const std::string& name) {
+    return !name.starts_with("position") || name.find(".unknown") != name.npos;
+  });
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+bool LogFolder::Has(const char* name) const noexcept {
+  struct stat info{};
+  return ::fstatat(fd(), name, &info, AT_SYMLINK_NOFOLLOW) == 0;
+}
+
+bool LogFolder::vanished() const noexcept {
+  struct stat ours{}, there{};
+  return ::fstat(fd(), &ours) != 0 || ours.st_nlink == 0 || ::stat(path_.c_str(), &there) != 0 ||
+         ours.st_dev != there.st_dev || ours.st_ino != there.st_ino;
+}
+
+Status LogFolder::SetAside(const char* name, std::string_view why) const {
   for (int i = 0; i < kNamesAside; ++i) {
     std::string target = std::string(name) + ".unknown" + (i == 0 ? "" : "." + std::to_string(i));
     struct stat info{};
@@ -110,13 +136,22 @@ Status QueueFolder::SetAside(const char* name, std::string_view why) const {
   return {Code::kExhausted, "too many files *.unknown in " + path_ + "; remove them"};
 }
 
-Status QueueFolder::Remove(const char* name) const {
+Status LogFolder::Remove(const char* name) const {
   if (::unlinkat(fd(), name, 0) == 0 || errno == ENOENT) return Ok();
   return ErrnoStatus("remove " + path_ + "/" + name, errno);
 }
 
-UniqueFd QueueFolder::Duplicate() const noexcept { return UniqueFd(::fcntl(fd(), F_DUPFD_CLOEXEC, 0)); }
+bool LogFolder::RemoveAll() const {
+  auto names = List();
+  if (!names) return false;
+  for (const std::string& name : *names) {
+    if (name.starts_with("position") || name == kLockName) static_cast<void>(Remove(name.c_str()));
+  }
+  return ::rmdir(path_.c_str()) == 0;
+}
 
-Status QueueFolder::Sync() const { return ::fsync(fd()) == 0 ? Ok() : ErrnoStatus("sync " + path_, errno); }
+UniqueFd LogFolder::Duplicate() const noexcept { return UniqueFd(::fcntl(fd(), F_DUPFD_CLOEXEC, 0)); }
+
+Status LogFolder::Sync() const { return ::fsync(fd()) == 0 ? Ok() : ErrnoStatus("sync " + path_, errno); }
 
 }  // namespace gpulens

@@ -12,7 +12,7 @@
 #include <gpulens/status.h>
 
 #include "base/fd.h"
-#include "delivery/parcels/segment_format.h"
+#include "delivery/segments/segment_format.h"
 
 namespace gpulens {
 
@@ -72,6 +72,10 @@ class SegmentReader {
   // kDataLoss when it is not what was written.
   Status ReadBody(const Record& record, std::string& body);
 
+  // Of a file whose header says nothing: where the ids of its records seem to end when the first is
+  // `first_id`. At least one further.
+  uint64_t GuessEnd(uint64_t first_id) noexcept;
+
   // Only so much of the file counts: all of it at first; more when its writer has gone on.
   void set_end(uint64_t end) noexcept { end_ = end; }
   uint64_t end() const noexcept { return end_; }
@@ -88,7 +92,7 @@ class SegmentReader {
   UniqueFd fd_;
   uint64_t end_ = 0;
   uint64_t offset_ = kSegmentHeaderBytes;
-  uint64_t next_id_ = 0, id_limit_ = kMaxParcelId;
+  uint64_t next_id_ = 0, id_limit_ = kMaxRecordId;
   Tail tail_ = Tail::kClean;
   SegmentHeader header_;
   uint64_t buffered_at_ = 0;

@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "delivery/parcels/segment_file.h"
+#include "delivery/segments/segment_file.h"
 
 namespace {
 
@@ -82,7 +82,7 @@ void Walk(const std::string& bytes, bool ours) {
   Require(::write(fd.get(), bytes.data(), bytes.size()) == static_cast<ssize_t>(bytes.size()), "written");
   auto reader = SegmentReader::Adopt(std::move(fd));
   Require(reader.ok(), "opened");
-  if (reader->ReadHeader(kMaxParcelId) != SegmentVerdict::kGood) return;
+  if (reader->ReadHeader(kMaxRecordId) != SegmentVerdict::kGood) return;
   uint64_t next_id = reader->header().first_id, end = kSegmentHeaderBytes;
   std::string body;
   while (auto record = reader->Next()) {

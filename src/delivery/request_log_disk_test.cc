@@ -7,14 +7,14 @@
 
 #include <array>
 
-#include "delivery/parcels/segment_format.h"
-#include "delivery/queue_testing.h"
+#include "delivery/request_log_testing.h"
+#include "delivery/segments/segment_format.h"
 
 namespace gpulens {
 namespace {
 
 namespace fs = std::filesystem;
-using namespace queue_testing;
+using namespace request_log_testing;
 using std::chrono::hours;
 using std::chrono::seconds;
 using ::testing::ElementsAre;
@@ -29,16 +29,16 @@ class DiskQueueTest : public ::testing::Test {
   DiskQueueTest() {
     options_.folder = folder_.path();
     options_.segment_bytes = 4096;
-    options_.sync = ParcelQueue::Sync::kNone;
+    options_.sync = LogSync::kNone;
     options_.boot_id = kBoot;
   }
-  std::unique_ptr<ParcelQueue> Open() {
-    auto queue = ParcelQueue::Open(options_, clock_);
+  std::unique_ptr<OneLog> Open() {
+    auto queue = OneLog::Open(options_, clock_);
     EXPECT_TRUE(queue.ok()) << queue.error().detail;
     return *std::move(queue);
   }
-  // Parcels `first` to `last` of 1000 bytes with two items each: three fit in a segment.
-  static void Push(ParcelQueue& queue, uint64_t first, uint64_t last) {
+  // Records `first` to `last` of 1000 bytes with two items each: three fit in a segment.
+  static void Push(OneLog& queue, uint64_t first, uint64_t last) {
     for (uint64_t n = first; n <= last; ++n) ASSERT_TRUE(queue.Push(Numbered(n, 1000), 2).ok());
   }
   void Leave(uint64_t last) {
@@ -50,27 +50,27 @@ class DiskQueueTest : public ::testing::Test {
 
   TestFolder folder_;
   ManualClock clock_;
-  ParcelQueue::Options options_;
+  OneLog::Options options_;
 };
 
 TEST_F(DiskQueueTest, TakesOverWhatAnEarlierRunLeft) {
   Leave(10);
   {
     auto queue = Open();
-    EXPECT_EQ(queue->stats().parcels, 10u);
+    EXPECT_EQ(queue->stats().records, 10u);
     EXPECT_EQ(queue->stats().items, 20u);
     EXPECT_EQ(queue->stats().bytes, 10 * (1000 + kRecordHeadBytes));
-    EXPECT_TRUE(queue->Wait(clock_.Now()));
+    EXPECT_TRUE(queue->reader().ready());
     EXPECT_EQ(Take(*queue, 5), Range(1, 5));
     Push(*queue, 11, 12);
   }
   {
     auto queue = Open();
-    EXPECT_EQ(queue->stats().parcels, 7u);
+    EXPECT_EQ(queue->stats().records, 7u);
     EXPECT_EQ(Take(*queue), Range(6, 12));
   }
   auto queue = Open();
-  EXPECT_EQ(queue->stats().parcels, 0u);
+  EXPECT_EQ(queue->stats().records, 0u);
   EXPECT_THAT(Take(*queue), IsEmpty());
   EXPECT_THAT(folder_.Segments(), IsEmpty()) << "what is delivered goes";
   EXPECT_EQ(queue->stats().held_bytes, 0u);
@@ -82,11 +82,11 @@ TEST_F(DiskQueueTest, IdsAreNeverUsedTwice) {
   for (uint64_t n = 1; n <= 4; ++n) {
     auto queue = Open();
     Push(*queue, n, n);
-    auto parcel = queue->Front();
-    ASSERT_TRUE(parcel);
-    EXPECT_GT(parcel->id, last);
-    last = parcel->id;
-    if (n % 2) queue->Pop(parcel->id);
+    auto* record = queue->Front();
+    ASSERT_TRUE(record);
+    EXPECT_GT(record->id, last);
+    last = record->id;
+    if (n % 2) queue->Pop(record->id);
     else EXPECT_EQ(Take(*queue).size(), 1u);
   }
 }
@@ -109,13 +109,13 @@ TEST_F(DiskQueueTest, IsForItsOwnerAlone) {
 
 TEST_F(DiskQueueTest, BelongsToOneProcess) {
   auto queue = Open();
-  auto second = ParcelQueue::Open(options_, clock_);
+  auto second = OneLog::Open(options_, clock_);
   ASSERT_FALSE(second.ok());
   EXPECT_EQ(second.error().code, Code::kUnavailable);
   EXPECT_THAT(second.error().detail, HasSubstr("in use by process " + std::to_string(::getpid())));
   Push(*queue, 1, 1);
   Change(folder_.File("lock"), "who knows");
-  EXPECT_THAT(ParcelQueue::Open(options_, clock_).error().detail, HasSubstr("in use by another process"));
+  EXPECT_THAT(OneLog::Open(options_, clock_).error().detail, HasSubstr("in use by another process"));
   queue.reset();
   EXPECT_THAT(Take(*Open()), ElementsAre(1u));
 }
@@ -123,13 +123,13 @@ TEST_F(DiskQueueTest, BelongsToOneProcess) {
 TEST_F(DiskQueueTest, SaysWhyItCannotBeOpened) {
   Change(folder_.root() + "/file", "x");
   options_.folder = folder_.root() + "/file";
-  EXPECT_EQ(ParcelQueue::Open(options_, clock_).error().code, Code::kUnavailable);
+  EXPECT_EQ(OneLog::Open(options_, clock_).error().code, Code::kUnavailable);
   options_.folder = folder_.root() + "/made/on/the/way";
   Push(*Open(), 1, 1);
   EXPECT_THAT(Take(*Open()), ElementsAre(1u));
 }
 
-TEST_F(DiskQueueTest, AParcelMayBeLargerThanASegment) {
+TEST_F(DiskQueueTest, ARecordMayBeLargerThanASegment) {
   auto queue = Open();
   Push(*queue, 1, 1);
   ASSERT_TRUE(queue->Push(Numbered(2, 100'000), 1).ok());
@@ -148,13 +148,13 @@ TEST_F(DiskQueueTest, TheBoundIsOnWhatIsOnTheDisk) {
     ASSERT_LE(sum, options_.max_bytes);
     ASSERT_EQ(sum, queue->stats().held_bytes);
   }
-  uint64_t kept = queue->stats().parcels;
-  EXPECT_EQ(Lost(*queue, ParcelLoss::kFull), 200 - kept);
+  uint64_t kept = queue->stats().records;
+  EXPECT_EQ(Lost(*queue, RecordLoss::kFull), 200 - kept);
   queue.reset();
   options_.max_bytes = 15'000;  // a smaller bound holds at once
   queue = Open();
   EXPECT_LE(queue->stats().held_bytes, 15'000u);
-  EXPECT_EQ(Lost(*queue, ParcelLoss::kFull) + queue->stats().parcels, kept);
+  EXPECT_EQ(Lost(*queue, RecordLoss::kFull) + queue->stats().records, kept);
   std::vector<uint64_t> got = Take(*queue);
   EXPECT_EQ(got, Range(201 - got.size(), 200));
   EXPECT_GT(got.size(), 5u);
@@ -162,27 +162,27 @@ TEST_F(DiskQueueTest, TheBoundIsOnWhatIsOnTheDisk) {
 
 // --- A bad disk ---
 
-TEST_F(DiskQueueTest, ADamagedBodyCostsOneParcel) {
+TEST_F(DiskQueueTest, ADamagedBodyCostsOneRecord) {
   Leave(9);
   Flip(folder_.Segments()[1], RecordAt(1) + kRecordHeadBytes + 500);
   auto queue = Open();
   EXPECT_EQ(Take(*queue), (std::vector<uint64_t>{1, 2, 3, 4, 6, 7, 8, 9}));
-  EXPECT_EQ(Lost(*queue, ParcelLoss::kDamaged), 1u);
-  EXPECT_EQ(LostItems(*queue, ParcelLoss::kDamaged), 2u);
+  EXPECT_EQ(Lost(*queue, RecordLoss::kDamaged), 1u);
+  EXPECT_EQ(LostItems(*queue, RecordLoss::kDamaged), 2u);
   EXPECT_EQ(AllLost(*queue), 1u);
-  EXPECT_EQ(queue->stats().parcels, 0u);
+  EXPECT_EQ(queue->stats().records, 0u);
 }
 
-TEST_F(DiskQueueTest, ADamagedHeadCostsOneParcelWhereverItIsHit) {
+TEST_F(DiskQueueTest, ADamagedHeadCostsOneRecordWhereverItIsHit) {
   for (size_t at = 0; at < kRecordHeadBytes; ++at) {
     fs::remove_all(folder_.path());
     Leave(9);
     Flip(folder_.Segments()[1], RecordAt(1) + at);
     auto queue = Open();
-    EXPECT_EQ(queue->stats().parcels, 8u);
+    EXPECT_EQ(queue->stats().records, 8u);
     ASSERT_EQ(Take(*queue), (std::vector<uint64_t>{1, 2, 3, 4, 6, 7, 8, 9})) << at;
-    EXPECT_EQ(Lost(*queue, ParcelLoss::kDamaged), 1u);
-    EXPECT_EQ(LostItems(*queue, ParcelLoss::kDamaged), 0u) << "nobody knows how many";
+    EXPECT_EQ(Lost(*queue, RecordLoss::kDamaged), 1u);
+    EXPECT_EQ(LostItems(*queue, RecordLoss::kDamaged), 0u) << "nobody knows how many";
   }
 }
 
@@ -203,7 +203,7 @@ TEST_F(DiskQueueTest, TwoDamagesInTheHeaderCostTheSegment) {
   Flip(folder_.Segments()[1], kSegmentHeaderBytes / 2 + 20);
   auto queue = Open();
   EXPECT_EQ(Take(*queue), (std::vector<uint64_t>{1, 2, 3, 7, 8, 9}));
-  EXPECT_EQ(Lost(*queue, ParcelLoss::kDamaged), 3u);
+  EXPECT_EQ(Lost(*queue, RecordLoss::kDamaged), 3u);
   EXPECT_THAT(folder_.Ending(".unknown"), IsEmpty());
 }
 
@@ -215,20 +215,20 @@ TEST_F(DiskQueueTest, AZeroedOrShortSegmentIsDamageToo) {
   Change(segments[0], "");
   auto queue = Open();
   EXPECT_EQ(Take(*queue), (std::vector<uint64_t>{7, 10, 11, 12}));
-  EXPECT_EQ(Lost(*queue, ParcelLoss::kDamaged), 8u);
+  EXPECT_EQ(Lost(*queue, RecordLoss::kDamaged), 8u);
 }
 
 TEST_F(DiskQueueTest, ATornTailIsNoLoss) {
   Leave(3);
   std::string path = folder_.Segments()[0], whole = Bytes(path);
-  // Everything that a crash in the middle of a write may leave behind three whole parcels, zeros included.
+  // Everything that a crash in the middle of a write may leave behind three whole records, zeros included.
   std::string record = whole.substr(RecordAt(2));
   for (size_t size : std::vector<size_t>{1, 4, 43, 44, 45, 600, 1043}) {
     for (bool zeros : {false, true}) {
       fs::remove(folder_.File("position"));
       Change(path, whole.substr(0, RecordAt(2)) + (zeros ? std::string(size, '\0') : record.substr(0, size)));
       auto queue = Open();
-      EXPECT_EQ(queue->stats().parcels, 2u);
+      EXPECT_EQ(queue->stats().records, 2u);
       Push(*queue, 4, 4);
       EXPECT_EQ(Take(*queue), (std::vector<uint64_t>{1, 2, 4})) << size << zeros;
       EXPECT_EQ(AllLost(*queue), 0u) << size << zeros;
@@ -240,7 +240,7 @@ TEST_F(DiskQueueTest, ATornTailIsNoLoss) {
   fs::remove(folder_.File("position"));
   auto queue = Open();
   EXPECT_EQ(Take(*queue), Range(1, 2));
-  EXPECT_EQ(Lost(*queue, ParcelLoss::kDamaged), 1u);
+  EXPECT_EQ(Lost(*queue, RecordLoss::kDamaged), 1u);
 }
 
 TEST_F(DiskQueueTest, AFileThatWasOnlyBegunGoes) {
@@ -253,8 +253,8 @@ TEST_F(DiskQueueTest, AFileThatWasOnlyBegunGoes) {
   EXPECT_EQ(AllLost(*queue), 0u);
 }
 
-// A parcel whose bytes are a segment with parcels in it, as a forwarded backup might be.
-TEST_F(DiskQueueTest, WhatLooksLikeAParcelInsideOneIsNone) {
+// A record whose bytes are a segment with records in it, as a forwarded backup might be.
+TEST_F(DiskQueueTest, WhatLooksLikeARecordInsideOneIsNone) {
   Leave(3);
   std::string inner = Bytes(folder_.Segments()[0]);
   fs::remove_all(folder_.path());
@@ -267,20 +267,20 @@ TEST_F(DiskQueueTest, WhatLooksLikeAParcelInsideOneIsNone) {
   Flip(folder_.Segments()[1], kSegmentHeaderBytes + 6);  // its head: the search goes through its bytes
   auto queue = Open();
   EXPECT_THAT(Take(*queue), ElementsAre(1u, 3u));
-  EXPECT_EQ(Lost(*queue, ParcelLoss::kDamaged), 1u);
+  EXPECT_EQ(Lost(*queue, RecordLoss::kDamaged), 1u);
 }
 
 TEST_F(DiskQueueTest, APositionThatIsGoneOrDamagedMeansAgain) {
   Leave(3);
   ASSERT_EQ(Take(*Open(), 2), Range(1, 2));
   Flip(folder_.File("position"), 9);  // one of two slots
-  EXPECT_EQ(Open()->stats().parcels, 2u) << "the number before it";
+  EXPECT_EQ(Open()->stats().records, 2u) << "the number before it";
   Flip(folder_.File("position"), 512 + 9);
   EXPECT_EQ(Take(*Open()), Range(1, 3));
   EXPECT_EQ(folder_.Ending("position.unknown").size(), 1u);
   fs::remove(folder_.File("position"));
   Change(folder_.File("position"), "");
-  EXPECT_EQ(Open()->stats().parcels, 0u) << "and the segment is gone";
+  EXPECT_EQ(Open()->stats().records, 0u) << "and the segment is gone";
 }
 
 // The first segment is set aside or removed: only the position tells that there was something.
@@ -290,7 +290,7 @@ TEST_F(DiskQueueTest, WhatIsMissingAtTheBeginningIsCountedOnce) {
     std::string first = folder_.Segments()[0], bytes = Bytes(first);
     if (gone) fs::remove(first);
     else Change(first, std::string(RecordAt(1), 'x') + bytes.substr(RecordAt(1)));
-    EXPECT_EQ(Lost(*Open(), ParcelLoss::kDamaged), 3u) << gone;
+    EXPECT_EQ(Lost(*Open(), RecordLoss::kDamaged), 3u) << gone;
     auto queue = Open();
     EXPECT_EQ(Take(*queue), Range(4, 9));
     EXPECT_EQ(AllLost(*queue), 0u) << gone << ", but only once";
@@ -325,7 +325,7 @@ TEST_F(DiskQueueTest, AnOlderPositionIsRead) {
   Leave(9);
   ASSERT_EQ(Take(*Open(), 2), Range(1, 2));
   std::string position = Bytes(folder_.File("position"));
-  ASSERT_EQ(position.size(), 512u + 44);
+  ASSERT_EQ(position.size(), 512u + 60);
   position.resize(512 + 24);
   std::fill(position.begin() + 24, position.begin() + 512, '\0');
   Change(folder_.File("position"), position);
@@ -339,7 +339,7 @@ TEST_F(DiskQueueTest, ASegmentThatSomebodyRemovedIsCounted) {
   fs::remove(folder_.Segments()[1]);
   auto queue = Open();
   EXPECT_EQ(Take(*queue), (std::vector<uint64_t>{1, 2, 3, 7, 8, 9}));
-  EXPECT_EQ(Lost(*queue, ParcelLoss::kDamaged), 3u);
+  EXPECT_EQ(Lost(*queue, RecordLoss::kDamaged), 3u);
 }
 
 TEST_F(DiskQueueTest, FilesMayVanishOrShrinkWhileItRuns) {
@@ -351,8 +351,8 @@ TEST_F(DiskQueueTest, FilesMayVanishOrShrinkWhileItRuns) {
   fs::resize_file(segments[2], RecordAt(1) + 50);
   fs::resize_file(segments[3], RecordAt(2) + 50);  // that which grows
   EXPECT_EQ(Take(*queue), (std::vector<uint64_t>{2, 3, 7, 10, 11}));
-  EXPECT_EQ(Lost(*queue, ParcelLoss::kDamaged), 6u);
-  EXPECT_EQ(queue->stats().parcels, 0u);
+  EXPECT_EQ(Lost(*queue, RecordLoss::kDamaged), 6u);
+  EXPECT_EQ(queue->stats().records, 0u);
   EXPECT_EQ(queue->stats().items, 0u);
   Push(*queue, 13, 14);
   EXPECT_EQ(Take(*queue), Range(13, 14));
@@ -371,16 +371,15 @@ TEST_F(DiskQueueTest, WhatCannotBeOpenedJustNowIsNotLost) {
   none.rlim_cur = 0;
   ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &none), 0);
   EXPECT_EQ(Take(*queue), Range(1, 3)) << "the segment that is open already";
-  EXPECT_EQ(queue->stats().parcels, 1u);
-  EXPECT_FALSE(queue->Wait(clock_.Now()));
+  EXPECT_EQ(queue->stats().records, 1u);
+  EXPECT_FALSE(queue->reader().ready());
   EXPECT_FALSE(queue->Front());
   EXPECT_EQ(queue->stats().last.code, Code::kExhausted);
   EXPECT_EQ(queue->Push(Numbered(5), 1).code, Code::kExhausted);
   ::setrlimit(RLIMIT_NOFILE, &before);
-  EXPECT_FALSE(queue->Wait(clock_.Now())) << "once it is found out at the deadline";
-  EXPECT_TRUE(queue->Wait(clock_.Now()));
   EXPECT_EQ(Take(*queue), Range(4, 4));
   EXPECT_EQ(AllLost(*queue), 0u);
+  EXPECT_TRUE(queue->Push(Numbered(5), 1).ok());
   EXPECT_TRUE(queue->stats().last.ok());
 }
 
@@ -426,7 +425,7 @@ TEST_F(DiskQueueTest, AgesGoOnOverARestartOfTheProgram) {
   clock_.Advance(hours(1));
   auto queue = Open();
   EXPECT_THAT(Take(*queue), IsEmpty());
-  EXPECT_EQ(Lost(*queue, ParcelLoss::kOld), 1u);
+  EXPECT_EQ(Lost(*queue, RecordLoss::kOld), 1u);
 }
 
 TEST_F(DiskQueueTest, OverARestartOfTheMachineWallTimeTells) {
@@ -443,7 +442,7 @@ TEST_F(DiskQueueTest, OverARestartOfTheMachineWallTimeTells) {
   EXPECT_TRUE(queue->Front());
   clock_.Advance(hours(1) + seconds(1));
   EXPECT_FALSE(queue->Front());
-  EXPECT_EQ(Lost(*queue, ParcelLoss::kOld), 1u);
+  EXPECT_EQ(Lost(*queue, RecordLoss::kOld), 1u);
 }
 
 TEST_F(DiskQueueTest, WhatIsTooOldAfterARestartOfTheMachineIsCounted) {
@@ -452,17 +451,17 @@ TEST_F(DiskQueueTest, WhatIsTooOldAfterARestartOfTheMachineIsCounted) {
   options_.boot_id = kOtherBoot;
   clock_.Advance(hours(24 * 365));
   auto queue = Open();
-  EXPECT_EQ(queue->stats().parcels, 5u);
+  EXPECT_EQ(queue->stats().records, 0u);
   Push(*queue, 6, 6);
   EXPECT_THAT(Take(*queue), ElementsAre(6u));
-  EXPECT_EQ(Lost(*queue, ParcelLoss::kOld), 5u);
-  EXPECT_EQ(LostItems(*queue, ParcelLoss::kOld), 10u);
+  EXPECT_EQ(Lost(*queue, RecordLoss::kOld), 5u);
+  EXPECT_EQ(LostItems(*queue, RecordLoss::kOld), 10u);
 }
 
 // --- Policies, memory ---
 
 TEST_F(DiskQueueTest, SyncsByItsPolicy) {
-  for (auto sync : {ParcelQueue::Sync::kNone, ParcelQueue::Sync::kInterval, ParcelQueue::Sync::kAlways}) {
+  for (auto sync : {LogSync::kNone, LogSync::kInterval, LogSync::kAlways}) {
     options_.sync = sync;
     auto queue = Open();
     for (uint64_t n = 1; n <= 20; ++n) {
@@ -470,7 +469,7 @@ TEST_F(DiskQueueTest, SyncsByItsPolicy) {
       clock_.Advance(seconds(1));
     }
     EXPECT_EQ(Take(*queue), Range(1, 20));
-    EXPECT_FALSE(queue->Wait(clock_.Now()));
+    EXPECT_FALSE(queue->reader().ready());
     EXPECT_TRUE(queue->stats().last.ok()) << queue->stats().last.detail;
   }
 }
@@ -497,7 +496,7 @@ TEST_F(DiskQueueTest, ABacklogCostsNoMemory) {
   EXPECT_LT(in_use() - before, size_t{64} << 10);
   queue.reset();
   queue = Open();
-  EXPECT_EQ(queue->stats().parcels, 4000u);
+  EXPECT_EQ(queue->stats().records, 4000u);
   EXPECT_EQ(Take(*queue, 100).size(), 100u);
   EXPECT_LT(in_use() - before, size_t{64} << 10);
 }

@@ -3,21 +3,21 @@
 #include <gtest/gtest.h>
 #include <rapidcheck.h>
 
-#include "delivery/queue_testing.h"
+#include "delivery/request_log_testing.h"
 
 namespace gpulens {
 namespace {
 
-using namespace queue_testing;
+using namespace request_log_testing;
 
-// One queue and all that is known of it. Numbers of parcels ascend, so order is easily seen.
+// One queue and all that is known of it. Numbers of records ascend, so order is easily seen.
 class QueueAndWhatIsKnown {
  public:
   explicit QueueAndWhatIsKnown(bool on_disk, uint64_t max_bytes) : on_disk_(on_disk) {
     if (on_disk) options_.folder = folder_.path();
     options_.segment_bytes = 4096;
     options_.max_bytes = max_bytes;
-    options_.sync = ParcelQueue::Sync::kNone;
+    options_.sync = LogSync::kNone;
     Open();
   }
 
@@ -28,7 +28,7 @@ class QueueAndWhatIsKnown {
   }
   void Pop(int count) {
     for (auto number : Take(*queue_, static_cast<size_t>(count))) {
-      RC_ASSERT(number != 0u);  // never a parcel that nobody made
+      RC_ASSERT(number != 0u);  // never a record that nobody made
       RC_ASSERT(number <= pushed_);
       RC_ASSERT(number > last_delivered_);
       last_delivered_ = number;
@@ -37,10 +37,13 @@ class QueueAndWhatIsKnown {
   }
   // Front alone changes nothing.
   void Look() {
-    auto first = queue_->Front(), again = queue_->Front();
-    RC_ASSERT(first.has_value() == again.has_value());
-    if (first) RC_ASSERT(first->id == again->id);
-    if (first) RC_ASSERT(first->bytes == again->bytes);
+    const LogRecord* first = queue_->Front();
+    const uint64_t id = first ? first->id : 0;
+    const std::string bytes = first ? first->bytes : "";
+    const LogRecord* again = queue_->Front();
+    RC_ASSERT((first != nullptr) == (again != nullptr));
+    if (again) RC_ASSERT(again->id == id);
+    if (again) RC_ASSERT(again->bytes == bytes);
   }
   void Reopen() {
     if (!on_disk_) return;
@@ -73,7 +76,7 @@ class QueueAndWhatIsKnown {
 
  private:
   void Open() {
-    auto queue = ParcelQueue::Open(options_, clock_);
+    auto queue = OneLog::Open(options_, clock_);
     RC_ASSERT(queue.ok());
     queue_ = *std::move(queue);
   }
@@ -82,7 +85,7 @@ class QueueAndWhatIsKnown {
   void Close() {
     (void)queue_->Front();  // whether one that was dropped on its way is lost is known only now
     lost_ += AllLost(*queue_);
-    lost_damaged_ += Lost(*queue_, ParcelLoss::kDamaged);
+    lost_damaged_ += Lost(*queue_, RecordLoss::kDamaged);
     queue_.reset();
   }
   static void DamageFile(const std::string& path) {
@@ -104,8 +107,8 @@ class QueueAndWhatIsKnown {
   const bool on_disk_;
   TestFolder folder_;
   ManualClock clock_;
-  ParcelQueue::Options options_;
-  std::unique_ptr<ParcelQueue> queue_;
+  OneLog::Options options_;
+  std::unique_ptr<OneLog> queue_;
   uint64_t pushed_ = 0, delivered_ = 0, last_delivered_ = 0, lost_ = 0, lost_damaged_ = 0;
   bool damaged_ = false, last_damaged_ = false;
 };
@@ -127,13 +130,13 @@ void CheckQueue(bool on_disk, bool damage) {
   world.Finish();
 }
 
-TEST(ParcelQueueProperty, InMemoryAllIsAccountedFor) {
+TEST(OneLogProperty, InMemoryAllIsAccountedFor) {
   EXPECT_TRUE(rc::check([] { CheckQueue(false, false); }));
 }
-TEST(ParcelQueueProperty, OnDiskAllIsAccountedFor) {
+TEST(OneLogProperty, OnDiskAllIsAccountedFor) {
   EXPECT_TRUE(rc::check([] { CheckQueue(true, false); }));
 }
-TEST(ParcelQueueProperty, OnABadDiskOrderHoldsAndNothingIsMadeUp) {
+TEST(OneLogProperty, OnABadDiskOrderHoldsAndNothingIsMadeUp) {
   EXPECT_TRUE(rc::check([] { CheckQueue(true, true); }));
 }
 

@@ -1,4 +1,4 @@
-// kill -9 at random moments: what was accepted arrives, in order, and at most the parcel on its way comes
+// kill -9 at random moments: what was accepted arrives, in order, and at most the record on its way comes
 // twice.
 #include <fcntl.h>
 #include <gtest/gtest.h>
@@ -11,12 +11,12 @@
 #include <thread>
 
 #include "base/fd.h"
-#include "delivery/queue_testing.h"
+#include "delivery/request_log_testing.h"
 
 namespace gpulens {
 namespace {
 
-using namespace queue_testing;
+using namespace request_log_testing;
 
 constexpr int kKills = 20;
 constexpr int kPatienceMs = 20'000;
@@ -36,21 +36,21 @@ void Say(int pipe, char what, uint64_t number) {
 size_t SizeOf(uint64_t number) { return number * 7919 % 9000; }
 
 // One thread pushes for ever, the other delivers to the parent for ever. Never returns.
-[[noreturn]] void RunChild(const ParcelQueue::Options& options, int pipe, uint64_t first) {
+[[noreturn]] void RunChild(const OneLog::Options& options, int pipe, uint64_t first) {
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
-  auto queue = ParcelQueue::Open(options, RealClock());
+  auto queue = OneLog::Open(options, RealClock());
   if (!queue.ok()) ::_exit(2);
   std::thread taker([&] {
     while (true) {
       // Slower than what comes in, so that there is a backlog to take over.
-      if ((*queue)->stats().parcels <= 20) {
-        (*queue)->Pause(RealClock().Now() + std::chrono::milliseconds(1));
+      if ((*queue)->stats().records <= 20) {
+        std::this_thread::sleep_for(std::chrono::milliseconds(1));
         continue;
       }
-      auto parcel = (*queue)->Front();
-      if (!parcel) continue;
-      Say(pipe, 'D', NumberOf(parcel->bytes).value_or(0));
-      (*queue)->Pop(parcel->id);
+      auto* record = (*queue)->Front();
+      if (!record) continue;
+      Say(pipe, 'D', NumberOf(record->bytes).value_or(0));
+      (*queue)->Pop(record->id);
     }
   });
   for (uint64_t number = first;; ++number) {
@@ -89,20 +89,20 @@ bool ListenAndKill(pid_t child, int pipe, int words, Heard& heard) {
 void CheckDelivered(const std::vector<uint64_t>& all, const std::vector<size_t>& begins) {
   for (size_t i = 1; i < all.size(); ++i) {
     bool begin = std::find(begins.begin(), begins.end(), i) != begins.end();
-    ASSERT_GT(all[i] + (begin ? 1 : 0), all[i - 1]) << "parcel " << i;
+    ASSERT_GT(all[i] + (begin ? 1 : 0), all[i - 1]) << "record " << i;
   }
 }
 
-TEST(ParcelQueueKill, NothingThatWasAcceptedIsLost) {
+TEST(OneLogKill, NothingThatWasAcceptedIsLost) {
   TestFolder folder;
-  ParcelQueue::Options options;
+  OneLog::Options options;
   options.folder = folder.path();
   options.segment_bytes = 64 << 10;
   std::mt19937_64 random(20);
   Heard heard;
   std::vector<size_t> begins;
   for (int round = 1; round <= kKills; ++round) {
-    options.sync = round % 4 == 0 ? ParcelQueue::Sync::kAlways : ParcelQueue::Sync::kNone;
+    options.sync = round % 4 == 0 ? LogSync::kAlways : LogSync::kNone;
     int ends[2];
     ASSERT_EQ(::pipe2(ends, O_CLOEXEC), 0);
     UniqueFd ours(ends[0]), theirs(ends[1]);
@@ -114,9 +114,9 @@ TEST(ParcelQueueKill, NothingThatWasAcceptedIsLost) {
   }
   begins.push_back(heard.delivered.size());
   ManualClock clock;
-  auto queue = ParcelQueue::Open(options, clock);
+  auto queue = OneLog::Open(options, clock);
   ASSERT_TRUE(queue.ok()) << queue.error().detail;
-  EXPECT_GT((*queue)->stats().parcels, 0u);
+  EXPECT_GT((*queue)->stats().records, 0u);
   for (uint64_t number : Take(**queue)) heard.delivered.push_back(number);
   EXPECT_EQ(AllLost(**queue), 0u);
   CheckDelivered(heard.delivered, begins);

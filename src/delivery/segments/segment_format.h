@@ -1,11 +1,11 @@
-// The bytes of a segment: a file of parcels that only grows at its end. Pure: no file is touched here.
+// The bytes of a segment: a file of records that only grows at its end. Pure: no file is touched here.
 //
 //   segment  = header header record*        the header stands twice, so that one damage does not cost all
 //   header   = magic[8] version:32 salt:32 first_id:64 boot_id[16] checksum:32 zero:32
 //   record   = marker[4] length:32 id:64 unix_ns:64 boot_ns:64 items:32 body_sum:32 head_sum:32 body[length]
 //
 // Numbers are little-endian. Checksums are CRC-32 begun with the salt, a random number of the segment: what a
-// stranger put into a parcel can look like a record, but not pass for one. A record's head has a sum of its
+// stranger put into a record can look like a record, but not pass for one. A record's head has a sum of its
 // own, so that a damaged body costs one parcel and the next is found at once.
 #pragma once
 
@@ -19,8 +19,8 @@ namespace gpulens {
 
 inline constexpr size_t kSegmentHeaderBytes = 96;
 inline constexpr size_t kRecordHeadBytes = 44;
-inline constexpr uint32_t kMaxParcelBytes = 1u << 30;
-inline constexpr uint64_t kMaxParcelId = uint64_t{1} << 62;
+inline constexpr uint32_t kMaxRecordBytes = 1u << 30;
+inline constexpr uint64_t kMaxRecordId = uint64_t{1} << 62;
 inline constexpr std::string_view kRecordMarker = "PRCL";
 
 using BootId = std::array<char, 16>;
@@ -59,5 +59,8 @@ void EncodeRecordHead(const RecordHead& head, uint32_t salt,
                       std::array<char, kRecordHeadBytes>& out) noexcept;
 // Nothing when this is not a whole head, or one of another segment.
 std::optional<RecordHead> DecodeRecordHead(std::string_view bytes, uint32_t salt) noexcept;
+
+// The id in what may be a head, whatever its checksum says; 0 when it is too short.
+uint64_t IdOfRecordHead(std::string_view bytes) noexcept;
 
 }  // namespace gpulens

@@ -1,4 +1,4 @@
-#include "delivery/parcels/segment_format.h"
+#include "delivery/segments/segment_format.h"
 
 #include <libdeflate.h>
 
@@ -33,7 +33,7 @@ bool DecodeCopy(std::string_view copy, SegmentHeader& header) noexcept {
   header.salt = Get<uint32_t>(at + 12);
   header.first_id = Get<uint64_t>(at + 16);
   std::memcpy(header.boot_id.data(), at + 24, header.boot_id.size());
-  return header.first_id < kMaxParcelId;
+  return header.first_id < kMaxRecordId;
 }
 
 bool IsZero(std::string_view bytes) noexcept {
@@ -98,8 +98,12 @@ std::optional<RecordHead> DecodeRecordHead(std::string_view bytes, uint32_t salt
   head.boot_ns = Get<int64_t>(at + 24);
   head.items = Get<uint32_t>(at + 32);
   head.body_sum = Get<uint32_t>(at + 36);
-  if (head.length > kMaxParcelBytes || head.id >= kMaxParcelId) return std::nullopt;
+  if (head.length > kMaxRecordBytes || head.id >= kMaxRecordId) return std::nullopt;
   return head;
+}
+
+uint64_t IdOfRecordHead(std::string_view bytes) noexcept {
+  return bytes.size() < 16 ? 0 : Get<uint64_t>(bytes.data() + 8);
 }
 
 }  // namespace gpulens

@@ -6,13 +6,13 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "delivery/queue_testing.h"
+#include "delivery/request_log_testing.h"
 
 namespace gpulens {
 namespace {
 
 namespace fs = std::filesystem;
-using namespace queue_testing;
+using namespace request_log_testing;
 using ::testing::HasSubstr;
 
 constexpr int kNoMount = 77;  // this machine does not let us mount
@@ -21,10 +21,10 @@ class FullDiskTest : public ::testing::Test {
  protected:
   FullDiskTest() {
     options_.folder = folder_.path();
-    options_.sync = ParcelQueue::Sync::kNone;
+    options_.sync = LogSync::kNone;
   }
-  std::unique_ptr<ParcelQueue> Open() {
-    auto queue = ParcelQueue::Open(options_, clock_);
+  std::unique_ptr<OneLog> Open() {
+    auto queue = OneLog::Open(options_, clock_);
     EXPECT_TRUE(queue.ok()) << queue.error().detail;
     return *std::move(queue);
   }
@@ -45,7 +45,7 @@ class FullDiskTest : public ::testing::Test {
     EXPECT_EQ(WEXITSTATUS(status), 0) << "the number of the step that failed";
   }
   // Pushes until it fails: how many were taken. Each is `size` bytes.
-  static uint64_t Fill(ParcelQueue& queue, uint64_t from, size_t size, Status& status) {
+  static uint64_t Fill(OneLog& queue, uint64_t from, size_t size, Status& status) {
     uint64_t n = from;
     while (n < from + 1000 && (status = queue.Push(Numbered(n, size), 1)).ok()) ++n;
     return n - from;
@@ -53,7 +53,7 @@ class FullDiskTest : public ::testing::Test {
 
   TestFolder folder_;
   ManualClock clock_;
-  ParcelQueue::Options options_;
+  OneLog::Options options_;
 };
 
 TEST_F(FullDiskTest, NothingIsTakenAndItGoesOnWhenThereIsRoom) {
@@ -65,7 +65,7 @@ TEST_F(FullDiskTest, NothingIsTakenAndItGoesOnWhenThereIsRoom) {
     if (fitted < 35 || fitted > 52 || status.code != Code::kExhausted) return 1;
     if (!::testing::Value(status.detail, HasSubstr(options_.folder))) return 2;
     if (queue->Push(Numbered(fitted + 1, 5000), 1).ok()) return 3;
-    if (queue->stats().parcels != fitted || queue->stats().last.code != Code::kExhausted) return 4;
+    if (queue->stats().records != fitted || queue->stats().last.code != Code::kExhausted) return 4;
     // A delivered segment makes room.
     if (Take(*queue, 10) != Range(1, 10)) return 5;
     uint64_t more = Fill(*queue, fitted + 1, 5000, status);
@@ -78,7 +78,7 @@ TEST_F(FullDiskTest, NothingIsTakenAndItGoesOnWhenThereIsRoom) {
   });
 }
 
-// What is delivered may not hold the room that the next parcel needs, though its file is not full yet.
+// What is delivered may not hold the room that the next record needs, though its file is not full yet.
 TEST_F(FullDiskTest, WhatIsDeliveredMakesRoom) {
   OnSmallFileSystem([&] {
     options_.segment_bytes = 4 << 20;
@@ -104,7 +104,7 @@ TEST_F(FullDiskTest, ReadOnlyMeansWaiting) {
     };
     queue.reset();
     if (!remount(MS_RDONLY)) return 2;
-    if (ParcelQueue::Open(options_, clock_).ok()) return 3;
+    if (OneLog::Open(options_, clock_).ok()) return 3;
     if (!remount(0)) return 4;
     queue = Open();
     return Take(*queue) == Range(1, 10) ? 0 : 5;
@@ -143,7 +143,7 @@ TEST_F(FullDiskTest, APositionThatCannotBeWrittenIsWrittenLater) {
   EXPECT_EQ(Take(*queue, 1), Range(3, 3));
   EXPECT_TRUE(queue->stats().last.ok());
   queue.reset();
-  EXPECT_EQ(Open()->stats().parcels, 0u);
+  EXPECT_EQ(Open()->stats().records, 0u);
 }
 
 }  // namespace

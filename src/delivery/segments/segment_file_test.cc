@@ -1,11 +1,11 @@
-#include "delivery/parcels/segment_file.h"
+#include "delivery/segments/segment_file.h"
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "delivery/parcels/parcel_store.h"
+#include "delivery/record_age.h"
 
 namespace gpulens {
 namespace {
@@ -72,7 +72,7 @@ TEST(SegmentFormat, WhatIsWrittenIsReadAgain) {
   EXPECT_EQ(head->boot_ns, 1'000'000'000'000);
   EXPECT_FALSE(DecodeRecordHead(RecordBytes(9, "xyz"), 78)) << "one of another segment";
   EXPECT_FALSE(DecodeRecordHead(RecordBytes(9, "").substr(0, 43), 77));
-  EXPECT_FALSE(DecodeRecordHead(RecordBytes(kMaxParcelId, ""), 77));
+  EXPECT_FALSE(DecodeRecordHead(RecordBytes(kMaxRecordId, ""), 77));
 }
 
 TEST(SegmentFormat, TellsTornDamagedAndForeignApart) {
@@ -109,7 +109,7 @@ TEST(SegmentReader, FindsTheNextRecordBehindAnyGarbage) {
     while (garbage.size() < size) garbage += "PRCPRCL";
     garbage.resize(size);
     SegmentReader reader = Reader(HeaderBytes(5) + RecordBytes(5, "b") + garbage + RecordBytes(6, "d"));
-    ASSERT_EQ(reader.ReadHeader(kMaxParcelId), SegmentVerdict::kGood);
+    ASSERT_EQ(reader.ReadHeader(kMaxRecordId), SegmentVerdict::kGood);
     EXPECT_EQ(Ids(reader), (std::vector<uint64_t>{5, 6})) << size;
     EXPECT_EQ(reader.tail(), SegmentReader::Tail::kClean);
   }
@@ -120,7 +120,7 @@ TEST(SegmentReader, ComesToAnEndInMarkersAlone) {
   std::string bytes = HeaderBytes(5);
   for (int i = 0; i < 500'000; ++i) bytes += kRecordMarker;
   SegmentReader reader = Reader(bytes);
-  ASSERT_EQ(reader.ReadHeader(kMaxParcelId), SegmentVerdict::kGood);
+  ASSERT_EQ(reader.ReadHeader(kMaxRecordId), SegmentVerdict::kGood);
   EXPECT_FALSE(reader.Next());
   EXPECT_FALSE(reader.Next());
   EXPECT_EQ(reader.tail(), SegmentReader::Tail::kDamaged);
@@ -130,14 +130,14 @@ TEST(SegmentReader, GoesOnWhenTheWriterHas) {
   std::string bytes = HeaderBytes(5) + RecordBytes(5, "b");
   SegmentReader reader = Reader(bytes + RecordBytes(6, "c"));
   reader.set_end(bytes.size());
-  ASSERT_EQ(reader.ReadHeader(kMaxParcelId), SegmentVerdict::kGood);
+  ASSERT_EQ(reader.ReadHeader(kMaxRecordId), SegmentVerdict::kGood);
   EXPECT_EQ(Ids(reader), (std::vector<uint64_t>{5}));
   reader.set_end(bytes.size() + RecordBytes(6, "c").size());
   EXPECT_EQ(Ids(reader), (std::vector<uint64_t>{6}));
 }
 
-TEST(ParcelAges, StayInRangeForStampsOfNonsense) {
-  ParcelAges ages({1'000, 2'000});
+TEST(RecordAges, StayInRangeForStampsOfNonsense) {
+  RecordAges ages({1'000, 2'000});
   EXPECT_EQ(ages.Of({INT64_MIN, INT64_MIN, false}, {INT64_MAX, 0}), Duration(INT64_MAX / 2 * 2));
   EXPECT_EQ(ages.Of({INT64_MAX, INT64_MAX, false}, {0, 0}), Duration(0));
   EXPECT_EQ(ages.Of({0, 500, true}, {700, 0}), Duration(200));
