@@ -48,10 +48,10 @@ enum class LogSync : uint8_t {
 };
 
 struct RequestLogOptions {
-  std::string folder;  // empty: in memory, gone with the process
+  std::string folder = {};  // empty: in memory, gone with the process
   // The reader whose position is the file `position`. Where that file is missing, it reads all that is there;
   // every other new reader begins at the end.
-  std::string owner;
+  std::string owner = {};
   uint64_t max_bytes = uint64_t{256} << 20;  // for readers whose bounds are not known: those not attached
   uint64_t memory_bytes = uint64_t{8}
                           << 20;     // of records that the disk cannot take; without a folder: of all
@@ -59,7 +59,7 @@ struct RequestLogOptions {
   LogSync sync = LogSync::kInterval;
   Duration sync_interval = std::chrono::seconds(5);
   Duration retry_interval = std::chrono::seconds(30);  // between tries to open a folder that cannot be used
-  std::string boot_id;  // which start of the machine this is; empty: as the kernel says
+  std::string boot_id = {};  // which start of the machine this is; empty: as the kernel says
 };
 
 // What may wait for one reader.

@@ -634,7 +634,8 @@ void RequestLog::Trim(Calls& calls) {
   uint64_t all = kNone, attached = kNone;
   for (const auto& reader : readers_) {
     all = std::min(all, reader->low);
-    if (reader->attached) attached = std::min(attached, reader->low);
+    // Without a folder nothing but the memory keeps it for a reader that comes back.
+    if (reader->attached || options_.folder.empty()) attached = std::min(attached, reader->low);
   }
   while (!memory_.empty() && memory_.front().id < attached) {
     InMemory& front = memory_.front();

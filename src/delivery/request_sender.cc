@@ -1,7 +1,8 @@
-#include "delivery/parcel_sender.h"
+#include "delivery/request_sender.h"
 
 #include <algorithm>
 #include <random>
+#include <utility>
 
 #include "base/log.h"
 #include "base/result.h"
@@ -11,18 +12,31 @@
 namespace gpulens {
 namespace {
 
-using std::chrono::hours;
-
-// A request may outlive its own timeout by so much before it is given up.
-constexpr Duration kGrace = std::chrono::seconds(5);
+// Records that are read ahead of those whose requests are under way.
+constexpr size_t kReadAhead = 2;
+constexpr Duration kLongestWait = std::chrono::hours(1);
 
 std::string CodeOf(const HttpReply& reply) {
   return reply.status != 0 ? std::to_string(reply.status) : std::string(HttpFailureName(reply.failure));
 }
 
 std::string CodeOf(const GrpcReply& reply) {
-  const bool told = reply.failure == HttpFailure::kNone;
-  return std::string(told ? GrpcCodeName(reply.code) : HttpFailureName(reply.failure));
+  const bool answered = reply.failure == HttpFailure::kNone;
+  return std::string(answered ? GrpcCodeName(reply.code) : HttpFailureName(reply.failure));
+}
+
+// The finisher of SplitMix64 (Steele, Lea, Flood 2014): every bit of the result depends on every bit of `x`.
+uint64_t Mix(uint64_t x) noexcept {
+  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
+  x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
+  return x ^ (x >> 31);
+}
+
+// FNV-1a, so that it is the same in every process and version.
+uint64_t HashOf(std::string_view text) noexcept {
+  uint64_t hash = 0xcbf29ce484222325u;
+  for (const char c : text) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3u;
+  return hash;
 }
 
 }  // namespace
@@ -51,172 +65,502 @@ bool IsRetryable(int http_status) noexcept {
   return http_status == 429 || http_status == 502 || http_status == 503 || http_status == 504;
 }
 
-ParcelSender::ParcelSender(Options options, ParcelQueue& queue, HttpClient& client, IoLoop& loop,
-                           const Clock& clock)
-    : options_(std::move(options)),
-      queue_(queue),
-      loop_(loop),
-      clock_(clock),
-      backoff_(options_.backoff, std::random_device{}()) {
-  GrpcClient calls(loop);
-  for (const SendRoute& route : options_.routes) {
-    const HttpTarget& to = route.target;
-    Way& way = ways_.emplace_back();
-    if (route.grpc_method.empty()) way.http = client.Open(to);
-    else way.grpc = calls.Open({to.url, to.unix_socket, to.limits.body_bytes, to.limits.head_bytes});
+// Outlives the sender in the hands of logs.
+struct RequestSender::Waker {
+  std::mutex mutex;
+  std::condition_variable changed;
+  bool woken = false;
+
+  void Wake() {
+    {
+      std::lock_guard lock(mutex);
+      woken = true;
+    }
+    changed.notify_one();
   }
-  stats_.routes.resize(ways_.size());
+  void Wait(Duration longest) {
+    std::unique_lock lock(mutex);
+    changed.wait_for(lock, longest, [this] { return woken; });
+    woken = false;
+  }
+};
+
+struct RequestSender::Source {
+  std::shared_ptr<LogReader> reader;
+  Chain chain = kOwn;
+  size_t open = 0;             // records under way
+  std::shared_ptr<Open> held;  // one that waits for those before it
+  std::vector<SendPart> held_parts;
+  bool leaving = false;
+};
+
+// A record whose requests are under way.
+struct RequestSender::Open {
+  std::shared_ptr<Source> source;
+  uint64_t id = 0;
+  uint32_t items = 0;
+  bool once = false;
+  size_t left = 0;  // requests
+  bool taken = false, refused = false, dropped = false;
+};
+
+struct RequestSender::Item {
+  std::shared_ptr<Open> open;
+  SendPart part;
+  unsigned tries = 0;
+  bool anew = false;
+};
+
+// Requests that go one after the other.
+struct RequestSender::Lane {
+  struct Channel {
+    std::unique_ptr<HttpChannel> http;  // one of the two
+    std::unique_ptr<GrpcChannel> grpc;
+  };
+  std::deque<Item> items;
+  bool busy = false;
+  size_t endpoint = 0;            // of the request under way
+  std::vector<Channel> channels;  // by endpoint and signal; made when they are needed
+};
+
+struct RequestSender::Endpoint {
+  Backoff backoff;
+  Instant until;       // not before
+  bool waits = false;  // the last request was not taken
+  uint64_t hash = 0;
+};
+
+struct RequestSender::Answer {
+  size_t lane = 0;
+  uint64_t generation = 0;
+  bool grpc = false;
+  HttpReply http;
+  GrpcReply call;
+};
+
+RequestSender::RequestSender(std::shared_ptr<const SendSetup> setup, HttpClient& client, IoLoop& loop,
+                             const Clock& clock)
+    : client_(client), calls_(loop), loop_(loop), clock_(clock), waker_(std::make_shared<Waker>()) {
+  next_setup_ = std::move(setup);
+  TakeSetup();
   static_cast<void>(Begin());
 }
 
-Status ParcelSender::Begin() {
+RequestSender::~RequestSender() { static_cast<void>(Finish(clock_.Now())); }
+
+std::function<void()> RequestSender::waker() const {
+  return [waker = waker_] { waker->Wake(); };
+}
+
+Status RequestSender::Begin() {
   return thread_.joinable() ? Ok() : StartThread(thread_, [this] { Run(); });
 }
 
-ParcelSender::~ParcelSender() { static_cast<void>(Finish(clock_.Now())); }
+void RequestSender::Add(std::shared_ptr<LogReader> reader, Chain chain) {
+  {
+    std::lock_guard lock(mutex_);
+    auto source = std::make_shared<Source>();
+    source->reader = std::move(reader);
+    source->chain = chain;
+    sources_.push_back(std::move(source));
+  }
+  waker_->Wake();
+}
 
-Status ParcelSender::Finish(Instant deadline) {
-  if (!thread_.joinable()) return Ok();
+void RequestSender::Remove(const std::shared_ptr<LogReader>& reader) {
+  {
+    std::lock_guard lock(mutex_);
+    for (const auto& source : sources_) {
+      if (source->reader == reader) source->leaving = true;
+    }
+  }
+  waker_->Wake();
+}
+
+void RequestSender::Update(std::shared_ptr<const SendSetup> setup) {
+  {
+    std::lock_guard lock(mutex_);
+    next_setup_ = std::move(setup);
+  }
+  waker_->Wake();
+}
+
+std::vector<std::shared_ptr<LogReader>> RequestSender::readers() const {
+  std::lock_guard lock(mutex_);
+  std::vector<std::shared_ptr<LogReader>> readers;
+  for (const auto& source : sources_) readers.push_back(source->reader);
+  return readers;
+}
+
+void RequestSender::BeginFinish(Instant deadline) {
   {
     std::lock_guard lock(mutex_);
     ending_ = true;
     end_by_ = deadline;
   }
-  changed_.notify_all();
-  queue_.Wake();
+  waker_->Wake();
+}
+
+Status RequestSender::Finish(Instant deadline) {
+  if (!thread_.joinable()) return Ok();
+  BeginFinish(deadline);
   thread_.join();
-  ways_.clear();
+  lanes_.clear();
   loop_.Call([] {});  // what a channel still had to say, it has said
-  const ParcelQueue::Stats left = queue_.stats();
-  if (left.parcels == 0) return stats_.refused == 0 ? Ok() : Status{Code::kDataLoss, trouble_};
-  std::string detail = std::to_string(left.items) + " points or records were not delivered in time";
+  uint64_t records = 0, items = 0;
+  for (const auto& source : sources_) {
+    const LogReader::Stats left = source->reader->stats();
+    records += left.records;
+    items += left.items;
+  }
+  taking_.clear();
+  sources_.clear();
+  if (records == 0) return stats_.refused == 0 ? Ok() : Status{Code::kDataLoss, trouble_};
+  std::string detail = std::to_string(items) + " points or records were not delivered in time";
   return {Code::kTimeout, trouble_.empty() ? detail : detail + ": " + trouble_};
 }
 
-void ParcelSender::stats(Stats& out) const {
+void RequestSender::stats(Stats& out) const {
   std::lock_guard lock(mutex_);
   out = stats_;
 }
 
-bool ParcelSender::Ending() const {
-  std::lock_guard lock(mutex_);
-  return ending_;
-}
-
 // Of a wait: all of it, or until the end.
-Duration ParcelSender::TimeLeft(Duration wanted) const {
+Duration RequestSender::TimeLeft(Duration wanted) const {
   std::lock_guard lock(mutex_);
   if (!ending_) return wanted;
   return std::clamp(end_by_ - clock_.Now(), Duration::zero(), wanted);
 }
 
-void ParcelSender::Run() {
-  while (true) {
-    const bool ending = Ending();
-    if (OutOfTime()) return;
-    if (auto parcel = queue_.Front()) {
-      Deliver(*std::move(parcel));
-    } else if (ending) {
-      return;
-    } else {
-      queue_.Wait(clock_.Now() + hours(1));
-    }
-  }
+bool RequestSender::Busy() const {
+  return std::any_of(lanes_.begin(), lanes_.end(), [](const Lane& lane) { return lane.busy; });
 }
 
-// One parcel until it is out of the queue or the end has come.
-void ParcelSender::Deliver(Parcel parcel) {
-  size_t route = parcel.bytes.empty() ? options_.routes.size() : static_cast<unsigned char>(parcel.bytes[0]);
-  if (route >= options_.routes.size()) return queue_.Pop(parcel.id);  // of another configuration
-  parcel.bytes.erase(0, 1);
-  auto body = std::make_shared<const std::string>(std::move(parcel.bytes));
-  for (bool anew = false;;) {
-    const Status reworked = Rework(route, body);
-    Tried tried{{SendOutcome::kRefused, 0, reworked.detail}, "unsendable"};
-    if (reworked) tried = Try(route, body);
-    SendOutcome& outcome = tried.outcome;
-    if (outcome.kind == SendOutcome::kAnew) {
-      if (!std::exchange(anew, true)) {
-        std::lock_guard lock(mutex_);
-        ++stats_.requests[tried.code];
-        continue;
-      }
-      outcome.kind = SendOutcome::kAgain;
-    }
-    if (outcome.accepted)
-      outcome.rejected = parcel.items - std::min<uint64_t>(*outcome.accepted, parcel.items);
-    Count(parcel, route, tried.code, outcome, body->size());
-    if (outcome.kind != SendOutcome::kAgain) {
-      backoff_.Reset();
-      return queue_.Pop(parcel.id);
-    }
-    if (tried.wait) backoff_.AtLeast(*tried.wait);
-    queue_.Pause(clock_.Now() + TimeLeft(backoff_.Next()));
-    if (OutOfTime()) return;
-    // It may have been dropped meanwhile to make room.
-    auto front = queue_.Front();
-    if (!front || front->id != parcel.id) return;
+bool RequestSender::AllEmpty() {
+  if (opened_ != 0) return false;
+  for (const auto& source : taking_) {
+    if (source->held || source->reader->stats().records != 0) return false;
   }
-}
-
-Status ParcelSender::Rework(size_t& route, std::shared_ptr<const std::string>& body) const {
-  return options_.rework ? options_.rework(route, body) : Ok();
-}
-
-ParcelSender::Tried ParcelSender::Try(size_t route, const std::shared_ptr<const std::string>& body) {
-  Result<Access> access = options_.access(route);
-  if (!access) return {{SendOutcome::kAgain, 0, access.error().detail}, "access"};
-  const SendRoute& to = options_.routes[route];
-  const std::string headers = access->headers + to.headers;
-  const Duration timeout = TimeLeft(options_.timeout);
-  Tried abandoned{{SendOutcome::kAgain, 0, "the program ended before there was an answer"}, "abandoned"};
-  if (ways_[route].grpc) {
-    GrpcReply reply;
-    GrpcCall call{to.grpc_method, headers, body, to.gzip, access->tls, timeout};
-    auto start = [&](auto done) { ways_[route].grpc->Call(std::move(call), std::move(done)); };
-    if (!Await(timeout, start, reply)) return abandoned;
-    return {options_.judge_call(reply), CodeOf(reply), ReadGrpcRetryInfo(reply.details)};
-  }
-  HttpReply reply;
-  HttpPost post{headers, body, access->tls, timeout, {}};
-  auto start = [&](auto done) { ways_[route].http->Post(std::move(post), std::move(done)); };
-  if (!Await(timeout, start, reply)) return abandoned;
-  if (reply.status == 0) return {{SendOutcome::kAgain, 0, reply.detail}, CodeOf(reply)};
-  return {options_.judge(reply), CodeOf(reply), RetryAfter(reply.retry_after, clock_.Now())};
-}
-
-// `start` begins a request on the loop, with who is to be told. False when the end came before the answer.
-template <class Reply, class Start>
-bool ParcelSender::Await(Duration timeout, Start start, Reply& reply) {
-  struct Answer {
-    bool done = false;
-    Reply reply;
-  };
-  auto answer = std::make_shared<Answer>();
-  const Instant latest = clock_.Now() + timeout + kGrace;
-  loop_.Call([&] {
-    start([this, answer](Reply& came) {
-      std::lock_guard lock(mutex_);
-      answer->reply = std::move(came);
-      answer->done = true;
-      changed_.notify_all();
-    });
-  });
-  std::unique_lock lock(mutex_);
-  while (!answer->done) {
-    const Instant now = clock_.Now();
-    Duration left = latest - now;
-    if (ending_) left = std::min(left, end_by_ - now);
-    if (left <= Duration::zero()) return false;
-    changed_.wait_for(lock, left);
-  }
-  reply = std::move(answer->reply);
   return true;
 }
 
-void ParcelSender::Count(const Parcel& parcel, size_t route, const std::string& code,
-                         const SendOutcome& outcome, size_t bytes) {
-  Tell(parcel, route, outcome);
+void RequestSender::Run() {
+  while (true) {
+    bool ending = false, changing = false;
+    {
+      std::lock_guard lock(mutex_);
+      ending = ending_;
+      changing = next_setup_ != nullptr;
+      std::erase_if(sources_, [](const auto& source) { return source->leaving && source->open == 0; });
+      taking_ = sources_;
+    }
+    TakeAnswers();
+    if (changing && !Busy()) TakeSetup();
+    std::optional<Instant> next;
+    if (!changing) {
+      FillLanes();
+      next = StartLanes();
+    }
+    if (TimeLeft(kLongestWait) == Duration::zero() || (ending && AllEmpty())) return;
+    const Instant now = clock_.Now();
+    Instant until = Maintain();
+    if (next && *next - until < Duration::zero()) until = *next;
+    waker_->Wait(TimeLeft(std::clamp(until - now, Duration::zero(), kLongestWait)));
+  }
+}
+
+// The logs sync, age and try their folders again. When that is due next.
+Instant RequestSender::Maintain() {
+  const Instant now = clock_.Now();
+  if (now - maintain_at_ < Duration::zero()) return maintain_at_;
+  Duration next = kLongestWait;
+  for (const auto& source : taking_) next = std::min(next, source->reader->log()->Maintain());
+  maintain_at_ = now + next;
+  return maintain_at_;
+}
+
+void RequestSender::TakeSetup() {
+  std::shared_ptr<const SendSetup> before = setup_;
+  {
+    std::lock_guard lock(mutex_);
+    setup_ = std::exchange(next_setup_, nullptr);
+    stats_.signals.resize(setup_->signals.size());
+  }
+  std::vector<Item> waiting;
+  for (Lane& lane : lanes_) {
+    for (Item& item : lane.items) waiting.push_back(std::move(item));
+  }
+  lanes_.clear();
+  endpoints_.clear();
+  ++generation_;
+  for (const SendEndpoint& endpoint : setup_->endpoints)
+    endpoints_.push_back(
+        {Backoff(setup_->backoff, std::random_device{}()), {}, false, HashOf(endpoint.name)});
+  lanes_ = std::vector<Lane>(setup_->in_flight * (setup_->by_hash ? setup_->endpoints.size() : 1));
+  for (Lane& lane : lanes_)
+    lane.channels = std::vector<Lane::Channel>(setup_->endpoints.size() * setup_->signals.size());
+  if (before && before->format == setup_->format) {
+    // Requests of one key were in one lane, in their order.
+    for (Item& item : waiting) lanes_[LaneOf(item.part.key)].items.push_back(std::move(item));
+    return;
+  }
+  // They were made for another kind of receiver.
+  opened_ = 0;
+  for (const auto& source : taking_) {
+    source->open = 0;
+    source->held.reset();
+    source->held_parts.clear();
+    source->reader->Rewind();
+  }
+}
+
+// --- From the logs into the lanes ---
+
+void RequestSender::FillLanes() {
+  const size_t most = std::min(LogReader::kMostUnderWay, lanes_.size() * kReadAhead);
+  std::array<bool, 2> taken{};  // by chain: an earlier log still has something
+  for (const auto& source : taking_) {
+    if (std::exchange(taken[source->chain], true)) continue;
+    while (opened_ < most && !source->leaving && OpenNext(*source)) {
+    }
+    taken[source->chain] = source->open != 0 || source->held || source->reader->stats().records != 0;
+  }
+}
+
+// One record more. False: there is none, or it has to wait.
+bool RequestSender::OpenNext(Source& source) {
+  if (source.held) {
+    if (source.open != 0) return false;
+    auto held = std::exchange(source.held, nullptr);
+    Spread(held, source.held_parts);
+    return true;
+  }
+  std::optional<LogRecord> record = source.reader->Next();
+  if (!record) return false;
+  auto open = std::make_shared<Open>();
+  for (const auto& one : taking_) {
+    if (one.get() == &source) open->source = one;
+  }
+  open->id = record->id;
+  open->items = record->items;
+  open->once = record->once;
+  bool alone = false;
+  parts_.clear();
+  const Status prepared = setup_->prepare(*record, parts_, alone);
+  if (!prepared || parts_.empty()) {
+    if (!prepared) {
+      Log(LogLevel::kError, setup_->name, "unsendable",
+          std::to_string(record->items) +
+              " points or records cannot be sent, they are lost: " + prepared.detail);
+      std::lock_guard lock(mutex_);
+      ++stats_.refused;
+      ++stats_.requests["unsendable"];
+    }
+    source.reader->Done(record->id, prepared.ok());
+    return true;
+  }
+  if (alone && source.open != 0) {
+    source.held = std::move(open);
+    source.held_parts.swap(parts_);
+    return false;
+  }
+  Spread(open, parts_);
+  return true;
+}
+
+void RequestSender::Spread(const std::shared_ptr<Open>& open, std::vector<SendPart>& parts) {
+  ++opened_;
+  ++open->source->open;
+  open->left = parts.size();
+  for (SendPart& part : parts) lanes_[LaneOf(part.key)].items.push_back({open, std::move(part)});
+  parts.clear();
+}
+
+size_t RequestSender::LaneOf(uint64_t key) const {
+  if (!setup_->by_hash) return key % lanes_.size();
+  size_t best = 0;
+  for (size_t i = 1; i < endpoints_.size(); ++i)
+    if (Mix(key ^ endpoints_[i].hash) > Mix(key ^ endpoints_[best].hash)) best = i;
+  return best * setup_->in_flight + Mix(key) % setup_->in_flight;
+}
+
+// --- From the lanes to the receiver ---
+
+// When one may be tried again, where something waits.
+std::optional<Instant> RequestSender::StartLanes() {
+  std::optional<Instant> next;
+  for (size_t i = 0; i < lanes_.size(); ++i) {
+    const auto at = Start(i);
+    if (at && (!next || *at - *next < Duration::zero())) next = at;
+  }
+  return next;
+}
+
+std::optional<Instant> RequestSender::Start(size_t index) {
+  Lane& lane = lanes_[index];
+  while (!lane.busy && !lane.items.empty()) {
+    Item& item = lane.items.front();
+    Open& open = *item.open;
+    if (open.dropped || (item.tries > 0 && !open.source->reader->Wanted(open.id))) {
+      open.dropped = true;
+      Leave(lane);
+      continue;
+    }
+    Instant next;
+    const auto endpoint = Choose(item.part.key, clock_.Now(), next);
+    if (endpoint) {
+      Send(index, *endpoint);
+      continue;
+    }
+    if (!open.once) return next;
+    open.dropped = true;
+    Leave(lane);
+  }
+  return std::nullopt;
+}
+
+// The endpoint for a request: the first that is not waited for, or that of the key. Without one, `next` is
+// when there may be.
+std::optional<size_t> RequestSender::Choose(uint64_t key, Instant now, Instant& next) const {
+  std::optional<size_t> best;
+  bool any = false;
+  for (size_t i = 0; i < endpoints_.size(); ++i) {
+    const Endpoint& endpoint = endpoints_[i];
+    if (endpoint.until - now > Duration::zero()) {
+      if (!any || endpoint.until - next < Duration::zero()) next = endpoint.until;
+      any = true;
+    } else if (!best || (setup_->by_hash && Mix(key ^ endpoint.hash) > Mix(key ^ endpoints_[*best].hash))) {
+      best = i;
+    }
+  }
+  return best;
+}
+
+void RequestSender::Send(size_t index, size_t endpoint) {
+  Lane& lane = lanes_[index];
+  Item& item = lane.items.front();
+  lane.endpoint = endpoint;
+  ++item.tries;
+  if (setup_->rework) {
+    if (Status status = setup_->rework(item.part); !status)
+      return Settle(index, {SendOutcome::kRefused, 0, std::move(status.detail)}, "unsendable", {});
+  }
+  const SendRoute& route = setup_->routes[item.part.route];
+  Result<SendAccess> access = setup_->access(endpoint, route.signal);
+  if (!access) return Settle(index, {SendOutcome::kAgain, 0, access.error().detail}, "access", {});
+  const HttpTarget& target = setup_->endpoints[endpoint].targets[route.signal];
+  Lane::Channel& channel = lane.channels[endpoint * setup_->signals.size() + route.signal];
+  const std::string headers = access->headers + route.headers + item.part.headers;
+  const Duration timeout = TimeLeft(setup_->timeout);
+  lane.busy = true;
+  Answer answer;
+  answer.lane = index;
+  answer.generation = generation_;
+  if (!route.grpc_method.empty()) {
+    if (!channel.grpc)
+      channel.grpc =
+          calls_.Open({target.url, target.unix_socket, target.limits.body_bytes, target.limits.head_bytes});
+    answer.grpc = true;
+    GrpcCall call{route.grpc_method, headers, item.part.body, route.gzip, access->tls, timeout};
+    loop_.Call([&] {
+      channel.grpc->Call(std::move(call), [this, answer](GrpcReply& reply) mutable {
+        answer.call = std::move(reply);
+        {
+          std::lock_guard lock(mutex_);
+          answers_.push_back(std::move(answer));
+        }
+        waker_->Wake();
+      });
+    });
+    return;
+  }
+  if (!channel.http) channel.http = client_.Open(target);
+  HttpPost post{headers, item.part.body, access->tls, timeout, {}};
+  loop_.Call([&] {
+    channel.http->Post(std::move(post), [this, answer](HttpReply& reply) mutable {
+      answer.http = std::move(reply);
+      {
+        std::lock_guard lock(mutex_);
+        answers_.push_back(std::move(answer));
+      }
+      waker_->Wake();
+    });
+  });
+}
+
+void RequestSender::TakeAnswers() {
+  std::vector<Answer> answers;
+  {
+    std::lock_guard lock(mutex_);
+    answers.swap(answers_);
+  }
+  for (Answer& answer : answers) {
+    if (answer.generation == generation_) Judge(answer);
+  }
+}
+
+void RequestSender::Judge(Answer& answer) {
+  lanes_[answer.lane].busy = false;
+  if (answer.grpc)
+    return Settle(answer.lane, setup_->judge_call(answer.call), CodeOf(answer.call),
+                  ReadGrpcRetryInfo(answer.call.details));
+  HttpReply& reply = answer.http;
+  if (reply.status == 0)
+    return Settle(answer.lane, {SendOutcome::kAgain, 0, reply.detail}, CodeOf(reply), {});
+  Settle(answer.lane, setup_->judge(reply), CodeOf(reply), RetryAfter(reply.retry_after, clock_.Now()));
+}
+
+// What a request came to.
+void RequestSender::Settle(size_t index, SendOutcome outcome, const std::string& code,
+                           std::optional<Duration> wait) {
+  Lane& lane = lanes_[index];
+  Item& item = lane.items.front();
+  Endpoint& endpoint = endpoints_[lane.endpoint];
+  if (outcome.kind == SendOutcome::kAnew) {
+    if (!std::exchange(item.anew, true)) {
+      std::lock_guard lock(mutex_);
+      ++stats_.requests[code];
+      return;
+    }
+    outcome.kind = SendOutcome::kAgain;
+  }
+  item.anew = false;
+  if (outcome.accepted)
+    outcome.rejected = item.part.items - std::min<uint64_t>(*outcome.accepted, item.part.items);
+  Tell(item, lane.endpoint, outcome);
+  Count(item, code, outcome);
+  Open& open = *item.open;
+  if (outcome.kind == SendOutcome::kAgain) {
+    const Instant now = clock_.Now();
+    if (wait) endpoint.backoff.AtLeast(*wait);
+    // Several requests that fail together are one failure of the endpoint.
+    if (wait || endpoint.until - now <= Duration::zero()) endpoint.until = now + endpoint.backoff.Next();
+    if (!open.once) return;
+    open.dropped = true;
+  } else {
+    endpoint.backoff.Reset();
+    endpoint.until = {};
+    open.taken |= outcome.kind == SendOutcome::kTaken;
+    open.refused |= outcome.kind == SendOutcome::kRefused;
+  }
+  Leave(lane);
+}
+
+// The first request of the lane has come to its end.
+void RequestSender::Leave(Lane& lane) {
+  const std::shared_ptr<Open> open = std::move(lane.items.front().open);
+  lane.items.pop_front();
+  if (--open->left == 0) Close(*open);
+}
+
+void RequestSender::Close(Open& open) {
+  --opened_;
+  --open.source->open;
+  if (open.dropped && !open.taken) return open.source->reader->GiveUp(open.id);
+  open.source->reader->Done(open.id, open.taken);
+}
+
+void RequestSender::Count(const Item& item, const std::string& code, const SendOutcome& outcome) {
   const bool taken = outcome.kind == SendOutcome::kTaken;
   std::lock_guard lock(mutex_);
   ++stats_.requests[code];
@@ -224,33 +568,37 @@ void ParcelSender::Count(const Parcel& parcel, size_t route, const std::string& 
   stats_.refused += outcome.kind == SendOutcome::kRefused;
   stats_.up = taken;
   if (!taken) return;
-  const uint64_t rejected = std::min<uint64_t>(outcome.rejected, parcel.items);
-  stats_.routes[route].delivered += parcel.items - rejected;
-  stats_.routes[route].rejected += rejected;
-  stats_.sent_bytes += bytes;
+  const uint64_t rejected = std::min<uint64_t>(outcome.rejected, item.part.items);
+  Stats::Signal& signal = stats_.signals[setup_->routes[item.part.route].signal];
+  signal.delivered += item.part.items - rejected;
+  signal.rejected += rejected;
+  stats_.sent_bytes += item.part.body ? item.part.body->size() : 0;
   stats_.last_success_unix_ns = clock_.Now().unix_ns;
 }
 
 // An outage is told when it begins and when it ends; what is lost, each time.
-void ParcelSender::Tell(const Parcel& parcel, size_t route, const SendOutcome& outcome) {
-  const std::string& subject = options_.routes[route].name;
-  const std::string url = options_.routes[route].target.url.Origin();
-  const std::string items = std::to_string(parcel.items) + " points or records";
+void RequestSender::Tell(const Item& item, size_t endpoint, const SendOutcome& outcome) {
+  const std::string& subject = setup_->signals[setup_->routes[item.part.route].signal];
+  const std::string& url = setup_->endpoints[endpoint].name;
+  const std::string items = std::to_string(item.part.items) + " points or records";
   const bool down = outcome.kind == SendOutcome::kAgain;
+  bool& waits = endpoints_[endpoint].waits;
   if (outcome.kind != SendOutcome::kTaken) trouble_ = url + ": " + outcome.detail;
-  if (down && !waits_) {
-    Log(LogLevel::kWarn, options_.name, "sink_down",
+  if (down && !waits) {
+    Log(LogLevel::kWarn, setup_->name, "sink_down",
         "cannot deliver to " + url + ": " + outcome.detail + ". It is queued and tried again.", subject);
-  } else if (!down && waits_) {
-    Log(LogLevel::kInfo, options_.name, "sink_up",
-        "delivers again; " + std::to_string(queue_.stats().parcels) + " requests are in the queue.", subject);
+  } else if (!down && waits) {
+    uint64_t waiting = 0;
+    for (const auto& source : taking_) waiting += source->reader->stats().records;
+    Log(LogLevel::kInfo, setup_->name, "sink_up",
+        "delivers again; " + std::to_string(waiting) + " requests are in the queue.", subject);
   }
-  waits_ = down;
+  waits = down;
   if (outcome.kind == SendOutcome::kRefused)
-    Log(LogLevel::kError, options_.name, "refused",
+    Log(LogLevel::kError, setup_->name, "refused",
         url + " refused " + items + ", they are lost: " + outcome.detail, subject);
   if (outcome.rejected != 0)
-    Log(LogLevel::kError, options_.name, "rejected",
+    Log(LogLevel::kError, setup_->name, "rejected",
         url + " left out " + std::to_string(outcome.rejected) + " of " + items + ": " + outcome.detail,
         subject);
 }

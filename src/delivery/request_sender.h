@@ -1,16 +1,18 @@
-// The way from a parcel queue to its receiver: one parcel after the other, as HTTP POST or as a gRPC call,
-// until each is taken or refused for good.
+// The way from request logs to a receiver: records as HTTP POSTs or gRPC calls, until each is taken or
+// refused for good.
 //
-//   ParcelSender sender({.name = "otlp", .routes = …}, *queue, *env.http, *env.io, clock);
-//   queue->Push(body, points);
+//   RequestSender sender(setup, *env.http, *env.io, clock);
+//   sender.Add(log->Attach(name, bounds, sender.waker()), RequestSender::kOwn);
 //   …
 //   sender.Finish(deadline);
 //
-// What cannot be delivered now is tried again after a back-off, or when the receiver says; the order stays.
-// The first byte of a parcel is its route, an index into Options::routes; the rest is the body as it is sent.
+// What cannot be delivered now is tried again after a back-off, or when the receiver says, at another
+// endpoint where there is one. Up to `in_flight` requests are under way for each endpoint at a time; those of
+// one order key go one after the other, in the order of their records.
 #pragma once
 
 #include <condition_variable>
+#include <deque>
 #include <functional>
 #include <map>
 #include <memory>
@@ -25,117 +27,171 @@
 
 #include "base/clock.h"
 #include "delivery/backoff.h"
-#include "delivery/parcel_queue.h"
+#include "delivery/request_log.h"
 #include "net/client/http_client.h"
 #include "net/grpc/grpc_client.h"
 #include "net/io_loop.h"
 
 namespace gpulens {
 
-// What an answer means for its parcel.
+// What an answer means for its request.
 struct SendOutcome {
-  // kAnew: at once, as Options::rework makes it now; the second time, as kAgain.
+  // kAnew: at once, as SendSetup::rework makes it now; the second time, as kAgain.
   enum Kind : uint8_t { kTaken, kAgain, kRefused, kAnew } kind = kTaken;
-  uint64_t rejected = 0;                  // of a parcel that was taken: items that were not
+  uint64_t rejected = 0;                  // of a request that was taken: items that were not
   std::string detail;                     // why, for people
   std::optional<uint64_t> accepted = {};  // instead of `rejected`, where the receiver says how many it took
 };
 
-// Where a kind of parcel goes. `name` is the signal in metrics: "metrics", "logs".
+// How a kind of request is sent.
 struct SendRoute {
-  std::string name;
-  HttpTarget target;
-  std::string headers;           // whole lines, after those of Options::access
+  size_t signal = 0;             // of SendSetup::signals
+  std::string headers;           // whole lines: Content-Type …
   std::string grpc_method = {};  // "/package.Service/Method": a call of it, not a POST
-  bool gzip = false;             // of a call: parcels are packed. A POST says so in `headers`
+  bool gzip = false;             // of a call: the body is packed. A POST says so in `headers`
 };
 
-class ParcelSender {
+struct SendEndpoint {
+  std::string name;                 // for people and for the hash: "http://host:port"
+  std::vector<HttpTarget> targets;  // by signal
+};
+
+// One request of those that a record becomes.
+struct SendPart {
+  size_t route = 0;
+  std::string headers;  // whole lines, of this request alone
+  std::shared_ptr<const std::string> body;
+  uint32_t items = 0;
+  uint64_t key = 0;  // requests of one key stay in order; with by_hash it also chooses the endpoint
+};
+
+struct SendAccess {
+  std::string headers;  // whole lines
+  std::shared_ptr<const TlsContext> tls;
+};
+
+// What a sender knows of its receiver. Immutable; its functions are called on the sender's thread alone.
+struct SendSetup {
+  std::string name;  // of the sink, for the log
+  std::vector<std::string> signals;
+  std::vector<SendRoute> routes;
+  std::vector<SendEndpoint> endpoints;
+  bool by_hash = false;    // each key has its endpoint; else the first that works is taken
+  uint32_t in_flight = 1;  // requests at a time for each endpoint
+  Duration timeout = std::chrono::seconds(10);  // of one request
+  Backoff::Options backoff;
+  // Parts that one setup made can be sent by another of the same format.
+  std::string format;
+  // Asked before each request; not ok: it is tried again later.
+  std::function<Result<SendAccess>(size_t endpoint, size_t signal)> access;
+  // Asked for each answer. Failures without one (no connection, no answer in time) are always tried again.
+  std::function<SendOutcome(const HttpReply& reply)> judge;
+  // The same for calls; also asked for none.
+  std::function<SendOutcome(const GrpcReply& reply)> judge_call = {};
+  // Appends the requests that a record becomes; none: nothing in it is for this receiver. `alone`: all
+  // records before it must be done first. Not ok: the record is refused.
+  std::function<Status(LogRecord& record, std::vector<SendPart>& parts, bool& alone)> prepare;
+  // Asked before each try; may put another route and body in place of a part's: for a receiver that turns
+  // out to know an older protocol. Not ok: the part is refused. May be empty.
+  std::function<Status(SendPart& part)> rework = {};
+};
+
+class RequestSender {
  public:
-  struct Access {
-    std::string headers;  // whole lines
-    std::shared_ptr<const TlsContext> tls;
-  };
-  struct Options {
-    std::string name;  // of the sink, for the log
-    std::vector<SendRoute> routes;
-    Duration timeout = std::chrono::seconds(10);  // of one request
-    Backoff::Options backoff;
-    // Asked for a route before each request, on the sender's thread; not ok: it is tried again later.
-    std::function<Result<Access>(size_t route)> access;
-    // Asked for each answer. Failures without one (no connection, no answer in time) are always tried again.
-    std::function<SendOutcome(const HttpReply& reply)> judge;
-    // The same for calls; also asked for none.
-    std::function<SendOutcome(const GrpcReply& reply)> judge_call = {};
-    // Asked before each try; may put another route and body in place of a parcel's: for a receiver that turns
-    // out to know an older protocol. Not ok: the parcel is refused. May be empty.
-    std::function<Status(size_t& route, std::shared_ptr<const std::string>& body)> rework = {};
-  };
+  // Logs of one chain are sent one after the other: the next begins when there is nothing in the one before.
+  enum Chain : uint8_t { kOwn, kReceived };
   struct Stats {
-    struct Route {
+    struct Signal {
       uint64_t delivered = 0, rejected = 0;  // items
     };
-    std::vector<Route> routes;  // as in Options
+    std::vector<Signal> signals;  // as in the setup
     // By HTTP status, name of the gRPC code, or the name of the failure.
     std::map<std::string, uint64_t, std::less<>> requests;
     uint64_t retries = 0, sent_bytes = 0;
-    uint64_t refused = 0;  // parcels that were lost since their receiver refused them for good
+    uint64_t refused = 0;  // records that were lost since their receiver refused them for good
     bool up = true;        // the last request was taken, or there was none
     int64_t last_success_unix_ns = 0;
   };
 
-  // Starts the thread. All that is referred to must outlive the sender, and the loop must run.
-  ParcelSender(Options options, ParcelQueue& queue, HttpClient& client, IoLoop& loop, const Clock& clock);
-  ~ParcelSender();  // Finish, without waiting
-  ParcelSender(const ParcelSender&) = delete;
-  ParcelSender& operator=(const ParcelSender&) = delete;
+  // Starts the thread, where there is room for one. All that is referred to must outlive the sender, and the
+  // loop must run.
+  RequestSender(std::shared_ptr<const SendSetup> setup, HttpClient& client, IoLoop& loop, const Clock& clock);
+  ~RequestSender();  // Finish, without waiting
+  RequestSender(const RequestSender&) = delete;
+  RequestSender& operator=(const RequestSender&) = delete;
 
-  // Starts the thread where there was no room for it when this was made. By one thread; kExhausted.
+  // As RequestLog::Attach wants it. May be called when the sender is gone.
+  std::function<void()> waker() const;
+  // Thread-safe, as all below.
+  void Add(std::shared_ptr<LogReader> reader, Chain chain);
+  // Lets go of the reader once nothing of it is under way.
+  void Remove(const std::shared_ptr<LogReader>& reader);
+  // From now on requests go out so; those under way are waited for.
+  void Update(std::shared_ptr<const SendSetup> setup);
+  // Starts the thread where there was no room for it. kExhausted.
   Status Begin();
-
-  // Delivers what is queued as long as there is time, then ends the thread. What is left stays in the queue:
-  // kTimeout tells how much, and why. kDataLoss when something was refused for good. Called by one thread; a
-  // second call does nothing.
+  // Delivers what waits as long as there is time, then ends the thread. What is left stays in the logs:
+  // kTimeout says how much, and why. kDataLoss when something was refused for good. A second call does
+  // nothing.
   Status Finish(Instant deadline);
-  // Fills `out`, whose memory is used again. Thread-safe.
+  // Begins what Finish waits for.
+  void BeginFinish(Instant deadline);
+  // Fills `out`, whose memory is used again.
   void stats(Stats& out) const;
+  // Of all its logs.
+  std::vector<std::shared_ptr<LogReader>> readers() const;
 
  private:
-  void Run();
-  bool Ending() const;
-  Duration TimeLeft(Duration wanted) const;
-  bool OutOfTime() const { return TimeLeft(std::chrono::hours(1)) == Duration::zero(); }
-  void Deliver(Parcel parcel);
-  // What one request came to: `code` for the statistics, and how long the receiver asks to wait.
-  struct Tried {
-    SendOutcome outcome;
-    std::string code;
-    std::optional<Duration> wait = {};
-  };
-  struct Way {
-    std::unique_ptr<HttpChannel> http;  // one of the two
-    std::unique_ptr<GrpcChannel> grpc;
-  };
-  Tried Try(size_t route, const std::shared_ptr<const std::string>& body);
-  template <class Reply, class Start>
-  bool Await(Duration timeout, Start start, Reply& reply);
-  void Count(const Parcel& parcel, size_t route, const std::string& code, const SendOutcome& outcome,
-             size_t bytes);
-  Status Rework(size_t& route, std::shared_ptr<const std::string>& body) const;
-  void Tell(const Parcel& parcel, size_t route, const SendOutcome& outcome);
+  struct Waker;
+  struct Source;
+  struct Open;
+  struct Item;
+  struct Lane;
+  struct Endpoint;
+  struct Answer;
 
-  const Options options_;
-  ParcelQueue& queue_;
+  void Run();
+  void TakeAnswers();
+  void TakeSetup();
+  void FillLanes();
+  bool OpenNext(Source& source);
+  void Spread(const std::shared_ptr<Open>& open, std::vector<SendPart>& parts);
+  size_t LaneOf(uint64_t key) const;
+  std::optional<Instant> StartLanes();
+  std::optional<Instant> Start(size_t index);
+  std::optional<size_t> Choose(uint64_t key, Instant now, Instant& next) const;
+  void Send(size_t index, size_t endpoint);
+  void Judge(Answer& answer);
+  void Settle(size_t index, SendOutcome outcome, const std::string& code, std::optional<Duration> wait);
+  void Leave(Lane& lane);
+  void Close(Open& open);
+  Instant Maintain();
+  bool Busy() const;
+  bool AllEmpty();
+  void Count(const Item& item, const std::string& code, const SendOutcome& outcome);
+  void Tell(const Item& item, size_t endpoint, const SendOutcome& outcome);
+  Duration TimeLeft(Duration wanted) const;
+
+  HttpClient& client_;
+  GrpcClient calls_;
   IoLoop& loop_;
   const Clock& clock_;
-  std::vector<Way> ways_;  // one for each route
-  Backoff backoff_;
+  const std::shared_ptr<Waker> waker_;
   // The sender's thread alone, and Finish when it has ended.
-  bool waits_ = false;   // the last request was not taken
-  std::string trouble_;  // what was said of the last that was not
+  std::shared_ptr<const SendSetup> setup_;
+  std::vector<Lane> lanes_;
+  std::vector<Endpoint> endpoints_;
+  std::vector<std::shared_ptr<Source>> taking_;
+  std::vector<SendPart> parts_;
+  size_t opened_ = 0;
+  uint64_t generation_ = 0;  // of the lanes: an answer to a lane of before is none
+  Instant maintain_at_;
+  std::string trouble_;  // what was said of the last that was not taken
 
   mutable std::mutex mutex_;  // guards what follows
-  std::condition_variable changed_;
+  std::vector<std::shared_ptr<Source>> sources_;
+  std::shared_ptr<const SendSetup> next_setup_;
+  std::vector<Answer> answers_;
   bool ending_ = false;
   Instant end_by_;
   Stats stats_;

@@ -1,8 +1,8 @@
-// ParcelSender over gRPC, to a real server.
+// RequestSender over gRPC, to a real server.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "delivery/parcel_sender.h"
+#include "delivery/request_sender.h"
 #include "net/grpc/grpc_server.h"
 
 namespace gpulens {
@@ -38,46 +38,54 @@ struct SenderWithServer {
     server.emplace(loop, std::vector<GrpcRoute>{{"/a.A/Send", &receiver}, {"/b.B/Send", &receiver}},
                    GrpcServer::Options{});
     const Endpoint at = *server->Listen(*ParseListenAddress("127.0.0.1:0"));
-    ParcelSender::Options options;
-    options.name = "test";
-    options.timeout = seconds(20);
-    options.backoff = {.initial = milliseconds(1), .cap = milliseconds(5)};
-    options.access = [](size_t) { return ParcelSender::Access{"X-Tenant: ann\r\n", nullptr}; };
-    options.judge_call = [](const GrpcReply& reply) -> SendOutcome {
+    SendSetup setup;
+    setup.name = "test";
+    setup.timeout = seconds(20);
+    setup.backoff = {.initial = milliseconds(1), .cap = milliseconds(5)};
+    setup.signals = {"a", "b"};
+    setup.access = [](size_t, size_t) { return SendAccess{"X-Tenant: ann\r\n", nullptr}; };
+    setup.judge_call = [](const GrpcReply& reply) -> SendOutcome {
       if (reply.code == GrpcCode::kOk) return {SendOutcome::kTaken, reply.answer == "partial" ? 1u : 0u, ""};
       return {IsRetryable(reply) ? SendOutcome::kAgain : SendOutcome::kRefused, 0, reply.message};
     };
-    for (const char* method : {"/a.A/Send", "/b.B/Send"}) {
-      SendRoute route{method, {*ParseHttpUrl("http://127.0.0.1"), {}, {}}, {}, method};
-      route.target.url.port = at.port;
-      options.routes.push_back(std::move(route));
-    }
-    queue = *ParcelQueue::Open({}, RealClock());
-    sender.emplace(std::move(options), *queue, client, loop, RealClock());
+    setup.prepare = [](LogRecord& record, std::vector<SendPart>& parts, bool&) {
+      SendPart& part = parts.emplace_back();
+      part.route = static_cast<size_t>(record.bytes[0]);
+      part.items = record.items;
+      part.body = std::make_shared<const std::string>(record.bytes.substr(1));
+      return Ok();
+    };
+    setup.routes = {{0, {}, "/a.A/Send"}, {1, {}, "/b.B/Send"}};
+    HttpTarget target{*ParseHttpUrl("http://127.0.0.1"), {}, {}};
+    target.url.port = at.port;
+    setup.endpoints = {{"test", {target, target}}};
+    log = RequestLog::Open({.owner = "test"}, RealClock());
+    sender.emplace(std::make_shared<const SendSetup>(std::move(setup)), client, loop, RealClock());
+    sender->Add(log->Attach("test", {}, sender->waker()), RequestSender::kOwn);
   }
-  Status Push(char route, const std::string& body) { return queue->Push(route + body, 10); }
+  Result<RequestLog::Kept> Push(char route, const std::string& body) { return log->Append(route + body, 10); }
 
   IoLoop loop;
   Receiver receiver;
   std::optional<GrpcServer> server;
   HttpClient client{loop};
-  std::unique_ptr<ParcelQueue> queue;
-  std::optional<ParcelSender> sender;
+  std::shared_ptr<RequestLog> log;
+  std::optional<RequestSender> sender;
 };
 
-TEST(ParcelSenderGrpc, DeliversInOrderToTheMethodOfEachRoute) {
+TEST(RequestSenderGrpc, DeliversInOrderToTheMethodOfEachRoute) {
   SenderWithServer world({});
   ASSERT_TRUE(world.Push('\0', "one").ok() && world.Push('\1', "two").ok());
   EXPECT_TRUE(world.sender->Finish(RealClock().Now() + seconds(20)).ok());
   EXPECT_THAT(world.receiver.Came(), ElementsAre("/a.A/Send ann one", "/b.B/Send ann two"));
-  ParcelSender::Stats stats;
+  RequestSender::Stats stats;
   world.sender->stats(stats);
-  EXPECT_EQ(stats.routes[0].delivered, 9u);
-  EXPECT_EQ(stats.routes[0].rejected, 1u);
+  EXPECT_EQ(stats.signals[0].delivered, 9u);
+  EXPECT_EQ(stats.signals[0].rejected, 1u);
   EXPECT_EQ(stats.requests["OK"], 2u);
 }
 
-TEST(ParcelSenderGrpc, TriesAgainWhatMayBeTakenLaterAndGivesUpTheRest) {
+TEST(RequestSenderGrpc, TriesAgainWhatMayBeTakenLaterAndGivesUpTheRest) {
   SenderWithServer world({GrpcAnswer::Failure(GrpcCode::kUnavailable, "starting"),
                           GrpcAnswer::Failure(GrpcCode::kResourceExhausted, "busy", milliseconds(30)),
                           GrpcAnswer::Ok(""), GrpcAnswer::Failure(GrpcCode::kInvalidArgument, "never")});
@@ -87,7 +95,7 @@ TEST(ParcelSenderGrpc, TriesAgainWhatMayBeTakenLaterAndGivesUpTheRest) {
   EXPECT_THAT(end.detail, HasSubstr("never"));
   EXPECT_THAT(world.receiver.Came(), ElementsAre("/a.A/Send ann one", "/a.A/Send ann one",
                                                  "/a.A/Send ann one", "/a.A/Send ann two"));
-  ParcelSender::Stats stats;
+  RequestSender::Stats stats;
   world.sender->stats(stats);
   EXPECT_EQ(stats.retries, 2u);
   EXPECT_EQ(stats.refused, 1u);
@@ -96,12 +104,13 @@ TEST(ParcelSenderGrpc, TriesAgainWhatMayBeTakenLaterAndGivesUpTheRest) {
             3u);
 }
 
-TEST(ParcelSenderGrpc, KeepsWhatCannotBeDelivered) {
+TEST(RequestSenderGrpc, KeepsWhatCannotBeDelivered) {
   SenderWithServer world({});
   world.server.reset();
   ASSERT_TRUE(world.Push('\0', "one").ok());
   EXPECT_EQ(world.sender->Finish(RealClock().Now() + milliseconds(200)).code, Code::kTimeout);
-  EXPECT_EQ(world.queue->stats().parcels, 1u);
+  world.sender.reset();
+  EXPECT_EQ(world.log->Attach("test", {}, nullptr)->stats().records, 1u);
 }
 
 }  // namespace

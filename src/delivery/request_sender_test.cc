@@ -1,7 +1,11 @@
-#include "delivery/parcel_sender.h"
+#include "delivery/request_sender.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+
+#include <algorithm>
+#include <atomic>
+#include <thread>
 
 #include "net/testing/scripted_server.h"
 
@@ -16,51 +20,78 @@ using ::testing::HasSubstr;
 using testing::ScriptedServer;
 using Turn = ScriptedServer::Turn;
 
-class ParcelSenderTest : public ::testing::Test {
+// The first byte of a record is its route, the second its key; the rest is the body.
+Status Prepare(LogRecord& record, std::vector<SendPart>& parts, bool& alone) {
+  if (record.bytes.size() < 2 || record.bytes[0] > 1) return Ok();
+  SendPart& part = parts.emplace_back();
+  part.route = static_cast<size_t>(record.bytes[0]);
+  part.key = static_cast<unsigned char>(record.bytes[1]);
+  part.items = record.items;
+  alone = record.bytes[1] == '!';
+  part.body = std::make_shared<const std::string>(record.bytes.substr(2));
+  return Ok();
+}
+
+class RequestSenderTest : public ::testing::Test {
  protected:
   void SetUp() override {
     loop_.Start();
-    queue_ = *ParcelQueue::Open({}, RealClock());
+    log_ = RequestLog::Open({.owner = "test"}, RealClock());
+    // Keeps the log's reader known while no sender has it.
+    Attach();
   }
 
   static std::string Answer(std::string_view status, std::string_view fields = "") {
     return "HTTP/1.1 " + std::string(status) + "\r\n" + std::string(fields) + "Content-Length: 0\r\n\r\n";
   }
 
+  void Attach() { reader_ = log_->Attach("test", {}, sender_ ? sender_->waker() : nullptr); }
   void Start(const std::string& url, Duration timeout = seconds(20)) {
-    Options(url, timeout);
+    Setup({url}, timeout);
     Start();
   }
   void Start() {
-    sender_ = std::make_unique<ParcelSender>(std::move(made_), *queue_, client_, loop_, RealClock());
+    reader_.reset();
+    sender_ = std::make_unique<RequestSender>(std::make_shared<const SendSetup>(made_), client_, loop_,
+                                              RealClock());
+    sender_->Add(log_->Attach("test", {}, sender_->waker()), RequestSender::kOwn);
   }
-  void Options(const std::string& url, Duration timeout = seconds(20)) {
-    ParcelSender::Options& options = made_;
-    options.name = "test";
-    options.timeout = timeout;
-    options.backoff = {.initial = milliseconds(1), .cap = milliseconds(5)};
-    for (const char* name : {"metrics", "logs"}) {
-      auto parsed = ParseHttpUrl(url + "/" + name);
-      options.routes.push_back({name, {*parsed, {}, {}}, "X-Route: " + std::string(name) + "\r\n"});
+  void Setup(const std::vector<std::string>& urls, Duration timeout = seconds(20)) {
+    SendSetup& setup = made_ = {};
+    setup.name = "test";
+    setup.timeout = timeout;
+    setup.backoff = {.initial = milliseconds(1), .cap = milliseconds(5)};
+    setup.signals = {"metrics", "logs"};
+    for (size_t i = 0; i < 2; ++i) setup.routes.push_back({i, "X-Route: " + setup.signals[i] + "\r\n"});
+    for (const std::string& url : urls) {
+      SendEndpoint& endpoint = setup.endpoints.emplace_back();
+      endpoint.name = url;
+      for (const std::string& name : setup.signals)
+        endpoint.targets.push_back({*ParseHttpUrl(url + "/" + name), {}, {}});
     }
-    options.access = [this](size_t) -> Result<ParcelSender::Access> {
+    setup.prepare = &Prepare;
+    setup.access = [this](size_t, size_t) -> Result<SendAccess> {
       std::lock_guard lock(mutex_);
       if (!inaccessible_.ok()) return inaccessible_;
-      return ParcelSender::Access{"X-Key: k\r\n", nullptr};
+      return SendAccess{"X-Key: k\r\n", nullptr};
     };
-    options.judge = [](const HttpReply& reply) -> SendOutcome {
+    setup.judge = [](const HttpReply& reply) -> SendOutcome {
       if (reply.failure == HttpFailure::kNone)
         return {SendOutcome::kTaken, reply.status == 206 ? 2u : 0u, "some"};
       return {IsRetryable(reply.status) ? SendOutcome::kAgain : SendOutcome::kRefused, 0, reply.detail};
     };
   }
 
-  void Push(char route, const std::string& body, uint32_t items = 3) {
-    ASSERT_TRUE(queue_->Push(std::string(1, route) + body, items).ok());
+  void Push(char route, const std::string& body, uint32_t items = 3, char key = 'k') {
+    ASSERT_TRUE(log_->Append(std::string(1, route) + key + body, items).ok());
+  }
+  uint64_t Waiting() {
+    if (sender_) return sender_->readers().empty() ? 0 : sender_->readers()[0]->stats().records;
+    return reader_->stats().records;
   }
 
   // Waits until the sender's numbers are so; false after long enough.
-  bool Until(const std::function<bool(const ParcelSender::Stats&)>& holds) {
+  bool Until(const std::function<bool(const RequestSender::Stats&)>& holds) {
     const Instant end = RealClock().Now() + seconds(20);
     do {
       sender_->stats(stats_);
@@ -74,27 +105,28 @@ class ParcelSenderTest : public ::testing::Test {
   HttpClient client_{loop_};
   std::mutex mutex_;
   Status inaccessible_;
-  std::unique_ptr<ParcelQueue> queue_;
-  ParcelSender::Options made_;
-  ParcelSender::Stats stats_;
-  std::unique_ptr<ParcelSender> sender_;
+  std::shared_ptr<RequestLog> log_;
+  std::shared_ptr<LogReader> reader_;
+  SendSetup made_;
+  RequestSender::Stats stats_;
+  std::unique_ptr<RequestSender> sender_;
 };
 
 // A receiver of an older protocol: what waits is made anew for it, at once and without a word.
-TEST_F(ParcelSenderTest, WhatIsMadeAnewIsSentAtOnce) {
+TEST_F(RequestSenderTest, WhatIsMadeAnewIsSentAtOnce) {
   ScriptedServer server([](int, int, const std::string& head) {
     return Turn{Answer(head.find("/logs") != head.npos ? "415 No" : "206 Some", "X-Took: 1\r\n")};
   });
   bool old = false;
-  Options(server.Url(""));
-  made_.routes[0].target.limits.keep = made_.routes[1].target.limits.keep = "x-took";
+  Setup({server.Url("")});
+  for (HttpTarget& target : made_.endpoints[0].targets) target.limits.keep = "x-took";
   made_.judge = [&](const HttpReply& reply) -> SendOutcome {
     if (reply.status == 415) return old = true, SendOutcome{SendOutcome::kAnew, 0, "too new"};
     return {SendOutcome::kTaken, 0, "some", reply.kept == "x-took: 1\n" ? 1 : 0};
   };
-  made_.rework = [&](size_t& route, std::shared_ptr<const std::string>& body) -> Status {
-    if (old && *body == "bad") return {Code::kDataLoss, "cannot be told"};
-    if (old && route == 1) route = 0, body = std::make_shared<const std::string>("older");
+  made_.rework = [&](SendPart& part) -> Status {
+    if (old && *part.body == "bad") return {Code::kDataLoss, "cannot be told"};
+    if (old && part.route == 1) part.route = 0, part.body = std::make_shared<const std::string>("older");
     return Ok();
   };
   Start();
@@ -103,9 +135,9 @@ TEST_F(ParcelSenderTest, WhatIsMadeAnewIsSentAtOnce) {
   Push(1, "bad");
   ASSERT_TRUE(Until([](const auto& stats) { return stats.refused == 1; }));
   EXPECT_EQ(stats_.retries, 0u);
-  EXPECT_EQ(stats_.routes[0].delivered, 2u);
-  EXPECT_EQ(stats_.routes[0].rejected, 4u);
-  EXPECT_EQ(stats_.routes[1].delivered + stats_.routes[1].rejected, 0u);
+  EXPECT_EQ(stats_.signals[0].delivered, 2u);
+  EXPECT_EQ(stats_.signals[0].rejected, 4u);
+  EXPECT_EQ(stats_.signals[1].delivered + stats_.signals[1].rejected, 0u);
   EXPECT_EQ(stats_.requests["415"], 1u);
   EXPECT_EQ(stats_.requests["unsendable"], 1u);
   const std::vector<std::string> seen = server.requests();
@@ -115,13 +147,14 @@ TEST_F(ParcelSenderTest, WhatIsMadeAnewIsSentAtOnce) {
     EXPECT_THAT(seen[i], AllOf(HasSubstr("POST /metrics HTTP/1.1\r\n"), HasSubstr("Content-Length: 5\r\n")));
 }
 
-TEST_F(ParcelSenderTest, DeliversInOrderOnItsRoutes) {
+TEST_F(RequestSenderTest, DeliversInOrderOnItsRoutes) {
   ScriptedServer server([](int, int, const std::string&) { return Turn{Answer("200 OK")}; });
   Start(server.Url(""));
   Push(0, "");
   Push(1, "");
   Push(0, "");
-  ASSERT_TRUE(Until([](const auto& s) { return s.routes[0].delivered == 6 && s.routes[1].delivered == 3; }));
+  ASSERT_TRUE(
+      Until([](const auto& s) { return s.signals[0].delivered == 6 && s.signals[1].delivered == 3; }));
   EXPECT_TRUE(sender_->Finish(RealClock().Now() + seconds(20)).ok());
   const std::vector<std::string> seen = server.requests();
   ASSERT_EQ(seen.size(), 3u);
@@ -136,7 +169,7 @@ TEST_F(ParcelSenderTest, DeliversInOrderOnItsRoutes) {
   EXPECT_GT(stats_.last_success_unix_ns, 0);
 }
 
-TEST_F(ParcelSenderTest, TriesAgainWhatMayBeTakenLaterAndLosesWhatIsRefused) {
+TEST_F(RequestSenderTest, TriesAgainWhatMayBeTakenLaterAndLosesWhatIsRefused) {
   int asked = 0;
   ScriptedServer server([&](int, int, const std::string&) {
     switch (asked++) {
@@ -151,15 +184,15 @@ TEST_F(ParcelSenderTest, TriesAgainWhatMayBeTakenLaterAndLosesWhatIsRefused) {
   Push(0, "", 5);
   Push(0, "", 7);
   Push(0, "", 9);
-  ASSERT_TRUE(Until([](const auto& s) { return s.routes[0].delivered == 12; }));
+  ASSERT_TRUE(Until([](const auto& s) { return s.signals[0].delivered == 12; }));
   EXPECT_EQ(stats_.retries, 2u);
   EXPECT_EQ(stats_.refused, 1u);
-  EXPECT_EQ(stats_.routes[0].rejected, 2u);
+  EXPECT_EQ(stats_.signals[0].rejected, 2u);
   EXPECT_EQ(stats_.requests["503"] + stats_.requests["429"] + stats_.requests["400"], 3u);
-  EXPECT_EQ(queue_->stats().parcels, 0u);
+  EXPECT_EQ(Waiting(), 0u);
 }
 
-TEST_F(ParcelSenderTest, AReceiverThatIsAwayLosesNothing) {
+TEST_F(RequestSenderTest, AReceiverThatIsAwayLosesNothing) {
   Start("http://127.0.0.1:1");
   Push(0, "");
   ASSERT_TRUE(Until([](const auto& s) { return s.retries > 3; }));
@@ -168,15 +201,19 @@ TEST_F(ParcelSenderTest, AReceiverThatIsAwayLosesNothing) {
   Status status = sender_->Finish(RealClock().Now() + milliseconds(50));
   EXPECT_EQ(status.code, Code::kTimeout);
   EXPECT_THAT(status.detail, HasSubstr("3 points"));
-  EXPECT_EQ(queue_->stats().parcels, 1u) << "it waits for the next sender";
+  sender_.reset();
+  Attach();
+  EXPECT_EQ(Waiting(), 1u) << "it waits for the next sender";
   ScriptedServer server([&](int, int, const std::string&) { return Turn{Answer("200 OK")}; });
   Start(server.Url(""));
   EXPECT_TRUE(sender_->Finish(RealClock().Now() + seconds(20)).ok())
       << "what is left is delivered before the end";
-  EXPECT_EQ(queue_->stats().parcels, 0u);
+  sender_.reset();
+  Attach();
+  EXPECT_EQ(Waiting(), 0u);
 }
 
-TEST_F(ParcelSenderTest, TheEndDoesNotWaitForAnAnswerThatDoesNotCome) {
+TEST_F(RequestSenderTest, TheEndDoesNotWaitForAnAnswerThatDoesNotCome) {
   std::atomic<int> asked = 0;
   ScriptedServer server([&](int, int, const std::string&) {
     ++asked;
@@ -187,10 +224,12 @@ TEST_F(ParcelSenderTest, TheEndDoesNotWaitForAnAnswerThatDoesNotCome) {
   const Instant end = RealClock().Now() + seconds(20);
   while (asked == 0 && end - RealClock().Now() > Duration::zero()) std::this_thread::yield();
   EXPECT_EQ(sender_->Finish(RealClock().Now() + milliseconds(20)).code, Code::kTimeout);
-  EXPECT_EQ(queue_->stats().parcels, 1u);
+  sender_.reset();
+  Attach();
+  EXPECT_EQ(Waiting(), 1u);
 }
 
-TEST_F(ParcelSenderTest, WithoutAccessItWaits) {
+TEST_F(RequestSenderTest, WithoutAccessItWaits) {
   inaccessible_ = {Code::kUnavailable, "no token"};
   ScriptedServer server([&](int, int, const std::string&) { return Turn{Answer("204 None")}; });
   Start(server.Url(""));
@@ -200,17 +239,182 @@ TEST_F(ParcelSenderTest, WithoutAccessItWaits) {
     std::lock_guard lock(mutex_);
     inaccessible_ = {};
   }
-  EXPECT_TRUE(Until([](const auto& s) { return s.routes[0].delivered == 3; }));
+  EXPECT_TRUE(Until([](const auto& s) { return s.signals[0].delivered == 3; }));
 }
 
-TEST_F(ParcelSenderTest, ParcelsOfAnotherConfigurationAreLetGo) {
+TEST_F(RequestSenderTest, RecordsThatAreNotForThisReceiverAreLetGo) {
   ScriptedServer server([&](int, int, const std::string&) { return Turn{Answer("200 OK")}; });
-  ASSERT_TRUE(queue_->Push("", 1).ok());
+  ASSERT_TRUE(log_->Append("", 1).ok());
   Push(9, "");
   Push(1, "");
   Start(server.Url(""));
-  EXPECT_TRUE(Until([](const auto& s) { return s.routes[1].delivered == 3; }));
+  EXPECT_TRUE(Until([](const auto& s) { return s.signals[1].delivered == 3; }));
   EXPECT_EQ(stats_.requests["200"], 1u);
+}
+
+// A server that writes down what it was asked, and answers as it is told to.
+struct Recorder {
+  Recorder()
+      : server([this](int, int, const std::string& head) {
+          ++asked;
+          return Turn{Answer(status.load(), head)};
+        }) {}
+  static std::string Answer(int status, const std::string&) {
+    return "HTTP/1.1 " + std::to_string(status) + " X\r\nContent-Length: 0\r\n\r\n";
+  }
+  std::atomic<int> asked = 0, status = 200;
+  ScriptedServer server;
+};
+
+TEST_F(RequestSenderTest, GoesToTheNextEndpointWhileOneIsAway) {
+  Recorder second;
+  Setup({"http://127.0.0.1:1", second.server.Url("")});
+  Start();
+  for (int i = 0; i < 20; ++i) Push(0, "x");
+  ASSERT_TRUE(Until([](const auto& s) { return s.signals[0].delivered == 60; }));
+  EXPECT_EQ(second.asked, 20);
+  EXPECT_GT(stats_.requests["connect"], 0u);
+  EXPECT_EQ(stats_.refused, 0u);
+}
+
+TEST_F(RequestSenderTest, GoesBackToTheFirstEndpoint) {
+  Recorder first, second;
+  first.status = 503;
+  Setup({first.server.Url(""), second.server.Url("")});
+  Start();
+  for (int i = 0; i < 5; ++i) Push(0, "x");
+  ASSERT_TRUE(Until([](const auto& s) { return s.signals[0].delivered == 15; }));
+  first.status = 200;
+  std::this_thread::sleep_for(milliseconds(20));
+  const int before = second.asked;
+  Push(0, "x");
+  ASSERT_TRUE(Until([](const auto& s) { return s.signals[0].delivered == 18; }));
+  EXPECT_EQ(second.asked, before);
+}
+
+TEST_F(RequestSenderTest, EachKeyHasItsEndpointAndMovesWhileThatIsAway) {
+  Recorder servers[3];
+  std::vector<std::string> urls;
+  for (Recorder& server : servers) urls.push_back(server.server.Url(""));
+  Setup(urls);
+  made_.by_hash = true;
+  made_.in_flight = 2;
+  Start();
+  for (int key = 0; key < 90; ++key) Push(0, "x", 1, static_cast<char>(key));
+  ASSERT_TRUE(Until([](const auto& s) { return s.signals[0].delivered == 90; }));
+  int share[3];
+  for (size_t i = 0; i < 3; ++i) {
+    share[i] = servers[i].asked;
+    EXPECT_GT(share[i], 12) << i;
+  }
+  servers[1].status = 503;
+  for (int key = 0; key < 90; ++key) Push(0, "x", 1, static_cast<char>(key));
+  ASSERT_TRUE(Until([](const auto& s) { return s.signals[0].delivered == 180; }));
+  EXPECT_EQ(servers[0].asked + servers[2].asked, 180 - share[1]);
+  EXPECT_GE(servers[0].asked, 2 * share[0]) << "its own keys stay";
+  EXPECT_GE(servers[2].asked, 2 * share[2]);
+}
+
+// Requests of one key never overtake each other, also when some of them have to be tried again.
+TEST_F(RequestSenderTest, SeveralAreUnderWayAndEachKeyStaysInOrder) {
+  std::atomic<int> asked = 0;
+  std::mutex mutex;
+  std::map<char, std::vector<int>> taken;
+  ScriptedServer server([&](int, int, const std::string& request) {
+    if (++asked % 3 == 0) return Turn{Answer("503 Busy")};
+    std::lock_guard lock(mutex);
+    const std::string body = request.substr(request.find("\r\n\r\n") + 4);
+    if (!body.empty()) taken[body[0]].push_back(std::stoi(body.substr(1)));
+    return Turn{Answer("200 OK")};
+  });
+  Setup({server.Url("")});
+  made_.in_flight = 4;
+  Start();
+  for (int i = 0; i < 200; ++i) {
+    const char key = static_cast<char>('a' + i % 7);
+    Push(0, key + std::to_string(i), 1, i % 50 == 0 ? '!' : key);
+  }
+  ASSERT_TRUE(Until([](const auto& s) { return s.signals[0].delivered == 200; }));
+  EXPECT_EQ(Waiting(), 0u);
+  std::lock_guard lock(mutex);
+  for (auto& [key, numbers] : taken) EXPECT_TRUE(std::is_sorted(numbers.begin(), numbers.end())) << key;
+}
+
+// A reload: what is under way is waited for, nothing is sent twice, and what waits goes to the new receiver.
+TEST_F(RequestSenderTest, AnUpdateLosesAndRepeatsNothing) {
+  Recorder before, after;
+  Setup({before.server.Url("")});
+  made_.in_flight = 3;
+  Start();
+  for (int i = 0; i < 300; ++i) {
+    Push(0, "x", 1, static_cast<char>(i));
+    if (i % 60 != 30) continue;
+    const int round = i / 60;
+    Setup({round % 2 == 0 ? after.server.Url("") : before.server.Url("")});
+    made_.in_flight = 1 + static_cast<uint32_t>(round);
+    made_.format = round == 3 ? "another" : "";
+    sender_->Update(std::make_shared<const SendSetup>(made_));
+  }
+  ASSERT_TRUE(Until([](const auto& s) { return s.signals[0].delivered == 300; }));
+  EXPECT_TRUE(sender_->Finish(RealClock().Now() + seconds(20)).ok());
+  EXPECT_EQ(before.asked + after.asked, 300);
+  EXPECT_GT(after.asked, 0);
+}
+
+TEST_F(RequestSenderTest, ALogOfBeforeIsEmptiedFirst) {
+  std::vector<std::string> order;
+  std::mutex mutex;
+  ScriptedServer server([&](int, int, const std::string& request) {
+    std::lock_guard lock(mutex);
+    order.push_back(request.substr(request.find("\r\n\r\n") + 4));
+    return Turn{Answer("200 OK")};
+  });
+  auto older = RequestLog::Open({.owner = "test"}, RealClock());
+  auto older_reader = older->Attach("test", {}, nullptr);
+  for (int i = 0; i < 3; ++i) ASSERT_TRUE(older->Append(std::string(1, '\0') + "kold", 1).ok());
+  for (int i = 0; i < 3; ++i) Push(0, "new", 1);
+  Setup({server.Url("")});
+  reader_.reset();
+  made_.in_flight = 4;
+  sender_ =
+      std::make_unique<RequestSender>(std::make_shared<const SendSetup>(made_), client_, loop_, RealClock());
+  sender_->Add(std::move(older_reader), RequestSender::kOwn);
+  sender_->Add(log_->Attach("test", {}, sender_->waker()), RequestSender::kOwn);
+  ASSERT_TRUE(Until([](const auto& s) { return s.signals[0].delivered == 6; }));
+  std::lock_guard lock(mutex);
+  EXPECT_THAT(order, ElementsAre("old", "old", "old", "new", "new", "new"));
+}
+
+// The disk takes nothing: a record that somebody waits for is tried once, and the answer says what came of
+// it.
+TEST_F(RequestSenderTest, WhatIsTriedOnceSaysWhatCameOfIt) {
+  Recorder server;
+  server.status = 503;
+  Start(server.server.Url(""));
+  std::mutex mutex;
+  std::vector<Code> outcomes;
+  auto append = [&] {
+    return log_->Append(std::string(1, '\0') + "kx", 1, [&](const Status& status) {
+      std::lock_guard lock(mutex);
+      outcomes.push_back(status.code);
+    });
+  };
+  auto count = [&] {
+    std::lock_guard lock(mutex);
+    return outcomes.size();
+  };
+  ASSERT_TRUE(append().ok());
+  ASSERT_TRUE(Until([&](const auto&) { return count() == 1; }));
+  server.status = 200;
+  while (count() < 50) {
+    const size_t want = count() + 1;
+    ASSERT_TRUE(append().ok());
+    ASSERT_TRUE(Until([&](const auto&) { return count() >= want; }));
+    if (outcomes.back() == Code::kOk) break;
+  }
+  EXPECT_EQ(outcomes.front(), Code::kExhausted);
+  EXPECT_EQ(outcomes.back(), Code::kOk);
+  EXPECT_EQ(Waiting(), 0u);
 }
 
 TEST(IsRetryable, AsOtlpSays) {
