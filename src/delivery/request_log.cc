@@ -46,7 +46,7 @@ struct RequestLog::Reader {
   };
 
   std::string name;
-  bool attached = false;
+  bool attached = false, leaves = false;
   ReaderBounds bounds;
   std::function<void()> on_ready;
   std::optional<PositionFile> position;
@@ -774,6 +774,23 @@ std::vector<RequestLog::Leftover> RequestLog::leftovers() const {
   return found;
 }
 
+std::vector<std::string> RequestLog::readers() const {
+  std::lock_guard lock(mutex_);
+  std::vector<std::string> names;
+  for (const auto& reader : readers_) names.push_back(reader->name);
+  return names;
+}
+
+size_t RequestLog::attached() const {
+  std::lock_guard lock(mutex_);
+  return static_cast<size_t>(
+      std::count_if(readers_.begin(), readers_.end(), [](const auto& reader) { return reader->attached; }));
+}
+
+bool RequestLog::HasReader(const std::string& folder, const std::string& name, const std::string& owner) {
+  return ::access((folder + "/" + PositionName(name, owner)).c_str(), F_OK) == 0;
+}
+
 bool RequestLog::Knows(const std::string& name) const {
   std::lock_guard lock(mutex_);
   return Find(name) != nullptr;
@@ -837,15 +854,20 @@ LogReader::LogReader(std::shared_ptr<RequestLog> log, RequestLog::Reader* reader
 LogReader::~LogReader() {
   Rewind();
   RequestLog::Calls calls;
+  bool forget = false;
+  std::string name;
   {
     std::lock_guard lock(log_->mutex_);
     reader_->attached = false;
+    forget = reader_->leaves;
+    name = reader_->name;
     reader_->on_ready = nullptr;
     reader_->place = {};
     reader_->next.reset();
     log_->Trim(calls);
   }
   for (const auto& call : calls) call();
+  if (forget) log_->Forget(name);
 }
 
 std::optional<LogRecord> LogReader::Next() {
@@ -959,6 +981,11 @@ void LogReader::SetBounds(const ReaderBounds& bounds) {
     log_->Publish(*reader_);
   }
   for (const auto& call : calls) call();
+}
+
+void LogReader::ForgetOnDetach() {
+  std::lock_guard lock(log_->mutex_);
+  reader_->leaves = true;
 }
 
 bool LogReader::HasRoom(uint64_t bytes) const {

@@ -25,6 +25,7 @@
 #pragma once
 
 #include <array>
+#include <atomic>
 #include <deque>
 #include <functional>
 #include <memory>
@@ -70,6 +71,15 @@ class RequestLog : public std::enable_shared_from_this<RequestLog> {
   void Forget(const std::string& name);
   // Whether a reader was here before, attached or not.
   bool Knows(const std::string& name) const;
+  // The same of a folder that is not open.
+  static bool HasReader(const std::string& folder, const std::string& name, const std::string& owner);
+  // All names, attached or not.
+  std::vector<std::string> readers() const;
+  size_t attached() const;
+  // Who appends says so while it may: a log without writers whose readers are done can be removed.
+  void AddWriter() noexcept { ++writers_; }
+  void RemoveWriter() noexcept { --writers_; }
+  size_t writers() const noexcept { return writers_; }
 
   // Syncs what is due, and tries a folder again that could not be used. To be called now and then; returns
   // after how long at the latest.
@@ -154,6 +164,7 @@ class RequestLog : public std::enable_shared_from_this<RequestLog> {
   std::vector<Outcome> late_;  // of records that had to go before a reader took them
   std::vector<std::unique_ptr<Reader>> readers_;
   bool closed_ = false;
+  std::atomic<size_t> writers_{0};
 
   mutable std::mutex state_mutex_;  // never held over an access to the disk
   Status shown_disk_;
@@ -183,6 +194,8 @@ class LogReader {
   // What is under way is given out again.
   void Rewind();
   void SetBounds(const ReaderBounds& bounds);
+  // When it detaches, it will not come back.
+  void ForgetOnDetach();
   // Whether so much can be appended without anything being dropped, and leave a quarter of the bound free.
   bool HasRoom(uint64_t bytes) const;
 

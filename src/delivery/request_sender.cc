@@ -188,7 +188,9 @@ void RequestSender::Update(std::shared_ptr<const SendSetup> setup) {
 std::vector<std::shared_ptr<LogReader>> RequestSender::readers() const {
   std::lock_guard lock(mutex_);
   std::vector<std::shared_ptr<LogReader>> readers;
-  for (const auto& source : sources_) readers.push_back(source->reader);
+  for (const auto& source : sources_) {
+    if (!source->leaving) readers.push_back(source->reader);
+  }
   return readers;
 }
 
@@ -255,7 +257,10 @@ void RequestSender::Run() {
       taking_ = sources_;
     }
     TakeAnswers();
-    if (changing && !Busy()) TakeSetup();
+    if (changing && !Busy()) {
+      TakeSetup();
+      changing = false;
+    }
     std::optional<Instant> next;
     if (!changing) {
       FillLanes();
@@ -501,13 +506,15 @@ void RequestSender::TakeAnswers() {
 
 void RequestSender::Judge(Answer& answer) {
   lanes_[answer.lane].busy = false;
+  const size_t route = lanes_[answer.lane].items.front().part.route;
   if (answer.grpc)
-    return Settle(answer.lane, setup_->judge_call(answer.call), CodeOf(answer.call),
+    return Settle(answer.lane, setup_->judge_call(answer.call, route), CodeOf(answer.call),
                   ReadGrpcRetryInfo(answer.call.details));
   HttpReply& reply = answer.http;
   if (reply.status == 0)
     return Settle(answer.lane, {SendOutcome::kAgain, 0, reply.detail}, CodeOf(reply), {});
-  Settle(answer.lane, setup_->judge(reply), CodeOf(reply), RetryAfter(reply.retry_after, clock_.Now()));
+  Settle(answer.lane, setup_->judge(reply, route), CodeOf(reply),
+         RetryAfter(reply.retry_after, clock_.Now()));
 }
 
 // What a request came to.

@@ -81,13 +81,13 @@ struct SendSetup {
   Duration timeout = std::chrono::seconds(10);  // of one request
   Backoff::Options backoff;
   // Parts that one setup made can be sent by another of the same format.
-  std::string format;
+  std::string format = {};
   // Asked before each request; not ok: it is tried again later.
   std::function<Result<SendAccess>(size_t endpoint, size_t signal)> access;
   // Asked for each answer. Failures without one (no connection, no answer in time) are always tried again.
-  std::function<SendOutcome(const HttpReply& reply)> judge;
+  std::function<SendOutcome(const HttpReply& reply, size_t route)> judge;
   // The same for calls; also asked for none.
-  std::function<SendOutcome(const GrpcReply& reply)> judge_call = {};
+  std::function<SendOutcome(const GrpcReply& reply, size_t route)> judge_call = {};
   // Appends the requests that a record becomes; none: nothing in it is for this receiver. `alone`: all
   // records before it must be done first. Not ok: the record is refused.
   std::function<Status(LogRecord& record, std::vector<SendPart>& parts, bool& alone)> prepare;
@@ -138,7 +138,7 @@ class RequestSender {
   void BeginFinish(Instant deadline);
   // Fills `out`, whose memory is used again.
   void stats(Stats& out) const;
-  // Of all its logs.
+  // Of all its logs, but for those that it lets go of.
   std::vector<std::shared_ptr<LogReader>> readers() const;
 
  private:

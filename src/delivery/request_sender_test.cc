@@ -75,7 +75,7 @@ class RequestSenderTest : public ::testing::Test {
       if (!inaccessible_.ok()) return inaccessible_;
       return SendAccess{"X-Key: k\r\n", nullptr};
     };
-    setup.judge = [](const HttpReply& reply) -> SendOutcome {
+    setup.judge = [](const HttpReply& reply, size_t) -> SendOutcome {
       if (reply.failure == HttpFailure::kNone)
         return {SendOutcome::kTaken, reply.status == 206 ? 2u : 0u, "some"};
       return {IsRetryable(reply.status) ? SendOutcome::kAgain : SendOutcome::kRefused, 0, reply.detail};
@@ -120,7 +120,7 @@ TEST_F(RequestSenderTest, WhatIsMadeAnewIsSentAtOnce) {
   bool old = false;
   Setup({server.Url("")});
   for (HttpTarget& target : made_.endpoints[0].targets) target.limits.keep = "x-took";
-  made_.judge = [&](const HttpReply& reply) -> SendOutcome {
+  made_.judge = [&](const HttpReply& reply, size_t) -> SendOutcome {
     if (reply.status == 415) return old = true, SendOutcome{SendOutcome::kAnew, 0, "too new"};
     return {SendOutcome::kTaken, 0, "some", reply.kept == "x-took: 1\n" ? 1 : 0};
   };
@@ -407,6 +407,7 @@ TEST_F(RequestSenderTest, WhatIsTriedOnceSaysWhatCameOfIt) {
   ASSERT_TRUE(Until([&](const auto&) { return count() == 1; }));
   server.status = 200;
   while (count() < 50) {
+    std::this_thread::sleep_for(milliseconds(2));
     const size_t want = count() + 1;
     ASSERT_TRUE(append().ok());
     ASSERT_TRUE(Until([&](const auto&) { return count() >= want; }));

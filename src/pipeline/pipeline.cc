@@ -49,7 +49,8 @@ Pipeline::Pipeline(Env& env, Workers& workers, SnapshotHub& hub, SeriesBudget& b
       budget_(budget),
       memory_(*env.clock, [this] { return MemoryOfAllProcesses(env_.stats); }),
       enrichers_(env),
-      self_(budget) {}
+      self_(budget),
+      delivery_(env) {}
 
 Pipeline::~Pipeline() { Stop(env_.clock->Now()); }
 
@@ -79,7 +80,7 @@ bool Pipeline::Stop(Instant deadline) {
   enrichers_.Stop();
   if (thread_.joinable()) thread_.join();
   workers_.Stop();
-  std::vector<std::shared_ptr<SinkRunner>> sinks;
+  std::vector<RunningSink> sinks;
   {
     std::lock_guard lock(mutex_);
     sinks.swap(sinks_);
@@ -87,11 +88,15 @@ bool Pipeline::Stop(Instant deadline) {
   const Ref<const Snapshot> last = hub_.latest();
   // At the same time: one whose receiver is away takes all the time there is, and what the others have must
   // come into their queues.
-  for (const auto& sink : sinks) {
-    sink->OfferLast(last);
-    sink->BeginStop(deadline);
+  for (const RunningSink& sink : sinks) {
+    if (!sink.runner) continue;
+    sink.runner->OfferLast(last);
+    sink.runner->BeginStop(deadline);
   }
   StopSinks(sinks, deadline);
+  for (const auto& [name, end] : delivery_.Finish(deadline)) {
+    if (!end) Log(LogLevel::kWarn, name, "flush", end.detail, name);
+  }
   return !left_behind_;
 }
 
@@ -267,7 +272,11 @@ void Pipeline::UpdateSelf(Snapshot& snapshot) {
   input.analyzers = analyzer_views_;
   enrichers_.Read(enricher_views_);
   input.enrichers = enricher_views_;
-  input.sinks = offered_;
+  delivery_.Tidy();
+  sink_views_.clear();
+  for (const RunningSink& sink : offered_) sink_views_.push_back({sink.name, sink.runner.get()});
+  input.sinks = sink_views_;
+  input.delivery = &delivery_;
   received_.ways.clear();
   for (const auto& running : receiving_) running->receiver->ReadStats(received_);
   input.received = &received_;
@@ -294,7 +303,20 @@ void Pipeline::HandOutEvents(const Snapshot& snapshot) {
     if (event.entity) event.attributes = event.attributes.OverlaidOn(enrichers_.Describe(*event.entity));
   }
   Ref<const Events> published(events);
-  for (const auto& sink : offered_) sink->Offer(published);
+  const SinkRunner* last = nullptr;
+  for (const RunningSink& sink : offered_) {
+    if (sink.runner && sink.runner.get() != last) sink.runner->Offer(published);
+    last = sink.runner.get();
+  }
+}
+
+// Sinks that share a runner stand one behind the other.
+void Pipeline::OfferAll(const Ref<const Snapshot>& snapshot) {
+  const SinkRunner* last = nullptr;
+  for (const RunningSink& sink : offered_) {
+    if (sink.runner && sink.runner.get() != last) sink.runner->Offer(snapshot);
+    last = sink.runner.get();
+  }
 }
 
 void Pipeline::CloseTick() {
@@ -307,7 +329,7 @@ void Pipeline::CloseTick() {
   Ref<const Snapshot> published(snapshot);
   hub_.Put(published);
   HandOutEvents(*snapshot);
-  for (const auto& sink : offered_) sink->Offer(published);
+  OfferAll(published);
   if (listener_) listener_(published);
   std::lock_guard lock(mutex_);
   tick_duration_ = Duration(env_.clock->Now().boot_ns - tick_opened_ns_);

@@ -15,10 +15,10 @@
 
 #include "base/run/memory_watch.h"
 #include "base/workers.h"
+#include "pipeline/delivery/delivery.h"
 #include "pipeline/enrich/enricher_set.h"
 #include "pipeline/instance.h"
 #include "pipeline/overlap/gpu_overlap.h"
-#include "pipeline/receive/otlp_fan.h"
 #include "pipeline/scheduler.h"
 #include "pipeline/self_metrics.h"
 #include "pipeline/sink_runner.h"
@@ -70,9 +70,9 @@ class Pipeline {
   void Start();
   // kExhausted when there was no room for the scheduler's thread: then nothing is collected.
   Status status() const { return started_status_; }
-  // Ends in this order: nothing received, no new runs, workers stopped, sinks flushed until `deadline`. False
-  // when the thread of a sink, now or in an Apply before, had to be left behind: it may use the environment
-  // and the I/O loop, so the caller ends the process without destroying them.
+  // Ends in this order: nothing received, no new runs, workers stopped, sinks flushed and delivered until
+  // `deadline`. False when the thread of a sink, now or in an Apply before, had to be left behind: it may use
+  // the environment and the I/O loop, so the caller ends the process without destroying them.
   bool Stop(Instant deadline);
 
   // Ticks closed so far.
@@ -103,7 +103,17 @@ class Pipeline {
     std::unique_ptr<Receiver> receiver;
   };
 
+  // One sink of the plan. Network sinks that differ only in where they send share what encodes.
+  struct RunningSink {
+    std::string name;
+    const SinkSpec* spec = nullptr;
+    Config config, encoder_config;       // the second, of a network sink, without what says where it sends
+    std::shared_ptr<SinkRunner> runner;  // null: it sends received data alone
+    std::shared_ptr<RequestLog> log;     // of a network sink
+  };
+
   void Loop();
+  void OfferAll(const Ref<const Snapshot>& snapshot);
   void StartTask(Scheduler::TaskId task);
   void RunInstance(Running* running);
   void FetchInstance(Running* running);
@@ -122,10 +132,12 @@ class Pipeline {
   Running* Find(Scheduler::TaskId task);
   void ApplyInstances(std::vector<Instance::Setup>& setups);
   Status MakeAnalyzers(const PipelinePlan& plan, std::vector<std::shared_ptr<RunningAnalyzer>>& out);
-  Status MakeSinks(const PipelinePlan& plan, std::vector<std::shared_ptr<SinkRunner>>& out);
+  Status MakeSinks(const PipelinePlan& plan, std::vector<RunningSink>& out, Delivery::Plan& delivery);
+  Result<RunningSink> MakeNetworkSink(const SinkRunner::Setup& setup, const PipelinePlan& plan,
+                                      const std::vector<RunningSink>& made);
   Status MakeReceivers(const PipelinePlan& plan, std::vector<std::shared_ptr<RunningReceiver>>& out);
   void StopReceivers(Instant deadline);
-  void StopSinks(const std::vector<std::shared_ptr<SinkRunner>>& sinks, Instant deadline);
+  void StopSinks(const std::vector<RunningSink>& sinks, Instant deadline);
 
   Env& env_;
   Workers& workers_;
@@ -144,7 +156,7 @@ class Pipeline {
   std::vector<std::unique_ptr<Running>> running_;
   std::vector<std::unique_ptr<Running>> leaving_;  // removed, their last run not finished
   std::vector<std::shared_ptr<RunningAnalyzer>> analyzers_;
-  std::vector<std::shared_ptr<SinkRunner>> sinks_;
+  std::vector<RunningSink> sinks_;
   std::vector<std::shared_ptr<RunningReceiver>> receivers_;
   uint64_t tick_ = 0, closed_ = 0, late_ = 0;
   Duration tick_duration_{};
@@ -156,7 +168,8 @@ class Pipeline {
   std::vector<std::shared_ptr<Instance>> gathered_;
   std::vector<std::shared_ptr<RunningAnalyzer>> analyzing_;
   std::vector<AnalyzerView> analyzer_views_;
-  std::vector<std::shared_ptr<SinkRunner>> offered_;
+  std::vector<RunningSink> offered_;
+  std::vector<SelfMetrics::SinkView> sink_views_;
   std::vector<std::shared_ptr<RunningReceiver>> receiving_;
   ReceiverStats received_;
   GpuOverlap overlap_;
@@ -165,7 +178,7 @@ class Pipeline {
   AttributeSet resource_, own_resource_;  // with what enrichers know of the machine; the plan's
   SelfMetrics self_;
 
-  OtlpFan fan_;
+  Delivery delivery_;
   std::atomic<bool> left_behind_{false};  // a sink's thread
 
   Status started_status_;

@@ -65,22 +65,76 @@ Status Pipeline::MakeAnalyzers(const PipelinePlan& plan, std::vector<std::shared
   return Ok();
 }
 
-Status Pipeline::MakeSinks(const PipelinePlan& plan, std::vector<std::shared_ptr<SinkRunner>>& out) {
+Status Pipeline::MakeSinks(const PipelinePlan& plan, std::vector<RunningSink>& out,
+                           Delivery::Plan& delivery) {
   std::unique_lock lock(mutex_);
   const auto present = sinks_;
   lock.unlock();
   for (const SinkRunner::Setup& setup : plan.sinks) {
-    auto old = std::find_if(present.begin(), present.end(), [&](const auto& s) {
-      return s->setup().spec == setup.spec && s->setup().config == setup.config;
-    });
-    if (old != present.end()) {
-      out.push_back(*old);
+    RETURN_IF_ERROR(delivery_.Add({setup.name, setup.spec, setup.config}, delivery));
+    if (setup.spec->network) {
+      ASSIGN_OR_RETURN(RunningSink made, MakeNetworkSink(setup, plan, out));
+      if (made.log) delivery.destinations.back().own = made.log;
+      // Behind those that it shares a runner with.
+      auto at = std::find_if(out.rbegin(), out.rend(), [&](const RunningSink& one) {
+        return made.runner && one.runner == made.runner;
+      });
+      out.insert(at == out.rend() ? out.end() : at.base(), std::move(made));
       continue;
     }
-    ASSIGN_OR_RETURN(auto made, setup.spec->create(setup.config, env_));
-    out.push_back(std::make_shared<SinkRunner>(setup, std::move(made), *env_.clock));
+    RunningSink sink{setup.name, setup.spec, setup.config, {}, nullptr, nullptr};
+    auto old = std::find_if(present.begin(), present.end(), [&](const RunningSink& one) {
+      return one.name == setup.name && one.spec == setup.spec && one.config == setup.config;
+    });
+    if (old != present.end()) {
+      sink.runner = old->runner;
+    } else {
+      ASSIGN_OR_RETURN(auto made, setup.spec->create(setup.config, env_));
+      sink.runner = std::make_shared<SinkRunner>(setup, std::move(made), *env_.clock);
+    }
+    out.push_back(std::move(sink));
   }
   return Ok();
+}
+
+// With the encoder of a sink that was made just now, of one that runs already, or with a new one.
+Result<Pipeline::RunningSink> Pipeline::MakeNetworkSink(const SinkRunner::Setup& setup,
+                                                        const PipelinePlan& plan,
+                                                        const std::vector<RunningSink>& made) {
+  RunningSink sink{setup.name, setup.spec, setup.config, EncoderConfig(setup.config, *setup.spec->network),
+                   nullptr,    nullptr};
+  if (!Delivery::SendsOwn(setup.config)) return sink;
+  const auto same = [&](const RunningSink& one) {
+    return one.runner && one.spec == sink.spec && one.encoder_config == sink.encoder_config;
+  };
+  if (auto at = std::find_if(made.begin(), made.end(), same); at != made.end()) {
+    sink.runner = at->runner;
+    sink.log = at->log;
+    return sink;
+  }
+  std::vector<std::string> members;
+  RequestLogOptions options = LogOptionsOf(setup.config, delivery_.DefaultFolder(setup.name));
+  for (const SinkRunner::Setup& other : plan.sinks) {
+    if (other.spec != setup.spec || !Delivery::SendsOwn(other.config) ||
+        !(EncoderConfig(other.config, *setup.spec->network) == sink.encoder_config))
+      continue;
+    members.push_back(other.name);
+    options.max_bytes = std::max(options.max_bytes, other.config.Group("queue").Size("max_bytes"));
+  }
+  std::unique_lock lock(mutex_);
+  const auto present = sinks_;
+  lock.unlock();
+  sink.log = delivery_.LogOf(setup.name, members, std::move(options));
+  const auto running = std::find_if(present.begin(), present.end(),
+                                    [&](const RunningSink& one) { return same(one) && one.log == sink.log; });
+  if (running != present.end()) {
+    sink.runner = running->runner;
+    return sink;
+  }
+  ASSIGN_OR_RETURN(auto encoder,
+                   setup.spec->network->encoder(setup.config, env_, std::make_unique<LogWriter>(sink.log)));
+  sink.runner = std::make_shared<SinkRunner>(setup, std::move(encoder), *env_.clock);
+  return sink;
 }
 
 Status Pipeline::MakeReceivers(const PipelinePlan& plan, std::vector<std::shared_ptr<RunningReceiver>>& out) {
@@ -97,7 +151,7 @@ Status Pipeline::MakeReceivers(const PipelinePlan& plan, std::vector<std::shared
     }
     const ReceiverContext context{
         .env = env_,
-        .forward = fan_,
+        .forward = delivery_,
         .stated = plan.stated,
         .host_name = plan.resource.Text("host.name"),
         .memory_limit = plan.memory_limit,
@@ -116,19 +170,17 @@ void Pipeline::StopReceivers(Instant deadline) {
     receivers.swap(receivers_);
   }
   for (const auto& running : receivers) running->receiver->Stop(deadline);
-  fan_.Set({});
 }
 
 namespace {
 
-// Those sinks that cannot pass on what is received, for people: "prometheus, remote_write send the agent's
-// own data alone".
-std::string NamesWithoutOtlp(const std::vector<std::shared_ptr<SinkRunner>>& sinks) {
+// Those sinks that pass on nothing of what is received, for people: "prometheus, webhook send the agent's own
+// data alone".
+std::string NamesWithoutReceived(const PipelinePlan& plan) {
   std::string names;
   size_t count = 0;
-  for (const auto& sink : sinks) {
-    if (sink->takes_otlp()) continue;
-    names += (names.empty() ? "" : ", ") + std::string(sink->name());
+  for (const SinkRunner::Setup& sink : plan.sinks) {
+    names += (names.empty() ? "" : ", ") + sink.name;
     ++count;
   }
   if (count == 0) return "none is on";
@@ -137,38 +189,38 @@ std::string NamesWithoutOtlp(const std::vector<std::shared_ptr<SinkRunner>>& sin
 
 }  // namespace
 
-void Pipeline::StopSinks(const std::vector<std::shared_ptr<SinkRunner>>& sinks, Instant deadline) {
-  for (const auto& sink : sinks) {
-    if (!sink->Stop(deadline)) left_behind_ = true;
+void Pipeline::StopSinks(const std::vector<RunningSink>& sinks, Instant deadline) {
+  for (const RunningSink& sink : sinks) {
+    if (sink.runner && !sink.runner->Stop(deadline)) left_behind_ = true;
   }
 }
 
 Status Pipeline::Apply(PipelinePlan plan) {
   // First all that may fail, without a change; then the change.
   std::vector<std::shared_ptr<RunningAnalyzer>> analyzers;
-  std::vector<std::shared_ptr<SinkRunner>> sinks, replaced;
+  std::vector<RunningSink> sinks, replaced;
   std::vector<std::shared_ptr<RunningReceiver>> receivers, gone;
+  Delivery::Plan delivery;
   RETURN_IF_ERROR(MakeAnalyzers(plan, analyzers));
-  RETURN_IF_ERROR(MakeSinks(plan, sinks));
+  RETURN_IF_ERROR(MakeSinks(plan, sinks, delivery));
   ASSIGN_OR_RETURN(EnricherSet::List enrichers, enrichers_.Make(plan.enrichers));
-  std::vector<OtlpFan::Taker> takers;
-  for (const auto& sink : sinks) {
-    if (!sink->takes_otlp()) continue;
-    takers.push_back([sink](const Ref<const ReceivedOtlp>& received, OtlpFan::Done done) {
-      sink->Offer(received, std::move(done));
-    });
-  }
-  if (!plan.receivers.empty() && takers.empty())
-    return {Code::kInvalidArgument, "receivers: no sink takes what is received: " + NamesWithoutOtlp(sinks) +
-                                        "; switch sinks.otlp on"};
+  delivery_.PlanReceived(!plan.receivers.empty(), delivery);
+  if (!plan.receivers.empty() && !delivery.received && !delivery.discards)
+    return {Code::kInvalidArgument,
+            "receivers: no sink takes what is received: " + NamesWithoutReceived(plan) +
+                "; switch sinks.otlp or sinks.remote_write on"};
   RETURN_IF_ERROR(MakeReceivers(plan, receivers));
   enrichers_.Adopt(std::move(enrichers));
+  // Readers are there before anything is appended for them. What runs already goes on meanwhile.
+  delivery_.Apply(std::move(delivery), env_.clock->Now() + std::chrono::seconds(1));
   {
     std::lock_guard lock(mutex_);
     ApplyInstances(plan.instances);
     analyzers_ = std::move(analyzers);
-    for (const auto& sink : sinks_) {
-      if (std::find(sinks.begin(), sinks.end(), sink) == sinks.end()) replaced.push_back(sink);
+    for (const RunningSink& sink : sinks_) {
+      if (std::none_of(sinks.begin(), sinks.end(),
+                       [&](const RunningSink& one) { return one.runner == sink.runner; }))
+        replaced.push_back(sink);
     }
     sinks_ = std::move(sinks);
     for (const auto& receiver : receivers_) {
@@ -176,7 +228,6 @@ Status Pipeline::Apply(PipelinePlan plan) {
         gone.push_back(receiver);
     }
     receivers_ = std::move(receivers);
-    fan_.Set(std::move(takers));
     if (started_ && plan.interval != plan_.interval) {
       scheduler_.Remove(tick_task_);
       tick_task_ = scheduler_.Add(plan.interval, plan.interval, env_.clock->Now());

@@ -114,7 +114,7 @@ class PipelineEnrichTest : public ::testing::Test {
         {"joules", &kJoules, {}, milliseconds(10), milliseconds(10), seconds(20), {}, nullptr});
     plan.analyzers.push_back({&kScores, {}});
     plan.enrichers.push_back({&kPods, {}, milliseconds(5)});
-    plan.sinks.push_back({&kEvents, {}, {}});
+    plan.sinks.push_back({std::string(kEvents.name), &kEvents, {}, {}});
     ASSERT_TRUE(pipeline_->Apply(std::move(plan)));
     pipeline_->Start();
   }

@@ -41,16 +41,6 @@ class TakenSink : public Sink {
   }
 };
 
-class TestTaker final : public TakenSink, public OtlpTaker {
- public:
-  Status Take(const ReceivedOtlp& received) override {
-    std::unique_lock lock(taken->mutex);
-    taken->wake.wait(lock, [] { return !taken->block; });
-    taken->received += received.items;
-    taken->wake.notify_all();
-    return taken->fail ? Status{Code::kExhausted, "told to fail"} : Ok();
-  }
-};
 const SinkSpec kThreaded{.name = "threaded", .help = "x.", .threaded = true};
 const SinkSpec kPlainSink{.name = "plain", .help = "x."};
 
@@ -78,7 +68,7 @@ class EventLane : public ::testing::Test {
 };
 
 TEST_F(EventLane, ASinkWithoutAThreadGetsThemAtOnce) {
-  SinkRunner runner({&kPlainSink, {}, {}}, std::make_unique<TakenSink>(), RealClock());
+  SinkRunner runner({"sink", &kPlainSink, {}, {}}, std::make_unique<TakenSink>(), RealClock());
   runner.Offer(Parcel(3));
   EXPECT_EQ(taken_.events, 3u);
   taken_.fail = true;
@@ -90,7 +80,7 @@ TEST_F(EventLane, ASinkWithoutAThreadGetsThemAtOnce) {
 
 TEST_F(EventLane, ASlowSinkKeepsTheNewestAndSaysHowManyItLost) {
   Block(true);
-  SinkRunner runner({&kThreaded, {}, {}}, std::make_unique<TakenSink>(), RealClock());
+  SinkRunner runner({"sink", &kThreaded, {}, {}}, std::make_unique<TakenSink>(), RealClock());
   // One may be in the sink's hands already.
   for (size_t i = 0; i < SinkRunner::kEventLaneDepth + 11; ++i) runner.Offer(Parcel(1));
   uint64_t lost = Dropped(runner, DropReason::kOverload);
@@ -103,7 +93,7 @@ TEST_F(EventLane, ASlowSinkKeepsTheNewestAndSaysHowManyItLost) {
 
 TEST_F(EventLane, ASinkWhoseThreadFoundNoRoomIsDownAndTriesAgain) {
   auto none = std::make_unique<NoThreads>();
-  SinkRunner runner({&kThreaded, {}, {}}, std::make_unique<TakenSink>(), RealClock());
+  SinkRunner runner({"sink", &kThreaded, {}, {}}, std::make_unique<TakenSink>(), RealClock());
   runner.Offer(Parcel(2));
   EXPECT_EQ(taken_.events, 0u) << "never on the thread of who offers";
   EXPECT_FALSE(runner.stats().up);
@@ -112,19 +102,19 @@ TEST_F(EventLane, ASinkWhoseThreadFoundNoRoomIsDownAndTriesAgain) {
   runner.Offer(Parcel(3));
   EXPECT_TRUE(WaitForEvents(5)) << "what waited comes first";
   runner.Stop(RealClock().Now() + seconds(20));
-  SinkRunner never({&kThreaded, {}, {}}, std::make_unique<TakenSink>(), RealClock());
+  SinkRunner never({"sink", &kThreaded, {}, {}}, std::make_unique<TakenSink>(), RealClock());
 }
 
 TEST_F(EventLane, WhatASinkWithoutAThreadHasAtTheEndIsCounted) {
   NoThreads none;
-  SinkRunner runner({&kThreaded, {}, {}}, std::make_unique<TakenSink>(), RealClock());
+  SinkRunner runner({"sink", &kThreaded, {}, {}}, std::make_unique<TakenSink>(), RealClock());
   runner.Offer(Parcel(2));
   runner.Stop(RealClock().Now());
   EXPECT_EQ(Dropped(runner, DropReason::kShutdown), 1u);
 }
 
 TEST_F(EventLane, WhatWaitsAtTheEndIsDeliveredFirst) {
-  SinkRunner runner({&kThreaded, {}, {}}, std::make_unique<TakenSink>(), RealClock());
+  SinkRunner runner({"sink", &kThreaded, {}, {}}, std::make_unique<TakenSink>(), RealClock());
   for (int i = 0; i < 5; ++i) runner.Offer(Parcel(2));
   runner.Stop(RealClock().Now() + seconds(20));
   EXPECT_EQ(taken_.events, 10u);
@@ -132,71 +122,12 @@ TEST_F(EventLane, WhatWaitsAtTheEndIsDeliveredFirst) {
 
 // So that one that hangs takes no time from those that are stopped after it.
 TEST_F(EventLane, ItEndsBeforeAnybodyWaitsForIt) {
-  SinkRunner runner({&kThreaded, {}, {}}, std::make_unique<TakenSink>(), RealClock());
+  SinkRunner runner({"sink", &kThreaded, {}, {}}, std::make_unique<TakenSink>(), RealClock());
   for (int i = 0; i < 5; ++i) runner.Offer(Parcel(2));
   runner.BeginStop(RealClock().Now() + seconds(20));
   EXPECT_TRUE(WaitForEvents(10));
   runner.Stop(RealClock().Now() + seconds(20));
   EXPECT_EQ(Dropped(runner, DropReason::kShutdown), 0u);
-}
-
-// What is received: the answers of a sink, by the lane's own rules.
-class ReceivedLane : public EventLane {
- protected:
-  void Offer(SinkRunner& runner) {
-    Ref<ReceivedOtlp> received = MakeRef<ReceivedOtlp>();
-    received->items = 1;
-    runner.Offer(received, [this](Status status) {
-      std::lock_guard lock(mutex_);
-      ++told_[status.code];
-    });
-  }
-  size_t Told(Code code) {
-    std::lock_guard lock(mutex_);
-    return told_[code];
-  }
-  std::mutex mutex_;
-  std::map<Code, size_t> told_;
-};
-
-TEST_F(ReceivedLane, IsToldWhatTheSinkSaid) {
-  SinkRunner runner({&kThreaded, {}, {}}, std::make_unique<TestTaker>(), RealClock());
-  EXPECT_TRUE(runner.takes_otlp());
-  for (int i = 0; i < 5; ++i) Offer(runner);
-  runner.Stop(RealClock().Now() + seconds(20));
-  EXPECT_EQ(taken_.received, 5u);
-  EXPECT_EQ(Told(Code::kOk), 5u);
-  Offer(runner);
-  EXPECT_EQ(Told(Code::kUnavailable), 1u) << "after the end";
-  SinkRunner plain({&kPlainSink, {}, {}}, std::make_unique<TestTaker>(), RealClock());
-  EXPECT_FALSE(plain.takes_otlp());
-}
-
-TEST_F(ReceivedLane, AFullLaneSendsAwayAndDropsNothing) {
-  Block(true);
-  SinkRunner runner({&kThreaded, {}, {}}, std::make_unique<TestTaker>(), RealClock());
-  for (size_t i = 0; i < SinkRunner::kOtlpLaneDepth + 11; ++i) Offer(runner);
-  const size_t away = Told(Code::kExhausted);
-  EXPECT_GE(away, 10u);
-  EXPECT_LE(away, 11u);
-  Block(false);
-  runner.Stop(RealClock().Now() + seconds(20));
-  EXPECT_EQ(Told(Code::kOk), SinkRunner::kOtlpLaneDepth + 11 - away);
-  EXPECT_EQ(taken_.received, Told(Code::kOk));
-}
-
-TEST_F(ReceivedLane, ASinkThatHangsAtTheEndLeavesItToTheSender) {
-  Block(true);
-  auto runner = std::make_unique<SinkRunner>(SinkRunner::Setup{&kThreaded, {}, {}},
-                                             std::make_unique<TestTaker>(), RealClock());
-  for (int i = 0; i < 5; ++i) Offer(*runner);
-  runner->Stop(RealClock().Now());
-  EXPECT_GE(Told(Code::kUnavailable), 4u);
-  // The one in the sink's hands is told when it comes back.
-  Block(false);
-  std::unique_lock lock(taken_.mutex);
-  const size_t last = 5 - Told(Code::kUnavailable);
-  EXPECT_TRUE(taken_.wake.wait_for(lock, seconds(20), [&] { return taken_.received == last; }));
 }
 
 }  // namespace

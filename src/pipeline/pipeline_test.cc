@@ -327,7 +327,7 @@ TEST_F(PipelineTest, ASlowSinkDropsTheOldestAndCounts) {
   TestSinkState state;
   sink_state = &state;
   state.block = true;
-  SinkRunner runner({&kSink, {}, {}}, std::make_unique<TestSink>(), *env_.clock);
+  SinkRunner runner({"test", &kSink, {}, {}}, std::make_unique<TestSink>(), *env_.clock);
   Ref<Snapshot> snapshot = MakeRef<Snapshot>();
   snapshot->closed_at = env_.clock->Now();
   for (int i = 0; i < 10; ++i) runner.Offer(snapshot);
@@ -347,7 +347,7 @@ TEST_F(PipelineTest, ASlowSinkDropsTheOldestAndCounts) {
 TEST_F(PipelineTest, ASinkWithAnIntervalGetsTheLastTickBeforeItsTime) {
   TestSinkState state;
   sink_state = &state;
-  SinkRunner runner({&kSink, {}, std::chrono::hours(1)}, std::make_unique<TestSink>(), *env_.clock);
+  SinkRunner runner({"test", &kSink, {}, std::chrono::hours(1)}, std::make_unique<TestSink>(), *env_.clock);
   auto snapshot = [&](uint64_t tick) {
     Ref<Snapshot> made = MakeRef<Snapshot>();
     made->closed_at = env_.clock->Now();
@@ -368,7 +368,7 @@ TEST_F(PipelineTest, ASinkThatFlushesUntilItsDeadlineIsNotLeftBehind) {
   TestSinkState state;
   sink_state = &state;
   state.all_the_time = true;
-  SinkRunner runner({&kSink, {}, {}}, std::make_unique<TestSink>(), *env_.clock);
+  SinkRunner runner({"test", &kSink, {}, {}}, std::make_unique<TestSink>(), *env_.clock);
   EXPECT_TRUE(runner.Stop(env_.clock->Now() + milliseconds(50)));
   EXPECT_EQ(state.flushed, 1);
 }
@@ -377,8 +377,8 @@ TEST_F(PipelineTest, ASinkThatHangsAtStopIsLeftBehind) {
   static TestSinkState state;  // Outlives the thread that is left behind.
   sink_state = &state;
   state.block = true;
-  auto runner = std::make_unique<SinkRunner>(SinkRunner::Setup{&kSink, {}, {}}, std::make_unique<TestSink>(),
-                                             *env_.clock);
+  auto runner = std::make_unique<SinkRunner>(SinkRunner::Setup{std::string(kSink.name), &kSink, {}, {}},
+                                             std::make_unique<TestSink>(), *env_.clock);
   Ref<Snapshot> snapshot = MakeRef<Snapshot>();
   snapshot->closed_at = env_.clock->Now();
   runner->Offer(snapshot);
@@ -395,7 +395,7 @@ TEST_F(PipelineTest, ASinkThatHangsAtStopIsLeftBehind) {
 TEST_F(PipelineTest, ABadSinkChangesNothing) {
   ASSERT_TRUE(pipeline_->Apply(PlanOf({&kPlain})));
   PipelinePlan plan = PlanOf({&kPlain, &kFetching});
-  plan.sinks.push_back({&kBadSink, {}, {}});
+  plan.sinks.push_back({std::string(kBadSink.name), &kBadSink, {}, {}});
   Status status = pipeline_->Apply(std::move(plan));
   EXPECT_EQ(status.detail, "no such path");
   EXPECT_EQ(pipeline_->instances().size(), 1u);

@@ -29,8 +29,8 @@ class IoLoop;
 class PageBoard;
 class Workers;
 struct AgentStats;
-struct DeliveryStats;
 class SnapshotHub;
+struct NetworkSink;
 
 inline constexpr size_t kCodes = 8;  // values of Code: errors are counted by it
 
@@ -126,8 +126,6 @@ class Sink {
   virtual Status Write(const Snapshot& snapshot) = 0;
   virtual Status Write(const Events& events) { return static_cast<void>(events), Ok(); }
   virtual Status Flush(Instant deadline) { return static_cast<void>(deadline), Ok(); }
-  // Of a sink that sends over a network: fills `out`, whose memory is used again. Called by one thread, any.
-  virtual bool Delivery(DeliveryStats& out) const { return static_cast<void>(out), false; }
 };
 
 // What `gpulens doctor` says of one thing a plugin needs.
@@ -194,7 +192,8 @@ struct SinkSpec {
   std::span<const OptionSpec> options = {};
   Result<std::unique_ptr<Sink>> (*create)(const Config& config, Env& env) = nullptr;
   ConfigCheck check = nullptr;
-  bool takes_received = false;  // passes on what receivers take in: what it makes is an OtlpTaker
+  bool takes_received = false;           // passes on what receivers take in, or drops it
+  const NetworkSink* network = nullptr;  // of a sink that sends over a network; then there is no `create`
 };
 
 }  // namespace gpulens

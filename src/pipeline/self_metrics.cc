@@ -206,12 +206,12 @@ void SelfMetrics::UpdateEnricher(const EnricherSet::View& enricher) {
   writer_.Set(e.missing, enricher.missing);
 }
 
-void SelfMetrics::UpdateSink(const SinkRunner& sink) {
-  auto at = sinks_.find(sink.name());
-  if (at == sinks_.end()) at = sinks_.emplace(sink.name(), std::make_unique<OfSink>()).first;
+void SelfMetrics::UpdateSink(const SinkView& sink, Delivery* delivery) {
+  auto at = sinks_.find(sink.name);
+  if (at == sinks_.end()) at = sinks_.emplace(sink.name, std::make_unique<OfSink>()).first;
   OfSink& s = *at->second;
   if (!s.entity) {
-    s.entity = MakeRef<Entity>("sink", AttributeSet({{"sink", sink.name()}}));
+    s.entity = MakeRef<Entity>("sink", AttributeSet({{"sink", sink.name}}));
     s.up = table_.Declare(kSelfSinkUp, s.entity);
     s.duration = table_.Declare(kSelfSinkDuration, s.entity);
     s.last_success = table_.Declare(kSelfSinkLastSuccessTime, s.entity);
@@ -227,7 +227,7 @@ void SelfMetrics::UpdateSink(const SinkRunner& sink) {
     }
   }
   s.seen = update_;
-  SinkStats stats = sink.stats();
+  const SinkStats stats = sink.runner ? sink.runner->stats() : SinkStats();
   writer_.Set(s.up, stats.up ? 1 : 0);
   writer_.Set(s.length, stats.queued);
   writer_.Set(s.capacity, SinkRunner::kLaneDepth);
@@ -239,7 +239,7 @@ void SelfMetrics::UpdateSink(const SinkRunner& sink) {
     writer_.Set(s.dropped[i], stats.dropped[i]);
     writer_.Set(s.events_dropped[i], stats.events_dropped[i]);
   }
-  if (!sink.Delivery(delivery_)) return;
+  if (!delivery || !delivery->ReadStats(sink.name, delivery_)) return;
   // Of a sink that sends, its receiver has the last word.
   writer_.Set(s.up, stats.up && delivery_.up ? 1 : 0);
   if (delivery_.last_success_unix_ns != 0)
@@ -293,7 +293,7 @@ Ref<const Frame> SelfMetrics::Update(const Input& input) {
   for (const auto& instance : input.instances) UpdateCollector(*instance, input.now);
   for (const AnalyzerView& analyzer : input.analyzers) UpdateAnalyzer(analyzer);
   for (const EnricherSet::View& enricher : input.enrichers) UpdateEnricher(enricher);
-  for (const auto& sink : input.sinks) UpdateSink(*sink);
+  for (const SinkView& sink : input.sinks) UpdateSink(sink, input.delivery);
   if (input.received) receivers_.Write(*input.received, writer_);
   RetireGone(collectors_);
   RetireGone(analyzers_);

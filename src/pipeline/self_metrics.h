@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "core/frame_writer.h"
+#include "pipeline/delivery/delivery.h"
 #include "pipeline/delivery/delivery_metrics.h"
 #include "pipeline/enrich/enricher_set.h"
 #include "pipeline/instance.h"
@@ -34,13 +35,18 @@ std::span<const MetricDesc* const> SelfMetricRows() noexcept;
 
 class SelfMetrics {
  public:
+  struct SinkView {
+    std::string_view name;
+    const SinkRunner* runner = nullptr;  // null: it sends received data alone
+  };
   struct Input {
     Instant now;
     AttributeSet resource;
     std::span<const std::shared_ptr<Instance>> instances;
     std::span<const AnalyzerView> analyzers;
     std::span<const EnricherSet::View> enrichers;
-    std::span<const std::shared_ptr<SinkRunner>> sinks;
+    std::span<const SinkView> sinks;
+    Delivery* delivery = nullptr;
     const ReceiverStats* received = nullptr;
     Duration tick_duration{};
     uint64_t late_ticks = 0;
@@ -65,7 +71,7 @@ class SelfMetrics {
   void UpdateCollector(const Instance& instance, Instant now);
   void UpdateAnalyzer(const AnalyzerView& analyzer);
   void UpdateEnricher(const EnricherSet::View& enricher);
-  void UpdateSink(const SinkRunner& sink);
+  void UpdateSink(const SinkView& sink, Delivery* delivery);
   template <class Of>
   void RetireGone(std::map<std::string, std::unique_ptr<Of>, std::less<>>& known);
 

@@ -2,7 +2,6 @@
 
 #include "base/log.h"
 #include "base/threads/threads.h"
-#include "pipeline/receive/receiver.h"
 
 namespace gpulens {
 
@@ -20,33 +19,24 @@ struct SinkRunner::Shared {
   explicit Shared(std::string_view sink_name, std::unique_ptr<Sink> the_sink, const Clock& the_clock)
       : name(sink_name),
         sink(std::move(the_sink)),
-        otlp(dynamic_cast<OtlpTaker*>(sink.get())),
         clock(the_clock),
         lane(kLaneDepth),
-        event_lane(kEventLaneDepth),
-        otlp_lane(kOtlpLaneDepth) {}
-
-  struct OtlpOffer {
-    Ref<const ReceivedOtlp> received;
-    Taken taken;
-  };
+        event_lane(kEventLaneDepth) {}
 
   const std::string name;
   const std::unique_ptr<Sink> sink;
-  OtlpTaker* const otlp;  // the same sink, or null
   const Clock& clock;
   mutable std::mutex mutex;  // guards what follows
   std::condition_variable wake, ended;
   Ring<Ref<const Snapshot>> lane;
   Ring<Ref<const Events>> event_lane;
-  Ring<OtlpOffer> otlp_lane;
   SinkStats stats;
   bool stopping = false, done = false;
   Instant flush_by;
 };
 
 SinkRunner::SinkRunner(Setup setup, std::unique_ptr<Sink> sink, const Clock& clock)
-    : setup_(std::move(setup)), shared_(std::make_shared<Shared>(setup_.spec->name, std::move(sink), clock)) {
+    : setup_(std::move(setup)), shared_(std::make_shared<Shared>(setup_.name, std::move(sink), clock)) {
   if (setup_.spec->threaded) NeedThread();
 }
 
@@ -97,30 +87,6 @@ void SinkRunner::Deliver(Shared& shared, const Events& events) {
   ++shared.stats.events_dropped[static_cast<size_t>(DropReason::kRejected)];
 }
 
-void SinkRunner::Deliver(Shared& shared, const ReceivedOtlp& received, const Taken& taken) {
-  Status status = shared.otlp->Take(received);
-  if (!status && status.code != Code::kExhausted)
-    Log(LogLevel::kWarn, shared.name, "received_refused", status.detail, shared.name);
-  taken(std::move(status));
-}
-
-bool SinkRunner::takes_otlp() const noexcept { return setup_.spec->threaded && shared_->otlp; }
-
-void SinkRunner::Offer(const Ref<const ReceivedOtlp>& received, Taken taken) {
-  Status refused;
-  NeedThread();
-  std::unique_lock lock(shared_->mutex);
-  if (shared_->stopping) refused = {Code::kUnavailable, "the sink is stopping"};
-  else if (shared_->otlp_lane.full()) refused = {Code::kExhausted, "the sink is busy"};
-  if (!refused) {
-    lock.unlock();
-    return taken(std::move(refused));
-  }
-  shared_->otlp_lane.Push({received, std::move(taken)});
-  lock.unlock();
-  shared_->wake.notify_one();
-}
-
 void SinkRunner::Offer(const Ref<const Events>& events) {
   if (!setup_.spec->threaded) return Deliver(*shared_, *events);
   NeedThread();
@@ -158,17 +124,13 @@ void SinkRunner::Run(const std::shared_ptr<Shared>& shared) {
   while (true) {
     Ref<const Snapshot> snapshot;
     Ref<const Events> events;
-    std::optional<Shared::OtlpOffer> offer;
     Instant flush_by;
     {
       std::unique_lock lock(shared->mutex);
-      shared->wake.wait(lock, [&] {
-        return shared->stopping || !shared->lane.empty() || !shared->event_lane.empty() ||
-               !shared->otlp_lane.empty();
-      });
+      shared->wake.wait(
+          lock, [&] { return shared->stopping || !shared->lane.empty() || !shared->event_lane.empty(); });
       if (auto first = shared->event_lane.Pop()) events = std::move(*first);
       else if (auto next = shared->lane.Pop()) snapshot = std::move(*next);
-      else offer = shared->otlp_lane.Pop();
       flush_by = shared->flush_by;
     }
     if (events) {
@@ -177,10 +139,6 @@ void SinkRunner::Run(const std::shared_ptr<Shared>& shared) {
     }
     if (snapshot) {
       Deliver(*shared, *snapshot);
-      continue;
-    }
-    if (offer) {
-      Deliver(*shared, *offer->received, offer->taken);
       continue;
     }
     Status flushed = shared->sink->Flush(flush_by);
@@ -233,18 +191,11 @@ bool SinkRunner::Stop(Instant deadline) {
 }
 
 void SinkRunner::DropWaiting() {
-  std::vector<Shared::OtlpOffer> untaken;
-  {
-    std::lock_guard lock(shared_->mutex);
-    while (shared_->lane.Pop()) ++shared_->stats.dropped[static_cast<size_t>(DropReason::kShutdown)];
-    while (shared_->event_lane.Pop())
-      ++shared_->stats.events_dropped[static_cast<size_t>(DropReason::kShutdown)];
-    while (auto offer = shared_->otlp_lane.Pop()) untaken.push_back(std::move(*offer));
-  }
-  for (const Shared::OtlpOffer& offer : untaken) offer.taken({Code::kUnavailable, "the sink is stopping"});
+  std::lock_guard lock(shared_->mutex);
+  while (shared_->lane.Pop()) ++shared_->stats.dropped[static_cast<size_t>(DropReason::kShutdown)];
+  while (shared_->event_lane.Pop())
+    ++shared_->stats.events_dropped[static_cast<size_t>(DropReason::kShutdown)];
 }
-
-bool SinkRunner::Delivery(DeliveryStats& out) const { return shared_->sink->Delivery(out); }
 
 SinkStats SinkRunner::stats() const {
   std::lock_guard lock(shared_->mutex);

@@ -9,7 +9,6 @@
 #include <thread>
 
 #include "base/ring.h"
-#include "core/otlp/received_otlp.h"
 #include "pipeline/plugin.h"
 
 namespace gpulens {
@@ -40,10 +39,9 @@ class SinkRunner {
   static constexpr Duration kStopGrace = std::chrono::seconds(1);
   static constexpr size_t kLaneDepth = 2;
   static constexpr size_t kEventLaneDepth = 64;
-  static constexpr size_t kOtlpLaneDepth = 16;
-  using Taken = std::function<void(Status)>;
 
   struct Setup {
+    std::string name;  // "otlp/b"
     const SinkSpec* spec = nullptr;
     Config config;
     Duration interval{};  // between snapshots it wants; zero: every tick
@@ -54,16 +52,11 @@ class SinkRunner {
   SinkRunner(const SinkRunner&) = delete;
   SinkRunner& operator=(const SinkRunner&) = delete;
 
-  std::string_view name() const noexcept { return setup_.spec->name; }
+  const std::string& name() const noexcept { return setup_.name; }
   const Setup& setup() const noexcept { return setup_; }
 
   void Offer(const Ref<const Snapshot>& snapshot);
   void Offer(const Ref<const Events>& events);
-  // Whether the sink takes what is received.
-  bool takes_otlp() const noexcept;
-  // `taken` is told once, from any thread, what the sink said; kExhausted at once when the lane is full: the
-  // sender keeps it, nothing is dropped. kUnavailable from Stop on.
-  void Offer(const Ref<const ReceivedOtlp>& received, Taken taken);
   // The last one there will be: a sink with an interval gets it before its time, unless it had it. May be
   // null.
   void OfferLast(const Ref<const Snapshot>& snapshot);
@@ -74,18 +67,15 @@ class SinkRunner {
   // Begins what Stop waits for, where the sink has a thread of its own: several flush at the same time.
   void BeginStop(Instant deadline);
   SinkStats stats() const;
-  // Of a sink that sends over a network; see Sink. Called by one thread.
-  bool Delivery(DeliveryStats& out) const;
 
  private:
   struct Shared;
   // Starts the thread of a threaded sink where it does not run: there may have been no room for it before.
   void NeedThread();
-  void DropWaiting();  // Counted, and told to who offered it.
+  void DropWaiting();  // counted
   static void Run(const std::shared_ptr<Shared>& shared);
   static void Deliver(Shared& shared, const Snapshot& snapshot);
   static void Deliver(Shared& shared, const Events& events);
-  static void Deliver(Shared& shared, const ReceivedOtlp& received, const Taken& taken);
 
   const Setup setup_;
   std::shared_ptr<Shared> shared_;

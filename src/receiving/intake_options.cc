@@ -41,6 +41,8 @@ OtlpIntake::Options ReadIntakeOptions(const Config& config, const ReceiverContex
   options.batch.items = static_cast<uint32_t>(batch.Int("items"));
   options.batch_wait = batch.Time("wait");
   const std::string_view receiver = options.ways.front().substr(0, options.ways.front().find('/'));
+  options.source = receiver == RecordSourceName(RecordSource::kRemoteWrite) ? RecordSource::kRemoteWrite
+                                                                            : RecordSource::kOtlp;
   options.identity = {context.stated, context.host_name, HostId(context.env.root),
                       AttributeSet({{"gpulens.receiver", receiver}})};
   options.memory = {context.memory_limit, memory.Double("limit"), memory.Double("spike")};

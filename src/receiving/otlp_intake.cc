@@ -19,6 +19,8 @@ constexpr Duration kComeAgain = std::chrono::seconds(1);
 constexpr size_t kInFlight = 8;
 // Requests wait for others to join them only while these come; even then not longer.
 constexpr Duration kLongestJoin = std::chrono::milliseconds(20);
+// Memory of a large request is not kept for the next.
+constexpr size_t kKeptBytes = size_t{4} << 20;
 // A request takes memory beside its bytes.
 constexpr size_t kPerCall = 512;
 
@@ -259,11 +261,12 @@ void OtlpIntake::Send(Lane& lane, std::string bytes, uint32_t items) {
     ++flight_->flying;
   }
   if (!room) return landed({Code::kExhausted, "the sinks are busy"});
-  Ref<ReceivedOtlp> received = MakeRef<ReceivedOtlp>();
-  received->signal = lane.signal;
-  received->items = items;
-  received->bytes = std::move(bytes);
-  forward_.Forward(received, std::move(landed));
+  const size_t packing = forward_.packing();
+  std::string_view packed = bytes;
+  if (packing == 1) gzip_.Compress(bytes, packed_), packed = packed_;
+  else if (packing == 2) zstd_.Compress(bytes, packed_), packed = packed_;
+  forward_.Forward({lane.signal, items, options_.source, packing, packed}, std::move(landed));
+  if (packed_.capacity() > kKeptBytes) std::string().swap(packed_);
 }
 
 bool OtlpIntake::AwaitRoom() {

@@ -18,7 +18,9 @@
 #include "pipeline/receive/receiver.h"
 #include "receiving/memory_limiter.h"
 #include "receiving/received_identity.h"
+#include "wire/gzip.h"
 #include "wire/otlp_in/otlp_batch.h"
+#include "wire/zstd.h"
 
 namespace gpulens {
 
@@ -86,6 +88,7 @@ struct OtlpFlight {
 class OtlpIntake {
  public:
   struct Options {
+    RecordSource source = RecordSource::kOtlp;
     std::vector<std::string_view> ways;  // "otlp/http"; static storage
     std::vector<std::string> unwanted;   // names of metrics, with stars
     size_t max_request = 16u << 20;      // unpacked
@@ -131,6 +134,9 @@ class OtlpIntake {
   ReceivedIdentity identity_;
   OtlpScan scan_;
   IntakeDecoder::Decoded decoded_;
+  GzipCompressor gzip_;
+  ZstdCompressor zstd_;
+  std::string packed_;
   std::array<std::unique_ptr<Lane>, kOtlpSignals> lanes_;
 
   const std::shared_ptr<OtlpFlight> flight_;

@@ -20,10 +20,18 @@ namespace gpulens::receiver_testing {
 // Sinks as one: takes, refuses, or keeps its answers back.
 class FakeSinks final : public OtlpForward {
  public:
+  struct Taken {
+    OtlpSignal signal;
+    uint32_t items;
+    std::string bytes;
+  };
+
   bool wanted() const override { return true; }
-  void Forward(Ref<const ReceivedOtlp> received, Done done) override {
+  size_t packing() const override { return 0; }
+  void Forward(const ReceivedOtlp& received, Done done) override {
     std::unique_lock lock(mutex_);
-    received_.push_back(received);
+    received_.push_back(
+        std::make_shared<const Taken>(Taken{received.signal, received.items, std::string(received.bytes)}));
     changed_.notify_all();
     if (holding_) {
       held_.push_back(std::move(done));
@@ -55,7 +63,7 @@ class FakeSinks final : public OtlpForward {
     std::unique_lock lock(mutex_);
     return changed_.wait_for(lock, std::chrono::seconds(20), [&] { return received_.size() >= count; });
   }
-  std::vector<Ref<const ReceivedOtlp>> received() const {
+  std::vector<std::shared_ptr<const Taken>> received() const {
     std::lock_guard lock(mutex_);
     return received_;
   }
@@ -63,7 +71,7 @@ class FakeSinks final : public OtlpForward {
  private:
   mutable std::mutex mutex_;
   std::condition_variable changed_;
-  std::vector<Ref<const ReceivedOtlp>> received_;
+  std::vector<std::shared_ptr<const Taken>> received_;
   std::deque<Done> held_;
   Status answer_;
   bool holding_ = false;

@@ -145,12 +145,13 @@ PipelinePlan MakePlan(const Config& config, const PlanContext& context) {
   for (const SinkSpec* spec : AllSinks()) {
     if (spec->name == kWebsocket) {
       const Config& own = config.Group(kWebsocket);
-      if (!own.Texts("listen").empty()) plan.sinks.push_back({spec, own, {}});
+      if (!own.Texts("listen").empty()) plan.sinks.push_back({std::string(spec->name), spec, own, {}});
       continue;
     }
     const Config own = SinkConfig(config, spec->name);
     if (!own.Bool("enabled")) continue;
-    plan.sinks.push_back({spec, own, own.Has("interval") ? own.Time("interval") : Duration{}});
+    plan.sinks.push_back(
+        {std::string(spec->name), spec, own, own.Has("interval") ? own.Time("interval") : Duration{}});
   }
   for (const ReceiverSpec* spec : AllReceivers()) {
     const Config& own = config.Group("receivers").Group(spec->name);

@@ -26,6 +26,7 @@
 #include "catalog/inference/roles.h"
 #include "net/client/http_client.h"
 #include "net/io_loop.h"
+#include "pipeline/delivery/delivery.h"
 #include "pipeline/events/event_desk.h"
 #include "pipeline/page_board.h"
 #include "pipeline/self_metrics.h"
@@ -205,7 +206,7 @@ class NoOutput {
 
 TEST_F(PluginContract, SinksTakeEveryRowAndNeitherBlockNorThrowNorAllocateForEach) {
   for (const SinkSpec* spec : AllSinks()) {
-    auto made = spec->create(OfSink(*spec), env_);
+    auto made = MakeWholeSink(*spec, OfSink(*spec), env_);
     EXPECT_TRUE(made.ok()) << spec->name << ": " << made.error().detail;
     if (!made) continue;
     ManualClock clock;
@@ -233,8 +234,7 @@ TEST_F(PluginContract, SinksTakeEveryRowAndNeitherBlockNorThrowNorAllocateForEac
       const NoOutput silent;
       static_cast<void>((*made)->Flush(env_.clock->Now() + std::chrono::milliseconds(50)));
     });
-    const bool takes = dynamic_cast<OtlpTaker*>(made->get()) != nullptr;
-    EXPECT_EQ(takes, spec->takes_received) << spec->name << ": .takes_received";
+    EXPECT_NE(spec->create != nullptr, spec->network != nullptr) << spec->name;
   }
 }
 

@@ -3,10 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <string>
 #include <string_view>
-
-#include "base/ref.h"
 
 namespace gpulens {
 
@@ -19,12 +16,22 @@ constexpr std::string_view OtlpSignalName(OtlpSignal signal) noexcept {
   return kNames[static_cast<size_t>(signal)];
 }
 
-// An Export…ServiceRequest as protobuf: checked, enriched, of a size that receivers take. Immutable once
-// published.
-struct ReceivedOtlp : RefCounted<ReceivedOtlp> {
+// Who made what is sent. Numbers on disk: they never change.
+enum class RecordSource : uint8_t { kOwn, kOtlp, kRemoteWrite };
+inline constexpr size_t kRecordSources = 3;
+// As `sources` of a sink names them. Static storage.
+constexpr std::string_view RecordSourceName(RecordSource source) noexcept {
+  constexpr std::string_view kNames[kRecordSources] = {"own", "otlp", "remote_write"};
+  return kNames[static_cast<size_t>(source)];
+}
+
+// An Export…ServiceRequest as protobuf: checked, enriched, of a size that receivers take. A plain value.
+struct ReceivedOtlp {
   OtlpSignal signal = OtlpSignal::kMetrics;
   uint32_t items = 0;  // points, records, spans
-  std::string bytes;
+  RecordSource source = RecordSource::kOtlp;
+  size_t packing = 0;  // of kOtlpPackings
+  std::string_view bytes;
 };
 
 }  // namespace gpulens

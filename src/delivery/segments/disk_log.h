@@ -102,9 +102,9 @@ class DiskLog {
   const uint64_t segment_bytes_;
   const BootId boot_id_;
   LogFolder folder_;
-  std::deque<Segment> segments_;         // oldest first
-  std::optional<SegmentWriter> writer_;  // of segments_.back()
-  uint64_t next_id_ = 1;                 // of the next Append
+  std::deque<Segment> segments_;                          // oldest first
+  std::optional<SegmentWriter> writer_;                   // of segments_.back()
+  uint64_t next_id_ = 1;                                  // of the next Append
   std::vector<std::pair<uint64_t, uint64_t>> destroyed_;  // first and end, as far as one can guess
   int64_t synced_boot_ns_ = 0;
   bool dirty_ = false;

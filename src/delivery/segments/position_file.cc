@@ -20,30 +20,30 @@ constexpr off_t kSlotDistance = 512;  // one sector each: a torn write costs one
 using Slot = std::array<char, kSlotBytes>;
 
 template <class Number>
-void Put(char* at, Number number) noexcept {
+void PutNumber(char* at, Number number) noexcept {
   for (size_t i = 0; i < sizeof number; ++i) at[i] = static_cast<char>(number >> (8 * i));
 }
 
-uint64_t Get(const char* at) noexcept {
+uint64_t GetNumber(const char* at) noexcept {
   uint64_t number = 0;
   for (size_t i = 0; i < 8; ++i)
     number |= static_cast<uint64_t>(static_cast<unsigned char>(at[i])) << (8 * i);
   return number;
 }
 
-Slot Encode(uint64_t next_id, const BootId& boot_id, uint64_t done) noexcept {
+Slot EncodeSlot(uint64_t next_id, const BootId& boot_id, uint64_t done) noexcept {
   Slot slot{};
   std::memcpy(slot.data(), kPositionMagic.data(), kPositionMagic.size());
-  Put(slot.data() + 8, next_id);
-  Put(slot.data() + 16, ChecksumOf(0, {slot.data(), 16}));
+  PutNumber(slot.data() + 8, next_id);
+  PutNumber(slot.data() + 16, ChecksumOf(0, {slot.data(), 16}));
   std::memcpy(slot.data() + kBootAt, boot_id.data(), boot_id.size());
-  Put(slot.data() + kBootSumAt, ChecksumOf(0, {slot.data(), kBootSumAt}));
-  Put(slot.data() + kDoneAt, done);
-  Put(slot.data() + kDoneSumAt, ChecksumOf(0, {slot.data(), kDoneSumAt}));
+  PutNumber(slot.data() + kBootSumAt, ChecksumOf(0, {slot.data(), kBootSumAt}));
+  PutNumber(slot.data() + kDoneAt, done);
+  PutNumber(slot.data() + kDoneSumAt, ChecksumOf(0, {slot.data(), kDoneSumAt}));
   return slot;
 }
 
-bool Equal(const Slot& a, const Slot& b, size_t bytes) noexcept {
+bool SameBytes(const Slot& a, const Slot& b, size_t bytes) noexcept {
   return std::memcmp(a.data(), b.data(), bytes) == 0;
 }
 
@@ -62,27 +62,27 @@ void PositionFile::Load() noexcept {
   for (unsigned i = 0; i < 2; ++i) {
     Slot slot{};
     const ssize_t count = ::pread(fd_.get(), slot.data(), slot.size(), static_cast<off_t>(i) * kSlotDistance);
-    const uint64_t number = Get(slot.data() + 8);
+    const uint64_t number = GetNumber(slot.data() + 8);
     if (count < static_cast<ssize_t>(kNumberBytes) || number > kMaxRecordId ||
-        !Equal(slot, Encode(number, {}, 0), kNumberBytes)) {
+        !SameBytes(slot, EncodeSlot(number, {}, 0), kNumberBytes)) {
       // Never written, or a hole in front of the second slot.
       foreign_ |= count < 0 || std::any_of(slot.begin(), slot.end(), [](char c) { return c != 0; });
-    } else if (!last_ || number > *last_ || (number == *last_ && Get(slot.data() + kDoneAt) > done_)) {
+    } else if (!last_ || number > *last_ || (number == *last_ && GetNumber(slot.data() + kDoneAt) > done_)) {
       last_ = number;
       slot_ = 1 - i;
-      const uint64_t done = Get(slot.data() + kDoneAt);
-      const Slot known = Encode(number, boot_id_, 0);
-      of_this_boot_ = boot_id_ != BootId{} && Equal(slot, known, kBootSumAt + 4);
+      const uint64_t done = GetNumber(slot.data() + kDoneAt);
+      const Slot known = EncodeSlot(number, boot_id_, 0);
+      of_this_boot_ = boot_id_ != BootId{} && SameBytes(slot, known, kBootSumAt + 4);
       Slot whole = slot;
-      Put(whole.data() + kDoneSumAt, ChecksumOf(0, {slot.data(), kDoneSumAt}));
-      done_ = Equal(slot, whole, kSlotBytes) ? done : 0;
+      PutNumber(whole.data() + kDoneSumAt, ChecksumOf(0, {slot.data(), kDoneSumAt}));
+      done_ = SameBytes(slot, whole, kSlotBytes) ? done : 0;
     }
   }
   if (last_) foreign_ = false;
 }
 
 Status PositionFile::Write(uint64_t next_id, uint64_t done) {
-  const Slot slot = Encode(next_id, boot_id_, done);
+  const Slot slot = EncodeSlot(next_id, boot_id_, done);
   ssize_t count;
   do {
     count = ::pwrite(fd_.get(), slot.data(), slot.size(), static_cast<off_t>(slot_) * kSlotDistance);

@@ -40,7 +40,7 @@ void DeliveryMetrics::Write(const DeliveryStats& stats, const EntityRef& sink, F
   }
   out.Set(retries_, stats.retries);
   out.Set(sent_, stats.sent_bytes);
-  out.Set(length_, stats.queued_parcels);
+  out.Set(length_, stats.queued_records);
   for (size_t i = 0; i < lost_.size(); ++i) out.Set(lost_[i], stats.lost[i].second);
   if (!stats.on_disk) return;
   out.Set(size_, stats.queued_bytes);

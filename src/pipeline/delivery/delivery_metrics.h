@@ -27,8 +27,8 @@ class DeliveryMetrics {
   bool declared_ = false;
   std::vector<OfSignal> signals_;
   std::map<std::string, Series, std::less<>> requests_;
-  Series retries_, sent_, length_, size_, limit_, age_;
-  std::array<Series, 5> lost_;
+  Series retries_, sent_, length_, size_, limit_, age_, unusable_;
+  std::array<Series, 6> lost_;
 };
 
 }  // namespace gpulens

@@ -27,9 +27,10 @@ struct DeliveryStats {
   int64_t last_success_unix_ns = 0;
 
   bool on_disk = false;
-  uint64_t queued_parcels = 0, queued_bytes = 0, queue_limit = 0;
+  bool unusable = false;  // a folder cannot be used: what waits is in memory
+  uint64_t queued_records = 0, queued_bytes = 0, queue_limit = 0;
   std::optional<Duration> oldest_age;
-  std::array<std::pair<std::string_view, uint64_t>, 5> lost{};  // parcels by reason; static storage
+  std::array<std::pair<std::string_view, uint64_t>, 6> lost{};  // records by reason; static storage
 };
 
 }  // namespace gpulens

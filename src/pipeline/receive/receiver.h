@@ -1,7 +1,7 @@
 // The contract of receivers: plugins that take in what others send and hand it to the sinks.
 //
-// What is received goes to sinks as bytes. It is accepted, and its sender told so, once every sink that takes
-// OTLP has it in its queue; until then the sender keeps it.
+// What is received goes to sinks as bytes. It is accepted, and its sender hears so, once it is in the request
+// log on disk, or delivered; until then the sender keeps it.
 #pragma once
 
 #include <array>
@@ -21,17 +21,6 @@
 
 namespace gpulens {
 
-// What a sink is besides, when it passes on what receivers took in. Called by the sink's own thread, as its
-// Write is: threaded sinks alone.
-class OtlpTaker {
- public:
-  // Ok once it is kept, in the sink's queue for instance; kExhausted while there is no room.
-  virtual Status Take(const ReceivedOtlp& received) = 0;
-
- protected:
-  ~OtlpTaker() = default;
-};
-
 // The way from receivers to sinks. Thread-safe.
 class OtlpForward {
  public:
@@ -39,15 +28,18 @@ class OtlpForward {
   virtual ~OtlpForward() = default;
   // Whether any sink takes what is received.
   virtual bool wanted() const = 0;
-  // `done` is called once, from any thread, also from inside: ok when every sink has it; kExhausted when one
-  // has no room now; else why one could not. The others may have it then: whoever sends again sends twice.
-  virtual void Forward(Ref<const ReceivedOtlp> received, Done done) = 0;
+  // How a request is to be packed: an index of kOtlpPackings.
+  virtual size_t packing() const = 0;
+  // `done` is called once, from any thread, also from inside: ok when the request is on disk for every sink,
+  // or was delivered; kExhausted when there is no room now, or the disk cannot keep it and no receiver took
+  // it.
+  virtual void Forward(const ReceivedOtlp& received, Done done) = 0;
 };
 
 // What became of what came in. A plain value.
 struct ReceiverStats {
   struct OfSignal {
-    uint64_t accepted = 0;  // points, records, spans: every sink has them
+    uint64_t accepted = 0;  // points, records, spans: kept for every sink
     uint64_t refused = 0;   // their sender was told to come again, or that they are too much
     uint64_t rejected = 0;  // cannot be passed on; the rest of their request was accepted
     uint64_t filtered = 0;  // not wanted

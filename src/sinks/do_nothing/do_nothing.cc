@@ -3,15 +3,13 @@
 // dropped, too, as by a Collector's exporter `nop`.
 
 #include "pipeline/plugin.h"
-#include "pipeline/receive/receiver.h"
 
 namespace gpulens {
 namespace {
 
-class DoNothingSink final : public Sink, public OtlpTaker {
+class DoNothingSink final : public Sink {
  public:
   Status Write(const Snapshot&) override { return Ok(); }
-  Status Take(const ReceivedOtlp&) override { return Ok(); }
 };
 
 Result<std::unique_ptr<Sink>> Create(const Config&, Env&) {

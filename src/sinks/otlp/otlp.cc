@@ -6,10 +6,10 @@
 #include "base/result.h"
 #include "base/version.h"
 #include "naming/sink_names.h"
-#include "pipeline/outbox/outbox.h"
-#include "pipeline/outbox/outbox_options.h"
+#include "pipeline/delivery/send_options.h"
+#include "pipeline/delivery/send_setup.h"
 #include "pipeline/plugin.h"
-#include "pipeline/receive/receiver.h"
+#include "pipeline/remote/remote_access.h"
 #include "sinks/otlp/otlp_body.h"
 #include "sinks/otlp/otlp_endpoint.h"
 #include "sinks/otlp/otlp_grpc.h"
@@ -21,25 +21,27 @@ namespace {
 
 enum Signal : size_t { kMetrics, kLogs, kTraces, kSignals };
 constexpr std::array<std::string_view, kSignals> kSignalNames = {"metrics", "logs", "traces"};
+// So that a request stays below what receivers take by default.
+constexpr size_t kRequestBytes = 4u << 20;
 
-class OtlpSink final : public Sink, public OtlpTaker {
+class OtlpSink final : public Sink {
  public:
-  OtlpSink(const Config& config, const std::array<bool, kSignals>& wanted, std::unique_ptr<Outbox> outbox)
-      : body_(config),
-        wanted_(wanted),
+  OtlpSink(const Config& config, const std::array<bool, kSignals>& wanted, std::unique_ptr<LogWriter> log)
+      : wanted_(wanted),
         events_(config.Bool("events") && wanted[kLogs]),
+        packing_(OtlpPackingOf(config)),
         metrics_(SinkNames(config).speller(NameForm::kOtel),
                  {.max_points = static_cast<size_t>(config.Int("max_points")),
-                  .max_bytes = body_.max_bytes(),
+                  .max_bytes = kRequestBytes,
                   .scope_version = Version(),
                   .style = OtlpStyleOf(config)}),
-        outbox_(std::move(outbox)) {}
+        log_(std::move(log)) {}
 
   Status Write(const Snapshot& snapshot) override {
     if (!wanted_[kMetrics]) return Ok();
-    RETURN_IF_ERROR(outbox_->Ready());
-    RETURN_IF_ERROR(metrics_.Encode(snapshot, [this](std::string_view request, uint32_t points) {
-      return Push(kMetrics, request, points);
+    uint32_t request_number = 0;
+    RETURN_IF_ERROR(metrics_.Encode(snapshot, [&](std::string_view request, uint32_t points) {
+      return Append(kMetrics, request, points, request_number++);
     }));
     metrics_.Commit();
     return Ok();
@@ -47,39 +49,23 @@ class OtlpSink final : public Sink, public OtlpTaker {
 
   Status Write(const Events& events) override {
     if (!events_ || events.list.empty()) return Ok();
-    RETURN_IF_ERROR(outbox_->Ready());
     EncodeOtlpLogs(events, Version(), logs_request_);
-    return Push(kLogs, logs_request_, static_cast<uint32_t>(events.list.size()));
+    return Append(kLogs, logs_request_, static_cast<uint32_t>(events.list.size()), 0);
   }
-
-  // OtlpSignal has the order of Signal. Others' data never pushes our own out of the queue: the sender keeps
-  // it while there is no room.
-  Status Take(const ReceivedOtlp& received) override {
-    const size_t signal = static_cast<size_t>(received.signal);
-    if (!wanted_[signal])
-      return {Code::kInvalidArgument, "sinks.otlp sends no " + std::string(kSignalNames[signal]) +
-                                          ": it has URLs of other signals alone"};
-    RETURN_IF_ERROR(outbox_->Ready());
-    if (!outbox_->HasRoom(received.bytes.size()))
-      return {Code::kExhausted, "the queue of sinks.otlp is full"};
-    return Push(static_cast<Signal>(signal), received.bytes, received.items);
-  }
-
-  Status Flush(Instant deadline) override { return outbox_->Finish(deadline); }
-  bool Delivery(DeliveryStats& out) const override { return outbox_->stats(out); }
 
  private:
-  Status Push(Signal signal, std::string_view request, uint32_t items) {
-    ASSIGN_OR_RETURN(const std::string_view body, body_.Make(kOtlpMessages[signal], request));
-    return outbox_->Push(body_.route(signal), body, items);
+  Status Append(Signal signal, std::string_view request, uint32_t items, uint32_t number) {
+    const size_t kind = NumberOf({signal, packing_, false});
+    return log_->Append(static_cast<uint8_t>(kind), packer_.Pack(request, packing_), items, number);
   }
 
-  OtlpBody body_;
   const std::array<bool, kSignals> wanted_;
   const bool events_;
+  const size_t packing_;
+  OtlpPacker packer_;
   OtlpMetrics metrics_;
   std::string logs_request_;
-  std::unique_ptr<Outbox> outbox_;
+  const std::unique_ptr<LogWriter> log_;
 };
 
 std::string EndpointOf(const Config& config) {
@@ -105,25 +91,51 @@ void Check(const Config& config, ConfigFaults& faults) {
   CheckRemote(config, access, faults);
 }
 
-Result<std::unique_ptr<Sink>> Create(const Config& config, Env& env) {
-  const bool grpc = config.Text("protocol") == "grpc";
-  RETURN_IF_ERROR(RefuseFaults(&Check, config));
-  const std::string endpoint = EndpointOf(config);
-  std::array<HttpUrl, kSignals> urls;
+std::array<bool, kSignals> WantedOf(const Config& config) {
   std::array<std::string_view, kSignals> own;
-  for (size_t signal = 0; signal < kSignals; ++signal) {
-    const std::string name(kSignalNames[signal]);
-    own[signal] = config.Text(name + "_endpoint");
-    ASSIGN_OR_RETURN(urls[signal], OtlpUrl(endpoint, own[signal], name));
+  for (size_t signal = 0; signal < kSignals; ++signal)
+    own[signal] = config.Text(std::string(kSignalNames[signal]) + "_endpoint");
+  return OtlpWanted(config.Texts("endpoints").empty() ? config.Text("endpoint") : "all", own);
+}
+
+std::string SignalsOf(const Config& config) {
+  std::string signals;
+  const std::array<bool, kSignals> wanted = WantedOf(config);
+  for (size_t i = 0; i < kSignals; ++i) {
+    if (wanted[i]) signals.append(kSignalNames[i]).push_back(' ');
   }
-  Outbox::Setup setup{.name = "otlp",
-                      .signals = {kSignalNames.begin(), kSignalNames.end()},
-                      .routes = OtlpRoutes(urls),
-                      .judge = &JudgeOtlp};
-  if (grpc) MakeOtlpCalls(setup);
-  ASSIGN_OR_RETURN(auto outbox, Outbox::Make(config, std::move(setup), env));
-  return std::unique_ptr<Sink>(
-      std::make_unique<OtlpSink>(config, OtlpWanted(config.Text("endpoint"), own), std::move(outbox)));
+  return signals;
+}
+
+Result<std::unique_ptr<Sink>> MakeEncoder(const Config& config, Env&, std::unique_ptr<LogWriter> log) {
+  return std::unique_ptr<Sink>(std::make_unique<OtlpSink>(config, WantedOf(config), std::move(log)));
+}
+
+Result<SendPlan> MakePlan(const std::string& name, const Config& config) {
+  RETURN_IF_ERROR(RefuseFaults(&Check, config));
+  SendPlan plan{.name = name,
+                .signals = {kSignalNames.begin(), kSignalNames.end()},
+                .routes = OtlpRoutes(),
+                .urls = {},
+                .judge = [](const HttpReply& reply, size_t) { return JudgeOtlp(reply); }};
+  for (const std::string& endpoint : EndpointsOf(config, EndpointOf(config))) {
+    std::vector<HttpUrl>& urls = plan.urls.emplace_back();
+    for (std::string_view signal : kSignalNames) {
+      const std::string& own = config.Text(std::string(signal) + "_endpoint");
+      ASSIGN_OR_RETURN(HttpUrl url, OtlpUrl(endpoint, own, signal));
+      urls.push_back(std::move(url));
+    }
+  }
+  if (config.Text("protocol") == "grpc") MakeOtlpCalls(plan);
+  plan.format = config.Text("protocol");
+  plan.prepare = [wanted = WantedOf(config), json = config.Text("protocol") == "http/json",
+                  packing = OtlpPackingOf(config)](const Envelope& envelope, std::string&& body,
+                                                   uint32_t items, std::vector<SendPart>& parts) {
+    // Received data of a signal that has no URL is not for this sink.
+    if (envelope.kind < kOtlpEncodings && !wanted[OtlpEncodingOf(envelope.kind).signal]) return Ok();
+    return PrepareOtlp(envelope, std::move(body), items, json, packing, parts);
+  };
+  return plan;
 }
 
 constexpr std::string_view kProtocols[] = {"http/protobuf", "http/json", "grpc"};
@@ -161,7 +173,15 @@ constexpr auto kOwnOptions = JoinOptions(
          .max = 1'000'000},
     }),
     kOtlpStyleOptions);
-constexpr auto kOptions = JoinOptions(kOwnOptions, JoinOptions(NameOptions("[native]"), kOutboxOptions));
+constexpr auto kOptions = JoinOptions(kOwnOptions, JoinOptions(NameOptions("[native]"), kSendOptions));
+
+constexpr std::string_view kDestination[] = {"endpoint", "metrics_endpoint", "logs_endpoint",
+                                             "traces_endpoint", "protocol"};
+constexpr NetworkSink kNetwork{.destination = kDestination,
+                               .encoder = &MakeEncoder,
+                               .plan = &MakePlan,
+                               .packing = &OtlpPackingOf,
+                               .signals = &SignalsOf};
 
 }  // namespace
 
@@ -170,8 +190,8 @@ const SinkSpec otlp_sink{.name = "otlp",
                          .help = "Metrics and events to an OpenTelemetry receiver (OTLP).",
                          .threaded = true,
                          .options = kOptions,
-                         .create = &Create,
                          .check = &Check,
-                         .takes_received = true};
+                         .takes_received = true,
+                         .network = &kNetwork};
 
 }  // namespace gpulens

@@ -48,36 +48,54 @@ SendOutcome JudgeOtlp(const HttpReply& reply) {
   return outcome;
 }
 
-std::vector<Outbox::Route> OtlpRoutes(const std::array<HttpUrl, kOtlpSinkSignals>& urls) {
-  std::vector<Outbox::Route> routes(kOtlpRoutes);
-  for (size_t signal = 0; signal < urls.size(); ++signal) {
-    for (size_t packing = 0; packing < kOtlpPackings.size(); ++packing) {
-      for (bool json : {false, true}) {
-        std::string headers = "Content-Type: ";
-        headers.append(json ? kJson : kProtobuf).append("\r\n");
-        if (packing != 0) headers.append("Content-Encoding: ").append(kOtlpPackings[packing]).append("\r\n");
-        routes[OtlpRouteOf(signal, packing, json)] = {signal, urls[signal], std::move(headers)};
-      }
-    }
+std::vector<SendRoute> OtlpRoutes() {
+  std::vector<SendRoute> routes(kOtlpEncodings);
+  for (size_t i = 0; i < routes.size(); ++i) {
+    const OtlpEncoding encoding = OtlpEncodingOf(i);
+    std::string headers = "Content-Type: ";
+    headers.append(encoding.json ? kJson : kProtobuf).append("\r\n");
+    if (encoding.packing != 0)
+      headers.append("Content-Encoding: ").append(kOtlpPackings[encoding.packing]).append("\r\n");
+    routes[i] = {encoding.signal, std::move(headers)};
   }
   return routes;
 }
 
-OtlpBody::OtlpBody(const Config& config) : json_(config.Text("protocol") == "http/json") {
-  while (packing_ + 1 < kOtlpPackings.size() && kOtlpPackings[packing_] != config.Text("compression"))
-    ++packing_;
+size_t OtlpPackingOf(const Config& config) {
+  const auto at = std::find(kOtlpPackings.begin(), kOtlpPackings.end(), config.Text("compression"));
+  return static_cast<size_t>(at - kOtlpPackings.begin()) % kOtlpPackings.size();
 }
 
-Result<std::string_view> OtlpBody::Make(OtlpMessage message, std::string_view protobuf) {
-  std::string_view body = protobuf;
-  if (json_) {
-    RETURN_IF_ERROR(OtlpToJson(message, protobuf, text_));
-    body = text_;
+std::string_view OtlpPacker::Pack(std::string_view bytes, size_t packing) {
+  if (packing == 0) return bytes;
+  if (packing == 1) gzip_.Compress(bytes, packed_);
+  else zstd_.Compress(bytes, packed_);
+  return packed_;
+}
+
+Status PrepareOtlp(const Envelope& envelope, std::string&& body, uint32_t items, bool json, size_t packing,
+                   std::vector<SendPart>& parts) {
+  OtlpEncoding encoding = OtlpEncodingOf(envelope.kind % kOtlpEncodings);
+  // What 0.1.0 kept as JSON goes out as it is.
+  if (!encoding.json && (json || encoding.packing != packing)) {
+    std::string plain;
+    if (encoding.packing == 0) plain = std::move(body);
+    else if (encoding.packing == 1) RETURN_IF_ERROR(Gunzip(body, kUnpackedBytes, plain));
+    else RETURN_IF_ERROR(Unzstd(body, kUnpackedBytes, plain));
+    if (json) {
+      const std::string protobuf = std::move(plain);
+      RETURN_IF_ERROR(OtlpToJson(kOtlpMessages[encoding.signal], protobuf, plain));
+    }
+    body = OtlpPacker().Pack(plain, packing);
+    encoding.json = json;
+    encoding.packing = packing;
   }
-  if (packing_ == 0) return body;
-  if (packing_ == 1) gzip_.Compress(body, packed_);
-  else zstd_.Compress(body, packed_);
-  return std::string_view(packed_);
+  SendPart& part = parts.emplace_back();
+  part.route = envelope.kind < kOtlpEncodings ? NumberOf(encoding) : envelope.kind;
+  part.key = envelope.key;
+  part.items = items;
+  part.body = std::make_shared<const std::string>(std::move(body));
+  return Ok();
 }
 
 OtlpStyle OtlpStyleOf(const Config& config) {

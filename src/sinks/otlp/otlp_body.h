@@ -9,9 +9,9 @@
 
 #include <gpulens/status.h>
 
-#include "delivery/parcel_sender.h"
+#include "core/otlp/otlp_encoding.h"
 #include "pipeline/config.h"
-#include "pipeline/outbox/outbox.h"
+#include "pipeline/delivery/send_setup.h"
 #include "wire/gzip.h"
 #include "wire/otlp/otlp_layout.h"
 #include "wire/otlp_json/otlp_schema.h"
@@ -19,51 +19,32 @@
 
 namespace gpulens {
 
-inline constexpr std::array<std::string_view, 3> kOtlpPackings = {"none", "gzip", "zstd"};
-
-// Metrics, logs, traces, in this order.
-inline constexpr size_t kOtlpSinkSignals = 3;
-// A parcel on disk outlives a change of `compression` and `protocol`, so its route says both. Traces came
-// last, and stand behind the others.
-constexpr size_t OtlpRouteOf(size_t signal, size_t packing, bool json) noexcept {
-  const size_t way = packing + kOtlpPackings.size() * json;
-  return signal < 2 ? signal + 2 * way : 4 * kOtlpPackings.size() + way;
-}
-inline constexpr size_t kOtlpRoutes = 6 * kOtlpPackings.size();
-// What OtlpRouteOf has made a number of.
-struct OtlpWritten {
-  size_t signal, packing;
-  bool json;
-};
-constexpr OtlpWritten OtlpWrittenAs(size_t route) noexcept {
-  const size_t packings = kOtlpPackings.size(), first_traces = 4 * packings;
-  const size_t way = route < first_traces ? route / 2 : route - first_traces;
-  return {route < first_traces ? route % 2 : 2, way % packings, way >= packings};
-}
-inline constexpr std::array<OtlpMessage, kOtlpSinkSignals> kOtlpMessages = {
+// Of a request that was unpacked: far above what we ever put into one.
+inline constexpr size_t kUnpackedBytes = size_t{64} << 20;
+inline constexpr std::array<OtlpMessage, kOtlpSignals> kOtlpMessages = {
     OtlpMessage::kMetrics, OtlpMessage::kLogs, OtlpMessage::kTraces};
-// All routes of the signals to these URLs.
-std::vector<Outbox::Route> OtlpRoutes(const std::array<HttpUrl, kOtlpSinkSignals>& urls);
+// Every way to write a request, by NumberOf its encoding.
+std::vector<SendRoute> OtlpRoutes();
+// As SendPlan::prepare: what is kept in protobuf goes out as JSON where `json`, and packed as `packing` says
+// where it is packed otherwise.
+Status PrepareOtlp(const Envelope& envelope, std::string&& body, uint32_t items, bool json, size_t packing,
+                   std::vector<SendPart>& parts);
 
-// Bodies of requests as the configuration wants them. Not thread-safe; keeps its memory between calls.
-class OtlpBody {
+// Packs requests. Not thread-safe; keeps its memory between calls.
+class OtlpPacker {
  public:
-  explicit OtlpBody(const Config& config);
-  // Of a request in protobuf. Lives until the next call.
-  Result<std::string_view> Make(OtlpMessage message, std::string_view protobuf);
-  size_t route(size_t signal) const noexcept { return OtlpRouteOf(signal, packing_, json_); }
-  // Of protobuf, so that the request stays below what receivers take by default.
-  size_t max_bytes() const noexcept { return json_ ? 2u << 20 : 4u << 20; }
+  // An index of kOtlpPackings. What it returns lives until the next call.
+  std::string_view Pack(std::string_view bytes, size_t packing);
 
  private:
-  const bool json_;
-  size_t packing_ = 0;
   GzipCompressor gzip_;
   ZstdCompressor zstd_;
-  std::string text_, packed_;
+  std::string packed_;
 };
+// What `compression` says, as an index of kOtlpPackings.
+size_t OtlpPackingOf(const Config& config);
 
-// As Outbox::Setup::judge.
+// As SendPlan::judge.
 SendOutcome JudgeOtlp(const HttpReply& reply);
 
 inline constexpr std::array<std::string_view, 3> kOtlpTemporalities = {"cumulative", "delta", "lowmemory"};

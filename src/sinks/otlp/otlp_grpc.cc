@@ -13,24 +13,22 @@
 namespace gpulens {
 namespace {
 
-constexpr std::array<std::string_view, kOtlpSinkSignals> kMethods = {
+constexpr std::array<std::string_view, kOtlpSignals> kMethods = {
     "/opentelemetry.proto.collector.metrics.v1.MetricsService/Export",
     "/opentelemetry.proto.collector.logs.v1.LogsService/Export",
     "/opentelemetry.proto.collector.trace.v1.TraceService/Export"};
 constexpr size_t kGzip = 1;
-// Far above what we ever put into one request.
-constexpr size_t kUnpackedBytes = size_t{64} << 20;
 
 }  // namespace
 
-void MakeOtlpCalls(Outbox::Setup& setup) {
-  for (size_t route = 0; route < setup.routes.size(); ++route) {
-    setup.routes[route].headers.clear();
-    setup.routes[route].grpc_method = kMethods[OtlpWrittenAs(route).signal];
-    setup.routes[route].gzip = OtlpWrittenAs(route).packing == kGzip;
+void MakeOtlpCalls(SendPlan& plan) {
+  for (size_t route = 0; route < plan.routes.size(); ++route) {
+    plan.routes[route].headers.clear();
+    plan.routes[route].grpc_method = kMethods[OtlpEncodingOf(route).signal];
+    plan.routes[route].gzip = OtlpEncodingOf(route).packing == kGzip;
   }
-  setup.judge_call = &JudgeOtlpCall;
-  setup.rework = &ReworkForOtlpCall;
+  plan.judge_call = [](const GrpcReply& reply, size_t) { return JudgeOtlpCall(reply); };
+  plan.rework = &ReworkForOtlpCall;
 }
 
 SendOutcome JudgeOtlpCall(const GrpcReply& reply) {
@@ -50,21 +48,21 @@ SendOutcome JudgeOtlpCall(const GrpcReply& reply) {
   return {IsRetryable(reply) ? SendOutcome::kAgain : SendOutcome::kRefused, 0, std::move(detail)};
 }
 
-Status ReworkForOtlpCall(size_t& route, std::shared_ptr<const std::string>& body) {
-  const OtlpWritten written = OtlpWrittenAs(route);
+Status ReworkForOtlpCall(SendPart& part) {
+  const OtlpEncoding written = OtlpEncodingOf(part.route);
   if (!written.json && written.packing <= kGzip) return Ok();
-  std::string plain = *body;
+  std::string plain = *part.body;
   if (written.packing == kGzip) {
-    RETURN_IF_ERROR(Gunzip(*body, kUnpackedBytes, plain));
+    RETURN_IF_ERROR(Gunzip(*part.body, kUnpackedBytes, plain));
   } else if (written.packing != 0) {
-    RETURN_IF_ERROR(Unzstd(*body, kUnpackedBytes, plain));
+    RETURN_IF_ERROR(Unzstd(*part.body, kUnpackedBytes, plain));
   }
   if (written.json) {
     const std::string json = std::move(plain);
     RETURN_IF_ERROR(OtlpFromJson(kOtlpMessages[written.signal], json, kUnpackedBytes, plain));
   }
-  body = std::make_shared<const std::string>(std::move(plain));
-  route = OtlpRouteOf(written.signal, 0, false);
+  part.body = std::make_shared<const std::string>(std::move(plain));
+  part.route = NumberOf({written.signal, 0, false});
   return Ok();
 }
 

@@ -60,18 +60,17 @@ TEST(OtlpGrpc, WhatWasLeftOutIsCounted) {
 }
 
 TEST(OtlpGrpc, EveryRouteIsACallOfItsSignal) {
-  auto url = ParseHttpUrl("http://c:4317");
-  Outbox::Setup setup;
-  setup.routes = OtlpRoutes({*url, *url, *url});
+  SendPlan setup;
+  setup.routes = OtlpRoutes();
   MakeOtlpCalls(setup);
   constexpr std::string_view kCalls[] = {"MetricsService/Export", "LogsService/Export",
                                          "TraceService/Export"};
   for (size_t route = 0; route < setup.routes.size(); ++route) {
-    EXPECT_THAT(setup.routes[route].grpc_method, HasSubstr(kCalls[OtlpWrittenAs(route).signal]));
+    EXPECT_THAT(setup.routes[route].grpc_method, HasSubstr(kCalls[OtlpEncodingOf(route).signal]));
     EXPECT_EQ(setup.routes[route].headers, "");
   }
-  EXPECT_FALSE(setup.routes[OtlpRouteOf(0, 0, false)].gzip);
-  EXPECT_TRUE(setup.routes[OtlpRouteOf(1, 1, false)].gzip);
+  EXPECT_FALSE(setup.routes[NumberOf({0, 0, false})].gzip);
+  EXPECT_TRUE(setup.routes[NumberOf({1, 1, false})].gzip);
 }
 
 // A queue that was filled under another `protocol` or `compression` is sent all the same.
@@ -84,21 +83,19 @@ TEST(OtlpGrpc, OtherEncodingsOfTheQueueAreRewritten) {
     size_t route;
     std::string body;
   } const cases[] = {
-      {OtlpRouteOf(0, 0, true), json}, {OtlpRouteOf(0, 1, true), gzip}, {OtlpRouteOf(0, 2, false), zstd}};
+      {NumberOf({0, 0, true}), json}, {NumberOf({0, 1, true}), gzip}, {NumberOf({0, 2, false}), zstd}};
   for (const auto& each : cases) {
-    size_t route = each.route;
-    auto body = std::make_shared<const std::string>(each.body);
-    EXPECT_TRUE(ReworkForOtlpCall(route, body).ok());
-    EXPECT_EQ(route, OtlpRouteOf(0, 0, false));
-    EXPECT_EQ(*body, protobuf);
+    SendPart part{each.route, {}, std::make_shared<const std::string>(each.body)};
+    EXPECT_TRUE(ReworkForOtlpCall(part).ok());
+    EXPECT_EQ(part.route, NumberOf({0, 0, false}));
+    EXPECT_EQ(*part.body, protobuf);
   }
-  size_t route = OtlpRouteOf(1, 1, false);
-  auto body = std::make_shared<const std::string>("as it is");
-  EXPECT_TRUE(ReworkForOtlpCall(route, body).ok());
-  EXPECT_EQ(route, OtlpRouteOf(1, 1, false));
-  EXPECT_EQ(*body, "as it is");
-  route = OtlpRouteOf(0, 2, true);
-  EXPECT_FALSE(ReworkForOtlpCall(route, body).ok()) << "damaged";
+  SendPart part{NumberOf({1, 1, false}), {}, std::make_shared<const std::string>("as it is")};
+  EXPECT_TRUE(ReworkForOtlpCall(part).ok());
+  EXPECT_EQ(part.route, NumberOf({1, 1, false}));
+  EXPECT_EQ(*part.body, "as it is");
+  part.route = NumberOf({0, 2, true});
+  EXPECT_FALSE(ReworkForOtlpCall(part).ok()) << "damaged";
 }
 
 }  // namespace

@@ -1,16 +1,15 @@
 // The remote_write sink: metrics to whatever takes Prometheus remote write, 1.0 or 2.0.
 
-#include <atomic>
-
+#include "wire/remote_write/remote_write.h"
 #include "base/result.h"
 #include "base/version.h"
 #include "naming/sink_names.h"
-#include "pipeline/outbox/outbox.h"
-#include "pipeline/outbox/outbox_options.h"
+#include "pipeline/delivery/send_options.h"
+#include "pipeline/delivery/send_setup.h"
 #include "pipeline/plugin.h"
+#include "pipeline/remote/remote_access.h"
 #include "sinks/remote_write/remote_write_answer.h"
 #include "sinks/remote_write/remote_write_labels.h"
-#include "wire/remote_write/remote_write.h"
 #include "wire/remote_write/remote_write_downgrade.h"
 #include "wire/remote_write/snappy_block.h"
 
@@ -18,67 +17,55 @@ namespace gpulens {
 namespace {
 
 constexpr std::string_view kAuto = "auto", kFirst = "1.0", kSecond = "2.0";
-// Parcels on disk keep the version they were made in.
-enum Route : size_t { kRoute1, kRoute2, kRoutes };
+// Requests on disk keep the version they were made in.
+enum Route : uint8_t { kRoute1, kRoute2, kRoutes };
 // Of one that waits, unpacked: far above what a request may have.
 constexpr size_t kLargest = 256u << 20;
 
-// What the sender's thread finds out about the receiver, and the sink's thread asks for.
+// What the sender's thread finds out about the receiver.
 struct Receiver {
-  RemoteWritePeer peer;      // the sender's thread alone
-  bool second = false;       // as is: the request that is out is one of 2.0
-  std::string plain, older;  // as is
-  std::atomic<bool> only_1{false};
+  RemoteWritePeer peer;
+  std::string plain, older;
 
-  SendOutcome Judge(const HttpReply& reply) {
-    SendOutcome outcome = JudgeRemoteWrite(reply, second, peer);
-    // A hint for what is made next; what waits already is looked at anyway.
-    only_1.store(peer.only_1, std::memory_order_relaxed);
-    return outcome;
+  SendOutcome Judge(const HttpReply& reply, size_t route) {
+    return JudgeRemoteWrite(reply, route == kRoute2, peer);
   }
 
-  Status Rework(size_t& route, std::shared_ptr<const std::string>& body) {
-    second = route == kRoute2;
-    if (!second || !peer.only_1) return Ok();
-    if (!SnappyUnpack(*body, kLargest, plain) || !ToRemoteWrite1(plain, older))
+  Status Rework(SendPart& part) {
+    if (part.route != kRoute2 || !peer.only_1) return Ok();
+    if (!SnappyUnpack(*part.body, kLargest, plain) || !ToRemoteWrite1(plain, older))
       return {Code::kDataLoss, "a request of remote write 2.0 that cannot be told in 1.0"};
     auto packed = std::make_shared<std::string>();
     SnappyPack(older, *packed);
-    body = std::move(packed);
-    route = kRoute1;
-    second = false;
+    part.body = std::move(packed);
+    part.route = kRoute1;
     return Ok();
   }
 };
 
 class RemoteWriteSink final : public Sink {
  public:
-  RemoteWriteSink(const Config& config, std::unique_ptr<Outbox> outbox, std::shared_ptr<Receiver> receiver,
-                  const Env& env)
+  RemoteWriteSink(const Config& config, std::unique_ptr<LogWriter> log, const Env& env)
       : clock_(*env.clock),
         // One reading by hand is no stream that could end.
         tells_end_(env.stats != nullptr),
-        receiver_(std::move(receiver)),
         writer_(SinkNames(config).speller(NameForm::kPrometheus), OptionsOf(config)),
-        outbox_(std::move(outbox)) {}
+        log_(std::move(log)) {}
 
   Status Write(const Snapshot& snapshot) override {
-    RETURN_IF_ERROR(outbox_->Ready());
-    if (receiver_->only_1.load(std::memory_order_relaxed)) writer_.SetVersion(RemoteWriteVersion::k1);
-    RETURN_IF_ERROR(writer_.Encode(snapshot, push_));
+    number_ = 0;
+    RETURN_IF_ERROR(writer_.Encode(snapshot, append_));
     writer_.Commit();
     return Ok();
   }
 
-  Status Flush(Instant deadline) override {
-    if (tells_end_ && outbox_->Ready()) {
-      RETURN_IF_ERROR(writer_.EncodeEnd(clock_.Now(), push_));
-      writer_.Commit();
-    }
-    return outbox_->Finish(deadline);
+  Status Flush(Instant) override {
+    if (!tells_end_) return Ok();
+    number_ = 0;
+    RETURN_IF_ERROR(writer_.EncodeEnd(clock_.Now(), append_));
+    writer_.Commit();
+    return Ok();
   }
-
-  bool Delivery(DeliveryStats& out) const override { return outbox_->stats(out); }
 
  private:
   static RemoteWrite::Options OptionsOf(const Config& config) {
@@ -90,21 +77,21 @@ class RemoteWriteSink final : public Sink {
     return options;
   }
 
-  Status Push(std::string_view request, uint32_t samples) {
+  Status Append(std::string_view request, uint32_t samples) {
     SnappyPack(request, packed_);
     const bool first = writer_.version() == RemoteWriteVersion::k1;
-    return outbox_->Push(first ? kRoute1 : kRoute2, packed_, samples);
+    return log_->Append(first ? kRoute1 : kRoute2, packed_, samples, number_++);
   }
 
   const Clock& clock_;
   const bool tells_end_;
-  const std::shared_ptr<Receiver> receiver_;
   RemoteWrite writer_;
   std::string packed_;
-  const RemoteWrite::Take push_ = [this](std::string_view request, uint32_t samples) {
-    return Push(request, samples);
+  uint32_t number_ = 0;  // of the request, within a snapshot
+  const RemoteWrite::Take append_ = [this](std::string_view request, uint32_t samples) {
+    return Append(request, samples);
   };
-  std::unique_ptr<Outbox> outbox_;
+  const std::unique_ptr<LogWriter> log_;
 };
 
 void Check(const Config& config, ConfigFaults& faults) {
@@ -115,35 +102,36 @@ void Check(const Config& config, ConfigFaults& faults) {
   else faults.Refuse(config, "url", url.error());
 }
 
-Result<std::unique_ptr<Sink>> Create(const Config& config, Env& env) {
+Result<std::unique_ptr<Sink>> MakeEncoder(const Config& config, Env& env, std::unique_ptr<LogWriter> log) {
+  return std::unique_ptr<Sink>(std::make_unique<RemoteWriteSink>(config, std::move(log), env));
+}
+
+Result<SendPlan> MakePlan(const std::string& name, const Config& config) {
   RETURN_IF_ERROR(RefuseFaults(&Check, config));
   const std::string& protocol = config.Text("protocol");
-  ASSIGN_OR_RETURN(HttpUrl url, ParseHttpUrl(config.Text("url")));
   auto receiver = std::make_shared<Receiver>();
   receiver->peer.may_fall_back = protocol == kAuto;
   receiver->peer.only_1 = protocol == kFirst;
-  Outbox::Setup setup{.name = "remote_write",
-                      .signals = {"metrics"},
-                      .routes = std::vector<Outbox::Route>(kRoutes),
-                      .judge = [receiver](const HttpReply& reply) { return receiver->Judge(reply); },
-                      .keep = kRemoteWriteFields,
-                      .rework =
-                          [receiver](size_t& route, std::shared_ptr<const std::string>& body) {
-                            return receiver->Rework(route, body);
-                          }};
+  SendPlan plan{
+      .name = name,
+      .signals = {"metrics"},
+      .routes = {},
+      .urls = {},
+      .judge = [receiver](const HttpReply& reply, size_t route) { return receiver->Judge(reply, route); },
+      .keep = kRemoteWriteFields,
+      .rework = [receiver](SendPart& part) { return receiver->Rework(part); },
+      .format = protocol};
+  for (const std::string& endpoint : EndpointsOf(config, config.Text("url"))) {
+    ASSIGN_OR_RETURN(HttpUrl url, ParseHttpUrl(endpoint));
+    plan.urls.push_back({url});
+  }
   const std::string both =
       "Content-Encoding: snappy\r\nUser-Agent: gpulens/" + std::string(Version()) + "\r\n";
-  setup.routes[kRoute1] = {0, url,
-                           both +
-                               "Content-Type: application/x-protobuf\r\n"
-                               "X-Prometheus-Remote-Write-Version: 0.1.0\r\n"};
-  setup.routes[kRoute2] = {0, url,
-                           both +
-                               "Content-Type: application/x-protobuf;proto=io.prometheus.write.v2.Request\r\n"
-                               "X-Prometheus-Remote-Write-Version: 2.0.0\r\n"};
-  ASSIGN_OR_RETURN(auto outbox, Outbox::Make(config, std::move(setup), env));
-  return std::unique_ptr<Sink>(
-      std::make_unique<RemoteWriteSink>(config, std::move(outbox), std::move(receiver), env));
+  plan.routes = {{0, both + "Content-Type: application/x-protobuf\r\n"
+                            "X-Prometheus-Remote-Write-Version: 0.1.0\r\n"},
+                 {0, both + "Content-Type: application/x-protobuf;proto=io.prometheus.write.v2.Request\r\n"
+                            "X-Prometheus-Remote-Write-Version: 2.0.0\r\n"}};
+  return plan;
 }
 
 constexpr std::string_view kProtocols[] = {kAuto, kFirst, kSecond};
@@ -171,7 +159,10 @@ constexpr auto kOptions =
                      .min = 1,
                      .max = 1'000'000},
                 }),
-                JoinOptions(NameOptions("[native]"), kOutboxOptions));
+                JoinOptions(NameOptions("[native]"), kSendOptions));
+
+constexpr std::string_view kDestination[] = {"url"};
+constexpr NetworkSink kNetwork{.destination = kDestination, .encoder = &MakeEncoder, .plan = &MakePlan};
 
 }  // namespace
 
@@ -181,7 +172,7 @@ const SinkSpec remote_write_sink{
     .help = "Metrics by Prometheus remote write, 1.0 or 2.0. It has no place for events.",
     .threaded = true,
     .options = kOptions,
-    .create = &Create,
-    .check = &Check};
+    .check = &Check,
+    .network = &kNetwork};
 
 }  // namespace gpulens

@@ -3,7 +3,7 @@
 
 #include <string_view>
 
-#include "delivery/parcel_sender.h"
+#include "delivery/request_sender.h"
 
 namespace gpulens {
 

@@ -5,9 +5,10 @@
 #include "base/text.h"
 #include "base/version.h"
 #include "naming/sink_names.h"
-#include "pipeline/outbox/outbox.h"
-#include "pipeline/outbox/outbox_options.h"
+#include "pipeline/delivery/send_options.h"
+#include "pipeline/delivery/send_setup.h"
 #include "pipeline/plugin.h"
+#include "pipeline/remote/remote_access.h"
 #include "sinks/webhook/record_arrays.h"
 #include "wire/json/json_event.h"
 #include "wire/json/json_lines.h"
@@ -30,14 +31,13 @@ SendOutcome Judge(const HttpReply& reply) {
 
 class WebhookSink final : public Sink {
  public:
-  WebhookSink(const Config& config, std::unique_ptr<Outbox> outbox)
+  WebhookSink(const Config& config, std::unique_ptr<LogWriter> log)
       : events_(config.Bool("events")),
         most_{static_cast<size_t>(config.Int("max_records")), kArrayBytes},
         lines_(SinkNames(config).speller(NameForm::kOtel)),
-        outbox_(std::move(outbox)) {}
+        log_(std::move(log)) {}
 
   Status Write(const Snapshot& snapshot) override {
-    RETURN_IF_ERROR(outbox_->Ready());
     text_.clear();
     lines_.Append(snapshot, text_);
     RETURN_IF_ERROR(Push(kMetrics));
@@ -47,20 +47,17 @@ class WebhookSink final : public Sink {
 
   Status Write(const Events& events) override {
     if (!events_ || events.list.empty()) return Ok();
-    RETURN_IF_ERROR(outbox_->Ready());
     text_.clear();
     AppendJsonEvents(text_, events);
     return Push(kLogs);
   }
 
-  Status Flush(Instant deadline) override { return outbox_->Finish(deadline); }
-  bool Delivery(DeliveryStats& out) const override { return outbox_->stats(out); }
-
  private:
   Status Push(Signal signal) {
     std::string_view left = text_;
+    uint32_t number = 0;
     while (uint32_t records = TakeRecordArray(left, most_, array_))
-      RETURN_IF_ERROR(outbox_->Push(signal, array_, records));
+      RETURN_IF_ERROR(log_->Append(signal, array_, records, number++));
     return Ok();
   }
 
@@ -68,7 +65,7 @@ class WebhookSink final : public Sink {
   const RecordArrayLimits most_;
   JsonLines lines_;
   std::string text_, array_;
-  std::unique_ptr<Outbox> outbox_;
+  const std::unique_ptr<LogWriter> log_;
 };
 
 void Check(const Config& config, ConfigFaults& faults) {
@@ -78,18 +75,25 @@ void Check(const Config& config, ConfigFaults& faults) {
   else faults.Refuse(config, "url", url.error());
 }
 
-Result<std::unique_ptr<Sink>> Create(const Config& config, Env& env) {
-  if (config.Text("url").empty()) return Status{Code::kInvalidArgument, "the webhook sink needs a url"};
-  ASSIGN_OR_RETURN(HttpUrl url, ParseHttpUrl(config.Text("url")));
-  Outbox::Setup setup{.name = "webhook",
-                      .signals = {std::begin(kSignalNames), std::end(kSignalNames)},
-                      .routes = {},
-                      .judge = &Judge};
+Result<std::unique_ptr<Sink>> MakeEncoder(const Config& config, Env&, std::unique_ptr<LogWriter> log) {
+  return std::unique_ptr<Sink>(std::make_unique<WebhookSink>(config, std::move(log)));
+}
+
+Result<SendPlan> MakePlan(const std::string& name, const Config& config) {
+  SendPlan plan{.name = name,
+                .signals = {std::begin(kSignalNames), std::end(kSignalNames)},
+                .routes = {},
+                .urls = {},
+                .judge = [](const HttpReply& reply, size_t) { return Judge(reply); }};
+  for (const std::string& endpoint : EndpointsOf(config, config.Text("url"))) {
+    if (endpoint.empty()) return Status{Code::kInvalidArgument, "the webhook sink needs a url"};
+    ASSIGN_OR_RETURN(HttpUrl url, ParseHttpUrl(endpoint));
+    plan.urls.push_back({url, url});
+  }
   const std::string headers =
       "Content-Type: application/json\r\nUser-Agent: gpulens/" + std::string(Version()) + "\r\n";
-  for (size_t signal = 0; signal < kSignals; ++signal) setup.routes.push_back({signal, url, headers});
-  ASSIGN_OR_RETURN(auto outbox, Outbox::Make(config, std::move(setup), env));
-  return std::unique_ptr<Sink>(std::make_unique<WebhookSink>(config, std::move(outbox)));
+  for (size_t signal = 0; signal < kSignals; ++signal) plan.routes.push_back({signal, headers});
+  return plan;
 }
 
 constexpr auto kOptions = JoinOptions(std::to_array<OptionSpec>({
@@ -110,7 +114,10 @@ constexpr auto kOptions = JoinOptions(std::to_array<OptionSpec>({
                                            .min = 1,
                                            .max = 1'000'000},
                                       }),
-                                      JoinOptions(NameOptions("[native]"), kOutboxOptions));
+                                      JoinOptions(NameOptions("[native]"), kSendOptions));
+
+constexpr std::string_view kDestination[] = {"url"};
+constexpr NetworkSink kNetwork{.destination = kDestination, .encoder = &MakeEncoder, .plan = &MakePlan};
 
 }  // namespace
 
@@ -119,7 +126,7 @@ const SinkSpec webhook_sink{.name = "webhook",
                             .help = "Every reading and every event as JSON, POSTed to a URL.",
                             .threaded = true,
                             .options = kOptions,
-                            .create = &Create,
-                            .check = &Check};
+                            .check = &Check,
+                            .network = &kNetwork};
 
 }  // namespace gpulens

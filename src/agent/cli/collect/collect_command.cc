@@ -17,6 +17,7 @@
 #include "base/result.h"
 #include "base/text.h"
 #include "catalog/gpu/readings.h"
+#include "pipeline/delivery/delivery.h"
 
 namespace gpulens {
 namespace {
@@ -220,7 +221,7 @@ int RunTarget(CollectOptions options) {
 
   if (options.demo) ::dprintf(STDERR_FILENO, "SIMULATED GPUs: no GPU is read.\n");
   CollectSession session(MakeSession(options, target, loaded.config), loaded.config);
-  auto made = sink->create(SinkConfig(loaded.config, sink->name), session.env());
+  auto made = MakeWholeSink(*sink, SinkConfig(loaded.config, sink->name), session.env());
   if (!made) return Complain(made.error().detail);
   return session.Run(**made);
 }

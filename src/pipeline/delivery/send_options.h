@@ -11,6 +11,7 @@ namespace gpulens {
 
 inline constexpr std::string_view kQueueStorages[] = {"disk", "memory"};
 inline constexpr std::string_view kQueueSyncs[] = {"none", "interval", "always"};
+inline constexpr std::string_view kBalances[] = {"failover", "hash"};
 
 inline constexpr OptionSpec kQueueOptions[] = {
     {.key = "storage",
@@ -48,9 +49,24 @@ inline constexpr OptionSpec kRetryOptions[] = {
      .min = 0.01},
 };
 
-// Those that Outbox reads.
-inline constexpr auto kOutboxOptions = JoinOptions(
+// Those of every network sink.
+inline constexpr auto kSendOptions = JoinOptions(
     std::to_array<OptionSpec>({
+        {.key = "sources",
+         .type = OptionType::kTexts,
+         .fallback = R"(["own", "otlp", "remote_write"])",
+         .help = "Whose data it sends: the agent's own, and that of receivers by their names."},
+        {.key = "endpoints", .type = OptionType::kTexts, .help = "Several receivers instead of one."},
+        {.key = "balance",
+         .fallback = "failover",
+         .help = "Of several receivers: the first that works, or for each resource its own (hash).",
+         .allowed = kBalances},
+        {.key = "in_flight",
+         .type = OptionType::kInt,
+         .fallback = "1",
+         .help = "Requests at a time for each receiver; those of one series stay in order.",
+         .min = 1,
+         .max = 32},
         {.key = "timeout",
          .type = OptionType::kTime,
          .fallback = "10s",

@@ -1,0 +1,383 @@
+#include "pipeline/delivery/delivery.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <utility>
+
+#include "base/log.h"
+#include "base/result.h"
+#include "core/otlp/otlp_encoding.h"
+
+namespace gpulens {
+namespace {
+
+constexpr std::string_view kReceivedLog = "received";
+
+// "otlp/b" has the folder "otlp.b".
+std::string FolderOf(const std::string& sink) {
+  std::string name = sink;
+  std::replace(name.begin(), name.end(), '/', '.');
+  return name;
+}
+
+bool SendsSource(const Config& config, RecordSource source) {
+  if (!config.Has("sources")) return source == RecordSource::kOwn;
+  const std::vector<std::string>& sources = config.Texts("sources");
+  return std::find(sources.begin(), sources.end(), RecordSourceName(source)) != sources.end();
+}
+
+}  // namespace
+
+struct Delivery::Destination {
+  Plan::Destination planned;
+  std::unique_ptr<RequestSender> sender;
+  // Of logs that it has left.
+  std::array<uint64_t, kRecordLosses> lost{};
+  RequestSender::Stats sent;
+};
+
+Delivery::Delivery(Env& env) : env_(env) {}
+Delivery::~Delivery() = default;
+
+bool Delivery::SendsOwn(const Config& config) { return SendsSource(config, RecordSource::kOwn); }
+
+bool Delivery::SendsReceived(const Config& config) {
+  return SendsSource(config, RecordSource::kOtlp) || SendsSource(config, RecordSource::kRemoteWrite);
+}
+
+Status Delivery::Add(const Wanted& wanted, Plan& plan) const {
+  if (!wanted.spec->network) {
+    plan.discards |= wanted.spec->takes_received;
+    return Ok();
+  }
+  if (!env_.http || !env_.io) return {Code::kUnavailable, "there is no network here"};
+  ASSIGN_OR_RETURN(SendPlan send, wanted.spec->network->plan(wanted.name, wanted.config));
+  ASSIGN_OR_RETURN(auto setup, MakeSendSetup(std::move(send), wanted.config));
+  plan.destinations.push_back({wanted, std::move(setup), BoundsOf(wanted.config), nullptr, nullptr});
+  return Ok();
+}
+
+std::string Delivery::QueueFolder() const { return env_.state_dir.empty() ? "" : env_.state_dir + "/queue"; }
+
+std::string Delivery::DefaultFolder(const std::string& sink) const {
+  return env_.state_dir.empty() ? "" : QueueFolder() + "/" + FolderOf(sink);
+}
+
+Delivery::OpenLog* Delivery::FindLog(const std::string& folder) {
+  for (OpenLog& open : logs_) {
+    if (open.log->options().folder == folder) return &open;
+  }
+  return nullptr;
+}
+
+std::shared_ptr<RequestLog> Delivery::LogOf(const std::string& base, const std::vector<std::string>& members,
+                                            RequestLogOptions options) {
+  std::lock_guard lock(mutex_);
+  // Without a folder: that of the same members, or another.
+  if (options.folder.empty()) {
+    for (OpenLog& open : logs_) {
+      if (open.current && open.log->options().folder.empty() && open.log->options().owner == base &&
+          std::includes(members.begin(), members.end(), open.members.begin(), open.members.end())) {
+        open.members = members;
+        return open.log;
+      }
+    }
+    options.owner = base;
+    logs_.push_back({RequestLog::Open(std::move(options), *env_.clock), members, true});
+    return logs_.back().log;
+  }
+  const std::string first = options.folder;
+  for (int i = 0;; ++i) {
+    options.folder = i == 0 ? first : first + "+" + std::to_string(i);
+    options.owner = i == 0 ? base : "";
+    OpenLog* open = FindLog(options.folder);
+    if (!open) {
+      logs_.push_back({RequestLog::Open(options, *env_.clock), {}, false});
+      open = &logs_.back();
+    }
+    // Nothing may be kept there for a sink that is not of the group.
+    const std::vector<std::string> readers = open->log->readers();
+    if (!std::all_of(readers.begin(), readers.end(), [&](const std::string& reader) {
+          return std::find(members.begin(), members.end(), reader) != members.end();
+        }))
+      continue;
+    open->members = members;
+    open->current = true;
+    return open->log;
+  }
+}
+
+void Delivery::PlanReceived(bool receivers, Plan& plan) {
+  if (!receivers) return;
+  std::vector<std::string> members;
+  RequestLogOptions options;
+  bool disk = false;
+  for (const Plan::Destination& one : plan.destinations) {
+    if (!SendsReceived(one.wanted.config)) continue;
+    const RequestLogOptions own = LogOptionsOf(one.wanted.config, DefaultFolder(one.wanted.name));
+    if (members.empty()) {
+      options = own;
+      plan.packing = one.wanted.spec->network->packing(one.wanted.config);
+    }
+    members.push_back(one.wanted.name);
+    options.max_bytes = std::max(options.max_bytes, own.max_bytes);
+    if (own.sync == LogSync::kAlways) options.sync = own.sync;
+    // Beside the folder of the first that has one.
+    if (disk || own.folder.empty()) continue;
+    disk = true;
+    options.folder = (std::filesystem::path(own.folder).parent_path() / kReceivedLog).string();
+  }
+  if (members.empty()) return;
+  if (!disk) options.folder.clear(), options.memory_bytes = MemoryBytes(options.max_bytes);
+  std::sort(members.begin(), members.end());
+  plan.received = LogOf(std::string(kReceivedLog), members, std::move(options));
+  for (Plan::Destination& one : plan.destinations)
+    if (SendsReceived(one.wanted.config)) one.received = plan.received;
+}
+
+void Delivery::Attach(Destination& destination, const std::shared_ptr<RequestLog>& log,
+                      RequestSender::Chain chain) {
+  ReaderBounds bounds = destination.planned.bounds;
+  if (log->options().folder.empty()) bounds.max_bytes = MemoryBytes(bounds.max_bytes);
+  for (const auto& reader : destination.sender->readers()) {
+    if (reader->log() == log) return reader->SetBounds(bounds);
+  }
+  auto reader = log->Attach(destination.planned.wanted.name, bounds, destination.sender->waker());
+  if (reader) destination.sender->Add(std::move(reader), chain);
+}
+
+// What waits for it in folders that it does not use: of sinks that it was encoded with before, or of before a
+// restart.
+void Delivery::AttachLeftovers(Destination& destination, const Plan::Destination& planned) {
+  const std::string queue = QueueFolder();
+  if (queue.empty()) return;
+  std::error_code error;
+  std::vector<std::string> folders;
+  for (std::filesystem::directory_iterator at(queue, error), end; !error && at != end; at.increment(error))
+    if (at->is_directory(error)) folders.push_back(at->path().string());
+  std::sort(folders.begin(), folders.end());
+  for (const std::string& folder : folders) {
+    if ((planned.own && planned.own->options().folder == folder) ||
+        (planned.received && planned.received->options().folder == folder))
+      continue;
+    const std::string name = std::filesystem::path(folder).filename().string();
+    OpenLog* open = FindLog(folder);
+    if (!open) {
+      RequestLogOptions options = LogOptionsOf(planned.wanted.config, folder);
+      options.folder = folder;
+      if (name == FolderOf(planned.wanted.name)) options.owner = planned.wanted.name;
+      if (!RequestLog::HasReader(folder, planned.wanted.name, options.owner)) continue;
+      logs_.push_back({RequestLog::Open(std::move(options), *env_.clock), {}, false});
+      open = &logs_.back();
+    }
+    if (!open->log->Knows(planned.wanted.name)) continue;
+    const bool received = name.starts_with(kReceivedLog);
+    Attach(destination, open->log, received ? RequestSender::kReceived : RequestSender::kOwn);
+  }
+}
+
+void Delivery::Apply(Plan plan, Instant deadline) {
+  std::vector<std::unique_ptr<Destination>> gone;
+  {
+    std::lock_guard lock(mutex_);
+    for (auto at = destinations_.begin(); at != destinations_.end();) {
+      const bool stays = std::any_of(plan.destinations.begin(), plan.destinations.end(),
+                                     [&](const auto& one) { return one.wanted.name == at->first; });
+      if (stays) {
+        ++at;
+        continue;
+      }
+      gone.push_back(std::move(at->second));
+      at = destinations_.erase(at);
+    }
+    for (OpenLog& open : logs_) {
+      open.current = open.log == plan.received;
+      for (const Plan::Destination& one : plan.destinations) open.current |= open.log == one.own;
+    }
+    for (Plan::Destination& one : plan.destinations) {
+      std::unique_ptr<Destination>& destination = destinations_[one.wanted.name];
+      if (!destination) {
+        destination = std::make_unique<Destination>();
+        destination->planned = one;
+        destination->sender = std::make_unique<RequestSender>(one.setup, *env_.http, *env_.io, *env_.clock);
+        AttachLeftovers(*destination, one);
+      } else {
+        const bool same = destination->planned.wanted.config == one.wanted.config;
+        destination->planned = one;
+        if (!same) destination->sender->Update(one.setup);
+        static_cast<void>(destination->sender->Begin());
+      }
+      if (one.own) Attach(*destination, one.own, RequestSender::kOwn);
+      if (one.received) Attach(*destination, one.received, RequestSender::kReceived);
+    }
+    received_readers_.clear();
+    for (const auto& [name, destination] : destinations_) {
+      for (auto& reader : destination->sender->readers())
+        if (plan.received && reader->log() == plan.received) received_readers_.push_back(std::move(reader));
+    }
+    received_ = plan.received;
+    packing_ = plan.packing;
+    discards_ = plan.discards;
+  }
+  for (const auto& one : gone) one->sender->BeginFinish(deadline);
+  for (const auto& one : gone) {
+    const Status status = one->sender->Finish(deadline);
+    if (!status)
+      Log(LogLevel::kWarn, one->planned.wanted.name, "left_behind",
+          status.detail + ". It stays on disk for a sink of this name; `gpulens queue` shows it.",
+          one->planned.wanted.name);
+  }
+  gone.clear();
+  Tidy();
+}
+
+std::map<std::string, Status> Delivery::Finish(Instant deadline) {
+  std::lock_guard lock(mutex_);
+  received_readers_.clear();
+  received_.reset();
+  std::map<std::string, Status> ends;
+  for (const auto& [name, one] : destinations_) one->sender->BeginFinish(deadline);
+  for (const auto& [name, one] : destinations_) ends[name] = one->sender->Finish(deadline);
+  return ends;
+}
+
+bool Delivery::ReadStats(std::string_view sink, DeliveryStats& out) {
+  std::lock_guard lock(mutex_);
+  const auto at = destinations_.find(sink);
+  if (at == destinations_.end()) return false;
+  Destination& one = *at->second;
+  one.sender->stats(one.sent);
+  out.up = one.sent.up;
+  out.requests = one.sent.requests;
+  out.retries = one.sent.retries;
+  out.sent_bytes = one.sent.sent_bytes;
+  out.last_success_unix_ns = one.sent.last_success_unix_ns;
+  const std::vector<std::string>& signals = one.planned.setup->signals;
+  out.signals.assign(signals.size(), {});
+  for (size_t i = 0; i < signals.size() && i < one.sent.signals.size(); ++i)
+    out.signals[i] = {signals[i], one.sent.signals[i].delivered, one.sent.signals[i].rejected};
+  out.on_disk = out.unusable = false;
+  out.queued_records = out.queued_bytes = out.queue_limit = 0;
+  out.oldest_age.reset();
+  for (size_t i = 0; i < kRecordLosses; ++i)
+    out.lost[i] = {RecordLossName(static_cast<RecordLoss>(i)), one.lost[i]};
+  out.lost[kRecordLosses] = {"refused", one.sent.refused};
+  for (const auto& reader : one.sender->readers()) {
+    const LogReader::Stats stats = reader->stats();
+    out.queued_records += stats.records;
+    out.queued_bytes += stats.held_bytes;
+    out.queue_limit += stats.max_bytes;
+    if (stats.oldest_age)
+      out.oldest_age = std::max(out.oldest_age.value_or(Duration::zero()), *stats.oldest_age);
+    for (size_t i = 0; i < kRecordLosses; ++i) out.lost[i].second += stats.lost_records[i];
+    out.on_disk |= !reader->log()->options().folder.empty();
+    out.unusable |= !reader->log()->disk().ok();
+  }
+  return true;
+}
+
+void Delivery::Tidy() {
+  std::lock_guard lock(mutex_);
+  for (auto& [name, one] : destinations_) {
+    for (const auto& reader : one->sender->readers()) {
+      const bool wanted = reader->log() == one->planned.own || reader->log() == one->planned.received;
+      const LogReader::Stats stats = reader->stats();
+      // An encoder that was replaced may still write the end of its series.
+      if (wanted || stats.records != 0 || reader->log()->writers() != 0) continue;
+      for (size_t i = 0; i < kRecordLosses; ++i) one->lost[i] += stats.lost_records[i];
+      reader->ForgetOnDetach();
+      one->sender->Remove(reader);
+    }
+  }
+  std::erase_if(logs_, [](const OpenLog& open) {
+    if (open.current || open.log->attached() != 0 || open.log->writers() != 0) return false;
+    static_cast<void>(open.log->RemoveIfDone());
+    return true;
+  });
+}
+
+std::vector<QueueLeftover> Delivery::leftovers() const {
+  std::lock_guard lock(mutex_);
+  std::vector<QueueLeftover> found;
+  for (const OpenLog& open : logs_) {
+    for (const RequestLog::Leftover& one : open.log->leftovers())
+      found.push_back({open.log->options().folder, one.reader, one.records, one.bytes});
+  }
+  return found;
+}
+
+// --- Received data ---
+
+bool Delivery::wanted() const {
+  std::lock_guard lock(mutex_);
+  return received_ || discards_;
+}
+
+size_t Delivery::packing() const {
+  std::lock_guard lock(mutex_);
+  return packing_;
+}
+
+void Delivery::Forward(const ReceivedOtlp& received, Done done) {
+  std::shared_ptr<RequestLog> log;
+  bool room = false;
+  {
+    std::lock_guard lock(mutex_);
+    log = received_;
+    // One that is full is passed by, and counts what it loses; only when all are full the sender keeps it.
+    for (const auto& reader : received_readers_) room |= reader->HasRoom(received.bytes.size());
+    if (!log && discards_) return done(Ok());
+  }
+  if (!log) return done({Code::kUnavailable, "no sink takes what is received"});
+  if (!room) return done({Code::kExhausted, "the queues of all sinks are full"});
+  Result<RequestLog::Kept> kept = RequestLog::Kept::kOnDisk;
+  {
+    std::lock_guard lock(forward_mutex_);
+    const size_t kind = NumberOf({static_cast<size_t>(received.signal), received.packing, false});
+    WriteEnvelope({static_cast<uint8_t>(kind), static_cast<uint8_t>(received.source), false, 0},
+                  received.bytes, record_);
+    kept = log->Append(record_, received.items, done);
+  }
+  if (!kept) return done(kept.error());
+  if (*kept == RequestLog::Kept::kOnDisk) done(Ok());
+}
+
+namespace {
+
+class WholeSink final : public Sink {
+ public:
+  explicit WholeSink(Env& env) : delivery_(env) {}
+
+  Status Open(const SinkSpec& spec, const Config& config, Env& env) {
+    const std::string name(spec.name);
+    Delivery::Plan plan;
+    RETURN_IF_ERROR(delivery_.Add({name, &spec, config}, plan));
+    const auto log = delivery_.LogOf(name, {name}, LogOptionsOf(config, delivery_.DefaultFolder(name)));
+    plan.destinations.back().own = log;
+    ASSIGN_OR_RETURN(encoder_, spec.network->encoder(config, env, std::make_unique<LogWriter>(log)));
+    delivery_.Apply(std::move(plan), env.clock->Now());
+    return Ok();
+  }
+  Status Write(const Snapshot& snapshot) override { return encoder_->Write(snapshot); }
+  Status Write(const Events& events) override { return encoder_->Write(events); }
+  Status Flush(Instant deadline) override {
+    RETURN_IF_ERROR(encoder_->Flush(deadline));
+    for (auto& [name, end] : delivery_.Finish(deadline)) RETURN_IF_ERROR(end);
+    return Ok();
+  }
+
+ private:
+  Delivery delivery_;
+  std::unique_ptr<Sink> encoder_;
+};
+
+}  // namespace
+
+Result<std::unique_ptr<Sink>> MakeWholeSink(const SinkSpec& spec, const Config& config, Env& env) {
+  if (!spec.network) return spec.create(config, env);
+  auto sink = std::make_unique<WholeSink>(env);
+  RETURN_IF_ERROR(sink->Open(spec, config, env));
+  return std::unique_ptr<Sink>(std::move(sink));
+}
+
+}  // namespace gpulens

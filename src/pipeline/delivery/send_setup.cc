@@ -1,0 +1,136 @@
+#include "pipeline/delivery/send_setup.h"
+
+#include <algorithm>
+#include <array>
+
+#include "base/result.h"
+#include "core/otlp/received_otlp.h"
+#include "pipeline/remote/remote_access.h"
+
+namespace gpulens {
+namespace {
+
+// Memory that waits is worth more than disk.
+constexpr uint64_t kMemoryShare = 8;
+// Those that every network sink has.
+constexpr std::string_view kDestinationOptions[] = {
+    "endpoints", "balance",  "in_flight", "timeout",       "retry",        "sources", "unix_socket",
+    "username",  "password", "tls",       "password_file", "bearer_token", "headers", "bearer_token_file"};
+
+bool Contains(std::span<const std::string_view> keys, std::string_view key) {
+  return std::find(keys.begin(), keys.end(), key) != keys.end();
+}
+
+}  // namespace
+
+Status LogWriter::Append(uint8_t kind, std::string_view body, uint32_t items, uint32_t key) {
+  // What comes before the first request of a snapshot has to be done before it: then no series overtakes
+  // itself, however snapshots are cut into requests.
+  WriteEnvelope({kind, static_cast<uint8_t>(RecordSource::kOwn), key == 0, key}, body, record_);
+  const auto kept = log_->Append(record_, items);
+  return kept || kept.error().code == Code::kInvalidArgument ? Ok() : kept.error();
+}
+
+std::vector<std::string> EndpointsOf(const Config& config, const std::string& one) {
+  const std::vector<std::string>& several = config.Texts("endpoints");
+  return several.empty() ? std::vector<std::string>{one} : several;
+}
+
+Result<std::shared_ptr<const SendSetup>> MakeSendSetup(SendPlan plan, const Config& config) {
+  auto setup = std::make_shared<SendSetup>();
+  setup->name = plan.name;
+  setup->signals.assign(plan.signals.begin(), plan.signals.end());
+  setup->routes = std::move(plan.routes);
+  setup->by_hash = config.Text("balance") == "hash";
+  setup->in_flight = static_cast<uint32_t>(config.Int("in_flight"));
+  setup->timeout = config.Time("timeout");
+  setup->backoff = {.initial = config.Group("retry").Time("initial"),
+                    .cap = config.Group("retry").Time("max")};
+  setup->judge = std::move(plan.judge);
+  setup->judge_call = std::move(plan.judge_call);
+  setup->rework = std::move(plan.rework);
+  setup->format = std::move(plan.format);
+  // By endpoint and signal; used by the sender's thread alone.
+  auto access = std::make_shared<std::vector<std::vector<RemoteAccess>>>();
+  for (const std::vector<HttpUrl>& urls : plan.urls) {
+    SendEndpoint& endpoint = setup->endpoints.emplace_back();
+    endpoint.name = urls.front().Origin();
+    access->emplace_back();
+    for (const HttpUrl& url : urls) {
+      ASSIGN_OR_RETURN(RemoteAccess made, RemoteAccess::Make(config, url, {}));
+      access->back().push_back(std::move(made));
+      HttpTarget& target = endpoint.targets.emplace_back(HttpTarget{url, config.Text("unix_socket"), {}});
+      target.limits.body_bytes = plan.answer_bytes;
+      target.limits.keep = plan.keep;
+    }
+  }
+  setup->access = [access](size_t endpoint, size_t signal) -> Result<SendAccess> {
+    RemoteAccess& one = (*access)[endpoint][signal];
+    RETURN_IF_ERROR(one.Refresh());
+    return SendAccess{one.headers(), one.tls()};
+  };
+  const size_t kinds = setup->routes.size();
+  setup->prepare = [kinds, prepare = std::move(plan.prepare)](LogRecord& record, std::vector<SendPart>& parts,
+                                                              bool& alone) -> Status {
+    std::string_view rest = record.bytes;
+    const auto envelope = TakeEnvelope(rest);
+    if (!envelope) return {Code::kDataLoss, "it is of another version"};
+    alone = envelope->alone;
+    record.bytes.erase(0, record.bytes.size() - rest.size());
+    const size_t begin = parts.size();
+    if (prepare) {
+      RETURN_IF_ERROR(prepare(*envelope, std::move(record.bytes), record.items, parts));
+    } else {
+      SendPart& part = parts.emplace_back();
+      part.route = envelope->kind;
+      part.key = envelope->key;
+      part.items = record.items;
+      part.body = std::make_shared<const std::string>(std::move(record.bytes));
+    }
+    for (size_t i = begin; i < parts.size(); ++i) {
+      if (parts[i].route >= kinds) return {Code::kDataLoss, "it is of another version"};
+    }
+    return Ok();
+  };
+  return std::shared_ptr<const SendSetup>(std::move(setup));
+}
+
+Config EncoderConfig(const Config& config, const NetworkSink& network) {
+  Config encoder;
+  for (const Config::Entry& entry : config.entries()) {
+    if (Contains(kDestinationOptions, entry.key) || Contains(network.destination, entry.key)) continue;
+    if (entry.key != "queue") {
+      encoder.Set(entry.key, entry.value, entry.origin);
+      continue;
+    }
+    Config queue;
+    for (const Config::Entry& option : std::get<Config>(entry.value).entries()) {
+      if (option.key != "max_bytes" && option.key != "max_age")
+        queue.Set(option.key, option.value, option.origin);
+    }
+    encoder.Set(entry.key, std::move(queue), entry.origin);
+  }
+  if (network.signals) encoder.Set("signals", network.signals(config), Origin());
+  return encoder;
+}
+
+ReaderBounds BoundsOf(const Config& config) {
+  const Config& queue = config.Group("queue");
+  return {queue.Size("max_bytes"), queue.Time("max_age")};
+}
+
+uint64_t MemoryBytes(uint64_t disk_bytes) noexcept { return disk_bytes / kMemoryShare; }
+
+RequestLogOptions LogOptionsOf(const Config& config, const std::string& folder) {
+  const Config& queue = config.Group("queue");
+  RequestLogOptions options;
+  options.folder = queue.Text("dir").empty() ? folder : queue.Text("dir");
+  if (queue.Text("storage") == "memory") options.folder.clear();
+  options.max_bytes = queue.Size("max_bytes");
+  const std::string& sync = queue.Text("fsync");
+  options.sync = sync == "always" ? LogSync::kAlways : sync == "none" ? LogSync::kNone : LogSync::kInterval;
+  if (options.folder.empty()) options.memory_bytes = MemoryBytes(options.max_bytes);
+  return options;
+}
+
+}  // namespace gpulens
