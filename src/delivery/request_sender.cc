@@ -239,7 +239,7 @@ bool RequestSender::Busy() const {
 }
 
 bool RequestSender::AllEmpty() {
-  if (opened_ != 0) return false;
+  if (std::any_of(opened_.begin(), opened_.end(), [](size_t count) { return count != 0; })) return false;
   for (const auto& source : taking_) {
     if (source->held || source->reader->stats().records != 0) return false;
   }
@@ -301,16 +301,19 @@ void RequestSender::TakeSetup() {
   for (const SendEndpoint& endpoint : setup_->endpoints)
     endpoints_.push_back(
         {Backoff(setup_->backoff, std::random_device{}()), {}, false, HashOf(endpoint.name)});
-  lanes_ = std::vector<Lane>(setup_->in_flight * (setup_->by_hash ? setup_->endpoints.size() : 1));
+  lanes_ = std::vector<Lane>(kChains * setup_->in_flight * (setup_->by_hash ? setup_->endpoints.size() : 1));
   for (Lane& lane : lanes_)
     lane.channels = std::vector<Lane::Channel>(setup_->endpoints.size() * setup_->signals.size());
   if (before && before->format == setup_->format) {
     // Requests of one key were in one lane, in their order.
-    for (Item& item : waiting) lanes_[LaneOf(item.part.key)].items.push_back(std::move(item));
+    for (Item& item : waiting) {
+      const Chain chain = item.open->source->chain;
+      lanes_[LaneOf(item.part.key, chain)].items.push_back(std::move(item));
+    }
     return;
   }
   // They were made for another kind of receiver.
-  opened_ = 0;
+  opened_ = {};
   for (const auto& source : taking_) {
     source->open = 0;
     source->held.reset();
@@ -322,11 +325,11 @@ void RequestSender::TakeSetup() {
 // --- From the logs into the lanes ---
 
 void RequestSender::FillLanes() {
-  const size_t most = std::min(LogReader::kMostUnderWay, lanes_.size() * kReadAhead);
-  std::array<bool, 2> taken{};  // by chain: an earlier log still has something
+  const size_t most = std::min(LogReader::kMostUnderWay, lanes_.size() / kChains * kReadAhead);
+  std::array<bool, kChains> taken{};  // by chain: an earlier log still has something
   for (const auto& source : taking_) {
     if (std::exchange(taken[source->chain], true)) continue;
-    while (opened_ < most && !source->leaving && OpenNext(*source)) {
+    while (opened_[source->chain] < most && !source->leaving && OpenNext(*source)) {
     }
     taken[source->chain] = source->open != 0 || source->held || source->reader->stats().records != 0;
   }
@@ -374,19 +377,21 @@ bool RequestSender::OpenNext(Source& source) {
 }
 
 void RequestSender::Spread(const std::shared_ptr<Open>& open, std::vector<SendPart>& parts) {
-  ++opened_;
+  ++opened_[open->source->chain];
   ++open->source->open;
   open->left = parts.size();
-  for (SendPart& part : parts) lanes_[LaneOf(part.key)].items.push_back({open, std::move(part)});
+  for (SendPart& part : parts)
+    lanes_[LaneOf(part.key, open->source->chain)].items.push_back({open, std::move(part)});
   parts.clear();
 }
 
-size_t RequestSender::LaneOf(uint64_t key) const {
-  if (!setup_->by_hash) return key % lanes_.size();
+size_t RequestSender::LaneOf(uint64_t key, Chain chain) const {
+  const size_t lanes = lanes_.size() / kChains;
+  if (!setup_->by_hash) return chain * lanes + key % lanes;
   size_t best = 0;
   for (size_t i = 1; i < endpoints_.size(); ++i)
     if (Mix(key ^ endpoints_[i].hash) > Mix(key ^ endpoints_[best].hash)) best = i;
-  return best * setup_->in_flight + Mix(key) % setup_->in_flight;
+  return chain * lanes + best * setup_->in_flight + Mix(key) % setup_->in_flight;
 }
 
 // --- From the lanes to the receiver ---
@@ -561,7 +566,7 @@ void RequestSender::Leave(Lane& lane) {
 }
 
 void RequestSender::Close(Open& open) {
-  --opened_;
+  --opened_[open.source->chain];
   --open.source->open;
   if (open.dropped && !open.taken) return open.source->reader->GiveUp(open.id);
   open.source->reader->Done(open.id, open.taken);

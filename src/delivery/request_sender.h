@@ -11,6 +11,7 @@
 // one order key go one after the other, in the order of their records.
 #pragma once
 
+#include <array>
 #include <condition_variable>
 #include <deque>
 #include <functional>
@@ -77,7 +78,7 @@ struct SendSetup {
   std::vector<SendRoute> routes;
   std::vector<SendEndpoint> endpoints;
   bool by_hash = false;    // each key has its endpoint; else the first that works is taken
-  uint32_t in_flight = 1;  // requests at a time for each endpoint
+  uint32_t in_flight = 1;  // requests at a time for each endpoint, of own and of received data
   Duration timeout = std::chrono::seconds(10);  // of one request
   Backoff::Options backoff;
   // Parts that one setup made can be sent by another of the same format.
@@ -99,7 +100,8 @@ struct SendSetup {
 class RequestSender {
  public:
   // Logs of one chain are sent one after the other: the next begins when there is nothing in the one before.
-  enum Chain : uint8_t { kOwn, kReceived };
+  // Chains do not wait for each other.
+  enum Chain : uint8_t { kOwn, kReceived, kChains };
   struct Stats {
     struct Signal {
       uint64_t delivered = 0, rejected = 0;  // items
@@ -156,7 +158,7 @@ class RequestSender {
   void FillLanes();
   bool OpenNext(Source& source);
   void Spread(const std::shared_ptr<Open>& open, std::vector<SendPart>& parts);
-  size_t LaneOf(uint64_t key) const;
+  size_t LaneOf(uint64_t key, Chain chain) const;
   std::optional<Instant> StartLanes();
   std::optional<Instant> Start(size_t index);
   std::optional<size_t> Choose(uint64_t key, Instant now, Instant& next) const;
@@ -183,8 +185,8 @@ class RequestSender {
   std::vector<Endpoint> endpoints_;
   std::vector<std::shared_ptr<Source>> taking_;
   std::vector<SendPart> parts_;
-  size_t opened_ = 0;
-  uint64_t generation_ = 0;  // of the lanes: an answer to a lane of before is none
+  std::array<size_t, kChains> opened_{};  // records under way
+  uint64_t generation_ = 0;               // of the lanes: an answer to a lane of before is none
   Instant maintain_at_;
   std::string trouble_;  // what was said of the last that was not taken
 

@@ -122,7 +122,7 @@ class OfPrometheus(unittest.TestCase):
     def test_back_pressure_loses_nothing(self):
         """The far end is away until the queue is full: Prometheus keeps what it is told to bring again."""
         port, far_port = free_port(), free_port()
-        small = config(port, f"http://127.0.0.1:{far_port}", ", busy_status: 503", "storage: memory, max_bytes: 8MiB")
+        small = config(port, f"http://127.0.0.1:{far_port}", ", busy_status: 503", "max_bytes: 8MiB")
         with Page() as page, Agent(config=small) as agent:
             # Another sender fills the queue with what cannot be packed.
             self.start(page, port)
@@ -220,7 +220,7 @@ class Answers(unittest.TestCase):
 
     def test_429_where_it_is_asked_for(self):
         port = free_port()
-        with Agent(config=config(port, f"http://127.0.0.1:{free_port()}", ", busy_status: 429", "storage: memory, max_bytes: 8MiB")):
+        with Agent(config=config(port, f"http://127.0.0.1:{free_port()}", ", busy_status: 429", "max_bytes: 8MiB")):
             fill(port)
             self.assertEqual(post(port, block(series({"__name__": "filler", "text": "x" * 150_000}))).status, 429)
 
@@ -231,7 +231,7 @@ class OfOurSink(unittest.TestCase):
         for version, busy in (("1.0", 429), ("2.0", 503)):
             with self.subTest(version):
                 port, far_port = free_port(), free_port()
-                middle = config(port, f"http://127.0.0.1:{far_port}", f", busy_status: {busy}", "storage: memory, max_bytes: 8MiB")
+                middle = config(port, f"http://127.0.0.1:{far_port}", f", busy_status: {busy}", "max_bytes: 8MiB")
                 sender = ("interval: 200ms\nsinks: {remote_write: "
                           f"{{url: 'http://127.0.0.1:{port}/api/v1/write', protocol: '{version}', interval: 200ms, "
                           "queue: {storage: memory}, retry: {initial: 50ms, max: 200ms}}}\n")  # fmt: skip

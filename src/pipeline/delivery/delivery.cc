@@ -12,6 +12,8 @@ namespace gpulens {
 namespace {
 
 constexpr std::string_view kReceivedLog = "received";
+// So many records may wait before one that its sender waits for.
+constexpr uint64_t kBacklog = 16;
 
 // "otlp/b" has the folder "otlp.b".
 std::string FolderOf(const std::string& sink) {
@@ -320,16 +322,22 @@ size_t Delivery::packing() const {
 
 void Delivery::Forward(const ReceivedOtlp& received, Done done) {
   std::shared_ptr<RequestLog> log;
-  bool room = false;
+  bool room = false, busy = true;
   {
     std::lock_guard lock(mutex_);
     log = received_;
     // One that is full is passed by, and counts what it loses; only when all are full the sender keeps it.
-    for (const auto& reader : received_readers_) room |= reader->HasRoom(received.bytes.size());
+    for (const auto& reader : received_readers_) {
+      room |= reader->HasRoom(received.bytes.size());
+      busy &= reader->stats().records > kBacklog;
+    }
     if (!log && discards_) return done(Ok());
   }
   if (!log) return done({Code::kUnavailable, "no sink takes what is received"});
   if (!room) return done({Code::kExhausted, "the queues of all sinks are full"});
+  // What is in memory alone is answered when it is delivered; nobody waits for a long backlog.
+  if (busy && (log->options().folder.empty() || !log->disk()))
+    return done({Code::kExhausted, "the disk keeps nothing, and the receivers are behind"});
   Result<RequestLog::Kept> kept = RequestLog::Kept::kOnDisk;
   {
     std::lock_guard lock(forward_mutex_);
