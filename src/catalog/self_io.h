@@ -67,6 +67,10 @@ inline constexpr MetricDesc kSelfSinkDiskQueueOldestAge =
     row::Gauge("gpulens.sink.disk_queue.oldest.age", "s", "Age of the oldest request in the disk queue.",
                row::kKeys<"sink">);
 
+inline constexpr MetricDesc kSelfSinkDiskQueueUnusable = row::Flag(
+    "gpulens.sink.disk_queue.unusable",
+    "1 when the folder of the disk queue cannot be used: what waits is in memory.", row::kKeys<"sink">);
+
 inline constexpr MetricDesc kSelfReceiverRequests =
     row::Counter("gpulens.receiver.requests", "{request}", "Requests received by answer.",
                  row::kKeys<"receiver", "signal", "code">);
@@ -114,6 +118,7 @@ inline constexpr const MetricDesc* kSelfIoRows[] = {
     &kSelfSinkDiskQueueSize,
     &kSelfSinkDiskQueueLimit,
     &kSelfSinkDiskQueueOldestAge,
+    &kSelfSinkDiskQueueUnusable,
     &kSelfReceiverRequests,
     &kSelfReceiverPoints,
     &kSelfReceiverReceived,

@@ -237,7 +237,7 @@ class OverGrpc(unittest.TestCase):
     def test_bad_requests_and_overload_have_codes(self):
         port, grpc_port = free_port(), free_port()
         with Agent(config=config(port, f"http://127.0.0.1:{free_port()}", grpc=f"'127.0.0.1:{grpc_port}'", sink=", compression: none").replace(
-                "storage: memory", "storage: memory, max_bytes: 8MiB")):  # fmt: skip
+                "storage: memory", "max_bytes: 8MiB")):  # fmt: skip
             with self.grpc.insecure_channel(f"127.0.0.1:{grpc_port}") as channel:
                 with self.assertRaises(self.grpc.RpcError) as broken:
                     self.call(channel, "metrics.v1.MetricsService", b"\x0a\x7f")
@@ -247,7 +247,7 @@ class OverGrpc(unittest.TestCase):
                 self.assertEqual(partial.rejected_data_points, 1)
                 body = gauge("m", 1, text="x" * 150_000).SerializeToString()
                 with self.assertRaises(self.grpc.RpcError) as full:
-                    for _ in range(12):
+                    for _ in range(80):
                         self.call(channel, "metrics.v1.MetricsService", body)
                 self.assertEqual(full.exception.code(), self.grpc.StatusCode.RESOURCE_EXHAUSTED)
                 details = dict(full.exception.trailing_metadata()).get("grpc-status-details-bin", b"")
@@ -281,9 +281,9 @@ class BackPressure(unittest.TestCase):
         port, far_port = free_port(), free_port()
         words = random.Random(1)
         body = gauge("m", 1, text="".join(words.choices("abcdefghijklmnopqrstuvwxyz0123456789", k=150_000))).SerializeToString()
-        small = config(port, f"http://127.0.0.1:{far_port}", sink=", compression: none").replace("storage: memory", "storage: memory, max_bytes: 8MiB")
+        small = config(port, f"http://127.0.0.1:{far_port}", sink=", compression: none").replace("storage: memory", "max_bytes: 8MiB")
         with Agent(config=small) as agent:
-            answers = [post(port, "/v1/metrics", body) for _ in range(12)]
+            answers = [post(port, "/v1/metrics", body) for _ in range(80)]
             self.assertEqual({answer.status for answer in answers}, {200, 429})
             self.assertEqual(answers[-1].status, 429)
             self.assertEqual(answers[-1].getheader("Retry-After"), "1")

@@ -171,7 +171,11 @@ class Faults(unittest.TestCase):
             for pid in pids:
                 resource.prlimit(pid, resource.RLIMIT_FSIZE, (100, resource.RLIM_INFINITY))
             for name, agent in agents.items():
-                wait_until(lambda: self.of(agent, name, "dropped_total", lane="snapshot", reason="rejected"), 30, f"{name} saying so")
+                wait_until(lambda: self.of(agent, name, "disk_queue_unusable"), 30, f"{name} saying so")
+            # The receivers are there: what the disk does not take goes on through memory.
+            before = {name: count() for name, count in self.receivers.counts.items()}
+            for name, count in self.receivers.counts.items():
+                wait_until(lambda: count() > before[name], 30, f"{name} delivering meanwhile")
             for pid in pids:
                 resource.prlimit(pid, resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
             self.wait_healed(agents, "a full disk")

@@ -74,7 +74,7 @@ class KilledAgent:
             return ""
 
     def waiting(self):
-        """How many parcels its sinks have not delivered; None while it does not say."""
+        """How many records its sinks have not delivered; None while it does not say."""
         page = self.page()
         counts = [value(page, "gpulens_sink_queue_length", sink=sink, lane="delivery") for sink in SINKS]
         return None if None in counts else sum(counts)
@@ -195,9 +195,9 @@ class World:
             wait_until(self.nearly_delivered, 120, "the delivery")
             took = self.agent.stop()
             self.keep_now()
-            left = sum(len(self.archives[sink].parcels()) + 1 - self.archives[sink].position() for sink in SINKS)
-            self.say(f"SIGTERM: the agent ended after {took:.2f} s, {left} parcels were left")
+            left = sum(len(self.archives[sink].records()) + 1 - self.archives[sink].position() for sink in SINKS)
+            self.say(f"SIGTERM: the agent ended after {took:.2f} s, {left} records were left")
             if left == 0:
                 return
             self.start_agent()
-        raise AssertionError(f"{left} parcels were left each time")
+        raise AssertionError(f"{left} records were left each time")

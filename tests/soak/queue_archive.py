@@ -1,8 +1,8 @@
 """What a delivery queue on disk has ever accepted, seen from outside.
 
-Its segments are read as src/delivery/parcels/segment_format.h describes them, by code of our own. Each is linked into another
-folder while it is there, so that the parcels in it can still be read when the queue has delivered and removed it: a link is the same
-file, and nothing in the queue's folder is touched. Ids are consecutive over all segments, so a parcel that was missed would be seen.
+Its segments are read as src/delivery/segments/segment_format.h describes them, by code of our own. Each is linked into another
+folder while it is there, so that the records in it can still be read when the queue has delivered and removed it: a link is the same
+file, and nothing in the queue's folder is touched. Ids are consecutive over all segments, so a record that was missed would be seen.
 """
 import os
 import pathlib
@@ -14,7 +14,7 @@ RECORD = struct.Struct("<4sIQqqIII")
 
 
 def records(path):
-    """(id, body) of each whole parcel of a segment."""
+    """(id, body) of each whole record of a segment."""
     data = path.read_bytes()
     if len(data) < 2 * HEADER.size:
         return
@@ -27,7 +27,7 @@ def records(path):
         body = data[at + RECORD.size:at + RECORD.size + length]
         if len(body) < length:
             return  # the process was killed while it wrote this one
-        assert zlib.crc32(body, salt) == body_sum, f"{path}: the body of parcel {number}"
+        assert zlib.crc32(body, salt) == body_sum, f"{path}: the body of record {number}"
         yield number, body
         at += RECORD.size + length
 
@@ -50,7 +50,7 @@ class Archive:
             except (FileExistsError, FileNotFoundError):
                 pass  # we have it; it was just delivered
 
-    def parcels(self):
+    def records(self):
         """{id: body} of all that was accepted."""
         found = {}
         for segment in sorted(self.archive.glob("*.seg")):
@@ -61,7 +61,7 @@ class Archive:
         return found
 
     def position(self):
-        """The id of the first parcel that is not delivered."""
+        """The id of the first record that is not delivered."""
         data = (self.queue / "position").read_bytes()
         numbers = []
         for at in (0, 512):

@@ -57,10 +57,10 @@ class Kill(unittest.TestCase):
                 f"{world.front.lost_by_victoria} samples that it had answered for and got again")
 
     def check(self, world, sink, taken, dropped):
-        parcels = [body[1:] for _, body in sorted(world.archives[sink].parcels().items())]
+        records = [body[8:] for _, body in sorted(world.archives[sink].records().items())]
         accepted = {}
-        for parcel in parcels:
-            for key, number in DECODERS[sink](parcel).items():
+        for record in records:
+            for key, number in DECODERS[sink](record).items():
                 self.assertEqual(accepted.setdefault(key, number), number, key)
         stored = world.victoria.samples(sink)
         lost = [key for key in accepted if key not in stored]
@@ -77,7 +77,7 @@ class Kill(unittest.TestCase):
         self.assertEqual(len([key for key, number in accepted.items() if number is not None]), len(ticks) * len(SHARES))
         inside = self.taken_only(world, taken, set(numbers))
         self.assertLessEqual(len(inside), dropped.get(sink, 0) + dropped.get("file", 0), inside)
-        say(f"{sink}: {len(parcels)} parcels with {len(numbers)} ticks, {len(accepted)} samples, all of them stored, nothing else is")
+        say(f"{sink}: {len(records)} records with {len(numbers)} ticks, {len(accepted)} samples, all of them stored, nothing else is")
 
     def taken(self, world):
         """Numbers of the answers that the file sink of the same agent has."""
@@ -94,8 +94,8 @@ class Kill(unittest.TestCase):
     def dropped(world):
         """{sink: the most ticks that one run let fall}, as each run says of itself."""
         dropped = {}
-        for body in world.archives["remote_write"].parcels().values():
-            for name, count in dropped_of_remote_write(body[1:]).items():
+        for body in world.archives["remote_write"].records().values():
+            for name, count in dropped_of_remote_write(body[8:]).items():
                 dropped[name] = max(dropped.get(name, 0), count)
         return dropped
 

@@ -1,4 +1,4 @@
-"""A page whose numbers follow from how often it was asked, and how its samples are found again in parcels and in a database.
+"""A page whose numbers follow from how often it was asked, and how its samples are found again in records and in a database.
 
 The answer number k has: soak_ticks_total k, soak_tick k/4, and a histogram soak_wave with k observations up to 1 and as many above,
 of the sum 3k. So one sample tells which answer it is from, and that it was not altered.

@@ -135,6 +135,13 @@ std::vector<Finding> DeliveryFindings(const Snapshot& snapshot) {
          "requests have waited in its queue for " + std::to_string(static_cast<int64_t>(value)) + " s",
          "its receiver does not answer, or takes less than there is", ""});
   });
+  ForEachFresh(snapshot, kSelfSinkDiskQueueUnusable, [&](const SeriesInfo& info, double value) {
+    if (value == 0) return;
+    findings.push_back(
+        {Finding::kBroken, "sink " + info.attributes.Text("sink"), "the folder of its queue cannot be used",
+         "what waits is in memory, and what receivers bring is accepted only once it is delivered",
+         "see the log of the agent, and set state_dir to a folder that can be written"});
+  });
   double failed = 0;
   ForEachFresh(snapshot, kSelfStoreWrites, [&](const SeriesInfo& info, double value) {
     if (info.attributes.Text("result") == "error") failed += value;

@@ -21,6 +21,7 @@ void DeliveryMetrics::Declare(const DeliveryStats& stats, const EntityRef& sink,
   size_ = table.Declare(kSelfSinkDiskQueueSize, sink);
   limit_ = table.Declare(kSelfSinkDiskQueueLimit, sink);
   age_ = table.Declare(kSelfSinkDiskQueueOldestAge, sink);
+  unusable_ = table.Declare(kSelfSinkDiskQueueUnusable, sink);
 }
 
 void DeliveryMetrics::Write(const DeliveryStats& stats, const EntityRef& sink, FrameWriter& out) {
@@ -45,6 +46,7 @@ void DeliveryMetrics::Write(const DeliveryStats& stats, const EntityRef& sink, F
   if (!stats.on_disk) return;
   out.Set(size_, stats.queued_bytes);
   out.Set(limit_, stats.queue_limit);
+  out.Set(unusable_, stats.unusable ? 1 : 0);
   out.Set(age_, static_cast<double>(stats.oldest_age.value_or(Duration::zero()).count()) / 1e9);
 }
 
