@@ -201,7 +201,7 @@ void CheckChangedOtlp(uint64_t seed) {
 }
 
 TEST(OtlpSplitterProperty, PartsHoldWhatTheRequestHeld) {
-  for (uint64_t seed = 0; seed < 3000 && !testing::Test::HasFatalFailure(); ++seed) {
+  for (uint64_t seed = 0; seed < 1500 && !testing::Test::HasFatalFailure(); ++seed) {
     SCOPED_TRACE(seed);
     CheckOtlpParts(seed);
   }
