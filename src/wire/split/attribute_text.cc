@@ -22,7 +22,7 @@ enum ValueField : uint32_t {
 };
 constexpr uint32_t kKeyField = 1, kValueField = 2, kListElement = 1;
 
-// The field of the oneof that is set: the last one. False: no AnyValue, or none is set.
+// Returns the field of the oneof that is set: the last one. False: malformed, or no field is set.
 bool ReadAnyValue(std::string_view message, ProtoField& out) noexcept {
   ProtoCursor cursor(message);
   ProtoField field;

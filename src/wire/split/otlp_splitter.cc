@@ -12,17 +12,17 @@ using Choice = SplitRouter::Choice;
 
 namespace {
 
-// Decisions that are no part.
+// Special decisions.
 constexpr uint32_t kLeftOut = SplitRouter::kNoPart;
-constexpr uint32_t kCut = kLeftOut - 1;      // those of the messages in it follow
-constexpr uint32_t kNoItems = kLeftOut - 2;  // goes with the fields beside it
+constexpr uint32_t kCut = kLeftOut - 1;      // split: decisions of the messages inside follow
+constexpr uint32_t kNoItems = kLeftOut - 2;  // treated as a field of the enclosing message
 
-constexpr std::string_view kNoMessage = "the bytes are no protobuf message";
-constexpr std::string_view kWrongType = "a field has another wire type than OTLP gives it";
-// Numbers of fields that otlp_message.h does not have.
+constexpr std::string_view kNoMessage = "the request is not valid protobuf";
+constexpr std::string_view kWrongType = "a field has a wire type other than that of OTLP";
+// Field numbers that otlp_message.h does not have.
 constexpr uint32_t kScopeField = 1, kScopeAttributes = 3, kSpanTraceId = 1;
 
-// The decision of a message from those of the messages in it.
+// Combines the decisions of messages inside one message.
 uint32_t Join(uint32_t a, uint32_t b) noexcept {
   if (a == kNoItems) return b;
   return b == kNoItems || a == b ? a : kCut;
@@ -85,11 +85,11 @@ Status OtlpSplitter::Split(OtlpSignal signal, std::string_view request, const Sp
   return failure_;
 }
 
-// First all decisions are made: most requests turn out to be of one part.
+// Makes all decisions before anything is written, because most requests are not split.
 bool OtlpSplitter::Plan(Level level, const ProtoField& message, uint32_t& decision) {
   const size_t at = plan_.size();
   if (at == limits_.messages)
-    return Fail(Code::kExhausted, "more than " + std::to_string(limits_.messages) + " messages to look at");
+    return Fail(Code::kExhausted, "more than " + std::to_string(limits_.messages) + " messages to route");
   plan_.push_back(kNoItems);
   if (level == kItem) {
     if (!PlanItem(message, decision)) return false;
@@ -163,11 +163,10 @@ bool OtlpSplitter::Count(Level level, std::string_view message, uint32_t& items)
   return !cursor.broken() || Fail(Code::kDataLoss, kNoMessage);
 }
 
-// What a message says of all items in it, wherever it stands.
+// Reads the fields that hold for all items inside. They may follow the items.
 bool OtlpSplitter::ReadHead(Level level, std::string_view message) {
   router_.DropFrom(level);
   if (level == kMetric ? !hash_of_items_ : level != kResource && level != kScope) return true;
-  if (level == kResource) resource_hash_ = 0;
   if (level == kMetric) metric_hash_ = 0;
   uint64_t sum = 0;
   ProtoCursor cursor(message);
@@ -227,8 +226,8 @@ bool OtlpSplitter::TakeAttribute(std::string_view key_value, Level level, uint64
   return true;
 }
 
-// Follows the plan. Fields beside the routed messages are written to a part when the next routed message of
-// it comes, or at the end: they keep their places.
+// Writes the parts. Other fields are appended to a part just before its next routed message, or at the end of
+// the message, so that they keep their places.
 bool OtlpSplitter::Write(Level level, std::string_view message) {
   Cut& cut = cuts_[level];
   cut.between.clear();

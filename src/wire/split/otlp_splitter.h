@@ -1,10 +1,11 @@
-// Filters an encoded OTLP request and cuts it into parts by attributes and hashes. Pure.
+// Filters an encoded OTLP request and splits it into parts by attributes and hashes. Pure.
 //
 //   OtlpSplitter splitter;
 //   Status status = splitter.Split(OtlpSignal::kMetrics, request, {.by = "tenant"}, parts, left_out);
 //
 // An attribute is looked up in the resource, then in the scope, then in the data point, log record or span.
-// Values that are no text are compared as JSON: true, 5, 1.5; bytes have no text and count as absent.
+// Values other than strings are compared as JSON: true, 5, 1.5. A value of bytes counts as a missing
+// attribute.
 #pragma once
 
 #include <array>
@@ -21,32 +22,33 @@
 
 namespace gpulens {
 
-// Not thread-safe. Memory is used again, that of `out` too.
+// Not thread-safe. Reuses its memory and that of `out`.
 class OtlpSplitter {
  public:
   explicit OtlpSplitter(SplitLimits limits = {}) : limits_(limits), router_(limits) {}
 
-  // Replaces `out` by the parts, in the order of their first item, and sets `left_out` to the number of items
-  // that the rule excludes. A request that stays whole is copied as it is. Otherwise each part has the
-  // messages and fields of the request in their order, unknown fields too: an item in one part; a metric,
-  // scope or resource, with its fields and with empty messages beside the items, in each part that has items
-  // of it. A request without items has no parts. What need not be looked at is not checked. kDataLoss: the
-  // bytes are no such request. kExhausted: beyond the limits. kInvalidArgument: a rule with 0 lanes, or whose
-  // `usable` does not fit `endpoints`. kUnavailable: no endpoint is usable. Then `out` is empty.
+  // Replaces `out` with the parts, ordered by their first item, and sets `left_out` to the number of items
+  // that the rule excludes. If there is one part and nothing is left out, its body is the request, byte for
+  // byte. Otherwise each item is in one part, and resources, scopes and metrics are repeated in each part
+  // that has items of them, with all their other fields, unknown fields included. Items and fields keep their
+  // order. A request without items has no parts. Only what the rule needs is read: the rest may be malformed.
+  // kDataLoss: malformed request. kExhausted: a limit is reached. kInvalidArgument: a rule with 0 lanes, or
+  // with `usable` and `endpoints` of different sizes. kUnavailable: no endpoint is usable. `out` is then
+  // empty.
   Status Split(OtlpSignal signal, std::string_view request, const SplitRule& rule,
                std::vector<SplitPart>& out, uint32_t& left_out);
 
  private:
-  // Messages on the way down to the items. Logs and spans have no kMetric and kData.
+  // Nesting of messages. Logs and spans have no kMetric and kData.
   enum Level : uint8_t { kRequest, kResource, kScope, kMetric, kData, kItem };
-  static constexpr size_t kLevels = 5;  // of messages that can be cut
-  // A message while it is cut.
+  static constexpr size_t kLevels = 5;  // of messages that can be split
+  // A message that is being split.
   struct Cut {
-    uint32_t number = 0;                    // its field in the message around it
-    std::vector<std::string_view> between;  // what is not routed and goes to each part
-    std::vector<uint32_t> parts;            // that have this message
+    uint32_t number = 0;                    // its field number in the enclosing message
+    std::vector<std::string_view> between;  // fields that go to each part, so far
+    std::vector<uint32_t> parts;            // that have begun this message
   };
-  // How much a part has of each Cut.
+  // How much of each Cut was written to a part.
   struct Progress {
     std::array<bool, kLevels> open{};
     std::array<size_t, kLevels> length_at{}, between{};
@@ -78,14 +80,15 @@ class OtlpSplitter {
   OtlpSignal signal_ = OtlpSignal::kMetrics;
   Status failure_;
   uint32_t left_out_ = 0;
-  // Of the message that is read.
+  // State of the message that is being read.
   uint64_t resource_hash_ = 0, metric_hash_ = 0;
-  uint32_t data_ = 0;           // the field of the metric's data
+  uint32_t data_ = 0;           // field number of the metric's data
   bool hash_of_items_ = false;  // the hash differs from item to item
-  std::string text_;            // scratch: of a value that is no text
+  std::string text_;            // scratch: the text of a value that is not a string
 
-  // What becomes of each message, a message before those in it: the number of its part, kNoPart when it is
-  // left out, or one of the words in the .cc. Only of a message that is cut those in it follow.
+  // One decision for each routed message, in the order of the request, a message before those inside it: the
+  // index of its part, or a special value (see the .cc). Messages inside have decisions only if the message
+  // is split.
   std::vector<uint32_t> plan_;
   size_t next_ = 0;
   std::array<Cut, kLevels> cuts_;

@@ -6,9 +6,9 @@
 #include "base/check.h"
 #include "wire/split/otlp_splitter.h"
 
-// Any bytes are refused or split within the limits; the parts have all items that are not left out, and a
-// part that is split by the same rule stays as it is. The first byte chooses the signal and the hash, the
-// second the rule.
+// Any bytes are refused or split within the limits. Parts and left_out add up to all items, and splitting a
+// part by the same rule returns it unchanged. The first byte chooses the signal and the hash, the second the
+// rule.
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using gpulens::SplitHash;
   if (size < 2) return 0;

@@ -1,5 +1,5 @@
-// Random requests and rules, beside a second implementation that reads with protozero and keeps lists:
-// together the parts hold what the request held.
+// Compares splitting of random requests by random rules with a reference implementation that reads with
+// protozero.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -73,7 +73,7 @@ class OtlpModel {
   }
   bool HoldsItems(int level) const { return level == 4 || (level == 2 && signal_ != OtlpSignal::kMetrics); }
 
-  // All that stands beside the routed messages, then each of those.
+  // Reads the other fields of a message first, then each routed message inside.
   void Level(std::string_view message, int level, std::string around) {
     pbf_reader head(message.data(), message.size());
     around += "/" + std::to_string(level);
@@ -109,7 +109,7 @@ class OtlpModel {
   }
 
   void Item(const std::string& item, const std::string& around) {
-    // The data of the metric is the last number in `around`.
+    // The field number of the metric's data is the last number in `around`.
     uint32_t field = signal_ == OtlpSignal::kLogs ? 6 : 9;
     if (signal_ == OtlpSignal::kMetrics) {
       const size_t end = around.rfind("/4");
@@ -180,7 +180,7 @@ void CheckOtlpParts(uint64_t seed) {
   }
 }
 
-// Whatever byte is changed: a status, or parts that can be read again.
+// Requests with one random byte are refused, or their parts can be split again.
 void CheckChangedOtlp(uint64_t seed) {
   Maker maker(seed);
   const auto signal = static_cast<OtlpSignal>(maker.Below(3));
@@ -200,7 +200,7 @@ void CheckChangedOtlp(uint64_t seed) {
   }
 }
 
-TEST(OtlpSplitterProperty, PartsHoldWhatTheRequestHeld) {
+TEST(OtlpSplitterProperty, PartsEqualTheReference) {
   for (uint64_t seed = 0; seed < 1500 && !testing::Test::HasFatalFailure(); ++seed) {
     SCOPED_TRACE(seed);
     CheckOtlpParts(seed);

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include "base/testing/allocations.h"
 #include "wire/otlp_in/otlp_in_testing.h"
 #include "wire/split/attribute_text.h"
 #include "wire/split/split_hash.h"
@@ -19,7 +20,7 @@ std::string NumberPoint(const std::vector<std::string>& pairs, double value) {
   return In(1, Point(attributes, value));
 }
 
-// Two metrics of one resource; points of tenants a, b, a, none and b.
+// Two metrics of one resource, with points of the tenants a, b, a, none and b.
 std::string TwoTenants() {
   return Request(
       In(1, Pair("service.name", "s")),
@@ -40,7 +41,7 @@ Outcome SplitMetrics(const std::string& request, const SplitRule& rule) {
   return out;
 }
 
-// Values of the points in a request, by metric: "m1: 1 2  m2: 3".
+// Returns the values of the points of a request by metric: "m1: 1 2  m2: 3".
 std::string Points(std::string_view request) {
   std::string out;
   protozero::pbf_reader lists(request.data(), request.size());
@@ -65,7 +66,7 @@ std::string Points(std::string_view request) {
   return out;
 }
 
-TEST(OtlpSplitter, WithoutARuleARequestIsOnePartAsItIs) {
+TEST(OtlpSplitter, WithoutARuleReturnsTheRequestUnchanged) {
   const std::string request = TwoTenants();
   const Outcome out = SplitMetrics(request, {});
   ASSERT_EQ(out.parts.size(), 1u);
@@ -75,7 +76,7 @@ TEST(OtlpSplitter, WithoutARuleARequestIsOnePartAsItIs) {
   EXPECT_EQ(out.left_out, 0u);
 }
 
-TEST(OtlpSplitter, CutsMetricsByAnAttributeOfTheirPoints) {
+TEST(OtlpSplitter, SplitsMetricsByAnAttributeOfTheirPoints) {
   const Outcome out = SplitMetrics(TwoTenants(), {.by = "tenant"});
   ASSERT_EQ(out.parts.size(), 3u);
   EXPECT_EQ(out.parts[0].value, "a");
@@ -87,7 +88,7 @@ TEST(OtlpSplitter, CutsMetricsByAnAttributeOfTheirPoints) {
   EXPECT_EQ(Points(out.parts[2].body), "m2: 4");
 }
 
-TEST(OtlpSplitter, AnAttributeOfTheResourceHidesThatOfAScopeOrPoint) {
+TEST(OtlpSplitter, ResourceAttributesHideThoseOfScopesAndPoints) {
   const std::string point = In(2, Gauge("m", NumberPoint({Pair("tenant", "point")}, 1)));
   const std::string scope = In(1, Text(1, "scope") + In(3, Pair("tenant", "scope")));
   const std::string of_resource = In(1, In(1, In(1, Pair("tenant", "resource"))) + In(2, scope + point));
@@ -105,7 +106,7 @@ TEST(OtlpSplitter, AnAttributeOfTheResourceHidesThatOfAScopeOrPoint) {
   EXPECT_EQ(out.parts[2].body, of_point);
 }
 
-TEST(OtlpSplitter, OfAnAttributeThatStandsTwiceTheLastCounts) {
+TEST(OtlpSplitter, TheLastOfDuplicateAttributesCounts) {
   const Outcome out = SplitMetrics(
       Request(In(1, Pair("t", "1")) + In(1, Pair("t", "2")), In(2, Gauge("m", NumberPoint({}, 1)))),
       {.by = "t"});
@@ -113,7 +114,7 @@ TEST(OtlpSplitter, OfAnAttributeThatStandsTwiceTheLastCounts) {
   EXPECT_EQ(out.parts[0].value, "2");
 }
 
-TEST(OtlpSplitter, LeavesOutWhatDoesNotMatch) {
+TEST(OtlpSplitter, LeavesOutItemsThatDoNotMatch) {
   const auto kept = [](std::vector<Match> where) {
     const Outcome out = SplitMetrics(TwoTenants(), {.where = std::move(where)});
     return (out.parts.empty() ? "" : Points(out.parts[0].body)) + " -" + std::to_string(out.left_out);
@@ -128,7 +129,7 @@ TEST(OtlpSplitter, LeavesOutWhatDoesNotMatch) {
   EXPECT_EQ(kept({{"tenant", {"??"}}}), " -5");
 }
 
-TEST(OtlpSplitter, AResourceThatNeedsNoCutIsCopiedAsItIs) {
+TEST(OtlpSplitter, CopiesResourcesThatAreNotSplitUnchanged) {
   const std::string unknown = Text(500, "kept");
   const auto list = [&](const std::string& tenant, double value) {
     return In(
@@ -140,7 +141,7 @@ TEST(OtlpSplitter, AResourceThatNeedsNoCutIsCopiedAsItIs) {
   EXPECT_EQ(out.parts[1].body, list("b", 2) + unknown);
 }
 
-// As In, with the length of four bytes that a message has when it is cut.
+// The same as In, with the four bytes of length that a split message has.
 std::string Wide(uint32_t number, const std::string& message) {
   std::string out(1, static_cast<char>(number << 3 | 2));
   for (size_t i = 0; i < 4; ++i)
@@ -148,7 +149,7 @@ std::string Wide(uint32_t number, const std::string& message) {
   return out + message;
 }
 
-TEST(OtlpSplitter, FieldsOfAMessageThatIsCutKeepTheirPlacesInEachPart) {
+TEST(OtlpSplitter, OtherFieldsKeepTheirPlacesInEachPart) {
   const auto field = [](const char* text) { return Text(500, text); };
   const std::string a = NumberPoint({Pair("t", "a")}, 1), b = NumberPoint({Pair("t", "b")}, 2);
   const auto sum = [&](const std::string& points) { return field("1") + points + field("3"); };
@@ -171,7 +172,7 @@ TEST(OtlpSplitter, FieldsOfAMessageThatIsCutKeepTheirPlacesInEachPart) {
   EXPECT_EQ(out.parts[1].body, expected(field("2") + b));
 }
 
-TEST(OtlpSplitter, CutsLogsAndSpansByTheirAttributes) {
+TEST(OtlpSplitter, SplitsLogsAndSpansByTheirAttributes) {
   OtlpSplitter splitter;
   std::vector<SplitPart> parts;
   uint32_t left_out = 0;
@@ -191,7 +192,7 @@ TEST(OtlpSplitter, CutsLogsAndSpansByTheirAttributes) {
   }
 }
 
-TEST(OtlpSplitter, AllKindsOfPointsAreReadAtTheirFields) {
+TEST(OtlpSplitter, ReadsAttributesOfAllKindsOfPoints) {
   std::string metrics;
   for (const auto& [data, attributes] : Pairs32{{5, 7}, {7, 7}, {9, 9}, {10, 1}, {11, 7}})
     metrics += In(2, Text(1, "m") + In(data, In(1, In(attributes, Pair("t", std::to_string(data))))));
@@ -233,7 +234,7 @@ TEST(OtlpSplitter, TheHashOfAResourceDoesNotDependOnTheOrderOfItsAttributes) {
   const std::string job = In(1, Pair("job", "gpulens")), host = In(1, Pair("instance", "node-1:9091"));
   EXPECT_EQ(hash(job + host), hash(host + job));
   EXPECT_NE(hash(job + host), hash(job));
-  // What other versions computed.
+  // The value is fixed across versions.
   EXPECT_EQ(hash(job + host),
             MixBits(PairHash("job", "\x0a\x07gpulens") + PairHash("instance", "\x0a\x0bnode-1:9091")));
 }
@@ -279,7 +280,7 @@ TEST(OtlpSplitter, ARequestWithoutItemsHasNoParts) {
   EXPECT_TRUE(SplitMetrics("", {}).parts.empty());
 }
 
-TEST(OtlpSplitter, PartsAndTheirMemoryAreUsedAgain) {
+TEST(OtlpSplitter, ReusesPartsOfEarlierRequests) {
   OtlpSplitter splitter;
   std::vector<SplitPart> parts;
   uint32_t left_out = 0;
@@ -301,7 +302,33 @@ TEST(OtlpSplitter, PartsAndTheirMemoryAreUsedAgain) {
   }
 }
 
-TEST(OtlpSplitter, RefusesRulesThatCannotBeFollowed) {
+TEST(OtlpSplitter, DoesNotAllocateOnRepeatedRequests) {
+  OtlpSplitter splitter;
+  std::vector<SplitPart> parts;
+  uint32_t left_out = 0;
+  const std::string many = TwoTenants();
+  const std::string one = Request(In(1, Pair("tenant", "only")), In(2, Gauge("m", NumberPoint({}, 1))));
+  const SplitRule rule{.where = {{"tenant", {"*"}}}, .by = "tenant", .hash = SplitHash::kResource};
+  for (int i = 0; i < 6; ++i) {
+    const uint64_t before = ThreadAllocations();
+    const bool good =
+        splitter.Split(OtlpSignal::kMetrics, i % 2 == 0 ? many : one, rule, parts, left_out).ok();
+    EXPECT_TRUE(good && (i < 4 || !AllocationsAreCounted() || ThreadAllocations() == before)) << i;
+  }
+}
+
+TEST(OtlpSplitter, NumericResourceAttributesHideThoseOfPoints) {
+  std::vector<SplitPart> parts;
+  uint32_t left_out = 0;
+  const std::string request =
+      Request(In(1, IntPair("t", 5)), In(2, Gauge("m", NumberPoint({IntPair("t", 6), Pair("u", "v")}, 1))));
+  const SplitRule rule{.where = {{"t", {"6"}, true}, {"u", {"v"}}}, .by = "t"};
+  ASSERT_TRUE(OtlpSplitter().Split(OtlpSignal::kMetrics, request, rule, parts, left_out));
+  ASSERT_EQ(parts.size(), 1u);
+  EXPECT_EQ(parts[0].value, "5");
+}
+
+TEST(OtlpSplitter, RefusesInvalidRules) {
   OtlpSplitter splitter;
   std::vector<SplitPart> parts(3);
   uint32_t left_out = 0;
@@ -315,12 +342,12 @@ TEST(OtlpSplitter, RefusesRulesThatCannotBeFollowed) {
   EXPECT_EQ(code({.endpoints = {1, 2}, .usable = {0, 0}}), Code::kUnavailable);
 }
 
-TEST(OtlpSplitter, BytesThatAreNoRequestAreRefused) {
+TEST(OtlpSplitter, RefusesMalformedRequests) {
   const std::string request = TwoTenants();
   OtlpSplitter splitter;
   std::vector<SplitPart> parts;
   uint32_t left_out = 0;
-  // Cut off anywhere, a list of one resource is broken.
+  // A request of one resource is malformed when cut off at any byte.
   for (size_t size = 1; size < request.size(); ++size) {
     const std::string_view cut_off = std::string_view(request).substr(0, size);
     const Status status = splitter.Split(OtlpSignal::kMetrics, cut_off, {.by = "tenant"}, parts, left_out);
@@ -330,16 +357,16 @@ TEST(OtlpSplitter, BytesThatAreNoRequestAreRefused) {
   const auto detail = [&](const std::string& bytes, const SplitRule& rule) {
     return splitter.Split(OtlpSignal::kMetrics, bytes, rule, parts, left_out).detail;
   };
-  const std::string number = "\x08\x01", wrong = "a field has another wire type than OTLP gives it";
+  const std::string number = "\x08\x01", wrong = "a field has a wire type other than that of OTLP";
   EXPECT_EQ(detail(number, {}), wrong);
   EXPECT_EQ(detail(In(1, In(1, number)), {.by = "t"}), wrong);
   EXPECT_EQ(detail(In(1, In(2, In(2, In(5, number)))), {.by = "t"}), wrong);
   EXPECT_EQ(detail(Request("", In(2, Gauge("m", In(1, "\x38\x01")))), {.by = "t"}), wrong);
-  EXPECT_EQ(detail(Request(In(1, "\x0a\x7f"), ""), {.by = "t"}), "the bytes are no protobuf message");
-  EXPECT_EQ(detail("\x0b", {}), "the bytes are no protobuf message");
+  EXPECT_EQ(detail(Request(In(1, "\x0a\x7f"), ""), {.by = "t"}), "the request is not valid protobuf");
+  EXPECT_EQ(detail("\x0b", {}), "the request is not valid protobuf");
 }
 
-TEST(OtlpSplitter, MoreThanTheLimitsIsRefused) {
+TEST(OtlpSplitter, EnforcesLimits) {
   std::string points;
   for (int i = 0; i < 20; ++i) points += NumberPoint({Pair("t", std::to_string(i))}, i);
   const std::string request = Request(In(1, Pair("r", std::string(1000, 'r'))), In(2, Gauge("m", points)));
@@ -354,12 +381,12 @@ TEST(OtlpSplitter, MoreThanTheLimitsIsRefused) {
   };
   EXPECT_EQ(detail({.parts = 20}), "");
   EXPECT_EQ(detail({.parts = 19}), "the request has more than 19 parts");
-  // Each part has the resource.
+  // Each part repeats the resource.
   EXPECT_EQ(detail({.bytes = 25'000}), "");
   EXPECT_EQ(detail({.bytes = 20'000}), "the parts of the request have more than 20000 bytes together");
   EXPECT_EQ(detail({.bytes = 1000}), "the request has more than 1000 bytes");
   EXPECT_EQ(detail({.messages = 25}), "");
-  EXPECT_EQ(detail({.messages = 24}), "more than 24 messages to look at");
+  EXPECT_EQ(detail({.messages = 24}), "more than 24 messages to route");
 }
 
 std::string TextOfValue(const std::string& any_value) {
@@ -396,7 +423,7 @@ TEST(AttributeText, WritesEachKindOfValue) {
   EXPECT_EQ(TextOfValue(Text(1, "a") + number(3, 5) + Text(99, "x")), "5");
 }
 
-TEST(AttributeText, WhatHasNoTextIsAbsent) {
+TEST(AttributeText, RejectsValuesWithoutText) {
   EXPECT_EQ(TextOfValue(""), "absent");
   EXPECT_EQ(TextOfValue(Text(7, "bytes")), "absent");
   EXPECT_EQ(TextOfValue("\x0a\x05"

@@ -12,10 +12,10 @@ using namespace remote_write;
 
 namespace {
 
-constexpr std::string_view kNotProtobuf = "the bytes are no protobuf message";
-constexpr std::string_view kWrongWireType = "a field has another wire type than remote write gives it";
-constexpr std::string_view kNoSymbol = "a reference to a symbol that is not there";
-constexpr std::string_view kOddRefs = "the references of labels are no pairs";
+constexpr std::string_view kNotProtobuf = "the request is not valid protobuf";
+constexpr std::string_view kWrongWireType = "a field has a wire type other than that of remote write";
+constexpr std::string_view kNoSymbol = "a reference to a symbol that does not exist";
+constexpr std::string_view kOddRefs = "the label references of a series are not pairs";
 
 void AppendTag(std::string& out, uint32_t number, WireType wire) {
   AppendVarint(out, number << 3 | static_cast<uint32_t>(wire));
@@ -85,7 +85,7 @@ bool RemoteWriteSplitter::Plan(std::string_view request) {
   return !cursor.broken() || Fail(Code::kDataLoss, kNotProtobuf);
 }
 
-// They may stand behind what refers to them.
+// Symbols may follow the series that refer to them.
 bool RemoteWriteSplitter::ReadSymbols(std::string_view request) {
   ProtoCursor cursor(request);
   ProtoField field;
@@ -215,7 +215,7 @@ bool RemoteWriteSplitter::Write() {
   return true;
 }
 
-// Counting sort: series of a part keep their order.
+// Counting sort, which keeps the order of the series of a part.
 void RemoteWriteSplitter::GroupByPart() {
   begins_.assign(router_.parts() + 2, 0);
   for (uint32_t part : plan_)
@@ -232,13 +232,13 @@ bool RemoteWriteSplitter::WritePart(uint32_t part, size_t begin, size_t end) {
   next_number_ = 0;
   rest_.clear();
   if (second) {
-    // The number 0 is the empty text, by the specification.
+    // The specification requires the empty text as symbol 0.
     std::string empty;
     AppendMessage(empty, kSymbols, {});
     if (!router_.Append(part, empty)) return FailFull();
     next_number_ = 1;
   }
-  // 2.0 needs the symbols first, which are known when the series were written.
+  // Symbols come first in a part of 2.0 but are known only after its series were written.
   const auto append = [&](std::string_view bytes) {
     if (!router_.Spend(bytes.size())) return FailFull();
     (second ? rest_ : router_.part(part).body) += bytes;

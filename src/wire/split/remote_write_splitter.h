@@ -1,7 +1,7 @@
-// Filters an encoded remote-write request, uncompressed, and cuts it into parts by labels and hashes. Pure.
+// Filters an encoded, uncompressed remote-write request and splits it into parts by labels and hashes. Pure.
 //
-// An attribute is a label: "k8s.namespace.name" is found as k8s.namespace.name and as k8s_namespace_name, the
-// first if a series has both. A label without a value is absent.
+// An attribute is a label: "k8s.namespace.name" matches the labels k8s.namespace.name and k8s_namespace_name,
+// the first if a series has both. A label with an empty value counts as missing.
 #pragma once
 
 #include <cstdint>
@@ -17,26 +17,27 @@
 
 namespace gpulens {
 
-// Not thread-safe. Memory is used again, that of `out` too.
+// Not thread-safe. Reuses its memory and that of `out`.
 class RemoteWriteSplitter {
  public:
   explicit RemoteWriteSplitter(SplitLimits limits = {}) : limits_(limits), router_(limits) {}
 
-  // Replaces `out` by the parts, in the order of their first series, and sets `left_out` to the number of
-  // samples and histograms that the rule excludes. A request that stays whole is copied as it is. Otherwise a
-  // series is in one part with all that it holds, in the order of the request; metadata of 1.0 and unknown
-  // fields are in each part. Of 2.0 each part has the symbols that it uses, before all else, the empty one
-  // first. Metadata of 1.0 without any series is one part of no items, without a value; other requests
-  // without series have no parts. What need not be looked at is not checked. kDataLoss: the bytes are no such
-  // request. kExhausted: beyond the limits. kInvalidArgument: a rule with 0 lanes, or whose `usable` does not
-  // fit `endpoints`. kUnavailable: no endpoint is usable. Then `out` is empty.
+  // Replaces `out` with the parts, ordered by their first series, and sets `left_out` to the number of
+  // samples and histograms that the rule excludes. If there is one part and nothing is left out, its body is
+  // the request, byte for byte. Otherwise each series is in one part, in the order of the request; metadata
+  // of 1.0 and unknown fields are repeated in each part. A part of 2.0 begins with the symbols that it uses,
+  // the empty one first. A request of 1.0 with metadata and no series is one part with 0 items and no value;
+  // other requests without series have no parts. Only what the rule needs is read: the rest may be malformed.
+  // kDataLoss: malformed request. kExhausted: a limit is reached. kInvalidArgument: a rule with 0 lanes, or
+  // with `usable` and `endpoints` of different sizes. kUnavailable: no endpoint is usable. `out` is then
+  // empty.
   Status Split(RemoteWriteVersion version, std::string_view request, const SplitRule& rule,
                std::vector<SplitPart>& out, uint32_t& left_out);
 
  private:
-  // Messages of 2.0 that refer to symbols.
+  // Messages of 2.0 with references to symbols.
   enum class Shape : uint8_t { kSeries, kExemplar, kMetadata };
-  // A field between series, and how many series stand before it.
+  // A field of the request that is not a series, and the number of series before it.
   struct Other {
     std::string_view whole;
     size_t series;
@@ -58,7 +59,7 @@ class RemoteWriteSplitter {
   bool Write();
   void GroupByPart();
   bool WritePart(uint32_t part, size_t begin, size_t end);
-  // Of 2.0, with references to the symbols of the part that is written.
+  // Appends a message of 2.0 with its references changed to the symbols of the current part.
   bool Rewrite(Shape shape, std::string_view message, std::string& out);
   bool RewriteRefs(const ProtoField& field, std::string& out);
   bool Remap(uint64_t symbol, uint64_t& out);
@@ -69,19 +70,19 @@ class RemoteWriteSplitter {
   RemoteWriteVersion version_ = RemoteWriteVersion::k1;
   Status failure_;
   uint32_t left_out_ = 0;
-  bool metadata_ = false;  // of 1.0 is in the request
+  bool metadata_ = false;  // the request has metadata of 1.0
   std::vector<std::string_view> symbols_;
   std::vector<std::string_view> series_;  // with their tags
-  std::vector<uint32_t> plan_;            // by series: its part, or kNoPart when it is left out
+  std::vector<uint32_t> plan_;            // by series: its part; kNoPart: left out
   std::vector<Other> others_;
-  // Of a series: a name whose value follows.
+  // Label name whose value follows, if half_.
   std::string_view name_;
   bool half_ = false;
-  // Series by part, and where in order_ each part begins.
+  // Series ordered by part, and the begin of each part in order_.
   std::vector<uint32_t> order_, begins_;
-  // Of the part that is written.
+  // State of the part that is being written.
   uint32_t part_ = 0;
-  std::vector<uint32_t> writers_, numbers_;  // by symbol: the part + 1 that last had it, and its number there
+  std::vector<uint32_t> writers_, numbers_;  // by symbol: last part that used it + 1; its number there
   uint32_t next_number_ = 0;
   std::string rest_, series_out_, message_out_, refs_out_, symbol_out_;
 };

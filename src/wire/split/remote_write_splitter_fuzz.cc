@@ -6,7 +6,8 @@
 #include "base/check.h"
 #include "wire/split/remote_write_splitter.h"
 
-// As otlp_splitter_fuzz.cc. The first byte chooses the version and the hash, the second the rule.
+// The same as otlp_splitter_fuzz.cc for remote write. The first byte chooses the version and the hash, the
+// second the rule.
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using gpulens::RemoteWriteVersion;
   if (size < 2) return 0;

@@ -1,4 +1,5 @@
-// As otlp_splitter_property_test.cc, for remote write: series are compared with their symbols as texts.
+// The same as otlp_splitter_property_test.cc for remote write. Series are compared with symbols replaced by
+// their text.
 #include <gtest/gtest.h>
 
 #include <random>
@@ -49,7 +50,7 @@ class WriteMaker {
       if (Below(6) == 0) out += Message(99, "between");
     }
     if (is_first) return out;
-    // Unknown fields before; symbols behind or before what refers to them.
+    // Unknown fields come first; symbols come before or after the series that refer to them.
     const std::string all = second.bytes();
     const size_t symbols = all.find(std::string("\x22\x00", 2));
     return Below(2) == 0 ? out + all : out + all.substr(symbols) + all.substr(0, symbols);
@@ -203,7 +204,7 @@ void CheckChangedWrite(uint64_t seed) {
   }
 }
 
-TEST(RemoteWriteSplitterProperty, PartsHoldWhatTheRequestHeld) {
+TEST(RemoteWriteSplitterProperty, PartsEqualTheReference) {
   for (uint64_t seed = 0; seed < 1500 && !testing::Test::HasFatalFailure(); ++seed) {
     SCOPED_TRACE(seed);
     CheckWriteParts(seed);

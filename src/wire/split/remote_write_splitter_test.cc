@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include "base/testing/allocations.h"
 #include "wire/remote_write_in/remote_write_in_testing.h"
 #include "wire/split/split_hash.h"
 
@@ -36,7 +37,7 @@ std::string One1(const Pairs& labels, const std::string& parts) {
   return First().Series(labels, parts).bytes();
 }
 
-TEST(RemoteWriteSplitter, WithoutARuleARequestIsOnePartAsItIs) {
+TEST(RemoteWriteSplitter, WithoutARuleReturnsTheRequestUnchanged) {
   const std::string request = Three1();
   const Parts out = SplitWrite(Version::k1, request, {});
   ASSERT_EQ(out.parts.size(), 1u);
@@ -45,7 +46,7 @@ TEST(RemoteWriteSplitter, WithoutARuleARequestIsOnePartAsItIs) {
   EXPECT_EQ(out.left_out, 0u);
 }
 
-TEST(RemoteWriteSplitter, CutsRequestsOf1ByALabelAndGivesMetadataToEachPart) {
+TEST(RemoteWriteSplitter, SplitsVersion1ByALabelAndRepeatsMetadata) {
   const std::string about = First().Metadata(2, "m", "Help.", "").bytes();
   const Parts out = SplitWrite(Version::k1, Three1(), {.by = "tenant"});
   ASSERT_EQ(out.parts.size(), 2u);
@@ -66,11 +67,11 @@ TEST(RemoteWriteSplitter, MetadataAloneIsOnePartWithoutAValue) {
   EXPECT_EQ(out.parts[0].body, about);
   EXPECT_TRUE(SplitWrite(Version::k1, "", {}).parts.empty());
   EXPECT_TRUE(SplitWrite(Version::k2, Second().bytes(), {}).parts.empty());
-  // Series that are left out take the metadata with them.
+  // Without any series that is kept, metadata is left out too.
   EXPECT_TRUE(SplitWrite(Version::k1, Three1(), {.where = {{"tenant", {"c"}}}}).parts.empty());
 }
 
-TEST(RemoteWriteSplitter, LeavesOutWhatDoesNotMatch) {
+TEST(RemoteWriteSplitter, LeavesOutItemsThatDoNotMatch) {
   Parts out = SplitWrite(Version::k1, Three1(), {.where = {{"tenant", {"a"}}, {"__name__", {"m*"}}}});
   ASSERT_EQ(out.parts.size(), 1u);
   EXPECT_EQ(out.parts[0].items, 2u);
@@ -80,7 +81,7 @@ TEST(RemoteWriteSplitter, LeavesOutWhatDoesNotMatch) {
   EXPECT_EQ(out.left_out, 4u);
 }
 
-TEST(RemoteWriteSplitter, AnAttributeIsFoundWithUnderscoresForOtherCharacters) {
+TEST(RemoteWriteSplitter, FindsAttributesSpelledWithUnderscores) {
   const auto value = [](const std::string& by, const Pairs& labels) {
     const Parts out = SplitWrite(Version::k1, One1(labels, Sample(1)), {.by = by});
     EXPECT_EQ(out.parts.size(), 1u);
@@ -135,7 +136,7 @@ TEST(RemoteWriteSplitter, BothVersionsHaveTheSameHashes) {
   }
 }
 
-// The symbols of a request of 2.0, in their order.
+// Returns the symbols of a request of 2.0 in their order.
 std::vector<std::string> Symbols(std::string_view request) {
   std::vector<std::string> out;
   for (pbf_reader reader(request.data(), request.size()); reader.next();)
@@ -144,7 +145,7 @@ std::vector<std::string> Symbols(std::string_view request) {
   return out;
 }
 
-TEST(RemoteWriteSplitter, CutsRequestsOf2AndKeepsOnlyTheSymbolsOfEachPart) {
+TEST(RemoteWriteSplitter, SplitsVersion2AndKeepsOnlyUsedSymbols) {
   Second request;
   const std::string exemplar = request.Exemplar({{"trace_id", "t1"}}, 5, kMs);
   request.Series({{"__name__", "m"}, {"tenant", "a"}}, Sample(1) + exemplar, {1, "Help.", "By"})
@@ -156,7 +157,7 @@ TEST(RemoteWriteSplitter, CutsRequestsOf2AndKeepsOnlyTheSymbolsOfEachPart) {
                                                                   "trace_id", "t1", "Help.", "By", "o"}));
   EXPECT_EQ(Symbols(out.parts[1].body), (std::vector<std::string>{"", "__name__", "n", "tenant", "b"}));
   EXPECT_EQ(out.parts[0].items, 2u);
-  // Written by itself, the second part has its symbols in the same order.
+  // A request of the second series alone has the same symbols in the same order.
   Second second;
   second.Series({{"__name__", "n"}, {"tenant", "b"}}, Sample(2));
   const std::string expected = second.bytes();
@@ -164,8 +165,8 @@ TEST(RemoteWriteSplitter, CutsRequestsOf2AndKeepsOnlyTheSymbolsOfEachPart) {
   EXPECT_EQ(out.parts[1].body, expected.substr(series) + expected.substr(0, series));
 }
 
-TEST(RemoteWriteSplitter, SymbolsThatStandTwiceOrAreEmptyKeepTheirMeaning) {
-  // The empty text stands at 2 as well, m at 1 and 3; references are not packed.
+TEST(RemoteWriteSplitter, HandlesDuplicateAndEmptySymbols) {
+  // Symbol 2 is empty too, symbols 1 and 3 are both m; references are not packed.
   const auto symbol = [](const std::string& text) { return Message(4, text); };
   const auto ref = [](uint32_t number) {
     std::string out;
@@ -183,7 +184,26 @@ TEST(RemoteWriteSplitter, SymbolsThatStandTwiceOrAreEmptyKeepTheirMeaning) {
                                    Message(5, ref(1) + ref(1) + ref(2) + ref(3) + Sample(2)));
 }
 
-TEST(RemoteWriteSplitter, BytesThatAreNoRequestAreRefused) {
+TEST(RemoteWriteSplitter, DoesNotAllocateOnRepeatedRequests) {
+  Second request;
+  request
+      .Series({{"__name__", "m"}, {"tenant", "a"}}, Sample(1) + request.Exemplar({{"trace_id", "t"}}, 1, 2))
+      .Series({{"__name__", "m"}, {"tenant", "b"}}, Sample(2), {1, "Help.", "By"});
+  const std::string second = request.bytes(), first = Three1();
+  RemoteWriteSplitter splitter;
+  std::vector<SplitPart> parts;
+  uint32_t left_out = 0;
+  const SplitRule rule{.by = "tenant", .hash = SplitHash::kSeries};
+  for (int i = 0; i < 6; ++i) {
+    const uint64_t before = ThreadAllocations();
+    const Status status = i % 2 == 0 ? splitter.Split(Version::k1, first, rule, parts, left_out)
+                                     : splitter.Split(Version::k2, second, rule, parts, left_out);
+    EXPECT_TRUE(status.ok() && (i < 4 || !AllocationsAreCounted() || ThreadAllocations() == before)) << i;
+    EXPECT_EQ(parts.size(), 2u);
+  }
+}
+
+TEST(RemoteWriteSplitter, RefusesMalformedRequests) {
   RemoteWriteSplitter splitter;
   std::vector<SplitPart> parts;
   uint32_t left_out = 0;
@@ -196,8 +216,8 @@ TEST(RemoteWriteSplitter, BytesThatAreNoRequestAreRefused) {
   const std::string one = One1({{"__name__", "m"}, {"t", "a"}}, Sample(1));
   for (size_t size = 1; size < one.size(); ++size)
     EXPECT_NE(split(Version::k1, std::string_view(one).substr(0, size), {.by = "t"}), "") << size;
-  const std::string wrong = "a field has another wire type than remote write gives it";
-  const std::string number = "\x08\x01", broken = "the bytes are no protobuf message";
+  const std::string wrong = "a field has a wire type other than that of remote write";
+  const std::string number = "\x08\x01", broken = "the request is not valid protobuf";
   EXPECT_EQ(split(Version::k1, number, {}), wrong);
   EXPECT_EQ(split(Version::k1, Message(1, number), {.by = "t"}), wrong);
   EXPECT_EQ(split(Version::k1, Message(1, Message(1, number)), {.by = "t"}), wrong);
@@ -206,21 +226,24 @@ TEST(RemoteWriteSplitter, BytesThatAreNoRequestAreRefused) {
   const auto refs = [](const std::string& packed) { return Message(5, Message(1, packed) + Sample(1)); };
   EXPECT_EQ(split(Version::k2, symbols + refs("\x01\x02"), {.by = "t"}), "");
   EXPECT_EQ(split(Version::k2, symbols + refs("\x01\x03"), {.by = "t"}),
-            "a reference to a symbol that is not there");
-  EXPECT_EQ(split(Version::k2, symbols + refs("\x01"), {.by = "t"}), "the references of labels are no pairs");
+            "a reference to a symbol that does not exist");
+  EXPECT_EQ(split(Version::k2, symbols + refs("\x01"), {.by = "t"}),
+            "the label references of a series are not pairs");
   EXPECT_EQ(split(Version::k2, symbols + refs("\x80"), {.by = "t"}), broken);
   EXPECT_EQ(split(Version::k2, "\x20\x01", {.by = "t"}), wrong);
-  // References of exemplars and metadata are looked at when they have to be written again.
+  // References of exemplars and metadata are checked only when the request is split.
   const std::string good = symbols + refs("\x01\x02") + refs("\x02\x01");
   const std::string of_exemplar = Message(5, Message(1, "\x01\x01") + Message(4, Message(1, "\x01\x09")));
   const std::string of_metadata = Message(5, Message(1, "\x01\x01") + Message(5, "\x18\x09"));
   EXPECT_EQ(split(Version::k2, good, {.by = "t"}), "");
-  EXPECT_EQ(split(Version::k2, good + of_exemplar, {.by = "t"}), "a reference to a symbol that is not there");
-  EXPECT_EQ(split(Version::k2, good + of_metadata, {.by = "t"}), "a reference to a symbol that is not there");
+  EXPECT_EQ(split(Version::k2, good + of_exemplar, {.by = "t"}),
+            "a reference to a symbol that does not exist");
+  EXPECT_EQ(split(Version::k2, good + of_metadata, {.by = "t"}),
+            "a reference to a symbol that does not exist");
   EXPECT_EQ(split(Version::k2, good + Message(5, "\x20\x01"), {.by = "t"}), wrong);
 }
 
-TEST(RemoteWriteSplitter, MoreThanTheLimitsIsRefused) {
+TEST(RemoteWriteSplitter, EnforcesLimits) {
   First first;
   Second second;
   for (int i = 0; i < 20; ++i) {
@@ -239,7 +262,7 @@ TEST(RemoteWriteSplitter, MoreThanTheLimitsIsRefused) {
   };
   EXPECT_EQ(detail(Version::k1, {.parts = 20}), "");
   EXPECT_EQ(detail(Version::k1, {.parts = 19}), "the request has more than 19 parts");
-  // Each part has all metadata, or the one text.
+  // Each part repeats all metadata of 1.0, or the help symbol of 2.0.
   EXPECT_EQ(detail(Version::k1, {.bytes = 60'000}), "");
   EXPECT_EQ(detail(Version::k1, {.bytes = 20'000}),
             "the parts of the request have more than 20000 bytes together");

@@ -1,8 +1,6 @@
-// Hashes that choose lanes and endpoints. They are the same in every process, version and architecture:
-// agents that run different versions send the same series to the same endpoint.
-//
-// Pure functions; safe from any thread. Whoever chooses the texts can make them collide: use these to spread
-// load, not as keys of a table.
+// Hashes for choosing lanes and endpoints. They are the same in every process, version and architecture, so
+// that agents of different versions send the same series to the same endpoint. Pure functions; safe from any
+// thread. Not resistant to chosen collisions: use them to spread load, not as keys of a hash table.
 #pragma once
 
 #include <cstddef>
@@ -22,19 +20,20 @@ constexpr uint64_t MixBits(uint64_t word) noexcept {
   return word ^ word >> 33;
 }
 
-// Of a text: the name of an endpoint, a trace id.
+// Hashes a text, such as the URL of an endpoint or a trace id.
 constexpr uint64_t StableHash(std::string_view text) noexcept { return MixBits(Fnv1a(text)); }
 
-// Of a name with its value. The hash of a set of attributes is the sum of these: their order does not matter.
+// Hashes one attribute. A set of attributes is hashed as MixBits of the sum, which does not depend on their
+// order.
 constexpr uint64_t PairHash(std::string_view name, std::string_view value) noexcept {
   return MixBits(StableHash(name) + 0x9e3779b97f4a7c15 * Fnv1a(value));
 }
 
-// Rendezvous hashing: the endpoint with the highest score for `hash`. `endpoints` holds the StableHash of
-// each endpoint's name; `usable` says by the same index which may be chosen (not 0), and is empty when all
-// may. When one of n endpoints becomes unusable or is removed, only its own share (one n-th) moves, evenly,
-// to the others. Returns the index, or endpoints.size() when none is usable. Takes a few nanoseconds for each
-// endpoint.
+// Picks the endpoint with the highest score for `hash` (rendezvous hashing). `endpoints` holds the StableHash
+// of each endpoint's name. `usable` holds 0 at the index of an endpoint that must not be picked; empty: all
+// are usable. When one of n endpoints becomes unusable or is removed, only its share (1/n) moves, spread
+// evenly over the others. Returns the index, or endpoints.size() when no endpoint is usable. Linear in the
+// number of endpoints.
 constexpr size_t PickEndpoint(uint64_t hash, std::span<const uint64_t> endpoints,
                               std::span<const uint8_t> usable = {}) noexcept {
   size_t best = endpoints.size();

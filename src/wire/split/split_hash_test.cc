@@ -24,8 +24,8 @@ std::vector<int> Loads(std::span<const uint64_t> endpoints, int resources) {
   return out;
 }
 
-// Computed by a program of its own. They must never change: agents of different versions would send a series
-// to different endpoints.
+// The expected values were computed by an independent Python program. They must never change, otherwise
+// agents of different versions send the same series to different endpoints.
 TEST(SplitHash, IsTheSameInEveryVersion) {
   EXPECT_EQ(MixBits(1), 0xb456bcfc34c2cb2c);
   EXPECT_EQ(StableHash(""), 0xefd01f60ba992926);
@@ -38,14 +38,14 @@ TEST(SplitHash, IsTheSameInEveryVersion) {
   EXPECT_EQ(picked, (std::vector<size_t>{3, 4, 1, 4, 2, 1, 4, 2, 0, 2}));
 }
 
-TEST(SplitHash, ANameAndItsValueAreNotOneText) {
+TEST(SplitHash, DistinguishesNamesFromValues) {
   EXPECT_NE(PairHash("ab", "c"), PairHash("a", "bc"));
   EXPECT_NE(PairHash("a", "b"), PairHash("b", "a"));
   EXPECT_NE(PairHash("a", ""), PairHash("", "a"));
 }
 
 // The share of each of 5 endpoints is 200 of 1,000 with a standard deviation of 13: four of these are 52.
-TEST(SplitHash, EndpointsHaveSharesOfOneSize) {
+TEST(SplitHash, EndpointsGetEvenShares) {
   for (int load : Loads(Endpoints(5), 1000)) {
     EXPECT_GE(load, 148);
     EXPECT_LE(load, 252);
@@ -56,8 +56,8 @@ TEST(SplitHash, EndpointsHaveSharesOfOneSize) {
   }
 }
 
-// Whoever numbers endpoints instead of hashing their names gets shares of one size, too.
-TEST(SplitHash, SmallNumbersOfEndpointsAreGoodEnough) {
+// Shares are also even when endpoints are numbered instead of hashed.
+TEST(SplitHash, NumberedEndpointsGetEvenShares) {
   const std::array<uint64_t, 4> numbers = {0, 1, 2, 3};
   for (int load : Loads(numbers, 10'000)) {
     EXPECT_GE(load, 2300);
@@ -65,7 +65,7 @@ TEST(SplitHash, SmallNumbersOfEndpointsAreGoodEnough) {
   }
 }
 
-TEST(SplitHash, OnlyTheShareOfAnEndpointThatGoesMoves) {
+TEST(SplitHash, RemovingAnEndpointMovesOnlyItsShare) {
   const std::vector<uint64_t> endpoints = Endpoints(5);
   for (size_t gone = 0; gone < endpoints.size(); ++gone) {
     std::array<uint8_t, 5> usable = {1, 1, 1, 1, 1};
@@ -79,10 +79,10 @@ TEST(SplitHash, OnlyTheShareOfAnEndpointThatGoesMoves) {
       EXPECT_NE(after, gone);
       if (before == gone) ++moved_to[after];
       EXPECT_TRUE(before == gone || after == before);
-      // One that is not in the list is as one that is not usable, wherever the others then stand.
+      // Removing an endpoint from the list has the same effect as making it unusable.
       EXPECT_EQ(rest[PickEndpoint(HashOfNode(i), rest)], endpoints[after]);
     }
-    // About 50 to each: the share does not go to one neighbour.
+    // About 50 move to each of the others.
     for (size_t i = 0; i < 5; ++i) EXPECT_GE(moved_to[i], i == gone ? 0 : 22);
   }
 }

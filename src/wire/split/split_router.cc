@@ -12,7 +12,7 @@
 namespace gpulens::split {
 namespace {
 
-constexpr size_t kMostBytes = (size_t{1} << 28) - 1;  // what a length of four bytes can say
+constexpr size_t kMostBytes = (size_t{1} << 28) - 1;  // the largest length of otlp::Nesting
 constexpr uint32_t kMostParts = 1 << 16;
 
 constexpr bool IsLabelCharacter(char c) noexcept {
@@ -54,9 +54,9 @@ Status SplitRouter::Begin(const SplitRule& rule, std::vector<SplitPart>& out) {
   count_ = last_ = 0;
   spent_ = 0;
   many_parts_ = false;
-  if (rule.lanes == 0) return {Code::kInvalidArgument, "a rule has 0 lanes; there must be at least 1"};
+  if (rule.lanes == 0) return {Code::kInvalidArgument, "a rule must have at least 1 lane"};
   if (!rule.usable.empty() && rule.usable.size() != rule.endpoints.size())
-    return {Code::kInvalidArgument, "a rule says for another number of endpoints whether they are usable"};
+    return {Code::kInvalidArgument, "`usable` and `endpoints` of a rule have different sizes"};
   if (!rule.endpoints.empty() && PickEndpoint(0, rule.endpoints, rule.usable) == rule.endpoints.size())
     return {Code::kUnavailable, "no endpoint is usable"};
   return Ok();
@@ -139,7 +139,7 @@ uint32_t SplitRouter::Route(uint64_t hash, uint32_t items) {
   return last_;
 }
 
-// Values are chosen by strangers, so their place in the table is not to be foreseen.
+// The hash is keyed because senders choose the values.
 uint32_t SplitRouter::Add(const SplitPart& key, std::string_view value) {
   const uint64_t seed = MixBits(uint64_t{key.endpoint} << 32 | key.lane) + (key.has_value ? 1 : 0);
   size_t at = HashBytes(value, seed, ProcessHashKey()) & (table_.size() - 1);

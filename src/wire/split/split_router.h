@@ -1,5 +1,5 @@
-// Decides by a rule where an item goes, and holds the parts that are made. Inside src/wire/split only: the
-// splitters read encodings, this class knows none.
+// Applies a rule to the attributes of an item and assigns the item to a part. Independent of the encoding,
+// which the splitters read. Used inside src/wire/split only.
 #pragma once
 
 #include <cstdint>
@@ -13,51 +13,52 @@
 
 namespace gpulens::split {
 
-// Values of the attributes that a rule names are given from the outside in: a value that was given at a lower
-// level (0 first) hides those of higher levels; of equal levels the last counts. Not thread-safe; memory is
-// used again.
+// The caller passes the values of attributes with a level: a value of a lower level hides those of higher
+// levels; of equal levels the last value counts. Not thread-safe. Reuses its memory.
 class SplitRouter {
  public:
-  // Instead of a part's index.
+  // Returned instead of the index of a part.
   static constexpr uint32_t kNoPart = UINT32_MAX;
   enum class Choice : uint8_t { kUnknown, kLeaveOut, kKeep };
 
   explicit SplitRouter(SplitLimits limits);
 
-  // `rule` and `out` must live until Finish. kInvalidArgument: the rule cannot be followed; kUnavailable: no
-  // endpoint is usable.
+  // Starts a request. `rule` and `out` must live until Finish. kInvalidArgument: an invalid rule;
+  // kUnavailable: no endpoint is usable.
   Status Begin(const SplitRule& rule, std::vector<SplitPart>& out);
-  // Shortens `out` to the parts that were made; to none after a failure.
+  // Shortens `out` to the parts of this request; to none unless `good`.
   void Finish(bool good);
 
-  // Drops the values that were given at `level` and above.
+  // Forgets the values of `level` and higher levels.
   void DropFrom(uint8_t level) noexcept;
-  // Whether a value of this attribute at `level` would count.
+  // Returns whether the rule uses this attribute and no lower level has a value of it.
   bool Wants(std::string_view name, uint8_t level) const noexcept;
-  // `text` must live until it is dropped, or until Route, unless it is to be copied.
+  // Sets the value of an attribute. Unless `copy`, `text` must live until DropFrom forgets it.
   void Take(std::string_view name, std::string_view text, uint8_t level, bool copy = false);
-  // A label of Prometheus: the rule's name may have other ASCII characters where the label has underscores. A
-  // label that has exactly the rule's name hides those. Given at levels 0 and 1.
+  // Sets the value of a Prometheus label. Where the label has an underscore, the rule's name may have any
+  // other ASCII character that label names cannot have. A label with exactly the rule's name (level 0) hides
+  // such a label (level 1).
   void TakeLabel(std::string_view name, std::string_view text);
-  // `last`: no further values follow, what was not given is absent.
+  // Evaluates the rule for the current values. `last`: attributes without a value are missing; otherwise
+  // their values are not known yet.
   Choice Choose(bool last) const noexcept;
 
-  // The part for the values that were given, with `items` more items. kNoPart when there are too many.
+  // Returns the part for the current values and adds `items` to it. kNoPart: a limit is reached.
   uint32_t Route(uint64_t hash, uint32_t items);
   size_t parts() const noexcept { return count_; }
   SplitPart& part(uint32_t index) noexcept { return (*out_)[index]; }
 
-  // Appends to a part's body. False when all parts together would be too large.
+  // Appends to the body of a part. False: a limit is reached.
   bool Append(uint32_t part, std::string_view bytes);
-  // Counts bytes that are appended otherwise.
+  // Counts bytes that the caller appends itself. False: a limit is reached.
   bool Spend(size_t bytes) noexcept;
-  // Why Route, Append or Spend failed: kExhausted.
+  // Explains the failure of Route, Append or Spend: kExhausted.
   Status Full() const;
 
  private:
   struct Slot {
     std::string_view name;
-    const SplitRule::Match* match = nullptr;  // null: the attribute `by`
+    const SplitRule::Match* match = nullptr;  // null: this is the slot of SplitRule::by
     uint8_t level = 0;
     bool given = false, fails = false;
     std::string_view text;
@@ -70,12 +71,12 @@ class SplitRouter {
   const SplitLimits limits_;
   const SplitRule* rule_ = nullptr;
   std::vector<SplitPart>* out_ = nullptr;
-  std::vector<SplitPart> spare_;  // parts of larger requests, for their memory
-  std::vector<Slot> slots_;       // the first is that of `by`, if there is one
-  std::vector<uint32_t> table_;   // open addressing: a part's index + 1
+  std::vector<SplitPart> spare_;  // unused parts, kept for their memory
+  std::vector<Slot> slots_;       // the slot of SplitRule::by is the first, if the rule has one
+  std::vector<uint32_t> table_;   // open addressing: index of a part + 1; 0: free
   uint32_t count_ = 0, last_ = 0;
   size_t spent_ = 0;
-  bool many_parts_ = false;  // more than the limit
+  bool many_parts_ = false;  // the limit of parts was reached
 };
 
 }  // namespace gpulens::split

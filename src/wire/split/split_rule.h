@@ -1,4 +1,4 @@
-// Rules that filter an encoded request and cut it into parts, and the parts. Plain values.
+// Rules for filtering an encoded request and splitting it into parts, and the resulting parts. Plain values.
 #pragma once
 
 #include <cstddef>
@@ -8,50 +8,53 @@
 
 namespace gpulens {
 
-// What the hash of an item, which chooses its endpoint and its lane, is made of.
+// Input of the hash that chooses the endpoint and the lane of an item.
 enum class SplitHash : uint8_t {
   kNone,
   // OTLP: all resource attributes. Remote write: the labels job and instance.
   kResource,
-  // OTLP metrics: resource attributes, the metric's name and the point's attributes. Spans: the trace id. Log
-  // records: as kResource. Remote write: all labels.
+  // OTLP metrics: resource attributes, metric name and attributes of the data point. Spans: the trace id. Log
+  // records: same as kResource. Remote write: all labels.
   kSeries,
 };
 
 struct SplitRule {
   struct Match {
     std::string attribute;
-    std::vector<std::string> values = {};  // patterns: * for any text, ? for one byte; empty: any value
-    bool exclude = false;                  // the item must not have the attribute with such a value
+    std::vector<std::string> values = {};  // patterns: * any text, ? one byte. Empty: any value
+    bool exclude = false;                  // true: holds when the attribute has none of the values
   };
 
-  // An item stays when all hold. An attribute that an item does not have holds for `exclude` alone.
+  // An item is kept when all of these hold. For a missing attribute only an `exclude` holds.
   std::vector<Match> where = {};
-  // The attribute whose value names the part; empty: the parts have no value.
+  // The attribute whose value names the part, for example the tenant. Empty: parts have no value.
   std::string by = {};
   SplitHash hash = SplitHash::kNone;
-  // With a hash: parts differ by the endpoint that PickEndpoint chooses. Empty: one endpoint, number 0.
+  // StableHash of each endpoint's name. With a hash, PickEndpoint chooses the endpoint of an item, and items
+  // of different endpoints go to different parts. Empty: all items have endpoint 0.
   std::vector<uint64_t> endpoints = {};
+  // 0 at the index of an endpoint that must not be used. Empty: all are usable.
   std::vector<uint8_t> usable = {};
-  // With a hash: parts differ by hash % lanes. At least 1.
+  // With a hash, the lane of an item is hash % lanes; items of different lanes go to different parts. At
+  // least 1.
   uint32_t lanes = 1;
 };
 
-// A request of its own. All items with the same value, endpoint and lane are in one part.
+// A complete request with all items of one value, endpoint and lane.
 struct SplitPart {
-  bool has_value = false;  // some item has the attribute `by`, even with an empty text
-  std::string value;       // from outside: any bytes
-  uint32_t endpoint = 0;   // an index of SplitRule::endpoints
+  bool has_value = false;  // false: the items do not have the attribute `by`
+  std::string value;       // chosen by the sender: any bytes
+  uint32_t endpoint = 0;   // index into SplitRule::endpoints
   uint32_t lane = 0;       // below SplitRule::lanes
   uint64_t hash = 0;       // of the first item; 0 without SplitHash
-  uint32_t items = 0;      // OTLP: points, records, spans. Remote write: samples and histograms
+  uint32_t items = 0;      // OTLP: data points, log records, spans. Remote write: samples and histograms
   std::string body;
 };
 
 struct SplitLimits {
-  uint32_t parts = 1024;            // of one request
-  size_t bytes = size_t{64} << 20;  // of the request, and of all parts together; below 2^28
-  uint32_t messages = 1'000'000;    // that are looked at one by one; series, and symbols
+  uint32_t parts = 1024;            // of one request; at most 65536
+  size_t bytes = size_t{64} << 20;  // of the request; of all bodies together; below 2^28
+  uint32_t messages = 1'000'000;    // OTLP: messages routed one by one. Remote write: series; symbols
 };
 
 }  // namespace gpulens

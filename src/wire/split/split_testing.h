@@ -1,4 +1,4 @@
-// For tests: what a rule makes of items, by lists and without any cleverness.
+// For tests: a simple reference implementation of rules, on lists of items.
 #pragma once
 
 #include <algorithm>
@@ -17,7 +17,7 @@
 namespace gpulens::split_testing {
 
 struct ItemModel {
-  std::string text;  // the item and all that stands around it
+  std::string text;  // the item and the fields of all messages around it
   std::map<std::string, std::string> values;
   uint64_t hash = 0;
   uint32_t items = 1;
@@ -46,7 +46,7 @@ inline bool Glob(std::string_view pattern, std::string_view text) {
          Glob(pattern.substr(1), text.substr(1));
 }
 
-// `spelled`: another name under which an attribute may be found.
+// `spelled` returns a second name for looking up an attribute.
 inline Model Apply(const std::vector<ItemModel>& items, const SplitRule& rule,
                    const std::function<std::string(const std::string&)>& spelled) {
   Model out;
@@ -109,7 +109,7 @@ inline SplitRule MakeRule(const std::vector<std::string>& names, const std::vect
   return rule;
 }
 
-// The field that a reader stands at, with its tag; the reader is behind it afterwards.
+// Returns the current field of a reader with its tag, and moves the reader to the next field.
 inline std::string Whole(protozero::pbf_reader& reader) {
   std::string out;
   protozero::pbf_writer writer(out);
@@ -122,7 +122,7 @@ inline std::string Whole(protozero::pbf_reader& reader) {
   }
   return out;
 }
-// Of such a field of bytes.
+// Returns the content of such a field.
 inline std::string Content(const std::string& whole) {
   protozero::pbf_reader reader(whole);
   reader.next();
