@@ -1,5 +1,4 @@
 // Points and samples per second through the splitters on one thread, for requests that are split and that are
-// not. cut.
 #include <benchmark/benchmark.h>
 
 #include "wire/otlp_in/otlp_in_testing.h"
