@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <protozero/pbf_reader.hpp>
+
 #include "base/testing/allocations.h"
 #include "wire/otlp_in/otlp_in_testing.h"
 #include "wire/split/attribute_text.h"

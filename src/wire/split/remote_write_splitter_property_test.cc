@@ -17,7 +17,6 @@ using remote_write_in_testing::Message;
 using remote_write_in_testing::Pairs;
 using remote_write_in_testing::Sample;
 using remote_write_in_testing::Second;
-using remote_write_in_testing::SeriesWords;
 using split_testing::Content;
 using split_testing::ItemModel;
 using split_testing::Whole;

@@ -1,4 +1,4 @@
-// Points and samples per second through the splitters on one thread, for requests that are split and that are
+// Measures points and samples per second through the splitters, on one thread.
 #include <benchmark/benchmark.h>
 
 #include "wire/otlp_in/otlp_in_testing.h"
