@@ -1,0 +1,82 @@
+// Applies a rule to the attributes of an item and assigns the item to a part. Independent of the encoding,
+// which the splitters read. Used inside src/wire/split only.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <gpulens/status.h>
+
+#include "wire/split/split_rule.h"
+
+namespace gpulens::split {
+
+// The caller passes the values of attributes with a level: a value of a lower level hides those of higher
+// levels; of equal levels the last value counts. Not thread-safe. Reuses its memory.
+class SplitRouter {
+ public:
+  // Returned instead of the index of a part.
+  static constexpr uint32_t kNoPart = UINT32_MAX;
+  enum class Choice : uint8_t { kUnknown, kLeaveOut, kKeep };
+
+  explicit SplitRouter(SplitLimits limits);
+
+  // Starts a request. `rule` and `out` must live until Finish. kInvalidArgument: an invalid rule;
+  // kUnavailable: no endpoint is usable.
+  Status Begin(const SplitRule& rule, std::vector<SplitPart>& out);
+  // Shortens `out` to the parts of this request; to none unless `good`.
+  void Finish(bool good);
+
+  // Forgets the values of `level` and higher levels.
+  void DropFrom(uint8_t level) noexcept;
+  // Returns whether the rule uses this attribute and no lower level has a value of it.
+  bool Wants(std::string_view name, uint8_t level) const noexcept;
+  // Sets the value of an attribute. Unless `copy`, `text` must live until DropFrom forgets it.
+  void Take(std::string_view name, std::string_view text, uint8_t level, bool copy = false);
+  // Sets the value of a Prometheus label. Where the label has an underscore, the rule's name may have any
+  // other ASCII character that label names cannot have. A label with exactly the rule's name (level 0) hides
+  // such a label (level 1).
+  void TakeLabel(std::string_view name, std::string_view text);
+  // Evaluates the rule for the current values. `last`: attributes without a value are missing; otherwise
+  // their values are not known yet.
+  Choice Choose(bool last) const noexcept;
+
+  // Returns the part for the current values and adds `items` to it. kNoPart: a limit is reached.
+  uint32_t Route(uint64_t hash, uint32_t items);
+  size_t parts() const noexcept { return count_; }
+  SplitPart& part(uint32_t index) noexcept { return (*out_)[index]; }
+
+  // Appends to the body of a part. False: a limit is reached.
+  bool Append(uint32_t part, std::string_view bytes);
+  // Counts bytes that the caller appends itself. False: a limit is reached.
+  bool Spend(size_t bytes) noexcept;
+  // Explains the failure of Route, Append or Spend: kExhausted.
+  Status Full() const;
+
+ private:
+  struct Slot {
+    std::string_view name;
+    const SplitRule::Match* match = nullptr;  // null: this is the slot of SplitRule::by
+    uint8_t level = 0;
+    bool given = false, fails = false;
+    std::string_view text;
+    std::string copy;
+  };
+  void Give(Slot& slot, std::string_view text, uint8_t level);
+  bool IsPart(uint32_t index, const SplitPart& key, std::string_view value) const noexcept;
+  uint32_t Add(const SplitPart& key, std::string_view value);
+
+  const SplitLimits limits_;
+  const SplitRule* rule_ = nullptr;
+  std::vector<SplitPart>* out_ = nullptr;
+  std::vector<SplitPart> spare_;  // unused parts, kept for their memory
+  std::vector<Slot> slots_;       // the slot of SplitRule::by is the first, if the rule has one
+  std::vector<uint32_t> table_;   // open addressing: index of a part + 1; 0: free
+  uint32_t count_ = 0, last_ = 0;
+  size_t spent_ = 0;
+  bool many_parts_ = false;  // the limit of parts was reached
+};
+
+}  // namespace gpulens::split
