@@ -114,7 +114,9 @@ class KubernetesTest : public ::testing::Test {
     return got.value_or(Status{Code::kTimeout, "never"});
   }
   std::string Who(const std::string& uuid) {
-    return enricher->Describe(*MakeRef<Entity>("gpu", AttributeSet({{"gpu.uuid", std::string_view(uuid)}})))
+    return enricher
+        ->Describe(*MakeRef<Entity>("gpu", AttributeSet({{"gpu.uuid", std::string_view(uuid)},
+                                                         {"gpu.index", uuid.back() - int64_t{'0'}}})))
         .Text("k8s.pod.name");
   }
 
@@ -141,6 +143,11 @@ TEST_F(KubernetesTest, AsksTheKubelet) {
   uint64_t before = enricher->generation();
   ASSERT_TRUE(Look().ok());
   EXPECT_EQ(enricher->generation(), before) << "nothing has changed";
+  EXPECT_EQ(enricher->missing(), 0u);
+  kubelet_.Set(PodMessage("a", "GPU-1") + PodMessage("z", "GPU-7"));
+  ASSERT_TRUE(Look().ok());
+  EXPECT_EQ(enricher->missing(), 1u) << "no collector shows GPU-7";
+  EXPECT_EQ(Who("GPU-7"), "z");
   EXPECT_EQ(enricher->missing(), 0u);
   kubelet_.Set(PodMessage("b", "GPU-1"));
   ASSERT_TRUE(Look().ok());
@@ -197,7 +204,8 @@ TEST_F(KubernetesTest, TheFirstListOfPodsIsAwaited) {
   kubelet_.Set(PodMessage("a", "GPU-1"));
   Open(api.Url(""));
   ASSERT_TRUE(Look().ok());
-  auto gpu = MakeRef<Entity>("gpu", AttributeSet({{"gpu.uuid", std::string_view("GPU-1")}}));
+  auto gpu = MakeRef<Entity>(
+      "gpu", AttributeSet({{"gpu.uuid", std::string_view("GPU-1")}, {"gpu.index", int64_t{0}}}));
   EXPECT_EQ(enricher->Describe(*gpu).Text("k8s.pod.uid"), "u1");
   EXPECT_EQ(enricher->Describe(*gpu).Text("k8s.pod.label.app"), "x");
   for (int i = 0; i < 2000 && enricher->Resource().Text("cloud.availability_zone").empty(); ++i)
