@@ -24,6 +24,7 @@ namespace gpulens {
 class Authenticator;
 class DriverControl;
 class EventDesk;
+class GpuPodBoard;
 class HttpClient;
 class IoLoop;
 class PageBoard;
@@ -49,6 +50,7 @@ struct Env {
   Authenticator* authenticator = nullptr;  // for sinks with a listener of their own
   EventDesk* events = nullptr;             // where to report what happened; null: nobody listens
   AgentStats* stats = nullptr;             // null outside `gpulens agent`
+  GpuPodBoard* gpu_pods = nullptr;         // which pods hold which GPUs; null: they are not shown
   DriverControl* nvml = nullptr;           // what is asked of the NVML driver; null: nothing ever is
 };
 

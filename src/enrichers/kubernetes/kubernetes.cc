@@ -6,6 +6,7 @@
 #include "base/log.h"
 #include "base/workers.h"
 #include "net/io_loop.h"
+#include "pipeline/enrich/gpu_pod_board.h"
 
 namespace gpulens::kubernetes {
 namespace {
@@ -65,7 +66,9 @@ KubernetesEnricher::KubernetesEnricher(Options options, Env& env)
   Publish({});
 }
 
-KubernetesEnricher::~KubernetesEnricher() = default;
+KubernetesEnricher::~KubernetesEnricher() {
+  if (env_.gpu_pods) env_.gpu_pods->Clear(this);
+}
 
 void KubernetesEnricher::Fetch(Instant deadline, std::function<void(Status)> done) {
   const Instant now = env_.clock->Now();
@@ -214,6 +217,12 @@ void KubernetesEnricher::TakeHolders() {
 }
 
 void KubernetesEnricher::Publish(Table table) {
+  if (env_.gpu_pods) {
+    GpuPodBoard::List holdings = lookup_.Holdings(table);
+    // The same list is left alone: whoever has it written need not compare.
+    auto present = env_.gpu_pods->Get();
+    if (!present || *present != holdings) env_.gpu_pods->Set(this, std::move(holdings));
+  }
   std::vector<AttributeSet::Attribute> node;
   for (auto [key, value] : {std::pair<std::string_view, std::string_view>{"k8s.node.name", rules_.node},
                             {"cloud.availability_zone", rules_.zone},
