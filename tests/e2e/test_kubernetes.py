@@ -72,7 +72,7 @@ def gpu_samples(page, index):
 def whole_gpu(page, index):
     """Those of the board itself."""
     return [s for s in gpu_samples(page, index)
-            if "gpu_mig_instance_id" not in s.labels and not s.name.startswith("gpu_process_")]
+            if "gpu_mig_instance_id" not in s.labels and not s.name.startswith(("gpu_process_", "gpu_pod_"))]
 
 
 def pods_of(found):
@@ -127,7 +127,7 @@ class Attribution(unittest.TestCase):
                               ("2", gpus["2"], first_slice, "ml", "slice", "main", "mig", 1),
                               ("3", gpus["3"], None, "ml", "share-a", "main", "shared", 1),
                               ("3", gpus["3"], None, "ml", "share-b", "main", "shared", 1)})
-            for sample in whole_gpu(page, "1"):
+            for sample in gpu_samples(page, "1"):
                 self.assertEqual(sample.labels["k8s_namespace_name"], "ml")
                 self.assertEqual(sample.labels["k8s_deployment_name"], "train")
                 self.assertEqual(sample.labels["k8s_container_name"], "main")
