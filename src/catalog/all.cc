@@ -26,6 +26,7 @@
 #include "catalog/inference/scheduler.h"
 #include "catalog/inference/transfer.h"
 #include "catalog/join_rows.h"
+#include "catalog/kubernetes/holders.h"
 #include "catalog/kubernetes/state.h"
 #include "catalog/kubernetes/usage.h"
 #include "catalog/self.h"
@@ -42,7 +43,7 @@ constexpr auto kAll =
              kInferenceRequestsRows, kInferenceLatencyRows, kInferenceCacheRows, kInferenceTransferRows,
              kInferenceSchedulerRows, kInferenceRouterRows, kNativeVllmRows, kNativeNimRows,
              kNativeTritonRows, kNativeSglangRows, kNativeTgiRows, kKubernetesUsageRows, kKubernetesStateRows,
-             kSelfRows, kSelfIoRows, kSelfEventsRows, kSlurmRows);
+             kKubernetesHoldersRows, kSelfRows, kSelfIoRows, kSelfEventsRows, kSlurmRows);
 
 struct Exception {
   const MetricDesc* metric;

@@ -211,7 +211,7 @@ TEST(SpellingCapture, RowsOfOursAgreeWithTheTable) {
                                          "gpulens.programs.points",      "gpulens.text.replaced",
                                          "gpulens.page.series.dropped",  "gpu.xid.recent",
                                          "gpu.health.condition",         "gpulens.driver.files",
-                                         "gpu.driver.mismatch"};
+                                         "gpu.driver.mismatch",          "gpu.pod.info"};
   for (const MetricDesc* metric : AllMetrics()) {
     // Those of Kubernetes are OpenTelemetry's.
     if (metric->name.starts_with("k8s.") || metric->name.starts_with("container.")) continue;

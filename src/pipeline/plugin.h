@@ -22,7 +22,6 @@
 namespace gpulens {
 
 class Authenticator;
-class DriverControl;
 class EventDesk;
 class HttpClient;
 class IoLoop;
@@ -49,7 +48,8 @@ struct Env {
   Authenticator* authenticator = nullptr;  // for sinks with a listener of their own
   EventDesk* events = nullptr;             // where to report what happened; null: nobody listens
   AgentStats* stats = nullptr;             // null outside `gpulens agent`
-  DriverControl* nvml = nullptr;           // what is asked of the NVML driver; null: nothing ever is
+  class GpuPodBoard* gpu_pods = nullptr;   // which pods hold which GPUs; null: they are not shown
+  class DriverControl* nvml = nullptr;     // what is asked of the NVML driver; null: nothing ever is
 };
 
 // Waiting. `Fetch` runs on the I/O loop, must not block it, and calls `done` exactly once, from any

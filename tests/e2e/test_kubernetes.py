@@ -1,12 +1,16 @@
 """GPUs, slices and processes under the names of their pods: a kubelet and an API server of our own, the real agent."""
+import json
 import os
 import pathlib
 import shutil
+import subprocess
 import tempfile
 import unittest
+import urllib.parse
+import urllib.request
 
 import kube_node
-from agent import Agent, nvidia_config, samples, value, wait_until
+from agent import ROOT, Agent, free_port, nvidia_config, peer, samples, value, wait_until
 
 PROFILE = """model: H100
 gpus: 4
@@ -68,7 +72,7 @@ def gpu_samples(page, index):
 def whole_gpu(page, index):
     """Those of the board itself."""
     return [s for s in gpu_samples(page, index)
-            if "gpu_mig_instance_id" not in s.labels and not s.name.startswith("gpu_process_")]
+            if "gpu_mig_instance_id" not in s.labels and not s.name.startswith(("gpu_process_", "gpu_pod_"))]
 
 
 def pods_of(found):
@@ -102,7 +106,8 @@ class Attribution(unittest.TestCase):
             page = wait_until(lambda: (lambda p: p if {s.labels.get("k8s_pod_name") for s in samples(p, "gpu_process_memory_used_bytes")}
                                        == {"serve", "share-a", "share-b"} and value(p, "gpu_power_draw_watts", k8s_pod_name="serve")
                                        and samples(p, "gpu_power_draw_watts", gpu_allocation="shared", gpu_index="3")
-                                       and samples(p, "gpu_power_draw_watts", k8s_pod_name="slice", gpu_index="2") else "")(agent.page()),
+                                       and samples(p, "gpu_power_draw_watts", gpu_allocation="shared", gpu_index="2")
+                                       and len(samples(p, "gpu_pod_info")) == 5 else "")(agent.page()),
                               20, "the names of all pods")
             self.assertEqual(pods_of(whole_gpu(page, "0")), {"serve"})
             self.assertEqual(pods_of(whole_gpu(page, "1")), {"train-6cd8-x"})
@@ -110,6 +115,18 @@ class Attribution(unittest.TestCase):
             for sample in whole_gpu(page, "3"):
                 self.assertEqual(sample.labels["gpu_allocation"], "shared")
                 self.assertEqual(sample.labels["k8s_pod_names"], "ml/share-a,ml/share-b")
+            # One slice of two is held: what is measured on the board is not that pod's.
+            self.assertEqual(pods_of(whole_gpu(page, "2")), {None})
+            for sample in whole_gpu(page, "2"):
+                self.assertEqual((sample.labels["gpu_allocation"], sample.labels["k8s_pod_names"]), ("shared", "ml/slice"))
+            self.assertEqual({(s.labels["gpu_index"], s.labels["gpu_uuid"], s.labels.get("gpu_mig_instance_id"), s.labels["k8s_namespace_name"],
+                               s.labels["k8s_pod_name"], s.labels["k8s_container_name"], s.labels["gpu_allocation"], s.value)
+                              for s in samples(page, "gpu_pod_info")},
+                             {("0", gpus["0"], None, "ml", "serve", "main", "exclusive", 1),
+                              ("1", gpus["1"], None, "ml", "train-6cd8-x", "main", "exclusive", 1),
+                              ("2", gpus["2"], first_slice, "ml", "slice", "main", "mig", 1),
+                              ("3", gpus["3"], None, "ml", "share-a", "main", "shared", 1),
+                              ("3", gpus["3"], None, "ml", "share-b", "main", "shared", 1)})
             for sample in gpu_samples(page, "1"):
                 self.assertEqual(sample.labels["k8s_namespace_name"], "ml")
                 self.assertEqual(sample.labels["k8s_deployment_name"], "train")
@@ -180,6 +197,54 @@ class Attribution(unittest.TestCase):
 
 class AttributionByKubernetesOwnMessages(Attribution):
     KUBELET = kube_node.RealKubelet
+
+
+class Joins(unittest.TestCase):
+    """The queries of docs/kubernetes.md, by Debian's Prometheus."""
+
+    def queries(self):
+        """The two of the page, as they stand there."""
+        text = (ROOT / "docs" / "kubernetes.md").read_text()
+        part = text[text.index("### Joining in PromQL"):]
+        return [" ".join(block.split()) for block in part.split("```promql")[1:3] for block in [block[:block.index("```")]]]
+
+    def test_power_by_pod(self):
+        program, port = peer("prometheus"), free_port()
+        own, shared = self.queries()
+        node = Node(self, api=False)
+        with node.agent as agent:
+            gpus = node.gpus(agent)
+            node.kubelet.hold("alone", "example.com/gpu", [gpus["0"]])
+            node.kubelet.hold("share-a", "nvidia.com/gpu", [gpus["3"] + "-0"])  # as HAMi names its shares
+            node.kubelet.hold("share-b", "nvidia.com/gpu", [gpus["3"] + "-1"])
+            node.kubelet.hold("away", "nvidia.com/gpu", ["GPU-00000000-0000-0000-0000-000000000000"])
+            wait_until(lambda: len(samples(agent.page(), "gpu_pod_info")) == 3, 20, "three pods")
+            wait_until(lambda: value(agent.page(), "gpulens_enricher_missing", enricher="kubernetes") == 1, 20, "a device that is not here")
+            (node.folder / "prometheus.yml").write_text(
+                "global: {scrape_interval: 1s, scrape_timeout: 900ms}\nscrape_configs:\n"
+                f"  - {{job_name: gpulens, static_configs: [{{targets: ['127.0.0.1:{agent.port}']}}]}}\n")
+            with open(node.folder / "log", "wb") as log:
+                server = subprocess.Popen([program, f"--config.file={node.folder}/prometheus.yml", f"--storage.tsdb.path={node.folder}/data",
+                                           f"--web.listen-address=127.0.0.1:{port}"], stdout=log, stderr=log)
+
+            def ask(query):
+                url = f"http://127.0.0.1:{port}/api/v1/query?" + urllib.parse.urlencode({"query": query})
+                try:
+                    with urllib.request.urlopen(url, timeout=5) as answer:
+                        return {one["metric"]["k8s_pod_name"]: float(one["value"][1]) for one in json.load(answer)["data"]["result"]}
+                except OSError:
+                    return {}
+            try:
+                wait_until(lambda: len(ask("gpu_pod_info")) == 3, 30, "a scrape")
+                watts = {s.labels["gpu_index"]: s.value for s in samples(agent.page(), "gpu_power_draw_watts")}
+                alone, halves = ask(own), ask(shared)
+                self.assertEqual(set(alone), {"alone"})
+                self.assertAlmostEqual(alone["alone"] / watts["0"], 1, delta=0.2)
+                self.assertEqual(set(halves), {"share-a", "share-b"})
+                self.assertAlmostEqual(halves["share-a"] / watts["3"], 0.5, delta=0.1)
+            finally:
+                server.terminate()
+                server.wait(20)
 
 
 class Collectors(unittest.TestCase):

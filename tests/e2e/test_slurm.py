@@ -31,6 +31,7 @@ SACCT = "JobID|#JobName|#State|#Elapsed|#ElapsedRaw|#AllocTRES|#Submit|#Start|#E
         ("102", "two\nlines", "FAILED", "2026-01-01T10:10:00"),
         ("103", "runs", "RUNNING", "Unknown"),
     ))
+DELIMITER = "delimiter=$(printf '%s\\n' \"$*\" | grep -o '|#[A-Za-z0-9]*' | head -n 1)\n"
 QOS = "Name|Priority|GraceTime|GrpTRES|MaxWall\nnormal|10|00:05:00|cpu=4,gres/gpu=8,mem=2T|3-00:00:00\n"
 USERS = "User|DefaultAccount|Account|DefaultQOS|QOS\nann|lab|lab||normal,high\n"
 
@@ -47,7 +48,8 @@ class Fakes:
         folder = pathlib.Path(self.folder.name)
         for name, text in (("sacct.txt", SACCT), ("qos.txt", QOS), ("user.txt", USERS)):
             (folder / name).write_text(text)
-        self.write("sacct", f'echo "$*" >> {folder}/asked\nexec cat {folder}/sacct.txt')
+        # The real one prints the delimiter that it is asked for.
+        self.write("sacct", f'echo "$*" >> {folder}/asked\n{DELIMITER}sed "s/|#/$delimiter/g" {folder}/sacct.txt')
         self.write("sacctmgr", f'case "$*" in *qos*) cat {folder}/qos.txt;; *) cat {folder}/user.txt;; esac')
         self.path = folder
 
@@ -168,7 +170,8 @@ class WithoutSlurm(unittest.TestCase):
 
     def test_a_slow_controller_is_waited_for(self):
         with tempfile.TemporaryDirectory() as folder:
-            for name, text in {"sinfo": "sleep 0.8; echo 'node1|#gpu:4|#gpu:2|#2/2/0/4|#mixed|#batch|#'", "squeue": "",
+            for name, text in {"sinfo": f"{DELIMITER}sleep 0.8; echo 'node1|#gpu:4|#gpu:2|#2/2/0/4|#mixed|#batch|#' | sed \"s/|#/$delimiter/g\"",
+                               "squeue": "",
                                "sdiag": 'echo \'{"statistics":{"server_thread_count":1}}\''}.items():  # fmt: skip
                 path = pathlib.Path(folder, name)
                 path.write_text(f"#!/bin/sh\n{text}\n")
@@ -178,11 +181,11 @@ class WithoutSlurm(unittest.TestCase):
         self.assertIn("slurm.nodes", done.stdout)
 
     def test_a_failure_is_told(self):
-        done = self.run_command("scontrol", "--once", "--programs", "/nowhere")
-        self.assertEqual(done.returncode, 1)
-        self.assertIn("/nowhere/scontrol", done.stderr)
-        done = self.run_command("sacct_publish", "/nowhere")
-        self.assertEqual(done.returncode, 1)
+        for command, program in (("scontrol", "scontrol"), ("slurm_monitor", "sinfo")):
+            done = self.run_command(command, "--once", "--programs", "/nowhere")
+            self.assertEqual(done.returncode, 1)
+            self.assertIn(f"/nowhere/{program}", done.stderr)
+        self.assertEqual(self.run_command("sacct_publish", "/nowhere").returncode, 1)
 
 
 class OneNode(unittest.TestCase):
@@ -262,6 +265,36 @@ class OneNode(unittest.TestCase):
         finally:
             self.node.run("scancel", array)
             self.node.wait("the array is gone", lambda: array not in self.states())
+
+    def test_texts_of_users_cost_no_row_and_pass_for_nothing(self):
+        """Names, comments and accounts with what stands between columns, rows and keys of Slurm's programs."""
+        texts = ("a|#\nb", "|#" * 300, "\n" * 900 + ".", "bad\udcff\udcfe\x01\x1b[31m|", "1|#x|#\n2|#y|#\n",
+                 f"x\n   UserId=root(0) Account=evil\nJobId={self.running} JobName=y\n   JobState=FAILED\n"
+                 "     Nodes=node1 CPU_IDs=0 Mem=0 GRES=gpu:fake:4(IDX:0-3)")
+        jobs = {}
+        try:
+            for text in texts:
+                jobs[self.node.submit("--gres=gpu:4", "-J", text, "--comment", text[:700], "--account", text[:200])] = text
+            done = self.run_command("slurm_job_monitor", "--once", "--sink", "stdout")
+            self.assertEqual((done.returncode, done.stderr), (0, ""))
+            found = [record["attributes"] for record in map(json.loads, done.stdout.splitlines()) if record["name"] == "slurm.job"]
+            rows = {row["slurm.job.id"]: row for row in found}
+            self.assertEqual((set(rows), len(found)), ({self.running, self.waiting, *jobs}, len(jobs) + 2))
+            for job, text in jobs.items():
+                clean = "".join("\ufffd" if "\ud800" <= c <= "\udfff" else " " if c < " " and c not in "\t\n" else c for c in text)
+                self.assertEqual(rows[job]["slurm.job.name"], clean.strip(), repr(text))
+                self.assertEqual((rows[job]["slurm.job.state"], rows[job]["slurm.job.tres_per_node.gpu"]), ("PENDING", 4))
+            running = rows[self.running]
+            self.assertEqual((running["slurm.job.name"], running["slurm.job.state"]), ("has two gpus", "RUNNING"))
+            elements = json.loads(self.run_command("slurm_monitor", "--once").stdout)
+            pending = [r["value"] for element in elements for r in element["readings"] if r["name"] == "slurm.jobs"
+                       and "pending" in {**element["entity"], **r.get("attributes", {})}.values()]
+            self.assertEqual(pending, [len(texts) + 1])
+            priorities = self.records("sprio", "--once")
+            self.assertEqual({r["attributes"]["slurm.priority.job_id"] for r in priorities}, {self.waiting, *jobs})
+        finally:
+            self.node.run("scancel", *jobs)
+            self.node.wait("they are gone", lambda: not set(jobs) & set(self.states()))
 
     def test_the_cluster_in_numbers(self):
         done = self.run_command("slurm_monitor", "--once", "--sink", "stdout", "--cluster", "alps")

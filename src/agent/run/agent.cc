@@ -31,6 +31,7 @@
 #include "net/auth/authenticator.h"
 #include "net/client/http_client.h"
 #include "pipeline/agent_stats.h"
+#include "pipeline/enrich/gpu_pod_board.h"
 #include "pipeline/events/event_desk.h"
 
 namespace gpulens {
@@ -86,6 +87,7 @@ class Agent {
   PageBoard pages_;
   AgentStats stats_;
   EventDesk events_;
+  GpuPodBoard gpu_pods_;
   DriverControl nvml_control_;
   FaultFile faults_;
   AgentWatch watch_;
@@ -138,6 +140,7 @@ Status Agent::Start() {
   env_.pages = &pages_;
   env_.stats = &stats_;
   env_.events = &events_;
+  env_.gpu_pods = &gpu_pods_;
   env_.state_dir = StateDir(config_.Text("state_dir"));
   if (options_.demo) env_.state_dir = DemoStateDir(env_.state_dir);
   TellOfStateFolder(env_.state_dir);

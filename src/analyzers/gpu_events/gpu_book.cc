@@ -62,6 +62,16 @@ size_t GpuBook::Find(const Event& event) const {
     // Of two boards that were in one slot one after the other, the present one is meant.
     if (same && (found == kNone || gpus_[i].present)) found = i;
   }
+  return found == kNone && uuid.empty() && pci ? FindSlot(*pci) : found;
+}
+
+size_t GpuBook::FindSlot(const PciAddress& function) const noexcept {
+  size_t found = kNone;
+  for (size_t i = 0; i < gpus_.size(); ++i) {
+    if (!gpus_[i].present || !gpus_[i].pci || !gpus_[i].pci->SameSlot(function)) continue;
+    if (found != kNone) return kNone;
+    found = i;
+  }
   return found;
 }
 

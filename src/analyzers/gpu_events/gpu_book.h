@@ -40,6 +40,8 @@ class GpuBook {
 
  private:
   size_t Learn(const SeriesInfo& info);
+  // The one GPU whose board has this function, its audio device for one; kNone where there are several.
+  size_t FindSlot(const PciAddress& function) const noexcept;
 
   SeriesFinder info_{kGpuInfo};
   std::vector<KnownGpu> gpus_;

@@ -7,6 +7,7 @@
 #include "analyzers/gpu_events/event_counters.h"
 #include "analyzers/gpu_events/event_facts.h"
 #include "analyzers/gpu_events/event_join.h"
+#include "analyzers/gpu_events/gpu_book.h"
 #include "base/testing/allocations.h"
 #include "catalog/gpu/errors.h"
 #include "catalog/gpu/readings.h"
@@ -495,6 +496,36 @@ TEST_F(GpuEventsTest, UnknownDevicesAndOtherEventsPassThrough) {
   EXPECT_THAT(Value(kSelfEvents, "event", "host.oom_kill"), Optional(1));
   EXPECT_THAT(Value(kSelfEvents, "event", "gpu.xid"), Optional(1));
   EXPECT_THAT(Xids(0), Optional(0));
+}
+
+// Virtual functions of one device are GPUs of their own; what stands beside a GPU on its board is not.
+TEST_F(GpuEventsTest, FunctionsOfOneSlot) {
+  desk_.Watches("kernel_log", true);
+  SeriesTable table;
+  FrameWriter writer(table, seconds(10));
+  std::vector<Series> info;
+  for (std::string_view bus : {"0000:0a:00.1", "0000:0a:00.2", "0000:0b:00.0"}) {
+    EntityRef entity = MakeRef<Entity>("gpu", AttributeSet({{"gpu.uuid", bus}}));
+    info.push_back(table.Declare(kGpuInfo, entity, {{"gpu.vendor", "nvidia"}, {"gpu.pci.bus_id", bus}}));
+  }
+  writer.Begin(clock_.Now());
+  for (Series series : info) writer.Set(series, 1);
+  Snapshot snapshot;
+  snapshot.frames.push_back({writer.Finish(), "nvidia", Standing::kNative, false});
+  GpuBook book;
+  book.Update(snapshot);
+  auto find = [&](std::string_view bus) -> std::string {
+    Event event;
+    event.attributes = AttributeSet({{"gpu.pci.bus_id", bus}});
+    const size_t at = book.Find(event);
+    return at == GpuBook::kNone ? "none" : book[at].uuid;
+  };
+  EXPECT_EQ(find("0000:0a:00.1"), "0000:0a:00.1");
+  EXPECT_EQ(find("00000000:0A:00.2"), "0000:0a:00.2");
+  EXPECT_EQ(find("0000:0a:00.3"), "none") << "of two GPUs in the slot it is neither";
+  EXPECT_EQ(find("0000:0b:00"), "0000:0b:00.0");
+  EXPECT_EQ(find("0000:0b:00.1"), "0000:0b:00.0") << "the audio device of the only one";
+  EXPECT_EQ(find("0000:0c:00.0"), "none");
 }
 
 TEST_F(GpuEventsTest, RasBySeverity) {

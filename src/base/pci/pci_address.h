@@ -11,13 +11,15 @@
 
 namespace gpulens {
 
-// The function is left out of the comparison: a message about any function is about the device.
+// Two functions of one slot are two devices: the virtual functions of SR-IOV differ in nothing else.
 struct PciAddress {
   uint32_t domain = 0;
   uint8_t bus = 0, device = 0, function = 0;
 
-  friend bool operator==(const PciAddress& a, const PciAddress& b) noexcept {
-    return a.domain == b.domain && a.bus == b.bus && a.device == b.device;
+  friend bool operator==(const PciAddress&, const PciAddress&) noexcept = default;
+  // Whether only the function may differ: a GPU and the audio device of its board.
+  bool SameSlot(const PciAddress& other) const noexcept {
+    return domain == other.domain && bus == other.bus && device == other.device;
   }
   // "0000:3b:00.0", as the kernel names it.
   std::string ToString() const {
@@ -28,7 +30,8 @@ struct PciAddress {
   }
 };
 
-// "0000:3b:00.0", "00000000:3B:00.0", "PCI:0000:3b:00", "3b:00.0", and the "0003:00" of old drivers.
+// "0000:3b:00.0", "00000000:3B:00.0", "PCI:0000:3b:00", "3b:00.0", and the "0003:00" of old drivers. Where no
+// function is given it is 0. Nothing: no such address.
 inline std::optional<PciAddress> ParsePciAddress(std::string_view text) noexcept {
   if (text.starts_with("PCI:")) text.remove_prefix(4);
   if (text.size() > 16) return std::nullopt;

@@ -177,15 +177,19 @@ std::optional<PciAddress> EventMaker::GpuBehind(const PciAddress& reporter, std:
     bus_ = kernel_log::ReadPciBus(root_);
     bus_read_at_ns_ = at.boot_ns;
   }
-  std::optional<PciAddress> behind;
+  std::optional<PciAddress> behind, in_slot;
+  size_t gpus_in_slot = 0;
   for (const kernel_log::PciDevice& device : bus_) {
     if (!device.IsGpu()) continue;
     if (device.address == reporter) return reporter;
+    if (device.address.SameSlot(reporter)) in_slot = device.address, ++gpus_in_slot;
     bool above = std::find(device.ports.begin(), device.ports.end(), reporter) != device.ports.end();
     if (above && behind) return reporter;  // a port above several: it speaks of none of them
     if (above) behind = device.address;
   }
   if (behind) return behind;
+  // Another function of the board, its audio or USB controller.
+  if (gpus_in_slot == 1) return in_slot;
   // A GPU that has left the bus is not listed any more, but its driver still has its name.
   constexpr std::string_view kGpuDrivers[] = {"nvidia", "amdgpu", "habanalabs", "xe", "i915"};
   bool gpu = std::find(std::begin(kGpuDrivers), std::end(kGpuDrivers), driver) != std::end(kGpuDrivers);

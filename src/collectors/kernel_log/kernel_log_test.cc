@@ -161,6 +161,19 @@ TEST_F(KernelLogTest, SwitchesCountFromZero) {
   EXPECT_EQ(events[0].attributes.Text("nvswitch.id"), "0000:86:00.0");
 }
 
+TEST_F(KernelLogTest, AnotherFunctionOfTheBoardSpeaksOfItsGpu) {
+  AddDevices();
+  auto collector = Make();
+  constexpr std::string_view kFatal =
+      ": PCIe Bus Error: severity=Uncorrected (Fatal), type=Transaction Layer, ()";
+  Append("snd_hda_intel 0000:3b:00.1" + std::string(kFatal));  // the audio device of the board
+  Append("snd_hda_intel 0000:00:02.1" + std::string(kFatal));  // of no GPU
+  ASSERT_TRUE(Collect(*collector));
+  auto events = desk_.Take();
+  ASSERT_THAT(events, SizeIs(1));
+  EXPECT_EQ(events[0].attributes.Text("gpu.pci.bus_id"), "0000:3b:00.0");
+}
+
 TEST_F(KernelLogTest, PcieErrorsOfGpusAndThePortsAboveThem) {
   AddDevices();
   auto collector = Make();

@@ -11,6 +11,7 @@
 #include "catalog/slurm/cluster.h"
 #include "collectors/slurm/cluster_reader.h"
 #include "collectors/slurm/cluster_series.h"
+#include "sources/slurm/fake_table_testing.h"
 #include "sources/slurm/parse/words.h"
 
 namespace gpulens {
@@ -154,7 +155,9 @@ TEST_F(ClusterSeriesTest, ASteadyRunDoesNotAllocate) {
 
 class ClusterReaderTest : public ::testing::Test {
  protected:
-  void Fake(const std::string& program, const std::string& script) { folder_.WriteProgram(program, script); }
+  void Fake(const std::string& program, const std::string& script) {
+    slurm::WriteTableProgram(folder_, program, script);
+  }
   ClusterReading Read(Duration patience = std::chrono::seconds(60)) {
     return reader().Read(RealClock().Now() + patience);
   }

@@ -1,5 +1,7 @@
 #include "enrichers/kubernetes/entity_lookup.h"
 
+#include <algorithm>
+
 #include "base/parse.h"
 #include "base/pci/pci_address.h"
 #include "sources/kubelet/node/node_files.h"
@@ -8,7 +10,10 @@ namespace gpulens::kubernetes {
 namespace {
 
 // More slices than a GPU can have mean that their UUIDs never stop changing.
-constexpr size_t kMostSlices = 256, kMostGpus = 256;
+constexpr size_t kMostSlices = 256, kMostGpus = 256, kMostPlaces = 1024;
+constexpr std::string_view kIdentity[] = {
+    "gpu.uuid",         "gpu.index", "gpu.mig.instance_id", "gpu.mig.compute_instance_id",
+    "gpu.partition.id", "simulated"};
 
 std::string Told(const Entity& entity, std::string_view key) {
   return entity.attributes.Has(key) ? entity.attributes.Text(key) : entity.facts.Text(key);
@@ -32,11 +37,24 @@ std::string VendorOf(const Entity& gpu) {
   return vendor;
 }
 
-std::string PciKey(const Entity& gpu, const std::string& vendor) {
+// The kernel's form of the address, the function included; empty where none is known.
+std::string PciOf(const Entity& gpu) {
   auto address = ParsePciAddress(Told(gpu, "gpu.pci.bus_id"));
-  if (!address) return {};
-  address->function = 0;
-  return vendor + ":pci:" + address->ToString();
+  return address ? address->ToString() : std::string();
+}
+
+// By which a GPU, a slice or a partition is known on its series.
+AttributeSet IdentityOf(const Entity& entity) {
+  AttributeSet out;
+  for (const Entity* at = &entity; at; at = at->parent.get()) {
+    if (at->type != "gpu" && at->type != "mig" && at->type != "gpu.partition") continue;
+    std::vector<AttributeSet::Attribute> own;
+    for (auto [key, value] : at->attributes) {
+      if (std::ranges::find(kIdentity, key) != std::end(kIdentity)) own.push_back({key, value});
+    }
+    out = out.OverlaidOn(AttributeSet(std::span<const AttributeSet::Attribute>(own)));
+  }
+  return out;
 }
 
 bool Simulated(const Entity& entity) {
@@ -95,71 +113,174 @@ AttributeSet EntityLookup::DescribeOwned(const Table& table, const Entity& entit
   return found ? told.OverlaidOn(*found) : told;
 }
 
-Table::Holders EntityLookup::HoldersOfSlice(const Table& table, const Entity& slice, bool& learned) const {
-  Table::Holders out;
-  const Entity* gpu = slice.parent.get();
-  std::string uuid = slice.facts.Text("gpu.mig.uuid"),
-              instance = slice.attributes.Text("gpu.mig.instance_id");
-  std::string gpu_uuid = gpu ? Told(*gpu, "gpu.uuid") : std::string();
-  if (!uuid.empty()) {
-    std::string key = "nvidia:mig:" + uuid;
-    Append(out, table, key);
-    if (!gpu_uuid.empty()) {
-      std::lock_guard lock(mutex_);
-      std::set<std::string>* known = nullptr;
-      if (slices_.contains(gpu_uuid) || slices_.size() < kMostGpus) known = &slices_[gpu_uuid];
-      if (known && known->size() < kMostSlices && known->insert(key).second) learned = !out.empty();
-    }
-  }
-  if (!gpu_uuid.empty() && !instance.empty()) {
-    std::string place =
-        gpu_uuid + "/" + instance + "/" + slice.attributes.Text("gpu.mig.compute_instance_id");
-    Append(out, table, "nvidia:place:" + place);
-  }
-  std::string minor = gpu ? Told(*gpu, "gpu.minor") : std::string();
-  if (!minor.empty() && !instance.empty()) Append(out, table, "nvidia:minor:" + minor + "/" + instance);
+// The keys under which this place may be held, given what the plugins of this node hand out.
+std::vector<std::string> EntityLookup::Place::KeysIn(const Table& table) const {
+  std::vector<std::string> out = keys;
+  // The plugin names the first partition by the board's address and tells of the others no place.
+  bool parts = vendor == "amd" && table.amd_partitions;
+  if (pci.empty() || parts != (kind == Kind::kPartition)) return out;
+  if (!vendor.empty()) out.push_back(vendor + ":pci:" + pci);
+  out.push_back("any:pci:" + pci);
   return out;
 }
 
-Table::Holders EntityLookup::HoldersOfGpu(const Table& table, const Entity& gpu) const {
+Table::Holders EntityLookup::Place::HoldersIn(const Table& table) const {
   Table::Holders out;
-  const std::string vendor = VendorOf(gpu), uuid = Told(gpu, "gpu.uuid"), minor = Told(gpu, "gpu.minor");
-  if (vendor.empty()) return out;
+  for (const std::string& key : KeysIn(table)) Append(out, table, key);
+  return out;
+}
+
+EntityLookup::Place EntityLookup::PlaceOfGpu(const Entity& gpu) {
+  Place out;
+  out.vendor = VendorOf(gpu);
+  out.pci = PciOf(gpu);
+  out.identity = IdentityOf(gpu);
+  if (out.vendor.empty()) return out;
+  const std::string uuid = Told(gpu, "gpu.uuid"), minor = Told(gpu, "gpu.minor");
   const std::string index = Told(gpu, "gpu.index"), serial = Told(gpu, "gpu.serial");
-  if (!uuid.empty()) Append(out, table, vendor + (vendor == "nvidia" ? ":gpu:" : ":serial:") + uuid);
-  if (!serial.empty()) Append(out, table, vendor + ":serial:" + serial);
-  if (!index.empty()) Append(out, table, vendor + ":index:" + index);
-  std::string pci = PciKey(gpu, vendor);
-  if (!pci.empty() && !(vendor == "amd" && table.amd_partitions)) Append(out, table, pci);
-  if (vendor != "nvidia") return out;
-  // The slices' pods share what is measured on the whole board.
-  if (!minor.empty()) {
-    Append(out, table, "nvidia:minor:" + minor);
-    AppendBelow(out, table, "nvidia:minor:" + minor + "/");
-  }
-  if (!uuid.empty()) {
-    AppendBelow(out, table, "nvidia:place:" + uuid + "/");
-    std::lock_guard lock(mutex_);
-    if (auto slices = slices_.find(uuid); slices != slices_.end()) {
-      for (const std::string& key : slices->second) Append(out, table, key);
+  const bool nvidia = out.vendor == "nvidia";
+  if (!uuid.empty()) out.keys.push_back(out.vendor + (nvidia ? ":gpu:" : ":serial:") + uuid);
+  if (!serial.empty()) out.keys.push_back(out.vendor + ":serial:" + serial);
+  if (!index.empty()) out.keys.push_back(out.vendor + ":index:" + index);
+  if (nvidia && !minor.empty()) out.keys.push_back("nvidia:minor:" + minor);
+  return out;
+}
+
+EntityLookup::Place EntityLookup::PlaceOfSlice(const Entity& slice) {
+  Place out;
+  out.kind = Place::Kind::kSlice;
+  out.identity = IdentityOf(slice);
+  const Entity* gpu = slice.parent.get();
+  const std::string uuid = slice.facts.Text("gpu.mig.uuid"),
+                    instance = slice.attributes.Text("gpu.mig.instance_id");
+  const std::string gpu_uuid = gpu ? Told(*gpu, "gpu.uuid") : std::string(),
+                    minor = gpu ? Told(*gpu, "gpu.minor") : std::string();
+  if (!uuid.empty()) out.keys.push_back("nvidia:mig:" + uuid);
+  if (!gpu_uuid.empty() && !instance.empty())
+    out.keys.push_back("nvidia:place:" + gpu_uuid + "/" + instance + "/" +
+                       slice.attributes.Text("gpu.mig.compute_instance_id"));
+  if (!minor.empty() && !instance.empty()) out.keys.push_back("nvidia:minor:" + minor + "/" + instance);
+  return out;
+}
+
+EntityLookup::Place EntityLookup::PlaceOfPartition(const Entity& partition) {
+  Place out;
+  out.kind = Place::Kind::kPartition;
+  out.identity = IdentityOf(partition);
+  out.vendor = "amd";
+  if (partition.attributes.Text("gpu.partition.id") == "0") out.pci = PciOf(*partition.parent);
+  return out;
+}
+
+// A GPU that is known by one thing alone is what a receiver asks about for others: it may be of any machine.
+void EntityLookup::Remember(const Place& place, const Entity& entity) const {
+  if (place.kind == Place::Kind::kGpu && place.keys.size() + !place.pci.empty() < 2) return;
+  std::string id =
+      place.kind == Place::Kind::kGpu ? Told(entity, "gpu.uuid") : entity.facts.Text("gpu.mig.uuid");
+  if (id.empty()) {
+    for (const Entity* at = &entity; at; at = at->parent.get()) {
+      for (auto [key, value] : at->attributes) {
+        AppendValue(id += std::string(key) + "=", value);
+        id += ' ';
+      }
     }
   }
-  return out;
+  std::lock_guard lock(mutex_);
+  auto known = places_.find(id);
+  if (known == places_.end() && places_.size() < kMostPlaces) known = places_.emplace(id, place).first;
+  // Of two collectors of one GPU, the one that says more of it.
+  else if (known != places_.end() && place.identity.size() >= known->second.identity.size())
+    known->second = place;
+}
+
+AttributeSet EntityLookup::DescribeSlice(const Table& table, const Entity& slice, bool& learned) const {
+  const Place place = PlaceOfSlice(slice);
+  Table::Holders holders = place.HoldersIn(table);
+  const std::string uuid = slice.facts.Text("gpu.mig.uuid"),
+                    gpu_uuid = slice.parent ? Told(*slice.parent, "gpu.uuid") : std::string();
+  if (!uuid.empty() && !gpu_uuid.empty()) {
+    std::lock_guard lock(mutex_);
+    std::set<std::string>* known = nullptr;
+    if (slices_.contains(gpu_uuid) || slices_.size() < kMostGpus) known = &slices_[gpu_uuid];
+    if (known && known->size() < kMostSlices && known->insert("nvidia:mig:" + uuid).second)
+      learned = !holders.empty();
+  }
+  Remember(place, slice);
+  return kubernetes::Describe(table, std::move(holders));
+}
+
+AttributeSet EntityLookup::DescribeGpu(const Table& table, const Entity& gpu) const {
+  const Place place = PlaceOfGpu(gpu);
+  Remember(place, gpu);
+  Table::Holders holders = place.HoldersIn(table), sliced;
+  if (place.vendor == "nvidia") {
+    const std::string uuid = Told(gpu, "gpu.uuid"), minor = Told(gpu, "gpu.minor");
+    if (!minor.empty()) AppendBelow(sliced, table, "nvidia:minor:" + minor + "/");
+    if (!uuid.empty()) {
+      AppendBelow(sliced, table, "nvidia:place:" + uuid + "/");
+      std::lock_guard lock(mutex_);
+      if (auto slices = slices_.find(uuid); slices != slices_.end()) {
+        for (const std::string& key : slices->second) Append(sliced, table, key);
+      }
+    }
+  }
+  if (sliced.empty()) return kubernetes::Describe(table, std::move(holders));
+  // What is measured on the board is of no one slice.
+  sliced.insert(sliced.end(), holders.begin(), holders.end());
+  return DescribeSliced(table, std::move(sliced));
 }
 
 AttributeSet EntityLookup::Describe(const Table& table, const Entity& entity, bool& learned) const {
   for (const Entity* at = &entity; at; at = at->parent.get()) {
     if (at->type == "process" || NamesItsPod(*at)) return DescribeOwned(table, *at);
-    if (at->type == "mig") return kubernetes::Describe(table, HoldersOfSlice(table, *at, learned));
+    if (at->type == "mig") return DescribeSlice(table, *at, learned);
     if (at->type == "gpu.partition" && at->parent && table.amd_partitions) {
-      // The plugin names the first partition by the board's address and tells of the others no place.
-      Table::Holders holders;
-      if (at->attributes.Text("gpu.partition.id") == "0") Append(holders, table, PciKey(*at->parent, "amd"));
-      return kubernetes::Describe(table, std::move(holders));
+      const Place place = PlaceOfPartition(*at);
+      Remember(place, *at);
+      return kubernetes::Describe(table, place.HoldersIn(table));
     }
-    if (at->type == "gpu") return kubernetes::Describe(table, HoldersOfGpu(table, *at));
+    if (at->type == "gpu") return DescribeGpu(table, *at);
   }
   return {};
+}
+
+uint64_t EntityLookup::CountUnresolved(const Table& table) const {
+  if (table.by_device.empty()) return 0;
+  std::set<std::string> known;
+  {
+    std::lock_guard lock(mutex_);
+    for (const auto& [id, place] : places_) {
+      for (std::string& key : place.KeysIn(table)) known.insert(std::move(key));
+    }
+  }
+  return static_cast<uint64_t>(std::ranges::count_if(table.by_device, [&](const auto& entry) {
+    return !known.contains(entry.first) && !table.any_device.contains(entry.first);
+  }));
+}
+
+std::vector<AttributeSet> EntityLookup::Holdings(const Table& table) const {
+  std::vector<AttributeSet> out;
+  std::set<std::pair<uint64_t, uint32_t>> told;  // two collectors may describe one GPU
+  std::lock_guard lock(mutex_);
+  for (const auto& [id, place] : places_) {
+    Table::Holders holders = place.HoldersIn(table);
+    std::ranges::sort(holders);
+    const auto [end, last] = std::ranges::unique(holders);
+    holders.erase(end, last);
+    const std::vector<std::string> keys = place.KeysIn(table);
+    const bool replica =
+        std::ranges::any_of(keys, [&](const std::string& key) { return table.replicas.contains(key); });
+    std::string_view allocation = replica || holders.size() > 1 ? "shared" : "exclusive";
+    if (place.kind == Place::Kind::kSlice) allocation = "mig";
+    if (place.kind == Place::Kind::kPartition) allocation = "partition";
+    const AttributeSet own = AttributeSet({{"gpu.allocation", allocation}}).OverlaidOn(place.identity);
+    for (uint32_t holder : holders) {
+      if (out.size() == kMostHoldings) return out;
+      if (!told.emplace(own.hash(), holder).second) continue;
+      out.push_back(own.OverlaidOn(table.workloads[holder].attributes));
+    }
+  }
+  return out;
 }
 
 }  // namespace gpulens::kubernetes

@@ -5,6 +5,7 @@
 #include <mutex>
 #include <set>
 #include <string>
+#include <vector>
 
 #include "core/layout.h"
 #include "enrichers/kubernetes/workloads.h"
@@ -23,15 +24,39 @@ class EntityLookup {
   AttributeSet Describe(const Table& table, const Entity& entity, bool& learned) const;
   bool sees_processes() const noexcept { return sees_processes_; }
 
+  // Devices that pods hold and that are no GPU and no slice that Describe was asked about.
+  uint64_t CountUnresolved(const Table& table) const;
+  // For each GPU, slice or partition that Describe was asked about, and each container that holds it: what is
+  // known of the container, gpu.uuid, gpu.index, the slice's or partition's numbers, and gpu.allocation
+  // ("exclusive", "shared", "mig", "partition"). Sorted by nothing; at most kMostHoldings.
+  std::vector<AttributeSet> Holdings(const Table& table) const;
+  static constexpr size_t kMostHoldings = 4096;
+
  private:
+  // A GPU or a part of one.
+  struct Place {
+    enum class Kind { kGpu, kSlice, kPartition } kind = Kind::kGpu;
+    std::vector<std::string> keys;  // of Table::by_device
+    std::string vendor, pci;        // of the board; empty: not known
+    AttributeSet identity;
+
+    std::vector<std::string> KeysIn(const Table& table) const;
+    Table::Holders HoldersIn(const Table& table) const;
+  };
+
+  static Place PlaceOfGpu(const Entity& gpu);
+  static Place PlaceOfSlice(const Entity& slice);
+  static Place PlaceOfPartition(const Entity& partition);
   AttributeSet DescribeOwned(const Table& table, const Entity& entity) const;
-  Table::Holders HoldersOfSlice(const Table& table, const Entity& slice, bool& learned) const;
-  Table::Holders HoldersOfGpu(const Table& table, const Entity& gpu) const;
+  AttributeSet DescribeGpu(const Table& table, const Entity& gpu) const;
+  AttributeSet DescribeSlice(const Table& table, const Entity& slice, bool& learned) const;
+  void Remember(const Place& place, const Entity& entity) const;
 
   const std::string root_;
   const bool sees_processes_;
   mutable std::mutex mutex_;
   mutable std::map<std::string, std::set<std::string>> slices_;  // by the GPU's UUID: keys of its slices
+  mutable std::map<std::string, Place> places_;                  // by a UUID, else by all that identifies it
 };
 
 }  // namespace gpulens::kubernetes

@@ -6,6 +6,7 @@
 #include "base/log.h"
 #include "base/workers.h"
 #include "net/io_loop.h"
+#include "pipeline/enrich/gpu_pod_board.h"
 
 namespace gpulens::kubernetes {
 namespace {
@@ -65,7 +66,9 @@ KubernetesEnricher::KubernetesEnricher(Options options, Env& env)
   Publish({});
 }
 
-KubernetesEnricher::~KubernetesEnricher() = default;
+KubernetesEnricher::~KubernetesEnricher() {
+  if (env_.gpu_pods) env_.gpu_pods->Clear(this);
+}
 
 void KubernetesEnricher::Fetch(Instant deadline, std::function<void(Status)> done) {
   const Instant now = env_.clock->Now();
@@ -214,6 +217,12 @@ void KubernetesEnricher::TakeHolders() {
 }
 
 void KubernetesEnricher::Publish(Table table) {
+  if (env_.gpu_pods) {
+    GpuPodBoard::List holdings = lookup_.Holdings(table);
+    // The same list is left alone: whoever has it written need not compare.
+    auto present = env_.gpu_pods->Get();
+    if (!present || *present != holdings) env_.gpu_pods->Set(this, std::move(holdings));
+  }
   std::vector<AttributeSet::Attribute> node;
   for (auto [key, value] : {std::pair<std::string_view, std::string_view>{"k8s.node.name", rules_.node},
                             {"cloud.availability_zone", rules_.zone},
@@ -243,12 +252,21 @@ void KubernetesEnricher::Tell() {
         "api");
   else if (!api_status_.ok()) Log(LogLevel::kWarn, "kubernetes", "api", api_status_.detail, "api");
   Gaps now = gaps();
+  // After the agent's start the pods are known before the GPUs: what is not here twice is told.
+  const bool unresolved = now.unresolved != 0 && std::exchange(was_unresolved_, now.unresolved != 0);
+  if (now.unresolved == 0) was_unresolved_ = false;
+  if (unresolved) {
+    Log(LogLevel::kWarn, "kubernetes", "unresolved",
+        std::to_string(now.unresolved) +
+            " devices that pods hold are no GPU that a collector of this agent shows: nothing is named after "
+            "those pods",
+        "unresolved");
+  }
   if (now.unknown_ids + now.unknown_claims + now.conflicts == 0) return;
   Log(LogLevel::kWarn, "kubernetes", "unknown",
-      std::to_string(now.unknown_ids) + " device ids lead to no device, " +
+      std::to_string(now.unknown_ids) + " device ids are in no known form, " +
           std::to_string(now.unknown_claims) + " claimed devices are in no resource slice, " +
-          std::to_string(now.conflicts) +
-          " devices seem to be held by two pods: their GPUs are named after nobody",
+          std::to_string(now.conflicts) + " devices seem to be held by two pods: their GPUs carry no pod",
       "unknown");
 }
 
@@ -278,12 +296,19 @@ AttributeSet KubernetesEnricher::Resource() const {
 uint64_t KubernetesEnricher::missing() const {
   Gaps now = gaps();
   return !now.kubelet_answers + (options_.api && !now.api_answers) + !lookup_.sees_processes() +
-         now.unknown_ids + now.unknown_claims + now.conflicts;
+         now.unknown_ids + now.unknown_claims + now.conflicts + now.unresolved;
 }
 
 KubernetesEnricher::Gaps KubernetesEnricher::gaps() const {
-  std::lock_guard lock(mutex_);
-  return gaps_;
+  std::shared_ptr<const Table> table;
+  Gaps now;
+  {
+    std::lock_guard lock(mutex_);
+    table = table_;
+    now = gaps_;
+  }
+  now.unresolved = lookup_.CountUnresolved(*table);
+  return now;
 }
 
 }  // namespace gpulens::kubernetes

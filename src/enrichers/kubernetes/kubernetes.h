@@ -49,7 +49,7 @@ class KubernetesEnricher final : public Enricher {
   // Of the node as a whole: k8s.node.name, cloud.availability_zone, cloud.region, as far as they are known.
   AttributeSet Resource() const override;
 
-  // One for each of: the kubelet, the API server where it is asked, an id or a claim that nobody explains, a
+  // One for each of: the kubelet, the API server where it is asked, an id or a claim that leads to no GPU, a
   // device that two pods seem to hold, processes that are hidden.
   uint64_t missing() const override;
 
@@ -57,6 +57,7 @@ class KubernetesEnricher final : public Enricher {
   struct Gaps {
     bool kubelet_answers = false, api_answers = false;
     uint64_t unknown_ids = 0, unknown_claims = 0, conflicts = 0;
+    uint64_t unresolved = 0;  // ids in a known form, of a device that no collector shows
   };
   Gaps gaps() const;
 
@@ -95,6 +96,7 @@ class KubernetesEnricher final : public Enricher {
   kubelet::ApiCall node_call_, slices_call_;
   std::unique_ptr<kubelet::PodWatch> watch_;
   std::unique_ptr<GrpcChannel> channel_;
+  bool was_unresolved_ = false;
 
   mutable std::mutex mutex_;
   std::shared_ptr<const Table> table_;  // never null

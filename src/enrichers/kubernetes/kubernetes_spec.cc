@@ -3,10 +3,15 @@
 #include <unistd.h>
 
 #include <cstdlib>
+#include <filesystem>
+#include <set>
 
+#include "base/files.h"
 #include "base/result.h"
+#include "base/text.h"
 #include "enrichers/kubernetes/kubernetes.h"
 #include "sources/kubelet/text/checkpoint.h"
+#include "sources/kubelet/text/device_id.h"
 #include "sources/kubelet/text/pod_resources.h"
 
 namespace gpulens::kubernetes {
@@ -34,6 +39,20 @@ Result<kubelet::ApiServer> FindServer(const Config& config) {
   return kubelet::FindApiServer(config.Text("kubeconfig"));
 }
 
+// Whether pods run here, as far as files tell: then processes are told by their cgroups also while the
+// kubelet does not answer.
+bool HasPods(const std::string& root) {
+  if (std::getenv("KUBERNETES_SERVICE_HOST")) return true;
+  const std::string below = root == "/" ? std::string() : root;
+  if (::access((below + "/var/lib/kubelet/pods").c_str(), F_OK) == 0) return true;
+  for (const char* top : {"", "/systemd", "/memory", "/pids"}) {
+    for (const char* name : {"/kubepods", "/kubepods.slice", "/kubelet.slice", "/kubelet"}) {
+      if (::access((below + "/sys/fs/cgroup" + top + name).c_str(), F_OK) == 0) return true;
+    }
+  }
+  return false;
+}
+
 Result<std::unique_ptr<Enricher>> Create(const Config& config, Env& env) {
   if (!env.http || !env.io) return Status{Code::kUnavailable, "there is no network here"};
   Options options;
@@ -46,7 +65,7 @@ Result<std::unique_ptr<Enricher>> Create(const Config& config, Env& env) {
   auto server = FindServer(config);
   if (server) options.api = std::make_unique<kubelet::ApiAccess>(std::move(*server));
   else if (server.error().code == Code::kInvalidArgument) return std::move(server).error();
-  if (!options.api && ::access(options.socket.c_str(), F_OK) != 0)
+  if (!options.api && ::access(options.socket.c_str(), F_OK) != 0 && !HasPods(options.root))
     return Status{Code::kUnavailable, "this is no node of Kubernetes: no " + options.socket};
   return std::unique_ptr<Enricher>(std::make_unique<KubernetesEnricher>(std::move(options), env));
 }
@@ -69,13 +88,58 @@ void ProbeKubelet(const Config& config, const Env& env, std::vector<Finding>& ou
   }
 }
 
+// The UUIDs of the GPUs that NVIDIA's driver shows; empty where it shows none, or not what they are.
+std::set<std::string> DriverUuids(const std::string& root) {
+  std::set<std::string> out;
+  std::error_code error;
+  const std::string folder = (root == "/" ? "" : root) + "/proc/driver/nvidia/gpus";
+  for (const auto& gpu : std::filesystem::directory_iterator(folder, error)) {
+    auto text = ReadFile(gpu.path().string() + "/information");
+    size_t at = text ? text->find("GPU-") : std::string::npos;
+    if (at == std::string::npos) return {};
+    std::string uuid = text->substr(at, text->find_first_of(" \n", at) - at);
+    if (uuid.find('?') != std::string::npos) return {};  // not until the GPU is first used
+    out.insert(std::move(uuid));
+  }
+  return out;
+}
+
+// Devices that pods hold, as the kubelet's checkpoint has them, which lead to no GPU of this node.
+void ProbeDevices(const std::string& root, const std::string& checkpoint, std::vector<Finding>& out) {
+  auto text = ReadFile((root == "/" ? "" : root) + checkpoint, kubelet::kMostCheckpointBytes);
+  auto entries =
+      text ? kubelet::ParseCheckpoint(*text) : Result<std::vector<kubelet::CheckpointEntry>>(text.error());
+  if (!entries) return;
+  const std::set<std::string> here = DriverUuids(root);
+  size_t unnamed = 0;
+  std::string example;
+  for (const kubelet::CheckpointEntry& entry : *entries) {
+    auto vendor = kubelet::GpuVendorOf(entry.resource);
+    if (!vendor && !kubelet::SaysGpu(entry.resource)) continue;
+    for (const std::string& id : entry.ids) {
+      auto device = vendor ? kubelet::ParseDeviceId(*vendor, id) : kubelet::ParseRenamedId(id);
+      bool known = device && device->kind != kubelet::DeviceId::Kind::kPartition;
+      if (known && device->kind == kubelet::DeviceId::Kind::kGpu && !here.empty())
+        known = here.contains(device->uuid);
+      if (known) continue;
+      if (unnamed++ == 0) AppendPrintable(example, entry.resource + " " + id);
+    }
+  }
+  if (unnamed == 0) return;
+  out.push_back(Of(Finding::kWarning, "",
+                   std::to_string(unnamed) + " devices that pods hold lead to no GPU of this node (" +
+                       example + "): nothing is named after those pods",
+                   "see gpulens_enricher_missing, and docs/kubernetes.md for the ids that are known"));
+}
+
 std::vector<Finding> Probe(const Config& config, Env& env) {
   std::vector<Finding> out;
   auto server = FindServer(config);
   std::string socket = SocketPath(config, env);
-  if (!server && ::access(socket.c_str(), F_OK) != 0 && !std::getenv("KUBERNETES_SERVICE_HOST"))
+  if (!server && ::access(socket.c_str(), F_OK) != 0 && !HasPods(RootOf(config, env)))
     return {Of(Finding::kNotHere, "", "this is no node of Kubernetes: no " + socket)};
   ProbeKubelet(config, env, out);
+  ProbeDevices(RootOf(config, env), config.Text("checkpoint"), out);
   if (!kubelet::SeesHostProcesses(RootOf(config, env))) {
     out.push_back(Of(Finding::kNoPermission, "",
                      "processes are not the host's: those on GPUs belong to no pod",

@@ -2,6 +2,9 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <condition_variable>
 #include <filesystem>
@@ -12,6 +15,7 @@
 #include "base/workers.h"
 #include "net/grpc/grpc_server.h"
 #include "net/testing/scripted_server.h"
+#include "pipeline/enrich/gpu_pod_board.h"
 
 namespace gpulens {
 
@@ -66,6 +70,7 @@ class KubernetesTest : public ::testing::Test {
     env.io = &loop;
     env.http = &http;
     env.workers = &workers;
+    env.gpu_pods = &board;
     env.root = folder.path();
     std::filesystem::create_directories(folder.path() + "/proc/2");
     std::ofstream(folder.path() + "/proc/2/stat") << "2 (kthreadd) S";
@@ -114,7 +119,9 @@ class KubernetesTest : public ::testing::Test {
     return got.value_or(Status{Code::kTimeout, "never"});
   }
   std::string Who(const std::string& uuid) {
-    return enricher->Describe(*MakeRef<Entity>("gpu", AttributeSet({{"gpu.uuid", std::string_view(uuid)}})))
+    return enricher
+        ->Describe(*MakeRef<Entity>("gpu", AttributeSet({{"gpu.uuid", std::string_view(uuid)},
+                                                         {"gpu.index", uuid.back() - int64_t{'0'}}})))
         .Text("k8s.pod.name");
   }
 
@@ -123,6 +130,7 @@ class KubernetesTest : public ::testing::Test {
   IoLoop loop;
   HttpClient http{loop};
   Workers workers{1};
+  GpuPodBoard board;
   Env env;
   Kubelet kubelet_;
   std::optional<GrpcServer> server;
@@ -142,6 +150,11 @@ TEST_F(KubernetesTest, AsksTheKubelet) {
   ASSERT_TRUE(Look().ok());
   EXPECT_EQ(enricher->generation(), before) << "nothing has changed";
   EXPECT_EQ(enricher->missing(), 0u);
+  kubelet_.Set(PodMessage("a", "GPU-1") + PodMessage("z", "GPU-7"));
+  ASSERT_TRUE(Look().ok());
+  EXPECT_EQ(enricher->missing(), 1u) << "no collector shows GPU-7";
+  EXPECT_EQ(Who("GPU-7"), "z");
+  EXPECT_EQ(enricher->missing(), 0u);
   kubelet_.Set(PodMessage("b", "GPU-1"));
   ASSERT_TRUE(Look().ok());
   EXPECT_EQ(Who("GPU-1"), "b");
@@ -149,6 +162,92 @@ TEST_F(KubernetesTest, AsksTheKubelet) {
   kubelet_.Set("");
   ASSERT_TRUE(Look().ok());
   EXPECT_EQ(Who("GPU-1"), "") << "gone at once";
+}
+
+TEST_F(KubernetesTest, TellsWhoHoldsWhich) {
+  EXPECT_EQ(board.Get(), nullptr);
+  Open();
+  ASSERT_NE(board.Get(), nullptr);
+  kubelet_.Set(PodMessage("a", "GPU-1::0") + PodMessage("b", "GPU-1::1"));
+  Who("GPU-1");
+  ASSERT_TRUE(Look().ok());
+  auto list = board.Get();
+  ASSERT_EQ(list->size(), 2u);
+  EXPECT_EQ((*list)[0].Text("gpu.uuid"), "GPU-1");
+  EXPECT_EQ((*list)[0].Text("gpu.allocation"), "shared");
+  EXPECT_EQ((*list)[0].Text("k8s.node.name"), "n1");
+  EXPECT_EQ((*list)[0].Text("k8s.pod.name") + (*list)[1].Text("k8s.pod.name"), "ab");
+  ASSERT_TRUE(Look().ok());
+  EXPECT_EQ(board.Get(), list) << "nothing has changed";
+  kubelet_.Set("");
+  ASSERT_TRUE(Look().ok());
+  EXPECT_TRUE(board.Get()->empty());
+  enricher.reset();
+  EXPECT_EQ(board.Get(), nullptr);
+}
+
+// The layouts that runtimes and drivers of cgroups make, as /proc/<pid>/cgroup shows them.
+TEST_F(KubernetesTest, ProcessesAreNamedByTheirCgroupsWithoutAKubelet) {
+  server.reset();
+  Open();
+  EXPECT_FALSE(Look().ok());
+  const std::string uid = "0e1d2c3b-4a59-6877-8695-a4b3c2d1e0f0", id(64, 'a'), node_id(64, 'c');
+  const std::string under = "0e1d2c3b_4a59_6877_8695_a4b3c2d1e0f0";
+  const std::string slice =
+      "/kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod" + under + ".slice/";
+  const std::vector<std::string> layouts = {
+      "0::" + slice + "cri-containerd-" + id + ".scope\n",
+      "0::" + slice + "crio-" + id + ".scope\n",
+      "0::" + slice + "docker-" + id + ".scope\n",
+      "0::/kubepods/burstable/pod" + uid + "/" + id + "\n",
+      "0::/../../kubepods/besteffort/pod" + uid + "/" + id + "\n",
+      "12:memory:/kubepods/besteffort/pod" + uid + "/" + id + "\n1:name=systemd:/init.scope\n",
+      "9:cpu,cpuacct:" + slice + "docker-" + id + ".scope\n0::/x\n",
+      "0::/docker/" + node_id + "/kubelet/kubepods/burstable/pod" + uid + "/" + id + "\n",
+      "0::/system.slice/docker-" + node_id +
+          ".scope/kubelet.slice/kubelet-kubepods.slice/kubelet-kubepods-pod" + under +
+          ".slice/cri-containerd-" + id + ".scope\n",
+  };
+  auto gpu = MakeRef<const Entity>("gpu", AttributeSet({{"gpu.index", int64_t{0}}}));
+  int64_t pid = 100;
+  for (const std::string& layout : layouts) {
+    ++pid;
+    std::filesystem::create_directories(folder.path() + "/proc/" + std::to_string(pid));
+    std::ofstream(folder.path() + "/proc/" + std::to_string(pid) + "/cgroup") << layout;
+    AttributeSet told = enricher->Describe(Entity("process", AttributeSet({{"process.pid", pid}}), gpu));
+    EXPECT_EQ(told.Text("container.id"), id) << layout;
+    EXPECT_EQ(told.Text("k8s.pod.uid"), uid) << layout;
+  }
+}
+
+// A process in a cgroup that this test makes; needs root, and cgroups that can be written.
+TEST(KubernetesCgroup, OfARealProcess) {
+  const std::string uid = "0e1d2c3b-4a59-6877-8695-a4b3c2d1e0f0", id(64, 'a');
+  for (const std::string top : {"/sys/fs/cgroup", "/sys/fs/cgroup/pids", "/sys/fs/cgroup/cpu"}) {
+    const std::string pods = top + "/kubepods_gpulens_test_" + std::to_string(::getpid()),
+                      pod = pods + "/pod" + uid;
+    std::error_code error;
+    if (!std::filesystem::exists(top + "/cgroup.procs") ||
+        !std::filesystem::create_directories(pod + "/" + id, error))
+      continue;
+    const pid_t child = ::fork();
+    if (child == 0) {
+      ::pause();
+      ::_exit(0);
+    }
+    std::ofstream procs(pod + "/" + id + "/cgroup.procs");
+    procs << child << std::flush;
+    const bool joined = procs.good();
+    kubelet::CgroupOwner owner = kubelet::OwnerOfProcess("/", static_cast<uint32_t>(child));
+    ::kill(child, SIGKILL);
+    ::waitpid(child, nullptr, 0);
+    for (const std::string& at : {pod + "/" + id, pod, pods}) ::rmdir(at.c_str());
+    if (!joined) continue;
+    EXPECT_EQ(owner.pod_uid, uid) << top;
+    EXPECT_EQ(owner.container_id, id) << top;
+    return;
+  }
+  GTEST_SKIP() << "no cgroup can be made here: root and a writable /sys/fs/cgroup are needed";
 }
 
 TEST_F(KubernetesTest, ALateKubeletNamesNobodyWhomNothingConfirms) {
@@ -197,7 +296,8 @@ TEST_F(KubernetesTest, TheFirstListOfPodsIsAwaited) {
   kubelet_.Set(PodMessage("a", "GPU-1"));
   Open(api.Url(""));
   ASSERT_TRUE(Look().ok());
-  auto gpu = MakeRef<Entity>("gpu", AttributeSet({{"gpu.uuid", std::string_view("GPU-1")}}));
+  auto gpu = MakeRef<Entity>(
+      "gpu", AttributeSet({{"gpu.uuid", std::string_view("GPU-1")}, {"gpu.index", int64_t{0}}}));
   EXPECT_EQ(enricher->Describe(*gpu).Text("k8s.pod.uid"), "u1");
   EXPECT_EQ(enricher->Describe(*gpu).Text("k8s.pod.label.app"), "x");
   for (int i = 0; i < 2000 && enricher->Resource().Text("cloud.availability_zone").empty(); ++i)
@@ -206,21 +306,62 @@ TEST_F(KubernetesTest, TheFirstListOfPodsIsAwaited) {
   EXPECT_EQ(enricher->missing(), 0u);
 }
 
-TEST(KubernetesSpec, IsNotHereWithoutASocket) {
+class KubernetesSpec : public ::testing::Test {
+ protected:
+  KubernetesSpec() {
+    env.io = &loop;
+    env.http = &http;
+    for (const char* key : {"node_name", "kubeconfig"}) config.Set(key, std::string(), {});
+    config.Set("root", folder.path(), {});
+    config.Set("pod_resources_socket", folder.path() + "/none", {});
+    config.Set("checkpoint", std::string("/checkpoint"), {});
+    config.Set("kubelet_timeout", Duration(seconds(1)), {});
+    config.Set("api_server", std::string("off"), {});
+    config.Set("pod_labels", std::vector<std::string>{}, {});
+  }
   TempFolder folder;
   IoLoop loop;
-  HttpClient http(loop);
+  HttpClient http{loop};
   Env env;
-  env.io = &loop;
-  env.http = &http;
   Config config;
-  for (const char* key : {"node_name", "kubeconfig"}) config.Set(key, std::string(), {});
-  config.Set("root", folder.path(), {});
-  config.Set("pod_resources_socket", folder.path() + "/none", {});
-  config.Set("checkpoint", std::string("/none"), {});
-  config.Set("kubelet_timeout", Duration(seconds(1)), {});
-  config.Set("api_server", std::string("off"), {});
-  config.Set("pod_labels", std::vector<std::string>{}, {});
+};
+
+TEST_F(KubernetesSpec, IsHereWherePodsRunThoughTheKubeletIsGone) {
+  for (const char* place :
+       {"/sys/fs/cgroup/kubepods.slice", "/sys/fs/cgroup/memory/kubepods", "/var/lib/kubelet/pods"}) {
+    std::filesystem::create_directories(folder.path() + place);
+    EXPECT_TRUE(kubernetes_enricher.create(config, env).ok()) << place;
+    std::filesystem::remove_all(folder.path() + place);
+  }
+}
+
+TEST_F(KubernetesSpec, TellsOfDevicesThatAreNoGpuHere) {
+  auto warnings = [&](const std::string& resource, const std::string& id) {
+    std::ofstream(folder.path() + "/checkpoint")
+        << R"({"Data":{"PodDeviceEntries":[{"PodUID":"u","ContainerName":"c","ResourceName":")" << resource
+        << R"(","DeviceIDs":{"0":[")" << id << R"("]}}]}})";
+    std::string out;
+    for (const Finding& finding : kubernetes_enricher.probe(config, env)) {
+      if (finding.kind == Finding::kWarning) out += finding.why;
+    }
+    return out;
+  };
+  std::filesystem::create_directories(folder.path() + "/var/lib/kubelet/pods");
+  EXPECT_EQ(warnings("nvidia.com/gpu", "GPU-1"), "");
+  EXPECT_THAT(warnings("example.com/gpu", "3"),
+              ::testing::HasSubstr("1 devices that pods hold lead to no GPU"));
+  EXPECT_THAT(warnings("example.com/gpu", "3"), ::testing::HasSubstr("example.com/gpu 3"));
+  EXPECT_EQ(warnings("example.com/nic", "3"), "");
+  const std::string gpus = folder.path() + "/proc/driver/nvidia/gpus/0000:3b:00.0";
+  std::filesystem::create_directories(gpus);
+  std::ofstream(gpus + "/information") << "Model: \t NVIDIA X\nGPU UUID: \t GPU-1\nBus Type: \t PCIe\n";
+  EXPECT_EQ(warnings("nvidia.com/gpu", "GPU-1::3"), "");
+  EXPECT_THAT(warnings("nvidia.com/gpu", "GPU-2"), ::testing::HasSubstr("nvidia.com/gpu GPU-2"));
+  std::ofstream(gpus + "/information") << "GPU UUID: \t GPU-????????\n";
+  EXPECT_EQ(warnings("nvidia.com/gpu", "GPU-2"), "") << "which GPUs are here is not known yet";
+}
+
+TEST_F(KubernetesSpec, IsNotHereWithoutASocket) {
   EXPECT_EQ(kubernetes_enricher.create(config, env).status().code, Code::kUnavailable);
   auto findings = kubernetes_enricher.probe(config, env);
   ASSERT_FALSE(findings.empty());

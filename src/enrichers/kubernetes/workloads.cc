@@ -208,12 +208,13 @@ class Joiner {
     for (const HolderPod& pod : *sources_.holders) {
       for (const HolderContainer& container : pod.containers) {
         for (const kubelet::HeldDevices& held : container.devices) {
-          if (kubelet::GpuVendorOf(held.resource) != Vendor::kAmd) continue;
-          bool partition = std::any_of(held.ids.begin(), held.ids.end(), [](const std::string& id) {
-            auto device = kubelet::ParseDeviceId(Vendor::kAmd, id);
+          auto vendor = kubelet::GpuVendorOf(held.resource);
+          if (vendor && vendor != Vendor::kAmd) continue;
+          bool partition = std::any_of(held.ids.begin(), held.ids.end(), [&](const std::string& id) {
+            auto device = vendor ? kubelet::ParseDeviceId(*vendor, id) : kubelet::ParseRenamedId(id);
             return device && device->kind == DeviceId::Kind::kPartition;
           });
-          if (partition || held.resource != "amd.com/gpu") table_.amd_partitions = true;
+          if (partition || (vendor && held.resource != "amd.com/gpu")) table_.amd_partitions = true;
         }
       }
     }
@@ -235,12 +236,12 @@ class Joiner {
         return *workload;
       };
       for (const kubelet::HeldDevices& held : container.devices) {
-        auto vendor = kubelet::GpuVendorOf(held.resource);
-        if (!vendor) continue;
         for (const std::string& id : held.ids) {
           if (sources_.holders_are_old && !api && !InCheckpoint(uid, container.name, held.resource, id))
             continue;
-          AddDevice(*vendor, held.resource, id,
+          std::optional<DeviceId> device = DeviceOf(held.resource, id);
+          if (!device) continue;
+          AddDevice(*device, held.resource, id,
                     {.key = {}, .workload = mine(), .uid = uid, .name = key, .container = container.name});
         }
       }
@@ -249,15 +250,22 @@ class Joiner {
     }
   }
 
-  void AddDevice(Vendor vendor, const std::string& resource, const std::string& id, Claim claim) {
-    auto device = kubelet::ParseDeviceId(vendor, id);
-    // A partition's name is read, yet of which board it is nobody tells.
-    if (!device || device->kind == DeviceId::Kind::kPartition) {
-      ++table_.unknown_ids;
-      return;
-    }
-    claim.key = device->Key();
+  // Nothing for what is no GPU, and for an id that is counted as unknown.
+  std::optional<DeviceId> DeviceOf(const std::string& resource, const std::string& id) {
+    auto vendor = kubelet::GpuVendorOf(resource);
+    auto device = vendor ? kubelet::ParseDeviceId(*vendor, id) : kubelet::ParseRenamedId(id);
+    if (!device && !vendor && !kubelet::SaysGpu(resource)) return std::nullopt;
+    // A partition's name is read, yet no source tells of which board it is.
+    if (device && device->kind != DeviceId::Kind::kPartition) return device;
+    ++table_.unknown_ids;
+    return std::nullopt;
+  }
+
+  void AddDevice(const DeviceId& device, const std::string& resource, const std::string& id, Claim claim) {
+    claim.key = device.Key();
     table_.by_device[claim.key].push_back(claim.workload);
+    if (device.replica) table_.replicas.insert(claim.key);
+    if (device.vendor == Vendor::kAny && !kubelet::SaysGpu(resource)) table_.any_device.insert(claim.key);
     // The same id twice is no sharing: shares have ids of their own.
     exact_[resource + " " + id].push_back(std::move(claim));
   }
@@ -297,7 +305,7 @@ class Joiner {
         if (InCheckpoint(claim.uid, claim.container, resource, device)) confirmed.push_back(&claim);
       }
       bool clear = confirmed.size() == 1;
-      table_.conflicts += !clear;
+      table_.conflicts += !clear && !table_.any_device.contains(claims.front().key);
       Table::Holders& holders = table_.by_device[claims.front().key];
       for (const Claim& claim : claims) {
         if (!clear || claim.workload != confirmed.front()->workload) std::erase(holders, claim.workload);

@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <map>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -54,6 +55,10 @@ struct Table {
   // What could not be told: ids that lead to no device, claims without a slice, devices that two pods seem
   // to hold.
   uint64_t unknown_ids = 0, unknown_claims = 0, conflicts = 0;
+  std::set<std::string> replicas;  // of `by_device`: keys held by one of several shares (time-slicing, HAMi)
+  // Addresses held under a resource that says nothing of GPUs: perhaps of a network card, so that no GPU is
+  // missed there.
+  std::set<std::string> any_device;
   bool amd_partitions = false;  // an AMD address is then the first partition of its board
 
   friend bool operator==(const Table&, const Table&) = default;
@@ -67,5 +72,8 @@ void NoteUids(const Sources& sources, std::vector<kubelet::HolderPod>& holders);
 // What holds of all of `holders`: of one, its attributes; of several, those on which they agree, with
 // gpu.allocation "shared" and k8s.pod.names, the list of their pods.
 AttributeSet Describe(const Table& table, Table::Holders holders);
+// Of a board whose holders have slices of it: gpu.allocation "shared", k8s.pod.names and what they say of the
+// node. No pod, owner or label, even of a single holder: what is measured on the board is not its own.
+AttributeSet DescribeSliced(const Table& table, Table::Holders holders);
 
 }  // namespace gpulens::kubernetes

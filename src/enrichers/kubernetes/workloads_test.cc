@@ -143,8 +143,96 @@ TEST_F(WorkloadsTest, OtherFormsOfIds) {
              Holding("odd", "nvidia.com/gpu", {"weird id"}),
              Holding("intel", "gpu.intel.com/i915", {"card0-0"})};
   Table table = Join(sources, rules);
-  EXPECT_TRUE(table.by_device.empty());
   EXPECT_EQ(table.unknown_ids, 2u);
+  EXPECT_EQ(table.by_device.size(), 1u);
+  EXPECT_EQ(lookup->CountUnresolved(table), 0u) << "the address of a network card is no GPU that is missing";
+}
+
+// The shares of HAMi and of time-slicing, and resources that a cluster has renamed.
+TEST_F(WorkloadsTest, SharesAndRenamedResources) {
+  const std::string uuid = "GPU-4d645b46-5aa0-8ed0-11aa-5f9fe6a1d8fc";
+  const EntityRef gpu = Gpu(uuid);
+  for (const std::string& id : {uuid + "-3", uuid + "-3-0-5", uuid + "::2"}) {
+    for (const char* resource : {"nvidia.com/gpu", "example.com/gpu", "vgpu.example.com/shares"}) {
+      holders = {Holding("a", resource, {id})};
+      EXPECT_EQ(Who(gpu), "a/main") << resource << " " << id;
+      EXPECT_EQ(lookup->CountUnresolved(Join(sources, rules)), 0u);
+      EXPECT_EQ(Join(sources, rules).unknown_ids, 0u);
+    }
+  }
+  holders = {Holding("a", "example.com/gpu", {uuid + "-0"}), Holding("b", "example.com/gpu", {uuid + "-1"})};
+  EXPECT_EQ(Who(gpu), "shared:ml/a,ml/b");
+  holders = {Holding("slice", "example.com/mig-small", {"MIG-a"})};
+  EXPECT_EQ(Who(Mig(gpu, 1, "MIG-a")), "slice/main");
+  auto amd = AttributeSet({{"gpu.vendor", "amd"}, {"gpu.pci.bus_id", "0000:03:00.0"}});
+  holders = {Holding("amd", "example.com/gpu", {"0000:03:00.0"})};
+  EXPECT_EQ(Who(Gpu("x", 2, amd)), "amd/main");
+  EXPECT_EQ(lookup->CountUnresolved(Join(sources, rules)), 0u);
+}
+
+TEST_F(WorkloadsTest, AHeldDeviceThatIsNoGpuHereIsMissing) {
+  const std::string uuid = "GPU-4d645b46-5aa0-8ed0-11aa-5f9fe6a1d8fc";
+  EXPECT_EQ(Who(Gpu(uuid)), "");
+  auto missing = [&](const std::string& resource, const std::string& id) {
+    holders = {Holding("a", resource, {id})};
+    Table table = Join(sources, rules);
+    return lookup->CountUnresolved(table) + table.unknown_ids;
+  };
+  EXPECT_EQ(missing("nvidia.com/gpu", uuid), 0u);
+  EXPECT_EQ(missing("nvidia.com/gpu", "GPU-00000000-5aa0-8ed0-11aa-5f9fe6a1d8fc"), 1u) << "another GPU";
+  EXPECT_EQ(missing("example.com/thing", "GPU-00000000-5aa0-8ed0-11aa-5f9fe6a1d8fc-1"), 1u);
+  EXPECT_EQ(missing("nvidia.com/gpu", uuid + "-x"), 1u) << "no number behind the UUID";
+  EXPECT_EQ(missing("nvidia.com/gpu", uuid + "3"), 1u);
+  EXPECT_EQ(missing("example.com/gpu", "3"), 1u) << "a number of whose GPUs is not known";
+  EXPECT_EQ(missing("example.com/gpu", "0000:04:00.0"), 1u);
+  EXPECT_EQ(missing("example.com/gpu", "amdgpu_xcp_3"), 1u);
+  EXPECT_EQ(missing("example.com/nic", "0000:04:00.0"), 0u);
+  EXPECT_EQ(missing("example.com/nic", "eth3"), 0u);
+  holders = {Holding("a", "example.com/nic", {"0000:04:00.0"}),
+             Holding("b", "example.com/nic", {"0000:04:00.0"})};
+  EXPECT_EQ(Join(sources, rules).conflicts, 0u) << "not a matter of GPUs";
+}
+
+TEST_F(WorkloadsTest, FunctionsOfOneSlotAreDifferentDevices) {
+  auto at = [](std::string_view bus) {
+    return Gpu("", 0, AttributeSet({{"gpu.vendor", "amd"}, {"gpu.pci.bus_id", bus}}));
+  };
+  holders = {Holding("a", "amd.com/gpu", {"0000:03:00.0"}), Holding("b", "amd.com/gpu", {"0000:03:00.1"})};
+  EXPECT_EQ(Who(at("0000:03:00.0")), "a/main");
+  EXPECT_EQ(Who(at("0000:03:00.1")), "b/main");
+  EXPECT_EQ(Who(at("0000:03:00.2")), "");
+  EXPECT_EQ(Who(at("00000000:03:00.1")), "b/main") << "a domain of eight digits";
+  EXPECT_EQ(Who(at("0000:03:00")), "a/main") << "no function is the first one";
+}
+
+TEST_F(WorkloadsTest, WhoHoldsWhatAsAList) {
+  const EntityRef whole = Gpu("GPU-1", 0), shared = Gpu("GPU-2", 1), cut = Gpu("GPU-3", 2),
+                  replica = Gpu("GPU-4", 3);
+  const EntityRef slice = Mig(cut, 1, "MIG-a");
+  holders = {
+      Holding("one", "nvidia.com/gpu", {"GPU-1"}),      Holding("a", "nvidia.com/gpu", {"GPU-2::0"}),
+      Holding("b", "nvidia.com/gpu", {"GPU-2::1"}),     Holding("part", "nvidia.com/mig-1g", {"MIG-a"}),
+      Holding("alone", "nvidia.com/gpu", {"GPU-4::5"}), Holding("away", "nvidia.com/gpu", {"GPU-9"})};
+  for (const EntityRef& entity : {whole, shared, cut, slice, replica}) Ask(entity);
+  const Table table = Join(sources, rules);
+  std::set<std::string> lines;
+  for (const AttributeSet& set : lookup->Holdings(table)) {
+    EXPECT_EQ(set.Text("k8s.container.name"), "main");
+    EXPECT_EQ(set.Text("k8s.namespace.name"), "ml");
+    lines.insert(set.Text("gpu.uuid") + " " + set.Text("gpu.index") + " " + set.Text("gpu.mig.instance_id") +
+                 " " + set.Text("k8s.pod.name") + " " + set.Text("gpu.allocation"));
+  }
+  EXPECT_EQ(lines, (std::set<std::string>{"GPU-1 0  one exclusive", "GPU-2 1  a shared", "GPU-2 1  b shared",
+                                          "GPU-3 2 1 part mig", "GPU-4 3  alone shared"}));
+  EXPECT_EQ(lookup->CountUnresolved(table), 1u) << "GPU-9";
+}
+
+TEST_F(WorkloadsTest, TheListOfHoldersIsBounded) {
+  holders.clear();
+  for (int i = 0; i < 5000; ++i)
+    holders.push_back(Holding("p" + std::to_string(i), "nvidia.com/gpu", {"GPU-1::" + std::to_string(i)}));
+  Ask(Gpu("GPU-1"));
+  EXPECT_EQ(lookup->Holdings(Join(sources, rules)).size(), EntityLookup::kMostHoldings);
 }
 
 TEST_F(WorkloadsTest, PartitionsOfAmdBoardsAreNotTheBoard) {
@@ -179,7 +267,17 @@ TEST_F(WorkloadsTest, MigSlicesAndTheirBoard) {
   holders = {Holding("old", "nvidia.com/gpu", {"MIG-GPU-1/2/0"})};
   EXPECT_EQ(Who(two), "old/main");
   EXPECT_EQ(Who(one), "");
-  EXPECT_EQ(Who(gpu), "old/main") << "the only one on the board";
+  AttributeSet board = Ask(gpu);
+  EXPECT_EQ(Who(gpu), "shared:ml/old") << "the only holder has no more than its slice";
+  for (const char* key : {"k8s.pod.name", "k8s.namespace.name", "k8s.container.name", "k8s.pod.uid"})
+    EXPECT_FALSE(board.Has(key)) << key;
+  EXPECT_EQ(board.Text("k8s.node.name"), "n1");
+  holders = {Holding("all", "nvidia.com/mig-3g.40gb", {"MIG-a", "MIG-b", "MIG-c"})};
+  Ask(three);
+  EXPECT_EQ(Who(gpu), "shared:ml/all") << "all slices are not the board";
+  EXPECT_EQ(Who(two), "all/main");
+  holders.push_back(Holding("whole", "nvidia.com/gpu", {"GPU-1"}));
+  EXPECT_EQ(Who(gpu), "shared:ml/all,ml/whole") << "nor is who says to hold it whole beside them";
   holders = {Holding("gke", "nvidia.com/gpu", {"nvidia0/gi3"})};
   EXPECT_EQ(Who(Mig(Gpu("GPU-1", 0, AttributeSet({{"gpu.vendor", "nvidia"}, {"gpu.minor", "0"}})), 3, "")),
             "gke/main");

@@ -37,12 +37,23 @@ const JobFacts* FactsOf(const Evidence& evidence, const std::string& id) {
   return at == evidence.jobs.end() ? nullptr : &at->second;
 }
 
+std::string ListOf(const Ids& ids) {
+  std::string out;
+  for (const std::string& id : ids) out += (out.empty() ? "" : ",") + id;
+  return out;
+}
+
+// Of a board whose slices these jobs use: what is measured on the board is of no one of them.
+AttributeSet DescribeSliced(const Ids& ids) {
+  const std::string names = ListOf(ids);
+  return AttributeSet({{"gpu.allocation", "shared"}, {"slurm.job.ids", std::string_view(names)}});
+}
+
 AttributeSet DescribeAll(const Evidence& evidence, const Ids& ids) {
   if (ids.empty()) return {};
   AttributeSet first = Describe(*ids.begin(), FactsOf(evidence, *ids.begin()), {});
   if (ids.size() == 1) return first;
-  std::string names;
-  for (const std::string& id : ids) names += (names.empty() ? "" : ",") + id;
+  const std::string names = ListOf(ids);
   std::vector<Attribute> common = {{"gpu.allocation", std::string_view("shared")},
                                    {"slurm.job.ids", std::string_view(names)}};
   std::vector<AttributeSet> others;
@@ -106,7 +117,7 @@ Answers Answer(const Evidence& evidence) {
   }
   for (const auto& [index, gpu] : said) {
     out.gpus[index] = DescribeAll(evidence, gpu.Holders());
-    if (const Ids users = gpu.Users(); !users.empty()) out.used[index] = DescribeAll(evidence, users);
+    if (const Ids users = gpu.Users(); !users.empty()) out.used[index] = DescribeSliced(users);
   }
   return out;
 }

@@ -30,7 +30,7 @@ struct Answers {
   std::map<int64_t, AttributeSet> processes;  // by pid
   std::map<int, AttributeSet> gpus;           // by index
   std::map<int, AttributeSet>
-      used;  // the same by processes alone: of GPUs in slices, which Slurm counts otherwise
+      used;  // of GPUs in slices, which Slurm counts otherwise: the jobs of their processes, as a list only
   friend bool operator==(const Answers&, const Answers&) = default;
 };
 

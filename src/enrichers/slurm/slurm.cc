@@ -7,7 +7,9 @@
 
 #include "base/parse.h"
 #include "base/result.h"
-#include "sources/slurm/parse/scontrol.h"
+#include "sources/slurm/delimiter.h"
+#include "sources/slurm/parse/table.h"
+#include "sources/slurm/parse/words.h"
 
 namespace gpulens::slurm {
 namespace {
@@ -157,26 +159,82 @@ Status JobEnricher::AskController(Evidence& evidence, Instant deadline) {
         known == asked_.end() || (!known->second.told && clock_.Now() - known->second.at > kAskAgain);
     if (options_.scontrol && again && failed && asked < kMostAsked && left.count() > 0) {
       ++asked;
-      Result<JobFacts> said = AskOne(id, node, left);
+      Result<Asked> said = AskOne(id, node, deadline);
       if (!said) failed = said.error();
-      known = asked_.insert_or_assign(id, Asked{said.ok(), clock_.Now(), said ? *said : JobFacts()}).first;
+      known = asked_.insert_or_assign(id, said ? *said : Asked{false, false, clock_.Now(), {}}).first;
     }
     if (known == asked_.end() || !known->second.told) continue;
     JobFacts strong = known->second.facts;
     strong.Add(facts);
     facts = std::move(strong);
   }
+  const auto unclear = std::ranges::count_if(asked_, [](const auto& entry) { return entry.second.unclear; });
+  unclear_.store(static_cast<uint64_t>(unclear), std::memory_order_relaxed);
   // Without scontrol there is less to tell, and that is no fault.
   return failed.code == Code::kUnavailable ? Ok() : failed;
 }
 
-Result<JobFacts> JobEnricher::AskOne(uint64_t job, const std::string& node, Duration left) {
+// What scontrol says of one job, asked for by this name: a number, or "12_3" of an array. Nothing: not of
+// this job alone, or not beyond doubt.
+Result<std::optional<Job>> JobEnricher::AskScontrol(uint64_t job, const std::string& name, Instant deadline) {
   ASSIGN_OR_RETURN(std::string text,
-                   programs_->Run("scontrol", {"show", "job", "-d", std::to_string(job)}, left));
-  for (const Job& told : ParseJobs(text)) {
-    if (told.id == job) return FactsOf(told, node);
+                   programs_->Run("scontrol", {"show", "job", "-d", name}, deadline - clock_.Now()));
+  std::vector<Job> told = ParseJobs(text);
+  if (told.empty()) return Status{Code::kDataLoss, "scontrol said nothing of job " + name};
+  if (told.size() != 1 || told.front().id != job || told.front().ambiguous) return std::optional<Job>();
+  return std::optional<Job>(std::move(told.front()));
+}
+
+// The same of squeue, which tells no indices of GPUs.
+Result<std::optional<Job>> JobEnricher::AskQueue(uint64_t job, Instant deadline) {
+  constexpr std::string_view kColumns[] = {"JobID", "Name",  "UserName", "Account",    "Partition",
+                                           "QOS",   "State", "NumNodes", "ArrayJobID", "ArrayTaskID"};
+  const std::string delimiter = MakeDelimiter();
+  std::string format;
+  for (std::string_view column : kColumns)
+    format += (format.empty() ? "" : ",") + std::string(column) + ":" + delimiter;
+  ASSIGN_OR_RETURN(
+      std::string text,
+      programs_->Run("squeue", {"--all", "--array", "--noheader", "-j", std::to_string(job), "-O", format},
+                     deadline - clock_.Now()));
+  ASSIGN_OR_RETURN(Table table, ParseRows(text, delimiter, kColumns));
+  for (size_t row = 0; row < table.rows.size(); ++row) {
+    if (ParseInt<uint64_t>(table.At(row, "JobID")) != job) continue;
+    auto text_of = [&](std::string_view column) {
+      std::string_view value = table.At(row, column);
+      return SaysNothing(value) ? std::string() : CleanText(value);
+    };
+    Job out;
+    out.id = job;
+    out.name = text_of("Name");
+    out.user = text_of("UserName");
+    out.account = text_of("Account");
+    out.partition = text_of("Partition");
+    out.qos = text_of("QOS");
+    out.state = text_of("State");
+    out.node_count = ParseInt<int64_t>(table.At(row, "NumNodes"));
+    out.array_task = text_of("ArrayTaskID");
+    if (!out.array_task.empty()) out.array_job = ParseInt<uint64_t>(table.At(row, "ArrayJobID"));
+    return std::optional<Job>(std::move(out));
   }
-  return Status{Code::kDataLoss, "scontrol said nothing of job " + std::to_string(job)};
+  return std::optional<Job>();
+}
+
+Result<JobEnricher::Asked> JobEnricher::AskOne(uint64_t job, const std::string& node, Instant deadline) {
+  ASSIGN_OR_RETURN(std::optional<Job> told, AskScontrol(job, std::to_string(job), deadline));
+  if (told) return Asked{true, false, clock_.Now(), FactsOf(*told, node)};
+  // An array's first job is asked for with all its tasks, or a text of the user passes for lines of scontrol.
+  Asked out{true, true, clock_.Now(), {}};
+  Result<std::optional<Job>> queued = AskQueue(job, deadline);
+  if (!queued && queued.error().code != Code::kUnavailable) return std::move(queued).error();
+  if (!queued || !*queued) return out;
+  const Job& known = **queued;
+  if (known.array_job && !known.array_task.empty()) {
+    auto task = AskScontrol(job, std::to_string(*known.array_job) + "_" + known.array_task, deadline);
+    if (task && *task) return Asked{true, false, clock_.Now(), FactsOf(**task, node)};
+  }
+  out.facts = FactsOf(known, node);
+  return out;
 }
 
 }  // namespace gpulens::slurm

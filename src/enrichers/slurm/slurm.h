@@ -11,12 +11,15 @@
 #include "base/run/background.h"
 #include "enrichers/slurm/job_answers.h"
 #include "pipeline/plugin.h"
+#include "sources/slurm/parse/scontrol.h"
 #include "sources/slurm/programs.h"
 
 namespace gpulens::slurm {
 
 // Looks on a thread of its own: /proc and control groups, a folder of mappings, and one scontrol for each job
-// that is new on this machine. Describe only looks up; a process it does not know yet is looked at next time.
+// that is new on this machine. Where a text of the job's user makes that ambiguous, squeue tells of the job
+// between delimiters that no text can hold. Describe only looks up; a process it does not know yet is looked
+// at next time.
 class JobEnricher final : public Enricher {
  public:
   struct Options {
@@ -33,10 +36,13 @@ class JobEnricher final : public Enricher {
   void Fetch(Instant deadline, std::function<void(Status)> done) override;
   uint64_t generation() const noexcept override { return generation_.load(std::memory_order_relaxed); }
   AttributeSet Describe(const Entity& entity) const override;
+  // Jobs here whose texts make it impossible to tell which GPUs they have.
+  uint64_t missing() const override { return unclear_.load(std::memory_order_relaxed); }
 
  private:
   struct Asked {
     bool told = false;
+    bool unclear = false;  // what scontrol says of its GPUs may be its user's words
     Instant at;
     JobFacts facts;
   };
@@ -46,11 +52,13 @@ class JobEnricher final : public Enricher {
   void Look(Instant deadline);
   Evidence Gather();
   Status AskController(Evidence& evidence, Instant deadline);
-  Result<JobFacts> AskOne(uint64_t job, const std::string& node, Duration left);
+  Result<Asked> AskOne(uint64_t job, const std::string& node, Instant deadline);
+  Result<std::optional<Job>> AskScontrol(uint64_t job, const std::string& name, Instant deadline);
+  Result<std::optional<Job>> AskQueue(uint64_t job, Instant deadline);
 
   const Options options_;
   const Clock& clock_;
-  std::atomic<uint64_t> generation_{0};
+  std::atomic<uint64_t> generation_{0}, unclear_{0};
   // Of the thread that looks.
   std::optional<Programs> programs_;
   std::map<uint64_t, Asked> asked_;

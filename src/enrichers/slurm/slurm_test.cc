@@ -206,6 +206,86 @@ TEST_F(JobEnricherTest, ProcessAndGpusOfAJobFromItsStartToItsEnd) {
   EXPECT_TRUE(enricher().Describe(*process).empty());
 }
 
+// A name that looks like lines of scontrol: user, account and all GPUs of the node for the taking.
+constexpr std::string_view kForged =
+    "JobId=12 JobName=x\n   UserId=root(0) GroupId=root(0)\n   Account=evil QOS=top\n   JobState=RUNNING\n"
+    "     Nodes=node1 CPU_IDs=0 Mem=0 GRES=gpu:a100:4(IDX:0-3)\n";
+constexpr std::string_view kReal =
+    "   UserId=ann(1000) GroupId=x(1)\n   Account=lab QOS=high\n   JobState=RUNNING\n"
+    "   Partition=batch AllocNode:Sid=a:1\n     Nodes=node1 CPU_IDs=0 Mem=0 GRES=gpu:a100:1(IDX:1)\n";
+
+TEST_F(JobEnricherTest, ANameThatPassesForLinesOfScontrolTakesNoGpu) {
+  Process(100, kCgroup, "");
+  EntityRef process = On(Gpu(1), 100);
+  static_cast<void>(enricher().Describe(*process));
+  const std::string another = "JobId=15 JobName=y\n";
+  for (const std::string& text :
+       {std::string(kForged) + std::string(kReal), std::string(kForged) + another + std::string(kReal),
+        "JobId=12 JobName=x\n" + another + std::string(kReal)}) {
+    enricher_.reset();
+    Write("/job12", text);
+    static_cast<void>(enricher().Describe(*process));
+    ASSERT_TRUE(Look().ok());
+    EXPECT_EQ(enricher().Describe(*process).Text("slurm.job.id"), "12") << "by its control group";
+    EXPECT_FALSE(enricher().Describe(*process).Has("slurm.job.user")) << text;
+    EXPECT_TRUE(enricher().Describe(*Gpu(0)).empty()) << "no GPU by the words of its name";
+    EXPECT_EQ(enricher().Describe(*Gpu(1)).Text("slurm.job.id"), "12") << "its process is there";
+    EXPECT_EQ(enricher().missing(), 1u);
+    // squeue prints between delimiters that nobody can write.
+    Write("/bin/squeue",
+          "#!/bin/sh\nfor last; do :; done\nend=${last##*:}\nfor value in 12 'bad\nname' ann lab batch high "
+          "RUNNING "
+          "1 12 N/A; do printf '%s%s' \"$value\" \"$end\"; done; echo\n");
+    ASSERT_EQ(::chmod((folder_ + "/bin/squeue").c_str(), 0755), 0);
+    enricher_.reset();
+    static_cast<void>(enricher().Describe(*process));
+    ASSERT_TRUE(Look().ok());
+    EXPECT_EQ(enricher().Describe(*process).Text("slurm.job.user"), "ann");
+    EXPECT_EQ(enricher().Describe(*process).Text("slurm.job.name"), "bad\nname");
+    EXPECT_FALSE(enricher().Describe(*process).Has("slurm.array.job.id"));
+    EXPECT_TRUE(enricher().Describe(*Gpu(0)).empty());
+    EXPECT_EQ(enricher().missing(), 1u) << "which GPUs it has is still its word";
+    std::filesystem::remove(folder_ + "/bin/squeue");
+  }
+  Write("/job12", "JobId=12 JobName=plain\nover two lines\n" + std::string(kReal));
+  enricher_.reset();
+  static_cast<void>(enricher().Describe(*process));
+  ASSERT_TRUE(Look().ok());
+  EXPECT_EQ(enricher().Describe(*process).Text("slurm.job.name"), "plain\nover two lines");
+  EXPECT_EQ(enricher().Describe(*process).Text("slurm.job.user"), "ann");
+  EXPECT_EQ(enricher().missing(), 0u);
+}
+
+TEST_F(JobEnricherTest, TheFirstJobOfAnArrayIsAskedForByItsTask) {
+  Process(100, kCgroup, "");
+  EntityRef process = On(Gpu(1), 100);
+  const std::string one = "JobId=12 ArrayJobId=12 ArrayTaskId=3 JobName=a\n" + std::string(kReal);
+  Write("/one", one);
+  Write("/all", "JobId=15 ArrayJobId=12 ArrayTaskId=1 JobName=a\n" + std::string(kReal) + "\n" + one);
+  Scontrol("case $4 in 12) cat " + folder_ + "/all;; 12_3) cat " + folder_ + "/one;; *) exit 1;; esac");
+  Write("/bin/squeue",
+        "#!/bin/sh\nfor last; do :; done\nend=${last##*:}\nfor id in 15:1 12:3; do for value in ${id%:*} a "
+        "ann lab "
+        "batch high RUNNING 1 12 ${id#*:}; do printf '%s%s' \"$value\" \"$end\"; done; echo; done\n");
+  ASSERT_EQ(::chmod((folder_ + "/bin/squeue").c_str(), 0755), 0);
+  static_cast<void>(enricher().Describe(*process));
+  ASSERT_TRUE(Look().ok());
+  EXPECT_EQ(enricher().Describe(*process).Text("slurm.array.task.id"), "3");
+  EXPECT_EQ(enricher().Describe(*Gpu(1)).Text("slurm.job.user"), "ann");
+  EXPECT_EQ(enricher().missing(), 0u);
+}
+
+TEST_F(JobEnricherTest, ABoardWhoseSliceAJobUsesIsSharedNotItsOwn) {
+  Process(100, kCgroup, "");
+  EntityRef board = Gpu(1, true);
+  EntityRef slice = MakeRef<Entity>("mig", AttributeSet({{"gpu.mig.instance_id", int64_t{0}}}), board);
+  static_cast<void>(enricher().Describe(*On(slice, 100)));
+  ASSERT_TRUE(Look().ok());
+  EXPECT_EQ(enricher().Describe(*On(slice, 100)).Text("slurm.job.id"), "12");
+  EXPECT_EQ(enricher().Describe(*board),
+            AttributeSet({{"gpu.allocation", "shared"}, {"slurm.job.ids", "12"}}));
+}
+
 TEST_F(JobEnricherTest, AJobWithoutAProcessOnItsGpus) {
   std::filesystem::create_directories(folder_ +
                                       "/root/sys/fs/cgroup/system.slice/slurmstepd.scope/job_12/step_extern");

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/parse.h"
+#include "base/pci/pci_address.h"
 
 namespace gpulens::gpu_page {
 namespace {
@@ -20,9 +21,9 @@ bool SameName(std::string_view a, std::string_view b) noexcept {
 }
 
 // The kernel's form of an address, as the drivers' readings have it: "0000:1b:00.0". DCGM writes
-// "00000000:1B:00.0".
-std::string PciAddress(std::string_view text) {
-  if (text.size() == 16 && text.starts_with("0000") && text[8] == ':') text.remove_prefix(4);
+// "00000000:1B:00.0". What is no address stays as it is.
+std::string KernelAddress(std::string_view text) {
+  if (auto parsed = ParsePciAddress(text)) return parsed->ToString();
   std::string address(text);
   std::transform(address.begin(), address.end(), address.begin(), Lower);
   return address;
@@ -114,7 +115,7 @@ Subject Entities::Of(const std::vector<PageLabel>& labels) {
   if (number && *number >= 0) attributes.push_back({"gpu.index", *number});
   if (!uuid.empty()) attributes.push_back({"gpu.uuid", uuid});
   // Elsewhere the address is a fact of gpu.info; here it is all there is to tell GPUs apart by.
-  const std::string address = PciAddress(bus);
+  const std::string address = KernelAddress(bus);
   if (attributes.empty() && !bus.empty()) attributes.push_back({"gpu.pci.bus_id", std::string_view(address)});
   if (attributes.empty() || !subject.taken) return subject;
   subject.gpu = !uuid.empty() ? uuid : number ? index : bus;
@@ -153,7 +154,7 @@ AttributeSet Entities::Pick(const std::vector<PageLabel>& labels, std::span<cons
         std::any_of(attributes.begin(), attributes.end(), [&](const auto& a) { return a.key == key; });
     if (value.empty() || known) continue;
     if (key != "gpu.pci.bus_id") attributes.push_back({key, value});
-    else attributes.push_back({key, std::string_view(address = PciAddress(value))});
+    else attributes.push_back({key, std::string_view(address = KernelAddress(value))});
   }
   return AttributeSet(std::span<const AttributeSet::Attribute>(attributes));
 }

@@ -42,19 +42,27 @@ bool EndedWithin(const Chunk& chunk, std::string_view end) {
 
 Result<slurm::Table> Accounting(RecordRun& run, const Chunk& chunk) {
   ASSIGN_OR_RETURN(Duration timeout, SpanOf("--sacct-timeout", run.options.timeout));
+  const std::string delimiter = slurm::MakeDelimiter();
   // End stands last once more: what stands last must not be a text of a user, which may go over lines.
-  ASSIGN_OR_RETURN(std::string text,
-                   run.programs.Run("sacct",
-                                    {"-a", "-P", "--delimiter=" + std::string(kDelimiter), "--duplicates",
-                                     "--noconvert", "-S", slurm::TimeText(chunk.start), "-E",
-                                     slurm::TimeText(chunk.end), "-o", "ALL,End"},
-                                    timeout));
-  ASSIGN_OR_RETURN(slurm::Table table, slurm::ParseTable(text, kDelimiter));
+  ASSIGN_OR_RETURN(std::string text, run.programs.Run("sacct",
+                                                      {"-a", "-P", "--delimiter=" + delimiter, "--duplicates",
+                                                       "--noconvert", "-S", slurm::TimeText(chunk.start),
+                                                       "-E", slurm::TimeText(chunk.end), "-o", "ALL,End"},
+                                                      timeout));
+  ASSIGN_OR_RETURN(slurm::Table table, slurm::ParseTable(text, delimiter));
   if (table.Find("End") == SIZE_MAX) return Status{Code::kDataLoss, "sacct printed no column End"};
   run.bad_lines += table.bad_lines;
   const size_t end = table.Find("End");
   std::erase_if(table.rows, [&](const auto& row) { return !EndedWithin(chunk, row[end]); });
   return table;
+}
+
+// A value between delimiters of two bytes: one that it holds is taken apart, so that the row stays whole.
+std::string Printable(std::string_view value) {
+  std::string out = slurm::CleanText(value);
+  for (size_t at = out.find(kDelimiter); at != std::string::npos; at = out.find(kDelimiter, at + 3))
+    out.insert(at + 1, 1, ' ');
+  return out;
 }
 
 Status Publish(RecordRun& run, const slurm::Table& table) {
@@ -194,7 +202,8 @@ Status PrintAccounting(RecordRun& run) {
   ASSIGN_OR_RETURN(slurm::Table table, Accounting(run, chunk));
   std::string out;
   auto add = [&](const std::vector<std::string>& row) {
-    for (size_t i = 0; i < row.size(); ++i) out += (i == 0 ? "" : std::string(kDelimiter)) + row[i];
+    for (size_t i = 0; i < row.size(); ++i)
+      out += (i == 0 ? "" : std::string(kDelimiter)) + Printable(row[i]);
     out += '\n';
   };
   add(table.columns);

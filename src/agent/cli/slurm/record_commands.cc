@@ -2,6 +2,7 @@
 
 #include "base/parse.h"
 #include "base/result.h"
+#include "sources/slurm/delimiter.h"
 #include "sources/slurm/parse/scontrol.h"
 #include "sources/slurm/parse/table.h"
 
@@ -37,14 +38,15 @@ Status SendNodes(RecordRun& run) {
 }
 
 Status SendJobs(RecordRun& run) {
+  const std::string delimiter = slurm::MakeDelimiter();
   std::string format;
   std::vector<std::string_view> columns;
   for (const QueueColumn& column : QueueColumns()) {
-    format += (format.empty() ? "" : ",") + std::string(column.field) + ":" + std::string(kDelimiter);
+    format += (format.empty() ? "" : ",") + std::string(column.field) + ":" + delimiter;
     columns.push_back(column.name);
   }
   ASSIGN_OR_RETURN(std::string text, run.programs.Run("squeue", {"--all", "--noheader", "-O", format}));
-  ASSIGN_OR_RETURN(slurm::Table table, slurm::ParseRows(text, kDelimiter, columns));
+  ASSIGN_OR_RETURN(slurm::Table table, slurm::ParseRows(text, delimiter, columns));
   run.bad_lines += table.bad_lines;
   const RecordMaker maker(kJobKind, table.columns, run.context);
   const Instant now = run.clock.Now();
@@ -64,10 +66,11 @@ Status SendNodesAndJobs(RecordRun& run) {
 }
 
 Status SendRunningJobs(RecordRun& run) {
+  const std::string delimiter = slurm::MakeDelimiter();
   ASSIGN_OR_RETURN(std::string text,
-                   run.programs.Run("sacct", {"-a", "-P", "--delimiter=" + std::string(kDelimiter), "-s",
-                                              "RUNNING", "--duplicates", "--noconvert", "-o", "ALL,End"}));
-  return SendTable(run, kAccountingKind, text, kDelimiter);
+                   run.programs.Run("sacct", {"-a", "-P", "--delimiter=" + delimiter, "-s", "RUNNING",
+                                              "--duplicates", "--noconvert", "-o", "ALL,End"}));
+  return SendTable(run, kAccountingKind, text, delimiter);
 }
 
 Status SendQos(RecordRun& run) {
@@ -99,12 +102,14 @@ Status SendConfiguration(RecordRun& run) {
 
 Status SendPriorities(RecordRun& run) {
   // Versions differ in what they know; the header says which columns came.
-  ASSIGN_OR_RETURN(std::string text,
-                   run.programs.Run("sprio", {"--sort=r,-y", "-o",
-                                              "%i|#%r|#%u|#%o|#%Y|#%S|#%A|#%B|#%F|#%J|#%P|#%Q|#%N|#%T"}));
+  const std::string delimiter = slurm::MakeDelimiter();
+  std::string format;
+  for (char column : std::string_view("iruoYSABFJPQNT"))
+    format += (format.empty() ? "" : delimiter) + "%" + column;
+  ASSIGN_OR_RETURN(std::string text, run.programs.Run("sprio", {"--sort=r,-y", "-o", format}));
   // With no job waiting there may be no header either.
   if (Trim(text).empty()) return Ok();
-  ASSIGN_OR_RETURN(slurm::Table table, slurm::ParseTable(text, kDelimiter));
+  ASSIGN_OR_RETURN(slurm::Table table, slurm::ParseTable(text, delimiter));
   // PARTITION is first the name, then what it adds.
   for (size_t i = 0, seen = 0; i < table.columns.size(); ++i) {
     if (table.columns[i] == "PARTITION" && seen++ > 0) table.columns[i] = "partition_factor";

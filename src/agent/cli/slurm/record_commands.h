@@ -12,12 +12,13 @@
 #include "agent/cli/slurm/record_maker.h"
 #include "agent/cli/slurm/record_sender.h"
 #include "base/clock.h"
+#include "sources/slurm/delimiter.h"
 #include "sources/slurm/programs.h"
 
 namespace gpulens {
 
-// Between the columns that programs are asked for: texts have a | of their own.
-inline constexpr std::string_view kDelimiter = "|#";
+// Between the columns of what `fsacct` prints, and of files that `sacct_publish` reads.
+inline constexpr std::string_view kDelimiter = slurm::kDelimiterStart;
 
 // Of sacct_publish, sacct_backfill, fsacct and storage.
 struct RecordOptions {

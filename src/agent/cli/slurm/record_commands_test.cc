@@ -10,6 +10,7 @@
 #include "base/fd.h"
 #include "base/files.h"
 #include "base/testing/temp_folder.h"
+#include "sources/slurm/fake_table_testing.h"
 
 namespace gpulens {
 namespace {
@@ -32,7 +33,9 @@ class KeepingSink final : public Sink {
 
 class RecordCommandsTest : public ::testing::Test {
  protected:
-  void Fake(const std::string& program, const std::string& script) { folder_.WriteProgram(program, script); }
+  void Fake(const std::string& program, const std::string& script) {
+    slurm::WriteTableProgram(folder_, program, script);
+  }
   void Prints(const std::string& program, const std::string& file) {
     Fake(program, "echo \"$@\" >> " + folder_.path() + "/arguments\nexec cat " +
                       std::filesystem::absolute(kData + file).string());
@@ -210,6 +213,46 @@ TEST_F(RecordCommandsTest, PartitionsConfigurationPrioritiesShares) {
   EXPECT_EQ(At(3).Text("slurm.share.account"), "root");
   EXPECT_EQ(At(4).Find("slurm.share.norm_shares", false), AttributeSet::Value(0.25));
   EXPECT_FALSE(At(4).Has("slurm.share.raw_shares")) << "parent is no number";
+}
+
+// A squeue that prints texts of users as they are, between the delimiters that it was asked for.
+TEST_F(RecordCommandsTest, TextsOfUsersCostNoRow) {
+  folder_.WriteProgram("sinfo", "echo 'NODELIST|STATE'");
+  const std::string hostile = R"(a|#\nb|#|#\n2|#x\nJobId=1 JobName=y\n\001\033[31m\377\376|)";
+  // For each column its name as the value; the name and the comment of job 7 are its user's.
+  folder_.WriteProgram("squeue", R"(
+for last; do :; done
+row() {
+  IFS=,
+  for field in $last; do
+    name=${field%%:*}
+    end=${field#*:}
+    case $name in
+      JobID) printf '%s' "$1" ;;
+      Name|Comment|Account) printf "$2" ;;
+      State) printf PENDING ;;
+    esac
+    printf '%s' "$end"
+  done
+  echo
+}
+row 6 plain
+row 7 ')" + hostile + R"('
+row 8 plain
+)");
+  Status status = Run(&SendNodesAndJobs);
+  ASSERT_TRUE(status.ok()) << status.detail;
+  EXPECT_EQ(bad_lines_, 0u);
+  ASSERT_EQ(sink_.kept.size(), 3u);
+  for (size_t i = 0; i < 3; ++i) {
+    EXPECT_EQ(At(i).Text("slurm.job.id"), std::to_string(6 + i));
+    EXPECT_EQ(At(i).Text("slurm.job.state"), "PENDING");
+    EXPECT_EQ(At(i).Text("slurm.job.name"), At(i).Text("slurm.job.comment"));
+  }
+  EXPECT_EQ(At(0).Text("slurm.job.name"), "plain");
+  EXPECT_EQ(At(2).Text("slurm.job.name"), "plain");
+  EXPECT_EQ(At(1).Text("slurm.job.name"),
+            "a|#\nb|#|#\n2|#x\nJobId=1 JobName=y\n  [31m\xEF\xBF\xBD\xEF\xBF\xBD|");
 }
 
 TEST_F(RecordCommandsTest, WhatIsNotHereOrTalksNonsense) {

@@ -128,7 +128,8 @@ TEST(PciAddress, Spellings) {
     EXPECT_EQ(address->ToString(), "0000:3b:00.0");
   }
   EXPECT_EQ(ParsePciAddress("0018:01:1f.7")->ToString(), "0018:01:1f.7");
-  EXPECT_TRUE(*ParsePciAddress("0000:3b:00.1") == *ParsePciAddress("3b:00")) << "functions of one device";
+  EXPECT_FALSE(*ParsePciAddress("0000:3b:00.1") == *ParsePciAddress("3b:00")) << "another function";
+  EXPECT_TRUE(ParsePciAddress("0000:3b:00.1")->SameSlot(*ParsePciAddress("3b:00")));
   for (std::string_view bad : {"", "3b", ":", "0000:3b:20.0", "0000:3b:00.8", "0000:1ff:00", "g:00",
                                "0000:3b:00.0x", "100000000:00:00.0", "0000:0000:0000:3b:00.0"}) {
     EXPECT_FALSE(ParsePciAddress(bad)) << bad;

@@ -9,7 +9,7 @@ namespace {
 
 using Kind = DeviceId::Kind;
 
-constexpr size_t kMostId = 128;
+constexpr size_t kMostId = 128, kUuidSize = 36;
 
 bool IsUuidByte(char c) noexcept {
   return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '-' || c == '_' ||
@@ -29,6 +29,33 @@ bool CutReplica(std::string_view& id, DeviceId& out) noexcept {
     out.replica = true;
     return true;
   }
+  return true;
+}
+
+bool IsHexDigit(char c) noexcept {
+  return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f') || (c >= 'A' && c <= 'F');
+}
+
+// 8-4-4-4-12 hexadecimal digits.
+bool IsPlainUuid(std::string_view text) noexcept {
+  for (size_t i = 0; i < text.size(); ++i) {
+    bool dash = i == 8 || i == 13 || i == 18 || i == 23;
+    if (dash ? text[i] != '-' : !IsHexDigit(text[i])) return false;
+  }
+  return text.size() == kUuidSize;
+}
+
+// HAMi numbers the shares of a GPU behind its UUID: "GPU-<uuid>-3", "GPU-<uuid>-3-…". Cuts that off. False:
+// what stands behind the UUID is something else.
+bool CutShare(std::string_view& id, DeviceId& out) noexcept {
+  constexpr size_t kWhole = 4 + kUuidSize;
+  if (id.size() <= kWhole || !IsPlainUuid(id.substr(4, kUuidSize))) return true;
+  std::string_view rest = id.substr(kWhole);
+  if (rest[0] != '-') return false;
+  rest.remove_prefix(1);
+  if (!ParseInt<uint32_t>(TakeUntil(rest, '-'))) return false;
+  id = id.substr(0, kWhole);
+  out.replica = true;
   return true;
 }
 
@@ -66,9 +93,10 @@ bool ReadNvidia(std::string_view id, DeviceId& out) {
     return ReadMigPlace(id.substr(4), out);
   bool gpu = id.starts_with("GPU-"), mig = id.starts_with("MIG-");
   if (gpu || mig) {
+    if (!IsUuid(id) || !CutShare(id, out)) return false;
     out.kind = gpu ? Kind::kGpu : Kind::kMig;
     out.uuid = id;
-    return id.size() > 4 && IsUuid(id);
+    return id.size() > 4;
   }
   return ReadMinor(id, out);
 }
@@ -86,7 +114,6 @@ bool ReadPci(std::string_view id, DeviceId& out) noexcept {
   if (!address || std::count(id.begin(), id.end(), ':') != 2) return false;
   out.kind = Kind::kPci;
   out.address = *address;
-  out.address.function = 0;
   return true;
 }
 
@@ -106,7 +133,7 @@ bool ReadSerial(std::string_view id, DeviceId& out) {
 }
 
 std::string_view VendorName(Vendor vendor) noexcept {
-  constexpr std::string_view kNames[] = {"nvidia", "amd", "gaudi", "intel"};
+  constexpr std::string_view kNames[] = {"nvidia", "amd", "gaudi", "intel", "any"};
   return kNames[static_cast<size_t>(vendor)];
 }
 
@@ -159,12 +186,30 @@ std::optional<DeviceId> ParseDeviceId(Vendor vendor, std::string_view id) {
     case Vendor::kNvidia: read = ReadNvidia(id, out) || ReadIndex(id, out); break;
     case Vendor::kAmd: read = ReadPci(id, out) || ReadPartition(id, out) || ReadSerial(id, out); break;
     case Vendor::kGaudi: read = ReadPci(id, out) || ReadIndex(id, out) || ReadSerial(id, out); break;
-    case Vendor::kIntel:
-      read = ReadPci(id, out);
-      break;  // "card0-0" numbers what another node numbers otherwise
+    case Vendor::kIntel:  // "card0-0" numbers what another node numbers otherwise
+    case Vendor::kAny: read = ReadPci(id, out); break;
   }
   if (!read) return std::nullopt;
   return out;
+}
+
+std::optional<DeviceId> ParseRenamedId(std::string_view id) {
+  for (Vendor vendor : {Vendor::kNvidia, Vendor::kAmd, Vendor::kAny}) {
+    auto device = ParseDeviceId(vendor, id);
+    if (!device) continue;
+    // A number or a serial may count anything; an address is of whichever device has it.
+    bool plain = device->kind == Kind::kIndex || device->kind == Kind::kSerial;
+    if (plain || (vendor != Vendor::kAny && device->kind == Kind::kPci)) continue;
+    return device;
+  }
+  return std::nullopt;
+}
+
+bool SaysGpu(std::string_view resource) noexcept {
+  auto lower = [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; };
+  constexpr std::string_view kGpu = "gpu";
+  return std::search(resource.begin(), resource.end(), kGpu.begin(), kGpu.end(),
+                     [&](char a, char b) { return lower(a) == b; }) != resource.end();
 }
 
 }  // namespace gpulens::kubelet

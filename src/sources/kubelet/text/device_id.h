@@ -10,7 +10,8 @@
 
 namespace gpulens::kubelet {
 
-enum class Vendor : uint8_t { kNvidia, kAmd, kGaudi, kIntel };
+// kAny: the id does not tell it.
+enum class Vendor : uint8_t { kNvidia, kAmd, kGaudi, kIntel, kAny };
 
 // Which members hold is told by the kind.
 struct DeviceId {
@@ -41,6 +42,12 @@ struct DeviceId {
 std::optional<Vendor> GpuVendorOf(std::string_view resource) noexcept;
 // Nothing when the id is in no form that we know.
 std::optional<DeviceId> ParseDeviceId(Vendor vendor, std::string_view id);
+
+// The same for a resource whose domain is no GPU vendor's, as clusters rename them ("example.com/gpu"): the
+// forms that only GPUs have, and a PCI address (kPci of kAny), which may be a network card's as well.
+std::optional<DeviceId> ParseRenamedId(std::string_view id);
+// Whether the name says GPU, so that each of its devices must be one: "example.com/a100-GPU.shared".
+bool SaysGpu(std::string_view resource) noexcept;
 
 // Whose GPUs a DRA driver gives out: "gpu.nvidia.com", "gpu.amd.com", "gpu.intel.com", "gaudi.intel.com".
 std::optional<Vendor> GpuVendorOfDriver(std::string_view driver) noexcept;

@@ -30,6 +30,12 @@ TEST(DeviceId, KnowsTheFormsOfAllPlugins) {
   EXPECT_EQ(KeyOf(Vendor::kNvidia, "MIG-a-b::1"), "nvidia:mig:MIG-a-b shared");
   EXPECT_EQ(KeyOf(Vendor::kNvidia, "MIG-" + gpu + "/7/0"), "nvidia:place:" + gpu + "/7/0");
   EXPECT_EQ(KeyOf(Vendor::kNvidia, "MIG-" + gpu), "nvidia:mig:MIG-" + gpu);
+  EXPECT_EQ(KeyOf(Vendor::kNvidia, gpu + "-3"), "nvidia:gpu:" + gpu + " shared") << "HAMi";
+  EXPECT_EQ(KeyOf(Vendor::kNvidia, gpu + "-12-0-7"), "nvidia:gpu:" + gpu + " shared");
+  EXPECT_EQ(KeyOf(Vendor::kNvidia, "MIG-" + gpu.substr(4) + "-1"),
+            "nvidia:mig:MIG-" + gpu.substr(4) + " shared");
+  EXPECT_EQ(KeyOf(Vendor::kAmd, "0000:03:00.1"), "amd:pci:0000:03:00.1") << "the function is kept";
+  EXPECT_EQ(KeyOf(Vendor::kAmd, "00000000:03:00.1"), "amd:pci:0000:03:00.1");
   EXPECT_EQ(KeyOf(Vendor::kNvidia, "nvidia0"), "nvidia:minor:0");
   EXPECT_EQ(KeyOf(Vendor::kNvidia, "nvidia12/vgpu3"), "nvidia:minor:12 shared");
   EXPECT_EQ(KeyOf(Vendor::kNvidia, "nvidia0/gi5"), "nvidia:minor:0/5");
@@ -50,6 +56,41 @@ TEST(DeviceId, RefusesOtherForms) {
   EXPECT_EQ(KeyOf(Vendor::kIntel, "card0-0"), "none");
   EXPECT_EQ(KeyOf(Vendor::kAmd, "amdgpu_xcp_"), "amd:serial:amdgpu_xcp_");
   EXPECT_EQ(KeyOf(Vendor::kNvidia, std::string(200, 'a')), "none");
+}
+
+TEST(DeviceId, RefusesWhatStandsBehindAUuid) {
+  const std::string gpu = "GPU-4d645b46-5aa0-8ed0-11aa-5f9fe6a1d8fc";
+  for (const char* end : {"3", "-", "-x", "--3", "_3", ".3", "-99999999999"})
+    EXPECT_EQ(KeyOf(Vendor::kNvidia, gpu + end), "none") << end;
+}
+
+TEST(DeviceId, ReadsIdsOfRenamedResources) {
+  auto key = [](std::string_view id) {
+    auto parsed = ParseRenamedId(id);
+    return parsed ? parsed->Key() : "none";
+  };
+  EXPECT_EQ(key("GPU-1::3"), "nvidia:gpu:GPU-1");
+  EXPECT_EQ(key("MIG-1"), "nvidia:mig:MIG-1");
+  EXPECT_EQ(key("nvidia3"), "nvidia:minor:3");
+  EXPECT_EQ(key("amdgpu_xcp_2"), "amd:partition:2");
+  EXPECT_EQ(key("0000:03:00.1"), "any:pci:0000:03:00.1");
+  for (const char* other : {"", "3", "eth0", "AM12", "a:b", "GPU-", "cpu-3"})
+    EXPECT_EQ(key(other), "none") << other;
+  EXPECT_TRUE(SaysGpu("example.com/a100-GPU.shared"));
+  EXPECT_TRUE(SaysGpu("gpu.example.com/x"));
+  EXPECT_FALSE(SaysGpu("example.com/nic"));
+  EXPECT_FALSE(SaysGpu(""));
+}
+
+TEST(PciAddress, KeepsTheFunction) {
+  EXPECT_NE(ParsePciAddress("0000:3b:00.0"), ParsePciAddress("0000:3b:00.1"));
+  EXPECT_EQ(ParsePciAddress("0000:3b:00"), ParsePciAddress("0000:3b:00.0"));
+  EXPECT_EQ(ParsePciAddress("00000000:3B:00.1"), ParsePciAddress("0000:3b:00.1"));
+  EXPECT_NE(ParsePciAddress("00010000:3b:00.1"), ParsePciAddress("0000:3b:00.1"));
+  EXPECT_TRUE(ParsePciAddress("0000:3b:00.0")->SameSlot(*ParsePciAddress("0000:3b:00.7")));
+  EXPECT_FALSE(ParsePciAddress("0000:3b:00.0")->SameSlot(*ParsePciAddress("0000:3b:01.0")));
+  for (const char* bad : {"", "0000:3b:00.8", "0000:3b:00.", "0000:3b:20.0", "x"})
+    EXPECT_FALSE(ParsePciAddress(bad)) << bad;
 }
 
 TEST(DeviceId, KnowsWhichResourcesAreGpus) {

@@ -31,7 +31,12 @@ void FuzzDeviceId(std::string_view text) {
   for (Vendor vendor : {Vendor::kNvidia, Vendor::kAmd, Vendor::kGaudi, Vendor::kIntel}) {
     if (auto id = ParseDeviceId(vendor, text)) CHECK(id->Key().size() <= 200);
   }
+  if (auto id = ParseRenamedId(text)) {
+    CHECK(id->Key().size() <= 200 && id->kind != DeviceId::Kind::kIndex &&
+          id->kind != DeviceId::Kind::kSerial);
+  }
   (void)GpuVendorOf(text);
+  (void)SaysGpu(text);
 }
 
 void FuzzCgroup(std::string_view text) {

@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include "base/parse.h"
+#include "base/pci/pci_address.h"
 
 namespace gpulens::nvml {
 namespace {
@@ -51,13 +52,6 @@ std::string Hex(unsigned number) {
   return text;
 }
 
-// As sysfs spells it: "0000:1a:00.0". The library writes eight digits of domain and capitals.
-std::string BusId(unsigned domain, unsigned bus, unsigned device) {
-  char text[32];
-  std::snprintf(text, sizeof text, "%04x:%02x:%02x.0", domain, bus & 0xFF, device & 0xFF);
-  return text;
-}
-
 void AddPci(Caller& caller, Device device, Facts& facts) {
   PciInfo info{};
   if (int code = caller.Do(Call::kPciInfo, caller.fn().PciInfo, device, &info); code == kFunctionNotFound) {
@@ -65,10 +59,11 @@ void AddPci(Caller& caller, Device device, Facts& facts) {
     if (caller.Do(Call::kPciInfoV2, caller.fn().PciInfoV2, device, &old) != kSuccess) return;
     info.domain = old.domain, info.bus = old.bus, info.device = old.device;
     info.device_id = old.device_id, info.subsystem_id = old.subsystem_id;
+    std::copy(std::begin(old.bus_id), std::end(old.bus_id), info.bus_id);
   } else if (code != kSuccess) {
     return;
   }
-  facts.emplace_back("pci_bus_id", BusId(info.domain, info.bus, info.device));
+  facts.emplace_back("pci_bus_id", BusIdOf(info));
   facts.emplace_back("pci_device_id", Hex(info.device_id));
   facts.emplace_back("pci_subsystem_id", Hex(info.subsystem_id));
 }
@@ -129,6 +124,13 @@ bool IsIntegrated(const Facts& facts) {
 }
 
 }  // namespace
+
+std::string BusIdOf(const PciInfo& info) {
+  PciAddress out{info.domain, static_cast<uint8_t>(info.bus), static_cast<uint8_t>(info.device), 0};
+  auto told = ParsePciAddress(std::string_view(info.bus_id, ::strnlen(info.bus_id, sizeof info.bus_id)));
+  if (told && told->SameSlot(out)) out.function = told->function;
+  return out.ToString();
+}
 
 int ReadIdentity(Caller& caller, unsigned index, GpuIdentity& out) {
   const Symbols& fn = caller.fn();

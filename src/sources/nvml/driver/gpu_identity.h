@@ -24,4 +24,8 @@ struct GpuIdentity {
 // Opens GPU `index`. The library's code when it cannot be opened; `out` is then without a device.
 int ReadIdentity(Caller& caller, unsigned index, GpuIdentity& out);
 
+// The address as sysfs spells it, "0000:1a:00.0"; the library writes eight digits of domain and capitals. The
+// function stands only in the library's text; where that has none it is 0.
+std::string BusIdOf(const PciInfo& info);
+
 }  // namespace gpulens::nvml

@@ -1,6 +1,7 @@
 #include "sources/slurm/parse/scontrol.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "base/parse.h"
 #include "sources/slurm/parse/words.h"
@@ -47,6 +48,10 @@ void SetText(std::string& to, std::string_view value) {
   if (!SaysNothing(value)) to = CleanText(value);
 }
 
+// Keys that scontrol prints once for each job, in the part where no text of a user belongs.
+constexpr std::string_view kOnce[] = {"UserId",    "Account",  "QOS",     "JobState",
+                                      "Partition", "NodeList", "NumNodes"};
+
 void SetField(Job& job, std::string_view key, std::string_view value) {
   if (key == "JobName") SetText(job.name, value);
   if (key == "UserId") SetText(job.user, value.substr(0, value.find('(')));
@@ -55,8 +60,6 @@ void SetField(Job& job, std::string_view key, std::string_view value) {
   if (key == "Partition") SetText(job.partition, value);
   if (key == "JobState") SetText(job.state, value);
   if (key == "NodeList") SetText(job.nodes, value);
-  if (key == "ArrayJobId") job.array_job = ParseInt<uint64_t>(value);
-  if (key == "ArrayTaskId") SetText(job.array_task, value);
   if (key == "NumNodes") job.node_count = ParseInt<int64_t>(value.substr(0, value.find('-')));
   if (key == "Nodes") job.detail.push_back({std::string(value), {}});
   if (key == "GRES" && !job.detail.empty()) job.detail.back().gres = ParseGres(value);
@@ -66,9 +69,65 @@ void SetField(Job& job, std::string_view key, std::string_view value) {
 void SetFirstLine(Job& job, std::string_view line) {
   const size_t name = line.find(" JobName=");
   if (name != std::string_view::npos) SetText(job.name, Trim(line.substr(name + 9)));
-  ForFields(line.substr(0, name),
-            [&](std::string_view key, std::string_view value) { SetField(job, key, value); });
+  ForFields(line.substr(0, name), [&](std::string_view key, std::string_view value) {
+    if (key == "ArrayJobId") job.array_job = ParseInt<uint64_t>(value);
+    if (key == "ArrayTaskId") SetText(job.array_task, value);
+  });
 }
+
+// "UserId=…", and no line of a name that holds newlines.
+bool BeginsWithKey(std::string_view line) noexcept {
+  size_t end = 0;
+  while (end < line.size() && IsKeyByte(line[end])) ++end;
+  return end > 0 && end < line.size() && line[end] == '=' && line[0] >= 'A' && line[0] <= 'Z';
+}
+
+// Takes the lines of one job after the other; each stays in place until End.
+class JobLines {
+ public:
+  void Begin(Job& job) {
+    job_ = &job;
+    name_ = job.name;
+    in_name_ = true;
+    seen_ = 0;
+  }
+  void End() {
+    if (job_) EndName();
+    job_ = nullptr;
+  }
+
+  void Take(std::string_view line) {
+    if (!job_) return;
+    if (in_name_ && !BeginsWithKey(line)) {
+      if (name_.size() + line.size() < kMostName) (name_ += '\n') += line;
+      return;
+    }
+    EndName();
+    if (job_->detail.size() >= kMostFields) return;
+    if (std::ranges::find(kFreeText, line.substr(0, line.find('='))) != std::end(kFreeText)) return;
+    ForFields(line, [&](std::string_view key, std::string_view value) { TakeField(key, value); });
+  }
+
+ private:
+  static constexpr size_t kMostName = 128u << 10;
+
+  void EndName() {
+    if (std::exchange(in_name_, false)) SetText(job_->name, Trim(name_));
+  }
+  void TakeField(std::string_view key, std::string_view value) {
+    for (size_t i = 0; i < std::size(kOnce); ++i) {
+      if (key != kOnce[i]) continue;
+      if ((seen_ >> i & 1) != 0) job_->ambiguous = true;
+      seen_ |= 1u << i;
+    }
+    SetField(*job_, key, value);
+  }
+
+  Job* job_ = nullptr;
+  std::string name_;
+  bool in_name_ = false;
+  unsigned seen_ = 0;  // a bit for each of kOnce
+};
 
 }  // namespace
 
@@ -108,32 +167,33 @@ Fields ParseConfig(std::string_view text) {
 
 std::vector<Job> ParseJobs(std::string_view text) {
   std::vector<Job> out;
-  bool within = false;
+  JobLines lines;
   while (!text.empty()) {
     std::string_view line = Trim(TakeUntil(text, '\n'));
     if (line.starts_with("JobId=")) {
       std::string_view number =
           line.substr(6, line.find(' ') == std::string_view::npos ? line.npos : line.find(' ') - 6);
       std::optional<uint64_t> id = ParseInt<uint64_t>(number);
-      within = id && *id != 0 && out.size() < kMostJobs;
-      if (!within) continue;
+      lines.End();
+      if (!id || *id == 0 || out.size() >= kMostJobs) continue;
       out.emplace_back().id = *id;
       SetFirstLine(out.back(), line);
+      lines.Begin(out.back());
       continue;
     }
-    if (!within || out.back().detail.size() >= kMostFields) continue;
-    const std::string_view first = line.substr(0, line.find('='));
-    if (std::ranges::find(kFreeText, first) != std::end(kFreeText)) continue;
-    ForFields(line, [&](std::string_view key, std::string_view value) { SetField(out.back(), key, value); });
+    lines.Take(line);
   }
+  lines.End();
   return out;
 }
 
 std::optional<std::vector<int>> GpusOn(const Job& job, std::string_view node) {
   std::vector<int> out;
-  bool any = false;
+  bool any = false, told = false;
   for (const JobNodes& part : job.detail) {
     if (!HostListHas(part.nodes, node)) continue;
+    // Slurm tells of each node once: one of the two is a text of the user.
+    if (std::exchange(told, true)) return std::nullopt;
     for (const Gres& gres : part.gres) {
       if (gres.name != "gpu") continue;
       // One kind without its indices: which GPUs the job has is not known.

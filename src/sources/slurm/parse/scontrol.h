@@ -38,15 +38,20 @@ struct Job {
   std::string array_task;  // "28", or "28-59%100" of what has not begun
   std::optional<int64_t> node_count;
   std::vector<JobNodes> detail;  // with -d
+  // A key that scontrol prints once stands there twice: a text of the user, perhaps his job's name, passes
+  // for lines of scontrol. Of the rest only the number counts.
+  bool ambiguous = false;
   bool running() const noexcept {
     return state == "RUNNING" || state == "COMPLETING" || state == "SUSPENDED";
   }
 };
 
-// `scontrol show job -d`. A record without a number is left out.
+// `scontrol show job -d`. A record without a number is left out. A text of a user may make up whole records,
+// so who asked for one job and gets several knows nothing of it.
 std::vector<Job> ParseJobs(std::string_view text);
 
-// The indices of the GPUs that a job has on the node. Nothing: it has none there, or none is told.
+// The indices of the GPUs that a job has on the node. Nothing: it has none there, none is told, or two lines
+// tell of this node.
 std::optional<std::vector<int>> GpusOn(const Job& job, std::string_view node);
 
 }  // namespace gpulens::slurm

@@ -28,6 +28,35 @@ TEST(ScontrolJobs, WhatUsersWriteIsNoKey) {
   EXPECT_FALSE(GpusOn(jobs[0], "node9"));
 }
 
+TEST(ScontrolJobs, AKeyThatStandsTwiceIsInDoubt) {
+  const std::string real = "   UserId=ann(1) GroupId=x(1)\n   Account=lab QOS=normal\n   JobState=RUNNING\n";
+  EXPECT_FALSE(ParseJobs("JobId=5 JobName=j\n" + real).front().ambiguous);
+  for (const char* forged : {"j\n   UserId=root(0)\n", "j\nAccount=evil\n", "j\n JobState=FAILED\n"})
+    EXPECT_TRUE(ParseJobs("JobId=5 JobName=" + std::string(forged) + real).front().ambiguous) << forged;
+  EXPECT_TRUE(
+      ParseJobs("JobId=5 JobName=j\n" + real + "   Comment=c\n   UserId=root(0)\n").front().ambiguous);
+  EXPECT_TRUE(ParseJobs("JobId=5 JobName=j\n   UserId=ann(1)\n   Account=lab QOS=high QOS=normal\n")
+                  .front()
+                  .ambiguous)
+      << "an account with a blank";
+  auto jobs = ParseJobs("JobId=5 JobName=j\n" + real +
+                        "     Nodes=node1 GRES=gpu:1(IDX:0)\n     Nodes=node[1-2] GRES=gpu:4(IDX:0-3)\n");
+  EXPECT_FALSE(GpusOn(jobs.front(), "node1")) << "one of the two lines is the user's";
+  EXPECT_TRUE(GpusOn(jobs.front(), "node2"));
+  EXPECT_FALSE(ParseJobs("JobId=5 JobName=j\n" + real + "   ArrayJobId=9 ArrayTaskId=9\n").front().array_job)
+      << "these stand in front of the name";
+}
+
+TEST(ScontrolJobs, ANameOverSeveralLines) {
+  auto jobs = ParseJobs(
+      "JobId=5 JobName=first\nsecond = x\n\nlast\n   UserId=ann(1)\n   JobState=RUNNING\n"
+      "JobId=6 JobName=next\n   UserId=bob(1)\n");
+  ASSERT_EQ(jobs.size(), 2u);
+  EXPECT_EQ(jobs[0].name, "first\nsecond = x\n\nlast");
+  EXPECT_EQ(jobs[0].user, "ann");
+  EXPECT_EQ(jobs[1].name, "next");
+}
+
 TEST(ScontrolJobs, ACutListSaysNothing) {
   std::vector<Job> jobs = ParseJobs(Bad("job_cut.txt"));
   ASSERT_EQ(jobs.size(), 1u);

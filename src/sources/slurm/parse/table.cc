@@ -109,7 +109,7 @@ bool TableReader::TakeLine(std::string_view line) {
 void TableReader::DropFirst() {
   held_bytes_ -= lines_.front().text.size() + 1;
   held_delimiters_ -= lines_.front().delimiters;
-  lines_.erase(lines_.begin());
+  lines_.pop_front();
   ++bad_lines_;
 }
 

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstddef>
+#include <deque>
 #include <functional>
 #include <span>
 #include <string>
@@ -16,8 +17,8 @@ namespace gpulens::slurm {
 
 struct TableLimits {
   size_t columns = 256;
-  size_t record_bytes = 1u << 20;  // of one row, over all its lines
-  size_t record_lines = 1024;
+  size_t record_bytes = 1u << 20;    // of one row, over all its lines
+  size_t record_lines = 128u << 10;  // a text of 64 KiB may be all newlines
 };
 
 // Takes a table in pieces of any size and hands out its rows. Used by one thread.
@@ -61,8 +62,8 @@ class TableReader {
   const TableLimits limits_;
   std::vector<std::string> columns_;
   bool has_columns_ = false, closed_ = false, ended_ = false, skipping_ = false;
-  std::string part_;         // of a line that is not whole yet
-  std::vector<Line> lines_;  // of a row that is not whole yet
+  std::string part_;        // of a line that is not whole yet
+  std::deque<Line> lines_;  // of a row that is not whole yet
   size_t held_bytes_ = 0, held_delimiters_ = 0;
   size_t rows_ = 0, bad_lines_ = 0;
 };
