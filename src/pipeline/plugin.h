@@ -192,6 +192,7 @@ struct SinkSpec {
   std::span<const OptionSpec> options = {};
   Result<std::unique_ptr<Sink>> (*create)(const Config& config, Env& env) = nullptr;
   ConfigCheck check = nullptr;
+  bool several = false;                  // there may be more of it, under names: "otlp/b"
   bool takes_received = false;           // passes on what receivers take in, or drops it
   const NetworkSink* network = nullptr;  // of a sink that sends over a network; then there is no `create`
 };

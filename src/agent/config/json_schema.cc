@@ -74,9 +74,11 @@ void AddBounds(const OptionSpec& spec, JsonObject& object) {
   if (spec.max < 1e299) object.Raw("maximum", FormatDoubleValue(spec.max));
 }
 
-void AddGroup(const OptionSpec& group, const Config* config, std::string& out, size_t indent);
+void AddGroup(const Schema& schema, const OptionSpec& group, const Config* config, std::string& out,
+              size_t indent);
 
-void AddType(const OptionSpec& spec, JsonObject& object, std::string& out, size_t indent) {
+void AddType(const Schema& schema, const OptionSpec& spec, JsonObject& object, std::string& out,
+             size_t indent) {
   switch (spec.type) {
     case OptionType::kBool: return object.Text("type", "boolean");
     case OptionType::kInt: object.Text("type", "integer"); return AddBounds(spec, object);
@@ -99,7 +101,7 @@ void AddType(const OptionSpec& spec, JsonObject& object, std::string& out, size_
     case OptionType::kGroups:
       object.Text("type", "array");
       object.Key("items");
-      return AddGroup(spec, nullptr, out, indent + 2);
+      return AddGroup(schema, spec, nullptr, out, indent + 2);
     case OptionType::kText:
       object.Text("type", "string");
       if (!spec.allowed.empty()) object.Raw("enum", JsonList({spec.allowed.begin(), spec.allowed.end()}));
@@ -108,22 +110,25 @@ void AddType(const OptionSpec& spec, JsonObject& object, std::string& out, size_
   }
 }
 
-void AddOption(const OptionSpec& spec, const Config* group, std::string& out, size_t indent) {
+void AddOption(const Schema& schema, const OptionSpec& spec, const Config* group, std::string& out,
+               size_t indent) {
   const Config::Entry* entry = nullptr;
   for (size_t i = 0; group != nullptr && i < group->entries().size(); ++i) {
     if (group->entries()[i].key == spec.key) entry = &group->entries()[i];
   }
   if (spec.type == OptionType::kGroup) {
-    return AddGroup(spec, entry == nullptr ? nullptr : std::get_if<Config>(&entry->value), out, indent);
+    return AddGroup(schema, spec, entry == nullptr ? nullptr : std::get_if<Config>(&entry->value), out,
+                    indent);
   }
   JsonObject object(out, indent);
   object.Text("description", spec.help);
-  AddType(spec, object, out, indent);
+  AddType(schema, spec, object, out, indent);
   std::string json = entry == nullptr ? "" : JsonDefault(spec, entry->value);
   if (!json.empty()) object.Raw("default", json);
 }
 
-void AddGroup(const OptionSpec& group, const Config* config, std::string& out, size_t indent) {
+void AddGroup(const Schema& schema, const OptionSpec& group, const Config* config, std::string& out,
+              size_t indent) {
   JsonObject object(out, indent);
   if (!group.help.empty()) object.Text("description", group.help);
   // Nothing behind the colon is a group with its defaults; an element of a list must be there.
@@ -134,11 +139,19 @@ void AddGroup(const OptionSpec& group, const Config* config, std::string& out, s
     if (spec.required && group.type == OptionType::kGroups) required.push_back(spec.key);
   }
   if (!required.empty()) object.Raw("required", JsonList(required));
+  std::string named;
+  for (const OptionSpec& spec : group.children) {
+    if (!schema.FindNamed(group, std::string(spec.key) + "/x")) continue;
+    named += std::string(named.empty() ? "" : ", ") + "\"^" + std::string(spec.key) +
+             "/[A-Za-z0-9_-]{1,64}$\": {\"$ref\": \"#/properties/sinks/properties/" + std::string(spec.key) +
+             "\"}";
+  }
+  if (!named.empty()) object.Raw("patternProperties", "{" + named + "}");
   object.Key("properties");
   JsonObject properties(out, indent + 2);
   for (const OptionSpec& spec : group.children) {
     properties.Key(spec.key);
-    AddOption(spec, config, out, indent + 4);
+    AddOption(schema, spec, config, out, indent + 4);
   }
 }
 
@@ -152,7 +165,7 @@ std::string PrintJsonSchema(const Schema& schema) {
                   .fallback = "",
                   .help = "gpulens.yaml",
                   .children = schema.options()};
-  AddGroup(root, &defaults.config, out, 0);
+  AddGroup(schema, root, &defaults.config, out, 0);
   // The root says, before anything else, what it is.
   constexpr std::string_view kDialect = R"("$schema": "https://json-schema.org/draft/2020-12/schema",)";
   out.insert(1, "\n  " + std::string(kDialect));

@@ -94,14 +94,16 @@ void WarnOfBlanks(const SourceText& source, std::vector<std::string>& warnings) 
 void CheckPlugins(const Schema& schema, const Config& config, const SourceText& source, Problems& problems) {
   for (const PluginSchema& plugin : schema.plugins()) {
     if (plugin.check == nullptr) continue;
-    const Config& own = config.Group(plugin.section).Group(plugin.name);
-    if (!own.Bool("enabled")) continue;
-    ConfigFaults faults;
-    plugin.check(own, faults);
-    for (const ConfigFaults::Fault& fault : faults.faults())
-      problems.Add(SpotOf(fault.at, source),
-                   std::string(plugin.section) + "." + std::string(plugin.name) + ": " + fault.problem,
-                   fault.hint);
+    for (const Config::Entry& entry : config.Group(plugin.section).entries()) {
+      if (entry.key.substr(0, entry.key.find('/')) != plugin.name) continue;
+      const auto& own = std::get<Config>(entry.value);
+      if (!own.Bool("enabled")) continue;
+      ConfigFaults faults;
+      plugin.check(own, faults);
+      for (const ConfigFaults::Fault& fault : faults.faults())
+        problems.Add(SpotOf(fault.at, source),
+                     std::string(plugin.section) + "." + entry.key + ": " + fault.problem, fault.hint);
+    }
   }
 }
 

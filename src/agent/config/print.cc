@@ -59,6 +59,15 @@ class Printer {
       lead_ = first ? std::string(indent - 2, ' ') + "- " : std::string(indent, ' ');
       first = false;
       Option(spec, *entry, indent);
+      if (spec.type != OptionType::kGroup) continue;
+      // Those of the same kind that have names.
+      for (const Config::Entry& named : config.entries()) {
+        if (!named.key.starts_with(std::string(spec.key) + "/")) continue;
+        OptionSpec one = spec;
+        one.key = named.key;
+        lead_ = std::string(indent, ' ');
+        Option(one, named, indent);
+      }
     }
   }
   std::string out;
@@ -168,9 +177,10 @@ void CountOrigins(const Config& config, Origin::Where where, std::vector<std::st
   }
 }
 
-size_t CountEnabled(const OptionSpec& section, const Config& config) {
+size_t CountEnabled(const Config& config) {
   size_t count = 0;
-  for (const OptionSpec& plugin : section.children) count += config.Group(plugin.key).Bool("enabled");
+  for (const Config::Entry& plugin : config.entries())
+    count += std::get<Config>(plugin.value).Bool("enabled");
   return count;
 }
 
@@ -197,7 +207,7 @@ std::string CheckSummary(const Schema& schema, const Config& config, const std::
   for (const OptionSpec& section : schema.options()) {
     std::string_view noun = Schema::SectionNoun(section.key);
     if (noun.empty()) continue;
-    size_t count = CountEnabled(section, config.Group(section.key));
+    size_t count = CountEnabled(config.Group(section.key));
     if (count == 0 && section.key != "collectors" && section.key != "sinks") continue;
     out += separator + std::to_string(count) + " " + std::string(count == 1 ? noun : section.key);
     separator = ", ";

@@ -92,7 +92,13 @@ void Schema::AddSection(std::string_view key, std::span<const PluginSchema> plug
   }
   if (groups.empty() && !section->always) return;
   std::span<const OptionSpec> kept = Keep(std::move(groups));
-  for (const OptionSpec& group : kept) plugins_.insert(&group);
+  for (const OptionSpec& group : kept) {
+    plugins_.insert(&group);
+    const bool several = std::any_of(plugins.begin(), plugins.end(), [&](const PluginSchema& plugin) {
+      return plugin.section == key && plugin.name == group.key && plugin.several;
+    });
+    if (several) several_.insert(&group);
+  }
   root_.push_back(
       {.key = key, .type = OptionType::kGroup, .fallback = {}, .help = section->help, .children = kept});
 }
@@ -123,6 +129,21 @@ Schema::Schema(std::span<const PluginSchema> plugins) : specs_(plugins.begin(), 
   AddLeaves(root_, "");
   std::unordered_set<std::string_view> variables;
   for (const Leaf& leaf : leaves_) CHECK(variables.insert(leaf.variable).second);
+}
+
+const OptionSpec* Schema::FindNamed(const OptionSpec& section, std::string_view key) const noexcept {
+  const size_t slash = key.find('/');
+  if (slash == key.npos) return nullptr;
+  const std::string_view name = key.substr(slash + 1);
+  constexpr size_t kLongest = 64;  // it is part of the name of a folder
+  const auto fits = [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' || c == '-';
+  };
+  if (name.empty() || name.size() > kLongest || !std::all_of(name.begin(), name.end(), fits)) return nullptr;
+  for (const OptionSpec& group : section.children) {
+    if (group.key == key.substr(0, slash) && several_.contains(&group)) return &group;
+  }
+  return nullptr;
 }
 
 const Schema::Leaf* Schema::FindLeaf(std::string_view path) const noexcept {

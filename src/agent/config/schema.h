@@ -27,6 +27,7 @@ struct PluginSchema {
   // there is `timeout`. Zero: the plugin has none of the three.
   Duration interval{}, ttl{};
   ConfigCheck check = nullptr;  // what it refuses beyond the types of its options; null: nothing
+  bool several = false;         // there may be more of it, under names: "otlp/b"
 };
 
 // Immutable after construction; safe to share. An option that a plugin declares itself replaces the
@@ -41,6 +42,9 @@ class Schema {
   std::span<const PluginSchema> plugins() const noexcept { return specs_; }
   // Whether `group` is the group of one plugin: then it has `enabled`, and listing it turns it on.
   bool IsPlugin(const OptionSpec& group) const { return plugins_.contains(&group); }
+  // The group of the plugin that `key` names among those of a section: "otlp/b" is one more of "otlp". Null
+  // when it is no such name, or there can be only one of it.
+  const OptionSpec* FindNamed(const OptionSpec& section, std::string_view key) const noexcept;
   // "collector" for "collectors"; empty for a key that is no section.
   static std::string_view SectionNoun(std::string_view key) noexcept;
 
@@ -66,7 +70,7 @@ class Schema {
   std::deque<std::vector<OptionSpec>> rows_;
   std::vector<OptionSpec> root_;
   std::vector<PluginSchema> specs_;
-  std::unordered_set<const OptionSpec*> plugins_;
+  std::unordered_set<const OptionSpec*> plugins_, several_;
   std::vector<Leaf> leaves_;
 };
 

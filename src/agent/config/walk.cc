@@ -45,6 +45,7 @@ void Walk::CheckKeys(const OptionSpec& group, const YamlNode& node, const std::s
     if (std::find(allowed.begin(), allowed.end(), member.key) != allowed.end()) continue;
     // A place for anchors, as Compose has it.
     if (path.empty() && member.key.starts_with("x-")) continue;
+    if (shared_.schema.FindNamed(group, member.key)) continue;
     if (shared_.problems.full()) {
       AddAt(member.key_span, {});
       continue;
@@ -53,8 +54,12 @@ void Walk::CheckKeys(const OptionSpec& group, const YamlNode& node, const std::s
     std::string message = noun.empty() ? "unknown key " : "no " + std::string(noun) + " ";
     message += QuotedText(member.key);
     if (noun.empty() && !path.empty()) message += " in " + path;
-    std::string hint = member.key == "<<" ? "merge keys are not part of YAML 1.2: write the keys out"
-                                          : WordHint(member.key, allowed);
+    std::string hint = WordHint(member.key, allowed);
+    if (member.key == "<<") hint = "merge keys are not part of YAML 1.2: write the keys out";
+    else if (path == "sinks" && member.key.find('/') != member.key.npos)
+      hint =
+          "further sinks of a kind are otlp/NAME, remote_write/NAME, webhook/NAME, file/NAME, with a name of "
+          "a-z A-Z 0-9 _ -";
     AddAt(member.key_span, std::move(message), std::move(hint));
   }
 }
@@ -103,6 +108,13 @@ Config Walk::Group(const OptionSpec& group, const YamlNode* node, const std::str
       required_matters_ = outer && *on;
     }
     config.Set(spec.key, std::move(entry.value), std::move(entry.origin));
+  }
+  for (size_t i = 0; node != nullptr && i < node->members.size(); ++i) {
+    const YamlNode::Member& member = node->members[i];
+    const OptionSpec* spec = shared_.schema.FindNamed(group, member.key);
+    if (spec == nullptr) continue;
+    Config::Entry entry = Option(*spec, member.value, Below(path, member.key));
+    config.Set(member.key, std::move(entry.value), std::move(entry.origin));
   }
   CheckRequired(group, written, config, path);
   required_matters_ = outer;

@@ -81,8 +81,15 @@ std::unique_ptr<Schema> MakeSchema() {
   }
   for (const SinkSpec* spec : AllSinks()) {
     if (spec->name == kWebsocket) continue;
-    plugins.push_back(
-        {"sinks", spec->name, spec->help, spec->options, spec->on_by_default, {}, {}, spec->check});
+    plugins.push_back({"sinks",
+                       spec->name,
+                       spec->help,
+                       spec->options,
+                       spec->on_by_default,
+                       {},
+                       {},
+                       spec->check,
+                       spec->several});
   }
   for (const ReceiverSpec* spec : AllReceivers()) {
     plugins.push_back(
@@ -148,10 +155,12 @@ PipelinePlan MakePlan(const Config& config, const PlanContext& context) {
       if (!own.Texts("listen").empty()) plan.sinks.push_back({std::string(spec->name), spec, own, {}});
       continue;
     }
-    const Config own = SinkConfig(config, spec->name);
-    if (!own.Bool("enabled")) continue;
-    plan.sinks.push_back(
-        {std::string(spec->name), spec, own, own.Has("interval") ? own.Time("interval") : Duration{}});
+    for (const Config::Entry& entry : config.Group("sinks").entries()) {
+      if (std::string_view(entry.key).substr(0, entry.key.find('/')) != spec->name) continue;
+      const Config own = SinkConfig(config, entry.key);
+      if (!own.Bool("enabled")) continue;
+      plan.sinks.push_back({entry.key, spec, own, own.Has("interval") ? own.Time("interval") : Duration{}});
+    }
   }
   for (const ReceiverSpec* spec : AllReceivers()) {
     const Config& own = config.Group("receivers").Group(spec->name);

@@ -130,6 +130,7 @@ const SinkSpec file_sink{.name = "file",
                          .help = "Every reading and every event as a line of JSON in a file.",
                          .threaded = true,
                          .options = kOptions,
-                         .create = &Create};
+                         .create = &Create,
+                         .several = true};
 
 }  // namespace gpulens

@@ -191,6 +191,7 @@ const SinkSpec otlp_sink{.name = "otlp",
                          .threaded = true,
                          .options = kOptions,
                          .check = &Check,
+                         .several = true,
                          .takes_received = true,
                          .network = &kNetwork};
 

@@ -173,6 +173,7 @@ const SinkSpec remote_write_sink{
     .threaded = true,
     .options = kOptions,
     .check = &Check,
+    .several = true,
     .network = &kNetwork};
 
 }  // namespace gpulens

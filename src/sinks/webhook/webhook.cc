@@ -127,6 +127,7 @@ const SinkSpec webhook_sink{.name = "webhook",
                             .threaded = true,
                             .options = kOptions,
                             .check = &Check,
+                            .several = true,
                             .network = &kNetwork};
 
 }  // namespace gpulens
