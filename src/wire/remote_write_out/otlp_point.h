@@ -11,7 +11,8 @@ namespace gpulens::remote_write_out {
 
 // Not thread-safe; keeps its memory. Views into the message.
 struct OtlpPoint {
-  static constexpr size_t kMostAttributes = 1000;
+  // With as many of the resource, fewer labels than receivers take (1024).
+  static constexpr size_t kMostAttributes = 500;
   static constexpr size_t kMostBuckets = NativeHistogram::kMostBuckets;
 
   struct Buckets {

@@ -9,6 +9,7 @@
 namespace gpulens::remote_write_out {
 namespace {
 
+enum PairField : uint32_t { kKeyField = 1, kValueField };
 enum AnyField : uint32_t { kText = 1, kBool, kInt, kDouble, kArray, kMap, kBytes };
 
 // The one of its fields that counts: the last.
@@ -114,6 +115,23 @@ void AppendJson(std::string& out, std::string_view message) {
 }
 
 }  // namespace
+
+bool IsGood(otlp_in::Shape shape, std::string_view message, bool& readable) noexcept {
+  const otlp_in::Finding finding = otlp_in::CheckMessage(shape, message);
+  readable = finding.judgement != otlp_in::Judgement::kBroken;
+  return finding.good();
+}
+
+bool ReadKeyValue(std::string_view message, std::string_view& key, std::string_view& value) noexcept {
+  key = value = {};
+  ProtoCursor cursor(message);
+  for (ProtoField field; cursor.Next(field);) {
+    if (field.wire != WireType::kBytes) continue;
+    if (field.number == kKeyField) key = field.bytes;
+    else if (field.number == kValueField) value = field.bytes;
+  }
+  return !key.empty();
+}
 
 std::string_view ValueText(std::string_view message, std::string& room) {
   ProtoField field;

@@ -97,7 +97,7 @@ class RemoteWriteOut {
   };
 
   Status ReadResourceMetrics(std::string_view message);
-  Status ReadResource(std::string_view message);
+  bool ReadResource(std::string_view message);
   Status ReadScopeMetrics(std::string_view message);
   Status ReadMetric(std::string_view message);
   void ReadMetricMetadata(std::string_view pair, Metric& metric);

@@ -5,8 +5,8 @@
 #include "base/check.h"
 #include "wire/remote_write_in/remote_write_in.h"
 #include "wire/remote_write_in/remote_write_in_testing.h"
+#include "wire/remote_write_out/otlp_writer_testing.h"
 #include "wire/remote_write_out/remote_write_out.h"
-#include "wire/remote_write_out/remote_write_out_testing.h"
 
 namespace gpulens {
 namespace {

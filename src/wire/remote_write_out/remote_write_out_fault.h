@@ -24,7 +24,7 @@ enum class RemoteWriteOutFault : uint8_t {
 };
 inline constexpr size_t kRemoteWriteOutFaults = 13;
 
-// For logs: "delta temporality: …". Static storage.
+// For logs. Static storage.
 constexpr std::string_view TextOf(RemoteWriteOutFault fault) noexcept {
   constexpr std::string_view kTexts[kRemoteWriteOutFaults] = {
       "",
@@ -37,7 +37,7 @@ constexpr std::string_view TextOf(RemoteWriteOutFault fault) noexcept {
       "a text is not valid UTF-8, or values nest too deeply",
       "a histogram's buckets do not fit its bounds or its count",
       "an exponential histogram's scale is below -4",
-      "a point has more than 1000 attributes or 16384 buckets",
+      "more than 500 attributes, or 16384 buckets or quantiles",
       "a series is larger than a request",
       "the request becomes too large as remote write",
   };

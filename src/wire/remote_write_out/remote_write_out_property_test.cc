@@ -11,7 +11,7 @@
 #include "wire/remote_write_in/remote_write_in.h"
 #include "wire/remote_write_in/remote_write_in_testing.h"
 #include "wire/remote_write_out/remote_write_out.h"
-#include "wire/remote_write_out/remote_write_out_testing.h"
+#include "wire/remote_write_out/request_text_testing.h"
 
 namespace gpulens {
 namespace {
@@ -25,11 +25,10 @@ using remote_write_in_testing::pbf_writer;
 using remote_write_in_testing::Sample;
 using remote_write_in_testing::Second;
 using remote_write_in_testing::SeriesWords;
+using remote_write_out_testing::k1;
+using remote_write_out_testing::k2;
 using remote_write_out_testing::RequestText;
 using Lines = std::vector<std::string>;
-
-constexpr auto k1 = RemoteWriteVersion::k1;
-constexpr auto k2 = RemoteWriteVersion::k2;
 
 int Int(int from, int below) { return *rc::gen::inRange(from, below); }
 

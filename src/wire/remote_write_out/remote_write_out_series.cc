@@ -138,9 +138,11 @@ RemoteWriteOutFault RemoteWriteOut::WriteClassic(const Metric& metric) {
   exemplars_.clear();
   for (std::string_view exemplar : point_.exemplars)
     exemplars_.push_back({ReadNumbers(exemplar).value, exemplar});
-  std::ranges::stable_sort(exemplars_, [](const Exemplar& a, const Exemplar& b) {
+  std::ranges::sort(exemplars_, [](const Exemplar& a, const Exemplar& b) {
     // NaN is in no bucket but the last.
-    return a.value < b.value || (std::isnan(b.value) && !std::isnan(a.value));
+    if (std::isnan(a.value) != std::isnan(b.value)) return std::isnan(b.value);
+    if (!std::isnan(a.value) && a.value != b.value) return a.value < b.value;
+    return a.message.data() < b.message.data();
   });
   Fault fault = Fault::kNone;
   if (point_.has_sum || point_.ended) fault = PutValue(metric, "_sum", {}, point_.ended ? stale : point_.sum);
