@@ -65,7 +65,10 @@ class RequestText {
     if (first_) {
       pbf_reader label = message.get_message();
       std::pair<std::string, std::string> pair;
-      while (label.next()) (label.tag() == 1 ? pair.first : pair.second) = label.get_string();
+      while (label.next()) {
+        std::string& text = label.tag() == 1 ? pair.first : pair.second;
+        text = label.get_string();
+      }
       out.push_back(pair);
       return;
     }
@@ -91,8 +94,9 @@ class RequestText {
   void Metadata1(pbf_reader message) {
     std::string line = "metadata";
     while (message.next()) {
-      if (message.tag() == 1) line += " type=" + std::to_string(message.get_enum());
-      else line += " " + std::to_string(message.tag()) + "=" + message.get_string();
+      const uint32_t tag = message.tag();
+      if (tag == 1) line += " type=" + std::to_string(message.get_enum());
+      else line += " " + std::to_string(tag) + "=" + message.get_string();
     }
     out_.push_back(line);
   }
