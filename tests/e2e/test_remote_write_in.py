@@ -106,7 +106,7 @@ class OfPrometheus(unittest.TestCase):
                 self.assertEqual(attributes, {"code": "200"})
                 self.assertTrue(metric.sum.is_monotonic)
                 self.assertEqual(metric.description, "All requests.")
-                self.assertEqual(plain(metric.metadata), {"prometheus.type": "counter"})
+                self.assertEqual(plain(metric.metadata)["prometheus.type"], "counter")
             values = [point.as_double for *_, point in told(far.requests, "requests_total") if point.flags == 0]
             self.assertEqual(values, sorted(set(values)), "each once, in order")
             self.assertTrue(set(range(1, int(max(values)) + 1)).issubset(values), "none is missing")

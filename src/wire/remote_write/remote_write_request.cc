@@ -100,6 +100,11 @@ uint32_t RemoteWriteRequest::LocalOf(uint32_t global) {
   return local.number = used_++;
 }
 
+uint32_t RemoteWriteRequest::NumberOf(const RemoteWriteLayout& layout, uint32_t symbol) {
+  if (locals_.size() < symbols_.size()) locals_.resize(symbols_.size());
+  return LocalOf(layout.global[symbol]);
+}
+
 void RemoteWriteRequest::AppendSeries2(const RemoteWriteLayout& layout, const RemoteWriteLine& line,
                                        std::string_view data) {
   if (locals_.size() < symbols_.size()) locals_.resize(symbols_.size());

@@ -40,6 +40,8 @@ class RemoteWriteRequest {
   char* AppendFields(std::string_view fields, uint32_t samples);
   // A series of a layout whose symbols were added; `data` are its fields of samples or histograms.
   void AppendSeries(const RemoteWriteLayout& layout, const RemoteWriteLine& line, std::string_view data);
+  // Of 2.0: the number that a symbol of a layout whose symbols were added has in this request.
+  uint32_t NumberOf(const RemoteWriteLayout& layout, uint32_t symbol);
   // The whole request, until Begin.
   std::string_view Finish();
 

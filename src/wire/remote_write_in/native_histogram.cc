@@ -18,12 +18,13 @@ using remote_write_in::UnZigZag;
 void NativeHistogram::Clear() noexcept {
   ms_ = start_ms_ = 0;
   count_ = zero_count_ = hint_ = 0;
-  sum_ = zero_threshold_ = 0;
+  sum_ = zero_threshold_ = float_count_ = float_zero_count_ = 0;
   schema_ = 0;
   ended_ = custom_ = floats_ = too_wide_ = false;
   for (Side* side : {&above_, &below_}) {
     side->spans.clear();
     side->deltas.clear();
+    side->counts.clear();
   }
   for (Buckets* buckets : {&positive_, &negative_}) {
     buckets->offset = 0;
@@ -31,6 +32,8 @@ void NativeHistogram::Clear() noexcept {
   }
   bounds_.clear();
 }
+
+bool NativeHistogram::is_gauge() const noexcept { return hint_ == kResetHintGauge; }
 
 bool NativeHistogram::Read(std::string_view message, RemoteWriteFault& fault) {
   Clear();
@@ -77,7 +80,13 @@ bool NativeHistogram::ReadFields(std::string_view message) {
     out = AsDouble(field.bytes);
     return true;
   };
-  double unused = 0;
+  const auto take_count = [this](Side& side) {
+    return [this, &side](double count) {
+      floats_ = true;
+      if (side.counts.size() < kMostBuckets) side.counts.push_back(count);
+      else too_wide_ = true;
+    };
+  };
   uint64_t schema = 0;
   bool good = true;
   while (good && cursor.Next(field)) {
@@ -85,7 +94,7 @@ bool NativeHistogram::ReadFields(std::string_view message) {
       case kCountInt: good = number(count_); break;
       case kCountFloat:
       case kZeroCountFloat:
-        good = real(unused);
+        good = real(field.number == kCountFloat ? float_count_ : float_zero_count_);
         floats_ = true;
         break;
       case kSum: good = real(sum_); break;
@@ -99,8 +108,8 @@ bool NativeHistogram::ReadFields(std::string_view message) {
       case kPositiveSpans: good = field.wire == WireType::kBytes && ReadSpan(field.bytes, above_); break;
       case kNegativeDeltas: good = ForEachVarint(field, take_delta(below_)); break;
       case kPositiveDeltas: good = ForEachVarint(field, take_delta(above_)); break;
-      case kNegativeCounts:
-      case kPositiveCounts: good = ForEachFixed(field, [this](double) { floats_ = true; }); break;
+      case kNegativeCounts: good = ForEachFixed(field, take_count(below_)); break;
+      case kPositiveCounts: good = ForEachFixed(field, take_count(above_)); break;
       case kResetHint: good = number(hint_); break;
       case kHistogramTimestamp: good = number(ms_); break;
       case kHistogramStart: good = number(start_ms_); break;
@@ -117,9 +126,10 @@ bool NativeHistogram::ReadFields(std::string_view message) {
 }
 
 RemoteWriteFault NativeHistogram::Judge() {
-  if (floats_) return RemoteWriteFault::kFloatHistogram;
-  if (hint_ == kResetHintGauge) return RemoteWriteFault::kGaugeHistogram;
+  if (floats_ && !accept_all_) return RemoteWriteFault::kFloatHistogram;
+  if (is_gauge() && !accept_all_) return RemoteWriteFault::kGaugeHistogram;
   if (too_wide_) return RemoteWriteFault::kTooWide;
+  if (floats_) return JudgeFloats();
   RemoteWriteFault fault = RemoteWriteFault::kSchema;
   if (custom_) {
     fault = SpreadCustom();
@@ -160,10 +170,42 @@ RemoteWriteFault NativeHistogram::Spread(const Side& side, Buckets& out) const {
   return next == side.deltas.size() ? RemoteWriteFault::kNone : RemoteWriteFault::kBuckets;
 }
 
-RemoteWriteFault NativeHistogram::SpreadCustom() {
+RemoteWriteFault NativeHistogram::JudgeBounds() const {
   for (size_t i = 0; i < bounds_.size(); ++i)
     if (!std::isfinite(bounds_[i]) || (i != 0 && bounds_[i] <= bounds_[i - 1]))
       return RemoteWriteFault::kBounds;
+  return RemoteWriteFault::kNone;
+}
+
+// Checks what a receiver checks; the counts themselves are only passed on. They are rounded, so their sum is
+// not compared.
+RemoteWriteFault NativeHistogram::JudgeFloats() const {
+  if (!custom_ && (schema_ < kLowestSchema || schema_ > kHighestSchema)) return RemoteWriteFault::kSchema;
+  const auto is_count = [](double count) { return count >= 0 && std::isfinite(count); };
+  if (!is_count(zero_threshold_)) return RemoteWriteFault::kBounds;
+  if (!is_count(float_count_) || !is_count(float_zero_count_)) return RemoteWriteFault::kBuckets;
+  if (custom_ && (!below_.spans.empty() || float_zero_count_ != 0)) return RemoteWriteFault::kBuckets;
+  for (const Side* side : {&above_, &below_}) {
+    int64_t place = 0, buckets = 0;
+    for (size_t i = 0; i < side->spans.size(); ++i) {
+      if (i != 0 && side->spans[i].offset < 0) return RemoteWriteFault::kBuckets;
+      place += side->spans[i].offset;
+      if (custom_ && place < 0) return RemoteWriteFault::kBuckets;
+      place += side->spans[i].length;
+      buckets += side->spans[i].length;
+      if (place > INT32_MAX || place < INT32_MIN) return RemoteWriteFault::kBuckets;
+    }
+    if (static_cast<uint64_t>(buckets) != side->counts.size() || !side->deltas.empty())
+      return RemoteWriteFault::kBuckets;
+    if (custom_ && place > static_cast<int64_t>(bounds_.size()) + 1) return RemoteWriteFault::kBuckets;
+    for (double count : side->counts)
+      if (!is_count(count)) return RemoteWriteFault::kBuckets;
+  }
+  return custom_ ? JudgeBounds() : RemoteWriteFault::kNone;
+}
+
+RemoteWriteFault NativeHistogram::SpreadCustom() {
+  if (JudgeBounds() != RemoteWriteFault::kNone) return RemoteWriteFault::kBounds;
   if (!below_.spans.empty() || !below_.deltas.empty() || zero_count_ != 0) return RemoteWriteFault::kBuckets;
   const RemoteWriteFault fault = Spread(above_, positive_);
   if (fault != RemoteWriteFault::kNone) return fault;

@@ -19,7 +19,10 @@ class NativeHistogram {
     std::vector<uint64_t> counts;
   };
 
-  // False when the bytes are no such message. `fault` says what cannot be passed on; then, only time() means
+  // Accepts histograms for which lossy() is true, too.
+  void AcceptAll() noexcept { accept_all_ = true; }
+
+  // False when the bytes are no such message. `fault` says what cannot be passed on; then, only ms() means
   // something. A histogram that says "ended" has no fault and no buckets.
   bool Read(std::string_view message, RemoteWriteFault& fault);
 
@@ -28,6 +31,10 @@ class NativeHistogram {
   bool ended() const noexcept { return ended_; }
   // Bounds are listed, as in a classic histogram, and counts() has one bucket more than these.
   bool custom() const noexcept { return custom_; }
+  // OTLP cannot represent it: its counts are of floating point (they are not kept here), or it is a gauge.
+  bool lossy() const noexcept { return floats_ || is_gauge(); }
+  // It says whether its counter was reset, or that it is no counter.
+  bool hinted() const noexcept { return hint_ != 0; }
   uint64_t count() const noexcept { return count_; }
   double sum() const noexcept { return sum_; }
   int32_t schema() const noexcept { return schema_; }
@@ -39,6 +46,7 @@ class NativeHistogram {
   const std::vector<uint64_t>& counts() const noexcept { return positive_.counts; }
 
  private:
+  bool is_gauge() const noexcept;
   struct Span {
     int32_t offset = 0;
     uint32_t length = 0;
@@ -46,6 +54,7 @@ class NativeHistogram {
   struct Side {
     std::vector<Span> spans;
     std::vector<int64_t> deltas;
+    std::vector<double> counts;  // instead of deltas, of a histogram of floating point
   };
 
   void Clear() noexcept;
@@ -54,13 +63,16 @@ class NativeHistogram {
   RemoteWriteFault Judge();
   RemoteWriteFault Spread(const Side& side, Buckets& out) const;
   RemoteWriteFault SpreadCustom();
+  RemoteWriteFault JudgeBounds() const;
+  RemoteWriteFault JudgeFloats() const;
   bool AddsUp() const noexcept;
 
   int64_t ms_ = 0, start_ms_ = 0;
   uint64_t count_ = 0, zero_count_ = 0, hint_ = 0;
   double sum_ = 0, zero_threshold_ = 0;
   int32_t schema_ = 0;
-  bool ended_ = false, custom_ = false, floats_ = false, too_wide_ = false;
+  double float_count_ = 0, float_zero_count_ = 0;
+  bool ended_ = false, custom_ = false, floats_ = false, too_wide_ = false, accept_all_ = false;
   Side above_, below_;
   Buckets positive_, negative_;
   std::vector<double> bounds_;

@@ -6,6 +6,7 @@
 #include "base/hash/keyed_hash.h"
 #include "wire/otlp_in/otlp_message.h"
 #include "wire/remote_write/remote_write_fields.h"
+#include "wire/remote_write_in/remote_write_marks.h"
 
 namespace gpulens {
 
@@ -18,7 +19,7 @@ using remote_write_in::SeriesAbout;
 namespace {
 
 // What a point and what a metric cost beside their texts, roughly.
-constexpr uint64_t kPerPoint = 48, kPerMetric = 96;
+constexpr uint64_t kPerPoint = 48, kPerMetric = 192;
 // Of an explicit histogram: a bound and a count.
 constexpr uint64_t kPerBound = 16;
 
@@ -135,7 +136,8 @@ Status RemoteWriteIn::PlanSeries(std::string_view series) {
     if (label.name == "__name__") item.name = label.value;
     else if (label.name == "job") item.job = label.value;
     else if (label.name == "instance") item.instance = label.value;
-    else if (label.name == "otel_scope_name") item.scope = label.value;
+    else if (label.name == "otel_scope_name" && label.value != remote_write_in::kOwnScope)
+      item.scope = label.value;
     else if (label.name == "otel_scope_version") item.scope_version = label.value;
   }
   if (fault == RemoteWriteFault::kNone && item.name.empty()) fault = RemoteWriteFault::kNoName;
@@ -146,7 +148,7 @@ Status RemoteWriteIn::PlanSeries(std::string_view series) {
   item.created_ms = about.created_ms;
   Describe(item, about);
   // The first point's labels are counted already.
-  expanded_ += points * kPerPoint + kPerMetric + item.help.size();
+  expanded_ += points * kPerPoint + kPerMetric + item.help.size() + item.family.size() + 2 * item.unit.size();
   if (points > 1) expanded_ += (points - 1) * label_bytes;
   item.exemplars = parts.exemplars != 0;
   const auto push = [&](Form form, uint32_t count) {
@@ -176,6 +178,7 @@ void RemoteWriteIn::Describe(Item& item, const SeriesAbout& about) const {
     item.type = told->type;
     item.help = told->help;
     item.unit = told->unit;
+    item.family = told->family;
   }
 }
 
@@ -222,6 +225,7 @@ bool RemoteWriteIn::CountHistogram(std::string_view message, RemoteWriteFault of
     fault = RemoteWriteFault::kNoTime;
   if (fault != RemoteWriteFault::kNone) return Refuse(fault), true;
   ++(histogram_.custom() ? parts.bounded : parts.exponential);
+  if (limits_.carry_histograms && (histogram_.lossy() || histogram_.hinted())) expanded_ += message.size();
   if (histogram_.custom()) {
     expanded_ += kPerBound * histogram_.counts().size();
   } else {

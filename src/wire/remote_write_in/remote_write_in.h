@@ -38,9 +38,15 @@ class RemoteWriteIn {
   struct Limits {
     size_t bytes = size_t{32} << 20;  // of what is made; text that a request says once may stand there often
     uint32_t series = 100'000;
+    // Histograms that OTLP cannot represent (counts of floating point, gauge histograms) are refused. With
+    // this they become points without a value that carry the histogram in a field that only RemoteWriteOut
+    // knows: for data that leaves by remote write.
+    bool carry_histograms = false;
   };
 
-  explicit RemoteWriteIn(Limits limits) : limits_(limits) {}
+  explicit RemoteWriteIn(Limits limits) : limits_(limits) {
+    if (limits_.carry_histograms) histogram_.AcceptAll();
+  }
 
   // Replaces `out` and `outcome`. kInvalidArgument: the bytes are no such message; kExhausted: beyond the
   // limits. Then `out` is of no use.
@@ -54,6 +60,7 @@ class RemoteWriteIn {
   // Those points of one TimeSeries that have one form.
   struct Item {
     std::string_view job, instance, scope, scope_version, name, help, unit;
+    std::string_view family;  // of 1.0
     std::string_view series;
     int64_t created_ms = 0;
     uint32_t points = 0;
@@ -103,10 +110,11 @@ class RemoteWriteIn {
   void GatherExemplars(std::string_view series, uint32_t field);
   void AppendExemplar(std::string_view message, uint32_t field);
   void WriteNumber(const Item& item, const remote_write_in::Sample& sample);
-  void WriteExponential(const Item& item);
-  void WriteExplicit(const Item& item);
+  void WriteExponential();
+  void WriteExplicit();
+  bool WriteHistogram(const Item& item, std::string_view message);
   void Times(int64_t start_ms, int64_t ms);
-  void FinishPoint(std::string& out, const Item& item, bool ended, bool last);
+  void FinishPoint(std::string& out, bool with_exemplars);
 
   const Limits limits_;
   RemoteWriteTypes types_;

@@ -297,6 +297,37 @@ TEST_F(RemoteWriteInTest, BadSeriesAreRefusedAndTheRestIsMade) {
       "the references of labels are no pairs (2), a time is before 1970 or after 2261 (3)");
 }
 
+// RemoteWriteOut restores them; to receivers of OTLP they are points without a value.
+TEST_F(RemoteWriteInTest, HistogramsWithoutAFormAreCarriedWhenAskedFor) {
+  RemoteWriteIn carrying({.carry_histograms = true});
+  const auto convert = [&](const Histogram& histogram) {
+    const std::string bytes = histogram.Bytes();
+    const std::string request = Second().Series({{"__name__", "h"}}, Message(3, bytes)).bytes();
+    EXPECT_TRUE(carrying.Convert(request, k2, out_, outcome_).ok());
+    OtlpScan scan;
+    EXPECT_TRUE(ScanOtlp(OtlpSignal::kMetrics, out_, nullptr, scan).ok());
+    EXPECT_EQ(scan.rejected, 0u);
+    EXPECT_EQ(scan.items, outcome_.histograms);
+    return out_.find(bytes) != std::string::npos;
+  };
+  Histogram gauge{.count = 2, .above = {{0, 1}}, .above_deltas = {2}, .hint = 3};
+  EXPECT_TRUE(convert(gauge));
+  EXPECT_EQ(outcome_.histograms, 1u);
+  gauge.hint = 2;
+  EXPECT_TRUE(convert(gauge)) << "that the counter was not reset has no form in OTLP";
+  gauge.hint = 0;
+  EXPECT_FALSE(convert(gauge)) << "OTLP says all of it";
+  // What a receiver would refuse is refused here, too.
+  Histogram bad{.floats = true};
+  EXPECT_TRUE(convert(bad)) << "no buckets at all";
+  bad.above = {{0, 1}};
+  EXPECT_FALSE(convert(bad)) << "a bucket without a count";
+  EXPECT_EQ(outcome_.faults[static_cast<size_t>(Fault::kBuckets)], 1u);
+  bad.schema = 9;
+  EXPECT_FALSE(convert(bad));
+  EXPECT_EQ(outcome_.faults[static_cast<size_t>(Fault::kSchema)], 1u);
+}
+
 TEST_F(RemoteWriteInTest, ManyLabelsAreAFaultOfTheirSeries) {
   Pairs labels = {{"__name__", "x"}};
   for (int i = 0; i < 1024; ++i) labels.emplace_back("l" + std::to_string(i), "v");
@@ -411,10 +442,11 @@ TEST_F(RemoteWriteInTest, GoldenBytes) {
            .bytes(),
        k2);
   EXPECT_EQ(HexOf(out_),
-            "0a908180000a958080000a130a0c736572766963652e6e616d6512030a016a12f18080000a968080000a146770756c65"
-            "6e732e72656d6f74655f777269746512d18080000a07785f746f74616c1a01733aa28080000a1c1900002a36fe9c9717"
+            "0adb8180000a958080000a130a0c736572766963652e6e616d6512030a016a12bc8180000a968080000a146770756c65"
+            "6e732e72656d6f74655f7772697465129c8180000a07785f746f74616c1a01733aa28080000a1c1900002a36fe9c9717"
             "21000000000000f03f3a080a016112030a016210021801621c0a0f70726f6d6574686575732e7479706512090a07636f"
-            "756e746572");
+            "756e74657262210a1b6770756c656e732e72656d6f74655f77726974652e66616d696c7912020a0062260a196770756c"
+            "656e732e72656d6f74655f77726974652e756e697412090a077365636f6e6473");
 }
 
 TEST(RemoteWriteTypes, StaysWithinItsBounds) {

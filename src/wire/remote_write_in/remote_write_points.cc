@@ -6,6 +6,7 @@
 #include "wire/otlp/otlp_fields.h"
 #include "wire/remote_write/remote_write_fields.h"
 #include "wire/remote_write_in/remote_write_in.h"
+#include "wire/remote_write_in/remote_write_marks.h"
 
 namespace gpulens {
 
@@ -18,15 +19,16 @@ using remote_write_in::Sample;
 
 namespace {
 
-constexpr std::string_view kOwnScope = "gpulens.remote_write";
 constexpr uint32_t kMetricMetadata = 12;
 constexpr size_t kTraceIdSize = 16, kSpanIdSize = 8;
 constexpr uint32_t kNegative = 9;
 
 // What stands in resource, scope or metric, or has a meaning of its own.
-bool IsAttribute(std::string_view name) noexcept {
-  return name != "__name__" && name != "job" && name != "instance" && name != "otel_scope_name" &&
-         name != "otel_scope_version";
+bool IsAttribute(const Label& label) noexcept {
+  const std::string_view name = label.name;
+  // A scope of the name that stands for none would be lost as one.
+  if (name == "otel_scope_name") return label.value == remote_write_in::kOwnScope;
+  return name != "__name__" && name != "job" && name != "instance" && name != "otel_scope_version";
 }
 
 void AppendLength(std::string& out, uint32_t field, size_t size) {
@@ -105,7 +107,7 @@ void RemoteWriteIn::Enter(std::string& out, const Item& item, const Item* before
   if (!same_scope) {
     place_.scope = nesting.Open(otlp::kScopeList);
     const size_t scope = nesting.Open(otlp::kScope);
-    AppendBytes(out, otlp::kScopeName, item.scope.empty() ? kOwnScope : item.scope);
+    AppendBytes(out, otlp::kScopeName, item.scope.empty() ? remote_write_in::kOwnScope : item.scope);
     if (!item.scope_version.empty()) AppendBytes(out, otlp::kScopeVersion, item.scope_version);
     nesting.Close(scope);
   }
@@ -130,7 +132,9 @@ void RemoteWriteIn::Leave(std::string& out, const Item& item, const Item* next) 
   if (item.form != Form::kGauge) AppendNumber(out, otlp::kTemporality, otlp::kCumulative);
   if (item.form == Form::kCounter) AppendNumber(out, otlp::kMonotonic, 1);
   nesting.Close(place_.data);
-  AppendPair(out, kMetricMetadata, "prometheus.type", PrometheusTypeName(item.type));
+  AppendPair(out, kMetricMetadata, remote_write_in::kTypeKey, PrometheusTypeName(item.type));
+  AppendPair(out, kMetricMetadata, remote_write_in::kFamilyKey, item.family);
+  if (!item.unit.empty()) AppendPair(out, kMetricMetadata, remote_write_in::kUnitKey, item.unit);
   nesting.Close(place_.metric);
   if (same_scope) return;
   nesting.Close(place_.scope);
@@ -144,7 +148,7 @@ void RemoteWriteIn::EncodeAttributes(const Item& item) {
   static_cast<void>(reader_.Read(item.series, labels_, unused));
   const uint32_t field = NumbersOf(item.form == Form::kExponential, item.form == Form::kExplicit).attributes;
   for (const Label& label : labels_)
-    if (IsAttribute(label.name)) AppendPair(attributes_, field, label.name, label.value);
+    if (IsAttribute(label)) AppendPair(attributes_, field, label.name, label.value);
 }
 
 void RemoteWriteIn::AppendExemplar(std::string_view message, uint32_t field) {
@@ -193,12 +197,12 @@ void RemoteWriteIn::WriteItem(std::string& out, const Item& item, uint32_t place
   uint32_t left = item.points;
   while (left != 0 && cursor.Next(part)) {
     if (part.number != wanted) continue;
-    bool ended = false;
+    bool ended = false, no_value = false;
     if (number) {
       Sample sample;
       if (!ReadSample(part.bytes, sample) || !remote_write_in::IsTime(sample.ms)) continue;
       if (sample.start_ms == 0) sample.start_ms = item.created_ms;
-      ended = remote_write::IsStaleMarker(sample.value);
+      ended = no_value = remote_write::IsStaleMarker(sample.value);
       WriteNumber(item, sample);
     } else {
       RemoteWriteFault fault = RemoteWriteFault::kNone;
@@ -206,10 +210,11 @@ void RemoteWriteIn::WriteItem(std::string& out, const Item& item, uint32_t place
           !remote_write_in::IsTime(histogram_.ms()) || histogram_.custom() != bounded)
         continue;
       ended = histogram_.ended();
-      if (bounded) WriteExplicit(item);
-      else WriteExponential(item);
+      no_value = !WriteHistogram(item, part.bytes);
     }
-    FinishPoint(out, item, ended, --left == 0);
+    if (no_value) AppendNumber(point_, NumbersOf(exponential, bounded).flags, otlp::kNoRecordedValue);
+    // A series that ended has no value that an exemplar could be of.
+    FinishPoint(out, --left == 0 && !ended);
     ++(number ? outcome_->samples : outcome_->histograms);
   }
 }
@@ -221,14 +226,13 @@ void RemoteWriteIn::Times(int64_t start_ms, int64_t ms) {
 }
 
 void RemoteWriteIn::WriteNumber(const Item& item, const Sample& sample) {
-  Times(item.form == Form::kCounter ? sample.start_ms : 0, sample.ms);
+  // A series of unknown type may be a counter.
+  Times(item.type == remote_write::Type::kGauge ? 0 : sample.start_ms, sample.ms);
   if (!remote_write::IsStaleMarker(sample.value)) AppendFixed(point_, otlp::kAsDouble, sample.value);
 }
 
-void RemoteWriteIn::WriteExponential(const Item& item) {
+void RemoteWriteIn::WriteExponential() {
   const NativeHistogram& from = histogram_;
-  Times(from.start_ms() != 0 ? from.start_ms() : item.created_ms, from.ms());
-  if (from.ended()) return;
   AppendFixed(point_, otlp::kExponentialCount, from.count());
   AppendFixed(point_, otlp::kExponentialSum, from.sum());
   AppendNumber(point_, otlp::kScale, otlp::ZigZag(from.schema()));
@@ -248,10 +252,20 @@ void RemoteWriteIn::WriteExponential(const Item& item) {
   if (from.zero_threshold() != 0) AppendFixed(point_, otlp::kZeroThreshold, from.zero_threshold());
 }
 
-void RemoteWriteIn::WriteExplicit(const Item& item) {
+// False: the point has no value, or none that OTLP can represent.
+bool RemoteWriteIn::WriteHistogram(const Item& item, std::string_view message) {
+  Times(histogram_.start_ms() != 0 ? histogram_.start_ms() : item.created_ms, histogram_.ms());
+  if (histogram_.ended()) return false;
+  if (limits_.carry_histograms && (histogram_.lossy() || histogram_.hinted()))
+    AppendBytes(point_, remote_write_in::kNativeField, message);
+  if (histogram_.lossy()) return false;
+  if (histogram_.custom()) WriteExplicit();
+  else WriteExponential();
+  return true;
+}
+
+void RemoteWriteIn::WriteExplicit() {
   const NativeHistogram& from = histogram_;
-  Times(from.start_ms() != 0 ? from.start_ms() : item.created_ms, from.ms());
-  if (from.ended()) return;
   AppendFixed(point_, otlp::kHistogramCount, from.count());
   AppendFixed(point_, otlp::kHistogramSum, from.sum());
   AppendLength(point_, otlp::kBucketCounts, 8 * from.counts().size());
@@ -261,12 +275,9 @@ void RemoteWriteIn::WriteExplicit(const Item& item) {
   point_.append(reinterpret_cast<const char*>(from.bounds().data()), 8 * from.bounds().size());
 }
 
-void RemoteWriteIn::FinishPoint(std::string& out, const Item& item, bool ended, bool last) {
-  const auto numbers = NumbersOf(item.form == Form::kExponential, item.form == Form::kExplicit);
+void RemoteWriteIn::FinishPoint(std::string& out, bool with_exemplars) {
   point_ += attributes_;
-  if (ended) {
-    AppendNumber(point_, numbers.flags, otlp::kNoRecordedValue);
-  } else if (last && exemplar_count_ != 0) {
+  if (with_exemplars && exemplar_count_ != 0) {
     point_ += exemplars_;
     outcome_->exemplars += exemplar_count_;
   }

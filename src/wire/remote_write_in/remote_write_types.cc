@@ -43,7 +43,10 @@ void RemoteWriteTypes::Learn(std::string_view family, Type type, std::string_vie
     bytes_ = 0;
     at = entries_.end();
   }
-  if (at == entries_.end()) at = entries_.emplace(std::string(family), Entry()).first;
+  if (at == entries_.end()) {
+    at = entries_.emplace(std::string(family), Entry()).first;
+    at->second.family = at->first;
+  }
   // What a name had before still counts: the bound is one above what is held.
   bytes_ += bytes;
   at->second.type = type;

@@ -19,6 +19,7 @@ class RemoteWriteTypes {
   struct Entry {
     remote_write::Type type = remote_write::Type::kUnknown;
     std::string help, unit;
+    std::string_view family;
   };
 
   // Does not allocate for what is known already.
