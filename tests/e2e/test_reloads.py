@@ -27,7 +27,7 @@ def numbers_of(requests):
 
 
 class Senders:
-    """Post one point a request until they are stopped; `accepted` is what was answered with 200."""
+    """Post one point in a request until they are stopped; `accepted` is what was answered with 200."""
 
     def __init__(self, port):
         self.port, self.going = port, True
@@ -66,7 +66,7 @@ class Reloads(unittest.TestCase):
     def test_accepted_is_stored_over_reloads_and_kills(self):
         chance = random.Random(16)
         port, dead = free_port(), free_port()
-        with tempfile.TemporaryDirectory() as state, Receiver() as far, Receiver(lambda *_: (time.sleep(0.05), (200, {}))[1]) as slow:
+        with tempfile.TemporaryDirectory() as state, Receiver() as far, Receiver(lambda *_: (time.sleep(0.005), (200, {}))[1]) as slow:
             def config(step):
                 sinks = [f"otlp: {{endpoint: '{far.url}', interval: {100 + step}ms, retry: {{initial: 10ms, max: 50ms}}}}",
                          f"otlp/slow: {{endpoint: '{slow.url}', interval: 10m, in_flight: {1 + step % 3}}}"]
