@@ -22,6 +22,18 @@ std::string FolderOf(const std::string& sink) {
   return name;
 }
 
+// When something was appended last in a folder of a log.
+std::filesystem::file_time_type LastWrite(const std::string& folder) {
+  std::filesystem::file_time_type last = std::filesystem::file_time_type::min();
+  std::error_code error;
+  for (std::filesystem::directory_iterator at(folder, error), end; !error && at != end; at.increment(error)) {
+    std::error_code gone;
+    const auto written = at->last_write_time(gone);
+    if (!gone && at->path().extension() == ".seg") last = std::max(last, written);
+  }
+  return last;
+}
+
 bool SendsSource(const Config& config, RecordSource source) {
   if (!config.Has("sources")) return source == RecordSource::kOwn;
   const std::vector<std::string>& sources = config.Texts("sources");
@@ -43,7 +55,8 @@ Delivery::~Delivery() = default;
 
 bool Delivery::SendsOwn(const Config& config) { return SendsSource(config, RecordSource::kOwn); }
 
-bool Delivery::SendsReceived(const Config& config) {
+bool Delivery::SendsReceived(const SinkSpec& spec, const Config& config) {
+  if (!spec.takes_received) return false;
   return SendsSource(config, RecordSource::kOtlp) || SendsSource(config, RecordSource::kRemoteWrite);
 }
 
@@ -89,23 +102,34 @@ std::shared_ptr<RequestLog> Delivery::LogOf(const std::string& base, const std::
     return logs_.back().log;
   }
   const std::string first = options.folder;
+  const auto fits = [&](const RequestLog& log) {
+    // Nothing may be kept there for a sink that is not of the group.
+    const std::vector<std::string> readers = log.readers();
+    return std::all_of(readers.begin(), readers.end(), [&](const std::string& reader) {
+      return std::find(members.begin(), members.end(), reader) != members.end();
+    });
+  };
+  // The one that is in use goes on. One of before is only emptied: what it holds is older than what is in
+  // the one in use.
+  for (OpenLog& open : logs_) {
+    const std::string& folder = open.log->options().folder;
+    if (!open.current || open.closing || (folder != first && !folder.starts_with(first + "+")) ||
+        !fits(*open.log))
+      continue;
+    open.members = members;
+    return open.log;
+  }
   for (int i = 0;; ++i) {
     options.folder = i == 0 ? first : first + "+" + std::to_string(i);
     options.owner = i == 0 ? base : "";
-    OpenLog* open = FindLog(options.folder);
-    if (!open) {
-      logs_.push_back({RequestLog::Open(options, *env_.clock), {}, false});
-      open = &logs_.back();
-    }
-    // Nothing may be kept there for a sink that is not of the group.
-    const std::vector<std::string> readers = open->log->readers();
-    if (!std::all_of(readers.begin(), readers.end(), [&](const std::string& reader) {
-          return std::find(members.begin(), members.end(), reader) != members.end();
-        }))
-      continue;
-    open->members = members;
-    open->current = true;
-    return open->log;
+    if (FindLog(options.folder)) continue;
+    // Of an earlier run: where it is the only one.
+    const bool there = std::filesystem::exists(options.folder);
+    if (there && (i != 0 || std::filesystem::exists(first + "+1"))) continue;
+    auto log = RequestLog::Open(options, *env_.clock);
+    const bool good = fits(*log);
+    logs_.push_back({log, members, good});
+    if (good) return log;
   }
 }
 
@@ -115,7 +139,7 @@ void Delivery::PlanReceived(bool receivers, Plan& plan) {
   RequestLogOptions options;
   bool disk = false;
   for (const Plan::Destination& one : plan.destinations) {
-    if (!SendsReceived(one.wanted.config)) continue;
+    if (!SendsReceived(*one.wanted.spec, one.wanted.config)) continue;
     const RequestLogOptions own = LogOptionsOf(one.wanted.config, DefaultFolder(one.wanted.name));
     if (members.empty()) {
       options = own;
@@ -134,7 +158,7 @@ void Delivery::PlanReceived(bool receivers, Plan& plan) {
   std::sort(members.begin(), members.end());
   plan.received = LogOf(std::string(kReceivedLog), members, std::move(options));
   for (Plan::Destination& one : plan.destinations)
-    if (SendsReceived(one.wanted.config)) one.received = plan.received;
+    if (SendsReceived(*one.wanted.spec, one.wanted.config)) one.received = plan.received;
 }
 
 void Delivery::Attach(Destination& destination, const std::shared_ptr<RequestLog>& log,
@@ -145,7 +169,9 @@ void Delivery::Attach(Destination& destination, const std::shared_ptr<RequestLog
     if (reader->log() == log) return reader->SetBounds(bounds);
   }
   auto reader = log->Attach(destination.planned.wanted.name, bounds, destination.sender->waker());
-  if (reader) destination.sender->Add(std::move(reader), chain);
+  if (reader) return destination.sender->Add(std::move(reader), chain);
+  Log(LogLevel::kError, destination.planned.wanted.name, "queue_in_use",
+      "another reader of this name has " + log->options().folder, log->options().folder);
 }
 
 // What waits for it in folders that it does not use: of sinks that it was encoded with before, or of before a
@@ -157,13 +183,16 @@ void Delivery::AttachLeftovers(Destination& destination, const Plan::Destination
   std::vector<std::string> folders;
   for (std::filesystem::directory_iterator at(queue, error), end; !error && at != end; at.increment(error))
     if (at->is_directory(error)) folders.push_back(at->path().string());
-  std::sort(folders.begin(), folders.end());
+  // The oldest first: by what was written last.
+  std::sort(folders.begin(), folders.end(),
+            [](const std::string& a, const std::string& b) { return LastWrite(a) < LastWrite(b); });
   for (const std::string& folder : folders) {
     if ((planned.own && planned.own->options().folder == folder) ||
         (planned.received && planned.received->options().folder == folder))
       continue;
     const std::string name = std::filesystem::path(folder).filename().string();
     OpenLog* open = FindLog(folder);
+    if (open && open->closing) continue;
     if (!open) {
       RequestLogOptions options = LogOptionsOf(planned.wanted.config, folder);
       options.folder = folder;
@@ -288,6 +317,7 @@ void Delivery::Tidy() {
       if (wanted || stats.records != 0 || reader->log()->writers() != 0) continue;
       for (size_t i = 0; i < kRecordLosses; ++i) one->lost[i] += stats.lost_records[i];
       reader->ForgetOnDetach();
+      for (OpenLog& open : logs_) open.closing |= open.log == reader->log();
       one->sender->Remove(reader);
     }
   }

@@ -57,7 +57,7 @@ class Delivery final : public OtlpForward {
 
   // Whether the sink sends the agent's own data, and what receivers take in.
   static bool SendsOwn(const Config& config);
-  static bool SendsReceived(const Config& config);
+  static bool SendsReceived(const SinkSpec& spec, const Config& config);
 
   // Where what waits for a sink is kept by default; empty: in memory.
   std::string DefaultFolder(const std::string& sink) const;
@@ -91,6 +91,7 @@ class Delivery final : public OtlpForward {
     std::shared_ptr<RequestLog> log;
     std::vector<std::string> members;
     bool current = false;  // something is, or may be, appended to it
+    bool closing = false;  // its readers leave: it is not used any more
   };
   OpenLog* FindLog(const std::string& folder);
   std::string QueueFolder() const;
