@@ -125,6 +125,8 @@ class Sink {
   virtual ~Sink() = default;
   virtual Status Write(const Snapshot& snapshot) = 0;
   virtual Status Write(const Events& events) { return static_cast<void>(events), Ok(); }
+  // After the last Write and before Flush, when the agent ends; not when a reload replaces the sink.
+  virtual Status EndStream() { return Ok(); }
   virtual Status Flush(Instant deadline) { return static_cast<void>(deadline), Ok(); }
   // Of a sink that sends over a network: fills `out`, whose memory is used again. Called by one thread, any.
   virtual bool Delivery(DeliveryStats& out) const { return static_cast<void>(out), false; }
@@ -195,6 +197,9 @@ struct SinkSpec {
   Result<std::unique_ptr<Sink>> (*create)(const Config& config, Env& env) = nullptr;
   ConfigCheck check = nullptr;
   bool takes_received = false;  // passes on what receivers take in: what it makes is an OtlpTaker
+  // Write sends only readings that it did not send before. Between two intervals it gets the readings of
+  // collectors that read as slowly as its interval, or slower, so that it sends each of them.
+  bool sends_new_readings = false;
 };
 
 }  // namespace gpulens

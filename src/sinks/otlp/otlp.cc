@@ -172,6 +172,7 @@ const SinkSpec otlp_sink{.name = "otlp",
                          .options = kOptions,
                          .create = &Create,
                          .check = &Check,
-                         .takes_received = true};
+                         .takes_received = true,
+                         .sends_new_readings = true};
 
 }  // namespace gpulens
