@@ -4,12 +4,14 @@
 
 #include "base/result.h"
 #include "base/version.h"
+#include "catalog/self_io.h"
 #include "naming/sink_names.h"
 #include "pipeline/outbox/outbox.h"
 #include "pipeline/outbox/outbox_options.h"
 #include "pipeline/plugin.h"
 #include "sinks/remote_write/remote_write_answer.h"
 #include "sinks/remote_write/remote_write_labels.h"
+#include "sinks/remote_write/target_health.h"
 #include "wire/remote_write/remote_write.h"
 #include "wire/remote_write/remote_write_downgrade.h"
 #include "wire/remote_write/snappy_block.h"
@@ -57,9 +59,9 @@ class RemoteWriteSink final : public Sink {
                   const Env& env)
       : clock_(*env.clock),
         // One reading by hand is no stream that could end.
-        tells_end_(env.stats != nullptr),
+        stale_at_end_(config.Bool("stale_at_end") && env.stats != nullptr),
         receiver_(std::move(receiver)),
-        writer_(SinkNames(config).speller(NameForm::kPrometheus), OptionsOf(config)),
+        writer_(SinkNames(config).speller(NameForm::kPrometheus, &SpellTargetHealth), OptionsOf(config)),
         outbox_(std::move(outbox)) {}
 
   Status Write(const Snapshot& snapshot) override {
@@ -70,13 +72,17 @@ class RemoteWriteSink final : public Sink {
     return Ok();
   }
 
-  Status Flush(Instant deadline) override {
-    if (tells_end_ && outbox_->Ready()) {
-      RETURN_IF_ERROR(writer_.EncodeEnd(clock_.Now(), push_));
-      writer_.Commit();
-    }
-    return outbox_->Finish(deadline);
+  // Without stale_at_end receivers show the last values until they are too old for them, so a restart of the
+  // agent is no gap.
+  Status EndStream() override {
+    if (!stale_at_end_) return Ok();
+    RETURN_IF_ERROR(outbox_->Ready());
+    RETURN_IF_ERROR(writer_.EncodeEnd(clock_.Now(), push_));
+    writer_.Commit();
+    return Ok();
   }
+
+  Status Flush(Instant deadline) override { return outbox_->Finish(deadline); }
 
   bool Delivery(DeliveryStats& out) const override { return outbox_->stats(out); }
 
@@ -87,6 +93,7 @@ class RemoteWriteSink final : public Sink {
     options.native_histograms = config.Bool("native_histograms");
     options.max_samples = static_cast<size_t>(config.Int("max_samples"));
     options.labels = &RemoteWriteLabelsOf;
+    options.target_up = &kSelfScrapeUp;
     return options;
   }
 
@@ -97,7 +104,7 @@ class RemoteWriteSink final : public Sink {
   }
 
   const Clock& clock_;
-  const bool tells_end_;
+  const bool stale_at_end_;
   const std::shared_ptr<Receiver> receiver_;
   RemoteWrite writer_;
   std::string packed_;
@@ -170,6 +177,10 @@ constexpr auto kOptions =
                      .help = "Samples of one request.",
                      .min = 1,
                      .max = 1'000'000},
+                    {.key = "stale_at_end",
+                     .type = OptionType::kBool,
+                     .fallback = "false",
+                     .help = "End every series by a stale marker when the agent ends."},
                 }),
                 JoinOptions(NameOptions("[native]"), kOutboxOptions));
 
@@ -182,6 +193,7 @@ const SinkSpec remote_write_sink{
     .threaded = true,
     .options = kOptions,
     .create = &Create,
-    .check = &Check};
+    .check = &Check,
+    .sends_new_readings = true};
 
 }  // namespace gpulens
