@@ -125,8 +125,7 @@ class Sink {
   virtual ~Sink() = default;
   virtual Status Write(const Snapshot& snapshot) = 0;
   virtual Status Write(const Events& events) { return static_cast<void>(events), Ok(); }
-  // After the last Write and before Flush, when the agent ends; not when a reload replaces the sink.
-  virtual Status EndStream() { return Ok(); }
+  virtual Status EndStream() { return Ok(); }  // before the Flush when the agent ends, not at a reload
   virtual Status Flush(Instant deadline) { return static_cast<void>(deadline), Ok(); }
   // Of a sink that sends over a network: fills `out`, whose memory is used again. Called by one thread, any.
   virtual bool Delivery(DeliveryStats& out) const { return static_cast<void>(out), false; }
@@ -173,8 +172,7 @@ struct DiscoverySpec {
   // A switch among that collector's own options: with it off, or the collector off, this does not run.
   std::string_view collector_switch = {};
   Result<std::unique_ptr<Discovery>> (*create)(const Config& config, Env& env) = nullptr;
-  // Looks, without side effects, what it would find.
-  std::vector<Finding> (*probe)(const Config& config, Env& env) = nullptr;
+  std::vector<Finding> (*probe)(const Config& config, Env& env) = nullptr;  // looks without side effects
 };
 
 struct EnricherSpec {
@@ -182,8 +180,7 @@ struct EnricherSpec {
   bool on_by_default = true;
   Duration period{};                           // how often it looks
   Duration timeout = std::chrono::seconds(1);  // of one look
-  // `interval`, when it is there, replaces the period.
-  std::span<const OptionSpec> options = {};
+  std::span<const OptionSpec> options = {};    // `interval`, when it is there, replaces the period
   // kUnavailable: what it would ask is not on this machine; it is tried again later.
   Result<std::unique_ptr<Enricher>> (*create)(const Config& config, Env& env) = nullptr;
   std::vector<Finding> (*probe)(const Config& config, Env& env) = nullptr;
@@ -196,10 +193,8 @@ struct SinkSpec {
   std::span<const OptionSpec> options = {};
   Result<std::unique_ptr<Sink>> (*create)(const Config& config, Env& env) = nullptr;
   ConfigCheck check = nullptr;
-  bool takes_received = false;  // passes on what receivers take in: what it makes is an OtlpTaker
-  // Write sends only readings that it did not send before. Between two intervals it gets the readings of
-  // collectors that read as slowly as its interval, or slower, so that it sends each of them.
-  bool sends_new_readings = false;
+  bool takes_received = false;      // passes on what receivers take in: what it makes is an OtlpTaker
+  bool sends_new_readings = false;  // Write skips readings it has sent; see SnapshotSelector
 };
 
 }  // namespace gpulens

@@ -125,7 +125,7 @@ class Compliance(unittest.TestCase):
             down = self.wait_for(receiver, "up", keep=lambda s: s.value == 0)[0]
             ended = self.wait_for(receiver, "g", keep=lambda s: s.ended)[0]
             self.assertEqual(ended.ms, down.ms, "its series end with the failed scrape")
-            time.sleep(0.5)
+            self.wait_for(receiver, "up", 3, keep=lambda s: s.ms > down.ms)
             self.assertEqual(len([s for s in receiver.samples("g") if s.ended]), 1)
             with page.lock:
                 page.status = 200

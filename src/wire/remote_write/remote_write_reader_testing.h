@@ -2,7 +2,6 @@
 // would refuse, or a field that is not expected, is an exception. Not thread-safe.
 #pragma once
 
-#include <map>
 #include <protozero/pbf_reader.hpp>
 #include <set>
 #include <stdexcept>
@@ -14,50 +13,9 @@
 #include "core/attribute_set.h"
 #include "wire/remote_write/remote_write_fields.h"
 #include "wire/remote_write/remote_write_request.h"
+#include "wire/remote_write/remote_write_structs_testing.h"
 
 namespace gpulens::remote_write_testing {
-
-struct Sample {
-  double value = 0;
-  int64_t ms = 0, start_ms = 0;
-};
-struct Histogram {
-  uint64_t count = 0;
-  double sum = 0;
-  int64_t ms = 0, start_ms = 0;
-  std::vector<uint64_t> buckets;  // the last is above all bounds
-  std::vector<double> bounds;
-};
-struct Metadata {
-  uint32_t type = 0;
-  std::string help, unit;
-};
-struct Exemplar {
-  std::map<std::string, std::string> labels;
-  double value = 0;
-  int64_t ms = 0;
-};
-struct Series {
-  std::map<std::string, std::string> labels;
-  std::vector<Exemplar> exemplars;
-  std::vector<Sample> samples;
-  std::vector<Histogram> histograms;
-  Metadata metadata;
-
-  // name{a="b",c="d"}
-  std::string Name() const {
-    std::string out = labels.at("__name__"), inside;
-    for (const auto& [key, value] : labels) {
-      if (key != "__name__") inside += (inside.empty() ? "" : ",") + key + "=\"" + value + "\"";
-    }
-    return inside.empty() ? out : out + "{" + inside + "}";
-  }
-};
-struct Request {
-  std::vector<Series> series;
-  std::map<std::string, Metadata> metadata;
-  std::vector<std::string> symbols;
-};
 
 inline void Ask(bool right, const char* what) {
   if (!right) throw std::runtime_error(what);
