@@ -66,6 +66,7 @@ struct SnapshotEntry {
   std::string_view source;  // frame->source
   Standing standing = Standing::kNative;
   bool overdue = false;  // it rides again although its instance should have run since
+  Duration period{};     // between two readings of its collector; zero: each tick, or unknown
 };
 
 // One tick: the latest frame of every instance. Immutable once published, pooled, counted.

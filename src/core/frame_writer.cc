@@ -9,9 +9,9 @@ namespace gpulens {
 namespace {
 
 constexpr size_t kExemplarsMax = 1000;
-// One being read by sinks, one published, one being filled, one for a slow reader. Beyond that a
-// frame is made and thrown away rather than kept.
-constexpr size_t kPooledFrames = 4;
+// One being read by sinks, one published, one being filled, one for a slow reader, and one for each of two
+// sinks that keep what they sent last. Beyond that a frame is made and thrown away rather than kept.
+constexpr size_t kPooledFrames = 6;
 constexpr double kInt64End = 9223372036854775808.0;  // 2^63, the least double above every int64
 
 }  // namespace

@@ -35,6 +35,8 @@ using EntityRef = Ref<const Entity>;
 // bound (histogram: cumulative count up to it; summary: the quantile), then sum, then count.
 struct Shape : RefCounted<Shape> {
   std::vector<double> bounds;  // ascending; +Inf stands only where the source has that bucket
+  // Each bound as the source wrote it ("1", "0.10"); empty: as OpenMetrics writes them ("1.0", "0.1").
+  std::vector<std::string> bound_texts;
   bool has_sum = true;
   bool has_count = true;
 

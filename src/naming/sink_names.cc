@@ -69,8 +69,15 @@ bool SinkNames::tells(std::string_view dialect) const {
   return std::ranges::find(dialects_, dialect) != dialects_.end();
 }
 
-Speller SinkNames::speller(NameForm form) const {
+Speller SinkNames::speller(NameForm form, const Speller::SpellOne& more) const {
   Speller plain = MakeSpeller(dialects_, form);
+  if (more) {
+    plain = {[plain, more](const SeriesInfo& series, std::vector<SpelledSeries>& out) {
+               plain(series, out);
+               more(series, out);
+             },
+             [plain](const Snapshot& snapshot) { return plain.Look(snapshot); }};
+  }
   if (choice_.trivial()) return plain;
   auto spell = [plain, choice = choice_, form](const SeriesInfo& series, std::vector<SpelledSeries>& out) {
     const auto before = static_cast<std::ptrdiff_t>(out.size());

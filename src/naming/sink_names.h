@@ -61,7 +61,8 @@ class SinkNames {
 
   const std::vector<std::string>& dialects() const noexcept { return dialects_; }
   bool tells(std::string_view dialect) const;
-  Speller speller(NameForm form) const;
+  // `more` adds spellings of its own to those of the dialects; null: none.
+  Speller speller(NameForm form, const Speller::SpellOne& more = {}) const;
   // The same choice and attributes for native names as they are.
   Dresser dresser() const;
   // Families that pages of these dialects show even without a sample.

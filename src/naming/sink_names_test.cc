@@ -85,5 +85,24 @@ TEST_F(SinkNamesTest, FamiliesThatAreAlwaysShownCanBeLeftOut) {
   EXPECT_THAT(Names({.dialects = {"zernel"}, .exclude = {"*"}}).always_shown(), IsEmpty());
 }
 
+TEST_F(SinkNamesTest, SpellingsOfASinkItselfAreChosenAndDressedAsTheOthers) {
+  SeriesInfo series;
+  series.desc = &kGpuPowerDraw;
+  auto more = [](const SeriesInfo&, std::vector<SpelledSeries>& out) {
+    out.emplace_back().name = "watts";
+    out.emplace_back().name = "left_out";
+  };
+  std::vector<SpelledSeries> out;
+  Names({.exclude = {"left_*"}, .attributes = {{"team", "a"}}})
+      .speller(NameForm::kPrometheus, more)(series, out);
+  ASSERT_EQ(out.size(), 2u);
+  EXPECT_EQ(out[0].name, "gpu_power_draw_watts");
+  EXPECT_EQ(out[1].name, "watts");
+  EXPECT_THAT(out[1].labels, ElementsAre(Pair("team", "a")));
+  out.clear();
+  Names({}).speller(NameForm::kPrometheus, more)(series, out);
+  EXPECT_EQ(out.size(), 3u);
+}
+
 }  // namespace
 }  // namespace gpulens

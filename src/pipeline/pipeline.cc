@@ -23,9 +23,9 @@ constexpr int kStuckIntervals = 3;
 // The first frames wait so long for enrichers: else the first series of a pod would be nobody's.
 constexpr Duration kFirstLooks = std::chrono::milliseconds(250);
 
-void AddFrame(Snapshot& snapshot, Ref<const Frame> frame, Standing standing, bool overdue) {
+void AddFrame(Snapshot& snapshot, Ref<const Frame> frame, Standing standing, bool overdue, Duration period) {
   std::string_view source = frame->source;
-  snapshot.frames.push_back({std::move(frame), source, standing, overdue});
+  snapshot.frames.push_back({std::move(frame), source, standing, overdue, period});
 }
 
 // Of this process and the driver processes that `stats` (may be null) knows. What they share is counted once.
@@ -227,7 +227,7 @@ void Pipeline::Gather(Snapshot& snapshot) {
     Instance::Age age = instance->AgeOf(*frame, snapshot.closed_at);
     if (age == Instance::Age::kExpired) continue;
     Standing standing = instance->setup().spec->scraped ? Standing::kPassThrough : Standing::kNative;
-    AddFrame(snapshot, std::move(frame), standing, age == Instance::Age::kOverdue);
+    AddFrame(snapshot, std::move(frame), standing, age == Instance::Age::kOverdue, instance->setup().period);
   }
 }
 
@@ -248,7 +248,7 @@ void Pipeline::Analyze(Snapshot& snapshot) {
       running->table.Redescribe(snapshot.closed_at.unix_ns);
     running->writer.Begin(snapshot.closed_at);
     Status status = running->analyzer->Analyze(snapshot, running->writer);
-    AddFrame(snapshot, running->writer.Finish(), Standing::kNative, false);
+    AddFrame(snapshot, running->writer.Finish(), Standing::kNative, false, {});
     running->stats.duration = env_.clock->Now() - started;
     if (!status) {
       ++running->stats.errors[static_cast<size_t>(status.code)];
@@ -288,7 +288,7 @@ void Pipeline::UpdateSelf(Snapshot& snapshot) {
     input.tick_duration = tick_duration_;
     input.late_ticks = late_;
   }
-  AddFrame(snapshot, self_.Update(input), Standing::kNative, false);
+  AddFrame(snapshot, self_.Update(input), Standing::kNative, false, {});
 }
 
 // What analyzers made of the reported events in this tick.

@@ -125,6 +125,7 @@ class Sink {
   virtual ~Sink() = default;
   virtual Status Write(const Snapshot& snapshot) = 0;
   virtual Status Write(const Events& events) { return static_cast<void>(events), Ok(); }
+  virtual Status EndStream() { return Ok(); }  // before the Flush when the agent ends, not at a reload
   virtual Status Flush(Instant deadline) { return static_cast<void>(deadline), Ok(); }
 };
 
@@ -169,8 +170,7 @@ struct DiscoverySpec {
   // A switch among that collector's own options: with it off, or the collector off, this does not run.
   std::string_view collector_switch = {};
   Result<std::unique_ptr<Discovery>> (*create)(const Config& config, Env& env) = nullptr;
-  // Looks, without side effects, what it would find.
-  std::vector<Finding> (*probe)(const Config& config, Env& env) = nullptr;
+  std::vector<Finding> (*probe)(const Config& config, Env& env) = nullptr;  // looks without side effects
 };
 
 struct EnricherSpec {
@@ -178,8 +178,7 @@ struct EnricherSpec {
   bool on_by_default = true;
   Duration period{};                           // how often it looks
   Duration timeout = std::chrono::seconds(1);  // of one look
-  // `interval`, when it is there, replaces the period.
-  std::span<const OptionSpec> options = {};
+  std::span<const OptionSpec> options = {};    // `interval`, when it is there, replaces the period
   // kUnavailable: what it would ask is not on this machine; it is tried again later.
   Result<std::unique_ptr<Enricher>> (*create)(const Config& config, Env& env) = nullptr;
   std::vector<Finding> (*probe)(const Config& config, Env& env) = nullptr;
@@ -193,6 +192,7 @@ struct SinkSpec {
   Result<std::unique_ptr<Sink>> (*create)(const Config& config, Env& env) = nullptr;
   ConfigCheck check = nullptr;
   bool several = false;                  // there may be more of it, under names: "otlp/b"
+  bool sends_new_readings = false;       // Write skips readings it has sent; see SnapshotSelector
   bool takes_received = false;           // passes on what receivers take in, or drops it
   const NetworkSink* network = nullptr;  // of a sink that sends over a network; then there is no `create`
 };

@@ -32,11 +32,14 @@ struct SinkRunner::Shared {
   Ring<Ref<const Events>> event_lane;
   SinkStats stats;
   bool stopping = false, done = false;
+  bool ends = false;  // the agent does, and the sink is not only replaced
   Instant flush_by;
 };
 
 SinkRunner::SinkRunner(Setup setup, std::unique_ptr<Sink> sink, const Clock& clock)
-    : setup_(std::move(setup)), shared_(std::make_shared<Shared>(setup_.name, std::move(sink), clock)) {
+    : setup_(std::move(setup)),
+      shared_(std::make_shared<Shared>(setup_.name, std::move(sink), clock)),
+      selector_(setup_.interval, setup_.spec->sends_new_readings) {
   if (setup_.spec->threaded) NeedThread();
 }
 
@@ -99,25 +102,26 @@ void SinkRunner::Offer(const Ref<const Events>& events) {
 }
 
 void SinkRunner::Offer(const Ref<const Snapshot>& snapshot) {
-  int64_t now = snapshot->closed_at.boot_ns;
-  // Half a millisecond of grace: ticks are not closed exactly on the grid.
-  if (setup_.interval.count() > 0 && now + 500'000 < next_at_ns_) return;
-  next_at_ns_ = now + setup_.interval.count();
-  offered_tick_ = snapshot->tick;
+  if (Ref<const Snapshot> selected = selector_.Select(snapshot)) Push(std::move(selected));
+}
+
+void SinkRunner::OfferLast(const Ref<const Snapshot>& snapshot) {
+  {
+    std::lock_guard lock(shared_->mutex);
+    shared_->ends = true;
+  }
+  if (Ref<const Snapshot> last = selector_.SelectLast(snapshot)) Push(std::move(last));
+}
+
+void SinkRunner::Push(Ref<const Snapshot> snapshot) {
   if (!setup_.spec->threaded) return Deliver(*shared_, *snapshot);
   NeedThread();
   {
     std::lock_guard lock(shared_->mutex);
-    if (shared_->lane.PushDroppingOldest(snapshot))
+    if (shared_->lane.PushDroppingOldest(std::move(snapshot)))
       ++shared_->stats.dropped[static_cast<size_t>(DropReason::kOverload)];
   }
   shared_->wake.notify_one();
-}
-
-void SinkRunner::OfferLast(const Ref<const Snapshot>& snapshot) {
-  if (!snapshot || snapshot->tick == offered_tick_) return;
-  next_at_ns_ = 0;
-  Offer(snapshot);
 }
 
 void SinkRunner::Run(const std::shared_ptr<Shared>& shared) {
@@ -125,6 +129,7 @@ void SinkRunner::Run(const std::shared_ptr<Shared>& shared) {
     Ref<const Snapshot> snapshot;
     Ref<const Events> events;
     Instant flush_by;
+    bool ends = false;
     {
       std::unique_lock lock(shared->mutex);
       shared->wake.wait(
@@ -132,6 +137,7 @@ void SinkRunner::Run(const std::shared_ptr<Shared>& shared) {
       if (auto first = shared->event_lane.Pop()) events = std::move(*first);
       else if (auto next = shared->lane.Pop()) snapshot = std::move(*next);
       flush_by = shared->flush_by;
+      ends = shared->ends;
     }
     if (events) {
       Deliver(*shared, *events);
@@ -141,7 +147,7 @@ void SinkRunner::Run(const std::shared_ptr<Shared>& shared) {
       Deliver(*shared, *snapshot);
       continue;
     }
-    Status flushed = shared->sink->Flush(flush_by);
+    Status flushed = Finish(*shared, ends, flush_by);
     if (!flushed) Log(LogLevel::kWarn, shared->name, "flush", flushed.detail, shared->name);
     break;
   }
@@ -150,6 +156,13 @@ void SinkRunner::Run(const std::shared_ptr<Shared>& shared) {
     shared->done = true;
   }
   shared->ended.notify_all();
+}
+
+// Flushes whatever the end of the stream came to.
+Status SinkRunner::Finish(Shared& shared, bool ends, Instant deadline) {
+  Status ended = ends ? shared.sink->EndStream() : Ok();
+  Status flushed = shared.sink->Flush(deadline);
+  return ended ? flushed : ended;
 }
 
 void SinkRunner::BeginStop(Instant deadline) {
@@ -164,12 +177,13 @@ void SinkRunner::BeginStop(Instant deadline) {
 
 bool SinkRunner::Stop(Instant deadline) {
   if (!setup_.spec->threaded) {
-    bool first = false;
+    bool first = false, ends = false;
     {
       std::lock_guard lock(shared_->mutex);
       first = !std::exchange(shared_->stopping, true);
+      ends = shared_->ends;
     }
-    if (first) static_cast<void>(shared_->sink->Flush(deadline));
+    if (first) static_cast<void>(Finish(*shared_, ends, deadline));
     return true;
   }
   // From here on no thread is started: whether there is one is then certain.

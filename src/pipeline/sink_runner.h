@@ -9,6 +9,7 @@
 #include <thread>
 
 #include "base/ring.h"
+#include "pipeline/delivery/snapshot_selector.h"
 #include "pipeline/plugin.h"
 
 namespace gpulens {
@@ -30,9 +31,9 @@ struct SinkStats {
   int64_t last_success_unix_ns = 0;
 };
 
-// `Offer` and `stats` are thread-safe. A snapshot that comes while two wait drops the oldest; a parcel
-// of events does so while kEventLaneDepth wait. Events go first, and every tick's, whatever interval
-// the sink has for snapshots.
+// `Offer` and `stats` are thread-safe, but that snapshots are offered by one thread at a time. A snapshot
+// that comes while two wait drops the oldest; a parcel of events does so while kEventLaneDepth wait. Events
+// go first, and every tick's, whatever interval the sink has for snapshots: SnapshotSelector.
 class SinkRunner {
  public:
   // A Flush that keeps to its deadline returns at it, and then closes its connections.
@@ -44,7 +45,7 @@ class SinkRunner {
     std::string name;  // "otlp/b"
     const SinkSpec* spec = nullptr;
     Config config;
-    Duration interval{};  // between snapshots it wants; zero: every tick
+    Duration interval{};  // between whole snapshots; zero: every tick
   };
 
   SinkRunner(Setup setup, std::unique_ptr<Sink> sink, const Clock& clock);
@@ -57,8 +58,8 @@ class SinkRunner {
 
   void Offer(const Ref<const Snapshot>& snapshot);
   void Offer(const Ref<const Events>& events);
-  // The last one there will be: a sink with an interval gets it before its time, unless it had it. May be
-  // null.
+  // The last one before the agent ends: a sink with an interval gets it before its time, unless it had it.
+  // May be null. The sink's stream then ends (Sink::EndStream) before its Flush.
   void OfferLast(const Ref<const Snapshot>& snapshot);
   // Delivers what waits, flushes, ends the thread; what is not done by `deadline` is dropped and counted.
   // False when a Write still hangs kStopGrace later: its thread is left behind, and may use the sink and what
@@ -73,7 +74,9 @@ class SinkRunner {
   // Starts the thread of a threaded sink where it does not run: there may have been no room for it before.
   void NeedThread();
   void DropWaiting();  // counted
+  void Push(Ref<const Snapshot> snapshot);
   static void Run(const std::shared_ptr<Shared>& shared);
+  static Status Finish(Shared& shared, bool ends, Instant deadline);
   static void Deliver(Shared& shared, const Snapshot& snapshot);
   static void Deliver(Shared& shared, const Events& events);
 
@@ -81,8 +84,7 @@ class SinkRunner {
   std::shared_ptr<Shared> shared_;
   mutable std::mutex thread_mutex_;  // guards `thread_` until the end begins
   std::thread thread_;
-  int64_t next_at_ns_ = 0;
-  uint64_t offered_tick_ = 0;
+  SnapshotSelector selector_;
 };
 
 }  // namespace gpulens

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "core/layout.h"
 #include "wire/exposition/exposition_page.h"
 
 namespace gpulens {
@@ -15,6 +16,16 @@ inline const PageCell* FindCell(const std::vector<PageCell>& cells, SampleRole r
     if (cell.role == role) return &cell;
   }
   return nullptr;
+}
+
+// Gives a shape the texts of its bounds, which are those of `cells` with that role, in their order.
+inline void KeepBoundTexts(const ScrapedPage& page, const std::vector<PageCell>& cells, SampleRole role,
+                           Shape& shape) {
+  shape.bound_texts.reserve(shape.bounds.size());
+  for (const PageCell& cell : cells) {
+    if (cell.role == role && !std::isnan(cell.bound)) shape.bound_texts.push_back(page.BoundText(cell.slot));
+  }
+  if (shape.bound_texts.size() != shape.bounds.size()) shape.bound_texts.clear();
 }
 
 // A time that a page says in seconds; 0: it makes no sense.

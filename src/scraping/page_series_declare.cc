@@ -91,6 +91,8 @@ Ref<const Shape> PageSeries::ShapeOf(Family& family, SampleRole bounds) {
   if (!last || last->bounds != shape->bounds || last->has_sum != shape->has_sum ||
       last->has_count != shape->has_count) {
     shape->bounds.shrink_to_fit();
+    // One program writes one bound in one way: reading the texts of every series would double the work.
+    KeepBoundTexts(page_, cells_, bounds, *shape);
     family.last_shape = shape;
   }
   return family.last_shape;

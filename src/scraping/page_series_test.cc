@@ -68,6 +68,29 @@ TEST(PageSeries, KeepsSampleNamesOfCounters) {
   EXPECT_EQ(OptionalSuffix(ExpositionType::kGauge), "");
 }
 
+TEST(PageSeries, BoundsKeepTheTextOfThePage) {
+  PageRig rig;
+  rig.Scrape(
+      "# TYPE h histogram\nh_bucket{le=\"0.50\"} 1\nh_bucket{le=\"1\"} 1\nh_bucket{le=\"+Inf\"} 2\n"
+      "h_sum 2.5\nh_count 2\n"
+      "h_bucket{a=\"b\",le=\"0.50\"} 1\nh_bucket{le=\"1\",a=\"b\"} 1\nh_bucket{a=\"b\",le=\"+Inf\"} 2\n"
+      "h_sum{a=\"b\"} 2.5\nh_count{a=\"b\"} 2\n"
+      "# TYPE s summary\ns{quantile=\"1e-1\"} 3\ns_sum 2\n");
+  std::map<std::string, std::vector<std::string>> texts;
+  for (uint32_t slot = 0; slot < rig.frame->layout->slots(); ++slot) {
+    const SeriesInfo& info = (*rig.frame->layout)[slot];
+    texts[std::string(info.desc->name) + info.attributes.Text("a")] = info.shape->bound_texts;
+  }
+  EXPECT_THAT(texts["h"], testing::ElementsAre("0.50", "1", "+Inf"));
+  EXPECT_THAT(texts["hb"], testing::ElementsAre("0.50", "1", "+Inf"));
+  EXPECT_THAT(texts["s"], testing::ElementsAre("1e-1"));
+  EXPECT_THAT(rig.Render(Format::kText004), HasSubstr("h_bucket{le=\"0.5\"} 1\n")) << "our page has its own";
+  PageRig strict;
+  strict.Scrape("# TYPE h histogram\nh_bucket{le=\"1.0\"} 1\nh_bucket{le=\"+Inf\"} 2\nh_count 2\n# EOF\n",
+                Format::kOpenMetrics100);
+  EXPECT_THAT((*strict.frame->layout)[0].shape->bound_texts, testing::ElementsAre("1.0", "+Inf"));
+}
+
 TEST(PageSeries, LabelsOfTheTargetAreSetAside) {
   PageRig rig(UINT32_MAX, {{"target", std::string_view("t")}, {"team", std::string_view("red")}});
   rig.Scrape("a{target=\"other\",team=\"blue\",exported_team=\"old\"} 1\nb{target=\"\"} 2\n");

@@ -136,7 +136,7 @@ PageTarget::PageTarget(const Config& target, const HttpUrl& url, RemoteAccess ac
       timeout_(TimeoutOf(target)),
       access_(std::move(access)),
       page_(LimitsOf(target), target.Bool("honor_timestamps")),
-      record_(options_.name, url_) {
+      record_(options_.name, url_, TargetEntity(target, options_.name)->attributes) {
   http_.limits.body_bytes = max_body_;
   http_.limits.keep = kLocation;
   channels_.push_back(Open(url.target));

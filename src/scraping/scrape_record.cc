@@ -14,8 +14,10 @@ std::string_view NameOf(size_t failure) noexcept {
 
 }  // namespace
 
-ScrapeRecord::ScrapeRecord(std::string_view target, std::string_view url)
-    : entity_(MakeRef<Entity>("target", AttributeSet({{"target", target}}))), url_(url) {}
+ScrapeRecord::ScrapeRecord(std::string_view target, std::string_view url, AttributeSet configured)
+    : entity_(
+          MakeRef<Entity>("target", AttributeSet({{"target", target}}), EntityRef{}, std::move(configured))),
+      url_(url) {}
 
 void ScrapeRecord::Declare(SeriesTable& table) {
   declared_ = true;

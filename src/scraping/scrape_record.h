@@ -25,7 +25,9 @@ inline constexpr size_t kScrapeFailures = kHttpFailures + 5;
 // Used inside its instance's run: not thread-safe.
 class ScrapeRecord {
  public:
-  ScrapeRecord(std::string_view target, std::string_view url);
+  // `configured`: the attributes that the target's own series get. They are on none of these series, but are
+  // facts of their entity, for names that tell a target by them (Prometheus' `up`).
+  ScrapeRecord(std::string_view target, std::string_view url, AttributeSet configured = {});
 
   // Makes its series; call before a page's, which may be limited and are many.
   void Prepare(SeriesTable& table) {

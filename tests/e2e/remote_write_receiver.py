@@ -65,23 +65,50 @@ def fields(data):
         yield key >> 3, value
 
 
-class Sample:
-    def __init__(self, labels, message, about=None):
+class Exemplar:
+    def __init__(self, labels, message):
         numbers = dict(fields(message))
-        self.labels, self.about = labels, about or {}
+        self.labels, self.value, self.ms = labels, struct.unpack("<d", numbers[2])[0], numbers[3]
+
+
+class Sample:
+    def __init__(self, labels, message, about=None, exemplars=()):
+        numbers = dict(fields(message))
+        self.labels, self.about, self.exemplars = labels, about or {}, list(exemplars)
         self.value = struct.unpack("<d", numbers[1])[0]
         self.ended = struct.unpack("<Q", numbers[1])[0] == STALE
         self.ms, self.start_ms = numbers[2], numbers.get(3)
         self.name = labels["__name__"]
 
 
+def checked(labels):
+    """As a dictionary. Receivers refuse a request whose labels are out of order, twice there or empty."""
+    assert labels == sorted(labels) and len(dict(labels)) == len(labels), labels
+    assert all(name and text for name, text in labels), labels
+    return dict(labels)
+
+
+def labels_first(parts):
+    return checked([tuple(text.decode() for _, text in fields(label)) for field, label in parts if field == 1])
+
+
 def decode_first(body):
     for number, series in fields(body):
         if number == 1:
             parts = list(fields(series))
-            labels = [tuple(text.decode() for _, text in fields(label)) for field, label in parts if field == 1]
-            assert labels == sorted(labels) and len(dict(labels)) == len(labels), labels
-            yield from (Sample(dict(labels), sample) for field, sample in parts if field == 2)
+            labels = labels_first(parts)
+            exemplars = [Exemplar(labels_first(list(fields(one))), one) for field, one in parts if field == 3]
+            yield from (Sample(labels, sample, exemplars=exemplars) for field, sample in parts if field == 2)
+
+
+def labels_second(parts, symbols):
+    refs, at = [], 0
+    packed = b"".join(value for field, value in parts if field == 1)
+    while at < len(packed):
+        ref, at = varint(packed, at)
+        refs.append(symbols[ref])
+    assert len(refs) % 2 == 0, refs
+    return checked(list(zip(refs[::2], refs[1::2])))
 
 
 def decode_second(body):
@@ -90,16 +117,12 @@ def decode_second(body):
     for number, series in fields(body):
         if number != 5:
             continue
-        parts, refs, at = list(fields(series)), [], 0
-        packed = b"".join(value for field, value in parts if field == 1)
-        while at < len(packed):
-            ref, at = varint(packed, at)
-            refs.append(symbols[ref])
-        labels = list(zip(refs[::2], refs[1::2]))
-        assert labels == sorted(labels), labels
+        parts = list(fields(series))
+        labels = labels_second(parts, symbols)
+        exemplars = [Exemplar(labels_second(list(fields(one)), symbols), one) for field, one in parts if field == 4]
         about = dict(fields(next(value for field, value in parts if field == 5)))
         about = {"type": about.get(1, 0), "help": symbols[about.get(3, 0)], "unit": symbols[about.get(4, 0)]}
-        yield from (Sample(dict(labels), sample, about) for field, sample in parts if field == 2)
+        yield from (Sample(labels, sample, about, exemplars) for field, sample in parts if field == 2)
 
 
 class Request:

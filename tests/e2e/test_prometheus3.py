@@ -92,13 +92,13 @@ class Taking(unittest.TestCase):
         self.assertEqual(counts, {0.1: 3, 1: 2, float("inf"): 1})
 
     def test_remote_write_2(self):
-        self.send("remote_write: {{url: '{url}/api/v1/write', protocol: '2.0', interval: 400ms}}", self.check_classic)
+        self.send("remote_write: {{url: '{url}/api/v1/write', protocol: '2.0', interval: 400ms, stale_at_end: true}}", self.check_classic)
 
     def test_remote_write_2_with_native_histograms(self):
-        self.send("remote_write: {{url: '{url}/api/v1/write', protocol: '2.0', native_histograms: true, interval: 400ms}}", self.check_native)
+        self.send("remote_write: {{url: '{url}/api/v1/write', protocol: '2.0', native_histograms: true, interval: 400ms, stale_at_end: true}}", self.check_native)
 
     def test_version_2_is_found_out(self):
-        self.send("remote_write: {{url: '{url}/api/v1/write', interval: 400ms}}", self.check_classic)
+        self.send("remote_write: {{url: '{url}/api/v1/write', interval: 400ms, stale_at_end: true}}", self.check_classic)
 
     def test_otlp(self):
         self.send("otlp: {{endpoint: '{url}/api/v1/otlp', events: false, interval: 400ms, queue: {{storage: memory}}}}", self.check_classic)

@@ -82,9 +82,9 @@ class Collect(unittest.TestCase):
 
 
 class Stream(unittest.TestCase):
-    def test_everything_ends_with_the_agent(self):
+    def test_everything_ends_with_the_agent_when_asked_for(self):
         with Receiver() as receiver:
-            config = f"interval: 200ms\nsinks: {{remote_write: {{url: '{receiver.url}', interval: 200ms}}}}\n"
+            config = f"interval: 200ms\nsinks: {{remote_write: {{url: '{receiver.url}', interval: 200ms, stale_at_end: true}}}}\n"
             with Agent(config=config) as agent:
                 wait_until(lambda: len(receiver.samples("system_memory_usage_bytes")) >= 12, what="three rounds")
                 wait_until(lambda: value(agent.page(), "gpulens_sink_up", sink="remote_write") == 1)
@@ -130,7 +130,7 @@ class Prometheus(unittest.TestCase):
     def test_values_a_restart_and_the_end(self):
         url = f"http://127.0.0.1:{self.port}/api/v1/write"
         config = ("interval: 200ms\nsinks: {remote_write: "
-                  f"{{url: '{url}', interval: 500ms, retry: {{initial: 50ms, max: 200ms}}}}}}\n")  # fmt: skip
+                  f"{{url: '{url}', interval: 500ms, stale_at_end: true, retry: {{initial: 50ms, max: 200ms}}}}}}\n")  # fmt: skip
         with Agent("--demo", config=config) as agent:
             wait_until(lambda: len(self.ask("gpu_power_draw_watts")) == 8, 40, "eight GPUs")
             shown = float(self.ask('gpu_memory_total_bytes{gpu_index="0"} or gpu_memory_capacity_bytes{gpu_index="0"} or '

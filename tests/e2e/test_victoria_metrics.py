@@ -103,10 +103,10 @@ class Storing(unittest.TestCase):
         self.assertEqual(ours, theirs)
 
     def test_remote_write_1(self):
-        self.store("remote_write: {{url: '{url}/api/v1/write', protocol: '1.0', interval: 400ms}}", self.check_remote_write)
+        self.store("remote_write: {{url: '{url}/api/v1/write', protocol: '1.0', interval: 400ms, stale_at_end: true}}", self.check_remote_write)
 
     def test_remote_write_of_the_version_that_it_understands(self):
-        self.store("remote_write: {{url: '{url}/api/v1/write', interval: 400ms}}", self.check_remote_write)
+        self.store("remote_write: {{url: '{url}/api/v1/write', interval: 400ms, stale_at_end: true}}", self.check_remote_write)
 
     def test_otlp(self):
         self.store("otlp: {{endpoint: '{url}/opentelemetry', events: false, interval: 400ms, queue: {{storage: memory}}}}", self.check_otlp)

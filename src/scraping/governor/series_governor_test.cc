@@ -145,6 +145,12 @@ TEST(SeriesGovernor, HistogramsAreAddedBucketByBucket) {
   EXPECT_EQ(rig.Show(head + a + c),
             head + "h_bucket{le=\"2\"} 24\nh_bucket{le=\"+Inf\"} 35\nh_sum 58\nh_count 35\n");
   EXPECT_EQ(rig.table.size(), 1u);
+  for (uint32_t slot = 0; slot < rig.frame->layout->slots(); ++slot) {
+    const SeriesInfo& info = (*rig.frame->layout)[slot];
+    if (info.desc) {
+      EXPECT_THAT(info.shape->bound_texts, testing::ElementsAre("2", "+Inf")) << "as they came";
+    }
+  }
   // The buckets of one change: it is the same series and is not counted twice.
   std::string other = HistogramOf("p=\"a\"", {{"2", 3}, {"+Inf", 5}}, 7, 5);
   EXPECT_EQ(rig.Show(head + other + c),

@@ -198,10 +198,11 @@ bool SeriesGroups::Join(uint32_t series, uint32_t id) {
   Group& group = groups_[id];
   page_.Cells(series, now_cells_);
   const bool shaped = IsShaped(page_.families()[group.family].type);
-  Ref<const Shape> shape = shaped ? ShapeOf() : Ref<const Shape>();
+  Ref<Shape> shape = shaped ? ShapeOf() : Ref<Shape>();
   if (shaped ? shape->cells() == 0 : NumberOf(now_cells_) == nullptr) return false;
   bool first = group.sums.empty();
   if (first) {
+    if (shaped) KeepBoundTexts(page_, now_cells_, SampleRole::kBucket, *shape);
     group.shape = shape;
     group.sums.assign(shaped ? shape->cells() : 1, kNoNumber);
     group.gone.assign(group.sums.size(), 0);
@@ -219,7 +220,7 @@ bool SeriesGroups::Join(uint32_t series, uint32_t id) {
 }
 
 // Of now_cells_. Quantiles of several cannot be made one: a summary keeps sum and count.
-Ref<const Shape> SeriesGroups::ShapeOf() const {
+Ref<Shape> SeriesGroups::ShapeOf() const {
   auto shape = MakeRef<Shape>();
   for (const PageCell& cell : now_cells_) {
     if (cell.role == SampleRole::kBucket && !std::isnan(cell.bound)) shape->bounds.push_back(cell.bound);
@@ -239,6 +240,7 @@ bool SeriesGroups::Narrow(Group& group, const Shape& other) {
   for (size_t i = 0; i < old.bounds.size(); ++i) {
     if (std::find(other.bounds.begin(), other.bounds.end(), old.bounds[i]) == other.bounds.end()) continue;
     narrow->bounds.push_back(old.bounds[i]);
+    if (!old.bound_texts.empty()) narrow->bound_texts.push_back(old.bound_texts[i]);
     columns.push_back(i);
   }
   narrow->has_sum = old.has_sum && other.has_sum;

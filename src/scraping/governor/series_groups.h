@@ -82,7 +82,7 @@ class SeriesGroups {
   void EndEmptied();
   uint32_t Make(uint32_t family, Fold fold, std::string key);
   bool Join(uint32_t series, uint32_t group);
-  Ref<const Shape> ShapeOf() const;
+  Ref<Shape> ShapeOf() const;
   static bool Narrow(Group& group, const Shape& other);
   void AddSlots(Group& group);
   void Update(Group& group, size_t member, bool complete);

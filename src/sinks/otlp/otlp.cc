@@ -192,6 +192,7 @@ const SinkSpec otlp_sink{.name = "otlp",
                          .options = kOptions,
                          .check = &Check,
                          .several = true,
+                         .sends_new_readings = true,
                          .takes_received = true,
                          .network = &kNetwork};
 

@@ -3,6 +3,7 @@
 #include "wire/remote_write/remote_write.h"
 #include "base/result.h"
 #include "base/version.h"
+#include "catalog/self_io.h"
 #include "naming/sink_names.h"
 #include "pipeline/delivery/send_options.h"
 #include "pipeline/delivery/send_setup.h"
@@ -10,6 +11,7 @@
 #include "pipeline/remote/remote_access.h"
 #include "sinks/remote_write/remote_write_answer.h"
 #include "sinks/remote_write/remote_write_labels.h"
+#include "sinks/remote_write/target_health.h"
 #include "wire/remote_write/remote_write_downgrade.h"
 #include "wire/remote_write/snappy_block.h"
 
@@ -48,8 +50,8 @@ class RemoteWriteSink final : public Sink {
   RemoteWriteSink(const Config& config, std::unique_ptr<LogWriter> log, const Env& env)
       : clock_(*env.clock),
         // One reading by hand is no stream that could end.
-        tells_end_(env.stats != nullptr),
-        writer_(SinkNames(config).speller(NameForm::kPrometheus), OptionsOf(config)),
+        stale_at_end_(config.Bool("stale_at_end") && env.stats != nullptr),
+        writer_(SinkNames(config).speller(NameForm::kPrometheus, &SpellTargetHealth), OptionsOf(config)),
         log_(std::move(log)) {}
 
   Status Write(const Snapshot& snapshot) override {
@@ -59,8 +61,10 @@ class RemoteWriteSink final : public Sink {
     return Ok();
   }
 
-  Status Flush(Instant) override {
-    if (!tells_end_) return Ok();
+  // Without stale_at_end receivers show the last values until they are too old for them, so a restart of the
+  // agent is no gap.
+  Status EndStream() override {
+    if (!stale_at_end_) return Ok();
     number_ = 0;
     RETURN_IF_ERROR(writer_.EncodeEnd(clock_.Now(), append_));
     writer_.Commit();
@@ -74,6 +78,7 @@ class RemoteWriteSink final : public Sink {
     options.native_histograms = config.Bool("native_histograms");
     options.max_samples = static_cast<size_t>(config.Int("max_samples"));
     options.labels = &RemoteWriteLabelsOf;
+    options.target_up = &kSelfScrapeUp;
     return options;
   }
 
@@ -84,7 +89,7 @@ class RemoteWriteSink final : public Sink {
   }
 
   const Clock& clock_;
-  const bool tells_end_;
+  const bool stale_at_end_;
   RemoteWrite writer_;
   std::string packed_;
   uint32_t number_ = 0;  // of the request, within a snapshot
@@ -158,6 +163,10 @@ constexpr auto kOptions =
                      .help = "Samples of one request.",
                      .min = 1,
                      .max = 1'000'000},
+                    {.key = "stale_at_end",
+                     .type = OptionType::kBool,
+                     .fallback = "false",
+                     .help = "End every series by a stale marker when the agent ends."},
                 }),
                 JoinOptions(NameOptions("[native]"), kSendOptions));
 
@@ -174,6 +183,7 @@ const SinkSpec remote_write_sink{
     .options = kOptions,
     .check = &Check,
     .several = true,
+    .sends_new_readings = true,
     .network = &kNetwork};
 
 }  // namespace gpulens

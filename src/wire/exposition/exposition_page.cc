@@ -120,6 +120,19 @@ void ScrapedPage::Cells(uint32_t series, std::vector<PageCell>& out) const {
   });
 }
 
+std::string ScrapedPage::BoundText(uint32_t slot) const {
+  const auto& store = impl_->reader.store;
+  const std::string_view wanted = BoundLabel(store.role(slot));
+  if (wanted.empty()) return {};
+  LineReader line(impl_->reader.line.format, impl_->reader.line.limits);
+  const std::string literal = store.LiteralOf(slot);
+  line.ReadSeries(literal);
+  for (const LabelView& label : line.labels) {
+    if (label.name == wanted) return std::string(label.value);
+  }
+  return {};
+}
+
 void ScrapedPage::Series(std::vector<uint32_t>& out) const {
   const auto& store = impl_->reader.store;
   out.clear();

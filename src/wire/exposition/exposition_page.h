@@ -105,6 +105,8 @@ class ScrapedPage {
   void Labels(uint32_t series, std::vector<PageLabel>& out) const;
   // By role, then by bound. Clears `out`.
   void Cells(uint32_t series, std::vector<PageCell>& out) const;
+  // The bound of a cell of a living series as the page wrote it: "1", "1.0", "5e-1". Empty: it has none.
+  std::string BoundText(uint32_t slot) const;
   // Every living series. Clears `out`.
   void Series(std::vector<uint32_t>& out) const;
 

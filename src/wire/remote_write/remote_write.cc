@@ -57,6 +57,7 @@ void RemoteWrite::Doubt() {
     }
     std::swap(source.now.text, source.next.text);
     std::swap(source.now.lines, source.base);
+    source.now.exemplars.clear();
     source.now.run = UINT64_MAX;
   }
 }
@@ -122,9 +123,11 @@ Status RemoteWrite::Tell(const SnapshotEntry& entry, const Planned& planned, Sou
   }
   if (same) {
     source.base = now.lines;
+    next.exemplars = now.exemplars;
   } else {
     source.base.assign(planned.text->lines.size(), {});
-    if (now.text) RETURN_IF_ERROR(Carry(now, planned.text, source.base, frame.read_at));
+    next.exemplars.clear();
+    if (now.text) RETURN_IF_ERROR(Carry(now, planned.text, source, frame.read_at));
   }
   next.text = planned.text;
   next.plan = plan_number_;
@@ -134,16 +137,30 @@ Status RemoteWrite::Tell(const SnapshotEntry& entry, const Planned& planned, Sou
   source.retold = true;
   next.doubtful = false;
   FindFresh(frame, planned, now.doubtful, next);
+  FindExemplars(frame, next);
   for (uint32_t line : ended_)
     RETURN_IF_ERROR(PutEnd(*next.text, next.text->lines[line], next.lines[line], frame.read_at));
   return options_.version == RemoteWriteVersion::k1 ? PutFresh1(frame, *next.text)
                                                     : PutFresh2(frame, *next.text);
 }
 
+namespace {
+
+// Whether the frame is of a target that did not answer.
+bool TargetIsDown(const Frame& frame, const RemoteWriteLayout& text) noexcept {
+  if (!text.up_slot || frame.quality[*text.up_slot] != Quality::kOk) return false;
+  const SeriesInfo& up = (*frame.layout)[*text.up_slot];
+  const Cell cell = frame.cells[up.first_cell];
+  return up.desc->number == Number::kInt ? cell.i == 0 : cell.d == 0;
+}
+
+}  // namespace
+
 void RemoteWrite::FindFresh(const Frame& frame, const Planned& planned, bool doubtful, Told& next) {
   const std::vector<RemoteWriteLine>& lines = next.text->lines;
   fresh_.assign(lines.size(), kNotNow);
   ended_.clear();
+  const bool down = TargetIsDown(frame, *next.text);
   const int64_t boot_ms = MsOf(frame.read_at.boot_ns), unix_ms = MsOf(frame.read_at.unix_ns);
   for (uint32_t l = 0; l < lines.size(); ++l) {
     Mark& mark = next.lines[l];
@@ -155,7 +172,8 @@ void RemoteWrite::FindFresh(const Frame& frame, const Planned& planned, bool dou
       continue;
     }
     const Quality quality = frame.quality[lines[l].slot];
-    if (quality == Quality::kAbsent) {
+    const bool not_read = down && quality == Quality::kStale && !mark.dated;
+    if (quality == Quality::kAbsent || not_read) {
       if (mark.shown) ended_.push_back(l);
       continue;
     }
@@ -166,8 +184,36 @@ void RemoteWrite::FindFresh(const Frame& frame, const Planned& planned, bool dou
     if (late) mark.boot_ms = std::max(mark.boot_ms, boot_ms - age);  // and stays so
     if (late || boot_ms - age <= mark.boot_ms + 1) continue;
     fresh_[l] = unix_ms - age;
-    mark = {boot_ms - age, fresh_[l], true};
+    mark = {boot_ms - age, fresh_[l], true, age != 0};
   }
+}
+
+void RemoteWrite::FindExemplars(const Frame& frame, Told& next) {
+  exemplars_.clear();
+  next_exemplar_ = 0;
+  if (frame.exemplars.empty()) return;
+  const std::vector<RemoteWriteLine>& lines = next.text->lines;
+  next.exemplars.resize(lines.size());
+  for (uint32_t l = 0; l < lines.size(); ++l) {
+    if (fresh_[l] == kNotNow) continue;
+    const bool native = lines[l].flags & RemoteWriteLine::kNative;
+    const ExemplarSeries series{.line = l,
+                                .cell = lines[l].cell,
+                                .cells = native ? (*frame.layout)[lines[l].slot].cells() : 1,
+                                .sample_ms = fresh_[l],
+                                .scale = next.text->families[lines[l].family].scale};
+    FindNewExemplars(frame, series, next.exemplars[l], exemplars_);
+  }
+}
+
+bool RemoteWrite::HasExemplar(uint32_t line) const noexcept {
+  return next_exemplar_ < exemplars_.size() && exemplars_[next_exemplar_].line == line;
+}
+
+// Behind the sample of the line in data_.
+void RemoteWrite::AppendExemplars(uint32_t line) {
+  for (; HasExemplar(line); ++next_exemplar_)
+    AppendExemplar(exemplars_[next_exemplar_], options_.version, request_, data_);
 }
 
 // Runs of lines are copied as they stand, and numbers and times put in their places.
@@ -178,10 +224,19 @@ Status RemoteWrite::PutFresh1(const Frame& frame, const RemoteWriteLayout& text)
       ++l;
       continue;
     }
+    if (HasExemplar(static_cast<uint32_t>(l))) {
+      const RemoteWriteLine& line = lines[l];
+      SetSample(data_, ValueOf(frame, text.families[line.family], line), fresh_[l], 0);
+      AppendExemplars(static_cast<uint32_t>(l++));
+      request_.AppendSeries(text, line, data_);
+      if (!Fits()) RETURN_IF_ERROR(Hand());
+      continue;
+    }
     const size_t first = l, from = l == 0 ? 0 : lines[l - 1].end;
     const size_t most = options_.max_samples - request_.samples();
     for (++l; l < lines.size() && fresh_[l] != kNotNow && l - first < most; ++l) {
       if (request_.bytes() + lines[l].end - from > options_.max_bytes) break;
+      if (HasExemplar(static_cast<uint32_t>(l))) break;
     }
     const size_t bytes = lines[l - 1].end - from;
     char* const at = request_.AppendFields(std::string_view(text.arena).substr(from, bytes),
@@ -189,7 +244,7 @@ Status RemoteWrite::PutFresh1(const Frame& frame, const RemoteWriteLayout& text)
     for (size_t i = first; i < l; ++i)
       PutSample(at + (lines[i].end - from), ValueOf(frame, text.families[lines[i].family], lines[i]),
                 fresh_[i]);
-    const bool cut = l < lines.size() && fresh_[l] != kNotNow;
+    const bool cut = l < lines.size() && fresh_[l] != kNotNow && !HasExemplar(static_cast<uint32_t>(l));
     if (cut || !Fits()) RETURN_IF_ERROR(Hand());
   }
   return Ok();
@@ -201,6 +256,7 @@ Status RemoteWrite::PutFresh2(const Frame& frame, const RemoteWriteLayout& text)
     const RemoteWriteLine& line = text.lines[l];
     if (line.flags & RemoteWriteLine::kNative) PutHistogram(frame, text, l);
     else SetSample(data_, ValueOf(frame, text.families[line.family], line), fresh_[l], line.start_ms);
+    AppendExemplars(l);
     request_.AppendSeries(text, line, data_);
     if (!Fits()) RETURN_IF_ERROR(Hand());
   }

@@ -4,7 +4,7 @@
 // A sample carries the time at which its source read it. What was told before is not told again: a collector
 // that did not run since, a stale value. A series that ends, or has no value any more, is told once as ended
 // (the stale marker), so that receivers do not show its last value for minutes. Samples of one series come in
-// the order of their reading, which receivers ask for.
+// the order of their reading, which receivers ask for. An exemplar goes with the sample of its series, once.
 #pragma once
 
 #include <cstdint>
@@ -24,6 +24,7 @@
 #include "core/histogram.h"
 #include "core/spelled_series.h"
 #include "wire/per_layout.h"
+#include "wire/remote_write/remote_write_exemplar.h"
 #include "wire/remote_write/remote_write_layout.h"
 #include "wire/remote_write/remote_write_request.h"
 
@@ -44,6 +45,9 @@ class RemoteWrite {
     Duration metadata_interval = std::chrono::minutes(1);
     // The labels of each series that has none of that name. May be empty.
     std::function<RemoteWriteLabels(const AttributeSet& resource)> labels = {};
+    // The row of a flag that says whether the target of its frame answered. Where it is 0, series that were
+    // not read end at once, but for those whose source dates its readings. Null: they end by their age.
+    const MetricDesc* target_up = nullptr;
   };
   // Takes one request; its bytes live until it returns. Not ok ends Encode.
   using Take = std::function<Status(std::string_view request, uint32_t samples)>;
@@ -72,6 +76,7 @@ class RemoteWrite {
     int64_t boot_ms = INT64_MIN;  // when what was told last was read
     int64_t unix_ms = INT64_MIN;
     bool shown = false;  // it was a value, not an end
+    bool dated = false;  // and its source said of when it is
   };
   struct Told {
     Layouts text;
@@ -79,6 +84,7 @@ class RemoteWrite {
     int64_t read_boot_ns = 0;  // of the frame
     bool doubtful = false;     // more may have arrived than the lines say, but nothing behind their unix_ms
     std::vector<Mark> lines;   // of text
+    std::vector<SentExemplar> exemplars;  // by line of text; empty: none was sent
   };
   struct Source {
     Told now, next;
@@ -118,10 +124,13 @@ class RemoteWrite {
   void ForgetFormer(Instant now);
   void FindLeaving(const Snapshot& snapshot);
   Status Tell(const SnapshotEntry& entry, const Planned& planned, Source& source);
-  Status Carry(const Told& from, const Layouts& to, std::vector<Mark>& base, Instant now);
+  Status Carry(const Told& from, const Layouts& to, Source& source, Instant now);
   Status TellEnded(Told& told, Instant now);
   Status PutEnd(const RemoteWriteLayout& text, const RemoteWriteLine& line, Mark& mark, Instant now);
   void FindFresh(const Frame& frame, const Planned& planned, bool doubtful, Told& next);
+  void FindExemplars(const Frame& frame, Told& next);
+  bool HasExemplar(uint32_t line) const noexcept;
+  void AppendExemplars(uint32_t line);
   Status PutFresh1(const Frame& frame, const RemoteWriteLayout& text);
   Status PutFresh2(const Frame& frame, const RemoteWriteLayout& text);
   void PutHistogram(const Frame& frame, const RemoteWriteLayout& text, uint32_t line);
@@ -148,6 +157,8 @@ class RemoteWrite {
   std::unordered_map<std::string, Mark> leaving_;  // the same of those that change hands in this Encode
   std::vector<int64_t> fresh_;                     // by line: the time of its sample, or kNotNow
   std::vector<uint32_t> ended_;                    // lines that have no value any more
+  std::vector<NewExemplar> exemplars_;             // of fresh lines, in their order
+  size_t next_exemplar_ = 0;                       // the first that is not in a request
   std::unordered_set<std::string> told_keys_;      // of the lines of the plan; filled when it is asked for
   bool told_keys_known_ = false;
   std::string metadata_;  // fields of a request of 1.0

@@ -50,10 +50,13 @@ class Downgrade {
     while (series.next()) {
       switch (series.tag_and_type()) {
         case Bytes(kLabelRefs):
-          if (!Labels(series)) return false;
+          if (!Labels(series.get_packed_uint32(), body_, kLabels)) return false;
           break;
         case Bytes(kSamples): Sample(series.get_message()); break;
         case Bytes(kHistograms): return false;
+        case Bytes(kExemplars2):
+          if (!Exemplar(series.get_message())) return false;
+          break;
         default: series.skip();
       }
     }
@@ -61,15 +64,37 @@ class Downgrade {
     return true;
   }
 
-  bool Labels(protozero::pbf_reader& series) {
-    auto refs = series.get_packed_uint32();
+  // The labels of a series, or of an exemplar: their fields have the same form.
+  template <class Refs>
+  bool Labels(const Refs& refs, std::string& message, uint32_t field) {
     for (auto at = refs.begin(); at != refs.end(); ++at) {
       const uint32_t name = *at;
       if (++at == refs.end() || name >= symbols_.size() || *at >= symbols_.size()) return false;
-      protozero::pbf_writer out(body_), label(out, kLabels);
+      protozero::pbf_writer out(message), label(out, field);
       label.add_string(kLabelName, symbols_[name]);
       label.add_string(kLabelValue, symbols_[*at]);
     }
+    return true;
+  }
+
+  bool Exemplar(protozero::pbf_reader exemplar) {
+    std::string labels;
+    double value = 0;
+    int64_t ms = 0;
+    while (exemplar.next()) {
+      switch (exemplar.tag_and_type()) {
+        case Bytes(kExemplarLabels):
+          if (!Labels(exemplar.get_packed_uint32(), labels, kExemplarLabels)) return false;
+          break;
+        case Fixed64(kExemplarValue): value = exemplar.get_double(); break;
+        case Varint(kExemplarTimestamp): ms = exemplar.get_int64(); break;
+        default: exemplar.skip();
+      }
+    }
+    protozero::pbf_writer one(labels);
+    one.add_double(kExemplarValue, value);
+    one.add_int64(kExemplarTimestamp, ms);
+    protozero::pbf_writer(body_).add_message(kExemplars1, labels);
     return true;
   }
 

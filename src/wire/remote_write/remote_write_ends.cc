@@ -10,7 +10,8 @@ namespace gpulens {
 using namespace remote_write;
 
 // What was known of a source's lines before its texts changed, to those that are the same series now.
-Status RemoteWrite::Carry(const Told& from, const Layouts& to, std::vector<Mark>& base, Instant now) {
+Status RemoteWrite::Carry(const Told& from, const Layouts& to, Source& source, Instant now) {
+  if (!from.exemplars.empty()) source.next.exemplars.resize(to->lines.size());
   symbols_.Add(*from.text);
   std::unordered_map<std::string, uint32_t> places;
   for (uint32_t l = 0; l < to->lines.size(); ++l) places.emplace(KeyOf(*to, to->lines[l]), l);
@@ -18,8 +19,12 @@ Status RemoteWrite::Carry(const Told& from, const Layouts& to, std::vector<Mark>
   for (uint32_t l = 0; l < from.lines.size(); ++l) {
     const std::string key = KeyOf(*from.text, from.text->lines[l]);
     auto at = places.find(key);
-    if (at != places.end()) base[at->second] = from.lines[l];
-    else if (from.lines[l].shown) owed_.push_back({from.text, l, from.lines[l]});
+    if (at != places.end()) {
+      source.base[at->second] = from.lines[l];
+      if (l < from.exemplars.size()) source.next.exemplars[at->second] = from.exemplars[l];
+    } else if (from.lines[l].shown) {
+      owed_.push_back({from.text, l, from.lines[l]});
+    }
   }
   for (size_t i = first; i < owed_.size(); ++i) RETURN_IF_ERROR(TellOwed(owed_[i], now));
   return Ok();

@@ -32,7 +32,6 @@ Type TypeOf(Kind kind) noexcept {
   return Type::kUnknown;
 }
 
-// A name as every receiver takes it: each byte that it cannot hold is an underscore, as on a page.
 std::string LegacyName(std::string_view name, bool colon) {
   std::string out(name);
   for (size_t i = 0; i < out.size(); ++i) {
@@ -43,18 +42,13 @@ std::string LegacyName(std::string_view name, bool colon) {
   return out;
 }
 
-// Receivers refuse a whole request for one string that is not UTF-8.
-std::string Mended(std::string_view text) {
-  std::string room;
-  return std::string(ValidUtf8(text, room));
-}
-
 class Builder {
  public:
   Builder(const Layout& layout, const RemoteWriteSpelling& spelling) : layout_(layout), spelling_(spelling) {
     Symbol({});
   }
 
+  void SetUp(uint32_t slot) { made_.up_slot = slot; }
   void Add(uint32_t slot, const SpelledSeries& series) {
     slot_ = slot;
     series_ = &series;
@@ -88,7 +82,7 @@ class Builder {
     uint32_t cell;
     unsigned flags;
     std::string_view bound_label = {};
-    double bound = 0;
+    std::string bound = {};
   };
 
   void SetFamily() {
@@ -97,8 +91,8 @@ class Builder {
     auto [at, added] = families_.try_emplace(std::move(key), static_cast<uint32_t>(made_.families.size()));
     family_ = at->second;
     if (!added) return;
-    made_.families.push_back({Symbol(name_), Symbol(Mended(series_->help)), Symbol(Mended(series_->unit)),
-                              family_type_, series_->scale});
+    made_.families.push_back({Symbol(name_), Symbol(RemoteWriteText(series_->help)),
+                              Symbol(RemoteWriteText(series_->unit)), family_type_, series_->scale});
   }
 
   // The lines of an OpenMetrics page.
@@ -107,13 +101,24 @@ class Builder {
     if (spelling_.native_histograms && !summary && !gauge && shape.has_sum && shape.has_count)
       return AddLine({name_, first, number_ | scaled_ | RemoteWriteLine::kNative});
     for (uint32_t i = 0; i < shape.bounds.size(); ++i) {
-      if (summary) AddLine({name_, first + i, number_ | scaled_, "quantile", shape.bounds[i]});
-      else AddLine({name_ + "_bucket", first + i, number_, "le", shape.bounds[i] * series_->scale});
+      if (summary)
+        AddLine({name_, first + i, number_ | scaled_, "quantile", BoundText(shape, i, shape.bounds[i])});
+      else
+        AddLine({name_ + "_bucket", first + i, number_, "le",
+                 BoundText(shape, i, shape.bounds[i] * series_->scale)});
     }
     if (shape.has_sum)
       AddLine({name_ + (gauge ? "_gsum" : "_sum"), first + shape.sum_cell(), number_ | scaled_});
     if (shape.has_count)
       AddLine({name_ + (gauge ? "_gcount" : "_count"), first + shape.count_cell(), number_});
+  }
+
+  // As its source wrote it: queries name it so.
+  std::string BoundText(const Shape& shape, size_t i, double bound) const {
+    std::string text;
+    if (!shape.bound_texts.empty() && series_->scale == 1) text = RemoteWriteText(shape.bound_texts[i]);
+    if (text.empty()) AppendBound(text, bound, ExpositionFormat::kOpenMetrics100);
+    return text;
   }
 
   // The first of equal names counts.
@@ -126,14 +131,12 @@ class Builder {
     labels_.clear();
     AddLabel(std::string(kNameLabel), draw.name);
     if (!draw.bound_label.empty()) {
-      std::string bound;
-      AppendBound(bound, draw.bound, ExpositionFormat::kOpenMetrics100);
-      AddLabel(std::string(draw.bound_label), std::move(bound));
+      AddLabel(std::string(draw.bound_label), draw.bound);
     }
     for (const RemoteWriteLabels* all : {&series_->labels, &spelling_.labels}) {
       for (const auto& [key, value] : *all) {
         // Without a value there is no such label.
-        if (!key.empty() && !value.empty()) AddLabel(LegacyName(key, false), Mended(value));
+        if (!key.empty() && !value.empty()) AddLabel(RemoteWriteLabelName(key), RemoteWriteText(value));
       }
     }
     std::ranges::sort(labels_);
@@ -202,12 +205,20 @@ class Builder {
 
 }  // namespace
 
+std::string RemoteWriteLabelName(std::string_view name) { return LegacyName(name, false); }
+
+std::string RemoteWriteText(std::string_view text) {
+  std::string room;
+  return std::string(ValidUtf8(text, room));
+}
+
 RemoteWriteLayout SpellRemoteWrite(const Layout& layout, const Speller& speller,
                                    const RemoteWriteSpelling& spelling) {
   Builder builder(layout, spelling);
   std::vector<SpelledSeries> spelled;
   for (uint32_t slot = 0; slot < layout.slots(); ++slot) {
     if (!layout[slot].desc) continue;
+    if (layout[slot].desc == spelling.target_up) builder.SetUp(slot);
     spelled.clear();
     speller(layout[slot], spelled);
     for (const SpelledSeries& series : spelled) builder.Add(slot, series);

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -53,6 +54,8 @@ struct RemoteWriteLayout {
   std::vector<uint32_t> refs;  // symbols: name, value, name, value, …, by name
   std::vector<RemoteWriteLine> lines;
   std::vector<RemoteWriteFamily> families;
+  // Of the flag that says whether the target of the frame's readings answered; nothing: it has none.
+  std::optional<uint32_t> up_slot;
   // Of 1.0: each line as a field of the request, its number and time at its end.
   std::string arena;
 
@@ -69,7 +72,14 @@ struct RemoteWriteSpelling {
   bool arena = false;              // for 1.0
   bool native_histograms = false;  // histograms as one series with custom bounds
   RemoteWriteLabels labels;        // of every series that has none of that name
+  // The row of the flag that becomes RemoteWriteLayout::up_slot; null: there is none.
+  const MetricDesc* target_up = nullptr;
 };
+
+// A label's name as every receiver takes it: each byte that it cannot hold is an underscore, as on a page.
+std::string RemoteWriteLabelName(std::string_view name);
+// Valid UTF-8: receivers refuse a whole request for one string that is not.
+std::string RemoteWriteText(std::string_view text);
 
 RemoteWriteLayout SpellRemoteWrite(const Layout& layout, const Speller& speller,
                                    const RemoteWriteSpelling& spelling);

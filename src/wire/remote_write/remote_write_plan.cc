@@ -12,8 +12,8 @@ using namespace remote_write;
 const RemoteWrite::Layouts& RemoteWrite::TextOf(const Ref<const Layout>& layout) {
   return texts_.Of(layout, [this](const Layout& one) {
     const bool arena = options_.version == RemoteWriteVersion::k1;
-    return std::make_shared<RemoteWriteLayout>(
-        SpellRemoteWrite(one, speller_, {arena, !arena && options_.native_histograms, labels_}));
+    return std::make_shared<RemoteWriteLayout>(SpellRemoteWrite(
+        one, speller_, {arena, !arena && options_.native_histograms, labels_, options_.target_up}));
   });
 }
 

@@ -2,7 +2,6 @@
 // would refuse, or a field that is not expected, is an exception. Not thread-safe.
 #pragma once
 
-#include <map>
 #include <protozero/pbf_reader.hpp>
 #include <set>
 #include <stdexcept>
@@ -14,44 +13,9 @@
 #include "core/attribute_set.h"
 #include "wire/remote_write/remote_write_fields.h"
 #include "wire/remote_write/remote_write_request.h"
+#include "wire/remote_write/remote_write_structs_testing.h"
 
 namespace gpulens::remote_write_testing {
-
-struct Sample {
-  double value = 0;
-  int64_t ms = 0, start_ms = 0;
-};
-struct Histogram {
-  uint64_t count = 0;
-  double sum = 0;
-  int64_t ms = 0, start_ms = 0;
-  std::vector<uint64_t> buckets;  // the last is above all bounds
-  std::vector<double> bounds;
-};
-struct Metadata {
-  uint32_t type = 0;
-  std::string help, unit;
-};
-struct Series {
-  std::map<std::string, std::string> labels;
-  std::vector<Sample> samples;
-  std::vector<Histogram> histograms;
-  Metadata metadata;
-
-  // name{a="b",c="d"}
-  std::string Name() const {
-    std::string out = labels.at("__name__"), inside;
-    for (const auto& [key, value] : labels) {
-      if (key != "__name__") inside += (inside.empty() ? "" : ",") + key + "=\"" + value + "\"";
-    }
-    return inside.empty() ? out : out + "{" + inside + "}";
-  }
-};
-struct Request {
-  std::vector<Series> series;
-  std::map<std::string, Metadata> metadata;
-  std::vector<std::string> symbols;
-};
 
 inline void Ask(bool right, const char* what) {
   if (!right) throw std::runtime_error(what);
@@ -85,10 +49,39 @@ class Reader {
   }
 
  private:
-  void Label(Series& series, const std::string& name, const std::string& value) {
+  void Label(std::map<std::string, std::string>& labels, const std::string& name, const std::string& value) {
     Ask(IsUtf8(name) && IsUtf8(value) && !name.empty() && !value.empty(), "a label that is none");
-    Ask(series.labels.empty() || series.labels.rbegin()->first < name, "labels out of order, or twice");
-    series.labels.emplace(name, value);
+    Ask(labels.empty() || labels.rbegin()->first < name, "labels out of order, or twice");
+    labels.emplace(name, value);
+  }
+  void Label1(std::map<std::string, std::string>& labels, protozero::pbf_reader label) {
+    const std::string name = label.next(1) ? label.get_string() : "";
+    Label(labels, name, label.next(2) ? label.get_string() : "");
+  }
+  void Labels2(std::map<std::string, std::string>& labels, protozero::pbf_reader& message) {
+    auto refs = message.get_packed_uint32();
+    for (auto at = refs.begin(); at != refs.end(); ++at) {
+      const std::string& name = Symbol(*at);
+      Ask(++at != refs.end(), "a label without a value");
+      Label(labels, name, Symbol(*at));
+    }
+  }
+  void ReadExemplar(Series& series, protozero::pbf_reader message, bool first) {
+    Exemplar one;
+    while (message.next()) {
+      switch (message.tag()) {
+        case 1:
+          if (first) Label1(one.labels, message.get_message());
+          else Labels2(one.labels, message);
+          break;
+        case 2: one.value = message.get_double(); break;
+        case 3: one.ms = message.get_int64(); break;
+        default: Ask(false, "an unknown field of an exemplar");
+      }
+    }
+    Ask(one.ms > 0, "an exemplar without a time");
+    Ask(series.exemplars.empty() || series.exemplars.back().ms < one.ms, "exemplars out of order");
+    series.exemplars.push_back(std::move(one));
   }
   void Add(Series series) {
     Ask(series.labels.contains("__name__"), "a series without a name");
@@ -102,10 +95,12 @@ class Reader {
         series.samples.push_back(ReadSample(message.get_message()));
         continue;
       }
+      if (message.tag() == 3) {
+        ReadExemplar(series, message.get_message(), true);
+        continue;
+      }
       Ask(message.tag() == 1, "an unknown field of a series");
-      protozero::pbf_reader label = message.get_message();
-      const std::string name = label.next(1) ? label.get_string() : "";
-      Label(series, name, label.next(2) ? label.get_string() : "");
+      Label1(series.labels, message.get_message());
     }
     Ask(series.samples.empty() || series.samples[0].start_ms == 0, "1.0 has no start");
     Add(std::move(series));
@@ -133,15 +128,8 @@ class Reader {
     Series series;
     while (message.next()) {
       switch (message.tag()) {
-        case 1: {
-          auto refs = message.get_packed_uint32();
-          for (auto at = refs.begin(); at != refs.end(); ++at) {
-            const std::string& name = Symbol(*at);
-            Ask(++at != refs.end(), "a label without a value");
-            Label(series, name, Symbol(*at));
-          }
-          break;
-        }
+        case 1: Labels2(series.labels, message); break;
+        case 4: ReadExemplar(series, message.get_message(), false); break;
         case 2: series.samples.push_back(ReadSample(message.get_message())); break;
         case 3: series.histograms.push_back(ReadHistogram(message.get_message())); break;
         case 5: {

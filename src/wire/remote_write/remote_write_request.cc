@@ -49,12 +49,18 @@ void RemoteWriteSymbols::Add(RemoteWriteLayout& layout) {
   }
 }
 
+std::optional<uint32_t> RemoteWriteSymbols::Find(const std::string& text) const {
+  auto at = numbers_.find(text);
+  return at == numbers_.end() ? std::nullopt : std::optional(at->second);
+}
+
 void RemoteWriteRequest::Begin(RemoteWriteVersion version) {
   version_ = version;
   body_.clear();
   table_.clear();
   samples_ = 0;
   used_ = 0;
+  others_.clear();
   // Numbers of rounds long past could come again.
   if (++round_ == 0) locals_.clear(), round_ = 1;
   if (version_ != RemoteWriteVersion::k2) return;
@@ -96,6 +102,11 @@ uint32_t RemoteWriteRequest::LocalOf(uint32_t global) {
   const std::string_view text = symbols_.Text(global);
   local.round = round_;
   if (text.empty()) return local.number = 0;
+  if (!others_.empty()) {
+    // A layout that was added since may have it, too.
+    auto other = others_.find(std::string(text));
+    if (other != others_.end()) return local.number = other->second;
+  }
   protozero::pbf_writer(table_).add_string(kSymbols, text.data(), text.size());
   return local.number = used_++;
 }
@@ -103,6 +114,18 @@ uint32_t RemoteWriteRequest::LocalOf(uint32_t global) {
 uint32_t RemoteWriteRequest::NumberOf(const RemoteWriteLayout& layout, uint32_t symbol) {
   if (locals_.size() < symbols_.size()) locals_.resize(symbols_.size());
   return LocalOf(layout.global[symbol]);
+}
+
+uint32_t RemoteWriteRequest::SymbolOf(const std::string& text) {
+  if (text.empty()) return 0;
+  if (auto known = symbols_.Find(text)) {
+    if (locals_.size() < symbols_.size()) locals_.resize(symbols_.size());
+    return LocalOf(*known);
+  }
+  auto [at, added] = others_.try_emplace(text, used_);
+  if (!added) return at->second;
+  protozero::pbf_writer(table_).add_string(kSymbols, text);
+  return used_++;
 }
 
 void RemoteWriteRequest::AppendSeries2(const RemoteWriteLayout& layout, const RemoteWriteLine& line,

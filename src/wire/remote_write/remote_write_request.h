@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -22,6 +23,8 @@ class RemoteWriteSymbols {
   // Fills `layout.global`, once between two calls of Clear.
   void Add(RemoteWriteLayout& layout);
   std::string_view Text(uint32_t number) const noexcept { return *texts_[number]; }
+  // Nothing when no layout has it.
+  std::optional<uint32_t> Find(const std::string& text) const;
   size_t size() const noexcept { return texts_.size(); }
 
  private:
@@ -42,6 +45,9 @@ class RemoteWriteRequest {
   void AppendSeries(const RemoteWriteLayout& layout, const RemoteWriteLine& line, std::string_view data);
   // Of 2.0: the number that a symbol of a layout whose symbols were added has in this request.
   uint32_t NumberOf(const RemoteWriteLayout& layout, uint32_t symbol);
+  // Of 2.0: the number in this request of a text that need not be of a layout. Its symbol is in the request
+  // from then on.
+  uint32_t SymbolOf(const std::string& text);
   // The whole request, until Begin.
   std::string_view Finish();
 
@@ -64,6 +70,7 @@ class RemoteWriteRequest {
   std::string table_;
   std::vector<Local> locals_;
   uint32_t round_ = 0, used_ = 0;
+  std::unordered_map<std::string, uint32_t> others_;  // symbols of no layout
 };
 
 }  // namespace gpulens

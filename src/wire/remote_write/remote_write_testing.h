@@ -9,6 +9,8 @@ namespace gpulens::remote_write_testing {
 
 // A line for each series, times in seconds after `zero`:
 //   name{a="b"} 1.5 @2        name{} ended @3        name{} le0.1:3 le0.5:2 above:4 sum=2.5 @1
+// and, below its series,
+//     exemplar 0.3 trace_id=ab @1
 inline std::string TextOf(const Request& request, int64_t zero_unix_ns = 0) {
   auto number = [](double value) {
     std::string text;
@@ -32,6 +34,11 @@ inline std::string TextOf(const Request& request, int64_t zero_unix_ns = 0) {
         out += (i < one.bounds.size() ? " le" + number(one.bounds[i]) : " above") + ":" +
                std::to_string(one.buckets[i]);
       out += " sum=" + number(one.sum) + time(one.ms, one.start_ms);
+    }
+    for (const Exemplar& one : series.exemplars) {
+      out += "  exemplar " + number(one.value);
+      for (const auto& [key, value] : one.labels) out += " " + key + "=" + value;
+      out += time(one.ms, 0);
     }
   }
   for (const auto& [name, about] : request.metadata)
