@@ -22,9 +22,9 @@
 #include <gpulens/status.h>
 
 #include "core/frame.h"
-#include "core/histogram.h"
 #include "pipeline/rollup/rollup_groups.h"
 #include "pipeline/rollup/rollup_rule.h"
+#include "pipeline/rollup/rollup_source.h"
 
 namespace gpulens {
 
@@ -48,7 +48,6 @@ class Rollup {
   // Null when the sink has no rules. kInvalidArgument when CheckRollups refuses them.
   static Result<std::unique_ptr<Rollup>> Make(const Config& sink);
   explicit Rollup(std::vector<RollupRule> rules);
-  ~Rollup();
   Rollup(const Rollup&) = delete;
   Rollup& operator=(const Rollup&) = delete;
 
@@ -60,33 +59,35 @@ class Rollup {
   RollupStats stats() const noexcept;
 
  private:
-  struct Source;
-  struct Rule;
+  // Of one rule.
+  struct Interval {
+    bool open = false;
+    Instant end;
+    int64_t closed_ns = 0;  // boot time at which the last one ended
+    Ref<const Frame> results;
+  };
+  struct Seen {
+    explicit Seen(std::unique_ptr<RollupSource> of) : source(std::move(of)) {}
+    std::unique_ptr<RollupSource> source;
+    uint64_t round = 0;  // in which it was in the snapshot
+    int64_t at_ns = 0;   // boot time of that snapshot
+  };
 
   Ref<const Snapshot> Run(const Snapshot& snapshot, bool last);
-  Source& SourceOf(const SnapshotEntry& entry, size_t hint);
-  void Plan(Source& source, const Frame& frame);
-  void Join(Source& source, const SeriesInfo& series, uint32_t slot, uint32_t rule);
-  uint32_t RulesOf(const MetricDesc& desc) const noexcept;
-  void Drop(RollupMember& member);
-  void Read(Source& source, const Frame& frame, const Frame* before);
-  bool TakeBuckets(Source& source, RollupMember& member, RollupGroup& group, const SeriesInfo& series,
-                   const Frame& frame, bool from_zero);
-  void Emit(Source& source, const SnapshotEntry& entry, Snapshot& out);
+  Seen& SourceOf(const SnapshotEntry& entry, size_t hint);
   void ForgetSources(Instant now);
-  void Open(Rule& rule, Instant now) noexcept;
+  void Open(uint32_t rule, Instant now) noexcept;
   void Close(uint32_t rule, Instant end, uint64_t round);
   Ref<Snapshot> TakeSnapshot();
   void UpdateStats() noexcept;
 
-  std::vector<std::unique_ptr<Rule>> rules_;
-  std::vector<std::unique_ptr<Source>> sources_;  // mostly in the order of the frames
+  RollupRules rules_;
+  std::vector<Interval> intervals_;  // by rule
+  std::vector<Seen> sources_;        // mostly in the order of the frames
   std::vector<Ref<Snapshot>> pool_;
   uint64_t round_ = 0;
   int64_t start_unix_ns_ = 0;  // of new groups: when the snapshot before closed
-  uint64_t intervals_ = 0;
-  std::vector<double> numbers_, increases_;
-  Buckets buckets_;
+  uint64_t ended_ = 0;         // intervals
 
   struct SharedStats {
     std::atomic<uint64_t> groups{0}, rolled_up{0}, left_out{0}, intervals{0};
