@@ -1,0 +1,99 @@
+// Combines series of a sink's snapshots by the sink's rules: takes each tick's snapshot, gives the snapshot
+// that the sink is to get. Series of a rule are left out of it; at the end of each interval a frame of
+// results comes into it, named "rollup/1" by the rule's number, and stays until the next one takes its place.
+//
+//   ASSIGN_OR_RETURN(std::unique_ptr<Rollup> rollup, Rollup::Make(config));
+//   if (rollup) snapshot = rollup->Apply(snapshot);
+//
+// Intervals end at multiples of their length on the wall clock, so that those of all machines agree. The
+// first one ends at the first such time that is at least half an interval away. Time within an interval is
+// that of the boot clock. A reading belongs to the interval in which its tick closed. A frame that rides
+// again, and a stale value that was there before, are no new reading. Values that are not finite are left
+// out.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <gpulens/status.h>
+
+#include "core/frame.h"
+#include "pipeline/rollup/rollup_groups.h"
+#include "pipeline/rollup/rollup_rule.h"
+#include "pipeline/rollup/rollup_source.h"
+
+namespace gpulens {
+
+struct RollupStats {
+  uint64_t groups = 0;     // now
+  uint64_t rolled_up = 0;  // series in a group now, once for each rule
+  uint64_t left_out = 0;   // series that are not sent as they are, now
+  uint64_t intervals = 0;  // that ended
+  std::array<uint64_t, kRollupRefusals>
+      refused{};  // series that a rule matches but are sent as they are, now
+};
+
+// Apply and ApplyLast are called by one thread at a time, `stats` by any. Memory is bounded by the series of
+// the snapshots and max_groups of each rule. Does not allocate while layouts stay and the sink lets go of
+// former snapshots.
+class Rollup {
+ public:
+  // A source that is in no snapshot for so long is forgotten: its counters begin again when it returns.
+  static constexpr Duration kForgetAfter = std::chrono::minutes(10);
+
+  // Null when the sink has no rules. kInvalidArgument when CheckRollups refuses them.
+  static Result<std::unique_ptr<Rollup>> Make(const Config& sink);
+  explicit Rollup(std::vector<RollupRule> rules);
+  Rollup(const Rollup&) = delete;
+  Rollup& operator=(const Rollup&) = delete;
+
+  // Of each tick, also of those that the sink does not get: readings are taken from every one.
+  Ref<const Snapshot> Apply(const Ref<const Snapshot>& snapshot);
+  // Of the last one, which Apply may have had: intervals end now, with the readings so far. Null gives null.
+  Ref<const Snapshot> ApplyLast(const Ref<const Snapshot>& snapshot);
+
+  RollupStats stats() const noexcept;
+
+ private:
+  // Of one rule.
+  struct Interval {
+    bool open = false;
+    Instant end;
+    int64_t closed_ns = 0;  // boot time at which the last one ended
+    Ref<const Frame> results;
+  };
+  struct Seen {
+    explicit Seen(std::unique_ptr<RollupSource> of) : source(std::move(of)) {}
+    std::unique_ptr<RollupSource> source;
+    uint64_t round = 0;  // in which it was in the snapshot
+    int64_t at_ns = 0;   // boot time of that snapshot
+  };
+
+  Ref<const Snapshot> Run(const Snapshot& snapshot, bool last);
+  Seen& SourceOf(const SnapshotEntry& entry, size_t hint);
+  void ForgetSources(Instant now);
+  void Open(uint32_t rule, Instant now) noexcept;
+  void Close(uint32_t rule, Instant end, uint64_t round);
+  Ref<Snapshot> TakeSnapshot();
+  void UpdateStats() noexcept;
+
+  RollupRules rules_;
+  std::vector<Interval> intervals_;  // by rule
+  std::vector<Seen> sources_;        // mostly in the order of the frames
+  std::vector<Ref<Snapshot>> pool_;
+  uint64_t round_ = 0;
+  int64_t start_unix_ns_ = 0;  // of new groups: when the snapshot before closed
+  uint64_t ended_ = 0;         // intervals
+
+  struct SharedStats {
+    std::atomic<uint64_t> groups{0}, rolled_up{0}, left_out{0}, intervals{0};
+    std::array<std::atomic<uint64_t>, kRollupRefusals> refused{};
+  };
+  SharedStats stats_;
+};
+
+}  // namespace gpulens
