@@ -71,6 +71,19 @@ inline constexpr MetricDesc kSelfSinkDiskQueueUnusable = row::Flag(
     "gpulens.sink.disk_queue.unusable",
     "1 when the folder of the disk queue cannot be used: what waits is in memory.", row::kKeys<"sink">);
 
+inline constexpr MetricDesc kSelfSinkRollupGroups = row::UpDown(
+    "gpulens.sink.rollup.groups", "{group}", "Groups of the sink's roll-ups.", row::kKeys<"sink">);
+inline constexpr MetricDesc kSelfSinkRollupSeries = row::UpDown(
+    "gpulens.sink.rollup.series", "{series}",
+    "Series in a group of a roll-up, once for each rule, and series that are not sent themselves.",
+    row::kKeys<"sink", "result">);
+inline constexpr MetricDesc kSelfSinkRollupRefused = row::UpDown(
+    "gpulens.sink.rollup.refused", "{series}",
+    "Series that a roll-up names but that are sent as they are, by reason.", row::kKeys<"sink", "reason">);
+inline constexpr MetricDesc kSelfSinkRollupIntervals =
+    row::Counter("gpulens.sink.rollup.intervals", "{interval}",
+                 "Intervals of the sink's roll-ups that ended.", row::kKeys<"sink">);
+
 inline constexpr MetricDesc kSelfReceiverRequests =
     row::Counter("gpulens.receiver.requests", "{request}", "Requests received by answer.",
                  row::kKeys<"receiver", "signal", "code">);
@@ -119,6 +132,10 @@ inline constexpr const MetricDesc* kSelfIoRows[] = {
     &kSelfSinkDiskQueueLimit,
     &kSelfSinkDiskQueueOldestAge,
     &kSelfSinkDiskQueueUnusable,
+    &kSelfSinkRollupGroups,
+    &kSelfSinkRollupSeries,
+    &kSelfSinkRollupRefused,
+    &kSelfSinkRollupIntervals,
     &kSelfReceiverRequests,
     &kSelfReceiverPoints,
     &kSelfReceiverReceived,

@@ -112,6 +112,14 @@ class Pipeline {
     std::shared_ptr<RequestLog> log;     // of a network sink
   };
 
+  // What becomes of the roll-ups of a runner that ends.
+  struct RollupMove {
+    std::shared_ptr<SinkRunner> from;
+    std::shared_ptr<SinkRunner> to;  // goes on with them; null: their open intervals end
+    bool removed = false;            // a sink that has them is not in the plan
+    bool stays = false;              // one is
+  };
+
   void Loop();
   void OfferAll(const Ref<const Snapshot>& snapshot);
   void StartTask(Scheduler::TaskId task);
@@ -136,6 +144,8 @@ class Pipeline {
   Result<RunningSink> MakeNetworkSink(const SinkRunner::Setup& setup, const PipelinePlan& plan,
                                       const std::vector<RunningSink>& made);
   Status MakeReceivers(const PipelinePlan& plan, std::vector<std::shared_ptr<RunningReceiver>>& out);
+  std::vector<RollupMove> PlanRollups(const std::vector<RunningSink>& next);
+  void MoveRollups(const std::vector<RollupMove>& moves, const std::vector<RunningSink>& before);
   void StopReceivers(Instant deadline);
   void StopSinks(const std::vector<RunningSink>& sinks, Instant deadline);
 

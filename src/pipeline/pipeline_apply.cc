@@ -90,7 +90,7 @@ Status Pipeline::MakeSinks(const PipelinePlan& plan, std::vector<RunningSink>& o
       sink.runner = old->runner;
     } else {
       ASSIGN_OR_RETURN(auto made, setup.spec->create(setup.config, env_));
-      sink.runner = std::make_shared<SinkRunner>(setup, std::move(made), *env_.clock);
+      ASSIGN_OR_RETURN(sink.runner, SinkRunner::Make(setup, std::move(made), *env_.clock));
     }
     out.push_back(std::move(sink));
   }
@@ -133,7 +133,7 @@ Result<Pipeline::RunningSink> Pipeline::MakeNetworkSink(const SinkRunner::Setup&
   }
   ASSIGN_OR_RETURN(auto encoder,
                    setup.spec->network->encoder(setup.config, env_, std::make_unique<LogWriter>(sink.log)));
-  sink.runner = std::make_shared<SinkRunner>(setup, std::move(encoder), *env_.clock);
+  ASSIGN_OR_RETURN(sink.runner, SinkRunner::Make(setup, std::move(encoder), *env_.clock));
   return sink;
 }
 
@@ -195,6 +195,53 @@ void Pipeline::StopSinks(const std::vector<RunningSink>& sinks, Instant deadline
   }
 }
 
+// They go on where one runner comes after another for all its sinks, with equal rules.
+std::vector<Pipeline::RollupMove> Pipeline::PlanRollups(const std::vector<RunningSink>& next) {
+  std::unique_lock lock(mutex_);
+  const auto present = sinks_;
+  lock.unlock();
+  const auto among = [](const std::vector<RunningSink>& sinks, const std::shared_ptr<SinkRunner>& runner) {
+    return std::any_of(sinks.begin(), sinks.end(), [&](const auto& one) { return one.runner == runner; });
+  };
+  std::vector<RollupMove> moves;
+  for (const RunningSink& sink : present) {
+    if (!sink.runner || !sink.runner->rollup_stats() || among(next, sink.runner)) continue;
+    auto move =
+        std::find_if(moves.begin(), moves.end(), [&](const auto& m) { return m.from == sink.runner; });
+    const bool first = move == moves.end();
+    if (first) (move = moves.emplace(moves.end()))->from = sink.runner;
+    const auto after =
+        std::find_if(next.begin(), next.end(), [&](const auto& one) { return one.name == sink.name; });
+    (after == next.end() ? move->removed : move->stays) = true;
+    const auto runner = after == next.end() ? nullptr : after->runner;
+    if (first) move->to = runner;
+    else if (move->to != runner) move->to = nullptr;
+  }
+  for (auto move = moves.begin(); move != moves.end(); ++move) {
+    const bool taken =
+        std::any_of(moves.begin(), move, [&](const auto& before) { return before.to == move->to; });
+    if (!move->to || taken || among(present, move->to) || !move->to->TakeRollups(*move->from))
+      move->to = nullptr;
+  }
+  return moves;
+}
+
+// Runners that begin with rules of their own count from the snapshot with which the former ones end.
+void Pipeline::MoveRollups(const std::vector<RollupMove>& moves, const std::vector<RunningSink>& before) {
+  Ref<const Snapshot> last;
+  for (const RollupMove& move : moves) {
+    if (!move.to && move.stays) last = move.from->EndIntervals(hub_);
+  }
+  if (!last) last = hub_.latest();
+  for (const RunningSink& sink : sinks_) {
+    const auto same = [&](const auto& one) { return one.runner == sink.runner; };
+    const bool goes_on =
+        std::any_of(before.begin(), before.end(), same) ||
+        std::any_of(moves.begin(), moves.end(), [&](const auto& move) { return move.to == sink.runner; });
+    if (sink.runner && !goes_on) sink.runner->BeginIntervals(last);
+  }
+}
+
 Status Pipeline::Apply(PipelinePlan plan) {
   // First all that may fail, without a change; then the change.
   std::vector<std::shared_ptr<RunningAnalyzer>> analyzers;
@@ -211,6 +258,13 @@ Status Pipeline::Apply(PipelinePlan plan) {
                 "; switch sinks.otlp or sinks.remote_write on"};
   RETURN_IF_ERROR(MakeReceivers(plan, receivers));
   enrichers_.Adopt(std::move(enrichers));
+  const std::vector<RollupMove> moves = PlanRollups(sinks);
+  // While those that are removed are still sent to.
+  const Instant encoded_by = env_.clock->Now() + std::chrono::seconds(1);
+  for (const RollupMove& move : moves)
+    if (move.removed) static_cast<void>(move.from->EndIntervals(hub_));
+  for (const RollupMove& move : moves)
+    if (move.removed) static_cast<void>(move.from->WaitUntilWritten(encoded_by));
   // Readers are there before anything is appended for them. What runs already goes on meanwhile.
   delivery_.Apply(std::move(delivery), env_.clock->Now() + std::chrono::seconds(1));
   {
@@ -222,7 +276,8 @@ Status Pipeline::Apply(PipelinePlan plan) {
                        [&](const RunningSink& one) { return one.runner == sink.runner; }))
         replaced.push_back(sink);
     }
-    sinks_ = std::move(sinks);
+    std::swap(sinks_, sinks);
+    MoveRollups(moves, sinks);
     for (const auto& receiver : receivers_) {
       if (std::find(receivers.begin(), receivers.end(), receiver) == receivers.end())
         gone.push_back(receiver);

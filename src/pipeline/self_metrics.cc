@@ -57,6 +57,10 @@ constexpr const MetricDesc* kRows[] = {&kSelfTickDuration,
                                        &kSelfSinkDiskQueueLimit,
                                        &kSelfSinkDiskQueueOldestAge,
                                        &kSelfSinkDiskQueueUnusable,
+                                       &kSelfSinkRollupGroups,
+                                       &kSelfSinkRollupSeries,
+                                       &kSelfSinkRollupRefused,
+                                       &kSelfSinkRollupIntervals,
                                        &kSelfReceiverRequests,
                                        &kSelfReceiverPoints,
                                        &kSelfReceiverReceived,
@@ -91,6 +95,7 @@ struct SelfMetrics::OfSink {
   Series up, length, capacity, duration, last_success, dropped[kDropReasons];
   Series event_length, event_capacity, events_dropped[kDropReasons];
   DeliveryMetrics delivery;
+  RollupMetrics rollups;
   uint64_t seen = 0;
 };
 
@@ -239,6 +244,9 @@ void SelfMetrics::UpdateSink(const SinkView& sink, Delivery* delivery) {
   for (size_t i = 0; i < kDropReasons; ++i) {
     writer_.Set(s.dropped[i], stats.dropped[i]);
     writer_.Set(s.events_dropped[i], stats.events_dropped[i]);
+  }
+  if (sink.runner) {
+    if (const auto rollups = sink.runner->rollup_stats()) s.rollups.Write(*rollups, s.entity, writer_);
   }
   if (!delivery || !delivery->ReadStats(sink.name, delivery_)) return;
   // Of a sink that sends, its receiver has the last word.

@@ -16,6 +16,7 @@
 #include "pipeline/enrich/enricher_set.h"
 #include "pipeline/instance.h"
 #include "pipeline/receive/receiver_metrics.h"
+#include "pipeline/rollup/rollup_metrics.h"
 #include "pipeline/sink_runner.h"
 
 namespace gpulens {

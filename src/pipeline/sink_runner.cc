@@ -1,6 +1,7 @@
 #include "pipeline/sink_runner.h"
 
 #include "base/log.h"
+#include "base/result.h"
 #include "base/threads/threads.h"
 
 namespace gpulens {
@@ -27,19 +28,49 @@ struct SinkRunner::Shared {
   const std::unique_ptr<Sink> sink;
   const Clock& clock;
   mutable std::mutex mutex;  // guards what follows
-  std::condition_variable wake, ended;
+  std::condition_variable wake, idle, ended;
   Ring<Ref<const Snapshot>> lane;
   Ring<Ref<const Events>> event_lane;
   SinkStats stats;
   bool stopping = false, done = false;
+  bool writing = false;
   bool ends = false;  // the agent does, and the sink is not only replaced
   Instant flush_by;
 };
 
-SinkRunner::SinkRunner(Setup setup, std::unique_ptr<Sink> sink, const Clock& clock)
+// Of a runner, and of the one after it that goes on with them.
+struct SinkRunner::Rollups {
+  std::mutex mutex;
+  const std::unique_ptr<Rollup> rollup;
+  uint64_t ended_tick = UINT64_MAX;  // with which open intervals were ended
+  uint64_t beyond = 0;               // series that found no room in a group, at the last tick
+
+  explicit Rollups(std::unique_ptr<Rollup> of) : rollup(std::move(of)) {}
+
+  Ref<const Snapshot> Apply(const Ref<const Snapshot>& snapshot, const std::string& sink) {
+    Ref<const Snapshot> made = rollup->Apply(snapshot);
+    const uint64_t before = std::exchange(beyond, rollup->stats().refused[size_t(RollupRefusal::kLimit)]);
+    if (before == 0 && beyond != 0)
+      Log(LogLevel::kWarn, sink, "rollup_limit",
+          std::to_string(beyond) + " series are sent as they are: their groups are more than max_groups.",
+          sink);
+    return made;
+  }
+};
+
+Result<std::shared_ptr<SinkRunner>> SinkRunner::Make(Setup setup, std::unique_ptr<Sink> sink,
+                                                     const Clock& clock) {
+  ASSIGN_OR_RETURN(std::unique_ptr<Rollup> rollup, Rollup::Make(setup.config));
+  return std::make_shared<SinkRunner>(std::move(setup), std::move(sink), clock, std::move(rollup));
+}
+
+// A result is a new reading that no sink may miss, also one that else gets whole snapshots alone.
+SinkRunner::SinkRunner(Setup setup, std::unique_ptr<Sink> sink, const Clock& clock,
+                       std::unique_ptr<Rollup> rollup)
     : setup_(std::move(setup)),
       shared_(std::make_shared<Shared>(setup_.name, std::move(sink), clock)),
-      selector_(setup_.interval, setup_.spec->sends_new_readings) {
+      selector_(setup_.interval, setup_.spec->sends_new_readings || rollup),
+      rollups_(rollup ? std::make_shared<Rollups>(std::move(rollup)) : nullptr) {
   if (setup_.spec->threaded) NeedThread();
 }
 
@@ -102,7 +133,13 @@ void SinkRunner::Offer(const Ref<const Events>& events) {
 }
 
 void SinkRunner::Offer(const Ref<const Snapshot>& snapshot) {
-  if (Ref<const Snapshot> selected = selector_.Select(snapshot)) Push(std::move(selected));
+  if (!rollups_) {
+    if (Ref<const Snapshot> selected = selector_.Select(snapshot)) Push(std::move(selected));
+    return;
+  }
+  std::lock_guard lock(rollups_->mutex);
+  if (Ref<const Snapshot> selected = selector_.Select(rollups_->Apply(snapshot, setup_.name)))
+    Push(std::move(selected));
 }
 
 void SinkRunner::OfferLast(const Ref<const Snapshot>& snapshot) {
@@ -110,7 +147,57 @@ void SinkRunner::OfferLast(const Ref<const Snapshot>& snapshot) {
     std::lock_guard lock(shared_->mutex);
     shared_->ends = true;
   }
-  if (Ref<const Snapshot> last = selector_.SelectLast(snapshot)) Push(std::move(last));
+  if (!rollups_) {
+    if (Ref<const Snapshot> last = selector_.SelectLast(snapshot)) Push(std::move(last));
+    return;
+  }
+  std::lock_guard lock(rollups_->mutex);
+  PushEnd(snapshot);
+}
+
+// First what the sink has not got yet: results may be in it that those of the end take the place of.
+void SinkRunner::PushEnd(const Ref<const Snapshot>& snapshot) {
+  if (!snapshot || std::exchange(rollups_->ended_tick, snapshot->tick) == snapshot->tick) return;
+  if (Ref<const Snapshot> last = selector_.SelectLast(rollups_->Apply(snapshot, setup_.name)))
+    Push(std::move(last));
+  Push(rollups_->rollup->ApplyLast(snapshot));
+}
+
+// The mutex keeps ticks in their order: what was offered before is not newer than what the hub has.
+Ref<const Snapshot> SinkRunner::EndIntervals(const SnapshotHub& hub) {
+  if (!rollups_) return {};
+  std::lock_guard lock(rollups_->mutex);
+  Ref<const Snapshot> snapshot = hub.latest();
+  PushEnd(snapshot);
+  return snapshot;
+}
+
+bool SinkRunner::TakeRollups(const SinkRunner& former) {
+  constexpr std::string_view kOption = "rollups";
+  if (!rollups_ || !former.rollups_ || !setup_.config.Has(kOption) || !former.setup_.config.Has(kOption) ||
+      setup_.config.Groups(kOption) != former.setup_.config.Groups(kOption))
+    return false;
+  rollups_ = former.rollups_;
+  return true;
+}
+
+void SinkRunner::BeginIntervals(const Ref<const Snapshot>& snapshot) {
+  if (!rollups_ || !snapshot) return;
+  std::lock_guard lock(rollups_->mutex);
+  static_cast<void>(rollups_->Apply(snapshot, setup_.name));
+}
+
+std::optional<RollupStats> SinkRunner::rollup_stats() const {
+  return rollups_ ? std::optional(rollups_->rollup->stats()) : std::nullopt;
+}
+
+bool SinkRunner::WaitUntilWritten(Instant deadline) {
+  if (!setup_.spec->threaded) return true;
+  std::unique_lock lock(shared_->mutex);
+  const Duration left = deadline - shared_->clock.Now();
+  return shared_->idle.wait_for(lock, left, [this] {
+    return !shared_->writing && shared_->lane.empty() && shared_->event_lane.empty();
+  });
 }
 
 void SinkRunner::Push(Ref<const Snapshot> snapshot) {
@@ -132,10 +219,13 @@ void SinkRunner::Run(const std::shared_ptr<Shared>& shared) {
     bool ends = false;
     {
       std::unique_lock lock(shared->mutex);
+      shared->writing = false;
+      shared->idle.notify_all();
       shared->wake.wait(
           lock, [&] { return shared->stopping || !shared->lane.empty() || !shared->event_lane.empty(); });
       if (auto first = shared->event_lane.Pop()) events = std::move(*first);
       else if (auto next = shared->lane.Pop()) snapshot = std::move(*next);
+      shared->writing = snapshot || events;
       flush_by = shared->flush_by;
       ends = shared->ends;
     }

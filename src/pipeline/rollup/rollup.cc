@@ -75,6 +75,7 @@ Ref<const Snapshot> Rollup::Run(const Snapshot& snapshot, bool last) {
     SnapshotEntry& entry = out->frames.emplace_back();
     entry.frame = interval.results;
     entry.source = entry.frame->source;
+    entry.period = rules_[r]->rule().interval;
   }
   start_unix_ns_ = now.unix_ns;
   UpdateStats();

@@ -3,6 +3,7 @@
 #include "base/result.h"
 #include "naming/sink_names.h"
 #include "pipeline/plugin.h"
+#include "pipeline/rollup/rollup_rule.h"
 #include "sinks/file/log_file.h"
 #include "sinks/file/otlp_lines.h"
 #include "wire/json/json_event.h"
@@ -121,7 +122,7 @@ constexpr auto kOptions = JoinOptions(
          .min = 0.1,
          .max = 86400},
     }),
-    NameOptions("[native]"));
+    JoinOptions(NameOptions("[native]"), RollupsOption()));
 
 }  // namespace
 
@@ -131,6 +132,7 @@ const SinkSpec file_sink{.name = "file",
                          .threaded = true,
                          .options = kOptions,
                          .create = &Create,
+                         .check = &CheckRollups,
                          .several = true};
 
 }  // namespace gpulens

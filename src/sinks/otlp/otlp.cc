@@ -10,6 +10,7 @@
 #include "pipeline/delivery/send_setup.h"
 #include "pipeline/plugin.h"
 #include "pipeline/remote/remote_access.h"
+#include "pipeline/rollup/rollup_rule.h"
 #include "sinks/otlp/otlp_body.h"
 #include "sinks/otlp/otlp_endpoint.h"
 #include "sinks/otlp/otlp_grpc.h"
@@ -74,6 +75,7 @@ std::string EndpointOf(const Config& config) {
 }
 
 void Check(const Config& config, ConfigFaults& faults) {
+  CheckRollups(config, faults);
   if (config.Text("protocol") == "grpc" && config.Text("compression") == "zstd")
     faults.Refuse(config, "compression", "compression: with protocol grpc it is gzip or none");
   HttpUrl access;
@@ -173,7 +175,8 @@ constexpr auto kOwnOptions = JoinOptions(
          .max = 1'000'000},
     }),
     kOtlpStyleOptions);
-constexpr auto kOptions = JoinOptions(kOwnOptions, JoinOptions(NameOptions("[native]"), kSendOptions));
+constexpr auto kOptions = JoinOptions(
+    kOwnOptions, JoinOptions(JoinOptions(NameOptions("[native]"), RollupsOption()), kSendOptions));
 
 constexpr std::string_view kDestination[] = {"endpoint", "metrics_endpoint", "logs_endpoint",
                                              "traces_endpoint", "protocol"};

@@ -9,6 +9,7 @@
 #include "pipeline/delivery/send_setup.h"
 #include "pipeline/plugin.h"
 #include "pipeline/remote/remote_access.h"
+#include "pipeline/rollup/rollup_rule.h"
 #include "sinks/remote_write/remote_write_answer.h"
 #include "sinks/remote_write/remote_write_labels.h"
 #include "sinks/remote_write/target_health.h"
@@ -100,6 +101,7 @@ class RemoteWriteSink final : public Sink {
 };
 
 void Check(const Config& config, ConfigFaults& faults) {
+  CheckRollups(config, faults);
   if (config.Bool("native_histograms") && config.Text("protocol") != kSecond)
     faults.Refuse(config, "native_histograms", "native_histograms needs protocol: \"2.0\"");
   const auto url = ParseHttpUrl(config.Text("url"));
@@ -168,7 +170,7 @@ constexpr auto kOptions =
                      .fallback = "false",
                      .help = "End every series by a stale marker when the agent ends."},
                 }),
-                JoinOptions(NameOptions("[native]"), kSendOptions));
+                JoinOptions(JoinOptions(NameOptions("[native]"), RollupsOption()), kSendOptions));
 
 constexpr std::string_view kDestination[] = {"url"};
 constexpr NetworkSink kNetwork{.destination = kDestination, .encoder = &MakeEncoder, .plan = &MakePlan};

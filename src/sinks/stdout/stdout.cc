@@ -15,6 +15,7 @@
 #include "base/files.h"
 #include "naming/sink_names.h"
 #include "pipeline/plugin.h"
+#include "pipeline/rollup/rollup_rule.h"
 #include "sinks/stdout/collect_json.h"
 #include "sinks/stdout/collect_table.h"
 #include "wire/json/json_event.h"
@@ -106,7 +107,7 @@ Result<std::unique_ptr<Sink>> Create(const Config& config, Env&) {
 
 constexpr std::string_view kFormats[] = {"json", "table"};
 constexpr auto kOptions = JoinOptions(
-    NameOptions("[native]"),
+    JoinOptions(NameOptions("[native]"), RollupsOption()),
     std::to_array<OptionSpec>({
         IntervalOption("0s"),
         {.key = "format",
@@ -130,6 +131,7 @@ const SinkSpec stdout_sink{.name = "stdout",
                            .help = "Every tick on standard output.",
                            .threaded = true,
                            .options = kOptions,
-                           .create = &Create};
+                           .create = &Create,
+                           .check = &CheckRollups};
 
 }  // namespace gpulens

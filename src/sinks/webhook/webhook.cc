@@ -9,6 +9,7 @@
 #include "pipeline/delivery/send_setup.h"
 #include "pipeline/plugin.h"
 #include "pipeline/remote/remote_access.h"
+#include "pipeline/rollup/rollup_rule.h"
 #include "sinks/webhook/record_arrays.h"
 #include "wire/json/json_event.h"
 #include "wire/json/json_lines.h"
@@ -69,6 +70,7 @@ class WebhookSink final : public Sink {
 };
 
 void Check(const Config& config, ConfigFaults& faults) {
+  CheckRollups(config, faults);
   if (config.Text("url").empty()) return;  // the loader says that it is missing
   const auto url = ParseHttpUrl(config.Text("url"));
   if (url) CheckRemote(config, *url, faults);
@@ -96,25 +98,26 @@ Result<SendPlan> MakePlan(const std::string& name, const Config& config) {
   return plan;
 }
 
-constexpr auto kOptions = JoinOptions(std::to_array<OptionSpec>({
-                                          {.key = "url",
-                                           .type = OptionType::kUrl,
-                                           .help = "Where to POST to, taken as it is.",
-                                           .required = true,
-                                           .secret_path = true},
-                                          IntervalOption("60s"),
-                                          {.key = "events",
-                                           .type = OptionType::kBool,
-                                           .fallback = "true",
-                                           .help = "Whether events are sent, too, in requests of their own."},
-                                          {.key = "max_records",
-                                           .type = OptionType::kInt,
-                                           .fallback = "10000",
-                                           .help = "Elements of one request's array.",
-                                           .min = 1,
-                                           .max = 1'000'000},
-                                      }),
-                                      JoinOptions(NameOptions("[native]"), kSendOptions));
+constexpr auto kOptions =
+    JoinOptions(std::to_array<OptionSpec>({
+                    {.key = "url",
+                     .type = OptionType::kUrl,
+                     .help = "Where to POST to, taken as it is.",
+                     .required = true,
+                     .secret_path = true},
+                    IntervalOption("60s"),
+                    {.key = "events",
+                     .type = OptionType::kBool,
+                     .fallback = "true",
+                     .help = "Whether events are sent, too, in requests of their own."},
+                    {.key = "max_records",
+                     .type = OptionType::kInt,
+                     .fallback = "10000",
+                     .help = "Elements of one request's array.",
+                     .min = 1,
+                     .max = 1'000'000},
+                }),
+                JoinOptions(JoinOptions(NameOptions("[native]"), RollupsOption()), kSendOptions));
 
 constexpr std::string_view kDestination[] = {"url"};
 constexpr NetworkSink kNetwork{.destination = kDestination, .encoder = &MakeEncoder, .plan = &MakePlan};
