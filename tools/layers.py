@@ -28,6 +28,7 @@ FLOORS = {
     "pipeline": (3, ("base", "core", "net", "catalog", "instruments", "delivery")),
     "naming": (3, ("base", "core", "catalog", "dialects", "pipeline")),
     "driver_metrics": (3, ("base", "core", "driver", "catalog")),
+    "sending": (3, ("base", "core", "net", "wire", "pipeline")),
     "receiving": (3, ("base", "core", "net", "catalog", "wire", "pipeline")),
     "scraping": (3, ("base", "core", "net", "catalog", "wire", "pipeline")),
     "collectors/*": (
@@ -39,7 +40,7 @@ FLOORS = {
     "discovery/*": (4, ("base", "core", "net", "sources/*", "catalog", "instruments", "pipeline", "scraping")),
     "sinks/*": (
         4,
-        ("base", "core", "net", "catalog", "wire", "dialects", "naming", "instruments", "store", "delivery", "pipeline"),
+        ("base", "core", "net", "catalog", "wire", "dialects", "naming", "instruments", "store", "delivery", "pipeline", "sending"),
     ),
     "receivers/*": (4, ("base", "core", "net", "catalog", "wire", "instruments", "pipeline", "receiving")),
     "loadgen": (4, ("base", "core", "net")),

@@ -48,6 +48,12 @@ inline constexpr MetricDesc kSelfSinkDelivered = row::Counter(
 inline constexpr MetricDesc kSelfSinkRejected =
     row::Counter("gpulens.sink.rejected", "{point}", "Points the peer refused in a partial success.",
                  row::kKeys<"sink", "signal">);
+inline constexpr MetricDesc kSelfSinkLeftOut =
+    row::Counter("gpulens.sink.left_out", "{point}",
+                 "Points that the sink shall not send: sources, signals, where.", row::kKeys<"sink">);
+inline constexpr MetricDesc kSelfSinkUntranslated =
+    row::Counter("gpulens.sink.untranslated", "{point}",
+                 "Received points that the sink's format cannot hold.", row::kKeys<"sink">);
 inline constexpr MetricDesc kSelfSinkRequests =
     row::Counter("gpulens.sink.requests", "{request}", "Requests by answer: HTTP or gRPC status, or error.",
                  row::kKeys<"sink", "code">);
@@ -123,6 +129,8 @@ inline constexpr const MetricDesc* kSelfIoRows[] = {
     &kSelfSinkDropped,
     &kSelfSinkDelivered,
     &kSelfSinkRejected,
+    &kSelfSinkLeftOut,
+    &kSelfSinkUntranslated,
     &kSelfSinkRequests,
     &kSelfSinkRetries,
     &kSelfSinkSent,

@@ -642,7 +642,9 @@ void RequestLog::Trim(Calls& calls) {
     memory_used_ -= front.size();
     if (front.outcome) {
       Status status;
-      if (!front.delivered) status = {Code::kExhausted, "the disk cannot keep it, and no receiver took it"};
+      const bool unwanted = !readers_.empty() && front.skips >= readers_.size();
+      if (!front.delivered && !unwanted)
+        status = {Code::kExhausted, "the disk cannot keep it, and no receiver took it"};
       calls.push_back([outcome = std::move(front.outcome), status] { outcome(status); });
     }
     memory_.pop_front();
@@ -917,7 +919,11 @@ bool LogReader::Wanted(uint64_t id) {
   return false;
 }
 
-void LogReader::Done(uint64_t id, bool delivered) {
+void LogReader::Done(uint64_t id, bool delivered) { End(id, delivered ? Fate::kDelivered : Fate::kNot); }
+
+void LogReader::Skip(uint64_t id) { End(id, Fate::kSkipped); }
+
+void LogReader::End(uint64_t id, Fate fate) {
   RequestLog::Calls calls;
   const Instant now = log_->clock_.Now();
   {
@@ -925,9 +931,10 @@ void LogReader::Done(uint64_t id, bool delivered) {
     auto& under_way = reader_->under_way;
     auto at = std::find_if(under_way.begin(), under_way.end(), [&](const auto& one) { return one.id == id; });
     if (at == under_way.end()) return;
-    if (delivered) {
-      auto* memory = const_cast<RequestLog::InMemory*>(log_->MemoryFrom(id));
-      if (memory && memory->id == id) memory->delivered = true;
+    auto* memory = const_cast<RequestLog::InMemory*>(log_->MemoryFrom(id));
+    if (memory && memory->id == id) {
+      memory->delivered |= fate == Fate::kDelivered;
+      memory->skips += fate == Fate::kSkipped;
     }
     if (at->lost) under_way.erase(at);
     else at->done = true;

@@ -50,7 +50,8 @@ class LogReader;
 class RequestLog : public std::enable_shared_from_this<RequestLog> {
  public:
   enum class Kept : uint8_t { kOnDisk, kInMemory };
-  // Called once, from any thread: ok when at least one reader delivered the record; kExhausted when none did.
+  // Called once, from any thread: ok when at least one reader delivered the record, or all skipped it;
+  // kExhausted else.
   using Outcome = std::function<void(Status)>;
 
   // A folder that cannot be used is no error: see stats().disk. `clock` outlives the log.
@@ -108,6 +109,7 @@ class RequestLog : public std::enable_shared_from_this<RequestLog> {
     RecordStamp stamp;
     Outcome outcome;
     bool delivered = false;
+    size_t skips = 0;  // readers that it is not for
     uint64_t size() const noexcept { return bytes.size() + sizeof(InMemory); }
   };
   using Calls = std::vector<std::function<void()>>;
@@ -188,6 +190,8 @@ class LogReader {
   bool Wanted(uint64_t id);
   // It was delivered, or refused for good.
   void Done(uint64_t id, bool delivered);
+  // It is not for this reader's receiver: done, and neither delivered nor lost.
+  void Skip(uint64_t id);
   // It was not delivered and is not tried again: lost, for the reason for which it was dropped, else
   // kNotKept.
   void GiveUp(uint64_t id);
@@ -217,6 +221,8 @@ class LogReader {
 
  private:
   friend class RequestLog;
+  enum class Fate : uint8_t { kDelivered, kNot, kSkipped };
+  void End(uint64_t id, Fate fate);
   LogReader(std::shared_ptr<RequestLog> log, RequestLog::Reader* reader);
   const std::shared_ptr<RequestLog> log_;
   RequestLog::Reader* const reader_;

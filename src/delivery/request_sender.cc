@@ -4,6 +4,7 @@
 #include <random>
 #include <utility>
 
+#include "base/hash/stable_hash.h"
 #include "base/log.h"
 #include "base/result.h"
 #include "base/threads/threads.h"
@@ -23,20 +24,6 @@ std::string CodeOf(const HttpReply& reply) {
 std::string CodeOf(const GrpcReply& reply) {
   const bool answered = reply.failure == HttpFailure::kNone;
   return std::string(answered ? GrpcCodeName(reply.code) : HttpFailureName(reply.failure));
-}
-
-// The finisher of SplitMix64 (Steele, Lea, Flood 2014): every bit of the result depends on every bit of `x`.
-uint64_t Mix(uint64_t x) noexcept {
-  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
-  x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
-  return x ^ (x >> 31);
-}
-
-// FNV-1a, so that it is the same in every process and version.
-uint64_t HashOf(std::string_view text) noexcept {
-  uint64_t hash = 0xcbf29ce484222325u;
-  for (const char c : text) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3u;
-  return hash;
 }
 
 }  // namespace
@@ -101,6 +88,7 @@ struct RequestSender::Open {
   uint32_t items = 0;
   bool once = false;
   size_t left = 0;  // requests
+  uint32_t left_out = 0, untranslated = 0;
   bool taken = false, refused = false, dropped = false;
 };
 
@@ -127,7 +115,6 @@ struct RequestSender::Endpoint {
   Backoff backoff;
   Instant until;       // not before
   bool waits = false;  // the last request was not taken
-  uint64_t hash = 0;
 };
 
 struct RequestSender::Answer {
@@ -297,10 +284,12 @@ void RequestSender::TakeSetup() {
   }
   lanes_.clear();
   endpoints_.clear();
+  hashes_.clear();
   ++generation_;
-  for (const SendEndpoint& endpoint : setup_->endpoints)
-    endpoints_.push_back(
-        {Backoff(setup_->backoff, std::random_device{}()), {}, false, HashOf(endpoint.name)});
+  for (const SendEndpoint& endpoint : setup_->endpoints) {
+    endpoints_.push_back({Backoff(setup_->backoff, std::random_device{}()), {}, false});
+    hashes_.push_back(endpoint.hash);
+  }
   lanes_ = std::vector<Lane>(kChains * setup_->in_flight * (setup_->by_hash ? setup_->endpoints.size() : 1));
   for (Lane& lane : lanes_)
     lane.channels = std::vector<Lane::Channel>(setup_->endpoints.size() * setup_->signals.size());
@@ -353,9 +342,13 @@ bool RequestSender::OpenNext(Source& source) {
   open->items = record->items;
   open->once = record->once;
   bool alone = false;
-  parts_.clear();
+  parts_.list.clear();
+  parts_.left_out = parts_.untranslated = 0;
   const Status prepared = setup_->prepare(*record, parts_, alone);
-  if (!prepared || parts_.empty()) {
+  open->left_out = parts_.left_out;
+  open->untranslated = parts_.untranslated;
+  if (!prepared || parts_.list.empty()) {
+    Count(*open);
     if (!prepared) {
       Log(LogLevel::kError, setup_->name, "unsendable",
           std::to_string(record->items) +
@@ -364,15 +357,16 @@ bool RequestSender::OpenNext(Source& source) {
       ++stats_.refused;
       ++stats_.requests["unsendable"];
     }
-    source.reader->Done(record->id, prepared.ok());
+    if (prepared) source.reader->Skip(record->id);
+    else source.reader->Done(record->id, false);
     return true;
   }
   if (alone && source.open != 0) {
     source.held = std::move(open);
-    source.held_parts.swap(parts_);
+    source.held_parts.swap(parts_.list);
     return false;
   }
-  Spread(open, parts_);
+  Spread(open, parts_.list);
   return true;
 }
 
@@ -388,10 +382,7 @@ void RequestSender::Spread(const std::shared_ptr<Open>& open, std::vector<SendPa
 size_t RequestSender::LaneOf(uint64_t key, Chain chain) const {
   const size_t lanes = lanes_.size() / kChains;
   if (!setup_->by_hash) return chain * lanes + key % lanes;
-  size_t best = 0;
-  for (size_t i = 1; i < endpoints_.size(); ++i)
-    if (Mix(key ^ endpoints_[i].hash) > Mix(key ^ endpoints_[best].hash)) best = i;
-  return chain * lanes + best * setup_->in_flight + Mix(key) % setup_->in_flight;
+  return chain * lanes + PickEndpoint(key, hashes_) * setup_->in_flight + key % setup_->in_flight;
 }
 
 // --- From the lanes to the receiver ---
@@ -431,19 +422,21 @@ std::optional<Instant> RequestSender::Start(size_t index) {
 
 // The endpoint for a request: the first that is not waited for, or that of the key. Without one, `next` is
 // when there may be.
-std::optional<size_t> RequestSender::Choose(uint64_t key, Instant now, Instant& next) const {
-  std::optional<size_t> best;
+std::optional<size_t> RequestSender::Choose(uint64_t key, Instant now, Instant& next) {
+  usable_.assign(endpoints_.size(), 1);
+  std::optional<size_t> first;
   bool any = false;
   for (size_t i = 0; i < endpoints_.size(); ++i) {
-    const Endpoint& endpoint = endpoints_[i];
-    if (endpoint.until - now > Duration::zero()) {
-      if (!any || endpoint.until - next < Duration::zero()) next = endpoint.until;
-      any = true;
-    } else if (!best || (setup_->by_hash && Mix(key ^ endpoint.hash) > Mix(key ^ endpoints_[*best].hash))) {
-      best = i;
+    const Instant until = endpoints_[i].until;
+    if (until - now <= Duration::zero()) {
+      if (!first) first = i;
+      continue;
     }
+    usable_[i] = 0;
+    if (!any || until - next < Duration::zero()) next = until;
+    any = true;
   }
-  return best;
+  return first && setup_->by_hash ? PickEndpoint(key, hashes_, usable_) : first;
 }
 
 void RequestSender::Send(size_t index, size_t endpoint) {
@@ -568,8 +561,17 @@ void RequestSender::Leave(Lane& lane) {
 void RequestSender::Close(Open& open) {
   --opened_[open.source->chain];
   --open.source->open;
+  Count(open);
   if (open.dropped && !open.taken) return open.source->reader->GiveUp(open.id);
   open.source->reader->Done(open.id, open.taken);
+}
+
+// Once for each record, whatever became of its requests.
+void RequestSender::Count(const Open& open) {
+  if (open.left_out == 0 && open.untranslated == 0) return;
+  std::lock_guard lock(mutex_);
+  stats_.left_out += open.left_out;
+  stats_.untranslated += open.untranslated;
 }
 
 void RequestSender::Count(const Item& item, const std::string& code, const SendOutcome& outcome) {

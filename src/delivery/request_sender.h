@@ -53,7 +53,8 @@ struct SendRoute {
 };
 
 struct SendEndpoint {
-  std::string name;                 // for people and for the hash: "http://host:port"
+  std::string name;                 // for people: "http://host:port"
+  uint64_t hash = 0;                // for PickEndpoint
   std::vector<HttpTarget> targets;  // by signal
 };
 
@@ -64,6 +65,13 @@ struct SendPart {
   std::shared_ptr<const std::string> body;
   uint32_t items = 0;
   uint64_t key = 0;  // requests of one key stay in order; with by_hash it also chooses the endpoint
+};
+
+// What a record becomes for one receiver.
+struct SendParts {
+  std::vector<SendPart> list;  // none: nothing in it is for this receiver
+  uint32_t left_out = 0;       // items that the sink shall not send
+  uint32_t untranslated = 0;   // items that the receiver's format cannot hold
 };
 
 struct SendAccess {
@@ -89,9 +97,9 @@ struct SendSetup {
   std::function<SendOutcome(const HttpReply& reply, size_t route)> judge;
   // The same for calls; also asked for none.
   std::function<SendOutcome(const GrpcReply& reply, size_t route)> judge_call = {};
-  // Appends the requests that a record becomes; none: nothing in it is for this receiver. `alone`: all
-  // records before it must be done first. Not ok: the record is refused.
-  std::function<Status(LogRecord& record, std::vector<SendPart>& parts, bool& alone)> prepare;
+  // Adds what a record becomes to `parts`, which is empty. `alone`: all records before it must be done first.
+  // Not ok: the record is refused.
+  std::function<Status(LogRecord& record, SendParts& parts, bool& alone)> prepare;
   // Asked before each try; may put another route and body in place of a part's: for a receiver that turns
   // out to know an older protocol. Not ok: the part is refused. May be empty.
   std::function<Status(SendPart& part)> rework = {};
@@ -110,6 +118,7 @@ class RequestSender {
     // By HTTP status, name of the gRPC code, or the name of the failure.
     std::map<std::string, uint64_t, std::less<>> requests;
     uint64_t retries = 0, sent_bytes = 0;
+    uint64_t left_out = 0, untranslated = 0;  // items, as in SendParts
     uint64_t refused = 0;  // records that were lost since their receiver refused them for good
     bool up = true;        // the last request was taken, or there was none
     int64_t last_success_unix_ns = 0;
@@ -161,7 +170,7 @@ class RequestSender {
   size_t LaneOf(uint64_t key, Chain chain) const;
   std::optional<Instant> StartLanes();
   std::optional<Instant> Start(size_t index);
-  std::optional<size_t> Choose(uint64_t key, Instant now, Instant& next) const;
+  std::optional<size_t> Choose(uint64_t key, Instant now, Instant& next);
   void Send(size_t index, size_t endpoint);
   void Judge(Answer& answer);
   void Settle(size_t index, SendOutcome outcome, const std::string& code, std::optional<Duration> wait);
@@ -170,6 +179,7 @@ class RequestSender {
   Instant Maintain();
   bool Busy() const;
   bool AllEmpty();
+  void Count(const Open& open);
   void Count(const Item& item, const std::string& code, const SendOutcome& outcome);
   void Tell(const Item& item, size_t endpoint, const SendOutcome& outcome);
   Duration TimeLeft(Duration wanted) const;
@@ -183,8 +193,10 @@ class RequestSender {
   std::shared_ptr<const SendSetup> setup_;
   std::vector<Lane> lanes_;
   std::vector<Endpoint> endpoints_;
+  std::vector<uint64_t> hashes_;  // by endpoint
+  std::vector<uint8_t> usable_;   // scratch of Choose
   std::vector<std::shared_ptr<Source>> taking_;
-  std::vector<SendPart> parts_;
+  SendParts parts_;
   std::array<size_t, kChains> opened_{};  // records under way
   uint64_t generation_ = 0;               // of the lanes: an answer to a lane of before is none
   Instant maintain_at_;

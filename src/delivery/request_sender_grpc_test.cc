@@ -48,8 +48,8 @@ struct SenderWithServer {
       if (reply.code == GrpcCode::kOk) return {SendOutcome::kTaken, reply.answer == "partial" ? 1u : 0u, ""};
       return {IsRetryable(reply) ? SendOutcome::kAgain : SendOutcome::kRefused, 0, reply.message};
     };
-    setup.prepare = [](LogRecord& record, std::vector<SendPart>& parts, bool&) {
-      SendPart& part = parts.emplace_back();
+    setup.prepare = [](LogRecord& record, SendParts& parts, bool&) {
+      SendPart& part = parts.list.emplace_back();
       part.route = static_cast<size_t>(record.bytes[0]);
       part.items = record.items;
       part.body = std::make_shared<const std::string>(record.bytes.substr(1));
@@ -58,7 +58,7 @@ struct SenderWithServer {
     setup.routes = {{0, {}, "/a.A/Send"}, {1, {}, "/b.B/Send"}};
     HttpTarget target{*ParseHttpUrl("http://127.0.0.1"), {}, {}};
     target.url.port = at.port;
-    setup.endpoints = {{"test", {target, target}}};
+    setup.endpoints = {{"test", 0, {target, target}}};
     log = RequestLog::Open({.owner = "test"}, RealClock());
     sender.emplace(std::make_shared<const SendSetup>(std::move(setup)), client, loop, RealClock());
     sender->Add(log->Attach("test", {}, sender->waker()), RequestSender::kOwn);

@@ -7,6 +7,7 @@
 #include <atomic>
 #include <thread>
 
+#include "base/hash/stable_hash.h"
 #include "net/testing/scripted_server.h"
 
 namespace gpulens {
@@ -21,9 +22,9 @@ using testing::ScriptedServer;
 using Turn = ScriptedServer::Turn;
 
 // The first byte of a record is its route, the second its key; the rest is the body.
-Status Prepare(LogRecord& record, std::vector<SendPart>& parts, bool& alone) {
+Status Prepare(LogRecord& record, SendParts& parts, bool& alone) {
   if (record.bytes.size() < 2 || record.bytes[0] > 1) return Ok();
-  SendPart& part = parts.emplace_back();
+  SendPart& part = parts.list.emplace_back();
   part.route = static_cast<size_t>(record.bytes[0]);
   part.key = static_cast<unsigned char>(record.bytes[1]);
   part.items = record.items;
@@ -66,6 +67,7 @@ class RequestSenderTest : public ::testing::Test {
     for (const std::string& url : urls) {
       SendEndpoint& endpoint = setup.endpoints.emplace_back();
       endpoint.name = url;
+      endpoint.hash = StableHash(url);
       for (const std::string& name : setup.signals)
         endpoint.targets.push_back({*ParseHttpUrl(url + "/" + name), {}, {}});
     }

@@ -19,8 +19,6 @@ constexpr Duration kComeAgain = std::chrono::seconds(1);
 constexpr size_t kInFlight = 8;
 // Requests wait for others to join them only while these come; even then not longer.
 constexpr Duration kLongestJoin = std::chrono::milliseconds(20);
-// Memory of a large request is not kept for the next.
-constexpr size_t kKeptBytes = size_t{4} << 20;
 // A request takes memory beside its bytes.
 constexpr size_t kPerCall = 512;
 
@@ -262,11 +260,8 @@ void OtlpIntake::Send(Lane& lane, std::string bytes, uint32_t items) {
   }
   if (!room) return landed({Code::kExhausted, "the sinks are busy"});
   const size_t packing = forward_.packing();
-  std::string_view packed = bytes;
-  if (packing == 1) gzip_.Compress(bytes, packed_), packed = packed_;
-  else if (packing == 2) zstd_.Compress(bytes, packed_), packed = packed_;
-  forward_.Forward({lane.signal, items, options_.source, packing, packed}, std::move(landed));
-  if (packed_.capacity() > kKeptBytes) std::string().swap(packed_);
+  forward_.Forward({lane.signal, items, options_.source, packing, packer_.Pack(bytes, packing)},
+                   std::move(landed));
 }
 
 bool OtlpIntake::AwaitRoom() {

@@ -18,9 +18,8 @@
 #include "pipeline/receive/receiver.h"
 #include "receiving/memory_limiter.h"
 #include "receiving/received_identity.h"
-#include "wire/gzip.h"
+#include "wire/otlp/otlp_packing.h"
 #include "wire/otlp_in/otlp_batch.h"
-#include "wire/zstd.h"
 
 namespace gpulens {
 
@@ -111,6 +110,7 @@ class OtlpIntake {
   void ReadStats(ReceiverStats& out) const;
   // Where transports count their answers.
   const std::shared_ptr<OtlpFlight>& flight() const noexcept { return flight_; }
+  const OtlpForward& forward() const noexcept { return forward_; }
 
  private:
   struct Open;
@@ -134,9 +134,7 @@ class OtlpIntake {
   ReceivedIdentity identity_;
   OtlpScan scan_;
   IntakeDecoder::Decoded decoded_;
-  GzipCompressor gzip_;
-  ZstdCompressor zstd_;
-  std::string packed_;
+  OtlpPacker packer_;
   std::array<std::unique_ptr<Lane>, kOtlpSignals> lanes_;
 
   const std::shared_ptr<OtlpFlight> flight_;

@@ -34,12 +34,6 @@ std::filesystem::file_time_type LastWrite(const std::string& folder) {
   return last;
 }
 
-bool SendsSource(const Config& config, RecordSource source) {
-  if (!config.Has("sources")) return source == RecordSource::kOwn;
-  const std::vector<std::string>& sources = config.Texts("sources");
-  return std::find(sources.begin(), sources.end(), RecordSourceName(source)) != sources.end();
-}
-
 }  // namespace
 
 struct Delivery::Destination {
@@ -133,8 +127,25 @@ std::shared_ptr<RequestLog> Delivery::LogOf(const std::string& base, const std::
   }
 }
 
+namespace {
+
+// What this sink sends of what is received.
+void TakesReceived(const Delivery::Wanted& sink, Delivery::Plan& plan) {
+  const uint32_t takes = sink.spec->network->takes(sink.config);
+  for (size_t source = 0; source < kRecordSources; ++source) {
+    if (!SendsSource(sink.config, static_cast<RecordSource>(source))) continue;
+    for (size_t signal = 0; signal < kOtlpSignals; ++signal)
+      plan.taken[source][signal] |= (takes >> signal & 1) != 0;
+  }
+  if (SendsSource(sink.config, RecordSource::kRemoteWrite))
+    plan.carries_histograms &= sink.spec->network->remote_write;
+}
+
+}  // namespace
+
 void Delivery::PlanReceived(bool receivers, Plan& plan) {
   if (!receivers) return;
+  plan.carries_histograms = true;
   std::vector<std::string> members;
   RequestLogOptions options;
   bool disk = false;
@@ -146,6 +157,7 @@ void Delivery::PlanReceived(bool receivers, Plan& plan) {
       plan.packing = one.wanted.spec->network->packing(one.wanted.config);
     }
     members.push_back(one.wanted.name);
+    TakesReceived(one.wanted, plan);
     options.max_bytes = std::max(options.max_bytes, own.max_bytes);
     if (own.sync == LogSync::kAlways) options.sync = own.sync;
     // Beside the folder of the first that has one.
@@ -249,6 +261,8 @@ void Delivery::Apply(Plan plan, Instant deadline) {
     received_ = plan.received;
     packing_ = plan.packing;
     discards_ = plan.discards;
+    taken_ = plan.taken;
+    carries_histograms_ = plan.carries_histograms;
   }
   for (const auto& one : gone) one->sender->BeginFinish(deadline);
   for (const auto& one : gone) {
@@ -282,6 +296,8 @@ bool Delivery::ReadStats(std::string_view sink, DeliveryStats& out) {
   out.requests = one.sent.requests;
   out.retries = one.sent.retries;
   out.sent_bytes = one.sent.sent_bytes;
+  out.left_out = one.sent.left_out;
+  out.untranslated = one.sent.untranslated;
   out.last_success_unix_ns = one.sent.last_success_unix_ns;
   const std::vector<std::string>& signals = one.planned.setup->signals;
   out.signals.assign(signals.size(), {});
@@ -350,20 +366,27 @@ size_t Delivery::packing() const {
   return packing_;
 }
 
+bool Delivery::carries_histograms() const { return carries_histograms_; }
+
 void Delivery::Forward(const ReceivedOtlp& received, Done done) {
   std::shared_ptr<RequestLog> log;
-  bool room = false, busy = true;
+  bool room = false, busy = true, taken = false, discards = false;
   {
     std::lock_guard lock(mutex_);
     log = received_;
+    discards = discards_;
+    taken = taken_[static_cast<size_t>(received.source)][static_cast<size_t>(received.signal)];
     // One that is full is passed by, and counts what it loses; only when all are full the sender keeps it.
     for (const auto& reader : received_readers_) {
       room |= reader->HasRoom(received.bytes.size());
       busy &= reader->stats().records > kBacklog;
     }
-    if (!log && discards_) return done(Ok());
   }
+  if (discards && (!log || !taken)) return done(Ok());
   if (!log) return done({Code::kUnavailable, "no sink takes what is received"});
+  if (!taken)
+    return done({Code::kInvalidArgument,
+                 "no sink sends " + std::string(OtlpSignalName(received.signal)) + " of this receiver"});
   if (!room) return done({Code::kExhausted, "the queues of all sinks are full"});
   // What is in memory alone is answered when it is delivered; nobody waits for a long backlog.
   if (busy && (log->options().folder.empty() || !log->disk()))

@@ -6,6 +6,8 @@
 // there; what waits in the folder of before is sent first, and then the folder is removed.
 #pragma once
 
+#include <array>
+#include <atomic>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -47,7 +49,10 @@ class Delivery final : public OtlpForward {
     };
     std::vector<Destination> destinations;
     std::shared_ptr<RequestLog> received;
-    size_t packing = 0;     // of what is put into it
+    size_t packing = 0;  // of what is put into it
+    // Whether a sink sends it, by source and signal.
+    std::array<std::array<bool, kOtlpSignals>, kRecordSources> taken{};
+    bool carries_histograms = false;
     bool discards = false;  // a sink takes received data and drops it
   };
 
@@ -83,6 +88,7 @@ class Delivery final : public OtlpForward {
   // OtlpForward
   bool wanted() const override;
   size_t packing() const override;
+  bool carries_histograms() const override;
   void Forward(const ReceivedOtlp& received, Done done) override;
 
  private:
@@ -104,8 +110,11 @@ class Delivery final : public OtlpForward {
   std::map<std::string, std::unique_ptr<Destination>, std::less<>> destinations_;
   std::shared_ptr<RequestLog> received_;
   std::vector<std::shared_ptr<LogReader>> received_readers_;
+  // As in Plan.
   size_t packing_ = 0;
+  std::array<std::array<bool, kOtlpSignals>, kRecordSources> taken_{};
   bool discards_ = false;
+  std::atomic<bool> carries_histograms_{false};
   std::string record_;  // guarded by forward_mutex_
   std::mutex forward_mutex_;
 };

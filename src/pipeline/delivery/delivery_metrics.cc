@@ -12,6 +12,8 @@ void DeliveryMetrics::Declare(const DeliveryStats& stats, const EntityRef& sink,
     signals_.push_back({table.Declare(kSelfSinkDelivered, sink, of_signal),
                         table.Declare(kSelfSinkRejected, sink, of_signal)});
   }
+  left_out_ = table.Declare(kSelfSinkLeftOut, sink);
+  untranslated_ = table.Declare(kSelfSinkUntranslated, sink);
   retries_ = table.Declare(kSelfSinkRetries, sink);
   sent_ = table.Declare(kSelfSinkSent, sink);
   length_ = table.Declare(kSelfSinkQueueLength, sink, {{"lane", "delivery"}});
@@ -39,6 +41,8 @@ void DeliveryMetrics::Write(const DeliveryStats& stats, const EntityRef& sink, F
     }
     out.Set(at->second, count);
   }
+  out.Set(left_out_, stats.left_out);
+  out.Set(untranslated_, stats.untranslated);
   out.Set(retries_, stats.retries);
   out.Set(sent_, stats.sent_bytes);
   out.Set(length_, stats.queued_records);

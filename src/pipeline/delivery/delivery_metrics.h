@@ -27,7 +27,7 @@ class DeliveryMetrics {
   bool declared_ = false;
   std::vector<OfSignal> signals_;
   std::map<std::string, Series, std::less<>> requests_;
-  Series retries_, sent_, length_, size_, limit_, age_, unusable_;
+  Series left_out_, untranslated_, retries_, sent_, length_, size_, limit_, age_, unusable_;
   std::array<Series, 6> lost_;
 };
 

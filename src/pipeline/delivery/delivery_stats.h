@@ -23,7 +23,8 @@ struct DeliveryStats {
   std::vector<Signal> signals;
   std::map<std::string, uint64_t, std::less<>> requests;  // by HTTP status, or the name of the failure
   uint64_t retries = 0, sent_bytes = 0;
-  bool up = true;  // the last request was taken, or there was none
+  uint64_t left_out = 0, untranslated = 0;  // points or records, as in SendParts
+  bool up = true;                           // the last request was taken, or there was none
   int64_t last_success_unix_ns = 0;
 
   bool on_disk = false;

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <array>
 
+#include "base/hash/stable_hash.h"
 #include "base/result.h"
-#include "core/otlp/received_otlp.h"
 #include "pipeline/remote/remote_access.h"
 
 namespace gpulens {
@@ -14,11 +14,12 @@ namespace {
 constexpr uint64_t kMemoryShare = 8;
 // Those that every network sink has.
 constexpr std::string_view kDestinationOptions[] = {
-    "endpoints", "balance",  "in_flight", "timeout",       "retry",        "sources", "unix_socket",
-    "username",  "password", "tls",       "password_file", "bearer_token", "headers", "bearer_token_file"};
+    "endpoints",    "balance", "in_flight",         "timeout",  "retry",    "sources",
+    "where",        "tenant",  "unix_socket",       "username", "password", "password_file",
+    "bearer_token", "headers", "bearer_token_file", "tls"};
 
-bool Contains(std::span<const std::string_view> keys, std::string_view key) {
-  return std::find(keys.begin(), keys.end(), key) != keys.end();
+bool Contains(const auto& keys, std::string_view key) {
+  return std::find(std::begin(keys), std::end(keys), key) != std::end(keys);
 }
 
 }  // namespace
@@ -55,6 +56,7 @@ Result<std::shared_ptr<const SendSetup>> MakeSendSetup(SendPlan plan, const Conf
   for (const std::vector<HttpUrl>& urls : plan.urls) {
     SendEndpoint& endpoint = setup->endpoints.emplace_back();
     endpoint.name = urls.front().Origin();
+    endpoint.hash = EndpointHash(urls);
     access->emplace_back();
     for (const HttpUrl& url : urls) {
       ASSIGN_OR_RETURN(RemoteAccess made, RemoteAccess::Make(config, url, {}));
@@ -69,26 +71,33 @@ Result<std::shared_ptr<const SendSetup>> MakeSendSetup(SendPlan plan, const Conf
     RETURN_IF_ERROR(one.Refresh());
     return SendAccess{one.headers(), one.tls()};
   };
+  std::array<bool, kRecordSources> sends{};
+  for (size_t i = 0; i < kRecordSources; ++i) sends[i] = SendsSource(config, static_cast<RecordSource>(i));
+  // What a log of the agent's own data still holds is sent, whatever `sources` says now.
+  sends[static_cast<size_t>(RecordSource::kOwn)] = true;
   const size_t kinds = setup->routes.size();
-  setup->prepare = [kinds, prepare = std::move(plan.prepare)](LogRecord& record, std::vector<SendPart>& parts,
-                                                              bool& alone) -> Status {
+  setup->prepare = [kinds, sends, prepare = std::move(plan.prepare)](LogRecord& record, SendParts& parts,
+                                                                     bool& alone) -> Status {
     std::string_view rest = record.bytes;
     const auto envelope = TakeEnvelope(rest);
-    if (!envelope) return {Code::kDataLoss, "it is of another version"};
+    if (!envelope || envelope->source >= kRecordSources) return {Code::kDataLoss, "it is of another version"};
     alone = envelope->alone;
+    if (!sends[envelope->source]) {
+      parts.left_out = record.items;
+      return Ok();
+    }
     record.bytes.erase(0, record.bytes.size() - rest.size());
-    const size_t begin = parts.size();
     if (prepare) {
       RETURN_IF_ERROR(prepare(*envelope, std::move(record.bytes), record.items, parts));
     } else {
-      SendPart& part = parts.emplace_back();
+      SendPart& part = parts.list.emplace_back();
       part.route = envelope->kind;
       part.key = envelope->key;
       part.items = record.items;
       part.body = std::make_shared<const std::string>(std::move(record.bytes));
     }
-    for (size_t i = begin; i < parts.size(); ++i) {
-      if (parts[i].route >= kinds) return {Code::kDataLoss, "it is of another version"};
+    for (const SendPart& part : parts.list) {
+      if (part.route >= kinds) return {Code::kDataLoss, "it is of another version"};
     }
     return Ok();
   };
@@ -112,6 +121,15 @@ Config EncoderConfig(const Config& config, const NetworkSink& network) {
   }
   if (network.signals) encoder.Set("signals", network.signals(config), Origin());
   return encoder;
+}
+
+bool SendsSource(const Config& config, RecordSource source) {
+  if (!config.Has("sources")) return source == RecordSource::kOwn;
+  return Contains(config.Texts("sources"), RecordSourceName(source));
+}
+
+uint64_t EndpointHash(const std::vector<HttpUrl>& urls) {
+  return StableHash(urls.front().Origin() + urls.front().target);
 }
 
 ReaderBounds BoundsOf(const Config& config) {

@@ -14,6 +14,7 @@
 
 #include <gpulens/status.h>
 
+#include "core/otlp/received_otlp.h"
 #include "delivery/envelope.h"
 #include "delivery/request_log.h"
 #include "delivery/request_sender.h"
@@ -51,8 +52,7 @@ struct SendPlan {
   size_t answer_bytes = 64u << 10;  // of an answer, at most
   std::string_view keep = {};       // as HttpResponseParser::Limits has it
   // As in SendSetup; the envelope is off already. Without it a body is sent as it is.
-  std::function<Status(const Envelope& envelope, std::string&& body, uint32_t items,
-                       std::vector<SendPart>& parts)>
+  std::function<Status(const Envelope& envelope, std::string&& body, uint32_t items, SendParts& parts)>
       prepare = {};
   std::function<Status(SendPart& part)> rework = {};
   std::string format = {};
@@ -67,8 +67,12 @@ struct NetworkSink {
   Result<std::unique_ptr<Sink>> (*encoder)(const Config& config, Env& env,
                                            std::unique_ptr<LogWriter> log) = nullptr;
   Result<SendPlan> (*plan)(const std::string& name, const Config& config) = nullptr;
-  // How it would have received data packed: an index of kOtlpPackings.
+  // How it would have received data packed: an index of kOtlpPackings. Null: it sends none.
   size_t (*packing)(const Config& config) = nullptr;
+  // Which signals it sends of what is received: a bit for each OtlpSignal.
+  uint32_t (*takes)(const Config& config) = nullptr;
+  // It sends what came by remote write as it came.
+  bool remote_write = false;
   // What the options of `destination` say of what is encoded: "metrics logs". May be null.
   std::string (*signals)(const Config& config) = nullptr;
 };
@@ -79,6 +83,10 @@ std::vector<std::string> EndpointsOf(const Config& config, const std::string& on
 Result<std::shared_ptr<const SendSetup>> MakeSendSetup(SendPlan plan, const Config& config);
 // The configuration without what says where and how is sent.
 Config EncoderConfig(const Config& config, const NetworkSink& network);
+// Whether the sink sends data of this source; without the option `sources`, only its own.
+bool SendsSource(const Config& config, RecordSource source);
+// For PickEndpoint: by the URL of the first signal.
+uint64_t EndpointHash(const std::vector<HttpUrl>& urls);
 // Of what waits on disk; in memory less may wait, see MemoryBytes.
 ReaderBounds BoundsOf(const Config& config);
 // A log for the sink, in its own folder, or `folder`, where it has none; empty: in memory.

@@ -30,9 +30,11 @@ class OtlpForward {
   virtual bool wanted() const = 0;
   // How a request is to be packed: an index of kOtlpPackings.
   virtual size_t packing() const = 0;
+  // Whether all that comes by remote write leaves by it alone, so that it may hold what OTLP cannot.
+  virtual bool carries_histograms() const { return false; }
   // `done` is called once, from any thread, also from inside: ok when the request is on disk for every sink,
   // or was delivered; kExhausted when there is no room now, or the disk cannot keep it and no receiver took
-  // it.
+  // it; kInvalidArgument when no sink sends this signal.
   virtual void Forward(const ReceivedOtlp& received, Done done) = 0;
 };
 

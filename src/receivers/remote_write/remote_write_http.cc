@@ -78,6 +78,7 @@ Status RemoteWriteDecoder::Decode(const OtlpCall& call, size_t most, Decoded& ou
   }
   if (request_.capacity() > kKept) std::string().swap(request_);
   RemoteWriteOutcome outcome;
+  convert_.CarryHistograms(forward_.carries_histograms());
   Status made = convert_.Convert(unpacked_, static_cast<RemoteWriteVersion>(call.format), request_, outcome);
   if (unpacked_.capacity() > kKept) std::string().swap(unpacked_);
   if (!made.ok()) return made;
@@ -89,7 +90,7 @@ Status RemoteWriteDecoder::Decode(const OtlpCall& call, size_t most, Decoded& ou
 }
 
 RemoteWriteHttp::RemoteWriteHttp(const Options& options, OtlpIntake& intake)
-    : options_(options), intake_(intake), decoder_(options.http.max_request) {
+    : options_(options), intake_(intake), decoder_(options.http.max_request, intake.forward()) {
   router_.Add(
       options_.path, "POST",
       [this](const HttpRequest& request, HttpResponder responder) { Handle(request, std::move(responder)); },

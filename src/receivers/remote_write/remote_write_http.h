@@ -16,12 +16,14 @@ namespace gpulens {
 // Blocks of Snappy to OTLP. OtlpCall::format is a RemoteWriteVersion.
 class RemoteWriteDecoder final : public IntakeDecoder {
  public:
-  // `max_request`: bytes of one unpacked; as OTLP it may be twice that.
-  explicit RemoteWriteDecoder(size_t max_request) : convert_({.bytes = 2 * max_request}) {}
+  // `max_request`: bytes of one unpacked; as OTLP it may be twice that. `forward` outlives it.
+  RemoteWriteDecoder(size_t max_request, const OtlpForward& forward)
+      : forward_(forward), convert_({.bytes = 2 * max_request}) {}
 
   Status Decode(const OtlpCall& call, size_t most, Decoded& out) override;
 
  private:
+  const OtlpForward& forward_;
   RemoteWriteIn convert_;
   std::string unpacked_, request_;
 };

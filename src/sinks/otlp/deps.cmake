@@ -1,2 +1,2 @@
-house_deps(gpulens_wire_otlp gpulens_wire_otlp_json gpulens_pipeline_delivery)
-    house_test_deps(gpulens_net_testing)
+house_deps(gpulens_wire_otlp gpulens_wire_otlp_json gpulens_sending)
+house_test_deps(gpulens_net_testing)

@@ -1,6 +1,7 @@
 // The otlp sink: metrics and events to an OpenTelemetry receiver, over HTTP as protobuf or JSON, or over
 // gRPC.
 
+#include <algorithm>
 #include <array>
 
 #include "base/result.h"
@@ -91,13 +92,19 @@ void Check(const Config& config, ConfigFaults& faults) {
     return;
   }
   CheckRemote(config, access, faults);
+  CheckParts(config, faults);
 }
 
 std::array<bool, kSignals> WantedOf(const Config& config) {
   std::array<std::string_view, kSignals> own;
   for (size_t signal = 0; signal < kSignals; ++signal)
     own[signal] = config.Text(std::string(kSignalNames[signal]) + "_endpoint");
-  return OtlpWanted(config.Texts("endpoints").empty() ? config.Text("endpoint") : "all", own);
+  std::array<bool, kSignals> wanted =
+      OtlpWanted(config.Texts("endpoints").empty() ? config.Text("endpoint") : "all", own);
+  const std::vector<std::string>& signals = config.Texts("signals");
+  for (size_t i = 0; i < kSignals; ++i)
+    wanted[i] &= std::find(signals.begin(), signals.end(), kSignalNames[i]) != signals.end();
+  return wanted;
 }
 
 std::string SignalsOf(const Config& config) {
@@ -107,6 +114,13 @@ std::string SignalsOf(const Config& config) {
     if (wanted[i]) signals.append(kSignalNames[i]).push_back(' ');
   }
   return signals;
+}
+
+uint32_t TakesOf(const Config& config) {
+  uint32_t takes = 0;
+  const std::array<bool, kSignals> wanted = WantedOf(config);
+  for (size_t i = 0; i < kSignals; ++i) takes |= static_cast<uint32_t>(wanted[i]) << i;
+  return takes;
 }
 
 Result<std::unique_ptr<Sink>> MakeEncoder(const Config& config, Env&, std::unique_ptr<LogWriter> log) {
@@ -130,12 +144,9 @@ Result<SendPlan> MakePlan(const std::string& name, const Config& config) {
   }
   if (config.Text("protocol") == "grpc") MakeOtlpCalls(plan);
   plan.format = config.Text("protocol");
-  plan.prepare = [wanted = WantedOf(config), json = config.Text("protocol") == "http/json",
-                  packing = OtlpPackingOf(config)](const Envelope& envelope, std::string&& body,
-                                                   uint32_t items, std::vector<SendPart>& parts) {
-    // Received data of a signal that has no URL is not for this sink.
-    if (envelope.kind < kOtlpEncodings && !wanted[OtlpEncodingOf(envelope.kind).signal]) return Ok();
-    return PrepareOtlp(envelope, std::move(body), items, json, packing, parts);
+  auto requests = std::make_shared<OtlpRequests>(config, plan, WantedOf(config));
+  plan.prepare = [requests](const Envelope& envelope, std::string&& body, uint32_t items, SendParts& out) {
+    return requests->Make(envelope, std::move(body), items, out);
   };
   return plan;
 }
@@ -148,6 +159,11 @@ constexpr auto kOwnOptions = JoinOptions(
          .type = OptionType::kUrl,
          .help = "The receiver; /v1/metrics, /v1/logs and /v1/traces are put behind it. Default: "
                  "http://127.0.0.1:4318, with grpc port 4317."},
+        {.key = "signals",
+         .type = OptionType::kTexts,
+         .fallback = R"(["metrics", "logs", "traces"])",
+         .help = "What is sent: events leave as logs, spans come from receivers.",
+         .allowed = kSignalNames},
         {.key = "metrics_endpoint",
          .type = OptionType::kUrl,
          .help = "The whole URL for metrics, taken as it is. Without endpoint, what has no URL is not sent."},
@@ -175,15 +191,17 @@ constexpr auto kOwnOptions = JoinOptions(
          .max = 1'000'000},
     }),
     kOtlpStyleOptions);
-constexpr auto kOptions = JoinOptions(
-    kOwnOptions, JoinOptions(JoinOptions(NameOptions("[native]"), RollupsOption()), kSendOptions));
+constexpr auto kOptions =
+    JoinOptions(kOwnOptions, JoinOptions(JoinOptions(NameOptions("[native]"), RollupsOption()),
+                                         JoinOptions(kPartOptions, kSendOptions)));
 
-constexpr std::string_view kDestination[] = {"endpoint", "metrics_endpoint", "logs_endpoint",
-                                             "traces_endpoint", "protocol"};
+constexpr std::string_view kDestination[] = {"endpoint",      "signals",         "metrics_endpoint",
+                                             "logs_endpoint", "traces_endpoint", "protocol"};
 constexpr NetworkSink kNetwork{.destination = kDestination,
                                .encoder = &MakeEncoder,
                                .plan = &MakePlan,
                                .packing = &OtlpPackingOf,
+                               .takes = &TakesOf,
                                .signals = &SignalsOf};
 
 }  // namespace

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <utility>
 
 #include "base/result.h"
 #include "base/text.h"
@@ -66,36 +67,46 @@ size_t OtlpPackingOf(const Config& config) {
   return static_cast<size_t>(at - kOtlpPackings.begin()) % kOtlpPackings.size();
 }
 
-std::string_view OtlpPacker::Pack(std::string_view bytes, size_t packing) {
-  if (packing == 0) return bytes;
-  if (packing == 1) gzip_.Compress(bytes, packed_);
-  else zstd_.Compress(bytes, packed_);
-  return packed_;
-}
+OtlpRequests::OtlpRequests(const Config& config, const SendPlan& plan,
+                           const std::array<bool, kOtlpSignals>& wanted)
+    : wanted_(wanted),
+      json_(config.Text("protocol") == "http/json"),
+      packing_(OtlpPackingOf(config)),
+      rule_(config, plan.urls) {}
 
-Status PrepareOtlp(const Envelope& envelope, std::string&& body, uint32_t items, bool json, size_t packing,
-                   std::vector<SendPart>& parts) {
-  OtlpEncoding encoding = OtlpEncodingOf(envelope.kind % kOtlpEncodings);
-  // What 0.1.0 kept as JSON goes out as it is.
-  if (!encoding.json && (json || encoding.packing != packing)) {
-    std::string plain;
-    if (encoding.packing == 0) plain = std::move(body);
-    else if (encoding.packing == 1) RETURN_IF_ERROR(Gunzip(body, kUnpackedBytes, plain));
-    else RETURN_IF_ERROR(Unzstd(body, kUnpackedBytes, plain));
-    if (json) {
-      const std::string protobuf = std::move(plain);
-      RETURN_IF_ERROR(OtlpToJson(kOtlpMessages[encoding.signal], protobuf, plain));
-    }
-    body = OtlpPacker().Pack(plain, packing);
-    encoding.json = json;
-    encoding.packing = packing;
+Status OtlpRequests::Make(const Envelope& envelope, std::string&& body, uint32_t items, SendParts& out) {
+  if (envelope.kind >= kOtlpEncodings) return {Code::kDataLoss, "it is of another version"};
+  OtlpEncoding encoding = OtlpEncodingOf(envelope.kind);
+  if (!wanted_[encoding.signal]) {
+    out.left_out = items;
+    return Ok();
   }
-  SendPart& part = parts.emplace_back();
-  part.route = envelope.kind < kOtlpEncodings ? NumberOf(encoding) : envelope.kind;
-  part.key = envelope.key;
-  part.items = items;
-  part.body = std::make_shared<const std::string>(std::move(body));
-  return Ok();
+  const auto add = [&](uint64_t key, uint32_t count, std::string headers, std::string&& bytes) {
+    out.list.push_back({NumberOf(encoding), std::move(headers),
+                        std::make_shared<const std::string>(std::move(bytes)), count, key});
+  };
+  const SplitRule* rule = rule_.For(static_cast<RecordSource>(envelope.source));
+  const bool same = encoding.json == json_ && encoding.packing == packing_;
+  // What 0.1.0 kept as JSON goes out as it is.
+  if (encoding.json || (!rule && same)) {
+    add(envelope.key, items, {}, std::move(body));
+    return Ok();
+  }
+  const OtlpEncoding kept = std::exchange(encoding, {encoding.signal, packing_, json_});
+  return read_.Read(
+      kept, body, items, rule,
+      [&](const SplitPart& part) -> Status {
+        std::string_view bytes = part.body;
+        if (json_) {
+          RETURN_IF_ERROR(OtlpToJson(kOtlpMessages[encoding.signal], bytes, text_));
+          bytes = text_;
+        }
+        const bool hashed = rule && rule->hash != SplitHash::kNone;
+        add(hashed ? part.hash : envelope.key, part.items, rule ? rule_.HeadersOf(part) : std::string(),
+            std::string(packer_.Pack(bytes, packing_)));
+        return Ok();
+      },
+      out.left_out);
 }
 
 OtlpStyle OtlpStyleOf(const Config& config) {

@@ -12,35 +12,36 @@
 #include "core/otlp/otlp_encoding.h"
 #include "pipeline/config.h"
 #include "pipeline/delivery/send_setup.h"
-#include "wire/gzip.h"
+#include "sending/part_rule.h"
+#include "sending/received_parts.h"
 #include "wire/otlp/otlp_layout.h"
+#include "wire/otlp/otlp_packing.h"
 #include "wire/otlp_json/otlp_schema.h"
-#include "wire/zstd.h"
 
 namespace gpulens {
 
-// Of a request that was unpacked: far above what we ever put into one.
-inline constexpr size_t kUnpackedBytes = size_t{64} << 20;
 inline constexpr std::array<OtlpMessage, kOtlpSignals> kOtlpMessages = {
     OtlpMessage::kMetrics, OtlpMessage::kLogs, OtlpMessage::kTraces};
 // Every way to write a request, by NumberOf its encoding.
 std::vector<SendRoute> OtlpRoutes();
-// As SendPlan::prepare: what is kept in protobuf goes out as JSON where `json`, and packed as `packing` says
-// where it is packed otherwise.
-Status PrepareOtlp(const Envelope& envelope, std::string&& body, uint32_t items, bool json, size_t packing,
-                   std::vector<SendPart>& parts);
-
-// Packs requests. Not thread-safe; keeps its memory between calls.
-class OtlpPacker {
+// Makes requests of records. Of one thread.
+class OtlpRequests {
  public:
-  // An index of kOtlpPackings. What it returns lives until the next call.
-  std::string_view Pack(std::string_view bytes, size_t packing);
+  // Of signals that are not `wanted` there are none.
+  OtlpRequests(const Config& config, const SendPlan& plan, const std::array<bool, kOtlpSignals>& wanted);
+  // As SendPlan::prepare: what is kept in protobuf goes out as the sink's protocol and compression say.
+  Status Make(const Envelope& envelope, std::string&& body, uint32_t items, SendParts& out);
 
  private:
-  GzipCompressor gzip_;
-  ZstdCompressor zstd_;
-  std::string packed_;
+  const std::array<bool, kOtlpSignals> wanted_;
+  const bool json_;
+  const size_t packing_;
+  const PartRule rule_;
+  ReceivedParts read_;
+  OtlpPacker packer_;
+  std::string text_;
 };
+
 // What `compression` says, as an index of kOtlpPackings.
 size_t OtlpPackingOf(const Config& config);
 

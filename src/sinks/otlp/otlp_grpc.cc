@@ -5,10 +5,8 @@
 
 #include "base/result.h"
 #include "sinks/otlp/otlp_body.h"
-#include "wire/gzip.h"
 #include "wire/otlp/otlp_answer.h"
 #include "wire/otlp_json/otlp_json.h"
-#include "wire/zstd.h"
 
 namespace gpulens {
 namespace {
@@ -51,12 +49,8 @@ SendOutcome JudgeOtlpCall(const GrpcReply& reply) {
 Status ReworkForOtlpCall(SendPart& part) {
   const OtlpEncoding written = OtlpEncodingOf(part.route);
   if (!written.json && written.packing <= kGzip) return Ok();
-  std::string plain = *part.body;
-  if (written.packing == kGzip) {
-    RETURN_IF_ERROR(Gunzip(*part.body, kUnpackedBytes, plain));
-  } else if (written.packing != 0) {
-    RETURN_IF_ERROR(Unzstd(*part.body, kUnpackedBytes, plain));
-  }
+  std::string plain;
+  RETURN_IF_ERROR(UnpackOtlp(*part.body, written.packing, kUnpackedBytes, plain));
   if (written.json) {
     const std::string json = std::move(plain);
     RETURN_IF_ERROR(OtlpFromJson(kOtlpMessages[written.signal], json, kUnpackedBytes, plain));

@@ -12,40 +12,14 @@
 #include "pipeline/rollup/rollup_rule.h"
 #include "sinks/remote_write/remote_write_answer.h"
 #include "sinks/remote_write/remote_write_labels.h"
+#include "sinks/remote_write/remote_write_requests.h"
 #include "sinks/remote_write/target_health.h"
-#include "wire/remote_write/remote_write_downgrade.h"
 #include "wire/remote_write/snappy_block.h"
 
 namespace gpulens {
 namespace {
 
 constexpr std::string_view kAuto = "auto", kFirst = "1.0", kSecond = "2.0";
-// Requests on disk keep the version they were made in.
-enum Route : uint8_t { kRoute1, kRoute2, kRoutes };
-// Of one that waits, unpacked: far above what a request may have.
-constexpr size_t kLargest = 256u << 20;
-
-// What the sender's thread finds out about the receiver.
-struct Receiver {
-  RemoteWritePeer peer;
-  std::string plain, older;
-
-  SendOutcome Judge(const HttpReply& reply, size_t route) {
-    return JudgeRemoteWrite(reply, route == kRoute2, peer);
-  }
-
-  Status Rework(SendPart& part) {
-    if (part.route != kRoute2 || !peer.only_1) return Ok();
-    if (!SnappyUnpack(*part.body, kLargest, plain) || !ToRemoteWrite1(plain, older))
-      return {Code::kDataLoss, "a request of remote write 2.0 that cannot be told in 1.0"};
-    auto packed = std::make_shared<std::string>();
-    SnappyPack(older, *packed);
-    part.body = std::move(packed);
-    part.route = kRoute1;
-    return Ok();
-  }
-};
-
 class RemoteWriteSink final : public Sink {
  public:
   RemoteWriteSink(const Config& config, std::unique_ptr<LogWriter> log, const Env& env)
@@ -86,7 +60,7 @@ class RemoteWriteSink final : public Sink {
   Status Append(std::string_view request, uint32_t samples) {
     SnappyPack(request, packed_);
     const bool first = writer_.version() == RemoteWriteVersion::k1;
-    return log_->Append(first ? kRoute1 : kRoute2, packed_, samples, number_++);
+    return log_->Append(first ? kRemoteWrite1 : kRemoteWrite2, packed_, samples, number_++);
   }
 
   const Clock& clock_;
@@ -107,6 +81,7 @@ void Check(const Config& config, ConfigFaults& faults) {
   const auto url = ParseHttpUrl(config.Text("url"));
   if (url) CheckRemote(config, *url, faults);
   else faults.Refuse(config, "url", url.error());
+  CheckParts(config, faults);
 }
 
 Result<std::unique_ptr<Sink>> MakeEncoder(const Config& config, Env& env, std::unique_ptr<LogWriter> log) {
@@ -116,22 +91,19 @@ Result<std::unique_ptr<Sink>> MakeEncoder(const Config& config, Env& env, std::u
 Result<SendPlan> MakePlan(const std::string& name, const Config& config) {
   RETURN_IF_ERROR(RefuseFaults(&Check, config));
   const std::string& protocol = config.Text("protocol");
-  auto receiver = std::make_shared<Receiver>();
-  receiver->peer.may_fall_back = protocol == kAuto;
-  receiver->peer.only_1 = protocol == kFirst;
-  SendPlan plan{
-      .name = name,
-      .signals = {"metrics"},
-      .routes = {},
-      .urls = {},
-      .judge = [receiver](const HttpReply& reply, size_t route) { return receiver->Judge(reply, route); },
-      .keep = kRemoteWriteFields,
-      .rework = [receiver](SendPart& part) { return receiver->Rework(part); },
-      .format = protocol};
+  SendPlan plan{.name = name, .signals = {"metrics"}, .routes = {}, .urls = {}, .judge = {}};
+  plan.keep = kRemoteWriteFields;
+  plan.format = protocol;
   for (const std::string& endpoint : EndpointsOf(config, config.Text("url"))) {
     ASSIGN_OR_RETURN(HttpUrl url, ParseHttpUrl(endpoint));
     plan.urls.push_back({url});
   }
+  auto requests = std::make_shared<RemoteWriteRequests>(name, config, plan, RealClock());
+  plan.judge = [requests](const HttpReply& reply, size_t route) { return requests->Judge(reply, route); };
+  plan.prepare = [requests](const Envelope& envelope, std::string&& body, uint32_t items, SendParts& out) {
+    return requests->Make(envelope, std::move(body), items, out);
+  };
+  plan.rework = [requests](SendPart& part) { return requests->Rework(part); };
   const std::string both =
       "Content-Encoding: snappy\r\nUser-Agent: gpulens/" + std::string(Version()) + "\r\n";
   plan.routes = {{0, both + "Content-Type: application/x-protobuf\r\n"
@@ -140,6 +112,10 @@ Result<SendPlan> MakePlan(const std::string& name, const Config& config) {
                             "X-Prometheus-Remote-Write-Version: 2.0.0\r\n"}};
   return plan;
 }
+
+uint32_t TakesOf(const Config&) { return 1u << static_cast<size_t>(OtlpSignal::kMetrics); }
+// Zstandard is quick to unpack again, and small.
+size_t PackingOf(const Config&) { return kOtlpPackings.size() - 1; }
 
 constexpr std::string_view kProtocols[] = {kAuto, kFirst, kSecond};
 
@@ -165,15 +141,26 @@ constexpr auto kOptions =
                      .help = "Samples of one request.",
                      .min = 1,
                      .max = 1'000'000},
+                    {.key = "mark_received",
+                     .type = OptionType::kBool,
+                     .fallback = "true",
+                     .help = "Whether series that receivers took in get the label gpulens_receiver, so that "
+                             "none passes for the agent's own."},
                     {.key = "stale_at_end",
                      .type = OptionType::kBool,
                      .fallback = "false",
                      .help = "End every series by a stale marker when the agent ends."},
                 }),
-                JoinOptions(JoinOptions(NameOptions("[native]"), RollupsOption()), kSendOptions));
+                JoinOptions(JoinOptions(NameOptions("[native]"), RollupsOption()),
+                            JoinOptions(kPartOptions, kSendOptions)));
 
-constexpr std::string_view kDestination[] = {"url"};
-constexpr NetworkSink kNetwork{.destination = kDestination, .encoder = &MakeEncoder, .plan = &MakePlan};
+constexpr std::string_view kDestination[] = {"url", "mark_received"};
+constexpr NetworkSink kNetwork{.destination = kDestination,
+                               .encoder = &MakeEncoder,
+                               .plan = &MakePlan,
+                               .packing = &PackingOf,
+                               .takes = &TakesOf,
+                               .remote_write = true};
 
 }  // namespace
 
@@ -186,6 +173,7 @@ const SinkSpec remote_write_sink{
     .check = &Check,
     .several = true,
     .sends_new_readings = true,
+    .takes_received = true,
     .network = &kNetwork};
 
 }  // namespace gpulens

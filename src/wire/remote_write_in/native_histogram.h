@@ -20,7 +20,7 @@ class NativeHistogram {
   };
 
   // Accepts histograms for which lossy() is true, too.
-  void AcceptAll() noexcept { accept_all_ = true; }
+  void AcceptAll(bool all) noexcept { accept_all_ = all; }
 
   // False when the bytes are no such message. `fault` says what cannot be passed on; then, only ms() means
   // something. A histogram that says "ended" has no fault and no buckets.

@@ -45,7 +45,12 @@ class RemoteWriteIn {
   };
 
   explicit RemoteWriteIn(Limits limits) : limits_(limits) {
-    if (limits_.carry_histograms) histogram_.AcceptAll();
+    CarryHistograms(limits.carry_histograms);
+  }
+  // From the next Convert on.
+  void CarryHistograms(bool carry) noexcept {
+    limits_.carry_histograms = carry;
+    histogram_.AcceptAll(carry);
   }
 
   // Replaces `out` and `outcome`. kInvalidArgument: the bytes are no such message; kExhausted: beyond the
@@ -116,7 +121,7 @@ class RemoteWriteIn {
   void Times(int64_t start_ms, int64_t ms);
   void FinishPoint(std::string& out, bool with_exemplars);
 
-  const Limits limits_;
+  Limits limits_;
   RemoteWriteTypes types_;
   RemoteWriteVersion version_ = RemoteWriteVersion::k1;
   remote_write_in::LabelReader reader_;

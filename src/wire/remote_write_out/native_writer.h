@@ -15,7 +15,7 @@ namespace gpulens::remote_write_out {
 // Not thread-safe; keeps its memory.
 class NativeWriter {
  public:
-  NativeWriter() { carried_.AcceptAll(); }
+  NativeWriter() { carried_.AcceptAll(true); }
 
   struct Times {
     int64_t ms = 0, start_ms = 0;  // 0: no start

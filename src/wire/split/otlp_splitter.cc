@@ -3,7 +3,7 @@
 #include "wire/otlp/otlp_fields.h"
 #include "wire/otlp_in/otlp_message.h"
 #include "wire/split/attribute_text.h"
-#include "wire/split/split_hash.h"
+#include "base/hash/stable_hash.h"
 
 namespace gpulens {
 

@@ -10,7 +10,7 @@
 
 #include "wire/otlp_in/otlp_in_testing.h"
 #include "wire/split/otlp_splitter.h"
-#include "wire/split/split_hash.h"
+#include "base/hash/stable_hash.h"
 #include "wire/split/split_testing.h"
 
 namespace gpulens {

@@ -7,7 +7,7 @@
 #include "base/testing/allocations.h"
 #include "wire/otlp_in/otlp_in_testing.h"
 #include "wire/split/attribute_text.h"
-#include "wire/split/split_hash.h"
+#include "base/hash/stable_hash.h"
 
 namespace gpulens {
 namespace {

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "wire/remote_write/remote_write_fields.h"
-#include "wire/split/split_hash.h"
+#include "base/hash/stable_hash.h"
 
 namespace gpulens {
 

@@ -4,7 +4,7 @@
 
 #include "base/testing/allocations.h"
 #include "wire/remote_write_in/remote_write_in_testing.h"
-#include "wire/split/split_hash.h"
+#include "base/hash/stable_hash.h"
 
 namespace gpulens {
 namespace {

@@ -5,7 +5,7 @@
 #include "wire/remote_write_in/remote_write_in_testing.h"
 #include "wire/split/otlp_splitter.h"
 #include "wire/split/remote_write_splitter.h"
-#include "wire/split/split_hash.h"
+#include "base/hash/stable_hash.h"
 
 namespace gpulens {
 namespace {

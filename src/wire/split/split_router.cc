@@ -7,7 +7,7 @@
 #include "base/check.h"
 #include "base/hash/keyed_hash.h"
 #include "base/text.h"
-#include "wire/split/split_hash.h"
+#include "base/hash/stable_hash.h"
 
 namespace gpulens::split {
 namespace {

@@ -1,4 +1,4 @@
-#include "wire/split/split_hash.h"
+#include "base/hash/stable_hash.h"
 
 #include <gtest/gtest.h>
 
