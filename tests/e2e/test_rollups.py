@@ -1,11 +1,16 @@
 """Roll-ups of a real agent beside the series themselves, which a second sink sends: values, bytes, reloads, the end, pods."""
 import collections
+import json
 import os
+import pathlib
+import subprocess
+import tempfile
 import time
 import unittest
 
 import remote_write_receiver
-from agent import Agent, samples, value, wait_until
+from agent import BINARY, Agent, samples, value, wait_until
+from http_stub import HttpStub
 
 # How long the bytes are measured; docs/rollups.md has the numbers of 300.
 SECONDS = int(os.environ.get("GPULENS_ROLLUP_SECONDS", "0"))
@@ -21,6 +26,7 @@ NODE = """
 - {metrics: ['gpu.*'], kinds: [gauge], functions: [avg, sum], interval: 15s}
 - {metrics: ['gpu.*'], kinds: [counter, histogram], functions: [sum], interval: 15s}
 """
+JOULES = "{metrics: [gpu.energy.consumption], functions: [sum], interval: 15s}"
 
 
 class Receiver(remote_write_receiver.Receiver):
@@ -101,14 +107,14 @@ class Rollups(unittest.TestCase):
         self.assertTrue(near(base + before, readings[-1].value), f"{what}: {base} + {before} at the end, not {readings[-1].value}")
 
     def test_values_bytes_reloads_and_the_end(self):
-        with Receiver() as raw, Receiver() as rolled, Receiver() as node:
-            def config(rules=RULES, max_samples=2000):
+        with Receiver() as raw, Receiver() as rolled, Receiver() as node, Receiver() as gone:
+            def config(rules=RULES, max_samples=2000, more=f"  remote_write/gone: {{url: '{gone.url}', protocol: '2.0', rollups: [{JOULES}]}}\n"):
                 return ("interval: 1s\nsinks:\n"
                         f"  remote_write/raw: {{url: '{raw.url}', protocol: '2.0', interval: 0s, max_samples: 10000, include: ['gpu.*']}}\n"
                         f"  remote_write/node:\n    url: '{node.url}'\n    protocol: '2.0'\n    interval: 15s\n    include: ['gpu.*']\n"
                         f"    rollups:\n{indented(NODE)}"
                         f"  remote_write:\n    url: '{rolled.url}'\n    protocol: '2.0'\n    interval: 15s\n    include: ['gpu.*']\n"
-                        f"    max_samples: {max_samples}\n    rollups:\n{indented(rules)}")  # fmt: skip
+                        f"    max_samples: {max_samples}\n    rollups:\n{indented(rules)}{more}")  # fmt: skip
 
             def ends():
                 return sorted({s.ms for s in rolled.samples("gpu_power_draw_avg_watts")})
@@ -136,10 +142,10 @@ class Rollups(unittest.TestCase):
                     print(f"\n{name}: {receiver.bytes / minutes:,.0f} bytes, {receiver.count / minutes:,.0f} samples a minute", end="")
                 self.assertLess(rolled.bytes, raw.bytes / 4)
                 self.assertLess(node.bytes, rolled.bytes / 2)
-                # Other rules: what is open is sent, and not only at the end of its time.
+                # Other rules, and a sink that is removed: what is open is sent, and not only at the end of its time.
                 raw.wait_for_ticks(2)
                 known = len(ends())
-                agent.reload(config(RULES.replace("[avg]", "[avg, max]")))
+                agent.reload(config(RULES.replace("[avg]", "[avg, max]"), more=""))
                 wait_until(lambda: len(ends()) > known, 10, "the open interval")
                 self.assertLess(ends()[-1] - ends()[-2], INTERVAL)
                 raw.wait_for_ticks(2)
@@ -147,6 +153,7 @@ class Rollups(unittest.TestCase):
             self.assertEqual(len(ends()), known + 1, "the end of the agent ends the interval")
             print()
             self.check_all(raw, rolled, node)
+            self.check_removed(raw, gone, ends()[-2])
 
     def check_all(self, raw, rolled, node):
         watts, joules = raw.series("gpu_power_draw_watts", "gpu_uuid"), raw.series("gpu_energy_consumption_joules_total", "gpu_uuid")
@@ -172,6 +179,53 @@ class Rollups(unittest.TestCase):
         for receiver in (rolled, node):
             self.assertEqual(receiver.names() & {"gpu_power_draw_watts", "gpu_energy_consumption_joules_total"}, set())
             self.assertIn("gpu_info", receiver.names(), "texts are sent as they are")
+
+
+    def check_removed(self, raw, gone, reload_ms):
+        """The last result of a sink that a reload removed is that of the last tick before it."""
+        (results,) = gone.series("gpu_energy_consumption_sum_joules_total").values()
+        self.assertGreater(results[-1].ms, reload_ms - 2000)
+        joules = raw.series("gpu_energy_consumption_joules_total", "gpu_uuid").values()
+        fits = [sum(list_[count - 1].value - list_[0].value for list_ in joules) for count in cuts(next(iter(joules)), results[-1].ms)]
+        self.assertTrue(any(near(one, results[-1].value) for one in fits), f"{results[-1].value} is none of {fits}")
+
+
+class Checks(unittest.TestCase):
+    def test_every_sink_that_has_them_refuses_rules_that_contradict_themselves(self):
+        sinks = {"remote_write": "", "otlp": "", "webhook": "url: 'http://127.0.0.1:9/', ", "file": "path: /tmp/x, ", "stdout": ""}
+        with tempfile.TemporaryDirectory() as folder:
+            path = pathlib.Path(folder, "gpulens.yaml")
+            for sink, more in sinks.items():
+                for rule, said in (("by: [a], without: [b], functions: [avg]", "by and without contradict each other"),
+                                   ("functions: [avg, avg]", 'functions has "avg" twice'),
+                                   ("functions: [avg], interval: 1s", "interval")):  # fmt: skip
+                    path.write_text(f"sinks: {{{sink}: {{{more}rollups: [{{metrics: ['gpu.*'], {rule}}}]}}}}\n")
+                    done = subprocess.run([BINARY, "config", "check", path], capture_output=True, text=True, timeout=60, check=False)
+                    self.assertNotEqual(done.returncode, 0, f"{sink}: {rule}")
+                    self.assertIn(said, done.stdout + done.stderr, f"{sink}: {rule}")
+
+
+class OtherSinks(unittest.TestCase):
+    def test_results_stand_for_the_series(self):
+        import otlp_receiver
+
+        rules = "include: ['gpu.power.draw*'], rollups: [{metrics: [gpu.power.draw], by: [gpu.index], functions: [max], interval: 15s}]"
+        posted = []
+        with (tempfile.TemporaryDirectory() as folder, otlp_receiver.Receiver() as otlp,
+              HttpStub(lambda _, body: (posted.extend(json.loads(body)), (200, {}, b""))[1]) as hook):  # fmt: skip
+            path = pathlib.Path(folder, "lines")
+            config = (f"interval: 200ms\nsinks:\n  file: {{path: '{path}', {rules}}}\n  otlp: {{endpoint: '{otlp.url}', interval: 1s, {rules}}}\n"
+                      f"  webhook: {{url: '{hook.origin}', interval: 1s, {rules}}}\n")  # fmt: skip
+            with Agent("--demo", config=config) as agent:
+                wait_until(lambda: value(agent.page(), "gpulens_sink_rollup_series", sink="webhook", result="not_sent") == 8, what="eight groups")
+            lines = [json.loads(line) for line in path.read_text().splitlines()]
+        for sink, records in (("file", lines), ("webhook", posted)):
+            records = [record for record in records if "value" in record]  # no events
+            self.assertEqual({record["name"] for record in records}, {"gpu.power.draw.max"}, sink)
+            self.assertEqual({record["attributes"]["gpu.index"] for record in records}, set(range(8)), sink)
+            self.assertTrue(all(record["unit"] == "W" and record["value"] > 0 for record in records), sink)
+        for name, count in (("gpu.power.draw", 0), ("gpu.power.draw.max", 8)):
+            self.assertEqual(len({attributes["gpu.index"] for request in otlp.requests for attributes, _ in request.points(name)}), count, name)
 
 
 class Pods(unittest.TestCase):
