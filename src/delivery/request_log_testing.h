@@ -13,7 +13,7 @@
 #include "base/files.h"
 #include "base/parse.h"
 #include "base/testing/file_size_limit.h"
-#include "delivery/request_log.h"
+#include "delivery/log_reader.h"
 
 namespace gpulens::request_log_testing {
 

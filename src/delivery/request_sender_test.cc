@@ -46,7 +46,10 @@ class RequestSenderTest : public ::testing::Test {
     return "HTTP/1.1 " + std::string(status) + "\r\n" + std::string(fields) + "Content-Length: 0\r\n\r\n";
   }
 
-  void Attach() { reader_ = log_->Attach("test", {}, sender_ ? sender_->waker() : nullptr); }
+  void Attach() {
+    reader_.reset();  // one of the name at a time
+    reader_ = log_->Attach("test", {}, sender_ ? sender_->waker() : nullptr);
+  }
   void Start(const std::string& url, Duration timeout = seconds(20)) {
     Setup({url}, timeout);
     Start();
@@ -55,7 +58,8 @@ class RequestSenderTest : public ::testing::Test {
     reader_.reset();
     sender_ = std::make_unique<RequestSender>(std::make_shared<const SendSetup>(made_), client_, loop_,
                                               RealClock());
-    sender_->Add(log_->Attach("test", {}, sender_->waker()), RequestSender::kOwn);
+    Attach();
+    sender_->Add(reader_, RequestSender::kOwn);
   }
   void Setup(const std::vector<std::string>& urls, Duration timeout = seconds(20)) {
     SendSetup& setup = made_ = {};
@@ -87,10 +91,7 @@ class RequestSenderTest : public ::testing::Test {
   void Push(char route, const std::string& body, uint32_t items = 3, char key = 'k') {
     ASSERT_TRUE(log_->Append(std::string(1, route) + key + body, items).ok());
   }
-  uint64_t Waiting() {
-    if (sender_) return sender_->readers().empty() ? 0 : sender_->readers()[0]->stats().records;
-    return reader_->stats().records;
-  }
+  uint64_t Waiting() { return reader_->stats().records; }
 
   // Waits until the sender's numbers are so; false after long enough.
   bool Until(const std::function<bool(const RequestSender::Stats&)>& holds) {

@@ -18,7 +18,7 @@
 #include "pipeline/receive/receiver.h"
 #include "receiving/memory_limiter.h"
 #include "receiving/received_identity.h"
-#include "wire/otlp/otlp_packing.h"
+#include "wire/otlp_packing.h"
 #include "wire/otlp_in/otlp_batch.h"
 
 namespace gpulens {

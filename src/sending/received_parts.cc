@@ -1,7 +1,7 @@
 #include "sending/received_parts.h"
 
 #include "base/result.h"
-#include "wire/otlp/otlp_packing.h"
+#include "wire/otlp_packing.h"
 
 namespace gpulens {
 

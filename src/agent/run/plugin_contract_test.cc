@@ -26,7 +26,7 @@
 #include "catalog/inference/roles.h"
 #include "net/client/http_client.h"
 #include "net/io_loop.h"
-#include "pipeline/delivery/delivery.h"
+#include "pipeline/delivery/whole_sink.h"
 #include "pipeline/events/event_desk.h"
 #include "pipeline/page_board.h"
 #include "pipeline/self_metrics.h"

@@ -15,12 +15,12 @@
 #include "base/log.h"
 #include "base/parse.h"
 #include "base/result.h"
+#include "delivery/segments/position_file.h"
 #include "delivery/segments/segment_format.h"
 
 namespace gpulens {
 namespace {
 
-constexpr const char* kLockName = "lock";
 constexpr std::string_view kSuffix = ".seg";
 constexpr size_t kDigits = 20;
 constexpr int kNamesAside = 100;  // NAME.unknown, NAME.unknown.1, … before we leave it where it is
@@ -29,12 +29,12 @@ struct CloseFolder {
   void operator()(DIR* folder) const noexcept { ::closedir(folder); }
 };
 
-std::optional<uint64_t> IdOfName(std::string_view name) {
+}  // namespace
+
+std::optional<uint64_t> IdOfSegmentName(std::string_view name) noexcept {
   if (name.size() != kDigits + kSuffix.size() || !name.ends_with(kSuffix)) return std::nullopt;
   return ParseInt<uint64_t>(name.substr(0, kDigits));
 }
-
-}  // namespace
 
 SegmentName NameOfSegment(uint64_t first_id) noexcept {
   SegmentName name{};
@@ -93,7 +93,7 @@ Result<std::vector<uint64_t>> LogFolder::ListSegments() const {
   ASSIGN_OR_RETURN(const std::vector<std::string> names, List());
   std::vector<uint64_t> ids;
   for (const std::string& name : names) {
-    const auto id = IdOfName(name);
+    const auto id = IdOfSegmentName(name);
     if (id && *id < kMaxRecordId) ids.push_back(*id);
     else if (id) RETURN_IF_ERROR(SetAside(name.c_str(), "no record has this number"));
   }
@@ -113,6 +113,17 @@ Result<std::vector<std::string>> LogFolder::ListPositions() const {
 bool LogFolder::Has(const char* name) const noexcept {
   struct stat info{};
   return ::fstatat(fd(), name, &info, AT_SYMLINK_NOFOLLOW) == 0;
+}
+
+bool LogFolder::Misses(const char* name) const noexcept {
+  struct stat info{};
+  return ::fstatat(fd(), name, &info, AT_SYMLINK_NOFOLLOW) != 0 && errno == ENOENT;
+}
+
+Status LogFolder::Mark(const char* name) const {
+  constexpr int kFlags = O_WRONLY | O_CREAT | O_NOFOLLOW | O_CLOEXEC | O_NOCTTY | O_NONBLOCK;
+  const UniqueFd made(::openat(fd(), name, kFlags, 0600));
+  return made ? Ok() : ErrnoStatus("make " + path_ + "/" + name, errno);
 }
 
 bool LogFolder::vanished() const noexcept {
@@ -145,7 +156,8 @@ bool LogFolder::RemoveAll() const {
   auto names = List();
   if (!names) return false;
   for (const std::string& name : *names) {
-    if (name.starts_with("position") || name == kLockName) static_cast<void>(Remove(name.c_str()));
+    if (name.starts_with(kPositionName) || name == kOwnerGoneName || name == kLockName)
+      static_cast<void>(Remove(name.c_str()));
   }
   return ::rmdir(path_.c_str()) == 0;
 }

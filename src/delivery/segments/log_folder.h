@@ -3,6 +3,7 @@
 
 #include <array>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -16,6 +17,8 @@ namespace gpulens {
 // "00000000000000000012.seg": the id of the segment's first record.
 using SegmentName = std::array<char, 32>;
 SegmentName NameOfSegment(uint64_t first_id) noexcept;
+std::optional<uint64_t> IdOfSegmentName(std::string_view name) noexcept;
+inline constexpr const char* kLockName = "lock";
 
 // Not thread-safe. The lock goes with the object, or with the process.
 class LogFolder {
@@ -31,6 +34,10 @@ class LogFolder {
   // Names that begin with "position".
   Result<std::vector<std::string>> ListPositions() const;
   bool Has(const char* name) const noexcept;
+  // It is certain that there is no such name: a folder that cannot be looked at misses nothing.
+  bool Misses(const char* name) const noexcept;
+  // Makes an empty file, where there is none.
+  Status Mark(const char* name) const;
   // Whether the path leads to another folder by now, or to none.
   bool vanished() const noexcept;
   // Renames to NAME.unknown, never over something, and says so in the log.

@@ -1,6 +1,7 @@
 #include "delivery/segments/position_file.h"
 
 #include <fcntl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -48,6 +49,32 @@ bool SameBytes(const Slot& a, const Slot& b, size_t bytes) noexcept {
 }
 
 }  // namespace
+
+std::string PositionNameOf(const std::string& reader, const std::string& owner) {
+  if (reader == owner) return kPositionName;
+  std::string name = std::string(kPositionName) + "." + reader;
+  std::replace(name.begin(), name.end(), '/', '.');
+  return name;
+}
+
+std::string ReaderOfPosition(const std::string& file, const std::string& owner) {
+  if (file == kPositionName) return owner;
+  std::string name = file.substr(std::min(file.size(), std::string_view(kPositionName).size() + 1));
+  std::replace(name.begin(), name.end(), '.', '/');
+  return name;
+}
+
+Result<PositionFile> PositionFile::OpenToRead(int folder, const std::string& name) {
+  UniqueFd fd(::openat(folder, name.c_str(), O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NOCTTY | O_NONBLOCK));
+  if (!fd && errno == ELOOP) return Status{Code::kUnavailable, name + " is a symbolic link"};
+  if (!fd) return ErrnoStatus("open " + name, errno);
+  struct stat info{};
+  if (::fstat(fd.get(), &info) != 0) return ErrnoStatus("stat " + name, errno);
+  if (!S_ISREG(info.st_mode)) return Status{Code::kUnavailable, name + " is no regular file"};
+  PositionFile file(std::move(fd), {});
+  file.Load();
+  return file;
+}
 
 Result<PositionFile> PositionFile::Open(int folder, const std::string& name, const BootId& boot_id) {
   constexpr int kFlags = O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC | O_NOCTTY | O_NONBLOCK;

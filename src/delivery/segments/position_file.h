@@ -22,6 +22,14 @@
 namespace gpulens {
 
 inline constexpr const char* kPositionName = "position";
+// An empty file: the owner of the log was removed. Without it, a log that has no `position` belongs whole to
+// its owner: nothing of it is known to be delivered.
+inline constexpr const char* kOwnerGoneName = "owner_gone";
+
+// The file of a reader: "position" of the owner, "position.otlp.b" of another that is called "otlp/b".
+std::string PositionNameOf(const std::string& reader, const std::string& owner);
+// The reader whose file it is; empty when it is the owner's and there is no owner.
+std::string ReaderOfPosition(const std::string& file, const std::string& owner);
 
 // Not thread-safe.
 class PositionFile {
@@ -29,6 +37,8 @@ class PositionFile {
   // Opens or makes the file `name` in `folder`. What is there and not ours is for the caller to set aside
   // first. `boot_id`: of the present start of the machine; zeros: not known.
   static Result<PositionFile> Open(int folder, const std::string& name, const BootId& boot_id);
+  // Only to look: makes nothing, and Write fails. kUnavailable when it is not there or is no regular file.
+  static Result<PositionFile> OpenToRead(int folder, const std::string& name);
 
   // True when the file holds something that is no position: of another version, or damaged.
   bool foreign() const noexcept { return foreign_; }

@@ -6,14 +6,9 @@
 
 #include "base/log.h"
 #include "base/result.h"
-#include "core/otlp/otlp_encoding.h"
 
 namespace gpulens {
 namespace {
-
-constexpr std::string_view kReceivedLog = "received";
-// So many records may wait before one that its sender waits for.
-constexpr uint64_t kBacklog = 16;
 
 // "otlp/b" has the folder "otlp.b".
 std::string FolderOf(const std::string& sink) {
@@ -39,6 +34,7 @@ std::filesystem::file_time_type LastWrite(const std::string& folder) {
 struct Delivery::Destination {
   Plan::Destination planned;
   std::unique_ptr<RequestSender> sender;
+  std::vector<std::shared_ptr<LogReader>> readers;  // of the logs that it is sent from
   // Of logs that it has left.
   std::array<uint64_t, kRecordLosses> lost{};
   RequestSender::Stats sent;
@@ -127,61 +123,17 @@ std::shared_ptr<RequestLog> Delivery::LogOf(const std::string& base, const std::
   }
 }
 
-namespace {
-
-// What this sink sends of what is received.
-void TakesReceived(const Delivery::Wanted& sink, Delivery::Plan& plan) {
-  const uint32_t takes = sink.spec->network->takes(sink.config);
-  for (size_t source = 0; source < kRecordSources; ++source) {
-    if (!SendsSource(sink.config, static_cast<RecordSource>(source))) continue;
-    for (size_t signal = 0; signal < kOtlpSignals; ++signal)
-      plan.taken[source][signal] |= (takes >> signal & 1) != 0;
-  }
-  if (SendsSource(sink.config, RecordSource::kRemoteWrite))
-    plan.carries_histograms &= sink.spec->network->remote_write;
-}
-
-}  // namespace
-
-void Delivery::PlanReceived(bool receivers, Plan& plan) {
-  if (!receivers) return;
-  plan.carries_histograms = true;
-  std::vector<std::string> members;
-  RequestLogOptions options;
-  bool disk = false;
-  for (const Plan::Destination& one : plan.destinations) {
-    if (!SendsReceived(*one.wanted.spec, one.wanted.config)) continue;
-    const RequestLogOptions own = LogOptionsOf(one.wanted.config, DefaultFolder(one.wanted.name));
-    if (members.empty()) {
-      options = own;
-      plan.packing = one.wanted.spec->network->packing(one.wanted.config);
-    }
-    members.push_back(one.wanted.name);
-    TakesReceived(one.wanted, plan);
-    options.max_bytes = std::max(options.max_bytes, own.max_bytes);
-    if (own.sync == LogSync::kAlways) options.sync = own.sync;
-    // Beside the folder of the first that has one.
-    if (disk || own.folder.empty()) continue;
-    disk = true;
-    options.folder = (std::filesystem::path(own.folder).parent_path() / kReceivedLog).string();
-  }
-  if (members.empty()) return;
-  if (!disk) options.folder.clear(), options.memory_bytes = MemoryBytes(options.max_bytes);
-  std::sort(members.begin(), members.end());
-  plan.received = LogOf(std::string(kReceivedLog), members, std::move(options));
-  for (Plan::Destination& one : plan.destinations)
-    if (SendsReceived(*one.wanted.spec, one.wanted.config)) one.received = plan.received;
-}
-
 void Delivery::Attach(Destination& destination, const std::shared_ptr<RequestLog>& log,
                       RequestSender::Chain chain) {
   ReaderBounds bounds = destination.planned.bounds;
   if (log->options().folder.empty()) bounds.max_bytes = MemoryBytes(bounds.max_bytes);
-  for (const auto& reader : destination.sender->readers()) {
+  for (const auto& reader : destination.readers) {
     if (reader->log() == log) return reader->SetBounds(bounds);
   }
-  auto reader = log->Attach(destination.planned.wanted.name, bounds, destination.sender->waker());
-  if (reader) return destination.sender->Add(std::move(reader), chain);
+  if (auto reader = log->Attach(destination.planned.wanted.name, bounds, destination.sender->waker())) {
+    destination.readers.push_back(reader);
+    return destination.sender->Add(std::move(reader), chain);
+  }
   Log(LogLevel::kError, destination.planned.wanted.name, "queue_in_use",
       "another reader of this name has " + log->options().folder, log->options().folder);
 }
@@ -255,8 +207,8 @@ void Delivery::Apply(Plan plan, Instant deadline) {
     }
     received_readers_.clear();
     for (const auto& [name, destination] : destinations_) {
-      for (auto& reader : destination->sender->readers())
-        if (plan.received && reader->log() == plan.received) received_readers_.push_back(std::move(reader));
+      for (const auto& reader : destination->readers)
+        if (plan.received && reader->log() == plan.received) received_readers_.push_back(reader);
     }
     received_ = plan.received;
     packing_ = plan.packing;
@@ -309,7 +261,7 @@ bool Delivery::ReadStats(std::string_view sink, DeliveryStats& out) {
   for (size_t i = 0; i < kRecordLosses; ++i)
     out.lost[i] = {RecordLossName(static_cast<RecordLoss>(i)), one.lost[i]};
   out.lost[kRecordLosses] = {"refused", one.sent.refused};
-  for (const auto& reader : one.sender->readers()) {
+  for (const auto& reader : one.readers) {
     const LogReader::Stats stats = reader->stats();
     out.queued_records += stats.records;
     out.queued_bytes += stats.held_bytes;
@@ -326,16 +278,17 @@ bool Delivery::ReadStats(std::string_view sink, DeliveryStats& out) {
 void Delivery::Tidy() {
   std::lock_guard lock(mutex_);
   for (auto& [name, one] : destinations_) {
-    for (const auto& reader : one->sender->readers()) {
-      const bool wanted = reader->log() == one->planned.own || reader->log() == one->planned.received;
+    std::erase_if(one->readers, [&](const std::shared_ptr<LogReader>& reader) {
+      if (reader->log() == one->planned.own || reader->log() == one->planned.received) return false;
       const LogReader::Stats stats = reader->stats();
       // An encoder that was replaced may still write the end of its series.
-      if (wanted || stats.records != 0 || reader->log()->writers() != 0) continue;
+      if (stats.records != 0 || reader->log()->writers() != 0) return false;
       for (size_t i = 0; i < kRecordLosses; ++i) one->lost[i] += stats.lost_records[i];
       reader->ForgetOnDetach();
       for (OpenLog& open : logs_) open.closing |= open.log == reader->log();
       one->sender->Remove(reader);
-    }
+      return true;
+    });
   }
   std::erase_if(logs_, [](const OpenLog& open) {
     if (open.current || open.log->attached() != 0 || open.log->writers() != 0) return false;
@@ -352,93 +305,6 @@ std::vector<QueueLeftover> Delivery::leftovers() const {
       found.push_back({open.log->options().folder, one.reader, one.records, one.bytes});
   }
   return found;
-}
-
-// --- Received data ---
-
-bool Delivery::wanted() const {
-  std::lock_guard lock(mutex_);
-  return received_ || discards_;
-}
-
-size_t Delivery::packing() const {
-  std::lock_guard lock(mutex_);
-  return packing_;
-}
-
-bool Delivery::carries_histograms() const { return carries_histograms_; }
-
-void Delivery::Forward(const ReceivedOtlp& received, Done done) {
-  std::shared_ptr<RequestLog> log;
-  bool room = false, busy = true, taken = false, discards = false;
-  {
-    std::lock_guard lock(mutex_);
-    log = received_;
-    discards = discards_;
-    taken = taken_[static_cast<size_t>(received.source)][static_cast<size_t>(received.signal)];
-    // One that is full is passed by, and counts what it loses; only when all are full the sender keeps it.
-    for (const auto& reader : received_readers_) {
-      room |= reader->HasRoom(received.bytes.size());
-      busy &= reader->stats().records > kBacklog;
-    }
-  }
-  if (discards && (!log || !taken)) return done(Ok());
-  if (!log) return done({Code::kUnavailable, "no sink takes what is received"});
-  if (!taken)
-    return done({Code::kInvalidArgument,
-                 "no sink sends " + std::string(OtlpSignalName(received.signal)) + " of this receiver"});
-  if (!room) return done({Code::kExhausted, "the queues of all sinks are full"});
-  // What is in memory alone is answered when it is delivered; nobody waits for a long backlog.
-  if (busy && (log->options().folder.empty() || !log->disk()))
-    return done({Code::kExhausted, "the disk keeps nothing, and the receivers are behind"});
-  Result<RequestLog::Kept> kept = RequestLog::Kept::kOnDisk;
-  {
-    std::lock_guard lock(forward_mutex_);
-    const size_t kind = NumberOf({static_cast<size_t>(received.signal), received.packing, false});
-    WriteEnvelope({static_cast<uint8_t>(kind), static_cast<uint8_t>(received.source), false, 0},
-                  received.bytes, record_);
-    kept = log->Append(record_, received.items, done);
-  }
-  if (!kept) return done(kept.error());
-  if (*kept == RequestLog::Kept::kOnDisk) done(Ok());
-}
-
-namespace {
-
-class WholeSink final : public Sink {
- public:
-  explicit WholeSink(Env& env) : delivery_(env) {}
-
-  Status Open(const SinkSpec& spec, const Config& config, Env& env) {
-    const std::string name(spec.name);
-    Delivery::Plan plan;
-    RETURN_IF_ERROR(delivery_.Add({name, &spec, config}, plan));
-    const auto log = delivery_.LogOf(name, {name}, LogOptionsOf(config, delivery_.DefaultFolder(name)));
-    plan.destinations.back().own = log;
-    ASSIGN_OR_RETURN(encoder_, spec.network->encoder(config, env, std::make_unique<LogWriter>(log)));
-    delivery_.Apply(std::move(plan), env.clock->Now());
-    return Ok();
-  }
-  Status Write(const Snapshot& snapshot) override { return encoder_->Write(snapshot); }
-  Status Write(const Events& events) override { return encoder_->Write(events); }
-  Status Flush(Instant deadline) override {
-    RETURN_IF_ERROR(encoder_->Flush(deadline));
-    for (auto& [name, end] : delivery_.Finish(deadline)) RETURN_IF_ERROR(end);
-    return Ok();
-  }
-
- private:
-  Delivery delivery_;
-  std::unique_ptr<Sink> encoder_;
-};
-
-}  // namespace
-
-Result<std::unique_ptr<Sink>> MakeWholeSink(const SinkSpec& spec, const Config& config, Env& env) {
-  if (!spec.network) return spec.create(config, env);
-  auto sink = std::make_unique<WholeSink>(env);
-  RETURN_IF_ERROR(sink->Open(spec, config, env));
-  return std::unique_ptr<Sink>(std::move(sink));
 }
 
 }  // namespace gpulens

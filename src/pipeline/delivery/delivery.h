@@ -92,6 +92,7 @@ class Delivery final : public OtlpForward {
   void Forward(const ReceivedOtlp& received, Done done) override;
 
  private:
+  static constexpr std::string_view kReceivedLog = "received";
   struct Destination;
   struct OpenLog {
     std::shared_ptr<RequestLog> log;
@@ -118,9 +119,5 @@ class Delivery final : public OtlpForward {
   std::string record_;  // guarded by forward_mutex_
   std::mutex forward_mutex_;
 };
-
-// A sink for a command that writes some snapshots and ends: of a network sink with all it needs to deliver,
-// so that Flush waits for the delivery.
-Result<std::unique_ptr<Sink>> MakeWholeSink(const SinkSpec& spec, const Config& config, Env& env);
 
 }  // namespace gpulens

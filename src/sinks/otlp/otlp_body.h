@@ -15,7 +15,7 @@
 #include "sending/part_rule.h"
 #include "sending/received_parts.h"
 #include "wire/otlp/otlp_layout.h"
-#include "wire/otlp/otlp_packing.h"
+#include "wire/otlp_packing.h"
 #include "wire/otlp_json/otlp_schema.h"
 
 namespace gpulens {

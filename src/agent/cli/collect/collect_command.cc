@@ -17,7 +17,7 @@
 #include "base/result.h"
 #include "base/text.h"
 #include "catalog/gpu/readings.h"
-#include "pipeline/delivery/delivery.h"
+#include "pipeline/delivery/whole_sink.h"
 
 namespace gpulens {
 namespace {

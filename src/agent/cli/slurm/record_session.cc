@@ -21,7 +21,7 @@
 #include "base/workers.h"
 #include "net/client/http_client.h"
 #include "net/io_loop.h"
-#include "pipeline/delivery/delivery.h"
+#include "pipeline/delivery/whole_sink.h"
 
 namespace gpulens {
 namespace {

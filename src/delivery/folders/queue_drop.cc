@@ -1,0 +1,78 @@
+#include "delivery/folders/queue_drop.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+
+#include "base/fd.h"
+#include "base/files.h"
+#include "base/result.h"
+#include "delivery/folders/lock_holder.h"
+#include "delivery/folders/queue_folders.h"
+#include "delivery/request_log.h"
+#include "delivery/segments/position_file.h"
+
+namespace gpulens {
+namespace {
+
+// The sink's place goes. Of the owner the mark comes first: without it a missing place means that all is
+// still to be sent.
+Status RemovePlace(int folder, const QueuePlace& place, const std::string& sink) {
+  if (sink == place.owner) {
+    constexpr int kFlags = O_WRONLY | O_CREAT | O_NOFOLLOW | O_CLOEXEC | O_NOCTTY | O_NONBLOCK;
+    const UniqueFd mark(::openat(folder, kOwnerGoneName, kFlags, 0600));
+    if (!mark) return ErrnoStatus("make " + place.folder + "/" + kOwnerGoneName, errno);
+    if (::fsync(folder) != 0) return ErrnoStatus("sync " + place.folder, errno);
+  }
+  const std::string name = PositionNameOf(sink, place.owner);
+  if (::unlinkat(folder, name.c_str(), 0) != 0 && errno != ENOENT)
+    return ErrnoStatus("remove " + place.folder + "/" + name, errno);
+  return ::fsync(folder) == 0 ? Ok() : ErrnoStatus("sync " + place.folder, errno);
+}
+
+}  // namespace
+
+Result<QueueDrop> DropFromQueue(const QueuePlace& place, const std::string& sink, const Clock& clock) {
+  QueueLook names;
+  names.count = names.ask_use = false;
+  const QueueFolder before = LookAtQueue(place, names);
+  const bool known = std::any_of(before.readers.begin(), before.readers.end(),
+                                 [&](const QueueReader& one) { return one.sink == sink; });
+  if (!known && before.readers.empty() && !before.problems.empty())
+    return Status{Code::kUnavailable, place.folder + ": " + before.problems.front()};
+  if (!known) return Status{Code::kUnavailable, place.folder + " keeps nothing for " + sink};
+  const UniqueFd folder(
+      ::open(place.folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC | (place.follow ? 0 : O_NOFOLLOW)));
+  if (!folder) return ErrnoStatus("open " + place.folder, errno);
+  RETURN_IF_ERROR(RemovePlace(folder.get(), place, sink));
+  QueueDrop dropped;
+  if (const auto holder = LockHolder(folder.get())) {
+    dropped.in_use = true;
+    dropped.holder = *holder;
+    return dropped;
+  }
+  RequestLogOptions options;
+  options.folder = place.folder;
+  options.owner = place.owner;
+  const auto log = RequestLog::Open(options, clock);
+  if (Status opened = log->disk(); !opened) {
+    // Taken just now by a process that begins: it has not seen the reader, and frees the room itself.
+    if (const auto holder = LockHolder(folder.get())) {
+      dropped.in_use = true;
+      dropped.holder = *holder;
+      return dropped;
+    }
+    return Status{Code::kIo, "the room is not free yet: " + opened.detail};
+  }
+  log->Maintain();
+  const bool wanted = std::any_of(before.readers.begin(), before.readers.end(),
+                                  [&](const QueueReader& one) { return one.sink != sink; });
+  if (!wanted) dropped.removed = log->RemoveIfDone();
+  const QueueFolder after = LookAtQueue(place, names);
+  dropped.freed_bytes = before.file_bytes - std::min(before.file_bytes, after.file_bytes);
+  return dropped;
+}
+
+}  // namespace gpulens
