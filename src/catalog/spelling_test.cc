@@ -206,12 +206,25 @@ TEST(SpellingCapture, RowsOfOursAgreeWithTheTable) {
     }
   }
   // Named since the table was written.
-  constexpr std::string_view kNewer[] = {"gpulens.scrape.series.folded", "gpulens.scrape.series.dropped",
-                                         "gpulens.enricher.missing",     "gpulens.programs",
-                                         "gpulens.programs.points",      "gpulens.text.replaced",
-                                         "gpulens.page.series.dropped",  "gpu.xid.recent",
-                                         "gpu.health.condition",         "gpulens.driver.files",
-                                         "gpu.driver.mismatch",          "gpu.pod.info"};
+  constexpr std::string_view kNewer[] = {"gpulens.scrape.series.folded",
+                                         "gpulens.scrape.series.dropped",
+                                         "gpulens.enricher.missing",
+                                         "gpulens.programs",
+                                         "gpulens.programs.points",
+                                         "gpulens.text.replaced",
+                                         "gpulens.page.series.dropped",
+                                         "gpu.xid.recent",
+                                         "gpu.health.condition",
+                                         "gpulens.driver.files",
+                                         "gpu.driver.mismatch",
+                                         "gpu.pod.info",
+                                         "gpulens.sink.disk_queue.unusable",
+                                         "gpulens.sink.left_out",
+                                         "gpulens.sink.untranslated",
+                                         "gpulens.sink.rollup.groups",
+                                         "gpulens.sink.rollup.series",
+                                         "gpulens.sink.rollup.refused",
+                                         "gpulens.sink.rollup.intervals"};
   for (const MetricDesc* metric : AllMetrics()) {
     // Those of Kubernetes are OpenTelemetry's.
     if (metric->name.starts_with("k8s.") || metric->name.starts_with("container.")) continue;

@@ -1,66 +1,84 @@
-"""Nothing that was accepted is lost: reloads at random moments, sinks that come and go, a dead and a slow receiver, SIGKILLs between."""
+"""Nothing that was accepted is lost, by OTLP and by remote write: reloads at random moments, sinks that come and go, a dead and a slow
+receiver, SIGKILLs between."""
+import http.client
 import os
 import pathlib
 import random
 import signal
 import tempfile
 import threading
-import time
 import unittest
 
+import otlp_receiver
+import remote_write_receiver
+import test_otlp_in
+import test_remote_write_in
 from agent import Agent, free_port, value, wait_until
-from otlp_receiver import Receiver
-from test_otlp_in import gauge, post
 
 RELOADS = int(os.environ.get("GPULENS_RELOADS", "40"))
 KILLS = int(os.environ.get("GPULENS_KILLS", "4"))
-SENDERS = 3
+METRIC = "reloads"
+
+
+def of_otlp(request):
+    for attributes, _ in request.points(METRIC):
+        yield attributes["sender"], int(attributes["number"])
+
+
+def of_remote_write(request):
+    for sample in request.samples:
+        if sample.name == METRIC:
+            yield sample.labels["sender"], int(sample.labels["number"])
 
 
 class Stored:
     """What arrived at a receiver, by sender, in the order of its arrival. Each request is read once."""
 
-    def __init__(self, receiver):
-        self.receiver, self.read, self.numbers, self.seen = receiver, 0, {}, {}
+    def __init__(self, receiver, pairs):
+        self.receiver, self.pairs, self.read, self.numbers, self.seen = receiver, pairs, 0, {}, {}
 
-    def look(self):
+    def missing(self, accepted):
         requests = self.receiver.requests[self.read:]
         self.read += len(requests)
         for request in requests:
-            for attributes, point in request.points("reloads"):
-                self.numbers.setdefault(attributes["sender"], []).append(int(attributes["number"]))
-                self.seen.setdefault(attributes["sender"], set()).add(int(attributes["number"]))
-        return self
-
-    def missing(self, accepted):
-        self.look()
-        return {name: sorted(numbers - self.seen.get(name, set())) for name, numbers in accepted.items()}
+            for sender, number in self.pairs(request):
+                self.numbers.setdefault(sender, []).append(number)
+                self.seen.setdefault(sender, set()).add(number)
+        return {name: sorted(set(numbers) - self.seen.get(name, set())) for name, numbers in accepted.items()}
 
 
 class Senders:
-    """Post one point in a request until they are stopped; `accepted` is what was answered with 200."""
+    """Post one point in a request until they are stopped; `accepted` is what was answered with success."""
 
-    def __init__(self, port):
-        self.port, self.going = port, True
-        self.accepted = {str(i): [] for i in range(SENDERS)}
-        self.threads = [threading.Thread(target=self.run, args=(name,)) for name in self.accepted]
+    def __init__(self, otlp, remote_write):
+        self.ended = threading.Event()
+        posts = {"otlp-1": (self.otlp, otlp), "otlp-2": (self.otlp, otlp), "rw-1": (self.remote_write, remote_write)}
+        self.accepted = {name: [] for name in posts}
+        self.threads = [threading.Thread(target=self.run, args=(name, *post)) for name, post in posts.items()]
 
-    def run(self, name):
+    @staticmethod
+    def otlp(port, labels):
+        resource = {"service.instance.id": labels["sender"]}
+        return test_otlp_in.post(port, "/v1/metrics", test_otlp_in.gauge(METRIC, 1, labels, resource).SerializeToString()).status == 200
+
+    @staticmethod
+    def remote_write(port, labels):
+        body = test_remote_write_in.series({"__name__": METRIC, "job": "test", "instance": labels["sender"], **labels})
+        return test_remote_write_in.post(port, test_remote_write_in.block(body)).status == 204
+
+    def run(self, name, post, port):
         number = 0
-        while self.going:
+        while not self.ended.is_set():
             number += 1
-            body = gauge("reloads", 1, {"sender": name, "number": str(number)}, {"service.instance.id": name}).SerializeToString()
-            while self.going:
+            while not self.ended.is_set():
                 try:
-                    if post(self.port, "/v1/metrics", body).status == 200:
+                    if post(port, {"sender": name, "number": str(number)}):
                         self.accepted[name].append(number)
                         break
-                except OSError:
+                except (OSError, http.client.HTTPException):
                     pass  # the agent was killed: whether it has it is not known
-                except Exception:  # an answer that was cut off
-                    pass
-                time.sleep(0.01)
-            time.sleep(0.002)
+                self.ended.wait(0.01)
+            self.ended.wait(0.02)  # below what the slow receiver takes
 
     def __enter__(self):
         for thread in self.threads:
@@ -68,60 +86,65 @@ class Senders:
         return self
 
     def __exit__(self, *_):
-        self.going = False
+        self.ended.set()
         for thread in self.threads:
             thread.join()
 
 
 class Reloads(unittest.TestCase):
-    def test_accepted_is_stored_over_reloads_and_kills(self):
-        chance = random.Random(16)
-        port, dead = free_port(), free_port()
-        with tempfile.TemporaryDirectory() as state, Receiver() as far, Receiver(lambda *_: (time.sleep(0.005), (200, {}))[1]) as slow:
-            def config(step):
-                sinks = [f"otlp: {{endpoint: '{far.url}', interval: {100 + step}ms, retry: {{initial: 10ms, max: 50ms}}}}",
-                         f"otlp/slow: {{endpoint: '{slow.url}', interval: 10m, in_flight: {1 + step % 3}}}"]
-                if step % 3 != 1:
-                    sinks.append(f"otlp/dead: {{endpoint: 'http://127.0.0.1:{dead}', interval: 10m, timeout: {1 + step % 2}s}}")
-                if step % 4 == 2:
-                    sinks.append(f"webhook: {{url: 'http://127.0.0.1:{dead}/', interval: 1s}}")
-                return (f"interval: 100ms\nstate_dir: '{state}'\nlimits: {{memory: 2GiB}}\n"
-                        f"receivers: {{otlp: {{http: {{listen: '127.0.0.1:{port}'}}, grpc: {{listen: []}}}}}}\n"
-                        "sinks:\n" + "".join(f"  {sink}\n" for sink in sinks))  # fmt: skip
+    def config(self, step):
+        sinks = [f"otlp: {{endpoint: '{self.quick.url}', interval: {100 + step}ms, retry: {{initial: 10ms, max: 50ms}}}}",
+                 f"otlp/slow: {{endpoint: '{self.slow.url}', interval: 10m, in_flight: {1 + step % 3}}}",
+                 f"remote_write: {{url: '{self.writes.url}', interval: 10m, in_flight: {1 + step % 2}, protocol: '{1 + step % 2}.0'}}"]
+        if step % 3 != 1:
+            sinks.append(f"otlp/dead: {{endpoint: 'http://127.0.0.1:{self.dead}', interval: 10m, timeout: {1 + step % 2}s}}")
+        if step % 4 == 2:
+            sinks.append(f"webhook: {{url: 'http://127.0.0.1:{self.dead}/', interval: 1s}}")
+        return (f"interval: 100ms\nstate_dir: '{self.state}'\nlimits: {{memory: 2GiB}}\nreceivers:\n"
+                f"  otlp: {{http: {{listen: '127.0.0.1:{self.otlp_port}'}}, grpc: {{listen: []}}}}\n"
+                f"  remote_write: {{http: {{listen: '127.0.0.1:{self.write_port}'}}}}\n"
+                "sinks:\n" + "".join(f"  {sink}\n" for sink in sinks))  # fmt: skip
 
-            agent = Agent(config=config(0)).__enter__()
+    def test_accepted_is_stored_over_reloads_and_kills(self):
+        chance, pause = random.Random(16), threading.Event()
+        self.otlp_port, self.write_port, self.dead = free_port(), free_port(), free_port()
+        with tempfile.TemporaryDirectory() as self.state, otlp_receiver.Receiver() as self.quick, \
+                otlp_receiver.Receiver(lambda *_: (pause.wait(0.005), (200, {}))[1]) as self.slow, \
+                remote_write_receiver.Receiver() as self.writes:  # fmt: skip
+            agent = Agent(config=self.config(0)).__enter__()
             kills = sorted(chance.sample(range(3, RELOADS), KILLS))
-            with Senders(port) as senders:
+            with Senders(self.otlp_port, self.write_port) as senders:
                 for step in range(1, RELOADS + 1):
-                    time.sleep(chance.random() * 0.5)
+                    pause.wait(chance.random() * 0.5)
                     if step in kills:
                         agent.process.kill()
                         agent.process.wait()
-                        agent = Agent(config=config(step)).__enter__()
+                        agent = Agent(config=self.config(step)).__enter__()
                     else:
-                        agent.config.write_text(config(step))
+                        agent.config.write_text(self.config(step))
                         agent.process.send_signal(signal.SIGHUP)
-                time.sleep(0.5)
-            accepted = {name: set(numbers) for name, numbers in senders.accepted.items()}
-            self.assertGreater(sum(map(len, accepted.values())), 10 * RELOADS)
-            for receiver, what in ((far, "the quick one"), (slow, "the slow one")):
-                stored = Stored(receiver)
+                pause.wait(0.5)
+            self.assertGreater(min(map(len, senders.accepted.values())), 2 * RELOADS, "each sender was heard")
+            total = sum(map(len, senders.accepted.values()))
+            receivers = {"otlp": Stored(self.quick, of_otlp), "otlp/slow": Stored(self.slow, of_otlp), "remote_write": Stored(self.writes, of_remote_write)}
+            for sink, stored in receivers.items():
                 try:
-                    wait_until(lambda: not any(stored.missing(accepted).values()), 60, f"all that was accepted at {what}")
+                    wait_until(lambda s=stored: not any(s.missing(senders.accepted).values()), 60, f"all that was accepted at {sink}")
                 except AssertionError as late:
-                    counts = {name: (len(numbers), numbers[:3], numbers[-3:]) for name, numbers in stored.missing(accepted).items()}
-                    raise AssertionError(f"{late}: missing {counts} of {sum(map(len, accepted.values()))}") from None
+                    counts = {name: (len(numbers), numbers[:3], numbers[-3:]) for name, numbers in stored.missing(senders.accepted).items()}
+                    raise AssertionError(f"{late}: missing {counts} of {total}") from None
                 for name, numbers in stored.numbers.items():
                     first = list(dict.fromkeys(numbers))
-                    self.assertEqual(first, sorted(first), f"{what}: in order")
+                    self.assertEqual(first, sorted(first), f"{sink}: {name} in order")
                     # A SIGKILL loses the answers to what was under way, and an acknowledgement to a sender.
-                    self.assertLessEqual(len(numbers) - len(first), 8 * KILLS, f"{what}: twice")
+                    self.assertLessEqual(len(numbers) - len(first), 8 * KILLS, f"{sink}: {name} twice")
             page = agent.page()
-            for sink in ("otlp", "otlp/slow"):
+            for sink in receivers:
                 for reason in ("queue_full", "too_old", "damaged", "too_large", "not_kept", "refused"):
                     self.assertEqual(value(page, "gpulens_sink_dropped_total", sink=sink, lane="delivery", reason=reason) or 0, 0, f"{sink} {reason}")
+            self.assertEqual(value(page, "gpulens_sink_untranslated_total", sink="remote_write"), 0)
             agent.__exit__(None, None, None)
-            self.assertTrue(pathlib.Path(state, "queue", "received").exists() or list(pathlib.Path(state, "queue").glob("received*")))
+            self.assertTrue(list(pathlib.Path(self.state, "queue").glob("received*")), "what the dead receiver lacks waits on disk")
 
 
 if __name__ == "__main__":
