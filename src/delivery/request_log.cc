@@ -11,25 +11,6 @@
 #include "delivery/request_log_internal.h"
 
 namespace gpulens {
-namespace {
-
-// "otlp/b" is in the file "position.otlp.b".
-std::string PositionName(const std::string& reader, const std::string& owner) {
-  if (reader == owner) return kPositionName;
-  std::string name = std::string(kPositionName) + "." + reader;
-  std::replace(name.begin(), name.end(), '/', '.');
-  return name;
-}
-
-std::string ReaderOf(const std::string& file, const std::string& owner) {
-  if (file == kPositionName) return owner;
-  std::string name = file.substr(std::min(file.size(), std::string_view(kPositionName).size() + 1));
-  std::replace(name.begin(), name.end(), '.', '/');
-  return name;
-}
-
-}  // namespace
-
 RequestLog::RequestLog(RequestLogOptions options, const Clock& clock)
     : options_(std::move(options)), clock_(clock), ages_(clock.Now()) {}
 
@@ -76,7 +57,7 @@ void RequestLog::OpenDisk(Instant now) {
     Log(LogLevel::kInfo, "delivery", "queue_on_disk", "the folder can be used again", options_.folder);
   disk_status_ = Ok();
   for (const std::string& file : positions) {
-    const std::string name = ReaderOf(file, options_.owner);
+    const std::string name = ReaderOfPosition(file, options_.owner);
     if (name.empty() || Find(name)) continue;
     readers_.push_back(std::make_unique<Reader>());
     readers_.back()->name = name;
@@ -94,7 +75,7 @@ void RequestLog::OpenDisk(Instant now) {
 }
 
 Status RequestLog::OpenPosition(Reader& reader) {
-  const std::string name = PositionName(reader.name, options_.owner);
+  const std::string name = PositionNameOf(reader.name, options_.owner);
   auto file = PositionFile::Open(disk_->folder().fd(), name, disk_->boot_id());
   if (file && file->foreign()) {
     RETURN_IF_ERROR(disk_->folder().SetAside(
@@ -114,7 +95,7 @@ Status RequestLog::OpenPosition(Reader& reader) {
 // given out again.
 void RequestLog::TakeUp(Reader& reader) {
   const uint64_t first = disk_->segments().empty() ? disk_->next_id() : disk_->segments().front().first_id;
-  const bool owner = reader.name == options_.owner;
+  const bool owner = reader.name == options_.owner && !disk_->folder().Has(kOwnerGoneName);
   std::optional<uint64_t> last = reader.position ? reader.position->last() : std::nullopt;
   uint64_t from = last.value_or(owner ? first : next_id_);
   if (last && *last < first && !reader.position->of_this_boot()) {
@@ -139,6 +120,7 @@ void RequestLog::TakeUp(Reader& reader) {
   reader.taken_segment = 0;
   Moved(reader);
   WritePosition(reader);
+  if (reader.name == options_.owner) OwnerIsHere(reader);
   RecountDisk(reader);
   RecountMemory(reader);
   if (reader.on_disk.records > 0)
@@ -183,10 +165,42 @@ void RequestLog::CheckFolder(Instant now) {
   if (!disk_) OpenDisk(now);
   tried_boot_ns_ = now.boot_ns;
   if (!disk_) return;
-  // A reader's position that somebody removed says that it will not come back.
-  std::erase_if(readers_, [&](const auto& reader) {
-    return !reader->attached && !disk_->folder().Has(PositionName(reader->name, options_.owner).c_str());
-  });
+  CheckPositions();
+}
+
+// Of a reader that is not attached, a position that somebody removed says that it will not come back: see
+// `gpulens queue drop`. One that is attached gets its file again.
+void RequestLog::CheckPositions() {
+  for (auto at = readers_.begin(); at != readers_.end();) {
+    Reader& reader = **at;
+    if (!PositionRemoved(reader)) {
+      ++at;
+    } else if (reader.attached) {
+      reader.position.reset();
+      if (Status opened = OpenPosition(reader); !opened) disk_status_ = std::move(opened);
+      WritePosition(reader);
+      if (reader.name == options_.owner) OwnerIsHere(reader);
+      ++at;
+    } else {
+      Log(LogLevel::kInfo, "delivery", "dropped",
+          "what waited for " + reader.name + " was dropped: " + std::to_string(reader.on_disk.records) +
+              " records",
+          options_.folder);
+      if (reader.name == options_.owner) static_cast<void>(disk_->folder().Mark(kOwnerGoneName));
+      at = readers_.erase(at);
+    }
+  }
+}
+
+// Its position says where it is: the mark that it was removed is not needed any more.
+void RequestLog::OwnerIsHere(const Reader& owner) {
+  if (!owner.position || !owner.position->last() || !disk_->folder().Has(kOwnerGoneName)) return;
+  static_cast<void>(disk_->folder().Remove(kOwnerGoneName));
+}
+
+bool RequestLog::PositionRemoved(const Reader& reader) const {
+  return disk_ && reader.position &&
+         disk_->folder().Misses(PositionNameOf(reader.name, options_.owner).c_str());
 }
 
 RequestLog::Reader* RequestLog::Find(const std::string& name) const {
@@ -258,7 +272,7 @@ size_t RequestLog::attached() const {
 }
 
 bool RequestLog::HasReader(const std::string& folder, const std::string& name, const std::string& owner) {
-  return ::access((folder + "/" + PositionName(name, owner)).c_str(), F_OK) == 0;
+  return ::access((folder + "/" + PositionNameOf(name, owner)).c_str(), F_OK) == 0;
 }
 
 bool RequestLog::Knows(const std::string& name) const {
@@ -273,6 +287,10 @@ std::shared_ptr<LogReader> RequestLog::Attach(const std::string& name, const Rea
   std::lock_guard lock(mutex_);
   Reader* reader = Find(name);
   if (reader && reader->attached) return nullptr;
+  if (reader && PositionRemoved(*reader)) {  // what waited for it was dropped: it begins as a new one
+    CheckPositions();
+    reader = nullptr;
+  }
   if (!reader) {
     readers_.push_back(std::make_unique<Reader>());
     reader = readers_.back().get();
@@ -297,9 +315,13 @@ void RequestLog::Forget(const std::string& name) {
   Calls calls;
   {
     std::lock_guard lock(mutex_);
-    const Reader* reader = Find(name);
+    Reader* reader = Find(name);
     if (!reader || reader->attached) return;
-    if (disk_) static_cast<void>(disk_->folder().Remove(PositionName(name, options_.owner).c_str()));
+    // Without the mark a missing position would mean that all is still to be sent. Where it cannot be made,
+    // the position says that nothing is.
+    if (disk_ && (name != options_.owner || disk_->folder().Mark(kOwnerGoneName)))
+      static_cast<void>(disk_->folder().Remove(PositionNameOf(name, options_.owner).c_str()));
+    else if (disk_ && reader->position) static_cast<void>(reader->position->Write(next_id_, 0));
     std::erase_if(readers_, [&](const auto& one) { return one.get() == reader; });
     Trim(calls);
   }

@@ -119,6 +119,9 @@ class RequestLog : public std::enable_shared_from_this<RequestLog> {
   void OpenDisk(Instant now);
   void LoseDisk(Status why);
   void CheckFolder(Instant now);
+  void CheckPositions();
+  void OwnerIsHere(const Reader& owner);
+  bool PositionRemoved(const Reader& reader) const;
   Status OpenPosition(Reader& reader);
   void TakeUp(Reader& reader);
   Reader* Find(const std::string& name) const;

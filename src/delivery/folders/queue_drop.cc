@@ -17,18 +17,21 @@
 namespace gpulens {
 namespace {
 
+Status MarkOwnerGone(int folder, const QueuePlace& place) {
+  constexpr int kFlags = O_WRONLY | O_CREAT | O_NOFOLLOW | O_CLOEXEC | O_NOCTTY | O_NONBLOCK;
+  const UniqueFd mark(::openat(folder, kOwnerGoneName, kFlags, 0600));
+  if (!mark) return ErrnoStatus("make " + place.folder + "/" + kOwnerGoneName, errno);
+  return ::fsync(folder) == 0 ? Ok() : ErrnoStatus("sync " + place.folder, errno);
+}
+
 // The sink's place goes. Of the owner the mark comes first: without it a missing place means that all is
-// still to be sent.
+// still to be sent. And once more behind it: an agent that began meanwhile has removed the mark.
 Status RemovePlace(int folder, const QueuePlace& place, const std::string& sink) {
-  if (sink == place.owner) {
-    constexpr int kFlags = O_WRONLY | O_CREAT | O_NOFOLLOW | O_CLOEXEC | O_NOCTTY | O_NONBLOCK;
-    const UniqueFd mark(::openat(folder, kOwnerGoneName, kFlags, 0600));
-    if (!mark) return ErrnoStatus("make " + place.folder + "/" + kOwnerGoneName, errno);
-    if (::fsync(folder) != 0) return ErrnoStatus("sync " + place.folder, errno);
-  }
+  if (sink == place.owner) RETURN_IF_ERROR(MarkOwnerGone(folder, place));
   const std::string name = PositionNameOf(sink, place.owner);
   if (::unlinkat(folder, name.c_str(), 0) != 0 && errno != ENOENT)
     return ErrnoStatus("remove " + place.folder + "/" + name, errno);
+  if (sink == place.owner) return MarkOwnerGone(folder, place);
   return ::fsync(folder) == 0 ? Ok() : ErrnoStatus("sync " + place.folder, errno);
 }
 

@@ -57,9 +57,9 @@ class Looker {
       out_.readers.push_back({out_.owner, IsConfigured(out_.owner)});
     }
     if (!look_.count) standings_.clear();
-    const bool all_configured = std::all_of(out_.readers.begin(), out_.readers.end(),
-                                            [](const QueueReader& one) { return one.configured; });
-    if (!look_.leftovers_only || !all_configured) Count();
+    if (look_.leftovers_only)
+      std::erase_if(standings_, [&](const Standing& one) { return out_.readers[one.reader].configured; });
+    Count();
     std::sort(out_.readers.begin(), out_.readers.end(),
               [](const QueueReader& a, const QueueReader& b) { return a.sink < b.sink; });
   }

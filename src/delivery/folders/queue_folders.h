@@ -48,7 +48,7 @@ struct QueueCounts {
 struct QueueLook {
   std::vector<std::string> configured;  // names of sinks
   bool count = true;                    // else readers and files alone, nothing of what waits
-  bool leftovers_only = false;          // nothing is counted in a folder all of whose readers are configured
+  bool leftovers_only = false;          // nothing is counted for readers that are configured
   bool ask_use = true;                  // fill in_use and holder
   QueueCounts* counts = nullptr;
 };
