@@ -13,6 +13,9 @@ inline constexpr std::string_view kQueueStorages[] = {"disk", "memory"};
 inline constexpr std::string_view kQueueSyncs[] = {"none", "interval", "always"};
 inline constexpr std::string_view kBalances[] = {"failover", "hash"};
 
+inline constexpr std::string_view kRetriedStatuses[] = {
+    "401", "403", "404", "408", "409", "425", "500", "501", "505", "507", "520", "521", "522", "523", "524"};
+
 inline constexpr OptionSpec kQueueOptions[] = {
     {.key = "storage",
      .fallback = "disk",
@@ -47,6 +50,10 @@ inline constexpr OptionSpec kRetryOptions[] = {
      .fallback = "60s",
      .help = "The longest wait of all.",
      .min = 0.01},
+    {.key = "statuses",
+     .type = OptionType::kTexts,
+     .help = "Further HTTP statuses after which a request is sent again; 429, 502, 503 and 504 are always.",
+     .allowed = kRetriedStatuses},
 };
 
 // Those of every network sink.

@@ -4,6 +4,7 @@
 #include <array>
 
 #include "base/hash/stable_hash.h"
+#include "base/parse.h"
 #include "base/result.h"
 #include "pipeline/remote/remote_access.h"
 
@@ -18,8 +19,15 @@ constexpr std::string_view kDestinationOptions[] = {
     "where",        "tenant",  "unix_socket",       "username", "password", "password_file",
     "bearer_token", "headers", "bearer_token_file", "tls"};
 
-bool Contains(const auto& keys, std::string_view key) {
+bool Contains(const auto& keys, const auto& key) {
   return std::find(std::begin(keys), std::end(keys), key) != std::end(keys);
+}
+
+// Statuses that the schema has let pass.
+std::vector<int> RetriedStatuses(const Config& retry) {
+  std::vector<int> statuses;
+  for (const std::string& text : retry.Texts("statuses")) statuses.push_back(ParseInt<int>(text).value_or(0));
+  return statuses;
 }
 
 }  // namespace
@@ -47,7 +55,13 @@ Result<std::shared_ptr<const SendSetup>> MakeSendSetup(SendPlan plan, const Conf
   setup->timeout = config.Time("timeout");
   setup->backoff = {.initial = config.Group("retry").Time("initial"),
                     .cap = config.Group("retry").Time("max")};
-  setup->judge = std::move(plan.judge);
+  setup->judge = [again = RetriedStatuses(config.Group("retry")), judge = std::move(plan.judge)](
+                     const HttpReply& reply, size_t route) {
+    SendOutcome outcome = judge(reply, route);
+    if (outcome.kind == SendOutcome::kRefused && Contains(again, reply.status))
+      outcome.kind = SendOutcome::kAgain;
+    return outcome;
+  };
   setup->judge_call = std::move(plan.judge_call);
   setup->rework = std::move(plan.rework);
   setup->format = std::move(plan.format);
