@@ -77,6 +77,13 @@ inline constexpr MetricDesc kSelfSinkDiskQueueUnusable = row::Flag(
     "gpulens.sink.disk_queue.unusable",
     "1 when the folder of the disk queue cannot be used: what waits is in memory.", row::kKeys<"sink">);
 
+inline constexpr MetricDesc kSelfSinkDiskQueueLeftoverLength =
+    row::UpDown("gpulens.sink.disk_queue.leftover.length", "{request}",
+                "Requests on disk that wait for a sink that is not configured.", row::kKeys<"sink">);
+inline constexpr MetricDesc kSelfSinkDiskQueueLeftoverSize =
+    row::UpDown("gpulens.sink.disk_queue.leftover.size", "By",
+                "Size of the requests on disk that wait for a sink that is not configured.", row::kKeys<"sink">);
+
 inline constexpr MetricDesc kSelfSinkRollupGroups = row::UpDown(
     "gpulens.sink.rollup.groups", "{group}", "Groups of the sink's roll-ups.", row::kKeys<"sink">);
 inline constexpr MetricDesc kSelfSinkRollupSeries = row::UpDown(
@@ -140,6 +147,8 @@ inline constexpr const MetricDesc* kSelfIoRows[] = {
     &kSelfSinkDiskQueueLimit,
     &kSelfSinkDiskQueueOldestAge,
     &kSelfSinkDiskQueueUnusable,
+    &kSelfSinkDiskQueueLeftoverLength,
+    &kSelfSinkDiskQueueLeftoverSize,
     &kSelfSinkRollupGroups,
     &kSelfSinkRollupSeries,
     &kSelfSinkRollupRefused,

@@ -219,6 +219,8 @@ TEST(SpellingCapture, RowsOfOursAgreeWithTheTable) {
                                          "gpu.driver.mismatch",
                                          "gpu.pod.info",
                                          "gpulens.sink.disk_queue.unusable",
+                                         "gpulens.sink.disk_queue.leftover.length",
+                                         "gpulens.sink.disk_queue.leftover.size",
                                          "gpulens.sink.left_out",
                                          "gpulens.sink.untranslated",
                                          "gpulens.sink.rollup.groups",

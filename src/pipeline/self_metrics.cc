@@ -59,6 +59,8 @@ constexpr const MetricDesc* kRows[] = {&kSelfTickDuration,
                                        &kSelfSinkDiskQueueLimit,
                                        &kSelfSinkDiskQueueOldestAge,
                                        &kSelfSinkDiskQueueUnusable,
+                                       &kSelfSinkDiskQueueLeftoverLength,
+                                       &kSelfSinkDiskQueueLeftoverSize,
                                        &kSelfSinkRollupGroups,
                                        &kSelfSinkRollupSeries,
                                        &kSelfSinkRollupRefused,
@@ -306,6 +308,7 @@ Ref<const Frame> SelfMetrics::Update(const Input& input) {
   for (const EnricherSet::View& enricher : input.enrichers) UpdateEnricher(enricher);
   for (const SinkView& sink : input.sinks) UpdateSink(sink, input.delivery);
   if (input.received) receivers_.Write(*input.received, writer_);
+  if (input.delivery) leftovers_.Write(input.delivery->leftovers(), writer_);
   RetireGone(collectors_);
   RetireGone(analyzers_);
   RetireGone(enrichers_);

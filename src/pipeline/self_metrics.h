@@ -13,6 +13,7 @@
 #include "core/frame_writer.h"
 #include "pipeline/delivery/delivery.h"
 #include "pipeline/delivery/delivery_metrics.h"
+#include "pipeline/delivery/leftover_metrics.h"
 #include "pipeline/enrich/enricher_set.h"
 #include "pipeline/instance.h"
 #include "pipeline/receive/receiver_metrics.h"
@@ -86,6 +87,7 @@ class SelfMetrics {
   Series tick_duration_, tick_late_, ready_, simulated_, build_info_, start_time_, series_limit_,
       memory_limit_, text_replaced_;
   ReceiverMetrics receivers_;
+  LeftoverMetrics leftovers_;
   Series log_written_[4], log_suppressed_[4];
   Series target_info_;
   AttributeSet resource_;

@@ -187,10 +187,10 @@ TEST_F(QueueFoldersTest, WithoutPermissionItSaysSo) {
   Leave();
   ::chmod(place_.folder.c_str(), 0);
   const bool root = ::geteuid() == 0;
-  if (root) ASSERT_EQ(::seteuid(65534), 0);
+  EXPECT_EQ(root ? ::seteuid(65534) : 0, 0);
   const QueueFolder seen = Look();
   const auto dropped = DropFromQueue(place_, "otlp/b", clock_);
-  if (root) ASSERT_EQ(::seteuid(0), 0);
+  EXPECT_EQ(root ? ::seteuid(0) : 0, 0);
   ::chmod(place_.folder.c_str(), 0700);
   EXPECT_THAT(seen.problems, ElementsAre(HasSubstr("ermission denied")));
   EXPECT_THAT(seen.readers, IsEmpty());

@@ -94,4 +94,24 @@ std::vector<QueuePlace> QueuePlacesBeside(const std::string& folder, const std::
   return places;
 }
 
+QueuePlaces AllQueuePlaces(const std::string& root, const std::vector<QueuePlace>& chosen) {
+  QueuePlaces all;
+  const auto add = [&](const QueuePlace& place) {
+    const bool known = std::any_of(all.places.begin(), all.places.end(),
+                                   [&](const QueuePlace& one) { return one.folder == place.folder; });
+    if (!known) all.places.push_back(place);
+  };
+  // What a sink names itself says best whose it is.
+  for (const QueuePlace& one : chosen) add({one.folder, one.owner, true});
+  if (!root.empty()) {
+    auto listed = QueuePlacesIn(root);
+    if (!listed) all.status = listed.error();
+    else
+      for (const QueuePlace& one : *listed) add(one);
+  }
+  for (const QueuePlace& one : chosen)
+    for (const QueuePlace& beside : QueuePlacesBeside(one.folder, one.owner)) add(beside);
+  return all;
+}
+
 }  // namespace gpulens

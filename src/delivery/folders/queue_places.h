@@ -26,6 +26,13 @@ Result<std::vector<QueuePlace>> QueuePlacesIn(const std::string& root);
 // `folder` and those beside it that logs of the same sinks have made: `folder`+1 and so on, and `received`.
 std::vector<QueuePlace> QueuePlacesBeside(const std::string& folder, const std::string& owner);
 
+// Both: what is in `root`, which may be empty, and beside each of `chosen`, none twice. `status`: why some
+// may be missing.
+struct QueuePlaces {
+  std::vector<QueuePlace> places;
+  Status status;
+};
+QueuePlaces AllQueuePlaces(const std::string& root, const std::vector<QueuePlace>& chosen);
 // Of the characters of a sink's name, with '.' for '/'.
 bool IsSinkFile(std::string_view name) noexcept;
 // Calls `visit` for each name in the folder until it says false.

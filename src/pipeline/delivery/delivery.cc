@@ -160,7 +160,8 @@ void Delivery::AttachLeftovers(Destination& destination, const Plan::Destination
     if (!open) {
       RequestLogOptions options = LogOptionsOf(planned.wanted.config, folder);
       options.folder = folder;
-      if (name == FolderOf(planned.wanted.name)) options.owner = planned.wanted.name;
+      // Also where it is another sink's: what is kept for that one stays.
+      options.owner = OwnerOfQueueFolder(name);
       if (!RequestLog::HasReader(folder, planned.wanted.name, options.owner)) continue;
       logs_.push_back({RequestLog::Open(std::move(options), *env_.clock), {}, false});
       open = &logs_.back();
@@ -215,6 +216,7 @@ void Delivery::Apply(Plan plan, Instant deadline) {
     discards_ = plan.discards;
     taken_ = plan.taken;
     carries_histograms_ = plan.carries_histograms;
+    WatchLeftovers();
   }
   for (const auto& one : gone) one->sender->BeginFinish(deadline);
   for (const auto& one : gone) {
@@ -295,16 +297,19 @@ void Delivery::Tidy() {
     static_cast<void>(open.log->RemoveIfDone());
     return true;
   });
+  if (env_.workers) leftovers_->LookIfDue(env_.clock->Now(), *env_.workers);
 }
 
-std::vector<QueueLeftover> Delivery::leftovers() const {
-  std::lock_guard lock(mutex_);
-  std::vector<QueueLeftover> found;
-  for (const OpenLog& open : logs_) {
-    for (const RequestLog::Leftover& one : open.log->leftovers())
-      found.push_back({open.log->options().folder, one.reader, one.records, one.bytes});
+// Under mutex_. Each folder that a sink names itself is asked about with the first such sink as its owner.
+void Delivery::WatchLeftovers() {
+  LeftoverWatch::Where where;
+  where.root = QueueFolder();
+  for (const auto& [name, one] : destinations_) {
+    where.configured.push_back(name);
+    const std::string& chosen = one->planned.wanted.config.Group("queue").Text("dir");
+    if (!chosen.empty()) where.chosen.push_back({chosen, name});
   }
-  return found;
+  leftovers_->SetWhere(std::move(where));
 }
 
 }  // namespace gpulens

@@ -17,6 +17,7 @@
 
 #include <gpulens/status.h>
 
+#include "delivery/folders/leftover_watch.h"
 #include "delivery/request_log.h"
 #include "delivery/request_sender.h"
 #include "pipeline/delivery/delivery_stats.h"
@@ -24,12 +25,6 @@
 #include "pipeline/receive/receiver.h"
 
 namespace gpulens {
-
-// What waits in the state folder for sinks that are not configured.
-struct QueueLeftover {
-  std::string folder, sink;
-  uint64_t records = 0, bytes = 0;
-};
 
 // Thread-safe; Apply by one thread at a time.
 class Delivery final : public OtlpForward {
@@ -83,7 +78,8 @@ class Delivery final : public OtlpForward {
   bool ReadStats(std::string_view sink, DeliveryStats& out);
   // Lets go of logs that are done. To be called now and then.
   void Tidy();
-  std::vector<QueueLeftover> leftovers() const;
+  // What waits on disk for sinks that are not configured. As of the last look: after a reload, and each minute.
+  std::vector<QueueLeftover> leftovers() const { return leftovers_->found(); }
 
   // OtlpForward
   bool wanted() const override;
@@ -103,6 +99,7 @@ class Delivery final : public OtlpForward {
   OpenLog* FindLog(const std::string& folder);
   std::string QueueFolder() const;
   void Attach(Destination& destination, const std::shared_ptr<RequestLog>& log, RequestSender::Chain chain);
+  void WatchLeftovers();
   void AttachLeftovers(Destination& destination, const Plan::Destination& planned);
 
   Env& env_;
@@ -118,6 +115,7 @@ class Delivery final : public OtlpForward {
   std::atomic<bool> carries_histograms_{false};
   std::string record_;  // guarded by forward_mutex_
   std::mutex forward_mutex_;
+  const std::shared_ptr<LeftoverWatch> leftovers_ = std::make_shared<LeftoverWatch>();
 };
 
 }  // namespace gpulens
