@@ -44,7 +44,7 @@ size_t SizeOf(uint64_t number) { return number * 7919 % 9000; }
     while (true) {
       // Slower than what comes in, so that there is a backlog to take over.
       if ((*queue)->stats().records <= 20) {
-        std::this_thread::sleep_for(std::chrono::milliseconds(1));
+        std::this_thread::yield();
         continue;
       }
       auto* record = (*queue)->Front();

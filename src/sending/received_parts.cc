@@ -5,19 +5,22 @@
 
 namespace gpulens {
 
-Status ReceivedParts::Read(const OtlpEncoding& encoding, std::string_view body, uint32_t items,
-                           const SplitRule* rule, const std::function<Status(const SplitPart& part)>& take,
-                           uint32_t& left_out) {
+Status ReceivedParts::Read(const Request& request, const SplitRule* rule,
+                           const std::function<Status(const SplitPart& part)>& take, uint32_t& left_out) {
+  const size_t packing = request.encoding.packing;
   if (!rule) {
-    whole_.items = items;
-    RETURN_IF_ERROR(UnpackOtlp(body, encoding.packing, kUnpackedBytes, whole_.body));
+    whole_.items = request.items;
+    RETURN_IF_ERROR(UnpackOtlp(request.body, packing, kUnpackedBytes, whole_.body));
     return take(whole_);
   }
-  if (encoding.packing != 0) RETURN_IF_ERROR(UnpackOtlp(body, encoding.packing, kUnpackedBytes, plain_));
+  std::string_view plain = request.body;
+  if (packing != 0) {
+    RETURN_IF_ERROR(UnpackOtlp(request.body, packing, kUnpackedBytes, plain_));
+    plain = plain_;
+  }
   uint32_t excluded = 0;
-  RETURN_IF_ERROR(splitter_.Split(static_cast<OtlpSignal>(encoding.signal),
-                                  encoding.packing == 0 ? body : std::string_view(plain_), *rule, parts_,
-                                  excluded));
+  RETURN_IF_ERROR(
+      splitter_.Split(static_cast<OtlpSignal>(request.encoding.signal), plain, *rule, parts_, excluded));
   left_out += excluded;
   for (const SplitPart& part : parts_) RETURN_IF_ERROR(take(part));
   return Ok();

@@ -21,10 +21,15 @@ inline constexpr size_t kUnpackedBytes = size_t{64} << 20;
 // Not thread-safe; keeps its memory between calls.
 class ReceivedParts {
  public:
-  // Calls `take` for each part of a request in protobuf; without a rule, for the whole of it. Adds to
-  // `left_out` the items that the rule excludes. kDataLoss: the bytes cannot be read; kExhausted: they are
-  // too large, or make too many parts; else what `take` says.
-  Status Read(const OtlpEncoding& encoding, std::string_view body, uint32_t items, const SplitRule* rule,
+  struct Request {
+    OtlpEncoding encoding;  // not JSON
+    std::string_view body;
+    uint32_t items = 0;
+  };
+  // Calls `take` for each part; without a rule, for the whole. Adds to `left_out` the items that the rule
+  // excludes. kDataLoss: the bytes cannot be read; kExhausted: they are too large, or make too many parts;
+  // else what `take` says.
+  Status Read(const Request& request, const SplitRule* rule,
               const std::function<Status(const SplitPart& part)>& take, uint32_t& left_out);
 
  private:

@@ -30,6 +30,40 @@ std::vector<int> RetriedStatuses(const Config& retry) {
   return statuses;
 }
 
+// Takes the envelope off, and leaves out what is of another source.
+std::function<Status(LogRecord&, SendParts&, bool&)> PrepareOf(decltype(SendPlan::prepare) prepare,
+                                                               const Config& config, size_t kinds) {
+  std::array<bool, kRecordSources> sends{};
+  for (size_t i = 0; i < kRecordSources; ++i) sends[i] = SendsSource(config, static_cast<RecordSource>(i));
+  // What a log of the agent's own data still holds is sent, whatever `sources` says now.
+  sends[static_cast<size_t>(RecordSource::kOwn)] = true;
+  return [kinds, sends, prepare = std::move(prepare)](LogRecord& record, SendParts& parts,
+                                                      bool& alone) -> Status {
+    std::string_view rest = record.bytes;
+    const auto envelope = TakeEnvelope(rest);
+    if (!envelope || envelope->source >= kRecordSources) return {Code::kDataLoss, "it is of another version"};
+    alone = envelope->alone;
+    if (!sends[envelope->source]) {
+      parts.left_out = record.items;
+      return Ok();
+    }
+    record.bytes.erase(0, record.bytes.size() - rest.size());
+    if (prepare) {
+      RETURN_IF_ERROR(prepare(*envelope, std::move(record.bytes), record.items, parts));
+    } else {
+      SendPart& part = parts.list.emplace_back();
+      part.route = envelope->kind;
+      part.key = envelope->key;
+      part.items = record.items;
+      part.body = std::make_shared<const std::string>(std::move(record.bytes));
+    }
+    for (const SendPart& part : parts.list) {
+      if (part.route >= kinds) return {Code::kDataLoss, "it is of another version"};
+    }
+    return Ok();
+  };
+}
+
 }  // namespace
 
 Status LogWriter::Append(uint8_t kind, std::string_view body, uint32_t items, uint32_t key) {
@@ -85,36 +119,7 @@ Result<std::shared_ptr<const SendSetup>> MakeSendSetup(SendPlan plan, const Conf
     RETURN_IF_ERROR(one.Refresh());
     return SendAccess{one.headers(), one.tls()};
   };
-  std::array<bool, kRecordSources> sends{};
-  for (size_t i = 0; i < kRecordSources; ++i) sends[i] = SendsSource(config, static_cast<RecordSource>(i));
-  // What a log of the agent's own data still holds is sent, whatever `sources` says now.
-  sends[static_cast<size_t>(RecordSource::kOwn)] = true;
-  const size_t kinds = setup->routes.size();
-  setup->prepare = [kinds, sends, prepare = std::move(plan.prepare)](LogRecord& record, SendParts& parts,
-                                                                     bool& alone) -> Status {
-    std::string_view rest = record.bytes;
-    const auto envelope = TakeEnvelope(rest);
-    if (!envelope || envelope->source >= kRecordSources) return {Code::kDataLoss, "it is of another version"};
-    alone = envelope->alone;
-    if (!sends[envelope->source]) {
-      parts.left_out = record.items;
-      return Ok();
-    }
-    record.bytes.erase(0, record.bytes.size() - rest.size());
-    if (prepare) {
-      RETURN_IF_ERROR(prepare(*envelope, std::move(record.bytes), record.items, parts));
-    } else {
-      SendPart& part = parts.list.emplace_back();
-      part.route = envelope->kind;
-      part.key = envelope->key;
-      part.items = record.items;
-      part.body = std::make_shared<const std::string>(std::move(record.bytes));
-    }
-    for (const SendPart& part : parts.list) {
-      if (part.route >= kinds) return {Code::kDataLoss, "it is of another version"};
-    }
-    return Ok();
-  };
+  setup->prepare = PrepareOf(std::move(plan.prepare), config, setup->routes.size());
   return std::shared_ptr<const SendSetup>(std::move(setup));
 }
 

@@ -94,7 +94,7 @@ Status OtlpRequests::Make(const Envelope& envelope, std::string&& body, uint32_t
   }
   const OtlpEncoding kept = std::exchange(encoding, {encoding.signal, packing_, json_});
   return read_.Read(
-      kept, body, items, rule,
+      {kept, body, items}, rule,
       [&](const SplitPart& part) -> Status {
         std::string_view bytes = part.body;
         if (json_) {

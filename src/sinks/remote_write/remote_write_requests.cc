@@ -19,6 +19,12 @@ RemoteWriteOut::Options OptionsOf(const Config& config) {
   return options;
 }
 
+void SetBody(std::string_view plain, SendPart& part) {
+  auto packed = std::make_shared<std::string>();
+  SnappyPack(plain, *packed);
+  part.body = std::move(packed);
+}
+
 uint8_t RouteOf(RemoteWriteVersion version) noexcept {
   return version == RemoteWriteVersion::k1 ? kRemoteWrite1 : kRemoteWrite2;
 }
@@ -34,13 +40,6 @@ RemoteWriteRequests::RemoteWriteRequests(std::string name, const Config& config,
 
 SendOutcome RemoteWriteRequests::Judge(const HttpReply& reply, size_t route) {
   return JudgeRemoteWrite(reply, route == kRemoteWrite2, peer_);
-}
-
-void RemoteWriteRequests::Add(uint8_t route, std::string_view plain, uint32_t items, uint64_t key,
-                              std::string headers, SendParts& out) const {
-  auto packed = std::make_shared<std::string>();
-  SnappyPack(plain, *packed);
-  out.list.push_back({route, std::move(headers), std::move(packed), items, key});
 }
 
 Status RemoteWriteRequests::Make(const Envelope& envelope, std::string&& body, uint32_t items,
@@ -62,9 +61,12 @@ Status RemoteWriteRequests::MakeOwn(const Envelope& envelope, std::string&& body
   if (!SnappyUnpack(body, kUnpackedBytes, plain_)) return {Code::kDataLoss, "it cannot be unpacked"};
   const auto version = envelope.kind == kRemoteWrite1 ? RemoteWriteVersion::k1 : RemoteWriteVersion::k2;
   RETURN_IF_ERROR(splitter_.Split(version, plain_, *rule, parts_, out.left_out));
-  for (const SplitPart& part : parts_)
-    Add(envelope.kind, part.body, part.items, rule->hash == SplitHash::kNone ? envelope.key : part.hash,
-        rule_.HeadersOf(part), out);
+  const bool hashed = rule->hash != SplitHash::kNone;
+  for (const SplitPart& part : parts_) {
+    out.list.push_back(
+        {envelope.kind, rule_.HeadersOf(part), {}, part.items, hashed ? part.hash : envelope.key});
+    SetBody(part.body, out.list.back());
+  }
   return Ok();
 }
 
@@ -80,7 +82,7 @@ Status RemoteWriteRequests::MakeReceived(const Envelope& envelope, std::string_v
   if (peer_.only_1) convert_.SetVersion(RemoteWriteVersion::k1);
   const uint8_t route = RouteOf(convert_.version());
   return read_.Read(
-      encoding, body, items, rule,
+      {encoding, body, items}, rule,
       [&](const SplitPart& part) -> Status {
         const bool hashed = rule && rule->hash != SplitHash::kNone;
         const uint64_t key = hashed ? part.hash : envelope.key;
@@ -88,7 +90,8 @@ Status RemoteWriteRequests::MakeReceived(const Envelope& envelope, std::string_v
         const Status converted = convert_.Convert(
             part.body, clock_.Now(),
             [&](std::string_view request, uint32_t samples) {
-              Add(route, request, samples, key, headers, out);
+              out.list.push_back({route, headers, {}, samples, key});
+              SetBody(request, out.list.back());
               return Ok();
             },
             outcome_);
@@ -104,9 +107,7 @@ Status RemoteWriteRequests::Rework(SendPart& part) {
   if (part.route != kRemoteWrite2 || !peer_.only_1) return Ok();
   if (!SnappyUnpack(*part.body, kUnpackedBytes, plain_) || !ToRemoteWrite1(plain_, older_))
     return {Code::kDataLoss, "a request of remote write 2.0 that cannot be told in 1.0"};
-  auto packed = std::make_shared<std::string>();
-  SnappyPack(older_, *packed);
-  part.body = std::move(packed);
+  SetBody(older_, part);
   part.route = kRemoteWrite1;
   return Ok();
 }

@@ -34,8 +34,6 @@ class RemoteWriteRequests {
  private:
   Status MakeOwn(const Envelope& envelope, std::string&& body, uint32_t items, SendParts& out);
   Status MakeReceived(const Envelope& envelope, std::string_view body, uint32_t items, SendParts& out);
-  void Add(uint8_t route, std::string_view plain, uint32_t items, uint64_t key, std::string headers,
-           SendParts& out) const;
 
   const std::string name_;
   const Clock& clock_;
