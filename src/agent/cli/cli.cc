@@ -27,6 +27,7 @@
 #include "agent/cli/fake/ask_agent.h"
 #include "agent/cli/fake/fake_command.h"
 #include "agent/cli/metrics_command.h"
+#include "agent/cli/queue/queue_command.h"
 #include "agent/cli/run/log_command.h"
 #include "agent/cli/run/run_command.h"
 #include "agent/cli/slurm/slurm_command.h"
@@ -41,9 +42,9 @@
 namespace gpulens {
 namespace {
 
-constexpr std::string_view kCommands[] = {"agent",  "bench",   "capture", "check",  "collect",   "config",
-                                          "doctor", "driver",  "engines", "events", "exp",       "fake",
-                                          "log",    "metrics", "query",   "run",    "telemetry", "version"};
+constexpr std::string_view kCommands[] = {
+    "agent", "bench", "capture", "check",   "collect", "config", "doctor", "driver",    "engines", "events",
+    "exp",   "fake",  "log",     "metrics", "query",   "queue",  "run",    "telemetry", "version"};
 
 std::vector<std::string_view> CommandNames() {
   std::vector<std::string_view> names(std::begin(kCommands), std::end(kCommands));
@@ -101,6 +102,7 @@ struct CommandLine {
   RunCommandOptions run;
   LogCommandOptions log;
   TelemetryOptions telemetry;
+  QueueOptions queue;
   std::string config_file;
   DriverOrder driver;
   bool runs_agent = false;
@@ -319,6 +321,7 @@ int RunCommandLine(int argc, char** argv) {
   AddRun(app, line.run, line.code);
   AddLog(app, line.log, line.code);
   AddTelemetry(app, line.telemetry, line.code);
+  AddQueue(app, line.queue, line.code);
   if (argc <= 1) {
     std::fputs(Help().c_str(), stderr);
     return 2;

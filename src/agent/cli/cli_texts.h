@@ -15,7 +15,8 @@ LOOK      doctor · engines list|check|read · events [explain CODE] · metrics 
 LLM       telemetry stats|export|clear|vacuum|check · bench serve URL
 COLLECT   agent · collect COLLECTOR · capture SOURCE · check CHECK…
 TRAIN     run SCRIPT · log · query SQL · exp list|show|compare|plot|export|delete
-SET UP    config check|print|schema · driver release|resume|status · fake nvml fail|heal|status
+SET UP    config check|print|schema · queue list|drop SINK · driver release|resume|status
+          fake nvml fail|heal|status
 --help in every command has examples.
 )";
 

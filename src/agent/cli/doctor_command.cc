@@ -11,6 +11,7 @@
 #include "agent/run/plan.h"
 #include "agent/status/agent_watch.h"
 #include "agent/status/ask_status.h"
+#include "agent/status/queue_findings.h"
 #include "base/text.h"
 
 namespace gpulens {
@@ -132,6 +133,8 @@ int RunDoctor(const DoctorOptions& options) {
   } else {
     Env env;
     findings = LookEverywhere(loaded.config, env);
+    for (Finding& left : LeftoverFindings(loaded.config, StateDir(loaded.config.Text("state_dir"))))
+      findings.push_back(std::move(left));
     if (!view.agent.at.empty()) {
       findings.push_back(
           {Finding::kWarning, "agent", "something serves " + view.agent.at + ", but does not tell its state",

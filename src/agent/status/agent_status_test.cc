@@ -18,6 +18,7 @@
 namespace gpulens {
 namespace {
 
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::SizeIs;
@@ -29,6 +30,7 @@ TEST(StatusReport, ReadsBackWhatItWrote) {
   report.version = "0.1.0";
   report.state_dir = "/var/lib/gpulens";
   report.simulated = true;
+  report.sinks = {"otlp", "otlp/b"};
   report.findings = {{Finding::kBroken, "GPU 3", "is failed", "gpu_lost: \"gone\"\n", "gpulens events"},
                      {Finding::kWarning, "sink otlp", "waits", "", ""}};
   std::string json = StatusJson(report);
@@ -39,6 +41,7 @@ TEST(StatusReport, ReadsBackWhatItWrote) {
   EXPECT_EQ(read->user, "gpulens");
   EXPECT_EQ(read->state_dir, "/var/lib/gpulens");
   EXPECT_TRUE(read->simulated);
+  EXPECT_THAT(read->sinks, ElementsAre("otlp", "otlp/b"));
   ASSERT_THAT(read->findings, SizeIs(2));
   EXPECT_EQ(read->findings[0].kind, Finding::kBroken);
   EXPECT_EQ(read->findings[0].why, "gpu_lost: \"gone\"\n");
@@ -181,10 +184,15 @@ TEST(DeliveryFindings, WhatWaitsAndWhatIsLost) {
   bad.Set(kSelfSinkUp, sink, {}, 0);
   bad.Set(kSelfSinkDiskQueueOldestAge, sink, {}, 300);
   bad.Set(kSelfStoreWrites, {}, {{"result", std::string_view("error")}}, 2);
+  EntityRef gone = MakeRef<const Entity>("sink", AttributeSet({{"sink", std::string_view("otlp/b")}}));
+  bad.Set(kSelfSinkDiskQueueLeftoverSize, gone, {}, 3 << 20);
   auto findings = DeliveryFindings(*bad.Make());
-  ASSERT_THAT(findings, SizeIs(3));
+  ASSERT_THAT(findings, SizeIs(4));
   EXPECT_THAT(findings[1].what, HasSubstr("300 s"));
-  EXPECT_EQ(findings[2].kind, Finding::kBroken);
+  EXPECT_EQ(findings[2].subject, "sink otlp/b");
+  EXPECT_THAT(findings[2].what, HasSubstr("3.0 MiB"));
+  EXPECT_THAT(findings[2].remedy, HasSubstr("gpulens queue drop otlp/b"));
+  EXPECT_EQ(findings[3].kind, Finding::kBroken);
 }
 
 TEST(StateFolderFindings, MadeOrRefused) {

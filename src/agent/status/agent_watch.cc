@@ -6,6 +6,7 @@
 
 #include "agent/found/discovery_runner.h"
 #include "agent/plugin_tables.h"
+#include "agent/status/queue_findings.h"
 #include "base/version.h"
 #include "pipeline/agent_stats.h"
 
@@ -120,6 +121,7 @@ StatusReport AgentWatch::Report(const Config& config, Env& env, const Pipeline& 
   report.version = Version();
   report.state_dir = env.state_dir;
   report.simulated = env.demo;
+  report.sinks = SinkQueuesOf(config).sinks;
   report.findings = Findings(config, env, pipeline);
   return report;
 }

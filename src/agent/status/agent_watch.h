@@ -49,7 +49,7 @@ std::vector<Finding> CollectorFindings(const std::vector<CollectorState>& states
                                        std::vector<Finding> probed);
 // GPUs that are not healthy, or whose health is unknown.
 std::vector<Finding> GpuFindings(const Snapshot& snapshot);
-// Sinks that do not deliver, queues that wait, events that cannot be kept.
+// Sinks that do not deliver, queues that wait, also for sinks that are gone, events that cannot be kept.
 std::vector<Finding> DeliveryFindings(const Snapshot& snapshot);
 // Nothing when the folder can be written, or can be made.
 std::vector<Finding> StateFolderFindings(const std::string& folder);

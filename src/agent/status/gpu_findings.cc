@@ -9,6 +9,7 @@
 #include <map>
 
 #include "agent/status/agent_watch.h"
+#include "agent/status/queue_findings.h"
 #include "analyzers/fleet_health/health_score.h"
 #include "base/files.h"
 #include "catalog/gpu/health.h"
@@ -141,6 +142,9 @@ std::vector<Finding> DeliveryFindings(const Snapshot& snapshot) {
         {Finding::kBroken, "sink " + info.attributes.Text("sink"), "the folder of its queue cannot be used",
          "what waits is in memory, and what receivers bring is accepted only once it is delivered",
          "see the log of the agent, and set state_dir to a folder that can be written"});
+  });
+  ForEachFresh(snapshot, kSelfSinkDiskQueueLeftoverSize, [&](const SeriesInfo& info, double value) {
+    findings.push_back(LeftoverFinding(info.attributes.Text("sink"), static_cast<uint64_t>(value)));
   });
   double failed = 0;
   ForEachFresh(snapshot, kSelfStoreWrites, [&](const SeriesInfo& info, double value) {

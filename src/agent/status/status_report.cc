@@ -46,7 +46,12 @@ std::string StatusJson(const StatusReport& report) {
   AppendField(out, "version", report.version);
   AppendField(out, "state_dir", report.state_dir);
   out += report.simulated ? ",\"simulated\":true" : ",\"simulated\":false";
-  out += ",\"findings\":[";
+  out += ",\"sinks\":[";
+  for (const std::string& sink : report.sinks) {
+    if (out.back() != '[') out += ',';
+    AppendJsonString(out, sink);
+  }
+  out += "],\"findings\":[";
   for (const Finding& finding : report.findings) {
     if (out.back() != '[') out += ',';
     AppendFindingJson(out, finding);
@@ -64,6 +69,8 @@ Result<StatusReport> ParseStatus(std::string_view json) {
   report.version = document.Text("/version").value_or("");
   report.state_dir = document.Text("/state_dir").value_or("");
   report.simulated = document.Truth("/simulated").value_or(false);
+  for (size_t i = 0, sinks = std::min(document.Size("/sinks"), kMostFindings); i < sinks; ++i)
+    report.sinks.push_back(document.Text("/sinks/" + std::to_string(i)).value_or(""));
   size_t count = std::min(document.Size("/findings"), kMostFindings);
   for (size_t i = 0; i < count; ++i) {
     std::string at = "/findings/" + std::to_string(i) + "/";

@@ -19,6 +19,7 @@ struct StatusReport {
   std::string version;
   std::string state_dir;  // empty: it keeps nothing
   bool simulated = false;
+  std::vector<std::string> sinks;  // configured ones that have queues; an agent of 0.1.0 reports none
   std::vector<Finding> findings;
 };
 
@@ -28,7 +29,7 @@ std::string_view FindingKindName(Finding::Kind kind) noexcept;
 // {"kind":"found","subject":"nvidia",…}
 void AppendFindingJson(std::string& out, const Finding& finding);
 std::string StatusJson(const StatusReport& report);
-// kDataLoss when this is no such report. Reads at most 1,000 findings.
+// kDataLoss when this is no such report. Reads at most 1,000 findings and sinks.
 Result<StatusReport> ParseStatus(std::string_view json);
 
 // The name of a user of this machine; its number when it has none.

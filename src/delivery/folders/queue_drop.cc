@@ -1,6 +1,7 @@
 #include "delivery/folders/queue_drop.h"
 
 #include <fcntl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -12,6 +13,7 @@
 #include "delivery/folders/lock_holder.h"
 #include "delivery/folders/queue_folders.h"
 #include "delivery/request_log.h"
+#include "delivery/segments/log_folder.h"
 #include "delivery/segments/position_file.h"
 
 namespace gpulens {
@@ -35,6 +37,21 @@ Status RemovePlace(int folder, const QueuePlace& place, const std::string& sink)
   return ::fsync(folder) == 0 ? Ok() : ErrnoStatus("sync " + place.folder, errno);
 }
 
+// What root made here must stay usable for the agent, whose folder it is.
+void GiveToOwnerOf(int folder) {
+  struct stat owner{};
+  if (::geteuid() != 0 || ::fstat(folder, &owner) != 0 || owner.st_uid == 0) return;
+  static_cast<void>(ForEachName(folder, [&](std::string_view name) {
+    const std::string file(name);
+    struct stat info{};
+    if ((name.starts_with(kPositionName) || name == kOwnerGoneName || name == kLockName) &&
+        ::fstatat(folder, file.c_str(), &info, AT_SYMLINK_NOFOLLOW) == 0 && S_ISREG(info.st_mode) &&
+        info.st_uid == 0 && info.st_nlink == 1)
+      static_cast<void>(::fchownat(folder, file.c_str(), owner.st_uid, owner.st_gid, AT_SYMLINK_NOFOLLOW));
+    return true;
+  }));
+}
+
 }  // namespace
 
 Result<QueueDrop> DropFromQueue(const QueuePlace& place, const std::string& sink, const Clock& clock) {
@@ -49,7 +66,9 @@ Result<QueueDrop> DropFromQueue(const QueuePlace& place, const std::string& sink
   const UniqueFd folder(
       ::open(place.folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC | (place.follow ? 0 : O_NOFOLLOW)));
   if (!folder) return ErrnoStatus("open " + place.folder, errno);
-  RETURN_IF_ERROR(RemovePlace(folder.get(), place, sink));
+  Status removed = RemovePlace(folder.get(), place, sink);
+  GiveToOwnerOf(folder.get());
+  RETURN_IF_ERROR(removed);
   QueueDrop dropped;
   if (const auto holder = LockHolder(folder.get())) {
     dropped.in_use = true;
@@ -73,6 +92,7 @@ Result<QueueDrop> DropFromQueue(const QueuePlace& place, const std::string& sink
   const bool wanted = std::any_of(before.readers.begin(), before.readers.end(),
                                   [&](const QueueReader& one) { return one.sink != sink; });
   if (!wanted) dropped.removed = log->RemoveIfDone();
+  GiveToOwnerOf(folder.get());
   const QueueFolder after = LookAtQueue(place, names);
   dropped.freed_bytes = before.file_bytes - std::min(before.file_bytes, after.file_bytes);
   return dropped;

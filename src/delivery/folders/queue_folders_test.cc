@@ -310,6 +310,21 @@ TEST_F(QueueFoldersTest, ARunningLogFreesTheRoom) {
   EXPECT_LE(folder_.Segments().size(), 1u) << "one that may grow stays while it is small";
 }
 
+TEST_F(QueueFoldersTest, WhatRootMakesStaysTheAgents) {
+  if (::geteuid() != 0) GTEST_SKIP() << "another user's files are made by root alone";
+  Leave();
+  fs::remove(File("lock"));
+  for (const auto& file : fs::directory_iterator(place_.folder))
+    ASSERT_EQ(::lchown(file.path().c_str(), 65534, 65534), 0);
+  ASSERT_EQ(::lchown(place_.folder.c_str(), 65534, 65534), 0);
+  ASSERT_TRUE(DropFromQueue(place_, "otlp", clock_).ok());
+  for (const char* made : {"owner_gone", "lock"}) {
+    struct stat info{};
+    ASSERT_EQ(::stat(File(made).c_str(), &info), 0) << made;
+    EXPECT_EQ(info.st_uid, 65534u) << made;
+  }
+}
+
 TEST_F(QueueFoldersTest, WhatCannotBeDroppedIsSaid) {
   Leave();
   EXPECT_EQ(DropFromQueue({folder_.root() + "/none", ""}, "otlp", clock_).error().code, Code::kUnavailable);
