@@ -42,6 +42,15 @@ Duration Grace(Duration interval) { return std::min(interval / 2, kLongestGrace)
 
 }  // namespace
 
+// Sinks that share a runner stand one behind the other.
+void Pipeline::ForEachRunner(const std::vector<RunningSink>& sinks, const auto& action) {
+  const SinkRunner* last = nullptr;
+  for (const RunningSink& sink : sinks) {
+    if (sink.runner && sink.runner.get() != last) action(*sink.runner);
+    last = sink.runner.get();
+  }
+}
+
 Pipeline::Pipeline(Env& env, Workers& workers, SnapshotHub& hub, SeriesBudget& budget)
     : env_(env),
       workers_(workers),
@@ -80,7 +89,7 @@ bool Pipeline::Stop(Instant deadline) {
   enrichers_.Stop();
   if (thread_.joinable()) thread_.join();
   workers_.Stop();
-  std::vector<RunningSink> sinks;
+  auto sinks = std::make_shared<const std::vector<RunningSink>>();
   {
     std::lock_guard lock(mutex_);
     sinks.swap(sinks_);
@@ -88,12 +97,11 @@ bool Pipeline::Stop(Instant deadline) {
   const Ref<const Snapshot> last = hub_.latest();
   // At the same time: one whose receiver is away takes all the time there is, and what the others have must
   // come into their queues.
-  for (const RunningSink& sink : sinks) {
-    if (!sink.runner) continue;
-    sink.runner->OfferLast(last);
-    sink.runner->BeginStop(deadline);
-  }
-  StopSinks(sinks, deadline);
+  ForEachRunner(*sinks, [&](SinkRunner& runner) {
+    runner.OfferLast(last);
+    runner.BeginStop(deadline);
+  });
+  StopSinks(*sinks, deadline);
   for (const auto& [name, end] : delivery_.Finish(deadline)) {
     if (!end) Log(LogLevel::kWarn, name, "flush", end.detail, name);
   }
@@ -274,7 +282,7 @@ void Pipeline::UpdateSelf(Snapshot& snapshot) {
   input.enrichers = enricher_views_;
   delivery_.Tidy();
   sink_views_.clear();
-  for (const RunningSink& sink : offered_) sink_views_.push_back({sink.name, sink.runner.get()});
+  for (const RunningSink& sink : *offered_) sink_views_.push_back({sink.name, sink.runner.get()});
   input.sinks = sink_views_;
   input.delivery = &delivery_;
   received_.ways.clear();
@@ -303,20 +311,7 @@ void Pipeline::HandOutEvents(const Snapshot& snapshot) {
     if (event.entity) event.attributes = event.attributes.OverlaidOn(enrichers_.Describe(*event.entity));
   }
   Ref<const Events> published(events);
-  const SinkRunner* last = nullptr;
-  for (const RunningSink& sink : offered_) {
-    if (sink.runner && sink.runner.get() != last) sink.runner->Offer(published);
-    last = sink.runner.get();
-  }
-}
-
-// Sinks that share a runner stand one behind the other.
-void Pipeline::OfferAll(const Ref<const Snapshot>& snapshot) {
-  const SinkRunner* last = nullptr;
-  for (const RunningSink& sink : offered_) {
-    if (sink.runner && sink.runner.get() != last) sink.runner->Offer(snapshot);
-    last = sink.runner.get();
-  }
+  ForEachRunner(*offered_, [&](SinkRunner& runner) { runner.Offer(published); });
 }
 
 void Pipeline::CloseTick() {
@@ -329,7 +324,7 @@ void Pipeline::CloseTick() {
   Ref<const Snapshot> published(snapshot);
   hub_.Put(published);
   HandOutEvents(*snapshot);
-  OfferAll(published);
+  ForEachRunner(*offered_, [&](SinkRunner& runner) { runner.Offer(published); });
   if (listener_) listener_(published);
   std::lock_guard lock(mutex_);
   tick_duration_ = Duration(env_.clock->Now().boot_ns - tick_opened_ns_);

@@ -121,7 +121,7 @@ class Pipeline {
   };
 
   void Loop();
-  void OfferAll(const Ref<const Snapshot>& snapshot);
+  static void ForEachRunner(const std::vector<RunningSink>& sinks, const auto& action);
   void StartTask(Scheduler::TaskId task);
   void RunInstance(Running* running);
   void FetchInstance(Running* running);
@@ -166,7 +166,7 @@ class Pipeline {
   std::vector<std::unique_ptr<Running>> running_;
   std::vector<std::unique_ptr<Running>> leaving_;  // removed, their last run not finished
   std::vector<std::shared_ptr<RunningAnalyzer>> analyzers_;
-  std::vector<RunningSink> sinks_;
+  std::shared_ptr<const std::vector<RunningSink>> sinks_ = std::make_shared<const std::vector<RunningSink>>();
   std::vector<std::shared_ptr<RunningReceiver>> receivers_;
   uint64_t tick_ = 0, closed_ = 0, late_ = 0;
   Duration tick_duration_{};
@@ -178,7 +178,7 @@ class Pipeline {
   std::vector<std::shared_ptr<Instance>> gathered_;
   std::vector<std::shared_ptr<RunningAnalyzer>> analyzing_;
   std::vector<AnalyzerView> analyzer_views_;
-  std::vector<RunningSink> offered_;
+  std::shared_ptr<const std::vector<RunningSink>> offered_;
   std::vector<SelfMetrics::SinkView> sink_views_;
   std::vector<std::shared_ptr<RunningReceiver>> receiving_;
   ReceiverStats received_;

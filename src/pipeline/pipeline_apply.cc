@@ -83,10 +83,10 @@ Status Pipeline::MakeSinks(const PipelinePlan& plan, std::vector<RunningSink>& o
       continue;
     }
     RunningSink sink{setup.name, setup.spec, setup.config, {}, nullptr, nullptr};
-    auto old = std::find_if(present.begin(), present.end(), [&](const RunningSink& one) {
+    auto old = std::find_if(present->begin(), present->end(), [&](const RunningSink& one) {
       return one.name == setup.name && one.spec == setup.spec && one.config == setup.config;
     });
-    if (old != present.end()) {
+    if (old != present->end()) {
       sink.runner = old->runner;
     } else {
       ASSIGN_OR_RETURN(auto made, setup.spec->create(setup.config, env_));
@@ -125,9 +125,9 @@ Result<Pipeline::RunningSink> Pipeline::MakeNetworkSink(const SinkRunner::Setup&
   const auto present = sinks_;
   lock.unlock();
   sink.log = delivery_.LogOf(setup.name, members, std::move(options));
-  const auto running = std::find_if(present.begin(), present.end(),
+  const auto running = std::find_if(present->begin(), present->end(),
                                     [&](const RunningSink& one) { return same(one) && one.log == sink.log; });
-  if (running != present.end()) {
+  if (running != present->end()) {
     sink.runner = running->runner;
     return sink;
   }
@@ -204,7 +204,7 @@ std::vector<Pipeline::RollupMove> Pipeline::PlanRollups(const std::vector<Runnin
     return std::any_of(sinks.begin(), sinks.end(), [&](const auto& one) { return one.runner == runner; });
   };
   std::vector<RollupMove> moves;
-  for (const RunningSink& sink : present) {
+  for (const RunningSink& sink : *present) {
     if (!sink.runner || !sink.runner->rollup_stats() || among(next, sink.runner)) continue;
     auto move =
         std::find_if(moves.begin(), moves.end(), [&](const auto& m) { return m.from == sink.runner; });
@@ -220,7 +220,7 @@ std::vector<Pipeline::RollupMove> Pipeline::PlanRollups(const std::vector<Runnin
   for (auto move = moves.begin(); move != moves.end(); ++move) {
     const bool taken =
         std::any_of(moves.begin(), move, [&](const auto& before) { return before.to == move->to; });
-    if (!move->to || taken || among(present, move->to) || !move->to->TakeRollups(*move->from))
+    if (!move->to || taken || among(*present, move->to) || !move->to->TakeRollups(*move->from))
       move->to = nullptr;
   }
   return moves;
@@ -233,7 +233,7 @@ void Pipeline::MoveRollups(const std::vector<RollupMove>& moves, const std::vect
     if (!move.to && move.stays) last = move.from->EndIntervals(hub_);
   }
   if (!last) last = hub_.latest();
-  for (const RunningSink& sink : sinks_) {
+  for (const RunningSink& sink : *sinks_) {
     const auto same = [&](const auto& one) { return one.runner == sink.runner; };
     const bool goes_on =
         std::any_of(before.begin(), before.end(), same) ||
@@ -271,13 +271,14 @@ Status Pipeline::Apply(PipelinePlan plan) {
     std::lock_guard lock(mutex_);
     ApplyInstances(plan.instances);
     analyzers_ = std::move(analyzers);
-    for (const RunningSink& sink : sinks_) {
+    for (const RunningSink& sink : *sinks_) {
       if (std::none_of(sinks.begin(), sinks.end(),
                        [&](const RunningSink& one) { return one.runner == sink.runner; }))
         replaced.push_back(sink);
     }
-    std::swap(sinks_, sinks);
-    MoveRollups(moves, sinks);
+    const auto before =
+        std::exchange(sinks_, std::make_shared<const std::vector<RunningSink>>(std::move(sinks)));
+    MoveRollups(moves, *before);
     for (const auto& receiver : receivers_) {
       if (std::find(receivers.begin(), receivers.end(), receiver) == receivers.end())
         gone.push_back(receiver);
