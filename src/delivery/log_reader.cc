@@ -47,6 +47,11 @@ void RequestLog::Lose(Reader& reader, RecordLoss reason, uint64_t records, uint6
   reader.lost_items[static_cast<size_t>(reason)] += items;
 }
 
+bool RequestLog::IsGone(uint64_t id) const {
+  return std::any_of(gone_.begin(), gone_.end(),
+                     [id](const auto& range) { return range.first <= id && id < range.second; });
+}
+
 // All ids from `ahead` to below `end` are not given out: they are lost, for `reason` where the record is
 // there, else as damaged.
 void RequestLog::PassOver(Reader& reader, uint64_t end, RecordLoss reason) {
@@ -60,7 +65,7 @@ void RequestLog::PassOver(Reader& reader, uint64_t end, RecordLoss reason) {
       uint64_t missing = there - reader.ahead - reader.MarkedIn(reader.ahead, there);
       for (const auto& [from, to] : gone_) {  // those are counted already
         const uint64_t first = std::max(from, reader.ahead), last = std::min(to, there);
-        if (first < last) missing -= last - first;
+        if (first < last) missing -= last - first - reader.MarkedIn(first, last);
       }
       if (there - reader.ahead < kNumbersASecond) Lose(reader, RecordLoss::kDamaged, missing, 0);
       reader.ahead = there;
@@ -356,6 +361,7 @@ void LogReader::Rewind() {
   const uint64_t mask = reader.DoneMask();
   for (const auto& one : reader.under_way) {
     if (one.lost) log_->Lose(reader, *one.lost, 1, one.items);
+    else if (!one.done && log_->IsGone(one.id)) log_->Lose(reader, RecordLoss::kDamaged, 1, one.items);
     else if (!one.done && one.id >= reader.jump_from && one.id < reader.jump_to) reader.jump_to = one.id;
   }
   reader.mask_from = reader.low;

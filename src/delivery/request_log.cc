@@ -14,7 +14,10 @@ namespace gpulens {
 RequestLog::RequestLog(RequestLogOptions options, const Clock& clock)
     : options_(std::move(options)), clock_(clock), ages_(clock.Now()) {}
 
-RequestLog::~RequestLog() = default;
+RequestLog::~RequestLog() {
+  for (const InMemory& one : memory_)
+    if (one.outcome) one.outcome(one.outcome_status());
+}
 
 std::shared_ptr<RequestLog> RequestLog::Open(RequestLogOptions options, const Clock& clock) {
   std::shared_ptr<RequestLog> log(new RequestLog(std::move(options), clock));
@@ -236,6 +239,7 @@ Duration RequestLog::Maintain() {
     }
     for (const auto& reader : readers_) {
       LoseOld(*reader, now);
+      WritePosition(*reader);  // where it could not be written before
       Publish(*reader);
     }
     Trim(calls);
@@ -330,6 +334,7 @@ void RequestLog::Forget(const std::string& name) {
 
 bool RequestLog::RemoveIfDone() {
   std::lock_guard lock(mutex_);
+  CheckPositions();
   if (!readers_.empty()) return false;
   closed_ = true;
   if (!disk_) return options_.folder.empty();

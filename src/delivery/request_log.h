@@ -50,8 +50,8 @@ class LogReader;
 class RequestLog : public std::enable_shared_from_this<RequestLog> {
  public:
   enum class Kept : uint8_t { kOnDisk, kInMemory };
-  // Called once, from any thread: ok when at least one reader delivered the record, or all skipped it;
-  // kExhausted else.
+  // Called once, from any thread: ok when at least one reader delivered the record, or all that were attached
+  // at the Append skipped it; kExhausted else, and at the latest when the log is destroyed.
   using Outcome = std::function<void(Status)>;
 
   // A folder that cannot be used is no error: see stats().disk. `clock` outlives the log.
@@ -109,8 +109,10 @@ class RequestLog : public std::enable_shared_from_this<RequestLog> {
     RecordStamp stamp;
     Outcome outcome;
     bool delivered = false;
-    size_t skips = 0;  // readers that it is not for
+    size_t readers = 0;  // attached when it came
+    size_t skips = 0;    // of them that it is not for
     uint64_t size() const noexcept { return bytes.size() + sizeof(InMemory); }
+    Status outcome_status() const;
   };
   using Calls = std::vector<std::function<void()>>;
 
@@ -137,6 +139,7 @@ class RequestLog : public std::enable_shared_from_this<RequestLog> {
   bool Peek(Reader& reader);
   void Take(Reader& reader, const LogTotals& one);
   void PassOver(Reader& reader, uint64_t end, RecordLoss reason);
+  bool IsGone(uint64_t id) const;
   void Lose(Reader& reader, RecordLoss reason, uint64_t records, uint64_t items);
   void SettleItems(Reader& reader);
   void RecountDisk(Reader& reader);
@@ -166,7 +169,7 @@ class RequestLog : public std::enable_shared_from_this<RequestLog> {
   uint64_t first_away_ = 0;  // the first id since there is no disk
   // Ids that were lost and counted: from, and to below. Sorted.
   std::vector<std::pair<uint64_t, uint64_t>> gone_;
-  std::vector<Outcome> late_;  // of records that had to go before a reader took them
+  std::vector<std::function<void()>> late_;  // outcomes of records that had to go before all had them
   std::vector<std::unique_ptr<Reader>> readers_;
   bool closed_ = false;
   std::atomic<size_t> writers_{0};

@@ -86,6 +86,7 @@ Status RequestLog::AppendToDisk(std::string_view bytes, uint32_t items, Instant 
 Result<RequestLog::Kept> RequestLog::AppendToMemory(std::string_view bytes, uint32_t items, Instant now,
                                                     const Status& why, Outcome outcome) {
   InMemory made{next_id_, std::string(bytes), items, {now.unix_ns, now.boot_ns, true}, std::move(outcome)};
+  for (const auto& reader : readers_) made.readers += reader->attached;
   const uint64_t size = made.size();
   if (size > options_.memory_bytes) return why;
   if (made.outcome && memory_used_ + size > options_.memory_bytes)
@@ -105,7 +106,9 @@ Result<RequestLog::Kept> RequestLog::AppendToMemory(std::string_view bytes, uint
     if (!gone_.empty() && gone_.back().second == oldest.id) gone_.back().second = oldest.id + 1;
     else gone_.emplace_back(oldest.id, oldest.id + 1);
     memory_used_ -= oldest.size();
-    if (oldest.outcome) late_.push_back(std::move(oldest.outcome));
+    if (oldest.outcome)
+      late_.push_back(
+          [outcome = std::move(oldest.outcome), status = oldest.outcome_status()] { outcome(status); });
     memory_.pop_front();
     for (const auto& reader : readers_) Moved(*reader);
   }
@@ -117,6 +120,11 @@ Result<RequestLog::Kept> RequestLog::AppendToMemory(std::string_view bytes, uint
     reader->held_in_memory += size;
   }
   return Kept::kInMemory;
+}
+
+Status RequestLog::InMemory::outcome_status() const {
+  if (delivered || (skips >= readers && readers != 0)) return Ok();
+  return {Code::kExhausted, "the disk cannot keep it, and no receiver took it"};
 }
 
 void RequestLog::MakeRoom(Reader& reader, uint64_t bytes) {
@@ -194,19 +202,12 @@ void RequestLog::Trim(Calls& calls) {
   while (!memory_.empty() && memory_.front().id < attached) {
     InMemory& front = memory_.front();
     memory_used_ -= front.size();
-    if (front.outcome) {
-      Status status;
-      const bool unwanted = !readers_.empty() && front.skips >= readers_.size();
-      if (!front.delivered && !unwanted)
-        status = {Code::kExhausted, "the disk cannot keep it, and no receiver took it"};
-      calls.push_back([outcome = std::move(front.outcome), status] { outcome(status); });
-    }
+    if (front.outcome)
+      calls.push_back(
+          [outcome = std::move(front.outcome), status = front.outcome_status()] { outcome(status); });
     memory_.pop_front();
   }
-  for (Outcome& outcome : late_)
-    calls.push_back([outcome = std::move(outcome)] {
-      outcome({Code::kExhausted, "the disk cannot keep it, and no receiver took it in time"});
-    });
+  calls.insert(calls.end(), std::move_iterator(late_.begin()), std::move_iterator(late_.end()));
   late_.clear();
   std::erase_if(gone_, [&](const auto& range) { return range.second <= all; });
   if (disk_ && all != kNoId) RemoveBelow(all);

@@ -142,6 +142,28 @@ inline std::vector<uint64_t> Take(OneLog& queue, size_t most = SIZE_MAX) {
   return numbers;
 }
 
+// The same of one of several readers; all it takes is delivered.
+inline std::vector<uint64_t> Take(LogReader& reader, size_t most = SIZE_MAX) {
+  std::vector<uint64_t> numbers;
+  while (numbers.size() < most) {
+    const auto record = reader.Next();
+    if (!record) break;
+    numbers.push_back(NumberOf(record->bytes).value_or(0));
+    reader.Done(record->id, true);
+  }
+  return numbers;
+}
+// Records that are under way from now on.
+inline std::vector<LogRecord> Begin(LogReader& reader, size_t count) {
+  std::vector<LogRecord> records;
+  while (records.size() < count) {
+    auto record = reader.Next();
+    if (!record) break;
+    records.push_back(*std::move(record));
+  }
+  return records;
+}
+
 inline std::vector<uint64_t> Range(uint64_t first, uint64_t last) {
   std::vector<uint64_t> numbers;
   for (uint64_t n = first; n <= last; ++n) numbers.push_back(n);
@@ -154,10 +176,14 @@ inline uint64_t Lost(const OneLog& queue, RecordLoss reason) {
 inline uint64_t LostItems(const OneLog& queue, RecordLoss reason) {
   return queue.stats().lost_items[static_cast<size_t>(reason)];
 }
-inline uint64_t AllLost(const OneLog& queue) {
+inline uint64_t Lost(const LogReader& reader, RecordLoss reason) {
+  return reader.stats().lost_records[static_cast<size_t>(reason)];
+}
+inline uint64_t AllLost(const LogReader& reader) {
   uint64_t sum = 0;
-  for (uint64_t count : queue.stats().lost_records) sum += count;
+  for (uint64_t count : reader.stats().lost_records) sum += count;
   return sum;
 }
+inline uint64_t AllLost(OneLog& queue) { return AllLost(queue.reader()); }
 
 }  // namespace gpulens::request_log_testing
