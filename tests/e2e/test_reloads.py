@@ -5,6 +5,7 @@ import os
 import pathlib
 import random
 import signal
+import struct
 import tempfile
 import threading
 import unittest
@@ -21,14 +22,14 @@ METRIC = "reloads"
 
 
 def of_otlp(request):
-    for attributes, _ in request.points(METRIC):
-        yield attributes["sender"], int(attributes["number"])
+    for attributes, point in request.points(METRIC):
+        yield attributes["sender"], point.as_int or int(point.as_double)  # by remote write all are floating-point numbers
 
 
 def of_remote_write(request):
     for sample in request.samples:
         if sample.name == METRIC:
-            yield sample.labels["sender"], int(sample.labels["number"])
+            yield sample.labels["sender"], int(sample.value)
 
 
 class Stored:
@@ -48,7 +49,7 @@ class Stored:
 
 
 class Senders:
-    """Post one point in a request until they are stopped; `accepted` is what was answered with success."""
+    """Post one point of one series in a request until they are stopped; `accepted` are the values that were answered with success."""
 
     def __init__(self, otlp, remote_write):
         self.ended = threading.Event()
@@ -57,13 +58,15 @@ class Senders:
         self.threads = [threading.Thread(target=self.run, args=(name, *post)) for name, post in posts.items()]
 
     @staticmethod
-    def otlp(port, labels):
-        resource = {"service.instance.id": labels["sender"]}
-        return test_otlp_in.post(port, "/v1/metrics", test_otlp_in.gauge(METRIC, 1, labels, resource).SerializeToString()).status == 200
+    def otlp(port, name, number):
+        request = test_otlp_in.gauge(METRIC, 1, {"sender": name}, {"service.instance.id": name})
+        request.resource_metrics[0].scope_metrics[0].metrics[0].gauge.data_points[0].as_int = number
+        return test_otlp_in.post(port, "/v1/metrics", request.SerializeToString()).status == 200
 
     @staticmethod
-    def remote_write(port, labels):
-        body = test_remote_write_in.series({"__name__": METRIC, "job": "test", "instance": labels["sender"], **labels})
+    def remote_write(port, name, number):
+        sample = b"\x12\x10\x09" + struct.pack("<d", number) + b"\x10\x80\xa0\x94\xa5\x8d\x06"
+        body = test_remote_write_in.series({"__name__": METRIC, "job": "test", "instance": name, "sender": name}, sample)
         return test_remote_write_in.post(port, test_remote_write_in.block(body)).status == 204
 
     def run(self, name, post, port):
@@ -72,7 +75,7 @@ class Senders:
             number += 1
             while not self.ended.is_set():
                 try:
-                    if post(port, {"sender": name, "number": str(number)}):
+                    if post(port, name, number):
                         self.accepted[name].append(number)
                         break
                 except (OSError, http.client.HTTPException):
