@@ -84,8 +84,10 @@ class Agent:
         self.arguments = [str(binary), "agent", "--config", str(self.config), "--http-listen",
                           f"127.0.0.1:{self.port}", "--ws-listen", f"127.0.0.1:{self.ws_port}", *arguments]
         ours = {key: value for key, value in os.environ.items() if key not in ("GPULENS_BIN", "GPULENS_PEERS")}
-        # Engines of another test on this machine are none of this one's.
-        quiet = {"GPULENS_COLLECTORS_ENGINES_AUTODETECT": "false"}
+        # Engines of another test on this machine are none of this one's, nor is what another one's agent left to be sent.
+        state = self.folder / "state"
+        state.mkdir()
+        quiet = {"GPULENS_COLLECTORS_ENGINES_AUTODETECT": "false", "STATE_DIRECTORY": str(state)}
         self.environment = {**ours, **quiet, **(environment or {})}
         self.process = None
 
