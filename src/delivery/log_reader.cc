@@ -253,20 +253,17 @@ LogReader::LogReader(std::shared_ptr<RequestLog> log, RequestLog::Reader* reader
 LogReader::~LogReader() {
   Rewind();
   RequestLog::Calls calls;
-  bool forget = false;
-  std::string name;
   {
     std::lock_guard lock(log_->mutex_);
     reader_->attached = false;
-    forget = reader_->leaves;
-    name = reader_->name;
     reader_->on_ready = nullptr;
+    log_->WritePosition(*reader_);  // where it could not be written before
     reader_->place = {};
     reader_->next.reset();
+    if (reader_->leaves) log_->ForgetReader(*reader_);  // at once: a log without readers may be closed
     log_->Trim(calls);
   }
   for (const auto& call : calls) call();
-  if (forget) log_->Forget(name);
 }
 
 std::optional<LogRecord> LogReader::Next() {

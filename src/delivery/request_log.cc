@@ -14,11 +14,6 @@ namespace gpulens {
 RequestLog::RequestLog(RequestLogOptions options, const Clock& clock)
     : options_(std::move(options)), clock_(clock), ages_(clock.Now()) {}
 
-RequestLog::~RequestLog() {
-  for (const InMemory& one : memory_)
-    if (one.outcome) one.outcome(one.outcome_status());
-}
-
 std::shared_ptr<RequestLog> RequestLog::Open(RequestLogOptions options, const Clock& clock) {
   std::shared_ptr<RequestLog> log(new RequestLog(std::move(options), clock));
   if (!log->options_.folder.empty()) {
@@ -321,15 +316,19 @@ void RequestLog::Forget(const std::string& name) {
     std::lock_guard lock(mutex_);
     Reader* reader = Find(name);
     if (!reader || reader->attached) return;
-    // Without the mark a missing position would mean that all is still to be sent. Where it cannot be made,
-    // the position says that nothing is.
-    if (disk_ && (name != options_.owner || disk_->folder().Mark(kOwnerGoneName)))
-      static_cast<void>(disk_->folder().Remove(PositionNameOf(name, options_.owner).c_str()));
-    else if (disk_ && reader->position) static_cast<void>(reader->position->Write(next_id_, 0));
-    std::erase_if(readers_, [&](const auto& one) { return one.get() == reader; });
+    ForgetReader(*reader);
     Trim(calls);
   }
   for (const auto& call : calls) call();
+}
+
+// Without the mark a missing position of the owner would mean that all is still to be sent. Where it cannot be
+// made, the position says that nothing is.
+void RequestLog::ForgetReader(Reader& reader) {
+  if (disk_ && (reader.name != options_.owner || disk_->folder().Mark(kOwnerGoneName)))
+    static_cast<void>(disk_->folder().Remove(PositionNameOf(reader.name, options_.owner).c_str()));
+  else if (disk_ && reader.position) static_cast<void>(reader.position->Write(next_id_, 0));
+  std::erase_if(readers_, [&](const auto& one) { return one.get() == &reader; });
 }
 
 bool RequestLog::RemoveIfDone() {

@@ -122,6 +122,7 @@ class RequestLog : public std::enable_shared_from_this<RequestLog> {
   void LoseDisk(Status why);
   void CheckFolder(Instant now);
   void CheckPositions();
+  void ForgetReader(Reader& reader);
   void OwnerIsHere(const Reader& owner);
   bool PositionRemoved(const Reader& reader) const;
   Status OpenPosition(Reader& reader);

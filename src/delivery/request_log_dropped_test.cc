@@ -119,6 +119,17 @@ TEST_F(DroppedReaderTest, WhereTheMarkCannotBeMadeThePositionSaysIt) {
   EXPECT_EQ(TakeAll(*log_->Attach("b", {}, {})), Range(1, 6));
 }
 
+TEST_F(DroppedReaderTest, ADropJustBeforeTheLastReaderLeavesIsSeen) {
+  auto a = log_->Attach("a", {}, {});
+  log_->Attach("b", {}, {});
+  Push(1, 3);
+  fs::remove(folder_.File("position.b"));
+  a->ForgetOnDetach();
+  a.reset();
+  EXPECT_TRUE(log_->RemoveIfDone());
+  EXPECT_FALSE(fs::exists(folder_.path()));
+}
+
 TEST_F(DroppedReaderTest, TheMarkGoesWithTheFolder) {
   auto a = log_->Attach("a", {}, {});
   Push(1, 3);

@@ -85,6 +85,7 @@ Status RequestSender::Finish(Instant deadline) {
     const LogReader::Stats left = source->reader->stats();
     records += left.records;
     items += left.items;
+    source->held.reset();  // it holds the source, and with it the reader
   }
   taking_.clear();
   sources_.clear();
@@ -124,7 +125,11 @@ void RequestSender::Run() {
       std::lock_guard lock(mutex_);
       ending = ending_;
       changing = next_setup_ != nullptr;
-      std::erase_if(sources_, [](const auto& source) { return source->leaving && source->open == 0; });
+      std::erase_if(sources_, [](const auto& source) {
+        if (!source->leaving || source->open != 0) return false;
+        source->held.reset();  // it holds the source
+        return true;
+      });
       taking_ = sources_;
     }
     TakeAnswers();

@@ -233,6 +233,17 @@ TEST_F(RequestSenderTest, TheEndDoesNotWaitForAnAnswerThatDoesNotCome) {
   EXPECT_EQ(Waiting(), 1u);
 }
 
+TEST_F(RequestSenderTest, ARecordThatHadToGoAloneDoesNotKeepTheLog) {
+  Start("http://127.0.0.1:1");
+  Push(0, "first");
+  Push(0, "alone", 3, '!');
+  ASSERT_TRUE(Until([](const auto& stats) { return stats.retries != 0; }));
+  EXPECT_EQ(sender_->Finish(RealClock().Now()).code, Code::kTimeout);
+  sender_.reset();
+  reader_.reset();
+  EXPECT_EQ(log_->attached(), 0u);
+}
+
 TEST_F(RequestSenderTest, WithoutAccessItWaits) {
   inaccessible_ = {Code::kUnavailable, "no token"};
   ScriptedServer server([&](int, int, const std::string&) { return Turn{Answer("204 None")}; });

@@ -98,4 +98,16 @@ Result<QueueDrop> DropFromQueue(const QueuePlace& place, const std::string& sink
   return dropped;
 }
 
+bool RemoveAbandoned(const QueuePlace& place, const Clock& clock) {
+  QueueLook names;
+  names.count = false;
+  const QueueFolder seen = LookAtQueue(place, names);
+  if (!seen.readers.empty() || !seen.problems.empty() || seen.in_use || seen.segments == 0) return false;
+  RequestLogOptions options;
+  options.folder = place.folder;
+  options.owner = place.owner;
+  const auto log = RequestLog::Open(options, clock);
+  return log->disk() && log->RemoveIfDone();
+}
+
 }  // namespace gpulens

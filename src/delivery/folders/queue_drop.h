@@ -23,4 +23,8 @@ struct QueueDrop {
 // kExhausted and kIo after the sink's place was removed, only the room is not free yet.
 Result<QueueDrop> DropFromQueue(const QueuePlace& place, const std::string& sink, const Clock& clock);
 
+// Removes a folder whose segments no reader will come for: a crash just after the last drop leaves it so.
+// False when there is a reader, or anything that cannot be read, or when it is in use.
+bool RemoveAbandoned(const QueuePlace& place, const Clock& clock);
+
 }  // namespace gpulens

@@ -310,6 +310,24 @@ TEST_F(QueueFoldersTest, ARunningLogFreesTheRoom) {
   EXPECT_LE(folder_.Segments().size(), 1u) << "one that may grow stays while it is small";
 }
 
+TEST_F(QueueFoldersTest, WhatNobodyWillReadIsRemoved) {
+  auto log = Leave();
+  EXPECT_FALSE(RemoveAbandoned(place_, clock_)) << "it is in use";
+  log.reset();
+  EXPECT_FALSE(RemoveAbandoned(place_, clock_)) << "it has readers";
+  fs::remove(File("position"));
+  fs::remove(File("position.otlp.b"));
+  EXPECT_FALSE(RemoveAbandoned(place_, clock_)) << "all is the owner's";
+  Change(File("owner_gone"), "");
+  Change(File("notes.txt"), "x");
+  EXPECT_FALSE(RemoveAbandoned(place_, clock_)) << "there is something else";
+  fs::remove(File("notes.txt"));
+  EXPECT_TRUE(RemoveAbandoned(place_, clock_));
+  EXPECT_FALSE(fs::exists(place_.folder));
+  EXPECT_FALSE(RemoveAbandoned(place_, clock_));
+  EXPECT_FALSE(fs::exists(place_.folder)) << "nothing is made by looking";
+}
+
 TEST_F(QueueFoldersTest, WhatRootMakesStaysTheAgents) {
   if (::geteuid() != 0) GTEST_SKIP() << "another user's files are made by root alone";
   Leave();

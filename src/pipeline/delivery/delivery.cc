@@ -6,6 +6,7 @@
 
 #include "base/log.h"
 #include "base/result.h"
+#include "delivery/folders/queue_drop.h"
 
 namespace gpulens {
 namespace {
@@ -216,6 +217,7 @@ void Delivery::Apply(Plan plan, Instant deadline) {
     discards_ = plan.discards;
     taken_ = plan.taken;
     carries_histograms_ = plan.carries_histograms;
+    if (!std::exchange(swept_, true)) SweepAbandoned();
     WatchLeftovers();
   }
   for (const auto& one : gone) one->sender->BeginFinish(deadline);
@@ -298,6 +300,13 @@ void Delivery::Tidy() {
     return true;
   });
   if (env_.workers) leftovers_->LookIfDue(env_.clock->Now(), *env_.workers);
+}
+
+// Under mutex_, once: what a crash has left without readers.
+void Delivery::SweepAbandoned() {
+  if (QueueFolder().empty()) return;
+  for (const QueuePlace& place : AllQueuePlaces(QueueFolder(), {}).places)
+    if (!FindLog(place.folder)) static_cast<void>(RemoveAbandoned(place, *env_.clock));
 }
 
 // Under mutex_. Each folder that a sink names itself is asked about with the first such sink as its owner.

@@ -100,6 +100,7 @@ class Delivery final : public OtlpForward {
   std::string QueueFolder() const;
   void Attach(Destination& destination, const std::shared_ptr<RequestLog>& log, RequestSender::Chain chain);
   void WatchLeftovers();
+  void SweepAbandoned();
   void AttachLeftovers(Destination& destination, const Plan::Destination& planned);
 
   Env& env_;
@@ -115,6 +116,7 @@ class Delivery final : public OtlpForward {
   std::atomic<bool> carries_histograms_{false};
   std::string record_;  // guarded by forward_mutex_
   std::mutex forward_mutex_;
+  bool swept_ = false;
   const std::shared_ptr<LeftoverWatch> leftovers_ = std::make_shared<LeftoverWatch>();
 };
 

@@ -55,12 +55,17 @@ Queues FindQueues(const QueueOptions& options, const char* command) {
   SinkQueues own = SinkQueuesOf(loaded.config);
   queues.configured = std::move(own.sinks);
   queues.chosen = std::move(own.chosen);
-  std::string folder =
-      options.state_dir.empty() ? StateDir(loaded.config.Text("state_dir")) : options.state_dir;
+  std::string folder = options.state_dir.empty() ? loaded.config.Text("state_dir") : options.state_dir;
+  const bool named = !folder.empty();
+  if (!named) folder = StateDir("");
   const AskedStatus asked = AskRunningAgent(loaded.config);
   if (asked.report) {
-    if (options.state_dir.empty()) folder = asked.report->state_dir;
-    queues.configured.insert(queues.configured.end(), asked.report->sinks.begin(), asked.report->sinks.end());
+    // Another agent than that of the folder that was named says nothing of it.
+    const std::string& its = asked.report->state_dir;
+    if (!named || its == DemoStateDir(folder)) folder = its;
+    if (its == folder)
+      queues.configured.insert(queues.configured.end(), asked.report->sinks.begin(),
+                               asked.report->sinks.end());
   } else if (!asked.at.empty()) {
     WriteNote(std::string("gpulens queue ") + command + ": " + asked.at +
               " does not say which sinks it has: " + asked.refusal);
