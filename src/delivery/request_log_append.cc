@@ -122,6 +122,11 @@ Result<RequestLog::Kept> RequestLog::AppendToMemory(std::string_view bytes, uint
   return Kept::kInMemory;
 }
 
+RequestLog::~RequestLog() {
+  for (const InMemory& one : memory_)
+    if (one.outcome) one.outcome(one.outcome_status());
+}
+
 Status RequestLog::InMemory::outcome_status() const {
   if (delivered || (skips >= readers && readers != 0)) return Ok();
   return {Code::kExhausted, "the disk cannot keep it, and no receiver took it"};

@@ -93,6 +93,27 @@ TEST_F(FullDiskTest, WhatIsDeliveredMakesRoom) {
   });
 }
 
+// With memory to wait in, a full disk refuses nothing and the order holds.
+TEST_F(FullDiskTest, WhatDoesNotFitWaitsInMemory) {
+  OnSmallFileSystem([&] {
+    options_.segment_bytes = 32 << 10;
+    options_.memory_bytes = 50'000;
+    auto queue = Open();
+    uint64_t pushed = 0;
+    while (pushed < 1000 && (pushed == 0 || queue->kept() == RequestLog::Kept::kOnDisk))
+      if (!queue->Push(Numbered(++pushed, 5000), 1).ok()) return 1;
+    if (pushed < 36 || pushed > 53) return 2;
+    if (!queue->Push(Numbered(++pushed, 5000), 1).ok()) return 3;
+    if (queue->kept() != RequestLog::Kept::kInMemory || queue->stats().last.ok()) return 4;
+    if (Take(*queue, 20) != Range(1, 20)) return 5;
+    while (queue->kept() == RequestLog::Kept::kInMemory && pushed < 60)
+      if (!queue->Push(Numbered(++pushed, 5000), 1).ok()) return 6;
+    if (queue->kept() != RequestLog::Kept::kOnDisk || !queue->stats().last.ok()) return 7;
+    if (Take(*queue) != Range(21, pushed)) return 8;
+    return AllLost(*queue) == 0 ? 0 : 9;
+  });
+}
+
 TEST_F(FullDiskTest, ReadOnlyMeansWaiting) {
   OnSmallFileSystem([&] {
     options_.segment_bytes = 4096;
