@@ -94,7 +94,7 @@ struct CommandLine {
   CompareOptions compare;
   MetricsOptions metrics;
   EventsOptions events;
-  std::string explain, clear_gpu, clear_socket;
+  std::string explain, clear_gpu, clear_socket, config_file;
   CheckOptions check;
   CaptureOptions capture;
   EnginesOptions engines;
@@ -102,8 +102,6 @@ struct CommandLine {
   RunCommandOptions run;
   LogCommandOptions log;
   TelemetryOptions telemetry;
-  QueueOptions queue;
-  std::string config_file;
   DriverOrder driver;
   bool runs_agent = false;
   bool schema_json = false, version_json = false, list = false;
@@ -321,7 +319,7 @@ int RunCommandLine(int argc, char** argv) {
   AddRun(app, line.run, line.code);
   AddLog(app, line.log, line.code);
   AddTelemetry(app, line.telemetry, line.code);
-  AddQueue(app, line.queue, line.code);
+  AddQueue(app, line.code);
   if (argc <= 1) {
     std::fputs(Help().c_str(), stderr);
     return 2;

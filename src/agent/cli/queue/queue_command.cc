@@ -5,6 +5,7 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstdio>
+#include <memory>
 #include <vector>
 
 #include "agent/cli/queue/queue_text.h"
@@ -181,7 +182,9 @@ int RunQueueDrop(const QueueOptions& options) {
   return Drop(kept, sink);
 }
 
-void AddQueue(CLI::App& app, QueueOptions& options, int& code) {
+void AddQueue(CLI::App& app, int& code) {
+  auto kept = std::make_shared<QueueOptions>();
+  QueueOptions& options = *kept;
   CLI::App* queue = app.add_subcommand("queue", "What waits on disk for sinks; drop what no sink wants.");
   queue->require_subcommand(1);
   queue->footer(kQueueFooter);
@@ -194,8 +197,8 @@ void AddQueue(CLI::App& app, QueueOptions& options, int& code) {
     command->add_option("--config", options.config_file, "Configuration file (YAML)")->type_name("FILE");
     command->add_option("--state-dir", options.state_dir, "The agent's state folder")->type_name("D");
   }
-  list->callback([&options, &code] { code = RunQueueList(options); });
-  drop->callback([&options, &code] { code = RunQueueDrop(options); });
+  list->callback([kept, &code] { code = RunQueueList(*kept); });
+  drop->callback([kept, &code] { code = RunQueueDrop(*kept); });
 }
 
 }  // namespace gpulens

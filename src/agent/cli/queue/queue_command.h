@@ -20,6 +20,6 @@ int RunQueueList(const QueueOptions& options);
 // 0 dropped, 1 not, 2 wrong use: also for a sink that is configured.
 int RunQueueDrop(const QueueOptions& options);
 
-void AddQueue(CLI::App& app, QueueOptions& options, int& code);
+void AddQueue(CLI::App& app, int& code);
 
 }  // namespace gpulens
