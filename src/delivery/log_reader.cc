@@ -275,7 +275,6 @@ std::optional<LogRecord> LogReader::Next() {
   while (!record && log_->Peek(reader)) {
     record.emplace();
     RequestLog::Reader::UnderWay one;
-    LogTotals totals;
     if (reader.OnDisk()) {
       const RecordHead& head = reader.next->head;
       Status read = log_->disk_->Read(reader.place, *reader.next, record->bytes);

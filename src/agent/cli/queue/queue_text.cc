@@ -42,7 +42,7 @@ void AppendReader(std::string& out, const QueueReader& reader) {
 
 std::string QueueTable(const QueueView& view, int64_t now_unix_ns) {
   TextTable table({"SINK", "CONFIGURED", "REQUESTS", "SIZE", "OLDEST", "FOLDER", "FILES", "USED BY"});
-  for (const size_t column : {2, 3, 4, 6}) table.AlignRight(column);
+  for (const size_t column : {size_t{2}, size_t{3}, size_t{4}, size_t{6}}) table.AlignRight(column);
   std::string notes;
   bool any = false;
   for (const QueueFolder& folder : view.folders) {
