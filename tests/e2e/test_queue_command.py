@@ -164,6 +164,28 @@ class QueueCommand(unittest.TestCase):
                 self.assertEqual(self.arrived(second), list(range(25)))
                 self.assertEqual(self.arrived(first), list(range(20, 25)))
 
+    def test_what_is_kept_for_a_removed_sink_outlives_the_other_one(self):
+        with Agent(config=self.text({"otlp": f"http://127.0.0.1:{self.dead}", **self.b()})) as agent:
+            self.push(20)
+            wait_until(lambda: self.waits("otlp") > 22 and self.waits("otlp/b") > 22, 30, "a backlog")
+            os.kill(agent.process.pid, signal.SIGKILL)
+            agent.process.wait(10)
+        kept = self.waits("otlp")
+        # Segments without any reader, as a crash just after a drop leaves them.
+        abandoned = self.state / "queue" / "otlp+9"
+        shutil.copytree(self.state / "queue" / "otlp", abandoned, ignore=shutil.ignore_patterns("position*", "lock"))
+        with otlp_receiver.Receiver() as far:
+            with Agent(config=self.text({"otlp/b": far.url})):
+                self.assertFalse(abandoned.exists())
+                wait_until(lambda: len(self.arrived(far)) == 20, 30, "all of the one that stays")
+                self.push(3)
+                wait_until(lambda: len(self.arrived(far)) == 23, 30, "what is new")
+                self.assertEqual(self.waits("otlp"), kept)
+            self.assertEqual(self.arrived(far), list(range(23)))
+        with otlp_receiver.Receiver() as far, Agent(config=self.text({"otlp": far.url})):
+            wait_until(lambda: len(self.arrived(far)) >= 20, 30, "what was kept")
+            self.assertEqual(self.arrived(far), list(range(20)))
+
     def ask(self, answer):
         """`gpulens queue drop otlp` at a terminal that gets `answer`."""
         ours, theirs = pty.openpty()
