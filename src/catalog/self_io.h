@@ -80,9 +80,9 @@ inline constexpr MetricDesc kSelfSinkDiskQueueUnusable = row::Flag(
 inline constexpr MetricDesc kSelfSinkDiskQueueLeftoverLength =
     row::UpDown("gpulens.sink.disk_queue.leftover.length", "{request}",
                 "Requests on disk that wait for a sink that is not configured.", row::kKeys<"sink">);
-inline constexpr MetricDesc kSelfSinkDiskQueueLeftoverSize =
-    row::UpDown("gpulens.sink.disk_queue.leftover.size", "By",
-                "Size of the requests on disk that wait for a sink that is not configured.", row::kKeys<"sink">);
+inline constexpr MetricDesc kSelfSinkDiskQueueLeftoverSize = row::UpDown(
+    "gpulens.sink.disk_queue.leftover.size", "By",
+    "Size of the requests on disk that wait for a sink that is not configured.", row::kKeys<"sink">);
 
 inline constexpr MetricDesc kSelfSinkRollupGroups = row::UpDown(
     "gpulens.sink.rollup.groups", "{group}", "Groups of the sink's roll-ups.", row::kKeys<"sink">);

@@ -322,8 +322,8 @@ void RequestLog::Forget(const std::string& name) {
   for (const auto& call : calls) call();
 }
 
-// Without the mark a missing position of the owner would mean that all is still to be sent. Where it cannot be
-// made, the position says that nothing is.
+// Without the mark a missing position of the owner would mean that all is still to be sent. Where it cannot
+// be made, the position says that nothing is.
 void RequestLog::ForgetReader(Reader& reader) {
   if (disk_ && (reader.name != options_.owner || disk_->folder().Mark(kOwnerGoneName)))
     static_cast<void>(disk_->folder().Remove(PositionNameOf(reader.name, options_.owner).c_str()));

@@ -18,8 +18,8 @@
 #include "pipeline/receive/receiver.h"
 #include "receiving/memory_limiter.h"
 #include "receiving/received_identity.h"
-#include "wire/otlp_packing.h"
 #include "wire/otlp_in/otlp_batch.h"
+#include "wire/otlp_packing.h"
 
 namespace gpulens {
 

@@ -78,7 +78,8 @@ class Delivery final : public OtlpForward {
   bool ReadStats(std::string_view sink, DeliveryStats& out);
   // Lets go of logs that are done. To be called now and then.
   void Tidy();
-  // What waits on disk for sinks that are not configured. As of the last look: after a reload, and each minute.
+  // What waits on disk for sinks that are not configured. As of the last look: after a reload, and each
+  // minute.
   std::vector<QueueLeftover> leftovers() const { return leftovers_->found(); }
 
   // OtlpForward

@@ -15,8 +15,8 @@
 #include "sending/part_rule.h"
 #include "sending/received_parts.h"
 #include "wire/otlp/otlp_layout.h"
-#include "wire/otlp_packing.h"
 #include "wire/otlp_json/otlp_schema.h"
+#include "wire/otlp_packing.h"
 
 namespace gpulens {
 

@@ -44,9 +44,7 @@ class RemoteWriteIn {
     bool carry_histograms = false;
   };
 
-  explicit RemoteWriteIn(Limits limits) : limits_(limits) {
-    CarryHistograms(limits.carry_histograms);
-  }
+  explicit RemoteWriteIn(Limits limits) : limits_(limits) { CarryHistograms(limits.carry_histograms); }
   // From the next Convert on.
   void CarryHistograms(bool carry) noexcept {
     limits_.carry_histograms = carry;

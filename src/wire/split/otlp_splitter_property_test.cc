@@ -8,9 +8,9 @@
 #include <protozero/pbf_reader.hpp>
 #include <tuple>
 
+#include "base/hash/stable_hash.h"
 #include "wire/otlp_in/otlp_in_testing.h"
 #include "wire/split/otlp_splitter.h"
-#include "base/hash/stable_hash.h"
 #include "wire/split/split_testing.h"
 
 namespace gpulens {

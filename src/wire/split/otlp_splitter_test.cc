@@ -4,10 +4,10 @@
 
 #include <protozero/pbf_reader.hpp>
 
+#include "base/hash/stable_hash.h"
 #include "base/testing/allocations.h"
 #include "wire/otlp_in/otlp_in_testing.h"
 #include "wire/split/attribute_text.h"
-#include "base/hash/stable_hash.h"
 
 namespace gpulens {
 namespace {

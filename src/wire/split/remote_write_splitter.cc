@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
-#include "wire/remote_write/remote_write_fields.h"
 #include "base/hash/stable_hash.h"
+#include "wire/remote_write/remote_write_fields.h"
 
 namespace gpulens {
 

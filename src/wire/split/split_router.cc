@@ -6,8 +6,8 @@
 
 #include "base/check.h"
 #include "base/hash/keyed_hash.h"
-#include "base/text.h"
 #include "base/hash/stable_hash.h"
+#include "base/text.h"
 
 namespace gpulens::split {
 namespace {
