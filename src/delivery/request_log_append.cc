@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/files.h"
 #include "base/log.h"
 #include "base/result.h"
 #include "delivery/request_log_internal.h"

@@ -5,6 +5,7 @@
 #include <memory>
 #include <string>
 
+#include "catalog/gpu/board.h"
 #include "catalog/gpu/health.h"
 #include "catalog/gpu/parts.h"
 #include "catalog/self_io.h"

@@ -58,7 +58,7 @@ class WebhookSink final : public Sink {
     std::string_view left = text_;
     uint32_t number = 0;
     while (uint32_t records = TakeRecordArray(left, most_, array_))
-      RETURN_IF_ERROR(log_->Append(signal, array_, records, number++));
+      RETURN_IF_ERROR(log_->Append(static_cast<uint8_t>(signal), array_, records, number++));
     return Ok();
   }
 
