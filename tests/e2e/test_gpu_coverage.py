@@ -19,6 +19,7 @@ SHOWN_ELSEWHERE = {
     "gpu.driver.mismatch": "needs an installed driver: gpu_probe_test.cc",
     "gpu.encoder.frame_rate": "no simulated GPU encodes: board_series_test.cc",
     "gpu.encoder.latency": "no simulated GPU encodes: board_series_test.cc",
+    "gpu.pod.info": "no pod holds a simulated GPU here: test_kubernetes.py",
     "gpu.power.average": "no simulated GPU tells both, a draw that is no mean and a mean: board_series_test.cc",
 }
 # Rows that are told in other people's words alone. Family on the page.
@@ -46,7 +47,7 @@ def catalogue():
 def header_rows():
     """The rows of the headers, whether a plugin says that it writes them or not."""
     found = set()
-    for header in (ROOT / "src/catalog/gpu").glob("*.h"):
+    for header in [*(ROOT / "src/catalog/gpu").glob("*.h"), ROOT / "src/catalog/kubernetes/holders.h"]:
         found |= set(re.findall(r'row::\w+\(\s*"((?:gpu|nvidia|nvswitch)\.[a-z0-9_.]+)"', header.read_text()))
     return found
 

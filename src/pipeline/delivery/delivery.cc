@@ -227,6 +227,9 @@ void Delivery::Apply(Plan plan, Instant deadline) {
       Log(LogLevel::kWarn, one->planned.wanted.name, "left_behind",
           status.detail + ". It stays on disk for a sink of this name; `gpulens queue` shows it.",
           one->planned.wanted.name);
+    // A folder is kept for what waits in it, not for a name.
+    for (const auto& reader : one->readers)
+      if (reader->stats().records == 0) reader->ForgetOnDetach();
   }
   gone.clear();
   Tidy();
