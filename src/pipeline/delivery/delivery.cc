@@ -157,7 +157,6 @@ void Delivery::AttachLeftovers(Destination& destination, const Plan::Destination
       continue;
     const std::string name = std::filesystem::path(folder).filename().string();
     OpenLog* open = FindLog(folder);
-    if (open && open->closing) continue;
     if (!open) {
       RequestLogOptions options = LogOptionsOf(planned.wanted.config, folder);
       options.folder = folder;
