@@ -382,5 +382,35 @@ TEST(LookAtFileTest, SaysWhyAFileCannotBeRead) {
             "owned by root, mode 0600; this runs as 4000000000.   do: chown 4000000000 /x");
 }
 
+// Sinks of one kind by name: each is one of its own, with the defaults and the rules of its kind.
+TEST(LoaderTest, FurtherSinksOfAKindHaveNames) {
+  const std::string longest(64, 'x');
+  const Config config = Good("sinks:\n  otlp/" + longest +
+                             ": {endpoint: \"http://l\", batch: 1}\n"
+                             "  otlp/A-1_b: {endpoint: \"http://b\", batch: 2, interval: 5s}\n"
+                             "  otlp: {endpoint: \"http://a\", batch: 3}\n");
+  EXPECT_EQ(Plugin(config, "sinks", "otlp").Int("batch"), 3);
+  EXPECT_EQ(Plugin(config, "sinks", "otlp").Time("interval"), seconds(60));
+  const Config& b = Plugin(config, "sinks", "otlp/A-1_b");
+  EXPECT_TRUE(b.Bool("enabled"));
+  EXPECT_EQ(b.Time("interval"), seconds(5));
+  EXPECT_EQ(b.Text("endpoint"), "http://b");
+  EXPECT_EQ(b.Group("queue").Text("dir"), "spool");
+  EXPECT_EQ(b.Where("batch"), "gpulens.yaml:3:45");
+  EXPECT_EQ(Plugin(config, "sinks", "otlp/" + longest).Int("batch"), 1);
+  std::vector<std::string> names;
+  for (const Config::Entry& entry : config.Group("sinks").entries()) names.push_back(entry.key);
+  EXPECT_THAT(names, ElementsAre("prometheus", "otlp", "otlp/" + longest, "otlp/A-1_b"))
+      << "kinds first, then names as in the file";
+}
+
+TEST(LoaderTest, ANamedSinkAloneAsksForNoOther) {
+  const Config config = Good("sinks: {otlp/b: {endpoint: \"http://b\", batch: 2}}");
+  EXPECT_FALSE(Plugin(config, "sinks", "otlp").Bool("enabled"));
+  EXPECT_TRUE(Plugin(config, "sinks", "otlp/b").Bool("enabled"));
+  const Config off = Good("sinks: {otlp/b: {enabled: false, endpoint: \"http://b\", batch: 2}}");
+  EXPECT_FALSE(Plugin(off, "sinks", "otlp/b").Bool("enabled"));
+}
+
 }  // namespace
 }  // namespace gpulens

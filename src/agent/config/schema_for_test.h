@@ -92,7 +92,7 @@ inline constexpr PluginSchema kPlugins[] = {
      std::chrono::minutes(1)},
     {"analyzers", "fleet_health", "Sick GPUs", kWindow, true, {}, {}},
     {"sinks", "prometheus", "/metrics", kPrometheus, true, {}, {}},
-    {"sinks", "otlp", "OpenTelemetry", kOtlp, false, {}, {}, &CheckOtlp},
+    {"sinks", "otlp", "OpenTelemetry", kOtlp, false, {}, {}, &CheckOtlp, true},
 };
 
 inline const Schema& TestSchema() {

@@ -59,7 +59,7 @@ void Walk::CheckKeys(const OptionSpec& group, const YamlNode& node, const std::s
     else if (path == "sinks" && member.key.find('/') != member.key.npos)
       hint =
           "further sinks of a kind are otlp/NAME, remote_write/NAME, webhook/NAME, file/NAME, with a name of "
-          "a-z A-Z 0-9 _ -";
+          "at most 64 of a-z A-Z 0-9 _ -";
     AddAt(member.key_span, std::move(message), std::move(hint));
   }
 }
