@@ -192,6 +192,10 @@ void FrameWriter::FillQuality(Frame& frame) noexcept {
         frame.absence[i] = Absence::kTooOld;
       } else if (age > 0) {
         FillAged(frame, i, age, age <= ttl_.count());
+        // Sources tell whole milliseconds. They stay the same, however the two clocks disagree by less.
+        constexpr int64_t kNsOfMs = 1'000'000;
+        const int64_t told_ms = (begun_at_.unix_ns - age + kNsOfMs / 2) / kNsOfMs;
+        frame.age_ms[i] = static_cast<uint32_t>(std::max<int64_t>(begun_at_.unix_ns / kNsOfMs - told_ms, 0));
       }
       continue;
     }

@@ -368,6 +368,25 @@ TEST_F(FrameWriterTest, AFrameIsUsedAgainOnlyWhenNobodyHoldsIt) {
   EXPECT_EQ(Run(9).get(), first);
 }
 
+// Receivers compare times of pages with those that others have read: not even the last millisecond may
+// differ.
+TEST_F(FrameWriterTest, AMillisecondThatASourceStatesStaysTheSame) {
+  Series power = table.Declare(kPower, GpuOf(0));
+  constexpr int64_t kMs = 1'000'000, kStated = 1'700'000'000'123 * kMs, kSecond = 1'000 * kMs;
+  // The run begins at any fraction of a millisecond, and its clocks were read up to 400 ns apart.
+  for (int64_t fraction = 0; fraction < kMs; fraction += 99'999) {
+    for (int64_t apart : {-400, 0, 400}) {
+      const Instant begun{kSecond * 60 + fraction, kStated + kSecond + fraction};
+      writer.Begin(begun);
+      writer.DatedAt({begun.boot_ns - kSecond - fraction + apart, kStated});
+      writer.Set(power, 100);
+      const auto frame = writer.Finish();
+      EXPECT_EQ(frame->read_at.unix_ns / kMs - frame->AgeMs(power.slot), kStated / kMs)
+          << fraction << " " << apart;
+    }
+  }
+}
+
 // A source that says of when its values are may repeat an old one for ever.
 TEST_F(FrameWriterTest, ADatedValueIsAsOldAsItsSourceSays) {
   Series power = table.Declare(kPower, GpuOf(0)), clock = table.Declare(kClock, GpuOf(0));

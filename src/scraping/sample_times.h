@@ -31,9 +31,10 @@ class SampleTimes {
     for (uint32_t slot : slots) oldest_ms = std::min(oldest_ms, page_.timestamp_ms(slot).value_or(kNone));
     if (oldest_ms == kNone) return out_.ReadAt(scraped_);
     const int64_t now_ms = scraped_.unix_ns / kNsOfMs;
-    const int64_t age_ms =
-        std::clamp<int64_t>(now_ms - std::clamp(oldest_ms, -kLongestMs, now_ms), 0, kLongestMs);
-    out_.DatedAt(scraped_ + Duration(-age_ms * kNsOfMs));
+    const int64_t told_ms = std::clamp(oldest_ms, now_ms - kLongestMs, now_ms);
+    // That of the scrape's own millisecond is the scrape's.
+    const int64_t age_ns = told_ms == now_ms ? 0 : scraped_.unix_ns - told_ms * kNsOfMs;
+    out_.DatedAt(scraped_ + Duration(-age_ns));
   }
 
  private:

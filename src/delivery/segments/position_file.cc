@@ -15,7 +15,7 @@ namespace gpulens {
 namespace {
 
 constexpr std::string_view kPositionMagic{"GPLNSPO1", 8};  // with the version
-constexpr size_t kNumberBytes = 24, kBootAt = 24, kBootSumAt = 40, kDoneAt = 48, kDoneSumAt = 56,
+constexpr size_t kSumAt = 16, kNumberBytes = 24, kBootAt = 24, kBootSumAt = 40, kDoneAt = 48, kDoneSumAt = 56,
                  kSlotBytes = 60;
 constexpr off_t kSlotDistance = 512;  // one sector each: a torn write costs one
 using Slot = std::array<char, kSlotBytes>;
@@ -32,15 +32,21 @@ uint64_t GetNumber(const char* at) noexcept {
   return number;
 }
 
+// Of the number and of what is done behind it. A sum over all the slot would not see that the number is
+// another: a CRC of bytes and of their own CRC is always the same.
+uint32_t DoneSum(const Slot& slot) noexcept {
+  return ChecksumOf(ChecksumOf(0, {slot.data(), kSumAt}), {slot.data() + kDoneAt, 8});
+}
+
 Slot EncodeSlot(uint64_t next_id, const BootId& boot_id, uint64_t done) noexcept {
   Slot slot{};
   std::memcpy(slot.data(), kPositionMagic.data(), kPositionMagic.size());
   PutNumber(slot.data() + 8, next_id);
-  PutNumber(slot.data() + 16, ChecksumOf(0, {slot.data(), 16}));
+  PutNumber(slot.data() + kSumAt, ChecksumOf(0, {slot.data(), kSumAt}));
   std::memcpy(slot.data() + kBootAt, boot_id.data(), boot_id.size());
   PutNumber(slot.data() + kBootSumAt, ChecksumOf(0, {slot.data(), kBootSumAt}));
   PutNumber(slot.data() + kDoneAt, done);
-  PutNumber(slot.data() + kDoneSumAt, ChecksumOf(0, {slot.data(), kDoneSumAt}));
+  PutNumber(slot.data() + kDoneSumAt, DoneSum(slot));
   return slot;
 }
 
@@ -94,16 +100,17 @@ void PositionFile::Load() noexcept {
         !SameBytes(slot, EncodeSlot(number, {}, 0), kNumberBytes)) {
       // Never written, or a hole in front of the second slot.
       foreign_ |= count < 0 || std::any_of(slot.begin(), slot.end(), [](char c) { return c != 0; });
-    } else if (!last_ || number > *last_ || (number == *last_ && GetNumber(slot.data() + kDoneAt) > done_)) {
-      last_ = number;
-      slot_ = 1 - i;
-      const uint64_t done = GetNumber(slot.data() + kDoneAt);
-      const Slot known = EncodeSlot(number, boot_id_, 0);
-      of_this_boot_ = boot_id_ != BootId{} && SameBytes(slot, known, kBootSumAt + 4);
-      Slot whole = slot;
-      PutNumber(whole.data() + kDoneSumAt, ChecksumOf(0, {slot.data(), kDoneSumAt}));
-      done_ = SameBytes(slot, whole, kSlotBytes) ? done : 0;
+      continue;
     }
+    Slot whole = slot;
+    PutNumber(whole.data() + kDoneSumAt, DoneSum(slot));
+    const uint64_t done = SameBytes(slot, whole, kSlotBytes) ? GetNumber(slot.data() + kDoneAt) : 0;
+    if (last_ && (number < *last_ || (number == *last_ && done <= done_))) continue;
+    last_ = number;
+    done_ = done;
+    slot_ = 1 - i;
+    const Slot known = EncodeSlot(number, boot_id_, 0);
+    of_this_boot_ = boot_id_ != BootId{} && SameBytes(slot, known, kBootSumAt + 4);
   }
   if (last_) foreign_ = false;
 }

@@ -42,7 +42,10 @@ void FindNewExemplars(const Frame& frame, const ExemplarSeries& series, SentExem
     out.push_back({series.line, ms, at->value * series.scale, &*at});
   }
   const auto added = out.begin() + static_cast<std::ptrdiff_t>(begin);
-  std::stable_sort(added, out.end(), [](const auto& a, const auto& b) { return a.ms < b.ms; });
+  // Not stable_sort: clang 19 refuses what libstdc++ 12 makes of it.
+  std::sort(added, out.end(), [](const NewExemplar& a, const NewExemplar& b) {
+    return a.ms != b.ms ? a.ms < b.ms : a.exemplar < b.exemplar;
+  });
   out.erase(std::unique(added, out.end(), [](const auto& a, const auto& b) { return a.ms == b.ms; }),
             out.end());
   if (out.size() > begin) sent = {out.back().ms, PrintOf(*out.back().exemplar)};
