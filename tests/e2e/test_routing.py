@@ -1,4 +1,5 @@
 """Which part of its data a sink sends, and where to: conditions on attributes, tenants, signals, sources, several endpoints."""
+import tempfile
 import unittest
 
 import otlp_receiver
@@ -95,6 +96,13 @@ class Routing(unittest.TestCase):
             self.assertTrue(nodes[0] and nodes[1], "both have some")
             for numbers in (*nodes[0].values(), *nodes[1].values()):
                 self.assertEqual(numbers, list("012"), "in order")
+
+    def test_a_folder_of_ones_own_is_not_shared(self):
+        with tempfile.TemporaryDirectory() as folder:
+            sink = f"{{endpoint: 'http://127.0.0.1:{free_port()}', queue: {{dir: '{folder}/queue'}}}}"
+            running = agent([f"otlp: {sink}", f"otlp/b: {sink}"], free_port())
+            with self.assertRaisesRegex(AssertionError, "sinks.otlp/b.queue.dir: sinks.otlp has this folder"):
+                running.__enter__()
 
     def test_statuses_that_are_sent_again_where_it_is_asked_for(self):
         port = free_port()

@@ -57,6 +57,13 @@ Status Delivery::Add(const Wanted& wanted, Plan& plan) const {
     return Ok();
   }
   if (!env_.http || !env_.io) return {Code::kUnavailable, "there is no network here"};
+  // A folder that a sink names itself is its own; whose place is whose could not be said else.
+  const std::string& chosen = wanted.config.Group("queue").Text("dir");
+  for (const Plan::Destination& one : plan.destinations) {
+    if (!chosen.empty() && one.wanted.config.Group("queue").Text("dir") == chosen)
+      return {Code::kInvalidArgument,
+              "sinks." + wanted.name + ".queue.dir: sinks." + one.wanted.name + " has this folder"};
+  }
   ASSIGN_OR_RETURN(SendPlan send, wanted.spec->network->plan(wanted.name, wanted.config));
   ASSIGN_OR_RETURN(auto setup, MakeSendSetup(std::move(send), wanted.config));
   plan.destinations.push_back({wanted, std::move(setup), BoundsOf(wanted.config), nullptr, nullptr});
