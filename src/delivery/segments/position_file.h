@@ -6,8 +6,8 @@
 //
 //   slot = magic[8] next_id:64 checksum:32 zero:32  boot_id[16] checksum:32  zero:32 done:64 checksum:32
 //
-// The last checksum is of magic, next_id and done. The second and the third part came later: a file without them is read, and a program that does not know
-// them reads the first.
+// The last checksum is of magic, next_id and done. The second and the third part came later: a file without
+// them is read, and a program that does not know them reads the first.
 #pragma once
 
 #include <cstdint>

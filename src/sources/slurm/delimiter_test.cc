@@ -36,7 +36,7 @@ TEST(SlurmDelimiter, NoTextBreaksATable) {
     std::string text;
     for (int row = 0; row < 5; ++row) {
       std::vector<std::string> values = {std::to_string(row), "n", "c", "RUNNING"};
-      for (size_t user : {1, 2}) {
+      for (const size_t user : {size_t{1}, size_t{2}}) {
         for (size_t i = random() % 8; i > 0; --i) values[user] += pieces[random() % std::size(pieces)];
         values[user] += ".";  // what stands at the ends is trimmed
       }
