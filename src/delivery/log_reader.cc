@@ -328,6 +328,9 @@ void LogReader::End(uint64_t id, Fate fate) {
     if (memory && memory->id == id) {
       memory->delivered |= fate == Fate::kDelivered;
       memory->skips += fate == Fate::kSkipped;
+      // One delivery is enough; the others may have a backlog before it.
+      if (fate == Fate::kDelivered && memory->outcome)
+        calls.push_back([outcome = std::exchange(memory->outcome, nullptr)] { outcome(Ok()); });
     }
     if (at->lost) under_way.erase(at);
     else at->done = true;

@@ -58,10 +58,10 @@ class RequestLog : public std::enable_shared_from_this<RequestLog> {
   static std::shared_ptr<RequestLog> Open(RequestLogOptions options, const Clock& clock);
   ~RequestLog();
 
-  // Copies `bytes`. With an `outcome` a record that the disk does not take is tried once by each reader, and
-  // `outcome` says what came of it; it is not called for one that is on disk. After an error nothing was
-  // taken: kExhausted when there is no room, kInvalidArgument when the record is larger than the log may be,
-  // which is counted, kUnavailable when no reader is attached.
+  // Copies `bytes`. With an `outcome` a record that the disk does not take is tried by each reader, once
+  // until one has delivered it, and `outcome` says what came of it; it is not called for one that is on disk.
+  // After an error nothing was taken: kExhausted when there is no room, kInvalidArgument when the record is
+  // larger than the log may be, which is counted, kUnavailable when no reader is attached.
   Result<Kept> Append(std::string_view bytes, uint32_t items, Outcome outcome = {});
 
   // `on_ready` is called, by any thread and without locks, when there may be something new. Null while

@@ -90,8 +90,13 @@ Result<RequestLog::Kept> RequestLog::AppendToMemory(std::string_view bytes, uint
   for (const auto& reader : readers_) made.readers += reader->attached;
   const uint64_t size = made.size();
   if (size > options_.memory_bytes) return why;
-  if (made.outcome && memory_used_ + size > options_.memory_bytes)
-    return Status{Code::kExhausted, "there is no room for what is not delivered yet"};
+  if (made.outcome) {
+    // What its sender was told about may go; what a sender still waits for stays.
+    uint64_t room = options_.memory_bytes - std::min(memory_used_, options_.memory_bytes);
+    for (auto at = memory_.begin(); at != memory_.end() && room < size && !at->outcome; ++at)
+      room += at->size();
+    if (room < size) return Status{Code::kExhausted, "there is no room for what is not delivered yet"};
+  }
   while (memory_used_ + size > options_.memory_bytes && !memory_.empty()) {
     InMemory& oldest = memory_.front();
     for (const auto& reader : readers_) {

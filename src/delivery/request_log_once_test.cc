@@ -104,11 +104,15 @@ TEST_F(MemoryOfALogTest, OneDeliveryIsEnoughAndIsToldOnce) {
     const auto by_a = a->Next(), by_b = b->Next();
     ASSERT_TRUE(by_a && by_b);
     EXPECT_TRUE(by_a->once && by_b->once);
-    if (first_fails) a->GiveUp(by_a->id);
-    else a->Done(by_a->id, true);
-    EXPECT_THAT(told, IsEmpty()) << "the other may still take it";
-    if (first_fails) b->Done(by_b->id, true);
-    else b->GiveUp(by_b->id);
+    if (first_fails) {
+      a->GiveUp(by_a->id);
+      EXPECT_THAT(told, IsEmpty()) << "the other may still take it";
+      b->Done(by_b->id, true);
+    } else {
+      a->Done(by_a->id, true);
+      EXPECT_EQ(told.size(), 1u) << "without waiting for the other";
+      b->GiveUp(by_b->id);
+    }
     ASSERT_EQ(told.size(), 1u);
     EXPECT_TRUE(told[0].ok());
     b->Done(by_b->id, false);
@@ -117,6 +121,27 @@ TEST_F(MemoryOfALogTest, OneDeliveryIsEnoughAndIsToldOnce) {
   }
   EXPECT_EQ(Lost(*a, RecordLoss::kNotKept), 1u);
   EXPECT_EQ(Lost(*b, RecordLoss::kNotKept), 1u);
+}
+
+TEST_F(MemoryOfALogTest, AReaderThatIsBehindKeepsNoSenderWaiting) {
+  OpenWithoutFolder();
+  auto good = Attach("a"), dead = Attach("b");
+  // Far more than the memory holds: what was answered goes for the one that is behind, counted.
+  Told told;
+  for (uint64_t n = 1; n <= 60; ++n) {
+    EXPECT_EQ(PushOnce(n, told), Kept::kInMemory);
+    const auto record = good->Next();
+    ASSERT_TRUE(record);
+    good->Done(record->id, true);
+    ASSERT_EQ(told.size(), n);
+    EXPECT_TRUE(told.back().ok());
+  }
+  EXPECT_GT(Lost(*dead, RecordLoss::kFull), 30u);
+  EXPECT_EQ(AllLost(*good), 0u);
+  // One that was not answered stays.
+  while (log_->Append(Numbered(66, 1000), 2, [](const Status&) {}).ok()) {
+  }
+  EXPECT_EQ(good->stats().records, dead->stats().records);
 }
 
 TEST_F(MemoryOfALogTest, WhatNoneTakesIsToldAsNotKept) {

@@ -221,7 +221,8 @@ void RequestSender::Close(Open& open) {
   --opened_[open.source->chain];
   --open.source->open;
   Count(open);
-  if (open.dropped && !open.taken) return open.source->reader->GiveUp(open.id);
+  // Also where another part of it was taken: not all of it arrived.
+  if (open.dropped) return open.source->reader->GiveUp(open.id);
   open.source->reader->Done(open.id, open.taken);
 }
 

@@ -52,7 +52,7 @@ class RequestSenderTest : public ::testing::Test {
     reader_ = log_->Attach("test", {}, sender_ ? sender_->waker() : nullptr);
   }
   void Start(const std::string& url, Duration timeout = seconds(20)) {
-    Setup({url}, timeout);
+    Configure({url}, timeout);
     Start();
   }
   void Start() {
@@ -62,7 +62,7 @@ class RequestSenderTest : public ::testing::Test {
     Attach();
     sender_->Add(reader_, RequestSender::kOwn);
   }
-  void Setup(const std::vector<std::string>& urls, Duration timeout = seconds(20)) {
+  void Configure(const std::vector<std::string>& urls, Duration timeout = seconds(20)) {
     SendSetup& setup = made_ = {};
     setup.name = "test";
     setup.timeout = timeout;
@@ -122,7 +122,7 @@ TEST_F(RequestSenderTest, WhatIsMadeAnewIsSentAtOnce) {
     return Turn{Answer(head.find("/logs") != head.npos ? "415 No" : "206 Some", "X-Took: 1\r\n")};
   });
   bool old = false;
-  Setup({server.Url("")});
+  Configure({server.Url("")});
   for (HttpTarget& target : made_.endpoints[0].targets) target.limits.keep = "x-took";
   made_.judge = [&](const HttpReply& reply, size_t) -> SendOutcome {
     if (reply.status == 415) return old = true, SendOutcome{SendOutcome::kAnew, 0, "too new"};
@@ -283,7 +283,7 @@ struct Recorder {
 
 TEST_F(RequestSenderTest, GoesToTheNextEndpointWhileOneIsAway) {
   Recorder second;
-  Setup({"http://127.0.0.1:1", second.server.Url("")});
+  Configure({"http://127.0.0.1:1", second.server.Url("")});
   Start();
   for (int i = 0; i < 20; ++i) Push(0, "x");
   ASSERT_TRUE(Until([](const auto& s) { return s.signals[0].delivered == 60; }));
@@ -295,7 +295,7 @@ TEST_F(RequestSenderTest, GoesToTheNextEndpointWhileOneIsAway) {
 TEST_F(RequestSenderTest, GoesBackToTheFirstEndpoint) {
   Recorder first, second;
   first.status = 503;
-  Setup({first.server.Url(""), second.server.Url("")});
+  Configure({first.server.Url(""), second.server.Url("")});
   Start();
   for (int i = 0; i < 5; ++i) Push(0, "x");
   ASSERT_TRUE(Until([](const auto& s) { return s.signals[0].delivered == 15; }));
@@ -318,7 +318,7 @@ TEST_F(RequestSenderTest, EachKeyHasItsEndpointAndMovesWhileThatIsAway) {
   Recorder servers[3];
   std::vector<std::string> urls;
   for (Recorder& server : servers) urls.push_back(server.server.Url(""));
-  Setup(urls);
+  Configure(urls);
   made_.by_hash = true;
   made_.in_flight = 2;
   Start();
@@ -342,19 +342,26 @@ TEST_F(RequestSenderTest, SeveralAreUnderWayAndEachKeyStaysInOrder) {
   std::atomic<int> asked = 0;
   std::mutex mutex;
   std::map<char, std::vector<int>> taken;
+  size_t all = 0;
   ScriptedServer server([&](int, int, const std::string& request) {
     if (++asked % 3 == 0) return Turn{Answer("503 Busy")};
     std::lock_guard lock(mutex);
     const std::string body = request.substr(request.find("\r\n\r\n") + 4);
-    if (!body.empty()) taken[body[0]].push_back(ParseInt<int>(body.substr(1)).value_or(-1));
+    if (body.empty()) return Turn{Answer("400 No Body")};
+    const int number = ParseInt<int>(body.substr(1)).value_or(-1);
+    taken[body[0]].push_back(number);
+    if (body[0] == '!') {
+      EXPECT_GE(all, static_cast<size_t>(number)) << "all before it are done";
+    }
+    ++all;
     return Turn{Answer("200 OK")};
   });
-  Setup({server.Url("")});
+  Configure({server.Url("")});
   made_.in_flight = 4;
   Start();
   for (int i = 0; i < 200; ++i) {
-    const char key = static_cast<char>('a' + i % 7);
-    Push(0, key + std::to_string(i), 1, i % 50 == 0 ? '!' : key);
+    const char key = i % 50 == 0 ? '!' : static_cast<char>('a' + i % 7);
+    Push(0, key + std::to_string(i), 1, key);
   }
   ASSERT_TRUE(Until([](const auto& s) { return s.signals[0].delivered == 200; }));
   EXPECT_EQ(Waiting(), 0u);
@@ -365,14 +372,14 @@ TEST_F(RequestSenderTest, SeveralAreUnderWayAndEachKeyStaysInOrder) {
 // A reload: what is under way is waited for, nothing is sent twice, and what waits goes to the new receiver.
 TEST_F(RequestSenderTest, AnUpdateLosesAndRepeatsNothing) {
   Recorder before, after;
-  Setup({before.server.Url("")});
+  Configure({before.server.Url("")});
   made_.in_flight = 3;
   Start();
   for (int i = 0; i < 300; ++i) {
     Push(0, "x", 1, static_cast<char>(i));
     if (i % 60 != 30) continue;
     const int round = i / 60;
-    Setup({round % 2 == 0 ? after.server.Url("") : before.server.Url("")});
+    Configure({round % 2 == 0 ? after.server.Url("") : before.server.Url("")});
     made_.in_flight = 1 + static_cast<uint32_t>(round);
     made_.format = round == 3 ? "another" : "";
     sender_->Update(std::make_shared<const SendSetup>(made_));
@@ -395,7 +402,7 @@ TEST_F(RequestSenderTest, ALogOfBeforeIsEmptiedFirst) {
   auto older_reader = older->Attach("test", {}, nullptr);
   for (int i = 0; i < 3; ++i) ASSERT_TRUE(older->Append(std::string(1, '\0') + "kold", 1).ok());
   for (int i = 0; i < 3; ++i) Push(0, "new", 1);
-  Setup({server.Url("")});
+  Configure({server.Url("")});
   reader_.reset();
   made_.in_flight = 4;
   sender_ =

@@ -1,5 +1,5 @@
 // The thread that takes requests in: makes OTLP of them, checks, enriches, merges or splits them, hands them
-// to the sinks, and answers each once all of it is in every sink's queue. Knows nothing of HTTP or gRPC, and
+// to the sinks, and answers each once all of it is on disk or delivered. Knows nothing of HTTP or gRPC, and
 // nothing of what was OTLP before it was decoded.
 #pragma once
 
