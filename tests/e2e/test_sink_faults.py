@@ -1,7 +1,7 @@
 """What receivers, networks and disks do to the sinks that send: each fault, done to each of them. While it lasts the agent answers as
 ever, says which sink is down, and keeps what it has; after it all of that is delivered, and nothing is counted as lost.
 
-Jumps of the clock are tested where time can be set: parcel_queue_test.cc, parcel_sender_test.cc, remote_write_test.cc.
+Jumps of the clock are tested where time can be set: request_log_test.cc, request_sender_test.cc, remote_write_test.cc.
 """
 import concurrent.futures
 import contextlib

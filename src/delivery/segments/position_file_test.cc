@@ -73,7 +73,7 @@ TEST_F(PositionFileTest, OfATornWriteNothingIsTakenForDone) {
 
 TEST_F(PositionFileTest, ReadsTheFormOfEarlierVersions) {
   ASSERT_TRUE(Open().Write(7, 5).ok());
-  for (size_t size : {24, 44}) {
+  for (const size_t size : {size_t{24}, size_t{44}}) {
     const std::string whole = Read();
     Write(whole.substr(0, size));
     EXPECT_EQ(Open().last(), 7u);
