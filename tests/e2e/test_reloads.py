@@ -114,7 +114,8 @@ class Reloads(unittest.TestCase):
         with tempfile.TemporaryDirectory() as self.state, otlp_receiver.Receiver() as self.quick, \
                 otlp_receiver.Receiver(lambda *_: (pause.wait(0.005), (200, {}))[1]) as self.slow, \
                 remote_write_receiver.Receiver() as self.writes:  # fmt: skip
-            agent = Agent(config=self.config(0)).__enter__()
+            self.agent = agent = Agent(config=self.config(0)).__enter__()
+            self.addCleanup(lambda: self.agent.process.kill())  # where it fails before the end
             kills = sorted(chance.sample(range(3, RELOADS), KILLS))
             with Senders(self.otlp_port, self.write_port) as senders:
                 for step in range(1, RELOADS + 1):
@@ -122,7 +123,7 @@ class Reloads(unittest.TestCase):
                     if step in kills:
                         agent.process.kill()
                         agent.process.wait()
-                        agent = Agent(config=self.config(step)).__enter__()
+                        self.agent = agent = Agent(config=self.config(step)).__enter__()
                     else:
                         agent.config.write_text(self.config(step))
                         agent.process.send_signal(signal.SIGHUP)
