@@ -206,7 +206,9 @@ TEST_F(QueueFoldersTest, FindsTheFoldersOfAStateFolder) {
   for (const char* name : {"otlp", "otlp.b", "otlp+1", "received", ".hidden"})
     fs::create_directories(root + "/" + name);
   std::vector<std::string> owners;
-  for (const QueuePlace& place : *QueuePlacesIn(root)) owners.push_back(place.owner);
+  const auto found = QueuePlacesIn(root);
+  ASSERT_TRUE(found.ok());
+  for (const QueuePlace& place : *found) owners.push_back(place.owner);
   EXPECT_THAT(owners, ElementsAre("", "otlp", "", "otlp/b", "")) << ".hidden, otlp, otlp+1, otlp.b, received";
   for (int i = 0; i < 1100; ++i) fs::create_directory(root + "/many" + std::to_string(i));
   EXPECT_EQ(QueuePlacesIn(root).error().code, Code::kExhausted);
