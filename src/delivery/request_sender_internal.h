@@ -1,6 +1,7 @@
 // What a RequestSender has under way. Included by the files that make up RequestSender alone.
 #pragma once
 
+#include <atomic>
 #include <condition_variable>
 #include <deque>
 #include <memory>
@@ -37,7 +38,7 @@ struct RequestSender::Source {
   size_t open = 0;             // records under way
   std::shared_ptr<Open> held;  // one that waits for those before it
   std::vector<SendPart> held_parts;
-  bool leaving = false;
+  std::atomic<bool> leaving{false};
 };
 
 // A record whose requests are under way.
