@@ -108,7 +108,7 @@ def _pss_text(name):
     def text(found):
         part = found["agents"][name]
         sizes = " + ".join(f"{size / MB:.1f}" for size in part["pss"])
-        return f"agent and driver process {sizes}, {part['samples']:,} samples on the page"
+        return f"agent and reader process {sizes}, {part['samples']:,} samples on the page"
 
     return text
 

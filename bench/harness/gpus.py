@@ -16,7 +16,7 @@ from harness.measure import Absent
 WARM = 13  # seconds: rows of the 10-s tier are read, their series made, buffers grown
 QUIET = 12  # ticks that nobody looks at
 SCRAPES = 6  # of each coding, one a second
-DIALECTS = "[native, zernel, dcgm, hw, l9gpu]"
+NAMES = "[native, zernel, dcgm, otel_hw, l9gpu]"
 
 CONFIG = """
 collectors:
@@ -25,7 +25,7 @@ collectors:
 analyzers:
   fleet_health: {{enabled: true}}
 sinks:
-  prometheus: {{dialects: {dialects}}}
+  prometheus: {{names: {names}}}
 control: {{socket: none}}
 """
 
@@ -94,7 +94,7 @@ def scraped(client, pids):
             "descriptors": [processes.entries([pid], "fd") for pid in pids]}  # fmt: skip
 
 
-def ours(gpus, dialects="[native, zernel]"):
+def ours(gpus, names="[native, zernel]"):
     counter = measure.RELEASE / "libbench_allocations.so"
     if not counter.exists():
         raise Absent("libbench_allocations.so is not built")
@@ -103,7 +103,7 @@ def ours(gpus, dialects="[native, zernel]"):
         world.write_text(profile(gpus), encoding="utf-8")
         prefix = pathlib.Path(folder, "calls")
         environment = {"GPULENS_FAKE_NVML": str(world), "LD_PRELOAD": str(counter), "GPULENS_BENCH_ALLOCATIONS": str(prefix)}
-        config = CONFIG.format(gpus=gpus, dialects=dialects)
+        config = CONFIG.format(gpus=gpus, names=names)
         with Agent("--demo", config=config, environment=environment) as agent:
             agent.wait_for(f'gpu_power_draw_watts{{gpu_index="{gpus - 1}"'.encode())
             client = processes.KeptConnection(agent.port)
@@ -180,7 +180,7 @@ def gpus():
     parts = {
         "gpulens, 8 GPUs": lambda: ours(8),
         "gpulens, 16 GPUs": lambda: ours(16),
-        "gpulens, 16 GPUs, all dialects": lambda: ours(16, DIALECTS),
+        "gpulens, 16 GPUs, all names": lambda: ours(16, NAMES),
         "nvitop-exporter, 8 GPUs": lambda: nvitop(8),
         "all-smi, 8 GPUs": lambda: all_smi(8),
     }

@@ -120,7 +120,7 @@ def _gpus(found):
         ])  # fmt: skip
         if quiet:
             calls.append(f"{name}: {part['allocations_per_tick']:g} a tick (median of {part['ticks']}; {quiet['allocations'][0]} "
-                         f"in all), {part['allocations_per_scrape']:.0f} a scrape; in the driver process, which holds the "
+                         f"in all), {part['allocations_per_scrape']:.0f} a scrape; in the reader process, which holds the "
                          f"simulated library, {quiet['allocations'][1] / quiet['seconds']:.0f} a second")  # fmt: skip
     if not rows:
         return []
@@ -169,7 +169,7 @@ SECTIONS = {
               "machine; *demo*: 8 fake GPUs besides; *scrape*: the host and a target of 5,000 samples read each second; *few*: the same with 10 samples.", _agent),
     "gpus": ("Many GPUs, everything on", "Simulated H100 under a changing load, the last one divided by MIG, two processes a "
              "GPU; links, topology, details, samples, serial numbers, clock events, GPM, quality, health, events, host and "
-             "self, at 1 s. *a + b*: agent and driver process, which runs the simulated library. Memory is of seconds in "
+             "self, at 1 s. *a + b*: agent and reader process, which runs the simulated library. Memory is of seconds in "
              "which one client asks for gzip; a scrape is the best one, after a new tick, on a kept connection from Python "
              "(median in brackets). Peers open the same library with the same profile.", _gpus),
     "scrape": ("Many targets", "50 pages of vLLM's families, some 4,100 samples each, read once a second for 60 s after 10 s to "

@@ -83,7 +83,7 @@ def ours(server, collector):
         raise Absent(f"build/release/gpulens has no collector {collector}")
     engine = ", engine: vllm" if collector == "engines" else ""
     targets = ", ".join(f"{{name: t{n}, url: '{server.url(n)}', interval: 1s{engine}}}" for n in range(TARGETS))
-    config = f"collectors: {{{collector}: {{targets: [{targets}]}}}}\nsinks: {{prometheus: {{dialects: [native]}}}}\n"
+    config = f"collectors: {{{collector}: {{targets: [{targets}]}}}}\nsinks: {{prometheus: {{names: [native]}}}}\n"
     with Agent(config=config) as agent:
         agent.wait_for(b"\ngpulens_tick_duration_seconds ")
         found = watch(agent.process, server)

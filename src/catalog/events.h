@@ -108,8 +108,8 @@ inline constexpr EventDesc kEventHostRdmaChange{
 inline constexpr EventDesc kEventGpulensQuality{
     "gpulens.quality", "A reading was rejected, with value and rule.",
     row::kKeys<"gpulens.metric", "gpulens.reason">, EventSeverity::kInfo};
-inline constexpr EventDesc kEventGpulensDriver{"gpulens.driver", "A driver process changed state.",
-                                               row::kKeys<"driver", "gpulens.change">,
+inline constexpr EventDesc kEventGpulensDriver{"gpulens.reader", "A reader process changed state.",
+                                               row::kKeys<"reader", "gpulens.change">,
                                                EventSeverity::kWarning};
 inline constexpr EventDesc kEventGpulensConfig{"gpulens.config", "Configuration was reloaded or refused.",
                                                row::kKeys<"gpulens.result", "gpulens.error">,

@@ -136,6 +136,16 @@ consteval MetricDesc StateSet(std::string_view name, std::string_view help, Keys
   row.kind = Kind::kStateSet;
   return row;
 }
+// Shown at every level; a few per GPU and host.
+consteval MetricDesc Essential(MetricDesc row) {
+  row.level = MetricLevel::kEssential;
+  return row;
+}
+// Shown unless only essential rows are asked for.
+consteval MetricDesc Standard(MetricDesc row) {
+  row.level = MetricLevel::kStandard;
+  return row;
+}
 // A counted thing whose number has fractions: a load average, a percentage.
 consteval MetricDesc Real(MetricDesc row) {
   row.number = Number::kDouble;

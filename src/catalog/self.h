@@ -6,15 +6,15 @@
 namespace gpulens {
 
 inline constexpr MetricDesc kSelfBuildInfo =
-    row::Info("gpulens.build.info", "1, with version and build of the agent.",
-              row::kKeys<"version", "revision", "compiler", "build_type">);
+    row::Essential(row::Info("gpulens.build.info", "1, with version and build of the agent.",
+                             row::kKeys<"version", "revision", "compiler", "build_type">));
 inline constexpr MetricDesc kSelfStartTime = row::Gauge("gpulens.start.time", "s", "When the agent started.");
-inline constexpr MetricDesc kSelfReady =
-    row::Flag("gpulens.ready", "1 once every collector of the first configuration has run or failed.");
+inline constexpr MetricDesc kSelfReady = row::Essential(
+    row::Flag("gpulens.ready", "1 once every collector of the first configuration has run or failed."));
 inline constexpr MetricDesc kSelfConfigReloads = row::Counter(
     "gpulens.config.reloads", "{reload}", "Configuration reloads by result.", row::kKeys<"result">);
 inline constexpr MetricDesc kSelfConfigLastReloadSuccess =
-    row::Flag("gpulens.config.last_reload.success", "1 when the last reload was applied.");
+    row::Essential(row::Flag("gpulens.config.last_reload.success", "1 when the last reload was applied."));
 inline constexpr MetricDesc kSelfConfigLastReloadTime =
     row::Gauge("gpulens.config.last_reload.time", "s", "When configuration was last applied.");
 inline constexpr MetricDesc kSelfLogMessages = row::Counter(
@@ -23,14 +23,14 @@ inline constexpr MetricDesc kSelfTextReplaced = row::Counter(
     "gpulens.text.replaced", "By",
     "Bytes of names, attributes and events that came from outside, were not UTF-8 and are replaced.");
 inline constexpr MetricDesc kSelfSimulated =
-    row::Flag("gpulens.simulated", "1 when the agent runs with simulated GPUs.");
-inline constexpr MetricDesc kSelfMemoryLimit =
+    row::Essential(row::Flag("gpulens.simulated", "1 when the agent runs with simulated GPUs."));
+inline constexpr MetricDesc kSelfMemoryLimit = row::Standard(
     row::Gauge("gpulens.memory.limit", "By",
-               "limits.memory: above it, further series of pages and programs are refused. 0: none.");
-inline constexpr MetricDesc kTargetInfo =
+               "limits.memory: above it, further series of pages and programs are refused. 0: none."));
+inline constexpr MetricDesc kTargetInfo = row::Essential(
     row::Info("target.info", "1, with the resource attributes, as the OTel to Prometheus rules ask.",
               row::kKeys<"service.name", "service.version", "service.instance.id", "host.name", "host.id",
-                         "k8s.cluster.name", "k8s.node.name">);
+                         "k8s.cluster.name", "k8s.node.name">));
 
 inline constexpr MetricDesc kSelfProcessMemory =
     row::UpDown("gpulens.process.memory", "By", "Memory of each of our processes.",
@@ -39,22 +39,23 @@ inline constexpr MetricDesc kSelfProcessCpuTime = row::Counter(
     "gpulens.process.cpu.time", "s", "CPU time of each of our processes.", row::kKeys<"process">);
 inline constexpr MetricDesc kSelfProcessThreads = row::UpDown(
     "gpulens.process.threads", "{thread}", "Threads of each of our processes.", row::kKeys<"process">);
-inline constexpr MetricDesc kSelfOverheadCpu =
-    row::Gauge("gpulens.overhead.cpu", "1", "CPU used by all our processes as a share of one core.");
-inline constexpr MetricDesc kProcessCpuTime = row::Counter("process.cpu.time", "s", "CPU time of the agent.");
+inline constexpr MetricDesc kSelfOverheadCpu = row::Standard(
+    row::Gauge("gpulens.overhead.cpu", "1", "CPU used by all our processes as a share of one core."));
+inline constexpr MetricDesc kProcessCpuTime =
+    row::Essential(row::Counter("process.cpu.time", "s", "CPU time of the agent."));
 inline constexpr MetricDesc kProcessMemoryUsage =
-    row::UpDown("process.memory.usage", "By", "Resident memory of the agent.");
+    row::Essential(row::UpDown("process.memory.usage", "By", "Resident memory of the agent."));
 inline constexpr MetricDesc kProcessMemoryVirtual =
     row::UpDown("process.memory.virtual", "By", "Virtual memory of the agent.");
-inline constexpr MetricDesc kProcessUnixFileDescriptorCount = row::UpDown(
-    "process.unix.file_descriptor.count", "{file_descriptor}", "Open file descriptors of the agent.");
+inline constexpr MetricDesc kProcessUnixFileDescriptorCount = row::Standard(row::UpDown(
+    "process.unix.file_descriptor.count", "{file_descriptor}", "Open file descriptors of the agent."));
 inline constexpr MetricDesc kProcessUnixFileDescriptorLimit = row::UpDown(
     "process.unix.file_descriptor.limit", "{file_descriptor}", "File descriptors the agent may open.");
 inline constexpr MetricDesc kProcessStartTime =
-    row::Gauge("process.start.time", "s", "When the agent process started.");
+    row::Standard(row::Gauge("process.start.time", "s", "When the agent process started."));
 
-inline constexpr MetricDesc kSelfCollectorUp = row::Flag(
-    "gpulens.collector.up", "1 when the last run of the collector succeeded.", row::kKeys<"collector">);
+inline constexpr MetricDesc kSelfCollectorUp = row::Standard(row::Flag(
+    "gpulens.collector.up", "1 when the last run of the collector succeeded.", row::kKeys<"collector">));
 inline constexpr MetricDesc kSelfCollectorDuration =
     row::Gauge("gpulens.collector.duration", "s", "How long the last run took.", row::kKeys<"collector">);
 inline constexpr MetricDesc kSelfCollectorRuns = row::Counter(
@@ -99,27 +100,27 @@ inline constexpr MetricDesc kSelfEnricherMissing = row::Gauge(
 inline constexpr MetricDesc kSelfEnricherErrors = row::Counter(
     "gpulens.enricher.errors", "{error}", "Errors of the enricher by code.", row::kKeys<"enricher", "code">);
 
-inline constexpr MetricDesc kSelfDriverUp =
-    row::Flag("gpulens.driver.up", "1 while the driver process runs and answers.", row::kKeys<"driver">);
+inline constexpr MetricDesc kSelfDriverUp = row::Essential(
+    row::Flag("gpulens.reader.up", "1 while the reader process runs and answers.", row::kKeys<"reader">));
 inline constexpr MetricDesc kSelfDriverStarts =
-    row::Counter("gpulens.driver.starts", "{start}", "Starts of the driver process by reason.",
-                 row::kKeys<"driver", "reason">);
+    row::Counter("gpulens.reader.starts", "{start}", "Starts of the reader process by reason.",
+                 row::kKeys<"reader", "reason">);
 inline constexpr MetricDesc kSelfDriverHeartbeatAge = row::Gauge(
-    "gpulens.driver.heartbeat.age", "s", "Time since the driver process last spoke.", row::kKeys<"driver">);
+    "gpulens.reader.heartbeat.age", "s", "Time since the reader process last spoke.", row::kKeys<"reader">);
 inline constexpr MetricDesc kSelfDriverCallDuration =
-    row::Gauge("gpulens.driver.call.duration", "s", "Longest call of the driver library in the last run.",
-               row::kKeys<"driver">);
-inline constexpr MetricDesc kSelfDriverCallsHung = row::UpDown(
-    "gpulens.driver.calls.hung", "{call}", "Calls past their deadline now.", row::kKeys<"driver">);
+    row::Gauge("gpulens.reader.call.duration", "s", "Longest call of the driver library in the last run.",
+               row::kKeys<"reader">);
+inline constexpr MetricDesc kSelfDriverCallsHung = row::Standard(row::UpDown(
+    "gpulens.reader.calls.hung", "{call}", "Calls past their deadline now.", row::kKeys<"reader">));
 inline constexpr MetricDesc kSelfDriverDevices = row::UpDown(
-    "gpulens.driver.devices", "{device}",
+    "gpulens.reader.devices", "{device}",
     "Devices read, left out after faults, or unread for want of a thread; watched: those that tell events.",
-    row::kKeys<"driver", "state">);
+    row::kKeys<"reader", "state">);
 inline constexpr MetricDesc kSelfDriverFiles =
-    row::UpDown("gpulens.driver.files", "{file}", "Open files of the driver process.", row::kKeys<"driver">);
+    row::UpDown("gpulens.reader.files", "{file}", "Open files of the reader process.", row::kKeys<"reader">);
 inline constexpr MetricDesc kSelfDriverFields =
-    row::UpDown("gpulens.driver.fields", "{field}", "Fields by what the library answers.",
-                row::kKeys<"driver", "status">);
+    row::UpDown("gpulens.reader.fields", "{field}", "Fields by what the library answers.",
+                row::kKeys<"reader", "status">);
 
 // All rows of this header, in the order in which people should read them.
 inline constexpr const MetricDesc* kSelfRows[] = {

@@ -7,10 +7,10 @@ namespace gpulens {
 
 inline constexpr MetricDesc kSelfEvents =
     row::Counter("gpulens.events", "{event}", "Events by name.", row::kKeys<"event">);
-inline constexpr MetricDesc kSelfEventsDropped = row::Counter(
-    "gpulens.events.dropped", "{event}", "Events dropped or joined, by reason.", row::kKeys<"reason">);
-inline constexpr MetricDesc kSelfKernelLogLost = row::Counter(
-    "gpulens.kernel_log.lost", "{record}", "Kernel log records overwritten before they could be read.");
+inline constexpr MetricDesc kSelfEventsDropped = row::Standard(row::Counter(
+    "gpulens.events.dropped", "{event}", "Events dropped or joined, by reason.", row::kKeys<"reason">));
+inline constexpr MetricDesc kSelfKernelLogLost = row::Essential(row::Counter(
+    "gpulens.kernel_log.lost", "{record}", "Kernel log records overwritten before they could be read."));
 inline constexpr MetricDesc kSelfStoreSize =
     row::UpDown("gpulens.store.size", "By", "Size of a store on disk.", row::kKeys<"store">);
 inline constexpr MetricDesc kSelfStoreWrites =

@@ -5,16 +5,16 @@
 
 namespace gpulens {
 
-inline constexpr MetricDesc kSelfScrapeUp =
-    row::Flag("gpulens.scrape.up", "1 when the last scrape of the target succeeded.", row::kKeys<"target">);
+inline constexpr MetricDesc kSelfScrapeUp = row::Essential(
+    row::Flag("gpulens.scrape.up", "1 when the last scrape of the target succeeded.", row::kKeys<"target">));
 inline constexpr MetricDesc kSelfScrapeDuration =
     row::Gauge("gpulens.scrape.duration", "s", "How long the last scrape took.", row::kKeys<"target">);
 inline constexpr MetricDesc kSelfScrapeSamples =
     row::UpDown("gpulens.scrape.samples", "{sample}", "Samples on the last page.", row::kKeys<"target">);
 inline constexpr MetricDesc kSelfScrapeSize =
     row::UpDown("gpulens.scrape.size", "By", "Size of the last page, unpacked.", row::kKeys<"target">);
-inline constexpr MetricDesc kSelfScrapeErrors = row::Counter(
-    "gpulens.scrape.errors", "{error}", "Failed scrapes by reason.", row::kKeys<"target", "reason">);
+inline constexpr MetricDesc kSelfScrapeErrors = row::Standard(row::Counter(
+    "gpulens.scrape.errors", "{error}", "Failed scrapes by reason.", row::kKeys<"target", "reason">));
 inline constexpr MetricDesc kSelfScrapeParseErrors = row::Counter(
     "gpulens.scrape.parse.errors", "{line}", "Lines that could not be read.", row::kKeys<"target">);
 inline constexpr MetricDesc kSelfScrapeFamiliesUnknown =
@@ -36,13 +36,16 @@ inline constexpr MetricDesc kSelfPageSeriesDropped = row::UpDown(
     row::kKeys<"reason">);
 
 inline constexpr MetricDesc kSelfSinkUp =
-    row::Flag("gpulens.sink.up", "1 when the last delivery succeeded.", row::kKeys<"sink">);
-inline constexpr MetricDesc kSelfSinkQueueLength = row::UpDown(
-    "gpulens.sink.queue.length", "{parcel}", "Parcels that wait for the sink.", row::kKeys<"sink", "lane">);
-inline constexpr MetricDesc kSelfSinkQueueCapacity = row::Gauge(
-    "gpulens.sink.queue.capacity", "{parcel}", "Parcels that may wait.", row::kKeys<"sink", "lane">);
-inline constexpr MetricDesc kSelfSinkDropped = row::Counter(
-    "gpulens.sink.dropped", "{parcel}", "Parcels dropped by reason.", row::kKeys<"sink", "lane", "reason">);
+    row::Standard(row::Flag("gpulens.sink.up", "1 when the last delivery succeeded.", row::kKeys<"sink">));
+inline constexpr MetricDesc kSelfSinkQueueLength =
+    row::UpDown("gpulens.sink.queue.length", "{item}",
+                "Snapshots, or batches of events, that wait for the sink.", row::kKeys<"sink", "lane">);
+inline constexpr MetricDesc kSelfSinkQueueCapacity =
+    row::Gauge("gpulens.sink.queue.capacity", "{item}", "Snapshots, or batches of events, that may wait.",
+               row::kKeys<"sink", "lane">);
+inline constexpr MetricDesc kSelfSinkDropped = row::Standard(
+    row::Counter("gpulens.sink.dropped", "{item}", "Snapshots, or batches of events, dropped by reason.",
+                 row::kKeys<"sink", "lane", "reason">));
 inline constexpr MetricDesc kSelfSinkDelivered = row::Counter(
     "gpulens.sink.delivered", "{point}", "Points delivered and acknowledged.", row::kKeys<"sink", "signal">);
 inline constexpr MetricDesc kSelfSinkRejected =
@@ -65,17 +68,17 @@ inline constexpr MetricDesc kSelfSinkDuration =
     row::Gauge("gpulens.sink.duration", "s", "How long the last delivery took.", row::kKeys<"sink">);
 inline constexpr MetricDesc kSelfSinkLastSuccessTime =
     row::Gauge("gpulens.sink.last_success.time", "s", "When the sink last delivered.", row::kKeys<"sink">);
-inline constexpr MetricDesc kSelfSinkDiskQueueSize =
-    row::UpDown("gpulens.sink.disk_queue.size", "By", "Size of the disk queue.", row::kKeys<"sink">);
+inline constexpr MetricDesc kSelfSinkDiskQueueSize = row::Standard(
+    row::UpDown("gpulens.sink.disk_queue.size", "By", "Size of the disk queue.", row::kKeys<"sink">));
 inline constexpr MetricDesc kSelfSinkDiskQueueLimit =
     row::Gauge("gpulens.sink.disk_queue.limit", "By", "Size the disk queue may reach.", row::kKeys<"sink">);
 inline constexpr MetricDesc kSelfSinkDiskQueueOldestAge =
-    row::Gauge("gpulens.sink.disk_queue.oldest.age", "s", "Age of the oldest request in the disk queue.",
-               row::kKeys<"sink">);
+    row::Standard(row::Gauge("gpulens.sink.disk_queue.oldest.age", "s",
+                             "Age of the oldest request in the disk queue.", row::kKeys<"sink">));
 
-inline constexpr MetricDesc kSelfSinkDiskQueueUnusable = row::Flag(
+inline constexpr MetricDesc kSelfSinkDiskQueueUnusable = row::Standard(row::Flag(
     "gpulens.sink.disk_queue.unusable",
-    "1 when the folder of the disk queue cannot be used: what waits is in memory.", row::kKeys<"sink">);
+    "1 when the folder of the disk queue cannot be used: what waits is in memory.", row::kKeys<"sink">));
 
 inline constexpr MetricDesc kSelfSinkDiskQueueLeftoverLength =
     row::UpDown("gpulens.sink.disk_queue.leftover.length", "{request}",
@@ -98,15 +101,15 @@ inline constexpr MetricDesc kSelfSinkRollupIntervals =
                  "Intervals of the sink's roll-ups that ended.", row::kKeys<"sink">);
 
 inline constexpr MetricDesc kSelfReceiverRequests =
-    row::Counter("gpulens.receiver.requests", "{request}", "Requests received by answer.",
-                 row::kKeys<"receiver", "signal", "code">);
-inline constexpr MetricDesc kSelfReceiverPoints = row::Counter(
-    "gpulens.receiver.points", "{point}", "Points received.", row::kKeys<"receiver", "signal", "result">);
+    row::Standard(row::Counter("gpulens.receiver.requests", "{request}", "Requests received by answer.",
+                               row::kKeys<"receiver", "signal", "code">));
+inline constexpr MetricDesc kSelfReceiverPoints = row::Standard(row::Counter(
+    "gpulens.receiver.points", "{point}", "Points received.", row::kKeys<"receiver", "signal", "result">));
 inline constexpr MetricDesc kSelfReceiverReceived =
     row::Counter("gpulens.receiver.received", "By", "Bytes received, packed.", row::kKeys<"receiver">);
 
-inline constexpr MetricDesc kSelfPrograms =
-    row::UpDown("gpulens.programs", "{program}", "Programs of this machine whose instruments are told.");
+inline constexpr MetricDesc kSelfPrograms = row::Standard(
+    row::UpDown("gpulens.programs", "{program}", "Programs of this machine whose instruments are told."));
 inline constexpr MetricDesc kSelfProgramsPoints =
     row::Counter("gpulens.programs.points", "{point}", "Points that programs sent, by what became of them.",
                  row::kKeys<"result">);

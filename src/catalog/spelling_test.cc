@@ -197,7 +197,7 @@ TEST(SpellingCapture, RowsOfOursAgreeWithTheTable) {
     for (const std::string& key : KeysOf(row[4])) keys[metric->name].insert(key);
   }
   // They say more than when the table was written.
-  constexpr std::string_view kReworded[] = {"gpulens.driver.devices", "gpulens.memory.limit"};
+  constexpr std::string_view kReworded[] = {"gpulens.reader.devices", "gpulens.memory.limit"};
   for (const auto& row : rows) {
     const MetricDesc* metric = row[3] == "event" ? nullptr : FindMetric(row[1]);
     const bool reworded = metric && std::ranges::find(kReworded, metric->name) != std::end(kReworded);
@@ -215,7 +215,7 @@ TEST(SpellingCapture, RowsOfOursAgreeWithTheTable) {
                                          "gpulens.page.series.dropped",
                                          "gpu.xid.recent",
                                          "gpu.health.condition",
-                                         "gpulens.driver.files",
+                                         "gpulens.reader.files",
                                          "gpu.driver.mismatch",
                                          "gpu.pod.info",
                                          "gpulens.sink.disk_queue.unusable",

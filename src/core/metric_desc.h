@@ -29,6 +29,20 @@ enum class Number : uint8_t { kDouble, kInt };
 // kOtel names are spelt for each output by its rules; kVerbatim ones (scraped) never.
 enum class Spelling : uint8_t { kOtel, kVerbatim };
 
+// How much a reader has to want before a family is shown: the first rows that anyone needs, what most
+// dashboards and alerts read, or everything. Each output has one (`metrics:`) and shows the rows up to it.
+enum class MetricLevel : uint8_t { kEssential, kStandard, kAll };
+
+// "essential", "standard", "all", as the configuration has them. Static storage.
+constexpr std::string_view MetricLevelName(MetricLevel level) noexcept {
+  switch (level) {
+    case MetricLevel::kEssential: return "essential";
+    case MetricLevel::kStandard: return "standard";
+    case MetricLevel::kAll: break;
+  }
+  return "all";
+}
+
 // What a falling counter means: a program restarted, or a sensor glitched.
 enum class OnDecrease : uint8_t { kReset, kReject };
 
@@ -50,6 +64,7 @@ struct MetricDesc {
   Number number = Number::kDouble;
   Spelling spelling = Spelling::kOtel;
   OnDecrease on_decrease = OnDecrease::kReset;
+  MetricLevel level = MetricLevel::kAll;  // the lowest one that shows it; outside series are always shown
   const Rule* rule = nullptr;
   std::span<const std::string_view> keys = {};  // attributes a series may add to its entity's
 };

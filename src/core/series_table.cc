@@ -76,6 +76,7 @@ const MetricDesc* SeriesTable::Own(const MetricDesc& outside) {
   row.desc.unit = row.unit;
   row.desc.help = row.help;
   row.desc.keys = {};
+  row.desc.level = MetricLevel::kEssential;
   descs_->by_name.emplace(row.name, &row);
   return &row.desc;
 }

@@ -22,7 +22,8 @@ struct SpelledSeries {
   Kind kind = Kind::kGauge;
   std::vector<std::pair<std::string, std::string>> labels = {};  // in the order to be written
   double scale = 1;
-  bool whole = false;  // after scaling, the number is rounded to a whole one
+  bool whole = false;        // after scaling, the number is rounded to a whole one
+  bool only_if_set = false;  // one state of a set, shown only while its value is not 0
   // Another family has the name that OpenMetrics would give this one (without `_total`): there it is
   // told as unknown, under its whole name.
   bool name_taken = false;

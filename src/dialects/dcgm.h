@@ -1,7 +1,7 @@
 // The names of dcgm-exporter, for dashboards and alerts made for it: every field of its default and
 // profiling lists that NVML or GPM can give, with its labels, its units and its types.
 //
-// `dcgm` has the names that dcgm-exporter uses up to now, `dcgm_4_6` those of DCGM 4.6's fields; numbers
+// `dcgm` has the names that dcgm-exporter uses up to now, `dcgm@4.6` those of DCGM 4.6's fields; numbers
 // are the same. What DCGM tells as a code or a text (recovery action, compute mode, versions other than
 // the driver's) is not here, nor are fields of NVSwitches and CPUs.
 #pragma once
@@ -109,7 +109,7 @@ inline constexpr Dialect kDcgm{.name = "dcgm",
                                .rows = kDcgmRows,
                                .vendor = "nvidia",
                                .looks = true};
-inline constexpr Dialect kDcgm46{.name = "dcgm_4_6",
+inline constexpr Dialect kDcgm46{.name = "dcgm@4.6",
                                  .help = "dcgm-exporter, field names since DCGM 4.6",
                                  .rows = kDcgm46Rows,
                                  .vendor = "nvidia",

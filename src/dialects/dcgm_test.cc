@@ -177,7 +177,7 @@ TEST(Dcgm, UnitsAreTheirs) {
 }
 
 TEST(Dcgm, SeriesOfALinkHaveOtherLabels) {
-  auto spelled = Spell({"dcgm_4_6"}, kGpuInterconnectIo,
+  auto spelled = Spell({"dcgm@4.6"}, kGpuInterconnectIo,
                        {{"gpu.index", int64_t{1}},
                         {"gpu.uuid", kUuid},
                         {"gpu.model", "H100"},

@@ -15,6 +15,9 @@
 namespace gpulens {
 namespace {
 
+// What gpu.info tells of a GPU; other rows are joined to it by gpu.uuid.
+constexpr std::string_view kGpuIdentityKeys[] = {"gpu.model", "gpu.vendor", "gpu.mig.enabled"};
+
 constexpr const Dialect* kDialects[] = {&kZernel, &kDcgm, &kDcgm46, &kHw, &kL9gpu, &kGenai, &kZumik};
 
 // The names that configuration allows are those of the tables, in their order.
@@ -41,9 +44,10 @@ std::string UnitWord(const MetricDesc& desc) {
 }
 
 void AppendNativeLabels(const SeriesInfo& series, std::string_view without, NameForm form,
-                        SpelledSeries& spelled) {
+                        SpelledSeries& spelled, MetricLevel level = MetricLevel::kAll) {
   for (auto [key, value] : series.attributes) {
     if (!without.empty() && key == without) continue;
+    if (!ShowsAttribute(*series.desc, key, level)) continue;
     std::string label;
     if (series.desc->spelling == Spelling::kVerbatim || form == NameForm::kOtel) label = key;
     else AppendPrometheusLabel(label, key);
@@ -53,17 +57,20 @@ void AppendNativeLabels(const SeriesInfo& series, std::string_view without, Name
   }
 }
 
-void SpellNativeIn(NameForm form, const SeriesInfo& series, std::vector<SpelledSeries>& out) {
+void SpellNativeIn(NameForm form, const SeriesInfo& series, std::vector<SpelledSeries>& out,
+                   MetricLevel level = MetricLevel::kAll) {
   const MetricDesc& desc = *series.desc;
-  if (FactsOf(desc).dialect_only) return;
+  if (desc.level > level || FactsOf(desc).dialect_only) return;
   SpelledSeries& spelled = out.emplace_back();
-  bool as_it_is = desc.spelling == Spelling::kVerbatim || form == NameForm::kOtel;
+  const bool as_scraped = desc.spelling == Spelling::kVerbatim;
+  const bool as_it_is = as_scraped || form == NameForm::kOtel;
   if (form == NameForm::kOtel) spelled.name = desc.name;
   else AppendPrometheusName(spelled.name, desc);
   spelled.unit = as_it_is ? std::string(desc.unit) : UnitWord(desc);
   spelled.help = desc.help;
   spelled.kind = desc.kind;
-  AppendNativeLabels(series, {}, form, spelled);
+  spelled.only_if_set = desc.kind == Kind::kStateSet && !as_scraped && level != MetricLevel::kAll;
+  AppendNativeLabels(series, {}, form, spelled, level);
 }
 
 // "0000:0f:00.0" to "00000000:0F:00.0"; what has another form stays as it is.
@@ -132,7 +139,8 @@ void MarkTakenNames(std::span<SpelledSeries> spelled) {
 // The dialects of one page, and what it knows of the present tick.
 class PageSpeller {
  public:
-  PageSpeller(std::span<const std::string> names, NameForm form) : form_(form) {
+  PageSpeller(std::span<const std::string> names, NameForm form, MetricLevel level)
+      : form_(form), level_(level) {
     for (const std::string& name : names) {
       if (name == kNativeDialect) native_ = true;
       else if (const Dialect* dialect = FindDialect(name)) dialects_.push_back(dialect);
@@ -149,7 +157,7 @@ class PageSpeller {
 
   void Spell(const SeriesInfo& series, std::vector<SpelledSeries>& out) const {
     size_t before = out.size();
-    if (native_) SpellNativeIn(form_, series, out);
+    if (native_) SpellNativeIn(form_, series, out, level_);
     for (const Dialect* dialect : dialects_) SpellIn(*dialect, series, out);
     MarkTakenNames(std::span(out).subspan(before));
   }
@@ -229,6 +237,7 @@ class PageSpeller {
   }
 
   const NameForm form_;
+  const MetricLevel level_;
   bool native_ = false;
   std::vector<const Dialect*> dialects_;
   TickFacts facts_;
@@ -256,8 +265,15 @@ std::string PrometheusNameOf(const Dialect& dialect, const DialectRow& row) {
   return name;
 }
 
-Speller MakeSpeller(std::span<const std::string> names, NameForm form) {
-  auto page = std::make_shared<PageSpeller>(names, form);
+bool ShowsAttribute(const MetricDesc& desc, std::string_view key, MetricLevel level) noexcept {
+  if (level == MetricLevel::kAll || desc.kind == Kind::kInfo || desc.spelling == Spelling::kVerbatim)
+    return true;
+  return std::ranges::find(kGpuIdentityKeys, key) == std::end(kGpuIdentityKeys) ||
+         std::ranges::find(desc.keys, key) != desc.keys.end();
+}
+
+Speller MakeSpeller(std::span<const std::string> names, NameForm form, MetricLevel level) {
+  auto page = std::make_shared<PageSpeller>(names, form, level);
   return {[page](const SeriesInfo& series, std::vector<SpelledSeries>& out) { page->Spell(series, out); },
           [page](const Snapshot& snapshot) { return page->Look(snapshot); }};
 }

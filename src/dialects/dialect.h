@@ -90,8 +90,8 @@ struct Dialect {
 // "native" is no table: it spells every series by the catalogue's rules, scraped ones verbatim.
 inline constexpr std::string_view kNativeDialect = "native";
 // The names that configuration may use.
-inline constexpr std::string_view kDialectNames[] = {kNativeDialect, "zernel", "dcgm",  "dcgm_4_6",
-                                                     "hw",           "l9gpu",  "genai", "zumik"};
+inline constexpr std::string_view kDialectNames[] = {kNativeDialect, "zernel", "dcgm",       "dcgm@4.6",
+                                                     "otel_hw",      "l9gpu",  "otel_genai", "zumik"};
 
 // Null for an unknown name, and for "native".
 const Dialect* FindDialect(std::string_view name) noexcept;
@@ -104,8 +104,12 @@ void SpellNative(const SeriesInfo& series, std::vector<SpelledSeries>& out);
 enum class NameForm : uint8_t { kPrometheus, kOtel };
 
 // One speller for a page's dialects, in their order. Unknown names are ignored: configuration has
-// refused them.
-Speller MakeSpeller(std::span<const std::string> names, NameForm form = NameForm::kPrometheus);
+// refused them. `level` holds for native names alone: rows above it have none; below kAll a state set shows
+// the state that holds, and what identifies a GPU besides its UUID and index stands on info rows only.
+Speller MakeSpeller(std::span<const std::string> names, NameForm form = NameForm::kPrometheus,
+                    MetricLevel level = MetricLevel::kAll);
+// Whether native names show that attribute of a series at that level.
+bool ShowsAttribute(const MetricDesc& desc, std::string_view key, MetricLevel level) noexcept;
 // The row's name as an exposition page has it.
 std::string PrometheusNameOf(const Dialect& dialect, const DialectRow& row);
 // The families those dialects always show.

@@ -40,7 +40,7 @@ TEST(DialectTest, ScrapedNamesAreNeverRespelt) {
     EXPECT_EQ(spelled[0].name, "vllm:x.y");
     EXPECT_THAT(spelled[0].labels, ElementsAre(Pair("a.b", "c")));
   }
-  EXPECT_TRUE(Spell({"dcgm", "hw", "zernel"}, scraped, {{"a.b", "c"}}).empty());
+  EXPECT_TRUE(Spell({"dcgm", "otel_hw", "zernel"}, scraped, {{"a.b", "c"}}).empty());
 }
 
 TEST(DialectTest, RowsMadeForDialectsStandOnNoNativePage) {
@@ -65,7 +65,7 @@ TEST(DialectTest, SimulatedStaysVisible) {
   auto spelled = Spell({"zernel"}, kGpuProcessMemoryPeak, {{"simulated", true}, {"process.pid", int64_t{7}}});
   ASSERT_EQ(spelled.size(), 1u);
   EXPECT_THAT(spelled[0].labels, ElementsAre(Pair("pid", "7"), Pair("simulated", "true")));
-  for (const char* dialect : {"native", "dcgm", "dcgm_4_6", "hw", "l9gpu"}) {
+  for (const char* dialect : {"native", "dcgm", "dcgm@4.6", "otel_hw", "l9gpu"}) {
     auto demo = Spell({dialect}, kGpuPowerDraw, {{"simulated", true}, {"gpu.uuid", "u"}});
     ASSERT_EQ(demo.size(), 1u) << dialect;
     EXPECT_EQ(dialect_testing::Label(demo[0], "simulated"), "true") << dialect;
@@ -112,7 +112,7 @@ TEST(Tables, NoTwoRowsSayTheSame) {
     for (const DialectWhere& one : row.where) {
       if (!one.key.empty()) where.insert({one.key, one.value});
     }
-    if (dialect.name == "hw") return;  // its rows of one family differ in a label
+    if (dialect.name == "otel_hw") return;  // its rows of one family differ in a label
     EXPECT_TRUE(seen.insert({dialect.name, row.native, row.name, where}).second) << row.name;
   });
 }

@@ -178,7 +178,7 @@ inline constexpr DialectRow kHwRows[] = {
           kHwStatus, {{kNoSlice, kNoPartition}}),
 };
 
-inline constexpr Dialect kHw{.name = "hw",
+inline constexpr Dialect kHw{.name = "otel_hw",
                              .help = "OpenTelemetry's hw.* names, semantic conventions 1.44",
                              .rows = kHwRows,
                              .looks = true};

@@ -23,7 +23,7 @@ TEST(Hw, AGpuIsItsUuid) {
                       {"gpu.vbios.version", "96.00"},
                       {"gpu.serial", "1654"}});
   tick.Add(kGpuDriverInfo, {{"gpu.vendor", "nvidia"}, {"gpu.driver.version", "580"}});
-  std::vector<std::string> names = {"hw"};
+  std::vector<std::string> names = {"otel_hw"};
   Speller speller = MakeSpeller(names);
   speller.Look(tick.Snap());
   std::vector<SpelledSeries> out;
@@ -47,7 +47,8 @@ TEST(Hw, AGpuIsItsUuid) {
 }
 
 TEST(Hw, ASensorStandsBelowItsGpu) {
-  auto spelled = Spell({"hw"}, kGpuTemperature, {{"gpu.uuid", "u"}, {"gpu.temperature.sensor", "memory"}});
+  auto spelled =
+      Spell({"otel_hw"}, kGpuTemperature, {{"gpu.uuid", "u"}, {"gpu.temperature.sensor", "memory"}});
   ASSERT_EQ(spelled.size(), 1u);
   EXPECT_EQ(spelled[0].name, "hw_temperature_celsius");
   EXPECT_EQ(Label(spelled[0], "hw_id"), "u/memory");
@@ -55,16 +56,17 @@ TEST(Hw, ASensorStandsBelowItsGpu) {
   EXPECT_EQ(Label(spelled[0], "hw_type"), "temperature");
   EXPECT_EQ(Label(spelled[0], "hw_sensor_location"), "memory");
 
-  auto fan = Spell({"hw"}, kGpuFanRotation, {{"gpu.uuid", "u"}, {"gpu.fan.index", int64_t{1}}});
+  auto fan = Spell({"otel_hw"}, kGpuFanRotation, {{"gpu.uuid", "u"}, {"gpu.fan.index", int64_t{1}}});
   ASSERT_EQ(fan.size(), 1u);
   EXPECT_EQ(Label(fan[0], "hw_id"), "u/fan/1");
-  EXPECT_EQ(Label(Spell({"hw"}, kGpuFanSpeed, {{"gpu.uuid", "u"}}).at(0), "hw_id"), "u/fan");
-  EXPECT_EQ(Label(Spell({"hw"}, kHostCpuEnergy, {{"host.cpu.package", int64_t{1}}}).at(0), "hw_id"), "cpu/1");
+  EXPECT_EQ(Label(Spell({"otel_hw"}, kGpuFanSpeed, {{"gpu.uuid", "u"}}).at(0), "hw_id"), "u/fan");
+  EXPECT_EQ(Label(Spell({"otel_hw"}, kHostCpuEnergy, {{"host.cpu.package", int64_t{1}}}).at(0), "hw_id"),
+            "cpu/1");
 }
 
 TEST(Hw, ErrorsHaveTheirType) {
   auto type = [](const MetricDesc& desc, AttributeSet attributes) {
-    auto spelled = Spell({"hw"}, desc, std::move(attributes));
+    auto spelled = Spell({"otel_hw"}, desc, std::move(attributes));
     if (spelled.size() != 1) return std::to_string(spelled.size()) + " spellings";
     EXPECT_EQ(spelled[0].name, "hw_errors_total");
     EXPECT_EQ(spelled[0].kind, Kind::kCounter);
@@ -87,7 +89,7 @@ TEST(Hw, ErrorsHaveTheirType) {
 
 TEST(Hw, LimitsAreDegradedAndCritical) {
   auto limit = [](const char* type) {
-    auto spelled = Spell({"hw"}, kGpuTemperatureLimit,
+    auto spelled = Spell({"otel_hw"}, kGpuTemperatureLimit,
                          {{"gpu.temperature.sensor", "edge"}, {"gpu.temperature.limit_type", type}});
     return spelled.empty() ? std::string() : Label(spelled[0], "hw_limit_type");
   };
@@ -97,13 +99,13 @@ TEST(Hw, LimitsAreDegradedAndCritical) {
 }
 
 TEST(Hw, WhatTheConventionsHaveNoPlaceForIsNotThere) {
-  EXPECT_TRUE(Spell({"hw"}, kGpuMemoryUtilization, {{"gpu.task.type", "memory_controller"}}).empty())
+  EXPECT_TRUE(Spell({"otel_hw"}, kGpuMemoryUtilization, {{"gpu.task.type", "memory_controller"}}).empty())
       << "their memory utilisation is how full it is";
-  EXPECT_TRUE(Spell({"hw"}, kGpuClockFrequency, {{"gpu.clock.type", "sm"}}).empty());
+  EXPECT_TRUE(Spell({"otel_hw"}, kGpuClockFrequency, {{"gpu.clock.type", "sm"}}).empty());
   EXPECT_TRUE(
-      Spell({"hw"}, kGpuMemoryUsed, {{"gpu.uuid", "u"}, {"gpu.mig.instance_id", int64_t{1}}}).empty());
-  EXPECT_TRUE(Spell({"hw"}, kGpuState, {{"gpu.state", "lost"}}).empty());
-  auto full = Spell({"hw"}, kGpuMemoryUsedPercent, {{"gpu.uuid", "u"}});
+      Spell({"otel_hw"}, kGpuMemoryUsed, {{"gpu.uuid", "u"}, {"gpu.mig.instance_id", int64_t{1}}}).empty());
+  EXPECT_TRUE(Spell({"otel_hw"}, kGpuState, {{"gpu.state", "lost"}}).empty());
+  auto full = Spell({"otel_hw"}, kGpuMemoryUsedPercent, {{"gpu.uuid", "u"}});
   ASSERT_EQ(full.size(), 1u);
   EXPECT_EQ(full[0].name, "hw_gpu_memory_utilization_ratio");
   EXPECT_EQ(full[0].scale, 0.01);
@@ -115,7 +117,7 @@ TEST(Hw, OnlyHealthFeedsTheStatus) {
     if (row.name == "hw_status") feeding.insert(row.native);
   }
   EXPECT_EQ(feeding, std::set<const MetricDesc*>{&kGpuHealthState});
-  auto spelled = Spell({"hw"}, kGpuHealthState, {{"gpu.uuid", "u"}, {"gpu.health.state", "degraded"}});
+  auto spelled = Spell({"otel_hw"}, kGpuHealthState, {{"gpu.uuid", "u"}, {"gpu.health.state", "degraded"}});
   ASSERT_EQ(spelled.size(), 1u);
   EXPECT_EQ(Label(spelled[0], "hw_state"), "degraded");
 }

@@ -1,4 +1,4 @@
-// The page that a driver process shares with the agent: which library call each of its threads is in, and
+// The page that a reader process shares with the agent: which library call each of its threads is in, and
 // since when. A call that never returns is so known by name although its thread cannot speak.
 #pragma once
 
@@ -9,7 +9,7 @@
 
 namespace gpulens::driver {
 
-// Devices that one driver process reads: GPUs, and partitions of GPUs where the library counts these.
+// Devices that one reader process reads: GPUs, and partitions of GPUs where the library counts these.
 inline constexpr uint32_t kMaxDevices = 64;
 
 // A number of the library's call table. kNoCall: in none.

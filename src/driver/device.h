@@ -37,7 +37,7 @@ struct Device {
   std::vector<ProcessUse> uses;
   int64_t uses_boot_ns = 0;  // 0: no list yet, or none can be had.
   uint32_t opened = 0;       // How often it was opened since the source was made.
-  bool counted = false;      // By the present driver process: else it has been taken away.
+  bool counted = false;      // By the present reader process: else it has been taken away.
 
   // The fact of that key; empty when there is none.
   std::string_view Fact(std::string_view key) const noexcept;

@@ -106,7 +106,7 @@ void DeviceBook::SettleUncounted() {
 void DeviceBook::Swap(Device& device, std::string_view uuid) {
   if (uuid.empty() || device.Fact(kIdentity) == uuid) return;
   for (Device* other : devices_) {
-    // One that this driver process has opened has its identity from there.
+    // One that this reader process has opened has its identity from there.
     const bool open = other->counted && other->state != DeviceState::kStarting;
     if (other == &device || open || other->Fact(kIdentity) != uuid) continue;
     std::swap(device.facts, other->facts);

@@ -27,7 +27,7 @@ class DeviceBook {
 
   Devices devices() const noexcept { return Devices(std::span<Device* const>(devices_)); }
 
-  // A new driver process: returns the devices it must not touch, bit i for device i. A device is left out for
+  // A new reader process: returns the devices it must not touch, bit i for device i. A device is left out for
   // `retry_left_out`, and twice as long each time that it has failed again, up to 8 times.
   uint64_t Begin(Instant now, Duration retry_left_out);
   // The driver has counted its devices. One that is counted again after it was not is opened anew. Those that
@@ -49,7 +49,7 @@ class DeviceBook {
     bool all = false;      // Every device that is read hangs.
   };
   Hangs CheckCalls(const CallPage& page, Deadlines deadlines, Instant now);
-  // A call of the device has ended the driver process, or has kept it from answering. Of a device that is not
+  // A call of the device has ended the reader process, or has kept it from answering. Of a device that is not
   // counted, nothing. True when the next Begin leaves it out.
   bool TakeEnd(uint32_t index, Instant now);
   // "amdsmi_get_power_info on GPU 3"; "GPU 3" for what is no call.

@@ -1,4 +1,4 @@
-// The pieces of a running driver process: the child, its socket, its page.
+// The pieces of a running reader process: the child, its socket, its page.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// The messages between a driver process and the agent: one per SOCK_SEQPACKET packet, at most 64 KiB,
+// The messages between a reader process and the agent: one per SOCK_SEQPACKET packet, at most 64 KiB,
 // in the byte order of the machine (both ends are the same binary). Pure: no I/O here.
 //
 // The agent treats what it receives as bytes from outside: a broken driver may send anything.
@@ -24,7 +24,7 @@ inline constexpr uint32_t kProtocolVersion = 4;
 inline constexpr size_t kMaxMessage = 64 * 1024;
 inline constexpr size_t kMaxFacts = 48;
 inline constexpr size_t kMaxProcesses = 512;
-// The exit code of a driver process whose devices have come or gone: it is to be started again, now.
+// The exit code of a reader process whose devices have come or gone: it is to be started again, now.
 inline constexpr int kRecountExit = 5;
 // And of one that uses more of the machine than it may: its last heartbeat says what.
 inline constexpr int kBeyondExit = 6;

@@ -1,4 +1,4 @@
-// Driver processes that were killed and have not ended yet.
+// Reader processes that were killed and have not ended yet.
 #pragma once
 
 #include <sys/types.h>

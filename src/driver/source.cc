@@ -171,7 +171,7 @@ class DriverSource::Impl {
   }
 
   // Finds the call that has ended the process, or keeps it from answering, and counts it. What is to be said
-  // of it goes behind "driver process 17 ended". `in_call`: the process stands still where it failed.
+  // of it goes behind "reader process 17 ended". `in_call`: the process stands still where it failed.
   std::string Blame(bool in_call, Instant now) {
     if (!ready_ || !link_.started()) return {};
     const Culprit culprit = crashes_.Blame(link_.page(), in_call, now);
@@ -230,7 +230,7 @@ class DriverSource::Impl {
     // What the library said is more than how the process ended.
     if (!exited || !told_) {
       Fault fault = exited && !spoke_ ? Fault::kCannotStart : Fault::kCrashed;
-      Fail(fault, "driver process " + std::to_string(pid) + " " + DescribeWaitStatus(*status) + where);
+      Fail(fault, "reader process " + std::to_string(pid) + " " + DescribeWaitStatus(*status) + where);
     }
     if (!told_) Change(killed ? DriverChange::kKilled : DriverChange::kCrashed, driver_.last_error);
     Schedule(exited ? StartReason::kExited : killed ? StartReason::kKilled : StartReason::kCrash, now);
@@ -318,7 +318,7 @@ class DriverSource::Impl {
     int64_t silent = now.boot_ns - alive_ns_;
     Duration slow = std::max(options_.slow_deadline, options_.deadline);
     if (silent > (ready_ ? options_.deadline : slow).count()) {
-      std::string text = "driver process " + std::to_string(driver_.pid) + " has been silent for " +
+      std::string text = "reader process " + std::to_string(driver_.pid) + " has been silent for " +
                          std::to_string(silent / 1'000'000) + " ms";
       if (main.call != kNoCall) {
         text += ", in " + std::string(vendor_.call_name(main.call));

@@ -1,4 +1,4 @@
-// DriverSource: the agent's side of a driver process. Starts it, reads what it sends, kills it when it is
+// DriverSource: the agent's side of a reader process. Starts it, reads what it sends, kills it when it is
 // stuck, starts it again with back-off, and keeps the latest reading of every field of every device.
 #pragma once
 
@@ -18,7 +18,7 @@ namespace gpulens::driver {
 
 struct SourceOptions {
   std::string program = "/proc/self/exe";
-  std::vector<std::string> arguments;    // Before those that the source adds: "driver", "amdsmi".
+  std::vector<std::string> arguments;    // Before those that the source adds: "reader", "amdsmi".
   std::vector<std::string> environment;  // "KEY=value", added to ours.
   std::string library_path;              // Empty: the usual places.
   std::string build_id;
@@ -38,7 +38,7 @@ struct SourceOptions {
   std::string device_folder;  // Empty: the kernel driver's. See DriverOptions.
 };
 
-// What has become of the driver process, in order.
+// What has become of the reader process, in order.
 struct DriverChange {
   enum Kind : uint8_t { kStarted, kCrashed, kHung, kKilled, kStuck, kReleased } kind = kStarted;
   int64_t boot_ns = 0;

@@ -1,4 +1,4 @@
-// What the supervision of a driver process must know of its library, and the words that both sides share.
+// What the supervision of a reader process must know of its library, and the words that both sides share.
 // No metric name is born here: a collector maps fields to metrics.
 #pragma once
 
@@ -21,7 +21,7 @@ inline constexpr size_t kTierCount = 3;  // Those with a period.
 // one field for each.
 struct FieldInfo {
   std::string_view name;
-  std::string_view unit;  // As the driver process sends it. Empty: a count, a state or a mask.
+  std::string_view unit;  // As the reader process sends it. Empty: a count, a state or a mask.
   Tier tier;
 };
 
@@ -49,13 +49,13 @@ enum class DeviceState : uint8_t {
   kResetRequired,
   kNoPermission,
   kFailed,   // Cannot be opened for another reason: see the code.
-  kLeftOut,  // Hung twice, or ended the driver process twice; tried again later.
+  kLeftOut,  // Hung twice, or ended the reader process twice; tried again later.
   kUnread,   // No thread could be made that would read it; tried again soon.
   kCount,
 };
 std::string_view StateName(DeviceState state) noexcept;
 
-// Why a driver process was started.
+// Why a reader process was started.
 enum class StartReason : uint8_t { kFirst, kCrash, kExited, kHang, kKilled, kReload, kProtocol, kCount };
 std::string_view StartReasonName(StartReason reason) noexcept;
 

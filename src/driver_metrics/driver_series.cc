@@ -45,16 +45,16 @@ Status StatusOf(const driver::DriverState& state) {
     const std::string all = std::to_string(state.used + state.left_out + state.unread);
     return {Code::kExhausted,
             std::to_string(state.unread) + " of " + all +
-                " GPUs are not read: the driver process has no room for more threads (see its "
+                " GPUs are not read: the reader process has no room for more threads (see its "
                 "limits: ulimit -u, TasksMax, pids.max)"};
   }
   if (state.up) return Ok();
-  if (IsStarting(state)) return {Code::kTimeout, "the driver process is starting"};
+  if (IsStarting(state)) return {Code::kTimeout, "the reader process is starting"};
   return {CodeOf(state.fault), state.last_error};
 }
 
 void DriverSeries::Declare(SeriesTable& table) {
-  entity_ = MakeRef<Entity>("driver", AttributeSet({{"driver", driver_}}));
+  entity_ = MakeRef<Entity>("reader", AttributeSet({{"reader", driver_}}));
   up_ = table.Declare(kSelfDriverUp, entity_);
   heartbeat_ = table.Declare(kSelfDriverHeartbeatAge, entity_);
   hung_ = table.Declare(kSelfDriverCallsHung, entity_);

@@ -1,4 +1,4 @@
-// What the agent tells of a driver process of its own: the gpulens.driver.* series, and how a collector that
+// What the agent tells of a reader process of its own: the gpulens.reader.* series, and how a collector that
 // lives on such a process stands.
 #pragma once
 
@@ -16,11 +16,11 @@ namespace gpulens {
 // Used inside the collector's run. A steady Update does not allocate.
 class DriverSeries {
  public:
-  // "nvml": the value of the attribute `driver`. Static storage.
+  // "nvml": the value of the attribute `reader`. Static storage.
   explicit DriverSeries(std::string_view driver) noexcept : driver_(driver) {}
 
   void Update(const driver::DriverSource& source, FrameWriter& out);
-  // The driver process. Null before the first Update.
+  // The reader process. Null before the first Update.
   const EntityRef& entity() const noexcept { return entity_; }
 
   // The driver's field statuses that the catalogue has a word for.

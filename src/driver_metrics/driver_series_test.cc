@@ -57,7 +57,7 @@ TEST_F(DriverSeriesTest, OneThatWasReleasedIsDownAndSaysWhy) {
   Status status = StatusOf(source.driver());
   EXPECT_EQ(status.code, Code::kUnavailable);
   EXPECT_EQ(status.detail, "released for a test");
-  EXPECT_EQ(series_.entity()->attributes.Text("driver"), "test");
+  EXPECT_EQ(series_.entity()->attributes.Text("reader"), "test");
 }
 
 TEST(DriverStatus, FaultsHaveCodes) {

@@ -26,6 +26,22 @@ bool AnyMatches(const std::vector<std::string>& patterns, std::string_view nativ
   });
 }
 
+// A configuration for one sink alone may say nothing.
+MetricLevel LevelOf(std::string_view word) {
+  for (MetricLevel level : {MetricLevel::kEssential, MetricLevel::kAll}) {
+    if (word == MetricLevelName(level)) return level;
+  }
+  return MetricLevel::kStandard;
+}
+
+AttributeSet ShownAt(MetricLevel level, const MetricDesc& desc, const AttributeSet& own) {
+  std::vector<AttributeSet::Attribute> shown;
+  for (const AttributeSet::Attribute attribute : own) {
+    if (ShowsAttribute(desc, attribute.key, level)) shown.push_back(attribute);
+  }
+  return AttributeSet(std::span<const AttributeSet::Attribute>(shown));
+}
+
 }  // namespace
 
 bool SinkNames::Choice::Takes(std::string_view native, std::string_view told) const {
@@ -61,16 +77,15 @@ AttributeSet SinkNames::Choice::Dressed(const AttributeSet& own) const {
 }
 
 SinkNames::SinkNames(const Config& config)
-    : dialects_(config.Texts("dialects")),
+    : names_(config.Texts("names")),
+      level_(LevelOf(config.Text(kMetricsKey))),
       choice_{config.Texts("include"), config.Texts("exclude"), config.TextMap("rename"),
               config.TextMap(kAttributesKey)} {}
 
-bool SinkNames::tells(std::string_view dialect) const {
-  return std::ranges::find(dialects_, dialect) != dialects_.end();
-}
+bool SinkNames::uses(std::string_view name) const { return std::ranges::find(names_, name) != names_.end(); }
 
 Speller SinkNames::speller(NameForm form, const Speller::SpellOne& more) const {
-  Speller plain = MakeSpeller(dialects_, form);
+  Speller plain = MakeSpeller(names_, form, level_);
   if (more) {
     plain = {[plain, more](const SeriesInfo& series, std::vector<SpelledSeries>& out) {
                plain(series, out);
@@ -92,16 +107,17 @@ Speller SinkNames::speller(NameForm form, const Speller::SpellOne& more) const {
 }
 
 Dresser SinkNames::dresser() const {
-  if (choice_.trivial()) return {};
-  return [choice = choice_](const SeriesInfo& series, AttributeSet& attributes) {
+  if (choice_.trivial() && level_ == MetricLevel::kAll) return {};
+  return [choice = choice_, level = level_](const SeriesInfo& series, AttributeSet& attributes) {
     if (!choice.Takes(series.desc->name, series.desc->name)) return false;
-    attributes = choice.Dressed(attributes);
+    if (level != MetricLevel::kAll) attributes = ShownAt(level, *series.desc, attributes);
+    if (!choice.trivial()) attributes = choice.Dressed(attributes);
     return true;
   };
 }
 
 std::vector<SpelledSeries> SinkNames::always_shown() const {
-  std::vector<SpelledSeries> families = AlwaysShown(dialects_);
+  std::vector<SpelledSeries> families = AlwaysShown(names_);
   std::erase_if(families, [&](const SpelledSeries& told) { return !choice_.Takes(told.name, told.name); });
   return families;
 }

@@ -1,4 +1,4 @@
-// How one sink tells series: in which dialects, which of them, with what attributes. One place for all sinks,
+// How one sink names series: under whose names, which of them, with what attributes. One place for all sinks,
 // so that each has the same options with the same meaning.
 //
 //   constexpr auto kOptions = JoinOptions(NameOptions("[native]"), …);
@@ -19,15 +19,22 @@ namespace gpulens {
 
 // The key under which the configuration has attributes of every series, of the root and of a sink.
 inline constexpr std::string_view kAttributesKey = "attributes";
+// The key of the level of metrics, of the root and of a sink.
+inline constexpr std::string_view kMetricsKey = "metrics";
+inline constexpr std::string_view kMetricLevels[] = {"essential", "standard", "all"};
 
-// `dialects`: those that a sink tells by default, as a list in the file.
-consteval std::array<OptionSpec, 5> NameOptions(std::string_view dialects) {
+// `names`: those that a sink uses by default, as a list in the file.
+consteval std::array<OptionSpec, 6> NameOptions(std::string_view names) {
   return {
-      OptionSpec{.key = "dialects",
+      OptionSpec{.key = "names",
                  .type = OptionType::kTexts,
-                 .fallback = dialects,
-                 .help = "Under which names series are told.",
+                 .fallback = names,
+                 .help = "Whose names series have; several give each series under each of them.",
                  .allowed = kDialectNames},
+      OptionSpec{.key = kMetricsKey,
+                 .fallback = {},
+                 .help = "How many of the native metrics; without it, what metrics says at the top.",
+                 .allowed = kMetricLevels},
       OptionSpec{.key = "include",
                  .type = OptionType::kTexts,
                  .help = "Only series with one of these names; * stands for any text, ? for one character."},
@@ -59,13 +66,14 @@ class SinkNames {
   // Of a config with NameOptions.
   explicit SinkNames(const Config& config);
 
-  const std::vector<std::string>& dialects() const noexcept { return dialects_; }
-  bool tells(std::string_view dialect) const;
-  // `more` adds spellings of its own to those of the dialects; null: none.
+  bool uses(std::string_view name) const;
+  bool uses_others() const { return names_.size() > (uses(kNativeDialect) ? 1u : 0u); }
+  MetricLevel level() const noexcept { return level_; }
+  // `more` adds spellings of its own; null: none.
   Speller speller(NameForm form, const Speller::SpellOne& more = {}) const;
   // The same choice and attributes for native names as they are.
   Dresser dresser() const;
-  // Families that pages of these dialects show even without a sample.
+  // Families that pages with these names show even without a sample.
   std::vector<SpelledSeries> always_shown() const;
 
  private:
@@ -81,7 +89,8 @@ class SinkNames {
     }
   };
 
-  std::vector<std::string> dialects_;
+  std::vector<std::string> names_;
+  MetricLevel level_;
   Choice choice_;
 };
 

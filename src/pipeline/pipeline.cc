@@ -28,7 +28,7 @@ void AddFrame(Snapshot& snapshot, Ref<const Frame> frame, Standing standing, boo
   snapshot.frames.push_back({std::move(frame), source, standing, overdue, period});
 }
 
-// Of this process and the driver processes that `stats` (may be null) knows. What they share is counted once.
+// Of this process and the reader processes that `stats` (may be null) knows. What they share is counted once.
 uint64_t MemoryOfAllProcesses(const AgentStats* stats) {
   uint64_t bytes = ResidentBytes(0, true);
   if (!stats) return bytes;
@@ -178,7 +178,7 @@ void Pipeline::FetchInstance(Running* running) {
 
 void Pipeline::CollectInstance(Running* running) {
   running->instance->Collect(running->fetched);
-  // A source that only begins with its first run (a driver process) has values long before a slow collector's
+  // A source that only begins with its first run (a reader process) has values long before a slow collector's
   // next turn: it is run again at the next tick.
   if (!running->instance->fetches() && !running->instance->answered()) {
     std::lock_guard lock(mutex_);

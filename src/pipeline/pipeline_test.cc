@@ -199,12 +199,12 @@ TEST_F(PipelineTest, CollectsAnalyzesAndPublishesOneTick) {
   EXPECT_TRUE(pipeline_->Stuck(env_.clock->Now() + seconds(10))) << "what /health answers 503 to";
 }
 
-// Its first run only starts what it reads, as that of a driver process does.
+// Its first run only starts what it reads, as that of a reader process does.
 class StartingCollector final : public TestCollector {
  public:
   Status Collect(FrameWriter& out) override {
     if (std::exchange(started_, true)) return TestCollector::Collect(out);
-    return {Code::kTimeout, "the driver process is starting"};
+    return {Code::kTimeout, "the reader process is starting"};
   }
   bool starting() const noexcept override { return script->collected == 0; }
 

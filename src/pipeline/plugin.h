@@ -67,7 +67,7 @@ class Fetcher {
 class Collector : public Fetcher {
  public:
   virtual Status Collect(FrameWriter& out) = 0;
-  // Whether the last run only began what it reads (a driver process): it is not ok, and no error.
+  // Whether the last run only began what it reads (a reader process): it is not ok, and no error.
   virtual bool starting() const noexcept { return false; }
 };
 

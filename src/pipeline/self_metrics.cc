@@ -225,11 +225,15 @@ void SelfMetrics::UpdateSink(const SinkView& sink, Delivery* delivery) {
     s.up = table_.Declare(kSelfSinkUp, s.entity);
     s.duration = table_.Declare(kSelfSinkDuration, s.entity);
     s.last_success = table_.Declare(kSelfSinkLastSuccessTime, s.entity);
-    s.length = table_.Declare(kSelfSinkQueueLength, s.entity, {{"lane", "snapshot"}});
-    s.capacity = table_.Declare(kSelfSinkQueueCapacity, s.entity, {{"lane", "snapshot"}});
-    s.event_length = table_.Declare(kSelfSinkQueueLength, s.entity, {{"lane", "event"}});
-    s.event_capacity = table_.Declare(kSelfSinkQueueCapacity, s.entity, {{"lane", "event"}});
+    if (sink.queued()) {
+      s.length = table_.Declare(kSelfSinkQueueLength, s.entity, {{"lane", "snapshot"}});
+      s.capacity = table_.Declare(kSelfSinkQueueCapacity, s.entity, {{"lane", "snapshot"}});
+      s.event_length = table_.Declare(kSelfSinkQueueLength, s.entity, {{"lane", "event"}});
+      s.event_capacity = table_.Declare(kSelfSinkQueueCapacity, s.entity, {{"lane", "event"}});
+    }
     for (size_t i = 0; i < kDropReasons; ++i) {
+      // What has no queue can only refuse.
+      if (!sink.queued() && static_cast<DropReason>(i) != DropReason::kRejected) continue;
       std::string_view reason = DropReasonName(static_cast<DropReason>(i));
       s.dropped[i] = table_.Declare(kSelfSinkDropped, s.entity, {{"lane", "snapshot"}, {"reason", reason}});
       s.events_dropped[i] =
@@ -239,13 +243,16 @@ void SelfMetrics::UpdateSink(const SinkView& sink, Delivery* delivery) {
   s.seen = update_;
   const SinkStats stats = sink.runner ? sink.runner->stats() : SinkStats();
   writer_.Set(s.up, stats.up ? 1 : 0);
-  writer_.Set(s.length, stats.queued);
-  writer_.Set(s.capacity, SinkRunner::kLaneDepth);
+  if (sink.queued()) {
+    writer_.Set(s.length, stats.queued);
+    writer_.Set(s.capacity, SinkRunner::kLaneDepth);
+    writer_.Set(s.event_length, stats.events_queued);
+    writer_.Set(s.event_capacity, SinkRunner::kEventLaneDepth);
+  }
   if (stats.delivered != 0) writer_.Set(s.duration, Seconds(stats.duration));
   if (stats.last_success_unix_ns != 0) writer_.Set(s.last_success, Seconds(stats.last_success_unix_ns));
-  writer_.Set(s.event_length, stats.events_queued);
-  writer_.Set(s.event_capacity, SinkRunner::kEventLaneDepth);
   for (size_t i = 0; i < kDropReasons; ++i) {
+    if (!sink.queued() && static_cast<DropReason>(i) != DropReason::kRejected) continue;
     writer_.Set(s.dropped[i], stats.dropped[i]);
     writer_.Set(s.events_dropped[i], stats.events_dropped[i]);
   }

@@ -40,6 +40,8 @@ class SelfMetrics {
   struct SinkView {
     std::string_view name;
     const SinkRunner* runner = nullptr;  // null: it sends received data alone
+    // Whether snapshots wait for it, rather than being given to it at once.
+    bool queued() const noexcept { return !runner || runner->threaded(); }
   };
   struct Input {
     Instant now;

@@ -67,6 +67,7 @@ class SinkRunner {
 
   const std::string& name() const noexcept { return setup_.name; }
   const Setup& setup() const noexcept { return setup_; }
+  bool threaded() const noexcept { return setup_.spec->threaded; }
 
   void Offer(const Ref<const Snapshot>& snapshot);
   void Offer(const Ref<const Events>& events);

@@ -110,6 +110,7 @@ class Builder {
     const SeriesInfo& info = layout_[slot];
     scale_ = series.scale;
     whole_ = series.whole;
+    only_if_set_ = series.only_if_set;
     const bool bounds = info.shape && !info.shape->bounds.empty();
     labels_.clear();
     label_text_.Append(labels_, series.labels,
@@ -203,7 +204,7 @@ class Builder {
     std::string base =
         kind == Kind::kCounter ? name.substr(0, name.size() - SampleSuffix(kind).size()) : name;
     scale_ = 1;
-    whole_ = false;
+    whole_ = only_if_set_ = false;
     AddLine({base + "_created", info.first_cell, TextStyle::kStart});
   }
 
@@ -236,6 +237,7 @@ class Builder {
     style.as = draw.as;
     style.has_exemplar = draw.exemplar;
     style.whole = whole_;
+    style.only_if_set = only_if_set_;
     draft_->lines.push_back({labels, StyleOf(style), draw.cell, slot_});
   }
 
@@ -277,7 +279,7 @@ class Builder {
   std::string labels_;  // of the series being added
   uint32_t slot_ = 0;
   double scale_ = 1;
-  bool whole_ = false;
+  bool whole_ = false, only_if_set_ = false;
   std::set<std::array<uint32_t, 3>> seen_;
   LayoutText text_;
 };

@@ -28,6 +28,7 @@ struct TextStyle {
   As as = kDouble;
   bool has_exemplar = false;  // the line may carry one
   bool whole = false;         // rounded after scaling
+  bool only_if_set = false;   // left out while its value is 0
   bool operator==(const TextStyle&) const = default;
 };
 

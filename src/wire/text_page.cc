@@ -247,11 +247,12 @@ char* TextPage::RenderSegment(const Segment& segment, const SnapshotEntry& entry
   for (const TextLine *line = &text.lines[segment.first], *end = line + segment.count; line != end; ++line) {
     Quality quality = qualities[line->slot];
     if (quality == Quality::kAbsent) continue;
+    const TextStyle& style = styles[line->style];
+    if (style.only_if_set && cells[line->cell].i == 0) continue;
     if (pending_header_) {
       at = WriteText(at, *pending_header_);
       pending_header_ = nullptr;
     }
-    const TextStyle& style = styles[line->style];
     at = CopyPiece(at, arena + style.name);
     at = CopyPiece(at, arena + line->labels);
     if (style.tail != 0) at = CopyPiece(at, arena + style.tail);

@@ -138,7 +138,7 @@ class Agent:
         wait_until(lambda: value(self.page(), "gpulens_config_reloads_total", result="applied") == before + 1, what="the reload")
 
     def driver_pid(self):
-        """The pid of the driver process, or 0."""
+        """The pid of the reader process, or 0."""
         for folder in pathlib.Path("/proc").iterdir():
             with contextlib.suppress(OSError, ValueError, IndexError):
                 if not folder.name.isdigit():

@@ -107,7 +107,7 @@ class Worlds:
         config = (f"interval: 200ms\nstate_dir: {self.folder}/{name}\n"
                   f"collectors: {{nvidia: {{library: {fake_library()}, interval: 200ms, expected: 8, {NVIDIA_OPTIONS}}}"
                   f"{dcgm}{kernel}}}\nanalyzers: {{fleet_health: {{window: 60s}}}}\n"
-                  "sinks: {prometheus: {dialects: [native, l9gpu, dcgm]}}\n")
+                  "sinks: {prometheus: {names: [native, l9gpu, dcgm]}}\n")
         with Agent(config=config, environment={"GPULENS_FAKE_NVML": str(path)}) as agent:
             marks = ["gpu_power_draw_watts", "gpu_info", *MARKS.get(name, ())]
             if url:
@@ -126,7 +126,7 @@ class Worlds:
                         "processes:\n  - {gpu: 0, pid: 77, memory: 1GiB}\n")
         config = (f"interval: 200ms\ncollectors: {{amd: {{library: {AMD_LIBRARY}, interval: 200ms, serial: true, engines: true}}, "
                   f"gaudi: {{hl_smi_path: {HL_SMI}, interval: 1s, ttl: 60s}}}}\n"
-                  "sinks: {prometheus: {dialects: [native, l9gpu, dcgm]}}\n")
+                  "sinks: {prometheus: {names: [native, l9gpu, dcgm]}}\n")
         environment = {"GPULENS_FAKE_AMDSMI": str(path), "FAKE_HL_SMI_STATE": str(self.folder / "state.hl")}
         with Agent(config=config, environment=environment) as agent:
             return self.settled(agent, ["gpu_power_draw_watts", "gpu_row_remap_pending", "gpu_interconnect_throughput_bytes_per_second",

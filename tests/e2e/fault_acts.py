@@ -83,7 +83,7 @@ def hang(machine):
     away(machine, "mode=hang", "hung", 2)
     event = machine.event("gpu.hang", gpu=2)
     assert event["attributes"]["gpu.call"].startswith("nvml"), event
-    machine.wait(lambda page: page.one("gpulens_driver_calls_hung") == 1, "the call counted")
+    machine.wait(lambda page: page.one("gpulens_reader_calls_hung") == 1, "the call counted")
     machine.heal()
 
 
@@ -91,8 +91,8 @@ def hang_of_all(machine):
     page = machine.wait(lambda page: True, "a page")
     before = machine.starts(page, "hang")
     machine.fail("gpu=all mode=hang")
-    machine.wait(lambda page: machine.starts(page, "hang") > before, "another driver process")
-    machine.event("gpulens.driver", gpulens_change="hung")
+    machine.wait(lambda page: machine.starts(page, "hang") > before, "another reader process")
+    machine.event("gpulens.reader", gpulens_change="hung")
     machine.heal()
     machine.reopen()
 
@@ -108,7 +108,7 @@ def crash(machine):
     before = machine.starts(machine.wait(lambda page: True, "a page"), "crash")
     machine.fail("gpu=0 mode=crash")
     machine.wait(lambda page: machine.starts(page, "crash") == before + 1, "a start after a crash")
-    machine.event("gpulens.driver", gpulens_change="crashed")
+    machine.event("gpulens.reader", gpulens_change="crashed")
 
 
 def one_call(machine):
@@ -258,14 +258,14 @@ def kill_at_start(machine):
         pid = machine.driver()
         os.kill(pid, signal.SIGKILL)
         wait_until(lambda: machine.agent.driver_pid() not in (0, pid), what="the next process")
-    machine.event("gpulens.driver", gpulens_change="killed")
+    machine.event("gpulens.reader", gpulens_change="killed")
 
 
 def kill_mid_tick(machine):
     machine.fail("gpu=all mode=slow delay=5ms")
     before = machine.starts(machine.wait(lambda page: True, "a page"), "killed")
     os.kill(machine.driver(), signal.SIGKILL)
-    machine.event("gpulens.driver", gpulens_change="killed")
+    machine.event("gpulens.reader", gpulens_change="killed")
     # A page of before still looks well.
     machine.wait(lambda page: machine.starts(page, "killed") > before, "the next process")
     machine.heal()
@@ -275,14 +275,14 @@ def kill_in_hang(machine):
     machine.fail("gpu=1 mode=hang")
     machine.wait(lambda page: page.state(1) == "hung", "GPU 1 hung")
     os.kill(machine.driver(), signal.SIGKILL)
-    machine.event("gpulens.driver", gpulens_change="killed")
+    machine.event("gpulens.reader", gpulens_change="killed")
     machine.heal()
     machine.reopen()
 
 
 def kill_while_releasing(machine):
     pid = machine.driver()
-    release = subprocess.Popen([BINARY, "driver", "release", "--socket", str(machine.socket)], stdout=subprocess.PIPE)
+    release = subprocess.Popen([BINARY, "gpu", "release", "--socket", str(machine.socket)], stdout=subprocess.PIPE)
     with contextlib.suppress(ProcessLookupError):
         os.kill(pid, signal.SIGKILL)
     said = release.communicate(timeout=60)[0].decode()
@@ -294,14 +294,14 @@ def kill_while_releasing(machine):
 def stopped(machine):
     before = machine.starts(machine.wait(lambda page: True, "a page"), "hang")
     os.kill(machine.driver(), signal.SIGSTOP)
-    machine.wait(lambda page: machine.starts(page, "hang") > before, "another driver process")
+    machine.wait(lambda page: machine.starts(page, "hang") > before, "another reader process")
 
 
 def event_thread(machine):
     machine.fail("mode=hang call=nvmlEventSetWait_v2")
-    machine.wait(lambda page: page.one("gpulens_driver_devices", driver="nvml", state="watched") == 0, "nobody watches")
+    machine.wait(lambda page: page.one("gpulens_reader_devices", reader="nvml", state="watched") == 0, "nobody watches")
     machine.heal()
-    machine.wait(lambda page: page.one("gpulens_driver_devices", driver="nvml", state="watched") == GPUS, "all watched")
+    machine.wait(lambda page: page.one("gpulens_reader_devices", reader="nvml", state="watched") == GPUS, "all watched")
 
 
 def kernel_log(machine):

@@ -154,7 +154,7 @@ class Machine:
         return self.command("fake", "nvml", "heal", *words)
 
     def renew(self):
-        """Another collector by a changed configuration: a driver process that was ended often starts ever later."""
+        """Another collector by a changed configuration: a reader process that was ended often starts ever later."""
         text = self.agent.config.read_text()
         old, self.serial = self.serial, not self.serial
         self.agent.config.write_text(text.replace(f"serial: {str(old).lower()}", f"serial: {str(self.serial).lower()}"))
@@ -163,17 +163,17 @@ class Machine:
 
     def reopen(self, profile=None):
         """As an operator does around work on the driver: what the library was asked and learnt is forgotten. Another profile
-        comes while nobody reads, or a driver process that goes on would read half of each."""
-        self.command("driver", "release", "--for", "1m")
+        comes while nobody reads, or a reader process that goes on would read half of each."""
+        self.command("gpu", "release", "--for", "1m")
         if profile:
             self.profile.write_text(profile)
         self.resume()
 
     def resume(self):
-        """Ends a release. Both are awaited: a page of before the release looks well, and a driver process that only begins to
+        """Ends a release. Both are awaited: a page of before the release looks well, and a reader process that only begins to
         open its library is given 30 s for it, whatever becomes of it."""
         self.wait(lambda page: page.one("gpulens_collector_up", collector="nvidia") == 0, "the release")
-        self.command("driver", "resume")
+        self.command("gpu", "resume")
         self.wait(lambda page: page.one("gpulens_collector_up", collector="nvidia") == 1, "the library open again")
 
     def wait(self, question, what):
@@ -217,10 +217,10 @@ class Machine:
         return sum(s.value for s in page.all("gpulens_samples_total", result="rejected"))
 
     def driver(self):
-        return wait_until(self.agent.driver_pid, what="a driver process")
+        return wait_until(self.agent.driver_pid, what="a reader process")
 
     def starts(self, page, reason):
-        return page.one("gpulens_driver_starts_total", reason=reason) or 0
+        return page.one("gpulens_reader_starts_total", reason=reason) or 0
 
     def say(self, text):
         with self.log.open("a") as file:

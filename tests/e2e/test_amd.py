@@ -1,4 +1,4 @@
-"""AMD GPUs against the simulated libamd_smi.so, through the real driver process: values, absence, faults."""
+"""AMD GPUs against the simulated libamd_smi.so, through the real reader process: values, absence, faults."""
 import json
 import os
 import pathlib
@@ -116,7 +116,7 @@ class Once(unittest.TestCase):
 
 
 class Faults(unittest.TestCase):
-    """Whatever becomes of the driver process, pages go on, and nothing on them is older than the TTL."""
+    """Whatever becomes of the reader process, pages go on, and nothing on them is older than the TTL."""
 
     EIGHT = "model: MI300X\ngpus: 8\nload: {level: 0.5}\n"
 
@@ -152,9 +152,9 @@ class Faults(unittest.TestCase):
     def test_a_killed_driver_is_started_again(self):
         with self.agent() as agent:
             self.until(agent, lambda p: len(samples(p, "gpu_power_draw_watts")) == 8, "8 GPUs")
-            pid = wait_until(lambda: agent_driver(agent), 10, "the driver process")
+            pid = wait_until(lambda: agent_driver(agent), 10, "the reader process")
             os.kill(pid, signal.SIGKILL)
-            self.until(agent, lambda p: value(p, "gpulens_driver_starts_total", driver="amdsmi", reason="killed") == 1,
+            self.until(agent, lambda p: value(p, "gpulens_reader_starts_total", reader="amdsmi", reason="killed") == 1,
                        "the restart")
             self.until(agent, lambda p: value(p, "gpulens_collector_up", collector="amd") == 1, "the recovery")
 
@@ -167,14 +167,14 @@ class Faults(unittest.TestCase):
 
 
 def agent_driver(agent):
-    """The pid of the AMD driver process below the agent; 0 when there is none."""
+    """The pid of the AMD reader process below the agent; 0 when there is none."""
     for child in pathlib.Path("/proc").glob("[0-9]*"):
         try:
             words = (child / "cmdline").read_bytes().split(b"\0")
             parent = int((child / "stat").read_text().rsplit(")", 1)[1].split()[1])
         except (OSError, IndexError, ValueError):
             continue
-        if parent == agent.process.pid and words[1:3] == [b"driver", b"amdsmi"]:
+        if parent == agent.process.pid and words[1:3] == [b"reader", b"amdsmi"]:
             return int(child.name)
     return 0
 

@@ -289,7 +289,7 @@ class Command(Case):
     def test_ctrl_c_keeps_what_was_read_before_the_first_word_of_the_driver_process(self):
         def interrupt(process, read):
             children = pathlib.Path(f"/proc/{process.pid}/task/{process.pid}/children")
-            wait_until(children.read_text, what="a driver process")
+            wait_until(children.read_text, what="a reader process")
             process.send_signal(signal.SIGSTOP)  # It hears nothing of what is read from now on.
             read()
             process.send_signal(signal.SIGINT)

@@ -162,7 +162,7 @@ class Collect(unittest.TestCase):
 
 
 class Dialects(unittest.TestCase):
-    CONFIG = "sinks: {prometheus: {dialects: [native, zernel, dcgm, hw, l9gpu]}}\n"
+    CONFIG = "sinks: {prometheus: {names: [native, zernel, dcgm, otel_hw, l9gpu]}}\n"
 
     def test_pages_of_all_dialects(self):
         with Agent("--demo", config=self.CONFIG) as agent:
@@ -195,14 +195,14 @@ class Dialects(unittest.TestCase):
             self.assertEqual(types["gpu_ecc_errors"], "gauge")
 
     def test_a_dialect_can_stand_alone(self):
-        with Agent("--demo", config="sinks: {prometheus: {dialects: [dcgm_4_6]}}\n") as agent:
+        with Agent("--demo", config="sinks: {prometheus: {names: ["dcgm@4.6"]}}\n") as agent:
             page = wait_until(lambda: (lambda p: p if samples(p, "DCGM_FI_DEV_GPU_UTIL_RATIO") else "")(agent.page()))
             names = {line.split()[2] for line in page.splitlines() if line.startswith("# TYPE ")}
             self.assertTrue(all(name.startswith("DCGM_FI_") for name in names), names)
 
     def test_metrics_lists_them(self):
-        for dialect, family in (("dcgm", "DCGM_FI_PROF_SM_ACTIVE"), ("dcgm_4_6", "DCGM_FI_PROF_SM_UTIL_RATIO"),
-                                ("hw", "hw_gpu_utilization_ratio"), ("l9gpu", "gpu_xid_errors"),
+        for dialect, family in (("dcgm", "DCGM_FI_PROF_SM_ACTIVE"), ("dcgm@4.6", "DCGM_FI_PROF_SM_UTIL_RATIO"),
+                                ("otel_hw", "hw_gpu_utilization_ratio"), ("l9gpu", "gpu_xid_errors"),
                                 ("zernel", "zernel_gpu_memory_used_bytes")):
             done = run("metrics", "--dialect", dialect, "--format", "json")
             names = [metric["name"] for metric in json.loads(done.stdout)["metrics"]]

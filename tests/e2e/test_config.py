@@ -174,7 +174,7 @@ class Catalogue(Case):
 
     def test_every_family_of_a_page_is_a_row(self):
         known = {row["prometheus"] for row in self.rows}
-        config = f"interval: 200ms\nstate_dir: {self.folder}/state\nsinks: {{prometheus: {{dialects: [native]}}}}\n"
+        config = f"interval: 200ms\nstate_dir: {self.folder}/state\nsinks: {{prometheus: {{names: [native]}}}}\n"
         with Agent("--demo", config=config) as agent:
             page = wait_until(lambda: (lambda p: p if samples(p, "gpu_power_draw_watts") else "")(agent.page()))
             families = {line.split()[2] for line in page.splitlines() if line.startswith("# TYPE ")}

@@ -53,8 +53,8 @@ class CrashingLibrary(unittest.TestCase):
             wait_until(lambda: all(fresh(agent.page(), gpu) for gpu in range(GPUS) if gpu != 3), what="seven GPUs")
             page = agent.page()
             self.assertEqual({gpu for gpu, state in states(page).items() if state != "ok"}, {"3"})
-            self.assertEqual(value(page, "gpulens_driver_devices", state="left_out"), 1)
-            self.assertGreater(value(page, "gpulens_driver_files"), 4)
+            self.assertEqual(value(page, "gpulens_reader_devices", state="left_out"), 1)
+            self.assertGreater(value(page, "gpulens_reader_files"), 4)
             events = subprocess.run([BINARY, "events", "--format", "json"], check=False, capture_output=True, text=True,
                                     env={**os.environ, "GPULENS_STATE_DIR": f"{folder}/state"})
             self.assertIn("nvmlDeviceGetPowerUsage on GPU 3", agent.said() + events.stdout)
@@ -89,7 +89,7 @@ class NoRoomForThreads(unittest.TestCase):
                     pages.append(look(port))
                     return process.poll() is not None or "unread" in states(pages[-1]).values() or all(
                         fresh(pages[-1], gpu) for gpu in range(GPUS))
-                with contextlib.suppress(AssertionError):  # Where no driver process can be started there is no GPU.
+                with contextlib.suppress(AssertionError):  # Where no reader process can be started there is no GPU.
                     wait_until(settled, 8)
                 page = pages[-1]
                 self.assertIn(process.poll(), (None, 1), "it works, or says that it cannot")
@@ -97,7 +97,7 @@ class NoRoomForThreads(unittest.TestCase):
                 if unread:
                     told.add("unread")
                     self.assertEqual(value(page, "gpulens_collector_up", collector="nvidia"), 0)
-                    self.assertEqual(value(page, "gpulens_driver_devices", driver="nvml", state="unread"), len(unread))
+                    self.assertEqual(value(page, "gpulens_reader_devices", reader="nvml", state="unread"), len(unread))
             process.terminate()
             said = process.communicate(timeout=20)[1]
             with self.subTest(threads=threads, said=said):

@@ -122,7 +122,7 @@ class Feed(unittest.TestCase):
 
     def test_released_gpus_are_held_by_no_reader(self):
         control = f"{self.folder.name}/gpulens.sock"
-        order = lambda *words: subprocess.run([BINARY, "driver", *words, "--socket", control], capture_output=True, timeout=60)
+        order = lambda *words: subprocess.run([BINARY, "gpu", *words, "--socket", control], capture_output=True, timeout=60)
         programs = f"programs: {{socket: '{self.folder.name}/otlp.sock', interval: 100ms}}"
         config = f"interval: 100ms\ncontrol: {{socket: {control}}}\ncollectors: {{nvidia: {{library: simulated}}, {programs}}}\n"
         seen = {"GPULENS_FAKE_NVML": str(ROOT / "tests/fake_nvml/profiles/h100_idle.yaml")}

@@ -229,7 +229,7 @@ class Genai(unittest.TestCase):
         with engine(vllm_page) as (url, _):
             config = f"""
 collectors: {{engines: {{targets: [{{name: a, url: "{url}/metrics", interval: 200ms}}]}}}}
-sinks: {{prometheus: {{dialects: [native, genai]}}}}
+sinks: {{prometheus: {{names: [native, otel_genai]}}}}
 """
             with Agent(config=config) as agent:
                 page = wait_until(lambda: (text := agent.page()) and "gen_ai_client_token_usage_count" in text and text)
@@ -250,7 +250,7 @@ class Zumik(unittest.TestCase):
             config = f"""
 resource: {{attributes: {{cluster: byc_1}}}}
 collectors: {{engines: {{targets: [{", ".join(targets)}]}}}}
-sinks: {{prometheus: {{dialects: [native, zumik]}}}}
+sinks: {{prometheus: {{names: [native, zumik]}}}}
 """
             with Agent(config=config) as agent:
                 return wait_until(lambda: (text := agent.page()) and all(word in text for word in done) and text, what=str(done))
@@ -287,7 +287,7 @@ sinks: {{prometheus: {{dialects: [native, zumik]}}}}
         self.assertEqual(value(seen, "dynamo_router_queue_depth"), 7)
 
     def test_without_a_cluster_there_is_nothing(self):
-        with Agent(config="sinks: {prometheus: {dialects: [native, zumik]}}\n") as agent:
+        with Agent(config="sinks: {prometheus: {names: [native, zumik]}}\n") as agent:
             text = agent.page()
         for name in ("zumik_", "dynamo_", "mooncake_", "lmcache_", "sglang_"):
             self.assertNotIn("\n" + name, text)

@@ -53,7 +53,7 @@ class WithLog:
         for line in self.out.read_text().splitlines():
             with contextlib.suppress(ValueError):
                 entry = json.loads(line)
-                if entry.get("type") == "event" and entry["name"] not in ("gpulens.driver", "gpu.found"):
+                if entry.get("type") == "event" and entry["name"] not in ("gpulens.reader", "gpu.found"):
                     found.append(entry)
         return found
 

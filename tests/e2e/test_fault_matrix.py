@@ -66,16 +66,16 @@ ROWS = [
     Row("GPU returns under another index", "none: told by UUID", "", "", fault_acts.renumber),
     Row("kernel log torn and garbled", "none", "", "gpu.xid of the good line", fault_acts.kernel_log),
     Row("a GPU may not be read", ONE, "state no_permission", "", fault_acts.one_forbidden),
-    Row("no permission for any GPU", ALL, "collector_up 0, permission_denied", "gpulens.driver", fault_acts.permission),
+    Row("no permission for any GPU", ALL, "collector_up 0, permission_denied", "gpulens.reader", fault_acts.permission),
     Row("kernel driver unloaded", ALL, "collector_up 0, unavailable", "gpu.lost driver_unloaded", fault_acts.not_loaded),
-    Row("a call crashes the driver process", ALL, "stale", "gpulens.driver crashed", fault_acts.crash),
-    Row("driver process killed at its start", ALL, "stale", "gpulens.driver killed", fault_acts.kill_at_start),
-    Row("driver process killed in a tick", ALL, "stale", "gpulens.driver killed", fault_acts.kill_mid_tick),
-    Row("driver process killed in a hang", ALL, "stale", "gpulens.driver killed", fault_acts.kill_in_hang),
-    Row("driver process killed while releasing", ALL, "collector_up 0, released", "gpulens.driver released",
+    Row("a call crashes the reader process", ALL, "stale", "gpulens.reader crashed", fault_acts.crash),
+    Row("reader process killed at its start", ALL, "stale", "gpulens.reader killed", fault_acts.kill_at_start),
+    Row("reader process killed in a tick", ALL, "stale", "gpulens.reader killed", fault_acts.kill_mid_tick),
+    Row("reader process killed in a hang", ALL, "stale", "gpulens.reader killed", fault_acts.kill_in_hang),
+    Row("reader process killed while releasing", ALL, "collector_up 0, released", "gpulens.reader released",
         fault_acts.kill_while_releasing),
-    Row("driver process stopped", ALL, "stale", "gpulens.driver hung", fault_acts.stopped),
-    Row("every GPU hangs", ALL, "stale", "gpulens.driver hung", fault_acts.hang_of_all),
+    Row("reader process stopped", ALL, "stale", "gpulens.reader hung", fault_acts.stopped),
+    Row("every GPU hangs", ALL, "stale", "gpulens.reader hung", fault_acts.hang_of_all),
     Row("the event thread hangs", "none; XID counters, unless the kernel log is read", "0 devices watched", "", fault_acts.event_thread),
 ]
 
@@ -136,7 +136,7 @@ class FaultMatrix(unittest.TestCase):
             # The next row finds a machine that is well, whatever became of this one.
             if row.run is not fault_acts.ecc:
                 machine.heal()
-            machine.command("driver", "resume")
+            machine.command("gpu", "resume")
             if row.run in (fault_acts.permission, fault_acts.not_loaded, fault_acts.kill_at_start, fault_acts.stopped):
                 machine.renew()
         pages = machine.scraper.pages[first:]

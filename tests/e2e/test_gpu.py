@@ -1,4 +1,4 @@
-"""GPU series against the simulated libnvidia-ml.so.1, through the real driver process: values, absence, faults."""
+"""GPU series against the simulated libnvidia-ml.so.1, through the real reader process: values, absence, faults."""
 import os
 import pathlib
 import signal
@@ -85,7 +85,7 @@ class Values(unittest.TestCase):
 
 
 class Faults(unittest.TestCase):
-    """Whatever becomes of the driver process, pages go on, and nothing on them is older than the TTL."""
+    """Whatever becomes of the reader process, pages go on, and nothing on them is older than the TTL."""
 
     def assert_host_goes_on(self, agent):
         self.assertEqual(agent.get("/health").text, b"ok")
@@ -95,8 +95,8 @@ class Faults(unittest.TestCase):
         with agent_with("h100_busy.yaml", interval="100ms") as agent:
             first_values(agent)
             os.kill(agent.driver_pid(), signal.SIGKILL)
-            wait_until(lambda: (value(agent.page(), "gpulens_driver_starts_total", reason="killed") or 0) +
-                       (value(agent.page(), "gpulens_driver_starts_total", reason="crash") or 0) >= 1)
+            wait_until(lambda: (value(agent.page(), "gpulens_reader_starts_total", reason="killed") or 0) +
+                       (value(agent.page(), "gpulens_reader_starts_total", reason="crash") or 0) >= 1)
             wait_until(lambda: value(agent.page(), "gpulens_collector_up", collector="nvidia") == 1)
             self.assert_host_goes_on(agent)
 
@@ -105,7 +105,7 @@ class Faults(unittest.TestCase):
             first_values(agent)
             pid = agent.driver_pid()
             os.kill(pid, signal.SIGSTOP)
-            wait_until(lambda: agent.driver_pid() not in (0, pid), 10, "another driver process")
+            wait_until(lambda: agent.driver_pid() not in (0, pid), 10, "another reader process")
             wait_until(lambda: value(agent.page(), "gpulens_collector_up", collector="nvidia") == 1)
             self.assert_host_goes_on(agent)
 
@@ -127,7 +127,7 @@ class Faults(unittest.TestCase):
                 self.assertLessEqual(value(page, "gpu_sample_age_seconds", gpu_index=gpu), 2 * 0.5 + 0.25)
                 self.assertIsNotNone(value(page, "gpu_power_draw_watts", gpu_index=gpu))
             self.assertEqual(value(page, "gpulens_collector_up", collector="nvidia"), 1)
-            self.assertGreaterEqual(value(page, "gpulens_driver_calls_hung", driver="nvml"), 1)
+            self.assertGreaterEqual(value(page, "gpulens_reader_calls_hung", reader="nvml"), 1)
 
     def test_a_missing_library_is_told_and_nothing_is_invented(self):
         config = "collectors: {nvidia: {library: /nowhere/libnvidia-ml.so.1}}\ninterval: 200ms\n"

@@ -38,10 +38,10 @@ class EventThread(unittest.TestCase):
         config, environment = nvidia_config(
             profile_file("model: H100\ngpus: 2\nhangs:\n  - {call: nvmlEventSetWait_v2}\n"), interval="500ms")
         with Agent(config=config + f"control: {{socket: {socket}}}\n", environment=environment) as agent:
-            wait_until(lambda: value(agent.page(), "gpulens_driver_calls_hung", driver="nvml") == 1, 20, "the hang")
+            wait_until(lambda: value(agent.page(), "gpulens_reader_calls_hung", reader="nvml") == 1, 20, "the hang")
             page = agent.page()
             self.assertEqual(len(samples(page, "gpu_power_draw_watts")), 2)
-            self.assertEqual(value(page, "gpulens_driver_up", driver="nvml"), 1)
+            self.assertEqual(value(page, "gpulens_reader_up", reader="nvml"), 1)
             doctor = subprocess.run([str(BINARY), "doctor", "--config", str(agent.config)], capture_output=True, text=True,
                                     env={**os.environ, **environment}, timeout=60)
             self.assertIn("nvmlEventSetWait_v2 has not returned", doctor.stdout)
@@ -50,7 +50,7 @@ class EventThread(unittest.TestCase):
 
 class Release(unittest.TestCase):
     def order(self, socket, *words):
-        return subprocess.run([str(BINARY), "driver", *words, "--socket", socket], capture_output=True, text=True, timeout=60)
+        return subprocess.run([str(BINARY), "gpu", *words, "--socket", socket], capture_output=True, text=True, timeout=60)
 
     def test_released_and_resumed(self):
         folder = tempfile.mkdtemp(prefix="gpulens-control-")
@@ -64,16 +64,16 @@ class Release(unittest.TestCase):
             self.assertEqual(done.returncode, 0, done.stderr)
             self.assertIn("released for", done.stdout)
             self.assertEqual(agent.driver_pid(), 0, "when the command returns no process has a GPU open")
-            wait_until(lambda: value(agent.page(), "gpulens_driver_up", driver="nvml") == 0)
+            wait_until(lambda: value(agent.page(), "gpulens_reader_up", reader="nvml") == 0)
             wait_until(lambda: not samples(agent.page(), "gpu_power_draw_watts"), 20, "the end of old values")
             self.assertEqual(value(agent.page(), "gpulens_collector_up", collector="nvidia"), 0)
             doctor = subprocess.run([str(BINARY), "doctor", "--config", str(agent.config)], capture_output=True, text=True,
                                     env={**os.environ, **environment}, timeout=60)
-            self.assertIn("gpulens driver resume", doctor.stdout)
+            self.assertIn("gpulens gpu resume", doctor.stdout)
             done = self.order(socket, "resume")
             self.assertEqual(done.returncode, 0, done.stderr)
             wait_until(lambda: samples(agent.page(), "gpu_power_draw_watts"), 20, "GPU values again")
-            self.assertEqual(value(agent.page(), "gpulens_driver_starts_total", driver="nvml", reason="reload"), 1)
+            self.assertEqual(value(agent.page(), "gpulens_reader_starts_total", reader="nvml", reason="reload"), 1)
 
     def test_a_release_ends_by_itself(self):
         folder = tempfile.mkdtemp(prefix="gpulens-control-")
@@ -83,12 +83,12 @@ class Release(unittest.TestCase):
         with Agent(config=config + f"control: {{socket: {socket}}}\n", environment=environment) as agent:
             wait_until(lambda: samples(agent.page(), "gpu_power_draw_watts"), 20, "GPU values")
             self.assertEqual(self.order(socket, "release", "--for", "1s").returncode, 0)
-            wait_until(lambda: value(agent.page(), "gpulens_driver_starts_total", driver="nvml", reason="reload") == 1)
+            wait_until(lambda: value(agent.page(), "gpulens_reader_starts_total", reader="nvml", reason="reload") == 1)
 
     def test_wrong_orders(self):
         self.assertEqual(self.order("/nowhere/gpulens.sock", "release").returncode, 1)
         self.assertEqual(self.order("/nowhere/gpulens.sock", "release", "--for", "soon").returncode, 2)
-        self.assertEqual(subprocess.run([str(BINARY), "driver"], capture_output=True, timeout=60).returncode, 2)
+        self.assertEqual(subprocess.run([str(BINARY), "gpu"], capture_output=True, timeout=60).returncode, 2)
 
 
 if __name__ == "__main__":

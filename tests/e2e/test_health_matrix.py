@@ -67,9 +67,9 @@ def garbled_log(machine):
     machine.say("\x00\xff[ NVRM: Xid (PCI:\n[   1.2] NVRM: Xid (PCI:zz): 79\n")
 
 
-# In the order of the fault matrix, those that end the driver process last: three ends within five minutes are a finding of
+# In the order of the fault matrix, those that end the reader process last: three ends within five minutes are a finding of
 # their own. Faults that are none leave all well. What is not here is over before anybody can ask (one end or stop of the
-# driver process), or is a machine with other boards (an old driver).
+# reader process), or is a machine with other boards (an old driver).
 ROWS = [
     Row("GPU lost", "gpu={gpu} mode=lost", **AWAY),
     Row("GPU fallen off the bus", "gpu={gpu} mode=fallen_off_bus", **AWAY),
@@ -105,7 +105,7 @@ ROWS = [
         doctor=("broken", "warning"), gpu=None),
     Row("no permission for any GPU", "mode=error call=nvmlInit_v2 code=4", act=kill, **NOBODY),
     Row("kernel driver unloaded", "mode=error call=nvmlInit_v2 code=9", act=kill, **NOBODY),
-    Row("driver process killed again and again", act=kill_three_times, health=("WARNING", "CRITICAL", "UNKNOWN"),
+    Row("reader process killed again and again", act=kill_three_times, health=("WARNING", "CRITICAL", "UNKNOWN"),
         state=("CRITICAL", "UNKNOWN"), doctor=("broken",), gpu=None),
 ]
 
@@ -302,7 +302,7 @@ class HealthMatrix(unittest.TestCase):
             self.look(machine, asker, row)
         finally:
             machine.heal()
-            machine.command("driver", "resume")
+            machine.command("gpu", "resume")
             if row.act in (kill, kill_three_times):
                 machine.renew()
             if row.reopen:

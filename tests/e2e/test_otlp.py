@@ -194,12 +194,12 @@ class OfAgent(unittest.TestCase):
 class Engines(unittest.TestCase):
     """Rows l9-189, l9-202 and l9-203: LLM engines over OTLP."""
 
-    def arrive(self, name, page, dialects, done):
+    def arrive(self, name, page, names, done):
         """{metric: [(metric, attributes, point)]} of what arrives of an engine with this page."""
         with engine(page) as (url, _), Receiver() as receiver:
             config = f"""
 collectors: {{engines: {{targets: [{{name: a, engine: {name}, url: "{url}/metrics", interval: 200ms}}]}}}}
-sinks: {{otlp: {{endpoint: "{receiver.url}", interval: 200ms, queue: {{storage: memory}}, dialects: [{dialects}]}}}}
+sinks: {{otlp: {{endpoint: "{receiver.url}", interval: 200ms, queue: {{storage: memory}}, names: [{names}]}}}}
 """
             with Agent(config=config):
                 receiver.wait(lambda requests: any(list(r.points(done)) for r in requests), done)
@@ -211,7 +211,7 @@ sinks: {{otlp: {{endpoint: "{receiver.url}", interval: 200ms, queue: {{storage: 
             return told
 
     def test_genai_names_are_histograms_with_what_the_conventions_require(self):
-        told = self.arrive("vllm", vllm_page, "genai", "gen_ai.client.token.usage")
+        told = self.arrive("vllm", vllm_page, "otel_genai", "gen_ai.client.token.usage")
         for name, unit in (("gen_ai.client.token.usage", "{token}"), ("gen_ai.server.request.duration", "s"),
                            ("gen_ai.server.time_to_first_token", "s"), ("gen_ai.server.time_per_output_token", "s")):  # fmt: skip
             metric, attributes, point = told[name][0]

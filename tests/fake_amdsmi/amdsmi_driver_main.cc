@@ -1,4 +1,4 @@
-// The AMD driver process as a program of its own, for tests. Its first argument may be --simulated (the
+// The AMD reader process as a program of its own, for tests. Its first argument may be --simulated (the
 // simulated library instead of a file), --garbage (sends what is no message) or --silent (says nothing).
 #include <sys/socket.h>
 #include <unistd.h>

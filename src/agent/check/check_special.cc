@@ -37,7 +37,7 @@ CheckWord JudgeState(const CheckSpec& check, const CheckData& data, size_t gpu) 
   if (state == "no_permission") return {CheckCode::kUnknown, "is no_permission"};
   if (state != "ok") return {CheckCode::kCritical, "is " + state};
   if (HasCondition(data, gpu, "driver_fails"))
-    return {CheckCode::kCritical, "answers only between failures of the driver process"};
+    return {CheckCode::kCritical, "answers only between failures of the reader process"};
   bool readable = std::any_of(check.inputs.begin() + 2, check.inputs.end(),
                               [&](const CheckInput& input) { return !data.Of(gpu, *input.metric).empty(); });
   if (!readable)

@@ -43,8 +43,8 @@ namespace gpulens {
 namespace {
 
 constexpr std::string_view kCommands[] = {
-    "agent", "bench", "capture", "check",   "collect", "config", "doctor", "driver",    "engines", "events",
-    "exp",   "fake",  "log",     "metrics", "query",   "queue",  "run",    "telemetry", "version"};
+    "agent", "bench", "capture", "check", "collect", "config", "doctor", "driver", "engines",   "events",
+    "gpu",   "exp",   "fake",    "log",   "metrics", "query",  "queue",  "run",    "telemetry", "version"};
 
 std::vector<std::string_view> CommandNames() {
   std::vector<std::string_view> names(std::begin(kCommands), std::end(kCommands));
@@ -270,7 +270,8 @@ void AddConfig(CLI::App& app, CommandLine& line) {
 }
 
 void AddDriver(CLI::App& app, CommandLine& line) {
-  CLI::App* driver = app.add_subcommand("driver", "Free the GPUs of a running agent for a while.");
+  CLI::App* driver = app.add_subcommand("gpu", "Free the GPUs of a running agent for a while.");
+  driver->alias("driver");
   driver->require_subcommand(1);
   driver->footer(kDriverFooter);
   auto add = [&](const char* verb, const char* help) {
@@ -283,7 +284,7 @@ void AddDriver(CLI::App& app, CommandLine& line) {
     });
     return command;
   };
-  add("release", "End the driver process: no GPU is held open any more.")
+  add("release", "End the reader process: no GPU is held open any more.")
       ->add_option("--for", line.driver.length, "Start again by itself after so long")
       ->type_name("D");
   add("resume", "Start it again now.");
@@ -293,8 +294,8 @@ void AddDriver(CLI::App& app, CommandLine& line) {
 }  // namespace
 
 int RunCommandLine(int argc, char** argv) {
-  // Before anything else: a driver process stays small.
-  if (argc > 2 && std::string_view(argv[1]) == "driver" && IsDriverProcess(argv[2])) {
+  // Before anything else: a reader process stays small.
+  if (argc > 2 && std::string_view(argv[1]) == "reader" && IsDriverProcess(argv[2])) {
     RunDriver(std::vector<std::string_view>(argv + 2, argv + argc));
   }
   auto parser = std::make_unique<CLI::App>("", "gpulens");

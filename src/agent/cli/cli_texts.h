@@ -41,9 +41,9 @@ inline constexpr const char* kCollectFooter = R"(
 Exit: 0 something was read · 1 nothing could be read · 2 wrong use)";
 
 inline constexpr const char* kDriverFooter = R"(
-  gpulens driver release --for 5m && nvidia-smi --gpu-reset && gpulens driver resume
+  gpulens gpu release --for 5m && nvidia-smi --gpu-reset && gpulens gpu resume
 
-Returns when no GPU is held open. Exit: 0 done · 1 no agent, or its driver process does not end · 2 wrong use)";
+Returns when no GPU is held open. Exit: 0 done · 1 no agent, or its reader process does not end · 2 wrong use)";
 
 inline constexpr const char* kDoctorFooter = R"(
   gpulens doctor --compare                                each reading beside nvidia-smi, amd-smi or hl-smi

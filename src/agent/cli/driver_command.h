@@ -1,4 +1,4 @@
-// `gpulens driver nvml|amdsmi|energy`: a driver process. Started by the agent, not by people.
+// `gpulens reader nvml|amdsmi|energy`: a reader process. Started by the agent, not by people.
 #pragma once
 
 #include <span>

@@ -19,10 +19,10 @@ constexpr Duration kStatusPatience = std::chrono::seconds(2);
 int RunDriverOrder(const DriverOrder& order) {
   std::string command = "nvml " + order.verb + (order.length.empty() ? "" : " " + order.length);
   if (Result<ControlCommand> good = ParseControlCommand(command); !good) {
-    ::dprintf(STDERR_FILENO, "gpulens driver: %s\n", good.error().detail.c_str());
+    ::dprintf(STDERR_FILENO, "gpulens gpu: %s\n", good.error().detail.c_str());
     return 2;
   }
-  return AskAndPrint({"gpulens driver", command, order.socket, order.config_file});
+  return AskAndPrint({"gpulens gpu", command, order.socket, order.config_file});
 }
 
 std::string AskDriverStatus(const Config& config) {

@@ -1,4 +1,4 @@
-// `gpulens driver release|resume|status`: tells a running agent to let go of the GPUs for a while.
+// `gpulens gpu release|resume|status`: tells a running agent to let go of the GPUs for a while.
 #pragma once
 
 #include <string>

@@ -75,7 +75,7 @@ collectors:
     targets:
       - {url: "http://a/"}
       - {name: b, url: 'https://b:1/x', interval: 1m, headers: {X: "1"}}
-sinks: {prometheus: {dialects: [dcgm]}, otlp: {endpoint: "http://c", batch: 7}}
+sinks: {prometheus: {names: [dcgm]}, otlp: {endpoint: "http://c", batch: 7}}
 analyzers:
 )");
   EXPECT_EQ(config.Time("interval"), milliseconds(500));

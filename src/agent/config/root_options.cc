@@ -1,5 +1,7 @@
 #include "agent/config/root_options.h"
 
+#include "naming/sink_names.h"
+
 namespace gpulens {
 namespace {
 
@@ -115,7 +117,7 @@ constexpr OptionSpec kControl[] = {
     {.key = "socket",
      .fallback = {},
      .help =
-         "Unix socket for commands to the running agent (gpulens driver release); without it, "
+         "Unix socket for commands to the running agent (gpulens gpu release); without it, "
          "/run/gpulens/gpulens.sock for root, else gpulens/gpulens.sock in XDG_RUNTIME_DIR; none for none"},
 };
 
@@ -141,6 +143,10 @@ constexpr OptionSpec kRoot[] = {
      .type = OptionType::kTextMap,
      .help = "Attributes of every series that any sink tells, scraped ones included",
      .map_of = MapOf::kAttributes},
+    {.key = "metrics",
+     .fallback = "standard",
+     .help = "How many of the native metrics sinks have, unless one says it for itself: docs/cardinality.md",
+     .allowed = kMetricLevels},
     {.key = "limits",
      .type = OptionType::kGroup,
      .fallback = {},

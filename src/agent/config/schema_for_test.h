@@ -44,7 +44,7 @@ inline constexpr OptionSpec kScrape[] = {
 };
 inline constexpr std::string_view kDialects[] = {"native", "zernel", "dcgm"};
 inline constexpr OptionSpec kPrometheus[] = {
-    {.key = "dialects",
+    {.key = "names",
      .type = OptionType::kTexts,
      .fallback = "[native, zernel]",
      .help = "Names",

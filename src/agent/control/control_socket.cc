@@ -97,7 +97,7 @@ class ControlSocket::Client final : public StreamHandler, public std::enable_sha
     }
     // Who only looks is told the state; to whom has asked for it, it is an error.
     if (command->verb == ControlCommand::kStatus && nvml.view().state == DriverControl::State::kReleasing)
-      return Reply("ok releasing: the driver process has not ended yet; it may be stuck in the kernel");
+      return Reply("ok releasing: the reader process has not ended yet; it may be stuck in the kernel");
     if (command->verb != ControlCommand::kRelease) return Reply(owner_.Answer());
     end_ns_ = (now + kReleaseTime).boot_ns;
     AwaitRelease();
@@ -198,7 +198,7 @@ std::string ControlSocket::Answer() const {
     case DriverControl::State::kRunning:
       return view.trouble.empty() ? "ok running" : "ok running, but " + view.trouble;
     case DriverControl::State::kReleasing:
-      return "error the driver process has not ended yet; it may be stuck in the kernel";
+      return "error the reader process has not ended yet; it may be stuck in the kernel";
     case DriverControl::State::kReleased:
       return view.until_boot_ns == 0 ? "ok released until it is resumed"
                                      : "ok released for " + Seconds(view.until_boot_ns, clock_.Now());

@@ -166,8 +166,8 @@ TEST(DriverFinding, NothingIsFoundWhereAllIsWell) {
   EXPECT_FALSE(DriverFinding("").has_value()) << "nobody answers";
   auto released = DriverFinding("released for 60 s");
   ASSERT_TRUE(released.has_value());
-  EXPECT_EQ(released->why, "its driver process is released for 60 s");
-  EXPECT_EQ(released->remedy, "gpulens driver resume");
+  EXPECT_EQ(released->why, "its reader process is released for 60 s");
+  EXPECT_EQ(released->remedy, "gpulens gpu resume");
 }
 
 TEST_F(ControlSocketTest, FaultsAreForSimulatedGpusAlone) {
@@ -183,7 +183,7 @@ TEST_F(ControlSocketTest, FaultsAreForSimulatedGpusAlone) {
   EXPECT_THAT(Ask("nvml fail gpu=3 mode=lost"), StartsWith("ok #1 GPU 3 lost"));
   EXPECT_THAT(Ask("nvml fail gpu=8 mode=lost"), HasSubstr("has GPUs 0 to 7"));
   EXPECT_THAT(Ask("nvml fail"), StartsWith("error mode is missing"));
-  // What the driver process finds there.
+  // What the reader process finds there.
   auto text = ReadFile(faults.path());
   ASSERT_TRUE(text.ok()) << text.error().detail;
   auto script = nvml::ParseFaultScript(*text);

@@ -12,15 +12,15 @@ std::optional<Finding> DriverFinding(std::string_view status) {
   if (status.starts_with("released") || status.starts_with("releasing")) {
     finding.kind = Finding::kNoPermission;
     finding.what = "the running agent reads no GPU";
-    finding.why = "its driver process is " + std::string(status);
-    finding.remedy = "gpulens driver resume";
+    finding.why = "its reader process is " + std::string(status);
+    finding.remedy = "gpulens gpu resume";
     return finding;
   }
   if (!status.starts_with(kBut)) return std::nullopt;
   finding.kind = Finding::kBroken;
   finding.what = "the running agent hears of no XID or other event of a GPU";
   finding.why = status.substr(kBut.size());
-  finding.remedy = "gpulens driver release, then gpulens driver resume: another process is started";
+  finding.remedy = "gpulens gpu release, then gpulens gpu resume: another process is started";
   return finding;
 }
 

@@ -1,4 +1,4 @@
-// What `gpulens doctor` makes of the state of the running agent's driver process.
+// What `gpulens doctor` makes of the state of the running agent's reader process.
 #pragma once
 
 #include <optional>

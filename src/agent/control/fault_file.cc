@@ -42,7 +42,7 @@ Result<std::string> FaultFile::Heal(std::string_view words, int64_t now_ns) {
 
 // A whole file in place of the old one under the same number: a reader never sees a part.
 Status FaultFile::Write() {
-  if (!file_) return {Code::kUnavailable, "the faults cannot be handed to the driver process"};
+  if (!file_) return {Code::kUnavailable, "the faults cannot be handed to the reader process"};
   ASSIGN_OR_RETURN(UniqueFd next, NewFile(nvml::FormatFaultScript(list_.faults())));
   if (::dup3(next.get(), file_.get(), O_CLOEXEC) < 0) return ErrnoStatus("dup3", errno);
   return Ok();

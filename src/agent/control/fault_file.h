@@ -1,4 +1,4 @@
-// The faults of the agent's simulated GPUs, and the file by which its driver process follows them.
+// The faults of the agent's simulated GPUs, and the file by which its reader process follows them.
 #pragma once
 
 #include <string>
@@ -17,10 +17,10 @@ class FaultFile {
  public:
   // An empty script. kUnavailable and its like when the kernel gives none; path() is then empty.
   Status Open();
-  // For the driver process. The same as long as this lives.
+  // For the reader process. The same as long as this lives.
   const std::string& path() const noexcept { return path_; }
 
-  // As FaultList does, and written for the driver process to see.
+  // As FaultList does, and written for the reader process to see.
   Result<std::string> Fail(std::string_view words, int64_t now_ns, size_t gpus);
   Result<std::string> Heal(std::string_view words, int64_t now_ns);
   const nvml::FaultList& list() const noexcept { return list_; }

@@ -103,7 +103,7 @@ class Outcome {
     Tick(body);
     std::string out = "# roles\n" + Section(*rig_.frame, SpellNative, nullptr);
     out += "# native\n" + Section(*native_, SpellNative, nullptr);
-    const std::vector<std::string> genai = {"genai"};
+    const std::vector<std::string> genai = {"otel_genai"};
     Speller speller = MakeSpeller(genai);
     speller.Look(snapshot_);
     out += "# genai\n" + Section(*rig_.frame, speller, native_.get());

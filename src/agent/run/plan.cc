@@ -126,6 +126,8 @@ std::vector<EnricherSet::Setup> MakeEnrichers(const Config& config) {
 
 Config SinkConfig(const Config& config, std::string_view sink) {
   Config own = config.Group("sinks").Group(sink);
+  if (own.Has(kMetricsKey) && own.Text(kMetricsKey).empty())
+    own.Set(kMetricsKey, config.Text(kMetricsKey), config.origin(kMetricsKey));
   if (!own.Has(kAttributesKey)) return own;
   std::map<std::string, std::string> attributes = own.TextMap(kAttributesKey);
   const std::map<std::string, std::string>& common = config.TextMap(kAttributesKey);

@@ -211,7 +211,7 @@ TEST(AgentWatch, ADriverProcessThatFailsAgainAndAgainIsCounted) {
   AgentWatch watch;
   Tick tick;
   tick.clock_.Advance(std::chrono::hours(1));
-  EntityRef driver = MakeRef<const Entity>("driver", AttributeSet({{"driver", std::string_view("nvml")}}));
+  EntityRef driver = MakeRef<const Entity>("reader", AttributeSet({{"reader", std::string_view("nvml")}}));
   tick.Set(kSelfDriverStarts, driver, {{"reason", std::string_view("crash")}}, 4);
   watch.Observe(*tick.Make());
   EXPECT_EQ(watch.Failures("nvml"), 0) << "those of before are not of now";

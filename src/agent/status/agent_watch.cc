@@ -149,7 +149,7 @@ std::vector<Finding> AgentWatch::Findings(const Config& config, Env& env, const 
         {Finding::kBroken, "driver " + driver.name,
          "its process ended or hung " + std::to_string(static_cast<int>(recent)) + " times within 5 minutes",
          "a call of the vendor's library crashes, hangs, or is killed",
-         "gpulens events --since 1h --name gpulens.driver"});
+         "gpulens events --since 1h --name gpulens.reader"});
   }
   if (!reload_failure_.empty()) {
     findings.push_back({Finding::kBroken, "config",

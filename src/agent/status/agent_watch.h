@@ -24,7 +24,7 @@ class AgentWatch {
   // How the last reload ended; empty: well.
   void ReloadFailed(std::string why);
 
-  // Unplanned ends of the driver process within the last five minutes.
+  // Unplanned ends of the reader process within the last five minutes.
   double Failures(std::string_view driver) const;
   // Who the agent is, and its findings. Blocks for the probes: for a worker.
   StatusReport Report(const Config& config, Env& env, const Pipeline& pipeline) const;

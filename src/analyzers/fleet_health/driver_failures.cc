@@ -8,7 +8,7 @@
 namespace gpulens {
 namespace {
 
-// Of the reasons for which a driver process is started; the others are planned.
+// Of the reasons for which a reader process is started; the others are planned.
 constexpr std::string_view kUnplanned[] = {"crash", "exited", "hang", "killed", "protocol"};
 
 }  // namespace
@@ -29,7 +29,7 @@ void DriverFailures::Read(const Snapshot& snapshot) {
     driver.seen = false;
   }
   starts_.ForEach(snapshot, [&](const SeriesInfo& info, double value, const Frame&, uint32_t) {
-    Driver& driver = Find(TextOf(info.attributes, "driver"));
+    Driver& driver = Find(TextOf(info.attributes, "reader"));
     driver.seen = true;
     const std::string_view reason = TextOf(info.attributes, "reason");
     if (std::find(std::begin(kUnplanned), std::end(kUnplanned), reason) != std::end(kUnplanned))

@@ -421,7 +421,7 @@ TEST_F(FleetHealthTest, AGpuThatAnswersNothingWhileOthersDoHasFailedAfterAMinute
   Tick();
   EXPECT_EQ(State(), "failed");
   EXPECT_TRUE(Holds("no_readings"));
-  // Where no GPU answers, the driver process is at fault.
+  // Where no GPU answers, the reader process is at fault.
   source_.Retire(other);
   source_.Set(other, kGpuInfo, {{"gpu.vendor", "nvidia"}}, 1);
   Tick(120);
@@ -676,7 +676,7 @@ TEST_F(FleetHealthTest, LinksOfAGpuUnderTwoNumbersAreNotAddedUp) {
 
 TEST_F(FleetHealthTest, ADriverProcessThatFailsAgainAndAgainLeavesNoGpuHealthy) {
   Healthy(gpu_);
-  EntityRef driver = MakeRef<Entity>("driver", AttributeSet({{"driver", std::string_view("nvml")}}));
+  EntityRef driver = MakeRef<Entity>("reader", AttributeSet({{"reader", std::string_view("nvml")}}));
   source_.Set(driver, kSelfDriverStarts, {{"reason", "first"}}, 1);
   source_.Set(driver, kSelfDriverStarts, {{"reason", "crash"}}, 7);
   Tick();
@@ -695,7 +695,7 @@ TEST_F(FleetHealthTest, ASteadyRunDoesNotAllocate) {
   std::vector<EntityRef> gpus;
   for (int64_t i = 0; i < 16; ++i) gpus.push_back(Gpu(i));
   for (const EntityRef& gpu : gpus) Healthy(gpu);
-  EntityRef driver = MakeRef<Entity>("driver", AttributeSet({{"driver", std::string_view("nvml")}}));
+  EntityRef driver = MakeRef<Entity>("reader", AttributeSet({{"reader", std::string_view("nvml")}}));
   for (std::string_view reason : {"first", "crash"})
     source_.Set(driver, kSelfDriverStarts, {{"reason", reason}}, 1);
   Tick(200);

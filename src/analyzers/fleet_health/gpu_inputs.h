@@ -84,7 +84,7 @@ struct GpuNow {
   bool mig = false;              // split into MIG instances
   bool here = false;             // the last tick had something of it
   bool others_answer = false;    // another GPU has the state "ok"
-  double driver_failures = 0;    // unplanned ends of its vendor's driver process within five minutes
+  double driver_failures = 0;    // unplanned ends of its vendor's reader process within five minutes
   double links_of_its_kind = 0;  // the most links that are up on one GPU of this model in the machine
 
   std::optional<double> operator[](GpuInput input) const noexcept {

@@ -594,7 +594,7 @@ TEST_F(GpuEventsTest, WhatADemoReportsIsMarkedWhateverItIsAbout) {
   MakeAnalyzer();
   Event driver;
   driver.at = clock_.Now();
-  driver.name = "gpulens.driver";
+  driver.name = "gpulens.reader";
   driver.attributes = AttributeSet({{"gpulens.change", std::string_view("crashed")}});
   desk_.Report(driver);
   Event oom;

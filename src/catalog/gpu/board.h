@@ -19,14 +19,14 @@ inline constexpr MetricDesc kGpuMemoryGttUsed =
     row::UpDown("gpu.memory.gtt.used", "By", "Host memory mapped by the GPU.");
 inline constexpr MetricDesc kGpuMemoryBandwidthMax = row::Gauge(
     "gpu.memory.bandwidth.max", "By/s", "Greatest device memory bandwidth that the board can reach.");
-inline constexpr MetricDesc kGpuPowerAverage =
-    row::Gauge("gpu.power.average", "W", "Power drawn by the board as a mean over the driver's window.");
+inline constexpr MetricDesc kGpuPowerAverage = row::Standard(
+    row::Gauge("gpu.power.average", "W", "Power drawn by the board as a mean over the driver's window."));
 inline constexpr MetricDesc kGpuMemoryPower =
     row::Gauge("gpu.memory.power", "W", "Power drawn by device memory, contained in the board's power.");
-inline constexpr MetricDesc kGpuModulePower =
-    row::Gauge("gpu.module.power", "W", "Power drawn by the whole module that carries the GPU.");
-inline constexpr MetricDesc kGpuEnergyEstimate = row::Counter(
-    "gpu.energy.estimate", "J", "Energy by integrating power, only for a GPU without an energy counter.");
+inline constexpr MetricDesc kGpuModulePower = row::Standard(
+    row::Gauge("gpu.module.power", "W", "Power drawn by the whole module that carries the GPU."));
+inline constexpr MetricDesc kGpuEnergyEstimate = row::Standard(row::Counter(
+    "gpu.energy.estimate", "J", "Energy by integrating power, only for a GPU without an energy counter."));
 inline constexpr MetricDesc kGpuEnergyEstimateError =
     row::StrictCounter("gpu.energy.estimate.error", "J", "Upper bound of the error of the energy estimate.");
 inline constexpr MetricDesc kGpuVoltage = row::Gauge("gpu.voltage", "V", "Voltage of a supply rail.",

@@ -29,18 +29,18 @@ inline constexpr MetricDesc kGpuSampledPower =
 inline constexpr MetricDesc kGpuSampledClockFrequency = row::Gauge(
     "gpu.sampled.clock.frequency", "MHz", "Least, mean and greatest clock sample since the previous run.",
     row::kKeys<"gpu.sampled.stat", "gpu.clock.type">);
-inline constexpr MetricDesc kGpuGrEngineActive =
+inline constexpr MetricDesc kGpuGrEngineActive = row::Standard(
     row::Gauge("gpu.gr_engine.active", "1", "Share of time the graphics or compute engine was active.", {},
-               &row::kZeroToOne);
-inline constexpr MetricDesc kGpuSmActive = row::Gauge(
-    "gpu.sm.active", "1", "Share of cycles in which an SM had a warp, mean over SMs.", {}, &row::kZeroToOne);
-inline constexpr MetricDesc kGpuSmOccupancy = row::Gauge(
-    "gpu.sm.occupancy", "1", "Resident warps as a share of what fits, mean over SMs.", {}, &row::kZeroToOne);
-inline constexpr MetricDesc kGpuDramActive = row::Gauge(
-    "gpu.dram.active", "1", "Share of cycles in which device memory moved data.", {}, &row::kZeroToOne);
+               &row::kZeroToOne));
+inline constexpr MetricDesc kGpuSmActive = row::Essential(row::Gauge(
+    "gpu.sm.active", "1", "Share of cycles in which an SM had a warp, mean over SMs.", {}, &row::kZeroToOne));
+inline constexpr MetricDesc kGpuSmOccupancy = row::Standard(row::Gauge(
+    "gpu.sm.occupancy", "1", "Resident warps as a share of what fits, mean over SMs.", {}, &row::kZeroToOne));
+inline constexpr MetricDesc kGpuDramActive = row::Essential(row::Gauge(
+    "gpu.dram.active", "1", "Share of cycles in which device memory moved data.", {}, &row::kZeroToOne));
 inline constexpr MetricDesc kGpuPipeTensorActive =
-    row::Gauge("gpu.pipe.tensor.active", "1", "Share of cycles in which a tensor pipe was active.", {},
-               &row::kZeroToOne);
+    row::Essential(row::Gauge("gpu.pipe.tensor.active", "1",
+                              "Share of cycles in which a tensor pipe was active.", {}, &row::kZeroToOne));
 inline constexpr MetricDesc kGpuPipeFp64Active = row::Gauge(
     "gpu.pipe.fp64.active", "1", "Share of cycles in which the FP64 pipe was active.", {}, &row::kZeroToOne);
 inline constexpr MetricDesc kGpuPipeFp32Active = row::Gauge(

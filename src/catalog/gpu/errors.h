@@ -5,9 +5,9 @@
 
 namespace gpulens {
 
-inline constexpr MetricDesc kGpuThrottleTime =
+inline constexpr MetricDesc kGpuThrottleTime = row::Standard(
     row::StrictCounter("gpu.throttle.time", "s", "Time for which the clock was held down for this cause.",
-                       row::kKeys<"gpu.throttle.cause">, &row::kThrottledTime);
+                       row::kKeys<"gpu.throttle.cause">, &row::kThrottledTime));
 inline constexpr MetricDesc kGpuThrottleShare = row::Gauge(
     "gpu.throttle.share", "1", "Share of the last period for which the clock was held down for this cause.",
     row::kKeys<"gpu.throttle.cause">, &row::kZeroToOne);
@@ -41,9 +41,9 @@ inline constexpr MetricDesc kGpuXidCodeErrors =
     row::Counter("gpu.xid.code.errors", "{error}", "XID errors by code.", row::kKeys<"gpu.xid.code">);
 inline constexpr MetricDesc kGpuXidLastErrorTimestamp =
     row::Gauge("gpu.xid.last_error.timestamp", "s", "When the last XID happened.");
-inline constexpr MetricDesc kGpuRasErrors =
+inline constexpr MetricDesc kGpuRasErrors = row::Standard(
     row::Counter("gpu.ras.errors", "{error}", "RAS events of an AMD or Gaudi device from the kernel log.",
-                 row::kKeys<"gpu.ras.severity">);
+                 row::kKeys<"gpu.ras.severity">));
 inline constexpr MetricDesc kGpuThrottleEvents =
     row::StrictCounter("gpu.throttle.events", "{event}", "Times the cause began, as far as sampling saw it.",
                        row::kKeys<"gpu.throttle.cause">);

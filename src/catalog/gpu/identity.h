@@ -5,10 +5,10 @@
 
 namespace gpulens {
 
-inline constexpr MetricDesc kGpuDevicesExpected =
-    row::UpDown("gpu.devices.expected", "{gpu}", "GPUs that the host should have.", row::kKeys<"gpu.vendor">);
-inline constexpr MetricDesc kGpuRecoveryAction = row::StateSet(
-    "gpu.recovery.action", "What the driver asks the operator to do.", row::kKeys<"gpu.recovery.action">);
+inline constexpr MetricDesc kGpuDevicesExpected = row::Essential(row::UpDown(
+    "gpu.devices.expected", "{gpu}", "GPUs that the host should have.", row::kKeys<"gpu.vendor">));
+inline constexpr MetricDesc kGpuRecoveryAction = row::Essential(row::StateSet(
+    "gpu.recovery.action", "What the driver asks the operator to do.", row::kKeys<"gpu.recovery.action">));
 inline constexpr MetricDesc kGpuComputeMode =
     row::StateSet("gpu.compute_mode", "Who may open compute contexts.", row::kKeys<"gpu.compute_mode">);
 inline constexpr MetricDesc kGpuDisplayActive =
@@ -30,8 +30,8 @@ inline constexpr MetricDesc kGpuConfidentialComputeDevMode =
 inline constexpr MetricDesc kGpuConfidentialComputeMemory =
     row::UpDown("gpu.confidential_compute.memory", "By", "Device memory by protection.",
                 row::kKeys<"gpu.memory.protection">);
-inline constexpr MetricDesc kGpuFabricState = row::StateSet(
-    "gpu.fabric.state", "Registration of the GPU with the NVLink fabric.", row::kKeys<"gpu.fabric.state">);
+inline constexpr MetricDesc kGpuFabricState = row::Standard(row::StateSet(
+    "gpu.fabric.state", "Registration of the GPU with the NVLink fabric.", row::kKeys<"gpu.fabric.state">));
 inline constexpr MetricDesc kGpuFabricStatus =
     row::Gauge("gpu.fabric.status", "{code}", "Result code of the last fabric registration.");
 inline constexpr MetricDesc kGpuFabricDegraded = row::Flag(

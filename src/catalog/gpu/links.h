@@ -5,12 +5,12 @@
 
 namespace gpulens {
 
-inline constexpr MetricDesc kGpuInterconnectBandwidth =
+inline constexpr MetricDesc kGpuInterconnectBandwidth = row::Standard(
     row::Gauge("gpu.interconnect.bandwidth", "By/s", "NVLink bytes per second, both directions together.",
-               row::kKeys<"gpu.interconnect.type">);
-inline constexpr MetricDesc kGpuInterconnectErrors =
+               row::kKeys<"gpu.interconnect.type">));
+inline constexpr MetricDesc kGpuInterconnectErrors = row::Standard(
     row::StrictCounter("gpu.interconnect.errors", "{error}", "Errors over all links of the GPU by type.",
-                       row::kKeys<"gpu.interconnect.type", "gpu.interconnect.error_type">);
+                       row::kKeys<"gpu.interconnect.type", "gpu.interconnect.error_type">));
 inline constexpr MetricDesc kGpuC2cThroughput = row::Gauge(
     "gpu.c2c.throughput", "By/s", "Data bytes per second between GPU and CPU over C2C, without overhead.",
     row::kKeys<"gpu.interconnect.direction", "gpu.interconnect.payload">);
@@ -48,15 +48,15 @@ inline constexpr MetricDesc kGpuInterconnectLinkFecCorrected =
     row::Histogram("gpu.interconnect.link.fec.corrected", "{symbol}",
                    "Blocks of one link by number of symbols that FEC corrected.",
                    row::kKeys<"gpu.interconnect.type", "gpu.interconnect.link_index">);
-inline constexpr MetricDesc kNvswitchTemperature =
+inline constexpr MetricDesc kNvswitchTemperature = row::Standard(
     row::Gauge("nvswitch.temperature", "Cel", "Temperature of an NVSwitch, from a DCGM exporter page.",
-               row::kKeys<"nvswitch.id">, &row::kSensorTemperature);
-inline constexpr MetricDesc kNvswitchLinkErrors = row::StrictCounter(
+               row::kKeys<"nvswitch.id">, &row::kSensorTemperature));
+inline constexpr MetricDesc kNvswitchLinkErrors = row::Standard(row::StrictCounter(
     "nvswitch.link.errors", "{error}", "Errors of an NVSwitch port by type.",
-    row::kKeys<"nvswitch.id", "gpu.interconnect.link_index", "gpu.interconnect.error_type">);
+    row::kKeys<"nvswitch.id", "gpu.interconnect.link_index", "gpu.interconnect.error_type">));
 inline constexpr MetricDesc kNvswitchSxidErrors =
-    row::Counter("nvswitch.sxid.errors", "{error}", "SXid errors of an NVSwitch.",
-                 row::kKeys<"nvswitch.id", "nvswitch.sxid.severity">);
+    row::Essential(row::Counter("nvswitch.sxid.errors", "{error}", "SXid errors of an NVSwitch.",
+                                row::kKeys<"nvswitch.id", "nvswitch.sxid.severity">));
 inline constexpr MetricDesc kGpuInterconnectLinkBandwidth = row::Gauge(
     "gpu.interconnect.link.bandwidth", "By/s", "Bytes per second over one NVLink, both directions together.",
     row::kKeys<"gpu.interconnect.type", "gpu.interconnect.link_index">);

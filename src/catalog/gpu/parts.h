@@ -6,8 +6,8 @@
 namespace gpulens {
 
 inline constexpr MetricDesc kGpuPartitionInfo =
-    row::Info("gpu.partition.info", "1, with the partition mode of an AMD GPU.",
-              row::kKeys<"gpu.partition.id", "gpu.partition.compute", "gpu.partition.memory">);
+    row::Standard(row::Info("gpu.partition.info", "1, with the partition mode of an AMD GPU.",
+                            row::kKeys<"gpu.partition.id", "gpu.partition.compute", "gpu.partition.memory">));
 inline constexpr MetricDesc kGpuEncoderSessions =
     row::UpDown("gpu.encoder.sessions", "{session}", "Video encoder sessions open.");
 inline constexpr MetricDesc kGpuEncoderFrameRate =
@@ -21,14 +21,14 @@ inline constexpr MetricDesc kGpuFbcSessions =
     row::UpDown("gpu.fbc.sessions", "{session}", "Frame buffer capture sessions open.");
 inline constexpr MetricDesc kGpuVgpuInstances =
     row::UpDown("gpu.vgpu.instances", "{vgpu}", "vGPUs active on the GPU.");
-inline constexpr MetricDesc kGpuVgpuInfo = row::Info(
+inline constexpr MetricDesc kGpuVgpuInfo = row::Standard(row::Info(
     "gpu.vgpu.info", "1 per vGPU, with what identifies it.",
-    row::kKeys<"gpu.vgpu.id", "gpu.vgpu.uuid", "gpu.vgpu.type", "gpu.vgpu.vm", "gpu.vgpu.driver.version">);
-inline constexpr MetricDesc kGpuVgpuMemoryUsed =
-    row::UpDown("gpu.vgpu.memory.used", "By", "Device memory used by a vGPU.", row::kKeys<"gpu.vgpu.id">);
+    row::kKeys<"gpu.vgpu.id", "gpu.vgpu.uuid", "gpu.vgpu.type", "gpu.vgpu.vm", "gpu.vgpu.driver.version">));
+inline constexpr MetricDesc kGpuVgpuMemoryUsed = row::Standard(
+    row::UpDown("gpu.vgpu.memory.used", "By", "Device memory used by a vGPU.", row::kKeys<"gpu.vgpu.id">));
 inline constexpr MetricDesc kGpuVgpuUtilization =
-    row::Gauge("gpu.vgpu.utilization", "1", "Share of the GPU used by a vGPU.",
-               row::kKeys<"gpu.vgpu.id", "gpu.task.type">, &row::kZeroToOne);
+    row::Standard(row::Gauge("gpu.vgpu.utilization", "1", "Share of the GPU used by a vGPU.",
+                             row::kKeys<"gpu.vgpu.id", "gpu.task.type">, &row::kZeroToOne));
 inline constexpr MetricDesc kGpuVgpuLicensed =
     row::Flag("gpu.vgpu.licensed", "1 when the vGPU licence is valid.");
 inline constexpr MetricDesc kGpuMigInstances = row::UpDown(
@@ -36,15 +36,15 @@ inline constexpr MetricDesc kGpuMigInstances = row::UpDown(
 inline constexpr MetricDesc kGpuMigInstancesMax =
     row::Gauge("gpu.mig.instances.max", "{instance}", "Most MIG devices that the GPU can hold.");
 inline constexpr MetricDesc kGpuMigInfo =
-    row::Info("gpu.mig.info", "1 per MIG device, with its profile and UUID.",
-              row::kKeys<"gpu.mig.instance_id", "gpu.mig.compute_instance_id", "gpu.mig.profile",
-                         "gpu.mig.uuid", "gpu.mig.slices">);
-inline constexpr MetricDesc kGpuMigMemoryTotal =
+    row::Standard(row::Info("gpu.mig.info", "1 per MIG device, with its profile and UUID.",
+                            row::kKeys<"gpu.mig.instance_id", "gpu.mig.compute_instance_id",
+                                       "gpu.mig.profile", "gpu.mig.uuid", "gpu.mig.slices">));
+inline constexpr MetricDesc kGpuMigMemoryTotal = row::Standard(
     row::UpDown("gpu.mig.memory.total", "By", "Memory of a MIG instance.",
-                row::kKeys<"gpu.mig.instance_id", "gpu.mig.compute_instance_id">, &row::kPositive);
+                row::kKeys<"gpu.mig.instance_id", "gpu.mig.compute_instance_id">, &row::kPositive));
 inline constexpr MetricDesc kGpuMigMemoryUsed =
-    row::UpDown("gpu.mig.memory.used", "By", "Memory of a MIG instance in use.",
-                row::kKeys<"gpu.mig.instance_id", "gpu.mig.compute_instance_id">);
+    row::Standard(row::UpDown("gpu.mig.memory.used", "By", "Memory of a MIG instance in use.",
+                              row::kKeys<"gpu.mig.instance_id", "gpu.mig.compute_instance_id">));
 inline constexpr MetricDesc kGpuMigMemoryFree =
     row::UpDown("gpu.mig.memory.free", "By", "Memory of a MIG instance free to allocate.",
                 row::kKeys<"gpu.mig.instance_id", "gpu.mig.compute_instance_id">);

@@ -6,15 +6,15 @@
 
 namespace gpulens {
 
-inline constexpr MetricDesc kK8sPodStatusPhase =
+inline constexpr MetricDesc kK8sPodStatusPhase = row::Essential(
     row::StateSet("k8s.pod.status.phase", "Where the pod is in its life, as one of five words.",
-                  row::kKeys<"k8s.pod.status.phase">);
-inline constexpr MetricDesc kK8sPodSchedulingDelay =
-    row::Gauge("k8s.pod.scheduling.delay", "s", "Time from the making of the pod until it was given a node.");
-inline constexpr MetricDesc kK8sContainerRestartCount = row::UpDown(
-    "k8s.container.restart.count", "{restart}", "Restarts of the container, as the kubelet counts them.");
+                  row::kKeys<"k8s.pod.status.phase">));
+inline constexpr MetricDesc kK8sPodSchedulingDelay = row::Standard(row::Gauge(
+    "k8s.pod.scheduling.delay", "s", "Time from the making of the pod until it was given a node."));
+inline constexpr MetricDesc kK8sContainerRestartCount = row::Essential(row::UpDown(
+    "k8s.container.restart.count", "{restart}", "Restarts of the container, as the kubelet counts them."));
 inline constexpr MetricDesc kK8sContainerReady =
-    row::Flag("k8s.container.ready", "1 while the container passes its readiness probe.");
+    row::Essential(row::Flag("k8s.container.ready", "1 while the container passes its readiness probe."));
 
 // All rows of this header, in the order in which people should read them.
 inline constexpr const MetricDesc* kKubernetesStateRows[] = {

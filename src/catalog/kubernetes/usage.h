@@ -7,51 +7,52 @@ namespace gpulens {
 
 // One set of rows for each level: k8s.node, k8s.pod, container.
 inline constexpr MetricDesc kK8sNodeCpuTime =
-    row::Counter("k8s.node.cpu.time", "s", "CPU time of the node since it started.");
+    row::Standard(row::Counter("k8s.node.cpu.time", "s", "CPU time of the node since it started."));
 inline constexpr MetricDesc kK8sNodeCpuUsage =
-    row::Real(row::Gauge("k8s.node.cpu.usage", "{cpu}", "CPUs the node uses."));
+    row::Standard(row::Real(row::Gauge("k8s.node.cpu.usage", "{cpu}", "CPUs the node uses.")));
 inline constexpr MetricDesc kK8sNodeMemoryUsage =
-    row::UpDown("k8s.node.memory.usage", "By", "Memory of the node in use, caches included.");
-inline constexpr MetricDesc kK8sNodeMemoryWorkingSet =
-    row::UpDown("k8s.node.memory.working_set", "By", "Memory of the node that cannot be given back at once.");
+    row::Standard(row::UpDown("k8s.node.memory.usage", "By", "Memory of the node in use, caches included."));
+inline constexpr MetricDesc kK8sNodeMemoryWorkingSet = row::Standard(row::UpDown(
+    "k8s.node.memory.working_set", "By", "Memory of the node that cannot be given back at once."));
 inline constexpr MetricDesc kK8sNodeMemoryRss =
-    row::UpDown("k8s.node.memory.rss", "By", "Anonymous memory of the node.");
+    row::Standard(row::UpDown("k8s.node.memory.rss", "By", "Anonymous memory of the node."));
 inline constexpr MetricDesc kK8sNodeMemoryAvailable =
-    row::UpDown("k8s.node.memory.available", "By", "Memory of the node that is left for use.");
+    row::Standard(row::UpDown("k8s.node.memory.available", "By", "Memory of the node that is left for use."));
 
-inline constexpr MetricDesc kK8sPodCpuTime = row::Counter("k8s.pod.cpu.time", "s", "CPU time of the pod.");
+inline constexpr MetricDesc kK8sPodCpuTime =
+    row::Standard(row::Counter("k8s.pod.cpu.time", "s", "CPU time of the pod."));
 inline constexpr MetricDesc kK8sPodCpuUsage =
-    row::Real(row::Gauge("k8s.pod.cpu.usage", "{cpu}", "CPUs the pod uses."));
+    row::Standard(row::Real(row::Gauge("k8s.pod.cpu.usage", "{cpu}", "CPUs the pod uses.")));
 inline constexpr MetricDesc kK8sPodMemoryUsage =
-    row::UpDown("k8s.pod.memory.usage", "By", "Memory of the pod in use, caches included.");
-inline constexpr MetricDesc kK8sPodMemoryWorkingSet =
-    row::UpDown("k8s.pod.memory.working_set", "By", "Memory of the pod that counts against its limits.");
+    row::Standard(row::UpDown("k8s.pod.memory.usage", "By", "Memory of the pod in use, caches included."));
+inline constexpr MetricDesc kK8sPodMemoryWorkingSet = row::Standard(
+    row::UpDown("k8s.pod.memory.working_set", "By", "Memory of the pod that counts against its limits."));
 inline constexpr MetricDesc kK8sPodMemoryRss =
-    row::UpDown("k8s.pod.memory.rss", "By", "Anonymous memory of the pod.");
-inline constexpr MetricDesc kK8sPodMemoryAvailable =
-    row::UpDown("k8s.pod.memory.available", "By", "Memory that is left to the pod below its limit.");
+    row::Standard(row::UpDown("k8s.pod.memory.rss", "By", "Anonymous memory of the pod."));
+inline constexpr MetricDesc kK8sPodMemoryAvailable = row::Standard(
+    row::UpDown("k8s.pod.memory.available", "By", "Memory that is left to the pod below its limit."));
 inline constexpr MetricDesc kK8sPodNetworkIo =
-    row::Counter("k8s.pod.network.io", "By", "Bytes through the pod's first network interface.",
-                 row::kKeys<"network.io.direction">);
-inline constexpr MetricDesc kK8sPodNetworkErrors =
+    row::Standard(row::Counter("k8s.pod.network.io", "By", "Bytes through the pod's first network interface.",
+                               row::kKeys<"network.io.direction">));
+inline constexpr MetricDesc kK8sPodNetworkErrors = row::Standard(
     row::Counter("k8s.pod.network.errors", "{error}", "Errors of the pod's first network interface.",
-                 row::kKeys<"network.io.direction">);
+                 row::kKeys<"network.io.direction">));
 
 inline constexpr MetricDesc kContainerCpuTime =
-    row::Counter("container.cpu.time", "s", "CPU time of the container.");
+    row::Standard(row::Counter("container.cpu.time", "s", "CPU time of the container."));
 inline constexpr MetricDesc kContainerCpuUsage =
-    row::Real(row::Gauge("container.cpu.usage", "{cpu}", "CPUs the container uses."));
-inline constexpr MetricDesc kContainerMemoryUsage =
-    row::UpDown("container.memory.usage", "By", "Memory of the container in use, caches included.");
-inline constexpr MetricDesc kContainerMemoryWorkingSet = row::UpDown(
-    "container.memory.working_set", "By", "Memory of the container that counts against its limit.");
+    row::Standard(row::Real(row::Gauge("container.cpu.usage", "{cpu}", "CPUs the container uses.")));
+inline constexpr MetricDesc kContainerMemoryUsage = row::Standard(
+    row::UpDown("container.memory.usage", "By", "Memory of the container in use, caches included."));
+inline constexpr MetricDesc kContainerMemoryWorkingSet = row::Standard(row::UpDown(
+    "container.memory.working_set", "By", "Memory of the container that counts against its limit."));
 inline constexpr MetricDesc kContainerMemoryRss =
-    row::UpDown("container.memory.rss", "By", "Anonymous memory of the container.");
-inline constexpr MetricDesc kContainerMemoryAvailable =
-    row::UpDown("container.memory.available", "By", "Memory that is left to the container below its limit.");
+    row::Standard(row::UpDown("container.memory.rss", "By", "Anonymous memory of the container."));
+inline constexpr MetricDesc kContainerMemoryAvailable = row::Standard(
+    row::UpDown("container.memory.available", "By", "Memory that is left to the container below its limit."));
 inline constexpr MetricDesc kK8sContainerOomKills =
-    row::Counter("k8s.container.oom_kills", "{kill}",
-                 "Kills in the container for want of memory, since the agent first saw it.");
+    row::Essential(row::Counter("k8s.container.oom_kills", "{kill}",
+                                "Kills in the container for want of memory, since the agent first saw it."));
 
 // All rows of this header, in the order in which people should read them.
 inline constexpr const MetricDesc* kKubernetesUsageRows[] = {

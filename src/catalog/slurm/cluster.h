@@ -9,127 +9,127 @@
 
 namespace gpulens {
 
-inline constexpr MetricDesc kSlurmNodes = row::UpDown(
-    "slurm.nodes", "{node}", "Nodes by state, without its flags.", row::kKeys<"slurm.node.state">);
-inline constexpr MetricDesc kSlurmNodesDown =
+inline constexpr MetricDesc kSlurmNodes = row::Essential(row::UpDown(
+    "slurm.nodes", "{node}", "Nodes by state, without its flags.", row::kKeys<"slurm.node.state">));
+inline constexpr MetricDesc kSlurmNodesDown = row::Essential(
     row::UpDown("slurm.nodes.down", "{node}",
-                "Nodes whose state keeps jobs off: down, drained, failed, in maintenance, off.");
-inline constexpr MetricDesc kSlurmNodesSilent =
-    row::UpDown("slurm.nodes.not_responding", "{node}", "Nodes that do not answer the controller.");
-inline constexpr MetricDesc kSlurmCpus = row::UpDown(
+                "Nodes whose state keeps jobs off: down, drained, failed, in maintenance, off."));
+inline constexpr MetricDesc kSlurmNodesSilent = row::Essential(
+    row::UpDown("slurm.nodes.not_responding", "{node}", "Nodes that do not answer the controller."));
+inline constexpr MetricDesc kSlurmCpus = row::Standard(row::UpDown(
     "slurm.cpus", "{cpu}", "CPUs by what they do: allocated, idle, other (on nodes that are not up).",
-    row::kKeys<"slurm.cpu.state">);
-inline constexpr MetricDesc kSlurmGpus = row::UpDown(
+    row::kKeys<"slurm.cpu.state">));
+inline constexpr MetricDesc kSlurmGpus = row::Essential(row::UpDown(
     "slurm.gpus", "{gpu}", "GPUs by what they do: allocated, idle, down (idle on nodes that are down).",
-    row::kKeys<"slurm.gpu.state">);
-inline constexpr MetricDesc kSlurmJobs =
+    row::kKeys<"slurm.gpu.state">));
+inline constexpr MetricDesc kSlurmJobs = row::Essential(
     row::UpDown("slurm.jobs", "{job}", "Jobs in the queue by state; a waiting array counts once.",
-                row::kKeys<"slurm.job.state">);
-inline constexpr MetricDesc kSlurmJobsCpus = row::UpDown(
-    "slurm.jobs.cpus", "{cpu}", "CPUs that jobs have or ask for, by state.", row::kKeys<"slurm.job.state">);
-inline constexpr MetricDesc kSlurmJobsGpus = row::UpDown(
-    "slurm.jobs.gpus", "{gpu}", "GPUs that jobs have or ask for, by state.", row::kKeys<"slurm.job.state">);
+                row::kKeys<"slurm.job.state">));
+inline constexpr MetricDesc kSlurmJobsCpus = row::Standard(row::UpDown(
+    "slurm.jobs.cpus", "{cpu}", "CPUs that jobs have or ask for, by state.", row::kKeys<"slurm.job.state">));
+inline constexpr MetricDesc kSlurmJobsGpus = row::Standard(row::UpDown(
+    "slurm.jobs.gpus", "{gpu}", "GPUs that jobs have or ask for, by state.", row::kKeys<"slurm.job.state">));
 inline constexpr MetricDesc kSlurmJobsNodes =
-    row::UpDown("slurm.jobs.nodes", "{node}", "Nodes that jobs have or ask for, by state.",
-                row::kKeys<"slurm.job.state">);
-inline constexpr MetricDesc kSlurmJobsUnowned =
-    row::UpDown("slurm.jobs.without_user", "{job}", "Jobs in the queue whose user is not known any more.");
-inline constexpr MetricDesc kSlurmJobsDistributed = row::Gauge(
-    "slurm.jobs.distributed", "1", "Share of running jobs on more than one node.", {}, &row::kZeroToOne);
+    row::Standard(row::UpDown("slurm.jobs.nodes", "{node}", "Nodes that jobs have or ask for, by state.",
+                              row::kKeys<"slurm.job.state">));
+inline constexpr MetricDesc kSlurmJobsUnowned = row::Standard(
+    row::UpDown("slurm.jobs.without_user", "{job}", "Jobs in the queue whose user is not known any more."));
+inline constexpr MetricDesc kSlurmJobsDistributed = row::Standard(row::Gauge(
+    "slurm.jobs.distributed", "1", "Share of running jobs on more than one node.", {}, &row::kZeroToOne));
 inline constexpr MetricDesc kSlurmUsersActive =
-    row::Gauge("slurm.users.active", "{user}", "Users with a running job.");
+    row::Standard(row::Gauge("slurm.users.active", "{user}", "Users with a running job."));
 inline constexpr MetricDesc kSlurmUsersQueued =
-    row::Gauge("slurm.users.queued", "{user}", "Users with a running or a waiting job.");
-inline constexpr MetricDesc kSlurmUserJobsMean =
-    row::Real(row::Gauge("slurm.user.jobs.mean", "{job}", "Running jobs per user who has one."));
-inline constexpr MetricDesc kSlurmUserJobsDeviation =
-    row::Real(row::Gauge("slurm.user.jobs.deviation", "{job}", "Standard deviation (of a sample) of it."));
+    row::Standard(row::Gauge("slurm.users.queued", "{user}", "Users with a running or a waiting job."));
+inline constexpr MetricDesc kSlurmUserJobsMean = row::Standard(
+    row::Real(row::Gauge("slurm.user.jobs.mean", "{job}", "Running jobs per user who has one.")));
+inline constexpr MetricDesc kSlurmUserJobsDeviation = row::Standard(
+    row::Real(row::Gauge("slurm.user.jobs.deviation", "{job}", "Standard deviation (of a sample) of it.")));
 
 // Of jobs that ended within a window, five minutes by default, from the accounting; absent without one.
 inline constexpr MetricDesc kSlurmEndedJobs =
-    row::Gauge("slurm.ended.jobs", "{job}", "Jobs that ended within the window, by state.",
-               row::kKeys<"slurm.job.state">);
-inline constexpr MetricDesc kSlurmEndedCpusMean = row::Real(
-    row::Gauge("slurm.ended.cpus.mean", "{cpu}", "CPUs of jobs that ended, weighted by how long they ran."));
-inline constexpr MetricDesc kSlurmEndedGpusMean = row::Real(
-    row::Gauge("slurm.ended.gpus.mean", "{gpu}", "GPUs of jobs that ended, weighted by how long they ran."));
+    row::Standard(row::Gauge("slurm.ended.jobs", "{job}", "Jobs that ended within the window, by state.",
+                             row::kKeys<"slurm.job.state">));
+inline constexpr MetricDesc kSlurmEndedCpusMean = row::Standard(row::Real(
+    row::Gauge("slurm.ended.cpus.mean", "{cpu}", "CPUs of jobs that ended, weighted by how long they ran.")));
+inline constexpr MetricDesc kSlurmEndedGpusMean = row::Standard(row::Real(
+    row::Gauge("slurm.ended.gpus.mean", "{gpu}", "GPUs of jobs that ended, weighted by how long they ran.")));
 inline constexpr MetricDesc kSlurmEndedRuntimeMean =
-    row::Gauge("slurm.ended.runtime.mean", "s", "How long jobs that ended had run.");
+    row::Standard(row::Gauge("slurm.ended.runtime.mean", "s", "How long jobs that ended had run."));
 inline constexpr MetricDesc kSlurmEndedRuntimeDeviation =
-    row::Gauge("slurm.ended.runtime.deviation", "s",
-               "Standard deviation (of a sample) of how long jobs that ended had run.");
+    row::Standard(row::Gauge("slurm.ended.runtime.deviation", "s",
+                             "Standard deviation (of a sample) of how long jobs that ended had run."));
 inline constexpr MetricDesc kSlurmEndedWaitMean =
-    row::Gauge("slurm.ended.wait.mean", "s", "From submission to start of jobs that ended.");
-inline constexpr MetricDesc kSlurmEndedWaitDeviation =
+    row::Standard(row::Gauge("slurm.ended.wait.mean", "s", "From submission to start of jobs that ended."));
+inline constexpr MetricDesc kSlurmEndedWaitDeviation = row::Standard(
     row::Gauge("slurm.ended.wait.deviation", "s",
-               "Standard deviation (of a sample) from submission to start of jobs that ended.");
-inline constexpr MetricDesc kSlurmEndedSuspendedMean =
-    row::Gauge("slurm.ended.suspended.mean", "s", "How long jobs that ended had been suspended.");
-inline constexpr MetricDesc kSlurmEndedSuspendedDeviation =
+               "Standard deviation (of a sample) from submission to start of jobs that ended."));
+inline constexpr MetricDesc kSlurmEndedSuspendedMean = row::Standard(
+    row::Gauge("slurm.ended.suspended.mean", "s", "How long jobs that ended had been suspended."));
+inline constexpr MetricDesc kSlurmEndedSuspendedDeviation = row::Standard(
     row::Gauge("slurm.ended.suspended.deviation", "s",
-               "Standard deviation (of a sample) of how long jobs that ended had been suspended.");
+               "Standard deviation (of a sample) of how long jobs that ended had been suspended."));
 
 inline constexpr MetricDesc kSlurmAccountJobs =
-    row::UpDown("slurm.account.jobs", "{job}", "Jobs of an account in the queue, by state.",
-                row::kKeys<"slurm.job.state">);
+    row::Standard(row::UpDown("slurm.account.jobs", "{job}", "Jobs of an account in the queue, by state.",
+                              row::kKeys<"slurm.job.state">));
 inline constexpr MetricDesc kSlurmAccountCpus =
-    row::UpDown("slurm.account.cpus", "{cpu}", "CPUs that an account's running jobs have.");
+    row::Standard(row::UpDown("slurm.account.cpus", "{cpu}", "CPUs that an account's running jobs have."));
 inline constexpr MetricDesc kSlurmAccountGpus =
-    row::UpDown("slurm.account.gpus", "{gpu}", "GPUs that an account's running jobs have.");
-inline constexpr MetricDesc kSlurmAccountNodes = row::UpDown(
-    "slurm.account.nodes", "{node}", "Nodes that an account's running jobs have; shared ones each time.");
-inline constexpr MetricDesc kSlurmPartitionNodes = row::UpDown(
-    "slurm.partition.nodes", "{node}", "Nodes of a partition by state.", row::kKeys<"slurm.node.state">);
-inline constexpr MetricDesc kSlurmPartitionCpus = row::UpDown(
-    "slurm.partition.cpus", "{cpu}", "CPUs of a partition by what they do.", row::kKeys<"slurm.cpu.state">);
-inline constexpr MetricDesc kSlurmPartitionGpus = row::UpDown(
-    "slurm.partition.gpus", "{gpu}", "GPUs of a partition by what they do.", row::kKeys<"slurm.gpu.state">);
+    row::Standard(row::UpDown("slurm.account.gpus", "{gpu}", "GPUs that an account's running jobs have."));
+inline constexpr MetricDesc kSlurmAccountNodes = row::Standard(row::UpDown(
+    "slurm.account.nodes", "{node}", "Nodes that an account's running jobs have; shared ones each time."));
+inline constexpr MetricDesc kSlurmPartitionNodes = row::Standard(row::UpDown(
+    "slurm.partition.nodes", "{node}", "Nodes of a partition by state.", row::kKeys<"slurm.node.state">));
+inline constexpr MetricDesc kSlurmPartitionCpus = row::Standard(row::UpDown(
+    "slurm.partition.cpus", "{cpu}", "CPUs of a partition by what they do.", row::kKeys<"slurm.cpu.state">));
+inline constexpr MetricDesc kSlurmPartitionGpus = row::Standard(row::UpDown(
+    "slurm.partition.gpus", "{gpu}", "GPUs of a partition by what they do.", row::kKeys<"slurm.gpu.state">));
 inline constexpr MetricDesc kSlurmPartitionJobs =
-    row::UpDown("slurm.partition.jobs", "{job}", "Jobs of a partition in the queue, by state.",
-                row::kKeys<"slurm.job.state">);
+    row::Standard(row::UpDown("slurm.partition.jobs", "{job}", "Jobs of a partition in the queue, by state.",
+                              row::kKeys<"slurm.job.state">));
 
 // The controller, as sdiag tells it.
-inline constexpr MetricDesc kSlurmControllerThreads =
-    row::Gauge("slurm.controller.threads", "{thread}", "Threads of the controller that serve calls.");
+inline constexpr MetricDesc kSlurmControllerThreads = row::Standard(
+    row::Gauge("slurm.controller.threads", "{thread}", "Threads of the controller that serve calls."));
 inline constexpr MetricDesc kSlurmControllerAgents =
-    row::Gauge("slurm.controller.agents", "{agent}", "Agents of the controller.");
-inline constexpr MetricDesc kSlurmControllerAgentThreads =
-    row::Gauge("slurm.controller.agent.threads", "{thread}", "Threads of the controller's agents.");
-inline constexpr MetricDesc kSlurmControllerAgentQueue =
-    row::Gauge("slurm.controller.agent.queue", "{request}", "Requests that wait for an agent.");
-inline constexpr MetricDesc kSlurmControllerDatabaseQueue = row::Gauge(
-    "slurm.controller.database.queue", "{request}", "Messages that wait for the accounting database.");
-inline constexpr MetricDesc kSlurmControllerJobs = row::Counter(
+    row::Standard(row::Gauge("slurm.controller.agents", "{agent}", "Agents of the controller."));
+inline constexpr MetricDesc kSlurmControllerAgentThreads = row::Standard(
+    row::Gauge("slurm.controller.agent.threads", "{thread}", "Threads of the controller's agents."));
+inline constexpr MetricDesc kSlurmControllerAgentQueue = row::Standard(
+    row::Gauge("slurm.controller.agent.queue", "{request}", "Requests that wait for an agent."));
+inline constexpr MetricDesc kSlurmControllerDatabaseQueue = row::Standard(row::Gauge(
+    "slurm.controller.database.queue", "{request}", "Messages that wait for the accounting database."));
+inline constexpr MetricDesc kSlurmControllerJobs = row::Standard(row::Counter(
     "slurm.controller.jobs", "{job}", "What happened to jobs since the controller's counters began.",
-    row::kKeys<"slurm.job.event">);
+    row::kKeys<"slurm.job.event">));
 inline constexpr MetricDesc kSlurmSchedulerCycles =
-    row::Counter("slurm.scheduler.cycles", "{cycle}", "Cycles of the main scheduler.");
+    row::Standard(row::Counter("slurm.scheduler.cycles", "{cycle}", "Cycles of the main scheduler."));
 inline constexpr MetricDesc kSlurmSchedulerTime =
-    row::Counter("slurm.scheduler.time", "s", "Time the main scheduler took.");
-inline constexpr MetricDesc kSlurmSchedulerCycleLast =
-    row::Gauge("slurm.scheduler.cycle.last", "s", "How long the main scheduler's last cycle took.");
+    row::Standard(row::Counter("slurm.scheduler.time", "s", "Time the main scheduler took."));
+inline constexpr MetricDesc kSlurmSchedulerCycleLast = row::Standard(
+    row::Gauge("slurm.scheduler.cycle.last", "s", "How long the main scheduler's last cycle took."));
 inline constexpr MetricDesc kSlurmSchedulerCycleLongest =
-    row::Gauge("slurm.scheduler.cycle.longest", "s",
-               "The longest cycle of the main scheduler since the counters began.");
-inline constexpr MetricDesc kSlurmSchedulerCycleMean =
-    row::Gauge("slurm.scheduler.cycle.mean", "s", "Mean length of the main scheduler's cycles.");
-inline constexpr MetricDesc kSlurmSchedulerQueue = row::Gauge(
-    "slurm.scheduler.queue", "{job}", "Jobs that the last cycle of the main scheduler had before it.");
-inline constexpr MetricDesc kSlurmBackfillJobs = row::Counter(
-    "slurm.backfill.jobs", "{job}", "Jobs that were started early, since the controller started.");
+    row::Standard(row::Gauge("slurm.scheduler.cycle.longest", "s",
+                             "The longest cycle of the main scheduler since the counters began."));
+inline constexpr MetricDesc kSlurmSchedulerCycleMean = row::Standard(
+    row::Gauge("slurm.scheduler.cycle.mean", "s", "Mean length of the main scheduler's cycles."));
+inline constexpr MetricDesc kSlurmSchedulerQueue = row::Standard(row::Gauge(
+    "slurm.scheduler.queue", "{job}", "Jobs that the last cycle of the main scheduler had before it."));
+inline constexpr MetricDesc kSlurmBackfillJobs = row::Standard(row::Counter(
+    "slurm.backfill.jobs", "{job}", "Jobs that were started early, since the controller started."));
 inline constexpr MetricDesc kSlurmBackfillCycles =
-    row::Counter("slurm.backfill.cycles", "{cycle}", "Cycles of the backfill scheduler.");
+    row::Standard(row::Counter("slurm.backfill.cycles", "{cycle}", "Cycles of the backfill scheduler."));
 inline constexpr MetricDesc kSlurmBackfillTime =
-    row::Counter("slurm.backfill.time", "s", "Time the backfill scheduler took.");
-inline constexpr MetricDesc kSlurmBackfillCycleLast =
-    row::Gauge("slurm.backfill.cycle.last", "s", "How long the backfill scheduler's last cycle took.");
+    row::Standard(row::Counter("slurm.backfill.time", "s", "Time the backfill scheduler took."));
+inline constexpr MetricDesc kSlurmBackfillCycleLast = row::Standard(
+    row::Gauge("slurm.backfill.cycle.last", "s", "How long the backfill scheduler's last cycle took."));
 inline constexpr MetricDesc kSlurmBackfillCycleLongest =
-    row::Gauge("slurm.backfill.cycle.longest", "s",
-               "The longest cycle of the backfill scheduler since the counters began.");
-inline constexpr MetricDesc kSlurmBackfillCycleMean =
-    row::Gauge("slurm.backfill.cycle.mean", "s", "Mean length of the backfill scheduler's cycles.");
-inline constexpr MetricDesc kSlurmBackfillQueue = row::Gauge(
-    "slurm.backfill.queue", "{job}", "Jobs that the last cycle of the backfill scheduler had before it.");
+    row::Standard(row::Gauge("slurm.backfill.cycle.longest", "s",
+                             "The longest cycle of the backfill scheduler since the counters began."));
+inline constexpr MetricDesc kSlurmBackfillCycleMean = row::Standard(
+    row::Gauge("slurm.backfill.cycle.mean", "s", "Mean length of the backfill scheduler's cycles."));
+inline constexpr MetricDesc kSlurmBackfillQueue = row::Standard(row::Gauge(
+    "slurm.backfill.queue", "{job}", "Jobs that the last cycle of the backfill scheduler had before it."));
 
 inline constexpr const MetricDesc* kSlurmRows[] = {&kSlurmNodes,
                                                    &kSlurmNodesDown,

@@ -1,4 +1,4 @@
-// AMD GPUs, through the AMD SMI driver process. This file keeps the process in view and lets one AmdSeries
+// AMD GPUs, through the AMD SMI reader process. This file keeps the process in view and lets one AmdSeries
 // per GPU or partition turn readings into values; no library call happens in this process.
 
 #include <algorithm>
@@ -31,7 +31,7 @@ bool Asked(const Config& config) { return config.Text("library") != kDefaultLibr
 
 driver::SourceOptions MakeSourceOptions(const Config& config) {
   driver::SourceOptions options;
-  options.arguments = {"driver", "amdsmi"};
+  options.arguments = {"reader", "amdsmi"};
   options.interval = config.Time("interval");
   options.medium = std::max<Duration>(kMedium, options.interval);
   options.slow = std::max<Duration>(kSlow, options.interval);

@@ -36,15 +36,15 @@ void AmdEvents::Driver(const driver::DriverState& driver, Instant now) {
   bool ended = driver.fault == Fault::kHung || driver.fault == Fault::kCrashed ||
                driver.fault == Fault::kStuckInKernel;
   if (ended && driver.fault != fault_) {
-    Report("gpulens.driver", {}, {{"driver", "amdsmi"sv}, {"gpulens.change", ChangeOf(driver.fault)}},
+    Report("gpulens.reader", {}, {{"reader", "amdsmi"sv}, {"gpulens.change", ChangeOf(driver.fault)}},
            driver.last_error, now);
   }
   fault_ = driver.fault;
   uint64_t starts = std::accumulate(driver.starts.begin(), driver.starts.end(), uint64_t{0});
   if (driver.up && starts != starts_) {
     starts_ = starts;
-    Report("gpulens.driver", {}, {{"driver", "amdsmi"sv}, {"gpulens.change", "started"sv}},
-           "the AMD SMI driver process runs", now);
+    Report("gpulens.reader", {}, {{"reader", "amdsmi"sv}, {"gpulens.change", "started"sv}},
+           "the AMD SMI reader process runs", now);
   }
 }
 
@@ -54,7 +54,7 @@ void AmdEvents::Device(const driver::Device& device, const EntityRef& entity, In
     states_.push_back(DeviceState::kStarting);
     hangs_.push_back(0);
   }
-  AttributeSet::Attribute source{"event.source", "driver"sv};
+  AttributeSet::Attribute source{"event.source", "reader"sv};
   if (device.hangs != hangs_[device.index]) {
     hangs_[device.index] = device.hangs;
     double seconds = static_cast<double>(now.boot_ns - device.hung_since_boot_ns) * 1e-9;

@@ -1,4 +1,4 @@
-// Tells what happened to AMD GPUs and to their driver process, once for each change.
+// Tells what happened to AMD GPUs and to their reader process, once for each change.
 #pragma once
 
 #include <cstdint>

@@ -126,7 +126,7 @@ void AmdSeries::Update(const driver::Device& device, const EntityRef& board, con
 
 void AmdSeries::UpdateState(FrameWriter& out) {
   if (first_) out.Set(info_, 1);
-  // Between two driver processes the state is not known: it grows old as the readings do.
+  // Between two reader processes the state is not known: it grows old as the readings do.
   for (size_t i = 0; i < std::size(kStates) && device_->state != DeviceState::kStarting; ++i) {
     const bool is = device_->state == kStates[i].first;
     if (is && !states_[i])

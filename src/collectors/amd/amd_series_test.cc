@@ -283,7 +283,7 @@ TEST(AmdEventsTest, EachChangeIsToldOnce) {
     events.Driver(state, clock.Now());
     events.Device(device, {}, clock.Now());
   }
-  EXPECT_EQ(names(), (Names{"gpulens.driver", "gpu.found"}));
+  EXPECT_EQ(names(), (Names{"gpulens.reader", "gpu.found"}));
   device.state = driver::DeviceState::kHung;
   device.hangs = 1;
   device.hung_call = static_cast<driver::CallNumber>(amdsmi::Call::kEnergy);
@@ -306,7 +306,7 @@ TEST(AmdEventsTest, EachChangeIsToldOnce) {
   state.fault = driver::Fault::kCrashed;
   events.Driver(state, clock.Now());
   events.Driver(state, clock.Now());
-  EXPECT_EQ(names(), (Names{"gpulens.driver"}));
+  EXPECT_EQ(names(), (Names{"gpulens.reader"}));
 }
 
 }  // namespace

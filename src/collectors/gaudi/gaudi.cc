@@ -59,7 +59,7 @@ class GaudiCollector final : public Collector {
 
  private:
   void Declare(SeriesTable& table) {
-    driver_ = MakeRef<Entity>("driver", AttributeSet({{"driver", "hl_smi"}}));
+    driver_ = MakeRef<Entity>("reader", AttributeSet({{"reader", "hl_smi"}}));
     up_ = table.Declare(kSelfDriverUp, driver_);
     hung_ = table.Declare(kSelfDriverCallsHung, driver_);
     duration_ = table.Declare(kSelfDriverCallDuration, driver_);

@@ -207,7 +207,7 @@ TEST_F(GaudiCollectorTest, AHangIsAnErrorAndItsValuesAge) {
   std::string page = Run();
   EXPECT_FALSE(instance_->stats().up);
   EXPECT_EQ(instance_->stats().last.code, Code::kTimeout);
-  EXPECT_THAT(page, HasSubstr("gpulens_driver_up{driver=\"hl_smi\"} 0\n"));
+  EXPECT_THAT(page, HasSubstr("gpulens_reader_up{reader=\"hl_smi\"} 0\n"));
   EXPECT_GT(instance_->stats().samples.stale, 0u) << "the last values, with their age";
   Mode("none");
   Run();

@@ -9,7 +9,7 @@ namespace {
 // By DriverChange::Kind, under the catalogue's words.
 constexpr std::string_view kChanges[] = {"started", "crashed", "hung", "killed", "stuck", "released"};
 
-// Longer than a restart of the driver process takes: counters do not come and go with it.
+// Longer than a restart of the reader process takes: counters do not come and go with it.
 constexpr Duration kWatchPatience = std::chrono::seconds(10);
 
 }  // namespace
@@ -40,7 +40,7 @@ void EventReporter::Report(nvml::NvmlSource& source, const EntityRef& driver,
   for (const nvml::DriverChange& change : changes_) {
     released = released || change.kind == nvml::DriverChange::kReleased;
     desk_->Report({.at = now + Duration(std::min<int64_t>(change.boot_ns - now.boot_ns, 0)),
-                   .name = "gpulens.driver",
+                   .name = "gpulens.reader",
                    .entity = driver,
                    .attributes = AttributeSet({{"gpulens.change", kChanges[change.kind]}}),
                    .body = change.detail});

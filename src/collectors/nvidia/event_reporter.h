@@ -1,4 +1,4 @@
-// Everything that happens to the GPUs and to the driver process, as events for the desk.
+// Everything that happens to the GPUs and to the reader process, as events for the desk.
 #pragma once
 
 #include <span>

@@ -111,7 +111,7 @@ void GpuSeries::Update(const nvml::Gpu& gpu, const FieldPatience& patience, Inst
 
 void GpuSeries::UpdateState(const nvml::Gpu& gpu, Instant now, FrameWriter& out) {
   out.Set(info_, 1);
-  // Between two driver processes, and while no call brings a reading, nobody knows: the state grows old, too.
+  // Between two reader processes, and while no call brings a reading, nobody knows: the state grows old, too.
   bool silent = gpu.state == GpuState::kOk && now.boot_ns - gpu.last_read_boot_ns > patience_.ns[0];
   if (gpu.state != GpuState::kStarting && !silent) {
     for (size_t i = 0; i < std::size(kStates); ++i) {

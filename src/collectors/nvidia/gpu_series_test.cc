@@ -107,7 +107,7 @@ TEST_F(GpuSeriesTest, AGpuThatCannotBeReadHasItsNumberAndItsState) {
   }
 }
 
-// Between two driver processes a number may pass to another GPU, whose series begin when it is opened.
+// Between two reader processes a number may pass to another GPU, whose series begin when it is opened.
 TEST_F(GpuSeriesTest, ANumberThatPassesOnHasNoSeriesUntilItsGpuIsOpened) {
   Read(Field::kPower, 300'000);
   Run();
@@ -268,7 +268,7 @@ TEST_F(GpuSeriesTest, WhileNobodyKnowsTheStateIsNotTold) {
   EXPECT_EQ(Value(kGpuState, "gpu.state", "ok"), 1);
   gpu_.state = nvml::GpuState::kStarting;
   Run();
-  EXPECT_FALSE(Has(kGpuState)) << "between two driver processes: neither well nor ill";
+  EXPECT_FALSE(Has(kGpuState)) << "between two reader processes: neither well nor ill";
   gpu_.state = nvml::GpuState::kOk;
   Run();
   EXPECT_EQ(Value(kGpuState, "gpu.state", "ok"), 1);

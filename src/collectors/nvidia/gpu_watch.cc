@@ -143,7 +143,7 @@ void GpuWatch::SeeHang(const Look& look) {
   std::string_view call = nvml::CallName(look.gpu.hung_call);
   if (look.gpu.state != GpuState::kHung) return;
   Tell("gpu.hang", look, look.now.boot_ns,
-       {{"gpu.call", call}, {"gpu.hang.duration", seconds}, {"event.source", "driver"}},
+       {{"gpu.call", call}, {"gpu.hang.duration", seconds}, {"event.source", "reader"}},
        NameOf(look.gpu) + ": " + std::string(call) + " does not return");
 }
 

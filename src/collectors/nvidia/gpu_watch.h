@@ -23,7 +23,7 @@ class GpuWatch {
     Instant now;
     bool at_start = false;         // the first GPUs after the start of the agent
     bool driver_unloaded = false;  // the kernel driver has gone, and all GPUs with it
-    bool released = false;         // the driver process was ended on request since the last look
+    bool released = false;         // the reader process was ended on request since the last look
   };
 
   explicit GpuWatch(EventDesk* desk) noexcept : desk_(desk) {}

@@ -149,7 +149,7 @@ TEST_F(GpuWatchTest, LostAndBack) {
   EXPECT_EQ(Text(See(), "gpu.lost.reason"), "gpu_is_lost");
   EXPECT_TRUE(See().empty());
   gpu_.state = GpuState::kStarting;
-  EXPECT_TRUE(See().empty()) << "a new driver process looks for it";
+  EXPECT_TRUE(See().empty()) << "a new reader process looks for it";
   gpu_.state = GpuState::kOk;
   gpu_.opened = 2;
   Read(Field::kEnergy, 10);
@@ -215,7 +215,7 @@ TEST_F(GpuWatchTest, HangsNameTheirCall) {
   std::vector<Event> events = See();
   EXPECT_EQ(Text(events, "gpu.call"), "nvmlDeviceGetPowerUsage");
   EXPECT_EQ(Text(events, "gpu.hang.duration"), "1");
-  EXPECT_EQ(Text(events, "event.source"), "driver");
+  EXPECT_EQ(Text(events, "event.source"), "reader");
   EXPECT_TRUE(See().empty());
 }
 

@@ -1,4 +1,4 @@
-// NVIDIA GPUs, through the NVML driver process. This file keeps the process in view and lets one
+// NVIDIA GPUs, through the NVML reader process. This file keeps the process in view and lets one
 // GpuSeries per GPU turn readings into values; no library call happens in this process.
 
 #include <algorithm>
@@ -107,15 +107,15 @@ class NvidiaCollector final : public Collector {
   bool starting() const noexcept override { return IsStarting(source_.driver()); }
 
  private:
-  // `gpulens driver release` frees the devices for a while.
+  // `gpulens gpu release` frees the devices for a while.
   void FollowOrder(Instant now) {
     DriverControl::Order order = env_.nvml ? env_.nvml->Ask(now) : DriverControl::Order{};
     if (order.release && !released_) {
       std::string until =
           order.until_boot_ns == 0
-              ? "until: gpulens driver resume"
+              ? "until: gpulens gpu resume"
               : "for " + std::to_string((order.until_boot_ns - now.boot_ns + 999'999'999) / 1'000'000'000) +
-                    " s, or until: gpulens driver resume";
+                    " s, or until: gpulens gpu resume";
       source_.Suspend("the GPUs are released on request " + until);
     }
     if (!order.release && released_) source_.Resume();

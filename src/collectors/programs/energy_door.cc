@@ -88,7 +88,7 @@ bool EnergyDoor::Released() const {
 void EnergyDoor::Start() {
   ChildProcess::Options start;
   start.program = options_.program;
-  start.arguments = {"driver", "energy"};
+  start.arguments = {"reader", "energy"};
   // The collector of NVIDIA may say it later than this door is opened.
   if (options_.simulated || (options_.control && options_.control->view().simulated))
     start.arguments.push_back("--simulated");

@@ -1,4 +1,4 @@
-// What the agent and its driver processes cost, and what its servers and its configuration see.
+// What the agent and its reader processes cost, and what its servers and its configuration see.
 
 #include <unistd.h>
 

@@ -139,7 +139,7 @@ inline constexpr DialectRow kGenaiRows[] = {
 };
 
 inline constexpr Dialect kGenai{
-    .name = "genai",
+    .name = "otel_genai",
     .help = "OpenTelemetry's gen_ai.* names for LLM engines, semantic conventions 1.37",
     .rows = kGenaiRows,
     .looks = true,

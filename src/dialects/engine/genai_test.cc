@@ -31,7 +31,7 @@ AttributeSet Of(std::string_view engine, std::string_view layer, std::string_vie
 
 // How the speller of the dialect calls a series after a look at the tick.
 std::vector<SpelledSeries> After(Tick& tick, const MetricDesc& desc, AttributeSet attributes) {
-  std::vector<std::string> names = {"genai"};
+  std::vector<std::string> names = {"otel_genai"};
   Speller speller = MakeSpeller(names);
   speller.Look(tick.Snap());
   std::vector<SpelledSeries> out;
@@ -47,7 +47,7 @@ TEST(Genai, HistogramsHaveTheirNamesUnitsAndRequiredAttributes) {
       {&kInferenceRequestPromptTokens, {"gen_ai_client_token_usage", ""}},
       {&kInferenceRequestGenerationTokens, {"gen_ai_client_token_usage", ""}}};
   for (const auto& [desc, name] : expected) {
-    auto spelled = Spell({"genai"}, *desc, Of("vllm", "engine"));
+    auto spelled = Spell({"otel_genai"}, *desc, Of("vllm", "engine"));
     ASSERT_EQ(spelled.size(), 1u) << desc->name;
     EXPECT_EQ(spelled[0].name, name.first);
     EXPECT_EQ(spelled[0].unit, name.second);
@@ -69,7 +69,7 @@ TEST(Genai, UnitsAreThoseOfTheNativeRow) {
 }
 
 TEST(Genai, InOpenTelemetrysFormNamesAndKeysKeepTheirDots) {
-  std::vector<std::string> names = {"native", "genai"};
+  std::vector<std::string> names = {"native", "otel_genai"};
   std::vector<SpelledSeries> out;
   MakeSpeller(names, NameForm::kOtel)(
       Series(kInferenceRequestDuration, AttributeSet({{"inference.engine", "vllm"},
@@ -93,16 +93,16 @@ TEST(Genai, InOpenTelemetrysFormNamesAndKeysKeepTheirDots) {
 
 TEST(Genai, TokensAreOfOneType) {
   auto type = [](const MetricDesc& desc) {
-    return Label(Spell({"genai"}, desc, Of("vllm", "engine")).at(0), "gen_ai_token_type");
+    return Label(Spell({"otel_genai"}, desc, Of("vllm", "engine")).at(0), "gen_ai_token_type");
   };
   EXPECT_EQ(type(kInferenceRequestPromptTokens), "input");
   EXPECT_EQ(type(kInferenceRequestGenerationTokens), "output");
-  EXPECT_TRUE(Spell({"genai"}, kInferencePromptTokens, Of("vllm", "engine")).empty())
+  EXPECT_TRUE(Spell({"otel_genai"}, kInferencePromptTokens, Of("vllm", "engine")).empty())
       << "a counter is no histogram of tokens per request";
 }
 
 TEST(Genai, TheConfigurationMayCallItOtherwise) {
-  auto spelled = Spell({"genai"}, kInferenceTimeToFirstToken,
+  auto spelled = Spell({"otel_genai"}, kInferenceTimeToFirstToken,
                        AttributeSet({{"inference.engine", "vllm"},
                                      {"gen_ai.operation.name", "text_completion"},
                                      {"gen_ai.provider.name", "acme"}}));
@@ -113,7 +113,7 @@ TEST(Genai, TheConfigurationMayCallItOtherwise) {
 }
 
 TEST(Genai, AnEngineThatGeneratesNothingDoesNotChat) {
-  auto spelled = Spell({"genai"}, kInferenceRequestDuration, Of("tei", "engine"));
+  auto spelled = Spell({"otel_genai"}, kInferenceRequestDuration, Of("tei", "engine"));
   ASSERT_EQ(spelled.size(), 1u);
   EXPECT_EQ(Label(spelled[0], "gen_ai_operation_name"), "embeddings");
   EXPECT_EQ(Label(spelled[0], "inference_engine"), "tei");
@@ -179,7 +179,7 @@ TEST(Genai, ARequestIsCountedByOneLayerOfAPage) {
 }
 
 TEST(Genai, ARivalThatLeftTheTickIsForgotten) {
-  std::vector<std::string> names = {"genai"};
+  std::vector<std::string> names = {"otel_genai"};
   Speller speller = MakeSpeller(names);
   auto told = [&] {
     std::vector<SpelledSeries> out;
@@ -197,7 +197,7 @@ TEST(Genai, ARivalThatLeftTheTickIsForgotten) {
 }
 
 TEST(Genai, CacheNamesAreMarkedAsOutsideTheConvention) {
-  auto spelled = Spell({"genai"}, kInferenceKvCacheUsage,
+  auto spelled = Spell({"otel_genai"}, kInferenceKvCacheUsage,
                        AttributeSet({{"inference.engine", "vllm"}, {"cache.type", "gpu"}}));
   ASSERT_EQ(spelled.size(), 1u);
   EXPECT_EQ(spelled[0].name, "gen_ai_server_cache_utilization_ratio");
@@ -205,7 +205,7 @@ TEST(Genai, CacheNamesAreMarkedAsOutsideTheConvention) {
   EXPECT_EQ(Label(spelled[0], "gen_ai_cache_type"), "gpu");
   EXPECT_EQ(Label(spelled[0], "cache_type"), "-");
   for (const MetricDesc* native : {&kVllmCacheHitRate, &kSglangCacheHitRate}) {
-    auto rate = Spell({"genai"}, *native, Of("vllm", "engine"));
+    auto rate = Spell({"otel_genai"}, *native, Of("vllm", "engine"));
     ASSERT_EQ(rate.size(), 1u) << native->name;
     EXPECT_EQ(rate[0].name, "gen_ai_server_cache_hit_rate_ratio");
     EXPECT_EQ(rate[0].kind, Kind::kGauge);
@@ -227,7 +227,7 @@ TEST(Genai, ProvidersAreThoseOfTheTableOfEngines) {
   for (size_t i = 0; i < engines.size(); ++i) {
     std::string_view name = engines.At(i, "engine");
     names.insert(name);
-    auto spelled = Spell({"genai"}, kInferenceTimeToFirstToken, Of(name, "engine"));
+    auto spelled = Spell({"otel_genai"}, kInferenceTimeToFirstToken, Of(name, "engine"));
     ASSERT_EQ(spelled.size(), 1u);
     EXPECT_EQ(Label(spelled[0], "gen_ai_provider_name"), engines.At(i, "provider")) << name;
   }

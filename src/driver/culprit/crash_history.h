@@ -1,4 +1,4 @@
-// What has ended driver processes, and how the next one is started.
+// What has ended reader processes, and how the next one is started.
 //
 // After ends that nothing explains, the next processes begin their devices one at a time, so that an end
 // tells which it was. A thread that waits for the library's events and ends the process again is not started

@@ -1,4 +1,4 @@
-// Which library call ended a driver process, as far as its call page tells.
+// Which library call ended a reader process, as far as its call page tells.
 #pragma once
 
 #include <cstdint>

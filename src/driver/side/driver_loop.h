@@ -1,4 +1,4 @@
-// The driver process: opens the library, reads each device on a thread of its own, and sends what it
+// The reader process: opens the library, reads each device on a thread of its own, and sends what it
 // learns over a socket until the other end closes it.
 #pragma once
 
@@ -40,7 +40,7 @@ using MoreArguments = std::function<bool(std::string_view key, std::string_view 
 Result<DriverOptions> ParseDriverArguments(std::span<const std::string_view> arguments,
                                            const MoreArguments& more = nullptr);
 
-// Exit codes of the driver process.
+// Exit codes of the reader process.
 enum DriverExit : int {
   kDriverDone = 0,                // The agent closed the socket.
   kDriverBadStart = 2,            // Arguments, socket or page unusable.

@@ -1,4 +1,4 @@
-// What the driver process uses of the machine itself, and how much it may.
+// What the reader process uses of the machine itself, and how much it may.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// What a vendor brings to its driver process: a library that can be opened, and readers of its devices.
+// What a vendor brings to its reader process: a library that can be opened, and readers of its devices.
 #pragma once
 
 #include <array>

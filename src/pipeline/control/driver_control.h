@@ -1,4 +1,4 @@
-// What an operator has asked of a driver process, handed from the control socket to the collector that owns
+// What an operator has asked of a reader process, handed from the control socket to the collector that owns
 // the process, and what the collector has made of it.
 #pragma once
 

@@ -164,7 +164,9 @@ TEST_F(DialectPageTest, EveryRowMakesALineThatIsUnderstood) {
   Publish(1);
   for (ExpositionFormat format : {kText, kOpen}) {
     for (std::vector<std::string> names :
-         {std::vector<std::string>{"native", "zernel", "dcgm", "hw", "l9gpu"}, {"dcgm_4_6"}, {"l9gpu"}}) {
+         {std::vector<std::string>{"native", "zernel", "dcgm", "otel_hw", "l9gpu"},
+          {"dcgm@4.6"},
+          {"l9gpu"}}) {
       TextPage page = Page(format, names);
       std::string text = Render(page);
       EXPECT_EQ(page.losses().type_conflicts, 0u) << names[0];
@@ -184,7 +186,7 @@ TEST_F(DialectPageTest, ASteadyPageDoesNotAllocate) {
   for (const MetricDesc* desc : {&kGpuPowerDraw, &kGpuUtilization, &kGpuMemoryUsed, &kGpuEnergyConsumption})
     Declare(*desc);
   Publish(0.25);
-  TextPage page = Page(kOpen, {"native", "zernel", "dcgm", "hw", "l9gpu"});
+  TextPage page = Page(kOpen, {"native", "zernel", "dcgm", "otel_hw", "l9gpu"});
   std::string out;
   page.Render(*snapshot_, out);
   Publish(0.75);

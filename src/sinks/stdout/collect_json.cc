@@ -40,8 +40,8 @@ bool IsGpu(const EntityGroup& group) {
 
 CollectJson::CollectJson(bool gpus_only, const SinkNames& names)
     : gpus_only_(gpus_only),
-      native_(names.tells(kNativeDialect)),
-      others_(names.dialects().size() > (native_ ? 1u : 0u)),
+      native_(names.uses(kNativeDialect)),
+      others_(names.uses_others()),
       speller_(names.speller(NameForm::kOtel)),
       dresser_(names.dresser()),
       durations_(kSelfCollectorDuration) {}

@@ -141,7 +141,7 @@ const Json* Reading(const Json& element, std::string_view name) {
 TEST(CollectJson, SaysAReadingUnderTheNamesOfItsDialects) {
   TestSource source("engines/t");
   auto snapshot = EngineSnapshot(source);
-  CollectJson form(false, testing::NamesOf({"native", "genai", "dcgm"}));
+  CollectJson form(false, testing::NamesOf({"native", "otel_genai", "dcgm"}));
   std::string text;
   form.Append(*snapshot, text);
   Json json = Read(text);
@@ -160,7 +160,7 @@ TEST(CollectJson, SaysAReadingUnderTheNamesOfItsDialects) {
   ASSERT_TRUE(used) << text;
   EXPECT_EQ((*used)["value"].text, "3") << "in their unit, whole MiB";
 
-  CollectJson alone(false, testing::NamesOf({"genai"}));
+  CollectJson alone(false, testing::NamesOf({"otel_genai"}));
   text.clear();
   alone.Append(*snapshot, text);
   json = Read(text);
@@ -183,7 +183,7 @@ TEST(CollectJson, ShowsGpusAloneWhenAsked) {
   EntityRef gpu = Gpu(3);
   EntityRef slice = MakeRef<const Entity>("mig", AttributeSet({{"gpu.mig.instance_id", int64_t{1}}}), gpu);
   EntityRef process = MakeRef<const Entity>("process", AttributeSet({{"process.pid", int64_t{7}}}), gpu);
-  EntityRef driver = MakeRef<const Entity>("driver", AttributeSet({{"driver", "nvml"}}));
+  EntityRef driver = MakeRef<const Entity>("reader", AttributeSet({{"reader", "nvml"}}));
   std::vector<Series> all;
   for (const EntityRef& entity : {driver, EntityRef(), gpu, slice, process})
     all.push_back(source.table.Declare(kUsed, entity));

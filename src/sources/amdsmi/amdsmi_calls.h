@@ -1,4 +1,4 @@
-// The functions of libamd_smi that the driver process calls, by name. Its symbol table and the names of
+// The functions of libamd_smi that the reader process calls, by name. Its symbol table and the names of
 // hanging calls are made from the same rows.
 #pragma once
 

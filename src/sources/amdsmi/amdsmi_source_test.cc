@@ -1,4 +1,4 @@
-// DriverSource against real AMD SMI driver processes over the simulated library.
+// DriverSource against real AMD SMI reader processes over the simulated library.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <poll.h>

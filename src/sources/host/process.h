@@ -1,4 +1,4 @@
-// Single processes (our own, a driver process), the count of all, and the cgroup that holds us.
+// Single processes (our own, a reader process), the count of all, and the cgroup that holds us.
 //
 // Not thread-safe; `files` must outlive the readers. Failures: kUnavailable (no such process, no
 // cgroup v2), kPermissionDenied (another user's process), kDataLoss, kExhausted.

@@ -1,4 +1,4 @@
-// NvmlSource against real driver processes: parts of GPUs, events, GPUs that come and go, release.
+// NvmlSource against real reader processes: parts of GPUs, events, GPUs that come and go, release.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <poll.h>

@@ -1,4 +1,4 @@
-// What the NVML driver process tells beyond readings: the vendor's messages of driver/protocol.h. Pure: no
+// What the NVML reader process tells beyond readings: the vendor's messages of driver/protocol.h. Pure: no
 // I/O here.
 #pragma once
 

@@ -1,4 +1,4 @@
-// The agent's decoders meet whatever a driver process sends: the common messages, and NVML's own. What they
+// The agent's decoders meet whatever a reader process sends: the common messages, and NVML's own. What they
 // accept must be in range, and what is encoded again must be the same.
 #include <algorithm>
 #include <cstdlib>

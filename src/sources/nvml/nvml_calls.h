@@ -1,4 +1,4 @@
-// The library functions the driver process calls, by name. Its symbol table and the names of hanging calls
+// The library functions the reader process calls, by name. Its symbol table and the names of hanging calls
 // are made from the same rows.
 #pragma once
 

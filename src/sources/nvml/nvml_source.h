@@ -1,4 +1,4 @@
-// NvmlSource: the agent's side of the NVML driver process. A driver::DriverSource whose devices are GPUs.
+// NvmlSource: the agent's side of the NVML reader process. A driver::DriverSource whose devices are GPUs.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +16,7 @@ using driver::Fault;
 using driver::StartReason;
 
 struct SourceOptions : driver::SourceOptions {
-  SourceOptions() { arguments = {"driver", "nvml"}; }
+  SourceOptions() { arguments = {"reader", "nvml"}; }
   uint32_t details = kDetailSamples;    // Details: what is read beyond the usual.
   uint64_t event_types = kUsualEvents;  // Of EventType; those that a GPU does not support never come.
 };

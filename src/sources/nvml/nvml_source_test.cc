@@ -1,4 +1,4 @@
-// NvmlSource against real driver processes over the simulated library.
+// NvmlSource against real reader processes over the simulated library.
 #include "sources/nvml/nvml_source.h"
 
 #include <gmock/gmock.h>
@@ -210,7 +210,7 @@ class CallThatEndsTheProcess : public SourceTest, public testing::WithParamInter
   void Fail(const std::string& fault) {
     ASSERT_TRUE(WriteFileAtomically(faults_, "gpulens-faults 1\n" + fault));
   }
-  // What was reported of driver processes since the last call.
+  // What was reported of reader processes since the last call.
   static std::string Said(NvmlSource& source) {
     std::vector<DriverChange> changes;
     source.TakeChanges(changes);

@@ -30,6 +30,7 @@ void JsonLines::AddLine(const SeriesInfo& info, const SpelledSeries& told, std::
                         LayoutLines& text) const {
   line.scale = told.scale;
   line.whole = told.whole;
+  line.only_if_set = told.only_if_set;
   line.text = static_cast<uint32_t>(text.arena.size());
   text.arena += "\",\"name\":";
   AppendJsonString(text.arena, told.name);
@@ -82,6 +83,7 @@ void JsonLines::Append(const Snapshot& snapshot, std::string& out) {
     AppendRfc3339(when, frame.read_at.unix_ns);
     for (const Line& line : text.lines) {
       if (frame.quality[line.slot] != Quality::kOk) continue;
+      if (line.only_if_set && frame.cells[(*frame.layout)[line.slot].first_cell].i == 0) continue;
       out += when;
       out.append(text.arena, line.text, line.text_size);
       AppendJsonReading(out, frame, line.slot, line.scale, line.whole);

@@ -38,6 +38,7 @@ class JsonLines {
     uint32_t slot = 0;
     double scale = 1;
     bool whole = false;
+    bool only_if_set = false;
     uint32_t text = 0, text_size = 0;  // in LayoutLines::arena: `","name":…,"attributes":{…},`
   };
   struct LayoutLines {

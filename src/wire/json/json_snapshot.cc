@@ -42,6 +42,10 @@ void AppendAbsence(const Frame& frame, uint32_t slot, std::string& out) {
   }
 }
 
+bool IsSet(const Frame& frame, uint32_t slot) noexcept {
+  return frame.cells[(*frame.layout)[slot].first_cell].i != 0;
+}
+
 std::string HelpOf(std::string_view help) {
   std::string out;
   AppendKey(out, "help");
@@ -59,7 +63,12 @@ void JsonSnapshot::AlwaysShow(std::vector<SpelledSeries> families) {
 
 JsonSnapshot::LayoutText JsonSnapshot::Spell(const Layout& layout) const {
   struct Draft {
-    std::vector<std::pair<uint32_t, AttributeSet>> series;
+    struct Series {
+      uint32_t slot;
+      AttributeSet attributes;
+      bool only_if_set;
+    };
+    std::vector<Series> series;
     std::set<std::string> names;
     const MetricDesc* desc = nullptr;
   };
@@ -69,11 +78,13 @@ JsonSnapshot::LayoutText JsonSnapshot::Spell(const Layout& layout) const {
     const SeriesInfo& info = layout[slot];
     AttributeSet attributes = info.attributes;
     if (!info.desc || (dresser_ && !dresser_(info, attributes))) continue;
-    Draft& draft = drafts[{info.desc->name, info.desc->kind, info.desc->unit}];
-    draft.desc = info.desc;
-    draft.series.emplace_back(slot, std::move(attributes));
     spellings.clear();
     speller_(info, spellings);
+    if (spellings.empty()) continue;
+    Draft& draft = drafts[{info.desc->name, info.desc->kind, info.desc->unit}];
+    draft.desc = info.desc;
+    draft.series.push_back(
+        {slot, std::move(attributes), std::ranges::all_of(spellings, &SpelledSeries::only_if_set)});
     for (SpelledSeries& spelled : spellings) draft.names.insert(std::move(spelled.name));
   }
   LayoutText text;
@@ -85,8 +96,9 @@ JsonSnapshot::LayoutText JsonSnapshot::Spell(const Layout& layout) const {
     family.names.assign(draft.names.begin(), draft.names.end());
     family.first_line = static_cast<uint32_t>(text.lines.size());
     family.lines = static_cast<uint32_t>(draft.series.size());
-    for (const auto& [slot, attributes] : draft.series) {
+    for (const auto& [slot, attributes, only_if_set] : draft.series) {
       Line line;
+      line.only_if_set = only_if_set;
       line.text = static_cast<uint32_t>(text.arena.size());
       line.slot = slot;
       text.arena += "{\"attributes\":";
@@ -229,6 +241,7 @@ const char* JsonSnapshot::RenderSegment(const Segment& segment, const Snapshot& 
   for (const Line* end = line + segment.count; line != end; ++line) {
     const Quality quality = frame.quality[line->slot];
     if ((quality == Quality::kAbsent) != (which == Which::kAbsent)) continue;
+    if (line->only_if_set && (which == Which::kAbsent || !IsSet(frame, line->slot))) continue;
     out += before;
     before = kNext;
     out.append(segment.text->arena, line->text, line->text_size);

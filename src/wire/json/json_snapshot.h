@@ -49,6 +49,7 @@ class JsonSnapshot {
   struct Line {
     uint32_t text = 0, text_size = 0;  // in LayoutText::arena: `{"attributes":{…},`
     uint32_t slot = 0;
+    bool only_if_set = false;
   };
   struct Family {
     std::string name, head;  // `"kind":"gauge","unit":"W",`, then the help

@@ -19,8 +19,8 @@ void OtlpMetrics::Record(const Telling& telling, const OtlpFamily& family, uint3
   image_.patches.push_back({static_cast<uint32_t>(end), p, telling.text.points[p].cell});
 }
 
-// The same frames with the same layouts and qualities, all read since, and nothing that a point is longer
-// for.
+// The same frames with the same layouts, qualities and states, all read since, and nothing that a point is
+// longer for.
 bool OtlpMetrics::ImageFits(const Snapshot& snapshot) const noexcept {
   if (!image_.kept || !PlanFits(snapshot)) return false;
   for (size_t i = 0; i < snapshot.frames.size(); ++i) {
@@ -29,6 +29,11 @@ bool OtlpMetrics::ImageFits(const Snapshot& snapshot) const noexcept {
     if (source == sources_.end() || !frame.age_ms.empty() || !frame.exemplars.empty()) return false;
     if (source->second.now.read_unix_ns == frame.read_at.unix_ns || frame.quality != image_.qualities[i])
       return false;
+    const OtlpLayout& text = *plan_[i].text;
+    const std::vector<uint8_t>& shown = source->second.now.shown;
+    for (uint32_t slot = 0; slot < text.only_if_set.size(); ++slot) {
+      if (text.only_if_set[slot] && text.Shows(frame, slot) != (shown[slot] != 0)) return false;
+    }
   }
   return true;
 }

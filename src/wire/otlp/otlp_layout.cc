@@ -1,5 +1,6 @@
 #include "wire/otlp/otlp_layout.h"
 
+#include <algorithm>
 #include <cmath>
 #include <map>
 #include <tuple>
@@ -37,8 +38,14 @@ class Builder {
     AddShaped(*info.shape, series.kind == Kind::kSummary);
   }
 
+  void OnlyIfSet(uint32_t slot) {
+    only_if_set_.resize(layout_.slots());
+    only_if_set_[slot] = 1;
+  }
+
   OtlpLayout Take() {
     OtlpLayout made;
+    made.only_if_set = std::move(only_if_set_);
     made.forms = std::move(forms_);
     size_t bytes = 0;
     for (const Draft& draft : drafts_) bytes += draft.bytes.size();
@@ -233,6 +240,7 @@ class Builder {
   const Layout& layout_;
   const OtlpStyle& style_;
   std::vector<ExponentialForm> forms_;
+  std::vector<uint8_t> only_if_set_;
   uint32_t slot_ = 0, form_ = 0;
   const SpelledSeries* series_ = nullptr;
   std::string body_;
@@ -250,6 +258,9 @@ OtlpLayout SpellOtlp(const Layout& layout, const Speller& speller, const OtlpSty
     spelled.clear();
     speller(layout[slot], spelled);
     for (const SpelledSeries& series : spelled) builder.Add(slot, series);
+    // Names of others may need every state; then all names of the series have them.
+    if (!spelled.empty() && std::ranges::all_of(spelled, &SpelledSeries::only_if_set))
+      builder.OnlyIfSet(slot);
   }
   return builder.Take();
 }

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "core/exponential/exponential_form.h"
+#include "core/frame.h"
 #include "core/layout.h"
 #include "core/spelled_series.h"
 
@@ -58,13 +59,21 @@ struct OtlpLayout {
   std::vector<OtlpPoint> points;
   std::vector<OtlpFamily> families;  // in the order of their first series
   std::vector<ExponentialForm> forms;
+  // By slot: 1 for one state of a set that is told only while it holds; empty: there is none.
+  std::vector<uint8_t> only_if_set;
   // By point, where what it had last time is kept, of `kept` cells in all; empty: no family is told as delta.
   std::vector<uint32_t> bases;
   uint32_t kept = 0;
 
+  // Whether the points of a slot have something to tell in a frame of this layout.
+  bool Shows(const Frame& frame, uint32_t slot) const noexcept {
+    if (frame.quality[slot] == Quality::kAbsent) return false;
+    return only_if_set.empty() || !only_if_set[slot] || frame.cells[(*frame.layout)[slot].first_cell].i != 0;
+  }
   size_t memory_bytes() const noexcept {
     return arena.capacity() + points.capacity() * sizeof(OtlpPoint) +
-           families.capacity() * sizeof(OtlpFamily) + bases.capacity() * sizeof(uint32_t);
+           families.capacity() * sizeof(OtlpFamily) + bases.capacity() * sizeof(uint32_t) +
+           only_if_set.capacity();
   }
 };
 

@@ -177,7 +177,7 @@ void OtlpMetrics::Remember(const Frame& frame, const Planned& planned, const Otl
   next.age_ms = frame.age_ms;
   next.shown.resize(frame.quality.size());
   for (size_t slot = 0; slot < next.shown.size(); ++slot)
-    next.shown[slot] = frame.quality[slot] != Quality::kAbsent;
+    next.shown[slot] = text.Shows(frame, static_cast<uint32_t>(slot));
   // What another source tells is not this one's to end.
   for (size_t p = 0; p < planned.dropped.size(); ++p) {
     if (planned.dropped[p]) next.shown[text.points[p].slot] = 0;
@@ -214,7 +214,7 @@ Status OtlpMetrics::TellFamily(const Telling& telling, const OtlpFamily& family,
     const uint32_t slot = text.points[p].slot;
     const Quality quality = frame.quality[slot];
     if (!planned.dropped.empty() && planned.dropped[p]) return false;
-    if (quality == Quality::kAbsent) return false;
+    if (!text.Shows(frame, slot)) return false;
     // What is as old as when it was last told is not told again.
     if ((quality == Quality::kStale || frame.AgeMs(slot) != 0) &&
         ReadUnixNs(frame, slot) < source.now.ReadingUnixNs(frame.layout->id(), slot) + kNsOfMs)

@@ -25,9 +25,10 @@ bool SameSeries(const SeriesInfo& a, const SeriesInfo& b) noexcept {
   return a.desc == b.desc && a.attributes == b.attributes;
 }
 
-// Whether a layout has that series, and with it its slot's quality as it is now.
-bool HasValue(const Layout& layout, const Frame& frame, uint32_t slot, const SeriesInfo& series) noexcept {
-  return slot < layout.slots() && SameSeries(layout[slot], series) && frame.quality[slot] != Quality::kAbsent;
+// Whether the frame tells that series in that slot.
+bool HasValue(const OtlpLayout& text, const Frame& frame, uint32_t slot, const SeriesInfo& series) noexcept {
+  const Layout& layout = *frame.layout;
+  return slot < layout.slots() && SameSeries(layout[slot], series) && text.Shows(frame, slot);
 }
 
 // Clears those of `slots`, of the layout `of`, whose series stands in `in`, too, in a slot for which `has`
@@ -174,18 +175,18 @@ Status OtlpMetrics::TellEnded(const Snapshot& snapshot, const Told& told, const 
   ended_.assign(told.shown.size(), 0);
   bool any = false;
   const bool same = frame && frame->layout->id() == told.layout->id();
+  const OtlpLayout* const own = frame ? &TextOf(frame->layout) : nullptr;
   for (uint32_t slot = 0; slot < told.shown.size(); ++slot) {
     if (!told.shown[slot]) continue;
-    bool here = same ? frame->quality[slot] != Quality::kAbsent
-                     : frame && HasValue(*frame->layout, *frame, slot, (*told.layout)[slot]);
+    const bool here =
+        same ? own->Shows(*frame, slot) : frame && HasValue(*own, *frame, slot, (*told.layout)[slot]);
     ended_[slot] = !here;
     any |= !here;
   }
   if (!any) return Ok();
   if (frame && !same) {
     // One that is told in another slot now goes on.
-    ClearSame(ended_, *told.layout, *frame->layout,
-              [&](uint32_t slot) { return frame->quality[slot] != Quality::kAbsent; });
+    ClearSame(ended_, *told.layout, *frame->layout, [&](uint32_t slot) { return own->Shows(*frame, slot); });
   }
   const OtlpLayout& text = TextOf(told.layout);
   SpareToldElsewhere(snapshot, frame, text);
@@ -212,7 +213,7 @@ void OtlpMetrics::SpareToldElsewhere(const Snapshot& snapshot, const Frame* own,
       if (!names.contains(family.name)) continue;
       for (uint32_t p = family.first; p < family.first + family.count; ++p) {
         const bool dropped = !plan_[i].dropped.empty() && plan_[i].dropped[p];
-        if (!dropped && frame.quality[other.points[p].slot] != Quality::kAbsent)
+        if (!dropped && other.Shows(frame, other.points[p].slot))
           elsewhere.insert(KeyOf(other, family, other.points[p]));
       }
     }

@@ -173,7 +173,8 @@ void RemoteWrite::FindFresh(const Frame& frame, const Planned& planned, bool dou
     }
     const Quality quality = frame.quality[lines[l].slot];
     const bool not_read = down && quality == Quality::kStale && !mark.dated;
-    if (quality == Quality::kAbsent || not_read) {
+    const bool unset = lines[l].flags & RemoteWriteLine::kOnlyIfSet && frame.cells[lines[l].cell].i == 0;
+    if (quality == Quality::kAbsent || not_read || unset) {
       if (mark.shown) ended_.push_back(l);
       continue;
     }

@@ -65,7 +65,8 @@ class Builder {
     scaled_ = series.scale != 1 ? RemoteWriteLine::kScaled : 0;
     if (info.shape) return AddShaped(*info.shape, info.first_cell);
     const unsigned whole = series.whole ? RemoteWriteLine::kWhole : 0;
-    AddLine({name_, info.first_cell, number_ | scaled_ | whole});
+    const unsigned only_if_set = series.only_if_set ? RemoteWriteLine::kOnlyIfSet : 0;
+    AddLine({name_, info.first_cell, number_ | scaled_ | whole | only_if_set});
   }
 
   RemoteWriteLayout Take() {

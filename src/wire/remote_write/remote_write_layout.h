@@ -31,10 +31,11 @@ struct RemoteWriteFamily {
 // One time series of the receiver.
 struct RemoteWriteLine {
   enum Flag : uint8_t {
-    kInt = 1,     // its cell is an integer
-    kScaled = 2,  // times the family's scale
-    kWhole = 4,   // then rounded
-    kNative = 8,  // a histogram with its buckets, from all cells of the slot
+    kInt = 1,         // its cell is an integer
+    kScaled = 2,      // times the family's scale
+    kWhole = 4,       // then rounded
+    kNative = 8,      // a histogram with its buckets, from all cells of the slot
+    kOnlyIfSet = 16,  // of a state set: while its cell is 0 there is no such series
   };
   uint32_t slot = 0, cell = 0;
   uint32_t family = 0;

@@ -98,7 +98,7 @@ class Session {
     for (nvml::DriverChange& change : changes_) {
       if (change.kind == nvml::DriverChange::kStarted || change.kind == nvml::DriverChange::kReleased)
         continue;
-      AddTrouble(change.detail.empty() ? "the driver process failed" : change.detail);
+      AddTrouble(change.detail.empty() ? "the reader process failed" : change.detail);
     }
     for (const nvml::Gpu& gpu : source_.gpus()) {
       if (gpu.state != nvml::GpuState::kHung) continue;
@@ -187,7 +187,7 @@ Result<CaptureOutcome> Capture(const CaptureRequest& request, const std::functio
     if (!started.ok()) return started;
     return Status{Code::kUnavailable, trouble.empty() ? missing : Joined(trouble)};
   }
-  // The driver process may have read GPUs before its word that the library is open was heard here.
+  // The reader process may have read GPUs before its word that the library is open was heard here.
   if (!started.ok() && !outcome.interrupted) trouble.push_back(started.detail);
   if (!missing.empty()) trouble.push_back(missing);
   if (read.full) trouble.push_back("there was more than a recording holds: its end is missing");

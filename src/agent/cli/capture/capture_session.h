@@ -1,4 +1,4 @@
-// One recording: a driver process with a recorder in it, watched until its time is over.
+// One recording: a reader process with a recorder in it, watched until its time is over.
 #pragma once
 
 #include <cstdint>

@@ -149,6 +149,8 @@ void AddFlags(const CollectOptions& options, const Target& target, std::vector<F
                                    [](const auto& option) { return option.first == "library"; });
   if (options.demo && target.collector && target.name() == "amd" && !library)
     flags.push_back({"--demo", "collectors.amd.library", "simulated"});
+  // Who asks for one collector wants all that it has; a sink of the file may say otherwise.
+  flags.insert(flags.begin(), {"gpulens collect", "metrics", "all"});
   if (options.sink.empty())
     flags.push_back({"--json", "sinks.stdout.format", options.json ? "json" : "table"});
   if (options.sink.empty() || options.sink == "stdout") {
@@ -157,7 +159,7 @@ void AddFlags(const CollectOptions& options, const Target& target, std::vector<F
   }
   if (options.genai) {
     std::string sink = options.sink.empty() ? "stdout" : options.sink;
-    flags.push_back({"--emit-genai-namespace", "sinks." + sink + ".dialects", "native,genai"});
+    flags.push_back({"--emit-genai-namespace", "sinks." + sink + ".names", "native,otel_genai"});
   }
   if (!options.cluster.empty()) flags.push_back({"--cluster", "resource.cluster", options.cluster});
   if (options.interval.empty()) return;
@@ -203,7 +205,7 @@ int RunTarget(CollectOptions options) {
     for (const SinkSpec* spec : AllSinks()) names.push_back(spec->name);
     return Complain(Unknown("sink", sink_name, names));
   }
-  if (options.genai && !FindOption(sink->options, "dialects"))
+  if (options.genai && !FindOption(sink->options, "names"))
     return Complain("--emit-genai-namespace: " + sink_name + " shows native names alone");
   if (!options.sink.empty()) options.sink = sink_name;
   Result<Spread> spread = SpreadOptions(options, target, *sink);

@@ -12,7 +12,7 @@ namespace {
 
 using std::chrono::seconds;
 
-// A source that needs a moment (a driver process, an HTTP page) gets this long to have its first values; one
+// A source that needs a moment (a reader process, an HTTP page) gets this long to have its first values; one
 // whose first reading is still under way gets its own deadline, but no longer than this.
 constexpr Duration kPatience = seconds(10), kLongestPatience = seconds(60);
 // Ticks are closed this often at least, so that a collector's values are written when they are there.

@@ -14,7 +14,7 @@
 namespace gpulens {
 namespace {
 
-// Longer than the agent itself waits for the end of a driver process.
+// Longer than the agent itself waits for the end of a reader process.
 constexpr Duration kPatience = std::chrono::seconds(30);
 
 }  // namespace

@@ -11,7 +11,7 @@ namespace gpulens {
 std::string ControlSocketOf(const Config& config);
 
 struct AgentQuestion {
-  std::string who;      // "gpulens driver", for complaints
+  std::string who;      // "gpulens gpu", for complaints
   std::string command;  // one line
   std::string socket;   // empty: as configured
   std::string config_file;

@@ -1,4 +1,4 @@
-// The driver process of AMD GPUs: `gpulens driver amdsmi`.
+// The reader process of AMD GPUs: `gpulens reader amdsmi`.
 #pragma once
 
 #include <span>

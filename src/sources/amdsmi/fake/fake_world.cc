@@ -151,7 +151,7 @@ FakeView FakeWorld::View(unsigned gpu, unsigned partition) {
   out.gpu = gpu;
   out.partition = partition;
   out.since_open = SecondsSince(opened_ns_);
-  // Loads run from the boot of the machine, not from the start of a process: a driver process that is
+  // Loads run from the boot of the machine, not from the start of a process: a reader process that is
   // restarted finds its counters where they would be.
   out.seconds = SecondsSince(0);
   const FakeModel& model = *out.model;

@@ -23,7 +23,7 @@ set_target_properties(fake_amdsmi PROPERTIES OUTPUT_NAME amd_smi
   LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/fake_amdsmi)
 
 if(GPULENS_TESTS)
-  # The driver process alone, so that the supervisor is tested against real processes.
+  # The reader process alone, so that the supervisor is tested against real processes.
   add_executable(amdsmi_driver_main tests/fake_amdsmi/amdsmi_driver_main.cc)
   target_link_libraries(amdsmi_driver_main PRIVATE house_flags gpulens_sources_amdsmi_driver
                         gpulens_sources_amdsmi_fake)

@@ -139,7 +139,7 @@ class Reader {
       (*tracks)[question].first = std::move(answer);
       return true;
     }
-    // A driver process that was started again says all it knows again.
+    // A reader process that was started again says all it knows again.
     if (found->second.last() == answer) return true;
     if (changes_ == kMaxMoments) return false;
     auto& later = found->second.later;

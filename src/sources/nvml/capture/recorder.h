@@ -1,4 +1,4 @@
-// The recorder inside a driver process: stands between the reader and the library, and writes down what each
+// The recorder inside a reader process: stands between the reader and the library, and writes down what each
 // call answered, at once and only when it has changed. What the reader never asks is not recorded. The file
 // it writes (the spool) stays when the process crashes, hangs or is killed; ReadSpool makes a recording of
 // it.

@@ -1,4 +1,4 @@
-// The agent's end of the driver process, without the process: decodes and books what readers send.
+// The agent's end of the reader process, without the process: decodes and books what readers send.
 #pragma once
 
 #include <gtest/gtest.h>

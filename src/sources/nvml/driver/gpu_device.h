@@ -1,4 +1,4 @@
-// All that is read of one GPU, as a reader of the driver process.
+// All that is read of one GPU, as a reader of the reader process.
 #pragma once
 
 #include <memory>

@@ -1,4 +1,4 @@
-// The driver process of NVIDIA GPUs: `gpulens driver nvml`.
+// The reader process of NVIDIA GPUs: `gpulens reader nvml`.
 #pragma once
 
 #include <cstdint>

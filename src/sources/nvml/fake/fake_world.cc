@@ -130,7 +130,7 @@ double FakeWorld::SinceOpen() const noexcept {
   return static_cast<double>(clock_->Now().boot_ns - opened_ns_) * 1e-9;
 }
 
-// Loads run from the boot of the machine, not from the start of a process: a driver process that is
+// Loads run from the boot of the machine, not from the start of a process: a reader process that is
 // restarted finds its counters where they would be.
 double FakeWorld::Flow(const FakeProfile& profile, unsigned index, FakeFlow flow, double seconds) const {
   const FakeGpu& gpu = profile.gpus[index];

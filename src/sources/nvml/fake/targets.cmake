@@ -55,7 +55,7 @@ set_target_properties(fake_nvml PROPERTIES OUTPUT_NAME nvidia-ml SUFFIX .so.1
   LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/fake_nvml)
 
 if(GPULENS_TESTS)
-  # The driver process alone, so that the supervisor is tested against real processes.
+  # The reader process alone, so that the supervisor is tested against real processes.
   add_executable(nvml_driver_main tests/fake_nvml/nvml_driver_main.cc)
   target_link_libraries(nvml_driver_main PRIVATE house_flags gpulens_sources_nvml_driver gpulens_sources_nvml_fake)
   foreach(test sources_nvml_test sources_nvml_driver_test sources_nvml_fake_test)

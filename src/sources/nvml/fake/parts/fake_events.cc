@@ -95,7 +95,7 @@ FAKE_API int nvmlEventSetCreate(EventSet* out) {
   if (!FakeWorld::Get().open()) return kUninitialized;
   if (!out) return kInvalidArgument;
   if (int code = FakeWorld::Get().Enter(__func__, -1); code != kSuccess) return code;
-  // Kept for ever, as the driver process does: a thread may still wait in it.
+  // Kept for ever, as the reader process does: a thread may still wait in it.
   static std::mutex mutex;
   static auto* sets = new std::vector<std::unique_ptr<EventSetHandle>>;
   std::lock_guard lock(mutex);

@@ -66,7 +66,7 @@ int EventSetCreate(EventSet* out) {
   if (!out) return kInvalidArgument;
   Answer answer = call.Find("nvmlEventSetCreate");
   if (answer.code != kSuccess && answer.code != kNotSupported) return answer.code;
-  // Kept for ever, as the driver process does: a thread may still wait in it.
+  // Kept for ever, as the reader process does: a thread may still wait in it.
   static std::mutex mutex;
   static auto* sets = new std::vector<std::unique_ptr<Set>>;
   std::lock_guard lock(mutex);
