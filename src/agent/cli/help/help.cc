@@ -331,7 +331,9 @@ std::vector<std::string_view> SubcommandNames(const CLI::App& command, bool hidd
 }
 
 std::string FirstHelp(const CLI::App& app, const HelpStyle& style) {
-  std::string out = "GPU and LLM telemetry for one machine or a whole cluster.\n\n";
+  std::string out;
+  AppendWrapped(out, "GPU and LLM telemetry for one machine or a whole cluster.", 0, 0, style.width);
+  out += '\n';
   const size_t column = 25;
   AppendEntry(out, "gpulens agent", "collect what is here; serve it on http://127.0.0.1:9091", column, style);
   AppendEntry(out, "gpulens agent --demo", "the same with eight simulated GPUs", column, style);
