@@ -111,6 +111,7 @@ struct CommandLine {
   TelemetryOptions telemetry;
   DriverOrder driver;
   bool runs_agent = false;
+  std::string schema_format = "yaml";
   bool schema_json = false, version_json = false, list = false;
   int code = 0;
 };
@@ -299,7 +300,7 @@ void AddExplain(CLI::App& app, CommandLine& line) {
 }
 
 void AddConfig(CLI::App& app, CommandLine& line) {
-  CLI::App* config = app.add_subcommand("config", "Check the configuration, print it, and list every key.");
+  CLI::App* config = app.add_subcommand("config", "Write, check and print the configuration.");
   config->group("Set up");
   config->require_subcommand(1);
   CLI::App* check = config->add_subcommand("check", "Report what is wrong with the configuration.");
@@ -308,9 +309,15 @@ void AddConfig(CLI::App& app, CommandLine& line) {
     command->add_option("FILE,--config", line.config_file, "Configuration file (YAML)")->type_name("FILE");
   check->callback([&line] { line.code = RunConfigCheck(line.config_file, {}); });
   print->callback([&line] { line.code = RunConfigPrint(line.config_file, {}); });
+  CLI::App* init = config->add_subcommand("init", "Write a short configuration file to start from.");
+  init->add_option("FILE", line.config_file, "Default: what the agent reads without --config; - prints it");
+  init->footer(kConfigInitFooter);
+  init->callback([&line] { line.code = RunConfigInit(line.config_file); });
   CLI::App* schema = config->add_subcommand("schema", "List every key with its type, default and meaning.");
   schema->add_flag("--json", line.schema_json, "JSON Schema, for editors");
-  schema->callback([&line] { line.code = RunConfigSchema(line.schema_json); });
+  schema->add_option("--format", line.schema_format, "yaml, json (JSON Schema) or md (docs/configuration.md)")
+      ->check(CLI::IsMember({"yaml", "json", "md"}));
+  schema->callback([&line] { line.code = RunConfigSchema(line.schema_json ? "json" : line.schema_format); });
 }
 
 void AddDriver(CLI::App& app, CommandLine& line) {

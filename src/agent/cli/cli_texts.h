@@ -33,6 +33,13 @@ inline constexpr const char* kExplainFooter = R"(
 
 Exit: 0 printed · 2 an unknown word)";
 
+inline constexpr const char* kConfigInitFooter = R"(
+  gpulens config init                       $GPULENS_CONFIG, or /etc/gpulens/gpulens.yaml
+  gpulens config init gpulens.yaml
+  gpulens config init -                     print it
+
+Exit: 0 written · 1 the file exists, or cannot be written)";
+
 inline constexpr const char* kGpuFooter = R"(
   gpulens gpu release --for 5m && nvidia-smi --gpu-reset && gpulens gpu resume
 
