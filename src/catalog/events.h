@@ -63,7 +63,7 @@ inline constexpr EventDesc kEventGpuHang{"gpu.hang", "A driver call for this GPU
                                          row::kKeys<"gpu.call", "gpu.hang.duration", "event.source">,
                                          EventSeverity::kError};
 inline constexpr EventDesc kEventGpuRecoveryAction{
-    "gpu.recovery_action", "The driver asks for another recovery action.",
+    "gpu.recovery_action", "The recovery action that the driver needs changed.",
     row::kKeys<"gpu.recovery.action", "event.source">, EventSeverity::kWarning};
 inline constexpr EventDesc kEventGpuUnavailable{"gpu.unavailable", "The driver calls the GPU unavailable.",
                                                 row::kKeys<"event.source">, EventSeverity::kError};

@@ -95,8 +95,7 @@ inline constexpr MetricDesc kSelfEnricherUp =
     row::Flag("gpulens.enricher.up", "1 when the enricher has current data.", row::kKeys<"enricher">);
 inline constexpr MetricDesc kSelfEnricherMissing = row::Gauge(
     "gpulens.enricher.missing", "{thing}",
-    "What the enricher should tell and cannot: sources that do not let it in, names that nobody explains.",
-    row::kKeys<"enricher">);
+    "What the enricher could not resolve: sources without access, unknown ids.", row::kKeys<"enricher">);
 inline constexpr MetricDesc kSelfEnricherErrors = row::Counter(
     "gpulens.enricher.errors", "{error}", "Errors of the enricher by code.", row::kKeys<"enricher", "code">);
 
@@ -114,7 +113,7 @@ inline constexpr MetricDesc kSelfDriverCallsHung = row::Standard(row::UpDown(
     "gpulens.reader.calls.hung", "{call}", "Calls past their deadline now.", row::kKeys<"reader">));
 inline constexpr MetricDesc kSelfDriverDevices = row::UpDown(
     "gpulens.reader.devices", "{device}",
-    "Devices read, left out after faults, or unread for want of a thread; watched: those that tell events.",
+    "Devices read, left out after faults, or unread without a thread; watched: those that report events.",
     row::kKeys<"reader", "state">);
 inline constexpr MetricDesc kSelfDriverFiles =
     row::UpDown("gpulens.reader.files", "{file}", "Open files of the reader process.", row::kKeys<"reader">);

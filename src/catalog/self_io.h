@@ -22,7 +22,7 @@ inline constexpr MetricDesc kSelfScrapeFamiliesUnknown =
                 row::kKeys<"target">);
 inline constexpr MetricDesc kSelfScrapeSeriesFolded =
     row::UpDown("gpulens.scrape.series.folded", "{series}",
-                "Series of the last page that are told as a part of another one.", row::kKeys<"target">);
+                "Series of the last page that were combined into another one.", row::kKeys<"target">);
 inline constexpr MetricDesc kSelfScrapeSeriesDropped =
     row::UpDown("gpulens.scrape.series.dropped", "{series}",
                 "Series of the last page that are not passed on.", row::kKeys<"target", "reason">);
@@ -109,10 +109,9 @@ inline constexpr MetricDesc kSelfReceiverReceived =
     row::Counter("gpulens.receiver.received", "By", "Bytes received, packed.", row::kKeys<"receiver">);
 
 inline constexpr MetricDesc kSelfPrograms = row::Standard(
-    row::UpDown("gpulens.programs", "{program}", "Programs of this machine whose instruments are told."));
-inline constexpr MetricDesc kSelfProgramsPoints =
-    row::Counter("gpulens.programs.points", "{point}", "Points that programs sent, by what became of them.",
-                 row::kKeys<"result">);
+    row::UpDown("gpulens.programs", "{program}", "Programs of this machine whose metrics are exported."));
+inline constexpr MetricDesc kSelfProgramsPoints = row::Counter(
+    "gpulens.programs.points", "{point}", "Points that programs sent, by result.", row::kKeys<"result">);
 
 inline constexpr MetricDesc kSelfHttpConnections =
     row::UpDown("gpulens.http.connections", "{connection}", "Open connections.", row::kKeys<"listener">);

@@ -25,30 +25,30 @@ inline constexpr std::string_view kMetricLevels[] = {"essential", "standard", "a
 
 // `names`: those that a sink uses by default, as a list in the file.
 consteval std::array<OptionSpec, 6> NameOptions(std::string_view names) {
-  return {
-      OptionSpec{.key = "names",
-                 .type = OptionType::kTexts,
-                 .fallback = names,
-                 .help = "Whose names series have; several give each series under each of them.",
-                 .allowed = kDialectNames},
-      OptionSpec{.key = kMetricsKey,
-                 .fallback = {},
-                 .help = "How many of the native metrics; without it, what metrics says at the top.",
-                 .allowed = kMetricLevels},
-      OptionSpec{.key = "include",
-                 .type = OptionType::kTexts,
-                 .help = "Only series with one of these names; * stands for any text, ? for one character."},
-      OptionSpec{.key = "exclude",
-                 .type = OptionType::kTexts,
-                 .help = "No series with one of these names; stronger than include."},
-      OptionSpec{.key = "rename",
-                 .type = OptionType::kTextMap,
-                 .help = "Attributes that have another name here: {theirs: ours}, as series have them.",
-                 .map_of = MapOf::kRenames},
-      OptionSpec{.key = kAttributesKey,
-                 .type = OptionType::kTextMap,
-                 .help = "Attributes of every series, beside those of the root; a series' own win.",
-                 .map_of = MapOf::kAttributes}};
+  return {OptionSpec{.key = "names",
+                     .type = OptionType::kTexts,
+                     .fallback = names,
+                     .help = "Names to export; with several, each series is exported under each of them.",
+                     .allowed = kDialectNames},
+          OptionSpec{.key = kMetricsKey,
+                     .fallback = {},
+                     .help = "Level of native metrics; default: `metrics` at the top level.",
+                     .allowed = kMetricLevels},
+          OptionSpec{.key = "include",
+                     .type = OptionType::kTexts,
+                     .help = "Only series with one of these names; * matches any text, ? one character."},
+          OptionSpec{.key = "exclude",
+                     .type = OptionType::kTexts,
+                     .help = "No series with one of these names; overrides include."},
+          OptionSpec{.key = "rename",
+                     .type = OptionType::kTextMap,
+                     .help = "Attributes to rename: {name of the series: name here}.",
+                     .map_of = MapOf::kRenames},
+          OptionSpec{.key = kAttributesKey,
+                     .type = OptionType::kTextMap,
+                     .help = "Attributes added to every series, with those of the top level; attributes of "
+                             "the series override them.",
+                     .map_of = MapOf::kAttributes}};
 }
 
 // How often a sink is given the latest: for those that are given it.
@@ -56,7 +56,7 @@ consteval OptionSpec IntervalOption(std::string_view fallback) {
   return {.key = "interval",
           .type = OptionType::kTime,
           .fallback = fallback,
-          .help = "Between one time and the next; 0s: every tick.",
+          .help = "Time between two exports; 0s: every tick.",
           .min = 0};
 }
 

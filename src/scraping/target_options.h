@@ -12,30 +12,28 @@ namespace gpulens::scraping {
 
 // How to get in and what a page may cost.
 inline constexpr auto kAccessOptions = JoinOptions(
-    kRemoteOptions,
-    std::to_array<OptionSpec>({
-        {.key = "max_body",
-         .type = OptionType::kSize,
-         .fallback = "64MiB",
-         .help = "The largest page, packed or unpacked.",
-         .min = 1024,
-         .max = 1 << 30},
-        {.key = "max_samples",
-         .type = OptionType::kInt,
-         .fallback = "100000",
-         .help = "Samples of one page; a page with more is not read, and the scrape has failed.",
-         .min = 1,
-         .max = 10'000'000},
-        {.key = "honor_timestamps",
-         .type = OptionType::kBool,
-         .fallback = "true",
-         .help = "Whether a value with a timestamp on the page is of that time; otherwise all are of the "
-                 "scrape's."},
-        {.key = "attributes",
-         .type = OptionType::kTextMap,
-         .help = "More attributes of its series.",
-         .map_of = MapOf::kAttributes},
-    }));
+    kRemoteOptions, std::to_array<OptionSpec>({
+                        {.key = "max_body",
+                         .type = OptionType::kSize,
+                         .fallback = "64MiB",
+                         .help = "The largest page in bytes, compressed or not.",
+                         .min = 1024,
+                         .max = 1 << 30},
+                        {.key = "max_samples",
+                         .type = OptionType::kInt,
+                         .fallback = "100000",
+                         .help = "Samples of one page; the scrape of a larger page fails.",
+                         .min = 1,
+                         .max = 10'000'000},
+                        {.key = "honor_timestamps",
+                         .type = OptionType::kBool,
+                         .fallback = "true",
+                         .help = "Use the timestamps on the page; otherwise the time of the scrape."},
+                        {.key = "attributes",
+                         .type = OptionType::kTextMap,
+                         .help = "More attributes of its series.",
+                         .map_of = MapOf::kAttributes},
+                    }));
 
 // When to ask; a collector without targets has these from the house.
 inline constexpr auto kTimeOptions = std::to_array<OptionSpec>({
@@ -45,7 +43,7 @@ inline constexpr auto kTimeOptions = std::to_array<OptionSpec>({
      .help = "For one scrape; default: the interval, at most 10s."},
     {.key = "ttl",
      .type = OptionType::kTime,
-     .help = "How long values of an unreachable target are shown; default: two intervals."},
+     .help = "How long values of an unreachable target are exported; default: two intervals."},
 });
 
 // One element of a list of targets.
@@ -54,7 +52,7 @@ inline constexpr auto kTargetOptions = JoinOptions(
                     {.key = "name", .help = "The target attribute of its series.", .required = true},
                     {.key = "url",
                      .type = OptionType::kUrl,
-                     .help = "Where its page is; a bare host means /metrics.",
+                     .help = "URL of its page; without a path, /metrics is added.",
                      .required = true},
                 }),
                 kTimeOptions),

@@ -23,17 +23,17 @@ inline constexpr OptionSpec kWhereOptions[] = {
      .required = true},
     {.key = "values",
      .type = OptionType::kTexts,
-     .help = "What it may be; * is any text, ? one byte. Default: any value."},
+     .help = "Values to match; * matches any text, ? one byte. Default: any value."},
     {.key = "exclude",
      .type = OptionType::kBool,
      .fallback = "false",
-     .help = "Send what has none of the values, or no such attribute."},
+     .help = "Send only what has none of the values, or no such attribute."},
 };
 inline constexpr OptionSpec kTenantOptions[] = {
-    {.key = "from", .help = "The attribute whose value is the tenant; empty: there are no tenants."},
-    {.key = "header", .fallback = "X-Scope-OrgID", .help = "The header field that names it."},
+    {.key = "from", .help = "The attribute whose value is the tenant; empty: no tenants."},
+    {.key = "header", .fallback = "X-Scope-OrgID", .help = "The header field with the tenant."},
     {.key = "fallback",
-     .help = "The tenant of what has no such attribute, or a value that is no tenant: up to 150 printable "
+     .help = "Tenant of data without the attribute or with an invalid value: up to 150 printable "
              "ASCII characters without spaces. Empty: it is sent without the field."},
 };
 inline constexpr auto kPartOptions = std::to_array<OptionSpec>({

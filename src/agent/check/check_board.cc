@@ -145,7 +145,7 @@ CheckResult CheckEccMode(const CheckSpec&, const CheckData& data, const CheckSet
 }
 
 CheckResult CheckRecovery(const CheckSpec&, const CheckData& data, const CheckSettings&) {
-  return ConcludeWords(data, "the driver asks for nothing", [&](size_t gpu) -> CheckWord {
+  return ConcludeWords(data, "the driver needs no action", [&](size_t gpu) -> CheckWord {
     std::string action = WordOf(data, gpu, kGpuRecoveryAction, "gpu.recovery.action");
     if (action.empty())
       return {CheckCode::kUnknown, "does not report " + std::string(kGpuRecoveryAction.name)};

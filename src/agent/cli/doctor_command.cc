@@ -87,13 +87,11 @@ std::string Text(const std::vector<Finding>& findings, const View& view) {
     if (finding.kind == Finding::kFound)
       out += "  found      " + PaddedSubject(finding.subject, 11) + finding.what + "\n";
   }
-  std::string away;
   for (const Finding& finding : findings) {
-    if (finding.kind != Finding::kNotHere) continue;
-    away += (away.empty() ? "" : "   ") + finding.subject + " (" +
-            (finding.why.empty() ? finding.what : finding.why) + ")";
+    if (finding.kind == Finding::kNotHere)
+      out += "  absent     " + PaddedSubject(finding.subject, 11) +
+             (finding.why.empty() ? finding.what : finding.why) + "\n";
   }
-  if (!away.empty()) out += "  absent     " + away + "\n";
   if (!agent.report && agent.at.empty())
     out += "  agent      not running.   do: gpulens agent      to see it with GPUs: gpulens agent --demo\n";
   return out;

@@ -19,9 +19,8 @@ constexpr OptionSpec kHttp[] = {
      .help = "Allow other machines without TLS and passwords; for closed networks"},
     {.key = "allowed_hosts",
      .type = OptionType::kTexts,
-     .help =
-         "Names with a dot by which this machine may be asked for at a loopback address without passwords: "
-         "gpu1.example.org behind a proxy. Receivers and the WebSocket server, too"},
+     .help = "Host names accepted at loopback addresses without passwords, such as gpu1.example.org behind a "
+             "proxy. Also for receivers and the WebSocket server"},
     {.key = "max_connections",
      .type = OptionType::kInt,
      .fallback = "512",
@@ -43,7 +42,7 @@ constexpr OptionSpec kHttp[] = {
     {.key = "idle_timeout",
      .type = OptionType::kTime,
      .fallback = "60s",
-     .help = "A connection that says nothing for so long is closed",
+     .help = "Close a connection after this time without data",
      .min = 0.1,
      .max = 86400},
 };
@@ -52,7 +51,7 @@ constexpr OptionSpec kWebsocket[] = {
     {.key = "listen",
      .type = OptionType::kTexts,
      .fallback = R"(["127.0.0.1:9092", "[::1]:9092"])",
-     .help = "Where the WebSocket stream is served; http.web_config and http.insecure hold here, too"},
+     .help = "Where the WebSocket stream is served; http.web_config and http.insecure apply here, too"},
     {.key = "push_interval",
      .type = OptionType::kTime,
      .fallback = "1s",
@@ -80,7 +79,7 @@ constexpr OptionSpec kLimits[] = {
     {.key = "series",
      .type = OptionType::kInt,
      .fallback = "200000",
-     .help = "Series over all; further ones are dropped and counted",
+     .help = "Series of all instances; more are dropped and counted",
      .min = 1,
      .max = 100e6},
     {.key = "series_per_target",
@@ -92,9 +91,8 @@ constexpr OptionSpec kLimits[] = {
     {.key = "memory",
      .type = OptionType::kSize,
      .fallback = "256MiB",
-     .help = "Memory of all processes of the agent; above it, further series of pages and programs of others "
-             "are refused "
-             "and counted, and receivers take less; the agent's own readings go on",
+     .help = "Memory of all processes of the agent. Above it, new series of scraped pages and programs are "
+             "refused and counted, and receivers accept less; the agent's own readings continue",
      .min = 16 << 20},
 };
 
@@ -102,7 +100,7 @@ constexpr std::string_view kFormats[] = {"auto", "text", "journal", "json"};
 constexpr OptionSpec kLog[] = {
     {.key = "level",
      .fallback = "info",
-     .help = "error, warn, info, debug, trace or off, also per part: info,nvidia=debug"},
+     .help = "error, warn, info, debug, trace or off; also per component: info,nvidia=debug"},
     {.key = "format",
      .fallback = "auto",
      .help = "auto is journal under systemd, else text",
@@ -110,14 +108,14 @@ constexpr OptionSpec kLog[] = {
 };
 
 constexpr OptionSpec kCheck[] = {
-    {.key = "disable", .type = OptionType::kTexts, .help = "Checks that are OK whatever they find"},
+    {.key = "disable", .type = OptionType::kTexts, .help = "Checks that always report OK"},
 };
 
 constexpr OptionSpec kControl[] = {
     {.key = "socket",
      .fallback = {},
      .help =
-         "Unix socket for commands to the running agent (gpulens gpu release); without it, "
+         "Unix socket for commands to the running agent (gpulens gpu release); default: "
          "/run/gpulens/gpulens.sock for root, else gpulens/gpulens.sock in XDG_RUNTIME_DIR; none for none"},
 };
 
@@ -125,7 +123,7 @@ constexpr OptionSpec kRoot[] = {
     {.key = "interval",
      .type = OptionType::kTime,
      .fallback = "1s",
-     .help = "How often a snapshot is made",
+     .help = "Time between two snapshots",
      .min = 0.01,
      .max = 86400},
     {.key = "http", .type = OptionType::kGroup, .fallback = {}, .help = "The HTTP server", .children = kHttp},
@@ -141,11 +139,11 @@ constexpr OptionSpec kRoot[] = {
      .children = kResource},
     {.key = "attributes",
      .type = OptionType::kTextMap,
-     .help = "Attributes of every series that any sink tells, scraped ones included",
+     .help = "Attributes added to every series of every sink, scraped ones included",
      .map_of = MapOf::kAttributes},
     {.key = "metrics",
      .fallback = "standard",
-     .help = "How many of the native metrics sinks have, unless one says it for itself: docs/cardinality.md",
+     .help = "Level of native metrics that sinks export, unless a sink sets its own: docs/cardinality.md",
      .allowed = kMetricLevels},
     {.key = "limits",
      .type = OptionType::kGroup,
@@ -154,8 +152,8 @@ constexpr OptionSpec kRoot[] = {
      .children = kLimits},
     {.key = "state_dir",
      .fallback = {},
-     .help = "Folder that the agent may write; without it, /var/lib/gpulens as a service, else the XDG state "
-             "folder"},
+     .help = "Folder for queues, events and health; default: /var/lib/gpulens as a service, else the XDG "
+             "state folder"},
     {.key = "check",
      .type = OptionType::kGroup,
      .fallback = {},

@@ -55,7 +55,7 @@ std::vector<OptionSpec> Schema::PluginOptions(const PluginSchema& plugin) {
   add({.key = "enabled",
        .type = OptionType::kBool,
        .fallback = plugin.on_by_default ? "true" : "false",
-       .help = plugin.on_by_default ? "Whether it runs" : "Whether it runs; listing it here turns it on"});
+       .help = plugin.on_by_default ? "Whether it runs" : "Whether it runs; naming it here turns it on"});
   if (plugin.interval != Duration::zero()) {
     add({.key = "interval",
          .type = OptionType::kTime,
@@ -65,12 +65,12 @@ std::vector<OptionSpec> Schema::PluginOptions(const PluginSchema& plugin) {
     add({.key = "ttl",
          .type = OptionType::kTime,
          .fallback = Keep(FormatTimeValue(plugin.ttl)),
-         .help = "How long a value that is not read again is still shown",
+         .help = "How long a value is still exported when it cannot be read again",
          .min = 0.01});
     add({.key = "timeout",
          .type = OptionType::kTime,
          .fallback = {},
-         .help = "How long one run may take; without it, one interval",
+         .help = "How long one run may take; default: the interval",
          .min = 0.001});
   }
   options.insert(options.end(), plugin.options.begin(), plugin.options.end());

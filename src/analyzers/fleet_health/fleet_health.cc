@@ -159,7 +159,7 @@ constexpr OptionSpec kOptions[] = {
     {.key = "window",
      .type = OptionType::kTime,
      .fallback = "5m",
-     .help = "How far back rates and the heating of a GPU look",
+     .help = "Time over which rates and the heating of a GPU are computed",
      .min = 60,
      .max = 86400},
 };

@@ -273,14 +273,13 @@ constexpr OptionSpec kOptions[] = {
     {.key = "store_size",
      .type = OptionType::kSize,
      .fallback = "64MiB",
-     .help = "Size of that file; the oldest events go first.",
+     .help = "Size of that file; the oldest events are deleted first.",
      .min = 1 << 20},
     {.key = "xid_window",
      .type = OptionType::kTime,
      .fallback = "24h",
-     .help =
-         "How long an XID counts in gpu.xid.recent, and so for health and checks, unless the GPU is reset, "
-         "the machine boots, or `gpulens events clear` says that it was dealt with.",
+     .help = "How long an XID counts in gpu.xid.recent, and so for health and checks, unless the GPU is "
+             "reset, the machine boots, or `gpulens events clear` clears it.",
      .min = 60,
      .max = 30 * 86400},
 };

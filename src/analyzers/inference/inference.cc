@@ -65,7 +65,7 @@ constexpr OptionSpec kOptions[] = {
     {.key = "window",
      .type = OptionType::kTime,
      .fallback = "60s",
-     .help = "How far back quantiles, rates and ratios look; the last two scrapes always count",
+     .help = "Time over which quantiles, rates and ratios are computed; the last two scrapes always count",
      .min = 1,
      .max = 3600},
 };

@@ -9,8 +9,8 @@ inline constexpr MetricDesc kGpuXidLastErrorCode = row::Standard(
     row::Gauge("gpu.xid.last_error_code", "{code}", "Code of the last XID.", {}, &row::kXidCode));
 inline constexpr MetricDesc kGpuXidRecent =
     row::UpDown("gpu.xid.recent", "{error}",
-                "XID errors of the last hours that nobody has cleared, by what they ask for; \"none\" "
-                "stands from the start.",
+                "XID errors of the last hours that were not cleared, by the action they need; \"none\" "
+                "is there from the start.",
                 row::kKeys<"gpu.xid.action">);
 inline constexpr MetricDesc kGpuXidErrorRate =
     row::Gauge("gpu.xid.error_rate", "{error}/h", "XID errors per hour over the window.");

@@ -17,7 +17,7 @@ inline constexpr MetricDesc kNimRequestLatency =
                row::kKeys<"model.name", "model.version", "quantile">);
 inline constexpr MetricDesc kNimBatchSize =
     row::Real(row::Gauge("nim.batch.size", "{request}",
-                         "Mean requests in one executed batch, over the window; no NIM so far tells it.",
+                         "Mean requests in one executed batch, over the window; no known NIM reports it.",
                          row::kKeys<"model.name", "model.version">));
 inline constexpr MetricDesc kNimQueueDepth =
     row::UpDown("nim.queue.depth", "{request}", "Requests accepted and not yet scheduled.",

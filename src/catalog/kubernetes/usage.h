@@ -50,9 +50,8 @@ inline constexpr MetricDesc kContainerMemoryRss =
     row::Standard(row::UpDown("container.memory.rss", "By", "Anonymous memory of the container."));
 inline constexpr MetricDesc kContainerMemoryAvailable = row::Standard(
     row::UpDown("container.memory.available", "By", "Memory that is left to the container below its limit."));
-inline constexpr MetricDesc kK8sContainerOomKills =
-    row::Essential(row::Counter("k8s.container.oom_kills", "{kill}",
-                                "Kills in the container for want of memory, since the agent first saw it."));
+inline constexpr MetricDesc kK8sContainerOomKills = row::Essential(row::Counter(
+    "k8s.container.oom_kills", "{kill}", "OOM kills in the container since the agent first saw it."));
 
 // All rows of this header, in the order in which people should read them.
 inline constexpr const MetricDesc* kKubernetesUsageRows[] = {

@@ -198,11 +198,11 @@ constexpr OptionSpec kOptions[] = {
     {.key = "serial",
      .type = OptionType::kBool,
      .fallback = "false",
-     .help = "Whether gpu.info tells serial numbers"},
+     .help = "Whether gpu.info has serial numbers"},
     {.key = "engines",
      .type = OptionType::kBool,
      .fallback = "false",
-     .help = "Single video engines and memory stacks as series of their own"},
+     .help = "Add series for each video engine and memory stack"},
 };
 
 constexpr const MetricDesc* kMetrics[] = {&kGpuUtilization,

@@ -37,19 +37,19 @@ std::vector<Finding> Probe(const Config& config, Env&) {
            "collectors: {dcgm: {url: \"http://127.0.0.1:9400/metrics\"}}"}};
 }
 
-constexpr auto kOptions = JoinOptions(
-    std::to_array<OptionSpec>({
-        {.key = "url",
-         .type = OptionType::kUrl,
-         .fallback = kDefaultUrl,
-         .help = "Where the page is; a bare host means /metrics. Unless it is set, a page that is not there "
-                 "is no error."},
-        {.key = "pass_through",
-         .type = OptionType::kBool,
-         .fallback = "false",
-         .help = "Whether families without a native name are shown as they are."},
-    }),
-    scraping::kAccessOptions);
+constexpr auto kOptions =
+    JoinOptions(std::to_array<OptionSpec>({
+                    {.key = "url",
+                     .type = OptionType::kUrl,
+                     .fallback = kDefaultUrl,
+                     .help = "URL of the page; without a path, /metrics is added. The default URL is "
+                             "optional: no error when nothing answers."},
+                    {.key = "pass_through",
+                     .type = OptionType::kBool,
+                     .fallback = "false",
+                     .help = "Export families without a native name under their own names."},
+                }),
+                scraping::kAccessOptions);
 
 constexpr std::span<const gpu_page::PageRow> kTables[] = {gpu_page::kDcgmDevice, gpu_page::kDcgmErrors,
                                                           gpu_page::kDcgmLinks, gpu_page::kDcgmProfiling};

@@ -196,33 +196,30 @@ constexpr auto kTargetOptions = JoinOptions(
     std::to_array<OptionSpec>({
         {.key = "engine",
          .fallback = kAuto,
-         .help =
-             "Whose page it is; auto tells it by the names on it. Say nim for a NIM of version 2: its page "
-             "looks like vLLM's.",
+         .help = "The engine; auto detects it by the metric names. Set nim for NIM version 2, whose page "
+                 "looks like vLLM's.",
          .allowed = kEngineNames},
         {.key = "model",
-         .help =
-             "model.name of what the page gives none; default: what the engine says it serves, when that is "
-             "one model."},
+         .help = "model.name where the page has none; default: the served model, when there is one."},
         {.key = "api",
          .type = OptionType::kUrl,
-         .help = "Where its API is, asked for version and model; default: the page's host and port, and port "
+         .help = "URL of its API, queried for version and model; default: host and port of the page, port "
                  "8000 for Triton."},
         {.key = "pass_through",
          .type = OptionType::kBool,
          .fallback = "false",
-         .help = "Whether its own families are shown as they are, too."},
+         .help = "Export its own families under their own names, too."},
         {.key = "discovered",
          .type = OptionType::kBool,
          .fallback = "false",
-         .help = "Set for targets that were found: until one answers, no page speaks of it."},
+         .help = "Set for discovered targets: nothing is exported until the first answer."},
     }));
 
 constexpr OptionSpec kOptions[] = {
     {.key = "autodetect",
      .type = OptionType::kBool,
      .fallback = "true",
-     .help = "Whether engines that run on this machine are found and read; see discovery.engine_processes."},
+     .help = "Find and read the engines on this machine; see discovery.engine_processes."},
     {.key = "targets", .type = OptionType::kGroups, .help = "The pages to read.", .children = kTargetOptions},
 };
 

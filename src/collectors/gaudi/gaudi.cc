@@ -145,18 +145,16 @@ std::vector<Finding> Probe(const Config& config, Env&) {
 }
 
 constexpr OptionSpec kOptions[] = {
-    {.key = "hl_smi_path",
-     .fallback = "hl-smi",
-     .help = "The program, by path, or by a name that is looked for in PATH."},
+    {.key = "hl_smi_path", .fallback = "hl-smi", .help = "Path of the program, or its name in PATH."},
     {.key = "call_timeout",
      .type = OptionType::kTime,
      .fallback = "5s",
-     .help = "How long one run of the program may take before it is killed.",
+     .help = "Limit of one run of the program; then it is killed.",
      .min = 0.05},
     {.key = "ports",
      .type = OptionType::kBool,
      .fallback = "true",
-     .help = "Whether the network ports are read: one run of the program for each card."},
+     .help = "Read the network ports: one run of the program for each card."},
 };
 
 constexpr const MetricDesc* kMetrics[] = {&kGpuUtilization,

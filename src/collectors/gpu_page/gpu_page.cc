@@ -36,12 +36,12 @@ constexpr auto kTargetOptions = JoinOptions(
     scraping::kTargetOptions, std::to_array<OptionSpec>({
                                   {.key = "exporter",
                                    .fallback = "auto",
-                                   .help = "Whose page it is; auto tells it by the names on it.",
+                                   .help = "The exporter; auto detects it by the metric names.",
                                    .allowed = kExporterNames},
                                   {.key = "pass_through",
                                    .type = OptionType::kBool,
                                    .fallback = "false",
-                                   .help = "Whether families without a native name are shown as they are."},
+                                   .help = "Export families without a native name under their own names."},
                               }));
 
 constexpr OptionSpec kOptions[] = {

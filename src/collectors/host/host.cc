@@ -58,36 +58,34 @@ Result<std::unique_ptr<Collector>> Create(const Config& config, Env& env) {
 }
 
 constexpr std::string_view kTemperatures[] = {"none", "main", "all"};
-constexpr OptionSpec kDisks[] = {
-    {.key = "exclude",
-     .type = OptionType::kTexts,
-     .help = "Names of block devices that are left out; * and ? stand for any text and any character"}};
+constexpr OptionSpec kDisks[] = {{.key = "exclude",
+                                  .type = OptionType::kTexts,
+                                  .help = "Block devices to leave out; * matches any text, ? one character"}};
 constexpr OptionSpec kFileSystems[] = {
-    {.key = "exclude", .type = OptionType::kTexts, .help = "Mount points that are left out, like /boot/*"}};
-constexpr OptionSpec kNetwork[] = {
-    {.key = "exclude",
-     .type = OptionType::kTexts,
-     .fallback = "[veth*, cali*, lxc*]",
-     .help = "Names of interfaces that are left out; by default those that come and go with containers"}};
+    {.key = "exclude", .type = OptionType::kTexts, .help = "Mount points to leave out, such as /boot/*"}};
+constexpr OptionSpec kNetwork[] = {{.key = "exclude",
+                                    .type = OptionType::kTexts,
+                                    .fallback = "[veth*, cali*, lxc*]",
+                                    .help = "Interfaces to leave out; by default those of containers"}};
 
 constexpr OptionSpec kOptions[] = {
-    {.key = "root", .fallback = "/", .help = "Where the machine's /proc and /sys are found"},
+    {.key = "root", .fallback = "/", .help = "Folder in which the /proc and /sys of the machine are"},
     {.key = "per_cpu",
      .type = OptionType::kBool,
      .fallback = "false",
-     .help = "Time and frequency of every CPU, besides the sums"},
+     .help = "Add time and frequency of each CPU"},
     {.key = "processes",
      .type = OptionType::kBool,
      .fallback = "false",
-     .help = "Processes by state, which needs a walk over all of them"},
+     .help = "Count processes by state, which reads all of them"},
     {.key = "pressure_shares",
      .type = OptionType::kBool,
      .fallback = "false",
-     .help = "The kernel's own averages of pressure, besides the time"},
+     .help = "Add the kernel's averages of pressure"},
     {.key = "entropy",
      .type = OptionType::kBool,
      .fallback = "false",
-     .help = "Entropy in the kernel's pool"},
+     .help = "Add the entropy of the kernel's pool"},
     {.key = "temperatures",
      .fallback = "main",
      .help = "Which sensors are read; main: processors and NVMe drives",

@@ -155,12 +155,11 @@ constexpr std::string_view kScopes[] = {"node", "cluster"};
 constexpr OptionSpec kOptions[] = {
     {.key = "scope",
      .fallback = "node",
-     .help = "Whose pods: this node's, or the cluster's, unscheduled ones included; the latter for one agent "
-             "alone.",
+     .help = "Pods of this node, or of the cluster with unscheduled ones. Use cluster for one agent only.",
      .allowed = kScopes},
     {.key = "node_name",
-     .help = "The name of this node; default: NODE_NAME, K8S_NODE_NAME or MY_NODE_NAME of the environment."},
-    {.key = "kubeconfig", .help = "How to get in, outside of a pod."},
+     .help = "Name of this node; default: the variable NODE_NAME, K8S_NODE_NAME or MY_NODE_NAME."},
+    {.key = "kubeconfig", .help = "kubeconfig file, for use outside of a pod."},
 };
 
 }  // namespace

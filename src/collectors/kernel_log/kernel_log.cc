@@ -63,12 +63,12 @@ constexpr std::string_view kSince[] = {"now", "boot"};
 constexpr OptionSpec kOptions[] = {
     {.key = "source",
      .fallback = "auto",
-     .help = "Where the kernel's messages are read; auto takes the first that can be.",
+     .help = "Source of kernel messages; auto uses the first that can be read.",
      .allowed = kSources},
     {.key = "path", .fallback = {}, .help = "With source: file, the file to follow."},
     {.key = "since",
      .fallback = "now",
-     .help = "boot: messages from before the agent started are events, too.",
+     .help = "boot: report messages from before the agent started as events, too.",
      .allowed = kSince},
 };
 

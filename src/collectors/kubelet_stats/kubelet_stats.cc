@@ -187,18 +187,18 @@ void Check(const Config& config, ConfigFaults& faults) {
 constexpr OptionSpec kOptions[] = {
     {.key = "url",
      .type = OptionType::kUrl,
-     .help = "The kubelet; default in a pod: https://$NODE_IP:10250, or the loopback address."},
+     .help = "URL of the kubelet; default in a pod: https://$NODE_IP:10250, or the loopback address."},
     {.key = "bearer_token_file",
      .help = "A file with the token; default in a pod: its service account's. Read again when it changes."},
     {.key = "timeout",
      .type = OptionType::kTime,
      .fallback = "10s",
-     .help = "How long the kubelet may take.",
+     .help = "Limit of one request to the kubelet.",
      .min = 0.01},
     {.key = "oom_kills",
      .type = OptionType::kBool,
      .fallback = "true",
-     .help = "Whether /metrics/cadvisor is read for kills for want of memory."},
+     .help = "Read OOM kills from /metrics/cadvisor."},
     {.key = "tls", .type = OptionType::kGroup, .help = "For https.", .children = kTlsOptions},
 };
 

@@ -251,7 +251,7 @@ void GpuWatch::SeeRecovery(const Look& look) {
          NameOf(look.gpu) + ": the driver asks for " + std::string(word));
   } else {
     Tell("gpu.recovery_action", look, at, {{"event.source", "nvml"}},
-         NameOf(look.gpu) + ": the driver asks for another recovery action");
+         NameOf(look.gpu) + ": the driver needs another recovery action");
   }
 }
 

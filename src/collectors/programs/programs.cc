@@ -117,17 +117,17 @@ void Check(const Config& config, ConfigFaults& faults) {
 constexpr OptionSpec kOptions[] = {
     {.key = "socket",
      .fallback = {},
-     .help = "Unix socket for programs' own metrics (OTLP over HTTP); without it, /run/gpulens/otlp.sock for "
+     .help = "Unix socket for the metrics of programs (OTLP over HTTP); default: /run/gpulens/otlp.sock for "
              "root, in the "
              "runtime folder of a service, or below $XDG_RUNTIME_DIR."},
     {.key = "energy",
      .type = OptionType::kBool,
      .fallback = "true",
-     .help = "Whether programs may ask for the energy of GPUs, at energy.sock beside it"},
+     .help = "Offer the energy of GPUs to programs, at energy.sock in the same folder"},
     {.key = "series_per_user",
      .type = OptionType::kInt,
      .fallback = "20000",
-     .help = "Series that the programs of one user may have together; all have 100,000",
+     .help = "Series of all programs of one user; all users together have 100,000",
      .min = 1,
      .max = 100'000},
 };

@@ -82,10 +82,10 @@ inline constexpr DialectRow kZumikRows[] = {
         kInferencePrefixCacheHits,
         {"lmcache_num_lookup_hits_total", "{token}", "Prompt tokens that LMCache has found.", Kind::kCounter},
         {{{"inference.engine", "lmcache"}}}),
-    ZumikRow(kInferencePrefixCacheQueries,
-             {"lmcache_num_lookup_tokens_total", "{token}", "Prompt tokens that LMCache was asked for.",
-              Kind::kCounter},
-             {{{"inference.engine", "lmcache"}}}),
+    ZumikRow(
+        kInferencePrefixCacheQueries,
+        {"lmcache_num_lookup_tokens_total", "{token}", "Prompt tokens looked up in LMCache.", Kind::kCounter},
+        {{{"inference.engine", "lmcache"}}}),
 };
 
 inline constexpr Dialect kZumik{.name = "zumik",

@@ -240,7 +240,7 @@ constexpr std::string_view kCollectors[] = {"engines", "scrape"};
 constexpr OptionSpec kOptions[] = {
     {.key = "collector",
      .fallback = "engines",
-     .help = "Whose targets they become: engines, or scrape for their pages as they are.",
+     .help = "The collector that reads them: engines, or scrape for their own names.",
      .allowed = kCollectors},
 };
 

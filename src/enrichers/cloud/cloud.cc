@@ -103,16 +103,16 @@ constexpr std::string_view kProviders[] = {"auto", "aws", "gcp", "azure"};
 constexpr OptionSpec kOptions[] = {
     {.key = "provider",
      .fallback = "auto",
-     .help = "Whose metadata service is asked; auto: by what the machine's firmware says.",
+     .help = "Provider of the metadata service; auto: detected from the firmware.",
      .allowed = kProviders},
     {.key = "endpoint",
      .type = OptionType::kUrl,
      .fallback = CloudQuery::kEndpoint,
-     .help = "Where the metadata service is."},
+     .help = "URL of the metadata service."},
     {.key = "interval",
      .type = OptionType::kTime,
      .fallback = "5m",
-     .help = "How often it is asked.",
+     .help = "How often it is queried.",
      .min = 1},
 };
 

@@ -162,10 +162,10 @@ std::vector<Finding> Probe(const Config& config, Env& env) {
 constexpr std::string_view kApiServer[] = {"auto", "off"};
 constexpr OptionSpec kOptions[] = {
     {.key = "node_name",
-     .help = "The name of this node; default: NODE_NAME, K8S_NODE_NAME or MY_NODE_NAME of the environment."},
+     .help = "Name of this node; default: the variable NODE_NAME, K8S_NODE_NAME or MY_NODE_NAME."},
     {.key = "root",
      .fallback = "/",
-     .help = "Where the host's files are found: \"/host\" in a container that has them mounted there."},
+     .help = "Root of the host's files: \"/host\" in a container that has them mounted there."},
     {.key = "pod_resources_socket",
      .fallback = kubelet::kPodResourcesSocket,
      .help = "The kubelet's PodResources socket."},
@@ -175,25 +175,25 @@ constexpr OptionSpec kOptions[] = {
     {.key = "kubelet_timeout",
      .type = OptionType::kTime,
      .fallback = "1s",
-     .help = "How long the kubelet may take; an answer that comes later counts as none.",
+     .help = "Limit of one request to the kubelet.",
      .min = 0.01,
      .max = 30},
     {.key = "api_server",
      .fallback = "auto",
-     .help = "Whether the API server is asked for owners, labels, zone and region; auto: where we may.",
+     .help = "Query the API server for owners, labels, zone and region; auto: where it is allowed.",
      .allowed = kApiServer},
-    {.key = "kubeconfig", .help = "How to get in, outside of a pod."},
+    {.key = "kubeconfig", .help = "kubeconfig file, for use outside of a pod."},
     {.key = "pod_labels",
      .type = OptionType::kTexts,
      .fallback = "[app, app.kubernetes.io/name, app.kubernetes.io/instance, app.kubernetes.io/version, "
                  "app.kubernetes.io/component, app.kubernetes.io/part-of, app.kubernetes.io/managed-by, "
                  "ray.io/cluster, ray.io/node-type, ray.io/group, ray.io/is-ray-node]",
-     .help = "Labels of pods that become k8s.pod.label.<key>; a name that ends in * stands for all that "
-             "begin so."},
+     .help = "Labels of pods that become k8s.pod.label.<key>; a trailing * matches any text."},
     {.key = "interval",
      .type = OptionType::kTime,
      .fallback = "5s",
-     .help = "How often the kubelet is asked: after so long at most, a pod's name stands on its series.",
+     .help =
+         "How often the kubelet is queried: the longest time until the series of a new pod have its name.",
      .min = 0.1},
 };
 

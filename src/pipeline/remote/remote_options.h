@@ -9,14 +9,15 @@ namespace gpulens {
 
 inline constexpr OptionSpec kTlsOptions[] = {
     {.key = "ca_file",
-     .help = "Who may have signed the other side's certificate; default: the machine's CAs."},
-    {.key = "cert_file", .help = "Our certificate, for one that asks for it."},
-    {.key = "key_file", .help = "Its key."},
-    {.key = "server_name", .help = "The name to ask for and to check; default: the host of the URL."},
+     .help = "File with the CAs that may have signed the server's certificate; default: the CAs of this "
+             "machine."},
+    {.key = "cert_file", .help = "File with the client certificate."},
+    {.key = "key_file", .help = "File with the key of the client certificate."},
+    {.key = "server_name", .help = "The name in the server's certificate; default: the host of the URL."},
     {.key = "insecure_skip_verify",
      .type = OptionType::kBool,
      .fallback = "false",
-     .help = "Takes any certificate: anyone on the way can read and change what passes."},
+     .help = "Accept any certificate. Anyone between here and the server can then read and change the data."},
 };
 
 // Those that RemoteAccess reads.

@@ -66,12 +66,11 @@ inline constexpr size_t kRollupRulesMax = 32;  // of one sink
 inline constexpr OptionSpec kRollupOptions[] = {
     {.key = "metrics",
      .type = OptionType::kTexts,
-     .help = "Native names of the series to combine; * is any text, ? one character.",
+     .help = "Native names of the series to combine; * matches any text, ? one character.",
      .required = true},
     {.key = "kinds",
      .type = OptionType::kTexts,
-     .help =
-         "Only series of these kinds; default: all. Of a gauge are up-down counters and unknown ones, too.",
+     .help = "Only series of these kinds; default: all. gauge includes up-down counters and unknown kinds.",
      .allowed = kRollupKindNames},
     {.key = "by",
      .type = OptionType::kTexts,
@@ -79,7 +78,7 @@ inline constexpr OptionSpec kRollupOptions[] = {
          "Attributes that the result keeps; series equal in all of them are combined. [\"*\"] keeps all."},
     {.key = "without",
      .type = OptionType::kTexts,
-     .help = "Attributes that the result does not keep, instead of `by`."},
+     .help = "Attributes that the result drops, instead of `by`."},
     {.key = "functions",
      .type = OptionType::kTexts,
      .help = "What to compute of each group.",

@@ -32,14 +32,14 @@ constexpr OptionSpec kHttp[] = {
     {.key = "listen",
      .type = OptionType::kTexts,
      .fallback = R"(["127.0.0.1:4318", "[::1]:4318"])",
-     .help = "Where OTLP/HTTP is taken: HOST:PORT, :PORT for all interfaces; [] for nowhere."},
+     .help = "Where OTLP/HTTP is received: HOST:PORT, :PORT for all interfaces; []: nowhere."},
 };
 
 constexpr OptionSpec kGrpc[] = {
     {.key = "listen",
      .type = OptionType::kTexts,
      .fallback = R"(["127.0.0.1:4317", "[::1]:4317"])",
-     .help = "Where OTLP/gRPC is taken; [] for nowhere."},
+     .help = "Where OTLP/gRPC is received; []: nowhere."},
 };
 
 constexpr std::array<OptionSpec, 2> kTransports = {{

@@ -37,8 +37,8 @@ constexpr OptionSpec kHttp[] = {
     {.key = "listen",
      .type = OptionType::kTexts,
      .fallback = R"(["127.0.0.1:9095", "[::1]:9095"])",
-     .help = "Where remote write is taken: HOST:PORT, :PORT for all interfaces."},
-    {.key = "path", .fallback = "/api/v1/write", .help = "The path of the URL that senders are given."},
+     .help = "Where remote write is received: HOST:PORT, :PORT for all interfaces."},
+    {.key = "path", .fallback = "/api/v1/write", .help = "The path of the URL for senders."},
 };
 
 constexpr std::array<OptionSpec, 2> kOwn = {{
@@ -46,7 +46,7 @@ constexpr std::array<OptionSpec, 2> kOwn = {{
     {.key = "busy_status",
      .type = OptionType::kInt,
      .fallback = "503",
-     .help = "The answer when there is no room, 503 or 429. Prometheus gives up after a 429 unless its "
+     .help = "The status when there is no room, 503 or 429. Prometheus gives up after a 429 unless its "
              "queue_config says retry_on_http_429.",
      .min = 429,
      .max = 503},

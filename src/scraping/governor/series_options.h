@@ -10,16 +10,16 @@ namespace gpulens::scraping {
 inline constexpr std::string_view kGaugeWays[] = {"auto", "sum", "max", "drop"};
 
 inline constexpr OptionSpec kTopOptions[] = {
-    {.key = "label", .help = "The label whose values are ranked, family by family.", .required = true},
+    {.key = "label", .help = "The label whose values are ranked in each family.", .required = true},
     {.key = "keep",
      .type = OptionType::kInt,
      .fallback = "20",
-     .help = "So many of the largest values keep their own series; the others become \"other\".",
+     .help = "Number of largest values that keep their own series; the others become \"other\".",
      .min = 1,
      .max = 10'000},
     {.key = "families",
      .type = OptionType::kTexts,
-     .help = "The families it is for, a * at the end stands for any; default: all."},
+     .help = "Families this applies to; a trailing * matches any text; default: all."},
 };
 
 inline constexpr OptionSpec kSeriesOptions[] = {
@@ -31,19 +31,19 @@ inline constexpr OptionSpec kSeriesOptions[] = {
      .max = 10'000'000},
     {.key = "drop_labels",
      .type = OptionType::kTexts,
-     .help = "Labels to leave out, a * at the end stands for any; series that become equal are combined."},
+     .help = "Labels to leave out; a trailing * matches any text. Series that become equal are combined."},
     {.key = "keep_labels",
      .type = OptionType::kTexts,
-     .help = "All others are left out, too; default: all are kept."},
+     .help = "Leave out all other labels; default: keep all."},
     {.key = "label_length",
      .type = OptionType::kInt,
      .fallback = "0",
-     .help = "Longer label values become their front and a hash; bytes, at least 16; 0: as they come.",
+     .help = "Shorten longer label values to a prefix and a hash; bytes, at least 16; 0: no limit.",
      .min = 0,
      .max = 65536},
     {.key = "gauges",
      .fallback = "auto",
-     .help = "How gauges are combined; auto: sums of amounts, the largest of ratios, times, temperatures.",
+     .help = "How gauges are combined; auto: sum of amounts, maximum of ratios, times and temperatures.",
      .allowed = kGaugeWays},
     {.key = "top", .type = OptionType::kGroups, .help = "Labels with many values.", .children = kTopOptions},
 };

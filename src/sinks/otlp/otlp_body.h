@@ -53,12 +53,12 @@ inline constexpr std::array<std::string_view, 2> kOtlpHistograms = {"explicit", 
 inline constexpr std::array<OptionSpec, 2> kOtlpStyleOptions = {{
     {.key = "temporality",
      .fallback = "cumulative",
-     .help = "Whether counters and histograms are told since their start or, delta, since last time; "
-             "lowmemory: histograms alone as delta.",
+     .help = "cumulative: counters and histograms since their start; delta: since the last export; "
+             "lowmemory: only histograms as delta.",
      .allowed = kOtlpTemporalities},
     {.key = "histograms",
      .fallback = "explicit",
-     .help = "With the bounds of their sources, or as exponential ones.",
+     .help = "Keep the bounds of the source, or export exponential histograms.",
      .allowed = kOtlpHistograms},
 }};
 OtlpStyle OtlpStyleOf(const Config& config);

@@ -119,40 +119,39 @@ size_t PackingOf(const Config&) { return kOtlpPackings.size() - 1; }
 
 constexpr std::string_view kProtocols[] = {kAuto, kFirst, kSecond};
 
-constexpr auto kOptions =
-    JoinOptions(std::to_array<OptionSpec>({
-                    {.key = "url",
-                     .type = OptionType::kUrl,
-                     .fallback = "http://127.0.0.1:8428/api/v1/write",
-                     .help = "The receiver, taken as it is."},
-                    {.key = "protocol",
-                     .fallback = kAuto,
-                     .help = "The version of remote write; auto: 2.0, and 1.0 from when the receiver turns "
-                             "out not to know it.",
-                     .allowed = kProtocols},
-                    IntervalOption("15s"),
-                    {.key = "native_histograms",
-                     .type = OptionType::kBool,
-                     .fallback = "false",
-                     .help = "Histograms as one series with custom bounds; needs protocol: \"2.0\"."},
-                    {.key = "max_samples",
-                     .type = OptionType::kInt,
-                     .fallback = "2000",
-                     .help = "Samples of one request.",
-                     .min = 1,
-                     .max = 1'000'000},
-                    {.key = "mark_received",
-                     .type = OptionType::kBool,
-                     .fallback = "true",
-                     .help = "Whether series that receivers took in get the label gpulens_receiver, so that "
-                             "none passes for the agent's own."},
-                    {.key = "stale_at_end",
-                     .type = OptionType::kBool,
-                     .fallback = "false",
-                     .help = "End every series by a stale marker when the agent ends."},
-                }),
-                JoinOptions(JoinOptions(NameOptions("[native]"), RollupsOption()),
-                            JoinOptions(kPartOptions, kSendOptions)));
+constexpr auto kOptions = JoinOptions(
+    std::to_array<OptionSpec>({
+        {.key = "url",
+         .type = OptionType::kUrl,
+         .fallback = "http://127.0.0.1:8428/api/v1/write",
+         .help = "URL of the receiver, used unchanged."},
+        {.key = "protocol",
+         .fallback = kAuto,
+         .help = "The version of remote write; auto: 2.0, and 1.0 for receivers without it.",
+         .allowed = kProtocols},
+        IntervalOption("15s"),
+        {.key = "native_histograms",
+         .type = OptionType::kBool,
+         .fallback = "false",
+         .help = "Histograms as one series with custom bounds; needs protocol: \"2.0\"."},
+        {.key = "max_samples",
+         .type = OptionType::kInt,
+         .fallback = "2000",
+         .help = "Most samples in one request.",
+         .min = 1,
+         .max = 1'000'000},
+        {.key = "mark_received",
+         .type = OptionType::kBool,
+         .fallback = "true",
+         .help =
+             "Add the label gpulens_receiver to received series, so that they differ from the agent's own."},
+        {.key = "stale_at_end",
+         .type = OptionType::kBool,
+         .fallback = "false",
+         .help = "Send a stale marker for every series when the agent ends."},
+    }),
+    JoinOptions(JoinOptions(NameOptions("[native]"), RollupsOption()),
+                JoinOptions(kPartOptions, kSendOptions)));
 
 constexpr std::string_view kDestination[] = {"url", "mark_received"};
 constexpr NetworkSink kNetwork{.destination = kDestination,

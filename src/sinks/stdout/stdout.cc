@@ -112,16 +112,16 @@ constexpr auto kOptions = JoinOptions(
         IntervalOption("0s"),
         {.key = "format",
          .fallback = "json",
-         .help = "json: one array per tick on one line. table: for eyes.",
+         .help = "json: one array per tick, on one line. table: for people.",
          .allowed = kFormats},
         {.key = "end_when_closed",
          .type = OptionType::kBool,
          .fallback = "false",
-         .help = "End the program once nobody reads its output any more, as in a pipe to head."},
+         .help = "End the program when its output is closed, as in a pipe to head."},
         {.key = "gpus_only",
          .type = OptionType::kBool,
          .fallback = "false",
-         .help = "As JSON, only what is measured on a GPU or an instance of it: no host, driver or process."},
+         .help = "As JSON, only readings of GPUs and their instances: no host, reader or process."},
     }));
 
 }  // namespace

@@ -28,7 +28,7 @@ class PageSource {
     bool insecure_skip_verify = false;
     Duration timeout = std::chrono::seconds(10);
   };
-  // The largest page, packed or unpacked.
+  // The largest page in bytes, compressed or not.
   static constexpr size_t kMaxBytes = 64u << 20;
 
   // kInvalidArgument: the options cannot be used, the detail names the one. Asks nothing yet.
