@@ -1,7 +1,7 @@
 # Tests that cross floors: the real program among programs of others.
 include_guard()
 set(e2e_python ${CMAKE_SOURCE_DIR}/tools/venv_python.sh)
-foreach(name agent amd bad_pages capture check commands gpu gpu_coverage gpu_pages gpu_parts events fault_matrix driver_faults hostile_names peers
+foreach(name agent amd bad_pages capture check command_line commands gpu gpu_coverage gpu_pages gpu_parts events fault_matrix driver_faults hostile_names levels peers
              seed_rows seed_rows_engines websocket config doctor guests crowd engines_command engine_monitors discovery otlp otlp_encodings otlp_grpc otlp_in queue_command upgrade_queue
              remote_write remote_write_in remote_write_compliance reloads routing forwarding two_sinks rollups webhook sink_faults kubernetes slurm seed_rows_delivery collector run_energy
              victoria_metrics experiments experiments_told telemetry bench_serve compare docs_snippets)
@@ -10,6 +10,10 @@ foreach(name agent amd bad_pages capture check commands gpu gpu_coverage gpu_pag
   set_tests_properties(e2e_${name} PROPERTIES LABELS e2e TIMEOUT 300 RESOURCE_LOCK e2e_${name}
     ENVIRONMENT "PYTHONDONTWRITEBYTECODE=1")
 endforeach()
+# The surface of the program against tests/contract/expected.
+add_test(NAME e2e_contract COMMAND ${e2e_python} ${CMAKE_SOURCE_DIR}/tests/contract/test_contract.py
+         WORKING_DIRECTORY ${CMAKE_SOURCE_DIR}/tests/e2e)
+set_tests_properties(e2e_contract PROPERTIES LABELS e2e TIMEOUT 300 ENVIRONMENT "PYTHONDONTWRITEBYTECODE=1")
 # Those that the sanitizers' builds run, too: where processes, sockets, signals and bytes from outside meet. The others compare with
 # programs of others, ask for the text of commands, or go the same ways again with other tables: release finds what they find.
 foreach(name agent amd bad_pages events fault_matrix gpu gpu_parts hostile_names websocket discovery otlp otlp_grpc otlp_in remote_write

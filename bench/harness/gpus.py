@@ -27,6 +27,7 @@ analyzers:
 sinks:
   prometheus: {{names: {names}}}
 control: {{socket: none}}
+metrics: all
 """
 
 
@@ -116,7 +117,7 @@ def ours(gpus, names="[native, zernel]"):
             found = scraped(client, pids)
             found["busy"] = busy.end()
             if processes.processes(agent.process.pid) != pids:
-                raise Absent("a process of the agent was started anew meanwhile")
+                raise Absent("a process of the agent was restarted meanwhile")
             found["quiet"] = quiet
             found["allocations_per_tick"] = statistics.median(ticks)
             found["ticks"] = len(ticks)

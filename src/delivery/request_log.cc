@@ -99,7 +99,7 @@ void RequestLog::TakeUp(Reader& reader) {
   if (last && *last < first && !reader.position->of_this_boot()) {
     Log(LogLevel::kWarn, "delivery", "missing",
         "the first " + std::to_string(first - *last) +
-            " records that were not known to be delivered are not here. They may have been delivered just "
+            " records that were not known to be delivered are missing. They may have been delivered just "
             "before the machine went down.",
         options_.folder);
     from = first;

@@ -46,7 +46,8 @@ bool Instance::Ready() {
   retry_ = std::min<Duration>(retry_ * 2, kLastRetry);
   std::lock_guard lock(mutex_);
   if (stats_.last.detail != made.error().detail) {
-    Log(LogLevel::kInfo, setup_.name, "not_here", made.error().detail, setup_.name);
+    // The agent names what is absent in one line when it is ready; doctor explains each.
+    Log(LogLevel::kDebug, setup_.name, "unavailable", made.error().detail, setup_.name);
   }
   stats_.last = made.error();
   stats_.up = false;

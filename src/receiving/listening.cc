@@ -47,7 +47,7 @@ Result<std::vector<std::shared_ptr<SharedSocket>>> ListenForReceiver(
     sockets.push_back(*std::move(socket));
   }
   if (!reached.empty())
-    Log(LogLevel::kInfo, at.receiver, "takes", "takes " + std::string(at.protocol) + " at " + reached + ".",
+    Log(LogLevel::kInfo, at.receiver, "listening", "receiving " + std::string(at.protocol) + " at " + reached,
         at.protocol);
   return sockets;
 }

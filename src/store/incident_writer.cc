@@ -48,8 +48,8 @@ void IncidentWriter::Shared::Write(const Incident& incident) {
     } else {
       retry_at_ns = clock.Now().boot_ns + kRetryNs;
       status = opened.error();
-      Log(LogLevel::kWarn, "store", "store_not_here",
-          "incidents are not kept: " + status.detail + ". Set state_dir to a folder that may be written.");
+      Log(LogLevel::kWarn, "store", "store_unavailable",
+          "incidents are not stored: " + status.detail + ". Set state_dir to a folder that may be written.");
     }
   } else if (!store) {
     status = {Code::kUnavailable, "not open"};
@@ -57,7 +57,7 @@ void IncidentWriter::Shared::Write(const Incident& incident) {
   if (store) {
     status = store->Add(incident);
     if (!status) {
-      Log(LogLevel::kWarn, "store", "store_failed", "an incident was not kept: " + status.detail);
+      Log(LogLevel::kWarn, "store", "store_failed", "an incident was not stored: " + status.detail);
       // A file that was deleted or a disk that was replaced is opened anew with the next one.
       store.reset();
     }

@@ -21,6 +21,8 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 BINARY = pathlib.Path(os.environ.get("GPULENS_BIN", ROOT / "build" / "release" / "gpulens"))
 PEERS = pathlib.Path(os.environ.get("GPULENS_PEERS", ROOT / "build" / "peers"))
 PROFILES = ROOT / "tests" / "fake_nvml" / "profiles"
+# Tests look for series of every level, unless their configuration says which.
+os.environ.setdefault("GPULENS_METRICS", "all")
 
 
 def fake_library():
@@ -88,6 +90,8 @@ class Agent:
         state = self.folder / "state"
         state.mkdir()
         quiet = {"GPULENS_COLLECTORS_ENGINES_AUTODETECT": "false", "STATE_DIRECTORY": str(state)}
+        if re.search(r"\bmetrics: *(essential|standard|all)\b", config):
+            ours.pop("GPULENS_METRICS", None)
         self.environment = {**ours, **quiet, **(environment or {})}
         self.process = None
 
@@ -144,7 +148,7 @@ class Agent:
                 if not folder.name.isdigit():
                     continue
                 parent = int((folder / "stat").read_text().rsplit(")", 1)[1].split()[1])
-                if parent == self.process.pid and b"driver\0nvml" in (folder / "cmdline").read_bytes():
+                if parent == self.process.pid and b"reader\0nvml" in (folder / "cmdline").read_bytes():
                     return int(folder.name)
         return 0
 

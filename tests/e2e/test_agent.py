@@ -258,6 +258,10 @@ class Commands(unittest.TestCase):
     def test_metrics_page_of_the_documentation_is_fresh(self):
         self.assertEqual((ROOT / "docs" / "metrics.md").read_text(), self.run_command("metrics", "--format", "md").stdout,
                          "make it again: build/gpulens metrics --format md > docs/metrics.md")
+        written, generated = (ROOT / "docs" / "configuration.md").read_text().split("a test compares it. -->\n\n")
+        self.assertEqual(generated, self.run_command("config", "schema", "--format", "md").stdout,
+                         "make the part behind that line again: build/gpulens config schema --format md")
+        self.assertIn("config init", written)
 
     def test_collect_prints_json(self):
         readings = json.loads(self.run_command("collect", "host", "--once", "--sink", "stdout").stdout)

@@ -257,7 +257,7 @@ class Command(Case):
         self.assertIn("line 2", done.stderr)
 
     def test_wrong_use(self):
-        for arguments, words in ((["amd"], "nvml is what can be recorded"), ([], "which source"),
+        for arguments, words in ((["amd"], "nvml is what can be recorded"),
                                  (["nvml", "--for", "soon"], "--for soon"), (["nvml", "--every", "1ms"], "--every 1ms"),
                                  (["nvml", "--for", "1s", "--every", "2s"], "--every 2s"),
                                  (["nvml", "--gpu", "64"], "0 to 63"), (["nvml", "--gpu", "x"], "--gpu")):

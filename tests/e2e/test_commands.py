@@ -195,7 +195,7 @@ class Dialects(unittest.TestCase):
             self.assertEqual(types["gpu_ecc_errors"], "gauge")
 
     def test_a_dialect_can_stand_alone(self):
-        with Agent("--demo", config="sinks: {prometheus: {names: ["dcgm@4.6"]}}\n") as agent:
+        with Agent("--demo", config="sinks: {prometheus: {names: [dcgm@4.6]}}\n") as agent:
             page = wait_until(lambda: (lambda p: p if samples(p, "DCGM_FI_DEV_GPU_UTIL_RATIO") else "")(agent.page()))
             names = {line.split()[2] for line in page.splitlines() if line.startswith("# TYPE ")}
             self.assertTrue(all(name.startswith("DCGM_FI_") for name in names), names)

@@ -28,6 +28,42 @@ class Case(unittest.TestCase):
         return str(path)
 
 
+class Init(Case):
+    def test_it_writes_a_good_short_file_and_never_over_one(self):
+        path = self.folder / "new.yaml"
+        done = run("config", "init", str(path))
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        self.assertIn(f"gpulens agent --config {path}", done.stdout)
+        text = path.read_text()
+        self.assertLessEqual(len(text.splitlines()), 16)
+        self.assertEqual(run("config", "check", str(path)).returncode, 0)
+        # With its comments taken away it is good, too.
+        whole = "\n".join(line.replace("# ", "", 1) if line.lstrip().startswith("# ") and ":" in line else line
+                          for line in text.splitlines()[1:])
+        self.assertEqual(run("config", "check", self.write(whole, "whole.yaml")).returncode, 0, whole)
+        path.write_text("interval: 5s\n")
+        again = run("config", "init", str(path))
+        self.assertEqual((again.returncode, path.read_text()), (1, "interval: 5s\n"))
+        self.assertIn("exists and is left as it is", again.stderr)
+        self.assertEqual(run("config", "init", "-").stdout, text)
+        self.assertEqual(run("config", "init", str(self.folder / "no" / "folder.yaml")).returncode, 1)
+        named = self.folder / "etc" / "gpulens.yaml"
+        self.assertEqual(run("config", "init", GPULENS_CONFIG=str(named)).returncode, 0)
+        self.assertEqual(named.read_text(), text)
+
+
+class Renamed(Case):
+    def test_older_words_are_refused_with_the_new_ones(self):
+        for text, new in (("sinks: {prometheus: {dialects: [native]}}\n", "now called names"),
+                          ("sinks: {prometheus: {names: [dcgm_4_6]}}\n", "now called dcgm@4.6"),
+                          ("sinks: {prometheus: {names: [hw]}}\n", "now called otel_hw"),
+                          ("sinks: {otlp/b: {endpoint: \"http://h\", dialects: [genai]}}\n", "now called names")):
+            with self.subTest(text):
+                done = run("config", "check", self.write(text))
+                self.assertEqual(done.returncode, 2)
+                self.assertIn(new, done.stderr)
+
+
 class Check(Case):
     # What the agent would refuse, and words of the answer. {P} and {Q} are free ports.
     REFUSED = {

@@ -49,7 +49,7 @@ class Demo:
     def doctor(self):
         done = run("doctor", "--json", "--config", self.finder)
         page = json.loads(done.stdout)
-        return done.returncode, page, {f["subject"]: f for f in page["findings"] if f["kind"] not in ("found", "not_here")}
+        return done.returncode, page, {f["subject"]: f for f in page["findings"] if f["kind"] not in ("found", "absent")}
 
     def fail(self, *words):
         done = run("fake", "nvml", "fail", *words, "--socket", self.socket)

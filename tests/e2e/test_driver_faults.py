@@ -141,7 +141,7 @@ class ClosedTerminal(unittest.TestCase):
     def test_a_hangup_without_the_terminals_end_reads_the_file_again(self):
         file = os.path.join(self.folder, "gpulens.yaml")
         with open(file, "w", encoding="utf-8") as out:
-            out.write("interval: 1s\n")
+            out.write("interval: 1s\nmetrics: all\n")
         pid, terminal = self.start("--config", file)
         try:
             reloads = value(look(self.port), "gpulens_config_reloads_total", result="unchanged") or 0

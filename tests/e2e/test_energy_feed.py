@@ -33,7 +33,7 @@ def children(pid):
         found = subprocess.run(["ps", "-o", "pid=,args=", "--ppid", str(pid)], capture_output=True, text=True).stdout
     except OSError:
         return []
-    return [int(line.split()[0]) for line in found.splitlines() if "driver energy" in line]
+    return [int(line.split()[0]) for line in found.splitlines() if "reader energy" in line]
 
 
 @unittest.skipUnless((FAKE / "libnvidia-ml.so.1").exists(), "the simulated NVML is not built")

@@ -163,7 +163,7 @@ class Asker:
         return page["findings"]
 
     def doctor(self, gpu, findings=None):
-        trouble = [f for f in findings or self.findings() if f["kind"] not in ("found", "not_here")]
+        trouble = [f for f in findings or self.findings() if f["kind"] not in ("found", "absent")]
         about = [f for f in trouble if gpu is None and f["subject"].startswith(("GPU", "nvidia", "driver"))
                  or f["subject"] == f"GPU {gpu}"]
         for kind in ("broken", "no_permission", "warning"):

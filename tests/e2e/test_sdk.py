@@ -48,7 +48,7 @@ class ToTheAgent(unittest.TestCase):
         return Agent(config=f"interval: 100ms\ncollectors: {{programs: {{socket: '{self.socket}', interval: 100ms}}}}\n")
 
     def hears(self, agent):
-        wait_until(lambda: f"programs are heard at {self.socket}" in agent.said())
+        wait_until(lambda: f"listening for programs at {self.socket}" in agent.said())
 
     def test_counts_are_exact_on_the_agents_page(self):
         with self.agent() as agent, Program(OTEL_SERVICE_NAME="chat", OTEL_RESOURCE_ATTRIBUTES="team=nlp") as program:

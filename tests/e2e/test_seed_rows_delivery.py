@@ -58,7 +58,7 @@ ELSEWHERE = {
 
 class Commands(unittest.TestCase):
     def test_l9_020_commands_have_help(self):
-        listed = run("--help").stdout
+        listed = run("help", "all").stdout
         for name in COMMANDS:
             with self.subTest(name):
                 done = run(name, "--help")

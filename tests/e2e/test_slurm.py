@@ -82,7 +82,7 @@ class WithoutSlurm(unittest.TestCase):
         return [json.loads(line) for line in done.stdout.splitlines()]
 
     def test_every_command_has_help_and_stands_in_the_list(self):
-        listed = self.run_command("--help").stdout
+        listed = self.run_command("help", "all").stdout
         for name in ALL:
             self.assertIn(name, listed)
             done = self.run_command(name, "--help")

@@ -11,6 +11,7 @@ _SAMPLE = re.compile(r'^([a-zA-Z_:][\w:]*)(?:\{(.*)\})? (\S+)(?: \S+)?$')
 _LABEL = re.compile(r'(\w+)="((?:[^"\\]|\\.)*)"')
 LIBRARY = os.environ.get("GPULENS_NVML_LIBRARY", "libnvidia-ml.so.1")
 HERE = os.path.dirname(os.path.abspath(__file__))
+os.environ.setdefault("GPULENS_METRICS", "all")
 
 
 def program():

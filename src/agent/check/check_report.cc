@@ -97,6 +97,15 @@ std::string CheckJson(const std::vector<CheckOutcome>& outcomes, const std::stri
   return out + "\n]}\n";
 }
 
+namespace {
+
+std::string Limit(const CheckSpec& check, std::optional<double> value) {
+  const char* sign = check.side == CheckSide::kAbove ? ">" : "<";
+  return value ? sign + CheckNumber(*value) : std::string("-");
+}
+
+}  // namespace
+
 std::string CheckList() {
   auto padded = [](std::string_view text, size_t width) {
     std::string out(text);
@@ -105,14 +114,23 @@ std::string CheckList() {
   };
   std::string out = padded("CHECK", 34) + padded("WARNING", 9) + padded("CRITICAL", 10) + "WHAT\n";
   for (const CheckSpec& check : AllChecks()) {
-    const char* sign = check.side == CheckSide::kAbove ? ">" : "<";
-    auto limit = [&](std::optional<double> value) {
-      return value ? sign + CheckNumber(*value) : std::string("-");
-    };
-    out += padded(check.name, 34) + padded(limit(check.warning), 9) + padded(limit(check.critical), 10) +
-           std::string(check.help) + "\n";
+    out += padded(check.name, 34) + padded(Limit(check, check.warning), 9) +
+           padded(Limit(check, check.critical), 10) + std::string(check.help) + "\n";
   }
   return out;
+}
+
+std::string CheckPage(const CheckSpec& check) {
+  const std::string name(check.name), unit = check.unit.empty() ? "" : " " + std::string(check.unit);
+  std::string out = name + ": " + std::string(check.help) + "\n";
+  out += "  warning     " + Limit(check, check.warning) + (check.warning ? unit : "") + "\n";
+  out += "  critical    " + Limit(check, check.critical) + (check.critical ? unit : "") + "\n";
+  out += "  reads      ";
+  for (const CheckInput& input : check.inputs) out += " " + std::string(input.metric->name);
+  out += "\n  run         gpulens check " + name;
+  if (check.warning || check.critical)
+    out += "\n  thresholds  gpulens check " + name + " --warning X --critical Y";
+  return out + "\n  switch off  check: {disable: [" + name + "]}\n";
 }
 
 }  // namespace gpulens

@@ -21,5 +21,7 @@ std::string CheckText(const std::vector<CheckOutcome>& outcomes, bool simulated)
 std::string CheckJson(const std::vector<CheckOutcome>& outcomes, const std::string& source, bool simulated);
 // The table of checks, for --list.
 std::string CheckList();
+// One check: what it looks at, its thresholds, and how to change them.
+std::string CheckPage(const CheckSpec& check);
 
 }  // namespace gpulens

@@ -30,14 +30,14 @@ constexpr Duration kPause = seconds(3);
 
 constexpr const char* kCheckCommandFooter = R"(
   gpulens check gpu_temperature nvlink_status
-  gpulens check gpu_temperature=80,88 --format json
+  gpulens check gpu_temperature=80,88 --json
   gpulens check gpu_num --critical 8
-  gpulens check in-use                 all that fit a node with jobs
-  gpulens check all --disable xid      also what only an idle node passes: no process, no memory in use
+  gpulens check in-use                 all checks that fit a node with jobs
+  gpulens check all --disable xid      also those that only an idle node passes
   gpulens check in-use --demo
 
-Readings come from the agent that runs here, else from one look at the GPUs; --url and --direct choose.
-A check whose input is missing is UNKNOWN. Switched off for good: check.disable in the configuration.
+Reads the agent on this machine, or else the GPUs directly; --url and --direct choose. A check with missing input is
+UNKNOWN. check.disable in the configuration switches checks off for good.
 Exit: 0 OK · 1 WARNING · 2 CRITICAL · 3 UNKNOWN, also wrong use. The worst of several counts.)";
 
 int Complain(const std::string& sentence) {
@@ -134,7 +134,7 @@ class Checker {
     }
     for (const Asked& asked : asked_) outcomes_.push_back(Judge(asked));
     Again();
-    if (options_.format == "json") {
+    if (options_.json || options_.format == "json") {
       std::fputs(CheckJson(outcomes_, data_.source, data_.simulated).c_str(), stdout);
     } else {
       std::fputs(CheckText(outcomes_, data_.simulated).c_str(), stdout);
@@ -223,7 +223,6 @@ int RunCheck(const CheckOptions& options) {
     std::fputs(CheckList().c_str(), stdout);
     return 0;
   }
-  if (options.format != "text" && options.format != "json") return Complain("--format is text or json");
   Result<std::vector<Asked>> asked = ReadChecks(options);
   if (!asked) return Complain(asked.error().detail);
   for (const std::string& name : options.disable) {
@@ -241,22 +240,25 @@ int RunCheck(const CheckOptions& options) {
 }
 
 void AddCheck(CLI::App& app, CheckOptions& options, int& code) {
-  CLI::App* check = app.add_subcommand("check", "Check GPUs with the exit codes of Nagios.");
-  check->add_option("CHECK", options.checks, "Checks by name, NAME=WARNING,CRITICAL, in-use, or all");
-  check->add_option("--warning", options.warning, "Threshold of the one check that is named")->type_name("X");
-  check->add_option("--critical", options.critical, "Threshold of the one check that is named")
-      ->type_name("Y");
+  CLI::App* check = app.add_subcommand("check", "Run health checks of GPUs, with the exit codes of Nagios.");
+  check->group("Look");
+  check->add_option("CHECK", options.checks, "Names of checks, NAME=WARNING,CRITICAL, in-use, or all");
+  check->add_option("--warning", options.warning, "Threshold, when one check is named")->type_name("X");
+  check->add_option("--critical", options.critical, "Threshold, when one check is named")->type_name("Y");
   check->add_option("--expect", options.expect, "The text that vbios_mismatch must find")->type_name("TEXT");
-  check->add_option("--disable", options.disable, "A check that is OK whatever it finds; repeatable")
+  check->add_option("--disable", options.disable, "Report this check as OK whatever it finds; repeatable")
       ->type_name("CHECK")
       ->expected(1)
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
-  check->add_option("--format", options.format, "text or json")->type_name("F");
-  check->add_option("--url", options.url, "The agent to ask; no other source is tried")->type_name("URL");
-  check->add_flag("--direct", options.direct, "Ask no agent, look at the GPUs from here");
+  check->add_flag("--json", options.json, "JSON");
+  check->add_option("--format", options.format, "text or json; --json is shorter")
+      ->check(CLI::IsMember({"text", "json"}))
+      ->group("");
+  check->add_option("--url", options.url, "The agent to query; no other source is tried")->type_name("URL");
+  check->add_flag("--direct", options.direct, "Read the GPUs directly, without an agent");
   check->add_option("--config", options.config_file, "Configuration file (YAML)")->type_name("FILE");
-  check->add_flag("--demo", options.demo, "Simulated GPUs");
-  check->add_flag("--list", options.list, "Every check with its thresholds");
+  check->add_flag("--demo", options.demo, "Simulate GPUs");
+  check->add_flag("--list", options.list, "List every check with its thresholds");
   check->footer(kCheckCommandFooter);
   check->callback([&options, &code] { code = RunCheck(options); });
 }

@@ -21,6 +21,7 @@ struct CheckOptions {
   bool direct = false;      // ask no agent
   bool demo = false;
   bool list = false;
+  bool json = false;  // the same as the format json
 };
 
 // What Nagios expects: 0 OK, 1 WARNING, 2 CRITICAL, 3 UNKNOWN; wrong use is 3.

@@ -7,10 +7,11 @@
 #include <cstdio>
 #include <cstdlib>
 #include <memory>
+#include <span>
 #include <string>
+#include <vector>
 
 #include "agent/cli/bench/bench_command.h"
-#include "agent/cli/capture/capture_command.h"
 #include "agent/cli/check_command.h"
 #include "agent/cli/cli_texts.h"
 #include "agent/cli/collect/aliases.h"
@@ -24,8 +25,10 @@
 #include "agent/cli/engines/engines_command.h"
 #include "agent/cli/events/events_command.h"
 #include "agent/cli/exp/exp_command.h"
+#include "agent/cli/explain_command.h"
 #include "agent/cli/fake/ask_agent.h"
 #include "agent/cli/fake/fake_command.h"
+#include "agent/cli/help/help.h"
 #include "agent/cli/metrics_command.h"
 #include "agent/cli/queue/queue_command.h"
 #include "agent/cli/run/log_command.h"
@@ -42,46 +45,49 @@
 namespace gpulens {
 namespace {
 
-constexpr std::string_view kCommands[] = {
-    "agent", "bench", "capture", "check", "collect", "config", "doctor", "driver", "engines",   "events",
-    "gpu",   "exp",   "fake",    "log",   "metrics", "query",  "queue",  "run",    "telemetry", "version"};
-
-std::vector<std::string_view> CommandNames() {
-  std::vector<std::string_view> names(std::begin(kCommands), std::end(kCommands));
-  for (std::string_view alias : AliasNames()) names.push_back(alias);
-  for (std::string_view command : SlurmCommandNames()) names.push_back(command);
-  return names;
-}
-
-std::string Help() {
-  std::string text = kHelp;
-  std::vector<std::string_view> aliases = WorkingAliasNames();
-  if (aliases.empty()) return text;
-  size_t at = text.rfind("--help in every");
-  std::string line = "L9GPU    ";
-  for (std::string_view alias : aliases)
-    line += (alias == aliases.front() ? " " : " · ") + std::string(alias);
-  line += "\nSLURM    ";
-  bool first = true;
-  for (std::string_view command : SlurmCommandNames())
-    line += (std::exchange(first, false) ? " " : " · ") + std::string(command);
-  return text.insert(at, line + "\n");
-}
-
 // A word that is no command gets the right one.
-int NoCommand(std::string_view word) {
+int NoCommand(const CLI::App& app, std::string_view word) {
   if (std::string instead = InsteadOfCommand(word); !instead.empty()) {
     ::dprintf(STDERR_FILENO, "gpulens: %s\n", instead.c_str());
     return 2;
   }
-  std::vector<std::string_view> names = CommandNames();
-  std::string_view nearest = NearestWord(word, names);
+  const std::vector<std::string_view> names = SubcommandNames(app, true);
+  const std::string_view nearest = NearestWord(word, names);
   std::string text = "gpulens: no command \"";
   AppendPrintable(text, word);
   text += "\".";
   if (!nearest.empty()) text += " Did you mean " + std::string(nearest) + "?";
-  ::dprintf(STDERR_FILENO, "%s   All of them: gpulens --help\n", text.c_str());
+  ::dprintf(STDERR_FILENO, "%s   gpulens help all lists them\n", text.c_str());
   return 2;
+}
+
+void Print(const std::string& text) { std::fputs(text.c_str(), stdout); }
+
+// `gpulens help [all | COMMAND …]`.
+int Help(const CLI::App& app, std::span<const std::string> words) {
+  const HelpStyle style = HelpStyleOf(STDOUT_FILENO);
+  if (words.empty()) return Print(FirstHelp(app, style)), 0;
+  const std::string itself[] = {"help"};
+  if (words.front() == "--help" || words.front() == "-h") words = itself;
+  if (words.front() == "all") return Print(AllHelp(app, style)), 0;
+  const CLI::App* command = &app;
+  std::string name = "gpulens";
+  for (const std::string& word : words) {
+    const std::vector<const CLI::App*> found =
+        command->get_subcommands([&](const CLI::App* one) { return one->check_name(word); });
+    if (found.empty()) {
+      if (command == &app) return NoCommand(app, word);
+      const std::vector<std::string_view> names = SubcommandNames(*command, true);
+      const std::string_view nearest = NearestWord(word, names);
+      ::dprintf(STDERR_FILENO, "%s: no command \"%s\".%s%.*s%s   gpulens help %s\n", name.c_str(),
+                word.c_str(), nearest.empty() ? "" : " Did you mean ", static_cast<int>(nearest.size()),
+                nearest.data(), nearest.empty() ? "" : "?", name.substr(name.find(' ') + 1).c_str());
+      return 2;
+    }
+    command = found.front();
+    name += " " + command->get_name();
+  }
+  return Print(CommandHelp(*command, name, style)), 0;
 }
 
 // The whole command line as values. Each command sets `code` when it has run.
@@ -94,9 +100,10 @@ struct CommandLine {
   CompareOptions compare;
   MetricsOptions metrics;
   EventsOptions events;
-  std::string explain, clear_gpu, clear_socket, config_file;
+  ExplainOptions explain;
+  std::string clear_gpu, clear_socket, config_file;
   CheckOptions check;
-  CaptureOptions capture;
+  SimOptions sim;
   EnginesOptions engines;
   ExpOptions exp;
   RunCommandOptions run;
@@ -104,24 +111,34 @@ struct CommandLine {
   TelemetryOptions telemetry;
   DriverOrder driver;
   bool runs_agent = false;
+  std::string schema_format = "yaml";
   bool schema_json = false, version_json = false, list = false;
   int code = 0;
 };
 
 void AddAgent(CLI::App& app, CommandLine& line) {
-  CLI::App* agent = app.add_subcommand("agent", "Collect everything that is here and serve it.");
+  CLI::App* agent = app.add_subcommand("agent", "Collect what is on this machine and serve it.");
+  agent->group("Look");
   agent->add_option("--config", line.agent.config_file, "Configuration file (YAML)")->type_name("FILE");
-  agent->add_option("--http-listen", line.http, "Where /metrics is served, 127.0.0.1:9091 and [::1]:9091")
+  agent
+      ->add_option("--http-listen", line.http,
+                   "Where /metrics is served (default 127.0.0.1:9091 and [::1]:9091)")
       ->type_name("HOST:PORT");
-  agent->add_option("--ws-listen", line.websocket, "Where the WebSocket stream is served, port 9092")
+  agent->add_option("--ws-listen", line.websocket, "Where the WebSocket stream is served (default port 9092)")
       ->type_name("HOST:PORT");
-  agent->add_option("--interval", line.interval, "How often a snapshot is made, 1s")->type_name("D");
+  agent->add_option("--interval", line.interval, "Time between two snapshots (default 1s)")->type_name("D");
   agent->add_option("--log-level", line.log_level, "info, or per part: info,nvidia=debug")->type_name("L");
-  agent->add_flag("--demo,--simulate", line.agent.demo, "Eight simulated GPUs; host series stay real");
-  agent->add_flag("-q,--quiet", line.agent.quiet, "No banner, only log lines");
-  agent->add_option("--metrics-port", line.metrics_port, "Port alone, as zerneld has it")->group("Aliases");
-  agent->add_option("--ws-port", line.websocket_port, "Port alone, as zerneld has it")->group("Aliases");
-  agent->add_option("--push-interval-ms", line.push_ms, "websocket.push_interval in ms")->group("Aliases");
+  agent->add_flag("--demo,--simulate", line.agent.demo, "Simulate eight GPUs; host series stay real");
+  agent->add_flag("-q,--quiet", line.agent.quiet, "Print no banner, only log lines");
+  agent->add_option("--metrics-port", line.metrics_port, "The port of --http-listen, as zerneld has it")
+      ->type_name("PORT")
+      ->group("Options of zerneld");
+  agent->add_option("--ws-port", line.websocket_port, "The port of --ws-listen, as zerneld has it")
+      ->type_name("PORT")
+      ->group("Options of zerneld");
+  agent->add_option("--push-interval-ms", line.push_ms, "websocket.push_interval, in milliseconds")
+      ->type_name("MS")
+      ->group("Options of zerneld");
   agent->footer(kAgentFooter);
   agent->callback([&line] {
     auto flag = [&line](const char* name, const char* path, const std::string& text) {
@@ -140,24 +157,27 @@ void AddAgent(CLI::App& app, CommandLine& line) {
 }
 
 void AddCollect(CLI::App& app, CommandLine& line) {
-  CLI::App* collect = app.add_subcommand("collect", "Run one collector once or in a loop; needs no agent.");
+  CLI::App* collect =
+      app.add_subcommand("collect", "Run one collector, once or in a loop, without an agent.");
+  collect->group("Look");
   collect->add_option("COLLECTOR", line.collect.target,
-                      "A collector, an analyzer or an LLM engine, see below");
-  collect->add_flag("--list", line.list, "What there is to collect, and what of it is here");
-  collect->add_flag("--once", line.collect.once, "One run; rates come from two readings one interval apart");
-  collect->add_option("--interval", line.collect.interval, "How often; default: the collector's own")
+                      "A collector, an analyzer or an LLM engine; the list is below");
+  collect->add_flag("--list", line.list, "List what can be collected, and what of it is on this machine");
+  collect->add_flag("--once", line.collect.once, "Run once; rates come from two readings one interval apart");
+  collect
+      ->add_option("--interval", line.collect.interval, "How often (default: the collector's own interval)")
       ->type_name("D");
-  collect->add_option("--sink", line.collect.sink, "stdout (JSON), file, otlp; without it: a table")
+  collect->add_option("--sink", line.collect.sink, "stdout (JSON), file, otlp, … (default: a table)")
       ->type_name("S");
-  collect->add_option("--endpoint", line.collect.endpoint, "Where the page is, of what reads one")
+  collect->add_option("--endpoint", line.collect.endpoint, "The page to read, for collectors that read one")
       ->type_name("URL");
   collect->add_flag("--emit-genai-namespace", line.collect.genai,
-                    "OpenTelemetry's gen_ai.* names beside the native ones, as JSON");
-  collect->add_option("-o", line.pairs, "An option of the collector or the sink; repeatable")
+                    "Add OpenTelemetry's gen_ai.* names to the native ones, as JSON");
+  collect->add_option("-o", line.pairs, "Set an option of the collector or the sink; repeatable")
       ->type_name("KEY=VALUE");
   collect->add_option("--config", line.collect.config_file, "Configuration file (YAML)")->type_name("FILE");
-  collect->add_option("--cluster", line.collect.cluster, "Name of the cluster, told with everything");
-  collect->add_flag("--json", line.collect.json, "JSON instead of a table");
+  collect->add_option("--cluster", line.collect.cluster, "Name of the cluster, added to every series");
+  collect->add_flag("--json", line.collect.json, "JSON");
   collect->add_flag("--demo", line.collect.demo, "Simulated GPUs");
   collect->add_flag("--strict", line.collect.strict, "Exit 1 when a reading is stale or rejected");
   collect->footer(TargetNames() + kCollectFooter);
@@ -186,8 +206,9 @@ void AddCollect(CLI::App& app, CommandLine& line) {
   });
 }
 
-void AddLooks(CLI::App& app, CommandLine& line) {
-  CLI::App* doctor = app.add_subcommand("doctor", "What is found, what is not, why, and what to do.");
+void AddDoctor(CLI::App& app, CommandLine& line) {
+  CLI::App* doctor = app.add_subcommand("doctor", "Report what was found, what is missing and what to do.");
+  doctor->group("Look");
   doctor->add_option("--config", line.doctor.config_file, "Configuration file (YAML)")->type_name("FILE");
   doctor->add_flag("--json", line.doctor.json, "JSON");
   AddCompare(*doctor, line.compare);
@@ -197,18 +218,27 @@ void AddLooks(CLI::App& app, CommandLine& line) {
     line.compare.json = line.doctor.json;
     line.code = line.compare.Wanted() ? RunCompare(line.compare) : RunDoctor(line.doctor);
   });
+}
 
-  CLI::App* metrics = app.add_subcommand("metrics", "The catalogue of metrics, or the page of one.");
-  metrics->add_option("NAME", line.metrics.name, "A native, Prometheus or dialect name");
-  metrics->add_option("--format", line.metrics.format, "table, md or json")
+void AddMetrics(CLI::App& app, CommandLine& line) {
+  CLI::App* metrics = app.add_subcommand("metrics", "List the metrics, or show one.");
+  metrics->group("Look");
+  metrics->add_option("NAME", line.metrics.name,
+                      "Show this one; its native or Prometheus name, or another one");
+  metrics->add_flag("--json", line.metrics.json, "JSON");
+  metrics->add_option("--format", line.metrics.format, "table, md (docs/metrics.md) or json")
       ->check(CLI::IsMember({"table", "md", "json"}));
-  metrics->add_flag("--rules", line.metrics.rules, "Which readings are rejected, and why: a table");
-  std::string dialects;
-  for (std::string_view name : DialectNames()) dialects += (dialects.empty() ? "" : ", ") + std::string(name);
-  metrics->add_option("--dialect", line.metrics.dialect, "Only the names of this dialect: " + dialects);
+  metrics->add_flag("--rules", line.metrics.rules, "List which readings are rejected, and why");
+  const std::vector<std::string> names(DialectNames().begin(), DialectNames().end());
+  metrics->add_option("--names", line.metrics.names, "Whose names to list (default native)")
+      ->check(CLI::IsMember(names));
+  metrics->add_option("--dialect", line.metrics.names, "")->check(CLI::IsMember(names))->group("");
   metrics->callback([&line] { line.code = RunMetrics(line.metrics); });
+}
 
-  CLI::App* version = app.add_subcommand("version", "Which build this is.");
+void AddVersion(CLI::App& app, CommandLine& line) {
+  CLI::App* version = app.add_subcommand("version", "Print the version and the build.");
+  version->group("Look");
   version->add_flag("--json", line.version_json, "JSON");
   version->callback([&line] {
     std::string_view v = Version(), r = Revision(), c = Compiler(), b = BuildType();
@@ -223,27 +253,32 @@ void AddLooks(CLI::App& app, CommandLine& line) {
 
 void AddEvents(CLI::App& app, CommandLine& line) {
   EventsOptions& options = line.events;
-  CLI::App* events = app.add_subcommand("events", "What happened to this machine's GPUs, and before it.");
+  CLI::App* events = app.add_subcommand("events", "List GPU events: XIDs, resets, throttling, lost GPUs.");
+  events->group("Look");
   events->add_option("--since", options.since, "How far back: 90m, 24h, 7d")
       ->type_name("D")
       ->capture_default_str();
-  events->add_option("--gpu", options.gpu, "Of one GPU: its index or UUID")->type_name("N");
-  events->add_option("--name", options.name, "Of one name: gpu.xid")->type_name("X");
-  events->add_option("--format", options.format, "table, json (a line each) or csv")
+  events->add_option("--gpu", options.gpu, "Events of this GPU: its index or UUID")->type_name("N");
+  events->add_option("--name", options.name, "Events of this name: gpu.xid")->type_name("X");
+  events->add_flag("--json", options.json, "JSON, an object on each line");
+  events->add_option("--format", options.format, "table, json or csv")
       ->check(CLI::IsMember({"table", "json", "csv"}));
-  events->add_option("--state-dir", options.state_dir, "The agent's state folder")->type_name("D");
+  events->add_option("--state-dir", options.state_dir, "The agent's state folder")->type_name("DIR");
   events->add_option("--config", options.config_file, "Configuration file (YAML)")->type_name("FILE");
   events->add_option("--limit", options.limit, "At most so many, the newest")
-      ->check(CLI::Range(1, 1'000'000));
-  events->add_flag("--with-readings", options.readings, "With the readings of the 30 s before");
+      ->check(CLI::Range(1, 1'000'000))
+      ->capture_default_str();
+  events->add_flag("--with-readings", options.readings, "Add the readings of the 30 s before each event");
   events->footer(kEventsFooter);
-  CLI::App* explain = events->add_subcommand("explain", "What a code means, what to do, and who says so.");
-  explain->add_option("CODE", line.explain, "79, \"sxid 20034\", amdgpu.ras.umc.ue")->required();
   CLI::App* clear =
-      events->add_subcommand("clear", "XIDs so far are dealt with: health and checks forget them.");
-  clear->add_option("--gpu", line.clear_gpu, "Of one GPU: its index or UUID")->type_name("N");
+      events->add_subcommand("clear", "Mark XIDs as dealt with: health and checks ignore them.");
+  clear->add_option("--gpu", line.clear_gpu, "XIDs of this GPU: its index or UUID")->type_name("N");
   clear->add_option("--socket", line.clear_socket, "The agent's control socket")->type_name("PATH");
   clear->add_option("--config", options.config_file, "Configuration file (YAML)")->type_name("FILE");
+  // As it was called before 0.2.
+  CLI::App* explain = events->add_subcommand("explain", "The older name of gpulens explain.");
+  explain->group("");
+  explain->add_option("CODE", line.explain.words, "")->required();
   events->require_subcommand(0, 1);
   events->callback([&line, explain, clear] {
     if (explain->parsed()) line.code = RunExplain(line.explain);
@@ -254,26 +289,42 @@ void AddEvents(CLI::App& app, CommandLine& line) {
   });
 }
 
+void AddExplain(CLI::App& app, CommandLine& line) {
+  CLI::App* explain = app.add_subcommand("explain", "Explain an XID, a metric, a check or an LLM engine.");
+  explain->group("Look");
+  explain->add_option("WORD", line.explain.words, "79, \"sxid 20034\", gpu.power.draw, gpu_temperature, vllm")
+      ->required();
+  explain->add_flag("--json", line.explain.json, "JSON");
+  explain->footer(kExplainFooter);
+  explain->callback([&line] { line.code = RunExplain(line.explain); });
+}
+
 void AddConfig(CLI::App& app, CommandLine& line) {
-  CLI::App* config =
-      app.add_subcommand("config", "Check the configuration, print it, and print every key there is.");
+  CLI::App* config = app.add_subcommand("config", "Write, check and print the configuration.");
+  config->group("Set up");
   config->require_subcommand(1);
-  CLI::App* check = config->add_subcommand("check", "Say what is wrong with it, or that it is good.");
-  CLI::App* print = config->add_subcommand("print", "Every value in force, with where it comes from.");
+  CLI::App* check = config->add_subcommand("check", "Report what is wrong with the configuration.");
+  CLI::App* print = config->add_subcommand("print", "Print every value in force and where it comes from.");
   for (CLI::App* command : {check, print})
-    command->add_option("FILE,--config", line.config_file, "Configuration file");
+    command->add_option("FILE,--config", line.config_file, "Configuration file (YAML)")->type_name("FILE");
   check->callback([&line] { line.code = RunConfigCheck(line.config_file, {}); });
   print->callback([&line] { line.code = RunConfigPrint(line.config_file, {}); });
-  CLI::App* schema = config->add_subcommand("schema", "Every key with its type, default and meaning.");
+  CLI::App* init = config->add_subcommand("init", "Write a short configuration file to start from.");
+  init->add_option("FILE", line.config_file, "Default: what the agent reads without --config; - prints it");
+  init->footer(kConfigInitFooter);
+  init->callback([&line] { line.code = RunConfigInit(line.config_file); });
+  CLI::App* schema = config->add_subcommand("schema", "List every key with its type, default and meaning.");
   schema->add_flag("--json", line.schema_json, "JSON Schema, for editors");
-  schema->callback([&line] { line.code = RunConfigSchema(line.schema_json); });
+  schema->add_option("--format", line.schema_format, "yaml, json (JSON Schema) or md (docs/configuration.md)")
+      ->check(CLI::IsMember({"yaml", "json", "md"}));
+  schema->callback([&line] { line.code = RunConfigSchema(line.schema_json ? "json" : line.schema_format); });
 }
 
 void AddDriver(CLI::App& app, CommandLine& line) {
-  CLI::App* driver = app.add_subcommand("gpu", "Free the GPUs of a running agent for a while.");
-  driver->alias("driver");
+  CLI::App* driver = app.add_subcommand("gpu", "Release the GPUs of a running agent, and resume.");
+  driver->alias("driver")->group("Set up");
   driver->require_subcommand(1);
-  driver->footer(kDriverFooter);
+  driver->footer(kGpuFooter);
   auto add = [&](const char* verb, const char* help) {
     CLI::App* command = driver->add_subcommand(verb, help);
     command->add_option("--socket", line.driver.socket, "The agent's control socket")->type_name("PATH");
@@ -284,11 +335,11 @@ void AddDriver(CLI::App& app, CommandLine& line) {
     });
     return command;
   };
-  add("release", "End the reader process: no GPU is held open any more.")
-      ->add_option("--for", line.driver.length, "Start again by itself after so long")
+  add("release", "Close all GPUs: the agent ends its reader process.")
+      ->add_option("--for", line.driver.length, "Resume after this time")
       ->type_name("D");
-  add("resume", "Start it again now.");
-  add("status", "Whether it runs or is released.");
+  add("resume", "Open the GPUs again.");
+  add("status", "Report whether the GPUs are open or released.");
 }
 
 }  // namespace
@@ -301,47 +352,60 @@ int RunCommandLine(int argc, char** argv) {
   auto parser = std::make_unique<CLI::App>("", "gpulens");
   CLI::App& app = *parser;
   CommandLine line;
-  app.set_help_flag("-h,--help", "Help");
+  app.set_help_flag("-h,--help", "Print this help");
   app.set_version_flag("--version", "gpulens " + std::string(Version()));
   AddAgent(app, line);
-  AddCollect(app, line);
-  AddCapture(app, line.capture, line.code);
-  AddLooks(app, line);
-  AddEngines(app, line.engines, line.code);
-  AddEvents(app, line);
+  AddDoctor(app, line);
   AddCheck(app, line.check, line.code);
-  AddConfig(app, line);
-  AddAliases(app, line.code);
-  AddSlurm(app, line.code);
-  AddDriver(app, line);
-  AddFake(app, line.code);
+  AddEvents(app, line);
+  AddMetrics(app, line);
+  AddExplain(app, line);
+  AddCollect(app, line);
+  AddVersion(app, line);
+  AddEngines(app, line.engines, line.code);
   AddBench(app, line.code);
-  AddExp(app, line.exp, line.code);
   AddRun(app, line.run, line.code);
   AddLog(app, line.log, line.code);
+  AddExp(app, line.exp, line.code);
   AddTelemetry(app, line.telemetry, line.code);
+  AddSim(app, line.sim, line.code);
+  AddConfig(app, line);
   AddQueue(app, line.code);
+  AddDriver(app, line);
+  app.add_subcommand("help", "Show help on a command; help all lists every command.")->group("Set up");
+  AddAliases(app, line.code);
+  AddSlurm(app, line.code);
   if (argc <= 1) {
-    std::fputs(Help().c_str(), stderr);
+    std::fputs(FirstHelp(app, HelpStyleOf(STDERR_FILENO)).c_str(), stderr);
     return 2;
   }
   LeadingOptions leading = TakeLeadingOptions(argc, argv);
   if (leading.arguments.empty()) leading.arguments.emplace_back(argv[1]);
   const std::string first = leading.arguments[0];
-  if (first == "--help" || first == "-h" || first == "help") {
-    std::fputs(Help().c_str(), stdout);
-    return 0;
-  }
-  std::vector<std::string_view> names = CommandNames();
-  bool known = std::find(names.begin(), names.end(), first) != names.end();
-  if (!known && !first.starts_with('-')) return NoCommand(first);
+  if (first == "--help" || first == "-h") return Help(app, {});
+  if (first == "help") return Help(app, std::span(leading.arguments).subspan(1));
+  const std::vector<std::string_view> names = SubcommandNames(app, true);
+  const bool known = std::ranges::find(names, first) != names.end();
+  if (!known && !first.starts_with('-')) return NoCommand(app, first);
   if (leading.detach && !Detach()) return 0;
   try {
     // From the last to the first, as the parser wants them.
     app.parse(std::vector<std::string>(leading.arguments.rbegin(), leading.arguments.rend()));
+  } catch (const CLI::CallForVersion&) {
+    std::printf("gpulens %s\n", std::string(Version()).c_str());
+    return 0;
+  } catch (const CLI::CallForHelp&) {
+    const ParsedCommand asked = DeepestCommand(app);
+    Print(CommandHelp(*asked.command, asked.name, HelpStyleOf(STDOUT_FILENO)));
+    return 0;
   } catch (const CLI::ParseError& error) {
-    // 0 for --help and --version; every wrong use is 2, but 3 where Nagios asks.
-    return app.exit(error) == 0 ? 0 : first == "check" ? 3 : 2;
+    std::fputs(Complaint(app, error).c_str(), stderr);
+    return first == "check" ? 3 : 2;  // 3 is what Nagios calls unknown
+  }
+  if (line.sim.replays) {
+    ::setenv("GPULENS_FAKE_NVML", line.sim.replay_file.c_str(), 1);
+    line.agent = {.config_file = line.sim.config_file, .flags = {}, .demo = true};
+    line.runs_agent = true;
   }
   if (!line.runs_agent) return line.code;
   parser.reset();  // It is 160 kB, and the agent runs for months.

@@ -1,56 +1,57 @@
-// What --help says around the options: examples and exit codes. Static storage.
+// What --help of the agent's commands adds to the options: examples and exit codes. Static storage.
 #pragma once
 
 namespace gpulens {
 
-inline constexpr const char* kHelp =
-    R"(See a GPU machine, the LLM engines that serve on it and the jobs that train on it.
-
-  gpulens agent                      collect everything that is here, serve it at http://127.0.0.1:9091
-  gpulens agent --demo               the same with eight simulated GPUs, marked simulated="true"
-  gpulens doctor                     what is found, what is not, why, and what to do
-  gpulens collect host --once        one collector, once, as a table
-
-LOOK      doctor · engines list|check|read · events [explain CODE] · metrics [NAME] · version
-LLM       telemetry stats|export|clear|vacuum|check · bench serve URL
-COLLECT   agent · collect COLLECTOR · capture SOURCE · check CHECK…
-TRAIN     run SCRIPT · log · query SQL · exp list|show|compare|plot|export|delete
-SET UP    config check|print|schema · queue list|drop SINK · driver release|resume|status
-          fake nvml fail|heal|status
---help in every command has examples.
-)";
-
 inline constexpr const char* kAgentFooter = R"(
-  gpulens agent                                   what is here, at http://127.0.0.1:9091 and ws://127.0.0.1:9092
+  gpulens agent                          on 127.0.0.1:9091, WebSocket on 9092
   gpulens agent --config /etc/gpulens/gpulens.yaml
-  GPULENS_INTERVAL=5s gpulens agent               every key of the file is a variable, too: gpulens config schema
+  GPULENS_INTERVAL=5s gpulens agent      every key can be set by a variable
 
-Flags win over variables, variables over the file. SIGHUP or POST /-/reload read the file again.
-Exit: 0 stopped by Ctrl-C or SIGTERM · 1 cannot run (port in use) · 2 bad configuration)";
+Options override variables, and variables override the file. SIGHUP or POST /-/reload read the file again.
+All keys: gpulens config schema.
+Exit: 0 stopped by Ctrl-C or SIGTERM · 1 cannot run (port in use) · 2 wrong configuration)";
 
 inline constexpr const char* kCollectFooter = R"(
-  gpulens collect host --once                                        a table
-  gpulens collect host --once --sink stdout                          JSON
+  gpulens collect host --once                      a table
+  gpulens collect host --once --json
+  gpulens collect vllm --once                      an LLM engine at its usual port
+  gpulens collect sglang --endpoint http://10.0.0.7:30000/metrics --interval 5s
   gpulens collect scrape -o url=http://127.0.0.1:9100/metrics --once
   gpulens collect host --interval 5s --sink file -o path=host.jsonl
-  gpulens collect vllm --once                                        an LLM engine where it listens by default
-  gpulens collect sglang --endpoint http://10.0.0.7:30000/metrics --interval 5s
-  gpulens collect gpu_summary --once                                 an analyzer, over the GPUs that are here
-  gpulens collect --list                                             what there is, and what of it is here
+  gpulens collect gpu_summary --once               an analyzer, over the GPUs here
+  gpulens collect --list                           what can be collected here
 
 Exit: 0 something was read · 1 nothing could be read · 2 wrong use)";
 
-inline constexpr const char* kDriverFooter = R"(
+inline constexpr const char* kExplainFooter = R"(
+  gpulens explain 79                   an XID: what it means, what to do, sources
+  gpulens explain sxid 20034
+  gpulens explain gpu.power.draw       a metric; DCGM_FI_DEV_POWER_USAGE works too
+  gpulens explain gpu_temperature      a check and its thresholds
+  gpulens explain vllm                 an LLM engine and what it reports
+
+Exit: 0 printed · 2 an unknown word)";
+
+inline constexpr const char* kConfigInitFooter = R"(
+  gpulens config init                       $GPULENS_CONFIG, or /etc/gpulens/gpulens.yaml
+  gpulens config init gpulens.yaml
+  gpulens config init -                     print it
+
+Exit: 0 written · 1 the file exists, or cannot be written)";
+
+inline constexpr const char* kGpuFooter = R"(
   gpulens gpu release --for 5m && nvidia-smi --gpu-reset && gpulens gpu resume
 
-Returns when no GPU is held open. Exit: 0 done · 1 no agent, or its reader process does not end · 2 wrong use)";
+Returns when the agent holds no GPU open.
+Exit: 0 done · 1 no agent, or its reader process does not end · 2 wrong use)";
 
 inline constexpr const char* kDoctorFooter = R"(
-  gpulens doctor --compare                                each reading beside nvidia-smi, amd-smi or hl-smi
-  gpulens doctor --compare-with smi.xml --json            the same with what the tool has printed to a file
+  gpulens doctor
+  gpulens doctor --compare             each reading next to nvidia-smi's, amd-smi's or hl-smi's
+  gpulens doctor --compare-with smi.xml --json   next to the tool's saved output
 
---compare exits with 1 when a difference has no reason, with 2 when nothing can be compared.
-Exit: 0 fine · 1 limited: something is here that may not be read · 2 a fault. What is not on this
-machine never counts.)";
+With --compare: exit 1 when a difference has no known reason, 2 when nothing can be compared.
+Exit: 0 fine · 1 limited: something here may not be read · 2 a fault. Absent hardware never counts.)";
 
 }  // namespace gpulens

@@ -1,17 +1,40 @@
 #include "agent/cli/config_command.h"
 
+#include <fcntl.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <cstdio>
+#include <cstdlib>
+#include <cstring>
 
 #include "agent/cli/table/text_table.h"
 #include "agent/config/print.h"
 #include "agent/run/config_file.h"
 #include "agent/run/plan.h"
 #include "agent/run/refusals.h"
+#include "base/files.h"
+#include "base/text.h"
 
 namespace gpulens {
 namespace {
+
+// What most people change first. A test checks that it is a good configuration.
+constexpr const char* kFirstConfig = R"(# Every key has a default; gpulens config schema lists them all.
+http:
+  listen: ["127.0.0.1:9091", "[::1]:9091"]   # other machines: see web_config and insecure
+metrics: standard                            # essential, standard or all
+attributes: {}                               # of every series: {datacenter: ams1}
+sinks:
+  prometheus: {names: [native, zernel]}      # add dcgm for dashboards of dcgm-exporter
+  # otlp: {endpoint: "http://127.0.0.1:4318"}
+  # remote_write: {url: "http://127.0.0.1:9090/api/v1/write"}
+collectors:
+  engines: {autodetect: true}                # LLM engines on this machine
+  # scrape: {targets: [{name: node, url: "http://127.0.0.1:9100/metrics"}]}
+# state_dir: /var/lib/gpulens                # queues, events, health
+log: {level: info}
+)";
 
 // Loads, and says on stderr what is wrong. True when there is nothing wrong.
 bool LoadAndReport(const Schema& schema, const std::string& file, const std::vector<FlagValue>& flags,
@@ -45,9 +68,41 @@ int RunConfigPrint(const std::string& file, const std::vector<FlagValue>& flags)
   return 0;
 }
 
-int RunConfigSchema(bool json) {
+int RunConfigSchema(const std::string& format) {
   std::unique_ptr<Schema> schema = MakeSchema();
-  std::fputs((json ? PrintJsonSchema(*schema) : PrintSchema(*schema)).c_str(), stdout);
+  const std::string text = format == "json" ? PrintJsonSchema(*schema)
+                           : format == "md" ? PrintMarkdownSchema(*schema)
+                                            : PrintSchema(*schema);
+  std::fputs(text.c_str(), stdout);
+  return 0;
+}
+
+int RunConfigInit(const std::string& file) {
+  if (file == "-") return std::fputs(kFirstConfig, stdout) < 0 ? 1 : 0;
+  const char* named = std::getenv("GPULENS_CONFIG");
+  const std::string path = !file.empty() ? file : named && *named ? named : "/etc/gpulens/gpulens.yaml";
+  auto fail = [&](const std::string& what) {
+    std::string text = "gpulens config init: ";
+    AppendPrintable(text, what);
+    ::dprintf(STDERR_FILENO, "%s\n", text.c_str());
+    return 1;
+  };
+  if (file.empty()) {
+    if (Status made = MakeFoldersAbove(path); !made)
+      return fail(made.detail + "; or name a file: gpulens config init FILE");
+  }
+  // A file that is there is somebody's work.
+  const int out = ::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
+  if (out < 0)
+    return fail(errno == EEXIST ? path + " exists and is left as it is" : path + ": " + std::strerror(errno));
+  const std::string_view text = kFirstConfig;
+  const bool written = ::write(out, text.data(), text.size()) == static_cast<ssize_t>(text.size());
+  if (::close(out) != 0 || !written) {
+    ::unlink(path.c_str());
+    return fail(path + ": cannot be written");
+  }
+  std::printf("wrote %s\n  gpulens config check %s\n  gpulens agent --config %s\n", path.c_str(),
+              path.c_str(), path.c_str());
   return 0;
 }
 

@@ -93,7 +93,7 @@ std::string Text(const std::vector<Finding>& findings, const View& view) {
     away += (away.empty() ? "" : "   ") + finding.subject + " (" +
             (finding.why.empty() ? finding.what : finding.why) + ")";
   }
-  if (!away.empty()) out += "  not here   " + away + "\n";
+  if (!away.empty()) out += "  absent     " + away + "\n";
   if (!agent.report && agent.at.empty())
     out += "  agent      not running.   do: gpulens agent      to see it with GPUs: gpulens agent --demo\n";
   return out;

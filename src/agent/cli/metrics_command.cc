@@ -21,7 +21,7 @@ namespace {
 
 // One row as all three formats show it.
 struct Row {
-  std::string name, unit, kind, prometheus, attributes, help, stability, from;
+  std::string name, unit, kind, level, prometheus, attributes, help, stability, from;
 };
 
 std::string PrometheusName(const MetricDesc& metric) {
@@ -65,6 +65,7 @@ Row NativeRow(const MetricDesc& metric) {
   row.name = metric.name;
   row.unit = metric.unit;
   row.kind = KindName(metric.kind);
+  row.level = MetricLevelName(metric.level);
   row.prometheus = PrometheusName(metric);
   for (std::string_view key : metric.keys)
     row.attributes += (row.attributes.empty() ? "" : " ") + std::string(key);
@@ -128,11 +129,12 @@ std::string PaddedColumn(std::string_view text, size_t width) {
 
 std::string Table(const std::vector<Row>& rows) {
   std::string out = PaddedColumn("NAME", 38) + PaddedColumn("UNIT", 14) + PaddedColumn("KIND", 16) +
-                    PaddedColumn("FROM", 32) + "MEANING\n";
+                    PaddedColumn("LEVEL", 11) + PaddedColumn("FROM", 32) + "MEANING\n";
   for (const Row& row : rows) {
     out += PaddedColumn(row.name, 38) +
            PaddedColumn(row.unit.empty() ? "–" : row.unit, row.unit.empty() ? 16 : 14) +
-           PaddedColumn(row.kind, 16) + PaddedColumn(row.from, 32) + row.help + "\n";
+           PaddedColumn(row.kind, 16) + PaddedColumn(row.level, 11) + PaddedColumn(row.from, 32) + row.help +
+           "\n";
   }
   return out;
 }
@@ -183,6 +185,7 @@ std::string Json(const std::vector<Row>& rows, bool events) {
     field("name", row.name);
     field("unit", row.unit);
     field("kind", row.kind);
+    if (!row.level.empty()) field("level", row.level);
     field("prometheus", row.prometheus);
     field("attributes", row.attributes);
     field("from", row.from);
@@ -194,19 +197,23 @@ std::string Json(const std::vector<Row>& rows, bool events) {
   return out + "\n]}\n";
 }
 
+// Names of others have no level: a sink with these names shows all of them.
 std::string Markdown(const std::vector<Row>& rows) {
-  std::string out =
-      "| name | unit | kind | Prometheus | attributes | from | meaning |\n|---|---|---|---|---|---|---|\n";
+  const bool levels = !rows.empty() && !rows.front().level.empty();
+  std::string out = std::string("| name | unit | kind |") + (levels ? " level |" : "") +
+                    " Prometheus | attributes | from | meaning |\n|---|---|---|" + (levels ? "---|" : "") +
+                    "---|---|---|---|\n";
   for (const Row& row : rows) {
     out += "| `" + row.name + "` | " + (row.unit.empty() ? "–" : "`" + row.unit + "`") + " | " + row.kind +
-           " | `" + row.prometheus + "` | " + (row.attributes.empty() ? "–" : row.attributes) + " | " +
-           row.from + " | " + row.help + " |\n";
+           " | " + (levels ? row.level + " | " : "") + "`" + row.prometheus + "` | " +
+           (row.attributes.empty() ? "–" : row.attributes) + " | " + row.from + " | " + row.help + " |\n";
   }
   return out;
 }
 
-// The page of one metric, under whatever name it was asked for.
-int ShowOne(const std::string& name) {
+}  // namespace
+
+std::string MetricPage(const std::string& name, std::string& nearest) {
   std::vector<std::string> known;
   for (const MetricDesc* metric : AllMetrics()) {
     Row row = NativeRow(*metric);
@@ -225,6 +232,7 @@ int ShowOne(const std::string& name) {
     if (row.name != name && row.prometheus != name && !dialect_row) continue;
     std::string out = PaddedColumn(row.name, 24) + row.help + "   " + row.kind +
                       (row.unit.empty() ? "" : ", " + row.unit) + ", " + row.stability + "\n";
+    out += "  level       " + row.level + "\n";
     out += "  prometheus  " + row.prometheus + dialects + "\n";
     if (!row.attributes.empty()) out += "  attributes  " + row.attributes + "\n";
     out += "  from        " + (row.from.empty() ? "no collector of this program yet" : row.from) + "\n";
@@ -233,38 +241,31 @@ int ShowOne(const std::string& name) {
              rule.source + "\n";
     }
     out += "  query       " + QueryOf(*metric, row.prometheus) + "\n";
-    std::fputs(out.c_str(), stdout);
-    return 0;
+    return out;
   }
   std::vector<std::string_view> words(known.begin(), known.end());
-  std::string_view nearest = NearestWord(name, words);
-  ::dprintf(STDERR_FILENO, "gpulens metrics: no metric \"%s\".%s%.*s%s   all of them: gpulens metrics\n",
-            name.c_str(), nearest.empty() ? "" : " Did you mean ", static_cast<int>(nearest.size()),
-            nearest.data(), nearest.empty() ? "" : "?");
-  return 2;
+  nearest = NearestWord(name, words);
+  return {};
 }
-
-}  // namespace
 
 std::string MetricsMarkdown() {
   std::string out =
       "# Metrics\n\nMade by `gpulens metrics --format md`; a test fails when this page is stale.\n\n"
-      "A value that is not known is absent, never 0. Attributes of the measured thing (`gpu.index`, "
-      "`gpu.uuid`,\n"
-      "`gpu.model` on every GPU series) are not repeated here. `from`: each collector and analyzer that "
-      "writes "
-      "it.\n\n## Native names\n\n";
+      "An unknown value is left out, never 0. The attributes of a GPU (`gpu.index` and `gpu.uuid`) are not "
+      "repeated\nhere. `level`: the lowest value of `metrics:` that shows it (docs/cardinality.md). `from`: "
+      "the "
+      "collectors and\nanalyzers that write it.\n\n## Native names\n\n";
   out += Markdown(NativeRows());
   out += EventsMarkdown();
   for (std::string_view name : DialectNames()) {
     const Dialect* dialect = FindDialect(name);
     if (!dialect) continue;
-    out += "\n## Dialect `" + std::string(name) + "`: " + std::string(dialect->help) + "\n\n";
+    out += "\n## Names `" + std::string(name) + "`: " + std::string(dialect->help) + "\n\n";
     if (dialect->renames.empty()) {
       out += Markdown(DialectRows(*dialect));
     } else {
       out += "The rows of `" + std::string(dialect->renames) +
-             "` under other names: `gpulens metrics --dialect " + std::string(name) + "`.\n";
+             "` under other names: `gpulens metrics --names " + std::string(name) + "`.\n";
     }
   }
   return out;
@@ -275,23 +276,23 @@ int RunMetrics(const MetricsOptions& options) {
     std::fputs(QualityMarkdown().c_str(), stdout);
     return 0;
   }
-  if (!options.name.empty()) return ShowOne(options.name);
-  const Dialect* dialect = nullptr;
-  if (!options.dialect.empty() && options.dialect != kNativeDialect) {
-    dialect = FindDialect(options.dialect);
-    if (!dialect) {
-      ::dprintf(STDERR_FILENO, "gpulens metrics: no dialect \"%s\"\n", options.dialect.c_str());
-      return 2;
-    }
+  if (!options.name.empty()) {
+    std::string nearest;
+    const std::string page = MetricPage(options.name, nearest);
+    if (page.empty())
+      ::dprintf(STDERR_FILENO, "gpulens metrics: no metric \"%s\".%s   gpulens metrics lists all\n",
+                options.name.c_str(), nearest.empty() ? "" : (" Did you mean " + nearest + "?").c_str());
+    std::fputs(page.c_str(), stdout);
+    return page.empty() ? 2 : 0;
   }
-  if (options.format == "md" && options.dialect.empty()) {
+  const std::string format = options.json ? "json" : options.format;
+  const Dialect* dialect = options.names == kNativeDialect ? nullptr : FindDialect(options.names);
+  if (format == "md" && options.names.empty()) {
     std::fputs(MetricsMarkdown().c_str(), stdout);
     return 0;
   }
   std::vector<Row> rows = dialect ? DialectRows(*dialect) : NativeRows();
-  std::string text = options.format == "json" ? Json(rows, !dialect)
-                     : options.format == "md" ? Markdown(rows)
-                                              : Table(rows);
+  std::string text = format == "json" ? Json(rows, !dialect) : format == "md" ? Markdown(rows) : Table(rows);
   std::fputs(text.c_str(), stdout);
   return 0;
 }

@@ -6,14 +6,19 @@
 namespace gpulens {
 
 struct MetricsOptions {
-  std::string name;              // empty: all; a native, Prometheus or dialect name
+  std::string name;              // empty: all; a native or Prometheus name, or one of `names`
   std::string format = "table";  // table, md, json
-  std::string dialect;           // empty: native
+  std::string names;             // whose; empty: native
+  bool json = false;             // the same as the format json
   bool rules = false;            // the rules by which readings are believed, instead
 };
 
-// 0 printed, 2 no such metric or dialect.
+// 0 printed, 2 no such metric or names.
 int RunMetrics(const MetricsOptions& options);
+
+// What is known of one metric, under whatever name it is asked for: native, Prometheus or another one. Empty
+// for an unknown name; `nearest` is then the native or Prometheus name that is most like it, or empty.
+std::string MetricPage(const std::string& name, std::string& nearest);
 
 // The page docs/metrics.md.
 std::string MetricsMarkdown();

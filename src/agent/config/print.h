@@ -19,6 +19,8 @@ std::string PrintConfig(const Schema& schema, const Config& config, PrintOptions
 
 // Every key with its type, default and help, as YAML that is the default configuration.
 std::string PrintSchema(const Schema& schema);
+// The same as Markdown, for docs/configuration.md: options that several plugins of a section share come once.
+std::string PrintMarkdownSchema(const Schema& schema);
 // The same as JSON Schema, draft 2020-12, for editors.
 std::string PrintJsonSchema(const Schema& schema);
 

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "agent/config/text/convert.h"
+#include "agent/config/text/renamed.h"
 #include "base/check.h"
 #include "base/parse.h"
 #include "net/http/http_message.h"
@@ -54,7 +55,8 @@ void Walk::CheckKeys(const OptionSpec& group, const YamlNode& node, const std::s
     std::string message = noun.empty() ? "unknown key " : "no " + std::string(noun) + " ";
     message += QuotedText(member.key);
     if (noun.empty() && !path.empty()) message += " in " + path;
-    std::string hint = WordHint(member.key, allowed);
+    std::string hint = RenamedKeyHint(path, member.key);
+    if (hint.empty()) hint = WordHint(member.key, allowed);
     if (member.key == "<<") hint = "merge keys are not part of YAML 1.2: write the keys out";
     else if (path == "sinks" && member.key.find('/') != member.key.npos)
       hint =

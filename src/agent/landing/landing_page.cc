@@ -27,7 +27,7 @@ void AppendSource(std::string& out, const Pipeline::InstanceView& view, Instant 
   AppendHtml(out, view.name);
   out += "</td><td>";
   if (view.stats.up) out += "● found";
-  else if (view.answered) out += view.stats.last.code == Code::kUnavailable ? "not here" : "▲ not read";
+  else if (view.answered) out += view.stats.last.code == Code::kUnavailable ? "absent" : "▲ not read";
   else out += "waiting";
   out += "</td><td class=n>" + (view.stats.up ? std::to_string(view.stats.series) : std::string("–"));
   out += "</td><td class=n>" + Age(view.stats, now) + "</td><td>";

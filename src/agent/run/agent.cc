@@ -127,7 +127,7 @@ Status Agent::OpenControl() {
     if (!status) control_.reset();
   });
   if (status || !asked.empty()) return status;
-  Log(LogLevel::kInfo, "agent", "no_control_socket", "no commands are taken: " + status.detail);
+  Log(LogLevel::kInfo, "agent", "no_control_socket", "the control socket is not available: " + status.detail);
   return Ok();
 }
 

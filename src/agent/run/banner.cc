@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <cstdio>
-#include <thread>
 
 #include "agent/plugin_tables.h"
 #include "base/log.h"
@@ -15,16 +14,8 @@ namespace gpulens {
 namespace {
 
 constexpr Duration kPatience = std::chrono::seconds(2);
-
-std::string Padded(std::string text, size_t width) {
-  text.resize(std::max(text.size() + 1, width), ' ');
-  return text;
-}
-
-std::string Period(Duration period) {
-  auto ms = std::chrono::duration_cast<std::chrono::milliseconds>(period).count();
-  return ms % 1000 == 0 ? std::to_string(ms / 1000) + " s" : std::to_string(ms) + " ms";
-}
+// Those whose devices the banner lists.
+constexpr std::string_view kGpuCollectors[] = {"nvidia", "amd", "gaudi"};
 
 std::string Uptime(Duration d) {
   auto seconds = std::chrono::duration_cast<std::chrono::seconds>(d).count();
@@ -45,45 +36,48 @@ std::string FirstOf(const std::vector<std::string>& addresses) {
 Banner::Banner(Env& env, const Config& config, const Pipeline& pipeline, Options options)
     : env_(env), config_(config), pipeline_(pipeline), options_(std::move(options)) {}
 
+// What the probe of a collector says it found: "8 NVIDIA H100". Empty: nothing but that it works.
 std::string Banner::Found(const Pipeline::InstanceView& view) const {
-  std::string what(view.spec->help);
-  if (view.spec->probe) {
-    for (const Finding& finding :
-         view.spec->probe(config_.Group("collectors").Group(view.spec->name), env_)) {
-      bool main = finding.kind == Finding::kFound && finding.subject == view.spec->name;
-      if (main && !finding.what.empty()) what = finding.what;
-    }
+  if (!view.spec->probe) return {};
+  for (const Finding& finding : view.spec->probe(config_.Group("collectors").Group(view.spec->name), env_)) {
+    if (finding.kind == Finding::kFound && finding.subject == view.spec->name) return finding.what;
   }
-  std::string line = Padded(view.name, 10) + Padded(what, 56);
-  return line + std::to_string(view.stats.series) + " series  every " + Period(view.period) + "\n";
+  return {};
 }
 
-std::string Banner::Text() const {
+Banner::Summary Banner::Summarize() const {
+  Summary summary;
+  auto add = [](std::string& list, std::string_view name) {
+    list.append(list.empty() ? "" : ", ").append(name);
+  };
+  for (const Pipeline::InstanceView& view : pipeline_.instances()) {
+    summary.series += view.stats.series;
+    add(view.stats.up ? summary.found : summary.absent, view.name);
+  }
+  return summary;
+}
+
+std::string Banner::Text(std::string_view up) const {
   utsname machine{};
   ::uname(&machine);
   std::string text = "gpulens " + std::string(Version()) + " (" + std::string(Revision()) + ") on " +
-                     machine.nodename + ", Linux " + std::string(machine.release).substr(0, 12) + ", " +
-                     std::to_string(std::thread::hardware_concurrency()) + " CPUs";
-  if (!options_.config_file.empty()) text += "          config " + options_.config_file;
-  if (env_.demo) text += "          SIMULATED GPUs: no GPU is read";
+                     machine.nodename + ", ready after " + std::string(up) + ".";
+  if (env_.demo) text += " SIMULATED GPUs: no GPU is read.";
+  if (!options_.config_file.empty()) text += " Configuration: " + options_.config_file;
   text += "\n";
-  std::string lead = "  found     ", away;
+  const Summary summary = Summarize();
   for (const Pipeline::InstanceView& view : pipeline_.instances()) {
-    if (view.stats.up) {
-      text += lead + Found(view);
-      lead = "            ";
-    } else {
-      away += (away.empty() ? "" : "  ·  ") + view.name + ": " +
-              (view.answered ? view.stats.last.detail : "has not answered yet");
-    }
+    const bool gpus =
+        view.stats.up && std::ranges::find(kGpuCollectors, view.name) != std::end(kGpuCollectors);
+    if (!gpus) continue;
+    if (const std::string what = Found(view); !what.empty()) text += "  " + view.name + ": " + what + "\n";
   }
-  if (!away.empty()) text += "  not here  " + away + "     (gpulens doctor)\n";
-  std::string http = FirstOf(config_.Group("http").Texts("listen"));
-  std::string websocket = FirstOf(config_.Group("websocket").Texts("listen"));
-  text += "  look at   http://" + http + "/   /metrics   /json   /health";
-  if (!websocket.empty()) text += "        ws://" + websocket;
-  text += "\n            gpulens doctor                            in another terminal\n";
-  return text;
+  text += "  found    " + summary.found + ": " + std::to_string(summary.series) + " series\n";
+  if (!summary.absent.empty()) text += "  absent   " + summary.absent + "; gpulens doctor says why\n";
+  const std::string websocket = FirstOf(config_.Group("websocket").Texts("listen"));
+  text += "  serving  http://" + FirstOf(config_.Group("http").Texts("listen")) + "/metrics";
+  if (!websocket.empty()) text += "   ws://" + websocket;
+  return text + "\n";
 }
 
 void Banner::AfterTick() {
@@ -95,15 +89,17 @@ void Banner::AfterTick() {
   if (printed_.exchange(true)) return;
   auto ms = std::chrono::duration_cast<std::chrono::milliseconds>(up).count();
   if (options_.quiet || ::isatty(STDERR_FILENO) == 0) {
-    uint64_t series = 0;
-    for (const auto& view : views) series += view.stats.series;
+    const Summary summary = Summarize();
+    if (!summary.absent.empty())
+      Log(LogLevel::kInfo, "agent", "absent",
+          "not on this machine, or not readable: " + summary.absent + ". gpulens doctor says why.");
     Log(LogLevel::kInfo, "agent", "ready",
-        "gpulens " + std::string(Version()) + " serves " + std::to_string(series) + " series at http://" +
-            FirstOf(config_.Group("http").Texts("listen")) + "/ after " + std::to_string(ms) + " ms.");
+        "gpulens " + std::string(Version()) + " serves " + std::to_string(summary.series) +
+            " series at http://" + FirstOf(config_.Group("http").Texts("listen")) + "/ after " +
+            std::to_string(ms) + " ms.");
     return;
   }
-  std::string text = Text() + "ready in " + std::to_string(ms) + " ms\n";
-  ::dprintf(STDERR_FILENO, "%s", text.c_str());
+  ::dprintf(STDERR_FILENO, "%s", Text(std::to_string(ms) + " ms").c_str());
 }
 
 void Banner::Farewell() const {

@@ -25,8 +25,14 @@ class Banner {
   void Farewell() const;
 
  private:
+  struct Summary {
+    std::string found, absent;  // names of collectors
+    uint64_t series = 0;
+  };
   std::string Found(const Pipeline::InstanceView& view) const;
-  std::string Text() const;
+  Summary Summarize() const;
+  // `up`: for how long the agent has run.
+  std::string Text(std::string_view up) const;
 
   Env& env_;
   const Config& config_;

@@ -79,12 +79,12 @@ std::string DemoStateDir(const std::string& state_dir) {
 void TellOfStateFolder(const std::string& folder) {
   if (folder.empty())
     return Log(LogLevel::kWarn, "agent", "no_state_folder",
-               "there is no state folder: queues, events and what was learnt are not kept; set state_dir.");
+               "no state folder: queues, events and learned values are not kept; set state_dir.");
   const FileAnswer answer = LookAtFolder(folder);
   if (answer.problem.empty()) return;
   Log(LogLevel::kWarn, "agent", "state_folder",
       "the state folder " + folder + " cannot be used (" + answer.problem +
-          "): queues, events and what was learnt are not kept. " + answer.hint);
+          "): queues, events and learned values are not kept. " + answer.hint);
 }
 
 LogOptions LogOptionsFor(const Config& log) {

@@ -13,7 +13,7 @@ namespace gpulens {
 namespace {
 
 constexpr std::string_view kSchema = "gpulens.status/1";
-constexpr std::string_view kKindNames[] = {"found", "not_here", "no_permission", "broken", "warning"};
+constexpr std::string_view kKindNames[] = {"found", "absent", "no_permission", "broken", "warning"};
 constexpr size_t kMostFindings = 1000;
 
 void AppendField(std::string& out, std::string_view key, std::string_view value) {

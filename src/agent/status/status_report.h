@@ -23,7 +23,7 @@ struct StatusReport {
   std::vector<Finding> findings;
 };
 
-// "found", "not_here", "no_permission", "broken", "warning". Static storage.
+// "found", "absent", "no_permission", "broken", "warning". Static storage.
 std::string_view FindingKindName(Finding::Kind kind) noexcept;
 
 // {"kind":"found","subject":"nvidia",…}

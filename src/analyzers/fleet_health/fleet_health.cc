@@ -100,7 +100,7 @@ class FleetHealth final : public Analyzer {
       if (saved) return Restore(*saved);
       status = saved.error();
     }
-    Log(LogLevel::kWarn, "fleet_health", "state", path_ + ": " + status.detail + "; the window begins anew");
+    Log(LogLevel::kWarn, "fleet_health", "state", path_ + ": " + status.detail + "; the window starts empty");
   }
 
   void Restore(const std::vector<SavedGpu>& saved) {

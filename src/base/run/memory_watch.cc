@@ -42,7 +42,7 @@ void MemoryWatch::Look(int64_t now) {
   const bool room = used <= limit_;
   if (room_.exchange(room) == room) return;
   if (room)
-    Log(LogLevel::kInfo, "agent", "memory_below_limit", "series of pages and programs are taken again.");
+    Log(LogLevel::kInfo, "agent", "memory_below_limit", "series of pages and programs are accepted again.");
   else
     Log(LogLevel::kWarn, "agent", "memory_limit",
         MiB(used) + " are in use, limits.memory is " + MiB(limit_) +

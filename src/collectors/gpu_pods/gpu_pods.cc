@@ -13,7 +13,7 @@ namespace {
 
 using std::chrono::seconds;
 
-constexpr std::string_view kNoEnricher = "no pods are known: the enricher kubernetes is not at work here";
+constexpr std::string_view kNoEnricher = "no pods are known: the kubernetes enricher does not run here";
 
 class GpuPods final : public Collector {
  public:

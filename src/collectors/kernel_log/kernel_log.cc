@@ -22,7 +22,7 @@ class KernelLog final : public Collector {
       if (auto notice = notices_.Read(text)) maker_.Take(*notice, text, at);
     };
     Watch(true);
-    Log(LogLevel::kInfo, "kernel_log", "reads", "reads " + log_.place + ".");
+    Log(LogLevel::kDebug, "kernel_log", "reading", "reading " + log_.place);
   }
   ~KernelLog() override { Watch(false); }
 

@@ -131,8 +131,7 @@ class KubeletStats final : public Collector {
     const ApiCall::Answer answer = std::move(cadvisor_answer_);
     if (answer.failure != HttpFailure::kNone) {
       Log(LogLevel::kInfo, "kubelet_stats", "cadvisor",
-          access_.url().ToString() + "/metrics/cadvisor: " + answer.detail +
-              "; kills for want of memory are not told",
+          access_.url().ToString() + "/metrics/cadvisor: " + answer.detail + "; OOM kills are not reported",
           "cadvisor");
       return false;
     }
@@ -140,7 +139,7 @@ class KubeletStats final : public Collector {
     events_ = kubelet::ReadOomEvents(answer.body, bad);
     if (bad != 0)
       Log(LogLevel::kWarn, "kubelet_stats", "cadvisor",
-          std::to_string(bad) + " lines of container_oom_events_total make no sense", "cadvisor");
+          std::to_string(bad) + " lines of container_oom_events_total cannot be parsed", "cadvisor");
     return true;
   }
 

@@ -47,13 +47,13 @@ class Programs final : public Collector {
     auto opened = ProgramSocket::Open(path_, book_, env_);
     if (opened) {
       socket_ = *std::move(opened);
-      Log(LogLevel::kInfo, "programs", "listening", "programs are heard at " + path_);
+      Log(LogLevel::kInfo, "programs", "listening", "listening for programs at " + path_);
       return Ok();
     }
     // Where another agent has the socket, programs are heard there and not here.
     if (why_.ok())
       Log(LogLevel::kWarn, "programs", "no_socket",
-          "programs are not heard: " + opened.error().detail +
+          "programs cannot connect: " + opened.error().detail +
               "; collectors.programs.socket can name another place");
     why_ = opened.error();
     return why_;
@@ -66,7 +66,8 @@ class Programs final : public Collector {
     why_door_ = opened.status();
     if (opened) door_ = *std::move(opened);
     else if (!told)
-      Log(LogLevel::kInfo, "programs", "no_energy", "programs cannot ask for energy: " + why_door_.detail);
+      Log(LogLevel::kInfo, "programs", "no_energy",
+          "energy is not available to programs: " + why_door_.detail);
   }
 
   void Count(FrameWriter& out) {
@@ -104,7 +105,7 @@ std::vector<Finding> Probe(const Config& config, Env&) {
   if (path.empty())
     return {{Finding::kNotHere, "programs", "", "there is no folder for a socket",
              "collectors: {programs: {socket: /tmp/gpulens/otlp.sock}}"}};
-  return {{Finding::kFound, "programs", "heard at " + path, "", ""}};
+  return {{Finding::kFound, "programs", "listening at " + path, "", ""}};
 }
 
 void Check(const Config& config, ConfigFaults& faults) {

@@ -161,7 +161,7 @@ void KubernetesEnricher::TakeNode(const kubelet::ApiCall::Answer& answer) {
     status = std::move(node).error();
   }
   next_node_ns_ = env_.clock->Now().boot_ns + Duration(kFailedAgain).count();
-  Log(LogLevel::kInfo, "kubernetes", "node", status.detail + "; zone and region are not told", "node");
+  Log(LogLevel::kInfo, "kubernetes", "node", status.detail + "; zone and region are not reported", "node");
 }
 
 void KubernetesEnricher::TakeSlices(const kubelet::ApiCall::Answer& answer) {
@@ -180,7 +180,8 @@ void KubernetesEnricher::TakeSlices(const kubelet::ApiCall::Answer& answer) {
     slices_version_ = (slices_version_ + 1) % std::size(kSliceVersions);
     if (slices_version_ != 0) next_slices_ns_ = 0;
   }
-  Log(LogLevel::kInfo, "kubernetes", "slices", status.detail + "; devices of claims are not told", "slices");
+  Log(LogLevel::kInfo, "kubernetes", "slices", status.detail + "; devices of claims are not reported",
+      "slices");
 }
 
 void KubernetesEnricher::TakeHolders() {
@@ -248,8 +249,8 @@ void KubernetesEnricher::Publish(Table table) {
 // status.
 void KubernetesEnricher::Tell() {
   if (watch_ && !watch_->status().ok())
-    Log(LogLevel::kWarn, "kubernetes", "api", watch_->status().detail + "; owners and labels are not told",
-        "api");
+    Log(LogLevel::kWarn, "kubernetes", "api",
+        watch_->status().detail + "; owners and labels are not reported", "api");
   else if (!api_status_.ok()) Log(LogLevel::kWarn, "kubernetes", "api", api_status_.detail, "api");
   Gaps now = gaps();
   // After the agent's start the pods are known before the GPUs: what is not here twice is told.
@@ -258,7 +259,7 @@ void KubernetesEnricher::Tell() {
   if (unresolved) {
     Log(LogLevel::kWarn, "kubernetes", "unresolved",
         std::to_string(now.unresolved) +
-            " devices that pods hold are no GPU that a collector of this agent shows: nothing is named after "
+            " devices that pods hold are not among the GPUs that this agent reads: no series names "
             "those pods",
         "unresolved");
   }

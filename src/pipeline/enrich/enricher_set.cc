@@ -81,7 +81,7 @@ void EnricherSet::Adopt(List list) {
 void EnricherSet::StartOne(const std::shared_ptr<One>& one) {
   if (!env_.io) return;
   if (!one->enricher) {
-    Log(LogLevel::kInfo, one->view.name, "not_here", one->view.last.detail, one->view.name);
+    Log(LogLevel::kDebug, one->view.name, "unavailable", one->view.last.detail, one->view.name);
     std::lock_guard lock(mutex_);
     one->view.answered = true;
     env_.io->After(kMakeAgain, [this, one] { TryAgain(one); });

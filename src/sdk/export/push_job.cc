@@ -83,7 +83,7 @@ void PushJob::Record(const Delivered& delivered, bool last) {
   if (code == Code::kUnavailable && !last)
     return Log(LogLevel::kInfo, "sdk", "export_waits",
                "no " + options_.peer + " (" + delivered.status.detail +
-                   "): it is tried again, and what is counted until then is told then.");
+                   "): retrying; counts until then are sent later.");
   Log(LogLevel::kWarn, "sdk", "export_failed", options_.peer + ": " + delivered.status.detail);
 }
 

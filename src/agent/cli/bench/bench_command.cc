@@ -20,16 +20,16 @@ namespace gpulens {
 namespace {
 
 constexpr const char* kBenchFooter = R"(
-  gpulens bench serve http://127.0.0.1:8000                              200 requests, 8 at a time
+  gpulens bench serve http://127.0.0.1:8000      200 requests, 8 at a time
   gpulens bench serve http://gpu7:8000/v1 --concurrency 32 --requests 2000
-  gpulens bench serve http://gpu7:8000/v1 --rate 12 --duration 2m --slo ttft=500ms --slo itl=50ms
-  gpulens bench serve https://llm.example/v1 --api-key-env LLM_KEY --model llama-70b --json > run.json
-  gpulens bench serve http://127.0.0.1:8000 --store ~/.gpulens/telemetry.db --engine vllm
+  gpulens bench serve http://gpu7:8000/v1 --rate 12 --duration 2m --slo ttft=500ms
+  gpulens bench serve https://llm.example/v1 --api-key-env LLM_KEY --json
+  gpulens bench serve http://127.0.0.1:8000 --store ~/.gpulens/telemetry.db
 
-TTFT and end to end count from when a request was due, so a client that cannot keep up hides nothing. TPOT is
-a request's time after its first token by the tokens after it; tokens are counted by the server.
-Exit: 0 every request was answered · 1 some were not, or not stored · 2 wrong use · 130 stopped by Ctrl-C: the
-result is of what was done)";
+TTFT and end-to-end time count from when a request was due, so a client that falls behind hides nothing. TPOT is the
+time of a request after its first token, divided by the tokens after it. Tokens are counted by the server.
+Exit: 0 every request was answered · 1 some were not, or not stored · 2 wrong use · 130 stopped by Ctrl-C, with a
+result of what was done)";
 
 constexpr auto kProgressEvery = std::chrono::milliseconds(100);
 
@@ -145,61 +145,61 @@ int Run(const BenchOptions& options) {
 void AddOptions(CLI::App& serve, BenchOptions& options) {
   const CLI::Range positive(1u, 10'000'000u);
   serve.add_option("URL", options.url, "The server, its API (…/v1) or its endpoint")->required();
-  serve.add_option("--model", options.model, "Default: the first that the server names");
+  serve.add_option("--model", options.model, "The model (default: the first that the server lists)");
   serve
       .add_option("--concurrency", options.concurrency,
-                  "So many requests in flight: 8; with --rate at most, 1000")
+                  "Requests in flight (default 8; with --rate the limit, 1000)")
       ->check(CLI::Range(1, 10'000));
-  serve
-      .add_option("--rate", options.rate,
-                  "So many requests a second, at random times, whatever the server does")
+  serve.add_option("--rate", options.rate, "Requests per second at random times, independent of the answers")
       ->check(CLI::Range(0.001, 100'000.0));
-  serve.add_option("--requests", options.requests, "At most so many: 200, with --duration no limit")
+  serve
+      .add_option("--requests", options.requests,
+                  "Number of requests (default 200; with --duration no limit)")
       ->check(positive);
-  serve.add_option("--duration", options.duration, "No request begins later")->type_name("D");
+  serve.add_option("--duration", options.duration, "Start no request after this time")->type_name("D");
   serve
       .add_option("--warmup", options.warmup,
-                  "So many at the start are not counted: as many as are in flight")
+                  "Requests at the start that are not counted (default: those in flight)")
       ->check(CLI::Range(0, 1'000'000));
-  serve.add_option("--prompt-tokens", options.prompt_tokens, "About so many in a prompt, 128")
+  serve.add_option("--prompt-tokens", options.prompt_tokens, "Tokens in a prompt, about (default 128)")
       ->check(CLI::Range(1, 1'000'000));
-  serve.add_option("--shared-prefix", options.shared_prefix,
-                   "Of these, about so many the same in all prompts");
-  serve.add_option("--max-tokens", options.max_tokens, "At most so many out, 128")
+  serve.add_option("--shared-prefix", options.shared_prefix, "Of these, tokens that all prompts share");
+  serve.add_option("--max-tokens", options.max_tokens, "Most tokens in an answer (default 128)")
       ->check(CLI::Range(1, 1'000'000));
-  serve.add_flag("--ignore-eos", options.ignore_eos, "Always --max-tokens out (vLLM, SGLang)");
-  serve.add_flag("--no-stream", options.whole, "Answers in one piece: no TTFT, no ITL");
-  serve.add_flag("--completions", options.completions, "/completions instead of /chat/completions");
+  serve.add_flag("--ignore-eos", options.ignore_eos, "Always generate --max-tokens (vLLM, SGLang)");
+  serve.add_flag("--no-stream", options.whole, "Do not stream answers: no TTFT, no ITL");
+  serve.add_flag("--completions", options.completions, "Use /completions instead of /chat/completions");
   serve.add_option("--slo", options.targets,
-                   "What a good request keeps: ttft=500ms, itl=50ms, e2e=10s; repeatable");
-  serve.add_option("--header", options.headers, "\"Name: value\", with every request; repeatable");
-  serve.add_option("--api-key-env", options.api_key_variable, "The variable that holds the API key")
+                   "Limit that a good request meets: ttft=500ms, itl=50ms, e2e=10s; repeatable");
+  serve.add_option("--header", options.headers, "\"Name: value\", sent with every request; repeatable");
+  serve.add_option("--api-key-env", options.api_key_variable, "Environment variable with the API key")
       ->type_name("NAME");
   serve.add_option("--ca-file", options.ca_file,
                    "PEM file of the authority that signed the server's certificate");
   serve.add_flag("--insecure", options.insecure, "Do not check the server's certificate");
-  serve.add_option("--timeout", options.timeout, "Of one request, 2m")->type_name("D");
-  serve.add_option("--seed", options.seed, "Of prompts and random times, 1: the same seed, the same load");
+  serve.add_option("--timeout", options.timeout, "Limit of one request (default 2m)")->type_name("D");
+  serve.add_option("--seed", options.seed, "Seed of prompts and random times (default 1)");
   serve
       .add_option("--store", options.store,
-                  "Keeps each measured request as a record, in a file or at postgresql://… or "
+                  "Store each measured request as a record, in a file or at postgresql://… or "
                   "clickhouse://…: gpulens telemetry")
       ->type_name("PATH_OR_URL");
-  serve.add_option("--engine", options.engine, "What these records name as the engine: vllm, sglang, …")
-      ->type_name("NAME");
+  serve.add_option("--engine", options.engine, "Engine in these records: vllm, sglang, …")->type_name("NAME");
   serve.add_flag("--energy", options.energy,
-                 "Joules of this machine's devices, also where the server's address is not this machine's");
+                 "Count the joules of this machine's devices, even for a server elsewhere");
   serve.add_flag("--json", options.json, "JSON");
-  serve.add_flag("-q,--quiet", options.quiet, "No progress");
+  serve.add_flag("-q,--quiet", options.quiet, "Print no progress");
 }
 
 }  // namespace
 
 void AddBench(CLI::App& app, int& code) {
-  CLI::App* bench = app.add_subcommand("bench", "Put load on a server and say how it answered.");
+  CLI::App* bench =
+      app.add_subcommand("bench", "Measure an LLM server: latency, throughput, energy per token.");
+  bench->group("LLM engines");
   bench->require_subcommand(1);
-  CLI::App* serve =
-      bench->add_subcommand("serve", "An OpenAI-compatible endpoint: TTFT, ITL, goodput, tokens/s, J/token.");
+  CLI::App* serve = bench->add_subcommand(
+      "serve", "Load an OpenAI-compatible endpoint; report TTFT, ITL, goodput, tokens/s, J/token.");
   auto options = std::make_shared<BenchOptions>();
   AddOptions(*serve, *options);
   serve->footer(kBenchFooter);

@@ -20,15 +20,15 @@ namespace gpulens {
 namespace {
 
 constexpr const char* kCaptureFooter = R"(
-  gpulens capture nvml                              60 s of this machine, into gpulens-nvml-TIME.yaml
-  gpulens capture nvml --for 5m --every 10s -o node7.yaml --gpu 0 3
-  GPULENS_FAKE_NVML=node7.yaml gpulens agent --demo the machine again, without the machine
+  gpulens sim record                                    60 s, into gpulens-nvml-TIME.yaml
+  gpulens sim record --for 5m --every 10s -o node7.yaml --gpu 0 3
+  gpulens sim replay node7.yaml                         an agent with these GPUs
 
-Every call of the library is written down with its answer, error codes too; what moves is a timeline. The
-library is called in a process of its own: when it crashes or hangs, what there is by then is written.
-What identifies the machine (UUIDs, serial numbers, names of virtual machines, pids) is replaced by made-up
-ones, the same one for the same thing. Host, user and process names are never recorded.
-Exit: 0 written · 1 nothing, or only a part, could be recorded · 2 wrong use · 130 ended by Ctrl-C, written)";
+Writes down every call of the library with its answer, error codes included; values that change become a timeline.
+The library runs in a process of its own: when it crashes or hangs, what was recorded until then is written.
+UUIDs, serial numbers, names of virtual machines and pids are replaced, each by the same made-up one everywhere.
+Host, user and process names are never recorded.
+Exit: 0 written · 1 nothing, or only a part, was recorded · 2 wrong use · 130 ended by Ctrl-C, written)";
 
 constexpr Duration kShortest = std::chrono::seconds(1), kLongest = std::chrono::hours(1);
 constexpr Duration kShortestEvery = std::chrono::milliseconds(100);
@@ -39,7 +39,7 @@ void RequestStop(int) { stop_requested = 1; }
 int ComplainOfCapture(const std::string& sentence, int code) {
   std::string text;
   AppendPrintable(text, sentence);
-  ::dprintf(STDERR_FILENO, "gpulens capture: %s\n", text.c_str());
+  ::dprintf(STDERR_FILENO, "gpulens sim record: %s\n", text.c_str());
   return code;
 }
 
@@ -54,7 +54,7 @@ std::string UtcNow(const char* format) {
 // Empty: the options can be used.
 std::string ReadOptions(const CaptureOptions& options, CaptureRequest& out) {
   if (options.source != "nvml") {
-    return options.source.empty() ? "which source? There is nvml: gpulens capture nvml"
+    return options.source.empty() ? "which source? There is nvml: gpulens sim record nvml"
                                   : "no source \"" + options.source + "\": nvml is what can be recorded";
   }
   if (ParseTimeValue(options.length, out.length) || out.length < kShortest || out.length > kLongest)
@@ -137,7 +137,7 @@ int Write(const CaptureOptions& options, const CaptureOutcome& outcome) {
   if (!options.quiet) {
     ::dprintf(STDERR_FILENO,
               "written: %s, %zu KiB: %zu GPUs, %.0f s, %zu changes, %zu events; identity %s\n"
-              "replay:  GPULENS_FAKE_NVML=%s gpulens agent --demo\n",
+              "replay:  gpulens sim replay %s\n",
               path.c_str(), (text.size() + 1023) / 1024, recording.gpus.size(), recording.seconds,
               CountChanges(recording), recording.events.size(), recording.identity_kept ? "kept" : "made up",
               path.c_str());
@@ -171,9 +171,9 @@ int RunCapture(const CaptureOptions& options) {
   return Write(options, *outcome);
 }
 
-void AddCapture(CLI::App& app, CaptureOptions& options, int& code) {
-  CLI::App* capture = app.add_subcommand("capture", "Record what this machine's GPUs answer, for replay.");
-  capture->add_option("SOURCE", options.source, "nvml");
+CLI::App* AddCapture(CLI::App& app, const char* name, CaptureOptions& options, int& code) {
+  CLI::App* capture = app.add_subcommand(name, "Record what the GPUs of this machine answer.");
+  capture->add_option("SOURCE", options.source, "What is recorded: nvml")->capture_default_str();
   capture->add_option("--for", options.length, "How long")->type_name("D")->capture_default_str();
   capture->add_option("--every", options.every, "Between two rounds of readings")
       ->type_name("D")
@@ -187,6 +187,7 @@ void AddCapture(CLI::App& app, CaptureOptions& options, int& code) {
   capture->add_flag("-q,--quiet", options.quiet, "No progress, no summary");
   capture->footer(kCaptureFooter);
   capture->callback([&options, &code] { code = RunCapture(options); });
+  return capture;
 }
 
 }  // namespace gpulens

@@ -259,11 +259,12 @@ void AddEngineOptions(CLI::App& command, AliasOptions& options) {
   command.add_option("--model-name,--model", options.model, "model.name where the page does not say it")
       ->type_name("NAME");
   command.add_flag("--emit-genai-namespace", options.collect.genai,
-                   "OpenTelemetry's gen_ai.* names beside the native ones");
+                   "OpenTelemetry's gen_ai.* names besides the native ones");
 }
 
 void AddAlias(CLI::App& app, const CommandAlias& alias, int& code) {
   CLI::App* command = app.add_subcommand(std::string(alias.name), std::string(alias.help));
+  command->group(Works(alias) ? "Monitors, under the names of l9gpu" : "");
   auto options = std::make_shared<AliasOptions>();
   CollectOptions& collect = options->collect;
   collect.sink = "stdout";
@@ -291,12 +292,13 @@ void AddAlias(CLI::App& app, const CommandAlias& alias, int& code) {
     command->add_option(std::string(alias.option), options->own, help)->type_name(std::string(alias.type));
   }
   if (alias.IsOfEngine()) AddEngineOptions(*command, *options);
-  command->add_option("--cluster", collect.cluster, "Name of the cluster, told with everything");
+  command->add_option("--cluster", collect.cluster, "Name of the cluster, added to every series");
   command->add_option("--log-level", options->log_level, "error, warn, info or debug")->type_name("L");
   command->add_option("--config", collect.config_file, "Configuration file (YAML)")->type_name("FILE");
-  command->add_flag("--demo", collect.demo, "Simulated GPUs");
+  command->add_flag("--demo", collect.demo, "Simulate GPUs");
   command->add_flag("--strict", collect.strict, "Exit 1 when a reading is stale or rejected");
-  command->add_flag("--dry-run", options->dry_run, "Say which gpulens collect this is, run nothing");
+  command->add_flag("--dry-run", options->dry_run,
+                    "Print the gpulens collect command that this is; run nothing");
   AddIgnored(*command, alias);
   command->footer("\nAnother name of gpulens collect " + std::string(alias.target) +
                   (alias.IsOfEngine() ? "." : ", with one element for each GPU.") +
@@ -309,20 +311,6 @@ void AddAlias(CLI::App& app, const CommandAlias& alias, int& code) {
 
 void AddAliases(CLI::App& app, int& code) {
   for (const CommandAlias& alias : kAliases) AddAlias(app, alias, code);
-}
-
-std::vector<std::string_view> AliasNames() {
-  std::vector<std::string_view> names;
-  for (const CommandAlias& alias : kAliases) names.push_back(alias.name);
-  return names;
-}
-
-std::vector<std::string_view> WorkingAliasNames() {
-  std::vector<std::string_view> names;
-  for (const CommandAlias& alias : kAliases) {
-    if (Works(alias)) names.push_back(alias.name);
-  }
-  return names;
 }
 
 }  // namespace gpulens

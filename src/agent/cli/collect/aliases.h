@@ -16,8 +16,4 @@ namespace gpulens {
 // the parsing.
 void AddAliases(CLI::App& app, int& code);
 
-// The names of all of them, and of those whose collector or analyzer this program has.
-std::vector<std::string_view> AliasNames();
-std::vector<std::string_view> WorkingAliasNames();
-
 }  // namespace gpulens

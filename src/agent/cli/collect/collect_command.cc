@@ -242,7 +242,7 @@ std::string Presence(const CollectorSpec& spec, const Config& config, Env& env) 
   for (const Finding& finding : spec.probe(own, env)) {
     if (finding.kind == Finding::kFound) return "here";
     if (why.empty()) {
-      std::string_view words[] = {"", "not here", "no permission", "broken"};
+      std::string_view words[] = {"", "absent", "no permission", "broken"};
       why = words[finding.kind];
       const std::string& reason = finding.why.empty() ? finding.what : finding.why;
       if (!reason.empty()) why += " (" + reason + ")";

@@ -23,21 +23,21 @@ using engine_page::Engine;
 using engine_page::EnginePageSeries;
 
 constexpr const char* kEnginesFooter = R"(
-  gpulens engines list                                        every engine that is known
-  gpulens engines list vllm                                   its roles and their families
-  gpulens engines check http://127.0.0.1:8000/metrics         what is known on a page, and what is not
+  gpulens engines list                 every known engine
+  gpulens engines list vllm            its metrics, by what they mean
+  gpulens engines check http://127.0.0.1:8000/metrics
   curl -s http://node7:8000/metrics | gpulens engines check -
   gpulens engines read http://127.0.0.1:8000/metrics --window 30s)";
 
 constexpr const char* kCheckFooter = R"(
-An unknown family comes with a row for the tables of engines, to be pasted and put right.
-Exit: 0 every family is known · 1 some are not, no engine is recognised, or the page cannot be read · 2 wrong use)";
+For each unknown family, prints a row that can be added to the tables of engines.
+Exit: 0 every family is known · 1 some are unknown, no engine is recognised, or the page cannot be read · 2 wrong use)";
 
 constexpr const char* kReadFooter = R"(
-One scrape tells everything since the engine began; with --window it is scraped twice, and what happened between
-is shown. Label sets (ranks, workers) are added before quantiles are taken. <300 ms: below the first bound of the
-engine's buckets, where only the mean says more. What the engine does not tell is not there.
-Exit: 0 read · 1 nothing could be read · 2 wrong use)";
+One scrape covers everything since the engine started. With --window it is scraped twice, and the difference is
+printed. Label sets (ranks, workers) are added up before quantiles are computed. "<300 ms" means below the first
+bucket bound of the engine; only the mean is more precise there. What the engine does not report is left out.
+Exit: 0 printed · 1 nothing could be read · 2 wrong use)";
 
 constexpr Duration kShortestWindow = std::chrono::milliseconds(100), kLongestWindow = std::chrono::hours(1);
 constexpr size_t kMaxSamples = 1'000'000;
@@ -117,7 +117,7 @@ int RunEnginesList(const EnginesOptions& options) {
   if (std::string error = FindEngineNamed(options.name, one); !error.empty())
     return Complain("list", error, 2);
   if (options.format == "md") return Print(EnginesMarkdown());
-  return Print(options.format == "json" ? EnginesJson(one) : EnginesTable(one));
+  return Print(options.json || options.format == "json" ? EnginesJson(one) : EnginesTable(one));
 }
 
 int RunEnginesCheck(const EnginesOptions& options) {
@@ -179,13 +179,15 @@ int RunEnginesRead(const EnginesOptions& options) {
 
 void AddEngines(CLI::App& app, EnginesOptions& options, int& code) {
   CLI::App* engines =
-      app.add_subcommand("engines", "LLM engines: which are known, and what a page of one says.");
+      app.add_subcommand("engines", "List the known LLM engines; read and check their metrics pages.");
+  engines->group("LLM engines");
   engines->require_subcommand(1);
   engines->footer(kEnginesFooter);
   CLI::App* list = engines->add_subcommand("list", "Every engine that is known, or the roles of one.");
   list->add_option("ENGINE", options.name, "One of them: its roles and their families");
   list->add_option("--format", options.format, "table, md (docs/engines.md) or json")
       ->check(CLI::IsMember({"table", "md", "json"}));
+  list->add_flag("--json", options.json, "JSON");
   list->callback([&] { code = RunEnginesList(options); });
 
   CLI::App* check = engines->add_subcommand("check", "What is known on a page, and what is not.");

@@ -140,17 +140,17 @@ int RunEvents(const EventsOptions& options) {
   if (!found) return Complain(found.error().detail, 1);
   if (found->empty() && options.format != "csv")
     return Complain("nothing happened in the last " + options.since + " that fits (" + place.path + ")", 0);
-  std::string text = options.format == "json"  ? IncidentJson(*found)
-                     : options.format == "csv" ? IncidentCsv(*found)
-                                               : IncidentTable(*found);
+  std::string text = options.json || options.format == "json" ? IncidentJson(*found)
+                     : options.format == "csv"                ? IncidentCsv(*found)
+                                                              : IncidentTable(*found);
   return WriteOut(text) ? 0 : 1;
 }
 
-int RunExplain(const std::string& code) {
+std::string CodePage(const std::string& code) {
   std::string word;
   for (char c : code) word += static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
   std::string_view number = word;
-  bool sxid_only = number.starts_with("sxid"), xid_only = number.starts_with("xid");
+  const bool sxid_only = number.starts_with("sxid"), xid_only = number.starts_with("xid");
   if (sxid_only || xid_only) number.remove_prefix(sxid_only ? 4 : 3);
   number = Trim(number);
   std::string text;
@@ -160,13 +160,7 @@ int RunExplain(const std::string& code) {
   } else if (const CodeFacts* facts = FindMessage(code)) {
     text = Explain("message", *facts);
   }
-  if (text.empty())
-    return Complain("explain " + code + ": no source describes this code. XIDs are 1 to " +
-                        std::string(AllXids().back().code) + ", SXids " +
-                        std::string(AllSxids().front().code) + " to " + std::string(AllSxids().back().code),
-                    2);
-  std::fputs(text.c_str(), stdout);
-  return 0;
+  return text;
 }
 
 }  // namespace gpulens

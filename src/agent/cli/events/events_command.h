@@ -1,4 +1,4 @@
-// `gpulens events` and `gpulens events explain CODE`.
+// `gpulens events`, and what is known of the codes in them.
 #pragma once
 
 #include <string>
@@ -10,6 +10,7 @@ struct EventsOptions {
   std::string gpu;   // an index, or the beginning of a UUID
   std::string name;  // of events; empty: all
   std::string format = "table";
+  bool json = false;  // the same as the format json
   std::string state_dir;
   std::string config_file;
   size_t limit = 1000;
@@ -20,18 +21,19 @@ struct EventsOptions {
 // show), 1 the store cannot be read or is not found, 2 wrong use.
 int RunEvents(const EventsOptions& options);
 
-// `code`: "79", "xid 79", "sxid 20034", or a name of the table of messages. 2 for an unknown code.
-int RunExplain(const std::string& code);
+// What is known of a code: "79", "xid 79", "sxid 20034", or a name of the table of messages. Empty for one
+// that no source describes.
+std::string CodePage(const std::string& code);
 
 inline constexpr const char* kEventsFooter = R"(
   gpulens events                                  what happened in the last 24 hours
   gpulens events --since 7d --gpu 3               of one GPU, by index or UUID
-  gpulens events --name gpu.xid --format json     one object per line
-  gpulens events --format json --with-readings    with the 30 seconds before each
-  gpulens events explain 79                       what a code means, what to do, who says so
-  gpulens events clear --gpu 3                    its XIDs are dealt with: health and checks forget them
+  gpulens events --name gpu.xid --json            one object per line
+  gpulens events --json --with-readings           with the 30 seconds before each
+  gpulens explain 79                              what a code means and what to do
+  gpulens events clear --gpu 3                    its XIDs are dealt with: health and checks ignore them
 
-The agent writes them into its state folder; it need not run. Times are UTC.
+Reads the agent's state folder; the agent need not run. Times are UTC.
 Exit: 0 shown, or nothing happened · 1 the store cannot be read, or no agent is found · 2 wrong use)";
 
 }  // namespace gpulens

@@ -102,8 +102,9 @@ TEST(EventsCommand, WrongUseIsTwoAndNoFileIsNoFailure) {
 
 TEST(EventsCommand, ExplainsCodesOfAllTables) {
   for (const char* code : {"79", "xid 79", "XID79", "sxid 20034", "amdgpu.ras.umc.ue"})
-    EXPECT_EQ(RunExplain(code), 0) << code;
-  for (const char* code : {"", "xid", "999", "sxid 79", "-1", "1e3"}) EXPECT_EQ(RunExplain(code), 2) << code;
+    EXPECT_FALSE(CodePage(code).empty()) << code;
+  for (const char* code : {"", "xid", "999", "sxid 79", "-1", "1e3"})
+    EXPECT_TRUE(CodePage(code).empty()) << code;
 }
 
 }  // namespace

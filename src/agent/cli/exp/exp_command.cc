@@ -19,34 +19,34 @@ namespace {
 using namespace experiments;
 
 constexpr const char* kFooter = R"(
-  gpulens exp list                              the newest runs; --status failed, --name ft-8b, --json
-  gpulens exp show 9f3a11c2                     an id, the end or beginning of one, or a name: its newest run
-  gpulens exp compare ft-8b 77b01e4d            what differs: params, last values, and by how much
-  gpulens exp plot ft-8b loss                   in the terminal; elsewhere, and with -o, an SVG
+  gpulens exp list                           the newest runs; --status failed, --json
+  gpulens exp show 9f3a11c2                  an id, a part of one, or a name
+  gpulens exp compare ft-8b 77b01e4d         what differs, and by how much
+  gpulens exp plot ft-8b loss                in the terminal; with -o, an SVG
   gpulens exp plot ft-8b loss eval_loss -o loss.svg
   gpulens exp plot ft-8b loss --with 77b01e4d --log -o loss.svg
   gpulens exp export ft-8b --format mlflow mlruns      or json, csv
-  gpulens exp delete 77b01e4d --yes             with its log and artifacts
+  gpulens exp delete 77b01e4d --yes          with its log and artifacts
 
 The file is ~/.gpulens/experiments.db; --db or $GPULENS_EXPERIMENTS_DB name another one. Files of the zernel
-project (~/.zernel/experiments/experiments.db) are read as they are and never written.
-Exit: 0 told · 1 the file cannot be read · 2 wrong use, no such run)";
+project (~/.zernel/experiments/experiments.db) can be read and are never written.
+Exit: 0 done · 1 the file cannot be read · 2 wrong use, no such run)";
 
 constexpr const char* kQueryFooter = R"(
   gpulens query "SELECT name, loss FROM experiments WHERE loss < 0.5 ORDER BY loss LIMIT 5"
   gpulens query "SELECT step, value FROM metrics WHERE run_id = 'exp-…' AND key = 'loss'" --csv
   gpulens query "SELECT lr, min(loss) FROM experiments GROUP BY lr" --json
 
-SQL of SQLite; nothing can be changed. Views:
+SQL of SQLite, read-only. Views:
   runs         id name status parent_id started ended duration script command git_commit host exit_code reason …
   params       run_id run key type value
-  metrics      run_id run key step time value                  every point
-  summaries    run_id run key count last_step last min max     a row for each metric
+  metrics      run_id run key step time value          every point
+  summaries    run_id run key count last_step last min max
   tags         run_id run key value
   artifacts    run_id run name path bytes sha256 copied
-  experiments  a row for each run, a column for each metric (its last value) and param
-Durations are seconds, times UTC, a NaN is NULL.
-Exit: 0 answered · 1 the file cannot be read · 2 wrong use, wrong SQL, too long)";
+  experiments  a row for each run, a column for each metric's last value and each param
+Durations are in seconds, times in UTC; NaN is NULL.
+Exit: 0 done · 1 the file cannot be read · 2 wrong use, wrong SQL, too long)";
 
 int Print(const std::string& text) { return WriteOut(text) ? 0 : 1; }
 
@@ -240,14 +240,15 @@ void AddOutputs(CLI::App& exp, ExpOptions& options, int& code) {
 }  // namespace
 
 void AddExp(CLI::App& app, ExpOptions& options, int& code) {
-  CLI::App* exp =
-      app.add_subcommand("exp", "Runs that were kept: list, show, compare, plot, export, delete.");
+  CLI::App* exp = app.add_subcommand("exp", "List, show, compare, plot, export and delete recorded runs.");
+  exp->group("Runs and records");
   exp->require_subcommand(1);
   exp->footer(kFooter);
   AddList(*exp, options, code);
   AddOutputs(*exp, options, code);
 
-  CLI::App* query = app.add_subcommand("query", "Ask the runs in SQL; nothing can be changed.");
+  CLI::App* query = app.add_subcommand("query", "Query recorded runs in SQL, read-only.");
+  query->group("Runs and records");
   query->add_option("SQL", options.sql, "One SELECT")->required();
   query->add_flag("--json", options.json, "JSON");
   query->add_flag("--csv", options.csv, "CSV with a head line");

@@ -1,5 +1,9 @@
-// `gpulens fake nvml fail|heal|status`: what goes wrong with the simulated GPUs of a running agent.
+// `gpulens sim record|replay|fail|heal|status`: GPUs that are recorded, replayed and broken on purpose.
 #pragma once
+
+#include <string>
+
+#include "agent/cli/capture/capture_command.h"
 
 namespace CLI {
 class App;
@@ -7,7 +11,14 @@ class App;
 
 namespace gpulens {
 
-// Adds the command. `code` is set when it has run: 0 done, 1 not done, 2 wrong use.
-void AddFake(CLI::App& app, int& code);
+struct SimOptions {
+  CaptureOptions record;
+  std::string replay_file, config_file;
+  bool replays = false;  // an agent is to be run with the recording
+};
+
+// Adds the commands. `code` is set when one has run, but for replay: that only sets `replays`, and the caller
+// runs the agent. `options` outlives the app.
+void AddSim(CLI::App& app, SimOptions& options, int& code);
 
 }  // namespace gpulens

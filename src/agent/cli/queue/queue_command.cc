@@ -24,12 +24,13 @@ namespace {
 
 constexpr const char* kQueueFooter = R"(
   gpulens queue list                  what waits for which sink, and in which folder
-  gpulens queue list --json           one object
-  gpulens queue drop otlp/b           drops what waits for a sink that is not configured; asks before
-  gpulens queue drop otlp/b --yes     without asking
+  gpulens queue list --json
+  gpulens queue drop otlp/b           drop what waits for a sink that is not configured
+  gpulens queue drop otlp/b --yes     without a question
 
-The agent may run or not. What waits for a sink that is configured is never dropped: remove the sink from the
-configuration and reload first. Exit: 0 shown or dropped · 1 cannot be read, or not dropped · 2 wrong use)";
+Works with and without a running agent. Data for a configured sink is never dropped: remove the sink from the
+configuration and reload first.
+Exit: 0 listed or dropped · 1 cannot be read, or was not dropped · 2 wrong use)";
 
 int ComplainOfQueue(const char* command, const std::string& text, int code) {
   WriteNote(std::string("gpulens queue ") + command + ": " + text);
@@ -185,7 +186,9 @@ int RunQueueDrop(const QueueOptions& options) {
 void AddQueue(CLI::App& app, int& code) {
   auto kept = std::make_shared<QueueOptions>();
   QueueOptions& options = *kept;
-  CLI::App* queue = app.add_subcommand("queue", "What waits on disk for sinks; drop what no sink wants.");
+  CLI::App* queue =
+      app.add_subcommand("queue", "List what waits on disk for sinks; drop what no sink needs.");
+  queue->group("Set up");
   queue->require_subcommand(1);
   queue->footer(kQueueFooter);
   CLI::App* list = queue->add_subcommand("list", "What waits for which sink, and where.");

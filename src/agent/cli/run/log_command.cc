@@ -28,9 +28,9 @@ constexpr size_t kMostLine = 1 << 20;
 constexpr int kLookMs = 500;
 
 constexpr const char* kLogFooter = R"(
-  gpulens log                          of the newest run
+  gpulens log                          the newest run
   gpulens log ft-8b -f                 follow it until it ends
-  gpulens log 9f3a11c2 --grep nan      lines with this text, with their numbers
+  gpulens log 9f3a11c2 --grep nan      lines with this text, and their numbers
 
 Exit: 0 printed · 1 there is no log, or no line with the text · 2 wrong use, no such run)";
 
@@ -172,7 +172,8 @@ int RunLogCommand(const LogCommandOptions& options) {
 }
 
 void AddLog(CLI::App& app, LogCommandOptions& options, int& code) {
-  CLI::App* log = app.add_subcommand("log", "What a run printed, also while it runs.");
+  CLI::App* log = app.add_subcommand("log", "Print the log of a run, also while it runs.");
+  log->group("Runs and records");
   log->add_option("RUN,--id", options.run,
                   "Its id, the end or beginning of it, or a name; default: the newest");
   log->add_flag("-f,--follow", options.follow, "Go on until the run ends");

@@ -40,16 +40,17 @@ constexpr Duration kEndTime = std::chrono::seconds(20);
 constexpr Duration kEnergyInterval = std::chrono::milliseconds(200);
 
 constexpr const char* kRunFooter = R"(
-  gpulens run train.py --epochs 3                       a script of Python, its arguments behind it
+  gpulens run train.py --epochs 3                       a Python script and its arguments
   gpulens run --name ft-8b --tag team=nlp train.py
   gpulens run -- torchrun --nproc-per-node 8 train.py   any program
-  gpulens log -f · gpulens exp show NAME                meanwhile, and afterwards
+  gpulens log -f                                        meanwhile
+  gpulens exp show NAME                                 afterwards
 
-Output and error output pass through unchanged, are kept in a log, and metrics are taken from both: dictionaries of
+Output and error output pass through unchanged and are kept in a log. Metrics are parsed from both: dictionaries of
 Hugging Face's Trainer, loss=0.3, "loss: 3e-4", JSON lines, tqdm's bars, 942 samples/s. A program that uses
-gpulens.experiment() itself writes into this same run. Python is told not to hold back its output.
+gpulens.experiment() writes into the same run. Python runs with unbuffered output.
 Exit: the program's own code, 128 + n when signal n ended it · 126, 127 it cannot be started · 1 the run cannot be
-kept · 2 wrong use)";
+recorded · 2 wrong use)";
 
 int ComplainOfRun(const std::string& sentence, int code) {
   std::string text;
@@ -229,7 +230,8 @@ int RunProgram(const RunCommandOptions& options) {
 }
 
 void AddRun(CLI::App& app, RunCommandOptions& options, int& code) {
-  CLI::App* run = app.add_subcommand("run", "Run a program; keep what it prints and the metrics in it.");
+  CLI::App* run = app.add_subcommand("run", "Run a program; record its output and the metrics in it.");
+  run->group("Runs and records");
   run->add_option("--name", options.name, "What the run is called; default: the script's name")
       ->type_name("NAME");
   run->add_option("--tag", options.tags, "A tag; repeatable")

@@ -122,7 +122,7 @@ void AddCommon(CLI::App& command, const SlurmCommand& spec, const std::shared_pt
         ->capture_default_str();
     command.add_option("-o,--sink-opt,--sink-opts", typed->pairs, "An option of the sink; repeatable")
         ->type_name("KEY=VALUE");
-    command.add_option("--cluster", session.cluster, "Name of the cluster, told with everything");
+    command.add_option("--cluster", session.cluster, "Name of the cluster, added to every series");
     command.add_flag("--heterogeneous-cluster-v1", session.derive_cluster,
                      "slurm.cluster.derived: the cluster with the partition behind a dot");
   }
@@ -203,10 +203,11 @@ void AddBackfill(CLI::App& command, const SlurmCommand& spec, const std::shared_
 void AddSlurm(CLI::App& app, int& code) {
   for (const SlurmCommand& spec : kSlurmCommands) {
     CLI::App* command = app.add_subcommand(std::string(spec.name), std::string(spec.help));
+    command->group("Slurm");
     auto typed = std::make_shared<Typed>();
     command->footer(
-        "\nFields: docs/slurm.md.   Exit: 0 all was sent · 1 something could not be read or sent · "
-        "2 wrong use");
+        "\nFields: docs/slurm.md.\nExit: 0 all was sent · 1 something could not be read or sent · 2 wrong "
+        "use");
     if (spec.name == kBackfill) {
       AddBackfill(*command, spec, typed, code);
       continue;
@@ -215,12 +216,6 @@ void AddSlurm(CLI::App& app, int& code) {
     AddOwn(*command, spec, *typed);
     command->callback([&spec, &code, typed] { code = Run(spec, spec.command, *typed); });
   }
-}
-
-std::vector<std::string_view> SlurmCommandNames() {
-  std::vector<std::string_view> names;
-  for (const SlurmCommand& command : kSlurmCommands) names.push_back(command.name);
-  return names;
 }
 
 }  // namespace gpulens

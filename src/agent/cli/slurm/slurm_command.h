@@ -15,6 +15,4 @@ namespace gpulens {
 // sent, 1 something could not be read or sent, 2 wrong use.
 void AddSlurm(CLI::App& app, int& code);
 
-std::vector<std::string_view> SlurmCommandNames();
-
 }  // namespace gpulens

@@ -27,21 +27,21 @@ using std::chrono::nanoseconds;
 using std::chrono::system_clock;
 
 constexpr const char* kFooter = R"(
-  gpulens telemetry stats                              totals, models and engines, of all records
-  gpulens telemetry stats --since 24h --engine vllm    of the last day and one engine
-  gpulens telemetry stats --by hour --since 7d         a row for each hour
+  gpulens telemetry stats                            totals, by model and engine
+  gpulens telemetry stats --since 24h --engine vllm  one engine in the last day
+  gpulens telemetry stats --by hour --since 7d       a row for each hour
   gpulens telemetry export -f csv -o calls.csv --since 2026-11-21
-  gpulens telemetry clear --yes                        deletes all records
-  gpulens telemetry vacuum                             gives deleted space back, rolls up what is not
-  gpulens telemetry check                              whether the file is sound, and what was set aside
+  gpulens telemetry clear --yes                      delete all records
+  gpulens telemetry vacuum                           return deleted space to the file system
+  gpulens telemetry check                            check the file
 
-The file is ~/.gpulens/telemetry.db; --db or $GPULENS_TELEMETRY_DB name another one, or, for stats, export and clear,
-  postgresql://USER@HOST:5432/DATABASE             the password in the URL, in $PGPASSWORD or in ~/.pgpass
-  clickhouse://USER@HOST:8123/DATABASE?table=NAME  or clickhouses:// (TLS, 8443); the password in the URL or in
-                                                   $CLICKHOUSE_PASSWORD
-Where there is none, ~/.openjarvis/telemetry.db is read. stats, export and check never write.
-Times: 90m, 24h, 7d ago, 2026-11-21 or 2026-11-21T02:07:00Z; both ends are included. Percentiles are within 0.6 %.
-Exit: 0 told or done · 1 the file cannot be read or written, or is broken · 2 wrong use)";
+The file is ~/.gpulens/telemetry.db. --db or $GPULENS_TELEMETRY_DB name another one or, for stats, export and clear,
+a server:
+  postgresql://USER@HOST:5432/DATABASE             password: in the URL, $PGPASSWORD or ~/.pgpass
+  clickhouse://USER@HOST:8123/DATABASE?table=NAME  clickhouses:// for TLS (8443); password: in the URL or $CLICKHOUSE_PASSWORD
+Without that file, ~/.openjarvis/telemetry.db is read. stats, export and check never write.
+Times are 90m, 24h or 7d ago, 2026-11-21 or 2026-11-21T02:07:00Z; both ends are included. Percentiles are within 0.6 %.
+Exit: 0 printed or done · 1 the file cannot be read or written, or is damaged · 2 wrong use)";
 
 constexpr std::string_view kGroups[] = {"all", "model", "engine", "agent", "batch", "minute", "hour", "day"};
 
@@ -203,7 +203,8 @@ void AddFilters(CLI::App& command, TelemetryOptions& options) {
 
 void AddTelemetry(CLI::App& app, TelemetryOptions& options, int& code) {
   CLI::App* telemetry =
-      app.add_subcommand("telemetry", "What your inference calls took: tokens, time, energy.");
+      app.add_subcommand("telemetry", "Report on recorded inference calls: tokens, time, energy.");
+  telemetry->group("Runs and records");
   telemetry->require_subcommand(1);
   telemetry->footer(kFooter);
   CLI::App* stats = telemetry->add_subcommand("stats", "What the records add up to.");

@@ -4,6 +4,7 @@
 #include <chrono>
 
 #include "agent/config/text/diagnostic.h"
+#include "agent/config/text/renamed.h"
 #include "base/text.h"
 
 namespace gpulens {
@@ -30,7 +31,9 @@ ValueCheck CheckWord(const OptionSpec& spec, std::string_view text) {
   if (spec.allowed.empty()) return std::nullopt;
   if (std::find(spec.allowed.begin(), spec.allowed.end(), text) != spec.allowed.end()) return std::nullopt;
   std::vector<std::string_view> allowed(spec.allowed.begin(), spec.allowed.end());
-  return ValueError{QuotedText(text) + " is not one of the allowed values", WordHint(text, allowed), 0, 0};
+  std::string hint = spec.key == "names" ? RenamedValueHint(text) : "";
+  if (hint.empty()) hint = WordHint(text, allowed);
+  return ValueError{QuotedText(text) + " is not one of the allowed values", std::move(hint), 0, 0};
 }
 
 template <class T>

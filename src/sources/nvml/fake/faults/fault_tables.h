@@ -31,7 +31,7 @@ inline constexpr ModeRow kModes[] = {
     {"flaky", {"code!", "percent", "call", "seed"}, "so many of the calls answer this code, by the seed"},
     {"insufficient_power", {}, "every call answers INSUFFICIENT_POWER, and XID 54"},
     {"reset_required", {}, "every call answers RESET_REQUIRED"},
-    {"reset", {}, "lost for 2 s, then back with counters that begin anew"},
+    {"reset", {}, "lost for 2 s, then back with counters at zero"},
     {"vanish", {}, "lost, and not counted when the library is opened next"},
     {"renumber", {"index!"}, "has another index when the library is opened next"},
     {"xid", {"code!"}, "an XID event"},
@@ -39,8 +39,8 @@ inline constexpr ModeRow kModes[] = {
     {"ecc_correctable", {"amount"}, "the same for corrected errors"},
     {"counter", {"counter!", "amount"}, "a counter or a state of the board rises"},
     {"throttle", {"value!"}, "reasons that are added to those of the clocks"},
-    {"wrong_value", {"reading!", "value!"}, "a sensor tells this instead"},
-    {"stuck", {"reading!"}, "a sensor tells what it told when the fault began"},
+    {"wrong_value", {"reading!", "value!"}, "a sensor reports this instead"},
+    {"stuck", {"reading!"}, "a sensor keeps the value it had when the fault began"},
     {"energy_backward", {"amount!"}, "the energy counter falls by so many J"},
 };
 static_assert(std::size(kModes) == static_cast<size_t>(FaultMode::kCount));
