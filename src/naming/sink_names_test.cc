@@ -3,7 +3,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "catalog/gpu/health.h"
 #include "catalog/gpu/readings.h"
+#include "core/series_table.h"
 #include "naming/names_testing.h"
 
 namespace gpulens {
@@ -20,6 +22,7 @@ class SinkNamesTest : public ::testing::Test {
   struct Options {
     Texts dialects = {"native"}, include = {}, exclude = {};
     Map rename = {}, attributes = {};
+    std::string metrics = "all";
   };
   static SinkNames Names(const Options& options) {
     Config config;
@@ -28,7 +31,18 @@ class SinkNamesTest : public ::testing::Test {
     config.Set("exclude", options.exclude, {});
     config.Set("rename", options.rename, {});
     config.Set("attributes", options.attributes, {});
+    config.Set("metrics", options.metrics, {});
     return SinkNames(config);
+  }
+  static std::vector<SpelledSeries> SpellRow(const MetricDesc& desc, const Options& options,
+                                             AttributeSet own = AttributeSet({{"gpu.index", int64_t{3}},
+                                                                              {"gpu.model", "H100"}})) {
+    SeriesInfo series;
+    series.desc = &desc;
+    series.attributes = std::move(own);
+    std::vector<SpelledSeries> out;
+    Names(options).speller(NameForm::kOtel)(series, out);
+    return out;
   }
   static std::vector<SpelledSeries> Spell(const Options& options, NameForm form = NameForm::kOtel,
                                           AttributeSet own = AttributeSet({{"gpu.index", int64_t{3}},
@@ -102,6 +116,52 @@ TEST_F(SinkNamesTest, SpellingsOfASinkItselfAreChosenAndDressedAsTheOthers) {
   out.clear();
   Names({}).speller(NameForm::kPrometheus, more)(series, out);
   EXPECT_EQ(out.size(), 3u);
+}
+
+TEST_F(SinkNamesTest, ALevelShowsTheNativeRowsUpToIt) {
+  for (const char* level : {"essential", "standard", "all"})
+    EXPECT_EQ(SpellRow(kGpuPowerDraw, {.metrics = level}).size(), 1u) << level;
+  EXPECT_THAT(SpellRow(kGpuClockFrequency, {.metrics = "essential"}), IsEmpty());
+  EXPECT_EQ(SpellRow(kGpuClockFrequency, {.metrics = "standard"}).size(), 1u);
+  EXPECT_THAT(SpellRow(kGpuPowerLimit, {.metrics = "standard"}), IsEmpty());
+  EXPECT_EQ(SpellRow(kGpuPowerLimit, {.metrics = "all"}).size(), 1u);
+  EXPECT_THAT(SpellRow(kGpuPowerLimit, {.metrics = ""}), IsEmpty()) << "standard is the default";
+  const auto told = SpellRow(kGpuClockFrequency, {.dialects = {"native", "dcgm"}, .metrics = "essential"},
+                             AttributeSet({{"gpu.clock.type", "sm"}, {"gpu.index", int64_t{3}}}));
+  ASSERT_EQ(told.size(), 1u) << "names of others have no levels";
+  EXPECT_EQ(told[0].name, "DCGM_FI_DEV_SM_CLOCK");
+}
+
+TEST_F(SinkNamesTest, SeriesFromOutsideHaveNoLevel) {
+  SeriesTable table;
+  MetricDesc scraped;
+  scraped.name = "requests_total";
+  scraped.spelling = Spelling::kVerbatim;
+  EXPECT_EQ(SpellRow(*table.Own(scraped), {.metrics = "essential"}).size(), 1u);
+  scraped.name = "requests";
+  scraped.spelling = Spelling::kOtel;
+  EXPECT_EQ(SpellRow(*table.Own(scraped), {.metrics = "essential"}).size(), 1u) << "a program's own";
+}
+
+TEST_F(SinkNamesTest, BelowAllAStateSetIsTheStateThatHolds) {
+  const AttributeSet own({{"gpu.index", int64_t{3}}, {"gpu.state", "ok"}});
+  EXPECT_TRUE(SpellRow(kGpuState, {.metrics = "essential"}, own).at(0).only_if_set);
+  EXPECT_FALSE(SpellRow(kGpuState, {.metrics = "all"}, own).at(0).only_if_set);
+  EXPECT_FALSE(SpellRow(kGpuPowerDraw, {.metrics = "essential"}).at(0).only_if_set);
+}
+
+TEST_F(SinkNamesTest, BelowAllTheIdentityOfAGpuIsOnInfoRowsOnly) {
+  EXPECT_THAT(SpellRow(kGpuPowerDraw, {.metrics = "standard"}).at(0).labels, ElementsAre(Pair("gpu.index", "3")));
+  EXPECT_EQ(SpellRow(kGpuPowerDraw, {.metrics = "all"}).at(0).labels.size(), 2u);
+  EXPECT_EQ(SpellRow(kGpuInfo, {.metrics = "standard"}).at(0).labels.size(), 2u);
+  const AttributeSet vendor({{"gpu.vendor", "nvidia"}});
+  EXPECT_EQ(SpellRow(kGpuDevices, {.metrics = "standard"}, vendor).at(0).labels.size(), 1u)
+      << "an attribute of the row itself";
+  SeriesInfo series;
+  series.desc = &kGpuPowerDraw;
+  AttributeSet attributes({{"gpu.index", int64_t{3}}, {"gpu.model", "H100"}});
+  ASSERT_TRUE(Names({.metrics = "standard"}).dresser()(series, attributes));
+  EXPECT_FALSE(attributes.Has("gpu.model"));
 }
 
 }  // namespace

@@ -164,7 +164,7 @@ class Events(unittest.TestCase):
             wait_until(lambda: value(machine.agent.page(), "gpu_xid_errors_total", gpu_index="0") == 1)
             wait_until(lambda: value(machine.agent.page(), "gpulens_store_writes_total", result="error") == 1)
             wait_until(machine.events, what="the event in the file")
-            self.assertIn("incidents are not kept", machine.agent.said())
+            self.assertIn("incidents are not stored", machine.agent.said())
 
     def test_explain(self):
         answer = subprocess.run([BINARY, "events", "explain", "79"], capture_output=True, text=True, timeout=60)

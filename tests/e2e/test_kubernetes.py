@@ -192,7 +192,7 @@ class Attribution(unittest.TestCase):
             node.kubelet.hold("serve", "nvidia.com/gpu", [gpus["0"]])
             page = wait_until(lambda: (lambda p: p if pods_of(whole_gpu(p, "0")) == {"serve"} else "")(agent.page()), 20, "the pod")
             self.assertFalse(samples(page, k8s_deployment_name="train"))
-            wait_until(lambda: "owners and labels are not told" in agent.said(), 20, "the log line about owners and labels")
+            wait_until(lambda: "owners and labels are not reported" in agent.said(), 20, "the log line about owners and labels")
 
 
 class AttributionByKubernetesOwnMessages(Attribution):

@@ -17,6 +17,7 @@ from ticking_page import TickingPage
 
 SINKS = ("remote_write", "otlp")
 CONFIG = """
+metrics: all
 interval: 1s
 state_dir: {state}
 control: {{socket: none}}

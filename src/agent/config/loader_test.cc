@@ -252,7 +252,7 @@ TEST(LoaderTest, FilesAndFoldersThatAreNotThereAreWarnings) {
       outcome.warnings,
       ElementsAre("gpulens.yaml:2:25: sinks.otlp.ca_file: cannot read \"/ca\": no such file; do: write it",
                   "gpulens.yaml:1:12: state_dir: cannot use \"/proc/nope\": /proc holds no files but the "
-                  "kernel's; queues, events and what was learnt are not kept.   name another folder"));
+                  "kernel's; queues, events and learned values are not kept.   name another folder"));
 }
 
 TEST(LookAtFolderTest, SaysWhyNothingCanBeWrittenThere) {

@@ -182,7 +182,7 @@ void WarnOfPlaces(const Config& config, const Sources& sources, std::vector<std:
   const FileAnswer answer = sources.look_at_folder(folder);
   if (answer.problem.empty()) return;
   warnings.push_back(config.Where("state_dir") + ": state_dir: cannot use " + QuotedText(folder) + ": " +
-                     answer.problem + "; queues, events and what was learnt are not kept" +
+                     answer.problem + "; queues, events and learned values are not kept" +
                      (answer.hint.empty() ? "" : ".   ") + answer.hint);
 }
 
