@@ -151,7 +151,8 @@ TEST_F(SinkNamesTest, BelowAllAStateSetIsTheStateThatHolds) {
 }
 
 TEST_F(SinkNamesTest, BelowAllTheIdentityOfAGpuIsOnInfoRowsOnly) {
-  EXPECT_THAT(SpellRow(kGpuPowerDraw, {.metrics = "standard"}).at(0).labels, ElementsAre(Pair("gpu.index", "3")));
+  EXPECT_THAT(SpellRow(kGpuPowerDraw, {.metrics = "standard"}).at(0).labels,
+              ElementsAre(Pair("gpu.index", "3")));
   EXPECT_EQ(SpellRow(kGpuPowerDraw, {.metrics = "all"}).at(0).labels.size(), 2u);
   EXPECT_EQ(SpellRow(kGpuInfo, {.metrics = "standard"}).at(0).labels.size(), 2u);
   const AttributeSet vendor({{"gpu.vendor", "nvidia"}});

@@ -162,7 +162,7 @@ TEST(PrintTest, SchemaIsTheDefaultConfiguration) {
   LoadOutcome outcome = LoadText(text);
   ASSERT_TRUE(outcome.ok()) << outcome.Report() << text;
   EXPECT_TRUE(outcome.config == Load(TestSchema(), {}).config);
-  EXPECT_THAT(text, HasSubstr("# How often a snapshot is made. A duration, 10ms to 1d.\ninterval: 1s\n"));
+  EXPECT_THAT(text, HasSubstr("# Time between two snapshots. A duration, 10ms to 1d.\ninterval: 1s\n"));
   EXPECT_THAT(text, HasSubstr("      # - name:   Name of the target. A text.\n"
                               "      #   url:   The page. A URL, required.\n"));
   EXPECT_THAT(text,

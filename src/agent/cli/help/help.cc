@@ -156,7 +156,7 @@ void AppendFooter(std::string& out, std::string_view footer, const HelpStyle& st
 // What stands for the value: a word of ours, or the words that are allowed; never the parser's own types.
 std::string ValueOf(const CLI::Option& option) {
   if (option.get_type_size() == 0) return {};
-  const std::string type = option.get_type_name();
+  std::string type = option.get_type_name();
   if (const size_t open = type.find('{'); open != type.npos && type.ends_with('}')) {
     std::string words = type.substr(open + 1, type.size() - open - 2);
     std::ranges::replace(words, ',', '|');
