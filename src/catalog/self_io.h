@@ -15,17 +15,17 @@ inline constexpr MetricDesc kSelfScrapeSize =
     row::UpDown("gpulens.scrape.size", "By", "Size of the last page, unpacked.", row::kKeys<"target">);
 inline constexpr MetricDesc kSelfScrapeErrors = row::Standard(row::Counter(
     "gpulens.scrape.errors", "{error}", "Failed scrapes by reason.", row::kKeys<"target", "reason">));
-inline constexpr MetricDesc kSelfScrapeParseErrors = row::Counter(
-    "gpulens.scrape.parse.errors", "{line}", "Lines that could not be read.", row::kKeys<"target">);
+inline constexpr MetricDesc kSelfScrapeParseErrors = row::Standard(row::Counter(
+    "gpulens.scrape.parse.errors", "{line}", "Lines that could not be read.", row::kKeys<"target">));
 inline constexpr MetricDesc kSelfScrapeFamiliesUnknown =
     row::UpDown("gpulens.scrape.families.unknown", "{family}", "Families that no engine table knows.",
                 row::kKeys<"target">);
 inline constexpr MetricDesc kSelfScrapeSeriesFolded =
     row::UpDown("gpulens.scrape.series.folded", "{series}",
                 "Series of the last page that were combined into another one.", row::kKeys<"target">);
-inline constexpr MetricDesc kSelfScrapeSeriesDropped =
+inline constexpr MetricDesc kSelfScrapeSeriesDropped = row::Standard(
     row::UpDown("gpulens.scrape.series.dropped", "{series}",
-                "Series of the last page that are not passed on.", row::kKeys<"target", "reason">);
+                "Series of the last page that are not passed on.", row::kKeys<"target", "reason">));
 inline constexpr MetricDesc kSelfScrapeInfo =
     row::Info("gpulens.scrape.info", "1 per target, with its address.", row::kKeys<"target", "url">);
 
@@ -48,9 +48,9 @@ inline constexpr MetricDesc kSelfSinkDropped = row::Standard(
                  row::kKeys<"sink", "lane", "reason">));
 inline constexpr MetricDesc kSelfSinkDelivered = row::Counter(
     "gpulens.sink.delivered", "{point}", "Points delivered and acknowledged.", row::kKeys<"sink", "signal">);
-inline constexpr MetricDesc kSelfSinkRejected =
+inline constexpr MetricDesc kSelfSinkRejected = row::Standard(
     row::Counter("gpulens.sink.rejected", "{point}", "Points the peer refused in a partial success.",
-                 row::kKeys<"sink", "signal">);
+                 row::kKeys<"sink", "signal">));
 inline constexpr MetricDesc kSelfSinkLeftOut =
     row::Counter("gpulens.sink.left_out", "{point}",
                  "Points that the sink shall not send: sources, signals, where.", row::kKeys<"sink">);
