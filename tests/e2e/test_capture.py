@@ -10,7 +10,7 @@ import tempfile
 import time
 import unittest
 
-from agent import BINARY, PROFILES, Agent, samples, value, wait_until
+from agent import BINARY, PROFILES, Agent, free_port, samples, value, wait_until
 
 # A node with all that moves: MIG, processes, NVLinks, an uncorrected error with its Xid in the middle.
 MACHINE = """
@@ -179,6 +179,36 @@ class RoundTrip(Case):
         for uuid in {s.labels["gpu_uuid"] for s in samples(pages[0], "gpu_info")}:
             self.assertEqual([s.labels["gpu_model"] for s in samples(pages[1], "gpu_info") if s.labels["gpu_uuid"] == uuid],
                              ["NVIDIA H100 80GB HBM3"])
+
+
+class Replay(unittest.TestCase):
+    def test_sim_records_and_replays(self):
+        with tempfile.TemporaryDirectory(prefix="gpulens-replay-") as folder:
+            recording, config = pathlib.Path(folder, "node.yaml"), pathlib.Path(folder, "gpulens.yaml")
+            done = subprocess.run([BINARY, "sim", "record", "--library", "simulated", "--for", "2s", "-o", recording],
+                                  capture_output=True, text=True, timeout=60, check=False,
+                                  env={**os.environ, "GPULENS_FAKE_NVML": str(PROFILES / "l4.yaml")})
+            self.assertEqual(done.returncode, 0, done.stderr)
+            self.assertIn(f"gpulens sim replay {recording}", done.stderr)
+            port = free_port()
+            config.write_text(f"http: {{listen: 127.0.0.1:{port}}}\nwebsocket: {{listen: 127.0.0.1:{free_port()}}}\n"
+                              f"control: {{socket: none}}\nstate_dir: {folder}/state\n")
+            agent = subprocess.Popen([BINARY, "sim", "replay", recording, "--config", config], stderr=subprocess.DEVNULL)
+            try:
+                def page():
+                    got = subprocess.run(["curl", "-s", "-m", "2", f"http://127.0.0.1:{port}/metrics"], capture_output=True,
+                                         text=True, check=False)
+                    return got.stdout
+                wait_until(lambda: samples(page(), "gpu_power_draw_watts"), what="a recorded GPU")
+                info = samples(page(), "gpu_info")[0]
+                self.assertEqual((info.labels["gpu_model"], info.labels["simulated"]), ("NVIDIA L4", "true"))
+            finally:
+                agent.terminate()
+                self.assertEqual(agent.wait(20), 0)
+            for wrong, words in ((folder + "/none.yaml", "no such file"), (str(config), "recording")):
+                done = subprocess.run([BINARY, "sim", "replay", wrong], capture_output=True, text=True, timeout=60, check=False)
+                self.assertEqual(done.returncode, 2)
+                self.assertIn(words, done.stderr)
 
 
 class Command(Case):
