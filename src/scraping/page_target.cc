@@ -9,6 +9,7 @@
 #include "base/result.h"
 #include "base/text.h"
 #include "net/address.h"
+#include "pipeline/remote/remote_options.h"
 #include "wire/gzip.h"
 
 namespace gpulens {
@@ -31,8 +32,10 @@ void Release(std::string& buffer) {
 }
 
 Duration TimeoutOf(const Config& config) {
-  Duration set = config.Time("timeout");
-  return set.count() > 0 ? set : std::min(config.Time("interval"), kLongestDefaultTimeout);
+  // A collector that is itself the target has a timeout of its own.
+  const Duration set = config.Has("timeout") ? config.Time("timeout") : Duration::zero();
+  return RequestTimeout(config.Group(kTransportKey),
+                        set.count() > 0 ? set : std::min(config.Time("interval"), kLongestDefaultTimeout));
 }
 
 constexpr std::string_view kLocation = "location";
@@ -81,7 +84,7 @@ Result<HttpUrl> TargetUrl(const Config& target) {
 
 void CheckTarget(const Config& target, ConfigFaults& faults) {
   if (target.Text("url").empty()) return;  // the loader says that it is missing
-  if (const auto url = TargetUrl(target)) CheckRemote(target, *url, faults);
+  if (const auto url = TargetUrl(target)) CheckRemote(target.Group(kTransportKey), *url, faults);
   else faults.Refuse(target, "url", url.error());
   SeriesRules::Check(target, faults);
 }
@@ -119,9 +122,10 @@ Result<std::unique_ptr<PageTarget>> PageTarget::Make(const Config& target, Optio
   if (!env.http) return Status{Code::kUnavailable, "there is no network here"};
   ASSIGN_OR_RETURN(HttpUrl url, TargetUrl(target));
   // Packing a page costs more than sending it as it is to the same machine.
-  const bool local = !target.Text("unix_socket").empty() || IsLoopbackHost(url.host);
+  const Config& transport = target.Group(kTransportKey);
+  const bool local = !transport.Text("unix_socket").empty() || IsLoopbackHost(url.host);
   const RemoteAccess::Fields fields{kAcceptFields, local ? "" : "Accept-Encoding: gzip\r\n"};
-  ASSIGN_OR_RETURN(RemoteAccess access, RemoteAccess::Make(target, url, fields));
+  ASSIGN_OR_RETURN(RemoteAccess access, RemoteAccess::Make(transport, url, fields));
   return std::unique_ptr<PageTarget>(new PageTarget(target, url, std::move(access), std::move(options), env));
 }
 
@@ -131,7 +135,7 @@ PageTarget::PageTarget(const Config& target, const HttpUrl& url, RemoteAccess ac
       client_(*env.http),
       options_(std::move(options)),
       url_(url.Shown()),
-      http_{url, target.Text("unix_socket"), {}},
+      http_{url, target.Group(kTransportKey).Text("unix_socket"), {}},
       max_body_(target.Size("max_body")),
       timeout_(TimeoutOf(target)),
       access_(std::move(access)),

@@ -38,9 +38,6 @@ inline constexpr auto kAccessOptions = JoinOptions(
 // When to ask; a collector without targets has these from the house.
 inline constexpr auto kTimeOptions = std::to_array<OptionSpec>({
     {.key = "interval", .type = OptionType::kTime, .fallback = "15s", .help = "Between scrapes.", .min = 0.1},
-    {.key = "timeout",
-     .type = OptionType::kTime,
-     .help = "For one scrape; default: the interval, at most 10s."},
     {.key = "ttl",
      .type = OptionType::kTime,
      .help = "How long values of an unreachable target are exported; default: two intervals."},

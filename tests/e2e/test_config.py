@@ -57,7 +57,10 @@ class Renamed(Case):
         for text, new in (("sinks: {prometheus: {dialects: [native]}}\n", "now called names"),
                           ("sinks: {prometheus: {names: [dcgm_4_6]}}\n", "now called dcgm@4.6"),
                           ("sinks: {prometheus: {names: [hw]}}\n", "now called otel_hw"),
-                          ("sinks: {otlp/b: {endpoint: \"http://h\", dialects: [genai]}}\n", "now called names")):
+                          ("sinks: {otlp/b: {endpoint: \"http://h\", dialects: [genai]}}\n", "now called names"),
+                          ("sinks: {otlp: {endpoint: \"http://h\", bearer_token: a}}\n", "now in transport.bearer_token"),
+                          ("collectors: {scrape: {targets: [{name: a, url: \"http://h\", tls: {ca_file: /a}}]}}\n",
+                           "now in transport.tls")):
             with self.subTest(text):
                 done = run("config", "check", self.write(text))
                 self.assertEqual(done.returncode, 2)
@@ -67,14 +70,14 @@ class Renamed(Case):
 class Check(Case):
     # What the agent would refuse, and words of the answer. {P} and {Q} are free ports.
     REFUSED = {
-        "sinks:\n  webhook: {url: \"http://h/\", bearer_token: a, bearer_token_file: /b}\n":
+        "sinks:\n  webhook: {url: \"http://h/\", transport: {bearer_token: a, bearer_token_file: /b}}\n":
             (":2:", "sinks.webhook: bearer_token and bearer_token_file contradict each other"),
-        "collectors:\n  scrape:\n    targets:\n      - {name: x, url: \"http://h/\", username: u, bearer_token: t}\n":
+        "collectors:\n  scrape:\n    targets:\n      - {name: x, url: \"http://h/\", transport: {username: u, bearer_token: t}}\n":
             (":4:", "collectors.scrape: bearer_token and username contradict each other"),
         "sinks:\n  otlp: {endpoint: \"http://h/\", protocol: grpc, compression: zstd}\n": (":2:", "gzip or none"),
         "sinks:\n  otlp: {endpoint: \"http://h/?a=b\"}\n": (":2:", "a query"),
         "sinks:\n  remote_write: {native_histograms: true}\n": (":2:", "needs protocol"),
-        "sinks:\n  remote_write:\n    tls: {cert_file: /a}\n": (":3:", "belong together"),
+        "sinks:\n  remote_write:\n    transport: {tls: {cert_file: /a}}\n": (":3:", "belong together"),
         "collectors:\n  kernel_log: {source: file}\n": (":2:", "needs path"),
         "receivers:\n  remote_write: {busy_status: 430}\nsinks: {otlp: {}}\n": (":2:", "503 or 429"),
         "http: {listen: \"127.0.0.1:{P}\"}\nwebsocket: {listen: \"127.0.0.1:{P}\"}\n": (":2:", "is taken by http.listen"),
@@ -83,7 +86,7 @@ class Check(Case):
         "sinks: {otlp: {}}\nreceivers:\n  otlp: {http: {listen: \":{P}\"}}\n": (":3:", "other machines could reach"),
         "receivers:\n  remote_write: {http: {listen: \"127.0.0.1:{P}\"}}\n": (":2:", "receivers.remote_write", "no sink takes", "sinks.otlp"),
         "resource: {cluster: \"${NOT_SET_ANYWHERE}\"}\n": (":1:", "the environment has no NOT_SET_ANYWHERE"),
-        "sinks:\n  webhook: {url: \"http://h/\", bearer_token: \"${file:/nowhere/token}\"}\n": (":2:", "cannot read"),
+        "sinks:\n  webhook: {url: \"http://h/\", transport: {bearer_token: \"${file:/nowhere/token}\"}}\n": (":2:", "cannot read"),
         "http: {web_config: \"{FOLDER}/web.yaml\"}\n": ("web.yaml:1", "unknown key"),
     }
 
@@ -107,7 +110,7 @@ class Check(Case):
     def test_what_is_good_starts(self):
         token = self.write("s3cret\n", "token")
         config = (f"state_dir: {self.folder}/state\nresource: {{cluster: \"${{REGION}}-$$1\", attributes: {{team: \"${{TEAM:-none}}\"}}}}\n"
-                  f"sinks: {{webhook: {{url: \"http://127.0.0.1:9/\", bearer_token: \"${{file:{token}}}\"}}}}\n")
+                  f"sinks: {{webhook: {{url: \"http://127.0.0.1:9/\", transport: {{bearer_token: \"${{file:{token}}}\"}}}}}}\n")
         path = self.write(config)
         checked = run("config", "check", path, REGION="eu")
         self.assertEqual((checked.returncode, checked.stderr), (0, ""))
@@ -120,13 +123,13 @@ class Check(Case):
             self.assertEqual((info["k8s_cluster_name"], info["team"]), ("eu-$1", "none"))
 
     def test_what_is_not_there_yet_is_a_warning(self):
-        path = self.write("state_dir: /proc/nope\nsinks:\n  webhook: {url: \"https://h/\", bearer_token_file: /nowhere/token,\n"
-                          "            tls: {ca_file: /nowhere/ca}}\n")
+        path = self.write("state_dir: /proc/nope\nsinks:\n  webhook: {url: \"https://h/\", transport: {bearer_token_file: /nowhere/token,\n"
+                          "            tls: {ca_file: /nowhere/ca}}}\n")
         checked = run("config", "check", path)
         self.assertEqual(checked.returncode, 0, checked.stderr)
         self.assertRegex(checked.stderr, r"gpulens.yaml:1:\d+: state_dir: cannot use")
-        self.assertRegex(checked.stderr, r"gpulens.yaml:3:\d+: sinks.webhook.bearer_token_file: cannot read")
-        self.assertRegex(checked.stderr, r"gpulens.yaml:4:\d+: sinks.webhook.tls.ca_file: cannot read")
+        self.assertRegex(checked.stderr, r"gpulens.yaml:3:\d+: sinks.webhook.transport.bearer_token_file: cannot read")
+        self.assertRegex(checked.stderr, r"gpulens.yaml:4:\d+: sinks.webhook.transport.tls.ca_file: cannot read")
 
     def test_a_state_folder_that_cannot_be_used_is_said_at_the_start(self):
         with Agent(environment={"STATE_DIRECTORY": "/proc/nope"}) as agent:

@@ -232,7 +232,7 @@ collectors:
     targets:
       - name: a
         url: http://me:SECRET1@127.0.0.1:9/metrics?api_key=SECRET2
-        headers: {Cookie: SECRET3, X-Auth: SECRET4, signoz-ingestion-key: SECRET5, Whatever: a-long-SECRET6}
+        transport: {headers: {Cookie: SECRET3, X-Auth: SECRET4, signoz-ingestion-key: SECRET5, Whatever: a-long-SECRET6}}
 sinks:
   webhook: {url: "http://127.0.0.1:9/services/T0/SECRET7?auth=SECRET8", interval: 1s}
 """

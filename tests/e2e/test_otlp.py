@@ -166,7 +166,7 @@ class OfAgent(unittest.TestCase):
             config = self.CONFIG.format(url=receiver.url, more=more)
             with Agent(config=config) as agent:
                 receiver.wait(lambda requests: len(requests) > 1, "an export")
-                agent.config.write_text(config.replace("interval: 200ms", "interval: 150ms, timeout: 9s"))
+                agent.config.write_text(config.replace("interval: 200ms", "interval: 150ms, transport: {timeout: 9s}"))
                 self.assertEqual(agent.get("/-/reload", method="POST").status, 200)
                 before = len(receiver.requests)
                 receiver.wait(lambda requests: len(requests) > before + 5, "exports after the reload")

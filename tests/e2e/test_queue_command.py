@@ -31,7 +31,7 @@ class QueueCommand(unittest.TestCase):
                 f"http: {{listen: ['127.0.0.1:{self.unused}']}}\n"
                 f"collectors: {{nvidia: {{enabled: false}}}}\n"
                 f"receivers: {{otlp: {{http: {{listen: '127.0.0.1:{self.port}'}}, grpc: {{listen: []}}}}}}\nsinks:\n"
-                + "".join(f"  {name}: {{endpoint: '{url}', interval: 200ms, timeout: 60s, retry: {{initial: 50ms, max: 200ms}}}}\n"
+                + "".join(f"  {name}: {{endpoint: '{url}', interval: 200ms, transport: {{timeout: 60s}}, retry: {{initial: 50ms, max: 200ms}}}}\n"
                           for name, url in sinks.items()))  # fmt: skip
         self.config.write_text(text)
         return text

@@ -100,7 +100,7 @@ class Reloads(unittest.TestCase):
                  f"otlp/slow: {{endpoint: '{self.slow.url}', interval: 10m, in_flight: {1 + step % 3}}}",
                  f"remote_write: {{url: '{self.writes.url}', interval: 10m, in_flight: {1 + step % 2}, protocol: '{1 + step % 2}.0'}}"]
         if step % 3 != 1:
-            sinks.append(f"otlp/dead: {{endpoint: 'http://127.0.0.1:{self.dead}', interval: 10m, timeout: {1 + step % 2}s}}")
+            sinks.append(f"otlp/dead: {{endpoint: 'http://127.0.0.1:{self.dead}', interval: 10m, transport: {{timeout: {1 + step % 2}s}}}}")
         if step % 4 == 2:
             sinks.append(f"webhook: {{url: 'http://127.0.0.1:{self.dead}/', interval: 1s}}")
         return (f"interval: 100ms\nstate_dir: '{self.state}'\nlimits: {{memory: 2GiB}}\nreceivers:\n"

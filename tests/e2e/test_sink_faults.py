@@ -30,7 +30,7 @@ SINKS = {
     "remote_write": "remote_write: {{url: '{scheme}://127.0.0.1:{port}/api/v1/write', {common}}}",
     "webhook": "webhook: {{url: '{scheme}://127.0.0.1:{port}/hook', {common}}}",
 }
-COMMON = "interval: 200ms, timeout: 1s, retry: {initial: 20ms, max: 100ms}, include: ['gpulens.*'], attributes: {of: faults}"
+COMMON = "interval: 200ms, retry: {initial: 20ms, max: 100ms}, include: ['gpulens.*'], attributes: {of: faults}"
 BUSY = {"otlp": "503", "grpc": "UNAVAILABLE", "remote_write": "503", "webhook": "503"}
 
 
@@ -75,7 +75,7 @@ class Faults(unittest.TestCase):
         self.addCleanup(self.receivers.__exit__)
 
     def configuration(self, names, ports, scheme="http", more=""):
-        common = COMMON + more
+        common = COMMON + f", transport: {{timeout: 1s{more}}}"
         sinks = "\n".join("  " + SINKS[name].format(scheme=scheme, port=ports[name], common=common) for name in names)
         state = tempfile.mkdtemp(prefix="gpulens-faults-")
         self.addCleanup(shutil.rmtree, state, True)

@@ -21,7 +21,7 @@ metrics: all
 interval: 1s
 state_dir: {state}
 control: {{socket: none}}
-collectors: {{scrape: {{targets: [{{name: soak, url: "{page}", interval: 1s, timeout: 900ms}}]}}}}
+collectors: {{scrape: {{targets: [{{name: soak, url: "{page}", interval: 1s, transport: {{timeout: 900ms}}}}]}}}}
 sinks:
   file: {{path: {witness}, include: ["soak_*"], rotate_size: 0}}
   remote_write:
@@ -29,7 +29,7 @@ sinks:
   otlp: {{endpoint: "{front}/opentelemetry", events: false, interval: 0s, attributes: {{via: otlp}}, {delivery}}}
 """
 # Short waits, so that much happens in the time.
-DELIVERY = "timeout: 2s, retry: {initial: 100ms, max: 1s}"
+DELIVERY = "transport: {timeout: 2s}, retry: {initial: 100ms, max: 1s}"
 
 
 class KilledAgent:

@@ -58,17 +58,25 @@ void AppendTarget(std::string& out, const FoundTarget& target, const OptionSpec&
   AppendJsonString(out, target.url);
   std::map<std::string, std::string> attributes = target.attributes;
   for (const auto& [key, value] : target.options) {
-    const OptionSpec* spec = Find(options.children, key);
+    // "transport.timeout": one of the group `transport`.
+    const size_t dot = key.find('.');
+    const OptionSpec* group = dot == key.npos ? nullptr : Find(options.children, key.substr(0, dot));
+    const OptionSpec* spec = group ? Find(group->children, key.substr(dot + 1)) : Find(options.children, key);
     if (!spec) {
       if (key == "engine") attributes.emplace(key, value);
       continue;
     }
     out += ',';
-    AppendJsonString(out, key);
+    if (group) {
+      AppendJsonString(out, group->key);
+      out += ":{";
+    }
+    AppendJsonString(out, spec->key);
     out += ':';
     bool text = spec->type == OptionType::kText || spec->type == OptionType::kUrl || !IsBare(value);
     if (text) AppendJsonString(out, value);
     else out += value;
+    if (group) out += '}';
   }
   if (!attributes.empty() && Find(options.children, "attributes")) {
     out += ",\"attributes\":{";

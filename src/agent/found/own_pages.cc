@@ -5,6 +5,8 @@
 
 #include <algorithm>
 
+#include "pipeline/remote/remote_options.h"
+
 namespace gpulens {
 namespace {
 
@@ -29,6 +31,11 @@ std::vector<Endpoint> Interfaces() {
 bool SameIp(const Endpoint& a, const Endpoint& b) noexcept { return a.family == b.family && a.ip == b.ip; }
 bool IsAny(const Endpoint& at) noexcept {
   return std::all_of(at.ip.begin(), at.ip.end(), [](uint8_t byte) { return byte == 0; });
+}
+
+// Then it is not our network listener that answers.
+bool ThroughSocketFile(const Config& client) {
+  return client.Has(kTransportKey) && !client.Group(kTransportKey).Text("unix_socket").empty();
 }
 
 }  // namespace
@@ -90,8 +97,7 @@ Status RefuseOwnReceivers(const Config& config) {
   const OwnPages own(std::move(listening), Interfaces());
   for (const Config::Entry& sink : config.Group("sinks").entries()) {
     const auto& options = std::get<Config>(sink.value);
-    if (!options.Bool("enabled") || (options.Has("unix_socket") && !options.Text("unix_socket").empty()))
-      continue;
+    if (!options.Bool("enabled") || ThroughSocketFile(options)) continue;
     for (const Config::Entry& option : options.entries()) {
       const auto* text = std::get_if<std::string>(&option.value);
       if (!text) continue;
@@ -118,8 +124,7 @@ Status RefuseOwnPages(const Config& config) {
     const auto& options = std::get<Config>(collector.value);
     if (!options.Has("targets") || !options.Bool("enabled")) continue;
     for (const Config& target : options.Groups("targets")) {
-      // Through a socket file it is not our network listener that answers.
-      if (!target.Has("url") || (target.Has("unix_socket") && !target.Text("unix_socket").empty())) continue;
+      if (!target.Has("url") || ThroughSocketFile(target)) continue;
       auto url = ParseHttpUrl(target.Text("url"));
       const Endpoint* listener = url ? own.Find(*url) : nullptr;
       if (!listener) continue;

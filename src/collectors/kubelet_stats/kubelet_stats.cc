@@ -48,7 +48,8 @@ Result<ApiServer> FindKubelet(const Config& config) {
   }
   ASSIGN_OR_RETURN(server.url, ParseHttpUrl(url));
   while (server.url.target.ends_with('/')) server.url.target.pop_back();
-  const Config& tls = config.Group("tls");
+  const Config& transport = config.Group(kTransportKey);
+  const Config& tls = transport.Group("tls");
   server.tls.ca.file = tls.Text("ca_file");
   server.tls.certificate.file = tls.Text("cert_file");
   server.tls.key.file = tls.Text("key_file");
@@ -56,7 +57,7 @@ Result<ApiServer> FindKubelet(const Config& config) {
   server.tls.insecure_skip_verify = tls.Bool("insecure_skip_verify");
   if (server.tls.certificate.empty() != server.tls.key.empty())
     return Status{Code::kInvalidArgument, "tls.cert_file and tls.key_file belong together"};
-  server.token_file = config.Text("bearer_token_file");
+  server.token_file = transport.Text("bearer_token_file");
   // The account's token goes nowhere in the clear.
   if (in_pod && server.url.tls) {
     if (server.token_file.empty()) server.token_file = ServiceAccount("token");
@@ -70,7 +71,7 @@ class KubeletStats final : public Collector {
  public:
   KubeletStats(const Config& config, ApiServer server, Env& env)
       : env_(env),
-        timeout_(config.Time("timeout")),
+        timeout_(RequestTimeout(config.Group(kTransportKey), seconds(10))),
         oom_(config.Bool("oom_kills")),
         access_(std::move(server)),
         summary_(*env.http),
@@ -173,33 +174,37 @@ std::vector<Finding> Probe(const Config& config, Env&) {
   }
   finding.kind = server.error().code == Code::kUnavailable ? Finding::kNotHere : Finding::kBroken;
   finding.why = server.error().detail;
-  finding.remedy = "collectors: {kubelet_stats: {url: \"https://NODE:10250\", bearer_token_file: …}}";
+  finding.remedy =
+      "collectors: {kubelet_stats: {url: \"https://NODE:10250\", transport: {bearer_token_file: …}}}";
   return {finding};
 }
 
 void Check(const Config& config, ConfigFaults& faults) {
-  const Config& tls = config.Group("tls");
+  const Config& tls = config.Group(kTransportKey).Group("tls");
   if (tls.Text("cert_file").empty() != tls.Text("key_file").empty())
     faults.Refuse(tls, tls.Text("cert_file").empty() ? "key_file" : "cert_file",
                   "tls.cert_file and tls.key_file belong together", "write both or none");
 }
 
+// Those of kTransportOptions that a kubelet takes.
+constexpr OptionSpec kKubeletTransport[] = {
+    {.key = "timeout", .type = OptionType::kTime, .help = "Limit of one request; default: 10s."},
+    {.key = "bearer_token_file",
+     .help = "A file with the token; default in a pod: its service account's. Read again when it changes."},
+    {.key = "tls", .type = OptionType::kGroup, .help = "For https.", .children = kTlsOptions},
+};
 constexpr OptionSpec kOptions[] = {
     {.key = "url",
      .type = OptionType::kUrl,
      .help = "URL of the kubelet; default in a pod: https://$NODE_IP:10250, or the loopback address."},
-    {.key = "bearer_token_file",
-     .help = "A file with the token; default in a pod: its service account's. Read again when it changes."},
-    {.key = "timeout",
-     .type = OptionType::kTime,
-     .fallback = "10s",
-     .help = "Limit of one request to the kubelet.",
-     .min = 0.01},
     {.key = "oom_kills",
      .type = OptionType::kBool,
      .fallback = "true",
      .help = "Read OOM kills from /metrics/cadvisor."},
-    {.key = "tls", .type = OptionType::kGroup, .help = "For https.", .children = kTlsOptions},
+    {.key = kTransportKey,
+     .type = OptionType::kGroup,
+     .help = "How to connect: timeout, authentication, TLS.",
+     .children = kKubeletTransport},
 };
 
 }  // namespace

@@ -13,6 +13,8 @@
 #include "scraping/scrape_testing.h"
 #include "wire/gzip.h"
 
+#include "pipeline/remote/remote_options.h"
+
 namespace gpulens {
 extern const CollectorSpec scrape_collector;
 
@@ -38,7 +40,10 @@ Config DefaultsOf(std::span<const OptionSpec> options, const Values& set) {
   Config config;
   for (const OptionSpec& spec : options) {
     auto own = set.find(std::string(spec.key));
-    config.Set(spec.key, own != set.end() ? own->second : DefaultOf(spec), {});
+    // Options of the transport may be given by their own names.
+    if (spec.key == kTransportKey && own == set.end())
+      config.Set(spec.key, DefaultsOf(spec.children, set), {});
+    else config.Set(spec.key, own != set.end() ? own->second : DefaultOf(spec), {});
   }
   return config;
 }
@@ -64,7 +69,7 @@ std::span<const OptionSpec> OptionsOf(std::string_view group) {
   }
   return {};
 }
-std::span<const OptionSpec> TlsOptions() { return OptionsOf("tls"); }
+std::span<const OptionSpec> TlsOptions() { return kTlsOptions; }
 
 class ScrapeTest : public ::testing::Test {
  protected:

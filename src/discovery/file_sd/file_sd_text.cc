@@ -163,7 +163,7 @@ Status Steer(const Group& group, FoundTarget& all, std::string& scheme, std::str
     } else if (key == "__scrape_interval__") {
       all.options["interval"] = value;
     } else if (key == "__scrape_timeout__") {
-      all.options["timeout"] = value;
+      all.options["transport.timeout"] = value;
     } else if (key.starts_with("__param_")) {
       query += query.empty() ? '?' : '&';
       AppendPercentEncoded(query, key.substr(8));

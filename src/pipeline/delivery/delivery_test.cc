@@ -109,7 +109,7 @@ class DeliveryTest : public ::testing::Test {
   ~DeliveryTest() override { Kill(); }
 
   static Config ConfigOf(const Wish& wish) {
-    Config queue, retry, tls, config;
+    Config queue, retry, tls, config, transport;
     queue.Set("storage", wish.storage, {});
     queue.Set("dir", std::string(), {});
     queue.Set("max_bytes", int64_t{8 << 20}, {});
@@ -127,14 +127,15 @@ class DeliveryTest : public ::testing::Test {
     config.Set("endpoints", std::vector<std::string>(), {});
     config.Set("balance", std::string("failover"), {});
     config.Set("in_flight", int64_t{1}, {});
-    config.Set("timeout", Duration(seconds(5)), {});
     config.Set("queue", queue, {});
     config.Set("retry", retry, {});
     for (const char* key :
          {"unix_socket", "username", "password", "password_file", "bearer_token", "bearer_token_file"})
-      config.Set(key, std::string(), {});
-    config.Set("headers", std::map<std::string, std::string>(), {});
-    config.Set("tls", tls, {});
+      transport.Set(key, std::string(), {});
+    transport.Set("timeout", Duration(seconds(5)), {});
+    transport.Set("headers", std::map<std::string, std::string>(), {});
+    transport.Set("tls", tls, {});
+    config.Set("transport", transport, {});
     return config;
   }
 

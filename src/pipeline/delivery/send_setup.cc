@@ -7,6 +7,7 @@
 #include "base/parse.h"
 #include "base/result.h"
 #include "pipeline/remote/remote_access.h"
+#include "pipeline/remote/remote_options.h"
 
 namespace gpulens {
 namespace {
@@ -14,10 +15,9 @@ namespace {
 // Memory that waits is worth more than disk.
 constexpr uint64_t kMemoryShare = 8;
 // Those that every network sink has.
-constexpr std::string_view kDestinationOptions[] = {
-    "endpoints",    "balance", "in_flight",         "timeout",  "retry",    "sources",
-    "where",        "tenant",  "unix_socket",       "username", "password", "password_file",
-    "bearer_token", "headers", "bearer_token_file", "tls"};
+constexpr std::string_view kDestinationOptions[] = {"endpoints", "balance", "in_flight", "retry",
+                                                    "sources",   "where",   "tenant",    kTransportKey};
+constexpr Duration kDefaultTimeout = std::chrono::seconds(10);
 
 bool Contains(const auto& keys, const auto& key) {
   return std::find(std::begin(keys), std::end(keys), key) != std::end(keys);
@@ -86,7 +86,8 @@ Result<std::shared_ptr<const SendSetup>> MakeSendSetup(SendPlan plan, const Conf
   setup->routes = std::move(plan.routes);
   setup->by_hash = config.Text("balance") == "hash";
   setup->in_flight = static_cast<uint32_t>(config.Int("in_flight"));
-  setup->timeout = config.Time("timeout");
+  const Config& transport = config.Group(kTransportKey);
+  setup->timeout = RequestTimeout(transport, kDefaultTimeout);
   setup->backoff = {.initial = config.Group("retry").Time("initial"),
                     .cap = config.Group("retry").Time("max")};
   setup->judge = [again = RetriedStatuses(config.Group("retry")), judge = std::move(plan.judge)](
@@ -107,9 +108,9 @@ Result<std::shared_ptr<const SendSetup>> MakeSendSetup(SendPlan plan, const Conf
     endpoint.hash = EndpointHash(urls);
     access->emplace_back();
     for (const HttpUrl& url : urls) {
-      ASSIGN_OR_RETURN(RemoteAccess made, RemoteAccess::Make(config, url, {}));
+      ASSIGN_OR_RETURN(RemoteAccess made, RemoteAccess::Make(transport, url, {}));
       access->back().push_back(std::move(made));
-      HttpTarget& target = endpoint.targets.emplace_back(HttpTarget{url, config.Text("unix_socket"), {}});
+      HttpTarget& target = endpoint.targets.emplace_back(HttpTarget{url, transport.Text("unix_socket"), {}});
       target.limits.body_bytes = plan.answer_bytes;
       target.limits.keep = plan.keep;
     }

@@ -18,59 +18,59 @@ bool IsHeader(const std::string& name, std::string_view lower) {
                     [](char a, char b) { return (a >= 'A' && a <= 'Z' ? a - 'A' + 'a' : a) == b; });
 }
 
-void RefuseBoth(const Config& remote, std::string_view one, std::string_view other, ConfigFaults& faults) {
+void RefuseBoth(const Config& transport, std::string_view one, std::string_view other, ConfigFaults& faults) {
   const std::string_view key = other.substr(0, other.find('.'));
-  faults.Refuse(remote, key, std::string(one) + " and " + std::string(other) + " contradict each other",
+  faults.Refuse(transport, key, std::string(one) + " and " + std::string(other) + " contradict each other",
                 "leave one of them out");
 }
 
 }  // namespace
 
-void CheckRemote(const Config& remote, const HttpUrl& url, ConfigFaults& faults) {
-  const auto has = [&](std::string_view key) { return !remote.Text(key).empty(); };
+void CheckRemote(const Config& transport, const HttpUrl& url, ConfigFaults& faults) {
+  const auto has = [&](std::string_view key) { return !transport.Text(key).empty(); };
   for (std::string_view secret : {"password", "bearer_token"}) {
     const std::string file = std::string(secret) + "_file";
-    if (has(secret) && has(file)) RefuseBoth(remote, secret, file, faults);
+    if (has(secret) && has(file)) RefuseBoth(transport, secret, file, faults);
   }
   const std::string_view token = has("bearer_token") ? "bearer_token" : "bearer_token_file";
   for (std::string_view basic : {"username", "password", "password_file"}) {
     if (!has(token) || !has(basic)) continue;
-    RefuseBoth(remote, token, basic, faults);
+    RefuseBoth(transport, token, basic, faults);
     break;
   }
   if (has(token) && !url.user.empty())
-    faults.Refuse(remote, token, std::string(token) + " and the user in the URL contradict each other",
+    faults.Refuse(transport, token, std::string(token) + " and the user in the URL contradict each other",
                   "leave one of them out");
-  const Config& tls = remote.Group("tls");
+  const Config& tls = transport.Group("tls");
   if (tls.Text("cert_file").empty() != tls.Text("key_file").empty()) {
     const std::string_view given = tls.Text("cert_file").empty() ? "key_file" : "cert_file";
     faults.Refuse(tls, given, "tls.cert_file and tls.key_file belong together", "write both or none");
   }
   std::string ignored;
-  for (const auto& [name, value] : remote.TextMap("headers")) {
+  for (const auto& [name, value] : transport.TextMap("headers")) {
     const Status status = AddRequestField(ignored, name, value);
-    if (!status) faults.Refuse(remote, "headers", "headers: " + status.detail);
+    if (!status) faults.Refuse(transport, "headers", "headers: " + status.detail);
     if (IsHeader(name, "authorization") && (has("username") || has(token)))
-      RefuseBoth(remote, has("username") ? "username" : token, "headers.Authorization", faults);
+      RefuseBoth(transport, has("username") ? "username" : token, "headers.Authorization", faults);
   }
 }
 
-Result<RemoteAccess> RemoteAccess::Make(const Config& remote, const HttpUrl& url, const Fields& fields) {
+Result<RemoteAccess> RemoteAccess::Make(const Config& transport, const HttpUrl& url, const Fields& fields) {
   ConfigFaults faults;
-  CheckRemote(remote, url, faults);
+  CheckRemote(transport, url, faults);
   if (!faults.empty()) return Status{Code::kInvalidArgument, faults.faults().front().problem};
   RemoteAccess access;
-  access.SetPlain(remote, fields);
-  const std::string &password = remote.Text("password"), &token = remote.Text("bearer_token");
-  const std::string &password_file = remote.Text("password_file"),
-                    &token_file = remote.Text("bearer_token_file");
-  access.user_ = remote.Text("username").empty() ? url.user : remote.Text("username");
+  access.SetPlain(transport, fields);
+  const std::string &password = transport.Text("password"), &token = transport.Text("bearer_token");
+  const std::string &password_file = transport.Text("password_file"),
+                    &token_file = transport.Text("bearer_token_file");
+  access.user_ = transport.Text("username").empty() ? url.user : transport.Text("username");
   access.bearer_ = !token.empty() || !token_file.empty();
   access.basic_ = !access.user_.empty() || !password.empty() || !password_file.empty();
   access.secret_ = access.bearer_ ? token : password.empty() ? url.password : password;
   access.secret_file_ = access.bearer_ ? token_file : password_file;
   access.wants_tls_ = url.tls;
-  const Config& tls = remote.Group("tls");
+  const Config& tls = transport.Group("tls");
   TlsClientOptions& options = access.tls_options_;
   options.ca.file = tls.Text("ca_file");
   options.certificate.file = tls.Text("cert_file");
@@ -83,10 +83,10 @@ Result<RemoteAccess> RemoteAccess::Make(const Config& remote, const HttpUrl& url
   return access;
 }
 
-void RemoteAccess::SetPlain(const Config& remote, const Fields& fields) {
+void RemoteAccess::SetPlain(const Config& transport, const Fields& fields) {
   std::string& out = plain_headers_;
   bool accepts = false;
-  for (const auto& [name, value] : remote.TextMap("headers")) {
+  for (const auto& [name, value] : transport.TextMap("headers")) {
     static_cast<void>(AddRequestField(out, name, value));  // CheckRemote has refused what cannot be one
     accepts |= IsHeader(name, "accept");
   }

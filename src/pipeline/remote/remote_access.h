@@ -16,9 +16,8 @@
 
 namespace gpulens {
 
-// Which of the options of remote_options.h contradict each other, or cannot be sent. `url` is where they are
-// for.
-void CheckRemote(const Config& remote, const HttpUrl& url, ConfigFaults& faults);
+// Which of kTransportOptions contradict each other, or cannot be sent. `url` is where they are for.
+void CheckRemote(const Config& transport, const HttpUrl& url, ConfigFaults& faults);
 
 // Not thread-safe; Refresh may wait for files, so it belongs on a worker.
 class RemoteAccess {
@@ -29,9 +28,9 @@ class RemoteAccess {
     std::string_view always = {};
   };
 
-  // Of a config with the options of remote_options.h. kInvalidArgument for options that contradict each
-  // other. Reads no file yet.
-  static Result<RemoteAccess> Make(const Config& remote, const HttpUrl& url, const Fields& fields);
+  // Of a config with kTransportOptions. kInvalidArgument for options that contradict each other. Reads no
+  // file yet.
+  static Result<RemoteAccess> Make(const Config& transport, const HttpUrl& url, const Fields& fields);
 
   // Reads what may have changed. Not ok: nothing can be asked now; the detail tells why.
   Status Refresh();
@@ -43,7 +42,7 @@ class RemoteAccess {
 
  private:
   RemoteAccess() = default;
-  void SetPlain(const Config& remote, const Fields& fields);
+  void SetPlain(const Config& transport, const Fields& fields);
   Status RefreshSecret();
   Status RefreshTls();
 

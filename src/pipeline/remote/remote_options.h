@@ -1,4 +1,4 @@
-// The options of whatever speaks to another program over HTTP: how to get in. Static storage.
+// The options of every client of another program over HTTP: how to connect. Static storage.
 #pragma once
 
 #include <array>
@@ -20,8 +20,11 @@ inline constexpr OptionSpec kTlsOptions[] = {
      .help = "Accept any certificate. Anyone between here and the server can then read and change the data."},
 };
 
-// Those that RemoteAccess reads.
-inline constexpr auto kRemoteOptions = std::to_array<OptionSpec>({
+// How to connect to a server: one block wherever gpulens is the client.
+inline constexpr OptionSpec kTransportOptions[] = {
+    {.key = "timeout",
+     .type = OptionType::kTime,
+     .help = "Limit of one request; default: 10s, and of a scrape its interval, at most 10s."},
     {.key = "unix_socket", .help = "Connect to this socket file; the URL then names only host and path."},
     {.key = "username", .help = "For basic authentication."},
     {.key = "password", .help = "Its password."},
@@ -30,6 +33,19 @@ inline constexpr auto kRemoteOptions = std::to_array<OptionSpec>({
     {.key = "bearer_token_file", .help = "A file with the token; read again when it changes."},
     {.key = "headers", .type = OptionType::kTextMap, .help = "More header fields of the request."},
     {.key = "tls", .type = OptionType::kGroup, .help = "For https.", .children = kTlsOptions},
+};
+inline constexpr std::string_view kTransportKey = "transport";
+inline constexpr auto kRemoteOptions = std::to_array<OptionSpec>({
+    {.key = kTransportKey,
+     .type = OptionType::kGroup,
+     .help = "How to connect: timeout, authentication, TLS.",
+     .children = kTransportOptions},
 });
+
+// The limit of one request by the group `transport`, or `otherwise` where it says nothing.
+inline Duration RequestTimeout(const Config& transport, Duration otherwise) {
+  const Duration set = transport.Time("timeout");
+  return set.count() > 0 ? set : otherwise;
+}
 
 }  // namespace gpulens

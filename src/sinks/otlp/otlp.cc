@@ -11,6 +11,7 @@
 #include "pipeline/delivery/send_setup.h"
 #include "pipeline/plugin.h"
 #include "pipeline/remote/remote_access.h"
+#include "pipeline/remote/remote_options.h"
 #include "pipeline/rollup/rollup_rule.h"
 #include "sinks/otlp/otlp_body.h"
 #include "sinks/otlp/otlp_endpoint.h"
@@ -91,7 +92,7 @@ void Check(const Config& config, ConfigFaults& faults) {
     faults.Refuse(config, own.empty() ? "endpoint" : std::string_view(key), url.error());
     return;
   }
-  CheckRemote(config, access, faults);
+  CheckRemote(config.Group(kTransportKey), access, faults);
   CheckParts(config, faults);
 }
 

@@ -9,6 +9,7 @@
 #include "pipeline/delivery/send_setup.h"
 #include "pipeline/plugin.h"
 #include "pipeline/remote/remote_access.h"
+#include "pipeline/remote/remote_options.h"
 #include "pipeline/rollup/rollup_rule.h"
 #include "sinks/remote_write/remote_write_answer.h"
 #include "sinks/remote_write/remote_write_labels.h"
@@ -79,7 +80,7 @@ void Check(const Config& config, ConfigFaults& faults) {
   if (config.Bool("native_histograms") && config.Text("protocol") != kSecond)
     faults.Refuse(config, "native_histograms", "native_histograms needs protocol: \"2.0\"");
   const auto url = ParseHttpUrl(config.Text("url"));
-  if (url) CheckRemote(config, *url, faults);
+  if (url) CheckRemote(config.Group(kTransportKey), *url, faults);
   else faults.Refuse(config, "url", url.error());
   CheckParts(config, faults);
 }

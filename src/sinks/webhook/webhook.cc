@@ -9,6 +9,7 @@
 #include "pipeline/delivery/send_setup.h"
 #include "pipeline/plugin.h"
 #include "pipeline/remote/remote_access.h"
+#include "pipeline/remote/remote_options.h"
 #include "pipeline/rollup/rollup_rule.h"
 #include "sinks/webhook/record_arrays.h"
 #include "wire/json/json_event.h"
@@ -73,7 +74,7 @@ void Check(const Config& config, ConfigFaults& faults) {
   CheckRollups(config, faults);
   if (config.Text("url").empty()) return;  // the loader says that it is missing
   const auto url = ParseHttpUrl(config.Text("url"));
-  if (url) CheckRemote(config, *url, faults);
+  if (url) CheckRemote(config.Group(kTransportKey), *url, faults);
   else faults.Refuse(config, "url", url.error());
 }
 

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <map>
 #include <set>
 #include <string>
 
@@ -71,6 +72,8 @@ Result<Spread> SpreadOptions(const CollectOptions& options, const Target& target
   }
   std::set<std::string> taken;  // by the target
   OlderResource resource;
+  std::map<std::string, std::map<std::string, std::string>>
+      grouped;  // of the target: {transport: {username: …}}
   for (const auto& [given, value] : options.options) {
     ASSIGN_OR_RETURN(const bool is_resource, resource.Take(given, value));
     if (is_resource) continue;
@@ -78,15 +81,20 @@ Result<Spread> SpreadOptions(const CollectOptions& options, const Target& target
     const SinkOption of_sink =
         SinkOptionOf(sink, prefixed ? given.substr(sink.name.size() + 1) : given, value);
     const bool named = prefixed || of_sink.older;
-    const std::string& key = named ? of_sink.key : given;
+    const std::string key = named ? of_sink.key : PlacedOption(element, given);
     const bool common = target.collector && (key == "timeout" || key == "ttl");
     const bool of_target = FindOption(element, key) || common || FindOption(target.options(), key);
     if (of_sink.known && (named || !of_target || !taken.insert(key).second)) {
-      out.flags.push_back({"-o " + key, "sinks." + std::string(sink.name) + "." + key, of_sink.value});
+      out.flags.push_back({"-o " + key, "sinks." + std::string(sink.name) + "." + of_sink.key, of_sink.value});
     } else if (named) {
       return Status{Code::kInvalidArgument,
                     "the sink " + std::string(sink.name) + " has no option \"" + key + "\""};
     } else if (FindOption(element, key)) {
+      const size_t dot = key.find('.');
+      if (dot != key.npos) {
+        grouped[key.substr(0, dot)][key.substr(dot + 1)] = value;
+        continue;
+      }
       out.target_yaml += out.target_yaml.empty() ? "{" : ", ";
       out.target_yaml += key + ": ";
       AppendJsonString(out.target_yaml, value);
@@ -97,6 +105,15 @@ Result<Spread> SpreadOptions(const CollectOptions& options, const Target& target
                                                 std::string(sink.name) + " has an option \"" + key +
                                                 "\". All of them: gpulens config schema"};
     }
+  }
+  for (const auto& [group, values] : grouped) {
+    out.target_yaml += (out.target_yaml.empty() ? "{" : ", ") + group + ": {";
+    for (const auto& [key, value] : values) {
+      if (out.target_yaml.back() != '{') out.target_yaml += ", ";
+      out.target_yaml += key + ": ";
+      AppendJsonString(out.target_yaml, value);
+    }
+    out.target_yaml += "}";
   }
   resource.AddTo(out.flags);
   if (!out.target_yaml.empty()) {

@@ -19,14 +19,20 @@ const OptionSpec* FindOption(std::span<const OptionSpec> options, std::string_vi
   return key.empty() ? &*found : FindOption(found->children, key);
 }
 
+std::string PlacedOption(std::span<const OptionSpec> options, std::string_view key) {
+  const std::string within = "transport." + std::string(key);
+  return !FindOption(options, key) && FindOption(options, within) ? within : std::string(key);
+}
+
 SinkOption SinkOptionOf(const SinkSpec& sink, std::string_view given, std::string_view value) {
   constexpr std::string_view kOld = "otel_", kVerify = "verify_ssl", kFilePath = "file_path";
   SinkOption out{std::string(given), std::string(value)};
   if (sink.name == "otlp" && given.starts_with(kOld)) {
     out.key = given.substr(kOld.size());
     out.older = true;
-  } else if (given == kVerify && FindOption(sink.options, "tls.insecure_skip_verify")) {
-    out = {"tls.insecure_skip_verify", EqualsIgnoringCase(value, "false") ? "true" : "false", true, true};
+  } else if (given == kVerify && FindOption(sink.options, "transport.tls.insecure_skip_verify")) {
+    out = {"transport.tls.insecure_skip_verify", EqualsIgnoringCase(value, "false") ? "true" : "false", true,
+           true};
     // Anything else than the two words is shown by the loader as it was given.
     if (!EqualsIgnoringCase(value, "false") && !EqualsIgnoringCase(value, "true")) out.value = value;
   } else if (given == kFilePath && sink.name == "file") {
@@ -36,6 +42,7 @@ SinkOption SinkOptionOf(const SinkSpec& sink, std::string_view given, std::strin
     out.key = "path";
     out.older = true;
   }
+  out.key = PlacedOption(sink.options, out.key);
   const OptionSpec* option = FindOption(sink.options, out.key);
   out.known = option != nullptr;
   if (option && option->type == OptionType::kTime && ParseDouble(out.value)) out.value += "s";

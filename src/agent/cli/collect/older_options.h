@@ -14,6 +14,10 @@
 
 namespace gpulens {
 
+// The key of an option that may be given without the group that it is in: "bearer_token" is
+// "transport.bearer_token".
+std::string PlacedOption(std::span<const OptionSpec> options, std::string_view key);
+
 // One `-o KEY=VALUE` under the sink's own names: otel_endpoint of the sink otlp is its endpoint, a time
 // without a unit is seconds, verify_ssl is tls.insecure_skip_verify the other way round, and file_path may be
 // a folder, in which metrics.jsonl is written.

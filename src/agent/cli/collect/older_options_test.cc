@@ -6,10 +6,12 @@ namespace gpulens {
 namespace {
 
 constexpr OptionSpec kTls[] = {{.key = "insecure_skip_verify", .type = OptionType::kBool}};
+constexpr OptionSpec kTransport[] = {{.key = "timeout", .type = OptionType::kTime},
+                                     {.key = "bearer_token"},
+                                     {.key = "tls", .type = OptionType::kGroup, .children = kTls}};
 constexpr OptionSpec kOptions[] = {{.key = "endpoint"},
                                    {.key = "path"},
-                                   {.key = "timeout", .type = OptionType::kTime},
-                                   {.key = "tls", .type = OptionType::kGroup, .children = kTls}};
+                                   {.key = "transport", .type = OptionType::kGroup, .children = kTransport}};
 constexpr SinkSpec SinkCalled(std::string_view name) {
   return {.name = name, .help = {}, .options = kOptions};
 }
@@ -26,12 +28,21 @@ TEST(OlderOptions, NamesOfTheOtlpSink) {
   EXPECT_EQ(SinkOptionOf(otlp, "otel_endpoint", "10").value, "10");
 }
 
+TEST(OlderOptions, TheGroupOfTheTransportNeedNotBeNamed) {
+  const SinkSpec sink = SinkCalled("webhook");
+  EXPECT_EQ(SinkOptionOf(sink, "bearer_token", "x").key, "transport.bearer_token");
+  EXPECT_EQ(SinkOptionOf(sink, "transport.bearer_token", "x").key, "transport.bearer_token");
+  EXPECT_EQ(PlacedOption(kOptions, "timeout"), "transport.timeout");
+  EXPECT_EQ(PlacedOption(kOptions, "path"), "path");
+  EXPECT_EQ(PlacedOption(kOptions, "nothing"), "nothing");
+}
+
 TEST(OlderOptions, VerifySslIsTheOtherWayRound) {
   const SinkSpec webhook = SinkCalled("webhook");
   EXPECT_EQ(SinkOptionOf(webhook, "verify_ssl", "False").value, "true");
   EXPECT_EQ(SinkOptionOf(webhook, "verify_ssl", "true").value, "false");
   EXPECT_EQ(SinkOptionOf(webhook, "verify_ssl", "maybe").value, "maybe") << "the loader refuses it";
-  EXPECT_EQ(SinkOptionOf(webhook, "verify_ssl", "true").key, "tls.insecure_skip_verify");
+  EXPECT_EQ(SinkOptionOf(webhook, "verify_ssl", "true").key, "transport.tls.insecure_skip_verify");
   EXPECT_FALSE(SinkOptionOf({.name = "stdout", .help = {}}, "verify_ssl", "true").known);
 }
 
