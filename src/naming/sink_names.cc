@@ -26,14 +26,6 @@ bool AnyMatches(const std::vector<std::string>& patterns, std::string_view nativ
   });
 }
 
-// A configuration for one sink alone may say nothing.
-MetricLevel LevelOf(std::string_view word) {
-  for (MetricLevel level : {MetricLevel::kEssential, MetricLevel::kAll}) {
-    if (word == MetricLevelName(level)) return level;
-  }
-  return MetricLevel::kStandard;
-}
-
 AttributeSet ShownAt(MetricLevel level, const MetricDesc& desc, const AttributeSet& own) {
   std::vector<AttributeSet::Attribute> shown;
   for (const AttributeSet::Attribute attribute : own) {
@@ -78,9 +70,19 @@ AttributeSet SinkNames::Choice::Dressed(const AttributeSet& own) const {
 
 SinkNames::SinkNames(const Config& config)
     : names_(config.Texts("names")),
-      level_(LevelOf(config.Text(kMetricsKey))),
+      // A configuration for one sink alone may say nothing.
+      level_(FindMetricLevel(config.Text(kMetricsKey)).value_or(MetricLevel::kStandard)),
       choice_{config.Texts("include"), config.Texts("exclude"), config.TextMap("rename"),
               config.TextMap(kAttributesKey)} {}
+
+SinkNames::SinkNames(MetricLevel level) : names_{std::string(kNativeDialect)}, level_(level) {}
+
+std::optional<MetricLevel> FindMetricLevel(std::string_view name) noexcept {
+  for (MetricLevel level : {MetricLevel::kEssential, MetricLevel::kStandard, MetricLevel::kAll}) {
+    if (name == MetricLevelName(level)) return level;
+  }
+  return std::nullopt;
+}
 
 bool SinkNames::uses(std::string_view name) const { return std::ranges::find(names_, name) != names_.end(); }
 

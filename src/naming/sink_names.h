@@ -8,6 +8,7 @@
 
 #include <array>
 #include <map>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -51,6 +52,9 @@ consteval std::array<OptionSpec, 6> NameOptions(std::string_view names) {
                      .map_of = MapOf::kAttributes}};
 }
 
+// The level of that name; nothing for another word.
+std::optional<MetricLevel> FindMetricLevel(std::string_view name) noexcept;
+
 // How often a sink is given the latest: for those that are given it.
 consteval OptionSpec IntervalOption(std::string_view fallback) {
   return {.key = "interval",
@@ -65,6 +69,8 @@ class SinkNames {
  public:
   // Of a config with NameOptions.
   explicit SinkNames(const Config& config);
+  // The native names alone, at that level, as they are.
+  explicit SinkNames(MetricLevel level);
 
   bool uses(std::string_view name) const;
   bool uses_others() const { return names_.size() > (uses(kNativeDialect) ? 1u : 0u); }

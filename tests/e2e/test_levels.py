@@ -68,6 +68,21 @@ class Levels(unittest.TestCase):
         self.assertGreater(len(samples(full, "gpu_state", gpu_index="0")), 2, "the whole set")
         self.assertIn("gpu_model", samples(full, "gpu_power_draw_watts", gpu_index="0")[0].labels)
 
+    def test_checks_have_their_inputs_at_every_level(self):
+        with Agent("--demo", config="metrics: essential\nsinks: {prometheus: {names: [dcgm], exclude: ['*']}}\n") as agent:
+            url = f"http://127.0.0.1:{agent.port}"
+            ask = lambda: json.loads(run("check", "all", "--json", "--url", url).stdout)
+            wait_until(lambda: "gpu_sm_active" in agent.get("/metrics?metrics=all").text.decode(), what="a second tick")
+            codes = {one["name"]: one["status"] for one in ask()["checks"]}
+            with Agent("--demo", config="metrics: all\n") as full:
+                url = f"http://127.0.0.1:{full.port}"
+                wait_until(lambda: "gpu_sm_active" in full.page(), what="a second tick")
+                self.assertEqual(codes, {one["name"]: one["status"] for one in ask()["checks"]})
+            self.assertEqual(codes["gpu_temperature"], "OK")
+            page = agent.get("/metrics?metrics=all").text.decode()
+            self.assertTrue(samples(page, "gpu_power_limit_watts"))
+            self.assertEqual(agent.get("/metrics?metrics=some").status, 400)
+
     def test_each_sink_has_its_own_level(self):
         with tempfile.TemporaryDirectory(prefix="gpulens-levels-") as folder:
             path = pathlib.Path(folder, "metrics.jsonl")

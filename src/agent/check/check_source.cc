@@ -131,7 +131,9 @@ Result<CheckData> AskAgent(const std::string& url, Duration patience) {
   ASSIGN_OR_RETURN(HttpUrl parsed, ParseHttpUrl(url));
   if (parsed.tls)
     return Status{Code::kInvalidArgument, "https is not spoken here; ask the agent's loopback address"};
-  if (!parsed.has_path || parsed.target == "/") parsed.target = "/metrics";
+  // Checks read rows of every level, whatever the sink shows.
+  if (!parsed.has_path || parsed.target == "/" || parsed.target == "/metrics")
+    parsed.target = "/metrics?metrics=all";
   ASSIGN_OR_RETURN(std::string body, ReadAgentPage(parsed, "text/plain;version=0.0.4", patience, kPageLimit));
   ASSIGN_OR_RETURN(CheckData data, ReadPage(body, AllCheckMetrics()));
   data.watched = true;

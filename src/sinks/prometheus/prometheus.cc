@@ -1,4 +1,6 @@
-// /metrics: the latest snapshot in the format the scraper asks for.
+// /metrics: the latest snapshot in the format the scraper asks for. With ?metrics=LEVEL it has the native
+// metrics of that level, whatever names and level the sink has: for programs that need the same ones
+// everywhere.
 //
 // A page is made at most once per tick, format, escaping of names and coding, on a worker; scrapes in between
 // share its bytes. No device is asked, and nothing here waits.
@@ -9,6 +11,7 @@
 #include <chrono>
 #include <memory>
 #include <mutex>
+#include <optional>
 
 #include "base/parse.h"
 #include "base/workers.h"
@@ -26,6 +29,7 @@ namespace gpulens {
 namespace {
 
 constexpr size_t kForms = 3 * kNameEscapings;
+constexpr size_t kPageSets = 1 + std::size(kMetricLevels);
 // What a page keeps between scrapes is let go when nobody has asked for its form for so long.
 constexpr Duration kFormatKept = std::chrono::minutes(10);
 
@@ -74,7 +78,12 @@ class MetricsPage final : public HttpHandler, public std::enable_shared_from_thi
     if (!snapshot) return responder.Send(HttpResponse::Text(503, "no tick has been closed yet"));
     const Wanted wanted{Negotiate(request.JoinedHeader("Accept")),
                         AcceptsGzip(request.JoinedHeader("Accept-Encoding"))};
-    const std::shared_ptr<FormPage> page = PageOf(wanted.form);
+    std::optional<MetricLevel> level;
+    if (const auto name = request.Parameter(kMetricsKey)) {
+      level = FindMetricLevel(*name);
+      if (!level) return responder.Send(HttpResponse::Text(400, "metrics= is essential, standard or all"));
+    }
+    const std::shared_ptr<FormPage> page = PageOf(wanted.form, level);
     TickPage::Bytes ready = page->bytes.Ready(*snapshot, wanted.gzip);
     if (ready) return responder.Send(Answer(wanted, std::move(ready)));
 
@@ -106,16 +115,17 @@ class MetricsPage final : public HttpHandler, public std::enable_shared_from_thi
     });
   }
 
-  // The page of a form; lets go of those that nobody asks for any more.
-  std::shared_ptr<FormPage> PageOf(PageForm form) {
+  // The page of a form, and of a level if one is asked for; releases those that are no longer read.
+  std::shared_ptr<FormPage> PageOf(PageForm form, std::optional<MetricLevel> level) {
     const Instant now = env_.clock->Now();
     std::lock_guard lock(mutex_);
     for (auto& page : pages_) {
       if (page && now - page->asked > kFormatKept) page = nullptr;
     }
-    auto& page =
-        pages_[static_cast<size_t>(form.format) * kNameEscapings + static_cast<size_t>(form.escaping)];
-    if (!page) page = std::make_shared<FormPage>(form, names_);
+    const size_t set = level ? 1 + static_cast<size_t>(*level) : 0;
+    auto& page = pages_[set * kForms + static_cast<size_t>(form.format) * kNameEscapings +
+                        static_cast<size_t>(form.escaping)];
+    if (!page) page = std::make_shared<FormPage>(form, level ? SinkNames(*level) : names_);
     page->asked = now;
     return page;
   }
@@ -136,7 +146,8 @@ class MetricsPage final : public HttpHandler, public std::enable_shared_from_thi
   const SinkNames names_;
   Env& env_;
   std::mutex mutex_;
-  std::array<std::shared_ptr<FormPage>, kForms> pages_;  // by format, then escaping
+  // By the level that is asked for (first: none), format and escaping.
+  std::array<std::shared_ptr<FormPage>, kPageSets * kForms> pages_;
 };
 
 class PrometheusSink final : public Sink {

@@ -85,7 +85,8 @@ Result<Spread> SpreadOptions(const CollectOptions& options, const Target& target
     const bool common = target.collector && (key == "timeout" || key == "ttl");
     const bool of_target = FindOption(element, key) || common || FindOption(target.options(), key);
     if (of_sink.known && (named || !of_target || !taken.insert(key).second)) {
-      out.flags.push_back({"-o " + key, "sinks." + std::string(sink.name) + "." + of_sink.key, of_sink.value});
+      out.flags.push_back(
+          {"-o " + key, "sinks." + std::string(sink.name) + "." + of_sink.key, of_sink.value});
     } else if (named) {
       return Status{Code::kInvalidArgument,
                     "the sink " + std::string(sink.name) + " has no option \"" + key + "\""};
