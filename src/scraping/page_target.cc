@@ -10,6 +10,7 @@
 #include "base/text.h"
 #include "net/address.h"
 #include "pipeline/remote/remote_options.h"
+#include "scraping/governor/series_rules.h"
 #include "wire/gzip.h"
 
 namespace gpulens {
