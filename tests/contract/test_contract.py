@@ -15,6 +15,7 @@ import unittest
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 sys.path.insert(0, str(ROOT / "tests" / "e2e"))
 from agent import BINARY, Agent, wait_until  # noqa: E402
+import inference_client  # noqa: E402
 import otlp_receiver  # noqa: E402
 import remote_write_receiver  # noqa: E402
 
@@ -236,6 +237,12 @@ class Contract(unittest.TestCase):
             runs = f"{folder}/experiments.db"
             run("run", "--db", runs, "-q", "true")
             schema_of("experiments.db", runs)
+            calls = f"{folder}/telemetry.db"
+            with inference_client.Program() as program:
+                self.assertTrue(program.do(f"open {calls}").startswith("ok"))
+                program.do("record 0 3")
+                program.do("flush")
+            schema_of("telemetry.db", calls)
             state = pathlib.Path(folder, "state")
             state.mkdir()
             config = (f'sinks:\n  otlp: {{endpoint: "http://127.0.0.1:1", interval: 200ms}}\ncontrol: {{socket: {folder}/socket}}\n')
