@@ -63,7 +63,7 @@ def memory(process):
 
 
 def case(config, seconds):
-    with tempfile.TemporaryDirectory() as folder, Agent("--demo", config="collectors: {engines: {autodetect: false}}\n" + config) as agent:
+    with tempfile.TemporaryDirectory() as folder, Agent("--demo", config="discovery: {local: {enabled: false}}\n" + config) as agent:
         time.sleep(4)  # rates need two readings
         page = get(agent.url)
         series = sum(1 for line in page.splitlines() if line and not line.startswith(b"#"))

@@ -95,7 +95,7 @@ def scraping(name, lines=None):
     target = scrapes.start_ours(lines=lines)
     try:
         url = f"http://127.0.0.1:{target.port}/metrics"
-        config = f'collectors:\n  scrape: {{targets: [{{name: bench, url: "{url}", interval: 1s}}]}}\n'
+        config = f'targets: [{{name: bench, kind: prometheus, url: "{url}", interval: 1s}}]\n'
         return steady(name, config=config)
     finally:
         target.stop()

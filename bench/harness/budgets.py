@@ -171,7 +171,7 @@ def _receive_memory_text(found):
     return f"{_receive_memory('gpulens')(found) / MB:.1f} against {_receive_memory(COLLECTOR)(found) / MB:.1f} MB, the load that takes most"
 
 
-TARGETS_OURS, VMAGENT, COLLECTOR = "gpulens, collector scrape", "vmagent 1.140.0", "OpenTelemetry Collector 0.152.0"
+TARGETS_OURS, VMAGENT, COLLECTOR = "gpulens, kind: prometheus", "vmagent 1.140.0", "OpenTelemetry Collector 0.152.0"
 GPUS_8, GPUS_16 = "gpulens, 8 GPUs", "gpulens, 16 GPUs"
 PEER = "nvitop-exporter, 8 GPUs"
 ENCODE = "BM_Encode"

@@ -77,13 +77,12 @@ def value_of(page, name):
     return float(lines[0].split()[1]) if lines else None
 
 
-def ours(server, collector):
+def ours(server, kind):
     program = measure.RELEASE / "gpulens"
-    if not program.exists() or collector not in output_of([program, "collect", "--help"]):
-        raise Absent(f"build/release/gpulens has no collector {collector}")
-    engine = ", engine: vllm" if collector == "engines" else ""
-    targets = ", ".join(f"{{name: t{n}, url: '{server.url(n)}', interval: 1s{engine}}}" for n in range(TARGETS))
-    config = f"collectors: {{{collector}: {{targets: [{targets}]}}}}\nsinks: {{prometheus: {{names: [native]}}}}\n"
+    if not program.exists() or "targets" not in output_of([program, "collect", "--help"]):
+        raise Absent("build/release/gpulens has no collector targets")
+    targets = ", ".join(f"{{name: t{n}, kind: {kind}, url: '{server.url(n)}', interval: 1s}}" for n in range(TARGETS))
+    config = f"targets: [{targets}]\nsinks: {{prometheus: {{names: [native]}}}}\n"
     with Agent(config=config) as agent:
         agent.wait_for(b"\ngpulens_tick_duration_seconds ")
         found = watch(agent.process, server)
@@ -167,8 +166,8 @@ def collector(server):
 
 def scrape():
     parts = {
-        "gpulens, collector scrape": lambda server: ours(server, "scrape"),
-        "gpulens, collector engines": lambda server: ours(server, "engines"),
+        "gpulens, kind: prometheus": lambda server: ours(server, "prometheus"),
+        "gpulens, kind: vllm": lambda server: ours(server, "vllm"),
         f"vmagent {VMAGENT}": vmagent,
         f"OpenTelemetry Collector {COLLECTOR}": collector,
     }

@@ -75,4 +75,12 @@ const CollectorSpec* FindCollector(std::string_view name) noexcept { return Find
 const AnalyzerSpec* FindAnalyzer(std::string_view name) noexcept { return Find(AllAnalyzers(), name); }
 const SinkSpec* FindSink(std::string_view name) noexcept { return Find(AllSinks(), name); }
 
+bool IsOn(const CollectorSpec& spec, const Config& config) {
+  return spec.per_target || config.Group("collectors").Group(spec.name).Bool("enabled");
+}
+
+const Config& PartOf(const CollectorSpec& spec, const Config& config) {
+  return spec.per_target ? config : config.Group("collectors").Group(spec.name);
+}
+
 }  // namespace gpulens

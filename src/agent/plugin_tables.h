@@ -20,4 +20,9 @@ const CollectorSpec* FindCollector(std::string_view name) noexcept;
 const AnalyzerSpec* FindAnalyzer(std::string_view name) noexcept;
 const SinkSpec* FindSink(std::string_view name) noexcept;
 
+// Whether the collector runs: it is not disabled.
+bool IsOn(const CollectorSpec& spec, const Config& config);
+// What `probe` of the collector takes: its group, or the whole configuration of one with targets.
+const Config& PartOf(const CollectorSpec& spec, const Config& config);
+
 }  // namespace gpulens

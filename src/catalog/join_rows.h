@@ -6,14 +6,21 @@
 #include <array>
 #include <cstddef>
 #include <iterator>
+#include <type_traits>
 
 #include "core/metric_desc.h"
 
 namespace gpulens {
 
-template <size_t... kSizes>
-consteval auto JoinRows(const MetricDesc* const (&... lists)[kSizes]) {
-  std::array<const MetricDesc*, (kSizes + ...)> all{};
+// The number of rows of a list, which is a C array or a std::array.
+template <class List>
+inline constexpr size_t kRowsOf = std::extent_v<List>;
+template <size_t kSize>
+inline constexpr size_t kRowsOf<std::array<const MetricDesc*, kSize>> = kSize;
+
+template <class... Lists>
+consteval auto JoinRows(const Lists&... lists) {
+  std::array<const MetricDesc*, (kRowsOf<Lists> + ...)> all{};
   auto out = all.begin();
   ((out = std::copy(std::begin(lists), std::end(lists), out)), ...);
   return all;

@@ -202,8 +202,12 @@ void SeriesTable::Retire(Series series) {
 }
 
 void SeriesTable::Retire(const EntityRef& entity) {
+  RetireIf([&](const SeriesInfo& info) { return info.entity == entity; });
+}
+
+void SeriesTable::RetireIf(const std::function<bool(const SeriesInfo&)>& ends) {
   for (uint32_t slot = 0; slot < slots(); ++slot) {
-    if (InfoAt(slot).desc && InfoAt(slot).entity == entity) Retire(Series{slot, generations_[slot]});
+    if (InfoAt(slot).desc && ends(InfoAt(slot))) Retire(Series{slot, generations_[slot]});
   }
 }
 

@@ -79,6 +79,8 @@ class SeriesTable {
   void Retire(Series series);
   // All series on the entity.
   void Retire(const EntityRef& entity);
+  // All series of which `ends` is true.
+  void RetireIf(const std::function<bool(const SeriesInfo&)>& ends);
   // A counter began anew: its next readings belong to a new identity that starts here. `known`: its source
   // says so, and the counter was 0 then.
   void Restart(uint32_t slot, int64_t start_unix_ns, bool known = false);

@@ -96,14 +96,11 @@ class Enricher : public Fetcher {
   virtual uint64_t missing() const { return 0; }
 };
 
-// A target that a discovery found: one more element of `collectors.<collector>.targets`. A plain value.
+// A target that a discovery found: one more element of the list `targets`. A plain value.
 struct FoundTarget {
-  std::string collector;
   std::string name;  // wanted; the agent makes it unique
   std::string url;
-  // Further options as they would stand in the file. One that the collector does not have is left out,
-  // but for `engine`, which then is an attribute.
-  std::map<std::string, std::string> options;
+  std::map<std::string, std::string> options;  // further ones, as in the file; "transport.timeout" of a group
   std::map<std::string, std::string> attributes;
 
   friend bool operator==(const FoundTarget&, const FoundTarget&) = default;
@@ -145,13 +142,15 @@ struct CollectorSpec {
   Duration ttl{};     // default of `ttl`: how long a value not read again is shown
   std::span<const OptionSpec> options = {};
   std::span<const MetricDesc* const> metrics = {};
-  // The kGroups option with one instance per element ("targets"); empty: one instance.
-  std::string_view instances_option = {};
+  // One instance for each element of the configuration's list `targets`, whose options `options` are. Else
+  // one instance, configured by the group collectors.NAME.
+  bool per_target = false;
   bool scraped = false;  // passes on somebody else's page: native names win over its own
   Result<std::unique_ptr<Collector>> (*create)(const Config& config, Env& env) = nullptr;
-  // Looks, without side effects, whether what the collector needs is here.
+  // Looks, without side effects, whether what the collector needs is here. With per_target, `config` is the
+  // whole configuration.
   std::vector<Finding> (*probe)(const Config& config, Env& env) = nullptr;
-  ConfigCheck check = nullptr;  // of its whole part, targets included
+  ConfigCheck check = nullptr;  // with per_target, of one target
 };
 
 struct AnalyzerSpec {
@@ -164,11 +163,8 @@ struct AnalyzerSpec {
 struct DiscoverySpec {
   std::string_view name, help;
   bool on_by_default = false;
-  Duration period{};  // how often it looks
-  // Options: `collector` names whose targets it finds; `refresh`, when it is there, replaces the period.
-  std::span<const OptionSpec> options = {};
-  // A switch among that collector's own options: with it off, or the collector off, this does not run.
-  std::string_view collector_switch = {};
+  Duration period{};                         // how often it looks
+  std::span<const OptionSpec> options = {};  // `refresh`, when it is there, replaces the period
   Result<std::unique_ptr<Discovery>> (*create)(const Config& config, Env& env) = nullptr;
   std::vector<Finding> (*probe)(const Config& config, Env& env) = nullptr;  // looks without side effects
 };

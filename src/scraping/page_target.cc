@@ -33,10 +33,8 @@ void Release(std::string& buffer) {
 }
 
 Duration TimeoutOf(const Config& config) {
-  // A collector that is itself the target has a timeout of its own.
-  const Duration set = config.Has("timeout") ? config.Time("timeout") : Duration::zero();
   return RequestTimeout(config.Group(kTransportKey),
-                        set.count() > 0 ? set : std::min(config.Time("interval"), kLongestDefaultTimeout));
+                        std::min(config.Time("interval"), kLongestDefaultTimeout));
 }
 
 constexpr std::string_view kLocation = "location";
@@ -90,8 +88,12 @@ void CheckTarget(const Config& target, ConfigFaults& faults) {
   SeriesRules::Check(target, faults);
 }
 
-void CheckTargets(const Config& collector, ConfigFaults& faults) {
-  for (const Config& target : collector.Groups("targets")) CheckTarget(target, faults);
+std::string TargetName(const Config& target) {
+  if (!target.Text("name").empty()) return target.Text("name");
+  const auto url = TargetUrl(target);
+  if (!url) return target.Text("url");
+  const bool v6 = url->host.find(':') != std::string::npos;
+  return (v6 ? "[" + url->host + "]" : url->host) + ":" + std::to_string(url->port);
 }
 
 EntityRef TargetEntity(const Config& target, std::string_view name) {
@@ -101,22 +103,6 @@ EntityRef TargetEntity(const Config& target, std::string_view name) {
   }
   attributes.push_back({"target", name});
   return MakeRef<Entity>("target", AttributeSet(std::span<const AttributeSet::Attribute>(attributes)));
-}
-
-std::vector<Finding> ProbeTargets(const Config& config, std::string_view collector,
-                                  std::string_view example) {
-  std::vector<Finding> findings;
-  for (const Config& target : config.Groups("targets")) {
-    auto url = TargetUrl(target);
-    std::string subject = std::string(collector) + "/" + target.Text("name");
-    if (url) findings.push_back({Finding::kFound, subject, "configured: " + url->Shown(), "", ""});
-    else findings.push_back({Finding::kBroken, subject, "", url.error().detail, ""});
-  }
-  if (findings.empty()) {
-    findings.push_back(
-        {Finding::kNotHere, std::string(collector), "", "no target is configured", std::string(example)});
-  }
-  return findings;
 }
 
 Result<std::unique_ptr<PageTarget>> PageTarget::Make(const Config& target, Options options, Env& env) {
@@ -202,13 +188,13 @@ void PageTarget::Answered(HttpReply& reply, Request request, std::function<void(
 
 Status PageTarget::Collect(PageUser& user, FrameWriter& out) {
   // Its own series come before those of the page, which are many and may be limited.
-  if (answered_ || !options_.on_trial) record_.Prepare(out.table());
+  if (answered_ || !options_.optional) record_.Prepare(out.table());
   Outcome outcome;
   if (accessible_) outcome = Read(user, out);
   else outcome = {static_cast<size_t>(ScrapeFailure::kCredentials), accessible_};
   if (outcome.failure != 0) record_.Failed(outcome.failure);
   answered_ = answered_ || outcome.status.ok();
-  if (answered_ || !options_.on_trial) record_.Write(outcome.failure == 0, finished_ - started_, out);
+  if (answered_ || !options_.optional) record_.Write(outcome.failure == 0, finished_ - started_, out);
   body_ = std::move(reply_.body);
   Release(body_);
   Release(unpacked_);
@@ -273,7 +259,7 @@ void PageTarget::Complain() const {
   const ExpositionReport& report = page_.report();
   if (report.bad_lines > 0 && !page_.bad_examples().empty()) {
     const auto& example = page_.bad_examples().front();
-    Log(LogLevel::kWarn, "scrape", "bad_lines",
+    Log(LogLevel::kWarn, "targets", "bad_lines",
         url_ + ": " + std::to_string(report.bad_lines) + " lines cannot be read, the first is line " +
             std::to_string(example.line) + " (" + std::string(LineErrorName(example.error)) +
             "): " + Printable(example.excerpt),

@@ -40,20 +40,18 @@ Result<HttpUrl> TargetUrl(const Config& target);
 // Whom its own families speak of: the attributes of the configuration, and `name` as target.
 EntityRef TargetEntity(const Config& target, std::string_view name);
 
-// What is wrong with one target, and with each of the `targets` of a collector.
+// Refuses what is wrong with one target.
 void CheckTarget(const Config& target, ConfigFaults& faults);
-void CheckTargets(const Config& collector, ConfigFaults& faults);
 
-// What `gpulens doctor` says of the `targets` of a collector; `example` is a line of configuration with one.
-std::vector<Finding> ProbeTargets(const Config& config, std::string_view collector, std::string_view example);
+// The name of a target: as configured, else host and port of its URL.
+std::string TargetName(const Config& target);
 
 // Fetch belongs on the I/O loop, the rest inside its instance's run: not thread-safe.
 class PageTarget {
  public:
   struct Options {
-    std::string name;  // the target attribute of its self-metrics, and the subject of its log lines
-    // Nobody asked for this target: until it first answers, it is not mentioned on any page.
-    bool on_trial = false;
+    std::string name;       // the target attribute of its self-metrics, and the subject of its log lines
+    bool optional = false;  // its self-metrics begin with its first answer
     // Asked instead where the URL's path is not found (404), and from then on; empty: nothing is.
     std::string other_path = {};
   };

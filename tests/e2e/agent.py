@@ -89,7 +89,7 @@ class Agent:
         # Engines of another test on this machine are none of this one's, nor is what another one's agent left to be sent.
         state = self.folder / "state"
         state.mkdir()
-        quiet = {"GPULENS_COLLECTORS_ENGINES_AUTODETECT": "false", "STATE_DIRECTORY": str(state)}
+        quiet = {"GPULENS_DISCOVERY_LOCAL_ENABLED": "false", "STATE_DIRECTORY": str(state)}
         if re.search(r"\bmetrics: *(essential|standard|all)\b", config):
             ours.pop("GPULENS_METRICS", None)
         self.environment = {**ours, **quiet, **(environment or {})}

@@ -102,11 +102,11 @@ class Worlds:
         path.write_text(profile)
         log = self.folder / f"{name}.log"
         log.touch()
-        dcgm = f", dcgm: {{url: '{url}', interval: 200ms}}" if url else ""
+        dcgm = f"targets: [{{name: dcgm, kind: dcgm, url: '{url}', interval: 200ms, ttl: 30s}}]\n" if url else ""
         kernel = f", kernel_log: {{source: file, path: {log}, interval: 100ms}}" if url else ""
         config = (f"interval: 200ms\nstate_dir: {self.folder}/{name}\n"
                   f"collectors: {{nvidia: {{library: {fake_library()}, interval: 200ms, expected: 8, {NVIDIA_OPTIONS}}}"
-                  f"{dcgm}{kernel}}}\nanalyzers: {{fleet_health: {{window: 60s}}}}\n"
+                  f"{kernel}}}\n{dcgm}analyzers: {{fleet_health: {{window: 60s}}}}\n"
                   "sinks: {prometheus: {names: [native, l9gpu, dcgm]}}\n")
         with Agent(config=config, environment={"GPULENS_FAKE_NVML": str(path)}) as agent:
             marks = ["gpu_power_draw_watts", "gpu_info", *MARKS.get(name, ())]

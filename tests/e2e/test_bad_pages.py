@@ -26,10 +26,9 @@ def peak(pid):
 
 
 class BadPages:
-    """What holds for every collector that asks targets for pages."""
+    """What holds for every kind of target."""
 
-    COLLECTOR = ""    # its key in the configuration
-    OPTIONS = ""      # more options of each target
+    KIND = ""         # of each target
     GAUGE = ""        # a family on the good page …
     GAUGE_SHOWN = ""  # … and as the agent shows it
     COUNTER = ""
@@ -37,10 +36,10 @@ class BadPages:
 
     @classmethod
     def config(cls, targets):
-        rows = "".join(f"      - {{name: {name}, url: \"{url}\", interval: {INTERVAL}s, ttl: 60s{cls.OPTIONS}{more}}}\n"
+        rows = "".join(f"  - {{name: {name}, url: \"{url}\", kind: {cls.KIND}, interval: {INTERVAL}s, ttl: 60s{more}}}\n"
                        for name, url, more in targets)
         # A high limit of memory: a sanitizer keeps what was freed, and above the limit series of pages are refused.
-        return f"interval: 1s\nstate_dir: \"\"\nlimits: {{memory: 4GiB}}\ncollectors:\n  {cls.COLLECTOR}:\n    targets:\n{rows}"
+        return f"interval: 1s\nstate_dir: \"\"\nlimits: {{memory: 4GiB}}\ntargets:\n{rows}"
 
     @classmethod
     def good_page(cls, _, n):
@@ -131,7 +130,7 @@ class BadPages:
             wait_until(lambda: sum(s.value for s in samples(self.agent.page(), "gpulens_scrape_errors_total",
                                                             target=name)) >= 3, PATIENCE, f"three scrapes of {name}")
         now, most = memory(self.agent.process.pid), peak(self.agent.process.pid)
-        print(f"\n{self.COLLECTOR}: quiet {self.quiet >> 20} MiB, beside bad targets {now >> 20} MiB, "
+        print(f"\n{self.KIND}: quiet {self.quiet >> 20} MiB, beside bad targets {now >> 20} MiB, "
               f"at most {most >> 20} MiB")
         self.assertLess(most, 384 << 20)
         self.assertLess(now, self.quiet + (256 << 20))
@@ -141,8 +140,8 @@ class BadPages:
         self.assertEqual(self.agent.get("/health").text, b"ok")
 
 
-class BadPagesOfScrape(BadPages, unittest.TestCase):
-    COLLECTOR = "scrape"
+class BadPagesPassedOn(BadPages, unittest.TestCase):
+    KIND = "prometheus"
     GAUGE = GAUGE_SHOWN = "vllm:num_requests_running"
     COUNTER = COUNTER_SHOWN = "vllm:request_success_total"
 
@@ -151,8 +150,7 @@ class BadPagesOfScrape(BadPages, unittest.TestCase):
 
 
 class BadPagesOfEngines(BadPages, unittest.TestCase):
-    COLLECTOR = "engines"
-    OPTIONS = ", engine: vllm"
+    KIND = "vllm"
     GAUGE, GAUGE_SHOWN = "vllm:num_requests_running", "inference_requests_running"
     COUNTER, COUNTER_SHOWN = "vllm:request_success_total", "inference_requests_finished_total"
 

@@ -87,8 +87,8 @@ class Sending(unittest.TestCase):
             return PAGE.format(count=count[0], more=count[0] + 2)
 
         with Collector() as far, Tap(far.grpc if protocol == "grpc" else far.http) as tap, openmetrics(page) as address:
-            config = (f"interval: 100ms\ncollectors:\n  scrape: {{targets: [{{name: p, url: '{address}', interval: 300ms}}]}}\n"
-                      f"  kernel_log: {{source: file, path: '{log}', interval: 100ms}}\n"
+            config = (f"interval: 100ms\ntargets: [{{name: p, kind: prometheus, url: '{address}', interval: 300ms}}]\n"
+                      f"collectors: {{kernel_log: {{source: file, path: '{log}', interval: 100ms}}}}\n"
                       f"sinks: {{otlp: {{endpoint: 'http://127.0.0.1:{tap.port}', protocol: {protocol}, compression: {packing}, "
                       f"interval: 200ms, queue: {{storage: memory}}{options}}}}}\n")  # fmt: skip
             with Agent(*(["--demo"] if gpus else []), config=config, environment=environment) as agent:
@@ -196,7 +196,7 @@ class Files(unittest.TestCase):
         with tempfile.TemporaryDirectory() as folder:
             path = pathlib.Path(folder, "ours.jsonl")
             with openmetrics(lambda: PAGE.format(count=1, more=2)) as address:
-                config = (f"interval: 100ms\ncollectors:\n  scrape: {{targets: [{{name: p, url: '{address}', interval: 300ms}}]}}\n"
+                config = (f"interval: 100ms\ntargets: [{{name: p, kind: prometheus, url: '{address}', interval: 300ms}}]\n"
                           f"sinks: {{file: {{path: '{path}', format: otlp_json, interval: 100ms}}}}\n")  # fmt: skip
                 with Agent("--demo", config=config):
                     wait_until(lambda: path.exists() and path.read_text().count("wait_seconds") > 3, what="lines with histograms")

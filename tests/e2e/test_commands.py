@@ -125,7 +125,7 @@ class Aliases(unittest.TestCase):
         listed = run("collect", "--list").stdout
         for alias, target in zip(GPU_ALIASES, ("nvidia", "amd", "gaudi", "dcgm", "fleet_health")):
             done = run(alias, "--dry-run")
-            if f"\n{target} " in listed:
+            if f"\n{'targets' if target == 'dcgm' else target} " in listed:
                 self.assertEqual(done.returncode, 0, done.stderr)
                 self.assertIn(f"gpulens collect {target} --interval 60s --sink stdout", done.stdout)
             else:
@@ -141,7 +141,7 @@ class Collect(unittest.TestCase):
         done = run("collect", "--list", "--demo")
         self.assertEqual(done.returncode, 0, done.stderr)
         lines = {line.split()[0]: line for line in done.stdout.splitlines() if line}
-        for name in ("host", "nvidia", "scrape", "self", "gpu_summary"):
+        for name in ("host", "nvidia", "targets", "self", "gpu_summary"):
             self.assertIn(name, lines)
         self.assertTrue(lines["nvidia"].endswith("here"), lines["nvidia"])
         self.assertTrue(lines["host"].endswith("here"), lines["host"])

@@ -59,8 +59,13 @@ class Renamed(Case):
                           ("sinks: {prometheus: {names: [hw]}}\n", "now called otel_hw"),
                           ("sinks: {otlp/b: {endpoint: \"http://h\", dialects: [genai]}}\n", "now called names"),
                           ("sinks: {otlp: {endpoint: \"http://h\", bearer_token: a}}\n", "now in transport.bearer_token"),
-                          ("collectors: {scrape: {targets: [{name: a, url: \"http://h\", tls: {ca_file: /a}}]}}\n",
-                           "now in transport.tls")):
+                          ("targets: [{name: a, url: \"http://h\", tls: {ca_file: /a}}]\n",
+                           "now in transport.tls"),
+                          ("collectors: {engines: {autodetect: false}}\n", "now in targets (kind: engine)"),
+                          ("collectors: {scrape: {targets: []}}\n", "now in targets (kind: prometheus)"),
+                          ("collectors: {dcgm: {url: \"http://h\"}}\n", "now in targets (kind: dcgm)"),
+                          ("discovery: {engine_processes: {}}\n", "now called local"),
+                          ("targets: [{url: \"http://h\", engine: vllm}]\n", "now called kind")):
             with self.subTest(text):
                 done = run("config", "check", self.write(text))
                 self.assertEqual(done.returncode, 2)
@@ -72,8 +77,8 @@ class Check(Case):
     REFUSED = {
         "sinks:\n  webhook: {url: \"http://h/\", transport: {bearer_token: a, bearer_token_file: /b}}\n":
             (":2:", "sinks.webhook: bearer_token and bearer_token_file contradict each other"),
-        "collectors:\n  scrape:\n    targets:\n      - {name: x, url: \"http://h/\", transport: {username: u, bearer_token: t}}\n":
-            (":4:", "collectors.scrape: bearer_token and username contradict each other"),
+        "targets:\n  - {name: x, url: \"http://h/\", transport: {username: u, bearer_token: t}}\n":
+            (":2:", "targets[0]: bearer_token and username contradict each other"),
         "sinks:\n  otlp: {endpoint: \"http://h/\", protocol: grpc, compression: zstd}\n": (":2:", "gzip or none"),
         "sinks:\n  otlp: {endpoint: \"http://h/?a=b\"}\n": (":2:", "a query"),
         "sinks:\n  remote_write: {native_histograms: true}\n": (":2:", "needs protocol"),
@@ -147,10 +152,10 @@ class Memory(Case):
     def test_series_of_pages_above_the_limit_are_refused_and_counted(self):
         lines = "".join(f"m{{a=\"{i}\"}} {i}\n" for i in range(60_000))
         with serve_page(lambda: "# TYPE m gauge\n" + lines) as url:
-            config = (f"state_dir: {self.folder}/state\nlimits: {{memory: 32MiB, series_per_target: 100000}}\ncollectors:\n"
-                      f"  scrape: {{targets: [{{name: large, url: \"{url}\", interval: 1s}}]}}\n")
+            config = (f"state_dir: {self.folder}/state\nlimits: {{memory: 32MiB, series_per_target: 100000}}\n"
+                      f"targets: [{{name: large, kind: prometheus, url: \"{url}\", interval: 1s}}]\n")
             with Agent(config=config) as agent:
-                refused = wait_until(lambda: value(agent.page(), "gpulens_series_refused_total", collector="scrape/large",
+                refused = wait_until(lambda: value(agent.page(), "gpulens_series_refused_total", collector="targets/large",
                                                    reason="memory"), 30, "series refused")
                 page = agent.page()
                 self.assertGreater(refused, 0)

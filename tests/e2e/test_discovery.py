@@ -13,7 +13,7 @@ from agent import Agent, free_port, samples, wait_until
 
 SCRIPT = pathlib.Path(__file__).resolve().parent / "discovery_page.py"
 SERIES = "llamacpp:requests_processing"
-DETECTS = {"GPULENS_COLLECTORS_ENGINES_AUTODETECT": "true"}
+DETECTS = {"GPULENS_DISCOVERY_LOCAL_ENABLED": "true"}
 
 
 @contextlib.contextmanager
@@ -57,7 +57,7 @@ class DiscoveryTest(unittest.TestCase):
         os.replace(part, self.folder / "targets.yaml")
 
     def test_file_sd_adds_and_removes_a_target(self):
-        config = ("discovery: {engine_processes: {enabled: false}, file_sd: {files: [\"%s/*.yaml\"], collector: scrape, "
+        config = ("discovery: {local: {enabled: false}, file_sd: {files: [\"%s/*.yaml\"], kind: prometheus, "
                   "refresh: 200ms}}\n" % self.folder)
         with page_server(self.folder) as port, Agent(config=config) as agent:
             self.assertEqual(lines(agent), [])
@@ -82,7 +82,7 @@ class DiscoveryTest(unittest.TestCase):
             self.assertEqual(found[0].value, 3)
 
     def test_an_engine_is_found_by_its_process(self):
-        config = "discovery: {engine_processes: {collector: scrape}}\n"
+        config = "discovery: {local: {kind: prometheus}}\n"
         with Agent(config=config, environment=DETECTS) as agent:
             with page_server(self.folder) as port:
                 found = wait_until(lambda: [line for line in lines(agent) if f'target="llama.cpp-{port}"' in line],
@@ -94,7 +94,7 @@ class DiscoveryTest(unittest.TestCase):
     def test_our_own_page_is_refused(self):
         agent = Agent()
         agent.config.write_text(
-            f"collectors: {{scrape: {{targets: [{{name: me, url: 'http://127.0.0.1:{agent.port}/metrics'}}]}}}}\n")
+            f"targets: [{{name: me, url: 'http://127.0.0.1:{agent.port}/metrics'}}]\n")
         self.addCleanup(shutil.rmtree, agent.folder, ignore_errors=True)
         done = subprocess.run(agent.arguments, env=agent.environment, capture_output=True, text=True, timeout=60)
         self.assertEqual(done.returncode, 2)

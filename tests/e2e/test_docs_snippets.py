@@ -29,7 +29,8 @@ from own_network import own_network
 
 DOCS = ROOT / "docs"
 GUIDES = [ROOT / "README.md", DOCS / "getting-started.md", *sorted((DOCS / "howto").glob("*.md"))]
-REFERENCE = [DOCS / name for name in ("cardinality.md", "names.md", "migration-0.2.md")]
+REFERENCE = [DOCS / name for name in ("cardinality.md", "names.md", "migration-0.2.md", "targets.md", "discovery.md", "collectors/engines.md",
+                                      "collectors/gpu-pages.md")]
 LINKED = [*GUIDES, *REFERENCE, DOCS / "README.md"]
 
 # Page and first line of a shell block that is not run, and why.
@@ -92,7 +93,7 @@ class Case(unittest.TestCase):
         state.mkdir(exist_ok=True)
         return {**clean, "PATH": f"{BINARY.resolve().parent}:{PEERS / 'usr' / 'bin'}:{clean['PATH']}", "STATE_DIRECTORY": str(state),
                 "GPULENS_CONTROL_SOCKET": str(self.folder / "control.sock"), "GPULENS_COLLECTORS_PROGRAMS_ENABLED": "false",
-                "GPULENS_COLLECTORS_ENGINES_AUTODETECT": "false", **more}
+                "GPULENS_DISCOVERY_LOCAL_ENABLED": "false", **more}
 
     def call(self, *command, **options):
         return subprocess.run([*map(str, command)], capture_output=True, text=True, timeout=60, check=False, cwd=self.folder,

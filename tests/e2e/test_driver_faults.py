@@ -70,7 +70,7 @@ class NoRoomForThreads(unittest.TestCase):
             resource.setrlimit(resource.RLIMIT_NPROC, (threads, threads))
         os.chown(folder, self.USER, self.USER)
         environment = {**os.environ, "HOME": folder, "XDG_RUNTIME_DIR": folder, "XDG_STATE_HOME": folder,
-                       "GPULENS_COLLECTORS_ENGINES_AUTODETECT": "false"}
+                       "GPULENS_DISCOVERY_LOCAL_ENABLED": "false"}
         return subprocess.Popen(
             ["setpriv", f"--reuid={self.USER}", f"--regid={self.USER}", "--clear-groups", "--inh-caps=-all", str(BINARY),
              "agent", "--demo", "--http-listen", f"127.0.0.1:{port}", "--ws-listen", f"127.0.0.1:{free_port()}"],
@@ -114,7 +114,7 @@ class ClosedTerminal(unittest.TestCase):
         self.port = free_port()
         self.environment = {**{key: text for key, text in os.environ.items() if not key.startswith("GPULENS_")},
                             "XDG_STATE_HOME": self.folder, "XDG_RUNTIME_DIR": self.folder,
-                            "GPULENS_COLLECTORS_ENGINES_AUTODETECT": "false"}
+                            "GPULENS_DISCOVERY_LOCAL_ENABLED": "false"}
 
     def start(self, *arguments):
         """The agent in the foreground of a terminal; its pid and our end of it."""

@@ -228,7 +228,7 @@ class Genai(unittest.TestCase):
     def test_on_the_page_of_an_agent(self):
         with engine(vllm_page) as (url, _):
             config = f"""
-collectors: {{engines: {{targets: [{{name: a, url: "{url}/metrics", interval: 200ms}}]}}}}
+targets: [{{name: a, kind: engine, url: "{url}/metrics", interval: 200ms}}]
 sinks: {{prometheus: {{names: [native, otel_genai]}}}}
 """
             with Agent(config=config) as agent:
@@ -246,10 +246,10 @@ class Zumik(unittest.TestCase):
         with servers:
             for name, page in pages.items():
                 url, _ = servers.enter_context(engine(page))
-                targets.append(f'{{name: {name}, engine: {name}, url: "{url}/metrics", interval: 200ms}}')
+                targets.append(f'{{name: {name}, kind: {name}, url: "{url}/metrics", interval: 200ms}}')
             config = f"""
 resource: {{attributes: {{cluster: byc_1}}}}
-collectors: {{engines: {{targets: [{", ".join(targets)}]}}}}
+targets: [{", ".join(targets)}]
 sinks: {{prometheus: {{names: [native, zumik]}}}}
 """
             with Agent(config=config) as agent:

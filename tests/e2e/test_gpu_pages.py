@@ -9,7 +9,8 @@ import tempfile
 import unittest
 
 from agent import BINARY, ROOT, Agent, nvidia_config, samples, value, wait_until
-from http_stub import serve_page
+from http_stub import HttpStub, serve_page
+from own_network import own_network
 
 HL_SMI = ROOT / "tests" / "fake_hl_smi" / "hl-smi"
 LABELS = 'gpu="0",UUID="GPU-e2e",pci_bus_id="00000000:04:00.0",device="nvidia0",modelName="NVIDIA H100",Hostname="n"'
@@ -90,7 +91,7 @@ class InTheAgent(unittest.TestCase):
         page = page_of({**{name: 0.5 for name in PROFILING}, "DCGM_FI_DEV_POWER_USAGE": 409.692,
                         "DCGM_FI_DEV_XID_ERRORS": 79, "DCGM_FI_DEV_MEMORY_TEMP": "9223372036854775794"})
         with serve(page) as (url, served):
-            config = f"interval: 200ms\ncollectors: {{dcgm: {{url: '{url}', interval: 200ms}}}}\n"
+            config = f"interval: 200ms\ntargets: [{{name: dcgm, kind: dcgm, url: '{url}', interval: 200ms, ttl: 30s}}]\n"
             with Agent(config=config) as agent:
                 wait_until(lambda: value(agent.page(), "gpu_power_draw_watts", gpu_uuid="GPU-e2e") == 409.692)
                 text = agent.page()
@@ -104,15 +105,21 @@ class InTheAgent(unittest.TestCase):
                 wait_until(lambda: value(agent.page(), "gpu_power_draw_watts", gpu_uuid="GPU-e2e") == 300)
                 self.assertEqual(samples(agent.page(), "gpu_sm_active_ratio"), [], "gone with its line")
 
-    def test_without_a_word_of_configuration_a_missing_exporter_is_no_fault(self):
+    def test_without_targets_nothing_is_scraped(self):
         with Agent(config="interval: 200ms\n") as agent:
             wait_until(lambda: value(agent.page(), "gpulens_ready") == 1)
-            self.assertEqual(samples(agent.page(), "gpulens_scrape_up", target="dcgm"), [])
+            self.assertEqual(samples(agent.page(), "gpulens_scrape_up"), [])
+
+    def test_an_exporter_on_this_machine_is_found(self):
+        page = page_of({name: 0.5 for name in PROFILING}).encode()
+        with own_network(), HttpStub(lambda *_: (200, {"Content-Type": "text/plain; version=0.0.4"}, page), 9400), \
+                Agent(environment={"GPULENS_DISCOVERY_LOCAL_ENABLED": "true"}) as agent:  # fmt: skip
+            wait_until(lambda: value(agent.page(), "gpu_sm_active_ratio", gpu_uuid="GPU-e2e") == 0.5, what="its readings")
+            self.assertEqual([s.value for s in samples(agent.page(), "gpulens_scrape_up")], [1])
 
     def test_passed_on_as_it_is_when_asked(self):
         with serve(page_of({"DCGM_FI_DEV_POWER_USAGE": 1, "some_new_family": 7})) as (url, _):
-            config = ("interval: 200ms\ncollectors: {gpu_page: {targets: [{name: a, "
-                      f"url: '{url}', interval: 200ms, pass_through: true}}]}}}}\n")
+            config = f"interval: 200ms\ntargets: [{{name: a, kind: gpu, url: '{url}', interval: 200ms, pass_through: true}}]\n"
             with Agent(config=config) as agent:
                 wait_until(lambda: value(agent.page(), "some_new_family", target="a") == 7)
                 self.assertEqual(value(agent.page(), "gpulens_scrape_families_unknown", target="a"), 1)
@@ -121,7 +128,7 @@ class InTheAgent(unittest.TestCase):
     def test_one_gpu_read_twice_is_shown_once(self):
         config, environment = nvidia_config("a100.yaml", interval="200ms")  # Before Hopper the driver has no profiling.
         with serve("") as (url, served):
-            config = config.replace("collectors: {", f"collectors: {{dcgm: {{url: '{url}', interval: 200ms}}, ", 1)
+            config += f"targets: [{{name: dcgm, kind: dcgm, url: '{url}', interval: 200ms, ttl: 30s}}]\n"
             with Agent(config=config, environment=environment) as agent:
                 uuid = wait_until(lambda: next((s.labels["gpu_uuid"] for s in samples(agent.page(), "gpu_power_draw_watts", gpu_index="0")), ""))
                 labels = f'gpu="0",UUID="{uuid}",modelName="other",pod="train"'
@@ -130,7 +137,7 @@ class InTheAgent(unittest.TestCase):
                 draws = samples(agent.page(), "gpu_power_draw_watts", gpu_uuid=uuid)
                 self.assertEqual(len(draws), 1, "the driver's reading alone")
                 self.assertNotEqual(draws[0].value, 1.5)
-                wait_until(lambda: (value(agent.page(), "gpulens_series_refused_total", collector="dcgm", reason="duplicate") or 0) >= 1)
+                wait_until(lambda: (value(agent.page(), "gpulens_series_refused_total", collector="targets/dcgm", reason="duplicate") or 0) >= 1)
 
 
 if __name__ == "__main__":

@@ -216,8 +216,8 @@ class Spoofs(unittest.TestCase):
     def test_a_target(self):
         page = "".join(f"# TYPE {family} gauge\n{family} 99999\n" for family in (*self.spoofed.values(), "mine"))
         with HttpStub(lambda *_: (200, {"Content-Type": "text/plain; version=0.0.4"}, page.encode())) as stub, \
-                Agent(config="interval: 100ms\ncollectors: {scrape: {targets: "
-                             f"[{{name: odd, url: '{stub.origin}/metrics?token=SECRETQ', interval: 200ms}}]}}}}\n") as agent:  # fmt: skip
+                Agent(config="interval: 100ms\ntargets: "
+                             f"[{{name: odd, kind: prometheus, url: '{stub.origin}/metrics?token=SECRETQ', interval: 200ms}}]\n") as agent:  # fmt: skip
             wait_until(lambda: samples(agent.page(), "mine", target="odd"))
             text = agent.page()
             self.check(text, target="odd")
@@ -227,12 +227,10 @@ class Spoofs(unittest.TestCase):
 
 class Secrets(unittest.TestCase):
     config = """
-collectors:
-  scrape:
-    targets:
-      - name: a
-        url: http://me:SECRET1@127.0.0.1:9/metrics?api_key=SECRET2
-        transport: {headers: {Cookie: SECRET3, X-Auth: SECRET4, signoz-ingestion-key: SECRET5, Whatever: a-long-SECRET6}}
+targets:
+  - name: a
+    url: http://me:SECRET1@127.0.0.1:9/metrics?api_key=SECRET2
+    transport: {headers: {Cookie: SECRET3, X-Auth: SECRET4, signoz-ingestion-key: SECRET5, Whatever: a-long-SECRET6}}
 sinks:
   webhook: {url: "http://127.0.0.1:9/services/T0/SECRET7?auth=SECRET8", interval: 1s}
 """

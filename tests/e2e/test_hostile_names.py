@@ -175,9 +175,9 @@ class HostileNames(unittest.TestCase):
         profile = pathlib.Path(cls.folder, "profile.yaml")
         profile.write_text("model: H100\ngpus: 2\nprocesses:\n" +
                            "".join(f"  - {{gpu: 0, pid: {pid}, memory: 1GiB}}\n" for pid in cls.pids))
-        rows = ", ".join(f"{{name: {name}, url: '{url}', interval: 300ms, ttl: 60s}}" for name, url in targets.items())
+        rows = ", ".join(f"{{name: {name}, kind: prometheus, url: '{url}', interval: 300ms, ttl: 60s}}" for name, url in targets.items())
         config = (f"interval: 200ms\ncollectors:\n  nvidia: {{library: {fake_library()}, interval: 200ms}}\n"
-                  f"  scrape: {{targets: [{rows}]}}\n  programs: {{socket: '{cls.folder}/otlp.sock', interval: 200ms}}\n")
+                  f"  programs: {{socket: '{cls.folder}/otlp.sock', interval: 200ms}}\ntargets: [{rows}]\n")
         cls.agent = cls.stack.enter_context(Agent(config=config, environment={"GPULENS_FAKE_NVML": str(profile)}))
         if ExportMetricsServiceRequest:
             wait_until(lambda: pathlib.Path(cls.folder, "otlp.sock").exists(), PATIENCE, "the socket")

@@ -116,7 +116,7 @@ class OfAgent(unittest.TestCase):
             served = subprocess.Popen(["python3", "-m", "http.server", "--bind", "127.0.0.1", "--directory", folder, port := str(free_port())],
                                       stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)  # fmt: skip
             try:
-                more = f"\ncollectors: {{scrape: {{targets: [{{name: p, url: 'http://127.0.0.1:{port}/page.txt', interval: 100ms}}]}}}}\n"
+                more = f"\ntargets: [{{name: p, kind: prometheus, url: 'http://127.0.0.1:{port}/page.txt', interval: 100ms}}]\n"
                 with Agent(config=self.CONFIG.format(url=receiver.url, more=self.MEMORY) + more):
                     receiver.wait(lambda requests: any(list(r.points("slow")) for r in requests), "the page")
                     page.write_text("fast 1\n")
@@ -198,7 +198,7 @@ class Engines(unittest.TestCase):
         """{metric: [(metric, attributes, point)]} of what arrives of an engine with this page."""
         with engine(page) as (url, _), Receiver() as receiver:
             config = f"""
-collectors: {{engines: {{targets: [{{name: a, engine: {name}, url: "{url}/metrics", interval: 200ms}}]}}}}
+targets: [{{name: a, kind: {name}, url: "{url}/metrics", interval: 200ms}}]
 sinks: {{otlp: {{endpoint: "{receiver.url}", interval: 200ms, queue: {{storage: memory}}, names: [{names}]}}}}
 """
             with Agent(config=config):

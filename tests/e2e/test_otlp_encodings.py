@@ -142,7 +142,8 @@ class Encodings(unittest.TestCase):
 class Choices(unittest.TestCase):
     CONFIG = """
 sinks: {{otlp: {{endpoint: "{url}", interval: 100ms, retry: {{initial: 10ms, max: 50ms}}, queue: {{storage: memory}}}}}}
-collectors: {{scrape: {{targets: [{{name: p, url: "{page}", interval: 100ms}}]}}, host: {{enabled: false}}}}
+targets: [{{name: p, kind: prometheus, url: "{page}", interval: 100ms}}]
+collectors: {{host: {{enabled: false}}}}
 interval: 100ms
 """
 

@@ -79,7 +79,7 @@ class NodeExporter(unittest.TestCase):
                 except OSError:
                     return ""
             direct = wait_until(up, 15, "the node exporter")
-            config = (f"interval: 200ms\ncollectors: {{scrape: {{targets: [{{name: node, url: '{url}', interval: 500ms}}]}}}}\n")
+            config = f"interval: 200ms\ntargets: [{{name: node, kind: prometheus, url: '{url}', interval: 500ms}}]\n"
             with Agent(config=config) as agent:
                 wait_until(lambda: value(agent.page(), "gpulens_scrape_up", target="node") == 1, 15, "the first scrape")
                 page = wait_until(lambda: (lambda p: p if samples(p, "node_cpu_seconds_total") else "")(agent.page()))

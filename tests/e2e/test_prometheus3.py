@@ -58,7 +58,7 @@ class Taking(unittest.TestCase):
             return PAGE.format(count=count[0])
 
         with Prometheus() as store, openmetrics(page) as address:
-            config = (f"interval: 200ms\ncollectors: {{scrape: {{targets: [{{name: p, url: '{address}', interval: 400ms}}]}}}}\n"
+            config = (f"interval: 200ms\ntargets: [{{name: p, kind: prometheus, url: '{address}', interval: 400ms}}]\n"
                       f"sinks: {{{sink.format(url=store.url)}}}\n")  # fmt: skip
             name = sink.partition(":")[0]
             with Agent("--demo", config=config) as agent:

@@ -51,8 +51,8 @@ class Page:
 @contextlib.contextmanager
 def sending(page, receiver, version="1.0", interval="200ms", sink="", target="", tick="100ms"):
     """An agent that scrapes the page as job `test` and sends it to the receiver."""
-    config = (f"interval: {tick}\ncollectors:\n  scrape:\n    targets:\n"
-              f"      - {{name: t, url: 'http://{page.address}/metrics', interval: {interval}, "
+    config = (f"interval: {tick}\ntargets:\n"
+              f"  - {{name: t, kind: prometheus, url: 'http://{page.address}/metrics', interval: {interval}, "
               f"attributes: {{job: test, instance: '{page.address}'}}{target}}}\n"
               f"sinks: {{remote_write: {{url: '{receiver.url}', protocol: '{version}', interval: {interval}, "
               f"retry: {{initial: 50ms, max: 100ms}}{sink}}}}}\n")  # fmt: skip

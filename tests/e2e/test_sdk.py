@@ -115,7 +115,7 @@ class Elsewhere(unittest.TestCase):
             self.assertIn("kind=\"many\"", openmetrics.text)
             self.assertTrue(program.do("expose 0.0.0.0:0").startswith("invalid_argument"))
             self.assertTrue(program.do("expose " + address[7:].split("/")[0]).find("already in use") > 0)
-            with Agent(config=f"collectors: {{scrape: {{targets: [{{name: it, url: '{address}'}}]}}}}") as agent:
+            with Agent(config=f"targets: [{{name: it, kind: prometheus, url: '{address}'}}]") as agent:
                 wait_until(lambda: samples(agent.page(), "jobs_total", kind="many"))
                 self.assertEqual(value(agent.page(), "jobs_total", kind="many"), MANY)
             program.end()

@@ -209,8 +209,8 @@ class InTheAgent(Case):
             uuid = samples(page, core[0])[0].labels["gpu_uuid"]
         text = f'# TYPE DCGM_FI_PROF_SM_ACTIVE gauge\nDCGM_FI_PROF_SM_ACTIVE{{gpu="0",UUID="{uuid}"}} 0.5\n'
         with serve(text) as url:
-            config = (f"interval: 200ms\ncollectors: {{dcgm: {{url: '{url}', interval: 200ms}}, "
-                      f"nvidia: {{library: {fake_library()}, interval: 200ms}}}}\n")
+            config = (f"interval: 200ms\ntargets: [{{name: dcgm, kind: dcgm, url: '{url}', interval: 200ms, ttl: 30s}}]\n"
+                      f"collectors: {{nvidia: {{library: {fake_library()}, interval: 200ms}}}}\n")
             with Agent(config=config, environment=self.profile(profile)) as agent:
                 wait_until(lambda: (lambda p: all(samples(p, name) for name in (*core, "gpu_sm_active_ratio")))(agent.page()))
 

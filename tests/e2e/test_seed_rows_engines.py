@@ -264,8 +264,8 @@ class Cluster(unittest.TestCase):
         pages = {"vllm": counter("vllm:prompt_tokens_total", 'model_name="m"', 4),
                  "triton": counter("nv_inference_request_success", 'model="m",version="1"', 9)}
         with engine(lambda _: pages["vllm"]) as (one, _), engine(lambda _: pages["triton"]) as (two, _):
-            config = (f'collectors: {{engines: {{targets: [{{name: vllm, url: "{one}/metrics", interval: 200ms}}, '
-                      f'{{name: triton, url: "{two}/metrics", interval: 200ms, pass_through: true}}]}}}}\n')
+            config = (f'targets: [{{name: vllm, kind: engine, url: "{one}/metrics", interval: 200ms}}, '
+                      f'{{name: triton, kind: engine, url: "{two}/metrics", interval: 200ms, pass_through: true}}]\n')
             with Agent(config=config) as agent:
                 wait_until(lambda: value(agent.page(), "inference_tokens_prompt_total", target="vllm") == 4)
                 wait_until(lambda: value(agent.page(), "inference_requests_finished_total", target="triton") == 9)
@@ -280,8 +280,8 @@ class Cluster(unittest.TestCase):
             url, _ = server.__enter__()
             servers.append(server)
             self.addCleanup(server.__exit__, None, None, None)
-            targets.append(f'{{name: {name}, engine: {name}, url: "{url}/metrics", interval: 500ms}}')
-        with Agent(config=f"collectors: {{engines: {{targets: [{', '.join(targets)}]}}}}\n") as agent:
+            targets.append(f'{{name: {name}, kind: {name}, url: "{url}/metrics", interval: 500ms}}')
+        with Agent(config=f"targets: [{', '.join(targets)}]\n") as agent:
             for name in engines:
                 wait_until(lambda: value(agent.page(), "gpulens_scrape_up", target=name) == 1, what=name)
             page = agent.page()

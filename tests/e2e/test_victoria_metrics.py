@@ -36,8 +36,8 @@ class Storing(unittest.TestCase):
             return "".join(line + "\n" for line in PAGE.format(count=count[0]).splitlines() if len(count) == 1 or "much" not in line)
 
         with VictoriaMetrics() as store, openmetrics(page) as address:
-            config = (f"interval: 200ms\nresource: {{cluster: c1}}\ncollectors: {{scrape: {{targets: [{{name: p, url: '{address}', "
-                      f"interval: 400ms}}]}}}}\nsinks: {{{sink.format(url=store.url)}}}\n")  # fmt: skip
+            config = (f"interval: 200ms\nresource: {{cluster: c1}}\ntargets: [{{name: p, kind: prometheus, url: '{address}', "
+                      f"interval: 400ms}}]\nsinks: {{{sink.format(url=store.url)}}}\n")  # fmt: skip
             with Agent("--demo", config=config) as agent:
                 wait_until(lambda: len(store.query("gpu_power_draw_watts or {__name__='gpu.power.draw'}")) == 8, PATIENCE, "eight GPUs")
                 done = lambda: store.query("count_over_time({__name__=~'done_total'}[1h])")  # noqa: E731

@@ -100,9 +100,9 @@ class Server:
 
 def engines_config(interval="250ms", windows="", **targets):
     """The agent's configuration for targets {name: (url, engine)}."""
-    rows = ", ".join(f"{{name: {name}, url: '{url}', engine: {engine}, interval: {interval}}}"
+    rows = ", ".join(f"{{name: {name}, url: '{url}', kind: {engine}, interval: {interval}}}"
                      for name, (url, engine) in targets.items())
-    return f"interval: {interval}\ncollectors: {{engines: {{targets: [{rows}]}}}}\n{windows}"
+    return f"interval: {interval}\ntargets: [{rows}]\n{windows}"
 
 
 def total(page, name, **labels):

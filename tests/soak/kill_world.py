@@ -21,7 +21,7 @@ metrics: all
 interval: 1s
 state_dir: {state}
 control: {{socket: none}}
-collectors: {{scrape: {{targets: [{{name: soak, url: "{page}", interval: 1s, transport: {{timeout: 900ms}}}}]}}}}
+targets: [{{name: soak, kind: prometheus, url: "{page}", interval: 1s, transport: {{timeout: 900ms}}}}]
 sinks:
   file: {{path: {witness}, include: ["soak_*"], rotate_size: 0}}
   remote_write:
@@ -52,7 +52,7 @@ class KilledAgent:
             self.process = subprocess.Popen(
                 [str(BINARY), "agent", "--config", str(self.config), "--http-listen", f"127.0.0.1:{self.port}",
                  "--ws-listen", f"127.0.0.1:{self.ws_port}"],
-                env={**ours, "GPULENS_COLLECTORS_ENGINES_AUTODETECT": "false"}, stderr=out, stdout=subprocess.DEVNULL)
+                env={**ours, "GPULENS_DISCOVERY_LOCAL_ENABLED": "false"}, stderr=out, stdout=subprocess.DEVNULL)
 
     def kill(self):
         assert self.process.poll() is None, f"the agent ended by itself: {self.said()}"

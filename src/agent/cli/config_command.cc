@@ -29,9 +29,9 @@ sinks:
   prometheus: {names: [native, zernel]}      # add dcgm for dashboards of dcgm-exporter
   # otlp: {endpoint: "http://127.0.0.1:4318"}
   # remote_write: {url: "http://127.0.0.1:9090/api/v1/write"}
-collectors:
-  engines: {autodetect: true}                # LLM engines on this machine
-  # scrape: {targets: [{name: node, url: "http://127.0.0.1:9100/metrics"}]}
+# LLM engines and dcgm-exporter on this machine are found; add other pages here.
+# targets:
+#   - {name: node, url: "http://127.0.0.1:9100/metrics"}
 # state_dir: /var/lib/gpulens                # queues, events, health
 log: {level: info}
 )";

@@ -66,7 +66,7 @@ std::string Headline(const std::vector<Finding>& findings) {
 }
 
 bool FoundGpu(const std::vector<Finding>& findings) {
-  constexpr std::string_view kOfGpus[] = {"nvidia", "amd", "gaudi", "dcgm", "gpu_page"};
+  constexpr std::string_view kOfGpus[] = {"nvidia", "amd", "gaudi"};
   return std::any_of(findings.begin(), findings.end(), [&](const Finding& f) {
     bool of_gpu = std::find(std::begin(kOfGpus), std::end(kOfGpus), f.subject) != std::end(kOfGpus);
     return (f.kind == Finding::kFound && of_gpu) || f.subject.starts_with("GPU");

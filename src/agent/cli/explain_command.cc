@@ -6,7 +6,7 @@
 
 #include "agent/check/check_report.h"
 #include "agent/check/check_table.h"
-#include "agent/cli/collect/engine_target.h"
+#include "agent/cli/collect/page_target_name.h"
 #include "agent/cli/engines/engines_list.h"
 #include "agent/cli/events/events_command.h"
 #include "agent/cli/metrics_command.h"

@@ -94,6 +94,19 @@ void WarnOfBlanks(const SourceText& source, std::vector<std::string>& warnings) 
 void CheckPlugins(const Schema& schema, const Config& config, const SourceText& source, Problems& problems) {
   for (const PluginSchema& plugin : schema.plugins()) {
     if (plugin.check == nullptr) continue;
+    if (plugin.is_list) {
+      const std::vector<Config>& elements = config.Groups(plugin.name);
+      for (size_t i = 0; i < elements.size(); ++i) {
+        ConfigFaults faults;
+        plugin.check(elements[i], faults);
+        for (const ConfigFaults::Fault& fault : faults.faults()) {
+          problems.Add(SpotOf(fault.at, source),
+                       std::string(plugin.name) + "[" + std::to_string(i) + "]: " + fault.problem,
+                       fault.hint);
+        }
+      }
+      continue;
+    }
     for (const Config::Entry& entry : config.Group(plugin.section).entries()) {
       if (entry.key.substr(0, entry.key.find('/')) != plugin.name) continue;
       const auto& own = std::get<Config>(entry.value);

@@ -412,5 +412,29 @@ TEST(LoaderTest, ANamedSinkAloneAsksForNoOther) {
   EXPECT_FALSE(Plugin(off, "sinks", "otlp/b").Bool("enabled"));
 }
 
+void RefuseHttps(const Config& element, ConfigFaults& faults) {
+  if (element.Text("url").starts_with("https")) faults.Refuse(element, "url", "not this one");
+}
+
+TEST(LoaderTest, AListAtTheTopLevelIsCheckedElementByElement) {
+  const PluginSchema plugins[] = {{.section = "collectors",
+                                   .name = "pages",
+                                   .help = "Pages",
+                                   .options = testing::kTarget,
+                                   .check = &RefuseHttps,
+                                   .is_list = true}};
+  const Schema schema(plugins);
+  Sources sources;
+  sources.file_name = "gpulens.yaml";
+  sources.file_text = "pages:\n  - {url: 'http://a'}\n  - {url: 'https://b'}\n";
+  LoadOutcome outcome = Load(schema, sources);
+  EXPECT_THAT(outcome.Report(), HasSubstr("gpulens.yaml:3:"));
+  EXPECT_THAT(outcome.Report(), HasSubstr("pages[1]: not this one"));
+  ASSERT_EQ(outcome.config.Groups("pages").size(), 2u);
+  EXPECT_EQ(outcome.config.Groups("pages")[0].Time("interval"), seconds(15));
+  EXPECT_FALSE(outcome.config.Group("collectors").Has("pages")) << "it has no group in its section";
+  EXPECT_EQ(CheckSummary(schema, outcome.config, "f"), "f: good. 2 pages, 0 collectors, 0 sinks");
+}
+
 }  // namespace
 }  // namespace gpulens

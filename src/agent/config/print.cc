@@ -206,8 +206,13 @@ std::string CheckSummary(const Schema& schema, const Config& config, const std::
   std::string separator = ": good. ";
   for (const OptionSpec& section : schema.options()) {
     std::string_view noun = Schema::SectionNoun(section.key);
-    if (noun.empty()) continue;
-    size_t count = CountEnabled(config.Group(section.key));
+    size_t count = 0;
+    if (section.type == OptionType::kGroups) {
+      noun = section.key.substr(0, section.key.size() - 1);  // "target"
+      count = config.Groups(section.key).size();
+    } else if (!noun.empty()) {
+      count = CountEnabled(config.Group(section.key));
+    }
     if (count == 0 && section.key != "collectors" && section.key != "sinks") continue;
     out += separator + std::to_string(count) + " " + std::string(count == 1 ? noun : section.key);
     separator = ", ";

@@ -82,7 +82,7 @@ void Schema::AddSection(std::string_view key, std::span<const PluginSchema> plug
                                         [&](const Section& s) { return s.key == key; });
   std::vector<OptionSpec> groups;
   for (const PluginSchema& plugin : plugins) {
-    if (plugin.section != key) continue;
+    if (plugin.section != key || plugin.is_list) continue;
     CHECK(!Declares(groups, plugin.name));
     groups.push_back({.key = plugin.name,
                       .type = OptionType::kGroup,
@@ -120,10 +120,17 @@ Schema::Schema(std::span<const PluginSchema> plugins) : specs_(plugins.begin(), 
   root_.assign(own.begin(), own.end());
   for (const PluginSchema& plugin : plugins) {
     CHECK(!SectionNoun(plugin.section).empty());
-    if (plugin.section != "collectors" || (plugin.interval.count() > 0 && plugin.ttl.count() > 0)) continue;
+    if (plugin.section != "collectors" || plugin.is_list ||
+        (plugin.interval.count() > 0 && plugin.ttl.count() > 0))
+      continue;
     const std::string message = "the spec of the collector " + std::string(plugin.name) +
                                 " has .period and .ttl, the defaults of interval and ttl";
     CheckFailed(message.c_str(), __FILE__, __LINE__);
+  }
+  for (const PluginSchema& plugin : plugins) {
+    if (!plugin.is_list) continue;
+    root_.push_back(
+        {.key = plugin.name, .type = OptionType::kGroups, .help = plugin.help, .children = plugin.options});
   }
   for (const Section& section : kSections) AddSection(section.key, plugins);
   AddLeaves(root_, "");

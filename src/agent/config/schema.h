@@ -28,6 +28,8 @@ struct PluginSchema {
   Duration interval{}, ttl{};
   ConfigCheck check = nullptr;  // what it refuses beyond the types of its options; null: nothing
   bool several = false;         // there may be more of it, under names: "otlp/b"
+  // A list at the top level, `name`, whose elements have the options; `section` has no group for it.
+  bool is_list = false;
 };
 
 // Immutable after construction; safe to share. An option that a plugin declares itself replaces the

@@ -25,14 +25,7 @@ struct DiscoveryRunner::Running {
 
 bool Wanted(const DiscoverySpec& spec, const Config& config) {
   if (!config.Has("discovery") || !config.Group("discovery").Has(spec.name)) return false;
-  const Config& own = config.Group("discovery").Group(spec.name);
-  if (!own.Bool("enabled")) return false;
-  if (spec.collector_switch.empty()) return true;
-  const Config& collectors = config.Group("collectors");
-  if (!own.Has("collector") || !collectors.Has(own.Text("collector"))) return false;
-  const Config& collector = collectors.Group(own.Text("collector"));
-  return collector.Bool("enabled") &&
-         (!collector.Has(spec.collector_switch) || collector.Bool(spec.collector_switch));
+  return config.Group("discovery").Group(spec.name).Bool("enabled");
 }
 
 DiscoveryRunner::DiscoveryRunner(Env& env, std::span<const DiscoverySpec* const> specs,

@@ -45,7 +45,7 @@ class DiscoveryRunner {
   bool untold_ = false, telling_ = false, stopped_ = false;
 };
 
-// Whether `config` asks for this discovery: it is on, and so is the collector whose targets it finds.
+// Whether `config` asks for this discovery.
 bool Wanted(const DiscoverySpec& spec, const Config& config);
 
 }  // namespace gpulens

@@ -9,6 +9,7 @@
 #include "base/log.h"
 #include "base/text.h"
 #include "net/client/http_url.h"
+#include "scraping/page_target.h"
 
 namespace gpulens {
 namespace {
@@ -23,11 +24,9 @@ const OptionSpec* Find(std::span<const OptionSpec> options, std::string_view key
   return found == options.end() ? nullptr : &*found;
 }
 
-// The options of one target of `collector`; null when there is no such collector, or it has no targets.
-const OptionSpec* TargetOptions(const Schema& schema, std::string_view collector) {
-  const OptionSpec* section = Find(schema.options(), "collectors");
-  const OptionSpec* group = section ? Find(section->children, collector) : nullptr;
-  const OptionSpec* targets = group ? Find(group->children, kTargets) : nullptr;
+// The options of one target; null in a program without any.
+const OptionSpec* TargetOptions(const Schema& schema) {
+  const OptionSpec* targets = Find(schema.options(), kTargets);
   return targets && targets->type == OptionType::kGroups ? targets : nullptr;
 }
 
@@ -56,16 +55,12 @@ void AppendTarget(std::string& out, const FoundTarget& target, const OptionSpec&
   AppendJsonString(out, target.name);
   out += ",\"url\":";
   AppendJsonString(out, target.url);
-  std::map<std::string, std::string> attributes = target.attributes;
   for (const auto& [key, value] : target.options) {
     // "transport.timeout": one of the group `transport`.
     const size_t dot = key.find('.');
     const OptionSpec* group = dot == key.npos ? nullptr : Find(options.children, key.substr(0, dot));
     const OptionSpec* spec = group ? Find(group->children, key.substr(dot + 1)) : Find(options.children, key);
-    if (!spec) {
-      if (key == "engine") attributes.emplace(key, value);
-      continue;
-    }
+    if (!spec) continue;
     out += ',';
     if (group) {
       AppendJsonString(out, group->key);
@@ -78,9 +73,9 @@ void AppendTarget(std::string& out, const FoundTarget& target, const OptionSpec&
     else out += value;
     if (group) out += '}';
   }
-  if (!attributes.empty() && Find(options.children, "attributes")) {
+  if (!target.attributes.empty()) {
     out += ",\"attributes\":{";
-    for (const auto& [key, value] : attributes) {
+    for (const auto& [key, value] : target.attributes) {
       if (out.back() != '{') out += ',';
       AppendJsonString(out, key);
       out += ':';
@@ -92,16 +87,14 @@ void AppendTarget(std::string& out, const FoundTarget& target, const OptionSpec&
 }
 
 // Every option with its type and default, by the loader that reads the file.
-LoadOutcome LoadTargets(const Schema& schema, const std::string& collector, const OptionSpec& options,
+LoadOutcome LoadTargets(const Schema& schema, const OptionSpec& options,
                         std::span<const FoundTarget> targets) {
-  std::string text = "{\"collectors\":{";
-  AppendJsonString(text, collector);
-  text += ":{\"targets\":[";
+  std::string text = "{\"targets\":[";
   for (const FoundTarget& target : targets) {
     if (&target != targets.data()) text += ",\n";
     AppendTarget(text, target, options);
   }
-  text += "]}}}";
+  text += "]}";
   Sources sources;
   sources.file_name = "found by discovery";
   sources.file_text = std::move(text);
@@ -109,25 +102,23 @@ LoadOutcome LoadTargets(const Schema& schema, const std::string& collector, cons
   return Load(schema, sources);
 }
 
-void AppendLoaded(const LoadOutcome& outcome, const std::string& collector, std::vector<Config>& out) {
-  for (const Config& target : outcome.config.Group("collectors").Group(collector).Groups(kTargets)) {
-    out.push_back(target);
-  }
+void AppendLoaded(const LoadOutcome& outcome, std::vector<Config>& out) {
+  const std::vector<Config>& loaded = outcome.config.Groups(kTargets);
+  out.insert(out.end(), loaded.begin(), loaded.end());
 }
 
-// One target the loader does not take leaves the others standing.
-void Complete(const Schema& schema, const std::string& collector, std::span<const FoundTarget> targets,
+// A target that the loader refuses does not take the others with it.
+void Complete(const Schema& schema, const OptionSpec& options, std::span<const FoundTarget> targets,
               std::vector<Config>& out, std::vector<RefusedTarget>& refused) {
-  const OptionSpec& options = *TargetOptions(schema, collector);
   for (size_t first = 0; first < targets.size(); first += kAtOnce) {
     auto some = targets.subspan(first, std::min(kAtOnce, targets.size() - first));
-    if (LoadOutcome all = LoadTargets(schema, collector, options, some); all.ok()) {
-      AppendLoaded(all, collector, out);
+    if (LoadOutcome all = LoadTargets(schema, options, some); all.ok()) {
+      AppendLoaded(all, out);
       continue;
     }
     for (const FoundTarget& target : some) {
-      LoadOutcome one = LoadTargets(schema, collector, options, {&target, 1});
-      if (one.ok()) AppendLoaded(one, collector, out);
+      LoadOutcome one = LoadTargets(schema, options, {&target, 1});
+      if (one.ok()) AppendLoaded(one, out);
       else refused.push_back({target.name, one.errors.empty() ? "" : one.errors.front().message});
     }
   }
@@ -137,47 +128,33 @@ void Complete(const Schema& schema, const std::string& collector, std::span<cons
 
 Config WithFound(const Config& config, const Schema& schema, std::span<const FoundTarget> found,
                  std::vector<RefusedTarget>& refused) {
-  if (found.empty()) return config;
+  const OptionSpec* options = TargetOptions(schema);
+  if (found.empty() || !options) return config;
   const OwnPages own = OwnPages::Of(config);
-  std::map<std::string, std::vector<FoundTarget>> wanted;
-  std::map<std::string, std::set<std::string>> pages, names;
+  std::set<std::string> pages, names;
+  std::vector<Config> all = config.Groups(kTargets);
+  for (const Config& present : all) {
+    pages.insert(PageOf(present.Text("url")));
+    names.insert(TargetName(present));
+  }
+  std::vector<FoundTarget> added;
   for (const FoundTarget& target : found) {
-    if (!TargetOptions(schema, target.collector)) {
-      refused.push_back({target.name, "no collector with targets is called " + target.collector});
-      continue;
-    }
-    auto& taken_pages = pages[target.collector];
-    auto& taken_names = names[target.collector];
-    if (!wanted.contains(target.collector)) {
-      for (const Config& present : config.Group("collectors").Group(target.collector).Groups(kTargets)) {
-        taken_pages.insert(PageOf(present.Text("url")));
-        taken_names.insert(present.Text("name"));
-      }
-    }
-    std::vector<FoundTarget>& list = wanted[target.collector];
     auto url = ParseHttpUrl(target.url);
     if (const Endpoint* listener = url ? own.Find(*url) : nullptr) {
       refused.push_back(
           {target.name, url->Shown() + " is this agent's own page, at " + listener->ToString()});
       continue;
     }
-    if (!taken_pages.insert(PageOf(target.url)).second) continue;
+    if (!pages.insert(PageOf(target.url)).second) continue;
     FoundTarget named = target;
-    for (int number = 2; !taken_names.insert(named.name).second; ++number) {
+    for (int number = 2; !names.insert(named.name).second; ++number) {
       named.name = target.name + "-" + std::to_string(number);
     }
-    list.push_back(std::move(named));
+    added.push_back(std::move(named));
   }
-  Config collectors = config.Group("collectors");
-  for (const auto& [collector, targets] : wanted) {
-    std::vector<Config> all = config.Group("collectors").Group(collector).Groups(kTargets);
-    Complete(schema, collector, targets, all, refused);
-    Config group = collectors.Group(collector);
-    group.Set(kTargets, std::move(all), group.origin(kTargets));
-    collectors.Set(collector, std::move(group), collectors.origin(collector));
-  }
+  Complete(schema, *options, added, all, refused);
   Config out = config;
-  out.Set("collectors", std::move(collectors), config.origin("collectors"));
+  out.Set(kTargets, std::move(all), config.origin(kTargets));
   return out;
 }
 

@@ -1,4 +1,4 @@
-// What discoveries found, as part of the configuration: as if it stood in the file.
+// Adds what discoveries found to the list `targets` of the configuration.
 #pragma once
 
 #include <span>
@@ -16,8 +16,8 @@ struct RefusedTarget {
 };
 
 // `config`, which was loaded with `schema`, with the found targets after those that it has. The first of
-// several with one URL stands, so a configured one wins; names that are taken get a number. Refused: a
-// collector that this program does not have, an option that the loader does not take, a page of our own.
+// several with one URL stays, so a configured one wins; names that are taken get a number. Refused: an option
+// that the loader refuses, a page of our own.
 // Pure but for a look at this machine's addresses.
 Config WithFound(const Config& config, const Schema& schema, std::span<const FoundTarget> found,
                  std::vector<RefusedTarget>& refused);

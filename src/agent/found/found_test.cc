@@ -27,45 +27,53 @@ class FoundTest : public ::testing::Test {
   }
   static FoundTarget Target(const std::string& name, const std::string& url) {
     FoundTarget target;
-    target.collector = "scrape";
     target.name = name;
     target.url = url;
     return target;
   }
-  static std::vector<Config> Targets(const Config& config) {
-    return config.Group("collectors").Group("scrape").Groups("targets");
-  }
+  static std::vector<Config> Targets(const Config& config) { return config.Groups("targets"); }
   std::unique_ptr<Schema> schema_ = MakeSchema();
   std::vector<RefusedTarget> refused_;
 };
 
 TEST_F(FoundTest, FoundTargetsStandAsIfInTheFile) {
-  Config config = LoadText("collectors: {scrape: {targets: [{name: node, url: \"http://localhost:9100\"}]}}");
+  Config config = LoadText("targets: [{name: node, url: \"http://localhost:9100\"}, {url: \"http://h:7\"}]");
   std::vector<FoundTarget> found = {Target("x", "http://127.0.0.1:9100/metrics"),
                                     Target("node", "http://10.0.0.1:1/metrics"),
-                                    Target("y", "http://10.0.0.2:1/metrics")};
-  found[1].options = {{"interval", "3s"}, {"discovered", "true"}, {"engine", "vllm"}};
+                                    Target("h:7", "http://10.0.0.2:1/metrics")};
+  found[1].options = {{"interval", "3s"}, {"optional", "true"}, {"kind", "vllm"}, {"no_option", "x"}};
   found[1].attributes = {{"team", "a \"b\""}};
   Config whole = WithFound(config, *schema_, found, refused_);
   EXPECT_TRUE(refused_.empty()) << refused_.front().why;
   auto targets = Targets(whole);
-  ASSERT_EQ(targets.size(), 3u) << "the first one is configured already";
-  EXPECT_EQ(targets[1].Text("name"), "node-2");
-  EXPECT_EQ(targets[1].Time("interval"), Duration(std::chrono::seconds(3)));
-  EXPECT_EQ(targets[1].TextMap("attributes"),
-            (std::map<std::string, std::string>{{"engine", "vllm"}, {"team", "a \"b\""}}));
-  EXPECT_EQ(targets[2].Time("interval"), Duration(std::chrono::seconds(15)));
+  ASSERT_EQ(targets.size(), 4u) << "the first one is configured already";
+  EXPECT_EQ(targets[2].Text("name"), "node-2");
+  EXPECT_EQ(targets[2].Text("kind"), "vllm");
+  EXPECT_EQ(targets[2].Time("interval"), Duration(std::chrono::seconds(3)));
+  EXPECT_EQ(targets[2].TextMap("attributes"), (std::map<std::string, std::string>{{"team", "a \"b\""}}));
+  EXPECT_EQ(targets[3].Text("name"), "h:7-2") << "a configured target without a name has that of its URL";
+  EXPECT_EQ(targets[3].Time("interval"), Duration(std::chrono::seconds(15)));
   PipelinePlan plan = MakePlan(whole, {});
   EXPECT_TRUE(std::any_of(plan.instances.begin(), plan.instances.end(),
-                          [](const auto& setup) { return setup.name == "scrape/node-2"; }));
+                          [](const auto& setup) { return setup.name == "targets/node-2"; }));
+}
+
+TEST_F(FoundTest, TargetsWithoutANameGetOneOfTheirOwn) {
+  Config config = LoadText(
+      "targets: [{url: \"http://h:7/a\"}, {url: \"http://h:7/b\"}, {name: \"h:7-2\", url: \"http://g\"}]");
+  std::vector<std::string> names;
+  for (const auto& setup : MakePlan(config, {}).instances) {
+    if (setup.name.starts_with("targets/")) names.push_back(setup.config.Text("name"));
+  }
+  EXPECT_EQ(names, (std::vector<std::string>{"h:7", "h:7-3", "h:7-2"}));
 }
 
 TEST_F(FoundTest, WhatCannotBeTakenLeavesTheOthers) {
   std::vector<FoundTarget> found = {
       Target("bad", "http://10.0.0.1:1/metrics"), Target("good", "http://10.0.0.2:1/metrics"),
       Target("own", "http://localhost:9091/metrics"), Target("none", "http://10.0.0.3:1/")};
+  found[3].options = {{"kind", "pigeons"}};
   found[0].options = {{"interval", "\"}]}]"}};
-  found[3].collector = "pigeons";
   auto targets = Targets(WithFound(LoadText(""), *schema_, found, refused_));
   ASSERT_EQ(targets.size(), 1u);
   EXPECT_EQ(targets[0].Text("name"), "good");
@@ -75,7 +83,7 @@ TEST_F(FoundTest, WhatCannotBeTakenLeavesTheOthers) {
 
 TEST_F(FoundTest, OurOwnPagesAreRefused) {
   auto refuse = [&](const std::string& url) {
-    return RefuseOwnPages(LoadText("collectors: {scrape: {targets: [{name: x, url: \"" + url + "\"}]}}"));
+    return RefuseOwnPages(LoadText("targets: [{name: x, url: \"" + url + "\"}]"));
   };
   for (const char* url : {"http://127.0.0.1:9091/metrics", "http://localhost:9091", "http://127.0.0.1:9092/",
                           "http://[::1]:9091/x"}) {
@@ -128,7 +136,6 @@ class FakeDiscovery final : public Discovery {
 };
 
 constexpr OptionSpec kFakeOptions[] = {
-    {.key = "collector", .fallback = "scrape", .help = "x"},
     {.key = "refresh", .type = OptionType::kTime, .fallback = "10ms", .help = "x"},
 };
 const DiscoverySpec kFake{.name = "fake",
@@ -136,24 +143,18 @@ const DiscoverySpec kFake{.name = "fake",
                           .on_by_default = true,
                           .period = std::chrono::seconds(1),
                           .options = kFakeOptions,
-                          .collector_switch = "autodetect",
                           .create = [](const Config&, Env&) -> Result<std::unique_ptr<Discovery>> {
                             return std::unique_ptr<Discovery>(std::make_unique<FakeDiscovery>());
                           },
                           .probe = nullptr};
 constexpr const DiscoverySpec* kFakes[] = {&kFake};
 
-Config FakeConfig(bool autodetect) {
-  Config fake, discovery, scrape, collectors, config;
-  fake.Set("enabled", true, {});
-  fake.Set("collector", std::string("scrape"), {});
+Config FakeConfig(bool enabled) {
+  Config fake, discovery, config;
+  fake.Set("enabled", enabled, {});
   fake.Set("refresh", Duration(std::chrono::milliseconds(10)), {});
   discovery.Set("fake", fake, {});
-  scrape.Set("enabled", true, {});
-  scrape.Set("autodetect", autodetect, {});
-  collectors.Set("scrape", scrape, {});
   config.Set("discovery", discovery, {});
-  config.Set("collectors", collectors, {});
   return config;
 }
 
@@ -199,7 +200,7 @@ TEST(DiscoveryRunnerTest, OnlyAChangedSetIsTold) {
     }
     ASSERT_TRUE(wait_for_told(2));
     EXPECT_TRUE(runner.found().empty());
-    // Its collector's switch is off: nothing looks any more.
+    // Switched off: nothing looks any more.
     ASSERT_TRUE(runner.Apply(FakeConfig(false)));
     EXPECT_TRUE(runner.found().empty());
     runner.Stop();

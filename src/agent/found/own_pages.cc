@@ -120,20 +120,17 @@ Status RefuseOwnReceivers(const Config& config) {
 
 Status RefuseOwnPages(const Config& config) {
   const OwnPages own = OwnPages::Of(config);
-  for (const Config::Entry& collector : config.Group("collectors").entries()) {
-    const auto& options = std::get<Config>(collector.value);
-    if (!options.Has("targets") || !options.Bool("enabled")) continue;
-    for (const Config& target : options.Groups("targets")) {
-      if (!target.Has("url") || ThroughSocketFile(target)) continue;
-      auto url = ParseHttpUrl(target.Text("url"));
-      const Endpoint* listener = url ? own.Find(*url) : nullptr;
-      if (!listener) continue;
-      return {Code::kInvalidArgument,
-              target.Where("url") + ": collectors." + collector.key + ".targets: " + url->Shown() +
-                  " is this agent's own page (it listens at " + listener->ToString() +
-                  "): reading it would feed its numbers back to itself; name the port of the other "
-                  "program, or change http.listen"};
-    }
+  if (!config.Has("targets")) return RefuseOwnReceivers(config);
+  for (const Config& target : config.Groups("targets")) {
+    if (ThroughSocketFile(target)) continue;
+    auto url = ParseHttpUrl(target.Text("url"));
+    const Endpoint* listener = url ? own.Find(*url) : nullptr;
+    if (!listener) continue;
+    return {Code::kInvalidArgument,
+            target.Where("url") + ": targets: " + url->Shown() + " is this agent's own page (it listens at " +
+                listener->ToString() +
+                "): reading it would feed its numbers back to itself; name the port of the other "
+                "program, or change http.listen"};
   }
   return RefuseOwnReceivers(config);
 }

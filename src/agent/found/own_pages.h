@@ -32,7 +32,7 @@ class OwnPages {
 // come back to it for ever.
 Status RefuseOwnReceivers(const Config& config);
 
-// kInvalidArgument that names the first target of any collector that is our own page, and its place; or what
+// kInvalidArgument that names the first target that is our own page, and its place; or what
 // RefuseOwnReceivers says.
 Status RefuseOwnPages(const Config& config);
 

@@ -39,7 +39,7 @@ Banner::Banner(Env& env, const Config& config, const Pipeline& pipeline, Options
 // What the probe of a collector says it found: "8 NVIDIA H100". Empty: nothing but that it works.
 std::string Banner::Found(const Pipeline::InstanceView& view) const {
   if (!view.spec->probe) return {};
-  for (const Finding& finding : view.spec->probe(config_.Group("collectors").Group(view.spec->name), env_)) {
+  for (const Finding& finding : view.spec->probe(PartOf(*view.spec, config_), env_)) {
     if (finding.kind == Finding::kFound && finding.subject == view.spec->name) return finding.what;
   }
   return {};

@@ -3,9 +3,11 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <set>
 
 #include "agent/plugin_tables.h"
 #include "naming/sink_names.h"
+#include "scraping/page_target.h"
 
 namespace gpulens {
 namespace {
@@ -13,18 +15,38 @@ namespace {
 // The WebSocket stream stands beside http in the file, not among the sinks.
 constexpr std::string_view kWebsocket = "websocket";
 
-Instance::Setup MakeInstance(const CollectorSpec& spec, const Config& common, const Config& own,
-                             std::string name) {
-  auto time = [&](std::string_view key) { return own.Has(key) ? own.Time(key) : common.Time(key); };
+Instance::Setup MakeInstance(const CollectorSpec& spec, const Config& own, std::string name) {
   Instance::Setup setup;
   setup.name = std::move(name);
   setup.spec = &spec;
   setup.config = own;
-  setup.period = time("interval");
-  setup.deadline = time("timeout");
+  setup.period = own.Time("interval");
+  setup.deadline = own.Has("timeout") ? own.Time("timeout") : Duration{};
   if (setup.deadline.count() == 0) setup.deadline = setup.period;
-  setup.ttl = std::max(time("ttl"), setup.period * 2);
+  setup.ttl = std::max(own.Time("ttl"), setup.period * 2);
   return setup;
+}
+
+// One for each target. Names that are derived from URLs get a number where they are taken.
+std::vector<Instance::Setup> MakeTargets(const CollectorSpec& spec, const Config& config) {
+  std::set<std::string> taken;
+  for (const Config& target : config.Groups(spec.name)) taken.insert(target.Text("name"));
+  std::vector<Instance::Setup> setups;
+  for (const Config& target : config.Groups(spec.name)) {
+    Config own = target;
+    std::string name = target.Text("name");
+    if (name.empty()) {
+      name = TargetName(target);
+      for (int number = 2; !taken.insert(name).second; ++number)
+        name = TargetName(target) + "-" + std::to_string(number);
+      own.Set("name", name, target.origin("name"));
+    }
+    setups.push_back(MakeInstance(spec, own, std::string(spec.name) + "/" + name));
+    int64_t limit = own.Group("series").Int("limit");
+    if (limit == 0) limit = config.Group("limits").Int("series_per_target");
+    setups.back().table.limit = static_cast<uint32_t>(limit);
+  }
+  return setups;
 }
 
 }  // namespace
@@ -67,8 +89,8 @@ AttributeSet MakeResource(const Config& config, const PlanContext& context) {
 std::unique_ptr<Schema> MakeSchema() {
   std::vector<PluginSchema> plugins;
   for (const CollectorSpec* spec : AllCollectors()) {
-    plugins.push_back(
-        {"collectors", spec->name, spec->help, spec->options, true, spec->period, spec->ttl, spec->check});
+    plugins.push_back({"collectors", spec->name, spec->help, spec->options, true, spec->period, spec->ttl,
+                       spec->check, false, spec->per_target});
   }
   for (const AnalyzerSpec* spec : AllAnalyzers()) {
     plugins.push_back({"analyzers", spec->name, spec->help, spec->options, true, {}, {}});
@@ -99,18 +121,9 @@ std::unique_ptr<Schema> MakeSchema() {
 }
 
 std::vector<Instance::Setup> MakeInstances(const CollectorSpec& spec, const Config& config) {
-  const Config& common = config.Group("collectors").Group(spec.name);
+  if (spec.per_target) return MakeTargets(spec, config);
   std::vector<Instance::Setup> setups;
-  if (spec.instances_option.empty()) {
-    setups.push_back(MakeInstance(spec, common, common, std::string(spec.name)));
-    return setups;
-  }
-  for (const Config& own : common.Groups(spec.instances_option)) {
-    setups.push_back(MakeInstance(spec, common, own, std::string(spec.name) + "/" + own.Text("name")));
-    int64_t limit = own.Has("series") ? own.Group("series").Int("limit") : 0;
-    if (limit == 0) limit = config.Group("limits").Int("series_per_target");
-    setups.back().table.limit = static_cast<uint32_t>(limit);
-  }
+  setups.push_back(MakeInstance(spec, PartOf(spec, config), std::string(spec.name)));
   return setups;
 }
 
@@ -143,7 +156,7 @@ PipelinePlan MakePlan(const Config& config, const PlanContext& context) {
   plan.stated = StatedAttributes(config);
   plan.memory_limit = config.Group("limits").Size("memory");
   for (const CollectorSpec* spec : AllCollectors()) {
-    if (!config.Group("collectors").Group(spec->name).Bool("enabled")) continue;
+    if (!IsOn(*spec, config)) continue;
     for (Instance::Setup& setup : MakeInstances(*spec, config)) plan.instances.push_back(std::move(setup));
   }
   plan.enrichers = MakeEnrichers(config);

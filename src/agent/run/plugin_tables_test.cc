@@ -127,7 +127,7 @@ TEST_F(EmptyMachine, CollectorsSayWhatIsMissingAndNeverCrash) {
 TEST_F(EmptyMachine, ProbesSayWhatTheyFind) {
   for (const CollectorSpec* spec : AllCollectors()) {
     if (!spec->probe) continue;
-    auto findings = spec->probe(config_.Group("collectors").Group(spec->name), env_);
+    auto findings = spec->probe(PartOf(*spec, config_), env_);
     EXPECT_FALSE(findings.empty()) << spec->name;
     for (const Finding& finding : findings) {
       EXPECT_FALSE(finding.subject.empty()) << spec->name;

@@ -60,8 +60,7 @@ std::vector<Finding> LookEverywhere(const Config& config, Env& env) {
     for (Finding& finding : more) findings.push_back(std::move(finding));
   };
   for (const CollectorSpec* spec : AllCollectors()) {
-    const Config& own = config.Group("collectors").Group(spec->name);
-    if (spec->probe && own.Bool("enabled")) add(spec->probe(own, env));
+    if (spec->probe && IsOn(*spec, config)) add(spec->probe(PartOf(*spec, config), env));
   }
   for (const DiscoverySpec* spec : AllDiscoveries()) {
     if (spec->probe && Wanted(*spec, config))
@@ -130,7 +129,7 @@ std::vector<Finding> AgentWatch::Findings(const Config& config, Env& env, const 
   std::vector<CollectorState> states;
   for (const Pipeline::InstanceView& view : pipeline.instances()) {
     states.push_back({view.name, view.spec->name, view.stats.up, view.answered, view.stats.runs_ok != 0,
-                      !view.spec->instances_option.empty(), view.stats.last, view.stats.series});
+                      view.spec->per_target, view.stats.last, view.stats.series});
   }
   std::vector<Finding> findings = CollectorFindings(states, LookEverywhere(config, env));
   auto add = [&](std::vector<Finding> more) {

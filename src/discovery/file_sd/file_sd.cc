@@ -37,19 +37,19 @@ std::vector<std::string> Matching(const std::vector<std::string>& patterns, bool
   return out;
 }
 
-Result<std::vector<FoundTarget>> ReadTargets(const std::string& path, const std::string& collector) {
+Result<std::vector<FoundTarget>> ReadTargets(const std::string& path, const std::string& kind) {
   Result<std::string> text = ReadFile(path, file_sd::kFileBytes);
   if (!text) return text.error();
   auto groups = file_sd::ParseGroups(*text);
   if (!groups) return groups.error();
-  return file_sd::ToTargets(*groups, collector);
+  return file_sd::ToTargets(*groups, kind);
 }
 
 // Look runs on a worker while a Fetch is under way, Targets on the loop between two: never at once.
 class FileSd final : public Discovery {
  public:
   FileSd(const Config& config, Env& env)
-      : patterns_(config.Texts("files")), collector_(config.Text("collector")), workers_(env.workers) {}
+      : patterns_(config.Texts("files")), kind_(config.Text("kind")), workers_(env.workers) {}
 
   void Fetch(Instant, std::function<void(Status)> done) override {
     auto shared = std::make_shared<std::function<void(Status)>>(std::move(done));
@@ -92,7 +92,7 @@ class FileSd final : public Discovery {
     FileMark mark = MarkOf(path);
     if (mark == file.mark) return false;
     file.mark = mark;
-    auto read = ReadTargets(path, collector_);
+    auto read = ReadTargets(path, kind_);
     if (!read) {
       Log(LogLevel::kWarn, "discovery", "file_sd_bad",
           path + ": " + read.error().detail + "; its last good targets stay", path);
@@ -103,7 +103,7 @@ class FileSd final : public Discovery {
   }
 
   const std::vector<std::string> patterns_;
-  const std::string collector_;
+  const std::string kind_;
   Workers* const workers_;
   std::map<std::string, File> files_;
   std::vector<FoundTarget> targets_;
@@ -117,7 +117,7 @@ std::vector<Finding> Probe(const Config& config, Env&) {
   std::vector<Finding> findings;
   bool too_many = false;
   for (const std::string& path : Matching(config.Texts("files"), too_many)) {
-    auto read = ReadTargets(path, config.Text("collector"));
+    auto read = ReadTargets(path, config.Text("kind"));
     if (read) {
       findings.push_back(
           {Finding::kFound, "file_sd", path + ": " + std::to_string(read->size()) + " targets", "", ""});
@@ -132,17 +132,18 @@ std::vector<Finding> Probe(const Config& config, Env&) {
   return findings;
 }
 
-constexpr std::string_view kCollectors[] = {"engines", "scrape", "gpu_page"};
+constexpr std::string_view kKinds[] = {"auto", "prometheus", "engine", "gpu"};
 constexpr OptionSpec kOptions[] = {
     {.key = "files",
      .type = OptionType::kTexts,
      .help = "Files of targets in Prometheus's file_sd format, JSON or YAML; patterns like "
              "/etc/gpulens/targets/*.yaml.",
      .required = true},
-    {.key = "collector",
-     .fallback = "engines",
-     .help = "The collector that reads them; the label __collector__ of a group overrides it.",
-     .allowed = kCollectors},
+    {.key = "kind",
+     .fallback = "auto",
+     .help =
+         "The kind of the targets; a group's label __kind__ overrides it with any kind of targets[].kind.",
+     .allowed = kKinds},
     {.key = "refresh",
      .type = OptionType::kTime,
      .fallback = "5s",

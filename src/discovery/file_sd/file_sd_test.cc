@@ -23,7 +23,7 @@ const std::string kData = GPULENS_SOURCE_DIR "/src/discovery/file_sd/testdata/";
 Result<std::vector<FoundTarget>> Read(const std::string& text) {
   auto groups = ParseGroups(text);
   if (!groups) return groups.error();
-  return ToTargets(*groups, "engines");
+  return ToTargets(*groups, "gpu");
 }
 
 TEST(FileSdTextTest, YamlWithLabelsThatSteer) {
@@ -32,21 +32,40 @@ TEST(FileSdTextTest, YamlWithLabelsThatSteer) {
   ASSERT_EQ(targets->size(), 3u);
   EXPECT_EQ((*targets)[0].url, "http://10.0.0.5:8000/metrics");
   EXPECT_EQ((*targets)[0].name, "10.0.0.5:8000");
-  EXPECT_EQ((*targets)[0].collector, "engines");
-  EXPECT_EQ((*targets)[0].options, (std::map<std::string, std::string>{{"engine", "vllm"}}));
+  EXPECT_EQ((*targets)[0].options, (std::map<std::string, std::string>{{"kind", "vllm"}}));
   EXPECT_EQ((*targets)[0].attributes, (std::map<std::string, std::string>{{"team", "search"}}));
   EXPECT_EQ((*targets)[1].url, "http://gpu-7.example.org:8001/metrics");
   EXPECT_EQ((*targets)[2].url, "https://[2001:db8::7]:9000/engine/metrics?module=a%20b");
   EXPECT_EQ((*targets)[2].name, "seven");
-  EXPECT_EQ((*targets)[2].options, (std::map<std::string, std::string>{{"interval", "30s"}}));
+  EXPECT_EQ((*targets)[2].options,
+            (std::map<std::string, std::string>{{"interval", "30s"}, {"kind", "gpu"}}));
 }
 
-TEST(FileSdTextTest, JsonAndOtherCollectors) {
+TEST(FileSdTextTest, JsonAndAKindOfItsOwn) {
   auto targets = Read(*ReadFile(kData + "good/targets.json"));
   ASSERT_TRUE(targets.ok()) << targets.error().detail;
   ASSERT_EQ(targets->size(), 1u);
-  EXPECT_EQ((*targets)[0].collector, "scrape");
+  EXPECT_EQ((*targets)[0].options.at("kind"), "prometheus");
   EXPECT_EQ((*targets)[0].attributes.at("job"), "node");
+}
+
+TEST(FileSdTextTest, TheLabelEngineSetsTheKindWhereItIsAnEngine) {
+  auto targets = Read(
+      "- {targets: [\"a:1\"], labels: {engine: sglang}}\n"
+      "- {targets: [\"b:1\"], labels: {engine: sglang, __kind__: prometheus}}\n"
+      "- {targets: [\"c:1\"], labels: {engine: steam}}\n");
+  ASSERT_TRUE(targets.ok()) << targets.error().detail;
+  EXPECT_EQ((*targets)[0].options.at("kind"), "sglang");
+  EXPECT_EQ((*targets)[1].options.at("kind"), "prometheus");
+  EXPECT_EQ((*targets)[1].attributes.at("engine"), "sglang");
+  EXPECT_EQ((*targets)[2].options.at("kind"), "gpu");
+  EXPECT_EQ((*targets)[2].attributes.at("engine"), "steam");
+}
+
+TEST(FileSdTextTest, TheOldLabelIsRefusedWithTheNewOne) {
+  auto targets = Read("- {targets: [\"a:1\"], labels: {__collector__: scrape}}\n");
+  ASSERT_FALSE(targets.ok());
+  EXPECT_NE(targets.error().detail.find("__kind__"), std::string::npos) << targets.error().detail;
 }
 
 TEST(FileSdTextTest, AnEmptyFileHasNoTargets) {
@@ -89,7 +108,7 @@ class FileSdTest : public ::testing::Test {
     env_.workers = &workers_;
     Config config;
     config.Set("files", std::vector<std::string>{folder_ + "/*.yaml"}, {});
-    config.Set("collector", std::string("scrape"), {});
+    config.Set("kind", std::string("prometheus"), {});
     discovery_ = std::move(*file_sd_discovery.create(config, env_));
   }
   ~FileSdTest() override { std::filesystem::remove_all(folder_); }

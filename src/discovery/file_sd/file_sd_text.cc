@@ -11,6 +11,7 @@
 #include "base/result.h"
 #include "base/text.h"
 #include "net/client/http_url.h"
+#include "scraping/engine/engine_row.h"
 
 namespace gpulens::file_sd {
 namespace {
@@ -149,6 +150,11 @@ class Builder final : public YAML::EventHandler {
   std::string key_;
 };
 
+bool HasLabel(const Group& group, const std::string& key) {
+  const auto label = group.labels.find(key);
+  return label != group.labels.end() && !label->second.empty();
+}
+
 // What a group's labels say of all its targets.
 Status Steer(const Group& group, FoundTarget& all, std::string& scheme, std::string& path) {
   std::string query;
@@ -158,8 +164,10 @@ Status Steer(const Group& group, FoundTarget& all, std::string& scheme, std::str
       scheme = value;
     } else if (key == "__metrics_path__") {
       path = value[0] == '/' ? value : "/" + value;
+    } else if (key == "__kind__") {
+      all.options["kind"] = value;
     } else if (key == "__collector__") {
-      all.collector = value;
+      return {Code::kInvalidArgument, "__collector__ is now called __kind__: engine, prometheus or gpu"};
     } else if (key == "__scrape_interval__") {
       all.options["interval"] = value;
     } else if (key == "__scrape_timeout__") {
@@ -169,8 +177,8 @@ Status Steer(const Group& group, FoundTarget& all, std::string& scheme, std::str
       AppendPercentEncoded(query, key.substr(8));
       query += '=';
       AppendPercentEncoded(query, value);
-    } else if (key == "engine") {
-      all.options["engine"] = value;
+    } else if (key == "engine" && engine_page::FindEngine(value) && !HasLabel(group, "__kind__")) {
+      all.options["kind"] = value;
     } else if (key == "target") {
       all.name = value;
     } else if (!key.starts_with("__")) {
@@ -204,14 +212,14 @@ Result<std::vector<Group>> ParseGroups(std::string_view text) {
   return std::move(builder.groups);
 }
 
-Result<std::vector<FoundTarget>> ToTargets(const std::vector<Group>& groups, std::string_view collector) {
+Result<std::vector<FoundTarget>> ToTargets(const std::vector<Group>& groups, std::string_view kind) {
   std::vector<FoundTarget> out;
   for (const Group& group : groups) {
     auto wrong = [&](const std::string& what) {
       return Status{Code::kInvalidArgument, "line " + std::to_string(group.line) + ": " + what};
     };
     FoundTarget all;
-    all.collector = collector;
+    all.options["kind"] = kind;
     std::string scheme = "http", path = "/metrics";
     if (Status status = Steer(group, all, scheme, path); !status) return wrong(status.detail);
     for (const std::string& address : group.targets) {

@@ -27,8 +27,9 @@ struct Group {
 // kInvalidArgument with the line and what is wrong, kExhausted above a limit. An empty text has no groups.
 Result<std::vector<Group>> ParseGroups(std::string_view text);
 
-// What the groups mean. Labels that begin with "__" steer (scheme, path, interval, timeout, parameters,
-// collector) or are passed over; `engine` says the engine, `target` the name; others are attributes.
-Result<std::vector<FoundTarget>> ToTargets(const std::vector<Group>& groups, std::string_view collector);
+// Makes targets of the groups. Labels that begin with "__" set the scheme, path, interval, timeout,
+// parameters and kind, or are ignored; `engine` sets the kind where it names an LLM engine and __kind__ is
+// absent; `target` is the name; other labels are attributes. `kind`: of groups without a kind of their own.
+Result<std::vector<FoundTarget>> ToTargets(const std::vector<Group>& groups, std::string_view kind);
 
 }  // namespace gpulens::file_sd

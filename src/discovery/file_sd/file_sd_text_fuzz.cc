@@ -11,7 +11,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     CHECK(!groups.error().detail.empty());
     return 0;
   }
-  auto targets = ToTargets(*groups, "engines");
+  auto targets = ToTargets(*groups, "engine");
   if (!targets) return 0;
   CHECK(targets->size() <= kFileTargets);
   for (const gpulens::FoundTarget& target : *targets) {

@@ -1,8 +1,6 @@
 // The options of a target that bound how many series its page becomes: docs/cardinality.md. Static storage.
 #pragma once
 
-#include <array>
-
 #include "pipeline/config.h"
 
 namespace gpulens::scraping {
@@ -47,12 +45,5 @@ inline constexpr OptionSpec kSeriesOptions[] = {
      .allowed = kGaugeWays},
     {.key = "top", .type = OptionType::kGroups, .help = "Labels with many values.", .children = kTopOptions},
 };
-
-inline constexpr auto kGovernorOptions = std::to_array<OptionSpec>({
-    {.key = "series",
-     .type = OptionType::kGroup,
-     .help = "How many series its page may become.",
-     .children = kSeriesOptions},
-});
 
 }  // namespace gpulens::scraping

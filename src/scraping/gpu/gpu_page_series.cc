@@ -47,28 +47,15 @@ double GenerationOf(double speed) noexcept {
   return 0;
 }
 
-}  // namespace
-
-bool IsBlank(double raw) noexcept {
-  constexpr double kInt64Blank = 9223372036854775792.0, kDoubleBlank = 140737488355328.0;
-  constexpr double kInt32Blank = 2147483632.0, kKinds = 3, kAllBits = 4294967295.0;
-  return raw >= kInt64Blank || (raw >= kInt32Blank && raw <= kInt32Blank + kKinds) ||
-         (raw >= kDoubleBlank && raw <= kDoubleBlank + kKinds) || raw == kAllBits;
-}
-
-GpuPageSeries::GpuPageSeries(const ScrapedPage& page, const Exporter* exporter,
-                             std::vector<std::pair<std::string, std::string>> more)
-    : page_(page), exporter_(exporter), entities_(exporter ? exporter->labels : nullptr, std::move(more)) {}
-
-std::vector<GpuPageSeries::Match> GpuPageSeries::MatchesOf(const ExpositionFamily& family) const {
+std::vector<Match> MatchesOf(const Exporter& exporter, const ExpositionFamily& family) {
   std::string name = family.name;
-  if (!exporter_->optional_prefix.empty() && name.starts_with(exporter_->optional_prefix)) {
-    name.erase(0, exporter_->optional_prefix.size());
+  if (!exporter.optional_prefix.empty() && name.starts_with(exporter.optional_prefix)) {
+    name.erase(0, exporter.optional_prefix.size());
   }
   std::vector<Match> matches;
   auto look = [&] {
     uint32_t order = 0;
-    for (std::span<const PageRow> rows : exporter_->rows) {
+    for (std::span<const PageRow> rows : exporter.rows) {
       for (const PageRow& row : rows) {
         std::string_view number;
         if (Matches(row.family, name, &number) || Matches(row.renamed, name, &number)) {
@@ -87,29 +74,37 @@ std::vector<GpuPageSeries::Match> GpuPageSeries::MatchesOf(const ExpositionFamil
   return matches;
 }
 
-bool GpuPageSeries::Reads(const ExpositionFamily& family) const {
-  return exporter_ && !MatchesOf(family).empty();
+}  // namespace
+
+bool IsBlank(double raw) noexcept {
+  constexpr double kInt64Blank = 9223372036854775792.0, kDoubleBlank = 140737488355328.0;
+  constexpr double kInt32Blank = 2147483632.0, kKinds = 3, kAllBits = 4294967295.0;
+  return raw >= kInt64Blank || (raw >= kInt32Blank && raw <= kInt32Blank + kKinds) ||
+         (raw >= kDoubleBlank && raw <= kDoubleBlank + kKinds) || raw == kAllBits;
 }
 
-void GpuPageSeries::Detect() {
-  size_t best = 0;
-  const Exporter* found = nullptr;
-  for (const Exporter* candidate : AllExporters()) {
-    exporter_ = candidate;
+GpuPageSeries::GpuPageSeries(const ScrapedPage& page, const Exporter* exporter,
+                             std::vector<std::pair<std::string, std::string>> more)
+    : page_(page), exporter_(exporter), entities_(exporter ? exporter->labels : nullptr, std::move(more)) {}
+
+bool GpuPageSeries::Reads(const ExpositionFamily& family) const {
+  return exporter_ && !MatchesOf(*exporter_, family).empty();
+}
+
+DetectedExporter DetectExporter(const ScrapedPage& page) {
+  DetectedExporter best;
+  for (const Exporter* exporter : AllExporters()) {
     size_t known = 0;
-    for (const ExpositionFamily& family : page_.families()) known += family.alive && Reads(family);
-    if (known > best) {
-      best = known;
-      found = candidate;
-    }
+    for (const ExpositionFamily& family : page.families())
+      known += family.alive && !MatchesOf(*exporter, family).empty();
+    if (known > best.families) best = {exporter, known};
   }
-  exporter_ = found;
-  if (found) entities_.SetLabels(found->labels);
+  return best;
 }
 
 Status GpuPageSeries::Write(bool complete, FrameWriter& out) {
   if (!followed_ || page_.generation() != generation_) {
-    if (!exporter_) Detect();
+    if (!exporter_ && (exporter_ = DetectExporter(page_).exporter)) entities_.SetLabels(exporter_->labels);
     if (!exporter_) return {Code::kDataLoss, "has no family of a GPU exporter that is known here"};
     Follow(out.table());
     followed_ = true;
@@ -172,7 +167,7 @@ void GpuPageSeries::Gather() {
   unknown_ = 0;
   for (size_t i = 0; i < families.size(); ++i) {
     if (!families[i].alive) continue;
-    matches[i] = MatchesOf(families[i]);
+    matches[i] = MatchesOf(*exporter_, families[i]);
     unknown_ += matches[i].empty() && !FindIgnored(*exporter_, families[i].name);
   }
   std::vector<uint32_t> ids;

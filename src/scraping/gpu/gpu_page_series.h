@@ -16,6 +16,20 @@
 
 namespace gpulens::gpu_page {
 
+// A row of an exporter's tables that reads a family.
+struct Match {
+  const PageRow* row;
+  uint32_t order;      // in the tables
+  std::string number;  // what '#' stands for
+};
+
+// The exporter whose tables read the most families of a page; null: none reads any.
+struct DetectedExporter {
+  const Exporter* exporter = nullptr;
+  size_t families = 0;  // that its tables read
+};
+DetectedExporter DetectExporter(const ScrapedPage& page);
+
 // Follows one ScrapedPage by the tables of its exporter. Used inside its instance's run: not thread-safe. A
 // Write of a page whose series stayed does not allocate.
 //
@@ -42,11 +56,6 @@ class GpuPageSeries {
  private:
   static constexpr uint32_t kNone = UINT32_MAX;
 
-  struct Match {
-    const PageRow* row;
-    uint32_t order;  // in the tables
-    std::string number;
-  };
   // A series that the page may make.
   struct Candidate {
     const PageRow* row = nullptr;
@@ -69,8 +78,6 @@ class GpuPageSeries {
     const Held* held;
   };
 
-  void Detect();
-  std::vector<Match> MatchesOf(const ExpositionFamily& family) const;
   void Follow(SeriesTable& table);
   void Gather();
   void GatherSeries(uint32_t id, const std::vector<Match>& matches);

@@ -11,8 +11,8 @@
 #include <utility>
 
 #include "agent/cli/collect/collect_command.h"
-#include "agent/cli/collect/engine_target.h"
 #include "agent/cli/collect/older_options.h"
+#include "agent/cli/collect/page_target_name.h"
 #include "agent/config/text/value_parse.h"
 #include "agent/plugin_tables.h"
 #include "base/log.h"
@@ -34,7 +34,7 @@ struct CommandAlias {
   std::string_view every = kEvery;
 
   // An LLM engine, whose page stands where its table says.
-  bool IsOfEngine() const noexcept { return IsEngine(target) && !FindCollector(target); }
+  bool IsOfEngine() const noexcept { return IsEngine(target); }
 };
 
 constexpr std::string_view kToolKeys[] = {"hl_smi_path", "hl_smi", "command", "path"};
@@ -119,7 +119,7 @@ constexpr IgnoredOption kIgnored[] = {
 
 // What of this program the alias runs.
 std::string_view PartOf(const CommandAlias& alias) {
-  return alias.IsOfEngine() ? kEnginesCollector : alias.target;
+  return IsPage(alias.target) ? kTargetsCollector : alias.target;
 }
 
 bool Works(const CommandAlias& alias) {
@@ -134,12 +134,7 @@ std::string WithUnit(const std::string& text) {
 }
 
 std::span<const OptionSpec> OptionsOf(std::string_view target) {
-  if (const CollectorSpec* collector = FindCollector(target)) {
-    if (collector->instances_option.empty()) return collector->options;
-    for (const OptionSpec& option : collector->options) {
-      if (option.key == collector->instances_option) return option.children;
-    }
-  }
+  if (const CollectorSpec* collector = FindCollector(target)) return collector->options;
   if (const AnalyzerSpec* analyzer = FindAnalyzer(target)) return analyzer->options;
   return {};
 }
@@ -288,7 +283,7 @@ void AddAlias(CLI::App& app, const CommandAlias& alias, int& code) {
       ->type_name("KEY=VALUE");
   if (!alias.option.empty()) {
     std::string help(alias.option_help);
-    if (alias.IsOfEngine()) help = "Where the page is, " + EngineUrl(alias.target);
+    if (alias.IsOfEngine()) help = "Where the page is, " + PageUrl(alias.target);
     command->add_option(std::string(alias.option), options->own, help)->type_name(std::string(alias.type));
   }
   if (alias.IsOfEngine()) AddEngineOptions(*command, *options);

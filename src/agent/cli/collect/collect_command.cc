@@ -9,8 +9,8 @@
 #include <string>
 
 #include "agent/cli/collect/collect_session.h"
-#include "agent/cli/collect/engine_target.h"
 #include "agent/cli/collect/older_options.h"
+#include "agent/cli/collect/page_target_name.h"
 #include "agent/config/text/value_parse.h"
 #include "agent/plugin_tables.h"
 #include "agent/run/config_file.h"
@@ -47,7 +47,11 @@ struct Target {
 
   std::string_view name() const { return collector ? collector->name : analyzer->name; }
   std::span<const OptionSpec> options() const { return collector ? collector->options : analyzer->options; }
-  // The part of the configuration that is its own.
+  // The options of one target; empty for one without targets.
+  std::span<const OptionSpec> element() const {
+    return collector && collector->per_target ? collector->options : std::span<const OptionSpec>{};
+  }
+  // Its group in the configuration.
   std::string section() const { return (collector ? "collectors." : "analyzers.") + std::string(name()); }
 };
 
@@ -65,11 +69,7 @@ struct Spread {
 
 Result<Spread> SpreadOptions(const CollectOptions& options, const Target& target, const SinkSpec& sink) {
   Spread out;
-  std::span<const OptionSpec> element;
-  if (target.collector) {
-    if (const OptionSpec* list = FindOption(target.options(), target.collector->instances_option))
-      element = list->children;
-  }
+  const std::span<const OptionSpec> element = target.element();
   std::set<std::string> taken;  // by the target
   OlderResource resource;
   std::map<std::string, std::map<std::string, std::string>>
@@ -82,7 +82,7 @@ Result<Spread> SpreadOptions(const CollectOptions& options, const Target& target
         SinkOptionOf(sink, prefixed ? given.substr(sink.name.size() + 1) : given, value);
     const bool named = prefixed || of_sink.older;
     const std::string key = named ? of_sink.key : PlacedOption(element, given);
-    const bool common = target.collector && (key == "timeout" || key == "ttl");
+    const bool common = target.collector && element.empty() && (key == "timeout" || key == "ttl");
     const bool of_target = FindOption(element, key) || common || FindOption(target.options(), key);
     if (of_sink.known && (named || !of_target || !taken.insert(key).second)) {
       out.flags.push_back(
@@ -130,14 +130,12 @@ Result<Spread> SpreadOptions(const CollectOptions& options, const Target& target
   return out;
 }
 
-LoadOutcome LoadForCollect(const Schema& schema, const Target& target, const std::string& file,
-                           const Spread& spread) {
+LoadOutcome LoadForCollect(const Schema& schema, const std::string& file, const Spread& spread) {
   if (spread.target_yaml.empty()) return LoadConfig(schema, FindConfigFile(file), spread.flags);
   // Given on the command line, the target stands in place of those of a file.
   Sources sources;
   sources.file_name = "command line";
-  sources.file_text = "collectors: {" + std::string(target.name()) + ": {" +
-                      std::string(target.collector->instances_option) + ": [" + spread.target_yaml + "]}}\n";
+  sources.file_text = "targets: [" + spread.target_yaml + "]\n";
   sources.flags = spread.flags;
   return Load(schema, sources);
 }
@@ -150,12 +148,12 @@ SessionOptions MakeSession(const CollectOptions& options, const Target& target, 
   session.analyzer = target.analyzer;
   if (target.collector) session.collectors = {target.collector};
   // Rates and quantiles of an engine are made from its page.
-  if (target.collector && target.name() == kEnginesCollector) session.beside = FindAnalyzer(kEnginesAnalyzer);
+  if (target.collector && target.collector->per_target) session.beside = FindAnalyzer(kEnginesAnalyzer);
   // What has happened to a GPU belongs to its record.
   if (target.collector && options.gpus_only) session.beside = FindAnalyzer("gpu_events");
   for (const CollectorSpec* spec : AllCollectors()) {
     if (!target.analyzer || !ReadsGpus(*spec)) continue;
-    if (config.Group("collectors").Group(spec->name).Bool("enabled")) session.collectors.push_back(spec);
+    if (IsOn(*spec, config)) session.collectors.push_back(spec);
   }
   return session;
 }
@@ -183,6 +181,7 @@ void AddFlags(const CollectOptions& options, const Target& target, std::vector<F
   if (options.interval.empty()) return;
   flags.push_back({"--interval", "interval", options.interval});
   for (const CollectorSpec* spec : AllCollectors()) {
+    if (spec->per_target) continue;  // each target has an interval of its own
     if (spec == target.collector || (target.analyzer && ReadsGpus(*spec)))
       flags.push_back(
           {"--interval", "collectors." + std::string(spec->name) + ".interval", options.interval});
@@ -195,9 +194,7 @@ std::string TakeEndpoint(CollectOptions& options, const Target& target) {
   if (ValueCheck wrong = CheckUrlValue(options.endpoint)) {
     return options.endpoint_option + ": " + wrong->problem + (wrong->hint.empty() ? "" : ". ") + wrong->hint;
   }
-  const OptionSpec* list =
-      target.collector ? FindOption(target.options(), target.collector->instances_option) : nullptr;
-  if (!list || !FindOption(list->children, "url"))
+  if (!FindOption(target.element(), "url"))
     return options.endpoint_option + ": " + std::string(target.name()) + " reads no page";
   options.options.emplace(options.options.begin(), "url", options.endpoint);
   return {};
@@ -210,9 +207,8 @@ int RunTarget(CollectOptions options) {
     std::vector<std::string_view> names;
     for (const CollectorSpec* spec : AllCollectors()) names.push_back(spec->name);
     for (const AnalyzerSpec* spec : AllAnalyzers()) names.push_back(spec->name);
-    if (FindCollector(kEnginesCollector)) {
-      for (std::string_view engine : EngineNames()) names.push_back(engine);
-    }
+    names.push_back("dcgm");
+    for (std::string_view engine : EngineNames()) names.push_back(engine);
     return Complain(Unknown("collector", options.target, names));
   }
   if (std::string wrong = TakeEndpoint(options, target); !wrong.empty()) return Complain(wrong);
@@ -230,10 +226,10 @@ int RunTarget(CollectOptions options) {
   if (!spread) return Complain(spread.error().detail);
   AddFlags(options, target, spread->flags);
   std::unique_ptr<Schema> schema = MakeSchema();
-  LoadOutcome loaded = LoadForCollect(*schema, target, options.config_file, *spread);
+  LoadOutcome loaded = LoadForCollect(*schema, options.config_file, *spread);
   if (sink_name == "file" && loaded.config.Group("sinks").Group("file").Text("path").empty()) {
     spread->flags.push_back({"--sink", "sinks.file.path", std::string(kMetricsFile)});
-    loaded = LoadForCollect(*schema, target, options.config_file, *spread);
+    loaded = LoadForCollect(*schema, options.config_file, *spread);
   }
   std::string report = loaded.Errors();
   if (!report.empty()) ::dprintf(STDERR_FILENO, "%s", report.c_str());
@@ -255,9 +251,8 @@ std::string Padded(std::string_view text, size_t width) {
 // What the probe of a collector found, in one word and one reason.
 std::string Presence(const CollectorSpec& spec, const Config& config, Env& env) {
   if (!spec.probe) return "here";
-  const Config& own = config.Group("collectors").Group(spec.name);
   std::string why;
-  for (const Finding& finding : spec.probe(own, env)) {
+  for (const Finding& finding : spec.probe(PartOf(spec, config), env)) {
     if (finding.kind == Finding::kFound) return "here";
     if (why.empty()) {
       std::string_view words[] = {"", "absent", "no permission", "broken"};
@@ -295,7 +290,9 @@ std::string TargetNames() {
   std::string out = "\nCOLLECTOR is one of these; what of it is here: gpulens collect --list";
   AppendNames(out, "collectors", collectors);
   AppendNames(out, "analyzers", analyzers);
-  if (FindCollector(kEnginesCollector)) AppendNames(out, "engines", EngineNames());
+  std::vector<std::string_view> pages = EngineNames();
+  pages.insert(pages.begin(), "dcgm");
+  AppendNames(out, "pages", pages);
   return out + "\n";
 }
 
@@ -325,11 +322,7 @@ int RunCollect(const CollectOptions& options) {
   Duration interval{};
   if (resolved.once && !ParseTimeValue(resolved.interval, interval) && interval > kLongestOnce)
     resolved.interval.clear();
-  if (!FindCollector(options.target)) ResolveEngine(resolved);
-  if (resolved.target != options.target && !FindCollector(resolved.target)) {
-    return Complain("this gpulens has no collector \"" + resolved.target + "\", which reads the page of " +
-                    options.target);
-  }
+  if (!FindCollector(options.target)) ResolvePage(resolved);
   return RunTarget(std::move(resolved));
 }
 

@@ -1,4 +1,4 @@
-// Which processes look like LLM engines, and at which ports one may ask them. Pure.
+// Which processes look like LLM engines, at which ports a page may be, and what a page is. Pure.
 #pragma once
 
 #include <cstdint>
@@ -6,7 +6,7 @@
 #include <string_view>
 #include <vector>
 
-namespace gpulens::engine_processes {
+namespace gpulens::local_listeners {
 
 // The engine that a process seems to be by its name and arguments, as the tables of engines call it
 // ("vllm"); empty: it does not look like one. A guess that decides only who is asked: the page decides.
@@ -20,13 +20,16 @@ bool IsSomethingElse(std::string_view name);
 // …): what listens there may not understand a request.
 std::vector<uint16_t> NamedPorts(const std::vector<std::string>& args);
 
-// Whether an engine of the tables listens there unless told otherwise.
+// Whether an engine of the tables listens there by default.
 bool IsEnginePort(uint16_t port);
+// The GPU exporter that listens there by default, as `kind` of a target calls it ("dcgm"); empty: none.
+std::string_view ExporterAt(uint16_t port);
 // The paths at which pages may be: that of `engine` first, then those of engines with that port, then
 // /metrics; each once.
 std::vector<std::string_view> PathsFor(std::string_view engine, uint16_t port);
 
-// The engine whose families are on the page; empty: no page of an engine. The longest mark decides.
-std::string_view EngineOnPage(std::string_view page);
+// What the page is, as `kind` of a target calls it: the engine whose families are on it, or "dcgm"; empty:
+// neither. The longest prefix decides.
+std::string_view KindOfPage(std::string_view page);
 
-}  // namespace gpulens::engine_processes
+}  // namespace gpulens::local_listeners

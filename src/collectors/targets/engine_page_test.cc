@@ -7,9 +7,10 @@
 
 #include "scraping/collector_testing.h"
 #include "scraping/engine/engine_row.h"
+#include "scraping/gpu/page_row.h"
 
 namespace gpulens {
-extern const CollectorSpec engines_collector;
+extern const CollectorSpec targets_collector;
 
 namespace {
 
@@ -25,19 +26,13 @@ constexpr const char* kNotFound = "HTTP/1.1 404 Not Found\r\nContent-Length: 0\r
 constexpr const char* kRunning =
     "# TYPE vllm:num_requests_running gauge\nvllm:num_requests_running{model_name=\"m\"} 3\n";
 
-std::span<const OptionSpec> Options() {
-  for (const OptionSpec& option : engines_collector.options) {
-    if (option.key == engines_collector.instances_option) return option.children;
-  }
-  return {};
-}
-
-class EnginesTest : public scraping_testing::CollectorTest {
+class EnginePageTest : public scraping_testing::CollectorTest {
  protected:
   void OpenPage(Values values, const std::string& path = "/metrics") {
     values.emplace("name", "t");
     values.emplace("url", server.Url(path));
-    Open(engines_collector, ConfigOf(Options(), values));
+    values.emplace("kind", std::string("engine"));
+    Open(targets_collector, ConfigOf(targets_collector.options, values));
   }
   void Serve(const std::string& path, const std::string& body) {
     std::lock_guard lock(mutex);
@@ -65,7 +60,7 @@ class EnginesTest : public scraping_testing::CollectorTest {
   ScriptedServer server{[this](int, int, const std::string& request) { return Play(request); }};
 };
 
-TEST_F(EnginesTest, APageWithoutAWordAboutTheEngine) {
+TEST_F(EnginePageTest, APageWithoutAWordAboutTheEngine) {
   Serve("/metrics", kRunning);
   OpenPage({{"attributes", std::map<std::string, std::string>{{"cluster", "c"}}}});
   std::string page = Run();
@@ -76,7 +71,7 @@ TEST_F(EnginesTest, APageWithoutAWordAboutTheEngine) {
                     HasSubstr("gpulens_scrape_families_unknown{target=\"t\"} 0\n"), Not(HasSubstr("vllm:"))));
 }
 
-TEST_F(EnginesTest, RawFamiliesWhenAskedFor) {
+TEST_F(EnginePageTest, RawFamiliesWhenAskedFor) {
   Serve("/metrics",
         std::string(kRunning) +
             "# TYPE python_info gauge\npython_info 1\n# TYPE vllm:quite_new gauge\nvllm:quite_new 1\n");
@@ -86,7 +81,7 @@ TEST_F(EnginesTest, RawFamiliesWhenAskedFor) {
                            HasSubstr("gpulens_scrape_families_unknown{target=\"t\"} 1\n")));
 }
 
-TEST_F(EnginesTest, VersionAndModelAreAskedOnTheSide) {
+TEST_F(EnginePageTest, VersionAndModelAreAskedOnTheSide) {
   Serve("/metrics", "# TYPE vllm:num_requests_running gauge\nvllm:num_requests_running 3\n");
   Serve("/version", "{\"version\": \"0.11.0\"}");
   Serve("/v1/models", "{\"data\": [{\"id\": \"org/model\"}]}");
@@ -104,7 +99,7 @@ TEST_F(EnginesTest, VersionAndModelAreAskedOnTheSide) {
   EXPECT_THAT(page, AllOf(HasSubstr("0.12.0"), Not(HasSubstr("0.11.0"))));
 }
 
-TEST_F(EnginesTest, AModelOfTheConfigurationStays) {
+TEST_F(EnginePageTest, AModelOfTheConfigurationStays) {
   Serve("/metrics", "# TYPE tgi_queue_size gauge\ntgi_queue_size 2\n");
   Serve("/info", "{\"model_id\": \"theirs\", \"version\": \"3.0\"}");
   OpenPage({{"model", std::string("ours")}});
@@ -113,7 +108,7 @@ TEST_F(EnginesTest, AModelOfTheConfigurationStays) {
                         "model_name=\"ours\",target=\"t\"} 2\n"));
 }
 
-TEST_F(EnginesTest, NimIsFoundInBothPlaces) {
+TEST_F(EnginePageTest, NimIsFoundInBothPlaces) {
   const std::string page = "# TYPE num_requests_waiting gauge\nnum_requests_waiting 2\n";
   for (const char* place : {"/metrics", "/v1/metrics"}) {
     {
@@ -121,7 +116,7 @@ TEST_F(EnginesTest, NimIsFoundInBothPlaces) {
       pages = {{place, page}};
     }
     for (const char* configured : {"/metrics", "/v1/metrics"}) {
-      OpenPage({{"engine", std::string("nim")}}, configured);
+      OpenPage({{"kind", std::string("nim")}}, configured);
       for (int i = 0; i < 2; ++i) {
         EXPECT_THAT(Run(), AllOf(HasSubstr("inference_requests_waiting{inference_engine=\"nim\""),
                                  HasSubstr("gpulens_scrape_up{target=\"t\"} 1\n")))
@@ -131,24 +126,28 @@ TEST_F(EnginesTest, NimIsFoundInBothPlaces) {
   }
 }
 
-TEST_F(EnginesTest, NimNowhere) {
-  OpenPage({{"engine", std::string("nim")}});
+TEST_F(EnginePageTest, NimNowhere) {
+  OpenPage({{"kind", std::string("nim")}});
   EXPECT_THAT(Run(), AllOf(HasSubstr("gpulens_scrape_up{target=\"t\"} 0\n"),
                            HasSubstr("gpulens_scrape_errors_total{reason=\"status\",target=\"t\"} 1\n")));
   Serve("/metrics", "# TYPE num_requests_waiting gauge\nnum_requests_waiting 2\n");
   EXPECT_THAT(Run(), HasSubstr("gpulens_scrape_up{target=\"t\"} 1\n"));
 }
 
-TEST_F(EnginesTest, AFoundTargetIsNotSpokenOfBeforeItAnswers) {
-  OpenPage({{"discovered", true}});
+TEST_F(EnginePageTest, AnOptionalTargetExportsNothingBeforeItAnswers) {
+  OpenPage({{"optional", true}});
   EXPECT_THAT(Run(), Not(HasSubstr("gpulens_scrape")));
+  EXPECT_EQ(instance->stats().last.code, Code::kUnavailable);
   Serve("/metrics", "# TYPE node_load1 gauge\nnode_load1 1\n");
   EXPECT_THAT(Run(), Not(HasSubstr("gpulens_scrape")));
   Serve("/metrics", kRunning);
   EXPECT_THAT(Run(), HasSubstr("gpulens_scrape_up{target=\"t\"} 1\n"));
+  Serve("/metrics", "");
+  EXPECT_THAT(Run(), HasSubstr("gpulens_scrape_up{target=\"t\"} 0\n"))
+      << "it has answered: its absence is a fault";
 }
 
-TEST_F(EnginesTest, APageOfSomethingElseIsNotUp) {
+TEST_F(EnginePageTest, APageOfSomethingElseIsNotUp) {
   Serve("/metrics", "# TYPE node_load1 gauge\nnode_load1 1\n");
   OpenPage({});
   EXPECT_THAT(Run(),
@@ -157,11 +156,12 @@ TEST_F(EnginesTest, APageOfSomethingElseIsNotUp) {
 }
 
 // The configuration offers what the tables have.
-TEST(EnginesSpec, NamesAreThoseOfTheTables) {
-  std::vector<std::string_view> names = {"auto"};
+TEST(TargetsSpec, KindsAreThoseOfTheTables) {
+  std::vector<std::string_view> names = {"auto", "prometheus", "engine", "gpu"};
+  for (const gpu_page::Exporter* exporter : gpu_page::AllExporters()) names.push_back(exporter->name);
   for (const engine_page::Engine& engine : engine_page::AllEngines()) names.push_back(engine.name);
-  for (const OptionSpec& option : Options()) {
-    if (option.key != "engine") continue;
+  for (const OptionSpec& option : targets_collector.options) {
+    if (option.key != "kind") continue;
     EXPECT_THAT(std::vector<std::string_view>(option.allowed.begin(), option.allowed.end()),
                 ::testing::ElementsAreArray(names));
   }

@@ -1,11 +1,11 @@
-#include "discovery/engine_processes/engine_scan.h"
+#include "discovery/local/listener_scan.h"
 
 #include <algorithm>
 #include <set>
 
-#include "discovery/engine_processes/engine_marks.h"
+#include "discovery/local/listener_marks.h"
 
-namespace gpulens::engine_processes {
+namespace gpulens::local_listeners {
 namespace {
 
 using listening::Process;
@@ -49,7 +49,9 @@ struct Scanner::Engines {
     }
     return guess;
   }
-  bool MayBePage(uint16_t port) const { return IsEnginePort(port) || named.contains(port); }
+  bool MayBePage(uint16_t port) const {
+    return IsEnginePort(port) || !ExporterAt(port).empty() || named.contains(port);
+  }
 };
 
 // First among processes that look like engines, then among all, each new socket once.
@@ -126,13 +128,17 @@ Scan Scanner::Look(const std::vector<Socket>& sockets) {
     if (engine) {
       one.pid = engine->pid;
       one.process = engine->name;
-      one.engine = LooksLike(engine->name, engine->args);
+      one.kind = LooksLike(engine->name, engine->args);
     } else {
-      // A port alone is little: only where this machine talks to itself, and by whom we may see.
-      if (holder->second == 0 || !IsEnginePort(at.port) || !(IsAny(socket.at) || at.IsLoopback())) continue;
-      auto process = listening::ReadProcess(root_, holder->second);
-      if (!process || IsSomethingElse(process->name)) continue;
-      one.process = process->name;
+      // A port alone is little: only where this machine talks to itself. dcgm-exporter runs as another user
+      // or behind a proxy of its container, an engine is asked only when its process may be seen.
+      if (!(IsAny(socket.at) || at.IsLoopback())) continue;
+      one.kind = ExporterAt(at.port);
+      if (one.kind.empty() && (holder->second == 0 || !IsEnginePort(at.port))) continue;
+      const auto process = listening::ReadProcess(root_, holder->second);
+      if (process) one.process = process->name;
+      if (one.kind.empty() && (!process || IsSomethingElse(process->name))) continue;
+      one.pid = holder->second;
     }
     auto [entry, added] = found.emplace(one.address, one);
     if (!added && one.inode < entry->second.inode) entry->second = one;
@@ -146,7 +152,7 @@ Scan Scanner::Look(const std::vector<Socket>& sockets) {
   // What looks like an engine is never left out for what does not.
   if (scan.candidates.size() > kMaxCandidates) {
     std::sort(scan.candidates.begin(), scan.candidates.end(), [](const Candidate& a, const Candidate& b) {
-      if (a.engine.empty() != b.engine.empty()) return b.engine.empty();
+      if (a.kind.empty() != b.kind.empty()) return b.kind.empty();
       return a.address < b.address;
     });
     scan.candidates.resize(kMaxCandidates);
@@ -154,4 +160,4 @@ Scan Scanner::Look(const std::vector<Socket>& sockets) {
   return scan;
 }
 
-}  // namespace gpulens::engine_processes
+}  // namespace gpulens::local_listeners

@@ -1,5 +1,6 @@
-// LLM engines on this machine: processes that look like one and what listens at their usual ports. Each is
-// asked for its page, and taken when a family on it is an engine's.
+// Finds LLM engines and dcgm-exporter on this machine: requests /metrics from processes that look like an
+// engine and from what listens at their usual ports, and takes those whose page is an engine's or
+// dcgm-exporter's.
 
 #include <unistd.h>
 
@@ -11,8 +12,8 @@
 #include "base/log.h"
 #include "base/text.h"
 #include "base/workers.h"
-#include "discovery/engine_processes/engine_marks.h"
-#include "discovery/engine_processes/engine_scan.h"
+#include "discovery/local/listener_marks.h"
+#include "discovery/local/listener_scan.h"
 #include "net/client/http_client.h"
 #include "net/io_loop.h"
 #include "pipeline/plugin.h"
@@ -20,13 +21,14 @@
 namespace gpulens {
 namespace {
 
-using engine_processes::Candidate;
-using engine_processes::Elsewhere;
-using engine_processes::Scan;
-using engine_processes::Scanner;
+using local_listeners::Candidate;
+using local_listeners::Elsewhere;
+using local_listeners::Scan;
+using local_listeners::Scanner;
 using std::chrono::minutes;
 using std::chrono::seconds;
 
+constexpr std::string_view kAuto = "auto", kDcgm = "dcgm";
 constexpr Duration kAskTime = seconds(2);
 constexpr Duration kWholeLook = seconds(60);  // without a change of the listening sockets
 constexpr Duration kFirstRetry = seconds(15), kLastRetry = minutes(5);
@@ -39,18 +41,24 @@ std::string Shown(std::string_view text) {
   return out;
 }
 
+// "llama-server, pid 17"
+std::string ProcessOf(const Candidate& one) {
+  const std::string name = one.process.empty() ? "another user's process" : Shown(one.process);
+  return one.pid == 0 ? name : name + ", pid " + std::to_string(one.pid);
+}
+
 std::string RemedyFor(const Elsewhere& one) {
   std::string host = one.addresses.empty() ? "ADDRESS" : one.addresses.front();
-  return "collectors: {engines: {targets: [{name: " + one.engine + ", url: \"http://" + host + ":" +
-         std::to_string(one.ports.front()) + std::string(engine_processes::PathsFor(one.engine, 0).front()) +
-         "\"}]}}";
+  return "targets: [{name: " + one.engine + ", url: \"http://" + host + ":" +
+         std::to_string(one.ports.front()) + std::string(local_listeners::PathsFor(one.engine, 0).front()) +
+         "\"}]";
 }
 
 // Look runs on a worker, what asks on the loop, one after the other: never at once.
-class EngineProcesses final : public Discovery {
+class LocalDiscovery final : public Discovery {
  public:
-  EngineProcesses(const Config& config, Env& env)
-      : env_(env), collector_(config.Text("collector")), scanner_(env.root, ::getpid()) {}
+  LocalDiscovery(const Config& config, Env& env)
+      : env_(env), kind_(config.Text("kind")), scanner_(env.root, ::getpid()) {}
 
   void Fetch(Instant deadline, std::function<void(Status)> done) override {
     deadline_ = deadline;
@@ -67,10 +75,11 @@ class EngineProcesses final : public Discovery {
     for (const auto& [address, known] : known_) {
       if (known.url.empty()) continue;
       FoundTarget target;
-      target.collector = collector_;
-      target.name = known.engine + "-" + std::to_string(known.candidate.port);
+      target.name =
+          known.kind == kDcgm ? known.kind : known.kind + "-" + std::to_string(known.candidate.port);
       target.url = known.url;
-      target.options["discovered"] = "true";
+      target.options["kind"] = kind_ != kAuto ? kind_ : known.kind == kDcgm ? known.kind : "engine";
+      target.options["optional"] = "true";
       out.push_back(std::move(target));
     }
     return out;
@@ -79,7 +88,7 @@ class EngineProcesses final : public Discovery {
  private:
   struct Known {
     Candidate candidate;
-    std::string url, engine;  // set: a page was recognised
+    std::string url, kind;  // set: a page was recognised
     int64_t ask_at_ns = 0;
     Duration retry = kFirstRetry;
   };
@@ -125,7 +134,7 @@ class EngineProcesses final : public Discovery {
   void AskNext() {
     while (!due_.empty()) {
       Known& known = known_.at(due_.back());
-      auto paths = engine_processes::PathsFor(known.candidate.engine, known.candidate.port);
+      auto paths = local_listeners::PathsFor(known.candidate.kind, known.candidate.port);
       if (path_ < paths.size() && env_.clock->Now().boot_ns < deadline_.boot_ns) {
         return Ask("http://" + known.candidate.address + std::string(paths[path_]));
       }
@@ -154,19 +163,18 @@ class EngineProcesses final : public Discovery {
 
   void OnReply(const std::string& url, const HttpReply& reply) {
     Known& known = known_.at(due_.back());
-    std::string_view engine;
-    if (reply.failure == HttpFailure::kNone && !reply.gzip)
-      engine = engine_processes::EngineOnPage(reply.body);
+    std::string_view kind;
+    if (reply.failure == HttpFailure::kNone && !reply.gzip) kind = local_listeners::KindOfPage(reply.body);
+    // A demonstration shows simulated GPUs alone.
+    if (kind == kDcgm && env_.demo) kind = {};
     ++path_;
-    if (!engine.empty()) {
+    if (!kind.empty()) {
       known.url = url;
-      known.engine = engine;
+      known.kind = kind;
       due_.pop_back();
       path_ = 0;
-      Log(LogLevel::kInfo, "discovery", "engine_found",
-          known.engine + " at " + url + " (" + Shown(known.candidate.process) + ", pid " +
-              std::to_string(known.candidate.pid) + ")",
-          url);
+      Log(LogLevel::kInfo, "discovery", "target_found",
+          known.kind + " at " + url + " (" + ProcessOf(known.candidate) + ")", url);
     } else if (reply.failure == HttpFailure::kConnect || reply.failure == HttpFailure::kTimeout) {
       path_ = SIZE_MAX;  // other paths would not answer either
     }
@@ -175,7 +183,7 @@ class EngineProcesses final : public Discovery {
 
   // What only has an engine's port is asked once in the life of its socket.
   void GiveUp(Known& known) {
-    if (known.candidate.engine.empty()) {
+    if (known.candidate.kind.empty()) {
       known.ask_at_ns = INT64_MAX;
       return;
     }
@@ -186,7 +194,7 @@ class EngineProcesses final : public Discovery {
   void Done(Status status) { std::exchange(done_, nullptr)(std::move(status)); }
 
   Env& env_;
-  const std::string collector_;
+  const std::string kind_;  // of the targets: auto or prometheus
   Scanner scanner_;
   std::vector<listening::Socket> sockets_;
   bool looked_ = false;
@@ -201,11 +209,11 @@ class EngineProcesses final : public Discovery {
 };
 
 Result<std::unique_ptr<Discovery>> Create(const Config& config, Env& env) {
-  return std::unique_ptr<Discovery>(std::make_unique<EngineProcesses>(config, env));
+  return std::unique_ptr<Discovery>(std::make_unique<LocalDiscovery>(config, env));
 }
 
 std::vector<Finding> Probe(const Config&, Env& env) {
-  constexpr std::string_view kSubject = "engine processes";
+  constexpr std::string_view kSubject = "local";
   std::vector<Finding> findings;
   Scanner scanner(env.root, ::getpid());
   Scan scan = scanner.Look(scanner.Listening());
@@ -213,9 +221,9 @@ std::vector<Finding> Probe(const Config&, Env& env) {
     findings.push_back({kind, std::string(kSubject), std::move(what), std::move(why), std::move(remedy)});
   };
   for (const Candidate& one : scan.candidates) {
-    if (one.engine.empty()) continue;
-    add(Finding::kFound, one.engine + " (" + Shown(one.process) + ", pid " + std::to_string(one.pid) +
-                             ") listens at " + one.address + ": the agent asks it for its page");
+    if (one.kind.empty()) continue;
+    add(Finding::kFound, ProcessOf(one) + " listens at " + one.address + " and may be " + one.kind +
+                             "; the agent reads its page if it is");
   }
   for (const Elsewhere& one : scan.elsewhere) {
     add(Finding::kNoPermission,
@@ -226,34 +234,33 @@ std::vector<Finding> Probe(const Config&, Env& env) {
     add(Finding::kNoPermission,
         std::to_string(scan.hidden.size()) + " processes look like engines, but not what they listen on",
         "descriptors of other users' processes are hidden; ports are guessed by user and arguments",
-        "run the agent as root, or name them under collectors.engines.targets");
+        "run the agent as root, or add them to the list targets");
   }
   if (findings.empty()) {
     add(Finding::kNotHere, "",
-        scan.processes ? "engines run, but none listens at a port that may be its page's"
-                       : "none here looks like an LLM engine");
+        scan.processes ? "LLM engines run, but none listens at a port that may be its page's"
+                       : "no LLM engine and no dcgm-exporter was found");
   }
   return findings;
 }
 
-constexpr std::string_view kCollectors[] = {"engines", "scrape"};
+constexpr std::string_view kKinds[] = {kAuto, "prometheus"};
 constexpr OptionSpec kOptions[] = {
-    {.key = "collector",
-     .fallback = "engines",
-     .help = "The collector that reads them: engines, or scrape for their own names.",
-     .allowed = kCollectors},
+    {.key = "kind",
+     .fallback = kAuto,
+     .help = "auto: export native names; prometheus: export the pages under their own names.",
+     .allowed = kKinds},
 };
 
 }  // namespace
 
-extern const DiscoverySpec engine_processes_discovery;
-const DiscoverySpec engine_processes_discovery{
-    .name = "engine_processes",
-    .help = "LLM engines that run on this machine, by what their processes are and what their pages say.",
+extern const DiscoverySpec local_discovery;
+const DiscoverySpec local_discovery{
+    .name = "local",
+    .help = "LLM engines and dcgm-exporter on this machine, by their processes, ports and pages.",
     .on_by_default = true,
     .period = seconds(5),
     .options = kOptions,
-    .collector_switch = "autodetect",
     .create = &Create,
     .probe = &Probe};
 

@@ -1,5 +1,5 @@
-// One look at this machine: which listening sockets may be an engine's page, and which engines listen where
-// we do not reach. Asks nobody; reads /proc, so it belongs on a worker.
+// Lists the listening sockets of this machine that may serve the page of an LLM engine or of dcgm-exporter,
+// and engines in other network namespaces. Reads /proc, so it belongs on a worker; connects to nothing.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +9,7 @@
 
 #include "sources/listening/processes.h"
 
-namespace gpulens::engine_processes {
+namespace gpulens::local_listeners {
 
 inline constexpr size_t kMaxCandidates = 32;
 
@@ -18,9 +18,9 @@ struct Candidate {
   std::string address;  // "127.0.0.1:8000": where to reach it
   uint16_t port = 0;
   uint64_t inode = 0;  // another one: another socket
-  int pid = 0;         // 0: may not be seen, guessed by user and port
+  int pid = 0;         // 0: another user's, guessed by user and port
   std::string process;
-  std::string engine;  // what the process looks like; empty: only the port is an engine's
+  std::string kind;  // the engine that the process looks like, or the exporter of the port; empty: neither
 };
 
 // An engine in another network namespace.
@@ -58,4 +58,4 @@ class Scanner {
   std::map<uint64_t, int> holders_;  // inode to pid; 0: may not be seen
 };
 
-}  // namespace gpulens::engine_processes
+}  // namespace gpulens::local_listeners

@@ -1,4 +1,4 @@
-#include "discovery/engine_processes/engine_marks.h"
+#include "discovery/local/listener_marks.h"
 
 #include <algorithm>
 #include <optional>
@@ -6,8 +6,11 @@
 #include "base/parse.h"
 #include "scraping/engine/engine_row.h"
 
-namespace gpulens::engine_processes {
+namespace gpulens::local_listeners {
 namespace {
+
+constexpr std::string_view kDcgm = "dcgm", kDcgmPrefix = "DCGM_FI_";
+constexpr uint16_t kDcgmExporterPort = 9400;
 
 // What is looked for in the first arguments: programs by the last part of their path, modules of Python by
 // their whole name or its beginning with a dot. A second word has to follow somewhere, when there is one.
@@ -159,6 +162,8 @@ bool IsEnginePort(uint16_t port) {
                      [&](const engine_page::Engine& e) { return e.port == port; });
 }
 
+std::string_view ExporterAt(uint16_t port) { return port == kDcgmExporterPort ? kDcgm : std::string_view{}; }
+
 std::vector<std::string_view> PathsFor(std::string_view engine, uint16_t port) {
   std::vector<std::string_view> out;
   auto add = [&](std::string_view path) {
@@ -174,7 +179,7 @@ std::vector<std::string_view> PathsFor(std::string_view engine, uint16_t port) {
   return out;
 }
 
-std::string_view EngineOnPage(std::string_view page) {
+std::string_view KindOfPage(std::string_view page) {
   std::string_view best;
   size_t longest = 0;
   while (!page.empty()) {
@@ -182,6 +187,10 @@ std::string_view EngineOnPage(std::string_view page) {
     if (!line.starts_with("# TYPE ")) continue;
     line.remove_prefix(7);
     std::string_view family = TakeUntil(line, ' ');
+    if (family.starts_with(kDcgmPrefix) && kDcgmPrefix.size() > longest) {
+      longest = kDcgmPrefix.size();
+      best = kDcgm;
+    }
     for (const engine_page::Engine& engine : engine_page::AllEngines()) {
       std::string_view prefixes = engine.recognised;
       while (!prefixes.empty()) {
@@ -195,4 +204,4 @@ std::string_view EngineOnPage(std::string_view page) {
   return best;
 }
 
-}  // namespace gpulens::engine_processes
+}  // namespace gpulens::local_listeners

@@ -16,7 +16,7 @@
 #include "pipeline/remote/remote_options.h"
 
 namespace gpulens {
-extern const CollectorSpec scrape_collector;
+extern const CollectorSpec targets_collector;
 
 namespace {
 
@@ -58,11 +58,11 @@ Config::Value DefaultOf(const OptionSpec& spec) {
     case OptionType::kTexts: return std::vector<std::string>{};
     case OptionType::kGroup: return DefaultsOf(spec.children, {});
     case OptionType::kGroups: return std::vector<Config>{};
-    default: return std::string{};
+    default: return spec.key == "kind" ? std::string("prometheus") : std::string{};
   }
 }
 
-std::span<const OptionSpec> TargetOptions() { return scrape_collector.options[0].children; }
+std::span<const OptionSpec> TargetOptions() { return targets_collector.options; }
 std::span<const OptionSpec> OptionsOf(std::string_view group) {
   for (const OptionSpec& spec : TargetOptions()) {
     if (spec.key == group) return spec.children;
@@ -82,12 +82,12 @@ class ScrapeTest : public ::testing::Test {
 
   Result<std::unique_ptr<Collector>> Create(Values values) {
     values.emplace("name", "node");
-    return scrape_collector.create(DefaultsOf(TargetOptions(), values), env);
+    return targets_collector.create(DefaultsOf(TargetOptions(), values), env);
   }
   void Open(Values values) {
     values.emplace("name", "node");
-    Instance::Setup setup{.name = "scrape/node",
-                          .spec = &scrape_collector,
+    Instance::Setup setup{.name = "targets/node",
+                          .spec = &targets_collector,
                           .config = DefaultsOf(TargetOptions(), values),
                           .period = seconds(15),
                           .deadline = seconds(15),
@@ -451,15 +451,17 @@ TEST_F(ScrapeTest, RefusesOptionsThatContradictEachOther) {
 }
 
 TEST_F(ScrapeTest, TheDoctorSeesTargets) {
-  Config none = DefaultsOf(scrape_collector.options, {});
-  auto findings = scrape_collector.probe(none, env);
+  Config config;
+  config.Set("targets", std::vector<Config>{}, {});
+  auto findings = targets_collector.probe(config, env);
   ASSERT_EQ(findings.size(), 1u);
   EXPECT_EQ(findings[0].kind, Finding::kNotHere);
   EXPECT_EQ(findings[0].why, "no target is configured");
   std::vector<Config> targets = {
       DefaultsOf(TargetOptions(), {{"name", "x"}, {"url", "http://u:secret@h:9100"}}),
       DefaultsOf(TargetOptions(), {{"name", "y"}, {"url", "nonsense"}})};
-  findings = scrape_collector.probe(DefaultsOf(scrape_collector.options, {{"targets", targets}}), env);
+  config.Set("targets", targets, {});
+  findings = targets_collector.probe(config, env);
   ASSERT_EQ(findings.size(), 2u);
   EXPECT_EQ(findings[0].kind, Finding::kFound);
   EXPECT_EQ(findings[0].what, "configured: http://h:9100/metrics");

@@ -10,21 +10,21 @@
 
 #include "base/files.h"
 #include "base/workers.h"
-#include "discovery/engine_processes/engine_marks.h"
-#include "discovery/engine_processes/engine_scan.h"
+#include "discovery/local/listener_marks.h"
+#include "discovery/local/listener_scan.h"
 #include "net/client/http_client.h"
 #include "net/testing/scripted_server.h"
 #include "pipeline/plugin.h"
 
 namespace gpulens {
-extern const DiscoverySpec engine_processes_discovery;
+extern const DiscoverySpec local_discovery;
 
-namespace engine_processes {
+namespace local_listeners {
 namespace {
 
 using Args = std::vector<std::string>;
 
-TEST(EngineMarksTest, ProcessesThatLookLikeEngines) {
+TEST(ListenerMarksTest, ProcessesThatLookLikeEngines) {
   EXPECT_EQ(LooksLike("python3", {"/usr/bin/python3", "-m", "vllm.entrypoints.openai.api_server"}), "vllm");
   EXPECT_EQ(LooksLike("vllm", {"/opt/venv/bin/python", "/opt/venv/bin/vllm", "serve", "m"}), "vllm");
   EXPECT_EQ(LooksLike("python3", {"python3", "-m", "sglang.launch_server", "--port", "1"}), "sglang");
@@ -43,7 +43,7 @@ TEST(EngineMarksTest, ProcessesThatLookLikeEngines) {
   EXPECT_EQ(LooksLike("ollama", {"ollama", "serve"}), "") << "it has no page";
 }
 
-TEST(EngineMarksTest, OthersDoNot) {
+TEST(ListenerMarksTest, OthersDoNot) {
   EXPECT_EQ(LooksLike("vllm", {"vllm", "bench", "latency"}), "");
   EXPECT_EQ(LooksLike("vim", {"vim", "--cmd", "vllm.entrypoints"}), "");
   EXPECT_EQ(LooksLike("bash", {"bash", "run.sh", "--engine", "tritonserver"}), "");
@@ -51,7 +51,7 @@ TEST(EngineMarksTest, OthersDoNot) {
   EXPECT_EQ(LooksLike("kworker", {}), "");
 }
 
-TEST(EngineMarksTest, PortsForRequestsOnly) {
+TEST(ListenerMarksTest, PortsForRequestsOnly) {
   EXPECT_EQ(
       NamedPorts({"x", "--port", "8001", "--nccl-port=9000", "--grpc-port", "8001", "--master-port", "1"}),
       (std::vector<uint16_t>{8001}));
@@ -60,30 +60,31 @@ TEST(EngineMarksTest, PortsForRequestsOnly) {
   EXPECT_TRUE(NamedPorts({"x", "--port"}).empty());
 }
 
-TEST(EngineMarksTest, PagesAreToldByTheirFamilies) {
-  EXPECT_EQ(EngineOnPage("# HELP vllm:x y\n# TYPE vllm:num_requests_running gauge\n"), "vllm");
-  EXPECT_EQ(EngineOnPage("# TYPE llamacpp:prompt_tokens_total counter\n"), "llama.cpp");
-  EXPECT_EQ(EngineOnPage("# TYPE dynamo_component_requests_total counter\n# TYPE vllm:x gauge\n"),
+TEST(ListenerMarksTest, PagesAreToldByTheirFamilies) {
+  EXPECT_EQ(KindOfPage("# HELP vllm:x y\n# TYPE vllm:num_requests_running gauge\n"), "vllm");
+  EXPECT_EQ(KindOfPage("# TYPE llamacpp:prompt_tokens_total counter\n"), "llama.cpp");
+  EXPECT_EQ(KindOfPage("# TYPE dynamo_component_requests_total counter\n# TYPE vllm:x gauge\n"),
             "dynamo-worker");
-  EXPECT_EQ(EngineOnPage("# TYPE node_cpu_seconds_total counter\n"), "");
-  EXPECT_EQ(EngineOnPage("<html>vllm:</html>"), "");
+  EXPECT_EQ(KindOfPage("# TYPE node_cpu_seconds_total counter\n"), "");
+  EXPECT_EQ(KindOfPage("# TYPE DCGM_FI_DEV_POWER_USAGE gauge\n"), "dcgm");
+  EXPECT_EQ(KindOfPage("<html>vllm:</html>"), "");
 }
 
-TEST(EngineMarksTest, PathsAreTheEnginesOwnFirst) {
+TEST(ListenerMarksTest, PathsAreTheEnginesOwnFirst) {
   EXPECT_EQ(PathsFor("trtllm-serve", 8000),
             (std::vector<std::string_view>{"/prometheus/metrics", "/metrics"}));
   EXPECT_EQ(PathsFor("llama.cpp", 9999), (std::vector<std::string_view>{"/metrics"}));
 }
 
 // A folder that looks like /proc, made here since links cannot stand in the tree.
-class EngineProcessesTest : public ::testing::Test {
+class LocalDiscoveryTest : public ::testing::Test {
  protected:
-  EngineProcessesTest() {
-    root_ = ::testing::TempDir() + "engine_processes_" + std::to_string(::getpid());
+  LocalDiscoveryTest() {
+    root_ = ::testing::TempDir() + "local_discovery_" + std::to_string(::getpid());
     std::filesystem::remove_all(root_);
     Link("self/ns/net", "net:[1]");
   }
-  ~EngineProcessesTest() override { std::filesystem::remove_all(root_); }
+  ~LocalDiscoveryTest() override { std::filesystem::remove_all(root_); }
   void Put(const std::string& path, const std::string& text) {
     ASSERT_TRUE(MakeFoldersAbove(root_ + "/proc/" + path));
     ASSERT_TRUE(WriteFileAtomically(root_ + "/proc/" + path, text));
@@ -124,24 +125,24 @@ class EngineProcessesTest : public ::testing::Test {
   std::string root_;
 };
 
-TEST_F(EngineProcessesTest, AnEngineAtTheNamedPort) {
+TEST_F(LocalDiscoveryTest, AnEngineAtTheNamedPort) {
   AddProcess(20, "llama-server", {"llama-server", "--port", "8123"}, 501);
   Listen("self", {{kAny, 8123, 501}, {kLoopback, 45000, 502}});
   Scan scan = Look();
   ASSERT_EQ(scan.candidates.size(), 1u);
   EXPECT_EQ(scan.candidates[0].address, "127.0.0.1:8123");
-  EXPECT_EQ(scan.candidates[0].engine, "llama.cpp");
+  EXPECT_EQ(scan.candidates[0].kind, "llama.cpp");
   EXPECT_EQ(scan.candidates[0].pid, 20);
   EXPECT_EQ(scan.processes, 1u);
 }
 
-TEST_F(EngineProcessesTest, InnerPortsOfAnEngineAreNotAsked) {
+TEST_F(LocalDiscoveryTest, InnerPortsOfAnEngineAreNotAsked) {
   AddProcess(20, "python3", {"python3", "-m", "sglang.launch_server", "--nccl-port", "30111"}, 501);
   Listen("self", {{kAny, 30111, 501}});
   EXPECT_TRUE(Look().candidates.empty());
 }
 
-TEST_F(EngineProcessesTest, APortAloneNeedsAProcessThatIsNotKnownToBeAnother) {
+TEST_F(LocalDiscoveryTest, APortAloneNeedsAProcessThatIsNotKnownToBeAnother) {
   AddProcess(20, "nginx", {"nginx"}, 501);
   AddProcess(21, "python3", {"python3", "server.py"}, 502);
   AddProcess(22, "python3", {"python3", "server.py"}, 503);
@@ -149,17 +150,32 @@ TEST_F(EngineProcessesTest, APortAloneNeedsAProcessThatIsNotKnownToBeAnother) {
   Scan scan = Look();
   ASSERT_EQ(scan.candidates.size(), 1u) << "nobody holds 504: it may be anything";
   EXPECT_EQ(scan.candidates[0].address, "127.0.0.1:8000");
-  EXPECT_EQ(scan.candidates[0].engine, "");
+  EXPECT_EQ(scan.candidates[0].kind, "");
 }
 
-TEST_F(EngineProcessesTest, OurOwnListenersAreNotAsked) {
+TEST_F(LocalDiscoveryTest, ThePortOfDcgmExporterIsAskedWhoeverListensThere) {
+  AddProcess(20, "docker-proxy", {"docker-proxy"}, 501);
+  Listen("self", {{kAny, 9400, 501}});
+  Scan scan = Look();
+  ASSERT_EQ(scan.candidates.size(), 1u);
+  EXPECT_EQ(scan.candidates[0].kind, "dcgm");
+  EXPECT_EQ(scan.candidates[0].pid, 20);
+  Listen("self", {{kLoopback, 9400, 777}});  // of another user: its process is not seen
+  scan = Look();
+  ASSERT_EQ(scan.candidates.size(), 1u);
+  EXPECT_EQ(scan.candidates[0].pid, 0);
+  Listen("self", {{0x0100000A, 9400, 501}});  // 10.0.0.1
+  EXPECT_TRUE(Look().candidates.empty());
+}
+
+TEST_F(LocalDiscoveryTest, OurOwnListenersAreNotAsked) {
   AddProcess(20, "python3", {"python3", "x"}, 501);
   Listen("self", {{kLoopback, 8000, 501}});
   EXPECT_TRUE(Look(20).candidates.empty());
   EXPECT_EQ(Look(21).candidates.size(), 1u);
 }
 
-TEST_F(EngineProcessesTest, AnEngineElsewhereIsToldWithItsAddress) {
+TEST_F(LocalDiscoveryTest, AnEngineElsewhereIsToldWithItsAddress) {
   AddProcess(20, "vllm", {"python3", "vllm", "serve"}, 501, 2);
   Listen("20", {{kAny, 8000, 501}});
   Put("20/net/fib_trie", "Local:\n  |-- 10.244.0.5\n     /32 host LOCAL\n");
@@ -172,16 +188,16 @@ TEST_F(EngineProcessesTest, AnEngineElsewhereIsToldWithItsAddress) {
   EXPECT_EQ(scan.elsewhere[0].addresses, (std::vector<std::string>{"10.244.0.5"}));
   Env env;
   env.root = root_;
-  auto findings = engine_processes_discovery.probe(Config{}, env);
+  auto findings = local_discovery.probe(Config{}, env);
   ASSERT_EQ(findings.size(), 1u);
   EXPECT_NE(findings[0].remedy.find("http://10.244.0.5:8000/metrics"), std::string::npos)
       << findings[0].remedy;
 }
 
 // The whole plugin, against a page that is served.
-class EnginePageTest : public EngineProcessesTest {
+class LocalPageTest : public LocalDiscoveryTest {
  protected:
-  EnginePageTest() {
+  LocalPageTest() {
     loop_.Start();
     env_.root = root_;
     env_.clock = &clock_;
@@ -189,10 +205,10 @@ class EnginePageTest : public EngineProcessesTest {
     env_.http = &client_;
     env_.workers = &workers_;
     Config config;
-    config.Set("collector", std::string("scrape"), {});
-    discovery_ = std::move(*engine_processes_discovery.create(config, env_));
+    config.Set("kind", std::string("prometheus"), {});
+    discovery_ = std::move(*local_discovery.create(config, env_));
   }
-  ~EnginePageTest() override {
+  ~LocalPageTest() override {
     loop_.Stop();
     workers_.Stop();
   }
@@ -219,7 +235,7 @@ class EnginePageTest : public EngineProcessesTest {
   std::unique_ptr<Discovery> discovery_;
 };
 
-TEST_F(EnginePageTest, APageIsTakenWhenAnEnginesFamilyIsOnIt) {
+TEST_F(LocalPageTest, APageIsTakenWhenAnEnginesFamilyIsOnIt) {
   std::atomic<bool> ready{false};
   gpulens::testing::ScriptedServer server([&](int, int, const std::string&) {
     return gpulens::testing::ScriptedServer::Turn{gpulens::testing::Answer200(
@@ -240,8 +256,8 @@ TEST_F(EnginePageTest, APageIsTakenWhenAnEnginesFamilyIsOnIt) {
   ASSERT_EQ(found.size(), 1u);
   EXPECT_EQ(found[0].name, "llama.cpp-" + port);
   EXPECT_EQ(found[0].url, server.Url("/metrics"));
-  EXPECT_EQ(found[0].options.at("discovered"), "true");
-  EXPECT_EQ(found[0].collector, "scrape");
+  EXPECT_EQ(found[0].options.at("optional"), "true");
+  EXPECT_EQ(found[0].options.at("kind"), "prometheus");
   // Once it is known it is not asked again, and it goes with its socket.
   Fetch();
   EXPECT_EQ(server.requests().size(), asked + 1);
@@ -250,5 +266,5 @@ TEST_F(EnginePageTest, APageIsTakenWhenAnEnginesFamilyIsOnIt) {
 }
 
 }  // namespace
-}  // namespace engine_processes
+}  // namespace local_listeners
 }  // namespace gpulens

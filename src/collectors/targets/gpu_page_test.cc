@@ -4,7 +4,7 @@
 #include "scraping/collector_testing.h"
 
 namespace gpulens {
-extern const CollectorSpec gpu_page_collector;
+extern const CollectorSpec targets_collector;
 
 namespace {
 
@@ -20,11 +20,12 @@ class GpuPageTest : public scraping_testing::CollectorTest {
   void OpenPage(Values values) {
     values.emplace("name", "t");
     values.emplace("url", server.Url("/metrics"));
-    Open(gpu_page_collector, ConfigOf(gpu_page_collector.options[0].children, values));
+    values.emplace("kind", std::string("gpu"));
+    Open(targets_collector, ConfigOf(targets_collector.options, values));
   }
-  std::string body;
+  std::string body, fields;
   ScriptedServer server{
-      [this](int, int, const std::string&) { return ScriptedServer::Turn{Answer200(body)}; }};
+      [this](int, int, const std::string&) { return ScriptedServer::Turn{Answer200(body, fields)}; }};
 };
 
 TEST_F(GpuPageTest, AutoTellsTheExporterOnceThereIsAPage) {
@@ -39,7 +40,7 @@ TEST_F(GpuPageTest, AutoTellsTheExporterOnceThereIsAPage) {
 
 TEST_F(GpuPageTest, PassesOnWhatNoTableReadsWhenAsked) {
   body = "gpu_power_usage{gpu_id=\"0\",gpu_uuid=\"u\"} 41\nsome_new_thing{gpu_id=\"0\"} 7\n";
-  OpenPage({{"exporter", std::string("amd")}, {"pass_through", true}});
+  OpenPage({{"kind", std::string("amd")}, {"pass_through", true}});
   std::string page = Run();
   EXPECT_THAT(page, HasSubstr("gpu_power_draw_watts{gpu_index=\"0\",gpu_uuid=\"u\"} 41\n"));
   EXPECT_THAT(page, HasSubstr("some_new_thing{gpu_id=\"0\",target=\"t\"} 7\n"));
@@ -53,6 +54,33 @@ TEST_F(GpuPageTest, WithoutBeingAskedItDoesNot) {
   std::string page = Run();
   EXPECT_THAT(page, Not(HasSubstr("some_new_thing")));
   EXPECT_THAT(page, HasSubstr("gpu_power_draw_watts{gpu_index=\"0\",host_name=\"far\"} 41\n"));
+}
+
+constexpr auto kPower = "DCGM_FI_DEV_POWER_USAGE{gpu=\"0\",UUID=\"GPU-a\"} 100\n";
+constexpr auto kPowerHere = "gpu_power_draw_watts{gpu_index=\"0\",gpu_uuid=\"GPU-a\"} 100";
+
+TEST_F(GpuPageTest, ATargetThatDoesNotAnswerIsDown) {
+  OpenPage({{"url", std::string("http://127.0.0.1:1/metrics")}});
+  EXPECT_THAT(Run(), HasSubstr("gpulens_scrape_up{target=\"t\"} 0"));
+}
+
+TEST_F(GpuPageTest, DamagedPages) {
+  fields = "Content-Type: application/openmetrics-text; version=1.0.0\r\n";
+  OpenPage({{"kind", std::string("dcgm")}});
+  body = std::string(kPower) + "# EOF\n";
+  EXPECT_THAT(Run(), HasSubstr(kPowerHere));
+  // Cut: the last value is still shown, with its age.
+  body = "# TYPE x gauge\n";
+  std::string page = Run();
+  EXPECT_THAT(page, HasSubstr(std::string(kPowerHere) + " "));
+  EXPECT_THAT(page, HasSubstr("gpulens_scrape_up{target=\"t\"} 0"));
+  EXPECT_EQ(instance->stats().last.code, Code::kDataLoss);
+  // Garbled lines between good ones are counted.
+  body = std::string("DCGM_FI_DEV_POWER_USAGE{gpu=\n\x01\x02\n") + kPower + "# EOF\n";
+  EXPECT_THAT(Run(), HasSubstr("gpulens_scrape_parse_errors_total{target=\"t\"} 2"));
+  // Another program's page.
+  body = "node_load1 1\n# EOF\n";
+  EXPECT_THAT(Run(), HasSubstr("gpulens_scrape_errors_total{reason=\"content_type\",target=\"t\"} 1"));
 }
 
 }  // namespace

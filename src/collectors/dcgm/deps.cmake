@@ -1,2 +1,0 @@
-house_deps(gpulens_scraping_gpu)
-house_test_deps(gpulens_dialects gpulens_net_testing)

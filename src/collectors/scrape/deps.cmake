@@ -1,2 +1,0 @@
-house_deps(gpulens_scraping)
-house_test_deps(gpulens_base_testing gpulens_dialects gpulens_net_testing rapidcheck)
