@@ -34,6 +34,7 @@
 #include "agent/cli/run/log_command.h"
 #include "agent/cli/run/run_command.h"
 #include "agent/cli/slurm/slurm_command.h"
+#include "agent/cli/table/text_table.h"
 #include "agent/cli/telemetry/telemetry_command.h"
 #include "agent/plugin_tables.h"
 #include "agent/run/agent.h"
@@ -48,16 +49,14 @@ namespace {
 // A word that is no command gets the right one.
 int NoCommand(const CLI::App& app, std::string_view word) {
   if (std::string instead = InsteadOfCommand(word); !instead.empty()) {
-    ::dprintf(STDERR_FILENO, "gpulens: %s\n", instead.c_str());
+    WriteNote("gpulens: " + instead);
     return 2;
   }
   const std::vector<std::string_view> names = SubcommandNames(app, true);
   const std::string_view nearest = NearestWord(word, names);
-  std::string text = "gpulens: no command \"";
-  AppendPrintable(text, word);
-  text += "\".";
+  std::string text = "gpulens: no command \"" + std::string(word) + "\".";
   if (!nearest.empty()) text += " Did you mean " + std::string(nearest) + "?";
-  ::dprintf(STDERR_FILENO, "%s   gpulens help all lists them\n", text.c_str());
+  WriteNote(text + "   gpulens help all lists them");
   return 2;
 }
 

@@ -56,7 +56,7 @@ int RunConfigCheck(const std::string& file, const std::vector<FlagValue>& flags)
     WriteNote("gpulens: " + refused.detail);
     return 2;
   }
-  std::puts(CheckSummary(*schema, outcome.config, found).c_str());
+  WriteText(CheckSummary(*schema, outcome.config, found) + "\n");
   return 0;
 }
 

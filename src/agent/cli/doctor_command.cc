@@ -6,6 +6,7 @@
 #include <cstdio>
 
 #include "agent/cli/driver_release.h"
+#include "agent/cli/table/text_table.h"
 #include "agent/control/driver_finding.h"
 #include "agent/run/config_file.h"
 #include "agent/run/plan.h"
@@ -17,9 +18,11 @@
 namespace gpulens {
 namespace {
 
-std::string PaddedSubject(std::string_view text, size_t width) {
+constexpr size_t kSubjectWidth = 14;  // "kubelet_stats" and a blank
+
+std::string PaddedSubject(std::string_view text) {
   std::string out(text);
-  out.resize(std::max(out.size() + 1, width), ' ');
+  out.resize(std::max(out.size() + 1, kSubjectWidth), ' ');
   return out;
 }
 
@@ -36,7 +39,7 @@ void AppendProblems(std::string& out, const std::vector<Finding>& findings, Find
                     std::string_view mark) {
   for (const Finding& finding : findings) {
     if (finding.kind != kind) continue;
-    out += "  " + std::string(mark) + " " + PaddedSubject(finding.subject, 11) + " " + finding.what + "\n";
+    out += "  " + std::string(mark) + " " + PaddedSubject(finding.subject) + " " + finding.what + "\n";
     if (!finding.why.empty()) out += "      why  " + finding.why + "\n";
     if (!finding.remedy.empty()) out += "      do   " + finding.remedy + "\n";
   }
@@ -85,11 +88,11 @@ std::string Text(const std::vector<Finding>& findings, const View& view) {
   AppendProblems(out, findings, Finding::kWarning, "▲");
   for (const Finding& finding : findings) {
     if (finding.kind == Finding::kFound)
-      out += "  found      " + PaddedSubject(finding.subject, 11) + finding.what + "\n";
+      out += "  found      " + PaddedSubject(finding.subject) + finding.what + "\n";
   }
   for (const Finding& finding : findings) {
     if (finding.kind == Finding::kNotHere)
-      out += "  absent     " + PaddedSubject(finding.subject, 11) +
+      out += "  absent     " + PaddedSubject(finding.subject) +
              (finding.why.empty() ? finding.what : finding.why) + "\n";
   }
   if (!agent.report && agent.at.empty())
@@ -141,7 +144,8 @@ int RunDoctor(const DoctorOptions& options) {
   }
   if (std::optional<Finding> driver = DriverFinding(AskDriverStatus(loaded.config)))
     findings.push_back(*std::move(driver));
-  std::fputs((options.json ? Json(findings, view) : Text(findings, view)).c_str(), stdout);
+  if (options.json) std::fputs(Json(findings, view).c_str(), stdout);
+  else WriteText(Text(findings, view));
   if (Count(findings, Finding::kBroken)) return 2;
   return Count(findings, Finding::kNoPermission) || Count(findings, Finding::kWarning) ? 1 : 0;
 }

@@ -5,6 +5,7 @@
 #include <cstdio>
 
 #include "agent/cli/fake/ask_agent.h"
+#include "agent/cli/table/text_table.h"
 #include "agent/control/control_command.h"
 #include "agent/control/control_socket.h"
 #include "base/text.h"
@@ -19,7 +20,7 @@ constexpr Duration kStatusPatience = std::chrono::seconds(2);
 int RunDriverOrder(const DriverOrder& order) {
   std::string command = "nvml " + order.verb + (order.length.empty() ? "" : " " + order.length);
   if (Result<ControlCommand> good = ParseControlCommand(command); !good) {
-    ::dprintf(STDERR_FILENO, "gpulens gpu: %s\n", good.error().detail.c_str());
+    WriteNote("gpulens gpu: " + good.error().detail);
     return 2;
   }
   return AskAndPrint({"gpulens gpu", command, order.socket, order.config_file});

@@ -10,6 +10,7 @@
 #include "agent/cli/engines/engines_list.h"
 #include "agent/cli/events/events_command.h"
 #include "agent/cli/metrics_command.h"
+#include "agent/cli/table/text_table.h"
 #include "base/text.h"
 #include "catalog/codes/codes.h"
 #include "scraping/engine/engine_row.h"
@@ -40,13 +41,11 @@ int Unknown(const std::string& word, std::string_view nearest_metric) {
   for (const CheckSpec& check : AllChecks()) words.push_back(check.name);
   for (std::string_view engine : EngineNames()) words.push_back(engine);
   const std::string_view nearest = NearestWord(word, words);
-  std::string text = "gpulens explain: no code, metric, check or engine \"";
-  AppendPrintable(text, word);
-  text += "\".";
+  std::string text = "gpulens explain: no code, metric, check or engine \"" + word + "\".";
   if (!nearest.empty()) text += " Did you mean " + std::string(nearest) + "?";
   text += " XIDs are 1 to " + std::string(AllXids().back().code) + ", SXids " +
           std::string(AllSxids().front().code) + " to " + std::string(AllSxids().back().code) + ".";
-  ::dprintf(STDERR_FILENO, "%s   gpulens explain --help\n", text.c_str());
+  WriteNote(text + " gpulens explain --help");
   return 2;
 }
 
@@ -72,8 +71,7 @@ int RunExplain(const ExplainOptions& options) {
     }
     out += "]}\n";
   }
-  std::fputs(out.c_str(), stdout);
-  return 0;
+  return (options.json ? WriteOut(out) : WriteText(out)) ? 0 : 1;
 }
 
 }  // namespace gpulens

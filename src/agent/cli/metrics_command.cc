@@ -7,7 +7,10 @@
 #include <set>
 #include <vector>
 
+#include "agent/cli/help/help.h"
+#include "agent/cli/table/text_table.h"
 #include "agent/plugin_tables.h"
+#include "base/parse.h"
 #include "base/text.h"
 #include "catalog/all.h"
 #include "catalog/events.h"
@@ -122,21 +125,52 @@ std::vector<Row> DialectRows(const Dialect& dialect) {
 }
 
 std::string PaddedColumn(std::string_view text, size_t width) {
-  std::string out(text);
-  out.resize(std::max(out.size() + 2, width), ' ');
+  return std::string(text).append(std::max(width, WidthOf(text) + 2) - WidthOf(text), ' ');
+}
+
+// The columns that every table begins with.
+std::string FirstColumns(const Row& row) {
+  return PaddedColumn(row.name, 38) + PaddedColumn(row.unit.empty() ? kNoValue : row.unit, 14) +
+         PaddedColumn(row.kind, 16);
+}
+
+// One metric a line, whatever its length: for grep and other programs.
+std::string Table(const std::vector<Row>& rows) {
+  std::string out;
+  for (const Row& row : rows)
+    out += FirstColumns(row) + PaddedColumn(row.level, 11) + PaddedColumn(row.from, 32) + row.help + "\n";
   return out;
 }
 
-std::string Table(const std::vector<Row>& rows) {
-  std::string out = PaddedColumn("NAME", 38) + PaddedColumn("UNIT", 14) + PaddedColumn("KIND", 16) +
-                    PaddedColumn("LEVEL", 11) + PaddedColumn("FROM", 32) + "MEANING\n";
+// For a terminal: a line of columns for each metric, and below it what it means and where it is from. In 80
+// columns there is room for all but the longest names.
+std::string TerminalTable(const std::vector<Row>& rows, size_t width) {
+  std::string out;
   for (const Row& row : rows) {
-    out += PaddedColumn(row.name, 38) +
-           PaddedColumn(row.unit.empty() ? "–" : row.unit, row.unit.empty() ? 16 : 14) +
-           PaddedColumn(row.kind, 16) + PaddedColumn(row.level, 11) + PaddedColumn(row.from, 32) + row.help +
-           "\n";
+    out += FirstColumns(row) + row.level;
+    out.erase(out.find_last_not_of(' ') + 1);
+    out += "\n    " + row.help + (row.help.ends_with('.') ? " From: " : ". From: ") + row.from + "\n";
   }
-  return out;
+  return WrappedLines(out, width);
+}
+
+// The rows of docs/quality.md: when a reading is rejected, of which metrics, and why.
+std::string TerminalRules(size_t width) {
+  const std::string table = QualityMarkdown();
+  std::string_view rest = table;
+  std::string out;
+  for (int row = 0; !rest.empty(); ++row) {
+    std::string_view line = TakeUntil(rest, '\n');
+    if (row == 1) continue;  // below the head
+    std::string cells[5];    // before the first "|", and between two
+    for (std::string& cell : cells) {
+      cell = TakeUntil(line, '|');
+      std::erase(cell, '`');
+    }
+    const std::string_view verdict = std::string_view(cells[1]).substr(1);
+    out += PaddedColumn(verdict, 20) + cells[3] + "\n   " + cells[2] + "· " + cells[4].substr(1) + "\n";
+  }
+  return WrappedLines(out, width);
 }
 
 std::string KeysOf(const EventDesc& event) {
@@ -248,6 +282,15 @@ std::string MetricPage(const std::string& name, std::string& nearest) {
   return {};
 }
 
+std::string MetricsTable(const std::string& names, size_t width) {
+  const Dialect* dialect = names == kNativeDialect ? nullptr : FindDialect(names);
+  std::vector<Row> rows = dialect ? DialectRows(*dialect) : NativeRows();
+  rows.insert(rows.begin(), {"NAME", "UNIT", "KIND", "LEVEL", "", "", "MEANING", "", "FROM"});
+  return width == 0 ? Table(rows) : TerminalTable(rows, width);
+}
+
+std::string MetricRules(size_t width) { return width == 0 ? QualityMarkdown() : TerminalRules(width); }
+
 std::string MetricsMarkdown() {
   std::string out =
       "# Metrics\n\nMade by `gpulens metrics --format md`; a test fails when this page is stale.\n\n"
@@ -272,27 +315,35 @@ std::string MetricsMarkdown() {
 }
 
 int RunMetrics(const MetricsOptions& options) {
+  const std::string format = options.json ? "json" : options.format;
+  // What goes to another program or a file stays whole.
+  const bool terminal = format == "table" && ::isatty(STDOUT_FILENO) == 1;
+  const size_t width = terminal ? HelpStyleOf(STDOUT_FILENO).width : 0;
   if (options.rules) {
-    std::fputs(QualityMarkdown().c_str(), stdout);
+    std::fputs(MetricRules(width).c_str(), stdout);
     return 0;
   }
   if (!options.name.empty()) {
     std::string nearest;
     const std::string page = MetricPage(options.name, nearest);
-    if (page.empty())
-      ::dprintf(STDERR_FILENO, "gpulens metrics: no metric \"%s\".%s   gpulens metrics lists all\n",
-                options.name.c_str(), nearest.empty() ? "" : (" Did you mean " + nearest + "?").c_str());
-    std::fputs(page.c_str(), stdout);
-    return page.empty() ? 2 : 0;
+    WriteText(page);
+    if (!page.empty()) return 0;
+    if (!nearest.empty()) nearest = " Did you mean " + nearest + "?";
+    WriteNote("gpulens metrics: no metric \"" + options.name + "\"." + nearest +
+              "   gpulens metrics lists all");
+    return 2;
   }
-  const std::string format = options.json ? "json" : options.format;
-  const Dialect* dialect = options.names == kNativeDialect ? nullptr : FindDialect(options.names);
   if (format == "md" && options.names.empty()) {
     std::fputs(MetricsMarkdown().c_str(), stdout);
     return 0;
   }
-  std::vector<Row> rows = dialect ? DialectRows(*dialect) : NativeRows();
-  std::string text = format == "json" ? Json(rows, !dialect) : format == "md" ? Markdown(rows) : Table(rows);
+  if (format == "table") {
+    std::fputs(MetricsTable(options.names, width).c_str(), stdout);
+    return 0;
+  }
+  const Dialect* dialect = options.names == kNativeDialect ? nullptr : FindDialect(options.names);
+  const std::vector<Row> rows = dialect ? DialectRows(*dialect) : NativeRows();
+  const std::string text = format == "json" ? Json(rows, !dialect) : Markdown(rows);
   std::fputs(text.c_str(), stdout);
   return 0;
 }

@@ -1,6 +1,7 @@
 // `gpulens metrics`: the catalogue, from the tables that the program itself uses.
 #pragma once
 
+#include <cstddef>
 #include <string>
 
 namespace gpulens {
@@ -19,6 +20,13 @@ int RunMetrics(const MetricsOptions& options);
 // What is known of one metric, under whatever name it is asked for: native, Prometheus or another one. Empty
 // for an unknown name; `nearest` is then the native or Prometheus name that is most like it, or empty.
 std::string MetricPage(const std::string& name, std::string& nearest);
+
+// All metrics of `names`, in lines of at most `width` columns; 0: one metric a line, of any length.
+std::string MetricsTable(const std::string& names, size_t width);
+
+// The rules by which readings are rejected, in lines of at most `width` columns; 0: the table of
+// docs/quality.md.
+std::string MetricRules(size_t width);
 
 // The page docs/metrics.md.
 std::string MetricsMarkdown();

@@ -3,9 +3,12 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cctype>
 #include <random>
+#include <set>
 
 #include "agent/config/schema_for_test.h"
+#include "base/parse.h"
 
 namespace gpulens {
 namespace {
@@ -189,6 +192,182 @@ TEST(PrintTest, JsonSchemaIsWhole) {
   EXPECT_THAT(text, HasSubstr("\"enum\": [\"auto\", \"text\", \"journal\", \"json\"]"));
   EXPECT_THAT(text, HasSubstr("\"minimum\": 0"));
   EXPECT_THAT(text, HasSubstr("\"additionalProperties\": false"));
+}
+
+// Parts that share groups: all of one, some of one with another default, and groups that only look alike.
+constexpr OptionSpec kTlsRows[] = {{.key = "ca_file", .help = "CAs."}, {.key = "cert_file", .help = "Ours."}};
+constexpr OptionSpec kTransportRows[] = {
+    {.key = "timeout", .type = OptionType::kTime, .fallback = "10s", .help = "Limit."},
+    {.key = "password", .help = "Word."},
+    {.key = "tls", .type = OptionType::kGroup, .help = "TLS.", .children = kTlsRows}};
+constexpr OptionSpec kSlowTransportRows[] = {
+    {.key = "timeout", .type = OptionType::kTime, .fallback = "30s", .help = "Limit."},
+    {.key = "tls", .type = OptionType::kGroup, .help = "TLS.", .children = kTlsRows}};
+constexpr OptionSpec kItemRows[] = {{.key = "items", .type = OptionType::kInt, .help = "Most."}};
+constexpr OptionSpec kRuleRows[] = {
+    {.key = "match", .help = "Which.", .required = true},
+    {.key = "keep", .type = OptionType::kInt, .fallback = "5", .help = "How many."},
+    {.key = "limit", .type = OptionType::kGroup, .help = "Bound.", .children = kItemRows}};
+constexpr OptionSpec kWaitRows[] = {{.key = "wait", .type = OptionType::kTime, .help = "Longest."}};
+constexpr OptionSpec kTransportOption = {
+    .key = "transport", .type = OptionType::kGroup, .help = "How to connect.", .children = kTransportRows};
+constexpr OptionSpec kRulesOption = {
+    .key = "rules", .type = OptionType::kGroups, .help = "Rules", .children = kRuleRows};
+constexpr OptionSpec kFirstSink[] = {
+    kTransportOption,
+    kRulesOption,
+    {.key = "batch", .type = OptionType::kGroup, .help = "Together", .children = kItemRows}};
+constexpr OptionSpec kSecondSink[] = {
+    kTransportOption,
+    kRulesOption,
+    {.key = "batch", .type = OptionType::kGroup, .help = "Together", .children = kWaitRows}};
+constexpr OptionSpec kThirdSink[] = {kTransportOption};
+constexpr OptionSpec kReader[] = {
+    {.key = "transport", .type = OptionType::kGroup, .help = "How to read.", .children = kSlowTransportRows}};
+constexpr PluginSchema kSharing[] = {
+    {"collectors", "reader", "", kReader, true, std::chrono::seconds(1), std::chrono::seconds(5)},
+    {"sinks", "first", "", kFirstSink, false, {}, {}},
+    {"sinks", "second", "", kSecondSink, false, {}, {}},
+    {"sinks", "third", "", kThirdSink, false, {}, {}},
+};
+
+size_t Times(std::string_view text, std::string_view part) {
+  size_t times = 0;
+  for (size_t at = text.find(part); at != text.npos; at = text.find(part, at + part.size())) ++times;
+  return times;
+}
+
+// The number in "412 keys: each key …".
+int KeyCount(const std::string& markdown) {
+  const size_t end = markdown.find(" keys: each key of a group that several parts share is counted once.\n");
+  const size_t start = markdown.rfind(' ', end - 1) + 1;
+  return end == markdown.npos ? -1 : ParseInt<int>(markdown.substr(start, end - start)).value_or(-1);
+}
+
+TEST(MarkdownSchemaTest, ASharedGroupIsPrintedOnce) {
+  const std::string text = PrintMarkdownSchema(Schema(kSharing));
+  EXPECT_THAT(text,
+              HasSubstr("### Group `transport`\n\n| key | type | default | meaning |\n|---|---|---|---|\n"
+                        "| `timeout` | a duration | `10s` | Limit. |\n"
+                        "| `password` | a text | – | Word. |\n"
+                        "| `tls.ca_file` | a text | – | CAs. |\n"
+                        "| `tls.cert_file` | a text | – | Ours. |\n\n"));
+  EXPECT_THAT(text, HasSubstr("### List `rules[]`\n\n| key | type | default | meaning |\n|---|---|---|---|\n"
+                              "| `match` | a text | required | Which. |\n"));
+  EXPECT_EQ(Times(text, "tls.ca_file"), 1u) << text;
+  EXPECT_EQ(Times(text, "Group `tls`"), 0u) << "only transport has it";
+  EXPECT_THAT(text, HasSubstr("| `limit.items` |"));
+  // Three sinks have the same row.
+  EXPECT_EQ(Times(text, "| `transport` | a group | – | How to connect; see [transport](#group-transport). |"),
+            1u)
+      << text;
+  EXPECT_EQ(Times(text, "| `rules` | a list of maps | – | Rules; see [rules](#list-rules) |"), 2u) << text;
+  // Not the same keys, so not the same group.
+  EXPECT_THAT(text, HasSubstr("| `batch.items` |"));
+  EXPECT_THAT(text, HasSubstr("| `batch.wait` |"));
+  EXPECT_THAT(text, Not(HasSubstr("Group `batch`")));
+  EXPECT_LT(text.find("## Keys of the whole agent\n"), text.find("## Groups that several parts share\n"));
+  EXPECT_LT(text.find("## Groups that several parts share\n"), text.find("## Collectors\n"));
+}
+
+TEST(MarkdownSchemaTest, APartOfASharedGroupNamesItsKeysAndWhatDiffers) {
+  const std::string text = PrintMarkdownSchema(Schema(kSharing));
+  EXPECT_THAT(text,
+              HasSubstr("| `transport` | a group | – | How to read; see [transport](#group-transport), only "
+                        "`timeout`, `tls`. |\n| `transport.timeout` | a duration | `30s` | Limit. |\n\n"));
+  EXPECT_EQ(Times(text, "`transport."), 1u) << text;
+}
+
+TEST(MarkdownSchemaTest, KeysOfASharedGroupCountOnce) {
+  // transport has 4 and rules 3. reader: enabled, interval, ttl, timeout; first and second: enabled, rules
+  // and one of batch; third: enabled.
+  const int none = KeyCount(PrintMarkdownSchema(Schema({})));
+  EXPECT_GT(none, 0);
+  EXPECT_EQ(KeyCount(PrintMarkdownSchema(Schema(kSharing))) - none, 4 + 3 + 4 + 3 + 3 + 1);
+}
+
+TEST(MarkdownSchemaTest, OneRowForAnOptionWithSeveralDefaults) {
+  const std::string text = PrintMarkdownSchema(TestSchema());
+  const std::string collectors =
+      text.substr(text.find("## Collectors"), text.find("## Analyzers") - text.find("## Coll"));
+  EXPECT_EQ(Times(collectors, "| `interval` |"), 1u) << collectors;
+  EXPECT_THAT(collectors, HasSubstr("| `interval` | a duration | `1s` | How often it runs |\n"));
+  EXPECT_THAT(collectors,
+              HasSubstr("Also, as above: `enabled`, `interval` (default `15s`), `ttl` (default `1m`), "
+                        "`timeout`.\n"));
+  EXPECT_THAT(collectors, HasSubstr("Also, as above: `enabled`, `interval`, `ttl`, `timeout`.\n"));
+}
+
+TEST(MarkdownSchemaTest, EveryLinkHasItsHeading) {
+  for (const std::string& text : {PrintMarkdownSchema(Schema(kSharing)), PrintMarkdownSchema(TestSchema())}) {
+    std::set<std::string> anchors;
+    for (size_t at = text.find("##"); at != text.npos; at = text.find("\n##", at + 1)) {
+      // As GitHub makes them: small letters, a hyphen for a blank, no other characters.
+      std::string anchor;
+      for (char c : text.substr(text.find("# ", at) + 2, text.find('\n', at + 1) - text.find("# ", at) - 2)) {
+        if (c == ' ') anchor += '-';
+        else if (std::isalnum(static_cast<unsigned char>(c)) || c == '_' || c == '-')
+          anchor += static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+      }
+      EXPECT_TRUE(anchors.insert(anchor).second) << anchor;
+    }
+    for (size_t at = text.find("](#"); at != text.npos; at = text.find("](#", at + 1)) {
+      const std::string anchor = text.substr(at + 3, text.find(')', at) - at - 3);
+      EXPECT_TRUE(anchors.contains(anchor)) << anchor;
+    }
+  }
+}
+
+TEST(MarkdownSchemaTest, AListOfTheRootIsASection) {
+  const PluginSchema plugins[] = {
+      {.section = "collectors", .name = "pages", .help = "Read.", .options = kThirdSink, .is_list = true},
+      kSharing[1]};
+  const std::string text = PrintMarkdownSchema(Schema(plugins));
+  const std::string pages =
+      "\n\n## Pages\n\n| key | type | default | meaning |\n|---|---|---|---|\n"
+      "| `pages` | a list of maps | – | Read. |\n"
+      "| `pages[].transport` | a group | – | How to connect; see [transport](#group-transport). |\n\n"
+      "## Collectors\n";
+  EXPECT_THAT(text, HasSubstr(pages));
+  EXPECT_EQ(Times(text, "`pages"), 2u) << "in no other section";
+  // Of the sink: enabled, rules and its 3, batch.items.
+  EXPECT_EQ(KeyCount(text) - KeyCount(PrintMarkdownSchema(Schema({}))), 1 + 4 + 1 + 4 + 1);
+}
+
+TEST(JsonSchemaTest, EqualGroupsAreWrittenOnce) {
+  const std::string text = PrintJsonSchema(Schema(kSharing));
+  EXPECT_EQ(Times(text, "\"$ref\": \"#/$defs/transport\""), 3u) << text;
+  EXPECT_EQ(Times(text, "\"$ref\": \"#/$defs/rules\""), 2u) << text;
+  // In the shared transport and in that of the reader, which differs from it.
+  EXPECT_EQ(Times(text, "\"$ref\": \"#/$defs/tls\""), 2u) << text;
+  EXPECT_EQ(Times(text, "\"default\": \"30s\""), 1u) << text;
+  EXPECT_EQ(Times(text, "\"ca_file\": {"), 1u) << text;
+  EXPECT_EQ(Times(text, "\"required\": [\"match\"]"), 1u) << text;
+  EXPECT_EQ(Times(text, "\"default\": 5\n"), 1u) << "elements of lists have their defaults";
+  const std::string shared = text.substr(text.find("\"$defs\": {"));
+  for (const char* name : {"tls", "transport", "rules"})
+    EXPECT_THAT(shared, HasSubstr("\n    \"" + std::string(name) + "\": {\n")) << text;
+  EXPECT_THAT(shared, Not(HasSubstr("batch")));
+  EXPECT_THAT(text, Not(HasSubstr("$defs/limit"))) << "only rules has it";
+}
+
+TEST(JsonSchemaTest, GroupsWithOtherDefaultsAreOthers) {
+  constexpr OptionSpec kPlain[] = {
+      {.key = "queue", .type = OptionType::kGroup, .help = "On disk", .children = testing::kQueue}};
+  constexpr OptionSpec kSpool[] = {{.key = "queue",
+                                    .type = OptionType::kGroup,
+                                    .fallback = "{dir: spool}",
+                                    .help = "On disk",
+                                    .children = testing::kQueue}};
+  const PluginSchema two[] = {{"sinks", "a", "", kPlain, true, {}, {}},
+                              {"sinks", "b", "", kSpool, true, {}, {}}};
+  EXPECT_THAT(PrintJsonSchema(Schema(two)), Not(HasSubstr("$defs")));
+  const PluginSchema four[] = {
+      two[0], two[1], {"sinks", "c", "", kPlain, true, {}, {}}, {"sinks", "d", "", kSpool, true, {}, {}}};
+  const std::string text = PrintJsonSchema(Schema(four));
+  EXPECT_EQ(Times(text, "\"$ref\": \"#/$defs/queue\""), 2u) << text;
+  EXPECT_EQ(Times(text, "\"$ref\": \"#/$defs/queue-2\""), 2u) << text;
+  EXPECT_EQ(Times(text, "\"default\": \"spool\""), 1u) << text;
 }
 
 TEST(PrintTest, SummaryOfAGoodFile) {

@@ -13,6 +13,7 @@
 #include "agent/cli/collect/collect_command.h"
 #include "agent/cli/collect/older_options.h"
 #include "agent/cli/collect/page_target_name.h"
+#include "agent/cli/table/text_table.h"
 #include "agent/config/text/value_parse.h"
 #include "agent/plugin_tables.h"
 #include "base/log.h"
@@ -150,8 +151,7 @@ std::string_view KeyOf(const CommandAlias& alias) {
 }
 
 int Complain(const CommandAlias& alias, const std::string& sentence) {
-  ::dprintf(STDERR_FILENO, "gpulens %.*s: %s\n", static_cast<int>(alias.name.size()), alias.name.data(),
-            sentence.c_str());
+  WriteNote("gpulens " + std::string(alias.name) + ": " + sentence);
   return 2;
 }
 

@@ -11,6 +11,7 @@
 #include "agent/cli/collect/collect_session.h"
 #include "agent/cli/collect/older_options.h"
 #include "agent/cli/collect/page_target_name.h"
+#include "agent/cli/table/text_table.h"
 #include "agent/config/text/value_parse.h"
 #include "agent/plugin_tables.h"
 #include "agent/run/config_file.h"
@@ -26,7 +27,7 @@ namespace {
 constexpr Duration kLongestOnce = std::chrono::seconds(2);
 
 int Complain(const std::string& sentence) {
-  ::dprintf(STDERR_FILENO, "gpulens collect: %s\n", sentence.c_str());
+  WriteNote("gpulens collect: " + sentence);
   return 2;
 }
 
@@ -312,8 +313,7 @@ int ListCollectors(const std::string& config_file, bool demo) {
   out += "\n" + Padded("ANALYZER", 16) + "WHAT IT DERIVES\n";
   for (const AnalyzerSpec* spec : AllAnalyzers())
     out += Padded(spec->name, 16) + std::string(spec->help) + "\n";
-  std::fputs(out.c_str(), stdout);
-  return 0;
+  return WriteText(out) ? 0 : 1;
 }
 
 int RunCollect(const CollectOptions& options) {

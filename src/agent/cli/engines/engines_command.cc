@@ -10,6 +10,7 @@
 #include "agent/cli/engines/engine_reading.h"
 #include "agent/cli/engines/engines_list.h"
 #include "agent/cli/engines/page_check.h"
+#include "agent/cli/table/text_table.h"
 #include "agent/config/text/value_parse.h"
 #include "base/log.h"
 #include "base/text.h"
@@ -43,9 +44,7 @@ constexpr Duration kShortestWindow = std::chrono::milliseconds(100), kLongestWin
 constexpr size_t kMaxSamples = 1'000'000;
 
 int Complain(const char* command, const std::string& sentence, int code) {
-  std::string text;
-  AppendPrintable(text, sentence);
-  ::dprintf(STDERR_FILENO, "gpulens engines %s: %s\n", command, text.c_str());
+  WriteNote(std::string("gpulens engines ") + command + ": " + sentence);
   return code;
 }
 

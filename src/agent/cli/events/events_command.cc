@@ -25,7 +25,7 @@ namespace gpulens {
 namespace {
 
 int Complain(const std::string& text, int code) {
-  ::dprintf(STDERR_FILENO, "gpulens events: %s\n", TerminalLines(text).c_str());
+  WriteNote("gpulens events: " + text);
   return code;
 }
 
@@ -68,9 +68,7 @@ Place FindStore(const EventsOptions& options) {
   place.path = folder + "/" + std::string(kIncidentFile);
   const std::string demo = DemoStateDir(folder) + "/" + std::string(kIncidentFile);
   if (!place.agent && ::access(place.path.c_str(), F_OK) != 0 && ::access(demo.c_str(), F_OK) == 0) {
-    ::dprintf(STDERR_FILENO,
-              "SIMULATED: no agent has kept events in %s; these are of gpulens agent --demo.\n",
-              folder.c_str());
+    WriteNote("SIMULATED: no agent has kept events in " + folder + "; these are of gpulens agent --demo.");
     place.path = demo;
   }
   return place;
@@ -140,10 +138,9 @@ int RunEvents(const EventsOptions& options) {
   if (!found) return Complain(found.error().detail, 1);
   if (found->empty() && options.format != "csv")
     return Complain("nothing happened in the last " + options.since + " that fits (" + place.path + ")", 0);
-  std::string text = options.json || options.format == "json" ? IncidentJson(*found)
-                     : options.format == "csv"                ? IncidentCsv(*found)
-                                                              : IncidentTable(*found);
-  return WriteOut(text) ? 0 : 1;
+  if (options.json || options.format == "json") return WriteOut(IncidentJson(*found)) ? 0 : 1;
+  if (options.format == "csv") return WriteOut(IncidentCsv(*found)) ? 0 : 1;
+  return WriteText(IncidentTable(*found)) ? 0 : 1;
 }
 
 std::string CodePage(const std::string& code) {

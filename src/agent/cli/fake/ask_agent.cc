@@ -4,6 +4,7 @@
 
 #include <cstdio>
 
+#include "agent/cli/table/text_table.h"
 #include "agent/control/control_command.h"
 #include "agent/control/control_socket.h"
 #include "agent/run/config_file.h"
@@ -25,7 +26,6 @@ std::string ControlSocketOf(const Config& config) {
 }
 
 int AskAndPrint(const AgentQuestion& question) {
-  const char* who = question.who.c_str();
   std::string path = question.socket;
   if (path.empty()) {
     std::unique_ptr<Schema> schema = MakeSchema();
@@ -36,14 +36,14 @@ int AskAndPrint(const AgentQuestion& question) {
     path = ControlSocketOf(loaded.config);
   }
   if (path.empty() || path == "none") {
-    ::dprintf(STDERR_FILENO, "%s: there is no control socket; name one with --socket\n", who);
+    WriteNote(question.who + ": there is no control socket; name one with --socket");
     return 1;
   }
   Result<std::string> answer = AskAgent(path, question.command, kPatience);
   if (!answer) {
     bool away = answer.error().code == Code::kUnavailable;
-    ::dprintf(STDERR_FILENO, "%s: %s%s\n", who, answer.error().detail.c_str(),
-              away ? "; does the agent run, and as this user or root?" : "");
+    WriteNote(question.who + ": " + answer.error().detail +
+              (away ? "; does the agent run, and as this user or root?" : ""));
     return 1;
   }
   std::string text;
@@ -56,8 +56,7 @@ int AskAndPrint(const AgentQuestion& question) {
     }
     return 0;
   }
-  ::dprintf(STDERR_FILENO, "%s: %s\n", who,
-            text.starts_with("error ") ? text.substr(6).c_str() : text.c_str());
+  WriteNote(question.who + ": " + (text.starts_with("error ") ? text.substr(6) : text));
   return 1;
 }
 

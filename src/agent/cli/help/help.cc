@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "agent/cli/plot/terminal.h"
+#include "agent/cli/table/terminal.h"
 #include "base/text.h"
 
 namespace gpulens {

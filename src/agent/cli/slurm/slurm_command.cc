@@ -11,6 +11,7 @@
 #include "agent/cli/collect/collect_command.h"
 #include "agent/cli/collect/older_options.h"
 #include "agent/cli/slurm/record_session.h"
+#include "agent/cli/table/text_table.h"
 #include "base/log.h"
 
 namespace gpulens {
@@ -66,8 +67,7 @@ constexpr IgnoredOption kIgnoredBackfill[] = {
 };
 
 int Complain(std::string_view name, const std::string& sentence) {
-  ::dprintf(STDERR_FILENO, "gpulens %.*s: %s\n", static_cast<int>(name.size()), name.data(),
-            sentence.c_str());
+  WriteNote("gpulens " + std::string(name) + ": " + sentence);
   return 2;
 }
 

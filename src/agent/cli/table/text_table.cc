@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstdio>
 
+#include "agent/cli/table/terminal.h"
 #include "base/text.h"
 
 namespace gpulens {
@@ -77,6 +78,44 @@ std::string TextTable::Text(size_t width) const {
   return out;
 }
 
+namespace {
+
+// Where the rest of a wrapped line begins.
+size_t HangOf(std::string_view line, size_t width) {
+  const size_t begin = std::min(line.find_first_not_of(' '), line.size());
+  size_t hang = begin + 2, column = WidthOf(line.substr(0, begin));
+  for (size_t at = begin; at < line.size() && column <= width / 2; ++at) {
+    const bool starts = line[at] != ' ' && at >= begin + 2 && line[at - 1] == ' ' && line[at - 2] == ' ';
+    if (starts) hang = column;
+    // Bytes within a character are of no column.
+    column += (static_cast<unsigned char>(line[at]) & 0xC0) != 0x80;
+  }
+  return hang;
+}
+
+void AppendWrapped(std::string& out, std::string_view line, size_t width) {
+  const size_t hang = HangOf(line, width);
+  std::string indent;
+  while (indent.size() + WidthOf(line) > width) {
+    // The last blank that leaves a line that fits; else the first one, behind a word that is too long.
+    size_t cut = line.npos;
+    for (size_t at = line.find(' ', line.find_first_not_of(' ')); at != line.npos;
+         at = line.find(' ', at + 1)) {
+      if (indent.size() + WidthOf(line.substr(0, at)) > width && cut != line.npos) break;
+      // Not within the gap between two columns.
+      if (line[at - 1] != ' ') cut = at;
+    }
+    if (cut == line.npos) break;
+    out.append(indent).append(line.substr(0, cut)) += '\n';
+    line.remove_prefix(cut);
+    line.remove_prefix(std::min(line.find_first_not_of(' '), line.size()));
+    indent.assign(hang, ' ');
+  }
+  out.append(indent).append(line);
+}
+
+}  // namespace
+
 std::string TerminalLines(std::string_view text) {
   std::string out;
   while (!text.empty()) {
@@ -94,9 +133,27 @@ bool WriteOut(std::string_view text) {
   return std::fwrite(text.data(), 1, text.size(), stdout) == text.size() && std::fflush(stdout) == 0;
 }
 
+std::string WrappedLines(std::string_view text, size_t width) {
+  std::string out;
+  while (!text.empty()) {
+    const size_t end = std::min(text.find('\n'), text.size());
+    AppendWrapped(out, text.substr(0, end), width);
+    if (end < text.size()) out += '\n';
+    text.remove_prefix(std::min(end + 1, text.size()));
+  }
+  return out;
+}
+
+bool WriteText(std::string_view text) {
+  if (::isatty(STDOUT_FILENO) != 1) return WriteOut(text);
+  return WriteOut(WrappedLines(text, static_cast<size_t>(TerminalColumns(STDOUT_FILENO))));
+}
+
 void WriteNote(std::string_view line) {
   std::string safe;
   AppendPrintable(safe, line);
+  if (::isatty(STDERR_FILENO) == 1)
+    safe = WrappedLines(safe, static_cast<size_t>(TerminalColumns(STDERR_FILENO)));
   ::dprintf(STDERR_FILENO, "%s\n", safe.c_str());
 }
 

@@ -42,7 +42,13 @@ class TextTable {
 std::string TerminalLines(std::string_view text);
 // To the standard output: as it is, but to a terminal as TerminalLines. False: nobody reads any more.
 bool WriteOut(std::string_view text);
-// A line to the standard error, without what steers a terminal.
+// `text` in lines of at most `width` columns, broken between words. The rest of a line is indented like its
+// last column, which begins after two blanks, or two columns deeper than its beginning. A longer word stays
+// whole.
+std::string WrappedLines(std::string_view text, size_t width);
+// Writes text for people to the standard output: as WriteOut, to a terminal as WrappedLines.
+bool WriteText(std::string_view text);
+// Writes a line to the standard error, without what steers a terminal; to a terminal as WrappedLines.
 void WriteNote(std::string_view line);
 
 // Quoted where CSV asks for it, and marked as text where a spreadsheet would compute it.

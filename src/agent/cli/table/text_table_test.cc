@@ -46,5 +46,18 @@ TEST(TerminalLines, LinesStayAndNothingSteers) {
   EXPECT_EQ(TerminalLines("a\x1b[2J\n\u009bx\r\u202eb"), "a\\x1b[2J\n\\xc2\\x9bx\\x0d\\xe2\\x80\\xaeb");
 }
 
+TEST(WrappedLines, BreakBetweenWordsUnderTheLastColumn) {
+  EXPECT_EQ(WrappedLines("short\n", 10), "short\n");
+  EXPECT_EQ(WrappedLines("one two three four\n\nfive", 10), "one two\n  three\n  four\n\nfive");
+  EXPECT_EQ(WrappedLines("  do  a b c d e f g h\n", 12), "  do  a b c\n      d e f\n      g h\n");
+  EXPECT_EQ(WrappedLines("é  ééé ééé ééé", 10), "é  ééé ééé\n   ééé") << "characters are counted, not bytes";
+}
+
+TEST(WrappedLines, AWordThatIsTooLongStaysWhole) {
+  EXPECT_EQ(WrappedLines("see http://a/very/long/place now", 12), "see\n  http://a/very/long/place\n  now");
+  EXPECT_EQ(WrappedLines("http://a/very/long/place", 12), "http://a/very/long/place");
+  EXPECT_EQ(WrappedLines("key   http://a/very/long/place", 12), "key\n      http://a/very/long/place");
+}
+
 }  // namespace
 }  // namespace gpulens

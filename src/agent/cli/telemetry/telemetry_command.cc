@@ -9,6 +9,7 @@
 #include <cstdlib>
 #include <iterator>
 
+#include "agent/cli/table/text_table.h"
 #include "agent/config/text/value_parse.h"
 #include "base/clock.h"
 #include "base/parse.h"
@@ -126,9 +127,7 @@ int ServerStats(const std::string& url, const TelemetryOptions& options) {
 }  // namespace
 
 int ComplainOfTelemetry(const char* command, const Status& status) {
-  std::string text;
-  AppendPrintable(text, status.detail);
-  ::dprintf(STDERR_FILENO, "gpulens telemetry %s: %s\n", command, text.c_str());
+  WriteNote(std::string("gpulens telemetry ") + command + ": " + status.detail);
   return status.code == Code::kInvalidArgument ? 2 : 1;
 }
 

@@ -1,4 +1,4 @@
-#include "agent/cli/plot/terminal.h"
+#include "agent/cli/table/terminal.h"
 
 #include <sys/ioctl.h>
 
