@@ -149,7 +149,7 @@ std::string TerminalTable(const std::vector<Row>& rows, size_t width) {
   for (const Row& row : rows) {
     out += FirstColumns(row) + row.level;
     out.erase(out.find_last_not_of(' ') + 1);
-    out += "\n    " + row.help + (row.help.ends_with('.') ? " From: " : ". From: ") + row.from + "\n";
+    out += "\n    " + row.help + " · " + row.from + "\n";
   }
   return WrappedLines(out, width);
 }
@@ -162,13 +162,14 @@ std::string TerminalRules(size_t width) {
   for (int row = 0; !rest.empty(); ++row) {
     std::string_view line = TakeUntil(rest, '\n');
     if (row == 1) continue;  // below the head
-    std::string cells[5];    // before the first "|", and between two
+    TakeUntil(line, '|');
+    std::string cells[4];
     for (std::string& cell : cells) {
       cell = TakeUntil(line, '|');
       std::erase(cell, '`');
+      if (cell.size() > 2) cell = cell.substr(1, cell.size() - 2);
     }
-    const std::string_view verdict = std::string_view(cells[1]).substr(1);
-    out += PaddedColumn(verdict, 20) + cells[3] + "\n   " + cells[2] + "· " + cells[4].substr(1) + "\n";
+    out += PaddedColumn(cells[0], 21) + cells[2] + "\n    " + cells[1] + " · " + cells[3] + "\n";
   }
   return WrappedLines(out, width);
 }
@@ -319,11 +320,7 @@ int RunMetrics(const MetricsOptions& options) {
   // What goes to another program or a file stays whole.
   const bool terminal = format == "table" && ::isatty(STDOUT_FILENO) == 1;
   const size_t width = terminal ? HelpStyleOf(STDOUT_FILENO).width : 0;
-  if (options.rules) {
-    std::fputs(MetricRules(width).c_str(), stdout);
-    return 0;
-  }
-  if (!options.name.empty()) {
+  if (!options.rules && !options.name.empty()) {
     std::string nearest;
     const std::string page = MetricPage(options.name, nearest);
     WriteText(page);
@@ -333,17 +330,18 @@ int RunMetrics(const MetricsOptions& options) {
               "   gpulens metrics lists all");
     return 2;
   }
-  if (format == "md" && options.names.empty()) {
-    std::fputs(MetricsMarkdown().c_str(), stdout);
-    return 0;
+  std::string text;
+  if (options.rules) {
+    text = MetricRules(width);
+  } else if (format == "table") {
+    text = MetricsTable(options.names, width);
+  } else if (format == "md" && options.names.empty()) {
+    text = MetricsMarkdown();
+  } else {
+    const Dialect* dialect = options.names == kNativeDialect ? nullptr : FindDialect(options.names);
+    const std::vector<Row> rows = dialect ? DialectRows(*dialect) : NativeRows();
+    text = format == "json" ? Json(rows, !dialect) : Markdown(rows);
   }
-  if (format == "table") {
-    std::fputs(MetricsTable(options.names, width).c_str(), stdout);
-    return 0;
-  }
-  const Dialect* dialect = options.names == kNativeDialect ? nullptr : FindDialect(options.names);
-  const std::vector<Row> rows = dialect ? DialectRows(*dialect) : NativeRows();
-  const std::string text = format == "json" ? Json(rows, !dialect) : Markdown(rows);
   std::fputs(text.c_str(), stdout);
   return 0;
 }

@@ -45,7 +45,7 @@ TEST(MetricsCommandTest, AListForATerminalHasEveryMetricWithItsMeaning) {
   EXPECT_THAT(text,
               HasSubstr("\ngpu.power.draw                        W             gauge           essential\n"
                         "    Power drawn by the board as the driver reports it first: a mean over 1 s on\n"
-                        "      Ampere and later, else instant. From: "));
+                        "      Ampere and later, else instant. · "));
   const std::vector<std::string> lines = Split(MetricsTable("", 0), "\n");
   for (size_t i = 1; i < lines.size(); ++i)
     EXPECT_THAT(text, HasSubstr("\n" + Split(lines[i], " ")[0] + " "));

@@ -116,9 +116,10 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   }
   folder.Write(torn);
   const PositionFile after = Open(folder, boot_id);
-  if (!before) return 0;
+  // A part of the write may mend a damaged slot: what it held before the damage is then read again.
+  if (!before || damaged) return 0;
   Require(after.last() == before || after.last() == next, "the one before, or the new one");
-  if (after.last() == before) Require(after.done() == done_before || damaged, "as it was");
+  if (after.last() == before) Require(after.done() == done_before, "as it was");
   else Require(after.done() == done || after.done() == 0, "all of it, or less is known to be done");
   return 0;
 }
