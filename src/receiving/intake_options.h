@@ -68,7 +68,7 @@ inline constexpr std::array<OptionSpec, 6> kIntakeOptions = {{
      .children = kIntakeBatch},
     {.key = "memory_limiter",
      .type = OptionType::kGroup,
-     .help = "When senders are told to come again.",
+     .help = "When senders are asked to retry later.",
      .children = kIntakeMemory},
 }};
 

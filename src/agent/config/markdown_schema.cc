@@ -7,12 +7,13 @@
 
 #include "agent/config/print.h"
 #include "agent/config/text/convert.h"
+#include "base/parse.h"
 
 namespace gpulens {
 namespace {
 
 // An option that so many plugins of a section have alike is printed once for the section.
-constexpr size_t kShared = 3;
+constexpr size_t kShared = 2;
 constexpr std::string_view kRequired = "required";
 
 // One key: "tls.ca_file", "targets[].url".
@@ -216,16 +217,6 @@ std::vector<KeyRow> RowsOf(std::span<const OptionSpec> options, const SharedGrou
   return rows;
 }
 
-// Keys that can be set, without those of shared groups.
-size_t CountKeys(std::span<const OptionSpec> options, const SharedGroups& shared) {
-  size_t keys = 0;
-  for (const OptionSpec& spec : options) {
-    if (IsKey(spec)) ++keys;
-    if (HasKeys(spec) && !shared.Find(spec)) keys += CountKeys(spec.children, shared);
-  }
-  return keys;
-}
-
 std::string DefaultText(const std::string& fallback) {
   return fallback.empty() ? "–" : fallback == kRequired ? fallback : "`" + fallback + "`";
 }
@@ -237,6 +228,17 @@ std::string KeyTable(const std::vector<KeyRow>& rows) {
            MarkdownCell(DefaultText(row.fallback)) + " | " + MarkdownCell(row.help) + " |\n";
   }
   return out + "\n";
+}
+
+// The rows of all tables, without those that only refer to a group which several parts share.
+size_t CountKeys(std::string_view tables) {
+  size_t keys = 0;
+  while (!tables.empty()) {
+    const std::string_view line = TakeUntil(tables, '\n');
+    const bool refers = line.find("](#group-") != line.npos || line.find("](#list-") != line.npos;
+    keys += line.starts_with("| `") && !refers;
+  }
+  return keys;
 }
 
 // An option that several plugins of a section have.
@@ -322,25 +324,21 @@ std::string PrintMarkdownSchema(const Schema& schema) {
   const SharedGroups shared(schema);
   std::vector<KeyRow> rows;
   std::string lists, sections;
-  size_t keys = 0;
   for (const OptionSpec& spec : schema.options()) {
     if (!Schema::SectionNoun(spec.key).empty()) {
-      for (const OptionSpec& plugin : spec.children) keys += CountKeys(plugin.children, shared);
       sections += Title(spec.key) + SectionMarkdown(spec, shared);
     } else if (spec.type == OptionType::kGroups) {
-      keys += 1 + CountKeys(spec.children, shared);
       std::vector<KeyRow> own = {RowOf(spec, std::string(spec.key))};
       AddRows(spec.children, GroupName(spec) + ".", shared, own);
       lists += Title(spec.key) + KeyTable(own);
     } else {
-      keys += CountKeys(std::span(&spec, 1), shared);
       AddRows(std::span(&spec, 1), "", shared, rows);
     }
   }
-  for (const SharedGroup& group : shared.groups()) keys += CountKeys(group.whole->children, shared);
-  std::string out = "## Keys of the whole agent\n\nThe whole configuration has " + std::to_string(keys) +
-                    " keys: each key of a group that several parts share is counted once.\n\n" +
-                    KeyTable(rows) + SharedMarkdown(shared) + lists + sections;
+  const std::string tables = KeyTable(rows) + SharedMarkdown(shared) + lists + sections;
+  std::string out = "## Keys of the whole agent\n\nThe whole configuration has " +
+                    std::to_string(CountKeys(tables)) +
+                    " keys: one that several parts share is counted once.\n\n" + tables;
   while (out.ends_with("\n\n")) out.pop_back();
   return out;
 }

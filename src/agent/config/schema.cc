@@ -55,7 +55,7 @@ std::vector<OptionSpec> Schema::PluginOptions(const PluginSchema& plugin) {
   add({.key = "enabled",
        .type = OptionType::kBool,
        .fallback = plugin.on_by_default ? "true" : "false",
-       .help = plugin.on_by_default ? "Whether it runs" : "Whether it runs; naming it here turns it on"});
+       .help = "Whether it runs; one that is off by default is turned on by naming it here"});
   if (plugin.interval != Duration::zero()) {
     add({.key = "interval",
          .type = OptionType::kTime,
