@@ -1,7 +1,8 @@
-"""scikit-build-core, for a package whose C++ lies outside its folder.
+"""Build backend: scikit-build-core, for a package whose C++ sources lie outside its folder.
 
-In a checkout the build tree is build/python-TAG of the repository, so that paths below the root are the same as in its
-other trees and ccache finds what they compiled. An sdist carries the sources it needs in sdk/.
+In a checkout the build tree is build/python-TAG of the repository, so that paths below the root are the
+same as in its other build trees and ccache finds what they compiled. An sdist contains the sources it
+needs in sdk/.
 """
 import contextlib
 import pathlib
@@ -34,7 +35,7 @@ def _listed(name):
 
 
 def _ignore_tests(folder, names):
-    """What is no source of the product, for shutil.copytree."""
+    """Returns the names that are not sources of the product, for shutil.copytree."""
     path = pathlib.Path(folder)
     return [
         n for n in names
@@ -44,7 +45,7 @@ def _ignore_tests(folder, names):
 
 @contextlib.contextmanager
 def _sources_beside():
-    """The sources in sdk/ for as long as an sdist is made; an unpacked sdist has them already."""
+    """Copies the sources to sdk/ while an sdist is made; an unpacked sdist has them already."""
     target = HERE / "sdk"
     if not _in_checkout():
         yield

@@ -1,12 +1,12 @@
-"""gpulens: what LLM inference and training cost on GPUs, measured from inside the program.
+"""gpulens: in-process measurement of what LLM inference and training cost on GPUs.
 
     import gpulens
     requests = gpulens.Counter("app.requests", unit="{request}")
     requests.bind(route="/chat").add(1)
 
-Importing this starts no thread and opens no library; each part is loaded with its first use. Numbers that were not
-measured are NaN, other things that are not known are None: never 0. Units stand in the names. What fails raises a class
-of gpulens.errors; recording raises TypeError at most.
+Importing the package starts no thread and opens no library; each part is loaded on first use. Numbers that
+were not measured are NaN and other unknown values are None, never 0. Names carry their units. Failures
+raise a class of gpulens.errors; recording methods raise TypeError at most.
 """
 import sys as _sys
 

@@ -1,6 +1,7 @@
-"""Numbers that live on a device, and the norms of gradients: what gpulens.training knows of PyTorch.
+"""Values on devices and norms of gradients: the PyTorch-specific part of gpulens.training.
 
-PyTorch is used when the program has imported it: importing it takes seconds, so nobody here does.
+PyTorch is used only when the program has imported it: importing it takes seconds, so this package never
+does.
 """
 from __future__ import annotations
 
@@ -10,12 +11,15 @@ import threading
 
 
 def torch_module():
-    """PyTorch, or None while the program does not use it."""
+    """Returns the module torch, or None while the program has not imported it."""
     return sys.modules.get("torch")
 
 
 class Pending:
-    """Numbers on their way from a device: their copies, and whether those are there. Made on the thread that computes."""
+    """Numbers that are being copied from a device to the host.
+
+    Must be created on the thread that computes the values.
+    """
 
     def __init__(self, tensors):
         torch = torch_module()
@@ -31,14 +35,18 @@ class Pending:
         return self._event is None or self._event.query()
 
     def read(self):
-        """The numbers; waits for them when they are not there yet."""
+        """Returns the numbers; waits until they have been copied."""
         if self._event is not None:
             self._event.synchronize()
         return [float(copy) for copy in self._copies]
 
 
 class Later:
-    """Does something with numbers as soon as they are there, in their order, and never waits but in flush()."""
+    """Calls functions with numbers as soon as these have reached the host, in order. Only flush() waits
+    for them.
+
+    Thread-safe.
+    """
 
     _MOST = 64  # then the oldest is waited for: whoever is so far behind waits anyway
 
@@ -47,7 +55,7 @@ class Later:
         self._waiting = []
 
     def do(self, then, *values):
-        """`then` gets one float for each value; a value may be a number or a tensor of one element."""
+        """Calls `then` with one float for each value; a value may be a number or a tensor of one element."""
         if any(on_device(value) for value in values):
             with self._lock:
                 self._waiting.append((Pending(values), then))
@@ -84,7 +92,7 @@ def gradients_of(model):
 
 
 def _is_leafless(tensor):
-    """A gradient that is given itself: a tensor that needs none of its own."""
+    """Returns whether the argument is itself a gradient: a tensor that requires no gradient."""
     return is_tensor(tensor) and not tensor.requires_grad
 
 
@@ -99,7 +107,10 @@ def torch_norm(gradients):
 
 
 def _norms_of_each(torch, gradients):
-    """A tensor of one norm each. Halves are added up as floats: the square of 300 is more than float16 can hold."""
+    """Yields tensors with the norm of each gradient.
+
+    Half-precision values are accumulated as float32: the square of 300 exceeds the range of float16.
+    """
     wide = {torch.float32, torch.float64}
     groups = {}
     for gradient in gradients:

@@ -1,15 +1,16 @@
-"""Joules of a stretch of a program's time, or of one request's share of it.
+"""Energy, in joules, of a time span of the program or of one request's share of it.
 
-    monitor = EnergyMonitor(share="tokens")        # the GPUs this process may use; one thread for all monitors
-    with monitor.window() as epoch:                # all that the devices draw; windows nest and overlap freely
-        with monitor.request() as request:         # a share: requests at one time add up to what was drawn
+    monitor = EnergyMonitor(share="tokens")      # the GPUs this process may use; one thread for all monitors
+    with monitor.window() as epoch:              # all energy of the devices; windows nest and overlap freely
+        with monitor.request() as request:       # a share: concurrent requests add up to the devices' energy
             request.mark("decode")
             request.add_tokens(128)
     print(request.result, request.phase("decode").energy_joules)
 
-Results carry method, uncertainty and validity; what is not known is NaN, and the reason says why.
+Results carry method, uncertainty and validity. Unknown values are NaN, and `reason` explains why.
 
-A device that this library does not know is an EnergySource, in EnergyMonitor(sources=[…]).
+To measure a device that this library does not support, implement EnergySource and pass it in
+EnergyMonitor(sources=[…]).
 """
 from __future__ import annotations
 
@@ -35,7 +36,7 @@ __all__ = [
 
 
 class EnergySource(ABC):
-    """Where energy readings come from: for devices that this library does not know itself.
+    """Abstract base class of energy sources, for devices that this library does not support itself.
 
         class Meter(EnergySource):
             name, vendor = "meter", None           # vendor: "nvidia", "amd", "apple", "cpu_rapl" or None
@@ -44,12 +45,13 @@ class EnergySource(ABC):
                 return [EnergyDevice("socket-1", part="gpu", most_watts=3000.0)]
 
             def read(self, device):
-                return SourceReading(joules=ask_the_meter())
+                return SourceReading(joules=read_the_meter())
 
         monitor = EnergyMonitor(sources=[Meter()])
 
-    Each monitor calls it from one Python thread of its own, so a method that waits delays only that monitor's readings; an
-    answer that takes longer than a second counts as failed. What it raises counts as a failed reading, with its text as the reason.
+    Each monitor calls its sources from a Python thread of its own, so a method that blocks delays only the
+    readings of that monitor. A call that takes longer than a second counts as a failed reading. An
+    exception counts as a failed reading, too; its text becomes the reason.
     """
 
     name: str = "python"
@@ -57,11 +59,12 @@ class EnergySource(ABC):
 
     @abstractmethod
     def open(self) -> Sequence[EnergyDevice]:
-        """The devices. Before any reading, again in a child after fork(), and again and again while readings fail."""
+        """Returns the devices. Called before any reading, again in a child after fork(), and repeatedly
+        while readings fail."""
 
     @abstractmethod
     def read(self, device: int) -> SourceReading:
-        """What is read now of the device with this number in the list of open()."""
+        """Returns a reading of the device with this index in the list that open() returned."""
 
     def _serve(self) -> Tuple[SourceMailbox, Optional[str], str]:
         box = SourceMailbox()
@@ -78,7 +81,7 @@ def _start(box: SourceMailbox, source: EnergySource) -> None:
 
 
 def _answer(box: SourceMailbox, source: EnergySource) -> None:
-    """The thread: until the monitor and its windows are gone."""
+    """Runs the thread of a source until the monitor and its windows are gone."""
     end = box.fileno()
     while os.read(end, 64):
         asked = box.take()

@@ -1,7 +1,8 @@
-"""What gpulens raises: one class for each code of a Status, each also the built-in that people catch.
+"""Exceptions that gpulens raises: one class per status code, each of them also a subclass of the matching
+built-in exception.
 
-Every error has `code`, as it stands in metrics ("permission_denied"), and `detail`, a sentence that says what, where and,
-when known, what to do.
+Every error has `code`, the code as it appears in metrics ("permission_denied"), and `detail`, a sentence
+that describes what failed, where and, when known, what to do.
 """
 import builtins
 
@@ -18,7 +19,7 @@ __all__ = [
 
 
 class Error(Exception):
-    """The base of all that gpulens raises."""
+    """Base class of all exceptions that gpulens raises."""
 
     code = "unknown"
 
@@ -31,43 +32,43 @@ class Error(Exception):
 
 
 class UnavailableError(Error, RuntimeError):
-    """This machine does not have the thing: no GPU, no agent, no such file."""
+    """The resource does not exist on this machine: no GPU, no agent, no such file."""
 
     code = "unavailable"
 
 
 class PermissionDeniedError(Error, PermissionError):
-    """It is there; this process may not read it."""
+    """The resource exists, but this process may not read it."""
 
     code = "permission_denied"
 
 
 class InvalidArgumentError(Error, ValueError):
-    """The caller or the configuration is wrong."""
+    """An argument or the configuration is wrong."""
 
     code = "invalid_argument"
 
 
 class DataLossError(Error, ValueError):
-    """The other side sent bytes, or a file holds some, that cannot be understood."""
+    """The data received from a peer or read from a file cannot be decoded."""
 
     code = "data_loss"
 
 
 class TimeoutError(Error, builtins.TimeoutError):
-    """No answer by the deadline."""
+    """The operation did not complete before its deadline."""
 
     code = "timeout"
 
 
 class ExhaustedError(Error, RuntimeError):
-    """A bound of gpulens is reached: a size, a count, a queue."""
+    """A limit of gpulens is reached: a size, a count or a queue."""
 
     code = "exhausted"
 
 
 class IoError(Error, OSError):
-    """Any other system call that failed."""
+    """Any other system call failed."""
 
     code = "io"
 
@@ -87,5 +88,5 @@ _BY_CODE = {
 
 
 def of_code(code: str, detail: str) -> Error:
-    """The error for a code of a Status; the native side raises through this."""
+    """Returns the exception for a status code; the native code raises its errors through this function."""
     return _BY_CODE.get(code, Error)(detail)

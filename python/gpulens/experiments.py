@@ -1,4 +1,5 @@
-"""Runs with their parameters and the whole history of their metrics, in one SQLite file that `gpulens exp` reads.
+"""Experiments: runs with their parameters and the whole history of their metrics, in an SQLite file that
+`gpulens exp` reads.
 
     with gpulens.experiment("my-run", tags={"team": "nlp"}) as exp:
         exp.log_params({"lr": 1e-3, "batch_size": 32})
@@ -6,9 +7,10 @@
             exp.log_metric("loss", train_step(), step=step)
     print(exp.id, exp.status, exp.energy)
 
-The block ends the run: as done, or as failed with the exception; a killed one is shown as crashed. Logging neither fails nor
-waits: a thread writes within a second, what does not fit into its queue is dropped and counted (`exp.health`).
-The file is ~/.gpulens/experiments.db, or $GPULENS_EXPERIMENTS_DB.
+The block ends the run: as done, or as failed when it raises. A run whose process was killed is shown as
+crashed. Logging neither fails nor waits: a thread writes within a second, and points that do not fit into
+its queue are dropped and counted (`exp.health`). The file is $GPULENS_EXPERIMENTS_DB, by default
+~/.gpulens/experiments.db.
 """
 from __future__ import annotations
 
@@ -24,19 +26,20 @@ __all__ = ["experiment", "Experiment", "ExperimentEnergy", "ExperimentHealth"]
 
 
 class ExperimentHealth(NamedTuple):
-    """How the writing goes."""
+    """Counters and last error of the thread that writes an experiment."""
 
     written: int
-    """Points that are in the file."""
+    """Number of points in the file."""
     queued: int
     dropped: int
-    """Records that were given and are lost, each of them."""
+    """Number of records that were logged and lost."""
     last_error: str
-    """Of writing, "" when all is well; it is tried again."""
+    """Last error of writing, which is retried; the empty string when there is none."""
 
 
 def _param(value: Any) -> Union[bool, int, float, str]:
-    """As one of the four types that the file has; numbers of NumPy and PyTorch as numbers, all else as text."""
+    """Converts to one of the four types that the file stores; NumPy and PyTorch scalars become numbers,
+    everything else text."""
     for kind in (bool, float, str):  # not a class of their own, like numpy.float64
         if isinstance(value, kind):
             return kind(value)
@@ -51,7 +54,7 @@ def _param(value: Any) -> Union[bool, int, float, str]:
 
 
 def _outcome(kind, error) -> "tuple[bool, str]":
-    """Whether a block that ended with this exception failed, and why."""
+    """Returns whether a block that ended with this exception failed, and the reason."""
     if kind is None:
         return False, ""
     if issubclass(kind, SystemExit) and getattr(error, "code", None) in (None, 0):
@@ -61,7 +64,7 @@ def _outcome(kind, error) -> "tuple[bool, str]":
 
 
 def _leave(run: ExperimentRun, pid: int) -> None:
-    """Of a run that nobody ended: when it is collected, or when Python ends."""
+    """Ends a run that the program did not end: when it is collected, or when Python exits."""
     if os.getpid() != pid:
         return  # of a child: the end is its parent's
     error = getattr(sys, "last_value", None) if not hasattr(sys, "ps1") and not sys.is_finalizing() else None
@@ -73,14 +76,14 @@ def _end(run: ExperimentRun, failed: bool, reason: str) -> None:
     try:
         run.end(failed, reason)
     except Exception as error:  # the program goes on: it has done its work
-        warnings.warn(f"the end of run {run.id} is not kept: {error}", RuntimeWarning, stacklevel=3)
+        warnings.warn(f"the end of run {run.id} could not be stored: {error}", RuntimeWarning, stacklevel=3)
 
 
 class Experiment:
-    """A run. Made by experiment() and nested(); a context manager. Thread-safe.
+    """A run, created by experiment() or nested(), and a context manager that ends it. Thread-safe.
 
-    In a child after os.fork() it goes on writing into the same run, and flush() is worth a call before the child ends; the end
-    of the run is the parent's.
+    A child after os.fork() continues to write to the same run; call flush() before the child exits. Only
+    the parent ends the run.
     """
 
     def __init__(self, run: ExperimentRun):
@@ -94,81 +97,96 @@ class Experiment:
         _end(self._run, *_outcome(kind, error))
 
     def log_param(self, key: str, value: Any) -> None:
-        """Keeps a parameter; the last value of a key wins. Text above 64 KiB is dropped."""
+        """Stores a parameter; the last value of a key wins. Text longer than 64 KiB is dropped."""
         self._run.log_param(key, _param(value))
 
     def log_params(self, params: Mapping[str, Any]) -> None:
-        """log_param() for each of them."""
+        """Calls log_param() for each item."""
         for key, value in params.items():
             self.log_param(key, value)
 
     def log_metric(self, key: str, value: Any, step: Optional[int] = None) -> None:
-        """Keeps a point. `value` is a number or a tensor of one element (which, on a device, is waited for); NaN and the
-        infinities are kept. Without a step it is the one after the key's last. Raises TypeError for what is no number."""
+        """Stores a point of a metric.
+
+        value: a number or a tensor of one element; waits for a tensor on a device. NaN and infinities are
+            stored.
+        step: by default the last step of this key plus one.
+
+        Raises TypeError for a value that is not a number.
+        """
         self._run.log_metric(key, value, step)
 
     def log_metrics(self, metrics: Mapping[str, Any], step: Optional[int] = None) -> None:
-        """log_metric() for each of them, all at one step."""
+        """Calls log_metric() for each item, all at one step."""
         for key, value in metrics.items():
             self._run.log_metric(key, value, step)
 
     def set_tag(self, key: str, value: Any) -> None:
-        """Keeps a tag, as text; the last value of a key wins."""
+        """Stores a tag as text; the last value of a key wins."""
         self._run.set_tag(key, str(value))
 
     def set_tags(self, tags: Mapping[str, Any]) -> None:
-        """set_tag() for each of them."""
+        """Calls set_tag() for each item."""
         for key, value in tags.items():
             self.set_tag(key, value)
 
     def log_artifact(self, path: Union[str, "os.PathLike[str]"], name: Optional[str] = None) -> None:
-        """Copies a file, or a folder with the files below it, beside the store; of a file above 64 MiB only path, size and hash
-        are kept. `name` is a path below the run's artifacts. Reads and waits; raises a class of gpulens.errors."""
+        """Copies a file, or a folder with the files below it, to the store's folder of artifacts.
+
+        path: the file or folder; of a file larger than 64 MiB only path, size and hash are stored.
+        name: a path below the run's artifacts.
+
+        Blocks while it reads and copies. Raises a class of gpulens.errors.
+        """
         self._run.log_artifact(os.fspath(path), name or "")
 
     def nested(self, name: str, tags: Optional[Mapping[str, Any]] = None, **options: Any) -> Experiment:
-        """A run within this one, in the same file; options as of experiment()."""
+        """Starts a run within this one, in the same file. Takes the options of experiment()."""
         return Experiment(self._run.nested(name, _options(tags, **options)))
 
     def flush(self, timeout_seconds: float = 5.0) -> None:
-        """Waits until what was logged before is in the file. Raises a class of gpulens.errors."""
+        """Waits until all points logged before are in the file. Raises a class of gpulens.errors."""
         self._run.flush(timeout_seconds)
 
     def end(self, status: str = "done", reason: str = "") -> None:
-        """Ends the run as "done" or "failed"; only the first end counts. Waits 5 s at most, and raises a class of
-        gpulens.errors when the file does not answer."""
+        """Ends the run as "done" or "failed"; only the first call counts. Waits at most 5 s.
+
+        Raises ValueError for another status, and a class of gpulens.errors when the file cannot be written
+        in time.
+        """
         if status not in ("done", "failed"):
-            raise ValueError(f"a run ends as done or failed; got {status!r}")
+            raise ValueError(f"status must be done or failed; got {status!r}")
         self._run.end(status == "failed", reason)
 
     @property
     def id(self) -> str:
-        """"exp-", the date and time of its beginning in UTC, and eight hex digits; what `gpulens exp show` takes."""
+        """ID of the run: "exp-", its start date and time in UTC, and eight hex digits. `gpulens exp show`
+        takes it."""
         return self._run.id
 
     @property
     def name(self) -> str:
-        """As it was given."""
+        """Name of the run as given to experiment()."""
         return self._run.name
 
     @property
     def db(self) -> str:
-        """The file."""
+        """Path of the file."""
         return self._run.db
 
     @property
     def status(self) -> str:
-        """"running", "done" or "failed"."""
+        """Status of the run: "running", "done" or "failed"."""
         return self._run.status
 
     @property
     def energy(self) -> ExperimentEnergy:
-        """What the run drew, after its end; NaN before, and where it is not known."""
+        """Energy of the run after its end; NaN before, and where it is unknown."""
         return self._run.energy
 
     @property
     def health(self) -> ExperimentHealth:
-        """How many points were stored and dropped so far, and the last error."""
+        """Number of points written, queued and dropped so far, and the last error."""
         return ExperimentHealth(*self._run.health)
 
     def __repr__(self) -> str:
@@ -189,7 +207,7 @@ def _options(tags=None, resume=None, db=None, *, energy=True, join=True, queue_p
     if isinstance(energy, EnergyMonitor):
         options.use_monitor(energy)
     elif energy not in (True, False, None):
-        raise TypeError("energy is an EnergyMonitor, True or False")
+        raise TypeError("energy must be an EnergyMonitor, True or False")
     return options
 
 
@@ -205,14 +223,19 @@ def experiment(
     flush_interval_seconds: float = 1.0,
     heartbeat_interval_seconds: float = 10.0,
 ) -> Experiment:
-    """Begins a run now; used in a `with`, which ends it.
+    """Starts a run and returns it; use it in a `with` block, which ends it.
 
-    resume: an id, to go on with that run, or "auto": the last of this name that failed or crashed, else a new one.
-    db: the file; default $GPULENS_EXPERIMENTS_DB or ~/.gpulens/experiments.db.
-    energy: True measures with a monitor that a thread opens meanwhile, an EnergyMonitor is used as it is, False measures nothing.
-    It is what the devices drew that this process may use; a process that joins a run leaves it to the one that began it.
-    join: be the run that `gpulens run` has begun ($GPULENS_RUN_ID); further ones are runs within it.
-    Intervals are seconds, from 0.001 to 3600. Raises a class of gpulens.errors when the run cannot be begun.
+    resume: the ID of a run to continue, or "auto": the last run of this name that failed or crashed, else
+        a new one.
+    db: path of the file; default $GPULENS_EXPERIMENTS_DB or ~/.gpulens/experiments.db.
+    energy: True measures with a monitor that a background thread opens, an EnergyMonitor is used as it is,
+        False measures nothing. The energy is that of the devices this process may use; a process that
+        joins a run leaves the measurement to the process that started it.
+    join: join the run that `gpulens run` has started ($GPULENS_RUN_ID); further runs are nested in it.
+    queue_points: maximum number of points that wait to be written; further ones are dropped and counted.
+    flush_interval_seconds, heartbeat_interval_seconds: 0.001 to 3600.
+
+    Raises a class of gpulens.errors when the run cannot be started.
     """
     return Experiment(ExperimentRun.start(name, _options(
         tags, resume, db, energy=energy, join=join, queue_points=queue_points, flush_interval_seconds=flush_interval_seconds,

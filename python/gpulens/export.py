@@ -1,11 +1,13 @@
-"""How instruments leave the program: to the agent of this machine, to an OTLP receiver, or as a page to scrape.
+"""Exports instruments: to the agent of this machine, to an OTLP receiver, or as a page for Prometheus to
+scrape.
 
-    gpulens.export_to_agent()                  # the one line; it keeps trying while there is no agent
-    gpulens.expose("127.0.0.1:9464")           # a page at /metrics
+    gpulens.export_to_agent()                  # retries while there is no agent
+    gpulens.expose("127.0.0.1:9464")           # serves a page at /metrics
 
-Or no line at all: GPULENS_EXPORT=agent, otlp or expose in the environment does the same from the first instrument on, and
-OTEL_SDK_DISABLED=true switches everything off. Values are cumulative, so nothing is lost while the other side is away.
-An exporter works until close() or the end of the program, whether it is kept or not.
+No call is needed when GPULENS_EXPORT=agent, otlp or expose is set in the environment: export then starts
+with the first instrument. OTEL_SDK_DISABLED=true disables all export. Values are cumulative, so nothing is
+lost while the receiver is unreachable. An exporter runs until close() or the end of the program, even if
+the program keeps no reference to it.
 """
 import atexit as _atexit
 from typing import Mapping, Optional
@@ -33,10 +35,12 @@ def _keep(exporter: Exporter) -> Exporter:
 def export_to_agent(
     socket: Optional[str] = None, *, interval_seconds: Optional[float] = None, registry: Optional[Registry] = None
 ) -> Exporter:
-    """To the agent of this machine, which adds pid, pod and job. Never fails: it keeps trying.
+    """Starts exporting to the agent of this machine, which adds process ID, pod and job. Never fails:
+    retries while there is no agent.
 
-    socket: the agent's; else GPULENS_SOCKET, else the first that is there of /run/gpulens/otlp.sock and the user's.
-    interval_seconds: else OTEL_METRIC_EXPORT_INTERVAL, else 10.
+    socket: path of the agent's socket; by default $GPULENS_SOCKET, else the first of
+        /run/gpulens/otlp.sock and the user's own socket that exists.
+    interval_seconds: time between two exports; by default OTEL_METRIC_EXPORT_INTERVAL, else 10.
     """
     return _keep(_core.export_to_agent(socket or "", interval_seconds, registry))
 
@@ -54,16 +58,25 @@ def export_otlp(
     timeout_seconds: Optional[float] = None,
     registry: Optional[Registry] = None,
 ) -> Exporter:
-    """To an OTLP receiver: as protobuf over HTTP, or over gRPC; in the clear, or over TLS where the endpoint is https.
+    """Starts exporting to an OTLP receiver: protobuf over HTTP, or gRPC; with TLS where the endpoint is
+    https.
 
-    endpoint: "http://127.0.0.1:4318", "https://collector.example.org"; the path /v1/metrics is added where HTTP has none.
-    protocol: "http/protobuf" or "grpc"; "": gRPC at port 4317, else HTTP. ca_file: PEM, who may have signed the receiver's
-    certificate; "": the CAs of the machine. client_certificate_file, client_key_file: PEM, shown to a receiver that asks; both
-    or none. service_name: how the program is called there. interval_seconds: 30. timeout_seconds: of one request, 10.
+    endpoint: such as "http://127.0.0.1:4318" or "https://collector.example.org"; for HTTP the path
+        /v1/metrics is added where the endpoint has none.
+    protocol: "http/protobuf" or "grpc"; "": gRPC at port 4317, else HTTP.
+    ca_file: PEM file of the CAs that may have signed the receiver's certificate; "": the CAs of the
+        machine.
+    client_certificate_file, client_key_file: PEM files for a receiver that requests a client certificate;
+        set both or none.
+    service_name: the program's service.name at the receiver.
+    interval_seconds: time between two exports; default 30.
+    timeout_seconds: limit of one request; default 10.
 
-    What is not given comes from OTEL_EXPORTER_OTLP_…, else it is OpenTelemetry's default. Raises InvalidArgumentError for an
-    address, protocol, header or certificate that is none, UnavailableError for a file that is not there, and for https and gRPC
-    where the package was built without them; an absent receiver is none of these.
+    Options that are not given come from OTEL_EXPORTER_OTLP_…, else they have OpenTelemetry's defaults.
+
+    Raises InvalidArgumentError for an invalid address, protocol, header or certificate, and
+    UnavailableError for a file that does not exist, and for https and gRPC where the package was built
+    without them. An unreachable receiver is not an error.
     """
     options = _core.OtlpOptions()
     options.endpoint, options.protocol, options.headers = endpoint, protocol, dict(headers or {})
@@ -73,10 +86,13 @@ def export_otlp(
 
 
 def expose(listen: str = "127.0.0.1:9464", *, insecure: bool = False, registry: Optional[Registry] = None) -> Exporter:
-    """A page to scrape at /metrics, as Prometheus' text or OpenMetrics as the scraper asks.
+    """Starts serving a page at /metrics, in Prometheus' text format or OpenMetrics, whichever the scraper
+    requests.
 
-    listen: HOST:PORT; port 0 takes a free one, and `address` says which. insecure: serve other machines, too, without TLS and
-    passwords. Raises InvalidArgumentError for an address of other machines without that, and an OSError when the port is
-    taken.
+    listen: HOST:PORT; port 0 takes a free port, which the exporter's `address` contains.
+    insecure: serve other machines, too, without TLS and passwords.
+
+    Raises InvalidArgumentError for an address of other machines without `insecure`, and OSError when the
+    port is in use.
     """
     return _keep(_core.expose(listen, insecure, registry))

@@ -1,4 +1,4 @@
-"""Counters, gauges and histograms of a program about itself, and the registry that owns their series.
+"""Counters, gauges and histograms of a program, and the registry that owns their series.
 
     requests = Counter("http.server.requests", unit="{request}")
     chat = requests.bind(route="/chat", stream=True)
@@ -7,8 +7,9 @@
     with latency.time():
         handle()
 
-Making one may fail and raises; recording does not wait, take a lock or allocate, and drops and counts what it cannot
-keep. Counts are exact under any number of threads. After os.fork() the child begins with 0.
+Creating an instrument may fail and then raises. Recording does not wait, take a lock or allocate; values
+that cannot be kept are dropped and counted. Counts are exact under any number of threads. After os.fork()
+the child starts at 0.
 """
 from ._core import (
     Counter,

@@ -1,6 +1,6 @@
-"""Distributions, latencies between tokens, and whether a benchmark has settled.
+"""Distributions, inter-token latencies, and detection of the steady state of a benchmark.
 
-What was not measured is NaN and does not count.
+Values that were not measured are NaN and are ignored.
 """
 from ._core import Distribution, SteadyStateDetector, describe, inter_token_latency, percentile
 

@@ -1,4 +1,4 @@
-"""What a training step costs: MFU and HFU, gradients, waits for data, checkpoints, stragglers.
+"""Performance of a training loop: MFU and HFU, gradients, data wait, checkpoints and stragglers.
 
     monitor = gpulens.TrainingMonitor(num_params=70e9, tokens_per_step=4096, precision="bf16", max_norm=1.0)
     for batch in monitor.dataloader.wrap(loader):          # the wait is measured inside the loop
@@ -9,9 +9,10 @@
     with monitor.checkpoint.time_save(size_bytes=140e9):
         save()
 
-It writes instruments (training.mfu, training.step_time …), so whatever exports the registry exports them. It never makes
-the host wait for a device: a tensor that lives on one is copied beside the running kernels, and read once it is there.
-PyTorch is used when the program has imported it; numbers and lists do as well.
+The monitor writes instruments (training.mfu, training.step_time, …), which every exporter of the registry
+exports. It never makes the host wait for a device: a tensor on a device is copied while kernels run, and
+is read once the copy is complete. PyTorch is used when the program has imported it; plain numbers and
+lists work as well.
 """
 from __future__ import annotations
 
@@ -29,7 +30,7 @@ __all__ = ["TrainingMonitor", "TrainingMetrics", "DataLoaderTimer", "GradientTra
 
 
 class _Step:
-    """One step; assign `loss` when it is known: a number, or a tensor of one element."""
+    """One step. Assign `loss` when it is known: a number, or a tensor of one element."""
 
     def __init__(self, clock):
         self._clock = clock
@@ -56,8 +57,10 @@ class DataLoaderTimer:
         self.last_wait_seconds = math.nan
 
     def wrap(self, loader: Iterable[Any]) -> "_TimedLoader":
-        """The loader, with the time in its next() measured. It can be iterated again, and has len() and the attributes
-        of the loader."""
+        """Returns the loader with the time of its next() measured.
+
+        The result can be iterated repeatedly, and has len() and the attributes of the loader.
+        """
         return _TimedLoader(loader, self)
 
     wrap_dataloader = wrap
@@ -98,7 +101,8 @@ class _Checkpoint:
 
 
 class CheckpointTimer:
-    """Times checkpoints; with their size, their rate. A block that raises is not told: nothing was saved."""
+    """Measures the duration of checkpoints and, where the size is known, their rate. A block that raises
+    is not recorded."""
 
     def __init__(self, recorder: TrainingRecorder, clock: Callable[[], float] = time.perf_counter):
         self._recorder = recorder
@@ -113,31 +117,38 @@ class CheckpointTimer:
         record(checkpoint.seconds, checkpoint.size_bytes)
 
     def time_save(self, size_bytes: float | None = None) -> contextlib.AbstractContextManager[_Checkpoint]:
-        """Times the block of a `with` that saves one. What it gives has size_bytes, which may be set in the block when it is
-        known only there, and, after the block, seconds."""
+        """Measures the block of a `with` statement that saves a checkpoint.
+
+        The object that the `with` statement binds has size_bytes, which the block may set when the size
+        becomes known only there, and, after the block, seconds.
+        """
         return self._time(self._recorder.record_checkpoint_save, size_bytes)
 
     def time_restore(self, size_bytes: float | None = None) -> contextlib.AbstractContextManager[_Checkpoint]:
-        """The same of a block that restores one."""
+        """Measures the block of a `with` statement that restores a checkpoint, as time_save() does."""
         return self._time(self._recorder.record_checkpoint_restore, size_bytes)
 
 
 class GradientTracker:
-    """The L2 norm of all gradients in one pass, how many parameters have none that is finite, and how often it is clipped."""
+    """Computes the L2 norm of all gradients in one pass, and counts parameters with a non-finite gradient
+    and clipped steps."""
 
     def __init__(self, recorder: TrainingRecorder, later: Later | None = None):
         self._recorder = recorder
         self._later = later or Later()
 
     def record_step(self, model: Any, max_norm: float | None = None, *, scale: float = 1.0) -> Any:
-        """Call it after backward() and before clipping.
+        """Records the gradients of a step. Call it after backward() and before clipping.
 
-        model: has parameters(), or is an iterable of parameters or gradients; a gradient is a tensor, a number or a sequence of
-        numbers. max_norm: the step counts as clipped when the norm is above it; None: the monitor's. scale: what a GradScaler
-        multiplied the gradients with. Of a sharded model it is the norm of this rank's shard.
+        model: an object with parameters(), or an iterable of parameters or gradients; a gradient is a
+            tensor, a number or a sequence of numbers.
+        max_norm: the step counts as clipped when the norm is larger; None: the monitor's max_norm.
+        scale: the factor by which a GradScaler multiplied the gradients.
 
-        Returns the norm over the parameters whose gradient is finite: a tensor on the gradients' device where they are
-        tensors, else a float. Without gradients: None, and nothing is recorded.
+        For a sharded model the norm is that of this rank's shard.
+
+        Returns the norm over the parameters with a finite gradient: a tensor on the gradients' device
+        where the gradients are tensors, else a float. Without gradients, returns None and records nothing.
         """
         gradients = list(gradients_of(model))
         if not gradients:
@@ -155,7 +166,7 @@ class GradientTracker:
 
 
 def _from_job(of_torch, variable, default):
-    """What the process group says, else what the launcher put into the environment."""
+    """Returns the value of the process group, else the value that the launcher put into the environment."""
     torch = torch_module()
     group = getattr(torch, "distributed", None)
     if group is not None and group.is_available() and group.is_initialized():
@@ -172,15 +183,23 @@ def _product():
 
 
 class TrainingMonitor:
-    """Measures a training loop. Thread-safe but for a step, which belongs to the thread that opened it.
+    """Measures a training loop. Thread-safe, except that a step belongs to the thread that opened it.
 
-    num_params, active_params: of the model; active_params of a mixture of experts is what one token passes. tokens_per_step:
-    of the whole job, all ranks together. gpu_count, rank: None: those of the process group, else of WORLD_SIZE and RANK.
-    peak_tflops_per_gpu: dense, 10^12 a second; None: that of `product` (None: the device PyTorch uses) at `precision`. Unknown: no MFU,
-    and mfu_reason says why. gradient_checkpointing counts in HFU, not in MFU. max_norm: from which on gradients are clipped.
-    compare_ranks_every: after so many steps all ranks tell each other how long they were busy; 0: never. A collective call
-    of torch.distributed: every rank must have the same number. Busy is the time from waiting for the batch until the loss is
-    assigned, which no other rank can prolong.
+    num_params, active_params: number of parameters of the model; for a mixture of experts active_params is
+        the number used per token.
+    tokens_per_step: tokens per step of the whole job, all ranks together.
+    precision: the precision whose peak is used.
+    gpu_count, rank: None: those of the process group, else of WORLD_SIZE and RANK.
+    peak_tflops_per_gpu: dense peak in 10^12 operations per second; None: that of `product` at `precision`.
+        Without a known peak there is no MFU, and mfu_reason explains why.
+    product: product name of the GPU; None: the device that PyTorch uses.
+    gradient_checkpointing: recomputed operations count in HFU, not in MFU.
+    max_norm: norm above which gradients are clipped.
+    compare_ranks_every: number of steps after which all ranks exchange their busy times; 0: never. The
+        exchange is a collective call of torch.distributed, so every rank must have the same number. The
+        busy time runs from the start of waiting for the batch until the loss is assigned, which no other
+        rank can prolong.
+    registry: by default the registry of the process.
 
     Raises InvalidArgumentError, which names the option.
     """
@@ -223,7 +242,7 @@ class TrainingMonitor:
 
     @contextlib.contextmanager
     def step(self) -> Iterator[_Step]:
-        """Times a step by the host's clock. One that raises is not counted."""
+        """Measures a step by the host's clock. A step that raises is not counted."""
         step = _Step(self._clock)
         begun = self._clock()
         yield step
@@ -233,7 +252,11 @@ class TrainingMonitor:
         self.record_step(ended - begun, step.loss)
 
     def record_step(self, seconds: float, loss: Any = None) -> None:
-        """A step that was timed elsewhere. loss: a number or a tensor of one element; None: not known."""
+        """Records a step that was timed elsewhere.
+
+        seconds: duration of the step.
+        loss: a number or a tensor of one element; None: unknown.
+        """
         self._recorder.record_step(seconds)
         if loss is not None:
             self.record_loss(loss)
@@ -242,15 +265,20 @@ class TrainingMonitor:
             self.compare_ranks()
 
     def record_loss(self, loss: Any) -> None:
-        """The loss of a step that was recorded without it: a number or a tensor of one element."""
+        """Records the loss of a step that was recorded without it: a number or a tensor of one element."""
         self._later.do(self._recorder.record_loss, loss)
 
     def record_data_wait(self, seconds: float) -> None:
-        """A wait for a batch that was timed elsewhere."""
+        """Records a wait for a batch that was timed elsewhere, in seconds."""
         self._recorder.record_data_wait(seconds)
 
     def record_gradient(self, l2_norm: Any, nonfinite_params: int | None = None, clipped: bool | None = None) -> None:
-        """A norm that was computed elsewhere: a number or a tensor of one element. clipped: None: when it is above max_norm."""
+        """Records a gradient norm that was computed elsewhere.
+
+        l2_norm: a number or a tensor of one element.
+        nonfinite_params: number of parameters with a non-finite gradient; None: unknown.
+        clipped: whether the gradient was clipped; None: clipped when the norm is above max_norm.
+        """
         bad = -1 if nonfinite_params is None else nonfinite_params
         self._later.do(lambda norm: self._recorder.record_gradient(norm, bad, clipped), l2_norm)
 
@@ -259,8 +287,11 @@ class TrainingMonitor:
         return 0.0 if math.isnan(wait) else wait
 
     def compare_ranks(self) -> tuple[int, float] | None:
-        """The rank that the others wait for and its busy time by the median of all, since the last comparison; None
-        without torch.distributed. Collective: every rank calls it."""
+        """Returns the slowest rank and the ratio of its busy time to the median of all ranks, since the
+        last comparison.
+
+        Returns None without torch.distributed. Collective: every rank must call it.
+        """
         group = getattr(torch_module(), "distributed", None)
         if group is None or not group.is_available() or not group.is_initialized():
             return None
@@ -270,23 +301,23 @@ class TrainingMonitor:
         return find_straggler(times)
 
     def flush(self) -> None:
-        """Waits for the numbers that are still on their way from a device."""
+        """Waits for the numbers that are still being copied from a device."""
         self._later.settle(wait=True)
 
     @property
     def metrics(self) -> TrainingMetrics:
-        """The last values; those on their way from a device are waited for."""
+        """The last values. Waits for values that are still being copied from a device."""
         self.flush()
         return self._recorder.metrics
 
     @property
     def mfu_reason(self) -> str | None:
-        """Why there is no MFU; None when there is one."""
+        """Reason why there is no MFU; None when there is one."""
         return self._recorder.mfu_reason
 
 
 class _Busy:
-    """Mean seconds a step since the last take()."""
+    """Mean seconds per step since the last take()."""
 
     def __init__(self):
         self._lock = threading.Lock()

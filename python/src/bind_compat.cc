@@ -100,8 +100,10 @@ VllmReading ReadPage(const nb::bytes& page, std::string_view content_type) {
 
 void BindCompat(nb::module_& m) {
   m.def("bucket_quantile", &BucketQuantile, "buckets"_a, "count"_a, "quantile"_a,
-        "Of cumulative (bound, count) pairs in any order; None without observations or finite bounds.");
-  nb::class_<VllmReading>(m, "VllmReading", "What a page of a vLLM server tells; NaN: it does not.")
+        "Returns the quantile of cumulative (bound, count) pairs in any order; None without observations or "
+        "finite bounds.");
+  nb::class_<VllmReading>(
+      m, "VllmReading", "Metrics on a page of a vLLM server; values that the page does not contain are NaN.")
       .def_ro("ttft_p50_seconds", &VllmReading::ttft_p50_seconds)
       .def_ro("ttft_p95_seconds", &VllmReading::ttft_p95_seconds)
       .def_ro("ttft_p99_seconds", &VllmReading::ttft_p99_seconds)
@@ -110,19 +112,19 @@ void BindCompat(nb::module_& m) {
       .def_ro("cache_usage_ratio", &VllmReading::cache_usage_ratio)
       .def_ro("requests_waiting", &VllmReading::requests_waiting);
   m.def("read_vllm_page", &ReadPage, "page"_a, "content_type"_a = "",
-        "Raises DataLossError for what is no page of metrics, ExhaustedError above 64 MiB.");
-  nb::class_<SharedTrace>(
-      m, "PowerTrace",
-      "The last readings of power, for any number of threads. A row is (at_ns, gpu_watts, cpu_watts, "
-      "gpu_joules, cpu_joules, utilization_percent, temperature_celsius, memory_gib).")
+        "Parses a metrics page of a vLLM server. Raises DataLossError for other data, and ExhaustedError "
+        "above 64 MiB.");
+  nb::class_<SharedTrace>(m, "PowerTrace",
+                          "The last readings of power. Thread-safe. A row is (at_ns, gpu_watts, cpu_watts, "
+                          "gpu_joules, cpu_joules, utilization_percent, temperature_celsius, memory_gib).")
       .def(nb::init<size_t>(), "capacity"_a)
-      .def("add", &SharedTrace::Add, "row"_a, "A row earlier than the last is ignored.")
+      .def("add", &SharedTrace::Add, "row"_a, "Adds a row; ignores one that is earlier than the last.")
       .def("within", &SharedTrace::Within, "begin_ns"_a, "end_ns"_a,
-           "Rows from begin_ns to end_ns, both included.")
+           "Returns the rows from begin_ns to end_ns, both included.")
       .def("energy_joules", &SharedTrace::Energy, "begin_ns"_a, "end_ns"_a,
-           "(gpu, cpu) by trapezoids, the edges interpolated; 0 where nothing was read.")
+           "Returns the joules of (gpu, cpu): trapezoids with interpolated edges; 0 where nothing was read.")
       .def("mean_watts", &SharedTrace::Power, "begin_ns"_a, "end_ns"_a,
-           "(gpu, cpu), the mean of the rows in the span.")
+           "Returns the watts of (gpu, cpu): the mean of the rows in the span.")
       .def("clear", &SharedTrace::Clear)
       .def("__len__", &SharedTrace::Size);
 }

@@ -17,12 +17,12 @@ Precision Parsed(std::string_view name) {
   if (const auto precision = ParsePrecision(name)) return *precision;
   std::string known;
   for (Precision precision : kPrecisions) known += " " + std::string(PrecisionName(precision));
-  Raise({Code::kInvalidArgument, "no precision \"" + std::string(name) + "\"; it is one of:" + known});
+  Raise({Code::kInvalidArgument, "unknown precision \"" + std::string(name) + "\"; use one of:" + known});
 }
 
 void NeedCount(int gpu_count) {
   if (gpu_count < 1)
-    Raise({Code::kInvalidArgument, "gpu_count is 1 or more; got " + std::to_string(gpu_count)});
+    Raise({Code::kInvalidArgument, "gpu_count must be at least 1; got " + std::to_string(gpu_count)});
 }
 
 // One of the two, and not both.
@@ -44,15 +44,15 @@ double MbuOf(double bytes_per_step, double steps_per_second, const std::optional
 void BindEfficiency(nb::module_& m) {
   using Spec = GpuHardwareSpec;
   nb::class_<Spec>(m, "GpuHardwareSpec",
-                   "As its vendor publishes it, dense: half of the figures that count zeros as work. NaN: "
-                   "not published, or "
-                   "sources disagree.")
+                   "Hardware specification of a GPU as its vendor publishes it, with dense peaks: half of "
+                   "the figures that count zeros as work. NaN: not published, or sources disagree.")
       .def_prop_ro(
-          "product", [](const Spec& self) { return ToPython(self.product); }, "As the driver names it.")
+          "product", [](const Spec& self) { return ToPython(self.product); },
+          "Product name as the driver reports it.")
       .def_prop_ro(
-          "source", [](const Spec& self) { return ToPython(self.source); }, "Where the numbers stand.")
+          "source", [](const Spec& self) { return ToPython(self.source); }, "Source of the figures.")
       .def_prop_ro(
-          "as_of", [](const Spec& self) { return ToPython(self.as_of); }, "The newest date of the source.")
+          "as_of", [](const Spec& self) { return ToPython(self.as_of); }, "Newest date of the source.")
       .def_ro("memory_bytes", &Spec::memory_bytes)
       .def_ro("memory_bandwidth_bytes_per_second", &Spec::memory_bandwidth_bytes_per_second)
       .def_ro("tdp_watts", &Spec::tdp_watts)
@@ -60,13 +60,13 @@ void BindEfficiency(nb::module_& m) {
           "peak_flops",
           [](const Spec& self, std::string_view precision) { return self.PeakFlops(Parsed(precision)); },
           "precision"_a,
-          "Operations a second in \"fp64\", \"fp32\", \"tf32\", \"bf16\", \"fp16\", \"fp8\", \"int8\" or "
-          "\"fp4\"; with "
-          "matrix units where there are any. Raises InvalidArgumentError for another name.")
+          "Returns the peak in operations per second in \"fp64\", \"fp32\", \"tf32\", \"bf16\", \"fp16\", "
+          "\"fp8\", \"int8\" or \"fp4\", with matrix units where there are any. Raises InvalidArgumentError "
+          "for another name.")
       .def("__repr__", [](const Spec& self) { return "GpuHardwareSpec(" + std::string(self.product) + ")"; });
   m.def("find_gpu_spec", &FindGpuSpec, "product_or_pci_id"_a,
-        "By the product's whole name (\"NVIDIA H100 80GB HBM3\", in any case) or by vendor:device of PCI "
-        "(\"10de:2330\"). None when nothing is exactly that: no guess is made.");
+        "Returns the specification by the full product name (\"NVIDIA H100 80GB HBM3\", in any case) or by "
+        "PCI vendor:device (\"10de:2330\"). None where nothing matches exactly; nothing is guessed.");
   const auto mfu = [](double flops, double seconds, const std::optional<Spec>& spec,
                       std::string_view precision, std::optional<double> peak_flops, int gpu_count) {
     NeedOne(spec, peak_flops, "spec, from find_gpu_spec(), or peak_flops");
@@ -75,20 +75,19 @@ void BindEfficiency(nb::module_& m) {
   };
   m.def("mfu", mfu, "flops"_a, "seconds"_a, "spec"_a.none() = nb::none(), "precision"_a = "bf16",
         nb::kw_only(), "peak_flops"_a.none() = nb::none(), "gpu_count"_a = 1,
-        "Model FLOPs utilisation, a ratio: flops / (seconds * peak * gpu_count). With the FLOPs that were "
-        "executed, "
-        "recomputed ones included, it is the HFU. NaN when a number is not known. Raises TypeError unless "
-        "either spec or "
-        "peak_flops is given.");
+        "Returns the model FLOPs utilisation, a ratio: flops / (seconds * peak * gpu_count). With the FLOPs "
+        "that were executed, including recomputed ones, it is the HFU. NaN where a number is unknown. Raises "
+        "TypeError unless exactly one of spec and peak_flops is given.");
   m.def("mbu", &MbuOf, "bytes_per_step"_a, "steps_per_second"_a, "spec"_a.none() = nb::none(), nb::kw_only(),
         "bandwidth_bytes_per_second"_a.none() = nb::none(), "gpu_count"_a = 1,
-        "Memory bandwidth utilisation, a ratio: the bytes that each step must read (the weights once, "
-        "however many "
-        "requests are in the batch) times the steps a second, by the bandwidth there is.");
+        "Returns the memory bandwidth utilisation, a ratio: the bytes that each step must read (the weights "
+        "once, whatever the batch size) times the steps per second, divided by the available bandwidth. NaN "
+        "where a number is unknown. Raises TypeError unless exactly one of spec and "
+        "bandwidth_bytes_per_second is given.");
   m.def("forward_flops", &ForwardFlops, "active_params"_a, "tokens"_a,
-        "Of a forward pass: 2 for each active parameter and token.");
+        "Returns the operations of a forward pass: 2 for each active parameter and token.");
   m.def("training_flops", &TrainingFlops, "active_params"_a, "tokens"_a,
-        "Of forward and backward: 6 for each active parameter and token.");
+        "Returns the operations of a forward and a backward pass: 6 for each active parameter and token.");
 }
 
 }  // namespace gpulens::python

@@ -24,21 +24,21 @@ double Seconds(Duration span) { return std::chrono::duration<double>(span).count
 Duration Span(double seconds, const char* name) {
   if (!(seconds > 0 && seconds < 1e9))
     Raise({Code::kInvalidArgument,
-           std::string(name) + " is a positive number of seconds; got " + Spell(seconds)});
+           std::string(name) + " must be a positive number of seconds; got " + Spell(seconds)});
   return std::chrono::nanoseconds(std::llround(seconds * 1e9));
 }
 
 // Of time.monotonic(): the same clock.
 TimePoint At(double seconds) {
   if (!(std::abs(seconds) < 9e9))
-    Raise({Code::kInvalidArgument, "a time is of time.monotonic(); got " + Spell(seconds)});
+    Raise({Code::kInvalidArgument, "a time must be in seconds of time.monotonic(); got " + Spell(seconds)});
   return TimePoint(std::chrono::nanoseconds(std::llround(seconds * 1e9)));
 }
 
 Share ShareOf(std::string_view name) {
   if (name == "time") return Share::kByTime;
   if (name == "tokens") return Share::kByTokens;
-  Raise({Code::kInvalidArgument, "share is \"time\" or \"tokens\"; got \"" + std::string(name) + "\""});
+  Raise({Code::kInvalidArgument, "share must be \"time\" or \"tokens\"; got \"" + std::string(name) + "\""});
 }
 
 EnergyVendor VendorOf(const std::optional<std::string>& name) {
@@ -47,7 +47,7 @@ EnergyVendor VendorOf(const std::optional<std::string>& name) {
        {EnergyVendor::kNvidia, EnergyVendor::kAmd, EnergyVendor::kApple, EnergyVendor::kCpuRapl}) {
     if (*name == EnergyVendorName(vendor)) return vendor;
   }
-  Raise({Code::kInvalidArgument, "prefer is nvidia, amd, apple or cpu_rapl; got \"" + *name + "\""});
+  Raise({Code::kInvalidArgument, "vendor must be nvidia, amd, apple or cpu_rapl; got \"" + *name + "\""});
 }
 
 // Those of the machine where there are none. Each monitor has threads of its own for them.
@@ -102,11 +102,10 @@ nb::object Settle(nb::object self) {
 
 void BindResult(nb::module_& m) {
   using R = EnergyResult;
-  nb::class_<EnergyTicks>(
-      m, "EnergyTicks",
-      "What was read meanwhile: power and memory summed over devices, utilization and temperature their "
-      "mean. NaN: not read.")
-      .def_ro("count", &EnergyTicks::count, "How many readings of all devices at once.")
+  nb::class_<EnergyTicks>(m, "EnergyTicks",
+                          "Device readings during a window: power and memory are sums over devices, "
+                          "utilization and temperature their means. NaN: not read.")
+      .def_ro("count", &EnergyTicks::count, "Number of readings of all devices at once.")
       .def_ro("mean_power_watts", &EnergyTicks::mean_power_watts)
       .def_ro("peak_power_watts", &EnergyTicks::peak_power_watts)
       .def_ro("mean_utilization_ratio", &EnergyTicks::mean_utilization_ratio)
@@ -116,23 +115,25 @@ void BindResult(nb::module_& m) {
       .def_ro("mean_temperature_celsius", &EnergyTicks::mean_temperature_celsius)
       .def_ro("peak_temperature_celsius", &EnergyTicks::peak_temperature_celsius);
   nb::class_<R>(m, "EnergyResult",
-                "Joules of a window or of a request's share. NaN: not known, and `validity` and `reason` say "
-                "why. It has no truth "
-                "value: ask for `valid`.")
+                "Energy of a window or of a request's share, in joules. Unknown values are NaN, and "
+                "`validity` and `reason` explain why. Has no truth value: use `valid`.")
       .def_ro("energy_joules", &R::energy_joules,
-              "Of a window what its devices drew, of a request its share.")
+              "Energy of the devices for a window, and the request's share for a request, in joules.")
       .def_ro("device_energy_joules", &R::device_energy_joules,
-              "What the devices drew meanwhile, whoever caused it.")
+              "Energy of the devices during the window in joules, regardless of what caused it.")
       .def_ro("uncertainty_joules", &R::uncertainty_joules,
-              "Half-width: a bound with a counter; of an integral an estimate that 95 of 100 windows keep.")
+              "Half-width of the uncertainty interval in joules: a bound for the counter method; for a power "
+              "integral an estimate that holds for 95 of 100 windows.")
       .def_ro("sensor_accuracy_ratio", &R::sensor_accuracy_ratio,
-              "As the sensor's vendor states; apart from the above.")
+              "Accuracy that the sensor's vendor states, a ratio; not included in uncertainty_joules.")
       .def_ro("gpu_joules", &R::gpu_joules)
-      .def_ro("cpu_joules", &R::cpu_joules, "Told beside a GPU, never added to energy_joules there.")
-      .def_ro("dram_joules", &R::dram_joules, "Told beside a GPU, never added to energy_joules there.")
-      .def_ro("mean_power_watts", &R::mean_power_watts, "energy_joules over the duration.")
+      .def_ro("cpu_joules", &R::cpu_joules,
+              "Filled in addition to a GPU's energy, and then never included in energy_joules.")
+      .def_ro("dram_joules", &R::dram_joules,
+              "Filled in addition to a GPU's energy, and then never included in energy_joules.")
+      .def_ro("mean_power_watts", &R::mean_power_watts, "energy_joules divided by the duration.")
       .def_prop_ro("duration_seconds", [](const R& self) { return Seconds(self.duration); })
-      .def_ro("devices", &R::devices, "How many.")
+      .def_ro("devices", &R::devices, "Number of devices.")
       .def_prop_ro(
           "vendor", [](const R& self) { return ToPython(EnergyVendorName(self.vendor)); },
           "\"nvidia\", \"amd\", \"apple\", \"cpu_rapl\" or \"none\".")
@@ -145,27 +146,26 @@ void BindResult(nb::module_& m) {
           "\"counter_reset\" or "
           "\"gap\".")
       .def_prop_ro("valid", &R::valid)
-      .def_ro("reason", &R::reason, "Why it is not valid and what to do, or what else to know.")
+      .def_ro("reason", &R::reason,
+              "Why the result is not valid and what to do; else additional information.")
       .def_ro("ticks", &R::ticks)
       .def("__bool__",
-           [](const R&) -> bool {
-             throw nb::type_error("an EnergyResult has no truth value; ask for .valid");
-           })
+           [](const R&) -> bool { throw nb::type_error("an EnergyResult has no truth value; use .valid"); })
       .def("__repr__", [](const R& self) { return ToString(self); });
 }
 
 void BindReadings(nb::module_& m) {
   using S = EnergySample;
-  nb::class_<S>(m, "EnergyReading", "All devices of a monitor at one reading. NaN: not read.")
+  nb::class_<S>(m, "EnergyReading", "One reading of all devices of a monitor. NaN: not read.")
       .def_prop_ro(
           "at_seconds", [](const S& self) { return Seconds(self.at.time_since_epoch()); },
-          "Of time.monotonic().")
+          "Time of the reading in seconds of time.monotonic().")
       .def_ro("gpu_watts", &S::gpu_watts)
       .def_ro("cpu_watts", &S::cpu_watts)
       .def_ro("dram_watts", &S::dram_watts)
-      .def_ro("gpu_joules", &S::gpu_joules, "Since any zero.")
-      .def_ro("cpu_joules", &S::cpu_joules, "Since any zero.")
-      .def_ro("dram_joules", &S::dram_joules, "Since any zero.")
+      .def_ro("gpu_joules", &S::gpu_joules, "Counts up from an arbitrary zero.")
+      .def_ro("cpu_joules", &S::cpu_joules, "Counts up from an arbitrary zero.")
+      .def_ro("dram_joules", &S::dram_joules, "Counts up from an arbitrary zero.")
       .def_ro("utilization_ratio", &S::utilization_ratio)
       .def_ro("memory_used_bytes", &S::memory_used_bytes)
       .def_ro("temperature_celsius", &S::temperature_celsius);
@@ -173,26 +173,36 @@ void BindReadings(nb::module_& m) {
 
 void BindWindow(nb::module_& m) {
   nb::class_<Block>(m, "EnergyWindow",
-                    "A stretch of time, from its making to the end of its `with`. Used by one thread at a "
-                    "time, but add_tokens "
-                    "by any. Neither entering nor leaving waits, so it is right in a coroutine.")
+                    "A time span, from its creation to the end of its `with` block. For one thread at a "
+                    "time, except add_tokens(), which is thread-safe. Neither entering nor leaving the block "
+                    "waits, so it may be used in a coroutine.")
       .def(
           "__enter__", [](nb::object self) { return self; }, nb::sig("def __enter__(self) -> EnergyWindow"))
       .def("__exit__", [](Block& self, nb::args) { self.End(); })
-      .def("end", &Block::End, "Takes the time; the first end counts.")
+      .def("end", &Block::End, "Ends the window; only the first end counts.")
       .def("add_tokens", &Block::AddTokens, "tokens"_a,
-           "The weight of a request where the monitor shares by tokens.")
+           "Adds tokens: the weight of a request where the monitor shares by tokens.")
       .def("mark", &Block::Mark, "phase"_a,
-           "Begins a phase and ends the one before; equal names add up. At most 8 names.")
+           "Begins a phase and ends the previous one; phases of equal name add up. At most 8 names.")
       .def("phase", &Block::Phase, "name"_a,
-           "The energy of a phase; validity \"gap\" when there was no such mark.")
-      .def("estimate", &Block::Estimate, "Up to now, without waiting for a reading.")
-      .def_prop_ro(
-          "result", &Block::Result,
-          "Ends it, if nothing has, and waits for a closing reading, at most 20 ms, without holding the GIL.")
+           "Returns the energy of a phase; validity \"gap\" where mark() was not called with this name.")
+      .def("estimate", &Block::Estimate, "Returns the energy up to now, without waiting for a reading.")
+      .def_prop_ro("result", &Block::Result,
+                   "The energy of the window. Ends the window if it is open, and waits at most 20 ms for a "
+                   "closing reading, without holding the GIL.")
       .def("settle", &Settle, nb::sig("def settle(self) -> collections.abc.Awaitable[EnergyResult]"),
-           "await window.settle(): the result, without holding up the event loop.");
+           "Returns an awaitable of the result, which does not block the event loop: `await "
+           "window.settle()`.");
 }
+
+constexpr const char* kMonitorDoc =
+    "Reads the GPUs that this process may use, else the processors. All monitors without `sources` share one "
+    "thread. Works on a machine without any sensor, too: results are then NaN and contain the reason. "
+    "Thread-safe.\n\nshare: how open requests divide the energy, \"time\" or \"tokens\".\ninterval_seconds: "
+    "0.001 to 1; the shortest interval of all monitors applies.\nhistory_seconds: how far between() can look "
+    "back.\ndevices: IDs of the devices to read; empty: those this process may use.\nprefer: the vendor that "
+    "is tried first.\nsources: EnergySource objects that are read instead of this machine's devices, by a "
+    "thread of the monitor.\n\nWaits at most 3 s for a first reading.";
 
 }  // namespace
 
@@ -215,16 +225,7 @@ void BindEnergy(nb::module_& m) {
     const nb::gil_scoped_release released;
     new (self) M(std::move(options));
   };
-  nb::class_<M>(m, "EnergyMonitor",
-                "Reads the GPUs that this process may use, else the processors. All monitors share one "
-                "thread. On a machine with "
-                "nothing to read it works all the same: results are NaN and say why.\n\nshare: by what "
-                "requests that are open at "
-                "one time divide the energy, \"time\" or \"tokens\".\ninterval_seconds: 0.001 to 1; of all "
-                "monitors the "
-                "shortest counts.\nhistory_seconds: how far between() can look back.\ndevices: ids; none: "
-                "those this process may "
-                "use.\nprefer: a vendor that is tried first.\n\nWaits for a first reading, at most 3 s.")
+  nb::class_<M>(m, "EnergyMonitor", kMonitorDoc)
       .def("__init__", construct, nb::kw_only(), "share"_a = "time", "interval_seconds"_a = 0.05,
            "history_seconds"_a = 60.0, "devices"_a = std::vector<std::string>(),
            "prefer"_a.none() = nb::none(), "sources"_a = nb::list(),
@@ -233,36 +234,40 @@ void BindEnergy(nb::module_& m) {
                    "prefer: str | None = None, sources: list = []) -> None"))
       .def(
           "window", [](M& self) { return new Block(Live([&] { return self.Window(); })); },
-          nb::rv_policy::take_ownership, "All that the devices draw; windows nest and overlap freely.")
+          nb::rv_policy::take_ownership,
+          "Opens a window that measures all energy of the devices; windows nest and overlap freely.")
       .def(
           "request", [](M& self) { return new Block(Live([&] { return self.Request(); })); },
           nb::rv_policy::take_ownership,
-          "A share of what they draw: the shares of all requests that are open add up to it.")
+          "Opens a window that measures a share of the devices' energy; the shares of all open requests add "
+          "up to it.")
       .def(
           "between",
           [](const M& self, double from, double to) {
             return Live([&, begin = At(from), end = At(to)] { return self.Between(begin, end); });
           },
           "from_seconds"_a, "to_seconds"_a,
-          "Of two times of time.monotonic(), as far back as the history goes.")
+          "Returns the energy between two times of time.monotonic(), as far back as the history reaches.")
       .def(
           "history",
           [](const M& self, double from, double to) {
             return Live([&, begin = At(from), end = At(to)] { return self.History(begin, end); });
           },
-          "from_seconds"_a, "to_seconds"_a, "The readings between two times of time.monotonic().")
+          "from_seconds"_a, "to_seconds"_a, "Returns the readings between two times of time.monotonic().")
       .def_prop_ro(
           "vendor",
           [](const M& self) { return ToPython(EnergyVendorName(Live([&] { return self.vendor(); }))); },
           "\"nvidia\", \"amd\", \"cpu_rapl\" or \"none\".")
       .def_prop_ro(
           "available", [](const M& self) { return Live([&] { return self.status().ok(); }); },
-          "Whether there is anything to read.")
+          "Whether there is a device to read.")
       .def_prop_ro(
-          "reason", [](const M& self) { return Live([&] { return self.status().detail; }); }, "Why not.")
-      .def_prop_ro("devices", &M::devices, "Whose energy it tells.")
-      .def_prop_ro("unattributed_joules", &M::unattributed_joules,
-                   "Drawn since the monitor began while no request was open, as far as it is settled.");
+          "reason", [](const M& self) { return Live([&] { return self.status().detail; }); },
+          "Why no device can be read; empty where one can.")
+      .def_prop_ro("devices", &M::devices, "The devices that are measured.")
+      .def_prop_ro(
+          "unattributed_joules", &M::unattributed_joules,
+          "Energy in joules since the monitor began while no request was open, as far as it is determined.");
 }
 
 }  // namespace gpulens::python

@@ -20,7 +20,8 @@ EnergyPart PartOf(std::string_view name) {
   if (name == "gpu") return EnergyPart::kGpu;
   if (name == "cpu") return EnergyPart::kCpu;
   if (name == "dram") return EnergyPart::kDram;
-  Raise({Code::kInvalidArgument, "part is \"gpu\", \"cpu\" or \"dram\"; got \"" + std::string(name) + "\""});
+  Raise({Code::kInvalidArgument,
+         "part must be \"gpu\", \"cpu\" or \"dram\"; got \"" + std::string(name) + "\""});
 }
 
 const char* PartName(EnergyPart part) {
@@ -37,7 +38,7 @@ void BindDevice(nb::module_& m) {
                             bool usable, double most_watts, double counter_step_joules,
                             std::optional<double> counter_lag_seconds, double accuracy_ratio) {
     EnergyDevice device{.id = std::move(id), .name = std::move(name), .part = PartOf(part), .usable = usable};
-    if (device.id.empty()) Raise({Code::kInvalidArgument, "a device has an id"});
+    if (device.id.empty()) Raise({Code::kInvalidArgument, "a device must have an id"});
     device.most_watts = most_watts;
     device.counter_step_joules = counter_step_joules;
     device.counter_lag = std::chrono::nanoseconds(
@@ -47,15 +48,16 @@ void BindDevice(nb::module_& m) {
   };
   nb::class_<EnergyDevice>(
       m, "EnergyDevice",
-      "Something whose energy is read.\n\nid: unique, like a UUID.\npart: \"gpu\", \"cpu\" or \"dram\".\n"
-      "most_watts: that it can draw, which bounds what lies between two readings.\ncounter_step_joules: the "
-      "counter's resolution.\ncounter_lag_seconds: how old its value may be when it is read; None: not "
-      "known.\n"
-      "accuracy_ratio: of the sensor, as its vendor states.")
+      "A device whose energy is read.\n\nid: unique, such as a UUID.\npart: \"gpu\", \"cpu\" or "
+      "\"dram\".\nusable: whether this process may use it.\nmost_watts: the most power that it can draw, "
+      "which bounds the energy between two readings.\ncounter_step_joules: resolution of the "
+      "counter.\ncounter_lag_seconds: maximum age of the counter's value when it is read; None: "
+      "unknown.\naccuracy_ratio: accuracy of the sensor as its vendor states it.\n\nRaises "
+      "InvalidArgumentError for an empty id or an unknown part.")
       .def("__init__", construct, "id"_a, "name"_a = "", nb::kw_only(), "part"_a = "gpu", "usable"_a = true,
            "most_watts"_a = kNotMeasured, "counter_step_joules"_a = 1e-3,
            "counter_lag_seconds"_a.none() = 0.0, "accuracy_ratio"_a = kNotMeasured)
-      .def_ro("id", &EnergyDevice::id, "A UUID, or like \"package-0\".")
+      .def_ro("id", &EnergyDevice::id, "ID of the device: a UUID, or a name such as \"package-0\".")
       .def_ro("name", &EnergyDevice::name)
       .def_prop_ro(
           "part", [](const EnergyDevice& self) { return PartName(self.part); },
@@ -75,10 +77,9 @@ void BindReading(nb::module_& m) {
                              .temperature_celsius = temperature_celsius,
                              .processes = processes};
   };
-  nb::class_<EnergyReading>(
-      m, "SourceReading",
-      "What an EnergySource reads of a device. joules count up from any zero; watts are of "
-      "now. One of the two is enough. NaN: not known.")
+  nb::class_<EnergyReading>(m, "SourceReading",
+                            "One reading of a device by an EnergySource. joules count up from an arbitrary "
+                            "zero; watts are the current power. One of the two is sufficient. NaN: unknown.")
       .def("__init__", construct, nb::kw_only(), "joules"_a = kNotMeasured, "watts"_a = kNotMeasured,
            "utilization_ratio"_a = kNotMeasured, "memory_used_bytes"_a = kNotMeasured,
            "temperature_celsius"_a = kNotMeasured, "processes"_a = kNotMeasured)
@@ -92,7 +93,7 @@ void BindEnergySource(nb::module_& m) {
   BindDevice(m);
   BindReading(m);
   using Handle = MailboxHandle;
-  nb::class_<Handle>(m, "SourceMailbox", nb::is_weak_referenceable(), "For gpulens.energy alone.")
+  nb::class_<Handle>(m, "SourceMailbox", nb::is_weak_referenceable(), "Internal to gpulens.energy.")
       .def(nb::init<>())
       .def("fileno", [](const Handle& self) { return self.box->read_end(); })
       .def("take",

@@ -19,7 +19,7 @@ namespace {
 std::chrono::nanoseconds Span(double seconds, const char* name) {
   if (!(seconds > 0 && seconds < 1e9))
     Raise({Code::kInvalidArgument,
-           std::string(name) + " is a positive number of seconds; got " + Spell(seconds)});
+           std::string(name) + " must be a positive number of seconds; got " + Spell(seconds)});
   return std::chrono::nanoseconds(std::llround(seconds * 1e9));
 }
 
@@ -63,7 +63,7 @@ double ToNumber(nb::handle value) {
   const double number = PyFloat_AsDouble(value.ptr());  // asks __float__: scalars of NumPy and PyTorch, too
   if (number == -1 && PyErr_Occurred()) {
     PyErr_Clear();
-    throw nb::type_error("a metric is a number, or a tensor of one element");
+    throw nb::type_error("a metric must be a number, or a tensor of one element");
   }
   return number;
 }
@@ -73,7 +73,7 @@ int64_t ToStep(nb::handle step) {
   int64_t out = 0;
   if (!whole.is_valid() || !nb::try_cast(whole, out)) {
     PyErr_Clear();
-    throw nb::type_error("a step is a whole number of 64 bits");
+    throw nb::type_error("a step must be a 64-bit integer");
   }
   return out;
 }
@@ -145,26 +145,30 @@ class Run {
 
 void BindEnergyOfRun(nb::module_& m) {
   using E = ExperimentEnergy;
-  nb::class_<E>(
-      m, "ExperimentEnergy",
-      "What the processes of a run drew, and how they used their devices meanwhile. NaN: not known, "
-      "and `validity` and `reason` say why.")
+  nb::class_<E>(m, "ExperimentEnergy",
+                "Energy of the processes of a run, and the use of their devices during the run. Unknown "
+                "values are NaN, and `validity` and `reason` explain why.")
       .def_ro("energy_joules", &E::energy_joules)
-      .def_ro("uncertainty_joules", &E::uncertainty_joules, "Half-width.")
+      .def_ro("uncertainty_joules", &E::uncertainty_joules, "Half-width of the uncertainty interval.")
       .def_ro("attribution", &E::attribution,
-              "How its part was told from what the devices drew: \"exclusive\", \"shared_by_utilization\", "
-              "\"cpu_time\", \"shared_equally\", \"whole_board\"; \"\": nobody said.")
-      .def_ro("device_energy_joules", &E::device_energy_joules, "What they drew, whoever used them.")
+              "How the run's share was determined from the devices' energy: \"exclusive\", "
+              "\"shared_by_utilization\", \"cpu_time\", \"shared_equally\" or \"whole_board\"; \"\": not "
+              "reported.")
+      .def_ro("device_energy_joules", &E::device_energy_joules,
+              "Energy of the devices, regardless of which process used them.")
       .def_ro("method", &E::method, "\"counter\", \"power_integral\" or \"none\".")
-      .def_ro("validity", &E::validity, "\"valid\", \"no_device\", …; \"\": nobody measured.")
-      .def_ro("reason", &E::reason, "Why it is not valid, or what else to know.")
+      .def_ro("validity", &E::validity, "\"valid\", \"no_device\", …; \"\": not measured.")
+      .def_ro("reason", &E::reason, "Why the energy is not valid; else additional information.")
       .def_ro("vendor", &E::vendor, "\"nvidia\", \"amd\", \"cpu_rapl\" or \"none\".")
-      .def_ro("devices", &E::devices, "How many its processes used.")
-      .def_ro("mean_power_watts", &E::mean_power_watts, "Of these together, the run's part, as the peak.")
+      .def_ro("devices", &E::devices, "Number of devices that the run's processes used.")
+      .def_ro("mean_power_watts", &E::mean_power_watts,
+              "Mean power of the run's share of these devices, in watts; peak_power_watts likewise.")
       .def_ro("peak_power_watts", &E::peak_power_watts)
-      .def_ro("mean_utilization_ratio", &E::mean_utilization_ratio, "The devices' mean, as the peak.")
+      .def_ro("mean_utilization_ratio", &E::mean_utilization_ratio,
+              "Mean over the devices; peak_utilization_ratio likewise.")
       .def_ro("peak_utilization_ratio", &E::peak_utilization_ratio)
-      .def_ro("mean_memory_used_bytes", &E::mean_memory_used_bytes, "Of its processes, as the peak.")
+      .def_ro("mean_memory_used_bytes", &E::mean_memory_used_bytes,
+              "Memory of the run's processes; peak_memory_used_bytes likewise.")
       .def_ro("peak_memory_used_bytes", &E::peak_memory_used_bytes)
       .def("__repr__", [](const E& self) {
         return "ExperimentEnergy(energy_joules=" + Spell(self.energy_joules) + ", validity='" +
@@ -173,7 +177,7 @@ void BindEnergyOfRun(nb::module_& m) {
 }
 
 void BindOptions(nb::module_& m) {
-  nb::class_<Options>(m, "ExperimentOptions", "What gpulens.experiment() was given.")
+  nb::class_<Options>(m, "ExperimentOptions", "Options of gpulens.experiment().")
       .def(nb::init<>())
       .def_rw("db", &Options::db)
       .def_rw("resume", &Options::resume)
@@ -191,7 +195,7 @@ void BindOptions(nb::module_& m) {
 void BindExperiment(nb::module_& m) {
   BindEnergyOfRun(m);
   BindOptions(m);
-  nb::class_<Run>(m, "ExperimentRun", "A run as C++ has it; gpulens.Experiment is its face. Thread-safe.")
+  nb::class_<Run>(m, "ExperimentRun", "The native part of gpulens.Experiment. Thread-safe.")
       .def_static("start", &Run::Start, "name"_a, "options"_a, nb::rv_policy::take_ownership)
       .def("nested", &Run::Nested, "name"_a, "options"_a, nb::rv_policy::take_ownership)
       .def("log_metric", &Run::LogMetric, "key"_a, "value"_a.none(), "step"_a.none())

@@ -21,7 +21,7 @@ std::chrono::nanoseconds Span(const std::optional<double>& seconds, const char* 
   if (!seconds) return {};
   if (!(*seconds > 0 && *seconds < 1e9))
     Raise({Code::kInvalidArgument,
-           std::string(name) + " is a positive number of seconds; got " + Spell(*seconds)});
+           std::string(name) + " must be a positive number of seconds; got " + Spell(*seconds)});
   return std::chrono::nanoseconds(std::llround(*seconds * 1e9));
 }
 
@@ -84,28 +84,28 @@ Sender* AsPage(std::string listen, bool insecure, nb::object registry) {
 }  // namespace
 
 void BindExport(nb::module_& m) {
-  nb::class_<Sender>(m, "Exporter",
-                     "Something that tells of instruments. It works until close() or the end of the program, "
-                     "which send once "
-                     "more, for a second at most; nobody needs to keep it. Thread-safe.")
+  nb::class_<Sender>(
+      m, "Exporter",
+      "Exports the instruments of a registry. Runs until close() or the end of the program, both of which "
+      "export once more, for at most a second, even if the program keeps no reference to it. Thread-safe.")
       .def("flush", &Sender::Flush, "timeout_seconds"_a = 5.0,
-           "Sends now and waits for the answer. Of a page there is nothing to do. Raises what went wrong: "
-           "TimeoutError, "
-           "UnavailableError for an absent peer, …")
+           "Exports now and waits for the answer. Does nothing for a page. Raises the error of the export: "
+           "TimeoutError, UnavailableError for an unreachable receiver, …")
       .def_prop_ro(
           "ok", [](const Sender& self) { return self.status().ok(); },
-          "Whether the last try went well, or none was due yet.")
+          "Whether the last export succeeded, or none was due yet.")
       .def_prop_ro(
-          "reason", [](const Sender& self) { return self.status().detail; }, "Why not.")
-      .def_prop_ro("address", &Sender::address, "Where it sends to or is reached, without passwords.")
-      .def("close", &Close, "Sends once more, for a second at most, and ends. May be called twice.")
+          "reason", [](const Sender& self) { return self.status().detail; },
+          "Why the last export failed; empty where it succeeded.")
+      .def_prop_ro("address", &Sender::address,
+                   "Address that receives the exports, or at which the page is served, without passwords.")
+      .def("close", &Close, "Exports once more, for at most a second, and stops. May be called twice.")
       .def(
           "__enter__", [](nb::object self) { return self; }, nb::sig("def __enter__(self) -> Exporter"))
       .def("__exit__", [](nb::object self, nb::args) { Close(std::move(self)); });
   m.attr("_running") = nb::set();  // so that one works though nobody keeps it
   OpenSecureDoor();
-  nb::class_<OtlpOptions>(m, "OtlpOptions",
-                          "What gpulens.export_otlp was given; empty: as the environment says.")
+  nb::class_<OtlpOptions>(m, "OtlpOptions", "Options of gpulens.export_otlp(); empty: from the environment.")
       .def(nb::init<>())
       .def_rw("endpoint", &OtlpOptions::endpoint)
       .def_rw("protocol", &OtlpOptions::protocol)
@@ -127,7 +127,7 @@ void BindExport(nb::module_& m) {
   m.def("expose", &AsPage, "listen"_a, "insecure"_a, "registry"_a.none(), nb::rv_policy::take_ownership);
   m.def(
       "to_prometheus", [](const nb::object& registry) { return ToPrometheus(Of(registry)); },
-      "registry"_a.none() = nb::none(), "All series as a page of text for Prometheus, format 0.0.4.");
+      "registry"_a.none() = nb::none(), "Returns all series as a page in Prometheus' text format 0.0.4.");
   // Names the file that heeds GPULENS_EXPORT at the first instrument, so that it is linked.
   m.def("export_as_environment_says", &ExportAsEnvironmentSays);
 }

@@ -28,7 +28,8 @@ namespace {
 
 std::chrono::nanoseconds Span(double seconds, const char* name) {
   if (!(seconds >= 0 && seconds < 9e9))
-    Raise({Code::kInvalidArgument, std::string(name) + " is a number of seconds; got " + Spell(seconds)});
+    Raise(
+        {Code::kInvalidArgument, std::string(name) + " must be a number of seconds; got " + Spell(seconds)});
   return std::chrono::nanoseconds(std::llround(seconds * 1e9));
 }
 
@@ -47,7 +48,7 @@ void CloseAll() {
 PyObject* RecordOne(PyObject* self, PyObject* const* given, Py_ssize_t positional, PyObject* names) noexcept
     try {
   if (!nb::inst_ready(self) || positional > 1) {
-    PyErr_SetString(PyExc_TypeError, "record() takes an InferenceRecord, or fields by their names");
+    PyErr_SetString(PyExc_TypeError, "record() takes an InferenceRecord, or its fields as keyword arguments");
     return nullptr;
   }
   RecordFields fields;
@@ -83,32 +84,36 @@ void End(InferenceCall& call, const nb::args& why) {
 
 void BindHealth(nb::module_& m) {
   using H = StoreHealth;
-  nb::class_<H>(m, "StoreHealth", "What has become of the records.")
+  nb::class_<H>(m, "StoreHealth", "Counters of the records of a store.")
       .def_ro("stored", &H::stored)
-      .def_ro("queued", &H::queued, "That wait to be written.")
-      .def_ro("dropped", &H::dropped, "Given and lost: the queue was full, or the store closed.")
+      .def_ro("queued", &H::queued, "Number of records that wait to be written.")
+      .def_ro("dropped", &H::dropped,
+              "Number of records that were lost: the queue was full, or the store was closed.")
       .def_ro("rejected", &H::rejected,
-              "That cannot be kept: set aside, with the reason, in a table of their own.")
-      .def_ro("crashed", &H::crashed, "Earlier writers that ended without closing.")
+              "Number of records that cannot be stored: set aside, with the reason, in a separate table.")
+      .def_ro("crashed", &H::crashed, "Number of earlier writers that ended without closing the store.")
       .def_prop_ro(
           "last_error", [](const H& self) { return self.last_error.detail; },
-          "Of writing, which is tried again; \"\": none.");
+          "Last error of writing, which is retried; empty when there is none.");
 }
 
 void BindCall(nb::module_& m) {
   nb::class_<InferenceCall>(
       m, "InferenceCall",
-      "One call while it runs; recorded at the end of its `with`: by an exception as an error, else as ok. "
-      "Let go of without: cancelled. For one thread at a time.")
+      "A running call, recorded at the end of its `with` block: as an error when the block raises, else as "
+      "ok. A call that is released without an end is cancelled. For one thread at a time.")
       .def("add_tokens", &InferenceCall::AddTokens, "tokens"_a,
-           "So many have arrived at once. The first give the TTFT; a gap before n tokens counts as n gaps.")
+           "Records that this many tokens have arrived at once. The first ones determine the TTFT; a gap "
+           "before n tokens counts as n gaps.")
       .def("wait", &WaitFor, "engine"_a,
-           "What engine() gives. Once used, only what runs in here is the engine's time.")
-      .def("enter", &InferenceCall::Enter, "From here on the engine works: the first half of wait().")
-      .def("leave", &InferenceCall::Leave, "And up to here.")
+           "Calls engine() and returns its result. Once wait() was used, only the time within it is the "
+           "engine's time.")
+      .def("enter", &InferenceCall::Enter, "Starts the engine's time: the first half of wait().")
+      .def("leave", &InferenceCall::Leave, "Stops the engine's time: the second half of wait().")
       .def(
           "finish", [](InferenceCall& self, nb::kwargs known) { self.Finish(FieldsOf(known).record()); },
-          "Ends and records it. Fields of InferenceRecord win over what was measured here.",
+          "Ends and records the call. Fields of InferenceRecord that are passed take precedence over "
+          "measured values.",
           nb::sig("def finish(self, **known: typing.Any) -> None"))
       .def_prop_ro("finished", &InferenceCall::finished)
       .def(
@@ -148,18 +153,16 @@ uint64_t Clear(Store& self) {
 }
 
 constexpr const char* kStoreDoc =
-    "Keeps a record of each call, in an SQLite file or, by a URL, on a server: PostgreSQL or ClickHouse. A "
-    "thread of its own "
-    "writes.\n\npath: of a file that is made where it is missing (\"~\" is the home folder), or "
-    "postgresql://…, clickhouse://… or clickhouses://… (TLS).\nenergy: an EnergyMonitor that is asked for "
-    "the share of each call that begin() "
-    "begins.\nqueue_records: how many may wait; what comes beyond is dropped and "
-    "counted.\nflush_interval_seconds: after which they are written at the latest.\nflush_records: that "
-    "are written without waiting for it.\nretention_seconds: older "
-    "records are deleted; 0: none is.\nread_only: nothing is written, not even to an old "
-    "file.\n\nThread-safe. "
-    "After fork() the child opens the file anew. Raises what keeps it from being opened: IoError, "
-    "PermissionDeniedError, DataLossError for what is no such file.";
+    "Stores a record of each call, in an SQLite file or, by a URL, on a PostgreSQL or ClickHouse server. A "
+    "thread of its own writes.\n\npath: a file, which is created if it does not exist (\"~\" is the home "
+    "folder), or postgresql://…, clickhouse://… or clickhouses://… (TLS).\nenergy: an EnergyMonitor that "
+    "measures the share of each call started by begin().\nqueue_records: maximum number of records that wait "
+    "to be written; further ones are dropped and counted.\nflush_records: number of waiting records that are "
+    "written without waiting for the interval.\nflush_interval_seconds: maximum time before waiting records "
+    "are written.\nretention_seconds: age above which records are deleted; 0: no record is "
+    "deleted.\nread_only: nothing is written, not even to a file of an older version.\n\nThread-safe. After "
+    "fork() the child reopens the file. Raises the error that prevents opening: IoError, "
+    "PermissionDeniedError, or DataLossError for another kind of file.";
 
 void BindRecording(nb::class_<Store>& store) {
   const auto open = [](Store* self, nb::object path, nb::object energy, size_t queue_records,
@@ -167,7 +170,7 @@ void BindRecording(nb::class_<Store>& store) {
                        bool read_only) {
     EnergyMonitor* monitor = nullptr;
     if (!energy.is_none() && !nb::try_cast(energy, monitor))
-      throw nb::type_error("energy is a gpulens.EnergyMonitor or None");
+      throw nb::type_error("energy must be a gpulens.EnergyMonitor or None");
     StoreOptions options{.energy = monitor,
                          .queue_records = queue_records,
                          .flush_interval = Span(flush_interval_seconds, "flush_interval_seconds"),
@@ -191,14 +194,14 @@ void BindRecording(nb::class_<Store>& store) {
                    "False) -> None"))
       .def(
           "begin", [](Store& self, nb::kwargs known) { return self->Begin(FieldsOf(known).record()); },
-          "Begins a call: `with store.begin(model=…) as call`. known: fields of InferenceRecord.",
+          "Begins a call: `with store.begin(model=…) as call`. The arguments are fields of InferenceRecord.",
           nb::sig("def begin(self, **known: typing.Any) -> InferenceCall"))
       .def("flush", &Flush, "timeout_seconds"_a = 5.0,
-           "Waits until what was recorded before is stored or set aside. Raises TimeoutError.")
+           "Waits until all records recorded before are stored or set aside. Raises TimeoutError.")
       .def("close", &Close,
-           "Writes what waits. What is recorded afterwards is dropped and counted. May be called twice.")
-      .def("clear", &Clear, "Deletes all records; how many there were.")
-      .def("count", &Count, "How many records it keeps.")
+           "Writes the waiting records. Records recorded later are dropped and counted. May be called twice.")
+      .def("clear", &Clear, "Deletes all records and returns their number.")
+      .def("count", &Count, "Returns the number of records.")
       .def_prop_ro("health", [](Store& self) { return self->health(); })
       .def_prop_ro("path", [](Store& self) { return self->path(); })
       .def(
@@ -215,9 +218,9 @@ void BindInference(nb::module_& m) {
   static PyMethodDef methods[] = {
       {"record", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(&RecordOne)),
        METH_FASTCALL | METH_KEYWORDS,
-       "record($self, record=None, /, **fields)\n--\n\nAn InferenceRecord, or its fields by name. It neither "
-       "waits nor fails, but for "
-       "a TypeError: what cannot be kept is counted in health."},
+       "record($self, record=None, /, **fields)\n--\n\nRecords a call: an InferenceRecord, or its fields by "
+       "name. Neither waits nor fails, except with a TypeError; records that cannot be stored are counted in "
+       "health."},
       {}};
   static PyType_Slot slots[] = {{Py_tp_methods, methods}, {0, nullptr}};
   nb::class_<Store> store(m, "InferenceStore", nb::type_slots(slots), kStoreDoc);

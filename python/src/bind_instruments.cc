@@ -13,15 +13,13 @@ namespace {
 
 constexpr const char* kBindDoc =
     "bind(self, attributes: collections.abc.Mapping[str, str | bool | int | float] = ..., /, "
-    "**attributes)\n\n"
-    "The series with these attributes, which exists from here on. Do it once, not for each record. Names "
-    "that "
-    "are no words of Python go in a mapping: bind({'http.route': '/chat'}).";
+    "**attributes)\n\nReturns the series with these attributes, which exists from now on. Bind once, not for "
+    "each record. Pass names that are not Python identifiers in a mapping: bind({'http.route': '/chat'}).";
 constexpr const char* kMadeDoc =
-    "\n\nname: letters, digits and . _ - /, at most 255, a letter first.\nunit: UCUM, like \"s\", \"By\", "
-    "\"{request}\".\nregistry: that of the process unless given.\n\nRaises InvalidArgumentError when the "
-    "name is "
-    "none, or is taken by an instrument of another kind or unit.";
+    "\n\nname: letters, digits and . _ - /, at most 255 characters, beginning with a letter.\nunit: a UCUM "
+    "unit, such as \"s\", \"By\" or \"{request}\".\nregistry: by default the registry of the "
+    "process.\n\nRaises InvalidArgumentError for an invalid name, and for a name that an instrument of "
+    "another kind or unit has.";
 
 template <class T>
 T Made(T instrument) {
@@ -33,7 +31,7 @@ Registry& Of(Registry* registry) { return registry ? *registry : Registry::Proce
 
 template <class T>
 T Bind(const T& self, nb::args positional, nb::kwargs named) {
-  if (positional.size() > 1) throw nb::type_error("bind() takes one mapping at most, and names");
+  if (positional.size() > 1) throw nb::type_error("bind() takes at most one mapping, and keyword arguments");
   AttributeList attributes;
   if (positional.size() == 1) attributes.Add(positional[0]);
   attributes.Add(named);
@@ -43,19 +41,15 @@ T Bind(const T& self, nb::args positional, nb::kwargs named) {
 constexpr const char* kAmount = "amount";
 constexpr const char* kValue = "value";
 constexpr const char* kAddDoc =
-    "add($self, amount=1, attributes=None)\n--\n\nAdds `amount`. Never waits. With attributes, to the series "
-    "that has "
-    "them: one look-up dearer than a bound one. Raises TypeError at most.";
+    "add($self, amount=1, attributes=None)\n--\n\nAdds `amount`. Never blocks. With attributes, looks up "
+    "their series, which costs one look-up more than a bound instrument. Raises TypeError at most.";
 constexpr const char* kSetDoc =
-    "set($self, value, attributes=None)\n--\n\nNever waits. NaN: not known. With attributes, of the series "
-    "that has "
-    "them: one look-up dearer than a bound one. Raises TypeError at most.";
+    "set($self, value, attributes=None)\n--\n\nSets the value; NaN: unknown. Never blocks. With attributes, "
+    "looks up their series, which costs one look-up more than a bound instrument. Raises TypeError at most.";
 constexpr const char* kRecordDoc =
-    "record($self, value, attributes=None)\n--\n\nNever waits. NaN and infinite values are dropped and "
-    "counted; "
-    "negative ones, too, without bounds. With attributes, in the series that has them: one look-up dearer "
-    "than a bound "
-    "one. Raises TypeError at most.";
+    "record($self, value, attributes=None)\n--\n\nRecords an observation. Never blocks. NaN and infinite "
+    "values are dropped and counted; without bounds, negative ones, too. With attributes, looks up their "
+    "series, which costs one look-up more than a bound instrument. Raises TypeError at most.";
 
 template <class T, class Number>
 void AddOne(const T& to, Number amount) noexcept {
@@ -85,8 +79,8 @@ void BindGauge(nb::module_& m) {
   static PyType_Slot slots[] = {{Py_tp_methods, methods}, {0, nullptr}};
   nb::class_<Gauge>(
       m, "Gauge", nb::type_slots(slots),
-      (std::string("A number that is what it is now: the last writer wins. It is not told before it is "
-                   "set, nor while it is NaN.") +
+      (std::string(
+           "A current value; the last writer wins. Not exported before it is set, nor while it is NaN.") +
        kMadeDoc)
           .c_str())
       .def(
@@ -113,7 +107,8 @@ class Stopwatch {
 };
 
 void BindHistogram(nb::module_& m) {
-  nb::class_<Stopwatch>(m, "HistogramTimer", "What Histogram.time() gives; for one `with` at a time.")
+  nb::class_<Stopwatch>(m, "HistogramTimer",
+                        "Context manager of Histogram.time(); for one `with` block at a time.")
       .def(
           "__enter__",
           [](nb::object self) {
@@ -127,9 +122,10 @@ void BindHistogram(nb::module_& m) {
   static PyType_Slot slots[] = {{Py_tp_methods, methods}, {0, nullptr}};
   nb::class_<Histogram>(
       m, "Histogram", nb::type_slots(slots),
-      (std::string("How numbers are spread: latencies, sizes. With bounds, a bucket up to each of "
-                   "them and one above; without, buckets that grow with the numbers, exact to a few "
-                   "percent over any range.\n\nbounds: ascending and finite, 1,024 at most.") +
+      (std::string(
+           "Distribution of values such as latencies and sizes. With bounds, there is a bucket up to each of "
+           "them and one above; without, exponential buckets that adapt to the values, accurate to a few "
+           "percent over any range.\n\nbounds: ascending and finite, at most 1,024.") +
        kMadeDoc)
           .c_str())
       .def(
@@ -144,9 +140,8 @@ void BindHistogram(nb::module_& m) {
       .def("bind", &Bind<Histogram>, kBindDoc)
       .def(
           "time", [](const Histogram& self) { return new Stopwatch(self); }, nb::rv_policy::take_ownership,
-          "with histogram.time(): records how long the block took, also when it raises, in the histogram's "
-          "unit: s, ms, "
-          "us or ns. With another unit it is dropped and counted.");
+          "Returns a context manager that records the duration of its block, also when the block raises, in "
+          "the histogram's unit: s, ms, us or ns. With another unit the duration is dropped and counted.");
 }
 
 const char* KindName(InstrumentKind kind) {
@@ -177,33 +172,34 @@ std::string Describe(const Sample& sample) {
 
 void BindSample(nb::module_& m) {
   nb::class_<Sample>(m, "Sample",
-                     "One series as it was read. A plain value; numbers that it does not have are NaN.")
+                     "One series of a snapshot, as a plain value; numbers that it does not have are NaN.")
       .def_ro("name", &Sample::name)
       .def_prop_ro(
           "kind", [](const Sample& self) { return KindName(self.kind); },
           "\"counter\", \"up_down_counter\", \"gauge\" or \"histogram\".")
       .def_ro("unit", &Sample::unit)
       .def_ro("description", &Sample::description)
-      .def_ro("integer", &Sample::integer, "Whether it counts whole things.")
+      .def_ro("integer", &Sample::integer, "Whether the values are integers.")
       .def_prop_ro("attributes", &AttributesOf, nb::sig("def attributes(self) -> dict[str, str]"))
-      .def_ro("start_unix_ns", &Sample::start_unix_ns, "Since when it counts.")
-      .def_ro("value", &Sample::value, "Of a counter or gauge.")
-      .def_ro("count", &Sample::count, "Of a histogram: how many observations.")
-      .def_ro("sum", &Sample::sum, "Of a histogram: all observations.")
-      .def_ro("bounds", &Sample::bounds, "Of a histogram with bounds.")
+      .def_ro("start_unix_ns", &Sample::start_unix_ns, "Start of the accumulation in Unix nanoseconds.")
+      .def_ro("value", &Sample::value, "Value of a counter or gauge.")
+      .def_ro("count", &Sample::count, "Number of observations of a histogram.")
+      .def_ro("sum", &Sample::sum, "Sum of all observations of a histogram.")
+      .def_ro("bounds", &Sample::bounds, "Bounds of a histogram that has them.")
       .def_ro("counts", &Sample::counts,
-              "Of a histogram: observations in each bucket: with bounds one more than these; without, in "
-              "(base**(offset+i), base**(offset+i+1)] where base = 2**(2**-scale).")
+              "Observations in each bucket of a histogram: with bounds one bucket more than these; without, "
+              "in (base**(offset+i), base**(offset+i+1)] where base = 2**(2**-scale).")
       .def_ro("exponential", &Sample::exponential)
       .def_ro("scale", &Sample::scale)
       .def_ro("offset", &Sample::offset)
-      .def_ro("zeros", &Sample::zeros, "Of a histogram without bounds: observations of 0.")
+      .def_ro("zeros", &Sample::zeros, "Observations of 0 of a histogram without bounds.")
       .def("__repr__", &Describe);
 }
 
 void BindRegistry(nb::module_& m) {
-  nb::class_<Registry>(m, "Registry",
-                       "Owns instruments. Those made without one belong to process_registry().")
+  nb::class_<Registry>(
+      m, "Registry",
+      "Owns instruments. Those created without a registry belong to process_registry(). Thread-safe.")
       .def(nb::init<>())
       .def(
           "snapshot",
@@ -211,18 +207,17 @@ void BindRegistry(nb::module_& m) {
             nb::gil_scoped_release released;
             return self.Snapshot();
           },
-          "All series, in the order in which their instruments were made. Each value is monotonic from one "
-          "reading to "
-          "the next; they are not of one instant.")
+          "Returns all series, in the order in which their instruments were created. Each value is monotonic "
+          "from one snapshot to the next; the values are not of one instant.")
       .def("limit_series", &Registry::LimitSeries, "limit"_a,
-           "How many series an instrument may have, 2,000 by default. Further ones are told together, with "
-           "otel.metric.overflow=\"true\".");
+           "Sets the maximum number of series of an instrument, 2,000 by default. Further ones are exported "
+           "as one series, with otel.metric.overflow=\"true\".");
   m.def(
       "process_registry", []() -> Registry& { return Registry::Process(); }, nb::rv_policy::reference,
-      "The registry that instruments belong to by default. It never ends.");
+      "Returns the default registry of instruments, which lives as long as the process.");
   m.def("dropped_records", &DroppedRecords,
-        "What was recorded and not kept, in all registries: NaN, infinite and negative values where there "
-        "can be none.");
+        "Returns the number of values that were recorded and dropped, in all registries: NaN, infinite and "
+        "negative values where they are not allowed.");
 }
 
 }  // namespace
@@ -230,14 +225,14 @@ void BindRegistry(nb::module_& m) {
 void BindInstruments(nb::module_& m) {
   BindRegistry(m);
   BindSample(m);
-  BindSum<Counter, int64_t>(m, "Counter",
-                            "Whole things that were counted. Negative amounts are dropped and counted.");
-  BindSum<UpDownCounter, int64_t>(m, "UpDownCounter", "Whole things that come and go: requests in flight.");
-  BindSum<DoubleCounter, double>(m, "DoubleCounter",
-                                 "A sum that only grows, like joules. A negative amount or NaN is "
-                                 "dropped and counted.");
+  BindSum<Counter, int64_t>(m, "Counter", "Counter of integers. Negative amounts are dropped and counted.");
+  BindSum<UpDownCounter, int64_t>(m, "UpDownCounter",
+                                  "Counter of integers that rises and falls, such as requests in flight.");
+  BindSum<DoubleCounter, double>(
+      m, "DoubleCounter",
+      "A sum that only grows, such as joules. Negative amounts and NaN are dropped and counted.");
   BindSum<DoubleUpDownCounter, double>(m, "DoubleUpDownCounter",
-                                       "A sum that grows and falls. NaN is dropped and counted.");
+                                       "A sum that rises and falls. NaN is dropped and counted.");
   BindGauge(m);
   BindHistogram(m);
 }

@@ -88,8 +88,8 @@ void BindMetered(nb::module_& m) {
                                 {0, nullptr}};
   nb::class_<Metered>(
       m, "Metered", nb::type_slots(slots),
-      "Awaits a coroutine and tells a KernelRecorder the processor time of its steps on the event loop's "
-      "thread, not of what runs between them: exactly of the first 16, then an estimate from every 31st.")
+      "Awaits a coroutine and adds to a KernelRecorder the processor time of its steps on the event loop's "
+      "thread, not of the code between them: exact for the first 16 steps, then an estimate from every 31st.")
       .def(nb::init<nb::object, const KernelRecorder&>(), "work"_a, "recorder"_a,
            nb::sig("def __init__(self, work: collections.abc.Coroutine, recorder: KernelRecorder) -> None"))
       .def("throw", &Throw, nb::sig("def throw(self, *what: typing.Any) -> typing.Any"));

@@ -80,13 +80,13 @@ class TelemetryWriter {
       if (!value.is_valid()) throw nb::python_error();
       if (const auto* const real = std::get_if<double Numbers::*>(&column->at)) {
         double number = 0;
-        if (!NumberOf(value.ptr(), number)) Wrong(*column, " is a number");
+        if (!NumberOf(value.ptr(), number)) Wrong(*column, " must be a number");
         // In these records a 0 is what was not measured.
         row.numbers.*(*real) = number == 0 && column->masked ? kNotMeasured : number;
       } else if (const auto* const whole = std::get_if<int64_t Numbers::*>(&column->at)) {
         int64_t number = kNoCount;
-        if (!value.is_none() && !NumberOf(value.ptr(), number)) Wrong(*column, " is a whole number");
-        if (value.is_none() && column->masked) Wrong(*column, " is a whole number");
+        if (!value.is_none() && !NumberOf(value.ptr(), number)) Wrong(*column, " must be an integer");
+        if (value.is_none() && column->masked) Wrong(*column, " must be an integer");
         row.numbers.*(*whole) = number == 0 && column->masked ? kNoCount : number;
       } else {
         const auto which = std::get<TextColumn>(column->at);
@@ -121,7 +121,7 @@ class TelemetryWriter {
     const bool optional = std::get<TextColumn>(column.at) == TextColumn::kMiningSession;
     if (value.is_none() && optional) return {};
     Py_ssize_t size = 0;
-    if (!PyUnicode_Check(value.ptr())) Wrong(column, " is a string");
+    if (!PyUnicode_Check(value.ptr())) Wrong(column, " must be a string");
     const char* const text = PyUnicode_AsUTF8AndSize(value.ptr(), &size);
     if (!text) throw nb::python_error();
     kept.push_back(std::move(value));
@@ -140,7 +140,7 @@ void BindOpenJarvis(nb::module_& m) {
                        bool newest_first, size_t limit) {
     const auto at = [](std::optional<double> seconds) {
       if (seconds && !(std::abs(*seconds) < 9e9))
-        Raise({Code::kInvalidArgument, "no time: " + Spell(*seconds)});
+        Raise({Code::kInvalidArgument, "not a valid time: " + Spell(*seconds)});
       return seconds ? std::optional(telemetry::TimeOf(*seconds)) : std::nullopt;
     };
     return RowsOf(store->core(), {.since = at(since),
@@ -151,10 +151,9 @@ void BindOpenJarvis(nb::module_& m) {
   };
   m.def("telemetry_rows", rows, "store"_a, "since"_a = nb::none(), "until"_a = nb::none(),
         "newest_first"_a = false, "limit"_a = 0,
-        "The rows of a store's file as they are, by the names of its columns, but for `measured`. since, "
-        "until: Unix seconds, both included. limit: so many at most; 0: all. Flushes before. Raises IoError "
-        "and "
-        "the like when the file cannot be read.",
+        "Returns the rows of a store's file as they are, by column name, without `measured`. since, until: "
+        "Unix seconds, both included. limit: maximum number of rows; 0: all. Flushes before. Raises IoError "
+        "and other classes of gpulens.errors when the file cannot be read.",
         nb::sig("def telemetry_rows(store: InferenceStore, since: float | None = None, until: float | None = "
                 "None, newest_first: bool = False, limit: int = 0) -> list[dict[str, typing.Any]]"));
   nb::class_<TelemetryWriter>(m, "TelemetryWriter",
@@ -162,7 +161,7 @@ void BindOpenJarvis(nb::module_& m) {
       .def(nb::init<nb::object, nb::handle>(), "store"_a, "record_class"_a,
            nb::sig("def __init__(self, store: InferenceStore, record_class: type) -> None"))
       .def("record", &TelemetryWriter::Record, "record"_a,
-           "What cannot be a row is set aside, with the reason.",
+           "Writes a record; one that cannot be a row is set aside with the reason.",
            nb::sig("def record(self, record: typing.Any) -> None"));
 }
 

@@ -24,7 +24,7 @@ KernelState StateNamed(std::string_view name) {
   for (int i = 0; i <= static_cast<int>(KernelState::kFailed); ++i) {
     if (KernelStateName(static_cast<KernelState>(i)) == name) return static_cast<KernelState>(i);
   }
-  Raise({Code::kInvalidArgument, "\"" + std::string(name) + "\" is no state of a kernel"});
+  Raise({Code::kInvalidArgument, "unknown kernel state \"" + std::string(name) + "\""});
 }
 
 DropReason ReasonNamed(std::string_view name) {
@@ -34,8 +34,7 @@ DropReason ReasonNamed(std::string_view name) {
     if (DropReasonName(reason) == name) return reason;
     known += (i == 0 ? "" : ", ") + std::string(DropReasonName(reason));
   }
-  Raise({Code::kInvalidArgument,
-         "\"" + std::string(name) + "\" is no reason to drop a message; " + known + " are"});
+  Raise({Code::kInvalidArgument, "unknown drop reason \"" + std::string(name) + "\"; use one of: " + known});
 }
 
 using Time = std::optional<std::chrono::system_clock::time_point>;
@@ -62,56 +61,60 @@ std::string Print(const KernelTelemetry& self) {
 double Seconds(Duration span) noexcept { return std::chrono::duration<double>(span).count(); }
 
 void BindTelemetry(nb::module_& m) {
-  nb::class_<KernelTelemetry>(
-      m, "KernelTelemetry",
-      "One kernel's numbers at one instant, which never contradict each other. Counts, latencies "
-      "and throughput begin at the start or at the last reset. Throughput is of processed "
-      "messages, per second.")
+  nb::class_<KernelTelemetry>(m, "KernelTelemetry",
+                              "Telemetry of one kernel at one instant; all values are consistent with each "
+                              "other. Counts, latencies and throughput begin at the start or at the last "
+                              "reset. Throughput is in processed messages per second.")
       .def_ro("kernel_id", &KernelTelemetry::kernel_id)
       .def_prop_ro(
           "state", [](const KernelTelemetry& self) { return StateOf(self.state); },
-          nb::sig("def state(self) -> gpulens.ring.states.KernelState"), "A gpulens.ring.KernelState.")
-      .def_ro("messages_received", &KernelTelemetry::messages_received, "That the queue took.")
-      .def_ro("messages_sent", &KernelTelemetry::messages_sent, "Replies that were sent.")
+          nb::sig("def state(self) -> gpulens.ring.states.KernelState"),
+          "State of the kernel, a gpulens.ring.KernelState.")
+      .def_ro("messages_received", &KernelTelemetry::messages_received,
+              "Number of messages that the queue accepted.")
+      .def_ro("messages_sent", &KernelTelemetry::messages_sent, "Number of replies that were sent.")
       .def_ro("messages_processed", &KernelTelemetry::messages_processed,
-              "Whose handler came back without an exception.")
-      .def_ro("errors", &KernelTelemetry::errors, "Exceptions while a message was worked on.")
+              "Number of messages whose handler returned without an exception.")
+      .def_ro("errors", &KernelTelemetry::errors, "Number of exceptions while a message was processed.")
       .def_ro("dropped", &KernelTelemetry::dropped,
-              "Messages that never reached the handler, and lost replies.")
-      .def_prop_ro("dropped_by", &DroppedBy, nb::sig("def dropped_by(self) -> dict[str, int]"),
-                   "The same by reason: rejected, timeout, oldest, newest, terminated, reply.")
+              "Number of messages that never reached the handler, and of lost replies.")
+      .def_prop_ro(
+          "dropped_by", &DroppedBy, nb::sig("def dropped_by(self) -> dict[str, int]"),
+          "Number of dropped messages by reason: rejected, timeout, oldest, newest, terminated, reply.")
       .def_prop_ro(
           "last_error",
           [](const KernelTelemetry& self) -> std::optional<std::string> {
             if (self.last_error.empty()) return std::nullopt;
             return self.last_error;
           },
-          "At most 255 bytes of it; None: there was none since the last reset.")
+          "The last error, at most 255 bytes of it; None: no error since the last reset.")
       .def_prop_ro(
           "start_time", [](const KernelTelemetry& self) { return UnixSeconds(self.start_time); },
-          "As time.time(); None: never activated.")
+          "Time of the activation, as time.time(); None: never activated.")
       .def_prop_ro(
           "last_message_time",
           [](const KernelTelemetry& self) { return UnixSeconds(self.last_message_time); },
-          "As time.time(): a message was taken in, answered or failed; None: never.")
+          "Last time a message was received, answered or failed, as time.time(); None: never.")
       .def_prop_ro(
           "uptime", [](const KernelTelemetry& self) { return Seconds(self.uptime); },
-          "Seconds since the start, whatever was reset; stands still at the end.")
-      .def_ro("throughput", &KernelTelemetry::throughput, "Over the uptime since the last reset.")
-      .def_ro("throughput_1s", &KernelTelemetry::throughput_1s, "Over the last second.")
+          "Seconds since the start, regardless of resets; constant after the kernel's end.")
+      .def_ro("throughput", &KernelTelemetry::throughput, "Throughput over the uptime since the last reset.")
+      .def_ro("throughput_1s", &KernelTelemetry::throughput_1s, "Throughput over the last second.")
       .def_ro("throughput_10s", &KernelTelemetry::throughput_10s)
       .def_ro("throughput_60s", &KernelTelemetry::throughput_60s)
       .def_ro("error_rate", &KernelTelemetry::error_rate,
-              "Errors for each message processed, a ratio; 1.0 when there are errors alone.")
-      .def_ro("wait_seconds", &KernelTelemetry::wait_seconds, "In the queue, until the handler began.")
+              "Errors per processed message, a ratio; 1.0 when there are only errors.")
+      .def_ro("wait_seconds", &KernelTelemetry::wait_seconds,
+              "Time of messages in the queue, until the handler begins.")
       .def_ro("service_seconds", &KernelTelemetry::service_seconds,
-              "The handler's time, exceptions included.")
-      .def_ro("queue_depth", &KernelTelemetry::queue_depth, "Messages in the queue.")
+              "Time of the handler, including messages that raise an exception.")
+      .def_ro("queue_depth", &KernelTelemetry::queue_depth, "Current number of messages in the queue.")
       .def_ro("queue_high_water", &KernelTelemetry::queue_high_water,
-              "The most of them since the last reset.")
-      .def_ro("queue_limit", &KernelTelemetry::queue_limit, "0: not known.")
-      .def_ro("cpu_seconds", &KernelTelemetry::cpu_seconds, "Processor time; NaN: not measured.")
-      .def_ro("cpu_ratio", &KernelTelemetry::cpu_ratio, "Of one processor, since the last reset.")
+              "Maximum queue_depth since the last reset.")
+      .def_ro("queue_limit", &KernelTelemetry::queue_limit, "Capacity of the queue; 0: unknown.")
+      .def_ro("cpu_seconds", &KernelTelemetry::cpu_seconds, "Processor time in seconds; NaN: not measured.")
+      .def_ro("cpu_ratio", &KernelTelemetry::cpu_ratio,
+              "Processor time per elapsed time since the last reset; 1.0 is one fully used processor.")
       .def("__repr__", &Print);
 }
 
@@ -119,7 +122,7 @@ void BindTelemetry(nb::module_& m) {
 const KernelRecorder* RecorderOf(PyObject* self, Py_ssize_t given, Py_ssize_t wanted) noexcept {
   if (given == wanted && nb::inst_ready(self)) [[likely]]
     return nb::inst_ptr<KernelRecorder>(self);
-  PyErr_Format(PyExc_TypeError, "%zd arguments, not %zd", wanted, given);
+  PyErr_Format(PyExc_TypeError, "expected %zd arguments, got %zd", wanted, given);
   return nullptr;
 }
 
@@ -139,7 +142,7 @@ PyObject* HotBegin(PyObject* self, PyObject* const* given, Py_ssize_t count) noe
   const double received = PyFloat_AsDouble(given[1]);
   if (received == -1 && PyErr_Occurred()) return nullptr;
   if (!(std::abs(received) < 9e9)) {
-    PyErr_SetString(PyExc_TypeError, "received is what receive() gave");
+    PyErr_SetString(PyExc_TypeError, "received must be a result of receive()");
     return nullptr;
   }
   to->Begin(depth, TimePoint(std::chrono::nanoseconds(std::llround(received * 1e9))));
@@ -163,51 +166,49 @@ PyMethodDef HotMethod(const char* name, HotCall call, const char* doc) noexcept 
 void BindRecorder(nb::module_& m) {
   static PyMethodDef methods[] = {
       HotMethod("receive", &HotReceive,
-                "receive($self, depth, /)\n--\n\nThe queue took a message and has `depth` of them now. When "
-                "that was, for "
-                "begin(). Starts a kernel that has no state yet."),
+                "receive($self, depth, /)\n--\n\nRecords that the queue accepted a message and now has "
+                "`depth` messages. Returns the time, for begin(). Starts a kernel that has no state yet."),
       HotMethod("begin", &HotBegin,
-                "begin($self, depth, received, /)\n--\n\nThe handler begins with the message that was "
-                "received then; the "
-                "queue has `depth` left. For a kernel that works on one at a time."),
-      HotMethod(
-          "done", &HotDone,
-          "done($self, sent, /)\n--\n\nThe handler is done with it; `sent`: a reply was sent, too. Without a "
-          "message that was begun: only that."),
+                "begin($self, depth, received, /)\n--\n\nRecords that the handler begins with the message "
+                "that was received at the time `received`; the queue has `depth` messages left. For a kernel "
+                "that processes one message at a time."),
+      HotMethod("done", &HotDone,
+                "done($self, sent, /)\n--\n\nRecords that the handler has finished the message that it "
+                "began; `sent`: a reply was sent, too. Without such a message, records only the reply."),
       {}};
   static PyType_Slot slots[] = {{Py_tp_methods, methods}, {0, nullptr}};
-  nb::class_<KernelRecorder>(
-      m, "KernelRecorder", nb::type_slots(slots),
-      "Records for one kernel of a TelemetryCollector, without looking it up. Any thread; counts are "
-      "exact under any number of them. Of a collector that is off: records nothing, and is false.")
+  nb::class_<KernelRecorder>(m, "KernelRecorder", nb::type_slots(slots),
+                             "Records the telemetry of one kernel of a TelemetryCollector, without looking "
+                             "it up. Thread-safe; counts are exact under any number of threads. The recorder "
+                             "of a disabled collector records nothing and is false.")
       .def("__bool__", [](const KernelRecorder& self) { return static_cast<bool>(self); })
       .def(
           "set_state",
           [](const KernelRecorder& self, std::string_view state) { self.SetState(StateNamed(state)); },
-          "state"_a, "A KernelState or its value. The first \"active\" is the kernel's start.")
+          "state"_a,
+          "Sets the state, a KernelState or its value. The first \"active\" is the kernel's start.")
       .def("set_queue_limit", &KernelRecorder::SetQueueLimit, "limit"_a)
       .def("set_queue_depth", &KernelRecorder::SetQueueDepth, "depth"_a,
-           "When messages left the queue in another way than by `take`.")
+           "Sets the queue depth after messages left the queue other than through take().")
       .def("take", &KernelRecorder::Take, "depth"_a, "wait_seconds"_a,
-           "A message left the queue for its handler. NaN: the wait is not known.")
+           "Records that a message left the queue for its handler. A wait of NaN is unknown.")
       .def("processed", &KernelRecorder::Processed, "service_seconds"_a = kNotMeasured, "sent"_a = false,
-           "A handler came back; `sent`: with a reply that was sent.")
+           "Records that a handler returned; `sent`: it sent a reply.")
       .def("send", &KernelRecorder::Send,
-           "A reply was sent. Until `done` or `processed` was called, the first one after a `receive` counts "
-           "as its "
-           "message "
-           "processed.")
+           "Records a reply. Before any call of done() or processed(), the first reply after a receive() "
+           "counts its message as processed.")
       .def("error", &KernelRecorder::Error, "what"_a = "", "service_seconds"_a = kNotMeasured)
       .def(
           "drop",
           [](const KernelRecorder& self, std::string_view reason, uint64_t count) {
             self.Drop(ReasonNamed(reason), count);
           },
-          "reason"_a, "count"_a = 1, "rejected, timeout, oldest, newest, terminated or reply.")
+          "reason"_a, "count"_a = 1,
+          "Counts dropped messages. reason: rejected, timeout, oldest, newest, terminated or reply.")
       .def("add_cpu", &KernelRecorder::AddCpu, "seconds"_a)
       .def("telemetry", &KernelRecorder::Telemetry,
-           "A KernelTelemetry, also after the collector has forgotten the kernel. None: the collector is "
-           "off.");
+           "Returns a KernelTelemetry, also after the collector has removed the kernel. None: the collector "
+           "is disabled.");
 }
 
 std::string TextOf(const nb::object& error) {
@@ -266,9 +267,9 @@ nb::dict SummaryOf(const TelemetryCollector& self) {
 void BindCollector(nb::module_& m) {
   nb::class_<TelemetryCollector>(
       m, "TelemetryCollector",
-      "Telemetry of kernels by their ids. Any thread. A registry tells it as ring_kernel.*, by "
-      "ring_kernel.id: these counts never fall, whatever is reset.\n\nenabled: False records "
-      "nothing.\nregistry: that of the process unless given.")
+      "Telemetry of kernels by ID. Thread-safe. A registry exports it as ring_kernel.* with the attribute "
+      "ring_kernel.id; the exported counts never fall, regardless of resets.\n\nenabled: False records "
+      "nothing.\nregistry: by default the registry of the process.")
       .def(
           "__init__",
           [](TelemetryCollector* self, bool enabled, Registry* registry) {
@@ -277,18 +278,18 @@ void BindCollector(nb::module_& m) {
           "enabled"_a = true, nb::kw_only(), "registry"_a.none() = nb::none(), nb::keep_alive<1, 3>())
       .def_prop_ro("enabled", &TelemetryCollector::enabled)
       .def("kernel", &TelemetryCollector::Kernel, "kernel_id"_a,
-           "The KernelRecorder of a kernel, which becomes known by it.")
-      .def("find", &TelemetryCollector::Find, "kernel_id"_a,
-           "The KernelRecorder of a kernel that is known, also of one that has ended. Else an empty one.")
+           "Returns the KernelRecorder of a kernel, and registers the kernel if it is unknown.")
+      .def(
+          "find", &TelemetryCollector::Find, "kernel_id"_a,
+          "Returns the KernelRecorder of a known kernel, also of one that has ended; else an empty recorder.")
       .def("record_receive", &TelemetryCollector::RecordReceive, "kernel_id"_a,
-           "The kernel's queue took a message. Starts a kernel that has no state yet.")
+           "Records that the kernel's queue accepted a message. Starts a kernel that has no state yet.")
       .def("record_send", &TelemetryCollector::RecordSend, "kernel_id"_a,
-           "The kernel sent a reply. Until record_processed() was called for it, the first reply after a "
-           "message "
-           "counts that as processed.")
+           "Records a reply of the kernel. Before any call of record_processed() for it, the first reply "
+           "after a message counts that message as processed.")
       .def("record_processed", &TelemetryCollector::RecordProcessed, "kernel_id"_a,
            "service_seconds"_a = kNotMeasured,
-           "The kernel is done with a message; NaN: how long it took is not known.")
+           "Records that the kernel has processed a message. A service_seconds of NaN is unknown.")
       .def(
           "record_error",
           [](TelemetryCollector& self, std::string_view id, const nb::object& error) {
@@ -296,16 +297,17 @@ void BindCollector(nb::module_& m) {
           },
           "kernel_id"_a, "error"_a.none() = nb::none(),
           nb::sig("def record_error(self, kernel_id: str, error: BaseException | str | None = None) -> None"),
-          "An exception, or a text, while the kernel worked on a message; the last one is told.")
+          "Records an exception, or a text, while the kernel processed a message; last_error is the last "
+          "one.")
       .def("get_telemetry", &TelemetryCollector::Telemetry, "kernel_id"_a,
-           "A KernelTelemetry; None: no such kernel.")
+           "Returns a KernelTelemetry; None where there is no such kernel.")
       .def(
           "get_all_telemetry", [](const TelemetryCollector& self) { return ById(self.AllTelemetry()); },
-          nb::sig("def get_all_telemetry(self) -> dict[str, KernelTelemetry]"), "By id.")
+          nb::sig("def get_all_telemetry(self) -> dict[str, KernelTelemetry]"),
+          "Returns the telemetry of all kernels, by ID.")
       .def("get_summary", &SummaryOf, nb::sig("def get_summary(self) -> dict[str, typing.Any]"),
-           "kernel_count, without those that have ended; total_messages (processed), total_errors, "
-           "total_dropped, "
-           "aggregate_throughput; per_kernel: a dict by id. Calculated when it is asked for.")
+           "Returns kernel_count, without ended kernels; total_messages (processed), total_errors, "
+           "total_dropped and aggregate_throughput; and per_kernel, a dict by ID. Computed on each call.")
       .def(
           "reset",
           [](TelemetryCollector& self, std::optional<std::string_view> id) {
@@ -313,9 +315,8 @@ void BindCollector(nb::module_& m) {
             if (!id->empty()) self.Reset(*id);
           },
           "kernel_id"_a.none() = nb::none(),
-          "Begins counts, latencies and throughput of a kernel anew; None: of all. start_time stays. A "
-          "kernel that has "
-          "ended is forgotten.");
+          "Resets the counts, latencies and throughput of a kernel; None: of all kernels. start_time is "
+          "kept. A kernel that has ended is removed.");
 }
 
 }  // namespace

@@ -24,10 +24,10 @@ std::optional<std::chrono::system_clock::time_point> At(const nb::object& when, 
     seconds = nb::cast<double>(when.attr("timestamp")());
   } else if (!nb::try_cast(when, seconds)) {
     throw nb::type_error(
-        (std::string(name) + " is a datetime, a timedelta (so long ago) or Unix seconds").c_str());
+        (std::string(name) + " must be a datetime, a timedelta (that long ago) or Unix seconds").c_str());
   }
   if (!(std::abs(seconds) < 9e9))
-    Raise({Code::kInvalidArgument, std::string(name) + " is no time: " + Spell(seconds)});
+    Raise({Code::kInvalidArgument, std::string(name) + " is not a valid time: " + Spell(seconds)});
   return telemetry::TimeOf(seconds);
 }
 
@@ -40,7 +40,7 @@ GroupBy GroupOf(const std::optional<std::string>& name) {
   for (const auto& [known, by] : kNames)
     if (*name == known) return by;
   Raise({Code::kInvalidArgument,
-         "by is model, engine, agent, batch, minute, hour or day; got \"" + *name + "\""});
+         "by must be model, engine, agent, batch, minute, hour or day; got \"" + *name + "\""});
 }
 
 std::string Print(const InferenceSummary& s) {
@@ -52,10 +52,9 @@ std::string Print(const InferenceSummary& s) {
 
 void BindSummary(nb::module_& m) {
   using C = CallMeans;
-  nb::class_<C>(
-      m, "CallMeans",
-      "Means over calls of what is a ratio or a percentile of each: a long call weighs as much as a "
-      "short one. NaN: nobody measured it.")
+  nb::class_<C>(m, "CallMeans",
+                "Means over calls of each call's own ratios and percentiles: a long call weighs as much as a "
+                "short one. NaN: no call measured it.")
       .def_ro("itl_median_seconds", &C::itl_median_seconds)
       .def_ro("itl_p95_seconds", &C::itl_p95_seconds)
       .def_ro("tokens_per_second", &C::tokens_per_second)
@@ -65,11 +64,11 @@ void BindSummary(nb::module_& m) {
   using S = InferenceSummary;
   nb::class_<S>(
       m, "InferenceSummary",
-      "Of a group of calls. Distributions are over the calls that measured it (n says how many), ratios are "
-      "sums over the calls that have both sides. NaN: nobody measured it.")
-      .def_ro(
-          "key", &S::key,
-          "Of the group: a model, an engine, …, or the Unix seconds at which a minute, hour or day begins.")
+      "Summary of a group of calls. Distributions are over the calls that measured the value (n is their "
+      "number), ratios are ratios of sums over the calls that have both sides. NaN: no call measured it.")
+      .def_ro("key", &S::key,
+              "Key of the group: a model, an engine, …, or the Unix seconds at which a minute, hour or day "
+              "begins.")
       .def_ro("calls", &S::calls)
       .def_ro("errors", &S::errors)
       .def_ro("cancelled", &S::cancelled)
@@ -80,18 +79,19 @@ void BindSummary(nb::module_& m) {
       .def_ro("total_tokens", &S::total_tokens)
       .def_ro("latency_seconds", &S::latency_seconds)
       .def_ro("ttft_seconds", &S::ttft_seconds)
-      .def_ro("itl_seconds", &S::itl_seconds, "Of the calls' means.")
+      .def_ro("itl_seconds", &S::itl_seconds, "Distribution of the calls' mean inter-token latencies.")
       .def_ro("energy_joules", &S::energy_joules)
       .def_ro("cost_usd", &S::cost_usd)
       .def_ro("gpu_utilization_ratio", &S::gpu_utilization_ratio)
-      .def_ro("prefill_energy_joules", &S::prefill_energy_joules, "The sum.")
-      .def_ro("decode_energy_joules", &S::decode_energy_joules, "The sum.")
+      .def_ro("prefill_energy_joules", &S::prefill_energy_joules, "Sum over the calls, in joules.")
+      .def_ro("decode_energy_joules", &S::decode_energy_joules, "Sum over the calls, in joules.")
       .def_ro("joules_per_output_token", &S::joules_per_output_token)
       .def_ro("output_tokens_per_second", &S::output_tokens_per_second)
       .def_ro("output_tokens_per_second_per_watt", &S::output_tokens_per_second_per_watt,
-              "Over the energy that was measured; of a call without, over its mean watts times its seconds.")
+              "Ratio to the measured energy; for calls without it, to their mean watts times their seconds.")
       .def_ro("joules_per_token", &S::joules_per_token,
-              "Prompt and completion: what all calls with known energy drew, over their tokens, be it none.")
+              "Energy of all calls with known energy, divided by all their prompt and completion tokens; "
+              "calls without tokens are included.")
       .def_ro("call_means", &S::call_means, "Means of each call's own ratios and percentiles.")
       .def("__repr__", &Print);
 }
@@ -120,14 +120,13 @@ void BindAsking(nb::class_<Store>& store) {
       "summary", summary, nb::kw_only(), "since"_a = nb::none(), "until"_a = nb::none(), "by"_a = nb::none(),
       "model"_a = "", "engine"_a = "", "agent"_a = "", "batch_id"_a = "", "warmup"_a = false,
       "token_counting_version"_a = nb::none(), "limit"_a = 0,
-      "Of what is stored, in groups.\n\nsince, until: a datetime, Unix seconds, or a timedelta (so long "
-      "ago); both "
-      "included.\nby: \"model\", \"engine\", \"agent\", \"batch\", \"minute\", \"hour\", \"day\"; None: "
-      "all in "
-      "one.\nmodel, engine, agent, batch_id: only these.\nwarmup: calls that warm up count, "
-      "too.\ntoken_counting_version: only calls whose tokens were counted so; None: all.\nlimit: the largest "
-      "groups "
-      "alone; 0: all.\n\nFlushes before. Raises IoError and the like when the file cannot be read.",
+      "Returns summaries of the stored calls, in groups.\n\nsince, until: a datetime, Unix seconds, or a "
+      "timedelta (that long ago); both included.\nby: \"model\", \"engine\", \"agent\", \"batch\", "
+      "\"minute\", \"hour\" or \"day\"; None: one group of all calls.\nmodel, engine, agent, batch_id: only "
+      "calls with this value.\nwarmup: include warm-up calls.\ntoken_counting_version: only calls whose "
+      "tokens were counted by this version; None: all.\nlimit: only this number of the largest groups; 0: "
+      "all.\n\nFlushes before. Raises IoError and other classes of gpulens.errors when the file cannot be "
+      "read.",
       nb::sig("def summary(self, *, since: datetime.datetime | datetime.timedelta | float | None = "
               "None, until: "
               "datetime.datetime | datetime.timedelta | float | None = None, by: str | None = None, "

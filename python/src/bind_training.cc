@@ -17,7 +17,8 @@ void Construct(TrainingMonitor* self, TrainingOptions options, const std::string
                const std::string& precision, Registry* registry) {
   const auto parsed = ParsePrecision(precision);
   if (!parsed)
-    Raise({Code::kInvalidArgument, "precision: \"" + precision + "\" is none; bf16, fp16, fp8, tf32 …"});
+    Raise({Code::kInvalidArgument,
+           "precision: unknown precision \"" + precision + "\"; use bf16, fp16, fp8, tf32, …"});
   options.precision = *parsed;
   options.product = product;
   new (self)
@@ -26,7 +27,7 @@ void Construct(TrainingMonitor* self, TrainingOptions options, const std::string
 
 void BindOptions(nb::module_& m) {
   using Options = TrainingOptions;
-  nb::class_<Options>(m, "TrainingOptions", "What gpulens.TrainingMonitor was given; NaN: not known.")
+  nb::class_<Options>(m, "TrainingOptions", "Options of gpulens.TrainingMonitor; NaN: unknown.")
       .def(nb::init<>())
       .def_rw("num_params", &Options::num_params)
       .def_rw("active_params", &Options::active_params)
@@ -41,14 +42,16 @@ void BindOptions(nb::module_& m) {
 void BindMetrics(nb::module_& m) {
   using Metrics = TrainingMetrics;
   nb::class_<Metrics>(m, "TrainingMetrics",
-                      "The last value of each; NaN where there was none. A plain value.")
+                      "The last value of each metric, as a plain value; NaN where there was none.")
       .def_ro("steps", &Metrics::steps)
-      .def_ro("nonfinite_losses", &Metrics::nonfinite_losses, "Steps whose loss was NaN or infinite.")
-      .def_ro("loss", &Metrics::loss, "NaN, too, while the newest one is not finite.")
+      .def_ro("nonfinite_losses", &Metrics::nonfinite_losses,
+              "Number of steps whose loss was NaN or infinite.")
+      .def_ro("loss", &Metrics::loss, "Loss of the last step; also NaN where that loss is not finite.")
       .def_ro("step_seconds", &Metrics::step_seconds)
       .def_ro("mfu", &Metrics::mfu, "Model FLOPs utilisation, a ratio.")
-      .def_ro("hfu", &Metrics::hfu, "Hardware FLOPs utilisation, a ratio: with what was recomputed.")
-      .def_ro("flops_per_second", &Metrics::flops_per_second, "Of the model, the whole job.")
+      .def_ro("hfu", &Metrics::hfu, "Hardware FLOPs utilisation, a ratio: includes recomputed operations.")
+      .def_ro("flops_per_second", &Metrics::flops_per_second,
+              "Operations per second of the model, over the whole job.")
       .def_ro("gradient_norm", &Metrics::gradient_norm)
       .def_ro("gradient_nonfinite_params", &Metrics::gradient_nonfinite_params)
       .def_ro("gradient_clip_ratio", &Metrics::gradient_clip_ratio)
@@ -58,7 +61,7 @@ void BindMetrics(nb::module_& m) {
       .def_ro("checkpoint_restore_seconds", &Metrics::checkpoint_restore_seconds)
       .def_ro("checkpoint_restore_bytes_per_second", &Metrics::checkpoint_restore_bytes_per_second)
       .def_ro("busy_ratio_to_median", &Metrics::busy_ratio_to_median,
-              "How long this rank was busy, by the median of all ranks.");
+              "Busy time of this rank divided by the median of all ranks.");
 }
 
 }  // namespace
@@ -68,7 +71,7 @@ void BindTraining(nb::module_& m) {
   BindOptions(m);
   BindMetrics(m);
   nb::class_<Monitor>(m, "TrainingRecorder",
-                      "Keeps and tells what gpulens.TrainingMonitor measures. Thread-safe.")
+                      "Stores and exports the measurements of gpulens.TrainingMonitor. Thread-safe.")
       .def("__init__", &Construct, "options"_a, nb::kw_only(), "product"_a, "precision"_a,
            "registry"_a.none(), nb::keep_alive<1, 5>())
       .def("record_step", &Monitor::RecordStep, "seconds"_a, "loss"_a = nb::none())
@@ -99,7 +102,7 @@ void BindTraining(nb::module_& m) {
             const Status status = self.mfu_status();
             return status.ok() ? std::nullopt : std::optional(status.detail);
           },
-          "Why there is no MFU; None when there is one.");
+          "Reason why there is no MFU; None when there is one.");
   m.def(
       "find_straggler",
       [](const std::vector<double>& busy_seconds) -> std::optional<std::pair<int, double>> {
@@ -107,9 +110,8 @@ void BindTraining(nb::module_& m) {
         return found.rank < 0 ? std::nullopt : std::optional(std::pair(found.rank, found.ratio_to_median));
       },
       "busy_seconds"_a,
-      "The rank that was busy longest, and its time by the median of all; None for fewer than two known "
-      "times. NaN "
-      "and times that are not positive do not count.");
+      "Returns the rank with the longest busy time and the ratio of that time to the median of all; None for "
+      "fewer than two known times. NaN and times that are not positive are ignored.");
 }
 
 }  // namespace gpulens::python

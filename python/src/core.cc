@@ -20,7 +20,7 @@ std::string Spell(double value) {
 
 NB_MODULE(_core, m) {
   namespace nb = nanobind;
-  m.doc() = "The native side of gpulens. Use the modules of gpulens, not this.";
+  m.doc() = "The native part of gpulens. Use the modules of gpulens instead.";
 #define GPULENS_PART(name) gpulens::python::Bind##name(m);
 #include "src/parts.def"
 #undef GPULENS_PART

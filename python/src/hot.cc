@@ -5,14 +5,14 @@ namespace {
 
 bool NotA(const char* wanted, PyObject* got) noexcept {
   PyErr_Clear();
-  PyErr_Format(PyExc_TypeError, "%s is wanted, not %s", wanted, Py_TYPE(got)->tp_name);
+  PyErr_Format(PyExc_TypeError, "expected %s, got %s", wanted, Py_TYPE(got)->tp_name);
   return false;
 }
 
 }  // namespace
 
 bool NumberOf(PyObject* from, int64_t& to) noexcept {
-  constexpr const char* kWanted = "a whole number of at most 64 bits";
+  constexpr const char* kWanted = "an integer of at most 64 bits";
   if (!PyLong_Check(from) && !PyIndex_Check(from)) return NotA(kWanted, from);
   to = PyLong_AsLongLong(from);
   return to != -1 || !PyErr_Occurred() || NotA(kWanted, from);
@@ -40,7 +40,7 @@ PyObject* RaiseCurrent() noexcept try { throw; } catch (nb::python_error& error)
 bool HotArguments::Take(const char* name, PyObject* const* given, Py_ssize_t positional,
                         PyObject* names) noexcept {
   if (positional > 2) {
-    PyErr_Format(PyExc_TypeError, "%s and attributes are wanted, not %zd arguments", name, positional);
+    PyErr_Format(PyExc_TypeError, "expected %s and attributes, got %zd arguments", name, positional);
     return false;
   }
   if (positional > 0) number = given[0];
@@ -51,7 +51,7 @@ bool HotArguments::Take(const char* name, PyObject* const* given, Py_ssize_t pos
                           : PyUnicode_CompareWithASCIIString(key, "attributes") == 0 ? &attributes
                                                                                      : nullptr;
     if (!to || *to) {
-      PyErr_Format(PyExc_TypeError, to ? "%U is given twice" : "there is no argument %U", key);
+      PyErr_Format(PyExc_TypeError, to ? "argument %U was passed twice" : "unexpected argument %U", key);
       return false;
     }
     *to = given[positional + i];

@@ -32,7 +32,7 @@ struct Hot {
                         PyObject* names) noexcept {
     Number number{1};
     if (!nb::inst_ready(self)) {
-      PyErr_SetString(PyExc_TypeError, "the instrument was never made: its __init__ did not run");
+      PyErr_SetString(PyExc_TypeError, "the instrument is not initialized: its __init__ did not run");
       return nullptr;
     }
     const T& instrument = *nb::inst_ptr<T>(self);

@@ -39,7 +39,7 @@ Mailbox::Answer Mailbox::Ask(int what, Duration patience) {
   }
   if (state.closed) return {{Code::kUnavailable, "the source is closed"}, {}, {}};
   return {
-      {Code::kTimeout, "Python did not answer in time: it reads slowly, or something holds the GIL"}, {}, {}};
+      {Code::kTimeout, "Python did not answer in time: read() is slow, or other code holds the GIL"}, {}, {}};
 }
 
 Mailbox::Request Mailbox::Take() {

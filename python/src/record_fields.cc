@@ -57,7 +57,7 @@ constexpr Field kFields[] = {
 
 [[noreturn]] void Wrong(const char* name, const char* wanted, PyObject* got) {
   PyErr_Clear();
-  PyErr_Format(PyExc_TypeError, "%s is %s, not %s", name, wanted, Py_TYPE(got)->tp_name);
+  PyErr_Format(PyExc_TypeError, "%s must be %s, not %s", name, wanted, Py_TYPE(got)->tp_name);
   throw nb::python_error();
 }
 
@@ -87,7 +87,7 @@ size_t PlaceOf(PyObject* name) {
     if (names[i] == name) return i;
   for (size_t i = 0; i < std::size(kFields); ++i)
     if (PyUnicode_CompareWithASCIIString(name, kFields[i].name) == 0) return i;
-  PyErr_Format(PyExc_TypeError, "a record has no field %U", name);
+  PyErr_Format(PyExc_TypeError, "InferenceRecord has no field %U", name);
   throw nb::python_error();
 }
 
@@ -120,7 +120,7 @@ void RecordFields::TakeOther(const char* name, PyObject* value) {
       record_.outcome = outcome;
       return;
     }
-    throw nb::type_error("outcome is \"ok\", \"error\" or \"cancelled\"");
+    throw nb::type_error("outcome must be \"ok\", \"error\" or \"cancelled\"");
   } else if (PyObject_IsTrue(value) == 1) {  // metadata
     static const char* const kDumps = "dumps";
     nb::object text = PyUnicode_Check(value) ? nb::borrow(value)
@@ -144,8 +144,7 @@ void RecordFields::Take(PyObject* name, PyObject* value) {
     } else if (value != Py_None) {
       std::conditional_t<std::is_same_v<T, double R::*>, double, int64_t> number{};
       if (!NumberOf(value, number))
-        Wrong(field.name,
-              std::is_same_v<T, double R::*> ? "a number or None" : "a whole number of 64 bits or None",
+        Wrong(field.name, std::is_same_v<T, double R::*> ? "a number or None" : "a 64-bit integer or None",
               value);
       record_.*at = number;
     }

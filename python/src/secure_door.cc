@@ -15,8 +15,9 @@ namespace {
 using sdk::SecureMaker;
 
 constexpr const char* kNotBuilt =
-    "this package was built where the headers for TLS and gRPC were not (Debian: libssl-dev libnghttp2-dev "
-    "libdeflate-dev): install them and build it again, or send to the agent, which passes it on";
+    "this package was built without TLS and gRPC because their headers were missing (Debian: libssl-dev "
+    "libnghttp2-dev libdeflate-dev): install them and rebuild the package, or export to the agent, which "
+    "forwards the data";
 
 // The library's path: in a folder beside this one, so that nobody takes it for a module of Python.
 std::string PathBeside() {
@@ -28,7 +29,7 @@ std::string PathBeside() {
 
 Status LoadFailed() {
   const char* why = ::dlerror();
-  return {Code::kUnavailable, std::string("TLS and gRPC cannot be loaded: ") + (why ? why : "")};
+  return {Code::kUnavailable, std::string("cannot load TLS and gRPC: ") + (why ? why : "")};
 }
 
 Result<void*> Load() {

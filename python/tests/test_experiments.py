@@ -148,10 +148,10 @@ class Values(Case):
                 exp.log_metric("loss", value)
             exp.log_metrics({"acc": 0.88, "f1": self.Tensor(0.5)}, step=self.Tensor(10))
             for value in ("0.5", None, [1.0], 1j):
-                with self.assertRaisesRegex(TypeError, "a metric is a number"):
+                with self.assertRaisesRegex(TypeError, "a metric must be a number"):
                     exp.log_metric("loss", value)
             for step in (1.5, "1", 2**63):
-                with self.assertRaisesRegex(TypeError, "a step is a whole number"):
+                with self.assertRaisesRegex(TypeError, "a step must be a 64-bit integer"):
                     exp.log_metric("loss", 1.0, step=step)
         self.assertEqual(self.points(exp, "loss"),
                          [(0, 1.0), (1, 1.0), (2, 0.5), (3, 0.25), (4, None), (5, math.inf)])

@@ -53,7 +53,7 @@ class Recording(InAFolder):
 
     def test_what_is_wrong_with_the_call(self):
         with gpulens.InferenceStore(self.path) as store:
-            for wrong, said in (({"modle": "m"}, "no field modle"), ({"model": 5}, "model is a string"), ({"latency_seconds": "1"}, "latency_seconds"),
+            for wrong, said in (({"modle": "m"}, "no field modle"), ({"model": 5}, "model must be a string"), ({"latency_seconds": "1"}, "latency_seconds"),
                                 ({"prompt_tokens": 1.5}, "prompt_tokens"), ({"outcome": "good"}, "outcome"), ({"itl_seconds": 1}, "itl_seconds"),
                                 ({"metadata": {"a": object()}}, "JSON"), ({"time": "now"}, "time")):
                 with self.assertRaisesRegex(TypeError, said):

@@ -263,7 +263,7 @@ class Making(WithRegistry):
     def test_signatures_for_help(self):
         self.assertEqual(str(inspect.signature(Counter.add)), "(self, /, amount=1, attributes=None)")
         self.assertEqual(str(inspect.signature(Histogram.record)), "(self, /, value, attributes=None)")
-        self.assertIn("Never waits", Counter.add.__doc__)
+        self.assertIn("Never blocks", Counter.add.__doc__)
 
     def test_a_sample_prints_itself(self):
         Counter("requests", unit="{request}", registry=self.registry).bind(route="/chat").add(3)

@@ -134,9 +134,9 @@ class Ring(unittest.IsolatedAsyncioTestCase):
             for late in (kernel.send(1), kernel.receive(), rt.send("k", 1)):
                 with self.assertRaises(KernelEndedError):
                     await late
-            with self.assertRaisesRegex(KeyError, "no kernel 'nobody', nor any other"):
+            with self.assertRaisesRegex(KeyError, "no kernel 'nobody'; there are no kernels"):
                 await rt.send("nobody", 1)
-            with self.assertRaisesRegex(KernelNotFoundError, "there are: adder, looping"):
+            with self.assertRaisesRegex(KernelNotFoundError, "available: adder, looping"):
                 await rt.launch("nobody")
 
     async def test_bad_kernels(self):

@@ -101,9 +101,9 @@ class Collector(unittest.TestCase):
 
     def test_bad_words(self):
         recorder = TelemetryCollector(registry=gpulens.Registry()).kernel("k")
-        with self.assertRaisesRegex(gpulens.InvalidArgumentError, "no reason.*rejected, timeout"):
+        with self.assertRaisesRegex(gpulens.InvalidArgumentError, "unknown drop reason.*rejected, timeout"):
             recorder.drop("boredom")
-        with self.assertRaisesRegex(gpulens.InvalidArgumentError, "no state"):
+        with self.assertRaisesRegex(gpulens.InvalidArgumentError, "unknown kernel state"):
             recorder.set_state("tired")
         for bad in ((), (1, 2), ("x",), (-1,), (1 << 64,)):
             with self.assertRaises((TypeError, OverflowError)):

@@ -107,7 +107,7 @@ class Parts(unittest.TestCase):
         self.assertGreaterEqual(timer.last_wait_seconds, 0)
         empty = DataLoaderTimer()
         self.assertTrue(empty)
-        with self.assertRaisesRegex(ValueError, "no loader yet"):
+        with self.assertRaisesRegex(ValueError, "no data loader is set"):
             iter(empty)
 
     def test_l9_221_checkpoints_within_five_percent(self):

@@ -19,7 +19,7 @@ class Scalars(unittest.TestCase):
                 exp.log_param("shape", torch.zeros(2))
                 exp.log_metric("loss", torch.tensor(0.25, requires_grad=True), step=torch.tensor(3))
                 exp.log_metric("loss", torch.tensor([0.75], dtype=torch.bfloat16), step=4)
-                with self.assertRaisesRegex(TypeError, "a metric is a number"):
+                with self.assertRaisesRegex(TypeError, "a metric must be a number"):
                     exp.log_metric("loss", torch.zeros(2))
             with contextlib.closing(sqlite3.connect(db)) as database:
                 self.assertEqual(database.execute("SELECT step, value FROM point ORDER BY step").fetchall(), [(3, 0.25), (4, 0.75)])

@@ -1,11 +1,11 @@
-"""The names of zernel's Python API: `from gpulens.compat import zernel` instead of `import zernel`.
+"""The Python API of zernel: `from gpulens.compat import zernel` instead of `import zernel`.
 
     with zernel.experiment("my-run") as exp:
         exp.log_param("lr", 0.001)
         exp.log_metric("loss", loss, step=step)
 
-The run is one of gpulens: `gpulens exp list` shows it, with the whole history of its metrics. All that gpulens.Experiment
-has is there, too.
+The run is a gpulens run: `gpulens exp list` shows it with the whole history of its metrics. The object has
+all members of gpulens.Experiment.
 """
 from ..experiments import Experiment
 from ..experiments import experiment as _experiment
@@ -14,9 +14,10 @@ __all__ = ["experiment"]
 
 
 def experiment(name: str) -> Experiment:
-    """Begins a run of this name, which `gpulens exp list` shows; the `with` ends it, as failed when its block raises.
+    """Starts a run of this name, which `gpulens exp list` shows; the `with` block ends it, as failed when
+    it raises.
 
-    Used without `with` it ends with the program. Raises a class of gpulens.errors when the file of the runs
-    ($GPULENS_EXPERIMENTS_DB, else ~/.gpulens/experiments.db) cannot be written.
+    Without `with` the run ends when the program ends. Raises a class of gpulens.errors when the file of
+    the runs ($GPULENS_EXPERIMENTS_DB, else ~/.gpulens/experiments.db) cannot be written.
     """
     return _experiment(name)

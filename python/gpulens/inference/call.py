@@ -1,4 +1,4 @@
-"""One call of an engine while it runs: whose time it is, which tokens came when, how it ended."""
+"""One call of an engine while it runs: engine time, token arrivals and outcome."""
 from __future__ import annotations
 
 import contextvars
@@ -18,10 +18,11 @@ told_by: contextvars.ContextVar = contextvars.ContextVar("gpulens_told_by", defa
 
 
 class Call:
-    """For one thread at a time. Its methods raise nothing: what fails is the recorder's to count.
+    """A running call, for one thread at a time. Its methods raise nothing; failures are counted by the
+    recorder.
 
-    The clock of the engine runs between enter() and leave() only, so a consumer that takes its time between two chunks changes
-    neither TTFT nor the latency between tokens nor the latency of the call.
+    The engine's clock runs between enter() and leave() only, so a consumer that takes its time between two
+    chunks changes neither the TTFT, the inter-token latency nor the latency of the call.
     """
 
     def __init__(self, recorder: Any, targets: Tuple[Any, ...], model: str) -> None:
@@ -42,13 +43,13 @@ class Call:
 
     # ---- the engine's time
     def enter(self) -> None:
-        """From here on the engine works."""
+        """Starts the engine's clock."""
         self.idle = False
         self._mark = told_by.set(self._around)
         self._entered = _clock()
 
     def leave(self) -> None:
-        """From here on it does not."""
+        """Stops the engine's clock."""
         self._spent += _clock() - self._entered
         mark, self._mark = self._mark, None
         if mark is not None:
@@ -58,11 +59,11 @@ class Call:
                 pass
 
     def worked(self, seconds: float) -> None:
-        """Time of the engine that nobody waited for here."""
+        """Adds engine time during which no caller waited here."""
         self._spent += seconds
 
     def chunk(self, chunk: Any) -> None:
-        """What it gave, just after leave()."""
+        """Records a chunk of the engine, directly after leave()."""
         try:
             self.record.streaming = True
             tokens = self._tokens(chunk)
@@ -75,7 +76,7 @@ class Call:
                     self.window.add_tokens(tokens)
             self._arrivals.append((self._spent, tokens))
         except Exception as error:
-            self.recorder.failed("a chunk was not understood", error)
+            self.recorder.failed("a chunk could not be parsed", error)
 
     def _tokens(self, chunk: Any) -> Optional[int]:
         if type(chunk) is not str:
@@ -100,7 +101,7 @@ class Call:
 
     # ---- the end
     def result(self, result: Any) -> None:
-        """What a call that does not stream gave."""
+        """Records the result of a call that does not stream."""
         try:
             self._see(usage_of(result))
             self.record.cost_usd = number(find(result, "cost_usd"))
@@ -109,18 +110,22 @@ class Call:
                 said = find(result, "model")
                 self.record.model = said if isinstance(said, str) else ""
         except Exception as error:
-            self.recorder.failed("a result was not understood", error)
+            self.recorder.failed("a result could not be parsed", error)
         self.finish()
 
     def fail(self, error: BaseException) -> None:
-        """What stops everything (KeyboardInterrupt, GeneratorExit, asyncio's CancelledError) cancels; an Exception is an error."""
+        """Ends the call with an exception.
+
+        An Exception is an error; KeyboardInterrupt, GeneratorExit and asyncio.CancelledError cancel the
+        call.
+        """
         if isinstance(error, Exception):
             self.finish("error", type(error).__name__)
         else:
             self.finish("cancelled")
 
     def finish(self, outcome: str = "ok", error_type: str = "") -> None:
-        """The first end counts."""
+        """Ends the call; only the first end counts."""
         if self._mark is not None:
             self.leave()
         if self.done:
@@ -135,7 +140,7 @@ class Call:
             record.consumer_seconds = max(_clock() - self.begun - self._spent, 0.0) if record.streaming else 0.0
             self._count(outcome)
         except Exception as error:
-            self.recorder.failed("a call was not measured", error)
+            self.recorder.failed("a call could not be measured", error)
         self.recorder.ended(self)
 
     def _count(self, outcome: str) -> None:
@@ -164,7 +169,7 @@ class Call:
 
 
 def _gaps(arrivals: List[float], counts: List[int]) -> List[float]:
-    """Seconds from token to token: what came with several tokens took each an equal part."""
+    """Returns the seconds from token to token; a gap before several tokens is divided equally among them."""
     gaps: List[float] = []
     for i in range(1, len(arrivals)):
         gaps += [(arrivals[i] - arrivals[i - 1]) / counts[i]] * counts[i]

@@ -1,4 +1,4 @@
-"""What engines say of themselves: token counts of results and of the chunks of a stream, in the ways that they have of saying it."""
+"""Token counts in the results and stream chunks of engines, in the formats that the engines use."""
 from __future__ import annotations
 
 from typing import Any, Mapping, NamedTuple, Optional
@@ -10,7 +10,8 @@ _HEADS = ("choices", "delta", "message", "usage", "token_ids", "role", "finish_r
 
 
 class Usage(NamedTuple):
-    """Tokens of a call; None: not said. Of the prompt `cached` were known from before, and `evaluated` were not."""
+    """Token counts of a call; None: not reported. Of the prompt tokens, `cached` came from a cache and
+    `evaluated` did not."""
 
     prompt: Optional[int] = None
     completion: Optional[int] = None
@@ -20,19 +21,19 @@ class Usage(NamedTuple):
 
 
 def find(thing: Any, name: str) -> Any:
-    """An item of a mapping or an attribute of an object; None when it is not there."""
+    """Returns an item of a mapping or an attribute of an object, or None where it does not exist."""
     if type(thing) is dict or isinstance(thing, Mapping):  # the first is the quick one
         return thing.get(name)
     return getattr(thing, name, None)
 
 
 def count(value: Any) -> Optional[int]:
-    """A number of tokens, or None."""
+    """Returns the value where it is a number of tokens, else None."""
     return value if type(value) is int and value >= 0 else None
 
 
 def number(value: Any) -> float:
-    """A number that is not negative, else NaN."""
+    """Returns the value where it is a finite number of 0 or more, else NaN."""
     if type(value) in (int, float) and 0 <= value < float("inf"):
         return float(value)
     return float("nan")
@@ -49,7 +50,8 @@ def _first(thing: Any, *names: str) -> Optional[int]:
 
 
 def usage_of(result: Any) -> Usage:
-    """The usage object of OpenAI, Anthropic or OpenJarvis, or Ollama's counts; of a result or of a chunk."""
+    """Returns the usage of a result or a chunk: the usage object of OpenAI, Anthropic or OpenJarvis, or
+    Ollama's counts."""
     if result is None or isinstance(result, (str, bytes)):
         return Usage()
     usage = find(result, "usage")
@@ -82,7 +84,7 @@ def _own_tokens(part: Any) -> Optional[int]:
 
 
 def tokens_of(chunk: Any) -> Optional[int]:
-    """How many tokens a chunk says that it holds; None when it does not say."""
+    """Returns the number of tokens that a chunk reports for itself, or None where it reports none."""
     if chunk is None or isinstance(chunk, (str, bytes)):
         return None
     own = _own_tokens(chunk)
@@ -94,7 +96,7 @@ def tokens_of(chunk: Any) -> Optional[int]:
 
 
 def _texts(part: Any) -> Optional[bool]:
-    """Whether there is something in it; None: it has no place for a text."""
+    """Returns whether the part contains text; None where it has no field for text."""
     values = [find(part, name) for name in _TEXTS]
     if any(values):
         return True
@@ -102,7 +104,10 @@ def _texts(part: Any) -> Optional[bool]:
 
 
 def says_something(chunk: Any) -> bool:
-    """Whether a chunk holds output, and is not the role, the usage or the end of it. A kind that is not known does."""
+    """Returns whether a chunk contains output, as opposed to the role, the usage or the end of a stream.
+
+    Chunks of unknown type count as output.
+    """
     if chunk is None or isinstance(chunk, (str, bytes)):
         return bool(chunk)
     if tokens_of(chunk):

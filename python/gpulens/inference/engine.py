@@ -1,4 +1,4 @@
-"""An engine whose calls are recorded."""
+"""InstrumentedEngine and instrument(): an engine whose calls are recorded."""
 from __future__ import annotations
 
 import functools
@@ -21,7 +21,8 @@ _OWN = ("_gpulens_engine", "_gpulens_recorder", "_gpulens_methods")
 
 
 def measured(recorder: Recorder, method: Callable[..., Any], streams: bool, default_model: str) -> Callable[..., Any]:
-    """The method, with each call of it recorded. It gives what the method gives and raises what it raises."""
+    """Returns the method wrapped so that each call is recorded. Results and exceptions are those of the
+    method."""
     at = _places(method)
 
     @functools.wraps(method)
@@ -34,7 +35,7 @@ def measured(recorder: Recorder, method: Callable[..., Any], streams: bool, defa
 
 
 def follow_call(call: Any, method: Callable[..., Any], streams: bool, args: Tuple[Any, ...], kwargs: Dict[str, Any]) -> Any:
-    """The method's call, measured as `call`; None: not measured."""
+    """Calls the method and measures it as `call`; None: does not measure."""
     if call is None:
         return method(*args, **kwargs)
     call.enter()
@@ -48,7 +49,7 @@ def follow_call(call: Any, method: Callable[..., Any], streams: bool, args: Tupl
 
 
 def _places(method: Callable[..., Any]) -> Dict[str, int]:
-    """Where `model` and `messages` stand among the arguments without names."""
+    """Returns the positions of `model` and `messages` among the positional arguments."""
     try:
         names = [p.name for p in inspect.signature(method).parameters.values() if p.kind == p.POSITIONAL_OR_KEYWORD]
     except (TypeError, ValueError):  # it does not say
@@ -64,18 +65,22 @@ def _argument(name: str, at: Dict[str, int], args: Tuple[Any, ...], kwargs: Dict
 
 
 class InstrumentedEngine:
-    """An engine with the methods, results and attributes of the one inside, each of whose calls is recorded.
+    """Wraps an engine and records each of its calls; methods, results and attributes are those of the
+    engine.
 
-    Recorded are generate, stream and stream_full, and their asynchronous forms (agenerate, astream, …; or the same names as
-    coroutines and async generators). Thread-safe as the engine is. Nothing of it makes a call fail: what cannot be recorded is
-    counted, and logged the first time. A call that another recorded call makes is recorded once, as the outer one.
+    Recorded are generate, stream and stream_full, and their asynchronous forms (agenerate, astream, …; or
+    the same names as coroutines and async generators). As thread-safe as the engine. Recording never makes
+    a call fail: failures to record are counted, and the first one is logged. A call that is made by
+    another recorded call is recorded once, as part of the outer call.
 
-    A stream's latencies are the engine's: the time that the consumer takes between two chunks is in consumer_seconds. An
-    engine that works ahead while its consumer is busy looks faster for it. In a coroutine the time includes what else the
-    event loop does before it comes back. A stream that is closed or let go of before its end is cancelled.
+    Latencies of a stream are those of the engine: the time that the consumer takes between two chunks is
+    in consumer_seconds. An engine that works ahead while its consumer is busy therefore appears faster. In
+    a coroutine the time includes the other work of the event loop before it returns to the coroutine. A
+    stream that is closed or released before its end is cancelled.
 
-    Tokens are what the engine says: its usage, else what its chunks say of themselves, else tokens_per_chunk. What nobody says
-    is None, and so are the latencies between tokens, unless there are as many chunks as the usage has tokens.
+    Token counts are those of the engine's usage, else those of its chunks, else tokens_per_chunk. Without
+    any of these they are None, and so are the inter-token latencies, unless there are as many chunks as
+    the usage has tokens.
     """
 
     def __init__(
@@ -91,7 +96,7 @@ class InstrumentedEngine:
         tokens_per_chunk: Union[None, int, Callable[[Any], Optional[int]]] = None,
     ) -> None:
         if store is None and bus is None:
-            raise InvalidArgumentError("instrument() wants a store, a bus or both: where the records go")
+            raise InvalidArgumentError("instrument() needs a store, a bus or both to receive the records")
         targets = [StoreTarget(store)] if store is not None else []
         targets += [BusTarget(bus)] if bus is not None else []
         labels = {"engine": name_of(engine), "agent": agent, "batch_id": batch_id, "warmup": warmup}
@@ -123,12 +128,12 @@ class InstrumentedEngine:
 
     @property
     def telemetry_failures(self) -> int:
-        """How often something of a call could not be measured or told."""
+        """Number of times that a part of a call could not be measured or recorded."""
         return self._gpulens_recorder.failures
 
 
 def name_of(engine: Any) -> str:
-    """Its engine_id, else the name of its class."""
+    """Returns the engine's engine_id, else the name of its class."""
     name = getattr(engine, "engine_id", None)
     return name if isinstance(name, str) and name else type(engine).__name__
 
@@ -144,14 +149,18 @@ def instrument(
     warmup: bool = False,
     tokens_per_chunk: Union[None, int, Callable[[Any], Optional[int]]] = None,
 ) -> InstrumentedEngine:
-    """The engine, with each of its calls recorded: see InstrumentedEngine.
+    """Returns the engine wrapped so that each of its calls is recorded: see InstrumentedEngine.
 
-    store: an InferenceStore, or anything with record(InferenceRecord).
-    energy: a gpulens.EnergyMonitor; each call has its share of what the devices draw, prefill and decode apart. A thread waits
-    for the readings, so that a record may come some ms after its call; store.flush() waits for it.
-    bus: anything with publish(type, data): "inference_start", "inference_end" and "telemetry_record" with {"record": …}.
-    agent, batch_id, warmup: for the records.
-    tokens_per_chunk: how many tokens a chunk has where the engine does not say: a number, or a function of the chunk.
+    store: an InferenceStore, or any object with record(InferenceRecord).
+    energy: a gpulens.EnergyMonitor; each call has its share of the devices' energy, with prefill and
+        decode separate. A thread waits for the readings, so a record may be stored some milliseconds after
+        its call; store.flush() waits for it.
+    bus: any object with publish(type, data), which receives "inference_start", "inference_end" and
+        "telemetry_record" with {"record": …}.
+    agent, batch_id, warmup: values of these fields in the records.
+    tokens_per_chunk: tokens in a chunk where the engine does not report them: a number, or a function of
+        the chunk.
+
     Raises InvalidArgumentError without store and bus.
     """
     return InstrumentedEngine(

@@ -1,4 +1,4 @@
-"""What is kept of one call of an engine."""
+"""InferenceRecord: the record of one call of an engine."""
 from __future__ import annotations
 
 from dataclasses import dataclass, field
@@ -14,10 +14,15 @@ _NONE_MEASURED = describe([])
 
 @dataclass
 class InferenceRecord:
-    """One call. NaN, None and "" are what is not known; a 0 is one that was measured.
+    """The record of one call. Unknown values are NaN, None or ""; a 0 was measured.
 
-    time: Unix seconds of its begin; None: now. Latencies are of the engine alone: what the consumer of a stream did between two
-    tokens is in consumer_seconds. total_tokens: where it is None, prompt and completion if both are known. outcome: "ok", "error" (with error_type) or "cancelled". metadata: what JSON can say.
+    Latencies are those of the engine alone; the time that the consumer of a stream takes between tokens is
+    in consumer_seconds.
+
+    time: start of the call in Unix seconds; None: now.
+    total_tokens: None: the sum of prompt and completion tokens where both are known.
+    outcome: "ok", "error" (with error_type) or "cancelled".
+    metadata: any mapping that JSON can represent.
     """
 
     model: str = ""

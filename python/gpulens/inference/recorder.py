@@ -1,4 +1,4 @@
-"""From the end of a call to where it is told: the energy that it had, the store, the bus. Nothing here fails a call."""
+"""Completes a call after its end: energy, store and event bus. Nothing here makes a call fail."""
 from __future__ import annotations
 
 import itertools
@@ -14,20 +14,20 @@ _log = logging.getLogger("gpulens")
 
 
 class StoreTarget:
-    """Anything with record(InferenceRecord)."""
+    """Target for any object with record(InferenceRecord)."""
 
     def __init__(self, store: Any) -> None:
         self.key = store
 
     def begin(self, call: Call, messages: int) -> None:
-        """A store is told at the end."""
+        """Does nothing: a store receives a call at its end."""
 
     def end(self, call: Call) -> None:
         self.key.record(call.record)
 
 
 class BusTarget:
-    """Anything with publish(type, data)."""
+    """Target for any object with publish(type, data)."""
 
     def __init__(self, bus: Any) -> None:
         self.key = bus
@@ -46,7 +46,7 @@ class BusTarget:
 
 
 class EnergyMeter:
-    """The share of a call, by a gpulens.EnergyMonitor."""
+    """Measures the energy share of a call with a gpulens.EnergyMonitor."""
 
     def __init__(self, monitor: Any, later: bool = True) -> None:
         self._monitor = monitor
@@ -58,7 +58,11 @@ class EnergyMeter:
         return window
 
     def fill(self, call: Call, wait: bool) -> None:
-        """wait: for a closing reading, 20 ms at most; else the end is placed by the power of before."""
+        """Writes the energy of a call into its record.
+
+        wait: waits at most 20 ms for a closing reading; False: the end of the window is estimated from the
+            preceding power.
+        """
         window, record = call.window, call.record
         result = window.result if wait else window.estimate()
         ticks = result.ticks
@@ -83,7 +87,7 @@ class EnergyMeter:
 
 
 class Recorder:
-    """What the calls of one engine have in common. Thread-safe."""
+    """State shared by all calls of one engine. Thread-safe."""
 
     def __init__(
         self,
@@ -97,13 +101,14 @@ class Recorder:
         self.failures = 0
 
     def failed(self, what: str, error: BaseException) -> None:
-        """Counts; the first is logged."""
+        """Counts a failure; logs the first one."""
         self.failures = next(self._failures) + 1
         if self.failures == 1:
-            _log.warning("telemetry: %s; further ones are counted alone", what, exc_info=error)
+            _log.warning("telemetry: %s; further failures are only counted", what, exc_info=error)
 
     def begin(self, model: str, messages: Any) -> Optional[Call]:
-        """None: the call is told already by one that it is a part of, or cannot be measured."""
+        """Begins a call. Returns None when an enclosing call already records it, or when it cannot be
+        measured."""
         try:
             around = told_by.get()
             targets = self.targets if not around else tuple(t for t in self.targets if id(t.key) not in around)
@@ -111,29 +116,29 @@ class Recorder:
                 return None
             call = Call(self, targets, model)
         except Exception as error:
-            self.failed("a call was not measured", error)
+            self.failed("a call could not be measured", error)
             return None
         self._each(targets, "begin", call, len(messages) if hasattr(messages, "__len__") else 0)
         try:
             if self.meter is not None:
                 call.window = self.meter.open()
         except Exception as error:
-            self.failed("the energy of a call was not measured", error)
+            self.failed("the energy of a call could not be measured", error)
         return call
 
     def ended(self, call: Call) -> None:
-        """Called once a call."""
+        """Completes a call; called once per call."""
         if call.window is not None and self.meter.later and settle.later(call):
             return
         self.tell(call, not call.on_loop and self.meter is not None and not self.meter.later)
 
     def tell(self, call: Call, wait: bool) -> None:
-        """Settles its energy and tells it."""
+        """Determines the energy of a call and passes the call to the targets."""
         try:
             if call.window is not None:
                 self.meter.fill(call, wait)
         except Exception as error:
-            self.failed("the energy of a call was not measured", error)
+            self.failed("the energy of a call could not be measured", error)
         call.window = None
         self._each(call.targets, "end", call)
 
@@ -142,4 +147,4 @@ class Recorder:
             try:
                 getattr(target, method)(*args)
             except Exception as error:
-                self.failed("a call was not told", error)
+                self.failed("a call could not be recorded", error)

@@ -1,4 +1,5 @@
-"""One thread for the energy of calls that have ended: a closing reading may take 20 ms, which is not the caller's time."""
+"""One thread that determines the energy of ended calls: a closing reading may take 20 ms, which the caller
+must not wait for."""
 from __future__ import annotations
 
 import atexit
@@ -45,7 +46,7 @@ class _Settler:
             del call  # and with it the engine and the store, which may end before the next call comes
 
     def drain(self, seconds: float) -> bool:
-        """Waits until all that was put before is told; false: not in this time."""
+        """Waits until all calls put before are recorded. Returns False when `seconds` pass first."""
         if self._thread is None or self._thread is threading.current_thread():  # which cannot wait for itself
             return self._thread is None
         deadline = time.monotonic() + seconds
@@ -61,7 +62,7 @@ _settler = _Settler()
 
 
 def later(call: Any) -> bool:
-    """False: too many wait already, or no thread can be had."""
+    """Queues a call. Returns False when too many calls wait already, or when no thread can be started."""
     try:
         return _settler.put(call)
     except RuntimeError:  # no more threads, or Python is ending
@@ -69,7 +70,7 @@ def later(call: Any) -> bool:
 
 
 def drain(seconds: float = 5.0) -> bool:
-    """Waits for the calls that have ended to be told; False: not in this time."""
+    """Waits until all ended calls are recorded. Returns False when `seconds` pass first."""
     return _settler.drain(seconds)
 
 

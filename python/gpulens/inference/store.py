@@ -1,4 +1,4 @@
-"""Where the records of calls are kept and asked for."""
+"""The store of call records, and queries of it."""
 import atexit
 
 from .. import _core

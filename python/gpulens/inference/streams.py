@@ -1,4 +1,4 @@
-"""What a measured call gives back: as the engine gave it, and measured while it is read."""
+"""Results of measured calls: passed on as the engine returned them, and measured while they are read."""
 from __future__ import annotations
 
 import time
@@ -10,7 +10,7 @@ __all__ = ["AsyncStream", "Stream", "follow"]
 
 
 class _Chunks:
-    """What both kinds of streams do with what the engine gives."""
+    """Common part of Stream and AsyncStream: handling of the engine's chunks."""
 
     _end: Type[BaseException]  # by which it says that there is no more
 
@@ -33,7 +33,8 @@ class _Chunks:
 
 
 class Stream(_Chunks):
-    """An iterator of the engine's chunks; everything else of it is there, too. For one thread at a time."""
+    """Iterator over the engine's chunks, with the other attributes of the engine's stream. For one thread
+    at a time."""
 
     _end = StopIteration
 
@@ -63,7 +64,7 @@ class Stream(_Chunks):
         return self._step(self._inner.throw, *what)
 
     def close(self) -> Any:
-        """Ends the engine's stream: cancelled, unless it had ended."""
+        """Closes the engine's stream. The call is cancelled unless the stream had ended."""
         try:
             close = getattr(self._inner, "close", None)
             return close() if close is not None else None
@@ -119,7 +120,7 @@ class AsyncStream(_Chunks):
         return self._step(self._inner.athrow, *what)
 
     async def aclose(self) -> Any:
-        """Ends the engine's stream: cancelled, unless it had ended."""
+        """Closes the engine's stream. The call is cancelled unless the stream had ended."""
         try:
             close = getattr(self._inner, "aclose", None)
             return await close() if close is not None else None
@@ -163,7 +164,10 @@ def _settled(call: Call, begun: float, future: Any) -> None:
 
 
 def follow(call: Call, result: Any, streams: bool) -> Any:
-    """What the caller gets for what the engine gave. streams: the method is one that gives chunks, if only an iterable."""
+    """Returns the object that the caller receives for the engine's result.
+
+    streams: the method returns chunks; then an iterable that is not an iterator counts as a stream, too.
+    """
     if type(result) is dict:
         call.result(result)
         return result

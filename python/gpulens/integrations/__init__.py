@@ -1,1 +1,1 @@
-"""Callbacks for training frameworks. Each module imports its framework, and only it does."""
+"""Callbacks for training frameworks. Each module imports its own framework and no other."""

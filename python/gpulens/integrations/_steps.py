@@ -1,4 +1,4 @@
-"""What the callbacks share: the times of steps, as a framework tells of them."""
+"""Step timing shared by the callbacks."""
 from __future__ import annotations
 
 from typing import Any, Callable
@@ -7,7 +7,10 @@ from ..training import TrainingMonitor
 
 
 class StepTimes:
-    """Between two steps a framework does little but fetch the next batch: that time is the wait for data."""
+    """Times steps from begin and end notifications.
+
+    Between two steps a framework does little but fetch the next batch, so that time counts as data wait.
+    """
 
     def __init__(self, clock: Callable[[], float]):
         self._clock = clock
@@ -20,12 +23,12 @@ class StepTimes:
             monitor.record_data_wait(self._begun - self._ended)
 
     def end(self, monitor: TrainingMonitor, loss: Any = None) -> None:
-        """The end of a step; one that never began is none."""
+        """Ends a step; ignored for a step that never began."""
         self._ended = self._clock()
         if self._begun is not None:
             monitor.record_step(self._ended - self._begun, loss)
             self._begun = None
 
     def resume(self) -> None:
-        """What lay before was something else: an evaluation, a checkpoint."""
+        """Starts a new data wait after an evaluation or a checkpoint."""
         self._ended = self._clock()

@@ -1,4 +1,4 @@
-"""Lightning:
+"""Callback for Lightning:
 
     from gpulens.integrations.lightning import GpulensCallback
     trainer = Trainer(callbacks=[GpulensCallback(tokens_per_step=4096)])
@@ -20,7 +20,14 @@ __all__ = ["GpulensCallback"]
 
 
 class GpulensCallback(Callback):
-    """monitor: None: one is made when training begins, with the number of the model's parameters."""
+    """Records the steps of a Lightning Trainer.
+
+    monitor: the TrainingMonitor to use; None: one is created when training begins, with the number of the
+        model's parameters.
+    tokens_per_step: tokens per step of the whole job; 0: unknown, and there is no MFU.
+
+    Further options are those of gpulens.TrainingMonitor.
+    """
 
     def __init__(self, monitor: TrainingMonitor | None = None, *, tokens_per_step: float = 0, clock=time.perf_counter, **options: Any):
         super().__init__()

@@ -1,9 +1,10 @@
-"""Hugging Face's Trainer:
+"""Callback for the Trainer of Hugging Face Transformers:
 
     from gpulens.integrations.transformers import GpulensCallback
     trainer = Trainer(model, args, callbacks=[GpulensCallback()])
 
-Steps, loss, gradient norm and learning progress are taken where the Trainer tells them; what it does not tell is not invented.
+Steps, loss, gradient norm and learning progress are recorded where the Trainer reports them; missing
+values are not estimated.
 """
 from __future__ import annotations
 
@@ -19,8 +20,14 @@ __all__ = ["GpulensCallback"]
 
 
 class GpulensCallback(TrainerCallback):
-    """monitor: None: one is made of the model and the arguments when training begins: parameters are counted, tokens
-    of a step are not known unless `tokens_per_step` says so, and without them there is no MFU."""
+    """Records the steps of a Hugging Face Trainer.
+
+    monitor: the TrainingMonitor to use; None: one is created from the model and the training arguments
+        when training begins. The model's parameters are counted.
+    tokens_per_step: tokens per step of the whole job; 0: unknown, and there is no MFU.
+
+    Further options are those of gpulens.TrainingMonitor.
+    """
 
     def __init__(self, monitor: TrainingMonitor | None = None, *, tokens_per_step: float = 0, clock=time.perf_counter, **options: Any):
         self.monitor = monitor

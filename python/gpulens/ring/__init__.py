@@ -1,4 +1,5 @@
-"""Ring kernels: persistent actors on an asyncio loop, each with a queue of messages and one of replies, and telemetry.
+"""Ring kernels: persistent actors on an asyncio loop, each with a message queue, a reply queue and
+telemetry.
 
     from gpulens.ring import RingKernelRuntime, ring_kernel
 
@@ -11,10 +12,11 @@
         print(await worker.ask(7, timeout=1.0))
         print(worker.telemetry.service_seconds.p99)
 
-A kernel is a handler, which is called with each message and whose result is the reply (None: no reply), or a loop, which has
-one parameter named ctx and receives and sends by itself. An exception that leaves a handler is counted, and the next message
-follows; one that leaves a loop ends the kernel: KernelState.FAILED. Telemetry is off unless it is asked for, and is then
-recorded natively: see TelemetryCollector, which other runtimes may use, too.
+A kernel is a handler or a loop. A handler is called with each message, and its result is the reply (None:
+no reply). A loop has one parameter named ctx and receives and sends by itself. An exception in a handler
+is counted, and the next message follows; an exception in a loop ends the kernel: KernelState.FAILED.
+Telemetry is off by default. When enabled it is recorded by native code: see TelemetryCollector, which
+other runtimes may use, too.
 """
 from .._core import KernelRecorder, KernelTelemetry, TelemetryCollector
 from .actor import KernelContext

@@ -1,4 +1,4 @@
-"""One kernel: its queues, its task, its state, and what a loop has of it."""
+"""One kernel: its queues, task and state, and the context of a loop."""
 import asyncio
 import inspect
 from typing import Any, List, Optional
@@ -20,7 +20,7 @@ _Item = List[Any]  # a message, when the recorder saw it, who waits for the answ
 
 
 def priority_of(message: Any) -> int:
-    """That of a Message, or of anything that has a priority of 0 to 255."""
+    """Returns the priority of a Message, or of any object that has a priority of 0 to 255."""
     priority = getattr(message, "priority", DEFAULT_PRIORITY)
     return priority if type(priority) is int and 0 <= priority <= 255 else DEFAULT_PRIORITY
 
@@ -30,7 +30,7 @@ def text_of(error: BaseException) -> str:
 
 
 class KernelContext:
-    """What a loop has of its kernel: one parameter named ctx."""
+    """The interface of a loop to its kernel: its one parameter, named ctx."""
 
     __slots__ = ("_actor",)
 
@@ -39,37 +39,38 @@ class KernelContext:
 
     @property
     def kernel_id(self) -> str:
-        """The kernel's id."""
+        """ID of the kernel."""
         return self._actor.spec.kernel_id
 
     @property
     def state(self) -> KernelState:
-        """The kernel's state."""
+        """State of the kernel."""
         return self._actor.state
 
     @property
     def should_terminate(self) -> bool:
-        """Whether the loop is to end."""
+        """Whether the loop must end."""
         return self._actor.state in _ENDED
 
     @property
     def is_active(self) -> bool:
-        """Whether the kernel works on messages, or is deactivated."""
+        """Whether the kernel processes messages; False while it is deactivated."""
         return self._actor.state is KernelState.ACTIVE
 
     async def receive(self, timeout: Optional[float] = None) -> Any:
-        """The next message, while the kernel is active. QueueTimeoutError: none came in `timeout` seconds.
+        """Returns the next message, while the kernel is active.
 
-        When the kernel is to end, asyncio.CancelledError ends the loop, if the loop lets it.
+        Raises QueueTimeoutError when no message arrives within `timeout` seconds, and
+        asyncio.CancelledError, which ends the loop unless it catches it, when the kernel must end.
         """
         return await self._actor.take(timeout)
 
     async def send(self, message: Any) -> None:
-        """A reply. The first one after a receive counts its message as processed."""
+        """Sends a reply. The first one after a receive counts its message as processed."""
         await self._actor.answer(message)
 
     async def wait_active(self) -> None:
-        """Returns when the kernel is active, or is to end."""
+        """Waits until the kernel is active or must end."""
         await self._actor.activated.wait()
 
     def request_termination(self) -> None:
@@ -77,12 +78,15 @@ class KernelContext:
         self._actor.close()
 
     def record_error(self, error: Any) -> None:
-        """Counts an error that the loop deals with by itself, as the outcome of the message it last received."""
+        """Counts an error that the loop handles itself, as the outcome of the message it received last."""
         self._actor.fail(error)
 
 
 class Actor:
-    """For the event loop that runs it. Methods that may wait are coroutines; the rest is done when it returns."""
+    """Runs one kernel. Must be used from its event loop.
+
+    Methods that may wait are coroutines; the others have completed when they return.
+    """
 
     def __init__(self, spec: KernelSpec, recorder: KernelRecorder):
         self.spec = spec
@@ -117,7 +121,7 @@ class Actor:
         self.queue.hold(False)
 
     def close(self) -> None:
-        """Wakes everybody; what is queued is dropped."""
+        """Wakes all waiting callers and drops all queued messages."""
         if self.state in (KernelState.TERMINATING, KernelState.TERMINATED):
             return
         self._enter(KernelState.TERMINATING)
@@ -126,10 +130,13 @@ class Actor:
         self.replies.close()
 
     async def terminate(self, timeout: Optional[float]) -> None:
-        """Waits for the handler, then cancels it. errors.TimeoutError: it did not end even so."""
+        """Waits for the handler, then cancels it.
+
+        Raises errors.TimeoutError when it does not end even then.
+        """
         self.close()
         if self._task is not None and self._task is asyncio.current_task():
-            raise KernelStateError(self.spec.kernel_id, self.state.name, "terminate", "it cannot wait for itself; it will end")
+            raise KernelStateError(self.spec.kernel_id, self.state.name, "terminate", "a kernel cannot wait for its own end; it will end")
         for wait in (timeout, 1.0):
             if self._task is None or self._task.done():
                 break
@@ -137,7 +144,7 @@ class Actor:
             for task in late:
                 task.cancel()
         if self._task is not None and not self._task.done():
-            raise errors.TimeoutError(f"kernel '{self.spec.kernel_id}': its handler is still at work")
+            raise errors.TimeoutError(f"kernel '{self.spec.kernel_id}': the handler is still running")
         self._enter(KernelState.TERMINATED)
 
     def _enter(self, state: KernelState) -> None:
@@ -156,7 +163,7 @@ class Actor:
     # ---- from outside
 
     def refused(self, operation: str) -> KernelStateError:
-        """The error for what this state does not allow."""
+        """Returns the error for an operation that this state does not allow."""
         kind = KernelEndedError if self.state in _ENDED else KernelStateError
         why = text_of(self.failure) if self.failure else ""
         return kind(self.spec.kernel_id, self.state.name, operation, why)
@@ -271,7 +278,7 @@ class Actor:
         return item[0]
 
     def _settle(self, sent: bool = False) -> None:
-        """The message that was worked on, if there is one, is processed."""
+        """Counts the current message, if there is one, as processed."""
         if self.recorder is not None:
             self.recorder.done(sent)
 
@@ -288,7 +295,7 @@ class Actor:
             raise QueueTimeoutError(self.spec.kernel_id, timeout or 0.0, "receive") from None
         except Closed:
             await asyncio.sleep(0)  # a loop that will not end leaves others their turn
-            raise asyncio.CancelledError(f"kernel '{self.spec.kernel_id}' is to end") from None
+            raise asyncio.CancelledError(f"kernel '{self.spec.kernel_id}' must end") from None
 
     async def answer(self, reply: Any) -> None:
         replies = self.replies

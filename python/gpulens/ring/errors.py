@@ -1,4 +1,5 @@
-"""What kernels and their queues raise; each is also the class of gpulens.errors, and so the built-in, that people catch."""
+"""Exceptions of kernels and their queues; each is also a class of gpulens.errors, and so a built-in
+exception."""
 import asyncio
 import builtins
 from typing import Optional, Sequence
@@ -21,29 +22,30 @@ _ASYNCIO = () if asyncio.TimeoutError is builtins.TimeoutError else (asyncio.Tim
 
 
 class KernelError(errors.Error):
-    """The base of what is wrong with a kernel."""
+    """Base class of the errors of kernels."""
 
 
 class KernelNotFoundError(KernelError, errors.InvalidArgumentError, KeyError):
-    """There is no kernel with this id; `available` lists those there are."""
+    """No kernel has this ID; `available` lists the existing ones."""
 
     def __init__(self, kernel_id: str, available: Optional[Sequence[str]] = None):
         self.kernel_id = kernel_id
         self.available = sorted(available or [])
         known = ", ".join(self.available[:10]) + (", …" if len(self.available) > 10 else "")
-        super().__init__(f"there is no kernel '{kernel_id}'" + (f"; there are: {known}" if known else ", nor any other"))
+        super().__init__(f"no kernel '{kernel_id}'; " + (f"available: {known}" if known else "there are no kernels"))
 
 
 class KernelAlreadyExistsError(KernelError, errors.InvalidArgumentError):
-    """The id is taken by a kernel that has not ended."""
+    """The ID is in use by a kernel that has not ended."""
 
     def __init__(self, kernel_id: str):
         self.kernel_id = kernel_id
-        super().__init__(f"there is a kernel '{kernel_id}' already")
+        super().__init__(f"kernel '{kernel_id}' already exists")
 
 
 class KernelStateError(KernelError, errors.InvalidArgumentError):
-    """A kernel in this state cannot do that. `current_state` is the state's name: "LAUNCHED"."""
+    """A kernel in this state does not allow the operation. `current_state` is the name of the state, such
+    as "LAUNCHED"."""
 
     def __init__(self, kernel_id: str, current_state: str, operation: str, why: str = ""):
         self.kernel_id = kernel_id
@@ -53,15 +55,15 @@ class KernelStateError(KernelError, errors.InvalidArgumentError):
 
 
 class KernelEndedError(KernelStateError, errors.UnavailableError):
-    """The kernel has ended or failed, perhaps while it was waited for."""
+    """The kernel has ended or failed, perhaps while the caller waited for it."""
 
 
 class QueueError(errors.Error):
-    """The base of what is wrong with a queue."""
+    """Base class of the errors of queues."""
 
 
 class QueueFullError(QueueError, errors.ExhaustedError):
-    """A queue has no room."""
+    """The queue has no room."""
 
     def __init__(self, kernel_id: str, queue_size: int):
         self.kernel_id = kernel_id
@@ -70,10 +72,11 @@ class QueueFullError(QueueError, errors.ExhaustedError):
 
 
 class QueueTimeoutError(QueueError, errors.TimeoutError, *_ASYNCIO):
-    """No message, no reply or no room by the deadline. Also asyncio.TimeoutError."""
+    """No message, reply or room was available before the deadline. Also a subclass of
+    asyncio.TimeoutError."""
 
     def __init__(self, kernel_id: str, timeout: float, operation: str):
         self.kernel_id = kernel_id
         self.timeout = timeout
         self.operation = operation
-        super().__init__(f"kernel '{kernel_id}': {timeout} s were not enough to {operation} a message")
+        super().__init__(f"kernel '{kernel_id}': timed out after {timeout} s ({operation})")

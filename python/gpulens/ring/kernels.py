@@ -1,4 +1,4 @@
-"""What a kernel is made of, and the registry of those that were decorated."""
+"""Specifications of kernels, and the registry of decorated kernels."""
 import dataclasses
 import functools
 import inspect
@@ -17,7 +17,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 @dataclasses.dataclass(frozen=True)
 class KernelSpec:
-    """A kernel's function, how it is called, and its queues."""
+    """The function of a kernel, how it is called, and the sizes of its queues."""
 
     kernel_id: str
     function: Callable[..., Any]
@@ -28,18 +28,18 @@ class KernelSpec:
 
     def __post_init__(self):
         if not isinstance(self.kernel_id, str) or not self.kernel_id or len(self.kernel_id.encode()) > 255:
-            raise InvalidArgumentError(f"a kernel's id is a str of 1 to 255 bytes, not {self.kernel_id!r}")
+            raise InvalidArgumentError(f"kernel_id must be a str of 1 to 255 bytes; got {self.kernel_id!r}")
         for size in (self.queue_size, self.replies):
             if not isinstance(size, int) or not 1 <= size <= MOST_QUEUE_SIZE:
-                raise InvalidArgumentError(f"kernel '{self.kernel_id}': a queue's size is 1 to {MOST_QUEUE_SIZE}, not {size!r}")
+                raise InvalidArgumentError(f"kernel '{self.kernel_id}': a queue size must be 1 to {MOST_QUEUE_SIZE}; got {size!r}")
         if self.when_full not in WHEN_FULL:
             raise InvalidArgumentError(
-                f"kernel '{self.kernel_id}': when_full is one of {', '.join(WHEN_FULL)}, not {self.when_full!r}"
+                f"kernel '{self.kernel_id}': when_full must be one of {', '.join(WHEN_FULL)}; got {self.when_full!r}"
             )
 
     @property
     def replies(self) -> int:
-        """The size of the queue of replies."""
+        """Size of the reply queue."""
         return self.queue_size if self.reply_queue_size is None else self.reply_queue_size
 
 
@@ -47,7 +47,8 @@ registered: Dict[str, KernelSpec] = {}
 
 
 def takes_context(function: Callable[..., Any]) -> bool:
-    """Whether it is a loop: its one parameter is named ctx, or annotated as a KernelContext."""
+    """Returns whether the function is a loop: its one parameter is named ctx, or annotated as a
+    KernelContext."""
     try:
         parameters = list(inspect.signature(function).parameters.values())
     except (TypeError, ValueError):
@@ -58,7 +59,8 @@ def takes_context(function: Callable[..., Any]) -> bool:
 
 
 def register(spec: KernelSpec, function: Callable[..., Any], keep: bool = True) -> Callable[..., Any]:
-    """The function with its spec on it; kept by its id, the last one of an id."""
+    """Returns the function with its spec attached. Registers it under its ID when `keep` is true; the last
+    function of an ID wins."""
 
     @functools.wraps(function)
     def call(*arguments, **named):
@@ -86,13 +88,16 @@ def ring_kernel(
     queue_size: int = DEFAULT_QUEUE_SIZE,
     when_full: str = "block",
 ) -> Any:
-    """Makes a function a kernel that RingKernelRuntime.start and launch know by its id, the function's name unless given.
+    """Decorates a function as a kernel, which RingKernelRuntime.start and launch find by its ID.
 
-    The function, async or not, is a handler: called with each message, its result is the reply. With one parameter named
-    ctx it is a loop: called once, it receives and sends by the KernelContext.
+    The function, async or not, is a handler: it is called with each message, and its result is the reply.
+    With one parameter named ctx it is a loop: it is called once, and receives and sends through the
+    KernelContext.
 
-    queue_size: of the messages and of the replies.
-    when_full: "block" (the sender waits), "reject" (QueueFullError), "drop_oldest" or "drop_newest".
+    kernel_id: by default the function's name.
+    queue_size: size of the message queue and of the reply queue.
+    when_full: "block" (the sender waits), "reject" (raises QueueFullError), "drop_oldest" or
+        "drop_newest".
     """
 
     def decorate(function):
@@ -103,7 +108,7 @@ def ring_kernel(
 
 
 def spec_of(kernel: Any, kernel_id: Optional[str] = None, **changes: Any) -> Optional[KernelSpec]:
-    """The spec of a decorated or plain function, or of a registered id; None: there is none."""
+    """Returns the spec of a decorated or plain function, or of a registered ID; None where there is none."""
     if isinstance(kernel, str):
         found = registered.get(kernel)
     else:

@@ -1,5 +1,4 @@
-"""Messages that know who they are: an id, a priority and what they answer. Kernels take any object; these are for those who
-want that."""
+"""Messages with an ID, a priority and a correlation ID. Optional: kernels accept any object as a message."""
 import dataclasses
 from typing import TYPE_CHECKING, Any, Callable, Optional, Type, TypeVar, overload
 from uuid import UUID, uuid4
@@ -11,7 +10,7 @@ if TYPE_CHECKING:  # type checkers know this package without its being installed
 else:
 
     def like_dataclass(**_):
-        """Tells type checkers that a decorator makes dataclasses."""
+        """Declares to type checkers that a decorator makes dataclasses."""
         return lambda decorator: decorator
 
 
@@ -21,9 +20,11 @@ DEFAULT_PRIORITY = 128
 
 @dataclasses.dataclass
 class Message:
-    """Three fields for messages.
+    """Message base class with three fields.
 
-    priority: 0 to 255; higher ones are worked on first, equal ones in their order. ValueError for another.
+    message_id: a random UUID by default.
+    priority: 0 to 255; higher ones are processed first, equal ones in order of arrival. Other values raise
+        ValueError.
     correlation_id: the message_id of the message that this one answers.
     """
 
@@ -33,15 +34,15 @@ class Message:
 
     def __post_init__(self):
         if not 0 <= self.priority <= 255:
-            raise ValueError(f"a priority is 0 to 255, not {self.priority}")
+            raise ValueError(f"priority must be 0 to 255; got {self.priority}")
 
     def reply(self, **fields: Any) -> Any:
-        """A message that answers this one: of the same class, or of `response_class`."""
+        """Returns a message that answers this one: of the same class, or of `response_class`."""
         kind = fields.pop("response_class", type(self))
         return kind(correlation_id=self.message_id, **fields)
 
     def with_correlation(self, correlation_id: UUID) -> Any:
-        """A copy that answers another message."""
+        """Returns a copy that answers another message."""
         return dataclasses.replace(self, correlation_id=correlation_id)
 
 
@@ -55,7 +56,8 @@ def message(cls: None = None) -> Callable[[Type[T]], Type[T]]: ...
 
 @like_dataclass()
 def message(cls: Optional[Type[T]] = None) -> Any:
-    """Makes a class a dataclass with the fields of Message, keyword arguments all three, behind its own."""
+    """Makes a class a dataclass with the three fields of Message after its own, all of them keyword
+    arguments."""
 
     def decorate(kind: Type[T]) -> Type[T]:
         own = kind if "__dataclass_fields__" in vars(kind) else dataclasses.dataclass(kind)
@@ -75,7 +77,8 @@ def message(cls: Optional[Type[T]] = None) -> Any:
 
 
 def _methods(own):
-    """The methods of Message, without being one: its fields would come before those of the class."""
+    """Returns the methods of Message for a class that does not derive from it: the base class would put
+    its fields first."""
     theirs = getattr(own, "__post_init__", None)
 
     def check(self):

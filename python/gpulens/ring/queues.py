@@ -1,4 +1,4 @@
-"""A bounded queue of an asyncio loop, by priority, with a rule for when it is full."""
+"""A bounded priority queue for an asyncio loop, with a policy for a full queue."""
 import asyncio
 import bisect
 import collections
@@ -8,17 +8,18 @@ __all__ = ["BoundedQueue", "Closed", "Full"]
 
 
 class Full(Exception):
-    """There is no room, and the rule is not to wait for it."""
+    """The queue has no room, and its policy is not to wait."""
 
 
 class Closed(Exception):
-    """The queue was closed, perhaps while it was waited for."""
+    """The queue was closed, perhaps while the caller waited for it."""
 
 
 class BoundedQueue:
-    """For one loop: not thread-safe. Nobody waits for a queue that is closed.
+    """Bounded priority queue for one event loop; not thread-safe. No caller waits for a closed queue.
 
-    Items are taken by priority, equal ones in their order. Drops are told to `on_drop`: reason, item.
+    Items are taken by priority, equal ones in order of arrival. Dropped items are passed to `on_drop`:
+    reason, item.
     """
 
     __slots__ = ("limit", "when_full", "size", "peak", "on_drop", "_lanes", "_priorities", "_getters", "_putters", "_closed", "_held")
@@ -41,7 +42,7 @@ class BoundedQueue:
         return self._closed
 
     def hold(self, held: bool) -> None:
-        """While it is held nothing is taken out."""
+        """Holds or releases the queue; nothing is taken out while it is held."""
         self._held = held
         if not held:
             for _ in range(self.size):
@@ -53,7 +54,8 @@ class BoundedQueue:
         return self.size > 0 and not self._held
 
     def put_now(self, item: Any, priority: int) -> bool:
-        """False: it was not let in, by the rule of "drop_newest". Raises Full and Closed."""
+        """Adds an item without waiting. Returns False where the policy "drop_newest" refused it. Raises
+        Full and Closed."""
         if self._closed:
             raise Closed
         if self.size >= self.limit:
@@ -77,22 +79,28 @@ class BoundedQueue:
         return True
 
     async def put(self, item: Any, priority: int, timeout: Optional[float] = None) -> bool:
-        """The same, but waits for room where the rule is "block"; asyncio.TimeoutError: there was none by then."""
+        """Adds an item; waits for room where the policy is "block".
+
+        Raises Full and Closed, and asyncio.TimeoutError when there is no room within `timeout` seconds.
+        """
         deadline = _deadline(timeout)
         while not self._closed and self.size >= self.limit and self.when_full == "block":
             await self._wait(self._putters, deadline)
         return self.put_now(item, priority)
 
     def get_now(self) -> Any:
-        """The next item; there is one: see `ready`."""
+        """Takes the next item. The queue must not be empty: see `ready`."""
         item = self._pop(self._priorities[-1])
         if self._putters:
             self._wake(self._putters)
         return item
 
     async def get(self, timeout: Optional[float] = None) -> Any:
-        """The next item, when there is one. Raises Closed when it is closed and empty, asyncio.TimeoutError when there was
-        none by then."""
+        """Waits for the next item and takes it.
+
+        Raises Closed when the queue is closed and empty, and asyncio.TimeoutError when no item arrives
+        within `timeout` seconds.
+        """
         deadline = _deadline(timeout)
         while not self.ready:
             if self._closed:
@@ -101,7 +109,7 @@ class BoundedQueue:
         return self.get_now()
 
     def close(self) -> None:
-        """Wakes whoever waits. What is in it stays and can be taken."""
+        """Wakes all waiting callers. Items in the queue remain and can be taken."""
         self._closed = True
         self._held = False
         for waiters in (self._getters, self._putters):
@@ -109,7 +117,7 @@ class BoundedQueue:
                 self._wake(waiters)
 
     def clear(self) -> int:
-        """Forgets what is in it; how many that were."""
+        """Removes all items and returns their number."""
         count, self.size = self.size, 0
         self._lanes.clear()
         self._priorities.clear()

@@ -1,4 +1,4 @@
-"""The runtime: kernels by their ids."""
+"""The runtime of ring kernels: kernels by ID."""
 import asyncio
 from typing import Any, Dict, List, Optional, Union
 
@@ -15,7 +15,8 @@ _MOST_ENDED = 1_000  # ids of kernels that have ended, which are still known by 
 
 
 class KernelHandle:
-    """A kernel of a runtime. It outlives the kernel: then it raises KernelEndedError."""
+    """Handle of a kernel of a runtime. It remains valid after the kernel has ended; its methods then raise
+    KernelEndedError."""
 
     __slots__ = ("_actor", "_runtime")
 
@@ -25,31 +26,37 @@ class KernelHandle:
 
     @property
     def kernel_id(self) -> str:
-        """Its id."""
+        """ID of the kernel."""
         return self._actor.spec.kernel_id
 
     @property
     def state(self) -> KernelState:
-        """Its state."""
+        """State of the kernel."""
         return self._actor.state
 
     @property
     def telemetry(self) -> Optional[KernelTelemetry]:
-        """A consistent copy of its numbers; None: telemetry is off."""
+        """Consistent snapshot of the kernel's telemetry; None while telemetry is off."""
         return self._actor.recorder.telemetry() if self._actor.recorder else None
 
     async def send(self, message: Any, timeout: Optional[float] = None) -> None:
-        """Puts a message into its queue. Full: waits, or as `when_full` says."""
+        """Puts a message into the kernel's queue. When the queue is full, waits or applies `when_full`.
+
+        Raises QueueTimeoutError when there is no room within `timeout` seconds.
+        """
         await self._actor.send(message, timeout)
 
     async def receive(self, timeout: Optional[float] = None) -> Any:
-        """Its oldest reply. QueueTimeoutError: there was none in `timeout` seconds."""
+        """Returns the kernel's oldest reply. Raises QueueTimeoutError when there is none within `timeout`
+        seconds."""
         return await self._actor.receive(timeout)
 
     async def ask(self, message: Any, timeout: Optional[float] = None) -> Any:
-        """The handler's answer to this message, whoever else sends and receives; what it raises is raised here.
+        """Sends a message and returns the handler's answer to it, regardless of other senders and
+        receivers.
 
-        Of a loop, which answers when it likes: its next reply.
+        Raises the exception of the handler, and QueueTimeoutError when there is no answer within `timeout`
+        seconds. For a loop, which answers when it chooses, returns the next reply.
         """
         actor = self._actor
         if actor.spec.loop:
@@ -76,7 +83,7 @@ class KernelHandle:
             answer.cancel()
 
     async def terminate(self, timeout: Optional[float] = 5.0) -> None:
-        """As RingKernelRuntime.terminate."""
+        """Ends the kernel as RingKernelRuntime.terminate does."""
         await self._runtime.terminate(self.kernel_id, timeout)
 
     def __repr__(self) -> str:
@@ -84,12 +91,13 @@ class KernelHandle:
 
 
 class RingKernelRuntime:
-    """Runs kernels on the event loop; for one loop, and not thread-safe.
+    """Runs kernels on one event loop. Not thread-safe.
 
-    As `async with`: leaving it terminates all kernels. Telemetry survives a kernel's end, until a reset or the runtime's.
+    Use it with `async with`, which terminates all kernels at its end. Telemetry is kept after a kernel's
+    end, until it is reset or the runtime ends.
 
-    enable_telemetry: off unless asked for; then every message is counted and timed.
-    registry: also tells the telemetry, as ring_kernel.*; that of the process unless given.
+    enable_telemetry: count and time every message; off by default.
+    registry: also exports the telemetry, as ring_kernel.*; by default the registry of the process.
     """
 
     def __init__(self, *, enable_telemetry: bool = False, registry: Optional[Registry] = None):
@@ -119,7 +127,7 @@ class RingKernelRuntime:
         queue_size: Optional[int] = None,
         when_full: Optional[str] = None,
     ) -> KernelHandle:
-        """Launches and activates a kernel: a function, decorated or not, or the id of a decorated one."""
+        """Launches and activates a kernel: a function, decorated or not, or the ID of a decorated one."""
         handle = await self.launch(kernel, kernel_id, queue_size=queue_size, when_full=when_full)
         await self.activate(handle.kernel_id)
         return handle
@@ -132,17 +140,20 @@ class RingKernelRuntime:
         queue_size: Optional[int] = None,
         when_full: Optional[str] = None,
     ) -> KernelHandle:
-        """Makes a kernel with queues, which does nothing until it is activated. KernelNotFoundError: no such id was
-        decorated. KernelAlreadyExistsError: the id is taken."""
+        """Creates a kernel with its queues. It processes nothing until it is activated.
+
+        Raises KernelNotFoundError when no function is registered under the ID, and
+        KernelAlreadyExistsError when the ID is in use.
+        """
         spec = spec_of(kernel, kernel_id, queue_size=queue_size, when_full=when_full)
         if spec is None:
             if isinstance(kernel, str):
                 raise KernelNotFoundError(kernel, list(registered))
-            raise errors.InvalidArgumentError(f"a kernel is a function or the id of one, not {kernel!r}")
+            raise errors.InvalidArgumentError(f"kernel must be a function or the ID of one; got {kernel!r}")
         return self.launch_spec(spec)
 
     def launch_spec(self, spec: Any) -> KernelHandle:
-        """The same with everything decided: a KernelSpec."""
+        """Creates a kernel from a complete KernelSpec, as launch() does."""
         known = self._kernels.get(spec.kernel_id)
         if known is not None and known.state is not KernelState.TERMINATED:
             raise KernelAlreadyExistsError(spec.kernel_id)
@@ -151,20 +162,23 @@ class RingKernelRuntime:
         return KernelHandle(actor, self)
 
     async def activate(self, kernel_id: str) -> None:
-        """Lets a launched kernel work. KernelStateError: it is in another state."""
+        """Starts the work of a launched kernel. Raises KernelStateError in another state."""
         self._actor(kernel_id).activate()
 
     async def deactivate(self, kernel_id: str) -> None:
-        """An active kernel finishes its message and begins no other; messages are queued."""
+        """Pauses an active kernel: it finishes its message and begins no other; new messages are queued."""
         self._actor(kernel_id).deactivate()
 
     async def reactivate(self, kernel_id: str) -> None:
-        """Lets a deactivated kernel work again."""
+        """Resumes the work of a deactivated kernel."""
         self._actor(kernel_id).reactivate()
 
     async def terminate(self, kernel_id: str, timeout: Optional[float] = 5.0) -> None:
-        """Wakes whoever waits for the kernel at once, drops what is queued, waits for the handler at most `timeout` seconds
-        and then cancels it. Then the id is free. Nothing happens to one that has ended already."""
+        """Ends a kernel and frees its ID. Does nothing for a kernel that has ended already.
+
+        Wakes all callers that wait for the kernel at once, drops all queued messages, waits at most
+        `timeout` seconds for the handler, and then cancels it.
+        """
         if kernel_id in self._ended:
             return
         actor = self._actor(kernel_id)
@@ -176,7 +190,7 @@ class RingKernelRuntime:
                 del self._ended[next(iter(self._ended))]
 
     async def terminate_all(self, timeout: Optional[float] = 10.0) -> None:
-        """All of them, at the same time. The first failure is raised when all have been tried."""
+        """Ends all kernels concurrently. Raises the first failure after all have been tried."""
         for actor in self._kernels.values():
             actor.close()
         tasks = [self.terminate(kernel_id, timeout) for kernel_id in list(self._kernels)]
@@ -185,28 +199,28 @@ class RingKernelRuntime:
                 raise result
 
     async def send(self, kernel_id: str, message: Any, timeout: Optional[float] = None) -> None:
-        """As KernelHandle.send."""
+        """Sends a message as KernelHandle.send does."""
         await self._actor(kernel_id).send(message, timeout)
 
     async def receive(self, kernel_id: str, timeout: Optional[float] = None) -> Any:
-        """As KernelHandle.receive."""
+        """Receives a reply as KernelHandle.receive does."""
         return await self._actor(kernel_id).receive(timeout)
 
     async def ask(self, kernel_id: str, message: Any, timeout: Optional[float] = None) -> Any:
-        """As KernelHandle.ask."""
+        """Sends a message and returns the answer as KernelHandle.ask does."""
         return await self.handle(kernel_id).ask(message, timeout)
 
     def handle(self, kernel_id: str) -> KernelHandle:
-        """The handle of a kernel."""
+        """Returns the handle of a kernel."""
         return KernelHandle(self._actor(kernel_id), self)
 
     def state(self, kernel_id: str) -> KernelState:
-        """The state of a kernel, of the last 1,000 that were terminated, too."""
+        """Returns the state of a kernel; also of the last 1,000 terminated ones."""
         return self._ended[kernel_id] if kernel_id in self._ended else self._actor(kernel_id).state
 
     @property
     def kernel_ids(self) -> List[str]:
-        """Of all kernels that were not terminated."""
+        """IDs of all kernels that were not terminated."""
         return list(self._kernels)
 
     @property
@@ -215,19 +229,25 @@ class RingKernelRuntime:
         return self.collector.enabled
 
     def telemetry(self, kernel_id: str) -> Optional[KernelTelemetry]:
-        """A consistent copy of a kernel's numbers; None: telemetry is off, or there is no such kernel."""
+        """Returns a consistent snapshot of a kernel's telemetry; None while telemetry is off or where
+        there is no such kernel."""
         return self.collector.get_telemetry(kernel_id)
 
     def all_telemetry(self) -> Dict[str, KernelTelemetry]:
-        """The same of all, by id."""
+        """Returns the telemetry of all kernels, by ID."""
         return self.collector.get_all_telemetry()
 
     def summary(self) -> Dict[str, Union[int, float, Dict[str, Any]]]:
-        """kernel_count, total_messages, total_errors, total_dropped, aggregate_throughput, and per_kernel by id; kernel_count
-        alone when telemetry is off."""
+        """Returns kernel_count, total_messages, total_errors, total_dropped, aggregate_throughput, and
+        per_kernel by ID.
+
+        Returns kernel_count alone while telemetry is off.
+        """
         return self.collector.get_summary() if self.collector.enabled else {"kernel_count": len(self._kernels)}
 
     def reset_telemetry(self, kernel_id: Optional[str] = None) -> None:
-        """Begins counts, latencies and throughput of a kernel anew; None: of all. start_time stays, and so does what a
-        registry tells."""
+        """Resets the counts, latencies and throughput of a kernel; None: of all kernels.
+
+        start_time is kept, and so are the values that a registry exports.
+        """
         self.collector.reset(kernel_id)

@@ -5,7 +5,7 @@ __all__ = ["KernelState"]
 
 
 class KernelState(str, enum.Enum):
-    """Where a kernel is in its life. Launched, active, deactivated and active again, terminated."""
+    """State of a kernel in its life cycle: launched, active, deactivated and active again, terminated."""
 
     CREATED = "created"
     LAUNCHED = "launched"

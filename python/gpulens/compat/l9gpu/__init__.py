@@ -1,7 +1,8 @@
-"""The l9gpu project's names: from l9gpu.… import x  becomes  from gpulens.compat.l9gpu.… import x.
+"""The names of the l9gpu project: `from l9gpu.… import x` becomes `from gpulens.compat.l9gpu.… import x`.
 
-`metric_names` maps the fields of its records to metrics; `schemas` holds the records, which are here, too;
-`training` measures a training job and sends it; `histogram_quantile` reads buckets as Prometheus does.
+`metric_names` maps the fields of its records to metrics. `schemas` contains the records, which this module
+exports, too. `training` measures a training job and exports the result. `histogram_quantile` computes
+quantiles of buckets as Prometheus does.
 """
 from . import metric_names
 from .prometheus import histogram_quantile

@@ -1,6 +1,8 @@
-"""OpenJarvis' telemetry: from openjarvis.telemetry import x  becomes  from gpulens.compat.openjarvis import x.
+"""OpenJarvis' telemetry: `from openjarvis.telemetry import x` becomes `from gpulens.compat.openjarvis
+import x`.
 
-Its names, signatures and units; 0.0 is what was not measured. What it gets wrong is put right: docs/sdk.md.
+Names, signatures and units are those of OpenJarvis; values that were not measured are 0.0. docs/sdk.md
+lists the errors of OpenJarvis that are corrected here.
 """
 from .aggregator import TelemetryAggregator
 from .batch import EnergyBatch

@@ -1,4 +1,4 @@
-"""What a file of telemetry records tells of many calls."""
+"""Aggregation of a file of telemetry records."""
 import os
 from typing import Any, Dict, List, Optional
 
@@ -21,7 +21,7 @@ def _span(since: Optional[float], until: Optional[float]) -> Dict[str, float]:
 
 
 def _told(kind: Any, summary: Any) -> Any:
-    """A summary of the native store, in the names and units of these records."""
+    """Converts a summary of the native store to the names and units of these records."""
     means, latency, energy = summary.call_means, summary.latency_seconds, summary.energy_joules
     joules_per_token = _zero(summary.joules_per_output_token)
     numbers = {
@@ -50,12 +50,18 @@ def _told(kind: Any, summary: Any) -> Any:
 
 
 class TelemetryAggregator:
-    """Reads a file of telemetry records, also one that may not be written or that an older OpenJarvis left. Thread-safe.
+    """Reads a file of telemetry records; also a read-only one, or one written by an older OpenJarvis.
+    Thread-safe.
 
-    Means are over the calls that measured it; ratios are ratios of sums, over the calls that have both sides. A file that
-    gpulens wrote has its days, hours and minutes added up already; of others all rows are read. since and until
-    are Unix seconds, both included. current_methodology_only: records whose token_counting_version is 2. Raises
-    UnavailableError where there is no file, DataLossError where it is none of these.
+    Means are over the calls that measured the value; ratios are ratios of sums, over the calls that have
+    both sides. For a file written by gpulens the sums of days, hours and minutes are precomputed; of other
+    files all rows are read.
+
+    since, until: Unix seconds, both included.
+    current_methodology_only: only records whose token_counting_version is 2.
+
+    Raises UnavailableError where there is no file, and DataLossError where the file is not a file of
+    telemetry records.
     """
 
     def __init__(self, db_path: Any) -> None:
@@ -65,23 +71,23 @@ class TelemetryAggregator:
     def per_model_stats(
         self, *, since: Optional[float] = None, until: Optional[float] = None, current_methodology_only: bool = False
     ) -> List[ModelStats]:
-        """Of each model, those with most calls first."""
+        """Returns the statistics of each model, those with most calls first."""
         return self._models(self._asked(since, until, current_methodology_only))
 
     def per_engine_stats(
         self, *, since: Optional[float] = None, until: Optional[float] = None, current_methodology_only: bool = False
     ) -> List[EngineStats]:
-        """Of each engine, those with most calls first."""
+        """Returns the statistics of each engine, those with most calls first."""
         return self._engines(self._asked(since, until, current_methodology_only))
 
     def top_models(self, n: int = 5, *, since: Optional[float] = None) -> List[ModelStats]:
-        """The n models with most calls."""
+        """Returns the statistics of the n models with most calls."""
         return self._models({**self._asked(since, None, False), "limit": n}) if n > 0 else []
 
     def summary(
         self, *, since: Optional[float] = None, until: Optional[float] = None, current_methodology_only: bool = False
     ) -> AggregatedStats:
-        """Of all calls, and of each model and engine."""
+        """Returns the statistics of all calls, and those of each model and engine."""
         asked = self._asked(since, until, current_methodology_only)
         (summary,) = self._native().summary(**asked)
         total = _told(AggregatedStats, summary)
@@ -92,8 +98,11 @@ class TelemetryAggregator:
     def per_batch_stats(
         self, *, since: Optional[float] = None, until: Optional[float] = None, exclude_warmup: bool = False
     ) -> List[Dict[str, Any]]:
-        """Of each batch, those with most requests first: batch_id, total_requests, total_tokens, total_energy_joules and
-        energy_per_token_joules, which is over the requests whose energy is known."""
+        """Returns the statistics of each batch, those with most requests first.
+
+        Each is a dict of batch_id, total_requests, total_tokens, total_energy_joules and
+        energy_per_token_joules; the last is over the requests whose energy is known.
+        """
         batches = []
         for summary in self._native().summary(by="batch", **{**self._asked(since, until, False), "warmup": not exclude_warmup}):
             batches.append(
@@ -108,16 +117,19 @@ class TelemetryAggregator:
         return batches
 
     def export_records(self, *, since: Optional[float] = None, until: Optional[float] = None) -> List[Dict[str, Any]]:
-        """The rows as dicts, the oldest first: all columns that the file has, in its order, but for `measured`, which is not for
-        people. They are read in C++, as `gpulens telemetry export` reads them."""
+        """Returns the rows as dicts, the oldest first, with all columns of the file in its order, except
+        the internal column `measured`.
+
+        They are read by native code, as `gpulens telemetry export` reads them.
+        """
         return list(_telemetry_rows(self._native(), **_span(since, until)))
 
     def record_count(self) -> int:
-        """How many records there are."""
+        """Returns the number of records."""
         return int(self._native().count())
 
     def clear(self) -> int:
-        """Deletes all records; how many there were."""
+        """Deletes all records and returns their number."""
         self._native()
         store = _InferenceStore(self._path)
         try:

@@ -12,14 +12,19 @@ __all__ = ["BatchMetrics", "EnergyBatch"]
 
 
 class _BatchContext:
-    """What a block of EnergyBatch.sample() tells its requests to. From any thread."""
+    """Collects the requests of a block of EnergyBatch.sample(). Thread-safe."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._requests: List[Tuple[int, float]] = []
 
     def record_request(self, tokens: int, prompt_tokens: int = 0, energy_joules: float = 0.0) -> None:
-        """One request: all its tokens, those of the prompt (which are among them), and its energy where that is known."""
+        """Records one request.
+
+        tokens: all its tokens, including those of the prompt.
+        prompt_tokens: the tokens of the prompt.
+        energy_joules: its energy where it is known.
+        """
         with self._lock:
             self._requests.append((tokens, energy_joules))
 
@@ -29,10 +34,11 @@ class _BatchContext:
 
 
 class EnergyBatch:
-    """Counts the requests of a block, and divides what the block drew by their number and by their tokens.
+    """Counts the requests of a block, and divides the energy of the block by their number and by their
+    tokens.
 
-    Without a monitor the energies that the requests bring are added up. `metrics` is None until the block is left; a block
-    that raises leaves what was recorded so far.
+    Without a monitor, the energies passed with the requests are added up. `metrics` is None until the
+    block ends; after a block that raises it covers the requests recorded so far.
     """
 
     def __init__(self, energy_monitor: Optional[EnergyMonitor] = None, batch_id: Optional[str] = None) -> None:
@@ -42,7 +48,8 @@ class EnergyBatch:
 
     @contextmanager
     def sample(self) -> Iterator[_BatchContext]:
-        """The block. Call record_request() of what it gives for each request."""
+        """Measures the block of a `with` statement. Call record_request() of the object that it binds for
+        each request."""
         context = _BatchContext()
         measured = None
         start = end = time.perf_counter()

@@ -1,4 +1,4 @@
-"""How much of a GPU a model uses."""
+"""Utilization of a GPU by a model."""
 from typing import Optional
 
 from ... import efficiency as _efficiency
@@ -19,14 +19,17 @@ def compute_efficiency(
     accuracy: float = 0.0,
     bytes_per_param: float = 2.0,
 ) -> EfficiencyMetrics:
-    """MFU and MBU in percent, and intelligence per joule: accuracy by energy.
+    """Returns MFU and MBU in percent, and intelligence per joule: accuracy divided by energy.
 
-    param_count_b and active_params_b: billions of parameters, all and those that work on a token (None: all). The MBU takes it
-    that each token reads all weights anew, as one request alone does; with a batch, give steps per second for
-    tokens_per_sec, or use gpulens.mbu(). Raises InvalidArgumentError for fewer than one GPU.
+    param_count_b, active_params_b: billions of parameters: all of them, and those used per token (None:
+        all).
+
+    The MBU assumes that each token reads all weights again, as a single request does; with a batch, pass
+    steps per second as tokens_per_sec, or use gpulens.mbu(). Raises InvalidArgumentError for fewer than
+    one GPU.
     """
     if num_gpus < 1:
-        raise _InvalidArgumentError(f"num_gpus is 1 or more; got {num_gpus}")
+        raise _InvalidArgumentError(f"num_gpus must be at least 1; got {num_gpus}")
     active = (param_count_b if active_params_b is None else active_params_b) * 1e9
     flops = _efficiency.forward_flops(active, tokens_per_sec)
     bytes_per_step = param_count_b * 1e9 * bytes_per_param

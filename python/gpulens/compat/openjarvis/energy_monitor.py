@@ -1,4 +1,4 @@
-"""What measures energy, as a class that may be derived from."""
+"""The base class of energy monitors, from which programs may derive their own."""
 from abc import ABC, abstractmethod
 from contextlib import AbstractContextManager
 from enum import Enum
@@ -10,7 +10,7 @@ __all__ = ["EnergyMonitor", "EnergySample", "EnergyVendor", "create_energy_monit
 
 
 class EnergyVendor(str, Enum):
-    """Whose sensors are read."""
+    """Vendor of the sensors that are read."""
 
     NVIDIA = "nvidia"
     AMD = "amd"
@@ -19,37 +19,40 @@ class EnergyVendor(str, Enum):
 
 
 class EnergyMonitor(ABC):
-    """Something that measures energy. A class derived from it works in EnergyBatch and in TelemetrySession."""
+    """Abstract base class of energy monitors. Derived classes work in EnergyBatch and TelemetrySession."""
 
     @staticmethod
     @abstractmethod
     def available() -> bool:
-        """Whether this machine has what it reads. Raises nothing."""
+        """Returns whether this machine has the sensors that the monitor reads. Raises nothing."""
 
     @abstractmethod
     def vendor(self) -> EnergyVendor:
-        """Whose sensors it reads."""
+        """Returns the vendor of the sensors."""
 
     @abstractmethod
     def energy_method(self) -> str:
-        """How it comes to its joules, like "hw_counter" or "polling"."""
+        """Returns how the monitor determines energy, such as "hw_counter" or "polling"."""
 
     @abstractmethod
     def sample(self) -> "AbstractContextManager[EnergySample]":
-        """Measures the block of a `with`: what it gives is filled when the block is left."""
+        """Measures the block of a `with` statement. The sample that it binds is filled when the block
+        ends."""
 
     def snapshot(self) -> EnergySample:
-        """What is read now: power, utilization, memory, temperature. Empty unless a derived class can tell."""
+        """Returns the current power, utilization, memory and temperature. Empty unless a derived class
+        implements it."""
         return EnergySample()
 
     def close(self) -> None:
-        """Lets go of what it reads. May be called twice."""
+        """Releases the sensors. May be called twice."""
 
 
 def create_energy_monitor(poll_interval_ms: int = 50, prefer_vendor: Optional[str] = None) -> Optional[EnergyMonitor]:
-    """A monitor of the vendor that is preferred, else of the first that is there: NVIDIA, AMD, Apple, RAPL. None without any.
+    """Returns a monitor of the preferred vendor, else of the first available one: NVIDIA, AMD, Apple,
+    RAPL. None without any.
 
-    prefer_vendor: "nvidia", "amd", "apple" or "cpu_rapl"; another word prefers none.
+    prefer_vendor: "nvidia", "amd", "apple" or "cpu_rapl"; any other value expresses no preference.
     """
     from .native_monitor import VENDORS  # which derive from the class above
 

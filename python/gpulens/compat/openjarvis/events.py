@@ -1,4 +1,4 @@
-"""The event bus of OpenJarvis, for programs that have none of their own."""
+"""The event bus of OpenJarvis, for programs without a bus of their own."""
 import logging
 import threading
 import time
@@ -12,7 +12,7 @@ _log = logging.getLogger("gpulens")
 
 
 class EventType(str, Enum):
-    """What the telemetry publishes. Each is equal to its text."""
+    """Types of the events that telemetry publishes. Each equals its text."""
 
     INFERENCE_START = "inference_start"
     INFERENCE_END = "inference_end"
@@ -21,7 +21,7 @@ class EventType(str, Enum):
 
 @dataclass
 class Event:
-    """Something that happened. timestamp: Unix seconds."""
+    """An event. timestamp: Unix seconds."""
 
     event_type: str
     timestamp: float
@@ -31,7 +31,8 @@ class Event:
 class EventBus:
     """Calls subscribers in the publisher's thread, in the order in which they subscribed. Thread-safe.
 
-    What a subscriber raises is logged: the others are called all the same, and the publisher goes on.
+    An exception of a subscriber is logged; the other subscribers are still called, and publish() returns
+    normally.
     """
 
     def __init__(self, record_history: bool = False) -> None:
@@ -40,19 +41,19 @@ class EventBus:
         self._history: Optional[List[Event]] = [] if record_history else None
 
     def subscribe(self, event_type: str, callback: Callable[[Event], Any]) -> None:
-        """callback(event) for each event of this type."""
+        """Calls callback(event) for each event of this type from now on."""
         with self._lock:
             self._subscribers.setdefault(event_type, []).append(callback)
 
     def unsubscribe(self, event_type: str, callback: Callable[[Event], Any]) -> None:
-        """Takes it back; nothing when it is not there."""
+        """Removes a subscription; does nothing where there is none."""
         with self._lock:
             callbacks = self._subscribers.get(event_type, [])
             if callback in callbacks:
                 callbacks.remove(callback)
 
     def publish(self, event_type: str, data: Optional[Dict[str, Any]] = None) -> Event:
-        """Tells the subscribers, and gives the event."""
+        """Calls the subscribers and returns the event."""
         event = Event(event_type, time.time(), data if data is not None else {})
         with self._lock:
             callbacks = list(self._subscribers.get(event_type, ()))
@@ -67,6 +68,6 @@ class EventBus:
 
     @property
     def history(self) -> List[Event]:
-        """All events so far, where record_history was asked for."""
+        """All events so far, where record_history was set."""
         with self._lock:
             return list(self._history or ())

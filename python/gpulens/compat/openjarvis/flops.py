@@ -1,4 +1,4 @@
-"""Floating-point operations of a model, and the share of a GPU's that were used."""
+"""Floating-point operations of a model, and the fraction of a GPU's peak that they use."""
 import re
 from typing import Dict, Tuple
 
@@ -27,36 +27,40 @@ def _params(model: str) -> float:
     active = _ACTIVE.findall(name)
     sizes = active or ([] if _MIXTURE.search(name) else _SIZE.findall(name))
     if len(set(sizes)) != 1:
-        raise _InvalidArgumentError(f"how many parameters {model!r} has is not known; add it to MODEL_PARAMS_B, in billions")
+        raise _InvalidArgumentError(f"the number of parameters of {model!r} is unknown; add it to MODEL_PARAMS_B, in billions")
     return float(sizes[0]) * 1e9
 
 
 def estimate_flops(model: str, input_tokens: int, output_tokens: int) -> Tuple[float, float]:
-    """(all operations, those of a token) of an inference with a KV cache: 2 for each parameter and token.
+    """Returns (all operations, operations per token) of an inference with a KV cache: 2 for each parameter
+    and token.
 
-    The parameters are those in MODEL_PARAMS_B, else those that the name itself tells ("llama-3.1-8b"). Raises
-    InvalidArgumentError when neither says: no guess is made.
+    The number of parameters is that of MODEL_PARAMS_B, else the one in the name itself ("llama-3.1-8b").
+    Raises InvalidArgumentError where neither contains it; it is never guessed.
     """
     params, tokens = _params(model), input_tokens + output_tokens
     return _efficiency.forward_flops(params, tokens), _efficiency.forward_flops(params, 1) if tokens > 0 else 0.0
 
 
 def estimate_flops_no_kv_cache(model: str, input_tokens: int, output_tokens: int) -> Tuple[float, float]:
-    """(all operations, the mean of a token) where each token works through all before it again."""
+    """Returns (all operations, mean per token) of an inference in which each token processes all preceding
+    ones again."""
     params, tokens = _params(model), input_tokens + output_tokens
     total = params * tokens * (tokens + 1)
     return total, total / tokens if tokens > 0 else 0.0
 
 
 def compute_mfu(flops: float, duration_s: float, gpu_name: str, num_gpus: int = 1) -> float:
-    """Model FLOPs utilisation: flops / (duration_s * peak * num_gpus), a ratio.
+    """Returns the model FLOPs utilisation: flops / (duration_s * peak * num_gpus), a ratio.
 
-    gpu_name: a product's whole name, its PCI id, or one of OpenJarvis' short names ("H100"); the peak is the dense one of
-    bf16, of fp16 where there is no bf16. 0.0 for a GPU that is not known and for no duration. Raises InvalidArgumentError for
+    gpu_name: a full product name, a PCI ID, or one of OpenJarvis' short names ("H100"); the peak is the
+        dense one of bf16, or of fp16 where there is no bf16.
+
+    Returns 0.0 for an unknown GPU and where duration_s is not positive. Raises InvalidArgumentError for
     fewer than one GPU.
     """
     if num_gpus < 1:
-        raise _InvalidArgumentError(f"num_gpus is 1 or more; got {num_gpus}")
+        raise _InvalidArgumentError(f"num_gpus must be at least 1; got {num_gpus}")
     spec = _find_spec(gpu_name)
     if spec is None:
         return 0.0

@@ -1,4 +1,4 @@
-"""What GPUs draw and do during a block."""
+"""Energy and utilization of GPUs during a block."""
 from contextlib import contextmanager
 from typing import Iterator
 
@@ -20,7 +20,8 @@ class GpuMonitor:
         print(result.energy_joules, result.validity)
         mon.close()
 
-    One thread of gpulens reads for all monitors; blocks may overlap, and each is told all that was drawn in it.
+    One thread of gpulens reads for all monitors. Blocks may overlap; each sample contains all energy used
+    during its block.
     """
 
     def __init__(self, poll_interval_ms: int = 50) -> None:
@@ -28,12 +29,16 @@ class GpuMonitor:
 
     @staticmethod
     def available() -> bool:
-        """Whether there is a GPU that this process may read. Raises nothing."""
+        """Returns whether there is a GPU that this process may read. Raises nothing."""
         return open_native(_VENDORS, 50)[0] is not None
 
     @contextmanager
     def sample(self) -> Iterator[GpuSample]:
-        """The block. Its sample is filled when it is left, also by an exception; empty without a GPU and after close()."""
+        """Measures the block of a `with` statement.
+
+        The sample that it binds is filled when the block ends, also by an exception. It is empty without a
+        GPU and after close().
+        """
         sample = GpuSample()
         if self._native is None:
             yield close_sample(sample, self._why)
@@ -46,5 +51,5 @@ class GpuMonitor:
             fill_common(sample, window.result)
 
     def close(self) -> None:
-        """Lets go of the GPUs. May be called twice."""
+        """Releases the GPUs. May be called twice."""
         self._native, self._why = None, "the monitor is closed"

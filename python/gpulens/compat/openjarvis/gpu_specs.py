@@ -1,4 +1,4 @@
-"""What GPUs can do."""
+"""Hardware specifications of GPUs."""
 import re
 from dataclasses import dataclass
 from typing import Optional
@@ -37,7 +37,8 @@ _SHORT = {
 
 @dataclass(frozen=True)
 class GpuHardwareSpec:
-    """A board's peak with dense fp16 in 10^12 operations a second, its memory's in GB/s, and its power. 0.0: not published."""
+    """Dense fp16 peak in 10^12 operations per second, memory bandwidth in GB/s and power of a board. 0.0:
+    not published."""
 
     tflops_fp16: float
     bandwidth_gb_s: float
@@ -45,7 +46,8 @@ class GpuHardwareSpec:
 
 
 def find_spec(name: str) -> Optional[_efficiency.GpuHardwareSpec]:
-    """The native record of a product, a PCI id or a short name; None where nothing is exactly that."""
+    """Returns the native spec of a product name, a PCI ID or a short name; None where nothing matches
+    exactly."""
     exact = _efficiency.find_gpu_spec(name)
     if exact is not None:
         return exact
@@ -54,7 +56,8 @@ def find_spec(name: str) -> Optional[_efficiency.GpuHardwareSpec]:
 
 
 def lookup_gpu_spec(name: str) -> Optional[GpuHardwareSpec]:
-    """What a GPU can do, by its product's whole name, its PCI id or a short name; None when it is not known."""
+    """Returns the spec of a GPU by its full product name, its PCI ID or a short name; None where it is
+    unknown."""
     spec = find_spec(name)
     if spec is None:
         return None

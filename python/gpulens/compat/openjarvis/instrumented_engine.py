@@ -29,7 +29,8 @@ def _ratio(a: float, b: float) -> float:
 
 
 def to_telemetry_record(r: InferenceRecord) -> TelemetryRecord:
-    """In OpenJarvis' units, 0.0 for what was not measured. How it failed stands in the metadata."""
+    """Converts to OpenJarvis' units; values that were not measured are 0.0. The metadata contains outcome
+    and error type."""
     prompt, completion = r.prompt_tokens or 0, r.completion_tokens or 0
     latency, ttft, joules, watts = (
         known(x) for x in (r.latency_seconds, r.ttft_seconds, r.energy_joules, r.power_watts)
@@ -88,7 +89,7 @@ def to_telemetry_record(r: InferenceRecord) -> TelemetryRecord:
 
 
 class TelemetryBusTarget:
-    """Publishes what OpenJarvis does: start, end and the record of each call, also of one that fails."""
+    """Publishes the events of OpenJarvis: start, end and record of each call, also of a call that fails."""
 
     def __init__(self, bus: Any) -> None:
         self.key = bus
@@ -112,17 +113,17 @@ class TelemetryBusTarget:
 
 
 class _Sampled:
-    """The sample() of a monitor as a window."""
+    """Adapts the sample() of a monitor to a window."""
 
     def __init__(self, monitor: Any) -> None:
         self._block = monitor.sample()
         self.sample = self._block.__enter__()
 
     def mark(self, phase: str) -> None:
-        """A sample has no phases."""
+        """Does nothing: a sample has no phases."""
 
     def add_tokens(self, tokens: int) -> None:
-        """Nor weights."""
+        """Does nothing: a sample has no weights."""
 
     def end(self) -> None:
         block, self._block = self._block, None
@@ -131,7 +132,8 @@ class _Sampled:
 
 
 class MonitorMeter:
-    """The energy of a call by a monitor: its share where the monitor is one of gpulens, else all that sample() tells."""
+    """Measures the energy of a call with a monitor: the call's share for a gpulens monitor, else all
+    energy of its sample()."""
 
     later = False
 
@@ -173,14 +175,17 @@ def _fill(record: InferenceRecord, sample: Any) -> None:
 
 
 class InstrumentedEngine:
-    """Wraps an engine: each call is published on the bus as inference_start, inference_end and telemetry_record.
+    """Wraps an engine; each call is published on the bus as inference_start, inference_end and
+    telemetry_record.
 
-    Any object with publish(type, data) is a bus; what it or its subscribers raise is counted and logged, and the call goes on.
-    Its subscribers are called before the result is given back. Failed and cancelled calls are published, too. With a monitor
-    (energy_monitor before gpu_monitor) a call has its share of the energy, and requests at one time add up to what was drawn.
-    Thread-safe as the engine is.
-    A stream's strings are tokens, as OpenJarvis' engines give them, unless its usage says otherwise. See also
-    gpulens.InstrumentedEngine, which this is in OpenJarvis' words.
+    Any object with publish(type, data) is a bus; an exception of it or its subscribers is counted and
+    logged, and the call continues. Subscribers are called before the result is returned. Failed and
+    cancelled calls are published, too. With a monitor (energy_monitor takes precedence over gpu_monitor) a
+    call has its share of the energy; concurrent requests add up to the energy of the devices. As
+    thread-safe as the engine.
+
+    Each string of a stream is one token, as with OpenJarvis' engines, unless the engine's usage reports
+    another number. See also gpulens.InstrumentedEngine, the native form of this class.
     """
 
     engine_id = "instrumented"
@@ -200,7 +205,7 @@ class InstrumentedEngine:
     def generate(
         self, messages: Sequence[Any], *, model: str, temperature: float = 0.7, max_tokens: int = 1024, **kwargs: Any
     ) -> Dict[str, Any]:
-        """The engine's result, and in it "_telemetry" with what was measured."""
+        """Returns the engine's result with the measured values in "_telemetry"."""
         kwargs.update(temperature=temperature, max_tokens=max_tokens)
         call, result = self._run("generate", False, messages, model, kwargs)
         if isinstance(result, dict) and call is not None and call.told:
@@ -210,23 +215,23 @@ class InstrumentedEngine:
     def stream(
         self, messages: Sequence[Any], *, model: str, temperature: float = 0.7, max_tokens: int = 1024, **kwargs: Any
     ) -> Any:
-        """The engine's stream of texts, iterator or async iterator as it is there."""
+        """Returns the engine's stream of texts, an iterator or async iterator as the engine returns it."""
         kwargs.update(temperature=temperature, max_tokens=max_tokens)
         return self._run("stream", True, messages, model, kwargs)[1]
 
     def stream_full(
         self, messages: Sequence[Any], *, model: str, temperature: float = 0.7, max_tokens: int = 1024, **kwargs: Any
     ) -> Any:
-        """The engine's stream of chunks, iterator or async iterator as it is there."""
+        """Returns the engine's stream of chunks, an iterator or async iterator as the engine returns it."""
         kwargs.update(temperature=temperature, max_tokens=max_tokens)
         return self._run("stream_full", True, messages, model, kwargs)[1]
 
     def list_models(self) -> Any:
-        """The engine's."""
+        """Returns the engine's list_models()."""
         return self._inner.list_models()
 
     def health(self) -> Any:
-        """The engine's."""
+        """Returns the engine's health()."""
         return self._inner.health()
 
     def close(self) -> None:

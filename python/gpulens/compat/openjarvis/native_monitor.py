@@ -1,4 +1,4 @@
-"""The monitors of vendors over gpulens.EnergyMonitor, and the samples that they fill."""
+"""Vendor-specific monitors on top of gpulens.EnergyMonitor, and the samples that they fill."""
 import time
 from contextlib import contextmanager
 from typing import Iterator, Optional, Sequence, Tuple, TypeVar
@@ -16,24 +16,24 @@ _METHODS = {"counter": "hw_counter", "power_integral": "polling"}
 
 
 def open_native(vendors: Sequence[str], poll_interval_ms: int) -> Tuple[Optional[_energy.EnergyMonitor], str]:
-    """The native monitor of the first of these vendors that is there, else None and why not."""
+    """Returns the native monitor of the first available vendor, else None and the reason."""
     why = ""
     for vendor in vendors:
         interval = min(max(poll_interval_ms / 1e3, 0.001), 1.0)
         native = _energy.EnergyMonitor(interval_seconds=interval, prefer=vendor)
         if native.available and native.vendor == vendor:
             return native, ""
-        why = native.reason or f"this machine has no energy of {vendor}"
+        why = native.reason or f"this machine has no energy sensors of {vendor}"
     return None, why
 
 
 def known(value: float, scale: float = 1.0) -> float:
-    """A number as the records have it: 0.0 for what is not known."""
+    """Converts to a number of the records: 0.0 for an unknown value."""
     return value * scale if value == value else 0.0
 
 
 def fill_common(sample: Sample, result: _energy.EnergyResult) -> None:
-    """What GpuSample and EnergySample have both."""
+    """Fills the fields that GpuSample and EnergySample share."""
     ticks = result.ticks
     sample.energy_joules = known(result.energy_joules)
     sample.mean_power_watts = known(result.mean_power_watts)
@@ -51,7 +51,7 @@ def fill_common(sample: Sample, result: _energy.EnergyResult) -> None:
 
 
 def close_sample(sample: Sample, why: str) -> Sample:
-    """A sample of which nothing was measured."""
+    """Marks a sample as not measured and returns it."""
     sample.validity = "no_device"
     sample.reason = why
     return sample
@@ -73,7 +73,12 @@ class _NativeMonitor(EnergyMonitor):
         return self._VENDOR
 
     def energy_method(self) -> str:
-        """"hw_counter" where the hardware counts joules, "rapl" of processors, "polling" where power is added up."""
+        """Returns how energy is determined.
+
+        hw_counter: the hardware counts joules.
+        rapl: processor counters.
+        polling: power readings are integrated.
+        """
         if self._VENDOR == EnergyVendor.CPU_RAPL:
             return "rapl"
         if not self._method and self._native:
@@ -81,7 +86,7 @@ class _NativeMonitor(EnergyMonitor):
         return self._method or "polling"
 
     def _last(self) -> Optional[_energy.EnergyReading]:
-        """The newest reading; of a monitor that has just begun, one that is asked for."""
+        """Returns the newest reading; for a monitor that has just started, waits for one."""
         end = time.monotonic() + 2.0  # of the slowest interval two
         while self._native is not None:
             now = time.monotonic()
@@ -103,7 +108,8 @@ class _NativeMonitor(EnergyMonitor):
 
     @contextmanager
     def sample(self) -> Iterator[EnergySample]:
-        """What its devices draw in the block, filled when the block is left, also by an exception."""
+        """Measures the energy of the monitor's devices in a block; the sample is filled when the block
+        ends, also by an exception."""
         sample = self._head()
         native = self._native
         if native is None:
@@ -121,7 +127,8 @@ class _NativeMonitor(EnergyMonitor):
             sample.dram_energy_joules = known(result.dram_joules)
 
     def snapshot(self) -> EnergySample:
-        """The last reading: power, utilization, memory and temperature; energies count up from any zero."""
+        """Returns the last reading: power, utilization, memory and temperature. Energies count up from an
+        arbitrary zero."""
         sample = self._head()
         last = self._last()
         if last is None:
@@ -144,49 +151,54 @@ class _NativeMonitor(EnergyMonitor):
 
 
 class NvidiaEnergyMonitor(_NativeMonitor):
-    """NVIDIA GPUs, those that CUDA_VISIBLE_DEVICES leaves. Measures nothing, and says why in its samples, where there is none.
+    """Measures the NVIDIA GPUs that CUDA_VISIBLE_DEVICES allows. Without any, measures nothing, and its
+    samples contain the reason.
 
-    poll_interval_ms: between two readings, 1 to 1000; one thread of gpulens reads for all monitors. Thread-safe.
+    poll_interval_ms: time between two readings, 1 to 1000; one thread of gpulens reads for all monitors.
+
+    Thread-safe.
     """
 
     _VENDOR = EnergyVendor.NVIDIA
 
     @staticmethod
     def available() -> bool:
-        """Whether there is an NVIDIA GPU that this process may read."""
+        """Returns whether there is an NVIDIA GPU that this process may read."""
         return NvidiaEnergyMonitor._there()
 
 
 class AmdEnergyMonitor(_NativeMonitor):
-    """AMD GPUs, those that ROCR_VISIBLE_DEVICES and HIP_VISIBLE_DEVICES leave; else as NvidiaEnergyMonitor."""
+    """Measures the AMD GPUs that ROCR_VISIBLE_DEVICES and HIP_VISIBLE_DEVICES allow; else as
+    NvidiaEnergyMonitor."""
 
     _VENDOR = EnergyVendor.AMD
 
     @staticmethod
     def available() -> bool:
-        """Whether there is an AMD GPU that this process may read."""
+        """Returns whether there is an AMD GPU that this process may read."""
         return AmdEnergyMonitor._there()
 
 
 class AppleEnergyMonitor(_NativeMonitor):
-    """Apple silicon, which no Linux machine here tells the energy of."""
+    """Monitor of Apple silicon; not available on Linux."""
 
     _VENDOR = EnergyVendor.APPLE
 
     @staticmethod
     def available() -> bool:
-        """Whether it is there: not on Linux."""
+        """Returns whether Apple silicon is available: never on Linux."""
         return AppleEnergyMonitor._there()
 
 
 class RaplEnergyMonitor(_NativeMonitor):
-    """Processors and their memory, by RAPL: all sockets, nothing twice, wraps counted. Else as NvidiaEnergyMonitor."""
+    """Measures processors and their memory through RAPL: all sockets, nothing twice, counter wraps
+    handled. Else as NvidiaEnergyMonitor."""
 
     _VENDOR = EnergyVendor.CPU_RAPL
 
     @staticmethod
     def available() -> bool:
-        """Whether the counters of RAPL are there and may be read."""
+        """Returns whether the RAPL counters exist and may be read."""
         return RaplEnergyMonitor._there()
 
 

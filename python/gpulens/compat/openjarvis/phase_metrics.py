@@ -1,4 +1,4 @@
-"""What a phase of an inference drew."""
+"""Energy of the phases of an inference."""
 from typing import Dict, Tuple, Union
 
 from .session import TelemetrySession
@@ -7,9 +7,10 @@ __all__ = ["compute_phase_metrics", "split_at_ttft"]
 
 
 def compute_phase_metrics(session: TelemetrySession, start_ns: int, end_ns: int, tokens: int) -> Dict[str, Union[float, int]]:
-    """Energy and power between two times, of the GPU unless the name says CPU.
+    """Returns energy and power between two times, of the GPU unless the name contains cpu.
 
-    energy_j, cpu_energy_j, mean_power_w, cpu_mean_power_w, duration_s, energy_per_token_j (0.0 without tokens), tokens.
+    The keys are energy_j, cpu_energy_j, mean_power_w, cpu_mean_power_w, duration_s, energy_per_token_j
+    (0.0 without tokens) and tokens.
     """
     seconds = (end_ns - start_ns) / 1e9
     energy, cpu_energy = session.energy_delta(start_ns, end_ns)
@@ -31,9 +32,11 @@ def compute_phase_metrics(session: TelemetrySession, start_ns: int, end_ns: int,
 def split_at_ttft(
     session: TelemetrySession, start_ns: int, ttft_ns: int, end_ns: int, input_tokens: int, output_tokens: int
 ) -> Tuple[Dict[str, Union[float, int]], Dict[str, Union[float, int]]]:
-    """The phases before and after the first token: prefill with the input's tokens, decode with the output's.
+    """Returns the metrics of the phases before and after the first token: prefill with the input's tokens,
+    decode with the output's.
 
-    A first token outside of the span ends at its nearer edge, so no phase is negative and both add up to the whole.
+    A first token outside the span is moved to the nearer edge, so no phase is negative and both add up to
+    the whole.
     """
     first_ns = min(max(ttft_ns, start_ns), end_ns)
     prefill = compute_phase_metrics(session, start_ns, first_ns, input_tokens)

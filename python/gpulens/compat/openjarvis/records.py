@@ -1,7 +1,7 @@
-"""The records of OpenJarvis' telemetry: what was measured of one inference, and what is told of many.
+"""The records of OpenJarvis' telemetry: measurements of one inference, and aggregates of many.
 
-Percent and GiB as there; 0.0 is what was not measured. Samples have `validity` and `reason` besides, which are no fields:
-they say whether a 0.0 is one.
+Units are percent and GiB, as in OpenJarvis; values that were not measured are 0.0. Samples also have
+`validity` and `reason`, which are not fields: they show whether a 0.0 was measured.
 """
 from dataclasses import dataclass, field
 from typing import Any, Dict, List, Optional
@@ -25,10 +25,11 @@ __all__ = [
 
 @dataclass
 class GpuSample:
-    """What the GPUs drew and did during a block: joules, watts, percent, GiB, °C, seconds.
+    """Energy and utilization of the GPUs during a block: joules, watts, percent, GiB, °C, seconds.
 
-    Power and memory are of all GPUs together, utilization and temperature their mean; means and peaks are over the block's
-    readings. `validity` is "valid", else why it is not, and `reason` says it in words.
+    Power and memory are sums over all GPUs, utilization and temperature their means; means and peaks are
+    over the block's readings. `validity` is "valid", else the reason as a code; `reason` is the same as
+    text.
     """
 
     energy_joules: float = 0.0
@@ -60,11 +61,15 @@ class GpuSnapshot:
 
 @dataclass
 class EnergySample:
-    """What was drawn during a block, by what was measured: GPUs, or the processor and its memory.
+    """Energy during a block, of the measured devices: GPUs, or the processor and its memory.
 
-    Units as in GpuSample. energy_joules is of the vendor's devices alone; the parts are told beside it where they can be
-    read, a processor's also beside a GPU's. energy_method: "hw_counter", "polling" (power added up) or "rapl". `validity` is
-    "valid", else why it is not, and `reason` says it in words.
+    Units as in GpuSample. energy_joules is that of the vendor's devices alone; the fields of the parts
+    (GPU, processor, memory) are filled in addition where they can be read, those of a processor also when
+    GPUs are measured.
+
+    energy_method: "hw_counter", "polling" (power integrated) or "rapl".
+
+    `validity` is "valid", else the reason as a code; `reason` is the same as text.
     """
 
     energy_joules: float = 0.0
@@ -94,7 +99,10 @@ class EnergySample:
 
 @dataclass
 class TelemetrySample:
-    """One reading of a TelemetrySession. timestamp_ns: Unix nanoseconds; energies count up from any zero; memory in GiB."""
+    """One reading of a TelemetrySession.
+
+    timestamp_ns is in Unix nanoseconds; energies count up from an arbitrary zero; memory is in GiB.
+    """
 
     timestamp_ns: int
     gpu_power_w: float = 0.0
@@ -108,7 +116,8 @@ class TelemetrySample:
 
 @dataclass
 class VLLMMetrics:
-    """Seconds, a share of the cache from 0 to 1 (whatever its name says), and requests that wait. 0.0: the page has it not."""
+    """Metrics of a vLLM server: seconds, the used fraction of the cache from 0 to 1 (despite its name),
+    and waiting requests. 0.0: absent from the page."""
 
     ttft_p50: float = 0.0
     ttft_p95: float = 0.0
@@ -121,10 +130,11 @@ class VLLMMetrics:
 
 @dataclass
 class BatchMetrics:
-    """What a batch of requests took: all their energy by their number and by the tokens that record_request() was told.
+    """Totals of a batch of requests: its energy, divided by the number of requests and by the tokens
+    passed to record_request().
 
-    The mean throughput is over the block's time; power is the monitor's mean in watts. The energies of prefill and decode stay
-    0.0: a block does not tell them apart, compute_phase_metrics() does.
+    The mean throughput is over the block's time; power is the monitor's mean in watts. The energies of
+    prefill and decode stay 0.0: a block does not distinguish them; use compute_phase_metrics().
     """
 
     batch_id: str = ""
@@ -142,8 +152,11 @@ class BatchMetrics:
 
 @dataclass
 class EfficiencyMetrics:
-    """What a model got out of its GPUs: percent of the peak of all, operations a second, GB/s (10^9 bytes), accuracy per joule.
-    0.0 is not known."""
+    """Efficiency of a model on its GPUs: percent of the peak of all GPUs, operations per second, GB/s
+    (10^9 bytes), accuracy per joule.
+
+    Unknown values are 0.0.
+    """
 
     mfu_pct: float = 0.0
     mbu_pct: float = 0.0
@@ -156,8 +169,11 @@ class EfficiencyMetrics:
 
 @dataclass
 class SteadyStateConfig:
-    """When a measurement counts as settled: after the warm-up, once the coefficient of variation of the last window_size values
-    is below cv_threshold for min_steady_samples checks in a row. metric, which decides: "throughput", "energy" or "latency"."""
+    """Criterion of the steady state: after the warm-up, the coefficient of variation of the last
+    window_size values is below cv_threshold for min_steady_samples consecutive checks.
+
+    metric: the metric that is checked: "throughput", "energy" or "latency".
+    """
 
     warmup_samples: int = 5
     window_size: int = 5
@@ -168,8 +184,10 @@ class SteadyStateConfig:
 
 @dataclass
 class SteadyStateResult:
-    """What a SteadyStateDetector has seen so far, in the units in which it was told; all after the warm-up count as steady-state
-    samples, whether it has settled or not."""
+    """Values recorded by a SteadyStateDetector so far, in their original units.
+
+    All values after the warm-up count as steady-state samples, whether the steady state is reached or not.
+    """
 
     total_samples: int = 0
     warmup_samples: int = 0
@@ -183,9 +201,11 @@ class SteadyStateResult:
 
 @dataclass
 class ModelStats:
-    """Of all records of a model: sums in tokens, seconds, USD and joules, and means over the records that measured it.
+    """Statistics of all records of a model: sums in tokens, seconds, USD and joules, and means over the
+    records that measured the value.
 
-    Utilization in percent, ITL in milliseconds; ratios are ratios of sums. 0.0: no record has it.
+    Utilization is in percent, ITL in milliseconds; ratios are ratios of sums. 0.0: no record has the
+    value.
     """
 
     model_id: str = ""
@@ -212,7 +232,7 @@ class ModelStats:
 
 @dataclass
 class EngineStats:
-    """Of all records of an engine; units and means as in ModelStats."""
+    """Statistics of all records of an engine; units and means as in ModelStats."""
 
     engine: str = ""
     call_count: int = 0
@@ -236,7 +256,8 @@ class EngineStats:
 
 @dataclass
 class AggregatedStats:
-    """Of all records, units and means as in ModelStats; per_model and per_engine: those with most calls first."""
+    """Statistics of all records, with units and means as in ModelStats; per_model and per_engine are
+    sorted by descending number of calls."""
 
     total_calls: int = 0
     total_tokens: int = 0
@@ -258,8 +279,12 @@ class AggregatedStats:
 
 @dataclass
 class TelemetryRecord:
-    """One inference: a row of the store. timestamp: Unix seconds; latencies and ttft in seconds, ITL in milliseconds, memory in
-    GiB. total_tokens 0: prompt and completion. metadata: what JSON can hold. 0.0 and "" are not measured."""
+    """The record of one inference: a row of the store.
+
+    timestamp is in Unix seconds, latencies and ttft in seconds, ITL in milliseconds, memory in GiB. A
+    total_tokens of 0 means the sum of prompt and completion tokens. metadata is any mapping that JSON can
+    represent. Values that were not measured are 0.0 and "".
+    """
 
     timestamp: float
     model_id: str

@@ -1,4 +1,4 @@
-"""Readings of power in the background, and the energy between any two times."""
+"""Background sampling of power, and the energy between any two times."""
 import logging
 import threading
 import time
@@ -14,13 +14,13 @@ _log = logging.getLogger("gpulens")
 
 
 class _RingBuffer:
-    """The newest samples. From any thread; times are those of the samples."""
+    """The newest samples. Thread-safe; times are those of the samples."""
 
     def __init__(self, capacity: int) -> None:
         self._trace = _PowerTrace(capacity)
 
     def push(self, sample: TelemetrySample) -> None:
-        """One sample; one that is earlier than the last is ignored."""
+        """Adds a sample; ignores one that is earlier than the last."""
         s = sample
         self._trace.add(
             (s.timestamp_ns, s.gpu_power_w, s.cpu_power_w, s.gpu_energy_j, s.cpu_energy_j, s.gpu_util_pct, s.gpu_temp_c, s.gpu_mem_gb)
@@ -43,11 +43,13 @@ class _RingBuffer:
 
 
 class TelemetrySession:
-    """Calls monitor.snapshot() every interval_ms in a thread of its own and keeps the newest buffer_size readings.
+    """Calls monitor.snapshot() every interval_ms in a thread of its own and keeps the newest buffer_size
+    readings.
 
-    Times are Unix nanoseconds, as time.time_ns() gives them, but never jump: the clock is looked at once, at the start. Asking
-    is safe from any thread while it runs. What is asked up to now is closed by a reading of its own, so that a
-    span between two readings has its joules. Without a monitor it does nothing.
+    Times are Unix nanoseconds, as time.time_ns() returns them, but never jump: the wall clock is read
+    once, at the start. Queries are thread-safe while the session runs. A query up to the current time
+    takes a closing reading, so that a span between two readings has its energy. Without a monitor the
+    session does nothing.
     """
 
     def __init__(self, monitor: Optional[EnergyMonitor] = None, interval_ms: int = 100, buffer_size: int = 100_000) -> None:
@@ -61,7 +63,7 @@ class TelemetrySession:
         self._last_ns = 0
 
     def start(self) -> None:
-        """Starts the thread; nothing when it runs or there is no monitor."""
+        """Starts the thread; does nothing when it runs or there is no monitor."""
         if self._monitor is None or (self._thread is not None and self._thread.is_alive()):
             return
         self._stop_event = threading.Event()
@@ -69,7 +71,7 @@ class TelemetrySession:
         self._thread.start()
 
     def stop(self) -> None:
-        """Ends the thread after a last reading. It waits for a snapshot() that hangs for 2 seconds at most."""
+        """Stops the thread after a last reading. Waits at most 2 seconds for a snapshot() that hangs."""
         if self._thread is None:
             return
         self._stop_event.set()
@@ -77,17 +79,18 @@ class TelemetrySession:
         self._thread = None
 
     def window(self, start_ns: int, end_ns: int) -> List[TelemetrySample]:
-        """The readings from start_ns to end_ns, both included."""
+        """Returns the readings from start_ns to end_ns, both included."""
         self._close(end_ns)
         return self._buffer.window(start_ns, end_ns)
 
     def energy_delta(self, start_ns: int, end_ns: int) -> Tuple[float, float]:
-        """Joules of (GPU, CPU): the integral of power, the edges interpolated. 0.0 of what was not read."""
+        """Returns the joules of (GPU, CPU): the integral of power with interpolated edges; 0.0 where
+        nothing was read."""
         self._close(end_ns)
         return self._buffer.compute_energy_delta(start_ns, end_ns)
 
     def avg_power(self, start_ns: int, end_ns: int) -> Tuple[float, float]:
-        """Watts of (GPU, CPU): the mean of the readings; 0.0 without any."""
+        """Returns the watts of (GPU, CPU): the mean of the readings; 0.0 without any."""
         self._close(end_ns)
         return self._buffer.compute_avg_power(start_ns, end_ns)
 
@@ -131,7 +134,7 @@ class TelemetrySession:
             _log.debug("a snapshot failed", exc_info=True)
 
     def _close(self, end_ns: int) -> None:
-        """Reads once more where the span ends after the last reading and not in the future."""
+        """Takes one more reading when the span ends after the last reading and not in the future."""
         thread = self._thread
         if thread is None or thread is threading.current_thread() or not self._last_ns < end_ns <= self._now_ns():
             return

@@ -1,4 +1,4 @@
-"""Whether a benchmark has settled."""
+"""Detection of the steady state of a benchmark."""
 from typing import List, Optional
 
 from ...errors import InvalidArgumentError as _InvalidArgumentError
@@ -11,16 +11,16 @@ _METRICS = ("throughput", "energy", "latency")
 
 
 class SteadyStateDetector:
-    """Settled once the coefficient of variation of the last values stays low. One thread at a time.
+    """Detects when the coefficient of variation of the last values stays low. Not thread-safe.
 
-    The metric that config.metric names decides; a NaN or a mean that is not positive is never settled. Raises
-    InvalidArgumentError for a metric or a window that is none.
+    config.metric selects the metric that is checked. A window with a NaN or a mean that is not positive is
+    never steady. Raises InvalidArgumentError for an unknown metric or an invalid window.
     """
 
     def __init__(self, config: Optional[SteadyStateConfig] = None):
         self.config = config or SteadyStateConfig()
         if self.config.metric not in _METRICS:
-            raise _InvalidArgumentError(f"metric is one of {', '.join(_METRICS)}; got {self.config.metric!r}")
+            raise _InvalidArgumentError(f"metric must be one of {', '.join(_METRICS)}; got {self.config.metric!r}")
         self._detector = _Detector(
             warmup=self.config.warmup_samples,
             window=self.config.window_size,
@@ -31,14 +31,15 @@ class SteadyStateDetector:
         self._energies: List[float] = []
 
     def record(self, throughput: float, energy: float = 0.0, latency: float = 0.0) -> bool:
-        """Takes one measurement. True when it is settled with this one, and from then on."""
+        """Records one measurement. Returns True once the steady state is reached, and from then on."""
         self._throughputs.append(throughput)
         self._energies.append(energy)
         return self._detector.record({"throughput": throughput, "energy": energy, "latency": latency}[self.config.metric])
 
     @property
     def result(self) -> SteadyStateResult:
-        """All so far: the first are warm-up, the others count as steady-state samples, settled or not."""
+        """All measurements so far: the first are warm-up, the others count as steady-state samples,
+        whether the state is reached or not."""
         warm = min(self.config.warmup_samples, len(self._throughputs))
         return SteadyStateResult(
             total_samples=len(self._throughputs),
@@ -52,7 +53,7 @@ class SteadyStateDetector:
         )
 
     def reset(self) -> None:
-        """Begins anew."""
+        """Discards all measurements."""
         self._detector.reset()
         self._throughputs.clear()
         self._energies.clear()

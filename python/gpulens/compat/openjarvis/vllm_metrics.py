@@ -1,4 +1,4 @@
-"""What a vLLM server says of itself."""
+"""Metrics of a vLLM server."""
 import http.client
 import logging
 import time
@@ -18,7 +18,7 @@ _MOST_BYTES = 64 << 20
 
 
 class VLLMMetricsScraper:
-    """Reads the page /metrics of a vLLM server. From any thread."""
+    """Scrapes the page /metrics of a vLLM server. Thread-safe."""
 
     def __init__(self, host: str = "http://localhost:8000") -> None:
         self._url = host.rstrip("/") + "/metrics"
@@ -26,10 +26,12 @@ class VLLMMetricsScraper:
         self._opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
     def scrape(self) -> VLLMMetrics:
-        """Latencies of all requests since the server began, the use of its cache and its queue now.
+        """Returns latencies of all requests since the server started, the current cache usage and the
+        current queue depth.
 
-        Several engines of one server are added before a quantile is taken. 0.0 for what the page does not tell; all 0.0 when
-        there is no answer within 5 seconds, or none that is a page of metrics. Raises nothing.
+        Several engines of one server are added up before a quantile is computed. Values that the page does
+        not contain are 0.0; all are 0.0 when there is no answer within 5 seconds, or when it is not a page
+        of metrics. Raises nothing.
         """
         try:
             body, content_type = self._fetch()
@@ -50,7 +52,7 @@ class VLLMMetricsScraper:
 
     def _fetch(self):
         if urllib.parse.urlsplit(self._url).scheme not in ("http", "https"):
-            raise ValueError("no address of HTTP")
+            raise ValueError("the URL must start with http:// or https://")
         deadline = time.monotonic() + _SECONDS
         body = bytearray()
         with self._opener.open(self._url, timeout=_SECONDS) as answer:

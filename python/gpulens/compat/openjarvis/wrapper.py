@@ -11,10 +11,14 @@ __all__ = ["instrumented_generate"]
 def instrumented_generate(
     engine: Any, messages: Sequence[Any], *, model: str, bus: Any, temperature: float = 0.7, max_tokens: int = 1024, **kwargs: Any
 ) -> Dict[str, Any]:
-    """engine.generate(), published on bus as inference_start, inference_end and telemetry_record, also when it raises.
+    """Calls engine.generate() and publishes it on `bus` as inference_start, inference_end and
+    telemetry_record, also when it raises.
 
-    Gives the engine's dict, unchanged. bus: anything with publish(type, data); what its subscribers raise is logged and the call goes
-    on. An InstrumentedEngine on the same bus publishes by itself, so that it is not told twice.
+    bus: any object with publish(type, data); an exception of its subscribers is logged and the call
+        continues.
+
+    Returns the engine's dict, unchanged. An InstrumentedEngine on the same bus publishes the call itself,
+    so it is not published twice.
     """
     said = {"model": model, "temperature": temperature, "max_tokens": max_tokens, **kwargs}
     if isinstance(engine, InstrumentedEngine) and engine._bus is bus:

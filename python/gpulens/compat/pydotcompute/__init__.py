@@ -2,9 +2,10 @@
 
     from gpulens.compat.pydotcompute import RingKernelRuntime, message, ring_kernel
 
-Actors run on the asyncio loop, as there; what is documented there and was never recorded, is. Telemetry is off unless
-RingKernelRuntime(enable_telemetry=True) asks for it. As documented, times are float seconds, start_time is as time.time(),
-and what is not known is 0.0 or None. The native API is gpulens.ring.
+Actors run on the asyncio loop, as in PyDotCompute; telemetry that it documents but never recorded is
+recorded here. Telemetry is off unless RingKernelRuntime(enable_telemetry=True) enables it. As documented
+there, times are float seconds, start_time is comparable to time.time(), and unknown values are 0.0 or
+None. The native API is gpulens.ring.
 """
 from .exceptions import (
     KernelAlreadyExistsError,

@@ -1,5 +1,8 @@
-"""pydotcompute.exceptions, as far as ring kernels raise them. They are those of gpulens.ring: QueueTimeoutError is also
-asyncio.TimeoutError, KernelNotFoundError a KeyError."""
+"""The part of pydotcompute.exceptions that ring kernels raise.
+
+The classes are those of gpulens.ring: QueueTimeoutError is also an asyncio.TimeoutError,
+KernelNotFoundError a KeyError.
+"""
 from ...errors import Error as PyDotComputeError
 from ...ring.errors import (
     KernelAlreadyExistsError,
@@ -27,7 +30,7 @@ __all__ = [
 
 
 class MessageError(PyDotComputeError):
-    """The base of what is wrong with a message."""
+    """Base class of the errors of messages."""
 
 
 class _Unfit(MessageError):
@@ -36,16 +39,16 @@ class _Unfit(MessageError):
     def __init__(self, message_type: type, cause: Exception):
         self.message_type = message_type
         self.cause = cause
-        super().__init__(f"a {message_type.__name__} cannot be {self.what}: {cause}")
+        super().__init__(f"message {message_type.__name__} cannot be {self.what}: {cause}")
 
 
 class MessageSerializationError(_Unfit):
-    """A message cannot be written as bytes."""
+    """A message cannot be converted to bytes."""
 
     what = "serialized"
 
 
 class MessageDeserializationError(_Unfit):
-    """Bytes are no message of this type."""
+    """The bytes are not a message of this type."""
 
     what = "deserialized"

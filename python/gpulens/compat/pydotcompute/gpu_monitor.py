@@ -1,6 +1,7 @@
-"""GPUMonitor: GPU metrics by the package pynvml, where that and an NVIDIA driver are; else it is not available.
+"""GPUMonitor: GPU metrics through the package pynvml.
 
-The agent and gpulens' own API know more of GPUs; this is for programs that have it already.
+Without pynvml or an NVIDIA driver the monitor is not available. It is meant for programs that use it
+already; the agent and gpulens' own API provide more metrics of GPUs.
 """
 import dataclasses
 from typing import Any, Dict, List
@@ -10,7 +11,7 @@ __all__ = ["GPUInfo", "GPUMonitor"]
 
 @dataclasses.dataclass
 class GPUInfo:
-    """One GPU: bytes, ratios of 0 to 1, degrees Celsius, watts. 0 where it is not known."""
+    """Metrics of one GPU: bytes, ratios of 0 to 1, degrees Celsius and watts. Unknown values are 0."""
 
     index: int = 0
     name: str = "N/A"
@@ -26,7 +27,7 @@ class GPUInfo:
 
     @property
     def memory_utilization(self) -> float:
-        """The share of the memory that is used; 0.0 without a total."""
+        """Fraction of the memory that is used; 0.0 without a total."""
         return self.memory_used / self.memory_total if self.memory_total else 0.0
 
 
@@ -35,7 +36,8 @@ def _text(value: Any) -> str:
 
 
 class GPUMonitor:
-    """Reads GPUs. Never raises: without pynvml or a driver `is_available` is False and everything is empty."""
+    """Reads GPUs. Never raises: without pynvml or a driver `is_available` is False and all results are
+    empty."""
 
     def __init__(self) -> None:
         self._nvml: Any = None
@@ -51,16 +53,16 @@ class GPUMonitor:
 
     @property
     def is_available(self) -> bool:
-        """Whether there is a GPU to be read."""
+        """Whether there is a GPU to read."""
         return bool(self._handles)
 
     @property
     def device_count(self) -> int:
-        """How many GPUs there are."""
+        """Number of GPUs."""
         return len(self._handles)
 
     def get_gpu_info(self, index: int = 0) -> GPUInfo:
-        """What can be read of a GPU; the rest is 0 or "N/A"."""
+        """Returns the metrics of a GPU; those that cannot be read are 0 or "N/A"."""
         info = GPUInfo(index=index)
         if not 0 <= index < len(self._handles):
             return info
@@ -82,20 +84,20 @@ class GPUMonitor:
         return info
 
     def get_all_gpu_info(self) -> List[GPUInfo]:
-        """The same of all."""
+        """Returns the metrics of all GPUs."""
         return [self.get_gpu_info(i) for i in range(self.device_count)]
 
     def get_utilization(self, index: int = 0) -> float:
-        """How busy a GPU is, 0 to 1."""
+        """Returns the utilization of a GPU, 0 to 1."""
         return self.get_gpu_info(index).utilization_gpu
 
     def get_memory_info(self, index: int = 0) -> Dict[str, int]:
-        """used, free and total, in bytes."""
+        """Returns used, free and total memory, in bytes."""
         info = self.get_gpu_info(index)
         return {"used": info.memory_used, "free": info.memory_free, "total": info.memory_total}
 
     def shutdown(self) -> None:
-        """Lets the driver go."""
+        """Releases the driver."""
         nvml, self._nvml, self._handles = self._nvml, None, []
         if nvml is not None:
             try:

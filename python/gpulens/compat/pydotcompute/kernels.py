@@ -1,4 +1,4 @@
-"""@ring_kernel, with the documented parameters, and the registry of what it decorated."""
+"""The decorator @ring_kernel with the documented parameters, and the registry of decorated functions."""
 import dataclasses
 import enum
 from typing import Any, Callable, Dict, Optional, TypeVar, Union, overload
@@ -20,7 +20,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 class BackpressureStrategy(str, enum.Enum):
-    """What happens to a message for a full queue."""
+    """Policy for a message that is sent to a full queue."""
 
     BLOCK = "block"
     REJECT = "reject"
@@ -29,7 +29,11 @@ class BackpressureStrategy(str, enum.Enum):
 
 @dataclasses.dataclass
 class RingKernelConfig:
-    """How a kernel is set up. grid_size and block_size are kept and mean nothing to an actor on the host."""
+    """Configuration of a kernel.
+
+    grid_size and block_size are stored and have no effect: actors run on the host. Raises
+    InvalidArgumentError for a size below 1.
+    """
 
     kernel_id: str = ""
     grid_size: int = 1
@@ -42,12 +46,12 @@ class RingKernelConfig:
     def __post_init__(self):
         for name in ("grid_size", "block_size", "input_queue_size", "output_queue_size"):
             if getattr(self, name) < 1:
-                raise InvalidArgumentError(f"{name} is at least 1, not {getattr(self, name)}")
+                raise InvalidArgumentError(f"{name} must be at least 1; got {getattr(self, name)}")
 
 
 @dataclasses.dataclass
 class Registered:
-    """What is known of a decorated function."""
+    """A decorated function with its message types and configuration."""
 
     func: Callable[..., Any]
     input_type: Optional[type]
@@ -59,14 +63,17 @@ registry: Dict[str, Registered] = {}
 
 
 def is_loop(function: Callable[..., Any]) -> bool:
-    """Whether it is an actor, which receives and sends by itself, as all are there; a handler of gpulens.ring is neither
-    given a context nor does it receive."""
+    """Returns whether the function is an actor, which receives and sends by itself, as all kernels of
+    PyDotCompute are.
+
+    A handler of gpulens.ring neither takes a context nor receives.
+    """
     code = getattr(function, "__code__", None)
     return _kernels.takes_context(function) or (code is not None and "receive" in code.co_names)
 
 
 def spec_of(kernel_id: str, entry: Registered) -> _kernels.KernelSpec:
-    """The kernel for the runtime, which checks the types of messages where there are any."""
+    """Returns the kernel's spec for the runtime, which checks the types of messages where types are given."""
     config = entry.config
     rule = config.backpressure_strategy
     return _kernels.KernelSpec(
@@ -86,12 +93,12 @@ def register_ring_kernel(
     output_type: Optional[type] = None,
     **config: Any,
 ) -> None:
-    """Makes a function known by an id, for RingKernelRuntime.launch."""
+    """Registers a function under an ID, for RingKernelRuntime.launch."""
     registry[kernel_id] = Registered(func, input_type, output_type, RingKernelConfig(kernel_id, **config))
 
 
 def get_registered_kernel(kernel_id: str) -> Optional[Dict[str, Any]]:
-    """func, input_type, output_type and config of a registered kernel; None: there is none."""
+    """Returns func, input_type, output_type and config of a registered kernel; None where there is none."""
     entry = registry.get(kernel_id)
     return None if entry is None else dict(vars(entry))
 
@@ -131,13 +138,18 @@ def ring_kernel(
     backpressure: Union[str, BackpressureStrategy] = "block",
     auto_register: bool = True,
 ) -> Any:
-    """Makes an async function an actor, known by kernel_id, the function's name unless given.
+    """Makes an async function an actor, registered under kernel_id, by default the function's name.
 
-    input_type: other messages are refused with TypeError. output_type: kept, and told by get_registered_kernel().
-    queue_size: messages that wait at most, and replies, unless input_queue_size or output_queue_size says otherwise.
-    backpressure: what a full queue does: "block" (the sender waits), "reject" (QueueFullError) or "drop_oldest".
-    grid_size, block_size: kept; an actor on the host has none. InvalidArgumentError: a size below 1, a rule that is none.
-    auto_register: False: only launch(kernel_id, function) knows it.
+    input_type: messages of other types are refused with TypeError.
+    output_type: stored; get_registered_kernel() returns it.
+    queue_size: capacity of the message queue and of the reply queue, unless input_queue_size or
+        output_queue_size is given.
+    backpressure: policy of a full queue: "block" (the sender waits), "reject" (raises QueueFullError) or
+        "drop_oldest".
+    grid_size, block_size: stored, without effect: actors run on the host.
+    auto_register: False: the function is not registered; pass it to launch(kernel_id, function).
+
+    Raises InvalidArgumentError for a size below 1 and for an unknown policy.
     """
 
     def decorate(function):
@@ -162,5 +174,5 @@ def ring_kernel(
 
 
 def is_ring_kernel(func: Callable[..., Any]) -> bool:
-    """Whether it was decorated with @ring_kernel."""
+    """Returns whether the function was decorated with @ring_kernel."""
     return hasattr(func, "_ring_kernel_meta")

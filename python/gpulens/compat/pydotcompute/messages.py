@@ -1,4 +1,5 @@
-"""RingKernelMessage and @message: the fields of gpulens.ring.Message, and msgpack where that package is installed."""
+"""RingKernelMessage and @message: the fields of gpulens.ring.Message, and serialization with the package
+msgpack."""
 import dataclasses
 from typing import Any, Callable, Optional, Type, TypeVar, overload
 from uuid import UUID
@@ -18,14 +19,14 @@ def _msgpack() -> Any:
     try:
         import msgpack
     except ImportError:
-        raise errors.UnavailableError("messages become bytes by the package msgpack, which is not installed") from None
+        raise errors.UnavailableError("serialization needs the package msgpack, which is not installed") from None
     return msgpack
 
 
 def _encode(value: Any) -> Any:
     if isinstance(value, UUID):
         return {_UUID: value.bytes}
-    raise TypeError(f"a {type(value).__name__} has no form in msgpack")
+    raise TypeError(f"msgpack cannot represent a {type(value).__name__}")
 
 
 def _decode(value: dict) -> Any:
@@ -33,7 +34,8 @@ def _decode(value: dict) -> Any:
 
 
 def _serialize(self: Any) -> bytes:
-    """The message as msgpack. MessageSerializationError: a field has no form there."""
+    """Returns the message as msgpack bytes. Raises MessageSerializationError for a field that msgpack
+    cannot represent."""
     msgpack = _msgpack()
     fields = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
     try:
@@ -43,7 +45,10 @@ def _serialize(self: Any) -> bytes:
 
 
 def _deserialize(cls: Type[T], data: bytes) -> T:
-    """The message that was serialized; what its class does not know is left out. MessageDeserializationError: it is none."""
+    """Returns the message in msgpack bytes; fields that the class does not have are ignored.
+
+    Raises MessageDeserializationError for other bytes.
+    """
     msgpack = _msgpack()
     try:
         fields = msgpack.unpackb(data, object_hook=_decode, raw=False)
@@ -55,7 +60,7 @@ def _deserialize(cls: Type[T], data: bytes) -> T:
 
 @dataclasses.dataclass
 class RingKernelMessage(Message):
-    """The base of messages: message_id, priority (0 to 255, 128 unless given) and correlation_id."""
+    """Base class of messages, with message_id, priority (0 to 255, default 128) and correlation_id."""
 
     serialize = _serialize
     deserialize = classmethod(_deserialize)
@@ -79,8 +84,10 @@ def message(cls: Optional[Type[T]] = None) -> Any:
 
         Request(data=1, priority=200).reply(data=2)
 
-    Type checkers see its own fields; a class derived from RingKernelMessage has the others, too. message_id (a UUID), priority (0 to 255, 128 unless given; ValueError outside) and correlation_id follow the class's own
-    fields. serialize() and deserialize() need the package msgpack.
+    message_id (a UUID), priority (0 to 255, default 128; others raise ValueError) and correlation_id
+    follow the class's own fields. Type checkers see only the class's own fields; derive from
+    RingKernelMessage to make the others visible to them. serialize() and deserialize() need the package
+    msgpack.
     """
 
     def decorate(kind: Type[T]) -> Type[T]:

@@ -1,4 +1,4 @@
-"""RingKernelRuntime with the documented methods, over that of gpulens.ring."""
+"""RingKernelRuntime with the documented methods, on top of gpulens.ring."""
 import contextlib
 from typing import Any, AsyncIterator, Callable, Dict, List, Optional
 
@@ -14,12 +14,12 @@ __all__ = ["KernelContext", "KernelState", "RingKernelRuntime", "managed_kernel"
 
 
 class RingKernelRuntime:
-    """Runs actors on the event loop. Use it as `async with`: leaving it terminates all kernels.
+    """Runs actors on the event loop. Use it with `async with`, which terminates all kernels at its end.
 
-    enable_telemetry: off by default, for performance.
-    default_queue_size: of kernels that say nothing else.
-    backend: "auto" or "cpu"; actors of Python run on the host.
-    use_uvloop, use_eager_tasks: taken, and left to the program.
+    enable_telemetry: count and time messages; off by default, for performance.
+    default_queue_size: queue size of kernels that do not set one.
+    backend: "auto" or "cpu"; Python actors run on the host.
+    use_uvloop, use_eager_tasks: accepted and ignored; the program chooses its event loop.
     """
 
     def __init__(
@@ -47,7 +47,7 @@ class RingKernelRuntime:
         await self.shutdown()
 
     async def start(self) -> None:
-        """What `async with` does first."""
+        """Marks the runtime as active; `async with` calls it."""
         self.is_active = True
 
     async def shutdown(self, timeout: float = 10.0) -> None:
@@ -67,9 +67,9 @@ class RingKernelRuntime:
         input_type: Optional[type] = None,
         output_type: Optional[type] = None,
     ) -> KernelHandle:
-        """Makes a kernel of the function, or of the one that is registered under the id.
+        """Creates a kernel from the function, or from the one registered under the ID.
 
-        Raises KernelNotFoundError, which lists what is registered, and KernelAlreadyExistsError.
+        Raises KernelNotFoundError, which lists the registered kernels, and KernelAlreadyExistsError.
         """
         entry = self._entry(kernel_id, kernel_func)
         config = config or entry.config
@@ -95,19 +95,19 @@ class RingKernelRuntime:
         return Registered(function, None, None, RingKernelConfig(kernel_id, input_queue_size=size, output_queue_size=size))
 
     async def activate(self, kernel_id: str) -> None:
-        """LAUNCHED to ACTIVE. KernelStateError: it is in another state."""
+        """Changes a kernel from LAUNCHED to ACTIVE. Raises KernelStateError in another state."""
         await self._runtime.activate(kernel_id)
 
     async def deactivate(self, kernel_id: str) -> None:
-        """ACTIVE to DEACTIVATED: messages are queued and not worked on."""
+        """Changes a kernel from ACTIVE to DEACTIVATED: messages are queued and not processed."""
         await self._runtime.deactivate(kernel_id)
 
     async def reactivate(self, kernel_id: str) -> None:
-        """DEACTIVATED to ACTIVE."""
+        """Changes a kernel from DEACTIVATED to ACTIVE."""
         await self._runtime.reactivate(kernel_id)
 
     async def terminate(self, kernel_id: str, timeout: float = 5.0) -> None:
-        """Ends a kernel: whoever waits for it is woken at once. Its telemetry stays until a reset."""
+        """Ends a kernel. Wakes all callers that wait for it at once. Its telemetry is kept until a reset."""
         await self._runtime.terminate(kernel_id, timeout)
 
     async def terminate_all(self, *, timeout: float = 10.0) -> None:
@@ -117,11 +117,15 @@ class RingKernelRuntime:
     # ---- messages
 
     async def send(self, kernel_id: str, message: Any, *, timeout: Optional[float] = None) -> None:
-        """Puts a message into a kernel's queue. QueueFullError: there was no room, at once or within `timeout` seconds."""
+        """Puts a message into a kernel's queue.
+
+        Raises QueueFullError when there is no room, at once or within `timeout` seconds, and TypeError for
+        a message that is not of the kernel's input_type.
+        """
         entry = self._types.get(kernel_id)
         if entry is not None and entry.input_type is not None and not isinstance(message, entry.input_type):
             expected, got = entry.input_type.__name__, type(message).__name__
-            raise TypeError(f"kernel '{kernel_id}' takes messages of the type {expected}, not {got}")
+            raise TypeError(f"kernel '{kernel_id}' accepts messages of the type {expected}, not {got}")
         try:
             await self._runtime.send(kernel_id, message, timeout)
         except QueueTimeoutError:
@@ -131,16 +135,18 @@ class RingKernelRuntime:
         return self._types[kernel_id].config.input_queue_size
 
     async def receive(self, kernel_id: str, *, timeout: Optional[float] = None) -> Any:
-        """A kernel's oldest reply. QueueTimeoutError, which is also asyncio.TimeoutError: there was none in time."""
+        """Returns a kernel's oldest reply. Raises QueueTimeoutError, which is also an
+        asyncio.TimeoutError, when there is none in time."""
         return await self._runtime.receive(kernel_id, timeout)
 
     async def send_and_receive(self, kernel_id: str, message: Any, *, timeout: Optional[float] = None) -> Any:
-        """A send, then a receive."""
+        """Calls send(), then receive()."""
         await self.send(kernel_id, message, timeout=timeout)
         return await self.receive(kernel_id, timeout=timeout)
 
     async def send_batch(self, kernel_id: str, messages: List[Any], *, timeout: Optional[float] = None) -> int:
-        """Sends them one after the other until the queue has no room for `timeout` seconds; how many were sent."""
+        """Sends messages one after the other until the queue has no room for `timeout` seconds. Returns
+        the number sent."""
         sent = 0
         for message in messages:
             try:
@@ -153,35 +159,35 @@ class RingKernelRuntime:
     # ---- queries
 
     def get_state(self, kernel_id: str) -> KernelState:
-        """The state of a kernel, TERMINATED for one that has been."""
+        """Returns the state of a kernel; TERMINATED for one that was terminated."""
         return self._runtime.state(kernel_id)
 
     def get_kernel_state(self, kernel_id: str) -> KernelState:
-        """As get_state."""
+        """Same as get_state()."""
         return self.get_state(kernel_id)
 
     @property
     def kernel_ids(self) -> List[str]:
-        """Of all kernels that were launched and not terminated."""
+        """IDs of all kernels that were launched and not terminated."""
         return self._runtime.kernel_ids
 
     @property
     def active_kernels(self) -> List[str]:
-        """Of those that are ACTIVE."""
+        """IDs of all kernels that are ACTIVE."""
         return [kernel_id for kernel_id in self.kernel_ids if self.get_state(kernel_id) is KernelState.ACTIVE]
 
     # ---- telemetry
 
     def get_telemetry(self, kernel_id: str) -> Optional[KernelTelemetry]:
-        """A kernel's telemetry, live; None: telemetry is off, or there is no such kernel."""
+        """Returns a kernel's live telemetry; None while telemetry is off or where there is no such kernel."""
         return self._telemetry.get_telemetry(kernel_id)
 
     def get_all_telemetry(self) -> Dict[str, KernelTelemetry]:
-        """The same of all, by id."""
+        """Returns the live telemetry of all kernels, by ID."""
         return self._telemetry.get_all_telemetry()
 
     def get_summary(self) -> Dict[str, Any]:
-        """As TelemetryCollector.get_summary; kernel_count and zeros when telemetry is off."""
+        """Returns TelemetryCollector.get_summary(); kernel_count and zeros while telemetry is off."""
         if self._telemetry.enabled:
             return self._telemetry.get_summary()
         zeros = ("total_messages", "total_messages_processed", "total_messages_dropped", "total_errors")
@@ -189,14 +195,14 @@ class RingKernelRuntime:
         return {"kernel_count": len(self.kernel_ids), **counts, "aggregate_throughput": 0.0, "per_kernel": {}}
 
     def reset_telemetry(self, kernel_id: Optional[str] = None) -> None:
-        """Begins counts and throughput of a kernel anew, of all with None; start_time stays."""
+        """Resets the counts and throughput of a kernel; None: of all kernels. start_time is kept."""
         self._telemetry.reset(kernel_id)
 
     @contextlib.asynccontextmanager
     async def kernel_scope(
         self, kernel_id: str, kernel_func: Optional[Callable[..., Any]] = None, **options: Any
     ) -> AsyncIterator[KernelHandle]:
-        """`async with`: a kernel that is launched, activated and, at the end, terminated."""
+        """Launches and activates a kernel in an `async with` block, and terminates it at the end."""
         handle = await self.launch(kernel_id, kernel_func, **options)
         try:
             await self.activate(kernel_id)
@@ -209,6 +215,7 @@ class RingKernelRuntime:
 async def managed_kernel(
     runtime: RingKernelRuntime, kernel_id: str, kernel_func: Optional[Callable[..., Any]] = None
 ) -> AsyncIterator[str]:
-    """`async with`: a kernel that is launched, activated and, at the end, terminated. Gives its id."""
+    """Launches and activates a kernel in an `async with` block, which yields its ID, and terminates it at
+    the end."""
     async with runtime.kernel_scope(kernel_id, kernel_func):
         yield kernel_id

@@ -1,4 +1,5 @@
-"""KernelTelemetry and TelemetryCollector as documented, and RingKernelTelemetry as it is in the code there."""
+"""KernelTelemetry and TelemetryCollector as PyDotCompute documents them, and RingKernelTelemetry as its
+code has it."""
 import dataclasses
 import math
 import time
@@ -14,7 +15,8 @@ __all__ = ["KernelTelemetry", "RingKernelTelemetry", "TelemetryCollector"]
 
 @dataclasses.dataclass
 class KernelTelemetry:
-    """Telemetry of one kernel. Those of a runtime or a collector are live: every attribute is what it is now."""
+    """Telemetry of one kernel. Instances from a runtime or a collector are live: every attribute is the
+    current value."""
 
     kernel_id: str
     state: KernelState
@@ -27,7 +29,7 @@ class KernelTelemetry:
 
     @property
     def throughput(self) -> float:
-        """Messages processed per second of the uptime; 0.0 without an uptime."""
+        """Processed messages per second of the uptime; 0.0 without an uptime."""
         uptime = self.uptime
         return self.messages_processed / uptime if uptime > 0 else 0.0
 
@@ -38,7 +40,7 @@ class KernelTelemetry:
 
     @property
     def error_rate(self) -> float:
-        """Errors per message processed; 1.0 when there are errors alone."""
+        """Errors per processed message; 1.0 when there are only errors."""
         if self.messages_processed:
             return self.errors / self.messages_processed
         return 1.0 if self.errors else 0.0
@@ -61,8 +63,8 @@ def _read(name: str) -> property:
 
 
 class LiveTelemetry(KernelTelemetry):
-    """A kernel's telemetry as it is now, under the names of KernelTelemetry and of RingKernelTelemetry, and the native ones:
-    wait_seconds, service_seconds, throughput_10s and so on."""
+    """Current telemetry of a kernel, under the names of KernelTelemetry, of RingKernelTelemetry and of the
+    native API: wait_seconds, service_seconds, throughput_10s and so on."""
 
     def __init__(self, recorder: KernelRecorder):
         self.__dict__["_recorder"] = recorder
@@ -76,7 +78,7 @@ class LiveTelemetry(KernelTelemetry):
         return getattr(self._now(), name)
 
     def __setattr__(self, name: str, value: Any) -> None:
-        raise AttributeError(f"{name} is what was recorded")
+        raise AttributeError(f"{name} is read-only")
 
     __hash__ = object.__hash__
 
@@ -103,11 +105,11 @@ class LiveTelemetry(KernelTelemetry):
     avg_latency_ms = property(lambda self: self.avg_latency_ns / 1e6)
 
     def record_message(self, latency_ns: int) -> None:
-        """Counts a message that took so long."""
+        """Counts a message that took latency_ns nanoseconds."""
         self._recorder.processed(latency_ns * 1e-9)
 
     def record_drop(self) -> None:
-        """Counts a message that was dropped."""
+        """Counts a dropped message."""
         self._recorder.drop("rejected")
 
     def record_error(self, error: str) -> None:
@@ -115,13 +117,14 @@ class LiveTelemetry(KernelTelemetry):
         self._recorder.error(error)
 
     def to_dict(self) -> Dict[str, Any]:
-        """The eleven numbers of RingKernelTelemetry.to_dict."""
+        """Returns the eleven values of RingKernelTelemetry.to_dict."""
         return {name: getattr(self, name) for name in _REPORTED}
 
 
 @dataclasses.dataclass
 class RingKernelTelemetry:
-    """Latencies and counts that a program keeps by itself; not thread-safe, and nobody else's."""
+    """Latencies and counts that a program maintains itself; independent of any collector, and not
+    thread-safe."""
 
     kernel_id: str = ""
     messages_processed: int = 0
@@ -136,41 +139,41 @@ class RingKernelTelemetry:
 
     @property
     def avg_latency_ns(self) -> float:
-        """The mean latency; 0.0 of none."""
+        """Mean latency in nanoseconds; 0.0 without messages."""
         return self.total_latency_ns / self.messages_processed if self.messages_processed else 0.0
 
     @property
     def avg_latency_ms(self) -> float:
-        """The same in milliseconds."""
+        """Mean latency in milliseconds; 0.0 without messages."""
         return self.avg_latency_ns / 1e6
 
     @property
     def throughput(self) -> float:
-        """Messages per second of the uptime; 0.0 without one."""
+        """Messages per second of the uptime; 0.0 without an uptime."""
         return self.messages_processed / self.uptime_seconds if self.uptime_seconds else 0.0
 
     def record_message(self, latency_ns: int) -> None:
-        """Counts a message that took so long. A latency of 0 is one."""
+        """Counts a message that took latency_ns nanoseconds. A latency of 0 counts as a measurement."""
         self.min_latency_ns = latency_ns if self.messages_processed == 0 else min(self.min_latency_ns, latency_ns)
         self.max_latency_ns = max(self.max_latency_ns, latency_ns)
         self.messages_processed += 1
         self.total_latency_ns += latency_ns
 
     def record_drop(self) -> None:
-        """Counts a message that was dropped."""
+        """Counts a dropped message."""
         self.messages_dropped += 1
 
     def record_error(self, error: str) -> None:
-        """Counts an error; the last one is kept."""
+        """Counts an error and stores it as the last one."""
         self.error_count += 1
         self.last_error = error
 
     def reset(self) -> None:
-        """Everything but the id begins anew."""
+        """Resets everything but the ID."""
         self.__init__(self.kernel_id)
 
     def to_dict(self) -> Dict[str, Any]:
-        """The eleven numbers, for JSON."""
+        """Returns the eleven values, for JSON."""
         return {name: getattr(self, name) for name in _REPORTED}
 
 
@@ -190,7 +193,7 @@ _REPORTED = (
 
 
 class TelemetryCollector:
-    """Collects telemetry of kernels; thread-safe.
+    """Collects the telemetry of kernels. Thread-safe.
 
     enabled: False records nothing.
     """
@@ -203,31 +206,35 @@ class TelemetryCollector:
 
     @property
     def enabled(self) -> bool:
-        """Whether anything is recorded."""
+        """Whether telemetry is recorded."""
         return self._native.enabled
 
     def kernel(self, kernel_id: str) -> KernelRecorder:
-        """Records for one kernel, for a runtime."""
+        """Returns the recorder of one kernel, for a runtime."""
         return self._native.kernel(kernel_id)
 
     def record_receive(self, kernel_id: str) -> None:
-        """A message came into the kernel's queue."""
+        """Counts a message that entered the kernel's queue."""
         self._native.record_receive(kernel_id)
 
     def record_send(self, kernel_id: str) -> None:
-        """The kernel sent a reply; the first one for a message that it received counts that as processed."""
+        """Counts a reply of the kernel; the first one for a received message counts that message as
+        processed."""
         self._native.record_send(kernel_id)
 
     def record_processed(self, kernel_id: str, latency_ns: Optional[int] = None) -> None:
-        """A message was processed, where that is not told by the sends."""
+        """Counts a processed message where its replies do not count it.
+
+        latency_ns: its latency in nanoseconds; None: unknown.
+        """
         self._native.record_processed(kernel_id, float("nan") if latency_ns is None else latency_ns * 1e-9)
 
     def record_error(self, kernel_id: str, error: Any = None) -> None:
-        """An exception, or a text, while the kernel worked on a message."""
+        """Counts an error while the kernel worked on a message: an exception or a text."""
         self._native.record_error(kernel_id, error)
 
     def get_telemetry(self, kernel_id: str) -> Optional[KernelTelemetry]:
-        """The kernel's telemetry, live; None: nothing is known of it, or telemetry is off."""
+        """Returns the kernel's live telemetry; None for an unknown kernel, or while telemetry is off."""
         if self._native.get_telemetry(kernel_id) is None:
             self._live.pop(kernel_id, None)
             return None
@@ -238,13 +245,16 @@ class TelemetryCollector:
         return live
 
     def get_all_telemetry(self) -> Dict[str, KernelTelemetry]:
-        """The same of all kernels, by id."""
+        """Returns the live telemetry of all kernels, by ID."""
         return {kernel_id: self.get_telemetry(kernel_id) for kernel_id in self._native.get_all_telemetry()}
 
     def get_summary(self) -> Dict[str, Any]:
-        """kernel_count, total_messages (processed), total_errors, aggregate_throughput, per_kernel; and under the names of the
-        code there total_messages_processed, total_messages_dropped, uptime_seconds and gpu_utilization. Calculated on
-        demand."""
+        """Returns kernel_count, total_messages (processed), total_errors, aggregate_throughput and
+        per_kernel, and, under the names of PyDotCompute's code, total_messages_processed,
+        total_messages_dropped, uptime_seconds and gpu_utilization.
+
+        Computed on each call.
+        """
         summary = self._native.get_summary()
         for row in summary["per_kernel"].values():
             for name, value in row.items():
@@ -259,26 +269,27 @@ class TelemetryCollector:
         return summary
 
     def reset(self, kernel_id: Optional[str] = None) -> None:
-        """Begins a kernel's counts and throughput anew, of all with None; start_time stays."""
+        """Resets the counts and throughput of a kernel; None: of all kernels. start_time is kept."""
         self._native.reset(kernel_id)
 
     # The names of the code there.
 
     def register_kernel(self, kernel_id: str) -> Optional[KernelTelemetry]:
-        """Makes a kernel known; its telemetry, always the same object."""
+        """Registers a kernel and returns its telemetry, always the same object."""
         self._native.kernel(kernel_id)
         return self.get_telemetry(kernel_id)
 
     def unregister_kernel(self, kernel_id: str) -> None:
-        """The kernel has ended; its telemetry stays until a reset. Nothing happens to one that is not known."""
+        """Marks the kernel as terminated; its telemetry is kept until a reset. Does nothing for an unknown
+        kernel."""
         if self._native.get_telemetry(kernel_id) is not None:
             self._native.kernel(kernel_id).set_state(KernelState.TERMINATED)
 
     def get_kernel_telemetry(self, kernel_id: str) -> Optional[KernelTelemetry]:
-        """As get_telemetry."""
+        """Same as get_telemetry()."""
         return self.get_telemetry(kernel_id)
 
     def reset_all(self) -> None:
-        """As reset(), and the collector's own uptime."""
+        """Resets all kernels and the collector's own uptime."""
         self.reset()
         self._began = time.monotonic()

@@ -1,4 +1,5 @@
-"""The l9gpu project's training library: it measures inside the training process, and sends over OTLP/gRPC by itself.
+"""The training library of the l9gpu project: measures inside the training process and exports over
+OTLP/gRPC itself.
 
     monitor = L9GPUTrainingMonitor(
         otlp_endpoint="http://otel-collector:4317",
@@ -12,10 +13,13 @@
         monitor.gradients.record_step(model, max_norm=1.0)
         monitor.emit_step(loss, step_time)
 
-Every 30 seconds, and once more when the interpreter ends, an exception or not; no agent and no PyTorch are needed. Each monitor
-has a registry of its own, which nothing else exports. It is a gpulens.TrainingMonitor, with all that this can do. What is not as
-it was: https is spoken where the endpoint says so; MFU counts the model's operations alone, recomputed ones are in training.hfu;
-a peak is never guessed; where the package was built without gRPC the constructor says so, instead of sending nothing.
+Exports every 30 seconds, and once more when the interpreter exits, also after an exception. Needs neither
+an agent nor PyTorch. Each monitor has a registry of its own, which nothing else exports, and all features
+of gpulens.TrainingMonitor.
+
+Differences from the original: TLS is used where the endpoint is https; MFU counts the model's operations
+alone, and training.hfu includes recomputed ones; a peak is never guessed; where the package was built
+without gRPC, the constructor raises an error instead of exporting nothing.
 """
 from __future__ import annotations
 
@@ -56,17 +60,25 @@ def _settle_all() -> None:
 
 
 class L9GPUTrainingMonitor(_training.TrainingMonitor):
-    """Measures a training job and sends it to an OTLP receiver over gRPC. Thread-safe.
+    """Measures a training job and exports the result to an OTLP receiver over gRPC. Thread-safe.
 
-    otlp_endpoint: "http://HOST:4317", or https; "": as OTEL_EXPORTER_OTLP_ENDPOINT says, else localhost. num_params: of the
-    model. tokens_per_step, gpu_count: of the whole job. peak_tflops_per_gpu: dense; None: peak_tflops() of the device that
-    PyTorch uses, and an error when that is not known. gradient_checkpointing counts in training.hfu. service_name: of the
-    resource. flush_seconds: between two sends. timeout_seconds: of one. ca_file, client_certificate_file, client_key_file,
-    headers: as gpulens.export_otlp has them. More options are those of gpulens.TrainingMonitor (max_norm, rank, active_params …).
+    otlp_endpoint: "http://HOST:4317", or https; "": OTEL_EXPORTER_OTLP_ENDPOINT, else localhost.
+    num_params: number of parameters of the model.
+    tokens_per_step, gpu_count: those of the whole job.
+    peak_tflops_per_gpu: dense peak in 10^12 operations per second; None: peak_tflops() of the device that
+        PyTorch uses, and an error when that is unknown.
+    gradient_checkpointing: recomputed operations count in training.hfu.
+    service_name: service.name of the resource.
+    flush_seconds: time between two exports.
+    timeout_seconds: limit of one export.
+    ca_file, client_certificate_file, client_key_file, headers: as in gpulens.export_otlp.
+    options: further options of gpulens.TrainingMonitor (max_norm, rank, active_params, …).
 
-    Members: gradients (a GradientTracker), dataloader (a DataLoaderTimer, of the loader that wrap_dataloader() was given),
-    checkpoint (a CheckpointTimer), registry, exporter.
-    Raises InvalidArgumentError, which names the option, and UnavailableError where the package was built without gRPC.
+    Members: gradients (a GradientTracker), dataloader (a DataLoaderTimer of the loader passed to
+    wrap_dataloader()), checkpoint (a CheckpointTimer), registry, exporter.
+
+    Raises InvalidArgumentError, which names the option, and UnavailableError where the package was built
+    without gRPC.
     """
 
     gradients: GradientTracker
@@ -130,13 +142,17 @@ class L9GPUTrainingMonitor(_training.TrainingMonitor):
         atexit.register(_settle_all)
 
     def wrap_dataloader(self, dataloader: Iterable[Any]) -> DataLoaderTimer:
-        """Makes it the loader of `dataloader`, which is given back: for batch in monitor.dataloader."""
+        """Sets the loader of `dataloader` and returns `dataloader`: for batch in monitor.dataloader."""
         self.dataloader._loader = dataloader
         return self.dataloader
 
     def collect(self, loss: Any = None, step_time: float | None = None) -> TrainingMetrics:
-        """What a step of `step_time` seconds comes to, with the last of everything else; fields are None where a number is not
-        known. Records nothing. Waits for numbers that are still on their way from a device."""
+        """Returns the metrics of a step of `step_time` seconds together with the last values of all other
+        metrics. Records nothing.
+
+        Fields are None where a value is unknown. Waits for values that are still being copied from a
+        device.
+        """
         last, flops = self.metrics, self._flops_per_step
         timed = step_time is not None and step_time > 0 and flops > 0
         used = _mfu(flops, step_time, peak_flops=self._peak_flops, gpu_count=self._gpu_count) if timed else math.nan
@@ -155,10 +171,10 @@ class L9GPUTrainingMonitor(_training.TrainingMonitor):
         )
 
     def emit_step(self, loss: Any = None, step_time: float | None = None) -> TrainingMetrics:
-        """Records a step of `step_time` seconds, which is sent with the next flush, and returns what it came to.
+        """Records a step of `step_time` seconds, which the next flush exports, and returns its metrics.
 
-        loss: a number or a tensor of one element (on a device it is read here, which waits for it); None: not known.
-        step_time: None: not known, and only the loss is recorded.
+        loss: a number or a tensor of one element (waits for a tensor on a device); None: unknown.
+        step_time: None: unknown, and only the loss is recorded.
         """
         if step_time is not None:
             self.record_step(step_time, loss)
@@ -167,7 +183,7 @@ class L9GPUTrainingMonitor(_training.TrainingMonitor):
         return self.collect(loss, step_time)
 
     def close(self) -> None:
-        """Sends once more, for a second at most, and ends sending. May be called twice."""
+        """Exports once more, for at most a second, and stops exporting. May be called twice."""
         self.flush()
         self.exporter.close()
 

@@ -1,4 +1,5 @@
-"""What is measured in a training loop: gradients, the wait for data, checkpoints. Each is usable without a monitor."""
+"""Measurements in a training loop: gradients, data wait and checkpoints. Each class is usable without a
+monitor."""
 from __future__ import annotations
 
 import math
@@ -18,14 +19,16 @@ def known(value: float) -> float | None:
 
 
 def _alone() -> TrainingRecorder:
-    """Of a tracker that belongs to no monitor: what it measures is read from it, and sent nowhere."""
+    """Returns a recorder for a tracker without a monitor: its values can be read, and are exported
+    nowhere."""
     return TrainingRecorder(TrainingOptions(), product="", precision="bf16", registry=Registry())
 
 
 class GradientTracker(_training.GradientTracker):
-    """The L2 norm of all gradients, how many parameters are NaN or infinite, and how often the gradient was clipped.
+    """Computes the L2 norm of all gradients, the number of parameters whose gradient is NaN or infinite,
+    and the fraction of clipped steps.
 
-    record_step(model, max_norm) after backward() and before clipping. Usable without a monitor.
+    Call record_step(model, max_norm) after backward() and before clipping. Usable without a monitor.
     """
 
     def __init__(self, recorder: TrainingRecorder | None = None, later: Later | None = None):
@@ -37,24 +40,29 @@ class GradientTracker(_training.GradientTracker):
 
     @property
     def gradient_norm(self) -> float | None:
-        """Of the last step, before clipping; None when there was none."""
+        """Norm of the last step, before clipping; None before the first step."""
         return known(self._metrics().gradient_norm)
 
     @property
     def gradient_nan_count(self) -> int | None:
-        """Parameters of the last step whose gradient is NaN or infinite."""
+        """Number of parameters of the last step whose gradient is NaN or infinite; None before the first
+        step."""
         count = known(self._metrics().gradient_nonfinite_params)
         return None if count is None else int(count)
 
     @property
     def gradient_clip_rate(self) -> float | None:
-        """Clipped steps by all that were recorded with a max_norm, 0 to 1."""
+        """Fraction of clipped steps among all steps recorded with a max_norm, 0 to 1; None before the
+        first one."""
         return known(self._metrics().gradient_clip_ratio)
 
 
 class DataLoaderTimer(_training.DataLoaderTimer):
-    """Measures how long a loop waits for its next batch: for batch in DataLoaderTimer(loader), or, of a timer that is there,
-    for batch in timer.wrap_dataloader(loader)."""
+    """Measures how long a loop waits for its next batch.
+
+    Use it as `for batch in DataLoaderTimer(loader)`, or, with an existing timer, as `for batch in
+    timer.wrap_dataloader(loader)`.
+    """
 
     def __init__(self, dataloader: Iterable[Any] | None = None, *, recorder: TrainingRecorder | None = None, **options: Any):
         super().__init__(recorder or _alone(), **options)
@@ -62,7 +70,7 @@ class DataLoaderTimer(_training.DataLoaderTimer):
 
     def __iter__(self) -> Iterator[Any]:
         if self._loader is None:
-            raise InvalidArgumentError("there is no loader yet; give it to DataLoaderTimer(), or to the monitor's wrap_dataloader()")
+            raise InvalidArgumentError("no data loader is set; pass it to DataLoaderTimer() or to the monitor's wrap_dataloader()")
         return self._batches(self._loader)
 
     def __len__(self) -> int:
@@ -73,29 +81,30 @@ class DataLoaderTimer(_training.DataLoaderTimer):
 
     @property
     def dataloader_wait(self) -> float | None:
-        """Seconds, for the last batch; None when there was none."""
+        """Wait for the last batch in seconds; None before the first batch."""
         return known(self._recorder.metrics.data_wait_seconds)
 
 
 class CheckpointTimer(_training.CheckpointTimer):
-    """Times checkpoints: with timer.time_save(size_bytes), with timer.time_restore(). Usable without a monitor."""
+    """Measures checkpoints: `with timer.time_save(size_bytes)`, `with timer.time_restore()`. Usable
+    without a monitor."""
 
     def __init__(self, recorder: TrainingRecorder | None = None, **options: Any):
         super().__init__(recorder or _alone(), **options)
 
     @property
     def checkpoint_save_duration(self) -> float | None:
-        """Seconds, of the last one; None when there was none."""
+        """Duration of the last save in seconds; None before the first one."""
         return known(self._recorder.metrics.checkpoint_save_seconds)
 
     @property
     def checkpoint_save_bandwidth(self) -> float | None:
-        """Bytes a second, of the last one whose size was given."""
+        """Bytes per second of the last save whose size was known; None before the first one."""
         return known(self._recorder.metrics.checkpoint_save_bytes_per_second)
 
     @property
     def checkpoint_restore_duration(self) -> float | None:
-        """Seconds, of the last one."""
+        """Duration of the last restore in seconds; None before the first one."""
         return known(self._recorder.metrics.checkpoint_restore_seconds)
 
     last_save_duration = checkpoint_save_duration
@@ -103,6 +112,9 @@ class CheckpointTimer(_training.CheckpointTimer):
     last_restore_duration = checkpoint_restore_duration
 
     def time_save(self, checkpoint_size_bytes: float | None = None) -> AbstractContextManager[Any]:
-        """Times the block of a `with` that saves one. What it gives has size_bytes, which may be set in the block when it is known
-        only there."""
+        """Measures the block of a `with` statement that saves a checkpoint.
+
+        The object that the `with` statement binds has size_bytes, which the block may set when the size
+        becomes known only there.
+        """
         return super().time_save(checkpoint_size_bytes)

@@ -1,4 +1,4 @@
-"""MFU by the formula of the PaLM paper, and the dense peaks of GPUs."""
+"""MFU by the formula of the PaLM paper, and dense peaks of GPUs."""
 from __future__ import annotations
 
 import math
@@ -12,25 +12,27 @@ _RECOMPUTED = 4 / 3  # with checkpointing the forward pass, a third of the work,
 
 
 def peak_tflops(product: str, precision: str | None = None) -> float:
-    """The dense peak of a GPU, 10^12 operations a second, by the name that its driver tells ("NVIDIA H100 80GB HBM3").
+    """Returns the dense peak of a GPU, in 10^12 operations per second, by its driver's product name
+    ("NVIDIA H100 80GB HBM3").
 
-    precision: "bf16", "fp16", "fp8" …; None: bf16, or fp16 of a product that has no bf16 (V100, T4).
-    gpulens.find_gpu_spec(product) has the source of the figure. Raises InvalidArgumentError for a name that is not in the table,
-    and for a figure that is not published: nothing is guessed.
+    precision: "bf16", "fp16", "fp8", …; None: bf16, or fp16 for a product that has no bf16 (V100, T4).
+
+    gpulens.find_gpu_spec(product) has the source of the figure. Raises InvalidArgumentError for a name
+    that is not in the table, and for a figure that is not published; nothing is guessed.
     """
     spec = find_gpu_spec(product)
     if spec is None:
-        raise InvalidArgumentError(f'"{product}" is not in the table of hardware; give peak_tflops_per_gpu')
+        raise InvalidArgumentError(f'GPU "{product}" is not in the hardware table; give peak_tflops_per_gpu')
     asked = [precision] if precision else ["bf16", "fp16"]
     for one in asked:
         peak = spec.peak_flops(one)
         if not math.isnan(peak):
             return peak / 1e12
-    raise InvalidArgumentError(f"no {' or '.join(asked)} peak of {product} is published; give peak_tflops_per_gpu")
+    raise InvalidArgumentError(f"no {' or '.join(asked)} peak is published for {product}; give peak_tflops_per_gpu")
 
 
 def get_peak_tflops(gpu_model: str) -> float | None:
-    """As peak_tflops(); None for what is not known."""
+    """Returns peak_tflops() of the model, or None where it is unknown."""
     try:
         return peak_tflops(gpu_model)
     except InvalidArgumentError:
@@ -40,8 +42,13 @@ def get_peak_tflops(gpu_model: str) -> float | None:
 def compute_tflops(
     num_params: float, tokens_per_step: float, step_time_seconds: float, gradient_checkpointing: bool = False
 ) -> float:
-    """10^12 operations a second of the whole job: 6 for each parameter and token. gradient_checkpointing: recomputed ones count,
-    too. NaN without a time."""
+    """Returns the rate of the whole job in 10^12 operations per second: 6 operations for each parameter
+    and token.
+
+    gradient_checkpointing: recomputed operations count, too.
+
+    Returns NaN where step_time_seconds is not positive.
+    """
     flops = training_flops(num_params, tokens_per_step) * (_RECOMPUTED if gradient_checkpointing else 1)
     return flops / step_time_seconds / 1e12 if step_time_seconds > 0 else math.nan
 
@@ -54,8 +61,13 @@ def compute_mfu(
     peak_tflops_per_gpu: float,
     gradient_checkpointing: bool = False,
 ) -> float:
-    """6 * num_params * tokens_per_step / (step_time_seconds * gpu_count * peak), a ratio. gradient_checkpointing: recomputed
-    operations count, too, which is the HFU; a monitor's MFU is without them. 0.0 without a peak, NaN without a time."""
+    """Returns 6 * num_params * tokens_per_step / (step_time_seconds * gpu_count * peak), a ratio.
+
+    gradient_checkpointing: recomputed operations count, too, so the result is the HFU; the MFU of a
+        monitor excludes them.
+
+    Returns 0.0 without a peak, and NaN where step_time_seconds is not positive.
+    """
     if not peak_tflops_per_gpu > 0:
         return 0.0
     flops = training_flops(num_params, tokens_per_step) * (_RECOMPUTED if gradient_checkpointing else 1)
