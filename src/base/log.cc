@@ -154,7 +154,7 @@ Status SetLogLevels(std::string_view levels) {
     LogLevel level{};
     if (!ParseLevel(equals == word.npos ? word : word.substr(equals + 1), level)) {
       return {Code::kInvalidArgument, "log level \"" + std::string(word) +
-                                          "\": expected trace debug info warn error off, or part=level"};
+                                          "\": expected trace debug info warn error off, or component=level"};
     }
     if (equals == word.npos) common = level;
     else per_part.emplace_back(word.substr(0, equals), level);

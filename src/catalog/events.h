@@ -28,7 +28,7 @@ inline constexpr EventDesc kEventGpuXid{
                "event.source">,
     EventSeverity::kError};
 inline constexpr EventDesc kEventGpuXidClear{
-    "gpu.xid.clear", "An operator has dealt with the XIDs so far: of one GPU, or without one, of all.",
+    "gpu.xid.clear", "An operator cleared the XIDs so far: of one GPU or, without one, of all.",
     row::kKeys<"gpu.xid.clear.gpu", "event.source">, EventSeverity::kInfo};
 inline constexpr EventDesc kEventNvswitchSxid{
     "nvswitch.sxid", "An SXid error of an NVSwitch.",
@@ -42,7 +42,7 @@ inline constexpr EventDesc kEventGpuEcc{
     "gpu.ecc", "New memory errors.", row::kKeys<"gpu.ecc.error_type", "gpu.ecc.memory_block", "event.source">,
     EventSeverity::kError};
 inline constexpr EventDesc kEventGpuRowRemap{
-    "gpu.row_remap", "A memory row was replaced, waits to be, or could not be.",
+    "gpu.row_remap", "A memory row was replaced, waits for a reset to be replaced, or could not be replaced.",
     row::kKeys<"gpu.ecc.error_type", "gpu.row_remap.result", "event.source">, EventSeverity::kWarning};
 inline constexpr EventDesc kEventGpuPoison{"gpu.poison", "Poisoned data was consumed by the GPU.",
                                            row::kKeys<"gpu.poison.result", "event.source">,
@@ -65,7 +65,8 @@ inline constexpr EventDesc kEventGpuHang{"gpu.hang", "A driver call for this GPU
 inline constexpr EventDesc kEventGpuRecoveryAction{
     "gpu.recovery_action", "The recovery action that the driver needs changed.",
     row::kKeys<"gpu.recovery.action", "event.source">, EventSeverity::kWarning};
-inline constexpr EventDesc kEventGpuUnavailable{"gpu.unavailable", "The driver calls the GPU unavailable.",
+inline constexpr EventDesc kEventGpuUnavailable{"gpu.unavailable",
+                                                "The driver reports the GPU as unavailable.",
                                                 row::kKeys<"event.source">, EventSeverity::kError};
 inline constexpr EventDesc kEventGpuThermal{
     "gpu.thermal", "The GPU got too hot.",
@@ -92,7 +93,7 @@ inline constexpr EventDesc kEventGpuProcessEnd{
     row::kKeys<"process.pid", "process.executable.name", "process.owner", "gpu.process.memory.peak">,
     EventSeverity::kInfo};
 inline constexpr EventDesc kEventGpuDriverFault{
-    "gpu.driver.fault", "A driver, a module or a library of GPUs fails, by a message without a code.",
+    "gpu.driver.fault", "A GPU driver, module or library logged a failure without a code.",
     row::kKeys<"gpu.driver.fault", "process.pid", "process.executable.name", "event.source">,
     EventSeverity::kWarning};
 inline constexpr EventDesc kEventHostOomKill{

@@ -22,21 +22,22 @@ constexpr TwinRule kTwinRules[] = {
      "1 MiB; without reserved only a sum above total", "NVML: nvmlMemory_v2_t"},
     {&kGpuMemoryReserved, Verdict::kDisagreesWithTwin,
      "used, free and reserved do not add up to gpu.memory.total", "1 MiB", "NVML: nvmlMemory_v2_t"},
-    {&kGpuPowerDraw, Verdict::kOutOfRange, "above what the board can be set to", "1.5 x gpu.power.limit{max}",
-     "vendors rate boards by it; short peaks stay below half above"},
-    {&kGpuPowerInstant, Verdict::kOutOfRange, "above what the board can be set to",
+    {&kGpuPowerDraw, Verdict::kOutOfRange, "above the highest limit that the board can be set to",
+     "1.5 x gpu.power.limit{max}", "vendors rate boards by it; short peaks exceed it by less than half"},
+    {&kGpuPowerInstant, Verdict::kOutOfRange, "above the highest limit that the board can be set to",
      "2 x gpu.power.limit{max}", "peaks of a millisecond"},
-    {&kGpuPowerDraw, Verdict::kDisagreesWithTwin, "its integral is not what gpu.energy.consumption grew by",
-     "5 % + 1 J over 60 s, and what the integral itself may be off", "two meters of one board"},
+    {&kGpuPowerDraw, Verdict::kDisagreesWithTwin,
+     "its integral differs from the growth of gpu.energy.consumption",
+     "5 % + 1 J over 60 s, plus the error of the integral", "two meters of one board"},
     {&kGpuEnergyConsumption, Verdict::kDisagreesWithTwin,
-     "stands still, or grows faster than the board can draw, while gpu.power.draw says otherwise",
+     "does not grow, or grows faster than the board can draw, in contradiction to gpu.power.draw",
      "5 % + 1 J over 60 s; 1.5 x gpu.power.limit{max}", "two meters of one board"},
     {&kGpuSmActive, Verdict::kDisagreesWithTwin, "0 while gpu.utilization is 1", "30 s",
      "DCGM#303, dcgm-exporter#662: profiling counters that stopped report 0 for weeks"},
     {&kGpuUtilization, Verdict::kDisagreesWithTwin, "1 while gpu.sm.active is 0 and no process is on the GPU",
      "30 s", "a driver that counts its own scrubbing as load"},
-    {&kGpuTemperature, Verdict::kStuck, "the same to the digit while power moved",
-     "1 h; 25 % of power, at least 20 W", "a sensor that is not read any more keeps its last value"},
+    {&kGpuTemperature, Verdict::kStuck, "unchanged to the last digit while power varied",
+     "1 h; 25 % of power, at least 20 W", "a sensor that is no longer read keeps its last value"},
 };
 
 std::string NumberText(double value) {
@@ -67,23 +68,24 @@ std::vector<RuleText> RulesOf(const MetricDesc& metric) {
     if (!rule->sentinels.empty()) {
       std::string text;
       for (double sentinel : rule->sentinels) text += (text.empty() ? "" : ", ") + NumberText(sentinel);
-      out.push_back({Verdict::kSentinel, text + " as the driver says it", "the driver's way to say unknown"});
+      out.push_back(
+          {Verdict::kSentinel, text + " as the driver's raw value", "the driver's codes for unknown"});
     }
     if (!std::isinf(rule->low) || !std::isinf(rule->high)) {
-      out.push_back({Verdict::kOutOfRange, RangeText(metric), "what the thing can be"});
+      out.push_back({Verdict::kOutOfRange, RangeText(metric), "possible range of the quantity"});
     }
     if (!std::isinf(rule->max_change_per_second)) {
       bool grows = IsMonotonic(metric.kind);
       out.push_back({Verdict::kImpossibleJump,
-                     (grows ? "grows faster than " : "moves faster than ") +
+                     (grows ? "grows faster than " : "changes faster than ") +
                          WithUnit(rule->max_change_per_second, metric) +
-                         " in a second; believed when three readings agree",
-                     "how fast the thing can move"});
+                         " in a second; accepted when three readings agree",
+                     "possible rate of change of the quantity"});
     }
   }
   if (metric.on_decrease == OnDecrease::kReject) {
-    out.push_back({Verdict::kCounterDecreased, "falls; believed as a new start when three readings agree",
-                   "a counter only falls when its source begins anew"});
+    out.push_back({Verdict::kCounterDecreased, "falls; accepted as a restart when three readings agree",
+                   "a counter falls only when its source restarts"});
   }
   for (const TwinRule& rule : kTwinRules) {
     if (rule.metric != &metric) continue;

@@ -26,7 +26,7 @@ TEST(Quality, RulesOfARowAreInItsUnit) {
   EXPECT_EQ(rules[0].verdict, Verdict::kSentinel);
   EXPECT_THAT(rules[0].rule, HasSubstr("65535"));
   EXPECT_EQ(rules[1].rule, "outside -40 to 130 Cel");
-  EXPECT_THAT(rules[2].rule, HasSubstr("moves faster than 25 Cel in a second"));
+  EXPECT_THAT(rules[2].rule, HasSubstr("changes faster than 25 Cel in a second"));
   EXPECT_EQ(rules[3].verdict, Verdict::kStuck);
   rules = RulesOf(kGpuEnergyConsumption);
   ASSERT_EQ(rules.size(), 4u);

@@ -19,28 +19,28 @@ inline constexpr MetricDesc kSelfConfigLastReloadTime =
     row::Gauge("gpulens.config.last_reload.time", "s", "When configuration was last applied.");
 inline constexpr MetricDesc kSelfLogMessages = row::Counter(
     "gpulens.log.messages", "{message}", "Log messages by level.", row::kKeys<"level", "result">);
-inline constexpr MetricDesc kSelfTextReplaced = row::Counter(
-    "gpulens.text.replaced", "By",
-    "Bytes of names, attributes and events that came from outside, were not UTF-8 and are replaced.");
+inline constexpr MetricDesc kSelfTextReplaced =
+    row::Counter("gpulens.text.replaced", "By",
+                 "Bytes of external names, attributes and events that were not UTF-8 and are replaced.");
 inline constexpr MetricDesc kSelfSimulated =
     row::Essential(row::Flag("gpulens.simulated", "1 when the agent runs with simulated GPUs."));
 inline constexpr MetricDesc kSelfMemoryLimit = row::Standard(
     row::Gauge("gpulens.memory.limit", "By",
                "limits.memory: above it, further series of pages and programs are refused. 0: none."));
 inline constexpr MetricDesc kTargetInfo = row::Essential(
-    row::Info("target.info", "1, with the resource attributes, as the OTel to Prometheus rules ask.",
+    row::Info("target.info", "1, with the resource attributes, as the OTel to Prometheus rules require.",
               row::kKeys<"service.name", "service.version", "service.instance.id", "host.name", "host.id",
                          "k8s.cluster.name", "k8s.node.name">));
 
 inline constexpr MetricDesc kSelfProcessMemory =
-    row::UpDown("gpulens.process.memory", "By", "Memory of each of our processes.",
+    row::UpDown("gpulens.process.memory", "By", "Memory of each process of the agent.",
                 row::kKeys<"process", "gpulens.memory.type">);
 inline constexpr MetricDesc kSelfProcessCpuTime = row::Counter(
-    "gpulens.process.cpu.time", "s", "CPU time of each of our processes.", row::kKeys<"process">);
+    "gpulens.process.cpu.time", "s", "CPU time of each process of the agent.", row::kKeys<"process">);
 inline constexpr MetricDesc kSelfProcessThreads = row::UpDown(
-    "gpulens.process.threads", "{thread}", "Threads of each of our processes.", row::kKeys<"process">);
-inline constexpr MetricDesc kSelfOverheadCpu = row::Standard(
-    row::Gauge("gpulens.overhead.cpu", "1", "CPU used by all our processes as a share of one core."));
+    "gpulens.process.threads", "{thread}", "Threads of each process of the agent.", row::kKeys<"process">);
+inline constexpr MetricDesc kSelfOverheadCpu = row::Standard(row::Gauge(
+    "gpulens.overhead.cpu", "1", "CPU used by all processes of the agent as a share of one core."));
 inline constexpr MetricDesc kProcessCpuTime =
     row::Essential(row::Counter("process.cpu.time", "s", "CPU time of the agent."));
 inline constexpr MetricDesc kProcessMemoryUsage =
@@ -70,7 +70,7 @@ inline constexpr MetricDesc kSelfCollectorInterval = row::Gauge(
     "gpulens.collector.interval", "s", "How often the collector should run.", row::kKeys<"collector">);
 
 inline constexpr MetricDesc kSelfSamples =
-    row::Counter("gpulens.samples", "{sample}", "Readings by what the quality rules made of them.",
+    row::Counter("gpulens.samples", "{sample}", "Readings by verdict of the quality rules.",
                  row::kKeys<"collector", "result", "reason">);
 inline constexpr MetricDesc kSelfSampleAge =
     row::Gauge("gpulens.sample.age", "s", "Age of the oldest value that the collector has on the page.",
@@ -94,7 +94,7 @@ inline constexpr MetricDesc kSelfAnalyzerErrors = row::Counter(
 inline constexpr MetricDesc kSelfEnricherUp =
     row::Flag("gpulens.enricher.up", "1 when the enricher has current data.", row::kKeys<"enricher">);
 inline constexpr MetricDesc kSelfEnricherMissing = row::Gauge(
-    "gpulens.enricher.missing", "{thing}",
+    "gpulens.enricher.missing", "{entity}",
     "What the enricher could not resolve: sources without access, unknown ids.", row::kKeys<"enricher">);
 inline constexpr MetricDesc kSelfEnricherErrors = row::Counter(
     "gpulens.enricher.errors", "{error}", "Errors of the enricher by code.", row::kKeys<"enricher", "code">);
@@ -104,8 +104,9 @@ inline constexpr MetricDesc kSelfDriverUp = row::Essential(
 inline constexpr MetricDesc kSelfDriverStarts =
     row::Counter("gpulens.reader.starts", "{start}", "Starts of the reader process by reason.",
                  row::kKeys<"reader", "reason">);
-inline constexpr MetricDesc kSelfDriverHeartbeatAge = row::Gauge(
-    "gpulens.reader.heartbeat.age", "s", "Time since the reader process last spoke.", row::kKeys<"reader">);
+inline constexpr MetricDesc kSelfDriverHeartbeatAge =
+    row::Gauge("gpulens.reader.heartbeat.age", "s", "Time since the last message of the reader process.",
+               row::kKeys<"reader">);
 inline constexpr MetricDesc kSelfDriverCallDuration =
     row::Gauge("gpulens.reader.call.duration", "s", "Longest call of the driver library in the last run.",
                row::kKeys<"reader">);
@@ -117,9 +118,8 @@ inline constexpr MetricDesc kSelfDriverDevices = row::UpDown(
     row::kKeys<"reader", "state">);
 inline constexpr MetricDesc kSelfDriverFiles =
     row::UpDown("gpulens.reader.files", "{file}", "Open files of the reader process.", row::kKeys<"reader">);
-inline constexpr MetricDesc kSelfDriverFields =
-    row::UpDown("gpulens.reader.fields", "{field}", "Fields by what the library answers.",
-                row::kKeys<"reader", "status">);
+inline constexpr MetricDesc kSelfDriverFields = row::UpDown(
+    "gpulens.reader.fields", "{field}", "Fields by answer of the library.", row::kKeys<"reader", "status">);
 
 // All rows of this header, in the order in which people should read them.
 inline constexpr const MetricDesc* kSelfRows[] = {

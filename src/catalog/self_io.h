@@ -12,7 +12,7 @@ inline constexpr MetricDesc kSelfScrapeDuration =
 inline constexpr MetricDesc kSelfScrapeSamples =
     row::UpDown("gpulens.scrape.samples", "{sample}", "Samples on the last page.", row::kKeys<"target">);
 inline constexpr MetricDesc kSelfScrapeSize =
-    row::UpDown("gpulens.scrape.size", "By", "Size of the last page, unpacked.", row::kKeys<"target">);
+    row::UpDown("gpulens.scrape.size", "By", "Size of the last page, uncompressed.", row::kKeys<"target">);
 inline constexpr MetricDesc kSelfScrapeErrors = row::Standard(row::Counter(
     "gpulens.scrape.errors", "{error}", "Failed scrapes by reason.", row::kKeys<"target", "reason">));
 inline constexpr MetricDesc kSelfScrapeParseErrors = row::Standard(row::Counter(
@@ -39,21 +39,21 @@ inline constexpr MetricDesc kSelfSinkUp =
     row::Standard(row::Flag("gpulens.sink.up", "1 when the last delivery succeeded.", row::kKeys<"sink">));
 inline constexpr MetricDesc kSelfSinkQueueLength =
     row::UpDown("gpulens.sink.queue.length", "{item}",
-                "Snapshots, or batches of events, that wait for the sink.", row::kKeys<"sink", "lane">);
+                "Snapshots, or batches of events, that wait for the sink.", row::kKeys<"sink", "queue">);
 inline constexpr MetricDesc kSelfSinkQueueCapacity =
     row::Gauge("gpulens.sink.queue.capacity", "{item}", "Snapshots, or batches of events, that may wait.",
-               row::kKeys<"sink", "lane">);
+               row::kKeys<"sink", "queue">);
 inline constexpr MetricDesc kSelfSinkDropped = row::Standard(
     row::Counter("gpulens.sink.dropped", "{item}", "Snapshots, or batches of events, dropped by reason.",
-                 row::kKeys<"sink", "lane", "reason">));
+                 row::kKeys<"sink", "queue", "reason">));
 inline constexpr MetricDesc kSelfSinkDelivered = row::Counter(
     "gpulens.sink.delivered", "{point}", "Points delivered and acknowledged.", row::kKeys<"sink", "signal">);
 inline constexpr MetricDesc kSelfSinkRejected = row::Standard(
     row::Counter("gpulens.sink.rejected", "{point}", "Points the peer refused in a partial success.",
                  row::kKeys<"sink", "signal">));
-inline constexpr MetricDesc kSelfSinkLeftOut =
-    row::Counter("gpulens.sink.left_out", "{point}",
-                 "Points that the sink shall not send: sources, signals, where.", row::kKeys<"sink">);
+inline constexpr MetricDesc kSelfSinkLeftOut = row::Counter(
+    "gpulens.sink.filtered", "{point}",
+    "Points that the sink is configured not to send: sources, signals, where.", row::kKeys<"sink">);
 inline constexpr MetricDesc kSelfSinkUntranslated =
     row::Counter("gpulens.sink.untranslated", "{point}",
                  "Received points that the sink's format cannot hold.", row::kKeys<"sink">);
@@ -63,7 +63,7 @@ inline constexpr MetricDesc kSelfSinkRequests =
 inline constexpr MetricDesc kSelfSinkRetries =
     row::Counter("gpulens.sink.retries", "{retry}", "Requests sent again.", row::kKeys<"sink">);
 inline constexpr MetricDesc kSelfSinkSent =
-    row::Counter("gpulens.sink.sent", "By", "Bytes sent, packed.", row::kKeys<"sink">);
+    row::Counter("gpulens.sink.sent", "By", "Bytes sent, compressed.", row::kKeys<"sink">);
 inline constexpr MetricDesc kSelfSinkDuration =
     row::Gauge("gpulens.sink.duration", "s", "How long the last delivery took.", row::kKeys<"sink">);
 inline constexpr MetricDesc kSelfSinkLastSuccessTime =
@@ -76,9 +76,10 @@ inline constexpr MetricDesc kSelfSinkDiskQueueOldestAge =
     row::Standard(row::Gauge("gpulens.sink.disk_queue.oldest.age", "s",
                              "Age of the oldest request in the disk queue.", row::kKeys<"sink">));
 
-inline constexpr MetricDesc kSelfSinkDiskQueueUnusable = row::Standard(row::Flag(
-    "gpulens.sink.disk_queue.unusable",
-    "1 when the folder of the disk queue cannot be used: what waits is in memory.", row::kKeys<"sink">));
+inline constexpr MetricDesc kSelfSinkDiskQueueUnusable = row::Standard(
+    row::Flag("gpulens.sink.disk_queue.unusable",
+              "1 when the folder of the disk queue cannot be used: queued data is kept in memory.",
+              row::kKeys<"sink">));
 
 inline constexpr MetricDesc kSelfSinkDiskQueueLeftoverLength =
     row::UpDown("gpulens.sink.disk_queue.leftover.length", "{request}",
@@ -95,7 +96,7 @@ inline constexpr MetricDesc kSelfSinkRollupSeries = row::UpDown(
     row::kKeys<"sink", "result">);
 inline constexpr MetricDesc kSelfSinkRollupRefused = row::UpDown(
     "gpulens.sink.rollup.refused", "{series}",
-    "Series that a roll-up names but that are sent as they are, by reason.", row::kKeys<"sink", "reason">);
+    "Series that a roll-up matches but that are sent unchanged, by reason.", row::kKeys<"sink", "reason">);
 inline constexpr MetricDesc kSelfSinkRollupIntervals =
     row::Counter("gpulens.sink.rollup.intervals", "{interval}",
                  "Intervals of the sink's roll-ups that ended.", row::kKeys<"sink">);
@@ -106,7 +107,7 @@ inline constexpr MetricDesc kSelfReceiverRequests =
 inline constexpr MetricDesc kSelfReceiverPoints = row::Standard(row::Counter(
     "gpulens.receiver.points", "{point}", "Points received.", row::kKeys<"receiver", "signal", "result">));
 inline constexpr MetricDesc kSelfReceiverReceived =
-    row::Counter("gpulens.receiver.received", "By", "Bytes received, packed.", row::kKeys<"receiver">);
+    row::Counter("gpulens.receiver.received", "By", "Bytes received, compressed.", row::kKeys<"receiver">);
 
 inline constexpr MetricDesc kSelfPrograms = row::Standard(
     row::UpDown("gpulens.programs", "{program}", "Programs of this machine whose metrics are exported."));

@@ -44,7 +44,7 @@ std::string_view VerdictName(Verdict verdict) noexcept {
     case Verdict::kImpossibleJump: return "impossible_jump";
     case Verdict::kCounterDecreased: return "counter_decreased";
     case Verdict::kStuck: return "stuck";
-    case Verdict::kDisagreesWithTwin: return "disagrees_with_twin";
+    case Verdict::kDisagreesWithTwin: return "inconsistent";
     case Verdict::kNotSupported: return "not_supported";
   }
   return "unknown";

@@ -40,8 +40,8 @@ void RequestLog::OpenDisk(Instant now) {
   if (!status) {
     if (disk_status_) {
       Log(LogLevel::kWarn, "delivery", "queue_in_memory",
-          status.detail + ". What waits is kept in memory, at most " + std::to_string(options_.memory_bytes) +
-              " bytes, until the folder can be used.",
+          status.detail + ". Queued data is kept in memory, at most " +
+              std::to_string(options_.memory_bytes) + " bytes, until the folder can be used.",
           options_.folder);
     }
     disk_status_ = std::move(status);
@@ -77,7 +77,7 @@ Status RequestLog::OpenPosition(Reader& reader) {
   auto file = PositionFile::Open(disk_->folder().fd(), name, disk_->boot_id());
   if (file && file->foreign()) {
     RETURN_IF_ERROR(disk_->folder().SetAside(
-        name.c_str(), "it does not say how far was delivered; what is here is sent again"));
+        name.c_str(), "it does not contain the delivered position; all stored records are sent again"));
     file = PositionFile::Open(disk_->folder().fd(), name, disk_->boot_id());
     // As if it had never been written: from the beginning, also for a reader that is not the owner.
     const auto& segments = disk_->segments();
@@ -99,8 +99,8 @@ void RequestLog::TakeUp(Reader& reader) {
   if (last && *last < first && !reader.position->of_this_boot()) {
     Log(LogLevel::kWarn, "delivery", "missing",
         "the first " + std::to_string(first - *last) +
-            " records that were not known to be delivered are missing. They may have been delivered just "
-            "before the machine went down.",
+            " unacknowledged records are missing. They may have been delivered just before the machine went "
+            "down.",
         options_.folder);
     from = first;
   }
@@ -149,7 +149,7 @@ void RequestLog::LoseDisk(Status why) {
   first_away_ = next_id_;
   disk_status_ = std::move(why);
   Log(LogLevel::kWarn, "delivery", "queue_in_memory",
-      disk_status_.detail + ". What waits is kept in memory, at most " +
+      disk_status_.detail + ". Queued data is kept in memory, at most " +
           std::to_string(options_.memory_bytes) + " bytes, until the folder can be used.",
       options_.folder);
   for (const auto& reader : readers_) RecountDisk(*reader), Publish(*reader);
@@ -181,7 +181,7 @@ void RequestLog::CheckPositions() {
       ++at;
     } else {
       Log(LogLevel::kInfo, "delivery", "dropped",
-          "what waited for " + reader.name + " was dropped: " + std::to_string(reader.on_disk.records) +
+          "the data queued for " + reader.name + " was dropped: " + std::to_string(reader.on_disk.records) +
               " records",
           options_.folder);
       if (reader.name == options_.owner) static_cast<void>(disk_->folder().Mark(kOwnerGoneName));

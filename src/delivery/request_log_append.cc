@@ -39,7 +39,7 @@ Result<RequestLog::Kept> RequestLog::Append(std::string_view bytes, uint32_t ite
     Trim(calls);
     if (!options_.folder.empty()) {
       if (!status && disk_status_ && disk_)
-        Log(LogLevel::kWarn, "delivery", "queue_in_memory", status.detail + ". It is kept in memory.",
+        Log(LogLevel::kWarn, "delivery", "queue_in_memory", status.detail + ". The data is kept in memory.",
             options_.folder);
       if (disk_ && status && !disk_status_)
         Log(LogLevel::kInfo, "delivery", "queue_on_disk", "the folder can be used again", options_.folder);
@@ -95,7 +95,7 @@ Result<RequestLog::Kept> RequestLog::AppendToMemory(std::string_view bytes, uint
     uint64_t room = options_.memory_bytes - std::min(memory_used_, options_.memory_bytes);
     for (auto at = memory_.begin(); at != memory_.end() && room < size && !at->outcome; ++at)
       room += at->size();
-    if (room < size) return Status{Code::kExhausted, "there is no room for what is not delivered yet"};
+    if (room < size) return Status{Code::kExhausted, "there is no space for undelivered data"};
   }
   while (memory_used_ + size > options_.memory_bytes && !memory_.empty()) {
     InMemory& oldest = memory_.front();
@@ -135,7 +135,7 @@ RequestLog::~RequestLog() {
 
 Status RequestLog::InMemory::outcome_status() const {
   if (delivered || (skips >= readers && readers != 0)) return Ok();
-  return {Code::kExhausted, "the disk cannot keep it, and no receiver took it"};
+  return {Code::kExhausted, "it could not be written to disk, and no receiver accepted it"};
 }
 
 void RequestLog::MakeRoom(Reader& reader, uint64_t bytes) {

@@ -260,7 +260,7 @@ void RequestSender::Tell(const Item& item, size_t endpoint, const SendOutcome& o
   if (outcome.kind != SendOutcome::kTaken) trouble_ = url + ": " + outcome.detail;
   if (down && !waits) {
     Log(LogLevel::kWarn, setup_->name, "sink_down",
-        "cannot deliver to " + url + ": " + outcome.detail + ". It is queued and tried again.", subject);
+        "cannot deliver to " + url + ": " + outcome.detail + ". The data is queued and retried.", subject);
   } else if (!down && waits) {
     uint64_t waiting = 0;
     for (const auto& source : taking_) waiting += source->reader->stats().records;

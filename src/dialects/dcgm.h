@@ -91,7 +91,7 @@ constexpr auto DcgmRows(bool since_4_6) {
     *at++ = {.native = &kGpuInterconnectLinkBandwidth,
              .name = since_4_6 ? link.name_4_6 : link.name,
              .unit = "MB/s",
-             .help = "Traffic of one NVLink in both directions now, in MB/s: a rate, whatever its type says.",
+             .help = "Traffic of one NVLink in both directions now, in MB/s: a rate, despite its type.",
              .kind = Kind::kCounter,
              .scale = kPerMega,
              .labels = kDcgmLabels,

@@ -85,7 +85,7 @@ inline constexpr DcgmField kDcgmEcc[] = {
     DcgmEcc("aggregate", "uncorrectable", "sram", "DCGM_FI_DEV_ECC_DBE_AGG_SRM",
             "Uncorrected errors in SRAM."),
     DcgmField(kGpuEccSramThresholdExceeded, "DCGM_FI_DEV_THRESHOLD_SRM",
-              "1 when SRAM errors are too many to go on.")
+              "1 when SRAM errors exceed their threshold.")
         .Since46("DCGM_FI_DEV_SRAM_EXCEEDED"),
     DcgmField(kGpuEccMode, "DCGM_FI_DEV_ECC_CURRENT", "1 when ECC is on.")
         .Since46("DCGM_FI_DEV_ECC_MODE")

@@ -16,17 +16,17 @@ inline constexpr Rival kHadAnXid[] = {{.metrics = kLastXid, .same = kSameGpu}};
 
 inline constexpr DcgmField kDcgmErrors[] = {
     DcgmField(kGpuXidLastErrorCode, "DCGM_FI_DEV_XID_ERRORS",
-              "Code of the last XID; 0 while XIDs are watched and none has come.")
+              "Code of the last XID; 0 while XIDs are watched and none has occurred.")
         .Since46("DCGM_FI_DEV_XID_ERROR"),
     // The count of XIDs is there from the start while somebody watches: of it, the row shows 0 and nothing
     // else.
     DcgmField(kGpuXidErrors, "DCGM_FI_DEV_XID_ERRORS",
-              "Code of the last XID; 0 while XIDs are watched and none has come.")
+              "Code of the last XID; 0 while XIDs are watched and none has occurred.")
         .Since46("DCGM_FI_DEV_XID_ERROR")
         .Whole("", 0)
         .Unless(kHadAnXid),
     DcgmField(kGpuThrottleMask, "DCGM_FI_DEV_CLOCKS_EVENT_REASONS",
-              "What holds the clocks down, as the bits of the driver."),
+              "Reasons that hold the clocks down, as the bit mask of the driver."),
     DcgmField(kGpuThrottleTime, "DCGM_FI_DEV_CLOCKS_EVENT_REASON_SW_POWER_CAP_NS",
               "Time for which clocks were held down by the power limit, in ns.")
         .Counter()

@@ -23,7 +23,7 @@ inline constexpr DcgmField kDcgmLinks[] = {
     DcgmField(kGpuPcieLinkGenCurrent, "DCGM_FI_DEV_PCIE_LINK_GEN", "PCIe generation in use."),
     DcgmField(kGpuPcieLinkWidthCurrent, "DCGM_FI_DEV_PCIE_LINK_WIDTH", "PCIe lanes in use."),
     DcgmField(kGpuInterconnectBandwidth, "DCGM_FI_DEV_NVLINK_BANDWIDTH_TOTAL",
-              "NVLink traffic in both directions now, in MB/s: a rate, whatever its type says.")
+              "NVLink traffic in both directions now, in MB/s: a rate, despite its type.")
         .Since46("DCGM_FI_DEV_NVLINK_THROUGHPUT_TOTAL")
         .Counter()
         .Whole("MB/s", kPerMega)
@@ -138,7 +138,7 @@ inline constexpr DcgmField kDcgmPerLink[] = {
         .Where("gpu.interconnect.type", "nvlink")
         .Where("gpu.interconnect.error_type", "integrity"),
     DcgmField(kGpuInterconnectLinkErrors, "DCGM_FI_DEV_NVLINK_COUNT_TX_DISCARDS",
-              "Packets not sent and thrown away.")
+              "Packets discarded without being sent.")
         .Counter()
         .Where("gpu.interconnect.type", "nvlink")
         .Where("gpu.interconnect.error_type", "discard"),

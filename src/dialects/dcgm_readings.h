@@ -55,7 +55,7 @@ inline constexpr DcgmField kDcgmReadings[] = {
         .Since46("DCGM_FI_DEV_BOARD_POWER_LIMIT_ENFORCED_WATTS")
         .In("W")
         .Where("gpu.power.limit_type", "enforced"),
-    DcgmField(kGpuPowerLimit, "DCGM_FI_DEV_POWER_MGMT_LIMIT", "Power limit that was asked for in W.")
+    DcgmField(kGpuPowerLimit, "DCGM_FI_DEV_POWER_MGMT_LIMIT", "Requested power limit in W.")
         .Since46("DCGM_FI_DEV_BOARD_POWER_LIMIT_REQUESTED_WATTS")
         .In("W")
         .Where("gpu.power.limit_type", "requested"),
@@ -130,11 +130,11 @@ inline constexpr DcgmField kDcgmReadings[] = {
     DcgmField(kGpuClockMax, "DCGM_FI_DEV_MAX_VIDEO_CLOCK", "Highest video clock in MHz.")
         .In("MHz")
         .Where("gpu.clock.type", "video"),
-    DcgmField(kGpuClockLimit, "DCGM_FI_DEV_APP_SM_CLOCK", "SM clock that applications ask for in MHz.")
+    DcgmField(kGpuClockLimit, "DCGM_FI_DEV_APP_SM_CLOCK", "SM clock requested by applications in MHz.")
         .In("MHz")
         .Where("gpu.clock.type", "sm")
         .Where("gpu.clock.limit_type", "application"),
-    DcgmField(kGpuClockLimit, "DCGM_FI_DEV_APP_MEM_CLOCK", "Memory clock that applications ask for in MHz.")
+    DcgmField(kGpuClockLimit, "DCGM_FI_DEV_APP_MEM_CLOCK", "Memory clock requested by applications in MHz.")
         .In("MHz")
         .Where("gpu.clock.type", "memory")
         .Where("gpu.clock.limit_type", "application"),

@@ -11,7 +11,7 @@ constexpr uint32_t kMostDoublings = 3;
 // The fact that stays with a device whatever its number.
 constexpr std::string_view kIdentity = "uuid";
 
-Status NotCounted() { return BadMessage("a device it did not count"); }
+Status NotCounted() { return BadMessage("a device beyond the reported count"); }
 
 bool SameFacts(const Device& device, const DeviceReport& report) {
   if (device.facts.size() != report.fact_count) return false;
@@ -32,7 +32,7 @@ std::string_view Device::Fact(std::string_view key) const noexcept {
 }
 
 Status PlainShelf::Take(const VendorReport&, Instant) {
-  return BadMessage("of a kind that this library has not");
+  return BadMessage("of a kind that this library does not have");
 }
 
 Duration DeviceBook::RestOf(const Memory& memory) const noexcept {

@@ -47,7 +47,7 @@ class DriverSource::Impl {
     bool paused = last_poll_ns_ != 0 && now.boot_ns - last_poll_ns_ > options_.deadline.count();
     last_poll_ns_ = now.boot_ns;
     if (pid_t pid = reaper_.Look(now, driver_.stuck_pids); pid > 0)
-      Change(DriverChange::kStuck, "process " + std::to_string(pid) + " cannot be ended");
+      Change(DriverChange::kStuck, "process " + std::to_string(pid) + " cannot be stopped");
     if (link_.child.running()) {
       if (paused) alive_ns_ = now.boot_ns;
       Drain(now);
@@ -94,7 +94,7 @@ class DriverSource::Impl {
     if (driver_.waiting_call == kNoCall) return {};
     return std::string(vendor_.call_name(driver_.waiting_call)) + " has not returned for " +
            std::to_string((now.boot_ns - driver_.waiting_since_boot_ns) / 1'000'000'000) +
-           " s: no events are told";
+           " s: no events are reported";
   }
 
   Devices devices() const noexcept { return book_.devices(); }
@@ -167,7 +167,7 @@ class DriverSource::Impl {
   std::string Use() const {
     return ": it used " + std::to_string(driver_.memory >> 20) + " MiB of memory, " +
            std::to_string(driver_.files) + " open files and " + std::to_string(driver_.threads) +
-           " threads, more than it may";
+           " threads, more than allowed";
   }
 
   // Finds the call that has ended the process, or keeps it from answering, and counts it. What is to be said
@@ -186,7 +186,7 @@ class DriverSource::Impl {
       case Culprit::kWaiting: break;
     }
     if (!named) text = " outside of any " + std::string(vendor_.device) + "'s calls";
-    return crashes_.waits_for_events() ? text : text + ": the library's events are not waited for";
+    return crashes_.waits_for_events() ? text : text + ": events of the library are no longer read";
   }
 
   void ForgetFaults() noexcept {
@@ -260,9 +260,9 @@ class DriverSource::Impl {
     if (const auto* library = std::get_if<LibraryReport>(&message)) return TakeLibrary(*library);
     if (const auto* hello = std::get_if<Hello>(&message)) {
       if (hello->protocol == kProtocolVersion) return Status{};
-      return {Code::kDataLoss, "driver speaks protocol " + std::to_string(hello->protocol)};
+      return {Code::kDataLoss, "the reader process uses protocol " + std::to_string(hello->protocol)};
     }
-    if (std::holds_alternative<AttachRequest>(message)) return BadMessage("a request came back");
+    if (std::holds_alternative<AttachRequest>(message)) return BadMessage("unexpected request");
     Status status = book_.Take(message, now);
     if (std::holds_alternative<DeviceReport>(message)) CountDevices();
     return status;

@@ -43,10 +43,9 @@ bool IsStarting(const driver::DriverState& state) noexcept {
 Status StatusOf(const driver::DriverState& state) {
   if (state.up && state.unread > 0) {
     const std::string all = std::to_string(state.used + state.left_out + state.unread);
-    return {Code::kExhausted,
-            std::to_string(state.unread) + " of " + all +
-                " GPUs are not read: the reader process has no room for more threads (see its "
-                "limits: ulimit -u, TasksMax, pids.max)"};
+    return {Code::kExhausted, std::to_string(state.unread) + " of " + all +
+                                  " GPUs are not read: the reader process cannot start more threads (see its "
+                                  "limits: ulimit -u, TasksMax, pids.max)"};
   }
   if (state.up) return Ok();
   if (IsStarting(state)) return {Code::kTimeout, "the reader process is starting"};

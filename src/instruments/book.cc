@@ -154,10 +154,11 @@ Handle Book::Make(Family wanted) {
   const std::string quoted = "\"" + wanted.name + "\"";
   if (!IsName(wanted.name))
     return Refuse(Code::kInvalidArgument,
-                  quoted + " is no name: a letter, then letters, digits and . - / _ :, at most 255");
+                  quoted + " is not a valid name: a letter, then letters, digits and . - / _ :, at most 255");
   if (!IsUnit(wanted.unit))
-    return Refuse(Code::kInvalidArgument,
-                  quoted + ": \"" + wanted.unit + "\" is no unit: at most 63 of ASCII, no blank");
+    return Refuse(
+        Code::kInvalidArgument,
+        quoted + ": \"" + wanted.unit + "\" is not a valid unit: at most 63 ASCII characters without spaces");
   if (!Ascend(wanted.form.bounds))
     return Refuse(Code::kInvalidArgument,
                   quoted + ": bounds must be finite and ascend, and be at most 1,024");

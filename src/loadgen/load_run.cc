@@ -112,7 +112,7 @@ void LoadRun::OnBytes(Slot& slot, std::string_view bytes) {
 void LoadRun::OnData(Slot& slot, std::string_view data) {
   const auto chunk = ReadCompletionChunk(data);
   if (!chunk) {
-    slot.broken = "an event that is no JSON: " + std::string(data.substr(0, kMostDetail));
+    slot.broken = "an event is not JSON: " + std::string(data.substr(0, kMostDetail));
     return;
   }
   LoadRequest& request = slot.request;
@@ -158,7 +158,7 @@ std::string LoadRun::FailureOf(Slot& slot, HttpReply& reply, std::string& detail
   }
   if (!plan_.stream) {
     const auto answer = ReadCompletionChunk(reply.body);
-    if (!answer) slot.broken = "an answer that is no JSON: " + reply.body.substr(0, kMostDetail);
+    if (!answer) slot.broken = "the response is not JSON: " + reply.body.substr(0, kMostDetail);
     else if (!answer->error.empty()) slot.broken = answer->error;
     else Take(slot.request, *answer);
     slot.ended = true;

@@ -166,7 +166,7 @@ Result<Endpoint> ParseListenAddress(std::string_view text) {
   }
   if (host == "localhost") host = "127.0.0.1";
   bool bare_ipv6 = host.front() != '[' && host.find(':') != std::string_view::npos;
-  if (bare_ipv6) return BadAddress(text, "an IPv6 address stands in brackets, as in [::1]:9091");
+  if (bare_ipv6) return BadAddress(text, "an IPv6 address needs brackets, as in [::1]:9091");
   auto parsed = ParseIp(host, *port);
   if (!parsed) {
     return BadAddress(

@@ -30,7 +30,7 @@ TEST(ParseListenAddress, SaysWhatIsWrong) {
   EXPECT_THAT(Parsed("127.0.0.1:"), HasSubstr("not a number from 0 to 65535"));
   EXPECT_THAT(Parsed("127.0.0.1:65536"), HasSubstr("not a number from 0 to 65535"));
   EXPECT_THAT(Parsed("127.0.0.1:+1"), HasSubstr("not a number"));
-  EXPECT_THAT(Parsed("::1:9091"), HasSubstr("stands in brackets, as in [::1]:9091"));
+  EXPECT_THAT(Parsed("::1:9091"), HasSubstr("needs brackets, as in [::1]:9091"));
   EXPECT_THAT(Parsed("node1:9091"), HasSubstr("\"node1\" is not an IP address"));
   EXPECT_THAT(Parsed("[::1:9091"), HasSubstr("is not an IP address"));
   EXPECT_THAT(Parsed("[127.0.0.1]:1"), HasSubstr("is not an IP address"));

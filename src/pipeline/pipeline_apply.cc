@@ -254,8 +254,8 @@ Status Pipeline::Apply(PipelinePlan plan) {
   delivery_.PlanReceived(!plan.receivers.empty(), delivery);
   if (!plan.receivers.empty() && !delivery.received && !delivery.discards)
     return {Code::kInvalidArgument,
-            "receivers: no sink takes what is received: " + NamesWithoutReceived(plan) +
-                "; switch sinks.otlp or sinks.remote_write on"};
+            "receivers: no sink accepts received data: " + NamesWithoutReceived(plan) +
+                "; switch on sinks.otlp or sinks.remote_write"};
   RETURN_IF_ERROR(MakeReceivers(plan, receivers));
   enrichers_.Adopt(std::move(enrichers));
   const std::vector<RollupMove> moves = PlanRollups(sinks);

@@ -226,18 +226,18 @@ void SelfMetrics::UpdateSink(const SinkView& sink, Delivery* delivery) {
     s.duration = table_.Declare(kSelfSinkDuration, s.entity);
     s.last_success = table_.Declare(kSelfSinkLastSuccessTime, s.entity);
     if (sink.queued()) {
-      s.length = table_.Declare(kSelfSinkQueueLength, s.entity, {{"lane", "snapshot"}});
-      s.capacity = table_.Declare(kSelfSinkQueueCapacity, s.entity, {{"lane", "snapshot"}});
-      s.event_length = table_.Declare(kSelfSinkQueueLength, s.entity, {{"lane", "event"}});
-      s.event_capacity = table_.Declare(kSelfSinkQueueCapacity, s.entity, {{"lane", "event"}});
+      s.length = table_.Declare(kSelfSinkQueueLength, s.entity, {{"queue", "snapshot"}});
+      s.capacity = table_.Declare(kSelfSinkQueueCapacity, s.entity, {{"queue", "snapshot"}});
+      s.event_length = table_.Declare(kSelfSinkQueueLength, s.entity, {{"queue", "event"}});
+      s.event_capacity = table_.Declare(kSelfSinkQueueCapacity, s.entity, {{"queue", "event"}});
     }
     for (size_t i = 0; i < kDropReasons; ++i) {
       // What has no queue can only refuse.
       if (!sink.queued() && static_cast<DropReason>(i) != DropReason::kRejected) continue;
       std::string_view reason = DropReasonName(static_cast<DropReason>(i));
-      s.dropped[i] = table_.Declare(kSelfSinkDropped, s.entity, {{"lane", "snapshot"}, {"reason", reason}});
+      s.dropped[i] = table_.Declare(kSelfSinkDropped, s.entity, {{"queue", "snapshot"}, {"reason", reason}});
       s.events_dropped[i] =
-          table_.Declare(kSelfSinkDropped, s.entity, {{"lane", "event"}, {"reason", reason}});
+          table_.Declare(kSelfSinkDropped, s.entity, {{"queue", "event"}, {"reason", reason}});
     }
   }
   s.seen = update_;

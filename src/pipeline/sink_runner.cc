@@ -52,8 +52,7 @@ struct SinkRunner::Rollups {
     const uint64_t before = std::exchange(beyond, rollup->stats().refused[size_t(RollupRefusal::kLimit)]);
     if (before == 0 && beyond != 0)
       Log(LogLevel::kWarn, sink, "rollup_limit",
-          std::to_string(beyond) + " series are sent as they are: their groups are more than max_groups.",
-          sink);
+          std::to_string(beyond) + " series are sent unchanged: their groups exceed max_groups.", sink);
     return made;
   }
 };

@@ -292,7 +292,7 @@ TEST_F(RollupRunner, SeriesBeyondTheLimitAreSentAsTheyAreAndCountedAndReported) 
   EXPECT_TRUE(runner->Stop(Soon()));
   EXPECT_EQ(runner->rollup_stats()->refused[static_cast<size_t>(RollupRefusal::kLimit)], 1u);
   EXPECT_THAT(said, HasSubstr("rollup_limit"));
-  EXPECT_THAT(said, HasSubstr("1 series are sent as they are"));
+  EXPECT_THAT(said, HasSubstr("1 series are sent unchanged"));
   EXPECT_EQ(said.find("rollup_limit"), said.rfind("rollup_limit")) << "once, not at each tick";
   EXPECT_THAT(given_.Values("gpu.energy"), ElementsAre(0, 5));
   EXPECT_THAT(given_.Values("gpu.power.draw"), IsEmpty());

@@ -30,13 +30,13 @@ inline constexpr OptionSpec kIntakeMemory[] = {
     {.key = "limit",
      .type = OptionType::kDouble,
      .fallback = "0.8",
-     .help = "The share of limits.memory that the agent may have.",
+     .help = "The share of limits.memory that the agent may use.",
      .min = 0,
      .max = 1},
     {.key = "spike",
      .type = OptionType::kDouble,
      .fallback = "0.25",
-     .help = "The share of it that is kept free for bursts; senders get \"try again later\" before.",
+     .help = "The share of it that is kept free for bursts; senders must retry later before it is used.",
      .min = 0,
      .max = 1},
 };
@@ -68,7 +68,7 @@ inline constexpr std::array<OptionSpec, 6> kIntakeOptions = {{
      .children = kIntakeBatch},
     {.key = "memory_limiter",
      .type = OptionType::kGroup,
-     .help = "When senders are asked to retry later.",
+     .help = "When senders must retry later.",
      .children = kIntakeMemory},
 }};
 

@@ -137,9 +137,9 @@ void OtlpIntake::Take(OtlpCall call) {
   if (ending_) refused = {OtlpAnswer::kUnavailable, "the receiver is stopping", 0, kComeAgain};
   else if (Status begun = Begin(); !begun) refused = {OtlpAnswer::kUnavailable, begun.detail, 0, kComeAgain};
   else if (waiting_bytes_ + size > options_.max_waiting && !waiting_.empty())
-    refused = {OtlpAnswer::kOverloaded, "too many requests wait", 0, kComeAgain};
+    refused = {OtlpAnswer::kOverloaded, "too many requests are queued", 0, kComeAgain};
   else if (!memory_.HasRoom())
-    refused = {OtlpAnswer::kOverloaded, "the limit of memory is reached", 0, kComeAgain};
+    refused = {OtlpAnswer::kOverloaded, "the memory limit is reached", 0, kComeAgain};
   if (refused.kind != OtlpAnswer::kAccepted) {
     lock.unlock();
     return Refuse(call, std::move(refused), 0);

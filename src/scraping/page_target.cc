@@ -218,9 +218,9 @@ PageTarget::Outcome PageTarget::Read(PageUser& user, FrameWriter& out) {
   }
   auto format = DetectExpositionFormat(reply_.content_type);
   if (!format) {
-    return {
-        static_cast<size_t>(ScrapeFailure::kContentType),
-        {Code::kDataLoss, "answers with " + Printable(reply_.content_type) + ", which is no metrics page"}};
+    return {static_cast<size_t>(ScrapeFailure::kContentType),
+            {Code::kDataLoss,
+             "answers with " + Printable(reply_.content_type) + ", which is not a metrics page"}};
   }
   std::string_view body = reply_.body;
   if (reply_.gzip) {

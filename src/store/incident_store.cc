@@ -153,7 +153,7 @@ Result<std::unique_ptr<IncidentStore>> IncidentStore::Open(const Options& option
   if (std::rename(options.path.c_str(), aside.c_str()) != 0) return opened;
   for (const char* suffix : {"-wal", "-shm"}) ::unlink((options.path + suffix).c_str());
   Log(LogLevel::kWarn, "store", "store_broken",
-      opened.error().detail + "; moved to " + aside + ", a new one is begun.");
+      opened.error().detail + "; moved to " + aside + ", a new one is created.");
   return OpenOnce(options);
 }
 

@@ -49,7 +49,7 @@ void IncidentWriter::Shared::Write(const Incident& incident) {
       retry_at_ns = clock.Now().boot_ns + kRetryNs;
       status = opened.error();
       Log(LogLevel::kWarn, "store", "store_unavailable",
-          "incidents are not stored: " + status.detail + ". Set state_dir to a folder that may be written.");
+          "incidents are not stored: " + status.detail + ". Set state_dir to a writable folder.");
     }
   } else if (!store) {
     status = {Code::kUnavailable, "not open"};
@@ -110,7 +110,8 @@ void IncidentWriter::Add(Incident incident) {
   if (!shared_->thread.joinable()) {
     Status started = StartThread(shared_->thread, [shared = shared_] { shared->Loop(); });
     // What waits is written when there is room for the thread again.
-    if (!started) Log(LogLevel::kWarn, "store", "no_thread", "incidents wait: " + started.detail);
+    if (!started)
+      Log(LogLevel::kWarn, "store", "no_thread", "incidents are not stored yet: " + started.detail);
   }
   shared_->wake.notify_one();
 }

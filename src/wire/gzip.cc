@@ -64,7 +64,7 @@ Status Gunzip(std::string_view bytes, size_t limit, std::string& out) {
     if (result != LIBDEFLATE_SUCCESS) {
       out.clear();
       if (result != LIBDEFLATE_INSUFFICIENT_SPACE) return {Code::kDataLoss, "the gzip body is damaged"};
-      return {Code::kExhausted, "the body unpacks to more than " + std::to_string(limit) + " bytes"};
+      return {Code::kExhausted, "the body decompresses to more than " + std::to_string(limit) + " bytes"};
     }
     made += more;
     bytes.remove_prefix(used);

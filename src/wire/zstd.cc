@@ -71,13 +71,13 @@ Status Unzstd(std::string_view bytes, size_t limit, std::string& out) {
     wanted = ZSTD_decompressStream(context.get(), &room, &in);
     if (ZSTD_isError(wanted)) {
       const bool window = ZSTD_getErrorCode(wanted) == ZSTD_error_frameParameter_windowTooLarge;
-      return window ? fail(Code::kExhausted, "the zstd body wants a window of more than 8 MiB")
+      return window ? fail(Code::kExhausted, "the zstd body needs a window of more than 8 MiB")
                     : fail(Code::kDataLoss, "the zstd body is damaged");
     }
     if (room.pos > limit)
-      return fail(Code::kExhausted, "the body unpacks to more than " + std::to_string(limit) + " bytes");
+      return fail(Code::kExhausted, "the body decompresses to more than " + std::to_string(limit) + " bytes");
     if (in.pos == before && room.pos == made && wanted != 0)
-      return fail(Code::kDataLoss, "the zstd body is cut short");
+      return fail(Code::kDataLoss, "the zstd body is truncated");
     made = room.pos;
   }
   out.resize(made);

@@ -239,7 +239,7 @@ class BenchServe(unittest.TestCase):
         process.send_signal(signal.SIGINT)
         out, err = process.communicate(timeout=20)
         self.assertEqual(process.returncode, 130, err)
-        self.assertIn("stopped, what follows is of a part", out)
+        self.assertIn("stopped early, the figures are partial", out)
         self.assertIn("2 cancelled", out)
         told = self.stats(db)
         self.assertEqual(told["cancelled"], 2)
@@ -247,7 +247,7 @@ class BenchServe(unittest.TestCase):
 
     def test_wrong_use_says_what_is_wrong(self):
         for words, said in ((["--slo", "fast"], "expected ttft=TIME"), (["--duration", "soon"], '"soon"'),
-                            (["--api-key-env", "NO_SUCH_VARIABLE"], "no such variable"), (["--rate", "0"], "--rate")):
+                            (["--api-key-env", "NO_SUCH_VARIABLE"], "the variable is not set"), (["--rate", "0"], "--rate")):
             done = self.bench(*words)
             self.assertEqual(done.returncode, 2, words)
             self.assertIn(said, done.stderr, words)

@@ -255,7 +255,7 @@ class Command(Case):
 
     def test_a_hang_leaves_what_there_is(self):
         said, out = self.capture(PROFILES / "hang.yaml", code=1, seconds="16s")
-        self.assertIn("only a part could be recorded", said)
+        self.assertIn("the recording is incomplete", said)
         self.assertIn("nvmlDeviceGetPowerUsage", said)
         recording = load(out)
         self.assertIn("nvmlDeviceGetPowerUsage", recording["trouble"])
@@ -287,7 +287,7 @@ class Command(Case):
         self.assertIn("line 2", done.stderr)
 
     def test_wrong_use(self):
-        for arguments, words in ((["amd"], "nvml is what can be recorded"),
+        for arguments, words in ((["amd"], "the only one is nvml"),
                                  (["nvml", "--for", "soon"], "--for soon"), (["nvml", "--every", "1ms"], "--every 1ms"),
                                  (["nvml", "--for", "1s", "--every", "2s"], "--every 2s"),
                                  (["nvml", "--gpu", "64"], "0 to 63"), (["nvml", "--gpu", "x"], "--gpu")):

@@ -44,7 +44,7 @@ class Init(Case):
         path.write_text("interval: 5s\n")
         again = run("config", "init", str(path))
         self.assertEqual((again.returncode, path.read_text()), (1, "interval: 5s\n"))
-        self.assertIn("exists and is left as it is", again.stderr)
+        self.assertIn("exists and is not changed", again.stderr)
         self.assertEqual(run("config", "init", "-").stdout, text)
         self.assertEqual(run("config", "init", str(self.folder / "no" / "folder.yaml")).returncode, 1)
         named = self.folder / "etc" / "gpulens.yaml"
@@ -82,15 +82,15 @@ class Check(Case):
         "sinks:\n  otlp: {endpoint: \"http://h/\", protocol: grpc, compression: zstd}\n": (":2:", "gzip or none"),
         "sinks:\n  otlp: {endpoint: \"http://h/?a=b\"}\n": (":2:", "a query"),
         "sinks:\n  remote_write: {native_histograms: true}\n": (":2:", "needs protocol"),
-        "sinks:\n  remote_write:\n    transport: {tls: {cert_file: /a}}\n": (":3:", "belong together"),
+        "sinks:\n  remote_write:\n    transport: {tls: {cert_file: /a}}\n": (":3:", "must be set together"),
         "collectors:\n  kernel_log: {source: file}\n": (":2:", "needs path"),
         "receivers:\n  remote_write: {busy_status: 430}\nsinks: {otlp: {}}\n": (":2:", "503 or 429"),
         "http: {listen: \"127.0.0.1:{P}\"}\nwebsocket: {listen: \"127.0.0.1:{P}\"}\n": (":2:", "is taken by http.listen"),
         "sinks: {otlp: {}}\nreceivers:\n  otlp: {http: {listen: \"127.0.0.1:{P}\"}, grpc: {listen: \"127.0.0.1:{P}\"}}\n":
             (":3:", "is taken by receivers.otlp.http.listen"),
         "sinks: {otlp: {}}\nreceivers:\n  otlp: {http: {listen: \":{P}\"}}\n": (":3:", "other machines could reach"),
-        "receivers:\n  remote_write: {http: {listen: \"127.0.0.1:{P}\"}}\n": (":2:", "receivers.remote_write", "no sink takes", "sinks.otlp"),
-        "resource: {cluster: \"${NOT_SET_ANYWHERE}\"}\n": (":1:", "the environment has no NOT_SET_ANYWHERE"),
+        "receivers:\n  remote_write: {http: {listen: \"127.0.0.1:{P}\"}}\n": (":2:", "receivers.remote_write", "no sink accepts", "sinks.otlp"),
+        "resource: {cluster: \"${NOT_SET_ANYWHERE}\"}\n": (":1:", "the environment variable NOT_SET_ANYWHERE is not set"),
         "sinks:\n  webhook: {url: \"http://h/\", transport: {bearer_token: \"${file:/nowhere/token}\"}}\n": (":2:", "cannot read"),
         "http: {web_config: \"{FOLDER}/web.yaml\"}\n": ("web.yaml:1", "unknown key"),
     }
@@ -143,9 +143,9 @@ class Check(Case):
     def test_unknown_variables_concern_who_configures(self):
         for command in (("metrics", "gpu.utilization"), ("collect", "self", "--once"), ("collect", "--list")):
             self.assertNotIn("GPULENS_FOO", run(*command, GPULENS_FOO="1").stderr, command)
-        self.assertIn("GPULENS_FOO is no option", run("config", "check", GPULENS_FOO="1").stderr)
+        self.assertIn("GPULENS_FOO is not an option", run("config", "check", GPULENS_FOO="1").stderr)
         with Agent(environment={"GPULENS_FOO": "1"}) as agent:
-            self.assertIn("GPULENS_FOO is no option", agent.said())
+            self.assertIn("GPULENS_FOO is not an option", agent.said())
 
 
 class Memory(Case):

@@ -101,7 +101,7 @@ class Doctor(unittest.TestCase):
             done = run("doctor", "--json", "--config", finder)
             page = json.loads(done.stdout)
             self.assertEqual(page["seen_by"], "command")
-            self.assertIn("does not tell its state", json.dumps(page))
+            self.assertIn("does not report its state", json.dumps(page))
 
     def test_a_refused_reload(self):
         with Demo() as demo:
@@ -131,7 +131,7 @@ class Doctor(unittest.TestCase):
             demo.finder.write_text(f"control: {{socket: none}}\nhttp: {{listen: ['127.0.0.1:{demo.agent.ws_port}']}}\n")
             code, page, trouble = demo.doctor()
             self.assertEqual((code, page["seen_by"]), (1, "command"))
-            self.assertIn("does not tell its state", trouble["agent"]["what"])
+            self.assertIn("does not report its state", trouble["agent"]["what"])
 
 
 class Events(unittest.TestCase):
@@ -139,7 +139,7 @@ class Events(unittest.TestCase):
         with Demo() as demo:
             nothing = run("events", "--config", demo.finder)
             self.assertEqual(nothing.returncode, 0)
-            self.assertIn("nothing was recorded", nothing.stderr)
+            self.assertIn("no events were recorded", nothing.stderr)
             demo.fail("gpu=2", "mode=lost")
             wait_until(lambda: "gpu.lost" in run("events", "--config", demo.finder).stdout, what="the event")
             lines = run("events", "--config", demo.finder, "--format", "json").stdout.splitlines()

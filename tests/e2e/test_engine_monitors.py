@@ -308,7 +308,7 @@ class WrongUse(unittest.TestCase):
     def test_what_reads_no_page_has_no_endpoint(self):
         done = run("collect", "host", "--endpoint", "http://localhost:1/metrics", "--once")
         self.assertEqual(done.returncode, 2)
-        self.assertIn("--endpoint: host reads no page", done.stderr)
+        self.assertIn("--endpoint: host does not read a page", done.stderr)
 
     def test_an_engine_nearly_right_is_found(self):
         done = run("collect", "sglan", "--once")

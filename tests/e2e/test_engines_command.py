@@ -175,8 +175,8 @@ class Check(unittest.TestCase):
                  "/empty": page(""), "/json": page('{"detail":"Not Found"}', "application/json"),
                  "/closed": page("no", status=401), "/nonsense": page("one two three\nfour five six\n")}
         with Pages(pages) as server:
-            for path, words in (("/metrics", "answers with text/html, which is no metrics page"), ("/sly", "is HTML"),
-                                ("/empty", "is empty"), ("/json", "no metrics page"), ("/closed", "--header"),
+            for path, words in (("/metrics", "answers with text/html, which is not a metrics page"), ("/sly", "is HTML"),
+                                ("/empty", "is empty"), ("/json", "not a metrics page"), ("/closed", "--header"),
                                 ("/gone", "404"), ("/nonsense", "")):
                 for command in ("check", "read"):
                     with self.subTest(path=path, command=command):
@@ -271,7 +271,7 @@ class Read(unittest.TestCase):
                 # Caches serve no requests of their own, and KServe's server tells the stages of a request alone.
                 if name in ("dynamo-kvbm", "lmcache", "mooncake", "kserve"):
                     self.assertEqual((done.returncode, done.stdout), (1, ""))
-                    self.assertIn(f"nothing is told of engine {name}", done.stderr)
+                    self.assertIn(f"no readings of engine {name}", done.stderr)
                     continue
                 self.assertEqual(done.returncode, 0, done.stderr)
                 reading = json.loads(done.stdout)
@@ -281,7 +281,7 @@ class Read(unittest.TestCase):
     def test_what_is_not_there(self):
         done = engines("read", "-", text="# TYPE node_load1 gauge\nnode_load1 1\n")
         self.assertEqual((done.returncode, done.stdout), (1, ""))
-        self.assertIn("--engine names it", done.stderr)
+        self.assertIn("--engine selects the engine", done.stderr)
         done = engines("read", "-", "--model", "other", text=vllm_page(([1, 0, 0, 0], 1), ([0, 0, 0, 0], 0), 1))
         self.assertEqual(done.returncode, 1)
         self.assertIn("of model other", done.stderr)

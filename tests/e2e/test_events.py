@@ -75,7 +75,7 @@ class Events(unittest.TestCase):
             wait_until(lambda: value(agent.page(), "gpu_xid_errors_total", gpu_index="3") == 0, what="a counter at 0")
             empty = machine.ask()
             self.assertEqual((empty.returncode, empty.stdout), (0, ""))
-            self.assertIn("nothing was recorded", empty.stderr)
+            self.assertIn("no events were recorded", empty.stderr)
 
             # Some readings must have been taken before there can be any in the incident.
             wait_until(lambda: len(machine.out.read_text().split('"gpu.power.draw"')) > 8 * 8, what="ticks")
@@ -109,7 +109,7 @@ class Events(unittest.TestCase):
             wait_until(lambda: value(agent.page(), "gpulens_store_writes_total", result="ok") == 2, what="the self-metric")
 
             self.assertEqual(len(machine.incidents("--gpu", "3", "--name", "gpu.xid")), 1)
-            self.assertIn("nothing happened", machine.ask("--gpu", "5").stderr)
+            self.assertIn("no matching event", machine.ask("--gpu", "5").stderr)
             self.assertIn("XID 79 bus, do: reboot, python3", machine.ask().stdout)
             self.assertEqual(machine.ask("--format", "csv", "--name", "gpu.xid").stdout.count("\n"), 2)
             # A GPU that is to be rebooted is not well.

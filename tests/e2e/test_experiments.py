@@ -210,7 +210,7 @@ class Experiments(Home):
     def test_nothing_kept_yet_and_wrong_files(self):
         empty = self.call("exp", "list")
         self.assertEqual((empty.returncode, empty.stdout), (0, ""))
-        self.assertIn("no run was kept yet", empty.stderr)
+        self.assertIn("no run was recorded yet", empty.stderr)
         self.assertEqual(self.runs(), [])
         self.assertEqual(self.call("exp", "show", "x").returncode, 1)
         text = self.home / "text.db"

@@ -265,7 +265,7 @@ class Limits(unittest.TestCase):
     def test_unknown_variables_come_behind_what_a_command_says(self):
         run = subprocess.run([BINARY, "events", "--state-dir", "/nowhere", "--gpu", "0"], capture_output=True, text=True, timeout=20,
                              env={"GPULENS_BIN": "x", "PATH": "/bin"})
-        self.assertIn("nothing was recorded", run.stderr.splitlines()[0])
+        self.assertIn("no events were recorded", run.stderr.splitlines()[0])
         self.assertNotIn("GPULENS_BIN", run.stderr)
 
     def test_names_of_files_do_not_steer_a_terminal(self):

@@ -107,7 +107,7 @@ class OfAgent(unittest.TestCase):
         self.assertEqual(value(page, "gpulens_sink_requests_total", sink="otlp", code="503"), 1)
         self.assertGreater(value(page, "gpulens_sink_delivered_total", sink="otlp", signal="metrics"), 100)
         self.assertEqual(value(page, "gpulens_sink_up", sink="otlp"), 1)
-        self.assertEqual(value(page, "gpulens_sink_dropped_total", sink="otlp", lane="delivery", reason="refused"), 0)
+        self.assertEqual(value(page, "gpulens_sink_dropped_total", sink="otlp", queue="delivery", reason="refused"), 0)
 
     def test_series_that_end_are_told_without_a_value(self):
         with tempfile.TemporaryDirectory() as folder, Receiver() as receiver:
@@ -137,7 +137,7 @@ class OfAgent(unittest.TestCase):
             try:
                 # What waits packed goes out as the next agent is told to send.
                 config = config.replace("otlp: {", "otlp: {compression: none, ")
-                wait_until(lambda: (value(first.page(), "gpulens_sink_queue_length", lane="delivery", sink="otlp") or 0) > 5,
+                wait_until(lambda: (value(first.page(), "gpulens_sink_queue_length", queue="delivery", sink="otlp") or 0) > 5,
                            what="a backlog")  # fmt: skip
                 self.assertEqual(value(first.page(), "gpulens_sink_up", sink="otlp"), 0)
             finally:

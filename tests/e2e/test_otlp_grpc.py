@@ -120,7 +120,7 @@ class Otlp(unittest.TestCase):
             page = agent.wait_until(told)
         for code, count in {"RESOURCE_EXHAUSTED": 1, "UNAVAILABLE": 1, "INVALID_ARGUMENT": 1}.items():
             self.assertEqual(agent.value(page, "gpulens_sink_requests_total", sink="otlp", code=code), count, code)
-        self.assertEqual(agent.value(page, "gpulens_sink_dropped_total", sink="otlp", lane="delivery", reason="refused"), 1)
+        self.assertEqual(agent.value(page, "gpulens_sink_dropped_total", sink="otlp", queue="delivery", reason="refused"), 1)
 
 
 if __name__ == "__main__":

@@ -288,7 +288,7 @@ class BackPressure(unittest.TestCase):
             self.assertEqual(answers[-1].status, 429)
             self.assertEqual(answers[-1].getheader("Retry-After"), "1")
             taken = sum(answer.status == 200 for answer in answers)
-            self.assertEqual(value(agent.page(), "gpulens_sink_dropped_total", sink="otlp", lane="delivery", reason="queue_full"), 0)
+            self.assertEqual(value(agent.page(), "gpulens_sink_dropped_total", sink="otlp", queue="delivery", reason="queue_full"), 0)
             with Receiver(port=far_port) as far:
                 wait_until(lambda: post(port, "/v1/metrics", body).status == 200, what="room")
                 far.wait(lambda requests: len(points_of(requests, "m")) == taken + 1, "all that was accepted")
@@ -336,7 +336,7 @@ class Configuration(unittest.TestCase):
     def test_somebody_must_take_what_is_received(self):
         done = self.run_agent(f"receivers: {{otlp: {{http: {{listen: '127.0.0.1:{free_port()}'}}, grpc: {{listen: []}}}}}}")
         self.assertEqual(done.returncode, 2, done.stderr)
-        self.assertIn("no sink takes", done.stderr)
+        self.assertIn("no sink accepts", done.stderr)
         self.assertIn("switch on one of sinks.otlp", done.stderr)
 
     def test_other_machines_need_leave(self):

@@ -66,7 +66,7 @@ class Taking(unittest.TestCase):
                 wait_until(lambda: any(n >= 4 for _, n in store.query("count_over_time(done_total[1h])")), PATIENCE, "four readings")
                 checks(store, agent)
                 page = agent.page()
-                self.assertEqual(value(page, "gpulens_sink_dropped_total", sink=name, lane="delivery", reason="refused"), 0)
+                self.assertEqual(value(page, "gpulens_sink_dropped_total", sink=name, queue="delivery", reason="refused"), 0)
                 self.assertEqual(sum(s.value for s in samples(page, "gpulens_sink_rejected_total", sink=name)), 0)
             if name == "remote_write":
                 wait_until(lambda: not store.query("gpu_power_draw_watts"), PATIENCE, "the end of every series")

@@ -102,14 +102,14 @@ class QueueCommand(unittest.TestCase):
             wait_until(lambda: not any(said["in_use"] for _, said in self.listed()["otlp/b"]), 30, "the agent to leave its folders")
             done = self.run_queue("queue", "drop", "otlp/b", "--yes")
             self.assertEqual(done.returncode, 0, done.stderr)
-            said = re.match(r"Dropped (\d+) requests that waited for otlp/b: ([\d.]+) (K|M)iB on disk are free\.$", done.stdout)
+            said = re.match(r"Dropped (\d+) requests queued for otlp/b: ([\d.]+) (K|M)iB on disk are free\.$", done.stdout)
             self.assertGreater(int(said[1]), 35, done.stdout)
             self.assertGreater(float(said[2]) * {"K": 1 << 10, "M": 1 << 20}[said[3]], 30 * 20_000)
             self.assertEqual(sorted(folder.name for folder in (self.state / "queue").iterdir()), ["otlp+1", "received+1"])
             self.push(10)
             self.assertNotIn("otlp/b", self.listed())
             again = self.run_queue("queue", "drop", "otlp/b", "--yes")
-            self.assertEqual((again.returncode, "nothing is kept for otlp/b" in again.stderr), (1, True))
+            self.assertEqual((again.returncode, "nothing is queued for otlp/b" in again.stderr), (1, True))
 
             wait_until(lambda: len(self.arrived(far)) == 50, 30, "all")
             self.assertEqual(self.arrived(far), list(range(50)), "the other sink loses and repeats nothing")
@@ -194,7 +194,7 @@ class QueueCommand(unittest.TestCase):
         os.write(ours, answer)
         _, said = process.communicate(timeout=30)
         os.close(ours), os.close(theirs)
-        self.assertRegex(said, r"Drop \d+ requests \([\d.]+ .iB\) that wait for otlp\? \[y/N\]")
+        self.assertRegex(said, r"Drop \d+ requests \([\d.]+ .iB\) queued for otlp\? \[y/N\]")
         return process
 
     def test_nothing_is_there(self):

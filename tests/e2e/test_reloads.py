@@ -145,7 +145,7 @@ class Reloads(unittest.TestCase):
             page = agent.page()
             for sink in receivers:
                 for reason in ("queue_full", "too_old", "damaged", "too_large", "not_kept", "refused"):
-                    self.assertEqual(value(page, "gpulens_sink_dropped_total", sink=sink, lane="delivery", reason=reason) or 0, 0, f"{sink} {reason}")
+                    self.assertEqual(value(page, "gpulens_sink_dropped_total", sink=sink, queue="delivery", reason=reason) or 0, 0, f"{sink} {reason}")
             self.assertEqual(value(page, "gpulens_sink_untranslated_total", sink="remote_write"), 0)
             agent.__exit__(None, None, None)
             self.assertTrue(list(pathlib.Path(self.state, "queue").glob("received*")), "what the dead receiver lacks waits on disk")

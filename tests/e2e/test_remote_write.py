@@ -137,7 +137,7 @@ class Prometheus(unittest.TestCase):
                                    'gpu_power_limit_watts{gpu_index="0"}')[0]["value"][1])  # fmt: skip
             self.assertGreater(shown, 0)
             self.stop()
-            waiting = lambda: value(agent.page(), "gpulens_sink_queue_length", sink="remote_write", lane="delivery")
+            waiting = lambda: value(agent.page(), "gpulens_sink_queue_length", sink="remote_write", queue="delivery")
             wait_until(lambda: waiting() >= 4, 40, "a queue")
             self.start()
             wait_until(lambda: self.ask("gpu_power_draw_watts"), 40, "the receiver")
@@ -152,7 +152,7 @@ class Prometheus(unittest.TestCase):
             gaps = [later[0] - earlier[0] for earlier, later in zip(series, series[1:])]
             self.assertLess(max(gaps), 1.9, gaps)
             page = agent.page()
-            self.assertEqual(value(page, "gpulens_sink_dropped_total", sink="remote_write", lane="delivery", reason="refused"), 0)
+            self.assertEqual(value(page, "gpulens_sink_dropped_total", sink="remote_write", queue="delivery", reason="refused"), 0)
         wait_until(lambda: self.ask("up or vector(1)") and not self.ask("gpu_power_draw_watts"), 20, "the end of all series")
 
 

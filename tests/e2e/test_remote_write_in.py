@@ -239,7 +239,7 @@ class OfOurSink(unittest.TestCase):
                     fill(port)
                     with Agent("--demo", config=sender) as first:
                         wait_until(lambda: refusals(agent, busy) >= 3, 40, "refusals")
-                        waiting = lambda: value(first.page(), "gpulens_sink_queue_length", sink="remote_write", lane="delivery") or 0
+                        waiting = lambda: value(first.page(), "gpulens_sink_queue_length", sink="remote_write", queue="delivery") or 0
                         wait_until(lambda: waiting() >= 4, 40, "a queue")
                         with Receiver(port=far_port) as far:
                             wait_until(lambda: waiting() == 0, 60, "an empty queue")
@@ -259,7 +259,7 @@ class OfOurSink(unittest.TestCase):
                             self.assertEqual(len(of_one), len(dict(of_one)), "none twice")
                             self.assertFalse(any(math.isnan(v) for _, v in of_one))
                             page = first.page()
-                            for family, more in (("gpulens_sink_dropped_total", {"lane": "delivery", "reason": "queue_full"}),
+                            for family, more in (("gpulens_sink_dropped_total", {"queue": "delivery", "reason": "queue_full"}),
                                                  ("gpulens_sink_rejected_total", {})):  # fmt: skip
                                 self.assertIn(value(page, family, sink="remote_write", **more), (None, 0), family)
 

@@ -53,8 +53,8 @@ class Routing(unittest.TestCase):
             self.assertEqual({(tenant, labels["team"]) for tenant, labels in of_remote_write(writes, "routed")},
                              {("red", "red"), (None, TEAMS[2]), ("green", "green")})  # fmt: skip
             self.assertEqual({labels["gpulens_receiver"] for _, labels in of_remote_write(writes, "routed")}, {"otlp", "remote_write"})
-            wait_until(lambda: value(running.page(), "gpulens_sink_left_out_total", sink="otlp/red") == 3, 20, "its count")
-            self.assertEqual(value(running.page(), "gpulens_sink_left_out_total", sink="remote_write"), 1)
+            wait_until(lambda: value(running.page(), "gpulens_sink_filtered_total", sink="otlp/red") == 3, 20, "its count")
+            self.assertEqual(value(running.page(), "gpulens_sink_filtered_total", sink="remote_write"), 1)
 
     def test_signals_that_no_sink_sends_are_refused(self):
         port = free_port()
@@ -112,7 +112,7 @@ class Routing(unittest.TestCase):
             post(port, "routed", "red")
             wait_until(lambda: of_otlp(far, "routed"), 20, "after three answers of 500")
             wait_until(lambda: value(running.page(), "gpulens_sink_retries_total", sink="otlp") == 3, 20, "its count")
-            self.assertEqual(value(running.page(), "gpulens_sink_dropped_total", sink="otlp", lane="delivery", reason="refused"), 0)
+            self.assertEqual(value(running.page(), "gpulens_sink_dropped_total", sink="otlp", queue="delivery", reason="refused"), 0)
 
 
 if __name__ == "__main__":

@@ -144,7 +144,7 @@ class Elsewhere(unittest.TestCase):
                                              OTEL_EXPORTER_OTLP_HEADERS="x-tenant=a%20b") as program:  # fmt: skip
             program.do("count")
             said = program.end("exit")
-            self.assertIn('GPULENS_EXPORT: "nonsense": may be agent, otlp or expose', said)
+            self.assertIn('GPULENS_EXPORT: "nonsense": must be agent, otlp or expose', said)
             [request] = receiver.requests[-1:]
             self.assertEqual(request.headers["x-tenant"], "a b")
             self.assertEqual([point.as_int for attributes, point in request.points("jobs") if attributes], [MANY])

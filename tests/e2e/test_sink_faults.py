@@ -98,16 +98,16 @@ class Faults(unittest.TestCase):
 
     def wait_down(self, agents, what):
         for name, agent in agents.items():
-            wait_until(lambda: self.of(agent, name, "up") == 0 and self.of(agent, name, "queue_length", lane="delivery") >= 3, 30,
+            wait_until(lambda: self.of(agent, name, "up") == 0 and self.of(agent, name, "queue_length", queue="delivery") >= 3, 30,
                        f"{what}: {name} being down with what waits")
 
     def wait_healed(self, agents, what):
         """All is delivered, nothing was lost, and more comes."""
         for name, agent in agents.items():
-            wait_until(lambda: self.of(agent, name, "up") == 1 and self.of(agent, name, "queue_length", lane="delivery") <= 1, 60,
+            wait_until(lambda: self.of(agent, name, "up") == 1 and self.of(agent, name, "queue_length", queue="delivery") <= 1, 60,
                        f"{what}: {name} having delivered all")
             page = agent.page()
-            lost = [s for s in samples(page, "gpulens_sink_dropped_total", lane="delivery") if s.value]
+            lost = [s for s in samples(page, "gpulens_sink_dropped_total", queue="delivery") if s.value]
             self.assertEqual(lost, [], what)
             count = self.receivers.counts[name]
             before = count()

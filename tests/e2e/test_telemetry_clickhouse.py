@@ -55,7 +55,7 @@ class ClickHouse(unittest.TestCase):
             self.assertEqual(first["total"]["calls"], 10000)
             near(self, first, second)
             self.exports_alike(file)
-            self.assertIn("is no file", program.do("check"))
+            self.assertIn("is not a file", program.do("check"))
             self.assertEqual(program.do("vacuum"), "ok")
             self.assertEqual(program.do("clear"), "10000")
             self.assertEqual(program.do("count"), "0")
@@ -162,7 +162,7 @@ class ClickHouse(unittest.TestCase):
             self.opened(program)
             self.assertEqual(self.sql("SELECT count() FROM system.columns WHERE table='telemetry' AND database='d' AND name IN "
                                       "('error_type', 'cost_usd')"), "2")  # fmt: skip
-        for statement, why in (("telemetry(x Int64) ENGINE=MergeTree ORDER BY x", "is none of inference records"),
+        for statement, why in (("telemetry(x Int64) ENGINE=MergeTree ORDER BY x", "is not a table of inference records"),
                                ("telemetry(timestamp Float64, model_id String, measured Nullable(Int64)) ENGINE=MergeTree ORDER BY "
                                 "timestamp", "it needs ReplacingMergeTree"),
                                ("telemetry(timestamp Float32, model_id String, measured Nullable(Int64)) ENGINE=ReplacingMergeTree "

@@ -46,7 +46,7 @@ class Postgres(unittest.TestCase):
             self.assertEqual((first.pop("db"), second.pop("db")), (file, "postgresql://gpulens@/postgres"))
             self.assertEqual(first["total"]["calls"], 10000)
             near(self, first, second)
-            self.assertIn("is no file", program.do("check"))
+            self.assertIn("is not a file", program.do("check"))
             self.assertEqual(program.do("clear"), "10000")
             self.assertEqual(program.do("vacuum"), "ok")
             self.assertEqual(program.do("count"), "0")
@@ -136,7 +136,7 @@ class Postgres(unittest.TestCase):
             environment = {**os.environ, "LD_LIBRARY_PATH": folder}
             library.write_bytes(b"")
             with Program(environment) as program:
-                self.assertIn("client library is not here (Debian: libpq5)", program.do(f"open {self.node.url()}"))
+                self.assertIn("client library is not installed (Debian: libpq5)", program.do(f"open {self.node.url()}"))
             told = subprocess.run([str(BINARY), "telemetry", "stats", "--db", self.node.url()], capture_output=True, text=True, timeout=60,
                                   check=False, env=environment)  # fmt: skip
             self.assertEqual(told.returncode, 1)

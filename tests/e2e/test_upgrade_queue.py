@@ -149,7 +149,7 @@ class Upgrade(unittest.TestCase):
             said = agent.said()
         for name, content in ((segment.name, foreign), ("position", numbers)):
             self.assertEqual((folder / f"{name}.unknown").read_bytes(), content)
-            self.assertIn(f"{name} is left alone as {name}.unknown", said)
+            self.assertIn(f"{name} was renamed to {name}.unknown", said)
 
 
 if __name__ == "__main__":

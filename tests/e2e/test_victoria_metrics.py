@@ -51,7 +51,7 @@ class Storing(unittest.TestCase):
                 wait_until(lambda: value(agent.page(), "gpulens_sink_up", sink=name) == 1)
                 page = agent.page()
                 for reason in ("queue_full", "refused", "too_large"):
-                    self.assertEqual(value(page, "gpulens_sink_dropped_total", sink=name, lane="delivery", reason=reason), 0)
+                    self.assertEqual(value(page, "gpulens_sink_dropped_total", sink=name, queue="delivery", reason=reason), 0)
                 self.assertEqual(sum(s.value for s in samples(page, "gpulens_sink_rejected_total", sink=name)), 0)
             if name == "remote_write":
                 wait_until(lambda: not store.query("{__name__=~'.+'}"), PATIENCE, "the end of every series, with the agent's")

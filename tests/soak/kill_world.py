@@ -77,7 +77,7 @@ class KilledAgent:
     def waiting(self):
         """How many records its sinks have not delivered; None while it does not say."""
         page = self.page()
-        counts = [value(page, "gpulens_sink_queue_length", sink=sink, lane="delivery") for sink in SINKS]
+        counts = [value(page, "gpulens_sink_queue_length", sink=sink, queue="delivery") for sink in SINKS]
         return None if None in counts else sum(counts)
 
     def said(self):

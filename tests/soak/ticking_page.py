@@ -106,6 +106,6 @@ def dropped_of_remote_write(body):
     """{sink: ticks that its lane let fall}, as the agent tells them about itself."""
     found = {}
     for sample in decode_first(unsnappy(body)):
-        if sample.name == "gpulens_sink_dropped_total" and sample.labels["lane"] == "snapshot" and not sample.ended:
+        if sample.name == "gpulens_sink_dropped_total" and sample.labels["queue"] == "snapshot" and not sample.ended:
             found[sample.labels["sink"]] = found.get(sample.labels["sink"], 0) + sample.value
     return found

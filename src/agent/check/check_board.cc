@@ -150,7 +150,7 @@ CheckResult CheckRecovery(const CheckSpec&, const CheckData& data, const CheckSe
     if (action.empty())
       return {CheckCode::kUnknown, "does not report " + std::string(kGpuRecoveryAction.name)};
     if (action == "none") return {CheckCode::kOk, ""};
-    return {CheckCode::kCritical, "needs " + action + ", says the driver"};
+    return {CheckCode::kCritical, "needs " + action + " (reported by the driver)"};
   });
 }
 
@@ -166,15 +166,14 @@ CheckResult CheckPowerSource(const CheckSpec&, const CheckData& data, const Chec
 
 CheckResult CheckMismatch(const CheckSpec& check, const CheckData& data, const CheckSettings&) {
   CheckResult result;
-  result.text = "whether driver and library are of one version is not reported";
+  result.text = "no source reports whether driver and library have the same version";
   for (const CheckReading& reading : data.host) {
     if (reading.stale || !Fits(reading, check.inputs[0])) continue;
     bool differ = reading.value != 0;
     result.code = differ ? CheckCode::kCritical : CheckCode::kOk;
-    result.text = differ
-                      ? "the library on disk is of another version than the loaded driver: reboot, or load "
-                        "the driver again"
-                      : "driver and library are of one version";
+    result.text = differ ? "the library on disk and the loaded driver have different versions: reboot, or "
+                           "reload the driver"
+                         : "driver and library have the same version";
   }
   return result;
 }
@@ -191,14 +190,14 @@ CheckResult CheckSxid(const CheckSpec& check, const CheckData& data, const Check
     }
   }
   if (!known || !data.watched) {
-    result.text = known ? "no agent has watched; a look of a second sees no SXid"
+    result.text = known ? "needs a running agent: a reading of one second cannot see SXid errors"
                         : "no NVSwitch reports " + std::string(kNvswitchSxidErrors.name);
     return result;
   }
   result.code = counts[0] > 0 ? CheckCode::kCritical : counts[1] > 0 ? CheckCode::kWarning : CheckCode::kOk;
   result.text = CheckNumber(counts[0]) + " fatal SXid errors and " + CheckNumber(counts[1]) +
                 " others since the agent started";
-  if (result.code != CheckCode::kOk) result.text += "; which: gpulens events --name nvswitch.sxid";
+  if (result.code != CheckCode::kOk) result.text += "; list them: gpulens events --name nvswitch.sxid";
   return result;
 }
 

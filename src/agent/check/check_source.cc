@@ -130,7 +130,7 @@ class Look {
 Result<CheckData> AskAgent(const std::string& url, Duration patience) {
   ASSIGN_OR_RETURN(HttpUrl parsed, ParseHttpUrl(url));
   if (parsed.tls)
-    return Status{Code::kInvalidArgument, "https is not spoken here; ask the agent's loopback address"};
+    return Status{Code::kInvalidArgument, "https is not supported here; use the agent's loopback address"};
   // Checks read rows of every level, whatever the sink shows.
   if (!parsed.has_path || parsed.target == "/" || parsed.target == "/metrics")
     parsed.target = "/metrics?metrics=all";

@@ -34,7 +34,7 @@ CheckWord JudgeState(const CheckSpec& check, const CheckData& data, size_t gpu) 
     return {CheckCode::kCritical, "is listed, but none of its readings can be read"};
   if (state.empty())
     return {CheckCode::kUnknown, "does not report " + std::string(check.inputs[0].metric->name)};
-  if (state == "no_permission") return {CheckCode::kUnknown, "is no_permission"};
+  if (state == "no_permission") return {CheckCode::kUnknown, "cannot be read: no permission"};
   if (state != "ok") return {CheckCode::kCritical, "is " + state};
   if (HasCondition(data, gpu, "driver_fails"))
     return {CheckCode::kCritical, "answers only between failures of the reader process"};
@@ -204,9 +204,9 @@ CheckResult CheckXid(const CheckSpec& check, const CheckData& data, const CheckS
       });
   if (result.code == CheckCode::kOk && !data.watched) {
     result.code = CheckCode::kUnknown;
-    result.text = "no agent has watched; a look of a second sees no XID";
+    result.text = "needs a running agent: a reading of one second cannot see XID errors";
   } else if (result.code == CheckCode::kWarning || result.code == CheckCode::kCritical) {
-    result.text += "; what they mean: gpulens events; when dealt with: gpulens events clear";
+    result.text += "; explained by gpulens events; cleared by gpulens events clear";
   }
   return result;
 }

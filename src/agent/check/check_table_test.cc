@@ -312,7 +312,7 @@ TEST(CheckTable, FabricEccAndRecovery) {
   node.data.readings.back().value = 1;
   EXPECT_EQ(node.Code("ecc_mode"), CheckCode::kOk);
   node.Set(0, kGpuRecoveryAction, 1, {{"gpu.recovery.action", "reboot"}});
-  EXPECT_EQ(node.Run("recovery_action").text, "GPU 0 needs reboot, says the driver");
+  EXPECT_EQ(node.Run("recovery_action").text, "GPU 0 needs reboot (reported by the driver)");
   node.Set(0, kGpuInforomValid, 0);
   EXPECT_EQ(node.Code("inforom"), CheckCode::kCritical);
 }

@@ -71,7 +71,7 @@ Result<Asked> ReadCheck(const std::string& word) {
     return Status{Code::kInvalidArgument,
                   "no check \"" + std::string(name) + "\"." +
                       (nearest.empty() ? "" : " Did you mean " + std::string(nearest) + "?") +
-                      " All of them: gpulens check --list"};
+                      " List them: gpulens check --list"};
   }
   std::string_view first = TakeUntil(rest, ',');
   if (!ReadLimit(std::string(first), asked.settings.warning) ||
@@ -92,18 +92,18 @@ Result<std::vector<Asked>> ReadChecks(const CheckOptions& options) {
     if (!one) return one.error();
     asked.push_back(std::move(*one));
   }
-  if (asked.empty()) return Status{Code::kInvalidArgument, "which check? All of them: gpulens check --list"};
+  if (asked.empty()) return Status{Code::kInvalidArgument, "no check given; list them: gpulens check --list"};
   bool limits = !options.warning.empty() || !options.critical.empty() || !options.expect.empty();
   if (!limits) return asked;
   if (asked.size() != 1) {
-    return Status{Code::kInvalidArgument,
-                  "--warning, --critical and --expect are for one check; "
-                  "of several: NAME=WARNING,CRITICAL"};
+    return Status{
+        Code::kInvalidArgument,
+        "--warning, --critical and --expect need a single check; for several, use NAME=WARNING,CRITICAL"};
   }
   asked[0].settings.expect = options.expect;
   if (!ReadLimit(options.warning, asked[0].settings.warning) ||
       !ReadLimit(options.critical, asked[0].settings.critical)) {
-    return Status{Code::kInvalidArgument, "--warning and --critical are numbers"};
+    return Status{Code::kInvalidArgument, "--warning and --critical must be numbers"};
   }
   return asked;
 }
@@ -245,8 +245,9 @@ void AddCheck(CLI::App& app, CheckOptions& options, int& code) {
   check->add_option("CHECK", options.checks, "Names of checks, NAME=WARNING,CRITICAL, in-use, or all");
   check->add_option("--warning", options.warning, "Threshold, when one check is named")->type_name("X");
   check->add_option("--critical", options.critical, "Threshold, when one check is named")->type_name("Y");
-  check->add_option("--expect", options.expect, "The text that vbios_mismatch must find")->type_name("TEXT");
-  check->add_option("--disable", options.disable, "Report this check as OK whatever it finds; repeatable")
+  check->add_option("--expect", options.expect, "VBIOS version that vbios_mismatch requires")
+      ->type_name("TEXT");
+  check->add_option("--disable", options.disable, "Always report this check as OK; repeatable")
       ->type_name("CHECK")
       ->expected(1)
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);

@@ -116,7 +116,7 @@ struct CommandLine {
 };
 
 void AddAgent(CLI::App& app, CommandLine& line) {
-  CLI::App* agent = app.add_subcommand("agent", "Collect what is on this machine and serve it.");
+  CLI::App* agent = app.add_subcommand("agent", "Collect and serve the metrics of this machine.");
   agent->group("Look");
   agent->add_option("--config", line.agent.config_file, "Configuration file (YAML)")->type_name("FILE");
   agent
@@ -126,13 +126,14 @@ void AddAgent(CLI::App& app, CommandLine& line) {
   agent->add_option("--ws-listen", line.websocket, "Where the WebSocket stream is served (default port 9092)")
       ->type_name("HOST:PORT");
   agent->add_option("--interval", line.interval, "Time between two snapshots (default 1s)")->type_name("D");
-  agent->add_option("--log-level", line.log_level, "info, or per part: info,nvidia=debug")->type_name("L");
+  agent->add_option("--log-level", line.log_level, "info, or per component: info,nvidia=debug")
+      ->type_name("L");
   agent->add_flag("--demo,--simulate", line.agent.demo, "Simulate eight GPUs; host series stay real");
   agent->add_flag("-q,--quiet", line.agent.quiet, "Print no banner, only log lines");
-  agent->add_option("--metrics-port", line.metrics_port, "The port of --http-listen, as zerneld has it")
+  agent->add_option("--metrics-port", line.metrics_port, "Port of --http-listen; option of zerneld")
       ->type_name("PORT")
       ->group("Options of zerneld");
-  agent->add_option("--ws-port", line.websocket_port, "The port of --ws-listen, as zerneld has it")
+  agent->add_option("--ws-port", line.websocket_port, "Port of --ws-listen; option of zerneld")
       ->type_name("PORT")
       ->group("Options of zerneld");
   agent->add_option("--push-interval-ms", line.push_ms, "websocket.push_interval, in milliseconds")
@@ -161,10 +162,9 @@ void AddCollect(CLI::App& app, CommandLine& line) {
   collect->group("Look");
   collect->add_option("COLLECTOR", line.collect.target,
                       "A collector, an analyzer or an LLM engine; the list is below");
-  collect->add_flag("--list", line.list, "List what can be collected, and what of it is on this machine");
+  collect->add_flag("--list", line.list, "List the collectors, and which are available on this machine");
   collect->add_flag("--once", line.collect.once, "Run once; rates come from two readings one interval apart");
-  collect
-      ->add_option("--interval", line.collect.interval, "How often (default: the collector's own interval)")
+  collect->add_option("--interval", line.collect.interval, "Interval (default: that of the collector)")
       ->type_name("D");
   collect->add_option("--sink", line.collect.sink, "stdout (JSON), file, otlp, … (default: a table)")
       ->type_name("S");
@@ -186,7 +186,7 @@ void AddCollect(CLI::App& app, CommandLine& line) {
       return;
     }
     if (line.collect.target.empty()) {
-      ::dprintf(STDERR_FILENO, "gpulens collect: which collector?   All of them: gpulens collect --list\n");
+      ::dprintf(STDERR_FILENO, "gpulens collect: no collector given   list them: gpulens collect --list\n");
       line.code = 2;
       return;
     }
@@ -222,14 +222,13 @@ void AddDoctor(CLI::App& app, CommandLine& line) {
 void AddMetrics(CLI::App& app, CommandLine& line) {
   CLI::App* metrics = app.add_subcommand("metrics", "List the metrics, or show one.");
   metrics->group("Look");
-  metrics->add_option("NAME", line.metrics.name,
-                      "Show this one; its native or Prometheus name, or another one");
+  metrics->add_option("NAME", line.metrics.name, "Show one metric, by its native, Prometheus or other name");
   metrics->add_flag("--json", line.metrics.json, "JSON");
   metrics->add_option("--format", line.metrics.format, "table, md (docs/metrics.md) or json")
       ->check(CLI::IsMember({"table", "md", "json"}));
   metrics->add_flag("--rules", line.metrics.rules, "List which readings are rejected, and why");
   const std::vector<std::string> names(DialectNames().begin(), DialectNames().end());
-  metrics->add_option("--names", line.metrics.names, "Whose names to list (default native)")
+  metrics->add_option("--names", line.metrics.names, "Names to list (default native)")
       ->check(CLI::IsMember(names));
   metrics->add_option("--dialect", line.metrics.names, "")->check(CLI::IsMember(names))->group("");
   metrics->callback([&line] { line.code = RunMetrics(line.metrics); });
@@ -254,7 +253,7 @@ void AddEvents(CLI::App& app, CommandLine& line) {
   EventsOptions& options = line.events;
   CLI::App* events = app.add_subcommand("events", "List GPU events: XIDs, resets, throttling, lost GPUs.");
   events->group("Look");
-  events->add_option("--since", options.since, "How far back: 90m, 24h, 7d")
+  events->add_option("--since", options.since, "Period to look back: 90m, 24h, 7d")
       ->type_name("D")
       ->capture_default_str();
   events->add_option("--gpu", options.gpu, "Events of this GPU: its index or UUID")->type_name("N");
@@ -264,13 +263,12 @@ void AddEvents(CLI::App& app, CommandLine& line) {
       ->check(CLI::IsMember({"table", "json", "csv"}));
   events->add_option("--state-dir", options.state_dir, "The agent's state folder")->type_name("DIR");
   events->add_option("--config", options.config_file, "Configuration file (YAML)")->type_name("FILE");
-  events->add_option("--limit", options.limit, "At most so many, the newest")
+  events->add_option("--limit", options.limit, "Maximum number of events; the newest are shown")
       ->check(CLI::Range(1, 1'000'000))
       ->capture_default_str();
   events->add_flag("--with-readings", options.readings, "Add the readings of the 30 s before each event");
   events->footer(kEventsFooter);
-  CLI::App* clear =
-      events->add_subcommand("clear", "Mark XIDs as dealt with: health and checks ignore them.");
+  CLI::App* clear = events->add_subcommand("clear", "Clear XIDs: health and checks then ignore them.");
   clear->add_option("--gpu", line.clear_gpu, "XIDs of this GPU: its index or UUID")->type_name("N");
   clear->add_option("--socket", line.clear_socket, "The agent's control socket")->type_name("PATH");
   clear->add_option("--config", options.config_file, "Configuration file (YAML)")->type_name("FILE");

@@ -94,7 +94,7 @@ int RunConfigInit(const std::string& file) {
   // A file that is there is somebody's work.
   const int out = ::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
   if (out < 0)
-    return fail(errno == EEXIST ? path + " exists and is left as it is" : path + ": " + std::strerror(errno));
+    return fail(errno == EEXIST ? path + " exists and is not changed" : path + ": " + std::strerror(errno));
   const std::string_view text = kFirstConfig;
   const bool written = ::write(out, text.data(), text.size()) == static_cast<ssize_t>(text.size());
   if (::close(out) != 0 || !written) {

@@ -137,9 +137,10 @@ int RunDoctor(const DoctorOptions& options) {
     for (Finding& left : LeftoverFindings(loaded.config, StateDir(loaded.config.Text("state_dir"))))
       findings.push_back(std::move(left));
     if (!view.agent.at.empty()) {
-      findings.push_back(
-          {Finding::kWarning, "agent", "something serves " + view.agent.at + ", but does not tell its state",
-           view.agent.refusal, "ask as root or as the user whose agent it is: sudo gpulens doctor"});
+      findings.push_back({Finding::kWarning, "agent",
+                          "something serves " + view.agent.at + ", but does not report its state",
+                          view.agent.refusal,
+                          "run as root or as the user of that agent: sudo gpulens doctor"});
     }
   }
   if (std::optional<Finding> driver = DriverFinding(AskDriverStatus(loaded.config)))

@@ -64,7 +64,7 @@ TEST(MetricsCommandTest, AListForAProgramHasOneMetricALine) {
 
 TEST(MetricsCommandTest, ARuleForATerminalHasItsMetricsAndItsSource) {
   EXPECT_THAT(MetricRules(80),
-              HasSubstr("\ndisagrees_with_twin  more than gpu.memory.total (used <= total)\n"
+              HasSubstr("\ninconsistent         more than gpu.memory.total (used <= total)\n"
                         "    gpu.memory.used · NVML: nvmlMemory_t, used is a part of total\n"));
   EXPECT_EQ(MetricRules(80).find('|'), std::string::npos);
 }

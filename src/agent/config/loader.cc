@@ -85,7 +85,7 @@ void WarnOfBlanks(const SourceText& source, std::vector<std::string>& warnings) 
         (before == text.npos || (text[before] != ':' && text[before] != '-' && text[before] != ',')))
       continue;
     warnings.push_back(source.name() + ":" + std::to_string(line) +
-                       ": a no-break space (U+00A0) stands where a blank belongs");
+                       ": a no-break space (U+00A0) is used instead of a space");
     return;
   }
 }
@@ -134,7 +134,7 @@ LoadOutcome Load(const Schema& schema, const Sources& sources) {
   if (sources.expand) Expand(sources, source, tree, problems);
   bool silent = tree.root() == nullptr || tree.root()->kind == YamlNode::kNull;
   if (sources.file_text && silent && problems.count() == before) {
-    outcome.warnings.push_back(source.name() + ": says nothing, so every key has its default");
+    outcome.warnings.push_back(source.name() + ": is empty, so every key has its default");
   }
   OptionSpec root{
       .key = "", .type = OptionType::kGroup, .fallback = "", .help = "", .children = schema.options()};

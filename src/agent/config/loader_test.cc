@@ -165,7 +165,7 @@ TEST(LoaderTest, WrongVariablesAndFlagsAreShownWithCarets) {
             "  every key with its default: gpulens config schema\n"
             "2 errors in the command line.   every key with its default: gpulens config schema\n");
   EXPECT_THAT(Bad("", {{"GPULENS_COLLECTORS_SCRAPE_TARGETS", "x"}}),
-              HasSubstr("collectors.scrape.targets: a list of maps can only stand in the file"));
+              HasSubstr("collectors.scrape.targets: a list of maps can be set in the file only"));
   EXPECT_THAT(Bad("", {{"GPULENS_STATE_DIR", "caf\xe9"}}), HasSubstr("state_dir: bytes that are not UTF-8"));
   EXPECT_THAT(Bad("", {{"GPULENS_HTTP_LISTEN", "0.0.0.0:1"}}),
               HasSubstr("^~~~~~~~~  do: set http.web_config"));
@@ -182,12 +182,12 @@ TEST(LoaderTest, UnknownVariablesAreWarnings) {
                                       {"GPULENS_PORT", "tcp://10.0.0.1:9091"},
                                       {"GPULENS_PORT_9091_TCP", "x"}});
   EXPECT_TRUE(outcome.ok());
-  EXPECT_EQ(outcome.Report(), "warning: gpulens.yaml: says nothing, so every key has its default\n")
+  EXPECT_EQ(outcome.Report(), "warning: gpulens.yaml: is empty, so every key has its default\n")
       << "not a word of them for every command";
   EXPECT_EQ(outcome.FullReport(),
-            "warning: gpulens.yaml: says nothing, so every key has its default\n"
-            "warning: environment: GPULENS_HTTP_LISEN is no option; did you mean GPULENS_HTTP_LISTEN?\n"
-            "warning: environment: GPULENS_ZZZZZZZZZZ\\x1b[2J is no option\n");
+            "warning: gpulens.yaml: is empty, so every key has its default\n"
+            "warning: environment: GPULENS_HTTP_LISEN is not an option; did you mean GPULENS_HTTP_LISTEN?\n"
+            "warning: environment: GPULENS_ZZZZZZZZZZ\\x1b[2J is not an option\n");
   std::vector<Variable> many;
   for (int i = 0; i < 1000; ++i) many.push_back({"GPULENS_NO_" + std::to_string(i), "1"});
   EXPECT_LE(LoadText("interval: 1s", many).unknown_variables.size(), 20u);
@@ -228,7 +228,7 @@ TEST(LoaderTest, ValuesMayStandInVariablesAndFiles) {
             outcome.config);
   sources.file_text = "interval: ${file:token}\n";
   const std::string report = Load(TestSchema(), sources).Report();
-  EXPECT_THAT(report, HasSubstr("etc/gpulens.yaml:1:11: interval: expected a duration, and the file holds"));
+  EXPECT_THAT(report, HasSubstr("etc/gpulens.yaml:1:11: interval: expected a duration, got something else"));
   EXPECT_EQ(report.find("secret of"), std::string::npos) << report;
 }
 
@@ -251,14 +251,14 @@ TEST(LoaderTest, FilesAndFoldersThatAreNotThereAreWarnings) {
   EXPECT_THAT(
       outcome.warnings,
       ElementsAre("gpulens.yaml:2:25: sinks.otlp.ca_file: cannot read \"/ca\": no such file; do: write it",
-                  "gpulens.yaml:1:12: state_dir: cannot use \"/proc/nope\": /proc holds no files but the "
-                  "kernel's; queues, events and learned values are not kept.   name another folder"));
+                  "gpulens.yaml:1:12: state_dir: cannot use \"/proc/nope\": /proc is a file system of the "
+                  "kernel; queues, events and learned values are not kept.   name another folder"));
 }
 
 TEST(LookAtFolderTest, SaysWhyNothingCanBeWrittenThere) {
-  EXPECT_EQ(LookAtFolder("/proc/nope/x").problem, "/proc holds no files but the kernel's");
+  EXPECT_EQ(LookAtFolder("/proc/nope/x").problem, "/proc is a file system of the kernel");
   EXPECT_EQ(LookAtFolder("/etc/passwd/x").problem, "Not a directory");
-  EXPECT_EQ(LookAtFolder("/etc/passwd").problem, "/etc/passwd is no folder");
+  EXPECT_EQ(LookAtFolder("/etc/passwd").problem, "/etc/passwd is not a folder");
   const std::filesystem::path folder =
       std::filesystem::temp_directory_path() / ("folder_" + std::to_string(getpid()));
   std::filesystem::create_directory(folder);
@@ -375,7 +375,7 @@ TEST(LookAtFileTest, SaysWhyAFileCannotBeRead) {
     ASSERT_EQ(seteuid(65534), 0);
     denied = LookAtFile(file);
     ASSERT_EQ(seteuid(0), 0);
-    EXPECT_EQ(denied.hint, "a folder on the way to it may not be entered");
+    EXPECT_EQ(denied.hint, "no permission to enter one of its parent folders");
   }
   std::filesystem::remove_all(folder);
   EXPECT_EQ(DescribeOwner("/x", 0, 0600, 4'000'000'000u),

@@ -146,7 +146,7 @@ Spot Overlay::SpotOf(const Setting& setting, size_t at, size_t length) {
 
 void Overlay::Set(const Schema::Leaf& leaf, Setting setting) {
   if (leaf.spec->type == OptionType::kGroups) {
-    problems_->Add(setting.spot, leaf.path + ": a list of maps can only stand in the file", "");
+    problems_->Add(setting.spot, leaf.path + ": a list of maps can be set in the file only", "");
     return;
   }
   if (!IsUtf8(setting.text)) {
@@ -175,7 +175,7 @@ void Overlay::AddVariable(const Schema& schema, const Variable& variable,
   if (warnings.size() >= kMostWarnings) return;
   std::string warning = "environment: ";
   AppendPrintable(warning, name.substr(0, 100));
-  warning += " is no option";
+  warning += " is not an option";
   if (std::string_view near = NearestWord(name, known); !near.empty()) {
     warning.append("; did you mean ").append(near).append("?");
   }

@@ -16,14 +16,13 @@ struct Section {
 };
 constexpr Section kSections[] = {
     {"collectors", "collector",
-     "What is read. Everything that is here is collected; a listed one is configured, enabled: false turns "
-     "it off",
+     "Sources to read. Every available collector runs; list one to configure it, enabled: false disables it",
      true},
-    {"analyzers", "analyzer", "What is derived from the readings", true},
-    {"enrichers", "enricher", "What describes the things that are measured", true},
-    {"discovery", "discovery", "What finds targets to collect from", false},
-    {"sinks", "sink", "Where the numbers go", true},
-    {"receivers", "receiver", "What takes numbers from others", false},
+    {"analyzers", "analyzer", "Computations on the readings", true},
+    {"enrichers", "enricher", "Sources of attributes for what is measured", true},
+    {"discovery", "discovery", "Discovery of targets to scrape", false},
+    {"sinks", "sink", "Destinations of the data", true},
+    {"receivers", "receiver", "Servers for data from other programs", false},
 };
 
 std::string VariableOf(std::string_view path) {
@@ -70,7 +69,7 @@ std::vector<OptionSpec> Schema::PluginOptions(const PluginSchema& plugin) {
     add({.key = "timeout",
          .type = OptionType::kTime,
          .fallback = {},
-         .help = "How long one run may take; default: the interval",
+         .help = "Timeout of one run; default: the interval",
          .min = 0.001});
   }
   options.insert(options.end(), plugin.options.begin(), plugin.options.end());

@@ -48,7 +48,7 @@ ValueCheck CheckLevels(std::string_view text) {
     std::string hint =
         WordHint(level, {std::begin(kLevels), std::end(kLevels)}) + "   like info,nvidia=debug";
     size_t at = level.empty() ? 0 : static_cast<size_t>(level.data() - text.data());
-    return ValueError{QuotedText(level) + " is no level", std::move(hint), at, level.size()};
+    return ValueError{QuotedText(level) + " is not a log level", std::move(hint), at, level.size()};
   } while (!rest.empty());
   return std::nullopt;
 }
@@ -202,11 +202,11 @@ FileAnswer LookAtFile(const std::string& path) {
     if (fstat(file.get(), &facts) != 0 || !S_ISDIR(facts.st_mode)) return {};
     return {"it is a folder", "name the file in it"};
   }
-  if (error == ENOENT) return {"no such file", "do: write it, or take the key away"};
+  if (error == ENOENT) return {"no such file", "do: create it, or remove the key"};
   if (error == EACCES && stat(path.c_str(), &facts) == 0) {
     return {"permission denied", DescribeOwner(path, facts.st_uid, facts.st_mode, geteuid())};
   }
-  if (error == EACCES) return {"permission denied", "a folder on the way to it may not be entered"};
+  if (error == EACCES) return {"permission denied", "no permission to enter one of its parent folders"};
   return {std::strerror(error), ""};
 }
 
@@ -215,17 +215,17 @@ FileAnswer LookAtFolder(const std::string& path) {
   std::string place = path;
   struct stat facts{};
   while (stat(place.c_str(), &facts) != 0) {
-    if (errno == EACCES) return {"permission denied", "a folder on the way to it may not be entered"};
+    if (errno == EACCES) return {"permission denied", "no permission to enter one of its parent folders"};
     if (errno != ENOENT) return {std::strerror(errno), ""};
     const size_t slash = place.find_last_of('/');
     place = slash == std::string::npos ? "." : slash == 0 ? "/" : place.substr(0, slash);
   }
-  if (!S_ISDIR(facts.st_mode)) return {place + " is no folder", "name another folder"};
+  if (!S_ISDIR(facts.st_mode)) return {place + " is not a folder", "name another folder"};
   struct statfs system{};
   if (statfs(place.c_str(), &system) != 0) return {std::strerror(errno), ""};
   constexpr unsigned long kKernels[] = {PROC_SUPER_MAGIC, SYSFS_MAGIC};
   if (std::ranges::find(kKernels, static_cast<unsigned long>(system.f_type)) != std::end(kKernels))
-    return {place + " holds no files but the kernel's", "name another folder"};
+    return {place + " is a file system of the kernel", "name another folder"};
   if ((static_cast<unsigned long>(system.f_flags) & ST_RDONLY) != 0)
     return {"read-only file system", "name another folder"};
   if (access(place.c_str(), W_OK | X_OK) == 0) return {};

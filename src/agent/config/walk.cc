@@ -171,12 +171,12 @@ bool Walk::Text(const OptionSpec& spec, const YamlNode& node, const std::string&
                   : wrong->length > 0                ? node.Within(wrong->at, wrong->length)
                                                      : node.Within(0, node.text.size());
   if (node.secret) {
-    AddAt(span,
-          path + ": expected " + std::string(TypeName(spec.type)) + ", and the file holds something else",
+    AddAt(span, path + ": expected " + std::string(TypeName(spec.type)) + ", got something else",
           wrong->hint);
     return false;
   }
-  AddAt(span, path + ": " + wrong->problem + (node.replaced ? ", which stands here" : ""), wrong->hint);
+  AddAt(span, path + ": " + wrong->problem + (node.replaced ? ", the value after expansion" : ""),
+        wrong->hint);
   return false;
 }
 

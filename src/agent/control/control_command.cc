@@ -46,7 +46,7 @@ Result<ControlCommand> ParseControlCommand(std::string_view line) {
     return out;
   }
   if (driver == "xid" && verb == "clear") {
-    if (!IsGpuName(rest)) return Wrong("a GPU is named by its index or its UUID");
+    if (!IsGpuName(rest)) return Wrong("expected the index or the UUID of a GPU");
     out.verb = ControlCommand::kXidClear;
     out.words = rest;
     return out;
@@ -55,9 +55,9 @@ Result<ControlCommand> ParseControlCommand(std::string_view line) {
   if (verb == "release") {
     out.verb = ControlCommand::kRelease;
     if (rest.empty()) return out;
-    if (auto problem = ParseTimeValue(rest, out.length)) return Wrong("the duration is not understood");
+    if (auto problem = ParseTimeValue(rest, out.length)) return Wrong("invalid duration");
     if (out.length <= Duration(0) || out.length > kLongestRelease)
-      return Wrong("a release lasts from above 0 s to 24 h");
+      return Wrong("the duration must be more than 0 s and at most 24 h");
     return out;
   }
   if (verb == "fail" || verb == "heal") {
@@ -65,7 +65,7 @@ Result<ControlCommand> ParseControlCommand(std::string_view line) {
     out.words = rest;
     return out;
   }
-  if (!rest.empty()) return Wrong("something follows the command");
+  if (!rest.empty()) return Wrong("unexpected text after the command");
   if (verb == "resume") out.verb = ControlCommand::kResume;
   else if (verb == "faults") out.verb = ControlCommand::kFaults;
   else if (verb != "status") return Wrong("no such command");

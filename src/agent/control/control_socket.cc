@@ -106,14 +106,14 @@ class ControlSocket::Client final : public StreamHandler, public std::enable_sha
   // The status is made by a worker; by then this client may be gone.
   void TellStatus() {
     const ControlHooks& hooks = owner_.hooks_;
-    if (!hooks.workers || !hooks.status) return Reply("error this agent has no status to tell");
+    if (!hooks.workers || !hooks.status) return Reply("error this agent has no status");
     bool posted =
         hooks.workers->Post([&loop = owner_.loop_, status = hooks.status, client = weak_from_this()] {
           loop.Post([text = "ok " + status(), client] {
             if (std::shared_ptr<Client> still = client.lock()) still->Reply(text);
           });
         });
-    if (!posted) Reply("error too much work is waiting");
+    if (!posted) Reply("error the work queue is full");
   }
 
   // Answers once no process has a device open: only then may the caller unload the driver.
@@ -207,7 +207,7 @@ std::string ControlSocket::Answer() const {
 }
 
 std::string ControlSocket::ClearXids(const ControlCommand& command) {
-  if (!hooks_.events) return "error this agent takes no events";
+  if (!hooks_.events) return "error this agent does not accept events";
   Event event;
   event.at = clock_.Now();
   event.name = kEventGpuXidClear.name;
@@ -217,9 +217,9 @@ std::string ControlSocket::ClearXids(const ControlCommand& command) {
     event.attributes = AttributeSet({{"event.source", std::string_view("operator")},
                                      {"gpu.xid.clear.gpu", std::string_view(command.words)}});
   }
-  event.body = "An operator has dealt with the XIDs of " + whose;
+  event.body = "An operator cleared the XIDs of " + whose;
   hooks_.events->Report(std::move(event));
-  return "ok the XIDs of " + whose + " so far no longer count";
+  return "ok the XIDs of " + whose + " so far are cleared";
 }
 
 std::string ControlSocket::ObeyFault(const ControlCommand& command) {
@@ -233,7 +233,8 @@ std::string ControlSocket::ObeyFault(const ControlCommand& command) {
   Result<std::string> done =
       fails ? faults_->Fail(command.words, now_ns, view.gpus) : faults_->Heal(command.words, now_ns);
   if (!done) return "error " + done.error().detail;
-  Log(LogLevel::kInfo, "nvidia", "simulated_fault", (fails ? "put in on request: " : "on request: ") + *done);
+  Log(LogLevel::kInfo, "nvidia", "simulated_fault",
+      (fails ? "injected on request: " : "on request: ") + *done);
   return "ok " + *done;
 }
 
@@ -273,7 +274,7 @@ Result<std::string> AskAgent(const std::string& path, const std::string& command
     std::array<char, 512> bytes;
     ssize_t count = ::recv(socket.get(), bytes.data(), bytes.size(), 0);
     if (count < 0 && errno == EINTR) continue;
-    if (count <= 0) return Status{Code::kPermissionDenied, "the agent at " + path + " did not let us in"};
+    if (count <= 0) return Status{Code::kPermissionDenied, "the agent at " + path + " denied access"};
     answer.append(bytes.data(), static_cast<size_t>(count));
   }
   return std::string(Trim(answer));

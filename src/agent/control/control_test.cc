@@ -150,9 +150,9 @@ TEST_F(ControlSocketTest, AReleaseThatDoesNotEndIsSeen) {
 TEST_F(ControlSocketTest, TroubleOfAProcessThatRunsIsSeen) {
   ASSERT_TRUE(Open());
   control_.Ask(RealClock().Now());
-  control_.Answer(false, "nvmlEventSetWait_v2 has not returned for 12 s: no events are told");
+  control_.Answer(false, "nvmlEventSetWait_v2 has not returned for 12 s: no events are reported");
   std::string status = Ask("nvml status");
-  EXPECT_EQ(status, "ok running, but nvmlEventSetWait_v2 has not returned for 12 s: no events are told");
+  EXPECT_EQ(status, "ok running, but nvmlEventSetWait_v2 has not returned for 12 s: no events are reported");
   auto finding = DriverFinding(std::string_view(status).substr(3));
   ASSERT_TRUE(finding.has_value());
   EXPECT_EQ(finding->kind, Finding::kBroken);

@@ -18,9 +18,9 @@ std::optional<Finding> DriverFinding(std::string_view status) {
   }
   if (!status.starts_with(kBut)) return std::nullopt;
   finding.kind = Finding::kBroken;
-  finding.what = "the running agent hears of no XID or other event of a GPU";
+  finding.what = "the running agent receives no XIDs or other GPU events";
   finding.why = status.substr(kBut.size());
-  finding.remedy = "gpulens gpu release, then gpulens gpu resume: another process is started";
+  finding.remedy = "gpulens gpu release, then gpulens gpu resume: starts another process";
   return finding;
 }
 

@@ -112,7 +112,8 @@ Status RefuseOwnReceivers(const Config& config) {
       return {Code::kInvalidArgument,
               options.Where(option.key) + ": sinks." + sink.key + "." + option.key + ": " + url->Shown() +
                   " is this agent's own receiver (it listens at " + listener->ToString() +
-                  "): what is sent would come back for ever; name the other program, or change receivers"};
+                  "): sent data would come back forever; set the address of the other program, or change "
+                  "receivers"};
     }
   }
   return Ok();
@@ -126,11 +127,10 @@ Status RefuseOwnPages(const Config& config) {
     auto url = ParseHttpUrl(target.Text("url"));
     const Endpoint* listener = url ? own.Find(*url) : nullptr;
     if (!listener) continue;
-    return {Code::kInvalidArgument,
-            target.Where("url") + ": targets: " + url->Shown() + " is this agent's own page (it listens at " +
-                listener->ToString() +
-                "): reading it would feed its numbers back to itself; name the port of the other "
-                "program, or change http.listen"};
+    return {Code::kInvalidArgument, target.Where("url") + ": targets: " + url->Shown() +
+                                        " is this agent's own page (it listens at " + listener->ToString() +
+                                        "): the agent would scrape its own metrics; set the port of the "
+                                        "other program, or change http.listen"};
   }
   return RefuseOwnReceivers(config);
 }

@@ -73,7 +73,7 @@ std::string Banner::Text(std::string_view up) const {
     if (const std::string what = Found(view); !what.empty()) text += "  " + view.name + ": " + what + "\n";
   }
   text += "  found    " + summary.found + ": " + std::to_string(summary.series) + " series\n";
-  if (!summary.absent.empty()) text += "  absent   " + summary.absent + "; gpulens doctor says why\n";
+  if (!summary.absent.empty()) text += "  absent   " + summary.absent + "; see gpulens doctor\n";
   const std::string websocket = FirstOf(config_.Group("websocket").Texts("listen"));
   text += "  serving  http://" + FirstOf(config_.Group("http").Texts("listen")) + "/metrics";
   if (!websocket.empty()) text += "   ws://" + websocket;
@@ -92,7 +92,7 @@ void Banner::AfterTick() {
     const Summary summary = Summarize();
     if (!summary.absent.empty())
       Log(LogLevel::kInfo, "agent", "absent",
-          "not on this machine, or not readable: " + summary.absent + ". gpulens doctor says why.");
+          "not on this machine, or not readable: " + summary.absent + ". See gpulens doctor.");
     Log(LogLevel::kInfo, "agent", "ready",
         "gpulens " + std::string(Version()) + " serves " + std::to_string(summary.series) +
             " series at http://" + FirstOf(config_.Group("http").Texts("listen")) + "/ after " +

@@ -26,7 +26,7 @@ Endpoints::Endpoints(const Env& env, const Pipeline& pipeline, Reload reload, St
       Status status = reload_();
       answer->Send(status ? HttpResponse::Text(200, "reloaded") : HttpResponse::Text(500, status.detail));
     });
-    if (!posted) answer->Send(HttpResponse::Text(503, "too much work is waiting"));
+    if (!posted) answer->Send(HttpResponse::Text(503, "the work queue is full"));
   });
 }
 
@@ -35,7 +35,7 @@ void Endpoints::Handle(const HttpRequest& request, HttpResponder responder) {
   if (!page) return router_.Handle(request, std::move(responder));
   if (request.method() == "GET" || request.method() == "HEAD")
     return page->Handle(request, std::move(responder));
-  HttpResponse response = HttpResponse::Text(405, "this page is read with GET or HEAD");
+  HttpResponse response = HttpResponse::Text(405, "this page allows GET and HEAD only");
   response.AddHeader("Allow", "GET, HEAD");
   responder.Send(std::move(response));
 }
@@ -69,7 +69,7 @@ void Endpoints::TellStatus(HttpResponder responder) const {
     response.body = SharedBytes(status_() + "\n");
     answer->Send(std::move(response));
   });
-  if (!posted) answer->Send(HttpResponse::Text(503, "too much work is waiting"));
+  if (!posted) answer->Send(HttpResponse::Text(503, "the work queue is full"));
 }
 
 void Endpoints::Landing(const HttpRequest& request, HttpResponder responder) const {
@@ -82,7 +82,7 @@ void Endpoints::Landing(const HttpRequest& request, HttpResponder responder) con
     response.body = SharedBytes(MakeLandingPage(env_, pipeline_, host));
     answer->Send(std::move(response));
   });
-  if (!posted) answer->Send(HttpResponse::Text(503, "too much work is waiting"));
+  if (!posted) answer->Send(HttpResponse::Text(503, "the work queue is full"));
 }
 
 HttpServer::Options HttpOptions(const Config& http, Authenticator* authenticator) {

@@ -56,7 +56,7 @@ Status RefuseReceiversWithoutSink(const Config& config) {
     const Config& receivers = config.Group("receivers");
     if (!receivers.Group(spec->name).Bool("enabled")) continue;
     return {Code::kInvalidArgument, receivers.Where(spec->name) + ": receivers." + std::string(spec->name) +
-                                        " is on, and no sink takes what is received; switch on one of " +
+                                        " is on, but no sink accepts received data; switch on one of " +
                                         sinks};
   }
   return Ok();

@@ -87,7 +87,7 @@ TEST(CollectorFindings, WhatIsHereAndIsNotReadIsAFinding) {
                                     {{Finding::kFound, "nvidia", "8 devices on the PCI bus", "", ""}});
   ASSERT_THAT(findings, SizeIs(1));
   EXPECT_EQ(findings[0].kind, Finding::kWarning);
-  EXPECT_EQ(findings[0].what, "is here, and is not read");
+  EXPECT_EQ(findings[0].what, "was found, but is not read");
   EXPECT_EQ(findings[0].why, "no library");
 }
 

@@ -44,7 +44,7 @@ Finding FindingOf(const CollectorState& state, bool seen) {
     case Code::kPermissionDenied: finding.kind = Finding::kNoPermission; break;
     case Code::kUnavailable:
       finding.kind = state.worked ? Finding::kBroken : seen ? Finding::kWarning : Finding::kNotHere;
-      if (seen && !state.worked) finding.what = "is here, and is not read";
+      if (seen && !state.worked) finding.what = "was found, but is not read";
       break;
     default: finding.kind = Finding::kBroken;
   }

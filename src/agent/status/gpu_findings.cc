@@ -80,14 +80,14 @@ Finding FindingOf(const GpuSeen& gpu) {
   finding.subject = "GPU " + gpu.index;
   if (gpu.health.empty() && gpu.state == "no_permission") {
     finding.kind = Finding::kNoPermission;
-    finding.what = "its health is not known";
-    finding.why = "the agent may not read it";
+    finding.what = "its health is unknown";
+    finding.why = "the agent has no permission to read it";
     return finding;
   }
   if (gpu.health.empty()) {
     bool away = !gpu.state.empty() && gpu.state != "ok";
     finding.kind = away ? Finding::kBroken : Finding::kWarning;
-    finding.what = away ? "is " + gpu.state : "its health is not known";
+    finding.what = away ? "is " + gpu.state : "its health is unknown";
     finding.why = away ? "" : "none of its readings is new";
     return finding;
   }
@@ -127,20 +127,20 @@ std::vector<Finding> DeliveryFindings(const Snapshot& snapshot) {
   ForEachFresh(snapshot, kSelfSinkUp, [&](const SeriesInfo& info, double value) {
     if (value != 0) return;
     findings.push_back({Finding::kWarning, "sink " + info.attributes.Text("sink"), "its last delivery failed",
-                        "the log of the agent says why", ""});
+                        "see the log of the agent", ""});
   });
   ForEachFresh(snapshot, kSelfSinkDiskQueueOldestAge, [&](const SeriesInfo& info, double value) {
     if (value <= kLongestWait) return;
     findings.push_back(
         {Finding::kWarning, "sink " + info.attributes.Text("sink"),
          "requests have waited in its queue for " + std::to_string(static_cast<int64_t>(value)) + " s",
-         "its receiver does not answer, or takes less than there is", ""});
+         "its receiver does not answer, or is too slow", ""});
   });
   ForEachFresh(snapshot, kSelfSinkDiskQueueUnusable, [&](const SeriesInfo& info, double value) {
     if (value == 0) return;
     findings.push_back(
         {Finding::kBroken, "sink " + info.attributes.Text("sink"), "the folder of its queue cannot be used",
-         "what waits is in memory, and what receivers bring is accepted only once it is delivered",
+         "queued data is kept in memory, and received data is accepted only once it is delivered",
          "see the log of the agent, and set state_dir to a folder that can be written"});
   });
   ForEachFresh(snapshot, kSelfSinkDiskQueueLeftoverSize, [&](const SeriesInfo& info, double value) {

@@ -43,7 +43,7 @@ std::vector<Finding> LeftoverFindings(const Config& config, const std::string& s
   if (!all.status)
     findings.push_back(
         {all.status.code == Code::kPermissionDenied ? Finding::kNoPermission : Finding::kWarning, "queue",
-         "what waits for sinks cannot be seen", all.status.detail, ""});
+         "the queues of sinks cannot be read", all.status.detail, ""});
   QueueLook look;
   look.configured = queues.sinks;
   look.leftovers_only = true;

@@ -61,8 +61,7 @@ std::string StatusJson(const StatusReport& report) {
 
 Result<StatusReport> ParseStatus(std::string_view json) {
   ASSIGN_OR_RETURN(JsonDocument document, JsonDocument::Parse(json));
-  if (document.Text("/schema") != kSchema)
-    return Status{Code::kDataLoss, "this is not the status of an agent"};
+  if (document.Text("/schema") != kSchema) return Status{Code::kDataLoss, "not the status of an agent"};
   StatusReport report;
   report.pid = document.Integer("/pid").value_or(0);
   report.user = document.Text("/user").value_or("");

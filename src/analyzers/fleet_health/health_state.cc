@@ -89,8 +89,7 @@ class Decoder {
         if (!count || *count != gpus_.size() || !rest_.empty()) return Bad("ends wrongly");
         return std::move(gpus_);
       }
-      if (word == "gpu" ? !Gpu(line) : word == "at" ? !Moment(line) : true)
-        return Bad("cannot be understood");
+      if (word == "gpu" ? !Gpu(line) : word == "at" ? !Moment(line) : true) return Bad("cannot be parsed");
     }
   }
 
@@ -183,7 +182,7 @@ std::string EncodeHealthFile(const std::vector<SavedGpu>& gpus) {
 }
 
 Result<std::vector<SavedGpu>> DecodeHealthFile(std::string_view text) {
-  if (text.size() > kHealthFileLimit) return Status{Code::kDataLoss, "is larger than such a file can be"};
+  if (text.size() > kHealthFileLimit) return Status{Code::kDataLoss, "is too large"};
   return Decoder(text).All();
 }
 

@@ -48,7 +48,7 @@ TEST(HealthState, NothingWatchedIsAFileToo) {
 TEST(HealthState, ADamagedFileIsRefusedWhole) {
   EXPECT_EQ(Refusal(""), "line 1 is not a file of this version");
   EXPECT_EQ(Refusal(With("health 1", "health 2")), "line 1 is not a file of this version");
-  EXPECT_EQ(Refusal(kGood.substr(0, kGood.size() / 2)), "line 2 cannot be understood");
+  EXPECT_EQ(Refusal(kGood.substr(0, kGood.size() / 2)), "line 2 cannot be parsed");
   EXPECT_EQ(Refusal(kGood.substr(0, kGood.find("end"))), "line 4 ends too early");
   EXPECT_EQ(Refusal(With("end 1", "end 2")), "line 5 ends wrongly");
   EXPECT_EQ(Refusal(kGood + "more\n"), "line 5 ends wrongly");
@@ -56,28 +56,25 @@ TEST(HealthState, ADamagedFileIsRefusedWhole) {
 }
 
 TEST(HealthState, WhatCannotBeIsRefused) {
-  EXPECT_EQ(Refusal(With("GPU-2f1c", "GPU 2f1c")), "line 2 cannot be understood");
-  EXPECT_EQ(Refusal(With("GPU-2f1c", "GPU\x1b[2J")), "line 2 cannot be understood");
-  EXPECT_EQ(Refusal(With("GPU-2f1c", std::string(200, 'x'))), "line 2 cannot be understood");
-  EXPECT_EQ(Refusal(With(" ok ", " fine ")), "line 2 cannot be understood");
-  EXPECT_EQ(Refusal(With("12 4", "12 -4")), "line 2 cannot be understood");
-  EXPECT_EQ(Refusal(With("12 4", "nan 4")), "line 2 cannot be understood");
-  EXPECT_EQ(Refusal(With("12 4", "12 -")), "line 2 cannot be understood");
-  EXPECT_EQ(Refusal(With("12 4", "12 2")), "line 3 cannot be understood")
-      << "a moment knows more than the end";
-  EXPECT_EQ(Refusal(With("123 64 ", "123 900 ")), "line 3 cannot be understood");
-  EXPECT_EQ(Refusal(With("64 3 0", "64 3 0 7")), "line 3 cannot be understood");
-  EXPECT_EQ(Refusal(With("1711800000123", "0")), "line 3 cannot be understood");
-  EXPECT_EQ(Refusal(With("1711800000123", "9223372036854775807")), "line 3 cannot be understood");
-  EXPECT_EQ(Refusal(With("1711800005123", "1711800000123")), "line 4 cannot be understood")
+  EXPECT_EQ(Refusal(With("GPU-2f1c", "GPU 2f1c")), "line 2 cannot be parsed");
+  EXPECT_EQ(Refusal(With("GPU-2f1c", "GPU\x1b[2J")), "line 2 cannot be parsed");
+  EXPECT_EQ(Refusal(With("GPU-2f1c", std::string(200, 'x'))), "line 2 cannot be parsed");
+  EXPECT_EQ(Refusal(With(" ok ", " fine ")), "line 2 cannot be parsed");
+  EXPECT_EQ(Refusal(With("12 4", "12 -4")), "line 2 cannot be parsed");
+  EXPECT_EQ(Refusal(With("12 4", "nan 4")), "line 2 cannot be parsed");
+  EXPECT_EQ(Refusal(With("12 4", "12 -")), "line 2 cannot be parsed");
+  EXPECT_EQ(Refusal(With("12 4", "12 2")), "line 3 cannot be parsed") << "a moment knows more than the end";
+  EXPECT_EQ(Refusal(With("123 64 ", "123 900 ")), "line 3 cannot be parsed");
+  EXPECT_EQ(Refusal(With("64 3 0", "64 3 0 7")), "line 3 cannot be parsed");
+  EXPECT_EQ(Refusal(With("1711800000123", "0")), "line 3 cannot be parsed");
+  EXPECT_EQ(Refusal(With("1711800000123", "9223372036854775807")), "line 3 cannot be parsed");
+  EXPECT_EQ(Refusal(With("1711800005123", "1711800000123")), "line 4 cannot be parsed")
       << "time stands still";
-  EXPECT_EQ(Refusal(With("end 1", "at 1711800006123 64 2 0\nend 1")), "line 5 cannot be understood")
-      << "a fall";
+  EXPECT_EQ(Refusal(With("end 1", "at 1711800006123 64 2 0\nend 1")), "line 5 cannot be parsed") << "a fall";
   EXPECT_EQ(Refusal(With("end 1", "gpu GPU-2f1c ok corrected - 0 xids - 0\nend 2")),
-            "line 5 cannot be understood")
+            "line 5 cannot be parsed")
       << "the same GPU twice";
-  EXPECT_EQ(Refusal("gpulens-fleet-health 1\nat 1711800006123 64 2 0\nend 0\n"),
-            "line 2 cannot be understood");
+  EXPECT_EQ(Refusal("gpulens-fleet-health 1\nat 1711800006123 64 2 0\nend 0\n"), "line 2 cannot be parsed");
 }
 
 TEST(HealthState, MoreThanAWindowHasIsRefused) {

@@ -93,7 +93,7 @@ std::string LogText(const Event& event) {
   // The event's own: the driver's order in an XID 154, else the table's.
   std::string own = event.attributes.Text("gpu.xid.action");
   std::string_view action = ActionSentence(!own.empty() ? std::string_view(own) : facts ? facts->action : "");
-  return action.empty() ? text + " No source says what to do." : text + " " + std::string(action);
+  return action.empty() ? text + " No source documents what to do." : text + " " + std::string(action);
 }
 
 }  // namespace gpulens

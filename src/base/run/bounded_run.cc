@@ -96,13 +96,13 @@ Status Follow(const RunOptions& options, const Clock& clock, Talk& talk) {
     }
     if (ended && !talk.out) return Ok();
     Duration left = end - clock.Now();
-    if (left.count() <= 0) return {Code::kTimeout, "did not end within its time and was killed"};
+    if (left.count() <= 0) return {Code::kTimeout, "did not finish in time and was killed"};
     struct pollfd fds[] = {{talk.out.get(), POLLIN, 0},
                            {talk.err.get(), POLLIN, 0},
                            {ended ? -1 : talk.child.pidfd(), POLLIN, 0},
                            {options.stop_fd, POLLIN, 0}};
     ::poll(fds, std::size(fds), PollTime(left));
-    if (options.stop_fd >= 0 && (fds[3].revents & POLLIN)) return {Code::kUnavailable, "was given up"};
+    if (options.stop_fd >= 0 && (fds[3].revents & POLLIN)) return {Code::kUnavailable, "was cancelled"};
   }
 }
 
@@ -161,7 +161,7 @@ Result<std::string> FindProgram(const std::string& name) {
       if (usable(candidate)) return candidate;
     }
   }
-  if (forbidden) return Status{Code::kPermissionDenied, name + " may not be run by this user"};
+  if (forbidden) return Status{Code::kPermissionDenied, name + " cannot be executed by this user"};
   return Status{Code::kUnavailable, "there is no program " + name};
 }
 

@@ -45,8 +45,8 @@ void MemoryWatch::Look(int64_t now) {
     Log(LogLevel::kInfo, "agent", "memory_below_limit", "series of pages and programs are accepted again.");
   else
     Log(LogLevel::kWarn, "agent", "memory_limit",
-        MiB(used) + " are in use, limits.memory is " + MiB(limit_) +
-            ": further series of pages and programs are refused, and counted.");
+        MiB(used) + " are in use, above limits.memory of " + MiB(limit_) +
+            ": new series of pages and programs are refused and counted.");
 }
 
 }  // namespace gpulens

@@ -66,12 +66,12 @@ std::string_view ActionSentence(std::string_view action) noexcept {
 std::string Explain(std::string_view kind, const CodeFacts& facts) {
   std::string out =
       std::string(kind) + " " + std::string(facts.code) + "   " + std::string(facts.name) + "\n";
-  AppendLine(out, "meaning", facts.meaning.empty() ? "no source says" : facts.meaning);
+  AppendLine(out, "meaning", facts.meaning.empty() ? "not documented" : facts.meaning);
   AppendLine(out, "class", facts.klass);
   std::string action(facts.action);
   if (std::string_view sentence = ActionSentence(facts.action); !sentence.empty())
     action += ": " + std::string(sentence);
-  else action += ": no source says what to do";
+  else action += ": not documented";
   AppendLine(out, "action", action);
   AppendLine(out, "severity", facts.severity);
   std::string_view key = "source", rest = facts.sources;

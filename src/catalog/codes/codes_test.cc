@@ -57,7 +57,7 @@ TEST(Codes, APageForPeople) {
   EXPECT_THAT(page, HasSubstr("class     bus"));
   EXPECT_THAT(page, HasSubstr("reboot: Reboot the machine."));
   EXPECT_THAT(page, HasSubstr("docs.nvidia.com/deploy/xid-errors/analyzing-xid-catalog.html, 2025-10-29"));
-  EXPECT_THAT(Explain("XID", *FindXid(172)), HasSubstr("unknown: no source says what to do"));
+  EXPECT_THAT(Explain("XID", *FindXid(172)), HasSubstr("unknown: not documented"));
 }
 
 }  // namespace

@@ -12,7 +12,7 @@ inline constexpr MetricDesc kGpuThrottleShare = row::Gauge(
     "gpu.throttle.share", "1", "Share of the last period for which the clock was held down for this cause.",
     row::kKeys<"gpu.throttle.cause">, &row::kZeroToOne);
 inline constexpr MetricDesc kGpuViolationTime = row::StrictCounter(
-    "gpu.violation.time", "s", "Time for which a performance policy kept the GPU below the clock asked for.",
+    "gpu.violation.time", "s", "Time for which a performance policy kept the GPU below the requested clock.",
     row::kKeys<"gpu.violation.policy">, &row::kThrottledTime);
 inline constexpr MetricDesc kGpuPcieErrors =
     row::StrictCounter("gpu.pcie.errors", "{error}", "PCIe errors by type as the device counts them.",

@@ -10,7 +10,7 @@ inline constexpr MetricDesc kGpuXidLastErrorCode = row::Standard(
 inline constexpr MetricDesc kGpuXidRecent =
     row::UpDown("gpu.xid.recent", "{error}",
                 "XID errors of the last hours that were not cleared, by the action they need; \"none\" "
-                "is there from the start.",
+                "exists from the start.",
                 row::kKeys<"gpu.xid.action">);
 inline constexpr MetricDesc kGpuXidErrorRate =
     row::Gauge("gpu.xid.error_rate", "{error}/h", "XID errors per hour over the window.");
@@ -31,9 +31,10 @@ inline constexpr MetricDesc kGpuHealthConfidence = row::Standard(row::Gauge(
 inline constexpr MetricDesc kGpuHealthPenalty =
     row::Gauge("gpu.health.penalty", "1", "How much this reason takes off the health score.",
                row::kKeys<"gpu.health.reason">, &row::kZeroToOne);
-inline constexpr MetricDesc kGpuHealthCondition = row::Standard(row::Flag(
-    "gpu.health.condition", "1 while this is wrong with the GPU; a series from the first time it is.",
-    row::kKeys<"gpu.health.reason">));
+inline constexpr MetricDesc kGpuHealthCondition = row::Standard(
+    row::Flag("gpu.health.condition",
+              "1 while the GPU has this condition; the series exists from its first occurrence.",
+              row::kKeys<"gpu.health.reason">));
 inline constexpr MetricDesc kGpuHealthState = row::Essential(row::StateSet(
     "gpu.health.state", "Health of the GPU as one of four words.", row::kKeys<"gpu.health.state">));
 inline constexpr MetricDesc kGpuHealthWindow =

@@ -34,10 +34,10 @@ inline constexpr MetricDesc kInferenceEngineSleepState = row::Standard(row::Stat
 inline constexpr MetricDesc kInferenceEngineLoadTime = row::Standard(row::Gauge(
     "inference.engine.load_time", "s", "Time the engine took to start or to load weights, by phase.",
     row::kKeys<"model.name", "inference.phase", "model.version", "inference.dp_rank">));
-inline constexpr MetricDesc kInferenceEngineMemory = row::Standard(
-    row::UpDown("inference.engine.memory", "By",
-                "Memory the engine says it uses: gpu, cpu, pinned, weights, kv_cache, graph, process.",
-                row::kKeys<"model.name", "inference.memory_kind", "model.version", "inference.dp_rank">));
+inline constexpr MetricDesc kInferenceEngineMemory = row::Standard(row::UpDown(
+    "inference.engine.memory", "By",
+    "Memory in use as the engine reports it: gpu, cpu, pinned, weights, kv_cache, graph, process.",
+    row::kKeys<"model.name", "inference.memory_kind", "model.version", "inference.dp_rank">));
 inline constexpr MetricDesc kInferenceEngineInfo =
     row::Essential(row::Info("inference.engine.info", "Configuration or build of the engine, always 1.",
                              row::kKeys<"model.name", "model.version", "inference.dp_rank">));
@@ -47,7 +47,7 @@ inline constexpr MetricDesc kInferenceEngineStartTime = row::Standard(row::Gauge
 
 // Of our own asking, on the target: no role.
 inline constexpr MetricDesc kInferenceEngineVersion =
-    row::Standard(row::Info("inference.engine.version", "1 with the version that the engine says of itself.",
+    row::Standard(row::Info("inference.engine.version", "1, with the version that the engine reports.",
                             row::kKeys<"inference.engine", "inference.engine.version">));
 
 inline constexpr const MetricDesc* kInferenceRouterRows[] = {

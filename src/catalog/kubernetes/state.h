@@ -6,11 +6,10 @@
 
 namespace gpulens {
 
-inline constexpr MetricDesc kK8sPodStatusPhase = row::Essential(
-    row::StateSet("k8s.pod.status.phase", "Where the pod is in its life, as one of five words.",
-                  row::kKeys<"k8s.pod.status.phase">));
+inline constexpr MetricDesc kK8sPodStatusPhase = row::Essential(row::StateSet(
+    "k8s.pod.status.phase", "Phase of the pod, as one of five words.", row::kKeys<"k8s.pod.status.phase">));
 inline constexpr MetricDesc kK8sPodSchedulingDelay = row::Standard(row::Gauge(
-    "k8s.pod.scheduling.delay", "s", "Time from the making of the pod until it was given a node."));
+    "k8s.pod.scheduling.delay", "s", "Time from the creation of the pod until it was assigned to a node."));
 inline constexpr MetricDesc kK8sContainerRestartCount = row::Essential(row::UpDown(
     "k8s.container.restart.count", "{restart}", "Restarts of the container, as the kubelet counts them."));
 inline constexpr MetricDesc kK8sContainerReady =

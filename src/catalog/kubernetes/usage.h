@@ -12,12 +12,12 @@ inline constexpr MetricDesc kK8sNodeCpuUsage =
     row::Standard(row::Real(row::Gauge("k8s.node.cpu.usage", "{cpu}", "CPUs the node uses.")));
 inline constexpr MetricDesc kK8sNodeMemoryUsage =
     row::Standard(row::UpDown("k8s.node.memory.usage", "By", "Memory of the node in use, caches included."));
-inline constexpr MetricDesc kK8sNodeMemoryWorkingSet = row::Standard(row::UpDown(
-    "k8s.node.memory.working_set", "By", "Memory of the node that cannot be given back at once."));
+inline constexpr MetricDesc kK8sNodeMemoryWorkingSet = row::Standard(
+    row::UpDown("k8s.node.memory.working_set", "By", "Memory of the node that cannot be reclaimed at once."));
 inline constexpr MetricDesc kK8sNodeMemoryRss =
     row::Standard(row::UpDown("k8s.node.memory.rss", "By", "Anonymous memory of the node."));
 inline constexpr MetricDesc kK8sNodeMemoryAvailable =
-    row::Standard(row::UpDown("k8s.node.memory.available", "By", "Memory of the node that is left for use."));
+    row::Standard(row::UpDown("k8s.node.memory.available", "By", "Memory of the node that is available."));
 
 inline constexpr MetricDesc kK8sPodCpuTime =
     row::Standard(row::Counter("k8s.pod.cpu.time", "s", "CPU time of the pod."));
@@ -30,7 +30,7 @@ inline constexpr MetricDesc kK8sPodMemoryWorkingSet = row::Standard(
 inline constexpr MetricDesc kK8sPodMemoryRss =
     row::Standard(row::UpDown("k8s.pod.memory.rss", "By", "Anonymous memory of the pod."));
 inline constexpr MetricDesc kK8sPodMemoryAvailable = row::Standard(
-    row::UpDown("k8s.pod.memory.available", "By", "Memory that is left to the pod below its limit."));
+    row::UpDown("k8s.pod.memory.available", "By", "Memory available to the pod below its limit."));
 inline constexpr MetricDesc kK8sPodNetworkIo =
     row::Standard(row::Counter("k8s.pod.network.io", "By", "Bytes through the pod's first network interface.",
                                row::kKeys<"network.io.direction">));
@@ -49,7 +49,7 @@ inline constexpr MetricDesc kContainerMemoryWorkingSet = row::Standard(row::UpDo
 inline constexpr MetricDesc kContainerMemoryRss =
     row::Standard(row::UpDown("container.memory.rss", "By", "Anonymous memory of the container."));
 inline constexpr MetricDesc kContainerMemoryAvailable = row::Standard(
-    row::UpDown("container.memory.available", "By", "Memory that is left to the container below its limit."));
+    row::UpDown("container.memory.available", "By", "Memory available to the container below its limit."));
 inline constexpr MetricDesc kK8sContainerOomKills = row::Essential(row::Counter(
     "k8s.container.oom_kills", "{kill}", "OOM kills in the container since the agent first saw it."));
 

@@ -16,24 +16,24 @@ inline constexpr MetricDesc kSlurmNodesDown = row::Essential(
                 "Nodes whose state keeps jobs off: down, drained, failed, in maintenance, off."));
 inline constexpr MetricDesc kSlurmNodesSilent = row::Essential(
     row::UpDown("slurm.nodes.not_responding", "{node}", "Nodes that do not answer the controller."));
-inline constexpr MetricDesc kSlurmCpus = row::Standard(row::UpDown(
-    "slurm.cpus", "{cpu}", "CPUs by what they do: allocated, idle, other (on nodes that are not up).",
-    row::kKeys<"slurm.cpu.state">));
-inline constexpr MetricDesc kSlurmGpus = row::Essential(row::UpDown(
-    "slurm.gpus", "{gpu}", "GPUs by what they do: allocated, idle, down (idle on nodes that are down).",
-    row::kKeys<"slurm.gpu.state">));
+inline constexpr MetricDesc kSlurmCpus = row::Standard(
+    row::UpDown("slurm.cpus", "{cpu}", "CPUs by state: allocated, idle, other (on nodes that are not up).",
+                row::kKeys<"slurm.cpu.state">));
+inline constexpr MetricDesc kSlurmGpus = row::Essential(
+    row::UpDown("slurm.gpus", "{gpu}", "GPUs by state: allocated, idle, down (idle on nodes that are down).",
+                row::kKeys<"slurm.gpu.state">));
 inline constexpr MetricDesc kSlurmJobs = row::Essential(
     row::UpDown("slurm.jobs", "{job}", "Jobs in the queue by state; a waiting array counts once.",
                 row::kKeys<"slurm.job.state">));
 inline constexpr MetricDesc kSlurmJobsCpus = row::Standard(row::UpDown(
-    "slurm.jobs.cpus", "{cpu}", "CPUs that jobs have or ask for, by state.", row::kKeys<"slurm.job.state">));
+    "slurm.jobs.cpus", "{cpu}", "CPUs that jobs have or request, by state.", row::kKeys<"slurm.job.state">));
 inline constexpr MetricDesc kSlurmJobsGpus = row::Standard(row::UpDown(
-    "slurm.jobs.gpus", "{gpu}", "GPUs that jobs have or ask for, by state.", row::kKeys<"slurm.job.state">));
+    "slurm.jobs.gpus", "{gpu}", "GPUs that jobs have or request, by state.", row::kKeys<"slurm.job.state">));
 inline constexpr MetricDesc kSlurmJobsNodes =
-    row::Standard(row::UpDown("slurm.jobs.nodes", "{node}", "Nodes that jobs have or ask for, by state.",
+    row::Standard(row::UpDown("slurm.jobs.nodes", "{node}", "Nodes that jobs have or request, by state.",
                               row::kKeys<"slurm.job.state">));
 inline constexpr MetricDesc kSlurmJobsUnowned = row::Standard(
-    row::UpDown("slurm.jobs.without_user", "{job}", "Jobs in the queue whose user is not known any more."));
+    row::UpDown("slurm.jobs.without_user", "{job}", "Jobs in the queue whose user is no longer known."));
 inline constexpr MetricDesc kSlurmJobsDistributed = row::Standard(row::Gauge(
     "slurm.jobs.distributed", "1", "Share of running jobs on more than one node.", {}, &row::kZeroToOne));
 inline constexpr MetricDesc kSlurmUsersActive =
@@ -41,9 +41,9 @@ inline constexpr MetricDesc kSlurmUsersActive =
 inline constexpr MetricDesc kSlurmUsersQueued =
     row::Standard(row::Gauge("slurm.users.queued", "{user}", "Users with a running or a waiting job."));
 inline constexpr MetricDesc kSlurmUserJobsMean = row::Standard(
-    row::Real(row::Gauge("slurm.user.jobs.mean", "{job}", "Running jobs per user who has one.")));
-inline constexpr MetricDesc kSlurmUserJobsDeviation = row::Standard(
-    row::Real(row::Gauge("slurm.user.jobs.deviation", "{job}", "Standard deviation (of a sample) of it.")));
+    row::Real(row::Gauge("slurm.user.jobs.mean", "{job}", "Mean running jobs per user with running jobs.")));
+inline constexpr MetricDesc kSlurmUserJobsDeviation = row::Standard(row::Real(row::Gauge(
+    "slurm.user.jobs.deviation", "{job}", "Standard deviation (of a sample) of running jobs per user.")));
 
 // Of jobs that ended within a window, five minutes by default, from the accounting; absent without one.
 inline constexpr MetricDesc kSlurmEndedJobs =
@@ -81,9 +81,9 @@ inline constexpr MetricDesc kSlurmAccountNodes = row::Standard(row::UpDown(
 inline constexpr MetricDesc kSlurmPartitionNodes = row::Standard(row::UpDown(
     "slurm.partition.nodes", "{node}", "Nodes of a partition by state.", row::kKeys<"slurm.node.state">));
 inline constexpr MetricDesc kSlurmPartitionCpus = row::Standard(row::UpDown(
-    "slurm.partition.cpus", "{cpu}", "CPUs of a partition by what they do.", row::kKeys<"slurm.cpu.state">));
+    "slurm.partition.cpus", "{cpu}", "CPUs of a partition by state.", row::kKeys<"slurm.cpu.state">));
 inline constexpr MetricDesc kSlurmPartitionGpus = row::Standard(row::UpDown(
-    "slurm.partition.gpus", "{gpu}", "GPUs of a partition by what they do.", row::kKeys<"slurm.gpu.state">));
+    "slurm.partition.gpus", "{gpu}", "GPUs of a partition by state.", row::kKeys<"slurm.gpu.state">));
 inline constexpr MetricDesc kSlurmPartitionJobs =
     row::Standard(row::UpDown("slurm.partition.jobs", "{job}", "Jobs of a partition in the queue, by state.",
                               row::kKeys<"slurm.job.state">));
@@ -100,7 +100,7 @@ inline constexpr MetricDesc kSlurmControllerAgentQueue = row::Standard(
 inline constexpr MetricDesc kSlurmControllerDatabaseQueue = row::Standard(row::Gauge(
     "slurm.controller.database.queue", "{request}", "Messages that wait for the accounting database."));
 inline constexpr MetricDesc kSlurmControllerJobs = row::Standard(row::Counter(
-    "slurm.controller.jobs", "{job}", "What happened to jobs since the controller's counters began.",
+    "slurm.controller.jobs", "{job}", "Jobs by outcome since the controller's counters were reset.",
     row::kKeys<"slurm.job.event">));
 inline constexpr MetricDesc kSlurmSchedulerCycles =
     row::Standard(row::Counter("slurm.scheduler.cycles", "{cycle}", "Cycles of the main scheduler."));
@@ -110,11 +110,11 @@ inline constexpr MetricDesc kSlurmSchedulerCycleLast = row::Standard(
     row::Gauge("slurm.scheduler.cycle.last", "s", "How long the main scheduler's last cycle took."));
 inline constexpr MetricDesc kSlurmSchedulerCycleLongest =
     row::Standard(row::Gauge("slurm.scheduler.cycle.longest", "s",
-                             "The longest cycle of the main scheduler since the counters began."));
+                             "The longest cycle of the main scheduler since the counters were reset."));
 inline constexpr MetricDesc kSlurmSchedulerCycleMean = row::Standard(
     row::Gauge("slurm.scheduler.cycle.mean", "s", "Mean length of the main scheduler's cycles."));
 inline constexpr MetricDesc kSlurmSchedulerQueue = row::Standard(row::Gauge(
-    "slurm.scheduler.queue", "{job}", "Jobs that the last cycle of the main scheduler had before it."));
+    "slurm.scheduler.queue", "{job}", "Jobs in the queue at the last cycle of the main scheduler."));
 inline constexpr MetricDesc kSlurmBackfillJobs = row::Standard(row::Counter(
     "slurm.backfill.jobs", "{job}", "Jobs that were started early, since the controller started."));
 inline constexpr MetricDesc kSlurmBackfillCycles =
@@ -125,11 +125,11 @@ inline constexpr MetricDesc kSlurmBackfillCycleLast = row::Standard(
     row::Gauge("slurm.backfill.cycle.last", "s", "How long the backfill scheduler's last cycle took."));
 inline constexpr MetricDesc kSlurmBackfillCycleLongest =
     row::Standard(row::Gauge("slurm.backfill.cycle.longest", "s",
-                             "The longest cycle of the backfill scheduler since the counters began."));
+                             "The longest cycle of the backfill scheduler since the counters were reset."));
 inline constexpr MetricDesc kSlurmBackfillCycleMean = row::Standard(
     row::Gauge("slurm.backfill.cycle.mean", "s", "Mean length of the backfill scheduler's cycles."));
 inline constexpr MetricDesc kSlurmBackfillQueue = row::Standard(row::Gauge(
-    "slurm.backfill.queue", "{job}", "Jobs that the last cycle of the backfill scheduler had before it."));
+    "slurm.backfill.queue", "{job}", "Jobs in the queue at the last cycle of the backfill scheduler."));
 
 inline constexpr const MetricDesc* kSlurmRows[] = {&kSlurmNodes,
                                                    &kSlurmNodesDown,

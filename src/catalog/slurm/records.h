@@ -15,7 +15,7 @@ struct RecordDesc {
 inline constexpr RecordDesc kRecordSlurmNode{"slurm.node", "slurm.node.", "A node in one of its partitions."};
 inline constexpr RecordDesc kRecordSlurmJob{"slurm.job", "slurm.job.", "A job that waits or runs."};
 inline constexpr RecordDesc kRecordSlurmAccounting{"slurm.accounting", "slurm.accounting.",
-                                                   "A job or a step as the accounting has it."};
+                                                   "A job or a step from the accounting database."};
 inline constexpr RecordDesc kRecordSlurmQos{"slurm.qos", "slurm.qos.",
                                             "A quality of service with its limits."};
 inline constexpr RecordDesc kRecordSlurmUser{"slurm.user", "slurm.user.", "A user in one account."};
@@ -24,12 +24,11 @@ inline constexpr RecordDesc kRecordSlurmPartition{"slurm.partition", "slurm.part
 inline constexpr RecordDesc kRecordSlurmConfig{"slurm.config", "slurm.config.",
                                                "The controller's configuration."};
 inline constexpr RecordDesc kRecordSlurmPriority{"slurm.priority", "slurm.priority.",
-                                                 "What the priority of a waiting job is made of."};
+                                                 "The components of the priority of a waiting job."};
 inline constexpr RecordDesc kRecordSlurmShare{"slurm.share", "slurm.share.",
                                               "The share of an account or a user."};
-inline constexpr RecordDesc kRecordStorageMount{"storage.mount", "storage.", "How full a file system is."};
-inline constexpr RecordDesc kRecordStorageUser{"storage.user", "storage.",
-                                               "How much a user keeps in a folder."};
+inline constexpr RecordDesc kRecordStorageMount{"storage.mount", "storage.", "The use of a file system."};
+inline constexpr RecordDesc kRecordStorageUser{"storage.user", "storage.", "The use of a folder by a user."};
 
 inline constexpr const RecordDesc* kRecords[] = {
     &kRecordSlurmNode,  &kRecordSlurmJob,       &kRecordSlurmAccounting, &kRecordSlurmQos,

@@ -69,7 +69,7 @@ constexpr OptionSpec kNetwork[] = {{.key = "exclude",
                                     .help = "Interfaces to leave out; by default those of containers"}};
 
 constexpr OptionSpec kOptions[] = {
-    {.key = "root", .fallback = "/", .help = "Folder in which the /proc and /sys of the machine are"},
+    {.key = "root", .fallback = "/", .help = "Folder that contains the machine's /proc and /sys"},
     {.key = "per_cpu",
      .type = OptionType::kBool,
      .fallback = "false",
@@ -117,7 +117,7 @@ Result<std::unique_ptr<Collector>> MakeHostCollector(const Config& config, const
 extern const CollectorSpec host_collector;
 const CollectorSpec host_collector{
     .name = "host",
-    .help = "Processors, memory, disks, network and what else the kernel counts.",
+    .help = "Processors, memory, disks, network and other counters of the kernel.",
     .period = std::chrono::seconds(1),
     .ttl = std::chrono::seconds(10),
     .options = kOptions,

@@ -58,7 +58,7 @@ class K8sCluster final : public Collector {
     Duration left = deadline_ - env_.clock->Now();
     left -= std::min(left / 10, kMostReserve);
     if (!accessible_) return Parse();
-    if (left <= Duration{}) return Done({Code::kTimeout, "the list of pods did not come in time"});
+    if (left <= Duration{}) return Done({Code::kTimeout, "timeout of the list of pods"});
     // A node's list comes from the server's cache in one piece, a cluster's in parts.
     std::string target = "/api/v1/pods?";
     if (!node_.empty()) target += "fieldSelector=spec.nodeName%3D" + node_ + "&resourceVersion=0";
@@ -77,7 +77,7 @@ class K8sCluster final : public Collector {
       }
       Step();
     });
-    if (!posted) Done({Code::kExhausted, "too much work is waiting"});
+    if (!posted) Done({Code::kExhausted, "the work queue is full"});
   }
 
   void Step() {
@@ -94,7 +94,7 @@ class K8sCluster final : public Collector {
       return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '-' ||
              c == '_' || c == '=' || c == '.';
     });
-    if (!plain) return Finish({Code::kDataLoss, "the list of pods goes on at a place that is none"});
+    if (!plain) return Finish({Code::kDataLoss, "the list of pods has an invalid continue token"});
     if (!list->next.empty()) return env_.io->Post([this, next = list->next] { Ask(next); });
     pods_.swap(coming_);
     Finish(Ok());
@@ -128,7 +128,8 @@ Result<std::unique_ptr<Collector>> Create(const Config& config, Env& env) {
   ASSIGN_OR_RETURN(kubelet::ApiServer server, kubelet::FindApiServer(config.Text("kubeconfig")));
   std::string node = WantsCluster(config) ? std::string() : NodeName(config);
   if (node.empty() && !WantsCluster(config))
-    return Status{Code::kUnavailable, "nobody told the name of this node: NODE_NAME, or node_name"};
+    return Status{Code::kUnavailable,
+                  "the name of this node is unknown; set NODE_NAME or collectors.k8s_cluster.node_name"};
   return std::unique_ptr<Collector>(std::make_unique<K8sCluster>(std::move(node), std::move(server), env));
 }
 
@@ -142,7 +143,7 @@ std::vector<Finding> Probe(const Config& config, Env&) {
     finding.remedy = "collectors: {k8s_cluster: {kubeconfig: /etc/kubernetes/agent.conf, node_name: …}}";
   } else if (!WantsCluster(config) && NodeName(config).empty()) {
     finding.kind = Finding::kBroken;
-    finding.why = "nobody told the name of this node";
+    finding.why = "the name of this node is unknown";
     finding.remedy = "NODE_NAME from spec.nodeName in the pod's spec";
   } else {
     finding.what =

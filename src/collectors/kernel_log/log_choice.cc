@@ -16,7 +16,7 @@ namespace {
 
 using kernel_log::From;
 
-constexpr std::string_view kStillWorks = "; XIDs that NVML reports, and all metrics, come without it";
+constexpr std::string_view kStillWorks = "; XIDs reported by NVML and all metrics do not need it";
 // Kernel messages alone come first; in the others lines of the kernel are picked out.
 constexpr const char* kFiles[] = {"/var/log/kern.log", "/var/log/messages", "/var/log/syslog"};
 constexpr const char* kJournals[] = {"/run/log/journal", "/var/log/journal"};

@@ -40,7 +40,7 @@ Result<ApiServer> FindKubelet(const Config& config) {
   const bool in_pod = MarkOf(ServiceAccount("token")).there();
   if (url.empty()) {
     if (!in_pod)
-      return Status{Code::kUnavailable, "this is no pod with a service account, and no url is configured"};
+      return Status{Code::kUnavailable, "not a pod with a service account, and no url is configured"};
     const char* node = std::getenv("NODE_IP");
     std::string host = node && *node ? node : "127.0.0.1";
     if (host.find(':') != std::string::npos) host = "[" + host + "]";
@@ -56,7 +56,7 @@ Result<ApiServer> FindKubelet(const Config& config) {
   server.tls.server_name = tls.Text("server_name");
   server.tls.insecure_skip_verify = tls.Bool("insecure_skip_verify");
   if (server.tls.certificate.empty() != server.tls.key.empty())
-    return Status{Code::kInvalidArgument, "tls.cert_file and tls.key_file belong together"};
+    return Status{Code::kInvalidArgument, "tls.cert_file and tls.key_file must be set together"};
   server.token_file = transport.Text("bearer_token_file");
   // The account's token goes nowhere in the clear.
   if (in_pod && server.url.tls) {
@@ -117,7 +117,7 @@ class KubeletStats final : public Collector {
       accessible_ = access_.Refresh();
       done(status_);
     });
-    if (!posted) done({Code::kExhausted, "too much work is waiting"});
+    if (!posted) done({Code::kExhausted, "the work queue is full"});
   }
 
   Status ReadSummary() {
@@ -183,12 +183,12 @@ void Check(const Config& config, ConfigFaults& faults) {
   const Config& tls = config.Group(kTransportKey).Group("tls");
   if (tls.Text("cert_file").empty() != tls.Text("key_file").empty())
     faults.Refuse(tls, tls.Text("cert_file").empty() ? "key_file" : "cert_file",
-                  "tls.cert_file and tls.key_file belong together", "write both or none");
+                  "tls.cert_file and tls.key_file must be set together", "set both or neither");
 }
 
 // Those of kTransportOptions that a kubelet takes.
 constexpr OptionSpec kKubeletTransport[] = {
-    {.key = "timeout", .type = OptionType::kTime, .help = "Limit of one request; default: 10s."},
+    {.key = "timeout", .type = OptionType::kTime, .help = "Timeout of one request; default: 10s."},
     {.key = "bearer_token_file",
      .help = "A file with the token; default in a pod: its service account's. Read again when it changes."},
     {.key = "tls", .type = OptionType::kGroup, .help = "For https.", .children = kTlsOptions},

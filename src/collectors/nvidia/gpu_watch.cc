@@ -109,7 +109,8 @@ void GpuWatch::Take(const nvml::DeviceEvent& event, const Look& look) {
     Tell("gpu.poison", look, at, {{"gpu.poison.result", "uncontained"}, {"event.source", "nvml"}},
          gpu + ": poisoned data was consumed and not contained");
   if (event.type & nvml::kEventGpuUnavailable)
-    Tell("gpu.unavailable", look, at, {{"event.source", "nvml"}}, gpu + ": the driver calls it unavailable");
+    Tell("gpu.unavailable", look, at, {{"event.source", "nvml"}},
+         gpu + ": the driver reports it as unavailable");
   if (event.type & nvml::kEventPowerSource)
     Tell("gpu.power", look, at, {{"gpu.power.reason", "source_change"}, {"event.source", "nvml"}},
          gpu + ": its source of power changed");
@@ -193,7 +194,7 @@ void GpuWatch::SeeReturn(const Look& look) {
   if (anew) {
     std::string_view reason = needed || gone ? "recovery" : was_released_ ? "requested" : "driver_reload";
     Tell("gpu.reset", look, look.now.boot_ns, {{"gpu.reset.reason", reason}, {"event.source", "nvml"}},
-         NameOf(look.gpu) + " was reset: its counters begin anew");
+         NameOf(look.gpu) + " was reset: its counters restart at 0");
   }
   was_released_ = false;
   if (!gone) return;
@@ -269,7 +270,7 @@ void GpuWatch::SeeClockReasons(const Look& look) {
   bool rested = hot_ns_ == 0 || reasons.boot_ns - hot_ns_ > kEpisodeGapNs;
   if ((rising & kHot) && rested)
     Tell("gpu.thermal", look, reasons.boot_ns, {{"gpu.thermal.action", "slowdown"}, {"event.source", "nvml"}},
-         NameOf(look.gpu) + ": it is so hot that its hardware slows it down");
+         NameOf(look.gpu) + ": its hardware slows it down because of its temperature");
   if (reasons.raw & kHot) hot_ns_ = reasons.boot_ns;
 }
 

@@ -21,7 +21,7 @@ std::vector<Finding> ProbeNvidia(bool asked, const std::string& library, bool de
   driver::Hardware probe = nvml::ProbeGpus();
   if (probe.pci_gpus.empty() && nvml::MayHaveGpus(probe)) {
     // What is open for us, and whether it holds a GPU, the library tells.
-    finding.what = !probe.platform.empty() ? probe.platform + ", whose GPUs stand on no PCI bus"
+    finding.what = !probe.platform.empty() ? probe.platform + ", whose GPUs are not on a PCI bus"
                    : probe.devices.empty() ? "the kernel driver, and no GPU on the PCI bus"
                                            : probe.devices.front() + ", and no GPU on the PCI bus";
     if (probe.pci_hidden && probe.platform.empty()) finding.what += " (/sys is hidden in this container)";
@@ -50,9 +50,9 @@ std::vector<Finding> ProbeNvidia(bool asked, const std::string& library, bool de
   if (!probe.Mismatch()) return {finding};
   Finding mismatch{
       Finding::kBroken, "nvidia driver",
-      "driver " + probe.kernel_driver_version + " is loaded, and the library on disk is of " +
+      "driver " + probe.kernel_driver_version + " is loaded, but the library on disk has version " +
           probe.library_version,
-      "the driver was upgraded and not loaded again: programs that start now cannot use the GPUs",
+      "the driver was upgraded but not reloaded: programs that start now cannot use the GPUs",
       "reboot, or stop all GPU programs, then: sudo modprobe -r nvidia_uvm nvidia && sudo modprobe "
       "nvidia"};
   return {finding, mismatch};

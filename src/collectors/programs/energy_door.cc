@@ -33,7 +33,7 @@ Result<UniqueFd> Listen(const std::string& path) {
   sockaddr_un at{};
   at.sun_family = AF_UNIX;
   if (path.size() >= sizeof at.sun_path)
-    return Status{Code::kInvalidArgument, "too long a path of a socket: " + path};
+    return Status{Code::kInvalidArgument, "the path of the socket is too long: " + path};
   path.copy(at.sun_path, sizeof at.sun_path - 1);
   const auto* name = reinterpret_cast<const sockaddr*>(&at);
   // One that another agent has answers; one that was left behind does not.

@@ -168,7 +168,7 @@ Status ProgramBook::Take(const Sender& sender, std::string_view request, Instant
   rejected_ += report.rejected;
   if (!read) return read;
   if (taker.refused() && report.points == 0)
-    return {Code::kExhausted, "too many programs tell of themselves here"};
+    return {Code::kExhausted, "too many programs export metrics to this agent"};
   return Ok();
 }
 

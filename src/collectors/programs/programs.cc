@@ -54,7 +54,7 @@ class Programs final : public Collector {
     if (why_.ok())
       Log(LogLevel::kWarn, "programs", "no_socket",
           "programs cannot connect: " + opened.error().detail +
-              "; collectors.programs.socket can name another place");
+              "; set collectors.programs.socket to another path");
     why_ = opened.error();
     return why_;
   }
@@ -138,7 +138,7 @@ constexpr const MetricDesc* kMetrics[] = {&kSelfPrograms, &kSelfProgramsPoints};
 
 extern const CollectorSpec programs_collector;
 const CollectorSpec programs_collector{.name = "programs",
-                                       .help = "What programs of this machine count of themselves.",
+                                       .help = "Metrics exported by programs of this machine.",
                                        .period = seconds(5),
                                        .ttl = seconds(150),
                                        .options = kOptions,

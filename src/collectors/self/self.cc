@@ -217,7 +217,7 @@ constexpr const MetricDesc* kMetrics[] = {&kSelfProcessCpuTime,
 
 extern const CollectorSpec self_collector;
 const CollectorSpec self_collector{.name = "self",
-                                   .help = "What the agent itself costs and serves.",
+                                   .help = "The agent's own resource use and state.",
                                    .period = std::chrono::seconds(1),
                                    .ttl = std::chrono::seconds(10),
                                    .options = {},

@@ -53,7 +53,7 @@ std::string SinfoOf(const Config& config) {
   return folder.empty() ? "sinfo" : folder + "/sinfo";
 }
 
-constexpr std::string_view kOneIsEnough = "one agent of a cluster is enough, and this one is not asked to";
+constexpr std::string_view kOneIsEnough = "cluster metrics are disabled, as one agent per cluster is enough";
 constexpr std::string_view kRemedy = "collectors: {slurm: {watch_cluster: true}}";
 
 Result<std::unique_ptr<Collector>> Create(const Config& config, Env& env) {
@@ -95,7 +95,7 @@ constexpr OptionSpec kOptions[] = {
     {.key = "call_timeout",
      .type = OptionType::kTime,
      .fallback = "30s",
-     .help = "Limit of one run of a program; then it is killed.",
+     .help = "Timeout of one run of a program, which is then killed.",
      .min = 0.05},
     {.key = "window",
      .type = OptionType::kTime,

@@ -205,7 +205,7 @@ TEST_F(ScrapeTest, FailuresHaveReasons) {
   EXPECT_THAT(scrape("nonsense\r\n"), HasSubstr(Errors("protocol", 1)));
   EXPECT_THAT(scrape(Answer200("{}", "Content-Type: application/json\r\n")),
               HasSubstr(Errors("content_type", 1)));
-  EXPECT_THAT(Why(), HasSubstr("answers with application/json, which is no metrics page"));
+  EXPECT_THAT(Why(), HasSubstr("answers with application/json, which is not a metrics page"));
   EXPECT_THAT(scrape(Answer200(std::string(5001, '#'))), HasSubstr(Errors("too_large", 1)));
   EXPECT_THAT(scrape(Answer200("a 1\n", kOpenMetricsType)),
               AllOf(HasSubstr(Errors("page", 1)), HasSubstr("\na{")));
@@ -219,7 +219,7 @@ TEST_F(ScrapeTest, ASilentTargetTimesOut) {
   ScriptedServer server([](int, int, const std::string&) { return Turn{}; });
   Open({{"url", server.Url("/")}, {"timeout", Duration(milliseconds(100))}});
   EXPECT_THAT(Run(), HasSubstr(Errors("timeout", 1)));
-  EXPECT_EQ(Why(), server.Url("/") + ": no answer within 90 ms");
+  EXPECT_EQ(Why(), server.Url("/") + ": no response within 90 ms");
 }
 
 TEST_F(ScrapeTest, UnpacksGzip) {
@@ -271,7 +271,7 @@ TEST_F(ScrapeTest, APageAboveALimitIsAFailureAndNoPart) {
                            Not(HasSubstr("\nc{")), HasSubstr(Errors("too_many_samples", 1)),
                            HasSubstr("gpulens_scrape_up{target=\"node\"} 0\n")))
       << "the values before, with their age";
-  EXPECT_THAT(Why(), HasSubstr("the page has 3 samples, allowed are 2"));
+  EXPECT_THAT(Why(), HasSubstr("the page has 3 samples, the limit is 2"));
   Open({{"url", server.Url("/metrics")}});
   EXPECT_THAT(Run(), AllOf(Not(HasSubstr("\nf1{")), HasSubstr(Errors("too_many_families", 1)),
                            HasSubstr("gpulens_scrape_parse_errors_total{target=\"node\"} 0\n"),
@@ -445,7 +445,8 @@ TEST_F(ScrapeTest, RefusesOptionsThatContradictEachOther) {
   EXPECT_THAT(why({{"headers", auth}, {"username", "b"}}), HasSubstr("headers.Authorization"));
   EXPECT_THAT(why({{"headers", std::map<std::string, std::string>{{"Host", "x"}}}}), HasSubstr("Host"));
   EXPECT_THAT(why({{"url", "ftp://x"}}), HasSubstr("http://"));
-  EXPECT_THAT(why({{"tls", DefaultsOf(TlsOptions(), {{"cert_file", "x"}})}}), HasSubstr("belong together"));
+  EXPECT_THAT(why({{"tls", DefaultsOf(TlsOptions(), {{"cert_file", "x"}})}}),
+              HasSubstr("must be set together"));
   env.http = nullptr;
   EXPECT_THAT(why({}), HasSubstr("no network"));
 }

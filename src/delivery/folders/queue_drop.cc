@@ -62,7 +62,7 @@ Result<QueueDrop> DropFromQueue(const QueuePlace& place, const std::string& sink
                                  [&](const QueueReader& one) { return one.sink == sink; });
   if (!known && before.readers.empty() && !before.problems.empty())
     return Status{Code::kUnavailable, place.folder + ": " + before.problems.front()};
-  if (!known) return Status{Code::kUnavailable, place.folder + " keeps nothing for " + sink};
+  if (!known) return Status{Code::kUnavailable, place.folder + " has no data for " + sink};
   const UniqueFd folder(
       ::open(place.folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC | (place.follow ? 0 : O_NOFOLLOW)));
   if (!folder) return ErrnoStatus("open " + place.folder, errno);
@@ -86,7 +86,7 @@ Result<QueueDrop> DropFromQueue(const QueuePlace& place, const std::string& sink
       dropped.holder = *holder;
       return dropped;
     }
-    return Status{Code::kIo, "the room is not free yet: " + opened.detail};
+    return Status{Code::kIo, "the space is not free yet: " + opened.detail};
   }
   log->Maintain();
   const bool wanted = std::any_of(before.readers.begin(), before.readers.end(),

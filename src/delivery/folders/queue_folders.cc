@@ -45,8 +45,8 @@ class Looker {
   void Run() {
     if (Status listed = List(); !listed) out_.problems.push_back(listed.detail);
     if (others_ != 0)
-      out_.problems.push_back(std::to_string(others_) +
-                              (others_ == 1 ? " file is not of the queue" : " files are not of the queue"));
+      out_.problems.push_back(std::to_string(others_) + (others_ == 1 ? " file does not belong to the queue"
+                                                                      : " files do not belong to the queue"));
     std::sort(positions_.begin(), positions_.end());
     std::sort(segments_.begin(), segments_.end(), [](const Found& a, const Found& b) { return a.id < b.id; });
     out_.segments = segments_.size();
@@ -93,7 +93,7 @@ class Looker {
       else ++others_;
       return true;
     });
-    if (too_many) return {Code::kExhausted, "there are too many segments to look at all of them"};
+    if (too_many) return {Code::kExhausted, "there are too many segments to read all of them"};
     return listed;
   }
 
@@ -103,7 +103,7 @@ class Looker {
     auto position = PositionFile::OpenToRead(folder_, file);
     if (!position && position.error().code == Code::kUnavailable && !Is(file)) return;  // removed meanwhile
     if (sink.empty()) {
-      out_.problems.push_back("it is not known whose file `position` is");
+      out_.problems.push_back("the owner of the file `position` is unknown");
       return;
     }
     out_.readers.push_back({sink, IsConfigured(sink)});
@@ -113,7 +113,7 @@ class Looker {
       return;
     }
     if (position->foreign()) {
-      out_.problems.push_back(file + " is damaged: all counts as waiting for " + sink);
+      out_.problems.push_back(file + " is damaged: all records count as waiting for " + sink);
       standings_.push_back({reader, 0, 0});
     } else if (position->last() || file == kPositionName) {
       // An empty file of another than the owner says that it begins at the end.
@@ -226,7 +226,7 @@ QueueFolder LookAtQueue(const QueuePlace& place, const QueueLook& look) {
   }
   if (!S_ISDIR(info.st_mode)) {
     out.problems.push_back(S_ISLNK(info.st_mode) ? "it is a symbolic link, which is not followed"
-                                                 : "it is no folder");
+                                                 : "it is not a folder");
     return out;
   }
   const UniqueFd folder(

@@ -165,10 +165,10 @@ TEST_F(QueueFoldersTest, WhatIsNotOfTheQueueIsCountedAndLeftAlone) {
   Change(File("99999999999999999999.seg"), "x");
   const QueueFolder seen = Look();
   EXPECT_EQ(Of(seen, "otlp/b").records, 8u);
-  EXPECT_THAT(seen.problems, Contains("4 files are not of the queue"));
+  EXPECT_THAT(seen.problems, Contains("4 files do not belong to the queue"));
   EXPECT_THAT(seen.problems, Contains("position.link is a symbolic link"));
-  EXPECT_THAT(seen.problems, Contains("position.folder is no regular file"));
-  EXPECT_THAT(seen.problems, Contains("position.pipe is no regular file"));
+  EXPECT_THAT(seen.problems, Contains("position.folder is not a regular file"));
+  EXPECT_THAT(seen.problems, Contains("position.pipe is not a regular file"));
   EXPECT_THAT(seen.problems, Contains("3 segments are damaged"));
 }
 
@@ -179,7 +179,7 @@ TEST_F(QueueFoldersTest, AFolderThatCannotBeReadSaysSo) {
   EXPECT_THAT(LookAtQueue(link, {}).problems, ElementsAre(HasSubstr("symbolic link")));
   EXPECT_THAT(LookAtQueue({link.folder, "otlp", true}, {}).readers, SizeIs(2));
   Change(folder_.root() + "/file", "x");
-  EXPECT_THAT(LookAtQueue({folder_.root() + "/file", ""}, {}).problems, ElementsAre("it is no folder"));
+  EXPECT_THAT(LookAtQueue({folder_.root() + "/file", ""}, {}).problems, ElementsAre("it is not a folder"));
   EXPECT_THAT(LookAtQueue({folder_.root() + "/none", ""}, {}).problems, IsEmpty());
 }
 

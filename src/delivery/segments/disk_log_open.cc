@@ -60,13 +60,13 @@ Status DiskLog::FindSegments() {
     auto reader = SegmentReader::Open(folder_.fd(), name.data());
     if (!reader && reader.error().code != Code::kUnavailable) return reader.error();
     if (!reader) {
-      RETURN_IF_ERROR(folder_.SetAside(name.data(), "it is no regular file"));
+      RETURN_IF_ERROR(folder_.SetAside(name.data(), "it is not a regular file"));
       continue;
     }
     const SegmentVerdict verdict = reader->ReadHeader(kMaxRecordId);
     if (verdict == SegmentVerdict::kForeign) {
       const uint64_t end = std::min(reader->GuessEnd(id), i + 1 < ids.size() ? ids[i + 1] : kMaxRecordId);
-      RETURN_IF_ERROR(folder_.SetAside(name.data(), "it is of another version, or no segment"));
+      RETURN_IF_ERROR(folder_.SetAside(name.data(), "it has another version, or is not a segment"));
       destroyed_.emplace_back(id, end);
       torn_at_end = 0;
     } else if (verdict == SegmentVerdict::kGood && reader->header().first_id != id) {

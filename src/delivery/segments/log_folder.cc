@@ -141,7 +141,7 @@ Status LogFolder::SetAside(const char* name, std::string_view why) const {
     if (::renameat(fd(), name, fd(), target.c_str()) != 0)
       return ErrnoStatus("set aside " + path_ + "/" + name, errno);
     Log(LogLevel::kWarn, "delivery", "set_aside",
-        std::string(name) + " is left alone as " + target + ": " + std::string(why), path_ + "/" + name);
+        std::string(name) + " was renamed to " + target + ": " + std::string(why), path_ + "/" + name);
     return Ok();
   }
   return {Code::kExhausted, "too many files *.unknown in " + path_ + "; remove them"};

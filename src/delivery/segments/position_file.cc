@@ -76,7 +76,7 @@ Result<PositionFile> PositionFile::OpenToRead(int folder, const std::string& nam
   if (!fd) return ErrnoStatus("open " + name, errno);
   struct stat info{};
   if (::fstat(fd.get(), &info) != 0) return ErrnoStatus("stat " + name, errno);
-  if (!S_ISREG(info.st_mode)) return Status{Code::kUnavailable, name + " is no regular file"};
+  if (!S_ISREG(info.st_mode)) return Status{Code::kUnavailable, name + " is not a regular file"};
   PositionFile file(std::move(fd), {});
   file.Load();
   return file;
@@ -122,7 +122,7 @@ Status PositionFile::Write(uint64_t next_id, uint64_t done) {
     count = ::pwrite(fd_.get(), slot.data(), slot.size(), static_cast<off_t>(slot_) * kSlotDistance);
   } while (count < 0 && errno == EINTR);
   if (count != static_cast<ssize_t>(slot.size()))
-    return ErrnoStatus("write how far was delivered", count < 0 ? errno : ENOSPC);
+    return ErrnoStatus("write the delivered position", count < 0 ? errno : ENOSPC);
   slot_ = 1 - slot_;
   last_ = next_id;
   done_ = done;
@@ -131,7 +131,7 @@ Status PositionFile::Write(uint64_t next_id, uint64_t done) {
 }
 
 Status PositionFile::Sync() {
-  return ::fdatasync(fd_.get()) == 0 ? Ok() : ErrnoStatus("sync how far was delivered", errno);
+  return ::fdatasync(fd_.get()) == 0 ? Ok() : ErrnoStatus("sync the delivered position", errno);
 }
 
 UniqueFd PositionFile::Duplicate() const noexcept { return UniqueFd(::fcntl(fd_.get(), F_DUPFD_CLOEXEC, 0)); }

@@ -60,7 +60,7 @@ Result<SegmentWriter> SegmentWriter::Create(int folder, const char* name, const 
 
 Status SegmentWriter::Append(RecordHead head, std::string_view body) {
   at_file_limit_ = false;
-  if (broken_) return {Code::kIo, "the end of the segment could not be taken back"};
+  if (broken_) return {Code::kIo, "the end of the segment could not be truncated"};
   std::array<char, kSegmentHeaderBytes> front{};
   std::array<char, kRecordHeadBytes> record{};
   head.length = static_cast<uint32_t>(body.size());

@@ -57,7 +57,7 @@ class FileSd final : public Discovery {
       Look();
       (*shared)(Ok());
     });
-    if (!posted) (*shared)({Code::kExhausted, "too much work is waiting"});
+    if (!posted) (*shared)({Code::kExhausted, "the work queue is full"});
   }
   std::vector<FoundTarget> Targets() const override { return targets_; }
 
@@ -95,7 +95,7 @@ class FileSd final : public Discovery {
     auto read = ReadTargets(path, kind_);
     if (!read) {
       Log(LogLevel::kWarn, "discovery", "file_sd_bad",
-          path + ": " + read.error().detail + "; its last good targets stay", path);
+          path + ": " + read.error().detail + "; its last valid targets are kept", path);
       return false;
     }
     file.targets = std::move(*read);

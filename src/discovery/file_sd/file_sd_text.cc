@@ -33,7 +33,7 @@ class Builder final : public YAML::EventHandler {
   Status problem;
 
   void OnDocumentStart(const YAML::Mark& mark) override {
-    if (++documents_ > 1) Fail(mark, "a second document; one file is one list");
+    if (++documents_ > 1) Fail(mark, "a second document; a file must be one list");
   }
   void OnDocumentEnd() override {}
   void OnNull(const YAML::Mark& mark, YAML::anchor_t) override {
@@ -42,9 +42,9 @@ class Builder final : public YAML::EventHandler {
       at_ = At::kGroup;
       return;
     }
-    Fail(mark, "nothing stands where " + Wanted() + " should");
+    Fail(mark, "expected " + Wanted() + ", got nothing");
   }
-  void OnAlias(const YAML::Mark& mark, YAML::anchor_t) override { Fail(mark, "aliases are not taken"); }
+  void OnAlias(const YAML::Mark& mark, YAML::anchor_t) override { Fail(mark, "aliases are not supported"); }
   void OnScalar(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t,
                 const std::string& value) override {
     // A plain empty value of a label comes as "null" or "~" in JSON and YAML alike.
@@ -52,7 +52,7 @@ class Builder final : public YAML::EventHandler {
     if (value.size() > kLabelBytes)
       Exceed(mark, "a text of more than " + std::to_string(kLabelBytes) + " bytes");
     if (!IsUtf8(value) || std::any_of(value.begin(), value.end(), [](unsigned char c) { return c < 0x20; })) {
-      Fail(mark, Shown(value) + " is no text of one line");
+      Fail(mark, Shown(value) + " is not a single line of text");
     }
     switch (at_) {
       case At::kGroup: return Key(mark, value);
@@ -66,14 +66,14 @@ class Builder final : public YAML::EventHandler {
         groups.back().labels[key_] = nothing ? "" : value;
         at_ = At::kLabels;
         return;
-      default: Fail(mark, Shown(value) + " stands where " + Wanted() + " should");
+      default: Fail(mark, "expected " + Wanted() + ", got " + Shown(value));
     }
   }
   void OnSequenceStart(const YAML::Mark& mark, const std::string&, YAML::anchor_t,
                        YAML::EmitterStyle::value) override {
     if (at_ == At::kTop) at_ = At::kList;
     else if (at_ == At::kTargetsValue) at_ = At::kTargets;
-    else Fail(mark, "a list stands where " + Wanted() + " should");
+    else Fail(mark, "expected " + Wanted() + ", got a list");
   }
   void OnSequenceEnd() override { at_ = at_ == At::kTargets ? At::kGroup : At::kEnd; }
   void OnMapStart(const YAML::Mark& mark, const std::string&, YAML::anchor_t,
@@ -88,7 +88,7 @@ class Builder final : public YAML::EventHandler {
     } else if (at_ == At::kLabelsValue) {
       at_ = At::kLabels;
     } else {
-      Fail(mark, "a map stands where " + Wanted() + " should");
+      Fail(mark, "expected " + Wanted() + ", got a map");
     }
   }
   void OnMapEnd() override { at_ = at_ == At::kLabels ? At::kGroup : At::kList; }
@@ -122,7 +122,7 @@ class Builder final : public YAML::EventHandler {
     bool targets = value == "targets";
     if (!targets && value != "labels") Fail(mark, "unknown key " + Shown(value) + "; known: targets, labels");
     bool& seen = targets ? has_targets_ : has_labels_;
-    if (seen) Fail(mark, "key " + value + " stands here twice");
+    if (seen) Fail(mark, "duplicate key " + value);
     seen = true;
     at_ = targets ? At::kTargetsValue : At::kLabelsValue;
   }
@@ -133,9 +133,9 @@ class Builder final : public YAML::EventHandler {
     };
     bool digit = !value.empty() && value[0] >= '0' && value[0] <= '9';
     if (value.empty() || digit || !std::all_of(value.begin(), value.end(), good)) {
-      Fail(mark, Shown(value) + " is no name of a label");
+      Fail(mark, Shown(value) + " is not a valid label name");
     }
-    if (groups.back().labels.contains(value)) Fail(mark, "label " + value + " stands here twice");
+    if (groups.back().labels.contains(value)) Fail(mark, "duplicate label " + value);
     if (groups.back().labels.size() == kGroupLabels) {
       Exceed(mark, "more than " + std::to_string(kGroupLabels) + " labels");
     }
@@ -160,11 +160,12 @@ Status Steer(const Group& group, FoundTarget& all, std::string& scheme, std::str
   std::string query;
   for (const auto& [key, value] : group.labels) {
     if (value.empty()) continue;  // as in Prometheus: an empty label is none
+    const bool names_engine = engine_page::FindEngine(value) && !HasLabel(group, "__kind__");
     if (key == "__scheme__") {
       scheme = value;
     } else if (key == "__metrics_path__") {
       path = value[0] == '/' ? value : "/" + value;
-    } else if (key == "__kind__") {
+    } else if (key == "__kind__" || (key == "engine" && names_engine)) {
       all.options["kind"] = value;
     } else if (key == "__collector__") {
       return {Code::kInvalidArgument, "__collector__ is now called __kind__: engine, prometheus or gpu"};
@@ -177,8 +178,6 @@ Status Steer(const Group& group, FoundTarget& all, std::string& scheme, std::str
       AppendPercentEncoded(query, key.substr(8));
       query += '=';
       AppendPercentEncoded(query, value);
-    } else if (key == "engine" && engine_page::FindEngine(value) && !HasLabel(group, "__kind__")) {
-      all.options["kind"] = value;
     } else if (key == "target") {
       all.name = value;
     } else if (!key.starts_with("__")) {
@@ -224,7 +223,7 @@ Result<std::vector<FoundTarget>> ToTargets(const std::vector<Group>& groups, std
     if (Status status = Steer(group, all, scheme, path); !status) return wrong(status.detail);
     for (const std::string& address : group.targets) {
       if (address.find('/') != std::string::npos || address.find('@') != std::string::npos) {
-        return wrong(Shown(address) + " is no host:port; the path belongs into __metrics_path__");
+        return wrong(Shown(address) + " is not host:port; set the path in __metrics_path__");
       }
       auto url = ParseHttpUrl(scheme + "://" + address + path);
       if (!url) return wrong(Shown(address) + ": " + url.error().detail);

@@ -67,7 +67,7 @@ class LocalDiscovery final : public Discovery {
       Look();
       env_.io->Post([this] { AskNext(); });
     });
-    if (!posted) Done({Code::kExhausted, "too much work is waiting"});
+    if (!posted) Done({Code::kExhausted, "the work queue is full"});
   }
 
   std::vector<FoundTarget> Targets() const override {
@@ -232,13 +232,13 @@ std::vector<Finding> Probe(const Config&, Env& env) {
   }
   if (!scan.hidden.empty()) {
     add(Finding::kNoPermission,
-        std::to_string(scan.hidden.size()) + " processes look like engines, but not what they listen on",
+        std::to_string(scan.hidden.size()) + " processes look like engines, but their ports cannot be read",
         "descriptors of other users' processes are hidden; ports are guessed by user and arguments",
         "run the agent as root, or add them to the list targets");
   }
   if (findings.empty()) {
     add(Finding::kNotHere, "",
-        scan.processes ? "LLM engines run, but none listens at a port that may be its page's"
+        scan.processes ? "LLM engines are running, but none listens on a port that may serve its page"
                        : "no LLM engine and no dcgm-exporter was found");
   }
   return findings;

@@ -86,7 +86,7 @@ Result<std::unique_ptr<Enricher>> Create(const Config& config, Env& env) {
   if (!env.http || !env.io) return Status{Code::kUnavailable, "there is no network here"};
   const Cloud cloud = Wanted(config, env);
   if (cloud == Cloud::kNone)
-    return Status{Code::kUnavailable, "this is no machine of EC2, Compute Engine or Azure"};
+    return Status{Code::kUnavailable, "not a machine of EC2, Compute Engine or Azure"};
   ASSIGN_OR_RETURN(CloudQuery query, CloudQuery::Make(cloud, config.Text("endpoint"), *env.http));
   return std::unique_ptr<Enricher>(std::make_unique<CloudEnricher>(cloud, std::move(query)));
 }

@@ -146,7 +146,7 @@ void KubernetesEnricher::Work() {
     env_.io->Post([this] { Finish(); });
   });
   if (posted) return;
-  std::exchange(done_, nullptr)({Code::kExhausted, "too much work is waiting"});
+  std::exchange(done_, nullptr)({Code::kExhausted, "the work queue is full"});
 }
 
 void KubernetesEnricher::TakeNode(const kubelet::ApiCall::Answer& answer) {

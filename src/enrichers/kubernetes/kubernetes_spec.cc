@@ -66,7 +66,7 @@ Result<std::unique_ptr<Enricher>> Create(const Config& config, Env& env) {
   if (server) options.api = std::make_unique<kubelet::ApiAccess>(std::move(*server));
   else if (server.error().code == Code::kInvalidArgument) return std::move(server).error();
   if (!options.api && ::access(options.socket.c_str(), F_OK) != 0 && !HasPods(options.root))
-    return Status{Code::kUnavailable, "this is no node of Kubernetes: no " + options.socket};
+    return Status{Code::kUnavailable, "not a node of Kubernetes: no " + options.socket};
   return std::unique_ptr<Enricher>(std::make_unique<KubernetesEnricher>(std::move(options), env));
 }
 
@@ -78,7 +78,7 @@ void ProbeKubelet(const Config& config, const Env& env, std::vector<Finding>& ou
   std::string socket = SocketPath(config, env);
   if (::access(socket.c_str(), F_OK) != 0) {
     out.push_back(Of(Finding::kNotHere, "",
-                     "no " + socket + ": GPUs are not named after the pods that hold them",
+                     "no " + socket + ": series of GPUs do not name the pods that hold them",
                      "mount /var/lib/kubelet/pod-resources into the pod, or name the socket: enrichers: "
                      "{kubernetes: {pod_resources_socket: …}}"));
   } else if (::access(socket.c_str(), W_OK) != 0) {
@@ -127,8 +127,8 @@ void ProbeDevices(const std::string& root, const std::string& checkpoint, std::v
   }
   if (unnamed == 0) return;
   out.push_back(Of(Finding::kWarning, "",
-                   std::to_string(unnamed) + " devices that pods hold lead to no GPU of this node (" +
-                       example + "): nothing is named after those pods",
+                   std::to_string(unnamed) + " devices held by pods match no GPU of this node (" + example +
+                       "): no series names those pods",
                    "see gpulens_enricher_missing, and docs/kubernetes.md for the ids that are known"));
 }
 
@@ -137,12 +137,12 @@ std::vector<Finding> Probe(const Config& config, Env& env) {
   auto server = FindServer(config);
   std::string socket = SocketPath(config, env);
   if (!server && ::access(socket.c_str(), F_OK) != 0 && !HasPods(RootOf(config, env)))
-    return {Of(Finding::kNotHere, "", "this is no node of Kubernetes: no " + socket)};
+    return {Of(Finding::kNotHere, "", "not a node of Kubernetes: no " + socket)};
   ProbeKubelet(config, env, out);
   ProbeDevices(RootOf(config, env), config.Text("checkpoint"), out);
   if (!kubelet::SeesHostProcesses(RootOf(config, env))) {
     out.push_back(Of(Finding::kNoPermission, "",
-                     "processes are not the host's: those on GPUs belong to no pod",
+                     "processes are not the host's: processes on GPUs cannot be assigned to pods",
                      "hostPID: true in the pod's spec"));
   }
   if (!server) {
@@ -150,7 +150,7 @@ std::vector<Finding> Probe(const Config& config, Env& env) {
                      "a service account that may list and watch pods and get nodes"));
   } else if (NodeName(config).empty()) {
     out.push_back(Of(Finding::kBroken, "",
-                     "the API server is not asked, for nobody told the name of this node",
+                     "the API server is not queried, as the name of this node is unknown",
                      "NODE_NAME from spec.nodeName in the pod's spec"));
   } else {
     out.push_back(
@@ -175,7 +175,7 @@ constexpr OptionSpec kOptions[] = {
     {.key = "kubelet_timeout",
      .type = OptionType::kTime,
      .fallback = "1s",
-     .help = "Limit of one request to the kubelet.",
+     .help = "Timeout of one request to the kubelet.",
      .min = 0.01,
      .max = 30},
     {.key = "api_server",

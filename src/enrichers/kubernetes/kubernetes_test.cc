@@ -348,8 +348,7 @@ TEST_F(KubernetesSpec, TellsOfDevicesThatAreNoGpuHere) {
   };
   std::filesystem::create_directories(folder.path() + "/var/lib/kubelet/pods");
   EXPECT_EQ(warnings("nvidia.com/gpu", "GPU-1"), "");
-  EXPECT_THAT(warnings("example.com/gpu", "3"),
-              ::testing::HasSubstr("1 devices that pods hold lead to no GPU"));
+  EXPECT_THAT(warnings("example.com/gpu", "3"), ::testing::HasSubstr("1 devices held by pods match no GPU"));
   EXPECT_THAT(warnings("example.com/gpu", "3"), ::testing::HasSubstr("example.com/gpu 3"));
   EXPECT_EQ(warnings("example.com/nic", "3"), "");
   const std::string gpus = folder.path() + "/proc/driver/nvidia/gpus/0000:3b:00.0";

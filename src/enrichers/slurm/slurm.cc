@@ -180,7 +180,7 @@ Result<std::optional<Job>> JobEnricher::AskScontrol(uint64_t job, const std::str
   ASSIGN_OR_RETURN(std::string text,
                    programs_->Run("scontrol", {"show", "job", "-d", name}, deadline - clock_.Now()));
   std::vector<Job> told = ParseJobs(text);
-  if (told.empty()) return Status{Code::kDataLoss, "scontrol said nothing of job " + name};
+  if (told.empty()) return Status{Code::kDataLoss, "scontrol printed nothing about job " + name};
   if (told.size() != 1 || told.front().id != job || told.front().ambiguous) return std::optional<Job>();
   return std::optional<Job>(std::move(told.front()));
 }

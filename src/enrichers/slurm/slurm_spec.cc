@@ -76,7 +76,7 @@ constexpr OptionSpec kOptions[] = {
     {.key = "call_timeout",
      .type = OptionType::kTime,
      .fallback = "3s",
-     .help = "Limit of one scontrol; then it is killed.",
+     .help = "Timeout of one scontrol, which is then killed.",
      .min = 0.05},
 };
 

@@ -60,9 +60,9 @@ Visitor JudgeVisitor(const VisitorSays& says, const VisitorRule& rule) {
 }
 
 std::string_view WhyNotWelcome(Visitor visitor) noexcept {
-  return visitor == Visitor::kForeignHost
-             ? "This machine is not known by that name; see http.allowed_hosts."
-             : "Pages of this origin may not ask; see http.allowed_hosts and websocket.allowed_origins.";
+  return visitor == Visitor::kForeignHost ? "The host name is not allowed; see http.allowed_hosts."
+                                          : "Requests from this origin are not allowed; see "
+                                            "http.allowed_hosts and websocket.allowed_origins.";
 }
 
 }  // namespace gpulens

@@ -236,8 +236,7 @@ std::shared_ptr<const WebRules> Authenticator::Rules() {
       Status loaded = state_->Load();
       if (!loaded) {
         ++state_->failed_reloads;
-        Log(LogLevel::kError, "net", "web_config_bad",
-            loaded.detail + "; the rules read before stay in force");
+        Log(LogLevel::kError, "net", "web_config_bad", loaded.detail + "; the previous rules stay in force");
       } else {
         Log(LogLevel::kInfo, "net", "web_config_loaded", "web config or its certificates changed; read again",
             state_->path);

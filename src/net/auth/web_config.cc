@@ -62,13 +62,13 @@ std::string Join(Words words) {
 template <class Each>
 Status Reader::Map(const YAML::Node& node, const std::string& name, Words known, Each each) const {
   if (node.IsNull()) return Ok();
-  if (!node.IsMap()) return Error(node, name + " has to be a map of keys and values");
+  if (!node.IsMap()) return Error(node, name + " must be a map of keys and values");
   std::vector<std::string> seen;
   for (const auto& item : node) {
-    if (!item.first.IsScalar()) return Error(item.first, name + ": a key has to be text");
+    if (!item.first.IsScalar()) return Error(item.first, name + ": a key must be text");
     const std::string& key = item.first.Scalar();
     if (std::find(seen.begin(), seen.end(), key) != seen.end()) {
-      return Error(item.first, "key " + Printable(key) + " stands here twice");
+      return Error(item.first, "duplicate key " + Printable(key));
     }
     seen.push_back(key);
     if (!known.empty() && std::find(known.begin(), known.end(), key) == known.end()) {
@@ -83,7 +83,7 @@ Status Reader::Map(const YAML::Node& node, const std::string& name, Words known,
 }
 
 Status Reader::Text(const YAML::Node& node, const std::string& key, std::string& out) const {
-  if (!node.IsScalar()) return Error(node, key + " has to be text");
+  if (!node.IsScalar()) return Error(node, key + " must be text");
   out = node.Scalar();
   return Ok();
 }
@@ -96,16 +96,16 @@ Status Reader::File(const YAML::Node& node, const std::string& key, std::string&
 
 Status Reader::Bool(const YAML::Node& node, const std::string& key, bool& out) const {
   if (!node.IsScalar() || !YAML::convert<bool>::decode(node, out)) {
-    return Error(node, key + " has to be true or false");
+    return Error(node, key + " must be true or false");
   }
   return Ok();
 }
 
 Status Reader::List(const YAML::Node& node, const std::string& key, std::vector<std::string>& out) const {
   if (node.IsNull()) return Ok();
-  if (!node.IsSequence()) return Error(node, key + " has to be a list");
+  if (!node.IsSequence()) return Error(node, key + " must be a list");
   for (const auto& item : node) {
-    if (!item.IsScalar()) return Error(item, key + ": an entry has to be text");
+    if (!item.IsScalar()) return Error(item, key + ": an entry must be text");
     out.push_back(item.Scalar());
   }
   return Ok();
@@ -115,7 +115,8 @@ Status Reader::OneOf(const YAML::Node& node, const std::string& key, Words words
   std::string text;
   RETURN_IF_ERROR(Text(node, key, text));
   auto found = std::find(words.begin(), words.end(), text);
-  if (found == words.end()) return Error(node, key + ": " + Printable(text) + " is none of " + Join(words));
+  if (found == words.end())
+    return Error(node, key + ": " + Printable(text) + " is not one of " + Join(words));
   out = static_cast<size_t>(found - words.begin());
   return Ok();
 }
@@ -214,7 +215,7 @@ Status Reader::Users(const YAML::Node& node, WebConfig& out) {
       return Error(value, "a user name cannot have a colon: " + Printable(name));
     if (!IsBcryptHash(hash)) {
       return Error(value, "the password of user " + Printable(name) +
-                              " has to be a bcrypt hash of cost 4 to 16, as `htpasswd -nBC 10 \"\"` makes");
+                              " must be a bcrypt hash of cost 4 to 16, as `htpasswd -nBC 10 \"\"` makes");
     }
     out.users.emplace(name, std::move(hash));
     return Ok();

@@ -71,19 +71,19 @@ TEST(WebConfig, ErrorsNameFileLineAndKey) {
   EXPECT_EQ(Why("tls_server_config:\n  cert_file: a\n  key_fil: b\n"),
             "conf/web.yml:3: unknown key key_fil; did you mean key_file?");
   EXPECT_THAT(Why("zzz: 1"), HasSubstr("conf/web.yml:1: unknown key zzz; known: tls_server_config"));
-  EXPECT_THAT(Why("- a\n"), HasSubstr("has to be a map"));
-  EXPECT_THAT(Why("bearer_token: a\nbearer_token: b\n"), HasSubstr(":2: key bearer_token stands here twice"));
-  EXPECT_THAT(Why("bearer_token: [a]\n"), HasSubstr("bearer_token has to be text"));
+  EXPECT_THAT(Why("- a\n"), HasSubstr("must be a map"));
+  EXPECT_THAT(Why("bearer_token: a\nbearer_token: b\n"), HasSubstr(":2: duplicate key bearer_token"));
+  EXPECT_THAT(Why("bearer_token: [a]\n"), HasSubstr("bearer_token must be text"));
   EXPECT_THAT(Why("bearer_token: a\nbearer_token_file: b\n"), HasSubstr("are both set"));
-  EXPECT_THAT(Why("http_server_config: {http2: maybe}\n"), HasSubstr("http2 has to be true or false"));
+  EXPECT_THAT(Why("http_server_config: {http2: maybe}\n"), HasSubstr("http2 must be true or false"));
   EXPECT_THAT(Why("http_server_config: {headers: {Server: x}}\n"), HasSubstr("unknown key Server"));
   EXPECT_THAT(Why("http_server_config: {headers: {Cache-Control: \"a\\nb\"}}\n"), HasSubstr("one line"));
   EXPECT_THAT(Why("basic_auth_users: {a: secret}\n"),
-              HasSubstr("the password of user a has to be a bcrypt hash"));
+              HasSubstr("the password of user a must be a bcrypt hash"));
   EXPECT_THAT(Why("basic_auth_users: {\"a:b\": " + std::string(kHash) + "}\n"),
               HasSubstr("cannot have a colon"));
   EXPECT_THAT(Why("a: [\n"), HasSubstr("conf/web.yml:"));
-  EXPECT_THAT(Why("? [a]\n: b\n"), HasSubstr("a key has to be text"));
+  EXPECT_THAT(Why("? [a]\n: b\n"), HasSubstr("a key must be text"));
   EXPECT_EQ(Why("basic_auth_users: {a: secret}\n").find("secret"), std::string::npos);
 }
 
@@ -97,15 +97,15 @@ TEST(WebConfig, TlsThatCannotWork) {
   EXPECT_THAT(tls("cert: x"), HasSubstr("cert and cert_file are both set"));
   EXPECT_THAT(tls("key: x"), HasSubstr("key and key_file are both set"));
   EXPECT_THAT(tls("client_ca: x, client_ca_file: y"), HasSubstr("client_ca and client_ca_file are both set"));
-  EXPECT_THAT(tls("min_version: TLS10"), HasSubstr("min_version: TLS10 is none of TLS12, TLS13"));
+  EXPECT_THAT(tls("min_version: TLS10"), HasSubstr("min_version: TLS10 is not one of TLS12, TLS13"));
   EXPECT_THAT(tls("min_version: TLS13, max_version: TLS12"), HasSubstr("above"));
-  EXPECT_THAT(tls("client_auth_type: Yes"), HasSubstr("Yes is none of NoClientCert"));
+  EXPECT_THAT(tls("client_auth_type: Yes"), HasSubstr("Yes is not one of NoClientCert"));
   EXPECT_THAT(tls("client_auth_type: RequireAndVerifyClientCert"), HasSubstr("client_ca_file is not set"));
   EXPECT_THAT(tls("client_ca_file: y"), HasSubstr("client_auth_type is NoClientCert"));
   EXPECT_THAT(tls("client_allowed_sans: [a]"), HasSubstr("needs a client_auth_type that verifies"));
   EXPECT_THAT(tls("cipher_suites: [TLS_NULL]"), HasSubstr("unknown suite TLS_NULL"));
-  EXPECT_THAT(tls("cipher_suites: TLS_NULL"), HasSubstr("has to be a list"));
-  EXPECT_THAT(tls("cipher_suites: [[a]]"), HasSubstr("an entry has to be text"));
+  EXPECT_THAT(tls("cipher_suites: TLS_NULL"), HasSubstr("must be a list"));
+  EXPECT_THAT(tls("cipher_suites: [[a]]"), HasSubstr("an entry must be text"));
   EXPECT_THAT(tls("curve_preferences: [P1]"), HasSubstr("unknown curve P1"));
   EXPECT_EQ(tls("cipher_suites: , curve_preferences: [CurveP256]"), "good");
 }

@@ -187,9 +187,9 @@ void HttpChannel::Core::OnTimeout() {
   if (!connected_) return Fail(HttpFailure::kTimeout, "no connection" + within);
   if (post_ && sent_ < RequestBytes() && !parser_.begun()) {
     return Fail(HttpFailure::kTimeout, "only " + std::to_string(sent_) + " of " +
-                                           std::to_string(RequestBytes()) + " bytes were taken" + within);
+                                           std::to_string(RequestBytes()) + " bytes were accepted" + within);
   }
-  Fail(HttpFailure::kTimeout, (parser_.begun() ? "no whole answer" : "no answer") + within);
+  Fail(HttpFailure::kTimeout, (parser_.begun() ? "incomplete response" : "no response") + within);
 }
 
 // `clean`: the connection is where the next request may begin, if all of this one is out.

@@ -122,10 +122,10 @@ TEST_F(HttpClientTest, AKeptConnectionThatDiesAtTheRequestIsReplacedOnce) {
   EXPECT_EQ(Get().failure, HttpFailure::kNone) << "reset without a byte: asked again";
   HttpReply reply = Get();
   EXPECT_EQ(reply.failure, HttpFailure::kProtocol) << "a byte has come: not asked again";
-  EXPECT_THAT(reply.detail, HasSubstr("inside its head"));
+  EXPECT_THAT(reply.detail, HasSubstr("truncated in its header"));
   reply = Get();
   EXPECT_EQ(reply.failure, HttpFailure::kProtocol) << "a fresh connection is not tried twice";
-  EXPECT_EQ(reply.detail, "the connection ended without an answer");
+  EXPECT_EQ(reply.detail, "the connection ended without a response");
   EXPECT_EQ(server.requests().size(), 5u);
 }
 
@@ -203,10 +203,10 @@ TEST_F(HttpClientTest, TheDeadlineHolds) {
   Open(server.Url("/"));
   HttpReply reply = Get(milliseconds(50));
   EXPECT_EQ(reply.failure, HttpFailure::kTimeout);
-  EXPECT_EQ(reply.detail, "no answer within 50 ms");
+  EXPECT_EQ(reply.detail, "no response within 50 ms");
   reply = Get(milliseconds(300));
   EXPECT_EQ(reply.failure, HttpFailure::kTimeout);
-  EXPECT_EQ(reply.detail, "no whole answer within 300 ms");
+  EXPECT_EQ(reply.detail, "incomplete response within 300 ms");
   EXPECT_EQ(Get(milliseconds(0)).failure, HttpFailure::kTimeout);
 }
 

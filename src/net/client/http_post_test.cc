@@ -504,7 +504,7 @@ TEST_F(HttpPostTest, AKeptConnectionThatDiesAtTheRequestIsReplacedOnce) {
   EXPECT_EQ(heads, 3) << "so it reached the server twice";
   HttpReply reply = Post(Text("c"));
   EXPECT_EQ(reply.failure, HttpFailure::kProtocol) << "a byte has come: not sent again";
-  EXPECT_THAT(reply.detail, HasSubstr("inside its head"));
+  EXPECT_THAT(reply.detail, HasSubstr("truncated in its header"));
   EXPECT_EQ(heads, 4);
 }
 

@@ -69,7 +69,7 @@ std::optional<std::string_view> HttpResponseParser::TakeLine(std::string_view& b
   size_t end = bytes.find('\n');
   size_t size = end == std::string_view::npos ? bytes.size() : end + 1;
   if (budget + size > limit) {
-    Exceed("the answer's head is larger than " + std::to_string(limit) + " bytes");
+    Exceed("the header of the response is larger than " + std::to_string(limit) + " bytes");
     return std::nullopt;
   }
   budget += size;
@@ -110,13 +110,14 @@ HttpResponseParser::State HttpResponseParser::End() {
     step_ = Step::kDone;
     return State::kDone;
   }
-  if (!begun()) Break("the connection ended without an answer");
-  else if (!head_done()) Break("the answer is cut inside its head");
+  if (!begun()) Break("the connection ended without a response");
+  else if (!head_done()) Break("the response is truncated in its header");
   else if (length_)
-    Break("the answer is cut: " + std::to_string(body_.size()) + " of " + std::to_string(*length_) +
-          " bytes came");
+    Break("the response is truncated: " + std::to_string(body_.size()) + " of " + std::to_string(*length_) +
+          " bytes received");
   else
-    Break("the answer is cut behind " + std::to_string(body_.size()) + " bytes, its last chunk is missing");
+    Break("the response is truncated after " + std::to_string(body_.size()) +
+          " bytes, its last chunk is missing");
   return bad_;
 }
 
@@ -127,7 +128,7 @@ void HttpResponseParser::OnLine(std::string_view line) {
     case Step::kChunkSize: return OnChunkSize(line);
     case Step::kChunkEnd:
       chunk_line_bytes_ = 0;
-      if (!line.empty()) return Break("a chunk of the body is longer than it says");
+      if (!line.empty()) return Break("a chunk of the body is longer than its stated size");
       step_ = Step::kChunkSize;
       return;
     case Step::kTrailer:
@@ -143,7 +144,7 @@ void HttpResponseParser::OnStatusLine(std::string_view line) {
   bool shaped = line.starts_with("HTTP/1.") && line.size() >= 12 && (line[7] == '0' || line[7] == '1') &&
                 line[8] == ' ' && (line.size() == 12 || line[12] == ' ');
   if (!shaped || !code || *code < 100 || *code > 599) {
-    return Break("what came is no HTTP/1.1 answer: " + Quoted(line));
+    return Break("not an HTTP/1.1 response: " + Quoted(line));
   }
   http10_ = line[7] == '0';
   status_ = *code;
@@ -155,9 +156,9 @@ void HttpResponseParser::OnField(std::string_view line) {
   size_t colon = line.find(':');
   bool named = colon != std::string_view::npos && colon > 0 &&
                std::all_of(line.begin(), line.begin() + static_cast<std::ptrdiff_t>(colon), IsNameByte);
-  if (!named) return Break("the answer has a broken field: " + Quoted(line));
+  if (!named) return Break("the response has an invalid field: " + Quoted(line));
   std::string_view value = Trim(line.substr(colon + 1));
-  if (value.find('\0') != std::string_view::npos) return Break("the answer has a NUL byte in a field");
+  if (value.find('\0') != std::string_view::npos) return Break("the response has a NUL byte in a field");
   if (status_ >= 200) OnKnownField(line.substr(0, colon), value);
 }
 
@@ -182,9 +183,10 @@ void HttpResponseParser::OnKnownField(std::string_view name, std::string_view va
   } else if (Is(name, "content-encoding")) {
     if (Is(value, "gzip") || Is(value, "x-gzip")) gzip_ = true;
     else if (!value.empty() && !Is(value, "identity"))
-      Break("the body is packed as " + Quoted(value) + ", which was not asked for");
+      Break("the Content-Encoding is " + Quoted(value) + ", which was not requested");
   } else if (Is(name, "transfer-encoding")) {
-    if (chunked_ || !Is(value, "chunked")) return Break("the answer's Transfer-Encoding is " + Quoted(value));
+    if (chunked_ || !Is(value, "chunked"))
+      return Break("the response's Transfer-Encoding is " + Quoted(value));
     chunked_ = true;
   } else if (Is(name, "connection")) {
     while (!value.empty()) {
@@ -199,8 +201,8 @@ void HttpResponseParser::OnKnownField(std::string_view name, std::string_view va
 void HttpResponseParser::OnContentLength(std::string_view value) {
   do {
     auto length = ParseInt<uint64_t>(Trim(TakeUntil(value, ',')));
-    if (!length) return Break("the answer's Content-Length is no number");
-    if (length_ && *length_ != *length) return Break("the answer has two different lengths");
+    if (!length) return Break("the response's Content-Length is not a number");
+    if (length_ && *length_ != *length) return Break("the response has two different lengths");
     length_ = length;
   } while (!value.empty());
 }
@@ -208,12 +210,12 @@ void HttpResponseParser::OnContentLength(std::string_view value) {
 void HttpResponseParser::OnHeadEnd() {
   if (status_ < 200) {
     // 101 would turn the connection into something else, which nobody asked for.
-    if (status_ == 101) return Break("the answer wants to switch protocols");
+    if (status_ == 101) return Break("the response switches protocols");
     step_ = Step::kStatusLine;
     return;
   }
   if (http10_) keep_alive_ = said_keep_alive_;
-  if (chunked_ && (length_ || http10_)) return Break("the answer's length is told in two ways");
+  if (chunked_ && (length_ || http10_)) return Break("the length of the response is ambiguous");
   head_whole_ = true;
   if (status_ == 204 || status_ == 304) {
     step_ = Step::kDone;
@@ -232,14 +234,14 @@ void HttpResponseParser::OnHeadEnd() {
 void HttpResponseParser::Expect(uint64_t body_bytes) {
   left_ = body_bytes;
   if (body_bytes > limits_.body_bytes || body_.size() + body_bytes > limits_.body_bytes) {
-    Exceed("the answer is larger than " + std::to_string(limits_.body_bytes) + " bytes");
+    Exceed("the response is larger than " + std::to_string(limits_.body_bytes) + " bytes");
   }
 }
 
 void HttpResponseParser::OnChunkSize(std::string_view line) {
   chunk_line_bytes_ = 0;
   auto size = ParseInt<uint64_t>(Trim(line.substr(0, line.find(';'))), 16);
-  if (!size) return Break("the size of a chunk is no number: " + Quoted(line));
+  if (!size) return Break("the size of a chunk is not a number: " + Quoted(line));
   if (*size == 0) {
     step_ = Step::kTrailer;
     return;

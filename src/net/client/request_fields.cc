@@ -96,7 +96,7 @@ Status AddRequestField(std::string& headers, std::string_view name, std::string_
   if (!IsToken(name)) {
     std::string shown;
     AppendPrintable(shown, name);
-    return {Code::kInvalidArgument, "\"" + shown + "\" is no name of a header field"};
+    return {Code::kInvalidArgument, "\"" + shown + "\" is not a valid header field name"};
   }
   for (std::string_view ours : kOurs) {
     if (SameWord(name, ours))

@@ -85,7 +85,7 @@ void GrpcCallState::OnFields(const Http2Fields& fields, bool ended, bool too_lar
   if (done_) return;
   if (too_large)
     return Fail(HttpFailure::kTooLarge, GrpcCode::kResourceExhausted,
-                "the header fields of the answer are too large");
+                "the header fields of the response are too large");
   if (!has_head_) {
     const int status = ParseInt<int>(fields.Find(":status")).value_or(0);
     if (status / 100 == 1) return;
@@ -105,13 +105,14 @@ void GrpcCallState::OnData(std::string_view bytes) {
   const State state = reader_.Feed(bytes);
   if (state == State::kTooLarge)
     return Fail(HttpFailure::kTooLarge, GrpcCode::kResourceExhausted,
-                "the answer has " + std::to_string(reader_.announced()) + " bytes, above the limit");
+                "the response has " + std::to_string(reader_.announced()) + " bytes, above the limit");
   if (state == State::kBad)
-    return Fail(HttpFailure::kProtocol, GrpcCode::kInternal, "the answer has " + std::string(reader_.why()));
+    return Fail(HttpFailure::kProtocol, GrpcCode::kInternal,
+                "the response has " + std::string(reader_.why()));
   // Servers of others pack the answer to a packed request, even one that has nothing in it.
   if (state == State::kWhole && reader_.packed() && encoding_ != "gzip")
     return Fail(HttpFailure::kProtocol, GrpcCode::kInternal,
-                "the answer is packed, but not as was asked for: " + Printable(encoding_));
+                "the response has an encoding that was not requested: " + Printable(encoding_));
 }
 
 void GrpcCallState::OnEnd() {
@@ -135,11 +136,11 @@ void GrpcCallState::Finish() {
     }
     if (status == 200 && !content_type_.starts_with("application/grpc"))
       return Fail(HttpFailure::kProtocol, GrpcCode::kUnknown,
-                  "the answer is not gRPC: " + Printable(content_type_));
-    return Fail(HttpFailure::kProtocol, GrpcCode::kUnknown, "the answer ended without a status");
+                  "the response is not gRPC: " + Printable(content_type_));
+    return Fail(HttpFailure::kProtocol, GrpcCode::kUnknown, "the response ended without a status");
   }
   if (reply_.code == GrpcCode::kOk && reader_.state() != GrpcMessageReader::State::kWhole)
-    return Fail(HttpFailure::kProtocol, GrpcCode::kInternal, "the answer ended without its message");
+    return Fail(HttpFailure::kProtocol, GrpcCode::kInternal, "the response ended without its message");
   if (reply_.code == GrpcCode::kOk && !TakeAnswer()) return;
   done_ = true;
 }
@@ -153,9 +154,9 @@ bool GrpcCallState::TakeAnswer() {
   const size_t size = GrpcUnpackedSize(reader_.message());
   if (size > answer_bytes_) {
     Fail(HttpFailure::kTooLarge, GrpcCode::kResourceExhausted,
-         "the answer has " + std::to_string(size) + " bytes unpacked, above the limit");
+         "the response has " + std::to_string(size) + " bytes uncompressed, above the limit");
   } else if (!GrpcGunzip(reader_.message(), size, reply_.answer)) {
-    Fail(HttpFailure::kProtocol, GrpcCode::kInternal, "the answer cannot be unpacked");
+    Fail(HttpFailure::kProtocol, GrpcCode::kInternal, "the response cannot be decompressed");
   }
   return !done_;
 }

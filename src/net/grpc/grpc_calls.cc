@@ -87,9 +87,9 @@ void GrpcConnection::OnAccess(int32_t stream, Access access) {
     const std::string_view encoding = call.fields.Find("grpc-encoding");
     call.gzip = encoding == "gzip";
     if (route == shared_.routes.end()) {
-      Fail(call, GrpcCode::kUnimplemented, "there is no such method: " + std::string(path));
+      Fail(call, GrpcCode::kUnimplemented, "unknown method: " + std::string(path));
     } else if (!call.gzip && !encoding.empty() && encoding != "identity") {
-      Fail(call, GrpcCode::kUnimplemented, "messages cannot be packed so: " + std::string(encoding));
+      Fail(call, GrpcCode::kUnimplemented, "unsupported message encoding: " + std::string(encoding));
     } else {
       call.route = &*route;
       ReadTimeout(call);
@@ -107,19 +107,19 @@ void GrpcConnection::Deny(Call& call, Access access) {
   if (access == Access::kBusy)
     return Reply(
         call, GrpcAnswer::Failure(GrpcCode::kUnavailable, "too many passwords are being checked", kComeBack));
-  Fail(call, GrpcCode::kUnauthenticated, "user and password are wanted, or are wrong");
+  Fail(call, GrpcCode::kUnauthenticated, "user and password are missing or wrong");
 }
 
 void GrpcConnection::ReadTimeout(Call& call) {
   const std::string_view field = call.fields.Find("grpc-timeout");
   if (field.empty()) return;
   call.timeout = ReadGrpcTimeout(field);
-  if (!call.timeout) return Fail(call, GrpcCode::kInternal, "grpc-timeout cannot be read");
+  if (!call.timeout) return Fail(call, GrpcCode::kInternal, "grpc-timeout cannot be parsed");
   const Duration left = *call.timeout - Duration(GrpcNowNs() - call.begun_ns);
   call.deadline = shared_.loop.After(std::max(left, Duration::zero()), [this, stream = call.stream] {
     // Cancelled when the call is forgotten, so both are still there.
     calls_.at(stream)->deadline = 0;
-    Answer(stream, GrpcAnswer::Failure(GrpcCode::kDeadlineExceeded, "the time of the call is over"));
+    Answer(stream, GrpcAnswer::Failure(GrpcCode::kDeadlineExceeded, "the deadline of the call is exceeded"));
   });
 }
 
@@ -142,7 +142,7 @@ void GrpcConnection::OnEnd(int32_t stream) {
   if (!call) return;
   call->ended = true;
   if (call->reader.state() != GrpcMessageReader::State::kWhole)
-    return Fail(*call, GrpcCode::kInternal, "the call ended before its message did");
+    return Fail(*call, GrpcCode::kInternal, "the call ended before its message was complete");
   Proceed(*call);
 }
 
@@ -168,7 +168,8 @@ void GrpcConnection::Proceed(Call& call) {
   if (call.handed || !call.ended || call.access != Access::kGranted || !call.route) return;
   call.handed = true;
   if (!call.reader.packed()) return Hand(call, std::move(call.reader.message()));
-  if (!call.gzip) return Fail(call, GrpcCode::kInternal, "the message is packed, but does not say how");
+  if (!call.gzip)
+    return Fail(call, GrpcCode::kInternal, "the message is compressed, but grpc-encoding is missing");
   Unpack(call);
 }
 
@@ -177,7 +178,7 @@ void GrpcConnection::Unpack(Call& call) {
   if (size > shared_.limits.unpacked_bytes) {
     shared_.stats.Refused(Refusal::kBodySize);
     return Fail(call, GrpcCode::kResourceExhausted,
-                "a message of " + std::to_string(size) + " bytes unpacked is above the limit of " +
+                "a message of " + std::to_string(size) + " bytes uncompressed is above the limit of " +
                     std::to_string(shared_.limits.unpacked_bytes));
   }
   if (!Charge(call, size)) return;
@@ -204,7 +205,7 @@ void GrpcConnection::OnUnpacked(int32_t stream, bool good, std::string message) 
   Ref<Connection> self(this);
   const bool inside = std::exchange(busy_, true);
   if (good) Hand(*found->second, std::move(message));
-  else Fail(*found->second, GrpcCode::kInternal, "the message cannot be unpacked");
+  else Fail(*found->second, GrpcCode::kInternal, "the message cannot be decompressed");
   busy_ = inside;
   if (inside) return;
   Flush();

@@ -249,7 +249,7 @@ void GrpcChannel::Core::OnDeadline(GrpcCallState* call) {
   const bool silent = transport_ && call->stream != 0 && transport_->bytes_received() == call->heard;
   call->deadline = 0;
   call->Fail(HttpFailure::kTimeout, GrpcCode::kDeadlineExceeded,
-             (call->stream == 0 ? "no connection" : "no whole answer") + within);
+             (call->stream == 0 ? "no connection" : "incomplete response") + within);
   if (silent) {
     // The other side has not made a sound: it may be gone, and the next call shall not find that out anew.
     leaving_ = true;

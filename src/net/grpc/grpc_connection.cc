@@ -11,7 +11,7 @@ constexpr uint64_t kProgress = 64u << 10;
 constexpr uint64_t kGreeting = 24 + 9;
 constexpr std::string_view kNoGrpc =
     "HTTP/1.1 400 Bad Request\r\nContent-Type: text/plain; charset=utf-8\r\nConnection: close\r\n\r\n"
-    "This port speaks gRPC, that is, HTTP/2.\n";
+    "This port serves gRPC over HTTP/2.\n";
 
 }  // namespace
 

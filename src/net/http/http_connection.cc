@@ -248,7 +248,7 @@ void HttpConnection::Broken() {
   shared_.stats.Refused(Refusal::kTls);
   if (!stream_.peer_spoke_http()) return Close();
   static const std::string kReply = [] {
-    std::string text = "This port speaks HTTPS. Use https:// for it.\n";
+    std::string text = "This port serves HTTPS. Use https://.\n";
     return "HTTP/1.1 400 Bad Request\r\nContent-Type: text/plain; charset=utf-8\r\nContent-Length: " +
            std::to_string(text.size()) + "\r\nConnection: close\r\n\r\n" + text;
   }();

@@ -357,7 +357,7 @@ TEST_F(HttpLimitsTest, TlsServesAndPlainHttpIsToldSo) {
   EXPECT_EQ(client.Read().body.size(), size_t{64} << 20);
   Answer plain = Fetch(at_, "GET", "/hello");
   EXPECT_EQ(plain.status, 400);
-  EXPECT_EQ(plain.body, "This port speaks HTTPS. Use https:// for it.\n");
+  EXPECT_EQ(plain.body, "This port serves HTTPS. Use https://.\n");
   TestClient stranger(
       at_, TestClient::Tls{.ca = testing::MakeCa("other").certificate, .certificate = {}, .max_version = 0});
   EXPECT_FALSE(stranger.connected());

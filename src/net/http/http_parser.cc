@@ -127,12 +127,12 @@ void HttpParser::Reader::OnHead(error_code& ec) {
     if (request.minor_ == 0) return Break(400, "HTTP/1.0 has no Transfer-Encoding.", ec);
     if (request.HasHeader("Content-Length")) return Break(400, "The length of the body is given twice.", ec);
     if (!EqualsIgnoringCase(request.JoinedHeader("Transfer-Encoding"), "chunked")) {
-      return Break(501, "The only Transfer-Encoding taken is chunked.", ec);
+      return Break(501, "The only Transfer-Encoding supported is chunked.", ec);
     }
   }
   if (request.HasHeader("Expect")) {
     if (!EqualsIgnoringCase(request.Header("Expect"), "100-continue")) {
-      return Break(417, "The only expectation met is 100-continue.", ec);
+      return Break(417, "The only expectation supported is 100-continue.", ec);
     }
     owner_.expect_continue_ = request.minor_ >= 1;
   }
@@ -172,7 +172,7 @@ std::string_view WhyOf(int status) {
     case 413: return "The request body is too large.";
     case 414: return "The URL is too long.";
     case 431: return "The header fields are too large.";
-    case 505: return "This server speaks HTTP/1.0 and HTTP/1.1.";
+    case 505: return "This server supports HTTP/1.0 and HTTP/1.1.";
     default: return "The request is not valid HTTP.";
   }
 }

@@ -38,7 +38,7 @@ void HttpRouter::Handle(const HttpRequest& request, HttpResponder responder) {
   bool asks = request.method() == "OPTIONS";
   HttpResponse response =
       asks ? HttpResponse{.status = 204, .content_type = {}, .headers = {}, .body = {}, .close = false}
-           : HttpResponse::Text(405, std::string(request.path()) + " takes " + found->allow);
+           : HttpResponse::Text(405, std::string(request.path()) + " allows " + found->allow);
   response.AddHeader("Allow", found->allow);
   if (!asks && found->refuse) found->refuse(request, response);
   responder.Send(std::move(response));

@@ -59,7 +59,7 @@ struct Http2Session::Impl {
   void Settings();
   void Spend(double cost) {
     budget.Spend(cost);
-    if (budget.overdrawn()) Doom("too many frames that bring nothing");
+    if (budget.overdrawn()) Doom("too many frames without data");
   }
   void Doom(std::string what) {
     if (!doomed) why = std::move(what);

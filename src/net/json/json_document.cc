@@ -34,7 +34,7 @@ Result<JsonDocument> JsonDocument::Parse(std::string_view text) {
   if (!error && read < text.size()) error = json::error::extra_data;
   if (error == json::error::too_deep) return Status{Code::kExhausted, "JSON is nested too deep"};
   if (error)
-    return Status{Code::kDataLoss, "no JSON at byte " + std::to_string(read) + ": " + error.message()};
+    return Status{Code::kDataLoss, "invalid JSON at byte " + std::to_string(read) + ": " + error.message()};
   auto impl = std::make_unique<Impl>();
   impl->root = parser.handler().Release();
   return JsonDocument(std::move(impl));

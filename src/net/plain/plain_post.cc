@@ -55,12 +55,12 @@ class PlainPost::Wait {
   Status For(int socket, short events) const {
     while (true) {
       const int64_t left_ns = end_.boot_ns - RealClock().Now().boot_ns;
-      if (left_ns <= 0) return {Code::kTimeout, "no whole answer in time"};
+      if (left_ns <= 0) return {Code::kTimeout, "no complete response in time"};
       std::array<pollfd, 2> waits = {pollfd{socket, events, 0}, pollfd{cut_, POLLIN, 0}};
       const auto ms = static_cast<int>(std::min<int64_t>(left_ns / 1'000'000 + 1, 3'600'000));
       const int ready = ::poll(waits.data(), waits.size(), ms);
       if (ready < 0 && errno != EINTR) return ErrnoStatus("wait for a socket", errno);
-      if (ready > 0 && waits[1].revents) return {Code::kUnavailable, "it was ended"};
+      if (ready > 0 && waits[1].revents) return {Code::kUnavailable, "cancelled"};
       if (ready > 0 && waits[0].revents) return Ok();
     }
   }
@@ -157,7 +157,7 @@ Result<PlainReply> PlainPost::Read(const Request& request, const Wait& whole, Du
     wait.emplace(cut_.get(), timeout);
     if (parser.status() / 100 == 2) {
       if (!parser.body().empty() && !request.on_body(parser.body()))
-        return Status{Code::kUnavailable, "it was ended"};
+        return Status{Code::kUnavailable, "cancelled"};
       parser.body().clear();
     } else if (parser.body().size() > request.most_bytes) {
       break;

@@ -66,7 +66,7 @@ Result<std::unique_ptr<PlainServer>> PlainServer::Open(const Endpoint& at, Page 
   sockaddr_storage address{};
   socklen_t size = sizeof address;
   if (::getsockname(listening.get(), reinterpret_cast<sockaddr*>(&address), &size) != 0)
-    return ErrnoStatus("ask a socket for its address", errno);
+    return ErrnoStatus("get the address of a socket", errno);
   return std::unique_ptr<PlainServer>(new PlainServer(
       std::move(listening), std::move(stop), Endpoint::FromSockaddr(address, size), std::move(page), limits));
 }

@@ -25,7 +25,7 @@ Result<PlainReply> PostOverTls(const PlainPost::Request& request, Duration timeo
   HttpTarget target{.url = request.url, .unix_socket = {}, .limits = {}};
   target.limits.body_bytes = request.on_body ? kMostAtOnce : request.most_bytes;
   const auto channel = client.Open(std::move(target));
-  Result<PlainReply> out = Status{Code::kUnavailable, "it was ended"};
+  Result<PlainReply> out = Status{Code::kUnavailable, "cancelled"};
   bool ended = false;
   loop.Post([&] {
     HttpPost post{.headers = request.headers,

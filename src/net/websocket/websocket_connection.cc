@@ -143,7 +143,7 @@ void WebSocketConnection::OnRequest() {
   if (!upgrades) {
     std::string host(request.Header("Host"));
     return Refuse(426,
-                  "This port speaks WebSocket. Connect to " +
+                  "This port serves WebSocket. Connect to " +
                       std::string(stream_.is_tls() ? "wss://" : "ws://") +
                       (host.empty() ? stream_.local().ToString() : host) + " with a WebSocket client.",
                   "Upgrade: websocket\r\n");
@@ -153,7 +153,7 @@ void WebSocketConnection::OnRequest() {
     return Refuse(400, "The WebSocket handshake is not valid.");
   }
   if (request.Header("Sec-WebSocket-Version") != "13") {
-    return Refuse(426, "This server speaks WebSocket version 13.", "Sec-WebSocket-Version: 13\r\n");
+    return Refuse(426, "This server supports WebSocket version 13.", "Sec-WebSocket-Version: 13\r\n");
   }
   const Visitor visitor = JudgeVisitor(SaysOf(request), {.arrival = ArrivalAt(stream_.local()),
                                                          .open = rules_->open(),

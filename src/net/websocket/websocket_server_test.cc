@@ -150,7 +150,7 @@ TEST_F(WebSocketServerTest, PlainRequestsAreToldWhatThisIs) {
   Answer answer = Fetch(at_, "GET", "/");
   EXPECT_EQ(answer.status, 426);
   EXPECT_EQ(answer.Header("Upgrade"), "websocket");
-  EXPECT_EQ(answer.body, "This port speaks WebSocket. Connect to ws://test with a WebSocket client.\n");
+  EXPECT_EQ(answer.body, "This port serves WebSocket. Connect to ws://test with a WebSocket client.\n");
   EXPECT_EQ(Fetch(at_, "HEAD", "/").status, 426);
 }
 

@@ -16,9 +16,10 @@ void DeliveryMetrics::Declare(const DeliveryStats& stats, const EntityRef& sink,
   untranslated_ = table.Declare(kSelfSinkUntranslated, sink);
   retries_ = table.Declare(kSelfSinkRetries, sink);
   sent_ = table.Declare(kSelfSinkSent, sink);
-  length_ = table.Declare(kSelfSinkQueueLength, sink, {{"lane", "delivery"}});
+  length_ = table.Declare(kSelfSinkQueueLength, sink, {{"queue", "delivery"}});
   for (size_t i = 0; i < lost_.size(); ++i)
-    lost_[i] = table.Declare(kSelfSinkDropped, sink, {{"lane", "delivery"}, {"reason", stats.lost[i].first}});
+    lost_[i] =
+        table.Declare(kSelfSinkDropped, sink, {{"queue", "delivery"}, {"reason", stats.lost[i].first}});
   if (!stats.on_disk) return;
   size_ = table.Declare(kSelfSinkDiskQueueSize, sink);
   limit_ = table.Declare(kSelfSinkDiskQueueLimit, sink);

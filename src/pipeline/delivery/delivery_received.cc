@@ -84,14 +84,14 @@ void Delivery::Forward(const ReceivedOtlp& received, Done done) {
     }
   }
   if (discards && (!log || !taken)) return done(Ok());
-  if (!log) return done({Code::kUnavailable, "no sink takes what is received"});
+  if (!log) return done({Code::kUnavailable, "no sink accepts received data"});
   if (!taken)
     return done({Code::kInvalidArgument,
                  "no sink sends " + std::string(OtlpSignalName(received.signal)) + " of this receiver"});
   if (!room) return done({Code::kExhausted, "the queues of all sinks are full"});
   // What is in memory alone is answered when it is delivered; nobody waits for a long backlog.
   if (busy && (log->options().folder.empty() || !log->disk()))
-    return done({Code::kExhausted, "the disk keeps nothing, and the receivers are behind"});
+    return done({Code::kExhausted, "the queue is in memory only, and delivery is behind"});
   Result<RequestLog::Kept> kept = RequestLog::Kept::kOnDisk;
   {
     std::lock_guard lock(forward_mutex_);

@@ -52,7 +52,7 @@ inline constexpr OptionSpec kRetryOptions[] = {
      .min = 0.01},
     {.key = "statuses",
      .type = OptionType::kTexts,
-     .help = "Further HTTP statuses to retry, besides 429, 502, 503 and 504.",
+     .help = "Further HTTP statuses to retry, in addition to 429, 502, 503 and 504.",
      .allowed = kRetriedStatuses},
 };
 
@@ -76,9 +76,12 @@ inline constexpr auto kSendOptions = JoinOptions(
          .max = 32},
         {.key = "queue",
          .type = OptionType::kGroup,
-         .help = "What waits for delivery.",
+         .help = "The queue of undelivered data.",
          .children = kQueueOptions},
-        {.key = "retry", .type = OptionType::kGroup, .help = "After a failure.", .children = kRetryOptions},
+        {.key = "retry",
+         .type = OptionType::kGroup,
+         .help = "Retries after a failure.",
+         .children = kRetryOptions},
     }),
     kRemoteOptions);
 

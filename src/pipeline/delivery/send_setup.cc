@@ -41,7 +41,7 @@ std::function<Status(LogRecord&, SendParts&, bool&)> PrepareOf(decltype(SendPlan
                                                       bool& alone) -> Status {
     std::string_view rest = record.bytes;
     const auto envelope = TakeEnvelope(rest);
-    if (!envelope || envelope->source >= kRecordSources) return {Code::kDataLoss, "it is of another version"};
+    if (!envelope || envelope->source >= kRecordSources) return {Code::kDataLoss, "it has another version"};
     alone = envelope->alone;
     if (!sends[envelope->source]) {
       parts.left_out = record.items;
@@ -58,7 +58,7 @@ std::function<Status(LogRecord&, SendParts&, bool&)> PrepareOf(decltype(SendPlan
       part.body = std::make_shared<const std::string>(std::move(record.bytes));
     }
     for (const SendPart& part : parts.list) {
-      if (part.route >= kinds) return {Code::kDataLoss, "it is of another version"};
+      if (part.route >= kinds) return {Code::kDataLoss, "it has another version"};
     }
     return Ok();
   };

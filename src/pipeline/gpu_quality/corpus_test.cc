@@ -145,7 +145,7 @@ TEST(FieldTwins, ProfilingThatSaysZeroOnABusyGpu) {
   }
   EXPECT_EQ(frame->quality[busy.slot], Quality::kOk);
   EXPECT_EQ(frame->quality[sm.slot], Quality::kAbsent);
-  EXPECT_EQ(AbsenceName(frame->absence[sm.slot]), "disagrees_with_twin");
+  EXPECT_EQ(AbsenceName(frame->absence[sm.slot]), "inconsistent");
 }
 
 // DCGM#313, NVSentinel#1748: four samples of five are lost under load. What is shown in between says its age,

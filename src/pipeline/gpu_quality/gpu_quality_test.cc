@@ -71,15 +71,15 @@ TEST_F(GpuQualityTest, WhatDisagreesIsNotExportedAndIsTold) {
   EXPECT_FALSE(Has(kGpuMemoryUsed));
   EXPECT_FALSE(Has(kGpuMemoryUsedPercent)) << "a share of what is not believed";
   EXPECT_EQ(Rejected(Verdict::kDisagreesWithTwin), 2u);
-  EXPECT_EQ(WhyAbsent(used), "disagrees_with_twin");
+  EXPECT_EQ(WhyAbsent(used), "inconsistent");
   EXPECT_EQ(WhyAbsent(total), "");
   auto events = desk_.Take();
   ASSERT_EQ(events.size(), 2u);
   EXPECT_EQ(events[0].name, "gpulens.quality");
   EXPECT_EQ(events[0].entity, gpu_);
   EXPECT_EQ(events[0].attributes.Text("gpulens.metric"), "gpu.memory.used");
-  EXPECT_EQ(events[0].attributes.Text("gpulens.reason"), "disagrees_with_twin");
-  EXPECT_EQ(events[0].body, "gpu.memory.used 1001 By is not believed: disagrees_with_twin");
+  EXPECT_EQ(events[0].attributes.Text("gpulens.reason"), "inconsistent");
+  EXPECT_EQ(events[0].body, "gpu.memory.used 1001 By was rejected: inconsistent");
 }
 
 TEST_F(GpuQualityTest, EventsAreOnePerSeriesAndReasonInTenMinutes) {

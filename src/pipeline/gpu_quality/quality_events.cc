@@ -30,7 +30,7 @@ Event MakeEvent(const SeriesInfo& info, const FrameWriter::Rejection& rejection,
     event.body += " " + std::string(text, end);
     if (!info.desc->unit.empty()) event.body += " " + std::string(info.desc->unit);
   }
-  event.body += " is not believed: " + std::string(VerdictName(rejection.why));
+  event.body += " was rejected: " + std::string(VerdictName(rejection.why));
   return event;
 }
 

@@ -21,7 +21,7 @@ bool IsHeader(const std::string& name, std::string_view lower) {
 void RefuseBoth(const Config& transport, std::string_view one, std::string_view other, ConfigFaults& faults) {
   const std::string_view key = other.substr(0, other.find('.'));
   faults.Refuse(transport, key, std::string(one) + " and " + std::string(other) + " contradict each other",
-                "leave one of them out");
+                "remove one of them");
 }
 
 }  // namespace
@@ -40,11 +40,11 @@ void CheckRemote(const Config& transport, const HttpUrl& url, ConfigFaults& faul
   }
   if (has(token) && !url.user.empty())
     faults.Refuse(transport, token, std::string(token) + " and the user in the URL contradict each other",
-                  "leave one of them out");
+                  "remove one of them");
   const Config& tls = transport.Group("tls");
   if (tls.Text("cert_file").empty() != tls.Text("key_file").empty()) {
     const std::string_view given = tls.Text("cert_file").empty() ? "key_file" : "cert_file";
-    faults.Refuse(tls, given, "tls.cert_file and tls.key_file belong together", "write both or none");
+    faults.Refuse(tls, given, "tls.cert_file and tls.key_file must be set together", "set both or neither");
   }
   std::string ignored;
   for (const auto& [name, value] : transport.TextMap("headers")) {

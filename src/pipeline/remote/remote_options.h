@@ -24,7 +24,7 @@ inline constexpr OptionSpec kTlsOptions[] = {
 inline constexpr OptionSpec kTransportOptions[] = {
     {.key = "timeout",
      .type = OptionType::kTime,
-     .help = "Limit of one request; default: 10s, and of a scrape its interval, at most 10s."},
+     .help = "Timeout of one request; default: 10s, and of a scrape its interval, at most 10s."},
     {.key = "unix_socket", .help = "Connect to this socket file; the URL then names only host and path."},
     {.key = "username", .help = "For basic authentication."},
     {.key = "password", .help = "Its password."},

@@ -45,7 +45,7 @@ void CheckName(const Config& rule, ConfigFaults& faults) {
   if (name.empty()) return;
   const auto& metrics = rule.Texts("metrics");
   if (!IsMetricName(name))
-    faults.Refuse(rule, "name", "name \"" + name + "\" is no name of a metric",
+    faults.Refuse(rule, "name", "name \"" + name + "\" is not a valid metric name",
                   "a letter, then letters, digits and _ . : - /");
   if (rule.Texts("functions").size() != 1 || metrics.size() != 1 || HasWildcard(metrics.front()))
     faults.Refuse(rule, "name", "name needs exactly one function and one metric without wildcards");
@@ -165,7 +165,7 @@ void CheckRollups(const Config& sink, ConfigFaults& faults) {
     const std::string& name = rule.Text("name");
     if (name.empty()) continue;
     if (std::ranges::find(names, name) != names.end())
-      faults.Refuse(rule, "name", "name \"" + name + "\" is that of another rule");
+      faults.Refuse(rule, "name", "name \"" + name + "\" is used by another rule");
     names.push_back(name);
   }
 }

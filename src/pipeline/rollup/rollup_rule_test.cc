@@ -66,7 +66,7 @@ TEST(RollupRule, GoodRulesPass) {
   named.Set("metrics", Texts{"gpu.power.draw"}, {});
   named.Set("name", std::string("team.power"), {});
   EXPECT_THAT(ProblemsOf({named}), IsEmpty());
-  EXPECT_THAT(ProblemsOf({named, named}), ElementsAre(HasSubstr("that of another rule")));
+  EXPECT_THAT(ProblemsOf({named, named}), ElementsAre(HasSubstr("is used by another rule")));
 }
 
 TEST(RollupRule, RefusesWhatContradictsItself) {
@@ -92,7 +92,7 @@ TEST(RollupRule, RefusesNamesThatNoOutputCanWrite) {
     Config rule = Rule();
     rule.Set("metrics", Texts{"gpu.power.draw"}, {});
     rule.Set("name", std::string(name), {});
-    EXPECT_THAT(ProblemsOf({rule}), ElementsAre(HasSubstr("is no name of a metric"))) << name;
+    EXPECT_THAT(ProblemsOf({rule}), ElementsAre(HasSubstr("is not a valid metric name"))) << name;
   }
   Config rule = Rule();
   rule.Set("metrics", Texts{"gpu.power.draw"}, {});

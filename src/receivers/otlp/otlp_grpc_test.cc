@@ -154,7 +154,7 @@ TEST_F(OtlpGrpcTest, WhatIsTooLargeOrNoMessageIsRefused) {
   EXPECT_EQ(Call(kMetrics, packed, true).code, GrpcCode::kResourceExhausted);
   const GrpcReply broken = Call(kMetrics, "\x0a\x7f");
   EXPECT_EQ(broken.code, GrpcCode::kInvalidArgument);
-  EXPECT_THAT(broken.message, HasSubstr("no protobuf message"));
+  EXPECT_THAT(broken.message, HasSubstr("not a protobuf message"));
   EXPECT_EQ(Call(kMetrics, "").code, GrpcCode::kOk) << "nothing is a request, too";
   EXPECT_TRUE(sinks_.received().empty());
 }

@@ -102,8 +102,8 @@ void OtlpHttp::Handle(OtlpSignal signal, const HttpRequest& request, HttpRespond
     HttpResponse response =
         Speak(signal, encoding.value_or(OtlpEncoding::kProtobuf),
               {OtlpAnswer::kMalformed,
-               encoding ? "Content-Encoding may be gzip, zstd or identity"
-                        : "Content-Type may be application/x-protobuf or application/json"});
+               encoding ? "Content-Encoding must be gzip, zstd or identity"
+                        : "Content-Type must be application/x-protobuf or application/json"});
     response.status = 415;
     if (!packing) response.AddHeader("Accept-Encoding", "gzip, zstd, identity");
     intake_.flight()->CountAnswer(way_, signal, "415");

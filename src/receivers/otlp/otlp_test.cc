@@ -111,7 +111,7 @@ TEST_F(OtlpReceiverTest, WhatCannotBeReadIsRefusedWithASentence) {
   const Answer broken = Send("/v1/metrics", "\x0a\x7f");
   EXPECT_EQ(broken.status, 400);
   EXPECT_EQ(broken.Header("Content-Type"), "application/x-protobuf");
-  EXPECT_EQ(ReadOtlpError(broken.body), "the bytes are no protobuf message");
+  EXPECT_EQ(ReadOtlpError(broken.body), "the request is not a protobuf message");
   EXPECT_EQ(Send("/v1/logs", "{\"resourceLogs\":", "Content-Type: application/json\r\n").status, 400);
   EXPECT_EQ(Send("/v1/metrics", point_, "Content-Type: text/plain\r\n").status, 415);
   EXPECT_EQ(
@@ -167,7 +167,7 @@ TEST_F(OtlpReceiverTest, TheServersOwnRefusalsAreMessages) {
   get.Send("GET /v1/metrics HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n\r\n");
   const Answer wrong = get.Read();
   EXPECT_EQ(wrong.status, 405);
-  EXPECT_EQ(wrong.body, R"({"code":12,"message":"/v1/metrics takes POST, OPTIONS"})");
+  EXPECT_EQ(wrong.body, R"({"code":12,"message":"/v1/metrics allows POST, OPTIONS"})");
   EXPECT_EQ(wrong.Header("Allow"), "POST, OPTIONS");
   // What is no request, and what belongs to no path, has no encoding either.
   TestClient broken(at_);
@@ -272,7 +272,7 @@ TEST_F(OtlpReceiverTest, TheLimitOfMemoryIsSaid) {
   Serve();
   const Answer answer = Send("/v1/traces", Request("", In(2, Text(5, "span"))));
   EXPECT_EQ(answer.status, 429);
-  EXPECT_EQ(ReadOtlpError(answer.body), "the limit of memory is reached");
+  EXPECT_EQ(ReadOtlpError(answer.body), "the memory limit is reached");
 }
 
 TEST_F(OtlpReceiverTest, AfterTheEndNothingIsTaken) {

@@ -14,9 +14,9 @@ void Check(const Config& config, ConfigFaults& faults) {
   const std::string& path = config.Group("http").Text("path");
   if (!path.starts_with('/') || path.find_first_of("?# ") != std::string::npos)
     faults.Refuse(config.Group("http"), "path",
-                  "http.path: \"" + path + "\" is no path; write /api/v1/write");
+                  "http.path: \"" + path + "\" is not a path; write /api/v1/write");
   if (config.Int("busy_status") != 429 && config.Int("busy_status") != 503)
-    faults.Refuse(config, "busy_status", "busy_status may be 503 or 429");
+    faults.Refuse(config, "busy_status", "busy_status must be 503 or 429");
 }
 
 Result<std::unique_ptr<Receiver>> Create(const Config& config, const ReceiverContext& context) {
@@ -46,8 +46,8 @@ constexpr std::array<OptionSpec, 2> kOwn = {{
     {.key = "busy_status",
      .type = OptionType::kInt,
      .fallback = "503",
-     .help = "The status when there is no room, 503 or 429. Prometheus gives up after a 429 unless its "
-             "queue_config says retry_on_http_429.",
+     .help = "The status when the queue is full, 503 or 429. Prometheus gives up after a 429 unless its "
+             "queue_config sets retry_on_http_429.",
      .min = 429,
      .max = 503},
 }};

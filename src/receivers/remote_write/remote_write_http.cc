@@ -74,7 +74,7 @@ Status RemoteWriteDecoder::Decode(const OtlpCall& call, size_t most, Decoded& ou
     // Its length stands in front.
     if (SnappyLength(call.body) > most)
       return {Code::kExhausted, "the request has more than " + std::to_string(most) + " bytes"};
-    return {Code::kInvalidArgument, "the body is no block of Snappy"};
+    return {Code::kInvalidArgument, "the body is not a Snappy block"};
   }
   if (request_.capacity() > kKept) std::string().swap(request_);
   RemoteWriteOutcome outcome;
@@ -112,8 +112,8 @@ void RemoteWriteHttp::Handle(const HttpRequest& request, HttpResponder responder
   const bool snappy = IsSnappy(request);
   if (!version || !snappy) {
     HttpResponse response = HttpResponse::Text(
-        415, version ? "Content-Encoding may be snappy"
-                     : "Content-Type may be application/x-protobuf, with ;proto=prometheus.WriteRequest or "
+        415, version ? "Content-Encoding must be snappy"
+                     : "Content-Type must be application/x-protobuf, with ;proto=prometheus.WriteRequest or "
                        ";proto=io.prometheus.write.v2.Request");
     if (!snappy) response.AddHeader("Accept-Encoding", "snappy");
     intake_.flight()->CountAnswer(way, OtlpSignal::kMetrics, "415");

@@ -74,7 +74,7 @@ std::vector<DriftWatch::Finding> DriftWatch::Look(const ScrapedPage& page, const
     }
     if (!family.unit.empty() && OtherUnit(family, known.rows.front())) {
       once(Finding::kOtherUnit, family.name,
-           "family " + family.name + " is in " + family.unit + ", its row says " +
+           "family " + family.name + " is in " + family.unit + ", its row expects " +
                std::string(known.rows.front().unit));
     }
   }

@@ -49,7 +49,7 @@ TEST_F(Drift, AnotherTypeOrUnitThanTheTableHas) {
                    "vllm:kv_cache_usage_perc 1\n# TYPE vllm:num_requests_running "
                    "gauge\nvllm:num_requests_running 1\n# EOF\n",
                    ExpositionFormat::kOpenMetrics100),
-              ElementsAre("family vllm:kv_cache_usage_perc is in bytes, its row says 1"));
+              ElementsAre("family vllm:kv_cache_usage_perc is in bytes, its row expects 1"));
 }
 
 TEST_F(Drift, WhatGoesAndComesBack) {

@@ -25,7 +25,7 @@ void EnginePageSeries::SetModel(std::string_view model) {
 
 Status EnginePageSeries::Write(bool complete, FrameWriter& out) {
   if (!followed_ || page_.generation() != generation_) Follow(out.table());
-  if (!families_.main()) return {Code::kDataLoss, "is no page of an LLM engine that gpulens knows"};
+  if (!families_.main()) return {Code::kDataLoss, "is not the page of a known LLM engine"};
   const bool restarted = ProcessRestarted();
   SampleTimes times(page_, out);
   for (Live& live : live_) {

@@ -20,7 +20,7 @@ void CheckPatterns(const Config& series, std::string_view key, ConfigFaults& fau
   for (const std::string& pattern : series.Texts(key)) {
     if (pattern.empty() || pattern.find('*') < pattern.size() - 1) {
       faults.Refuse(series, key,
-                    std::string(key) + ": \"" + pattern + "\" is no name, nor one with a * at its end");
+                    std::string(key) + ": \"" + pattern + "\" is not a name, nor a name with a trailing *");
     }
   }
 }
@@ -77,7 +77,7 @@ void SeriesRules::Check(const Config& target, ConfigFaults& faults) {
   if (length != 0 && length < static_cast<int64_t>(kShortestLabel)) {
     faults.Refuse(series, "label_length",
                   "label_length: 0 or at least " + std::to_string(kShortestLabel) +
-                      ": a shorter one has no room for the hash");
+                      ": a shorter value cannot hold the hash");
   }
   for (const Config& top : series.Groups("top")) CheckPatterns(top, "families", faults);
 }

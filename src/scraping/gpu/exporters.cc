@@ -19,7 +19,7 @@ namespace {
 using Names = const std::string_view[];
 using Rows = std::span<const PageRow>;
 
-constexpr std::string_view kOfText = "a text or a table, which no page carries as a number";
+constexpr std::string_view kOfText = "a text or a table, not a number on any page";
 constexpr std::string_view kOfExporter = "about the exporter itself, not about a GPU";
 constexpr std::string_view kNoRow = "no native row: pass_through shows it as it is";
 constexpr std::string_view kPerLane = "contained in the total over all links";
@@ -82,7 +82,7 @@ constexpr IgnoredFamilies kDcgmIgnored[] = {
     {"DCGM_FI_DEV_SYSIO_POWER_", kNotGpu},
     {"DCGM_FI_DEV_MODULE_POWER_", kNotGpu},
     {"DCGM_FI_DEV_CONNECTX_", kNotGpu},
-    {"DCGM_FI_DEV_DIAG_", "the result of a diagnosis that somebody ran"},
+    {"DCGM_FI_DEV_DIAG_", "the result of a diagnosis run on demand"},
     {"DCGM_FI_DEV_PWR_SMOOTHING_", kSettings},
     {"DCGM_FI_DEV_REQUESTED_POWER_PROFILE_", kSettings},
     {"DCGM_FI_DEV_ENFORCED_POWER_PROFILE_", kSettings},
@@ -93,11 +93,11 @@ constexpr IgnoredFamilies kDcgmIgnored[] = {
     {"DCGM_FI_DEV_SUPPORTED_CLOCKS", kOfText},
     {"DCGM_FI_DEV_CLOCKS_SUPPORTED", kOfText},
     {"DCGM_FI_DEV_GPM_SUPPORT", kSettings},
-    {"DCGM_FI_DEV_FABRIC_CLIQUE_ID", "what a GPU is, not a reading; NVML tells it as gpu.fabric.info"},
-    {"DCGM_FI_DEV_FABRIC_CLUSTER_UUID", "what a GPU is, not a reading; NVML tells it as gpu.fabric.info"},
+    {"DCGM_FI_DEV_FABRIC_CLIQUE_ID", "what a GPU is, not a reading; NVML reports it as gpu.fabric.info"},
+    {"DCGM_FI_DEV_FABRIC_CLUSTER_UUID", "what a GPU is, not a reading; NVML reports it as gpu.fabric.info"},
     {"DCGM_FI_DEV_FABRIC_HEALTH_", "several conditions packed in one number, by driver version"},
     {"DCGM_FI_DEV_MIG_", kOfText},
-    {"DCGM_FI_DEV_VGPU_", "says nothing about which vGPU it is"},
+    {"DCGM_FI_DEV_VGPU_", "does not identify the vGPU"},
     {"DCGM_FI_DEV_SUPPORTED_", kOfText},
     {"DCGM_FI_DEV_CREATABLE_", kOfText},
     {"DCGM_FI_DEV_ENC_STATS", kOfText},
@@ -130,14 +130,14 @@ constexpr IgnoredFamilies kDcgmIgnored[] = {
 };
 
 constexpr IgnoredFamilies kAmdIgnored[] = {
-    {"gpu_health", "a verdict of the exporter's; gpu.health.state is ours, with its reasons"},
+    {"gpu_health", "a verdict of the exporter; gpulens computes gpu.health.state, with its reasons"},
     {"gpu_ecc_correct_total", "the sum of the blocks, which are shown"},
     {"gpu_ecc_uncorrect_total", "the sum of the blocks, which are shown"},
     {"gpu_ecc_deferred_total", "the sum of the blocks, which are shown"},
-    {"gpu_min_clock", "the lowest clock of a domain, no limit that somebody set"},
+    {"gpu_min_clock", "the lowest clock of a domain, not a configured limit"},
     {"gpu_free_visible_vram", "the rest of the total"},
     {"gpu_free_gtt", "the rest of the total"},
-    {"gpu_violation_", "counts of an interval that the page does not tell"},
+    {"gpu_violation_", "counts over an interval that the page does not state"},
     {"gpu_vcn_busy_instantaneous", "one number per compute unit, without the engine"},
     {"gpu_jpeg_busy_instantaneous", "one number per compute unit, without the engine"},
     {"gpu_xgmi_nbr_", kNoRow},
@@ -171,7 +171,7 @@ constexpr IgnoredFamilies kHabanaIgnored[] = {
 
 constexpr IgnoredFamilies kXpumIgnored[] = {
     {"xpum_", kNoRow},
-    {"hw_gpu_utilization_ratio", "of one engine; the page does not tell how they make the GPU's"},
+    {"hw_gpu_utilization_ratio", "of one engine; the page does not state how they add up to the GPU's"},
     {"hw_", kNoRow},
     {"otelcol_", kOfExporter},
     {"target_info", kOfExporter},

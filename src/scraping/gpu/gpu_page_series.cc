@@ -105,7 +105,7 @@ DetectedExporter DetectExporter(const ScrapedPage& page) {
 Status GpuPageSeries::Write(bool complete, FrameWriter& out) {
   if (!followed_ || page_.generation() != generation_) {
     if (!exporter_ && (exporter_ = DetectExporter(page_).exporter)) entities_.SetLabels(exporter_->labels);
-    if (!exporter_) return {Code::kDataLoss, "has no family of a GPU exporter that is known here"};
+    if (!exporter_) return {Code::kDataLoss, "has no family of a known GPU exporter"};
     Follow(out.table());
     followed_ = true;
     generation_ = page_.generation();
@@ -124,7 +124,7 @@ Status GpuPageSeries::Write(bool complete, FrameWriter& out) {
     for (uint32_t slot : read) raw += page_.values()[slot];
     SetOne(*live.row, raw, *live.held, out);
   }
-  if (live_.empty()) return {Code::kDataLoss, "has no reading of a GPU under a name that is known here"};
+  if (live_.empty()) return {Code::kDataLoss, "has no reading of a GPU under a known name"};
   return Ok();
 }
 

@@ -33,7 +33,7 @@ int Guarded(F&& f) noexcept {
 Status NoStore() { return {Code::kInvalidArgument, "there is no store"}; }
 
 Status Open(const char* path_or_url, gpulens_store** out) {
-  if (!out) return {Code::kInvalidArgument, "there is no place for the store"};
+  if (!out) return {Code::kInvalidArgument, "the pointer for the store is null"};
   *out = nullptr;
   auto store = InferenceStore::Open(path_or_url ? path_or_url : "");
   if (!store) return store.error();
@@ -57,11 +57,11 @@ Status Close(gpulens_store* store) {
   const StoreHealth health = owned->store.health();
   if (health.dropped > 0) {
     return {Code::kExhausted, std::to_string(health.dropped) +
-                                  " records were dropped: they came faster than they could be written"};
+                                  " records were dropped: they arrived faster than they could be written"};
   }
   if (health.rejected > 0) {
     return {Code::kDataLoss, std::to_string(health.rejected) +
-                                 " records were refused; telemetry_poison has them, with the reasons"};
+                                 " records were rejected; see the table telemetry_poison for the reasons"};
   }
   return {};
 }

@@ -61,7 +61,7 @@ TEST_F(CStore, OfWhatIsWrongNothingIsStored) {
     EXPECT_STRNE(gpulens_last_error(), "") << json;
   }
   EXPECT_EQ(Record(store, "{\"latency\": 1}"), GPULENS_INVALID_ARGUMENT);
-  EXPECT_STREQ(gpulens_last_error(), "\"latency\" is no column of a record");
+  EXPECT_STREQ(gpulens_last_error(), "\"latency\" is not a column of a record");
   EXPECT_EQ(Record(store, "{}" + std::string(1 << 16, ' ')), GPULENS_INVALID_ARGUMENT);
   EXPECT_THAT(gpulens_last_error(), HasSubstr("at most 65536"));
   EXPECT_EQ(gpulens_store_record_json(store, nullptr, 7), GPULENS_INVALID_ARGUMENT);
@@ -96,7 +96,7 @@ TEST_F(CStore, TheEndTellsWhatTheFileRefused) {
   EXPECT_EQ(Record(store, R"({"model_id": "bad"})"), GPULENS_OK);
   EXPECT_EQ(Record(store, R"({"model_id": "good"})"), GPULENS_OK);
   EXPECT_EQ(gpulens_store_close(store), GPULENS_DATA_LOSS);
-  EXPECT_THAT(gpulens_last_error(), HasSubstr("1 records were refused"));
+  EXPECT_THAT(gpulens_last_error(), HasSubstr("1 records were rejected"));
   EXPECT_EQ(Ask("SELECT count(*) FROM telemetry"), 1);
 }
 

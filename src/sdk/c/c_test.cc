@@ -47,7 +47,7 @@ TEST(CFace, WhatIsWrongIsDroppedAndTold) {
   ASSERT_NE(taken, nullptr);
   EXPECT_THAT(gpulens_last_error(), HasSubstr("\"c.right\" is taken"));
   EXPECT_NE(gpulens_counter(nullptr, nullptr, nullptr, 5), nullptr);
-  EXPECT_THAT(gpulens_last_error(), HasSubstr("is no name"));
+  EXPECT_THAT(gpulens_last_error(), HasSubstr("is not a valid name"));
   const uint64_t before = DroppedRecords();
   gpulens_add(nullptr, 1);
   gpulens_set(nullptr, 1);

@@ -81,7 +81,7 @@ void Engine::ReadOne(Track& track) {
   in_since_ns_.store(asked_ns, std::memory_order_relaxed);
   in_.store(track.source.get(), std::memory_order_release);
   Status status = track.number == Track::kGone
-                      ? Status{Code::kUnavailable, "it was not there when its source was opened again"}
+                      ? Status{Code::kUnavailable, "it was missing when its source was reopened"}
                       : Guarded([&] { return track.source->Read(track.number, reading); });
   in_.store(nullptr, std::memory_order_release);
   const int64_t at_ns = Now();
@@ -121,7 +121,7 @@ void Engine::TakeFresh() {
 }
 
 Status Engine::NothingFound() const {
-  Status out{Code::kUnavailable, "no device whose energy could be read (gpulens doctor says more)"};
+  Status out{Code::kUnavailable, "no device whose energy can be read (see gpulens doctor)"};
   for (const Opened& source : opened_sources_) {
     const Code code = source.status.code;
     if (code == Code::kPermissionDenied) out.code = code;

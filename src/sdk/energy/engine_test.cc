@@ -343,7 +343,7 @@ TEST(Engine, ADeviceThatDoesNotComeBackIsNamed) {
   const EnergyResult result = rig.End(slot);
   EXPECT_EQ(result.validity, EnergyValidity::kSourceFailed);
   EXPECT_NE(result.reason.find("GPU-0"), std::string::npos) << result.reason;
-  EXPECT_NE(result.reason.find("was not there when its source was opened again"), std::string::npos)
+  EXPECT_NE(result.reason.find("was missing when its source was reopened"), std::string::npos)
       << result.reason;
   EXPECT_GE(rig.source->opens, 3);
   EXPECT_EQ(rig.engine->DevicesOf(*rig.engine->AddBook({})).size(), 2u) << "new ones are for new monitors";
@@ -469,7 +469,7 @@ TEST(Engine, WhatIsChosen) {
   EnergyResult result;
   Book::Explain(nothing->selection().status, result);
   EXPECT_EQ(result.validity, EnergyValidity::kPermissionDenied);
-  EXPECT_EQ(result.reason, "no device whose energy could be read (gpulens doctor says more); fake: ask root");
+  EXPECT_EQ(result.reason, "no device whose energy can be read (see gpulens doctor); fake: ask root");
 }
 
 TEST(Engine, LooksBack) {

@@ -31,7 +31,7 @@ void Track::Take(const EnergyReading& reading, int64_t asked_ns, int64_t at_ns) 
   latest.temperature_celsius = Sane(reading.temperature_celsius, true);
   latest.processes = Sane(reading.processes, reading.processes >= 0);
   if (std::isnan(latest.joules) && std::isnan(latest.watts))
-    return Fail({Code::kDataLoss, "tells neither energy nor power"}, at_ns);
+    return Fail({Code::kDataLoss, "reports neither energy nor power"}, at_ns);
   failure = {};
   failing_since_ns = 0;
   if (reopened) back_ns = at_ns;

@@ -96,7 +96,7 @@ class Keeper {
       return ErrnoStatus("open " + path, errno);
     if (S_ISDIR(info.st_mode)) return KeepFolder(path, name, depth);
     if (!S_ISREG(info.st_mode))
-      return depth == 0 ? Status{Code::kInvalidArgument, path + " is no file"} : Ok();
+      return depth == 0 ? Status{Code::kInvalidArgument, path + " is not a file"} : Ok();
     if (rows_.size() == limits_.most_files)
       return {Code::kExhausted, "more than " + std::to_string(limits_.most_files) + " files"};
     ArtifactRow row;
@@ -124,7 +124,7 @@ class Keeper {
     std::sort(names.begin(), names.end());
     for (const std::string& each : names) {
       if (!IsInside(name + "/" + each))
-        return {Code::kInvalidArgument, path + "/" + each + ": no name for an artifact"};
+        return {Code::kInvalidArgument, path + "/" + each + ": not a valid artifact name"};
       RETURN_IF_ERROR(Keep(path + "/" + each, name + "/" + each, depth + 1));
     }
     return Ok();
@@ -147,7 +147,7 @@ Result<std::vector<ArtifactRow>> KeepArtifact(const std::string& path, std::stri
   if (name.empty()) name = absolute.substr(absolute.rfind('/') + 1);
   if (!IsInside(name))
     return Status{Code::kInvalidArgument,
-                  "\"" + name + "\" is no name for an artifact: a path below the run's own"};
+                  "\"" + name + "\" is not a valid artifact name: a path below the run's own"};
   Keeper keeper(artifacts, unix_ns, limits);
   RETURN_IF_ERROR(keeper.Keep(absolute, name, 0));
   return keeper.Take();

@@ -45,14 +45,14 @@ Status CheckOptions(std::string_view name, const ExperimentOptions& options) {
   if (!IsKey(name))
     return {Code::kInvalidArgument, "a run needs a name of 1 to 250 bytes of UTF-8 without control bytes"};
   for (const std::string& id : {options.resume, options.parent_id}) {
-    if (!id.empty() && !IsRunId(id)) return {Code::kInvalidArgument, "\"" + id + "\" is no id of a run"};
+    if (!id.empty() && !IsRunId(id)) return {Code::kInvalidArgument, "\"" + id + "\" is not a run id"};
   }
   for (Duration interval : {Duration(options.flush_interval), Duration(options.heartbeat_interval)}) {
     if (interval < kLeastInterval || interval > kMostInterval)
-      return {Code::kInvalidArgument, "flush_interval and heartbeat_interval are from 1 ms to 1 h"};
+      return {Code::kInvalidArgument, "flush_interval and heartbeat_interval must be from 1 ms to 1 h"};
   }
   if (options.queue_points == 0 || options.queue_points > kMostQueue)
-    return {Code::kInvalidArgument, "queue_points is from 1 to 16,777,216"};
+    return {Code::kInvalidArgument, "queue_points must be from 1 to 16,777,216"};
   return Ok();
 }
 
@@ -145,7 +145,7 @@ Result<Experiment> Experiment::Start(std::string_view name, ExperimentOptions op
   else if (!options.resume.empty()) start.run.id = options.resume, start.must_exist = true;
   else if (shared && *shared && options.parent_id.empty()) {
     if (!IsRunId(shared))
-      return Status{Code::kInvalidArgument, std::string(kRunIdVariable) + " is no id of a run"};
+      return Status{Code::kInvalidArgument, std::string(kRunIdVariable) + " is not a run id"};
     if (g_joined.exchange(true)) {
       start.run.parent_id = shared;
     } else {
@@ -235,9 +235,10 @@ Status Experiment::Flush(std::chrono::nanoseconds timeout) {
 
 Status Experiment::End(ExperimentStatus status, std::string_view reason) {
   Recorder* recorder = impl_->Current();
-  if (status == ExperimentStatus::kRunning) return {Code::kInvalidArgument, "a run ends as done or failed"};
+  if (status == ExperimentStatus::kRunning)
+    return {Code::kInvalidArgument, "a run must end as done or failed"};
   if (this->status() != ExperimentStatus::kRunning)
-    return {Code::kInvalidArgument, "the run has ended before"};
+    return {Code::kInvalidArgument, "the run has already ended"};
   impl_->status = status;
   if (!recorder) return {Code::kUnavailable, "the file cannot be opened"};
   // A child's windows are its parent's, and so is the end.

@@ -172,7 +172,7 @@ Status Recorder::Shared::WriteBatch() {
                       std::memory_order_relaxed);
   } else {
     Log(LogLevel::kWarn, "experiment", "experiment_not_written",
-        "what was logged waits: " + status.detail + ". It is tried again.");
+        "logged data is not written yet: " + status.detail + ". It is retried.");
     return status;
   }
   batch.params.clear(), batch.tags.clear(), batch.artifacts.clear(), batch.points.clear();
@@ -230,7 +230,7 @@ Result<std::unique_ptr<Recorder>> Recorder::Begin(RecorderOptions options) {
   {
     sqlite::Use use;
     if (sqlite::UnsafeSinceFork())
-      return Status{Code::kUnavailable, "this process was forked while another thread was inside of SQLite"};
+      return Status{Code::kUnavailable, "this process was forked while another thread was inside SQLite"};
     ASSIGN_OR_RETURN(std::unique_ptr<RunWriter> writer, RunWriter::Open(shared->options.database));
     RETURN_IF_ERROR(writer->Begin(shared->options.start, here));
     shared->run_id = writer->run_id(), shared->run_name = writer->run_name(),

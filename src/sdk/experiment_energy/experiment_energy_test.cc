@@ -77,7 +77,7 @@ TEST_F(ExperimentEnergyTest, JoulesAreThoseOfTheRunsTime) {
   EXPECT_LE(energy.energy_joules, 300 * std::chrono::duration<double>(after - before).count());
   EXPECT_GE(energy.energy_joules + energy.uncertainty_joules, least);
   EXPECT_EQ(energy.attribution, "whole_board") << "this source does not tell who uses a device";
-  EXPECT_THAT(energy.reason, HasSubstr("whoever used them: this source does not tell"));
+  EXPECT_THAT(energy.reason, HasSubstr("energy of all processes: this source does not tell"));
 
   const experiments::EnergyRow row = Row(run.id()).energy;
   EXPECT_EQ(row.joules, energy.energy_joules);
@@ -132,7 +132,7 @@ TEST_F(ExperimentEnergyTest, OnlyWhatItsProcessesUseIsTheRuns) {
   EXPECT_DOUBLE_EQ(energy.mean_power_watts, 175);
   EXPECT_DOUBLE_EQ(energy.mean_memory_used_bytes, 2e9);
   EXPECT_DOUBLE_EQ(energy.mean_utilization_ratio, 0.55) << "of GPU-a the device's, of GPU-c ours";
-  EXPECT_THAT(energy.reason, HasSubstr("43 % of it on devices that others used, too"));
+  EXPECT_THAT(energy.reason, HasSubstr("43 % of it on devices that other processes used, too"));
 }
 
 TEST_F(ExperimentEnergyTest, ARunThatUsesNoDeviceHasNoJoulesOfIt) {
@@ -168,7 +168,7 @@ TEST_F(ExperimentEnergyTest, AShortRunHasItsWholeTime) {
   EXPECT_GE(energy.energy_joules, 300 * std::chrono::duration<double>(over - begun).count() * 0.99);
   EXPECT_LE(energy.energy_joules, 300 * std::chrono::duration<double>(after - before).count() * 1.01);
   EXPECT_GE(energy.uncertainty_joules, 0.02 * 3 * 300) << "each may have drawn 400 W, or nothing";
-  EXPECT_THAT(energy.reason, HasSubstr("are by the power that was read after them"));
+  EXPECT_THAT(energy.reason, HasSubstr("are estimated from the power read after them"));
 }
 
 TEST_F(ExperimentEnergyTest, WhatIsKnownIsNotOverwrittenByWhatIsNot) {

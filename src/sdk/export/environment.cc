@@ -28,7 +28,7 @@ ExposeOptions ExposeAsSaid() {
 }
 
 void Start(std::string_view word, std::vector<Exporter>& kept) {
-  Result<Exporter> made = Status{Code::kInvalidArgument, "may be agent, otlp or expose"};
+  Result<Exporter> made = Status{Code::kInvalidArgument, "must be agent, otlp or expose"};
   if (word == "agent") made = ExportToAgent();
   else if (word == "otlp") made = StartOtlp({}, Registry::Process());
   else if (word == "expose") made = Expose(ExposeAsSaid());

@@ -148,7 +148,7 @@ class ExporterDesk {
     if (!seat.make_ || seat.running_) return;
     std::shared_ptr<ExportJob> job = seat.make_();
     if (!job) {
-      seat.why_ = {Code::kUnavailable, "it stays with the process that was forked"};
+      seat.why_ = {Code::kUnavailable, "it stays with the parent process of the fork"};
       return;
     }
     auto running = std::make_shared<Running>(std::move(job));

@@ -75,7 +75,7 @@ Result<Exporter> Expose(const ExposeOptions& options, Registry& registry) {
         Code::kInvalidArgument,
         options.listen +
             " serves other machines, and the page has neither TLS nor passwords: export to the agent, "
-            "whose page has both, or say `insecure`"};
+            "whose page has both, or set `insecure`"};
   auto job = std::make_shared<PageJob>(registry);
   RETURN_IF_ERROR(job->Open(at));
   // Given out once: the port is the parent's.

@@ -70,7 +70,7 @@ Status AddClientCertificate(const OtlpOptions& options, const Environment& envir
     plan.client_certificate_file = Said(environment, "CLIENT_CERTIFICATE", name);
   }
   if (plan.client_certificate_file.empty() == plan.client_key_file.empty()) return Ok();
-  return {Code::kInvalidArgument, "a client's certificate and its key are given both, or neither"};
+  return {Code::kInvalidArgument, "the client certificate and its key must be set together"};
 }
 
 }  // namespace
@@ -89,7 +89,7 @@ Result<OtlpPlan> PlanOtlp(const OtlpOptions& options, const Environment& environ
   std::string name;
   std::string protocol = options.protocol.empty() ? Said(environment, "PROTOCOL", name) : options.protocol;
   if (!protocol.empty() && protocol != "grpc" && protocol != "http/protobuf")
-    return In(name, {Code::kInvalidArgument, "the protocol may be http/protobuf or grpc"});
+    return In(name, {Code::kInvalidArgument, "the protocol must be http/protobuf or grpc"});
   plan.grpc = protocol == "grpc";
   std::string endpoint = options.endpoint;
   name.clear();
@@ -130,7 +130,7 @@ Result<Exporter> StartOtlp(const OtlpOptions& options, Registry& registry) {
   if (secure && !maker)
     return Status{
         Code::kUnavailable,
-        "this program has neither TLS nor gRPC linked: it has to name ExportOtlp, in C gpulens_export_otlp"};
+        "this program has neither TLS nor gRPC linked: it must call ExportOtlp, in C gpulens_export_otlp"};
   // What can be wrong with it is found here; a child of a fork makes one of its own.
   if (secure) RETURN_IF_ERROR(maker(plan).status());
   return Exporter(ExporterSeat::Take([plan, secure, maker, &registry]() -> std::shared_ptr<ExportJob> {

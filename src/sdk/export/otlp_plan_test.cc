@@ -44,7 +44,7 @@ TEST(OtlpPlan, WhatIsWrongIsNamed) {
   EXPECT_THAT(UrlOf({{"OTEL_EXPORTER_OTLP_ENDPOINT", "ftp://x"}}),
               HasSubstr("OTEL_EXPORTER_OTLP_ENDPOINT: "));
   EXPECT_THAT(UrlOf({{"OTEL_EXPORTER_OTLP_METRICS_PROTOCOL", "http/json"}}),
-              HasSubstr("OTEL_EXPORTER_OTLP_METRICS_PROTOCOL: the protocol may be http/protobuf or grpc"));
+              HasSubstr("OTEL_EXPORTER_OTLP_METRICS_PROTOCOL: the protocol must be http/protobuf or grpc"));
   EXPECT_THAT(UrlOf({{"OTEL_EXPORTER_OTLP_HEADERS", "nonsense"}}), HasSubstr("OTEL_EXPORTER_OTLP_HEADERS: "));
   EXPECT_FALSE(Plan({}, {.headers = {{"Host", "x"}}}).ok());
   EXPECT_FALSE(Plan({}, {.headers = {{"a b", "x"}}}).ok());

@@ -8,7 +8,7 @@ namespace gpulens::sdk {
 
 Status JudgeOtlpSuccess(std::string_view answer) {
   const auto partial = ReadOtlpAnswer(answer);
-  if (!partial) return {Code::kDataLoss, "the answer is none of OTLP"};
+  if (!partial) return {Code::kDataLoss, "the response is not OTLP"};
   if (partial->rejected == 0) return Ok();
   return {Code::kDataLoss, std::to_string(partial->rejected) + " points were refused: " + partial->message};
 }

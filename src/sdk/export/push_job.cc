@@ -52,7 +52,7 @@ Delivered PushJob::SendAll(Duration timeout) {
   SamplesAbout about{options_.resource, "gpulens.sdk", Version(), RealClock().Now().unix_ns};
   {
     std::lock_guard lock(mutex_);
-    if (cut_) return {{Code::kUnavailable, "it was ended"}};
+    if (cut_) return {{Code::kUnavailable, "cancelled"}};
     samples = options_.registry->Snapshot();
   }
   Delivered whole;

@@ -23,10 +23,10 @@ class SecureTransport : public Transport {
     IoLoop loop;
     {
       std::lock_guard lock(mutex_);
-      if (cut_) return {{Code::kUnavailable, "it was ended"}};
+      if (cut_) return {{Code::kUnavailable, "cancelled"}};
       loop_ = &loop;
     }
-    Delivered out{{Code::kUnavailable, "it was ended"}};
+    Delivered out{{Code::kUnavailable, "cancelled"}};
     Ask(loop, std::move(request), timeout, out);
     std::lock_guard lock(mutex_);
     loop_ = nullptr;

@@ -18,12 +18,12 @@ constexpr uint32_t kReopening = UINT32_MAX;
 
 Status CheckOptions(const StoreOptions& options) {
   if (options.queue_records == 0 || options.queue_records > size_t{1} << 24)
-    return {Code::kInvalidArgument, "queue_records is from 1 to 16,777,216"};
-  if (options.flush_records == 0) return {Code::kInvalidArgument, "flush_records is at least 1"};
+    return {Code::kInvalidArgument, "queue_records must be from 1 to 16,777,216"};
+  if (options.flush_records == 0) return {Code::kInvalidArgument, "flush_records must be at least 1"};
   if (options.flush_interval < std::chrono::milliseconds(1) || options.flush_interval > std::chrono::hours(1))
-    return {Code::kInvalidArgument, "flush_interval is from 1 ms to 1 h"};
+    return {Code::kInvalidArgument, "flush_interval must be from 1 ms to 1 h"};
   if (options.retention < std::chrono::nanoseconds(0))
-    return {Code::kInvalidArgument, "retention is not negative"};
+    return {Code::kInvalidArgument, "retention must not be negative"};
   return Ok();
 }
 
@@ -37,7 +37,7 @@ Result<std::shared_ptr<InferenceCore>> InferenceCore::Open(std::string_view path
   if (!server && path_or_url.find("://") != std::string_view::npos) {
     return Status{Code::kInvalidArgument,
                   "\"" + std::string(path_or_url.substr(0, path_or_url.find("://"))) +
-                      "\" is no kind of store that this build writes; give the path of a file, "
+                      "\" is not a kind of store that this build writes; pass the path of a file, "
                       "postgresql://… or clickhouse://…"};
   }
   ASSIGN_OR_RETURN(std::string path,
@@ -159,7 +159,7 @@ StoreHealth InferenceCore::health() {
 }
 
 Status InferenceCore::Read(const std::function<Status(const sqlite::Database&)>& read) {
-  if (!url_.empty()) return {Code::kInvalidArgument, path_ + " is no file"};
+  if (!url_.empty()) return {Code::kInvalidArgument, path_ + " is not a file"};
   if (!closed_) RETURN_IF_ERROR(Flush(kFlushTime));
   sqlite::Use use;
   ASSIGN_OR_RETURN(const sqlite::Database database, telemetry::OpenToRead(path_));
@@ -173,7 +173,7 @@ Result<std::string> InferenceCore::ServerToRead() {
 
 Result<uint64_t> InferenceCore::Clear() {
   Recorder* recorder = options_.read_only ? nullptr : Current();
-  if (!recorder) return Status{Code::kPermissionDenied, path_ + " is open to be read alone"};
+  if (!recorder) return Status{Code::kPermissionDenied, path_ + " is open read-only"};
   // The task may outlive a wait that is over.
   auto count = std::make_shared<uint64_t>(0);
   RETURN_IF_ERROR(recorder->Do(
@@ -187,7 +187,7 @@ Result<uint64_t> InferenceCore::Clear() {
 
 Status InferenceCore::Vacuum() {
   Recorder* recorder = options_.read_only ? nullptr : Current();
-  if (!recorder) return {Code::kPermissionDenied, path_ + " is open to be read alone"};
+  if (!recorder) return {Code::kPermissionDenied, path_ + " is open read-only"};
   return recorder->Do([](telemetry::Destination& destination) { return destination.Vacuum(); }, kLongTime);
 }
 

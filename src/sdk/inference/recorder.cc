@@ -160,7 +160,7 @@ void Recorder::Shared::Loop() {
     Status status = WriteAll();
     if (!status) {
       Log(LogLevel::kWarn, "telemetry", "telemetry_not_written",
-          options.name + ": records wait: " + status.detail + ". It is tried again.");
+          options.name + ": records are not written yet: " + status.detail + ". It is retried.");
     }
     static_cast<void>(DoTasks());
     if (last) {

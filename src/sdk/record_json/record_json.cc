@@ -29,7 +29,7 @@ class Reader {
 
   Result<JsonRecord> Read() {
     const auto names = json_.Names("");
-    if (!names) return Status{Code::kInvalidArgument, "a record is a JSON object"};
+    if (!names) return Status{Code::kInvalidArgument, "a record must be a JSON object"};
     for (const std::string& name : *names) RETURN_IF_ERROR(Member(name));
     if (exported_) {
       ForgetUnmeasured();
@@ -50,7 +50,7 @@ class Reader {
     if (name == kOutcome) return SetOutcome();
     const auto columns = telemetry::Columns();
     const auto column = std::ranges::find(columns, std::string_view(name), &Column::name);
-    if (column == columns.end()) return Wrong(name, "is no column of a record");
+    if (column == columns.end()) return Wrong(name, "is not a column of a record");
     if (json_.IsNull(Pointer(name))) return Ok();
     if (const auto* text = std::get_if<TextColumn>(&column->at)) return SetText(name, *text);
     if (const auto* real = std::get_if<double Numbers::*>(&column->at)) return SetReal(name, *real);
@@ -59,7 +59,7 @@ class Reader {
 
   Status Mark(const std::string& name) {
     const auto number = json_.Integer(Pointer(name));
-    if (!number && !json_.IsNull(Pointer(name))) return Wrong(name, "is a whole number or null");
+    if (!number && !json_.IsNull(Pointer(name))) return Wrong(name, "must be an integer or null");
     if (name == kMeasured) measured_ = number;
     exported_ = true;
     return Ok();
@@ -74,19 +74,20 @@ class Reader {
       out_.numbers.outcome = static_cast<int64_t>(outcome);
       return Ok();
     }
-    return Wrong(kOutcome, "is \"ok\", \"error\" or \"cancelled\"");
+    return Wrong(kOutcome, "must be \"ok\", \"error\" or \"cancelled\"");
   }
 
   Status SetText(const std::string& name, TextColumn which) {
     auto text = json_.Text(Pointer(name));
-    if (!text) return Wrong(name, "is a text or null");
+    if (!text) return Wrong(name, "must be a string or null");
     out_.texts[static_cast<size_t>(which)] = *std::move(text);
     return Ok();
   }
 
   Status SetReal(const std::string& name, double Numbers::* where) {
     const auto number = json_.Number(Pointer(name));
-    if (!number || !std::isfinite(*number)) return Wrong(name, "is a number that a double can hold, or null");
+    if (!number || !std::isfinite(*number))
+      return Wrong(name, "must be a number that a double can hold, or null");
     out_.numbers.*where = *number;
     return Ok();
   }
@@ -96,7 +97,7 @@ class Reader {
     auto number = json_.Integer(Pointer(name));
     if (const auto truth = json_.Truth(Pointer(name)); flag && truth) number = *truth ? 1 : 0;
     if (!number)
-      return Wrong(name, flag ? "is true, false, a whole number or null" : "is a whole number or null");
+      return Wrong(name, flag ? "must be true, false, an integer or null" : "must be an integer or null");
     if (*number < 0) return Wrong(name, "is negative");
     out_.numbers.*where = *number;
     return Ok();
@@ -126,8 +127,8 @@ class Reader {
     const std::string_view metadata = row.text(TextColumn::kMetadata);
     if (metadata.empty()) return Ok();
     const auto object = JsonDocument::Parse(metadata);
-    if (!object) return Wrong("metadata", "is the text of a JSON object: " + object.error().detail);
-    return object->Names("") ? Ok() : Wrong("metadata", "is the text of a JSON object");
+    if (!object) return Wrong("metadata", "must be the text of a JSON object: " + object.error().detail);
+    return object->Names("") ? Ok() : Wrong("metadata", "must be the text of a JSON object");
   }
 
   const JsonDocument& json_;

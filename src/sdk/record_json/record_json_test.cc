@@ -79,23 +79,22 @@ TEST(RecordJson, AnExportedRowIsWhatTheFileHad) {
 }
 
 TEST(RecordJson, WhatIsWrongIsNamed) {
-  EXPECT_EQ(WhyNot(R"({"latency": 1})"), "\"latency\" is no column of a record");
-  EXPECT_EQ(WhyNot(R"({"\u001b[2J": 1})"), "\"\\x1b[2J\" is no column of a record");
+  EXPECT_EQ(WhyNot(R"({"latency": 1})"), "\"latency\" is not a column of a record");
+  EXPECT_EQ(WhyNot(R"({"\u001b[2J": 1})"), "\"\\x1b[2J\" is not a column of a record");
   EXPECT_LT(WhyNot("{\"" + std::string(9'000, 'x') + "\": 1}").size(), 200u);
-  EXPECT_EQ(WhyNot(R"({"model_id": 7})"), "\"model_id\" is a text or null");
-  EXPECT_EQ(WhyNot(R"({"ttft": "1"})"), "\"ttft\" is a number that a double can hold, or null");
-  EXPECT_EQ(WhyNot(R"({"ttft": 1e999})"), "\"ttft\" is a number that a double can hold, or null");
-  EXPECT_EQ(WhyNot(R"({"prompt_tokens": 1.5})"), "\"prompt_tokens\" is a whole number or null");
+  EXPECT_EQ(WhyNot(R"({"model_id": 7})"), "\"model_id\" must be a string or null");
+  EXPECT_EQ(WhyNot(R"({"ttft": "1"})"), "\"ttft\" must be a number that a double can hold, or null");
+  EXPECT_EQ(WhyNot(R"({"ttft": 1e999})"), "\"ttft\" must be a number that a double can hold, or null");
+  EXPECT_EQ(WhyNot(R"({"prompt_tokens": 1.5})"), "\"prompt_tokens\" must be an integer or null");
   EXPECT_EQ(WhyNot(R"({"prompt_tokens": -1})"), "\"prompt_tokens\" is negative");
-  EXPECT_EQ(WhyNot(R"({"is_warmup": "yes"})"), "\"is_warmup\" is true, false, a whole number or null");
-  EXPECT_EQ(WhyNot(R"({"outcome": "bad"})"), R"("outcome" is "ok", "error" or "cancelled")");
+  EXPECT_EQ(WhyNot(R"({"is_warmup": "yes"})"), "\"is_warmup\" must be true, false, an integer or null");
+  EXPECT_EQ(WhyNot(R"({"outcome": "bad"})"), R"("outcome" must be "ok", "error" or "cancelled")");
   EXPECT_EQ(WhyNot(R"({"ttft": -1})"), "a record cannot have a negative duration or energy");
-  EXPECT_EQ(WhyNot(R"({"timestamp": 1e18})"),
-            "a record cannot have a time outside of the years 1970 to 9999");
-  EXPECT_EQ(WhyNot(R"({"metadata": "[]"})"), "\"metadata\" is the text of a JSON object");
-  EXPECT_THAT(WhyNot(R"({"metadata": "{a}"})"), HasSubstr("JSON object: no JSON at byte 1"));
-  EXPECT_EQ(WhyNot("[]"), "a record is a JSON object");
-  EXPECT_THAT(WhyNot("{} {}"), HasSubstr("no JSON at byte 3"));
+  EXPECT_EQ(WhyNot(R"({"timestamp": 1e18})"), "a record cannot have a time outside the years 1970 to 9999");
+  EXPECT_EQ(WhyNot(R"({"metadata": "[]"})"), "\"metadata\" must be the text of a JSON object");
+  EXPECT_THAT(WhyNot(R"({"metadata": "{a}"})"), HasSubstr("JSON object: invalid JSON at byte 1"));
+  EXPECT_EQ(WhyNot("[]"), "a record must be a JSON object");
+  EXPECT_THAT(WhyNot("{} {}"), HasSubstr("invalid JSON at byte 3"));
   const std::string padding(kMostRecordBytes - 1, ' ');
   EXPECT_EQ(WhyNot("{}" + padding), "a record of 65537 bytes; at most 65536 are read");
   EXPECT_TRUE(ReadRecordJson("{}" + padding.substr(1)).ok());

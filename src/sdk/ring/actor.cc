@@ -95,7 +95,7 @@ Status BasicActor<kTold>::SendToFull(void* message, bool tell) {
   switch (options_.when_full) {
     case WhenFull::kBlock:
       drop(tell ? DropReason::kTimeout : DropReason::kRejected);
-      return tell ? LateBy(id_, "its queue has no room") : Status{Code::kExhausted, {}};
+      return tell ? LateBy(id_, "its queue is full") : Status{Code::kExhausted, {}};
     case WhenFull::kReject:
       drop(DropReason::kRejected);
       return {Code::kExhausted, tell ? "kernel \"" + id_ + "\": its queue is full" : std::string()};

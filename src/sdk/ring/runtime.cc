@@ -90,10 +90,11 @@ Result<std::shared_ptr<RingActor>> RingKernelRuntime::AddActor(std::string_view 
                                                                const KernelOptions& options) {
   const std::string name(id);
   if (name.empty() || name.size() > kMostId)
-    return Status{Code::kInvalidArgument, "a kernel's id has 1 to 255 bytes"};
+    return Status{Code::kInvalidArgument, "the id of a kernel must have 1 to 255 bytes"};
   if (!body) return Status{Code::kInvalidArgument, "kernel \"" + name + "\" has no handler"};
   if (options.queue_size == 0 || options.queue_size > kMostQueue)
-    return Status{Code::kInvalidArgument, "kernel \"" + name + "\": queue_size is 1 to 16,777,216, not " +
+    return Status{Code::kInvalidArgument, "kernel \"" + name +
+                                              "\": queue_size must be 1 to 16,777,216, not " +
                                               std::to_string(options.queue_size)};
   auto actor = std::make_shared<internal::BasicActor<true>>(
       internal::ActorOptions{name, &messages, replies, std::move(body), options, telemetry_enabled()});

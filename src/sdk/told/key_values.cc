@@ -25,7 +25,7 @@ Result<std::string> Decode(std::string_view text) {
     char byte = text[i];
     if (byte == '%') {
       const auto code = ParseInt<uint8_t>(text.substr(i + 1, 2), 16);
-      if (text.size() < i + 3 || !code) return Wrong(text, "has a % without two digits behind it");
+      if (text.size() < i + 3 || !code) return Wrong(text, "has a % without two digits after it");
       byte = static_cast<char>(*code);
       i += 2;
     }

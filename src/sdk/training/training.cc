@@ -50,16 +50,16 @@ struct Rule {
 Status Check(const TrainingOptions& options) {
   const auto size = [](double n) { return n >= 0 && std::isfinite(n); };
   const std::array rules{
-      Rule{!size(options.num_params), "num_params is a number of parameters, 0 or more"},
+      Rule{!size(options.num_params), "num_params must be 0 or more"},
       Rule{!size(options.active_params) ||
                (options.num_params > 0 && options.active_params > options.num_params),
-           "active_params is at least 0 and at most num_params"},
-      Rule{!size(options.tokens_per_step), "tokens_per_step is a number of tokens, 0 or more"},
-      Rule{options.gpu_count < 1, "gpu_count is at least 1"},
-      Rule{options.rank < 0, "rank is at least 0"},
+           "active_params must be at least 0 and at most num_params"},
+      Rule{!size(options.tokens_per_step), "tokens_per_step must be 0 or more"},
+      Rule{options.gpu_count < 1, "gpu_count must be at least 1"},
+      Rule{options.rank < 0, "rank must be at least 0"},
       Rule{options.peak_flops_per_gpu <= 0 || std::isinf(options.peak_flops_per_gpu),
-           "peak_flops_per_gpu is positive, or NaN when it is not known"},
-      Rule{options.max_norm <= 0, "max_norm is positive, or NaN when gradients are not clipped"},
+           "peak_flops_per_gpu must be positive, or NaN if unknown"},
+      Rule{options.max_norm <= 0, "max_norm must be positive, or NaN if gradients are not clipped"},
   };
   for (const Rule& rule : rules) {
     if (rule.broken) return {Code::kInvalidArgument, rule.detail};

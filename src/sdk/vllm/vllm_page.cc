@@ -89,7 +89,7 @@ class Reader : public ExpositionHandler {
 Result<VllmReading> ReadVllmPage(std::string_view page, std::string_view content_type) {
   const auto format = DetectExpositionFormat(content_type);
   if (!format)
-    return Status{Code::kDataLoss, "no page of metrics but " + std::string(content_type.substr(0, 100))};
+    return Status{Code::kDataLoss, "not a metrics page, but " + std::string(content_type.substr(0, 100))};
   Reader reader;
   if (auto report = ParseExposition(page, *format, {}, reader); !report) return report.error();
   VllmReading out;

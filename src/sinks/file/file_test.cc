@@ -79,7 +79,7 @@ TEST_F(FileTest, MakesNoFolder) {
   LogFile file(options);
   Status status = file.Open(now_);
   EXPECT_EQ(status.code, Code::kUnavailable);
-  EXPECT_THAT(status.detail, HasSubstr("the folder " + folder_ + "/not is not there; make it first"));
+  EXPECT_THAT(status.detail, HasSubstr("the folder " + folder_ + "/not does not exist; create it first"));
   EXPECT_FALSE(fs::exists(folder_ + "/not"));
 }
 
@@ -100,7 +100,7 @@ TEST_F(FileTest, RefusesWhatIsNoFileOfItsOwn) {
   ::rmdir(path_.c_str());
 
   Make(path_, "root:x:0:0\n");
-  EXPECT_THAT(LogFile(Plain()).Open(now_).detail, HasSubstr("something else than JSON lines"));
+  EXPECT_THAT(LogFile(Plain()).Open(now_).detail, HasSubstr("does not contain JSON lines"));
   EXPECT_EQ(Text(path_), "root:x:0:0\n");
 }
 

@@ -38,7 +38,7 @@ Status OpenError(const std::string& path, int error) {
   Status status = ErrnoStatus("open " + path, error);
   struct stat info{};
   if (error == ENOENT && ::stat(FolderOf(path).c_str(), &info) != 0)
-    status.detail += ": the folder " + FolderOf(path) + " is not there; make it first";
+    status.detail += ": the folder " + FolderOf(path) + " does not exist; create it first";
   return status;
 }
 
@@ -87,7 +87,7 @@ Status LogFile::CheckContent() {
       ::pread(fd_.get(), &last, 1, static_cast<off_t>(size_ - 1)) != 1)
     return ErrnoStatus("read " + options_.path, errno);
   if (first != '{')
-    return {Code::kInvalidArgument, options_.path + " is there and holds something else than JSON lines"};
+    return {Code::kInvalidArgument, options_.path + " exists and does not contain JSON lines"};
   if (last == '\n') return Ok();
   std::string end(std::min<uint64_t>(size_, kLongestLine), '\0');
   ssize_t count = ::pread(fd_.get(), end.data(), end.size(), static_cast<off_t>(size_ - end.size()));
@@ -103,7 +103,7 @@ Status LogFile::CheckContent() {
 Status LogFile::MendEnd() {
   if (!torn_) return Ok();
   if (::ftruncate(fd_.get(), static_cast<off_t>(size_)) != 0)
-    return ErrnoStatus("take back a torn line of " + options_.path, errno);
+    return ErrnoStatus("truncate a torn line of " + options_.path, errno);
   torn_ = false;
   return Ok();
 }

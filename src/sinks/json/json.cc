@@ -66,7 +66,7 @@ class JsonPage final : public HttpHandler, public std::enable_shared_from_this<J
     bool posted = env_.workers->Post([self = shared_from_this(), snapshot, gzip, waiting] {
       if (waiting->wanted()) waiting->Send(Answer(gzip, self->page_.Make(*snapshot, gzip)));
     });
-    if (!posted) waiting->Send(HttpResponse::Text(503, "too much work is waiting"));
+    if (!posted) waiting->Send(HttpResponse::Text(503, "the work queue is full"));
   }
 
  private:

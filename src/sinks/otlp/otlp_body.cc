@@ -75,7 +75,7 @@ OtlpRequests::OtlpRequests(const Config& config, const SendPlan& plan,
       rule_(config, plan.urls) {}
 
 Status OtlpRequests::Make(const Envelope& envelope, std::string&& body, uint32_t items, SendParts& out) {
-  if (envelope.kind >= kOtlpEncodings) return {Code::kDataLoss, "it is of another version"};
+  if (envelope.kind >= kOtlpEncodings) return {Code::kDataLoss, "it has another version"};
   OtlpEncoding encoding = OtlpEncodingOf(envelope.kind);
   if (!wanted_[encoding.signal]) {
     out.left_out = items;

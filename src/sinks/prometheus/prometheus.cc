@@ -81,7 +81,8 @@ class MetricsPage final : public HttpHandler, public std::enable_shared_from_thi
     std::optional<MetricLevel> level;
     if (const auto name = request.Parameter(kMetricsKey)) {
       level = FindMetricLevel(*name);
-      if (!level) return responder.Send(HttpResponse::Text(400, "metrics= is essential, standard or all"));
+      if (!level)
+        return responder.Send(HttpResponse::Text(400, "metrics= must be essential, standard or all"));
     }
     const std::shared_ptr<FormPage> page = PageOf(wanted.form, level);
     TickPage::Bytes ready = page->bytes.Ready(*snapshot, wanted.gzip);
@@ -93,7 +94,7 @@ class MetricsPage final : public HttpHandler, public std::enable_shared_from_thi
       answer->Send(Answer(wanted, page->bytes.Make(*snapshot, wanted.gzip)));
       self->CountLosses();
     });
-    if (!posted) answer->Send(HttpResponse::Text(503, "too much work is waiting"));
+    if (!posted) answer->Send(HttpResponse::Text(503, "the work queue is full"));
   }
 
  private:

@@ -167,7 +167,7 @@ constexpr NetworkSink kNetwork{.destination = kDestination,
 extern const SinkSpec remote_write_sink;
 const SinkSpec remote_write_sink{
     .name = "remote_write",
-    .help = "Metrics by Prometheus remote write, 1.0 or 2.0. It has no place for events.",
+    .help = "Metrics by Prometheus remote write, 1.0 or 2.0. It cannot carry events.",
     .threaded = true,
     .options = kOptions,
     .check = &Check,

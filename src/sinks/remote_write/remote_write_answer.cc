@@ -30,7 +30,7 @@ std::string Refusal(const HttpReply& reply) {
 
 SendOutcome FallBack(RemoteWritePeer& peer) {
   peer.only_1 = true;
-  return {SendOutcome::kAnew, 0, "it knows remote write 1.0 alone"};
+  return {SendOutcome::kAnew, 0, "it supports remote write 1.0 only"};
 }
 
 }  // namespace
@@ -44,11 +44,11 @@ SendOutcome JudgeRemoteWrite(const HttpReply& reply, bool second, RemoteWritePee
     peer.knows_2 = true;
     // With 400 it says what is wrong with those that it did not write.
     if (taken || status == 400)
-      return {SendOutcome::kTaken, 0, taken ? "it does not say why" : Refusal(reply), written};
+      return {SendOutcome::kTaken, 0, taken ? "it gives no reason" : Refusal(reply), written};
   }
   if (taken) {
     if (peer.may_fall_back) return FallBack(peer);
-    return {SendOutcome::kRefused, 0, "its answer does not say that anything was written"};
+    return {SendOutcome::kRefused, 0, "its response does not confirm that anything was written"};
   }
   const bool unread = status == 415 || (!peer.knows_2 && (status == 400 || status == 406));
   if (unread && peer.may_fall_back) return FallBack(peer);

@@ -71,7 +71,7 @@ TEST(RemoteWriteAnswer, WithoutAWayBackNothingIsTakenForWritten) {
   RemoteWritePeer peer;
   SendOutcome outcome = JudgeRemoteWrite(Reply(204), true, peer);
   EXPECT_EQ(outcome.kind, SendOutcome::kRefused);
-  EXPECT_EQ(outcome.detail, "its answer does not say that anything was written");
+  EXPECT_EQ(outcome.detail, "its response does not confirm that anything was written");
   EXPECT_EQ(JudgeRemoteWrite(Reply(415), true, peer).kind, SendOutcome::kRefused);
 }
 

@@ -51,14 +51,14 @@ Status RemoteWriteRequests::Make(const Envelope& envelope, std::string&& body, u
 
 Status RemoteWriteRequests::MakeOwn(const Envelope& envelope, std::string&& body, uint32_t items,
                                     SendParts& out) {
-  if (envelope.kind >= kRemoteWriteRoutes) return {Code::kDataLoss, "it is of another version"};
+  if (envelope.kind >= kRemoteWriteRoutes) return {Code::kDataLoss, "it has another version"};
   const SplitRule* rule = rule_.For(RecordSource::kOwn);
   if (!rule) {
     out.list.push_back(
         {envelope.kind, {}, std::make_shared<const std::string>(std::move(body)), items, envelope.key});
     return Ok();
   }
-  if (!SnappyUnpack(body, kUnpackedBytes, plain_)) return {Code::kDataLoss, "it cannot be unpacked"};
+  if (!SnappyUnpack(body, kUnpackedBytes, plain_)) return {Code::kDataLoss, "it cannot be decompressed"};
   const auto version = envelope.kind == kRemoteWrite1 ? RemoteWriteVersion::k1 : RemoteWriteVersion::k2;
   RETURN_IF_ERROR(splitter_.Split(version, plain_, *rule, parts_, out.left_out));
   const bool hashed = rule->hash != SplitHash::kNone;
@@ -72,7 +72,7 @@ Status RemoteWriteRequests::MakeOwn(const Envelope& envelope, std::string&& body
 
 Status RemoteWriteRequests::MakeReceived(const Envelope& envelope, std::string_view body, uint32_t items,
                                          SendParts& out) {
-  if (envelope.kind >= kOtlpEncodings) return {Code::kDataLoss, "it is of another version"};
+  if (envelope.kind >= kOtlpEncodings) return {Code::kDataLoss, "it has another version"};
   const OtlpEncoding encoding = OtlpEncodingOf(envelope.kind);
   if (encoding.signal != static_cast<size_t>(OtlpSignal::kMetrics)) {
     out.left_out = items;
@@ -106,7 +106,7 @@ Status RemoteWriteRequests::MakeReceived(const Envelope& envelope, std::string_v
 Status RemoteWriteRequests::Rework(SendPart& part) {
   if (part.route != kRemoteWrite2 || !peer_.only_1) return Ok();
   if (!SnappyUnpack(*part.body, kUnpackedBytes, plain_) || !ToRemoteWrite1(plain_, older_))
-    return {Code::kDataLoss, "a request of remote write 2.0 that cannot be told in 1.0"};
+    return {Code::kDataLoss, "a request of remote write 2.0 cannot be converted to 1.0"};
   SetBody(older_, part);
   part.route = kRemoteWrite1;
   return Ok();

@@ -56,7 +56,7 @@ constexpr OptionSpec kOptions[] = {
     {.key = "allowed_origins",
      .type = OptionType::kTexts,
      .fallback = "[]",
-     .help = "Web pages elsewhere that may connect, as https://grafana.example.org; * is everybody."},
+     .help = "Web pages elsewhere that may connect, as https://grafana.example.org; * allows all."},
 };
 
 }  // namespace

@@ -63,7 +63,7 @@ void CloudQuery::Ask(Duration timeout, Done done) {
     std::string headers;
     if (reply.body.empty() || reply.body.size() > kMostToken ||
         !AddRequestField(headers, "X-aws-ec2-metadata-token", reply.body))
-      return done(Status{Code::kDataLoss, "the metadata service gave no token"});
+      return done(Status{Code::kDataLoss, "the metadata service returned no token"});
     AskFacts(std::move(headers), timeout / 2, done);
   });
 }

@@ -89,7 +89,7 @@ Status ReadCpuFrequencies(HostFiles& files, const std::vector<uint32_t>& online,
     if (hertz[i]) hertz[i] = Scale(*hertz[i], 1000, value) ? std::optional(value) : std::nullopt;
     any = any || hertz[i].has_value();
   }
-  if (first && !any) return {Code::kUnavailable, "no CPU tells its frequency (no cpufreq)"};
+  if (first && !any) return {Code::kUnavailable, "no CPU reports its frequency (no cpufreq)"};
   return first;
 }
 

@@ -32,7 +32,7 @@ class FollowedFile final : public LogReader {
     if (::fstat(fd_.get(), &is) != 0) return ErrnoStatus("stat " + path_, errno);
     if (!S_ISREG(is.st_mode)) {
       fd_.reset();
-      return {Code::kInvalidArgument, path_ + " is no plain file"};
+      return {Code::kInvalidArgument, path_ + " is not a regular file"};
     }
     lines_.Reset();
     position_ = from_ == From::kNow ? is.st_size : 0;

@@ -49,7 +49,7 @@ Result<Report> DecodeParts(Cursor in) {
   for (size_t i = 0; i < out.keys.size(); ++i) {
     if (out.keys[i].kind != out.kind) return Bad("part of another kind");
     for (size_t k = 0; k < i; ++k) {
-      if (out.keys[k] == out.keys[i]) return Bad("part stands twice");
+      if (out.keys[k] == out.keys[i]) return Bad("duplicate part");
     }
   }
   return Report(out);

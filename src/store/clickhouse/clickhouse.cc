@@ -68,7 +68,7 @@ Status ReadParameters(std::string_view query, Address& address) {
   while (!query.empty()) {
     std::string_view value = TakeUntil(query, '&');
     const std::string_view key = TakeUntil(value, '=');
-    if (key != "table") return {Code::kInvalidArgument, "of parameters it knows table alone"};
+    if (key != "table") return {Code::kInvalidArgument, "the only supported parameter is table"};
     address.table = PercentDecoded(value);
   }
   return Ok();
@@ -78,7 +78,7 @@ Status ReadPath(std::string_view target, Address& address) {
   std::string_view path = TakeUntil(target, '?');
   if (!path.empty()) path.remove_prefix(1);
   if (path.find('/') != std::string_view::npos)
-    return {Code::kInvalidArgument, "its path is the name of a database"};
+    return {Code::kInvalidArgument, "its path must be the name of a database"};
   address.database = PercentDecoded(path);
   address.table = "telemetry";
   RETURN_IF_ERROR(ReadParameters(target, address));
@@ -119,9 +119,8 @@ std::string NameQuoted(std::string_view name) { return Escaped(name, '`'); }
 Result<std::unique_ptr<Server>> Server::Open(const std::string& url) {
   ASSIGN_OR_RETURN(Address address, ParseUrl(url));
   if (address.url.tls && !LinkedSecurePost())
-    return Status{Code::kUnavailable, UrlName(url) +
-                                          ": this program is built without TLS; clickhouse:// goes "
-                                          "in the clear"};
+    return Status{Code::kUnavailable,
+                  UrlName(url) + ": this program is built without TLS; clickhouse:// is not encrypted"};
   return std::unique_ptr<Server>(new Server(std::move(address), UrlName(url)));
 }
 
@@ -182,7 +181,7 @@ Result<std::string> Server::Ask(const std::string& sql, Duration timeout) const 
   std::string answer;
   const auto take = [&](std::string_view piece) {
     if (answer.size() + piece.size() > kMostAnswer)
-      return Status{Code::kExhausted, name_ + ": its answer is too large"};
+      return Status{Code::kExhausted, name_ + ": its response is too large"};
     answer += piece;
     return Ok();
   };

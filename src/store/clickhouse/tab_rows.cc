@@ -27,7 +27,7 @@ Status TabRows::Feed(std::string_view bytes, const OnRow& on_row) {
   while (!bytes.empty()) {
     const size_t end = bytes.find('\n');
     if (line_.size() + std::min(end, bytes.size()) > kMostLine)
-      return {Code::kExhausted, "a row of the answer is longer than 1 MiB"};
+      return {Code::kExhausted, "a row of the response is longer than 1 MiB"};
     if (end == std::string_view::npos) {
       line_ += bytes;
       return Ok();
@@ -49,7 +49,7 @@ Status TabRows::OnLine(std::string_view line, const OnRow& on_row) {
     return Ok();
   }
   if (fields_.size() != names_.size())
-    return {Code::kDataLoss, "a row of the answer has " + std::to_string(fields_.size()) + " fields of " +
+    return {Code::kDataLoss, "a row of the response has " + std::to_string(fields_.size()) + " fields of " +
                                  std::to_string(names_.size())};
   return on_row();
 }
@@ -61,7 +61,7 @@ Status TabRows::Split(std::string_view line) {
     more = line.find('\t') != std::string_view::npos;
     std::string_view field = TakeUntil(line, '\t');
     if (fields_.size() == kMostColumns)
-      return {Code::kExhausted, "the answer has more than " + std::to_string(kMostColumns) + " columns"};
+      return {Code::kExhausted, "the response has more than " + std::to_string(kMostColumns) + " columns"};
     const size_t from = text_.size();
     const bool null = field == "\\N";
     while (!field.empty() && !null) {
@@ -69,7 +69,7 @@ Status TabRows::Split(std::string_view line) {
       text_ += plain;
       field.remove_prefix(plain.size());
       if (field.empty()) break;
-      if (field.size() < 2) return {Code::kDataLoss, "a field of the answer ends within an escape"};
+      if (field.size() < 2) return {Code::kDataLoss, "a field of the response ends within an escape"};
       text_ += Unescaped(field[1]);
       field.remove_prefix(2);
     }
@@ -79,8 +79,8 @@ Status TabRows::Split(std::string_view line) {
 }
 
 Status TabRows::End() const {
-  if (!line_.empty()) return {Code::kDataLoss, "the answer ends within a row"};
-  if (names_.empty()) return {Code::kDataLoss, "the answer is empty"};
+  if (!line_.empty()) return {Code::kDataLoss, "the response ends within a row"};
+  if (names_.empty()) return {Code::kDataLoss, "the response is empty"};
   return Ok();
 }
 

@@ -24,10 +24,10 @@ Status CheckIsOurs(const std::string& path) {
   ASSIGN_OR_RETURN(bool old, IsOldFile(*database));
   if (old)
     return {Code::kInvalidArgument,
-            path + " is a file of the zernel project: it is read, never written. Name another one"};
+            path + " is a file of the zernel project, which is read-only. Use another file"};
   ASSIGN_OR_RETURN(int64_t version, CheckVersion(*database, kRunSchema));
   ASSIGN_OR_RETURN(int64_t tables, database->Number("SELECT count(*) FROM sqlite_master"));
-  if (version == 0 && tables != 0) return {Code::kInvalidArgument, path + " is no file of experiments"};
+  if (version == 0 && tables != 0) return {Code::kInvalidArgument, path + " is not a file of experiments"};
   return Ok();
 }
 

@@ -199,7 +199,7 @@ class Guard {
 Status Told(Status status) {
   if (size_t colon = status.detail.find(": "); colon != std::string::npos) status.detail.erase(0, colon + 2);
   if (status.code == Code::kPermissionDenied || status.detail == "not authorized")
-    return {Code::kInvalidArgument, "only SELECT: a query reads and changes nothing"};
+    return {Code::kInvalidArgument, "only SELECT is allowed: a query cannot change anything"};
   if (status.detail.starts_with("no such table"))
     status.detail += ". There are runs, params, metrics, summaries, tags, artifacts and experiments";
   return status;
@@ -236,7 +236,7 @@ Result<QueryOutcome> RunQuery(const RunReader& reader, std::string_view sql, con
   if (!made) return Status{Code::kInvalidArgument, "no statement"};
   Statement statement = Statement::Adopt(made);
   if (!IsBlankSql(sql.substr(static_cast<size_t>(rest - sql.data()))))
-    return Status{Code::kInvalidArgument, "one statement only"};
+    return Status{Code::kInvalidArgument, "only one statement is allowed"};
   const auto too_long = [&] {
     return Status{Code::kTimeout,
                   "the query takes longer than " +

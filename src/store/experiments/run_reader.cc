@@ -133,7 +133,7 @@ Result<RunReader> RunReader::Open(const std::string& path, Observer observer, Du
     RETURN_IF_ERROR(MakeTablesOfOldFile(database));
   } else {
     ASSIGN_OR_RETURN(int64_t version, CheckVersion(database, kRunSchema));
-    if (version == 0) return Status{Code::kDataLoss, path + " is no file of experiments"};
+    if (version == 0) return Status{Code::kDataLoss, path + " is not a file of experiments"};
   }
   RETURN_IF_ERROR(AddMissingTables(database));
   RETURN_IF_ERROR(database.Run(kCrashTable));

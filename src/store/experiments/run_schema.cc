@@ -123,7 +123,7 @@ Result<bool> IsOldFile(const sqlite::Database& database) {
 Status MakeTablesOfOldFile(const sqlite::Database& database) {
   Status made = database.Run(kOldTables);
   if (made || made.code != Code::kInvalidArgument) return made;
-  return {Code::kDataLoss, made.detail + "; its table is none of the zernel project that we know"};
+  return {Code::kDataLoss, made.detail + "; its table is not of a known version of the zernel project"};
 }
 
 Status AddMissingTables(const sqlite::Database& database) {

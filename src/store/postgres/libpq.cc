@@ -27,8 +27,9 @@ struct Loaded {
     void* library = ::dlopen("libpq.so.5", RTLD_NOW | RTLD_LOCAL);
     if (!library) {
       const char* why = ::dlerror();
-      return {Code::kUnavailable, std::string("PostgreSQL's client library is not here (Debian: libpq5): ") +
-                                      (why ? why : "libpq.so.5 cannot be opened")};
+      return {Code::kUnavailable,
+              std::string("PostgreSQL's client library is not installed (Debian: libpq5): ") +
+                  (why ? why : "libpq.so.5 cannot be opened")};
     }
 #define GPULENS_LIBPQ_ASSIGN(member, symbol, result, parameters) \
   if (!Assign(functions.member, ::dlsym(library, symbol)))       \

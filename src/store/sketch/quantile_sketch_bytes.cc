@@ -104,7 +104,7 @@ Status QuantileSketch::MergeBytes(std::string_view bytes) {
     side.high = std::max(side.high, index);
   });
   if (!good || total > kMostCount >> 13 || (count() >> 13) + total > kMostCount >> 13)
-    return {Code::kDataLoss, "no sketch, or one of a newer program"};
+    return {Code::kDataLoss, "not a sketch, or one of a newer version"};
   if (ends[0].low <= ends[0].high) positive_.Cover(ends[0].low, ends[0].high);
   if (ends[1].low <= ends[1].high) negative_.Cover(ends[1].low, ends[1].high);
   static_cast<void>(Read(bytes, [&](int sign, int32_t index, uint64_t n) {

@@ -59,7 +59,7 @@ Result<std::unique_ptr<FileWriter>> FileWriter::Open(FileOptions options) {
   std::unique_ptr<FileWriter> writer;  // outlives `use`: its end is a use of its own
   sqlite::Use use;
   if (sqlite::UnsafeSinceFork())
-    return Status{Code::kUnavailable, "this process was forked while another thread was inside of SQLite"};
+    return Status{Code::kUnavailable, "this process was forked while another thread was inside SQLite"};
   ASSIGN_OR_RETURN(sqlite::Database database, OpenToWrite(options.path, options.rollup.get()));
   writer.reset(new FileWriter(std::move(options), std::move(database)));
   sqlite::AddForkable(writer.get());
@@ -135,7 +135,7 @@ Status FileWriter::Insert(const Row& row, Kept& kept) {
   if (const std::string_view metadata = row.text(TextColumn::kMetadata); why.empty() && !metadata.empty()) {
     valid_json_.Bind(1, metadata);
     ASSIGN_OR_RETURN(const bool answer, valid_json_.Step());
-    if (!answer || valid_json_.Int(0) == 0) why = "metadata that is no JSON";
+    if (!answer || valid_json_.Int(0) == 0) why = "metadata that is not JSON";
     valid_json_.Reset();
   }
   if (why.empty()) {

@@ -146,7 +146,7 @@ InferenceRecord ToRecord(const Row& row) noexcept {
 
 std::string_view WhyNot(const Row& row) noexcept {
   const Numbers& n = row.numbers;
-  if (!(n.timestamp >= 0 && n.timestamp <= kLatest)) return "a time outside of the years 1970 to 9999";
+  if (!(n.timestamp >= 0 && n.timestamp <= kLatest)) return "a time outside the years 1970 to 9999";
   for (const Column& column : Columns()) {
     if (const auto* real = std::get_if<double Numbers::*>(&column.at)) {
       const double value = n.*(*real);

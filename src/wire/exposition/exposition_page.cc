@@ -30,7 +30,7 @@ Status ScrapedPage::Update(std::string_view body, ExpositionFormat format) {
     reader.BeginNothing();
     reader.report = {};
     return {Code::kExhausted,
-            "the page has " + std::to_string(body.size()) + " bytes, allowed are " + std::to_string(limit)};
+            "the page has " + std::to_string(body.size()) + " bytes, the limit is " + std::to_string(limit)};
   }
   reader.Read(body, format);
   const ExpositionReport& report = reader.report;

@@ -285,7 +285,7 @@ Status CheckLimits(std::string_view page, const PageOutline& outline, LineReader
   const ExpositionLimits& limits = reader.limits;
   if (outline.samples > limits.samples) {
     report.samples_over_limit = outline.samples - limits.samples;
-    return {Code::kExhausted, "the page has " + std::to_string(outline.samples) + " samples, allowed are " +
+    return {Code::kExhausted, "the page has " + std::to_string(outline.samples) + " samples, the limit is " +
                                   std::to_string(limits.samples)};
   }
   report.too_many_families = !FamiliesFit(page, outline, reader);
@@ -298,7 +298,7 @@ Status CheckLimits(std::string_view page, const PageOutline& outline, LineReader
 Result<ExpositionReport> ParseExposition(std::string_view page, ExpositionFormat format,
                                          const ExpositionLimits& limits, ExpositionHandler& handler) {
   if (page.size() > limits.page_bytes) {
-    return Status{Code::kExhausted, "the page has " + std::to_string(page.size()) + " bytes, allowed are " +
+    return Status{Code::kExhausted, "the page has " + std::to_string(page.size()) + " bytes, the limit is " +
                                         std::to_string(limits.page_bytes)};
   }
   return PageParser(format, limits, handler).Run(page);

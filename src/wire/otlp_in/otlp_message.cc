@@ -170,8 +170,8 @@ constexpr Rules kTable[kShapes] = {
     Make({{1, kBytes}, {2, kVarint}, {3, kVarint}}),
 };
 
-constexpr Finding kWrongType = {Judgement::kBroken, "a field has another wire type than OTLP gives it"};
-constexpr Finding kCutOff = {Judgement::kBroken, "the bytes are no protobuf message"};
+constexpr Finding kWrongType = {Judgement::kBroken, "a field has a wire type other than that of OTLP"};
+constexpr Finding kCutOff = {Judgement::kBroken, "the request is not a protobuf message"};
 constexpr Finding kNoText = {Judgement::kBad, "a text is not valid UTF-8"};
 constexpr Finding kNoId = {Judgement::kBad, "a trace id or span id has a wrong length"};
 constexpr Finding kTooDeep = {Judgement::kBad, "values nest too deeply"};

@@ -13,8 +13,8 @@ using otlp_in::Finding;
 using otlp_in::Judgement;
 using otlp_in::Shape;
 
-constexpr std::string_view kCutOff = "the bytes are no protobuf message";
-constexpr std::string_view kWrongType = "a field has another wire type than OTLP gives it";
+constexpr std::string_view kCutOff = "the request is not a protobuf message";
+constexpr std::string_view kWrongType = "a field has a wire type other than that of OTLP";
 constexpr size_t kMostBytes = size_t{1} << 27;
 
 class Scanner {

@@ -88,7 +88,7 @@ bool JsonScanner::String(std::string_view& out) {
       return true;
     }
     if (c == '\\') break;
-    if (static_cast<unsigned char>(c) < 0x20) return Fail("a control byte in a text");
+    if (static_cast<unsigned char>(c) < 0x20) return Fail("a control byte in a string");
     ++at_;
   }
   scratch_.assign(text_, start, at_ - start);
@@ -98,16 +98,16 @@ bool JsonScanner::String(std::string_view& out) {
       out = scratch_;
       return true;
     }
-    if (static_cast<unsigned char>(c) < 0x20) return Fail("a control byte in a text");
+    if (static_cast<unsigned char>(c) < 0x20) return Fail("a control byte in a string");
     if (c != '\\') scratch_ += c;
     else if (!Escape()) return false;
   }
-  return Fail("no end of a text");
+  return Fail("unterminated string");
 }
 
 bool JsonScanner::CodeUnit(unsigned& unit) noexcept {
   const auto value = ParseInt<uint16_t>(text_.substr(at_, 4), 16);
-  if (!value || text_.size() - at_ < 4) return Fail("no code point");
+  if (!value || text_.size() - at_ < 4) return Fail("not a code point");
   at_ += 4;
   unit = *value;
   return true;
@@ -116,7 +116,7 @@ bool JsonScanner::CodeUnit(unsigned& unit) noexcept {
 // Half a surrogate pair becomes U+FFFD.
 bool JsonScanner::Escape() {
   constexpr std::string_view kFrom = "\"\\/bfnrt", kTo = "\"\\/\b\f\n\r\t";
-  if (at_ >= text_.size()) return Fail("no end of a text");
+  if (at_ >= text_.size()) return Fail("unterminated string");
   const char c = text_[at_++];
   if (c != 'u') {
     const size_t which = kFrom.find(c);

@@ -116,11 +116,11 @@ class Reader {
       : scan_(json, 2 * kOtlpMostDepth), most_(most), out_(out) {}
 
   Status Read(OtlpMessage message) {
-    if (Object(message, 1) && !scan_.AtEnd()) scan_.Fail("something behind the end");
+    if (Object(message, 1) && !scan_.AtEnd()) scan_.Fail("unexpected data after the end");
     if (!scan_.failed()) return Ok();
     const bool too_much = scan_.too_deep() || too_much_;
     return {too_much ? Code::kExhausted : Code::kDataLoss,
-            "no OTLP in JSON, byte " + std::to_string(scan_.at()) + ": " + scan_.what()};
+            "not OTLP in JSON, byte " + std::to_string(scan_.at()) + ": " + scan_.what()};
   }
 
  private:
@@ -150,7 +150,7 @@ class Reader {
   }
 
   bool Object(OtlpMessage message, size_t depth) {
-    if (scan_.Peek() != JsonScanner::kObject) return scan_.Fail("an object is wanted");
+    if (scan_.Peek() != JsonScanner::kObject) return scan_.Fail("expected an object");
     if (depth > kOtlpMostDepth) return TooMuch("nested too deep");
     if (!scan_.Enter()) return false;
     std::string_view key;
@@ -164,7 +164,7 @@ class Reader {
   bool Field(const OtlpField& field, size_t depth) {
     if (scan_.Peek() == JsonScanner::kNull) return scan_.Word();
     if (!field.repeated) return Value(field, depth);
-    if (scan_.Peek() != JsonScanner::kArray) return scan_.Fail("an array is wanted");
+    if (scan_.Peek() != JsonScanner::kArray) return scan_.Fail("expected an array");
     if (!scan_.Enter()) return false;
     const bool packed = WireOf(field.type) != OtlpWire::kDelimited;
     const size_t before = out_.size(), begin = packed ? Open(field) : 0;
@@ -187,10 +187,10 @@ class Reader {
     std::string_view text;
     if (!scan_.String(text)) return false;
     if (field.type == OtlpType::kHexBytes) {
-      if (!FromHex(text, decoded_)) return scan_.Fail("no hexadecimal id");
+      if (!FromHex(text, decoded_)) return scan_.Fail("not a hexadecimal id");
       text = decoded_;
     } else if (field.type == OtlpType::kBytes) {
-      if (!FromBase64(text, decoded_)) return scan_.Fail("no base64");
+      if (!FromBase64(text, decoded_)) return scan_.Fail("not base64");
       text = decoded_;
     }
     if (text.empty() && field.oneof == 0 && !field.repeated) return true;
@@ -207,7 +207,7 @@ class Reader {
     const JsonScanner::Kind kind = scan_.Peek();
     if (field.type == OtlpType::kBool) {
       if (kind != JsonScanner::kTrue && kind != JsonScanner::kFalse)
-        return scan_.Fail("true or false is wanted");
+        return scan_.Fail("expected true or false");
       if (!scan_.Word()) return false;
       bits = kind == JsonScanner::kTrue;
     } else {
@@ -236,7 +236,7 @@ class Reader {
 
 Status OtlpFromJson(OtlpMessage message, std::string_view json, size_t most_bytes, std::string& out) {
   out.clear();
-  if (!IsUtf8(json)) return {Code::kDataLoss, "no OTLP in JSON: not UTF-8"};
+  if (!IsUtf8(json)) return {Code::kDataLoss, "not OTLP in JSON: not UTF-8"};
   Status status = Reader(json, most_bytes, out).Read(message);
   if (!status) out.clear();
   return status;

@@ -364,15 +364,15 @@ TEST(OtlpJson, BadJsonIsRefusedWithItsPlace) {
                           R"({'a':1})",
                           R"({"resourceMetrics":[null]})"}) {
     const std::string said = FromJson(M::kMetrics, bad);
-    EXPECT_THAT(said, HasSubstr("no OTLP in JSON")) << bad;
+    EXPECT_THAT(said, HasSubstr("not OTLP in JSON")) << bad;
   }
-  EXPECT_THAT(FromJson(M::kMetrics, R"({"resourceMetrics": 7})"), HasSubstr("byte 20: an array"));
+  EXPECT_THAT(FromJson(M::kMetrics, R"({"resourceMetrics": 7})"), HasSubstr("byte 20: expected an array"));
   for (const char* bad : {R"({"timeUnixNano":-1})", R"({"timeUnixNano":"18446744073709551616"})",
                           R"({"timeUnixNano":1.5})", R"({"timeUnixNano":""})", R"({"timeUnixNano":" 1"})",
                           R"({"flags":4294967296})", R"({"flags":true})", R"({"asInt":9223372036854775808})",
                           R"({"asDouble":"inf"})", R"({"asDouble":"0x1p3"})", R"({"asDouble":1e999})",
                           R"({"exemplars":[{"traceId":"abc"}]})", R"({"exemplars":[{"traceId":"zz"}]})"}) {
-    EXPECT_THAT(FromJson(M::kNumberPoint, bad), HasSubstr("no OTLP in JSON")) << bad;
+    EXPECT_THAT(FromJson(M::kNumberPoint, bad), HasSubstr("not OTLP in JSON")) << bad;
   }
   for (const char* bad : {"A", "AAAAA", "A===", "AA=", "A=A=", "AA\\n="})
     EXPECT_THAT(FromJson(M::kAnyValue, std::string(R"({"bytesValue":")") + bad + "\"}"), HasSubstr("base64"))

@@ -106,7 +106,7 @@ class Reader {
     const auto* text = std::get_if<std::string_view>(&value);
     if (key.empty() || key.size() > UINT16_MAX) why = "an attribute without a name, or with one too long";
     else if (!known) why = "an attribute that is a list";
-    else if (!IsUtf8(key) || (text && !IsUtf8(*text))) why = "an attribute that is no text";
+    else if (!IsUtf8(key) || (text && !IsUtf8(*text))) why = "an attribute that is not a string";
     else if (attributes_.size() == kMostOtlpAttributes) why = "more than 128 attributes";
     else attributes_.push_back({key, value});
     return true;
@@ -135,7 +135,7 @@ class Reader {
 
   bool Summaries(std::string_view bytes) {
     return Each(bytes, [this](const ProtoField& field) {
-      if (IsBytes(field, kPoints)) Count("summaries are not taken");
+      if (IsBytes(field, kPoints)) Count("summaries are not supported");
       return true;
     });
   }
@@ -151,8 +151,8 @@ class Reader {
     std::string_view why;
     if (metric_.name.empty()) why = "a metric without a name";
     else if (!IsUtf8(metric_.name) || !IsUtf8(metric_.unit) || !IsUtf8(metric_.description))
-      why = "a metric whose name is no text";
-    else if (temporality != kCumulative) why = "only cumulative values are taken";
+      why = "a metric whose name is not a string";
+    else if (temporality != kCumulative) why = "only cumulative values are supported";
     return read && Each(bytes, [&](const ProtoField& field) {
              if (!IsBytes(field, kPoints)) return true;
              if (!why.empty()) return Count(why), true;
@@ -320,7 +320,7 @@ class Reader {
 
 Status ReadOtlpPoints(std::string_view request, OtlpPointTaker& taker, OtlpPointsReport& report) {
   if (Reader(taker, report).Request(request)) return Ok();
-  return {Code::kDataLoss, "the bytes are no ExportMetricsServiceRequest"};
+  return {Code::kDataLoss, "the request is not an ExportMetricsServiceRequest"};
 }
 
 }  // namespace gpulens

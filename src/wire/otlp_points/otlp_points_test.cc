@@ -125,12 +125,12 @@ TEST(OtlpPoints, WhatCannotBeTakenIsCountedWithItsReason) {
   AppendFixed(nan, kAsDouble, std::numeric_limits<double>::quiet_NaN());
   EXPECT_EQ(Why(Metric(kSum, Data(number))), "");
   EXPECT_EQ(Why(Metric(kSum, Data(number), "unwanted")), "it is not wanted");
-  EXPECT_EQ(Why(Metric(kSum, Data(number, kDelta))), "only cumulative values are taken");
-  EXPECT_EQ(Why(Metric(kSum, Data(number, 0))), "only cumulative values are taken");
+  EXPECT_EQ(Why(Metric(kSum, Data(number, kDelta))), "only cumulative values are supported");
+  EXPECT_EQ(Why(Metric(kSum, Data(number, 0))), "only cumulative values are supported");
   EXPECT_EQ(Why(Metric(kSum, Data(number), "")), "a metric without a name");
-  EXPECT_EQ(Why(Metric(kSum, Data(number), "\xff")), "a metric whose name is no text");
+  EXPECT_EQ(Why(Metric(kSum, Data(number), "\xff")), "a metric whose name is not a string");
   EXPECT_EQ(Why(Metric(kGauge, Data(nan))), "a number that is not finite");
-  EXPECT_EQ(Why(Metric(kSummary, Data(number))), "summaries are not taken");
+  EXPECT_EQ(Why(Metric(kSummary, Data(number))), "summaries are not supported");
   std::string pair, any;
   AppendBytes(any, 5, "");  // an array
   AppendBytes(pair, kKey, "k");

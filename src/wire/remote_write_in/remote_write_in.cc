@@ -24,7 +24,7 @@ constexpr uint64_t kPerPoint = 48, kPerMetric = 192;
 constexpr uint64_t kPerBound = 16;
 
 const Status& NoMessage() {
-  static const Status kStatus{Code::kInvalidArgument, "the bytes are no message of remote write"};
+  static const Status kStatus{Code::kInvalidArgument, "the request is not a remote write message"};
   return kStatus;
 }
 

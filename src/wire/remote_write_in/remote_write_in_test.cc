@@ -292,9 +292,10 @@ TEST_F(RemoteWriteInTest, BadSeriesAreRefusedAndTheRestIsMade) {
   EXPECT_EQ(
       outcome_.Text(),
       "17 of 18 samples were not written: a series has no __name__ (4), the name of a label is empty (2), "
-      "a label stands twice (2), a text is not valid UTF-8 (2), a label refers to a symbol that is not there "
+      "a label occurs twice (2), a text is not valid UTF-8 (2), a label refers to a symbol that does not "
+      "exist "
       "(2), "
-      "the references of labels are no pairs (2), a time is before 1970 or after 2261 (3)");
+      "the label references are not pairs (2), a time is before 1970 or after 2261 (3)");
 }
 
 // RemoteWriteOut restores them; to receivers of OTLP they are points without a value.

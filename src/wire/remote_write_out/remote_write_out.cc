@@ -26,7 +26,7 @@ namespace {
 constexpr uint32_t kMetricMetadata = 12;
 
 const Status& NoMessage() {
-  static const Status kStatus{Code::kDataLoss, "the bytes are no OTLP metrics"};
+  static const Status kStatus{Code::kDataLoss, "the request is not OTLP metrics"};
   return kStatus;
 }
 

@@ -30,7 +30,7 @@ constexpr std::string_view TextOf(RemoteWriteOutFault fault) noexcept {
       "",
       "the metric has delta temporality",
       "the metric has no temporality",
-      "the metric has no name that Prometheus can have",
+      "the metric has no name that is valid in Prometheus",
       "the metric has data of an unknown kind",
       "a point has no time",
       "a point has no value",

@@ -216,7 +216,7 @@ TEST_F(RemoteWriteOutTest, HistogramsThatAReceiverWouldRefuseAreDropped) {
                   .empty());
   EXPECT_EQ(
       outcome_.Text(),
-      "3 of 3 points were not sent: the metric has no name that Prometheus can have (1), a point has no "
+      "3 of 3 points were not sent: the metric has no name that is valid in Prometheus (1), a point has no "
       "time (1), a point has no value (1)");
 }
 

@@ -164,7 +164,7 @@ void AddOptions(CLI::App& serve, BenchOptions& options) {
   serve.add_option("--prompt-tokens", options.prompt_tokens, "Tokens in a prompt, about (default 128)")
       ->check(CLI::Range(1, 1'000'000));
   serve.add_option("--shared-prefix", options.shared_prefix, "Of these, tokens that all prompts share");
-  serve.add_option("--max-tokens", options.max_tokens, "Most tokens in an answer (default 128)")
+  serve.add_option("--max-tokens", options.max_tokens, "Maximum number of tokens in an answer (default 128)")
       ->check(CLI::Range(1, 1'000'000));
   serve.add_flag("--ignore-eos", options.ignore_eos, "Always generate --max-tokens (vLLM, SGLang)");
   serve.add_flag("--no-stream", options.whole, "Do not stream answers: no TTFT, no ITL");
@@ -174,10 +174,9 @@ void AddOptions(CLI::App& serve, BenchOptions& options) {
   serve.add_option("--header", options.headers, "\"Name: value\", sent with every request; repeatable");
   serve.add_option("--api-key-env", options.api_key_variable, "Environment variable with the API key")
       ->type_name("NAME");
-  serve.add_option("--ca-file", options.ca_file,
-                   "PEM file of the authority that signed the server's certificate");
+  serve.add_option("--ca-file", options.ca_file, "PEM file of the CA that signed the server's certificate");
   serve.add_flag("--insecure", options.insecure, "Do not check the server's certificate");
-  serve.add_option("--timeout", options.timeout, "Limit of one request (default 2m)")->type_name("D");
+  serve.add_option("--timeout", options.timeout, "Timeout of one request (default 2m)")->type_name("D");
   serve.add_option("--seed", options.seed, "Seed of prompts and random times (default 1)");
   serve
       .add_option("--store", options.store,

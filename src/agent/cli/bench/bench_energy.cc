@@ -45,8 +45,8 @@ bool IsLocalHost(std::string_view host) noexcept {
 BenchMeter::BenchMeter(const LoadPlan& plan, bool always) {
   if (always || IsLocalHost(plan.url.host)) monitor_.emplace(OptionsOf(plan));
   else
-    why_ = "the server is on another machine: run this there, or say --energy when " + plan.url.host +
-           " is this one";
+    why_ = "the server is on another machine: run this command there, or pass --energy if " + plan.url.host +
+           " is this machine";
 }
 
 BenchEnergy BenchMeter::Measure(const LoadRecord& record, const LoadSummary& summary) {
@@ -71,7 +71,7 @@ std::string EnergyText(const BenchEnergy& energy) {
   const EnergyResult& run = energy.run;
   std::string out = "  energy       ";
   if (!run.valid()) {
-    out += "not known (" + std::string(EnergyValidityName(run.validity)) + "): ";
+    out += "unknown (" + std::string(EnergyValidityName(run.validity)) + "): ";
     AppendPrintable(out, run.reason);
     return out + "\n";
   }

@@ -34,7 +34,7 @@ TEST(BenchEnergy, OfAnotherMachineNothingIsKnown) {
   const BenchEnergy energy = meter.Measure({}, summary);
   EXPECT_FALSE(energy.run.valid());
   EXPECT_TRUE(std::isnan(energy.joules_per_output_token));
-  EXPECT_THAT(EnergyText(energy), HasSubstr("not known (no_device): the server is on another machine"));
+  EXPECT_THAT(EnergyText(energy), HasSubstr("unknown (no_device): the server is on another machine"));
   std::string json = "{\"a\":1";
   AppendEnergyJson(json, energy);
   const auto document = JsonDocument::Parse(json + "}");

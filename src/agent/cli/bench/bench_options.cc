@@ -50,9 +50,9 @@ Status AddHeaders(const BenchOptions& options, std::string& headers) {
   }
   if (options.api_key_variable.empty()) return {};
   const char* key = std::getenv(options.api_key_variable.c_str());
-  if (!key || !*key) return Wrong("--api-key-env " + options.api_key_variable, "there is no such variable");
+  if (!key || !*key) return Wrong("--api-key-env " + options.api_key_variable, "the variable is not set");
   if (Status status = AddRequestField(headers, "Authorization", "Bearer " + std::string(key)); !status.ok())
-    return Wrong("--api-key-env " + options.api_key_variable, "its value cannot stand in a header");
+    return Wrong("--api-key-env " + options.api_key_variable, "its value is not allowed in a header field");
   return {};
 }
 

@@ -70,7 +70,7 @@ TEST(BenchOptions, WhatIsWrongIsNamed) {
   refused([](BenchOptions& o) { o.timeout = "0"; }, "--timeout");
   refused([](BenchOptions& o) { o.headers = {"no colon"}; }, "Name: value");
   refused([](BenchOptions& o) { o.headers = {"Content-Length: 3"}; }, "--header");
-  refused([](BenchOptions& o) { o.api_key_variable = "GPULENS_NO_SUCH_KEY"; }, "no such variable");
+  refused([](BenchOptions& o) { o.api_key_variable = "GPULENS_NO_SUCH_KEY"; }, "the variable is not set");
   refused([](BenchOptions& o) { o.requests = o.warmup = 5; }, "--warmup");
 }
 

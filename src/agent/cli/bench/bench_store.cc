@@ -112,8 +112,8 @@ BenchStored BenchStore::Close() {
   out.lost = given_ - std::min(given_, health.stored);
   if (out.lost == 0 || !out.status) return out;
   if (health.rejected > 0)
-    out.status = {Code::kDataLoss, "refused; the table telemetry_poison has the reasons"};
-  else out.status = {Code::kExhausted, "they came faster than they could be written"};
+    out.status = {Code::kDataLoss, "they were rejected; see the table telemetry_poison for the reasons"};
+  else out.status = {Code::kExhausted, "they arrived faster than they could be written"};
   return out;
 }
 

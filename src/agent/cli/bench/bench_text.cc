@@ -68,17 +68,17 @@ void AppendErrors(std::string& out, const LoadRecord& record) {
 void AppendNotes(std::string& out, const LoadPlan& plan, const LoadRecord& record,
                  const LoadSummary& summary) {
   if (summary.without_usage > 0)
-    out += "  note         the server told no tokens for " + Grouped(summary.without_usage) +
-           " requests: their events are counted instead\n";
+    out += "  note         the server reported no token counts for " + Grouped(summary.without_usage) +
+           " requests; their events are counted instead\n";
   if (summary.tokens_of_chunks > summary.chunks && summary.chunks > 0)
     out += "  note         " +
            Three(static_cast<double>(summary.tokens_of_chunks) / static_cast<double>(summary.chunks)) +
-           " tokens came at once on average: ITL is the time between events, TPOT that of a token\n";
+           " tokens arrived per event on average: ITL is the time between events, TPOT the time per token\n";
   if (record.gaps_cut)
     out += "  note         ITL is of the first " + Grouped(LoadRecord::kMostGaps) + " events\n";
   if (plan.rate > 0 && summary.late.n > 0 && summary.late.p99 > 0.001)
     out += "  note         requests waited to be sent, p99 " + Milliseconds(summary.late.p99) +
-           " ms, which is in their times: more may be in flight with --concurrency\n";
+           " ms, which their times include; allow more in flight with --concurrency\n";
 }
 
 void AppendJson(std::string& out, const char* name, double value) {
@@ -158,7 +158,7 @@ std::string ProgressText(const LoadPlan& plan, const LoadProgress& progress) {
 std::string ResultText(const BenchResult& result) {
   const auto& [plan, record, summary, energy, stored] = result;
   std::string out = plan.model + " at " + plan.url.Shown() + ": " + LoadText(plan) +
-                    (record.stopped ? "; stopped, what follows is of a part" : "") + "\n";
+                    (record.stopped ? "; stopped early, the figures are partial" : "") + "\n";
   out += "  requests     " + Grouped(summary.ok) + " answered, " + Grouped(summary.errors) + " failed, " +
          Grouped(summary.cancelled) + " cancelled in " + Three(summary.elapsed_seconds) +
          " s: " + Three(summary.requests_per_second) + " requests/s";
@@ -182,13 +182,13 @@ std::string ResultText(const BenchResult& result) {
   }
   if (!std::isnan(summary.good_ratio))
     out += "  goodput      " + Three(summary.good_per_second) + " requests/s, " +
-           Three(100 * summary.good_ratio) + " % kept every target\n";
+           Three(100 * summary.good_ratio) + " % met every target\n";
   out += EnergyText(energy);
   if (summary.steady_since)
     out += "  steady       since request " + Grouped(*summary.steady_since + plan.warmup) + "\n";
   else if (summary.steady_judged)
     out += "  steady       never: the output rate still changed by 5 % or more; more requests may help\n";
-  else if (summary.ok > 0) out += "  steady       not known: too few requests to tell\n";
+  else if (summary.ok > 0) out += "  steady       unknown: too few requests\n";
   AppendNotes(out, plan, record, summary);
   if (stored) out += StoredText(*stored);
   return out;

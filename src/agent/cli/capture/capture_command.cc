@@ -54,13 +54,13 @@ std::string UtcNow(const char* format) {
 // Empty: the options can be used.
 std::string ReadOptions(const CaptureOptions& options, CaptureRequest& out) {
   if (options.source != "nvml") {
-    return options.source.empty() ? "which source? There is nvml: gpulens sim record nvml"
-                                  : "no source \"" + options.source + "\": nvml is what can be recorded";
+    return options.source.empty() ? "no source given; the only one is nvml: gpulens sim record nvml"
+                                  : "no source \"" + options.source + "\"; the only one is nvml";
   }
   if (ParseTimeValue(options.length, out.length) || out.length < kShortest || out.length > kLongest)
     return "--for " + options.length + ": expected a time from 1s to 1h";
   if (ParseTimeValue(options.every, out.every) || out.every < kShortestEvery || out.every > out.length)
-    return "--every " + options.every + ": expected a time from 100ms to that of --for";
+    return "--every " + options.every + ": expected a time from 100ms to the value of --for";
   out.library = options.library;
   out.gpus = options.gpus;
   std::sort(out.gpus.begin(), out.gpus.end());
@@ -122,7 +122,7 @@ int Write(const CaptureOptions& options, const CaptureOutcome& outcome) {
   // Readings of one round are one moment.
   std::string text = nvml::WriteRecording(recording, std::min(recording.every / 4, 0.25));
   if (Result<nvml::Recording> again = nvml::ReadRecording(text); !again)
-    return ComplainOfCapture("what was recorded cannot be replayed: " + again.error().detail +
+    return ComplainOfCapture("the recording cannot be replayed: " + again.error().detail +
                                  "; a longer --every or fewer GPUs may help",
                              1);
   std::string path =
@@ -143,7 +143,7 @@ int Write(const CaptureOptions& options, const CaptureOutcome& outcome) {
               path.c_str());
   }
   if (!recording.trouble.empty())
-    return ComplainOfCapture("only a part could be recorded: " + recording.trouble, 1);
+    return ComplainOfCapture("the recording is incomplete: " + recording.trouble, 1);
   return outcome.interrupted ? 130 : 0;
 }
 
@@ -172,19 +172,22 @@ int RunCapture(const CaptureOptions& options) {
 }
 
 CLI::App* AddCapture(CLI::App& app, const char* name, CaptureOptions& options, int& code) {
-  CLI::App* capture = app.add_subcommand(name, "Record what the GPUs of this machine answer.");
-  capture->add_option("SOURCE", options.source, "What is recorded: nvml")->capture_default_str();
-  capture->add_option("--for", options.length, "How long")->type_name("D")->capture_default_str();
-  capture->add_option("--every", options.every, "Between two rounds of readings")
+  CLI::App* capture = app.add_subcommand(name, "Record the answers of this machine's GPUs.");
+  capture->add_option("SOURCE", options.source, "Source to record: nvml")->capture_default_str();
+  capture->add_option("--for", options.length, "Length of the recording")
       ->type_name("D")
       ->capture_default_str();
-  capture->add_option("-o,--output", options.file, "Where to; - is standard output")->type_name("FILE");
-  capture->add_option("--gpu", options.gpus, "These GPUs alone, by index; they become 0, 1, …")
+  capture->add_option("--every", options.every, "Time between two rounds of readings")
+      ->type_name("D")
+      ->capture_default_str();
+  capture->add_option("-o,--output", options.file, "Output file; - is standard output")->type_name("FILE");
+  capture->add_option("--gpu", options.gpus, "Record only these GPUs, by index; they become 0, 1, …")
       ->type_name("N");
   capture->add_option("--library", options.library, "NVML, by name or path; simulated for simulated GPUs")
       ->type_name("L");
-  capture->add_flag("--keep-identity", options.keep_identity, "UUIDs, serial numbers and pids as they are");
-  capture->add_flag("-q,--quiet", options.quiet, "No progress, no summary");
+  capture->add_flag("--keep-identity", options.keep_identity,
+                    "Keep UUIDs, serial numbers and pids unchanged");
+  capture->add_flag("-q,--quiet", options.quiet, "Print no progress and no summary");
   capture->footer(kCaptureFooter);
   capture->callback([&options, &code] { code = RunCapture(options); });
   return capture;

@@ -143,7 +143,7 @@ std::string Missing(const nvml::Recording& recording) {
   if (recording.gpus.empty()) return "no GPU answered";
   unsigned gpus = CountOf(recording).value_or(0);
   if (gpus <= nvml::kMaxRecordedGpus) return {};
-  return std::to_string(gpus) + " GPUs are here: the first 16 were recorded, --gpu chooses others";
+  return std::to_string(gpus) + " GPUs were found: the first 16 were recorded; --gpu selects others";
 }
 
 }  // namespace
@@ -190,7 +190,7 @@ Result<CaptureOutcome> Capture(const CaptureRequest& request, const std::functio
   // The reader process may have read GPUs before its word that the library is open was heard here.
   if (!started.ok() && !outcome.interrupted) trouble.push_back(started.detail);
   if (!missing.empty()) trouble.push_back(missing);
-  if (read.full) trouble.push_back("there was more than a recording holds: its end is missing");
+  if (read.full) trouble.push_back("the recording reached its size limit: its end is missing");
   outcome.recording.trouble = Joined(trouble);
   outcome.recording.seconds = std::max(static_cast<double>(done.count()) * 1e-9, 0.001);
   outcome.recording.every = static_cast<double>(request.every.count()) * 1e-9;

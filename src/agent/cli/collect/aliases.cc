@@ -48,7 +48,7 @@ constexpr CommandAlias kAliases[] = {
     {"gaudi_monitor", "gaudi", "Intel Gaudi cards, read from hl-smi.", "--hl-smi-path", "FILE",
      "The hl-smi program", kToolKeys},
     {"dcgm_monitor", "dcgm", "The page of a DCGM exporter.", "--dcgm-endpoint", "URL",
-     "Where the page is, http://localhost:9400/metrics", kPageKeys, "http://localhost:9400/metrics"},
+     "URL of the page, http://localhost:9400/metrics", kPageKeys, "http://localhost:9400/metrics"},
     {"fleet_health_monitor", "fleet_health", "Health of every GPU over a sliding window.", "--health-window",
      "D", "Length of the window, 300s", kWindowKeys},
     {"vllm_monitor",
@@ -111,8 +111,8 @@ struct AliasOptions {
 
 // Options of that project without a meaning here.
 constexpr IgnoredOption kIgnored[] = {
-    {"--collect-interval", false, "every reading of the interval counts, none is picked; see --interval"},
-    {"--vendor", false, "the command says the vendor"},
+    {"--collect-interval", false, "all readings of the interval are used, none is selected; see --interval"},
+    {"--vendor", false, "the command name determines the vendor"},
     {"--log-folder", false, "the log goes to standard error"},
     {"--stdout", true, "the log goes to standard error, data to --sink"},
     {"--heterogeneous-cluster-v1", true, "no partition is added to the cluster's name"},
@@ -204,8 +204,8 @@ void SetInterval(const CommandAlias& alias, const std::string& push_interval, Co
 int RunAlias(const CommandAlias& alias, AliasOptions options) {
   CollectOptions& collect = options.collect;
   if (!Works(alias)) {
-    return Complain(alias, "this gpulens has no \"" + std::string(PartOf(alias)) +
-                               "\", of which this is another name. What it has: gpulens collect --list");
+    return Complain(alias, "this build has no collector \"" + std::string(PartOf(alias)) +
+                               "\", which this command is an alias of; list them: gpulens collect --list");
   }
   collect.target = alias.target;
   collect.gpus_only = !alias.IsOfEngine();
@@ -239,22 +239,22 @@ int RunAlias(const CommandAlias& alias, AliasOptions options) {
 void AddIgnored(CLI::App& command, const CommandAlias& alias) {
   for (const IgnoredOption& ignored : kIgnored) {
     auto say = [&alias, &ignored] {
-      ::dprintf(STDERR_FILENO, "gpulens %.*s: %s does nothing here: %s\n",
+      ::dprintf(STDERR_FILENO, "gpulens %.*s: %s has no effect here: %s\n",
                 static_cast<int>(alias.name.size()), alias.name.data(), ignored.option, ignored.why);
     };
-    constexpr const char* kHelp = "Accepted, does nothing here";
+    constexpr const char* kHelp = "Accepted, without effect";
     CLI::Option* option = ignored.flag ? command.add_flag_callback(ignored.option, say, kHelp)
                                        : command.add_option_function<std::string>(
                                              ignored.option, [say](const std::string&) { say(); }, kHelp);
-    option->group("Without a meaning here");
+    option->group("Options without effect");
   }
 }
 
 void AddEngineOptions(CLI::App& command, AliasOptions& options) {
-  command.add_option("--model-name,--model", options.model, "model.name where the page does not say it")
+  command.add_option("--model-name,--model", options.model, "model.name if the page does not contain it")
       ->type_name("NAME");
   command.add_flag("--emit-genai-namespace", options.collect.genai,
-                   "OpenTelemetry's gen_ai.* names besides the native ones");
+                   "Add OpenTelemetry's gen_ai.* names to the native ones");
 }
 
 void AddAlias(CLI::App& app, const CommandAlias& alias, int& code) {
@@ -266,15 +266,14 @@ void AddAlias(CLI::App& app, const CommandAlias& alias, int& code) {
   command->add_flag("--once", collect.once,
                     std::string("One snapshot; rates come from two readings ") +
                         (alias.IsOfEngine() ? "two seconds" : "one second") + " apart");
-  command->add_option("--interval", collect.interval, "How often, " + std::string(alias.every))
+  command->add_option("--interval", collect.interval, "Interval, " + std::string(alias.every))
       ->type_name("D");
-  command->add_option("--push-interval", options->push_interval, "The same; --interval is stronger")
+  command->add_option("--push-interval", options->push_interval, "Same as --interval, which takes precedence")
       ->type_name("D");
   command
-      ->add_option(
-          "--sink", collect.sink,
-          "Where to: stdout (a JSON array each time), file (a line for each reading, in metrics.jsonl "
-          "without -o path=FILE), otlp, …")
+      ->add_option("--sink", collect.sink,
+                   "Sink: stdout (a JSON array each time), file (a line for each reading, in metrics.jsonl "
+                   "without -o path=FILE), otlp, …")
       ->type_name("S")
       ->capture_default_str();
   command
@@ -283,7 +282,7 @@ void AddAlias(CLI::App& app, const CommandAlias& alias, int& code) {
       ->type_name("KEY=VALUE");
   if (!alias.option.empty()) {
     std::string help(alias.option_help);
-    if (alias.IsOfEngine()) help = "Where the page is, " + PageUrl(alias.target);
+    if (alias.IsOfEngine()) help = "URL of the page, " + PageUrl(alias.target);
     command->add_option(std::string(alias.option), options->own, help)->type_name(std::string(alias.type));
   }
   if (alias.IsOfEngine()) AddEngineOptions(*command, *options);
@@ -292,10 +291,9 @@ void AddAlias(CLI::App& app, const CommandAlias& alias, int& code) {
   command->add_option("--config", collect.config_file, "Configuration file (YAML)")->type_name("FILE");
   command->add_flag("--demo", collect.demo, "Simulate GPUs");
   command->add_flag("--strict", collect.strict, "Exit 1 when a reading is stale or rejected");
-  command->add_flag("--dry-run", options->dry_run,
-                    "Print the gpulens collect command that this is; run nothing");
+  command->add_flag("--dry-run", options->dry_run, "Print the equivalent gpulens collect command and exit");
   AddIgnored(*command, alias);
-  command->footer("\nAnother name of gpulens collect " + std::string(alias.target) +
+  command->footer("\nAlias of gpulens collect " + std::string(alias.target) +
                   (alias.IsOfEngine() ? "." : ", with one element for each GPU.") +
                   "\nExit: 0 something was read · 1 nothing could be read · "
                   "2 wrong use");

@@ -105,7 +105,7 @@ Result<Spread> SpreadOptions(const CollectOptions& options, const Target& target
     } else {
       return Status{Code::kInvalidArgument, "neither " + std::string(target.name()) + " nor " +
                                                 std::string(sink.name) + " has an option \"" + key +
-                                                "\". All of them: gpulens config schema"};
+                                                "\". List them: gpulens config schema"};
     }
   }
   for (const auto& [group, values] : grouped) {
@@ -196,7 +196,7 @@ std::string TakeEndpoint(CollectOptions& options, const Target& target) {
     return options.endpoint_option + ": " + wrong->problem + (wrong->hint.empty() ? "" : ". ") + wrong->hint;
   }
   if (!FindOption(target.element(), "url"))
-    return options.endpoint_option + ": " + std::string(target.name()) + " reads no page";
+    return options.endpoint_option + ": " + std::string(target.name()) + " does not read a page";
   options.options.emplace(options.options.begin(), "url", options.endpoint);
   return {};
 }
@@ -221,7 +221,7 @@ int RunTarget(CollectOptions options) {
     return Complain(Unknown("sink", sink_name, names));
   }
   if (options.genai && !FindOption(sink->options, "names"))
-    return Complain("--emit-genai-namespace: " + sink_name + " shows native names alone");
+    return Complain("--emit-genai-namespace: " + sink_name + " shows native names only");
   if (!options.sink.empty()) options.sink = sink_name;
   Result<Spread> spread = SpreadOptions(options, target, *sink);
   if (!spread) return Complain(spread.error().detail);
@@ -288,7 +288,7 @@ std::string TargetNames() {
   std::vector<std::string_view> collectors, analyzers;
   for (const CollectorSpec* spec : AllCollectors()) collectors.push_back(spec->name);
   for (const AnalyzerSpec* spec : AllAnalyzers()) analyzers.push_back(spec->name);
-  std::string out = "\nCOLLECTOR is one of these; what of it is here: gpulens collect --list";
+  std::string out = "\nCOLLECTOR is one of these; gpulens collect --list shows which are available:";
   AppendNames(out, "collectors", collectors);
   AppendNames(out, "analyzers", analyzers);
   std::vector<std::string_view> pages = EngineNames();

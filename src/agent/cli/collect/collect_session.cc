@@ -126,7 +126,7 @@ Status CollectSession::WhyNothing() const {
     why = last;
     if (last.ok() && view.stats.runs_ok > 0)
       why = {Code::kUnavailable, view.name + " was read and has no value"};
-    else if (last.ok()) why = {Code::kTimeout, "the first reading of " + view.name + " has not ended"};
+    else if (last.ok()) why = {Code::kTimeout, "the first reading of " + view.name + " has not finished"};
     if (found && last.code != Code::kUnavailable) break;
   }
   return why;

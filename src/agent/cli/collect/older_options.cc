@@ -82,7 +82,7 @@ LeadingOptions TakeLeadingOptions(int argc, char** argv) {
 bool Detach() {
   const pid_t child = ::fork();
   if (child < 0) {
-    ::dprintf(STDERR_FILENO, "gpulens: --detach: no process could be started; going on as it is\n");
+    ::dprintf(STDERR_FILENO, "gpulens: --detach: cannot start a process; continuing in the foreground\n");
     return true;
   }
   if (child > 0) return false;
@@ -102,13 +102,14 @@ Result<bool> OlderResource::Take(std::string_view given, std::string_view value)
     if (!given.starts_with(start)) continue;
     key = given.substr(start.size());
     if (key.empty())
-      return Status{Code::kInvalidArgument, std::string(given) + "KEY=TEXT names no attribute"};
+      return Status{Code::kInvalidArgument, std::string(given) + "KEY=TEXT has no attribute name"};
   }
   if (key.empty()) return false;
   if (value.find(',') != value.npos || key.find(',') != key.npos)
-    return Status{Code::kInvalidArgument, std::string(given) +
-                                              ": a comma divides attributes; the configuration's "
-                                              "resource.attributes takes any text"};
+    return Status{
+        Code::kInvalidArgument,
+        std::string(given) +
+            ": a comma separates attributes; use resource.attributes in the configuration for any text"};
   auto known = std::ranges::find(taken_, key, &std::pair<std::string, std::string>::first);
   if (known == taken_.end()) taken_.emplace_back(key, value);
   else if (known->second != value)

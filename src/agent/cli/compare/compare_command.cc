@@ -48,13 +48,14 @@ Result<Origin> OriginOf(const CompareOptions& options) {
   if (!options.tool.empty()) {
     out.tool = ToolNamed(options.tool);
     if (!out.tool)
-      return Status{Code::kInvalidArgument, "--tool: none of nvidia-smi, amd-smi, hl-smi: " + options.tool};
+      return Status{Code::kInvalidArgument,
+                    "--tool: expected nvidia-smi, amd-smi or hl-smi, got " + options.tool};
   }
   for (const std::string& file : options.files) {
     ASSIGN_OR_RETURN(std::string text, ReadFile(file, kMostToolOutput));
     if (!out.tool) out.tool = ToolThatPrinted(text);
     if (!out.tool)
-      return Status{Code::kDataLoss, file + ": output of none of nvidia-smi -q -x, amd-smi --json, hl-smi"};
+      return Status{Code::kDataLoss, file + ": not the output of nvidia-smi -q -x, amd-smi --json or hl-smi"};
     out.outputs.push_back(std::move(text));
   }
   if (!out.outputs.empty()) return out;
@@ -70,8 +71,8 @@ Result<Origin> OriginOf(const CompareOptions& options) {
     return out;
   }
   return Status{Code::kUnavailable,
-                "none of nvidia-smi, amd-smi, hl-smi is in PATH.   --tool PATH names one, "
-                "--compare-with FILE takes its output"};
+                "none of nvidia-smi, amd-smi, hl-smi is in PATH.   use --tool PATH, or pass its output with "
+                "--compare-with FILE"};
 }
 
 Result<std::vector<ToolField>> ReadAllOutputs(const Tool& tool, const std::vector<std::string>& outputs) {
@@ -149,7 +150,7 @@ class CompareSink : public Sink {
     for (const SnapshotEntry& entry : snapshot.frames) {
       if (entry.frame->read_at - looked_at_ >= Duration(0)) continue;
       if (++ticks_ < kMostTicks) return Ok();
-      failed = {Code::kTimeout, "the GPUs are not read any more; see gpulens doctor"};
+      failed = {Code::kTimeout, "the GPUs are no longer read; see gpulens doctor"};
       done = true;
       return Ok();
     }

@@ -103,7 +103,7 @@ std::string Conclusion(const Comparison& comparison) {
   return Wrapped((good ? "● " : "✖ ") + count({Verdict::kEqual, Verdict::kWithin}) + " values agree, " +
                      count({Verdict::kDiffers}) + " differ for a stated reason, " +
                      count({Verdict::kToolSilent, Verdict::kOwnSilent}) +
-                     " are known to one side alone, for a stated reason, " + count({Verdict::kUnexplained}) +
+                     " are known to one side only, for a stated reason, " + count({Verdict::kUnexplained}) +
                      " are UNEXPLAINED.",
                  2);
 }

@@ -44,7 +44,7 @@ TEST(Xml, BadInputsAreRefusedWithTheLine) {
   EXPECT_GE(count, 15u);
   auto bomb = ReadFile(kHere + "bad/entity_bomb.xml");
   ASSERT_TRUE(bomb.ok());
-  EXPECT_THAT(ParseXml(*bomb).error().detail, HasSubstr("line 2: the document type declares something"));
+  EXPECT_THAT(ParseXml(*bomb).error().detail, HasSubstr("line 2: the document type has declarations"));
 }
 
 TEST(Xml, DepthElementsNamesAndBytesHaveLimits) {
@@ -224,7 +224,7 @@ TEST(Verdicts, OfNumbers) {
                  {Own("gpu.temperature", after, edge)}, recorded);
   };
   EXPECT_EQ(heat("61 C", 60, 61).verdict, Verdict::kEqual);
-  EXPECT_EQ(heat("61 C", 60, 62).reason, "it moved between the two readings of gpulens");
+  EXPECT_EQ(heat("61 C", 60, 62).reason, "it changed between the two readings of gpulens");
   EXPECT_EQ(heat("64 C", 60, 62).verdict, Verdict::kWithin);
   EXPECT_EQ(heat("70 C", 60, 62).verdict, Verdict::kUnexplained);
   EXPECT_EQ(heat("70 C", 60, 62, true).verdict, Verdict::kDiffers);
@@ -311,11 +311,11 @@ TEST(Verdicts, OfWhatOneOfThemDoesNotTell) {
   EXPECT_EQ(Judge("fan_speed", "GPU is lost", {}, {}).verdict, Verdict::kNeither);
   ComparedField closed = Judge("fan_speed", "[Insufficient Permissions]", {}, {Own("gpu.fan.speed", 0.3)});
   EXPECT_EQ(closed.verdict, Verdict::kToolSilent);
-  EXPECT_EQ(closed.reason, "the tool may not read it");
+  EXPECT_EQ(closed.reason, "the tool has no permission to read it");
   ComparedField mean =
       Judge("module_power_readings/instant_power_draw", "N/A", {}, {Own("gpu.module.power", 9)});
   EXPECT_EQ(mean.verdict, Verdict::kToolSilent);
-  EXPECT_EQ(mean.reason, "gpulens tells the mean where the board has one");
+  EXPECT_EQ(mean.reason, "gpulens exports the mean if the board has one");
   // The reading that stands in for a missing one is no answer to "there is none".
   constexpr const char* kInstant = "gpu_power_readings/instant_power_draw";
   EXPECT_EQ(Judge(kInstant, "N/A", {}, {Own("gpu.power.draw", 70)}).verdict, Verdict::kNeither);
@@ -361,7 +361,7 @@ TEST(Comparisons, AnotherLookExplainsWhatMovedInTheFirst) {
   MergeLook(first, good);
   EXPECT_EQ(first.Count(Verdict::kUnexplained), 0u);
   EXPECT_EQ(first.fields[0].tool, "P0");
-  EXPECT_EQ(first.fields[1].reason, "it was gone at the next look");
+  EXPECT_EQ(first.fields[1].reason, "it had ended at the next comparison");
 }
 
 TEST(Comparisons, AGpuThatIsGoneAtTheNextLookIsNotExplained) {
@@ -405,7 +405,7 @@ TEST(Reports, FitEightyColumnsAndAreSafeToPrint) {
   std::string json =
       JsonReport({.tool = "nvidia-smi", .where = "x", .looks = 1, .simulated = false}, comparison);
   EXPECT_THAT(json, HasSubstr("\"unexplained\":1"));
-  EXPECT_THAT(json, HasSubstr("\"verdict\":\"unexplained\",\"reason\":\"another text\""));
+  EXPECT_THAT(json, HasSubstr("\"verdict\":\"unexplained\",\"reason\":\"the texts differ\""));
 }
 
 }  // namespace

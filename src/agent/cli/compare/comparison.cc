@@ -10,10 +10,10 @@
 namespace gpulens::compare {
 namespace {
 
-constexpr std::string_view kRecorded = "the file is of another time, and the value moves";
+constexpr std::string_view kRecorded = "the file was recorded at another time, and the value varies";
 constexpr std::string_view kRounding = "rounding of the tool";
-constexpr std::string_view kMoved = "it moved between the two readings of gpulens";
-constexpr std::string_view kMovesFast = "it moves as far between two readings of gpulens";
+constexpr std::string_view kMoved = "it changed between the two readings of gpulens";
+constexpr std::string_view kMovesFast = "it varies as much between two readings of gpulens";
 
 // Letters and digits alone, in lower case: "Pass-Through" and "passthrough" are one word.
 std::string Bare(std::string_view text) {
@@ -113,7 +113,7 @@ class FieldJudge {
 
   ComparedField Run() {
     std::span<const FieldRow> rows = RowsFor(input_.rows, field_.path);
-    if (rows.empty()) return Say(Verdict::kUnexplained, "the table of gpulens does not know this field");
+    if (rows.empty()) return Say(Verdict::kUnexplained, "gpulens does not know this field");
     row_ = &rows.front();
     if (row_->how == How::kNone) return Say(Verdict::kNotCompared, row_->reason);
     const bool tool_knows = !SaysNoValue(field_.text);
@@ -163,10 +163,10 @@ class FieldJudge {
     if (!row_->silent.empty()) return Say(Verdict::kOwnSilent, row_->silent);
     const OwnValue* own = pair_.any();
     if (own && own->absence != "not_read") {
-      return Say(Verdict::kOwnSilent, "gpulens does not believe its reading: " + own->absence);
+      return Say(Verdict::kOwnSilent, "gpulens rejects its reading: " + own->absence);
     }
     if (input_.recorded && field_.subject.starts_with("process:"))
-      return Say(Verdict::kDiffers, "the file is of another time, and the process is not there now");
+      return Say(Verdict::kDiffers, "the file was recorded earlier, and the process has ended");
     return Say(Verdict::kUnexplained, "gpulens has no reading of it");
   }
 
@@ -208,16 +208,16 @@ class FieldJudge {
     if (theirs == ours) return Say(Verdict::kEqual, {});
     // "Ada Lovelace" is "ada" in our list of architectures.
     if (field_.path == "product_architecture" && !ours.empty() && theirs.starts_with(ours)) {
-      return Say(Verdict::kWithin, "a shorter name of the same");
+      return Say(Verdict::kWithin, "gpulens uses a shorter name");
     }
     if (!row_->reason.empty()) return Say(Verdict::kDiffers, row_->reason);
     if (input_.recorded && row_->how == How::kState) return Say(Verdict::kDiffers, kRecorded);
-    return Say(Verdict::kUnexplained, "another text");
+    return Say(Verdict::kUnexplained, "the texts differ");
   }
 
   ComparedField JudgeNumber() {
     std::optional<ToolNumber> number = Number();
-    if (!number) return Say(Verdict::kUnexplained, "the tool's text is not understood");
+    if (!number) return Say(Verdict::kUnexplained, "the tool's text cannot be parsed");
     const OwnValue* first = pair_.before && pair_.before->present ? pair_.before : pair_.any();
     const double a = OwnNumber(*first), b = OwnNumber(*pair_.any()), theirs = number->value;
     const double low = std::min(a, b), high = std::max(a, b);
@@ -236,7 +236,7 @@ class FieldJudge {
       return Say(Verdict::kWithin, kMovesFast);
     if (!row_->reason.empty()) return Say(Verdict::kDiffers, row_->reason);
     if (input_.recorded && Moves()) return Say(Verdict::kDiffers, kRecorded);
-    return Say(Verdict::kUnexplained, "another number");
+    return Say(Verdict::kUnexplained, "the numbers differ");
   }
 
   const CompareInput& input_;
@@ -283,7 +283,7 @@ std::string_view VerdictName(Verdict verdict) noexcept {
     case Verdict::kNeither: return "neither";
     case Verdict::kDiffers: return "differs";
     case Verdict::kToolSilent: return "tool silent";
-    case Verdict::kOwnSilent: return "not told";
+    case Verdict::kOwnSilent: return "not exported";
     case Verdict::kNotCompared: return "no reading";
     case Verdict::kUnexplained: break;
   }
@@ -339,7 +339,7 @@ void MergeLook(Comparison& into, const Comparison& look) {
       // A process or a MIG device may end; a GPU or one of its fields may not.
       if (!field.subject.starts_with("process:") && !field.subject.starts_with("mig:")) continue;
       field.verdict = Verdict::kDiffers;
-      field.reason = "it was gone at the next look";
+      field.reason = "it had ended at the next comparison";
     } else if (look.fields[again->second].verdict != Verdict::kUnexplained) {
       ComparedField better = look.fields[again->second];
       field = std::move(better);

@@ -78,7 +78,7 @@ constexpr std::string_view kFailureWords[] = {"ERR!", "Unknown Error", "GPU is l
 bool SaysFailure(std::string_view text) noexcept { return IsOneOf(text, kFailureWords); }
 
 std::string_view ReasonOfNoValue(std::string_view text) noexcept {
-  if (WithoutBrackets(text) == "Insufficient Permissions") return "the tool may not read it";
+  if (WithoutBrackets(text) == "Insufficient Permissions") return "the tool has no permission to read it";
   if (WithoutBrackets(text) == "Requested functionality has been deprecated")
     return "the tool no longer reads it";
   return {};

@@ -157,7 +157,7 @@ TEST(EngineReading, TextAndJsonSayOverWhat) {
   EngineRig rig;
   Ref<const Frame> before = rig.Read(kTtftType + Ttft("0", {1, 1, 1, 1}, 0.5, "m\x1b[31m") + Tokens(1));
   std::string text = ReadingText(ReadLifetime("http://h/metrics", *before, {}));
-  EXPECT_THAT(text, HasSubstr("http://h/metrics: since the engine began"));
+  EXPECT_THAT(text, HasSubstr("http://h/metrics: since the engine started"));
   EXPECT_THAT(
       text,
       HasSubstr("  time to first token             <1 s        <1 s        <1 s      500 ms           1\n"));

@@ -104,7 +104,7 @@ std::string ReadingText(const EngineReading& reading) {
   std::string out;
   AppendPrintable(out, reading.source);
   out += reading.window_s ? ": the last " + Format("%.3g", *reading.window_s) + " s\n"
-                          : ": since the engine began; --window 30s for what it does now\n";
+                          : ": since the engine started; use --window 30s for current values\n";
   for (const ModelReading& model : reading.models) AppendModel(out, model);
   return out;
 }

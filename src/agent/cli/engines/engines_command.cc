@@ -62,7 +62,7 @@ std::string FindEngineNamed(const std::string& name, const Engine*& engine) {
   std::string_view nearest = NearestWord(name, names);
   return "no engine \"" + name + "\"." +
          (nearest.empty() ? "" : " Did you mean " + std::string(nearest) + "?") +
-         "   all of them: gpulens engines list";
+         "   list them: gpulens engines list";
 }
 
 // What `check` and `read` begin with. Empty: all is well.
@@ -95,7 +95,7 @@ class EngineScrapes {
     if (!read) return read;
     Status written = series_.Write(true, writer_);
     if (!written) {
-      written.detail += "; gpulens engines check tells what is on it, --engine names it";
+      written.detail += "; gpulens engines check lists its families, --engine selects the engine";
       return written;
     }
     return writer_.Finish();
@@ -152,7 +152,7 @@ int RunEnginesRead(const EnginesOptions& options) {
   auto source = PageSource::Open(where);
   if (!source) return Complain("read", source.error().detail, 2);
   if (window > Duration::zero() && !(*source)->lives())
-    return Complain("read", "--window needs a URL: a file does not change between two looks", 2);
+    return Complain("read", "--window needs a URL: a file does not change between two scrapes", 2);
   const std::string name = (*source)->name();
   EngineScrapes scrapes(**source, engine);
   auto first = scrapes.Scrape();
@@ -170,8 +170,7 @@ int RunEnginesRead(const EnginesOptions& options) {
   if (reading.models.empty()) {
     std::string asked = options.engine.empty() ? "" : " of engine " + options.engine;
     if (!options.model.empty()) asked += " of model " + options.model;
-    return Complain("read",
-                    name + ": nothing is told" + asked + "; gpulens engines check shows what is there", 1);
+    return Complain("read", name + ": no readings" + asked + "; gpulens engines check lists the families", 1);
   }
   return Print(options.json ? ReadingJson(reading) : ReadingText(reading));
 }
@@ -182,39 +181,43 @@ void AddEngines(CLI::App& app, EnginesOptions& options, int& code) {
   engines->group("LLM engines");
   engines->require_subcommand(1);
   engines->footer(kEnginesFooter);
-  CLI::App* list = engines->add_subcommand("list", "Every engine that is known, or the roles of one.");
-  list->add_option("ENGINE", options.name, "One of them: its roles and their families");
+  CLI::App* list = engines->add_subcommand("list", "List the known engines, or the roles of one.");
+  list->add_option("ENGINE", options.name, "Engine whose roles and families are listed");
   list->add_option("--format", options.format, "table, md (docs/engines.md) or json")
       ->check(CLI::IsMember({"table", "md", "json"}));
   list->add_flag("--json", options.json, "JSON");
   list->callback([&] { code = RunEnginesList(options); });
 
-  CLI::App* check = engines->add_subcommand("check", "What is known on a page, and what is not.");
-  CLI::App* read = engines->add_subcommand("read", "Latencies, KV cache and queue of a running engine.");
+  CLI::App* check = engines->add_subcommand("check", "List the known and the unknown families of a page.");
+  CLI::App* read = engines->add_subcommand("read", "Show latencies, KV cache and queue of a running engine.");
   for (CLI::App* command : {check, read}) {
     command
         ->add_option("PAGE", options.page.where,
                      "A URL (without a path: /metrics), a file, or - for standard input")
         ->required();
-    command->add_option("--engine", options.engine, "Whose page it is; without it: found out")
+    command->add_option("--engine", options.engine, "Engine of the page; default: detected")
         ->type_name("NAME");
     command->add_flag("--json", options.json, "JSON");
     command
-        ->add_option("--header", options.page.headers, "A field of the request: \"Authorization: Bearer …\"")
+        ->add_option("--header", options.page.headers,
+                     "Header field of the request: \"Authorization: Bearer …\"")
         ->type_name("NAME: VALUE");
-    command->add_option("--ca-file", options.page.ca_file, "Who may have signed its certificate")
+    command
+        ->add_option("--ca-file", options.page.ca_file,
+                     "PEM file of the CA that signed the server's certificate")
         ->type_name("FILE");
-    command->add_flag("--insecure-skip-verify", options.page.insecure_skip_verify, "Take any certificate");
-    command->add_option("--timeout", options.timeout, "For the whole answer")
+    command->add_flag("--insecure-skip-verify", options.page.insecure_skip_verify, "Accept any certificate");
+    command->add_option("--timeout", options.timeout, "Timeout of the request")
         ->type_name("D")
         ->capture_default_str();
   }
   check->footer(kCheckFooter);
   check->callback([&] { code = RunEnginesCheck(options); });
   read->footer(kReadFooter);
-  read->add_option("--window", options.window, "Scrape twice, so far apart, and show what happened between")
+  read->add_option("--window", options.window,
+                   "Scrape twice, this far apart, and show the changes in between")
       ->type_name("D");
-  read->add_option("--model", options.model, "Of one model alone, by its name on the page")->type_name("M");
+  read->add_option("--model", options.model, "Show one model only, by its name on the page")->type_name("M");
   read->callback([&] { code = RunEnginesRead(options); });
 }
 

@@ -13,26 +13,26 @@ using engine_page::Engine;
 using engine_page::EngineRow;
 
 constexpr NotOffered kNotOffered[] = {
-    {"tgi", "TimeToFirstToken", "queue and prefill of a batch would be a guess, and is not shown as it"},
+    {"tgi", "TimeToFirstToken", "queue and prefill times of a batch would be a guess and are not shown"},
     {"tgi", "InterTokenLatency", "only the mean per request: TimePerOutputToken"},
-    {"triton", "RequestsRunning", "tells what is pending, not what runs"},
-    {"triton", "PromptTokens", "serves any model, not only LLMs; its backends tell tokens"},
-    {"triton", "GenerationTokens", "serves any model, not only LLMs; its backends tell tokens"},
-    {"triton", "KvCacheUsage", "its backends have it"},
-    {"triton-tensorrtllm", "RequestDuration", "Triton's own families, on the same page, tell it"},
-    {"triton-tensorrtllm", "RequestsFinished", "Triton's own families, on the same page, tell it"},
+    {"triton", "RequestsRunning", "reports pending requests, not running ones"},
+    {"triton", "PromptTokens", "serves any model, not only LLMs; its backends report tokens"},
+    {"triton", "GenerationTokens", "serves any model, not only LLMs; its backends report tokens"},
+    {"triton", "KvCacheUsage", "its backends report it"},
+    {"triton-tensorrtllm", "RequestDuration", "reported by Triton's own families on the same page"},
+    {"triton-tensorrtllm", "RequestsFinished", "reported by Triton's own families on the same page"},
     {"nim", "BatchSize",
      "no family; requests running are those admitted at one moment, not an executed batch"},
-    {"llama.cpp", "RequestDuration", "llama-server keeps no times of requests"},
-    {"llama.cpp", "TimeToFirstToken", "llama-server keeps no times of requests"},
-    {"tei", "RequestsRunning", "tells its queue alone"},
-    {"tei", "GenerationTokens", "makes embeddings, no text"},
-    {"tei", "TimeToFirstToken", "makes embeddings, no text"},
+    {"llama.cpp", "RequestDuration", "llama-server does not record request times"},
+    {"llama.cpp", "TimeToFirstToken", "llama-server does not record request times"},
+    {"tei", "RequestsRunning", "reports its queue only"},
+    {"tei", "GenerationTokens", "generates embeddings, not text"},
+    {"tei", "TimeToFirstToken", "generates embeddings, not text"},
     {"tei", "KvCacheUsage", "embedding models keep no KV cache"},
     {"xinference", "RequestsRunning", "running and waiting are one number: RequestsInFlight"},
     {"xinference", "RequestsWaiting", "running and waiting are one number: RequestsInFlight"},
-    {"xinference", "RequestDuration", "the time of a stream ends when it begins"},
-    {"xinference", "RequestsFinished", "failed ones are counted, too: RequestsAdmitted and RequestsFailed"},
+    {"xinference", "RequestDuration", "the duration of a stream ends when the stream begins"},
+    {"xinference", "RequestsFinished", "failed requests are included: RequestsAdmitted and RequestsFailed"},
     {"ollama", "RequestsRunning", "has no page; its exporters do not see its queue"},
     {"ollama", "RequestsWaiting", "has no page; its exporters do not see its queue"},
 };
@@ -183,7 +183,7 @@ std::string EnginesTable(const Engine* one) {
            Padded(std::to_string(CountFamilies(engine)), 10) + Padded(std::to_string(CountRoles(engine)), 7) +
            std::string(engine.recognised) + "\n";
   }
-  return out + "\nThe roles of one: gpulens engines list vllm. All roles by engine: --format md\n";
+  return out + "\nRoles of one engine: gpulens engines list vllm. All roles by engine: --format md\n";
 }
 
 std::string EnginesJson(const Engine* one) {
@@ -199,22 +199,16 @@ std::string EnginesJson(const Engine* one) {
 std::string EnginesMarkdown() {
   std::string out =
       "# LLM engines\n\nMade by `gpulens engines list --format md`; a test fails when this page is stale.\n\n"
-      "The pages of these engines, routers, gateways and caches become one vocabulary: the family of an "
-      "engine "
-      "has a\n"
-      "role, and from the role follow its name `inference.*`, its unit and every other name. Several on one "
-      "page\n"
-      "are told apart by their families. A page is looked at with\n\n"
-      "    gpulens engines check http://127.0.0.1:8000/metrics     what is known on it, and what is not\n"
-      "    gpulens engines read http://127.0.0.1:8000/metrics      how the engine does\n\n"
-      "A family that is new or renamed is one row of `src/scraping/engine/tables`; `check` prints it, ready "
-      "to be put\n"
-      "right. `tools/engine_pages.py ENGINE` makes a page of what a table holds, for engines that are not at "
-      "hand.\n\n"
-      "How to configure a target: [collectors/engines.md](collectors/engines.md). Which engines were run for "
-      "real, "
-      "and what\n"
-      "that taught: [engines-tested.md](engines-tested.md).\n\n"
+      "The metrics pages of these engines, routers, gateways and caches are mapped to one vocabulary: each\n"
+      "family of an engine has a role, which determines its name `inference.*`, its unit and every other\n"
+      "name. Several engines on one page are distinguished by their families. To inspect a page:\n\n"
+      "    gpulens engines check http://127.0.0.1:8000/metrics     known and unknown families\n"
+      "    gpulens engines read http://127.0.0.1:8000/metrics      current state of the engine\n\n"
+      "A new or renamed family needs one row in `src/scraping/engine/tables`; `check` prints that row, to\n"
+      "be completed. `tools/engine_pages.py ENGINE` generates a page from a table, for engines that are\n"
+      "not available.\n\n"
+      "How to configure a target: [collectors/engines.md](collectors/engines.md). Engines that were run in\n"
+      "tests, and the findings: [engines-tested.md](engines-tested.md).\n\n"
       "## Known engines\n\n"
       "| engine | layer | page | gen_ai.provider.name | known by | families |\n|---|---|---|---|---|---|\n";
   for (const Engine& engine : AllEngines()) {
@@ -223,18 +217,16 @@ std::string EnginesMarkdown() {
            std::to_string(CountFamilies(engine)) + " |\n";
   }
   out +=
-      "\nOne request passes several layers, and each counts it: a sum goes over one layer. These stand for "
-      "others:\n"
+      "\nOne request passes several layers, and each layer counts it: sum over one layer only. These\n"
+      "prefixes are aliases:\n"
       "\n| prefix on a page | read as |\n|---|---|\n";
   for (const engine_page::Prefix& prefix : engine_page::AllPrefixes()) {
     out += "| `" + std::string(prefix.prefix) + "` | `" + std::string(prefix.stands_for) + "` |\n";
   }
   out +=
-      "\nTriton's vLLM backend shows the families of vllm beside Triton's own. NIM 1.x has names without a "
-      "prefix, so\n"
-      "it must be configured as `engine: nim`; later ones show those of vllm. The start time and the memory "
-      "of the\n"
-      "process are read from any page that has them.\n";
+      "\nTriton's vLLM backend exports the families of vllm in addition to Triton's own. NIM 1.x has names\n"
+      "without a prefix and must be configured as `engine: nim`; later versions export the families of\n"
+      "vllm. The start time and the memory of the process are read from any page that has them.\n";
   for (std::string_view layer : kLayers) {
     std::vector<const Engine*> engines;
     for (const Engine& engine : AllEngines()) {
@@ -242,7 +234,7 @@ std::string EnginesMarkdown() {
     }
     out += "\n## Roles: layer `" + std::string(layer) + "`\n\n";
     if (layer == kLayers[0])
-      out += "yes: some version of the engine tells it. –: not offered by the engine.\n\n";
+      out += "yes: reported by some version of the engine. –: not offered by the engine.\n\n";
     AppendMatrix(out, engines);
   }
   out += "\n## Not offered, and why\n\n| engine | role | why |\n|---|---|---|\n";

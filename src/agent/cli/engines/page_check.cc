@@ -154,25 +154,25 @@ std::string CheckText(const PageCheck& check) {
   AppendPrintable(out, check.source);
   out += ": " + Plural(check.families.size(), "family", "families") + ", " +
          Plural(check.samples, "sample", "samples") + "\n";
-  out += check.engines.empty() ? "no engine is recognised   known ones: gpulens engines list; a page without "
-                                 "prefixes needs --engine\n"
+  out += check.engines.empty() ? "no engine is recognised   list the known ones: gpulens engines list; a "
+                                 "page without prefixes needs --engine\n"
                                : "recognised: " + Recognised(check) + "\n";
   if (check.bad_lines > 0)
     out += "cannot be read: " + Plural(check.bad_lines, "line", "lines") + ", the first is " +
            check.first_bad + "\n";
-  if (check.duplicates > 0) out += "stand twice: " + Plural(check.duplicates, "sample", "samples") + "\n";
+  if (check.duplicates > 0) out += "duplicates: " + Plural(check.duplicates, "sample", "samples") + "\n";
   if (check.over_limit > 0)
     out += "above the limit, not read: " + Plural(check.over_limit, "sample", "samples") + "\n";
-  if (check.cut) out += "the page is cut: OpenMetrics without # EOF\n";
+  if (check.cut) out += "the page is truncated: OpenMetrics without # EOF\n";
   AppendSection(out, check, KnownFamily::kMapped, "mapped");
-  AppendSection(out, check, KnownFamily::kAlias, "passed over, another name of");
+  AppendSection(out, check, KnownFamily::kAlias, "skipped, another name of");
   AppendSection(out, check, KnownFamily::kPass, "no role, shown with pass_through");
   AppendSection(out, check, KnownFamily::kIgnored, "ignored");
   AppendSection(out, check, KnownFamily::kUnknown, "unknown, with a row for src/scraping/engine/tables");
   bool first = true;
   for (const CheckedFamily& family : check.families) {
     if (family.expected.empty()) continue;
-    if (first) out += "\nof another TYPE than the table knows:\n";
+    if (first) out += "\nwith a TYPE other than the table's:\n";
     first = false;
     out += "  ";
     AppendPrintable(out, family.name);

@@ -22,7 +22,7 @@ namespace gpulens {
 namespace {
 
 constexpr std::string_view kPaths =
-    "; an engine's page is mostly at /metrics, of trtllm-serve at /prometheus/metrics, of NIM at /v1/metrics";
+    "; most engines serve /metrics, trtllm-serve /prometheus/metrics, NIM /v1/metrics";
 
 std::string Printable(std::string_view text) {
   std::string out;
@@ -89,7 +89,7 @@ class UrlPage final : public PageSource {
     auto format = DetectExpositionFormat(reply.content_type);
     if (!format) {
       return Status{Code::kDataLoss, "answers with " + Printable(reply.content_type) +
-                                         ", which is no metrics page" + std::string(kPaths)};
+                                         ", which is not a metrics page" + std::string(kPaths)};
     }
     PageText page{{}, *format, RealClock().Now()};
     if (reply.gzip) RETURN_IF_ERROR(Gunzip(reply.body, kMaxBytes, page.body));
@@ -123,9 +123,9 @@ class UrlPage final : public PageSource {
     if (reply.failure == HttpFailure::kConnect) text += "; is the engine running, and is this its port?";
     if (reply.failure == HttpFailure::kAuth)
       text +=
-          "; a token or password goes with --header \"Authorization: Bearer …\" or http://user:password@…";
-    if (reply.failure == HttpFailure::kTls) text += "; --ca-file names who signed its certificate";
-    if (reply.failure == HttpFailure::kTimeout) text += "; --timeout waits longer";
+          "; pass a token or password with --header \"Authorization: Bearer …\" or http://user:password@…";
+    if (reply.failure == HttpFailure::kTls) text += "; pass the CA of its certificate with --ca-file";
+    if (reply.failure == HttpFailure::kTimeout) text += "; raise --timeout";
     return {HttpFailureCode(reply.failure), text};
   }
 
@@ -177,9 +177,9 @@ Result<ExpositionFormat> GuessPageFormat(std::string_view body) {
   std::string_view text = Trim(body);
   if (text.empty()) return Status{Code::kDataLoss, "is empty"};
   if (text.front() == '<')
-    return Status{Code::kDataLoss, "is HTML, which is no metrics page" + std::string(kPaths)};
+    return Status{Code::kDataLoss, "is HTML, which is not a metrics page" + std::string(kPaths)};
   if (text.front() == '{' || text.front() == '[')
-    return Status{Code::kDataLoss, "is JSON, which is no metrics page" + std::string(kPaths)};
+    return Status{Code::kDataLoss, "is JSON, which is not a metrics page" + std::string(kPaths)};
   return text.ends_with("# EOF") ? ExpositionFormat::kOpenMetrics100 : ExpositionFormat::kText004;
 }
 

@@ -52,7 +52,7 @@ Place FindStore(const EventsOptions& options) {
     }
     AskedStatus asked = AskRunningAgent(loaded.config);
     if (!asked.report && !asked.at.empty())
-      place.refusal = asked.at + " does not say where its events are: " + asked.refusal;
+      place.refusal = asked.at + " does not report where its events are: " + asked.refusal;
     place.agent = std::move(asked.report);
     folder = StateDir(loaded.config.Text("state_dir"));
     place.given = !loaded.config.Text("state_dir").empty();
@@ -68,7 +68,8 @@ Place FindStore(const EventsOptions& options) {
   place.path = folder + "/" + std::string(kIncidentFile);
   const std::string demo = DemoStateDir(folder) + "/" + std::string(kIncidentFile);
   if (!place.agent && ::access(place.path.c_str(), F_OK) != 0 && ::access(demo.c_str(), F_OK) == 0) {
-    WriteNote("SIMULATED: no agent has kept events in " + folder + "; these are of gpulens agent --demo.");
+    WriteNote("SIMULATED: no agent has stored events in " + folder +
+              "; these are events of gpulens agent --demo.");
     place.path = demo;
   }
   return place;
@@ -81,15 +82,15 @@ int ComplainOfStore(const Place& place, const Status& status) {
                                 std::to_string(place.agent->pid) + ") runs; its events are in " + place.path
                           : "its events are in " + place.path;
   if (status.code == Code::kPermissionDenied)
-    return Complain((place.agent ? whose : "another user's agent keeps " + whose) +
+    return Complain((place.agent ? whose : "another user's agent: " + whose) +
                         ", which this user may not read. do: sudo gpulens events",
                     1);
   // No file: no event was ever kept there. Only where the agent that runs says so is it known to be the
   // place.
-  std::string path = place.path + " (it begins with the first event; --state-dir names another folder)";
-  if (place.agent || place.given) return Complain("nothing was recorded: there is no " + path, 0);
+  std::string path = place.path + " (it is created with the first event; use --state-dir for another folder)";
+  if (place.agent || place.given) return Complain("no events were recorded: there is no " + path, 0);
   std::string agent = place.refusal.empty() ? "no agent answers" : place.refusal;
-  return Complain("nothing is known: " + agent + ", and there is no " + path, 1);
+  return Complain("the events are unknown: " + agent + ", and there is no " + path, 1);
 }
 
 bool IsAbsent(const std::string& path) { return ::access(path.c_str(), F_OK) != 0 && errno == ENOENT; }
@@ -109,7 +110,7 @@ bool FillFilter(const EventsOptions& options, IncidentStore::Filter& filter, std
     std::string_view nearest = NearestWord(options.name, names);
     error = "--name " + options.name + ": no such event." +
             (nearest.empty() ? "" : " Did you mean " + std::string(nearest) + "?") +
-            "   all of them: gpulens metrics --format md";
+            "   list them: gpulens metrics --format md";
     return false;
   }
   filter.name = options.name;
@@ -127,7 +128,7 @@ int RunEvents(const EventsOptions& options) {
   Place place = FindStore(options);
   if (!place.error.empty()) return Complain(place.error, 2);
   if (place.agent && place.agent->state_dir.empty())
-    return Complain("the agent of user " + place.agent->user + " keeps no events: it has no state_dir", 1);
+    return Complain("the agent of user " + place.agent->user + " stores no events: it has no state_dir", 1);
   auto store = IncidentStore::Open({.path = place.path, .read_only = true});
   if (!store) {
     bool absent = store.error().code == Code::kUnavailable && IsAbsent(place.path);
@@ -137,7 +138,7 @@ int RunEvents(const EventsOptions& options) {
   auto found = (*store)->Find(filter);
   if (!found) return Complain(found.error().detail, 1);
   if (found->empty() && options.format != "csv")
-    return Complain("nothing happened in the last " + options.since + " that fits (" + place.path + ")", 0);
+    return Complain("no matching event in the last " + options.since + " (" + place.path + ")", 0);
   if (options.json || options.format == "json") return WriteOut(IncidentJson(*found)) ? 0 : 1;
   if (options.format == "csv") return WriteOut(IncidentCsv(*found)) ? 0 : 1;
   return WriteText(IncidentTable(*found)) ? 0 : 1;

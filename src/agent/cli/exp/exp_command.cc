@@ -82,8 +82,8 @@ Result<RunReader> OpenExperiments(const std::string& db, Duration longest) {
   auto reader = RunReader::Open(path, HereAndNow(), longest);
   if (!reader && reader.error().code == Code::kUnavailable && ::access(path.c_str(), F_OK) != 0)
     return Status{Code::kUnavailable,
-                  "no run was kept yet: there is no " + path +
-                      " (it begins with gpulens run or gpulens.experiment(); --db names another)"};
+                  "no run was recorded yet: there is no " + path +
+                      " (it is created by gpulens run or gpulens.experiment(); use --db for another file)"};
   return reader;
 }
 
@@ -105,7 +105,7 @@ Result<RunPage> ReadPage(RunReader& reader, const RunRow& run) {
 int RunExpList(const ExpOptions& options) {
   auto reader = OpenExperiments(options.db);
   if (!reader) {
-    const bool none_yet = reader.error().detail.starts_with("no run was kept");
+    const bool none_yet = reader.error().detail.starts_with("no run was recorded");
     if (none_yet && options.json) Print("{\"schema\":\"gpulens.experiments/1\",\"runs\":[]}\n");
     const int code = Complain("list", reader.error());
     return none_yet ? 0 : code;
@@ -114,7 +114,7 @@ int RunExpList(const ExpOptions& options) {
   if (!runs) return Complain("list", runs.error());
   if (options.json) return Print(RunListJson(*runs, reader->now_ns()));
   if (runs->empty()) {
-    WriteNote("gpulens exp list: no run that fits in " + reader->path());
+    WriteNote("gpulens exp list: no matching run in " + reader->path());
     return 0;
   }
   return Print(RunListText(*runs, reader->now_ns()));
@@ -153,19 +153,19 @@ int RunExpDelete(const ExpOptions& options) {
     if (!reader) return Complain("delete", reader.error());
     if (reader->old_file())
       return Complain("delete",
-                      {Code::kInvalidArgument, reader->path() + " is an old file: it is never written"});
+                      {Code::kInvalidArgument, reader->path() + " is an old file, which is read-only"});
     auto found = reader->Find(options.run);
     if (!found) return Complain("delete", found.error());
     if (found->status == kRunning && !options.yes)
       return Complain("delete",
-                      {Code::kInvalidArgument, found->id + " is running; --yes deletes it all the same"});
+                      {Code::kInvalidArgument, found->id + " is running; pass --yes to delete it anyway"});
     run = *std::move(found);
     path = reader->path();
   }
   if (!options.yes) {
     if (::isatty(STDIN_FILENO) == 0)
-      return Complain("delete",
-                      {Code::kInvalidArgument, "nobody is here to ask; --yes deletes without asking"});
+      return Complain("delete", {Code::kInvalidArgument,
+                                 "no terminal to confirm on; pass --yes to delete without confirmation"});
     if (!Confirmed(run)) return 1;
   }
   auto writer = RunWriter::Open(path);
@@ -185,50 +185,49 @@ int RunExpDelete(const ExpOptions& options) {
 namespace {
 
 void AddList(CLI::App& exp, ExpOptions& options, int& code) {
-  CLI::App* list = exp.add_subcommand("list", "The newest runs.");
-  list->add_option("--limit", options.limit, "At most so many")
+  CLI::App* list = exp.add_subcommand("list", "List the newest runs.");
+  list->add_option("--limit", options.limit, "Maximum number of runs")
       ->check(CLI::Range(1, 1'000'000))
       ->capture_default_str();
-  list->add_option("--status", options.status, "Only these")
+  list->add_option("--status", options.status, "Only runs with this status")
       ->check(CLI::IsMember({"running", "done", "failed", "crashed", "queued"}));
-  list->add_option("--name", options.name, "Only those of this name")->type_name("NAME");
+  list->add_option("--name", options.name, "Only runs with this name")->type_name("NAME");
   list->callback([&] { code = RunExpList(options); });
-  CLI::App* show = exp.add_subcommand("show", "All that is known of one run.");
-  show->add_option("RUN", options.run, "Its id, the end or beginning of it, or a name")->required();
+  CLI::App* show = exp.add_subcommand("show", "Show one run.");
+  show->add_option("RUN", options.run, "Id of the run, its beginning or end, or a name")->required();
   show->callback([&] { code = RunExpShow(options); });
-  CLI::App* compare = exp.add_subcommand("compare", "What differs between runs.");
-  compare->add_option("RUN", options.runs, "Two or more")->required()->expected(2, 20);
-  compare->add_flag("--all", options.all, "Also what is the same");
+  CLI::App* compare = exp.add_subcommand("compare", "Show what differs between runs.");
+  compare->add_option("RUN", options.runs, "Two or more runs")->required()->expected(2, 20);
+  compare->add_flag("--all", options.all, "Show equal values, too");
   compare->callback([&] { code = RunExpCompare(options); });
   for (CLI::App* command : {list, show, compare}) command->add_flag("--json", options.json, "JSON");
   CLI::App* remove =
       exp.add_subcommand("delete", "Delete a run with the runs within it, their logs and artifacts.");
-  remove->add_option("RUN", options.run, "Its id, the end or beginning of it, or a name")->required();
-  remove->add_flag("--yes", options.yes, "Without asking");
+  remove->add_option("RUN", options.run, "Id of the run, its beginning or end, or a name")->required();
+  remove->add_flag("--yes", options.yes, "Do not ask for confirmation");
   remove->callback([&] { code = RunExpDelete(options); });
   for (CLI::App* command : {list, show, compare, remove})
     command->add_option("--db", options.db, "The file of experiments")->type_name("FILE");
 }
 
 void AddOutputs(CLI::App& exp, ExpOptions& options, int& code) {
-  CLI::App* plot = exp.add_subcommand("plot", "Metrics over steps: in the terminal, or as an SVG.");
-  plot->add_option("RUN", options.run, "Its id, the end or beginning of it, or a name")->required();
-  plot->add_option("METRIC,--metric", options.metrics, "Their names; default: loss");
-  plot->add_option("--with", options.runs, "A further run; repeatable")
+  CLI::App* plot = exp.add_subcommand("plot", "Plot metrics over steps, in the terminal or as an SVG.");
+  plot->add_option("RUN", options.run, "Id of the run, its beginning or end, or a name")->required();
+  plot->add_option("METRIC,--metric", options.metrics, "Names of the metrics; default: loss");
+  plot->add_option("--with", options.runs, "Another run to plot; repeatable")
       ->type_name("RUN")
       ->allow_extra_args(false);
-  plot->add_option("-o,--output", options.output, "The file of the SVG; default: standard output")
+  plot->add_option("-o,--output", options.output, "Output file of the SVG; default: standard output")
       ->type_name("FILE");
-  plot->add_flag("--text", options.text, "As text, which is the default in a terminal");
-  plot->add_flag("--ascii", options.ascii,
-                 "As text of ASCII alone; the default where the locale has no UTF-8");
-  plot->add_flag("--log", options.log_scale, "A logarithmic axis of values");
-  plot->add_flag("--by-time", options.by_time, "Over the seconds since the start instead of steps");
+  plot->add_flag("--text", options.text, "Plot as text; default in a terminal");
+  plot->add_flag("--ascii", options.ascii, "Plot as ASCII text; default if the locale is not UTF-8");
+  plot->add_flag("--log", options.log_scale, "Use a logarithmic value axis");
+  plot->add_flag("--by-time", options.by_time, "Plot over seconds since the start instead of steps");
   plot->callback([&] { code = RunExpPlot(options); });
-  CLI::App* to = exp.add_subcommand("export", "A run with its whole history, for other programs.");
-  to->add_option("RUN", options.run, "Its id, the end or beginning of it, or a name")->required();
+  CLI::App* to = exp.add_subcommand("export", "Export a run with its history for other programs.");
+  to->add_option("RUN", options.run, "Id of the run, its beginning or end, or a name")->required();
   to->add_option("TO,-o,--output", options.output,
-                 "A file, or the folder of MLflow; default: standard output");
+                 "Output file, or folder of MLflow; default: standard output");
   to->add_option("--format", options.format, "mlflow, json or csv")
       ->check(CLI::IsMember({"mlflow", "json", "csv"}))
       ->capture_default_str();
@@ -251,8 +250,8 @@ void AddExp(CLI::App& app, ExpOptions& options, int& code) {
   query->group("Runs and records");
   query->add_option("SQL", options.sql, "One SELECT")->required();
   query->add_flag("--json", options.json, "JSON");
-  query->add_flag("--csv", options.csv, "CSV with a head line");
-  query->add_option("--limit", options.rows, "At most so many rows")
+  query->add_flag("--csv", options.csv, "CSV with a header line");
+  query->add_option("--limit", options.rows, "Maximum number of rows")
       ->check(CLI::Range(1, 100'000'000))
       ->capture_default_str();
   query->add_option("--db", options.db, "The file of experiments")->type_name("FILE");

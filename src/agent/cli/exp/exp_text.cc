@@ -110,8 +110,8 @@ std::string EnergyLine(const RunRow& run) {
 std::string StatusLine(const RunRow& run, bool old_file) {
   std::string out = run.status;
   if (!run.reason.empty()) out += ": " + run.reason;
-  if (run.status == kCrashed && run.ended_ns) out += ": its last sign of life was at " + Time(*run.ended_ns);
-  if (old_file && run.status == kRunning) out += " (says the old file, which knows no heartbeat)";
+  if (run.status == kCrashed && run.ended_ns) out += ": its last heartbeat was at " + Time(*run.ended_ns);
+  if (old_file && run.status == kRunning) out += " (according to the old file, which has no heartbeats)";
   return out;
 }
 
@@ -160,7 +160,7 @@ std::string RunPageText(const RunPage& page, int64_t now_ns) {
   if (run.resumed > 0)
     Field(out, "resumed", std::to_string(run.resumed) + (run.resumed == 1 ? " time" : " times"));
   if (page.processes.size() > 1) Field(out, "processes", std::to_string(page.processes.size()));
-  if (run.dropped > 0) Field(out, "dropped", CountText(run.dropped) + " records were given and not kept");
+  if (run.dropped > 0) Field(out, "dropped", CountText(run.dropped) + " records were dropped");
   for (const TagRow& tag : page.tags) Field(out, "tag", tag.key + " = " + tag.value);
   if (!page.params.empty()) {
     TextTable params({"PARAM", "VALUE"});

@@ -89,7 +89,7 @@ TEST(ExpText, APageSaysWhatIsKnownAndIsSafeForATerminal) {
   crashed.run.status = kCrashed;
   crashed.run.energy = {.method = {}, .validity = "no_device", .reason = "no GPU"};
   text = RunPageText(crashed, 0);
-  EXPECT_THAT(text, HasSubstr("crashed: its last sign of life was at 2025-11-21T02:08:41.000Z"));
+  EXPECT_THAT(text, HasSubstr("crashed: its last heartbeat was at 2025-11-21T02:08:41.000Z"));
   EXPECT_THAT(text, HasSubstr("energy      –  no_device: no GPU"));
 }
 

@@ -144,7 +144,7 @@ Result<std::vector<PlotLine>> ReadLines(RunReader& reader, const std::vector<Run
     }
   }
   if (lines.empty())
-    return Status{Code::kInvalidArgument, "nothing to draw; gpulens exp show tells the metrics of a run"};
+    return Status{Code::kInvalidArgument, "nothing to plot; gpulens exp show lists the metrics of a run"};
   return lines;
 }
 

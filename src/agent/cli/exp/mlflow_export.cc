@@ -199,7 +199,7 @@ std::string MlflowKey(std::string_view key) {
 
 Status WriteMlflow(const MlflowRun& run, const std::string& folder) {
   const RunRow& row = run.page.run;
-  if (!IsRunId(row.id)) return {Code::kInvalidArgument, "\"" + row.id + "\" is no id that can be a folder"};
+  if (!IsRunId(row.id)) return {Code::kInvalidArgument, "\"" + row.id + "\" is not a valid folder name"};
   std::error_code error;
   const std::string absolute = fs::absolute(folder, error).lexically_normal().string();
   if (error) return {Code::kIo, folder + ": " + error.message()};

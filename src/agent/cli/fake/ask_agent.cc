@@ -36,14 +36,14 @@ int AskAndPrint(const AgentQuestion& question) {
     path = ControlSocketOf(loaded.config);
   }
   if (path.empty() || path == "none") {
-    WriteNote(question.who + ": there is no control socket; name one with --socket");
+    WriteNote(question.who + ": there is no control socket; set one with --socket");
     return 1;
   }
   Result<std::string> answer = AskAgent(path, question.command, kPatience);
   if (!answer) {
     bool away = answer.error().code == Code::kUnavailable;
     WriteNote(question.who + ": " + answer.error().detail +
-              (away ? "; does the agent run, and as this user or root?" : ""));
+              (away ? "; is the agent running, as this user or as root?" : ""));
     return 1;
   }
   std::string text;

@@ -66,7 +66,7 @@ int Run(const FakeOrder& order, const std::string& verb) {
   }
   question.command += words;
   if (question.command.size() > kMaxControlLine) {
-    ::dprintf(STDERR_FILENO, "gpulens sim fail: more words than one fault has\n");
+    ::dprintf(STDERR_FILENO, "gpulens sim fail: too many words for one fault\n");
     return 2;
   }
   return AskAndPrint(question);
@@ -82,11 +82,11 @@ void AddFaults(CLI::App& app, const std::shared_ptr<FakeOrder>& order, int& code
     return command;
   };
   CLI::App* fail = add("fail", "fail", "Inject a fault into a running agent with simulated GPUs.");
-  fail->add_option("WORDS", order->words, "gpu=N mode=MODE and what the mode takes, see below")->required();
+  fail->add_option("WORDS", order->words, "gpu=N mode=MODE and the keys of the mode, see below")->required();
   fail->footer(kFailFooter + nvml::FaultHelp());
   add("heal", "heal", "End all faults, or those of one GPU; counters keep their values.")
       ->add_option("WORDS", order->words, "gpu=N or id=N");
-  add("status", "faults", "List the faults that are in force.");
+  add("status", "faults", "List the active faults.");
 }
 
 // The simulated library reads the recording when the agent starts it; here it is only checked.

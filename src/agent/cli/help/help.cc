@@ -291,7 +291,7 @@ std::string WhatIsWrong(const CLI::App& command, const CLI::ParseError& error) {
     std::string list;
     for (std::string_view name : SubcommandNames(command, false))
       list.append(list.empty() ? "" : ", ").append(name);
-    return "which command? There are " + list + ".";
+    return "a command is required: " + list + ".";
   }
   if (std::string choice = WrongChoice(text); !choice.empty()) return choice;
   // "--limit: Value x not in range 1 to 100"

@@ -70,7 +70,7 @@ Queues FindQueues(const QueueOptions& options, const char* command) {
                                asked.report->sinks.end());
   } else if (!asked.at.empty()) {
     WriteNote(std::string("gpulens queue ") + command + ": " + asked.at +
-              " does not say which sinks it has: " + asked.refusal);
+              " does not report its sinks: " + asked.refusal);
   }
   queues.root = QueueRootOf(folder);
   return queues;
@@ -129,8 +129,8 @@ int Drop(const Kept& kept, const std::string& sink) {
     if (dropped->in_use)
       later = dropped->holder == 0 ? "the agent" : "process " + std::to_string(dropped->holder);
   }
-  std::string text = code == 0 ? "Dropped " + Requests(kept.records) + " that waited for " + sink + ": "
-                               : "Of what waited for " + sink + " a part was dropped: ";
+  std::string text = code == 0 ? "Dropped " + Requests(kept.records) + " queued for " + sink + ": "
+                               : "Some of the data queued for " + sink + " was dropped: ";
   text += SizeText(freed) + " on disk are free.";
   if (!later.empty()) text += " The rest is freed by " + later + " within a minute.";
   return WriteOut(text + "\n") ? code : 1;
@@ -164,19 +164,19 @@ int RunQueueDrop(const QueueOptions& options) {
   if (IsConfigured(queues, sink))
     return ComplainOfQueue("drop",
                            sink +
-                               " is configured, and what waits for it will be delivered. To drop it, remove "
-                               "the sink from the configuration and reload first.",
+                               " is configured, and its queued data will be delivered. To drop the data, "
+                               "remove the sink from the configuration and reload first.",
                            2);
   Status listed;
   const Kept kept = FindKept(queues, sink, listed);
   if (kept.places.empty() && !listed) return ComplainOfQueue("drop", listed.detail, 1);
   if (kept.places.empty())
-    return ComplainOfQueue("drop", "nothing is kept for " + sink + "; gpulens queue list shows what is", 1);
+    return ComplainOfQueue("drop", "nothing is queued for " + sink + "; list the queues: gpulens queue list",
+                           1);
   if (!options.yes) {
     if (::isatty(STDIN_FILENO) == 0)
-      return ComplainOfQueue("drop", "there is no terminal to ask at; --yes drops without asking", 2);
-    std::string question =
-        "Drop " + Requests(kept.records) + " (" + SizeText(kept.bytes) + ") that wait for ";
+      return ComplainOfQueue("drop", "no terminal to confirm on; pass --yes to drop without confirmation", 2);
+    std::string question = "Drop " + Requests(kept.records) + " (" + SizeText(kept.bytes) + ") queued for ";
     AppendPrintable(question, sink);
     if (!IsConfirmed(question + "?")) return ComplainOfQueue("drop", "nothing was dropped", 1);
   }
@@ -187,15 +187,15 @@ void AddQueue(CLI::App& app, int& code) {
   auto kept = std::make_shared<QueueOptions>();
   QueueOptions& options = *kept;
   CLI::App* queue =
-      app.add_subcommand("queue", "List what waits on disk for sinks; drop what no sink needs.");
+      app.add_subcommand("queue", "List the data queued on disk for sinks; drop data of removed sinks.");
   queue->group("Set up");
   queue->require_subcommand(1);
   queue->footer(kQueueFooter);
-  CLI::App* list = queue->add_subcommand("list", "What waits for which sink, and where.");
+  CLI::App* list = queue->add_subcommand("list", "List the queued data of each sink and its folder.");
   list->add_flag("--json", options.json, "JSON");
-  CLI::App* drop = queue->add_subcommand("drop", "Drop what waits for a sink that is not configured.");
-  drop->add_option("SINK", options.sink, "Its name in the configuration: otlp/b")->required();
-  drop->add_flag("--yes", options.yes, "Do not ask");
+  CLI::App* drop = queue->add_subcommand("drop", "Drop the queued data of a sink that is not configured.");
+  drop->add_option("SINK", options.sink, "Name of the sink, as it was configured: otlp/b")->required();
+  drop->add_flag("--yes", options.yes, "Do not ask for confirmation");
   for (CLI::App* command : {list, drop}) {
     command->add_option("--config", options.config_file, "Configuration file (YAML)")->type_name("FILE");
     command->add_option("--state-dir", options.state_dir, "The agent's state folder")->type_name("D");

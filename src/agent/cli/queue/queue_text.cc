@@ -60,7 +60,7 @@ std::string QueueTable(const QueueView& view, int64_t now_unix_ns) {
   }
   if (!view.problem.empty()) notes += "▲ " + view.problem + "\n";
   if (any) return table.Text() + notes;
-  return (view.root.empty() ? "there is no state folder, and no sink names a folder of its own"
+  return (view.root.empty() ? "there is no state folder, and no sink has its own folder"
                             : "no sink has a queue in " + view.root) +
          "\n" + notes;
 }

@@ -139,13 +139,13 @@ int RunLogCommand(const LogCommandOptions& options) {
   if (!reader) return Complain(reader.error());
   auto run = WhichRun(*reader, options.run);
   if (!run) return Complain(run.error());
-  if (!IsRunId(run->id)) return Complain({Code::kDataLoss, "its id is no name of a folder"});
+  if (!IsRunId(run->id)) return Complain({Code::kDataLoss, "its id is not a valid folder name"});
   const std::string path = LogPath(reader->path(), run->id, reader->old_file());
   UniqueFd file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
   if (!file) {
     if (errno == ENOENT)
       return Complain(
-          {Code::kUnavailable, run->id + " has no log: only gpulens run keeps what a program prints"});
+          {Code::kUnavailable, run->id + " has no log: only gpulens run records the output of a program"});
     return Complain(ErrnoStatus("open " + path, errno));
   }
   LinePrinter printer(options.grep);
@@ -175,8 +175,8 @@ void AddLog(CLI::App& app, LogCommandOptions& options, int& code) {
   CLI::App* log = app.add_subcommand("log", "Print the log of a run, also while it runs.");
   log->group("Runs and records");
   log->add_option("RUN,--id", options.run,
-                  "Its id, the end or beginning of it, or a name; default: the newest");
-  log->add_flag("-f,--follow", options.follow, "Go on until the run ends");
+                  "Id of the run, its beginning or end, or a name; default: the newest");
+  log->add_flag("-f,--follow", options.follow, "Follow the log until the run ends");
   log->add_option("--grep", options.grep, "Only lines with this text, with their numbers")->type_name("TEXT");
   log->add_option("--db", options.db, "The file of experiments")->type_name("FILE");
   log->footer(kLogFooter);

@@ -81,7 +81,8 @@ class Output {
     Status made = MakeFoldersAbove(log);
     if (made) log_.reset(::open(log.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0640));
     if (!log_)
-      ComplainOfRun("no log is kept: " + (made ? ErrnoStatus("open " + log, errno) : made).detail, 0);
+      ComplainOfRun("the log is not recorded: " + (made ? ErrnoStatus("open " + log, errno) : made).detail,
+                    0);
   }
 
   void Add(int stream, std::string_view bytes) {
@@ -186,7 +187,8 @@ Result<std::vector<std::string>> ProgramFor(const std::vector<std::string>& comm
 }
 
 int RunProgram(const RunCommandOptions& options) {
-  if (options.command.empty()) return ComplainOfRun("what?   gpulens run train.py …   gpulens run --help", 2);
+  if (options.command.empty())
+    return ComplainOfRun("no program given   gpulens run train.py …   gpulens run --help", 2);
   if (options.command.front().starts_with('-'))
     return ComplainOfRun("no option " + options.command.front() + ".   gpulens run --help", 2);
   for (const auto* pairs : {&options.tags, &options.params}) {
@@ -203,7 +205,7 @@ int RunProgram(const RunCommandOptions& options) {
   const std::string database = recording->database;
   const ExperimentEnergyMeter energy = recording->energy;
   auto recorder = Recorder::Begin(*std::move(recording));
-  if (!recorder) return ComplainOfRun("the run cannot be kept: " + recorder.error().detail, 1);
+  if (!recorder) return ComplainOfRun("the run cannot be recorded: " + recorder.error().detail, 1);
   Recorder& run = **recorder;
   for (const std::string& text : options.tags) run.Tag(Pair(text)->first, Pair(text)->second);
   for (const std::string& text : options.params) run.Param(Pair(text)->first, ValueOf(Pair(text)->second));
@@ -220,9 +222,9 @@ int RunProgram(const RunCommandOptions& options) {
     end.outcome = kFailed, end.reason = status.error().detail, end.exit_code = 126, end.decides = true;
   if (energy) end.energy = ToRow(AskEnergy(energy, true));
   Status left = run.Leave(end, kEndTime);
-  if (!left) ComplainOfRun("the end of the run is not kept: " + left.detail, 0);
+  if (!left) ComplainOfRun("the end of the run is not recorded: " + left.detail, 0);
   if (uint64_t dropped = run.health().dropped; dropped != 0)
-    ComplainOfRun(std::to_string(dropped) + " values did not fit into the queue and are not kept", 0);
+    ComplainOfRun(std::to_string(dropped) + " values did not fit into the queue and were dropped", 0);
   if (!status) return ComplainOfRun(status.error().detail, 126);
   if (!options.quiet && output.within_line()) ::dprintf(STDERR_FILENO, "\n");
   if (!options.quiet) Summarize(database, run.run_id());
@@ -232,19 +234,18 @@ int RunProgram(const RunCommandOptions& options) {
 void AddRun(CLI::App& app, RunCommandOptions& options, int& code) {
   CLI::App* run = app.add_subcommand("run", "Run a program; record its output and the metrics in it.");
   run->group("Runs and records");
-  run->add_option("--name", options.name, "What the run is called; default: the script's name")
-      ->type_name("NAME");
+  run->add_option("--name", options.name, "Name of the run; default: the script's name")->type_name("NAME");
   run->add_option("--tag", options.tags, "A tag; repeatable")
       ->type_name("KEY=VALUE")
       ->allow_extra_args(false);
   run->add_option("--param", options.params, "A parameter; repeatable")
       ->type_name("KEY=VALUE")
       ->allow_extra_args(false);
-  run->add_flag("!--no-energy", options.energy, "Do not read what GPUs, or else processors, draw meanwhile");
+  run->add_flag("!--no-energy", options.energy, "Do not measure the energy of GPUs or processors");
   run->add_option("--db", options.db, "The file of experiments, ~/.gpulens/experiments.db")
       ->type_name("FILE");
-  run->add_flag("-q,--quiet", options.quiet, "Nothing of our own, only what the program prints");
-  run->add_option("COMMAND", options.command, "A script of Python, or a program, with its arguments");
+  run->add_flag("-q,--quiet", options.quiet, "Print only the output of the program");
+  run->add_option("COMMAND", options.command, "A Python script or a program, with its arguments");
   run->positionals_at_end();
   run->footer(kRunFooter);
   run->callback([&options, &code] {

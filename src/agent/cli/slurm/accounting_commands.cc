@@ -122,7 +122,7 @@ Result<Chunk> Bounds(RecordRun& run, const char* start_default) {
   ASSIGN_OR_RETURN(int64_t start,
                    slurm::ParseWhen(run.options.start.empty() ? start_default : run.options.start, now));
   ASSIGN_OR_RETURN(int64_t end, slurm::ParseWhen(run.options.end.empty() ? "now" : run.options.end, now));
-  if (end <= start) return Status{Code::kInvalidArgument, "--end is not after --start"};
+  if (end <= start) return Status{Code::kInvalidArgument, "--end must be after --start"};
   return Chunk{start, end};
 }
 
@@ -222,7 +222,7 @@ Status BackfillNew(RecordRun& run) {
   ASSIGN_OR_RETURN(Chunk all, Bounds(run, "3 hours ago"));
   ASSIGN_OR_RETURN(Duration step, SpanOf("--step", run.options.step));
   const int64_t seconds = std::chrono::duration_cast<std::chrono::seconds>(step).count();
-  if (seconds < 1) return {Code::kInvalidArgument, "--step: at least a second"};
+  if (seconds < 1) return {Code::kInvalidArgument, "--step must be at least 1 s"};
   std::vector<Chunk> chunks;
   for (int64_t at = all.start; at < all.end; at += seconds) {
     if (chunks.size() == kMostChunks) return {Code::kInvalidArgument, "more than 100,000 steps"};

@@ -78,8 +78,7 @@ Result<Duration> TimeOf(const char* option, const std::string& text) {
   const bool plain = !text.empty() && text.find_first_not_of("0123456789.") == std::string::npos;
   if (ValueCheck wrong = ParseTimeValue(plain ? text + "s" : text, span))
     return Status{Code::kInvalidArgument, std::string(option) + ": " + wrong->problem};
-  if (span.count() <= 0)
-    return Status{Code::kInvalidArgument, std::string(option) + ": more than 0 is wanted"};
+  if (span.count() <= 0) return Status{Code::kInvalidArgument, std::string(option) + ": must be more than 0"};
   return span;
 }
 
@@ -133,7 +132,7 @@ class RecordSession {
     }
     const std::string report = loaded.Errors();
     if (!report.empty()) ::dprintf(STDERR_FILENO, "%s", report.c_str());
-    if (!loaded.ok()) return {Code::kInvalidArgument, "the configuration is not good"};
+    if (!loaded.ok()) return {Code::kInvalidArgument, "the configuration is invalid"};
     resource_ = MakeResource(loaded.config, {.demo = false, .host_name = HostName()});
     env_.io = &io_;
     env_.http = &client_;
@@ -181,7 +180,7 @@ class RecordSession {
       const SinkOption option = SinkOptionOf(spec, given, value);
       if (!option.known) {
         return Status{Code::kInvalidArgument, std::string(spec.name) + " has no option \"" + option.key +
-                                                  "\". All of them: gpulens config schema"};
+                                                  "\". List them: gpulens config schema"};
       }
       flags.push_back({"-o " + option.key, sink + option.key, option.value});
     }

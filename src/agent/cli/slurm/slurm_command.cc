@@ -31,18 +31,16 @@ constexpr SlurmCommand kSlurmCommands[] = {
      "300s", nullptr},
     {"slurm_job_monitor", "Every node and every job of the queue, as records.", "60s", &SendNodesAndJobs},
     {"sacct_running", "The accounting's records of jobs that run.", "3600s", &SendRunningJobs},
-    {"sacct_publish", "What sacct printed into a file, or to standard input, as records.", "",
-     &PublishAccounting},
+    {"sacct_publish", "Output of sacct, from a file or standard input, as records.", "", &PublishAccounting},
     {"sacct_backfill", "The accounting's records of past time, part by part.", "3600s", nullptr},
     {"fsacct", "Prints sacct's rows of jobs and steps that ended within the bounds.", "", &PrintAccounting},
     {"sacctmgr_qos", "Qualities of service with their limits, as records.", "86400s", &SendQos},
     {"sacctmgr_user", "Users with their accounts, as records.", "86400s", &SendUsers},
     {"scontrol", "Partitions with their limits and weights, as records.", "86400s", &SendPartitions},
     {"scontrol_config", "The controller's configuration, as a record.", "86400s", &SendConfiguration},
-    {"sprio", "What the priorities of waiting jobs are made of, as records.", "120s", &SendPriorities},
+    {"sprio", "Components of the priorities of waiting jobs, as records.", "120s", &SendPriorities},
     {"sshare", "Shares and use of accounts and users, as records.", "300s", &SendShares},
-    {"storage", "How full file systems are, and what users keep in them, as records.", "86400s",
-     &SendStorage},
+    {"storage", "Use of file systems, in total and by user, as records.", "86400s", &SendStorage},
 };
 
 // What was typed behind a command.
@@ -58,11 +56,11 @@ struct Typed {
 constexpr IgnoredOption kIgnoredByAll[] = {
     {"--log-folder", false, "the log goes to standard error"},
     {"--stdout", true, "the log goes to standard error, data to --sink"},
-    {"--retries", false, "sinks of the network have a queue that tries again"},
+    {"--retries", false, "network sinks have a queue and retry"},
     {"--chunk-size", false, "sinks split what they send by themselves"},
 };
 constexpr IgnoredOption kIgnoredBackfill[] = {
-    {"--publish-timeout", false, "records go to the sink at once, no program is started for it"},
+    {"--publish-timeout", false, "records are sent to the sink directly, without starting a program"},
     {"--concurrently", false, "one sacct at a time, so that the accounting is not loaded"},
 };
 
@@ -107,9 +105,9 @@ void AddCommon(CLI::App& command, const SlurmCommand& spec, const std::shared_pt
   RecordSessionOptions& session = typed->session;
   if (*spec.every) {
     command.add_flag("--once", session.once, "One turn");
-    command.add_option("--interval", session.interval, std::string("How often, ") + spec.every)
+    command.add_option("--interval", session.interval, std::string("Interval, ") + spec.every)
         ->type_name("D");
-    command.add_option("--push-interval", typed->push_interval, "The same; --interval is stronger")
+    command.add_option("--push-interval", typed->push_interval, "Same as --interval, which takes precedence")
         ->type_name("D");
   }
   if (spec.name != kStrict) {
@@ -117,7 +115,7 @@ void AddCommon(CLI::App& command, const SlurmCommand& spec, const std::shared_pt
         spec.name == kMonitor ? "a JSON array each time" : "a line of JSON for each record";
     command
         .add_option("--sink", session.sink,
-                    "Where to: stdout (" + lines + "), file (metrics.jsonl without -o path=FILE), otlp, …")
+                    "Sink: stdout (" + lines + "), file (metrics.jsonl without -o path=FILE), otlp, …")
         ->type_name("S")
         ->capture_default_str();
     command.add_option("-o,--sink-opt,--sink-opts", typed->pairs, "An option of the sink; repeatable")
@@ -133,20 +131,20 @@ void AddCommon(CLI::App& command, const SlurmCommand& spec, const std::shared_pt
         ->type_name("DIR");
   for (const IgnoredOption& ignored : kIgnoredByAll) {
     auto say = [&spec, &ignored] {
-      Complain(spec.name, std::string(ignored.option) + " does nothing here: " + ignored.why);
+      Complain(spec.name, std::string(ignored.option) + " has no effect here: " + ignored.why);
     };
-    constexpr const char* kHelp = "Accepted, does nothing here";
+    constexpr const char* kHelp = "Accepted, without effect";
     CLI::Option* option = ignored.flag ? command.add_flag_callback(ignored.option, say, kHelp)
                                        : command.add_option_function<std::string>(
                                              ignored.option, [say](const std::string&) { say(); }, kHelp);
-    option->group("Without a meaning here");
+    option->group("Options without effect");
   }
 }
 
 void AddBounds(CLI::App& command, RecordOptions& record, const char* start) {
-  command.add_option("-S,--start", record.start, std::string("From when on, UTC; ") + start)->type_name("T");
-  command.add_option("-E,--end", record.end, "Until when, UTC; now")->type_name("T");
-  command.add_option("--sacct-timeout", record.timeout, "How long one sacct may take")
+  command.add_option("-S,--start", record.start, std::string("Start time, UTC; ") + start)->type_name("T");
+  command.add_option("-E,--end", record.end, "End time, UTC; now")->type_name("T");
+  command.add_option("--sacct-timeout", record.timeout, "Timeout of one sacct")
       ->type_name("D")
       ->capture_default_str();
 }
@@ -154,15 +152,16 @@ void AddBounds(CLI::App& command, RecordOptions& record, const char* start) {
 void AddOwn(CLI::App& command, const SlurmCommand& spec, Typed& typed) {
   RecordOptions& record = typed.session.record;
   if (spec.name == kPublish) {
-    command.add_option("FILE", record.file, "What sacct printed with -P; without it: standard input");
-    command.add_option("--delimiter", record.delimiter, "Between values; default: as in the header, |# or |");
+    command.add_option("FILE", record.file, "Output of sacct -P; default: standard input");
+    command.add_option("--delimiter", record.delimiter,
+                       "Separator of values; default: as in the header, |# or |");
   }
   if (spec.name == kStrict) AddBounds(command, record, "1 hour ago");
   if (spec.name == kMonitor) command.add_flag("--strict", typed.strict, "Exit 1 when a reading is doubtful");
   if (spec.name == kStorage) {
     command
         .add_option("--mounts", record.mounts,
-                    "Which mounts, by path: CLUSTER=PATTERN, or PATTERN; repeatable")
+                    "Mounts to read, by path: CLUSTER=PATTERN, or PATTERN; repeatable")
         ->type_name("P");
     command.add_option("--pure-file", record.pure_file, "Lines of JSON: user, used, sample_time, directory")
         ->type_name("FILE");
@@ -177,15 +176,17 @@ void AddBackfill(CLI::App& command, const SlurmCommand& spec, const std::shared_
   auto add = [&](const char* name, const char* help, RecordCommand run) {
     CLI::App* way = command.add_subcommand(name, help);
     AddCommon(*way, spec, typed);
-    way->add_option("--sleep", record.pause, "Between two parts")->type_name("D")->capture_default_str();
+    way->add_option("--sleep", record.pause, "Pause between two parts")
+        ->type_name("D")
+        ->capture_default_str();
     for (const IgnoredOption& ignored : kIgnoredBackfill) {
       way->add_option_function<std::string>(
              ignored.option,
              [&spec, &ignored](const std::string&) {
-               Complain(spec.name, std::string(ignored.option) + " does nothing here: " + ignored.why);
+               Complain(spec.name, std::string(ignored.option) + " has no effect here: " + ignored.why);
              },
-             "Accepted, does nothing here")
-          ->group("Without a meaning here");
+             "Accepted, without effect")
+          ->group("Options without effect");
     }
     way->callback([&spec, &code, typed, run] { code = Run(spec, run, *typed); });
     return way;
@@ -193,9 +194,10 @@ void AddBackfill(CLI::App& command, const SlurmCommand& spec, const std::shared_
   CLI::App* fresh = add("new", "From --start to --end, in steps.", &BackfillNew);
   AddBounds(*fresh, record, "3 hours ago");
   fresh->add_option("--step", record.step, "Length of one part")->type_name("D")->capture_default_str();
-  CLI::App* listed = add("from_file", "The parts that a file lists: START,END a line.", &BackfillFromFile);
+  CLI::App* listed =
+      add("from_file", "The parts listed in a file, START,END on each line.", &BackfillFromFile);
   listed->add_option("FILE", record.file, "Lines START,END, UTC")->required();
-  listed->add_option("--sacct-timeout", record.timeout, "How long one sacct may take")->type_name("D");
+  listed->add_option("--sacct-timeout", record.timeout, "Timeout of one sacct")->type_name("D");
 }
 
 }  // namespace

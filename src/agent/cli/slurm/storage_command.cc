@@ -182,7 +182,7 @@ Status SendStorage(RecordRun& run) {
     RETURN_IF_ERROR(SendMount(run, mount, *said));
   }
   if (!run.options.pure_file.empty()) return SendUsage(run);
-  if (answered == 0 && failed.ok()) return {Code::kUnavailable, "no mount fits"};
+  if (answered == 0 && failed.ok()) return {Code::kUnavailable, "no mount matches"};
   return answered > 0 ? Ok() : failed;
 }
 

@@ -114,7 +114,7 @@ int TellStats(const Result<TelemetryStats>& stats, const TelemetryOptions& optio
   if (!stats) return ComplainOfTelemetry("stats", stats.error());
   if (options.json) return PrintTelemetry(StatsJson(*stats));
   if (stats->all.calls > 0) return PrintTelemetry(StatsText(*stats, ScreenWidth()));
-  return PrintTelemetry(records ? "No telemetry data that fits.\n" : kNothing);
+  return PrintTelemetry(records ? "No matching telemetry data.\n" : kNothing);
 }
 
 int ServerStats(const std::string& url, const TelemetryOptions& options) {
@@ -189,13 +189,14 @@ int RunTelemetryStats(const TelemetryOptions& options) {
 namespace {
 
 void AddFilters(CLI::App& command, TelemetryOptions& options) {
-  command.add_option("--since", options.since, "From then on: 24h (ago), 2026-11-21")->type_name("T");
-  command.add_option("--until", options.until, "Up to then")->type_name("T");
-  command.add_option("--model", options.model, "Of this model alone")->type_name("NAME");
-  command.add_option("--engine", options.engine, "Of this engine alone")->type_name("NAME");
-  command.add_option("--batch", options.batch, "Of this batch alone: a run of gpulens bench serve")
+  command.add_option("--since", options.since, "Only records since then: 24h (ago), 2026-11-21")
+      ->type_name("T");
+  command.add_option("--until", options.until, "Only records up to then")->type_name("T");
+  command.add_option("--model", options.model, "Only records of this model")->type_name("NAME");
+  command.add_option("--engine", options.engine, "Only records of this engine")->type_name("NAME");
+  command.add_option("--batch", options.batch, "Only records of this batch, a run of gpulens bench serve")
       ->type_name("ID");
-  command.add_flag("--exclude-warmup", options.exclude_warmup, "Without calls that only warmed up");
+  command.add_flag("--exclude-warmup", options.exclude_warmup, "Exclude warm-up calls");
 }
 
 }  // namespace
@@ -206,16 +207,16 @@ void AddTelemetry(CLI::App& app, TelemetryOptions& options, int& code) {
   telemetry->group("Runs and records");
   telemetry->require_subcommand(1);
   telemetry->footer(kFooter);
-  CLI::App* stats = telemetry->add_subcommand("stats", "What the records add up to.");
-  stats->add_option("-n,--top", options.top, "At most so many models")
+  CLI::App* stats = telemetry->add_subcommand("stats", "Summarize the records.");
+  stats->add_option("-n,--top", options.top, "Maximum number of models")
       ->check(CLI::Range(1, 1'000'000))
       ->capture_default_str();
-  stats->add_option("--by", options.by, "Groups instead of models and engines")
+  stats->add_option("--by", options.by, "Group by this instead of models and engines")
       ->check(CLI::IsMember(std::vector<std::string>(std::begin(kGroups) + 1, std::end(kGroups))));
   stats->add_flag("--json", options.json, "JSON");
   AddFilters(*stats, options);
   stats->callback([&] { code = RunTelemetryStats(options); });
-  CLI::App* exported = telemetry->add_subcommand("export", "The records as they are in the file.");
+  CLI::App* exported = telemetry->add_subcommand("export", "Export the records.");
   exported->add_option("-f,--format", options.format, "json (an array), jsonl (a line each) or csv")
       ->check(CLI::IsMember({"json", "jsonl", "csv"}))
       ->capture_default_str();
@@ -224,11 +225,12 @@ void AddTelemetry(CLI::App& app, TelemetryOptions& options, int& code) {
   AddFilters(*exported, options);
   exported->callback([&] { code = RunTelemetryExport(options); });
   CLI::App* clear = telemetry->add_subcommand("clear", "Delete all records.");
-  clear->add_flag("-y,--yes", options.yes, "Without asking");
+  clear->add_flag("-y,--yes", options.yes, "Do not ask for confirmation");
   clear->callback([&] { code = RunTelemetryClear(options); });
-  CLI::App* vacuum = telemetry->add_subcommand("vacuum", "Give the space of deleted records back.");
+  CLI::App* vacuum = telemetry->add_subcommand("vacuum", "Free the space of deleted records.");
   vacuum->callback([&] { code = RunTelemetryVacuum(options); });
-  CLI::App* check = telemetry->add_subcommand("check", "Whether the file is sound, and what was set aside.");
+  CLI::App* check =
+      telemetry->add_subcommand("check", "Check the file for damage and show rejected records.");
   check->callback([&] { code = RunTelemetryCheck(options); });
   for (CLI::App* command : {stats, exported, clear, vacuum, check})
     command->add_option("--db", options.db, "The file of records, or the URL of a server")

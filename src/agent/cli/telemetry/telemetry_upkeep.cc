@@ -135,7 +135,7 @@ Result<bool> Check(const std::string& path, std::string& out) {
   ASSIGN_OR_RETURN(const bool poison, HasTable(database, "telemetry_poison"));
   if (!poison) return true;
   ASSIGN_OR_RETURN(const int64_t aside, database.Number("SELECT count(*) FROM telemetry_poison"));
-  if (aside > 0) out += "  " + Plural(aside, "record") + " set aside: SELECT * FROM telemetry_poison\n";
+  if (aside > 0) out += "  " + Plural(aside, "record") + " rejected: SELECT * FROM telemetry_poison\n";
   return true;
 }
 
@@ -149,7 +149,8 @@ int RunTelemetryClear(const TelemetryOptions& options) {
   if (!options.yes) {
     if (::isatty(STDIN_FILENO) == 0)
       return ComplainOfTelemetry(
-          "clear", {Code::kInvalidArgument, "nobody is here to ask; --yes deletes without asking"});
+          "clear",
+          {Code::kInvalidArgument, "no terminal to confirm on; pass --yes to delete without confirmation"});
     if (!Confirmed(telemetry::IsServer(*path) ? telemetry::ServerName(*path) : *path, *records)) {
       ::dprintf(STDERR_FILENO, "Aborted.\n");
       return 1;

@@ -58,9 +58,9 @@ ValueCheck CheckAttributeName(std::string_view name) {
   if (name.empty()) return wrong("an attribute without a name");
   const bool control = std::any_of(name.begin(), name.end(),
                                    [](char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7F; });
-  if (control || !IsUtf8(name)) return wrong(QuotedText(name) + " is no name of an attribute");
+  if (control || !IsUtf8(name)) return wrong(QuotedText(name) + " is not a valid attribute name");
   if (name.starts_with("__"))
-    return wrong(QuotedText(name) + " is reserved: Prometheus keeps names with __ in front");
+    return wrong(QuotedText(name) + " is reserved: Prometheus reserves names that begin with __");
   if (std::ranges::find(kBounds, name) != std::end(kBounds))
     return wrong(QuotedText(name) + " is reserved for the bounds of histograms and summaries");
   return std::nullopt;

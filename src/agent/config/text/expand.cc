@@ -82,16 +82,17 @@ class Expander {
       if (inner.starts_with(kEnvironment)) inner.remove_prefix(kEnvironment.size());
       const size_t otherwise = inner.find(kOtherwise);
       const std::string_view name = inner.substr(0, otherwise);
-      if (!IsVariableName(name)) return wrong(QuotedText(name) + " is no name of a variable", kDollarHint);
+      if (!IsVariableName(name))
+        return wrong(QuotedText(name) + " is not a valid variable name", kDollarHint);
       const std::optional<std::string_view> value = from_.variable(name);
       if (value && (!value->empty() || otherwise == inner.npos)) text = *value;
       else if (otherwise != inner.npos) text = inner.substr(otherwise + kOtherwise.size());
       else
-        return wrong("the environment has no " + std::string(name),
+        return wrong("the environment variable " + std::string(name) + " is not set",
                      "${" + std::string(name) + ":-text} would be text; a $ itself is written $$");
     }
-    if (!IsUtf8(text)) return wrong("what it stands for is not UTF-8", "");
-    if (out.size() + text.size() > kExpandedBytes) return wrong("what it stands for is too long", "");
+    if (!IsUtf8(text)) return wrong("its value is not UTF-8", "");
+    if (out.size() + text.size() > kExpandedBytes) return wrong("its value is too long", "");
     out += text;
     return true;
   }
@@ -142,7 +143,7 @@ std::string EscapeDollars(std::string_view text) {
 Result<std::string> ReadValueFile(const std::string& path) {
   struct stat facts{};
   if (::stat(path.c_str(), &facts) != 0) return ErrnoStatus("open", errno);
-  if (!S_ISREG(facts.st_mode)) return Status{Code::kInvalidArgument, "it is no regular file"};
+  if (!S_ISREG(facts.st_mode)) return Status{Code::kInvalidArgument, "it is not a regular file"};
   Result<std::string> text = ReadFile(path, kValueFileBytes);
   while (text && !text->empty() && (text->back() == '\n' || text->back() == '\r')) text->pop_back();
   return text;

@@ -68,14 +68,14 @@ TEST(Expand, VariablesFilesAndDollars) {
 
 TEST(Expand, WhatCannotBeIsToldWithItsPlace) {
   EXPECT_EQ(Expand("a ${NOWHERE} b").problems,
-            "gpulens.yaml:1:8: the environment has no NOWHERE\n"
+            "gpulens.yaml:1:8: the environment variable NOWHERE is not set\n"
             "  1 | key: a ${NOWHERE} b\n"
             "    |        ^~~~~~~~~~  ${NOWHERE:-text} would be text; a $ itself is written $$\n");
   EXPECT_EQ(Expand("a ${NOWHERE} b").text, "a ${NOWHERE} b");
   EXPECT_THAT(Expand("${REGION").problems, HasSubstr("the } of ${ is missing"));
-  EXPECT_THAT(Expand("${}").problems, HasSubstr("is no name of a variable"));
-  EXPECT_THAT(Expand("${a-b}").problems, HasSubstr("is no name of a variable"));
-  EXPECT_THAT(Expand("${1A}").problems, HasSubstr("is no name of a variable"));
+  EXPECT_THAT(Expand("${}").problems, HasSubstr("is not a valid variable name"));
+  EXPECT_THAT(Expand("${a-b}").problems, HasSubstr("is not a valid variable name"));
+  EXPECT_THAT(Expand("${1A}").problems, HasSubstr("is not a valid variable name"));
   EXPECT_THAT(Expand("${file:/no}").problems, HasSubstr("cannot read \"/no\": no such file"));
   EXPECT_THAT(Expand("${file:/token}", false).problems, HasSubstr("files are not read here"));
   EXPECT_THAT(Expand("${BYTES}").problems, HasSubstr("not UTF-8"));

@@ -88,7 +88,8 @@ ValueError BadTimeUnit(std::string_view text, std::string_view unit, size_t at) 
       {"hr", "h"},  {"hour", "h"}, {"minutes", "m"}, {"hours", "h"},   {"day", "d"},  {"days", "d"},
       {"S", "s"},   {"M", "m"},    {"H", "h"},       {"D", "d"},       {"msec", "ms"}};
   std::string hint = "units: ms s m h d";
-  if (FindUnit(kTimeUnits, Trim(unit)) != nullptr) hint = "no blank between the number and its unit";
+  if (FindUnit(kTimeUnits, Trim(unit)) != nullptr)
+    hint = "no space is allowed between the number and its unit";
   for (auto [wrong, right] : kLong) {
     if (Trim(unit) == wrong) hint = "did you mean " + std::string(right) + "?   " + hint;
   }
@@ -136,7 +137,7 @@ ValueCheck CheckAuthority(std::string_view text, size_t start) {
     host_end = close + 1;
     in6_addr ignored;
     if (inet_pton(AF_INET6, std::string(authority.substr(1, close - 1)).c_str(), &ignored) != 1) {
-      return NotUrl(text, "no IPv6 address", start, host_end);
+      return NotUrl(text, "not an IPv6 address", start, host_end);
     }
   } else {
     host_end = std::min(authority.find(':'), authority.size());
@@ -233,7 +234,7 @@ ValueCheck CheckUrlValue(std::string_view text, std::span<const std::string_view
   if (schemes.empty()) schemes = kWeb;
   for (size_t i = 0; i < text.size(); ++i) {
     unsigned char c = static_cast<unsigned char>(text[i]);
-    if (c <= ' ' || c == 0x7F) return NotUrl(text, "no blank may stand here", i);
+    if (c <= ' ' || c == 0x7F) return NotUrl(text, "no space is allowed here", i);
   }
   size_t letters = 0;
   while (letters < text.size() && (IsLetter(text[letters]) || (letters > 0 && IsDigit(text[letters]))))
@@ -283,7 +284,7 @@ ValueCheck ParseListenValue(std::string_view text, ListenAddress& out) {
   } else if (colon == std::string_view::npos) {
     return wrong("a port is missing here: \":9091\"", text.size(), 1);
   } else if (host.find(':') != std::string_view::npos) {
-    return wrong("an IPv6 address wants brackets: [::1]:9091", 0, 0);
+    return wrong("an IPv6 address needs brackets: [::1]:9091", 0, 0);
   }
   uint16_t port = 0;
   if (ValueCheck bad = CheckPort(text.substr(colon + 1), colon + 1, port))

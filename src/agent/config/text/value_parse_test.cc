@@ -49,7 +49,7 @@ TEST(ValueParseTest, WrongTimes) {
             "expected a duration, got the text \"fast\" | a number and a unit: 500ms 1s 5m 2h");
   EXPECT_EQ(Wrong(ParseTimeValue, "5"), "\"5\" has no unit | a number and a unit: 5ms 5s 5m");
   EXPECT_EQ(Wrong(ParseTimeValue, "5 s"),
-            "\"5 s\" has the unknown unit \" s\" | no blank between the number and its unit");
+            "\"5 s\" has the unknown unit \" s\" | no space is allowed between the number and its unit");
   EXPECT_EQ(Wrong(ParseTimeValue, "1m1m"),
             "expected a duration, got the text \"1m1m\" | bigger units first: 1h30m");
   EXPECT_EQ(Wrong(ParseTimeValue, "300y"), "\"300y\" has the unknown unit \"y\" | units: ms s m h d");

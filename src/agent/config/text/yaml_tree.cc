@@ -66,7 +66,7 @@ class YamlBuilder final : public YAML::EventHandler {
     if (found == anchors_.end() || std::any_of(open_.begin(), open_.end(), [&](const Open& open) {
           return open.node == found->second;
         })) {
-      Fail(SpanAt(mark, 1), "an alias that stands for itself");
+      Fail(SpanAt(mark, 1), "an alias that refers to itself");
     }
     Attach(found->second, SpanAt(mark, 1));
   }
@@ -128,7 +128,7 @@ class YamlBuilder final : public YAML::EventHandler {
     if (tag.empty() || tag == "?" || tag == "!") return;
     std::string_view name = std::string_view(tag).substr(tag.starts_with(kCore) ? kCore.size() : 0);
     if (std::find(std::begin(kPlain), std::end(kPlain), name) != std::end(kPlain)) return;
-    Fail(SpanAt(mark, 1), "the tag " + QuotedText(tag) + " means nothing here", "remove it");
+    Fail(SpanAt(mark, 1), "the tag " + QuotedText(tag) + " is not supported here", "remove it");
   }
 
   YamlNode& Make(const YAML::Mark& mark, YAML::anchor_t anchor, YamlNode::Kind kind) {
@@ -195,7 +195,7 @@ class YamlBuilder final : public YAML::EventHandler {
     open.node->expanded += node->expanded;
     open.node->height = std::max(open.node->height, node->height + 1);
     if (open.node->expanded > kConfigValues) {
-      Fail(span, "aliases stand for more than " + std::to_string(kConfigValues) + " values");
+      Fail(span, "aliases expand to more than " + std::to_string(kConfigValues) + " values");
     }
     if (static_cast<int>(open_.size()) + node->height > kConfigDepth + 1) {
       Fail(span, "nested deeper than " + std::to_string(kConfigDepth) + " levels");
@@ -224,9 +224,9 @@ constexpr Reworded kReworded[] = {
     {"end of map flow not found", "\"}\" is missing", ""},
     {"end of sequence flow not found", "\"]\" is missing", ""},
     {"end of map not found", "this does not belong to the keys above it",
-     "keys of one block begin in the same column"},
+     "all keys of one block must begin in the same column"},
     {"end of sequence not found", "this does not belong to the list above it",
-     "the - of one list stand in the same column"},
+     "all - of one list must be in the same column"},
     {"illegal map value", "a second \":\" in one line", "put the value between quotes"},
     {"illegal EOF in scalar", "the closing quote is missing", ""},
     {"the referenced anchor is not defined", "an alias without its anchor",
@@ -247,7 +247,7 @@ void AddSyntaxError(const SourceText& source, const YAML::Exception& error, Prob
     size_t tab = IndentingTab(source.Line(candidate + 1));
     if (tab == std::string_view::npos) continue;
     problems.Add(source.SpotOf(source.SpanOf(candidate, static_cast<int>(tab), 1)),
-                 "a tab at the start of the line", "YAML indents with blanks alone");
+                 "a tab at the start of the line", "indent with spaces only");
     return;
   }
   std::string message, hint;

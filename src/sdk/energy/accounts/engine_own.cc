@@ -9,7 +9,7 @@ namespace gpulens::sdk {
 // A source is others' code: nothing that it throws gets past here.
 Status Engine::AskWhoUses(Track& track, EnergyProcesses& out) {
   if (track.number == Track::kGone)
-    return {Code::kUnavailable, "it was not there when its source was opened again"};
+    return {Code::kUnavailable, "it was missing when its source was reopened"};
   in_since_ns_.store(Now(), std::memory_order_relaxed);
   in_.store(track.source.get(), std::memory_order_release);
   Status status;

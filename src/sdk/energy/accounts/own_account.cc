@@ -186,23 +186,23 @@ std::string OwnAccount::Remarks(const Sum& sum) const {
   std::string out;
   char text[160];
   if (sum.unseen) {
-    AddRemark(out, "it ended before the devices were open: which of them it used was not seen");
+    AddRemark(out, "it ended before the devices were open: the devices it used are unknown");
   } else if (sum.all.guessed_seconds >= 0.0005) {
-    std::snprintf(text, sizeof text, "its first %.*f s are by the power that was read after them",
+    std::snprintf(text, sizeof text, "its first %.*f s are estimated from the power read after them",
                   sum.all.guessed_seconds < 0.1 ? 3 : 1, sum.all.guessed_seconds);
     AddRemark(out, text);
   }
   const auto by = [&](Sharing way) { return sum.all.by[static_cast<size_t>(way)]; };
   const double shared = by(Sharing::kByUtilization) + by(Sharing::kEqually);
   if (shared > 0 && sum.all.joules > 0) {
-    std::snprintf(text, sizeof text, "%.0f %% of it on devices that others used, too",
+    std::snprintf(text, sizeof text, "%.0f %% of it on devices that other processes used, too",
                   std::ceil(100 * shared / sum.all.joules));
     AddRemark(out, text);
   }
   std::set<std::string> why;
   for (const Part* part : sum.used) {
     if (!part->untold.ok() && why.insert(part->untold.detail).second)
-      AddRemark(out, "whoever used them: " + part->untold.detail);
+      AddRemark(out, "energy of all processes: " + part->untold.detail);
   }
   return out;
 }

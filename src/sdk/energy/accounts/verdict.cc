@@ -23,7 +23,7 @@ void TellFlaw(Flaw flaw, const std::string& more, EnergyResult& out) {
     case Flaw::kNone: out.validity = EnergyValidity::kValid; return;
     case Flaw::kCounterReset:
       out.validity = EnergyValidity::kCounterReset;
-      out.reason = "an energy counter fell meanwhile: a driver was loaded anew, or a GPU was reset" + more;
+      out.reason = "an energy counter fell meanwhile: a driver was reloaded, or a GPU was reset" + more;
       return;
     case Flaw::kGap:
       out.validity = EnergyValidity::kGap;
@@ -33,12 +33,11 @@ void TellFlaw(Flaw flaw, const std::string& more, EnergyResult& out) {
     case Flaw::kOutside:
       out.validity = EnergyValidity::kGap;
       out.reason =
-          "it reaches beyond the readings that are kept: before the first, or longer ago than the history" +
-          more;
+          "it begins before the stored readings: before the first one, or longer ago than the history" + more;
       return;
     case Flaw::kNoSensor:
       out.validity = EnergyValidity::kSourceFailed;
-      out.reason = "the devices tell neither energy nor power";
+      out.reason = "the devices report neither energy nor power";
       return;
   }
 }

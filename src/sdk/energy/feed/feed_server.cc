@@ -86,7 +86,7 @@ bool FeedServer::Lost() const {
 // Ours are those of who asks, wherever it has its own numbers: the kernel tells which process that is.
 std::string FeedServer::WhoUses(const Client& client, const Device& device) {
   if (client.pid == 0)
-    return EncodeFeedFailure({Code::kUnavailable, "the agent does not see the process that asks"});
+    return EncodeFeedFailure({Code::kUnavailable, "the agent does not see the requesting process"});
   EnergyProcesses processes;
   Status status;
   {
@@ -102,7 +102,7 @@ std::string FeedServer::Answer(const Client& client, const FeedRequest& request)
   if (list_.empty()) return EncodeFeedFailure(nothing_);
   if (request.kind == FeedRequest::Kind::kDevices) return EncodeFeedDevices(list_);
   if (request.device >= devices_.size())
-    return EncodeFeedFailure({Code::kInvalidArgument, "there is no device of this number"});
+    return EncodeFeedFailure({Code::kInvalidArgument, "there is no device with this number"});
   Device& device = devices_[request.device];
   if (request.kind == FeedRequest::Kind::kProcesses) return WhoUses(client, device);
   if (device.last.ended_ns == 0 || Now() - device.last.ended_ns >= kYoungNs) ReadNow(device);

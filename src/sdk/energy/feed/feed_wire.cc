@@ -63,7 +63,7 @@ std::string TextOf(const std::array<char, kText>& text) {
   return std::string(text.data(), ::strnlen(text.data(), text.size()));
 }
 
-Status None() { return {Code::kDataLoss, "what came is no answer of an agent of this version"}; }
+Status None() { return {Code::kDataLoss, "not a response of an agent of this version"}; }
 
 // The head of an answer of this kind; else why it is not.
 Status TakeHead(std::string_view& bytes, uint32_t kind, Head& head) {
@@ -134,7 +134,7 @@ std::string EncodeFeedProcesses(const EnergyProcesses& processes) {
 Result<FeedRequest> DecodeFeedRequest(std::string_view bytes) {
   Head head;
   if (!Take(bytes, head) || !bytes.empty() || head.mark != kMark)
-    return Status{Code::kDataLoss, "no request of this version"};
+    return Status{Code::kDataLoss, "not a request of this version"};
   const auto kind = static_cast<FeedRequest::Kind>(head.kind);
   if (kind < FeedRequest::Kind::kDevices || kind > FeedRequest::Kind::kProcesses)
     return Status{Code::kInvalidArgument, "no such request"};

@@ -46,7 +46,7 @@ Status AgentEnergy::Connect() {
   sockaddr_un at{};
   at.sun_family = AF_UNIX;
   if (path.size() >= sizeof at.sun_path)
-    return {gpulens::Code::kInvalidArgument, "too long a path of a socket: " + path};
+    return {gpulens::Code::kInvalidArgument, "the path of the socket is too long: " + path};
   path.copy(at.sun_path, sizeof at.sun_path - 1);
   UniqueFd socket(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   if (!socket) return ErrnoStatus("socket", errno);
@@ -54,7 +54,7 @@ Status AgentEnergy::Connect() {
     const int error = errno;
     if (error == ENOENT || error == ECONNREFUSED || error == ENOTDIR)
       return {gpulens::Code::kUnavailable, "no agent at " + path};
-    if (error == EAGAIN) return {gpulens::Code::kUnavailable, "too many ask the agent at " + path};
+    if (error == EAGAIN) return {gpulens::Code::kUnavailable, "too many clients query the agent at " + path};
     return ErrnoStatus("connect " + path, error);
   }
   socket_ = std::move(socket);
@@ -112,7 +112,7 @@ Result<std::vector<EnergyDevice>> AgentEnergy::Open() {
   if (const auto list = Variable("CUDA_VISIBLE_DEVICES"); list && Trim(*list).starts_with("MIG-"))
     return Status{
         gpulens::Code::kInvalidArgument,
-        "CUDA_VISIBLE_DEVICES names a MIG device, which NVML alone knows: the agent tells whole GPUs. "
+        "CUDA_VISIBLE_DEVICES names a MIG device, which NVML alone knows: the agent reports whole GPUs. "
         "Make libnvidia-ml.so.1 available here"};
   std::vector<EnergyDevice> devices;
   RETURN_IF_ERROR(List(devices));
@@ -136,7 +136,7 @@ Result<FeedReading> AgentEnergy::ReadOnce(uint32_t number) {
 }
 
 Status AgentEnergy::Read(size_t device, EnergyReading& out) {
-  if (device >= numbers_.size()) return Gone("has no GPUs any more");
+  if (device >= numbers_.size()) return Gone("no longer has GPUs");
   const bool worked = answered_;
   int64_t asked_ns = clock_.Now().boot_ns;
   auto reading = ReadOnce(numbers_[device]);
@@ -146,7 +146,7 @@ Status AgentEnergy::Read(size_t device, EnergyReading& out) {
     if (!std::ranges::equal(devices, ids_, {}, &EnergyDevice::id)) {
       socket_.reset();
       answered_ = false;
-      return {gpulens::Code::kUnavailable, "the agent was started anew and has other GPUs"};
+      return {gpulens::Code::kUnavailable, "the agent was restarted and has other GPUs"};
     }
     asked_ns = clock_.Now().boot_ns;
     reading = ReadOnce(numbers_[device]);
@@ -168,8 +168,8 @@ Status AgentEnergy::Read(size_t device, EnergyReading& out) {
 Status AgentEnergy::Processes(size_t device, EnergyProcesses& out) {
   if (!tells_processes_)
     return {gpulens::Code::kUnavailable,
-            "the agent is of an earlier version and does not tell who uses a GPU"};
-  if (device >= numbers_.size()) return Gone("has no GPUs any more");
+            "the agent is of an earlier version and does not report the processes of a GPU"};
+  if (device >= numbers_.size()) return Gone("no longer has GPUs");
   ASSIGN_OR_RETURN(std::string answer,
                    Ask({FeedRequest::Kind::kProcesses, numbers_[device]}, options_.patience));
   ASSIGN_OR_RETURN(out, DecodeFeedProcesses(answer));

@@ -38,7 +38,7 @@ Status NvmlEnergy::ReadLists(Gpu& gpu, std::vector<nvml::GpuProcess>& out) {
       }
     }
   }
-  if (!any) return {gpulens::Code::kUnavailable, "NVML does not tell the processes of this GPU"};
+  if (!any) return {gpulens::Code::kUnavailable, "NVML does not report the processes of this GPU"};
   return {};
 }
 
@@ -47,10 +47,10 @@ Status NvmlEnergy::Processes(size_t device, EnergyProcesses& out) {
   Gpu& gpu = gpus_[device];
   if (!gpu.handle) return {gpulens::Code::kUnavailable, "the GPU could not be opened"};
   if (!family_.sees_host())
-    return {
-        gpulens::Code::kUnavailable,
-        "NVML numbers processes as the host does, this container does not (mount the agent's energy.sock, or "
-        "share the host's pids)"};
+    return {gpulens::Code::kUnavailable,
+            "NVML reports process ids of the host, which this container does not see (mount the agent's "
+            "energy.sock, or "
+            "share the host's pids)"};
   std::vector<nvml::GpuProcess> list;
   if (Status status = ReadLists(gpu, list); !status.ok()) return status;
   std::map<uint32_t, Use> by_pid;

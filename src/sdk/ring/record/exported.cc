@@ -25,11 +25,11 @@ struct CounterRow {
   Value value;
 };
 constexpr CounterRow kCounters[] = {
-    {"ring_kernel.messages.received", "{message}", "Messages that a kernel's queue took.",
+    {"ring_kernel.messages.received", "{message}", "Messages accepted by a kernel's queue.",
      [](const Counts& counts) { return static_cast<double>(counts.received); }},
     {"ring_kernel.messages.sent", "{message}", "Replies that a kernel sent.",
      [](const Counts& counts) { return static_cast<double>(counts.sent); }},
-    {"ring_kernel.messages.processed", "{message}", "Messages whose handler came back without an exception.",
+    {"ring_kernel.messages.processed", "{message}", "Messages whose handler returned without an exception.",
      [](const Counts& counts) { return static_cast<double>(counts.processed); }},
     {"ring_kernel.errors", "{error}", "Exceptions while a kernel worked on a message.",
      [](const Counts& counts) { return static_cast<double>(counts.errors); }},
@@ -136,9 +136,10 @@ void ExportedKernels::Tell(std::vector<Sample>& out) {
       return true;
     });
   }
-  Sample drops = SampleOf("ring_kernel.messages.dropped", "{message}",
-                          "Messages that never reached a kernel's handler, and replies that nobody got.",
-                          InstrumentKind::kCounter);
+  Sample drops =
+      SampleOf("ring_kernel.messages.dropped", "{message}",
+               "Messages that never reached a kernel's handler, and replies that were not delivered.",
+               InstrumentKind::kCounter);
   drops.integer = true;
   for (size_t i = 0; i < kDropReasons; ++i) {
     each(drops, [i](const Told& one, Sample& sample) {

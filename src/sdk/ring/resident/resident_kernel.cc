@@ -197,7 +197,7 @@ Result<ResidentKernel> ResidentAccess::Launch(const Symbols& cuda, const Residen
   const size_t size = options.queue_size;
   if (size == 0 || size > kMostQueue || (size & (size - 1)) != 0)
     return Status{Code::kInvalidArgument,
-                  "queue_size is a power of two up to 1,048,576, not " + std::to_string(size)};
+                  "queue_size must be a power of two up to 1,048,576, not " + std::to_string(size)};
   auto core = std::make_unique<ResidentKernel::Core>(cuda, options);
   RETURN_IF_ERROR(core->Start());
   return ResidentKernel(std::move(core));
@@ -222,8 +222,8 @@ bool ResidentKernel::TrySend(uint64_t message) noexcept {
 
 Status ResidentKernel::Send(uint64_t message, Duration timeout) {
   if (!core_->Running().ok()) return core_->Running();
-  Status status = Until(*core_, timeout, "the resident kernel's queue has no room",
-                        [&] { return core_->TrySend(message); });
+  Status status =
+      Until(*core_, timeout, "the resident kernel's queue is full", [&] { return core_->TrySend(message); });
   if (status.code == Code::kTimeout) core_->Reject();
   return status;
 }

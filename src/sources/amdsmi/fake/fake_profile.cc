@@ -25,7 +25,7 @@ Status Wrong(const YAML::Node& node, const std::string& what) {
 class Fields {
  public:
   explicit Fields(const YAML::Node& map) : map_(map) {
-    if (!map.IsMap()) status_ = Wrong(map, "a map is expected");
+    if (!map.IsMap()) status_ = Wrong(map, "expected a map");
   }
 
   template <class Number>
@@ -150,7 +150,7 @@ Status ReadEcc(const YAML::Node& node, FakeProfile& out) {
   in.When(errors.when).Take("amount", errors.amount, 1, 1 << 30).String("block", block);
   in.Choice("type", errors.type, {"correctable", "uncorrectable", "deferred"});
   auto found = std::find(std::begin(kEccBlocks), std::end(kEccBlocks), block);
-  if (found == std::end(kEccBlocks)) in.Fail("block", "is no block");
+  if (found == std::end(kEccBlocks)) in.Fail("block", "is not a block");
   else errors.block = static_cast<unsigned>(found - std::begin(kEccBlocks));
   out.ecc.push_back(errors);
   return in.Done();

@@ -21,7 +21,7 @@ std::string Variable(const char* name) {
 }  // namespace
 
 Result<ApiServer> InClusterServer(std::string_view host, std::string_view port, const std::string& folder) {
-  if (host.empty()) return Status{Code::kUnavailable, "this is no pod: KUBERNETES_SERVICE_HOST is not set"};
+  if (host.empty()) return Status{Code::kUnavailable, "not a pod: KUBERNETES_SERVICE_HOST is not set"};
   ApiServer out;
   bool bare_six = host.find(':') != std::string_view::npos && host.front() != '[';
   std::string name = bare_six ? "[" + std::string(host) + "]" : std::string(host);

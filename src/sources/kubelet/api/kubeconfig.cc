@@ -52,7 +52,7 @@ Status ReadPem(const YAML::Node& map, const std::string& key, const std::string&
   std::string data = TextOf(map, (key + "-data").c_str());
   if (!data.empty()) {
     auto text = DecodeBase64(data);
-    if (!text) return {Code::kInvalidArgument, "kubeconfig: " + key + "-data is no base64"};
+    if (!text) return {Code::kInvalidArgument, "kubeconfig: " + key + "-data is not base64"};
     out.text = std::move(*text);
     return Ok();
   }
@@ -74,7 +74,7 @@ Status ReadUser(const YAML::Node& user, const std::string& folder, ApiServer& ou
   RETURN_IF_ERROR(ReadPem(user, "client-certificate", folder, out.tls.certificate));
   RETURN_IF_ERROR(ReadPem(user, "client-key", folder, out.tls.key));
   if (out.tls.certificate.empty() != out.tls.key.empty())
-    return {Code::kInvalidArgument, "kubeconfig: client-certificate and client-key belong together"};
+    return {Code::kInvalidArgument, "kubeconfig: client-certificate and client-key must be set together"};
   return Ok();
 }
 

@@ -150,7 +150,7 @@ void PodWatch::ParseLines(Instant now) {
   }
   lines_.erase(0, lines_.size() - rest.size());
   if (overflowed_ || lines_.size() > kMostLine) {
-    return Failed({Code::kExhausted, "watch of pods: more came than we take"}, now);
+    return Failed({Code::kExhausted, "watch of pods: an event is too large"}, now);
   }
   if (!good) {
     // A version that has expired is the usual course of things, and is listed at once.

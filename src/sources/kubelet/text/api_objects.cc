@@ -157,7 +157,7 @@ void ReadSlice(JsonReader& json, SliceList& list) {
 
 Status Broken(std::string_view what, const Status& status, bool whole) {
   if (!status) return {status.code, std::string(what) + ": " + status.detail};
-  return whole ? Ok() : Status{Code::kDataLoss, std::string(what) + ": something else came"};
+  return whole ? Ok() : Status{Code::kDataLoss, std::string(what) + ": unexpected object"};
 }
 
 }  // namespace

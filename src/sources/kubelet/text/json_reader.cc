@@ -21,7 +21,7 @@ void JsonReader::Fail(std::string_view why, Code code) {
 }
 
 Status JsonReader::Finish() {
-  if (!failed_ && Peek() != '\0') Fail("something behind the end");
+  if (!failed_ && Peek() != '\0') Fail("unexpected data after the end");
   return why_;
 }
 

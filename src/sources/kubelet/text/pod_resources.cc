@@ -37,7 +37,7 @@ class ListReader {
   std::string Text(pbf_reader& message) {
     std::string text = message.get_string();
     if (text.size() > kMostText) throw Refused{Code::kExhausted, "a name of more than 1024 bytes"};
-    if (!IsUtf8(text)) throw Refused{Code::kDataLoss, "a name that is no UTF-8"};
+    if (!IsUtf8(text)) throw Refused{Code::kDataLoss, "a name that is not UTF-8"};
     return text;
   }
 

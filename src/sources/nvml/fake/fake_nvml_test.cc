@@ -72,7 +72,7 @@ TEST(FakeProfile, BadOnesAreRefusedWithTheLine) {
            Case{"gpus: [1]", "single value"},
            Case{"model: H9000", "A100, H100"},
            Case{"gpus: 1\nmodle: x", "line 2: unknown key 'modle'"},
-           Case{"- 1", "a map is expected"},
+           Case{"- 1", "expected a map"},
            Case{"a: [", "profile: "},
            Case{"load: {kind: wild}", "kind must be"},
            Case{"load: {kind: sine, level: 0.1, amplitude: 0.4}", "leave 0 to 1"},

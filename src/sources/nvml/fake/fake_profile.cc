@@ -21,7 +21,7 @@ Status Wrong(const YAML::Node& node, const std::string& what) {
 }
 
 Status CheckKeys(const YAML::Node& map, std::initializer_list<std::string_view> known) {
-  if (!map.IsMap()) return Wrong(map, "a map is expected");
+  if (!map.IsMap()) return Wrong(map, "expected a map");
   for (const auto& entry : map) {
     const std::string& key = entry.first.Scalar();
     if (std::find(known.begin(), known.end(), key) == known.end()) {

@@ -210,7 +210,7 @@ int FakeWorld::Open() {
 #ifdef GPULENS_FAKE_NVML_EXPORT
   // Whoever opens this file finds the functions of the models by their names.
   if (profile_->recording) {
-    std::fprintf(stderr, "simulated NVML: a recording is replayed by `library: simulated` alone\n");
+    std::fprintf(stderr, "simulated NVML: a recording can be replayed by `library: simulated` only\n");
     return kUnknownCode;
   }
 #endif

@@ -29,7 +29,7 @@ Status NeedList(const YamlValue& node, const char* what, size_t most) {
 }
 
 Status Text(const YamlValue& node, std::string& out, size_t most = kMaxRecordedText) {
-  if (node.kind != Kind::kScalar) return Wrong(node, "a single value is expected");
+  if (node.kind != Kind::kScalar) return Wrong(node, "expected a single value");
   if (node.text.size() > most) return Wrong(node, "text is too long");
   out = node.text;
   return Ok();
@@ -185,7 +185,7 @@ Status ReadCounters(const YamlValue& node, Recording& out) {
 Status ReadIdentity(const YamlValue& node, Recording& out) {
   std::string word;
   RETURN_IF_ERROR(Text(node, word));
-  if (word != "kept" && word != "made up") return Wrong(node, "identity is 'kept' or 'made up'");
+  if (word != "kept" && word != "made up") return Wrong(node, "identity must be 'kept' or 'made up'");
   out.identity_kept = word == "kept";
   return Ok();
 }
@@ -209,7 +209,7 @@ Status ReadHead(const YamlValue& key, const YamlValue& value, Recording& out) {
   if (name == "gpulens_recording") {
     int format = 0;
     RETURN_IF_ERROR(Whole(value, "gpulens_recording", 1 << 20, format));
-    return format == Recording::kFormat ? Ok() : Wrong(value, "this format is not known: 1 is");
+    return format == Recording::kFormat ? Ok() : Wrong(value, "unknown format: expected 1");
   }
   if (name == "made_by") return Text(value, out.made_by);
   if (name == "made_at") return Text(value, out.made_at);
@@ -243,7 +243,7 @@ Result<Recording> ReadRecording(const std::string& yaml) {
     if (key.text == "events") events = &value;
     if (key.text == "timeline") timeline = &value;
   }
-  if (!format) return Wrong(root, "gpulens_recording is missing: this is no recording");
+  if (!format) return Wrong(root, "gpulens_recording is missing: not a recording");
   if (out.gpus.empty()) return Wrong(root, "gpus is missing");
   if (out.seconds <= 0) return Wrong(root, "seconds is missing");
   double last = 0;

@@ -185,9 +185,8 @@ void AppendHead(std::string& out, const Recording& recording) {
   };
   out +=
       "# What the NVIDIA library (NVML) of one machine answered, call by call: \"nvmlX(selector): values\" "
-      "or\n"
-      "# an error code; \"field N(scope)\" is a value of nvmlDeviceGetFieldValues. What moved stands in the\n"
-      "# timeline, in seconds. Replay: gpulens agent --demo with GPULENS_FAKE_NVML naming this file.\n";
+      "or\n# an error code; \"field N(scope)\" is a value of nvmlDeviceGetFieldValues. Changes are in the\n# "
+      "timeline, in seconds. Replay: gpulens agent --demo with GPULENS_FAKE_NVML naming this file.\n";
   line("gpulens_recording", std::to_string(Recording::kFormat));
   line("made_by", recording.made_by);
   line("made_at", recording.made_at);
@@ -231,7 +230,7 @@ std::string WriteRecording(const Recording& recording, double merge_seconds) {
   }
   if (!recording.counters.empty()) {
     out +=
-        "counters:  # Their first so many values only grow: they go on growing when a replay begins anew.\n";
+        "counters:  # Number of leading values that only grow; they keep growing when a replay restarts.\n";
     for (const auto& [base, count] : recording.counters)
       AppendKey(out += "  ", base), out += std::to_string(count) + '\n';
   }

@@ -28,7 +28,7 @@ class Builder final : public YAML::EventHandler {
   void OnDocumentEnd() override {}
   void OnNull(const YAML::Mark& mark, YAML::anchor_t anchor) override { Add(mark, anchor, {}, YamlValue{}); }
   void OnAlias(const YAML::Mark& mark, YAML::anchor_t) override {
-    throw Stop{Line(mark), "aliases are not taken"};
+    throw Stop{Line(mark), "aliases are not supported"};
   }
   void OnScalar(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor,
                 const std::string& value) override {
@@ -74,8 +74,8 @@ class Builder final : public YAML::EventHandler {
     Attach(std::move(node));
   }
   void Check(const YAML::Mark& mark, YAML::anchor_t anchor, const std::string& tag) {
-    if (anchor != YAML::NullAnchor) throw Stop{Line(mark), "anchors are not taken"};
-    if (!tag.empty() && tag != "?") throw Stop{Line(mark), "tags are not taken"};
+    if (anchor != YAML::NullAnchor) throw Stop{Line(mark), "anchors are not supported"};
+    if (!tag.empty() && tag != "?") throw Stop{Line(mark), "tags are not supported"};
     if (++nodes_ > kMaxNodes) throw Stop{Line(mark), "too large"};
   }
   void Attach(YamlValue node) {
@@ -86,7 +86,7 @@ class Builder final : public YAML::EventHandler {
     Level& level = open_.back();
     if (level.node.kind == YamlValue::Kind::kMap && level.node.items.size() % 2 == 0) {
       if (node.kind != YamlValue::Kind::kScalar) throw Stop{node.line, "a key must be a single value"};
-      if (!level.keys.insert(node.text).second) throw Stop{node.line, "key '" + node.text + "' stands twice"};
+      if (!level.keys.insert(node.text).second) throw Stop{node.line, "duplicate key '" + node.text + "'"};
     }
     level.node.items.push_back(std::move(node));
   }

@@ -39,7 +39,7 @@ Result<int64_t> ParseWhen(std::string text, int64_t now) {
   std::string shown;
   AppendPrintable(shown, said);
   return Status{Code::kInvalidArgument,
-                "no time \"" + shown + "\"; like 2026-11-22T10:00:00 (UTC), 3 hours ago, now"};
+                "not a time: \"" + shown + "\"; like 2026-11-22T10:00:00 (UTC), 3 hours ago, now"};
 }
 
 }  // namespace gpulens::slurm

@@ -105,7 +105,7 @@ Result<uint64_t> CountClickRows(const clickhouse::Server& server, const std::str
   ASSIGN_OR_RETURN(const std::string answer,
                    server.Ask("SELECT count()" + From(server, table) + where, timeout));
   if (const auto count = ParseInt<uint64_t>(Trim(answer))) return *count;
-  return Status{Code::kDataLoss, "the server tells no number of rows"};
+  return Status{Code::kDataLoss, "the server returned no number of rows"};
 }
 
 Result<uint64_t> CountClickRecords(const std::string& url) {

@@ -61,7 +61,7 @@ Result<std::map<std::string, std::string>> Pairs(const clickhouse::Server& serve
   clickhouse::TabRows rows;
   ASSIGN_OR_RETURN(const std::string answer, server.Ask(sql + " FORMAT TabSeparatedWithNames"));
   RETURN_IF_ERROR(rows.Feed(answer, [&] {
-    if (rows.columns() != 2) return Status{Code::kDataLoss, "the server answers something else"};
+    if (rows.columns() != 2) return Status{Code::kDataLoss, "unexpected response of the server"};
     pairs.emplace(rows.Text(0), rows.Text(1));
     return Ok();
   }));
@@ -76,7 +76,7 @@ Status NotOurs(const clickhouse::Server& server, const std::string& why) {
 Status CheckColumns(const clickhouse::Server& server, const ClickTable& table) {
   const bool ours = std::ranges::all_of(
       kEssential, [&](std::string_view name) { return table.types.contains(std::string(name)); });
-  return ours ? Ok() : NotOurs(server, "is none of inference records");
+  return ours ? Ok() : NotOurs(server, "is not a table of inference records");
 }
 
 }  // namespace

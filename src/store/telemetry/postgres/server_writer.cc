@@ -110,7 +110,7 @@ std::vector<std::optional<std::string>> ArraysOf(std::span<const Row* const> row
 std::string_view WhyNotOnServer(const Row& row) noexcept {
   if (const std::string_view why = WhyNot(row); !why.empty()) return why;
   for (std::string_view text : row.texts) {
-    if (text.find('\0') != std::string_view::npos) return "a text with a NUL, which PostgreSQL does not hold";
+    if (text.find('\0') != std::string_view::npos) return "a text with a NUL, which PostgreSQL cannot store";
   }
   return {};
 }

@@ -96,7 +96,7 @@ void Sums::AppendBytes(std::string& out) const {
 }
 
 Status Sums::MergeBytes(std::string_view bytes) {
-  Status bad{Code::kDataLoss, "no roll-up, or one of another version"};
+  Status bad{Code::kDataLoss, "not a roll-up, or one of another version"};
   Reader reader(bytes);
   if (reader.Byte() != kVersion) return bad;
   Sums read;

@@ -3,12 +3,13 @@
 namespace gpulens::compare {
 namespace {
 
-constexpr std::string_view kPerEngine = "of each engine by itself: gpu.engine.utilization, off by default";
-constexpr std::string_view kOtherCopies = "of a further die; gpulens tells the first";
-constexpr std::string_view kNotToldClock = "gpulens tells the clock and its greatest";
-constexpr std::string_view kOfResidency = "told as gpu.throttle.reason and gpu.throttle.time, in other units";
-constexpr std::string_view kOfTable = "a setting of the board's clock table, no reading";
-constexpr std::string_view kOfBlocks = "the sum over blocks, each of which is compared or told";
+constexpr std::string_view kPerEngine = "per engine: gpu.engine.utilization, off by default";
+constexpr std::string_view kOtherCopies = "of a further die; gpulens exports the first";
+constexpr std::string_view kNotToldClock = "gpulens exports the current and the highest clock";
+constexpr std::string_view kOfResidency =
+    "exported as gpu.throttle.reason and gpu.throttle.time, in other units";
+constexpr std::string_view kOfTable = "a setting of the board's clock table, not a reading";
+constexpr std::string_view kOfBlocks = "the sum over blocks, each of which is compared or exported";
 constexpr Tolerance kCounts{.slack = 0, .share = 0.01, .why = kOtherMoment};
 // What a GPU takes within some seconds; a share of a counter that only grows would hide any error.
 constexpr Tolerance kJoules{.slack = 5000, .share = 0, .why = kOtherMoment};
@@ -71,7 +72,7 @@ constexpr FieldRow kAmdRows[] = {
     NumberRow("power/gfx_voltage", "gpu.voltage", "gpu.voltage.rail=gfx", kVolts),
     NumberRow("power/soc_voltage", "gpu.voltage", "gpu.voltage.rail=soc", kVolts),
     NumberRow("power/mem_voltage", "gpu.voltage", "gpu.voltage.rail=memory", kVolts),
-    NotCompared("power/throttle_status", "told by its causes: gpu.throttle.reason"),
+    NotCompared("power/throttle_status", "exported by cause: gpu.throttle.reason"),
     NotCompared("power/*", kSetting),
     NumberRow("clock/gfx_0/clk", "gpu.clock.frequency", "gpu.clock.type=graphics", kClock),
     NumberRow("clock/gfx_0/max_clk", "gpu.clock.max", "gpu.clock.type=graphics"),
@@ -123,10 +124,10 @@ constexpr FieldRow kAmdRows[] = {
     NumberRow("mem_usage/free_vram", "gpu.memory.free", {}, kMemory),
     NumberRow("mem_usage/total_visible_vram", "gpu.memory.visible.total"),
     NumberRow("mem_usage/used_visible_vram", "gpu.memory.visible.used", {}, kMemory),
-    NotCompared("mem_usage/free_visible_vram", "total less used, both of which are compared"),
+    NotCompared("mem_usage/free_visible_vram", "total minus used, both of which are compared"),
     NumberRow("mem_usage/total_gtt", "gpu.memory.gtt.total"),
     NumberRow("mem_usage/used_gtt", "gpu.memory.gtt.used", {}, kMemory),
-    NotCompared("mem_usage/free_gtt", "total less used, both of which are compared"),
+    NotCompared("mem_usage/free_gtt", "total minus used, both of which are compared"),
     NotCompared("throttle/*", kOfResidency),
 };
 

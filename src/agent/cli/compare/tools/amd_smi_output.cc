@@ -84,7 +84,8 @@ Result<std::vector<ToolField>> ReadAmdSmi(std::string_view text) {
     if (!index) return Status{Code::kDataLoss, "amd-smi: an element without the number of its GPU"};
     if (Status status = walk.Walk(gpu, "gpu:" + std::to_string(*index), {}); !status) return status;
   }
-  if (fields.empty()) return Status{Code::kDataLoss, "amd-smi: no GPU; wanted: amd-smi metric --json"};
+  if (fields.empty())
+    return Status{Code::kDataLoss, "amd-smi: no GPU; expected the output of amd-smi metric --json"};
   return fields;
 }
 

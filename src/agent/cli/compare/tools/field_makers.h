@@ -6,8 +6,8 @@
 namespace gpulens::compare {
 
 inline constexpr Tolerance kExact{};
-inline constexpr std::string_view kOtherMoment = "another moment: the value moves";
-inline constexpr std::string_view kReadSeldom = "gpulens reads it every 10 s or once a minute, and it moves";
+inline constexpr std::string_view kOtherMoment = "read at another moment: the value varies";
+inline constexpr std::string_view kReadSeldom = "gpulens reads it every 10 s or once a minute, and it varies";
 inline constexpr Tolerance kDegrees{.slack = 3, .share = 0, .why = kOtherMoment};
 // One of few values: it agrees in one of the looks, or it does not.
 inline constexpr Tolerance kStep{.slack = 0, .share = 0, .why = kOtherMoment};
@@ -23,11 +23,11 @@ inline constexpr Tolerance kSessions{.slack = 2, .share = 0.25, .why = kReadSeld
 // Times of throttling grow by at most a second in a second.
 inline constexpr Tolerance kSeldomSeconds{.slack = 12, .share = 0, .why = kReadSeldom};
 
-inline constexpr std::string_view kSetting = "a setting, no reading";
+inline constexpr std::string_view kSetting = "a setting, not a reading";
 inline constexpr std::string_view kNotRead = "gpulens does not read it";
-inline constexpr std::string_view kIdentity = "names the part, no reading";
-inline constexpr std::string_view kKnownBy = "what the row is known by; the other fields are compared for it";
-inline constexpr std::string_view kOfTool = "of the tool's own run, no reading";
+inline constexpr std::string_view kIdentity = "an identifier, not a reading";
+inline constexpr std::string_view kKnownBy = "the key of the row, whose other fields are compared";
+inline constexpr std::string_view kOfTool = "about the tool's own run, not a reading";
 
 constexpr FieldRow TextRow(std::string_view path, std::string_view metric, std::string_view key,
                            std::string_view silent = {}) {

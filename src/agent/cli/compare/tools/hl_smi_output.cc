@@ -17,7 +17,7 @@ std::vector<std::string_view> CellsOf(std::string_view line) {
 // "memory.used [MiB]" over "672 MiB": the unit stands in the cell, else in the header.
 Result<std::vector<ToolField>> ReadHlSmi(std::string_view csv) {
   if (csv.size() > hl_smi::kMostOutput) return Status{Code::kExhausted, "hl-smi: too much output"};
-  if (!IsUtf8(csv)) return Status{Code::kDataLoss, "hl-smi: bytes that are no UTF-8"};
+  if (!IsUtf8(csv)) return Status{Code::kDataLoss, "hl-smi: the output is not UTF-8"};
   std::vector<std::string_view> header = CellsOf(TakeUntil(csv, '\n'));
   size_t index_column = header.size();
   for (size_t i = 0; i < header.size(); ++i) {
@@ -29,7 +29,8 @@ Result<std::vector<ToolField>> ReadHlSmi(std::string_view csv) {
   while (!csv.empty()) {
     std::vector<std::string_view> cells = CellsOf(TakeUntil(csv, '\n'));
     if (cells.empty()) continue;
-    if (cells.size() != header.size()) return Status{Code::kDataLoss, "hl-smi: a row of another length"};
+    if (cells.size() != header.size())
+      return Status{Code::kDataLoss, "hl-smi: a row with a different number of columns"};
     if (++cards > hl_smi::kMostCards) return Status{Code::kExhausted, "hl-smi: too many cards"};
     for (size_t i = 0; i < cells.size(); ++i) {
       std::string_view unit = header[i], name = Trim(TakeUntil(unit, '['));

@@ -6,9 +6,9 @@ namespace {
 // What `nvidia-smi -q -x` prints, drivers 418 to 610, in the order of the tool. Rows of one path stand
 // together.
 constexpr std::string_view kOfBusId = "a part of pci_bus_id, which is compared";
-constexpr std::string_view kOfDevice = "PCI code of the model, no reading";
+constexpr std::string_view kOfDevice = "PCI code of the model, not a reading";
 constexpr std::string_view kNotPublic = "NVML has no public call that reads it";
-constexpr std::string_view kList = "a list of what can be set, no reading";
+constexpr std::string_view kList = "a list of possible settings, not a reading";
 constexpr std::string_view kBlock = "a block that is empty here";
 constexpr std::string_view kSum = "compared as the sum, in sram_uncorrectable";
 
@@ -27,18 +27,17 @@ constexpr FieldRow PlaceRow(std::string_view path, std::string_view attributes) 
 }
 
 constexpr std::string_view kPcieRate =
-    "the tool measures 20 ms of its own, gpulens takes the mean between two of its readings";
+    "the tool measures for 20 ms, gpulens takes the mean between two of its readings";
 constexpr std::string_view kOneFan = "the tool shows the first fan, gpulens the fastest of several";
-constexpr std::string_view kMeanOfOne = "gpulens tells the mean where the board has one";
-constexpr std::string_view kNoFabric = "the GPU is in no fabric, as fabric/state says";
+constexpr std::string_view kMeanOfOne = "gpulens exports the mean if the board has one";
+constexpr std::string_view kNoFabric = "the GPU is in no fabric, see fabric/state";
 constexpr std::string_view kNoReason = "the board does not support this reason";
-constexpr std::string_view kNoSession = "a mean over no session is no number for gpulens";
+constexpr std::string_view kNoSession = "gpulens exports no mean if there is no session";
 constexpr std::string_view kNoCluster = "all zeros: this machine belongs to no cluster";
-constexpr std::string_view kOnlyInRacks = "gpulens tells the place of boards in a rack alone";
+constexpr std::string_view kOnlyInRacks = "gpulens exports the location only of boards in a rack";
 constexpr std::string_view kShared =
-    "the GPU has no memory of its own: gpulens tells the machine's, as the kernel does";
-constexpr std::string_view kOfShared =
-    "of memory that is shared with the CPU gpulens tells size and use alone";
+    "the GPU has no memory of its own: gpulens exports the machine's, as counted by the kernel";
+constexpr std::string_view kOfShared = "for memory shared with the CPU, gpulens exports only size and use";
 constexpr std::string_view kNoSamples = "the driver has no sample for gpulens at this moment";
 
 constexpr FieldRow kNvidiaRows[] = {
@@ -75,7 +74,7 @@ constexpr FieldRow kNvidiaRows[] = {
     NotCompared("mig_devices/mig_device/bar1_memory_usage/free", kNotRead),
     NotCompared("accounting_mode", kSetting),
     NotCompared("accounting_mode_buffer_size", kSetting),
-    NotCompared("driver_model/*", "of Windows"),
+    NotCompared("driver_model/*", "only on Windows"),
     TextRow("serial", "gpu.info", "gpu.serial"),
     NotCompared("uuid", kKnownBy),
     NotCompared("pdi", kNotRead),
@@ -96,7 +95,7 @@ constexpr FieldRow kNvidiaRows[] = {
     NotCompared("platformInfo/peer_type", kNotRead),
     NotCompared("platformInfo/gpu_fabric_guid", kNotRead),
     TextRow("inforom_version/img_version", "gpu.info", "gpu.inforom.version"),
-    NotCompared("inforom_version/*", "version of a part of the InfoROM; gpulens tells that of the image"),
+    NotCompared("inforom_version/*", "version of an InfoROM object; gpulens exports that of the image"),
     NotCompared("inforom_bbx_flush/*", kNotRead),
     NotCompared("gpu_operation_mode/*", kSetting),
     NotCompared("c2c_mode", kSetting),
@@ -107,7 +106,7 @@ constexpr FieldRow kNvidiaRows[] = {
             "gpu.recovery.action=drain_and_reset"),
     StateRow("gpu_recovery_action", "gpu.recovery.action"),
     {"gsp_firmware_version", How::kText, "gpu.firmware.info", kVersion},
-    NotCompared("ibmnpu/*", "of IBM POWER machines"),
+    NotCompared("ibmnpu/*", "only on IBM POWER machines"),
     // PCI.
     NotCompared("pci/pci_bus", kOfBusId),
     NotCompared("pci/pci_device", kOfBusId),
@@ -119,8 +118,9 @@ constexpr FieldRow kNvidiaRows[] = {
     NotCompared("pci/pci_sub_system_id", kOfDevice),
     NumberRow("pci/pci_gpu_link_info/pcie_gen/max_link_gen", "gpu.pcie.link.gen.max"),
     NumberRow("pci/pci_gpu_link_info/pcie_gen/current_link_gen", "gpu.pcie.link.gen.current", {},
-              {.slack = 0, .share = 0, .why = "another moment: the link slows down when nothing moves"}),
-    NotCompared("pci/pci_gpu_link_info/pcie_gen/*", "of one end of the link; gpulens tells what both can"),
+              {.slack = 0, .share = 0, .why = "read at another moment: an idle link slows down"}),
+    NotCompared("pci/pci_gpu_link_info/pcie_gen/*",
+                "of one end of the link; gpulens exports what both ends support"),
     NumberRow("pci/pci_gpu_link_info/link_widths/max_link_width", "gpu.pcie.link.width.max"),
     NumberRow("pci/pci_gpu_link_info/link_widths/current_link_width", "gpu.pcie.link.width.current"),
     NotCompared("pci/pci_bridge_chip/*", kIdentity),
@@ -322,7 +322,7 @@ constexpr FieldRow kNvidiaRows[] = {
               "gpu.ecc.error_type=correctable"),
     NumberRow("retired_pages/double_bit_retirement/retired_count", "gpu.retired_pages",
               "gpu.ecc.error_type=uncorrectable"),
-    NotCompared("retired_pages/*/retired_pagelist*", "addresses of pages, no reading"),
+    NotCompared("retired_pages/*/retired_pagelist*", "addresses of pages, not a reading"),
     FlagRow("retired_pages/pending_blacklist", "gpu.retired_pages.pending"),
     FlagRow("retired_pages/pending_retirement", "gpu.retired_pages.pending"),
     NotCompared("remapped_rows", kBlock),
@@ -455,7 +455,7 @@ constexpr FieldRow kNvidiaRows[] = {
     NotCompared("processes/process_info/compute_instance_id", kKnownBy),
     NotCompared("processes/process_info/pid", kKnownBy),
     NotCompared("processes/process_info/type", "an attribute of the series, by which memory is compared"),
-    NotCompared("processes/process_info/process_name", "a name, no reading; enrichers of the agent tell it"),
+    NotCompared("processes/process_info/process_name", "not a reading; enrichers of the agent export it"),
     NumberRow("processes/process_info/used_memory", "gpu.process.memory.used", {}, kMemory),
     NotCompared("accounted_processes*", "accounting of ended processes, which gpulens does not read"),
     NotCompared("capabilities/*", kSetting),

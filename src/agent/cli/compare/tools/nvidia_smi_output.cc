@@ -66,7 +66,8 @@ std::string WithoutGpu(const std::string& path) { return path.starts_with("gpu/"
 Result<std::vector<ToolField>> ReadNvidiaSmi(std::string_view xml) {
   ASSIGN_OR_RETURN(XmlElement root, ParseXml(xml));
   if (root.name != "nvidia_smi_log") {
-    return Status{Code::kDataLoss, "nvidia-smi: the root is not <nvidia_smi_log>; wanted: nvidia-smi -q -x"};
+    return Status{Code::kDataLoss,
+                  "nvidia-smi: the root is not <nvidia_smi_log>; expected the output of nvidia-smi -q -x"};
   }
   std::vector<ToolField> fields;
   if (Status status = LeafWalk(fields).Walk(root, "machine", {}); !status) return status;

@@ -49,7 +49,7 @@ Result<std::vector<ToolField>> ReadToolOutput(const Tool& tool, std::string_view
     case ToolKind::kAmdSmi: return ReadAmdSmi(output);
     case ToolKind::kHlSmi: return ReadHlSmi(output);
   }
-  return Status{Code::kInvalidArgument, "a tool that is not known"};
+  return Status{Code::kInvalidArgument, "unknown tool"};
 }
 
 }  // namespace gpulens::compare

@@ -51,7 +51,7 @@ class XmlParser {
     if (rest_.starts_with("<?")) return SkipPast("?>", "a processing instruction");
     if (rest_.starts_with("<!--")) return SkipPast("-->", "a comment");
     if (rest_.starts_with("<!DOCTYPE")) return TakeDocumentType();
-    if (rest_.starts_with("<!")) return Bad("a section or declaration that is not read here");
+    if (rest_.starts_with("<!")) return Bad("a section or declaration that is not supported");
     if (rest_.starts_with("</")) return TakeEnd();
     return TakeStart();
   }
@@ -60,8 +60,8 @@ class XmlParser {
     size_t at = rest_.find_first_of("[>");
     if (at == rest_.npos) return Bad("the document type does not end");
     if (rest_[at] == '[')
-      return Bad("the document type declares something; entities are not taken from outside");
-    if (root_ || !open_.empty()) return Bad("a document type inside of the document");
+      return Bad("the document type has declarations; external entities are not supported");
+    if (root_ || !open_.empty()) return Bad("a document type inside the document");
     rest_.remove_prefix(at + 1);
     return Ok();
   }
@@ -69,7 +69,7 @@ class XmlParser {
   Result<std::string> TakeName() {
     size_t length = 0;
     while (length < rest_.size() && IsNameByte(rest_[length])) ++length;
-    if (length == 0) return Bad("a name was expected");
+    if (length == 0) return Bad("expected a name");
     if (length > kMostXmlNameBytes) return Status{Code::kExhausted, "XML: a name is too long"};
     std::string name(rest_.substr(0, length));
     rest_.remove_prefix(length);
@@ -147,7 +147,7 @@ class XmlParser {
   Status TakeText() {
     std::string_view text = rest_.substr(0, rest_.find('<'));
     if (open_.empty()) {
-      if (!Trim(text).empty()) return Bad("text outside of the root");
+      if (!Trim(text).empty()) return Bad("text outside the root");
     } else if (Status status = AppendText(text, open_.back().text); !status) {
       return status;
     }
@@ -163,7 +163,7 @@ class XmlParser {
       text.remove_prefix(at);
       if (text.empty()) return Ok();
       size_t end = text.find(';');
-      if (end == text.npos || end > 10) return Bad("an & that begins no entity");
+      if (end == text.npos || end > 10) return Bad("an & that does not begin an entity");
       std::optional<uint32_t> point = PointOf(text.substr(1, end - 1));
       if (!point) return Bad("an entity that is not one of XML's own five");
       AppendUtf8(out, *point);
@@ -216,7 +216,7 @@ Result<XmlElement> ParseXml(std::string_view document) {
     return Status{Code::kExhausted, "XML: more than " + std::to_string(kMostXmlBytes >> 20) + " MiB"};
   }
   if (document.starts_with("\xEF\xBB\xBF")) document.remove_prefix(3);
-  if (!IsUtf8(document)) return Status{Code::kDataLoss, "XML: bytes that are no UTF-8"};
+  if (!IsUtf8(document)) return Status{Code::kDataLoss, "XML: the text is not UTF-8"};
   if (document.find('\0') != document.npos) return Status{Code::kDataLoss, "XML: a NUL byte"};
   return XmlParser(document).Run();
 }

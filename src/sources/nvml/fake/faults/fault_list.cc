@@ -27,7 +27,7 @@ Result<std::string> FaultList::Fail(std::string_view words, int64_t now_ns, size
   if (faults_.size() == kMaxLiveFaults)
     return Status{Code::kExhausted,
                   std::to_string(kMaxLiveFaults) +
-                      " faults are the most: heal some; counts that stay end with the agent"};
+                      " faults are the maximum: heal some; counts that stay end with the agent"};
   fault.id = next_id_++;
   faults_.push_back(fault);
   return DescribeFault(fault, now_ns);

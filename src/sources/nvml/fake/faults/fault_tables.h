@@ -24,11 +24,13 @@ inline constexpr ModeRow kModes[] = {
     {"lost", {}, "every call answers GPU_IS_LOST"},
     {"fallen_off_bus", {}, "the same, and XID 79"},
     {"hang", {"call"}, "a call does not return"},
-    {"slow", {"delay!", "call"}, "a call takes so much longer"},
+    {"slow", {"delay!", "call"}, "a call takes longer by this time"},
     {"crash", {"call", "how"}, "the process that reads the GPUs dies in a call, once"},
     {"crash_loop", {"call", "how"}, "the same, again in each process that is started"},
     {"error", {"code!", "call"}, "a call answers this code of NVML"},
-    {"flaky", {"code!", "percent", "call", "seed"}, "so many of the calls answer this code, by the seed"},
+    {"flaky",
+     {"code!", "percent", "call", "seed"},
+     "this share of the calls answers this code, chosen by the seed"},
     {"insufficient_power", {}, "every call answers INSUFFICIENT_POWER, and XID 54"},
     {"reset_required", {}, "every call answers RESET_REQUIRED"},
     {"reset", {}, "lost for 2 s, then back with counters at zero"},
@@ -41,7 +43,7 @@ inline constexpr ModeRow kModes[] = {
     {"throttle", {"value!"}, "reasons that are added to those of the clocks"},
     {"wrong_value", {"reading!", "value!"}, "a sensor reports this instead"},
     {"stuck", {"reading!"}, "a sensor keeps the value it had when the fault began"},
-    {"energy_backward", {"amount!"}, "the energy counter falls by so many J"},
+    {"energy_backward", {"amount!"}, "the energy counter falls by this many J"},
 };
 static_assert(std::size(kModes) == static_cast<size_t>(FaultMode::kCount));
 

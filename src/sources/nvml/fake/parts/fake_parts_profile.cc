@@ -36,7 +36,7 @@ constexpr std::pair<std::string_view, uint64_t> kEventTypes[] = {
 class Row {
  public:
   Row(const YAML::Node& node, std::initializer_list<std::string_view> known) : node_(node) {
-    if (!node.IsMap()) Fail(node, "a map is expected");
+    if (!node.IsMap()) Fail(node, "expected a map");
     else CheckKeys(known);
   }
 
