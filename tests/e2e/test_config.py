@@ -163,7 +163,7 @@ class Memory(Case):
                 self.assertEqual(value(page, "gpulens_memory_limit_bytes"), 32 << 20)
                 # The agent's own readings go on.
                 self.assertTrue(samples(page, "system_cpu_time_seconds_total") or samples(page, "system_cpu_seconds_total"))
-                self.assertIn("limits.memory is 32 MiB", agent.said())
+                self.assertIn("above limits.memory of 32 MiB", agent.said())
 
 
 class Demo(Case):
