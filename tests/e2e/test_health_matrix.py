@@ -149,7 +149,7 @@ class Asker:
             # "GPU 0, 1 (stale) and 3 do not report …"
             listed = re.match(r"\s*GPU ((?:\d+(?: \(stale\))?(?:, | and )?)+)", sentence)
             if listed and str(gpu) in re.findall(r"\d+", listed[1]):
-                return "UNKNOWN" if any(word in sentence for word in ("report", "no_permission", "not read")) else "CRITICAL"
+                return "UNKNOWN" if any(word in sentence for word in ("not report", "no permission", "not read")) else "CRITICAL"
         return "OK" if name == "gpu_state" else "UNKNOWN"
 
     def findings(self):
