@@ -200,7 +200,7 @@ class OurServer(unittest.TestCase):
         self.assertEqual(say(message, timeout=PATIENCE, compression=grpc.Compression.Gzip), message)
         error = self.failure(say, bytes(40 << 20), compression=grpc.Compression.Gzip)
         self.assertEqual(error.code(), grpc.StatusCode.RESOURCE_EXHAUSTED)
-        self.assertIn("unpacked", error.details())
+        self.assertIn("uncompressed", error.details())
         self.assertEqual(self.failure(say, b"x" * 100, compression=grpc.Compression.Deflate).code(), grpc.StatusCode.UNIMPLEMENTED)
         error = self.failure(say, os.urandom(5 << 20))
         self.assertEqual(error.code(), grpc.StatusCode.RESOURCE_EXHAUSTED)
