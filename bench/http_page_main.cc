@@ -16,9 +16,9 @@
 #include "naming/names_testing.h"
 #include "net/http/http_server.h"
 #include "pipeline/config.h"
-#include "pipeline/page_board.h"
+#include "pipeline/latest_snapshot.h"
+#include "pipeline/page_registry.h"
 #include "pipeline/plugin.h"
-#include "pipeline/snapshot_hub.h"
 
 namespace gpulens {
 
@@ -28,7 +28,7 @@ namespace {
 
 class Pages final : public HttpHandler {
  public:
-  Pages(const PageSnapshots& snapshots, SnapshotHub& hub, PageBoard& board)
+  Pages(const PageSnapshots& snapshots, LatestSnapshot& hub, PageRegistry& board)
       : snapshots_(snapshots), hub_(hub), board_(board) {}
 
   // On the loop's thread, as Handle is.
@@ -42,8 +42,8 @@ class Pages final : public HttpHandler {
 
  private:
   const PageSnapshots& snapshots_;
-  SnapshotHub& hub_;
-  PageBoard& board_;
+  LatestSnapshot& hub_;
+  PageRegistry& board_;
   uint64_t tick_ = 0;
 };
 
@@ -60,8 +60,8 @@ Status Serve(const char* page_path, const char* next_path, uint16_t port) {
     ASSIGN_OR_RETURN(std::string next, ReadFile(next_path, kPageLimit));
     RETURN_IF_ERROR(snapshots.Load(page, next));
   }
-  SnapshotHub hub;
-  PageBoard board;
+  LatestSnapshot hub;
+  PageRegistry board;
   IoLoop loop;
   Workers workers;
   Env env;

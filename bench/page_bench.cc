@@ -42,7 +42,7 @@ bool LoadSeries(benchmark::State& state, PageSnapshots& snapshots) {
   return status.ok();
 }
 
-Speller NativeSpeller() {
+SeriesNamer NativeSpeller() {
   const std::string native(kNativeDialect);
   return MakeSpeller({&native, 1});
 }

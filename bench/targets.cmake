@@ -4,7 +4,7 @@ if(NOT GPULENS_BENCHES)
 endif()
 
 add_library(bench_pages STATIC bench/page_snapshot.cc)
-target_link_libraries(bench_pages PUBLIC house_flags gpulens_wire gpulens_dialects)
+target_link_libraries(bench_pages PUBLIC gpulens_flags gpulens_wire gpulens_dialects)
 target_include_directories(bench_pages PUBLIC ${CMAKE_SOURCE_DIR})
 
 add_executable(page_bench bench/page_bench.cc)
@@ -12,7 +12,7 @@ target_link_libraries(page_bench PRIVATE bench_pages benchmark::benchmark_main)
 target_compile_definitions(page_bench PRIVATE GPULENS_SOURCE_DIR="${CMAKE_SOURCE_DIR}")
 
 add_executable(http_load bench/http_load_main.cc)
-target_link_libraries(http_load PRIVATE house_flags gpulens_base)
+target_link_libraries(http_load PRIVATE gpulens_flags gpulens_base)
 
 add_executable(http_page bench/http_page_main.cc)
 target_link_libraries(http_page PRIVATE bench_pages gpulens_sinks_prometheus gpulens_net_http)

@@ -1,22 +1,22 @@
-# house_flags: what every target of ours is compiled and linked with. Nothing is set globally.
+# gpulens_flags: what every target of ours is compiled and linked with. Nothing is set globally.
 include_guard()
 set(GPULENS_SANITIZE "" CACHE STRING "address (with undefined behaviour, fuzzing, coverage) or thread")
-add_library(house_flags INTERFACE)
-target_compile_features(house_flags INTERFACE cxx_std_20)
-target_compile_options(house_flags INTERFACE -Wall -Wextra -Wconversion -Wshadow -Werror)
+add_library(gpulens_flags INTERFACE)
+target_compile_features(gpulens_flags INTERFACE cxx_std_20)
+target_compile_options(gpulens_flags INTERFACE -Wall -Wextra -Wconversion -Wshadow -Werror)
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 13)
   # False positives of gcc 12 inside libstdc++ with -O2; clang's own checks stay on.
-  target_compile_options(house_flags INTERFACE -Wno-restrict -Wno-stringop-overflow -Wno-stringop-overread
+  target_compile_options(gpulens_flags INTERFACE -Wno-restrict -Wno-stringop-overflow -Wno-stringop-overread
                          -Wno-array-bounds)
 endif()
 if(CMAKE_CXX_COMPILER_ID STREQUAL "Clang")
-  target_compile_options(house_flags INTERFACE "SHELL:-Xclang -fno-pch-timestamp") # or ccache finds nothing again
-  # The path of the precompiled header in a form that ccache makes relative (see also house_precompile).
+  target_compile_options(gpulens_flags INTERFACE "SHELL:-Xclang -fno-pch-timestamp") # or ccache finds nothing again
+  # The path of the precompiled header in a form that ccache makes relative (see also gpulens_precompile).
   set(CMAKE_CXX_COMPILE_OPTIONS_USE_PCH -include <PCH_HEADER>)
   # Objects name sources relative to the root of the tree, and are the same in each checkout. The option stands in a
   # file because ccache would hash the path.
   file(CONFIGURE OUTPUT ${CMAKE_BINARY_DIR}/paths.cfg CONTENT "-ffile-prefix-map=${CMAKE_SOURCE_DIR}=.\n" @ONLY)
-  target_compile_options(house_flags INTERFACE --config=./paths.cfg)
+  target_compile_options(gpulens_flags INTERFACE --config=./paths.cfg)
 endif()
 if(GPULENS_SANITIZE STREQUAL "address")
   # ccache hashes the folder that profiles are written to, if it is below the build tree. LLVM_PROFILE_FILE names it.
@@ -26,16 +26,16 @@ if(GPULENS_SANITIZE STREQUAL "address")
 elseif(GPULENS_SANITIZE STREQUAL "thread")
   set(sanitize -fsanitize=thread -fno-omit-frame-pointer)
 endif()
-target_compile_options(house_flags INTERFACE ${sanitize})
-target_link_options(house_flags INTERFACE ${sanitize})
+target_compile_options(gpulens_flags INTERFACE ${sanitize})
+target_link_options(gpulens_flags INTERFACE ${sanitize})
 
 if(NOT GPULENS_SANITIZE)
-  target_link_options(house_flags INTERFACE -static-libgcc -static-libstdc++ -Wl,--gc-sections -Wl,--as-needed)
-  target_compile_options(house_flags INTERFACE -ffunction-sections -fdata-sections)
+  target_link_options(gpulens_flags INTERFACE -static-libgcc -static-libstdc++ -Wl,--gc-sections -Wl,--as-needed)
+  target_compile_options(gpulens_flags INTERFACE -ffunction-sections -fdata-sections)
 endif()
 find_program(GPULENS_MOLD mold)
 if(GPULENS_MOLD)
-  target_link_options(house_flags INTERFACE -fuse-ld=mold)
+  target_link_options(gpulens_flags INTERFACE -fuse-ld=mold)
 endif()
 find_program(GPULENS_CCACHE ccache)
 if(GPULENS_CCACHE)
@@ -50,4 +50,4 @@ if(GPULENS_CCACHE)
   set(CMAKE_C_COMPILER_LAUNCHER ${CMAKE_CXX_COMPILER_LAUNCHER})
 endif()
 find_package(Threads REQUIRED)
-target_link_libraries(house_flags INTERFACE Threads::Threads)
+target_link_libraries(gpulens_flags INTERFACE Threads::Threads)

@@ -4,8 +4,8 @@ include_guard()
 include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
 
-# All targets of the house that `targets` are made of, and what else these link, by the names of the targets.
-function(house_closure own foreign)
+# All targets of this project that `targets` are made of, and what else these link, by the names of the targets.
+function(gpulens_closure own foreign)
   set(open ${ARGN})
   set(seen)
   set(others)
@@ -42,7 +42,7 @@ set(GPULENS_SDK_PARTS gpulens_instruments gpulens_sdk_stats gpulens_sdk_efficien
     gpulens_sdk_c gpulens_sdk_experiment gpulens_sdk_experiment_energy gpulens_sdk_inference gpulens_sdk_ring gpulens_sdk_ring_resident
     gpulens_sdk_training)
 
-house_closure(sdk_own sdk_foreign ${GPULENS_SDK_PARTS})
+gpulens_closure(sdk_own sdk_foreign ${GPULENS_SDK_PARTS})
 # Its sources are compiled once more, each alone and for shared objects: a program takes whole objects out of an archive, and the
 # Python package, which compiles them so, finds them in ccache (docs/adr/0034-python-package.md).
 set(sdk_sources)
@@ -54,7 +54,7 @@ foreach(target ${sdk_own})
   endif()
 endforeach()
 add_library(gpulens_sdk STATIC EXCLUDE_FROM_ALL ${sdk_sources})
-target_link_libraries(gpulens_sdk PRIVATE house_flags)
+target_link_libraries(gpulens_sdk PRIVATE gpulens_flags)
 target_include_directories(gpulens_sdk PRIVATE src include)
 set_target_properties(gpulens_sdk PROPERTIES LINKER_LANGUAGE CXX POSITION_INDEPENDENT_CODE ON CXX_VISIBILITY_PRESET hidden)
 

@@ -2,7 +2,7 @@
 include_guard()
 set(e2e_python ${CMAKE_SOURCE_DIR}/tools/venv_python.sh)
 foreach(name agent amd bad_pages capture check command_line commands gpu gpu_coverage gpu_pages gpu_parts events fault_matrix driver_faults hostile_names levels peers
-             seed_rows seed_rows_engines websocket config doctor guests crowd engines_command engine_monitors discovery otlp otlp_encodings otlp_grpc otlp_in queue_command upgrade_queue
+             seed_rows seed_rows_engines websocket config doctor guests many_clients engines_command engine_monitors discovery otlp otlp_encodings otlp_grpc otlp_in queue_command upgrade_queue
              remote_write remote_write_in remote_write_compliance reloads routing forwarding two_sinks rollups webhook sink_faults kubernetes slurm seed_rows_delivery collector run_energy
              victoria_metrics experiments experiments_told telemetry bench_serve compare docs_snippets)
   add_test(NAME e2e_${name} COMMAND ${e2e_python} -m unittest -v test_${name}
@@ -55,7 +55,7 @@ endforeach()
 set_tests_properties(e2e_kill PROPERTIES TIMEOUT 300 ENVIRONMENT_MODIFICATION "GPULENS_SOAK_MINUTES=unset:")
 set_tests_properties(soak_kill PROPERTIES TIMEOUT 86400)
 # Its own 10,000 connections are noise for the others' clocks.
-set_tests_properties(e2e_crowd PROPERTIES RUN_SERIAL TRUE)
+set_tests_properties(e2e_many_clients PROPERTIES RUN_SERIAL TRUE)
 
 add_test(NAME differential_exposition
          COMMAND ${e2e_python} ${CMAKE_SOURCE_DIR}/tests/differential/exposition_differential.py
@@ -63,7 +63,7 @@ add_test(NAME differential_exposition
 set_tests_properties(differential_exposition PROPERTIES LABELS e2e TIMEOUT 300 SKIP_RETURN_CODE 77)
 
 add_executable(quantile_dump tests/differential/quantile_dump_main.cc)
-target_link_libraries(quantile_dump PRIVATE house_flags gpulens_core)
+target_link_libraries(quantile_dump PRIVATE gpulens_flags gpulens_core)
 add_test(NAME differential_histogram_quantile
          COMMAND ${e2e_python} ${CMAKE_SOURCE_DIR}/tests/differential/histogram_quantile.py
                  --dump $<TARGET_FILE:quantile_dump>)
@@ -75,14 +75,14 @@ set_tests_properties(gpu_real PROPERTIES LABELS gpu TIMEOUT 300 RUN_SERIAL TRUE 
   ENVIRONMENT "PYTHONDONTWRITEBYTECODE=1")
 
 add_executable(grpc_pair tests/differential/grpc_pair_main.cc)
-target_link_libraries(grpc_pair PRIVATE house_flags gpulens_net_grpc gpulens_wire)
+target_link_libraries(grpc_pair PRIVATE gpulens_flags gpulens_net_grpc gpulens_wire)
 add_test(NAME e2e_grpc COMMAND ${e2e_python} -m unittest -v test_grpc WORKING_DIRECTORY ${CMAKE_SOURCE_DIR}/tests/e2e)
 set_tests_properties(e2e_grpc PROPERTIES LABELS "e2e;sanitize" TIMEOUT 300
   ENVIRONMENT "PYTHONDONTWRITEBYTECODE=1;GRPC_PAIR=$<TARGET_FILE:grpc_pair>")
 
 # A program with instruments, as a user writes one; linked as the installed SDK is.
 add_executable(inference_program tests/sdk/inference_program_main.cc)
-target_link_libraries(inference_program PRIVATE house_flags gpulens_sdk_inference)
+target_link_libraries(inference_program PRIVATE gpulens_flags gpulens_sdk_inference)
 add_test(NAME e2e_telemetry_postgres COMMAND ${e2e_python} -m unittest -v test_telemetry_postgres
          WORKING_DIRECTORY ${CMAKE_SOURCE_DIR}/tests/e2e)
 set_tests_properties(e2e_telemetry_postgres PROPERTIES LABELS e2e TIMEOUT 300
@@ -92,7 +92,7 @@ add_test(NAME peers_telemetry_clickhouse COMMAND ${e2e_python} -m unittest -v te
 set_tests_properties(peers_telemetry_clickhouse PROPERTIES LABELS peers TIMEOUT 300
   ENVIRONMENT "PYTHONDONTWRITEBYTECODE=1;INFERENCE_PROGRAM=$<TARGET_FILE:inference_program>")
 add_executable(sdk_program tests/sdk/sdk_program_main.cc)
-target_link_libraries(sdk_program PRIVATE house_flags gpulens_sdk_stats gpulens_sdk_efficiency gpulens_sdk_export gpulens_sdk_energy
+target_link_libraries(sdk_program PRIVATE gpulens_flags gpulens_sdk_stats gpulens_sdk_efficiency gpulens_sdk_export gpulens_sdk_energy
                       gpulens_sdk_training)
 target_link_options(sdk_program PRIVATE LINKER:-u,gpulens_heeds_environment)
 add_test(NAME e2e_sdk COMMAND ${e2e_python} -m unittest -v test_sdk test_energy_feed WORKING_DIRECTORY ${CMAKE_SOURCE_DIR}/tests/e2e)

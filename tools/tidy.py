@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The rules of the house that no compiler knows: sizes, banned calls, what a folder must have.
+"""The rules of the code that no compiler checks: sizes, banned calls, what a folder must have.
 
 Each finding says what to do. What cannot be put right stands in tools/tidy_allow.txt as a row
     rule <tab> path <tab> count <tab> reason

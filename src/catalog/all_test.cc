@@ -17,7 +17,7 @@
 #include "catalog/inference/scheduler.h"
 #include "catalog/self.h"
 #include "catalog/spelling.h"
-#include "core/judge.h"
+#include "core/validate.h"
 
 namespace gpulens {
 namespace {
@@ -131,31 +131,31 @@ TEST(Catalogue, RulesAreSane) {
     EXPECT_LT(rule.low, rule.high) << metric->name;
     EXPECT_GT(rule.max_change_per_second, 0) << metric->name;
     EXPECT_FALSE(std::isnan(rule.low) || std::isnan(rule.high)) << metric->name;
-    EXPECT_EQ(Judge(*metric, std::nan(""), 1, nullptr), Verdict::kOutOfRange) << metric->name;
+    EXPECT_EQ(Validate(*metric, std::nan(""), 1, nullptr), Validation::kOutOfRange) << metric->name;
     if (metric->on_decrease == OnDecrease::kReject) {
       EXPECT_EQ(metric->kind, Kind::kCounter) << metric->name;
     }
     // The bounds themselves are believed, unless a source uses one to say that it does not know.
     if (std::isfinite(rule.low)) {
-      EXPECT_EQ(Judge(*metric, rule.low, 1, nullptr), Verdict::kAccepted);
+      EXPECT_EQ(Validate(*metric, rule.low, 1, nullptr), Validation::kAccepted);
     }
     if (std::isfinite(rule.high)) {
-      EXPECT_EQ(Judge(*metric, rule.high, 1, nullptr), Verdict::kAccepted);
+      EXPECT_EQ(Validate(*metric, rule.high, 1, nullptr), Validation::kAccepted);
     }
   }
 }
 
 TEST(Catalogue, WhatDriversSayWhenTheyDoNotKnowIsNotBelieved) {
-  EXPECT_EQ(Judge(kGpuTemperature, 65535, 1, nullptr), Verdict::kSentinel);
-  EXPECT_EQ(Judge(kGpuTemperature, 131, 1, nullptr), Verdict::kOutOfRange);
-  EXPECT_EQ(Judge(kGpuPowerState, 32, 1, nullptr), Verdict::kSentinel);
-  EXPECT_EQ(Judge(kGpuPowerState, 16, 1, nullptr), Verdict::kOutOfRange);
-  EXPECT_EQ(Judge(kGpuClockFrequency, 65535, 1, nullptr), Verdict::kSentinel);
-  EXPECT_EQ(Judge(kGpuMemoryUsed, -1, 1, nullptr), Verdict::kSentinel);
-  EXPECT_EQ(Judge(kGpuProcessMemoryUsed, 18446744073709551615.0, 1, nullptr), Verdict::kSentinel);
-  EXPECT_EQ(Judge(kGpuUtilization, 655.35, 1, nullptr), Verdict::kOutOfRange);
-  EXPECT_EQ(Judge(kGpuMemoryTotal, 0, 1, nullptr), Verdict::kOutOfRange);
-  EXPECT_EQ(Judge(kGpuEnergyConsumption, -5, 1, nullptr), Verdict::kOutOfRange);
+  EXPECT_EQ(Validate(kGpuTemperature, 65535, 1, nullptr), Validation::kSentinel);
+  EXPECT_EQ(Validate(kGpuTemperature, 131, 1, nullptr), Validation::kOutOfRange);
+  EXPECT_EQ(Validate(kGpuPowerState, 32, 1, nullptr), Validation::kSentinel);
+  EXPECT_EQ(Validate(kGpuPowerState, 16, 1, nullptr), Validation::kOutOfRange);
+  EXPECT_EQ(Validate(kGpuClockFrequency, 65535, 1, nullptr), Validation::kSentinel);
+  EXPECT_EQ(Validate(kGpuMemoryUsed, -1, 1, nullptr), Validation::kSentinel);
+  EXPECT_EQ(Validate(kGpuProcessMemoryUsed, 18446744073709551615.0, 1, nullptr), Validation::kSentinel);
+  EXPECT_EQ(Validate(kGpuUtilization, 655.35, 1, nullptr), Validation::kOutOfRange);
+  EXPECT_EQ(Validate(kGpuMemoryTotal, 0, 1, nullptr), Validation::kOutOfRange);
+  EXPECT_EQ(Validate(kGpuEnergyConsumption, -5, 1, nullptr), Validation::kOutOfRange);
 }
 
 TEST(Catalogue, Facts) {

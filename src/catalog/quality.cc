@@ -11,32 +11,30 @@
 namespace gpulens {
 namespace {
 
-constexpr TwinRule kTwinRules[] = {
-    {&kGpuMemoryUsed, Verdict::kDisagreesWithTwin, "more than gpu.memory.total", "used <= total",
+constexpr CrossCheckRule kTwinRules[] = {
+    {&kGpuMemoryUsed, Validation::kInconsistent, "more than gpu.memory.total", "used <= total",
      "NVML: nvmlMemory_t, used is a part of total"},
-    {&kGpuMemoryUsed, Verdict::kDisagreesWithTwin,
-     "used, free and reserved do not add up to gpu.memory.total",
+    {&kGpuMemoryUsed, Validation::kInconsistent, "used, free and reserved do not add up to gpu.memory.total",
      "1 MiB; without reserved only a sum above total", "NVML: nvmlMemory_v2_t"},
-    {&kGpuMemoryFree, Verdict::kDisagreesWithTwin,
-     "used, free and reserved do not add up to gpu.memory.total",
+    {&kGpuMemoryFree, Validation::kInconsistent, "used, free and reserved do not add up to gpu.memory.total",
      "1 MiB; without reserved only a sum above total", "NVML: nvmlMemory_v2_t"},
-    {&kGpuMemoryReserved, Verdict::kDisagreesWithTwin,
+    {&kGpuMemoryReserved, Validation::kInconsistent,
      "used, free and reserved do not add up to gpu.memory.total", "1 MiB", "NVML: nvmlMemory_v2_t"},
-    {&kGpuPowerDraw, Verdict::kOutOfRange, "above the highest limit that the board can be set to",
+    {&kGpuPowerDraw, Validation::kOutOfRange, "above the highest limit that the board can be set to",
      "1.5 x gpu.power.limit{max}", "vendors rate boards by it; short peaks exceed it by less than half"},
-    {&kGpuPowerInstant, Verdict::kOutOfRange, "above the highest limit that the board can be set to",
+    {&kGpuPowerInstant, Validation::kOutOfRange, "above the highest limit that the board can be set to",
      "2 x gpu.power.limit{max}", "peaks of a millisecond"},
-    {&kGpuPowerDraw, Verdict::kDisagreesWithTwin,
+    {&kGpuPowerDraw, Validation::kInconsistent,
      "its integral differs from the growth of gpu.energy.consumption",
      "5 % + 1 J over 60 s, plus the error of the integral", "two meters of one board"},
-    {&kGpuEnergyConsumption, Verdict::kDisagreesWithTwin,
+    {&kGpuEnergyConsumption, Validation::kInconsistent,
      "does not grow, or grows faster than the board can draw, in contradiction to gpu.power.draw",
      "5 % + 1 J over 60 s; 1.5 x gpu.power.limit{max}", "two meters of one board"},
-    {&kGpuSmActive, Verdict::kDisagreesWithTwin, "0 while gpu.utilization is 1", "30 s",
+    {&kGpuSmActive, Validation::kInconsistent, "0 while gpu.utilization is 1", "30 s",
      "DCGM#303, dcgm-exporter#662: profiling counters that stopped report 0 for weeks"},
-    {&kGpuUtilization, Verdict::kDisagreesWithTwin, "1 while gpu.sm.active is 0 and no process is on the GPU",
+    {&kGpuUtilization, Validation::kInconsistent, "1 while gpu.sm.active is 0 and no process is on the GPU",
      "30 s", "a driver that counts its own scrubbing as load"},
-    {&kGpuTemperature, Verdict::kStuck, "unchanged to the last digit while power varied",
+    {&kGpuTemperature, Validation::kStuck, "unchanged to the last digit while power varied",
      "1 h; 25 % of power, at least 20 W", "a sensor that is no longer read keeps its last value"},
 };
 
@@ -60,7 +58,7 @@ std::string RangeText(const MetricDesc& metric) {
 
 }  // namespace
 
-std::span<const TwinRule> TwinRules() noexcept { return kTwinRules; }
+std::span<const CrossCheckRule> TwinRules() noexcept { return kTwinRules; }
 
 std::vector<RuleText> RulesOf(const MetricDesc& metric) {
   std::vector<RuleText> out;
@@ -69,14 +67,14 @@ std::vector<RuleText> RulesOf(const MetricDesc& metric) {
       std::string text;
       for (double sentinel : rule->sentinels) text += (text.empty() ? "" : ", ") + NumberText(sentinel);
       out.push_back(
-          {Verdict::kSentinel, text + " as the driver's raw value", "the driver's codes for unknown"});
+          {Validation::kSentinel, text + " as the driver's raw value", "the driver's codes for unknown"});
     }
     if (!std::isinf(rule->low) || !std::isinf(rule->high)) {
-      out.push_back({Verdict::kOutOfRange, RangeText(metric), "possible range of the quantity"});
+      out.push_back({Validation::kOutOfRange, RangeText(metric), "possible range of the quantity"});
     }
     if (!std::isinf(rule->max_change_per_second)) {
       bool grows = IsMonotonic(metric.kind);
-      out.push_back({Verdict::kImpossibleJump,
+      out.push_back({Validation::kImpossibleJump,
                      (grows ? "grows faster than " : "changes faster than ") +
                          WithUnit(rule->max_change_per_second, metric) +
                          " in a second; accepted when three readings agree",
@@ -84,10 +82,10 @@ std::vector<RuleText> RulesOf(const MetricDesc& metric) {
     }
   }
   if (metric.on_decrease == OnDecrease::kReject) {
-    out.push_back({Verdict::kCounterDecreased, "falls; accepted as a restart when three readings agree",
+    out.push_back({Validation::kCounterDecreased, "falls; accepted as a restart when three readings agree",
                    "a counter falls only when its source restarts"});
   }
-  for (const TwinRule& rule : kTwinRules) {
+  for (const CrossCheckRule& rule : kTwinRules) {
     if (rule.metric != &metric) continue;
     out.push_back({rule.verdict, std::string(rule.rule) + " (" + std::string(rule.limits) + ")",
                    std::string(rule.source)});
@@ -102,8 +100,8 @@ std::string QualityMarkdown() {
     out += "| `" + std::string(verdict) + "` | " + std::string(metrics) + " | " + std::string(rule) + " | " +
            std::string(source) + " |\n";
   };
-  for (const TwinRule& rule : kTwinRules) {
-    add(VerdictName(rule.verdict), "`" + std::string(rule.metric->name) + "`",
+  for (const CrossCheckRule& rule : kTwinRules) {
+    add(ValidationName(rule.verdict), "`" + std::string(rule.metric->name) + "`",
         std::string(rule.rule) + " (" + std::string(rule.limits) + ")", rule.source);
   }
   // Rules of single readings are shared by many metrics: one line each.
@@ -112,11 +110,11 @@ std::string QualityMarkdown() {
     if (!metric->name.starts_with("gpu.")) continue;
     for (const RuleText& text : RulesOf(*metric)) {
       bool twin = false;
-      for (const TwinRule& rule : kTwinRules) {
+      for (const CrossCheckRule& rule : kTwinRules) {
         twin = twin || (rule.metric == metric && rule.source == text.source);
       }
       if (twin) continue;
-      auto& [names, source] = lines[{std::string(VerdictName(text.verdict)), text.rule}];
+      auto& [names, source] = lines[{std::string(ValidationName(text.verdict)), text.rule}];
       names += (names.empty() ? "`" : ", `") + std::string(metric->name) + "`";
       source = text.source;
     }

@@ -7,8 +7,8 @@
 #include <string_view>
 #include <vector>
 
-#include "core/judge.h"
 #include "core/metric_desc.h"
+#include "core/validate.h"
 
 namespace gpulens {
 
@@ -25,16 +25,16 @@ inline constexpr double kPowerAccuracy = 0.05;
 }  // namespace twin_limit
 
 // One rule that looks at other readings than its own. Static storage.
-struct TwinRule {
+struct CrossCheckRule {
   const MetricDesc* metric;  // whose reading is rejected
-  Verdict verdict;
+  Validation verdict;
   std::string_view rule, limits, source;
 };
-std::span<const TwinRule> TwinRules() noexcept;
+std::span<const CrossCheckRule> TwinRules() noexcept;
 
 // A rule as people read it.
 struct RuleText {
-  Verdict verdict;
+  Validation verdict;
   std::string rule;
   std::string source;
 };

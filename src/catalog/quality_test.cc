@@ -13,27 +13,27 @@ namespace {
 using ::testing::HasSubstr;
 
 TEST(Quality, TwinRulesAreOfKnownMetricsAndSayWhereTheyComeFrom) {
-  for (const TwinRule& rule : TwinRules()) {
+  for (const CrossCheckRule& rule : TwinRules()) {
     EXPECT_EQ(FindMetric(rule.metric->name), rule.metric);
     EXPECT_FALSE(rule.rule.empty() || rule.limits.empty() || rule.source.empty()) << rule.metric->name;
-    EXPECT_NE(rule.verdict, Verdict::kAccepted);
+    EXPECT_NE(rule.verdict, Validation::kAccepted);
   }
 }
 
 TEST(Quality, RulesOfARowAreInItsUnit) {
   std::vector<RuleText> rules = RulesOf(kGpuTemperature);
   ASSERT_EQ(rules.size(), 4u);
-  EXPECT_EQ(rules[0].verdict, Verdict::kSentinel);
+  EXPECT_EQ(rules[0].verdict, Validation::kSentinel);
   EXPECT_THAT(rules[0].rule, HasSubstr("65535"));
   EXPECT_EQ(rules[1].rule, "outside -40 to 130 Cel");
   EXPECT_THAT(rules[2].rule, HasSubstr("changes faster than 25 Cel in a second"));
-  EXPECT_EQ(rules[3].verdict, Verdict::kStuck);
+  EXPECT_EQ(rules[3].verdict, Validation::kStuck);
   rules = RulesOf(kGpuEnergyConsumption);
   ASSERT_EQ(rules.size(), 4u);
   EXPECT_EQ(rules[0].rule, "below 0 J");
   EXPECT_THAT(rules[1].rule, HasSubstr("grows faster than 5000 J"));
-  EXPECT_EQ(rules[2].verdict, Verdict::kCounterDecreased);
-  EXPECT_EQ(rules[3].verdict, Verdict::kDisagreesWithTwin);
+  EXPECT_EQ(rules[2].verdict, Validation::kCounterDecreased);
+  EXPECT_EQ(rules[3].verdict, Validation::kInconsistent);
 }
 
 TEST(Quality, ThePageHasTheTableOfTheCode) {

@@ -8,8 +8,8 @@
 
 #include "base/clock.h"
 #include "base/ref.h"
-#include "core/judge.h"
 #include "core/layout.h"
+#include "core/validate.h"
 
 namespace gpulens {
 
@@ -26,9 +26,9 @@ enum class Quality : uint8_t {
   kStale,   // The last good value, shown with its age.
 };
 
-// Why a slot is kAbsent. From kRejected on: its last reading was not believed, by Verdict.
+// Why a slot is kAbsent. From kRejected on: its last reading was not believed, by Validation.
 enum class Absence : uint8_t { kPresent, kNotRead, kTooOld, kRejected };
-constexpr Absence RejectedAs(Verdict why) noexcept {
+constexpr Absence RejectedAs(Validation why) noexcept {
   return static_cast<Absence>(static_cast<uint8_t>(Absence::kRejected) + static_cast<uint8_t>(why));
 }
 // "not_read", "too_old", "out_of_range", …; empty for what is present. Static storage.

@@ -24,7 +24,7 @@ std::string_view AbsenceName(Absence absence) noexcept {
     default: break;
   }
   auto verdict = static_cast<uint8_t>(absence) - static_cast<uint8_t>(Absence::kRejected);
-  return VerdictName(static_cast<Verdict>(verdict));
+  return ValidationName(static_cast<Validation>(verdict));
 }
 
 void FrameWriter::Begin(Instant now) noexcept {
@@ -69,7 +69,7 @@ void FrameWriter::Accept(uint32_t index, const SeriesInfo& info, double value) n
     if (fell || info.start_unix_ns == 0) table_.Restart(index, read_at().unix_ns);
   }
   Stamp(slot);
-  slot.last = Verdict::kAccepted;
+  slot.last = Validation::kAccepted;
   ++counts_.accepted;
 }
 
@@ -79,11 +79,11 @@ void FrameWriter::Set(Series series, double value) noexcept {
   bool as_int = info.desc->number == Number::kInt;
   // Written so that NaN does not fit, either.
   if (as_int && !(value >= -kInt64End && value < kInt64End)) {
-    return RejectValue(series, Verdict::kOutOfRange, value);
+    return RejectValue(series, Validation::kOutOfRange, value);
   }
-  JudgeMemory* memory = NeedsMemory(*info.desc) ? &memories_[series.slot] : nullptr;
-  Verdict verdict = Judge(*info.desc, value, read_at().boot_ns, memory);
-  if (verdict != Verdict::kAccepted) return RejectValue(series, verdict, value);
+  ValidatorState* memory = NeedsMemory(*info.desc) ? &memories_[series.slot] : nullptr;
+  Validation verdict = Validate(*info.desc, value, read_at().boot_ns, memory);
+  if (verdict != Validation::kAccepted) return RejectValue(series, verdict, value);
   uint32_t cell = info.first_cell;
   Accept(series.slot, info, value);
   if (as_int) cells_[cell].i = static_cast<int64_t>(value);
@@ -94,9 +94,9 @@ void FrameWriter::SetInt(Series series, int64_t value) noexcept {
   if (!Admit(series)) return;
   const SeriesInfo& info = table_.InfoAt(series.slot);
   if (info.desc->number != Number::kInt) return Set(series, static_cast<double>(value));
-  JudgeMemory* memory = NeedsMemory(*info.desc) ? &memories_[series.slot] : nullptr;
-  Verdict verdict = Judge(*info.desc, static_cast<double>(value), read_at().boot_ns, memory);
-  if (verdict != Verdict::kAccepted) return RejectValue(series, verdict, static_cast<double>(value));
+  ValidatorState* memory = NeedsMemory(*info.desc) ? &memories_[series.slot] : nullptr;
+  Validation verdict = Validate(*info.desc, static_cast<double>(value), read_at().boot_ns, memory);
+  if (verdict != Validation::kAccepted) return RejectValue(series, verdict, static_cast<double>(value));
   uint32_t cell = info.first_cell;
   Accept(series.slot, info, static_cast<double>(value));
   cells_[cell].i = value;
@@ -110,11 +110,11 @@ std::span<Cell> FrameWriter::Cells(Series series) noexcept {
   return {cells_.data() + info.first_cell, info.cells()};
 }
 
-void FrameWriter::Reject(Series series, Verdict why) noexcept {
+void FrameWriter::Reject(Series series, Validation why) noexcept {
   RejectValue(series, why, std::numeric_limits<double>::quiet_NaN());
 }
 
-void FrameWriter::RejectValue(Series series, Verdict why, double value) noexcept {
+void FrameWriter::RejectValue(Series series, Validation why, double value) noexcept {
   ++counts_.rejected[static_cast<size_t>(why)];
   if (!Admit(series)) return;
   Slot& slot = slots_[series.slot];
@@ -139,7 +139,7 @@ std::optional<FrameWriter::Fresh> FrameWriter::SetInThisRun(uint32_t slot) const
 }
 
 Absence FrameWriter::WhyAbsent(const Slot& slot) const noexcept {
-  if (slot.last != Verdict::kAccepted) return RejectedAs(slot.last);
+  if (slot.last != Validation::kAccepted) return RejectedAs(slot.last);
   return slot.ok_at_ns == 0 ? Absence::kNotRead : Absence::kTooOld;
 }
 
@@ -156,7 +156,7 @@ void FrameWriter::Clear(Series series) noexcept {
   Slot& slot = slots_[series.slot];
   slot.run = 0;
   slot.ok_at_ns = 0;
-  slot.last = Verdict::kAccepted;
+  slot.last = Validation::kAccepted;
 }
 
 void FrameWriter::Attach(Series series, Exemplar exemplar) {

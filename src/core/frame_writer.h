@@ -19,8 +19,8 @@
 #include <vector>
 
 #include "core/frame.h"
-#include "core/judge.h"
 #include "core/series_table.h"
+#include "core/validate.h"
 
 namespace gpulens {
 
@@ -29,7 +29,7 @@ class FrameWriter {
   struct Counts {
     uint64_t accepted = 0;
     uint64_t stale = 0;                          // published with an age
-    std::array<uint64_t, kVerdicts> rejected{};  // by Verdict; kAccepted stays 0
+    std::array<uint64_t, kVerdicts> rejected{};  // by Validation; kAccepted stays 0
     uint64_t invalid = 0;                        // written to an invalid or retired handle
   };
 
@@ -67,11 +67,11 @@ class FrameWriter {
   std::span<Cell> Cells(Series series) noexcept;
   // Counts a reading that the collector itself does not believe: a failed twin rule, a sentinel.
   // What was set in this run is withdrawn.
-  void Reject(Series series, Verdict why) noexcept;
+  void Reject(Series series, Validation why) noexcept;
   // What was rejected in this run, the first kRejectionsKept of it, in order. Valid until the next Begin.
   struct Rejection {
     Series series;
-    Verdict why = Verdict::kAccepted;
+    Validation why = Validation::kAccepted;
     double value = 0;  // NaN: a value was there before it was rejected, or none was told
   };
   static constexpr size_t kRejectionsKept = 64;
@@ -103,16 +103,16 @@ class FrameWriter {
 
  private:
   struct Slot {
-    uint32_t run = 0;                   // in which it was last set
-    uint32_t generation = 0;            // of the series the value belongs to
-    int64_t ok_at_ns = 0;               // boot time of the last good reading; 0: none
-    bool counted = false;               // a counter has its cell from this series, though it may be withdrawn
-    bool dated = false;                 // DatedAt was in force when it was last set
-    Verdict last = Verdict::kAccepted;  // of the last reading
+    uint32_t run = 0;         // in which it was last set
+    uint32_t generation = 0;  // of the series the value belongs to
+    int64_t ok_at_ns = 0;     // boot time of the last good reading; 0: none
+    bool counted = false;     // a counter has its cell from this series, though it may be withdrawn
+    bool dated = false;       // DatedAt was in force when it was last set
+    Validation last = Validation::kAccepted;  // of the last reading
   };
 
   bool Admit(Series series) noexcept;
-  void RejectValue(Series series, Verdict why, double value) noexcept;
+  void RejectValue(Series series, Validation why, double value) noexcept;
   Absence WhyAbsent(const Slot& slot) const noexcept;
   void Accept(uint32_t slot, const SeriesInfo& info, double value) noexcept;
   void Grow();
@@ -129,7 +129,7 @@ class FrameWriter {
   uint32_t run_ = 0;
   std::vector<Cell> cells_;
   std::vector<Slot> slots_;
-  std::unordered_map<uint32_t, JudgeMemory> memories_;  // only of slots whose rule needs one
+  std::unordered_map<uint32_t, ValidatorState> memories_;  // only of slots whose rule needs one
   std::vector<Exemplar> exemplars_;
   std::vector<Ref<Frame>> pool_;
   std::array<Rejection, kRejectionsKept> rejections_;

@@ -48,7 +48,7 @@ class FrameWriterTest : public testing::Test {
   static int64_t Int(const Ref<const Frame>& frame, Series series) {
     return frame->cells[(*frame->layout)[series.slot].first_cell].i;
   }
-  uint64_t Rejected(Verdict verdict) { return writer.counts().rejected[static_cast<size_t>(verdict)]; }
+  uint64_t Rejected(Validation verdict) { return writer.counts().rejected[static_cast<size_t>(verdict)]; }
 
   SeriesTable table;
   FrameWriter writer{table, std::chrono::seconds(10), "nvidia"};
@@ -91,7 +91,7 @@ TEST_F(FrameWriterTest, WhatAnIntegerCannotHoldIsOutOfRange) {
     }
   });
   EXPECT_EQ(frame->quality[clock.slot], Quality::kAbsent);
-  EXPECT_EQ(Rejected(Verdict::kOutOfRange), 5u);
+  EXPECT_EQ(Rejected(Validation::kOutOfRange), 5u);
   frame = Run(2, [&] { writer.Set(clock, -9223372036854775808.0); });
   EXPECT_EQ(Int(frame, clock), std::numeric_limits<int64_t>::min());
 }
@@ -148,9 +148,9 @@ TEST_F(FrameWriterTest, ARejectedReadingLeavesTheLastGoodOneStale) {
   EXPECT_EQ(Double(frame, power), 100);
   frame = Run(3, [&] { writer.Set(power, -1); });
   EXPECT_EQ(Double(frame, power), 100);
-  EXPECT_EQ(Rejected(Verdict::kSentinel), 1u);
-  EXPECT_EQ(Rejected(Verdict::kOutOfRange), 1u);
-  EXPECT_EQ(Rejected(Verdict::kAccepted), 0u);
+  EXPECT_EQ(Rejected(Validation::kSentinel), 1u);
+  EXPECT_EQ(Rejected(Validation::kOutOfRange), 1u);
+  EXPECT_EQ(Rejected(Validation::kAccepted), 0u);
 }
 
 TEST_F(FrameWriterTest, RejectWithdrawsWhatThisRunSet) {
@@ -158,17 +158,17 @@ TEST_F(FrameWriterTest, RejectWithdrawsWhatThisRunSet) {
   Run(1, [&] { writer.Set(power, 100); });
   auto frame = Run(2, [&] {
     writer.Set(power, 200);
-    writer.Reject(power, Verdict::kDisagreesWithTwin);
+    writer.Reject(power, Validation::kInconsistent);
   });
   EXPECT_EQ(frame->quality[power.slot], Quality::kAbsent) << "200 is not believed and 100 is overwritten";
-  EXPECT_EQ(Rejected(Verdict::kDisagreesWithTwin), 1u);
+  EXPECT_EQ(Rejected(Validation::kInconsistent), 1u);
   EXPECT_EQ(Run(3)->quality[power.slot], Quality::kAbsent);
 }
 
 TEST_F(FrameWriterTest, RejectWithoutASetKeepsTheOldOneStale) {
   Series power = table.Declare(kPower, GpuOf(0));
   Run(1, [&] { writer.Set(power, 100); });
-  auto frame = Run(2, [&] { writer.Reject(power, Verdict::kNotSupported); });
+  auto frame = Run(2, [&] { writer.Reject(power, Validation::kNotSupported); });
   EXPECT_EQ(frame->quality[power.slot], Quality::kStale);
 }
 
@@ -192,7 +192,7 @@ TEST_F(FrameWriterTest, InvalidHandlesVanishAndAreCounted) {
     writer.SetInt(power, 1);
     EXPECT_TRUE(writer.Cells(Series{}).empty());
     writer.Keep(power);
-    writer.Reject(Series{}, Verdict::kSentinel);
+    writer.Reject(Series{}, Validation::kSentinel);
     writer.Attach(Series{}, {});
   });
   EXPECT_EQ(writer.counts().invalid, 6u);
@@ -234,7 +234,7 @@ TEST_F(FrameWriterTest, AFallAfterAWithdrawnReadingIsARestartToo) {
   Run(1, [&] { writer.Set(bytes, 1000); });
   Run(2, [&] {
     writer.Set(bytes, 2000);
-    writer.Reject(bytes, Verdict::kDisagreesWithTwin);
+    writer.Reject(bytes, Validation::kInconsistent);
   });
   auto frame = Run(3, [&] { writer.Set(bytes, 5); });
   EXPECT_EQ((*frame->layout)[bytes.slot].start_unix_ns, At(3).unix_ns);
@@ -261,7 +261,7 @@ TEST_F(FrameWriterTest, AStrictCounterIsBelievedAgainAfterThreeReadings) {
   EXPECT_EQ(Int(rejected, errors), 100);
   EXPECT_EQ(rejected->quality[errors.slot], Quality::kStale);
   EXPECT_EQ(rejected->layout, first->layout);
-  EXPECT_EQ(Rejected(Verdict::kCounterDecreased), 2u);
+  EXPECT_EQ(Rejected(Validation::kCounterDecreased), 2u);
   auto frame = Run(4, [&] { writer.Set(errors, 4); });
   EXPECT_EQ(Int(frame, errors), 4);
   EXPECT_EQ((*frame->layout)[errors.slot].start_unix_ns, At(4).unix_ns);
@@ -308,7 +308,7 @@ TEST_F(FrameWriterTest, ASlotTakenOverForgetsWhatItWasJudgedBy) {
   ASSERT_EQ(next.slot, old.slot);
   auto frame = Run(2, [&] { writer.Set(next, 3); });
   EXPECT_EQ(frame->quality[next.slot], Quality::kOk);
-  EXPECT_EQ(Rejected(Verdict::kCounterDecreased), 0u);
+  EXPECT_EQ(Rejected(Validation::kCounterDecreased), 0u);
 }
 
 TEST_F(FrameWriterTest, CellsOfAHistogramAreWrittenInPlace) {

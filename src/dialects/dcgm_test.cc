@@ -7,7 +7,7 @@
 #include <set>
 
 #include "base/files.h"
-#include "dialects/spell_testing.h"
+#include "dialects/naming_testing.h"
 
 namespace gpulens {
 namespace {
@@ -22,14 +22,14 @@ using ::testing::Pair;
 
 constexpr std::string_view kUuid = "GPU-7a2e92f2";
 
-std::vector<SpelledSeries> SpellWith(const Speller& speller, const MetricDesc& desc,
-                                     AttributeSet attributes) {
-  std::vector<SpelledSeries> out;
+std::vector<NamedSeries> SpellWith(const SeriesNamer& speller, const MetricDesc& desc,
+                                   AttributeSet attributes) {
+  std::vector<NamedSeries> out;
   speller(Series(desc, std::move(attributes)), out);
   return out;
 }
 
-Speller DcgmSpeller() {
+SeriesNamer DcgmSpeller() {
   std::vector<std::string> names = {"dcgm"};
   return MakeSpeller(names);
 }
@@ -41,7 +41,7 @@ TEST(Dcgm, HasTheLabelsOfTheExporterInItsOrder) {
                       {"gpu.vendor", "nvidia"},
                       {"gpu.pci.bus_id", "0000:0f:00.0"}});
   tick.Add(kGpuDriverInfo, {{"gpu.vendor", "nvidia"}, {"gpu.driver.version", "580.95.05"}});
-  Speller speller = DcgmSpeller();
+  SeriesNamer speller = DcgmSpeller();
   EXPECT_TRUE(speller.Look(tick.Snap({{"host.name", "node7"}})));
   AttributeSet power({{"gpu.index", int64_t{3}},
                       {"gpu.uuid", kUuid},
@@ -72,7 +72,7 @@ TEST(Dcgm, LooksAgainWhenFactsChange) {
     made.Add(kGpuDriverInfo, {{"gpu.vendor", "nvidia"}, {"gpu.driver.version", driver}});
     return made.Snap({{"host.name", "a"}});
   };
-  Speller speller = DcgmSpeller();
+  SeriesNamer speller = DcgmSpeller();
   EXPECT_TRUE(speller.Look(tick("1")));
   EXPECT_FALSE(speller.Look(tick("1"))) << "another layout, the same facts";
   AttributeSet gpu({{"gpu.index", int64_t{0}}, {"gpu.uuid", kUuid}});
@@ -93,7 +93,7 @@ TEST(Dcgm, AnIndexOfTwoVendorsNamesNoGpu) {
                       {"gpu.uuid", "amd-1"},
                       {"gpu.vendor", "amd"},
                       {"gpu.pci.bus_id", "0000:02:00.0"}});
-  Speller speller = DcgmSpeller();
+  SeriesNamer speller = DcgmSpeller();
   speller.Look(tick.Snap());
   auto by_uuid = SpellWith(speller, kGpuPowerDraw, {{"gpu.index", int64_t{0}}, {"gpu.uuid", kUuid}});
   ASSERT_EQ(by_uuid.size(), 1u);
@@ -112,7 +112,7 @@ TEST(Dcgm, MigInstancesHaveTheirProfile) {
                          {"gpu.mig.instance_id", int64_t{7}},
                          {"gpu.mig.compute_instance_id", int64_t{0}},
                          {"gpu.mig.profile", "1g.10gb"}});
-  Speller speller = DcgmSpeller();
+  SeriesNamer speller = DcgmSpeller();
   speller.Look(tick.Snap());
   auto memory = SpellWith(speller, kGpuMigMemoryUsed,
                           {{"gpu.uuid", kUuid},
@@ -209,7 +209,7 @@ TEST(Dcgm, FeedsTheUsualDashboardAndAlerts) {
   std::set<std::string> made;
   auto add = [&](const MetricDesc& desc, AttributeSet own) {
     AttributeSet gpu({{"gpu.index", int64_t{0}}, {"gpu.uuid", kUuid}, {"gpu.model", "H100"}});
-    for (const SpelledSeries& spelled : Spell({"dcgm"}, desc, own.OverlaidOn(gpu))) {
+    for (const NamedSeries& spelled : Spell({"dcgm"}, desc, own.OverlaidOn(gpu))) {
       // What the dashboard chooses by and writes beside its lines.
       EXPECT_EQ(Label(spelled, "gpu"), "0");
       EXPECT_EQ(Label(spelled, "modelName"), "H100");

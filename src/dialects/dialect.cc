@@ -44,7 +44,7 @@ std::string UnitWord(const MetricDesc& desc) {
 }
 
 void AppendNativeLabels(const SeriesInfo& series, std::string_view without, NameForm form,
-                        SpelledSeries& spelled, MetricLevel level = MetricLevel::kAll) {
+                        NamedSeries& spelled, MetricLevel level = MetricLevel::kAll) {
   for (auto [key, value] : series.attributes) {
     if (!without.empty() && key == without) continue;
     if (!ShowsAttribute(*series.desc, key, level)) continue;
@@ -57,11 +57,11 @@ void AppendNativeLabels(const SeriesInfo& series, std::string_view without, Name
   }
 }
 
-void SpellNativeIn(NameForm form, const SeriesInfo& series, std::vector<SpelledSeries>& out,
+void SpellNativeIn(NameForm form, const SeriesInfo& series, std::vector<NamedSeries>& out,
                    MetricLevel level = MetricLevel::kAll) {
   const MetricDesc& desc = *series.desc;
   if (desc.level > level || FactsOf(desc).dialect_only) return;
-  SpelledSeries& spelled = out.emplace_back();
+  NamedSeries& spelled = out.emplace_back();
   const bool as_scraped = desc.spelling == Spelling::kVerbatim;
   const bool as_it_is = as_scraped || form == NameForm::kOtel;
   if (form == NameForm::kOtel) spelled.name = desc.name;
@@ -103,7 +103,7 @@ MetricDesc OtelDesc(const DialectRow& row) {
 }
 
 void AppendLabel(const DialectLabel& label, const SeriesInfo& series, const TickFacts& facts,
-                 SpelledSeries& spelled) {
+                 NamedSeries& spelled) {
   for (const auto& [there, value] : spelled.labels) {
     if (there == label.label) return;
   }
@@ -127,19 +127,19 @@ bool Applies(const DialectRow& row, const SeriesInfo& series) {
 }
 
 // Another name on the same page may be what OpenMetrics would call a counter's family.
-void MarkTakenNames(std::span<SpelledSeries> spelled) {
-  for (SpelledSeries& counter : spelled) {
+void MarkTakenNames(std::span<NamedSeries> spelled) {
+  for (NamedSeries& counter : spelled) {
     if (counter.kind != Kind::kCounter || !counter.name.ends_with("_total")) continue;
     std::string_view family = std::string_view(counter.name).substr(0, counter.name.size() - 6);
     counter.name_taken = std::any_of(spelled.begin(), spelled.end(),
-                                     [&](const SpelledSeries& other) { return other.name == family; });
+                                     [&](const NamedSeries& other) { return other.name == family; });
   }
 }
 
 // The dialects of one page, and what it knows of the present tick.
-class PageSpeller {
+class PageNamer {
  public:
-  PageSpeller(std::span<const std::string> names, NameForm form, MetricLevel level)
+  PageNamer(std::span<const std::string> names, NameForm form, MetricLevel level)
       : form_(form), level_(level) {
     for (const std::string& name : names) {
       if (name == kNativeDialect) native_ = true;
@@ -155,7 +155,7 @@ class PageSpeller {
     return looks && facts_.Look(snapshot);
   }
 
-  void Spell(const SeriesInfo& series, std::vector<SpelledSeries>& out) const {
+  void Spell(const SeriesInfo& series, std::vector<NamedSeries>& out) const {
     size_t before = out.size();
     if (native_) SpellNativeIn(form_, series, out, level_);
     for (const Dialect* dialect : dialects_) SpellIn(*dialect, series, out);
@@ -163,7 +163,7 @@ class PageSpeller {
   }
 
  private:
-  void SpellIn(const Dialect& dialect, const SeriesInfo& series, std::vector<SpelledSeries>& out) const {
+  void SpellIn(const Dialect& dialect, const SeriesInfo& series, std::vector<NamedSeries>& out) const {
     if (!dialect.vendor.empty()) {
       std::string vendor = facts_.Text(series, "gpu.vendor");
       if (!vendor.empty() && vendor != dialect.vendor) return;
@@ -183,8 +183,8 @@ class PageSpeller {
   }
 
   void SpellRow(const Dialect& dialect, const DialectRow& row, const SeriesInfo& series,
-                std::vector<SpelledSeries>& out) const {
-    SpelledSeries& spelled = out.emplace_back();
+                std::vector<NamedSeries>& out) const {
+    NamedSeries& spelled = out.emplace_back();
     spelled.name = row.name;
     spelled.unit = row.unit;
     spelled.help = row.help;
@@ -200,7 +200,7 @@ class PageSpeller {
 
   // The attributes that no label tells, under their own keys.
   static void AppendOthers(const Dialect& dialect, const DialectRow& row, const SeriesInfo& series,
-                           SpelledSeries& spelled) {
+                           NamedSeries& spelled) {
     auto told = [&](std::span<const DialectLabel> labels, std::string_view key) {
       return std::any_of(labels.begin(), labels.end(), [&](const DialectLabel& label) {
         // Two of ours may be one of their words.
@@ -215,7 +215,7 @@ class PageSpeller {
     }
   }
 
-  static void SpellOtel(const Dialect& dialect, const DialectRow& row, SpelledSeries& spelled) {
+  static void SpellOtel(const Dialect& dialect, const DialectRow& row, NamedSeries& spelled) {
     spelled.name = PrometheusNameOf(dialect, row);
     spelled.unit = UnitWord(OtelDesc(row));
     for (auto& [key, value] : spelled.labels) {
@@ -226,10 +226,10 @@ class PageSpeller {
   }
 
   void SpellOverNative(const Dialect& dialect, const SeriesInfo& series,
-                       std::vector<SpelledSeries>& out) const {
+                       std::vector<NamedSeries>& out) const {
     size_t before = out.size();
     SpellNativeIn(form_, series, out);
-    for (SpelledSeries& spelled : std::span(out).subspan(before)) {
+    for (NamedSeries& spelled : std::span(out).subspan(before)) {
       if (spelled.kind == Kind::kUpDownCounter) spelled.kind = Kind::kGauge;
       if (series.desc->spelling == Spelling::kVerbatim) continue;
       for (const DialectLabel& label : dialect.labels) AppendLabel(label, series, facts_, spelled);
@@ -254,7 +254,7 @@ const Dialect* FindDialect(std::string_view name) noexcept {
 
 std::span<const std::string_view> DialectNames() noexcept { return kDialectNames; }
 
-void SpellNative(const SeriesInfo& series, std::vector<SpelledSeries>& out) {
+void NameNative(const SeriesInfo& series, std::vector<NamedSeries>& out) {
   SpellNativeIn(NameForm::kPrometheus, series, out);
 }
 
@@ -272,19 +272,19 @@ bool ShowsAttribute(const MetricDesc& desc, std::string_view key, MetricLevel le
          std::ranges::find(desc.keys, key) != desc.keys.end();
 }
 
-Speller MakeSpeller(std::span<const std::string> names, NameForm form, MetricLevel level) {
-  auto page = std::make_shared<PageSpeller>(names, form, level);
-  return {[page](const SeriesInfo& series, std::vector<SpelledSeries>& out) { page->Spell(series, out); },
+SeriesNamer MakeSpeller(std::span<const std::string> names, NameForm form, MetricLevel level) {
+  auto page = std::make_shared<PageNamer>(names, form, level);
+  return {[page](const SeriesInfo& series, std::vector<NamedSeries>& out) { page->Spell(series, out); },
           [page](const Snapshot& snapshot) { return page->Look(snapshot); }};
 }
 
-std::vector<SpelledSeries> AlwaysShown(std::span<const std::string> names) {
-  std::vector<SpelledSeries> out;
+std::vector<NamedSeries> AlwaysShown(std::span<const std::string> names) {
+  std::vector<NamedSeries> out;
   for (const std::string& name : names) {
     const Dialect* dialect = FindDialect(name);
     if (!dialect) continue;
     for (const DialectFamily& family : dialect->families) {
-      SpelledSeries& spelled = out.emplace_back();
+      NamedSeries& spelled = out.emplace_back();
       spelled.name = family.name;
       spelled.help = family.help;
       spelled.kind = family.kind;

@@ -15,7 +15,7 @@
 #include <vector>
 
 #include "core/metric_desc.h"
-#include "core/spelled_series.h"
+#include "core/named_series.h"
 #include "dialects/facts.h"
 
 namespace gpulens {
@@ -97,7 +97,7 @@ inline constexpr std::string_view kDialectNames[] = {kNativeDialect, "zernel", "
 const Dialect* FindDialect(std::string_view name) noexcept;
 std::span<const std::string_view> DialectNames() noexcept;
 
-void SpellNative(const SeriesInfo& series, std::vector<SpelledSeries>& out);
+void NameNative(const SeriesInfo& series, std::vector<NamedSeries>& out);
 
 // How OpenTelemetry's names are told: as exposition pages spell them, or as they are, which is for JSON
 // and for protocols of its own.
@@ -106,13 +106,13 @@ enum class NameForm : uint8_t { kPrometheus, kOtel };
 // One speller for a page's dialects, in their order. Unknown names are ignored: configuration has
 // refused them. `level` holds for native names alone: rows above it have none; below kAll a state set shows
 // the state that holds, and what identifies a GPU besides its UUID and index stands on info rows only.
-Speller MakeSpeller(std::span<const std::string> names, NameForm form = NameForm::kPrometheus,
-                    MetricLevel level = MetricLevel::kAll);
+SeriesNamer MakeSpeller(std::span<const std::string> names, NameForm form = NameForm::kPrometheus,
+                        MetricLevel level = MetricLevel::kAll);
 // Whether native names show that attribute of a series at that level.
 bool ShowsAttribute(const MetricDesc& desc, std::string_view key, MetricLevel level) noexcept;
 // The row's name as an exposition page has it.
 std::string PrometheusNameOf(const Dialect& dialect, const DialectRow& row);
 // The families those dialects always show.
-std::vector<SpelledSeries> AlwaysShown(std::span<const std::string> names);
+std::vector<NamedSeries> AlwaysShown(std::span<const std::string> names);
 
 }  // namespace gpulens

@@ -13,7 +13,7 @@
 #include "catalog/gpu/health.h"
 #include "catalog/gpu/links.h"
 #include "catalog/gpu/readings.h"
-#include "dialects/spell_testing.h"
+#include "dialects/naming_testing.h"
 #include "dialects/zernel.h"
 
 namespace gpulens {

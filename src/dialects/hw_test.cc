@@ -5,7 +5,7 @@
 
 #include <set>
 
-#include "dialects/spell_testing.h"
+#include "dialects/naming_testing.h"
 
 namespace gpulens {
 namespace {
@@ -24,9 +24,9 @@ TEST(Hw, AGpuIsItsUuid) {
                       {"gpu.serial", "1654"}});
   tick.Add(kGpuDriverInfo, {{"gpu.vendor", "nvidia"}, {"gpu.driver.version", "580"}});
   std::vector<std::string> names = {"otel_hw"};
-  Speller speller = MakeSpeller(names);
+  SeriesNamer speller = MakeSpeller(names);
   speller.Look(tick.Snap());
-  std::vector<SpelledSeries> out;
+  std::vector<NamedSeries> out;
   speller(Series(kGpuUtilization, {{"gpu.index", int64_t{0}},
                                    {"gpu.uuid", "u"},
                                    {"gpu.model", "H100"},

@@ -9,7 +9,7 @@
 #include "base/files.h"
 #include "catalog/all.h"
 #include "catalog/spelling.h"
-#include "dialects/spell_testing.h"
+#include "dialects/naming_testing.h"
 
 namespace gpulens {
 namespace {
@@ -44,9 +44,9 @@ TEST(L9gpu, CountersAreGaugesUnderTheirNames) {
 TEST(L9gpu, AllElseIsNativeAndLevelsAreGauges) {
   Tick tick;
   std::vector<std::string> names = {"l9gpu"};
-  Speller speller = MakeSpeller(names);
+  SeriesNamer speller = MakeSpeller(names);
   speller.Look(tick.Snap({{"host.name", "n1"}, {"k8s.cluster.name", "prod"}}));
-  std::vector<SpelledSeries> out;
+  std::vector<NamedSeries> out;
   speller(Series(kGpuMemoryUsed, {{"gpu.index", int64_t{0}}}), out);
   ASSERT_EQ(out.size(), 1u);
   EXPECT_EQ(out[0].name, "gpu_memory_used_bytes");
@@ -201,7 +201,7 @@ TEST(L9gpu, ItsDashboardsFindTheirFamiliesAsGauges) {
   for (const MetricDesc* metric : AllMetrics()) {
     // Rows with conditions apply to some series of a metric; the others are spelt as without them.
     for (const char* type : {"nvlink", "xgmi"}) {
-      for (const SpelledSeries& spelled :
+      for (const NamedSeries& spelled :
            Spell({"l9gpu"}, *metric,
                  {{"gpu.interconnect.type", type}, {"gpu.interconnect.direction", "transmit"}}))
         given.try_emplace(spelled.name, spelled.kind);

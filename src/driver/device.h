@@ -45,10 +45,10 @@ struct Device {
 
 // Owns the devices of one source, and keeps what a vendor tells of them in messages of its own. Used by
 // the thread of the source.
-class DeviceShelf {
+class VendorState {
  public:
-  virtual ~DeviceShelf() = default;
-  // One more; it stays where it is as long as the shelf. At most kMaxDevices times.
+  virtual ~VendorState() = default;
+  // One more; it keeps its address while the vendor state lives. At most kMaxDevices times.
   virtual Device& Add() = 0;
   // The device has become another: what was told of it holds no more.
   virtual void Forget(uint32_t device) = 0;
@@ -57,9 +57,9 @@ class DeviceShelf {
 };
 
 // For a vendor without messages of its own.
-class PlainShelf final : public DeviceShelf {
+class PlainVendorState final : public VendorState {
  public:
-  PlainShelf() { devices_.reserve(kMaxDevices); }
+  PlainVendorState() { devices_.reserve(kMaxDevices); }
   Device& Add() override { return devices_.emplace_back(); }
   void Forget(uint32_t) override {}
   Status Take(const VendorReport& report, Instant now) override;

@@ -107,7 +107,8 @@ struct Heartbeat {
   uint64_t memory = 0, files = 0, threads = 0;
 };
 
-// What a vendor tells beyond readings. `kind` and `body` are the vendor's, and are judged by its DeviceShelf.
+// What a vendor tells beyond readings. `kind` and `body` are the vendor's, and are judged by its
+// VendorState.
 struct VendorReport {
   uint32_t device = 0;
   uint32_t kind = 0;

@@ -11,7 +11,7 @@
 #include "base/process.h"
 #include "base/text.h"
 #include "driver/culprit/crash_history.h"
-#include "driver/device_book.h"
+#include "driver/device_table.h"
 #include "driver/driver_link.h"
 #include "driver/reaper.h"
 
@@ -32,11 +32,11 @@ SourceOptions WithDeadline(SourceOptions options) {
 
 class DriverSource::Impl {
  public:
-  Impl(const Vendor& vendor, SourceOptions options, std::unique_ptr<DeviceShelf> shelf)
+  Impl(const Vendor& vendor, SourceOptions options, std::unique_ptr<VendorState> state)
       : vendor_(vendor),
         options_(WithDeadline(std::move(options))),
-        shelf_(shelf ? std::move(shelf) : std::make_unique<PlainShelf>()),
-        book_(vendor, *shelf_),
+        vendor_state_(state ? std::move(state) : std::make_unique<PlainVendorState>()),
+        book_(vendor, *vendor_state_),
         crashes_({options_.interval, options_.deadline, options_.healthy, options_.retry_left_out}),
         buffer_(kMaxMessage + 1) {
     backoff_ = options_.backoff_first;
@@ -329,7 +329,7 @@ class DriverSource::Impl {
       return Kill(Fault::kHung, std::move(text), StartReason::kHang, now);
     }
     if (!ready_) return;
-    DeviceBook::Hangs hangs = book_.CheckCalls(page, {.usual = options_.deadline, .slow = slow}, now);
+    DeviceTable::Hangs hangs = book_.CheckCalls(page, {.usual = options_.deadline, .slow = slow}, now);
     driver_.hung_calls += hangs.started;
     CheckWaiting(page.waiting.Read(), now);
     if (!hangs.all) return;
@@ -390,8 +390,8 @@ class DriverSource::Impl {
   SourceOptions options_;
   DriverLink link_;
   DriverState driver_;
-  const std::unique_ptr<DeviceShelf> shelf_;
-  DeviceBook book_;
+  const std::unique_ptr<VendorState> vendor_state_;
+  DeviceTable book_;
   CrashHistory crashes_;
   std::vector<std::byte> buffer_;
   Reaper reaper_;
@@ -404,8 +404,8 @@ class DriverSource::Impl {
   bool suspended_ = false, spoke_ = false, told_ = false, ready_ = false;
 };
 
-DriverSource::DriverSource(const Vendor& vendor, SourceOptions options, std::unique_ptr<DeviceShelf> shelf)
-    : impl_(std::make_unique<Impl>(vendor, std::move(options), std::move(shelf))) {}
+DriverSource::DriverSource(const Vendor& vendor, SourceOptions options, std::unique_ptr<VendorState> state)
+    : impl_(std::make_unique<Impl>(vendor, std::move(options), std::move(state))) {}
 DriverSource::~DriverSource() = default;
 void DriverSource::Poll(Instant now) { impl_->Poll(now); }
 void DriverSource::Reload() { impl_->Reload(); }

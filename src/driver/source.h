@@ -73,8 +73,9 @@ struct DriverState {
 // the driver and starts its deadlines anew. `now` must be of the machine's clock. `vendor` outlives it.
 class DriverSource {
  public:
-  // `shelf`: null for a vendor without messages of its own.
-  DriverSource(const Vendor& vendor, SourceOptions options, std::unique_ptr<DeviceShelf> shelf = nullptr);
+  // `vendor_state`: null for a vendor without messages of its own.
+  DriverSource(const Vendor& vendor, SourceOptions options,
+               std::unique_ptr<VendorState> vendor_state = nullptr);
   ~DriverSource();  // Kills the driver. Waits at most 50 ms.
   DriverSource(const DriverSource&) = delete;
   DriverSource& operator=(const DriverSource&) = delete;

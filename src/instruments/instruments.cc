@@ -6,8 +6,8 @@
 #include <limits>
 
 #include "base/immortal.h"
-#include "instruments/book.h"
 #include "instruments/cells.h"
+#include "instruments/instrument_registry.h"
 #include "instruments/sources.h"
 
 namespace gpulens {

@@ -16,7 +16,7 @@ std::string KeyIn(NameForm form, const std::string& key) {
   return label;
 }
 
-bool Has(const SpelledSeries& series, std::string_view key) {
+bool Has(const NamedSeries& series, std::string_view key) {
   return std::ranges::any_of(series.labels, [&](const auto& label) { return label.first == key; });
 }
 
@@ -42,7 +42,7 @@ bool SinkNames::Choice::Takes(std::string_view native, std::string_view told) co
 }
 
 // Never two attributes of one name: a rename onto one that is there is left undone.
-void SinkNames::Choice::Dress(NameForm form, SpelledSeries& series) const {
+void SinkNames::Choice::Dress(NameForm form, NamedSeries& series) const {
   for (const auto& [from, to] : rename) {
     const std::string old_key = KeyIn(form, from), new_key = KeyIn(form, to);
     if (Has(series, new_key)) continue;
@@ -86,20 +86,20 @@ std::optional<MetricLevel> FindMetricLevel(std::string_view name) noexcept {
 
 bool SinkNames::uses(std::string_view name) const { return std::ranges::find(names_, name) != names_.end(); }
 
-Speller SinkNames::speller(NameForm form, const Speller::SpellOne& more) const {
-  Speller plain = MakeSpeller(names_, form, level_);
+SeriesNamer SinkNames::speller(NameForm form, const SeriesNamer::SpellOne& more) const {
+  SeriesNamer plain = MakeSpeller(names_, form, level_);
   if (more) {
-    plain = {[plain, more](const SeriesInfo& series, std::vector<SpelledSeries>& out) {
+    plain = {[plain, more](const SeriesInfo& series, std::vector<NamedSeries>& out) {
                plain(series, out);
                more(series, out);
              },
              [plain](const Snapshot& snapshot) { return plain.Look(snapshot); }};
   }
   if (choice_.trivial()) return plain;
-  auto spell = [plain, choice = choice_, form](const SeriesInfo& series, std::vector<SpelledSeries>& out) {
+  auto spell = [plain, choice = choice_, form](const SeriesInfo& series, std::vector<NamedSeries>& out) {
     const auto before = static_cast<std::ptrdiff_t>(out.size());
     plain(series, out);
-    auto left = std::remove_if(out.begin() + before, out.end(), [&](const SpelledSeries& told) {
+    auto left = std::remove_if(out.begin() + before, out.end(), [&](const NamedSeries& told) {
       return !choice.Takes(series.desc->name, told.name);
     });
     out.erase(left, out.end());
@@ -118,9 +118,9 @@ Dresser SinkNames::dresser() const {
   };
 }
 
-std::vector<SpelledSeries> SinkNames::always_shown() const {
-  std::vector<SpelledSeries> families = AlwaysShown(names_);
-  std::erase_if(families, [&](const SpelledSeries& told) { return !choice_.Takes(told.name, told.name); });
+std::vector<NamedSeries> SinkNames::always_shown() const {
+  std::vector<NamedSeries> families = AlwaysShown(names_);
+  std::erase_if(families, [&](const NamedSeries& told) { return !choice_.Takes(told.name, told.name); });
   return families;
 }
 

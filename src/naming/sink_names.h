@@ -64,7 +64,7 @@ consteval OptionSpec IntervalOption(std::string_view fallback) {
           .min = 0};
 }
 
-// Immutable; safe to share. What it gives is for one user, as Speller says.
+// Immutable; safe to share. What it gives is for one user, as SeriesNamer says.
 class SinkNames {
  public:
   // Of a config with NameOptions.
@@ -76,11 +76,11 @@ class SinkNames {
   bool uses_others() const { return names_.size() > (uses(kNativeDialect) ? 1u : 0u); }
   MetricLevel level() const noexcept { return level_; }
   // `more` adds spellings of its own; null: none.
-  Speller speller(NameForm form, const Speller::SpellOne& more = {}) const;
+  SeriesNamer speller(NameForm form, const SeriesNamer::SpellOne& more = {}) const;
   // The same choice and attributes for native names as they are.
   Dresser dresser() const;
   // Families that pages with these names show even without a sample.
-  std::vector<SpelledSeries> always_shown() const;
+  std::vector<NamedSeries> always_shown() const;
 
  private:
   struct Choice {
@@ -88,7 +88,7 @@ class SinkNames {
     std::map<std::string, std::string> rename, attributes;
 
     bool Takes(std::string_view native, std::string_view told) const;
-    void Dress(NameForm form, SpelledSeries& series) const;
+    void Dress(NameForm form, NamedSeries& series) const;
     AttributeSet Dressed(const AttributeSet& own) const;
     bool trivial() const {
       return include.empty() && exclude.empty() && rename.empty() && attributes.empty();

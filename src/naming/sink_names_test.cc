@@ -34,23 +34,23 @@ class SinkNamesTest : public ::testing::Test {
     config.Set("metrics", options.metrics, {});
     return SinkNames(config);
   }
-  static std::vector<SpelledSeries> SpellRow(const MetricDesc& desc, const Options& options,
-                                             AttributeSet own = AttributeSet({{"gpu.index", int64_t{3}},
-                                                                              {"gpu.model", "H100"}})) {
+  static std::vector<NamedSeries> SpellRow(const MetricDesc& desc, const Options& options,
+                                           AttributeSet own = AttributeSet({{"gpu.index", int64_t{3}},
+                                                                            {"gpu.model", "H100"}})) {
     SeriesInfo series;
     series.desc = &desc;
     series.attributes = std::move(own);
-    std::vector<SpelledSeries> out;
+    std::vector<NamedSeries> out;
     Names(options).speller(NameForm::kOtel)(series, out);
     return out;
   }
-  static std::vector<SpelledSeries> Spell(const Options& options, NameForm form = NameForm::kOtel,
-                                          AttributeSet own = AttributeSet({{"gpu.index", int64_t{3}},
-                                                                           {"k8s.pod.name", "p"}})) {
+  static std::vector<NamedSeries> Spell(const Options& options, NameForm form = NameForm::kOtel,
+                                        AttributeSet own = AttributeSet({{"gpu.index", int64_t{3}},
+                                                                         {"k8s.pod.name", "p"}})) {
     SeriesInfo series;
     series.desc = &kGpuPowerDraw;
     series.attributes = std::move(own);
-    std::vector<SpelledSeries> out(1);  // what another series left is not touched
+    std::vector<NamedSeries> out(1);  // what another series left is not touched
     Names(options).speller(form)(series, out);
     EXPECT_EQ(out.at(0).name, "");
     out.erase(out.begin());
@@ -90,7 +90,7 @@ TEST_F(SinkNamesTest, AttributesOfEverySeriesAndItsOwnWin) {
   EXPECT_THAT(told[0].labels,
               ElementsAre(Pair("gpu.index", "3"), Pair("k8s.pod.name", "p"), Pair("cluster", "byc_1")));
   told = Spell({.dialects = {"zernel"}, .attributes = {{"a.b", "c"}}}, NameForm::kPrometheus);
-  for (const SpelledSeries& one : told) EXPECT_THAT(one.labels, ::testing::Contains(Pair("a_b", "c")));
+  for (const NamedSeries& one : told) EXPECT_THAT(one.labels, ::testing::Contains(Pair("a_b", "c")));
 }
 
 TEST_F(SinkNamesTest, FamiliesThatAreAlwaysShownCanBeLeftOut) {
@@ -102,11 +102,11 @@ TEST_F(SinkNamesTest, FamiliesThatAreAlwaysShownCanBeLeftOut) {
 TEST_F(SinkNamesTest, SpellingsOfASinkItselfAreChosenAndDressedAsTheOthers) {
   SeriesInfo series;
   series.desc = &kGpuPowerDraw;
-  auto more = [](const SeriesInfo&, std::vector<SpelledSeries>& out) {
+  auto more = [](const SeriesInfo&, std::vector<NamedSeries>& out) {
     out.emplace_back().name = "watts";
     out.emplace_back().name = "left_out";
   };
-  std::vector<SpelledSeries> out;
+  std::vector<NamedSeries> out;
   Names({.exclude = {"left_*"}, .attributes = {{"team", "a"}}})
       .speller(NameForm::kPrometheus, more)(series, out);
   ASSERT_EQ(out.size(), 2u);

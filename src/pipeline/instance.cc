@@ -64,7 +64,7 @@ void Instance::Collect(const Status& fetched) {
   writer_.Begin(started);
   Status status = fetched;
   if (status) status = collector_->Collect(writer_);
-  if (gpu_quality_) gpu_quality_->Judge(writer_);
+  if (gpu_quality_) gpu_quality_->Validate(writer_);
   Ref<const Frame> frame = writer_.Finish();
   if (env_.events) quality_events_.Report(writer_, *env_.events);
   {

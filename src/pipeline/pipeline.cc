@@ -9,7 +9,7 @@
 #include "base/threads/threads.h"
 #include "net/io_loop.h"
 #include "pipeline/agent_stats.h"
-#include "pipeline/events/event_desk.h"
+#include "pipeline/events/event_queue.h"
 #include "pipeline/running_analyzer.h"
 
 namespace gpulens {
@@ -51,7 +51,7 @@ void Pipeline::ForEachRunner(const std::vector<RunningSink>& sinks, const auto& 
   }
 }
 
-Pipeline::Pipeline(Env& env, Workers& workers, SnapshotHub& hub, SeriesBudget& budget)
+Pipeline::Pipeline(Env& env, Workers& workers, LatestSnapshot& hub, SeriesBudget& budget)
     : env_(env),
       workers_(workers),
       hub_(hub),

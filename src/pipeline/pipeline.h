@@ -1,5 +1,4 @@
-// The one way through the house: runs collectors when they are due, closes ticks, lets analyzers
-// see them, and hands snapshots to sinks.
+// Schedules collectors, closes ticks, runs analyzers and hands snapshots to sinks.
 //
 // Threads: one of its own that only sleeps and decides; collecting and closing happen on the
 // workers, waiting on the I/O loop. All public functions are thread-safe.
@@ -18,11 +17,11 @@
 #include "pipeline/delivery/delivery.h"
 #include "pipeline/enrich/enricher_set.h"
 #include "pipeline/instance.h"
+#include "pipeline/latest_snapshot.h"
 #include "pipeline/overlap/gpu_overlap.h"
 #include "pipeline/scheduler.h"
 #include "pipeline/self_metrics.h"
 #include "pipeline/sink_runner.h"
-#include "pipeline/snapshot_hub.h"
 
 namespace gpulens {
 
@@ -59,7 +58,7 @@ class Pipeline {
   };
 
   // All arguments outlive the pipeline; the I/O loop is stopped before the pipeline is destroyed.
-  Pipeline(Env& env, Workers& workers, SnapshotHub& hub, SeriesBudget& budget);
+  Pipeline(Env& env, Workers& workers, LatestSnapshot& hub, SeriesBudget& budget);
   ~Pipeline();
 
   // Makes what `plan` wants and keeps what is equal: its frames, queues and counters. A changed
@@ -151,7 +150,7 @@ class Pipeline {
 
   Env& env_;
   Workers& workers_;
-  SnapshotHub& hub_;
+  LatestSnapshot& hub_;
   SeriesBudget& budget_;
   MemoryWatch memory_;
   EnricherSet enrichers_;

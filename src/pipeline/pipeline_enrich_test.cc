@@ -6,7 +6,7 @@
 #include <atomic>
 
 #include "net/io_loop.h"
-#include "pipeline/events/event_desk.h"
+#include "pipeline/events/event_queue.h"
 #include "pipeline/pipeline.h"
 
 namespace gpulens {
@@ -144,9 +144,9 @@ class PipelineEnrichTest : public ::testing::Test {
 
   SeriesBudget budget_{1000};
   Workers workers_{2};
-  SnapshotHub hub_;
+  LatestSnapshot hub_;
   IoLoop io_;
-  EventDesk desk_;
+  EventQueue desk_;
   Env env_;
   std::unique_ptr<Pipeline> pipeline_;
 };

@@ -6,7 +6,7 @@
 #include <mutex>
 
 #include "base/threads/no_threads_testing.h"
-#include "pipeline/events/event_desk.h"
+#include "pipeline/events/event_queue.h"
 #include "pipeline/receive/receiver.h"
 #include "pipeline/sink_runner.h"
 

@@ -174,7 +174,7 @@ class PipelineTest : public ::testing::Test {
   Script script_;
   IoLoop io_;
   Workers workers_{2};
-  SnapshotHub hub_;
+  LatestSnapshot hub_;
   SeriesBudget budget_{1000};
   Env env_;
   std::unique_ptr<Pipeline> pipeline_;

@@ -22,13 +22,13 @@
 namespace gpulens {
 
 class Authenticator;
-class EventDesk;
+class EventQueue;
 class HttpClient;
 class IoLoop;
-class PageBoard;
+class PageRegistry;
 class Workers;
 struct AgentStats;
-class SnapshotHub;
+class LatestSnapshot;
 struct NetworkSink;
 
 inline constexpr size_t kCodes = 8;  // values of Code: errors are counted by it
@@ -43,12 +43,12 @@ struct Env {
   IoLoop* io = nullptr;                    // waiting happens here
   HttpClient* http = nullptr;              // for Fetch
   Workers* workers = nullptr;              // for what takes longer than the I/O loop may
-  const SnapshotHub* latest = nullptr;     // for pull sinks
-  PageBoard* pages = nullptr;              // for pull sinks
+  const LatestSnapshot* latest = nullptr;  // for pull sinks
+  PageRegistry* pages = nullptr;           // for pull sinks
   Authenticator* authenticator = nullptr;  // for sinks with a listener of their own
-  EventDesk* events = nullptr;             // where to report what happened; null: nobody listens
+  EventQueue* events = nullptr;            // where to report what happened; null: nobody listens
   AgentStats* stats = nullptr;             // null outside `gpulens agent`
-  class GpuPodBoard* gpu_pods = nullptr;   // which pods hold which GPUs; null: they are not shown
+  class GpuPodTable* gpu_pods = nullptr;   // which pods hold which GPUs; null: they are not shown
   class DriverControl* nvml = nullptr;     // what is asked of the NVML driver; null: nothing ever is
 };
 

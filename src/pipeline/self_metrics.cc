@@ -147,7 +147,7 @@ void SelfMetrics::UpdateCollector(const Instance& instance, Instant now) {
     c.accepted = table_.Declare(kSelfSamples, c.entity, {{"result", "accepted"}, {"reason", "none"}});
     c.stale = table_.Declare(kSelfSamples, c.entity, {{"result", "stale"}, {"reason", "none"}});
     for (size_t i = 1; i < kVerdicts; ++i) {
-      std::string_view reason = VerdictName(static_cast<Verdict>(i));
+      std::string_view reason = ValidationName(static_cast<Validation>(i));
       c.rejected[i] = table_.Declare(kSelfSamples, c.entity, {{"result", "rejected"}, {"reason", reason}});
     }
     for (size_t i = 1; i < kCodes; ++i) {

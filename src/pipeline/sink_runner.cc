@@ -163,7 +163,7 @@ void SinkRunner::PushEnd(const Ref<const Snapshot>& snapshot) {
 }
 
 // The mutex keeps ticks in their order: what was offered before is not newer than what the hub has.
-Ref<const Snapshot> SinkRunner::EndIntervals(const SnapshotHub& hub) {
+Ref<const Snapshot> SinkRunner::EndIntervals(const LatestSnapshot& hub) {
   if (!rollups_) return {};
   std::lock_guard lock(rollups_->mutex);
   Ref<const Snapshot> snapshot = hub.latest();

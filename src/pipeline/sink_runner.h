@@ -11,9 +11,9 @@
 
 #include "base/ring.h"
 #include "pipeline/delivery/snapshot_selector.h"
+#include "pipeline/latest_snapshot.h"
 #include "pipeline/plugin.h"
 #include "pipeline/rollup/rollup.h"
-#include "pipeline/snapshot_hub.h"
 
 namespace gpulens {
 
@@ -77,7 +77,7 @@ class SinkRunner {
 
   // Ends the open intervals with the latest snapshot, and sends their results, once for a tick. Those of what
   // is offered afterwards are new ones. Returns that snapshot; null when there are no roll-ups.
-  Ref<const Snapshot> EndIntervals(const SnapshotHub& hub);
+  Ref<const Snapshot> EndIntervals(const LatestSnapshot& hub);
   // False when what was offered is not written by `deadline`.
   bool WaitUntilWritten(Instant deadline);
   // Goes on with the groups and open intervals of `former`, where the rules are equal; else false. Before

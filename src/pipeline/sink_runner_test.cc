@@ -145,7 +145,7 @@ class RollupRunner : public ::testing::Test {
   Given given_;
   rollup_testing::TestSource source_{"nvidia"};
   Series power_, energy_;
-  SnapshotHub hub_;
+  LatestSnapshot hub_;
 };
 
 constexpr std::string_view kAvg = "gpu.power.draw.avg", kSum = "gpu.energy.sum";
@@ -416,7 +416,7 @@ class RollupReload : public ::testing::Test {
   Given first_, second_;
   IoLoop io_;
   Workers workers_{2};
-  SnapshotHub hub_;
+  LatestSnapshot hub_;
   SeriesBudget budget_{1000};
   Env env_;
   std::unique_ptr<Pipeline> pipeline_;

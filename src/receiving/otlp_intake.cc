@@ -49,7 +49,7 @@ struct OtlpIntake::Open {
   uint64_t items = 0, rejected = 0, filtered = 0;
   std::string why;
   DecodedParts counted;
-  std::shared_ptr<OtlpFlight> flight;
+  std::shared_ptr<OtlpInFlight> flight;
 
   std::mutex mutex;  // guards what follows
   size_t parts = 1;  // one more until all of it is on its way
@@ -109,7 +109,7 @@ OtlpIntake::OtlpIntake(Options options, const ReceiverContext& context)
       forward_(context.forward),
       book_(context.describer, context.env.latest),
       identity_(options_.identity, book_, clock_),
-      flight_(std::make_shared<OtlpFlight>()),
+      flight_(std::make_shared<OtlpInFlight>()),
       memory_(options_.memory, clock_, [] { return ResidentBytes(0, true); }) {
   KeepFreedMemory();
   for (std::string_view way : options_.ways) flight_->ways.push_back({way, {}, 0});
@@ -287,7 +287,7 @@ void OtlpIntake::Refuse(const OtlpCall& call, OtlpAnswer answer, uint64_t items)
   call.answer(answer);
 }
 
-void OtlpFlight::CountAnswer(size_t way, OtlpSignal signal, std::string_view code) {
+void OtlpInFlight::CountAnswer(size_t way, OtlpSignal signal, std::string_view code) {
   std::lock_guard lock(mutex);
   auto& requests = ways[way].signals[static_cast<size_t>(signal)].requests;
   auto at = requests.find(code);

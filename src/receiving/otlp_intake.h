@@ -74,7 +74,7 @@ struct OtlpCall {
 };
 
 // What the intake, the sinks' threads and the transports share; callbacks may outlive all three.
-struct OtlpFlight {
+struct OtlpInFlight {
   void CountAnswer(size_t way, OtlpSignal signal, std::string_view code);
 
   mutable std::mutex mutex;  // guards what follows
@@ -109,7 +109,7 @@ class OtlpIntake {
   void Finish();
   void ReadStats(ReceiverStats& out) const;
   // Where transports count their answers.
-  const std::shared_ptr<OtlpFlight>& flight() const noexcept { return flight_; }
+  const std::shared_ptr<OtlpInFlight>& flight() const noexcept { return flight_; }
   const OtlpForward& forward() const noexcept { return forward_; }
 
  private:
@@ -129,7 +129,7 @@ class OtlpIntake {
   const NameFilter unwanted_;
   const Clock& clock_;
   OtlpForward& forward_;
-  const IdentityBook book_;
+  const IdentityTable book_;
   // The thread's own.
   ReceivedIdentity identity_;
   OtlpScan scan_;
@@ -137,7 +137,7 @@ class OtlpIntake {
   OtlpPacker packer_;
   std::array<std::unique_ptr<Lane>, kOtlpSignals> lanes_;
 
-  const std::shared_ptr<OtlpFlight> flight_;
+  const std::shared_ptr<OtlpInFlight> flight_;
 
   mutable std::mutex mutex_;  // guards what follows
   std::condition_variable wake_;

@@ -14,7 +14,7 @@ void Append(std::string& key, std::string_view part) {
 
 }  // namespace
 
-ReceivedIdentity::ReceivedIdentity(Options options, const IdentityBook& book, const Clock& clock)
+ReceivedIdentity::ReceivedIdentity(Options options, const IdentityTable& book, const Clock& clock)
     : options_(std::move(options)), book_(book), clock_(clock) {}
 
 void ReceivedIdentity::Begin(const Endpoint& peer, bool relayed) {

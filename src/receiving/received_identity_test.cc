@@ -62,10 +62,10 @@ class ReceivedIdentityTest : public ::testing::Test {
 
   ManualClock clock_;
   OnePod pods_;
-  SnapshotHub hub_;
-  IdentityBook book_{{[this](const Entity& entity) { return pods_.Describe(entity); },
-                      [this] { return pods_.generation(); }},
-                     &hub_};
+  LatestSnapshot hub_;
+  IdentityTable book_{{[this](const Entity& entity) { return pods_.Describe(entity); },
+                       [this] { return pods_.generation(); }},
+                      &hub_};
   ReceivedIdentity identity_{
       {AttributeSet({{"k8s.cluster.name", "c1"}}), "here", "machine-1"}, book_, clock_};
 };
@@ -120,7 +120,7 @@ TEST_F(ReceivedIdentityTest, WhatIsStatedGoesOnResourcesAlone) {
 }
 
 TEST_F(ReceivedIdentityTest, TheMarkIsOfResourcesAndReplacesWhatTheSenderSays) {
-  IdentityBook empty({}, nullptr);
+  IdentityTable empty({}, nullptr);
   ReceivedIdentity identity({{}, "here", "", AttributeSet({{"gpulens.receiver", "otlp"}})}, empty, clock_);
   identity.Begin({});
   const OtlpAddition* of_resource = identity.OfResource({});
@@ -147,7 +147,7 @@ TEST_F(ReceivedIdentityTest, AnswersAreKeptUntilTheyMayHaveChanged) {
 }
 
 TEST_F(ReceivedIdentityTest, NobodyToAskIsNobodyKnown) {
-  const IdentityBook empty({}, nullptr);
+  const IdentityTable empty({}, nullptr);
   ReceivedIdentity identity({{}, "here", ""}, empty, clock_);
   identity.Begin(*ParseListenAddress("127.0.0.1:5"));
   EXPECT_TRUE(identity.OfResource({.pod_uid = "uid-1"})->empty());

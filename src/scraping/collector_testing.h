@@ -92,7 +92,7 @@ class CollectorTest : public ::testing::Test {
     Snapshot snapshot;
     Ref<const Frame> frame = instance->latest();
     snapshot.frames.push_back({frame, frame->source, Standing::kPassThrough, false});
-    TextPage encoder(ExpositionFormat::kText004, SpellNative);
+    TextPage encoder(ExpositionFormat::kText004, NameNative);
     std::string text;
     encoder.Render(snapshot, text);
     return text;

@@ -9,7 +9,7 @@
 namespace gpulens {
 namespace {
 
-using scrape_testing::PageRig;
+using scrape_testing::PageFixture;
 using scrape_testing::PageWords;
 using Format = ExpositionFormat;
 
@@ -179,7 +179,7 @@ class PageMaker {
 
 void CheckIdentity(Format format) {
   // The collector's memory of earlier pages must not show, so one target reads several.
-  PageRig rig;
+  PageFixture rig;
   for (int pages = *rc::gen::inRange(1, 4); pages > 0; --pages) {
     std::string page = PageMaker(format).Make();
     rig.Scrape(page, format);

@@ -11,14 +11,14 @@
 namespace gpulens {
 namespace {
 
-using scrape_testing::PageRig;
+using scrape_testing::PageFixture;
 using scrape_testing::PageWords;
 using ::testing::HasSubstr;
 using ::testing::Not;
 using Format = ExpositionFormat;
 
 TEST(PageSeries, PassesOnEveryType) {
-  PageRig rig;
+  PageFixture rig;
   rig.Scrape(
       "# HELP up_total It \\\\ goes.\n# TYPE up_total counter\nup_total{a=\"x\\\"y\"} 3\n"
       "# TYPE temp gauge\ntemp NaN\n# TYPE raw untyped\nraw -Inf\nbare{b=\"1\",empty=\"\"} 1e9\n"
@@ -44,13 +44,13 @@ TEST(PageSeries, PassesOnOpenMetrics) {
       "r_seconds_total 5 # {trace_id=\"ab\"} 0.5 1700000000.250\nr_seconds_created 1600000000.125\n"
       "# TYPE w histogram\nw_bucket{le=\"0.5\"} 1 # {trace_id=\"cd\"} 0.25\nw_bucket{le=\"+Inf\"} 1\n"
       "w_sum 0.25\nw_count 1\nw_created 1500000000.000\n# EOF\n";
-  PageRig rig;
+  PageFixture rig;
   rig.Scrape(page, Format::kOpenMetrics100);
   EXPECT_EQ(rig.Render(Format::kOpenMetrics100), page);
 }
 
 TEST(PageSeries, KeepsSampleNamesOfCounters) {
-  PageRig rig;
+  PageFixture rig;
   rig.Scrape(
       "# TYPE plain counter\nplain{x=\"1\"} 1\n# TYPE empty counter\n# TYPE old counter\nold_total 2\n"
       "# TYPE named_total counter\nnamed_total 3\n");
@@ -69,7 +69,7 @@ TEST(PageSeries, KeepsSampleNamesOfCounters) {
 }
 
 TEST(PageSeries, BoundsKeepTheTextOfThePage) {
-  PageRig rig;
+  PageFixture rig;
   rig.Scrape(
       "# TYPE h histogram\nh_bucket{le=\"0.50\"} 1\nh_bucket{le=\"1\"} 1\nh_bucket{le=\"+Inf\"} 2\n"
       "h_sum 2.5\nh_count 2\n"
@@ -85,14 +85,14 @@ TEST(PageSeries, BoundsKeepTheTextOfThePage) {
   EXPECT_THAT(texts["hb"], testing::ElementsAre("0.50", "1", "+Inf"));
   EXPECT_THAT(texts["s"], testing::ElementsAre("1e-1"));
   EXPECT_THAT(rig.Render(Format::kText004), HasSubstr("h_bucket{le=\"0.5\"} 1\n")) << "our page has its own";
-  PageRig strict;
+  PageFixture strict;
   strict.Scrape("# TYPE h histogram\nh_bucket{le=\"1.0\"} 1\nh_bucket{le=\"+Inf\"} 2\nh_count 2\n# EOF\n",
                 Format::kOpenMetrics100);
   EXPECT_THAT((*strict.frame->layout)[0].shape->bound_texts, testing::ElementsAre("1.0", "+Inf"));
 }
 
 TEST(PageSeries, LabelsOfTheTargetAreSetAside) {
-  PageRig rig(UINT32_MAX, {{"target", std::string_view("t")}, {"team", std::string_view("red")}});
+  PageFixture rig(UINT32_MAX, {{"target", std::string_view("t")}, {"team", std::string_view("red")}});
   rig.Scrape("a{target=\"other\",team=\"blue\",exported_team=\"old\"} 1\nb{target=\"\"} 2\n");
   std::string out = rig.Render(Format::kText004, true);
   EXPECT_THAT(out,
@@ -102,7 +102,7 @@ TEST(PageSeries, LabelsOfTheTargetAreSetAside) {
 }
 
 TEST(PageSeries, NamesOfTheAgentAreMarked) {
-  PageRig rig;
+  PageFixture rig;
   rig.Scrape(
       "# TYPE up gauge\nup 0\n# TYPE gpu_power_draw_watts gauge\ngpu_power_draw_watts 99999\n"
       "# TYPE gpulens_collector_up gauge\ngpulens_collector_up{collector=\"nvidia\"} 0\n"
@@ -116,7 +116,7 @@ TEST(PageSeries, NamesOfTheAgentAreMarked) {
 }
 
 TEST(PageSeries, VanishedSeriesLeaveAtOnce) {
-  PageRig rig;
+  PageFixture rig;
   rig.Scrape("a 1\nb{x=\"1\"} 2\nb{x=\"2\"} 3\n");
   EXPECT_EQ(rig.table.size(), 3u);
   rig.Scrape("b{x=\"2\"} 4\nc 5\n");
@@ -129,7 +129,7 @@ TEST(PageSeries, VanishedSeriesLeaveAtOnce) {
 }
 
 TEST(PageSeries, AFailedScrapeLeavesStaleValuesUntilTheyExpire) {
-  PageRig rig;
+  PageFixture rig;
   rig.Scrape("a 1\n# TYPE h histogram\nh_bucket{le=\"+Inf\"} 2\nh_sum 2.5\nh_count 2\n");
   rig.Miss();
   EXPECT_THAT(rig.Render(Format::kText004), HasSubstr("a 1 1700000015000\n"));
@@ -142,7 +142,7 @@ TEST(PageSeries, AFailedScrapeLeavesStaleValuesUntilTheyExpire) {
 }
 
 TEST(PageSeries, OtherBucketsAreAnotherSeries) {
-  PageRig rig;
+  PageFixture rig;
   std::string head = "# TYPE h histogram\n";
   rig.Scrape(head + "h_bucket{le=\"1\"} 1\nh_bucket{le=\"+Inf\"} 2\nh_sum 2\nh_count 2\n");
   rig.Scrape(head +
@@ -156,7 +156,7 @@ TEST(PageSeries, OtherBucketsAreAnotherSeries) {
 }
 
 TEST(PageSeries, ChurningBucketsDoNotPileUp) {
-  PageRig rig;
+  PageFixture rig;
   for (int i = 1; i <= 300; ++i) {
     std::string page = "# TYPE h histogram\n";
     for (int b = 0; b < 20 + i % 2; ++b) page += "h_bucket{le=\"" + std::to_string(b) + "\"} 1\n";
@@ -167,7 +167,7 @@ TEST(PageSeries, ChurningBucketsDoNotPileUp) {
 }
 
 TEST(PageSeries, ACounterThatFallsBeginsAnew) {
-  PageRig rig;
+  PageFixture rig;
   auto start = [&](uint32_t slot) { return (*rig.frame->layout)[slot].start_unix_ns; };
   std::string hist = "# TYPE h histogram\nh_bucket{le=\"+Inf\"} 2\nh_sum 2\nh_count ";
   rig.Scrape("# TYPE c counter\nc 5\n" + hist + "5\n");
@@ -184,7 +184,7 @@ TEST(PageSeries, ACounterThatFallsBeginsAnew) {
 }
 
 TEST(PageSeries, AnotherTimeOfCreationIsAnotherIdentity) {
-  PageRig rig;
+  PageFixture rig;
   auto page = [](int value, const char* created) {
     return "# TYPE c counter\nc_total " + std::to_string(value) + "\nc_created " + created + "\n# EOF\n";
   };
@@ -206,7 +206,7 @@ TEST(PageSeries, AnotherTimeOfCreationIsAnotherIdentity) {
 }
 
 TEST(PageSeries, AChangedTypeOrHelpIsFollowed) {
-  PageRig rig;
+  PageFixture rig;
   rig.Scrape("# HELP a one\n# TYPE a gauge\na 1\n");
   rig.Scrape("# HELP a two\n# TYPE a gauge\na 2\n");
   EXPECT_EQ(rig.Render(Format::kText004), "# HELP a two\n# TYPE a gauge\na 2\n");
@@ -216,7 +216,7 @@ TEST(PageSeries, AChangedTypeOrHelpIsFollowed) {
 }
 
 TEST(PageSeries, HelpThatNeverStopsChangingIsBounded) {
-  PageRig rig;
+  PageFixture rig;
   for (int i = 0; i < 10'050; ++i) rig.Scrape("# HELP a " + std::to_string(i) + "\na 1\n");
   EXPECT_THAT(rig.Render(Format::kText004), HasSubstr("a 1\n"));
   EXPECT_EQ(rig.table.size(), 1u);
@@ -226,7 +226,7 @@ TEST(PageSeries, HelpThatNeverStopsChangingIsBounded) {
 }
 
 TEST(PageSeries, AFullTableTakesOthersWhenThereIsRoom) {
-  PageRig rig(2);
+  PageFixture rig(2);
   rig.Scrape("a 1\nb 2\nc 3\nd 4\n");
   EXPECT_EQ(rig.table.size(), 2u);
   EXPECT_EQ(rig.series.refused(), 2u);
@@ -240,7 +240,7 @@ TEST(PageSeries, AFullTableTakesOthersWhenThereIsRoom) {
 }
 
 TEST(PageSeries, ACutPageChangesOnlyWhatItShows) {
-  PageRig rig;
+  PageFixture rig;
   std::string head = "# TYPE h histogram\n";
   rig.Scrape("a 1\nb 2\n" + head + "h_bucket{le=\"+Inf\"} 2\nh_sum 2\nh_count 2\n# EOF\n",
              Format::kOpenMetrics100);
@@ -253,14 +253,14 @@ TEST(PageSeries, ACutPageChangesOnlyWhatItShows) {
 }
 
 TEST(PageSeries, StraySamplesAreCountedNotShown) {
-  PageRig rig;
+  PageFixture rig;
   rig.Scrape("# TYPE h histogram\nh 1\nh_created 5\n# TYPE c counter\nc_created 5\n");
   EXPECT_EQ(rig.series.refused(), 2u);
   EXPECT_EQ(rig.Render(Format::kText004), "");
 }
 
 TEST(PageSeries, ExemplarsOfSeriesThatAreNotThereAreLeftOut) {
-  PageRig rig(1);
+  PageFixture rig(1);
   rig.Scrape("# TYPE a counter\na_total 1\n# TYPE b counter\nb_total 1 # {t=\"x\"} 1\n# EOF\n",
              Format::kOpenMetrics100);
   EXPECT_TRUE(rig.frame->exemplars.empty());
@@ -282,7 +282,7 @@ TEST(PageSeries, NoCaptureLosesASample) {
                 path.ends_with(".prom");
     if (!body || (!bare && body->find("# TYPE ") == std::string::npos)) continue;
     SCOPED_TRACE(path);
-    PageRig rig(UINT32_MAX, {{"target_of_test", std::string_view("t")}}, {}, false);
+    PageFixture rig(UINT32_MAX, {{"target_of_test", std::string_view("t")}}, {}, false);
     rig.Scrape(*body);
     EXPECT_TRUE(rig.last.ok()) << rig.last.detail;
     PageWords before(*body, Format::kText004);

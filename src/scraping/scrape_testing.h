@@ -17,10 +17,10 @@
 namespace gpulens::scrape_testing {
 
 // One target whose pages are handed in.
-class PageRig {
+class PageFixture {
  public:
-  explicit PageRig(uint32_t limit = UINT32_MAX, AttributeSet target = {{"target", std::string_view("t")}},
-                   const ExpositionLimits& limits = {}, bool honor_timestamps = true)
+  explicit PageFixture(uint32_t limit = UINT32_MAX, AttributeSet target = {{"target", std::string_view("t")}},
+                       const ExpositionLimits& limits = {}, bool honor_timestamps = true)
       : page(limits, honor_timestamps),
         table(SeriesTable::Options{.limit = limit}),
         writer(table, std::chrono::seconds(30), "scrape/t"),
@@ -41,12 +41,12 @@ class PageRig {
   }
   // The last frame as a page, without the label "target" unless asked for.
   std::string Render(ExpositionFormat format, bool with_target = false) const {
-    TextPage encoder({format, NameEscaping::kUtf8}, [with_target](const SeriesInfo& info,
-                                                                  std::vector<SpelledSeries>& out) {
-      SpellNative(info, out);
-      if (with_target) return;
-      std::erase_if(out.back().labels, [](const auto& label) { return label.first == "target"; });
-    });
+    TextPage encoder(
+        {format, NameEscaping::kUtf8}, [with_target](const SeriesInfo& info, std::vector<NamedSeries>& out) {
+          NameNative(info, out);
+          if (with_target) return;
+          std::erase_if(out.back().labels, [](const auto& label) { return label.first == "target"; });
+        });
     Snapshot snapshot;
     snapshot.frames.push_back({frame, frame->source, Standing::kPassThrough, false});
     std::string text;

@@ -16,7 +16,7 @@ TEST(SteadyCollect, DoesNotAllocate) {
     for (int i = 0; i < 20; ++i) pages[p] += "h_bucket{le=\"" + std::to_string(i) + "\"} 7\n";
     pages[p] += "h_sum 1\nh_count 7\n# EOF\n";
   }
-  scrape_testing::PageRig rig;
+  scrape_testing::PageFixture rig;
   for (int i = 0; i < 10; ++i) rig.Scrape(pages[i % 2], ExpositionFormat::kOpenMetrics100);
   uint64_t before = ThreadAllocations();
   for (int i = 0; i < 100; ++i) rig.Scrape(pages[i % 2], ExpositionFormat::kOpenMetrics100);

@@ -45,7 +45,7 @@ std::string_view SampleSuffix(Kind kind) noexcept {
 }
 
 // Kinds that OpenMetrics would refuse under this name, which is the escaped one, are told as unknown there.
-Kind KindFor(const SpelledSeries& series, std::string_view name, Format format) noexcept {
+Kind KindFor(const NamedSeries& series, std::string_view name, Format format) noexcept {
   if (format != Format::kOpenMetrics100) return series.kind;
   if (series.name_taken) return Kind::kUnknown;
   std::string_view suffix = SampleSuffix(series.kind);
@@ -54,7 +54,7 @@ Kind KindFor(const SpelledSeries& series, std::string_view name, Format format) 
 }
 
 // A family without its header.
-TextFamily NameFamily(const SpelledSeries& series, std::string name, Format format) {
+TextFamily NameFamily(const NamedSeries& series, std::string name, Format format) {
   TextFamily family;
   family.kind = KindFor(series, name, format);
   if (name != series.name) family.unescaped = series.name;
@@ -64,7 +64,7 @@ TextFamily NameFamily(const SpelledSeries& series, std::string name, Format form
 }
 
 // The HELP, TYPE and UNIT lines.
-std::string Header(const SpelledSeries& series, const TextFamily& family, Format format) {
+std::string Header(const NamedSeries& series, const TextFamily& family, Format format) {
   const bool open = format == Format::kOpenMetrics100;
   std::string shown = family.name, out;
   if (!IsLegacyMetricName(family.name)) {
@@ -98,7 +98,7 @@ class Builder {
     Piece({});
   }
 
-  void Add(uint32_t slot, const SpelledSeries& series) {
+  void Add(uint32_t slot, const NamedSeries& series) {
     if (series.name.empty()) return;
     slot_ = slot;
     FindDraft(series);
@@ -156,7 +156,7 @@ class Builder {
   }
 
   // The family of a series. Its name is escaped once, however many series have it.
-  void FindDraft(const SpelledSeries& series) {
+  void FindDraft(const NamedSeries& series) {
     if (draft_ && named_.spelled == series.name && named_.spelled_kind == series.kind &&
         named_.taken == series.name_taken)
       return;
@@ -183,7 +183,7 @@ class Builder {
     double bound = 0;
   };
 
-  void AddShaped(const std::string& name, const SpelledSeries& series, const SeriesInfo& info) {
+  void AddShaped(const std::string& name, const NamedSeries& series, const SeriesInfo& info) {
     const Shape& shape = *info.shape;
     bool summary = series.kind == Kind::kSummary;
     bool gauge = series.kind == Kind::kGaugeHistogram && format_ == Format::kOpenMetrics100;
@@ -302,20 +302,20 @@ void AppendBound(std::string& out, double bound, ExpositionFormat format) {
   if (format == Format::kOpenMetrics100 && shown.find_first_of(".e") == shown.npos) out += ".0";
 }
 
-TextFamily SpellFamily(const SpelledSeries& series, PageForm form) {
+TextFamily SpellFamily(const NamedSeries& series, PageForm form) {
   TextFamily family = NameFamily(series, EscapeMetricName(series.name, form.escaping), form.format);
   family.header = Header(series, family, form.format);
   return family;
 }
 
-LayoutText SpellLayout(const Layout& layout, PageForm form, const Speller& speller) {
+LayoutText SpellLayout(const Layout& layout, PageForm form, const SeriesNamer& speller) {
   Builder builder(layout, form);
-  std::vector<SpelledSeries> spellings;
+  std::vector<NamedSeries> spellings;
   for (uint32_t slot = 0; slot < layout.slots(); ++slot) {
     if (!layout[slot].desc) continue;
     spellings.clear();
     speller(layout[slot], spellings);
-    for (const SpelledSeries& series : spellings) builder.Add(slot, series);
+    for (const NamedSeries& series : spellings) builder.Add(slot, series);
   }
   return builder.Take();
 }

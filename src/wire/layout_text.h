@@ -3,7 +3,7 @@
 // sets stand in it once, however many lines have them.
 //
 // How a series is called is the caller's business (catalogue, dialects): it is asked once per
-// series through a Speller. This file knows the syntax of the three formats and the escaping of names,
+// series through a SeriesNamer. This file knows the syntax of the three formats and the escaping of names,
 // nothing else.
 #pragma once
 
@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "core/layout.h"
-#include "core/spelled_series.h"
+#include "core/named_series.h"
 #include "wire/escaping/name_escaping.h"
 
 namespace gpulens {
@@ -84,10 +84,10 @@ struct LayoutText {
   }
 };
 
-LayoutText SpellLayout(const Layout& layout, PageForm form, const Speller& speller);
+LayoutText SpellLayout(const Layout& layout, PageForm form, const SeriesNamer& speller);
 
 // A family without lines: its names, its kind as the form has it, its HELP, TYPE and UNIT lines.
-TextFamily SpellFamily(const SpelledSeries& series, PageForm form);
+TextFamily SpellFamily(const NamedSeries& series, PageForm form);
 
 // A bound as `le` and `quantile` labels show it: "0.5", "1" ("1.0" in OpenMetrics), "+Inf".
 void AppendBound(std::string& out, double bound, ExpositionFormat format);

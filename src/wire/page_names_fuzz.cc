@@ -11,8 +11,8 @@
 #include "base/text.h"
 #include "core/frame_writer.h"
 #include "wire/exposition/exposition_parser.h"
+#include "wire/naming_testing.h"
 #include "wire/negotiation.h"
-#include "wire/spell_testing.h"
 #include "wire/text_page.h"
 
 namespace {

@@ -62,9 +62,9 @@ std::string ExemplarText(const Exemplar& exemplar, PageForm form) {
 
 }  // namespace
 
-void TextPage::AlwaysShow(std::vector<SpelledSeries> families) {
+void TextPage::AlwaysShow(std::vector<NamedSeries> families) {
   always_ = {};
-  for (const SpelledSeries& series : families) always_.families.push_back(SpellFamily(series, form_));
+  for (const NamedSeries& series : families) always_.families.push_back(SpellFamily(series, form_));
   planned_.clear();
   segments_.clear();
 }

@@ -29,11 +29,11 @@ class TextPage {
     uint64_t name_clashes = 0;    // lines left out since escaping gives their family another one's name
   };
 
-  TextPage(PageForm form, Speller speller)
+  TextPage(PageForm form, SeriesNamer speller)
       : form_(form), format_(form.format), speller_(std::move(speller)) {}
 
   // Families that show HELP and TYPE even without a sample.
-  void AlwaysShow(std::vector<SpelledSeries> families);
+  void AlwaysShow(std::vector<NamedSeries> families);
 
   // Writes the page of `snapshot` to `out` (cleared first). Stale values carry the time when they
   // were read; fresh ones carry none.
@@ -68,7 +68,7 @@ class TextPage {
 
   const PageForm form_;
   const ExpositionFormat format_;
-  const Speller speller_;
+  const SeriesNamer speller_;
   std::unordered_map<uint64_t, Known> texts_;  // by layout id
   LayoutText always_;
   std::vector<uint64_t> planned_;  // layout ids in frame order

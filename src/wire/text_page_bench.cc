@@ -13,7 +13,7 @@
 
 #include "base/check.h"
 #include "core/frame_writer.h"
-#include "wire/spell_testing.h"
+#include "wire/naming_testing.h"
 #include "wire/text_page.h"
 
 namespace {

@@ -11,7 +11,7 @@
 
 #include "base/text.h"
 #include "core/frame_writer.h"
-#include "wire/spell_testing.h"
+#include "wire/naming_testing.h"
 
 namespace gpulens {
 namespace {
@@ -29,7 +29,7 @@ constexpr MetricDesc kBuild{.name = "build_info", .help = "Build.", .kind = Kind
 constexpr MetricDesc kUtf8{.name = "my.größe", .help = "UTF-8.", .spelling = Spelling::kVerbatim};
 
 // One metric under another name and with its unit's word, the others as they stand.
-void SpellPlainly(const SeriesInfo& series, std::vector<SpelledSeries>& out) {
+void SpellPlainly(const SeriesInfo& series, std::vector<NamedSeries>& out) {
   wire_testing::SpellAsItStands(series, out);
   out.back().unit = series.desc == &kPower ? "watts" : "";
   if (series.desc == &kPower) out.back().name = "power_watts";

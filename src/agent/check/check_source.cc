@@ -113,7 +113,7 @@ class Look {
   IoLoop io_;
   HttpClient client_{io_};
   Workers workers_{2};
-  SnapshotHub hub_;
+  LatestSnapshot hub_;
   SeriesBudget budget_;
   Env env_;
   PipelinePlan plan_;

@@ -272,7 +272,7 @@ std::string MetricPage(const std::string& name, std::string& nearest) {
     if (!row.attributes.empty()) out += "  attributes  " + row.attributes + "\n";
     out += "  from        " + (row.from.empty() ? "no collector of this program yet" : row.from) + "\n";
     for (const RuleText& rule : RulesOf(*metric)) {
-      out += "  rejected    " + rule.rule + "   as " + std::string(VerdictName(rule.verdict)) + "; " +
+      out += "  rejected    " + rule.rule + "   as " + std::string(ValidationName(rule.verdict)) + "; " +
              rule.source + "\n";
     }
     out += "  query       " + QueryOf(*metric, row.prometheus) + "\n";

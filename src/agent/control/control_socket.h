@@ -19,14 +19,14 @@
 
 namespace gpulens {
 
-class EventDesk;
+class EventQueue;
 class Workers;
 
 // What the socket serves besides the driver. Members that are null are refused in words.
 struct ControlHooks {
   Workers* workers = nullptr;           // where `status` runs
   std::function<std::string()> status;  // one line of JSON; may block
-  EventDesk* events = nullptr;          // where it is reported that XIDs are dealt with
+  EventQueue* events = nullptr;         // where it is reported that XIDs are dealt with
 };
 
 // Lives on the loop's thread, as its constructor, Open and destructor do: call them with IoLoop::Call.

@@ -13,7 +13,7 @@
 #include "agent/control/driver_finding.h"
 #include "base/files.h"
 #include "base/workers.h"
-#include "pipeline/events/event_desk.h"
+#include "pipeline/events/event_queue.h"
 
 namespace gpulens {
 namespace {
@@ -196,7 +196,7 @@ TEST_F(ControlSocketTest, FaultsAreForSimulatedGpusAlone) {
 
 TEST_F(ControlSocketTest, TellsTheStatusAndTakesThatXidsAreDealtWith) {
   Workers workers(1);
-  EventDesk desk;
+  EventQueue desk;
   ASSERT_TRUE(Open());
   EXPECT_THAT(Ask("agent status"), StartsWith("error "));
   EXPECT_THAT(Ask("xid clear"), StartsWith("error "));

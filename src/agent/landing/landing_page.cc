@@ -2,7 +2,7 @@
 
 #include "agent/landing/landing_gpus.h"
 #include "base/version.h"
-#include "pipeline/snapshot_hub.h"
+#include "pipeline/latest_snapshot.h"
 
 namespace gpulens {
 namespace {

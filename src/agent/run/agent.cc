@@ -31,8 +31,8 @@
 #include "net/auth/authenticator.h"
 #include "net/client/http_client.h"
 #include "pipeline/agent_stats.h"
-#include "pipeline/enrich/gpu_pod_board.h"
-#include "pipeline/events/event_desk.h"
+#include "pipeline/enrich/gpu_pod_table.h"
+#include "pipeline/events/event_queue.h"
 
 namespace gpulens {
 namespace {
@@ -83,11 +83,11 @@ class Agent {
   PasswordThread passwords_;
   HttpClient client_{io_};
   std::unique_ptr<Authenticator> authenticator_;
-  SnapshotHub hub_;
-  PageBoard pages_;
+  LatestSnapshot hub_;
+  PageRegistry pages_;
   AgentStats stats_;
-  EventDesk events_;
-  GpuPodBoard gpu_pods_;
+  EventQueue events_;
+  GpuPodTable gpu_pods_;
   DriverControl nvml_control_;
   FaultFile faults_;
   AgentWatch watch_;

@@ -25,7 +25,7 @@ namespace gpulens {
 namespace {
 
 namespace fs = std::filesystem;
-using engine_page::EngineRig;
+using engine_page::EngineFixture;
 
 const fs::path kGoldens = GPULENS_SOURCE_DIR "/src/agent/run/testdata/engine_pages";
 
@@ -53,17 +53,17 @@ std::string Earlier(std::string_view body) {
 }
 
 // One line per series, as a dialect spells it; a histogram's cells on the one line.
-void AppendSeries(const Frame& frame, const Speller& spell, std::vector<std::string>& lines) {
+void AppendSeries(const Frame& frame, const SeriesNamer& spell, std::vector<std::string>& lines) {
   for (uint32_t slot = 0; slot < frame.layout->slots(); ++slot) {
     const SeriesInfo& info = (*frame.layout)[slot];
     if (!info.desc || frame.quality[slot] != Quality::kOk) continue;
-    std::vector<SpelledSeries> spelt;
+    std::vector<NamedSeries> spelt;
     spell(info, spelt);
     auto number = [&](uint32_t cell) {
       Cell at = frame.cells[info.first_cell + cell];
       return info.desc->number == Number::kInt ? static_cast<double>(at.i) : at.d;
     };
-    for (const SpelledSeries& one : spelt) {
+    for (const NamedSeries& one : spelt) {
       std::string line = one.name + "{";
       for (const auto& [label, value] : one.labels)
         line += (line.ends_with('{') ? "" : ",") + label + "=" + value;
@@ -101,10 +101,10 @@ class Outcome {
   std::string Of(const std::string& body) {
     Tick(Earlier(body));
     Tick(body);
-    std::string out = "# roles\n" + Section(*rig_.frame, SpellNative, nullptr);
-    out += "# native\n" + Section(*native_, SpellNative, nullptr);
+    std::string out = "# roles\n" + Section(*rig_.frame, NameNative, nullptr);
+    out += "# native\n" + Section(*native_, NameNative, nullptr);
     const std::vector<std::string> genai = {"otel_genai"};
-    Speller speller = MakeSpeller(genai);
+    SeriesNamer speller = MakeSpeller(genai);
     speller.Look(snapshot_);
     out += "# genai\n" + Section(*rig_.frame, speller, native_.get());
     return out;
@@ -122,7 +122,7 @@ class Outcome {
     snapshot_.frames.push_back({native_, "inference", Standing::kNative, false});
   }
 
-  static std::string Section(const Frame& frame, const Speller& speller, const Frame* besides) {
+  static std::string Section(const Frame& frame, const SeriesNamer& speller, const Frame* besides) {
     std::vector<std::string> lines;
     AppendSeries(frame, speller, lines);
     if (besides) AppendSeries(*besides, speller, lines);
@@ -132,7 +132,7 @@ class Outcome {
     return out;
   }
 
-  EngineRig rig_;
+  EngineFixture rig_;
   Env env_;
   SeriesTable table_;
   FrameWriter writer_{table_, std::chrono::seconds(30), "inference"};

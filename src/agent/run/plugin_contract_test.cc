@@ -27,10 +27,10 @@
 #include "net/client/http_client.h"
 #include "net/io_loop.h"
 #include "pipeline/delivery/whole_sink.h"
-#include "pipeline/events/event_desk.h"
-#include "pipeline/page_board.h"
+#include "pipeline/events/event_queue.h"
+#include "pipeline/latest_snapshot.h"
+#include "pipeline/page_registry.h"
 #include "pipeline/self_metrics.h"
-#include "pipeline/snapshot_hub.h"
 
 namespace gpulens {
 namespace {
@@ -146,9 +146,9 @@ class PluginContract : public ::testing::Test {
   IoLoop io_;
   HttpClient client_{io_};
   Workers workers_{2};
-  SnapshotHub hub_;
-  PageBoard pages_;
-  EventDesk desk_;
+  LatestSnapshot hub_;
+  PageRegistry pages_;
+  EventQueue desk_;
   Env env_;
 };
 

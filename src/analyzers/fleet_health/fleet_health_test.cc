@@ -18,7 +18,7 @@
 #include "catalog/gpu/readings.h"
 #include "catalog/gpu/score.h"
 #include "catalog/self.h"
-#include "pipeline/events/event_desk.h"
+#include "pipeline/events/event_queue.h"
 #include "pipeline/plugin.h"
 
 namespace gpulens {
@@ -130,7 +130,7 @@ class FleetHealthTest : public ::testing::Test {
 
   std::string folder_;
   ManualClock clock_;
-  EventDesk desk_;
+  EventQueue desk_;
   Env env_;
   Source source_;
   Snapshot snapshot_;

@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "catalog/gpu/score.h"
-#include "pipeline/events/event_desk.h"
+#include "pipeline/events/event_queue.h"
 
 namespace gpulens {
 namespace {
@@ -220,7 +220,7 @@ size_t GpuHealth::Offered(const GpuNow& gpu, const HealthScore& score) noexcept 
   return static_cast<size_t>(std::count(ever_live_.begin(), ever_live_.end(), true));
 }
 
-void GpuHealth::Update(const GpuNow& gpu, Instant now, FrameWriter& out, EventDesk* desk) {
+void GpuHealth::Update(const GpuNow& gpu, Instant now, FrameWriter& out, EventQueue* desk) {
   seen_ns_ = now.boot_ns;
   Follow(gpu.entity, out.table());
   window_.Observe(now.boot_ns, {DieTemperature(gpu), gpu[GpuInput::kCorrected], gpu[GpuInput::kXids]});
@@ -245,7 +245,7 @@ void GpuHealth::Update(const GpuNow& gpu, Instant now, FrameWriter& out, EventDe
   WriteVerdict(score, conditions, now, out, desk);
 }
 
-void GpuHealth::Missing(const GpuNow& gpu, Instant now, FrameWriter& out, EventDesk* desk) {
+void GpuHealth::Missing(const GpuNow& gpu, Instant now, FrameWriter& out, EventQueue* desk) {
   Follow(gpu.entity, out.table());
   ConditionSet conditions{};
   conditions[static_cast<size_t>(HealthCondition::kMissing)] = true;
@@ -266,7 +266,7 @@ void GpuHealth::WriteInputs(const HealthInputs& inputs, FrameWriter& out) {
 }
 
 void GpuHealth::WriteVerdict(const HealthScore& score, const ConditionSet& conditions, Instant now,
-                             FrameWriter& out, EventDesk* desk) {
+                             FrameWriter& out, EventQueue* desk) {
   bool waits = UpdateState(JudgeHealth(score, conditions), now, out, desk);
   std::optional<double> limited = LimitedScore(score, conditions);
   if (!limited) return;
@@ -301,7 +301,7 @@ void GpuHealth::WriteConditions(const ConditionSet& conditions, FrameWriter& out
   }
 }
 
-bool GpuHealth::UpdateState(const HealthVerdict& verdict, Instant now, FrameWriter& out, EventDesk* desk) {
+bool GpuHealth::UpdateState(const HealthVerdict& verdict, Instant now, FrameWriter& out, EventQueue* desk) {
   bool better = state_ && verdict.state < *state_;
   if (!better) better_since_ns_ = 0;
   else if (better_since_ns_ == 0) better_since_ns_ = now.boot_ns;
@@ -323,7 +323,7 @@ bool GpuHealth::UpdateState(const HealthVerdict& verdict, Instant now, FrameWrit
   return waits;
 }
 
-void GpuHealth::Report(const HealthVerdict& verdict, Instant now, EventDesk* desk) const {
+void GpuHealth::Report(const HealthVerdict& verdict, Instant now, EventQueue* desk) const {
   if (!desk) return;
   Event event;
   event.at = now;

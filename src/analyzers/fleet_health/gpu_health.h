@@ -12,7 +12,7 @@
 
 namespace gpulens {
 
-class EventDesk;
+class EventQueue;
 
 // Used inside the analyzer's run. Does not allocate once its series are declared, but for an event.
 class GpuHealth {
@@ -30,9 +30,9 @@ class GpuHealth {
   void SeenAt(int64_t now_ns) noexcept { seen_ns_ = now_ns; }
 
   // `desk` may be null.
-  void Update(const GpuNow& gpu, Instant now, FrameWriter& out, EventDesk* desk);
+  void Update(const GpuNow& gpu, Instant now, FrameWriter& out, EventQueue* desk);
   // The GPU is no longer listed, while others are.
-  void Missing(const GpuNow& gpu, Instant now, FrameWriter& out, EventDesk* desk);
+  void Missing(const GpuNow& gpu, Instant now, FrameWriter& out, EventQueue* desk);
   // The GPU left: its series end, its window stays.
   void Gone(SeriesTable& table);
 
@@ -54,10 +54,10 @@ class GpuHealth {
   void WritePenalties(const HealthScore& score, size_t offered, FrameWriter& out);
   // Writes word and score; `score` is absent when nothing is known but the conditions.
   void WriteVerdict(const HealthScore& score, const ConditionSet& conditions, Instant now, FrameWriter& out,
-                    EventDesk* desk);
+                    EventQueue* desk);
   // Whether the word stays although a better one would fit.
-  bool UpdateState(const HealthVerdict& verdict, Instant now, FrameWriter& out, EventDesk* desk);
-  void Report(const HealthVerdict& verdict, Instant now, EventDesk* desk) const;
+  bool UpdateState(const HealthVerdict& verdict, Instant now, FrameWriter& out, EventQueue* desk);
+  void Report(const HealthVerdict& verdict, Instant now, EventQueue* desk) const;
 
   std::string key_;
   HealthWindow window_;

@@ -21,7 +21,7 @@ ConditionSet With(std::initializer_list<HealthCondition> conditions) {
   for (HealthCondition condition : conditions) set[static_cast<size_t>(condition)] = true;
   return set;
 }
-HealthVerdict Verdict(const HealthInputs& inputs, const ConditionSet& conditions = {}) {
+HealthVerdict Validation(const HealthInputs& inputs, const ConditionSet& conditions = {}) {
   return JudgeHealth(ScoreOf(inputs), conditions);
 }
 
@@ -38,8 +38,8 @@ TEST(HealthScore, WeightsAddUpToOne) {
 TEST(HealthScore, AHealthyGpuHasAll) {
   EXPECT_EQ(Score(Healthy()), 1);
   EXPECT_EQ(ScoreOf(Healthy()).live, kHealthReasons);
-  EXPECT_EQ(Verdict(Healthy()).state, HealthState::kOk);
-  EXPECT_EQ(Verdict(Healthy()).reason, "");
+  EXPECT_EQ(Validation(Healthy()).state, HealthState::kOk);
+  EXPECT_EQ(Validation(Healthy()).reason, "");
 }
 
 TEST(HealthScore, EverythingWrongIsNothing) {
@@ -48,8 +48,8 @@ TEST(HealthScore, EverythingWrongIsNothing) {
   bad.corrected_per_hour = bad.uncorrected = bad.xids_per_hour = bad.ramp_per_minute = 1e9;
   bad.rows.failed = true;
   EXPECT_NEAR(Score(bad), 0, 1e-12);
-  EXPECT_EQ(Verdict(bad).state, HealthState::kFailed);
-  EXPECT_EQ(Verdict(bad).reason, "ecc_uncorrectable");
+  EXPECT_EQ(Validation(bad).state, HealthState::kFailed);
+  EXPECT_EQ(Validation(bad).reason, "ecc_uncorrectable");
 }
 
 TEST(HealthScore, WhatIsNotLiveNeitherCostsNorCounts) {
@@ -90,16 +90,16 @@ TEST(HealthScore, RowsThatRunOut) {
   EXPECT_NEAR(Score(inputs), 0.925, 1e-12);
   inputs.rows.none = 1;
   EXPECT_NEAR(Score(inputs), 0.85, 1e-12);
-  EXPECT_EQ(Verdict(inputs, With({HealthCondition::kRowRemap})).state, HealthState::kPredictedFailure);
-  EXPECT_EQ(Verdict(inputs, With({HealthCondition::kRowRemap})).reason, "row_remap");
+  EXPECT_EQ(Validation(inputs, With({HealthCondition::kRowRemap})).state, HealthState::kPredictedFailure);
+  EXPECT_EQ(Validation(inputs, With({HealthCondition::kRowRemap})).reason, "row_remap");
 }
 
 TEST(HealthScore, OneUncorrectedErrorDegrades) {
   HealthInputs inputs = Healthy();
   inputs.uncorrected = 1;
   EXPECT_NEAR(Score(inputs), 0.7, 1e-12);
-  EXPECT_EQ(Verdict(inputs).state, HealthState::kDegraded);
-  EXPECT_EQ(Verdict(inputs).reason, "ecc_uncorrectable");
+  EXPECT_EQ(Validation(inputs).state, HealthState::kDegraded);
+  EXPECT_EQ(Validation(inputs).reason, "ecc_uncorrectable");
 }
 
 // The one rule above all: no condition leaves a good score, and word and score agree.
@@ -115,8 +115,8 @@ TEST(HealthScore, EveryConditionLimitsTheScoreAsItsWordSays) {
     double limit = row.state == HealthState::kFailed ? kFailedBelow : kDegradedBelow;
     EXPECT_LT(row.ceiling, limit) << row.name;
     ConditionSet one = With({static_cast<HealthCondition>(i)});
-    EXPECT_EQ(Verdict(Healthy(), one).state, row.state) << row.name;
-    EXPECT_EQ(Verdict(Healthy(), one).reason, row.name);
+    EXPECT_EQ(Validation(Healthy(), one).state, row.state) << row.name;
+    EXPECT_EQ(Validation(Healthy(), one).reason, row.name);
     EXPECT_EQ(LimitedScore(ScoreOf(Healthy()), one), row.ceiling);
     EXPECT_EQ(LimitedScore(ScoreOf({}), one), row.ceiling) << row.name << ": also when nothing else is known";
   }
@@ -132,11 +132,11 @@ TEST(HealthScore, NoWordAllowsAScoreThatSpeaksOfABetterOne) {
 TEST(HealthScore, TheWorstConditionStands) {
   ConditionSet several =
       With({HealthCondition::kPowerBrake, HealthCondition::kHung, HealthCondition::kSramThreshold});
-  EXPECT_EQ(Verdict(Healthy(), several).reason, "gpu_hung");
+  EXPECT_EQ(Validation(Healthy(), several).reason, "gpu_hung");
   EXPECT_EQ(LimitedScore(ScoreOf(Healthy()), several), 0);
   HealthInputs bad = Healthy();
   bad.uncorrected = 1;
-  EXPECT_EQ(Verdict(bad, With({HealthCondition::kPowerBrake})).reason, "ecc_uncorrectable")
+  EXPECT_EQ(Validation(bad, With({HealthCondition::kPowerBrake})).reason, "ecc_uncorrectable")
       << "of one word, what lowers the score itself";
 }
 

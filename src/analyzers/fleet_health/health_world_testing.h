@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "catalog/gpu/score.h"
-#include "pipeline/events/event_desk.h"
+#include "pipeline/events/event_queue.h"
 #include "pipeline/plugin.h"
 
 namespace gpulens {
@@ -115,7 +115,7 @@ class World {
   }
 
   ManualClock clock_;
-  EventDesk desk_;
+  EventQueue desk_;
   Env env_;
   Source source_;
   Snapshot snapshot_;

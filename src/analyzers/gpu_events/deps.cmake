@@ -1,2 +1,2 @@
-house_deps(gpulens_pipeline_events gpulens_catalog_codes gpulens_store)
-house_test_deps(gpulens_base_testing)
+gpulens_link(gpulens_pipeline_events gpulens_catalog_codes gpulens_store)
+gpulens_test_link(gpulens_base_testing)

@@ -37,7 +37,7 @@ void EventCounters::CountXid(PerGpu& gpu, const Event& event) {
 
 void EventCounters::Count(const Event& event, size_t gpu) {
   for (size_t i = 0; i < std::size(kEvents); ++i) events_[i] += kEvents[i]->name == event.name;
-  if (gpu == GpuBook::kNone) return;
+  if (gpu == GpuEventTable::kNone) return;
   if (gpus_.size() <= gpu) gpus_.resize(gpu + 1);
   if (event.name == kEventGpuXid.name) return CountXid(gpus_[gpu], event);
   if (event.name != kEventGpuRas.name) return;
@@ -92,7 +92,7 @@ void EventCounters::WriteGpu(PerGpu& gpu, Watched watched, FrameWriter& out) {
   for (size_t i = 0; i < kGrades; ++i) out.Set(gpu.ras_series[i], gpu.ras[i]);
 }
 
-void EventCounters::Write(const GpuBook& book, Watched watched, Instant now, FrameWriter& out) {
+void EventCounters::Write(const GpuEventTable& book, Watched watched, Instant now, FrameWriter& out) {
   for (size_t i = 0; i < std::size(kEvents); ++i) {
     if (!event_series_[i])
       event_series_[i] = out.table().Declare(kSelfEvents, {}, {{"event", kEvents[i]->name}});

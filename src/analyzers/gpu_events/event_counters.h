@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "analyzers/gpu_events/gpu_book.h"
+#include "analyzers/gpu_events/gpu_event_table.h"
 #include "catalog/events.h"
 #include "core/frame_writer.h"
 
@@ -31,13 +31,13 @@ class EventCounters {
   // What the store knows from before this process, by UUID.
   void Remember(std::map<std::string, LastXid, std::less<>> last) { remembered_ = std::move(last); }
 
-  // Counts a happening that is new. `gpu`: its place in the book, or GpuBook::kNone.
+  // Counts a happening that is new. `gpu`: its place in the book, or GpuEventTable::kNone.
   void Count(const Event& event, size_t gpu);
 
   struct Watched {
     bool xids = false, ras = false;
   };
-  void Write(const GpuBook& book, Watched watched, Instant now, FrameWriter& out);
+  void Write(const GpuEventTable& book, Watched watched, Instant now, FrameWriter& out);
 
  private:
   static constexpr size_t kGrades = 3;

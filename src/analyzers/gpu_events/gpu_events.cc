@@ -7,7 +7,7 @@
 #include "analyzers/gpu_events/event_facts.h"
 #include "analyzers/gpu_events/event_follow.h"
 #include "analyzers/gpu_events/event_join.h"
-#include "analyzers/gpu_events/gpu_book.h"
+#include "analyzers/gpu_events/gpu_event_table.h"
 #include "analyzers/gpu_events/reading_ring.h"
 #include "analyzers/gpu_events/recent_xids.h"
 #include "base/log.h"
@@ -15,7 +15,7 @@
 #include "catalog/gpu/errors.h"
 #include "catalog/gpu/score.h"
 #include "catalog/self_events.h"
-#include "pipeline/events/event_desk.h"
+#include "pipeline/events/event_queue.h"
 #include "pipeline/plugin.h"
 #include "store/incident_writer.h"
 
@@ -126,9 +126,9 @@ class GpuEvents final : public Analyzer {
     std::string source = event.attributes.Text("event.source");
     size_t gpu = book_.Find(event);
     // What a real kernel says is not about a simulated GPU, whatever the addresses. A file is a test's.
-    if (gpu != GpuBook::kNone && book_[gpu].simulated && (source == "kmsg" || source == "journald"))
-      gpu = GpuBook::kNone;
-    if (gpu != GpuBook::kNone && !event.entity) event.entity = book_[gpu].entity;
+    if (gpu != GpuEventTable::kNone && book_[gpu].simulated && (source == "kmsg" || source == "journald"))
+      gpu = GpuEventTable::kNone;
+    if (gpu != GpuEventTable::kNone && !event.entity) event.entity = book_[gpu].entity;
     std::string device = DeviceOf(event, gpu);
     bool xid = event.name == kEventGpuXid.name;
     if (!xid && event.name != kEventGpuLost.name) return TakeAlone(std::move(event), gpu, device, false);
@@ -146,7 +146,7 @@ class GpuEvents final : public Analyzer {
   }
 
   static std::string DeviceOf(const Event& event, size_t gpu) {
-    if (gpu != GpuBook::kNone) return "gpu " + std::to_string(gpu);
+    if (gpu != GpuEventTable::kNone) return "gpu " + std::to_string(gpu);
     return event.entity ? event.entity->attributes.Text("gpu.uuid") : event.attributes.Text(kEventPciBusId);
   }
 
@@ -189,7 +189,7 @@ class GpuEvents final : public Analyzer {
     if (writer_ && !IsRoutine(event)) {
       Incident incident = MakeIncident(event);
       size_t gpu = book_.FindEntity(event.entity.get());
-      if (gpu != GpuBook::kNone) {
+      if (gpu != GpuEventTable::kNone) {
         int64_t at = event.at.boot_ns;
         incident.readings = ReadingsJson(ring_.Between(gpu, at - kBeforeNs, at));
       }
@@ -211,7 +211,7 @@ class GpuEvents final : public Analyzer {
   // Without a GPU, those of every GPU.
   void ClearXids(Event& event) {
     std::string wanted = event.attributes.Text("gpu.xid.clear.gpu");
-    if (wanted.empty()) return recent_.Clear(GpuBook::kNone, event.at.boot_ns);
+    if (wanted.empty()) return recent_.Clear(GpuEventTable::kNone, event.at.boot_ns);
     for (size_t i = 0; i < book_.size(); ++i) {
       if (book_[i].uuid != wanted && book_[i].entity->attributes.Text("gpu.index") != wanted) continue;
       event.entity = book_[i].entity;
@@ -245,10 +245,10 @@ class GpuEvents final : public Analyzer {
     if (stats.bytes != 0) out.Set(size_, stats.bytes);
   }
 
-  EventDesk* const desk_;
+  EventQueue* const desk_;
   const Clock& clock_;
   const bool demo_;
-  GpuBook book_;
+  GpuEventTable book_;
   ReadingRing ring_;
   EventJoin join_;
   EventFollow follow_;

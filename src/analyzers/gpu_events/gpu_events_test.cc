@@ -7,13 +7,13 @@
 #include "analyzers/gpu_events/event_counters.h"
 #include "analyzers/gpu_events/event_facts.h"
 #include "analyzers/gpu_events/event_join.h"
-#include "analyzers/gpu_events/gpu_book.h"
+#include "analyzers/gpu_events/gpu_event_table.h"
 #include "base/testing/allocations.h"
 #include "catalog/gpu/errors.h"
 #include "catalog/gpu/readings.h"
 #include "catalog/gpu/score.h"
 #include "catalog/self_events.h"
-#include "pipeline/events/event_desk.h"
+#include "pipeline/events/event_queue.h"
 #include "pipeline/plugin.h"
 #include "store/incident_store.h"
 
@@ -150,7 +150,7 @@ class GpuEventsTest : public ::testing::Test {
   };
   std::string folder_;
   SharedClock clock_;
-  EventDesk desk_;
+  EventQueue desk_;
   Env env_;
   SeriesTable table_;
   FrameWriter collector_{table_, seconds(1)};
@@ -512,13 +512,13 @@ TEST_F(GpuEventsTest, FunctionsOfOneSlot) {
   for (Series series : info) writer.Set(series, 1);
   Snapshot snapshot;
   snapshot.frames.push_back({writer.Finish(), "nvidia", Standing::kNative, false});
-  GpuBook book;
+  GpuEventTable book;
   book.Update(snapshot);
   auto find = [&](std::string_view bus) -> std::string {
     Event event;
     event.attributes = AttributeSet({{"gpu.pci.bus_id", bus}});
     const size_t at = book.Find(event);
-    return at == GpuBook::kNone ? "none" : book[at].uuid;
+    return at == GpuEventTable::kNone ? "none" : book[at].uuid;
   };
   EXPECT_EQ(find("0000:0a:00.1"), "0000:0a:00.1");
   EXPECT_EQ(find("00000000:0A:00.2"), "0000:0a:00.2");

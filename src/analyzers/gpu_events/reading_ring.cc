@@ -48,7 +48,7 @@ uint32_t ReadingRing::ColumnOf(Ring& ring, const SeriesInfo& info) const {
   return static_cast<uint32_t>(ring.columns.size() - 1);
 }
 
-const ReadingRing::Plan& ReadingRing::PlanOf(const Layout& layout, const GpuBook& book) {
+const ReadingRing::Plan& ReadingRing::PlanOf(const Layout& layout, const GpuEventTable& book) {
   auto [at, added] = plans_.try_emplace(layout.id());
   Plan& plan = at->second;
   plan.used = tick_;
@@ -62,7 +62,7 @@ const ReadingRing::Plan& ReadingRing::PlanOf(const Layout& layout, const GpuBook
       if (info.desc != desc || info.cells() != 1) continue;
       // Parts of a GPU (MIG slices, links) have series of the same families; the GPU's own are meant.
       size_t gpu = book.FindEntity(info.entity.get());
-      if (gpu == GpuBook::kNone || book[gpu].entity != info.entity) continue;
+      if (gpu == GpuEventTable::kNone || book[gpu].entity != info.entity) continue;
       uint32_t column = ColumnOf(rings_[gpu], info);
       if (column < kColumns) plan.wanted.push_back({slot, static_cast<uint32_t>(gpu), column});
     }
@@ -97,7 +97,7 @@ ReadingRing::Sample* ReadingRing::OpenSample(Ring& ring, int64_t now_ns) const {
   return ring.open = &sample;
 }
 
-void ReadingRing::Record(const Snapshot& snapshot, const GpuBook& book) {
+void ReadingRing::Record(const Snapshot& snapshot, const GpuEventTable& book) {
   int64_t now_ns = snapshot.closed_at.boot_ns;
   if (!Due(now_ns)) return;
   ++tick_;

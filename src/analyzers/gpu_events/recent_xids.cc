@@ -27,7 +27,7 @@ RecentXids::PerGpu& RecentXids::Of(size_t gpu) {
 }
 
 void RecentXids::Add(size_t gpu, int64_t at_boot_ns, std::string_view action) {
-  if (gpu == GpuBook::kNone) return;
+  if (gpu == GpuEventTable::kNone) return;
   std::vector<Happened>& xids = Of(gpu).xids;
   if (xids.size() >= kMaxPerGpu) xids.erase(xids.begin());
   xids.push_back({at_boot_ns, ActionOf(action)});
@@ -35,13 +35,13 @@ void RecentXids::Add(size_t gpu, int64_t at_boot_ns, std::string_view action) {
 
 void RecentXids::Clear(size_t gpu, int64_t before_boot_ns) {
   for (size_t i = 0; i < gpus_.size(); ++i) {
-    if (gpu == GpuBook::kNone || gpu == i)
+    if (gpu == GpuEventTable::kNone || gpu == i)
       std::erase_if(gpus_[i].xids, [&](const Happened& xid) { return xid.at_ns <= before_boot_ns; });
   }
 }
 
 void RecentXids::ClearByReset(size_t gpu, int64_t before_boot_ns) {
-  if (gpu == GpuBook::kNone) return;
+  if (gpu == GpuEventTable::kNone) return;
   std::erase_if(Of(gpu).xids, [&](const Happened& xid) {
     return xid.at_ns <= before_boot_ns && xid.action <= kLastSettledByReset;
   });
@@ -77,7 +77,7 @@ void RecentXids::WriteGpu(PerGpu& gpu, Instant now, FrameWriter& out) const {
   }
 }
 
-void RecentXids::Write(const GpuBook& book, bool watched, Instant now, FrameWriter& out) {
+void RecentXids::Write(const GpuEventTable& book, bool watched, Instant now, FrameWriter& out) {
   if (gpus_.size() < book.size()) gpus_.resize(book.size());
   for (size_t i = 0; i < book.size(); ++i) {
     const KnownGpu& known = book[i];

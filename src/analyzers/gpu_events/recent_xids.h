@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-#include "analyzers/gpu_events/gpu_book.h"
+#include "analyzers/gpu_events/gpu_event_table.h"
 #include "core/frame_writer.h"
 
 namespace gpulens {
@@ -22,7 +22,7 @@ class RecentXids {
 
   // `gpu`: its place in the book. `action`: as in gpu.xid.action; empty or another word counts as "unknown".
   void Add(size_t gpu, int64_t at_boot_ns, std::string_view action);
-  // Forgets what happened before `before_boot_ns`. `gpu` may be GpuBook::kNone: of every GPU.
+  // Forgets what happened before `before_boot_ns`. `gpu` may be GpuEventTable::kNone: of every GPU.
   void Clear(size_t gpu, int64_t before_boot_ns);
   // The same for what a reset of the GPU has settled.
   void ClearByReset(size_t gpu, int64_t before_boot_ns);
@@ -36,7 +36,7 @@ class RecentXids {
   };
   void Remember(std::vector<Past> past);
 
-  void Write(const GpuBook& book, bool watched, Instant now, FrameWriter& out);
+  void Write(const GpuEventTable& book, bool watched, Instant now, FrameWriter& out);
 
  private:
   static constexpr size_t kActions = 8;

@@ -1,2 +1,2 @@
-house_deps(gpulens_catalog_inference)
-house_test_deps(gpulens_base_testing rapidcheck)
+gpulens_link(gpulens_catalog_inference)
+gpulens_test_link(gpulens_base_testing rapidcheck)

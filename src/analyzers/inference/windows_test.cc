@@ -368,7 +368,7 @@ TEST_F(Windows, AShareAboveAllIsRejected) {
     Scrape();
   }
   EXPECT_FALSE(run.Has(kVllmCacheHitRate));
-  EXPECT_EQ(run.writer().counts().rejected[static_cast<size_t>(Verdict::kOutOfRange)], 1u);
+  EXPECT_EQ(run.writer().counts().rejected[static_cast<size_t>(Validation::kOutOfRange)], 1u);
 }
 
 TEST_F(Windows, AnEngineWithoutModelHasNone) {

@@ -8,7 +8,7 @@ add_custom_command(OUTPUT ${codes_rows}
   DEPENDS ${CMAKE_SOURCE_DIR}/tools/code_tables.py ${codes_folder}/xid.tsv ${codes_folder}/sxid.tsv
           ${codes_folder}/ras.tsv ${codes_folder}/sources.tsv
   COMMENT "Tables of codes" VERBATIM)
-house_library(catalog_codes DIR src/catalog/codes DEPS gpulens_base)
+add_gpulens_library(catalog_codes DIR src/catalog/codes DEPS gpulens_base)
 target_sources(gpulens_catalog_codes PRIVATE ${codes_rows})
 target_include_directories(gpulens_catalog_codes PRIVATE ${CMAKE_BINARY_DIR}/generated)
 # For those who read the sources without building them.

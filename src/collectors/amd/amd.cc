@@ -139,7 +139,7 @@ class AmdCollector final : public Collector {
   driver::DriverSource source_;
   amd::AmdEvents events_;
   const amd::AmdSeries::Options options_;
-  amd::FieldPatience patience_;
+  amd::FieldMaxAge patience_;
   std::vector<amd::AmdSeries> series_;
   std::vector<int64_t> modes_;
   DriverSeries driver_series_{"amdsmi"};

@@ -2,7 +2,7 @@
 
 #include <numeric>
 
-#include "pipeline/events/event_desk.h"
+#include "pipeline/events/event_queue.h"
 #include "sources/amdsmi/amdsmi_calls.h"
 
 namespace gpulens::amd {

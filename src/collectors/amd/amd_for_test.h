@@ -12,7 +12,7 @@
 
 #include "collectors/amd/amd_series.h"
 #include "dialects/dialect.h"
-#include "driver/device_book.h"
+#include "driver/device_table.h"
 #include "sources/amdsmi/driver/amdsmi_reader.h"
 #include "sources/amdsmi/fake/fake_amdsmi.h"
 #include "sources/amdsmi/fake/fake_world.h"
@@ -79,7 +79,7 @@ class AmdRun {
     Snapshot snapshot;
     snapshot.closed_at = clock.Now();
     snapshot.frames.push_back({frame, frame->source, Standing::kNative, false});
-    TextPage page(ExpositionFormat::kOpenMetrics100, &SpellNative);
+    TextPage page(ExpositionFormat::kOpenMetrics100, &NameNative);
     std::string text;
     page.Render(snapshot, text);
     return text;
@@ -129,12 +129,12 @@ class AmdRun {
 
   driver::CallSlot slot_;
   std::unique_ptr<amdsmi::AmdsmiLibrary> library_;
-  driver::PlainShelf shelf_;
-  driver::DeviceBook book_{amdsmi::AmdsmiVendor(), shelf_};
+  driver::PlainVendorState vendor_state_;
+  driver::DeviceTable book_{amdsmi::AmdsmiVendor(), vendor_state_};
   Agent agent_{*this};
   std::vector<std::unique_ptr<driver::DeviceReader>> readers_;
   std::vector<AmdSeries> series_;
-  FieldPatience patience_;
+  FieldMaxAge patience_;
 };
 
 }  // namespace gpulens::amd

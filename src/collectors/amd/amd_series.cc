@@ -91,7 +91,7 @@ void AmdSeries::DeclareBoard(const driver::Device& device, SeriesTable& table) {
   info_ = table.Declare(kGpuInfo, board_, SetOf(info));
 }
 
-void AmdSeries::Update(const driver::Device& device, const EntityRef& board, const FieldPatience& patience,
+void AmdSeries::Update(const driver::Device& device, const EntityRef& board, const FieldMaxAge& patience,
                        FrameWriter& out) {
   bool changed = home() && !device.facts.empty() && device.identity_version != identity_version_;
   // The board began a new identity: its partitions follow.
@@ -192,9 +192,9 @@ void AmdSeries::UpdateRows(FrameWriter& out) {
       if (!reading) continue;
       if (!rows_[place]) rows_[place] = DeclareRow(row, copy, out.table());
       if (row.metric == &kGpuEccErrors && !agree) {
-        out.Reject(rows_[place], Verdict::kDisagreesWithTwin);
+        out.Reject(rows_[place], Validation::kInconsistent);
       } else if (SaysNothing(*row.metric, reading->raw)) {
-        out.Reject(rows_[place], Verdict::kSentinel);
+        out.Reject(rows_[place], Validation::kSentinel);
       } else if (row.per == 1) {
         out.Set(rows_[place], reading->raw);
       } else {
@@ -228,8 +228,8 @@ void AmdSeries::UpdateMemory(FrameWriter& out) {
   const Reading* used = Fresh(Field::kVramUsed, out);
   if (!used) return;
   Ensure(used_, kGpuMemoryUsed, part_, {}, out);
-  if (SaysNothing(kGpuMemoryUsed, used->raw)) return out.Reject(used_, Verdict::kSentinel);
-  if (total && used->raw > total->raw) return out.Reject(used_, Verdict::kDisagreesWithTwin);
+  if (SaysNothing(kGpuMemoryUsed, used->raw)) return out.Reject(used_, Validation::kSentinel);
+  if (total && used->raw > total->raw) return out.Reject(used_, Validation::kInconsistent);
   out.Set(used_, used->raw);
   if (!total || total->raw == 0) return;
   Ensure(free_, kGpuMemoryFree, part_, {}, out);

@@ -14,7 +14,7 @@
 namespace gpulens::amd {
 
 // Ages up to which a reading counts as just read, by tier: one period and what a reader may be late.
-struct FieldPatience {
+struct FieldMaxAge {
   std::array<int64_t, driver::kTierCount> ns{};
 };
 
@@ -32,7 +32,7 @@ class AmdSeries {
   // Ends all series: the identity changed, or the device is gone.
   void Retire(SeriesTable& table);
   // `board`: the entity of the whole GPU, for a partition other than the first; null: not known yet.
-  void Update(const driver::Device& device, const EntityRef& board, const FieldPatience& patience,
+  void Update(const driver::Device& device, const EntityRef& board, const FieldMaxAge& patience,
               FrameWriter& out);
 
   // The GPU as a whole; null until it is known, and for a partition other than the first.
@@ -101,7 +101,7 @@ class AmdSeries {
 
   // Of the present update.
   const driver::Device* device_ = nullptr;
-  const FieldPatience* patience_ = nullptr;
+  const FieldMaxAge* patience_ = nullptr;
   Instant now_;
 
   std::array<Series, kRowSeries> rows_;

@@ -10,7 +10,7 @@
 #include "base/testing/allocations.h"
 #include "collectors/amd/amd_events.h"
 #include "collectors/amd/amd_for_test.h"
-#include "pipeline/events/event_desk.h"
+#include "pipeline/events/event_queue.h"
 
 namespace gpulens {
 extern const CollectorSpec amd_collector;
@@ -263,7 +263,7 @@ TEST(AmdSeriesTest, SeriesAreThoseOfTheSpecAndAttributesThoseOfTheRow) {
 }
 
 TEST(AmdEventsTest, EachChangeIsToldOnce) {
-  EventDesk desk;
+  EventQueue desk;
   Env env;
   env.events = &desk;
   AmdEvents events(env);

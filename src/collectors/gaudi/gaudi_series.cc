@@ -104,7 +104,7 @@ void GaudiSeries::UpdateNumbers(const Card& card, FrameWriter& out) {
       fields_[i] = out.table().Declare(*row.metric, entity_,
                                        AttributeSet(std::span<const AttributeSet::Attribute>(extra)));
     }
-    if (std::isnan(*value)) out.Reject(fields_[i], Verdict::kSentinel);
+    if (std::isnan(*value)) out.Reject(fields_[i], Validation::kSentinel);
     else out.Set(fields_[i], *value);
   }
 }

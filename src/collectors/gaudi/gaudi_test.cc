@@ -27,7 +27,7 @@ using ::testing::Not;
 std::string PageOf(const Ref<const Frame>& frame) {
   Snapshot snapshot;
   snapshot.frames.push_back({frame, frame->source, Standing::kNative, false});
-  TextPage encoder(ExpositionFormat::kText004, SpellNative);
+  TextPage encoder(ExpositionFormat::kText004, NameNative);
   std::string text;
   encoder.Render(snapshot, text);
   return text;
@@ -97,7 +97,7 @@ TEST_F(GaudiSeriesTest, WhatSaysNothingIsRejectedAndNothingComesOfIt) {
   EXPECT_THAT(page, Not(HasSubstr("gpu_memory_total")));
   EXPECT_THAT(page, Not(HasSubstr("gpu_memory_used_percent")));
   EXPECT_THAT(page, HasSubstr("gpu_memory_used_bytes"));
-  EXPECT_EQ(writer.counts().rejected[static_cast<size_t>(Verdict::kSentinel)], 2u);
+  EXPECT_EQ(writer.counts().rejected[static_cast<size_t>(Validation::kSentinel)], 2u);
 }
 
 TEST_F(GaudiSeriesTest, AnotherCardUnderTheKeyIsAnotherIdentity) {

@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "catalog/kubernetes/holders.h"
-#include "pipeline/enrich/gpu_pod_board.h"
+#include "pipeline/enrich/gpu_pod_table.h"
 #include "pipeline/plugin.h"
 
 namespace gpulens {
@@ -17,7 +17,7 @@ constexpr std::string_view kNoEnricher = "no pods are known: the kubernetes enri
 
 class GpuPods final : public Collector {
  public:
-  explicit GpuPods(const GpuPodBoard& board) : board_(board) {}
+  explicit GpuPods(const GpuPodTable& board) : board_(board) {}
 
   Status Collect(FrameWriter& out) override {
     auto list = board_.Get();
@@ -33,7 +33,7 @@ class GpuPods final : public Collector {
     uint64_t round = 0;
   };
 
-  void Update(std::shared_ptr<const GpuPodBoard::List> list, FrameWriter& out) {
+  void Update(std::shared_ptr<const GpuPodTable::List> list, FrameWriter& out) {
     list_ = std::move(list);
     ++round_;
     for (size_t i = 0; list_ && i < list_->size(); ++i) {
@@ -52,8 +52,8 @@ class GpuPods final : public Collector {
     });
   }
 
-  const GpuPodBoard& board_;
-  std::shared_ptr<const GpuPodBoard::List> list_;   // as it was last written
+  const GpuPodTable& board_;
+  std::shared_ptr<const GpuPodTable::List> list_;   // as it was last written
   std::unordered_map<uint64_t, Holding> holdings_;  // by the hash of their attributes
   uint64_t round_ = 0;
 };

@@ -3,7 +3,7 @@
 #include <set>
 
 #include "catalog/kubernetes/holders.h"
-#include "pipeline/enrich/gpu_pod_board.h"
+#include "pipeline/enrich/gpu_pod_table.h"
 #include "pipeline/plugin.h"
 
 namespace gpulens {
@@ -33,7 +33,7 @@ class GpuPodsTest : public ::testing::Test {
     return out;
   }
 
-  GpuPodBoard board_;
+  GpuPodTable board_;
   Env env_;
   std::unique_ptr<Collector> collector_;
   SeriesTable table_;

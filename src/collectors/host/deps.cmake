@@ -1,2 +1,2 @@
-house_deps(gpulens_sources_host)
-house_test_deps(gpulens_base_testing gpulens_wire gpulens_dialects)
+gpulens_link(gpulens_sources_host)
+gpulens_test_link(gpulens_base_testing gpulens_wire gpulens_dialects)

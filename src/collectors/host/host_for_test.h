@@ -137,7 +137,7 @@ class HostRun {
     Snapshot snapshot;
     snapshot.closed_at = clock.Now();
     snapshot.frames.push_back({frame, frame->source, Standing::kNative, false});
-    TextPage page(format, &SpellNative);
+    TextPage page(format, &NameNative);
     std::string text;
     page.Render(snapshot, text);
     return text;

@@ -66,7 +66,7 @@ void HostPart::Note(Series series) {
   if (pace_.every.count() != 0) good_.push_back(series);
 }
 
-void HostPart::Refuse(FrameWriter& out, HostSeries& series, const EntityRef& on, Verdict why) {
+void HostPart::Refuse(FrameWriter& out, HostSeries& series, const EntityRef& on, Validation why) {
   if (!series.declared_) Declare(out.table(), series, on);
   if (series.series_) out.Reject(series.series_, why);
 }

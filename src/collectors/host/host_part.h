@@ -114,7 +114,7 @@ class HostPart {
     if (out.counts().accepted != accepted) Note(to.series_);
   }
   // Counts a reading that cannot be believed.
-  void Refuse(FrameWriter& out, HostSeries& series, const EntityRef& on, Verdict why);
+  void Refuse(FrameWriter& out, HostSeries& series, const EntityRef& on, Validation why);
 
   HostContext& host_;
 

@@ -53,7 +53,7 @@ class RdmaDataPart final : public HostPart {
 
   // Old cards stop at 32 bits and stay there.
   void PutBytes(FrameWriter& out, HostSeries& series, std::optional<uint64_t> bytes, const EntityRef& on) {
-    if (bytes == kRdmaSaturatedBytes) return Refuse(out, series, on, Verdict::kStuck);
+    if (bytes == kRdmaSaturatedBytes) return Refuse(out, series, on, Validation::kStuck);
     Put(out, series, bytes, on);
   }
 
@@ -163,7 +163,7 @@ class RdmaDetailPart final : public HostPart {
     std::optional<uint64_t> value = now.*(row.member);
     uint64_t more = row.second ? (now.*(row.second)).value_or(0) : 0;
     if (value == row.full || more == row.full) {
-      return Refuse(out, port.errors[i], port.entity, Verdict::kStuck);
+      return Refuse(out, port.errors[i], port.entity, Validation::kStuck);
     }
     if (value) *value += more;
     Put(out, port.errors[i], value, port.entity);

@@ -333,7 +333,7 @@ TEST(HostRdma, SaturatedCountersAreNotBelieved) {
   EXPECT_THAT(lines, Not(of("host_rdma_errors", "\"symbol\"")));
   EXPECT_THAT(lines, Not(of("host_rdma_errors", "\"constraint\"")));
   EXPECT_THAT(lines, of("host_rdma_errors", "\"link_downed\""));
-  EXPECT_EQ(run.writer.counts().rejected[static_cast<size_t>(Verdict::kStuck)], 3u);
+  EXPECT_EQ(run.writer.counts().rejected[static_cast<size_t>(Validation::kStuck)], 3u);
 }
 
 TEST(HostRdma, NewFirmwareAndAPortThatIsDown) {

@@ -1,2 +1,2 @@
-house_deps(gpulens_sources_kernel_log gpulens_pipeline_events)
-house_test_deps(gpulens_base_testing)
+gpulens_link(gpulens_sources_kernel_log gpulens_pipeline_events)
+gpulens_test_link(gpulens_base_testing)

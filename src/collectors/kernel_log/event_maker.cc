@@ -42,7 +42,7 @@ std::string_view XidSeverity(const Notice& notice) noexcept {
 
 }  // namespace
 
-EventMaker::EventMaker(EventDesk* desk, std::string_view source, std::string root)
+EventMaker::EventMaker(EventQueue* desk, std::string_view source, std::string root)
     : desk_(desk), source_(source), root_(std::move(root)), bus_(kernel_log::ReadPciBus(root_)) {
   for (const kernel_log::PciDevice& device : bus_) {
     if (device.IsNvswitch()) FindSwitch(device.address);

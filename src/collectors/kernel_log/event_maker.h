@@ -6,7 +6,7 @@
 
 #include "core/frame.h"
 #include "core/frame_writer.h"
-#include "pipeline/events/event_desk.h"
+#include "pipeline/events/event_queue.h"
 #include "sources/kernel_log/parse/notice.h"
 #include "sources/kernel_log/pci_bus.h"
 
@@ -16,7 +16,7 @@ namespace gpulens {
 class EventMaker {
  public:
   // `source`: kmsg, journald, file.
-  EventMaker(EventDesk* desk, std::string_view source, std::string root);
+  EventMaker(EventQueue* desk, std::string_view source, std::string root);
 
   void Take(const kernel_log::Notice& notice, std::string_view message, Instant at);
   // Writes the counters of switches; declares new ones first.
@@ -49,7 +49,7 @@ class EventMaker {
   std::optional<PciAddress> GpuBehind(const PciAddress& reporter, std::string_view driver, Instant at);
   bool IsMuted(const std::string& what, Instant at);
 
-  EventDesk* const desk_;
+  EventQueue* const desk_;
   const std::string_view source_;
   const std::string root_;
   std::vector<Switch> switches_;

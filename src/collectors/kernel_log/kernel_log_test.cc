@@ -9,7 +9,7 @@
 #include "catalog/self_events.h"
 #include "collectors/kernel_log/event_maker.h"
 #include "collectors/kernel_log/log_choice.h"
-#include "pipeline/events/event_desk.h"
+#include "pipeline/events/event_queue.h"
 #include "pipeline/plugin.h"
 #include "sources/kernel_log/parse/notice.h"
 
@@ -86,7 +86,7 @@ class KernelLogTest : public ::testing::Test {
 
   ManualClock clock_;
   std::string root_, path_;
-  EventDesk desk_;
+  EventQueue desk_;
   Env env_;
   SeriesTable table_;
   FrameWriter writer_{table_, seconds(10)};

@@ -6,7 +6,7 @@
 
 #include "base/files.h"
 #include "base/parse.h"
-#include "collectors/nvidia/gpu_rig_for_test.h"
+#include "collectors/nvidia/gpu_fixture_for_test.h"
 
 namespace gpulens {
 namespace {
@@ -93,7 +93,7 @@ TEST(BoardCapture, OfAnH100) {
   auto text = ReadFile(kCapture, 16 << 20);
   if (!text) GTEST_SKIP() << "captures not here: " << kCapture;
   Listing said = ListingOf(*text);
-  GpuRig rig("model: H100\ngpus: 1\nload: {kind: idle}\n", {});
+  GpuFixture rig("model: H100\ngpus: 1\nload: {kind: idle}\n", {});
   for (int i = 0; i < 3; ++i) rig.Run();
   for (auto [theirs, ours, per] : kPairs) {
     auto found = said.find(kGpu + theirs);

@@ -148,7 +148,7 @@ void BoardSeries::UpdateStates(const GpuRun& run, const StateRow& row, ReadingSe
   auto state = static_cast<uint64_t>(reading->raw);
   bool known = state < row.states.size() && series[state];
   if (!known) {
-    if (seen.IsNew(*reading)) run.out.Reject(series[0], Verdict::kOutOfRange);
+    if (seen.IsNew(*reading)) run.out.Reject(series[0], Validation::kOutOfRange);
     return;
   }
   for (size_t i = 0; i < series.size() && series[i]; ++i) run.out.Set(series[i], i == state ? 1 : 0);
@@ -180,7 +180,7 @@ void BoardSeries::UpdatePart(const GpuRun& run, std::array<Field, 2> fields, boo
   if (together && (contained ? part->raw > draw->raw : part->raw < draw->raw)) {
     series.IsNew(*part);
     series.good = false;
-    return run.out.Reject(series.series, Verdict::kDisagreesWithTwin);
+    return run.out.Reject(series.series, Validation::kInconsistent);
   }
   series.Write(run, *part, 1000);
 }

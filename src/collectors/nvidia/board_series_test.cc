@@ -9,7 +9,7 @@
 
 #include "base/files.h"
 #include "base/testing/allocations.h"
-#include "collectors/nvidia/gpu_rig_for_test.h"
+#include "collectors/nvidia/gpu_fixture_for_test.h"
 
 namespace gpulens {
 namespace {
@@ -32,7 +32,7 @@ TEST_P(GoldenPage, IsAsItWas) {
   bool whole = name.ends_with("-whole");
   GpuSeries::Options options;
   options.links = options.details = options.serial = whole;
-  GpuRig rig(Busy(model, whole ? 2 : 1), options, whole ? nvml::kDetailsAll : nvml::kDetailSamples);
+  GpuFixture rig(Busy(model, whole ? 2 : 1), options, whole ? nvml::kDetailsAll : nvml::kDetailSamples);
   for (int i = 0; i < 62; ++i) rig.Run();
   std::string page = rig.Page(0), path = kGoldenPages + name + ".txt";
   if (std::getenv("GPULENS_WRITE_GOLDEN")) std::ofstream(path) << page;
@@ -52,7 +52,7 @@ INSTANTIATE_TEST_SUITE_P(Models, GoldenPage,
                          });
 
 TEST(BoardSeries, ABusyH100HasAboutTwoHundredSeries) {
-  GpuRig rig(Busy("H100"), {});
+  GpuFixture rig(Busy("H100"), {});
   for (int i = 0; i < 62; ++i) rig.Run();
   std::string page = rig.Page(0);
   auto lines = std::count(page.begin(), page.end(), '\n');
@@ -61,7 +61,7 @@ TEST(BoardSeries, ABusyH100HasAboutTwoHundredSeries) {
 }
 
 TEST(BoardSeries, WhatIsFixedHoldsAsLongAsTheGpuAnswers) {
-  GpuRig rig(Busy("H100"), {});
+  GpuFixture rig(Busy("H100"), {});
   for (int i = 0; i < 300; ++i) rig.Run();
   EXPECT_EQ(rig.Value("gpu.clock.max{gpu.clock.type=sm}"), 1980);
   rig.clock().Advance(seconds(3));
@@ -70,8 +70,8 @@ TEST(BoardSeries, WhatIsFixedHoldsAsLongAsTheGpuAnswers) {
 }
 
 TEST(BoardSeries, ThrottlingIsTimedAndItsBeginningsCounted) {
-  GpuRig rig(Busy("H100") + "throttle: [{mask: 0x40, from: 5, for: 8}, {mask: 0x40, from: 20, for: 2}]\n",
-             {});
+  GpuFixture rig(Busy("H100") + "throttle: [{mask: 0x40, from: 5, for: 8}, {mask: 0x40, from: 20, for: 2}]\n",
+                 {});
   rig.Run();
   EXPECT_EQ(rig.Value("gpu.throttle.events{gpu.throttle.cause=temp_hardware}"), 0) << "declared at 0";
   for (int i = 0; i < 39; ++i) rig.Run();
@@ -83,16 +83,16 @@ TEST(BoardSeries, ThrottlingIsTimedAndItsBeginningsCounted) {
 }
 
 TEST(BoardSeries, FaultsOfTheBoardShow) {
-  GpuRig rig(Busy("GB200") +
-                 "faults:\n"
-                 "  - {counter: ecc_corrected, amount: 7, from: 30}\n"
-                 "  - {counter: sram_uncorrected, amount: 2}\n"
-                 "  - {counter: banks_used, amount: 5}\n"
-                 "  - {counter: inforom_corrupt}\n"
-                 "  - {counter: fabric_degraded}\n"
-                 "  - {counter: encoder_sessions, amount: 3}\n"
-                 "  - {counter: link_replay, amount: 4}\n",
-             {});
+  GpuFixture rig(Busy("GB200") +
+                     "faults:\n"
+                     "  - {counter: ecc_corrected, amount: 7, from: 30}\n"
+                     "  - {counter: sram_uncorrected, amount: 2}\n"
+                     "  - {counter: banks_used, amount: 5}\n"
+                     "  - {counter: inforom_corrupt}\n"
+                     "  - {counter: fabric_degraded}\n"
+                     "  - {counter: encoder_sessions, amount: 3}\n"
+                     "  - {counter: link_replay, amount: 4}\n",
+                 {});
   for (int i = 0; i < 125; ++i) rig.Run();
   EXPECT_EQ(rig.Value("gpu.ecc.location.errors{gpu.ecc.count_type=volatile,gpu.ecc.error_type=correctable,"
                       "gpu.ecc.memory_block=dram}"),
@@ -121,7 +121,7 @@ TEST(BoardSeries, FaultsOfTheBoardShow) {
 }
 
 TEST(BoardSeries, ADisplayOrAdministratorIsNoThrottlingAndAbsentBitsAreNotDeclared) {
-  GpuRig rig(Busy("RTX4090"), {});
+  GpuFixture rig(Busy("RTX4090"), {});
   rig.Run();
   EXPECT_FALSE(rig.Has("gpu.throttle.reason{gpu.throttle.cause=syncboost}")) << "this board has no such bit";
   EXPECT_TRUE(rig.Has("gpu.throttle.reason{gpu.throttle.cause=display}"));
@@ -156,10 +156,10 @@ class OneReading : public testing::Test {
     }
     return std::nan("");
   }
-  uint64_t Rejected(Verdict why) const { return writer_.counts().rejected[static_cast<size_t>(why)]; }
+  uint64_t Rejected(Validation why) const { return writer_.counts().rejected[static_cast<size_t>(why)]; }
 
   nvml::Gpu gpu_;
-  FieldPatience patience_;
+  FieldMaxAge patience_;
   ManualClock clock_;
   SeriesTable table_;
   FrameWriter writer_{table_, seconds(10)};
@@ -171,7 +171,7 @@ TEST_F(OneReading, SentinelsAreJudgedBeforeScaling) {
   Read(Field::kFanRotation0, 65535);
   Run();
   EXPECT_TRUE(std::isnan(Value(kGpuFanRotation)));
-  EXPECT_EQ(Rejected(Verdict::kSentinel), 1U);
+  EXPECT_EQ(Rejected(Validation::kSentinel), 1U);
 }
 
 TEST_F(OneReading, IsJudgedOnceHoweverOftenItIsSeen) {
@@ -184,7 +184,7 @@ TEST_F(OneReading, IsJudgedOnceHoweverOftenItIsSeen) {
     EXPECT_TRUE(std::isnan(Value(kGpuPcieErrors))) << "a counter that fell, said once, is a glitch";
     clock_.Advance(seconds(1));
   }
-  EXPECT_EQ(Rejected(Verdict::kCounterDecreased), 1U);
+  EXPECT_EQ(Rejected(Validation::kCounterDecreased), 1U);
   for (int i = 0; i < 2; ++i) {
     clock_.Advance(seconds(60));
     Read(Field::kPcieBadTlp, 2);
@@ -200,7 +200,7 @@ TEST_F(OneReading, ThrottledTimeCannotRunFasterThanTime) {
   Read(Field::kThrottleTimeBrake, 10'000'000'000'000);  // As if it were microseconds.
   Run();
   EXPECT_TRUE(std::isnan(Value(kGpuThrottleTime)));
-  EXPECT_EQ(Rejected(Verdict::kImpossibleJump), 1U);
+  EXPECT_EQ(Rejected(Validation::kImpossibleJump), 1U);
 }
 
 TEST_F(OneReading, MemoryCannotDrawMoreThanItsBoard) {
@@ -210,7 +210,7 @@ TEST_F(OneReading, MemoryCannotDrawMoreThanItsBoard) {
   Run();
   EXPECT_TRUE(std::isnan(Value(kGpuMemoryPower)));
   EXPECT_TRUE(std::isnan(Value(kGpuModulePower)));
-  EXPECT_EQ(Rejected(Verdict::kDisagreesWithTwin), 2U);
+  EXPECT_EQ(Rejected(Validation::kInconsistent), 2U);
   clock_.Advance(seconds(1));
   Read(Field::kPower, 100'000);
   Read(Field::kPowerMemory, 50'000);
@@ -236,7 +236,7 @@ TEST_F(OneReading, AnUnknownStateIsNone) {
   Run();
   Run();
   EXPECT_TRUE(std::isnan(Value(kGpuComputeMode)));
-  EXPECT_EQ(Rejected(Verdict::kOutOfRange), 1U);
+  EXPECT_EQ(Rejected(Validation::kOutOfRange), 1U);
   Read(Field::kComputeMode, -1);
   clock_.Advance(seconds(1));
   Read(Field::kComputeMode, -1);
@@ -247,7 +247,7 @@ TEST_F(OneReading, AnUnknownStateIsNone) {
 TEST(BoardSteady, SixteenGpusAllocateNothing) {
   GpuSeries::Options options;
   options.links = options.details = true;
-  GpuRig rig(Busy("H100", 16), options, nvml::kDetailsAll);
+  GpuFixture rig(Busy("H100", 16), options, nvml::kDetailsAll);
   for (int i = 0; i < 130; ++i) rig.Run();
   if (!AllocationsAreCounted()) GTEST_SKIP() << "this sanitizer counts no allocations";
   for (int i = 0; i < 70; ++i) {

@@ -14,7 +14,7 @@ namespace gpulens {
 class EventReporter {
  public:
   // `desk`: null when nobody listens; what the source noted is then thrown away.
-  explicit EventReporter(EventDesk* desk) noexcept : desk_(desk) {}
+  explicit EventReporter(EventQueue* desk) noexcept : desk_(desk) {}
   ~EventReporter() { Watch(false); }
   EventReporter(const EventReporter&) = delete;
   EventReporter& operator=(const EventReporter&) = delete;
@@ -30,7 +30,7 @@ class EventReporter {
   // A GPU that has another number now keeps its watch.
   void FollowNumbers(std::span<const nvml::Gpu> gpus);
 
-  EventDesk* desk_;
+  EventQueue* desk_;
   std::vector<GpuWatch> watches_;
   std::vector<nvml::DeviceEvent> events_;
   std::vector<nvml::DriverChange> changes_;

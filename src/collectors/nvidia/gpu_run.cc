@@ -42,7 +42,7 @@ void ReadingSeries::Write(const GpuRun& run, const FieldReading& reading, double
   }
   uint64_t before = out.counts().accepted;
   if (out.table().Live(series) && SaysNothing(*out.table().InfoAt(series.slot).desc, reading.raw)) {
-    out.Reject(series, Verdict::kSentinel);
+    out.Reject(series, Validation::kSentinel);
   } else if (per == 1) {
     out.Set(series, reading.raw);
   } else {

@@ -12,7 +12,7 @@
 namespace gpulens {
 
 // Ages up to which a reading counts as just read, by tier: one period and what a reader may be late.
-struct FieldPatience {
+struct FieldMaxAge {
   std::array<int64_t, nvml::kTierCount> ns{};
 };
 
@@ -20,7 +20,7 @@ struct FieldPatience {
 struct GpuRun {
   const nvml::Gpu& gpu;
   const EntityRef& entity;
-  const FieldPatience& patience;
+  const FieldMaxAge& patience;
   Instant now;
   FrameWriter& out;
   std::span<const nvml::Gpu> all = {};  // The GPUs of the machine, for paths between them.

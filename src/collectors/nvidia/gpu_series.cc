@@ -81,7 +81,7 @@ void GpuSeries::Declare(const nvml::Gpu& gpu, SeriesTable& table) {
   }
 }
 
-void GpuSeries::Update(const nvml::Gpu& gpu, const FieldPatience& patience, Instant now, FrameWriter& out,
+void GpuSeries::Update(const nvml::Gpu& gpu, const FieldMaxAge& patience, Instant now, FrameWriter& out,
                        std::span<const nvml::Gpu> all) {
   if (entity_ && gpu.identity_version != identity_version_ && !gpu.facts.empty()) Retire(out.table());
   // Not opened yet: which GPU has this number is not known. One that cannot be opened has its number and
@@ -132,7 +132,7 @@ const FieldReading* GpuSeries::Fresh(const nvml::Gpu& gpu, Field field, FrameWri
 
 void GpuSeries::SetFrom(const FieldReading& reading, double per, Series series, FrameWriter& out) const {
   if (out.table().Live(series) && SaysNothing(*out.table().InfoAt(series.slot).desc, reading.raw))
-    return out.Reject(series, Verdict::kSentinel);
+    return out.Reject(series, Validation::kSentinel);
   if (per == 1) out.Set(series, reading.raw);
   else out.Set(series, static_cast<double>(reading.raw) / per);
 }
@@ -211,7 +211,7 @@ void GpuSeries::UpdateThrottling(const nvml::Gpu& gpu, FrameWriter& out) {
           out.table().Declare(kGpuThrottleReason, entity_, {{"gpu.throttle.cause", kThrottleBits[i].cause}});
     }
   }
-  if (SaysNothing(kGpuThrottleMask, reasons->raw)) return out.Reject(throttle_mask_, Verdict::kSentinel);
+  if (SaysNothing(kGpuThrottleMask, reasons->raw)) return out.Reject(throttle_mask_, Validation::kSentinel);
   uint64_t mask = static_cast<uint64_t>(reasons->raw);
   out.Set(throttle_mask_, mask);
   out.Set(clock_idle_, mask & kClockIdleBit ? 1 : 0);

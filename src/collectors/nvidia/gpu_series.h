@@ -21,11 +21,11 @@ class GpuSeries {
  public:
   struct Options {
     bool simulated = false;
-    bool serial = false;                     // whether gpu.info tells the board's serial number
-    bool links = false;                      // whether every link is shown by itself
-    bool details = false;                    // whether rows that are off by default are shown
-    nvml::ProcessBook* processes = nullptr;  // who processes are; null: nobody knows
-    EventDesk* ended = nullptr;              // who is told of processes that left; null: nobody
+    bool serial = false;                      // whether gpu.info tells the board's serial number
+    bool links = false;                       // whether every link is shown by itself
+    bool details = false;                     // whether rows that are off by default are shown
+    nvml::ProcessTable* processes = nullptr;  // who processes are; null: nobody knows
+    EventQueue* ended = nullptr;              // who is told of processes that left; null: nobody
   };
 
   explicit GpuSeries(Options options)
@@ -38,7 +38,7 @@ class GpuSeries {
   // Ends all series of this GPU: its identity changed, or it is gone.
   void Retire(SeriesTable& table);
   // `all`: the GPUs of the machine, for the paths between them.
-  void Update(const nvml::Gpu& gpu, const FieldPatience& patience, Instant now, FrameWriter& out,
+  void Update(const nvml::Gpu& gpu, const FieldMaxAge& patience, Instant now, FrameWriter& out,
               std::span<const nvml::Gpu> all = {});
   // Null until the GPU has been opened.
   const EntityRef& entity() const noexcept { return entity_; }
@@ -70,7 +70,7 @@ class GpuSeries {
   EntityRef entity_;
   uint32_t identity_version_ = 0;
   Instant now_;
-  FieldPatience patience_;
+  FieldMaxAge patience_;
 
   std::array<ReadingSeries, std::size(kFieldRows)> fields_;
   BoardSeries board_;

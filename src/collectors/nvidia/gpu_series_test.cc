@@ -52,7 +52,7 @@ class GpuSeriesTest : public ::testing::Test {
   bool Has(const MetricDesc& desc) const { return !std::isnan(Value(desc)); }
 
   nvml::Gpu gpu_;
-  FieldPatience patience_;
+  FieldMaxAge patience_;
   ManualClock clock_;
   SeriesTable table_;
   FrameWriter writer_{table_, seconds(10)};
@@ -164,7 +164,7 @@ TEST_F(GpuSeriesTest, SentinelsAreRejected) {
   Run();
   EXPECT_FALSE(Has(kGpuUtilization));
   EXPECT_FALSE(Has(kGpuPowerDraw)) << "65535 mW would be a believable 65.5 W";
-  EXPECT_EQ(writer_.counts().rejected[static_cast<size_t>(Verdict::kSentinel)], 2u);
+  EXPECT_EQ(writer_.counts().rejected[static_cast<size_t>(Validation::kSentinel)], 2u);
 }
 
 TEST_F(GpuSeriesTest, NothingIsDerivedFromWhatSaysNothing) {
@@ -181,7 +181,7 @@ TEST_F(GpuSeriesTest, NothingIsDerivedFromWhatSaysNothing) {
         &kGpuThrottleMask, &kGpuThrottleReason})
     EXPECT_FALSE(Has(*metric)) << metric->name;
   EXPECT_TRUE(Has(kGpuMemoryUsed));
-  EXPECT_EQ(writer_.counts().rejected[static_cast<size_t>(Verdict::kSentinel)], 4u) << "each once";
+  EXPECT_EQ(writer_.counts().rejected[static_cast<size_t>(Validation::kSentinel)], 4u) << "each once";
   clock_.Advance(seconds(1));
   Read(Field::kPcieTxBytes, -1);
   Run();

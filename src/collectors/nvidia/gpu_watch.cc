@@ -170,7 +170,7 @@ void GpuWatch::SeeState(const Look& look) {
   const FieldReading& energy = gpu[Field::kEnergy];
   if (!Good(energy) && energy.status != ReadStatus::kNotSupported) return;
   if (another || !known_) {
-    EventDesk* desk = desk_;
+    EventQueue* desk = desk_;
     uint32_t hangs = hangs_;
     *this = GpuWatch(desk);
     hangs_ = hangs;

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "core/frame.h"
-#include "pipeline/events/event_desk.h"
+#include "pipeline/events/event_queue.h"
 #include "sources/nvml/nvml_source.h"
 
 namespace gpulens {
@@ -26,7 +26,7 @@ class GpuWatch {
     bool released = false;         // the reader process was ended on request since the last look
   };
 
-  explicit GpuWatch(EventDesk* desk) noexcept : desk_(desk) {}
+  explicit GpuWatch(EventQueue* desk) noexcept : desk_(desk) {}
 
   // An event of the library.
   void Take(const nvml::DeviceEvent& event, const Look& look);
@@ -64,7 +64,7 @@ class GpuWatch {
   // The rise of a field since the last good reading; 0 on the first, and when the counter began anew.
   static int64_t Rise(const nvml::FieldReading& reading, int64_t& last);
 
-  EventDesk* desk_;
+  EventQueue* desk_;
   bool known_ = false, gone_ = false, instances_known_ = false, reset_needed_ = false;
   uint32_t opened_ = 0, hangs_ = 0;
   std::string uuid_;

@@ -60,7 +60,7 @@ class GpuWatchTest : public ::testing::Test {
   }
 
   ManualClock clock_;
-  EventDesk desk_;
+  EventQueue desk_;
   GpuWatch watch_{&desk_};
   nvml::Gpu gpu_;
   EntityRef entity_ = MakeRef<Entity>("gpu", AttributeSet({{"gpu.uuid", "GPU-1"}}));

@@ -185,11 +185,11 @@ class NvidiaCollector final : public Collector {
 
   Env& env_;
   nvml::NvmlSource source_;
-  nvml::ProcessBook book_;
+  nvml::ProcessTable book_;
   const bool simulated_;
   const GpuSeries::Options gpu_options_;
   const size_t expected_;
-  FieldPatience patience_;
+  FieldMaxAge patience_;
   std::vector<GpuSeries> gpus_;
   std::vector<AerSeries> aer_;
   EventReporter reporter_{env_.events};

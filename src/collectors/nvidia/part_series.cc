@@ -100,7 +100,7 @@ void PartSeries::Apply(std::span<const PartRow> rows, const nvml::PartValues& va
                                       AttributeSet(std::span<const AttributeSet::Attribute>(extra)));
     }
     out.ReadAt(when_.now + Duration(-age));
-    if (SaysNothing(*row.metric, value.value)) out.Reject(series[i], Verdict::kSentinel);
+    if (SaysNothing(*row.metric, value.value)) out.Reject(series[i], Validation::kSentinel);
     else out.Set(series[i], value.value / row.per);
   }
   out.ReadAt(when_.now);

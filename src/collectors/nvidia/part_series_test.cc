@@ -32,7 +32,7 @@ class PartSeriesTest : public ::testing::Test {
     fs::remove_all(root_);
     Put("proc/2/stat", "2 (kthreadd) S 0 0 0 0 -1 2129984 0 0 0 0 0 0 0 0 20 0 1 0 9 0 0\n");
     Put("etc/passwd", "ada:x:1000:1000::/:\n");
-    book_ = std::make_unique<nvml::ProcessBook>(root_);
+    book_ = std::make_unique<nvml::ProcessTable>(root_);
     series_ = std::make_unique<GpuSeries>(GpuSeries::Options{.processes = book_.get()});
     gpu_.state = nvml::GpuState::kOk;
     gpu_.facts = {{"uuid", "GPU-1"}, {"name", "NVIDIA H100"}, {"mig_mode", "enabled"}};
@@ -101,11 +101,11 @@ class PartSeriesTest : public ::testing::Test {
 
   const std::string root_;
   nvml::Gpu gpu_;
-  FieldPatience patience_;
+  FieldMaxAge patience_;
   ManualClock clock_;
   SeriesTable table_;
   FrameWriter writer_{table_, seconds(10)};
-  std::unique_ptr<nvml::ProcessBook> book_;
+  std::unique_ptr<nvml::ProcessTable> book_;
   std::unique_ptr<GpuSeries> series_;
   Ref<const Frame> frame_;
 };
@@ -177,7 +177,7 @@ TEST_F(PartSeriesTest, NonsenseIsRejected) {
   Run();
   EXPECT_FALSE(Has(kGpuSmActive));
   EXPECT_FALSE(Has(kGpuDramActive));
-  EXPECT_EQ(writer_.counts().rejected[static_cast<size_t>(Verdict::kOutOfRange)], 2u);
+  EXPECT_EQ(writer_.counts().rejected[static_cast<size_t>(Validation::kOutOfRange)], 2u);
 }
 
 TEST_F(PartSeriesTest, WhatIsOldTurnsStale) {
@@ -238,7 +238,7 @@ TEST_F(PartSeriesTest, ProcessesAreKnownByWhoTheyAre) {
 }
 
 TEST_F(PartSeriesTest, AProcessThatLeavesIsToldOnceWithItsPeak) {
-  EventDesk desk;
+  EventQueue desk;
   series_ = std::make_unique<GpuSeries>(GpuSeries::Options{.processes = book_.get(), .ended = &desk});
   Process(70, "python3", 100);
   Processes({{.pid = 70, .memory_used = 9 * kGiB}, {.pid = 71, .memory_used = kGiB}});
@@ -309,13 +309,13 @@ TEST_F(PartSeriesTest, OneProcessInTwoInstancesIsTwoSeriesAndNoNameStandsTwice) 
   EXPECT_EQ(Value(kGpuProcesses, {{"gpu.process.type", "compute"}}), 1) << "one process";
   EXPECT_FALSE(Has(kGpuProcessUtilization)) << "not told in MIG mode";
   const std::string dialect[] = {"zernel"};
-  Speller zernel = MakeSpeller(dialect);
+  SeriesNamer zernel = MakeSpeller(dialect);
   std::set<std::string> names;
-  std::vector<SpelledSeries> spelled;
+  std::vector<NamedSeries> spelled;
   for (uint32_t slot = 0; slot < frame_->layout->slots(); ++slot) {
     if ((*frame_->layout)[slot].desc) zernel((*frame_->layout)[slot], spelled);
   }
-  for (const SpelledSeries& series : spelled) {
+  for (const NamedSeries& series : spelled) {
     std::string name = series.name;
     for (const auto& [label, value] : series.labels) name += "," + label + "=" + value;
     EXPECT_TRUE(names.insert(name).second) << name;

@@ -8,9 +8,9 @@
 
 #include "collectors/nvidia/part_series.h"
 #include "core/frame_writer.h"
-#include "pipeline/events/event_desk.h"
+#include "pipeline/events/event_queue.h"
 #include "sources/nvml/nvml_source.h"
-#include "sources/nvml/processes/process_book.h"
+#include "sources/nvml/processes/process_table.h"
 
 namespace gpulens {
 
@@ -21,7 +21,7 @@ class ProcessSeries {
  public:
   // `book` tells who processes are; null: nobody does (simulated processes). `desk` is told of those that
   // left; null: nobody is. Both outlive this.
-  explicit ProcessSeries(nvml::ProcessBook* book, EventDesk* desk = nullptr) noexcept
+  explicit ProcessSeries(nvml::ProcessTable* book, EventQueue* desk = nullptr) noexcept
       : book_(book), desk_(desk) {}
 
   void Retire(SeriesTable& table);
@@ -49,8 +49,8 @@ class ProcessSeries {
   void Declare(const Key& key, One& one, const EntityRef& gpu, const PartSeries& parts, SeriesTable& table);
   void UpdateShares(const nvml::GpuParts& parts, const Key& key, One& one, FrameWriter& out);
 
-  nvml::ProcessBook* book_;
-  EventDesk* desk_;
+  nvml::ProcessTable* book_;
+  EventQueue* desk_;
   uint64_t update_ = 0;
   std::map<Key, One> processes_;
   std::array<Series, 3> counts_;

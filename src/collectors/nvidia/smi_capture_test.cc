@@ -11,7 +11,7 @@
 
 #include "base/files.h"
 #include "base/parse.h"
-#include "collectors/nvidia/gpu_rig_for_test.h"
+#include "collectors/nvidia/gpu_fixture_for_test.h"
 #include "collectors/nvidia/gpu_series.h"
 
 namespace gpulens {
@@ -150,7 +150,7 @@ TEST_P(SmiCapture, IsToldAsTheToolToldIt) {
   SeriesTable table;
   FrameWriter writer(table, seconds(10));
   GpuSeries series(GpuSeries::Options{.details = true});
-  FieldPatience patience;
+  FieldMaxAge patience;
   patience.ns.fill(Duration(seconds(60)).count());
   writer.Begin(clock.Now());
   series.Update(gpu, patience, clock.Now(), writer);

@@ -29,8 +29,8 @@ HttpResponse Failure(int status, uint32_t code, std::string_view why) {
 
 constexpr uint32_t kInvalidArgument = 3, kResourceExhausted = 8;
 
-HttpResponse Answer(ProgramBook& book, const ProgramBook::Sender& sender, std::string_view body, bool packed,
-                    Instant now) {
+HttpResponse Answer(ProgramRegistry& book, const ProgramRegistry::Sender& sender, std::string_view body,
+                    bool packed, Instant now) {
   std::string unpacked;
   if (packed) {
     if (Status status = Gunzip(body, kMostBytes, unpacked); !status)
@@ -62,7 +62,7 @@ std::string DefaultProgramSocket() {
   return folder && *folder == '/' ? std::string(folder) + "/gpulens/otlp.sock" : std::string();
 }
 
-ProgramSocket::ProgramSocket(std::shared_ptr<ProgramBook> book, Env& env)
+ProgramSocket::ProgramSocket(std::shared_ptr<ProgramRegistry> book, Env& env)
     : book_(std::move(book)), env_(env) {
   router_.Add("/v1/metrics", "POST", [this](const HttpRequest& request, HttpResponder responder) {
     Handle(request, std::move(responder));
@@ -75,7 +75,7 @@ ProgramSocket::ProgramSocket(std::shared_ptr<ProgramBook> book, Env& env)
 }
 
 Result<std::unique_ptr<ProgramSocket>> ProgramSocket::Open(const std::string& path,
-                                                           std::shared_ptr<ProgramBook> book, Env& env) {
+                                                           std::shared_ptr<ProgramRegistry> book, Env& env) {
   if (path.empty() || path.front() != '/' || path.back() == '/')
     return Status{Code::kInvalidArgument, "collectors.programs.socket must be the full path of a file"};
   RETURN_IF_ERROR(MakeFoldersAbove(path));
@@ -97,7 +97,7 @@ void ProgramSocket::Handle(const HttpRequest& request, HttpResponder responder) 
   const bool packed = EqualsIgnoringCase(packing, "gzip");
   if (!packed && !packing.empty() && !EqualsIgnoringCase(packing, "identity"))
     return responder.Send(Failure(415, kInvalidArgument, "Content-Encoding must be gzip or identity"));
-  const ProgramBook::Sender sender{request.peer_pid(), request.peer_uid()};
+  const ProgramRegistry::Sender sender{request.peer_pid(), request.peer_uid()};
   const Instant now = env_.clock->Now();
   auto waiting = std::make_shared<HttpResponder>(std::move(responder));
   auto work = [book = book_, sender, now, packed, waiting, body = request.TakeBody()] {

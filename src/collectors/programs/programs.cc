@@ -6,8 +6,8 @@
 #include "base/log.h"
 #include "base/result.h"
 #include "catalog/self_io.h"
-#include "collectors/programs/energy_door.h"
-#include "collectors/programs/program_book.h"
+#include "collectors/programs/energy_socket.h"
+#include "collectors/programs/program_registry.h"
 #include "collectors/programs/program_socket.h"
 #include "pipeline/plugin.h"
 
@@ -28,8 +28,8 @@ class Programs final : public Collector {
         asked_(!config.Text("socket").empty()),
         energy_(config.Bool("energy")),
         env_(env),
-        book_(std::make_shared<ProgramBook>(
-            ProgramBook::Limits{.series_of_user = static_cast<size_t>(config.Int("series_per_user"))})) {}
+        book_(std::make_shared<ProgramRegistry>(
+            ProgramRegistry::Limits{.series_of_user = static_cast<size_t>(config.Int("series_per_user"))})) {}
 
   Status Collect(FrameWriter& out) override {
     const Status open = Open();
@@ -61,7 +61,7 @@ class Programs final : public Collector {
 
   void OpenDoor() {
     auto opened =
-        EnergyDoor::Open({.path = EnergySocketBeside(path_), .simulated = env_.demo, .control = env_.nvml});
+        EnergySocket::Open({.path = EnergySocketBeside(path_), .simulated = env_.demo, .control = env_.nvml});
     const bool told = !why_door_.ok();
     why_door_ = opened.status();
     if (opened) door_ = *std::move(opened);
@@ -76,7 +76,7 @@ class Programs final : public Collector {
       accepted_ = out.table().Declare(kSelfProgramsPoints, {}, {{"result", "accepted"}});
       rejected_ = out.table().Declare(kSelfProgramsPoints, {}, {{"result", "rejected"}});
     }
-    const ProgramBook::Counts counts = book_->counts();
+    const ProgramRegistry::Counts counts = book_->counts();
     out.Set(programs_, counts.programs);
     out.Set(accepted_, counts.accepted);
     out.Set(rejected_, counts.rejected);
@@ -85,9 +85,9 @@ class Programs final : public Collector {
   const std::string path_;
   const bool asked_, energy_;
   Env& env_;
-  const std::shared_ptr<ProgramBook> book_;
+  const std::shared_ptr<ProgramRegistry> book_;
   std::unique_ptr<ProgramSocket> socket_;
-  std::unique_ptr<EnergyDoor> door_;
+  std::unique_ptr<EnergySocket> door_;
   Status why_, why_door_;
   Series programs_, accepted_, rejected_;
 };

@@ -8,7 +8,7 @@
 
 #include "base/testing/allocations.h"
 #include "base/testing/temp_folder.h"
-#include "collectors/programs/program_book.h"
+#include "collectors/programs/program_registry.h"
 #include "collectors/programs/program_socket.h"
 #include "dialects/dialect.h"
 #include "net/plain/plain_post.h"
@@ -51,19 +51,19 @@ class ProgramsTest : public ::testing::Test {
     entry.source = entry.frame->source;
     snapshot->closed_at = clock_.Now();
     std::string text;
-    TextPage(ExpositionFormat::kText004, SpellNative).Render(*snapshot, text);
+    TextPage(ExpositionFormat::kText004, NameNative).Render(*snapshot, text);
     return text;
   }
 
   ManualClock clock_;
   SeriesTable table_;
   FrameWriter writer_{table_, seconds(150), "programs"};
-  ProgramBook book_{{.programs = 3,
-                     .programs_of_user = 3,
-                     .instances = 2,
-                     .series = 10,
-                     .series_of_user = 15,
-                     .all_series = 15}};
+  ProgramRegistry book_{{.programs = 3,
+                         .programs_of_user = 3,
+                         .instances = 2,
+                         .series = 10,
+                         .series_of_user = 15,
+                         .all_series = 15}};
   OtlpPointsReport report_;
 };
 
@@ -150,7 +150,7 @@ TEST_F(ProgramsTest, IsBounded) {
 }
 
 TEST_F(ProgramsTest, AUserHasAShareAndOthersHaveTheirs) {
-  ProgramBook book(
+  ProgramRegistry book(
       {.programs = 4, .programs_of_user = 2, .series = 10, .series_of_user = 6, .all_series = 15});
   Registry registry;
   const Counter counter("c", {}, registry);
@@ -209,7 +209,7 @@ TEST(ProgramSocket, TakesOtlpOfWhoeverConnects) {
   loop.Start();
   Env env;
   env.io = &loop;
-  const auto book = std::make_shared<ProgramBook>(ProgramBook::Limits());
+  const auto book = std::make_shared<ProgramRegistry>(ProgramRegistry::Limits());
   const std::string path = folder.path() + "/deep/otlp.sock";
   {
     auto socket = ProgramSocket::Open(path, book, env);

@@ -1,1 +1,1 @@
-house_deps(gpulens_sources_host)
+gpulens_link(gpulens_sources_host)

@@ -1,2 +1,2 @@
-house_deps(gpulens_sources_slurm)
-house_test_deps(gpulens_base_testing)
+gpulens_link(gpulens_sources_slurm)
+gpulens_test_link(gpulens_base_testing)

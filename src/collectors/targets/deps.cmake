@@ -1,2 +1,2 @@
-house_deps(gpulens_scraping_engine gpulens_scraping_gpu)
-house_test_deps(gpulens_dialects gpulens_net_testing gpulens_base_testing rapidcheck)
+gpulens_link(gpulens_scraping_engine gpulens_scraping_gpu)
+gpulens_test_link(gpulens_dialects gpulens_net_testing gpulens_base_testing rapidcheck)

@@ -9,7 +9,7 @@
 #include "base/files.h"
 #include "catalog/inference/requests.h"
 #include "catalog/self_io.h"
-#include "dialects/spell_testing.h"
+#include "dialects/naming_testing.h"
 
 namespace gpulens {
 namespace {
@@ -30,11 +30,11 @@ AttributeSet Of(std::string_view engine, std::string_view layer, std::string_vie
 }
 
 // How the speller of the dialect calls a series after a look at the tick.
-std::vector<SpelledSeries> After(Tick& tick, const MetricDesc& desc, AttributeSet attributes) {
+std::vector<NamedSeries> After(Tick& tick, const MetricDesc& desc, AttributeSet attributes) {
   std::vector<std::string> names = {"otel_genai"};
-  Speller speller = MakeSpeller(names);
+  SeriesNamer speller = MakeSpeller(names);
   speller.Look(tick.Snap());
-  std::vector<SpelledSeries> out;
+  std::vector<NamedSeries> out;
   speller(Series(desc, std::move(attributes)), out);
   return out;
 }
@@ -70,7 +70,7 @@ TEST(Genai, UnitsAreThoseOfTheNativeRow) {
 
 TEST(Genai, InOpenTelemetrysFormNamesAndKeysKeepTheirDots) {
   std::vector<std::string> names = {"native", "otel_genai"};
-  std::vector<SpelledSeries> out;
+  std::vector<NamedSeries> out;
   MakeSpeller(names, NameForm::kOtel)(
       Series(kInferenceRequestDuration, AttributeSet({{"inference.engine", "vllm"},
                                                       {"inference.dp_rank", "1"},
@@ -180,9 +180,9 @@ TEST(Genai, ARequestIsCountedByOneLayerOfAPage) {
 
 TEST(Genai, ARivalThatLeftTheTickIsForgotten) {
   std::vector<std::string> names = {"otel_genai"};
-  Speller speller = MakeSpeller(names);
+  SeriesNamer speller = MakeSpeller(names);
   auto told = [&] {
-    std::vector<SpelledSeries> out;
+    std::vector<NamedSeries> out;
     speller(Series(kInferenceInterTokenLatency, Of("vllm", "engine")), out);
     return out.size();
   };

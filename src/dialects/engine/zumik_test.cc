@@ -3,7 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "dialects/spell_testing.h"
+#include "dialects/naming_testing.h"
 
 namespace gpulens {
 namespace {
@@ -16,12 +16,12 @@ using ::testing::ElementsAre;
 using ::testing::Pair;
 
 // How the dialect calls a series in a tick.
-std::vector<SpelledSeries> In(Tick& tick, const MetricDesc& desc, AttributeSet attributes,
-                              AttributeSet resource = {}) {
+std::vector<NamedSeries> In(Tick& tick, const MetricDesc& desc, AttributeSet attributes,
+                            AttributeSet resource = {}) {
   std::vector<std::string> names = {"zumik"};
-  Speller speller = MakeSpeller(names);
+  SeriesNamer speller = MakeSpeller(names);
   speller.Look(tick.Snap(std::move(resource)));
-  std::vector<SpelledSeries> out;
+  std::vector<NamedSeries> out;
   speller(Series(desc, std::move(attributes)), out);
   return out;
 }

@@ -1,1 +1,1 @@
-house_deps(gpulens_net_client gpulens_scraping_engine dep_yaml)
+gpulens_link(gpulens_net_client gpulens_scraping_engine dep_yaml)

@@ -2,7 +2,7 @@
 //
 // After ends that nothing explains, the next processes begin their devices one at a time, so that an end
 // tells which it was. A thread that waits for the library's events and ends the process again is not started
-// for a while. Devices that end processes are counted elsewhere, in the DeviceBook.
+// for a while. Devices that end processes are counted elsewhere, in the DeviceTable.
 #pragma once
 
 #include <cstdint>

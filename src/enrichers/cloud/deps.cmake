@@ -1,2 +1,2 @@
-house_deps(gpulens_sources_cloud gpulens_net_client)
-house_test_deps(gpulens_net_testing gpulens_base_testing)
+gpulens_link(gpulens_sources_cloud gpulens_net_client)
+gpulens_test_link(gpulens_net_testing gpulens_base_testing)

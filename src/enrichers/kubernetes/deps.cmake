@@ -1,2 +1,2 @@
-house_deps(gpulens_sources_kubelet_api gpulens_sources_kubelet_node gpulens_net_grpc)
-house_test_deps(gpulens_net_testing gpulens_base_testing)
+gpulens_link(gpulens_sources_kubelet_api gpulens_sources_kubelet_node gpulens_net_grpc)
+gpulens_test_link(gpulens_net_testing gpulens_base_testing)

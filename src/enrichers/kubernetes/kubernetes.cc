@@ -6,7 +6,7 @@
 #include "base/log.h"
 #include "base/workers.h"
 #include "net/io_loop.h"
-#include "pipeline/enrich/gpu_pod_board.h"
+#include "pipeline/enrich/gpu_pod_table.h"
 
 namespace gpulens::kubernetes {
 namespace {
@@ -219,7 +219,7 @@ void KubernetesEnricher::TakeHolders() {
 
 void KubernetesEnricher::Publish(Table table) {
   if (env_.gpu_pods) {
-    GpuPodBoard::List holdings = lookup_.Holdings(table);
+    GpuPodTable::List holdings = lookup_.Holdings(table);
     // The same list is left alone: whoever has it written need not compare.
     auto present = env_.gpu_pods->Get();
     if (!present || *present != holdings) env_.gpu_pods->Set(this, std::move(holdings));

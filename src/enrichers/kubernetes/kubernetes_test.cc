@@ -15,7 +15,7 @@
 #include "base/workers.h"
 #include "net/grpc/grpc_server.h"
 #include "net/testing/scripted_server.h"
-#include "pipeline/enrich/gpu_pod_board.h"
+#include "pipeline/enrich/gpu_pod_table.h"
 
 namespace gpulens {
 
@@ -130,7 +130,7 @@ class KubernetesTest : public ::testing::Test {
   IoLoop loop;
   HttpClient http{loop};
   Workers workers{1};
-  GpuPodBoard board;
+  GpuPodTable board;
   Env env;
   Kubelet kubelet_;
   std::optional<GrpcServer> server;

@@ -35,7 +35,7 @@ inline constexpr const char* kRefusalNames[kRefusals] = {"limit", "timeout", "he
                                                          "tls",   "auth",    "origin",      "slow"};
 
 // Written on the loop, read from any thread. Counters only grow; the gauge is `connections`.
-struct DoorStats {
+struct AdmissionStats {
   std::atomic<uint64_t> connections{0};
   std::atomic<uint64_t> accepted{0};
   std::atomic<uint64_t> refused[kRefusals] = {};
@@ -48,7 +48,7 @@ struct DoorStats {
   }
 };
 
-struct ServerStats : DoorStats {
+struct ServerStats : AdmissionStats {
   std::atomic<uint64_t> answers[6] = {};  // by the first digit of the status
   std::atomic<uint64_t> bytes_sent{0};
 };

@@ -4,7 +4,7 @@
 
 #include "net/accept/server_sockets.h"
 #include "net/grpc/grpc_connection.h"
-#include "net/http/door.h"
+#include "net/http/connection_admission.h"
 
 namespace gpulens {
 
@@ -35,11 +35,11 @@ void GrpcResponder::Send(GrpcAnswer answer) {
 
 bool GrpcResponder::wanted() const noexcept { return connection_ && !gone_->load(std::memory_order_relaxed); }
 
-class GrpcServer::Core final : private Door {
+class GrpcServer::Core final : private ConnectionAdmission {
  public:
   Core(IoLoop& loop, std::vector<GrpcRoute> routes, Options options)
-      : Door({loop, options.authenticator, options.limits.connections, shared.stats, shared.connections,
-              Stream::Protocol::kHttp2}),
+      : ConnectionAdmission({loop, options.authenticator, options.limits.connections, shared.stats,
+                             shared.connections, Stream::Protocol::kHttp2}),
         shared{.loop = loop,
                .routes = std::move(routes),
                .authenticator = options.authenticator,

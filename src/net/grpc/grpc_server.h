@@ -99,7 +99,7 @@ struct GrpcRoute {
 
 // Written on the loop, read from any thread. Counters only grow; the gauges are `connections` and
 // `held_bytes`.
-struct GrpcStats : DoorStats {
+struct GrpcStats : AdmissionStats {
   std::atomic<uint64_t> answers[kGrpcCodes] = {};
   std::atomic<uint64_t> bytes_received{0}, bytes_sent{0};
   std::atomic<uint64_t> held_bytes{0};

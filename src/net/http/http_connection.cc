@@ -163,11 +163,11 @@ void HttpConnection::OnRequest() {
     shared_.stats.Refused(Refusal::kOrigin);
     return Deny(HttpResponse::Text(403, std::string(WhyNotWelcome(visitor))));
   }
-  if (!shared_.authenticator || shared_.handler.IsForAll(request)) return Judge(Access::kGranted);
+  if (!shared_.authenticator || shared_.handler.IsForAll(request)) return Validate(Access::kGranted);
   Access access = shared_.authenticator->Check(
       request.Header("Authorization"), peer_,
       [self = Ref<HttpConnection>(this)](Access found) { self->OnAccess(found); });
-  if (access != Access::kPending) return Judge(access);
+  if (access != Access::kPending) return Validate(access);
   awaits_access_ = true;
 }
 
@@ -175,13 +175,13 @@ void HttpConnection::OnAccess(Access access) {
   if (gone() || !awaits_access_) return;
   awaits_access_ = false;
   busy_ = true;
-  Judge(access);
+  Validate(access);
   Flush();
   busy_ = false;
   Settle();
 }
 
-void HttpConnection::Judge(Access access) {
+void HttpConnection::Validate(Access access) {
   if (access != Access::kGranted) {
     bool busy = access == Access::kBusy;
     HttpResponse response = busy ? HttpResponse::Text(503, "Too many passwords are being checked. Try again.")

@@ -76,7 +76,7 @@ class HttpConnection final : public Connection, private StreamHandler {
   }
   void OnRequest();
   void OnAccess(Access access);
-  void Judge(Access access);
+  void Validate(Access access);
   void Deny(HttpResponse response);
   void KeepParser();
   void Reject(int status, std::string_view why);

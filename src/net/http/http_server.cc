@@ -1,7 +1,7 @@
 #include "net/http/http_server.h"
 
 #include "net/accept/server_sockets.h"
-#include "net/http/door.h"
+#include "net/http/connection_admission.h"
 #include "net/http/http_connection.h"
 
 namespace gpulens {
@@ -35,10 +35,11 @@ void HttpHandler::Refuse(const HttpRequest&, HttpResponse&) {}
 
 bool HttpResponder::wanted() const noexcept { return connection_ && !connection_->gone(); }
 
-class HttpServer::Core final : private Door {
+class HttpServer::Core final : private ConnectionAdmission {
  public:
   Core(IoLoop& loop, HttpHandler& handler, const Options& options)
-      : Door({loop, options.authenticator, options.limits.connections, shared.stats, shared.connections}),
+      : ConnectionAdmission(
+            {loop, options.authenticator, options.limits.connections, shared.stats, shared.connections}),
         shared{.loop = loop,
                .handler = handler,
                .authenticator = options.authenticator,

@@ -1,15 +1,15 @@
 #include "net/websocket/websocket_server.h"
 
 #include "net/accept/server_sockets.h"
-#include "net/http/door.h"
+#include "net/http/connection_admission.h"
 #include "net/websocket/websocket_connection.h"
 
 namespace gpulens {
 
-class WebSocketServer::Core final : private Door {
+class WebSocketServer::Core final : private ConnectionAdmission {
  public:
   Core(IoLoop& loop, FirstFrame first_frame, Options options)
-      : Door(
+      : ConnectionAdmission(
             {loop, options.authenticator, options.limits.http.connections, shared.stats, shared.connections}),
         shared{.loop = loop,
                .first_frame = std::move(first_frame),

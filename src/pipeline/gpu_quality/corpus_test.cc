@@ -20,34 +20,35 @@ struct BadReading {
   const char* report;
   const MetricDesc* metric;
   double before, bad;
-  Verdict verdict;
+  Validation verdict;
 };
 const BadReading kBadReadings[] = {
-    {"DCGM#199: 4294967295 % busy, as a ratio", &kGpuUtilization, 0.5, 42949672.95, Verdict::kOutOfRange},
+    {"DCGM#199: 4294967295 % busy, as a ratio", &kGpuUtilization, 0.5, 42949672.95, Validation::kOutOfRange},
     {"DCGM#199: the raw value where nothing scales it", &kGpuUtilization, 0.5, 4294967295,
-     Verdict::kSentinel},
-    {"DCGM#199: most are between 1 k and 200 k", &kGpuUtilization, 0, 1980, Verdict::kOutOfRange},
-    {"dcgm-exporter#418: 808,334,905 %", &kGpuUtilization, 0.9, 8083349.05, Verdict::kOutOfRange},
-    {"dcgm-exporter#418: 2,619 %", &kGpuUtilization, 0.9, 26.19, Verdict::kOutOfRange},
-    {"dcgm-exporter#312: 345 degrees", &kGpuTemperature, 60, 345, Verdict::kOutOfRange},
-    {"dcgm-exporter#312: 82505 degrees", &kGpuTemperature, 60, 82505, Verdict::kOutOfRange},
-    {"dcgm-exporter#312: 644245923 degrees", &kGpuTemperature, 60, 644245923, Verdict::kOutOfRange},
-    {"dcgm-exporter#312: 4278190080 degrees", &kGpuTemperature, 60, 4278190080.0, Verdict::kOutOfRange},
-    {"dcgm-exporter#312, had it been 100 degrees", &kGpuTemperature, 60, 100, Verdict::kImpossibleJump},
+     Validation::kSentinel},
+    {"DCGM#199: most are between 1 k and 200 k", &kGpuUtilization, 0, 1980, Validation::kOutOfRange},
+    {"dcgm-exporter#418: 808,334,905 %", &kGpuUtilization, 0.9, 8083349.05, Validation::kOutOfRange},
+    {"dcgm-exporter#418: 2,619 %", &kGpuUtilization, 0.9, 26.19, Validation::kOutOfRange},
+    {"dcgm-exporter#312: 345 degrees", &kGpuTemperature, 60, 345, Validation::kOutOfRange},
+    {"dcgm-exporter#312: 82505 degrees", &kGpuTemperature, 60, 82505, Validation::kOutOfRange},
+    {"dcgm-exporter#312: 644245923 degrees", &kGpuTemperature, 60, 644245923, Validation::kOutOfRange},
+    {"dcgm-exporter#312: 4278190080 degrees", &kGpuTemperature, 60, 4278190080.0, Validation::kOutOfRange},
+    {"dcgm-exporter#312, had it been 100 degrees", &kGpuTemperature, 60, 100, Validation::kImpossibleJump},
     {"gpu-monitoring-tools#97: memory of a T4", &kGpuTemperature, 60, 9223372036854776000.0,
-     Verdict::kOutOfRange},
-    {"slurm-job-exporter#30: blank profiling", &kGpuSmActive, 0.9, 140737488355328.0, Verdict::kOutOfRange},
+     Validation::kOutOfRange},
+    {"slurm-job-exporter#30: blank profiling", &kGpuSmActive, 0.9, 140737488355328.0,
+     Validation::kOutOfRange},
     {"slurm-job-exporter#30: blank link rates", &kGpuPcieThroughput, 6.7e7, 9223372036854775792.0,
-     Verdict::kOutOfRange},
-    {"dcgm-exporter#417: 57, then 21", &kGpuInterconnectErrors, 57, 21, Verdict::kCounterDecreased},
+     Validation::kOutOfRange},
+    {"dcgm-exporter#417: 57, then 21", &kGpuInterconnectErrors, 57, 21, Validation::kCounterDecreased},
     {"dcgm-exporter#417, on an energy counter", &kGpuEnergyConsumption, 51'120'000, 51'119'000,
-     Verdict::kCounterDecreased},
+     Validation::kCounterDecreased},
     {"an energy counter that leaps by 2^32 mJ", &kGpuEnergyConsumption, 1e6, 1e6 + 4294967.296,
-     Verdict::kImpossibleJump},
-    {"AMD: 65535 W", &kGpuPowerDraw, 300, 65535, Verdict::kSentinel},
-    {"l9gpu: milliwatts under watts", &kGpuPowerDraw, 350, 350'000, Verdict::kOutOfRange},
-    {"nvidia-smi: memory used -1", &kGpuMemoryUsed, 1e9, -1, Verdict::kSentinel},
-    {"performance state 32", &kGpuPowerState, 0, 32, Verdict::kSentinel},
+     Validation::kImpossibleJump},
+    {"AMD: 65535 W", &kGpuPowerDraw, 300, 65535, Validation::kSentinel},
+    {"l9gpu: milliwatts under watts", &kGpuPowerDraw, 350, 350'000, Validation::kOutOfRange},
+    {"nvidia-smi: memory used -1", &kGpuMemoryUsed, 1e9, -1, Validation::kSentinel},
+    {"performance state 32", &kGpuPowerState, 0, 32, Validation::kSentinel},
 };
 
 // What the raw reading says before anybody scales it; the sources ask this.
@@ -119,10 +120,10 @@ class Node {
     clock_.Advance(seconds(1));
     writer_.Begin(clock_.Now());
     write(writer_);
-    quality_.Judge(writer_);
+    quality_.Validate(writer_);
     return writer_.Finish();
   }
-  uint64_t Rejected(Verdict why) const { return writer_.counts().rejected[static_cast<size_t>(why)]; }
+  uint64_t Rejected(Validation why) const { return writer_.counts().rejected[static_cast<size_t>(why)]; }
 
  private:
   ManualClock clock_;
@@ -200,7 +201,7 @@ TEST(FieldCounters, AResetIsBelievedAGlitchIsNot) {
   EXPECT_EQ(set(300), Quality::kStale);
   EXPECT_EQ(set(900), Quality::kStale);
   EXPECT_EQ(set(1500), Quality::kOk) << "it was a reset";
-  EXPECT_EQ(node.Rejected(Verdict::kCounterDecreased), 3u);
+  EXPECT_EQ(node.Rejected(Validation::kCounterDecreased), 3u);
 }
 
 // A level that jumped and stays is believed, a single odd reading is not.

@@ -14,26 +14,26 @@ constexpr uint32_t kNoSlot = UINT32_MAX;
 // A driver may tell its energy counter later than its power.
 constexpr int64_t kCounterPatience = 10'000'000'000;
 
-struct TwinRow {
+struct CrossCheckRow {
   const MetricDesc* metric;
-  Twin twin;
+  CheckedQuantity twin;
   std::string_view key = {}, value = {};
 };
-constexpr TwinRow kRows[] = {
-    {&kGpuPowerDraw, Twin::kPower},
-    {&kGpuPowerInstant, Twin::kPowerInstant},
-    {&kGpuPowerLimit, Twin::kPowerLimitMax, "gpu.power.limit_type", "max"},
-    {&kGpuEnergyConsumption, Twin::kEnergy},
-    {&kGpuMemoryUsed, Twin::kMemoryUsed},
-    {&kGpuMemoryFree, Twin::kMemoryFree},
-    {&kGpuMemoryReserved, Twin::kMemoryReserved},
-    {&kGpuMemoryTotal, Twin::kMemoryTotal},
-    {&kGpuUtilization, Twin::kBusy},
-    {&kGpuSmActive, Twin::kSmActive},
-    {&kGpuTemperature, Twin::kEdge, "gpu.temperature.sensor", "edge"},
-    {&kGpuTemperature, Twin::kHotspot, "gpu.temperature.sensor", "hotspot"},
-    {&kGpuTemperature, Twin::kMemoryTemperature, "gpu.temperature.sensor", "memory"},
-    {&kGpuProcesses, Twin::kProcesses, "gpu.process.type", "compute"},
+constexpr CrossCheckRow kRows[] = {
+    {&kGpuPowerDraw, CheckedQuantity::kPower},
+    {&kGpuPowerInstant, CheckedQuantity::kPowerInstant},
+    {&kGpuPowerLimit, CheckedQuantity::kPowerLimitMax, "gpu.power.limit_type", "max"},
+    {&kGpuEnergyConsumption, CheckedQuantity::kEnergy},
+    {&kGpuMemoryUsed, CheckedQuantity::kMemoryUsed},
+    {&kGpuMemoryFree, CheckedQuantity::kMemoryFree},
+    {&kGpuMemoryReserved, CheckedQuantity::kMemoryReserved},
+    {&kGpuMemoryTotal, CheckedQuantity::kMemoryTotal},
+    {&kGpuUtilization, CheckedQuantity::kBusy},
+    {&kGpuSmActive, CheckedQuantity::kSmActive},
+    {&kGpuTemperature, CheckedQuantity::kEdge, "gpu.temperature.sensor", "edge"},
+    {&kGpuTemperature, CheckedQuantity::kHotspot, "gpu.temperature.sensor", "hotspot"},
+    {&kGpuTemperature, CheckedQuantity::kMemoryTemperature, "gpu.temperature.sensor", "memory"},
+    {&kGpuProcesses, CheckedQuantity::kProcesses, "gpu.process.type", "compute"},
 };
 
 std::string_view TextOf(const AttributeSet& attributes, std::string_view key) {
@@ -48,7 +48,7 @@ bool IsGpu(const Entity& entity) { return entity.type.starts_with("gpu"); }
 }  // namespace
 
 bool GpuQuality::Concerns(std::span<const MetricDesc* const> metrics) noexcept {
-  return std::any_of(std::begin(kRows), std::end(kRows), [&](const TwinRow& row) {
+  return std::any_of(std::begin(kRows), std::end(kRows), [&](const CrossCheckRow& row) {
     return std::find(metrics.begin(), metrics.end(), row.metric) != metrics.end();
   });
 }
@@ -81,7 +81,7 @@ void GpuQuality::Bind(SeriesTable& table, const Layout& layout) {
     if (!info.desc || !info.entity || !IsGpu(*info.entity)) continue;
     if (info.desc == &kGpuPowerUtilization) Of(info.entity).derived_of_power.push_back(slot);
     if (info.desc == &kGpuMemoryUsedPercent) Of(info.entity).derived_of_used.push_back(slot);
-    for (const TwinRow& row : kRows) {
+    for (const CrossCheckRow& row : kRows) {
       if (row.metric != info.desc) continue;
       if (!row.key.empty() && TextOf(info.attributes, row.key) != row.value) continue;
       Of(info.entity).slots[static_cast<size_t>(row.twin)] = slot;
@@ -91,42 +91,43 @@ void GpuQuality::Bind(SeriesTable& table, const Layout& layout) {
   std::erase_if(gpus_, [](const Gpu& gpu) { return !gpu.bound; });
 }
 
-TwinReadings GpuQuality::Read(const Gpu& gpu, const FrameWriter& out) const {
-  TwinReadings readings;
+CheckedReadings GpuQuality::Read(const Gpu& gpu, const FrameWriter& out) const {
+  CheckedReadings readings;
   readings.now_ns = out.begun_at().boot_ns;
   readings.interval = interval_;
   for (size_t i = 0; i < kTwins; ++i) {
     if (gpu.slots[i] == kNoSlot) continue;
-    if (auto fresh = out.SetInThisRun(gpu.slots[i])) readings.of[i] = TwinReading{fresh->value, fresh->at_ns};
+    if (auto fresh = out.SetInThisRun(gpu.slots[i]))
+      readings.of[i] = CheckedReading{fresh->value, fresh->at_ns};
   }
   return readings;
 }
 
-void GpuQuality::Reject(const Gpu& gpu, const TwinVerdicts& verdicts, FrameWriter& out) const {
+void GpuQuality::Reject(const Gpu& gpu, const CrossCheckResults& verdicts, FrameWriter& out) const {
   for (size_t i = 0; i < kTwins; ++i) {
-    if (verdicts.of[i] != Verdict::kAccepted) out.Reject(out.HandleOf(gpu.slots[i]), verdicts.of[i]);
+    if (verdicts.of[i] != Validation::kAccepted) out.Reject(out.HandleOf(gpu.slots[i]), verdicts.of[i]);
   }
   // A share of what is not believed is not believed.
-  auto reject_derived = [&](Twin twin, const std::vector<uint32_t>& slots) {
-    if (verdicts[twin] == Verdict::kAccepted) return;
+  auto reject_derived = [&](CheckedQuantity twin, const std::vector<uint32_t>& slots) {
+    if (verdicts[twin] == Validation::kAccepted) return;
     for (uint32_t slot : slots) {
       if (out.SetInThisRun(slot)) out.Reject(out.HandleOf(slot), verdicts[twin]);
     }
   };
-  reject_derived(Twin::kPower, gpu.derived_of_power);
-  reject_derived(Twin::kMemoryUsed, gpu.derived_of_used);
+  reject_derived(CheckedQuantity::kPower, gpu.derived_of_power);
+  reject_derived(CheckedQuantity::kMemoryUsed, gpu.derived_of_used);
 }
 
-void GpuQuality::Estimate(Gpu& gpu, const TwinReadings& readings, FrameWriter& out) {
+void GpuQuality::Estimate(Gpu& gpu, const CheckedReadings& readings, FrameWriter& out) {
   const int64_t now = out.begun_at().boot_ns;
   const bool stands_still = gpu.rejected_since_ns != 0 && now - gpu.rejected_since_ns >= kCounterPatience;
-  if (gpu.slots[static_cast<size_t>(Twin::kEnergy)] != kNoSlot && !stands_still) {
+  if (gpu.slots[static_cast<size_t>(CheckedQuantity::kEnergy)] != kNoSlot && !stands_still) {
     out.table().Retire(gpu.joules);
     out.table().Retire(gpu.error);
     gpu.joules = gpu.error = {};
     return;
   }
-  const auto& power = readings[Twin::kPower];
+  const auto& power = readings[CheckedQuantity::kPower];
   if (!power) return;
   if (gpu.power_since_ns == 0) gpu.power_since_ns = power->at_ns;
   gpu.energy.Observe(*power, interval_);
@@ -141,19 +142,19 @@ void GpuQuality::Estimate(Gpu& gpu, const TwinReadings& readings, FrameWriter& o
   out.ReadAt(out.begun_at());
 }
 
-void GpuQuality::Judge(FrameWriter& out) {
+void GpuQuality::Validate(FrameWriter& out) {
   Ref<const Layout> layout = out.table().Freeze();
   if (layout->id() != layout_id_) Bind(out.table(), *layout);
   for (Gpu& gpu : gpus_) {
-    TwinReadings readings = Read(gpu, out);
-    TwinVerdicts verdicts = gpu.judge.Judge(readings);
+    CheckedReadings readings = Read(gpu, out);
+    CrossCheckResults verdicts = gpu.judge.Validate(readings);
     Reject(gpu, verdicts, out);
-    if (readings[Twin::kEnergy]) {
-      if (verdicts[Twin::kEnergy] == Verdict::kAccepted) gpu.rejected_since_ns = 0;
+    if (readings[CheckedQuantity::kEnergy]) {
+      if (verdicts[CheckedQuantity::kEnergy] == Validation::kAccepted) gpu.rejected_since_ns = 0;
       else if (gpu.rejected_since_ns == 0) gpu.rejected_since_ns = out.begun_at().boot_ns;
     }
     // Power that is not believed is not integrated.
-    if (verdicts[Twin::kPower] != Verdict::kAccepted) readings[Twin::kPower].reset();
+    if (verdicts[CheckedQuantity::kPower] != Validation::kAccepted) readings[CheckedQuantity::kPower].reset();
     Estimate(gpu, readings, out);
   }
 }

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "core/frame_writer.h"
-#include "pipeline/gpu_quality/twin_rules.h"
+#include "pipeline/gpu_quality/cross_checks.h"
 
 namespace gpulens {
 
@@ -25,14 +25,14 @@ class GpuQuality {
   // After the collector has written, before Finish. Rejects through `out`, and declares the estimate on GPUs
   // that tell their power but have not told an energy counter ten seconds later, or whose counter is rejected
   // for so long; the latter is taken away again when the counter is believed.
-  void Judge(FrameWriter& out);
+  void Validate(FrameWriter& out);
 
  private:
   struct Gpu {
     EntityRef entity;
     std::array<uint32_t, kTwins> slots;  // UINT32_MAX: no such series
     std::vector<uint32_t> derived_of_power, derived_of_used;
-    TwinJudge judge;
+    CrossChecker judge;
     EnergyEstimate energy;
     Series joules, error;
     int64_t power_since_ns = 0;
@@ -42,9 +42,9 @@ class GpuQuality {
 
   void Bind(SeriesTable& table, const Layout& layout);
   Gpu& Of(const EntityRef& entity);
-  TwinReadings Read(const Gpu& gpu, const FrameWriter& out) const;
-  void Reject(const Gpu& gpu, const TwinVerdicts& verdicts, FrameWriter& out) const;
-  void Estimate(Gpu& gpu, const TwinReadings& readings, FrameWriter& out);
+  CheckedReadings Read(const Gpu& gpu, const FrameWriter& out) const;
+  void Reject(const Gpu& gpu, const CrossCheckResults& verdicts, FrameWriter& out) const;
+  void Estimate(Gpu& gpu, const CheckedReadings& readings, FrameWriter& out);
 
   const Duration interval_;
   uint64_t layout_id_ = 0;

@@ -8,7 +8,7 @@
 #include "catalog/gpu/board.h"
 #include "catalog/gpu/engines.h"
 #include "catalog/gpu/readings.h"
-#include "pipeline/events/event_desk.h"
+#include "pipeline/events/event_queue.h"
 #include "pipeline/gpu_quality/quality_events.h"
 
 namespace gpulens {
@@ -24,7 +24,7 @@ class GpuQualityTest : public ::testing::Test {
     clock_.Advance(seconds(1));
     writer_.Begin(clock_.Now());
     write();
-    quality_.Judge(writer_);
+    quality_.Validate(writer_);
     frame_ = writer_.Finish();
     events_.Report(writer_, desk_);
   }
@@ -39,14 +39,14 @@ class GpuQualityTest : public ::testing::Test {
   }
   bool Has(const MetricDesc& desc) const { return !std::isnan(Value(desc)); }
   std::string_view WhyAbsent(Series series) const { return AbsenceName(frame_->absence[series.slot]); }
-  uint64_t Rejected(Verdict why) const { return writer_.counts().rejected[static_cast<size_t>(why)]; }
+  uint64_t Rejected(Validation why) const { return writer_.counts().rejected[static_cast<size_t>(why)]; }
 
   ManualClock clock_;
   SeriesTable table_;
   FrameWriter writer_{table_, seconds(10)};
   GpuQuality quality_{seconds(1)};
   QualityEvents events_;
-  EventDesk desk_;
+  EventQueue desk_;
   Ref<const Frame> frame_;
   EntityRef gpu_ = MakeRef<Entity>("gpu", AttributeSet({{"gpu.index", int64_t{0}}, {"gpu.uuid", "GPU-0"}}));
 };
@@ -70,7 +70,7 @@ TEST_F(GpuQualityTest, WhatDisagreesIsNotExportedAndIsTold) {
   EXPECT_EQ(Value(kGpuMemoryTotal), 1000);
   EXPECT_FALSE(Has(kGpuMemoryUsed));
   EXPECT_FALSE(Has(kGpuMemoryUsedPercent)) << "a share of what is not believed";
-  EXPECT_EQ(Rejected(Verdict::kDisagreesWithTwin), 2u);
+  EXPECT_EQ(Rejected(Validation::kInconsistent), 2u);
   EXPECT_EQ(WhyAbsent(used), "inconsistent");
   EXPECT_EQ(WhyAbsent(total), "");
   auto events = desk_.Take();
@@ -182,7 +182,7 @@ TEST_F(GpuQualityTest, RejectedPowerIsNotIntegrated) {
     });
   }
   EXPECT_NEAR(Value(kGpuEnergyEstimate), 200 * 29, 1);
-  EXPECT_EQ(Rejected(Verdict::kOutOfRange), 10u);
+  EXPECT_EQ(Rejected(Validation::kOutOfRange), 10u);
 }
 
 TEST_F(GpuQualityTest, ASteadyRunDoesNotAllocate) {
@@ -205,7 +205,7 @@ TEST_F(GpuQualityTest, ASteadyRunDoesNotAllocate) {
   uint64_t before = ThreadAllocations();
   for (int i = 0; i < 100; ++i) Run(write);
   EXPECT_EQ(ThreadAllocations() - before, 0u);
-  EXPECT_EQ(Rejected(Verdict::kDisagreesWithTwin), 130u);
+  EXPECT_EQ(Rejected(Validation::kInconsistent), 130u);
 }
 
 }  // namespace

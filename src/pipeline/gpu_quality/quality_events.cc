@@ -3,7 +3,7 @@
 #include <charconv>
 #include <cmath>
 
-#include "pipeline/events/event_desk.h"
+#include "pipeline/events/event_queue.h"
 
 namespace gpulens {
 namespace {
@@ -22,7 +22,7 @@ Event MakeEvent(const SeriesInfo& info, const FrameWriter::Rejection& rejection,
   event.name = "gpulens.quality";
   event.entity = info.entity;
   event.attributes =
-      AttributeSet({{"gpulens.metric", info.desc->name}, {"gpulens.reason", VerdictName(rejection.why)}});
+      AttributeSet({{"gpulens.metric", info.desc->name}, {"gpulens.reason", ValidationName(rejection.why)}});
   event.body = std::string(info.desc->name);
   if (!std::isnan(rejection.value)) {
     char text[32];
@@ -30,16 +30,16 @@ Event MakeEvent(const SeriesInfo& info, const FrameWriter::Rejection& rejection,
     event.body += " " + std::string(text, end);
     if (!info.desc->unit.empty()) event.body += " " + std::string(info.desc->unit);
   }
-  event.body += " was rejected: " + std::string(VerdictName(rejection.why));
+  event.body += " was rejected: " + std::string(ValidationName(rejection.why));
   return event;
 }
 
 }  // namespace
 
-void QualityEvents::Report(const FrameWriter& run, EventDesk& desk) {
+void QualityEvents::Report(const FrameWriter& run, EventQueue& desk) {
   for (const FrameWriter::Rejection& rejection : run.rejections()) {
     // What was never there is no bad reading.
-    if (rejection.why == Verdict::kNotSupported || !run.table().Live(rejection.series)) continue;
+    if (rejection.why == Validation::kNotSupported || !run.table().Live(rejection.series)) continue;
     int64_t now = run.begun_at().boot_ns;
     auto at = told_ns_.find(KeyOf(rejection));
     if (at != told_ns_.end() && now - at->second < kQuiet) continue;

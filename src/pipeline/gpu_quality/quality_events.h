@@ -8,7 +8,7 @@
 
 namespace gpulens {
 
-class EventDesk;
+class EventQueue;
 
 // Used inside one instance's runs; not thread-safe. Allocates for an event only.
 class QualityEvents {
@@ -17,7 +17,7 @@ class QualityEvents {
   static constexpr size_t kMaxKnown = 4096;
 
   // After the run: tells what it rejected.
-  void Report(const FrameWriter& run, EventDesk& desk);
+  void Report(const FrameWriter& run, EventQueue& desk);
 
  private:
   std::unordered_map<uint64_t, int64_t> told_ns_;  // by series and reason

@@ -1,2 +1,2 @@
-house_deps(gpulens_receiving gpulens_wire_otlp_json gpulens_net_grpc)
-house_test_deps(gpulens_net_testing gpulens_base_testing)
+gpulens_link(gpulens_receiving gpulens_wire_otlp_json gpulens_net_grpc)
+gpulens_test_link(gpulens_net_testing gpulens_base_testing)

@@ -12,7 +12,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const EnginePageSeries::Options options{.target = "t",
                                           .engine = pick == 0 ? nullptr : &AllEngines()[pick - 1]};
   std::string_view rest(reinterpret_cast<const char*>(data) + 1, size - 1);
-  EngineRig rig(options);
+  EngineFixture rig(options);
   DriftWatch drift;
   std::string_view last;
   while (!rest.empty()) {
@@ -21,7 +21,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     if (rig.complete) drift.Look(rig.page, rig.series.families());
   }
   if (!rig.last.ok() || !rig.complete) return 0;
-  EngineRig fresh(options);
+  EngineFixture fresh(options);
   fresh.Read(last);
   CHECK(rig.Names() == fresh.Names());
   CHECK(rig.table.size() == rig.Names().size());

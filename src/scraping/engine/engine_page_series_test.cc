@@ -25,12 +25,12 @@ using ::testing::Not;
 using ::testing::Pair;
 
 // Of an engine's page: without what is on every series.
-std::map<std::string, double> Of(const EngineRig& rig) {
+std::map<std::string, double> Of(const EngineFixture& rig) {
   return rig.Values({"target", "inference.engine", "inference.layer"});
 }
 
 TEST(EnginePage, RolesWithUnitsAndAttributes) {
-  EngineRig rig;
+  EngineFixture rig;
   rig.Read(
       "# TYPE vllm:num_requests_running gauge\n"
       "vllm:num_requests_running{engine=\"0\",model_name=\"m\"} 3\n"
@@ -48,7 +48,7 @@ TEST(EnginePage, RolesWithUnitsAndAttributes) {
 }
 
 TEST(EnginePage, NeitherOfAnEngineNorEmpty) {
-  EngineRig rig;
+  EngineFixture rig;
   rig.Read("# TYPE node_load1 gauge\nnode_load1 1\n");
   EXPECT_EQ(rig.last.code, Code::kDataLoss);
   EXPECT_THAT(rig.Values(), IsEmpty());
@@ -59,7 +59,7 @@ TEST(EnginePage, NeitherOfAnEngineNorEmpty) {
 }
 
 TEST(EnginePage, AnAliasIsCountedOnce) {
-  EngineRig rig;
+  EngineFixture rig;
   const std::string older =
       "# TYPE vllm:gpu_cache_usage_perc gauge\nvllm:gpu_cache_usage_perc{model_name=\"m\"} 0.5\n";
   rig.Read(older);
@@ -71,7 +71,7 @@ TEST(EnginePage, AnAliasIsCountedOnce) {
 }
 
 TEST(EnginePage, HistogramsInTheUnitOfTheRole) {
-  EngineRig rig;
+  EngineFixture rig;
   rig.Read(
       "# TYPE nv_inference_first_response_histogram_ms histogram\n"
       "nv_inference_first_response_histogram_ms_bucket{model=\"m\",version=\"1\",le=\"100\"} 2\n"
@@ -90,7 +90,7 @@ TEST(EnginePage, HistogramsInTheUnitOfTheRole) {
 }
 
 TEST(EnginePage, SumAndCountOfTwoCountersAreAHistogramWithoutBuckets) {
-  EngineRig rig;
+  EngineFixture rig;
   rig.Read(
       "# TYPE nv_inference_count counter\nnv_inference_count{model=\"m\",version=\"1\"} 8\n"
       "# TYPE nv_inference_exec_count counter\nnv_inference_exec_count{model=\"m\",version=\"1\"} 2\n"
@@ -107,7 +107,7 @@ TEST(EnginePage, SumAndCountOfTwoCountersAreAHistogramWithoutBuckets) {
 }
 
 TEST(EnginePage, PersonalLabelsAreDroppedAndTheirSeriesAdded) {
-  EngineRig rig;
+  EngineFixture rig;
   rig.Read(
       "# TYPE litellm_total_tokens_metric_total counter\n"
       "# TYPE litellm_input_tokens_metric_total counter\n"
@@ -117,7 +117,7 @@ TEST(EnginePage, PersonalLabelsAreDroppedAndTheirSeriesAdded) {
 }
 
 TEST(EnginePage, OneValueOfALabelStandsForAllOrForNone) {
-  EngineRig rig;
+  EngineFixture rig;
   rig.Read(
       "# TYPE sglang:cached_tokens_total counter\n"
       "sglang:cached_tokens_total{cache_source=\"total\",model_name=\"m\"} 9\n");
@@ -135,20 +135,20 @@ TEST(EnginePage, OtherSpellingsOfAName) {
   for (const char* page : {"# TYPE vllm_prompt_tokens_total counter\nvllm_prompt_tokens_total 4\n",
                            "# TYPE ray_vllm_prompt_tokens_total counter\nray_vllm_prompt_tokens_total 4\n",
                            "# TYPE ray_vllm:prompt_tokens_total counter\nray_vllm:prompt_tokens_total 4\n"}) {
-    EngineRig rig;
+    EngineFixture rig;
     rig.Read(page);
     EXPECT_THAT(rig.Values({"target", "inference.layer"}),
                 ElementsAre(Pair("inference.tokens.prompt{inference.engine=vllm}", 4)))
         << page;
   }
-  EngineRig rig;
+  EngineFixture rig;
   rig.Read("# TYPE vllm:prompt_tokens counter\nvllm:prompt_tokens_total 4\n# EOF\n",
            ExpositionFormat::kOpenMetrics100);
   EXPECT_THAT(Of(rig), ElementsAre(Pair("inference.tokens.prompt{}", 4)));
 }
 
 TEST(EnginePage, SeveralEnginesOnOnePage) {
-  EngineRig rig;
+  EngineFixture rig;
   rig.Read(
       "# TYPE vllm:prompt_tokens_total counter\nvllm:prompt_tokens_total{model_name=\"m\"} 4\n"
       "# TYPE lmcache:num_hit_tokens_total counter\nlmcache:num_hit_tokens_total{model_name=\"m\"} 3\n"
@@ -167,14 +167,14 @@ TEST(EnginePage, SeveralEnginesOnOnePage) {
 }
 
 TEST(EnginePage, NimReadsVllmsFamiliesAsItsOwn) {
-  EngineRig rig("nim");
+  EngineFixture rig("nim");
   rig.Read("# TYPE vllm:num_requests_waiting gauge\nvllm:num_requests_waiting 2\n");
   EXPECT_THAT(rig.Values({"target", "inference.layer"}),
               ElementsAre(Pair("inference.requests.waiting{inference.engine=nim}", 2)));
 }
 
 TEST(EnginePage, NumbersThatStandInLabels) {
-  EngineRig rig;
+  EngineFixture rig;
   const std::string head = "# TYPE vllm:lora_requests_info gauge\n";
   rig.Read(head +
            "vllm:lora_requests_info{running_lora_adapters=\"a,b\",max_lora=\"4\"} 100\n"
@@ -191,7 +191,7 @@ TEST(EnginePage, ManyBucketsAreThinned) {
   page +=
       "tgi_batch_next_size_bucket{le=\"+Inf\"} 1030\ntgi_batch_next_size_sum 5\ntgi_batch_next_size_count "
       "1030\n";
-  EngineRig rig;
+  EngineFixture rig;
   rig.Read(page);
   auto values = Of(rig);
   EXPECT_LE(values.size(), 72u);
@@ -201,7 +201,7 @@ TEST(EnginePage, ManyBucketsAreThinned) {
 }
 
 TEST(EnginePage, WhatVanishesLeavesAndWhatChangesItsTypeIsAnother) {
-  EngineRig rig;
+  EngineFixture rig;
   rig.Read(
       "# TYPE sglang:kv_transfer_latency_ms gauge\nsglang:kv_transfer_latency_ms 30\n"
       "# TYPE sglang:num_running_reqs gauge\nsglang:num_running_reqs 1\n");
@@ -218,7 +218,7 @@ TEST(EnginePage, WhatVanishesLeavesAndWhatChangesItsTypeIsAnother) {
 }
 
 TEST(EnginePage, ACutPageLeavesWhatItDoesNotShow) {
-  EngineRig rig;
+  EngineFixture rig;
   const std::string head =
       "# TYPE vllm:e2e_request_latency_seconds "
       "histogram\nvllm:e2e_request_latency_seconds_bucket{le=\"1.0\"} ";
@@ -235,7 +235,7 @@ TEST(EnginePage, ACutPageLeavesWhatItDoesNotShow) {
 }
 
 TEST(EnginePage, ARestartBeginsCountersAnew) {
-  EngineRig rig;
+  EngineFixture rig;
   const std::string head = "# TYPE vllm:e2e_request_latency_seconds histogram\n";
   auto page = [&](int count) {
     std::string n = std::to_string(count);
@@ -252,7 +252,7 @@ TEST(EnginePage, ARestartBeginsCountersAnew) {
 }
 
 TEST(EnginePage, AModelLearntLaterIsGivenToSeriesWithoutOne) {
-  EngineRig rig;
+  EngineFixture rig;
   const std::string page = "# TYPE tgi_queue_size gauge\ntgi_queue_size 2\n";
   rig.Read(page);
   EXPECT_THAT(Of(rig), ElementsAre(Pair("inference.requests.waiting{}", 2)));
@@ -262,7 +262,7 @@ TEST(EnginePage, AModelLearntLaterIsGivenToSeriesWithoutOne) {
 }
 
 TEST(EnginePage, AboveTheLimitSeriesAreRefusedAndCounted) {
-  EngineRig rig({.target = "t"}, 1);
+  EngineFixture rig({.target = "t"}, 1);
   rig.Read(
       "# TYPE vllm:num_requests_running gauge\nvllm:num_requests_running{model_name=\"a\"} 1\n"
       "vllm:num_requests_running{model_name=\"b\"} 2\n");
@@ -274,7 +274,7 @@ TEST(EnginePage, AboveTheLimitSeriesAreRefusedAndCounted) {
 TEST(EnginePage, TheRulesOfAConfigurationCombine) {
   SeriesRules rules;
   rules.drop = {"priority"};
-  EngineRig rig({.target = "t", .rules = rules});
+  EngineFixture rig({.target = "t", .rules = rules});
   rig.Read(
       "# TYPE vllm:request_success_total counter\n"
       "vllm:request_success_total{model_name=\"m\",finished_reason=\"stop\",priority=\"1\"} 4\n"
@@ -300,7 +300,7 @@ TEST(EnginePage, ASteadyPageDoesNotAllocate) {
       pages[p] += "vllm:e2e_request_latency_seconds_count" + of + "} " + n + "\n";
     }
   }
-  EngineRig rig;
+  EngineFixture rig;
   for (int i = 0; i < 10; ++i) rig.Read(pages[i % 2 == 0 ? 0 : 1]);
   uint64_t before = ThreadAllocations();
   for (int i = 0; i < 50; ++i) rig.Read(pages[1]);
@@ -309,7 +309,7 @@ TEST(EnginePage, ASteadyPageDoesNotAllocate) {
 }
 
 // The only series of a role.
-const SeriesInfo& InfoOf(const EngineRig& rig, std::string_view role) {
+const SeriesInfo& InfoOf(const EngineFixture& rig, std::string_view role) {
   const SeriesInfo* found = nullptr;
   for (uint32_t slot = 0; slot < rig.frame->layout->slots(); ++slot) {
     const SeriesInfo& info = (*rig.frame->layout)[slot];
@@ -329,7 +329,7 @@ TEST(EnginePage, EveryFamilyOfTheNewestReleasesIsKnown) {
     SCOPED_TRACE(engine);
     auto body = ReadFile(entry.path().string(), 1 << 20);
     ASSERT_TRUE(body.ok());
-    EngineRig rig;
+    EngineFixture rig;
     rig.Read(*body);
     ASSERT_TRUE(rig.last.ok()) << rig.last.detail;
     const PageFamilies& families = rig.series.families();
@@ -356,7 +356,7 @@ TEST(EnginePage, HistogramsWithoutATypeAreKnown) {
                                   "# TYPE vllm:time_to_first_token_seconds_bucket untyped\n"
                                   "# TYPE vllm:time_to_first_token_seconds_count untyped\n"
                                   "# TYPE vllm:time_to_first_token_seconds_sum untyped\n"}) {
-    EngineRig rig;
+    EngineFixture rig;
     rig.Read(types + samples);
     auto values = Of(rig);
     const std::string of = "inference.time_to_first_token{model.name=m} ";
@@ -368,7 +368,7 @@ TEST(EnginePage, HistogramsWithoutATypeAreKnown) {
 }
 
 TEST(EnginePage, ASumAndACountByThemselvesAreAHistogramOfTheTable) {
-  EngineRig rig;
+  EngineFixture rig;
   rig.Read(
       "vllm:time_to_first_token_seconds_count{model_name=\"m\"} 2\n"
       "vllm:time_to_first_token_seconds_sum{model_name=\"m\"} 3\n"
@@ -399,7 +399,7 @@ TEST(EnginePage, ARoutersPageIsNoEnginesPage) {
        "smg_router_ttft_seconds_sum{model=\"m\"} 4\nsmg_router_ttft_seconds_count{model=\"m\"} 3\n",
        "sglang-router"}};
   for (const Case& one : cases) {
-    EngineRig rig;
+    EngineFixture rig;
     rig.Read(one.page);
     ASSERT_TRUE(rig.last.ok()) << one.engine;
     EXPECT_EQ(rig.series.families().main()->name, one.engine);
@@ -417,14 +417,14 @@ TEST(EnginePage, ARoutersPageIsNoEnginesPage) {
 
 // A page without a family that only the router has is the router's when the configuration says so.
 TEST(EnginePage, AConfiguredRouterIsNotItsEngineEither) {
-  EngineRig rig("vllm-production-stack");
+  EngineFixture rig("vllm-production-stack");
   rig.Read("# TYPE vllm:num_requests_running gauge\nvllm:num_requests_running{server=\"http://a\"} 3\n");
   ASSERT_EQ(rig.series.families().engines().size(), 1u);
   EXPECT_EQ(rig.series.families().main()->name, "vllm-production-stack");
 }
 
 TEST(EnginePage, AProxyCountsForOllamaWhichHasNoPage) {
-  EngineRig rig;
+  EngineFixture rig;
   rig.Read(
       "# TYPE ollama_prompt_tokens_total counter\nollama_prompt_tokens_total{model=\"m\"} 10\n"
       "# TYPE ollama_generated_tokens_total counter\nollama_generated_tokens_total{model=\"m\"} 20\n"
@@ -444,7 +444,7 @@ TEST(EnginePage, AProxyCountsForOllamaWhichHasNoPage) {
 
 // Both releases: in 3 the time to the first token was that of the last request alone.
 TEST(EnginePage, XinferenceIsKnownInBothReleases) {
-  EngineRig rig;
+  EngineFixture rig;
   rig.Read(
       "# TYPE xinference:output_tokens_total_counter counter\n"
       "xinference:output_tokens_total_counter{model=\"m\"} 7\n"
@@ -467,7 +467,7 @@ TEST(EnginePage, XinferenceIsKnownInBothReleases) {
 }
 
 TEST(EnginePage, TheSemanticRouterIsARouter) {
-  EngineRig rig;
+  EngineFixture rig;
   rig.Read(
       "# TYPE llm_model_requests_total counter\nllm_model_requests_total{model=\"m\"} 5\n"
       "# TYPE llm_model_inflight_requests gauge\nllm_model_inflight_requests{model=\"m\"} 2\n"
@@ -491,7 +491,7 @@ TEST(EnginePage, TheSemanticRouterIsARouter) {
 }
 
 TEST(EnginePage, TheServerOfLmCacheTellsItsHits) {
-  EngineRig rig;
+  EngineFixture rig;
   rig.Read(
       "# TYPE lmcache_mp_lookup_requested_tokens_total counter\n"
       "lmcache_mp_lookup_requested_tokens_total{model_name=\"m\",cache_salt=\"s\"} 100\n"
@@ -508,7 +508,7 @@ TEST(EnginePage, TheServerOfLmCacheTellsItsHits) {
 }
 
 TEST(EnginePage, TritonIsKnownByItsGpusAlone) {
-  EngineRig rig;
+  EngineFixture rig;
   rig.Read("# TYPE nv_gpu_utilization gauge\nnv_gpu_utilization{gpu_uuid=\"GPU-1\"} 0.5\n");
   EXPECT_TRUE(rig.last.ok());
   EXPECT_EQ(rig.series.families().main()->name, "triton");
@@ -518,7 +518,7 @@ TEST(EnginePage, TritonIsKnownByItsGpusAlone) {
 TEST(EnginePage, AMovedCreationTimeIsABeginningThoughTheCountGrew) {
   const std::string role = "inference.tokens.prompt";
   for (bool open : {false, true}) {
-    EngineRig rig;
+    EngineFixture rig;
     auto read = [&](int count, int created) {
       std::string page =
           open ? "# TYPE vllm:prompt_tokens counter\n" : "# TYPE vllm:prompt_tokens_total counter\n";
@@ -544,7 +544,7 @@ TEST(EnginePage, AMovedCreationTimeIsABeginningThoughTheCountGrew) {
 }
 
 TEST(EnginePage, ARestartedProcessBeginsAllCountersThoughTheyGrew) {
-  EngineRig rig;
+  EngineFixture rig;
   auto read = [&](int count, double started, const char* more = "") {
     rig.Read("# TYPE vllm:prompt_tokens_total counter\nvllm:prompt_tokens_total{model_name=\"m\"} " +
              std::to_string(count) +
@@ -572,7 +572,7 @@ TEST(EnginePage, ARestartedProcessBeginsAllCountersThoughTheyGrew) {
 }
 
 TEST(EnginePage, ValuesHaveTheTimeOfThePage) {
-  EngineRig rig;
+  EngineFixture rig;
   const int64_t now_ms = rig.clock.Now().unix_ns / 1'000'000 + 15'000;
   rig.Read("# TYPE vllm:num_requests_running gauge\nvllm:num_requests_running{engine=\"0\"} 3 " +
            std::to_string(now_ms - 20'000) + "\n# TYPE vllm:num_requests_waiting gauge\n" +

@@ -5,16 +5,16 @@
 #include <utility>
 
 #include "scraping/engine/engine_page_series.h"
-#include "scraping/table_rig.h"
+#include "scraping/table_fixture.h"
 
 namespace gpulens::engine_page {
 
-class EngineRig : public scrape_testing::TableRig<EnginePageSeries> {
+class EngineFixture : public scrape_testing::TableFixture<EnginePageSeries> {
  public:
-  explicit EngineRig(EnginePageSeries::Options options = {.target = "t"}, uint32_t limit = UINT32_MAX)
-      : TableRig(limit, std::move(options)) {}
-  explicit EngineRig(std::string_view engine)
-      : EngineRig(EnginePageSeries::Options{.target = "t", .engine = FindEngine(engine)}) {}
+  explicit EngineFixture(EnginePageSeries::Options options = {.target = "t"}, uint32_t limit = UINT32_MAX)
+      : TableFixture(limit, std::move(options)) {}
+  explicit EngineFixture(std::string_view engine)
+      : EngineFixture(EnginePageSeries::Options{.target = "t", .engine = FindEngine(engine)}) {}
 };
 
 }  // namespace gpulens::engine_page

@@ -9,7 +9,7 @@ add_custom_command(OUTPUT ${engine_rows}
           ${CMAKE_SOURCE_DIR}/src/catalog/inference ${engine_rows}
   DEPENDS ${CMAKE_SOURCE_DIR}/tools/engine_tables.py ${engine_tables} ${CMAKE_SOURCE_DIR}/src/catalog/inference/roles.cc
   COMMENT "Tables of LLM engines" VERBATIM)
-house_library(scraping_engine DIR src/scraping/engine DEPS gpulens_scraping gpulens_scraping_governor gpulens_catalog_inference gpulens_net_json
+add_gpulens_library(scraping_engine DIR src/scraping/engine DEPS gpulens_scraping gpulens_scraping_governor gpulens_catalog_inference gpulens_net_json
               TEST_DEPS gpulens_base_testing gpulens_dialects gpulens_net_testing)
 target_sources(gpulens_scraping_engine PRIVATE ${engine_rows})
 target_include_directories(gpulens_scraping_engine PRIVATE ${CMAKE_BINARY_DIR}/generated)

@@ -10,7 +10,7 @@
 namespace gpulens {
 namespace {
 
-using scrape_testing::PageRig;
+using scrape_testing::PageFixture;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::Not;
@@ -18,10 +18,10 @@ using ::testing::Not;
 constexpr auto kText = ExpositionFormat::kText004;
 
 // What a target with these rules shows of a page.
-class Governed : public PageRig {
+class Governed : public PageFixture {
  public:
   explicit Governed(SeriesRules rules, uint32_t limit = UINT32_MAX)
-      : PageRig(limit),
+      : PageFixture(limit),
         governed(page, MakeRef<Entity>("target", AttributeSet{{"target", std::string_view("t")}}), {},
                  std::move(rules)) {}
 

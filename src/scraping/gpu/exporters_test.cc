@@ -153,7 +153,7 @@ class CapturedPage : public ::testing::Test {
     values = rig.Values({"gpu.uuid", "gpu.model"});
     return true;
   }
-  PageRig rig;
+  PageFixture rig;
   std::map<std::string, double> values;
 };
 
@@ -198,7 +198,7 @@ TEST_F(CapturedPage, BoardAndInstanceOnOnePage) {
 
 TEST_F(CapturedPage, TheOthersOfDcgm) {
   for (auto name : {"mig_active_1g5gb", "mig_disabled_empty", "mig_enabled_empty", "fraction_1_workload"}) {
-    PageRig fresh;
+    PageFixture fresh;
     std::string body = Capture(std::string("fixtures/dcgm/") + name + ".txt");
     if (body.empty()) GTEST_SKIP() << "captures not here";
     fresh.Read(body);
@@ -221,7 +221,7 @@ TEST_F(CapturedPage, TheReadmeHasABlank) {
   auto read = rig.Values({"gpu.uuid", "gpu.model"});
   EXPECT_EQ(read["gpu.clock.frequency{gpu.clock.type=sm,gpu.index=0}"], 139);
   EXPECT_FALSE(read.contains("gpu.temperature{gpu.index=0,gpu.temperature.sensor=memory}"));
-  EXPECT_EQ(rig.writer.counts().rejected[static_cast<size_t>(Verdict::kSentinel)], 1u);
+  EXPECT_EQ(rig.writer.counts().rejected[static_cast<size_t>(Validation::kSentinel)], 1u);
 }
 
 TEST_F(CapturedPage, Amd2024AndToday) {
@@ -230,7 +230,7 @@ TEST_F(CapturedPage, Amd2024AndToday) {
   EXPECT_EQ(values["gpu.memory.total{}"], 68702.0 * 1048576);
   EXPECT_EQ(values["gpu.utilization{gpu.task.type=compute}"], 0);
   EXPECT_EQ(values["gpu.devices{gpu.vendor=amd}"], 1);
-  PageRig today;
+  PageFixture today;
   today.Read(Capture("fixtures/amd/kaiwo_gpu_gfx_activity_mi300x.txt"));
   auto read = today.Values({"gpu.uuid", "gpu.model"});
   EXPECT_EQ(read["gpu.utilization{gpu.index=2,gpu.task.type=compute}"], 0);

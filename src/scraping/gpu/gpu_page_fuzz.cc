@@ -8,10 +8,10 @@
 namespace {
 
 using gpulens::gpu_page::AllExporters;
-using gpulens::gpu_page::PageRig;
+using gpulens::gpu_page::PageFixture;
 
 // Values may differ: a jump and a counter that fell are judged by what was before.
-void Compare(const PageRig& rig, const PageRig& fresh) {
+void Compare(const PageFixture& rig, const PageFixture& fresh) {
   CHECK(rig.Names() == fresh.Names());
   CHECK(rig.table.size() == rig.Names().size());
   CHECK(rig.writer.counts().invalid == 0);
@@ -24,7 +24,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   size_t pick = data[0] % (AllExporters().size() + 1);
   const auto* exporter = pick == 0 ? nullptr : AllExporters()[pick - 1];
   std::string_view rest(reinterpret_cast<const char*>(data) + 1, size - 1);
-  PageRig rig(exporter);
+  PageFixture rig(exporter);
   std::string_view last;
   bool ok = false;
   while (!rest.empty()) {
@@ -33,7 +33,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     ok = rig.last.ok() && rig.complete;
   }
   if (!ok) return 0;
-  PageRig fresh(rig.series.exporter());
+  PageFixture fresh(rig.series.exporter());
   fresh.Read(last);
   Compare(rig, fresh);
   return 0;

@@ -130,7 +130,7 @@ Status GpuPageSeries::Write(bool complete, FrameWriter& out) {
 
 void GpuPageSeries::SetOne(const PageRow& row, double raw, const Held& held, FrameWriter& out) {
   Series series = held.series.front();
-  if (IsBlank(raw) || SaysNothing(*row.metric, raw)) return out.Reject(series, Verdict::kSentinel);
+  if (IsBlank(raw) || SaysNothing(*row.metric, raw)) return out.Reject(series, Validation::kSentinel);
   switch (row.take) {
     case Take::kValue:
     case Take::kSum: return out.Set(series, raw * row.times / row.per);
@@ -138,14 +138,14 @@ void GpuPageSeries::SetOne(const PageRow& row, double raw, const Held& held, Fra
       if (raw != 0) out.Set(series, raw);
       return;
     case Take::kBit:
-      if (!(raw >= 0)) return out.Reject(series, Verdict::kOutOfRange);
+      if (!(raw >= 0)) return out.Reject(series, Validation::kOutOfRange);
       return out.Set(series, (static_cast<uint64_t>(raw) & row.bit) != 0 ? 1 : 0);
     case Take::kPcieSpeed: return out.Set(series, GenerationOf(raw));
     case Take::kPcieGeneration: return out.Set(series, raw > 7 ? GenerationOf(raw) : raw == 5 ? 0 : raw);
     case Take::kStates: break;
   }
   if (!(raw >= 0) || raw != std::floor(raw) || raw >= static_cast<double>(held.series.size())) {
-    return out.Reject(series, Verdict::kOutOfRange);
+    return out.Reject(series, Validation::kOutOfRange);
   }
   for (size_t i = 0; i < held.series.size(); ++i)
     out.Set(held.series[i], raw == static_cast<double>(i) ? 1 : 0);

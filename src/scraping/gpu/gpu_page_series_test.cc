@@ -26,7 +26,7 @@ std::string Line(std::string_view family, std::string_view labels, std::string_v
 std::string Gpu0(std::string_view family, std::string_view value) { return Line(family, kGpu0, value); }
 
 TEST(DcgmPage, ScalesAreNative) {
-  PageRig rig(FindExporter("dcgm"));
+  PageFixture rig(FindExporter("dcgm"));
   rig.Read(Gpu0("DCGM_FI_DEV_FB_USED", "4845") + Gpu0("DCGM_FI_DEV_GPU_UTIL", "87") +
            Gpu0("DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION", "319159391") +
            Gpu0("DCGM_FI_DEV_POWER_USAGE", "409.692") + Gpu0("DCGM_FI_DEV_POWER_VIOLATION", "2500000000") +
@@ -55,15 +55,15 @@ TEST(DcgmPage, LinesThatContradictEachOtherTellTheSameWhateverWasReadBefore) {
                 "gpu=\"0\",UUID=\"GPU-a\",GPU_I_ID=\"3\",GPU_I_PROFILE=\"" + std::string(profile) + "\"",
                 "5");
   };
-  PageRig fresh(FindExporter("dcgm")), used_before(FindExporter("dcgm"));
+  PageFixture fresh(FindExporter("dcgm")), used_before(FindExporter("dcgm"));
   used_before.Read(used("2g.10gb"));
-  for (PageRig* rig : {&fresh, &used_before}) rig->Read(used("1g.5gb") + used("2g.10gb"));
+  for (PageFixture* rig : {&fresh, &used_before}) rig->Read(used("1g.5gb") + used("2g.10gb"));
   EXPECT_EQ(used_before.Names(), fresh.Names());
   EXPECT_THAT(fresh.Names(), Contains(::testing::HasSubstr("gpu.mig.profile=1g.5gb")));
 }
 
 TEST(DcgmPage, AGpuIsKnownByItsLabelsUnderAnySpelling) {
-  PageRig rig(FindExporter("dcgm"));
+  PageFixture rig(FindExporter("dcgm"));
   rig.Read(Line(
       "DCGM_FI_DEV_POWER_USAGE",
       "gpu=\"3\",uuid=\"GPU-x\",modelName=\"L4\",hostname=\"n\",pod=\"p\",namespace=\"s\",container=\"c\"",
@@ -91,7 +91,7 @@ TEST(DcgmPage, NamesOf46MeanTheSameAndBothTogetherNeverDouble) {
     before += Gpu0(old_name, "1");
     after += Gpu0(new_name, "1");
   }
-  PageRig one(FindExporter("dcgm")), other(FindExporter("dcgm")), both(FindExporter("dcgm"));
+  PageFixture one(FindExporter("dcgm")), other(FindExporter("dcgm")), both(FindExporter("dcgm"));
   one.Read(before);
   other.Read(after);
   both.Read(before + after);
@@ -107,7 +107,7 @@ TEST(DcgmPage, NamesOf46MeanTheSameAndBothTogetherNeverDouble) {
 }
 
 TEST(DcgmPage, TheProfilingRateWinsOverTheDriversAndIsMarked) {
-  PageRig rig(FindExporter("dcgm"));
+  PageFixture rig(FindExporter("dcgm"));
   rig.Read(Gpu0("DCGM_FI_DEV_PCIE_RX_THROUGHPUT", "7") + Gpu0("DCGM_FI_PROF_PCIE_RX_BYTES", "97863601") +
            Gpu0("DCGM_FI_PROF_NVLINK_TX_BYTES", "5") + Gpu0("DCGM_FI_DEV_NVLINK_TX_BANDWIDTH_TOTAL", "9"));
   auto values = rig.Values(kIds);
@@ -123,17 +123,17 @@ TEST(DcgmPage, TheProfilingRateWinsOverTheDriversAndIsMarked) {
 }
 
 TEST(DcgmPage, BlanksAreRejectedAsSentinelsAndNeverShown) {
-  PageRig rig(FindExporter("dcgm"));
+  PageFixture rig(FindExporter("dcgm"));
   rig.Read(Gpu0("DCGM_FI_DEV_MEMORY_TEMP", "9223372036854775794") +
            Gpu0("DCGM_FI_DEV_GPU_TEMP", "2147483634") + Gpu0("DCGM_FI_DEV_GPU_UTIL", "4294967295") +
            Gpu0("DCGM_FI_PROF_DRAM_ACTIVE", "140737488355330") +
            Gpu0("DCGM_FI_DEV_FB_FREE", "9223372036854775792") + Gpu0("DCGM_FI_DEV_POWER_USAGE", "65535"));
   EXPECT_EQ(rig.Values(kIds).size(), 1u) << "gpu.info alone";
-  EXPECT_EQ(rig.writer.counts().rejected[static_cast<size_t>(Verdict::kSentinel)], 6u);
+  EXPECT_EQ(rig.writer.counts().rejected[static_cast<size_t>(Validation::kSentinel)], 6u);
 }
 
 TEST(DcgmPage, TheXidGaugeIsALastCodeAndNoneAtZero) {
-  PageRig rig(FindExporter("dcgm"));
+  PageFixture rig(FindExporter("dcgm"));
   rig.Read(Gpu0("DCGM_FI_DEV_XID_ERRORS", "0"));
   EXPECT_THAT(rig.Values(kIds), Not(Contains(Key(StartsWith("gpu.xid")))));
   rig.Read(
@@ -143,7 +143,7 @@ TEST(DcgmPage, TheXidGaugeIsALastCodeAndNoneAtZero) {
 }
 
 TEST(DcgmPage, BitsStatesAndLinks) {
-  PageRig rig(FindExporter("dcgm"));
+  PageFixture rig(FindExporter("dcgm"));
   rig.Read(Gpu0("DCGM_FI_DEV_CLOCKS_EVENT_REASONS", "36") + Gpu0("DCGM_FI_DEV_GET_GPU_RECOVERY_ACTION", "2") +
            Gpu0("DCGM_FI_PROF_NVDEC2_ACTIVE", "0.5") +
            Line("DCGM_FI_DEV_NVLINK_COUNT_RX_ERRORS",
@@ -183,7 +183,7 @@ TEST(DcgmPage, MigInstancesAreKeptApartAndTheBoardCountsOnce) {
     page += Line("DCGM_FI_PROF_SM_ACTIVE", instance(id, id == "7" ? "train" : ""), id == "7" ? "0.75" : "0");
   }
   page += Gpu0("DCGM_FI_PROF_SM_ACTIVE", "0.11");
-  PageRig rig(FindExporter("dcgm"));
+  PageFixture rig(FindExporter("dcgm"));
   rig.Read(page);
   auto values = rig.Values(kIds);
   EXPECT_EQ(values["gpu.power.draw{}"], 130);
@@ -203,7 +203,7 @@ TEST(AmdPage, GaugesBecomeCountersAndPartsWithoutSensorsAreLeftOut) {
            std::string(part) + "\",gpu_compute_partition_type=\"" + std::string(type) +
            "\",serial_number=\"69\",driver_version=\"6.12\"";
   };
-  PageRig rig(FindExporter("amd"));
+  PageFixture rig(FindExporter("amd"));
   std::string page =
       "# TYPE gpu_energy_consumed gauge\n" + Line("gpu_energy_consumed", labels("0", "spx"), "5000000") +
       Line("gpu_total_vram", labels("0", "spx"), "196592") +
@@ -234,7 +234,7 @@ TEST(AmdPage, GaugesBecomeCountersAndPartsWithoutSensorsAreLeftOut) {
   EXPECT_EQ(values["gpu.devices{gpu.vendor=amd}"], 8);
   EXPECT_EQ(rig.series.unknown_families(), 0u);
 
-  PageRig parts(FindExporter("amd"));
+  PageFixture parts(FindExporter("amd"));
   parts.Read(
       Line("gpu_power_usage", labels("0", "cpx"), "500") + Line("gpu_power_usage", labels("1", "cpx"), "0") +
       Line("gpu_used_vram", labels("0", "cpx"), "10") + Line("gpu_used_vram", labels("1", "cpx"), "20"));
@@ -245,7 +245,7 @@ TEST(AmdPage, GaugesBecomeCountersAndPartsWithoutSensorsAreLeftOut) {
 }
 
 TEST(AmdPage, ThePrefixOfAConfigurationIsNoOtherName) {
-  PageRig rig;
+  PageFixture rig;
   rig.Read(Line("amd_gpu_power_usage", "gpu_id=\"0\"", "41") +
            Line("amd_gpu_gfx_activity", "gpu_id=\"0\"", "50"));
   ASSERT_TRUE(rig.series.exporter());
@@ -257,7 +257,7 @@ TEST(HabanaPage, PowerIsMilliwattsAndPendingRowsAddUp) {
   const std::string card =
       "Serial=\"AN\",UUID=\"01P4-1\",device=\"AN\",id=\"3\",driver=\"1.22\",pod_namespace=\"s\",pod_name="
       "\"p\"";
-  PageRig rig;
+  PageFixture rig;
   rig.Read(Line("habanalabs_power_mW", card, "226500") + Line("habanalabs_utilization", card, "80") +
            Line("habanalabs_pending_rows_with_single_bit_ecc_errors", card, "2") +
            Line("habanalabs_pending_rows_with_double_bit_ecc_errors", card, "3") +
@@ -284,7 +284,7 @@ TEST(XpumPage, BothGenerationsOfNamesAndTilesLeftOut) {
   const std::string card =
       "dev_file=\"card0\",dev_name=\"Intel(R) Max "
       "1550\",pci_bdf=\"0000:4d:00.0\",uuid=\"u1\",vendor=\"Intel\"";
-  PageRig rig;
+  PageFixture rig;
   rig.Read("# TYPE xpum_energy_joules_total counter\n" + Line("xpum_energy_joules_total", card, "12.5") +
            Line("xpum_power_watts", card, "300") + Line("xpum_power_watts", card + ",sub_dev=\"0\"", "140") +
            Line("xpum_temperature_celsius", card + ",location=\"gpu\"", "51") +
@@ -295,7 +295,7 @@ TEST(XpumPage, BothGenerationsOfNamesAndTilesLeftOut) {
   EXPECT_EQ(values["gpu.energy.consumption{}"], 12.5);
   EXPECT_EQ(values["gpu.temperature{gpu.temperature.sensor=edge}"], 51);
   EXPECT_EQ(values["gpu.utilization{gpu.task.type=compute}"], 0.4);
-  PageRig newer;
+  PageFixture newer;
   const std::string hw = "hw_id=\"0-power\",hw_name=\"card\",pci_bdf=\"0000:4d:00.0\"";
   newer.Read(
       "# TYPE hw_energy_joules counter\n" + Line("hw_energy_joules_total", hw, "7") +
@@ -310,11 +310,11 @@ TEST(XpumPage, BothGenerationsOfNamesAndTilesLeftOut) {
 }
 
 TEST(GpuPage, UnknownFamiliesAreCountedAndStrangePagesRefused) {
-  PageRig rig(FindExporter("dcgm"));
+  PageFixture rig(FindExporter("dcgm"));
   rig.Read(Gpu0("DCGM_FI_DEV_POWER_USAGE", "1") + Gpu0("DCGM_FI_DEV_THING_OF_TOMORROW", "1") +
            Gpu0("something_else", "2") + "go_goroutines 7\n" + Gpu0("DCGM_EXP_XID_ERRORS_COUNT", "1"));
   EXPECT_EQ(rig.series.unknown_families(), 2u) << "what the exporter says of itself is known";
-  PageRig strange;
+  PageFixture strange;
   strange.Read("node_cpu_seconds_total 1\n");
   EXPECT_EQ(strange.last.code, Code::kDataLoss);
   EXPECT_FALSE(strange.series.exporter());
@@ -326,7 +326,7 @@ TEST(GpuPage, AGpuThatLeavesThePageTakesItsSeriesAlone) {
     std::string labels = "gpu=\"" + std::to_string(i) + "\",UUID=\"GPU-" + std::to_string(i) + "\"";
     return Line("DCGM_FI_DEV_POWER_USAGE", labels, "100") + Line("DCGM_FI_DEV_GPU_TEMP", labels, "50");
   };
-  PageRig rig(FindExporter("dcgm"));
+  PageFixture rig(FindExporter("dcgm"));
   rig.Read(gpu(0) + gpu(1));
   EXPECT_EQ(rig.Values().size(), 6u);
   rig.Read(gpu(1));
@@ -340,7 +340,7 @@ TEST(GpuPage, AGpuThatLeavesThePageTakesItsSeriesAlone) {
 TEST(GpuPage, WhatACutPageDoesNotSayIsLeftAsItWas) {
   std::string whole = "# TYPE DCGM_FI_DEV_POWER_USAGE gauge\n" + Gpu0("DCGM_FI_DEV_POWER_USAGE", "100") +
                       Gpu0("DCGM_FI_DEV_GPU_TEMP", "50");
-  PageRig rig(FindExporter("dcgm"));
+  PageFixture rig(FindExporter("dcgm"));
   rig.Read(whole + "# EOF\n", ExpositionFormat::kOpenMetrics100);
   rig.Read("# TYPE DCGM_FI_DEV_POWER_USAGE gauge\n" + Gpu0("DCGM_FI_DEV_POWER_USAGE", "120"),
            ExpositionFormat::kOpenMetrics100);
@@ -353,14 +353,14 @@ TEST(GpuPage, GarbageGivesNothing) {
   for (std::string_view body : {"", "\n\n", "DCGM_FI_DEV_POWER_USAGE", "DCGM_FI_DEV_POWER_USAGE{gpu=\"0\"",
                                 "DCGM_FI_DEV_POWER_USAGE{gpu=\"0\"} abc\n", "DCGM_FI_DEV_POWER_USAGE 5\n",
                                 "DCGM_FI_DEV_POWER_USAGE{gpu=\"-1\"} 5\n", "\xff\xfe\x00\x01"}) {
-    PageRig rig(FindExporter("dcgm"));
+    PageFixture rig(FindExporter("dcgm"));
     rig.Read(body);
     EXPECT_TRUE(rig.Values().empty()) << body;
   }
 }
 
 TEST(GpuPage, AboveTheLimitOfSeriesTheRestIsRefusedAndNothingBreaks) {
-  PageRig rig(FindExporter("dcgm"), 2);
+  PageFixture rig(FindExporter("dcgm"), 2);
   rig.Read(Gpu0("DCGM_FI_DEV_POWER_USAGE", "1") + Gpu0("DCGM_FI_DEV_GPU_TEMP", "40") +
            Gpu0("DCGM_FI_DEV_SM_CLOCK", "40"));
   EXPECT_EQ(rig.table.size(), 2u);
@@ -369,7 +369,7 @@ TEST(GpuPage, AboveTheLimitOfSeriesTheRestIsRefusedAndNothingBreaks) {
 }
 
 TEST(GpuPage, MoreAttributesAreOnEverySeries) {
-  PageRig rig(FindExporter("dcgm"), UINT32_MAX, {{"host.name", "far"}});
+  PageFixture rig(FindExporter("dcgm"), UINT32_MAX, {{"host.name", "far"}});
   rig.Read(Gpu0("DCGM_FI_DEV_POWER_USAGE", "1"));
   for (const auto& [name, value] : rig.Values()) EXPECT_THAT(name, ::testing::HasSubstr("host.name=far"));
 }
@@ -386,7 +386,7 @@ TEST(GpuPage, ASteadyPageDoesNotAllocate) {
       }
     }
   }
-  PageRig rig(FindExporter("dcgm"));
+  PageFixture rig(FindExporter("dcgm"));
   for (int i = 0; i < 10; ++i) rig.Read(pages[i % 2]);
   uint64_t before = ThreadAllocations();
   for (int i = 0; i < 100; ++i) rig.Read(pages[i % 2]);

@@ -6,15 +6,15 @@
 #include <vector>
 
 #include "scraping/gpu/gpu_page_series.h"
-#include "scraping/table_rig.h"
+#include "scraping/table_fixture.h"
 
 namespace gpulens::gpu_page {
 
-class PageRig : public scrape_testing::TableRig<GpuPageSeries> {
+class PageFixture : public scrape_testing::TableFixture<GpuPageSeries> {
  public:
-  explicit PageRig(const Exporter* exporter = nullptr, uint32_t limit = UINT32_MAX,
-                   std::vector<std::pair<std::string, std::string>> more = {})
-      : TableRig(limit, exporter, std::move(more)) {}
+  explicit PageFixture(const Exporter* exporter = nullptr, uint32_t limit = UINT32_MAX,
+                       std::vector<std::pair<std::string, std::string>> more = {})
+      : TableFixture(limit, exporter, std::move(more)) {}
 };
 
 }  // namespace gpulens::gpu_page

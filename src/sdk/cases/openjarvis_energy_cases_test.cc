@@ -8,7 +8,7 @@
 
 #include "base/testing/temp_folder.h"
 #include "energy/power_trace.h"
-#include "sdk/energy/engine_rig_for_test.h"
+#include "sdk/energy/engine_fixture_for_test.h"
 #include "sdk/energy/sources/rapl_energy.h"
 
 namespace gpulens::sdk {

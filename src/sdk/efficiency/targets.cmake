@@ -7,7 +7,7 @@ add_custom_command(OUTPUT ${specs_rows}
   COMMAND ${Python3_EXECUTABLE} -B ${CMAKE_SOURCE_DIR}/tools/spec_table.py ${specs_table} ${specs_rows}
   DEPENDS ${CMAKE_SOURCE_DIR}/tools/spec_table.py ${specs_table}
   COMMENT "Table of hardware" VERBATIM)
-house_library(sdk_efficiency DIR src/sdk/efficiency DEPS gpulens_base)
+add_gpulens_library(sdk_efficiency DIR src/sdk/efficiency DEPS gpulens_base)
 target_sources(gpulens_sdk_efficiency PRIVATE ${specs_rows})
 # Of the source and not of the library: the archive of the SDK compiles it, too.
 set_source_files_properties(${CMAKE_SOURCE_DIR}/src/sdk/efficiency/efficiency.cc PROPERTIES

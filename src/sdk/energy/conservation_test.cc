@@ -11,7 +11,7 @@
 #include <random>
 
 #include "base/testing/temp_folder.h"
-#include "sdk/energy/engine_rig_for_test.h"
+#include "sdk/energy/engine_fixture_for_test.h"
 #include "sdk/energy/sources/rapl_energy.h"
 
 namespace gpulens::sdk {

@@ -16,7 +16,7 @@
 
 #include "base/clock.h"
 #include "sdk/energy/accounts/own_account.h"
-#include "sdk/energy/book.h"
+#include "sdk/energy/device_ledger.h"
 #include "sdk/energy/track.h"
 #include "sdk/energy/window_pool.h"
 

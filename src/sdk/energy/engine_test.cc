@@ -10,7 +10,7 @@
 #include <string_view>
 
 #include "base/testing/allocations.h"
-#include "sdk/energy/engine_rig_for_test.h"
+#include "sdk/energy/engine_fixture_for_test.h"
 
 namespace gpulens::sdk {
 namespace {
@@ -567,11 +567,11 @@ TEST(Engine, ASteadyRunDoesNotAllocate) {
 }
 
 // Loads at random, counters that are written now and then, and windows of 20 to 500 ms on them.
-struct TruthAndRig {
+struct TruthAndFixture {
   std::vector<double> watts, joules;  // by millisecond
   Rig rig;
 
-  explicit TruthAndRig(uint32_t seed, int step, int phase) : watts(6000), joules(6001) {
+  explicit TruthAndFixture(uint32_t seed, int step, int phase) : watts(6000), joules(6001) {
     std::mt19937 random(seed);
     double level = 100;
     for (size_t ms = 0; ms < watts.size(); ++ms) {
@@ -600,7 +600,7 @@ struct TruthAndRig {
 RC_GTEST_PROP(EngineProperty, WindowsAreWithinTheirUncertainty, (uint32_t seed)) {
   const int step = *rc::gen::inRange(1, 110), phase = *rc::gen::inRange(0, step),
             every = *rc::gen::inRange(5, 60);
-  TruthAndRig world(seed, step, phase);
+  TruthAndFixture world(seed, step, phase);
   Rig& rig = world.rig;
   rig.Start();
   rig.Pass(milliseconds(300), milliseconds(every));
@@ -637,7 +637,7 @@ RC_GTEST_PROP(EngineProperty, WindowsAreWithinTheirUncertainty, (uint32_t seed))
 
 RC_GTEST_PROP(EngineProperty, SharesAddUpToTheCounter, (uint32_t seed, bool tokens)) {
   const int step = *rc::gen::inRange(1, 60);
-  TruthAndRig world(seed, step, 0);
+  TruthAndFixture world(seed, step, 0);
   Rig& rig = world.rig;
   EnergyOptions options;
   if (tokens) options.share = Share::kByTokens;

@@ -4,7 +4,7 @@
 
 #include <deque>
 
-#include "sdk/energy/book.h"
+#include "sdk/energy/device_ledger.h"
 
 namespace gpulens::sdk {
 namespace {

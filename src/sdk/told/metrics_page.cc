@@ -24,8 +24,8 @@ Kind KindOf(InstrumentKind kind) noexcept {
   return Kind::kHistogram;
 }
 
-void Spell(const SeriesInfo& series, std::vector<SpelledSeries>& out) {
-  SpelledSeries& spelled = out.emplace_back();
+void Spell(const SeriesInfo& series, std::vector<NamedSeries>& out) {
+  NamedSeries& spelled = out.emplace_back();
   AppendPrometheusName(spelled.name, *series.desc);
   spelled.help = series.desc->help;
   spelled.kind = series.desc->kind;
@@ -120,7 +120,7 @@ void WriteMetricsPage(std::span<const Sample> samples, const AttributeSet& resou
   if (!resource.empty()) frame.AddResource(resource);
   for (const Sample& sample : samples) frame.Add(sample);
   const Ref<Snapshot> snapshot = frame.Take();
-  TextPage page(form, Speller(&Spell));
+  TextPage page(form, SeriesNamer(&Spell));
   page.Render(*snapshot, out);
   const TextPage::Losses lost = page.losses();
   if (lost.type_conflicts + lost.duplicates + lost.name_clashes == 0) return;

@@ -1,1 +1,1 @@
-house_deps(gpulens_wire_otlp gpulens_wire_otlp_json)
+gpulens_link(gpulens_wire_otlp gpulens_wire_otlp_json)

@@ -17,7 +17,7 @@ constexpr std::string_view kRecords = "records", kOtlpJson = "otlp_json";
 // A line for each reading and each event.
 class RecordLines {
  public:
-  explicit RecordLines(Speller speller) : lines_(std::move(speller)) {}
+  explicit RecordLines(SeriesNamer speller) : lines_(std::move(speller)) {}
   Status Append(const Snapshot& snapshot, std::string& out) { return lines_.Append(snapshot, out), Ok(); }
   Status Append(const Events& events, std::string& out) { return AppendJsonEvents(out, events), Ok(); }
   void Commit() { lines_.Commit(); }

@@ -13,7 +13,7 @@ constexpr size_t kLineBytes = 192u << 10;
 
 }  // namespace
 
-OtlpLines::OtlpLines(Speller speller)
+OtlpLines::OtlpLines(SeriesNamer speller)
     : metrics_(std::move(speller), {.max_bytes = kLineBytes, .scope_version = Version()}) {}
 
 Status OtlpLines::Append(const Snapshot& snapshot, std::string& out) {

@@ -1,2 +1,2 @@
-house_deps(gpulens_net_http)
-house_test_deps(gpulens_net_testing)
+gpulens_link(gpulens_net_http)
+gpulens_test_link(gpulens_net_testing)

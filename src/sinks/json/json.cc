@@ -7,9 +7,9 @@
 #include "catalog/gpu/health.h"
 #include "naming/sink_names.h"
 #include "net/http/http_server.h"
-#include "pipeline/page_board.h"
+#include "pipeline/latest_snapshot.h"
+#include "pipeline/page_registry.h"
 #include "pipeline/plugin.h"
-#include "pipeline/snapshot_hub.h"
 #include "wire/json/json_snapshot.h"
 #include "wire/json/json_text.h"
 #include "wire/tick_page.h"
@@ -95,7 +95,7 @@ class JsonSink final : public Sink {
 
  private:
   const std::shared_ptr<JsonPage> page_;
-  PageBoard& pages_;
+  PageRegistry& pages_;
 };
 
 Result<std::unique_ptr<Sink>> Create(const Config& config, Env& env) {

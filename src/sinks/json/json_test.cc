@@ -7,9 +7,9 @@
 #include "naming/names_testing.h"
 #include "net/http/http_server.h"
 #include "net/testing/test_client.h"
-#include "pipeline/page_board.h"
+#include "pipeline/latest_snapshot.h"
+#include "pipeline/page_registry.h"
 #include "pipeline/plugin.h"
-#include "pipeline/snapshot_hub.h"
 #include "wire/gzip.h"
 #include "wire/json/json_testing.h"
 
@@ -27,14 +27,14 @@ using testing::Fetch;
 
 class BoardHandler final : public HttpHandler {
  public:
-  explicit BoardHandler(PageBoard& board) : board_(board) {}
+  explicit BoardHandler(PageRegistry& board) : board_(board) {}
   void Handle(const HttpRequest& request, HttpResponder responder) override {
     if (auto page = board_.Find(request.path())) return page->Handle(request, std::move(responder));
     responder.Send(HttpResponse::Text(404, "nothing here"));
   }
 
  private:
-  PageBoard& board_;
+  PageRegistry& board_;
 };
 
 class JsonSinkTest : public ::testing::Test {
@@ -75,8 +75,8 @@ class JsonSinkTest : public ::testing::Test {
   Env env_;
   IoLoop loop_;
   Workers workers_;
-  SnapshotHub hub_;
-  PageBoard board_;
+  LatestSnapshot hub_;
+  PageRegistry board_;
   BoardHandler handler_{board_};
   std::unique_ptr<HttpServer> server_;
   Endpoint at_;

@@ -1,2 +1,2 @@
-house_deps(gpulens_wire_otlp gpulens_wire_otlp_json gpulens_sending)
-house_test_deps(gpulens_net_testing)
+gpulens_link(gpulens_wire_otlp gpulens_wire_otlp_json gpulens_sending)
+gpulens_test_link(gpulens_net_testing)

@@ -1,1 +1,1 @@
-house_test_deps(gpulens_base_testing)
+gpulens_test_link(gpulens_base_testing)

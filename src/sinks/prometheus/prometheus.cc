@@ -18,9 +18,9 @@
 #include "naming/sink_names.h"
 #include "net/http/http_server.h"
 #include "pipeline/agent_stats.h"
-#include "pipeline/page_board.h"
+#include "pipeline/latest_snapshot.h"
+#include "pipeline/page_registry.h"
 #include "pipeline/plugin.h"
-#include "pipeline/snapshot_hub.h"
 #include "wire/negotiation.h"
 #include "wire/text_page.h"
 #include "wire/tick_page.h"
@@ -153,7 +153,7 @@ class MetricsPage final : public HttpHandler, public std::enable_shared_from_thi
 
 class PrometheusSink final : public Sink {
  public:
-  PrometheusSink(std::string path, std::shared_ptr<MetricsPage> page, PageBoard& pages)
+  PrometheusSink(std::string path, std::shared_ptr<MetricsPage> page, PageRegistry& pages)
       : path_(std::move(path)), page_(std::move(page)), pages_(pages) {
     pages_.Put(path_, page_);
   }
@@ -163,7 +163,7 @@ class PrometheusSink final : public Sink {
  private:
   const std::string path_;
   const std::shared_ptr<MetricsPage> page_;
-  PageBoard& pages_;
+  PageRegistry& pages_;
 };
 
 Result<std::unique_ptr<Sink>> Create(const Config& config, Env& env) {

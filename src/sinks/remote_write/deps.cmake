@@ -1,2 +1,2 @@
-house_deps(gpulens_wire_remote_write gpulens_wire_remote_write_out gpulens_sending)
-house_test_deps(gpulens_net_testing)
+gpulens_link(gpulens_wire_remote_write gpulens_wire_remote_write_out gpulens_sending)
+gpulens_test_link(gpulens_net_testing)

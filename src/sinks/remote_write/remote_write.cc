@@ -100,7 +100,7 @@ Result<SendPlan> MakePlan(const std::string& name, const Config& config) {
     plan.urls.push_back({url});
   }
   auto requests = std::make_shared<RemoteWriteRequests>(name, config, plan, RealClock());
-  plan.judge = [requests](const HttpReply& reply, size_t route) { return requests->Judge(reply, route); };
+  plan.judge = [requests](const HttpReply& reply, size_t route) { return requests->Validate(reply, route); };
   plan.prepare = [requests](const Envelope& envelope, std::string&& body, uint32_t items, SendParts& out) {
     return requests->Make(envelope, std::move(body), items, out);
   };

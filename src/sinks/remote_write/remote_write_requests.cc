@@ -38,7 +38,7 @@ RemoteWriteRequests::RemoteWriteRequests(std::string name, const Config& config,
   peer_.only_1 = config.Text("protocol") == "1.0";
 }
 
-SendOutcome RemoteWriteRequests::Judge(const HttpReply& reply, size_t route) {
+SendOutcome RemoteWriteRequests::Validate(const HttpReply& reply, size_t route) {
   return JudgeRemoteWrite(reply, route == kRemoteWrite2, peer_);
 }
 

@@ -27,7 +27,7 @@ class RemoteWriteRequests {
   RemoteWriteRequests(std::string name, const Config& config, const SendPlan& plan, const Clock& clock);
 
   // As SendPlan::judge, prepare and rework.
-  SendOutcome Judge(const HttpReply& reply, size_t route);
+  SendOutcome Validate(const HttpReply& reply, size_t route);
   Status Make(const Envelope& envelope, std::string&& body, uint32_t items, SendParts& out);
   Status Rework(SendPart& part);
 

@@ -19,10 +19,10 @@ constexpr HealthName kHealthNames[] = {
 
 }  // namespace
 
-void SpellTargetHealth(const SeriesInfo& series, std::vector<SpelledSeries>& out) {
+void SpellTargetHealth(const SeriesInfo& series, std::vector<NamedSeries>& out) {
   for (const HealthName& health : kHealthNames) {
     if (health.native != series.desc) continue;
-    SpelledSeries& spelled = out.emplace_back();
+    NamedSeries& spelled = out.emplace_back();
     spelled.name = health.name;
     spelled.unit = health.unit;
     spelled.help = health.help;

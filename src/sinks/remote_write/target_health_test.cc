@@ -12,14 +12,14 @@ using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 using ::testing::Pair;
 
-std::vector<SpelledSeries> Spell(const MetricDesc& desc) {
+std::vector<NamedSeries> Spell(const MetricDesc& desc) {
   SeriesInfo series;
   series.desc = &desc;
   series.entity =
       MakeRef<Entity>("target", AttributeSet({{"target", "node"}}), EntityRef{},
                       AttributeSet({{"job", "node"}, {"instance", "n1:9100"}, {"team.name", "a"}}));
   series.attributes = series.entity->attributes;
-  std::vector<SpelledSeries> out;
+  std::vector<NamedSeries> out;
   SpellTargetHealth(series, out);
   return out;
 }
@@ -47,7 +47,7 @@ TEST(TargetHealth, ASeriesWithoutAnEntityHasItsOwnLabels) {
   SeriesInfo series;
   series.desc = &kSelfScrapeUp;
   series.attributes = AttributeSet({{"target", "x"}});
-  std::vector<SpelledSeries> out;
+  std::vector<NamedSeries> out;
   SpellTargetHealth(series, out);
   EXPECT_THAT(out.at(0).labels, ElementsAre(Pair("target", "x")));
 }

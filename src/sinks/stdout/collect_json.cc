@@ -71,11 +71,11 @@ void CollectJson::SpellReading(const SeriesInfo& info, const EntityReading& read
     AddReading({reading.slot, NameAndUnit(info.desc->name, info.desc->unit)}, std::move(extra), from, group);
   }
   if (!others_) return;
-  std::vector<SpelledSeries> names;
+  std::vector<NamedSeries> names;
   speller_(info, names);
   // The native name, which comes first, was told above with its attributes as they are.
   const bool native_first = native_ && told && !FactsOf(*info.desc).dialect_only;
-  for (const SpelledSeries& name : std::span(names).subspan(native_first ? 1 : 0)) {
+  for (const NamedSeries& name : std::span(names).subspan(native_first ? 1 : 0)) {
     std::vector<AttributeSet::Attribute> extra;
     for (const auto& [key, value] : name.labels) extra.push_back({key, std::string_view(value)});
     AddReading({reading.slot, NameAndUnit(name.name, name.unit), name.scale, name.whole}, std::move(extra),

@@ -15,8 +15,8 @@
 #include <vector>
 
 #include "core/frame.h"
+#include "core/named_series.h"
 #include "core/series_finder.h"
-#include "core/spelled_series.h"
 #include "naming/sink_names.h"
 #include "sinks/stdout/entity_groups.h"
 #include "wire/per_layout.h"
@@ -63,7 +63,7 @@ class CollectJson {
 
   const bool gpus_only_;
   const bool native_, others_;  // which names are told
-  const Speller speller_;
+  const SeriesNamer speller_;
   const Dresser dresser_;
   SeriesFinder durations_;
   PerLayout<Groups> groups_;

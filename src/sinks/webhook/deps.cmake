@@ -1,2 +1,2 @@
-house_deps(gpulens_pipeline_delivery)
-house_test_deps(gpulens_net_testing)
+gpulens_link(gpulens_pipeline_delivery)
+gpulens_test_link(gpulens_net_testing)

@@ -22,7 +22,7 @@ enum Signal : size_t { kMetrics, kLogs, kSignals };
 constexpr std::string_view kSignalNames[kSignals] = {"metrics", "logs"};
 constexpr size_t kArrayBytes = 4u << 20;
 
-SendOutcome Judge(const HttpReply& reply) {
+SendOutcome Validate(const HttpReply& reply) {
   if (reply.failure == HttpFailure::kNone) return {};
   std::string said;
   AppendPrintable(said, Trim(std::string_view(reply.body).substr(0, 200)));
@@ -87,7 +87,7 @@ Result<SendPlan> MakePlan(const std::string& name, const Config& config) {
                 .signals = {std::begin(kSignalNames), std::end(kSignalNames)},
                 .routes = {},
                 .urls = {},
-                .judge = [](const HttpReply& reply, size_t) { return Judge(reply); }};
+                .judge = [](const HttpReply& reply, size_t) { return Validate(reply); }};
   for (const std::string& endpoint : EndpointsOf(config, config.Text("url"))) {
     if (endpoint.empty()) return Status{Code::kInvalidArgument, "the webhook sink needs a url"};
     ASSIGN_OR_RETURN(HttpUrl url, ParseHttpUrl(endpoint));

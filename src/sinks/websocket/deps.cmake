@@ -1,2 +1,2 @@
-house_deps(gpulens_net_websocket)
-house_test_deps(gpulens_net_testing)
+gpulens_link(gpulens_net_websocket)
+gpulens_test_link(gpulens_net_testing)

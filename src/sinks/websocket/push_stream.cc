@@ -7,7 +7,7 @@
 #include "base/log.h"
 #include "base/result.h"
 #include "net/accept/listener.h"
-#include "pipeline/snapshot_hub.h"
+#include "pipeline/latest_snapshot.h"
 
 namespace gpulens {
 namespace {

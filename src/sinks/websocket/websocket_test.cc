@@ -8,7 +8,7 @@
 #include "catalog/gpu/health.h"
 #include "catalog/self.h"
 #include "net/testing/test_client.h"
-#include "pipeline/snapshot_hub.h"
+#include "pipeline/latest_snapshot.h"
 #include "sinks/websocket/push_frame.h"
 #include "sinks/websocket/push_stream.h"
 #include "wire/json/json_testing.h"
@@ -201,7 +201,7 @@ class PushStreamTest : public ::testing::Test {
 
   Env env_;
   IoLoop loop_;
-  SnapshotHub hub_;
+  LatestSnapshot hub_;
   AgentStats stats_;
   Nvidia nvidia_;
   std::unique_ptr<PushStream> stream_;

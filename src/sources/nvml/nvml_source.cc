@@ -23,7 +23,8 @@ driver::SourceOptions WithArguments(const SourceOptions& options) {
 
 }  // namespace
 
-NvmlSource::NvmlSource(const SourceOptions& options, GpuShelf* shelf)
-    : DriverSource(NvmlVendor(), WithArguments(options), std::unique_ptr<GpuShelf>(shelf)), shelf_(*shelf) {}
+NvmlSource::NvmlSource(const SourceOptions& options, GpuVendorState* vendor_state)
+    : DriverSource(NvmlVendor(), WithArguments(options), std::unique_ptr<GpuVendorState>(vendor_state)),
+      vendor_state_(*vendor_state) {}
 
 }  // namespace gpulens::nvml

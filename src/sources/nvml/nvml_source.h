@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "driver/source.h"
-#include "sources/nvml/gpu_shelf.h"
+#include "sources/nvml/gpu_vendor_state.h"
 
 namespace gpulens::nvml {
 
@@ -24,18 +24,18 @@ struct SourceOptions : driver::SourceOptions {
 // As driver::DriverSource in everything.
 class NvmlSource final : public driver::DriverSource {
  public:
-  explicit NvmlSource(const SourceOptions& options) : NvmlSource(options, new GpuShelf) {}
+  explicit NvmlSource(const SourceOptions& options) : NvmlSource(options, new GpuVendorState) {}
 
   // All GPUs that were ever seen, by index. Their number and their facts change only in Poll.
-  std::span<const Gpu> gpus() const noexcept { return shelf_.gpus(); }
-  // See GpuShelf.
-  void TakeEvents(std::vector<DeviceEvent>& out) { shelf_.TakeEvents(out); }
-  uint64_t events() const noexcept { return shelf_.events(); }
+  std::span<const Gpu> gpus() const noexcept { return vendor_state_.gpus(); }
+  // See GpuVendorState.
+  void TakeEvents(std::vector<DeviceEvent>& out) { vendor_state_.TakeEvents(out); }
+  uint64_t events() const noexcept { return vendor_state_.events(); }
 
  private:
-  NvmlSource(const SourceOptions& options, GpuShelf* shelf);
+  NvmlSource(const SourceOptions& options, GpuVendorState* vendor_state);
 
-  GpuShelf& shelf_;  // The source's.
+  GpuVendorState& vendor_state_;  // The source's.
 };
 
 }  // namespace gpulens::nvml

@@ -138,11 +138,11 @@ Result<RunReader> RunReader::Open(const std::string& path, Observer observer, Du
   RETURN_IF_ERROR(AddMissingTables(database));
   RETURN_IF_ERROR(database.Run(kCrashTable));
   RunReader reader(std::move(database), old);
-  RETURN_IF_ERROR(reader.Judge(observer));
+  RETURN_IF_ERROR(reader.Validate(observer));
   return reader;
 }
 
-Status RunReader::Judge(const Observer& observer) {
+Status RunReader::Validate(const Observer& observer) {
   now_ns_ = observer.now_ns;
   ASSIGN_OR_RETURN(std::vector<CrashedRun> crashed, FindCrashed(database_, observer));
   RETURN_IF_ERROR(database_.Run("DELETE FROM crashed_run"));

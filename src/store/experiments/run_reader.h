@@ -30,7 +30,7 @@ class RunReader {
                                 Duration longest = {});
 
   // Which runs have crashed is judged when the file is opened, and again here.
-  Status Judge(const Observer& observer);
+  Status Validate(const Observer& observer);
 
   // The newest, newest first.
   Result<std::vector<RunRow>> List(const Filter& filter);

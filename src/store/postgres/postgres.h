@@ -1,4 +1,4 @@
-// PostgreSQL as the house speaks it: a connection, an answer, and a Status of what went wrong. Schemas and
+// A client of PostgreSQL: connections, results, and errors as Status. Schemas and
 // queries belong to the folders beside this one.
 //
 // A connection is used by one thread at a time, and by the process alone that made it: after a fork the child

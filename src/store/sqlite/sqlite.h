@@ -1,5 +1,5 @@
-// SQLite as the house speaks it: a connection, a statement, a transaction, and a Status of what went wrong.
-// Schemas and queries belong to the folders beside this one.
+// A wrapper of SQLite: connections, statements, transactions, and errors as Status. Schemas and
+// queries belong to the folders beside this one.
 //
 // A connection and what was made from it are used by one thread at a time. Statements and transactions do not
 // outlive their connection.

@@ -7,15 +7,15 @@ namespace gpulens {
 
 namespace {
 
-SpelledSeries AsItIs(const SeriesInfo& info) {
-  SpelledSeries told;
+NamedSeries AsItIs(const SeriesInfo& info) {
+  NamedSeries told;
   told.name = info.desc->name;
   told.unit = info.desc->unit;
   return told;
 }
 
 // Labels are texts; one that tells an attribute of the series as it is keeps the attribute's type.
-AttributeSet Typed(const SpelledSeries& told, const AttributeSet& own) {
+AttributeSet Typed(const NamedSeries& told, const AttributeSet& own) {
   std::vector<AttributeSet::Attribute> attributes;
   for (const auto& [key, text] : told.labels) {
     const bool same = own.Has(key) && own.Text(key) == text;
@@ -26,7 +26,7 @@ AttributeSet Typed(const SpelledSeries& told, const AttributeSet& own) {
 
 }  // namespace
 
-void JsonLines::AddLine(const SeriesInfo& info, const SpelledSeries& told, std::string_view source, Line line,
+void JsonLines::AddLine(const SeriesInfo& info, const NamedSeries& told, std::string_view source, Line line,
                         LayoutLines& text) const {
   line.scale = told.scale;
   line.whole = told.whole;
@@ -48,7 +48,7 @@ void JsonLines::AddLine(const SeriesInfo& info, const SpelledSeries& told, std::
 
 JsonLines::LayoutLines JsonLines::Spell(const Layout& layout, std::string_view source) const {
   LayoutLines text;
-  std::vector<SpelledSeries> names;
+  std::vector<NamedSeries> names;
   for (uint32_t slot = 0; slot < layout.slots(); ++slot) {
     const SeriesInfo& info = layout[slot];
     if (!info.desc) continue;
@@ -57,7 +57,7 @@ JsonLines::LayoutLines JsonLines::Spell(const Layout& layout, std::string_view s
     else names.push_back(AsItIs(info));
     Line line;
     line.slot = slot;
-    for (const SpelledSeries& told : names) AddLine(info, told, source, line, text);
+    for (const NamedSeries& told : names) AddLine(info, told, source, line, text);
   }
   return text;
 }

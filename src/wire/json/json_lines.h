@@ -15,7 +15,7 @@
 #include <vector>
 
 #include "core/frame.h"
-#include "core/spelled_series.h"
+#include "core/named_series.h"
 #include "wire/per_layout.h"
 
 namespace gpulens {
@@ -26,7 +26,7 @@ class JsonLines {
   // Under the catalogue's names.
   JsonLines() = default;
   // Under the names of `speller`, as OpenTelemetry has them.
-  explicit JsonLines(Speller speller) : speller_(std::move(speller)) {}
+  explicit JsonLines(SeriesNamer speller) : speller_(std::move(speller)) {}
 
   // Appends a line for each value read since the last Commit.
   void Append(const Snapshot& snapshot, std::string& out);
@@ -52,10 +52,10 @@ class JsonLines {
   };
 
   LayoutLines Spell(const Layout& layout, std::string_view source) const;
-  void AddLine(const SeriesInfo& info, const SpelledSeries& told, std::string_view source, Line line,
+  void AddLine(const SeriesInfo& info, const NamedSeries& told, std::string_view source, Line line,
                LayoutLines& text) const;
 
-  std::optional<Speller> speller_;
+  std::optional<SeriesNamer> speller_;
   AttributeSet resource_;
   PerLayout<LayoutLines> texts_;
   std::map<std::string, Run, std::less<>> written_, appended_;  // by source

@@ -56,7 +56,7 @@ std::string HelpOf(std::string_view help) {
 
 }  // namespace
 
-void JsonSnapshot::AlwaysShow(std::vector<SpelledSeries> families) {
+void JsonSnapshot::AlwaysShow(std::vector<NamedSeries> families) {
   always_ = std::move(families);
   planned_.clear();
 }
@@ -73,7 +73,7 @@ JsonSnapshot::LayoutText JsonSnapshot::Spell(const Layout& layout) const {
     const MetricDesc* desc = nullptr;
   };
   std::map<std::tuple<std::string_view, Kind, std::string_view>, Draft> drafts;
-  std::vector<SpelledSeries> spellings;
+  std::vector<NamedSeries> spellings;
   for (uint32_t slot = 0; slot < layout.slots(); ++slot) {
     const SeriesInfo& info = layout[slot];
     AttributeSet attributes = info.attributes;
@@ -84,8 +84,8 @@ JsonSnapshot::LayoutText JsonSnapshot::Spell(const Layout& layout) const {
     Draft& draft = drafts[{info.desc->name, info.desc->kind, info.desc->unit}];
     draft.desc = info.desc;
     draft.series.push_back(
-        {slot, std::move(attributes), std::ranges::all_of(spellings, &SpelledSeries::only_if_set)});
-    for (SpelledSeries& spelled : spellings) draft.names.insert(std::move(spelled.name));
+        {slot, std::move(attributes), std::ranges::all_of(spellings, &NamedSeries::only_if_set)});
+    for (NamedSeries& spelled : spellings) draft.names.insert(std::move(spelled.name));
   }
   LayoutText text;
   for (auto& [key, draft] : drafts) {
@@ -148,7 +148,7 @@ class JsonSnapshot::Planner {
       AddFamily(first, last);
       first = last;
     }
-    for (const SpelledSeries& series : page_.always_) AddEmpty(series);
+    for (const NamedSeries& series : page_.always_) AddEmpty(series);
     page_.end_ = (any_ ? "]}" : "") + std::string("\n}}\n");
   }
 
@@ -200,7 +200,7 @@ class JsonSnapshot::Planner {
     }
   }
 
-  void AddEmpty(const SpelledSeries& series) {
+  void AddEmpty(const NamedSeries& series) {
     if (!shown_.insert(series.name).second) return;
     Segment segment;
     segment.before =

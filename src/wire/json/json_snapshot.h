@@ -23,8 +23,8 @@
 #include <vector>
 
 #include "core/frame.h"
+#include "core/named_series.h"
 #include "core/series_finder.h"
-#include "core/spelled_series.h"
 #include "wire/per_layout.h"
 
 namespace gpulens {
@@ -34,12 +34,12 @@ namespace gpulens {
 class JsonSnapshot {
  public:
   // `speller` gives the `names`, `dresser` says which series are told and with what attributes.
-  explicit JsonSnapshot(Speller speller, Dresser dresser = {})
+  explicit JsonSnapshot(SeriesNamer speller, Dresser dresser = {})
       : speller_(std::move(speller)), dresser_(std::move(dresser)) {}
 
   // Families that are there even when nothing feeds them, unless another one has their name among its
   // `names`.
-  void AlwaysShow(std::vector<SpelledSeries> families);
+  void AlwaysShow(std::vector<NamedSeries> families);
 
   // Writes the object to `out` (cleared first). `members` is JSON text that stands in it too, `"a":1,"b":2`;
   // may be empty.
@@ -84,9 +84,9 @@ class JsonSnapshot {
   const char* RenderSegment(const Segment& segment, const Snapshot& snapshot, Which which, const char* before,
                             std::string& out) const;
 
-  const Speller speller_;
+  const SeriesNamer speller_;
   const Dresser dresser_;
-  std::vector<SpelledSeries> always_;
+  std::vector<NamedSeries> always_;
   PerLayout<LayoutText> texts_;
   std::vector<uint64_t> planned_;  // layout ids in frame order, and a 0
   AttributeSet planned_resource_;

@@ -32,8 +32,8 @@ constexpr MetricDesc kPeak{
 constexpr MetricDesc kWait{.name = "wait", .unit = "s", .help = "", .kind = Kind::kHistogram};
 constexpr MetricDesc kLatency{.name = "latency", .unit = "s", .help = "", .kind = Kind::kSummary};
 
-void SpellWithUnderscores(const SeriesInfo& series, std::vector<SpelledSeries>& out) {
-  SpelledSeries& spelled = out.emplace_back();
+void SpellWithUnderscores(const SeriesInfo& series, std::vector<NamedSeries>& out) {
+  NamedSeries& spelled = out.emplace_back();
   for (char c : series.desc->name) spelled.name += c == '.' ? '_' : c;
 }
 
@@ -150,7 +150,7 @@ TEST(JsonSnapshot, WhatHasNoValueSaysWhy) {
   Series power1 = nvidia.table.Declare(kPower, Gpu(1));
   nvidia.writer.Begin(kNow);
   nvidia.writer.Set(power0, 612.3);
-  nvidia.writer.Reject(power1, Verdict::kNotSupported);
+  nvidia.writer.Reject(power1, Validation::kNotSupported);
   other.table.Declare(kPower, Gpu(2));
   Series used = other.table.Declare(kUsed, Gpu(2));
   other.writer.Begin(kNow);
@@ -244,7 +244,7 @@ TEST(JsonSnapshot, JoinsFamiliesOfSeveralSourcesAndKeepsTheirDifferences) {
 }
 
 TEST(JsonSnapshot, ShowsFamiliesThatNothingFeeds) {
-  SpelledSeries fed, unfed;
+  NamedSeries fed, unfed;
   fed.name = "gpu_power_draw";
   unfed.name = "zernel_nothing_seconds", unfed.unit = "seconds", unfed.help = "H",
   unfed.kind = Kind::kSummary;

@@ -6,9 +6,9 @@
 
 #include "base/testing/allocations.h"
 #include "wire/json/json_testing.h"
+#include "wire/naming_testing.h"
 #include "wire/otlp/otlp_metrics.h"
 #include "wire/otlp/otlp_testing.h"
-#include "wire/spell_testing.h"
 
 namespace gpulens {
 namespace {
@@ -28,7 +28,7 @@ constexpr MetricDesc kQueue{.name = "queue", .kind = Kind::kUpDownCounter};
 constexpr MetricDesc kPlainLatency{.name = "ttft", .kind = Kind::kHistogram};
 
 // In millijoules, too, and rounded.
-void SpellTwice(const SeriesInfo& series, std::vector<SpelledSeries>& out) {
+void SpellTwice(const SeriesInfo& series, std::vector<NamedSeries>& out) {
   SpellAsItStands(series, out);
   out.push_back(out.back());
   out.back().name = "other." + out.back().name;
@@ -46,7 +46,8 @@ class OtlpChoices : public ::testing::Test {
  protected:
   Instant At(int64_t second) const { return zero_ + seconds(second); }
 
-  void Use(const OtlpStyle& style, size_t max_points = 100, Speller speller = Speller(&SpellAsItStands)) {
+  void Use(const OtlpStyle& style, size_t max_points = 100,
+           SeriesNamer speller = SeriesNamer(&SpellAsItStands)) {
     metrics_ = std::make_unique<OtlpMetrics>(
         std::move(speller),
         OtlpMetrics::Options{.max_points = max_points, .scope_version = "1", .style = style});
@@ -146,7 +147,7 @@ TEST_F(OtlpChoices, DeltasGoOnInAnotherLayout) {
 }
 
 TEST_F(OtlpChoices, EachSpellingHasItsOwnDelta) {
-  Use({.delta_counters = true}, 1, Speller(&SpellTwice));
+  Use({.delta_counters = true}, 1, SeriesNamer(&SpellTwice));
   Series energy = gpu_.table.Declare(kPlainEnergy, {});
   Run(1, {{energy, 104}});
   EXPECT_EQ(Run(2, {{energy, 108}}, 1), "energy sum delta monotonic\n  @1..2 4\n");
@@ -230,8 +231,8 @@ TEST(OtlpImage, AKeptRequestIsWhatWouldBeWrittenAnew) {
   const Instant zero = ManualClock().Now();
   for (unsigned seed = 0; seed < 20; ++seed) {
     std::mt19937 random(seed);
-    OtlpMetrics kept(Speller(&SpellAsItStands), {.scope_version = "1"}),
-        anew(Speller(&SpellAsItStands), {.scope_version = "1", .keep_request = false});
+    OtlpMetrics kept(SeriesNamer(&SpellAsItStands), {.scope_version = "1"}),
+        anew(SeriesNamer(&SpellAsItStands), {.scope_version = "1", .keep_request = false});
     TestSource gpu("nvidia"), host("host");
     auto shape = Bounds({1, 2});
     std::vector<Series> series;

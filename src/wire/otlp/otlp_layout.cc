@@ -29,7 +29,7 @@ class Builder {
  public:
   Builder(const Layout& layout, const OtlpStyle& style) : layout_(layout), style_(style) {}
 
-  void Add(uint32_t slot, const SpelledSeries& series) {
+  void Add(uint32_t slot, const NamedSeries& series) {
     slot_ = slot;
     series_ = &series;
     const SeriesInfo& info = layout_[slot];
@@ -242,7 +242,7 @@ class Builder {
   std::vector<ExponentialForm> forms_;
   std::vector<uint8_t> only_if_set_;
   uint32_t slot_ = 0, form_ = 0;
-  const SpelledSeries* series_ = nullptr;
+  const NamedSeries* series_ = nullptr;
   std::string body_;
   std::vector<Draft> drafts_;
   std::map<Key, size_t> known_;
@@ -250,17 +250,16 @@ class Builder {
 
 }  // namespace
 
-OtlpLayout SpellOtlp(const Layout& layout, const Speller& speller, const OtlpStyle& style) {
+OtlpLayout SpellOtlp(const Layout& layout, const SeriesNamer& speller, const OtlpStyle& style) {
   Builder builder(layout, style);
-  std::vector<SpelledSeries> spelled;
+  std::vector<NamedSeries> spelled;
   for (uint32_t slot = 0; slot < layout.slots(); ++slot) {
     if (!layout[slot].desc) continue;
     spelled.clear();
     speller(layout[slot], spelled);
-    for (const SpelledSeries& series : spelled) builder.Add(slot, series);
+    for (const NamedSeries& series : spelled) builder.Add(slot, series);
     // Names of others may need every state; then all names of the series have them.
-    if (!spelled.empty() && std::ranges::all_of(spelled, &SpelledSeries::only_if_set))
-      builder.OnlyIfSet(slot);
+    if (!spelled.empty() && std::ranges::all_of(spelled, &NamedSeries::only_if_set)) builder.OnlyIfSet(slot);
   }
   return builder.Take();
 }

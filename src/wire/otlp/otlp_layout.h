@@ -14,7 +14,7 @@
 #include "core/exponential/exponential_form.h"
 #include "core/frame.h"
 #include "core/layout.h"
-#include "core/spelled_series.h"
+#include "core/named_series.h"
 
 namespace gpulens {
 
@@ -91,6 +91,6 @@ void ForEachBound(const Shape& shape, Use&& use) {
 // as sums that are not monotonic, unknown ones as gauges; a gauge histogram as gauges per bucket (`_bucket`
 // with `le`, `_gsum`,
 // `_gcount`), which nothing loses.
-OtlpLayout SpellOtlp(const Layout& layout, const Speller& speller, const OtlpStyle& style);
+OtlpLayout SpellOtlp(const Layout& layout, const SeriesNamer& speller, const OtlpStyle& style);
 
 }  // namespace gpulens

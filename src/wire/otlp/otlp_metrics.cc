@@ -15,7 +15,7 @@
 namespace gpulens {
 using namespace otlp;
 
-OtlpMetrics::OtlpMetrics(Speller speller, const Options& options)
+OtlpMetrics::OtlpMetrics(SeriesNamer speller, const Options& options)
     : speller_(std::move(speller)), options_(options) {}
 
 const OtlpLayout& OtlpMetrics::TextOf(const Ref<const Layout>& layout) {

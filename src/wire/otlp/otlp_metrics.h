@@ -22,7 +22,7 @@
 
 #include "core/frame.h"
 #include "core/histogram.h"
-#include "core/spelled_series.h"
+#include "core/named_series.h"
 #include "wire/otlp/otlp_layout.h"
 #include "wire/per_layout.h"
 
@@ -42,7 +42,7 @@ class OtlpMetrics {
   // Takes one request; its bytes live until it returns. Not ok ends Encode.
   using Take = std::function<Status(std::string_view request, uint32_t points)>;
 
-  OtlpMetrics(Speller speller, const Options& options);
+  OtlpMetrics(SeriesNamer speller, const Options& options);
 
   // Makes the requests for what is new in the snapshot. The Status is that of `take`. What was told counts as
   // told from Commit on; without it the next Encode tells it again. Deltas count as told with their request.
@@ -149,7 +149,7 @@ class OtlpMetrics {
   bool BeginsDelta(const Telling& telling, uint32_t p);
   Since SinceOf(const Telling& telling, uint32_t p) const;
 
-  const Speller speller_;
+  const SeriesNamer speller_;
   const Options options_;
   PerLayout<OtlpLayout> texts_, former_;  // former_: of before they were spelt anew
   uint64_t spelling_ = 1;

@@ -3,8 +3,8 @@
 #include <benchmark/benchmark.h>
 
 #include "base/check.h"
+#include "wire/naming_testing.h"
 #include "wire/otlp/otlp_metrics.h"
-#include "wire/spell_testing.h"
 #include "wire/ticks_testing.h"
 
 namespace gpulens {
@@ -16,7 +16,7 @@ using wire_testing::Ticks;
 // `keep`: a tick puts its numbers into the request of the last one, as where all points fit into one.
 void Encode(benchmark::State& state, Kind kind, bool shaped, bool keep) {
   Ticks ticks(kind, shaped);
-  OtlpMetrics metrics(Speller(&SpellAsItStands), {.scope_version = "1", .keep_request = keep});
+  OtlpMetrics metrics(SeriesNamer(&SpellAsItStands), {.scope_version = "1", .keep_request = keep});
   const Ref<Snapshot> snapshots[] = {ticks.Next(1), ticks.Next(2)};
   uint64_t points = 0, bytes = 0;
   const OtlpMetrics::Take take = [&](std::string_view request, uint32_t count) {
@@ -44,7 +44,7 @@ void FirstTick(benchmark::State& state) {
   Ticks ticks(Kind::kGauge, false);
   const Ref<Snapshot> snapshot = ticks.Next(1);
   for (auto _ : state) {
-    OtlpMetrics metrics(Speller(&SpellAsItStands), {.scope_version = "1"});
+    OtlpMetrics metrics(SeriesNamer(&SpellAsItStands), {.scope_version = "1"});
     CHECK(metrics.Encode(*snapshot, [](std::string_view, uint32_t) { return Status{}; }).ok());
   }
 }

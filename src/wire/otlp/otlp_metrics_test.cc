@@ -5,8 +5,8 @@
 
 #include "base/testing/allocations.h"
 #include "wire/json/json_testing.h"
+#include "wire/naming_testing.h"
 #include "wire/otlp/otlp_testing.h"
-#include "wire/spell_testing.h"
 
 namespace gpulens {
 namespace {
@@ -50,7 +50,7 @@ class OtlpMetricsTest : public ::testing::Test {
   }
 
   const Instant zero_ = ManualClock().Now();
-  OtlpMetrics metrics_{Speller(&SpellAsItStands), {.max_points = 3, .scope_version = "1.2"}};
+  OtlpMetrics metrics_{SeriesNamer(&SpellAsItStands), {.max_points = 3, .scope_version = "1.2"}};
   TestSource gpu_{"nvidia"};
   int requests_ = 0;
 };
@@ -339,7 +339,7 @@ TEST_F(OtlpMetricsTest, TextIsAlwaysUtf8) {
 
 TEST(OtlpMetrics, RequestsStayBelowTheirSizeAndASteadyTickAllocatesNothing) {
   const Instant zero = ManualClock().Now();
-  OtlpMetrics metrics(Speller(&SpellAsItStands), {.max_bytes = 2000, .scope_version = "1"});
+  OtlpMetrics metrics(SeriesNamer(&SpellAsItStands), {.max_bytes = 2000, .scope_version = "1"});
   TestSource gpu("nvidia");
   std::vector<Series> all;
   for (int64_t i = 0; i < 200; ++i) all.push_back(gpu.table.Declare(i % 2 ? kGpuPower : kGpuEnergy, Gpu(i)));
@@ -367,7 +367,7 @@ TEST(OtlpMetrics, RequestsStayBelowTheirSizeAndASteadyTickAllocatesNothing) {
 }
 
 TEST(OtlpMetrics, AReceiverThatRefusesEndsTheTick) {
-  OtlpMetrics metrics(Speller(&SpellAsItStands), {.max_points = 1, .scope_version = "1"});
+  OtlpMetrics metrics(SeriesNamer(&SpellAsItStands), {.max_points = 1, .scope_version = "1"});
   TestSource gpu("nvidia");
   for (int64_t i = 0; i < 3; ++i) gpu.table.Declare(kGpuPower, Gpu(i));
   gpu.writer.Begin({1, 1});

@@ -42,7 +42,7 @@ int32_t Signed(uint64_t value) noexcept {
 
 class Reader {
  public:
-  Reader(OtlpPointTaker& taker, OtlpPointsReport& report) : taker_(taker), report_(report) {}
+  Reader(OtlpPointVisitor& taker, OtlpPointsReport& report) : taker_(taker), report_(report) {}
 
   // Each of these is false at bytes that cannot be read.
   bool Request(std::string_view bytes) {
@@ -176,7 +176,7 @@ class Reader {
     });
     if (!read) return false;
     if (!told) return true;
-    if (why.empty()) why = Judge();
+    if (why.empty()) why = Validate();
     if (!why.empty()) return Count(why), true;
     point_.attributes = attributes_;
     point_.bounds = bounds_;
@@ -277,7 +277,7 @@ class Reader {
     else why = "a histogram of more than 4,096 buckets";
   }
 
-  std::string_view Judge() const {
+  std::string_view Validate() const {
     if (metric_.data == OtlpMetricView::kGauge || metric_.data == OtlpMetricView::kSum)
       return point_.integer || std::isfinite(point_.value) ? kGood : "a number that is not finite";
     const bool listed = metric_.data == OtlpMetricView::kHistogram;
@@ -307,7 +307,7 @@ class Reader {
     }
   }
 
-  OtlpPointTaker& taker_;
+  OtlpPointVisitor& taker_;
   OtlpPointsReport& report_;
   OtlpMetricView metric_;
   OtlpPointView point_;
@@ -318,7 +318,7 @@ class Reader {
 
 }  // namespace
 
-Status ReadOtlpPoints(std::string_view request, OtlpPointTaker& taker, OtlpPointsReport& report) {
+Status ReadOtlpPoints(std::string_view request, OtlpPointVisitor& taker, OtlpPointsReport& report) {
   if (Reader(taker, report).Request(request)) return Ok();
   return {Code::kDataLoss, "the request is not an ExportMetricsServiceRequest"};
 }

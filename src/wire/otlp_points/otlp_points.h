@@ -38,7 +38,7 @@ struct OtlpPointView {
   uint64_t zeros = 0;
 };
 
-class OtlpPointTaker {
+class OtlpPointVisitor {
  public:
   // Before the points of each resource.
   virtual void OnResource(std::span<const AttributeSet::Attribute> attributes) = 0;
@@ -46,7 +46,7 @@ class OtlpPointTaker {
   virtual std::string_view OnPoint(const OtlpMetricView& metric, const OtlpPointView& point) = 0;
 
  protected:
-  ~OtlpPointTaker() = default;
+  ~OtlpPointVisitor() = default;
 };
 
 struct OtlpPointsReport {
@@ -61,6 +61,6 @@ inline constexpr size_t kMostOtlpAttributes = 128, kMostOtlpBuckets = 4'096;
 // name, delta values, summaries, numbers that are not finite, buckets that do not fit their bounds or their
 // count, negative buckets, attributes that are lists or no text, and more of them than above. Points that say
 // that they have no value are passed over.
-Status ReadOtlpPoints(std::string_view request, OtlpPointTaker& taker, OtlpPointsReport& report);
+Status ReadOtlpPoints(std::string_view request, OtlpPointVisitor& taker, OtlpPointsReport& report);
 
 }  // namespace gpulens

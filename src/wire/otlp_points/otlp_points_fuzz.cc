@@ -11,7 +11,7 @@ namespace {
 
 using namespace gpulens;
 
-class Judge final : public OtlpPointTaker {
+class Judge final : public OtlpPointVisitor {
  public:
   void OnResource(std::span<const AttributeSet::Attribute> attributes) override {
     CheckAttributes(attributes);

@@ -16,7 +16,7 @@ using namespace otlp;
 using ::testing::ElementsAre;
 
 // What was read, a line for each.
-class Lines final : public OtlpPointTaker {
+class Lines final : public OtlpPointVisitor {
  public:
   void OnResource(std::span<const AttributeSet::Attribute> attributes) override {
     lines.push_back("resource" + Text(attributes));

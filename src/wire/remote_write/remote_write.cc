@@ -25,7 +25,7 @@ int64_t Whole(double value) noexcept {
 
 }  // namespace
 
-RemoteWrite::RemoteWrite(Speller speller, Options options)
+RemoteWrite::RemoteWrite(SeriesNamer speller, Options options)
     : speller_(std::move(speller)), options_(std::move(options)) {}
 
 void RemoteWrite::SetVersion(RemoteWriteVersion version) {

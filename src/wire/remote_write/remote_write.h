@@ -22,7 +22,7 @@
 
 #include "core/frame.h"
 #include "core/histogram.h"
-#include "core/spelled_series.h"
+#include "core/named_series.h"
 #include "wire/per_layout.h"
 #include "wire/remote_write/remote_write_exemplar.h"
 #include "wire/remote_write/remote_write_layout.h"
@@ -52,7 +52,7 @@ class RemoteWrite {
   // Takes one request; its bytes live until it returns. Not ok ends Encode.
   using Take = std::function<Status(std::string_view request, uint32_t samples)>;
 
-  RemoteWrite(Speller speller, Options options);
+  RemoteWrite(SeriesNamer speller, Options options);
 
   // Makes the requests for what is new in the snapshot. The Status is that of `take`. What was told counts as
   // told from Commit on; without it the next Encode tells it again: a receiver may have it or not.
@@ -138,7 +138,7 @@ class RemoteWrite {
   Status Hand();
   Status TellMetadata(Instant now);
 
-  const Speller speller_;
+  const SeriesNamer speller_;
   Options options_;
   PerLayout<Layouts> texts_;
   std::vector<Planned> plan_;

@@ -2,9 +2,9 @@
 #include <gtest/gtest.h>
 
 #include "wire/json/json_testing.h"
+#include "wire/naming_testing.h"
 #include "wire/remote_write/remote_write.h"
 #include "wire/remote_write/snappy_block.h"
-#include "wire/spell_testing.h"
 
 namespace gpulens {
 namespace {
@@ -18,7 +18,7 @@ constexpr MetricDesc kSize{.name = "size", .kind = Kind::kHistogram};
 constexpr int64_t kZeroNs = 1'700'000'000'000'000'000;
 
 std::vector<std::string> Requests(RemoteWrite::Options options, TestSource& source) {
-  RemoteWrite writer{Speller(&SpellAsItStands), std::move(options)};
+  RemoteWrite writer{SeriesNamer(&SpellAsItStands), std::move(options)};
   std::vector<std::string> requests;
   auto snapshot = MakeSnapshot(1, {5'000'000'000, kZeroNs}, {source.Entry()});
   EXPECT_TRUE(writer

@@ -49,7 +49,7 @@ class Builder {
   }
 
   void SetUp(uint32_t slot) { made_.up_slot = slot; }
-  void Add(uint32_t slot, const SpelledSeries& series) {
+  void Add(uint32_t slot, const NamedSeries& series) {
     slot_ = slot;
     series_ = &series;
     name_ = LegacyName(series.name, true);
@@ -192,7 +192,7 @@ class Builder {
   const Layout& layout_;
   const RemoteWriteSpelling& spelling_;
   uint32_t slot_ = 0, family_ = 0;
-  const SpelledSeries* series_ = nullptr;
+  const NamedSeries* series_ = nullptr;
   std::string name_, body_;
   Type family_type_ = Type::kUnknown;
   int64_t start_ms_ = 0;
@@ -213,16 +213,16 @@ std::string RemoteWriteText(std::string_view text) {
   return std::string(ValidUtf8(text, room));
 }
 
-RemoteWriteLayout SpellRemoteWrite(const Layout& layout, const Speller& speller,
+RemoteWriteLayout SpellRemoteWrite(const Layout& layout, const SeriesNamer& speller,
                                    const RemoteWriteSpelling& spelling) {
   Builder builder(layout, spelling);
-  std::vector<SpelledSeries> spelled;
+  std::vector<NamedSeries> spelled;
   for (uint32_t slot = 0; slot < layout.slots(); ++slot) {
     if (!layout[slot].desc) continue;
     if (layout[slot].desc == spelling.target_up) builder.SetUp(slot);
     spelled.clear();
     speller(layout[slot], spelled);
-    for (const SpelledSeries& series : spelled) builder.Add(slot, series);
+    for (const NamedSeries& series : spelled) builder.Add(slot, series);
   }
   return builder.Take();
 }

@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "core/layout.h"
-#include "core/spelled_series.h"
+#include "core/named_series.h"
 #include "wire/remote_write/remote_write_fields.h"
 
 namespace gpulens {
@@ -82,7 +82,7 @@ std::string RemoteWriteLabelName(std::string_view name);
 // Valid UTF-8: receivers refuse a whole request for one string that is not.
 std::string RemoteWriteText(std::string_view text);
 
-RemoteWriteLayout SpellRemoteWrite(const Layout& layout, const Speller& speller,
+RemoteWriteLayout SpellRemoteWrite(const Layout& layout, const SeriesNamer& speller,
                                    const RemoteWriteSpelling& spelling);
 
 }  // namespace gpulens

@@ -6,10 +6,10 @@
 #include <ostream>
 
 #include "wire/json/json_testing.h"
+#include "wire/naming_testing.h"
 #include "wire/remote_write/remote_write.h"
 #include "wire/remote_write/remote_write_downgrade.h"
 #include "wire/remote_write/remote_write_testing.h"
-#include "wire/spell_testing.h"
 
 namespace gpulens {
 namespace {
@@ -105,7 +105,7 @@ TEST(RemoteWriteProperty, AReceiverKnowsWhatTheTickSays) {
     options.version = version;
     options.max_samples = static_cast<size_t>(*rc::gen::inRange(1, 8));
     options.max_bytes = static_cast<size_t>(*rc::gen::element(100, 100'000));
-    RemoteWrite writer{Speller(&SpellAsItStands), options};
+    RemoteWrite writer{SeriesNamer(&SpellAsItStands), options};
     World world;
     Receiver receiver, older;
     Instant now = ManualClock().Now();

@@ -5,10 +5,10 @@
 #include <random>
 
 #include "wire/json/json_testing.h"
+#include "wire/naming_testing.h"
 #include "wire/remote_write/remote_write.h"
 #include "wire/remote_write/remote_write_downgrade.h"
 #include "wire/remote_write/remote_write_testing.h"
-#include "wire/spell_testing.h"
 
 namespace gpulens {
 namespace {
@@ -40,10 +40,10 @@ class RemoteWriteScrapeTest : public ::testing::TestWithParam<RemoteWriteVersion
     options.version = GetParam();
     options.metadata_interval = std::chrono::hours(1);
     options.target_up = &kTargetUp;
-    writer_.emplace(Speller(&Spell), options);
+    writer_.emplace(SeriesNamer(&Spell), options);
   }
   // The flag itself is no concern of these tests.
-  static void Spell(const SeriesInfo& series, std::vector<SpelledSeries>& out) {
+  static void Spell(const SeriesInfo& series, std::vector<NamedSeries>& out) {
     if (series.desc != &kTargetUp) SpellAsItStands(series, out);
   }
   Instant At(double second) const { return zero_ + milliseconds(static_cast<int64_t>(second * 1000)); }

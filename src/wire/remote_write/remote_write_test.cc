@@ -5,9 +5,9 @@
 
 #include "base/testing/allocations.h"
 #include "wire/json/json_testing.h"
+#include "wire/naming_testing.h"
 #include "wire/remote_write/remote_write_downgrade.h"
 #include "wire/remote_write/remote_write_testing.h"
-#include "wire/spell_testing.h"
 
 namespace gpulens {
 namespace {
@@ -46,7 +46,7 @@ class RemoteWriteTest : public ::testing::TestWithParam<RemoteWriteVersion> {
   void Make(RemoteWrite::Options options) {
     options.version = GetParam();
     options.metadata_interval = std::chrono::hours(1);
-    writer_.emplace(Speller(&SpellAsItStands), options);
+    writer_.emplace(SeriesNamer(&SpellAsItStands), options);
   }
   bool second() const { return GetParam() == RemoteWriteVersion::k2; }
   Instant At(double second) const { return zero_ + milliseconds(static_cast<int64_t>(second * 1000)); }
@@ -291,11 +291,11 @@ TEST_P(RemoteWriteTest, NotANumberIsNotAnEnd) {
 }
 
 TEST_P(RemoteWriteTest, OfEqualSeriesOneIsTold) {
-  auto spell_alike = [](const SeriesInfo& series, std::vector<SpelledSeries>& out) {
+  auto spell_alike = [](const SeriesInfo& series, std::vector<NamedSeries>& out) {
     SpellAsItStands(series, out);
     out.back().labels.clear();
   };
-  writer_.emplace(Speller(spell_alike), RemoteWrite::Options{.version = GetParam()});
+  writer_.emplace(SeriesNamer(spell_alike), RemoteWrite::Options{.version = GetParam()});
   for (int64_t i = 0; i < 3; ++i) gpu_.table.Declare(kPower, Gpu(i));
   gpu_.writer.Begin(At(1));
   for (uint32_t slot = 0; slot < 3; ++slot) gpu_.writer.Set(Series{slot, 0}, slot);

@@ -40,7 +40,7 @@ bool NativeHistogram::Read(std::string_view message, RemoteWriteFault& fault) {
   if (!ReadFields(message)) return false;
   custom_ = schema_ == kCustomBounds;
   ended_ = IsStaleMarker(sum_);
-  fault = ended_ ? RemoteWriteFault::kNone : Judge();
+  fault = ended_ ? RemoteWriteFault::kNone : Validate();
   return true;
 }
 
@@ -125,7 +125,7 @@ bool NativeHistogram::ReadFields(std::string_view message) {
   return good && !cursor.broken();
 }
 
-RemoteWriteFault NativeHistogram::Judge() {
+RemoteWriteFault NativeHistogram::Validate() {
   if (floats_ && !accept_all_) return RemoteWriteFault::kFloatHistogram;
   if (is_gauge() && !accept_all_) return RemoteWriteFault::kGaugeHistogram;
   if (too_wide_) return RemoteWriteFault::kTooWide;

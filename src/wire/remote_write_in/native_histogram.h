@@ -60,7 +60,7 @@ class NativeHistogram {
   void Clear() noexcept;
   bool ReadFields(std::string_view message);
   bool ReadSpan(std::string_view message, Side& side);
-  RemoteWriteFault Judge();
+  RemoteWriteFault Validate();
   RemoteWriteFault Spread(const Side& side, Buckets& out) const;
   RemoteWriteFault SpreadCustom();
   RemoteWriteFault JudgeBounds() const;

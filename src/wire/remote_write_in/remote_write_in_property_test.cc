@@ -22,8 +22,8 @@ using remote_write_testing::Reader;
 constexpr MetricDesc kPower{.name = "power", .unit = "W", .help = "Watts."};
 constexpr MetricDesc kEnergy{.name = "energy_total", .unit = "J", .kind = Kind::kCounter};
 
-void Spell(const SeriesInfo& series, std::vector<SpelledSeries>& out) {
-  SpelledSeries& spelled = out.emplace_back();
+void Spell(const SeriesInfo& series, std::vector<NamedSeries>& out) {
+  NamedSeries& spelled = out.emplace_back();
   spelled.name = series.desc->name;
   spelled.kind = series.desc->kind;
   for (auto [key, value] : series.attributes) {
@@ -75,7 +75,7 @@ TEST(RemoteWriteInProperty, WhatOurSinkSendsArrives) {
     RemoteWrite::Options options;
     options.version = version;
     options.max_samples = static_cast<size_t>(*rc::gen::inRange(1, 20));
-    RemoteWrite writer{Speller(&Spell), options};
+    RemoteWrite writer{SeriesNamer(&Spell), options};
     RemoteWriteIn in({});
     TestSource source("nvidia");
     std::vector<Series> series;

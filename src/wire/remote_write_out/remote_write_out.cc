@@ -210,13 +210,13 @@ Status RemoteWriteOut::ReadMetric(std::string_view message) {
                                                                             : Type::kGauge;
   }
   if (resource_fault_ != Fault::kNone) metric.fault = resource_fault_;
-  else if (metric.fault == Fault::kNone) metric.fault = Judge(metric);
+  else if (metric.fault == Fault::kNone) metric.fault = Validate(metric);
   if (metric.fault == Fault::kNone) Translate(metric);
   if (metric.fault == Fault::kNone && metric.name.empty()) metric.fault = Fault::kNoName;
   return ReadPoints(metric);
 }
 
-RemoteWriteOutFault RemoteWriteOut::Judge(const Metric& metric) const noexcept {
+RemoteWriteOutFault RemoteWriteOut::Validate(const Metric& metric) const noexcept {
   switch (metric.data_field) {
     case 0: return Fault::kNoData;
     case otlp_in::kGaugeData:

@@ -101,7 +101,7 @@ class RemoteWriteOut {
   Status ReadScopeMetrics(std::string_view message);
   Status ReadMetric(std::string_view message);
   void ReadMetricMetadata(std::string_view pair, Metric& metric);
-  Fault Judge(const Metric& metric) const noexcept;
+  Fault Validate(const Metric& metric) const noexcept;
   void Translate(Metric& metric);
   Status ReadPoints(const Metric& metric);
   Fault ReadPoint(const Metric& metric);

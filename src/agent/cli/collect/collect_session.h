@@ -13,7 +13,7 @@
 #include "base/workers.h"
 #include "net/client/http_client.h"
 #include "net/io_loop.h"
-#include "pipeline/events/event_desk.h"
+#include "pipeline/events/event_queue.h"
 #include "pipeline/pipeline.h"
 
 namespace gpulens {
@@ -57,8 +57,8 @@ class CollectSession {
   IoLoop io_;
   HttpClient client_{io_};
   Workers workers_{2};
-  SnapshotHub hub_;
-  EventDesk desk_;
+  LatestSnapshot hub_;
+  EventQueue desk_;
   SeriesBudget budget_;
   Env env_;
   PipelinePlan plan_;

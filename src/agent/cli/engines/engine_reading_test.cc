@@ -12,7 +12,7 @@
 namespace gpulens {
 namespace {
 
-using engine_page::EngineRig;
+using engine_page::EngineFixture;
 using json_testing::JsonReader;
 using ::testing::HasSubstr;
 using ::testing::Not;
@@ -40,7 +40,7 @@ std::string Tokens(int count) {
 }
 
 TEST(EngineReading, BucketsOfAllRanksAreAddedBeforeTheQuantile) {
-  EngineRig rig;
+  EngineFixture rig;
   // Nine fast ones on one rank, ninety-one slow ones on the other: neither rank's own median is the engine's.
   rig.Read(kTtftType + Ttft("0", {9, 9, 9, 9}, 4.5) + Ttft("1", {0, 0, 91, 91}, 273));
   EngineReading reading = ReadLifetime("x", *rig.frame, {});
@@ -58,7 +58,7 @@ TEST(EngineReading, BucketsOfAllRanksAreAddedBeforeTheQuantile) {
 }
 
 TEST(EngineReading, AWindowForgetsWhatWasBefore) {
-  EngineRig rig;
+  EngineFixture rig;
   Ref<const Frame> before =
       rig.Read(kTtftType + Ttft("0", {1000000, 1000000, 1000000, 1000000}, 500000) + Tokens(700));
   Ref<const Frame> after =
@@ -77,7 +77,7 @@ TEST(EngineReading, AWindowForgetsWhatWasBefore) {
 }
 
 TEST(EngineReading, ARestartAndANewRankCountFromZero) {
-  EngineRig rig;
+  EngineFixture rig;
   Ref<const Frame> before = rig.Read(kTtftType + Ttft("0", {50, 50, 50, 50}, 25) + Tokens(700));
   Ref<const Frame> after =
       rig.Read(kTtftType + Ttft("0", {0, 4, 4, 4}, 6) + Ttft("1", {0, 6, 6, 6}, 9) + Tokens(30));
@@ -88,7 +88,7 @@ TEST(EngineReading, ARestartAndANewRankCountFromZero) {
 }
 
 TEST(EngineReading, WithoutTrafficThereIsNoLatency) {
-  EngineRig rig;
+  EngineFixture rig;
   std::string page = kTtftType + Ttft("0", {5, 5, 5, 5}, 2.5) + Tokens(10);
   Ref<const Frame> before = rig.Read(page);
   Ref<const Frame> after = rig.Read(page);
@@ -102,7 +102,7 @@ TEST(EngineReading, WithoutTrafficThereIsNoLatency) {
 }
 
 TEST(EngineReading, LevelsAreSumsOrMeansAsTheirRoleSays) {
-  EngineRig rig;
+  EngineFixture rig;
   rig.Read(
       "# TYPE vllm:num_requests_running gauge\nvllm:num_requests_running{model_name=\"m\",engine=\"0\"} 10\n"
       "vllm:num_requests_running{model_name=\"m\",engine=\"1\"} 20\n"
@@ -116,7 +116,7 @@ TEST(EngineReading, LevelsAreSumsOrMeansAsTheirRoleSays) {
 }
 
 TEST(EngineReading, SumsAndCountsWithoutBucketsGiveAMeanAlone) {
-  EngineRig rig;
+  EngineFixture rig;
   rig.Read(
       "# TYPE nv_inference_request_success counter\nnv_inference_request_success{model=\"a\",version=\"1\"} "
       "4\n"
@@ -133,7 +133,7 @@ TEST(EngineReading, SumsAndCountsWithoutBucketsGiveAMeanAlone) {
 }
 
 TEST(EngineReading, ModelsAreToldApartAndChosen) {
-  EngineRig rig;
+  EngineFixture rig;
   rig.Read(kTtftType + Ttft("0", {1, 1, 1, 1}, 0.5, "a") + Ttft("0", {0, 2, 2, 2}, 3, "b"));
   EXPECT_EQ(ReadLifetime("x", *rig.frame, {}).models.size(), 2u);
   EngineReading one = ReadLifetime("x", *rig.frame, {.engine = "vllm", .model = "b"});
@@ -143,7 +143,7 @@ TEST(EngineReading, ModelsAreToldApartAndChosen) {
 }
 
 TEST(EngineReading, TextSaysNoMoreThanTheBucketsTell) {
-  EngineRig rig;
+  EngineFixture rig;
   rig.Read(kTtftType + Ttft("0", {60, 94, 94, 100}, 200));
   EngineReading reading = ReadLifetime("x", *rig.frame, {});
   // As Prometheus has them.
@@ -154,7 +154,7 @@ TEST(EngineReading, TextSaysNoMoreThanTheBucketsTell) {
 }
 
 TEST(EngineReading, TextAndJsonSayOverWhat) {
-  EngineRig rig;
+  EngineFixture rig;
   Ref<const Frame> before = rig.Read(kTtftType + Ttft("0", {1, 1, 1, 1}, 0.5, "m\x1b[31m") + Tokens(1));
   std::string text = ReadingText(ReadLifetime("http://h/metrics", *before, {}));
   EXPECT_THAT(text, HasSubstr("http://h/metrics: since the engine started"));

@@ -127,7 +127,7 @@ class Follower {
 };
 
 Result<bool> StillRuns(RunReader& reader, const std::string& id) {
-  RETURN_IF_ERROR(reader.Judge(HereAndNow()));
+  RETURN_IF_ERROR(reader.Validate(HereAndNow()));
   ASSIGN_OR_RETURN(RunRow run, reader.ById(id));
   return run.status == kRunning;
 }

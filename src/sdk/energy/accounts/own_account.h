@@ -10,7 +10,7 @@
 #include <gpulens/energy_own.h>
 
 #include "energy/run_share.h"
-#include "sdk/energy/book.h"
+#include "sdk/energy/device_ledger.h"
 #include "sdk/energy/track.h"
 #include "sdk/energy/window_pool.h"
 

@@ -12,7 +12,7 @@
 #include "sources/nvml/capture/recorder.h"
 #include "sources/nvml/driver/agent_for_test.h"
 #include "sources/nvml/driver/nvml_reader.h"
-#include "sources/nvml/driver/parts/event_hub.h"
+#include "sources/nvml/driver/parts/event_waiter.h"
 #include "sources/nvml/driver/parts/parts_reader.h"
 #include "sources/nvml/fake/fake_nvml.h"
 #include "sources/nvml/fake/fake_world.h"
@@ -108,7 +108,7 @@ class CaptureTest : public testing::Test {
         readers[i]->ReadBlocking();
         for (const Reading& r : readers[i]->readings())
           one.readings.emplace_back(r.part, r.field, r.status, 0);
-        if (i < agent.shelf.gpus().size()) AddParts(agent.shelf.gpus()[i].parts, one);
+        if (i < agent.vendor_state.gpus().size()) AddParts(agent.vendor_state.gpus()[i].parts, one);
       }
       clock_.Advance(seconds(1));
     }
@@ -233,7 +233,7 @@ TEST_F(CaptureTest, EventsAreWrittenDown) {
   auto library = NvmlLibrary::FromLookup(RecorderLookup, "test");
   ASSERT_TRUE(library.ok());
   Caller caller(*library, slot_, clock_);
-  EventHub hub(kUsualEvents);
+  EventWaiter hub(kUsualEvents);
   ASSERT_TRUE(hub.Open(caller));
   for (unsigned i : {0U, 1U}) {
     Device device = nullptr;
@@ -242,7 +242,7 @@ TEST_F(CaptureTest, EventsAreWrittenDown) {
   }
   clock_.Advance(milliseconds(1500));
   DeviceEvent event;
-  ASSERT_EQ(hub.Wait(caller, 1, event), EventHub::Outcome::kEvent);
+  ASSERT_EQ(hub.Wait(caller, 1, event), EventWaiter::Outcome::kEvent);
   Recording recording = Recorded();
   ASSERT_EQ(recording.events.size(), 1U);
   EXPECT_EQ(recording.events[0].gpu, 1U);

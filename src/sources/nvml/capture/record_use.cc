@@ -52,12 +52,12 @@ struct Taken {
   bool mig = false;
   unsigned instance = 0;
 };
-struct TakenBook {
+struct CapturedTable {
   std::mutex mutex;
   std::map<GpmSample, Taken> samples;
 };
-TakenBook& Book() {
-  static auto* book = new TakenBook;
+CapturedTable& Book() {
+  static auto* book = new CapturedTable;
   return *book;
 }
 void Keep(GpmSample sample, Taken taken) {

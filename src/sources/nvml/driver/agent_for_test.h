@@ -3,9 +3,9 @@
 
 #include <gtest/gtest.h>
 
-#include "driver/device_book.h"
+#include "driver/device_table.h"
 #include "driver/side/reader.h"
-#include "sources/nvml/gpu_shelf.h"
+#include "sources/nvml/gpu_vendor_state.h"
 
 namespace gpulens::nvml {
 
@@ -31,8 +31,8 @@ struct AgentEnd final : driver::Outbox {
 
   const Clock& clock;
   uint64_t messages = 0;
-  GpuShelf shelf;
-  driver::DeviceBook book{NvmlVendor(), shelf};
+  GpuVendorState vendor_state;
+  driver::DeviceTable book{NvmlVendor(), vendor_state};
 };
 
 }  // namespace gpulens::nvml

@@ -5,7 +5,7 @@
 
 #include "driver/side/reader.h"
 #include "sources/nvml/driver/nvml_reader.h"
-#include "sources/nvml/driver/parts/event_hub.h"
+#include "sources/nvml/driver/parts/event_waiter.h"
 #include "sources/nvml/driver/parts/parts_reader.h"
 
 namespace gpulens::nvml {
@@ -17,7 +17,7 @@ class GpuDevice final : public driver::DeviceReader {
   struct Options {
     unsigned index = 0;
     ReaderOptions reader;
-    std::shared_ptr<EventHub> events;  // Null: the library has no events.
+    std::shared_ptr<EventWaiter> events;  // Null: the library has no events.
   };
   GpuDevice(const NvmlLibrary& library, CallSlot& slot, const Clock& clock, Options options);
 
@@ -28,7 +28,7 @@ class GpuDevice final : public driver::DeviceReader {
 
  private:
   const unsigned index_;
-  const std::shared_ptr<EventHub> events_;
+  const std::shared_ptr<EventWaiter> events_;
   GpuReader reader_;
   PartsReader parts_;
   MessageEncoder encoder_;

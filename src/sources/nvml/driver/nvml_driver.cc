@@ -110,7 +110,7 @@ driver::VendorLibrary::Opened NvmlDriver::Open(CallSlot& slot) {
 
 void NvmlDriver::Watch(std::shared_ptr<driver::DriverShared> shared, CallSlot& slot) {
   Caller caller(*library_, slot, RealClock());
-  auto hub = std::make_shared<EventHub>(options_.event_types);
+  auto hub = std::make_shared<EventWaiter>(options_.event_types);
   if (hub->Open(caller) && StartEventThread(std::move(shared), library_, hub, slot).ok()) events_ = hub;
 }
 

@@ -11,7 +11,7 @@
 #include "driver/side/driver_loop.h"
 #include "sources/nvml/driver/nvml_library.h"
 #include "sources/nvml/driver/nvml_reader.h"
-#include "sources/nvml/driver/parts/event_hub.h"
+#include "sources/nvml/driver/parts/event_waiter.h"
 
 namespace gpulens::nvml {
 
@@ -46,7 +46,7 @@ class NvmlDriver final : public driver::VendorLibrary {
  private:
   const DriverOptions& options_;
   std::shared_ptr<const NvmlLibrary> library_;  // Shared with the thread that waits, which may outlive us.
-  std::shared_ptr<EventHub> events_;            // Null: the library has no events.
+  std::shared_ptr<EventWaiter> events_;         // Null: the library has no events.
   bool avoid_process_v3_ = false;
   unsigned driver_major_ = kDriver580;  // One that does not tell its version is taken for a new one.
 };

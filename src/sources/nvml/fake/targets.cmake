@@ -1,14 +1,14 @@
 # The parts of the NVML source that are not plain libraries of one folder. Included by the top.
 include_guard()
-house_library(sources_nvml_probe DIR src/sources/nvml/probe DEPS gpulens_driver_probe)
-house_library(sources_nvml_driver DIR src/sources/nvml/driver DEPS gpulens_sources_nvml gpulens_driver_side
+add_gpulens_library(sources_nvml_probe DIR src/sources/nvml/probe DEPS gpulens_driver_probe)
+add_gpulens_library(sources_nvml_driver DIR src/sources/nvml/driver DEPS gpulens_sources_nvml gpulens_driver_side
               PRIVATE_DEPS ${CMAKE_DL_LIBS} TEST_DEPS gpulens_sources_nvml_fake gpulens_base_testing)
-house_library(sources_nvml_recording DIR src/sources/nvml/recording DEPS gpulens_sources_nvml PRIVATE_DEPS dep_yaml)
-house_library(sources_nvml_capture DIR src/sources/nvml/capture
+add_gpulens_library(sources_nvml_recording DIR src/sources/nvml/recording DEPS gpulens_sources_nvml PRIVATE_DEPS dep_yaml)
+add_gpulens_library(sources_nvml_capture DIR src/sources/nvml/capture
               DEPS gpulens_sources_nvml_driver gpulens_sources_nvml_recording
               TEST_DEPS gpulens_sources_nvml_fake gpulens_base_testing)
-house_library(sources_nvml_faults DIR src/sources/nvml/fake/faults DEPS gpulens_base)
-house_library(sources_nvml_fake DIR src/sources/nvml/fake
+add_gpulens_library(sources_nvml_faults DIR src/sources/nvml/fake/faults DEPS gpulens_base)
+add_gpulens_library(sources_nvml_fake DIR src/sources/nvml/fake
               DEPS gpulens_sources_nvml gpulens_sources_nvml_recording gpulens_sources_nvml_faults
               PRIVATE_DEPS dep_yaml
               TEST_DEPS gpulens_sources_nvml_driver)
@@ -31,7 +31,7 @@ foreach(library driver fake)
     target_sources(sources_nvml_${library}_test PRIVATE ${tests})
   endif()
 endforeach()
-house_library(sources_nvml_processes DIR src/sources/nvml/processes DEPS gpulens_base
+add_gpulens_library(sources_nvml_processes DIR src/sources/nvml/processes DEPS gpulens_base
               TEST_DEPS gpulens_base_testing)
 
 # The simulated library as a file, for whatever opens libnvidia-ml.so.1 itself.
@@ -43,7 +43,7 @@ list(FILTER recording_sources EXCLUDE REGEX "_(test|bench|fuzz|main)\\.cc$")
 add_library(fake_nvml SHARED ${fake_nvml_sources} ${fake_board_sources} ${fake_replay_sources} ${recording_sources}
             src/sources/nvml/nvml_names.cc src/base/clock.cc
             src/base/files.cc src/base/fd.cc src/base/check.cc)
-# Not house_flags and not the static archives: those are not position-independent.
+# Not gpulens_flags and not the static archives: those are not position-independent.
 find_library(GPULENS_YAML_SHARED yaml-cpp REQUIRED)
 target_compile_features(fake_nvml PRIVATE cxx_std_20)
 target_compile_definitions(fake_nvml PRIVATE GPULENS_FAKE_NVML_EXPORT)
@@ -57,7 +57,7 @@ set_target_properties(fake_nvml PROPERTIES OUTPUT_NAME nvidia-ml SUFFIX .so.1
 if(GPULENS_TESTS)
   # The reader process alone, so that the supervisor is tested against real processes.
   add_executable(nvml_driver_main tests/fake_nvml/nvml_driver_main.cc)
-  target_link_libraries(nvml_driver_main PRIVATE house_flags gpulens_sources_nvml_driver gpulens_sources_nvml_fake)
+  target_link_libraries(nvml_driver_main PRIVATE gpulens_flags gpulens_sources_nvml_driver gpulens_sources_nvml_fake)
   foreach(test sources_nvml_test sources_nvml_driver_test sources_nvml_fake_test)
     if(TARGET ${test})
       target_compile_definitions(${test} PRIVATE GPULENS_NVML_DRIVER="$<TARGET_FILE:nvml_driver_main>"

@@ -11,7 +11,7 @@
 
 #include "base/testing/allocations.h"
 #include "sources/nvml/driver/agent_for_test.h"
-#include "sources/nvml/driver/parts/event_hub.h"
+#include "sources/nvml/driver/parts/event_waiter.h"
 #include "sources/nvml/fake/fake_nvml.h"
 #include "sources/nvml/fake/fake_world.h"
 
@@ -55,7 +55,7 @@ class PartsTest : public testing::Test {
     clock_.Advance(seconds(1));
     Round(rescan);
   }
-  const GpuParts& Parts() const { return agent_->shelf.gpus()[index_].parts; }
+  const GpuParts& Parts() const { return agent_->vendor_state.gpus()[index_].parts; }
   const Part* MigPart(uint32_t instance, uint32_t compute = 0) const {
     for (const Part& part : Parts().list) {
       if (part.key.kind == PartKind::kMig && part.key.id == instance && part.key.sub == compute) return &part;
@@ -312,7 +312,7 @@ TEST_F(PartsTest, EventsComeOnceAndWithTheirGpu) {
       "instance: 3}\n"
       "  - {gpu: 0, type: clock, at: 0}\n");
   Caller caller(*library_, slot_, clock_);
-  EventHub hub(kUsualEvents);
+  EventWaiter hub(kUsualEvents);
   ASSERT_TRUE(hub.Open(caller));
   EXPECT_FALSE(hub.has_devices());
   for (unsigned i : {0U, 1U}) {
@@ -323,16 +323,16 @@ TEST_F(PartsTest, EventsComeOnceAndWithTheirGpu) {
   }
   EXPECT_EQ(Calls("nvmlDeviceRegisterEvents"), 2U) << "a handle is registered once";
   DeviceEvent event;
-  ASSERT_EQ(hub.Wait(caller, 1, event), EventHub::Outcome::kEvent);
+  ASSERT_EQ(hub.Wait(caller, 1, event), EventWaiter::Outcome::kEvent);
   EXPECT_EQ(event.entity, 1U);
   EXPECT_EQ(event.type, uint64_t{kEventXid});
   EXPECT_EQ(event.data, 79U);
-  ASSERT_EQ(hub.Wait(caller, 1, event), EventHub::Outcome::kEvent);
+  ASSERT_EQ(hub.Wait(caller, 1, event), EventWaiter::Outcome::kEvent);
   EXPECT_EQ(event.type, uint64_t{kEventMigConfig});
   EXPECT_EQ(event.gpu_instance, 3U);
   EXPECT_TRUE(hub.TakeRescan(0));
   EXPECT_FALSE(hub.TakeRescan(0));
-  EXPECT_EQ(hub.Wait(caller, 1, event), EventHub::Outcome::kNothing) << "the clock was not asked for";
+  EXPECT_EQ(hub.Wait(caller, 1, event), EventWaiter::Outcome::kNothing) << "the clock was not asked for";
 }
 
 TEST_F(PartsTest, ALibraryWithoutEventsIsLearntOnce) {
@@ -341,17 +341,17 @@ TEST_F(PartsTest, ALibraryWithoutEventsIsLearntOnce) {
                            "errors:\n  - {call: nvmlEventSetCreate, code: 3}\n"}) {
     Use(std::string("gpus: 1\n") + yaml);
     Caller caller(*library_, slot_, clock_);
-    EXPECT_FALSE(EventHub(kUsualEvents).Open(caller)) << yaml;
+    EXPECT_FALSE(EventWaiter(kUsualEvents).Open(caller)) << yaml;
   }
   Use("gpus: 1\nmissing: [nvmlEventSetWait_v2]\nxids:\n  - {gpu: 0, code: 13, at: 0}\n");
   Caller caller(*library_, slot_, clock_);
-  EventHub hub(kUsualEvents);
+  EventWaiter hub(kUsualEvents);
   ASSERT_TRUE(hub.Open(caller));
   Device device = nullptr;
   ASSERT_EQ(library_->fn().HandleByIndex(0, &device), 0);
   hub.Register(caller, 0, device);
   DeviceEvent event;
-  ASSERT_EQ(hub.Wait(caller, 1, event), EventHub::Outcome::kEvent) << "by the older function";
+  ASSERT_EQ(hub.Wait(caller, 1, event), EventWaiter::Outcome::kEvent) << "by the older function";
   EXPECT_EQ(event.gpu_instance, GpuProcess::kNoInstance);
 }
 

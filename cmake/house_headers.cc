@@ -1,2 +1,0 @@
-// Compiled with the headers that cmake/House.cmake names, for every test and for every source; has nothing of
-// its own.

@@ -1,0 +1,77 @@
+#include "core/validate.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace gpulens {
+namespace {
+
+constexpr int kAgreeingReadings = 3;
+
+bool Agree(double a, double b) noexcept {
+  return std::abs(a - b) <= 0.05 * std::max(std::abs(a), std::abs(b)) + 1e-9;
+}
+
+// The level `value` was seen once more; true when that was often enough. A counter that began anew
+// grows fast beside the little it has, so there any reading that does not fall agrees.
+bool AgreedOften(double value, bool counts_anew, ValidatorState& memory) noexcept {
+  bool agrees = counts_anew ? value >= memory.candidate : Agree(value, memory.candidate);
+  memory.agreeing = memory.agreeing > 0 && agrees ? static_cast<uint8_t>(memory.agreeing + 1) : uint8_t{1};
+  memory.candidate = value;
+  return memory.agreeing >= kAgreeingReadings;
+}
+
+Validation AgainstLast(const MetricDesc& desc, double value, double seconds,
+                       const ValidatorState& memory) noexcept {
+  double change = value - memory.last;
+  bool monotonic = IsMonotonic(desc.kind);
+  if (monotonic && change < 0) {
+    return desc.on_decrease == OnDecrease::kReject ? Validation::kCounterDecreased : Validation::kAccepted;
+  }
+  if (desc.rule && std::abs(change) > desc.rule->max_change_per_second * std::max(seconds, 1e-3)) {
+    return Validation::kImpossibleJump;
+  }
+  return Validation::kAccepted;
+}
+
+}  // namespace
+
+std::string_view ValidationName(Validation verdict) noexcept {
+  switch (verdict) {
+    case Validation::kAccepted: return "none";
+    case Validation::kSentinel: return "sentinel";
+    case Validation::kOutOfRange: return "out_of_range";
+    case Validation::kImpossibleJump: return "impossible_jump";
+    case Validation::kCounterDecreased: return "counter_decreased";
+    case Validation::kStuck: return "stuck";
+    case Validation::kInconsistent: return "inconsistent";
+    case Validation::kNotSupported: return "not_supported";
+  }
+  return "unknown";
+}
+
+bool NeedsMemory(const MetricDesc& desc) noexcept {
+  bool rejects_falls = IsMonotonic(desc.kind) && desc.on_decrease == OnDecrease::kReject;
+  return rejects_falls || (desc.rule && desc.rule->max_change_per_second != Rule::kNone);
+}
+
+Validation Validate(const MetricDesc& desc, double value, int64_t now_ns, ValidatorState* memory) noexcept {
+  if (const Rule* rule = desc.rule) {
+    for (double sentinel : rule->sentinels) {
+      if (value == sentinel) return Validation::kSentinel;
+    }
+    // Written so that NaN is out of range, too.
+    if (!(value >= rule->low && value <= rule->high)) return Validation::kOutOfRange;
+  }
+  if (!memory) return Validation::kAccepted;
+  if (memory->last_ns != 0) {
+    double seconds = static_cast<double>(now_ns - memory->last_ns) * 1e-9;
+    Validation verdict = AgainstLast(desc, value, seconds, *memory);
+    bool counts_anew = verdict == Validation::kCounterDecreased;
+    if (verdict != Validation::kAccepted && !AgreedOften(value, counts_anew, *memory)) return verdict;
+  }
+  *memory = {value, now_ns, 0, 0};
+  return Validation::kAccepted;
+}
+
+}  // namespace gpulens

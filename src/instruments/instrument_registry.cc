@@ -1,0 +1,278 @@
+#include "instruments/instrument_registry.h"
+
+#include <pthread.h>
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <type_traits>
+
+#include "base/check.h"
+#include "base/clock.h"
+#include "base/immortal.h"
+#include "instruments/cells.h"
+
+namespace gpulens::instruments {
+namespace {
+
+using internal::Handle;
+using internal::kInert;
+using Texts = std::vector<std::pair<std::string, std::string>>;
+
+constexpr size_t kMostName = 255, kMostUnit = 63;
+constexpr const char* kOverflow = "otel.metric.overflow";
+
+bool IsLetter(char c) noexcept { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_'; }
+bool IsName(std::string_view name) noexcept {
+  return !name.empty() && name.size() <= kMostName && IsLetter(name.front()) &&
+         std::ranges::all_of(name, [](char c) {
+           return IsLetter(c) || (c >= '0' && c <= '9') || c == '.' || c == '-' || c == '/' || c == ':';
+         });
+}
+bool IsUnit(std::string_view unit) noexcept {
+  return unit.size() <= kMostUnit && std::ranges::all_of(unit, [](char c) { return c > ' ' && c < 0x7f; });
+}
+bool Ascend(const std::vector<double>& bounds) noexcept {
+  for (size_t i = 0; i < bounds.size(); ++i) {
+    if (!std::isfinite(bounds[i]) || (i > 0 && !(bounds[i] > bounds[i - 1]))) return false;
+  }
+  return bounds.size() <= kMostBounds;
+}
+
+std::string TextOf(const std::variant<std::string_view, int64_t, double, bool>& value) {
+  return std::visit(
+      [](const auto& one) -> std::string {
+        using Type = std::decay_t<decltype(one)>;
+        if constexpr (std::is_same_v<Type, std::string_view>) return std::string(one);
+        else if constexpr (std::is_same_v<Type, bool>) return one ? "true" : "false";
+        else {
+          char text[32];
+          return {text, std::to_chars(text, text + sizeof text, one).ptr};
+        }
+      },
+      value);
+}
+
+// By key; the last of equal keys counts.
+Texts TextsOf(const Texts& under, std::span<const Attribute> attributes) {
+  std::map<std::string, std::string> sorted(under.begin(), under.end());
+  for (const Attribute& one : attributes) sorted[std::string(one.key)] = TextOf(one.value);
+  return {sorted.begin(), sorted.end()};
+}
+
+std::string KeyOf(const Texts& attributes) {
+  std::string key;
+  for (const auto& [name, value] : attributes) {
+    for (const std::string* text : {&name, &value}) {
+      key += std::to_string(text->size());
+      key += ':';
+      key += *text;
+    }
+  }
+  return key;
+}
+
+}  // namespace
+
+Book& Book::Instance() noexcept {
+  static Immortal<Book> book;
+  return *book;
+}
+
+// The cells' lock is taken inside of ours, and so at a fork: handlers that were added last go first.
+Book::Book() {
+  CellStore::Instance();
+  CHECK(::pthread_atfork(&BeforeFork, &AfterForkInParent, &AfterForkInChild) == 0);
+}
+
+void Book::BeforeFork() noexcept { Instance().mutex_.lock(); }
+void Book::AfterForkInParent() noexcept { Instance().mutex_.unlock(); }
+void Book::AfterForkInChild() noexcept {
+  Book& book = Instance();
+  for (std::atomic<double>& gauge : book.gauges_) gauge.store(kNotMeasured, std::memory_order_relaxed);
+  for (Family& family : book.families_) {
+    for (SeriesOf& series : family.series) series.told = 0;
+  }
+  book.mutex_.unlock();
+}
+
+uint64_t Book::NewRegistry() {
+  std::lock_guard lock(mutex_);
+  limits_[++registries_] = kSeriesLimit;
+  return registries_;
+}
+
+void Book::EndRegistry(uint64_t registry) {
+  std::lock_guard lock(mutex_);
+  limits_.erase(registry);
+  std::erase_if(by_name_, [registry](const auto& entry) { return entry.first.first == registry; });
+}
+
+void Book::LimitSeries(uint64_t registry, size_t limit) {
+  std::lock_guard lock(mutex_);
+  if (auto found = limits_.find(registry); found != limits_.end()) found->second = std::max<size_t>(limit, 1);
+}
+
+// A program that makes the same mistake for ever fills no memory.
+Handle Book::Refuse(Code code, std::string detail) {
+  constexpr size_t kMostRefusals = 1'000;
+  const auto same = std::ranges::find(refusals_, detail, &Status::detail);
+  size_t place = static_cast<size_t>(same - refusals_.begin());
+  if (same == refusals_.end()) {
+    if (refusals_.size() == kMostRefusals) place = kMostRefusals - 1;
+    else refusals_.push_back({code, std::move(detail)});
+  }
+  return {kInert, static_cast<uint32_t>(place)};
+}
+
+uint32_t Book::AddSeries(Family& family, Texts attributes) {
+  const uint32_t number = static_cast<uint32_t>(family.series.size());
+  SeriesOf& series = family.series.emplace_back();
+  family.by_key.emplace(KeyOf(attributes), number);
+  series.attributes = std::move(attributes);
+  series.start_unix_ns = RealClock().Now().unix_ns;
+  CellStore& store = CellStore::Instance();
+  const uint32_t buckets = static_cast<uint32_t>(family.form.bounds.size()) + 1;
+  switch (family.kind) {
+    case InstrumentKind::kGauge:
+      series.cell = static_cast<uint32_t>(gauges_.size());
+      gauges_.emplace_back(kNotMeasured);
+      break;
+    case InstrumentKind::kHistogram:
+      series.cell = buckets == 1 ? store.Allocate({{kExponentialCells, Meaning::kExponential}})
+                                 : store.Allocate({{buckets, Meaning::kInteger}, {1, Meaning::kDouble}});
+      break;
+    default:
+      series.cell = store.Allocate({{1, family.integer ? Meaning::kInteger : Meaning::kDouble}});
+      break;
+  }
+  return number;
+}
+
+Handle Book::Make(Family wanted) {
+  std::lock_guard lock(mutex_);
+  const std::string quoted = "\"" + wanted.name + "\"";
+  if (!IsName(wanted.name))
+    return Refuse(Code::kInvalidArgument,
+                  quoted + " is not a valid name: a letter, then letters, digits and . - / _ :, at most 255");
+  if (!IsUnit(wanted.unit))
+    return Refuse(
+        Code::kInvalidArgument,
+        quoted + ": \"" + wanted.unit + "\" is not a valid unit: at most 63 ASCII characters without spaces");
+  if (!Ascend(wanted.form.bounds))
+    return Refuse(Code::kInvalidArgument,
+                  quoted + ": bounds must be finite and ascend, and be at most 1,024");
+  auto [at, added] = by_name_.emplace(std::pair(wanted.registry, wanted.name), families_.size());
+  if (added) {
+    Family& family = families_.emplace_back(std::move(wanted));
+    AddSeries(family, {});
+  } else {
+    const Family& known = families_[at->second];
+    if (known.kind != wanted.kind || known.integer != wanted.integer || known.unit != wanted.unit ||
+        known.form.bounds != wanted.form.bounds)
+      return Refuse(Code::kInvalidArgument,
+                    quoted + " is taken by an instrument of another kind, unit or bounds");
+  }
+  return {families_[at->second].series.front().cell, at->second};
+}
+
+Handle Book::Bind(Handle handle, std::span<const Attribute> attributes) {
+  if (handle.cell == kInert) return handle;
+  std::lock_guard lock(mutex_);
+  Family& family = families_[handle.family];
+  const auto bound = std::ranges::find(family.series, handle.cell, &SeriesOf::cell);
+  Texts texts = TextsOf(bound->attributes, attributes);
+  auto known = family.by_key.find(KeyOf(texts));
+  if (known == family.by_key.end()) {
+    const auto limit = limits_.find(family.registry);
+    if (limit != limits_.end() && family.series.size() > limit->second) {
+      texts = {{kOverflow, "true"}};
+      known = family.by_key.find(KeyOf(texts));
+    }
+  }
+  const uint32_t number = known != family.by_key.end() ? known->second : AddSeries(family, std::move(texts));
+  return {family.series[number].cell, handle.family};
+}
+
+Status Book::StatusOf(Handle handle) const {
+  if (handle.cell != kInert) return Ok();
+  std::lock_guard lock(mutex_);
+  return refusals_[handle.family];
+}
+
+const Family* Book::FamilyOf(Handle handle) const {
+  if (handle.cell == kInert) return nullptr;
+  std::lock_guard lock(mutex_);
+  return &families_[handle.family];
+}
+
+std::atomic<double>* Book::GaugeAt(Handle handle) {
+  static std::atomic<double> nobodys{kNotMeasured};
+  if (handle.cell == kInert) return &nobodys;
+  std::lock_guard lock(mutex_);
+  return &gauges_[handle.cell];
+}
+
+bool Book::ReadSeries(const Family& family, SeriesOf& series, Sample& out) const {
+  const CellStore& store = CellStore::Instance();
+  switch (family.kind) {
+    case InstrumentKind::kGauge:
+      out.value = gauges_[series.cell].load(std::memory_order_relaxed);
+      return !std::isnan(out.value);
+    case InstrumentKind::kHistogram: {
+      const uint32_t buckets = static_cast<uint32_t>(family.form.bounds.size()) + 1;
+      if (buckets == 1) {
+        const Exponential whole = store.Window(series.cell);
+        out.exponential = true;
+        out.scale = whole.buckets.scale();
+        out.offset = whole.buckets.offset();
+        out.counts.assign(whole.buckets.counts().begin(), whole.buckets.counts().end());
+        out.zeros = out.count = whole.zeros;
+        out.sum = whole.sum;
+      } else {
+        out.bounds = family.form.bounds;
+        for (uint32_t i = 0; i < buckets; ++i) out.counts.push_back(store.Integer(series.cell + i));
+        out.sum = store.Double(series.cell + buckets);
+      }
+      for (uint64_t count : out.counts) out.count += count;
+      return true;
+    }
+    case InstrumentKind::kCounter:
+    case InstrumentKind::kUpDownCounter: break;
+  }
+  if (family.integer) {
+    const auto whole = static_cast<int64_t>(store.Integer(series.cell));
+    out.value = static_cast<double>(whole);
+  } else {
+    out.value = store.Double(series.cell);
+    if (family.kind == InstrumentKind::kCounter) out.value = series.told = std::max(series.told, out.value);
+  }
+  return true;
+}
+
+std::vector<Sample> Book::Read(uint64_t registry) {
+  std::lock_guard lock(mutex_);
+  std::vector<Sample> all;
+  const int64_t forked = CellStore::Instance().forked_unix_ns();
+  for (Family& family : families_) {
+    if (family.registry != registry) continue;
+    for (size_t i = 0; i < family.series.size(); ++i) {
+      SeriesOf& series = family.series[i];
+      Sample sample;
+      sample.name = family.name;
+      sample.unit = family.unit;
+      sample.description = family.description;
+      sample.kind = family.kind;
+      sample.integer = family.integer;
+      sample.attributes = series.attributes;
+      sample.start_unix_ns = std::max(series.start_unix_ns, forked);
+      if (!ReadSeries(family, series, sample)) continue;
+      const bool untouched = sample.count == 0 && !(sample.value != 0 && !std::isnan(sample.value));
+      if (i == 0 && family.series.size() > 1 && family.kind != InstrumentKind::kGauge && untouched) continue;
+      all.push_back(std::move(sample));
+    }
+  }
+  return all;
+}
+
+}  // namespace gpulens::instruments

@@ -1,0 +1,300 @@
+#include "sdk/energy/device_ledger.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <limits>
+
+#include "sdk/energy/accounts/verdict.h"
+
+namespace gpulens::sdk {
+namespace {
+
+using energy::Flaw;
+using energy::kParts;
+
+// A device that says nothing for so long holds nobody up: what it drew meanwhile is not known.
+constexpr int64_t kGiveUpNs = 5'000'000'000;
+// Further than this behind its last reading nothing is placed.
+constexpr int64_t kLeastPatienceNs = 250'000'000;
+
+size_t PartOf(const Track& track) noexcept { return static_cast<size_t>(track.device.part); }
+double Seconds(int64_t ns) noexcept { return static_cast<double>(ns) * 1e-9; }
+
+size_t SamplesOf(const EnergyOptions& options) noexcept {
+  const int64_t interval = std::max<int64_t>(options.interval.count(), 1'000'000);
+  return static_cast<size_t>(std::clamp<int64_t>(options.history.count() / interval, 16, 65'536));
+}
+
+// What is added must be known; what was not yet known is taken as it comes.
+void AddTo(double& sum, double value) noexcept {
+  if (std::isfinite(value)) sum = std::isnan(sum) ? value : sum + value;
+}
+
+}  // namespace
+
+Book::Book(std::deque<Track>& tracks, Selection selection, const EnergyOptions& options)
+    : tracks_(tracks),
+      selection_(std::move(selection)),
+      shares_gpu_(selection_.vendor != EnergyVendor::kCpuRapl),
+      patience_ns_(std::max(kLeastPatienceNs, 4 * options.interval.count())),
+      ledger_(options.share == Share::kByTokens ? energy::ShareLedger::By::kTokens
+                                                : energy::ShareLedger::By::kTime),
+      cut_([this](int64_t at_ns) { return At(at_ns); }),
+      samples_(SamplesOf(options)) {
+  for (const auto* list : {&selection_.shared, &selection_.beside})
+    for (size_t i : *list) has_part_[PartOf(tracks_[i])] = true;
+  open_.reserve(64);
+}
+
+energy::Cut Book::At(int64_t at_ns) const {
+  energy::Cut cut;
+  for (size_t i : selection_.shared) {
+    const energy::Position at = tracks_[i].curve.At(at_ns);
+    cut.joules += at.joules;
+    cut.parts[PartOf(tracks_[i])] += at.joules;
+    cut.half_width += std::max(at.high - at.joules, at.joules - at.low);
+    cut.integral_half_width += at.integral_half_width;
+    cut.flaws_ended += at.flaws_ended;
+    cut.flaws_begun += at.flaws_begun;
+    if (at.flaw != Flaw::kNone && cut.flaw != Flaw::kOutside) cut.flaw = at.flaw;
+  }
+  for (size_t i : selection_.beside) {
+    const energy::Position at = tracks_[i].curve.At(at_ns);
+    const bool good = at.flaws_begun == at.flaws_ended;
+    cut.parts[PartOf(tracks_[i])] += good ? at.joules : kNotMeasured;
+  }
+  if (!std::isfinite(cut.half_width)) cut.half_width = 0;
+  return cut;
+}
+
+void Book::Admit(WindowSlot* slot) {
+  slot->TakeOver();
+  open_.push_back(slot);
+  ledger_.Open(&slot->account);
+}
+
+void Book::Settle(int64_t now_ns, WindowPool& pool) {
+  int64_t until = std::numeric_limits<int64_t>::max();
+  for (size_t i : selection_.shared) {
+    const auto settled = tracks_[i].curve.settled_ns();
+    until = std::min(until, std::max(settled.value_or(0), now_ns - kGiveUpNs));
+  }
+  if (selection_.shared.empty() || (!ledger_.started() && until == now_ns - kGiveUpNs)) return;
+  if (!ledger_.started()) ledger_.Start(until, At(until));
+  for (WindowSlot* slot : open_) slot->TakeOver();
+  ledger_.Settle(until, cut_);
+  std::erase_if(open_, [&](WindowSlot* slot) {
+    if (!slot->account.settled) return false;
+    pool.Release(slot);
+    return true;
+  });
+}
+
+void Book::Drop(WindowPool& pool) {
+  for (WindowSlot* slot : open_) pool.Release(slot);
+  open_.clear();
+}
+
+EnergySample Book::SampleOf(int64_t at_ns) const {
+  EnergySample out;
+  out.at = TimeOf(at_ns);
+  double* const watts[kParts] = {&out.gpu_watts, &out.cpu_watts, &out.dram_watts};
+  double* const joules[kParts] = {&out.gpu_joules, &out.cpu_joules, &out.dram_joules};
+  double utilization = 0, temperature = 0;
+  size_t utilizations = 0, temperatures = 0;
+  std::array<bool, kParts> silent{};  // a sum without one of its devices would fall
+  for (const auto* list : {&selection_.shared, &selection_.beside}) {
+    for (size_t i : *list) {
+      const Track& track = tracks_[i];
+      if (track.read_ns <= ticked_ns_) {
+        silent[PartOf(track)] = true;
+        continue;
+      }
+      AddTo(*watts[PartOf(track)], track.watts);
+      AddTo(*joules[PartOf(track)], track.curve.At(track.read_ns).joules);
+      if (list == &selection_.beside) continue;
+      AddTo(out.memory_used_bytes, track.latest.memory_used_bytes);
+      if (std::isfinite(track.latest.utilization_ratio))
+        utilization += track.latest.utilization_ratio, ++utilizations;
+      if (std::isfinite(track.latest.temperature_celsius))
+        temperature += track.latest.temperature_celsius, ++temperatures;
+    }
+  }
+  for (size_t part = 0; part < kParts; ++part)
+    if (silent[part]) *watts[part] = *joules[part] = kNotMeasured;
+  if (utilizations > 0) out.utilization_ratio = utilization / static_cast<double>(utilizations);
+  if (temperatures > 0) out.temperature_celsius = temperature / static_cast<double>(temperatures);
+  return out;
+}
+
+// A device that did not answer makes the sums of all of them wrong: then there is no tick.
+void Book::Tick(int64_t at_ns) {
+  for (size_t i : selection_.shared) {
+    if (tracks_[i].read_ns <= ticked_ns_) return;
+  }
+  const EnergySample sample = SampleOf(at_ns);
+  ticked_ns_ = at_ns;
+  samples_[next_sample_] = sample;
+  next_sample_ = (next_sample_ + 1) % samples_.size();
+  sample_count_ = std::min(sample_count_ + 1, samples_.size());
+  double watts = sample.gpu_watts;
+  if (!shares_gpu_) {
+    watts = sample.cpu_watts;
+    AddTo(watts, sample.dram_watts);
+  }
+  for (WindowSlot* slot : open_) {
+    if (slot->begin_ns() > at_ns || slot->end_ns() < at_ns) continue;
+    ++slot->ticks.count;
+    slot->ticks.watts.Add(watts);
+    slot->ticks.utilization.Add(sample.utilization_ratio);
+    slot->ticks.memory.Add(sample.memory_used_bytes);
+    slot->ticks.temperature.Add(sample.temperature_celsius);
+  }
+}
+
+bool Book::SettledAt(int64_t at_ns) const {
+  return std::ranges::all_of(selection_.shared, [&](size_t i) {
+    const auto settled = tracks_[i].curve.settled_ns();
+    return settled && *settled >= at_ns;
+  });
+}
+
+// The device that has not answered since long before `at_ns`.
+const Track* Book::Silent(int64_t at_ns) const {
+  for (size_t i : selection_.shared) {
+    if (tracks_[i].read_ns == 0 || at_ns - tracks_[i].read_ns > patience_ns_) return &tracks_[i];
+  }
+  return nullptr;
+}
+
+energy::Span Book::Whole(int64_t from_ns, int64_t to_ns) const {
+  energy::Span sum{.joules = 0, .half_width_joules = 0};
+  for (size_t i : selection_.shared) {
+    const energy::Span span = tracks_[i].curve.Between(from_ns, to_ns);
+    sum.joules += span.joules;
+    sum.half_width_joules += span.half_width_joules;
+  }
+  return sum;
+}
+
+void Book::Explain(const Status& status, EnergyResult& out) {
+  switch (status.code) {
+    case Code::kPermissionDenied: out.validity = EnergyValidity::kPermissionDenied; break;
+    case Code::kTimeout: out.validity = EnergyValidity::kSourceFailed; break;
+    default: out.validity = EnergyValidity::kNoDevice; break;
+  }
+  out.reason = status.detail;
+}
+
+void Book::Judge(Flaw flaw, int64_t at_ns, int64_t now_ns, EnergyResult& out) const {
+  if (const Track* silent = Silent(at_ns); silent && (flaw != Flaw::kNone || !SettledAt(at_ns)))
+    return TellSilence(*silent, now_ns, out);
+  TellFlaw(flaw, Comebacks(), out);
+}
+
+void Book::Fill(const energy::Account::Both& both, EnergyResult& out) const {
+  const double seconds = Seconds(both.mine.ns);
+  out.duration = Duration(both.mine.ns);
+  out.devices = static_cast<uint32_t>(selection_.shared.size());
+  out.vendor = selection_.vendor;
+  bool counter = true;
+  double accuracy = 0, steps = 0;
+  for (size_t i : selection_.shared) {
+    counter &= tracks_[i].curve.method() == energy::Method::kCounter;
+    accuracy = std::max(accuracy, tracks_[i].device.accuracy_ratio);
+    steps += tracks_[i].device.counter_step_joules;
+  }
+  if (accuracy > 0) out.sensor_accuracy_ratio = accuracy;
+  if (out.validity != EnergyValidity::kValid) return;
+  out.method = counter ? EnergyMethod::kCounter : EnergyMethod::kPowerIntegral;
+  out.energy_joules = std::max(0.0, both.mine.joules);
+  out.device_energy_joules = std::max(0.0, both.devices.joules);
+  out.uncertainty_joules = both.mine.half_width + (counter ? steps : 0);
+  double* const parts[kParts] = {&out.gpu_joules, &out.cpu_joules, &out.dram_joules};
+  for (size_t part = 0; part < kParts; ++part) {
+    if (has_part_[part] && !both.mine.missing[part]) *parts[part] = std::max(0.0, both.mine.parts[part]);
+  }
+  if (seconds > 0) out.mean_power_watts = out.energy_joules / seconds;
+}
+
+// Whose energy it is, too, when several processes use a device.
+std::string Book::Company() const {
+  double most = 0;
+  for (size_t i : selection_.shared) most = std::max(most, tracks_[i].latest.processes);
+  if (!(most >= 2)) return {};
+  return std::to_string(static_cast<int>(most)) +
+         " processes use one of these devices: it is the energy of all of them";
+}
+
+// With both edges in one step of the counter there is no more than the step; and a share is no more than the
+// whole. What was settled at each edge may differ from what is known of both now.
+void Book::Narrow(const energy::Span& whole, bool shares, EnergyResult& out) {
+  const double most = whole.joules + whole.half_width_joules;
+  if (!std::isfinite(most)) return;
+  const double off = shares ? std::max(out.energy_joules, most - out.energy_joules)
+                            : std::abs(out.energy_joules - whole.joules) + whole.half_width_joules;
+  out.uncertainty_joules = std::min(out.uncertainty_joules, off);
+}
+
+EnergyResult Book::ResultOf(WindowSlot& slot, uint8_t phase, int64_t now_ns) const {
+  EnergyResult out;
+  const bool running = !slot.ended();
+  if (!slot.account.settled) slot.TakeOver();
+  const int64_t end_ns = running ? now_ns : slot.end_ns();
+  const energy::Account account = ledger_.Look(slot.account, end_ns, cut_);
+  const energy::Account::Both& both = phase == 0 ? account.total : account.phases[phase];
+  Judge(both.devices.flaw, end_ns, now_ns, out);
+  Fill(both, out);
+  FillTicks(phase == 0 ? slot.ticks : TickSums{}, out.ticks);
+  if (phase == 0) out.duration = Duration(end_ns - slot.begin_ns());
+  if (out.valid()) {
+    if (phase == 0) Narrow(Whole(slot.begin_ns(), end_ns), slot.account.shares, out);
+    out.reason = Company();
+    if (slot.lost_marks() > 0) out.reason = "more than 16 marks between two readings: some are not counted";
+    if (running) out.validity = EnergyValidity::kRunning;
+  }
+  return out;
+}
+
+EnergyResult Book::Between(int64_t from_ns, int64_t to_ns) const {
+  EnergyResult out;
+  energy::Account::Both both;
+  const energy::Cut begin = At(from_ns), end = At(to_ns);
+  both.mine.ns = to_ns - from_ns;
+  both.mine.joules = end.joules - begin.joules;
+  both.mine.half_width = Whole(from_ns, to_ns).half_width_joules;
+  for (size_t part = 0; part < kParts; ++part) {
+    both.mine.parts[part] = end.parts[part] - begin.parts[part];
+    both.mine.missing[part] = !std::isfinite(both.mine.parts[part]);
+  }
+  if (!std::isfinite(both.mine.joules) || to_ns < from_ns) both.mine.flaw = Flaw::kOutside;
+  else if (end.flaws_begun != begin.flaws_ended) both.mine.flaw = end.flaw;
+  both.devices = both.mine;
+  Judge(both.mine.flaw, to_ns, to_ns, out);
+  Fill(both, out);
+  TickSums sums;
+  for (const EnergySample& sample : History(from_ns, to_ns)) {
+    ++sums.count;
+    double watts = shares_gpu_ ? sample.gpu_watts : sample.cpu_watts;
+    if (!shares_gpu_) AddTo(watts, sample.dram_watts);
+    sums.watts.Add(watts);
+    sums.utilization.Add(sample.utilization_ratio);
+    sums.memory.Add(sample.memory_used_bytes);
+    sums.temperature.Add(sample.temperature_celsius);
+  }
+  FillTicks(sums, out.ticks);
+  return out;
+}
+
+std::vector<EnergySample> Book::History(int64_t from_ns, int64_t to_ns) const {
+  std::vector<EnergySample> out;
+  const size_t first = next_sample_ + samples_.size() - sample_count_;
+  for (size_t i = 0; i < sample_count_; ++i) {
+    const EnergySample& sample = samples_[(first + i) % samples_.size()];
+    if (NsOf(sample.at) >= from_ns && NsOf(sample.at) <= to_ns) out.push_back(sample);
+  }
+  return out;
+}
+
+}  // namespace gpulens::sdk
