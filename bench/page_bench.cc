@@ -42,15 +42,15 @@ bool LoadSeries(benchmark::State& state, PageSnapshots& snapshots) {
   return status.ok();
 }
 
-SeriesNamer NativeSpeller() {
+SeriesNamer NativeNamer() {
   const std::string native(kNativeDialect);
-  return MakeSpeller({&native, 1});
+  return MakeSeriesNamer({&native, 1});
 }
 
 void BM_Encode(benchmark::State& state) {
   PageSnapshots snapshots;
   if (!LoadSeries(state, snapshots)) return;
-  TextPage page(ExpositionFormat::kText004, NativeSpeller());
+  TextPage page(ExpositionFormat::kText004, NativeNamer());
   Ref<const Snapshot> ticks[] = {snapshots.At(0), snapshots.At(1)};
   std::string out;
   page.Render(*ticks[1], out);

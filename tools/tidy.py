@@ -61,6 +61,13 @@ BANNED = {
         "base/text.h and gpulens/status.h; the standard library of Debian 12 has none of these",
         _ANY,
     ),
+    # Names that docs/GLOSSARY.md has replaced.
+    "glossary": (
+        r"\b\w*(?:Speller|SpelledSeries|Shelf|EventDesk|PageBoard|SnapshotHub|OtlpFlight|FieldPatience|TwinJudge|TwinReading"
+        r"|(?:Device|Gpu|Program|Identity|Process)Book)\w*|\bhouse_\w+",
+        "the word of docs/GLOSSARY.md: SeriesNamer, NamedSeries, VendorState, EventQueue, PageRegistry, …Table, …Registry",
+        _ANY,
+    ),
     "include_from_root": (
         r'#\s*include\s+"(?:\.\.?/|[^"/]+")',
         'the path from src/, like "base/files.h"',

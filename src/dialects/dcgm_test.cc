@@ -29,9 +29,9 @@ std::vector<NamedSeries> SpellWith(const SeriesNamer& speller, const MetricDesc&
   return out;
 }
 
-SeriesNamer DcgmSpeller() {
+SeriesNamer DcgmNamer() {
   std::vector<std::string> names = {"dcgm"};
-  return MakeSpeller(names);
+  return MakeSeriesNamer(names);
 }
 
 TEST(Dcgm, HasTheLabelsOfTheExporterInItsOrder) {
@@ -41,7 +41,7 @@ TEST(Dcgm, HasTheLabelsOfTheExporterInItsOrder) {
                       {"gpu.vendor", "nvidia"},
                       {"gpu.pci.bus_id", "0000:0f:00.0"}});
   tick.Add(kGpuDriverInfo, {{"gpu.vendor", "nvidia"}, {"gpu.driver.version", "580.95.05"}});
-  SeriesNamer speller = DcgmSpeller();
+  SeriesNamer speller = DcgmNamer();
   EXPECT_TRUE(speller.Look(tick.Snap({{"host.name", "node7"}})));
   AttributeSet power({{"gpu.index", int64_t{3}},
                       {"gpu.uuid", kUuid},
@@ -72,7 +72,7 @@ TEST(Dcgm, LooksAgainWhenFactsChange) {
     made.Add(kGpuDriverInfo, {{"gpu.vendor", "nvidia"}, {"gpu.driver.version", driver}});
     return made.Snap({{"host.name", "a"}});
   };
-  SeriesNamer speller = DcgmSpeller();
+  SeriesNamer speller = DcgmNamer();
   EXPECT_TRUE(speller.Look(tick("1")));
   EXPECT_FALSE(speller.Look(tick("1"))) << "another layout, the same facts";
   AttributeSet gpu({{"gpu.index", int64_t{0}}, {"gpu.uuid", kUuid}});
@@ -80,7 +80,7 @@ TEST(Dcgm, LooksAgainWhenFactsChange) {
   EXPECT_TRUE(speller.Look(tick("2")));
   EXPECT_EQ(Label(SpellWith(speller, kGpuPowerDraw, gpu)[0], "DCGM_FI_DRIVER_VERSION"), "2");
   std::vector<std::string> plain = {"native", "zernel"};
-  EXPECT_FALSE(MakeSpeller(plain).Look(tick("3"))) << "these say nothing of others";
+  EXPECT_FALSE(MakeSeriesNamer(plain).Look(tick("3"))) << "these say nothing of others";
 }
 
 TEST(Dcgm, AnIndexOfTwoVendorsNamesNoGpu) {
@@ -93,7 +93,7 @@ TEST(Dcgm, AnIndexOfTwoVendorsNamesNoGpu) {
                       {"gpu.uuid", "amd-1"},
                       {"gpu.vendor", "amd"},
                       {"gpu.pci.bus_id", "0000:02:00.0"}});
-  SeriesNamer speller = DcgmSpeller();
+  SeriesNamer speller = DcgmNamer();
   speller.Look(tick.Snap());
   auto by_uuid = SpellWith(speller, kGpuPowerDraw, {{"gpu.index", int64_t{0}}, {"gpu.uuid", kUuid}});
   ASSERT_EQ(by_uuid.size(), 1u);
@@ -112,7 +112,7 @@ TEST(Dcgm, MigInstancesHaveTheirProfile) {
                          {"gpu.mig.instance_id", int64_t{7}},
                          {"gpu.mig.compute_instance_id", int64_t{0}},
                          {"gpu.mig.profile", "1g.10gb"}});
-  SeriesNamer speller = DcgmSpeller();
+  SeriesNamer speller = DcgmNamer();
   speller.Look(tick.Snap());
   auto memory = SpellWith(speller, kGpuMigMemoryUsed,
                           {{"gpu.uuid", kUuid},

@@ -272,7 +272,7 @@ bool ShowsAttribute(const MetricDesc& desc, std::string_view key, MetricLevel le
          std::ranges::find(desc.keys, key) != desc.keys.end();
 }
 
-SeriesNamer MakeSpeller(std::span<const std::string> names, NameForm form, MetricLevel level) {
+SeriesNamer MakeSeriesNamer(std::span<const std::string> names, NameForm form, MetricLevel level) {
   auto page = std::make_shared<PageNamer>(names, form, level);
   return {[page](const SeriesInfo& series, std::vector<NamedSeries>& out) { page->Spell(series, out); },
           [page](const Snapshot& snapshot) { return page->Look(snapshot); }};

@@ -106,8 +106,8 @@ enum class NameForm : uint8_t { kPrometheus, kOtel };
 // One speller for a page's dialects, in their order. Unknown names are ignored: configuration has
 // refused them. `level` holds for native names alone: rows above it have none; below kAll a state set shows
 // the state that holds, and what identifies a GPU besides its UUID and index stands on info rows only.
-SeriesNamer MakeSpeller(std::span<const std::string> names, NameForm form = NameForm::kPrometheus,
-                        MetricLevel level = MetricLevel::kAll);
+SeriesNamer MakeSeriesNamer(std::span<const std::string> names, NameForm form = NameForm::kPrometheus,
+                            MetricLevel level = MetricLevel::kAll);
 // Whether native names show that attribute of a series at that level.
 bool ShowsAttribute(const MetricDesc& desc, std::string_view key, MetricLevel level) noexcept;
 // The row's name as an exposition page has it.

@@ -24,7 +24,7 @@ TEST(Hw, AGpuIsItsUuid) {
                       {"gpu.serial", "1654"}});
   tick.Add(kGpuDriverInfo, {{"gpu.vendor", "nvidia"}, {"gpu.driver.version", "580"}});
   std::vector<std::string> names = {"otel_hw"};
-  SeriesNamer speller = MakeSpeller(names);
+  SeriesNamer speller = MakeSeriesNamer(names);
   speller.Look(tick.Snap());
   std::vector<NamedSeries> out;
   speller(Series(kGpuUtilization, {{"gpu.index", int64_t{0}},

@@ -44,7 +44,7 @@ TEST(L9gpu, CountersAreGaugesUnderTheirNames) {
 TEST(L9gpu, AllElseIsNativeAndLevelsAreGauges) {
   Tick tick;
   std::vector<std::string> names = {"l9gpu"};
-  SeriesNamer speller = MakeSpeller(names);
+  SeriesNamer speller = MakeSeriesNamer(names);
   speller.Look(tick.Snap({{"host.name", "n1"}, {"k8s.cluster.name", "prod"}}));
   std::vector<NamedSeries> out;
   speller(Series(kGpuMemoryUsed, {{"gpu.index", int64_t{0}}}), out);

@@ -24,7 +24,7 @@ inline SeriesInfo Series(const MetricDesc& desc, AttributeSet attributes) {
 inline std::vector<NamedSeries> Spell(std::vector<std::string> dialects, const MetricDesc& desc,
                                       AttributeSet attributes) {
   std::vector<NamedSeries> out;
-  MakeSpeller(dialects)(Series(desc, std::move(attributes)), out);
+  MakeSeriesNamer(dialects)(Series(desc, std::move(attributes)), out);
   return out;
 }
 

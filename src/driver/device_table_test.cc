@@ -50,8 +50,8 @@ class DeviceTableTest : public testing::Test {
   ManualClock clock_;
   CallPage page_;
   // Remembers what it was told.
-  struct Shelf final : VendorState {
-    Shelf() { devices.reserve(kMaxDevices); }
+  struct State final : VendorState {
+    State() { devices.reserve(kMaxDevices); }
     Device& Add() override { return devices.emplace_back(); }
     void Forget(uint32_t device) override { forgotten.push_back(device); }
     Status Take(const VendorReport& report, Instant) override {

@@ -87,7 +87,7 @@ std::optional<MetricLevel> FindMetricLevel(std::string_view name) noexcept {
 bool SinkNames::uses(std::string_view name) const { return std::ranges::find(names_, name) != names_.end(); }
 
 SeriesNamer SinkNames::speller(NameForm form, const SeriesNamer::SpellOne& more) const {
-  SeriesNamer plain = MakeSpeller(names_, form, level_);
+  SeriesNamer plain = MakeSeriesNamer(names_, form, level_);
   if (more) {
     plain = {[plain, more](const SeriesInfo& series, std::vector<NamedSeries>& out) {
                plain(series, out);

@@ -104,7 +104,7 @@ class Outcome {
     std::string out = "# roles\n" + Section(*rig_.frame, NameNative, nullptr);
     out += "# native\n" + Section(*native_, NameNative, nullptr);
     const std::vector<std::string> genai = {"otel_genai"};
-    SeriesNamer speller = MakeSpeller(genai);
+    SeriesNamer speller = MakeSeriesNamer(genai);
     speller.Look(snapshot_);
     out += "# genai\n" + Section(*rig_.frame, speller, native_.get());
     return out;

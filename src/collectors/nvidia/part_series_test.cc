@@ -309,7 +309,7 @@ TEST_F(PartSeriesTest, OneProcessInTwoInstancesIsTwoSeriesAndNoNameStandsTwice) 
   EXPECT_EQ(Value(kGpuProcesses, {{"gpu.process.type", "compute"}}), 1) << "one process";
   EXPECT_FALSE(Has(kGpuProcessUtilization)) << "not told in MIG mode";
   const std::string dialect[] = {"zernel"};
-  SeriesNamer zernel = MakeSpeller(dialect);
+  SeriesNamer zernel = MakeSeriesNamer(dialect);
   std::set<std::string> names;
   std::vector<NamedSeries> spelled;
   for (uint32_t slot = 0; slot < frame_->layout->slots(); ++slot) {

@@ -32,7 +32,7 @@ AttributeSet Of(std::string_view engine, std::string_view layer, std::string_vie
 // How the speller of the dialect calls a series after a look at the tick.
 std::vector<NamedSeries> After(Tick& tick, const MetricDesc& desc, AttributeSet attributes) {
   std::vector<std::string> names = {"otel_genai"};
-  SeriesNamer speller = MakeSpeller(names);
+  SeriesNamer speller = MakeSeriesNamer(names);
   speller.Look(tick.Snap());
   std::vector<NamedSeries> out;
   speller(Series(desc, std::move(attributes)), out);
@@ -71,7 +71,7 @@ TEST(Genai, UnitsAreThoseOfTheNativeRow) {
 TEST(Genai, InOpenTelemetrysFormNamesAndKeysKeepTheirDots) {
   std::vector<std::string> names = {"native", "otel_genai"};
   std::vector<NamedSeries> out;
-  MakeSpeller(names, NameForm::kOtel)(
+  MakeSeriesNamer(names, NameForm::kOtel)(
       Series(kInferenceRequestDuration, AttributeSet({{"inference.engine", "vllm"},
                                                       {"inference.dp_rank", "1"},
                                                       {"error.type", "timeout"},
@@ -180,7 +180,7 @@ TEST(Genai, ARequestIsCountedByOneLayerOfAPage) {
 
 TEST(Genai, ARivalThatLeftTheTickIsForgotten) {
   std::vector<std::string> names = {"otel_genai"};
-  SeriesNamer speller = MakeSpeller(names);
+  SeriesNamer speller = MakeSeriesNamer(names);
   auto told = [&] {
     std::vector<NamedSeries> out;
     speller(Series(kInferenceInterTokenLatency, Of("vllm", "engine")), out);

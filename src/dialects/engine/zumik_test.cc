@@ -19,7 +19,7 @@ using ::testing::Pair;
 std::vector<NamedSeries> In(Tick& tick, const MetricDesc& desc, AttributeSet attributes,
                             AttributeSet resource = {}) {
   std::vector<std::string> names = {"zumik"};
-  SeriesNamer speller = MakeSpeller(names);
+  SeriesNamer speller = MakeSeriesNamer(names);
   speller.Look(tick.Snap(std::move(resource)));
   std::vector<NamedSeries> out;
   speller(Series(desc, std::move(attributes)), out);

@@ -204,8 +204,8 @@ void Bytes(benchmark::State& state, std::vector<RollupRule> (*rules)()) {
   for (auto _ : state) {
     Node node;
     Rollup rollup(rules ? rules() : std::vector<RollupRule>());
-    RemoteWrite push(MakeSpeller(native), {.version = RemoteWriteVersion::k2});
-    OtlpMetrics otlp(MakeSpeller(native, NameForm::kOtel), {});
+    RemoteWrite push(MakeSeriesNamer(native), {.version = RemoteWriteVersion::k2});
+    OtlpMetrics otlp(MakeSeriesNamer(native, NameForm::kOtel), {});
     std::string packed;
     ZstdCompressor zstd;
     for (int64_t second = 0; second <= 600; ++second) {

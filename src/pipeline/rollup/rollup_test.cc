@@ -612,8 +612,8 @@ TEST_F(RollupTest, TheLastTickAfterAnIntervalLosesNothing) {
 TEST_F(RollupTest, SinksSendEachResultOnce) {
   Use(RuleOf({kAvg, kSum}));
   const std::string native[] = {std::string(kNativeDialect)};
-  RemoteWrite push(MakeSpeller(native), {.version = RemoteWriteVersion::k2});
-  OtlpMetrics otlp(MakeSpeller(native, NameForm::kOtel), {});
+  RemoteWrite push(MakeSeriesNamer(native), {.version = RemoteWriteVersion::k2});
+  OtlpMetrics otlp(MakeSeriesNamer(native, NameForm::kOtel), {});
   const Series a = gpu_.Declare(kPower, "train", 0), b = gpu_.Declare(kPower, "train", 1);
   std::vector<uint64_t> samples, points;
   for (int64_t second = 0; second <= 200; second += 10) {

@@ -30,7 +30,7 @@ class DialectPageTest : public ::testing::Test {
     snapshot_->resource = AttributeSet({{"host.name", "node7"}});
   }
   static TextPage Page(ExpositionFormat format, std::vector<std::string> dialects) {
-    return TextPage(format, MakeSpeller(dialects));
+    return TextPage(format, MakeSeriesNamer(dialects));
   }
   std::string Render(TextPage& page) {
     std::string out;
