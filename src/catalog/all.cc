@@ -43,7 +43,7 @@ constexpr auto kAll =
              kInferenceRequestsRows, kInferenceLatencyRows, kInferenceCacheRows, kInferenceTransferRows,
              kInferenceSchedulerRows, kInferenceRouterRows, kNativeVllmRows, kNativeNimRows,
              kNativeTritonRows, kNativeSglangRows, kNativeTgiRows, kKubernetesUsageRows, kKubernetesStateRows,
-             kKubernetesHoldersRows, kSelfRows, kSelfIoRows, kSelfEventsRows, kSlurmRows);
+             kKubernetesHoldersRows, kSelfRows, kSelfScrapeRows, kSelfIoRows, kSelfEventsRows, kSlurmRows);
 
 struct Exception {
   const MetricDesc* metric;

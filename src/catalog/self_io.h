@@ -51,7 +51,7 @@ inline constexpr MetricDesc kSelfSinkDelivered = row::Counter(
 inline constexpr MetricDesc kSelfSinkRejected = row::Standard(
     row::Counter("gpulens.sink.rejected", "{point}", "Points the peer refused in a partial success.",
                  row::kKeys<"sink", "signal">));
-inline constexpr MetricDesc kSelfSinkLeftOut = row::Counter(
+inline constexpr MetricDesc kSelfSinkFiltered = row::Counter(
     "gpulens.sink.filtered", "{point}",
     "Points that the sink is configured not to send: sources, signals, where.", row::kKeys<"sink">);
 inline constexpr MetricDesc kSelfSinkUntranslated =
@@ -120,8 +120,9 @@ inline constexpr MetricDesc kSelfHttpRefused =
     row::Counter("gpulens.http.refused", "{connection}", "Connections and requests refused.",
                  row::kKeys<"listener", "reason">);
 
-// All rows of this header, in the order in which people should read them.
-inline constexpr const MetricDesc* kSelfIoRows[] = {
+// All rows of this header, in the order in which people should read them: those of scraped targets, then the
+// others.
+inline constexpr const MetricDesc* kSelfScrapeRows[] = {
     &kSelfScrapeUp,
     &kSelfScrapeDuration,
     &kSelfScrapeSamples,
@@ -132,6 +133,8 @@ inline constexpr const MetricDesc* kSelfIoRows[] = {
     &kSelfScrapeSeriesFolded,
     &kSelfScrapeSeriesDropped,
     &kSelfScrapeInfo,
+};
+inline constexpr const MetricDesc* kSelfIoRows[] = {
     &kSelfPageSeriesDropped,
     &kSelfSinkUp,
     &kSelfSinkQueueLength,
@@ -139,7 +142,7 @@ inline constexpr const MetricDesc* kSelfIoRows[] = {
     &kSelfSinkDropped,
     &kSelfSinkDelivered,
     &kSelfSinkRejected,
-    &kSelfSinkLeftOut,
+    &kSelfSinkFiltered,
     &kSelfSinkUntranslated,
     &kSelfSinkRequests,
     &kSelfSinkRetries,

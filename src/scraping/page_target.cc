@@ -96,6 +96,12 @@ std::string TargetName(const Config& target) {
   return (v6 ? "[" + url->host + "]" : url->host) + ":" + std::to_string(url->port);
 }
 
+std::string TakeFreeName(const std::string& name, std::set<std::string>& taken) {
+  std::string free = name;
+  for (int number = 2; !taken.insert(free).second; ++number) free = name + "-" + std::to_string(number);
+  return free;
+}
+
 EntityRef TargetEntity(const Config& target, std::string_view name) {
   std::vector<AttributeSet::Attribute> attributes;
   for (const auto& [key, value] : target.TextMap("attributes")) {

@@ -5,6 +5,7 @@
 
 #include <functional>
 #include <memory>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -45,6 +46,8 @@ void CheckTarget(const Config& target, ConfigFaults& faults);
 
 // The name of a target: as configured, else host and port of its URL.
 std::string TargetName(const Config& target);
+// Returns the first of `name`, name-2, name-3, … that is not in `taken`, and adds it there.
+std::string TakeFreeName(const std::string& name, std::set<std::string>& taken);
 
 // Fetch belongs on the I/O loop, the rest inside its instance's run: not thread-safe.
 class PageTarget {

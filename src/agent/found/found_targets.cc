@@ -147,9 +147,7 @@ Config WithFound(const Config& config, const Schema& schema, std::span<const Fou
     }
     if (!pages.insert(PageOf(target.url)).second) continue;
     FoundTarget named = target;
-    for (int number = 2; !names.insert(named.name).second; ++number) {
-      named.name = target.name + "-" + std::to_string(number);
-    }
+    named.name = TakeFreeName(target.name, names);
     added.push_back(std::move(named));
   }
   Complete(schema, *options, added, all, refused);

@@ -36,9 +36,7 @@ std::vector<Instance::Setup> MakeTargets(const CollectorSpec& spec, const Config
     Config own = target;
     std::string name = target.Text("name");
     if (name.empty()) {
-      name = TargetName(target);
-      for (int number = 2; !taken.insert(name).second; ++number)
-        name = TargetName(target) + "-" + std::to_string(number);
+      name = TakeFreeName(TargetName(target), taken);
       own.Set("name", name, target.origin("name"));
     }
     setups.push_back(MakeInstance(spec, own, std::string(spec.name) + "/" + name));

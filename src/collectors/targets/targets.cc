@@ -102,7 +102,7 @@ class TargetCollector final : public Collector, private PageUser {
     const PageKind now = targets::Recognise(page);
     if (now == PageKind::kPlain || now == kind_.page) return;
     page_.reset();
-    // All but what tells of the scrapes themselves.
+    // All but the self-metrics of the scrapes.
     out.table().RetireIf([](const SeriesInfo& info) { return !info.desc->name.starts_with("gpulens."); });
     Use(now);
   }
@@ -275,19 +275,9 @@ constexpr std::span<const gpu_page::PageRow> kTables[] = {
     gpu_page::kDcgmDevice, gpu_page::kDcgmErrors, gpu_page::kDcgmLinks,    gpu_page::kDcgmProfiling,
     gpu_page::kAmdDevice,  gpu_page::kAmdEcc,     gpu_page::kHabanaDevice, gpu_page::kXpumDevice};
 constexpr auto kGpuRows = gpu_page::MetricsOf<kTables>();
-constexpr const MetricDesc* kScrapeRows[] = {&kSelfScrapeUp,
-                                             &kSelfScrapeDuration,
-                                             &kSelfScrapeSamples,
-                                             &kSelfScrapeSize,
-                                             &kSelfScrapeErrors,
-                                             &kSelfScrapeParseErrors,
-                                             &kSelfScrapeFamiliesUnknown,
-                                             &kSelfScrapeSeriesFolded,
-                                             &kSelfScrapeSeriesDropped,
-                                             &kSelfScrapeInfo};
 constexpr auto kMetrics =
     JoinRows(kGpuRows, kInferenceRequestsRows, kInferenceLatencyRows, kInferenceCacheRows,
-             kInferenceTransferRows, kInferenceSchedulerRows, kInferenceRouterRows, kScrapeRows);
+             kInferenceTransferRows, kInferenceSchedulerRows, kInferenceRouterRows, kSelfScrapeRows);
 
 }  // namespace
 

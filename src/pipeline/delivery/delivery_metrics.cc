@@ -12,7 +12,7 @@ void DeliveryMetrics::Declare(const DeliveryStats& stats, const EntityRef& sink,
     signals_.push_back({table.Declare(kSelfSinkDelivered, sink, of_signal),
                         table.Declare(kSelfSinkRejected, sink, of_signal)});
   }
-  left_out_ = table.Declare(kSelfSinkLeftOut, sink);
+  left_out_ = table.Declare(kSelfSinkFiltered, sink);
   untranslated_ = table.Declare(kSelfSinkUntranslated, sink);
   retries_ = table.Declare(kSelfSinkRetries, sink);
   sent_ = table.Declare(kSelfSinkSent, sink);
