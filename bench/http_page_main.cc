@@ -13,12 +13,12 @@
 #include "base/result.h"
 #include "base/workers.h"
 #include "bench/page_snapshot.h"
-#include "naming/names_testing.h"
+#include "export/names_testing.h"
 #include "net/http/http_server.h"
-#include "pipeline/config.h"
-#include "pipeline/latest_snapshot.h"
-#include "pipeline/page_registry.h"
-#include "pipeline/plugin.h"
+#include "plugins/config.h"
+#include "plugins/latest_snapshot.h"
+#include "plugins/page_registry.h"
+#include "plugins/plugin.h"
 
 namespace gpulens {
 

@@ -8,10 +8,10 @@
 
 #include "base/files.h"
 #include "bench/page_snapshot.h"
-#include "dialects/dialect.h"
+#include "names/dialect.h"
 #include "wire/exposition/exposition_page.h"
 #include "wire/gzip.h"
-#include "wire/text_page.h"
+#include "wire/exposition/text_page.h"
 
 namespace gpulens {
 namespace {

@@ -1,25 +1,25 @@
 # The folders of src/ that the Python package is made of. The repository's own build compiles the archive of the SDK with the
 # same flags, source by source, so that ccache has them when the package is built: docs/adr/0034-python-package.md.
 set(GPULENS_PYTHON_ROOMS
-  base base/buckets base/hash base/hex base/threads
-  core core/window
-  driver driver/probe driver/side
+  base base base base base
+  core core
+  driver reader reader/process
   energy
   instruments
-  sdk/efficiency
-  sdk/energy sdk/energy/accounts sdk/energy/feed sdk/energy/processes sdk/energy/sources
-  sdk/experiment sdk/experiment_energy sdk/inference
+  sdk/training
+  sdk/energy sdk/energy sdk/energy/feed sdk/energy/processes sdk/energy/sources
+  sdk/experiment sdk/experiment sdk/inference
   sdk/ring/record
-  sdk/stats
-  sdk/told
+  base
+  sdk/export
   sdk/training
   sdk/vllm
-  sources/amdsmi sources/amdsmi/driver
+  sources/amdsmi sources/amdsmi/reader
   sources/host sources/host/parse
-  sources/nvml sources/nvml/driver sources/nvml/driver/items sources/nvml/driver/parts
+  sources/nvml sources/nvml/reader sources/nvml/reader sources/nvml/reader
   store/clickhouse store/experiments store/postgres store/sketch store/sqlite
   store/telemetry store/telemetry/clickhouse store/telemetry/postgres store/telemetry/servers store/telemetry/summary
-  wire/escaping wire/exposition wire/samples
+  wire/exposition wire/exposition wire/otlp
 )
 # TLS and gRPC, in a shared object of their own; only where OpenSSL, nghttp2 and libdeflate are found.
 set(GPULENS_PYTHON_SECURE_FILES
@@ -42,6 +42,6 @@ set(GPULENS_PYTHON_FILES
   sdk/export/environment.cc sdk/export/export_agent.cc sdk/export/exporter_seat.cc sdk/export/expose.cc
   sdk/export/otlp_plan.cc sdk/export/plain_transport.cc sdk/export/push_job.cc
   wire/json/json_text.cc
-  wire/layout_text.cc wire/negotiation.cc wire/number_text.cc wire/text_page.cc
+  wire/exposition/layout_text.cc wire/exposition/negotiation.cc wire/number_text.cc wire/exposition/text_page.cc
   wire/otlp/otlp_answer.cc wire/otlp/otlp_fields.cc
 )

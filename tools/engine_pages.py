@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Prints a page that an engine could serve, with every family of its table (src/scraping/engine/tables).
+"""Prints a page that an engine could serve, with every family of its table (src/scrape/engine/tables).
 
     tools/engine_pages.py vllm                 one page, text format 0.0.4
     tools/engine_pages.py vllm --scale 2       the same engine later: what counts has grown, to the double

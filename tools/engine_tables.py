@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""Turns the tables of LLM engines (src/scraping/engine/tables/*.tsv) into rows of C++ that are compiled in.
+"""Turns the tables of LLM engines (src/scrape/engine/tables/*.tsv) into rows of C++ that are compiled in.
 
 Fails when a table says something that it may not: a role that does not exist, an operator on labels that nobody
-knows, rows of one family apart, an ignored family without a reason. What columns mean: src/scraping/engine/engine_row.h.
+knows, rows of one family apart, an ignored family without a reason. What columns mean: src/scrape/engine/engine_row.h.
 """
 import pathlib
 import re
@@ -30,7 +30,7 @@ def rows_of(path, columns):
 
 
 def roles_of(folder):
-    """{"TimeToFirstToken": "kInferenceTimeToFirstToken"} as catalog/inference/roles.cc lists them."""
+    """{"TimeToFirstToken": "kInferenceTimeToFirstToken"} as catalog/roles.cc lists them."""
     text = (folder / "roles.cc").read_text(encoding="utf-8")
     return dict(re.findall(r'\{"(\w+)", &(\w+), k\w+\}', text))
 
@@ -55,7 +55,7 @@ def row_text(where, row, roles):
     if not use:
         name, rest = re.fullmatch(r"(\w+)(\S*)", role).groups()
         if name not in roles or rest not in USES:
-            raise SystemExit(f"{where}: '{role}' is no role of src/catalog/inference/roles.cc")
+            raise SystemExit(f"{where}: '{role}' is no role of src/catalog/roles.cc")
         use, metric, label = USES[rest], "&" + roles[name], ""
     factor = "1"
     if scale.startswith("label:"):

@@ -76,7 +76,7 @@ INCLUDE = re.compile(r'^\s*#\s*include\s+(?:"([^"]+)"|<([^>]+)>)')
 
 
 def module_of(path):
-    """The module of a path below src/: "net", or "sinks/file" where each folder is one."""
+    """The module of a path below src/: "net", or "plugins/sinks/file" where each folder is one."""
     parts = str(path).split("/")
     if parts[0] in STARRED and len(parts) > 2:
         return "/".join(parts[:2])

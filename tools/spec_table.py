@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Turns src/sdk/efficiency/gpu_specs.tsv into rows of C++ that are compiled in: tools/spec_table.py TABLE OUT.
+"""Turns src/sdk/training/gpu_specs.tsv into rows of C++ that are compiled in: tools/spec_table.py TABLE OUT.
 
 Fails when the table says something that it may not: a product twice, a number that is none, a PCI id in another form, a
 peak that is lower at less precision, or a row without a source. A PCI id of several products finds none of them.

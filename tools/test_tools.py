@@ -48,20 +48,20 @@ class Layers(unittest.TestCase):
 
     def test_downward_is_fine(self):
         self.assertEqual(self.errors("src/pipeline/a.cc", '#include "core/frame.h"', "#include <vector>"), [])
-        self.assertEqual(self.errors("src/collectors/host/a.cc", '#include "sources/host/a.h"'), [])
+        self.assertEqual(self.errors("src/plugins/collectors/host/a.cc", '#include "sources/host/a.h"'), [])
         self.assertEqual(self.errors("src/net/http/a.cc", '#include "net/auth/b.h"'), [])
 
     def test_upward_names_line_and_floors(self):
-        (error,) = self.errors("src/core/a.cc", "", '#include "pipeline/plugin.h"')
+        (error,) = self.errors("src/core/a.cc", "", '#include "plugins/plugin.h"')
         self.assertTrue(error.startswith("src/core/a.cc:2: core (floor 1) may not include pipeline (floor 3)"), error)
 
     def test_siblings(self):
-        self.assertIn("sibling", self.errors("src/sinks/file/a.cc", '#include "sinks/stdout/b.h"')[0])
+        self.assertIn("sibling", self.errors("src/plugins/sinks/file/a.cc", '#include "plugins/sinks/stdout/b.h"')[0])
         self.assertIn("sibling", self.errors("src/sources/nvml/a_test.cc", '#include "sources/host/b.h"')[0])
-        self.assertEqual(self.errors("src/sinks/file/a.cc", '#include "sinks/file/b.h"'), [])
+        self.assertEqual(self.errors("src/plugins/sinks/file/a.cc", '#include "plugins/sinks/file/b.h"'), [])
 
     def test_sinks_never_see_sources(self):
-        self.assertIn("may not include sources/nvml", self.errors("src/sinks/file/a.cc", '#include "sources/nvml/b.h"')[0])
+        self.assertIn("may not include sources/nvml", self.errors("src/plugins/sinks/file/a.cc", '#include "sources/nvml/b.h"')[0])
 
     def test_tests_may_look_at_every_lower_floor(self):
         line = '#include "core/frame.h"'
@@ -70,7 +70,7 @@ class Layers(unittest.TestCase):
         self.assertEqual(len(self.errors("src/core/a_test.cc", '#include "wire/text.h"')), 1)
 
     def test_agent_sees_all(self):
-        self.assertEqual(self.errors("src/agent/a.cc", '#include "sinks/file/b.h"', '#include "proxy/c.h"'), [])
+        self.assertEqual(self.errors("src/agent/a.cc", '#include "plugins/sinks/file/b.h"', '#include "proxy/c.h"'), [])
 
     def test_unknown_folders(self):
         self.assertIn("on no floor", self.errors("src/misc/a.cc")[0])
@@ -176,11 +176,11 @@ class Tree(unittest.TestCase):
 
     def test_a_plugin_has_a_test_and_a_line(self):
         found = self.findings({
-            "src/agent/sinks.def": "GPULENS_PLUGIN(good)\n",
-            "src/sinks/good/a.cc": "int a;\n", "src/sinks/good/a_test.cc": "int b;\n",
-            "src/sinks/bad/a.cc": "int a;\n",
+            "src/plugins/sinks.def": "GPULENS_PLUGIN(good)\n",
+            "src/plugins/sinks/good/a.cc": "int a;\n", "src/plugins/sinks/good/a_test.cc": "int b;\n",
+            "src/plugins/sinks/bad/a.cc": "int a;\n",
         })  # fmt: skip
-        self.assertEqual(found, [("no_test", "src/sinks/bad"), ("not_listed", "src/sinks/bad")])
+        self.assertEqual(found, [("no_test", "src/plugins/sinks/bad"), ("not_listed", "src/plugins/sinks/bad")])
 
     def test_sizes(self):
         found = self.findings({

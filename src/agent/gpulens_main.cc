@@ -1,3 +1,3 @@
-#include "agent/cli/cli.h"
+#include "cli/cli.h"
 
 int main(int argc, char** argv) { return gpulens::RunCommandLine(argc, argv); }

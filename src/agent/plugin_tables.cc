@@ -3,55 +3,55 @@
 namespace gpulens {
 
 #define GPULENS_PLUGIN(name) extern const CollectorSpec name##_collector;
-#include "agent/collectors.def"
+#include "plugins/collectors.def"
 #undef GPULENS_PLUGIN
 #define GPULENS_PLUGIN(name) extern const AnalyzerSpec name##_analyzer;
-#include "agent/analyzers.def"
+#include "plugins/analyzers.def"
 #undef GPULENS_PLUGIN
 #define GPULENS_PLUGIN(name) extern const DiscoverySpec name##_discovery;
-#include "agent/discovery.def"
+#include "plugins/discovery.def"
 #undef GPULENS_PLUGIN
 #define GPULENS_PLUGIN(name) extern const EnricherSpec name##_enricher;
-#include "agent/enrichers.def"
+#include "plugins/enrichers.def"
 #undef GPULENS_PLUGIN
 #define GPULENS_PLUGIN(name) extern const SinkSpec name##_sink;
-#include "agent/sinks.def"
+#include "plugins/sinks.def"
 #undef GPULENS_PLUGIN
 #define GPULENS_PLUGIN(name) extern const ReceiverSpec name##_receiver;
-#include "agent/receivers.def"
+#include "plugins/receivers.def"
 #undef GPULENS_PLUGIN
 
 namespace {
 
 constexpr const CollectorSpec* kCollectors[] = {
 #define GPULENS_PLUGIN(name) &name##_collector,
-#include "agent/collectors.def"
+#include "plugins/collectors.def"
 #undef GPULENS_PLUGIN
 };
 constexpr const AnalyzerSpec* kAnalyzers[] = {
 #define GPULENS_PLUGIN(name) &name##_analyzer,
-#include "agent/analyzers.def"
+#include "plugins/analyzers.def"
 #undef GPULENS_PLUGIN
 };
 constexpr const DiscoverySpec* kDiscoveries[] = {
 #define GPULENS_PLUGIN(name) &name##_discovery,
-#include "agent/discovery.def"
+#include "plugins/discovery.def"
 #undef GPULENS_PLUGIN
 };
 constexpr const EnricherSpec* kEnrichers[] = {
 #define GPULENS_PLUGIN(name) &name##_enricher,
-#include "agent/enrichers.def"
+#include "plugins/enrichers.def"
 #undef GPULENS_PLUGIN
 };
 constexpr const SinkSpec* kSinks[] = {
 #define GPULENS_PLUGIN(name) &name##_sink,
-#include "agent/sinks.def"
+#include "plugins/sinks.def"
 #undef GPULENS_PLUGIN
 };
 
 constexpr const ReceiverSpec* kReceivers[] = {
 #define GPULENS_PLUGIN(name) &name##_receiver,
-#include "agent/receivers.def"
+#include "plugins/receivers.def"
 #undef GPULENS_PLUGIN
 };
 

@@ -4,8 +4,8 @@
 #include <span>
 #include <string_view>
 
-#include "pipeline/plugin.h"
-#include "pipeline/receive/receiver.h"
+#include "plugins/plugin.h"
+#include "plugins/receiver.h"
 
 namespace gpulens {
 

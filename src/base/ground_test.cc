@@ -20,7 +20,7 @@
 #include "base/ref.h"
 #include "base/result.h"
 #include "base/ring.h"
-#include "base/threads/no_threads_testing.h"
+#include "base/no_threads_testing.h"
 #include "base/workers.h"
 
 namespace gpulens {

@@ -14,7 +14,7 @@
 
 #include "base/clock.h"
 #include "base/parse.h"
-#include "base/run/log_fork.h"
+#include "base/log_fork.h"
 #include "base/text.h"
 
 namespace gpulens {

@@ -1,6 +1,6 @@
 #include "base/workers.h"
 
-#include "base/threads/threads.h"
+#include "base/threads.h"
 
 namespace gpulens {
 

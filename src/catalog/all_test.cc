@@ -11,10 +11,10 @@
 #include <string>
 
 #include "base/files.h"
-#include "catalog/gpu/health.h"
-#include "catalog/gpu/readings.h"
+#include "catalog/gpu_health.h"
+#include "catalog/gpu_readings.h"
 #include "catalog/host_cpu_memory.h"
-#include "catalog/inference/scheduler.h"
+#include "catalog/inference_scheduler.h"
 #include "catalog/self.h"
 #include "catalog/spelling.h"
 #include "core/validate.h"

@@ -5,8 +5,8 @@
 #include <map>
 
 #include "catalog/all.h"
-#include "catalog/gpu/engines.h"
-#include "catalog/gpu/readings.h"
+#include "catalog/gpu_engines.h"
+#include "catalog/gpu_readings.h"
 
 namespace gpulens {
 namespace {

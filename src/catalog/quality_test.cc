@@ -5,7 +5,7 @@
 
 #include "base/files.h"
 #include "catalog/all.h"
-#include "catalog/gpu/readings.h"
+#include "catalog/gpu_readings.h"
 
 namespace gpulens {
 namespace {

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "base/check.h"
-#include "base/hash/keyed_hash.h"
+#include "base/keyed_hash.h"
 #include "base/text.h"
 
 namespace gpulens {

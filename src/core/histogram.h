@@ -15,7 +15,7 @@
 
 #include "base/clock.h"
 #include "core/frame.h"
-#include "core/window/sliding_rows.h"
+#include "core/sliding_rows.h"
 
 namespace gpulens {
 

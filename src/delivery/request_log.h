@@ -40,7 +40,7 @@
 #include "base/clock.h"
 #include "delivery/record.h"
 #include "delivery/record_age.h"
-#include "delivery/segments/disk_log.h"
+#include "delivery/disk_log.h"
 
 namespace gpulens {
 

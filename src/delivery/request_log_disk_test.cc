@@ -8,7 +8,7 @@
 #include <array>
 
 #include "delivery/request_log_testing.h"
-#include "delivery/segments/segment_format.h"
+#include "delivery/segment_format.h"
 
 namespace gpulens {
 namespace {

@@ -11,7 +11,7 @@
 
 #include "delivery/log_reader.h"
 #include "delivery/request_log.h"
-#include "delivery/segments/position_file.h"
+#include "delivery/position_file.h"
 
 namespace gpulens {
 

@@ -5,7 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "delivery/request_log_testing.h"
-#include "delivery/segments/position_file.h"
+#include "delivery/position_file.h"
 
 namespace gpulens {
 namespace {

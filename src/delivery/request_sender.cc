@@ -4,9 +4,9 @@
 #include <random>
 #include <utility>
 
-#include "base/hash/stable_hash.h"
+#include "base/stable_hash.h"
 #include "base/log.h"
-#include "base/threads/threads.h"
+#include "base/threads.h"
 #include "delivery/request_sender_internal.h"
 
 namespace gpulens {

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "base/hash/stable_hash.h"
+#include "base/stable_hash.h"
 #include "base/log.h"
 #include "delivery/request_sender_internal.h"
 #include "net/client/retry_after.h"

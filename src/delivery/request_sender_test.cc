@@ -7,7 +7,7 @@
 #include <atomic>
 #include <thread>
 
-#include "base/hash/stable_hash.h"
+#include "base/stable_hash.h"
 #include "base/parse.h"
 #include "net/testing/scripted_server.h"
 

@@ -5,7 +5,7 @@
 #include <span>
 #include <vector>
 
-#include "base/buckets/power_buckets.h"
+#include "base/power_buckets.h"
 
 namespace gpulens::instruments {
 

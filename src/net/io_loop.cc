@@ -17,7 +17,7 @@
 #include <unordered_map>
 
 #include "base/check.h"
-#include "base/threads/threads.h"
+#include "base/threads.h"
 
 namespace gpulens {
 

@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "base/log.h"
-#include "pipeline/enrich/enricher_set.h"
+#include "pipeline/enricher_set.h"
 
 namespace gpulens {
 namespace {

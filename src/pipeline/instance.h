@@ -10,9 +10,9 @@
 #include <optional>
 #include <string>
 
-#include "pipeline/gpu_quality/gpu_quality.h"
-#include "pipeline/gpu_quality/quality_events.h"
-#include "pipeline/plugin.h"
+#include "quality/gpu_quality.h"
+#include "quality/quality_events.h"
+#include "plugins/plugin.h"
 
 namespace gpulens {
 

@@ -6,10 +6,10 @@
 
 #include "base/log.h"
 #include "base/process.h"
-#include "base/threads/threads.h"
+#include "base/threads.h"
 #include "net/io_loop.h"
-#include "pipeline/agent_stats.h"
-#include "pipeline/events/event_queue.h"
+#include "plugins/agent_stats.h"
+#include "plugins/event_queue.h"
 #include "pipeline/running_analyzer.h"
 
 namespace gpulens {

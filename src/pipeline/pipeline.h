@@ -12,13 +12,13 @@
 #include <thread>
 #include <vector>
 
-#include "base/run/memory_watch.h"
+#include "base/memory_watch.h"
 #include "base/workers.h"
 #include "pipeline/delivery/delivery.h"
-#include "pipeline/enrich/enricher_set.h"
+#include "pipeline/enricher_set.h"
 #include "pipeline/instance.h"
-#include "pipeline/latest_snapshot.h"
-#include "pipeline/overlap/gpu_overlap.h"
+#include "plugins/latest_snapshot.h"
+#include "quality/gpu_overlap.h"
 #include "pipeline/scheduler.h"
 #include "pipeline/self_metrics.h"
 #include "pipeline/sink_runner.h"

@@ -6,7 +6,7 @@
 #include <atomic>
 
 #include "net/io_loop.h"
-#include "pipeline/events/event_queue.h"
+#include "plugins/event_queue.h"
 #include "pipeline/pipeline.h"
 
 namespace gpulens {

@@ -5,9 +5,9 @@
 #include <condition_variable>
 #include <mutex>
 
-#include "base/threads/no_threads_testing.h"
-#include "pipeline/events/event_queue.h"
-#include "pipeline/receive/receiver.h"
+#include "base/no_threads_testing.h"
+#include "plugins/event_queue.h"
+#include "plugins/receiver.h"
 #include "pipeline/sink_runner.h"
 
 namespace gpulens {

@@ -14,9 +14,9 @@
 #include "pipeline/delivery/delivery.h"
 #include "pipeline/delivery/delivery_metrics.h"
 #include "pipeline/delivery/leftover_metrics.h"
-#include "pipeline/enrich/enricher_set.h"
+#include "pipeline/enricher_set.h"
 #include "pipeline/instance.h"
-#include "pipeline/receive/receiver_metrics.h"
+#include "pipeline/receiver_metrics.h"
 #include "pipeline/rollup/rollup_metrics.h"
 #include "pipeline/sink_runner.h"
 

@@ -2,7 +2,7 @@
 
 #include "base/log.h"
 #include "base/result.h"
-#include "base/threads/threads.h"
+#include "base/threads.h"
 
 namespace gpulens {
 

@@ -11,8 +11,8 @@
 
 #include "base/ring.h"
 #include "pipeline/delivery/snapshot_selector.h"
-#include "pipeline/latest_snapshot.h"
-#include "pipeline/plugin.h"
+#include "plugins/latest_snapshot.h"
+#include "plugins/plugin.h"
 #include "pipeline/rollup/rollup.h"
 
 namespace gpulens {

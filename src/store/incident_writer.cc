@@ -8,7 +8,7 @@
 
 #include "base/log.h"
 #include "base/ring.h"
-#include "base/threads/threads.h"
+#include "base/threads.h"
 
 namespace gpulens {
 namespace {

@@ -47,7 +47,7 @@ def catalogue():
 def header_rows():
     """The rows of the headers, whether a plugin says that it writes them or not."""
     found = set()
-    for header in [*(ROOT / "src/catalog/gpu").glob("*.h"), ROOT / "src/catalog/kubernetes/holders.h"]:
+    for header in [*(ROOT / "src/catalog").glob("*.h"), ROOT / "src/catalog/kubernetes_holders.h"]:
         found |= set(re.findall(r'row::\w+\(\s*"((?:gpu|nvidia|nvswitch)\.[a-z0-9_.]+)"', header.read_text()))
     return found
 

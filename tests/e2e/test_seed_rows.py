@@ -265,7 +265,7 @@ class Table(unittest.TestCase):
                     numbers += range(numbers[0], numbers[1])
                 checked |= {f"l9-{number:03}" for number in numbers}
         self.assertEqual(rows - checked, set())
-        text = (ROOT / "src/analyzers/fleet_health/fleet_health_test.cc").read_text()
+        text = (ROOT / "src/plugins/analyzers/fleet_health/fleet_health_test.cc").read_text()
         for test in BY_UNIT_TEST.values():
             self.assertIn(test.replace(".", ", "), text)
 

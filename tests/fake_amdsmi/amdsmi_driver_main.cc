@@ -6,9 +6,9 @@
 #include <string_view>
 #include <vector>
 
-#include "driver/side/driver_loop.h"
-#include "sources/amdsmi/driver/amdsmi_driver.h"
-#include "sources/amdsmi/fake/fake_amdsmi.h"
+#include "reader/process/driver_loop.h"
+#include "sources/amdsmi/reader/amdsmi_driver.h"
+#include "sources/amdsmi/simulated/fake_amdsmi.h"
 
 int main(int argc, char** argv) {
   std::vector<std::string_view> arguments(argv + 1, argv + argc);

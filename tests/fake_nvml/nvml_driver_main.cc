@@ -6,8 +6,8 @@
 #include <string_view>
 #include <vector>
 
-#include "sources/nvml/driver/nvml_driver.h"
-#include "sources/nvml/fake/fake_nvml.h"
+#include "sources/nvml/reader/nvml_driver.h"
+#include "sources/nvml/simulated/fake_nvml.h"
 
 int main(int argc, char** argv) {
   std::vector<std::string_view> arguments(argv + 1, argv + argc);

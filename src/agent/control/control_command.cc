@@ -4,7 +4,7 @@
 
 #include <cstdlib>
 
-#include "agent/config/text/value_parse.h"
+#include "config/value_parse.h"
 #include "base/parse.h"
 #include "base/text.h"
 

@@ -16,7 +16,7 @@
 #include "base/result.h"
 #include "base/workers.h"
 #include "catalog/events.h"
-#include "pipeline/events/event_queue.h"
+#include "plugins/event_queue.h"
 
 namespace gpulens {
 namespace {

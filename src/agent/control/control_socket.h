@@ -15,7 +15,7 @@
 #include "agent/control/fault_file.h"
 #include "net/accept/listener.h"
 #include "net/io_loop.h"
-#include "pipeline/control/driver_control.h"
+#include "plugins/driver_control.h"
 
 namespace gpulens {
 

@@ -13,7 +13,7 @@
 #include "agent/control/driver_finding.h"
 #include "base/files.h"
 #include "base/workers.h"
-#include "pipeline/events/event_queue.h"
+#include "plugins/event_queue.h"
 
 namespace gpulens {
 namespace {

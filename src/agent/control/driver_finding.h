@@ -4,7 +4,7 @@
 #include <optional>
 #include <string_view>
 
-#include "pipeline/plugin.h"
+#include "plugins/plugin.h"
 
 namespace gpulens {
 

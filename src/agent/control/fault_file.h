@@ -7,7 +7,7 @@
 #include <gpulens/status.h>
 
 #include "base/fd.h"
-#include "sources/nvml/fake/faults/fault_list.h"
+#include "sources/nvml/simulated/fault_list.h"
 
 namespace gpulens {
 

@@ -13,8 +13,8 @@
 #include "agent/control/control_command.h"
 #include "agent/control/control_socket.h"
 #include "agent/control/fault_file.h"
-#include "agent/found/discovery_runner.h"
-#include "agent/found/found_targets.h"
+#include "agent/targets/discovery_runner.h"
+#include "agent/targets/found_targets.h"
 #include "agent/plugin_tables.h"
 #include "agent/run/banner.h"
 #include "agent/run/config_file.h"
@@ -30,9 +30,9 @@
 #include "base/workers.h"
 #include "net/auth/authenticator.h"
 #include "net/client/http_client.h"
-#include "pipeline/agent_stats.h"
-#include "pipeline/enrich/gpu_pod_table.h"
-#include "pipeline/events/event_queue.h"
+#include "plugins/agent_stats.h"
+#include "plugins/gpu_pod_table.h"
+#include "plugins/event_queue.h"
 
 namespace gpulens {
 namespace {
@@ -338,7 +338,7 @@ int RunAgent(const AgentOptions& options) {
   // Two arenas are enough for this program's threads; glibc would make eight times the cores.
   ::mallopt(M_ARENA_MAX, 2);
   // Large page buffers go back to the system when they are freed, however many there were before. A receiver
-  // asks for another threshold: receiving/otlp_intake.cc.
+  // asks for another threshold: ingest/otlp_intake.cc.
   ::mallopt(M_MMAP_THRESHOLD, 128 << 10);
   Agent agent(options);
   return agent.Run();

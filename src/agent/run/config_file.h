@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "agent/config/loader.h"
+#include "config/loader.h"
 #include "base/log.h"
 
 namespace gpulens {

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "agent/landing/landing_page.h"
+#include "agent/pages/landing_page.h"
 #include "base/result.h"
 #include "base/workers.h"
 

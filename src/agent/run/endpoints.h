@@ -11,7 +11,7 @@
 
 #include "net/http/http_router.h"
 #include "net/http/http_server.h"
-#include "pipeline/page_registry.h"
+#include "plugins/page_registry.h"
 #include "pipeline/pipeline.h"
 
 namespace gpulens {

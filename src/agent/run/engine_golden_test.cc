@@ -17,9 +17,9 @@
 #include "agent/plugin_tables.h"
 #include "base/files.h"
 #include "base/parse.h"
-#include "dialects/dialect.h"
-#include "pipeline/config.h"
-#include "scraping/engine/engine_page_testing.h"
+#include "names/dialect.h"
+#include "plugins/config.h"
+#include "scrape/engine/engine_page_testing.h"
 
 namespace gpulens {
 namespace {

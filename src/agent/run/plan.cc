@@ -6,8 +6,8 @@
 #include <set>
 
 #include "agent/plugin_tables.h"
-#include "naming/sink_names.h"
-#include "scraping/page_target.h"
+#include "export/sink_names.h"
+#include "scrape/page_target.h"
 
 namespace gpulens {
 namespace {

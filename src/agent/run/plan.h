@@ -6,7 +6,7 @@
 
 #include <gpulens/status.h>
 
-#include "agent/config/schema.h"
+#include "config/schema.h"
 #include "pipeline/pipeline.h"
 
 namespace gpulens {

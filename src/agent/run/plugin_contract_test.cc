@@ -15,7 +15,7 @@
 #include <set>
 #include <thread>
 
-#include "agent/config/loader.h"
+#include "config/loader.h"
 #include "agent/plugin_tables.h"
 #include "agent/run/plan.h"
 #include "base/files.h"
@@ -23,13 +23,13 @@
 #include "base/testing/temp_folder.h"
 #include "base/workers.h"
 #include "catalog/all.h"
-#include "catalog/inference/roles.h"
+#include "catalog/roles.h"
 #include "net/client/http_client.h"
 #include "net/io_loop.h"
 #include "pipeline/delivery/whole_sink.h"
-#include "pipeline/events/event_queue.h"
-#include "pipeline/latest_snapshot.h"
-#include "pipeline/page_registry.h"
+#include "plugins/event_queue.h"
+#include "plugins/latest_snapshot.h"
+#include "plugins/page_registry.h"
 #include "pipeline/self_metrics.h"
 
 namespace gpulens {
@@ -334,7 +334,7 @@ class Mentions {
       const std::string path = entry.path().string(), kind = entry.path().extension().string();
       if (!entry.is_regular_file() || IsTest(path)) continue;
       const std::string inside = path.substr(source.size());
-      const bool is_table = kind == ".tsv" && inside.starts_with("scraping/engine/tables/");
+      const bool is_table = kind == ".tsv" && inside.starts_with("scrape/engine/tables/");
       if (!is_table && kind != ".cc" && kind != ".h") continue;
       auto text = ReadFile(path, 4 << 20);
       EXPECT_TRUE(text.ok()) << path;
@@ -347,7 +347,7 @@ class Mentions {
 
   // By the name of the constant.
   const std::map<std::string, std::string>& rows() const { return rows_; }
-  // Whether the plugin's own folder ("collectors/nvidia"), or one in which plugins of its kind are at home,
+  // Whether the plugin's own folder ("plugins/collectors/nvidia"), or one in which plugins of its kind are at home,
   // has the row elsewhere than in a list: to be in a list is no writing. A role of an engine's table is
   // written by what reads that table.
   bool Writes(const std::string& folder, std::string_view metric) const {

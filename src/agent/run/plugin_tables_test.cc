@@ -7,7 +7,7 @@
 #include <algorithm>
 #include <set>
 
-#include "agent/config/loader.h"
+#include "config/loader.h"
 #include "agent/run/plan.h"
 #include "catalog/all.h"
 

@@ -2,7 +2,7 @@
 
 #include <string>
 
-#include "agent/found/own_pages.h"
+#include "agent/targets/own_pages.h"
 #include "agent/plugin_tables.h"
 #include "base/result.h"
 #include "net/address.h"

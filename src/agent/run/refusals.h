@@ -5,7 +5,7 @@
 #include <gpulens/status.h>
 
 #include "net/auth/web_config.h"
-#include "pipeline/config.h"
+#include "plugins/config.h"
 
 namespace gpulens {
 

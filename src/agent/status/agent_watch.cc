@@ -4,11 +4,11 @@
 
 #include <algorithm>
 
-#include "agent/found/discovery_runner.h"
+#include "agent/targets/discovery_runner.h"
 #include "agent/plugin_tables.h"
 #include "agent/status/queue_findings.h"
 #include "base/version.h"
-#include "pipeline/agent_stats.h"
+#include "plugins/agent_stats.h"
 
 namespace gpulens {
 namespace {

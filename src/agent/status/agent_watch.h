@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "agent/status/status_report.h"
-#include "analyzers/fleet_health/driver_failures.h"
+#include "plugins/analyzers/fleet_health/driver_failures.h"
 #include "pipeline/pipeline.h"
 
 namespace gpulens {

@@ -9,7 +9,7 @@
 #include "agent/status/status_report.h"
 #include "base/clock.h"
 #include "net/client/http_url.h"
-#include "pipeline/config.h"
+#include "plugins/config.h"
 
 namespace gpulens {
 

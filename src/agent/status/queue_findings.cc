@@ -4,7 +4,7 @@
 #include <cstdio>
 
 #include "agent/plugin_tables.h"
-#include "delivery/folders/leftover_watch.h"
+#include "delivery/leftover_watch.h"
 
 namespace gpulens {
 

@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "delivery/folders/queue_folders.h"
-#include "pipeline/plugin.h"
+#include "delivery/queue_folders.h"
+#include "plugins/plugin.h"
 
 namespace gpulens {
 

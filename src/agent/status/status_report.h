@@ -9,7 +9,7 @@
 
 #include <gpulens/status.h>
 
-#include "pipeline/plugin.h"
+#include "plugins/plugin.h"
 
 namespace gpulens {
 

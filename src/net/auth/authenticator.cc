@@ -16,7 +16,7 @@
 #include "base/log.h"
 #include "base/parse.h"
 #include "base/result.h"
-#include "base/watch/file_mark.h"
+#include "base/file_mark.h"
 
 namespace gpulens {
 namespace {

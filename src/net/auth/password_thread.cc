@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "base/log.h"
-#include "base/threads/threads.h"
+#include "base/threads.h"
 
 namespace gpulens {
 namespace {

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <optional>
 
-#include "base/hex/hex.h"
+#include "base/hex.h"
 #include "base/parse.h"
 #include "base/result.h"
 #include "net/address.h"

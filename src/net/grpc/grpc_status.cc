@@ -5,7 +5,7 @@
 #include <protozero/pbf_reader.hpp>
 #include <protozero/pbf_writer.hpp>
 
-#include "base/hex/hex.h"
+#include "base/hex.h"
 #include "base/parse.h"
 
 namespace gpulens {

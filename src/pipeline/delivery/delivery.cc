@@ -6,7 +6,7 @@
 
 #include "base/log.h"
 #include "base/result.h"
-#include "delivery/folders/queue_drop.h"
+#include "delivery/queue_drop.h"
 
 namespace gpulens {
 namespace {

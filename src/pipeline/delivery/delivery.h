@@ -17,12 +17,12 @@
 
 #include <gpulens/status.h>
 
-#include "delivery/folders/leftover_watch.h"
+#include "delivery/leftover_watch.h"
 #include "delivery/request_log.h"
 #include "delivery/request_sender.h"
 #include "pipeline/delivery/delivery_stats.h"
 #include "pipeline/delivery/send_setup.h"
-#include "pipeline/receive/receiver.h"
+#include "plugins/receiver.h"
 
 namespace gpulens {
 

@@ -7,7 +7,7 @@
 
 #include "core/frame_writer.h"
 #include "core/series_table.h"
-#include "delivery/folders/leftover_watch.h"
+#include "delivery/leftover_watch.h"
 
 namespace gpulens {
 

@@ -4,8 +4,8 @@
 #include <array>
 #include <string_view>
 
-#include "pipeline/config.h"
-#include "pipeline/remote/remote_options.h"
+#include "plugins/config.h"
+#include "plugins/remote_options.h"
 
 namespace gpulens {
 

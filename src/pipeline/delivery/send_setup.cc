@@ -3,11 +3,11 @@
 #include <algorithm>
 #include <array>
 
-#include "base/hash/stable_hash.h"
+#include "base/stable_hash.h"
 #include "base/parse.h"
 #include "base/result.h"
-#include "pipeline/remote/remote_access.h"
-#include "pipeline/remote/remote_options.h"
+#include "plugins/remote_access.h"
+#include "plugins/remote_options.h"
 
 namespace gpulens {
 namespace {

@@ -14,12 +14,12 @@
 
 #include <gpulens/status.h>
 
-#include "core/otlp/received_otlp.h"
+#include "core/received_otlp.h"
 #include "delivery/envelope.h"
 #include "delivery/request_log.h"
 #include "delivery/request_sender.h"
 #include "net/client/http_url.h"
-#include "pipeline/plugin.h"
+#include "plugins/plugin.h"
 
 namespace gpulens {
 

@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "core/layout.h"
-#include "pipeline/config.h"
+#include "plugins/config.h"
 
 namespace gpulens {
 

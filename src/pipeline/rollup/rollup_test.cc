@@ -4,7 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "base/testing/allocations.h"
-#include "dialects/dialect.h"
+#include "names/dialect.h"
 #include "pipeline/rollup/rollup_testing.h"
 #include "wire/otlp/otlp_metrics.h"
 #include "wire/remote_write/remote_write.h"

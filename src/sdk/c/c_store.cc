@@ -7,7 +7,7 @@
 
 #include "sdk/c/c_state.h"
 #include "sdk/inference/core.h"
-#include "sdk/record_json/record_json.h"
+#include "sdk/inference/record_json.h"
 
 struct gpulens_store {
   gpulens::InferenceStore store;

@@ -5,7 +5,7 @@
 #include <cmath>
 #include <limits>
 
-#include "sdk/energy/accounts/verdict.h"
+#include "sdk/energy/verdict.h"
 
 namespace gpulens::sdk {
 namespace {

@@ -15,8 +15,8 @@
 #include "sdk/energy/engine.h"
 #include "sdk/energy/fake_source_for_test.h"
 #include "sdk/energy/sources/nvml_energy.h"
-#include "sources/nvml/fake/fake_nvml.h"
-#include "sources/nvml/fake/fake_world.h"
+#include "sources/nvml/simulated/fake_nvml.h"
+#include "sources/nvml/simulated/fake_world.h"
 
 namespace gpulens::sdk {
 namespace {

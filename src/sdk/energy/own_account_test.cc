@@ -1,4 +1,4 @@
-#include "sdk/energy/accounts/own_account.h"
+#include "sdk/energy/own_account.h"
 
 #include <gtest/gtest.h>
 

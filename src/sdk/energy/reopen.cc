@@ -2,7 +2,7 @@
 // was reset, the agent was restarted. What lies in between is a gap of its curve.
 #include <algorithm>
 
-#include "sdk/energy/accounts/verdict.h"
+#include "sdk/energy/verdict.h"
 #include "sdk/energy/engine.h"
 
 namespace gpulens::sdk {

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "base/check.h"
-#include "base/threads/threads.h"
+#include "base/threads.h"
 
 namespace gpulens::sdk {
 namespace {

@@ -8,5 +8,5 @@ add_gpulens_library(sdk_energy_sources DIR src/sdk/energy/sources
 add_gpulens_library(sdk_energy DIR src/sdk/energy DEPS gpulens_energy gpulens_sdk_energy_sources
               TEST_DEPS gpulens_sources_nvml_fake gpulens_base_testing rapidcheck)
 # A part of the library above it, to keep that folder small.
-file(GLOB sdk_energy_account_sources CONFIGURE_DEPENDS src/sdk/energy/accounts/*.cc)
+file(GLOB sdk_energy_account_sources CONFIGURE_DEPENDS src/sdk/energy/*.cc)
 target_sources(gpulens_sdk_energy PRIVATE ${sdk_energy_account_sources})

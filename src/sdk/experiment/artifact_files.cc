@@ -14,7 +14,7 @@
 
 #include "base/fd.h"
 #include "base/files.h"
-#include "base/hash/sha256.h"
+#include "base/sha256.h"
 #include "base/parse.h"
 #include "base/result.h"
 #include "store/experiments/run_files.h"

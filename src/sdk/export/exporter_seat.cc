@@ -14,8 +14,8 @@
 
 #include "base/check.h"
 #include "base/immortal.h"
-#include "base/run/log_fork.h"
-#include "base/threads/threads.h"
+#include "base/log_fork.h"
+#include "base/threads.h"
 #include "instruments/cells.h"
 
 namespace gpulens::sdk {

@@ -7,9 +7,9 @@
 #include "net/plain/plain_server.h"
 #include "sdk/export/exporter_seat.h"
 #include "sdk/export/otlp_plan.h"
-#include "sdk/told/metrics_page.h"
-#include "sdk/told/resource.h"
-#include "wire/negotiation.h"
+#include "sdk/export/metrics_page.h"
+#include "sdk/export/resource.h"
+#include "wire/exposition/negotiation.h"
 
 namespace gpulens {
 namespace {

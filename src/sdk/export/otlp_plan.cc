@@ -8,7 +8,7 @@
 #include "net/client/http_client.h"
 #include "sdk/export/plain_transport.h"
 #include "sdk/export/push_job.h"
-#include "sdk/told/key_values.h"
+#include "sdk/export/key_values.h"
 
 namespace gpulens::sdk {
 

@@ -11,7 +11,7 @@
 #include "base/clock.h"
 #include "net/client/http_url.h"
 #include "sdk/export/transport.h"
-#include "sdk/told/resource.h"
+#include "sdk/export/resource.h"
 
 namespace gpulens::sdk {
 

@@ -4,7 +4,7 @@
 
 #include "base/log.h"
 #include "base/version.h"
-#include "wire/samples/otlp_samples.h"
+#include "wire/otlp/otlp_samples.h"
 
 namespace gpulens::sdk {
 

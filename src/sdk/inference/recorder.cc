@@ -18,7 +18,7 @@
 #include "base/files.h"
 #include "base/log.h"
 #include "base/result.h"
-#include "base/threads/threads.h"
+#include "base/threads.h"
 
 namespace gpulens::inference {
 namespace {

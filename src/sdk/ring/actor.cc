@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "base/check.h"
-#include "base/threads/threads.h"
+#include "base/threads.h"
 #include "sdk/ring/actor_parts.h"
 
 namespace gpulens::internal {

@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <string_view>
 
-#include "driver/call_page.h"
+#include "reader/call_page.h"
 
 // X(Id, "symbol", parameters). The parameter types are those of driver/amdsmi_abi.h. `void*` stands for a
 // struct whose layout differs between versions of the library.

@@ -7,7 +7,7 @@
 #include <cstdint>
 #include <string_view>
 
-#include "driver/vendor.h"
+#include "reader/vendor.h"
 
 // X(Id, "name", "unit", Tier, copies). Fields that one call gives stand together, in its order.
 #define GPULENS_AMDSMI_FIELDS(X)                                    \

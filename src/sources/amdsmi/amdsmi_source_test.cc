@@ -12,7 +12,7 @@
 
 #include "base/files.h"
 #include "base/testing/allocations.h"
-#include "driver/source.h"
+#include "reader/source.h"
 #include "sources/amdsmi/amdsmi_calls.h"
 #include "sources/amdsmi/amdsmi_fields.h"
 

@@ -4,7 +4,7 @@
 #include <cmath>
 
 #include "base/parse.h"
-#include "base/raw/raw_sentinel.h"
+#include "base/raw_sentinel.h"
 #include "base/text.h"
 
 namespace gpulens::hl_smi {

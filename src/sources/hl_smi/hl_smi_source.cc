@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "base/result.h"
-#include "base/run/bounded_run.h"
+#include "base/bounded_run.h"
 
 namespace gpulens::hl_smi {
 namespace {

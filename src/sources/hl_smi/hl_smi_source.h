@@ -10,7 +10,7 @@
 
 #include "base/clock.h"
 #include "base/process.h"
-#include "base/run/background.h"
+#include "base/background.h"
 #include "sources/hl_smi/hl_smi_parse.h"
 
 namespace gpulens::hl_smi {

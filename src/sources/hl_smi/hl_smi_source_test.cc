@@ -8,7 +8,7 @@
 #include <filesystem>
 
 #include "base/files.h"
-#include "base/run/bounded_run.h"
+#include "base/bounded_run.h"
 
 namespace gpulens::hl_smi {
 namespace {

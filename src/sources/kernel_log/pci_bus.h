@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "base/pci/pci_address.h"
+#include "base/pci_address.h"
 
 namespace gpulens::kernel_log {
 

@@ -1,4 +1,4 @@
-// What the NVML reader process tells beyond readings: the vendor's messages of driver/protocol.h. Pure: no
+// What the NVML reader process tells beyond readings: the vendor's messages of reader/protocol.h. Pure: no
 // I/O here.
 #pragma once
 
@@ -10,11 +10,11 @@
 
 #include <gpulens/status.h>
 
-#include "driver/protocol.h"
+#include "reader/protocol.h"
 #include "sources/nvml/nvml_calls.h"
 #include "sources/nvml/nvml_fields.h"
 #include "sources/nvml/nvml_link_fields.h"
-#include "sources/nvml/parts/nvml_parts.h"
+#include "sources/nvml/nvml_parts.h"
 
 namespace gpulens::nvml {
 

@@ -7,7 +7,7 @@
 
 #include <gpulens/status.h>
 
-#include "driver/device.h"
+#include "reader/device.h"
 #include "sources/nvml/driver_protocol.h"
 
 namespace gpulens::nvml {

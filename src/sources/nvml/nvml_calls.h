@@ -6,9 +6,9 @@
 #include <string_view>
 
 #include "base/clock.h"
-#include "driver/call_page.h"
+#include "reader/call_page.h"
 #include "sources/nvml/nvml_calls_more.h"
-#include "sources/nvml/parts/nvml_part_calls.h"
+#include "sources/nvml/nvml_part_calls.h"
 
 // X(Id, "symbol", parameters). The parameter types are those of driver/nvml_abi.h. A function with
 // several versions has one row per version: the struct that goes with it differs.

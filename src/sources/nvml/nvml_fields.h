@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <string_view>
 
-#include "driver/vendor.h"
+#include "reader/vendor.h"
 #include "sources/nvml/nvml_fields_more.h"
 
 // X(Id, "name", "unit", Tier)

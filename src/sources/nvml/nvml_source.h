@@ -5,7 +5,7 @@
 #include <span>
 #include <vector>
 
-#include "driver/source.h"
+#include "reader/source.h"
 #include "sources/nvml/gpu_vendor_state.h"
 
 namespace gpulens::nvml {

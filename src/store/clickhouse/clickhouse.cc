@@ -5,7 +5,7 @@
 #include <cstdlib>
 #include <optional>
 
-#include "base/hex/hex.h"
+#include "base/hex.h"
 #include "base/parse.h"
 #include "base/result.h"
 #include "base/text.h"

@@ -4,7 +4,7 @@
 #include <cmath>
 #include <limits>
 
-#include "base/buckets/power_buckets.h"
+#include "base/power_buckets.h"
 
 namespace gpulens {
 namespace {

@@ -12,7 +12,7 @@
 
 #include "base/fd.h"
 #include "base/files.h"
-#include "base/hex/hex.h"
+#include "base/hex.h"
 #include "base/result.h"
 
 namespace gpulens::sqlite {

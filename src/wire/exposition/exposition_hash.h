@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "base/hash/keyed_hash.h"
+#include "base/keyed_hash.h"
 
 namespace gpulens {
 

@@ -5,7 +5,7 @@
 #include <cmath>
 
 #include "base/text.h"
-#include "wire/text_page.h"
+#include "wire/exposition/text_page.h"
 
 namespace gpulens {
 namespace {

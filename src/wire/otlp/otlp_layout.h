@@ -1,7 +1,7 @@
 // The parts of OTLP metrics that do not change from tick to tick: for one layout, every data point with its
 // attributes, ready to be copied, and where its numbers go. Made once per layout, then only read.
 //
-// How a series is called is the caller's business, as for pages (wire/layout_text.h).
+// How a series is called is the caller's business, as for pages (wire/exposition/layout_text.h).
 #pragma once
 
 #include <cmath>
@@ -11,7 +11,7 @@
 #include <string_view>
 #include <vector>
 
-#include "core/exponential/exponential_form.h"
+#include "core/exponential_form.h"
 #include "core/frame.h"
 #include "core/layout.h"
 #include "core/named_series.h"

@@ -3,7 +3,7 @@
 #include <benchmark/benchmark.h>
 
 #include "base/check.h"
-#include "wire/naming_testing.h"
+#include "wire/exposition/naming_testing.h"
 #include "wire/otlp/otlp_metrics.h"
 #include "wire/ticks_testing.h"
 

@@ -5,7 +5,7 @@
 
 #include "base/testing/allocations.h"
 #include "wire/json/json_testing.h"
-#include "wire/naming_testing.h"
+#include "wire/exposition/naming_testing.h"
 #include "wire/otlp/otlp_testing.h"
 
 namespace gpulens {

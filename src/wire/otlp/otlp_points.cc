@@ -1,208 +1,326 @@
-// The numbers of data points, and the exemplars behind them.
+#include "wire/otlp/otlp_points.h"
+
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <cstring>
-#include <span>
-#include <string_view>
 
-#include "base/parse.h"
-#include "base/result.h"
+#include "base/text.h"
 #include "wire/otlp/otlp_fields.h"
-#include "wire/otlp/otlp_metrics.h"
-#include "wire/otlp/otlp_metrics_writer.h"
+#include "wire/otlp/proto_cursor.h"
 
 namespace gpulens {
 namespace {
 
 using namespace otlp;
+using Attributes = std::vector<AttributeSet::Attribute>;
 
-uint64_t Whole(double value) noexcept {
-  return value >= 1 && value < 0x1p63 ? static_cast<uint64_t>(std::llround(value)) : 0;
+// Nothing is wrong with it.
+constexpr std::string_view kGood = {};
+
+template <class T>
+T Fixed(const ProtoField& field) noexcept {
+  static_assert(sizeof(T) == 8);
+  T value{};
+  std::memcpy(&value, field.bytes.data(), sizeof value);
+  return value;
 }
 
-double Told(const OtlpFamily& family, Cell cell) noexcept {
-  double value = family.int_cells ? static_cast<double>(cell.i) : cell.d;
-  if (family.scale != 1) value *= family.scale;
-  return family.whole ? std::round(value) : value;
+bool IsBytes(const ProtoField& field, uint32_t number) noexcept {
+  return field.number == number && field.wire == WireType::kBytes;
+}
+bool IsFixed(const ProtoField& field, uint32_t number) noexcept {
+  return field.number == number && field.wire == WireType::kFixed64;
+}
+bool IsVarint(const ProtoField& field, uint32_t number) noexcept {
+  return field.number == number && field.wire == WireType::kVarint;
+}
+// A sint32; what is larger than one is cut, as protobuf does.
+int32_t Signed(uint64_t value) noexcept {
+  const auto low = static_cast<uint32_t>(value);
+  return static_cast<int32_t>(low >> 1) ^ -static_cast<int32_t>(low & 1);
 }
 
-// A number counted from `since`. One that is less than it was began anew.
-void PutNumber(const OtlpFamily& family, Cell cell, const Cell* since, char* at) noexcept {
-  if (family.as_int) {
-    const bool grew = since && since->i <= cell.i;
-    return PutFixed(at, grew ? cell.i - since->i : cell.i);
+class Reader {
+ public:
+  Reader(OtlpPointVisitor& taker, OtlpPointsReport& report) : taker_(taker), report_(report) {}
+
+  // Each of these is false at bytes that cannot be read.
+  bool Request(std::string_view bytes) {
+    return Each(bytes, [this](const ProtoField& field) {
+      return !IsBytes(field, kResourceList) || List(field.bytes);
+    });
   }
-  const double now = Told(family, cell), before = since ? Told(family, *since) : 0;
-  PutFixed(at, since && before <= now ? now - before : now);
-}
 
-// The bytes of an id in hexadecimal; false when it is none of that size.
-template <size_t kBytes>
-bool ReadId(std::string_view text, std::array<char, kBytes>& out) {
-  if (text.size() != 2 * kBytes) return false;
-  for (size_t i = 0; i < kBytes; ++i) {
-    const auto byte = ParseInt<uint8_t>(text.substr(2 * i, 2), 16);
-    if (!byte) return false;
-    out[i] = static_cast<char>(*byte);
+ private:
+  template <class Visit>
+  static bool Each(std::string_view message, Visit visit) {
+    ProtoCursor cursor(message);
+    ProtoField field;
+    while (cursor.Next(field)) {
+      if (!visit(field)) return false;
+    }
+    return !cursor.broken();
   }
-  return true;
-}
 
-void AppendExemplar(const Exemplar& exemplar, double scale, std::string& out) {
-  if (exemplar.unix_ns > 0) AppendFixed(out, kExemplarTime, static_cast<uint64_t>(exemplar.unix_ns));
-  AppendFixed(out, kExemplarDouble, exemplar.value * scale);
-  for (auto [key, value] : exemplar.attributes) {
-    std::array<char, 8> span;
-    std::array<char, 16> trace;
+  // What the rest needs may stand behind it, so messages are gone through twice.
+  bool List(std::string_view bytes) {
+    attributes_.clear();
+    bool good = true;
+    const bool read = Each(bytes, [&](const ProtoField& field) {
+      if (!IsBytes(field, kResource)) return true;
+      return Each(field.bytes, [&](const ProtoField& inner) {
+        if (!IsBytes(inner, kResourceAttributes)) return true;
+        // A resource keeps what can be kept of it.
+        std::string_view why;
+        if (!Pair(inner.bytes, why)) good = false;
+        return good;
+      });
+    });
+    if (!read || !good) return false;
+    taker_.OnResource(attributes_);
+    return Each(bytes, [this](const ProtoField& field) {
+      return !IsBytes(field, kScopeList) || Each(field.bytes, [this](const ProtoField& inner) {
+        return !IsBytes(inner, kItems) || Metric(inner.bytes);
+      });
+    });
+  }
+
+  // Appends a KeyValue to attributes_; `why` when it cannot be one of ours.
+  bool Pair(std::string_view bytes, std::string_view& why) {
+    std::string_view key;
+    AttributeSet::Value value = std::string_view();
+    bool known = true;
+    const bool read = Each(bytes, [&](const ProtoField& field) {
+      if (IsBytes(field, kKey)) key = field.bytes;
+      if (!IsBytes(field, kValue)) return true;
+      return Each(field.bytes, [&](const ProtoField& any) {
+        if (IsBytes(any, kString)) value = any.bytes;
+        else if (IsVarint(any, kBool)) value = any.value != 0;
+        else if (IsVarint(any, kInt)) value = static_cast<int64_t>(any.value);
+        else if (IsFixed(any, kDouble)) value = Fixed<double>(any);
+        else known = false;
+        return true;
+      });
+    });
+    if (!read) return false;
     const auto* text = std::get_if<std::string_view>(&value);
-    if (text && key == "span_id" && ReadId(*text, span))
-      AppendBytes(out, kSpanId, {span.data(), span.size()});
-    else if (text && key == "trace_id" && ReadId(*text, trace))
-      AppendBytes(out, kTraceId, {trace.data(), trace.size()});
-    else AppendAttribute(out, kExemplarAttributes, key, value);
+    if (key.empty() || key.size() > UINT16_MAX) why = "an attribute without a name, or with one too long";
+    else if (!known) why = "an attribute that is a list";
+    else if (!IsUtf8(key) || (text && !IsUtf8(*text))) why = "an attribute that is not a string";
+    else if (attributes_.size() == kMostOtlpAttributes) why = "more than 128 attributes";
+    else attributes_.push_back({key, value});
+    return true;
   }
-}
 
-// Those of the cells from `cell` on; they lie in the order of their cells.
-std::span<const Exemplar> ExemplarsOf(const Frame& frame, uint32_t cell, uint32_t cells) noexcept {
-  auto before = [](const Exemplar& one, uint32_t at) { return one.cell < at; };
-  const auto first = std::lower_bound(frame.exemplars.begin(), frame.exemplars.end(), cell, before);
-  return {first, std::lower_bound(first, frame.exemplars.end(), cell + cells, before)};
-}
+  bool Metric(std::string_view bytes) {
+    metric_ = {};
+    const bool read = Each(bytes, [this](const ProtoField& field) {
+      if (IsBytes(field, kName)) metric_.name = field.bytes;
+      if (IsBytes(field, kDescription)) metric_.description = field.bytes;
+      if (IsBytes(field, kUnit)) metric_.unit = field.bytes;
+      return true;
+    });
+    return read && Each(bytes, [this](const ProtoField& field) {
+             if (field.wire != WireType::kBytes) return true;
+             switch (field.number) {
+               case kGauge: return Data(field.bytes, OtlpMetricView::kGauge);
+               case kSum: return Data(field.bytes, OtlpMetricView::kSum);
+               case kHistogram: return Data(field.bytes, OtlpMetricView::kHistogram);
+               case kExponentialHistogram: return Data(field.bytes, OtlpMetricView::kExponential);
+               case kSummary: return Summaries(field.bytes);
+               default: return true;
+             }
+           });
+  }
 
-// A page shows its last one for as long as there is no other: it is told once. One without a time is told
-// with each reading.
-bool IsNew(const Exemplar& exemplar, int64_t told_unix_ns) noexcept {
-  return exemplar.unix_ns <= 0 || exemplar.unix_ns > told_unix_ns;
-}
+  bool Summaries(std::string_view bytes) {
+    return Each(bytes, [this](const ProtoField& field) {
+      if (IsBytes(field, kPoints)) Count("summaries are not supported");
+      return true;
+    });
+  }
+
+  bool Data(std::string_view bytes, OtlpMetricView::Data data) {
+    metric_.data = data;
+    uint64_t temporality = data == OtlpMetricView::kGauge ? uint64_t{kCumulative} : 0;
+    const bool read = Each(bytes, [&](const ProtoField& field) {
+      if (IsVarint(field, kTemporality)) temporality = field.value;
+      if (IsVarint(field, kMonotonic)) metric_.monotonic = field.value != 0;
+      return true;
+    });
+    std::string_view why;
+    if (metric_.name.empty()) why = "a metric without a name";
+    else if (!IsUtf8(metric_.name) || !IsUtf8(metric_.unit) || !IsUtf8(metric_.description))
+      why = "a metric whose name is not a string";
+    else if (temporality != kCumulative) why = "only cumulative values are supported";
+    return read && Each(bytes, [&](const ProtoField& field) {
+             if (!IsBytes(field, kPoints)) return true;
+             if (!why.empty()) return Count(why), true;
+             return Point(field.bytes);
+           });
+  }
+
+  bool Point(std::string_view bytes) {
+    attributes_.clear();
+    bounds_.clear();
+    counts_.clear();
+    point_ = {};
+    std::string_view why;
+    bool told = true;
+    const bool read = Each(bytes, [&](const ProtoField& field) {
+      switch (metric_.data) {
+        case OtlpMetricView::kHistogram: return Histogram(field, why, told);
+        case OtlpMetricView::kExponential: return Exponential(field, why, told);
+        default: return Number(field, why, told);
+      }
+    });
+    if (!read) return false;
+    if (!told) return true;
+    if (why.empty()) why = Validate();
+    if (!why.empty()) return Count(why), true;
+    point_.attributes = attributes_;
+    point_.bounds = bounds_;
+    point_.counts = counts_;
+    Count(taker_.OnPoint(metric_, point_));
+    return true;
+  }
+
+  void Time(const ProtoField& field) {
+    if (IsFixed(field, kStartTime)) point_.start_unix_ns = std::max<int64_t>(Fixed<int64_t>(field), 0);
+    if (IsFixed(field, kTime)) point_.unix_ns = std::max<int64_t>(Fixed<int64_t>(field), 0);
+  }
+  static void Flags(const ProtoField& field, uint32_t number, bool& told) {
+    if (IsVarint(field, number) && (field.value & kNoRecordedValue) != 0) told = false;
+  }
+
+  bool Number(const ProtoField& field, std::string_view& why, bool& told) {
+    Time(field);
+    Flags(field, kNumberFlags, told);
+    if (IsFixed(field, kAsDouble)) {
+      point_.value = Fixed<double>(field);
+      point_.integer = false;
+    } else if (IsFixed(field, kAsInt)) {
+      point_.whole = Fixed<int64_t>(field);
+      point_.integer = true;
+    }
+    return !IsBytes(field, kNumberAttributes) || Pair(field.bytes, why);
+  }
+
+  bool Histogram(const ProtoField& field, std::string_view& why, bool& told) {
+    Time(field);
+    Flags(field, kHistogramFlags, told);
+    if (IsFixed(field, kHistogramCount)) point_.count = Fixed<uint64_t>(field);
+    if (IsFixed(field, kHistogramSum)) Sum(field);
+    if (field.number == kBucketCounts && !Packed(field, counts_, why)) return false;
+    if (field.number == kExplicitBounds && !Packed(field, bounds_, why)) return false;
+    return !IsBytes(field, kHistogramAttributes) || Pair(field.bytes, why);
+  }
+
+  bool Exponential(const ProtoField& field, std::string_view& why, bool& told) {
+    constexpr uint32_t kNegative = 9;
+    Time(field);
+    Flags(field, kExponentialFlags, told);
+    if (IsFixed(field, kExponentialCount)) point_.count = Fixed<uint64_t>(field);
+    if (IsFixed(field, kExponentialSum)) Sum(field);
+    if (IsVarint(field, kScale)) point_.scale = Signed(field.value);
+    if (IsFixed(field, kZeroCount)) point_.zeros = Fixed<uint64_t>(field);
+    if (IsBytes(field, kPositive)) return Buckets(field.bytes, counts_, point_.offset, why);
+    if (IsBytes(field, kNegative)) {
+      std::vector<uint64_t> below;
+      int32_t offset = 0;
+      if (!Buckets(field.bytes, below, offset, why)) return false;
+      for (uint64_t count : below) {
+        if (count != 0) why = "an exponential histogram of negative values";
+      }
+    }
+    return !IsBytes(field, kExponentialAttributes) || Pair(field.bytes, why);
+  }
+
+  void Sum(const ProtoField& field) {
+    point_.sum = Fixed<double>(field);
+    point_.has_sum = std::isfinite(point_.sum);
+  }
+
+  static bool Buckets(std::string_view bytes, std::vector<uint64_t>& counts, int32_t& offset,
+                      std::string_view& why) {
+    return Each(bytes, [&](const ProtoField& field) {
+      if (IsVarint(field, kOffset)) offset = Signed(field.value);
+      if (field.number != kCounts) return true;
+      if (field.wire == WireType::kVarint) return Keep(counts, field.value, why), true;
+      if (field.wire != WireType::kBytes) return false;
+      ProtoCursor packed(field.bytes);
+      while (!packed.at_end()) {
+        uint64_t count = 0;
+        if (!packed.Varint(count)) return false;
+        Keep(counts, count, why);
+      }
+      return true;
+    });
+  }
+
+  // A repeated field of eight bytes each, packed or not.
+  template <class T>
+  static bool Packed(const ProtoField& field, std::vector<T>& out, std::string_view& why) {
+    if (field.wire != WireType::kBytes && field.wire != WireType::kFixed64) return false;
+    if (field.bytes.size() % sizeof(T) != 0) return false;
+    for (size_t at = 0; at < field.bytes.size(); at += sizeof(T)) {
+      T value{};
+      std::memcpy(&value, field.bytes.data() + at, sizeof value);
+      Keep(out, value, why);
+    }
+    return true;
+  }
+
+  template <class T>
+  static void Keep(std::vector<T>& out, T value, std::string_view& why) {
+    if (out.size() < kMostOtlpBuckets) out.push_back(value);
+    else why = "a histogram of more than 4,096 buckets";
+  }
+
+  std::string_view Validate() const {
+    if (metric_.data == OtlpMetricView::kGauge || metric_.data == OtlpMetricView::kSum)
+      return point_.integer || std::isfinite(point_.value) ? kGood : "a number that is not finite";
+    const bool listed = metric_.data == OtlpMetricView::kHistogram;
+    // Without buckets it has its count and sum alone.
+    if (listed && counts_.size() != bounds_.size() + 1 && !(counts_.empty() && bounds_.empty()))
+      return "a histogram whose buckets do not fit its bounds";
+    for (size_t i = 0; i < bounds_.size(); ++i) {
+      if (!std::isfinite(bounds_[i]) || (i > 0 && !(bounds_[i] > bounds_[i - 1])))
+        return "a histogram whose bounds do not ascend";
+    }
+    uint64_t sum = point_.zeros;
+    for (uint64_t count : counts_) {
+      if (count > UINT64_MAX - sum) return "a histogram whose buckets are too many for its count";
+      sum += count;
+    }
+    if (sum != point_.count && !(listed && counts_.empty()))
+      return "a histogram whose buckets do not add up to its count";
+    return kGood;
+  }
+
+  void Count(std::string_view why) {
+    if (why.empty()) {
+      ++report_.points;
+    } else {
+      ++report_.rejected;
+      report_.why = why;
+    }
+  }
+
+  OtlpPointVisitor& taker_;
+  OtlpPointsReport& report_;
+  OtlpMetricView metric_;
+  OtlpPointView point_;
+  Attributes attributes_;
+  std::vector<double> bounds_;
+  std::vector<uint64_t> counts_;
+};
 
 }  // namespace
 
-bool OtlpMetrics::HasExemplar(const Telling& telling, uint32_t p) noexcept {
-  const OtlpPoint& point = telling.text.points[p];
-  const auto all = ExemplarsOf(telling.frame, point.cell, (*telling.frame.layout)[point.slot].cells());
-  return std::any_of(all.begin(), all.end(),
-                     [&](const Exemplar& one) { return IsNew(one, telling.told_unix_ns); });
-}
-
-Status OtlpMetrics::TellWithExemplars(const Telling& telling, const OtlpFamily& family, uint32_t p,
-                                      Writer& writer) {
-  const OtlpPoint& point = telling.text.points[p];
-  const auto all = ExemplarsOf(telling.frame, point.cell, (*telling.frame.layout)[point.slot].cells());
-  point_.assign(telling.text.arena, point.attributes, point.end - point.attributes);
-  PutNumbers(telling, family, p, point_.data() + point_.size());
-  for (const Exemplar& one : all) {
-    if (!IsNew(one, telling.told_unix_ns)) continue;
-    exemplar_.clear();
-    AppendExemplar(one, family.scale, exemplar_);
-    AppendBytes(point_, FieldsOf(family.form).exemplars, exemplar_);
-  }
-  if (writer.Room(point_.size()) == 0) RETURN_IF_ERROR(Flush(writer));
-  AppendBytes(writer.Open(), kPoints, point_);
-  writer.Count(1);
-  return Ok();
-}
-
-// Writes the numbers of a point that ends at `end`.
-void OtlpMetrics::PutNumbers(const Telling& telling, const OtlpFamily& family, uint32_t p, char* end) {
-  const Frame& frame = telling.frame;
-  const OtlpPoint& point = telling.text.points[p];
-  const int64_t unix_ns = ReadUnixNs(frame, point.slot);
-  PutFixed(end - 8, unix_ns);
-  Since since;
-  if (family.delta) {
-    since = SinceOf(telling, p);
-    PutFixed(end - kFixedBytes - 8, since.unix_ns);
-    pending_.push_back({&telling.source.bases, frame.cells.data() + point.cell, telling.text.bases[p],
-                        (*frame.layout)[point.slot].cells(), unix_ns});
-  }
-  switch (family.form) {
-    case OtlpFamily::kNumber:
-      return PutNumber(family, frame.cells[point.cell], since.cells,
-                       end - (family.has_start ? 2 : 1) * kFixedBytes - 8);
-    case OtlpFamily::kSummary: return PutSummary(family, point, frame, end - 2 * kFixedBytes);
-    case OtlpFamily::kHistogram:
-    case OtlpFamily::kExponential:
-      return PutHistogram(telling, family, point, since.cells, end - 2 * kFixedBytes);
-  }
-}
-
-// A bucket that cannot be read is as empty, its observations in the next one.
-void OtlpMetrics::ReadCounts(const Shape& shape, std::span<const Cell> cells, bool int_cells, Counts& out) {
-  CopyNumbers(cells, int_cells ? Number::kInt : Number::kDouble, numbers_);
-  ReadBuckets(shape, numbers_, buckets_);
-  out.count = Whole(buckets_.count);
-  out.sum = buckets_.sum.value_or(0);
-  out.upto.clear();
-  uint64_t before = 0;
-  size_t read = 0;
-  ForEachBound(shape, [&](double bound) {
-    const bool is_read = read < buckets_.bounds.size() && buckets_.bounds[read] == bound;
-    if (is_read) before = std::clamp(Whole(buckets_.counts[read++]), before, out.count);
-    out.upto.push_back(before);
-  });
-}
-
-// A histogram of which anything fell began anew.
-void OtlpMetrics::SubtractBase(const Shape& shape, const OtlpFamily& family, const Cell* cells) {
-  ReadCounts(shape, {cells, shape.cells()}, family.int_cells, before_);
-  bool fell = counts_.count < before_.count;
-  for (size_t i = 0; i < counts_.upto.size(); ++i) fell |= counts_.upto[i] < before_.upto[i];
-  if (fell) return;
-  for (size_t i = 0; i < counts_.upto.size(); ++i) counts_.upto[i] -= before_.upto[i];
-  counts_.count -= before_.count;
-  counts_.sum -= before_.sum;
-}
-
-// The bytes are there already.
-void OtlpMetrics::PutHistogram(const Telling& telling, const OtlpFamily& family, const OtlpPoint& point,
-                               const Cell* since, char* end) {
-  const Shape& shape = *(*telling.frame.layout)[point.slot].shape;
-  ReadCounts(shape, {telling.frame.cells.data() + point.cell, shape.cells()}, family.int_cells, counts_);
-  if (since) SubtractBase(shape, family, since);
-  PutFixed(end - 8, counts_.count);
-  end -= kFixedBytes;
-  if (shape.has_sum) {
-    PutFixed(end - 8, counts_.sum * family.scale);
-    end -= kFixedBytes;
-  }
-  // Bucket counts are differences; what lies above the last bound is the rest.
-  told_.clear();
-  uint64_t before = 0;
-  for (uint64_t upto : counts_.upto) {
-    upto = std::clamp(upto, before, counts_.count);
-    told_.push_back(upto - before);
-    before = upto;
-  }
-  told_.push_back(counts_.count - before);
-  if (family.form == OtlpFamily::kHistogram) {
-    std::memcpy(end - 8 * told_.size(), told_.data(), 8 * told_.size());
-    return;
-  }
-  const ExponentialForm& form = telling.text.forms[point.form];
-  spread_.resize(form.buckets);
-  PutFixed(end - 8, SpreadCounts(form, told_, spread_));
-  end -= kFixedBytes + kWideVarint * form.buckets;
-  for (uint64_t count : spread_) {
-    PutWideVarint(end, count);
-    end += kWideVarint;
-  }
-}
-
-void OtlpMetrics::PutSummary(const OtlpFamily& family, const OtlpPoint& point, const Frame& frame,
-                             char* end) {
-  const Shape& shape = *(*frame.layout)[point.slot].shape;
-  const std::span<const Cell> cells(frame.cells.data() + point.cell, shape.cells());
-  CopyNumbers(cells, family.int_cells ? Number::kInt : Number::kDouble, numbers_);
-  PutFixed(end - 8, shape.has_count ? Whole(numbers_[shape.count_cell()]) : 0);
-  end -= kFixedBytes;
-  PutFixed(end - 8, shape.has_sum ? numbers_[shape.sum_cell()] * family.scale : 0.0);
-  end -= kFixedBytes;
-  // Each quantile is a field of 2 + 18 bytes, its value at the end.
-  constexpr size_t kQuantileBytes = 2 + 2 * kFixedBytes;
-  for (size_t i = shape.bounds.size(); i-- > 0; end -= kQuantileBytes)
-    PutFixed(end - 8, numbers_[i] * family.scale);
+Status ReadOtlpPoints(std::string_view request, OtlpPointVisitor& taker, OtlpPointsReport& report) {
+  if (Reader(taker, report).Request(request)) return Ok();
+  return {Code::kDataLoss, "the request is not an ExportMetricsServiceRequest"};
 }
 
 }  // namespace gpulens

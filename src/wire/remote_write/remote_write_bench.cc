@@ -5,7 +5,7 @@
 #include <string>
 
 #include "base/check.h"
-#include "wire/naming_testing.h"
+#include "wire/exposition/naming_testing.h"
 #include "wire/remote_write/remote_write.h"
 #include "wire/remote_write/snappy_block.h"
 #include "wire/ticks_testing.h"

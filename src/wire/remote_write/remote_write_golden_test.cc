@@ -2,7 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "wire/json/json_testing.h"
-#include "wire/naming_testing.h"
+#include "wire/exposition/naming_testing.h"
 #include "wire/remote_write/remote_write.h"
 #include "wire/remote_write/snappy_block.h"
 

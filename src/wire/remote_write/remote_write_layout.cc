@@ -8,7 +8,7 @@
 #include <unordered_set>
 
 #include "base/text.h"
-#include "wire/layout_text.h"
+#include "wire/exposition/layout_text.h"
 
 namespace gpulens {
 namespace {

@@ -6,7 +6,7 @@
 #include <ostream>
 
 #include "wire/json/json_testing.h"
-#include "wire/naming_testing.h"
+#include "wire/exposition/naming_testing.h"
 #include "wire/remote_write/remote_write.h"
 #include "wire/remote_write/remote_write_downgrade.h"
 #include "wire/remote_write/remote_write_testing.h"

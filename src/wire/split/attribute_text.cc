@@ -5,8 +5,8 @@
 
 #include "base/text.h"
 #include "wire/number_text.h"
-#include "wire/otlp_in/otlp_message.h"
-#include "wire/otlp_in/proto_cursor.h"
+#include "wire/otlp/otlp_message.h"
+#include "wire/otlp/proto_cursor.h"
 
 namespace gpulens::split {
 namespace {

@@ -1,8 +1,8 @@
 #include "wire/split/otlp_splitter.h"
 
-#include "base/hash/stable_hash.h"
+#include "base/stable_hash.h"
 #include "wire/otlp/otlp_fields.h"
-#include "wire/otlp_in/otlp_message.h"
+#include "wire/otlp/otlp_message.h"
 #include "wire/split/attribute_text.h"
 
 namespace gpulens {

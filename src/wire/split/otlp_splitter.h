@@ -16,8 +16,8 @@
 
 #include <gpulens/status.h>
 
-#include "core/otlp/received_otlp.h"
-#include "wire/otlp_in/proto_cursor.h"
+#include "core/received_otlp.h"
+#include "wire/otlp/proto_cursor.h"
 #include "wire/split/split_router.h"
 
 namespace gpulens {

@@ -8,8 +8,8 @@
 #include <protozero/pbf_reader.hpp>
 #include <tuple>
 
-#include "base/hash/stable_hash.h"
-#include "wire/otlp_in/otlp_in_testing.h"
+#include "base/stable_hash.h"
+#include "wire/otlp/otlp_in_testing.h"
 #include "wire/split/otlp_splitter.h"
 #include "wire/split/split_testing.h"
 

@@ -4,9 +4,9 @@
 
 #include <protozero/pbf_reader.hpp>
 
-#include "base/hash/stable_hash.h"
+#include "base/stable_hash.h"
 #include "base/testing/allocations.h"
-#include "wire/otlp_in/otlp_in_testing.h"
+#include "wire/otlp/otlp_in_testing.h"
 #include "wire/split/attribute_text.h"
 
 namespace gpulens {

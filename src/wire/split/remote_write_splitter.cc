@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "base/hash/stable_hash.h"
+#include "base/stable_hash.h"
 #include "wire/remote_write/remote_write_fields.h"
 
 namespace gpulens {

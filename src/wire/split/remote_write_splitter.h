@@ -11,7 +11,7 @@
 
 #include <gpulens/status.h>
 
-#include "wire/otlp_in/proto_cursor.h"
+#include "wire/otlp/proto_cursor.h"
 #include "wire/remote_write/remote_write_request.h"
 #include "wire/split/split_router.h"
 

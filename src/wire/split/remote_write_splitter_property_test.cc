@@ -4,7 +4,7 @@
 
 #include <random>
 
-#include "wire/remote_write_in/remote_write_in_testing.h"
+#include "wire/remote_write/remote_write_in_testing.h"
 #include "wire/split/remote_write_splitter.h"
 #include "wire/split/split_testing.h"
 

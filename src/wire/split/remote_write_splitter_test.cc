@@ -2,9 +2,9 @@
 
 #include <gtest/gtest.h>
 
-#include "base/hash/stable_hash.h"
+#include "base/stable_hash.h"
 #include "base/testing/allocations.h"
-#include "wire/remote_write_in/remote_write_in_testing.h"
+#include "wire/remote_write/remote_write_in_testing.h"
 
 namespace gpulens {
 namespace {

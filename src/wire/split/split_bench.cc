@@ -1,9 +1,9 @@
 // Measures points and samples per second through the splitters, on one thread.
 #include <benchmark/benchmark.h>
 
-#include "base/hash/stable_hash.h"
-#include "wire/otlp_in/otlp_in_testing.h"
-#include "wire/remote_write_in/remote_write_in_testing.h"
+#include "base/stable_hash.h"
+#include "wire/otlp/otlp_in_testing.h"
+#include "wire/remote_write/remote_write_in_testing.h"
 #include "wire/split/otlp_splitter.h"
 #include "wire/split/remote_write_splitter.h"
 

@@ -5,8 +5,8 @@
 #include <utility>
 
 #include "base/check.h"
-#include "base/hash/keyed_hash.h"
-#include "base/hash/stable_hash.h"
+#include "base/keyed_hash.h"
+#include "base/stable_hash.h"
 #include "base/text.h"
 
 namespace gpulens::split {

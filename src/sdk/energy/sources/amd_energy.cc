@@ -4,12 +4,12 @@
 #include <cstring>
 #include <numeric>
 
-#include "base/raw/raw_sentinel.h"
+#include "base/raw_sentinel.h"
 #include "base/result.h"
 #include "sdk/energy/sources/system_sources.h"
 #include "sdk/energy/sources/visible_devices.h"
 #include "sources/amdsmi/amdsmi_fields.h"
-#include "sources/amdsmi/driver/amdsmi_identity.h"
+#include "sources/amdsmi/reader/amdsmi_identity.h"
 
 namespace gpulens::sdk {
 namespace {

@@ -10,7 +10,7 @@
 #include <gpulens/energy.h>
 
 #include "base/clock.h"
-#include "sources/amdsmi/driver/amdsmi_library.h"
+#include "sources/amdsmi/reader/amdsmi_library.h"
 
 namespace gpulens::sdk {
 

@@ -10,9 +10,9 @@
 
 #include "base/clock.h"
 #include "sdk/energy/processes/run_family.h"
-#include "sources/nvml/driver/nvml_library.h"
-#include "sources/nvml/driver/parts/process_list.h"
-#include "sources/nvml/driver/parts/share_reader.h"
+#include "sources/nvml/reader/nvml_library.h"
+#include "sources/nvml/reader/process_list.h"
+#include "sources/nvml/reader/share_reader.h"
 
 namespace gpulens::sdk {
 

@@ -13,10 +13,10 @@
 #include "sdk/energy/sources/rapl_energy.h"
 #include "sdk/energy/sources/system_sources.h"
 #include "sdk/energy/sources/visible_devices.h"
-#include "sources/amdsmi/fake/fake_amdsmi.h"
-#include "sources/amdsmi/fake/fake_world.h"
-#include "sources/nvml/fake/fake_nvml.h"
-#include "sources/nvml/fake/fake_world.h"
+#include "sources/amdsmi/simulated/fake_amdsmi.h"
+#include "sources/amdsmi/simulated/fake_world.h"
+#include "sources/nvml/simulated/fake_nvml.h"
+#include "sources/nvml/simulated/fake_world.h"
 
 namespace gpulens::sdk {
 namespace {

@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include "base/pci/pci_address.h"
+#include "base/pci_address.h"
 
 namespace gpulens::kernel_log {
 namespace {

@@ -9,7 +9,7 @@
 #include <string>
 #include <string_view>
 
-#include "base/pci/pci_address.h"
+#include "base/pci_address.h"
 
 namespace gpulens::kernel_log {
 

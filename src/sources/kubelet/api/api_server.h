@@ -8,7 +8,7 @@
 
 #include <gpulens/status.h>
 
-#include "base/watch/file_mark.h"
+#include "base/file_mark.h"
 #include "net/client/http_url.h"
 #include "net/tls.h"
 

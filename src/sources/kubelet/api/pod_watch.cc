@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "base/hex/hex.h"
+#include "base/hex.h"
 #include "base/parse.h"
 
 namespace gpulens::kubelet {

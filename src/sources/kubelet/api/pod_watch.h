@@ -12,7 +12,7 @@
 
 #include "base/clock.h"
 #include "sources/kubelet/api/api_call.h"
-#include "sources/kubelet/text/api_objects.h"
+#include "sources/kubelet/parse/api_objects.h"
 
 namespace gpulens::kubelet {
 

@@ -10,12 +10,12 @@
 
 #include "base/files.h"
 #include "sources/nvml/capture/recorder.h"
-#include "sources/nvml/driver/agent_for_test.h"
-#include "sources/nvml/driver/nvml_reader.h"
-#include "sources/nvml/driver/parts/event_waiter.h"
-#include "sources/nvml/driver/parts/parts_reader.h"
-#include "sources/nvml/fake/fake_nvml.h"
-#include "sources/nvml/fake/fake_world.h"
+#include "sources/nvml/reader/agent_for_test.h"
+#include "sources/nvml/reader/nvml_reader.h"
+#include "sources/nvml/reader/event_waiter.h"
+#include "sources/nvml/reader/parts_reader.h"
+#include "sources/nvml/simulated/fake_nvml.h"
+#include "sources/nvml/simulated/fake_world.h"
 
 namespace gpulens::nvml {
 namespace {

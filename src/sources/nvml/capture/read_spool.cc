@@ -3,7 +3,7 @@
 
 #include "base/parse.h"
 #include "sources/nvml/capture/recorder.h"
-#include "sources/nvml/driver/nvml_abi.h"
+#include "sources/nvml/reader/nvml_abi.h"
 #include "sources/nvml/recording/struct_members.h"
 
 namespace gpulens::nvml {

@@ -2,7 +2,7 @@
 #include <algorithm>
 
 #include "sources/nvml/capture/spool.h"
-#include "sources/nvml/driver/parts/parts_abi.h"
+#include "sources/nvml/reader/parts_abi.h"
 #include "sources/nvml/driver_protocol.h"
 
 namespace gpulens::nvml {

@@ -11,7 +11,7 @@
 #include <gpulens/status.h>
 
 #include "base/clock.h"
-#include "sources/nvml/driver/nvml_library.h"
+#include "sources/nvml/reader/nvml_library.h"
 #include "sources/nvml/recording/recording.h"
 
 namespace gpulens::nvml {

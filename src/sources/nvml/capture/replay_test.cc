@@ -4,10 +4,10 @@
 #include <unistd.h>
 
 #include "base/files.h"
-#include "sources/nvml/driver/nvml_library.h"
-#include "sources/nvml/driver/parts/parts_abi.h"
-#include "sources/nvml/fake/fake_nvml.h"
-#include "sources/nvml/fake/fake_world.h"
+#include "sources/nvml/reader/nvml_library.h"
+#include "sources/nvml/reader/parts_abi.h"
+#include "sources/nvml/simulated/fake_nvml.h"
+#include "sources/nvml/simulated/fake_world.h"
 
 namespace gpulens::nvml {
 namespace {

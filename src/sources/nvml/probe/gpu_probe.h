@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "driver/probe/hardware.h"
+#include "reader/hardware.h"
 
 namespace gpulens::nvml {
 

@@ -15,7 +15,7 @@
 #include <vector>
 
 #include "base/parse.h"
-#include "sources/nvml/driver/parts/parts_abi.h"
+#include "sources/nvml/reader/parts_abi.h"
 #include "sources/nvml/recording/struct_members.h"
 
 namespace gpulens::nvml {

@@ -2,7 +2,7 @@
 // in and belong to the question. `v` has Number(integer&), Text(char*, size) and Bytes(unsigned char*, size).
 #pragma once
 
-#include "sources/nvml/driver/parts/parts_abi.h"
+#include "sources/nvml/reader/parts_abi.h"
 
 namespace gpulens::nvml {
 

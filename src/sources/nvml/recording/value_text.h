@@ -6,7 +6,7 @@
 #include <string>
 #include <string_view>
 
-#include "sources/nvml/driver/nvml_abi.h"
+#include "sources/nvml/reader/nvml_abi.h"
 
 namespace gpulens::nvml {
 

@@ -7,7 +7,7 @@
 
 #include <mutex>
 
-#include "base/hex/hex.h"
+#include "base/hex.h"
 #include "base/parse.h"
 #include "net/testing/scripted_server.h"
 #include "net/testing/test_client.h"

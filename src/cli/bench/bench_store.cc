@@ -1,0 +1,142 @@
+#include "cli/bench/bench_store.h"
+
+#include <chrono>
+
+#include "base/clock.h"
+#include "base/result.h"
+#include "base/text.h"
+#include "sdk/inference/core.h"
+#include "sdk/inference/energy_settler.h"
+#include "store/experiments/run_files.h"
+
+namespace gpulens {
+namespace {
+
+using std::chrono::system_clock;
+
+double Seconds(int64_t ns) noexcept { return static_cast<double>(ns) * 1e-9; }
+
+std::optional<int64_t> CountOf(std::optional<uint64_t> tokens) noexcept {
+  return tokens && *tokens <= INT64_MAX ? std::optional(static_cast<int64_t>(*tokens)) : std::nullopt;
+}
+
+Outcome OutcomeOf(LoadRequest::Outcome outcome) noexcept {
+  switch (outcome) {
+    case LoadRequest::Outcome::kError: return Outcome::kError;
+    case LoadRequest::Outcome::kCancelled: return Outcome::kCancelled;
+    case LoadRequest::Outcome::kOk: break;
+  }
+  return Outcome::kOk;
+}
+
+// From token to token: the times between events where each brought one token (the end mark of a sequence is
+// counted by many servers and brings no text), else their mean alone. Of uncounted tokens it is not known.
+Distribution ItlOf(const LoadRequest& request, std::span<const double> gap_seconds) {
+  if (!request.completion_tokens || *request.completion_tokens < 2 || request.first_ns == 0) return {};
+  const uint64_t tokens = *request.completion_tokens;
+  if (tokens == request.chunks || tokens == request.chunks + 1) return Describe(gap_seconds);
+  Distribution itl;
+  itl.n = tokens - 1;
+  itl.sum = Seconds(request.last_ns - request.first_ns);
+  itl.mean = itl.sum / static_cast<double>(itl.n);
+  return itl;
+}
+
+// As the run's figures have them: what failed has no latency.
+void Measure(const LoadRequest& request, std::span<const double> gap_seconds, InferenceRecord& out) {
+  out.prompt_tokens = CountOf(request.prompt_tokens);
+  out.cached_prompt_tokens = CountOf(request.cached_tokens);
+  out.completion_tokens = CountOf(request.completion_tokens);
+  out.latency_seconds = Seconds(request.done_ns - request.due_ns);
+  if (request.first_ns > 0) out.ttft_seconds = Seconds(request.first_ns - request.due_ns);
+  out.itl_seconds = ItlOf(request, gap_seconds);
+}
+
+// "exp-20261123-025500-0a1b2c3d", of the same making, says what it is of.
+std::string MakeBatchId() { return "bench" + experiments::MakeRunId(RealClock().Now().unix_ns).substr(3); }
+
+}  // namespace
+
+BenchStore::BenchStore(InferenceStore store, const LoadPlan& plan, std::string engine, EnergyMonitor* monitor)
+    : store_(std::move(store)),
+      monitor_(monitor),
+      model_(plan.model),
+      engine_(std::move(engine)),
+      batch_id_(MakeBatchId()),
+      stream_(plan.stream),
+      warmup_(plan.warmup) {}
+
+Result<std::unique_ptr<BenchStore>> BenchStore::Open(const std::string& path_or_url, const LoadPlan& plan,
+                                                     std::string engine, EnergyMonitor* monitor) {
+  ASSIGN_OR_RETURN(InferenceStore store, InferenceStore::Open(path_or_url));
+  return std::unique_ptr<BenchStore>(new BenchStore(std::move(store), plan, std::move(engine), monitor));
+}
+
+// Warm-up requests, too, take their share of the joules.
+void BenchStore::OnSent(const LoadRequest& request) {
+  if (!monitor_) return;
+  const auto at = windows_.emplace(request.number, monitor_->Request()).first;
+  at->second.Mark(inference::kPrefill);
+}
+
+void BenchStore::OnFirstToken(const LoadRequest& request) {
+  if (const auto at = windows_.find(request.number); at != windows_.end())
+    at->second.Mark(inference::kDecode);
+}
+
+void BenchStore::OnEnded(const LoadRequest& request, std::span<const double> gap_seconds) {
+  std::unique_ptr<inference::Settler> joules;
+  if (const auto at = windows_.find(request.number); at != windows_.end()) {
+    at->second.End();
+    joules = inference::SettleEnergy(std::move(at->second));
+    windows_.erase(at);
+  }
+  if (request.number < warmup_) return;
+  InferenceRecord record{.model = model_, .engine = engine_, .batch_id = batch_id_};
+  record.error_type = request.error;
+  record.time = system_clock::now() - std::chrono::duration_cast<system_clock::duration>(
+                                          Duration(request.done_ns - request.due_ns));
+  record.outcome = OutcomeOf(request.outcome);
+  record.streaming = stream_;
+  if (request.outcome == LoadRequest::Outcome::kOk) Measure(request, gap_seconds, record);
+  ++given_;
+  store_.core().Record(telemetry::FromRecord(record), joules ? &joules : nullptr);
+}
+
+BenchStored BenchStore::Close() {
+  BenchStored out{.path = store_.path(), .batch_id = batch_id_};
+  windows_.clear();
+  out.status = store_.Close(std::chrono::seconds(30));
+  const StoreHealth health = store_.health();
+  out.stored = health.stored;
+  out.lost = given_ - std::min(given_, health.stored);
+  if (out.lost == 0 || !out.status) return out;
+  if (health.rejected > 0)
+    out.status = {Code::kDataLoss, "they were rejected; see the table telemetry_poison for the reasons"};
+  else out.status = {Code::kExhausted, "they arrived faster than they could be written"};
+  return out;
+}
+
+std::string StoredText(const BenchStored& stored) {
+  std::string path;
+  AppendPrintable(path, stored.path);
+  std::string out = "  stored       " + std::to_string(stored.stored) +
+                    " records: gpulens telemetry stats --db " + path + " --batch " + stored.batch_id + "\n";
+  if (stored.lost == 0 && stored.status.ok()) return out;
+  out += "  note         " + std::to_string(stored.lost) + " records are lost: ";
+  AppendPrintable(out, stored.status.detail);
+  return out + "\n";
+}
+
+void AppendStoredJson(std::string& out, const BenchStored& stored) {
+  out += ",\"store\":{\"path\":";
+  AppendJsonString(out, stored.path);
+  out += ",\"batch_id\":";
+  AppendJsonString(out, stored.batch_id);
+  out += ",\"stored\":" + std::to_string(stored.stored) + ",\"lost\":" + std::to_string(stored.lost);
+  out += ",\"reason\":";
+  AppendJsonString(out, stored.status.detail);
+  out += '}';
+}
+
+}  // namespace gpulens

@@ -1,0 +1,147 @@
+#include "cli/bench/bench_store.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <string>
+#include <vector>
+
+#include "base/testing/temp_folder.h"
+
+namespace gpulens {
+namespace {
+
+struct Kept {
+  InferenceRecord record;
+  std::string model, engine, batch_id, error_type;
+};
+
+struct BenchStoreTest : ::testing::Test {
+  testing::TempFolder folder;
+  std::string path = folder.path() + "/telemetry.db";
+  LoadPlan plan;
+  std::unique_ptr<BenchStore> store;
+
+  void SetUp() override {
+    plan.model = "llama", plan.warmup = 1;
+    auto opened = BenchStore::Open(path, plan, "vllm", nullptr);
+    ASSERT_TRUE(opened.ok()) << opened.error().detail;
+    store = std::move(*opened);
+  }
+
+  // 9 tokens in; the first at 50 ms, each next after 10 ms, the end 2 ms after the last.
+  static LoadRequest Answered(uint64_t number, uint64_t chunks) {
+    LoadRequest request{.number = number, .due_ns = 1'000'000'000, .sent_ns = 1'001'000'000};
+    request.first_ns = 1'050'000'000;
+    request.last_ns = request.first_ns + static_cast<int64_t>(chunks - 1) * 10'000'000;
+    request.done_ns = request.last_ns + 2'000'000;
+    request.chunks = chunks, request.prompt_tokens = 9, request.completion_tokens = chunks;
+    return request;
+  }
+  void End(const LoadRequest& request) const {
+    store->OnSent(request);
+    if (request.first_ns > 0) store->OnFirstToken(request);
+    store->OnEnded(request, std::vector<double>(request.chunks > 0 ? request.chunks - 1 : 0, 0.01));
+  }
+  std::vector<Kept> Records() const {
+    std::vector<Kept> out;
+    auto reader = InferenceStore::Open(path, {.read_only = true});
+    EXPECT_TRUE(reader.ok());
+    const Status read = reader->Each({.warmup = true}, [&](const InferenceRecord& one) {
+      out.push_back({one, std::string(one.model), std::string(one.engine), std::string(one.batch_id),
+                     std::string(one.error_type)});
+      return true;
+    });
+    EXPECT_TRUE(read.ok()) << read.detail;
+    return out;
+  }
+};
+
+TEST_F(BenchStoreTest, AMeasuredRequestIsARecord) {
+  const auto before = std::chrono::system_clock::now();
+  End(Answered(0, 6));
+  End(Answered(1, 6));
+  const BenchStored stored = store->Close();
+  EXPECT_TRUE(stored.status.ok()) << stored.status.detail;
+  EXPECT_EQ(stored.stored, 1u) << "the warm-up is not measured";
+  EXPECT_EQ(stored.lost, 0u);
+  EXPECT_THAT(stored.batch_id, ::testing::StartsWith("bench-20"));
+  const auto records = Records();
+  ASSERT_EQ(records.size(), 1u);
+  const InferenceRecord& one = records[0].record;
+  EXPECT_EQ(records[0].model, "llama");
+  EXPECT_EQ(records[0].engine, "vllm");
+  EXPECT_EQ(records[0].batch_id, stored.batch_id);
+  EXPECT_EQ(one.outcome, Outcome::kOk);
+  EXPECT_TRUE(one.streaming);
+  EXPECT_FALSE(one.warmup);
+  EXPECT_EQ(one.prompt_tokens, 9);
+  EXPECT_EQ(one.completion_tokens, 6);
+  EXPECT_EQ(one.total_tokens, 15);
+  EXPECT_EQ(one.cached_prompt_tokens, std::nullopt) << "not told";
+  EXPECT_NEAR(one.ttft_seconds, 0.05, 1e-9) << "from when it was due";
+  EXPECT_NEAR(one.latency_seconds, 0.102, 1e-9);
+  EXPECT_EQ(one.itl_seconds.n, 5u);
+  EXPECT_NEAR(one.itl_seconds.p50, 0.01, 1e-9);
+  EXPECT_TRUE(std::isnan(one.energy_joules)) << "nobody measured it";
+  EXPECT_GE(one.time, before - std::chrono::milliseconds(103)) << "when it was due";
+  EXPECT_LE(one.time, std::chrono::system_clock::now() - std::chrono::milliseconds(101));
+}
+
+// Of times between events that bring several tokens, or of which nobody knows how many, no percentile is one
+// of times between tokens.
+TEST_F(BenchStoreTest, TimesBetweenTokensAreOfTokens) {
+  LoadRequest with_end_mark = Answered(1, 6), several = Answered(2, 6), uncounted = Answered(3, 6);
+  with_end_mark.completion_tokens = 7;
+  several.completion_tokens = 11;
+  uncounted.completion_tokens = std::nullopt;
+  for (const LoadRequest& request : {with_end_mark, several, uncounted}) End(request);
+  EXPECT_EQ(store->Close().stored, 3u);
+  const auto records = Records();
+  ASSERT_EQ(records.size(), 3u);
+  for (const Kept& kept : records) {
+    const Distribution& itl = kept.record.itl_seconds;
+    if (kept.record.completion_tokens == 7) {
+      EXPECT_NEAR(itl.p99, 0.01, 1e-9);
+    } else if (kept.record.completion_tokens == 11) {
+      EXPECT_NEAR(itl.mean, 0.005, 1e-9);
+      EXPECT_EQ(itl.n, 10u);
+      EXPECT_TRUE(std::isnan(itl.p50) && std::isnan(itl.max));
+    } else {
+      EXPECT_EQ(kept.record.completion_tokens, std::nullopt) << "events are no tokens";
+      EXPECT_EQ(itl.n, 0u);
+    }
+  }
+}
+
+TEST_F(BenchStoreTest, WhatFailedSaysWhyAndHasNoTimes) {
+  LoadRequest failed = Answered(1, 6), cut = Answered(2, 6);
+  failed.outcome = LoadRequest::Outcome::kError, failed.error = "no end mark";
+  cut.outcome = LoadRequest::Outcome::kCancelled;
+  End(failed);
+  End(cut);
+  EXPECT_EQ(store->Close().stored, 2u);
+  auto records = Records();
+  ASSERT_EQ(records.size(), 2u);
+  if (records[0].record.outcome != Outcome::kError) std::swap(records[0], records[1]);
+  EXPECT_EQ(records[0].record.outcome, Outcome::kError);
+  EXPECT_EQ(records[0].error_type, "no end mark");
+  EXPECT_EQ(records[1].record.outcome, Outcome::kCancelled);
+  for (const Kept& kept : records) {
+    EXPECT_TRUE(std::isnan(kept.record.latency_seconds) && std::isnan(kept.record.ttft_seconds));
+    EXPECT_EQ(kept.record.completion_tokens, std::nullopt);
+    EXPECT_EQ(kept.record.itl_seconds.n, 0u);
+  }
+}
+
+TEST_F(BenchStoreTest, WhereNothingCanBeStoredItIsSaidFirst) {
+  const auto folder_itself = BenchStore::Open(folder.path(), plan, "", nullptr);
+  EXPECT_FALSE(folder_itself.ok());
+  const auto foreign = BenchStore::Open("mysql://x/y", plan, "", nullptr);
+  ASSERT_FALSE(foreign.ok());
+  EXPECT_EQ(foreign.error().code, Code::kInvalidArgument);
+}
+
+}  // namespace
+}  // namespace gpulens

@@ -1,0 +1,237 @@
+#include "cli/bench/load_run.h"
+
+#include <algorithm>
+#include <chrono>
+#include <utility>
+
+namespace gpulens {
+namespace {
+
+constexpr size_t kMostSlots = 10'000;
+constexpr size_t kMostDetail = 300;
+
+int64_t SteadyNs() noexcept { return std::chrono::steady_clock::now().time_since_epoch().count(); }
+
+}  // namespace
+
+// One connection, and the request that is on it.
+struct LoadRun::Slot {
+  std::unique_ptr<HttpChannel> channel;
+  SseReader events;
+  LoadRequest request;
+  int64_t previous_ns = 0;   // of the last event that brought text
+  std::vector<double> gaps;  // for the observer
+  std::string broken;        // why the answer, of status 200, is none
+  bool ended = false;        // the stream's end mark has come
+  bool busy = false;
+};
+
+LoadRun::LoadRun(IoLoop& loop, LoadPlan plan, std::function<void()> done, LoadObserver* observer)
+    : loop_(loop),
+      client_(loop),
+      plan_(std::move(plan)),
+      done_(std::move(done)),
+      observer_(observer),
+      arrivals_(plan_.rate, plan_.seed) {}
+
+LoadRun::~LoadRun() { loop_.Cancel(timer_); }
+
+int64_t LoadRun::Now() const noexcept { return SteadyNs() - start_ns_; }
+
+void LoadRun::Start() {
+  record_.start_ns = start_ns_ = SteadyNs();
+  const size_t slots = std::clamp<size_t>(plan_.concurrency, 1, kMostSlots);
+  for (size_t i = 0; i < slots; ++i) {
+    slots_.push_back(std::make_unique<Slot>());
+    slots_.back()->channel = client_.Open({plan_.url, {}, {}});
+    free_.push_back(slots_.back().get());
+  }
+  record_.requests.reserve(std::min<uint64_t>(plan_.requests, 100'000));
+  plan_.rate > 0 ? ScheduleNext() : BeginNext();
+}
+
+bool LoadRun::MayBegin() const noexcept {
+  const uint64_t begun = plan_.rate > 0 ? scheduled_ : begun_;
+  if (stopping_ || (plan_.requests > 0 && begun >= plan_.requests)) return false;
+  return plan_.duration.count() == 0 || (plan_.rate > 0 ? next_due_ns_ : Now()) < plan_.duration.count();
+}
+
+void LoadRun::BeginNext() {
+  while (!free_.empty() && MayBegin()) {
+    Slot& slot = *free_.back();
+    free_.pop_back();
+    Send(slot, Now());
+  }
+  EndIfDone();
+}
+
+void LoadRun::ScheduleNext() {
+  next_due_ns_ += arrivals_.Next().count();
+  if (!MayBegin()) return EndIfDone();
+  ++scheduled_;
+  const int64_t due = next_due_ns_;
+  timer_ = loop_.After(Duration(std::max<int64_t>(0, due - Now())), [this, due] { OnDue(due); });
+}
+
+void LoadRun::OnDue(int64_t due_ns) {
+  timer_ = 0;
+  if (free_.empty()) {
+    waiting_.push_back(due_ns);
+  } else {
+    Slot& slot = *free_.back();
+    free_.pop_back();
+    Send(slot, due_ns);
+  }
+  ScheduleNext();
+}
+
+void LoadRun::Send(Slot& slot, int64_t due_ns) {
+  slot.request = {.number = begun_++, .due_ns = due_ns};
+  slot.events.Reset();
+  slot.gaps.clear();
+  slot.broken.clear();
+  slot.ended = false;
+  slot.busy = true;
+  HttpPost post{.headers = plan_.headers,
+                .body = std::make_shared<const std::string>(RequestBody(plan_, slot.request.number)),
+                .tls = plan_.tls,
+                .timeout = plan_.timeout,
+                .buffer = {}};
+  if (plan_.stream) post.on_body = [this, &slot](std::string_view bytes) { OnBytes(slot, bytes); };
+  slot.request.sent_ns = slot.previous_ns = Now();
+  if (observer_) observer_->OnSent(slot.request);
+  slot.channel->Post(std::move(post), [this, &slot](HttpReply& reply) { OnReply(slot, reply); });
+}
+
+void LoadRun::OnBytes(Slot& slot, std::string_view bytes) {
+  if (!slot.broken.empty()) return;
+  const bool read = slot.events.Feed(bytes, [&](std::string_view data) { OnData(slot, data); });
+  if (!read) slot.broken = "an event is larger than 1 MiB";
+}
+
+void LoadRun::OnData(Slot& slot, std::string_view data) {
+  const auto chunk = ReadCompletionChunk(data);
+  if (!chunk) {
+    slot.broken = "an event is not JSON: " + std::string(data.substr(0, kMostDetail));
+    return;
+  }
+  LoadRequest& request = slot.request;
+  Take(request, *chunk);
+  slot.ended |= chunk->done;
+  if (!chunk->error.empty()) slot.broken = chunk->error;
+  if (chunk->text) OnText(slot);
+}
+
+void LoadRun::OnText(Slot& slot) {
+  LoadRequest& request = slot.request;
+  const int64_t now = Now();
+  ++request.chunks;
+  request.last_ns = now;
+  if (request.first_ns == 0) {
+    request.first_ns = now;
+    newest_first_ = static_cast<double>(now - request.due_ns) * 1e-9;
+    if (observer_) observer_->OnFirstToken(request);
+  } else {
+    const double gap = static_cast<double>(now - slot.previous_ns) * 1e-9;
+    const bool counted = request.number >= plan_.warmup;
+    if (counted && record_.gap_seconds.size() < LoadRecord::kMostGaps) record_.gap_seconds.push_back(gap);
+    else record_.gaps_cut |= counted;
+    if (observer_ && slot.gaps.size() < LoadRecord::kMostGaps) slot.gaps.push_back(gap);
+  }
+  slot.previous_ns = now;
+}
+
+void LoadRun::Take(LoadRequest& request, const CompletionChunk& chunk) const {
+  if (chunk.prompt_tokens) request.prompt_tokens = chunk.prompt_tokens;
+  if (chunk.cached_tokens) request.cached_tokens = chunk.cached_tokens;
+  if (chunk.completion_tokens) request.completion_tokens = chunk.completion_tokens;
+}
+
+// Why the answer is none, in the words that errors are counted by; empty: it is good.
+std::string LoadRun::FailureOf(Slot& slot, HttpReply& reply, std::string& detail) const {
+  if (reply.failure != HttpFailure::kNone) {
+    detail = reply.body.empty() ? reply.detail : reply.body.substr(0, kMostDetail);
+    if (const auto answer = ReadCompletionChunk(reply.body); answer && !answer->error.empty())
+      detail = answer->error;
+    return reply.status ? "HTTP " + std::to_string(reply.status)
+                        : std::string(HttpFailureName(reply.failure));
+  }
+  if (!plan_.stream) {
+    const auto answer = ReadCompletionChunk(reply.body);
+    if (!answer) slot.broken = "the response is not JSON: " + reply.body.substr(0, kMostDetail);
+    else if (!answer->error.empty()) slot.broken = answer->error;
+    else Take(slot.request, *answer);
+    slot.ended = true;
+  }
+  detail = slot.broken;
+  if (!slot.broken.empty()) return "error in the answer";
+  if (!slot.ended) return "no end mark";
+  if (plan_.stream && slot.request.chunks == 0) return "no tokens";
+  return {};
+}
+
+void LoadRun::OnReply(Slot& slot, HttpReply& reply) {
+  LoadRequest& request = slot.request;
+  request.done_ns = Now();
+  std::string detail;
+  request.error = FailureOf(slot, reply, detail);
+  request.outcome = request.error.empty() ? LoadRequest::Outcome::kOk : LoadRequest::Outcome::kError;
+  slot.busy = false;
+  Keep(slot, detail);
+  free_.push_back(&slot);
+  if (plan_.rate == 0) return BeginNext();
+  if (!waiting_.empty() && !stopping_) {
+    const int64_t due = waiting_.front();
+    waiting_.pop_front();
+    free_.pop_back();
+    return Send(slot, due);
+  }
+  EndIfDone();
+}
+
+void LoadRun::Keep(Slot& slot, const std::string& detail) {
+  LoadRequest& request = slot.request;
+  if (request.outcome == LoadRequest::Outcome::kError) {
+    ++errors_;
+    LoadRecord::Error& error = record_.errors[request.error];
+    if (error.count++ == 0) error.detail = detail;
+  }
+  if (observer_) observer_->OnEnded(request, slot.gaps);
+  output_tokens_ += request.completion_tokens.value_or(request.chunks);
+  record_.requests.push_back(std::move(request));
+}
+
+void LoadRun::Stop() {
+  if (ended_ || stopping_) return;
+  stopping_ = record_.stopped = true;
+  loop_.Cancel(std::exchange(timer_, 0));
+  waiting_.clear();
+  for (const auto& slot : slots_) {
+    slot->channel.reset();
+    if (!slot->busy) continue;
+    slot->busy = false;
+    slot->request.done_ns = Now();
+    slot->request.outcome = LoadRequest::Outcome::kCancelled;
+    Keep(*slot, {});
+    free_.push_back(slot.get());
+  }
+  EndIfDone();
+}
+
+void LoadRun::EndIfDone() {
+  const bool idle = free_.size() == slots_.size() && waiting_.empty() && timer_ == 0;
+  if (ended_ || !idle || MayBegin()) return;
+  ended_ = true;
+  done_();
+}
+
+LoadProgress LoadRun::progress() const noexcept {
+  return {.ended = record_.requests.size(),
+          .in_flight = slots_.size() - free_.size(),
+          .errors = errors_,
+          .output_tokens = output_tokens_,
+          .elapsed_seconds = static_cast<double>(Now()) * 1e-9,
+          .first_token_seconds = newest_first_};
+}
+
+}  // namespace gpulens

@@ -1,0 +1,244 @@
+#include "cli/bench/load_run.h"
+
+#include <condition_variable>
+#include <mutex>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "base/check.h"
+#include "cli/bench/load_summary.h"
+#include "net/testing/scripted_server.h"
+
+namespace gpulens {
+namespace {
+
+using testing::Answer200;
+using testing::ScriptedServer;
+using Turn = ScriptedServer::Turn;
+
+constexpr std::string_view kToken = "data: {\"choices\":[{\"delta\":{\"content\":\"a\"}}]}\n\n";
+constexpr std::string_view kUsage =
+    "data: {\"choices\":[],\"usage\":{\"prompt_tokens\":5,\"completion_tokens\":3}}\n\n";
+constexpr std::string_view kEnd = "data: [DONE]\n\n";
+
+std::string Streamed(std::string_view end = kEnd) {
+  std::string body = "data: {\"choices\":[{\"delta\":{\"role\":\"assistant\"}}]}\n\n";
+  for (int i = 0; i < 3; ++i) body += kToken;
+  return Answer200(body + std::string(kUsage) + std::string(end), "Content-Type: text/event-stream\r\n");
+}
+
+// A run against a server that a test scripts.
+class LoadRunTest : public ::testing::Test {
+ protected:
+  void SetUp() override { loop_.Start(); }
+  void TearDown() override {
+    loop_.Call([this] { run_.reset(); });
+  }
+
+  LoadPlan PlanFor(const ScriptedServer& server) {
+    LoadPlan plan;
+    const auto url = ParseHttpUrl(server.Url("/v1/chat/completions"));
+    CHECK(url.ok());
+    plan.url = *url;
+    plan.headers = "Content-Type: application/json\r\n";
+    plan.model = "m";
+    plan.requests = 20;
+    plan.concurrency = 4;
+    plan.timeout = std::chrono::seconds(20);
+    return plan;
+  }
+  void Begin(LoadPlan plan, LoadObserver* observer = nullptr) {
+    loop_.Call([&] {
+      const auto done = [this] {
+        std::lock_guard lock(mutex_);
+        ++ends_;
+        ended_.notify_one();
+      };
+      run_ = std::make_unique<LoadRun>(loop_, std::move(plan), done, observer);
+      run_->Start();
+    });
+  }
+  const LoadRecord& End() {
+    std::unique_lock lock(mutex_);
+    EXPECT_TRUE(ended_.wait_for(lock, std::chrono::seconds(20), [this] { return ends_ > 0; }));
+    lock.unlock();
+    loop_.Call([] {});
+    EXPECT_EQ(ends_, 1);
+    return run_->record();
+  }
+  const LoadRecord& Run(LoadPlan plan) {
+    Begin(std::move(plan));
+    return End();
+  }
+
+  IoLoop loop_;
+  std::unique_ptr<LoadRun> run_;
+  std::mutex mutex_;
+  std::condition_variable ended_;
+  int ends_ = 0;
+};
+
+TEST_F(LoadRunTest, AsksAsOftenAsPlannedWithSoManyAtATime) {
+  ScriptedServer server([](int, int, const std::string&) { return Turn{.answer = Streamed(), .step = 7}; });
+  const LoadRecord& record = Run(PlanFor(server));
+  EXPECT_EQ(record.requests.size(), 20);
+  EXPECT_EQ(server.requests().size(), 20);
+  EXPECT_LE(server.connections(), 4);
+  EXPECT_EQ(record.gap_seconds.size(), 40) << "three tokens each";
+  for (const LoadRequest& request : record.requests) {
+    EXPECT_EQ(request.outcome, LoadRequest::Outcome::kOk) << request.error;
+    EXPECT_EQ(request.chunks, 3);
+    EXPECT_EQ(request.completion_tokens, 3);
+    EXPECT_EQ(request.prompt_tokens, 5);
+    EXPECT_GE(request.first_ns, request.sent_ns);
+    EXPECT_GE(request.last_ns, request.first_ns);
+    EXPECT_GE(request.done_ns, request.last_ns);
+  }
+  const LoadSummary summary = Summarize(record, 4, 4);
+  EXPECT_EQ(summary.ok, 16);
+  EXPECT_EQ(summary.completion_tokens, 48);
+}
+
+TEST_F(LoadRunTest, AnOpenLoopTimesFromWhenARequestWasDue) {
+  ScriptedServer server([](int, int, const std::string&) { return Turn{.answer = Streamed()}; });
+  LoadPlan plan = PlanFor(server);
+  plan.rate = 2000;
+  plan.concurrency = 1;
+  const LoadRecord& record = Run(plan);
+  EXPECT_EQ(record.requests.size(), 20);
+  for (const LoadRequest& request : record.requests) {
+    EXPECT_EQ(request.outcome, LoadRequest::Outcome::kOk);
+    EXPECT_GE(request.sent_ns, request.due_ns);
+    EXPECT_GT(request.due_ns, 0);
+  }
+}
+
+// Says what was told, request by request.
+struct Follower final : LoadObserver {
+  std::map<uint64_t, std::string> told;
+  std::map<uint64_t, size_t> gaps;
+  void OnSent(const LoadRequest& request) override { told[request.number] += "sent "; }
+  void OnFirstToken(const LoadRequest& request) override { told[request.number] += "first "; }
+  void OnEnded(const LoadRequest& request, std::span<const double> gap_seconds) override {
+    told[request.number] += "ended";
+    gaps[request.number] = gap_seconds.size();
+    EXPECT_GE(request.done_ns, request.sent_ns);
+  }
+};
+
+TEST_F(LoadRunTest, EachRequestIsFollowed) {
+  ScriptedServer server([](int, int, const std::string& request) {
+    const bool third = request.find("\"3 ") != std::string::npos;
+    return Turn{.answer = third ? Answer200("<html>") : Streamed(), .step = 7};
+  });
+  LoadPlan plan = PlanFor(server);
+  plan.warmup = 5;
+  Follower follower;
+  Begin(plan, &follower);
+  End();
+  ASSERT_EQ(follower.told.size(), 20);
+  for (const auto& [number, told] : follower.told) {
+    EXPECT_EQ(told, number == 3 ? "sent ended" : "sent first ended") << number;
+    EXPECT_EQ(follower.gaps[number], number == 3 ? 0 : 2) << "its own, also of the warm-up";
+  }
+}
+
+TEST_F(LoadRunTest, EndsAfterItsTime) {
+  ScriptedServer server([](int, int, const std::string&) { return Turn{.answer = Streamed()}; });
+  LoadPlan plan = PlanFor(server);
+  plan.requests = 0;
+  plan.duration = std::chrono::milliseconds(100);
+  const LoadRecord& record = Run(plan);
+  EXPECT_GT(record.requests.size(), 0);
+  for (const LoadRequest& request : record.requests) EXPECT_LT(request.due_ns, 100'000'000);
+  EXPECT_FALSE(record.stopped);
+}
+
+TEST_F(LoadRunTest, AnswersThatAreNoneAreCountedByWhatWasWrong) {
+  ScriptedServer server([](int, int, const std::string& request) {
+    // A request's prompt ends with words; its number stands before them.
+    const auto number = [&](int n) {
+      return request.find("\"" + std::to_string(n) + " ") != std::string::npos;
+    };
+    if (number(0))
+      return Turn{.answer =
+                      "HTTP/1.1 429 Too Many Requests\r\nContent-Length: "
+                      "28\r\n\r\n{\"error\":{\"message\":\"slow\"}}"};
+    if (number(1)) return Turn{.answer = Answer200("data: {\"error\":{\"message\":\"oom\"}}\n\n")};
+    if (number(2)) return Turn{.answer = Answer200("<html>")};
+    if (number(3)) return Turn{.answer = Answer200("data: <html>\n\n")};
+    if (number(4)) return Turn{.answer = Streamed("")};
+    if (number(5)) return Turn{.answer = Answer200(std::string(kEnd))};
+    if (number(6)) return Turn{.answer = Streamed().substr(0, 150), .close = true};
+    return Turn{.answer = Streamed()};
+  });
+  const LoadRecord& record = Run(PlanFor(server));
+  std::map<std::string, uint64_t> counts;
+  for (const auto& [name, error] : record.errors) counts[name] = error.count;
+  EXPECT_THAT(counts,
+              ::testing::UnorderedElementsAre(std::pair("HTTP 429", 1u), std::pair("error in the answer", 2u),
+                                              std::pair("no end mark", 2u), std::pair("no tokens", 1u),
+                                              std::pair("protocol", 1u)));
+  EXPECT_EQ(record.errors.at("HTTP 429").detail, "slow");
+  EXPECT_EQ(record.requests.size(), 20);
+}
+
+TEST_F(LoadRunTest, AWholeAnswerHasTokensAndNoFirstToken) {
+  ScriptedServer server([](int, int, const std::string&) {
+    return Turn{
+        .answer = Answer200(
+            R"({"choices":[{"message":{"content":"aaa"}}],"usage":{"prompt_tokens":5,"completion_tokens":3}})")};
+  });
+  LoadPlan plan = PlanFor(server);
+  plan.stream = false;
+  const LoadSummary summary = Summarize(Run(plan), 0, 4);
+  EXPECT_EQ(summary.ok, 20);
+  EXPECT_EQ(summary.completion_tokens, 60);
+  EXPECT_EQ(summary.ttft.n, 0);
+  EXPECT_EQ(summary.e2e.n, 20);
+}
+
+TEST_F(LoadRunTest, ANobodyThereIsAnErrorOfEachRequest) {
+  LoadPlan plan;
+  {
+    ScriptedServer gone([](int, int, const std::string&) { return Turn{}; });
+    plan = PlanFor(gone);
+  }
+  const LoadRecord& record = Run(plan);
+  ASSERT_EQ(record.errors.count("connect"), 1);
+  EXPECT_EQ(record.errors.at("connect").count, 20);
+  EXPECT_THAT(record.errors.at("connect").detail, ::testing::HasSubstr("refused"));
+}
+
+TEST_F(LoadRunTest, StoppedItKeepsWhatItHasAndCountsWhatWasInFlight) {
+  std::mutex mutex;
+  std::condition_variable came;
+  int asked = 0;
+  ScriptedServer server([&](int, int, const std::string&) {
+    std::lock_guard lock(mutex);
+    came.notify_one();
+    if (++asked <= 3) return Turn{.answer = Streamed()};
+    return Turn{.answer = "HTTP/1.1 200 OK\r\nContent-Length: 100000\r\n\r\n" + std::string(kToken)};
+  });
+  LoadPlan plan = PlanFor(server);
+  plan.concurrency = 2;
+  Begin(plan);
+  {
+    std::unique_lock lock(mutex);
+    ASSERT_TRUE(came.wait_for(lock, std::chrono::seconds(20), [&] { return asked >= 5; }));
+  }
+  loop_.Call([this] {
+    EXPECT_EQ(run_->progress().in_flight, 2);
+    run_->Stop();
+    run_->Stop();
+  });
+  const LoadRecord& record = End();
+  EXPECT_TRUE(record.stopped);
+  const LoadSummary summary = Summarize(record, 0, 2);
+  EXPECT_EQ(summary.ok, 3);
+  EXPECT_EQ(summary.cancelled, 2);
+}
+
+}  // namespace
+}  // namespace gpulens

@@ -1,0 +1,267 @@
+#include "cli/check_command.h"
+
+#include <signal.h>
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cstdio>
+#include <thread>
+
+#include "cli/check/check_report.h"
+#include "cli/check/check_source.h"
+#include "agent/run/config_file.h"
+#include "agent/run/plan.h"
+#include "base/log.h"
+#include "base/parse.h"
+#include "base/text.h"
+#include "net/address.h"
+
+namespace gpulens {
+namespace {
+
+using std::chrono::seconds;
+
+constexpr int kExitUnknown = static_cast<int>(CheckCode::kUnknown);
+constexpr Duration kAgentPatience = seconds(3);
+// A check that repeats looks so often, with this pause.
+constexpr int kLooks = 3;
+constexpr Duration kPause = seconds(3);
+
+constexpr const char* kCheckCommandFooter = R"(
+  gpulens check gpu_temperature nvlink_status
+  gpulens check gpu_temperature=80,88 --json
+  gpulens check gpu_num --critical 8
+  gpulens check in-use                 all checks that fit a node with jobs
+  gpulens check all --disable xid      also those that only an idle node passes
+  gpulens check in-use --demo
+
+Reads the agent on this machine, or else the GPUs directly; --url and --direct choose. A check with missing input is
+UNKNOWN. check.disable in the configuration switches checks off for good.
+Exit: 0 OK · 1 WARNING · 2 CRITICAL · 3 UNKNOWN, also wrong use. The worst of several counts.)";
+
+int Complain(const std::string& sentence) {
+  std::string text;
+  AppendPrintable(text, sentence);
+  std::printf("UNKNOWN - %s\n", text.c_str());
+  return kExitUnknown;
+}
+
+struct Asked {
+  const CheckSpec* check;
+  CheckSettings settings;
+  bool by_group = false;  // not by its own name
+};
+
+bool ReadLimit(const std::string& text, std::optional<double>& out) {
+  if (text.empty()) return true;
+  out = ParseDouble(text);
+  return out && *out == *out;
+}
+
+// One word of the command line: NAME or NAME=WARNING,CRITICAL; either limit may be left out.
+Result<Asked> ReadCheck(const std::string& word) {
+  std::string_view rest = word;
+  std::string_view name = TakeUntil(rest, '=');
+  Asked asked{FindCheck(name), {}};
+  if (!asked.check) {
+    std::vector<std::string_view> names;
+    for (const CheckSpec& check : AllChecks()) names.push_back(check.name);
+    std::string_view nearest = NearestWord(name, names);
+    return Status{Code::kInvalidArgument,
+                  "no check \"" + std::string(name) + "\"." +
+                      (nearest.empty() ? "" : " Did you mean " + std::string(nearest) + "?") +
+                      " List them: gpulens check --list"};
+  }
+  std::string_view first = TakeUntil(rest, ',');
+  if (!ReadLimit(std::string(first), asked.settings.warning) ||
+      !ReadLimit(std::string(rest), asked.settings.critical)) {
+    return Status{Code::kInvalidArgument, word + ": expected NAME=WARNING,CRITICAL with numbers"};
+  }
+  return asked;
+}
+
+Result<std::vector<Asked>> ReadChecks(const CheckOptions& options) {
+  std::vector<Asked> asked;
+  for (const std::string& word : options.checks) {
+    if (std::vector<const CheckSpec*> group = FindCheckGroup(word); !group.empty()) {
+      for (const CheckSpec* check : group) asked.push_back({check, {}, true});
+      continue;
+    }
+    auto one = ReadCheck(word);
+    if (!one) return one.error();
+    asked.push_back(std::move(*one));
+  }
+  if (asked.empty()) return Status{Code::kInvalidArgument, "no check given; list them: gpulens check --list"};
+  bool limits = !options.warning.empty() || !options.critical.empty() || !options.expect.empty();
+  if (!limits) return asked;
+  if (asked.size() != 1) {
+    return Status{
+        Code::kInvalidArgument,
+        "--warning, --critical and --expect need a single check; for several, use NAME=WARNING,CRITICAL"};
+  }
+  asked[0].settings.expect = options.expect;
+  if (!ReadLimit(options.warning, asked[0].settings.warning) ||
+      !ReadLimit(options.critical, asked[0].settings.critical)) {
+    return Status{Code::kInvalidArgument, "--warning and --critical must be numbers"};
+  }
+  return asked;
+}
+
+// The first loopback address at which the configured agent listens.
+std::string AgentUrl(const Config& config) {
+  for (const std::string& address : config.Group("http").Texts("listen")) {
+    Result<Endpoint> endpoint = ParseListenAddress(address);
+    if (endpoint && endpoint->IsLoopback()) return "http://" + endpoint->ToString();
+  }
+  return "http://127.0.0.1:9091";
+}
+
+class Checker {
+ public:
+  Checker(const CheckOptions& options, const Config& config, std::vector<Asked> asked)
+      : options_(options), config_(config), asked_(std::move(asked)) {
+    disabled_ = config.Group("check").Texts("disable");
+    disabled_.insert(disabled_.end(), options.disable.begin(), options.disable.end());
+  }
+
+  int Run() {
+    bool all_off = std::all_of(asked_.begin(), asked_.end(), [&](const Asked& a) { return Off(a); });
+    if (!all_off) {
+      Result<CheckData> data = Read();
+      if (!data) return Complain(data.error().detail);
+      data_ = std::move(*data);
+    }
+    for (const Asked& asked : asked_) outcomes_.push_back(Judge(asked));
+    Again();
+    if (options_.json || options_.format == "json") {
+      std::fputs(CheckJson(outcomes_, data_.source, data_.simulated).c_str(), stdout);
+    } else {
+      std::fputs(CheckText(outcomes_, data_.simulated).c_str(), stdout);
+      if (!data_.source.empty()) ::dprintf(STDERR_FILENO, "source: %s\n", data_.source.c_str());
+    }
+    return static_cast<int>(WorstOf(outcomes_));
+  }
+
+ private:
+  bool Off(const Asked& asked) const {
+    return std::find(disabled_.begin(), disabled_.end(), asked.check->name) != disabled_.end();
+  }
+
+  // Which source answered once is asked again.
+  Result<CheckData> Read() {
+    bool ask = !options_.direct && !options_.demo && source_ != kHere;
+    if (ask) {
+      Result<CheckData> data =
+          AskAgent(options_.url.empty() ? AgentUrl(config_) : options_.url, kAgentPatience);
+      if (data) source_ = kAgent;
+      if (data || !options_.url.empty() || source_ == kAgent) return data;
+    }
+    source_ = kHere;
+    LookOptions look;
+    look.demo = options_.demo;
+    look.enough = [this](const CheckData& data) {
+      return std::none_of(asked_.begin(), asked_.end(), [&](const Asked& asked) {
+        return !Off(asked) && Evaluate(*asked.check, data, asked.settings).code == CheckCode::kUnknown &&
+               !(asked.by_group && asked.check->optional);
+      });
+    };
+    return LookHere(config_, look);
+  }
+
+  CheckOutcome Judge(const Asked& asked) const {
+    if (!Off(asked)) {
+      CheckOutcome outcome{asked.check, false, Evaluate(*asked.check, data_, asked.settings)};
+      // Not every board has all that can be checked. Whether GPUs can be read at all is for gpu_state to say.
+      bool skip = asked.by_group && asked.check->optional && !data_.gpus.empty() &&
+                  outcome.result.code == CheckCode::kUnknown && NobodyReports(*asked.check, data_);
+      if (skip) {
+        outcome.result.code = CheckCode::kOk;
+        outcome.result.text = "skipped, no GPU here reports it";
+      }
+      return outcome;
+    }
+    CheckOutcome outcome{asked.check, true, {}};
+    outcome.result.code = CheckCode::kOk;
+    outcome.result.text = "disabled";
+    return outcome;
+  }
+
+  // What is wrong only for a moment is a warning.
+  void Again() {
+    for (size_t i = 0; i < asked_.size(); ++i) {
+      CheckOutcome& outcome = outcomes_[i];
+      for (int look = 1; look < kLooks && asked_[i].check->repeats; ++look) {
+        if (outcome.disabled || outcome.result.code != CheckCode::kCritical) break;
+        std::this_thread::sleep_for(kPause);
+        Result<CheckData> data = Read();
+        if (!data) break;
+        CheckResult again = Evaluate(*asked_[i].check, *data, asked_[i].settings);
+        if (again.code == CheckCode::kOk) {
+          outcome.result.code = CheckCode::kWarning;
+          outcome.result.text += "; fine " + std::to_string(look * 3) + " s later";
+        }
+      }
+    }
+  }
+
+  enum Source { kAny, kAgent, kHere };
+
+  const CheckOptions& options_;
+  const Config& config_;
+  const std::vector<Asked> asked_;
+  std::vector<std::string> disabled_;
+  Source source_ = kAny;
+  CheckData data_;
+  std::vector<CheckOutcome> outcomes_;
+};
+
+}  // namespace
+
+int RunCheck(const CheckOptions& options) {
+  if (options.list) {
+    std::fputs(CheckList().c_str(), stdout);
+    return 0;
+  }
+  Result<std::vector<Asked>> asked = ReadChecks(options);
+  if (!asked) return Complain(asked.error().detail);
+  for (const std::string& name : options.disable) {
+    if (!FindCheck(name)) return Complain("--disable: no check \"" + name + "\"");
+  }
+  std::unique_ptr<Schema> schema = MakeSchema();
+  LoadOutcome loaded = LoadConfig(*schema, FindConfigFile(options.config_file), {});
+  std::string report = loaded.Errors();
+  if (!report.empty()) ::dprintf(STDERR_FILENO, "%s", report.c_str());
+  if (!loaded.ok()) return Complain("the configuration is wrong");
+  ::signal(SIGPIPE, SIG_IGN);
+  // What is printed is data; the log says only what went wrong.
+  static_cast<void>(SetLogLevels("error"));
+  return Checker(options, loaded.config, std::move(*asked)).Run();
+}
+
+void AddCheck(CLI::App& app, CheckOptions& options, int& code) {
+  CLI::App* check = app.add_subcommand("check", "Run health checks of GPUs, with the exit codes of Nagios.");
+  check->group("Look");
+  check->add_option("CHECK", options.checks, "Names of checks, NAME=WARNING,CRITICAL, in-use, or all");
+  check->add_option("--warning", options.warning, "Threshold, when one check is named")->type_name("X");
+  check->add_option("--critical", options.critical, "Threshold, when one check is named")->type_name("Y");
+  check->add_option("--expect", options.expect, "VBIOS version that vbios_mismatch requires")
+      ->type_name("TEXT");
+  check->add_option("--disable", options.disable, "Always report this check as OK; repeatable")
+      ->type_name("CHECK")
+      ->expected(1)
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+  check->add_flag("--json", options.json, "JSON");
+  check->add_option("--format", options.format, "text or json; --json is shorter")
+      ->check(CLI::IsMember({"text", "json"}))
+      ->group("");
+  check->add_option("--url", options.url, "The agent to query; no other source is tried")->type_name("URL");
+  check->add_flag("--direct", options.direct, "Read the GPUs directly, without an agent");
+  check->add_option("--config", options.config_file, "Configuration file (YAML)")->type_name("FILE");
+  check->add_flag("--demo", options.demo, "Simulate GPUs");
+  check->add_flag("--list", options.list, "List every check with its thresholds");
+  check->footer(kCheckCommandFooter);
+  check->callback([&options, &code] { code = RunCheck(options); });
+}
+
+}  // namespace gpulens

@@ -1,0 +1,309 @@
+#include "cli/collect/aliases.h"
+
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cstdio>
+#include <memory>
+#include <span>
+#include <string>
+#include <utility>
+
+#include "cli/collect/collect_command.h"
+#include "cli/collect/older_options.h"
+#include "cli/collect/page_target_name.h"
+#include "cli/table/text_table.h"
+#include "config/value_parse.h"
+#include "agent/plugin_tables.h"
+#include "base/log.h"
+
+namespace gpulens {
+namespace {
+
+// As the project runs them.
+constexpr std::string_view kEvery = "60s";
+constexpr std::string_view kEveryEngine = "30s";
+
+struct CommandAlias {
+  std::string_view name, target, help;
+  // An option of its own: what it is called, the keys by which the target may have it, and what is passed
+  // when it is not given.
+  std::string_view option = {}, type = {}, option_help = {};
+  std::span<const std::string_view> keys = {};
+  std::string_view fallback = {};
+  std::string_view every = kEvery;
+
+  // An LLM engine, whose page stands where its table says.
+  bool IsOfEngine() const noexcept { return IsEngine(target); }
+};
+
+constexpr std::string_view kToolKeys[] = {"hl_smi_path", "hl_smi", "command", "path"};
+constexpr std::string_view kPageKeys[] = {"url", "endpoint"};
+constexpr std::string_view kWindowKeys[] = {"window"};
+
+constexpr CommandAlias kAliases[] = {
+    {"nvml_monitor", "nvidia", "NVIDIA GPUs, read through NVML."},
+    {"amd_monitor", "amd", "AMD GPUs, read through AMD SMI."},
+    {"gaudi_monitor", "gaudi", "Intel Gaudi cards, read from hl-smi.", "--hl-smi-path", "FILE",
+     "The hl-smi program", kToolKeys},
+    {"dcgm_monitor", "dcgm", "The page of a DCGM exporter.", "--dcgm-endpoint", "URL",
+     "URL of the page, http://localhost:9400/metrics", kPageKeys, "http://localhost:9400/metrics"},
+    {"fleet_health_monitor", "fleet_health", "Health of every GPU over a sliding window.", "--health-window",
+     "D", "Length of the window, 300s", kWindowKeys},
+    {"vllm_monitor",
+     "vllm",
+     "The page of a vLLM server.",
+     "--vllm-endpoint",
+     "URL",
+     {},
+     kPageKeys,
+     {},
+     kEveryEngine},
+    {"nim_monitor",
+     "nim",
+     "The page of an NVIDIA NIM.",
+     "--nim-endpoint",
+     "URL",
+     {},
+     kPageKeys,
+     {},
+     kEveryEngine},
+    {"triton_monitor",
+     "triton",
+     "The page of a Triton server.",
+     "--triton-endpoint",
+     "URL",
+     {},
+     kPageKeys,
+     {},
+     kEveryEngine},
+    {"sglang_monitor",
+     "sglang",
+     "The page of an SGLang server.",
+     "--sglang-endpoint",
+     "URL",
+     {},
+     kPageKeys,
+     {},
+     kEveryEngine},
+    {"tgi_monitor",
+     "tgi",
+     "The page of a Text Generation Inference server.",
+     "--tgi-endpoint",
+     "URL",
+     {},
+     kPageKeys,
+     {},
+     kEveryEngine},
+};
+
+// What was typed behind an alias.
+struct AliasOptions {
+  CollectOptions collect;
+  std::vector<std::string> pairs;  // -o
+  std::string own;                 // of CommandAlias::option
+  std::string model;               // of an engine
+  std::string log_level;           // empty: errors alone
+  std::string push_interval;       // another word for collect.interval, which is stronger
+  bool dry_run = false;            // say what would be run
+};
+
+// Options of that project without a meaning here.
+constexpr IgnoredOption kIgnored[] = {
+    {"--collect-interval", false, "all readings of the interval are used, none is selected; see --interval"},
+    {"--vendor", false, "the command name determines the vendor"},
+    {"--log-folder", false, "the log goes to standard error"},
+    {"--stdout", true, "the log goes to standard error, data to --sink"},
+    {"--heterogeneous-cluster-v1", true, "no partition is added to the cluster's name"},
+};
+
+// What of this program the alias runs.
+std::string_view PartOf(const CommandAlias& alias) {
+  return IsPage(alias.target) ? kTargetsCollector : alias.target;
+}
+
+bool Works(const CommandAlias& alias) {
+  return FindCollector(PartOf(alias)) || (!alias.IsOfEngine() && FindAnalyzer(alias.target));
+}
+
+// Durations of the project are plain seconds.
+std::string WithUnit(const std::string& text) {
+  bool number = !text.empty() && std::all_of(text.begin(), text.end(),
+                                             [](char c) { return (c >= '0' && c <= '9') || c == '.'; });
+  return number ? text + "s" : text;
+}
+
+std::span<const OptionSpec> OptionsOf(std::string_view target) {
+  if (const CollectorSpec* collector = FindCollector(target)) return collector->options;
+  if (const AnalyzerSpec* analyzer = FindAnalyzer(target)) return analyzer->options;
+  return {};
+}
+
+// The key by which the target has the option; empty when it has none.
+std::string_view KeyOf(const CommandAlias& alias) {
+  for (std::string_view key : alias.keys) {
+    for (const OptionSpec& option : OptionsOf(PartOf(alias))) {
+      if (option.key == key) return key;
+    }
+  }
+  return {};
+}
+
+int Complain(const CommandAlias& alias, const std::string& sentence) {
+  WriteNote("gpulens " + std::string(alias.name) + ": " + sentence);
+  return 2;
+}
+
+// A word as a shell takes it back.
+std::string Quoted(const std::string& word) {
+  constexpr std::string_view kPlain =
+      "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-.,:/=@%+[]";
+  if (!word.empty() && word.find_first_not_of(kPlain) == std::string::npos) return word;
+  std::string out = "'";
+  for (char c : word) out += c == '\'' ? "'\\''" : std::string(1, c);
+  return out + "'";
+}
+
+std::string AsCollect(const CollectOptions& options) {
+  std::string out = "gpulens collect " + options.target;
+  if (options.once) out += " --once";
+  if (!options.interval.empty()) out += " --interval " + Quoted(options.interval);
+  out += " --sink " + Quoted(options.sink);
+  for (const auto& [key, value] : options.options) out += " -o " + Quoted(key + "=" + value);
+  if (options.gpus_only && options.sink == "stdout") out += " -o gpus_only=true";
+  if (options.genai) out += " --emit-genai-namespace";
+  if (!options.cluster.empty()) out += " --cluster " + Quoted(options.cluster);
+  if (!options.config_file.empty()) out += " --config " + Quoted(options.config_file);
+  if (options.demo) out += " --demo";
+  if (options.strict) out += " --strict";
+  return out + "\n";
+}
+
+// Takes the option of the alias over into those of its target.
+bool PassOwnOption(const CommandAlias& alias, AliasOptions& options) {
+  bool given = !options.own.empty();
+  if (!given && (alias.fallback.empty() || !options.collect.config_file.empty())) return true;
+  std::string_view key = KeyOf(alias);
+  if (key.empty()) return !given;
+  std::string value = given ? options.own : std::string(alias.fallback);
+  // Before those of -o: a second one of this name is the sink's.
+  options.collect.options.emplace(options.collect.options.begin(), key,
+                                  alias.type == "D" ? WithUnit(value) : value);
+  return true;
+}
+
+// How often it reads. With one snapshot wanted, nobody waits a minute for the second reading that rates need.
+void SetInterval(const CommandAlias& alias, const std::string& push_interval, CollectOptions& collect) {
+  if (collect.interval.empty()) collect.interval = push_interval;
+  collect.interval = WithUnit(collect.interval);
+  if (collect.interval.empty() && !collect.once) collect.interval = alias.every;
+  if (collect.once && alias.IsOfEngine()) collect.interval.clear();
+}
+
+int RunAlias(const CommandAlias& alias, AliasOptions options) {
+  CollectOptions& collect = options.collect;
+  if (!Works(alias)) {
+    return Complain(alias, "this build has no collector \"" + std::string(PartOf(alias)) +
+                               "\", which this command is an alias of; list them: gpulens collect --list");
+  }
+  collect.target = alias.target;
+  collect.gpus_only = !alias.IsOfEngine();
+  SetInterval(alias, options.push_interval, collect);
+  ValueCheck wrong;
+  if (alias.type == "URL" && !options.own.empty()) wrong = CheckUrlValue(options.own);
+  if (wrong) return Complain(alias, std::string(alias.option) + ": " + wrong->problem + "; " + wrong->hint);
+  if (!options.model.empty()) collect.options.emplace_back("model", options.model);
+  const SinkSpec* sink = FindSink(collect.sink == "otel" ? "otlp" : collect.sink);
+  for (const std::string& pair : options.pairs) {
+    size_t equals = pair.find('=');
+    if (equals == pair.npos) return Complain(alias, "-o " + pair + ": expected KEY=VALUE");
+    const std::string key = pair.substr(0, equals), value = pair.substr(equals + 1);
+    // Here -o is the sink's first; what only the collector has is the collector's.
+    const SinkOption option = sink ? SinkOptionOf(*sink, key, value) : SinkOption{};
+    if (option.known) collect.options.emplace_back(std::string(sink->name) + "." + option.key, option.value);
+    else collect.options.emplace_back(key, value);
+  }
+  if (!PassOwnOption(alias, options))
+    return Complain(alias, std::string(alias.option) + ": " + collect.target + " has no such option");
+  if (options.dry_run) {
+    std::fputs(AsCollect(collect).c_str(), stdout);
+    return 0;
+  }
+  // What is printed is data; the log says only what went wrong.
+  Status levels = SetLogLevels(options.log_level.empty() ? "error" : OlderLogLevels(options.log_level));
+  if (!levels) return Complain(alias, "--log-level: " + levels.detail);
+  return RunCollect(collect);
+}
+
+void AddIgnored(CLI::App& command, const CommandAlias& alias) {
+  for (const IgnoredOption& ignored : kIgnored) {
+    auto say = [&alias, &ignored] {
+      ::dprintf(STDERR_FILENO, "gpulens %.*s: %s has no effect here: %s\n",
+                static_cast<int>(alias.name.size()), alias.name.data(), ignored.option, ignored.why);
+    };
+    constexpr const char* kHelp = "Accepted, without effect";
+    CLI::Option* option = ignored.flag ? command.add_flag_callback(ignored.option, say, kHelp)
+                                       : command.add_option_function<std::string>(
+                                             ignored.option, [say](const std::string&) { say(); }, kHelp);
+    option->group("Options without effect");
+  }
+}
+
+void AddEngineOptions(CLI::App& command, AliasOptions& options) {
+  command.add_option("--model-name,--model", options.model, "model.name if the page does not contain it")
+      ->type_name("NAME");
+  command.add_flag("--emit-genai-namespace", options.collect.genai,
+                   "Add OpenTelemetry's gen_ai.* names to the native ones");
+}
+
+void AddAlias(CLI::App& app, const CommandAlias& alias, int& code) {
+  CLI::App* command = app.add_subcommand(std::string(alias.name), std::string(alias.help));
+  command->group(Works(alias) ? "Monitors, under the names of l9gpu" : "");
+  auto options = std::make_shared<AliasOptions>();
+  CollectOptions& collect = options->collect;
+  collect.sink = "stdout";
+  command->add_flag("--once", collect.once,
+                    std::string("One snapshot; rates come from two readings ") +
+                        (alias.IsOfEngine() ? "two seconds" : "one second") + " apart");
+  command->add_option("--interval", collect.interval, "Interval, " + std::string(alias.every))
+      ->type_name("D");
+  command->add_option("--push-interval", options->push_interval, "Same as --interval, which takes precedence")
+      ->type_name("D");
+  command
+      ->add_option("--sink", collect.sink,
+                   "Sink: stdout (a JSON array each time), file (a line for each reading, in metrics.jsonl "
+                   "without -o path=FILE), otlp, …")
+      ->type_name("S")
+      ->capture_default_str();
+  command
+      ->add_option("-o,--sink-opt,--sink-opts", options->pairs,
+                   "An option of the sink, else of the collector; repeatable")
+      ->type_name("KEY=VALUE");
+  if (!alias.option.empty()) {
+    std::string help(alias.option_help);
+    if (alias.IsOfEngine()) help = "URL of the page, " + PageUrl(alias.target);
+    command->add_option(std::string(alias.option), options->own, help)->type_name(std::string(alias.type));
+  }
+  if (alias.IsOfEngine()) AddEngineOptions(*command, *options);
+  command->add_option("--cluster", collect.cluster, "Name of the cluster, added to every series");
+  command->add_option("--log-level", options->log_level, "error, warn, info or debug")->type_name("L");
+  command->add_option("--config", collect.config_file, "Configuration file (YAML)")->type_name("FILE");
+  command->add_flag("--demo", collect.demo, "Simulate GPUs");
+  command->add_flag("--strict", collect.strict, "Exit 1 when a reading is stale or rejected");
+  command->add_flag("--dry-run", options->dry_run, "Print the equivalent gpulens collect command and exit");
+  AddIgnored(*command, alias);
+  command->footer("\nAlias of gpulens collect " + std::string(alias.target) +
+                  (alias.IsOfEngine() ? "." : ", with one element for each GPU.") +
+                  "\nExit: 0 something was read · 1 nothing could be read · "
+                  "2 wrong use");
+  command->callback([&alias, &code, options] { code = RunAlias(alias, *options); });
+}
+
+}  // namespace
+
+void AddAliases(CLI::App& app, int& code) {
+  for (const CommandAlias& alias : kAliases) AddAlias(app, alias, code);
+}
+
+}  // namespace gpulens

@@ -1,0 +1,79 @@
+// One turn of `gpulens collect`: a pipeline of a few instances, whose frames go to one sink.
+#pragma once
+
+#include <condition_variable>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/workers.h"
+#include "net/client/http_client.h"
+#include "net/io_loop.h"
+#include "plugins/event_queue.h"
+#include "pipeline/pipeline.h"
+
+namespace gpulens {
+
+struct SessionOptions {
+  bool once = false;    // one snapshot, made when rates are there: they need two readings
+  bool strict = false;  // a reading that is stale or rejected is a failure
+  bool demo = false;
+  std::vector<const CollectorSpec*> collectors;
+  // Null: the collectors' frames are shown. Else this one's frame alone is, and the collectors feed it.
+  const AnalyzerSpec* analyzer = nullptr;
+  // What its frame says of the collectors' entities is shown beside theirs; null: nothing.
+  const AnalyzerSpec* beside = nullptr;
+  std::string_view command = "collect";  // for messages
+};
+
+// Used from one thread. Make the sink with env(), then Run it once.
+class CollectSession {
+ public:
+  // `config` was loaded with MakeSchema's schema.
+  CollectSession(SessionOptions options, const Config& config);
+
+  Env& env() { return env_; }
+  // Until one snapshot was written (`once`), or the sink has set `enough` in a Write, or a signal comes. 0
+  // something was read, 1 nothing could be read or written, or, strictly, something was doubtful; why is told
+  // on stderr.
+  int Run(Sink& sink, const bool* enough = nullptr);
+
+ private:
+  void Took(const Ref<const Snapshot>& snapshot);
+  Ref<const Snapshot> OnlyOurs(const Snapshot& snapshot) const;
+  // Whether every collector has read, or said why it cannot.
+  bool AllAnswered() const;
+  // Whether a collector has read since this was asked last.
+  bool ReadAnew(const Snapshot& snapshot);
+  Status Feed(Sink& sink, const bool* enough, bool& any);
+  Status WhyNothing() const;
+  bool Doubtful() const;
+
+  const SessionOptions options_;
+  IoLoop io_;
+  HttpClient client_{io_};
+  Workers workers_{2};
+  LatestSnapshot hub_;
+  EventQueue desk_;
+  SeriesBudget budget_;
+  Env env_;
+  PipelinePlan plan_;
+  std::unique_ptr<Pipeline> pipeline_;
+  Duration interval_{};                   // of the quickest collector
+  Duration first_reading_{};              // how long it may take
+  Instant started_;                       // set before the pipeline starts
+  std::map<std::string, uint64_t> runs_;  // by collector; of the thread that closes ticks
+  std::optional<Instant> taken_;          // when the last record's tick closed; of that thread, too
+
+  std::mutex mutex_;  // guards what follows
+  std::condition_variable wake_;
+  Ref<const Snapshot> newest_;
+  int good_ticks_ = 0;
+  bool stop_ = false;
+};
+
+}  // namespace gpulens

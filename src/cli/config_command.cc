@@ -1,0 +1,109 @@
+#include "cli/config_command.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+
+#include "cli/table/text_table.h"
+#include "config/print.h"
+#include "agent/run/config_file.h"
+#include "agent/run/plan.h"
+#include "agent/run/refusals.h"
+#include "base/files.h"
+#include "base/text.h"
+
+namespace gpulens {
+namespace {
+
+// What most people change first. A test checks that it is a good configuration.
+constexpr const char* kFirstConfig = R"(# Every key has a default; gpulens config schema lists them all.
+http:
+  listen: ["127.0.0.1:9091", "[::1]:9091"]   # other machines: see web_config and insecure
+metrics: standard                            # essential, standard or all
+attributes: {}                               # of every series: {datacenter: ams1}
+sinks:
+  prometheus: {names: [native, zernel]}      # add dcgm for dashboards of dcgm-exporter
+  # otlp: {endpoint: "http://127.0.0.1:4318"}
+  # remote_write: {url: "http://127.0.0.1:9090/api/v1/write"}
+# LLM engines and dcgm-exporter on this machine are found; add other pages here.
+# targets:
+#   - {name: node, url: "http://127.0.0.1:9100/metrics"}
+# state_dir: /var/lib/gpulens                # queues, events, health
+log: {level: info}
+)";
+
+// Loads, and says on stderr what is wrong. True when there is nothing wrong.
+bool LoadAndReport(const Schema& schema, const std::string& file, const std::vector<FlagValue>& flags,
+                   LoadOutcome& outcome) {
+  outcome = LoadConfig(schema, file, flags);
+  std::string report = outcome.FullReport();
+  if (!report.empty()) ::dprintf(STDERR_FILENO, "%s", TerminalLines(report).c_str());
+  return outcome.ok();
+}
+
+}  // namespace
+
+int RunConfigCheck(const std::string& file, const std::vector<FlagValue>& flags) {
+  std::unique_ptr<Schema> schema = MakeSchema();
+  std::string found = FindConfigFile(file);
+  LoadOutcome outcome;
+  if (!LoadAndReport(*schema, found, flags, outcome)) return 2;
+  if (Status refused = RefuseBeforeStart(outcome.config); !refused) {
+    WriteNote("gpulens: " + refused.detail);
+    return 2;
+  }
+  WriteText(CheckSummary(*schema, outcome.config, found) + "\n");
+  return 0;
+}
+
+int RunConfigPrint(const std::string& file, const std::vector<FlagValue>& flags) {
+  std::unique_ptr<Schema> schema = MakeSchema();
+  LoadOutcome outcome;
+  if (!LoadAndReport(*schema, FindConfigFile(file), flags, outcome)) return 2;
+  std::fputs(PrintConfig(*schema, outcome.config).c_str(), stdout);
+  return 0;
+}
+
+int RunConfigSchema(const std::string& format) {
+  std::unique_ptr<Schema> schema = MakeSchema();
+  const std::string text = format == "json" ? PrintJsonSchema(*schema)
+                           : format == "md" ? PrintMarkdownSchema(*schema)
+                                            : PrintSchema(*schema);
+  std::fputs(text.c_str(), stdout);
+  return 0;
+}
+
+int RunConfigInit(const std::string& file) {
+  if (file == "-") return std::fputs(kFirstConfig, stdout) < 0 ? 1 : 0;
+  const char* named = std::getenv("GPULENS_CONFIG");
+  const std::string path = !file.empty() ? file : named && *named ? named : "/etc/gpulens/gpulens.yaml";
+  auto fail = [&](const std::string& what) {
+    std::string text = "gpulens config init: ";
+    AppendPrintable(text, what);
+    ::dprintf(STDERR_FILENO, "%s\n", text.c_str());
+    return 1;
+  };
+  if (file.empty()) {
+    if (Status made = MakeFoldersAbove(path); !made)
+      return fail(made.detail + "; or name a file: gpulens config init FILE");
+  }
+  // A file that is there is somebody's work.
+  const int out = ::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
+  if (out < 0)
+    return fail(errno == EEXIST ? path + " exists and is not changed" : path + ": " + std::strerror(errno));
+  const std::string_view text = kFirstConfig;
+  const bool written = ::write(out, text.data(), text.size()) == static_cast<ssize_t>(text.size());
+  if (::close(out) != 0 || !written) {
+    ::unlink(path.c_str());
+    return fail(path + ": cannot be written");
+  }
+  std::printf("wrote %s\n  gpulens config check %s\n  gpulens agent --config %s\n", path.c_str(),
+              path.c_str(), path.c_str());
+  return 0;
+}
+
+}  // namespace gpulens

@@ -1,0 +1,154 @@
+#include "cli/doctor_command.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+
+#include "cli/driver_release.h"
+#include "cli/table/text_table.h"
+#include "agent/control/driver_finding.h"
+#include "agent/run/config_file.h"
+#include "agent/run/plan.h"
+#include "agent/status/agent_watch.h"
+#include "agent/status/ask_status.h"
+#include "agent/status/queue_findings.h"
+#include "base/text.h"
+
+namespace gpulens {
+namespace {
+
+constexpr size_t kSubjectWidth = 14;  // "kubelet_stats" and a blank
+
+std::string PaddedSubject(std::string_view text) {
+  std::string out(text);
+  out.resize(std::max(out.size() + 1, kSubjectWidth), ' ');
+  return out;
+}
+
+size_t Count(const std::vector<Finding>& findings, Finding::Kind kind) {
+  return static_cast<size_t>(
+      std::count_if(findings.begin(), findings.end(), [&](const Finding& f) { return f.kind == kind; }));
+}
+
+std::string Plural(size_t count, const std::string& noun) {
+  return std::to_string(count) + " " + noun + (count == 1 ? "" : "s");
+}
+
+void AppendProblems(std::string& out, const std::vector<Finding>& findings, Finding::Kind kind,
+                    std::string_view mark) {
+  for (const Finding& finding : findings) {
+    if (finding.kind != kind) continue;
+    out += "  " + std::string(mark) + " " + PaddedSubject(finding.subject) + " " + finding.what + "\n";
+    if (!finding.why.empty()) out += "      why  " + finding.why + "\n";
+    if (!finding.remedy.empty()) out += "      do   " + finding.remedy + "\n";
+  }
+}
+
+// Who made the findings: a running agent, or this command.
+struct View {
+  AskedStatus agent;
+  std::string user;  // that asks
+};
+
+// "the agent of user gpulens (pid 17) at http://127.0.0.1:9091/"
+std::string NameOf(const AskedStatus& agent) {
+  return "the agent of user " + agent.report->user + " (pid " + std::to_string(agent.report->pid) + ") at " +
+         agent.at;
+}
+
+std::string Headline(const std::vector<Finding>& findings) {
+  size_t broken = Count(findings, Finding::kBroken), found = Count(findings, Finding::kFound);
+  size_t limited = Count(findings, Finding::kNoPermission), warnings = Count(findings, Finding::kWarning);
+  std::string rest;
+  if (limited) rest += ", " + Plural(limited, "limit");
+  if (warnings) rest += ", " + Plural(warnings, "warning");
+  if (broken) return "✖ " + Plural(broken, "fault") + rest + ".";
+  if (!rest.empty()) return "▲ " + rest.substr(2) + ", nothing is broken.";
+  return "● fine: " + Plural(found, "source") + (found == 1 ? " works" : " work") + ", nothing is broken.";
+}
+
+bool FoundGpu(const std::vector<Finding>& findings) {
+  constexpr std::string_view kOfGpus[] = {"nvidia", "amd", "gaudi"};
+  return std::any_of(findings.begin(), findings.end(), [&](const Finding& f) {
+    bool of_gpu = std::find(std::begin(kOfGpus), std::end(kOfGpus), f.subject) != std::end(kOfGpus);
+    return (f.kind == Finding::kFound && of_gpu) || f.subject.starts_with("GPU");
+  });
+}
+
+std::string Text(const std::vector<Finding>& findings, const View& view) {
+  std::string out = Headline(findings) + (FoundGpu(findings) ? "" : " No GPU was found.");
+  const AskedStatus& agent = view.agent;
+  out += agent.report && agent.report->simulated ? " SIMULATED GPUs.\n" : "\n";
+  if (agent.report) out += "  seen by    " + NameOf(agent) + "\n";
+  else
+    out += "  seen by    this command as user " + view.user + "; what a running agent may see can differ\n";
+  AppendProblems(out, findings, Finding::kBroken, "✖");
+  AppendProblems(out, findings, Finding::kNoPermission, "▲");
+  AppendProblems(out, findings, Finding::kWarning, "▲");
+  for (const Finding& finding : findings) {
+    if (finding.kind == Finding::kFound)
+      out += "  found      " + PaddedSubject(finding.subject) + finding.what + "\n";
+  }
+  for (const Finding& finding : findings) {
+    if (finding.kind == Finding::kNotHere)
+      out += "  absent     " + PaddedSubject(finding.subject) +
+             (finding.why.empty() ? finding.what : finding.why) + "\n";
+  }
+  if (!agent.report && agent.at.empty())
+    out += "  agent      not running.   do: gpulens agent      to see it with GPUs: gpulens agent --demo\n";
+  return out;
+}
+
+std::string Json(const std::vector<Finding>& findings, const View& view) {
+  const AskedStatus& agent = view.agent;
+  std::string out = "{\"schema\":\"gpulens.doctor/1\",\"agent\":";
+  if (agent.at.empty()) out += "null";
+  else AppendJsonString(out, agent.at);
+  out += ",\"seen_by\":";
+  AppendJsonString(out, agent.report ? "agent" : "command");
+  out += ",\"user\":";
+  AppendJsonString(out, agent.report ? agent.report->user : view.user);
+  if (agent.report) out += ",\"pid\":" + std::to_string(agent.report->pid);
+  if (agent.report && agent.report->simulated) out += ",\"simulated\":true";
+  out += ",\"findings\":[";
+  for (const Finding& finding : findings) {
+    out += out.back() != '[' ? ",\n" : "\n";
+    AppendFindingJson(out, finding);
+  }
+  return out + "\n]}\n";
+}
+
+}  // namespace
+
+int RunDoctor(const DoctorOptions& options) {
+  std::unique_ptr<Schema> schema = MakeSchema();
+  LoadOutcome loaded = LoadConfig(*schema, FindConfigFile(options.config_file), options.flags);
+  std::string report = loaded.Report();
+  if (!report.empty()) ::dprintf(STDERR_FILENO, "%s", report.c_str());
+  if (!loaded.ok()) return 2;
+  View view{AskRunningAgent(loaded.config), UserName(::geteuid())};
+  std::vector<Finding> findings;
+  if (view.agent.report) {
+    findings = std::move(view.agent.report->findings);
+  } else {
+    Env env;
+    findings = LookEverywhere(loaded.config, env);
+    for (Finding& left : LeftoverFindings(loaded.config, StateDir(loaded.config.Text("state_dir"))))
+      findings.push_back(std::move(left));
+    if (!view.agent.at.empty()) {
+      findings.push_back({Finding::kWarning, "agent",
+                          "something serves " + view.agent.at + ", but does not report its state",
+                          view.agent.refusal,
+                          "run as root or as the user of that agent: sudo gpulens doctor"});
+    }
+  }
+  if (std::optional<Finding> driver = DriverFinding(AskDriverStatus(loaded.config)))
+    findings.push_back(*std::move(driver));
+  if (options.json) std::fputs(Json(findings, view).c_str(), stdout);
+  else WriteText(Text(findings, view));
+  if (Count(findings, Finding::kBroken)) return 2;
+  return Count(findings, Finding::kNoPermission) || Count(findings, Finding::kWarning) ? 1 : 0;
+}
+
+}  // namespace gpulens

@@ -1,0 +1,187 @@
+#include "cli/engines/engine_reading.h"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+
+#include "catalog/inference_cache.h"
+#include "catalog/inference_latency.h"
+#include "catalog/inference_requests.h"
+#include "catalog/roles.h"
+#include "catalog/inference_router.h"
+
+namespace gpulens {
+namespace {
+
+// What is shown, in this order.
+constexpr const MetricDesc* kDistributions[] = {
+    &kInferenceTimeToFirstToken, &kInferenceInterTokenLatency, &kInferenceTimePerOutputToken,
+    &kInferenceRequestDuration,  &kInferenceQueueTime,         &kInferencePrefillTime,
+    &kInferenceDecodeTime,
+};
+constexpr const MetricDesc* kNumbers[] = {
+    &kInferenceRequestsRunning,  &kInferenceRequestsWaiting, &kInferenceRequestsInFlight,
+    &kInferenceRouterQueueDepth, &kInferenceKvCacheUsage,    &kInferenceRequestsFinished,
+    &kInferenceRequestsFailed,   &kInferencePromptTokens,    &kInferenceGenerationTokens,
+};
+
+bool IsShown(const MetricDesc* metric) {
+  return std::find(std::begin(kDistributions), std::end(kDistributions), metric) !=
+             std::end(kDistributions) ||
+         std::find(std::begin(kNumbers), std::end(kNumbers), metric) != std::end(kNumbers);
+}
+
+// One series of a frame, taken out of it.
+struct Value {
+  const SeriesInfo* info = nullptr;
+  double number = 0;
+  Buckets buckets;  // of a histogram
+};
+
+// By what tells series apart. The frame outlives it.
+std::map<std::string, Value> ValuesOf(const Frame& frame, const ReadFilter& filter) {
+  std::map<std::string, Value> values;
+  std::vector<double> numbers;
+  for (uint32_t slot = 0; slot < frame.layout->slots(); ++slot) {
+    const SeriesInfo& info = (*frame.layout)[slot];
+    if (!info.desc || frame.quality[slot] != Quality::kOk || !IsShown(info.desc)) continue;
+    if (!filter.engine.empty() && info.attributes.Text("inference.engine") != filter.engine) continue;
+    if (!filter.model.empty() && info.attributes.Text("model.name") != filter.model) continue;
+    // Tiers beside the GPU's memory fill up on purpose.
+    std::string tier = info.attributes.Text("cache.type");
+    if (info.desc == &kInferenceKvCacheUsage && !tier.empty() && tier != "gpu") continue;
+    Value value;
+    value.info = &info;
+    std::span<const Cell> cells(frame.cells.data() + info.first_cell, info.cells());
+    if (info.shape) {
+      CopyNumbers(cells, info.desc->number, numbers);
+      value.buckets = ReadBuckets(*info.shape, numbers);
+    } else {
+      value.number = info.desc->number == Number::kInt ? static_cast<double>(cells[0].i) : cells[0].d;
+    }
+    std::string identity(info.desc->name);
+    for (auto [key, text] : info.attributes) {
+      identity.append(1, '\x1f').append(key).append(1, '=');
+      AppendValue(identity, text);
+    }
+    values.emplace(std::move(identity), std::move(value));
+  }
+  return values;
+}
+
+// What all series of one role and model say together.
+struct Sum {
+  Buckets buckets;
+  double number = 0;
+  size_t series = 0;
+  bool any_shape = false;
+};
+
+void Add(Sum& sum, const Value& value) {
+  if (value.info->shape) {
+    sum.buckets = sum.any_shape ? Merge(sum.buckets, value.buckets) : value.buckets;
+    sum.any_shape = true;
+  } else {
+    sum.number += value.number;
+  }
+  ++sum.series;
+}
+
+struct ModelKey {
+  std::string engine, layer, model;
+  auto operator<=>(const ModelKey&) const = default;
+};
+using Sums = std::map<ModelKey, std::map<const MetricDesc*, Sum>>;
+
+Sums SumsOf(const std::map<std::string, Value>& values) {
+  Sums sums;
+  for (const auto& [identity, value] : values) {
+    const AttributeSet& known_by = value.info->attributes;
+    ModelKey key{known_by.Text("inference.engine"), known_by.Text("inference.layer"),
+                 known_by.Text("model.name")};
+    Add(sums[key][value.info->desc], value);
+  }
+  return sums;
+}
+
+std::optional<ReadDistribution> DistributionOf(const MetricDesc* metric, const Sum& sum) {
+  ReadDistribution out;
+  out.metric = metric;
+  out.count = sum.buckets.count;
+  if (!(out.count > 0)) return std::nullopt;
+  if (sum.buckets.sum && std::isfinite(*sum.buckets.sum)) out.mean = *sum.buckets.sum / out.count;
+  out.p50 = Quantile(sum.buckets, 0.5);
+  out.p95 = Quantile(sum.buckets, 0.95);
+  out.p99 = Quantile(sum.buckets, 0.99);
+  if (!sum.buckets.bounds.empty()) {
+    out.first_bound = sum.buckets.bounds.front();
+    out.last_bound = sum.buckets.bounds.back();
+  }
+  return out;
+}
+
+ReadNumber NumberOf(const MetricDesc* metric, const Sum& sum, std::optional<double> window_s) {
+  ReadNumber out{metric, sum.number, {}};
+  const Role* role = RoleOf(*metric);
+  if (role && role->combine == Combine::kMean) out.value /= static_cast<double>(sum.series);
+  if (metric->kind == Kind::kCounter && window_s) out.per_second = out.value / *window_s;
+  return out;
+}
+
+EngineReading Reading(std::string source, const std::map<std::string, Value>& values,
+                      std::optional<double> window_s) {
+  EngineReading reading{std::move(source), window_s, {}};
+  for (const auto& [key, roles] : SumsOf(values)) {
+    ModelReading model{key.engine, key.layer, key.model, {}, {}};
+    for (const MetricDesc* metric : kDistributions) {
+      auto at = roles.find(metric);
+      if (at == roles.end()) continue;
+      if (auto distribution = DistributionOf(metric, at->second))
+        model.distributions.push_back(*distribution);
+    }
+    for (const MetricDesc* metric : kNumbers) {
+      auto at = roles.find(metric);
+      if (at != roles.end()) model.numbers.push_back(NumberOf(metric, at->second, window_s));
+    }
+    if (!model.distributions.empty() || !model.numbers.empty()) reading.models.push_back(std::move(model));
+  }
+  return reading;
+}
+
+}  // namespace
+
+const ReadDistribution* ModelReading::Find(const MetricDesc& metric) const noexcept {
+  auto at = std::find_if(distributions.begin(), distributions.end(),
+                         [&](const ReadDistribution& row) { return row.metric == &metric; });
+  return at == distributions.end() ? nullptr : &*at;
+}
+
+const ReadNumber* ModelReading::FindNumber(const MetricDesc& metric) const noexcept {
+  auto at = std::find_if(numbers.begin(), numbers.end(),
+                         [&](const ReadNumber& row) { return row.metric == &metric; });
+  return at == numbers.end() ? nullptr : &*at;
+}
+
+EngineReading ReadLifetime(std::string source, const Frame& now, const ReadFilter& filter) {
+  return Reading(std::move(source), ValuesOf(now, filter), std::nullopt);
+}
+
+EngineReading ReadWindow(std::string source, const Frame& before, const Frame& now,
+                         const ReadFilter& filter) {
+  const std::map<std::string, Value> old = ValuesOf(before, filter);
+  std::map<std::string, Value> values = ValuesOf(now, filter);
+  for (auto& [identity, value] : values) {
+    auto at = old.find(identity);
+    // A series that was not there before counted from 0.
+    if (at == old.end()) continue;
+    if (value.info->shape) {
+      value.buckets = DeltaOf(at->second.buckets, value.buckets).buckets;
+    } else if (value.info->desc->kind == Kind::kCounter && value.number >= at->second.number) {
+      value.number -= at->second.number;
+    }
+  }
+  double seconds = std::chrono::duration<double>(now.read_at - before.read_at).count();
+  return Reading(std::move(source), values, seconds > 0 ? seconds : 0.001);
+}
+
+}  // namespace gpulens

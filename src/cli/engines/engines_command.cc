@@ -1,0 +1,224 @@
+#include "cli/engines/engines_command.h"
+
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <cstdio>
+#include <thread>
+#include <vector>
+
+#include "cli/engines/engine_reading.h"
+#include "cli/engines/engines_list.h"
+#include "cli/engines/page_check.h"
+#include "cli/table/text_table.h"
+#include "config/value_parse.h"
+#include "base/log.h"
+#include "base/text.h"
+#include "scrape/engine/engine_page_series.h"
+
+namespace gpulens {
+namespace {
+
+using engine_page::AllEngines;
+using engine_page::Engine;
+using engine_page::EnginePageSeries;
+
+constexpr const char* kEnginesFooter = R"(
+  gpulens engines list                 every known engine
+  gpulens engines list vllm            its metrics, by what they mean
+  gpulens engines check http://127.0.0.1:8000/metrics
+  curl -s http://node7:8000/metrics | gpulens engines check -
+  gpulens engines read http://127.0.0.1:8000/metrics --window 30s)";
+
+constexpr const char* kCheckFooter = R"(
+For each unknown family, prints a row that can be added to the tables of engines.
+Exit: 0 every family is known · 1 some are unknown, no engine is recognised, or the page cannot be read · 2 wrong use)";
+
+constexpr const char* kReadFooter = R"(
+One scrape covers everything since the engine started. With --window it is scraped twice, and the difference is
+printed. Label sets (ranks, workers) are added up before quantiles are computed. "<300 ms" means below the first
+bucket bound of the engine; only the mean is more precise there. What the engine does not report is left out.
+Exit: 0 printed · 1 nothing could be read · 2 wrong use)";
+
+constexpr Duration kShortestWindow = std::chrono::milliseconds(100), kLongestWindow = std::chrono::hours(1);
+constexpr size_t kMaxSamples = 1'000'000;
+
+int Complain(const char* command, const std::string& sentence, int code) {
+  WriteNote(std::string("gpulens engines ") + command + ": " + sentence);
+  return code;
+}
+
+int Print(const std::string& text) {
+  bool written = std::fwrite(text.data(), 1, text.size(), stdout) == text.size() && std::fflush(stdout) == 0;
+  return written ? 0 : 1;
+}
+
+// Empty: `engine` is the one of that name, or null when none was given.
+std::string FindEngineNamed(const std::string& name, const Engine*& engine) {
+  engine = engine_page::FindEngine(name);
+  if (engine || name.empty()) return {};
+  std::vector<std::string_view> names;
+  for (const Engine& known : AllEngines()) names.push_back(known.name);
+  std::string_view nearest = NearestWord(name, names);
+  return "no engine \"" + name + "\"." +
+         (nearest.empty() ? "" : " Did you mean " + std::string(nearest) + "?") +
+         "   list them: gpulens engines list";
+}
+
+// What `check` and `read` begin with. Empty: all is well.
+std::string ReadOptions(const EnginesOptions& options, PageSource::Options& page, const Engine*& engine) {
+  page = options.page;
+  if (ParseTimeValue(options.timeout, page.timeout) || page.timeout <= Duration::zero() ||
+      page.timeout > kLongestWindow)
+    return "--timeout " + options.timeout + ": expected a time such as 500ms or 10s, at most 1h";
+  return FindEngineNamed(options.engine, engine);
+}
+
+ExpositionLimits PageLimits() {
+  ExpositionLimits limits;
+  limits.page_bytes = PageSource::kMaxBytes;
+  limits.samples = kMaxSamples;
+  return limits;
+}
+
+// The roles of one target, scrape after scrape.
+class EngineScrapes {
+ public:
+  EngineScrapes(PageSource& source, const Engine* engine)
+      : source_(source), page_(PageLimits()), series_(page_, {.target = "read", .engine = engine}) {}
+
+  Result<Ref<const Frame>> Scrape() {
+    auto text = source_.Read();
+    if (!text) return text.error();
+    writer_.Begin(text->read_at);
+    Status read = page_.Update(text->body, text->format);
+    if (!read) return read;
+    Status written = series_.Write(true, writer_);
+    if (!written) {
+      written.detail += "; gpulens engines check lists its families, --engine selects the engine";
+      return written;
+    }
+    return writer_.Finish();
+  }
+
+ private:
+  PageSource& source_;
+  ScrapedPage page_;
+  SeriesTable table_;
+  FrameWriter writer_{table_, kLongestWindow, "engines"};
+  EnginePageSeries series_;
+};
+
+}  // namespace
+
+int RunEnginesList(const EnginesOptions& options) {
+  const Engine* one = nullptr;
+  if (std::string error = FindEngineNamed(options.name, one); !error.empty())
+    return Complain("list", error, 2);
+  if (options.format == "md") return Print(EnginesMarkdown());
+  return Print(options.json || options.format == "json" ? EnginesJson(one) : EnginesTable(one));
+}
+
+int RunEnginesCheck(const EnginesOptions& options) {
+  PageSource::Options where;
+  const Engine* engine = nullptr;
+  if (std::string error = ReadOptions(options, where, engine); !error.empty())
+    return Complain("check", error, 2);
+  auto source = PageSource::Open(where);
+  if (!source) return Complain("check", source.error().detail, 2);
+  auto text = (*source)->Read();
+  if (!text) return Complain("check", (*source)->name() + ": " + text.error().detail, 1);
+  ScrapedPage page(PageLimits());
+  Status read = page.Update(text->body, text->format);
+  // A cut page is told about; one without a line that makes sense has nothing to tell.
+  if (!read && page.report().samples == 0)
+    return Complain("check", (*source)->name() + ": " + read.detail, 1);
+  engine_page::PageFamilies families(engine);
+  families.Look(page);
+  PageCheck check = CheckPage((*source)->name(), page, families);
+  int printed = Print(options.json ? CheckJson(check) : CheckText(check));
+  return printed != 0 ? printed : CheckResult(check);
+}
+
+int RunEnginesRead(const EnginesOptions& options) {
+  PageSource::Options where;
+  const Engine* engine = nullptr;
+  if (std::string error = ReadOptions(options, where, engine); !error.empty())
+    return Complain("read", error, 2);
+  Duration window{};
+  if (!options.window.empty() &&
+      (ParseTimeValue(options.window, window) || window < kShortestWindow || window > kLongestWindow))
+    return Complain("read", "--window " + options.window + ": expected a time from 100ms to 1h", 2);
+  auto source = PageSource::Open(where);
+  if (!source) return Complain("read", source.error().detail, 2);
+  if (window > Duration::zero() && !(*source)->lives())
+    return Complain("read", "--window needs a URL: a file does not change between two scrapes", 2);
+  const std::string name = (*source)->name();
+  EngineScrapes scrapes(**source, engine);
+  auto first = scrapes.Scrape();
+  if (!first) return Complain("read", name + ": " + first.error().detail, 1);
+  const ReadFilter filter{options.engine, options.model};
+  EngineReading reading;
+  if (window > Duration::zero()) {
+    std::this_thread::sleep_for(window);
+    auto second = scrapes.Scrape();
+    if (!second) return Complain("read", name + ": " + second.error().detail, 1);
+    reading = ReadWindow(name, **first, **second, filter);
+  } else {
+    reading = ReadLifetime(name, **first, filter);
+  }
+  if (reading.models.empty()) {
+    std::string asked = options.engine.empty() ? "" : " of engine " + options.engine;
+    if (!options.model.empty()) asked += " of model " + options.model;
+    return Complain("read", name + ": no readings" + asked + "; gpulens engines check lists the families", 1);
+  }
+  return Print(options.json ? ReadingJson(reading) : ReadingText(reading));
+}
+
+void AddEngines(CLI::App& app, EnginesOptions& options, int& code) {
+  CLI::App* engines =
+      app.add_subcommand("engines", "List the known LLM engines; read and check their metrics pages.");
+  engines->group("LLM engines");
+  engines->require_subcommand(1);
+  engines->footer(kEnginesFooter);
+  CLI::App* list = engines->add_subcommand("list", "List the known engines, or the roles of one.");
+  list->add_option("ENGINE", options.name, "Engine whose roles and families are listed");
+  list->add_option("--format", options.format, "table, md (docs/engines.md) or json")
+      ->check(CLI::IsMember({"table", "md", "json"}));
+  list->add_flag("--json", options.json, "JSON");
+  list->callback([&] { code = RunEnginesList(options); });
+
+  CLI::App* check = engines->add_subcommand("check", "List the known and the unknown families of a page.");
+  CLI::App* read = engines->add_subcommand("read", "Show latencies, KV cache and queue of a running engine.");
+  for (CLI::App* command : {check, read}) {
+    command
+        ->add_option("PAGE", options.page.where,
+                     "A URL (without a path: /metrics), a file, or - for standard input")
+        ->required();
+    command->add_option("--engine", options.engine, "Engine of the page; default: detected")
+        ->type_name("NAME");
+    command->add_flag("--json", options.json, "JSON");
+    command
+        ->add_option("--header", options.page.headers,
+                     "Header field of the request: \"Authorization: Bearer …\"")
+        ->type_name("NAME: VALUE");
+    command
+        ->add_option("--ca-file", options.page.ca_file,
+                     "PEM file of the CA that signed the server's certificate")
+        ->type_name("FILE");
+    command->add_flag("--insecure-skip-verify", options.page.insecure_skip_verify, "Accept any certificate");
+    command->add_option("--timeout", options.timeout, "Timeout of the request")
+        ->type_name("D")
+        ->capture_default_str();
+  }
+  check->footer(kCheckFooter);
+  check->callback([&] { code = RunEnginesCheck(options); });
+  read->footer(kReadFooter);
+  read->add_option("--window", options.window,
+                   "Scrape twice, this far apart, and show the changes in between")
+      ->type_name("D");
+  read->add_option("--model", options.model, "Show one model only, by its name on the page")->type_name("M");
+  read->callback([&] { code = RunEnginesRead(options); });
+}
+
+}  // namespace gpulens

@@ -1,0 +1,28 @@
+// What the tables know of every engine, as `gpulens engines list` prints it. Pure; thread-safe.
+#pragma once
+
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "catalog/roles.h"
+#include "scrape/engine/engine_row.h"
+
+namespace gpulens {
+
+// Why an engine does not offer what its neighbours do.
+struct NotOffered {
+  std::string_view engine, role, reason;
+};
+std::span<const NotOffered> KnownNotOffered() noexcept;
+
+// Whether a family of the engine, or of the one that it reads as its own, has the role.
+bool Offers(const engine_page::Engine& engine, const Role& role) noexcept;
+
+// A line for each engine; with `one`, that engine alone and its families by role.
+std::string EnginesTable(const engine_page::Engine* one);
+std::string EnginesJson(const engine_page::Engine* one);
+// The page docs/engines.md.
+std::string EnginesMarkdown();
+
+}  // namespace gpulens

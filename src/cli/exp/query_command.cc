@@ -1,0 +1,202 @@
+// `gpulens query "SELECT …"`.
+#include <unistd.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+
+#include "cli/exp/exp_command.h"
+#include "cli/table/text_table.h"
+#include "base/text.h"
+#include "store/experiments/run_query.h"
+#include "wire/json/json_text.h"
+
+namespace gpulens {
+namespace {
+
+using namespace experiments;
+using sqlite::Statement;
+
+// A cell of a table holds so many characters; CSV and JSON have all of it.
+constexpr size_t kMostCell = 60;
+constexpr Duration kLongest = std::chrono::seconds(30);
+constexpr size_t kMostHeld = 1 << 20;  // bytes of output
+
+std::string NumberText(double value) {
+  std::string out;
+  if (std::isinf(value)) return value > 0 ? "inf" : "-inf";
+  AppendJsonNumber(out, value);
+  return out;
+}
+
+std::string CellText(const Statement& row, int column) {
+  switch (row.TypeOf(column)) {
+    case Statement::Type::kNull: return "–";
+    case Statement::Type::kReal: return NumberText(row.Real(column));
+    default: {
+      // No more of it than is shown: a character has four bytes at most.
+      std::string out;
+      AppendPrintable(out, row.Text(column).substr(0, 4 * kMostCell));
+      return out;
+    }
+  }
+}
+
+// Writes rows as they come, but for tables, whose columns are as wide as their widest cell.
+class Printer {
+ public:
+  Printer(const ExpOptions& options, Instant end) : options_(options), end_(end) {}
+
+  bool Row(const Statement& row, bool first) {
+    if (first) return Begin(row);
+    const bool whole = options_.json ? Json(row) : options_.csv ? Csv(row) : Cells(row);
+    ++rows_;
+    return Flush(options_.json || options_.csv) && whole;
+  }
+  bool End(bool cut) {
+    if (options_.json) out_ += std::string("],\"cut\":") + (cut ? "true" : "false") + "}\n";
+    if (!options_.json && !options_.csv) Lay();
+    return Flush(true);
+  }
+  size_t rows() const noexcept { return rows_; }
+
+ private:
+  bool Begin(const Statement& row) {
+    for (int i = 0; i < row.columns(); ++i) names_.emplace_back(row.ColumnName(i));
+    if (options_.json) {
+      out_ = "{\"schema\":\"gpulens.query/1\",\"columns\":[";
+      for (const std::string& name : names_) {
+        if (&name != &names_.front()) out_ += ',';
+        AppendJsonString(out_, name);
+      }
+      out_ += "],\"rows\":[";
+    } else if (options_.csv) {
+      for (const std::string& name : names_) Field(name, &name == &names_.front());
+      out_ += '\n';
+    } else {
+      std::vector<std::string> head;
+      for (const std::string& name : names_) AppendPrintable(head.emplace_back(), name);
+      table_.push_back(std::move(head));
+      right_.assign(names_.size(), true);
+    }
+    return true;
+  }
+
+  // Between the cells of a row, which may have 64 MiB each. False: it is over.
+  bool GoesOn() { return Flush(out_.size() > kMostHeld) && RealClock().Now().boot_ns < end_.boot_ns; }
+
+  bool Json(const Statement& row) {
+    out_ += rows_ == 0 ? "\n[" : ",\n[";
+    for (int i = 0; i < row.columns(); ++i) {
+      if (!GoesOn()) return false;
+      if (i > 0) out_ += ',';
+      switch (row.TypeOf(i)) {
+        case Statement::Type::kNull: out_ += "null"; break;
+        case Statement::Type::kInteger: AppendJsonInt(out_, row.Int(i)); break;
+        case Statement::Type::kReal:
+          if (std::isinf(row.Real(i))) AppendJsonString(out_, NumberText(row.Real(i)));
+          else AppendJsonNumber(out_, row.Real(i));
+          break;
+        default: AppendJsonString(out_, row.Text(i));
+      }
+    }
+    out_ += ']';
+    return true;
+  }
+
+  void Field(std::string_view text, bool first) {
+    if (!first) out_ += ',';
+    AppendCsvField(out_, text);
+  }
+  bool Csv(const Statement& row) {
+    for (int i = 0; i < row.columns(); ++i) {
+      if (!GoesOn()) return false;
+      const Statement::Type type = row.TypeOf(i);
+      if (type == Statement::Type::kText || type == Statement::Type::kBlob) {
+        Field(row.Text(i), i == 0);
+        continue;
+      }
+      if (i > 0) out_ += ',';
+      if (type != Statement::Type::kNull) out_ += CellText(row, i);
+    }
+    out_ += '\n';
+    return true;
+  }
+
+  bool Cells(const Statement& row) {
+    std::vector<std::string> cells;
+    for (int i = 0; i < row.columns(); ++i) {
+      std::string cell = CellText(row, i);
+      cell = Shortened(cell, kMostCell);
+      const Statement::Type type = row.TypeOf(i);
+      if (type == Statement::Type::kText || type == Statement::Type::kBlob)
+        right_[static_cast<size_t>(i)] = false;
+      cells.push_back(std::move(cell));
+    }
+    table_.push_back(std::move(cells));
+    return true;
+  }
+  void Lay() {
+    std::vector<size_t> widths(names_.size());
+    for (const auto& row : table_) {
+      for (size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], WidthOf(row[i]));
+    }
+    for (const auto& row : table_) {
+      std::string line;
+      for (size_t i = 0; i < row.size(); ++i) {
+        const std::string blanks(widths[i] - WidthOf(row[i]), ' ');
+        line += (i > 0 ? "  " : "") + (right_[i] ? blanks + row[i] : row[i] + blanks);
+      }
+      line.erase(line.find_last_not_of(' ') + 1);
+      out_ += line + "\n";
+    }
+  }
+
+  // False: nobody reads any more.
+  bool Flush(bool now) {
+    if (!now) return true;
+    // A terminal wants no more buffers; a pipe is given what there is when they are full.
+    const bool terminal = ::isatty(STDOUT_FILENO) == 1;
+    const bool written =
+        terminal ? WriteOut(out_) : std::fwrite(out_.data(), 1, out_.size(), stdout) == out_.size();
+    out_.clear();
+    return written && std::ferror(stdout) == 0;
+  }
+
+  const ExpOptions& options_;
+  const Instant end_;
+  std::vector<std::string> names_;
+  std::vector<std::vector<std::string>> table_;
+  std::vector<bool> right_;
+  std::string out_;
+  size_t rows_ = 0;
+};
+
+int Complain(const Status& status) {
+  std::string text;
+  AppendPrintable(text, status.detail);
+  ::dprintf(STDERR_FILENO, "gpulens query: %s\n", text.c_str());
+  return status.code == Code::kInvalidArgument || status.code == Code::kTimeout ? 2 : 1;
+}
+
+}  // namespace
+
+int RunQueryCommand(const ExpOptions& options) {
+  if (options.json && options.csv) return Complain({Code::kInvalidArgument, "--json or --csv, not both"});
+  const Instant begun = RealClock().Now();
+  auto reader = OpenExperiments(options.db, kLongest);
+  if (!reader) return Complain(reader.error());
+  if (Status views = MakeViews(*reader); !views) return Complain(views);
+  Printer printer(options, begun + kLongest);
+  const QueryLimits limits{.rows = options.rows, .time = kLongest - (RealClock().Now() - begun)};
+  auto outcome = RunQuery(*reader, options.sql, limits, RealClock(),
+                          [&](const Statement& row, bool first) { return printer.Row(row, first); });
+  if (!outcome) return Complain(outcome.error());
+  const bool written = printer.End(outcome->cut) && std::fflush(stdout) == 0;
+  if (outcome->cut)
+    ::dprintf(STDERR_FILENO, "gpulens query: there are more than %zu rows; --limit shows more\n",
+              options.rows);
+  return written ? 0 : 1;
+}
+
+}  // namespace gpulens

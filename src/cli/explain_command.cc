@@ -1,0 +1,77 @@
+#include "cli/explain_command.h"
+
+#include <unistd.h>
+
+#include <cstdio>
+
+#include "cli/check/check_report.h"
+#include "cli/check/check_table.h"
+#include "cli/collect/page_target_name.h"
+#include "cli/engines/engines_list.h"
+#include "cli/events/events_command.h"
+#include "cli/metrics_command.h"
+#include "cli/table/text_table.h"
+#include "base/text.h"
+#include "catalog/codes/codes.h"
+#include "scrape/engine/engine_row.h"
+
+namespace gpulens {
+namespace {
+
+// One thing that the word names; a word may name several: 79 is an XID, and could be an SXid.
+struct Page {
+  const char* kind;
+  std::string text;
+};
+
+std::vector<Page> PagesOf(const std::string& word, std::string& nearest) {
+  std::vector<Page> pages;
+  if (std::string text = CodePage(word); !text.empty()) pages.push_back({"code", std::move(text)});
+  if (std::string text = MetricPage(word, nearest); !text.empty())
+    pages.push_back({"metric", std::move(text)});
+  if (const CheckSpec* check = FindCheck(word)) pages.push_back({"check", CheckPage(*check)});
+  if (const engine_page::Engine* engine = engine_page::FindEngine(word))
+    pages.push_back({"engine", EnginesTable(engine)});
+  return pages;
+}
+
+int Unknown(const std::string& word, std::string_view nearest_metric) {
+  std::vector<std::string_view> words;
+  if (!nearest_metric.empty()) words.push_back(nearest_metric);
+  for (const CheckSpec& check : AllChecks()) words.push_back(check.name);
+  for (std::string_view engine : EngineNames()) words.push_back(engine);
+  const std::string_view nearest = NearestWord(word, words);
+  std::string text = "gpulens explain: no code, metric, check or engine \"" + word + "\".";
+  if (!nearest.empty()) text += " Did you mean " + std::string(nearest) + "?";
+  text += " XIDs are 1 to " + std::string(AllXids().back().code) + ", SXids " +
+          std::string(AllSxids().front().code) + " to " + std::string(AllSxids().back().code) + ".";
+  WriteNote(text + " gpulens explain --help");
+  return 2;
+}
+
+}  // namespace
+
+int RunExplain(const ExplainOptions& options) {
+  std::string word, nearest;
+  for (const std::string& one : options.words) word += (word.empty() ? "" : " ") + one;
+  const std::vector<Page> pages = PagesOf(word, nearest);
+  if (pages.empty()) return Unknown(word, nearest);
+  std::string out;
+  if (!options.json) {
+    for (const Page& page : pages) out += (out.empty() ? "" : "\n") + page.text;
+  } else {
+    out = "{\"schema\":\"gpulens.explain/1\",\"word\":";
+    AppendJsonString(out, word);
+    out += ",\"pages\":[";
+    for (const Page& page : pages) {
+      if (out.back() != '[') out += ',';
+      out += "{\"kind\":\"" + std::string(page.kind) + "\",\"text\":";
+      AppendJsonString(out, page.text);
+      out += '}';
+    }
+    out += "]}\n";
+  }
+  return (options.json ? WriteOut(out) : WriteText(out)) ? 0 : 1;
+}
+
+}  // namespace gpulens

@@ -1,0 +1,237 @@
+#include "cli/telemetry/stats_text.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <functional>
+
+#include "cli/table/text_table.h"
+#include "base/parse.h"
+#include "base/text.h"
+#include "wire/json/json_text.h"
+
+namespace gpulens {
+namespace {
+
+// Of a name, where the screen has room for what it took, too.
+constexpr size_t kMostName = 40, kMostNameNarrow = 24, kNarrow = 100;
+constexpr size_t kLeastWidth = 40;  // nobody reads narrower tables
+
+// 84,102.41
+std::string Fixed(double value, int digits) {
+  if (std::isnan(value)) return kNoValue;
+  char text[64];
+  std::snprintf(text, sizeof text, "%.*f", digits, std::abs(value));
+  std::string out = text;
+  for (size_t at = std::min(out.find('.'), out.size()); at > 3; at -= 3) out.insert(at - 3, ",");
+  return (value < 0 ? "-" : "") + out;
+}
+
+// Three digits that people compare: 0.412, 41.2, 1,204.
+std::string Three(double value) {
+  const double size = std::abs(value);
+  return Fixed(value, size >= 99.95               ? 0
+                      : size >= 9.995             ? 1
+                      : size >= 0.9995            ? 2
+                      : size >= 0.01 || size == 0 ? 3
+                                                  : 6);
+}
+
+std::string Count(uint64_t count) { return CountText(static_cast<int64_t>(count)); }
+
+// A total of a measure that some calls may lack.
+double TotalOf(const Distribution& of) noexcept { return of.n == 0 ? kNotMeasured : of.sum; }
+
+std::string MeasuredBy(const Distribution& of, uint64_t calls) {
+  return of.n == 0 || of.n == calls ? "" : Count(of.n) + " of " + Count(calls) + " calls";
+}
+
+// "2026-11-21 02:07" of a group of time.
+std::string NameOf(const InferenceSummary& group, GroupBy by, size_t width) {
+  if (by != GroupBy::kMinute && by != GroupBy::kHour && by != GroupBy::kDay)
+    return group.key.empty()
+               ? "(none)"
+               : Shortened(group.key, width > 0 && width < kNarrow ? kMostNameNarrow : kMostName);
+  const auto seconds = ParseInt<int64_t>(group.key);
+  if (!seconds) return "(no time)";
+  std::string time;
+  AppendRfc3339(time, *seconds * 1'000'000'000);
+  time[10] = ' ';
+  return time.substr(0, by == GroupBy::kDay ? 10 : 16);
+}
+
+struct TableColumn {
+  const char* head;
+  std::function<double(const InferenceSummary&)> value;  // NaN: not measured
+  int digits;
+  const char* unit = "";
+};
+
+// In the order of the seed, what people ask for first to the left.
+const std::vector<TableColumn>& TableColumns() {
+  using S = const InferenceSummary&;
+  static const std::vector<TableColumn> columns = {
+      {"Calls", [](S s) { return static_cast<double>(s.calls); }, 0},
+      {"Failed", [](S s) { return s.errors > 0 ? static_cast<double>(s.errors) : kNotMeasured; }, 0},
+      {"Tokens", [](S s) { return static_cast<double>(s.total_tokens); }, 0},
+      {"Avg Latency", [](S s) { return s.latency_seconds.mean; }, 3, "s"},
+      {"TTFT p95", [](S s) { return s.ttft_seconds.p95 * 1e3; }, 0, "ms"},
+      {"Tok/s", [](S s) { return s.output_tokens_per_second; }, 1},
+      {"Energy (J)", [](S s) { return TotalOf(s.energy_joules); }, 2},
+      {"E/OutTok (J)", [](S s) { return s.joules_per_output_token; }, 6},
+      {"Cost (USD)", [](S s) { return TotalOf(s.cost_usd); }, 6},
+      {"Tok/s/W", [](S s) { return s.output_tokens_per_second_per_watt; }, 2},
+      {"GPU Util %", [](S s) { return s.gpu_utilization_ratio.mean * 100; }, 1},
+      {"Mean ITL", [](S s) { return s.itl_seconds.mean * 1e3; }, 2, "ms"},
+      {"P95 ITL", [](S s) { return s.call_means.itl_p95_seconds * 1e3; }, 2, "ms"},
+  };
+  return columns;
+}
+
+TextTable GroupTable(const std::string& title, const std::vector<InferenceSummary>& groups, GroupBy by,
+                     size_t width) {
+  // A column that nobody measured says nothing.
+  std::vector<const TableColumn*> columns;
+  for (const TableColumn& column : TableColumns()) {
+    if (std::ranges::any_of(groups, [&](const auto& group) { return !std::isnan(column.value(group)); }))
+      columns.push_back(&column);
+  }
+  std::vector<std::string> head = {title};
+  for (const TableColumn* column : columns) head.emplace_back(column->head);
+  TextTable table(head);
+  for (size_t i = 1; i < head.size(); ++i) table.AlignRight(i);
+  for (const InferenceSummary& group : groups) {
+    std::vector<std::string> cells = {NameOf(group, by, width)};
+    for (const TableColumn* column : columns) {
+      const double value = column->value(group);
+      cells.push_back(Fixed(value, column->digits) + (std::isnan(value) ? "" : column->unit));
+    }
+    table.Add(std::move(cells));
+  }
+  return table;
+}
+
+class Overview {
+ public:
+  void Line(const char* name, const std::string& value, const std::string& note = {}) {
+    out_ += "  " + std::string(name) + std::string(28 - WidthOf(name), ' ');
+    out_ += std::string(16 - std::min<size_t>(16, WidthOf(value)), ' ') + value;
+    if (!note.empty()) out_ += "   " + note;
+    out_ += '\n';
+  }
+  // Only what somebody measured.
+  void Known(const char* name, double value, int digits, const std::string& note = {}) {
+    if (!std::isnan(value)) Line(name, Fixed(value, digits), note);
+  }
+  const std::string& text() const noexcept { return out_; }
+
+ private:
+  std::string out_;
+};
+
+std::string Totals(const InferenceSummary& all) {
+  Overview out;
+  out.Line("Total Calls", Count(all.calls));
+  out.Line("Total Tokens", Count(all.total_tokens),
+           all.total_tokens == 0
+               ? ""
+               : Count(all.prompt_tokens) + " in, " + Count(all.completion_tokens) + " out");
+  out.Line("Total Cost (USD)", Fixed(TotalOf(all.cost_usd), 6), MeasuredBy(all.cost_usd, all.calls));
+  out.Line("Total Latency (s)", Fixed(TotalOf(all.latency_seconds), 2),
+           MeasuredBy(all.latency_seconds, all.calls));
+  out.Known("Total Energy (J)", TotalOf(all.energy_joules), 2, MeasuredBy(all.energy_joules, all.calls));
+  out.Known("Avg Throughput (tok/s)", all.output_tokens_per_second, 1, "output tokens / latency");
+  out.Known("Avg GPU Utilization (%)", all.gpu_utilization_ratio.mean * 100, 1,
+            MeasuredBy(all.gpu_utilization_ratio, all.calls));
+  out.Known("Energy/Output Token (J)", all.joules_per_output_token, 6);
+  out.Known("Throughput/Watt (tok/s/W)", all.output_tokens_per_second_per_watt, 2);
+  out.Known("Prefill Energy (J)", all.prefill_energy_joules, 2);
+  out.Known("Decode Energy (J)", all.decode_energy_joules, 2);
+  out.Known("Mean ITL (ms)", all.itl_seconds.mean * 1e3, 2, MeasuredBy(all.itl_seconds, all.calls));
+  out.Known("Median ITL (ms)", all.call_means.itl_median_seconds * 1e3, 2);
+  out.Known("P95 ITL (ms)", all.call_means.itl_p95_seconds * 1e3, 2);
+  return out.text();
+}
+
+std::string Spread(const InferenceSummary& all, size_t width) {
+  TextTable table({"Per call", "mean", "p50", "p90", "p95", "p99", "max", "calls"});
+  for (size_t i = 1; i < 8; ++i) table.AlignRight(i);
+  bool some = false;
+  const auto row = [&](const char* name, const Distribution& of, double scale) {
+    if (of.n == 0) return;
+    some = true;
+    std::vector<std::string> cells = {name};
+    for (double value : {of.mean, of.p50, of.p90, of.p95, of.p99, of.max})
+      cells.push_back(Three(value * scale));
+    cells.push_back(Count(of.n));
+    table.Add(std::move(cells));
+  };
+  row("Latency (s)", all.latency_seconds, 1);
+  row("TTFT (ms)", all.ttft_seconds, 1e3);
+  row("ITL, mean (ms)", all.itl_seconds, 1e3);
+  row("Energy (J)", all.energy_joules, 1);
+  return some ? "\n" + table.Text(width) : "";
+}
+
+std::string Title(const TelemetryStats& stats) {
+  std::string out = "Telemetry Overview";
+  std::string about;
+  const auto say = [&](const std::string& what) { about += (about.empty() ? "" : ", ") + what; };
+  if (!stats.since.empty()) say("since " + stats.since);
+  if (!stats.until.empty()) say("until " + stats.until);
+  if (!stats.query.model.empty()) say("model " + stats.query.model);
+  if (!stats.query.engine.empty()) say("engine " + stats.query.engine);
+  if (!stats.query.batch_id.empty()) say("batch " + stats.query.batch_id);
+  if (!stats.query.warmup) say("without warm-up");
+  if (stats.all.errors > 0) say(Count(stats.all.errors) + " failed");
+  if (stats.all.cancelled > 0) say(Count(stats.all.cancelled) + " cancelled");
+  if (!about.empty()) {
+    out += "   ";
+    AppendPrintable(out, about);
+  }
+  return out + "\n";
+}
+
+std::string Capital(std::string text) {
+  if (!text.empty() && text.front() >= 'a' && text.front() <= 'z')
+    text.front() = static_cast<char>(text.front() - 'a' + 'A');
+  return text;
+}
+
+std::vector<InferenceSummary> First(const std::vector<InferenceSummary>& groups, size_t n) {
+  return {groups.begin(), groups.begin() + static_cast<std::ptrdiff_t>(std::min(n, groups.size()))};
+}
+
+std::string TopTitle(size_t shown, size_t all, const std::string& what) {
+  return shown < all
+             ? "Top " + std::to_string(shown) + " of " + CountText(static_cast<int64_t>(all)) + " " + what
+             : what;
+}
+
+}  // namespace
+
+std::string StatsText(const TelemetryStats& stats, size_t width) {
+  if (width > 0) width = std::max(width, kLeastWidth);
+  std::string out = Title(stats) + Totals(stats.all) + Spread(stats.all, width);
+  size_t left_out = 0;
+  const auto add = [&](const std::string& title, const std::vector<InferenceSummary>& groups, GroupBy by) {
+    const TextTable table = GroupTable(title, groups, by, width);
+    out += "\n" + table.Text(width);
+    left_out = std::max(left_out, table.LeftOut(width));
+  };
+  if (stats.by.empty()) {
+    const auto models = First(stats.models, stats.top);
+    add(TopTitle(models.size(), stats.models.size(), "Models"), models, GroupBy::kModel);
+    add("Engines", stats.engines, GroupBy::kEngine);
+  } else {
+    const bool time = stats.query.by >= GroupBy::kMinute;
+    const auto shown = time ? stats.groups : First(stats.groups, stats.top);
+    const std::string title = TopTitle(shown.size(), stats.groups.size(), Capital(stats.by));
+    add(time ? title + " (UTC)" : title, shown, stats.query.by);
+  }
+  if (left_out > 0)
+    out += "\n" + std::to_string(left_out) + " more columns in a wider terminal, or with --json\n";
+  return out;
+}
+
+}  // namespace gpulens

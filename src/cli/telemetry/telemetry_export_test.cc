@@ -1,0 +1,116 @@
+// What is exported can be recorded again, to the last bit: gpulens_store_record_json reads what `gpulens
+// telemetry export` writes.
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "cli/telemetry/telemetry_command.h"
+#include "base/files.h"
+#include "base/parse.h"
+#include "base/testing/temp_folder.h"
+#include "sdk/inference/core.h"
+#include "sdk/inference/record_json.h"
+#include "store/telemetry/schema.h"
+
+namespace gpulens {
+namespace {
+
+using telemetry::Column, telemetry::Numbers, telemetry::TextColumn;
+
+// A value in every column, numbers with all digits that a double has.
+telemetry::Row Full() {
+  static constexpr const char* kTexts[] = {
+      "m\u00e9", "a \"quoted\" \\ one",   "a\n\t",  "counter", "nvidia", "b",
+      "session", R"({"k":[1,"\u0000"]})", "timeout"};
+  telemetry::Row row;
+  int64_t n = 0;
+  for (const Column& column : telemetry::Columns()) {
+    ++n;
+    if (const auto* real = std::get_if<double Numbers::*>(&column.at))
+      row.numbers.*(*real) = static_cast<double>(n) / 7;
+    else if (const auto* whole = std::get_if<int64_t Numbers::*>(&column.at))
+      row.numbers.*(*whole) = n % 2 == 0 ? (int64_t{1} << 53) + n : 0;
+    else if (const auto* text = std::get_if<TextColumn>(&column.at))
+      row.text(*text) = kTexts[static_cast<size_t>(*text)];
+  }
+  row.numbers.timestamp = 1763690820.1234567;
+  row.numbers.is_warmup = row.numbers.is_streaming = 1;
+  row.numbers.outcome = static_cast<int64_t>(Outcome::kError);
+  return row;
+}
+
+telemetry::Row Least() {
+  telemetry::Row row;
+  row.numbers.timestamp = 1.5;
+  return row;
+}
+
+struct TelemetryExport : ::testing::Test {
+  testing::TempFolder folder;
+  std::string path = folder.path() + "/telemetry.db", copy = folder.path() + "/copy.db";
+
+  void Keep(const std::vector<telemetry::Row>& rows) const {
+    auto store = InferenceStore::Open(path);
+    ASSERT_TRUE(store.ok()) << store.error().detail;
+    for (const telemetry::Row& row : rows) store->core().Record(row);
+    ASSERT_TRUE(store->Close().ok());
+    ASSERT_EQ(store->health().stored, rows.size());
+  }
+
+  // Of `path` into `copy`, by way of the program's JSON lines.
+  void Copy() const {
+    TelemetryOptions options;
+    options.db = path, options.format = "jsonl", options.output = folder.path() + "/rows.jsonl";
+    ASSERT_EQ(RunTelemetryExport(options), 0);
+    const auto lines = ReadFile(options.output);
+    ASSERT_TRUE(lines.ok());
+    auto store = InferenceStore::Open(copy);
+    ASSERT_TRUE(store.ok());
+    for (std::string_view rest = *lines; !rest.empty();) {
+      const auto record = sdk::ReadRecordJson(TakeUntil(rest, '\n'));
+      ASSERT_TRUE(record.ok()) << record.error().detail;
+      store->core().Record(record->row());
+    }
+    ASSERT_TRUE(store->Close().ok());
+  }
+
+  // An answer with `main` the one and `copied` the other.
+  int64_t Ask(const std::string& sql) const {
+    auto database = sqlite::Database::Open({.path = path});
+    if (!database) return ADD_FAILURE() << database.error().detail, -1;
+    EXPECT_TRUE(database->Run("ATTACH '" + copy + "' AS copied").ok());
+    auto number = database->Number(sql);
+    return number ? *number : (ADD_FAILURE() << number.error().detail, -1);
+  }
+};
+
+TEST_F(TelemetryExport, ARecordThatIsExportedAndRecordedIsTheSame) {
+  Keep({Least(), Full()});  // by time, as they are exported
+  Copy();
+  EXPECT_EQ(Ask("SELECT count(*) FROM copied.telemetry"), 2);
+  EXPECT_EQ(Ask("SELECT count(*) FROM (SELECT * FROM main.telemetry EXCEPT SELECT * FROM copied.telemetry)"),
+            0);
+}
+
+TEST_F(TelemetryExport, WhatAnotherProgramDidNotMeasureStaysUnknown) {
+  Keep({});
+  {
+    auto database = sqlite::Database::Open({.path = path});
+    ASSERT_TRUE(database.ok());
+    ASSERT_TRUE(
+        database
+            ->Run("INSERT INTO telemetry(timestamp, model_id, prompt_tokens, ttft) VALUES(1, 'm', 7, 0.1)")
+            .ok());
+  }
+  Copy();
+  EXPECT_EQ(Ask("SELECT measured FROM copied.telemetry"), 1 << 4 | 1 << 9) << "prompt tokens and the TTFT";
+  EXPECT_EQ(Ask("SELECT token_counting_version IS NULL FROM copied.telemetry"), 1);
+  EXPECT_EQ(Ask("SELECT count(*) FROM main.telemetry JOIN copied.telemetry USING(timestamp, model_id, "
+                "prompt_tokens, "
+                "ttft, completion_tokens, total_tokens, latency_seconds, metadata)"),
+            1);
+}
+
+}  // namespace
+}  // namespace gpulens

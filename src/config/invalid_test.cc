@@ -1,0 +1,113 @@
+// Every file of testdata/invalid/ against the words that a person must see for it. With
+// GPULENS_WRITE_GOLDEN set, the words are written instead; read the difference before it is kept.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <filesystem>
+
+#include "config/print.h"
+#include "config/schema_for_test.h"
+#include "base/files.h"
+
+namespace gpulens {
+namespace {
+
+namespace fs = std::filesystem;
+
+FileAnswer LookForTest(const std::string& path) {
+  if (path == "/etc/gpulens/web.yaml") {
+    return {"permission denied",
+            "owned by root, mode 0600; this runs as gpulens.   do: chown gpulens /etc/gpulens/web.yaml"};
+  }
+  return {};
+}
+
+std::string WordsFor(const std::string& text) {
+  Sources sources;
+  sources.file_name = "gpulens.yaml";
+  sources.file_text = text;
+  sources.look = LookForTest;
+  sources.look_at_folder = nullptr;
+  sources.expand = true;
+  sources.read = nullptr;
+  sources.environment = {{"REGION", "eu"}, {"WORD", "soon"}};
+  LoadOutcome outcome = Load(testing::TestSchema(), sources);
+  std::string words = outcome.Report();
+  if (outcome.ok()) words += CheckSummary(testing::TestSchema(), outcome.config, "gpulens.yaml") + "\n";
+  return words;
+}
+
+std::vector<fs::path> Inputs() {
+  std::vector<fs::path> paths;
+  for (const auto& entry : fs::directory_iterator(GPULENS_SOURCE_DIR "/src/config/testdata/invalid")) {
+    if (entry.path().extension() == ".yaml") paths.push_back(entry.path());
+  }
+  std::sort(paths.begin(), paths.end());
+  return paths;
+}
+
+TEST(InvalidTest, EachFileSaysWhatIsWrong) {
+  std::vector<fs::path> paths = Inputs();
+  ASSERT_GE(paths.size(), 40u);
+  for (fs::path path : paths) {
+    SCOPED_TRACE(path.filename());
+    auto text = ReadFile(path.string(), 4 << 20);
+    ASSERT_TRUE(text.ok());
+    std::string words = WordsFor(*text);
+    path.replace_extension(".expect");
+    if (std::getenv("GPULENS_WRITE_GOLDEN") != nullptr) {
+      ASSERT_TRUE(WriteFileAtomically(path.string(), words).ok());
+      continue;
+    }
+    auto expected = ReadFile(path.string());
+    ASSERT_TRUE(expected.ok()) << "no words for it; they would be:\n" << words;
+    EXPECT_EQ(words, *expected);
+  }
+}
+
+TEST(InvalidTest, NoSecretIsQuoted) {
+  std::string words = WordsFor(
+      "collectors: {scrape: {targets: [{url: \"http:/x/?token=hunter2\",\n"
+      "  headers: {X-Key: hunter2, Y: \"…\"}, wrong: 1}]}}\n"
+      "sinks: {webhook: {url: \"http:/h/hunter2\"}}\n");
+  EXPECT_NE(words.find("the text is not a URL"), std::string::npos) << words;
+  EXPECT_NE(words.find("config print has hidden"), std::string::npos) << words;
+  EXPECT_EQ(words.find("hunter2"), std::string::npos) << words;
+}
+
+// What would be too large to keep as a file.
+TEST(InvalidTest, TooLarge) {
+  EXPECT_EQ(WordsFor("interval: 1s\n#" + std::string(1 << 20, 'x')),
+            "gpulens.yaml: larger than 1 MiB\n"
+            "  a configuration is smaller than that\n"
+            "1 error in gpulens.yaml.   every key with its default: gpulens config schema\n");
+}
+
+TEST(InvalidTest, TooManyValues) {
+  std::string text = "collectors: {scrape: {targets: [";
+  for (int i = 0; i < 30'000; ++i) text += "x,";
+  std::string words = WordsFor(text + "]}}");
+  EXPECT_NE(words.find("more than 20000 values"), std::string::npos) << words;
+  EXPECT_LT(words.size(), 1000u);
+}
+
+TEST(InvalidTest, ThousandsOfErrorsAreCountedAndTwentyShown) {
+  std::string text;
+  for (int i = 0; i < 5000; ++i) text += "wrong_key_" + std::to_string(i) + ": 1\n";
+  std::string words = WordsFor(text);
+  EXPECT_NE(words.find("5000 errors in gpulens.yaml, the first 20 are shown."), std::string::npos);
+  EXPECT_NE(words.find("gpulens.yaml:20:1:"), std::string::npos);
+  EXPECT_EQ(words.find("gpulens.yaml:21:1:"), std::string::npos);
+}
+
+TEST(InvalidTest, OneLongLineOfManyValuesIsRead) {
+  std::string text = "collectors: {scrape: {targets: [";
+  for (int i = 0; i < 3000; ++i) text += "{url: \"http://h/\\x41\", wrong: " + std::string(100, 'x') + "}, ";
+  std::string words = WordsFor(text + "]}}");
+  EXPECT_NE(words.find("3000 errors"), std::string::npos);
+  EXPECT_LT(words.size(), 20'000u);
+}
+
+}  // namespace
+}  // namespace gpulens

@@ -1,0 +1,334 @@
+#include "config/walk.h"
+
+#include <algorithm>
+#include <map>
+#include <unordered_map>
+#include <utility>
+
+#include "config/convert.h"
+#include "config/renamed.h"
+#include "base/check.h"
+#include "base/parse.h"
+#include "net/http/http_message.h"
+
+namespace gpulens {
+namespace {
+
+std::string GotText(const YamlNode& node) {
+  if (node.kind == YamlNode::kList) return "a list";
+  if (node.kind == YamlNode::kMap) return "a map";
+  return node.kind == YamlNode::kNull ? "nothing" : "the text " + QuotedText(node.text);
+}
+
+bool IsMissing(const Config::Value& value) {
+  if (const auto* text = std::get_if<std::string>(&value)) return text->empty();
+  if (const auto* texts = std::get_if<std::vector<std::string>>(&value)) return texts->empty();
+  if (const auto* map = std::get_if<std::map<std::string, std::string>>(&value)) return map->empty();
+  if (const auto* groups = std::get_if<std::vector<Config>>(&value)) return groups->empty();
+  return false;
+}
+
+}  // namespace
+
+void Walk::WrongKind(const OptionSpec& spec, const YamlNode& node, const std::string& path) {
+  const bool hidden = IsSecretKey(spec.key) || node.secret;
+  std::string got = hidden && node.kind == YamlNode::kScalar ? "a text" : GotText(node);
+  std::string hint;
+  if (spec.type == OptionType::kGroup) hint = WordHint("", KeysOf(spec.children));
+  if (spec.type == OptionType::kGroups) hint = "like [{…}, {…}]";
+  if (spec.type == OptionType::kTextMap) hint = "like {key: text}";
+  AddAt(node.span, path + ": expected " + std::string(TypeName(spec.type)) + ", got " + got, hint);
+}
+
+void Walk::CheckKeys(const OptionSpec& group, const YamlNode& node, const std::string& path) {
+  std::vector<std::string_view> allowed = KeysOf(group.children);
+  for (const YamlNode::Member& member : node.members) {
+    if (std::find(allowed.begin(), allowed.end(), member.key) != allowed.end()) continue;
+    // A place for anchors, as Compose has it.
+    if (path.empty() && member.key.starts_with("x-")) continue;
+    if (shared_.schema.FindNamed(group, member.key)) continue;
+    if (shared_.problems.full()) {
+      AddAt(member.key_span, {});
+      continue;
+    }
+    std::string_view noun = Schema::SectionNoun(path);
+    std::string message = noun.empty() ? "unknown key " : "no " + std::string(noun) + " ";
+    message += QuotedText(member.key);
+    if (noun.empty() && !path.empty()) message += " in " + path;
+    std::string hint = RenamedKeyHint(path, member.key);
+    if (hint.empty()) hint = WordHint(member.key, allowed);
+    if (member.key == "<<") hint = "merge keys are not part of YAML 1.2: write the keys out";
+    else if (path == "sinks" && member.key.find('/') != member.key.npos)
+      hint =
+          "further sinks of a kind are otlp/NAME, remote_write/NAME, webhook/NAME, file/NAME, with a name of "
+          "at most 64 of a-z A-Z 0-9 _ -";
+    AddAt(member.key_span, std::move(message), std::move(hint));
+  }
+}
+
+void Walk::CheckRequired(const OptionSpec& group, const YamlNode* node, const Config& config,
+                         const std::string& path) {
+  for (const OptionSpec& spec : group.children) {
+    if (!spec.required || !required_matters_ || spec.type == OptionType::kGroup) continue;
+    const YamlNode* given = node == nullptr ? nullptr : node->Find(spec.key);
+    bool said = given != nullptr && given->kind != YamlNode::kNull;
+    bool number = IsScalar(spec.type) && !std::holds_alternative<std::string>(EmptyValue(spec));
+    bool missing =
+        number ? config.origin(spec.key).where == Origin::kDefault && !said && spec.fallback.empty()
+               : IsMissing(config.entries()[static_cast<size_t>(&spec - group.children.data())].value);
+    // A value that is there but wrong has been told already.
+    if (!missing || (said && given->kind != YamlNode::kScalar)) continue;
+    if (said && !given->text.empty()) continue;
+    std::string message = QuotedText(spec.key) + " is missing" + (path.empty() ? "" : " in " + path);
+    std::string hint = std::string(TypeName(spec.type)) + ": " + std::string(spec.help);
+    if (node != nullptr) {
+      AddAt((said ? given : node)->span, std::move(message), std::move(hint));
+    } else {
+      shared_.problems.Add({source_.name().empty() ? "configuration" : source_.name(), 0, 0, 1, {}, 0},
+                           std::move(message), std::move(hint));
+    }
+  }
+}
+
+Config Walk::Group(const OptionSpec& group, const YamlNode* node, const std::string& path) {
+  const YamlNode* written = node;
+  bool listed = node != nullptr || (!path.empty() && shared_.overlay.Touches(path));
+  if (node != nullptr && node->kind != YamlNode::kMap) {
+    if (node->kind != YamlNode::kNull) WrongKind(group, *node, path.empty() ? "the file" : path);
+    node = nullptr;
+  }
+  if (node != nullptr) CheckKeys(group, *node, path);
+  bool plugin = shared_.schema.IsPlugin(group);
+  bool outer = required_matters_;
+  Config config;
+  for (const OptionSpec& spec : group.children) {
+    Config::Entry entry =
+        Option(spec, node == nullptr ? nullptr : node->Find(spec.key), Below(path, spec.key));
+    if (plugin && spec.key == "enabled") {
+      bool* on = std::get_if<bool>(&entry.value);
+      if (listed && entry.origin.where == Origin::kDefault) *on = true;
+      required_matters_ = outer && *on;
+    }
+    config.Set(spec.key, std::move(entry.value), std::move(entry.origin));
+  }
+  for (size_t i = 0; node != nullptr && i < node->members.size(); ++i) {
+    const YamlNode::Member& member = node->members[i];
+    const OptionSpec* spec = shared_.schema.FindNamed(group, member.key);
+    if (spec == nullptr) continue;
+    Config::Entry entry = Option(*spec, member.value, Below(path, member.key));
+    config.Set(member.key, std::move(entry.value), std::move(entry.origin));
+  }
+  CheckRequired(group, written, config, path);
+  required_matters_ = outer;
+  return config;
+}
+
+Config::Entry Walk::Option(const OptionSpec& spec, const YamlNode* node, const std::string& path) {
+  Config::Entry entry;
+  bool empty_group = spec.type == OptionType::kGroup && spec.fallback.empty();
+  bool given = node != nullptr && (node->kind != YamlNode::kNull || empty_group);
+  // The text in the file is checked even when something stronger replaces it.
+  entry.value = given ? Value(spec, node, path) : Default(spec, path);
+  entry.origin = given ? OriginOf(node) : Origin{};
+  if (spec.type == OptionType::kGroup) return entry;
+  const Setting* setting = shared_.overlay.Find(path);
+  if (setting != nullptr && FromOverlay(spec, *setting, path, entry.value)) entry.origin = setting->origin;
+  return entry;
+}
+
+Config::Value Walk::Value(const OptionSpec& spec, const YamlNode* node, const std::string& path) {
+  switch (spec.type) {
+    case OptionType::kGroup: return Group(spec, node, path);
+    case OptionType::kTexts: return Texts(spec, *node, path);
+    case OptionType::kTextMap:
+    case OptionType::kGroups: {
+      bool map = spec.type == OptionType::kTextMap;
+      if (node->kind == (map ? YamlNode::kMap : YamlNode::kList)) {
+        return map ? TextMap(spec, *node, path) : Groups(spec, *node, path);
+      }
+      WrongKind(spec, *node, path);
+      return EmptyValue(spec);
+    }
+    default: break;
+  }
+  Config::Value out;
+  return Text(spec, *node, path, out) ? out : Default(spec, path);
+}
+
+bool Walk::Text(const OptionSpec& spec, const YamlNode& node, const std::string& path, Config::Value& out) {
+  if (node.kind != YamlNode::kScalar) {
+    OptionSpec one = spec;
+    if (!IsScalar(spec.type)) one.type = OptionType::kText;
+    WrongKind(one, node, path);
+    return false;
+  }
+  ValueCheck wrong = ConvertText(spec, node.text, out);
+  if (!wrong) wrong = CheckRootText(path, node.text);
+  if (where_ == Origin::kFile && WantsSpots(path)) shared_.spots[path].push_back(source_.SpotOf(node.span));
+  if (!wrong) return true;
+  // The carets stand under the text, not its quotes, unless the quotes are all there is.
+  TextSpan span = node.text.empty() || !node.literal ? node.span
+                  : wrong->length > 0                ? node.Within(wrong->at, wrong->length)
+                                                     : node.Within(0, node.text.size());
+  if (node.secret) {
+    AddAt(span, path + ": expected " + std::string(TypeName(spec.type)) + ", got something else",
+          wrong->hint);
+    return false;
+  }
+  AddAt(span, path + ": " + wrong->problem + (node.replaced ? ", the value after expansion" : ""),
+        wrong->hint);
+  return false;
+}
+
+Config::Value Walk::Texts(const OptionSpec& spec, const YamlNode& node, const std::string& path) {
+  std::vector<std::string> texts;
+  auto add = [&](const YamlNode& item) {
+    Config::Value value;
+    if (Text(spec, item, path, value)) texts.push_back(std::get<std::string>(std::move(value)));
+  };
+  if (node.kind == YamlNode::kMap) {
+    WrongKind(spec, node, path);
+  } else if (node.kind == YamlNode::kScalar) {
+    if (!node.text.empty()) add(node);
+  }
+  for (const YamlNode* item : node.items) add(*item);
+  return texts;
+}
+
+Config::Value Walk::TextMap(const OptionSpec& spec, const YamlNode& node, const std::string& path) {
+  std::map<std::string, std::string> map;
+  for (const YamlNode::Member& member : node.members) {
+    bool text = member.value->kind == YamlNode::kScalar;
+    const bool secret = IsSecretKey(member.key) || path.ends_with(".headers");
+    if (text && secret && member.value->text.starts_with("…")) {
+      AddAt(member.value->span, path + "." + member.key + ": " + std::string(kHiddenSecret),
+            std::string(kHiddenHint));
+    }
+    const bool empty = member.value->kind == YamlNode::kNull;
+    if (text || empty) {
+      const bool key_is_name = spec.map_of != MapOf::kRenames;
+      if (ValueCheck wrong = CheckPair(spec, member.key, text ? member.value->text : ""))
+        AddAt(key_is_name ? member.key_span : member.value->span, path + ": " + wrong->problem, wrong->hint);
+    }
+    if (text) map.emplace(member.key, member.value->text);
+    // Nothing after the colon is an empty text.
+    if (empty) map.emplace(member.key, "");
+    if (text || empty) continue;
+    WrongKind({.key = member.key, .type = OptionType::kText, .fallback = {}, .help = {}}, *member.value,
+              path + "." + member.key);
+  }
+  return map;
+}
+
+Config::Value Walk::Groups(const OptionSpec& spec, const YamlNode& node, const std::string& path) {
+  std::vector<Config> groups;
+  std::unordered_map<std::string, TextSpan> names;
+  OptionSpec element = spec;
+  element.type = OptionType::kGroup;
+  for (size_t i = 0; i < node.items.size(); ++i) {
+    const YamlNode& item = *node.items[i];
+    std::string here = path + "[" + std::to_string(i) + "]";
+    if (item.kind != YamlNode::kMap) {
+      WrongKind(element, item, here);
+      continue;
+    }
+    groups.push_back(Group(element, &item, here));
+    const YamlNode* name = item.Find("name");
+    if (name == nullptr || name->kind != YamlNode::kScalar || name->text.empty()) continue;
+    auto [first, is_new] = names.emplace(name->text, name->span);
+    if (is_new) continue;
+    std::string place = std::to_string(first->second.line) + ":" + std::to_string(first->second.column);
+    AddAt(name->span, here + ": duplicate name " + QuotedText(name->text) + ", first at " + place,
+          "each needs a name of its own");
+  }
+  return groups;
+}
+
+Config::Value Walk::Default(const OptionSpec& spec, const std::string& path) {
+  if (spec.fallback.empty()) {
+    return spec.type == OptionType::kGroup ? Group(spec, nullptr, path) : EmptyValue(spec);
+  }
+  Config::Value value;
+  if (IsScalar(spec.type)) {
+    CHECK(!ConvertText(spec, spec.fallback, value));
+    return value;
+  }
+  Problems none;
+  SourceText source("default", std::string(spec.fallback));
+  YamlTree tree = ParseYaml(source, none);
+  CHECK(none.count() == 0 && tree.root() != nullptr);
+  // Below a group, variables and flags may still be wrong; a list by itself is the table's word alone.
+  Shared own{shared_.schema, shared_.overlay, none, {}};
+  Shared& shared = spec.type == OptionType::kGroup ? shared_ : own;
+  value = Walk(shared, source, Origin::kDefault).Value(spec, tree.root(), path);
+  CHECK(none.count() == 0);
+  return value;
+}
+
+namespace {
+
+// Percent-encoding of the W3C's baggage, in which a plus sign is one.
+std::string Decoded(std::string text) {
+  for (size_t at = 0; (at = text.find('+', at)) != std::string::npos; ++at) text.replace(at, 1, "%2B");
+  return DecodePercent(text);
+}
+
+}  // namespace
+
+bool Walk::FromOverlay(const OptionSpec& spec, const Setting& setting, const std::string& path,
+                       Config::Value& out) {
+  bool good = true;
+  std::vector<Spot> spots;
+  auto check = [&](std::string_view text, Config::Value& value) {
+    ValueCheck wrong = ConvertText(spec, text, value);
+    if (!wrong) wrong = CheckRootText(path, text);
+    size_t start = static_cast<size_t>(text.data() - setting.text.data());
+    spots.push_back(Overlay::SpotOf(setting, start, text.size()));
+    if (!wrong) return;
+    good = false;
+    size_t length = wrong->length > 0 ? wrong->length : text.size();
+    shared_.problems.Add(Overlay::SpotOf(setting, start + wrong->at, length), path + ": " + wrong->problem,
+                         wrong->hint);
+  };
+  Config::Value value;
+  if (IsScalar(spec.type)) {
+    check(setting.text, value);
+  } else {
+    std::vector<std::string> texts;
+    std::map<std::string, std::string> map;
+    for (std::string_view rest = setting.text; !rest.empty();) {
+      std::string_view item = Trim(TakeUntil(rest, ','));
+      if (item.empty()) continue;
+      if (spec.type == OptionType::kTexts) {
+        check(item, value);
+        if (const auto* text = std::get_if<std::string>(&value)) texts.push_back(*text);
+        continue;
+      }
+      std::string_view left = item;
+      std::string key(Trim(TakeUntil(left, '=')));
+      bool pair = item.find('=') != std::string_view::npos && !key.empty() && key.size() <= kConfigKeyBytes;
+      std::string text(Trim(left));
+      if (setting.percent) text = Decoded(std::move(text));
+      if (ValueCheck wrong = pair ? CheckPair(spec, key, text) : std::nullopt) {
+        good = false;
+        shared_.problems.Add(
+            Overlay::SpotOf(setting, static_cast<size_t>(item.data() - setting.text.data()), item.size()),
+            path + ": " + wrong->problem, wrong->hint);
+        continue;
+      }
+      if (pair && map.emplace(key, std::move(text)).second) continue;
+      good = false;
+      shared_.problems.Add(
+          Overlay::SpotOf(setting, static_cast<size_t>(item.data() - setting.text.data()), item.size()),
+          path + (pair ? ": duplicate key " + QuotedText(key) : ": expected KEY=TEXT"), "like a=1,b=2");
+    }
+    if (spec.type == OptionType::kTexts) value = std::move(texts);
+    if (spec.type == OptionType::kTextMap) value = std::move(map);
+  }
+  if (!good) return false;
+  if (WantsSpots(path)) shared_.spots[path] = std::move(spots);
+  out = std::move(value);
+  return true;
+}
+
+}  // namespace gpulens

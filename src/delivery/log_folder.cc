@@ -1,0 +1,169 @@
+#include "delivery/log_folder.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <memory>
+
+#include "base/files.h"
+#include "base/log.h"
+#include "base/parse.h"
+#include "base/result.h"
+#include "delivery/position_file.h"
+#include "delivery/segment_format.h"
+
+namespace gpulens {
+namespace {
+
+constexpr std::string_view kSuffix = ".seg";
+constexpr size_t kDigits = 20;
+constexpr int kNamesAside = 100;  // NAME.unknown, NAME.unknown.1, … before we leave it where it is
+
+struct CloseFolder {
+  void operator()(DIR* folder) const noexcept { ::closedir(folder); }
+};
+
+}  // namespace
+
+std::optional<uint64_t> IdOfSegmentName(std::string_view name) noexcept {
+  if (name.size() != kDigits + kSuffix.size() || !name.ends_with(kSuffix)) return std::nullopt;
+  return ParseInt<uint64_t>(name.substr(0, kDigits));
+}
+
+SegmentName NameOfSegment(uint64_t first_id) noexcept {
+  SegmentName name{};
+  std::snprintf(name.data(), name.size(), "%020llu.seg", static_cast<unsigned long long>(first_id));
+  return name;
+}
+
+Result<LogFolder> LogFolder::Open(const std::string& path) {
+  RETURN_IF_ERROR(MakeFoldersAbove(path));
+  if (::mkdir(path.c_str(), 0700) != 0 && errno != EEXIST) return ErrnoStatus("make " + path, errno);
+  LogFolder folder;
+  folder.path_ = path;
+  folder.fd_.reset(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (!folder.fd_) return ErrnoStatus("open " + path, errno);
+  RETURN_IF_ERROR(folder.Lock());
+  return folder;
+}
+
+Status LogFolder::Lock() {
+  constexpr int kFlags = O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC | O_NOCTTY | O_NONBLOCK;
+  lock_.reset(::openat(fd(), kLockName, kFlags, 0600));
+  if (!lock_) return ErrnoStatus("open " + path_ + "/" + kLockName, errno);
+  std::array<char, 24> text{};
+  if (::flock(lock_.get(), LOCK_EX | LOCK_NB) != 0) {
+    if (errno != EWOULDBLOCK) return ErrnoStatus("lock " + path_, errno);
+    ssize_t count = ::pread(lock_.get(), text.data(), text.size(), 0);
+    auto pid = ParseInt<int>(Trim({text.data(), static_cast<size_t>(std::max<ssize_t>(count, 0))}));
+    std::string holder = pid ? "process " + std::to_string(*pid) : "another process";
+    return {Code::kUnavailable, "the folder " + path_ + " is in use by " + holder};
+  }
+  // Only for people: on a full disk the lock holds without it.
+  int size = std::snprintf(text.data(), text.size(), "%d\n", static_cast<int>(::getpid()));
+  if (::ftruncate(lock_.get(), 0) != 0 ||
+      ::pwrite(lock_.get(), text.data(), static_cast<size_t>(size), 0) != size)
+    Log(LogLevel::kDebug, "delivery", "lock_text", "the process id could not be written", path_);
+  return Ok();
+}
+
+Result<std::vector<std::string>> LogFolder::List() const {
+  UniqueFd copy(::openat(fd(), ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (!copy) return ErrnoStatus("list " + path_, errno);
+  std::unique_ptr<DIR, CloseFolder> list(::fdopendir(copy.get()));
+  if (!list) return ErrnoStatus("list " + path_, errno);
+  copy.release();
+  std::vector<std::string> names;
+  errno = 0;
+  while (const dirent* entry = ::readdir(list.get())) {
+    names.emplace_back(entry->d_name);
+    errno = 0;
+  }
+  if (errno != 0) return ErrnoStatus("list " + path_, errno);
+  return names;
+}
+
+Result<std::vector<uint64_t>> LogFolder::ListSegments() const {
+  ASSIGN_OR_RETURN(const std::vector<std::string> names, List());
+  std::vector<uint64_t> ids;
+  for (const std::string& name : names) {
+    const auto id = IdOfSegmentName(name);
+    if (id && *id < kMaxRecordId) ids.push_back(*id);
+    else if (id) RETURN_IF_ERROR(SetAside(name.c_str(), "no record has this number"));
+  }
+  std::sort(ids.begin(), ids.end());
+  return ids;
+}
+
+Result<std::vector<std::string>> LogFolder::ListPositions() const {
+  ASSIGN_OR_RETURN(std::vector<std::string> names, List());
+  std::erase_if(names, [](const std::string& name) {
+    return !name.starts_with("position") || name.find(".unknown") != name.npos;
+  });
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+bool LogFolder::Has(const char* name) const noexcept {
+  struct stat info{};
+  return ::fstatat(fd(), name, &info, AT_SYMLINK_NOFOLLOW) == 0;
+}
+
+bool LogFolder::Misses(const char* name) const noexcept {
+  struct stat info{};
+  return ::fstatat(fd(), name, &info, AT_SYMLINK_NOFOLLOW) != 0 && errno == ENOENT;
+}
+
+Status LogFolder::Mark(const char* name) const {
+  constexpr int kFlags = O_WRONLY | O_CREAT | O_NOFOLLOW | O_CLOEXEC | O_NOCTTY | O_NONBLOCK;
+  const UniqueFd made(::openat(fd(), name, kFlags, 0600));
+  return made ? Ok() : ErrnoStatus("make " + path_ + "/" + name, errno);
+}
+
+bool LogFolder::vanished() const noexcept {
+  struct stat ours{}, there{};
+  return ::fstat(fd(), &ours) != 0 || ours.st_nlink == 0 || ::stat(path_.c_str(), &there) != 0 ||
+         ours.st_dev != there.st_dev || ours.st_ino != there.st_ino;
+}
+
+Status LogFolder::SetAside(const char* name, std::string_view why) const {
+  for (int i = 0; i < kNamesAside; ++i) {
+    std::string target = std::string(name) + ".unknown" + (i == 0 ? "" : "." + std::to_string(i));
+    struct stat info{};
+    // Nobody but the holder of the lock makes names here, so that a look before is enough.
+    if (::fstatat(fd(), target.c_str(), &info, AT_SYMLINK_NOFOLLOW) == 0) continue;
+    if (::renameat(fd(), name, fd(), target.c_str()) != 0)
+      return ErrnoStatus("set aside " + path_ + "/" + name, errno);
+    Log(LogLevel::kWarn, "delivery", "set_aside",
+        std::string(name) + " was renamed to " + target + ": " + std::string(why), path_ + "/" + name);
+    return Ok();
+  }
+  return {Code::kExhausted, "too many files *.unknown in " + path_ + "; remove them"};
+}
+
+Status LogFolder::Remove(const char* name) const {
+  if (::unlinkat(fd(), name, 0) == 0 || errno == ENOENT) return Ok();
+  return ErrnoStatus("remove " + path_ + "/" + name, errno);
+}
+
+bool LogFolder::RemoveAll() const {
+  auto names = List();
+  if (!names) return false;
+  for (const std::string& name : *names) {
+    if (name.starts_with(kPositionName) || name == kOwnerGoneName || name == kLockName)
+      static_cast<void>(Remove(name.c_str()));
+  }
+  return ::rmdir(path_.c_str()) == 0;
+}
+
+UniqueFd LogFolder::Duplicate() const noexcept { return UniqueFd(::fcntl(fd(), F_DUPFD_CLOEXEC, 0)); }
+
+Status LogFolder::Sync() const { return ::fsync(fd()) == 0 ? Ok() : ErrnoStatus("sync " + path_, errno); }
+
+}  // namespace gpulens

@@ -1,0 +1,74 @@
+#include "export/part_rule.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "net/client/http_client.h"
+#include "pipeline/delivery/send_setup.h"
+
+namespace gpulens {
+namespace {
+
+constexpr size_t kLongestTenant = 150;  // as Mimir and Loki have it
+constexpr size_t kMostConditions = 64;
+
+// Senders choose the value: nothing that could end the field, or that a proxy changes.
+bool IsTenant(std::string_view value) noexcept {
+  return !value.empty() && value.size() <= kLongestTenant &&
+         std::all_of(value.begin(), value.end(), [](char c) { return c > ' ' && c <= '~'; });
+}
+
+}  // namespace
+
+void CheckParts(const Config& config, ConfigFaults& faults) {
+  const std::vector<Config>& where = config.Groups("where");
+  if (where.size() > kMostConditions)
+    faults.Refuse(config, "where", "where: more than " + std::to_string(kMostConditions) + " conditions");
+  for (const Config& one : where) {
+    if (one.Text("attribute").empty()) faults.Refuse(one, "attribute", "where.attribute is empty");
+  }
+  const Config& tenant = config.Group("tenant");
+  if (tenant.Text("from").empty()) return;
+  std::string line;
+  const Status header = AddRequestField(line, tenant.Text("header"), "x");
+  if (!header) faults.Refuse(tenant, "header", "tenant.header: " + header.detail);
+  const std::string& fallback = tenant.Text("fallback");
+  if (!fallback.empty() && !IsTenant(fallback))
+    faults.Refuse(tenant, "fallback", "tenant.fallback: up to 150 printable ASCII characters without spaces");
+}
+
+PartRule::PartRule(const Config& config, const std::vector<std::vector<HttpUrl>>& urls) {
+  SplitRule rule;
+  for (const Config& one : config.Groups("where"))
+    rule.where.push_back({one.Text("attribute"), one.Texts("values"), one.Bool("exclude")});
+  const Config& tenant = config.Group("tenant");
+  rule.by = tenant.Text("from");
+  header_ = tenant.Text("header");
+  fallback_ = tenant.Text("fallback");
+  rule.lanes = static_cast<uint32_t>(config.Int("in_flight"));
+  const bool by_endpoint = config.Text("balance") == "hash" && urls.size() > 1;
+  if (by_endpoint) {
+    rule.hash = SplitHash::kResource;
+    for (const auto& endpoint : urls) rule.endpoints.push_back(EndpointHash(endpoint));
+  }
+  // Requests of the agent's own data have keys by which they are spread.
+  if (by_endpoint || !rule.where.empty() || !rule.by.empty()) own_ = rule;
+  if (!by_endpoint && rule.lanes > 1) rule.hash = SplitHash::kSeries;
+  if (own_ || rule.hash != SplitHash::kNone) received_ = std::move(rule);
+}
+
+const SplitRule* PartRule::For(RecordSource source) const noexcept {
+  const std::optional<SplitRule>& rule = source == RecordSource::kOwn ? own_ : received_;
+  return rule ? &*rule : nullptr;
+}
+
+std::string PartRule::HeadersOf(const SplitPart& part) const {
+  std::string line;
+  if (!received_ || received_->by.empty()) return line;
+  const std::string& value = part.has_value && IsTenant(part.value) ? part.value : fallback_;
+  // Both were checked.
+  if (!value.empty()) static_cast<void>(AddRequestField(line, header_, value));
+  return line;
+}
+
+}  // namespace gpulens

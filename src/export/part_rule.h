@@ -1,0 +1,70 @@
+// Which part of its data a sink sends, and how it divides it: by conditions on attributes (`where`), by a
+// tenant that each request names in a header field (`tenant`), and by hashes over endpoints and requests in
+// flight (`balance`, `in_flight`).
+#pragma once
+
+#include <array>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <gpulens/status.h>
+
+#include "core/received_otlp.h"
+#include "net/client/http_url.h"
+#include "plugins/config.h"
+#include "wire/split/split_rule.h"
+
+namespace gpulens {
+
+inline constexpr OptionSpec kWhereOptions[] = {
+    {.key = "attribute",
+     .help = "An attribute of the resource, the scope, the point or the record; of remote write, a label.",
+     .required = true},
+    {.key = "values",
+     .type = OptionType::kTexts,
+     .help = "Values to match; * matches any text, ? one byte. Default: any value."},
+    {.key = "exclude",
+     .type = OptionType::kBool,
+     .fallback = "false",
+     .help = "Send only what has none of the values, or no such attribute."},
+};
+inline constexpr OptionSpec kTenantOptions[] = {
+    {.key = "from", .help = "The attribute whose value is the tenant; empty: no tenants."},
+    {.key = "header", .fallback = "X-Scope-OrgID", .help = "The header field with the tenant."},
+    {.key = "fallback",
+     .help = "Tenant of data without the attribute or with an invalid value: up to 150 printable "
+             "ASCII characters without spaces. Empty: it is sent without the field."},
+};
+inline constexpr auto kPartOptions = std::to_array<OptionSpec>({
+    {.key = "where",
+     .type = OptionType::kGroups,
+     .help = "Send only what meets all these conditions.",
+     .children = kWhereOptions},
+    {.key = "tenant",
+     .type = OptionType::kGroup,
+     .help = "A request for each tenant.",
+     .children = kTenantOptions},
+});
+
+// A ConfigCheck of a sink whose table has kPartOptions.
+void CheckParts(const Config& config, ConfigFaults& faults);
+
+// Immutable; thread-safe.
+class PartRule {
+ public:
+  // The configuration passed CheckParts. `urls`: as in SendPlan.
+  PartRule(const Config& config, const std::vector<std::vector<HttpUrl>>& urls);
+
+  // Null: requests of this source are sent whole.
+  const SplitRule* For(RecordSource source) const noexcept;
+  // Whole header lines.
+  std::string HeadersOf(const SplitPart& part) const;
+
+ private:
+  // Of the agent's own data, and of received data.
+  std::optional<SplitRule> own_, received_;
+  std::string header_, fallback_;
+};
+
+}  // namespace gpulens

@@ -1,0 +1,303 @@
+#include "ingest/otlp_intake.h"
+
+#include <malloc.h>
+#include <pthread.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "base/process.h"
+#include "base/result.h"
+#include "base/text.h"
+#include "base/threads.h"
+
+namespace gpulens {
+namespace {
+
+constexpr Duration kComeAgain = std::chrono::seconds(1);
+// Requests to the sinks that are not answered yet: their lanes are longer.
+constexpr size_t kInFlight = 8;
+// Requests wait for others to join them only while these come; even then not longer.
+constexpr Duration kLongestJoin = std::chrono::milliseconds(20);
+// A request takes memory beside its bytes.
+constexpr size_t kPerCall = 512;
+
+// Requests of up to some megabytes come and go all the time. Memory for each from the system, and back, would
+// cost more than reading it does; this much of what was freed is kept instead. It holds for the whole
+// process, over what RunAgent said, and stays with who knows the reason: an agent without receivers keeps
+// nothing.
+void KeepFreedMemory() {
+  constexpr int kKept = 4 << 20;
+  ::mallopt(M_MMAP_THRESHOLD, kKept);
+  ::mallopt(M_TRIM_THRESHOLD, kKept);
+}
+
+OtlpAnswer::Kind KindOf(const Status& status) noexcept {
+  switch (status.code) {
+    case Code::kOk: return OtlpAnswer::kAccepted;
+    case Code::kExhausted: return OtlpAnswer::kOverloaded;
+    case Code::kInvalidArgument: return OtlpAnswer::kMalformed;  // nobody will ever take it
+    default: return OtlpAnswer::kUnavailable;
+  }
+}
+
+}  // namespace
+
+// A request whose parts are on their way. Its last part answers.
+struct OtlpIntake::Open {
+  OtlpCall call;
+  uint64_t items = 0, rejected = 0, filtered = 0;
+  std::string why;
+  DecodedParts counted;
+  std::shared_ptr<OtlpInFlight> flight;
+
+  std::mutex mutex;  // guards what follows
+  size_t parts = 1;  // one more until all of it is on its way
+  Status worst;
+
+  bool failed() {
+    std::lock_guard lock(mutex);
+    return !worst.ok();
+  }
+  void Landed(const Status& status) {
+    {
+      std::lock_guard lock(mutex);
+      if (worst.ok()) worst = status;
+      if (--parts != 0) return;
+    }
+    OtlpAnswer answer{KindOf(worst), worst.detail};
+    if (answer.kind == OtlpAnswer::kAccepted) {
+      answer.rejected = rejected;
+      answer.message = why;
+      answer.parts = counted;
+    } else {
+      if (answer.kind != OtlpAnswer::kMalformed) answer.retry_after = kComeAgain;
+    }
+    {
+      std::lock_guard lock(flight->mutex);
+      auto& stats = flight->ways[call.way].signals[static_cast<size_t>(call.signal)];
+      if (answer.kind == OtlpAnswer::kAccepted) {
+        stats.accepted += items;
+        stats.rejected += rejected;
+        stats.filtered += filtered;
+      } else {
+        stats.refused += items + rejected + filtered;
+      }
+    }
+    call.answer(answer);
+  }
+};
+
+// The requests of one signal that are being merged.
+struct OtlpIntake::Lane {
+  Lane(OtlpIntake& intake, OtlpSignal of)
+      : signal(of), batch(of, intake.options_.batch, [this, &intake](std::string bytes, uint32_t items) {
+          intake.Send(*this, std::move(bytes), items);
+        }) {}
+
+  const OtlpSignal signal;
+  OtlpBatch batch;
+  Opens members;  // whose parts the batch holds
+  std::shared_ptr<Open> adding;
+  Instant begun;
+};
+
+OtlpIntake::OtlpIntake(Options options, const ReceiverContext& context)
+    : options_(std::move(options)),
+      unwanted_(options_.unwanted),
+      clock_(*context.env.clock),
+      forward_(context.forward),
+      book_(context.describer, context.env.latest),
+      identity_(options_.identity, book_, clock_),
+      flight_(std::make_shared<OtlpInFlight>()),
+      memory_(options_.memory, clock_, [] { return ResidentBytes(0, true); }) {
+  KeepFreedMemory();
+  for (std::string_view way : options_.ways) flight_->ways.push_back({way, {}, 0});
+  for (size_t i = 0; i < kOtlpSignals; ++i)
+    lanes_[i] = std::make_unique<Lane>(*this, static_cast<OtlpSignal>(i));
+  std::lock_guard lock(mutex_);
+  static_cast<void>(Begin());
+}
+
+// Under the lock. Where there was no room for the thread it is tried again with each request.
+Status OtlpIntake::Begin() {
+  if (thread_.joinable()) return Ok();
+  return StartThread(thread_, [this] {
+    ::pthread_setname_np(::pthread_self(), "receive");
+    Run();
+  });
+}
+
+OtlpIntake::~OtlpIntake() { Finish(); }
+
+void OtlpIntake::Take(OtlpCall call) {
+  OtlpAnswer refused;
+  const size_t size = call.body.capacity() + kPerCall;
+  std::unique_lock lock(mutex_);
+  if (ending_) refused = {OtlpAnswer::kUnavailable, "the receiver is stopping", 0, kComeAgain};
+  else if (Status begun = Begin(); !begun) refused = {OtlpAnswer::kUnavailable, begun.detail, 0, kComeAgain};
+  else if (waiting_bytes_ + size > options_.max_waiting && !waiting_.empty())
+    refused = {OtlpAnswer::kOverloaded, "too many requests are queued", 0, kComeAgain};
+  else if (!memory_.HasRoom())
+    refused = {OtlpAnswer::kOverloaded, "the memory limit is reached", 0, kComeAgain};
+  if (refused.kind != OtlpAnswer::kAccepted) {
+    lock.unlock();
+    return Refuse(call, std::move(refused), 0);
+  }
+  waiting_bytes_ += size;
+  waiting_.push_back(std::move(call));
+  lock.unlock();
+  wake_.notify_one();
+}
+
+void OtlpIntake::Finish() {
+  {
+    std::lock_guard lock(mutex_);
+    ending_ = true;
+  }
+  wake_.notify_all();
+  {
+    std::lock_guard lock(flight_->mutex);
+    flight_->ending = true;
+  }
+  flight_->landed.notify_all();
+  if (thread_.joinable()) thread_.join();
+}
+
+void OtlpIntake::Run() {
+  std::unique_lock lock(mutex_);
+  while (true) {
+    const auto ready = [this] { return ending_ || !waiting_.empty(); };
+    const bool holding =
+        std::any_of(lanes_.begin(), lanes_.end(), [](const auto& l) { return !l->batch.empty(); });
+    if (holding)
+      wake_.wait_for(lock, std::max<Duration>(options_.batch_wait / 4, std::chrono::milliseconds(1)), ready);
+    else wake_.wait(lock, ready);
+    while (!waiting_.empty()) {
+      OtlpCall call = std::move(waiting_.front());
+      waiting_.pop_front();
+      const size_t size = call.body.capacity() + kPerCall;
+      lock.unlock();
+      Process(std::move(call));
+      FlushOlder(std::max(options_.batch_wait, kLongestJoin));
+      lock.lock();
+      waiting_bytes_ -= size;
+    }
+    const bool ending = ending_;
+    lock.unlock();
+    FlushOlder(ending ? Duration(0) : options_.batch_wait);
+    lock.lock();
+    if (ending && waiting_.empty()) return;
+  }
+}
+
+void OtlpIntake::Process(OtlpCall call) {
+  {
+    std::lock_guard lock(flight_->mutex);
+    flight_->ways[call.way].received_bytes += call.body.size();
+  }
+  decoded_ = {};
+  decoded_.request = call.body;
+  Status read;
+  if (call.decoder) read = call.decoder->Decode(call, options_.max_request, decoded_);
+  else if (call.body.size() > options_.max_request)
+    read = {Code::kExhausted, "the request has more than " + std::to_string(options_.max_request) + " bytes"};
+  if (!read) {
+    const bool large = read.code == Code::kExhausted;
+    return Refuse(call, {large ? OtlpAnswer::kTooLarge : OtlpAnswer::kMalformed, read.detail}, 0);
+  }
+  const Status scanned = ScanOtlp(call.signal, decoded_.request, &unwanted_, scan_);
+  if (!scanned) return Refuse(call, {OtlpAnswer::kMalformed, scanned.detail}, 0);
+  if (scan_.items != 0 && !AwaitRoom())
+    return Refuse(call, {OtlpAnswer::kOverloaded, "the sinks are busy", 0, kComeAgain}, scan_.items);
+  auto open = std::make_shared<Open>();
+  open->items = scan_.items;
+  open->rejected = scan_.rejected + decoded_.rejected;
+  open->filtered = scan_.filtered;
+  open->why = decoded_.why.empty() ? std::string(scan_.why) : std::move(decoded_.why);
+  open->counted = decoded_.parts;
+  open->flight = flight_;
+  Lane& lane = *lanes_[static_cast<size_t>(call.signal)];
+  if (scan_.items != 0) {
+    if (lane.batch.empty()) lane.begun = clock_.Now();
+    identity_.Begin(call.peer, call.relayed);
+    lane.adding = open;
+    lane.batch.Add(scan_, &identity_);
+    lane.adding = nullptr;
+    if (!lane.batch.empty()) {
+      std::lock_guard lock(open->mutex);
+      ++open->parts;
+      lane.members.push_back(open);
+    }
+  }
+  // What was decoded may be the call's own bytes.
+  open->call = std::move(call);
+  open->call.body = {};
+  open->Landed(Ok());
+}
+
+// A whole batch: to the sinks, with all whose parts it holds.
+void OtlpIntake::Send(Lane& lane, std::string bytes, uint32_t items) {
+  Opens members = std::exchange(lane.members, {});
+  if (lane.adding) {
+    std::lock_guard lock(lane.adding->mutex);
+    ++lane.adding->parts;
+    members.push_back(lane.adding);
+  }
+  auto landed = [flight = flight_, members = std::move(members)](const Status& status) {
+    {
+      std::lock_guard lock(flight->mutex);
+      --flight->flying;
+    }
+    flight->landed.notify_all();
+    for (const auto& open : members) open->Landed(status);
+  };
+  // Of a request that has failed in part nothing more is waited for.
+  const bool room = !(lane.adding && lane.adding->failed()) && AwaitRoom();
+  {
+    std::lock_guard lock(flight_->mutex);
+    ++flight_->flying;
+  }
+  if (!room) return landed({Code::kExhausted, "the sinks are busy"});
+  const size_t packing = forward_.packing();
+  forward_.Forward({lane.signal, items, options_.source, packing, packer_.Pack(bytes, packing)},
+                   std::move(landed));
+}
+
+bool OtlpIntake::AwaitRoom() {
+  std::unique_lock lock(flight_->mutex);
+  flight_->landed.wait_for(lock, options_.patience,
+                           [this] { return flight_->flying < kInFlight || flight_->ending; });
+  return flight_->flying < kInFlight;
+}
+
+void OtlpIntake::FlushOlder(Duration age) {
+  const Instant now = clock_.Now();
+  for (const auto& lane : lanes_) {
+    if (lane->batch.empty()) continue;
+    if (now - lane->begun >= age) lane->batch.Flush();
+  }
+}
+
+void OtlpIntake::Refuse(const OtlpCall& call, OtlpAnswer answer, uint64_t items) {
+  {
+    std::lock_guard lock(flight_->mutex);
+    flight_->ways[call.way].signals[static_cast<size_t>(call.signal)].refused += items;
+  }
+  call.answer(answer);
+}
+
+void OtlpInFlight::CountAnswer(size_t way, OtlpSignal signal, std::string_view code) {
+  std::lock_guard lock(mutex);
+  auto& requests = ways[way].signals[static_cast<size_t>(signal)].requests;
+  auto at = requests.find(code);
+  if (at == requests.end()) at = requests.emplace(std::string(code), 0).first;
+  ++at->second;
+}
+
+void OtlpIntake::ReadStats(ReceiverStats& out) const {
+  std::lock_guard lock(flight_->mutex);
+  out.ways.insert(out.ways.end(), flight_->ways.begin(), flight_->ways.end());
+}
+
+}  // namespace gpulens

@@ -1,0 +1,108 @@
+#include "ingest/received_identity.h"
+
+namespace gpulens {
+namespace {
+
+// Answers are asked for again after so long: a GPU may have been found meanwhile.
+constexpr int64_t kForgetEvery = 1'000'000'000;
+constexpr size_t kMostKnown = 10'000;
+
+void Append(std::string& key, std::string_view part) {
+  key += part;
+  key += '\0';
+}
+
+}  // namespace
+
+ReceivedIdentity::ReceivedIdentity(Options options, const IdentityTable& book, const Clock& clock)
+    : options_(std::move(options)), book_(book), clock_(clock) {}
+
+void ReceivedIdentity::Begin(const Endpoint& peer, bool relayed) {
+  relayed_ = relayed;
+  const uint64_t generation = book_.generation();
+  const int64_t now = clock_.Now().boot_ns;
+  if (generation != generation_ || now - forgotten_ns_ >= kForgetEvery || known_.size() > kMostKnown) {
+    known_.clear();
+    generation_ = generation;
+    forgotten_ns_ = now;
+    peer_ = {};
+  }
+  if (peer == peer_ && !peer_text_.empty()) return;
+  peer_ = peer;
+  peer_text_ = peer.Host();
+  of_peer_ = book_.OfPeer(peer);
+}
+
+ReceivedIdentity::Place ReceivedIdentity::PlaceOf(const OtlpIdentity& resource) const {
+  // In a pod the name of the host is the pod's.
+  if (!resource.host_name.empty() && resource.host_name == of_peer_.Text("k8s.pod.name")) return Place::kHere;
+  Place place = Place::kUnsaid;
+  const auto judge = [&place](std::string_view said, std::string_view ours) {
+    if (said.empty() || ours.empty()) return;
+    if (said != ours) place = Place::kElsewhere;
+    else if (place == Place::kUnsaid) place = Place::kHere;
+  };
+  judge(resource.host_name, options_.host_name);
+  judge(resource.host_id, options_.host_id);
+  // A node is mostly called as its host is, but need not be: the name of another one settles nothing.
+  if (place == Place::kUnsaid && !resource.k8s_node_name.empty() &&
+      resource.k8s_node_name == options_.host_name)
+    place = Place::kHere;
+  return place;
+}
+
+bool ReceivedIdentity::IsHere(const OtlpIdentity& resource) {
+  switch (PlaceOf(resource)) {
+    case Place::kHere: return true;
+    case Place::kElsewhere: return false;
+    case Place::kUnsaid: break;
+  }
+  if (relayed_) return false;
+  // Nothing is said of a host: then it is the sender's.
+  const bool local = peer_.family == Endpoint::Family::kUnix || peer_.IsLoopback() || !of_peer_.empty();
+  return local && (resource.k8s_node_name.empty() || resource.k8s_node_name == options_.host_name);
+}
+
+AttributeSet ReceivedIdentity::Known(const OtlpIdentity& who, bool here) const {
+  AttributeSet found;
+  if (!who.pod_uid.empty()) found = book_.OfPod(who.pod_uid);
+  if (found.empty() && !who.container_id.empty()) found = book_.OfContainer(who.container_id);
+  if (found.empty() && !who.gpu_uuid.empty()) found = book_.OfGpu(who.gpu_uuid, -1);
+  if (found.empty() && here && who.gpu_uuid.empty() && who.gpu_index >= 0)
+    found = book_.OfGpu({}, who.gpu_index);
+  return found;
+}
+
+const OtlpAddition* ReceivedIdentity::Remember(std::string_view kind, const OtlpIdentity& who, bool here) {
+  key_.clear();
+  Append(key_, kind);
+  Append(key_, who.pod_uid);
+  Append(key_, who.container_id);
+  Append(key_, who.gpu_uuid);
+  const bool of_resource = kind == "resource";
+  if (here) Append(key_, std::to_string(who.gpu_index));
+  if (of_resource) Append(key_, here ? peer_text_ : "");
+  auto [at, fresh] = known_.try_emplace(key_);
+  if (fresh) {
+    AttributeSet found = Known(who, here);
+    // The sender's own pod, where the data does not say whose it is.
+    if (of_resource && found.empty() && here && !who.has_pod() && !who.has_gpu()) found = of_peer_;
+    auto addition = std::make_unique<OtlpAddition>(found);
+    if (of_resource) {
+      addition->Add(options_.mark, true);
+      addition->Add(options_.stated);
+    }
+    at->second = std::move(addition);
+  }
+  return at->second.get();
+}
+
+const OtlpAddition* ReceivedIdentity::OfResource(const OtlpIdentity& resource) {
+  return Remember("resource", resource, IsHere(resource));
+}
+
+const OtlpAddition* ReceivedIdentity::OfItem(const OtlpIdentity& resource, const OtlpIdentity& item) {
+  return Remember("item", item, IsHere(resource));
+}
+
+}  // namespace gpulens

@@ -1,0 +1,115 @@
+// For tests of receivers: sinks that stand still, are full, or take all.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <condition_variable>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <utility>
+#include <vector>
+
+#include "net/io_loop.h"
+#include "plugins/receiver.h"
+#include "ingest/otlp_intake.h"
+
+namespace gpulens::receiver_testing {
+
+// Sinks as one: takes, refuses, or keeps its answers back.
+class FakeSinks final : public OtlpForward {
+ public:
+  struct Taken {
+    OtlpSignal signal;
+    uint32_t items;
+    std::string bytes;
+  };
+
+  bool wanted() const override { return true; }
+  size_t packing() const override { return 0; }
+  void Forward(const ReceivedOtlp& received, Done done) override {
+    std::unique_lock lock(mutex_);
+    received_.push_back(
+        std::make_shared<const Taken>(Taken{received.signal, received.items, std::string(received.bytes)}));
+    changed_.notify_all();
+    if (holding_) {
+      held_.push_back(std::move(done));
+      return;
+    }
+    const Status answer = answer_;
+    lock.unlock();
+    done(answer);
+  }
+
+  void Answer(Status status) {
+    std::lock_guard lock(mutex_);
+    answer_ = std::move(status);
+  }
+  void Hold() {
+    std::lock_guard lock(mutex_);
+    holding_ = true;
+  }
+  void LetGo() {
+    std::deque<Done> held;
+    {
+      std::lock_guard lock(mutex_);
+      holding_ = false;
+      held.swap(held_);
+    }
+    for (const Done& done : held) done(Ok());
+  }
+  bool Await(size_t count) {
+    std::unique_lock lock(mutex_);
+    return changed_.wait_for(lock, std::chrono::seconds(20), [&] { return received_.size() >= count; });
+  }
+  std::vector<std::shared_ptr<const Taken>> received() const {
+    std::lock_guard lock(mutex_);
+    return received_;
+  }
+
+ private:
+  mutable std::mutex mutex_;
+  std::condition_variable changed_;
+  std::vector<std::shared_ptr<const Taken>> received_;
+  std::deque<Done> held_;
+  Status answer_;
+  bool holding_ = false;
+};
+
+// An intake between such sinks and the server of a receiver, which the test that derives from it has.
+class IntakeTest : public ::testing::Test {
+ protected:
+  explicit IntakeTest(std::string_view way) {
+    loop_.Start();
+    env_.io = &loop_;
+    intake_options_.ways = {way};
+    intake_options_.patience = std::chrono::milliseconds(50);
+  }
+  // After it the intake takes what its options then say.
+  void OpenIntake() {
+    const ReceiverContext context{.env = env_,
+                                  .forward = sinks_,
+                                  .stated = {},
+                                  .host_name = "here",
+                                  .memory_limit = 0,
+                                  .describer = {}};
+    intake_ = std::make_unique<OtlpIntake>(intake_options_, context);
+  }
+  // For the destructor: the server goes when all is answered and before the intake.
+  void Close(const std::function<void()>& end_server) {
+    sinks_.LetGo();
+    if (intake_) intake_->Finish();
+    end_server();
+    intake_ = nullptr;
+    loop_.Stop();
+  }
+
+  IoLoop loop_;
+  Env env_;
+  OtlpIntake::Options intake_options_;
+  FakeSinks sinks_;
+  std::unique_ptr<OtlpIntake> intake_;
+};
+
+}  // namespace gpulens::receiver_testing

@@ -1,0 +1,174 @@
+#include "names/dialect.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <map>
+#include <set>
+#include <tuple>
+
+#include "base/files.h"
+#include "catalog/all.h"
+#include "catalog/gpu_board.h"
+#include "catalog/gpu_health.h"
+#include "catalog/gpu_links.h"
+#include "catalog/gpu_readings.h"
+#include "names/naming_testing.h"
+#include "names/zernel.h"
+
+namespace gpulens {
+namespace {
+
+using dialect_testing::Spell;
+using dialect_testing::Tsv;
+using ::testing::ElementsAre;
+using ::testing::Pair;
+
+TEST(DialectTest, NativeFollowsTheCatalogue) {
+  auto spelled = Spell({"native"}, kGpuPowerDraw, {{"gpu.index", int64_t{3}}});
+  ASSERT_EQ(spelled.size(), 1u);
+  EXPECT_EQ(spelled[0].name, "gpu_power_draw_watts");
+  EXPECT_EQ(spelled[0].unit, "watts");
+  EXPECT_THAT(spelled[0].labels, ElementsAre(Pair("gpu_index", "3")));
+}
+
+TEST(DialectTest, ScrapedNamesAreNeverRespelt) {
+  MetricDesc scraped{.name = "vllm:x.y", .unit = "seconds", .help = "X.", .spelling = Spelling::kVerbatim};
+  for (const char* dialect : {"native", "l9gpu"}) {
+    auto spelled = Spell({dialect}, scraped, {{"a.b", "c"}});
+    ASSERT_EQ(spelled.size(), 1u) << dialect;
+    EXPECT_EQ(spelled[0].name, "vllm:x.y");
+    EXPECT_THAT(spelled[0].labels, ElementsAre(Pair("a.b", "c")));
+  }
+  EXPECT_TRUE(Spell({"dcgm", "otel_hw", "zernel"}, scraped, {{"a.b", "c"}}).empty());
+}
+
+TEST(DialectTest, RowsMadeForDialectsStandOnNoNativePage) {
+  for (const MetricDesc* row :
+       {&kGpuInterconnectBandwidth, &kGpuInterconnectLinkBandwidth, &kGpuMemoryBar1Free}) {
+    EXPECT_TRUE(Spell({"native"}, *row, {{"gpu.index", int64_t{0}}}).empty()) << row->name;
+    EXPECT_TRUE(Spell({"l9gpu"}, *row, {{"gpu.index", int64_t{0}}}).empty()) << row->name;
+  }
+  EXPECT_EQ(Spell({"native", "dcgm"}, kGpuMemoryBar1Free, {{"gpu.index", int64_t{0}}}).size(), 1u);
+}
+
+TEST(DialectTest, ZernelNamesProcessMemoryInItsLabelOrder) {
+  auto spelled = Spell({"native", "zernel"}, kGpuProcessMemoryUsed,
+                       {{"gpu.index", int64_t{0}}, {"process.pid", int64_t{7}}, {"gpu.uuid", "u"}});
+  ASSERT_EQ(spelled.size(), 2u);
+  EXPECT_EQ(spelled[1].name, "zernel_gpu_memory_used_bytes");
+  EXPECT_THAT(spelled[1].labels, ElementsAre(Pair("pid", "7"), Pair("gpu_id", "0")));
+  EXPECT_EQ(Spell({"zernel"}, kGpuPowerDraw, {}).size(), 0u);
+}
+
+TEST(DialectTest, SimulatedStaysVisible) {
+  auto spelled = Spell({"zernel"}, kGpuProcessMemoryPeak, {{"simulated", true}, {"process.pid", int64_t{7}}});
+  ASSERT_EQ(spelled.size(), 1u);
+  EXPECT_THAT(spelled[0].labels, ElementsAre(Pair("pid", "7"), Pair("simulated", "true")));
+  for (const char* dialect : {"native", "dcgm", "dcgm@4.6", "otel_hw", "l9gpu"}) {
+    auto demo = Spell({dialect}, kGpuPowerDraw, {{"simulated", true}, {"gpu.uuid", "u"}});
+    ASSERT_EQ(demo.size(), 1u) << dialect;
+    EXPECT_EQ(dialect_testing::Label(demo[0], "simulated"), "true") << dialect;
+  }
+}
+
+TEST(DialectTest, ZernelFamiliesAreThoseOfTheSeed) {
+  std::vector<std::string> names = {"native", "zernel", "unknown"};
+  EXPECT_EQ(AlwaysShown(names).size(), 10u);
+  EXPECT_EQ(FindDialect("native"), nullptr);
+  EXPECT_EQ(FindDialect("zernel"), &kZernel);
+}
+
+// Calls `check(dialect, row)` for every row of every table.
+template <class Check>
+void ForEachRow(Check&& check) {
+  for (std::string_view name : DialectNames()) {
+    const Dialect* dialect = FindDialect(name);
+    if (!dialect) continue;
+    for (const DialectRow& row : dialect->rows) check(*dialect, row);
+  }
+}
+
+TEST(Tables, AFamilyIsOneThing) {
+  std::map<std::pair<std::string_view, std::string_view>, const DialectRow*> first;
+  ForEachRow([&](const Dialect& dialect, const DialectRow& row) {
+    const DialectRow& same = *first.try_emplace({dialect.name, row.name}, &row).first->second;
+    EXPECT_EQ(same.kind, row.kind) << row.name;
+    EXPECT_EQ(same.unit, row.unit) << row.name;
+    EXPECT_EQ(same.help, row.help) << row.name;
+    for (const DialectFamily& family : dialect.families) {
+      if (family.name != row.name) continue;
+      EXPECT_EQ(family.kind, row.kind) << row.name;
+      EXPECT_EQ(family.help, row.help) << row.name;
+    }
+  });
+}
+
+TEST(Tables, NoTwoRowsSayTheSame) {
+  using Where = std::set<std::pair<std::string_view, std::string_view>>;
+  std::set<std::tuple<std::string_view, const MetricDesc*, std::string_view, Where>> seen;
+  ForEachRow([&](const Dialect& dialect, const DialectRow& row) {
+    Where where;
+    for (const DialectWhere& one : row.where) {
+      if (!one.key.empty()) where.insert({one.key, one.value});
+    }
+    if (dialect.name == "otel_hw") return;  // its rows of one family differ in a label
+    EXPECT_TRUE(seen.insert({dialect.name, row.native, row.name, where}).second) << row.name;
+  });
+}
+
+TEST(Tables, ConditionsAskForAttributesThatTheRowHas) {
+  // Those that the measured thing itself may have.
+  const std::set<std::string_view> of_entities = {"", "gpu.mig.instance_id", "gpu.partition.id",
+                                                  "inference.engine"};
+  ForEachRow([&](const Dialect& dialect, const DialectRow& row) {
+    for (const DialectWhere& where : row.where) {
+      if (of_entities.contains(where.key)) continue;
+      bool has =
+          std::find(row.native->keys.begin(), row.native->keys.end(), where.key) != row.native->keys.end();
+      EXPECT_TRUE(has) << dialect.name << " " << row.name << " asks " << where.key;
+    }
+  });
+}
+
+TEST(Tables, WhoHasRivalsLooksAtTicks) {
+  size_t rivals = 0;
+  ForEachRow([&](const Dialect& dialect, const DialectRow& row) {
+    rivals += row.unless.size();
+    EXPECT_TRUE(row.unless.empty() || dialect.looks) << dialect.name;
+  });
+  EXPECT_GE(rivals, 9u);
+}
+
+TEST(Tables, ConditionsAskForValuesThatTheCatalogueNames) {
+  const std::string path = GPULENS_SOURCE_DIR "/../shared/reference/catalogue_gpu.tsv";
+  auto text = ReadFile(path, 4 << 20);
+  if (!text) GTEST_SKIP() << "captures not here: " << path;
+  // By metric and key, the values the catalogue lists: "gpu.clock.type=graphics|sm".
+  std::map<std::pair<std::string, std::string>, std::set<std::string>> known;
+  Tsv catalogue(*std::move(text));
+  for (size_t i = 0; i < catalogue.size(); ++i) {
+    std::string_view attributes = catalogue.At(i, "attributes");
+    while (!attributes.empty()) {
+      std::string_view one = TakeUntil(attributes, ',');
+      std::string key(TakeUntil(one, '='));
+      auto& values = known[{std::string(catalogue.At(i, "name")), key}];
+      while (!one.empty()) values.insert(std::string(TakeUntil(one, '|')));
+    }
+  }
+  size_t checked = 0;
+  ForEachRow([&](const Dialect& dialect, const DialectRow& row) {
+    for (const DialectWhere& where : row.where) {
+      if (where.value.empty()) continue;
+      const auto& values = known[{std::string(row.native->name), std::string(where.key)}];
+      if (values.empty()) continue;  // an index
+      ++checked;
+      EXPECT_TRUE(values.contains(std::string(where.value)))
+          << dialect.name << " " << row.name << ": " << where.key << "=" << where.value;
+    }
+  });
+  EXPECT_GT(checked, 150u);
+}
+
+}  // namespace
+}  // namespace gpulens

@@ -1,0 +1,343 @@
+#include "plugins/analyzers/fleet_health/gpu_health.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "catalog/gpu_score.h"
+#include "plugins/event_queue.h"
+
+namespace gpulens {
+namespace {
+
+// Link generation and load are read up to ten seconds apart, and a link takes a moment to speed up.
+constexpr int64_t kSecond = 1'000'000'000, kSlowLinkPatience = 30 * kSecond;
+// How long each of these must hold before it counts: longer than a round of readings, a start of the driver
+// process, and what a load causes in passing. Registration with the fabric takes minutes after a boot.
+constexpr int64_t kSilentPatience = 10 * kSecond, kNeverReadPatience = 60 * kSecond,
+                  kMissingPatience = 30 * kSecond, kFabricPatience = 300 * kSecond,
+                  kThrottlePatience = 10 * kSecond, kHeatPatience = 60 * kSecond;
+// Within five minutes. DCGM calls 8 PCIe replays a minute too many; a few replays of a link are normal.
+constexpr double kMostReplays = 40, kMostLinkErrors = 10;
+// The share of readings that may fail, the time over which it is taken in nanoseconds, and the most that one
+// reading counts for in it.
+constexpr double kMostFailing = 0.4, kMeanOver = 60e9, kMostWeight = 0.1;
+// A better word must last that long, so that a GPU at a threshold does not change its word all the time.
+constexpr int64_t kBetterPatience = 30'000'000'000;
+constexpr double kBusyAbove = 0.05;
+
+std::optional<bool> Flag(std::optional<double> value) noexcept {
+  if (!value) return std::nullopt;
+  return *value != 0;
+}
+
+std::optional<bool> IsBusy(const GpuNow& gpu) noexcept {
+  if (auto busy = gpu[GpuInput::kBusy]) return *busy > kBusyAbove;
+  // In MIG mode the GPU as a whole has no utilization; its clocks tell.
+  if (auto idle = gpu[GpuInput::kClockIdle]) return *idle == 0;
+  return std::nullopt;
+}
+
+SpareRows RowsOf(const GpuNow& gpu) noexcept {
+  SpareRows rows;
+  rows.failed = Flag(gpu[GpuInput::kRemapFailed]);
+  rows.low = gpu[GpuInput::kBanksLow];
+  rows.none = gpu[GpuInput::kBanksNone];
+  if (!gpu[GpuInput::kBanksMax]) return rows;
+  rows.with_spare = 0;
+  for (GpuInput banks :
+       {GpuInput::kBanksMax, GpuInput::kBanksHigh, GpuInput::kBanksPartial, GpuInput::kBanksLow}) {
+    *rows.with_spare += gpu[banks].value_or(0);
+  }
+  return rows;
+}
+
+bool IsSet(const GpuNow& gpu, GpuInput input) noexcept { return gpu[input].value_or(0) != 0; }
+
+// Whether a reading is at or above its limit; false when one of them is not known.
+bool Reaches(const GpuNow& gpu, GpuInput reading, GpuInput limit) noexcept {
+  return gpu[reading] && gpu[limit] && *gpu[reading] >= *gpu[limit];
+}
+
+bool IsTooHot(const GpuNow& gpu) noexcept {
+  if (gpu[GpuInput::kMargin] && *gpu[GpuInput::kMargin] <= gpu[GpuInput::kMarginLimit].value_or(0))
+    return true;
+  return Reaches(gpu, GpuInput::kEdge, GpuInput::kEdgeLimit) ||
+         Reaches(gpu, GpuInput::kHotspot, GpuInput::kHotspotLimit) ||
+         Reaches(gpu, GpuInput::kMemoryHeat, GpuInput::kMemoryHeatLimit);
+}
+
+std::optional<double> DieTemperature(const GpuNow& gpu) noexcept {
+  return gpu[GpuInput::kEdge] ? gpu[GpuInput::kEdge] : gpu[GpuInput::kHotspot];
+}
+
+}  // namespace
+
+void GpuHealth::Gone(SeriesTable& table) {
+  if (!entity_) return;
+  table.Retire(entity_);
+  entity_ = {};
+  xid_rate_ = corrected_rate_ = uncorrected_ = rows_available_ = downtrained_ = ramp_ = score_ =
+      confidence_ = {};
+  penalties_ = {};
+  conditions_ = {};
+  states_ = {};
+  slow_link_.Reset();
+  tells_its_state_ = false;
+}
+
+void GpuHealth::Follow(const EntityRef& entity, SeriesTable& table) {
+  if (entity_ == entity) return;
+  // The same attributes in another object are the same series.
+  if (entity_ && entity_->attributes == entity->attributes) return;
+  Gone(table);
+  entity_ = entity;
+}
+
+void GpuHealth::Put(Series& series, const MetricDesc& desc, std::optional<double> value, FrameWriter& out) {
+  if (!value) return;
+  if (!series) series = out.table().Declare(desc, entity_);
+  out.Set(series, *value);
+}
+
+std::optional<bool> GpuHealth::Downtrained(const GpuNow& gpu, int64_t now_ns) noexcept {
+  auto width = gpu[GpuInput::kLinkWidth], widest = gpu[GpuInput::kLinkWidthMax];
+  auto gen = gpu[GpuInput::kLinkGen], highest = gpu[GpuInput::kLinkGenMax];
+  bool width_known = width && widest, gen_known = gen && highest;
+  if (!width_known && !gen_known) return std::nullopt;
+  bool slow = gen_known && *gen < *highest;
+  std::optional<bool> busy = IsBusy(gpu);
+  bool lasts = slow_link_.For(kSlowLinkPatience, slow && busy.value_or(false), now_ns);
+  if (width_known && *width < *widest) return true;
+  if (slow && !busy)
+    return std::nullopt;  // An idle GPU lets its link slow down; whether it is idle is unknown.
+  return lasts;
+}
+
+void GpuHealth::JudgeReadings(const GpuNow& gpu, bool answers, int64_t now_ns, ConditionSet& found) noexcept {
+  const bool read[kVitalInputs] = {gpu[GpuInput::kPower].has_value(),
+                                   gpu[GpuInput::kPowerInstant].has_value(), DieTemperature(gpu).has_value(),
+                                   gpu[GpuInput::kMemoryUsed].has_value(), gpu[GpuInput::kClock].has_value()};
+  bool any = gpu[GpuInput::kBusy].has_value(), ever = false, lacks = false;
+  for (size_t i = 0; i < kVitalInputs; ++i) {
+    any = any || read[i];
+    ever = ever || ever_read_[i];
+    lacks = lacks || (ever_read_[i] && !read[i]);
+    ever_read_[i] = ever_read_[i] || read[i];
+  }
+  // Listed, but its state is no longer reported while that of others is: it answers nothing at all.
+  bool mute = tells_its_state_ && !gpu[GpuInput::kStateOk] && gpu.others_answer;
+  int64_t patience = ever && !mute ? kSilentPatience : kNeverReadPatience;
+  auto put = [&](HealthCondition condition, bool holds) { found[static_cast<size_t>(condition)] = holds; };
+  put(HealthCondition::kNoReadings, silent_.For(patience, (answers || mute) && !any, now_ns));
+  put(HealthCondition::kReadingsMissing, missing_.For(kMissingPatience, answers && any && lacks, now_ns));
+  if (!answers || !any) return;
+  // An exponential mean over about a minute, and over ten readings where these are far apart.
+  double passed = static_cast<double>(now_ns - judged_ns_) / kMeanOver;
+  failing_ += ((lacks ? 1 : 0) - failing_) * std::min(passed, kMostWeight);
+  judged_ns_ = now_ns;
+  put(HealthCondition::kReadingsFail, failing_ > kMostFailing);
+}
+
+// What the driver tells of fabric, links, power and heat.
+void GpuHealth::JudgeBoard(const GpuNow& gpu, int64_t now_ns, ConditionSet& found) noexcept {
+  auto put = [&](HealthCondition condition, bool holds) { found[static_cast<size_t>(condition)] = holds; };
+  bool waits = IsSet(gpu, GpuInput::kFabricNotStarted) || IsSet(gpu, GpuInput::kFabricInProgress);
+  bool failed = IsSet(gpu, GpuInput::kFabricCompleted) && IsSet(gpu, GpuInput::kFabricStatus);
+  put(HealthCondition::kFabricPending, fabric_pending_.For(kFabricPatience, waits, now_ns));
+  put(HealthCondition::kFabricFailed, fabric_failed_.For(kThrottlePatience, failed, now_ns));
+  put(HealthCondition::kFabricDegraded,
+      fabric_degraded_.For(kThrottlePatience, IsSet(gpu, GpuInput::kFabricDegraded), now_ns));
+  put(HealthCondition::kPowerBrake,
+      power_brake_.For(kThrottlePatience, IsSet(gpu, GpuInput::kPowerBrake), now_ns));
+  put(HealthCondition::kThermalSlowdown,
+      slowdown_.For(kThrottlePatience, IsSet(gpu, GpuInput::kThermalSlowdown), now_ns));
+  put(HealthCondition::kTooHot, hot_.For(kHeatPatience, IsTooHot(gpu), now_ns));
+  put(HealthCondition::kInforomCorrupt, gpu[GpuInput::kInforomValid].value_or(1) == 0);
+  if (auto replays = gpu[GpuInput::kReplays]) replays_.Read(now_ns, *replays);
+  if (auto errors = gpu[GpuInput::kLinkErrors]) link_errors_.Read(now_ns, *errors);
+  put(HealthCondition::kPcieReplays, replays_.grown() > kMostReplays);
+  put(HealthCondition::kLinkErrors, link_errors_.grown() > kMostLinkErrors);
+  // Boards in use without a bridge have links that are down by design: only the difference is a fault.
+  // Splitting a GPU into MIG instances takes its links down.
+  auto active = gpu[GpuInput::kLinksActive];
+  if (!active || gpu.mig) return;
+  most_links_ = std::max({most_links_, *active, gpu.links_of_its_kind});
+  put(HealthCondition::kLinksDown, *active < most_links_);
+}
+
+ConditionSet GpuHealth::Conditions(const GpuNow& gpu, const HealthInputs& inputs, int64_t now_ns,
+                                   bool& known) noexcept {
+  ConditionSet found{};
+  auto put = [&](HealthCondition condition, bool holds) { found[static_cast<size_t>(condition)] = holds; };
+  auto ok = gpu[GpuInput::kStateOk];
+  // A GPU that may not be read is no faulty one.
+  bool forbidden = IsSet(gpu, GpuInput::kStateNoPermission), away = ok && *ok == 0 && !forbidden;
+  bool answers = ok && *ok != 0;
+  tells_its_state_ = tells_its_state_ || ok;
+  // Any state that is neither "ok" nor one of these counts as lost.
+  constexpr std::pair<GpuInput, HealthCondition> kStates[] = {
+      {GpuInput::kStateHung, HealthCondition::kHung},
+      {GpuInput::kStateReset, HealthCondition::kResetRequired},
+      {GpuInput::kStateFailed, HealthCondition::kCannotOpen},
+      {GpuInput::kStateLeftOut, HealthCondition::kLeftOut},
+      {GpuInput::kStateUnread, HealthCondition::kUnread},
+  };
+  bool named = false;
+  for (auto [input, condition] : kStates) {
+    put(condition, away && IsSet(gpu, input));
+    named = named || IsSet(gpu, input);
+  }
+  put(HealthCondition::kLost, away && !named);
+  JudgeReadings(gpu, answers, now_ns, found);
+  JudgeBoard(gpu, now_ns, found);
+  put(HealthCondition::kDriverFails, gpu.driver_failures > DriverFailures::kMost);
+  put(HealthCondition::kRecoveryAction, gpu[GpuInput::kRecoveryNone].value_or(1) == 0);
+  put(HealthCondition::kXidReset, IsSet(gpu, GpuInput::kXidsReset));
+  put(HealthCondition::kXidDiagnose, IsSet(gpu, GpuInput::kXidsDiagnose));
+  put(HealthCondition::kMemoryUnrepairable, IsSet(gpu, GpuInput::kUnrepairable));
+  put(HealthCondition::kRowRemap, inputs.rows.failed.value_or(false) || inputs.rows.none.value_or(0) > 0);
+  put(HealthCondition::kSramThreshold, IsSet(gpu, GpuInput::kSramExceeded));
+  put(HealthCondition::kPcieDowntrained, inputs.pcie_downtrained.value_or(false));
+  put(HealthCondition::kRemapPending, IsSet(gpu, GpuInput::kRemapPending));
+  // A count of events that did not come shows nothing of a GPU that cannot be read, nor do counters that are
+  // read each minute show that one still answers whose state is no longer known.
+  bool any = gpu[GpuInput::kPower] || gpu[GpuInput::kPowerInstant] || DieTemperature(gpu) ||
+             gpu[GpuInput::kMemoryUsed] || gpu[GpuInput::kClock] || gpu[GpuInput::kBusy];
+  bool counts = gpu[GpuInput::kUncorrected] || gpu[GpuInput::kCorrected] || gpu[GpuInput::kLinkWidth];
+  bool unseen = forbidden || (tells_its_state_ && !ok);
+  known = away || (!unseen && (any || (counts && !ok))) ||
+          std::find(found.begin(), found.end(), true) != found.end();
+  return found;
+}
+
+// Inputs that this board offers: link and temperature every one, XIDs NVIDIA's, the rest once it was there.
+size_t GpuHealth::Offered(const GpuNow& gpu, const HealthScore& score) noexcept {
+  for (size_t i = 0; i < kHealthReasons; ++i) ever_live_[i] = ever_live_[i] || score.penalty[i];
+  auto offers = [&](HealthReason reason) { ever_live_[static_cast<size_t>(reason)] = true; };
+  offers(HealthReason::kPcieDowntrained);
+  offers(HealthReason::kThermalRamp);
+  if (gpu[GpuInput::kVendorNvidia]) offers(HealthReason::kXidRate);
+  return static_cast<size_t>(std::count(ever_live_.begin(), ever_live_.end(), true));
+}
+
+void GpuHealth::Update(const GpuNow& gpu, Instant now, FrameWriter& out, EventQueue* desk) {
+  seen_ns_ = now.boot_ns;
+  Follow(gpu.entity, out.table());
+  window_.Observe(now.boot_ns, {DieTemperature(gpu), gpu[GpuInput::kCorrected], gpu[GpuInput::kXids]});
+  HealthInputs inputs;
+  inputs.pcie_downtrained = Downtrained(gpu, now.boot_ns);
+  inputs.corrected_per_hour = window_.CorrectedPerHour();
+  inputs.uncorrected = gpu[GpuInput::kUncorrected];
+  inputs.xids_per_hour = window_.XidsPerHour();
+  inputs.ramp_per_minute = window_.RampPerMinute();
+  inputs.rows = RowsOf(gpu);
+  HealthScore score = ScoreOf(inputs);
+  bool known = false;
+  ConditionSet conditions = Conditions(gpu, inputs, now.boot_ns, known);
+  WriteInputs(inputs, out);
+  size_t offered = Offered(gpu, score);
+  if (!known) {
+    Put(confidence_, kGpuHealthConfidence, 0, out);
+    return;
+  }
+  WritePenalties(score, offered, out);
+  WriteConditions(conditions, out);
+  WriteVerdict(score, conditions, now, out, desk);
+}
+
+void GpuHealth::Missing(const GpuNow& gpu, Instant now, FrameWriter& out, EventQueue* desk) {
+  Follow(gpu.entity, out.table());
+  ConditionSet conditions{};
+  conditions[static_cast<size_t>(HealthCondition::kMissing)] = true;
+  Put(confidence_, kGpuHealthConfidence, 0, out);
+  WriteConditions(conditions, out);
+  WriteVerdict({}, conditions, now, out, desk);
+}
+
+void GpuHealth::WriteInputs(const HealthInputs& inputs, FrameWriter& out) {
+  Put(xid_rate_, kGpuXidErrorRate, inputs.xids_per_hour, out);
+  Put(corrected_rate_, kGpuEccSbeRate, inputs.corrected_per_hour, out);
+  Put(uncorrected_, kGpuEccDbeTotal, inputs.uncorrected, out);
+  Put(rows_available_, kGpuRowRemapAvailable, inputs.rows.with_spare, out);
+  if (inputs.pcie_downtrained) {
+    Put(downtrained_, kGpuPcieLinkDowntraining, *inputs.pcie_downtrained ? 1 : 0, out);
+  }
+  Put(ramp_, kGpuThermalRampRate, inputs.ramp_per_minute, out);
+}
+
+void GpuHealth::WriteVerdict(const HealthScore& score, const ConditionSet& conditions, Instant now,
+                             FrameWriter& out, EventQueue* desk) {
+  bool waits = UpdateState(JudgeHealth(score, conditions), now, out, desk);
+  std::optional<double> limited = LimitedScore(score, conditions);
+  if (!limited) return;
+  // Word and score get better together: "failed" never stands beside a good score. The word of an earlier
+  // process comes without its score.
+  if (waits) limited = std::min({*limited, shown_score_, HighestScore(*state_)});
+  shown_score_ = *limited;
+  Put(score_, kGpuHealthScore, limited, out);
+}
+
+void GpuHealth::WritePenalties(const HealthScore& score, size_t offered, FrameWriter& out) {
+  Put(confidence_, kGpuHealthConfidence, static_cast<double>(score.live) / static_cast<double>(offered), out);
+  for (size_t i = 0; i < kHealthReasons; ++i) {
+    if (!score.penalty[i]) continue;
+    if (!penalties_[i]) {
+      penalties_[i] =
+          out.table().Declare(kGpuHealthPenalty, entity_, {{"gpu.health.reason", kHealthWeights[i].name}});
+    }
+    out.Set(penalties_[i], *score.penalty[i]);
+  }
+}
+
+// A condition has a series from the first time it holds.
+void GpuHealth::WriteConditions(const ConditionSet& conditions, FrameWriter& out) {
+  for (size_t i = 0; i < kHealthConditions; ++i) {
+    if (!conditions[i] && !conditions_[i]) continue;
+    if (!conditions_[i]) {
+      conditions_[i] = out.table().Declare(kGpuHealthCondition, entity_,
+                                           {{"gpu.health.reason", kHealthConditionRows[i].name}});
+    }
+    out.Set(conditions_[i], conditions[i] ? 1 : 0);
+  }
+}
+
+bool GpuHealth::UpdateState(const HealthVerdict& verdict, Instant now, FrameWriter& out, EventQueue* desk) {
+  bool better = state_ && verdict.state < *state_;
+  if (!better) better_since_ns_ = 0;
+  else if (better_since_ns_ == 0) better_since_ns_ = now.boot_ns;
+  bool waits = better && now.boot_ns - better_since_ns_ < kBetterPatience;
+  if (!waits && state_ != verdict.state) {
+    // A GPU that is well when it is first seen is no news.
+    if (state_ || verdict.state != HealthState::kOk) Report(verdict, now, desk);
+    state_ = verdict.state;
+    better_since_ns_ = 0;
+  }
+  for (size_t i = 0; i < kHealthStates; ++i) {
+    HealthState each = static_cast<HealthState>(i);
+    if (!states_[i]) {
+      states_[i] =
+          out.table().Declare(kGpuHealthState, entity_, {{"gpu.health.state", HealthStateName(each)}});
+    }
+    out.Set(states_[i], each == *state_ ? 1 : 0);
+  }
+  return waits;
+}
+
+void GpuHealth::Report(const HealthVerdict& verdict, Instant now, EventQueue* desk) const {
+  if (!desk) return;
+  Event event;
+  event.at = now;
+  event.name = "gpu.health.change";
+  event.entity = entity_;
+  std::string_view before = state_ ? HealthStateName(*state_) : std::string_view("unknown");
+  event.attributes = verdict.reason.empty()
+                         ? AttributeSet({{"gpu.health.state", HealthStateName(verdict.state)}})
+                         : AttributeSet({{"gpu.health.state", HealthStateName(verdict.state)},
+                                         {"gpu.health.reason", verdict.reason}});
+  event.body =
+      "GPU health was " + std::string(before) + ", is " + std::string(HealthStateName(verdict.state));
+  if (!verdict.reason.empty()) event.body += ": " + std::string(verdict.reason);
+  desk->Report(std::move(event));
+}
+
+}  // namespace gpulens

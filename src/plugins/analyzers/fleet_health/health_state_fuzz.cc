@@ -1,0 +1,18 @@
+// The state file may have been written by another version, cut, or damaged. What is believed must survive
+// being written and read again.
+#include <cstdlib>
+
+#include "plugins/analyzers/fleet_health/health_state.h"
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  using namespace gpulens;
+  auto gpus = DecodeHealthFile(std::string_view(reinterpret_cast<const char*>(data), size));
+  if (!gpus) return 0;
+  for (const SavedGpu& gpu : *gpus) {
+    if (gpu.key.empty() || gpu.moments.size() > HealthWindow::kMoments) std::abort();
+  }
+  std::string text = EncodeHealthFile(*gpus);
+  auto again = DecodeHealthFile(text);
+  if (!again || again->size() != gpus->size() || EncodeHealthFile(*again) != text) std::abort();
+  return 0;
+}

@@ -1,0 +1,86 @@
+// The seed's native names of LLM engines (vllm.*, nim.*, triton.*, sglang.*, tgi.*), made of what engines say
+// in roles, over a window. docs/inference-windows.md tells what each is made of.
+
+#include <algorithm>
+#include <utility>
+
+#include "plugins/analyzers/inference/engine_source.h"
+#include "catalog/native_nim.h"
+#include "catalog/native_sglang.h"
+#include "catalog/native_tgi.h"
+#include "catalog/native_triton.h"
+#include "catalog/native_vllm.h"
+#include "catalog/join_rows.h"
+#include "plugins/plugin.h"
+
+namespace gpulens {
+namespace {
+
+class InferenceWindows final : public Analyzer {
+ public:
+  explicit InferenceWindows(Duration window) : window_(window) {}
+
+  Status Analyze(const Snapshot& snapshot, FrameWriter& out) override {
+    for (Followed& followed : sources_) followed.seen = false;
+    for (size_t i = 0; i < snapshot.frames.size(); ++i) {
+      const SnapshotEntry& entry = snapshot.frames[i];
+      Followed& followed = Find(entry.source, i);
+      // Two frames of one name do not happen; the first would count.
+      if (std::exchange(followed.seen, true)) continue;
+      followed.source->Update(entry, window_, scratch_, out);
+    }
+    std::erase_if(sources_, [&](const Followed& followed) {
+      if (!followed.seen) followed.source->End(out.table());
+      return !followed.seen;
+    });
+    return Ok();
+  }
+
+ private:
+  struct Followed {
+    std::unique_ptr<windows::EngineSource> source;
+    bool seen = false;
+  };
+
+  // Frames mostly come in the order of the tick before.
+  Followed& Find(std::string_view name, size_t hint) {
+    if (hint < sources_.size() && sources_[hint].source->name() == name) return sources_[hint];
+    for (Followed& followed : sources_) {
+      if (followed.source->name() == name) return followed;
+    }
+    sources_.push_back({std::make_unique<windows::EngineSource>(name), false});
+    return sources_.back();
+  }
+
+  const Duration window_;
+  std::vector<Followed> sources_;
+  windows::Scratch scratch_;
+};
+
+Result<std::unique_ptr<Analyzer>> Create(const Config& config, Env&) {
+  return std::unique_ptr<Analyzer>(std::make_unique<InferenceWindows>(config.Time("window")));
+}
+
+constexpr OptionSpec kOptions[] = {
+    {.key = "window",
+     .type = OptionType::kTime,
+     .fallback = "60s",
+     .help = "Time over which quantiles, rates and ratios are computed; the last two scrapes always count",
+     .min = 1,
+     .max = 3600},
+};
+
+constexpr auto kMetrics =
+    JoinRows(kNativeVllmRows, kNativeNimRows, kNativeTritonRows, kNativeSglangRows, kNativeTgiRows);
+
+}  // namespace
+
+extern const AnalyzerSpec inference_analyzer;
+const AnalyzerSpec inference_analyzer{
+    .name = "inference",
+    .help = "Native names of LLM engines: rates, ratios and quantiles over a window.",
+    .options = kOptions,
+    .metrics = kMetrics,
+    .create = &Create};
+
+}  // namespace gpulens

@@ -1,0 +1,147 @@
+#include "plugins/analyzers/inference/native_table.h"
+
+#include <algorithm>
+#include <iterator>
+
+#include "catalog/inference_cache.h"
+#include "catalog/inference_latency.h"
+#include "catalog/native_nim.h"
+#include "catalog/native_sglang.h"
+#include "catalog/native_tgi.h"
+#include "catalog/native_triton.h"
+#include "catalog/native_vllm.h"
+#include "catalog/inference_requests.h"
+#include "catalog/inference_scheduler.h"
+
+namespace gpulens::windows {
+namespace {
+
+template <row::KeyText... values>
+consteval Filter Where(std::string_view key) {
+  return {.key = key, .values = row::kKeys<values...>};
+}
+template <row::KeyText... values>
+consteval Filter WhereNot(std::string_view key) {
+  return {.key = key, .values = row::kKeys<values...>, .except = true};
+}
+consteval Filter WhereAny(std::string_view key) { return {.key = key, .except = true}; }
+
+consteval Native Level(std::string_view engine, const MetricDesc& metric, Pick of) {
+  return {.engine = engine, .metric = &metric, .op = Op::kLevel, .of = of};
+}
+consteval Native Total(std::string_view engine, const MetricDesc& metric, Pick of, Pick fallback,
+                       Pick more = {}) {
+  return {
+      .engine = engine, .metric = &metric, .op = Op::kTotal, .of = of, .over = more, .fallback = fallback};
+}
+consteval Native Rate(std::string_view engine, const MetricDesc& metric, Pick of) {
+  return {.engine = engine, .metric = &metric, .op = Op::kRate, .of = of};
+}
+consteval Native Quantiles(std::string_view engine, const MetricDesc& metric, Pick of) {
+  return {.engine = engine, .metric = &metric, .op = Op::kQuantiles, .of = of};
+}
+consteval Native Mean(std::string_view engine, const MetricDesc& metric, Pick of, double scale = 1) {
+  return {.engine = engine, .metric = &metric, .op = Op::kMean, .of = of, .scale = scale};
+}
+consteval Native Ratio(std::string_view engine, const MetricDesc& metric, Pick of, Pick over,
+                       Pick fallback = {}) {
+  return {
+      .engine = engine, .metric = &metric, .op = Op::kRatio, .of = of, .over = over, .fallback = fallback};
+}
+consteval Native OnePlus(Native ratio) {
+  ratio.op = Op::kOnePlusRatio;
+  return ratio;
+}
+consteval Native With(Native native, std::string_view key, std::string_view value) {
+  native.key = key;
+  native.value = value;
+  return native;
+}
+
+constexpr Filter kOnGpu = Where<"gpu">("cache.type"), kOnCpu = Where<"cpu">("cache.type");
+constexpr double kMicro = 1e6;  // Triton's names are in microseconds, roles in seconds.
+
+constexpr Native kNatives[] = {
+    Rate("vllm", kVllmPromptThroughput, {&kInferencePromptTokens}),
+    Rate("vllm", kVllmGenerationThroughput, {&kInferenceGenerationTokens}),
+    Quantiles("vllm", kVllmRequestLatency, {&kInferenceRequestDuration}),
+    Quantiles("vllm", kVllmTtft, {&kInferenceTimeToFirstToken}),
+    With(Level("vllm", kVllmCacheUsage, {&kInferenceKvCacheUsage, kOnGpu}), "cache.type", "gpu"),
+    With(Level("vllm", kVllmCacheUsage, {&kInferenceKvCacheUsage, kOnCpu}), "cache.type", "cpu"),
+    Level("vllm", kVllmRequestsRunning, {&kInferenceRequestsRunning}),
+    Level("vllm", kVllmRequestsWaiting, {&kInferenceRequestsWaiting}),
+    Level("vllm", kVllmRequestsSwapped, {&kInferenceRequestsSwapped}),
+    Quantiles("vllm", kVllmItl, {&kInferenceInterTokenLatency}),
+    Quantiles("vllm", kVllmPrefillDuration, {&kInferencePrefillTime}),
+    Quantiles("vllm", kVllmDecodeDuration, {&kInferenceDecodeTime}),
+    Ratio("vllm", kVllmCacheHitRate, {&kInferencePrefixCacheHits, kOnGpu},
+          {&kInferencePrefixCacheQueries, kOnGpu}, {&kInferenceCacheHitRatio, kOnGpu}),
+    Rate("vllm", kVllmCacheEvictions, {&kInferenceKvCacheEvictions, kOnGpu}),
+    Ratio("vllm", kVllmSpecDecodeAcceptanceRate, {&kInferenceSpecAcceptedTokens},
+          {&kInferenceSpecDraftTokens}, {&kInferenceSpecAcceptanceRatio}),
+    OnePlus(
+        Ratio("vllm", kVllmSpecDecodeEfficiency, {&kInferenceSpecAcceptedTokens}, {&kInferenceSpecDrafts})),
+    Rate("vllm", kVllmRequestsSuccess, {&kInferenceRequestsFinished}),
+    With(Rate("vllm", kVllmRequestsFinished, {&kInferenceRequestsFinished, Where<"stop">("finish_reason")}),
+         "finish_reason", "stop"),
+    With(Rate("vllm", kVllmRequestsFinished, {&kInferenceRequestsFinished, Where<"length">("finish_reason")}),
+         "finish_reason", "length"),
+    With(Rate("vllm", kVllmRequestsFinished, {&kInferenceRequestsFinished, Where<"abort">("finish_reason")}),
+         "finish_reason", "abort"),
+    Rate("vllm", kVllmSchedulerPreemptions, {&kInferencePreemptions}),
+    Level("vllm", kVllmLoraActiveCount, {&kInferenceLoraAdapters, Where<"running">("inference.state")}),
+
+    // Ends that are told by reason are all ends; those without a reason are the successful ones alone.
+    Total("nim", kNimRequestsTotal, {&kInferenceRequestsFinished, WhereAny("finish_reason")},
+          {&kInferenceRequestsFinished}, {&kInferenceRequestsFailed}),
+    Total("nim", kNimRequestsFailed, {&kInferenceRequestsFailed},
+          {&kInferenceRequestsFinished, WhereNot<"stop", "length">("finish_reason")}),
+    Quantiles("nim", kNimRequestLatency, {&kInferenceRequestDuration}),
+    Mean("nim", kNimBatchSize, {&kInferenceBatchSize}),
+    Level("nim", kNimQueueDepth, {&kInferenceRequestsWaiting}),
+    Level("nim", kNimKvCacheUsage, {&kInferenceKvCacheUsage, kOnGpu}),
+    Quantiles("nim", kNimItl, {&kInferenceInterTokenLatency}),
+
+    Rate("triton", kTritonRequestsSuccess, {&kInferenceRequestsFinished}),
+    Rate("triton", kTritonRequestsFailed, {&kInferenceRequestsFailed}),
+    Mean("triton", kTritonRequestLatency, {&kInferenceRequestDuration}, kMicro),
+    Mean("triton", kTritonQueueLatency, {&kInferenceQueueTime}, kMicro),
+    Mean("triton", kTritonComputeInputLatency,
+         {&kInferenceStageTime, Where<"compute_input">("inference.stage")}, kMicro),
+    Mean("triton", kTritonComputeLatency, {&kInferenceInferenceTime}, kMicro),
+    Mean("triton", kTritonComputeOutputLatency,
+         {&kInferenceStageTime, Where<"compute_output">("inference.stage")}, kMicro),
+    Level("triton", kTritonQueueDepth, {&kInferenceRequestsWaiting}),
+    Mean("triton", kTritonBatchSize, {&kInferenceBatchSize}),
+
+    Rate("sglang", kSglangPromptThroughput, {&kInferencePromptTokens}),
+    Rate("sglang", kSglangGenerationThroughput, {&kInferenceGenerationTokens}),
+    Ratio("sglang", kSglangCacheHitRate, {&kInferenceCachedTokens}, {&kInferencePromptTokens},
+          {&kInferenceCacheHitRatio}),
+    Quantiles("sglang", kSglangItl, {&kInferenceInterTokenLatency}),
+    Quantiles("sglang", kSglangTtft, {&kInferenceTimeToFirstToken}),
+    Quantiles("sglang", kSglangRequestLatency, {&kInferenceRequestDuration}),
+    Level("sglang", kSglangRequestsRunning, {&kInferenceRequestsRunning}),
+    Level("sglang", kSglangRequestsWaiting, {&kInferenceRequestsWaiting}),
+
+    Quantiles("tgi", kTgiRequestLatency, {&kInferenceRequestDuration}),
+    Quantiles("tgi", kTgiQueueLatency, {&kInferenceQueueTime}),
+    Quantiles("tgi", kTgiInferenceLatency, {&kInferenceInferenceTime}),
+    Quantiles("tgi", kTgiTpot, {&kInferenceTimePerOutputToken}),
+    Quantiles("tgi", kTgiBatchSize, {&kInferenceBatchSize}),
+    Quantiles("tgi", kTgiBatchForwardDuration, {&kInferenceIterationTime}),
+    Quantiles("tgi", kTgiRequestInputTokens, {&kInferenceRequestPromptTokens}),
+    Quantiles("tgi", kTgiRequestOutputTokens, {&kInferenceRequestGenerationTokens}),
+};
+
+}  // namespace
+
+std::span<const Native> AllNatives() noexcept { return kNatives; }
+
+std::span<const Native> NativesOf(std::string_view engine) noexcept {
+  auto same = [&](const Native& native) { return native.engine == engine; };
+  const Native* first = std::find_if(std::begin(kNatives), std::end(kNatives), same);
+  return {first, std::find_if_not(first, std::end(kNatives), same)};
+}
+
+}  // namespace gpulens::windows

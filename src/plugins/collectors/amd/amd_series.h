@@ -1,0 +1,119 @@
+// The series of one AMD GPU, or of one partition of it, from the readings of its driver.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <initializer_list>
+#include <iterator>
+#include <map>
+
+#include "plugins/collectors/amd/field_rows.h"
+#include "core/frame_writer.h"
+#include "reader/source.h"
+
+namespace gpulens::amd {
+
+// Ages up to which a reading counts as just read, by tier: one period and what a reader may be late.
+struct FieldMaxAge {
+  std::array<int64_t, driver::kTierCount> ns{};
+};
+
+// Used inside the collector's run. Declares what the driver supports when it first answers, never before.
+class AmdSeries {
+ public:
+  struct Options {
+    bool simulated = false;
+    bool serial = false;   // whether gpu.info tells the board's serial number
+    bool engines = false;  // single video engines and memory stacks
+  };
+
+  explicit AmdSeries(Options options) : options_(options) {}
+
+  // Ends all series: the identity changed, or the device is gone.
+  void Retire(SeriesTable& table);
+  // `board`: the entity of the whole GPU, for a partition other than the first; null: not known yet.
+  void Update(const driver::Device& device, const EntityRef& board, const FieldMaxAge& patience,
+              FrameWriter& out);
+
+  // The GPU as a whole; null until it is known, and for a partition other than the first.
+  const EntityRef& board() const noexcept { return board_; }
+  // What events about the device are about: the GPU, or the partition. May be null.
+  const EntityRef& home() const noexcept { return first_ ? board_ : part_; }
+  bool first() const noexcept { return first_; }
+
+ private:
+  struct Rate {
+    Series series;
+    int64_t raw = 0, at_ns = 0;
+  };
+  struct Throttle {
+    Series reason, share;
+    int64_t raw = 0;
+  };
+  struct Process {
+    Series used, peak, host, graphics, encode, occupancy;
+    EntityRef entity;
+    uint64_t peak_bytes = 0, seen = 0;
+  };
+  using Reading = driver::FieldReading;
+  static constexpr size_t kLinks = amdsmi::CopiesOf(Field::kXgmiRead);
+
+  void Declare(const driver::Device& device, const EntityRef& board, SeriesTable& table);
+  void DeclareBoard(const driver::Device& device, SeriesTable& table);
+  Series DeclareRow(const Row& row, unsigned copy, SeriesTable& table) const;
+  void UpdateState(FrameWriter& out);
+  void UpdateRows(FrameWriter& out);
+  bool Skips(const Row& row, unsigned copy) const;
+  void UpdateMemory(FrameWriter& out);
+  void UpdatePower(FrameWriter& out);
+  void UpdateFan(FrameWriter& out);
+  void UpdateLinks(FrameWriter& out);
+  void UpdateRate(Field field, unsigned copy, std::string_view direction, FrameWriter& out);
+  void UpdateThrottling(FrameWriter& out);
+  void UpdateResidencies(const Reading& cycles, FrameWriter& out);
+  void UpdateHealth(FrameWriter& out);
+  void UpdateModes(FrameWriter& out);
+  void UpdateProcesses(FrameWriter& out);
+  void UpdateProcess(const driver::ProcessUse& use, FrameWriter& out);
+  void DeclareProcess(const driver::ProcessUse& use, Process& process, SeriesTable& table) const;
+  bool ErrorsAgree(FrameWriter& out) const;
+
+  const Reading& At(Field field, unsigned copy = 0) const noexcept {
+    return device_->fields[amdsmi::SlotOf(field, copy)];
+  }
+  // The reading when it is good and young enough; null otherwise. Makes `out` date it.
+  const Reading* Fresh(Field field, FrameWriter& out) const { return Fresh(field, 0, out); }
+  const Reading* Fresh(Field field, unsigned copy, FrameWriter& out) const;
+  // The same for what others are derived from: null, too, when it says that the driver does not know.
+  const Reading* Known(Field field, const MetricDesc& metric, FrameWriter& out) const;
+  // Declares the series when it is needed first; makes no set of attributes after that.
+  static void Ensure(Series& series, const MetricDesc& desc, const EntityRef& entity,
+                     std::initializer_list<AttributeSet::Attribute> extra, FrameWriter& out) {
+    if (!series) series = out.table().Declare(desc, entity, AttributeSet(extra));
+  }
+
+  Options options_;
+  EntityRef board_, part_;  // The same when the GPU is not divided.
+  uint32_t identity_version_ = 0;
+  bool first_ = true;
+  double compute_units_ = 0;
+  uint64_t update_ = 0;
+
+  // Of the present update.
+  const driver::Device* device_ = nullptr;
+  const FieldMaxAge* patience_ = nullptr;
+  Instant now_;
+
+  std::array<Series, kRowSeries> rows_;
+  std::array<std::array<Rate, kLinks>, 2> rates_;
+  std::array<Throttle, std::size(kThrottles)> throttles_;
+  int64_t cycles_ = 0, cycles_at_ns_ = 0;
+  std::array<Series, 8> states_;
+  std::array<Series, std::size(amdsmi::kPerformanceLevels)> levels_;
+  Series info_, sample_age_, used_, free_, percent_, power_, average_, power_share_, fan_, ecc_mode_,
+      pages_pending_, links_active_, links_inactive_, partition_, process_count_;
+  int64_t partition_mode_ = -1;
+  std::map<uint32_t, Process> processes_;  // by pid
+};
+
+}  // namespace gpulens::amd

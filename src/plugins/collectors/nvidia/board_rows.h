@@ -1,0 +1,172 @@
+// Which field of the driver feeds which metric, for what a board tells beside its common readings: one
+// row each. Those that name a state are in board_states.h; what needs more is in board_series.cc.
+#pragma once
+
+#include <array>
+#include <string_view>
+
+#include "catalog/gpu_board.h"
+#include "catalog/gpu_engines.h"
+#include "catalog/gpu_errors.h"
+#include "catalog/gpu_health.h"
+#include "catalog/gpu_identity.h"
+#include "catalog/gpu_parts.h"
+#include "plugins/collectors/nvidia/field_rows.h"
+
+namespace gpulens {
+
+namespace board_rows {
+inline constexpr std::string_view kTask = "gpu.task.type", kSensor = "gpu.temperature.sensor",
+                                  kLimit = "gpu.temperature.limit_type", kClock = "gpu.clock.type",
+                                  kPolicy = "gpu.violation.policy", kCause = "gpu.throttle.cause",
+                                  kPcie = "gpu.pcie.error_type", kType = "gpu.ecc.error_type",
+                                  kCount = "gpu.ecc.count_type", kSource = "gpu.ecc.sram_source",
+                                  kStat = "gpu.sampled.stat";
+}  // namespace board_rows
+
+inline constexpr FieldRow kBoardRows[] = {
+    {nvml::Field::kUtilizationJpeg, &kGpuJpegUtilization, 100, board_rows::kTask, "jpeg"},
+    {nvml::Field::kUtilizationOfa, &kGpuOfaUtilization, 100, board_rows::kTask, "optical_flow"},
+    {nvml::Field::kBar1Total, &kGpuMemoryBar1Total},
+    {nvml::Field::kBar1Used, &kGpuMemoryBar1Used},
+    {nvml::Field::kTemperatureShutdown, &kGpuTemperatureLimit, 1, board_rows::kSensor, "edge",
+     board_rows::kLimit, "shutdown"},
+    {nvml::Field::kTemperatureSlowdown, &kGpuTemperatureLimit, 1, board_rows::kSensor, "edge",
+     board_rows::kLimit, "slowdown"},
+    {nvml::Field::kTemperatureMemoryMax, &kGpuTemperatureLimit, 1, board_rows::kSensor, "memory",
+     board_rows::kLimit, "max_operating"},
+    {nvml::Field::kTemperatureGpuMax, &kGpuTemperatureLimit, 1, board_rows::kSensor, "edge",
+     board_rows::kLimit, "max_operating"},
+    {nvml::Field::kTemperatureTarget, &kGpuTemperatureLimit, 1, board_rows::kSensor, "edge",
+     board_rows::kLimit, "target"},
+    {nvml::Field::kTemperatureMargin, &kGpuTemperatureMargin},
+    {nvml::Field::kMarginShutdown, &kGpuTemperatureMarginLimit, 1, board_rows::kSensor, "edge",
+     board_rows::kLimit, "shutdown"},
+    {nvml::Field::kMarginSlowdown, &kGpuTemperatureMarginLimit, 1, board_rows::kSensor, "edge",
+     board_rows::kLimit, "slowdown"},
+    {nvml::Field::kMarginMemoryMax, &kGpuTemperatureMarginLimit, 1, board_rows::kSensor, "memory",
+     board_rows::kLimit, "max_operating"},
+    {nvml::Field::kMarginGpuMax, &kGpuTemperatureMarginLimit, 1, board_rows::kSensor, "edge",
+     board_rows::kLimit, "max_operating"},
+    {nvml::Field::kClockMaxGraphics, &kGpuClockMax, 1, board_rows::kClock, "graphics"},
+    {nvml::Field::kClockMaxSm, &kGpuClockMax, 1, board_rows::kClock, "sm"},
+    {nvml::Field::kClockMaxMemory, &kGpuClockMax, 1, board_rows::kClock, "memory"},
+    {nvml::Field::kClockMaxVideo, &kGpuClockMax, 1, board_rows::kClock, "video"},
+    {nvml::Field::kClockApplicationGraphics, &kGpuClockLimit, 1, board_rows::kClock, "graphics",
+     "gpu.clock.limit_type", "application"},
+    {nvml::Field::kClockApplicationMemory, &kGpuClockLimit, 1, board_rows::kClock, "memory",
+     "gpu.clock.limit_type", "application"},
+    {nvml::Field::kThrottleTimePower, &kGpuThrottleTime, 1e9, board_rows::kCause, "power_software"},
+    {nvml::Field::kThrottleTimeSync, &kGpuThrottleTime, 1e9, board_rows::kCause, "syncboost"},
+    {nvml::Field::kThrottleTimeSwThermal, &kGpuThrottleTime, 1e9, board_rows::kCause, "temp_software"},
+    {nvml::Field::kThrottleTimeHwThermal, &kGpuThrottleTime, 1e9, board_rows::kCause, "temp_hardware"},
+    {nvml::Field::kThrottleTimeBrake, &kGpuThrottleTime, 1e9, board_rows::kCause, "power_brake"},
+    {nvml::Field::kThrottleTimePower, &kGpuViolationTime, 1e9, board_rows::kPolicy, "power"},
+    {nvml::Field::kViolationThermal, &kGpuViolationTime, 1e9, board_rows::kPolicy, "thermal"},
+    {nvml::Field::kThrottleTimeSync, &kGpuViolationTime, 1e9, board_rows::kPolicy, "sync_boost"},
+    {nvml::Field::kViolationBoardLimit, &kGpuViolationTime, 1e9, board_rows::kPolicy, "board_limit"},
+    {nvml::Field::kViolationLowUtilization, &kGpuViolationTime, 1e9, board_rows::kPolicy, "low_utilization"},
+    {nvml::Field::kViolationReliability, &kGpuViolationTime, 1e9, board_rows::kPolicy, "reliability"},
+    {nvml::Field::kViolationAppClocks, &kGpuViolationTime, 1e9, board_rows::kPolicy, "application_clocks"},
+    {nvml::Field::kViolationBaseClocks, &kGpuViolationTime, 1e9, board_rows::kPolicy, "base_clocks"},
+    {nvml::Field::kFanRotation0, &kGpuFanRotation, 1, "gpu.fan.index", "0"},
+    {nvml::Field::kFanRotation1, &kGpuFanRotation, 1, "gpu.fan.index", "1"},
+    {nvml::Field::kFanRotation2, &kGpuFanRotation, 1, "gpu.fan.index", "2"},
+    {nvml::Field::kFanRotation3, &kGpuFanRotation, 1, "gpu.fan.index", "3"},
+    {nvml::Field::kFanRotation4, &kGpuFanRotation, 1, "gpu.fan.index", "4"},
+    {nvml::Field::kFanRotation5, &kGpuFanRotation, 1, "gpu.fan.index", "5"},
+    {nvml::Field::kEncoderSessions, &kGpuEncoderSessions},
+    {nvml::Field::kEncoderFrameRate, &kGpuEncoderFrameRate},
+    {nvml::Field::kEncoderLatency, &kGpuEncoderLatency, 1e6},
+    {nvml::Field::kEncoderCapacityH264, &kGpuEncoderCapacity, 100, "gpu.codec", "h264"},
+    {nvml::Field::kEncoderCapacityHevc, &kGpuEncoderCapacity, 100, "gpu.codec", "hevc"},
+    {nvml::Field::kEncoderCapacityAv1, &kGpuEncoderCapacity, 100, "gpu.codec", "av1"},
+    {nvml::Field::kFbcSessions, &kGpuFbcSessions},
+    {nvml::Field::kMmaStall, &kNvidiaMmaStall, 100},
+    {nvml::Field::kEdppMultiplier, &kNvidiaEdppMultiplier, 100},
+    {nvml::Field::kMclkSwitchInterval, &kNvidiaMclkSwitchInterval, 1000},
+    {nvml::Field::kEccAggregateCorrected, &kGpuEccErrors, 1, board_rows::kCount, "aggregate",
+     board_rows::kType, "correctable"},
+    {nvml::Field::kEccAggregateUncorrected, &kGpuEccErrors, 1, board_rows::kCount, "aggregate",
+     board_rows::kType, "uncorrectable"},
+    {nvml::Field::kEccModePending, &kGpuEccMode, 1, "gpu.ecc.mode_type", "pending"},
+    {nvml::Field::kSramThresholdExceeded, &kGpuEccSramThresholdExceeded},
+    {nvml::Field::kRemapInactiveCorrectable, &kGpuRowRemapInactive, 1, board_rows::kType, "correctable"},
+    {nvml::Field::kRemapInactiveUncorrectable, &kGpuRowRemapInactive, 1, board_rows::kType, "uncorrectable"},
+    {nvml::Field::kRemapBanksMax, &kGpuRowRemapBanks, 1, "gpu.row_remap.availability", "max"},
+    {nvml::Field::kRemapBanksHigh, &kGpuRowRemapBanks, 1, "gpu.row_remap.availability", "high"},
+    {nvml::Field::kRemapBanksPartial, &kGpuRowRemapBanks, 1, "gpu.row_remap.availability", "partial"},
+    {nvml::Field::kRemapBanksLow, &kGpuRowRemapBanks, 1, "gpu.row_remap.availability", "low"},
+    {nvml::Field::kRemapBanksNone, &kGpuRowRemapBanks, 1, "gpu.row_remap.availability", "none"},
+    {nvml::Field::kMemoryUnrepairable, &kGpuMemoryUnrepairable},
+    {nvml::Field::kPcieCorrectable, &kGpuPcieErrors, 1, board_rows::kPcie, "correctable"},
+    {nvml::Field::kPcieNakReceived, &kGpuPcieErrors, 1, board_rows::kPcie, "nak_received"},
+    {nvml::Field::kPcieNakSent, &kGpuPcieErrors, 1, board_rows::kPcie, "nak_sent"},
+    {nvml::Field::kPcieReceiverError, &kGpuPcieErrors, 1, board_rows::kPcie, "receiver"},
+    {nvml::Field::kPcieBadTlp, &kGpuPcieErrors, 1, board_rows::kPcie, "bad_tlp"},
+    {nvml::Field::kPcieBadDllp, &kGpuPcieErrors, 1, board_rows::kPcie, "bad_dllp"},
+    {nvml::Field::kPcieLcrc, &kGpuPcieErrors, 1, board_rows::kPcie, "lcrc"},
+    {nvml::Field::kPcieLane, &kGpuPcieErrors, 1, board_rows::kPcie, "lane"},
+    {nvml::Field::kPcieUnsupportedRequest, &kGpuPcieErrors, 1, board_rows::kPcie, "unsupported_request"},
+    {nvml::Field::kPcieNonFatal, &kGpuPcieErrors, 1, board_rows::kPcie, "non_fatal"},
+    {nvml::Field::kPcieFatal, &kGpuPcieErrors, 1, board_rows::kPcie, "fatal"},
+    {nvml::Field::kPcieRecovery, &kGpuPcieErrors, 1, board_rows::kPcie, "recovery"},
+    {nvml::Field::kPcieReplayRollover, &kGpuPcieErrors, 1, board_rows::kPcie, "replay_rollover"},
+    {nvml::Field::kFabricStatus, &kGpuFabricStatus},
+    {nvml::Field::kConfidentialEnabled, &kGpuConfidentialComputeEnabled},
+    {nvml::Field::kConfidentialReady, &kGpuConfidentialComputeReady},
+    {nvml::Field::kConfidentialDevMode, &kGpuConfidentialComputeDevMode},
+    {nvml::Field::kConfidentialProtected, &kGpuConfidentialComputeMemory, 1.0 / 1024, "gpu.memory.protection",
+     "protected"},
+    {nvml::Field::kConfidentialUnprotected, &kGpuConfidentialComputeMemory, 1.0 / 1024,
+     "gpu.memory.protection", "unprotected"},
+    {nvml::Field::kDisplayActive, &kGpuDisplayActive},
+    {nvml::Field::kInforomValid, &kGpuInforomValid},
+    {nvml::Field::kMigModePending, &kGpuMigMode, 1, "gpu.mig.mode_type", "pending"},
+    {nvml::Field::kSampledPowerMin, &kGpuSampledPower, 1000, board_rows::kStat, "min"},
+    {nvml::Field::kSampledPowerMean, &kGpuSampledPower, 1000, board_rows::kStat, "mean"},
+    {nvml::Field::kSampledPowerMax, &kGpuSampledPower, 1000, board_rows::kStat, "max"},
+    {nvml::Field::kSampledGpuMin, &kGpuSampledUtilization, 1e5, board_rows::kStat, "min", board_rows::kTask,
+     "compute"},
+    {nvml::Field::kSampledGpuMean, &kGpuSampledUtilization, 1e5, board_rows::kStat, "mean", board_rows::kTask,
+     "compute"},
+    {nvml::Field::kSampledGpuMax, &kGpuSampledUtilization, 1e5, board_rows::kStat, "max", board_rows::kTask,
+     "compute"},
+    {nvml::Field::kSampledMemoryMin, &kGpuSampledUtilization, 1e5, board_rows::kStat, "min",
+     board_rows::kTask, "memory_controller"},
+    {nvml::Field::kSampledMemoryMean, &kGpuSampledUtilization, 1e5, board_rows::kStat, "mean",
+     board_rows::kTask, "memory_controller"},
+    {nvml::Field::kSampledMemoryMax, &kGpuSampledUtilization, 1e5, board_rows::kStat, "max",
+     board_rows::kTask, "memory_controller"},
+    {nvml::Field::kSampledClockMin, &kGpuSampledClockFrequency, 1, board_rows::kStat, "min",
+     board_rows::kClock, "graphics"},
+    {nvml::Field::kSampledClockMean, &kGpuSampledClockFrequency, 1, board_rows::kStat, "mean",
+     board_rows::kClock, "graphics"},
+    {nvml::Field::kSampledClockMax, &kGpuSampledClockFrequency, 1, board_rows::kStat, "max",
+     board_rows::kClock, "graphics"},
+    {nvml::Field::kSampledMemoryClockMin, &kGpuSampledClockFrequency, 1, board_rows::kStat, "min",
+     board_rows::kClock, "memory"},
+    {nvml::Field::kSampledMemoryClockMean, &kGpuSampledClockFrequency, 1, board_rows::kStat, "mean",
+     board_rows::kClock, "memory"},
+    {nvml::Field::kSampledMemoryClockMax, &kGpuSampledClockFrequency, 1, board_rows::kStat, "max",
+     board_rows::kClock, "memory"},
+};
+
+// Rows of the catalogue that are off by default: shown with `details`.
+inline constexpr FieldRow kDetailRows[] = {
+    {nvml::Field::kSramL2, &kGpuEccSramErrors, 1, board_rows::kCount, "aggregate", board_rows::kSource, "l2"},
+    {nvml::Field::kSramSm, &kGpuEccSramErrors, 1, board_rows::kCount, "aggregate", board_rows::kSource, "sm"},
+    {nvml::Field::kSramMicrocontroller, &kGpuEccSramErrors, 1, board_rows::kCount, "aggregate",
+     board_rows::kSource, "microcontroller"},
+    {nvml::Field::kSramPcie, &kGpuEccSramErrors, 1, board_rows::kCount, "aggregate", board_rows::kSource,
+     "pcie"},
+    {nvml::Field::kSramOther, &kGpuEccSramErrors, 1, board_rows::kCount, "aggregate", board_rows::kSource,
+     "other"},
+};
+
+// The places of memory errors in the order of their fields, four counters to a place.
+inline constexpr std::string_view kEccPlaces[] = {"l1",      "l2",     "dram", "register",
+                                                  "texture", "shared", "cbu",  "sram"};
+inline constexpr size_t kEccPlaceFields = 4 * std::size(kEccPlaces);
+
+}  // namespace gpulens

@@ -1,0 +1,255 @@
+#include "plugins/collectors/programs/program_registry.h"
+
+#include <algorithm>
+#include <limits>
+
+#include "catalog/guest_name.h"
+#include "wire/otlp/exponential_bounds.h"
+
+namespace gpulens {
+namespace {
+
+// Of a resource: what stands on every series of a program.
+constexpr size_t kMostAttributes = 32, kLongest = 256;
+// Buckets of one series; more are no histogram for a page.
+constexpr size_t kMostBounds = 1'024;
+
+// Facts of the machine and of the process are the agent's to tell, and what a library is called is no news.
+bool IsOurs(std::string_view key) noexcept {
+  for (std::string_view prefix : {"host.", "os.", "process.", "telemetry."}) {
+    if (key.starts_with(prefix)) return false;
+  }
+  return true;
+}
+
+EntityRef EntityOf(int32_t pid, std::span<const AttributeSet::Attribute> resource) {
+  std::vector<AttributeSet::Attribute> kept;
+  for (const AttributeSet::Attribute& one : resource) {
+    const auto* text = std::get_if<std::string_view>(&one.value);
+    if (IsOurs(one.key) && one.key.size() <= kLongest && (!text || text->size() <= kLongest) &&
+        kept.size() < kMostAttributes)
+      kept.push_back(one);
+  }
+  if (pid > 0) kept.push_back({"process.pid", int64_t{pid}});
+  return MakeRef<Entity>("process", AttributeSet(std::span<const AttributeSet::Attribute>(kept)));
+}
+
+Kind KindOf(const OtlpMetricView& metric) noexcept {
+  switch (metric.data) {
+    case OtlpMetricView::kGauge: return Kind::kGauge;
+    case OtlpMetricView::kSum: return metric.monotonic ? Kind::kCounter : Kind::kUpDownCounter;
+    case OtlpMetricView::kHistogram:
+    case OtlpMetricView::kExponential: break;
+  }
+  return Kind::kHistogram;
+}
+
+}  // namespace
+
+class ProgramRegistry::Taker final : public OtlpPointVisitor {
+ public:
+  Taker(ProgramRegistry& book, const Sender& sender, Instant now) : book_(book), sender_(sender), now_(now) {}
+
+  void OnResource(std::span<const AttributeSet::Attribute> attributes) override {
+    program_ = book_.ProgramOf(sender_, attributes);
+    if (program_) program_->heard = now_;
+    refused_ = refused_ || !program_;
+  }
+
+  std::string_view OnPoint(const OtlpMetricView& metric, const OtlpPointView& point) override {
+    if (!program_) return "too many programs";
+    const AttributeSet attributes(point.attributes);
+    MakeKey(metric, point, attributes);
+    auto found = program_->rows.find(key_);
+    if (found == program_->rows.end()) {
+      User& user = book_.users_[sender_.uid];
+      if (program_->rows.size() >= book_.limits_.series || book_.series_ >= book_.limits_.all_series)
+        return "too many series";
+      if (user.series >= book_.limits_.series_of_user) return "too many series of one user";
+      if (point.bounds.size() > kMostBounds) return "a histogram of more than 1,024 bounds";
+      Row row;
+      row.name =
+          GuestName({.name = metric.name, .unit = metric.unit, .kind = KindOf(metric)}, Guest::kProgram);
+      row.unit = metric.unit;
+      row.description = metric.description;
+      row.attributes = attributes;
+      row.kind = KindOf(metric);
+      row.integer = point.integer;
+      ++book_.series_;
+      ++user.series;
+      found = program_->rows.emplace(key_, std::move(row)).first;
+    }
+    Fill(found->second, metric, point);
+    return {};
+  }
+
+  bool refused() const noexcept { return refused_; }
+
+ private:
+  void MakeKey(const OtlpMetricView& metric, const OtlpPointView& point, const AttributeSet& attributes) {
+    key_.assign(metric.name);
+    key_ += '\0';
+    key_ += static_cast<char>('0' + static_cast<int>(KindOf(metric)));
+    key_ += point.integer ? 'i' : 'd';
+    for (auto [name, value] : attributes) {
+      key_ += name;
+      key_ += '\0';
+      AppendValue(key_, value);
+      key_ += '\0';
+    }
+  }
+
+  void Fill(Row& row, const OtlpMetricView& metric, const OtlpPointView& point) {
+    row.heard = now_;
+    row.start_unix_ns = row.kind == Kind::kGauge ? 0 : point.start_unix_ns;
+    row.value = point.value;
+    row.whole = point.whole;
+    if (row.kind != Kind::kHistogram) return;
+    if (metric.data == OtlpMetricView::kExponential) {
+      ToClassicBuckets(point.scale, point.offset, point.counts, point.zeros, buckets_);
+    } else {
+      buckets_.bounds.assign(point.bounds.begin(), point.bounds.end());
+      buckets_.counts.clear();
+      uint64_t sum = 0;
+      for (size_t i = 0; i < point.bounds.size(); ++i) buckets_.counts.push_back(sum += point.counts[i]);
+      buckets_.count = point.count;
+    }
+    buckets_.bounds.push_back(std::numeric_limits<double>::infinity());
+    buckets_.counts.push_back(buckets_.count);
+    if (row.bounds != buckets_.bounds || row.has_sum != point.has_sum) {
+      row.bounds = buckets_.bounds;
+      row.has_sum = point.has_sum;
+      row.reshaped = true;
+    }
+    row.counts.assign(buckets_.counts.begin(), buckets_.counts.end());
+    row.sum = point.sum;
+  }
+
+  ProgramRegistry& book_;
+  const Sender sender_;
+  const Instant now_;
+  Program* program_ = nullptr;
+  bool refused_ = false;
+  std::string key_;
+  ClassicBuckets buckets_;
+};
+
+ProgramRegistry::Program* ProgramRegistry::ProgramOf(const Sender& sender,
+                                                     std::span<const AttributeSet::Attribute> resource) {
+  std::string instance;
+  for (const AttributeSet::Attribute& one : resource) {
+    if (one.key != "service.instance.id") continue;
+    instance.clear();
+    AppendValue(instance, one.value);
+  }
+  instance.resize(std::min(instance.size(), kLongest));
+  const auto found = programs_.find({sender, instance});
+  if (found != programs_.end()) return &found->second;
+  const auto first = programs_.lower_bound({sender, std::string()});
+  const auto end =
+      std::find_if(first, programs_.end(), [&](const auto& one) { return one.first.first != sender; });
+  const auto user = users_.find(sender.uid);
+  if (programs_.size() >= limits_.programs ||
+      (user != users_.end() && user->second.programs >= limits_.programs_of_user) ||
+      static_cast<size_t>(std::distance(first, end)) >= limits_.instances)
+    return nullptr;
+  Program& made = programs_[{sender, std::move(instance)}];
+  ++users_[sender.uid].programs;
+  made.entity = EntityOf(sender.pid, resource);
+  return &made;
+}
+
+Status ProgramRegistry::Take(const Sender& sender, std::string_view request, Instant now,
+                             OtlpPointsReport& report) {
+  std::lock_guard lock(mutex_);
+  Taker taker(*this, sender, now);
+  Status read = ReadOtlpPoints(request, taker, report);
+  accepted_ += report.points;
+  rejected_ += report.rejected;
+  if (!read) return read;
+  if (taker.refused() && report.points == 0)
+    return {Code::kExhausted, "too many programs export metrics to this agent"};
+  return Ok();
+}
+
+void ProgramRegistry::Declare(Row& row, const EntityRef& entity, SeriesTable& table) {
+  table.Retire(row.series);
+  row.series = {};
+  row.reshaped = false;
+  MetricDesc described;
+  described.name = row.name;
+  described.unit = row.unit;
+  described.help = row.description;
+  described.kind = row.kind;
+  if (row.integer) described.number = Number::kInt;
+  const MetricDesc* desc = table.Own(described);
+  row.refused = !desc;
+  if (!desc) return;
+  SeriesTable::Form form{.start_unix_ns = row.start_unix_ns};
+  if (row.kind == Kind::kHistogram) {
+    auto shape = MakeRef<Shape>();
+    shape->bounds = row.bounds;
+    shape->has_sum = row.has_sum;
+    form.shape = shape;
+  }
+  row.series = table.Declare(*desc, entity, row.attributes, form);
+  row.declared_start_ns = row.start_unix_ns;
+  row.refused = !row.series;
+}
+
+void ProgramRegistry::WriteRow(Row& row, FrameWriter& out) {
+  if (row.declared_start_ns != row.start_unix_ns) {
+    out.table().Restart(row.series.slot, row.start_unix_ns);
+    row.declared_start_ns = row.start_unix_ns;
+  }
+  if (row.kind != Kind::kHistogram) {
+    if (row.integer) out.SetInt(row.series, row.whole);
+    else out.Set(row.series, row.value);
+    return;
+  }
+  const std::span<Cell> cells = out.Cells(row.series);
+  if (cells.size() != row.counts.size() + row.has_sum + 1) return;
+  size_t next = 0;
+  for (double count : row.counts) cells[next++].d = count;
+  if (row.has_sum) cells[next++].d = row.sum;
+  cells[next].d = row.counts.back();
+}
+
+void ProgramRegistry::Write(FrameWriter& out) {
+  std::lock_guard lock(mutex_);
+  const Instant now = out.begun_at();
+  for (auto& [key, program] : programs_) {
+    User& user = users_[key.first.uid];
+    for (auto at = program.rows.begin(); at != program.rows.end();) {
+      Row& row = at->second;
+      const Duration age = now - row.heard;
+      if (age >= limits_.forgotten) {
+        out.table().Retire(row.series);
+        at = program.rows.erase(at);
+        --series_;
+        --user.series;
+        continue;
+      }
+      ++at;
+      if (age >= limits_.told || row.refused) continue;
+      if (!row.series || row.reshaped) Declare(row, program.entity, out.table());
+      if (!row.series) continue;
+      out.ReadAt(row.heard);
+      WriteRow(row, out);
+    }
+  }
+  std::erase_if(programs_, [&](const auto& one) {
+    const bool over = one.second.rows.empty() && now - one.second.heard >= limits_.forgotten;
+    if (over) --users_[one.first.first.uid].programs;
+    return over;
+  });
+  std::erase_if(users_, [](const auto& one) { return one.second.programs == 0; });
+  out.ReadAt(now);
+}
+
+ProgramRegistry::Counts ProgramRegistry::counts() const {
+  std::lock_guard lock(mutex_);
+  return {programs_.size(), accepted_, rejected_};
+}
+
+}  // namespace gpulens

@@ -1,0 +1,267 @@
+// Finds LLM engines and dcgm-exporter on this machine: requests /metrics from processes that look like an
+// engine and from what listens at their usual ports, and takes those whose page is an engine's or
+// dcgm-exporter's.
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <map>
+#include <set>
+#include <utility>
+
+#include "base/log.h"
+#include "base/text.h"
+#include "base/workers.h"
+#include "plugins/discovery/local/listener_marks.h"
+#include "plugins/discovery/local/listener_scan.h"
+#include "net/client/http_client.h"
+#include "net/io_loop.h"
+#include "plugins/plugin.h"
+
+namespace gpulens {
+namespace {
+
+using local_listeners::Candidate;
+using local_listeners::Elsewhere;
+using local_listeners::Scan;
+using local_listeners::Scanner;
+using std::chrono::minutes;
+using std::chrono::seconds;
+
+constexpr std::string_view kAuto = "auto", kDcgm = "dcgm";
+constexpr Duration kAskTime = seconds(2);
+constexpr Duration kWholeLook = seconds(60);  // without a change of the listening sockets
+constexpr Duration kFirstRetry = seconds(15), kLastRetry = minutes(5);
+// The largest page of an engine is some 100 KiB; others are none.
+constexpr size_t kPageBytes = 4 << 20;
+
+std::string Shown(std::string_view text) {
+  std::string out;
+  AppendPrintable(out, text);
+  return out;
+}
+
+// "llama-server, pid 17"
+std::string ProcessOf(const Candidate& one) {
+  const std::string name = one.process.empty() ? "another user's process" : Shown(one.process);
+  return one.pid == 0 ? name : name + ", pid " + std::to_string(one.pid);
+}
+
+std::string RemedyFor(const Elsewhere& one) {
+  std::string host = one.addresses.empty() ? "ADDRESS" : one.addresses.front();
+  return "targets: [{name: " + one.engine + ", url: \"http://" + host + ":" +
+         std::to_string(one.ports.front()) + std::string(local_listeners::PathsFor(one.engine, 0).front()) +
+         "\"}]";
+}
+
+// Look runs on a worker, what asks on the loop, one after the other: never at once.
+class LocalDiscovery final : public Discovery {
+ public:
+  LocalDiscovery(const Config& config, Env& env)
+      : env_(env), kind_(config.Text("kind")), scanner_(env.root, ::getpid()) {}
+
+  void Fetch(Instant deadline, std::function<void(Status)> done) override {
+    deadline_ = deadline;
+    done_ = std::move(done);
+    bool posted = env_.workers && env_.http && env_.io && env_.workers->Post([this] {
+      Look();
+      env_.io->Post([this] { AskNext(); });
+    });
+    if (!posted) Done({Code::kExhausted, "the work queue is full"});
+  }
+
+  std::vector<FoundTarget> Targets() const override {
+    std::vector<FoundTarget> out;
+    for (const auto& [address, known] : known_) {
+      if (known.url.empty()) continue;
+      FoundTarget target;
+      target.name =
+          known.kind == kDcgm ? known.kind : known.kind + "-" + std::to_string(known.candidate.port);
+      target.url = known.url;
+      target.options["kind"] = kind_ != kAuto ? kind_ : known.kind == kDcgm ? known.kind : "engine";
+      target.options["optional"] = "true";
+      out.push_back(std::move(target));
+    }
+    return out;
+  }
+
+ private:
+  struct Known {
+    Candidate candidate;
+    std::string url, kind;  // set: a page was recognised
+    int64_t ask_at_ns = 0;
+    Duration retry = kFirstRetry;
+  };
+
+  void Look() {
+    const int64_t now = env_.clock->Now().boot_ns;
+    auto sockets = scanner_.Listening();
+    bool whole = sockets != sockets_ || !looked_ || now - looked_ns_ >= kWholeLook.count();
+    if (whole) {
+      Take(scanner_.Look(sockets));
+      sockets_ = std::move(sockets);
+      looked_ = true;
+      looked_ns_ = now;
+    }
+    due_.clear();
+    for (const auto& [address, known] : known_) {
+      if (known.url.empty() && known.ask_at_ns <= now) due_.push_back(address);
+    }
+    path_ = 0;
+  }
+
+  void Take(const Scan& scan) {
+    std::set<std::string> present;
+    for (const Candidate& one : scan.candidates) {
+      present.insert(one.address);
+      auto [known, added] = known_.try_emplace(one.address);
+      if (added || known->second.candidate.inode != one.inode)
+        known->second = Known{one, {}, {}, 0, kFirstRetry};
+    }
+    std::erase_if(known_, [&](const auto& entry) { return !present.contains(entry.first); });
+    std::set<int> away;
+    for (const Elsewhere& one : scan.elsewhere) {
+      away.insert(one.pid);
+      if (told_.contains(one.pid)) continue;
+      Log(LogLevel::kInfo, "discovery", "engine_elsewhere",
+          one.engine + " (pid " + std::to_string(one.pid) +
+              ") listens in another network namespace and is not read; name it: " + RemedyFor(one),
+          std::to_string(one.pid));
+    }
+    told_ = std::move(away);
+  }
+
+  void AskNext() {
+    while (!due_.empty()) {
+      Known& known = known_.at(due_.back());
+      auto paths = local_listeners::PathsFor(known.candidate.kind, known.candidate.port);
+      if (path_ < paths.size() && env_.clock->Now().boot_ns < deadline_.boot_ns) {
+        return Ask("http://" + known.candidate.address + std::string(paths[path_]));
+      }
+      if (path_ < paths.size()) break;  // the rest is due next time
+      GiveUp(known);
+      due_.pop_back();
+      path_ = 0;
+    }
+    channel_.reset();
+    Done(Ok());
+  }
+
+  void Ask(const std::string& url) {
+    auto parsed = ParseHttpUrl(url);
+    if (!parsed) {  // an address of a family we do not speak
+      ++path_;
+      return env_.io->Post([this] { AskNext(); });
+    }
+    HttpTarget target{.url = *parsed, .unix_socket = {}, .limits = {}};
+    target.limits.body_bytes = kPageBytes;
+    channel_ = env_.http->Open(std::move(target));
+    HttpGet get{
+        .headers = "Accept: text/plain;version=0.0.4\r\n", .tls = nullptr, .timeout = kAskTime, .buffer = {}};
+    channel_->Get(std::move(get), [this, url](HttpReply& reply) { OnReply(url, reply); });
+  }
+
+  void OnReply(const std::string& url, const HttpReply& reply) {
+    Known& known = known_.at(due_.back());
+    std::string_view kind;
+    if (reply.failure == HttpFailure::kNone && !reply.gzip) kind = local_listeners::KindOfPage(reply.body);
+    // A demonstration shows simulated GPUs alone.
+    if (kind == kDcgm && env_.demo) kind = {};
+    ++path_;
+    if (!kind.empty()) {
+      known.url = url;
+      known.kind = kind;
+      due_.pop_back();
+      path_ = 0;
+      Log(LogLevel::kInfo, "discovery", "target_found",
+          known.kind + " at " + url + " (" + ProcessOf(known.candidate) + ")", url);
+    } else if (reply.failure == HttpFailure::kConnect || reply.failure == HttpFailure::kTimeout) {
+      path_ = SIZE_MAX;  // other paths would not answer either
+    }
+    AskNext();
+  }
+
+  // What only has an engine's port is asked once in the life of its socket.
+  void GiveUp(Known& known) {
+    if (known.candidate.kind.empty()) {
+      known.ask_at_ns = INT64_MAX;
+      return;
+    }
+    known.ask_at_ns = env_.clock->Now().boot_ns + known.retry.count();
+    known.retry = std::min(known.retry * 2, kLastRetry);
+  }
+
+  void Done(Status status) { std::exchange(done_, nullptr)(std::move(status)); }
+
+  Env& env_;
+  const std::string kind_;  // of the targets: auto or prometheus
+  Scanner scanner_;
+  std::vector<listening::Socket> sockets_;
+  bool looked_ = false;
+  int64_t looked_ns_ = 0;
+  std::map<std::string, Known> known_;  // by address
+  std::set<int> told_;                  // pids elsewhere that a line of log has told
+  std::vector<std::string> due_;
+  size_t path_ = 0;  // of the last in due_
+  Instant deadline_;
+  std::function<void(Status)> done_;
+  std::unique_ptr<HttpChannel> channel_;  // last: ends before what its callback uses
+};
+
+Result<std::unique_ptr<Discovery>> Create(const Config& config, Env& env) {
+  return std::unique_ptr<Discovery>(std::make_unique<LocalDiscovery>(config, env));
+}
+
+std::vector<Finding> Probe(const Config&, Env& env) {
+  constexpr std::string_view kSubject = "local";
+  std::vector<Finding> findings;
+  Scanner scanner(env.root, ::getpid());
+  Scan scan = scanner.Look(scanner.Listening());
+  auto add = [&](Finding::Kind kind, std::string what, std::string why = {}, std::string remedy = {}) {
+    findings.push_back({kind, std::string(kSubject), std::move(what), std::move(why), std::move(remedy)});
+  };
+  for (const Candidate& one : scan.candidates) {
+    if (one.kind.empty()) continue;
+    add(Finding::kFound, ProcessOf(one) + " listens at " + one.address + " and may be " + one.kind +
+                             "; the agent reads its page if it is");
+  }
+  for (const Elsewhere& one : scan.elsewhere) {
+    add(Finding::kNoPermission,
+        one.engine + " (" + Shown(one.process) + ", pid " + std::to_string(one.pid) + ") is not read",
+        "it listens in another network namespace", "name it in the configuration: " + RemedyFor(one));
+  }
+  if (!scan.hidden.empty()) {
+    add(Finding::kNoPermission,
+        std::to_string(scan.hidden.size()) + " processes look like engines, but their ports cannot be read",
+        "descriptors of other users' processes are hidden; ports are guessed by user and arguments",
+        "run the agent as root, or add them to the list targets");
+  }
+  if (findings.empty()) {
+    add(Finding::kNotHere, "",
+        scan.processes ? "LLM engines are running, but none listens on a port that may serve its page"
+                       : "no LLM engine and no dcgm-exporter was found");
+  }
+  return findings;
+}
+
+constexpr std::string_view kKinds[] = {kAuto, "prometheus"};
+constexpr OptionSpec kOptions[] = {
+    {.key = "kind",
+     .fallback = kAuto,
+     .help = "auto: export native names; prometheus: export the pages under their own names.",
+     .allowed = kKinds},
+};
+
+}  // namespace
+
+extern const DiscoverySpec local_discovery;
+const DiscoverySpec local_discovery{
+    .name = "local",
+    .help = "LLM engines and dcgm-exporter on this machine, by their processes, ports and pages.",
+    .on_by_default = true,
+    .period = seconds(5),
+    .options = kOptions,
+    .create = &Create,
+    .probe = &Probe};
+
+}  // namespace gpulens

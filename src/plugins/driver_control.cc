@@ -1,0 +1,61 @@
+#include "plugins/driver_control.h"
+
+#include <utility>
+
+namespace gpulens {
+
+void DriverControl::Release(Instant now, Duration length) {
+  std::lock_guard lock(mutex_);
+  release_ = true;
+  quiet_ = false;
+  until_boot_ns_ = length.count() > 0 ? (now + length).boot_ns : 0;
+}
+
+void DriverControl::Resume() {
+  std::lock_guard lock(mutex_);
+  release_ = quiet_ = false;
+  until_boot_ns_ = 0;
+}
+
+DriverControl::Order DriverControl::Ask(Instant now) {
+  std::lock_guard lock(mutex_);
+  asked_ = true;
+  if (release_ && until_boot_ns_ != 0 && now.boot_ns >= until_boot_ns_) {
+    release_ = quiet_ = false;
+    until_boot_ns_ = 0;
+  }
+  return {release_, until_boot_ns_};
+}
+
+void DriverControl::Answer(bool quiet, std::string trouble) {
+  std::lock_guard lock(mutex_);
+  quiet_ = release_ && quiet;
+  trouble_ = std::move(trouble);
+}
+
+void DriverControl::Tell(bool simulated, size_t gpus) {
+  std::lock_guard lock(mutex_);
+  simulated_ = simulated;
+  gpus_ = gpus;
+}
+
+void DriverControl::Join() {
+  std::lock_guard lock(mutex_);
+  ++collectors_;
+}
+
+void DriverControl::Leave() {
+  std::lock_guard lock(mutex_);
+  if (--collectors_ > 0) return;
+  collectors_ = 0;
+  asked_ = simulated_ = false;
+}
+
+DriverControl::View DriverControl::view() const {
+  std::lock_guard lock(mutex_);
+  if (!asked_) return {};
+  if (!release_) return {State::kRunning, 0, trouble_, simulated_, gpus_};
+  return {quiet_ ? State::kReleased : State::kReleasing, until_boot_ns_, {}, simulated_, gpus_};
+}
+
+}  // namespace gpulens

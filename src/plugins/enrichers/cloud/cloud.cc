@@ -1,0 +1,133 @@
+// The cloud enricher: region, zone, account and machine type, as the cloud's metadata service tells them.
+// Off unless asked for: a request to an address that is not this machine's is nothing to do unasked.
+
+#include <atomic>
+#include <mutex>
+
+#include "base/result.h"
+#include "net/client/http_client.h"
+#include "net/io_loop.h"
+#include "plugins/plugin.h"
+#include "sources/cloud/cloud_query.h"
+
+namespace gpulens {
+namespace {
+
+using std::chrono::minutes;
+using std::chrono::seconds;
+
+constexpr Duration kTimeout = seconds(1);
+
+std::string_view PlatformOf(Cloud cloud) {
+  switch (cloud) {
+    case Cloud::kAws: return "aws_ec2";
+    case Cloud::kGcp: return "gcp_compute_engine";
+    case Cloud::kAzure: return "azure_vm";
+    case Cloud::kNone: break;
+  }
+  return {};
+}
+
+// OpenTelemetry's attributes of cloud and host; what is not known is left out.
+AttributeSet Attributes(Cloud cloud, const CloudIdentity& identity) {
+  std::vector<AttributeSet::Attribute> attributes = {{"cloud.provider", CloudName(cloud)},
+                                                     {"cloud.platform", PlatformOf(cloud)}};
+  auto add = [&](std::string_view key, const std::string& value) {
+    if (!value.empty()) attributes.push_back({key, std::string_view(value)});
+  };
+  add("cloud.region", identity.region);
+  add("cloud.availability_zone", identity.zone);
+  add("cloud.account.id", identity.account);
+  add("host.id", identity.host_id);
+  add("host.type", identity.host_type);
+  add("host.image.id", identity.image);
+  return AttributeSet(std::span<const AttributeSet::Attribute>(attributes));
+}
+
+class CloudEnricher final : public Enricher {
+ public:
+  CloudEnricher(Cloud cloud, CloudQuery query) : cloud_(cloud), query_(std::move(query)) {}
+
+  void Fetch(Instant, std::function<void(Status)> done) override {
+    query_.Ask(kTimeout, [this, done = std::move(done)](Result<CloudIdentity> found) {
+      if (!found) return done(found.error());
+      AttributeSet attributes = Attributes(cloud_, *found);
+      {
+        std::lock_guard lock(mutex_);
+        if (!(attributes == attributes_)) generation_.fetch_add(1, std::memory_order_relaxed);
+        attributes_ = std::move(attributes);
+      }
+      done(Ok());
+    });
+  }
+  uint64_t generation() const noexcept override { return generation_.load(std::memory_order_relaxed); }
+  AttributeSet Resource() const override {
+    std::lock_guard lock(mutex_);
+    return attributes_;
+  }
+
+ private:
+  const Cloud cloud_;
+  CloudQuery query_;
+  std::atomic<uint64_t> generation_{0};
+  mutable std::mutex mutex_;  // guards what follows
+  AttributeSet attributes_;
+};
+
+Cloud Wanted(const Config& config, const Env& env) {
+  const std::string& provider = config.Text("provider");
+  for (Cloud cloud : {Cloud::kAws, Cloud::kGcp, Cloud::kAzure}) {
+    if (provider == CloudName(cloud)) return cloud;
+  }
+  return LikelyCloud(env.root);
+}
+
+Result<std::unique_ptr<Enricher>> Create(const Config& config, Env& env) {
+  if (!env.http || !env.io) return Status{Code::kUnavailable, "there is no network here"};
+  const Cloud cloud = Wanted(config, env);
+  if (cloud == Cloud::kNone)
+    return Status{Code::kUnavailable, "not a machine of EC2, Compute Engine or Azure"};
+  ASSIGN_OR_RETURN(CloudQuery query, CloudQuery::Make(cloud, config.Text("endpoint"), *env.http));
+  return std::unique_ptr<Enricher>(std::make_unique<CloudEnricher>(cloud, std::move(query)));
+}
+
+std::vector<Finding> Probe(const Config& config, Env& env) {
+  const Cloud cloud = Wanted(config, env);
+  if (cloud == Cloud::kNone)
+    return {{Finding::kNotHere, "cloud", "no cloud", "the firmware names none of EC2, Compute Engine, Azure",
+             "name it: enrichers: {cloud: {provider: aws}}"}};
+  return {{Finding::kFound, "cloud", std::string(CloudName(cloud)), {}, {}}};
+}
+
+constexpr std::string_view kProviders[] = {"auto", "aws", "gcp", "azure"};
+constexpr OptionSpec kOptions[] = {
+    {.key = "provider",
+     .fallback = "auto",
+     .help = "Provider of the metadata service; auto: detected from the firmware.",
+     .allowed = kProviders},
+    {.key = "endpoint",
+     .type = OptionType::kUrl,
+     .fallback = CloudQuery::kEndpoint,
+     .help = "URL of the metadata service."},
+    {.key = "interval",
+     .type = OptionType::kTime,
+     .fallback = "5m",
+     .help = "How often it is queried.",
+     .min = 1},
+};
+
+}  // namespace
+
+extern const EnricherSpec cloud_enricher;
+const EnricherSpec cloud_enricher{.name = "cloud",
+                                  .help =
+                                      "Region, zone, account and machine type, from the cloud's metadata "
+                                      "service.",
+                                  .on_by_default = false,
+                                  .period = minutes(5),
+                                  .timeout = kTimeout,
+                                  .options = kOptions,
+                                  .create = &Create,
+                                  .probe = &Probe};
+
+}  // namespace gpulens

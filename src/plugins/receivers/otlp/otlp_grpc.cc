@@ -1,0 +1,92 @@
+#include "plugins/receivers/otlp/otlp_grpc.h"
+
+#include "base/result.h"
+#include "wire/otlp/otlp_reply.h"
+
+namespace gpulens {
+namespace {
+
+constexpr std::string_view kPaths[kOtlpSignals] = {
+    "/opentelemetry.proto.collector.metrics.v1.MetricsService/Export",
+    "/opentelemetry.proto.collector.logs.v1.LogsService/Export",
+    "/opentelemetry.proto.collector.trace.v1.TraceService/Export",
+};
+
+// Exhausted without a RetryInfo would be read as "never again"; what is too large never fits.
+GrpcAnswer Speak(OtlpSignal signal, const OtlpAnswer& answer) {
+  switch (answer.kind) {
+    case OtlpAnswer::kAccepted:
+      return GrpcAnswer::Ok(OtlpSuccess(signal, OtlpEncoding::kProtobuf, answer.rejected, answer.message));
+    case OtlpAnswer::kMalformed:
+    case OtlpAnswer::kTooLarge: return GrpcAnswer::Failure(GrpcCode::kInvalidArgument, answer.message);
+    case OtlpAnswer::kOverloaded:
+      return GrpcAnswer::Failure(GrpcCode::kResourceExhausted, answer.message, answer.retry_after);
+    case OtlpAnswer::kUnavailable: break;
+  }
+  return GrpcAnswer::Failure(GrpcCode::kUnavailable, answer.message, answer.retry_after);
+}
+
+}  // namespace
+
+class OtlpGrpc::Method final : public GrpcHandler {
+ public:
+  Method(OtlpSignal signal, size_t way, OtlpIntake& intake) : signal_(signal), way_(way), intake_(intake) {}
+
+  GrpcRoute route() { return {std::string(kPaths[static_cast<size_t>(signal_)]), this}; }
+
+ private:
+  void Handle(GrpcRequest request, GrpcResponder responder) override {
+    OtlpCall call;
+    call.signal = signal_;
+    call.way = way_;
+    call.peer = request.remote;
+    call.body = std::move(request.message);
+    auto waiting = std::make_shared<GrpcResponder>(std::move(responder));
+    // May be called after this object's end.
+    call.answer = [flight = intake_.flight(), way = way_, signal = signal_,
+                   waiting](const OtlpAnswer& answer) {
+      GrpcAnswer spoken = Speak(signal, answer);
+      flight->CountAnswer(way, signal, GrpcCodeName(spoken.code));
+      waiting->Send(std::move(spoken));
+    };
+    intake_.Take(std::move(call));
+  }
+
+  const OtlpSignal signal_;
+  const size_t way_;
+  OtlpIntake& intake_;
+};
+
+OtlpGrpc::OtlpGrpc(const Options& options, Env& env, OtlpIntake& intake) {
+  std::vector<GrpcRoute> routes;
+  for (OtlpSignal signal : {OtlpSignal::kMetrics, OtlpSignal::kLogs, OtlpSignal::kTraces}) {
+    methods_.push_back(std::make_unique<Method>(signal, options.way, intake));
+    routes.push_back(methods_.back()->route());
+  }
+  GrpcServer::Options server;
+  server.limits.connections = options.connections;
+  server.limits.message_bytes = options.max_request;
+  server.limits.unpacked_bytes = options.max_request;
+  server.limits.held_bytes = options.max_arriving;
+  server.authenticator = env.authenticator;
+  server.offload = OffloadTo(env.workers);
+  server_ = std::make_unique<GrpcServer>(*env.io, std::move(routes), std::move(server));
+}
+
+OtlpGrpc::~OtlpGrpc() = default;
+
+Result<std::unique_ptr<OtlpGrpc>> OtlpGrpc::Open(const Options& options, Env& env, OtlpIntake& intake) {
+  std::unique_ptr<OtlpGrpc> made(new OtlpGrpc(options, env, intake));
+  ASSIGN_OR_RETURN(made->sockets_, ListenForReceiver(options.at, env, [&](UniqueFd socket) {
+                     return made->server_->Listen(std::move(socket));
+                   }));
+  return made;
+}
+
+void OtlpGrpc::Close(Duration timeout) {
+  // So that nobody comes to a socket that is not accepted from any more.
+  sockets_.clear();
+  server_->Shutdown(timeout, [closed = closed_] { closed->Tell(); });
+}
+
+}  // namespace gpulens

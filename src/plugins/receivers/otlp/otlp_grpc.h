@@ -1,0 +1,45 @@
+// OTLP/gRPC: the Export methods of the services for metrics, logs and traces.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <gpulens/status.h>
+
+#include "net/grpc/grpc_server.h"
+#include "ingest/listening.h"
+#include "ingest/otlp_intake.h"
+
+namespace gpulens {
+
+class OtlpGrpc {
+ public:
+  struct Options {
+    ReceiverListen at;
+    size_t max_request = 16u << 20;   // of one message, packed and unpacked
+    size_t max_arriving = 32u << 20;  // of all that are not answered yet
+    size_t connections = 512;
+    size_t way = 0;  // of the intake
+  };
+
+  // Serves when it returns. `env` has an I/O loop; it and `intake` outlive the object.
+  static Result<std::unique_ptr<OtlpGrpc>> Open(const Options& options, Env& env, OtlpIntake& intake);
+  ~OtlpGrpc();
+
+  // As of ReceiverHttp.
+  void Close(Duration timeout);
+  bool AwaitClosed(Duration timeout) { return closed_->Await(timeout); }
+  std::vector<Endpoint> addresses() const { return server_->addresses(); }
+
+ private:
+  class Method;
+  OtlpGrpc(const Options& options, Env& env, OtlpIntake& intake);
+
+  std::vector<std::unique_ptr<Method>> methods_;
+  std::vector<std::shared_ptr<SharedSocket>> sockets_;
+  const std::shared_ptr<Closed> closed_ = std::make_shared<Closed>();
+  std::unique_ptr<GrpcServer> server_;
+};
+
+}  // namespace gpulens

@@ -1,0 +1,140 @@
+#include "plugins/receivers/remote_write/remote_write_http.h"
+
+#include <optional>
+
+#include "base/parse.h"
+#include "base/result.h"
+#include "wire/remote_write/snappy_block.h"
+
+namespace gpulens {
+namespace {
+
+// Memory of a large request is not kept for the next.
+constexpr size_t kKept = size_t{1} << 20;
+constexpr std::string_view kWritten = "X-Prometheus-Remote-Write-";
+
+// Senders of before there was a 2.0 may not say what they send.
+std::optional<RemoteWriteVersion> VersionOf(const HttpRequest& request) {
+  std::string_view rest = request.Header("Content-Type");
+  const std::string_view type = Trim(TakeUntil(rest, ';'));
+  if (type.empty()) return RemoteWriteVersion::k1;
+  if (!EqualsIgnoringCase(type, "application/x-protobuf")) return std::nullopt;
+  while (!rest.empty()) {
+    std::string_view parameter = Trim(TakeUntil(rest, ';'));
+    if (!EqualsIgnoringCase(Trim(TakeUntil(parameter, '=')), "proto")) continue;
+    parameter = Trim(parameter);
+    if (parameter.size() >= 2 && parameter.front() == '"' && parameter.back() == '"')
+      parameter = parameter.substr(1, parameter.size() - 2);
+    if (parameter == "prometheus.WriteRequest") return RemoteWriteVersion::k1;
+    if (parameter == "io.prometheus.write.v2.Request") return RemoteWriteVersion::k2;
+    return std::nullopt;
+  }
+  return RemoteWriteVersion::k1;
+}
+
+bool IsSnappy(const HttpRequest& request) {
+  const std::string packing = request.JoinedHeader("Content-Encoding");
+  return packing.empty() || EqualsIgnoringCase(packing, "snappy");
+}
+
+int StatusOf(const OtlpAnswer& answer, int busy_status) noexcept {
+  switch (answer.kind) {
+    // Part of it was written: never a success, and never again.
+    case OtlpAnswer::kAccepted: return answer.rejected == 0 ? 204 : 400;
+    case OtlpAnswer::kMalformed: return 400;
+    case OtlpAnswer::kTooLarge: return 413;
+    case OtlpAnswer::kOverloaded: return busy_status;
+    case OtlpAnswer::kUnavailable: break;
+  }
+  return 503;
+}
+
+HttpResponse Speak(const OtlpAnswer& answer, int busy_status) {
+  const int status = StatusOf(answer, busy_status);
+  HttpResponse response = HttpResponse::Text(status, answer.message);
+  if (status == 204) {
+    response.body = {};
+    response.content_type.clear();
+  }
+  // What was not accepted was not written, none of it.
+  const DecodedParts written = answer.kind == OtlpAnswer::kAccepted ? answer.parts : DecodedParts();
+  const std::pair<std::string_view, uint64_t> counts[] = {{"Samples-Written", written.samples},
+                                                          {"Histograms-Written", written.histograms},
+                                                          {"Exemplars-Written", written.exemplars}};
+  for (const auto& [name, count] : counts)
+    response.AddHeader(std::string(kWritten) + std::string(name), std::to_string(count));
+  AddRetryAfter(response, answer.retry_after);
+  return response;
+}
+
+}  // namespace
+
+Status RemoteWriteDecoder::Decode(const OtlpCall& call, size_t most, Decoded& out) {
+  if (!SnappyUnpack(call.body, most, unpacked_)) {
+    // Its length stands in front.
+    if (SnappyLength(call.body) > most)
+      return {Code::kExhausted, "the request has more than " + std::to_string(most) + " bytes"};
+    return {Code::kInvalidArgument, "the body is not a Snappy block"};
+  }
+  if (request_.capacity() > kKept) std::string().swap(request_);
+  RemoteWriteOutcome outcome;
+  convert_.CarryHistograms(forward_.carries_histograms());
+  Status made = convert_.Convert(unpacked_, static_cast<RemoteWriteVersion>(call.format), request_, outcome);
+  if (unpacked_.capacity() > kKept) std::string().swap(unpacked_);
+  if (!made.ok()) return made;
+  out.request = request_;
+  out.rejected = outcome.refused;
+  out.why = outcome.Text();
+  out.parts = {outcome.samples, outcome.histograms, outcome.exemplars};
+  return Ok();
+}
+
+RemoteWriteHttp::RemoteWriteHttp(const Options& options, OtlpIntake& intake)
+    : options_(options), intake_(intake), decoder_(options.http.max_request, intake.forward()) {
+  router_.Add(
+      options_.path, "POST",
+      [this](const HttpRequest& request, HttpResponder responder) { Handle(request, std::move(responder)); },
+      [this](const HttpRequest&, HttpResponse& refusal) {
+        if (refusal.status == 429) refusal.status = options_.busy_status;
+      });
+}
+
+Result<std::unique_ptr<RemoteWriteHttp>> RemoteWriteHttp::Open(const Options& options, Env& env,
+                                                               OtlpIntake& intake) {
+  std::unique_ptr<RemoteWriteHttp> made(new RemoteWriteHttp(options, intake));
+  ASSIGN_OR_RETURN(made->http_, ReceiverHttp::Open(options.http, env, made->router_));
+  return made;
+}
+
+void RemoteWriteHttp::Handle(const HttpRequest& request, HttpResponder responder) {
+  const size_t way = options_.http.way;
+  const auto version = VersionOf(request);
+  const bool snappy = IsSnappy(request);
+  if (!version || !snappy) {
+    HttpResponse response = HttpResponse::Text(
+        415, version ? "Content-Encoding must be snappy"
+                     : "Content-Type must be application/x-protobuf, with ;proto=prometheus.WriteRequest or "
+                       ";proto=io.prometheus.write.v2.Request");
+    if (!snappy) response.AddHeader("Accept-Encoding", "snappy");
+    intake_.flight()->CountAnswer(way, OtlpSignal::kMetrics, "415");
+    return responder.Send(std::move(response));
+  }
+  OtlpCall call;
+  call.decoder = &decoder_;
+  call.format = static_cast<uint32_t>(*version);
+  call.relayed = true;
+  call.way = way;
+  call.peer = request.remote();
+  call.body = request.TakeBody();
+  auto waiting = std::make_shared<HttpResponder>(std::move(responder));
+  // May be called after this object's end.
+  call.answer = [flight = intake_.flight(), way, busy = options_.busy_status,
+                 waiting](const OtlpAnswer& answer) {
+    HttpResponse response = Speak(answer, busy);
+    flight->CountAnswer(way, OtlpSignal::kMetrics, std::to_string(response.status));
+    waiting->Send(std::move(response));
+  };
+  intake_.Take(std::move(call));
+}
+
+}  // namespace gpulens

@@ -1,0 +1,118 @@
+// /json: the latest snapshot as one JSON object, with the keys of the zernel API's page of that name
+// beside the families.
+//
+// The page is made at most once per tick and coding, on a worker; requests in between share its bytes.
+
+#include "base/workers.h"
+#include "catalog/gpu_health.h"
+#include "export/sink_names.h"
+#include "net/http/http_server.h"
+#include "plugins/latest_snapshot.h"
+#include "plugins/page_registry.h"
+#include "plugins/plugin.h"
+#include "wire/json/json_snapshot.h"
+#include "wire/json/json_text.h"
+#include "wire/exposition/tick_page.h"
+
+namespace gpulens {
+namespace {
+
+constexpr std::string_view kPath = "/json";
+
+// The words of the page: the snapshot's families and the members of the zernel API.
+class JsonText {
+ public:
+  explicit JsonText(const SinkNames& names) : page_(names.speller(NameForm::kPrometheus), names.dresser()) {
+    page_.AlwaysShow(names.always_shown());
+  }
+
+  void Render(const Snapshot& snapshot, std::string& out) {
+    page_.Render(snapshot, ZernelMembers(snapshot), out);
+  }
+
+ private:
+  // The maps that no collector feeds yet are empty: that is what is known of them.
+  std::string ZernelMembers(const Snapshot& snapshot) {
+    std::string out = "\"gpu_memory\":{";
+    const char* before = "";
+    for (const auto& [key, bytes] : memory_.Of(snapshot)) {
+      out += before;
+      before = ",";
+      out += '"' + key + "\":{";
+      if (bytes.current) out += "\"current_bytes\":", AppendJsonInt(out, *bytes.current);
+      if (bytes.current && bytes.peak) out += ',';
+      if (bytes.peak) out += "\"peak_bytes\":", AppendJsonInt(out, *bytes.peak);
+      out += '}';
+    }
+    return out + "},\n\"cuda_latency\":{},\"nccl_duration\":{},\"dataloader_wait\":{},\"dist_sync\":{}";
+  }
+
+  JsonSnapshot page_;
+  MemoryByProcess memory_{kGpuProcessMemoryUsed, kGpuProcessMemoryPeak};
+};
+
+class JsonPage final : public HttpHandler, public std::enable_shared_from_this<JsonPage> {
+ public:
+  JsonPage(const SinkNames& names, Env& env) : env_(env), text_(names) {}
+
+  void Handle(const HttpRequest& request, HttpResponder responder) override {
+    Ref<const Snapshot> snapshot = env_.latest->latest();
+    if (!snapshot) return responder.Send(HttpResponse::Text(503, "no tick has been closed yet"));
+    bool gzip = AcceptsGzip(request.JoinedHeader("Accept-Encoding"));
+    TickPage::Bytes ready = page_.Ready(*snapshot, gzip);
+    if (ready) return responder.Send(Answer(gzip, std::move(ready)));
+
+    auto waiting = std::make_shared<HttpResponder>(std::move(responder));
+    bool posted = env_.workers->Post([self = shared_from_this(), snapshot, gzip, waiting] {
+      if (waiting->wanted()) waiting->Send(Answer(gzip, self->page_.Make(*snapshot, gzip)));
+    });
+    if (!posted) waiting->Send(HttpResponse::Text(503, "the work queue is full"));
+  }
+
+ private:
+  static HttpResponse Answer(bool gzip, TickPage::Bytes body) {
+    HttpResponse response;
+    response.content_type = "application/json";
+    if (gzip) response.AddHeader("Content-Encoding", "gzip");
+    response.AddHeader("Vary", "Accept-Encoding");
+    response.body = std::move(body);
+    return response;
+  }
+
+  Env& env_;
+  JsonText text_;  // touched by page_ alone
+  TickPage page_{[this](const Snapshot& snapshot, std::string& out) { text_.Render(snapshot, out); }};
+};
+
+class JsonSink final : public Sink {
+ public:
+  JsonSink(const SinkNames& names, Env& env)
+      : page_(std::make_shared<JsonPage>(names, env)), pages_(*env.pages) {
+    pages_.Put(kPath, page_);
+  }
+  ~JsonSink() override { pages_.TakeDown(kPath, page_.get()); }
+  Status Write(const Snapshot&) override { return Ok(); }  // Requests take the latest themselves.
+
+ private:
+  const std::shared_ptr<JsonPage> page_;
+  PageRegistry& pages_;
+};
+
+Result<std::unique_ptr<Sink>> Create(const Config& config, Env& env) {
+  if (!env.pages || !env.latest || !env.workers)
+    return Status{Code::kInvalidArgument, "the json sink needs the agent's server"};
+  return std::unique_ptr<Sink>(std::make_unique<JsonSink>(SinkNames(config), env));
+}
+
+constexpr auto kOptions = NameOptions("[native, zernel]");
+
+}  // namespace
+
+extern const SinkSpec json_sink;
+const SinkSpec json_sink{.name = "json",
+                         .help = "Everything as one JSON object at /json.",
+                         .on_by_default = true,
+                         .options = kOptions,
+                         .create = &Create};
+
+}  // namespace gpulens

@@ -1,0 +1,187 @@
+// /metrics: the latest snapshot in the format the scraper asks for. With ?metrics=LEVEL it has the native
+// metrics of that level, whatever names and level the sink has: for programs that need the same ones
+// everywhere.
+//
+// A page is made at most once per tick, format, escaping of names and coding, on a worker; scrapes in between
+// share its bytes. No device is asked, and nothing here waits.
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <chrono>
+#include <memory>
+#include <mutex>
+#include <optional>
+
+#include "base/parse.h"
+#include "base/workers.h"
+#include "export/sink_names.h"
+#include "net/http/http_server.h"
+#include "plugins/agent_stats.h"
+#include "plugins/latest_snapshot.h"
+#include "plugins/page_registry.h"
+#include "plugins/plugin.h"
+#include "wire/exposition/negotiation.h"
+#include "wire/exposition/text_page.h"
+#include "wire/exposition/tick_page.h"
+
+namespace gpulens {
+namespace {
+
+constexpr size_t kForms = 3 * kNameEscapings;
+constexpr size_t kPageSets = 1 + std::size(kMetricLevels);
+// What a page keeps between scrapes is let go when nobody has asked for its form for so long.
+constexpr Duration kFormatKept = std::chrono::minutes(10);
+
+// The answer, given by whoever comes first: the worker with the page, or the clock.
+class OneAnswer {
+ public:
+  explicit OneAnswer(HttpResponder responder) : responder_(std::move(responder)) {}
+  void Send(HttpResponse response) {
+    if (!sent_.exchange(true)) responder_.Send(std::move(response));
+  }
+
+ private:
+  HttpResponder responder_;
+  std::atomic<bool> sent_ = false;
+};
+
+struct Wanted : Negotiated {
+  bool gzip = false;
+};
+
+// The page in one form, with the words of the dialects.
+struct FormPage {
+  FormPage(PageForm form, const SinkNames& names)
+      : text(form, names.speller(NameForm::kPrometheus)),
+        bytes([this](const Snapshot& snapshot, std::string& out) {
+          text.Render(snapshot, out);
+          const TextPage::Losses& lost = text.losses();
+          losses[0] = lost.type_conflicts;
+          losses[1] = lost.duplicates;
+          losses[2] = lost.name_clashes;
+        }) {
+    text.AlwaysShow(names.always_shown());
+  }
+  TextPage text;  // touched by `bytes` alone
+  TickPage bytes;
+  std::array<std::atomic<uint64_t>, kPageLosses> losses{};  // of the last page made
+  Instant asked;                                            // last
+};
+
+class MetricsPage final : public HttpHandler, public std::enable_shared_from_this<MetricsPage> {
+ public:
+  MetricsPage(SinkNames names, Env& env) : names_(std::move(names)), env_(env) {}
+
+  void Handle(const HttpRequest& request, HttpResponder responder) override {
+    Ref<const Snapshot> snapshot = env_.latest->latest();
+    if (!snapshot) return responder.Send(HttpResponse::Text(503, "no tick has been closed yet"));
+    const Wanted wanted{Negotiate(request.JoinedHeader("Accept")),
+                        AcceptsGzip(request.JoinedHeader("Accept-Encoding"))};
+    std::optional<MetricLevel> level;
+    if (const auto name = request.Parameter(kMetricsKey)) {
+      level = FindMetricLevel(*name);
+      if (!level)
+        return responder.Send(HttpResponse::Text(400, "metrics= must be essential, standard or all"));
+    }
+    const std::shared_ptr<FormPage> page = PageOf(wanted.form, level);
+    TickPage::Bytes ready = page->bytes.Ready(*snapshot, wanted.gzip);
+    if (ready) return responder.Send(Answer(wanted, std::move(ready)));
+
+    auto answer = std::make_shared<OneAnswer>(std::move(responder));
+    GuardTimeout(request, answer);
+    bool posted = env_.workers->Post([self = shared_from_this(), snapshot, wanted, page, answer] {
+      answer->Send(Answer(wanted, page->bytes.Make(*snapshot, wanted.gzip)));
+      self->CountLosses();
+    });
+    if (!posted) answer->Send(HttpResponse::Text(503, "the work queue is full"));
+  }
+
+ private:
+  static HttpResponse Answer(const Wanted& wanted, TickPage::Bytes body) {
+    HttpResponse response;
+    response.content_type = wanted.content_type;
+    if (wanted.gzip) response.AddHeader("Content-Encoding", "gzip");
+    response.AddHeader("Vary", "Accept, Accept-Encoding");
+    response.body = std::move(body);
+    return response;
+  }
+
+  // Prometheus says how long it will wait: a late page is of no use to it, an error at least is seen.
+  void GuardTimeout(const HttpRequest& request, const std::shared_ptr<OneAnswer>& answer) {
+    auto seconds = ParseDouble(request.Header("X-Prometheus-Scrape-Timeout-Seconds"));
+    if (!seconds || !(*seconds > 0) || *seconds > 3600) return;
+    env_.io->After(Duration(static_cast<int64_t>(*seconds * 0.95e9)), [answer] {
+      answer->Send(HttpResponse::Text(503, "the page was not ready within the scrape timeout"));
+    });
+  }
+
+  // The page of a form, and of a level if one is asked for; releases those that are no longer read.
+  std::shared_ptr<FormPage> PageOf(PageForm form, std::optional<MetricLevel> level) {
+    const Instant now = env_.clock->Now();
+    std::lock_guard lock(mutex_);
+    for (auto& page : pages_) {
+      if (page && now - page->asked > kFormatKept) page = nullptr;
+    }
+    const size_t set = level ? 1 + static_cast<size_t>(*level) : 0;
+    auto& page = pages_[set * kForms + static_cast<size_t>(form.format) * kNameEscapings +
+                        static_cast<size_t>(form.escaping)];
+    if (!page) page = std::make_shared<FormPage>(form, level ? SinkNames(*level) : names_);
+    page->asked = now;
+    return page;
+  }
+
+  // The worst of the forms that are asked for: what one scraper loses another one's page tells, too.
+  void CountLosses() {
+    if (!env_.stats) return;
+    std::lock_guard lock(mutex_);
+    for (size_t i = 0; i < kPageLosses; ++i) {
+      uint64_t most = 0;
+      for (const auto& page : pages_) {
+        if (page) most = std::max<uint64_t>(most, page->losses[i]);
+      }
+      env_.stats->page_losses[i] = most;
+    }
+  }
+
+  const SinkNames names_;
+  Env& env_;
+  std::mutex mutex_;
+  // By the level that is asked for (first: none), format and escaping.
+  std::array<std::shared_ptr<FormPage>, kPageSets * kForms> pages_;
+};
+
+class PrometheusSink final : public Sink {
+ public:
+  PrometheusSink(std::string path, std::shared_ptr<MetricsPage> page, PageRegistry& pages)
+      : path_(std::move(path)), page_(std::move(page)), pages_(pages) {
+    pages_.Put(path_, page_);
+  }
+  ~PrometheusSink() override { pages_.TakeDown(path_, page_.get()); }
+  Status Write(const Snapshot&) override { return Ok(); }  // Scrapes take the latest themselves.
+
+ private:
+  const std::string path_;
+  const std::shared_ptr<MetricsPage> page_;
+  PageRegistry& pages_;
+};
+
+Result<std::unique_ptr<Sink>> Create(const Config& config, Env& env) {
+  if (!env.pages || !env.latest)
+    return Status{Code::kInvalidArgument, "the prometheus sink needs the agent's server"};
+  auto page = std::make_shared<MetricsPage>(SinkNames(config), env);
+  return std::unique_ptr<Sink>(std::make_unique<PrometheusSink>("/metrics", std::move(page), *env.pages));
+}
+
+constexpr auto kOptions = NameOptions("[native, zernel]");
+
+}  // namespace
+
+extern const SinkSpec prometheus_sink;
+const SinkSpec prometheus_sink{.name = "prometheus",
+                               .help = "A page to scrape at /metrics, in three text formats.",
+                               .on_by_default = true,
+                               .options = kOptions,
+                               .create = &Create};
+
+}  // namespace gpulens

@@ -1,0 +1,93 @@
+// A WebSocket server that sends the latest frame to its clients at every push interval, as soon as a tick has
+// closed.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/clock.h"
+#include "net/accept/shared_socket.h"
+#include "net/websocket/websocket_server.h"
+#include "plugins/agent_stats.h"
+#include "plugins/plugin.h"
+#include "plugins/sinks/websocket/push_frame.h"
+
+namespace gpulens {
+
+// Writes what a server counts into statistics that outlive it, so that a reload neither resets a counter
+// nor leaves a pointer behind. Used on the loop's thread.
+class StatsMirror {
+ public:
+  explicit StatsMirror(ServerStats& to) noexcept : to_(to) {}
+  ~StatsMirror();  // its connections are gone
+  void Update(const ServerStats& from) noexcept;
+
+ private:
+  struct Seen {
+    uint64_t connections = 0, accepted = 0, bytes_sent = 0;
+    uint64_t answers[6] = {}, refused[kRefusals] = {};
+  };
+  ServerStats& to_;
+  Seen seen_;
+};
+
+// When frames are sent: one interval after another, each with the tick that has just closed. Without ticks,
+// and where the interval is shorter than theirs, the interval alone decides. Knows no clock; not thread-safe.
+class PushPace {
+ public:
+  explicit PushPace(Duration interval) noexcept : interval_(interval) {}
+
+  void Start(Instant now) noexcept { Pushed(now); }
+  // A tick has closed: whether a frame is to be sent with it.
+  bool Ticked(Instant now) noexcept;
+  // A frame is sent.
+  void Pushed(Instant now) noexcept { pushed_at_ = now; }
+  // When a frame is to be sent although no tick closes before.
+  Instant due() const noexcept;
+
+ private:
+  // The time between two ticks; zero while it is not known.
+  Duration period(Instant now) const noexcept;
+
+  const Duration interval_;
+  Duration period_{};
+  Instant pushed_at_, ticked_at_;
+  bool ticked_ = false;
+};
+
+// Public functions from any thread; frames are made and sent on the loop, which is still there when this
+// is destroyed but may have stopped.
+class PushStream {
+ public:
+  struct Options {
+    std::vector<std::string> listen;
+    std::vector<std::string> allowed_origins;
+    Duration interval = std::chrono::seconds(1);
+  };
+
+  // kInvalidArgument for a bad address; else as OpenListeningSocket. An IPv6 loopback address is passed
+  // over on a machine that has none. An address at which another PushStream listens is shared with it
+  // until that one is gone: a reload turns no client away.
+  static Result<std::unique_ptr<PushStream>> Open(const Options& options, Env& env);
+  ~PushStream();
+
+  std::vector<Endpoint> addresses() const { return server_->addresses(); }
+  size_t clients() const noexcept { return server_->clients(); }
+  // A tick has closed, and Env::latest has it. Allocates nothing while there is no client.
+  void Ticked();
+  // Says goodbye to all clients; returns when they are gone or `timeout` is over.
+  void Close(Duration timeout);
+
+ private:
+  class Loop;
+  PushStream(const Options& options, Env& env);
+  Status Listen(const Endpoint& at);
+
+  IoLoop& io_;
+  std::shared_ptr<Loop> loop_;
+  std::unique_ptr<WebSocketServer> server_;
+  std::vector<std::shared_ptr<SharedSocket>> sockets_;
+};
+
+}  // namespace gpulens

@@ -1,0 +1,137 @@
+#include "quality/gpu_overlap.h"
+
+#include <algorithm>
+#include <unordered_map>
+
+namespace gpulens {
+namespace {
+
+constexpr std::string_view kUuid = "gpu.uuid", kVendor = "gpu.vendor", kMig = "gpu.mig.instance_id";
+constexpr std::string_view kSource = "gpu.interconnect.source";
+// One published, one being read by a slow sink, for each of a few sources.
+constexpr size_t kPooledFrames = 8;
+
+// By what a reading is known, whoever tells it; empty for what is of no GPU.
+std::string ReadingOf(const SeriesInfo& info) {
+  if (!info.desc || info.desc->spelling != Spelling::kOtel) return {};
+  const bool of_gpu = info.attributes.Has(kUuid);
+  if (!of_gpu && !info.attributes.Has(kVendor)) return {};
+  std::string reading(info.desc->name);
+  auto add = [&](std::string_view key) {
+    if (!info.attributes.Has(key)) return;
+    reading += '\x1f';
+    reading += key;
+    reading += '=';
+    reading += info.attributes.Text(key);
+  };
+  add(of_gpu ? kUuid : kVendor);
+  add(kMig);
+  if (info.desc->kind == Kind::kInfo) return reading;
+  for (std::string_view key : info.desc->keys) {
+    if (key != kSource && key != kMig && key != kVendor) add(key);
+  }
+  return reading;
+}
+
+}  // namespace
+
+bool GpuOverlap::PlanFits(const Snapshot& snapshot) const noexcept {
+  if (planned_.size() != snapshot.frames.size()) return false;
+  for (size_t i = 0; i < planned_.size(); ++i) {
+    const SnapshotEntry& entry = snapshot.frames[i];
+    if (planned_[i] != (entry.frame->layout->id() << 1 | (entry.standing == Standing::kNative))) return false;
+  }
+  return true;
+}
+
+void GpuOverlap::Plan(const Snapshot& snapshot,
+                      const std::function<void(std::string_view, uint64_t)>& dropped) {
+  planned_.clear();
+  repeats_.clear();
+  std::unordered_map<std::string, std::vector<Place>> of_pages;
+  auto each = [&](Standing standing, auto&& visit) {
+    for (uint32_t i = 0; i < snapshot.frames.size(); ++i) {
+      if (snapshot.frames[i].standing != standing) continue;
+      const Layout& layout = *snapshot.frames[i].frame->layout;
+      for (uint32_t slot = 0; slot < layout.slots(); ++slot) {
+        std::string reading = ReadingOf(layout[slot]);
+        if (!reading.empty()) visit(std::move(reading), Place{i, slot});
+      }
+    }
+  };
+  for (const SnapshotEntry& entry : snapshot.frames) {
+    planned_.push_back(entry.frame->layout->id() << 1 | (entry.standing == Standing::kNative));
+  }
+  each(Standing::kPassThrough,
+       [&](std::string reading, Place place) { of_pages[std::move(reading)].push_back(place); });
+  if (of_pages.empty()) return;
+  each(Standing::kNative, [&](const std::string& reading, Place native) {
+    auto found = of_pages.find(reading);
+    if (found == of_pages.end()) return;
+    for (Place page : found->second) repeats_.push_back({page, native});
+  });
+  std::sort(repeats_.begin(), repeats_.end(), [](const Repeat& a, const Repeat& b) {
+    return a.page.frame != b.page.frame ? a.page.frame < b.page.frame : a.page.slot < b.page.slot;
+  });
+  for (size_t first = 0; first < repeats_.size();) {
+    size_t last = first;
+    while (last < repeats_.size() && repeats_[last].page.frame == repeats_[first].page.frame) ++last;
+    std::string_view source = snapshot.frames[repeats_[first].page.frame].source;
+    auto known = std::find_if(told_.begin(), told_.end(), [&](const auto& t) { return t.first == source; });
+    if (known == told_.end()) known = told_.insert(told_.end(), {std::string(source), 0});
+    if (last - first > known->second) dropped(source, last - first - known->second);
+    known->second = last - first;
+    first = last;
+  }
+}
+
+Ref<Frame> GpuOverlap::Copy(const Frame& frame) {
+  Ref<Frame> copy;
+  for (Ref<Frame>& pooled : pool_) {
+    if (pooled.unique()) copy = pooled;
+  }
+  if (!copy) {
+    copy = MakeRef<Frame>();
+    if (pool_.size() < kPooledFrames) pool_.push_back(copy);
+  }
+  copy->source = frame.source;
+  copy->layout = frame.layout;
+  copy->run = frame.run;
+  copy->read_at = frame.read_at;
+  copy->cells = frame.cells;
+  copy->quality = frame.quality;
+  copy->age_ms = frame.age_ms;
+  copy->absence = frame.absence;
+  copy->exemplars = frame.exemplars;
+  return copy;
+}
+
+void GpuOverlap::Hide(Snapshot& snapshot, size_t first, size_t last) {
+  SnapshotEntry& entry = snapshot.frames[repeats_[first].page.frame];
+  Ref<Frame> copy;
+  for (size_t i = first; i < last; ++i) {
+    const Repeat& repeat = repeats_[i];
+    bool told = snapshot.frames[repeat.native.frame].frame->quality[repeat.native.slot] != Quality::kAbsent;
+    if (!told || entry.frame->quality[repeat.page.slot] == Quality::kAbsent) continue;
+    if (!copy) copy = Copy(*entry.frame);
+    copy->quality[repeat.page.slot] = Quality::kAbsent;
+  }
+  if (!copy) return;
+  entry.frame = copy;
+  entry.source = copy->source;
+}
+
+void GpuOverlap::Apply(Snapshot& snapshot, const std::function<void(std::string_view, uint64_t)>& dropped) {
+  bool any = std::any_of(snapshot.frames.begin(), snapshot.frames.end(),
+                         [](const auto& entry) { return entry.standing == Standing::kPassThrough; });
+  if (!any) return;
+  if (!PlanFits(snapshot)) Plan(snapshot, dropped);
+  for (size_t first = 0; first < repeats_.size();) {
+    size_t last = first;
+    while (last < repeats_.size() && repeats_[last].page.frame == repeats_[first].page.frame) ++last;
+    Hide(snapshot, first, last);
+    first = last;
+  }
+}
+
+}  // namespace gpulens

@@ -1,0 +1,55 @@
+#include "quality/raw_rule.h"
+
+#include <gtest/gtest.h>
+
+#include "catalog/gpu_board.h"
+#include "catalog/gpu_errors.h"
+#include "catalog/gpu_health.h"
+#include "catalog/gpu_links.h"
+#include "catalog/gpu_parts.h"
+#include "catalog/gpu_readings.h"
+
+namespace gpulens {
+namespace {
+
+constexpr int64_t kAllBits32 = 4294967295, kAllBits64 = -1;
+
+TEST(RawRule, WhatNoSourceKnows) {
+  struct {
+    const MetricDesc& metric;
+    int64_t raw;
+  } const kNothing[] = {
+      {kGpuUtilization, kAllBits32},      {kGpuUtilization, 65535},
+      {kGpuPowerDraw, kAllBits32},        {kGpuPowerDraw, 65535},
+      {kGpuTemperature, kAllBits32},      {kGpuTemperature, INT32_MIN},
+      {kGpuTemperature, 65535},           {kGpuMemoryUsed, kAllBits64},
+      {kGpuMemoryTotal, INT64_MAX},       {kGpuEnergyConsumption, kAllBits64},
+      {kGpuEnergyConsumption, INT64_MIN}, {kGpuPcieReplayCount, kAllBits32},
+      {kGpuEccErrors, kAllBits64},        {kGpuThrottleTime, 9223372036854775794},
+      {kGpuPcieThroughput, kAllBits32},
+  };
+  for (const auto& [metric, raw] : kNothing)
+    EXPECT_TRUE(SaysNothing(metric, raw)) << metric.name << " " << raw;
+}
+
+TEST(RawRule, NumbersThatLookLikeThem) {
+  EXPECT_FALSE(SaysNothing(kGpuTemperature, int64_t{-1})) << "below freezing";
+  EXPECT_FALSE(SaysNothing(kGpuTemperatureMargin, int64_t{-1}));
+  EXPECT_FALSE(SaysNothing(kGpuMemoryUsed, kAllBits32)) << "4 GiB less a byte";
+  EXPECT_FALSE(SaysNothing(kGpuEnergyConsumption, kAllBits32));
+  EXPECT_FALSE(SaysNothing(kGpuPcieIo, int64_t{0x7FFFFFF0}));
+  EXPECT_FALSE(SaysNothing(kGpuUtilization, int64_t{0}));
+}
+
+TEST(RawRule, NumbersOfPages) {
+  EXPECT_TRUE(SaysNothing(kGpuMigMemoryUsed, 18446744073709551615.0));
+  EXPECT_TRUE(SaysNothing(kGpuTemperature, 9223372036854775794.0));
+  EXPECT_TRUE(SaysNothing(kGpuFanSpeed, 2147483632.0));
+  EXPECT_TRUE(SaysNothing(kGpuPowerDraw, 140737488355328.0));
+  EXPECT_TRUE(SaysNothing(kGpuUtilization, 4294967295.0));
+  EXPECT_FALSE(SaysNothing(kGpuInterconnectIo, 4294967295.0));
+  EXPECT_FALSE(SaysNothing(kGpuPowerDraw, 409.692));
+}
+
+}  // namespace
+}  // namespace gpulens

@@ -1,0 +1,88 @@
+#include "reader/crash_history.h"
+
+#include <gtest/gtest.h>
+
+namespace gpulens::driver {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::minutes;
+using std::chrono::seconds;
+
+class CrashHistoryTest : public testing::Test {
+ protected:
+  CrashHistoryTest() { Start(); }
+  void Start() { history_.Start(clock_.Now()); }
+  // A process that lives for a second and then ends with this page.
+  Culprit End(const CallPage& page, Duration lived = seconds(1)) {
+    clock_.Advance(lived);
+    Culprit culprit = history_.Blame(page, true, clock_.Now());
+    Start();
+    return culprit;
+  }
+
+  ManualClock clock_{Instant{1'000'000'000'000, 1'700'000'000'000'000'000}};
+  CrashHistory history_{{seconds(1), seconds(2), minutes(1), minutes(5)}};
+  CallPage nothing_;
+  const Culprit unknown_, events_{Culprit::kWaiting, 0, kNoCall};
+};
+
+TEST_F(CrashHistoryTest, ACallThatIsNamedIsExplained) {
+  CallPage page;
+  page.devices[3].Begin(1, 1);
+  for (int i = 0; i < 4; ++i) EXPECT_EQ(End(page), (Culprit{Culprit::kDevice, 3, 1}));
+  EXPECT_FALSE(history_.one_by_one());
+  EXPECT_TRUE(history_.waits_for_events());
+}
+
+TEST_F(CrashHistoryTest, EndsThatNothingExplainsBeginDevicesOneAtATime) {
+  EXPECT_EQ(End(nothing_), unknown_);
+  EXPECT_FALSE(history_.one_by_one()) << "once may be chance";
+  EXPECT_EQ(End(nothing_), unknown_);
+  ASSERT_TRUE(history_.one_by_one());
+  history_.Begun(0, clock_.Now());
+  clock_.Advance(seconds(10));
+  history_.Begun(2, clock_.Now());
+  EXPECT_EQ(End(nothing_), (Culprit{Culprit::kDevice, 2, kNoCall}));
+  EXPECT_TRUE(history_.one_by_one()) << "until it lives";
+  for (uint32_t device : {0U, 1U, 3U}) {
+    history_.Begun(device, clock_.Now());
+    clock_.Advance(seconds(10));
+  }
+  EXPECT_EQ(End(nothing_, minutes(2)), unknown_) << "it was begun long before";
+  EXPECT_FALSE(history_.one_by_one());
+}
+
+TEST_F(CrashHistoryTest, AnEndBeforeAnyDeviceIsBegunIsOfTheEvents) {
+  End(nothing_);
+  End(nothing_);
+  EXPECT_EQ(End(nothing_), events_);
+  EXPECT_TRUE(history_.waits_for_events());
+  EXPECT_EQ(End(nothing_), events_);
+  EXPECT_FALSE(history_.waits_for_events());
+}
+
+TEST_F(CrashHistoryTest, EventsAreWaitedForAgainAfterARest) {
+  CallPage page;
+  page.waiting.Begin(3, 1);
+  page.ended_in = kEndedInWaiting;
+  EXPECT_EQ(End(page), (Culprit{Culprit::kWaiting, 0, 3}));
+  EXPECT_TRUE(history_.waits_for_events());
+  End(page);
+  EXPECT_FALSE(history_.waits_for_events());
+  clock_.Advance(minutes(5) - seconds(1));
+  Start();
+  EXPECT_FALSE(history_.waits_for_events());
+  clock_.Advance(seconds(1));
+  Start();
+  EXPECT_TRUE(history_.waits_for_events());
+  End(page, minutes(2));
+  EXPECT_TRUE(history_.waits_for_events()) << "the last one is long ago";
+  End(page);
+  EXPECT_FALSE(history_.waits_for_events());
+  history_.Forget();
+  EXPECT_TRUE(history_.waits_for_events());
+}
+
+}  // namespace
+}  // namespace gpulens::driver

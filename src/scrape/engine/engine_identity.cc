@@ -1,0 +1,143 @@
+#include "scrape/engine/engine_identity.h"
+
+#include <chrono>
+#include <mutex>
+#include <utility>
+#include <vector>
+
+#include "base/text.h"
+#include "net/json/json_document.h"
+
+namespace gpulens::engine_page {
+namespace {
+
+constexpr Duration kTimeout = std::chrono::seconds(2);
+constexpr Duration kEvery = std::chrono::minutes(10);
+constexpr size_t kLargestAnswer = 1u << 20;
+constexpr size_t kLongestText = 256;
+constexpr uint16_t kTritonPort = 8000;
+
+// What an engine is asked, and where in the answer its version and its model stand.
+struct Question {
+  std::string_view engine;  // empty: any of layer "engine" or "gateway"
+  std::string_view path, version = {}, model = {};
+};
+constexpr Question kQuestions[] = {
+    {"vllm", "/version", "/version"},
+    {"trtllm-serve", "/version", "/version"},
+    {"nim", "/v1/version", "/release"},
+    {"sglang", "/get_server_info", "/version"},
+    {"sglang", "/get_model_info", {}, "/model_path"},
+    {"tgi", "/info", "/version", "/model_id"},
+    {"triton", "/v2", "/version"},
+    {"llama.cpp", "/props", "/build_info"},
+    {{}, "/v1/models"},
+};
+
+std::string Clean(const std::string& text) {
+  std::string out;
+  AppendPrintable(out, std::string_view(text).substr(0, kLongestText));
+  return out;
+}
+
+bool Asks(const Question& question, const Engine& engine) noexcept {
+  if (!question.engine.empty()) return question.engine == engine.name;
+  return engine.layer == "engine" && !engine.name.starts_with("triton");
+}
+
+}  // namespace
+
+void ReadFacts(std::string_view path, std::string_view body, EngineFacts& facts) {
+  auto document = JsonDocument::Parse(body);
+  if (!document.ok()) return;
+  if (path == "/v1/models") {
+    // Of several, nobody knows which one a series without a model is about.
+    if (document->Size("/data") != 1) return;
+    if (auto id = document->Text("/data/0/id")) facts.model = Clean(*id);
+    return;
+  }
+  for (const Question& question : kQuestions) {
+    if (question.path != path) continue;
+    auto version = question.version.empty() ? std::nullopt : document->Text(question.version);
+    auto model = question.model.empty() ? std::nullopt : document->Text(question.model);
+    if (version) facts.version = Clean(*version);
+    if (model && facts.model.empty()) facts.model = Clean(*model);
+    return;
+  }
+}
+
+// One round of questions, asked one after the other. The loop's, but for what the mutex guards; ends with the
+// last of EngineIdentity and the answer that is awaited.
+struct EngineIdentity::Round : std::enable_shared_from_this<EngineIdentity::Round> {
+  HttpClient* client = nullptr;
+  HttpUrl api;
+  std::string headers;
+  std::shared_ptr<const TlsContext> tls;
+  std::vector<std::string_view> paths;
+  size_t at = 0;
+  EngineFacts found;
+  std::unique_ptr<HttpChannel> channel;
+  std::mutex mutex;  // guards what follows
+  bool asking = false;
+  EngineFacts facts;
+
+  void Next() {
+    if (at == paths.size()) {
+      channel.reset();
+      std::lock_guard lock(mutex);
+      asking = false;
+      // An engine that is still loading answers nothing; what it said before may still be so.
+      if (!found.model.empty()) facts.model = found.model;
+      if (!found.version.empty()) facts.version = found.version;
+      return;
+    }
+    HttpTarget target{api, {}, {}};
+    target.url.target = paths[at];
+    target.limits.body_bytes = kLargestAnswer;
+    channel = client->Open(std::move(target));
+    channel->Get({headers, tls, kTimeout, {}}, [self = weak_from_this()](HttpReply& reply) {
+      auto round = self.lock();
+      if (!round) return;
+      if (reply.failure == HttpFailure::kNone && !reply.gzip) {
+        ReadFacts(round->paths[round->at], reply.body, round->found);
+      }
+      ++round->at;
+      round->Next();
+    });
+  }
+};
+
+EngineIdentity::EngineIdentity(const HttpUrl& page, const Result<HttpUrl>& api, HttpClient& client)
+    : page_(page), api_(api), client_(client), round_(std::make_shared<Round>()) {}
+
+EngineIdentity::~EngineIdentity() = default;
+
+EngineFacts EngineIdentity::facts() const {
+  std::lock_guard lock(round_->mutex);
+  return round_->facts;
+}
+
+void EngineIdentity::Ask(const Engine* engine, const RemoteAccess& access, int64_t now_ns) {
+  if (!engine || now_ns < next_ns_) return;
+  {
+    std::lock_guard lock(round_->mutex);
+    if (round_->asking) return;
+    round_->asking = true;
+  }
+  next_ns_ = now_ns + kEvery.count();
+  Round& round = *round_;
+  round.client = &client_;
+  round.api = api_.ok() ? *api_ : page_;
+  if (!api_.ok() && engine->name.starts_with("triton")) round.api.port = kTritonPort;
+  round.headers = access.headers() + "Accept: application/json\r\n";
+  round.tls = access.tls();
+  round.paths.clear();
+  for (const Question& question : kQuestions) {
+    if (Asks(question, *engine)) round.paths.push_back(question.path);
+  }
+  round.at = 0;
+  round.found = {};
+  round.Next();
+}
+
+}  // namespace gpulens::engine_page

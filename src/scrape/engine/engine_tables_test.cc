@@ -1,0 +1,291 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <set>
+
+#include "base/parse.h"
+#include "catalog/roles.h"
+#include "scrape/engine/engine_row.h"
+
+namespace gpulens::engine_page {
+namespace {
+
+std::string Place(const Engine* engine, const EngineRow& row) {
+  return std::string(engine ? engine->name : "common") + " " + std::string(row.family);
+}
+
+// Every row of every table, with its engine; null: common.
+template <typename Visit>
+void ForEachRow(Visit&& visit) {
+  for (const Engine& engine : AllEngines()) {
+    for (const EngineRow& row : engine.rows) visit(&engine, row);
+  }
+  for (const EngineRow& row : CommonRows()) visit(static_cast<const Engine*>(nullptr), row);
+}
+
+std::vector<std::string_view> Split(std::string_view text, char separator) {
+  std::vector<std::string_view> words;
+  while (!text.empty()) words.push_back(TakeUntil(text, separator));
+  return words;
+}
+
+// The attributes that a row makes of labels, or adds.
+std::vector<std::string_view> AttributesOf(const EngineRow& row) {
+  std::vector<std::string_view> out;
+  for (std::string_view word : Split(row.labels, ',')) {
+    if (word.starts_with('+')) out.push_back(word.substr(1, word.find('=') - 1));
+    else if (size_t at = word.find('>'); at != word.npos) {
+      out.push_back(word.substr(at + 1, word.find('(') - at - 1));
+    }
+  }
+  return out;
+}
+
+size_t LongestPrefix(const Engine& engine, std::string_view family) {
+  size_t longest = 0;
+  for (std::string_view prefix : Split(engine.recognised, ' ')) {
+    if (family.starts_with(prefix)) longest = std::max(longest, prefix.size());
+  }
+  return longest;
+}
+
+// The engine that a family on a page speaks of; null: of none.
+const Engine* Recognised(std::string_view family) {
+  const Engine* best = nullptr;
+  for (const Engine& engine : AllEngines()) {
+    if (LongestPrefix(engine, family) > (best ? LongestPrefix(*best, family) : 0)) best = &engine;
+  }
+  return best;
+}
+
+TEST(EngineTables, UnitTimesScaleIsTheRolesUnit) {
+  struct Pair {
+    std::string_view unit, role_unit;
+    double scale;
+  };
+  constexpr Pair kPairs[] = {
+      {"ms", "s", 1e-3},
+      {"us", "s", 1e-6},
+      {"MBy", "By", 1e6},
+      // SGLang writes GB and divides by 2^30.
+      {"GBy", "By", 1073741824},
+  };
+  ForEachRow([&](const Engine* engine, const EngineRow& row) {
+    if (!row.metric) return;
+    SCOPED_TRACE(Place(engine, row) + " " + std::string(row.metric->name));
+    const bool counts = row.use == Use::kCountOfRole || row.use == Use::kCellCountRole;
+    if (counts) {
+      // How many, whatever the role measures; Triton counts executions without a word for them.
+      EXPECT_TRUE(row.unit.starts_with('{') || row.unit == "1") << row.unit;
+      EXPECT_EQ(row.scale, 1);
+      return;
+    }
+    auto pair = std::find_if(std::begin(kPairs), std::end(kPairs), [&](const Pair& p) {
+      return p.unit == row.unit && p.role_unit == row.metric->unit;
+    });
+    if (pair != std::end(kPairs)) {
+      EXPECT_DOUBLE_EQ(row.scale, pair->scale);
+      return;
+    }
+    // An info and a state set have no unit of their own.
+    const bool unitless = row.metric->unit.empty() && row.unit == "1";
+    EXPECT_TRUE(unitless || row.unit == row.metric->unit) << row.unit << " is not " << row.metric->unit;
+    EXPECT_EQ(row.scale, 1);
+  });
+}
+
+TEST(EngineTables, TypesFitTheRolesKind) {
+  auto takes_only = [](const EngineRow& row, std::initializer_list<ExpositionType> types) {
+    unsigned allowed = 0;
+    for (ExpositionType type : types) allowed |= 1u << static_cast<unsigned>(type);
+    return row.types != 0 && (row.types & ~allowed) == 0;
+  };
+  using enum ExpositionType;
+  // Newer SGLang tells as a histogram what older ones told as a gauge: only the histogram is the role.
+  const std::set<std::string_view> was_gauge = {
+      "sglang:kv_transfer_latency_ms", "sglang:kv_transfer_total_mb", "sglang:kv_transfer_bootstrap_ms",
+      "sglang:kv_transfer_alloc_ms"};
+  ForEachRow([&](const Engine* engine, const EngineRow& row) {
+    if (!row.metric) return;
+    SCOPED_TRACE(Place(engine, row) + " " + std::string(row.metric->name));
+    const Kind kind = row.metric->kind;
+    switch (row.use) {
+      case Use::kSame:
+        if (kind == Kind::kHistogram && was_gauge.contains(row.family))
+          EXPECT_TRUE(takes_only(row, {kHistogram, kGauge}));
+        // Of a summary its sum and count are taken: a histogram without buckets.
+        else if (kind == Kind::kHistogram) EXPECT_TRUE(takes_only(row, {kHistogram, kSummary}));
+        else if (kind == Kind::kCounter) EXPECT_TRUE(takes_only(row, {kCounter}));
+        else EXPECT_TRUE(takes_only(row, {kGauge}));
+        break;
+      case Use::kSumOfRole:
+      case Use::kCountOfRole:
+        EXPECT_EQ(kind, Kind::kHistogram);
+        EXPECT_TRUE(takes_only(row, {kCounter}));
+        break;
+      case Use::kCellCountRole:
+        EXPECT_EQ(kind, Kind::kHistogram);
+        EXPECT_TRUE(takes_only(row, {kHistogram}));
+        break;
+      case Use::kOwnSum:
+      case Use::kOwnCount:
+        EXPECT_EQ(kind, Kind::kCounter);
+        EXPECT_TRUE(takes_only(row, {kHistogram, kSummary}));
+        break;
+      case Use::kLabelNumber:
+      case Use::kLabelNames:
+        EXPECT_NE(kind, Kind::kHistogram);
+        EXPECT_NE(kind, Kind::kCounter);
+        EXPECT_TRUE(takes_only(row, {kGauge}));
+        EXPECT_FALSE(row.label.empty());
+        break;
+      case Use::kPass:
+      case Use::kIgnore: ADD_FAILURE() << "has a role and does not"; break;
+    }
+  });
+}
+
+// A sum without a count, or the other way round, says nothing.
+TEST(EngineTables, HistogramsWithoutBucketsHaveBothParts) {
+  for (const Engine& engine : AllEngines()) {
+    std::map<std::string, int> parts;
+    for (const EngineRow& row : engine.rows) {
+      if (!row.metric) continue;
+      std::string key(row.metric->name);
+      for (std::string_view word : Split(row.labels, ',')) {
+        if (word.starts_with('+')) key += word;
+      }
+      if (row.use == Use::kSumOfRole) parts[key] |= 1;
+      if (row.use == Use::kCountOfRole || row.use == Use::kCellCountRole) parts[key] |= 2;
+    }
+    for (const auto& [key, both] : parts) EXPECT_EQ(both, 3) << engine.name << " " << key;
+  }
+}
+
+TEST(EngineTables, AnAliasIsAnotherNameInTheSameTable) {
+  ForEachRow([&](const Engine* engine, const EngineRow& row) {
+    if (row.alias_of.empty()) return;
+    SCOPED_TRACE(Place(engine, row) + " of " + std::string(row.alias_of));
+    ASSERT_NE(engine, nullptr);
+    std::span<const EngineRow> other = RowsOf(*engine, row.alias_of);
+    ASSERT_FALSE(other.empty()) << "no such family";
+    EXPECT_EQ(other.front().family, row.alias_of);
+    EXPECT_TRUE(other.front().alias_of.empty()) << "is an alias itself";
+    EXPECT_NE(other.front().family, row.family);
+    EXPECT_TRUE(std::any_of(other.begin(), other.end(), [&](const EngineRow& o) {
+      return o.metric == row.metric && (row.metric || o.use == row.use);
+    })) << "means something else";
+  });
+}
+
+TEST(EngineTables, AttributesAreThoseOfTheRole) {
+  ForEachRow([&](const Engine* engine, const EngineRow& row) {
+    if (!row.metric) return;
+    for (std::string_view attribute : AttributesOf(row)) {
+      EXPECT_TRUE(std::find(row.metric->keys.begin(), row.metric->keys.end(), attribute) !=
+                  row.metric->keys.end())
+          << Place(engine, row) << ": " << row.metric->name << " has no attribute " << attribute;
+    }
+  });
+}
+
+TEST(EngineTables, WhatIsIgnoredSaysWhy) {
+  ForEachRow([&](const Engine* engine, const EngineRow& row) {
+    EXPECT_FALSE(row.use == Use::kIgnore && row.note.empty()) << Place(engine, row);
+  });
+}
+
+TEST(EngineTables, EveryFamilyIsFound) {
+  for (const Engine& engine : AllEngines()) {
+    for (const EngineRow& row : engine.rows) {
+      if (row.family.ends_with('*')) continue;
+      std::span<const EngineRow> rows = RowsOf(engine, row.family);
+      ASSERT_FALSE(rows.empty()) << row.family;
+      EXPECT_EQ(rows.front().family, row.family);
+      std::string_view bare = row.family;
+      if (!row.Takes(ExpositionType::kCounter) || !bare.ends_with("_total")) continue;
+      bare.remove_suffix(6);
+      EXPECT_FALSE(RowsOf(engine, bare).empty()) << bare << ": OpenMetrics names it so";
+    }
+  }
+  EXPECT_TRUE(RowsOf(*FindEngine("vllm"), "vllm:no_such_thing").empty());
+  EXPECT_TRUE(CommonRowsOf("vllm:no_such_thing").empty());
+}
+
+TEST(EngineTables, OtherPrefixesAreTheSameFamilies) {
+  EXPECT_EQ(CanonicalFamily("ray_vllm_num_requests_running"), "vllm:num_requests_running");
+  EXPECT_EQ(CanonicalFamily("ray_vllm:num_requests_running"), "vllm:num_requests_running");
+  EXPECT_EQ(CanonicalFamily("sglang_token_usage"), "sglang:token_usage");
+  EXPECT_EQ(CanonicalFamily("llm_d_router_epp_request_total"), "llm_d_epp_request_total");
+  EXPECT_EQ(CanonicalFamily("tgi_queue_size"), "tgi_queue_size");
+  for (const Prefix& prefix : AllPrefixes()) {
+    EXPECT_NE(Recognised(prefix.stands_for), nullptr) << prefix.stands_for << " is no engine's";
+  }
+  // Its families are vLLM's, too: the newer NIM is vLLM.
+  EXPECT_FALSE(RowsOf(*FindEngine("nim"), "vllm:num_requests_running").empty());
+}
+
+TEST(EngineTables, AnEngineIsRecognisedByItsOwnFamilies) {
+  struct Known {
+    std::string_view engine, family, why;
+  };
+  constexpr Known kNotTold[] = {
+      {"triton", "nv_", "of the machine: beside its other families, and of no use alone"},
+      {"nim", "", "names without a prefix: it is configured, or asked for its metadata"},
+      {"ray-serve", "ray_node_", "every program of Ray has them"},
+      {"mooncake", "file_cache_", "too general to tell a program by"},
+      {"mooncake", "ha_", "too general to tell a program by"},
+      {"mooncake", "mem_cache_", "too general to tell a program by"},
+      {"mooncake", "nof_segment_", "beside master_ families"},
+      {"mooncake", "total_get_nums_", "too general to tell a program by"},
+      {"mooncake", "valid_get_nums_", "too general to tell a program by"},
+      {"aibrix", "", "it shows engines' families without their prefix"},
+      {"vllm-production-stack", "router_", "of the machine: beside its other families"},
+      {"semantic-router", "llm_", "many programs begin so: beside its other families"},
+      {"semantic-router", "rag_", "likewise"},
+      {"semantic-router", "batch_classification_", "likewise"},
+      {"semantic-router", "sr_", "likewise"},
+  };
+  for (const Engine& engine : AllEngines()) {
+    EXPECT_FALSE(engine.recognised.empty()) << engine.name;
+    for (const EngineRow& row : engine.rows) {
+      const Engine* told = Recognised(row.family);
+      if (told == &engine || (told && told->name == engine.instead_of)) continue;
+      EXPECT_EQ(told, nullptr) << row.family << " of " << engine.name << " is taken for " << told->name;
+      EXPECT_TRUE(std::any_of(std::begin(kNotTold), std::end(kNotTold),
+                              [&](const Known& known) {
+                                return known.engine == engine.name && row.family.starts_with(known.family);
+                              }))
+          << row.family << " does not tell " << engine.name;
+    }
+  }
+}
+
+TEST(EngineTables, PrefixesOfTwoEnginesDoNotOverlap) {
+  // A part of Dynamo that is another layer: the longer prefix wins.
+  const std::set<std::string_view> documented = {"dynamo_component_router_",
+                                                 "dynamo_component_kv_cache_events_"};
+  for (const Engine& a : AllEngines()) {
+    for (const Engine& b : AllEngines()) {
+      if (&a == &b) continue;
+      for (std::string_view shorter : Split(a.recognised, ' ')) {
+        for (std::string_view longer : Split(b.recognised, ' ')) {
+          if (!longer.starts_with(shorter) || documented.contains(longer) || b.instead_of == a.name) continue;
+          ADD_FAILURE() << shorter << " of " << a.name << " and " << longer << " of " << b.name;
+        }
+      }
+    }
+  }
+}
+
+TEST(EngineTables, EveryRoleIsOfferedBySomeEngine) {
+  for (const Role& role : AllRoles()) {
+    bool offered = false;
+    ForEachRow([&](const Engine*, const EngineRow& row) { offered = offered || row.metric == role.metric; });
+    EXPECT_TRUE(offered) << role.name;
+  }
+}
+
+}  // namespace
+}  // namespace gpulens::engine_page

@@ -1,0 +1,276 @@
+#include "scrape/page_target.h"
+
+#include <algorithm>
+#include <charconv>
+#include <optional>
+
+#include "base/log.h"
+#include "base/parse.h"
+#include "base/result.h"
+#include "base/text.h"
+#include "net/address.h"
+#include "plugins/remote_options.h"
+#include "scrape/series_rules.h"
+#include "wire/gzip.h"
+
+namespace gpulens {
+namespace {
+
+constexpr Duration kLongestDefaultTimeout = std::chrono::seconds(10);
+// What is left of a run's time for reading the page once it has come.
+constexpr Duration kLongestReserve = std::chrono::milliseconds(250);
+// A larger buffer goes back to the machine between scrapes.
+constexpr size_t kKeptBuffer = 256u << 10;
+
+std::string Printable(std::string_view text) {
+  std::string out;
+  AppendPrintable(out, text);
+  return out;
+}
+
+void Release(std::string& buffer) {
+  if (buffer.capacity() > kKeptBuffer) std::string().swap(buffer);
+}
+
+Duration TimeoutOf(const Config& config) {
+  return RequestTimeout(config.Group(kTransportKey),
+                        std::min(config.Time("interval"), kLongestDefaultTimeout));
+}
+
+constexpr std::string_view kLocation = "location";
+constexpr int kMostRedirects = 5;
+
+// Where on the same server the page is instead. Another host, port or scheme is another server: it was not
+// configured, and whoever trusts this one with a password does not mean that one.
+std::optional<HttpUrl> RedirectOf(const HttpReply& reply, const HttpUrl& from) {
+  constexpr int kRedirects[] = {301, 302, 303, 307, 308};
+  if (std::find(std::begin(kRedirects), std::end(kRedirects), reply.status) == std::end(kRedirects)) {
+    return std::nullopt;
+  }
+  std::string_view kept = reply.kept;
+  if (!kept.starts_with(std::string(kLocation) + ": ")) return std::nullopt;
+  kept.remove_prefix(kLocation.size() + 2);
+  const std::string location(TakeUntil(kept, '\n'));
+  HttpUrl to = from;
+  to.target.clear();
+  std::string text = location;
+  if (location.starts_with("/") && !location.starts_with("//")) text = to.ToString() + location;
+  auto parsed = ParseHttpUrl(text);
+  if (!parsed || parsed->tls != from.tls || parsed->host != from.host || parsed->port != from.port) {
+    return std::nullopt;
+  }
+  to.target = parsed->target;
+  return to;
+}
+
+ExpositionLimits LimitsOf(const Config& config) {
+  ExpositionLimits limits;
+  limits.page_bytes = config.Size("max_body");
+  limits.samples = static_cast<size_t>(config.Int("max_samples"));
+  return limits;
+}
+
+}  // namespace
+
+Result<HttpUrl> TargetUrl(const Config& target) {
+  ASSIGN_OR_RETURN(HttpUrl url, ParseHttpUrl(target.Text("url")));
+  if (!url.has_path && url.target == "/") {
+    url.target = "/metrics";
+    url.has_path = true;
+  }
+  return url;
+}
+
+void CheckTarget(const Config& target, ConfigFaults& faults) {
+  if (target.Text("url").empty()) return;  // the loader says that it is missing
+  if (const auto url = TargetUrl(target)) CheckRemote(target.Group(kTransportKey), *url, faults);
+  else faults.Refuse(target, "url", url.error());
+  SeriesRules::Check(target, faults);
+}
+
+std::string TargetName(const Config& target) {
+  if (!target.Text("name").empty()) return target.Text("name");
+  const auto url = TargetUrl(target);
+  if (!url) return target.Text("url");
+  const bool v6 = url->host.find(':') != std::string::npos;
+  return (v6 ? "[" + url->host + "]" : url->host) + ":" + std::to_string(url->port);
+}
+
+std::string TakeFreeName(const std::string& name, std::set<std::string>& taken) {
+  std::string free = name;
+  for (int number = 2; !taken.insert(free).second; ++number) free = name + "-" + std::to_string(number);
+  return free;
+}
+
+EntityRef TargetEntity(const Config& target, std::string_view name) {
+  std::vector<AttributeSet::Attribute> attributes;
+  for (const auto& [key, value] : target.TextMap("attributes")) {
+    attributes.push_back({key, std::string_view(value)});
+  }
+  attributes.push_back({"target", name});
+  return MakeRef<Entity>("target", AttributeSet(std::span<const AttributeSet::Attribute>(attributes)));
+}
+
+Result<std::unique_ptr<PageTarget>> PageTarget::Make(const Config& target, Options options, Env& env) {
+  if (!env.http) return Status{Code::kUnavailable, "there is no network here"};
+  ASSIGN_OR_RETURN(HttpUrl url, TargetUrl(target));
+  // Packing a page costs more than sending it as it is to the same machine.
+  const Config& transport = target.Group(kTransportKey);
+  const bool local = !transport.Text("unix_socket").empty() || IsLoopbackHost(url.host);
+  const RemoteAccess::Fields fields{kAcceptFields, local ? "" : "Accept-Encoding: gzip\r\n"};
+  ASSIGN_OR_RETURN(RemoteAccess access, RemoteAccess::Make(transport, url, fields));
+  return std::unique_ptr<PageTarget>(new PageTarget(target, url, std::move(access), std::move(options), env));
+}
+
+PageTarget::PageTarget(const Config& target, const HttpUrl& url, RemoteAccess access, Options options,
+                       Env& env)
+    : clock_(*env.clock),
+      client_(*env.http),
+      options_(std::move(options)),
+      url_(url.Shown()),
+      http_{url, target.Group(kTransportKey).Text("unix_socket"), {}},
+      max_body_(target.Size("max_body")),
+      timeout_(TimeoutOf(target)),
+      access_(std::move(access)),
+      page_(LimitsOf(target), target.Bool("honor_timestamps")),
+      record_(options_.name, url_, TargetEntity(target, options_.name)->attributes) {
+  http_.limits.body_bytes = max_body_;
+  http_.limits.keep = kLocation;
+  channels_.push_back(Open(url.target));
+  if (!options_.other_path.empty() && options_.other_path != url.target) {
+    channels_.push_back(Open(options_.other_path));
+  }
+  accessible_ = access_.Refresh();
+}
+
+void PageTarget::Fetch(Instant deadline, std::function<void(Status)> done) {
+  started_ = clock_.Now();
+  if (!accessible_) {
+    finished_ = started_;
+    return done(Ok());
+  }
+  Duration left = std::min(timeout_, deadline - started_);
+  Duration timeout = left - std::min(left / 10, kLongestReserve);
+  headers_ = access_.headers();
+  AddTimeout(timeout);
+  Ask(*channels_[at_], {.timeout = timeout, .last = channels_.size() == 1}, std::move(done));
+}
+
+std::unique_ptr<HttpChannel> PageTarget::Open(const std::string& path) {
+  HttpTarget http = http_;
+  http.url.target = path;
+  return client_.Open(std::move(http));
+}
+
+void PageTarget::Ask(HttpChannel& channel, Request request, std::function<void(Status)> done) {
+  const Duration left = request.timeout - std::min(request.timeout, clock_.Now() - started_);
+  HttpGet get{headers_, access_.tls(), left, std::move(body_)};
+  channel.Get(std::move(get),
+              [this, request, done = std::move(done)](HttpReply& reply) { Answered(reply, request, done); });
+}
+
+void PageTarget::Answered(HttpReply& reply, Request request, std::function<void(Status)> done) {
+  constexpr int kNotFound = 404;
+  if (reply.status == kNotFound && !request.last) {
+    request.last = true;
+    at_ = (at_ + 1) % channels_.size();
+    body_ = std::move(reply.body);
+    return Ask(*channels_[at_], request, std::move(done));
+  }
+  if (request.redirects < kMostRedirects) {
+    const HttpUrl& here = request.redirects == 0 ? http_.url : redirect_url_;
+    if (auto next = RedirectOf(reply, here)) {
+      ++request.redirects;
+      body_ = std::move(reply.body);
+      if (!redirect_ || redirect_url_.target != next->target) redirect_ = Open(next->target);
+      redirect_url_ = std::move(*next);
+      return Ask(*redirect_, request, std::move(done));
+    }
+  }
+  std::swap(reply_, reply);
+  finished_ = clock_.Now();
+  done(Ok());
+}
+
+Status PageTarget::Collect(PageUser& user, FrameWriter& out) {
+  // Its own series come before those of the page, which are many and may be limited.
+  if (answered_ || !options_.optional) record_.Prepare(out.table());
+  Outcome outcome;
+  if (accessible_) outcome = Read(user, out);
+  else outcome = {static_cast<size_t>(ScrapeFailure::kCredentials), accessible_};
+  if (outcome.failure != 0) record_.Failed(outcome.failure);
+  answered_ = answered_ || outcome.status.ok();
+  if (answered_ || !options_.optional) record_.Write(outcome.failure == 0, finished_ - started_, out);
+  body_ = std::move(reply_.body);
+  Release(body_);
+  Release(unpacked_);
+  accessible_ = access_.Refresh();
+  if (!outcome.status) outcome.status.detail = url_ + ": " + outcome.status.detail;
+  return outcome.status;
+}
+
+void PageTarget::AddTimeout(Duration timeout) {
+  char text[32];
+  double seconds_left = std::chrono::duration<double>(timeout).count();
+  auto [end, error] = std::to_chars(text, text + sizeof text, seconds_left);
+  headers_ += "X-Prometheus-Scrape-Timeout-Seconds: ";
+  headers_.append(text, end);
+  headers_ += "\r\n";
+}
+
+PageTarget::Outcome PageTarget::Read(PageUser& user, FrameWriter& out) {
+  if (reply_.failure != HttpFailure::kNone) {
+    return {static_cast<size_t>(reply_.failure), {HttpFailureCode(reply_.failure), reply_.detail}};
+  }
+  auto format = DetectExpositionFormat(reply_.content_type);
+  if (!format) {
+    return {static_cast<size_t>(ScrapeFailure::kContentType),
+            {Code::kDataLoss,
+             "answers with " + Printable(reply_.content_type) + ", which is not a metrics page"}};
+  }
+  std::string_view body = reply_.body;
+  if (reply_.gzip) {
+    Status status = Gunzip(reply_.body, max_body_, unpacked_);
+    if (!status) {
+      auto failure = status.code == Code::kExhausted ? HttpFailure::kTooLarge : HttpFailure::kProtocol;
+      return {static_cast<size_t>(failure), std::move(status)};
+    }
+    body = unpacked_;
+  }
+  return ReadPage(body, *format, user, out);
+}
+
+PageTarget::Outcome PageTarget::ReadPage(std::string_view body, ExpositionFormat format, PageUser& user,
+                                         FrameWriter& out) {
+  Status status = page_.Update(body, format);
+  if (status.code == Code::kExhausted) {
+    // Nothing of it was read: half a page would pass for the whole.
+    const ExpositionReport& report = page_.report();
+    auto failure = static_cast<size_t>(HttpFailure::kTooLarge);
+    if (report.samples_over_limit > 0) failure = static_cast<size_t>(ScrapeFailure::kSamples);
+    if (report.too_many_families) failure = static_cast<size_t>(ScrapeFailure::kFamilies);
+    return {failure, std::move(status)};
+  }
+  out.ReadAt(finished_);
+  Status used = user.Write(body, format, status.ok(), out);
+  record_.Page(page_.report(), body.size());
+  Complain();
+  if (!status) return {static_cast<size_t>(ScrapeFailure::kPage), std::move(status)};
+  if (!used) return {static_cast<size_t>(ScrapeFailure::kContentType), std::move(used)};
+  return {};
+}
+
+// Lines that were passed over must be seen somewhere, once in a while.
+void PageTarget::Complain() const {
+  const ExpositionReport& report = page_.report();
+  if (report.bad_lines > 0 && !page_.bad_examples().empty()) {
+    const auto& example = page_.bad_examples().front();
+    Log(LogLevel::kWarn, "targets", "bad_lines",
+        url_ + ": " + std::to_string(report.bad_lines) + " lines cannot be read, the first is line " +
+            std::to_string(example.line) + " (" + std::string(LineErrorName(example.error)) +
+            "): " + Printable(example.excerpt),
+        options_.name);
+  }
+}
+
+}  // namespace gpulens

@@ -1,0 +1,49 @@
+// What a program prints, as it comes in pieces, to points with steps.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "sdk/experiment/metric_lines.h"
+
+namespace gpulens::metric_lines {
+
+// Bytes to lines. A return ends a line as a newline does: bars are drawn over and over. Of a line that is too
+// long nothing is given.
+class LineSplitter {
+ public:
+  using OnLine = std::function<void(std::string_view line)>;
+  void Add(std::string_view bytes, const OnLine& on_line);
+  // What stands behind the last end of a line.
+  void Finish(const OnLine& on_line);
+
+ private:
+  std::string held_;
+  bool too_long_ = false;
+};
+
+// Lines to points; a step that a line does not tell is the last one that was told, of one stream or the
+// other. Not thread-safe.
+class MetricTracker {
+ public:
+  // No step: nobody tells one.
+  using OnPoint = std::function<void(const std::string& key, double value, std::optional<int64_t> step)>;
+  void Add(std::string_view line, const OnPoint& on_point);
+
+ private:
+  // Bars of one length that begin again count on.
+  struct Bar {
+    int64_t total = 0, at = -1, base = 0;
+  };
+  std::optional<int64_t> StepOf(const Line& line);
+  std::optional<int64_t> StepOfBar(const Line& line);
+
+  std::optional<int64_t> step_, epoch_;
+  std::vector<Bar> bars_;
+};
+
+}  // namespace gpulens::metric_lines

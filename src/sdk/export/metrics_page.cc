@@ -1,0 +1,134 @@
+#include "sdk/export/metrics_page.h"
+
+#include <limits>
+#include <utility>
+
+#include "catalog/self_io.h"
+#include "catalog/spelling.h"
+#include "core/frame_writer.h"
+#include "wire/otlp/exponential_bounds.h"
+#include "wire/exposition/text_page.h"
+
+namespace gpulens::sdk {
+namespace {
+
+constexpr MetricDesc kTarget{.name = "target", .help = "What this page is of.", .kind = Kind::kInfo};
+
+Kind KindOf(InstrumentKind kind) noexcept {
+  switch (kind) {
+    case InstrumentKind::kCounter: return Kind::kCounter;
+    case InstrumentKind::kUpDownCounter: return Kind::kUpDownCounter;
+    case InstrumentKind::kGauge: return Kind::kGauge;
+    case InstrumentKind::kHistogram: break;
+  }
+  return Kind::kHistogram;
+}
+
+void Spell(const SeriesInfo& series, std::vector<NamedSeries>& out) {
+  NamedSeries& spelled = out.emplace_back();
+  AppendPrometheusName(spelled.name, *series.desc);
+  spelled.help = series.desc->help;
+  spelled.kind = series.desc->kind;
+  for (auto [key, value] : series.attributes) {
+    std::string label, text;
+    AppendPrometheusLabel(label, key);
+    AppendValue(text, value);
+    spelled.labels.emplace_back(std::move(label), std::move(text));
+  }
+}
+
+// Samples as one frame.
+class PageFrame {
+ public:
+  explicit PageFrame(Instant now) { writer_.Begin(now); }
+
+  void Add(const Sample& sample) {
+    MetricDesc row;
+    row.name = sample.name;
+    row.unit = sample.unit;
+    row.help = sample.description;
+    row.kind = KindOf(sample.kind);
+    if (sample.integer) row.number = Number::kInt;
+    const MetricDesc* desc = table_.Own(row);
+    if (!desc) return;
+    std::vector<AttributeSet::Attribute> attributes;
+    for (const auto& [key, value] : sample.attributes) attributes.push_back({key, std::string_view(value)});
+    const AttributeSet set{std::span<const AttributeSet::Attribute>(attributes)};
+    SeriesTable::Form form{.start_unix_ns = sample.kind == InstrumentKind::kGauge ? 0 : sample.start_unix_ns};
+    if (sample.kind == InstrumentKind::kHistogram) return AddBuckets(*desc, set, sample, std::move(form));
+    const Series series = table_.Declare(*desc, {}, set, form);
+    if (sample.integer) writer_.SetInt(series, static_cast<int64_t>(sample.value));
+    else writer_.Set(series, sample.value);
+  }
+
+  void AddResource(const AttributeSet& resource) { writer_.Set(table_.Declare(kTarget, {}, resource), 1.0); }
+
+  // Under the names of the agent's page.
+  void AddLosses(const TextPage::Losses& lost) {
+    const std::pair<std::string_view, uint64_t> reasons[] = {{"type_conflict", lost.type_conflicts},
+                                                             {"duplicate", lost.duplicates},
+                                                             {"name_clash", lost.name_clashes}};
+    for (const auto& [reason, count] : reasons) {
+      const Series series = table_.Declare(kSelfPageSeriesDropped, {}, {{"reason", reason}});
+      writer_.SetInt(series, static_cast<int64_t>(count));
+    }
+  }
+
+  Ref<Snapshot> Take() {
+    Ref<Snapshot> snapshot = MakeRef<Snapshot>();
+    SnapshotEntry& entry = snapshot->frames.emplace_back();
+    entry.frame = writer_.Finish();
+    entry.source = entry.frame->source;
+    snapshot->closed_at = entry.frame->read_at;
+    return snapshot;
+  }
+
+ private:
+  void AddBuckets(const MetricDesc& desc, const AttributeSet& attributes, const Sample& sample,
+                  SeriesTable::Form form) {
+    if (sample.exponential) {
+      ToClassicBuckets(sample.scale, sample.offset, sample.counts, sample.zeros, buckets_);
+    } else {
+      buckets_.bounds = sample.bounds;
+      buckets_.counts.clear();
+      buckets_.count = 0;
+      for (uint64_t count : sample.counts) buckets_.counts.push_back(buckets_.count += count);
+      buckets_.counts.resize(buckets_.bounds.size());
+    }
+    auto shape = MakeRef<Shape>();
+    shape->bounds = buckets_.bounds;
+    shape->bounds.push_back(std::numeric_limits<double>::infinity());
+    form.shape = shape;
+    const std::span<Cell> cells = writer_.Cells(table_.Declare(desc, {}, attributes, form));
+    if (cells.size() != shape->cells()) return;
+    for (size_t i = 0; i < buckets_.counts.size(); ++i) cells[i].d = static_cast<double>(buckets_.counts[i]);
+    cells[buckets_.counts.size()].d = static_cast<double>(buckets_.count);
+    cells[shape->sum_cell()].d = sample.sum;
+    cells[shape->count_cell()].d = static_cast<double>(buckets_.count);
+  }
+
+  SeriesTable table_;
+  FrameWriter writer_{table_, std::chrono::hours(1), "sdk"};
+  ClassicBuckets buckets_;
+};
+
+}  // namespace
+
+void WriteMetricsPage(std::span<const Sample> samples, const AttributeSet& resource, PageForm form,
+                      Instant now, std::string& out) {
+  PageFrame frame(now);
+  if (!resource.empty()) frame.AddResource(resource);
+  for (const Sample& sample : samples) frame.Add(sample);
+  const Ref<Snapshot> snapshot = frame.Take();
+  TextPage page(form, SeriesNamer(&Spell));
+  page.Render(*snapshot, out);
+  const TextPage::Losses lost = page.losses();
+  if (lost.type_conflicts + lost.duplicates + lost.name_clashes == 0) return;
+  // How many are left out is known only now.
+  PageFrame counts(now);
+  counts.AddLosses(lost);
+  snapshot->frames.push_back(counts.Take()->frames.front());
+  page.Render(*snapshot, out);
+}
+
+}  // namespace gpulens::sdk

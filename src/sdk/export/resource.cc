@@ -1,0 +1,100 @@
+#include "sdk/export/resource.h"
+
+#include <sys/random.h>
+#include <unistd.h>
+
+#include <cstdint>
+#include <cstdlib>
+#include <map>
+#include <mutex>
+
+#include "base/check.h"
+#include "base/files.h"
+#include "base/log.h"
+#include "base/version.h"
+#include "instruments/cells.h"
+#include "sdk/export/key_values.h"
+
+namespace gpulens::sdk {
+namespace {
+
+constexpr const char* kServiceName = "OTEL_SERVICE_NAME";
+
+// RFC 9562, version 4.
+std::string RandomUuid() {
+  uint8_t bytes[16];
+  CHECK(::getrandom(bytes, sizeof bytes, 0) == sizeof bytes);
+  bytes[6] = static_cast<uint8_t>((bytes[6] & 0x0f) | 0x40);
+  bytes[8] = static_cast<uint8_t>((bytes[8] & 0x3f) | 0x80);
+  constexpr char kDigits[] = "0123456789abcdef";
+  std::string out;
+  for (size_t i = 0; i < sizeof bytes; ++i) {
+    if (i == 4 || i == 6 || i == 8 || i == 10) out += '-';
+    out += kDigits[bytes[i] >> 4];
+    out += kDigits[bytes[i] & 15];
+  }
+  return out;
+}
+
+// The file name that the program was started by.
+std::string ProgramName() {
+  Result<std::string> line = ReadFile("/proc/self/cmdline");
+  if (!line) return {};
+  std::string_view words = *line;
+  std::string_view first = words.substr(0, words.find('\0'));
+  return std::string(first.substr(first.rfind('/') + 1));
+}
+
+}  // namespace
+
+std::string ProcessEnvironment(const char* name) {
+  const char* value = ::getenv(name);
+  return value ? value : "";
+}
+
+AttributeSet ResourceOf(const Environment& environment, std::string_view program, int64_t pid,
+                        std::string_view instance_id) {
+  std::map<std::string, std::string, std::less<>> said;
+  if (auto listed = ParseKeyValues(environment("OTEL_RESOURCE_ATTRIBUTES"))) {
+    for (auto& [key, value] : *listed) said[key] = std::move(value);
+  } else {
+    Log(LogLevel::kWarn, "sdk", "resource_attributes",
+        "OTEL_RESOURCE_ATTRIBUTES is left out: " + listed.error().detail);
+  }
+  const std::string name = environment(kServiceName);
+  if (!name.empty()) said["service.name"] = name;
+  else if (!said.contains("service.name"))
+    said["service.name"] = program.empty() ? "unknown_service" : program;
+  const std::string_view version = Version();
+  std::vector<AttributeSet::Attribute> all = {{"service.instance.id", instance_id}};
+  for (const auto& [key, value] : said) all.push_back({key, std::string_view(value)});
+  // The last of equal keys wins.
+  all.push_back({"process.pid", pid});
+  all.push_back({"telemetry.sdk.name", std::string_view("gpulens")});
+  all.push_back({"telemetry.sdk.language", std::string_view("cpp")});
+  all.push_back({"telemetry.sdk.version", version});
+  return AttributeSet(std::span<const AttributeSet::Attribute>(all));
+}
+
+AttributeSet ProcessResource(std::string_view service_name) {
+  const auto environment = [service_name](const char* name) {
+    const bool asked = !service_name.empty() && std::string_view(name) == kServiceName;
+    return asked ? std::string(service_name) : ProcessEnvironment(name);
+  };
+  return ResourceOf(environment, ProgramName(), ::getpid(), InstanceId());
+}
+
+std::string InstanceId() {
+  static std::mutex* const mutex = new std::mutex;
+  static std::string* const id = new std::string;
+  static uint32_t of_fork = 0;
+  const uint32_t forks = instruments::CellStore::Instance().forks();
+  std::lock_guard lock(*mutex);
+  if (id->empty() || of_fork != forks) {
+    *id = RandomUuid();
+    of_fork = forks;
+  }
+  return *id;
+}
+
+}  // namespace gpulens::sdk

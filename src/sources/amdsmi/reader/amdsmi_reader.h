@@ -1,0 +1,139 @@
+// Reads everything the library tells of one GPU or partition, on a schedule of three tiers.
+#pragma once
+
+#include <array>
+#include <bitset>
+#include <cstdint>
+#include <cstring>
+#include <limits>
+#include <span>
+#include <type_traits>
+#include <vector>
+
+#include "reader/process/ask_again.h"
+#include "reader/process/reader.h"
+#include "sources/amdsmi/amdsmi_fields.h"
+#include "sources/amdsmi/reader/amdsmi_library.h"
+
+namespace gpulens::amdsmi {
+
+// The library's signs for "not told": all bits set, of the number's width or of the 16 bits that it was read
+// with, and what its Python side once printed for a missing number.
+template <class Number>
+constexpr bool IsNotTold(Number value) noexcept {
+  static_assert(std::is_unsigned_v<Number>);
+  if (value == std::numeric_limits<Number>::max()) return true;
+  // A 64-bit counter may well pass 0xFFFF; a smaller number of ours never does.
+  if constexpr (sizeof(Number) == 8) return value == 9223372036854775794U;
+  return value == 0xFFFF;
+}
+
+// Used by one thread. Everything it is given outlives it. Allocates only when it is attached and when a
+// GPU has more processes than ever before.
+//
+// What a GPU does not support is learnt at the first answer and not asked for again while attached. A
+// number that is one of the library's signs for "not told" is reported as not supported.
+class AmdsmiReader final : public driver::DeviceReader {
+ public:
+  AmdsmiReader(const AmdsmiLibrary& library, uint32_t index, driver::CallSlot& slot, const Clock& clock,
+               const driver::TierClock::Periods& periods);
+
+  Attached Attach() override;
+  const driver::Facts& facts() const noexcept override { return facts_; }
+  // False when the GPU is gone: none of the calls that should have worked did, each for want of a device.
+  bool Round(int64_t boot_ns, driver::Outbox& out) override;
+
+  // The reading of a round, without the sending. The results stay until the next one.
+  bool Read(int64_t boot_ns);
+  std::span<const driver::Reading> readings() const noexcept { return readings_; }
+  // True when the last round has read the process list.
+  bool has_processes() const noexcept { return has_processes_; }
+  std::span<const driver::ProcessUse> processes() const noexcept { return processes_; }
+  uint64_t calls() const noexcept override { return gate_.calls(); }
+
+ private:
+  // The fields that one call gives, or a few alike.
+  struct Item {
+    driver::Tier tier;
+    Field first, last;
+    bool needs_layout;  // Reads a struct: only where the version is known.
+    int (AmdsmiReader::*read)();
+  };
+  static constexpr size_t kItemCount = 36;
+  static const std::array<Item, kItemCount> kItems;
+
+  void Emit(Field field, unsigned copy, driver::ReadStatus status, int64_t raw);
+  void Emit(Field field, uint64_t raw, unsigned copy = 0) {
+    Emit(field, copy, driver::ReadStatus::kOk, static_cast<int64_t>(raw));
+  }
+  // Unless the number is one of the signs for "not told" of its width.
+  template <class Number>
+  void EmitTold(Field field, Number value, uint64_t factor = 1, unsigned copy = 0) {
+    if (IsNotTold(value)) return EmitAbsent(field, copy);
+    Emit(field, value * factor, copy);
+  }
+  // Said now and then, since a message may have been lost.
+  void EmitAbsent(Field field, unsigned copy = 0);
+  void EmitAll(const Item& item, driver::ReadStatus status);
+  bool Due(Field field) const noexcept;
+
+  // The scratch room, all bits set, as the struct to be filled in.
+  template <class Struct>
+  Struct* Scratch() noexcept {
+    static_assert(sizeof(Struct) <= kScratchBytes && std::is_trivially_copyable_v<Struct>);
+    std::memset(scratch_.data(), 0xFF, scratch_.size());
+    return reinterpret_cast<Struct*>(scratch_.data());
+  }
+
+  bool ReadItem(size_t i);
+  void ReadProcesses();
+  int ReadProcessList(uint32_t& count);
+  void TakeProcesses(uint32_t count);
+
+  int ReadActivity();
+  template <MemoryType kType, Field kTotal>
+  int ReadMemoryTotal();
+  template <MemoryType kType, Field kUsed>
+  int ReadMemoryUsed();
+  int ReadPower();
+  int ReadPowerCap();
+  int ReadEnergy();
+  template <Field kField, TemperatureType kType, TemperatureMetric kMetric>
+  int ReadTemperature();
+  template <Field kField, ClockType kType>
+  int ReadClock();
+  int ReadMetrics();
+  void TakeEngines();
+  int ReadPcie();
+  int ReadXgmiLinks();
+  int ReadFan();
+  int ReadFanRpm();
+  int ReadEccBlocks();
+  int ReadEccTotals();
+  int ReadRetiredPages();
+  int ReadComputePartition();
+  int ReadMemoryPartition();
+  int ReadPerformanceLevel();
+
+  const AmdsmiLibrary& library_;
+  const uint32_t index_;
+  const Processor& processor_;
+  driver::CallGate gate_;
+  Caller caller_;
+  driver::TierClock tiers_;
+  driver::Facts facts_;
+
+  std::array<driver::AskAgain, kItemCount> items_{};
+  std::bitset<kItemCount> denied_;
+  std::array<driver::AskAgain, std::size(kEccBlocks)> ecc_{};
+  driver::AskAgain process_list_;
+  int64_t now_ns_ = 0;  // Of the round.
+  bool has_processes_ = false;
+  std::vector<driver::Reading> readings_;
+  std::vector<driver::ProcessUse> processes_;
+  std::vector<std::byte> scratch_, process_buffer_;
+  int64_t processes_boot_ns_ = 0;
+  driver::MessageEncoder encoder_;
+};
+
+}  // namespace gpulens::amdsmi

@@ -1,0 +1,37 @@
+# The parts of the AMD SMI source that are not plain libraries of one folder. Included by the top.
+include_guard()
+add_gpulens_library(sources_amdsmi_probe DIR src/sources/amdsmi/probe DEPS gpulens_driver_probe)
+add_gpulens_library(sources_amdsmi_driver DIR src/sources/amdsmi/reader DEPS gpulens_sources_amdsmi gpulens_driver_side
+              PRIVATE_DEPS ${CMAKE_DL_LIBS} TEST_DEPS gpulens_sources_amdsmi_fake gpulens_base_testing)
+add_gpulens_library(sources_amdsmi_fake DIR src/sources/amdsmi/simulated DEPS gpulens_sources_amdsmi
+              PRIVATE_DEPS dep_yaml TEST_DEPS gpulens_sources_amdsmi_driver)
+
+# The simulated library as a file, for whatever opens libamd_smi.so itself.
+file(GLOB fake_amdsmi_sources CONFIGURE_DEPENDS src/sources/amdsmi/simulated/*.cc)
+list(FILTER fake_amdsmi_sources EXCLUDE REGEX "_(test|bench|fuzz|main)\\.cc$")
+add_library(fake_amdsmi SHARED ${fake_amdsmi_sources} src/sources/amdsmi/amdsmi_names.cc src/base/clock.cc
+            src/base/files.cc src/base/fd.cc src/base/check.cc)
+# Not gpulens_flags and not the static archives: those are not position-independent.
+find_library(GPULENS_YAML_SHARED yaml-cpp REQUIRED)
+target_compile_features(fake_amdsmi PRIVATE cxx_std_20)
+target_compile_definitions(fake_amdsmi PRIVATE GPULENS_FAKE_AMDSMI_EXPORT)
+target_compile_options(fake_amdsmi PRIVATE -fvisibility=hidden)
+target_include_directories(fake_amdsmi PRIVATE src include)
+target_link_libraries(fake_amdsmi PRIVATE ${GPULENS_YAML_SHARED} Threads::Threads)
+set_property(GLOBAL APPEND PROPERTY HOUSE_TOGETHER fake_amdsmi)
+set_target_properties(fake_amdsmi PROPERTIES OUTPUT_NAME amd_smi
+  LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/fake_amdsmi)
+
+if(GPULENS_TESTS)
+  # The reader process alone, so that the supervisor is tested against real processes.
+  add_executable(amdsmi_driver_main tests/fake_amdsmi/amdsmi_driver_main.cc)
+  target_link_libraries(amdsmi_driver_main PRIVATE gpulens_flags gpulens_sources_amdsmi_driver
+                        gpulens_sources_amdsmi_fake)
+  foreach(test driver_test sources_amdsmi_test sources_amdsmi_driver_test collectors_amd_test)
+    if(TARGET ${test})
+      target_compile_definitions(${test} PRIVATE GPULENS_AMDSMI_DRIVER="$<TARGET_FILE:amdsmi_driver_main>"
+        GPULENS_FAKE_AMDSMI_LIBRARY="$<TARGET_FILE:fake_amdsmi>")
+      add_dependencies(${test} amdsmi_driver_main fake_amdsmi)
+    endif()
+  endforeach()
+endif()

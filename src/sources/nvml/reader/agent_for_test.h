@@ -1,0 +1,38 @@
+// The agent's end of the reader process, without the process: decodes and books what readers send.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include "reader/device_table.h"
+#include "reader/process/reader.h"
+#include "sources/nvml/gpu_vendor_state.h"
+
+namespace gpulens::nvml {
+
+struct AgentEnd final : driver::Outbox {
+  explicit AgentEnd(const Clock& of) : clock(of) {}
+
+  bool Send(std::span<const std::byte> bytes) noexcept override {
+    ++messages;
+    auto message = driver::DecodeMessage(bytes, NvmlVendor());
+    EXPECT_TRUE(message.ok()) << message.error().detail;
+    if (!message.ok()) return false;
+    Status status = book.Take(*message, clock.Now());
+    EXPECT_TRUE(status.ok()) << status.detail;
+    return true;
+  }
+  // The GPU was opened; `facts` are what its reader says.
+  void Introduce(uint32_t index, const driver::Facts& facts) {
+    driver::DeviceReport report;
+    report.device = index;
+    for (const auto& [key, value] : facts) report.facts.at(report.fact_count++) = {key, value};
+    EXPECT_TRUE(book.Take(report).ok());
+  }
+
+  const Clock& clock;
+  uint64_t messages = 0;
+  GpuVendorState vendor_state;
+  driver::DeviceTable book{NvmlVendor(), vendor_state};
+};
+
+}  // namespace gpulens::nvml

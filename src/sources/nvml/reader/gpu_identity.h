@@ -1,0 +1,31 @@
+// What a GPU is: the facts that do not change while it is attached, read once.
+#pragma once
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "sources/nvml/reader/nvml_library.h"
+
+namespace gpulens::nvml {
+
+struct GpuIdentity {
+  Device device = nullptr;
+  unsigned nvlink_count = 0, c2c_count = 0;
+  bool coherent_memory = false;  // The CPU addresses the GPU's memory (ATS).
+  bool integrated = false;       // It has no memory but the machine's.
+  int numa_node = -1;            // Of the GPU's memory, where it is one.
+  // Sorted by nothing; keys: index uuid name serial pci_bus_id pci_device_id pci_subsystem_id minor
+  // vbios inforom architecture compute_capability memory_bus_width addressing_mode numa_node
+  // mig_mode nvlink_links fans. A fact the library would not tell is left out.
+  std::vector<std::pair<std::string, std::string>> facts;
+};
+
+// Opens GPU `index`. The library's code when it cannot be opened; `out` is then without a device.
+int ReadIdentity(Caller& caller, unsigned index, GpuIdentity& out);
+
+// The address as sysfs spells it, "0000:1a:00.0"; the library writes eight digits of domain and capitals. The
+// function stands only in the library's text; where that has none it is 0.
+std::string BusIdOf(const PciInfo& info);
+
+}  // namespace gpulens::nvml

@@ -1,0 +1,199 @@
+#include "sources/nvml/reader/link_reader.h"
+
+#include <algorithm>
+
+namespace gpulens::nvml {
+namespace {
+
+constexpr unsigned kLegacyLinks = 12;
+
+// What ends a round, or kSuccess.
+int Breaking(int code) noexcept {
+  ReadStatus status = ReadStatusOf(code);
+  return status == ReadStatus::kLost || status == ReadStatus::kResetRequired ? code : int{kSuccess};
+}
+
+}  // namespace
+
+struct LinkReader::Row {
+  LinkField field;
+  Tier tier;
+  uint32_t details;     // 0: always
+  unsigned id;          // With the link as scope; 0: none
+  unsigned low = 0;     // Older ids: of link 0,
+  unsigned high = 0;    // and of link 6; they end with link 11
+  unsigned second = 0;  // Another id with the link as scope
+  uint8_t scale = 0;    // The reading is shifted by so many bits
+  bool c2c = false;
+
+  // False when this variant has no id for the link.
+  bool IdOf(unsigned variant, unsigned link, unsigned& out_id, unsigned& out_scope) const noexcept {
+    out_scope = link;
+    out_id = variant == 0 ? id : second;
+    if (variant == 0 || second != 0) return out_id != 0;
+    if (low == 0 || link >= kLegacyLinks) return false;
+    out_id = link < 6 ? low + link : high + link - 6;
+    out_scope = 0;
+    return true;
+  }
+  unsigned variants() const noexcept { return low != 0 || second != 0 ? 2 : 1; }
+};
+
+const std::array<LinkReader::Row, LinkReader::kRows> LinkReader::kTable = [] {
+  using F = LinkField;
+  constexpr Tier kMedium = Tier::kMedium, kSlow = Tier::kSlow;
+  constexpr uint32_t kLinks = kDetailLinks;
+  std::array<Row, kRows> out{{
+      {F::kCrcFlit, kSlow, 0, kFiNvlinkCrcDl, 32, 96},
+      {F::kCrcData, kSlow, 0, 0, 39, 102},
+      {F::kReplay, kSlow, 0, kFiNvlinkReplayDl, 46, 108},
+      {F::kRecovery, kSlow, 0, kFiNvlinkRecoveryDl, 53, 114},
+      {F::kEccData, kSlow, 0, 0, 148, 154},
+      {F::kMalformed, kSlow, 0, 206},
+      {F::kOverrun, kSlow, 0, 207},
+      {F::kReceive, kSlow, 0, 208},
+      {F::kRemote, kSlow, 0, 209},
+      {F::kGeneral, kSlow, 0, 210},
+      {F::kIntegrity, kSlow, 0, 211},
+      {F::kDiscard, kSlow, 0, 212},
+      {F::kEffective, kSlow, 0, 219},
+      {F::kSymbol, kSlow, 0, 221},
+      {F::kTxBytes, kMedium, kLinks, kFiNvlinkXmitBytes},
+      {F::kTxBytes, kMedium, kLinks, kFiNvlinkDataTx, 0, 0, 0, 10},
+      {F::kRxBytes, kMedium, kLinks, kFiNvlinkRcvBytes},
+      {F::kRxBytes, kMedium, kLinks, kFiNvlinkDataRx, 0, 0, 0, 10},
+      {F::kTxPackets, kSlow, kLinks, 201},
+      {F::kRxPackets, kSlow, kLinks, 203},
+      {F::kSpeed, kSlow, kLinks, kFiNvlinkSpeed, 84, 132},
+      {F::kLowPower, kSlow, kLinks, 167},
+      {F::kRemoteLink, kSlow, kLinks, 146},
+      {F::kRecoverySuccess, kSlow, kLinks, 213},
+      {F::kRecoveryFailure, kSlow, kLinks, 214},
+      {F::kBerRaw, kSlow, kLinks, 293},
+      {F::kBerEffective, kSlow, kLinks, 220},
+      {F::kBerSymbol, kSlow, kLinks, 222},
+      {F::kActive, kMedium, 0, kFiC2cStatus, 0, 0, 0, 0, true},
+      {F::kSpeed, kSlow, kLinks, 172, 0, 0, 0, 0, true},
+      {F::kInterrupt, kSlow, 0, 231, 0, 0, 0, 0, true},
+      {F::kReplay, kSlow, 0, 232, 0, 0, 0, 0, true},
+      {F::kReplayBackToBack, kSlow, 0, 233, 0, 0, 0, 0, true},
+      {F::kLowPower, kSlow, kLinks, 234, 0, 0, 0, 0, true},
+  }};
+  constexpr size_t kFirstFec = kRows - kFecBins;
+  constexpr unsigned kFirstFecId = 235;
+  for (unsigned bin = 0; bin < kFecBins; ++bin) {
+    out[kFirstFec + bin] = {static_cast<F>(static_cast<unsigned>(F::kFec0) + bin), kSlow, kLinks,
+                            kFirstFecId + bin};
+  }
+  return out;
+}();
+
+unsigned LinkReader::LinksOf(const Row& row) const noexcept { return row.c2c ? c2c_links_ : nvlinks_; }
+
+void LinkReader::Attach(const GpuIdentity& identity, uint32_t details) {
+  nvlinks_ = identity.nvlink_count;
+  c2c_links_ = identity.c2c_count;
+  details_ = details;
+  memory_ = {};
+  remotes_ = {};
+  groups_.reserve(kRows);
+}
+
+size_t LinkReader::most_requests() const noexcept {
+  size_t sum = 0;
+  for (const Row& row : kTable) sum += LinksOf(row);
+  return sum;
+}
+
+void LinkReader::AddRequests(const Due& due, int64_t boot_ns, std::vector<FieldValue>& requests) {
+  groups_.clear();
+  for (size_t i = 0; i < kRows; ++i) {
+    const Row& row = kTable[i];
+    Memory& memory = memory_[i];
+    bool asked = row.details == 0 || (row.details & details_) != 0;
+    const bool again = memory.again.Due(boot_ns);
+    if (!asked || memory.again.Rests(boot_ns) || (!again && !due[static_cast<size_t>(row.tier)])) continue;
+    if (memory.again.absent() && !memory.again.worked()) memory.variant = 0;  // All of its ids once more.
+    Group group{.row = static_cast<uint8_t>(i)};
+    unsigned id = 0, scope = 0;
+    // A counter that has no newer id starts with the older ones.
+    if (!row.IdOf(memory.variant, 0, id, scope) && memory.variant + 1u < row.variants()) ++memory.variant;
+    for (unsigned link = 0; link < LinksOf(row); ++link) {
+      if (!row.IdOf(memory.variant, link, id, scope)) break;
+      FieldValue& request = requests.emplace_back(FieldValue{});
+      request.field_id = id;
+      request.scope_id = scope;
+      ++group.links;
+    }
+    if (group.links > 0) groups_.push_back(group);
+  }
+}
+
+int LinkReader::Take(std::span<const FieldValue> answers, int64_t boot_ns, ReadingSink& sink) {
+  int breaking = kSuccess;
+  size_t at = 0;
+  for (const Group& group : groups_) {
+    if (at + group.links > answers.size()) break;
+    int code = TakeGroup(group, answers.subspan(at, group.links), boot_ns, sink);
+    if (code != kSuccess) breaking = code;
+    at += group.links;
+  }
+  return breaking;
+}
+
+// Only when no link at all has the counter does the board not have it: a link that is down may say so, too.
+int LinkReader::TakeGroup(const Group& group, std::span<const FieldValue> answers, int64_t boot_ns,
+                          ReadingSink& sink) {
+  const Row& row = kTable[group.row];
+  Memory& memory = memory_[group.row];
+  size_t unsupported = 0, failed = 0;
+  int breaking = kSuccess;
+  for (unsigned link = 0; link < answers.size(); ++link) {
+    const FieldValue& answer = answers[link];
+    ReadStatus status = ReadStatusOf(answer.code);
+    unsupported += status == ReadStatus::kNotSupported;
+    failed += status == ReadStatus::kError;
+    if (int code = Breaking(answer.code); code != kSuccess) breaking = code;
+    if (status == ReadStatus::kNotSupported) continue;
+    uint64_t raw = status == ReadStatus::kOk ? UnsignedOf(answer.value_type, answer.value) : 0;
+    sink.Emit(row.c2c ? PartOfC2c(link) : PartOfNvlink(link), static_cast<uint16_t>(row.field), status,
+              static_cast<int64_t>(raw << row.scale));
+  }
+  if (unsupported < answers.size()) {
+    memory.again.Take(failed > 0 ? ReadStatus::kError : ReadStatus::kOk, boot_ns);
+  } else if (!memory.again.worked() && memory.variant + 1u < row.variants()) {
+    ++memory.variant;  // Asked in the next round of its tier.
+  } else {
+    memory.again.Take(ReadStatus::kNotSupported, boot_ns);
+  }
+  return breaking;
+}
+
+int LinkReader::ReadRemotes(const ItemContext& in) {
+  if ((details_ & kDetailLinks) == 0 || remotes_.Rests(in.caller.now())) return kSuccess;
+  const Symbols& fn = in.caller.fn();
+  Device device = in.identity.device;
+  auto emit = [&](unsigned link, LinkField field, int64_t raw) {
+    in.sink.Emit(PartOfNvlink(link), static_cast<uint16_t>(field), ReadStatus::kOk, raw);
+  };
+  bool any = false;
+  for (unsigned link = 0; link < nvlinks_; ++link) {
+    unsigned version = 0, type = 0;
+    int code = in.caller.Do(Call::kNvLinkVersion, fn.NvLinkVersion, device, link, &version);
+    if (Breaking(code) != kSuccess) return code;
+    if (code == kSuccess) emit(link, LinkField::kVersion, version), any = true;
+    code = in.caller.Do(Call::kNvLinkRemoteType, fn.NvLinkRemoteType, device, link, &type);
+    if (code == kSuccess) emit(link, LinkField::kRemoteType, type), any = true;
+    PciInfo pci{};
+    code = in.caller.Do(Call::kNvLinkRemotePci, fn.NvLinkRemotePci, device, link, &pci);
+    if (code == kSuccess) {
+      any = true;
+      emit(link, LinkField::kRemotePci,
+           int64_t{pci.domain} << 16 | int64_t{pci.bus & 0xFF} << 8 | int64_t{pci.device & 0xFF});
+    }
+  }
+  remotes_.Take(any ? ReadStatus::kOk : ReadStatus::kNotSupported, in.caller.now());
+  return kSuccess;
+}
+
+}  // namespace gpulens::nvml

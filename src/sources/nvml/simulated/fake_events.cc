@@ -1,0 +1,146 @@
+// The functions of the simulated library for events: those of the profile, each once per event set.
+#include <algorithm>
+#include <ctime>
+#include <memory>
+#include <mutex>
+#include <utility>
+#include <vector>
+
+#include "sources/nvml/reader/parts_abi.h"
+#include "sources/nvml/simulated/fake_call.h"
+#include "sources/nvml/nvml_parts.h"
+
+using namespace gpulens::nvml;
+
+namespace gpulens::nvml {
+
+struct EventSetHandle {
+  std::mutex mutex;
+  std::array<uint64_t, kMaxFakeGpus> types{};
+  std::vector<FakeEvent> delivered;
+  // Of faults: those that began since the set was made, each once for each GPU.
+  int64_t made_ns = 0;
+  std::vector<std::pair<uint32_t, unsigned>> told;
+};
+
+}  // namespace gpulens::nvml
+
+namespace {
+
+constexpr uint64_t kSupported = 0xFFFF & ~uint64_t{0x60};
+
+// The next event that is due, has been asked for and was not told yet. An event that stands twice in the
+// profile is told twice.
+bool TakeDue(EventSetHandle& set, FakeEvent& out) {
+  FakeWorld& world = FakeWorld::Get();
+  auto profile = world.profile();
+  if (!profile) return false;
+  double now = world.OpenFor();
+  std::lock_guard lock(set.mutex);
+  std::vector<FakeEvent> delivered = set.delivered;
+  for (const FakeEvent& event : profile->parts.events) {
+    if (event.at > now || !(set.types[event.gpu] & event.type)) continue;
+    auto told = std::find(delivered.begin(), delivered.end(), event);
+    if (told != delivered.end()) {
+      delivered.erase(told);
+      continue;
+    }
+    set.delivered.push_back(event);
+    out = event;
+    return true;
+  }
+  return false;
+}
+
+bool TakeFault(EventSetHandle& set, FakeEvent& out) {
+  FakeWorld& world = FakeWorld::Get();
+  auto profile = world.profile();
+  if (!profile) return false;
+  FaultScript faults = world.faults();
+  int64_t now = world.boot_ns();
+  std::lock_guard lock(set.mutex);
+  for (const LiveFault& fault : *faults) {
+    FaultEvent event = EventOf(fault);
+    if (event.type == 0 || fault.from_ns > now || fault.from_ns < set.made_ns) continue;
+    for (unsigned gpu = 0; gpu < profile->gpus.size(); ++gpu) {
+      bool meant = (fault.gpu < 0 || fault.gpu == static_cast<int>(gpu)) && (set.types[gpu] & event.type);
+      if (!meant || std::find(set.told.begin(), set.told.end(), std::pair{fault.id, gpu}) != set.told.end())
+        continue;
+      set.told.emplace_back(fault.id, gpu);
+      out = {.gpu = gpu, .type = event.type, .data = event.data};
+      return true;
+    }
+  }
+  return false;
+}
+
+int Wait(const char* call, EventSet set, unsigned timeout_ms, FakeEvent& out) {
+  FakeWorld& world = FakeWorld::Get();
+  if (!world.open()) return kUninitialized;
+  if (!set) return kInvalidArgument;
+  if (int code = world.Enter(call, -1); code != kSuccess) return code;
+  int64_t end = gpulens::RealClock().Now().boot_ns + int64_t{timeout_ms} * 1'000'000;
+  while (!TakeDue(*set, out) && !TakeFault(*set, out)) {
+    int64_t left = end - gpulens::RealClock().Now().boot_ns;
+    if (left <= 0) return kTimeoutError;
+    timespec wait{.tv_sec = 0, .tv_nsec = std::min<int64_t>(left, 50'000'000)};
+    ::nanosleep(&wait, nullptr);
+  }
+  return kSuccess;
+}
+
+}  // namespace
+
+FAKE_API int nvmlEventSetCreate(EventSet* out) {
+  if (!FakeWorld::Get().open()) return kUninitialized;
+  if (!out) return kInvalidArgument;
+  if (int code = FakeWorld::Get().Enter(__func__, -1); code != kSuccess) return code;
+  // Kept for ever, as the reader process does: a thread may still wait in it.
+  static std::mutex mutex;
+  static auto* sets = new std::vector<std::unique_ptr<EventSetHandle>>;
+  std::lock_guard lock(mutex);
+  *out = sets->emplace_back(std::make_unique<EventSetHandle>()).get();
+  (*out)->made_ns = FakeWorld::Get().boot_ns();
+  return kSuccess;
+}
+FAKE_API int nvmlEventSetFree(EventSet set) { return set ? kSuccess : kInvalidArgument; }
+FAKE_API int nvmlDeviceGetSupportedEventTypes(Device device, unsigned long long* out) {
+  return With(__func__, device, [&](const FakeView&) { return Put(out, kSupported); });
+}
+FAKE_API int nvmlDeviceRegisterEvents(Device device, unsigned long long types, EventSet set) {
+  return With(__func__, device, [&](const FakeView& view) -> int {
+    if (!set) return kInvalidArgument;
+    if (types & ~kSupported) return kNotSupported;
+    std::lock_guard lock(set->mutex);
+    set->types[view.index] |= types;
+    return kSuccess;
+  });
+}
+FAKE_API int nvmlEventSetWait_v2(EventSet set, EventData* out, unsigned timeout_ms) {
+  if (!out) return kInvalidArgument;
+  FakeEvent event;
+  if (int code = Wait(__func__, set, timeout_ms, event); code != kSuccess) return code;
+  *out = {reinterpret_cast<Device>(fake_handles + event.gpu), event.type, event.data, event.instance,
+          kNoFakeInstance};
+  return kSuccess;
+}
+FAKE_API int nvmlEventSetWait(EventSet set, EventDataV1* out, unsigned timeout_ms) {
+  if (!out) return kInvalidArgument;
+  FakeEvent event;
+  if (int code = Wait(__func__, set, timeout_ms, event); code != kSuccess) return code;
+  *out = {reinterpret_cast<Device>(fake_handles + event.gpu), event.type, event.data};
+  return kSuccess;
+}
+
+namespace gpulens::nvml {
+
+std::span<const FakeSymbol> FakeEventSymbols() noexcept {
+  static const FakeSymbol kTable[] = {
+      FAKE_SYMBOL(nvmlEventSetCreate),       FAKE_SYMBOL(nvmlEventSetFree),
+      FAKE_SYMBOL(nvmlEventSetWait_v2),      FAKE_SYMBOL(nvmlEventSetWait),
+      FAKE_SYMBOL(nvmlDeviceRegisterEvents), FAKE_SYMBOL(nvmlDeviceGetSupportedEventTypes),
+  };
+  return kTable;
+}
+
+}  // namespace gpulens::nvml

@@ -1,0 +1,62 @@
+// The simulated library answering from a recording instead of a model: each call as it was answered then, on
+// the world's clock, from the moment at which the library was opened. What the recording does not know is
+// "not supported". The errors and hangs of the profile come first, as with every other profile.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "sources/nvml/simulated/fake_world.h"
+#include "sources/nvml/recording/call_text.h"
+#include "sources/nvml/recording/recording.h"
+#include "sources/nvml/recording/value_text.h"
+
+namespace gpulens::nvml {
+
+// A function of the replay; null when the recording's library did not have it, or nobody knows it.
+void* ReplayLookup(const FakeProfile& profile, std::string_view name);
+
+// One call, from its gate on: who is asked, and when that is in the recording.
+class ReplayCall {
+ public:
+  // For a call that takes no GPU.
+  explicit ReplayCall(const char* call);
+  ReplayCall(const char* call, Device device);
+
+  // What the call has to answer without being looked up: not open, no such GPU, an error of the profile.
+  int code() const noexcept { return code_; }
+  // kNotSupported when the question was never asked.
+  Answer Find(std::string_view question) const;
+  // "gpu3", the name in the recording of another GPU.
+  std::string PeerName(Device peer) const;
+
+  const FakeProfile& profile() const noexcept { return *profile_; }
+  const Recording& recording() const noexcept { return *profile_->recording; }
+  unsigned gpu() const noexcept { return gpu_; }
+  double every() const noexcept { return recording().every; }
+
+ private:
+  void Enter(const char* call, int gpu);
+  void GoOn(std::string_view question, const Track& track, Answer& answer) const;
+  void MakeCopy(std::string_view question, Answer& answer) const;
+
+  std::shared_ptr<const FakeProfile> profile_;
+  const Tracks* tracks_ = nullptr;
+  unsigned gpu_ = 0, copy_ = 0;
+  double at_ = 0;        // Seconds in the recording.
+  uint64_t rounds_ = 0;  // How often it has been gone through.
+  int code_ = 0;
+};
+
+int64_t ReplayUnixUs();
+
+struct ReplaySymbol {
+  std::string_view name;
+  void* function;
+};
+// Those that are not as plain as the rest: lists, handles, samples, events.
+std::span<const ReplaySymbol> ReplayListSymbols() noexcept;
+std::span<const ReplaySymbol> ReplayUseSymbols() noexcept;
+std::span<const ReplaySymbol> ReplayEventSymbols() noexcept;
+
+}  // namespace gpulens::nvml

@@ -1,0 +1,134 @@
+#include "wire/exposition/negotiation.h"
+
+#include "base/parse.h"
+
+namespace gpulens {
+namespace {
+
+struct Offer {
+  ExpositionFormat format;
+  std::string_view type, version;
+  std::string_view content_types[kNameEscapings];
+};
+
+// The best first: it wins among equal q-values.
+constexpr Offer kOffers[] = {
+    {ExpositionFormat::kOpenMetrics100,
+     "application/openmetrics-text",
+     "1.0.0",
+     {"application/openmetrics-text; version=1.0.0; charset=utf-8; escaping=allow-utf-8",
+      "application/openmetrics-text; version=1.0.0; charset=utf-8; escaping=underscores",
+      "application/openmetrics-text; version=1.0.0; charset=utf-8; escaping=dots",
+      "application/openmetrics-text; version=1.0.0; charset=utf-8; escaping=values"}},
+    {ExpositionFormat::kText100,
+     "text/plain",
+     "1.0.0",
+     {"text/plain; version=1.0.0; charset=utf-8; escaping=allow-utf-8",
+      "text/plain; version=1.0.0; charset=utf-8; escaping=underscores",
+      "text/plain; version=1.0.0; charset=utf-8; escaping=dots",
+      "text/plain; version=1.0.0; charset=utf-8; escaping=values"}},
+    {ExpositionFormat::kText004,
+     "text/plain",
+     "0.0.4",
+     {"", "text/plain; version=0.0.4; charset=utf-8; escaping=underscores",
+      "text/plain; version=0.0.4; charset=utf-8; escaping=dots",
+      "text/plain; version=0.0.4; charset=utf-8; escaping=values"}},
+};
+constexpr const Offer& kOpenMetricsOffer = kOffers[0];
+constexpr const Offer& kDefaultOffer = kOffers[2];
+
+// One element of an Accept list.
+struct Range {
+  std::string_view type = {}, version = {};
+  NameEscaping escaping = NameEscaping::kUnderscores;
+  double q = 1;
+};
+
+Range ParseRange(std::string_view element) noexcept {
+  Range range;
+  range.type = Trim(TakeUntil(element, ';'));
+  while (!element.empty()) {
+    std::string_view value = Trim(TakeUntil(element, ';'));
+    std::string_view key = Trim(TakeUntil(value, '='));
+    value = Trim(value);
+    if (value.size() >= 2 && value.front() == '"' && value.back() == '"')
+      value = value.substr(1, value.size() - 2);
+    if (EqualsIgnoringCase(key, "version")) range.version = value;
+    if (EqualsIgnoringCase(key, "escaping"))
+      range.escaping = FindNameEscaping(value).value_or(NameEscaping::kUnderscores);
+    if (EqualsIgnoringCase(key, "q")) range.q = ParseDouble(value).value_or(0);
+  }
+  return range;
+}
+
+// How exactly a range names an offer.
+enum Fit : int { kNone, kAnything, kAnyOfType, kNoVersion, kExact };
+
+Fit FitOf(const Range& range, const Offer& offer) noexcept {
+  // A wildcard alone (a browser, curl) does not ask for the newest: it gets the default.
+  const bool is_default = offer.format == kDefaultOffer.format;
+  if (range.type == "*/*") return is_default ? kAnything : kNone;
+  if (EqualsIgnoringCase(range.type, "text/*"))
+    return is_default && range.version.empty() ? kAnyOfType : kNone;
+  if (!EqualsIgnoringCase(range.type, offer.type)) return kNone;
+  if (range.version == offer.version) return kExact;
+  // Without a version the oldest is meant; OpenMetrics 0.0.1 is what 1.0.0 was called before.
+  const bool oldest = is_default || offer.type != kDefaultOffer.type;
+  return oldest && (range.version.empty() || range.version == "0.0.1") ? kNoVersion : kNone;
+}
+
+bool IsNewerOpenMetrics(const Range& range) noexcept {
+  return EqualsIgnoringCase(range.type, kOpenMetricsOffer.type) && !range.version.empty() &&
+         range.version[0] >= '1' && range.version[0] <= '9' && range.version != kOpenMetricsOffer.version;
+}
+
+// What an Accept list says of an offer: its most exact element, the first of them.
+struct Answer {
+  Fit fit = kNone;
+  Range range{.q = 0};
+};
+
+Answer AnswerFor(const Offer& offer, std::string_view accept) noexcept {
+  Answer best;
+  while (!accept.empty()) {
+    const Range range = ParseRange(TakeUntil(accept, ','));
+    const Fit fit = FitOf(range, offer);
+    if (fit > best.fit) best = {fit, range};
+  }
+  return best;
+}
+
+// The element for a newer OpenMetrics that is wanted most; its q is 0 when there is none.
+Range NewerOpenMetrics(std::string_view accept) noexcept {
+  Range best{.q = 0};
+  while (!accept.empty()) {
+    const Range range = ParseRange(TakeUntil(accept, ','));
+    if (IsNewerOpenMetrics(range) && range.q > best.q) best = range;
+  }
+  return best;
+}
+
+}  // namespace
+
+Negotiated Negotiate(std::string_view accept) noexcept {
+  const Offer* chosen = &kDefaultOffer;
+  Answer best;
+  for (const Offer& offer : kOffers) {
+    const Answer answer = AnswerFor(offer, accept);
+    if (answer.range.q > best.range.q) {
+      best = answer;
+      chosen = &offer;
+    }
+  }
+  if (best.fit < kNoVersion) {
+    const Range newer = NewerOpenMetrics(accept);
+    if (newer.q > 0 && newer.q >= best.range.q) {
+      best.range = newer;
+      chosen = &kOpenMetricsOffer;
+    }
+  }
+  const PageForm form(chosen->format, best.range.escaping);
+  return {form, chosen->content_types[static_cast<size_t>(form.escaping)]};
+}
+
+}  // namespace gpulens

@@ -1,0 +1,292 @@
+#include "wire/otlp/otlp_batch.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/check.h"
+#include "wire/otlp/otlp_message.h"
+#include "wire/otlp/proto_cursor.h"
+
+namespace gpulens {
+
+using otlp_in::Shape;
+
+namespace {
+
+// Lengths of messages that are being written take four bytes, as protobuf allows.
+constexpr size_t kLengthBytes = 4, kMostLength = (size_t{1} << 28) - 1;
+
+void AppendTag(std::string& out, uint32_t number) {
+  AppendVarint(out, number << 3 | static_cast<uint32_t>(WireType::kBytes));
+}
+
+}  // namespace
+
+OtlpBatch::OtlpBatch(OtlpSignal signal, Limits limits, Emit emit)
+    : signal_(signal), limits_(limits), emit_(std::move(emit)) {}
+
+void OtlpBatch::Add(const OtlpScan& scan, OtlpEnricher* enricher) {
+  CHECK(scan.signal == signal_);
+  scan_ = &scan;
+  enricher_ = enricher;
+  next_removed_ = 0;
+  ProtoCursor cursor(scan.request);
+  ProtoField field;
+  for (size_t i = 0; cursor.Next(field);) {
+    if (field.number != otlp_in::kResourceList) out_ += field.whole;
+    else AddResource(field, scan.resources[i++]);
+  }
+  if (MustCut()) Cut();
+  scan_ = nullptr;
+  enricher_ = nullptr;
+}
+
+void OtlpBatch::Flush() {
+  if (!out_.empty()) Cut();
+}
+
+void OtlpBatch::AddResource(const ProtoField& list, const OtlpScan::Resource& scanned) {
+  if (scanned.removed) return;
+  own_ = scanned.own && enricher_;
+  new_resource_.clear();
+  if (enricher_) ReadResource(list.bytes);
+  const bool small = scanned.items <= limits_.items && list.whole.size() <= limits_.bytes;
+  if (!scanned.whole || own_ || !small) {
+    WalkScopes(list);
+    return;
+  }
+  const bool fits =
+      items_ + scanned.items <= limits_.items && out_.size() + list.whole.size() <= limits_.bytes;
+  if (!fits && !out_.empty()) Cut();
+  CopyWhole(list);
+  items_ += scanned.items;
+}
+
+// Finds the Resource, who it is, and how it is sent.
+void OtlpBatch::ReadResource(std::string_view list) {
+  identity_ = {};
+  keys_.clear();
+  resource_ = {};
+  resource_field_ = nullptr;
+  ProtoCursor cursor(list);
+  ProtoField field;
+  while (cursor.Next(field)) {
+    if (field.number != otlp_in::kResourceField) continue;
+    resource_ = field.bytes;
+    resource_field_ = field.whole.data();
+    ProtoCursor inner(field.bytes);
+    ProtoField pair;
+    while (inner.Next(pair)) {
+      if (pair.number != otlp_in::kResourceAttributes) continue;
+      keys_.push_back(KeyOf(pair.bytes));
+      TakeIdentity(pair.bytes, identity_);
+    }
+  }
+  Choose(enricher_->OfResource(identity_));
+  if (extra_.empty()) return;
+  AppendTag(new_resource_, otlp_in::kResourceField);
+  const size_t size = SplicedSize(resource_, otlp_in::kResourceAttributes);
+  AppendVarint(new_resource_, size);
+  out_.swap(new_resource_);
+  AppendSpliced(0, resource_, otlp_in::kResourceAttributes);
+  out_.swap(new_resource_);
+}
+
+void OtlpBatch::CopyWhole(const ProtoField& list) {
+  if (new_resource_.empty()) {
+    out_ += list.whole;
+    return;
+  }
+  std::string_view before, after = list.bytes;
+  if (resource_field_) {
+    const char* const end = resource_.data() + resource_.size();
+    before = {list.bytes.data(), static_cast<size_t>(resource_field_ - list.bytes.data())};
+    after = {end, static_cast<size_t>(list.bytes.data() + list.bytes.size() - end)};
+  }
+  AppendTag(out_, otlp_in::kResourceList);
+  AppendVarint(out_, before.size() + new_resource_.size() + after.size());
+  out_ += before;
+  out_ += new_resource_;
+  out_ += after;
+}
+
+void OtlpBatch::WalkScopes(const ProtoField& list) {
+  Enter(kResource, list);
+  bool any_scope = false;
+  ProtoCursor cursor(list.bytes);
+  ProtoField scope;
+  while (cursor.Next(scope)) {
+    if (scope.number != otlp_in::kScopeList) continue;
+    any_scope = true;
+    if (TakeRemoved(scope)) continue;
+    Enter(kScope, scope);
+    bool any = false;
+    ProtoCursor inner(scope.bytes);
+    ProtoField item;
+    while (inner.Next(item)) {
+      if (item.number != otlp_in::kItems) continue;
+      any = true;
+      if (TakeRemoved(item)) continue;
+      if (signal_ == OtlpSignal::kMetrics) WalkMetric(item);
+      else WriteItem(kScope, otlp_in::ItemShape(signal_), item);
+    }
+    if (!any) Open(kScope);
+    CloseFrom(kScope);
+  }
+  if (!any_scope) Open(kResource);
+  CloseFrom(kResource);
+}
+
+void OtlpBatch::WalkMetric(const ProtoField& metric) {
+  Enter(kMetric, metric);
+  bool any = false;
+  ProtoCursor cursor(metric.bytes);
+  ProtoField data;
+  while (cursor.Next(data)) {
+    if (!otlp_in::IsData(data.number)) continue;
+    any = true;
+    WalkData(data);
+  }
+  if (!any) Open(kMetric);
+  CloseFrom(kMetric);
+}
+
+void OtlpBatch::WalkData(const ProtoField& data) {
+  Enter(kData, data);
+  bool any = false;
+  ProtoCursor cursor(data.bytes);
+  ProtoField point;
+  while (cursor.Next(point)) {
+    if (point.number != otlp_in::kDataPoints) continue;
+    any = true;
+    if (!TakeRemoved(point)) WriteItem(kData, otlp_in::PointShape(data.number), point);
+  }
+  if (!any) Open(kData);
+  CloseFrom(kData);
+}
+
+void OtlpBatch::WriteItem(size_t below, Shape shape, const ProtoField& item) {
+  if (MustCut()) Cut();
+  Open(below);
+  ++items_;
+  if (!own_) {
+    out_ += item.whole;
+    return;
+  }
+  const uint32_t attributes = otlp_in::AttributesField(shape);
+  OtlpIdentity identity;
+  keys_.clear();
+  ProtoCursor cursor(item.bytes);
+  ProtoField field;
+  while (cursor.Next(field)) {
+    if (field.number != attributes) continue;
+    const std::string_view usual = otlp_in::UsualPair(field.bytes);
+    keys_.push_back(usual.empty() ? KeyOf(field.bytes) : usual);
+    if (TellsIdentity(keys_.back())) TakeIdentity(field.bytes, identity);
+  }
+  Choose(identity == OtlpIdentity{} ? nullptr : enricher_->OfItem(identity_, identity));
+  if (extra_.empty()) out_ += item.whole;
+  else AppendSpliced(item.number, item.bytes, attributes);
+}
+
+bool OtlpBatch::TakeRemoved(const ProtoField& message) {
+  const auto at = static_cast<size_t>(message.whole.data() - scan_->request.data());
+  if (next_removed_ == scan_->removed.size() || scan_->removed[next_removed_] != at) return false;
+  ++next_removed_;
+  return true;
+}
+
+void OtlpBatch::Enter(size_t level, const ProtoField& message) {
+  path_[level] = {message.number, message.bytes, 0};
+}
+
+void OtlpBatch::Open(size_t level) {
+  Step& step = path_[level];
+  if (step.length_at != 0) return;
+  if (level > 0) Open(level - 1);
+  AppendTag(out_, step.number);
+  step.length_at = out_.size();
+  out_.append(kLengthBytes, '\0');
+  WriteHead(level);
+}
+
+void OtlpBatch::CloseFrom(size_t level) {
+  for (size_t i = level; i < kLevels; ++i) {
+    Step& step = path_[i];
+    if (step.length_at == 0) continue;
+    size_t length = out_.size() - step.length_at - kLengthBytes;
+    CHECK(length <= kMostLength);
+    for (size_t byte = 0; byte < kLengthBytes; ++byte, length >>= 7)
+      out_[step.length_at + byte] = static_cast<char>((length & 0x7f) | (byte + 1 < kLengthBytes ? 0x80 : 0));
+    step.length_at = 0;
+  }
+}
+
+// All that stands beside what is walked.
+void OtlpBatch::WriteHead(size_t level) {
+  const bool own_resource = level == kResource && !new_resource_.empty();
+  if (own_resource && !resource_field_) out_ += new_resource_;
+  ProtoCursor cursor(path_[level].bytes);
+  ProtoField field;
+  while (cursor.Next(field)) {
+    const bool walked = level == kMetric ? otlp_in::IsData(field.number)
+                        : level == kData ? field.number == otlp_in::kDataPoints
+                                         : field.number == otlp_in::kScopeList;
+    if (walked) continue;
+    if (own_resource && field.whole.data() == resource_field_) out_ += new_resource_;
+    else out_ += field.whole;
+  }
+}
+
+void OtlpBatch::Cut() {
+  CloseFrom(kResource);
+  const size_t size = out_.size();
+  emit_(std::exchange(out_, {}), std::exchange(items_, 0));
+  out_.reserve(std::min(size, limits_.bytes));
+}
+
+void OtlpBatch::Choose(const OtlpAddition* addition) {
+  extra_.clear();
+  replaced_.clear();
+  extra_bytes_ = 0;
+  for (size_t i = 0; addition && i < addition->size(); ++i) {
+    const std::string_view key = addition->key(i);
+    if (std::find(keys_.begin(), keys_.end(), key) != keys_.end()) {
+      if (!addition->replaces(i)) continue;
+      replaced_.push_back(key);
+    }
+    extra_.push_back(addition->field(i));
+    extra_bytes_ += extra_.back().size();
+  }
+}
+
+// The size of what AppendSpliced writes of its content; what is replaced is left out in kept_.
+size_t OtlpBatch::SplicedSize(std::string_view message, uint32_t attributes) {
+  const size_t added = extra_bytes_ + extra_.size();  // each with a tag of one byte
+  if (replaced_.empty()) return message.size() + added;
+  kept_.clear();
+  ProtoCursor cursor(message);
+  ProtoField field;
+  while (cursor.Next(field)) {
+    const bool out = field.number == attributes &&
+                     std::find(replaced_.begin(), replaced_.end(), KeyOf(field.bytes)) != replaced_.end();
+    if (!out) kept_ += field.whole;
+  }
+  return kept_.size() + added;
+}
+
+// Number 0: the content alone, whose length was written.
+void OtlpBatch::AppendSpliced(uint32_t number, std::string_view message, uint32_t attributes) {
+  const size_t size = SplicedSize(message, attributes);
+  if (number != 0) {
+    AppendTag(out_, number);
+    AppendVarint(out_, size);
+  }
+  out_ += replaced_.empty() ? message : std::string_view(kept_);
+  for (std::string_view field : extra_) {
+    out_ += static_cast<char>(attributes << 3 | static_cast<uint32_t>(WireType::kBytes));
+    out_ += field;
+  }
+}
+
+}  // namespace gpulens

@@ -1,0 +1,96 @@
+// Received requests of one signal, written again: without what a scan left out, with attributes put inside
+// the Resource and the items they belong to, small ones merged, large ones split. Pure.
+//
+// All that is not changed is copied byte for byte, fields that this program does not know included. What is
+// split or added to may change the order of fields, never their content; a field beside the items stands in
+// each part. There is always one Resource: additions go into the one that is there, since some decoders
+// replace rather than merge a second one.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "wire/otlp/otlp_addition.h"
+#include "wire/otlp/otlp_message.h"
+#include "wire/otlp/otlp_scan.h"
+#include "wire/otlp/proto_cursor.h"
+
+namespace gpulens {
+
+// Not thread-safe. Holds one request that is being filled.
+class OtlpBatch {
+ public:
+  struct Limits {
+    uint32_t items = 1000;           // of one request that is emitted
+    size_t bytes = size_t{3} << 20;  // the same; a single item may be larger
+  };
+  // Takes a whole request.
+  using Emit = std::function<void(std::string request, uint32_t items)>;
+
+  OtlpBatch(OtlpSignal signal, Limits limits, Emit emit);
+
+  // What stays of the scanned request, whose bytes must still be there, goes behind what is held; emits as
+  // often as a request is full. `enricher` may be null.
+  void Add(const OtlpScan& scan, OtlpEnricher* enricher);
+  // Emits what is held, if anything.
+  void Flush();
+
+  uint32_t items() const noexcept { return items_; }
+  bool empty() const noexcept { return out_.empty(); }
+
+ private:
+  enum : size_t { kResource, kScope, kMetric, kData, kLevels };
+  // A message on the way down to the items. `length_at` is 0 while it is not written in this request.
+  struct Step {
+    uint32_t number = 0;
+    std::string_view bytes;
+    size_t length_at = 0;
+  };
+
+  void AddResource(const ProtoField& list, const OtlpScan::Resource& scanned);
+  void ReadResource(std::string_view list);
+  void CopyWhole(const ProtoField& list);
+  void WalkScopes(const ProtoField& list);
+  void WalkMetric(const ProtoField& metric);
+  void WalkData(const ProtoField& data);
+  void WriteItem(size_t below, otlp_in::Shape shape, const ProtoField& item);
+  void Enter(size_t level, const ProtoField& message);
+  void Open(size_t level);
+  void CloseFrom(size_t level);
+  void WriteHead(size_t level);
+  void Cut();
+  bool TakeRemoved(const ProtoField& message);
+  bool MustCut() const noexcept { return items_ >= limits_.items || out_.size() >= limits_.bytes; }
+
+  // Of `addition`, what goes into a message with the attributes keys_: into extra_ and replaced_.
+  void Choose(const OtlpAddition* addition);
+  void AppendSpliced(uint32_t number, std::string_view message, uint32_t attributes);
+  size_t SplicedSize(std::string_view message, uint32_t attributes);
+
+  const OtlpSignal signal_;
+  const Limits limits_;
+  const Emit emit_;
+  std::string out_;
+  uint32_t items_ = 0;
+
+  // Of the request that is being added.
+  const OtlpScan* scan_ = nullptr;
+  OtlpEnricher* enricher_ = nullptr;
+  size_t next_removed_ = 0;
+  bool own_ = false;
+  std::array<Step, kLevels> path_;
+  std::string_view resource_;  // the content of the last Resource
+  const char* resource_field_ = nullptr;
+  OtlpIdentity identity_;     // of all Resources
+  std::string new_resource_;  // the Resource as it is sent; empty: as it is
+  // Scratch.
+  std::vector<std::string_view> keys_, extra_, replaced_;
+  size_t extra_bytes_ = 0;
+  std::string kept_;
+};
+
+}  // namespace gpulens

@@ -1,0 +1,50 @@
+// A received OTLP request, looked through once: whether it can be read, what is in it, what must not be
+// passed on. Pure, zero-copy: the scan holds offsets into the request.
+//
+// Three kinds of trouble:
+// - the request cannot be read (cut off, wrong wire types): it is refused whole;
+// - an item (point, record, span), or what stands above items, cannot be passed on although the rest can:
+//   text that is no UTF-8, ids of a wrong length, buckets that do not fit their bounds, a metric without a
+//   name, values that nest too deeply. Those items are rejected, counted, and the sender is told;
+// - a metric's name is one that is not wanted: its points are left out and counted.
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+#include <vector>
+
+#include <gpulens/status.h>
+
+#include "core/received_otlp.h"
+#include "wire/otlp/name_filter.h"
+
+namespace gpulens {
+
+struct OtlpScan {
+  // One ResourceMetrics, ResourceLogs or ResourceSpans.
+  struct Resource {
+    uint32_t items = 0;    // that stay
+    bool whole = true;     // nothing below it is left out
+    bool own = false;      // some item says itself what it is of (TellsIdentity)
+    bool removed = false;  // nothing of it stays
+  };
+
+  OtlpSignal signal = OtlpSignal::kMetrics;
+  std::string_view request;
+  std::vector<Resource> resources;  // in the order of the request
+  // Where messages begin, with their tag, that are left out: scopes, metrics, items. Ascending.
+  std::vector<uint32_t> removed;
+  uint64_t items = 0;     // that stay
+  uint64_t rejected = 0;  // items that cannot be passed on
+  uint64_t filtered = 0;  // items that are not wanted
+  std::string_view why;   // of the first rejected one; static storage
+};
+
+// More than this of one request is refused: the scan's memory is bounded.
+inline constexpr size_t kMostOtlpResources = 100'000, kMostOtlpRemovals = 100'000;
+
+// Fills `out`, whose memory is used again; it refers to `request`. `unwanted` may be null. kInvalidArgument
+// when the request cannot be read, kExhausted when it has more resources or bad items than are looked at.
+Status ScanOtlp(OtlpSignal signal, std::string_view request, const NameFilter* unwanted, OtlpScan& out);
+
+}  // namespace gpulens

@@ -1,0 +1,230 @@
+#include "wire/remote_write/native_histogram.h"
+
+#include <cmath>
+#include <type_traits>
+
+#include "wire/otlp/proto_cursor.h"
+#include "wire/remote_write/remote_write_fields.h"
+#include "wire/remote_write/proto_numbers.h"
+
+namespace gpulens {
+
+using namespace remote_write;
+using remote_write_in::AsDouble;
+using remote_write_in::ForEachFixed;
+using remote_write_in::ForEachVarint;
+using remote_write_in::UnZigZag;
+
+void NativeHistogram::Clear() noexcept {
+  ms_ = start_ms_ = 0;
+  count_ = zero_count_ = hint_ = 0;
+  sum_ = zero_threshold_ = float_count_ = float_zero_count_ = 0;
+  schema_ = 0;
+  ended_ = custom_ = floats_ = too_wide_ = false;
+  for (Side* side : {&above_, &below_}) {
+    side->spans.clear();
+    side->deltas.clear();
+    side->counts.clear();
+  }
+  for (Buckets* buckets : {&positive_, &negative_}) {
+    buckets->offset = 0;
+    buckets->counts.clear();
+  }
+  bounds_.clear();
+}
+
+bool NativeHistogram::is_gauge() const noexcept { return hint_ == kResetHintGauge; }
+
+bool NativeHistogram::Read(std::string_view message, RemoteWriteFault& fault) {
+  Clear();
+  if (!ReadFields(message)) return false;
+  custom_ = schema_ == kCustomBounds;
+  ended_ = IsStaleMarker(sum_);
+  fault = ended_ ? RemoteWriteFault::kNone : Validate();
+  return true;
+}
+
+bool NativeHistogram::ReadSpan(std::string_view message, Side& side) {
+  ProtoCursor cursor(message);
+  ProtoField field;
+  Span span;
+  while (cursor.Next(field)) {
+    if (field.number != kSpanOffset && field.number != kSpanLength) continue;
+    if (field.wire != WireType::kVarint) return false;
+    if (field.number == kSpanOffset)
+      span.offset = static_cast<int32_t>(UnZigZag(static_cast<uint32_t>(field.value)));
+    else span.length = static_cast<uint32_t>(field.value);
+  }
+  if (cursor.broken()) return false;
+  if (side.spans.size() < kMostBuckets) side.spans.push_back(span);
+  else too_wide_ = true;
+  return true;
+}
+
+bool NativeHistogram::ReadFields(std::string_view message) {
+  ProtoCursor cursor(message);
+  ProtoField field;
+  const auto take_delta = [this](Side& side) {
+    return [this, &side](uint64_t value) {
+      if (side.deltas.size() < kMostBuckets) side.deltas.push_back(UnZigZag(value));
+      else too_wide_ = true;
+    };
+  };
+  const auto number = [&field](auto& out) {
+    using Out = std::remove_reference_t<decltype(out)>;
+    out = static_cast<Out>(field.value);
+    return field.wire == WireType::kVarint;
+  };
+  const auto real = [&field](double& out) {
+    if (field.wire != WireType::kFixed64) return false;
+    out = AsDouble(field.bytes);
+    return true;
+  };
+  const auto take_count = [this](Side& side) {
+    return [this, &side](double count) {
+      floats_ = true;
+      if (side.counts.size() < kMostBuckets) side.counts.push_back(count);
+      else too_wide_ = true;
+    };
+  };
+  uint64_t schema = 0;
+  bool good = true;
+  while (good && cursor.Next(field)) {
+    switch (field.number) {
+      case kCountInt: good = number(count_); break;
+      case kCountFloat:
+      case kZeroCountFloat:
+        good = real(field.number == kCountFloat ? float_count_ : float_zero_count_);
+        floats_ = true;
+        break;
+      case kSum: good = real(sum_); break;
+      case kSchema:
+        good = number(schema);
+        schema_ = static_cast<int32_t>(UnZigZag(static_cast<uint32_t>(schema)));
+        break;
+      case kZeroThreshold: good = real(zero_threshold_); break;
+      case kZeroCountInt: good = number(zero_count_); break;
+      case kNegativeSpans: good = field.wire == WireType::kBytes && ReadSpan(field.bytes, below_); break;
+      case kPositiveSpans: good = field.wire == WireType::kBytes && ReadSpan(field.bytes, above_); break;
+      case kNegativeDeltas: good = ForEachVarint(field, take_delta(below_)); break;
+      case kPositiveDeltas: good = ForEachVarint(field, take_delta(above_)); break;
+      case kNegativeCounts: good = ForEachFixed(field, take_count(below_)); break;
+      case kPositiveCounts: good = ForEachFixed(field, take_count(above_)); break;
+      case kResetHint: good = number(hint_); break;
+      case kHistogramTimestamp: good = number(ms_); break;
+      case kHistogramStart: good = number(start_ms_); break;
+      case kCustomValues:
+        good = ForEachFixed(field, [this](double bound) {
+          if (bounds_.size() < kMostBuckets) bounds_.push_back(bound);
+          else too_wide_ = true;
+        });
+        break;
+      default: break;
+    }
+  }
+  return good && !cursor.broken();
+}
+
+RemoteWriteFault NativeHistogram::Validate() {
+  if (floats_ && !accept_all_) return RemoteWriteFault::kFloatHistogram;
+  if (is_gauge() && !accept_all_) return RemoteWriteFault::kGaugeHistogram;
+  if (too_wide_) return RemoteWriteFault::kTooWide;
+  if (floats_) return JudgeFloats();
+  RemoteWriteFault fault = RemoteWriteFault::kSchema;
+  if (custom_) {
+    fault = SpreadCustom();
+  } else if (schema_ >= kLowestSchema && schema_ <= kHighestSchema) {
+    fault = Spread(above_, positive_);
+    if (fault == RemoteWriteFault::kNone) fault = Spread(below_, negative_);
+    const bool threshold = zero_threshold_ >= 0 && std::isfinite(zero_threshold_);
+    if (fault == RemoteWriteFault::kNone && !threshold) fault = RemoteWriteFault::kBounds;
+  }
+  if (fault != RemoteWriteFault::kNone) return fault;
+  return AddsUp() ? RemoteWriteFault::kNone : RemoteWriteFault::kBuckets;
+}
+
+// Spans leave empty buckets out; OTLP has one run of buckets.
+RemoteWriteFault NativeHistogram::Spread(const Side& side, Buckets& out) const {
+  int64_t place = 0, count = 0;
+  size_t next = 0, gap = 0;
+  for (size_t i = 0; i < side.spans.size(); ++i) {
+    const Span& span = side.spans[i];
+    if (i != 0 && span.offset < 0) return RemoteWriteFault::kBuckets;
+    place += span.offset;
+    if (!out.counts.empty()) gap += static_cast<size_t>(span.offset);
+    if (span.length == 0) continue;
+    // Bucket i of Prometheus ends at base^i, that of OTLP begins there.
+    if (place <= INT32_MIN || place + span.length > INT32_MAX) return RemoteWriteFault::kBuckets;
+    if (out.counts.empty()) out.offset = static_cast<int32_t>(place - 1);
+    if (out.counts.size() + gap + span.length > kMostBuckets) return RemoteWriteFault::kTooWide;
+    if (span.length > side.deltas.size() - next) return RemoteWriteFault::kBuckets;
+    out.counts.resize(out.counts.size() + gap);
+    gap = 0;
+    for (uint32_t k = 0; k < span.length; ++k) {
+      if (__builtin_add_overflow(count, side.deltas[next++], &count) || count < 0)
+        return RemoteWriteFault::kBuckets;
+      out.counts.push_back(static_cast<uint64_t>(count));
+    }
+    place += span.length;
+  }
+  return next == side.deltas.size() ? RemoteWriteFault::kNone : RemoteWriteFault::kBuckets;
+}
+
+RemoteWriteFault NativeHistogram::JudgeBounds() const {
+  for (size_t i = 0; i < bounds_.size(); ++i)
+    if (!std::isfinite(bounds_[i]) || (i != 0 && bounds_[i] <= bounds_[i - 1]))
+      return RemoteWriteFault::kBounds;
+  return RemoteWriteFault::kNone;
+}
+
+// Checks what a receiver checks; the counts themselves are only passed on. They are rounded, so their sum is
+// not compared.
+RemoteWriteFault NativeHistogram::JudgeFloats() const {
+  if (!custom_ && (schema_ < kLowestSchema || schema_ > kHighestSchema)) return RemoteWriteFault::kSchema;
+  const auto is_count = [](double count) { return count >= 0 && std::isfinite(count); };
+  if (!is_count(zero_threshold_)) return RemoteWriteFault::kBounds;
+  if (!is_count(float_count_) || !is_count(float_zero_count_)) return RemoteWriteFault::kBuckets;
+  if (custom_ && (!below_.spans.empty() || float_zero_count_ != 0)) return RemoteWriteFault::kBuckets;
+  for (const Side* side : {&above_, &below_}) {
+    int64_t place = 0, buckets = 0;
+    for (size_t i = 0; i < side->spans.size(); ++i) {
+      if (i != 0 && side->spans[i].offset < 0) return RemoteWriteFault::kBuckets;
+      place += side->spans[i].offset;
+      if (custom_ && place < 0) return RemoteWriteFault::kBuckets;
+      place += side->spans[i].length;
+      buckets += side->spans[i].length;
+      if (place > INT32_MAX || place < INT32_MIN) return RemoteWriteFault::kBuckets;
+    }
+    if (static_cast<uint64_t>(buckets) != side->counts.size() || !side->deltas.empty())
+      return RemoteWriteFault::kBuckets;
+    if (custom_ && place > static_cast<int64_t>(bounds_.size()) + 1) return RemoteWriteFault::kBuckets;
+    for (double count : side->counts)
+      if (!is_count(count)) return RemoteWriteFault::kBuckets;
+  }
+  return custom_ ? JudgeBounds() : RemoteWriteFault::kNone;
+}
+
+RemoteWriteFault NativeHistogram::SpreadCustom() {
+  if (JudgeBounds() != RemoteWriteFault::kNone) return RemoteWriteFault::kBounds;
+  if (!below_.spans.empty() || !below_.deltas.empty() || zero_count_ != 0) return RemoteWriteFault::kBuckets;
+  const RemoteWriteFault fault = Spread(above_, positive_);
+  if (fault != RemoteWriteFault::kNone) return fault;
+  // The places of custom buckets are those of their bounds.
+  const int64_t lead = positive_.counts.empty() ? 0 : int64_t{positive_.offset} + 1;
+  const size_t all = bounds_.size() + 1;
+  if (lead < 0 || static_cast<size_t>(lead) + positive_.counts.size() > all)
+    return RemoteWriteFault::kBuckets;
+  positive_.counts.insert(positive_.counts.begin(), static_cast<size_t>(lead), 0);
+  positive_.counts.resize(all);
+  return RemoteWriteFault::kNone;
+}
+
+bool NativeHistogram::AddsUp() const noexcept {
+  uint64_t all = zero_count_;
+  for (const Buckets* buckets : {&positive_, &negative_})
+    for (uint64_t count : buckets->counts)
+      if (__builtin_add_overflow(all, count, &all)) return false;
+  return all == count_;
+}
+
+}  // namespace gpulens

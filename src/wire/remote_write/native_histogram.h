@@ -1,0 +1,81 @@
+// One native histogram of remote write, read and checked: buckets side by side as OTLP wants them.
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+#include <vector>
+
+#include "wire/remote_write/remote_write_fault.h"
+
+namespace gpulens {
+
+// Not thread-safe; its memory is used again.
+class NativeHistogram {
+ public:
+  static constexpr size_t kMostBuckets = 16'384;
+
+  struct Buckets {
+    int32_t offset = 0;  // of the first, as OTLP counts: bucket 0 is (1, base]
+    std::vector<uint64_t> counts;
+  };
+
+  // Accepts histograms for which lossy() is true, too.
+  void AcceptAll(bool all) noexcept { accept_all_ = all; }
+
+  // False when the bytes are no such message. `fault` says what cannot be passed on; then, only ms() means
+  // something. A histogram that says "ended" has no fault and no buckets.
+  bool Read(std::string_view message, RemoteWriteFault& fault);
+
+  int64_t ms() const noexcept { return ms_; }
+  int64_t start_ms() const noexcept { return start_ms_; }
+  bool ended() const noexcept { return ended_; }
+  // Bounds are listed, as in a classic histogram, and counts() has one bucket more than these.
+  bool custom() const noexcept { return custom_; }
+  // OTLP cannot represent it: its counts are of floating point (they are not kept here), or it is a gauge.
+  bool lossy() const noexcept { return floats_ || is_gauge(); }
+  // It says whether its counter was reset, or that it is no counter.
+  bool hinted() const noexcept { return hint_ != 0; }
+  uint64_t count() const noexcept { return count_; }
+  double sum() const noexcept { return sum_; }
+  int32_t schema() const noexcept { return schema_; }
+  uint64_t zero_count() const noexcept { return zero_count_; }
+  double zero_threshold() const noexcept { return zero_threshold_; }
+  const Buckets& positive() const noexcept { return positive_; }
+  const Buckets& negative() const noexcept { return negative_; }
+  const std::vector<double>& bounds() const noexcept { return bounds_; }
+  const std::vector<uint64_t>& counts() const noexcept { return positive_.counts; }
+
+ private:
+  bool is_gauge() const noexcept;
+  struct Span {
+    int32_t offset = 0;
+    uint32_t length = 0;
+  };
+  struct Side {
+    std::vector<Span> spans;
+    std::vector<int64_t> deltas;
+    std::vector<double> counts;  // instead of deltas, of a histogram of floating point
+  };
+
+  void Clear() noexcept;
+  bool ReadFields(std::string_view message);
+  bool ReadSpan(std::string_view message, Side& side);
+  RemoteWriteFault Validate();
+  RemoteWriteFault Spread(const Side& side, Buckets& out) const;
+  RemoteWriteFault SpreadCustom();
+  RemoteWriteFault JudgeBounds() const;
+  RemoteWriteFault JudgeFloats() const;
+  bool AddsUp() const noexcept;
+
+  int64_t ms_ = 0, start_ms_ = 0;
+  uint64_t count_ = 0, zero_count_ = 0, hint_ = 0;
+  double sum_ = 0, zero_threshold_ = 0;
+  int32_t schema_ = 0;
+  double float_count_ = 0, float_zero_count_ = 0;
+  bool ended_ = false, custom_ = false, floats_ = false, too_wide_ = false, accept_all_ = false;
+  Side above_, below_;
+  Buckets positive_, negative_;
+  std::vector<double> bounds_;
+};
+
+}  // namespace gpulens

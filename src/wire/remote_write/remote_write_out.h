@@ -1,0 +1,157 @@
+// Received OTLP metrics as Prometheus remote write, 1.0 and 2.0: one ExportMetricsServiceRequest in, some
+// requests out, in its order and not yet compressed. Pure. What becomes of what: docs/receivers.md.
+//
+// What RemoteWriteIn made of remote write leaves as it came: names, labels, values, times, types, exemplars,
+// native histograms. Other OTLP is translated as Prometheus' own OTLP endpoint does. A point that cannot be
+// sent is left out and counted by its reason.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <deque>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include <gpulens/status.h>
+
+#include "base/clock.h"
+#include "wire/otlp/proto_cursor.h"
+#include "wire/remote_write/native_writer.h"
+#include "wire/remote_write/remote_write_out_fault.h"
+#include "wire/remote_write/series_batch.h"
+
+namespace gpulens {
+
+// What became of one request. A plain value.
+struct RemoteWriteOutOutcome {
+  uint64_t points = 0;                                   // of OTLP that were sent
+  uint64_t samples = 0, histograms = 0, exemplars = 0;   // of remote write that they became
+  uint64_t dropped = 0;                                  // points of OTLP that were not sent, or not whole
+  std::array<uint64_t, kRemoteWriteOutFaults> faults{};  // the same by reason
+
+  // For the log: "3 of 10 points were not sent: the metric has delta temporality (3)". Empty when none was.
+  std::string Text() const;
+};
+
+// Not thread-safe; keeps its memory. Remembers which metadata of 1.0 it sent when; nothing else.
+class RemoteWriteOut {
+ public:
+  struct Options {
+    RemoteWriteVersion version = RemoteWriteVersion::k1;
+    size_t max_samples = 2000;                 // samples and histograms of one request
+    size_t max_bytes = 1u << 20;               // of one request
+    uint64_t max_total = uint64_t{256} << 20;  // bytes of all requests of one call, roughly
+    bool native_histograms = false;            // explicit bounds as one series with custom bounds
+    bool names_as_they_are = false;            // UTF-8 names, without suffixes of unit and type
+    bool scope_labels = false;                 // otel_scope_name, otel_scope_version
+    bool target_info = true;                   // a series of each resource with its attributes
+    bool mark_received = false;                // gpulens.receiver as a label
+    // Resource attributes that become labels of each series. Nothing: all but what describes service, host,
+    // system, cloud and program (service.*, host.*, os.*, cloud.*, process.*, telemetry.*).
+    std::optional<std::vector<std::string>> promoted = std::nullopt;
+    // How often 1.0 repeats types, help and units that did not change.
+    Duration metadata_interval = std::chrono::minutes(1);
+  };
+  using Take = remote_write_out::SeriesBatch::Take;
+
+  explicit RemoteWriteOut(Options options);
+
+  // Replaces `outcome`. `now` decides which metadata is due. kDataLoss: the bytes cannot be read; what came
+  // before may have been taken. Otherwise the status of `take`; then the whole request may be converted
+  // again.
+  Status Convert(std::string_view request, Instant now, const Take& take, RemoteWriteOutOutcome& outcome);
+  // From the next Convert on.
+  void SetVersion(RemoteWriteVersion version) noexcept { options_.version = version; }
+  RemoteWriteVersion version() const noexcept { return options_.version; }
+
+ private:
+  using Fault = RemoteWriteOutFault;
+  using Label = remote_write_out::Label;
+  using Labels = remote_write_out::Labels;
+  // A label before equal names are joined.
+  struct Pair {
+    std::string_view key, name, value;
+  };
+  // What the points of one metric share. Views into the request or members.
+  struct Metric {
+    std::string_view name, help, unit, family;
+    remote_write::Type type = remote_write::Type::kUnknown;
+    std::string_view data;
+    uint32_t data_field = 0;
+    uint64_t temporality = 0;
+    bool monotonic = false;
+    bool verbatim = false;  // it came by remote write
+    Fault fault = Fault::kNone;
+  };
+  struct Sent {
+    uint64_t hash = 0;
+    int64_t boot_ns = 0;
+  };
+  struct Exemplar {
+    double value = 0;
+    std::string_view message;
+  };
+
+  Status ReadResourceMetrics(std::string_view message);
+  bool ReadResource(std::string_view message);
+  Status ReadScopeMetrics(std::string_view message);
+  Status ReadMetric(std::string_view message);
+  void ReadMetricMetadata(std::string_view pair, Metric& metric);
+  Fault Validate(const Metric& metric) const noexcept;
+  void Translate(Metric& metric);
+  Status ReadPoints(const Metric& metric);
+  Fault ReadPoint(const Metric& metric);
+
+  Fault WriteNumber(const Metric& metric);
+  Fault WriteHistogram(const Metric& metric);
+  Fault WriteClassic(const Metric& metric);
+  Fault WriteExponential(const Metric& metric);
+  Fault WriteSummary(const Metric& metric);
+  void WriteTargetInfo();
+  Fault PutValue(const Metric& metric, std::string_view suffix, Label extra, double value);
+  Fault PutHistogram(const Metric& metric, Fault fault);
+  Fault PutSeries(const Metric& metric, std::string_view suffix, Label extra, bool histogram);
+  void PutExemplars(bool verbatim);
+  void PutExemplar(std::string_view message, bool verbatim);
+  void PutMetadata(const Metric& metric);
+
+  std::string& Room();
+  bool ReadPair(std::string_view message, bool verbatim, Pair& out);
+  void BuildLabels(const Metric& metric);
+  void JoinPairs(Labels& out, bool verbatim);
+  void AddResourceLabels(Labels& labels, bool verbatim) const;
+  bool IsPromoted(std::string_view key) const;
+  Status Drain();
+  void Drop(Fault fault, uint64_t points = 1);
+
+  Options options_;
+  remote_write_out::SeriesBatch batch_;
+  remote_write_out::NativeWriter native_;
+  remote_write_out::OtlpPoint point_;
+  RemoteWriteOutOutcome* outcome_ = nullptr;
+  Status status_;  // of Drain
+  Instant now_;
+
+  // Of the resource.
+  std::string job_, plain_job_, instance_;  // plain: of OTLP that did not come by remote write
+  std::vector<std::pair<std::string, std::string>> promoted_;
+  std::vector<std::string_view> resource_;  // its attributes
+  int64_t info_ms_ = 0;                     // the newest time of a point that is not verbatim
+  Fault resource_fault_ = Fault::kNone;
+  std::string_view scope_name_, scope_version_;
+  std::string name_, unit_;  // of the metric, translated
+  int64_t ms_ = 0, start_ms_ = 0;
+  std::vector<Pair> pairs_;
+  Labels labels_, series_labels_, exemplar_labels_;
+  std::vector<Exemplar> exemplars_;
+  std::deque<std::string> rooms_;  // texts of one point
+  size_t used_rooms_ = 0;
+  std::string full_name_, data_, message_;
+  std::unordered_map<std::string, Sent> sent_;
+};
+
+}  // namespace gpulens

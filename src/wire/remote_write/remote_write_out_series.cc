@@ -1,0 +1,231 @@
+// The second half of RemoteWriteOut: points as series.
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+
+#include "base/text.h"
+#include "wire/otlp/otlp_fields.h"
+#include "wire/remote_write/proto_numbers.h"
+#include "wire/remote_write/remote_write_out.h"
+
+namespace gpulens {
+
+using remote_write::Type;
+using remote_write_out::MsOfTime;
+
+namespace {
+
+// What Prometheus takes for values that are 0 where an exponential histogram does not say.
+constexpr double kDefaultZeroThreshold = 1e-128;
+constexpr uint32_t kExemplarInt = 6;
+// Of names and values of an exemplar's labels, in characters: OpenMetrics' limit, beyond which Prometheus
+// refuses it.
+constexpr size_t kMostExemplarText = 128;
+
+// As Prometheus' OTLP endpoint writes bounds: the shortest text without an exponent.
+struct BoundText {
+  char digits[400];
+  std::string_view Of(double value) noexcept {
+    if (std::isinf(value)) return value > 0 ? "+Inf" : "-Inf";
+    if (std::isnan(value)) return "NaN";
+    const auto [end, error] = std::to_chars(digits, digits + sizeof digits, value, std::chars_format::fixed);
+    return {digits, static_cast<size_t>(end - digits)};
+  }
+};
+
+bool AreBounds(const std::vector<double>& bounds) noexcept {
+  for (size_t i = 0; i < bounds.size(); ++i)
+    if (!std::isfinite(bounds[i]) || (i != 0 && bounds[i] <= bounds[i - 1])) return false;
+  return true;
+}
+
+size_t Characters(std::string_view text) noexcept {
+  return static_cast<size_t>(
+      std::ranges::count_if(text, [](char c) { return (static_cast<unsigned char>(c) & 0xc0) != 0x80; }));
+}
+
+// The fields of an exemplar that are numbers.
+struct ExemplarNumbers {
+  double value = 0;
+  uint64_t ns = 0;
+};
+ExemplarNumbers ReadNumbers(std::string_view message) noexcept {
+  ExemplarNumbers out;
+  ProtoCursor cursor(message);
+  for (ProtoField field; cursor.Next(field);) {
+    if (field.wire != WireType::kFixed64) continue;
+    uint64_t word;
+    std::memcpy(&word, field.bytes.data(), sizeof word);
+    if (field.number == otlp::kExemplarTime) out.ns = word;
+    else if (field.number == otlp::kExemplarDouble) out.value = remote_write_in::AsDouble(field.bytes);
+    else if (field.number == kExemplarInt) out.value = static_cast<double>(static_cast<int64_t>(word));
+  }
+  return out;
+}
+
+void AppendHex(std::string& out, std::string_view bytes) {
+  constexpr char kDigits[] = "0123456789abcdef";
+  for (const char c : bytes) {
+    out += kDigits[static_cast<unsigned char>(c) >> 4];
+    out += kDigits[static_cast<unsigned char>(c) & 15];
+  }
+}
+
+}  // namespace
+
+// `data_` is the field of its sample or histogram.
+RemoteWriteOutFault RemoteWriteOut::PutSeries(const Metric& metric, std::string_view suffix, Label extra,
+                                              bool histogram) {
+  if (batch_.full() && !Drain().ok()) return Fault::kNone;
+  if (batch_.bytes() > options_.max_total) return Fault::kTooMuch;
+  full_name_.assign(metric.name) += suffix;
+  series_labels_ = labels_;
+  const auto set = [this](Label label) {
+    const auto at = std::lower_bound(series_labels_.begin(), series_labels_.end(), label,
+                                     [](const Label& a, const Label& b) { return a.name < b.name; });
+    if (at != series_labels_.end() && at->name == label.name) at->value = label.value;
+    else series_labels_.insert(at, label);
+  };
+  set({"__name__", full_name_});
+  if (!extra.name.empty()) set(extra);
+  if (!batch_.Add({metric.type, metric.help, metric.unit}, series_labels_, data_, 1)) return Fault::kTooLarge;
+  ++(histogram ? outcome_->histograms : outcome_->samples);
+  return Fault::kNone;
+}
+
+RemoteWriteOutFault RemoteWriteOut::PutValue(const Metric& metric, std::string_view suffix, Label extra,
+                                             double value) {
+  message_.clear();
+  otlp::AppendFixed(message_, remote_write::kValue, value);
+  otlp::AppendNumber(message_, remote_write::kTimestamp, static_cast<uint64_t>(ms_));
+  const bool started = options_.version == RemoteWriteVersion::k2 && start_ms_ != 0;
+  if (started && metric.type != Type::kGauge)
+    otlp::AppendNumber(message_, remote_write::kStartTimestamp, static_cast<uint64_t>(start_ms_));
+  data_.clear();
+  otlp::AppendBytes(data_, remote_write::kSamples, message_);
+  return PutSeries(metric, suffix, extra, false);
+}
+
+RemoteWriteOutFault RemoteWriteOut::PutHistogram(const Metric& metric, Fault fault) {
+  if (fault == Fault::kNone) fault = PutSeries(metric, {}, {}, true);
+  if (fault == Fault::kNone) PutExemplars(metric.verbatim);
+  return fault;
+}
+
+RemoteWriteOutFault RemoteWriteOut::WriteNumber(const Metric& metric) {
+  if (!point_.ended && !point_.has_value) return Fault::kNoValue;
+  const Fault fault = PutValue(metric, {}, {}, point_.ended ? remote_write::StaleMarker() : point_.value);
+  // The specification drops those of other points.
+  if (fault == Fault::kNone && (metric.verbatim || metric.monotonic)) PutExemplars(metric.verbatim);
+  return fault;
+}
+
+RemoteWriteOutFault RemoteWriteOut::WriteHistogram(const Metric& metric) {
+  data_.clear();
+  if (!point_.native.empty() && metric.verbatim)
+    return PutHistogram(metric, native_.AppendCarried(data_, point_.native));
+  const bool empty = point_.counts.empty() && point_.bounds.empty();
+  const bool fits = empty || point_.counts.size() == point_.bounds.size() + 1;
+  if (!point_.ended && (!fits || !AreBounds(point_.bounds))) return Fault::kBuckets;
+  if (metric.verbatim || options_.native_histograms)
+    return PutHistogram(metric, native_.AppendCustom(data_, point_, {ms_, start_ms_}));
+  return WriteClassic(metric);
+}
+
+RemoteWriteOutFault RemoteWriteOut::WriteClassic(const Metric& metric) {
+  const double stale = remote_write::StaleMarker();
+  exemplars_.clear();
+  for (std::string_view exemplar : point_.exemplars)
+    exemplars_.push_back({ReadNumbers(exemplar).value, exemplar});
+  std::ranges::sort(exemplars_, [](const Exemplar& a, const Exemplar& b) {
+    // NaN is in no bucket but the last.
+    if (std::isnan(a.value) != std::isnan(b.value)) return std::isnan(b.value);
+    if (!std::isnan(a.value) && a.value != b.value) return a.value < b.value;
+    return a.message.data() < b.message.data();
+  });
+  Fault fault = Fault::kNone;
+  if (point_.has_sum || point_.ended) fault = PutValue(metric, "_sum", {}, point_.ended ? stale : point_.sum);
+  const double all = point_.ended ? stale : static_cast<double>(point_.count);
+  if (fault == Fault::kNone) fault = PutValue(metric, "_count", {}, all);
+  uint64_t below = 0;
+  size_t next = 0;
+  BoundText text;
+  for (size_t i = 0; fault == Fault::kNone && i <= point_.bounds.size() && status_.ok(); ++i) {
+    const bool last = i == point_.bounds.size();
+    const double bound = last ? std::numeric_limits<double>::infinity() : point_.bounds[i];
+    if (!last && point_.ended && !std::isfinite(bound)) continue;
+    if (!last && i < point_.counts.size()) below += point_.counts[i];
+    fault = PutValue(metric, "_bucket", {"le", text.Of(bound)},
+                     point_.ended || last ? all : static_cast<double>(below));
+    for (; fault == Fault::kNone && next < exemplars_.size() && (last || exemplars_[next].value <= bound);
+         ++next)
+      PutExemplar(exemplars_[next].message, false);
+  }
+  return fault;
+}
+
+RemoteWriteOutFault RemoteWriteOut::WriteExponential(const Metric& metric) {
+  data_.clear();
+  if (!point_.native.empty() && metric.verbatim)
+    return PutHistogram(metric, native_.AppendCarried(data_, point_.native));
+  const double threshold =
+      metric.verbatim || point_.zero_threshold != 0 ? point_.zero_threshold : kDefaultZeroThreshold;
+  return PutHistogram(metric, native_.AppendExponential(data_, point_, {ms_, start_ms_}, threshold));
+}
+
+RemoteWriteOutFault RemoteWriteOut::WriteSummary(const Metric& metric) {
+  const double stale = remote_write::StaleMarker();
+  Fault fault = PutValue(metric, "_sum", {}, point_.ended ? stale : point_.sum);
+  if (fault == Fault::kNone)
+    fault = PutValue(metric, "_count", {}, point_.ended ? stale : static_cast<double>(point_.count));
+  BoundText text;
+  for (size_t i = 0; fault == Fault::kNone && i < point_.quantiles.size() && status_.ok(); ++i)
+    fault = PutValue(metric, {}, {"quantile", text.Of(point_.quantiles[i].quantile)},
+                     point_.ended ? stale : point_.quantiles[i].value);
+  return fault;
+}
+
+void RemoteWriteOut::PutExemplars(bool verbatim) {
+  for (std::string_view exemplar : point_.exemplars) PutExemplar(exemplar, verbatim);
+}
+
+// On the series that was put last.
+void RemoteWriteOut::PutExemplar(std::string_view message, bool verbatim) {
+  if (!status_.ok()) return;
+  const ExemplarNumbers numbers = ReadNumbers(message);
+  int64_t ms = 0;
+  static_cast<void>(MsOfTime(numbers.ns, ms));
+  const size_t rooms = used_rooms_;
+  pairs_.clear();
+  size_t characters = 0;
+  std::string_view trace, span;
+  ProtoCursor cursor(message);
+  for (ProtoField field; cursor.Next(field);) {
+    if (field.number == otlp::kTraceId) trace = field.bytes;
+    else if (field.number == otlp::kSpanId) span = field.bytes;
+    Pair pair;
+    if (field.number != otlp::kExemplarAttributes || !ReadPair(field.bytes, verbatim, pair)) continue;
+    if (pairs_.size() == remote_write_out::OtlpPoint::kMostAttributes) break;
+    pairs_.push_back(pair);
+    characters += Characters(pair.name) + Characters(pair.value);
+  }
+  const auto put_id = [&](std::string_view key, std::string_view id) {
+    if (id.empty()) return;
+    std::string& hex = Room();
+    AppendHex(hex, id);
+    pairs_.push_back({key, key, hex});
+    characters += key.size() + hex.size();
+  };
+  const size_t attributes = pairs_.size();
+  put_id("trace_id", trace);
+  put_id("span_id", span);
+  // The ids matter more than what came with them.
+  if (!verbatim && characters > kMostExemplarText)
+    pairs_.erase(pairs_.begin(), pairs_.begin() + static_cast<ptrdiff_t>(attributes));
+  JoinPairs(exemplar_labels_, true);
+  if (batch_.AddExemplar(exemplar_labels_, numbers.value, ms)) ++outcome_->exemplars;
+  used_rooms_ = rooms;
+}
+
+}  // namespace gpulens

@@ -1,0 +1,144 @@
+#include "wire/remote_write/remote_write_series.h"
+
+#include <algorithm>
+
+#include "wire/otlp/otlp_message.h"
+#include "wire/remote_write/remote_write_fields.h"
+#include "wire/remote_write/proto_numbers.h"
+
+namespace gpulens::remote_write_in {
+
+using namespace remote_write;
+using otlp_in::IsText;
+
+namespace {
+
+constexpr int64_t kLastMs = INT64_MAX / 1'000'000;
+
+void Blame(RemoteWriteFault& fault, RemoteWriteFault with) noexcept {
+  if (fault == RemoteWriteFault::kNone) fault = with;
+}
+
+bool ByName(const Label& a, const Label& b) noexcept { return a.name < b.name; }
+
+// A value and a time, wherever they stand.
+struct ValueAndTime {
+  uint32_t value, time, start;
+};
+bool ReadValue(std::string_view message, const ValueAndTime& at, Sample& out) noexcept {
+  out = {};
+  ProtoCursor cursor(message);
+  ProtoField field;
+  while (cursor.Next(field)) {
+    if (field.number == at.value) {
+      if (field.wire != WireType::kFixed64) return false;
+      out.value = AsDouble(field.bytes);
+    } else if (field.number == at.time || field.number == at.start) {
+      if (field.wire != WireType::kVarint) return false;
+      (field.number == at.time ? out.ms : out.start_ms) = static_cast<int64_t>(field.value);
+    }
+  }
+  return !cursor.broken();
+}
+
+}  // namespace
+
+SeriesNumbers NumbersOf(RemoteWriteVersion version) noexcept {
+  if (version == RemoteWriteVersion::k1) return {kExemplars1, kHistograms1};
+  return {kExemplars2, kHistograms};
+}
+
+bool LabelReader::AddSymbol(std::string_view text) {
+  if (symbols_.size() == kMostSymbols) return false;
+  symbols_.push_back({text.data(), static_cast<uint32_t>(text.size()), IsText(text)});
+  return true;
+}
+
+std::string_view LabelReader::Symbol(uint64_t number) const noexcept {
+  if (number >= symbols_.size() || !symbols_[number].good) return {};
+  return {symbols_[number].data, symbols_[number].size};
+}
+
+void LabelReader::Add(Labels& out, std::string_view name, std::string_view value, RemoteWriteFault& fault) {
+  // What a label costs beside its text, in both forms.
+  constexpr size_t kPerLabel = 12;
+  spent_ += name.size() + value.size() + kPerLabel;
+  if (exhausted()) return;
+  if (name.empty()) return Blame(fault, RemoteWriteFault::kEmptyLabel);
+  if (value.empty()) return;
+  if (out.size() == kMostLabels) return Blame(fault, RemoteWriteFault::kTooManyLabels);
+  out.push_back({name, value});
+}
+
+bool LabelReader::ReadLabel(std::string_view message, Labels& out, RemoteWriteFault& fault) {
+  ProtoCursor cursor(message);
+  ProtoField field;
+  std::string_view name, value;
+  while (cursor.Next(field)) {
+    if (field.number != kLabelName && field.number != kLabelValue) continue;
+    if (field.wire != WireType::kBytes) return false;
+    (field.number == kLabelName ? name : value) = field.bytes;
+  }
+  if (cursor.broken()) return false;
+  if (!IsText(name) || !IsText(value)) Blame(fault, RemoteWriteFault::kNoText);
+  else Add(out, name, value, fault);
+  return true;
+}
+
+void LabelReader::TakeRef(uint64_t ref, Labels& out, RemoteWriteFault& fault) {
+  std::string_view text;
+  if (ref >= symbols_.size()) Blame(fault, RemoteWriteFault::kNoSymbol);
+  else if (!symbols_[ref].good) Blame(fault, RemoteWriteFault::kNoText);
+  else text = {symbols_[ref].data, symbols_[ref].size};
+  if (!half_) name_ = text;
+  else if (fault == RemoteWriteFault::kNone) Add(out, name_, text, fault);
+  half_ = !half_;
+}
+
+bool LabelReader::Read(std::string_view message, Labels& out, RemoteWriteFault& fault) {
+  out.clear();
+  fault = RemoteWriteFault::kNone;
+  half_ = false;
+  ProtoCursor cursor(message);
+  ProtoField field;
+  while (cursor.Next(field)) {
+    if (field.number != kLabels) continue;
+    if (version_ == RemoteWriteVersion::k1) {
+      if (field.wire != WireType::kBytes || !ReadLabel(field.bytes, out, fault)) return false;
+    } else if (!ForEachVarint(field, [&](uint64_t ref) { TakeRef(ref, out, fault); })) {
+      return false;
+    }
+  }
+  if (cursor.broken()) return false;
+  if (half_) Blame(fault, RemoteWriteFault::kOddRefs);
+  if (fault != RemoteWriteFault::kNone || exhausted()) return true;
+  // Senders have to sort; those that do not mean the same.
+  if (!std::is_sorted(out.begin(), out.end(), ByName)) std::sort(out.begin(), out.end(), ByName);
+  for (size_t i = 1; i < out.size(); ++i)
+    if (out[i].name == out[i - 1].name) Blame(fault, RemoteWriteFault::kTwice);
+  return true;
+}
+
+bool ReadSample(std::string_view message, Sample& out) noexcept {
+  return ReadValue(message, {kValue, kTimestamp, kStartTimestamp}, out);
+}
+
+bool ReadExemplar(std::string_view message, Sample& out) noexcept {
+  return ReadValue(message, {kExemplarValue, kExemplarTimestamp, 0}, out);
+}
+
+bool ReadMetadata2(std::string_view message, SeriesAbout& out) noexcept {
+  ProtoCursor cursor(message);
+  ProtoField field;
+  while (cursor.Next(field)) {
+    if (field.number != kType2 && field.number != kHelpRef && field.number != kUnitRef) continue;
+    if (field.wire != WireType::kVarint) return false;
+    (field.number == kType2 ? out.type : field.number == kHelpRef ? out.help : out.unit) = field.value;
+  }
+  return !cursor.broken();
+}
+
+bool IsTime(int64_t ms) noexcept { return ms > 0 && ms <= kLastMs; }
+bool IsStart(int64_t start_ms, int64_t ms) noexcept { return start_ms > 0 && start_ms <= ms; }
+
+}  // namespace gpulens::remote_write_in

@@ -1,0 +1,91 @@
+// Requests of remote write, read piece by piece without copying: symbols, labels, samples, exemplars. Inside
+// src/wire/remote_write only.
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+#include <vector>
+
+#include "wire/otlp/proto_cursor.h"
+#include "wire/remote_write/remote_write_request.h"
+#include "wire/remote_write/remote_write_fault.h"
+
+namespace gpulens::remote_write_in {
+
+struct Label {
+  std::string_view name, value;
+  friend bool operator==(const Label&, const Label&) = default;
+};
+using Labels = std::vector<Label>;
+
+struct Sample {
+  double value = 0;
+  int64_t ms = 0, start_ms = 0;
+};
+
+// Where parts of a TimeSeries stand.
+struct SeriesNumbers {
+  uint32_t exemplars, histograms;
+};
+SeriesNumbers NumbersOf(RemoteWriteVersion version) noexcept;
+
+// What of a series is not samples.
+struct SeriesAbout {
+  int64_t created_ms = 0;
+  uint64_t type = 0, help = 0, unit = 0;  // of 2.0: a number, and symbols
+};
+
+// One request's symbols, and its labels one series at a time. Views into the request. Not thread-safe; its
+// memory is used again.
+class LabelReader {
+ public:
+  static constexpr size_t kMostSymbols = 1'000'000, kMostLabels = 1024;
+
+  // `most`: bytes of labels that are read; what is beyond is not looked at.
+  void Begin(RemoteWriteVersion version, uint64_t most) {
+    version_ = version;
+    symbols_.clear();
+    spent_ = 0;
+    most_ = most;
+  }
+  // Whether the labels that were read were more than that: a symbol that is said once may be told often.
+  bool exhausted() const noexcept { return spent_ > most_; }
+  uint64_t spent() const noexcept { return spent_; }
+  void LiftLimit() noexcept { most_ = UINT64_MAX; }
+  // False when there are too many.
+  bool AddSymbol(std::string_view text);
+  // What a number of 2.0 stands for; empty when it stands for nothing, or for no text.
+  std::string_view Symbol(uint64_t number) const noexcept;
+  // Of a TimeSeries or an Exemplar, sorted by name; labels without a value are none. False when the bytes are
+  // no such message. What `fault` names makes the labels useless.
+  bool Read(std::string_view message, Labels& out, RemoteWriteFault& fault);
+
+ private:
+  struct Text {
+    const char* data;
+    uint32_t size;
+    bool good;  // UTF-8
+  };
+  void Add(Labels& out, std::string_view name, std::string_view value, RemoteWriteFault& fault);
+  bool ReadLabel(std::string_view message, Labels& out, RemoteWriteFault& fault);
+  void TakeRef(uint64_t ref, Labels& out, RemoteWriteFault& fault);
+
+  RemoteWriteVersion version_ = RemoteWriteVersion::k1;
+  std::vector<Text> symbols_;
+  uint64_t spent_ = 0, most_ = 0;
+  // The first half of a pair.
+  bool half_ = false;
+  std::string_view name_;
+};
+
+// False: the bytes are no such message.
+bool ReadSample(std::string_view message, Sample& out) noexcept;
+bool ReadExemplar(std::string_view message, Sample& out) noexcept;  // no start
+bool ReadMetadata2(std::string_view message, SeriesAbout& out) noexcept;
+
+// Whether a time in milliseconds is one in OTLP's nanoseconds.
+bool IsTime(int64_t ms) noexcept;
+// A start that is told, and not behind its sample.
+bool IsStart(int64_t start_ms, int64_t ms) noexcept;
+
+}  // namespace gpulens::remote_write_in
